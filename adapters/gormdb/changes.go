@@ -111,8 +111,8 @@ func notInside(done string) error {
 	return fault.Wrap(fault.Internal, errors.New("a log is "+done+" outside a transaction"), "The database failed")
 }
 
-// lock holds the row of the log's head, which it makes where there is none. What
-// it has read stays true until the transaction ends.
+// lock inserts the row of the log's head if there is none, and locks it: the head
+// that it returns does not change until the transaction ends.
 func (q changes) lock(ctx context.Context, o id.Org) (object.Head, error) {
 	if h, ok := q.heads[o]; ok {
 		return h, nil
@@ -271,8 +271,8 @@ func (q changes) Since(ctx context.Context, o id.Org, after int64, head func(obj
 	})
 }
 
-// Prune looks for some of the oldest entries of all logs, and removes them with
-// what is before them in their logs, until there are none.
+// Prune finds a batch of the oldest entries of all logs, and removes them with the
+// entries before them in their logs, until none is found.
 func (q changes) Prune(ctx context.Context, before time.Time) error {
 	for {
 		type oldest struct {

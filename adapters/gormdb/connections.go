@@ -89,12 +89,12 @@ func (q connectors) Update(ctx context.Context, o id.Org, i id.Connector, fn fun
 	})
 }
 
-// Remove is a transaction so that it is run again when it and somebody who has
-// one of the flows have waited for each other.
+// Remove is a transaction so that it is retried after a deadlock with a change of
+// one of the flows.
 func (q connectors) Remove(ctx context.Context, o id.Org, i id.Connector) error {
 	return q.atomic(ctx, func(c *conn) error {
-		// Its flows go first, as whoever changes one may go on to the connector: a
-		// cascade would meet them the other way round.
+		// Its flows are deleted first, as changes of a flow lock it before the connector:
+		// a cascade would lock them in the reverse order.
 		if _, err := flowTable.of(c.write, o).filter("connector_id = ?", string(i)).remove(ctx); err != nil {
 			return err
 		}
@@ -103,8 +103,8 @@ func (q connectors) Remove(ctx context.Context, o id.Org, i id.Connector) error 
 	})
 }
 
-// Due puts off each instance by its key: a join with all of them would have
-// Postgres go through the table, and they are few beside what is done for each.
+// Due updates each instance by its key: with a join Postgres would scan the table,
+// and the updates cost little compared with the work on each instance.
 func (q connectors) Due(ctx context.Context, now time.Time, limit int, without ...id.Org) ([]connector.Instance, error) {
 	return atomically(ctx, q.conn, func(c *conn) ([]connector.Instance, error) {
 		due, err := claimDue(ctx, connectorTable.crossTenant(c.write, crossTenantConnectors), (*connectorRow).instance, now, limit, without)
@@ -118,8 +118,8 @@ func (q connectors) Due(ctx context.Context, now time.Time, limit int, without .
 	})
 }
 
-// claimDue reads and holds rows that are due, of other organisations than some,
-// and passes over those that somebody else holds.
+// claimDue reads and locks due rows, except those of some organisations, skipping
+// rows that another transaction has locked.
 func claimDue[R, T any](ctx context.Context, s selection, record func(*R) (T, error), now time.Time, limit int, without []id.Org) ([]T, error) {
 	d := dialectOf(s.db)
 	s = s.filter("due_at <= ? AND NOT ("+d.in("org_id", "uuid")+")", now.UnixMilli(), list(d, without))

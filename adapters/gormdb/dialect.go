@@ -33,9 +33,9 @@ func (d dialect) snapshot() sql.IsolationLevel {
 	return sql.LevelDefault
 }
 
-// held ends a SELECT whose rows are kept from other writers until the
-// transaction ends. On SQLite there are no other writers. References to the
-// rows by foreign keys are not kept waiting.
+// held ends a SELECT that locks its rows against other writers until the
+// transaction ends; SQLite has no other writers. Inserts of rows that refer to
+// them by foreign keys do not wait.
 func (d dialect) held() string {
 	if d == onPostgres {
 		return " FOR NO KEY UPDATE"
@@ -52,8 +52,8 @@ func (d dialect) shared() string {
 	return ""
 }
 
-// claimed ends a SELECT of rows to be worked on, which are held as by held; those
-// that somebody else holds are passed over.
+// claimed ends a SELECT that locks rows as held does and skips rows that another
+// transaction has locked.
 func (d dialect) claimed() string {
 	if d == onPostgres {
 		return " FOR NO KEY UPDATE SKIP LOCKED"

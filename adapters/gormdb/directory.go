@@ -341,7 +341,7 @@ func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error
 		if err != nil {
 			return err
 		}
-		// Nobody adds an object meanwhile.
+		// The lock keeps objects from being added.
 		if _, err := (changes{c}).lock(ctx, o); err != nil {
 			return err
 		}

@@ -100,10 +100,10 @@ func cause(err error) int {
 	return causeOther
 }
 
-// disordered reports whether a transaction failed only because of others at the
-// same time or in it, or because of an error that fn passed over although Postgres goes
-// on with nothing after one. Fn meets that again if it is not from others.
-func disordered(err error) bool {
+// retryable reports whether a transaction failed only because of concurrent ones, or
+// because fn ignored an error after which Postgres refuses all statements. If that
+// error has another cause, fn meets it again.
+func retryable(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, errUndone) {
 		return true
 	}

@@ -38,8 +38,8 @@ type Options struct {
 	Logger *slog.Logger
 
 	// Changed is called after each commit of a transaction that appended to an
-	// organisation's log, with the last number. It returns at once. Nil: nobody is
-	// told.
+	// organisation's log, with the last number. It must not block. Nil: it is not
+	// called.
 	Changed func(object.Hint)
 
 	// Pause is called before a transaction is run again after the attempt-th time,
@@ -177,7 +177,7 @@ func (db *DB) attempt(ctx context.Context, async bool, fn func(*conn) error) err
 func (db *DB) retry(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()
-		if err == nil || attempt == attempts || !disordered(err) {
+		if err == nil || attempt == attempts || !retryable(err) {
 			return err
 		}
 		if e := db.pause(ctx, attempt); e != nil {

@@ -123,8 +123,8 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 	return c, nil
 }
 
-// refused sorts an error of a server that was asked, and says it without
-// addresses and credentials.
+// refused returns a server's error with its kind, without addresses and
+// credentials.
 func refused(ctx context.Context, err error) error {
 	var refusal *pgconn.PgError
 	switch {

@@ -132,9 +132,9 @@ func sum[R any](ctx context.Context, t *tenantTable, c *conn, o id.Org, text str
 	return err
 }
 
-// stretch is a part of a period: whole units of which there are sums, or where
-// unit is 0 the entries one by one. It is counted, or taken off again where what
-// surrounds it has too much.
+// stretch is a part of a period: whole units that have sums or, if unit is 0,
+// single entries. It is added, or subtracted if a surrounding stretch includes too
+// much.
 type stretch struct {
 	unit        time.Duration
 	from, until time.Time
@@ -282,8 +282,8 @@ func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Per
 	return err
 }
 
-// parts are the sums that have requests, in their order. Of one that was taken
-// off whole there is nothing left.
+// parts returns the sums that have requests, in their order. A sum that was
+// subtracted whole has none.
 func parts(of map[string]usage.Sum) (all []usage.Part) {
 	for name, sum := range of {
 		if sum.Requests > 0 {

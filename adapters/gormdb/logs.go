@@ -44,7 +44,7 @@ func (l logs) log(ctx context.Context, level slog.Level, text string, args []any
 // schema or the end of the caller's patience.
 func (l logs) Trace(ctx context.Context, _ time.Time, statement func() (string, int64), err error) {
 	if l.to == nil || err == nil || ctx.Err() != nil || errors.Is(err, gorm.ErrDuplicatedKey) ||
-		errors.Is(err, gorm.ErrForeignKeyViolated) || cause(err) != causeOther || disordered(err) {
+		errors.Is(err, gorm.ErrForeignKeyViolated) || cause(err) != causeOther || retryable(err) {
 		return
 	}
 	text, _ := statement()

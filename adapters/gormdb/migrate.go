@@ -150,7 +150,7 @@ func migrationOnSQLite(file string) func(context.Context) (*migration, error) {
 		// A transaction ends with its context, and the lock must last until close.
 		lasting := context.WithoutCancel(ctx)
 		tx, err := gate.BeginTx(lasting, nil)
-		for busy(err) && ctx.Err() == nil {
+		for isBusy(err) && ctx.Err() == nil {
 			tx, err = gate.BeginTx(lasting, nil)
 		}
 		if err != nil {
@@ -168,7 +168,7 @@ func migrationOnSQLite(file string) func(context.Context) (*migration, error) {
 	}
 }
 
-func busy(err error) bool {
+func isBusy(err error) bool {
 	var e *sqlite.Error
 	return errors.As(err, &e) && e.Code()&0xff == sqlitecode.SQLITE_BUSY
 }

@@ -207,8 +207,8 @@ func within(ranges []keyRange, f object.Filter) []keyRange {
 	return cut
 }
 
-// following returns what comes, as bytes, after all that begins with s, and
-// nothing else: empty where there is none.
+// following returns the least text that, as bytes, is after all texts that begin
+// with s; empty if there is none.
 func following(s string) string {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] < 0xff {

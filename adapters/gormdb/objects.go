@@ -158,17 +158,17 @@ func (s storage) Replace(ctx context.Context, o id.Org, was object.Content, c ob
 	return head, err
 }
 
-func changed() error { return fault.New(fault.Conflict, "The object has changed") }
+func errChanged() error { return fault.New(fault.Conflict, "The object has changed") }
 
-// missing is the error of what was to be there and is not: the object has changed.
-func missing(err error) error {
+// notFoundAsChanged replaces NotFound of an expected row by Conflict.
+func notFoundAsChanged(err error) error {
 	if fault.Is(err, fault.NotFound) {
-		return changed()
+		return errChanged()
 	}
 	return err
 }
 
-// replace looks at everything before it changes something.
+// replace checks everything before it changes a row.
 func (s storage) replace(ctx context.Context, o id.Org, was object.Content, c object.Change) (head object.Head, err error) {
 	if _, err = changes(s).lock(ctx, o); err == nil {
 		_, err = get(ctx, objectTable.of(s.write, o).filter("id = ? AND blob = ?", string(c.Object.ID), was.Blob), (*objectRow).object)
@@ -177,7 +177,7 @@ func (s storage) replace(ctx context.Context, o id.Org, was object.Content, c ob
 		err = s.BlobNames().Forget(ctx, object.Blob{Org: o, Name: c.Object.Blob})
 	}
 	if err != nil {
-		return head, missing(err)
+		return head, notFoundAsChanged(err)
 	}
 	if err := s.Objects().Put(ctx, o, c.Object); err != nil {
 		return head, err
@@ -198,7 +198,7 @@ func (s storage) replaceAtOnce(ctx context.Context, o id.Org, was object.Content
 	var head object.Head
 	found, err := oneRow(ctx, s.write, "Object", tenantSQL(o, replaceObject, args...), headDest(&head)...)
 	if err == nil && !found {
-		err = changed()
+		err = errChanged()
 	}
 	return head, err
 }

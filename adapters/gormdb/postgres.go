@@ -13,7 +13,7 @@ import (
 	"collab/domain/fault"
 )
 
-// idleTime is how long a connection that nobody uses is kept.
+// idleTime is how long an idle connection is kept open.
 const idleTime = 5 * time.Minute
 
 func (db *DB) openPostgres(o Options) error {

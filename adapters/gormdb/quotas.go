@@ -47,7 +47,7 @@ func (r *accountRow) account() (quota.Account, error) {
 func millis(d quota.Day) int64 { return d.Start().UnixMilli() }
 
 // quotas locks an account before the account's leases, and several of either in
-// the order of their keys, so that nobody waits in a circle.
+// the order of their keys, to avoid deadlocks.
 type quotas struct{ *conn }
 
 var _ ports.Quotas = quotas{}
@@ -99,7 +99,7 @@ func (q quotas) reserve(ctx context.Context, statements [2]string, holds []any, 
 	return granted, nil
 }
 
-// refused returns nil where nothing was granted because there is no room.
+// refused returns why nothing was granted, nil if the quota is used up.
 func (q quotas) refused(ctx context.Context, l quota.Lease) error {
 	var known bool
 	err := getRow(ctx, q.write, "Organisation", tenantSQL(l.Org, leaseKnown, string(l.User), millis(l.Day), string(l.ID)), &known)
@@ -146,8 +146,8 @@ func compareAccounts(a, b leaseRow) int {
 	return cmp.Or(cmp.Compare(a.OrgID, b.OrgID), cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.Day, b.Day))
 }
 
-// lock takes the locks of several rows in their order, which those who change
-// them in one statement do not keep.
+// lock locks several rows in their order, which one statement that changes them
+// does not keep.
 func (q quotas) lock(ctx context.Context, statement [2]string, keys string) error {
 	if q.dialect != onPostgres {
 		return nil

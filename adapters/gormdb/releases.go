@@ -117,9 +117,9 @@ func (q releases) Update(ctx context.Context, r id.Release, fn func(release.Rele
 	return updated, nil
 }
 
-// revised runs a change of the releases, with nobody else changing any until the
-// transaction ends, and counts it if it succeeds. The change is given the revision
-// that it makes.
+// revised runs a change of the releases while no other transaction can change any,
+// and increments the revision if it succeeds. The change is called with the new
+// revision.
 func (q releases) revised(ctx context.Context, change func(c *conn, revision int64) error) error {
 	return q.atomic(ctx, func(c *conn) error {
 		was, err := get(ctx, revisionTable.on(c.write).held(), (*releaseRevisionRow).revision)
@@ -158,9 +158,9 @@ type adoption struct{ *conn }
 
 var _ ports.Adoption = adoption{}
 
-// Add comes to the rows in their order, as everybody does who changes some of
-// them, so that no two wait for each other. A statement changes a row once only,
-// and so the counts that belong together are summed before.
+// Add locks the rows in their order, as all changes of them do, to avoid deadlocks.
+// A statement can change a row only once, so counts of the same row are summed
+// before.
 func (q adoption) Add(ctx context.Context, counts []release.Tally) error {
 	if len(counts) == 0 {
 		return nil

@@ -22,7 +22,7 @@ type selection struct {
 	*table
 	db       *gorm.DB
 	org      id.Org // whose rows they are
-	crossing bool   // they may be anybody's: each has its organisation read, too
+	crossing bool   // rows of all organisations: the organisation of each is read, too
 	keyed    bool   // the condition is the primary key
 	where    string
 	args     []any
@@ -78,8 +78,8 @@ func (s selection) page(order string, limit int) selection {
 	return s
 }
 
-// claim orders the rows, takes the first of them and holds these, and passes over
-// those that somebody else holds.
+// claim selects and locks the first rows in the order, skipping rows that another
+// transaction has locked.
 func (s selection) claim(order string, limit int) selection {
 	s.lock, s.args = " ORDER BY "+order+" LIMIT ?"+dialectOf(s.db).claimed(), slices.Concat(s.args, []any{limit})
 	return s
@@ -235,8 +235,8 @@ func (s selection) count(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// keep returns how many rows there are, and keeps them from being deleted until
-// the transaction ends: a reference that is broken would end it on Postgres.
+// keep returns the number of rows, and prevents their deletion until the
+// transaction ends: a broken reference would end it on Postgres.
 func (s selection) keep(ctx context.Context) (n int, err error) {
 	text := "SELECT 1 FROM " + s.name + " WHERE " + s.where + " ORDER BY " + s.name + ".id" + dialectOf(s.db).shared()
 	err = eachRow(ctx, s.db, s.what, s.made(text, s.args), []any{new(int)}, func() error {
@@ -289,8 +289,8 @@ func (s selection) insert(ctx context.Context, row any, conflict string) (int64,
 	return exec(ctx, s.db, s.what, s.made(s.insertRow+conflict, bind(row, s.table.fields, nil)))
 }
 
-// save writes what can change of a row over the one with the key. NotFound
-// without it.
+// save updates the columns that can change of the row with the key. It returns
+// NotFound if there is none.
 func (s selection) save(ctx context.Context, row any) error {
 	s.checkRow(reflect.TypeOf(row).Elem())
 	args := append(bind(row, s.changes, make([]any, 0, len(s.changes)+len(s.args))), s.args...)
@@ -373,9 +373,9 @@ func change[R, T any](ctx context.Context, s selection, record func(*R) (T, erro
 	return v, err
 }
 
-// takeOver lets the key decide: the row is inserted, or replaces the one with its
-// primary key where the condition holds, and else that one's record comes back. It
-// may be gone by then, and then all begins again.
+// takeOver inserts the row or replaces the one with its primary key if that meets
+// the condition; otherwise it returns the existing record. If that was deleted
+// meanwhile, takeOver starts over.
 func takeOver[R, T any](ctx context.Context, s selection, r *R, record func(*R) (T, error), condition string, arg any, key ...any) (v T, err error) {
 	put := s.insertRow + s.replacing(s.changes) + " WHERE " + condition + " RETURNING " + s.names
 	for range attempts {

@@ -17,10 +17,9 @@ import (
 // SQLiteFile returns the file that sqlite://path names.
 func SQLiteFile(address string) (string, error) { return sqlitePath(address) }
 
-// CopySQLite writes what is committed in the database to a file that is not
-// there yet, as of one moment. Those who write to the database meanwhile are not
-// kept waiting. NotFound when there is no database. What is deleted is not in the
-// copy, and a database that is damaged gives an error instead of one.
+// CopySQLite writes a snapshot of the committed data to a new file. It does not
+// block writers. It returns NotFound when there is no database, and an error for a
+// damaged one. Deleted data is not in the copy.
 func CopySQLite(ctx context.Context, address, file string) (err error) {
 	path, err := sqlitePath(address)
 	if err != nil {
@@ -29,8 +28,7 @@ func CopySQLite(ctx context.Context, address, file string) (err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return fault.New(fault.NotFound, "There is no database in %s", path)
 	}
-	// The pages in between are small ones, and the file beside the copy is not
-	// there for longer than it is written.
+	// The cache is small: the pages are read once.
 	pool, err := openSQLitePool(sqliteDSN(path, "deferred", []string{"busy_timeout(10000)", "cache_size(-4000)"}))
 	if err != nil {
 		return err
@@ -41,14 +39,14 @@ func CopySQLite(ctx context.Context, address, file string) (err error) {
 	return failed(ctx, err, "Copy")
 }
 
-// Copy is a database on SQLite in a file that nobody has open and nobody changes.
+// Copy is a SQLite database in a file that no other process opens or changes.
 type Copy struct {
 	Schema int64 // version of its schema
 	pool   *sql.DB
 }
 
-// OpenCopy opens a copy for reading. The copy may come from anywhere: it fails
-// when it is no sound database, or none of ours.
+// OpenCopy opens a copy for reading. The file is not trusted: OpenCopy fails if it
+// is damaged or not a database of this program.
 func OpenCopy(ctx context.Context, file string) (*Copy, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -121,10 +119,9 @@ func (c *Copy) Blobs(ctx context.Context) iter.Seq2[Named, error] {
 // program knows.
 func SQLiteSchema() (int64, error) { return latest(onSQLite) }
 
-// RaiseEpoch makes the places in all logs of the database places of another one,
-// so that whoever followed it reads everything again. It is for a database that
-// was restored from a copy, whose logs give out numbers that were given out
-// already. It returns the new epoch.
+// RaiseEpoch increments the epoch of all logs, so that cursors become invalid and
+// clients read everything again. It is for a database that was restored from a
+// copy, whose logs use numbers again. It returns the new epoch.
 func (db *DB) RaiseEpoch(ctx context.Context, now time.Time) (epoch int64, err error) {
 	n, err := exec(ctx, db.write, "Log", sharedSQL("UPDATE log_epoch SET epoch = CASE WHEN epoch < ? THEN ? ELSE epoch + 1 END", now.Unix(), now.Unix()))
 	if err == nil && n != 1 {

@@ -24,7 +24,7 @@ const maxMembers = 64
 type writeQueue struct {
 	mu      sync.Mutex
 	waiting []chan *groupTransaction
-	busy    bool // somebody has the writer
+	busy    bool // the writer is in use
 }
 
 // groupTransaction is a transaction of several members. It belongs to the member that
@@ -167,8 +167,8 @@ func (l *writeQueue) leave(turn chan *groupTransaction) bool {
 	return at >= 0
 }
 
-// pass hands off the writer with the open transaction, which is committed first if nobody
-// waits or if it is full.
+// pass hands off the writer with the open transaction, which is committed first if the
+// queue is empty or the transaction is full.
 func (l *writeQueue) pass(j *groupTransaction) {
 	if j != nil {
 		if j.members < maxMembers && l.handOff(j) {

@@ -35,8 +35,8 @@ func (k cachingConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The driver itself interrupts from a goroutine for each statement, and gives
-	// out what that takes to nobody.
+	// The driver interrupts from a goroutine for each statement and does not export
+	// the handle that interrupting needs.
 	handle := uintptr(reflect.ValueOf(c).Elem().FieldByName("db").Uint())
 	withoutMutex(handle)
 	return &cachingConn{sqliteConn: c.(sqliteConn), handle: handle, cached: map[string]*cachedStatement{}}, nil

@@ -61,10 +61,9 @@ var addObject = func() (s [4][2]string) {
 // replaced are the columns that Replace changes; the number it counts itself.
 var replaced = slices.DeleteFunc(slices.Clone(objectTable.changes), func(f field) bool { return f.name == "n" })
 
-// replaceObject does all of Replace in one statement, which on Postgres takes the
-// place of eight. Each part takes its rows from the one before, so that the log's
-// head is locked first, as everywhere, and nothing is changed where something is
-// not as it should be.
+// replaceObject does all of Replace in one statement, which replaces eight on
+// Postgres. Each part reads its rows from the one before: the log's head is locked
+// first, as everywhere, and nothing is changed if one part finds no row.
 var replaceObject = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org" + onPostgres.held() + ")," +
 	" was AS (SELECT head.n, head.floor FROM objects x, head WHERE x.org_id = @org AND x.id = ? AND x.blob = ?" + onPostgres.held() + " OF x)," +
 	" taken AS (DELETE FROM blob_names b USING was WHERE b.org_id = @org AND b.name = ? AND NOT b.is_discarded RETURNING was.n, was.floor)," +
@@ -75,7 +74,7 @@ var replaceObject = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h
 	" moved AS (UPDATE log_heads SET n = taken.n FROM taken WHERE org_id = @org)" +
 	" SELECT taken.n, taken.floor, (SELECT e.epoch FROM log_epoch e) FROM taken"
 
-// discarded is what becomes of a name that is there when it is discarded.
+// discarded is the conflict clause for a name that is recorded already.
 const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_discarded, at = excluded.at" +
 	" WHERE NOT blob_names.is_discarded AND blob_names.org_id = excluded.org_id"
 
@@ -113,7 +112,7 @@ const (
 	headsOf = "SELECT h.org_id, COALESCE(h.n, 0), COALESCE(h.floor, 0), e.epoch FROM log_epoch e LEFT JOIN log_heads h ON "
 )
 
-// lockHead holds the head of a log; on SQLite nobody else writes.
+// lockHead reads and locks the head of a log; SQLite has no other writers.
 var lockHead = [2]string{onSQLite: selectHead, onPostgres: selectHead + onPostgres.held()}
 
 const selectHead = "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e) FROM log_heads h WHERE h.org_id = @org"

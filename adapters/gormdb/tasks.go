@@ -184,9 +184,9 @@ func (q tasks) add(ctx context.Context, o id.Org, t task.Task) (task.Task, error
 	return task.Task{}, fault.New(fault.Conflict, "Task is there already")
 }
 
-// Revise reads and holds the tasks in the order of their ids, so that two at once
-// do not wait for each other, holds the workspaces that tasks move to, and writes
-// all of them back, each in one statement. SQLite takes another for each long text.
+// Revise reads and locks the tasks in the order of their ids, to avoid deadlocks,
+// locks the workspaces that tasks move to, and writes all tasks back, each in one
+// statement. SQLite needs another one for each long text.
 func (q tasks) Revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error) {
 	return atomically(ctx, q.conn, func(c *conn) ([]task.Task, error) { return (tasks{c}).revise(ctx, o, ids, fn) })
 }
@@ -285,8 +285,8 @@ func (q tasks) Unassign(ctx context.Context, o id.Org, user id.User, now time.Ti
 	})
 }
 
-// ref adds a condition on an optional reference. It reports whether there can
-// be a row that meets it: an id that is no UUID is nobody's.
+// ref adds a condition on an optional reference. It returns false if no row can
+// meet it, because the id is not a UUID.
 func ref[T ~string](s selection, column string, r task.Ref[T]) (selection, bool) {
 	switch {
 	case !r.Given:
@@ -324,8 +324,8 @@ func (q tasks) List(ctx context.Context, o id.Org, actor org.Actor, f task.Filte
 //
 // Every combination has an index that is in the order of the list, below the
 // organisation and one of the conditions, so that a page ends after its last
-// row however many tasks there are. All that is not in the index, who sees the
-// task above all, stays a filter.
+// row however many tasks there are. Conditions that are not in the index, such as
+// the visibility, stay a filter.
 func taskList(db *gorm.DB, o id.Org, actor org.Actor, f task.Filter) (s selection, some bool) {
 	d := dialectOf(db)
 	s = taskTable.of(db, o)
@@ -378,7 +378,7 @@ func (d dialect) tagged() string {
 	return "task_tags g CROSS JOIN tasks"
 }
 
-// visible adds who sees a task, as far as the filter does not say so already.
+// visible adds the condition of visibility, unless the filter implies it.
 // Its alternatives stay a filter: IS TRUE keeps both planners from collecting
 // and sorting the rows of each.
 func visible(d dialect, s selection, actor org.Actor, f task.Filter) (selection, bool) {

@@ -63,8 +63,7 @@ func (s objects) At(_ context.Context, o id.Org, storageKey string) (object.Obje
 	})
 }
 
-// List copies what it selects before it calls anybody: head and each may use
-// the store.
+// List copies the objects before it calls head and each, which may use the store.
 func (s objects) List(_ context.Context, o id.Org, viewer *org.Actor, f object.Filter, head func(object.Head) error, each func(object.Object) error) error {
 	var at object.Head
 	all, err := result(s.run, func(x *tx) ([]object.Object, error) {
@@ -251,7 +250,7 @@ func (s *state) entries(o id.Org, after int64, limit int, matches func(object.Ch
 	return all
 }
 
-// Since copies what it finds before it calls anybody, as Objects.List does.
+// Since copies the entries before it calls head and each, as Objects.List does.
 func (c changes) Since(_ context.Context, o id.Org, after int64, head func(object.Head) error, each func(object.Change) error) error {
 	var at object.Head
 	all, err := result(c.run, func(x *tx) ([]object.Change, error) {

@@ -165,7 +165,7 @@ func parts(of map[string]usage.Sum) (all []usage.Part) {
 	return all
 }
 
-// Entries copies what it finds before it calls anybody, as Objects.List does.
+// Entries copies the entries before it calls each, as Objects.List does.
 func (s ledger) Entries(_ context.Context, o id.Org, p usage.Period, each func(usage.Entry) error) error {
 	all, err := result(s.run, func(x *tx) ([]usage.Entry, error) { return x.tenant(o).entries(p), nil })
 	return visit(all, err, each)

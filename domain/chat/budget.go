@@ -58,7 +58,7 @@ func (c Call) Next(used, last Usage) (Limits, bool) {
 	input := max(c.Input+used.Output+used.Searches*resultTokens, last.Input/(last.Searches+1)+last.Output)
 	var searches int64
 	if c.WebSearch {
-		// A message that goes on has the tool that the paused one had.
+		// A message after a pause keeps the search tool.
 		goesOn := used != Usage{}
 		searches = maxSearches
 		if goesOn {

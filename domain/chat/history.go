@@ -9,8 +9,8 @@ import (
 	"collab/domain/fault"
 )
 
-// notRun is what a model is told of a tool that the client never ran: providers
-// refuse a use without a result.
+// notRun is the result of a tool use that the client did not answer: providers
+// refuse a use without one.
 const notRun = "The tool was not run."
 
 func indexed(name string, i int) string { return name + "[" + strconv.Itoa(i) + "]" }

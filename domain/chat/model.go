@@ -10,8 +10,7 @@ import (
 	"collab/domain/fault"
 )
 
-// The capabilities that we act on. Others may be in a registry and are listed
-// as they are.
+// The capabilities that change a call. A registry may list others.
 const (
 	WebSearch        = "web_search"
 	ExtendedThinking = "extended_thinking"

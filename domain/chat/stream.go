@@ -47,7 +47,7 @@ type Usage struct {
 // Total returns what counts against quotas.
 func (u Usage) Total() int64 { return u.Input + u.Output }
 
-// Plus returns both.
+// Plus returns the sum of both.
 func (u Usage) Plus(v Usage) Usage {
 	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheMade + v.CacheMade, u.Searches + v.Searches}
 }

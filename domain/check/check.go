@@ -113,8 +113,7 @@ func (l *List) Text(field, value string, limit int) {
 
 // Email returns a trimmed e-mail address in the form that every mailer takes: a
 // dot-atom, @, and a domain's labels, letters of any script among them; neither
-// quoted text nor an IP address. Whether an address exists is known to nobody
-// but its mail server.
+// quoted text nor an IP address. It does not check whether the address exists.
 func (l *List) Email(field, value string) string {
 	value = strings.TrimSpace(value)
 	local, domain, _ := strings.Cut(value, "@")

@@ -11,8 +11,8 @@ import (
 // an authorization server for a code or a refresh token.
 type Credentials struct {
 	Entries   string     // a JSON object: what its readers get
-	Renewal   string     // what the adapter of authorizations needs to renew and revoke them, and nobody else reads; empty: it can do neither
-	Renewable bool       // it can renew them
+	Renewal   string     // for renewing and revoking them, read by the adapter of authorizations alone; empty: neither is possible
+	Renewable bool       // they can be renewed
 	ExpiresAt *time.Time // of the access token; nil: not known
 }
 

@@ -172,7 +172,7 @@ func (f Flow) Open(now time.Time) error {
 	return nil
 }
 
-// Visible decides whether the user may ask about the flow at now.
+// Visible returns NotFound unless the user started the flow and it has not expired.
 func (f Flow) Visible(o id.Org, user id.User, now time.Time) error {
 	if f.Org != o || f.User != user || !now.Before(f.ExpiresAt) {
 		return fault.Missing("Authorization")

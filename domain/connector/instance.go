@@ -64,9 +64,9 @@ type Instance struct {
 	ExpiresAt *time.Time // of the access token; nil: not known
 	RenewAt   *time.Time // when the token is to be refreshed; nil: it cannot be
 
-	// DueAt is when there is something to do for the instance: it is to be looked
-	// at, or its token renewed. Whoever does it puts it off by Hold first. Nil:
-	// there is nothing.
+	// DueAt is when the instance's server is to be checked or its token renewed. A
+	// server that claims the work sets it to Hold from now first. Nil: no work is
+	// due.
 	DueAt *time.Time
 
 	status Status

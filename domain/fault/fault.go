@@ -10,7 +10,7 @@ import (
 // Kind says what went wrong in terms that every caller can act on.
 type Kind uint8
 
-// The kinds. Internal is the zero value: an error that nobody classified.
+// The kinds. Internal is the zero value: an error without a kind.
 const (
 	Internal        Kind = iota
 	Invalid              // the input breaks a rule; Field names which part of it

@@ -132,9 +132,9 @@ func (i Invitation) Observed(e identity.Event, role org.Role, inviter id.User, n
 	return i
 }
 
-// Ask decides whether actor may invite email with role. Taken says that the
-// address already has an invitation or a member; limit is the plan's maximum
-// of members, below zero without one.
+// Ask decides whether actor may invite an address with the role. member and
+// pending report whether the address has a member or an invitation already; limit
+// is the plan's maximum of members, below zero without one.
 func Ask(actor org.Actor, role org.Role, member, pending bool, s org.Seats, limit int) error {
 	if err := Manage(actor, role); err != nil {
 		return err

@@ -20,9 +20,9 @@ var (
 	Emails  = Rate{200, time.Minute}
 )
 
-// Take counts one more at now and returns when all that was counted is past,
-// which is spent the next time; the zero time is of nothing yet. Limited where
-// the rate is used up.
+// Take counts one more at now and returns the new value of spent, the time at
+// which the rate is unused again; the zero time means unused. It fails with
+// Limited when the rate is used up.
 func (r Rate) Take(spent, now time.Time) (time.Time, error) {
 	if spent.Before(now) {
 		spent = now

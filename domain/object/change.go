@@ -14,9 +14,9 @@ import (
 // ChangeType says what happened to an object.
 type ChangeType string
 
-// The types. AccessChanged is not about an object: what its audience sees of
-// the organisation is another set of objects from there on, so that whoever
-// follows the log has to look at all of them again.
+// The types. AccessChanged has no object: from this entry on its audience sees
+// another set of objects, so clients that follow the log must read all objects
+// again.
 const (
 	Changed       ChangeType = "file-changed"
 	Deleted       ChangeType = "file-deleted"

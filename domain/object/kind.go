@@ -31,7 +31,7 @@ func ParseKind(s string) (Kind, bool) { return Kind(s), slices.Contains(Kinds, K
 // Scope says who sees an object in principle.
 type Scope string
 
-// The scopes. A personal object is its owner's alone, whatever anybody's role.
+// The scopes. Only its owner sees a personal object; no role changes that.
 const (
 	Shared   Scope = "SHARED"
 	Personal Scope = "PERSONAL"

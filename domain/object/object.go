@@ -103,9 +103,9 @@ func mimeType(given, path string) (string, error) {
 // StorageKey returns the key that an object is known by, which never changes.
 func (o Object) StorageKey() string { return o.folder(o.Org) + o.Path }
 
-// BlobName returns the name for the content that comes next, which is never
-// used again: random makes it so. Names that a store could not keep have the
-// path's hash in the path's place.
+// BlobName returns the name of the next content's blob. random makes it unique,
+// so that it is never reused. The path's hash replaces a path that makes the
+// name too long for a store.
 func (o Object) BlobName(random string) string {
 	suffix := "@" + strconv.FormatInt(o.Version+1, 10) + "-" + random
 	name := o.StorageKey() + suffix

@@ -5,8 +5,8 @@ import (
 	"collab/domain/id"
 )
 
-// Actor is who a request acts as. An actor without an organisation has an
-// empty Org and Role and may do only what needs none.
+// Actor is the caller that a request acts as. An actor without an organisation
+// has an empty Org and Role and may do only what needs none.
 type Actor struct {
 	User id.User
 	Org  id.Org

@@ -28,8 +28,8 @@ type Membership struct {
 // Active reports whether the membership is in force.
 func (m Membership) Active() bool { return m.RemovedAt == nil }
 
-// Stands decides whether the member may go on with what was begun: between a
-// request's beginning and its transaction the membership may have ended.
+// Stands returns Forbidden if the membership has ended. It is checked again in
+// each transaction, as that may have happened since the request began.
 func (m Membership) Stands() error {
 	if !m.Active() {
 		return fault.New(fault.Forbidden, "The caller is no longer a member of the organisation")

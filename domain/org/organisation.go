@@ -90,8 +90,8 @@ func (o Organisation) named(f identity.OrgFacts, now time.Time) Organisation {
 	return o
 }
 
-// Presented returns the organisation after a token of it was shown, with the
-// caller's hints filling only what nobody has said.
+// Presented returns the organisation after a verified token of it; the caller's
+// hints only fill an empty name and slug.
 func (o Organisation) Presented(claims identity.Claims, name, slug string, now time.Time) Organisation {
 	if o.Closed() {
 		return o

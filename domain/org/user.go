@@ -89,10 +89,10 @@ func (u User) Mentioned(f identity.UserFacts, s identity.Stamp, now time.Time) U
 	return u
 }
 
-// Presented returns the user after a verified token said claims, and the
-// caller said hints beside it. A claim counts when the token is newer than the
-// last event about the user and than the token that the text comes from; hints
-// only fill what nobody else has said.
+// Presented returns the user after a verified token with the claims, and the
+// caller's hints. A claim counts when the token is newer than the last event
+// about the user and than the token that the text comes from; hints only fill
+// empty texts.
 func (u User) Presented(claims identity.Claims, hints identity.UserFacts, now time.Time) User {
 	if u.Deleted() {
 		return u

@@ -211,8 +211,8 @@ func (s Subscription) in(state State, now time.Time) Subscription {
 	return s
 }
 
-// At returns the subscription as it reads at a time: a trial that is over is
-// over for every reader, whether or not that was recorded yet.
+// At returns the subscription at a time: a trial whose end has passed has ended,
+// whether or not that was recorded yet.
 func (s Subscription) At(now time.Time) Subscription {
 	if s.State() != OnTrial || s.TrialEnd == nil || now.Before(*s.TrialEnd) {
 		return s

@@ -85,7 +85,7 @@ type Subscription struct {
 	SyncedAt   time.Time // as of when the provider's state is known; older events are ignored
 	Attempts   int       // to ask the provider since it was last synced
 	AskedAt    time.Time // of the last of them
-	Checkout   *Checkout // nil: nobody is on the way to pay
+	Checkout   *Checkout // nil: no payment is under way
 	Revision   int64     // grows with every Put
 
 	status Status

@@ -62,7 +62,7 @@ const (
 	Followed     FollowResult = iota
 	Superseded                // it is about another subscription than the one that counts
 	UnknownPrice              // its price is not one of ours, and the plan was kept
-	UnknownState              // its status is one that nobody knows
+	UnknownState              // its status is unknown
 )
 
 // Follow returns the subscription as the provider has it now.

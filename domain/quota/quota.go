@@ -70,8 +70,8 @@ func (a Account) Status(limit int64, d Day) Status {
 	return Status{Used: a.Used, Limit: limit, Remaining: max(0, limit-a.Used), ResetsAt: d.End()}
 }
 
-// Lease is a reservation. One that is not settled gives its tokens back when it
-// expires, because whoever held it is gone.
+// Lease is a reservation. If it is not settled, its tokens are returned when it
+// expires, because the server that held it is gone.
 type Lease struct {
 	ID        id.Request
 	Org       id.Org

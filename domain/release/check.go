@@ -13,7 +13,7 @@ import (
 // Bucket is where a device stands in every rollout: 0 to 99. It depends on nothing
 // but the device's id.
 func Bucket(client string) int {
-	var room [64]byte // for the ids that there are, which so make no garbage
+	var room [64]byte // long enough for usual ids, so that nothing is allocated
 	sum := sha256.Sum256(append(room[:0], client...))
 	return int(binary.BigEndian.Uint64(sum[:8]) % 100)
 }

@@ -1,10 +1,9 @@
 package release
 
-// OfferEach decides what a device at a version is offered that has not told its
-// architecture: the same version for each architecture that has releases, X64's
-// first; nil: nothing. Which of them the device takes is its own affair, so none
-// is offered before all are. X64's has to be among them, as systems of ARM64 run
-// programs of X64 and not the other way round.
+// OfferEach returns what a device that has not sent its architecture is offered at
+// a version: the same version for each architecture that has releases, X64's first;
+// nil: nothing. The device chooses, so none is offered before all are. X64's must be
+// among them, as ARM64 systems run X64 programs but not the reverse.
 func (s *Snapshot) OfferEach(p Platform, c Channel, at Version, client string) []*Release {
 	var all []*Release
 	for _, arch := range []Arch{X64, ARM64} {

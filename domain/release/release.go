@@ -45,7 +45,7 @@ const (
 	Canary Channel = "CANARY"
 )
 
-// All of them, which nobody changes.
+// All values, which are never changed.
 var (
 	platforms = []Platform{Darwin, Win32, Linux}
 	arches    = []Arch{X64, ARM64, Universal}

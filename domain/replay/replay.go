@@ -22,5 +22,5 @@ type Record struct {
 	ExpiresAt   time.Time
 }
 
-// Live reports whether the record still counts at now.
+// Live reports whether the record has not expired at now.
 func (r Record) Live(now time.Time) bool { return now.Before(r.ExpiresAt) }

@@ -18,7 +18,7 @@ const (
 	Grace = 7 * 24 * time.Hour
 )
 
-// ErrExpired is why a token that was accepted is refused later.
+// ErrExpired is the error of a token that has expired since it was verified.
 var ErrExpired = errors.New("the token has expired")
 
 // Claims are the contents of a service token. Org and Role are empty for a

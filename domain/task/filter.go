@@ -50,8 +50,7 @@ type Position struct {
 func (t Task) Position() Position { return Position{t.SortOrder, t.CreatedAt, t.ID} }
 
 // Selects reports whether the filter selects the task for the actor. Adapters
-// on databases say the same in their own language; the contract suite holds
-// them to this.
+// express the same in SQL; the contract suite compares them.
 func (f Filter) Selects(t Task, a org.Actor) bool {
 	return t.Visible(a) &&
 		(f.Status == "" || t.status == f.Status) &&

@@ -94,8 +94,8 @@ func AppendTime(dst []byte, t time.Time) []byte {
 
 func digit(n int) byte { return byte('0' + n%10) }
 
-// PlainLength returns how many bytes b begins with that end no string and begin
-// no escape.
+// PlainLength returns the length of the longest prefix of b that needs no escape in a
+// JSON string.
 func PlainLength(b []byte) int {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	n := 0

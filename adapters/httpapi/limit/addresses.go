@@ -23,13 +23,13 @@ func ClientAddress(r *http.Request, proxies []netip.Prefix) string {
 	if !ok || !contains(proxies, client) {
 		return hostOf(r.RemoteAddr)
 	}
-	looked := 0
+	read := 0
 	for _, line := range slices.Backward(lines) {
-		for rest, more := line, true; more; looked++ {
+		for rest, more := line, true; more; read++ {
 			var entry string
 			rest, entry, more = cutLast(rest)
 			before, ok := parseForwarded(entry)
-			if !ok || looked == maxForwarded {
+			if !ok || read == maxForwarded {
 				return client.String()
 			}
 			client = before
@@ -41,9 +41,8 @@ func ClientAddress(r *http.Request, proxies []netip.Prefix) string {
 	return client.String()
 }
 
-// parseForwarded reads an address that may have a port, and brackets where it is
-// of IPv6. Its zone counts for nothing, and an address of IPv4 is one however it
-// is written.
+// parseForwarded parses an address with an optional port; IPv6 may be in brackets.
+// It removes the zone and unmaps an IPv4-mapped IPv6 address.
 func parseForwarded(s string) (netip.Addr, bool) {
 	s = strings.Trim(s, " \t")
 	var a netip.Addr
@@ -52,9 +51,9 @@ func parseForwarded(s string) (netip.Addr, bool) {
 	case bracket && strings.HasSuffix(s, "]"):
 		a, err = netip.ParseAddr(s[1 : len(s)-1])
 	case bracket || strings.Count(s, ":") == 1:
-		var with netip.AddrPort
-		with, err = netip.ParseAddrPort(s)
-		a = with.Addr()
+		var addrPort netip.AddrPort
+		addrPort, err = netip.ParseAddrPort(s)
+		a = addrPort.Addr()
 	default:
 		a, err = netip.ParseAddr(s)
 	}
@@ -80,8 +79,8 @@ func hostOf(remote string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(remote, "["), "]")
 }
 
-// Network returns the key that an address is limited by: an address of IPv4 itself, and
-// the /64 of one of IPv6, all of which a client can have.
+// Network returns the key that an address is limited by: an IPv4 address itself, and the
+// /64 of an IPv6 address, as one client can have all of that.
 func Network(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil || a.Unmap().Is4() {

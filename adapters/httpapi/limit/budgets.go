@@ -12,7 +12,7 @@ import (
 type Budgets struct {
 	Anonymous int64 // memory for requests whose caller is not known
 	Callers   int64 // memory for bodies of known callers
-	Spool     int64 // disk for what waits in files
+	Spool     int64 // disk for spooled bodies and lists
 
 	Connections int64 // memory for connections and the headers of requests
 }

@@ -52,7 +52,7 @@ func HTTP2() *http.HTTP2Config {
 	}
 }
 
-// tooManyConnections is the answer to a connection or request that there is no room for.
+// tooManyConnections is the body of the answer to a refused connection or request.
 var tooManyConnections = string(encode.AppendError(nil, http.StatusServiceUnavailable, "Too many connections"))
 
 // ConnectionLimits are numbers of connections.
@@ -323,7 +323,7 @@ func (l *Connections) ConnState(of net.Conn, state http.ConnState) {
 	}
 }
 
-// connOf returns the listener's connection within another, nil where there is none.
+// connOf returns the listener's connection that another one wraps, nil if there is none.
 func connOf(of net.Conn) *conn {
 	for {
 		if c, ok := of.(*conn); ok {
@@ -483,7 +483,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// errMemory is the error of a connection that there is no memory for.
+// errMemory is the error of a connection that exceeds the memory budget.
 var errMemory = errors.New("limit: the memory budget of connections is used up")
 
 // Write implements net.Conn. It writes in parts, so that a client that takes a long answer

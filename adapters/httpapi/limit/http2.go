@@ -47,8 +47,8 @@ func (l *Connections) ConnContext(ctx context.Context, of net.Conn) context.Cont
 	return ctx
 }
 
-// Handler returns a handler that notes which requests come to it and what those of HTTP/2
-// wait for, and refuses those that there is no memory for.
+// Handler returns a handler that records which connections have reached it and when a
+// request of HTTP/2 waits for its client, and refuses requests beyond the memory budget.
 func (l *Connections) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(connKey{}).(*conn)

@@ -13,7 +13,7 @@ const maxInFlight = 256
 // InFlight counts the requests of each caller that are being handled.
 type InFlight struct {
 	mu    sync.Mutex
-	count map[string]int // guarded by mu; without callers that have none
+	count map[string]int // guarded by mu; has no zero values
 }
 
 // Enter counts one request until leave is called. It fails with fault.Limited where the

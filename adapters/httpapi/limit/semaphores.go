@@ -9,28 +9,28 @@ import (
 // Semaphores hold a counting semaphore for each caller.
 type Semaphores struct {
 	size    int
-	callers *lru.Cache[string, chan struct{}] // with a value for each place that is taken
+	callers *lru.Cache[string, chan struct{}] // a channel holds one value per acquired place
 }
 
-// NewSemaphores returns semaphores that each let size callers in at once.
+// NewSemaphores returns semaphores with size places each.
 func NewSemaphores(size int) (*Semaphores, error) {
 	callers, err := lru.New[string, chan struct{}](maxBuckets)
 	return &Semaphores{size, callers}, err
 }
 
-// Acquire takes a place of the caller's semaphore until release is called. It waits while
-// there is none, and fails with the context's error.
+// Acquire takes a place of the caller's semaphore until release is called. It waits for
+// a free place, and returns the context's error if that is done first.
 func (s *Semaphores) Acquire(ctx context.Context, caller string) (release func(), err error) {
-	mine, ok := s.callers.Get(caller)
+	places, ok := s.callers.Get(caller)
 	if !ok {
-		mine = make(chan struct{}, s.size)
-		if there, ok, _ := s.callers.PeekOrAdd(caller, mine); ok {
-			mine = there // another request of the same caller was faster
+		places = make(chan struct{}, s.size)
+		if existing, ok, _ := s.callers.PeekOrAdd(caller, places); ok {
+			places = existing // added by a concurrent request of the same caller
 		}
 	}
 	select {
-	case mine <- struct{}{}:
-		return func() { <-mine }, nil
+	case places <- struct{}{}:
+		return func() { <-places }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
