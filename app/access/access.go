@@ -69,9 +69,8 @@ type Caller struct {
 	Org  id.Org // empty: without an organisation
 	From session.Client
 
-	claims   session.Claims // of a service token
-	expires  time.Time      // of the token
-	accepted time.Time      // until when the token is accepted; for an identity token after identity.Leeway
+	claims  session.Claims // of a service token
+	expires time.Time      // when the token is no longer accepted; for an identity token after identity.Leeway
 }
 
 func (c Caller) key() memberKey { return memberKey{c.Org, c.User} }
@@ -145,7 +144,7 @@ func (a *Access) Cached(c Caller) (actor org.Actor, ok bool) {
 // the token has expired, its session has ended or the user was deleted, Forbidden for a
 // removed member and in a closed organisation.
 func (a *Access) Authorize(ctx context.Context, c Caller) (org.Actor, error) {
-	if !a.Clock.Now().Before(c.accepted) {
+	if !a.Clock.Now().Before(c.expires) {
 		return org.Actor{}, badToken(nil)
 	}
 	var actor org.Actor
@@ -223,7 +222,7 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 		if !claims.Valid(now) {
 			return verified{}, badToken(nil)
 		}
-		v.Caller = Caller{User: claims.User, Org: claims.Org, claims: claims, expires: claims.ExpiresAt, accepted: claims.ExpiresAt}
+		v.Caller = Caller{User: claims.User, Org: claims.Org, claims: claims, expires: claims.ExpiresAt}
 	} else {
 		claims, err := a.Identity.Verify(ctx, bearer)
 		if err != nil {
@@ -233,7 +232,7 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 		if err != nil {
 			return verified{}, err
 		}
-		v.Caller = Caller{User: at.user, Org: at.org, expires: claims.ExpiresAt, accepted: claims.ExpiresAt.Add(identity.Leeway)}
+		v.Caller = Caller{User: at.user, Org: at.org, expires: claims.ExpiresAt.Add(identity.Leeway)}
 		v.until = now.Add(verifyEvery)
 		if claims.ExpiresAt.Before(v.until) {
 			v.until = claims.ExpiresAt

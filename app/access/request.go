@@ -12,7 +12,7 @@ import (
 type Request struct {
 	Origin  audit.Origin
 	Session id.Session // of the service token; empty for an identity token
-	Expires time.Time  // of the token; zero: never
+	Expires time.Time  // when the token is no longer accepted; zero: never
 }
 
 type requestKey struct{}

@@ -65,6 +65,9 @@ func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Reco
 	if err := actor.Belongs(); err != nil {
 		return err
 	}
+	if err := a.unexpired(FromContext(ctx)); err != nil {
+		return err
+	}
 	for range maxRuns {
 		err := a.Store.Atomic(ctx, func(r ports.Records) error {
 			refused := fn(r, actor)

@@ -1,6 +1,7 @@
 package objects_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"collab/app/access"
 	"collab/app/objects"
 	"collab/app/upkeep"
 	"collab/domain/fault"
@@ -352,56 +354,127 @@ func (w *office) addTasks(t *testing.T, in id.Workspace) {
 	}
 }
 
+// deletion deletes a workspace or a team in several transactions.
+type deletion struct {
+	about        string
+	prepare      func(*testing.T, *office)
+	draft        func(w *office, path string) object.Draft
+	delete       func(ctx context.Context, w *office, by org.Actor) error
+	transactions int
+	left         int      // Ben's memory, and the team's unless it is deleted
+	refused      org.Role // may not delete it
+}
+
+var deletions = []deletion{
+	{
+		about:   "a workspace",
+		prepare: func(t *testing.T, w *office) { w.addTasks(t, w.desk) },
+		draft:   (*office).draft,
+		delete: func(ctx context.Context, w *office, by org.Actor) error {
+			return w.Workspaces.Delete(ctx, by, w.desk)
+		},
+		transactions: 6, left: 2, refused: org.Viewer,
+	},
+	{
+		about:   "a team",
+		prepare: func(t *testing.T, w *office) { must(t, w.Workspaces.Delete(t.Context(), w.ada, w.desk)) },
+		draft: func(w *office, path string) object.Draft {
+			return object.Draft{Path: path, Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}
+		},
+		delete: func(ctx context.Context, w *office, by org.Actor) error {
+			return w.Teams.Delete(ctx, by, w.crew)
+		},
+		transactions: 4, left: 1, refused: org.Member,
+	},
+}
+
+// open returns an office in which Ben, now an ADMIN, has made the objects to be deleted.
+func (d deletion) open(t *testing.T) *office {
+	t.Helper()
+	w := open(t)
+	must(t, errorOf(w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, string(org.Admin))))
+	d.prepare(t, w)
+	w.reauthorize(t)
+	for i := range 2*objects.SweepLimit + 50 {
+		d.create(t, w, fmt.Sprintf("file%03d.md", i))
+	}
+	w.Line.Listen(-1, "")
+	return w
+}
+
+func (d deletion) create(t *testing.T, w *office, path string) {
+	t.Helper()
+	must(t, errorOf(w.Objects.Create(t.Context(), w.ben, d.draft(w, path), harness.Text("x"))))
+}
+
+// after has fn run once so many more transactions have ended.
+func (w *office) after(transactions int, fn func()) {
+	w.Line.Within("Atomic", func() {
+		if transactions == 1 {
+			fn()
+		} else {
+			w.after(transactions-1, fn)
+		}
+	})
+}
+
 func TestDeletionsRemoveObjectsAddedMeanwhile(t *testing.T) {
-	inDesk := func(w *office, path string) object.Draft { return w.draft(path) }
-	inTeam := func(w *office, path string) object.Draft {
-		return object.Draft{Path: path, Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}
-	}
-	addTasks := func(t *testing.T, w *office) error {
-		w.addTasks(t, w.desk)
-		return nil
-	}
-	deleteDesk := func(t *testing.T, w *office) error { return w.Workspaces.Delete(t.Context(), w.ada, w.desk) }
-	deleteTeam := func(t *testing.T, w *office) error { return w.Teams.Delete(t.Context(), w.ada, w.crew) }
-	for _, c := range []struct {
-		about  string
-		draft  func(w *office, path string) object.Draft
-		before func(*testing.T, *office) error
-		delete func(*testing.T, *office) error
-		left   int // Ben's memory, and the team's unless it is deleted
-	}{
-		{"a workspace", inDesk, addTasks, deleteDesk, 2},
-		{"a team", inTeam, deleteDesk, deleteTeam, 1},
-	} {
-		for after := range 4 {
-			t.Run(fmt.Sprintf("%s, added after %d transactions", c.about, after+1), func(t *testing.T) {
-				w := open(t)
-				must(t, c.before(t, w))
-				w.reauthorize(t)
-				create := func(path string) {
-					must(t, errorOf(w.Objects.Create(t.Context(), w.ben, c.draft(w, path), harness.Text("x"))))
+	for _, d := range deletions {
+		for after := 1; after < d.transactions; after++ {
+			t.Run(fmt.Sprintf("%s, added after %d transactions", d.about, after), func(t *testing.T) {
+				w := d.open(t)
+				added := false
+				w.after(after, func() {
+					d.create(t, w, "earlier.md")
+					added = true
+				})
+				if err := d.delete(t.Context(), w, w.ben); err != nil || !added {
+					t.Fatalf("%v, added: %t", err, added)
 				}
-				for i := range 2*objects.SweepLimit + 50 {
-					create(fmt.Sprintf("file%03d.md", i))
-				}
-				before := after
-				var add func()
-				add = func() {
-					if before--; before >= 0 {
-						w.Line.Within("Atomic", add)
-						return
-					}
-					create("earlier.md")
-				}
-				w.Line.Within("Atomic", add)
-				if err := c.delete(t, w); err != nil || before >= 0 {
-					t.Fatalf("%v, %d transactions too few", err, before)
-				}
-				if left := w.objects(t); len(left) != c.left {
-					t.Errorf("%d files are left, want %d", len(left), c.left)
+				if left := w.objects(t); len(left) != d.left {
+					t.Errorf("%d files are left, want %d", len(left), d.left)
 				}
 				w.assertContents(t)
 			})
+		}
+	}
+}
+
+func TestDeletionsStopWhenRightsEnd(t *testing.T) {
+	for _, c := range []struct {
+		about string
+		end   func(ctx context.Context, w *office, d deletion) error
+		want  fault.Kind
+	}{
+		{"the deleter is removed", func(ctx context.Context, w *office, _ deletion) error {
+			return w.Members.Remove(ctx, w.ada, w.ben.User)
+		}, fault.Forbidden},
+		{"the deleter's role changes", func(ctx context.Context, w *office, d deletion) error {
+			return errorOf(w.Members.ChangeRole(ctx, w.ada, w.ben.User, string(d.refused)))
+		}, fault.Forbidden},
+		{"the token expires", func(_ context.Context, w *office, _ deletion) error {
+			w.Clock.Advance(time.Minute)
+			return nil
+		}, fault.Unauthenticated},
+	} {
+		for _, d := range deletions {
+			for after := 1; after < d.transactions; after++ {
+				t.Run(fmt.Sprintf("%s, %s after %d transactions", d.about, c.about, after), func(t *testing.T) {
+					w := d.open(t)
+					ctx := access.NewContext(t.Context(), access.Request{Expires: w.Clock.Now().Add(time.Minute)})
+					left := 0
+					w.after(after, func() {
+						must(t, c.end(t.Context(), w, d))
+						left = len(w.objects(t))
+					})
+					if err := d.delete(ctx, w, w.ben); !fault.Is(err, c.want) {
+						t.Errorf("got %v", err)
+					}
+					if now := len(w.objects(t)); now != left {
+						t.Errorf("%d files are left, %d were there", now, left)
+					}
+				})
+			}
 		}
 	}
 }

@@ -250,6 +250,45 @@ func TestATransactionSeesThatTheSessionHasEnded(t *testing.T) {
 	}
 }
 
+func TestRechecksAcceptATokenAsLongAsAuthorize(t *testing.T) {
+	c := core(t)
+	claims := claimsOf(c, "user_1", "org_1")
+	a := presenting(t, c)(claims)
+	began, nothing := c.Clock.Now(), func(ports.Records, org.Actor) error { return nil }
+	for kind, token := range map[string]struct {
+		bearer string
+		ends   time.Time
+	}{
+		"identity": {"token", claims.ExpiresAt.Add(identity.Leeway)},
+		"service":  {signIn(t, a), began.Add(session.Lifetime)},
+	} {
+		for about, do := range map[string]func(user) error{
+			"reauthorized": func(by user) error { _, err := a.Reauthorize(by.ctx, by.Actor); return err },
+			"locked":       func(by user) error { return a.Locked(by.ctx, by.Actor, nothing) },
+			"atomic":       func(by user) error { return a.Atomic(by.ctx, by.Actor, nothing) },
+		} {
+			c.Clock.Set(token.ends.Add(-time.Millisecond))
+			by, err := use(t, a, token.bearer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := do(by); err != nil {
+				t.Errorf("%s, %s before the end: %v", kind, about, err)
+			}
+			if by, err = use(t, a, token.bearer); err != nil {
+				t.Fatal(err)
+			}
+			c.Clock.Set(token.ends)
+			if err := do(by); !fault.Is(err, fault.Unauthenticated) {
+				t.Errorf("%s, %s at the end: %v", kind, about, err)
+			}
+			if _, err := use(t, a, token.bearer); !fault.Is(err, fault.Unauthenticated) {
+				t.Errorf("%s, authorized at the end: %v", kind, err)
+			}
+		}
+	}
+}
+
 func TestAUserHasAHundredSessionsAtMost(t *testing.T) {
 	c := core(t)
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
