@@ -24,6 +24,7 @@ const (
 	maxToken        = 16 << 10 // bytes
 	maxCachedActors = 64 << 20 // bytes
 	maxVerified     = 50_000
+	maxPositions    = 50_000 // organisations
 	verifyEvery     = 5 * time.Minute
 )
 
@@ -195,10 +196,10 @@ func (a *Access) unexpired(r Request) error {
 	return nil
 }
 
-// LogPosition returns a position of the organisation's log that was read by Authorize or
-// Reauthorize, and is at least as late as that read by any that has returned; ok is false
-// if none is in the cache.
-func (a *Access) LogPosition(o id.Org) (at object.Cursor, ok bool) { return a.actorCache.position(o) }
+// LogPosition returns the position of the organisation's log that was read last for an
+// Authorize or Reauthorize. It is at least as late as that read for any that has returned.
+// ok is false if it is not in the cache.
+func (a *Access) LogPosition(o id.Org) (at object.Cursor, ok bool) { return a.epochs.positions.get(o) }
 
 // verify checks a token's signature and times, using the cache.
 func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
@@ -352,7 +353,7 @@ func (a *Access) lookUp(ctx context.Context, at memberKey) (org.Actor, error) {
 	if !ok {
 		return org.Actor{}, notMember()
 	}
-	if s, known := a.actorCache.getAt(at, mark); known {
+	if s, known := a.actorCache.get(at); known && s.epoch == mark.Epoch {
 		return s.actor, s.err
 	}
 	// Read after the epoch, so the records are at least as new.
@@ -362,7 +363,7 @@ func (a *Access) lookUp(ctx context.Context, at memberKey) (org.Actor, error) {
 		actor, err = readActor(ctx, a.Store, in, at, mark.Epoch)
 	}
 	if err == nil || fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
-		a.actorCache.put(at, mark, cachedActor{mark.Epoch, actor, err})
+		a.actorCache.put(at, cachedActor{mark.Epoch, actor, err})
 	}
 	return actor, err
 }

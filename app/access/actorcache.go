@@ -6,7 +6,6 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
-	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/team"
 	"collab/ports"
@@ -43,8 +42,6 @@ type structure struct {
 
 	// Guarded by actorCache.mu.
 	members map[id.User]cachedActor
-	log     object.Cursor // the latest position of the log that was read with the epoch
-	logRead bool
 	bytes   int
 }
 
@@ -145,50 +142,14 @@ func (s *actorCache) get(at memberKey) (cachedActor, bool) {
 	return found, ok
 }
 
-// getAt is get for an actor of the mark's epoch. It records the mark's position of the log.
-func (s *actorCache) getAt(at memberKey, mark org.Mark) (cachedActor, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	in := s.known[at.org]
-	if in == nil || in.epoch != mark.Epoch {
-		return cachedActor{}, false
-	}
-	in.advance(mark)
-	found, ok := in.members[at.user]
-	return found, ok
-}
-
-// position returns the position of the organisation's log that was recorded last.
-func (s *actorCache) position(o id.Org) (at object.Cursor, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	in := s.known[o]
-	if in == nil {
-		return object.Cursor{}, false
-	}
-	return in.log, in.logRead
-}
-
-// advance records the mark's position of the log, unless a later one is recorded. The caller
-// holds actorCache.mu.
-func (in *structure) advance(mark org.Mark) {
-	at := object.Cursor{Epoch: mark.LogEpoch, N: mark.LogN}
-	if at.Epoch > in.log.Epoch || at.Epoch == in.log.Epoch && at.N > in.log.N {
-		in.log = at
-	}
-	in.logRead = true
-}
-
-// put caches the actor of a member, read at the mark, unless the cache has the organisation
-// at another epoch.
-func (s *actorCache) put(at memberKey, mark org.Mark, found cachedActor) {
+// put caches the actor of a member, unless the cache has the organisation at another epoch.
+func (s *actorCache) put(at memberKey, found cachedActor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	in := s.known[at.org]
 	if in == nil || in.epoch != found.epoch {
 		return
 	}
-	in.advance(mark)
 	bytes := found.bytes()
 	if was, ok := in.members[at.user]; ok {
 		bytes -= was.bytes()

@@ -13,6 +13,7 @@ import (
 	"collab/adapters/system"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/team"
 	"collab/domain/workspace"
@@ -182,7 +183,7 @@ func TestVisibilityIsOfTheNewestEpoch(t *testing.T) {
 		t.Error("a visibility was changed after it was given out")
 	}
 	// A look that began before the change takes nothing back.
-	o.access.actorCache.put(memberKey{o.org, o.users[0]}, org.Mark{Epoch: was.Visibility.Epoch}, cachedActor{epoch: was.Visibility.Epoch, actor: was})
+	o.access.actorCache.put(memberKey{o.org, o.users[0]}, cachedActor{epoch: was.Visibility.Epoch, actor: was})
 	if is, err := o.lookUp(t.Context(), o.users[0]); err != nil || !is.SeesWorkspace(added.ID) {
 		t.Errorf("%+v, %v", is, err)
 	}
@@ -256,4 +257,37 @@ func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
 	if _, err := o.lookUp(t.Context(), o.users[0]); err != nil || o.access.actorCache.bytes > alone/2 {
 		t.Errorf("%v, %d bytes", err, o.access.actorCache.bytes)
 	}
+	if _, ok := o.access.LogPosition(o.org); !ok {
+		t.Error("the log of an organisation too large for the cache has no position")
+	}
+}
+
+// A slow request that read its mark before a change of the log completes after the
+// organisation was evicted.
+func TestTheLogPositionIsNoOlderThanAnyAuthorization(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, 2, 1)
+		gate := make(chan struct{})
+		o.gate = gate
+		var slow sync.WaitGroup
+		slow.Go(func() {
+			_, err := o.lookUp(t.Context(), o.users[0])
+			o.must(err)
+		})
+		synctest.Wait()
+		o.gate = nil
+		var head object.Head
+		o.change(func(r ports.Records) (err error) {
+			head, err = r.Storage().Changes().Append(t.Context(), o.org, object.NewAccessChange(object.Audience{}, o.users[0], time.UnixMilli(1)))
+			return err
+		})
+		_, err := o.lookUp(t.Context(), o.users[1])
+		o.must(err)
+		o.access.actorCache.forget(o.org)
+		close(gate)
+		slow.Wait()
+		if at, ok := o.access.LogPosition(o.org); !ok || at != head.Cursor() {
+			t.Errorf("the position is %+v, %v, want %+v", at, ok, head.Cursor())
+		}
+	})
 }

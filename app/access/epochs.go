@@ -7,6 +7,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/ports"
 )
@@ -22,12 +23,17 @@ type epochs struct {
 	port ports.Epochs
 	turn chan struct{} // holds one entry while a query runs
 
+	// positions has the position of each organisation's log that was read last. Only the holder
+	// of turn writes it, in the order of the queries, so that no position that was read before
+	// replaces one that was read after.
+	positions *cache[id.Org, object.Cursor]
+
 	mu   sync.Mutex
 	next *batch // of the next query
 }
 
 func newEpochs(port ports.Epochs) *epochs {
-	return &epochs{port: port, turn: make(chan struct{}, 1)}
+	return &epochs{port: port, turn: make(chan struct{}, 1), positions: newCache[id.Org, object.Cursor](maxPositions)}
 }
 
 type batch struct {
@@ -79,4 +85,7 @@ func (e *epochs) lead(ctx context.Context, b *batch) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	b.found, b.err = e.port.Marks(ctx, orgs)
+	for o, m := range b.found {
+		e.positions.put(o, object.Cursor{Epoch: m.LogEpoch, N: m.LogN})
+	}
 }

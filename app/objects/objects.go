@@ -40,8 +40,7 @@ type Options struct {
 	Reauthorize func(context.Context, org.Actor) (org.Actor, error)
 	// Atomic is access.Access.Atomic.
 	Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
-	// LogPosition returns a position of an organisation's log that is no older than the last
-	// authorization of the actors whom Objects is called for; ok is false if none is known.
+	// LogPosition is access.Access.LogPosition.
 	LogPosition func(id.Org) (at object.Cursor, ok bool)
 	// MaxSize is the largest content, in bytes.
 	MaxSize int64
