@@ -453,6 +453,60 @@ func TestAServerThatRefusesIsUnavailable(t *testing.T) {
 	})
 }
 
+// A transaction that moves a task away commits while a deletion waits for it.
+func TestTasksMovedAwayDuringADeletionRemain(t *testing.T) {
+	db, ctx := migrated(t, postgres.URL(t)), t.Context()
+	o, u := seeded(t, db)
+	at := time.UnixMilli(1).UTC()
+	in := team.Team{ID: uid[id.Team](kindTeam, 1, 1), Org: o, Name: "T", Kind: team.Standard, CreatedBy: u, CreatedAt: at, UpdatedAt: at}
+	err := db.Work().Teams().Add(ctx, o, in)
+	var from, to id.Workspace
+	for i, w := range []*id.Workspace{&from, &to} {
+		*w = uid[id.Workspace](kindWorkspace, 1, i+1)
+		err = errors.Join(err, db.Work().Workspaces().Add(ctx, o, workspace.Workspace{ID: *w, Org: o, Team: in.ID, Name: "W", CreatedBy: u, CreatedAt: at, UpdatedAt: at}))
+	}
+	moved, stays := someTask(o, u, 1), someTask(o, u, 2)
+	for _, v := range []*task.Task{&moved, &stays} {
+		v.Workspace = &from
+		_, added := db.Work().Tasks().Add(ctx, o, *v)
+		err = errors.Join(err, added)
+	}
+	change := task.Change{ID: uid[id.Entry](kindEntry, 1, 1), Org: o, Task: moved.ID, At: at, By: u}
+	if err := errors.Join(err, db.Work().TaskHistory().Add(ctx, o, []task.Change{change})); err != nil {
+		t.Fatal(err)
+	}
+	removed := make(chan error, 1)
+	err = db.Atomic(ctx, func(r ports.Records) error {
+		_, err := r.Work().Tasks().Revise(ctx, o, []id.Task{moved.ID}, func(all []task.Task) ([]task.Task, error) {
+			all[0].Workspace = &to
+			return all, nil
+		})
+		go func() {
+			_, _, err := db.Work().TaskSets().RemoveIn(ctx, o, from, task.Position{}, 10)
+			removed <- err
+		}()
+		const blocked = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
+		for waits := false; err == nil && !waits && len(removed) == 0; {
+			err = db.pools[0].QueryRowContext(ctx, blocked).Scan(&waits)
+		}
+		return err
+	})
+	if err := errors.Join(err, <-removed); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := db.Work().Tasks().Get(ctx, o, moved.ID); err != nil || *got.Workspace != to {
+		t.Errorf("the moved task is %+v, %v", got, err)
+	}
+	lines := 0
+	err = db.Work().TaskHistory().List(ctx, o, moved.ID, task.ChangePosition{}, 0, func(task.Change) error { lines++; return nil })
+	if err != nil || lines != 1 {
+		t.Errorf("%d changes are left of its history, %v", lines, err)
+	}
+	if _, err := db.Work().Tasks().Get(ctx, o, stays.ID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the task that stayed: %v", err)
+	}
+}
+
 func TestTheLogHasFailedStatementsWithoutTheirValues(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		var text strings.Builder

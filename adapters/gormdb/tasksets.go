@@ -76,7 +76,8 @@ func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.
 }
 
 // RemoveIn names the tasks, so that the indexes that lead to their histories and to
-// them are used on both databases.
+// them are used on both databases. It holds them in the order of their ids, as Revise
+// does, and deletes those that are still in the workspace then.
 func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after task.Position, limit int) (last task.Position, more bool, err error) {
 	err = q.atomic(ctx, func(c *conn) error {
 		const order = "sort_order, created_at, id"
@@ -85,7 +86,7 @@ func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after 
 		if after != (task.Position{}) {
 			in = in.after(order, after.SortOrder, after.CreatedAt.UnixMilli(), place(after.ID))
 		}
-		var found []id.Task
+		var found, held []id.Task
 		next := after
 		err := each(ctx, in, (*taskRow).position, func(p task.Position) error {
 			found, next = append(found, p.ID), p
@@ -95,12 +96,22 @@ func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after 
 			more = false
 			return err
 		}
-		changes := historyTable.of(c.write, o).among("task_id", list(c.dialect, found))
+		again := taskTable.of(c.write, o).among("id", list(c.dialect, found)).read("id", "workspace_id").page("tasks.id", 0).held()
+		err = each(ctx, again, (*taskRow).placement, func(p task.Placement) error {
+			if p.Workspace != nil && *p.Workspace == w {
+				held = append(held, p.Task)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		changes := historyTable.of(c.write, o).among("task_id", list(c.dialect, held))
 		if more, err = (taskHistory{c}).remove(ctx, o, changes, 10*limit); err != nil || more {
 			return err
 		}
 		last, more = next, len(found) == limit
-		_, err = taskTable.of(c.write, o).among("id", list(c.dialect, found)).remove(ctx)
+		_, err = taskTable.of(c.write, o).among("id", list(c.dialect, held)).remove(ctx)
 		return err
 	})
 	return last, more, err
