@@ -368,6 +368,11 @@ func TestPollingFindsReleasesWithoutAHint(t *testing.T) {
 	if all, err := w.listed(two, w.ada, "", 0); err != nil || len(all) != 2 || all[0].Version.String() != "1.1.0" || w.offered(two) != "1.1.0" {
 		t.Errorf("a list has %v, %v", all, err)
 	}
+	newest, err := one.Publish(t.Context(), w.ada, draft("1.2.0"))
+	w.Must(err)
+	if all, err := w.listed(two, w.ada, newest.ID, 0); err != nil || len(all) != 2 || all[0].Version.String() != "1.1.0" {
+		t.Errorf("after a release that the server has not read, a list has %v, %v", all, err)
+	}
 }
 
 func TestHintsMakeAServerReadReleases(t *testing.T) {
