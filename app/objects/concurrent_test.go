@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -479,6 +480,40 @@ func TestDeletionsStopWhenRightsEnd(t *testing.T) {
 	}
 }
 
+// told returns the type and the path of each entry after a number that the actor sees.
+func (w *office) told(t testing.TB, after int64, actor org.Actor) (all []string) {
+	t.Helper()
+	for _, c := range w.log(t, after) {
+		if c.VisibleTo(actor) {
+			all = append(all, fmt.Sprintf("%s %s", c.Type, c.Object.Path))
+		}
+	}
+	return all
+}
+
+func TestDeletionsAreToldAfterTheirWorkspaceOrTeamIsDeleted(t *testing.T) {
+	w, ctx := open(t), t.Context()
+	cyd, err := w.Join(ctx, "org_office", "user_cyd", org.Member) // sees neither
+	must(t, err)
+	from := w.head(t)
+	check := func(want ...string) {
+		t.Helper()
+		w.reauthorize(t)
+		if told := w.told(t, from, w.ben); !slices.Equal(told, want) {
+			t.Errorf("the team's member is told %q, want %q", told, want)
+		}
+		if told := w.told(t, from, cyd); len(told) > 0 {
+			t.Errorf("another member is told %q", told)
+		}
+		from = w.head(t)
+	}
+	must(t, w.Objects.Delete(ctx, w.ben, w.notes.ID, nil))
+	must(t, w.Workspaces.Delete(ctx, w.ada, w.desk))
+	check("file-deleted notes.md", "file-deleted plan.md")
+	must(t, w.Teams.Delete(ctx, w.ada, w.crew))
+	check("file-deleted facts.md", "access-changed ")
+}
+
 func TestDeletingAUserRemovesTheirObjects(t *testing.T) {
 	w := open(t)
 	ctx, now := t.Context(), w.Clock.Now()
@@ -510,7 +545,11 @@ func TestDeletingAUserRemovesTheirObjects(t *testing.T) {
 		}
 	}
 
+	from := w.head(t)
 	must(t, w.Tell(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true}))
+	if told := w.told(t, from, w.ada); len(told) > 0 {
+		t.Errorf("another member is told of %d deletions, the first %q", len(told), told[0])
+	}
 	if left := w.objects(t); len(left) != 3 { // notes, plan and facts
 		t.Errorf("%d files are left", len(left))
 	}
