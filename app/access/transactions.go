@@ -10,8 +10,8 @@ import (
 )
 
 // Locked runs fn in a transaction that holds the organisation's lock, with the actor
-// as read under the lock, so changes committed while it waited for the lock count. It fails
-// as Reauthorize does, and checks the same request.
+// as read under the lock, so changes committed while it waited for the lock count. The actor
+// has the epoch that the lock set. Locked fails as Reauthorize does, and checks the same request.
 func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
 	if err := actor.Belongs(); err != nil {
 		return err
@@ -46,6 +46,10 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 					return err
 				}
 			}
+		} else {
+			visibility := *actor.Visibility
+			visibility.Epoch = epoch
+			is.Visibility = &visibility
 		}
 		return fn(r, is)
 	})

@@ -419,6 +419,22 @@ func (w *office) after(transactions int, fn func()) {
 	})
 }
 
+func TestDeletionsRunNoTransactionTwice(t *testing.T) {
+	for _, d := range deletions {
+		w := d.open(t)
+		must(t, d.delete(t.Context(), w, w.ben))
+		took := 0
+		for _, call := range w.Line.Calls() {
+			if call == "Atomic" {
+				took++
+			}
+		}
+		if took != d.transactions {
+			t.Errorf("%s took %d transactions, want %d", d.about, took, d.transactions)
+		}
+	}
+}
+
 func TestDeletionsRemoveObjectsAddedMeanwhile(t *testing.T) {
 	for _, d := range deletions {
 		for after := 1; after < d.transactions; after++ {

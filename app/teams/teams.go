@@ -147,6 +147,7 @@ func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
 	for {
 		var last string
 		err := s.locked(ctx, actor, func(r ports.Records, is org.Actor) (err error) {
+			actor = is
 			last, err = s.delete(ctx, r, is, t)
 			return err
 		})

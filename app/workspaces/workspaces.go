@@ -205,7 +205,8 @@ func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace
 		return err
 	}
 	for more := true; more; {
-		err := s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		err := s.locked(ctx, actor, func(r ports.Records, is org.Actor) error {
+			actor = is
 			of, err := changeable(ctx, r, actor, w)
 			if err != nil {
 				return err
