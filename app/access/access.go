@@ -124,9 +124,10 @@ func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
 	return v.Caller, err
 }
 
-// Cached returns the actor that Authorize last found for the caller, if it is in the cache; it
-// reads no records. The actor is unconfirmed: it is only for use cases that compare the
-// organisation's epoch with actor.Visibility.Epoch, and must not be refused anything.
+// Cached returns the actor that Authorize or Reauthorize last found for the caller, if it is
+// in the cache; it reads no records. The actor is unconfirmed: it is only for use cases that
+// compare the organisation's epoch with actor.Visibility.Epoch, and must not be refused
+// anything.
 func (a *Access) Cached(c Caller) (actor org.Actor, ok bool) {
 	s, ok := a.actorCache.get(c.key())
 	if !ok || s.err != nil {

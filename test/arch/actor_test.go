@@ -11,12 +11,13 @@ const ruleActor = "an actor is what the records say at the moment of the act"
 // actorsFile is where adapters/httpapi has its only way to an actor.
 const actorsFile = "adapters/httpapi/guards.go"
 
-// lookups are the methods of app/access, and what stands for them, that return an
-// actor.
-var lookups = []string{"Authorize", "Cached", "Reauthorize", "actorOf"}
+// lookups are the functions of app/access, and what stands for them, that return an actor
+// or replace the request whose session and expiry are checked again.
+var lookups = []string{"Authorize", "Cached", "Reauthorize", "Reauthorizer", "actorOf", "NewContext", "carry"}
 
 // checkActor has adapters/httpapi, with the folders below it, get its actors in one file:
-// no other makes one that is not empty, changes one, keeps one, or asks app/access for one.
+// no other makes one that is not empty, changes one, keeps one, asks app/access for one, or
+// replaces the request that app/access checks again.
 func checkActor(t *tree) []finding {
 	var found []finding
 	report := t.reporter(ruleActor, &found)
