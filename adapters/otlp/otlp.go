@@ -291,7 +291,7 @@ func (c *Client) send(ctx context.Context, body []byte) (time.Duration, error) {
 func (c *Client) excerpt(content []byte) string {
 	for _, key := range c.keys {
 		if len(key) >= shortestKey {
-			content = bytes.ReplaceAll(content, []byte(key), []byte("[redacted]"))
+			content = bytes.ReplaceAll(content, []byte(key), []byte("…"))
 		}
 	}
 	return string(bytes.TrimSpace(content[:min(len(content), maxExcerpt)]))
