@@ -220,6 +220,11 @@ func (q taskHistory) Remove(ctx context.Context, o id.Org, t id.Task, limit int)
 	if len(ids([]id.Task{t})) == 0 {
 		return false, nil
 	}
+	// Before its history, as RemoveIn does: two that wait for each other would be a deadlock.
+	held := taskTable.of(q.write, o).key(string(t)).read("id").held()
+	if _, _, err := find(ctx, held, (*taskRow).position); err != nil {
+		return false, err
+	}
 	return q.remove(ctx, o, historyTable.of(q.write, o).filter("task_id = ?", string(t)), limit)
 }
 

@@ -162,9 +162,12 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		recorded.body.Reset()
 		c.writeError(a.classify(c, err))
 	}
-	if recorded.status >= http.StatusInternalServerError || recorded.status == http.StatusTooManyRequests || !c.known() && recorded.status >= http.StatusMultipleChoices || c.callerRefused || c.gone || c.broken || recorded.long {
+	switch status := recorded.status; {
+	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests, status == http.StatusUnauthorized,
+		!c.known() && status >= http.StatusMultipleChoices,
+		c.callerRefused, c.gone, c.broken, recorded.long:
 		settle(attempt.Abandon)
-	} else {
+	default:
 		settle(finish)
 	}
 	c.w = connection

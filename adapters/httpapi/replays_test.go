@@ -132,6 +132,7 @@ func TestAnswersStoredForAKey(t *testing.T) {
 		{operating, fault.Field("title", "is required"), 400, 1},
 		{operating, fault.New(fault.Unavailable, "Later"), 503, 2},
 		{operating, errors.New("secret inside"), 500, 2},
+		{operating, fault.New(fault.Unauthenticated, "Expired meanwhile"), 401, 2},
 		// Without a caller only successes are stored.
 		{open, nil, 200, 1},
 		{open, fault.New(fault.Unauthenticated, "No"), 401, 2},

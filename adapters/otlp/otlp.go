@@ -77,7 +77,10 @@ func NewClient(retries bool) *Client {
 	}
 	c.stopped, c.stop = context.WithCancel(context.Background())
 	for _, values := range c.header {
-		c.keys = append(c.keys, values...)
+		for _, value := range values {
+			_, token, _ := strings.Cut(value, " ") // after the scheme of an Authorization
+			c.keys = append(c.keys, value, token)
+		}
 	}
 
 	for traces, value := range variables("ENDPOINT") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,12 +54,12 @@ func TestAClockThatIsSetBackDelaysNoAttempt(t *testing.T) {
 	for _, inOrder := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var got attempts
-			var back time.Duration
-			q := got.queue(inOrder, func() time.Time { return time.Now().Add(-back) })
+			var back atomic.Int64 // nanoseconds
+			q := got.queue(inOrder, func() time.Time { return time.Now().Add(-time.Duration(back.Load())) })
 			q.Add("item")
 			time.Sleep(5 * time.Second) // one attempt has failed
 			synctest.Wait()
-			back = time.Hour
+			back.Store(int64(time.Hour))
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			if len(got) != 3 {

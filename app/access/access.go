@@ -24,7 +24,7 @@ const (
 	maxToken        = 16 << 10 // bytes
 	maxCachedActors = 64 << 20 // bytes
 	maxVerified     = 50_000
-	maxPositions    = 50_000 // organisations
+	maxPositions    = 50_000 // organisations, in each of two generations
 	verifyEvery     = 5 * time.Minute
 )
 

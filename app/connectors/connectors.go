@@ -31,8 +31,8 @@ type Options struct {
 	Log        *slog.Logger
 
 	// Reauthorize, Locked and Atomic are those of access.Access: Reauthorize returns the actor
-	// according to the present records, Locked and Atomic run fn with the actor according to
-	// the records that their transaction locks.
+	// according to the present records, Locked and Atomic run fn in a transaction, with the
+	// actor according to its records.
 	Reauthorize    func(ctx context.Context, actor org.Actor) (org.Actor, error)
 	Locked, Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 	// Origin returns the origin of the request that ctx carries, for the audit log.

@@ -140,7 +140,7 @@ type target func(context.Context, source, org.Actor) (object.Object, error)
 func unprepared(o object.Object) (object.Object, error) { return o, nil }
 
 // write stores u as the content of the object that find returns, after prepare has
-// verifyingReader or changed its record.
+// checked or changed its record.
 func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare func(object.Object) (object.Object, error), find target) (written object.Object, err error) {
 	if err := actor.Writes(); err != nil {
 		return object.Object{}, err
