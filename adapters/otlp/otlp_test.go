@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,13 +252,13 @@ func TestAnswersAreReadAsByOpenTelemetrysClient(t *testing.T) {
 
 func TestErrorsRepeatLittleOfAnswersAndNoKeys(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=Bearer%20of-the-collector")
-	var written int
+	var written atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		answer := []byte(strings.TrimPrefix(r.Header.Get("api-key"), "Bearer ") + strings.Repeat(" is no key", 1<<12))
-		for r.URL.Path == "/endless/v1/traces" && written < 1<<28 {
+		for r.URL.Path == "/endless/v1/traces" && written.Load() < 1<<28 {
 			n, err := w.Write(answer)
-			if written += n; err != nil {
+			if written.Add(int64(n)); err != nil {
 				return
 			}
 		}
@@ -271,8 +272,8 @@ func TestErrorsRepeatLittleOfAnswersAndNoKeys(t *testing.T) {
 			t.Errorf("%q: %v", path, err)
 		}
 	}
-	if written > 1<<26 {
-		t.Errorf("%d bytes of an endless answer were read", written)
+	if written.Load() > 1<<26 {
+		t.Errorf("%d bytes of an endless answer were read", written.Load())
 	}
 }
 
