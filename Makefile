@@ -113,8 +113,8 @@ renderer: ## fetch the renderer of the page at /docs anew, in the version SCALAR
 	gzip -9nc "$$fetched/package/$$script" > adapters/httpapi/renderer/scalar.js.gz; \
 	echo "$$sum  @scalar/api-reference@$(SCALAR)/$$script" | tee adapters/httpapi/renderer/scalar.txt
 
-bench: ## measure the server against a bare one; starts both, and a temporary Postgres
-	$(GO) run ./test/bench
+bench: ## measure the server against a bare one and write docs/performance.md; starts both, and a temporary Postgres; flags of test/bench in BENCH, such as "-only files"
+	$(GO) run ./test/bench -page docs/performance.md $(BENCH)
 
 weigh: build ## compare binary, modules, idle memory and time to start with the limits of test/weigh/limits
 	$(GO) run ./test/weigh -binary $(BIN)/collabd

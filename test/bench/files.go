@@ -22,12 +22,16 @@ const (
 	mib = 1 << 20
 )
 
-// What is to be reached with files, of what the bare server does.
+var (
+	uploadRate    = atLeast("files", "bytes/s, of net/http", "%.2f", 0.95)
+	bigUploadRate = atLeast("files", "bytes/s, of net/http", "%.2f", 0.8)
+	smallRate     = atLeast("files", "bytes/s, of net/http", "%.2f", 0.7)
+	largeRate     = atLeast("files", "bytes/s, of net/http", "%.2f", 0.9)
+	uploadMemory  = atMost("files", "memory above idle", "%.1f MiB", 32)
+)
+
+// How files are transferred.
 const (
-	uploadShare    = 0.8 // of the bytes per second
-	smallShare     = 0.4 // of small files
-	largeShare     = 0.8 // of large ones
-	uploadMemory   = 32  // MiB at most, above what the server holds idle
 	bigUploads     = 4   // at once
 	bigSize        = 100 // MiB
 	filePatience   = 5 * time.Minute
@@ -51,7 +55,7 @@ type fileSeries struct {
 	kind        string
 	size        int
 	connections int
-	share       float64 // to be reached
+	rate        *goal
 	at          [4][]figures
 }
 
@@ -67,10 +71,10 @@ const (
 // its files in a folder, and the bare server, in turns. Every server is new in
 // every round.
 func (b *bench) files(ctx context.Context) error {
-	big := &fileSeries{kind: "upload of 100 MiB", size: bigSize * mib, connections: bigUploads, share: uploadShare}
-	one := &fileSeries{kind: "upload of 1 MiB", size: mib, connections: largeTransfers, share: uploadShare}
-	small := &fileSeries{kind: "download of 4 KiB", size: 4 * kib, connections: smallDownloads, share: smallShare}
-	large := &fileSeries{kind: "download of 1 MiB", size: mib, connections: largeTransfers, share: largeShare}
+	big := &fileSeries{kind: "upload of 100 MiB", size: bigSize * mib, connections: bigUploads, rate: bigUploadRate}
+	one := &fileSeries{kind: "upload of 1 MiB", size: mib, connections: largeTransfers, rate: uploadRate}
+	small := &fileSeries{kind: "download of 4 KiB", size: 4 * kib, connections: smallDownloads, rate: smallRate}
+	large := &fileSeries{kind: "download of 1 MiB", size: mib, connections: largeTransfers, rate: largeRate}
 	var memory [4][]int64
 	for round := range b.rounds {
 		if err := b.filesOnce(ctx, round, big, one, small, large, &memory); err != nil {
@@ -332,7 +336,7 @@ func (p *process) atOnce(ctx context.Context, w workload, connections int) (f fi
 }
 
 func (b *bench) printFiles(all []*fileSeries, memory [4][]int64) {
-	t := newTable(b.out, "Files of random bytes in a folder, Collab on SQLite (bare: net/http, with the same checksums and the same care for the disk, without records and authentication; sent only: http.ServeFile)",
+	t := b.newTable("Files of random bytes in a folder, Collab on SQLite (bare: net/http, with the same checksums and the same care for the disk, without records and authentication; sent only: http.ServeFile)",
 		"", "connections", "MB/s", "bare", "ratio", "", "sent only", "ratio", "Collab on Postgres", "ratio to bare", "CPU µs", "bare", "p50 ms", "bare", "p99 ms", "bare")
 	for _, s := range all {
 		speed := func(f figures) float64 { return f.rate * float64(s.size) / 1e6 }
@@ -346,20 +350,21 @@ func (b *bench) printFiles(all []*fileSeries, memory [4][]int64) {
 		share := ratio(ours, bare, speed)
 		plain, toPlain := of(barelySent)
 		t.row(s.kind, fmt.Sprint(s.connections),
-			fmt.Sprintf("%.0f", median(ours, speed)), fmt.Sprintf("%.0f", median(bare, speed)), fmt.Sprintf("%.2f", share), atLeast(share, s.share),
+			fmt.Sprintf("%.0f", median(ours, speed)), fmt.Sprintf("%.0f", median(bare, speed)), fmt.Sprintf("%.2f", share), b.judge(s.rate, fmt.Sprintf("%s, SQLite, %d connections", s.kind, s.connections), share),
 			plain, toPlain,
 			fmt.Sprintf("%.0f", median(s.at[collabOnPostgres], speed)), fmt.Sprintf("%.2f", ratio(s.at[collabOnPostgres], bare, speed)),
 			micros(median(ours, cpuOf)), micros(median(bare, cpuOf)),
 			millis(median(ours, p50)), millis(median(bare, p50)), millis(median(ours, p99)), millis(median(bare, p99)))
 	}
 	t.print()
-	t = newTable(b.out, fmt.Sprintf("Memory above idle at most, with %d uploads of %d MiB at once", bigUploads, bigSize), "", "MiB", "")
+	t = b.newTable(fmt.Sprintf("Memory above idle at most, with %d uploads of %d MiB at once", bigUploads, bigSize), "", "MiB", "")
 	for _, i := range []int{collabOnSQLite, collabOnPostgres, bareAndChecked} {
+		name := []string{"Collab on SQLite", "bare", "", "Collab on Postgres"}[i]
 		held, target := float64(median(memory[i], itself))/mib, ""
 		if i != bareAndChecked {
-			target = atMost(held, uploadMemory, "%.0f")
+			target = b.judge(uploadMemory, fmt.Sprintf("%d uploads of %d MiB, %s", bigUploads, bigSize, name), held)
 		}
-		t.row([]string{"Collab on SQLite", "bare", "", "Collab on Postgres"}[i], fmt.Sprintf("%.1f", held), target)
+		t.row(name, fmt.Sprintf("%.1f", held), target)
 	}
 	t.print()
 }

@@ -1,7 +1,7 @@
 // Command bench measures the server against what the machine can do: a bare
 // net/http program over the same Postgres, in the same run.
 //
-//	go run ./test/bench [-quick] [-only start,requests,pages,feed,files,publish,chat,updates] [-rounds 3]
+//	go run ./test/bench [-quick] [-only requests,feed] [-rounds 3] [-page docs/performance.md]
 //
 // Every figure is the median of rounds that take turns between the servers, so
 // that what else the machine does meets all of them. The load comes from this
@@ -40,8 +40,11 @@ type bench struct {
 	warm   time.Duration // before each measurement
 	run    time.Duration // of each measurement
 	many   int           // rows of the large table of pages
+	page   string        // the file that is written into; empty: none
+	found  found         // by the part that runs
 
-	server *postgres.Server // started when first asked for
+	server   *postgres.Server // started when first asked for
+	postgres string           // its version
 }
 
 // The parts, in the order in which they run.
@@ -80,9 +83,10 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	b := &bench{out: out}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	quick := flags.Bool("quick", false, "measure shortly and fill the large table with 100,000 rows only")
-	only := flags.String("only", "", "parts to run, comma separated: start, requests, pages, feed, files, publish, chat, updates (default all)")
+	only := flags.String("only", "", "parts to run, comma separated: "+strings.Join(partNames(), ", ")+" (default all)")
 	flags.IntVar(&b.rounds, "rounds", 3, "rounds of each measurement")
 	flags.StringVar(&b.binary, "server", "", "a server that was built already (default: build ./cmd/collabd)")
+	flags.StringVar(&b.page, "page", "", "a page to write the figures into, docs/performance.md")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -120,17 +124,28 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		if !slices.Contains(chosen, p.name) {
 			continue
 		}
+		b.found = found{}
 		if err := p.run(b, ctx); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		if b.page != "" {
+			if err := b.updatePage(p.name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func choose(only string) (chosen []string, err error) {
+func partNames() (names []string) {
 	for _, p := range parts {
-		chosen = append(chosen, p.name)
+		names = append(names, p.name)
 	}
+	return names
+}
+
+func choose(only string) (chosen []string, err error) {
+	chosen = partNames()
 	if only == "" {
 		return chosen, nil
 	}
@@ -167,5 +182,6 @@ func (b *bench) database(ctx context.Context, name string) (address string, conn
 	if conn, err = pgx.Connect(ctx, address); err != nil {
 		return "", nil, err
 	}
+	b.postgres, _, _ = strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
 	return address, conn, nil
 }

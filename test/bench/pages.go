@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// The small table of pages, and what is to be reached.
+// The small table of pages, and the longest page.
 const (
 	fewRows     = 1_000
-	growth      = 1.2 // at most so much more for a page of the large table
 	longestPage = 1_000
 )
+
+var pageGrowth = atMost("pages", "p50 of a page of the large table, of one of the small table", "%.2f", 1.2)
 
 // stocked is a server over a table of tasks.
 type stocked struct {
@@ -60,7 +61,7 @@ func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (
 		servers[i], databases[i] = s, database
 	}
 	few, many := servers[0], servers[1]
-	t := newTable(b.out, fmt.Sprintf("A page of %d of %d and of %d tasks in one organisation, %s", pageRows, few.rows, many.rows, name),
+	t := b.newTable(fmt.Sprintf("A page of %d of %d and of %d tasks in one organisation, %s", pageRows, few.rows, many.rows, name),
 		"", "p50 ms", "", "ratio", "", "CPU µs (with the database)", "", "ratio")
 	for _, p := range pageKinds {
 		var queries [2]string
@@ -79,7 +80,7 @@ func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (
 			}
 		}
 		slower, dearer := ratio(found[1], found[0], p50), ratio(found[1], found[0], together)
-		t.row(p.name, millis(median(found[0], p50)), millis(median(found[1], p50)), fmt.Sprintf("%.2f", slower), atMost(slower, growth, "%.1f"),
+		t.row(p.name, millis(median(found[0], p50)), millis(median(found[1], p50)), fmt.Sprintf("%.2f", slower), b.judge(pageGrowth, p.name+", "+name, slower),
 			micros(median(found[0], together)), micros(median(found[1], together)), fmt.Sprintf("%.2f", dearer))
 	}
 	t.print()

@@ -3,8 +3,8 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -44,34 +44,74 @@ func millis(ns float64) string { return fmt.Sprintf("%.2f", ns/float64(time.Mill
 
 func thousands(v float64) string { return fmt.Sprintf("%.1fk", v/1000) }
 
-// verdict says whether a figure is within its target.
-func verdict(ok bool) string {
-	if ok {
+// A goal is the least, or the most, that a figure of a part is to come to.
+type goal struct {
+	part, figure string
+	bound        float64
+	most         bool   // the bound is the most
+	format       string // of figure and bound
+}
+
+// goals are those of all parts, each of which declares its own.
+var goals []*goal
+
+// atLeast declares a goal for figures of a part with a format, such as "%.0f ms".
+func atLeast(part, figure, format string, bound float64) *goal {
+	goals = append(goals, &goal{part, figure, bound, false, format})
+	return goals[len(goals)-1]
+}
+
+// atMost declares a goal as atLeast does.
+func atMost(part, figure, format string, bound float64) *goal {
+	g := atLeast(part, figure, format, bound)
+	g.most = true
+	return g
+}
+
+func (g *goal) String() string {
+	if g.most {
+		return fmt.Sprintf("at most "+g.format, g.bound)
+	}
+	return fmt.Sprintf("at least "+g.format, g.bound)
+}
+
+// verdict says whether a figure, as it is printed, reaches the goal.
+func (g *goal) verdict(printed string) string {
+	number, _, _ := strings.Cut(printed, " ")
+	got, err := strconv.ParseFloat(number, 64)
+	if err == nil && (got == g.bound || (got < g.bound) == g.most) {
 		return "reached"
 	}
 	return "MISSED"
 }
 
-func atLeast(got, want float64) string {
-	return fmt.Sprintf("at least %.2f: %s", want, verdict(got >= want))
+// judge notes what a figure came to under a load, such as "get, 16 connections", and
+// returns the cell of a table that says so.
+func (b *bench) judge(g *goal, load string, got float64) string {
+	v := verdict{part: g.part, load: load, figure: g.figure, got: fmt.Sprintf(g.format, got), goal: g.String()}
+	v.result = g.verdict(v.got)
+	b.found.verdicts = append(b.found.verdicts, v)
+	return v.goal + ": " + v.result
 }
 
-func atMost(got, want float64, format string) string {
-	return fmt.Sprintf("at most "+format+": %s", want, verdict(got <= want))
+// table prints columns under one another, and again for the page.
+type table struct {
+	w    *tabwriter.Writer
+	page *strings.Builder
 }
 
-// table prints columns under one another.
-type table struct{ w *tabwriter.Writer }
-
-func newTable(out io.Writer, title string, columns ...string) table {
-	fmt.Fprintf(out, "\n%s\n\n", title)
-	t := table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
+func (b *bench) newTable(title string, columns ...string) table {
+	fmt.Fprintf(b.out, "\n%s\n\n", title)
+	t := table{tabwriter.NewWriter(b.out, 0, 0, 2, ' ', 0), &b.found.tables}
+	fmt.Fprintf(t.page, "\n%s:\n\n", title)
 	t.row(columns...)
+	t.page.WriteString(strings.Repeat("|---", len(columns)) + "|\n")
 	return t
 }
 
 func (t table) row(cells ...string) {
 	fmt.Fprintln(t.w, "  "+strings.Join(cells, "\t"))
+	writeRow(t.page, cells...)
 }
 
 func (t table) print() { _ = t.w.Flush() }

@@ -9,12 +9,16 @@ import (
 	"strconv"
 )
 
-// The table of requests, and what is to be reached on it.
+// The table of requests.
 const (
-	requestRows  = 10_000
-	pageRows     = 50
-	filter       = "status=TODO&limit=50"
-	shareOfLimit = 0.55 // of the bare server's requests per second
+	requestRows = 10_000
+	pageRows    = 50
+	filter      = "status=TODO&limit=50"
+)
+
+var (
+	requestRate = atLeast("requests", "requests/s, of net/http + pgx", "%.2f", 0.85)
+	sqliteCPU   = atMost("requests", "CPU on SQLite, of that on Postgres with the database", "%.2f", 1)
 )
 
 // series are the measurements of one kind of request.
@@ -77,11 +81,7 @@ func (b *bench) requests(ctx context.Context) (err error) {
 			all = append(all, s)
 		}
 	}
-	var version string
-	if err := pg.conn.QueryRow(ctx, "SHOW server_version").Scan(&version); err != nil {
-		return err
-	}
-	b.printRequests(all, version)
+	b.printRequests(all)
 	return nil
 }
 
@@ -95,14 +95,15 @@ func workloadOf(kind, address, token string, ids []string) workload {
 	return create(address, token)
 }
 
-func (b *bench) printRequests(all []*series, version string) {
-	t := newTable(b.out, fmt.Sprintf("Requests over %d tasks, Postgres %s with fsync (bare: net/http + pgx without authentication)", requestRows, version),
+func (b *bench) printRequests(all []*series) {
+	t := b.newTable(fmt.Sprintf("Requests over %d tasks, Postgres %s with fsync (bare: net/http + pgx without authentication)", requestRows, b.postgres),
 		"", "connections", "requests/s", "bare", "ratio", "", "CPU µs", "bare", "with Postgres", "bare", "p50 ms", "bare", "p99 ms", "bare")
 	for _, s := range all {
+		load := fmt.Sprintf("%s, Postgres, %d connections", s.kind, s.connections)
 		share := ratio(s.postgres, s.bare, rate)
 		cells := []string{
 			s.kind, strconv.Itoa(s.connections), thousands(median(s.postgres, rate)), thousands(median(s.bare, rate)),
-			fmt.Sprintf("%.2f", share), atLeast(share, shareOfLimit),
+			fmt.Sprintf("%.2f", share), b.judge(requestRate, load, share),
 		}
 		for _, f := range []func(figures) float64{cpuOf, together} {
 			cells = append(cells, micros(median(s.postgres, f)), micros(median(s.bare, f)))
@@ -114,13 +115,13 @@ func (b *bench) printRequests(all []*series, version string) {
 	}
 	t.print()
 
-	t = newTable(b.out, fmt.Sprintf("The same on SQLite, %d tasks", requestRows),
+	t = b.newTable(fmt.Sprintf("The same on SQLite, %d tasks", requestRows),
 		"", "connections", "requests/s", "CPU µs", "on Postgres", "with Postgres", "SQLite / with Postgres", "", "p50 ms", "p99 ms")
 	for _, s := range all {
 		share := median(s.sqlite, cpuOf) / median(s.postgres, together)
 		t.row(s.kind, strconv.Itoa(s.connections), thousands(median(s.sqlite, rate)),
 			micros(median(s.sqlite, cpuOf)), micros(median(s.postgres, cpuOf)), micros(median(s.postgres, together)),
-			fmt.Sprintf("%.2f", share), atMost(share, 1, "%.2f"),
+			fmt.Sprintf("%.2f", share), b.judge(sqliteCPU, fmt.Sprintf("%s, %d connections", s.kind, s.connections), share),
 			millis(median(s.sqlite, p50)), millis(median(s.sqlite, p99)))
 	}
 	t.print()

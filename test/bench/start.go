@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Targets of the start, for the embedded profile.
-const (
-	firstStart = 500 * time.Millisecond
-	nextStart  = 200 * time.Millisecond
-	idleMemory = 60e6 // bytes
+// Goals of the start, for the embedded profile.
+var (
+	firstStart = atMost("start", "until ready", "%.0f ms", 500)
+	nextStart  = atMost("start", "until ready", "%.0f ms", 200)
+	idleMemory = atMost("start", "memory", "%.1f MB", 60)
 )
 
 // settling is how long a server idles before its memory is looked at again.
@@ -58,15 +58,15 @@ func (b *bench) starts(ctx context.Context) error {
 	ready := func(l launched) time.Duration { return l.ready }
 	busy := func(l launched) int64 { return l.busy }
 	idle := func(l launched) int64 { return l.idle }
-	t := newTable(b.out, "Start and memory, SQLite (bare: net/http that only says it is ready)", "", "collab", "bare", "target")
+	t := b.newTable("Start and memory, SQLite (bare: net/http that only says it is ready)", "", "collab", "bare", "target")
 	mib := func(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 	ms := func(d time.Duration) string { return millis(float64(d)) + " ms" }
 	one, two, none := median(first, ready), median(again, ready), median(bare, ready)
-	t.row("ready, empty folder", ms(one), ms(none), atMost(millisOf(one), millisOf(firstStart), "%.0f ms"))
-	t.row("ready, existing folder", ms(two), ms(none), atMost(millisOf(two), millisOf(nextStart), "%.0f ms"))
+	t.row("ready, empty folder", ms(one), ms(none), b.judge(firstStart, "empty folder", millisOf(one)))
+	t.row("ready, existing folder", ms(two), ms(none), b.judge(nextStart, "existing folder", millisOf(two)))
 	t.row("memory after sign-in", mib(median(first, busy)), mib(median(bare, busy)), "")
 	t.row(fmt.Sprintf("memory after %v idle", settling), mib(median(first, idle)), mib(median(bare, idle)),
-		atMost(float64(median(first, idle))/1e6, idleMemory/1e6, "%.0f MB"))
+		b.judge(idleMemory, "idle after sign-in", float64(median(first, idle))/1e6))
 	t.print()
 	return nil
 }

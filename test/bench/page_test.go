@@ -1,0 +1,81 @@
+package main
+
+import "testing"
+
+func TestInsert(t *testing.T) {
+	const page = `What people say.
+
+<!-- begin verdicts -->
+<!-- end verdicts -->
+
+<!-- begin start -->
+<!-- end start -->
+
+<!-- begin feed -->
+<!-- end feed -->
+What it took.
+`
+	one := verdict{"start", "empty folder", "until ready", "300 ms", "at most 500 ms", "reached"}
+	two := verdict{"feed", "1000 subscribers", "deliveries/s", "0.80", "at least 1.00", "MISSED"}
+	again := two
+	again.got, again.result = "1.10", "reached"
+	text := page
+	for _, p := range []struct {
+		part, tables string
+		verdicts     []verdict
+	}{{"feed", "old tables\n", []verdict{two, two}}, {"start", "its tables\n", []verdict{one}}, {"feed", "new tables\n", []verdict{again}}} {
+		var err error
+		if text, err = insert(text, p.part, p.tables, p.verdicts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `What people say.
+
+<!-- begin verdicts -->
+
+| part | load | figure | measured | goal |  |
+|---|---|---|---|---|---|
+| start | empty folder | until ready | 300 ms | at most 500 ms | reached |
+| feed | 1000 subscribers | deliveries/s | 1.10 | at least 1.00 | reached |
+
+<!-- end verdicts -->
+
+<!-- begin start -->
+
+its tables
+
+<!-- end start -->
+
+<!-- begin feed -->
+
+new tables
+
+<!-- end feed -->
+What it took.
+`
+	if text != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+	if _, err := insert(page, "chat", "", nil); err == nil {
+		t.Error("a part without a section is no error")
+	}
+}
+
+func TestJudge(t *testing.T) {
+	least, most := &goal{bound: 0.85, format: "%.2f"}, &goal{bound: 500, most: true, format: "%.0f ms"}
+	for _, c := range []struct {
+		goal *goal
+		got  float64
+		want string
+	}{
+		{least, 0.851, "at least 0.85: reached"},
+		{least, 0.846, "at least 0.85: reached"}, // printed as 0.85
+		{least, 0.84, "at least 0.85: MISSED"},
+		{most, 500, "at most 500 ms: reached"},
+		{most, 501, "at most 500 ms: MISSED"},
+	} {
+		if got := new(bench).judge(c.goal, "", c.got); got != c.want {
+			t.Errorf("%v is judged as %q, want %q", c.got, got, c.want)
+		}
+	}
+}
