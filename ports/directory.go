@@ -73,8 +73,8 @@ type Epochs interface {
 type Members interface {
 	Get(ctx context.Context, o id.Org, user id.User) (org.Membership, error)
 
-	// Hold is Get that inside Atomic locks the membership until the transaction ends.
-	Hold(ctx context.Context, o id.Org, user id.User) (org.Membership, error)
+	// GetLocked is Get that inside Atomic locks the membership until the transaction ends.
+	GetLocked(ctx context.Context, o id.Org, user id.User) (org.Membership, error)
 
 	// Put adds or replaces the membership. The caller holds the organisation's Lock,
 	// unless it changes only UsedAt or the end of onboarding.

@@ -39,9 +39,9 @@ type ServiceTokens interface {
 	// Issue returns the signed token with these claims.
 	Issue(c session.Claims) (string, error)
 
-	// Ours reports whether the token names us as its issuer. It does not verify the
+	// IssuedHere reports whether the token names us as its issuer. It does not verify the
 	// signature.
-	Ours(token string) bool
+	IssuedHere(token string) bool
 
 	// Read returns the claims of a token with a valid signature of a known key, even if it
 	// has expired. Unauthenticated for any other.

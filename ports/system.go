@@ -34,9 +34,9 @@ type Sealer interface {
 	// if the key is not known.
 	Open(sealed, context []byte) ([]byte, error)
 
-	// Old reports whether sealed has another key than Seal uses now, and is to be sealed
+	// OldKey reports whether sealed has another key than Seal uses now, and is to be sealed
 	// again before that key is removed.
-	Old(sealed []byte) bool
+	OldKey(sealed []byte) bool
 
 	// MAC returns the message authentication code of data in this context. It is the same
 	// until the keys change.

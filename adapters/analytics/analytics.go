@@ -29,7 +29,7 @@ func (l *Log) Record(g chat.Generation) {
 		slog.String("model", g.Model), slog.String("provider", g.Provider),
 		slog.Time("began", g.Began), slog.Float64("first_chunk_seconds", g.FirstChunk.Seconds()), slog.Float64("duration_seconds", g.Took.Seconds()),
 		slog.Int64("input_tokens", g.Usage.Input), slog.Int64("output_tokens", g.Usage.Output),
-		slog.Int64("cache_read_tokens", g.Usage.CacheRead), slog.Int64("cache_made_tokens", g.Usage.CacheMade),
+		slog.Int64("cache_read_tokens", g.Usage.CacheRead), slog.Int64("cache_made_tokens", g.Usage.CacheCreated),
 		slog.Int64("searches", g.Usage.Searches), slog.String("usage_source", string(g.Provenance)),
 		slog.String("outcome", string(g.Outcome)), slog.String("failure", g.Failure), slog.String("stop", reason(g.Stop)),
 		slog.Int("tools", g.Tools), slog.Bool("web_search", g.WebSearch), slog.Int("attempts", g.Attempts),

@@ -30,7 +30,7 @@ func some() chat.Generation {
 		ID: "019a0000-0000-7000-8000-000000000001", Org: "019a0000-0000-7000-8000-000000000002", User: "019a0000-0000-7000-8000-000000000003",
 		Model: "claude-sonnet-5-5", Provider: "anthropic", Began: time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC),
 		FirstChunk: 250 * time.Millisecond, Took: 1500 * time.Millisecond,
-		Usage:      chat.Usage{Input: 1230, Output: 45, CacheRead: 200, CacheMade: 30, Searches: 2},
+		Usage:      chat.Usage{Input: 1230, Output: 45, CacheRead: 200, CacheCreated: 30, Searches: 2},
 		Provenance: chat.Provider, Outcome: chat.Completed, Stop: "end_turn", Tools: 3, WebSearch: true, Attempts: 2,
 	}
 }

@@ -207,7 +207,7 @@ func properties(g chat.Generation) map[string]any {
 		"$ai_input_tokens":                g.Usage.Input,
 		"$ai_output_tokens":               g.Usage.Output,
 		"$ai_cache_read_input_tokens":     g.Usage.CacheRead,
-		"$ai_cache_creation_input_tokens": g.Usage.CacheMade,
+		"$ai_cache_creation_input_tokens": g.Usage.CacheCreated,
 		"$ai_cache_reporting_exclusive":   false, // the input includes cache reads and writes
 		"$ai_web_search_count":            g.Usage.Searches,
 		"$ai_is_error":                    failed(g) != "",

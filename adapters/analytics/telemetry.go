@@ -75,7 +75,7 @@ func (t *Telemetry) span(g chat.Generation, attributes []attribute.KeyValue) {
 		attribute.Int64("gen_ai.usage.input_tokens", g.Usage.Input),
 		attribute.Int64("gen_ai.usage.output_tokens", g.Usage.Output),
 		attribute.Int64("gen_ai.usage.cache_read.input_tokens", g.Usage.CacheRead),
-		attribute.Int64("gen_ai.usage.cache_write.input_tokens", g.Usage.CacheMade),
+		attribute.Int64("gen_ai.usage.cache_write.input_tokens", g.Usage.CacheCreated),
 		attribute.String("user.id", string(g.User)),
 		attribute.String("collab.org.id", string(g.Org)),
 		attribute.String("collab.request.id", string(g.ID)),

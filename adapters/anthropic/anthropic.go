@@ -61,7 +61,7 @@ func (m *Models) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 	t := &response{Relay: eventstream.Relay[chat.Chunk]{To: to}, resumable: c.WebSearch, ids: map[string]bool{}}
 	var partial []any // the content before a pause
 	for pauses := 0; ; pauses++ {
-		limits, ok := c.Next(t.reply().Usage, t.usage)
+		limits, ok := c.NextLimits(t.reply().Usage, t.usage)
 		switch {
 		case !ok && pauses == 0:
 			return t.reply(), fail(chat.Broken, "the budget of %d tokens has no room for an answer", c.Budget)

@@ -106,8 +106,8 @@ func (t *response) event(data []byte) (over bool, err error) {
 
 func (t *response) messageStart(u counts) {
 	t.inputKnown = u.Input.Known
-	t.usage.CacheRead, t.usage.CacheMade = u.CacheRead.N, u.CacheMade.N
-	t.usage.Input = u.Input.N + t.usage.CacheRead + t.usage.CacheMade
+	t.usage.CacheRead, t.usage.CacheCreated = u.CacheRead.N, u.CacheMade.N
+	t.usage.Input = u.Input.N + t.usage.CacheRead + t.usage.CacheCreated
 	t.usage.Output = u.Output.N
 }
 
@@ -311,13 +311,13 @@ func (t *response) searchResult(c content) error {
 // and overwrites what it names.
 func (t *response) messageDelta(e event) error {
 	u := e.Usage
-	uncached := t.usage.Input - t.usage.CacheRead - t.usage.CacheMade
+	uncached := t.usage.Input - t.usage.CacheRead - t.usage.CacheCreated
 	overwrite(&t.usage.CacheRead, u.CacheRead)
-	overwrite(&t.usage.CacheMade, u.CacheMade)
+	overwrite(&t.usage.CacheCreated, u.CacheMade)
 	overwrite(&uncached, u.Input)
 	overwrite(&t.usage.Output, u.Output)
 	overwrite(&t.usage.Searches, u.ServerTools.Searches)
-	t.usage.Input = uncached + t.usage.CacheRead + t.usage.CacheMade
+	t.usage.Input = uncached + t.usage.CacheRead + t.usage.CacheCreated
 	t.inputKnown = t.inputKnown || u.Input.Known
 	if e.Delta.StopReason == "" {
 		return nil

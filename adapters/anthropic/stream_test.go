@@ -136,7 +136,7 @@ func TestLaterUsageOverwritesEarlierUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (chat.Usage{Input: 224, CacheMade: 20, CacheRead: 200, Output: 9, Searches: 2}); reply.Usage != want {
+	if want := (chat.Usage{Input: 224, CacheCreated: 20, CacheRead: 200, Output: 9, Searches: 2}); reply.Usage != want {
 		t.Errorf("got %+v\nwant %+v", reply.Usage, want)
 	}
 }

@@ -266,7 +266,7 @@ func (e *entry) check() error {
 // local checks the fields of a server that the client runs.
 func (e *entry) local() error {
 	switch {
-	case e.Auth.ByOAuth():
+	case e.Auth.UsesOAuth():
 		return errors.New("authMode: must be API_KEY or NONE with the transport STDIO")
 	case e.seen["mcpUrl"]:
 		return errors.New("mcpUrl: must not be given with the transport STDIO")
@@ -313,7 +313,7 @@ func (e *entry) cloud() error {
 			return fmt.Errorf("headers: %q: must be 1 to 100 characters of a header's name", strictjson.Shorten(name))
 		case slices.Contains(reserved, lower) || slices.ContainsFunc(reservedKinds, func(kind string) bool { return strings.HasPrefix(lower, kind) }):
 			return fmt.Errorf("headers: %s: must not be a header that HTTP or the Model Context Protocol sets", name)
-		case lower == "authorization" && e.Auth.ByOAuth():
+		case lower == "authorization" && e.Auth.UsesOAuth():
 			return fmt.Errorf("headers: %s: must not be given, as the access token goes there", name)
 		case canonical[http.CanonicalHeaderKey(name)]:
 			return fmt.Errorf("headers: %s: must not be given twice, in whatever case", name)
@@ -370,7 +370,7 @@ func (e *entry) checkCredentials() error {
 	if e.Auth == connector.APIKey && e.Transport.Hosting() == connector.Cloud && !carried {
 		return errors.New("headers: must have one at least that uses an entry of the credentials")
 	}
-	if e.seen["scopes"] && !e.Auth.ByOAuth() {
+	if e.seen["scopes"] && !e.Auth.UsesOAuth() {
 		return errors.New("scopes: must not be given without OAuth")
 	}
 	if len(e.Scopes) > maxScopes {

@@ -184,7 +184,7 @@ type authServerRow struct {
 	Revocation    string   `json:"revocation,omitempty"`
 	AuthMethods   []string `json:"authMethods,omitempty"`
 	Documents     bool     `json:"documents,omitempty"`
-	NamesItself   bool     `json:"namesItself,omitempty"`
+	ReturnsIssuer bool     `json:"namesItself,omitempty"`
 	Resource      string   `json:"resource"`
 	Scopes        []string `json:"scopes,omitempty"`
 }

@@ -98,7 +98,7 @@ func (q members) Epoch(ctx context.Context, o id.Org) (epoch int64, err error) {
 	return epoch, err
 }
 
-func (q members) Hold(ctx context.Context, o id.Org, user id.User) (org.Membership, error) {
+func (q members) GetLocked(ctx context.Context, o id.Org, user id.User) (org.Membership, error) {
 	if !q.inside() {
 		return q.Get(ctx, o, user)
 	}

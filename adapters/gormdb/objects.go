@@ -95,7 +95,7 @@ func (q objects) Add(ctx context.Context, o id.Org, v object.Object) error {
 		r.InWorkspaceID = v.Workspace
 	}
 	placed := r.InWorkspaceID
-	args := append(make([]any, 0, 5), list(q.dialect, object.Above(r.FoldedKey)), r.FoldedKey+"/", r.FoldedKey+"0") // 0 comes after /
+	args := append(make([]any, 0, 5), list(q.dialect, object.Ancestors(r.FoldedKey)), r.FoldedKey+"/", r.FoldedKey+"0") // 0 comes after /
 	which := 0
 	if placed != nil {
 		which, args = which|1, append(args, string(*placed))

@@ -514,7 +514,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			q := r.Directory().Members()
 			each := func(org.Profile) error { return nil }
 			m, err := q.Get(ctx, o, user)
-			return errors.Join(err, drop(q.Hold(ctx, o, user)), q.Put(ctx, o, m), q.List(ctx, o, org.Position{}, 0, each),
+			return errors.Join(err, drop(q.GetLocked(ctx, o, user)), q.Put(ctx, o, m), q.List(ctx, o, org.Position{}, 0, each),
 				q.List(ctx, o, org.Position{JoinedAt: now, User: user}, 20, each), drop(q.ByEmail(ctx, o, "u7@5")))
 		},
 		"seats": func(_ *DB, r ports.Records) error {
@@ -635,7 +635,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			second.ID = uid[id.Object](kindObject, 7, 32)
 			fresh := uid[id.Org](kindOrg, 2000, 0)
 			_, err2 := q.Append(ctx, fresh)
-			return errors.Join(err, err2, drop(q.Lock(ctx, o)), drop(q.Append(ctx, o, object.Written(v))), drop(q.Append(ctx, o, object.Written(second), object.Written(v), object.NewAccessChange(object.Audience{}, "", now))),
+			return errors.Join(err, err2, drop(q.Lock(ctx, o)), drop(q.Append(ctx, o, object.NewChange(v))), drop(q.Append(ctx, o, object.NewChange(second), object.NewChange(v), object.NewAccessChange(object.Audience{}, "", now))),
 				drop(q.Heads(ctx, []id.Org{o})), drop(q.Heads(ctx, pageOfOrgs())), drop(q.List(ctx, o, 20_000, 100)), drop(db.Storage().Changes().List(ctx, other, 0, 100)),
 				q.Since(ctx, o, 20_000, func(object.Head) error { return nil }, func(object.Change) error { return nil }),
 				q.Prune(ctx, time.UnixMilli(0)), q.Prune(ctx, time.UnixMilli(103)))
@@ -654,7 +654,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			_, _, err = db.Entries(ctx, o, 20_000, 100)
 			_, err2 := db.Marks(ctx, []id.Org{o})
 			_, err3 := db.Marks(ctx, pageOfOrgs())
-			_, err4 := q.Replace(ctx, o, v.Content, object.Written(next))
+			_, err4 := q.Replace(ctx, o, v.Content, object.NewChange(next))
 			return errors.Join(err, err2, err3, err4)
 		},
 		"blob names": func(_ *DB, r ports.Records) error {

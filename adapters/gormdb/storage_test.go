@@ -34,7 +34,7 @@ func store(ctx context.Context, r ports.Records, o id.Org, u id.User, n int) err
 	if err := r.Storage().Objects().Add(ctx, o, v); err != nil {
 		return err
 	}
-	_, err := r.Storage().Changes().Append(ctx, o, object.Written(v))
+	_, err := r.Storage().Changes().Append(ctx, o, object.NewChange(v))
 	return err
 }
 
@@ -125,11 +125,11 @@ func TestHints(t *testing.T) {
 			if err := db.Storage().BlobNames().Announce(ctx, o, next.Blob, time.UnixMilli(1).UTC()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := db.Storage().Replace(ctx, o, was.Content, object.Written(next)); err != nil {
+			if _, err := db.Storage().Replace(ctx, o, was.Content, object.NewChange(next)); err != nil {
 				t.Fatal(err)
 			}
 			expect(t, object.Hint{Org: o, N: 5})
-			if _, err := db.Storage().Replace(ctx, o, was.Content, object.Written(next)); !fault.Is(err, fault.Conflict) {
+			if _, err := db.Storage().Replace(ctx, o, was.Content, object.NewChange(next)); !fault.Is(err, fault.Conflict) {
 				t.Errorf("the error is %v", err)
 			}
 			expect(t)

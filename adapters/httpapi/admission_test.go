@@ -27,7 +27,7 @@ type fixedTokens struct {
 	session.Claims
 }
 
-func (fixedTokens) Ours(string) bool                      { return true }
+func (fixedTokens) IssuedHere(string) bool                { return true }
 func (t fixedTokens) Read(string) (session.Claims, error) { return t.Claims, nil }
 
 // markCounter counts how often somebody asks for marks.
@@ -76,7 +76,7 @@ func newMemberServer(t *testing.T, rates limit.Rates) *memberServer {
 func (w *memberServer) change(fn func(org.Membership) org.Membership) {
 	w.Helper()
 	inOrganisation(w, w.store, func(r ports.Records) error {
-		m := org.Admitted(someID, someID, "owner", time.Now(), org.Naming{}, time.Now())
+		m := org.NewMembership(someID, someID, "owner", time.Now(), org.Naming{}, time.Now())
 		return r.Directory().Members().Put(w.Context(), someID, fn(m))
 	})
 }
@@ -117,7 +117,7 @@ func TestChatOfCachedActorIsDecidedByCurrentRecords(t *testing.T) {
 		limits string // the header RateLimit-Limit of the answer
 	}{
 		"nothing has changed":              {status: 200},
-		"the organisation has moved on":    {change: func(w *memberServer) { w.change(func(m org.Membership) org.Membership { return m }) }, status: 200, looks: 1},
+		"the organisation's epoch changed": {change: func(w *memberServer) { w.change(func(m org.Membership) org.Membership { return m }) }, status: 200, looks: 1},
 		"they were removed":                {change: (*memberServer).remove, status: 403, text: "The caller is not a member of the organisation", looks: 1},
 		"they were removed, and ask wrong": {change: (*memberServer).remove, body: nonsense, status: 403, text: "The caller is not a member of the organisation", looks: 1},
 		"they ask wrong":                   {body: nonsense, status: 400, text: "message must be a string", looks: 1},

@@ -79,7 +79,7 @@ func (a *api) askToAuthorize(c *call) error {
 		return err
 	}
 	state := q.Get("state")
-	asked, err := a.Connectors.Asked(c.r.Context(), state)
+	asked, err := a.Connectors.Confirmation(c.r.Context(), state)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (a *api) finishAuthorization(c *call) error {
 	if err := checkLengths(q, map[string]int{"state": maxState, "code": maxCode, "iss": maxIssuer, "error": maxRefusal}); err != nil {
 		return err
 	}
-	answer := connectors.Answer{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss"), Redirect: a.PublicURL + c.r.URL.Path}
+	answer := connectors.AuthorizationResponse{State: q.Get("state"), Code: q.Get("code"), Error: q.Get("error"), Issuer: q.Get("iss"), Redirect: a.PublicURL + c.r.URL.Path}
 	browser := cookieValue(c.r, a.flowCookie(cookieConfirmed, answer.State))
 	a.setFlowCookie(c, cookieConfirmed, answer.State, "")
 	if err := a.Connectors.Finish(c.r.Context(), answer, browser); err != nil {

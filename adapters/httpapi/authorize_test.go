@@ -58,7 +58,7 @@ type authorizationPages struct {
 	core  *harness.World
 	ada   org.Actor
 	at    *fakeAuthorizer
-	begun connectors.Begun
+	begun connectors.Authorization
 }
 
 // newAuthorizationPages returns the pages where Ada of the organisation has begun to

@@ -104,11 +104,11 @@ func readBlock(o *body.Fields) chat.Block {
 		b.ID = body.Required(o, "id", body.Text)
 		b.Name = body.Required(o, "name", body.Text)
 		b.Args = body.Required(o, "input", body.Document)
-		b.ServerHandled = body.OrZero(o, o.Spelled("serverHandled", "server_handled"), body.Bool)
+		b.ServerHandled = body.OrZero(o, o.Name("serverHandled", "server_handled"), body.Bool)
 	case chat.ToolResult:
-		b.ID = body.Required(o, o.Spelled("toolUseId", "tool_use_id"), body.Text)
+		b.ID = body.Required(o, o.Name("toolUseId", "tool_use_id"), body.Text)
 		b.Text = body.OrZero(o, "content", asOutcome)
-		b.IsError = body.OrZero(o, o.Spelled("isError", "is_error"), body.Bool)
+		b.IsError = body.OrZero(o, o.Name("isError", "is_error"), body.Bool)
 	}
 	return b
 }
@@ -117,7 +117,7 @@ func readTool(o *body.Fields) chat.Tool {
 	return chat.Tool{
 		Name:        body.Required(o, "name", body.Text),
 		Description: body.OrZero(o, "description", body.Text),
-		Schema:      body.OrZero(o, o.Spelled("inputSchema", "input_schema", "parameters"), asSchema),
+		Schema:      body.OrZero(o, o.Name("inputSchema", "input_schema", "parameters"), asSchema),
 	}
 }
 

@@ -165,17 +165,17 @@ func (a *api) readCredentials(c *call, actor org.Actor, i id.Connector) error {
 var readCredentials = oneField("credentials", body.ReadObject)
 
 func (a *api) giveCredentials(c *call, actor org.Actor, i id.Connector, given body.Object) error {
-	return replyWith(c, http.StatusOK, viewConnector)(a.Connectors.Give(c.r.Context(), actor, i, given.Text, given.Texts))
+	return replyWith(c, http.StatusOK, viewConnector)(a.Connectors.StoreCredentials(c.r.Context(), actor, i, given.Text, given.Texts))
 }
 
-type begunView struct {
+type authorizationView struct {
 	AuthURL    string       `json:"authUrl"`
 	State      string       `json:"state"`
 	InstanceID id.Connector `json:"instanceId"`
 }
 
-func viewBegun(b connectors.Begun) begunView {
-	return begunView{AuthURL: b.URL, State: b.State, InstanceID: b.Instance}
+func viewBegun(b connectors.Authorization) authorizationView {
+	return authorizationView{AuthURL: b.URL, State: b.State, InstanceID: b.Instance}
 }
 
 // authorizationBody says what an authorization is for: an instance or a provider.

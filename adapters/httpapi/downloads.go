@@ -374,7 +374,7 @@ func (w *recordWriter) Write(b []byte) (int, error) {
 	for len(b) > 0 {
 		part := b[:min(len(b), writingAtOnce)]
 		b = b[len(part):]
-		if len(w.out)+body.LongestWriting*len(part) > spool.BlockSize {
+		if len(w.out)+body.MaxEscaped*len(part) > spool.BlockSize {
 			if err := w.flush(); err != nil {
 				return 0, err
 			}

@@ -186,13 +186,13 @@ func (a *api) chargeRefusal(c *call, err error, kinds ...fault.Kind) error {
 func (g guard) check(actor org.Actor) error {
 	switch g {
 	case member:
-		return actor.Belongs()
+		return actor.CheckMember()
 	case writer:
-		return actor.Writes()
+		return actor.CheckWrite()
 	case manager:
-		return actor.Manages()
+		return actor.CheckManager()
 	case owner:
-		return actor.Owns()
+		return actor.CheckOwner()
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func TestListQueriesAreStrict(t *testing.T) {
 		}
 	})
 	t.Run("an id that is none selects nothing", func(t *testing.T) {
-		if w := send(a, get("/test?assigneeId=me")); w.Code != 200 || got.Assignee.ID != body.NoID || got.Assignee.Unset {
+		if w := send(a, get("/test?assigneeId=me")); w.Code != 200 || got.Assignee.ID != body.NilID || got.Assignee.Unset {
 			t.Errorf("%d, got %+v", w.Code, got.Assignee)
 		}
 	})

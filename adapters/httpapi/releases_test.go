@@ -222,10 +222,10 @@ func TestDeviceIDsAreNeitherLoggedNorTraced(t *testing.T) {
 
 func TestAdoptionPages(t *testing.T) {
 	s := newReleases(t, nil)
-	s.Anybody = true
+	s.AnyOrganisation = true
 	var a *api
 	a = serving(t, http.MethodGet, open, func(c *call) error {
-		return a.as(&org.Actor{User: body.NoID, Org: body.NoID, Role: org.Owner}, a.adoption)(c)
+		return a.as(&org.Actor{User: body.NilID, Org: body.NilID, Role: org.Owner}, a.adoption)(c)
 	}, func(o *Options) { o.Releases = s })
 	var kept []release.Tally
 	for i := range 2*body.MaxPage + 3 { // more than two parts
@@ -265,7 +265,7 @@ func TestAdoptionPages(t *testing.T) {
 	if pages != 3 || !slices.Equal(paged, whole) {
 		t.Errorf("%d pages have %d counts of %d", pages, len(paged), len(whole))
 	}
-	for _, query := range []string{"limit=0", "limit=1001", "cursor=", "cursor=x", "cursor=" + body.Position{Key: "2026-01-02/LINUX"}.Cursor(), "cursor=" + body.Position{ID: body.NoID}.Cursor()} {
+	for _, query := range []string{"limit=0", "limit=1001", "cursor=", "cursor=x", "cursor=" + body.Position{Key: "2026-01-02/LINUX"}.Cursor(), "cursor=" + body.Position{ID: body.NilID}.Cursor()} {
 		refused(t, send(a, get("/test?"+query)), 400)
 	}
 }

@@ -209,7 +209,7 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 			ids := map[string]string{"scope": "user"}
 			for _, segment := range strings.Split(r.Path, "/") {
 				if of, ok := strings.CutPrefix(segment, "{"); ok && of != "scope}" {
-					ids[strings.TrimSuffix(of, "}")] = body.NoID
+					ids[strings.TrimSuffix(of, "}")] = body.NilID
 				}
 			}
 			defer func() { _ = recover() }()

@@ -40,14 +40,14 @@ func (a *api) receive(c *call, placed bool) (*upload, error) {
 	u := &upload{draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
 	u.Content = u
 	o := body.FormOptions{
-		Fields: describing, Integers: []string{"expectedVersion"}, Late: describing,
+		Fields: describing, Integers: []string{"expectedVersion"}, Trailing: describing,
 		Query: c.r.URL.RawQuery, Set: u.set, Resources: c,
 	}
 	if placed {
 		o.Fields, o.First = slices.Concat(placing, describing), placing[:3]
 	}
 	if when.given {
-		o.Given, u.Expected = []string{"expectedVersion"}, when.version
+		o.Preset, u.Expected = []string{"expectedVersion"}, when.version
 	}
 	if u.form, err = body.NewForm(t, c.incoming(), c.r.ContentLength, o); err != nil {
 		return nil, err

@@ -321,7 +321,7 @@ func TestThePace(t *testing.T) {
 		for _, c := range h.chunks {
 			came += chat.EstimateText(c.Text)
 		}
-		if u, from := call.Settled(reply, came); u != (chat.Usage{Input: call.Estimate(), Output: came}) || from != chat.Provider || reply.Stop != "" {
+		if u, from := call.FinalUsage(reply, came); u != (chat.Usage{Input: call.Estimate(), Output: came}) || from != chat.Provider || reply.Stop != "" {
 			t.Errorf("%+v used %+v by %s", reply, u, from)
 		}
 	})

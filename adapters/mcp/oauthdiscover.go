@@ -275,9 +275,9 @@ func authServerOf(m oauthex.AuthServerMeta, issuers []string, plain bool) (conne
 	return connector.AuthServer{
 		Issuer: m.Issuer, Authorization: m.AuthorizationEndpoint, Token: m.TokenEndpoint,
 		Registration: m.RegistrationEndpoint, Revocation: m.RevocationEndpoint,
-		AuthMethods: authMethods(m.TokenEndpointAuthMethodsSupported),
-		Documents:   m.ClientIDMetadataDocumentSupported,
-		NamesItself: m.AuthorizationResponseIssParameterSupported,
+		AuthMethods:   authMethods(m.TokenEndpointAuthMethodsSupported),
+		Documents:     m.ClientIDMetadataDocumentSupported,
+		ReturnsIssuer: m.AuthorizationResponseIssParameterSupported,
 	}, nil
 }
 

@@ -107,7 +107,7 @@ func TestMetadataOfTheAuthorizationServerIsComplete(t *testing.T) {
 	at := s.auth.URL + "/tenant"
 	want := connector.AuthServer{
 		Issuer: at, Authorization: at + "/authorize", Token: at + "/token", Registration: at + "/register", Revocation: at + "/revoke",
-		AuthMethods: []string{"client_secret_basic", "client_secret_post", "none"}, Documents: true, NamesItself: true,
+		AuthMethods: []string{"client_secret_basic", "client_secret_post", "none"}, Documents: true, ReturnsIssuer: true,
 		Resource: s.tool.address, Scopes: []string{"read", "write", "offline_access"},
 	}
 	if d := gocmp.Diff(want, s.discover(t)); d != "" {

@@ -111,7 +111,7 @@ func (s *fixture) agree(t *testing.T, server connector.AuthServer, client connec
 	if q.Get("state") != state || q.Get("code") == "" || !strings.HasPrefix(back.String(), redirect+"?") {
 		t.Fatalf("redirected to %s", back)
 	}
-	if err := (connector.Flow{Server: server, Redirect: redirect}).From(redirect, q.Get("iss")); err != nil {
+	if err := (connector.Flow{Server: server, Redirect: redirect}).CheckResponse(redirect, q.Get("iss")); err != nil {
 		t.Fatal(err)
 	}
 	return q.Get("code")

@@ -577,7 +577,7 @@ func TestAnInconsistentResponseIsRefused(t *testing.T) {
 	server, client, _ := s.consent(t)
 	s.auth.Set(func(b *authserver.Script) { b.AnswersAs = "https://evil.example" })
 	back := s.approve(t, server, client)
-	if err := (connector.Flow{Server: server, Redirect: redirect}).From(redirect, back.Query().Get("iss")); !fault.Is(err, fault.Forbidden) {
+	if err := (connector.Flow{Server: server, Redirect: redirect}).CheckResponse(redirect, back.Query().Get("iss")); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -42,7 +42,7 @@ func headersFor(a connector.Access) (http.Header, error) {
 		}
 		headers[key] = []string{value}
 	}
-	if token := entries[connector.AccessToken]; a.Auth.ByOAuth() && token != "" {
+	if token := entries[connector.AccessToken]; a.Auth.UsesOAuth() && token != "" {
 		value, ok := latin1("Bearer " + token)
 		if !ok {
 			return nil, credentialsNotSendable()

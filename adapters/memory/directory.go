@@ -145,8 +145,8 @@ func (m members) Get(_ context.Context, o id.Org, user id.User) (org.Membership,
 	return result(m.run, func(x *tx) (org.Membership, error) { return x.tenant(o).members.get(user) })
 }
 
-// Hold is Get: a transaction has the whole store to itself.
-func (m members) Hold(ctx context.Context, o id.Org, user id.User) (org.Membership, error) {
+// GetLocked is Get: a transaction has the whole store to itself.
+func (m members) GetLocked(ctx context.Context, o id.Org, user id.User) (org.Membership, error) {
 	return m.Get(ctx, o, user)
 }
 

@@ -156,7 +156,7 @@ func TestListsOfObjectsCallOutsideTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Atomic(ctx, func(r ports.Records) error {
-		_, err := r.Storage().Changes().Append(ctx, o, object.Written(v))
+		_, err := r.Storage().Changes().Append(ctx, o, object.NewChange(v))
 		return err
 	}); err != nil {
 		t.Fatal(err)

@@ -106,7 +106,7 @@ func (t *tenant) free(key string) error {
 	if t.keys.has(key) {
 		return t.keys.taken()
 	}
-	for _, folder := range object.Above(key) {
+	for _, folder := range object.Ancestors(key) {
 		if t.keys.has(folder) {
 			return fault.New(fault.Conflict, "A folder of the path is a file")
 		}

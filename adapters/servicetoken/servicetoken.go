@@ -92,8 +92,8 @@ func (t *Tokens) Issue(c session.Claims) (string, error) {
 	return token.SignedString(t.key)
 }
 
-// Ours reports whether the token has this issuer. It does not verify the signature.
-func (t *Tokens) Ours(token string) bool {
+// IssuedHere reports whether the token has this issuer. It does not verify the signature.
+func (t *Tokens) IssuedHere(token string) bool {
 	if len(token) > maxToken {
 		return false
 	}

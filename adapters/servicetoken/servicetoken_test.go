@@ -64,7 +64,7 @@ func TestATokenHasTheClaimsItWasIssuedWith(t *testing.T) {
 		if got, err := tokens.Read(token); err != nil || got != c {
 			t.Errorf("got %+v, %v, want %+v", got, err, c)
 		}
-		if !tokens.Ours(token) {
+		if !tokens.IssuedHere(token) {
 			t.Error("our own token is not ours")
 		}
 	}
@@ -239,7 +239,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 
 func TestOursComparesTheIssuer(t *testing.T) {
 	tokens := servicetoken.New(servicetoken.Keys{seeded(1)}, issuer)
-	if forged := forge(t, jwt.SigningMethodEdDSA, seeded(2), nil, jwt.MapClaims{"iss": issuer}); !tokens.Ours(forged) {
+	if forged := forge(t, jwt.SigningMethodEdDSA, seeded(2), nil, jwt.MapClaims{"iss": issuer}); !tokens.IssuedHere(forged) {
 		t.Error("a token that names us is not ours: its bad signature would be tried with the provider's keys")
 	}
 	for name, token := range map[string]string{
@@ -253,7 +253,7 @@ func TestOursComparesTheIssuer(t *testing.T) {
 		"that is far too long":  issue(t, tokens, someone) + strings.Repeat("A", 8<<10),
 		"whose issuer is a map": forge(t, jwt.SigningMethodEdDSA, seeded(1), nil, jwt.MapClaims{"iss": map[string]string{"a": issuer}}),
 	} {
-		if tokens.Ours(token) {
+		if tokens.IssuedHere(token) {
 			t.Errorf("a token %s is ours", name)
 		}
 	}
@@ -315,7 +315,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("eyJhbGciOiJFZERTQSIsImtpZCI6bnVsbH0.bnVsbA.AA")
 	f.Add(forge(f, jwt.SigningMethodHS256, []byte(seeded(1).Public().(ed25519.PublicKey)), nil, jwt.MapClaims{"iss": issuer}))
 	f.Fuzz(func(t *testing.T, token string) {
-		tokens.Ours(token)
+		tokens.IssuedHere(token)
 		c, err := tokens.Read(token)
 		if err != nil {
 			if !fault.Is(err, fault.Unauthenticated) || c != (session.Claims{}) {
@@ -325,7 +325,7 @@ func FuzzRead(f *testing.F) {
 		}
 		i := strings.LastIndexByte(token, '.')
 		signature, err := base64.RawURLEncoding.DecodeString(token[i+1:])
-		if err != nil || string(signature) != string(ed25519.Sign(seeded(1), []byte(token[:i]))) || !tokens.Ours(token) || c.User == "" {
+		if err != nil || string(signature) != string(ed25519.Sign(seeded(1), []byte(token[:i]))) || !tokens.IssuedHere(token) || c.User == "" {
 			t.Errorf("accepted %q as %+v", token, c)
 		}
 	})

@@ -105,10 +105,10 @@ func (v *Vault) Open(sealed, context []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// Old reports whether data was sealed with another key than the primary one, by its prefix.
+// OldKey reports whether data was sealed with another key than the primary one, by its prefix.
 // Under a RAW primary key only data with the prefix of another key is old, so that such a
 // keyset must be rotated to a primary key with a prefix, as Generate returns.
-func (v *Vault) Old(sealed []byte) bool {
+func (v *Vault) OldKey(sealed []byte) bool {
 	if len(v.primaryPrefix) > 0 {
 		return !bytes.HasPrefix(sealed, v.primaryPrefix)
 	}

@@ -138,7 +138,7 @@ func TestKeysCanBeRotated(t *testing.T) {
 		"the second key's, under the first":    {before, newer, true},
 		"the first key's, cut within its name": {during, older[:4], true},
 	} {
-		if got := c.vault.Old(c.sealed); got != c.old {
+		if got := c.vault.OldKey(c.sealed); got != c.old {
 			t.Errorf("%s: old is %t", name, got)
 		}
 	}
@@ -214,10 +214,10 @@ func TestOldComparesKeyPrefixes(t *testing.T) {
 	} {
 		before, after := rotated(t, c.first, c.second)
 		older, newer := seal(t, before, plain, context), seal(t, after, plain, context)
-		if before.Old(older) || after.Old(newer) {
+		if before.OldKey(older) || after.OldKey(newer) {
 			t.Errorf("%s: what was sealed with the primary key is old", name)
 		}
-		if got := after.Old(older); got != c.old {
+		if got := after.OldKey(older); got != c.old {
 			t.Errorf("%s: old is %t", name, got)
 		}
 		if got := mustOpen(t, after, older); !bytes.Equal(got, plain) {

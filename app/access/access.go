@@ -83,7 +83,7 @@ func (c Caller) service() bool { return c.claims.ID != "" }
 func (c Caller) Request(requestID string) Request {
 	r := Request{Origin: audit.Origin{Address: c.From.Address, Request: requestID}, Expires: c.expires}
 	if c.service() {
-		r.Session = c.claims.Of()
+		r.Session = c.claims.SessionID()
 	}
 	return r
 }
@@ -134,7 +134,7 @@ func (a *Access) Cached(c Caller) (actor org.Actor, ok bool) {
 		return org.Actor{}, false
 	}
 	if c.service() {
-		was, ok := a.sessions.get(c.claims.Of())
+		was, ok := a.sessions.get(c.claims.SessionID())
 		if !ok || was.org != c.Org || was.epoch != s.epoch {
 			return org.Actor{}, false
 		}
@@ -216,7 +216,7 @@ func (a *Access) verify(ctx context.Context, bearer string) (verified, error) {
 	if known {
 		return v, err
 	}
-	if a.Tokens.Ours(bearer) {
+	if a.Tokens.IssuedHere(bearer) {
 		claims, err := a.Tokens.Read(bearer)
 		if err != nil {
 			return verified{}, err
@@ -261,7 +261,7 @@ func (a *Access) resolve(ctx context.Context, claims identity.Claims) (memberKey
 	dir := a.Store.Directory()
 	u, err := dir.Users().ByProvider(ctx, claims.Subject)
 	if err == nil {
-		if err := u.SignsIn(); err != nil {
+		if err := u.CheckSignIn(); err != nil {
 			return memberKey{}, err
 		}
 	}
@@ -318,7 +318,7 @@ func checkUser(ctx context.Context, r ports.Records, user id.User) error {
 	if err != nil {
 		return err
 	}
-	return u.SignsIn()
+	return u.CheckSignIn()
 }
 
 // lastUsed returns the user's most recently used membership in an open organisation, nil if

@@ -65,10 +65,10 @@ func getOpenSession(ctx context.Context, r ports.Records, s id.Session) (session
 // useSession is checkSession for a token: Unauthenticated if its session has ended. A token
 // that names no session begins one at its first use.
 func (a *Access) useSession(ctx context.Context, c session.Claims, from session.Client, o id.Org, epoch int64) error {
-	err := a.checkSession(ctx, c.Of(), o, epoch)
+	err := a.checkSession(ctx, c.SessionID(), o, epoch)
 	if fault.Is(err, fault.NotFound) && c.Session == "" {
 		if err = a.beginUnnamed(ctx, c, from); err == nil {
-			err = a.checkSession(ctx, c.Of(), o, epoch)
+			err = a.checkSession(ctx, c.SessionID(), o, epoch)
 		}
 	}
 	if fault.Is(err, fault.NotFound) {
@@ -80,7 +80,7 @@ func (a *Access) useSession(ctx context.Context, c session.Claims, from session.
 // beginUnnamed begins the session of a token that names none, unless the session exists.
 func (a *Access) beginUnnamed(ctx context.Context, c session.Claims, from session.Client) error {
 	return a.Store.Atomic(ctx, func(r ports.Records) error {
-		_, err := r.Journal().Sessions().Get(ctx, c.Of())
+		_, err := r.Journal().Sessions().Get(ctx, c.SessionID())
 		if !fault.Is(err, fault.NotFound) {
 			return err
 		}
@@ -99,7 +99,7 @@ func lockUser(ctx context.Context, r ports.Records, user id.User) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.Directory().Users().Upsert(ctx, u, func(u org.User) (org.User, error) { return u, u.SignsIn() })
+	_, err = r.Directory().Users().Upsert(ctx, u, func(u org.User) (org.User, error) { return u, u.CheckSignIn() })
 	return err
 }
 

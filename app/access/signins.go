@@ -122,7 +122,7 @@ func (a *Access) find(ctx context.Context, r ports.Records, user id.User, o id.O
 	if err != nil {
 		return principal{}, err
 	}
-	if err := u.SignsIn(); err != nil {
+	if err := u.CheckSignIn(); err != nil {
 		return principal{}, err
 	}
 	if o == "" {
@@ -176,7 +176,7 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 	if err != nil {
 		return principal{}, err
 	}
-	if err := u.SignsIn(); err != nil {
+	if err := u.CheckSignIn(); err != nil {
 		return principal{}, err
 	}
 	in := principal{user: u}
@@ -207,11 +207,11 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 		}
 	}
 	naming := o.Naming(a.Roles, claims.Subject)
-	was, err := dir.Members().Hold(ctx, o.ID, u.ID)
+	was, err := dir.Members().GetLocked(ctx, o.ID, u.ID)
 	var next org.Membership
 	switch {
 	case fault.Is(err, fault.NotFound):
-		next = org.Admitted(o.ID, u.ID, claims.OrgRole, claims.IssuedAt, naming, now)
+		next = org.NewMembership(o.ID, u.ID, claims.OrgRole, claims.IssuedAt, naming, now)
 	case err != nil:
 		return in, err
 	case exchanged:
@@ -257,11 +257,11 @@ func (a *Access) issue(ctx context.Context, in principal, refreshed *session.Cla
 	}
 	now := a.Clock.Now()
 	claims := session.Issue(a.IDs.New(), in.user.ID, o, s.Role, now)
-	claims = claims.In(id.Session(claims.ID))
+	claims = claims.WithSession(id.Session(claims.ID))
 	if refreshed == nil {
 		err = a.Store.Atomic(ctx, func(r ports.Records) error { return a.begin(ctx, r, session.Begin(claims, from, now)) })
 	} else {
-		claims = claims.In(refreshed.Of())
+		claims = claims.WithSession(refreshed.SessionID())
 		err = a.continueSession(ctx, *refreshed, claims, from)
 	}
 	if err != nil {
@@ -280,7 +280,7 @@ func (a *Access) continueSession(ctx context.Context, old, claims session.Claims
 		}
 	}
 	return a.Store.Atomic(ctx, func(r ports.Records) error {
-		s, err := r.Journal().Sessions().Get(ctx, old.Of())
+		s, err := r.Journal().Sessions().Get(ctx, old.SessionID())
 		if fault.Is(err, fault.NotFound) || err == nil && s.Ended {
 			return badToken(err)
 		}

@@ -13,7 +13,7 @@ import (
 // as read under the lock, so changes committed while it waited for the lock count. The actor
 // has the epoch that the lock set. Locked fails as Reauthorize does, and checks the same request.
 func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return err
 	}
 	of := FromContext(ctx)
@@ -59,14 +59,14 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 const maxRuns = 10
 
 // errEpochChanged rolls back a transaction whose actor is of another epoch.
-var errEpochChanged = errors.New("the organisation has moved on")
+var errEpochChanged = errors.New("the organisation's epoch changed")
 
 // Atomic runs fn in a transaction that is committed only if the organisation's epoch, read
 // after fn, is that of the actor. Otherwise the transaction is rolled back, and fn runs again
 // with the actor authorized anew. It fails as Reauthorize does. It is for transactions without
 // the organisation's lock, which are far more frequent than changes of the epoch.
 func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return err
 	}
 	if err := a.unexpired(FromContext(ctx)); err != nil {

@@ -30,7 +30,7 @@ type releasesNeeds struct {
 func newReleases(lc fx.Lifecycle, n releasesNeeds) *releases.Releases {
 	s := releases.New(releases.Options{
 		Store: n.Store, Bus: n.Bus, Clock: n.Clock, IDs: n.IDs, Log: n.Log, Atomic: n.Access.Atomic, Origin: access.Origin,
-		Publishers: n.Config.ReleaseOrgs, Anybody: len(n.Config.ReleaseOrgs) == 0 && !n.Config.Production(),
+		Publishers: n.Config.ReleaseOrgs, AnyOrganisation: len(n.Config.ReleaseOrgs) == 0 && !n.Config.Production(),
 		Hosts: release.Hosts{Names: n.Config.ReleaseHosts, Loopback: !n.Config.Production()},
 	})
 	poll, count := time.NewTicker(releases.PollEvery), time.NewTicker(releases.CountEvery)

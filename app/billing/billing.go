@@ -50,7 +50,7 @@ type Details struct {
 
 // Subscription returns the present subscription of the actor's organisation.
 func (s *Billing) Subscription(ctx context.Context, actor org.Actor) (Details, error) {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return Details{}, err
 	}
 	return s.details(ctx, s.Store, actor.Org)
@@ -68,7 +68,7 @@ func (s *Billing) details(ctx context.Context, r ports.Records, o id.Org) (Detai
 
 // Trial starts the organisation's trial.
 func (s *Billing) Trial(ctx context.Context, actor org.Actor) (Details, error) {
-	if err := actor.Manages(); err != nil {
+	if err := actor.CheckManager(); err != nil {
 		return Details{}, err
 	}
 	_, err := s.decide(ctx, actor, func(was plan.Subscription) (plan.Subscription, error) {
@@ -82,7 +82,7 @@ func (s *Billing) Trial(ctx context.Context, actor org.Actor) (Details, error) {
 
 // Downgrade ends a trial at once and a paid plan when its period ends.
 func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, error) {
-	if err := actor.Manages(); err != nil {
+	if err := actor.CheckManager(); err != nil {
 		return Details{}, err
 	}
 	var ending plan.Ending
@@ -93,8 +93,8 @@ func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, erro
 	if err != nil {
 		return Details{}, err
 	}
-	if ending != plan.EndedHere {
-		if _, err := s.Provider.Cancel(ctx, is.ProviderID, ending == plan.AtOnce); err != nil && !fault.Is(err, fault.NotFound) {
+	if ending != plan.NothingToCancel {
+		if _, err := s.Provider.Cancel(ctx, is.ProviderID, ending == plan.CancelNow); err != nil && !fault.Is(err, fault.NotFound) {
 			return Details{}, err
 		}
 		if err := s.follow(ctx, actor.Org, is.ProviderID, s.by(ctx, actor), lapsed(is.ProviderID), nil); err != nil {
@@ -106,7 +106,7 @@ func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, erro
 
 // Portal returns the address of the provider's billing portal for the organisation.
 func (s *Billing) Portal(ctx context.Context, actor org.Actor) (string, error) {
-	if err := actor.Manages(); err != nil {
+	if err := actor.CheckManager(); err != nil {
 		return "", err
 	}
 	sub, err := s.Store.Directory().Subscriptions().Get(ctx, actor.Org)
@@ -140,7 +140,7 @@ func (s *Billing) byItself(why string) entryFunc {
 // records.
 func (s *Billing) decide(ctx context.Context, actor org.Actor, fn func(plan.Subscription) (plan.Subscription, error)) (is plan.Subscription, err error) {
 	err = s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Manages(); err != nil {
+		if err := actor.CheckManager(); err != nil {
 			return err
 		}
 		was, err := r.Directory().Subscriptions().Get(ctx, actor.Org)

@@ -18,7 +18,7 @@ var errBusy = fault.New(fault.Unavailable, "The subscription is being changed by
 // Checkout orders a plan and returns the address to send the actor to: a payment page, or
 // PaidURL if an existing subscription was changed to the plan.
 func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (string, error) {
-	if err := actor.Manages(); err != nil {
+	if err := actor.CheckManager(); err != nil {
 		return "", err
 	}
 	for range maxRounds {
@@ -48,7 +48,7 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 			if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) { // it has ended
 				err = s.follow(ctx, actor.Org, is.ProviderID, s.by(ctx, actor), lapsed(is.ProviderID), nil)
 			}
-		case plan.OtherPage:
+		case plan.ReplacePage:
 			err = s.closePage(ctx, actor.Org, s.by(ctx, actor), is)
 		case plan.NewPage:
 			var url string
@@ -167,7 +167,7 @@ func (s *Billing) checkPaid(ctx context.Context, o id.Org, page plan.Checkout) e
 		return nil
 	case err != nil:
 		return err
-	case !r.Over():
+	case !r.Ended():
 		return pending
 	}
 	return nil

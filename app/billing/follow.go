@@ -23,7 +23,7 @@ func lapsed(subscription string) fallback {
 		if was.ProviderID != subscription {
 			return was, plan.Superseded
 		}
-		return was.Lapsed(s.Clock.Now()), plan.Followed
+		return was.RemoteMissing(s.Clock.Now()), plan.Followed
 	}
 }
 
@@ -216,7 +216,7 @@ func (s *Billing) reconcile(ctx context.Context, o id.Org) error {
 		}
 		is := was.At(now)
 		if is.Billed() {
-			is = is.Asked(now)
+			is = is.Claimed(now)
 		}
 		return is, nil
 	})

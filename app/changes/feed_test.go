@@ -48,7 +48,7 @@ func TestRecipientsOfAChange(t *testing.T) {
 		mine, owner := w.user(w.org, org.Member), w.user(w.org, org.Owner)
 		own, boss := w.listen(f, mine), w.listen(f, owner)
 		gone := w.personal(mine, "gone")
-		w.append(w.org, w.personal(mine, "x"), object.Removed(gone.Object, owner, time.Now(), &object.Audience{Everyone: true}), w.shared("y"))
+		w.append(w.org, w.personal(mine, "x"), object.NewDeletion(gone.Object, owner, time.Now(), &object.Audience{Everyone: true}), w.shared("y"))
 		synctest.Wait()
 		w.same(own.got(), "1-1 file-changed x", "1-2 file-deleted gone", "1-3 file-changed y")
 		w.same(boss.got(), "1-3 file-changed y")
@@ -70,7 +70,7 @@ func TestRecipientsOfAChange(t *testing.T) {
 		had, never, owner := w.user(w.org, org.Member), w.user(w.org, org.Member), w.user(w.org, org.Owner)
 		a, b, c := w.listen(f, had), w.listen(f, never), w.listen(f, owner)
 		gone := w.within(id.Workspace(w.ids.New()), "x").Object
-		w.append(w.org, object.Removed(gone, owner, time.Now(), &object.Audience{Managers: true, Users: []id.User{had}}))
+		w.append(w.org, object.NewDeletion(gone, owner, time.Now(), &object.Audience{Managers: true, Users: []id.User{had}}))
 		synctest.Wait()
 		w.same(a.got(), "1-1 file-deleted x")
 		w.same(b.got())

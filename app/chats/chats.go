@@ -111,7 +111,7 @@ func (s *Chats) subscription(ctx context.Context, actor org.Actor) (plan.Subscri
 
 // Models lists the models, the default one first.
 func (s *Chats) Models(actor org.Actor) (chat.Registry, error) {
-	return s.Registry, actor.Belongs()
+	return s.Registry, actor.CheckMember()
 }
 
 // Call is a request that was admitted. Run must be called once.
@@ -144,7 +144,7 @@ func (s *Chats) AdmitUnconfirmed(ctx context.Context, actor org.Actor, r chat.Re
 type reserve func(ctx context.Context, lease quota.Lease, limit int64, need quota.Need) (int64, error)
 
 func (s *Chats) admit(ctx context.Context, actor org.Actor, r chat.Request, reserve reserve) (*Call, error) {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return nil, err
 	}
 	m, err := s.Registry.Find(r.Model)
@@ -180,7 +180,7 @@ func (s *Chats) admit(ctx context.Context, actor org.Actor, r chat.Request, rese
 		s.leave(lease.ID)
 		return nil, quota.Exceeded(limit, day.End())
 	}
-	call, _ = call.Within(lease.Tokens) // a grant always includes output
+	call, _ = call.WithBudget(lease.Tokens) // a grant always includes output
 	return &Call{of: s, actor: actor, request: s.Origin(ctx).Request, call: call, lease: lease, began: now, tools: len(r.Tools), model: s.Providers[m.Provider]}, nil
 }
 
@@ -213,7 +213,7 @@ func (c *Call) Run(ctx context.Context, to ports.Sink) {
 			g.Failure = failureOf(err)
 		}
 		g.Attempts, g.Stop = made.attempts, made.reply.Stop
-		g.Usage, g.Provenance = c.call.Settled(made.reply, out.tokens)
+		g.Usage, g.Provenance = c.call.FinalUsage(made.reply, out.tokens)
 		if !made.accepted {
 			g.Usage = chat.Usage{} // the provider never accepted it
 		}
@@ -257,8 +257,8 @@ func (c *Call) withinLease(made *tally, tokens int64) (chat.Call, bool) {
 	if !made.accepted {
 		return c.call, true
 	}
-	used, _ := c.call.Settled(made.reply, tokens)
-	return c.call.Within(c.lease.Tokens - used.Total())
+	used, _ := c.call.FinalUsage(made.reply, tokens)
+	return c.call.WithBudget(c.lease.Tokens - used.Total())
 }
 
 // attempt makes the call once, and counts it even if the adapter panics.
@@ -283,7 +283,7 @@ func (t *tally) add(r chat.Reply, alive bool) {
 	switch {
 	case !alive && r == chat.Reply{}:
 	case t.accepted:
-		t.reply = t.reply.Then(r)
+		t.reply = t.reply.Plus(r)
 	default:
 		t.reply, t.accepted = r, true
 	}

@@ -17,8 +17,8 @@ import (
 // redeemTimeout bounds the exchange of a code or refresh token and storing its result.
 const redeemTimeout = 30 * time.Second
 
-// Begun is an authorization that was started.
-type Begun struct {
+// Authorization is an authorization that was started.
+type Authorization struct {
 	URL      string // of the confirmation page, which its user has to open
 	State    string
 	Instance id.Connector
@@ -27,38 +27,38 @@ type Begun struct {
 // Start begins an authorization for an instance, or for one of the provider: the actor's
 // own that is disconnected, or a new one. Exactly one of instance and provider is not
 // empty.
-func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Connector, provider string) (Begun, error) {
-	if err := actor.Writes(); err != nil {
-		return Begun{}, err
+func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Connector, provider string) (Authorization, error) {
+	if err := actor.CheckWrite(); err != nil {
+		return Authorization{}, err
 	}
 	if (instance == "") == (provider == "") {
-		return Begun{}, fault.Field("instanceId", "or providerId must be given, and not both")
+		return Authorization{}, fault.Field("instanceId", "or providerId must be given, and not both")
 	}
-	of, made, err := s.subject(ctx, actor, instance, provider)
+	of, made, err := s.instanceToAuthorize(ctx, actor, instance, provider)
 	if err != nil {
-		return Begun{}, err
+		return Authorization{}, err
 	}
 	p, ok := s.Catalog.Get(of.Provider)
-	if !ok || !p.Auth.ByOAuth() {
+	if !ok || !p.Auth.UsesOAuth() {
 		field := "instanceId"
 		if provider != "" {
 			field = "providerId"
 		}
-		return Begun{}, fault.Field(field, "must be of a provider that is authorised by OAuth")
+		return Authorization{}, fault.Field(field, "must be of a provider that is authorised by OAuth")
 	}
 	server, err := s.Authorizer.Discover(ctx, p, of.URL)
 	if err != nil {
-		return Begun{}, asUnavailable(err)
+		return Authorization{}, asUnavailable(err)
 	}
 	client, err := s.client(ctx, server)
 	if err != nil {
-		return Begun{}, err
+		return Authorization{}, err
 	}
 	state := s.Secrets.Secret()
 	digest := connector.Digest(state)
 	verifier, err := s.Sealer.Seal([]byte(s.Secrets.Secret()), connector.FlowContext(digest))
 	if err != nil {
-		return Begun{}, err
+		return Authorization{}, err
 	}
 	flow := connector.Flow{
 		State: digest, Org: actor.Org, User: actor.User, Instance: of.ID, Server: server, Client: client.ID, Redirect: client.Redirect, Verifier: verifier,
@@ -72,20 +72,20 @@ func (s *Connectors) Start(ctx context.Context, actor org.Actor, instance id.Con
 		})
 	} else {
 		err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-			if err := actor.Writes(); err != nil {
+			if err := actor.CheckWrite(); err != nil {
 				return err
 			}
 			return r.Connections().Flows().Add(ctx, flow)
 		})
 	}
 	if err != nil {
-		return Begun{}, err
+		return Authorization{}, err
 	}
-	return Begun{URL: s.Page + "?state=" + url.QueryEscape(state), State: state, Instance: of.ID}, nil
+	return Authorization{URL: s.Page + "?state=" + url.QueryEscape(state), State: state, Instance: of.ID}, nil
 }
 
-// subject returns the instance to authorise; made reports that it is new and not stored.
-func (s *Connectors) subject(ctx context.Context, actor org.Actor, instance id.Connector, provider string) (of connector.Instance, made bool, err error) {
+// instanceToAuthorize returns the instance to authorise; made reports that it is new and not stored.
+func (s *Connectors) instanceToAuthorize(ctx context.Context, actor org.Actor, instance id.Connector, provider string) (of connector.Instance, made bool, err error) {
 	if provider == "" {
 		of, err = s.Store.Connections().Connectors().Get(ctx, actor.Org, instance)
 		if fault.Is(err, fault.NotFound) {
@@ -169,7 +169,7 @@ func (s *Connectors) knownClient(server connector.AuthServer) (connector.Client,
 	}
 	key := connector.IssuerKey(server.Issuer)
 	c := connector.Client{ID: s.Document + "/" + key, Method: "none", Redirect: connector.DocumentRedirect(s.Callback, key)}
-	return c, server.TakesDocuments() && s.Document != ""
+	return c, server.SupportsClientDocument() && s.Document != ""
 }
 
 // registeredClient returns the registered client of an issuer; NotFound if there is none or
@@ -252,8 +252,8 @@ func (s *Connectors) clientOf(ctx context.Context, f connector.Flow) (connector.
 	return connector.Client{}, err
 }
 
-// Asked is what the confirmation page shows.
-type Asked struct {
+// Confirmation is what the confirmation page shows.
+type Confirmation struct {
 	Label        string // the connector's
 	Provider     string // the provider's name
 	Host         string // of the authorization server's page
@@ -262,26 +262,26 @@ type Asked struct {
 	Organisation string
 }
 
-// Asked returns what the confirmation page of the flow shows. NotFound unless the flow waits
+// Confirmation returns what the confirmation page of the flow shows. NotFound unless the flow waits
 // for confirmation.
-func (s *Connectors) Asked(ctx context.Context, state string) (Asked, error) {
+func (s *Connectors) Confirmation(ctx context.Context, state string) (Confirmation, error) {
 	f, err := s.flow(ctx, state)
 	if err != nil {
-		return Asked{}, err
+		return Confirmation{}, err
 	}
 	i, err := s.Store.Connections().Connectors().Get(ctx, f.Org, f.Instance)
 	if err != nil {
-		return Asked{}, err
+		return Confirmation{}, err
 	}
 	user, err := s.Store.Directory().Users().Get(ctx, f.User)
 	if err != nil {
-		return Asked{}, err
+		return Confirmation{}, err
 	}
 	o, err := s.Store.Directory().Organisations().Get(ctx, f.Org)
 	if err != nil {
-		return Asked{}, err
+		return Confirmation{}, err
 	}
-	a := Asked{Label: i.Label, Provider: i.Provider, Person: user.Name, Email: user.Email, Organisation: o.Name}
+	a := Confirmation{Label: i.Label, Provider: i.Provider, Person: user.Name, Email: user.Email, Organisation: o.Name}
 	if p, ok := s.Catalog.Get(i.Provider); ok {
 		a.Provider = p.Name
 	}
@@ -296,7 +296,7 @@ func (s *Connectors) flow(ctx context.Context, state string) (connector.Flow, er
 	if err != nil {
 		return f, err
 	}
-	return f, f.Open(s.Clock.Now())
+	return f, f.CheckOpen(s.Clock.Now())
 }
 
 // Confirm stores that the flow was confirmed in a browser with the secret browser, which
@@ -323,8 +323,8 @@ func (s *Connectors) Confirm(ctx context.Context, state, browser string) (page s
 	return page, err
 }
 
-// Answer is an authorization response.
-type Answer struct {
+// AuthorizationResponse is an authorization response.
+type AuthorizationResponse struct {
 	State    string
 	Code     string
 	Error    string // the error code, if there is no code
@@ -335,7 +335,7 @@ type Answer struct {
 // Finish takes an authorization response from a browser with the secret of Confirm, redeems
 // its code and stores the credentials. An error after the response was accepted is stored
 // in the flow, for Poll.
-func (s *Connectors) Finish(ctx context.Context, a Answer, browser string) error {
+func (s *Connectors) Finish(ctx context.Context, a AuthorizationResponse, browser string) error {
 	// The code can be used once, so a client that disconnects does not cancel this.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), redeemTimeout)
 	defer cancel()
@@ -360,8 +360,8 @@ func (s *Connectors) Finish(ctx context.Context, a Answer, browser string) error
 }
 
 // redeem exchanges the code of an answer and stores the credentials.
-func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) error {
-	if err := f.From(a.Redirect, a.Issuer); err != nil {
+func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a AuthorizationResponse) error {
+	if err := f.CheckResponse(a.Redirect, a.Issuer); err != nil {
 		return err
 	}
 	switch {
@@ -374,7 +374,7 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) err
 	if err != nil {
 		return err
 	}
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return err
 	}
 	client, err := s.clientOf(ctx, f)
@@ -390,7 +390,7 @@ func (s *Connectors) redeem(ctx context.Context, f connector.Flow, a Answer) err
 		return errors.Join(err, s.forgetClient(ctx, err))
 	}
 	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Writes(); err != nil {
+		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		if _, err := s.store(ctx, r, f.Org, f.Instance, c); err != nil {
@@ -420,7 +420,7 @@ func (s *Connectors) forgetClient(ctx context.Context, err error) error {
 // Poll returns an authorization to the user who started it, until its lifetime ends; else
 // NotFound.
 func (s *Connectors) Poll(ctx context.Context, actor org.Actor, state string) (connector.Flow, error) {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return connector.Flow{}, err
 	}
 	f, err := s.Store.Connections().Flows().Get(ctx, connector.Digest(state))

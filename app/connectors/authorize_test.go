@@ -18,12 +18,12 @@ import (
 )
 
 // response returns a valid authorization response.
-func response(b connectors.Begun) connectors.Answer {
-	return connectors.Answer{State: b.State, Code: "code", Issuer: issuer, Redirect: redirect}
+func response(b connectors.Authorization) connectors.AuthorizationResponse {
+	return connectors.AuthorizationResponse{State: b.State, Code: "code", Issuer: issuer, Redirect: redirect}
 }
 
 // wantFlow checks the status of an authorization, and returns it.
-func (w *world) wantFlow(b connectors.Begun, want connector.FlowStatus) connector.Flow {
+func (w *world) wantFlow(b connectors.Authorization, want connector.FlowStatus) connector.Flow {
 	w.Helper()
 	f, err := w.connectors.Poll(w.Context(), w.member, b.State)
 	w.Must(err)
@@ -45,9 +45,9 @@ func TestAnAuthorization(t *testing.T) {
 		_, err := w.connectors.Poll(t.Context(), other, b.State)
 		w.wantKind(err, fault.NotFound)
 	}
-	asked, err := w.connectors.Asked(t.Context(), b.State)
+	asked, err := w.connectors.Confirmation(t.Context(), b.State)
 	w.Must(err)
-	if want := (connectors.Asked{Label: "Notes", Provider: "Notes", Host: "auth.example.com", Person: "Ada", Email: "ada@example.com", Organisation: "Office"}); asked != want {
+	if want := (connectors.Confirmation{Label: "Notes", Provider: "Notes", Host: "auth.example.com", Person: "Ada", Email: "ada@example.com", Organisation: "Office"}); asked != want {
 		t.Errorf("the page asks %+v, want %+v", asked, want)
 	}
 	const browser = "a secret of Ada's browser"
@@ -77,33 +77,35 @@ func TestAnAuthorization(t *testing.T) {
 
 func TestRefusedResponses(t *testing.T) {
 	for name, of := range map[string]struct {
-		change func(w *world, a *connectors.Answer, browser *string)
+		change func(w *world, a *connectors.AuthorizationResponse, browser *string)
 		kind   fault.Kind
 		left   connector.FlowStatus
 	}{
-		"without a browser":   {func(_ *world, _ *connectors.Answer, b *string) { *b = "" }, fault.Forbidden, connector.Pending},
-		"of another browser":  {func(_ *world, _ *connectors.Answer, b *string) { *b = "other" }, fault.Forbidden, connector.Pending},
-		"of an unknown state": {func(_ *world, a *connectors.Answer, _ *string) { a.State = "unknown" }, fault.NotFound, connector.Pending},
-		"of another flow": {func(w *world, a *connectors.Answer, _ *string) {
+		"without a browser":   {func(_ *world, _ *connectors.AuthorizationResponse, b *string) { *b = "" }, fault.Forbidden, connector.Pending},
+		"of another browser":  {func(_ *world, _ *connectors.AuthorizationResponse, b *string) { *b = "other" }, fault.Forbidden, connector.Pending},
+		"of an unknown state": {func(_ *world, a *connectors.AuthorizationResponse, _ *string) { a.State = "unknown" }, fault.NotFound, connector.Pending},
+		"of another flow": {func(w *world, a *connectors.AuthorizationResponse, _ *string) {
 			other, _ := w.confirm("", "calendar")
 			a.State = other.State
 		}, fault.Forbidden, connector.Pending},
-		"too late":          {func(w *world, _ *connectors.Answer, _ *string) { w.clock.Advance(connector.FlowLifetime) }, fault.NotFound, ""},
-		"of another issuer": {func(_ *world, a *connectors.Answer, _ *string) { a.Issuer = issuer + "/" }, fault.Forbidden, connector.Refused},
-		"at another issuer's address": {func(_ *world, a *connectors.Answer, _ *string) {
+		"too late": {func(w *world, _ *connectors.AuthorizationResponse, _ *string) {
+			w.clock.Advance(connector.FlowLifetime)
+		}, fault.NotFound, ""},
+		"of another issuer": {func(_ *world, a *connectors.AuthorizationResponse, _ *string) { a.Issuer = issuer + "/" }, fault.Forbidden, connector.Refused},
+		"at another issuer's address": {func(_ *world, a *connectors.AuthorizationResponse, _ *string) {
 			a.Redirect = connector.Redirect(callback, "https://other.example.com")
 		}, fault.Forbidden, connector.Refused},
-		"without the issuer":       {func(_ *world, a *connectors.Answer, _ *string) { a.Issuer = "" }, fault.Forbidden, connector.Refused},
-		"that declines":            {func(_ *world, a *connectors.Answer, _ *string) { a.Code, a.Error = "", "access_denied" }, fault.Forbidden, connector.Refused},
-		"that is an error":         {func(_ *world, a *connectors.Answer, _ *string) { a.Error = "<script>" }, fault.Forbidden, connector.Refused},
-		"without a code":           {func(_ *world, a *connectors.Answer, _ *string) { a.Code = "" }, fault.Forbidden, connector.Refused},
-		"of a removed member":      {func(w *world, _ *connectors.Answer, _ *string) { w.Remove(w.member.Org, w.member.User) }, fault.Forbidden, connector.Refused},
-		"of a closed organisation": {func(w *world, _ *connectors.Answer, _ *string) { w.Close(w.member.Org) }, fault.Forbidden, connector.Refused},
-		"of a viewer": {func(w *world, _ *connectors.Answer, _ *string) {
+		"without the issuer":       {func(_ *world, a *connectors.AuthorizationResponse, _ *string) { a.Issuer = "" }, fault.Forbidden, connector.Refused},
+		"that declines":            {func(_ *world, a *connectors.AuthorizationResponse, _ *string) { a.Code, a.Error = "", "access_denied" }, fault.Forbidden, connector.Refused},
+		"that is an error":         {func(_ *world, a *connectors.AuthorizationResponse, _ *string) { a.Error = "<script>" }, fault.Forbidden, connector.Refused},
+		"without a code":           {func(_ *world, a *connectors.AuthorizationResponse, _ *string) { a.Code = "" }, fault.Forbidden, connector.Refused},
+		"of a removed member":      {func(w *world, _ *connectors.AuthorizationResponse, _ *string) { w.Remove(w.member.Org, w.member.User) }, fault.Forbidden, connector.Refused},
+		"of a closed organisation": {func(w *world, _ *connectors.AuthorizationResponse, _ *string) { w.Close(w.member.Org) }, fault.Forbidden, connector.Refused},
+		"of a viewer": {func(w *world, _ *connectors.AuthorizationResponse, _ *string) {
 			w.Put(org.Membership{Org: w.member.Org, User: w.member.User, Role: org.Viewer, JoinedAt: noon})
 		}, fault.Forbidden, connector.Refused},
-		"while the server is down": {func(w *world, _ *connectors.Answer, _ *string) { w.auth.fail = errDown }, fault.Unavailable, connector.Refused},
-		"with an internal error":   {func(w *world, _ *connectors.Answer, _ *string) { w.auth.fail = errInternal }, fault.Internal, connector.Refused},
+		"while the server is down": {func(w *world, _ *connectors.AuthorizationResponse, _ *string) { w.auth.fail = errDown }, fault.Unavailable, connector.Refused},
+		"with an internal error":   {func(w *world, _ *connectors.AuthorizationResponse, _ *string) { w.auth.fail = errInternal }, fault.Internal, connector.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -139,14 +141,14 @@ func TestAResponseBelongsToTheIssuerOfItsAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.auth.server.NamesItself = false
+			w.auth.server.ReturnsIssuer = false
 			b, browser := w.confirm("", "notes")
 			_, err := w.store.Connections().Flows().Update(t.Context(), connector.Digest(b.State), func(f connector.Flow) (connector.Flow, error) {
 				f.Redirect = of.flow
 				return f, nil
 			})
 			w.Must(err)
-			w.wantKind(w.connectors.Finish(t.Context(), connectors.Answer{State: b.State, Code: "code", Redirect: of.response}, browser), of.kind)
+			w.wantKind(w.connectors.Finish(t.Context(), connectors.AuthorizationResponse{State: b.State, Code: "code", Redirect: of.response}, browser), of.kind)
 			w.wantFlow(b, connector.Refused)
 			if w.auth.count("redeem") != 0 {
 				t.Errorf("the code was redeemed: %v", w.auth.calls)
@@ -219,7 +221,7 @@ func TestWhichClientIsUsed(t *testing.T) {
 		t.Helper()
 		b, browser := w.confirm("", provider)
 		a := response(b)
-		if w.auth.server.TakesDocuments() && w.clients == nil {
+		if w.auth.server.SupportsClientDocument() && w.clients == nil {
 			a.Redirect = connector.DocumentRedirect(callback, connector.IssuerKey(issuer))
 		}
 		w.Must(w.connectors.Finish(t.Context(), a, browser))
@@ -241,7 +243,7 @@ func TestWhichClientIsUsed(t *testing.T) {
 	w.wantKind(err, fault.Conflict)
 	w.auth.server.Registration = issuer + "/register"
 	first := used("notes")
-	w.auth.server.Documents, w.auth.server.NamesItself = true, false // its documents could be another's
+	w.auth.server.Documents, w.auth.server.ReturnsIssuer = true, false // its documents could be another's
 	if second := used("calendar"); first != second || w.auth.count("register") != 1 {
 		t.Errorf("%s and %s, after %d registrations", first, second, w.auth.count("register"))
 	}
@@ -331,7 +333,7 @@ func TestPermissions(t *testing.T) {
 			return err
 		},
 		"give": func(a org.Actor) error {
-			_, err := w.connectors.Give(t.Context(), a, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
+			_, err := w.connectors.StoreCredentials(t.Context(), a, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
 			return err
 		},
 		"read":   func(a org.Actor) error { _, err := w.connectors.Read(t.Context(), a, i); return err },
@@ -352,7 +354,7 @@ func TestPermissions(t *testing.T) {
 	}
 	for name, do := range map[string]func() error{
 		"give": func() error {
-			_, err := w.connectors.Give(t.Context(), w.stranger, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
+			_, err := w.connectors.StoreCredentials(t.Context(), w.stranger, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
 			return err
 		},
 		"read":   func() error { _, err := w.connectors.Read(t.Context(), w.stranger, i); return err },
@@ -387,7 +389,7 @@ func TestBounds(t *testing.T) {
 	for entries, texts := range map[string]map[string]string{
 		`{}`: nil, `{"apiKey":" "}`: {"apiKey": " "}, `{"apiKey":"` + strings.Repeat("x", connector.MaxCredentials) + `"}`: {"apiKey": "x"},
 	} {
-		_, err := w.connectors.Give(t.Context(), w.member, i, entries, texts)
+		_, err := w.connectors.StoreCredentials(t.Context(), w.member, i, entries, texts)
 		w.wantKind(err, fault.Invalid)
 	}
 	_, err := w.connectors.Read(t.Context(), w.member, i)

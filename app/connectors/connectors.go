@@ -68,7 +68,7 @@ func (s *Connectors) Providers() []connector.Provider { return s.Catalog.Enabled
 
 // List calls each with the instances of the organisation by creation.
 func (s *Connectors) List(ctx context.Context, actor org.Actor, after connector.Position, limit int, each func(connector.Instance) error) error {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return err
 	}
 	return s.Store.Connections().Connectors().List(ctx, actor.Org, after, limit, each)
@@ -76,7 +76,7 @@ func (s *Connectors) List(ctx context.Context, actor org.Actor, after connector.
 
 // Create makes an instance.
 func (s *Connectors) Create(ctx context.Context, actor org.Actor, d connector.Draft) (connector.Instance, error) {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return connector.Instance{}, err
 	}
 	made, err := s.draft(actor, d)
@@ -118,7 +118,7 @@ func checkAddress(address string) error {
 
 // add stores a new instance; r holds the organisation's lock.
 func (s *Connectors) add(ctx context.Context, r ports.Records, actor org.Actor, made connector.Instance) error {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return err
 	}
 	count := 0
@@ -142,10 +142,10 @@ func (s *Connectors) audit(ctx context.Context, r ports.Records, actor org.Actor
 	return r.Journal().Audit().Add(ctx, audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, did, string(i), detail, s.Clock.Now()))
 }
 
-// Give stores credentials of an instance. Entries is a JSON object, texts has its entries
+// StoreCredentials stores credentials of an instance. Entries is a JSON object, texts has its entries
 // that are strings.
-func (s *Connectors) Give(ctx context.Context, actor org.Actor, i id.Connector, entries string, texts map[string]string) (connector.Instance, error) {
-	if err := actor.Writes(); err != nil {
+func (s *Connectors) StoreCredentials(ctx context.Context, actor org.Actor, i id.Connector, entries string, texts map[string]string) (connector.Instance, error) {
+	if err := actor.CheckWrite(); err != nil {
 		return connector.Instance{}, err
 	}
 	was, err := s.Store.Connections().Connectors().Get(ctx, actor.Org, i)
@@ -164,7 +164,7 @@ func (s *Connectors) Give(ctx context.Context, actor org.Actor, i id.Connector, 
 	}
 	var now connector.Instance
 	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) (err error) {
-		if err := actor.Writes(); err != nil {
+		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		if now, err = s.store(ctx, r, actor.Org, i, connector.Credentials{Entries: entries}); err != nil {
@@ -181,7 +181,7 @@ func (s *Connectors) Give(ctx context.Context, actor org.Actor, i id.Connector, 
 
 // checkReader returns an error unless the actor may read credentials.
 func checkReader(actor org.Actor) error {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return err
 	}
 	if !actor.Role.MayWrite() {
@@ -223,11 +223,11 @@ func (s *Connectors) Read(ctx context.Context, actor org.Actor, i id.Connector) 
 // Delete removes an instance with its credentials. Its authorization is revoked in the
 // background.
 func (s *Connectors) Delete(ctx context.Context, actor org.Actor, i id.Connector) error {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return err
 	}
 	err := s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Writes(); err != nil {
+		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		was, err := r.Connections().Connectors().Update(ctx, actor.Org, i, func(i connector.Instance) (connector.Instance, error) { return i, nil })

@@ -56,7 +56,7 @@ func (s *Connectors) open(ctx context.Context, r ports.Records, i connector.Inst
 		}
 		c.Renewal = string(renewal)
 	}
-	if s.Sealer.Old(kept.Entries) || len(kept.Renewal) > 0 && s.Sealer.Old(kept.Renewal) {
+	if s.Sealer.OldKey(kept.Entries) || len(kept.Renewal) > 0 && s.Sealer.OldKey(kept.Renewal) {
 		return c, s.put(ctx, r, i, c)
 	}
 	return c, nil

@@ -49,7 +49,7 @@ func (s *Connectors) Work(ctx context.Context) error {
 		return all.Connectors().Due(ctx, now, 1, full...)
 	}, func(i connector.Instance) { s.run(ctx, i.Org, i.ID, func() error { return s.maintain(ctx, i) }) })
 	return errors.Join(err, startDue(ctx, s, func(full []id.Org) ([]connector.Revocation, error) {
-		return all.Revocations().Due(ctx, now, now.Add(connector.Hold), 1, full...)
+		return all.Revocations().Due(ctx, now, now.Add(connector.ClaimDuration), 1, full...)
 	}, func(r connector.Revocation) { s.run(ctx, r.Org, r.ID, func() error { return s.revoke(ctx, r) }) }))
 }
 
@@ -171,7 +171,7 @@ func (s *Connectors) maintain(ctx context.Context, claimed connector.Instance) e
 		tools, err = s.tools(ctx, i, c)
 	}
 	if ctx.Err() != nil {
-		return s.handOver(ctx, i) // the error is not the server's
+		return s.release(ctx, i) // the error is not the server's
 	}
 	reason, err := publicReason(err)
 	if err != nil {
@@ -231,7 +231,7 @@ func (s *Connectors) update(ctx context.Context, claimed connector.Instance, cha
 func (s *Connectors) renew(ctx context.Context, claimed connector.Instance, c connector.Credentials) (i connector.Instance, now connector.Credentials, ok bool, err error) {
 	if c.Renewal == "" || claimed.ExpiresAt != nil && !c.Renewable {
 		return claimed, c, false, s.update(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
-			return i.Withdrawn("The access token has expired, and the connector has to be authorised again")
+			return i.Revoked("The access token has expired, and the connector has to be authorised again")
 		})
 	}
 	renewing, cancel := withStopGrace(ctx)
@@ -277,7 +277,7 @@ func withStopGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 // notRenewed stores why a token could not be renewed.
 func (s *Connectors) notRenewed(ctx context.Context, claimed connector.Instance, err error) error {
 	if ctx.Err() != nil && !fault.Is(err, fault.Forbidden) {
-		return s.handOver(ctx, claimed) // the error is not the provider's
+		return s.release(ctx, claimed) // the error is not the provider's
 	}
 	ctx = context.WithoutCancel(ctx)
 	reason, internal := publicReason(err)
@@ -287,16 +287,16 @@ func (s *Connectors) notRenewed(ctx context.Context, claimed connector.Instance,
 	s.Log.Warn("connector token refresh failed", "instance", string(claimed.ID), "org", string(claimed.Org), "error", err)
 	return errors.Join(s.forgetClient(ctx, err), s.update(ctx, claimed, func(i connector.Instance) (connector.Instance, error) {
 		if fault.Is(err, fault.Forbidden) {
-			return i.Withdrawn(reason)
+			return i.Revoked(reason)
 		}
 		return i.NotRenewed(reason, s.Clock.Now())
 	}))
 }
 
-// handOver ends the claim of an instance, so that any server can claim it at once.
-func (s *Connectors) handOver(ctx context.Context, claimed connector.Instance) error {
+// release ends the claim of an instance, so that any server can claim it at once.
+func (s *Connectors) release(ctx context.Context, claimed connector.Instance) error {
 	return s.update(context.WithoutCancel(ctx), claimed, func(i connector.Instance) (connector.Instance, error) {
-		return i.HandedOn(s.Clock.Now()), nil
+		return i.Released(s.Clock.Now()), nil
 	})
 }
 
@@ -312,7 +312,7 @@ func (s *Connectors) ensureFresh(ctx context.Context, o id.Org, instance id.Conn
 			return err
 		case i.DueAt == nil:
 			return fault.New(fault.Conflict, "The connector's access token has expired, and the connector has to be authorised again")
-		case tried || attempt > maxReadAttempts || i.DueAt.After(now.Add(connector.Hold)): // a later DueAt is not a claim but the wait after failures
+		case tried || attempt > maxReadAttempts || i.DueAt.After(now.Add(connector.ClaimDuration)): // a later DueAt is not a claim but the wait after failures
 			return fault.New(fault.Unavailable, "The connector's access token has expired, and could not be refreshed yet")
 		}
 		renewed, err := s.renewNow(ctx, o, instance)
@@ -355,7 +355,7 @@ func (s *Connectors) renewNow(ctx context.Context, o id.Org, instance id.Connect
 		}
 	}
 	defer s.wake()
-	return true, s.handOver(ctx, i)
+	return true, s.release(ctx, i)
 }
 
 // revokeLater stores a revocation of the credentials' authorization, if it can be revoked.
@@ -391,7 +391,7 @@ func (s *Connectors) revoke(ctx context.Context, r connector.Revocation) error {
 	if err == nil {
 		return revocations.Remove(ctx, r.Org, r.ID)
 	}
-	again, more := r.Again(s.Clock.Now())
+	again, more := r.Retried(s.Clock.Now())
 	if more {
 		return revocations.Put(ctx, again)
 	}

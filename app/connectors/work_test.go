@@ -22,7 +22,7 @@ import (
 // giveKey stores an API key.
 func (w *world) giveKey(i id.Connector) {
 	w.Helper()
-	_, err := w.connectors.Give(w.Context(), w.member, i, `{"apiKey":"key"}`, map[string]string{"apiKey": "key"})
+	_, err := w.connectors.StoreCredentials(w.Context(), w.member, i, `{"apiKey":"key"}`, map[string]string{"apiKey": "key"})
 	w.Must(err)
 }
 
@@ -499,7 +499,7 @@ func TestNewCredentialsDuringARenewal(t *testing.T) {
 	w.auth.set(func() {
 		w.auth.before = func(call string) {
 			if strings.HasPrefix(call, "renew") {
-				_, err := w.connectors.Give(t.Context(), w.member, i, given, map[string]string{"accessToken": "given"})
+				_, err := w.connectors.StoreCredentials(t.Context(), w.member, i, given, map[string]string{"accessToken": "given"})
 				w.Must(err)
 			}
 		}
@@ -525,11 +525,11 @@ func TestInternalErrorsDoNotFailTheConnector(t *testing.T) {
 			for n := range 20 { // more than the slots that could be lost
 				w.work()
 				w.wantStatus(i, connector.Connecting, "")
-				w.wantDue(i, connector.Hold)
+				w.wantDue(i, connector.ClaimDuration)
 				if got := w.tools.calls(); got != n+1 {
 					t.Fatalf("%d calls, want %d", got, n+1)
 				}
-				w.clock.Advance(connector.Hold)
+				w.clock.Advance(connector.ClaimDuration)
 			}
 			if n := strings.Count(w.log.String(), "connector work failed"); n != 20 {
 				t.Errorf("the log has %d failures", n)
@@ -837,7 +837,7 @@ func TestAClosedOrganisationCannotChangeConnectors(t *testing.T) {
 	i, notes := w.create("search").ID, w.create("notes").ID
 	w.Close(w.org.Org)
 	_, made := w.connectors.Create(t.Context(), w.org, connector.Draft{Provider: "search"})
-	_, given := w.connectors.Give(t.Context(), w.org, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
+	_, given := w.connectors.StoreCredentials(t.Context(), w.org, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
 	_, begun := w.connectors.Start(t.Context(), w.org, notes, "")
 	for _, err := range []error{made, given, begun, w.connectors.Delete(t.Context(), w.org, i)} {
 		w.wantKind(err, fault.Forbidden)

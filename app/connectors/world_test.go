@@ -78,7 +78,7 @@ func newWorld(t *testing.T) *world {
 		store: memory.NewStore(), clock: memory.NewClock(noon), ids: &memory.IDs{}, secrets: &memory.Secrets{}, seal: &sealer{key: 1}, tools: &servers{}, log: &buffer{},
 	}
 	w.auth = &authorizer{clock: w.clock, valid: map[string]bool{}, server: connector.AuthServer{
-		Issuer: issuer, Authorization: issuer + "/authorize", Token: issuer + "/token", Registration: issuer + "/register", NamesItself: true,
+		Issuer: issuer, Authorization: issuer + "/authorize", Token: issuer + "/token", Registration: issuer + "/register", ReturnsIssuer: true,
 	}, lifetime: time.Hour}
 	w.Directory = directory.Directory{TB: t, Store: w.store, Clock: w.clock, IDs: w.ids}
 	w.connectors = w.newServer()
@@ -158,7 +158,7 @@ func (w *world) wantDue(i id.Connector, in time.Duration) {
 }
 
 // confirm starts and confirms an authorization, and returns it with the browser's secret.
-func (w *world) confirm(instance id.Connector, provider string) (connectors.Begun, string) {
+func (w *world) confirm(instance id.Connector, provider string) (connectors.Authorization, string) {
 	w.Helper()
 	b, err := w.connectors.Start(w.Context(), w.member, instance, provider)
 	w.Must(err)
@@ -386,7 +386,7 @@ func (s *sealer) Open(sealed, bound []byte) ([]byte, error) {
 	return flipBits(sealed[33:]), nil
 }
 
-func (s *sealer) Old(sealed []byte) bool {
+func (s *sealer) OldKey(sealed []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return sealed[0] != s.key

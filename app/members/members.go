@@ -45,7 +45,7 @@ func (s *Members) Now() time.Time { return s.Clock.Now() }
 
 // List calls each with the members by when they joined.
 func (s *Members) List(ctx context.Context, actor org.Actor, after org.Position, limit int, each func(org.Profile) error) error {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return err
 	}
 	return s.Store.Directory().Members().List(ctx, actor.Org, after, limit, each)
@@ -91,7 +91,7 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 // the user that begin after Remove has returned are refused.
 func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) error {
 	return s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Removes(user); err != nil {
+		if err := actor.CheckRemove(user); err != nil {
 			return err
 		}
 		target, err := active(ctx, r, actor.Org, user)
@@ -125,7 +125,7 @@ func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) err
 
 // Invites calls each with the invitations that are pending and not expired, by creation.
 func (s *Members) Invites(ctx context.Context, actor org.Actor, after invitation.Position, limit int, each func(invitation.Invitation) error) error {
-	if err := actor.Manages(); err != nil {
+	if err := actor.CheckManager(); err != nil {
 		return err
 	}
 	return s.Store.Directory().Invitations().List(ctx, actor.Org, s.Clock.Now(), after, limit, each)
@@ -141,7 +141,7 @@ type Invited struct {
 // Invite makes and mails an invitation. Conflict if the address is a member's or invited, or
 // the plan has no seat left.
 func (s *Members) Invite(ctx context.Context, actor org.Actor, email, role string) (Invited, error) {
-	if err := actor.Manages(); err != nil {
+	if err := actor.CheckManager(); err != nil {
 		return Invited{}, err
 	}
 	var c check.List
@@ -168,7 +168,7 @@ func (s *Members) Invite(ctx context.Context, actor org.Actor, email, role strin
 		if err != nil {
 			return invitation.Invitation{}, err
 		}
-		if err := invitation.Ask(actor, to, member, len(same) > 0, seats, limit); err != nil {
+		if err := invitation.CheckInvite(actor, to, member, len(same) > 0, seats, limit); err != nil {
 			return invitation.Invitation{}, err
 		}
 		made := invitation.New(invitation.Invitation{
@@ -181,7 +181,7 @@ func (s *Members) Invite(ctx context.Context, actor org.Actor, email, role strin
 // Resend gives an invitation a new token and expiry, and mails it again; the old token becomes
 // invalid. An expired invitation needs a free seat again.
 func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) (Invited, error) {
-	if err := actor.Manages(); err != nil {
+	if err := actor.CheckManager(); err != nil {
 		return Invited{}, err
 	}
 	token := s.Secrets.Secret()
@@ -195,7 +195,7 @@ func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) 
 		if err != nil {
 			return was, err
 		}
-		if err := invitation.Manage(actor, was.Role); err != nil {
+		if err := invitation.CheckManage(actor, was.Role); err != nil {
 			return was, err
 		}
 		if was.Status(now) == invitation.Expired {
@@ -211,7 +211,7 @@ func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) 
 			if err != nil {
 				return was, err
 			}
-			if err := invitation.Ask(actor, was.Role, member, len(same) > 0, seats, limit); err != nil {
+			if err := invitation.CheckInvite(actor, was.Role, member, len(same) > 0, seats, limit); err != nil {
 				return was, err
 			}
 		}
@@ -225,7 +225,7 @@ func (s *Members) send(ctx context.Context, actor org.Actor, token string, decid
 	var organisation org.Organisation
 	var inviter org.User
 	err := s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Manages(); err != nil {
+		if err := actor.CheckManager(); err != nil {
 			return err
 		}
 		var err error
@@ -262,11 +262,11 @@ func (s *Members) send(ctx context.Context, actor org.Actor, token string, decid
 
 // Withdraw deletes a pending invitation.
 func (s *Members) Withdraw(ctx context.Context, actor org.Actor, i id.Invitation) error {
-	if err := actor.Manages(); err != nil {
+	if err := actor.CheckManager(); err != nil {
 		return err
 	}
 	return s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Manages(); err != nil {
+		if err := actor.CheckManager(); err != nil {
 			return err
 		}
 		was, err := r.Directory().Invitations().Get(ctx, actor.Org, i)
@@ -277,7 +277,7 @@ func (s *Members) Withdraw(ctx context.Context, actor org.Actor, i id.Invitation
 		if err != nil {
 			return err
 		}
-		if err := invitation.Manage(actor, was.Role); err != nil {
+		if err := invitation.CheckManage(actor, was.Role); err != nil {
 			return err
 		}
 		if err := r.Directory().Invitations().Put(ctx, actor.Org, gone); err != nil {
@@ -290,7 +290,7 @@ func (s *Members) Withdraw(ctx context.Context, actor org.Actor, i id.Invitation
 // Audit calls each with the organisation's audit log, the newest entry first,
 // from after the entry on; at most limit, 0: all.
 func (s *Members) Audit(ctx context.Context, actor org.Actor, after id.Entry, limit int, each func(audit.Entry) error) error {
-	if err := actor.Manages(); err != nil {
+	if err := actor.CheckManager(); err != nil {
 		return err
 	}
 	return s.Store.Journal().Audit().List(ctx, actor.Org, after, limit, each)
@@ -302,7 +302,7 @@ func (s *Members) audit(ctx context.Context, r ports.Records, actor org.Actor, a
 
 // active returns an active membership and locks it; NotFound for any other.
 func active(ctx context.Context, r ports.Records, o id.Org, user id.User) (org.Membership, error) {
-	m, err := r.Directory().Members().Hold(ctx, o, user)
+	m, err := r.Directory().Members().GetLocked(ctx, o, user)
 	if err == nil && !m.Active() {
 		err = fault.Missing("Member")
 	}

@@ -24,7 +24,7 @@ func New(store ports.Store, clock ports.Clock) *Metering {
 
 // Quota returns the actor's quota of today.
 func (s *Metering) Quota(ctx context.Context, actor org.Actor) (quota.Status, error) {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return quota.Status{}, err
 	}
 	sub, err := s.store.Directory().Subscriptions().Get(ctx, actor.Org)
@@ -39,7 +39,7 @@ func (s *Metering) Quota(ctx context.Context, actor org.Actor) (quota.Status, er
 
 // Own returns what the actor used in the organisation's billing period.
 func (s *Metering) Own(ctx context.Context, actor org.Actor) (own usage.Summary, err error) {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return own, err
 	}
 	err = s.summary(ctx, actor, actor.User, func(sum usage.Summary) error {
@@ -53,7 +53,7 @@ func (s *Metering) Own(ctx context.Context, actor org.Actor) (own usage.Summary,
 // the organisation, each with the sum of every user; byUser reports whether it will. An error
 // of head or each ends it and is returned.
 func (s *Metering) Organisation(ctx context.Context, actor org.Actor, head func(sum usage.Summary, byUser bool) error, each func(usage.Part) error) error {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return err
 	}
 	manages := actor.Role.MayManage()

@@ -142,7 +142,7 @@ func unprepared(o object.Object) (object.Object, error) { return o, nil }
 // write stores u as the content of the object that find returns, after prepare has
 // checked or changed its record.
 func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare func(object.Object) (object.Object, error), find target) (written object.Object, err error) {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return object.Object{}, err
 	}
 	found, err := find(ctx, source{s.Store, true}, actor)
@@ -163,7 +163,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	// The upload may have taken long.
 	current, err := s.Reauthorize(ctx, actor)
 	if err == nil {
-		err = current.Writes()
+		err = current.CheckWrite()
 	}
 	if err != nil {
 		return o, err
@@ -180,7 +180,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 			return o, err
 		}
 		written = o.Filled(content, actor.User, now)
-		if head, err = s.Store.Storage().Replace(ctx, actor.Org, found.Content, object.Written(written)); err == nil {
+		if head, err = s.Store.Storage().Replace(ctx, actor.Org, found.Content, object.NewChange(written)); err == nil {
 			written.N = head.N
 			s.cacheRecord(written, head)
 			return written, nil
@@ -190,7 +190,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		}
 	}
 	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Writes(); err != nil {
+		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		storage := r.Storage()
@@ -231,7 +231,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 				return err
 			}
 		}
-		head, err = storage.Changes().Append(ctx, actor.Org, object.Written(written))
+		head, err = storage.Changes().Append(ctx, actor.Org, object.NewChange(written))
 		written.N = head.N
 		return err
 	})
@@ -252,11 +252,11 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 
 // Delete removes an object that the actor sees.
 func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, expected *int64) error {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return err
 	}
 	return s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Writes(); err != nil {
+		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		storage := r.Storage()
@@ -322,7 +322,7 @@ func remove(ctx context.Context, r ports.Records, o id.Org, gone []object.Object
 	blobs := make([]string, len(gone))
 	changes := make([]object.Change, len(gone))
 	for i, v := range gone {
-		ids[i], blobs[i], changes[i] = v.ID, v.Blob, object.Removed(v, by, now, a)
+		ids[i], blobs[i], changes[i] = v.ID, v.Blob, object.NewDeletion(v, by, now, a)
 	}
 	storage := r.Storage()
 	if err := storage.Objects().Remove(ctx, o, ids); err != nil {

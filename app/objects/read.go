@@ -11,7 +11,7 @@ import (
 
 // Get returns an object that the actor sees.
 func (s *Objects) Get(ctx context.Context, actor org.Actor, of id.Object) (object.Object, error) {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return object.Object{}, err
 	}
 	return s.visible(ctx, source{s.Store, true}, actor, of)
@@ -19,7 +19,7 @@ func (s *Objects) Get(ctx context.Context, actor org.Actor, of id.Object) (objec
 
 // Find returns a document; found is false if none is stored.
 func (s *Objects) Find(ctx context.Context, actor org.Actor, d object.Document) (o object.Object, found bool, err error) {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return object.Object{}, false, err
 	}
 	return s.find(ctx, actor, d.Object("", actor))
@@ -27,7 +27,7 @@ func (s *Objects) Find(ctx context.Context, actor org.Actor, d object.Document) 
 
 // FindMemory returns a workspace's memory file; found is false if none is stored.
 func (s *Objects) FindMemory(ctx context.Context, actor org.Actor, w id.Workspace, fileName string) (o object.Object, found bool, err error) {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return object.Object{}, false, err
 	}
 	wanted, err := object.Memory("", actor, w, fileName)
@@ -49,7 +49,7 @@ func (s *Objects) find(ctx context.Context, actor org.Actor, wanted object.Objec
 // that f selects and the actor sees, in the order of their storage keys. All are read in
 // one snapshot.
 func (s *Objects) List(ctx context.Context, actor org.Actor, f object.Filter, head func(object.Head) error, each func(object.Object) error) error {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return err
 	}
 	return s.Store.Storage().Objects().List(ctx, actor.Org, &actor, f, head, each)
@@ -57,7 +57,7 @@ func (s *Objects) List(ctx context.Context, actor org.Actor, f object.Filter, he
 
 // ListMemory is List for the memory files of a workspace that the actor sees.
 func (s *Objects) ListMemory(ctx context.Context, actor org.Actor, w id.Workspace, f object.Filter, each func(object.Object) error) error {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return err
 	}
 	if !actor.SeesWorkspace(w) {
@@ -69,7 +69,7 @@ func (s *Objects) ListMemory(ctx context.Context, actor org.Actor, w id.Workspac
 
 // Head returns the head of the log of the actor's organisation.
 func (s *Objects) Head(ctx context.Context, actor org.Actor) (object.Head, error) {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return object.Head{}, err
 	}
 	heads, err := s.Store.Storage().Changes().Heads(ctx, []id.Org{actor.Org})
@@ -80,7 +80,7 @@ func (s *Objects) Head(ctx context.Context, actor org.Actor) (object.Head, error
 // objects that changed, as they are now, and the deletions. Gone if the log no longer has all
 // entries after the cursor, or the actor's visibility has changed since.
 func (s *Objects) Since(ctx context.Context, actor org.Actor, from object.Cursor, head func(object.Head) error, each func(object.Change) error) error {
-	if err := actor.Belongs(); err != nil {
+	if err := actor.CheckMember(); err != nil {
 		return err
 	}
 	tooOld := fault.New(fault.Gone, "since is not in the log any more: read the whole manifest")

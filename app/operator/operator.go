@@ -133,7 +133,7 @@ func (s *Operator) SetRole(ctx context.Context, actor org.Actor, o id.Org, user 
 		if _, err := r.Directory().Organisations().Lock(ctx, o); err != nil {
 			return err
 		}
-		was, err := r.Directory().Members().Hold(ctx, o, user)
+		was, err := r.Directory().Members().GetLocked(ctx, o, user)
 		if err != nil {
 			return err
 		}

@@ -46,9 +46,9 @@ type Options struct {
 	// Origin returns the origin of the request that ctx carries, for the audit log.
 	Origin func(ctx context.Context) audit.Origin
 
-	Publishers []id.Org // organisations whose owners and admins may manage releases
-	Anybody    bool     // owners and admins of every organisation may
-	Hosts      release.Hosts
+	Publishers      []id.Org // organisations whose owners and admins may manage releases
+	AnyOrganisation bool     // owners and admins of every organisation may
+	Hosts           release.Hosts
 }
 
 // unread is the snapshot before the first read.
@@ -201,10 +201,10 @@ func (s *Releases) Snapshot() *release.Snapshot { return s.snapshot.Load() }
 
 // checkManager returns an error unless the actor may manage releases.
 func (s *Releases) checkManager(actor org.Actor) error {
-	if err := actor.Manages(); err != nil {
+	if err := actor.CheckManager(); err != nil {
 		return err
 	}
-	if s.Anybody || slices.Contains(s.Publishers, actor.Org) {
+	if s.AnyOrganisation || slices.Contains(s.Publishers, actor.Org) {
 		return nil
 	}
 	return fault.New(fault.Forbidden, "This organisation does not publish releases here")
@@ -220,7 +220,7 @@ func (s *Releases) Publish(ctx context.Context, actor org.Actor, d release.Draft
 		return release.Release{}, err
 	}
 	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Manages(); err != nil {
+		if err := actor.CheckManager(); err != nil {
 			return err
 		}
 		if err := r.Deployment().Releases().Add(ctx, made); err != nil {
@@ -230,7 +230,7 @@ func (s *Releases) Publish(ctx context.Context, actor org.Actor, d release.Draft
 		if err != nil {
 			return err
 		}
-		if err := release.Room(releases - 1); err != nil {
+		if err := release.CheckLimit(releases - 1); err != nil {
 			return err
 		}
 		return s.audit(ctx, r, actor, audit.ReleasePublished, made, made.Describe())
@@ -252,7 +252,7 @@ func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p 
 	}
 	var was release.Release
 	err = s.Atomic(ctx, actor, func(records ports.Records, actor org.Actor) error {
-		if err := actor.Manages(); err != nil {
+		if err := actor.CheckManager(); err != nil {
 			return err
 		}
 		now, err = records.Deployment().Releases().Update(ctx, r, func(r release.Release) (release.Release, error) {

@@ -228,7 +228,7 @@ func TestRolesThatManageReleases(t *testing.T) {
 		{"somebody without an organisation", org.Actor{User: w.ada.User, Role: org.Owner}, []id.Org{""}, true, false},
 	} {
 		s := w.idle()
-		s.Publishers, s.Anybody = c.publishers, c.anybody
+		s.Publishers, s.AnyOrganisation = c.publishers, c.anybody
 		ctx, d := t.Context(), draft("2.0.0")
 		d.Version = "2.0.0-" + strings.ReplaceAll(c.about, " ", "-")
 		_, publish := s.Publish(ctx, c.actor, d)

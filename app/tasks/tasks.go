@@ -71,7 +71,7 @@ func checkVisible(actor org.Actor, t task.Task) error {
 
 // Create adds a task after all others of the organisation.
 func (s *Tasks) Create(ctx context.Context, actor org.Actor, d task.Draft) (task.Task, error) {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return task.Task{}, err
 	}
 	made, err := task.New(id.Task(s.ids.New()), actor.Org, actor.User, d, s.clock.Now())
@@ -82,7 +82,7 @@ func (s *Tasks) Create(ctx context.Context, actor org.Actor, d task.Draft) (task
 		if d.Workspace != nil && !actor.SeesWorkspace(*d.Workspace) {
 			return noWorkspace()
 		}
-		return actor.Writes()
+		return actor.CheckWrite()
 	}
 	if d.Assignee == nil {
 		if err := places(actor); err != nil {
@@ -107,11 +107,11 @@ func (s *Tasks) Create(ctx context.Context, actor org.Actor, d task.Draft) (task
 
 // Update changes a task that the actor sees, and adds the change to its history.
 func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Match, p task.Patch) (changed task.Task, err error) {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return task.Task{}, err
 	}
 	err = s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Writes(); err != nil {
+		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		var was task.Task
@@ -160,12 +160,12 @@ const changesAtOnce = 1000
 // Delete removes a task that the actor sees. A long history is removed first, in several
 // transactions.
 func (s *Tasks) Delete(ctx context.Context, actor org.Actor, t id.Task, match Match) error {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return err
 	}
 	for more := true; more; {
 		err := s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-			if err := actor.Writes(); err != nil {
+			if err := actor.CheckWrite(); err != nil {
 				return err
 			}
 			allow := func(was task.Task) error {
@@ -221,7 +221,7 @@ func (s *Tasks) Reprioritize(ctx context.Context, actor org.Actor, changes []tas
 // move stores the placements that change returns, and adds those with a reason to the tasks'
 // histories.
 func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named []id.Task, each func(task.Task) error, change func(int, task.Placement) (task.Placement, string)) error {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return err
 	}
 	if len(named) == 0 {
@@ -239,7 +239,7 @@ func (s *Tasks) move(ctx context.Context, actor org.Actor, field string, named [
 	}
 	now := s.clock.Now()
 	err := s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Writes(); err != nil {
+		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		var history []task.Change
@@ -290,7 +290,7 @@ func (s *Tasks) History(ctx context.Context, actor org.Actor, t id.Task, after t
 // checkAssignee returns an error unless the user is an active member. It locks the
 // membership, so that a member who is being removed is not assigned.
 func checkAssignee(ctx context.Context, r ports.Records, o id.Org, user id.User) error {
-	m, err := r.Directory().Members().Hold(ctx, o, user)
+	m, err := r.Directory().Members().GetLocked(ctx, o, user)
 	if fault.Is(err, fault.NotFound) || err == nil && !m.Active() {
 		return fault.Field("assigneeId", "must be a member of the organisation")
 	}

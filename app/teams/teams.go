@@ -88,7 +88,7 @@ func (s *Teams) Get(ctx context.Context, actor org.Actor, t id.Team) (team.Team,
 
 // Create makes a team whose first member is its creator.
 func (s *Teams) Create(ctx context.Context, actor org.Actor, d team.Draft) (team.Team, error) {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return team.Team{}, err
 	}
 	now := s.clock.Now()
@@ -97,14 +97,14 @@ func (s *Teams) Create(ctx context.Context, actor org.Actor, d team.Draft) (team
 		return team.Team{}, err
 	}
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Writes(); err != nil {
+		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		there, err := r.Work().Teams().Refs(ctx, actor.Org)
 		if err != nil {
 			return err
 		}
-		if err := team.Room(len(there)); err != nil {
+		if err := team.CheckLimit(len(there)); err != nil {
 			return err
 		}
 		if err := r.Work().Teams().Add(ctx, actor.Org, made); err != nil {
@@ -118,11 +118,11 @@ func (s *Teams) Create(ctx context.Context, actor org.Actor, d team.Draft) (team
 
 // Update changes a team that the actor belongs to or manages.
 func (s *Teams) Update(ctx context.Context, actor org.Actor, t id.Team, p team.Patch) (changed team.Team, err error) {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return team.Team{}, err
 	}
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Writes(); err != nil {
+		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		was, err := visible(ctx, r, actor, t)
@@ -141,7 +141,7 @@ func (s *Teams) Update(ctx context.Context, actor org.Actor, t id.Team, p team.P
 // they are many. The users who saw the team get a change for each file, unless they are more
 // than maxAudience, and one of their access at the end.
 func (s *Teams) Delete(ctx context.Context, actor org.Actor, t id.Team) error {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return err
 	}
 	for {
@@ -191,7 +191,7 @@ func (s *Teams) delete(ctx context.Context, r ports.Records, actor org.Actor, t 
 // sweepFiles deletes the team's next files after the storage key, if the actor may delete the
 // team. It returns as Sweep does.
 func (s *Teams) sweepFiles(ctx context.Context, r ports.Records, actor org.Actor, t id.Team, after string) (last string, err error) {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return "", err
 	}
 	was, err := visible(ctx, r, actor, t)
@@ -245,11 +245,11 @@ func (s *Teams) Members(ctx context.Context, actor org.Actor, t id.Team, after o
 // AddMember adds a member of the organisation to a team. It is idempotent, and changes nothing
 // for the shared team, to which all members belong.
 func (s *Teams) AddMember(ctx context.Context, actor org.Actor, t id.Team, user id.User) (added team.Profile, err error) {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return team.Profile{}, err
 	}
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Writes(); err != nil {
+		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		to, err := visible(ctx, r, actor, t)
@@ -290,7 +290,7 @@ func (s *Teams) join(ctx context.Context, r ports.Records, actor org.Actor, to t
 	if err != nil {
 		return joined, err
 	}
-	if err := team.Fits(members); err != nil {
+	if err := team.CheckMemberLimit(members); err != nil {
 		return joined, err
 	}
 	return joined, s.appendAccessChange(ctx, r, actor, user)
@@ -299,11 +299,11 @@ func (s *Teams) join(ctx context.Context, r ports.Records, actor org.Actor, to t
 // RemoveMember removes a member from a team. The last one may be removed, too: owners and
 // admins of the organisation still see the team.
 func (s *Teams) RemoveMember(ctx context.Context, actor org.Actor, t id.Team, user id.User) error {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return err
 	}
 	return s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Writes(); err != nil {
+		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		from, err := visible(ctx, r, actor, t)

@@ -151,7 +151,7 @@ func (w *Webhooks) updateRole(ctx context.Context, r ports.Records, o org.Organi
 	u, err := r.Directory().Users().ByProvider(ctx, providerID)
 	if err == nil {
 		var m org.Membership
-		if m, err = r.Directory().Members().Hold(ctx, o.ID, u.ID); err == nil {
+		if m, err = r.Directory().Members().GetLocked(ctx, o.ID, u.ID); err == nil {
 			return w.put(ctx, r, m, m.Renamed(o.Naming(w.Roles, u.ProviderID)))
 		}
 	}
@@ -174,7 +174,7 @@ func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event
 	if _, err := r.Directory().Organisations().Lock(ctx, o.ID); err != nil {
 		return err
 	}
-	was, err := r.Directory().Members().Hold(ctx, o.ID, u.ID)
+	was, err := r.Directory().Members().GetLocked(ctx, o.ID, u.ID)
 	if fault.Is(err, fault.NotFound) {
 		was, err = org.Membership{Org: o.ID, User: u.ID, Role: org.Member}, nil
 	}
@@ -393,7 +393,7 @@ func (w *Webhooks) invitation(ctx context.Context, r ports.Records, e identity.E
 	if err != nil {
 		return err
 	}
-	return all.Put(ctx, o.ID, was.Observed(e, w.Roles.Of(e.Invitation.Role), inviter, now))
+	return all.Put(ctx, o.ID, was.Observed(e, w.Roles.Role(e.Invitation.Role), inviter, now))
 }
 
 // invitationFor returns the pending invitation for the address that has no provider id, or a new

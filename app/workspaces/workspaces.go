@@ -71,7 +71,7 @@ func (s *Workspaces) List(ctx context.Context, actor org.Actor, in id.Team, afte
 	places := make(map[id.Workspace]int)
 	var wanted []id.Workspace
 	for i, w := range sorted[from:] {
-		if in == "" || actor.Visibility.Holds(in, w) {
+		if in == "" || actor.Visibility.Includes(in, w) {
 			places[w], wanted = from+i, append(wanted, w)
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Workspaces) Get(ctx context.Context, actor org.Actor, w id.Workspace) (
 
 // Create makes a workspace in a team that the actor can see.
 func (s *Workspaces) Create(ctx context.Context, actor org.Actor, d workspace.Draft) (made Placed, err error) {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return Placed{}, err
 	}
 	w, err := workspace.New(id.Workspace(s.ids.New()), actor.Org, actor.User, d, s.clock.Now())
@@ -116,7 +116,7 @@ func (s *Workspaces) Create(ctx context.Context, actor org.Actor, d workspace.Dr
 	}
 	unknown := fault.Field("teamId", "must be a team that you can see")
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Writes(); err != nil {
+		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		if !actor.SeesTeam(d.Team) {
@@ -126,7 +126,7 @@ func (s *Workspaces) Create(ctx context.Context, actor org.Actor, d workspace.Dr
 		if err != nil {
 			return err
 		}
-		if err := workspace.Room(len(there)); err != nil {
+		if err := workspace.CheckLimit(len(there)); err != nil {
 			return err
 		}
 		if err := r.Work().Workspaces().Add(ctx, actor.Org, w); err != nil {
@@ -176,7 +176,7 @@ func (s *Workspaces) Move(ctx context.Context, actor org.Actor, w id.Workspace, 
 }
 
 func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace, fn func(ports.Records, org.Actor, workspace.Workspace) (workspace.Workspace, error)) (changed Placed, err error) {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return Placed{}, err
 	}
 	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
@@ -201,7 +201,7 @@ func (s *Workspaces) change(ctx context.Context, actor org.Actor, w id.Workspace
 // for each file. A large workspace is emptied in several transactions before it is removed; an
 // interrupted deletion is continued by the next call.
 func (s *Workspaces) Delete(ctx context.Context, actor org.Actor, w id.Workspace) error {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return err
 	}
 	for more := true; more; {
@@ -276,11 +276,11 @@ func (s *Workspaces) sweepIn(ctx context.Context, r ports.Records, actor org.Act
 
 // SetOrder moves the named workspaces to the start of the actor's own order.
 func (s *Workspaces) SetOrder(ctx context.Context, actor org.Actor, named []id.Workspace) error {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return err
 	}
 	return s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.Writes(); err != nil {
+		if err := actor.CheckWrite(); err != nil {
 			return err
 		}
 		refs, err := r.Work().Workspaces().Refs(ctx, actor.Org)
@@ -299,7 +299,7 @@ func (s *Workspaces) SetOrder(ctx context.Context, actor org.Actor, named []id.W
 
 // changeable returns the workspace if the actor may change it.
 func changeable(ctx context.Context, r ports.Records, actor org.Actor, w id.Workspace) (workspace.Workspace, error) {
-	if err := actor.Writes(); err != nil {
+	if err := actor.CheckWrite(); err != nil {
 		return workspace.Workspace{}, err
 	}
 	if !actor.SeesWorkspace(w) {

@@ -37,21 +37,21 @@ func (c *Call) Need(limit int64) quota.Need {
 	return n
 }
 
-// Within returns the call with a budget of tokens, its input included, and with an
+// WithBudget returns the call with a budget of tokens, its input included, and with an
 // output that the budget has room for. It is not ok where there is no room for any.
 // Need has been called before.
-func (c Call) Within(tokens int64) (call Call, ok bool) {
+func (c Call) WithBudget(tokens int64) (call Call, ok bool) {
 	c.Budget = tokens
 	c.MaxTokens = int(min(int64(c.MaxTokens), tokens-c.Input))
 	return c, c.MaxTokens >= 1
 }
 
-// Next returns the limits of the call's next message, where its messages before it
+// NextLimits returns the limits of the call's next message, where its messages before it
 // have used the given tokens, and the last of them its own; both are zero for the
 // first message. With what was used the message stays within the budget if it stays
 // within its limits and its input was estimated well. It is not ok where too little
 // of the budget is left for a message.
-func (c Call) Next(used, last Usage) (Limits, bool) {
+func (c Call) NextLimits(used, last Usage) (Limits, bool) {
 	left, output := c.Budget-used.Total(), int64(c.MaxTokens)-used.Output
 	// The next message reads all that was said before it. What the provider reported
 	// is a better estimate of the call's input than ours, where it is higher.

@@ -54,7 +54,7 @@ func TestTheLimitsOfAMessage(t *testing.T) {
 		{"nothing once the budget is", chat.Call{MaxTokens: 100, Input: 10, Budget: 1000, WebSearch: true}, chat.Usage{Input: 99_999}, chat.Usage{Input: 99_999}, chat.Limits{}, false},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			if got, ok := c.call.Next(c.used, c.last); ok != c.ok || ok && got != c.want {
+			if got, ok := c.call.NextLimits(c.used, c.last); ok != c.ok || ok && got != c.want {
 				t.Errorf("got %+v, %v", got, ok)
 			}
 		})
@@ -68,7 +68,7 @@ func TestMessagesStayWithinTheBudget(t *testing.T) {
 		c := chat.Call{MaxTokens: rapid.IntRange(1, 100_000).Draw(t, "maxTokens"), WebSearch: rapid.Bool().Draw(t, "searches"), Turns: []chat.Turn{user(text("Hello"))}}
 		limit := rapid.Int64Range(1, 2_000_000).Draw(t, "limit")
 		granted := quota.Account{}.Grant(limit, c.Need(limit))
-		c, ok := c.Within(granted)
+		c, ok := c.WithBudget(granted)
 		if granted == 0 {
 			return
 		}
@@ -78,7 +78,7 @@ func TestMessagesStayWithinTheBudget(t *testing.T) {
 		var used, last chat.Usage
 		var excess int64 // of the last message over its own maximum
 		for message := 0; message < 20; message++ {
-			l, ok := c.Next(used, last)
+			l, ok := c.NextLimits(used, last)
 			if !ok && message == 0 {
 				t.Fatalf("%d tokens of %d were granted, which have no room for a message", granted, limit)
 			}

@@ -37,11 +37,11 @@ type Chunk struct {
 
 // Usage is what a call used, in tokens.
 type Usage struct {
-	Input     int64 // cache reads and writes included
-	Output    int64
-	CacheRead int64 // of Input
-	CacheMade int64 // of Input
-	Searches  int64 // web searches
+	Input        int64 // cache reads and writes included
+	Output       int64
+	CacheRead    int64 // of Input
+	CacheCreated int64 // of Input
+	Searches     int64 // web searches
 }
 
 // Total returns what counts against quotas.
@@ -49,7 +49,7 @@ func (u Usage) Total() int64 { return u.Input + u.Output }
 
 // Plus returns the sum of both.
 func (u Usage) Plus(v Usage) Usage {
-	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheMade + v.CacheMade, u.Searches + v.Searches}
+	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheCreated + v.CacheCreated, u.Searches + v.Searches}
 }
 
 // Provenance says where the figures of a usage are from.
@@ -127,9 +127,9 @@ type Reply struct {
 	Stop        string // why the model stopped, in the provider's words; empty when it did not
 }
 
-// Then returns the reply of a call that was retried: the usage of both attempts,
+// Plus returns the reply of a call that was retried: the usage of both attempts,
 // known where it is known of both.
-func (r Reply) Then(again Reply) Reply {
+func (r Reply) Plus(again Reply) Reply {
 	return Reply{
 		Usage:      r.Usage.Plus(again.Usage),
 		InputKnown: r.InputKnown && again.InputKnown, OutputKnown: r.OutputKnown && again.OutputKnown,
@@ -137,9 +137,9 @@ func (r Reply) Then(again Reply) Reply {
 	}
 }
 
-// Settled returns the usage that a call is charged: the provider's figures where
+// FinalUsage returns the usage that a call is charged: the provider's figures where
 // known, else estimates, of the output at least came tokens.
-func (c Call) Settled(r Reply, came int64) (Usage, Provenance) {
+func (c Call) FinalUsage(r Reply, came int64) (Usage, Provenance) {
 	u, from := r.Usage, Provider
 	if !r.OutputKnown {
 		u.Output, from = max(u.Output, came), Partial

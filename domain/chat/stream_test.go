@@ -54,8 +54,8 @@ func TestWhatACallCountsAsHavingUsed(t *testing.T) {
 		want  chat.Usage
 		from  chat.Provenance
 	}{
-		{"the provider's figures stand, whatever came", chat.Reply{Usage: chat.Usage{Input: 10, Output: 20, CacheRead: 3, CacheMade: 4, Searches: 1}, InputKnown: true, OutputKnown: true}, 500,
-			chat.Usage{Input: 10, Output: 20, CacheRead: 3, CacheMade: 4, Searches: 1}, chat.Provider},
+		{"the provider's figures stand, whatever came", chat.Reply{Usage: chat.Usage{Input: 10, Output: 20, CacheRead: 3, CacheCreated: 4, Searches: 1}, InputKnown: true, OutputKnown: true}, 500,
+			chat.Usage{Input: 10, Output: 20, CacheRead: 3, CacheCreated: 4, Searches: 1}, chat.Provider},
 		{"nothing, said by the provider, is nothing", chat.Reply{InputKnown: true, OutputKnown: true}, 500, chat.Usage{}, chat.Provider},
 		{"of an output that was cut off, what came counts", chat.Reply{Usage: chat.Usage{Input: 10, Output: 1, CacheRead: 3}, InputKnown: true}, 50,
 			chat.Usage{Input: 10, Output: 50, CacheRead: 3}, chat.Partial},
@@ -68,7 +68,7 @@ func TestWhatACallCountsAsHavingUsed(t *testing.T) {
 			chat.Usage{Input: estimate + 1}, chat.Estimated},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			if got, from := call.Settled(c.reply, c.came); got != c.want || from != c.from {
+			if got, from := call.FinalUsage(c.reply, c.came); got != c.want || from != c.from {
 				t.Errorf("got %+v of %s, want %+v of %s", got, from, c.want, c.from)
 			}
 		})
@@ -78,7 +78,7 @@ func TestWhatACallCountsAsHavingUsed(t *testing.T) {
 func someReply(t *rapid.T) chat.Reply {
 	tokens := rapid.Int64Range(0, 5_000)
 	return chat.Reply{
-		Usage:      chat.Usage{Input: tokens.Draw(t, "input"), Output: tokens.Draw(t, "output"), CacheRead: tokens.Draw(t, "read"), CacheMade: tokens.Draw(t, "made"), Searches: tokens.Draw(t, "searches")},
+		Usage:      chat.Usage{Input: tokens.Draw(t, "input"), Output: tokens.Draw(t, "output"), CacheRead: tokens.Draw(t, "read"), CacheCreated: tokens.Draw(t, "made"), Searches: tokens.Draw(t, "searches")},
 		InputKnown: rapid.Bool().Draw(t, "input known"), OutputKnown: rapid.Bool().Draw(t, "output known"),
 		Stop: rapid.SampledFrom([]string{"", "end_turn"}).Draw(t, "stop"),
 	}
@@ -92,12 +92,12 @@ func TestWhateverIsKnownOfACallNoTokenIsLost(t *testing.T) {
 		}
 		first, again := someReply(t), someReply(t)
 		came := rapid.Int64Range(0, 5_000).Draw(t, "came")
-		both := first.Then(again)
-		got, from := call.Settled(both, came)
+		both := first.Plus(again)
+		got, from := call.FinalUsage(both, came)
 		sum := first.Usage.Plus(again.Usage)
 		input, output := first.InputKnown && again.InputKnown, first.OutputKnown && again.OutputKnown
 		switch {
-		case got.CacheRead != sum.CacheRead || got.CacheMade != sum.CacheMade || got.Searches != sum.Searches || both.Stop != again.Stop:
+		case got.CacheRead != sum.CacheRead || got.CacheCreated != sum.CacheCreated || got.Searches != sum.Searches || both.Stop != again.Stop:
 			t.Fatalf("%+v and %+v come to %+v", first, again, got)
 		case got.Input < sum.Input || got.Output < sum.Output:
 			t.Fatalf("%+v is less than %+v", got, sum)
@@ -114,8 +114,8 @@ func TestWhateverIsKnownOfACallNoTokenIsLost(t *testing.T) {
 }
 
 func TestUsagesAddUp(t *testing.T) {
-	got := chat.Usage{Input: 1, Output: 2, CacheRead: 3, CacheMade: 4, Searches: 5}.Plus(chat.Usage{Input: 10, Output: 20, CacheRead: 30, CacheMade: 40, Searches: 50})
-	if want := (chat.Usage{Input: 11, Output: 22, CacheRead: 33, CacheMade: 44, Searches: 55}); got != want || got.Total() != 33 {
+	got := chat.Usage{Input: 1, Output: 2, CacheRead: 3, CacheCreated: 4, Searches: 5}.Plus(chat.Usage{Input: 10, Output: 20, CacheRead: 30, CacheCreated: 40, Searches: 50})
+	if want := (chat.Usage{Input: 11, Output: 22, CacheRead: 33, CacheCreated: 44, Searches: 55}); got != want || got.Total() != 33 {
 		t.Errorf("got %+v, %d in all", got, got.Total())
 	}
 }

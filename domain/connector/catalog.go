@@ -22,8 +22,8 @@ const (
 	NoAuth         AuthMode = "NONE"
 )
 
-// ByOAuth reports whether credentials come by an authorization.
-func (m AuthMode) ByOAuth() bool { return m == ServerMediated || m == RemoteOAuth }
+// UsesOAuth reports whether credentials come by an authorization.
+func (m AuthMode) UsesOAuth() bool { return m == ServerMediated || m == RemoteOAuth }
 
 // Transport is how a tool server is spoken to.
 type Transport string

@@ -11,7 +11,7 @@ import (
 
 func TestAuthModesAndTransports(t *testing.T) {
 	for mode, want := range map[connector.AuthMode]bool{connector.ServerMediated: true, connector.RemoteOAuth: true, connector.APIKey: false, connector.NoAuth: false} {
-		if mode.ByOAuth() != want {
+		if mode.UsesOAuth() != want {
 			t.Errorf("%s is by OAuth: %t", mode, !want)
 		}
 	}

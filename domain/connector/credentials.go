@@ -63,9 +63,9 @@ func RevocationContext(o id.Org, i id.Connector) []byte {
 	return []byte("revocation|" + string(o) + "|" + string(i))
 }
 
-// Again returns the revocation after an attempt failed at now; false: that was
+// Retried returns the revocation after an attempt failed at now; false: that was
 // the last.
-func (r Revocation) Again(now time.Time) (Revocation, bool) {
+func (r Revocation) Retried(now time.Time) (Revocation, bool) {
 	r.Attempts++
 	r.DueAt = now.Add(backOff(r.Attempts))
 	return r, r.Attempts < maxRevocations

@@ -33,7 +33,7 @@ type AuthServer struct {
 	Revocation    string // empty: it has none
 	AuthMethods   []string
 	Documents     bool     // it takes the address of a metadata document for a client's id
-	NamesItself   bool     // its responses carry iss (RFC 9207)
+	ReturnsIssuer bool     // its responses carry iss (RFC 9207)
 	Resource      string   // the tool server's identifier, for RFC 8707
 	Scopes        []string // to ask for
 }
@@ -70,9 +70,9 @@ func Redirect(callback, issuer string) string { return callback + "/" + IssuerKe
 // any server takes the document of any issuer: an answer there needs its iss.
 func DocumentRedirect(callback, key string) string { return callback + "/document-" + key }
 
-// TakesDocuments reports whether the address of a metadata document may be the
+// SupportsClientDocument reports whether the address of a metadata document may be the
 // client's id. The server has to name itself in its responses for that.
-func (s AuthServer) TakesDocuments() bool { return s.Documents && s.NamesItself }
+func (s AuthServer) SupportsClientDocument() bool { return s.Documents && s.ReturnsIssuer }
 
 // Registered is a stored client that was registered dynamically, for an issuer and
 // a redirect address.
@@ -164,8 +164,8 @@ func (f Flow) Restore(s FlowStatus) Flow {
 	return f
 }
 
-// Open returns NotFound unless the flow is pending and has not expired at now.
-func (f Flow) Open(now time.Time) error {
+// CheckOpen returns NotFound unless the flow is pending and has not expired at now.
+func (f Flow) CheckOpen(now time.Time) error {
 	if f.status != Pending || !now.Before(f.ExpiresAt) {
 		return fault.New(fault.NotFound, "This authorization was used already, or took longer than %d minutes", int(FlowLifetime.Minutes()))
 	}
@@ -183,7 +183,7 @@ func (f Flow) Visible(o id.Org, user id.User, now time.Time) error {
 // Confirmed returns the flow after a user agreed to go to the provider, in the
 // browser that holds the secret of this digest.
 func (f Flow) Confirmed(browser string, now time.Time) (Flow, error) {
-	if err := f.Open(now); err != nil {
+	if err := f.CheckOpen(now); err != nil {
 		return f, err
 	}
 	f.Browser = browser
@@ -194,7 +194,7 @@ func (f Flow) Confirmed(browser string, now time.Time) (Flow, error) {
 // the secret of this digest. It can be redeemed once. It fails with Forbidden for a
 // browser that did not confirm it, so that a user cannot have another one consent.
 func (f Flow) Redeemed(browser string, now time.Time) (Flow, error) {
-	if err := f.Open(now); err != nil {
+	if err := f.CheckOpen(now); err != nil {
 		return f, err
 	}
 	if f.Browser == "" || subtle.ConstantTimeCompare([]byte(f.Browser), []byte(browser)) != 1 {
@@ -217,12 +217,12 @@ func (f Flow) Failed(reason string) Flow {
 	return f
 }
 
-// From returns Forbidden unless a response comes from the flow's authorization
+// CheckResponse returns Forbidden unless a response comes from the flow's authorization
 // server. Its redirect address must be the one that no other issuer uses (RFC 9700,
 // section 4.4). Its iss (RFC 9207) must equal the issuer; it may be empty unless the
 // server announces that it always sends one.
-func (f Flow) From(redirect, iss string) error {
-	if redirect == f.Redirect && (iss == f.Server.Issuer || iss == "" && !f.Server.NamesItself) {
+func (f Flow) CheckResponse(redirect, iss string) error {
+	if redirect == f.Redirect && (iss == f.Server.Issuer || iss == "" && !f.Server.ReturnsIssuer) {
 		return nil
 	}
 	return fault.New(fault.Forbidden, "The answer does not come from the server that was asked")

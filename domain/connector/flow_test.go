@@ -28,7 +28,7 @@ func TestDigestIsSHA256InHexadecimal(t *testing.T) {
 
 func TestAnAuthorizationGoesFromItsStartToItsEnd(t *testing.T) {
 	f := begun()
-	if f.Status() != connector.Pending || !f.CreatedAt.Equal(noon) || !f.ExpiresAt.Equal(noon.Add(10*time.Minute)) || f.Open(noon) != nil {
+	if f.Status() != connector.Pending || !f.CreatedAt.Equal(noon) || !f.ExpiresAt.Equal(noon.Add(10*time.Minute)) || f.CheckOpen(noon) != nil {
 		t.Fatalf("started: %+v", f)
 	}
 	confirmed, err := f.Confirmed(browser, noon.Add(time.Minute))
@@ -65,7 +65,7 @@ func TestAnAuthorizationIsOpenUntilItExpiresOrIsAnswered(t *testing.T) {
 		"when it failed before":    {begun().Failed("why"), noon, false},
 		"when nobody has begun it": {connector.Flow{ExpiresAt: noon.Add(1)}, noon, false},
 	} {
-		if err := c.flow.Open(c.now); (err == nil) != c.open || err != nil && !fault.Is(err, fault.NotFound) {
+		if err := c.flow.CheckOpen(c.now); (err == nil) != c.open || err != nil && !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 		got, err := c.flow.Confirmed(connector.Digest("another"), c.now)
@@ -183,9 +183,9 @@ func TestResponsesComeFromTheServerThatWasAsked(t *testing.T) {
 		"its name in capitals":                      {false, "https://AS.example.com", false},
 		"its name with the port that it has anyway": {true, issuer + ":443", false},
 	} {
-		f := connector.Flow{Server: connector.AuthServer{Issuer: issuer, NamesItself: c.namesItself}, Redirect: "https://collab.example.com/callback/a"}
-		err := f.From(f.Redirect, c.iss)
-		if other := f.From("https://collab.example.com/callback/b", c.iss); !fault.Is(other, fault.Forbidden) {
+		f := connector.Flow{Server: connector.AuthServer{Issuer: issuer, ReturnsIssuer: c.namesItself}, Redirect: "https://collab.example.com/callback/a"}
+		err := f.CheckResponse(f.Redirect, c.iss)
+		if other := f.CheckResponse("https://collab.example.com/callback/b", c.iss); !fault.Is(other, fault.Forbidden) {
 			t.Errorf("%s, at the address of another issuer: %v", name, other)
 		}
 		if (err == nil) != c.ok || err != nil && !fault.Is(err, fault.Forbidden) {
@@ -244,7 +244,7 @@ func TestEachIssuerHasAddressesOfItsOwn(t *testing.T) {
 
 func TestADocumentIsOnlyForServersThatNameThemselves(t *testing.T) {
 	for _, c := range [][3]bool{{false, false, false}, {true, false, false}, {false, true, false}, {true, true, true}} {
-		if got := (connector.AuthServer{Documents: c[0], NamesItself: c[1]}).TakesDocuments(); got != c[2] {
+		if got := (connector.AuthServer{Documents: c[0], ReturnsIssuer: c[1]}).SupportsClientDocument(); got != c[2] {
 			t.Errorf("with documents %t and iss %t: %t", c[0], c[1], got)
 		}
 	}

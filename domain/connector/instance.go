@@ -22,9 +22,9 @@ const (
 
 // Times of the work on instances.
 const (
-	// Hold is how long a claim of an instance lasts. It is longer than all work on
+	// ClaimDuration is how long a claim of an instance lasts. It is longer than all work on
 	// an instance takes.
-	Hold = 2 * time.Minute
+	ClaimDuration = 2 * time.Minute
 
 	checkEvery = time.Hour        // while all is well
 	firstRetry = time.Minute      // after a failure; doubled each time
@@ -65,7 +65,7 @@ type Instance struct {
 	RenewAt   *time.Time // when the token is to be refreshed; nil: it cannot be
 
 	// DueAt is when the instance's server is to be checked or its token renewed. A
-	// server that claims the work sets it to Hold from now first. Nil: no work is
+	// server that claims the work sets it to ClaimDuration from now first. Nil: no work is
 	// due.
 	DueAt *time.Time
 
@@ -113,13 +113,13 @@ func New(instance id.Connector, o id.Org, creator id.User, p Provider, d Draft, 
 	if err := c.Err(); err != nil {
 		return Instance{}, err
 	}
-	by := MadeClosed
+	by := CreatedWithAuth
 	if p.Auth == NoAuth {
-		by = MadeOpen
+		by = CreatedWithoutAuth
 	}
 	var err error
 	i.status, err = i.status.after(by)
-	if by == MadeOpen && i.Hosting == Cloud {
+	if by == CreatedWithoutAuth && i.Hosting == Cloud {
 		i.DueAt = &now
 	}
 	return i, err
@@ -199,8 +199,8 @@ func (i Instance) Retired() Instance {
 	return i
 }
 
-// HandedOn returns the instance as due at now, so that any server can claim it.
-func (i Instance) HandedOn(now time.Time) Instance {
+// Released returns the instance as due at now, so that any server can claim it.
+func (i Instance) Released(now time.Time) Instance {
 	i.DueAt = &now
 	return i
 }
@@ -246,9 +246,9 @@ func (i Instance) NotRenewed(reason string, now time.Time) (Instance, error) {
 	return i.failed(reason, now)
 }
 
-// Withdrawn returns the instance after its authorization was revoked. It is not due
+// Revoked returns the instance after its authorization was revoked. It is not due
 // before it gets other credentials.
-func (i Instance) Withdrawn(reason string) (Instance, error) {
+func (i Instance) Revoked(reason string) (Instance, error) {
 	to, err := i.status.after(Withdrawn)
 	if err != nil {
 		return i, err
@@ -267,13 +267,13 @@ func (i Instance) Used(now time.Time) (Instance, bool) {
 	return i, true
 }
 
-// Claimed returns the instance as claimed at now, for Hold. It fails with Conflict
+// Claimed returns the instance as claimed at now, for ClaimDuration. It fails with Conflict
 // if no work is due, as while another claim lasts.
 func (i Instance) Claimed(now time.Time) (Instance, error) {
 	if i.DueAt == nil || i.DueAt.After(now) {
 		return i, fault.New(fault.Conflict, "Nothing is to be done for the connector now")
 	}
-	until := now.Add(Hold)
+	until := now.Add(ClaimDuration)
 	i.DueAt = &until
 	return i, nil
 }
@@ -282,7 +282,7 @@ func (i Instance) Claimed(now time.Time) (Instance, error) {
 // whose token has expired is due, also before RenewAt.
 func (i Instance) ClaimedToUse(now time.Time) (Instance, error) {
 	if i.Expired(now) && i.DueAt != nil && i.RenewAt != nil && i.DueAt.Equal(*i.RenewAt) { // not claimed
-		i = i.HandedOn(now)
+		i = i.Released(now)
 	}
 	return i.Claimed(now)
 }

@@ -51,7 +51,7 @@ var moves = map[connector.Move]func(connector.Instance) (connector.Instance, err
 	},
 	connector.Answered:  func(i connector.Instance) (connector.Instance, error) { return i.Answered(nil, noon) },
 	connector.Failed:    func(i connector.Instance) (connector.Instance, error) { return i.Failed("why", noon) },
-	connector.Withdrawn: func(i connector.Instance) (connector.Instance, error) { return i.Withdrawn("why") },
+	connector.Withdrawn: func(i connector.Instance) (connector.Instance, error) { return i.Revoked("why") },
 }
 
 // table is where each move leads from each state.
@@ -343,7 +343,7 @@ func TestATokenThatCannotBeRenewedIsTriedUntilItEndsAndFailsThen(t *testing.T) {
 
 func TestARenewedTokenEndsAFailure(t *testing.T) {
 	was := in(connector.Failing)
-	was.DueAt = new(noon.Add(connector.Hold))
+	was.DueAt = new(noon.Add(connector.ClaimDuration))
 	got, err := was.Renewed(lasting(time.Hour), noon)
 	if err != nil || got.Status() != connector.Connecting || got.LastError != "" || got.Failures != 0 || got.Version != was.Version+1 || got.RenewAt == nil || got.DueAt != was.DueAt {
 		t.Errorf("%+v, %v", got, err)
@@ -391,16 +391,16 @@ func TestClaims(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || !got.DueAt.Equal(noon.Add(connector.Hold)) || was.DueAt != c.due {
+		if err != nil || !got.DueAt.Equal(noon.Add(connector.ClaimDuration)) || was.DueAt != c.due {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
-		if _, err := got.Claimed(noon.Add(connector.Hold - 1)); !fault.Is(err, fault.Conflict) {
+		if _, err := got.Claimed(noon.Add(connector.ClaimDuration - 1)); !fault.Is(err, fault.Conflict) {
 			t.Errorf("%s, a second time: %v", name, err)
 		}
-		if _, err := got.Claimed(noon.Add(connector.Hold)); err != nil {
+		if _, err := got.Claimed(noon.Add(connector.ClaimDuration)); err != nil {
 			t.Errorf("%s, after the hold: %v", name, err)
 		}
-		if handed, err := got.HandedOn(noon).Claimed(noon); err != nil || !handed.DueAt.Equal(noon.Add(connector.Hold)) {
+		if handed, err := got.Released(noon).Claimed(noon); err != nil || !handed.DueAt.Equal(noon.Add(connector.ClaimDuration)) {
 			t.Errorf("%s, handed on: %+v, %v", name, handed, err)
 		}
 	}
@@ -420,10 +420,10 @@ func TestATokenThatExpiresEarlyIsRenewedOnRead(t *testing.T) {
 		t.Errorf("by who does not need it: %v", err)
 	}
 	claimed, err := i.ClaimedToUse(second)
-	if err != nil || !claimed.DueAt.Equal(second.Add(connector.Hold)) {
+	if err != nil || !claimed.DueAt.Equal(second.Add(connector.ClaimDuration)) {
 		t.Fatalf("%+v, %v", claimed, err)
 	}
-	if _, err := claimed.ClaimedToUse(second.Add(connector.Hold - 1)); !fault.Is(err, fault.Conflict) {
+	if _, err := claimed.ClaimedToUse(second.Add(connector.ClaimDuration - 1)); !fault.Is(err, fault.Conflict) {
 		t.Errorf("while somebody is at it: %v", err)
 	}
 	for name, due := range map[string]*time.Time{"never due": nil, "after a failure": new(second.Add(time.Minute))} {
@@ -469,7 +469,7 @@ func TestUseIsNotedOnceAMinute(t *testing.T) {
 func TestRevocationsAreTriedTwelveTimesOverADayAndAHalf(t *testing.T) {
 	r, now := connector.Revocation{DueAt: noon}, noon
 	for n := 1; n <= 12; n++ {
-		next, again := r.Again(now)
+		next, again := r.Retried(now)
 		if next.Attempts != n || again != (n < 12) || !next.DueAt.After(now) || next.DueAt.Sub(now) > 6*time.Hour {
 			t.Fatalf("attempt %d: %+v, %t", n, next, again)
 		}
@@ -564,7 +564,7 @@ func TestNoSequenceOfMovesLeavesTheTable(t *testing.T) {
 					outcome := rapid.SampledFrom([]string{"renewed", "not renewed", "withdrawn"}).Draw(t, "renewal")
 					switch {
 					case outcome == "withdrawn" || !l.renewable:
-						next, err := l.i.Withdrawn("why")
+						next, err := l.i.Revoked("why")
 						step(connector.Withdrawn, next, err)
 						return
 					case outcome == "not renewed":

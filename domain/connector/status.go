@@ -26,19 +26,19 @@ type Move string
 
 // The moves.
 const (
-	MadeOpen    Move = "POST /connectors, no credentials needed"
-	MadeClosed  Move = "POST /connectors, credentials needed"
-	StoredCloud Move = "credentials stored, CLOUD"
-	StoredLocal Move = "credentials stored, LOCAL"
-	Renewed     Move = "access token refreshed"
-	Answered    Move = "the server answers over MCP"
-	Failed      Move = "the server cannot be reached, or refuses"
-	Withdrawn   Move = "the authorization is withdrawn"
+	CreatedWithoutAuth Move = "POST /connectors, no credentials needed"
+	CreatedWithAuth    Move = "POST /connectors, credentials needed"
+	StoredCloud        Move = "credentials stored, CLOUD"
+	StoredLocal        Move = "credentials stored, LOCAL"
+	Renewed            Move = "access token refreshed"
+	Answered           Move = "the server answers over MCP"
+	Failed             Move = "the server cannot be reached, or refuses"
+	Withdrawn          Move = "the authorization is withdrawn"
 )
 
 // Moves lists all moves.
 func Moves() []Move {
-	return []Move{MadeOpen, MadeClosed, StoredCloud, StoredLocal, Renewed, Answered, Failed, Withdrawn}
+	return []Move{CreatedWithoutAuth, CreatedWithAuth, StoredCloud, StoredLocal, Renewed, Answered, Failed, Withdrawn}
 }
 
 // Transition is a row of the table. The specification has no transitions: all
@@ -59,8 +59,8 @@ var (
 // Table returns all transitions. A move that has no row for a state is refused.
 func Table() []Transition {
 	return []Transition{
-		{From: []Status{None}, By: MadeOpen, To: Connected, Also: "a CLOUD server is looked at in a moment"},
-		{From: []Status{None}, By: MadeClosed, To: Disconnected},
+		{From: []Status{None}, By: CreatedWithoutAuth, To: Connected, Also: "a CLOUD server is looked at in a moment"},
+		{From: []Status{None}, By: CreatedWithAuth, To: Disconnected},
 		{From: made, By: StoredCloud, To: Connecting, Also: "the server is tried with them at once; lastError is forgotten"},
 		{From: made, By: StoredLocal, To: Connected, Also: "nothing here can try it; lastError is forgotten"},
 		{From: []Status{Connecting}, By: Renewed, To: Connecting},

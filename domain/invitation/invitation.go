@@ -132,11 +132,11 @@ func (i Invitation) Observed(e identity.Event, role org.Role, inviter id.User, n
 	return i
 }
 
-// Ask decides whether actor may invite an address with the role. member and
+// CheckInvite decides whether actor may invite an address with the role. member and
 // pending report whether the address has a member or an invitation already; limit
 // is the plan's maximum of members, below zero without one.
-func Ask(actor org.Actor, role org.Role, member, pending bool, s org.Seats, limit int) error {
-	if err := Manage(actor, role); err != nil {
+func CheckInvite(actor org.Actor, role org.Role, member, pending bool, s org.Seats, limit int) error {
+	if err := CheckManage(actor, role); err != nil {
 		return err
 	}
 	switch {
@@ -145,21 +145,21 @@ func Ask(actor org.Actor, role org.Role, member, pending bool, s org.Seats, limi
 	case pending:
 		return fault.New(fault.Conflict, "This e-mail address already has a pending invitation")
 	}
-	return Room(s, limit)
+	return CheckSeats(s, limit)
 }
 
-// Manage decides whether actor may handle an invitation to role at all: an
+// CheckManage decides whether actor may handle an invitation to role at all: an
 // ADMIN has no say over an OWNER.
-func Manage(actor org.Actor, role org.Role) error {
+func CheckManage(actor org.Actor, role org.Role) error {
 	if role == org.Owner && actor.Role != org.Owner {
 		return fault.New(fault.Forbidden, "Only an OWNER may invite an OWNER")
 	}
 	return nil
 }
 
-// Room decides whether one more invitation fits beside the members and the
+// CheckSeats decides whether one more invitation fits beside the members and the
 // pending invitations; limit is below zero where there is none.
-func Room(s org.Seats, limit int) error {
+func CheckSeats(s org.Seats, limit int) error {
 	if limit >= 0 && s.Members+s.Pending+1 > limit {
 		return fault.New(fault.Forbidden, "The organisation's plan allows at most %d members, pending invitations included", limit)
 	}

@@ -161,13 +161,13 @@ func TestRolesThatMayInvite(t *testing.T) {
 		{"a plan for one has no room for a second", org.Owner, org.Viewer, false, false, org.Seats{Members: 1}, 1, forbidden},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			err := invitation.Ask(org.Actor{Role: c.actor}, c.role, c.member, c.pending, c.seats, c.limit)
+			err := invitation.CheckInvite(org.Actor{Role: c.actor}, c.role, c.member, c.pending, c.seats, c.limit)
 			if c.want == none && err != nil || c.want != none && !fault.Is(err, c.want) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
-	err := invitation.Room(org.Seats{Members: 1, Pending: 500}, -1)
+	err := invitation.CheckSeats(org.Seats{Members: 1, Pending: 500}, -1)
 	if want := "An organisation has at most 500 pending invitations"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %q", err, want)
 	}

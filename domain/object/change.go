@@ -47,14 +47,14 @@ func (a Audience) Includes(actor org.Actor) bool {
 	return a.Everyone || a.Managers && actor.Role.MayManage() || slices.ContainsFunc(a.Teams, actor.SeesTeam) || slices.Contains(a.Users, actor.User)
 }
 
-// Written returns the change for an object whose content was just stored.
-func Written(o Object) Change {
+// NewChange returns the change for an object whose content was just stored.
+func NewChange(o Object) Change {
 	return Change{Type: Changed, Object: o, By: o.UpdatedBy, At: o.UpdatedAt}
 }
 
-// Removed returns the change for a deleted object. The audience is nil if the
+// NewDeletion returns the change for a deleted object. The audience is nil if the
 // object's place cannot be deleted.
-func Removed(o Object, by id.User, now time.Time, a *Audience) Change {
+func NewDeletion(o Object, by id.User, now time.Time, a *Audience) Change {
 	return Change{Type: Deleted, Object: o, By: by, At: now, Audience: a}
 }
 

@@ -150,10 +150,10 @@ func TestAudienceOfADeletedPlace(t *testing.T) {
 		actor  org.Actor
 		want   bool
 	}{
-		{"an audience counts where the place is gone", object.Removed(inAttic, ada, noon, &bens), member(ben, org.Viewer), true},
-		{"who is not in the audience is not told", object.Removed(inAttic, ada, noon, &bens), member(ada, org.Owner), false},
-		{"no audience is told of another's personal object", object.Removed(own, ada, noon, &everyone), member(ben, org.Owner), false},
-		{"its owner is told without being in the audience", object.Removed(own, ada, noon, &bens), member(ada, org.Viewer), true},
+		{"an audience counts where the place is gone", object.NewDeletion(inAttic, ada, noon, &bens), member(ben, org.Viewer), true},
+		{"who is not in the audience is not told", object.NewDeletion(inAttic, ada, noon, &bens), member(ada, org.Owner), false},
+		{"no audience is told of another's personal object", object.NewDeletion(own, ada, noon, &everyone), member(ben, org.Owner), false},
+		{"its owner is told without being in the audience", object.NewDeletion(own, ada, noon, &bens), member(ada, org.Viewer), true},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			if got := c.change.VisibleTo(c.actor); got != c.want {
@@ -165,11 +165,11 @@ func TestAudienceOfADeletedPlace(t *testing.T) {
 
 func TestWhatAChangeSays(t *testing.T) {
 	o := made(t, object.Draft{Path: "a", Kind: object.Artifact, Scope: object.Shared}).Filled(object.Content{Checksum: "c"}, ben, noon)
-	if c := object.Written(o); c.Type != object.Changed || c.Object.ID != o.ID || c.Object.Version != 1 || c.By != ben || !c.At.Equal(noon) || c.Audience != nil {
+	if c := object.NewChange(o); c.Type != object.Changed || c.Object.ID != o.ID || c.Object.Version != 1 || c.By != ben || !c.At.Equal(noon) || c.Audience != nil {
 		t.Errorf("written: %+v", c)
 	}
 	a := object.Audience{Managers: true}
-	if c := object.Removed(o, ada, noon, &a); c.Type != object.Deleted || c.Object.ID != o.ID || c.By != ada || !c.At.Equal(noon) || c.Audience != &a {
+	if c := object.NewDeletion(o, ada, noon, &a); c.Type != object.Deleted || c.Object.ID != o.ID || c.By != ada || !c.At.Equal(noon) || c.Audience != &a {
 		t.Errorf("removed: %+v", c)
 	}
 	if c := object.NewAccessChange(a, ada, noon); c.Type != object.AccessChanged || c.Object.ID != "" || c.By != ada || !c.Audience.Managers {

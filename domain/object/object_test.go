@@ -359,7 +359,7 @@ func TestVisibilityOfObjects(t *testing.T) {
 			}
 			// A change of it is told to the same people.
 			o := object.Object{Place: c.place, Org: office}
-			for about, change := range map[string]object.Change{"written": object.Written(o), "removed": object.Removed(o, ada, noon, nil)} {
+			for about, change := range map[string]object.Change{"written": object.NewChange(o), "removed": object.NewDeletion(o, ada, noon, nil)} {
 				if got := change.VisibleTo(c.actor); got != c.want {
 					t.Errorf("is told that it was %s: %v", about, got)
 				}

@@ -117,8 +117,8 @@ func fold(r rune) rune {
 	return least
 }
 
-// Above returns the folders that a folded key lies in, the topmost first.
-func Above(key string) []string {
+// Ancestors returns the folders that a folded key lies in, the topmost first.
+func Ancestors(key string) []string {
 	var above []string
 	for i := range len(key) {
 		if key[i] == '/' {

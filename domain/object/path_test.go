@@ -350,14 +350,14 @@ func TestTheFoldersAboveAKey(t *testing.T) {
 		"O/X/Y/Z":  {"O", "O/X", "O/X/Y"},
 		"É/Ü/FILE": {"É", "É/Ü"},
 	} {
-		if got := object.Above(key); !slices.Equal(got, want) {
+		if got := object.Ancestors(key); !slices.Equal(got, want) {
 			t.Errorf("%q lies in %q, want %q", key, got, want)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		segments := rapid.SliceOfN(rapid.StringMatching(`[A-Z.]{1,3}`), 1, 6).Draw(t, "segments")
 		key := strings.Join(segments, "/")
-		above := object.Above(key)
+		above := object.Ancestors(key)
 		if len(above) != len(segments)-1 {
 			t.Fatalf("%q lies in %q", key, above)
 		}

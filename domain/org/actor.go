@@ -38,31 +38,31 @@ type Mark struct {
 	LogN     int64
 }
 
-// Belongs decides whether the actor acts in an organisation at all.
-func (a Actor) Belongs() error {
+// CheckMember decides whether the actor acts in an organisation at all.
+func (a Actor) CheckMember() error {
 	if a.Org == "" {
 		return fault.New(fault.Forbidden, "This needs an organisation, and the caller has none")
 	}
 	return nil
 }
 
-// Writes decides whether the actor may change anything in its organisation.
-func (a Actor) Writes() error {
+// CheckWrite decides whether the actor may change anything in its organisation.
+func (a Actor) CheckWrite() error {
 	return a.allowed(a.Role.MayWrite(), "A VIEWER has read-only access")
 }
 
-// Owns decides whether the actor is an owner of the organisation.
-func (a Actor) Owns() error {
+// CheckOwner decides whether the actor is an owner of the organisation.
+func (a Actor) CheckOwner() error {
 	return a.allowed(a.Role == Owner, "This needs the role OWNER")
 }
 
-// Manages decides whether the actor may manage members and settings.
-func (a Actor) Manages() error {
+// CheckManager decides whether the actor may manage members and settings.
+func (a Actor) CheckManager() error {
 	return a.allowed(a.Role.MayManage(), "This needs the role OWNER or ADMIN")
 }
 
 func (a Actor) allowed(may bool, refusal string) error {
-	if err := a.Belongs(); err != nil {
+	if err := a.CheckMember(); err != nil {
 		return err
 	}
 	if !may {

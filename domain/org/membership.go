@@ -28,9 +28,9 @@ type Membership struct {
 // Active reports whether the membership is in force.
 func (m Membership) Active() bool { return m.RemovedAt == nil }
 
-// Stands returns Forbidden if the membership has ended. It is checked again in
+// CheckActive returns Forbidden if the membership has ended. It is checked again in
 // each transaction, as that may have happened since the request began.
-func (m Membership) Stands() error {
+func (m Membership) CheckActive() error {
 	if !m.Active() {
 		return fault.New(fault.Forbidden, "The caller is no longer a member of the organisation")
 	}
@@ -54,7 +54,7 @@ func (n Naming) of(provider string) Role {
 	if n.Creator {
 		return Owner
 	}
-	return n.Map.Of(provider)
+	return n.Map.Role(provider)
 }
 
 // Observed returns the membership after an event that says it exists. An event
@@ -92,8 +92,8 @@ func (m Membership) Ended(s identity.Stamp) Membership {
 	return m
 }
 
-// Admitted returns the membership that a valid token makes when there is none.
-func Admitted(o id.Org, u id.User, providerRole string, issued time.Time, n Naming, now time.Time) Membership {
+// NewMembership returns the membership that a valid token makes when there is none.
+func NewMembership(o id.Org, u id.User, providerRole string, issued time.Time, n Naming, now time.Time) Membership {
 	m := Membership{Org: o, User: u, JoinedAt: now, UsedAt: now}
 	m.named().present(providerRole, issued)
 	m.Role = n.of(m.ProviderRole)
@@ -188,19 +188,19 @@ func ChangeRole(actor Actor, target Membership, role Role, s Seats) error {
 	return nil
 }
 
-// Removes decides whether the actor may remove the user or anyone else, whether
+// CheckRemove decides whether the actor may remove the user or anyone else, whether
 // or not there is such a member. Anyone may leave.
-func (a Actor) Removes(user id.User) error {
+func (a Actor) CheckRemove(user id.User) error {
 	if a.User != user && !a.Role.MayManage() {
 		return fault.New(fault.Forbidden, "Only an OWNER or ADMIN may remove members")
 	}
 	return nil
 }
 
-// Remove decides whether the actor, who removes members (see Actor.Removes), may
+// Remove decides whether the actor, who removes members (see Actor.CheckRemove), may
 // end target's membership.
 func Remove(actor Actor, target Membership, s Seats) error {
-	if err := actor.Removes(target.User); err != nil {
+	if err := actor.CheckRemove(target.User); err != nil {
 		return err
 	}
 	switch {

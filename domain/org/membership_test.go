@@ -102,8 +102,8 @@ func TestRightsOfRoles(t *testing.T) {
 			err error
 			may bool
 		}{
-			"belongs": {actor.Belongs(), may.belongs}, "writes": {actor.Writes(), may.writes},
-			"manages": {actor.Manages(), may.manages}, "owns": {actor.Owns(), may.owns},
+			"belongs": {actor.CheckMember(), may.belongs}, "writes": {actor.CheckWrite(), may.writes},
+			"manages": {actor.CheckManager(), may.manages}, "owns": {actor.CheckOwner(), may.owns},
 		} {
 			if (d.err == nil) != d.may || d.err != nil && !fault.Is(d.err, fault.Forbidden) {
 				t.Errorf("%q %s: %v", role, rule, d.err)
@@ -171,7 +171,7 @@ func TestARoleSetHereStandsUntilTheProvidersChanges(t *testing.T) {
 
 func TestTheCreatorOfAnOrganisationIsItsOwner(t *testing.T) {
 	for _, provider := range []string{"admin", "member", "viewer", ""} {
-		if m := org.Admitted("o", "u", provider, noon, org.Naming{Creator: true}, noon); m.Role != org.Owner {
+		if m := org.NewMembership("o", "u", provider, noon, org.Naming{Creator: true}, noon); m.Role != org.Owner {
 			t.Errorf("the provider's %q is %s", provider, m.Role)
 		}
 	}
@@ -225,7 +225,7 @@ func TestAnOlderTokenChangesNothing(t *testing.T) {
 	if got := o.Presented(token(4, "old"), "", "", later(9)); got != o {
 		t.Errorf("an older token makes the organisation %+v", got)
 	}
-	m := org.Admitted("o", "u", "member", later(5), org.Naming{}, noon)
+	m := org.NewMembership("o", "u", "member", later(5), org.Naming{}, noon)
 	if got := m.Exchanged("admin", later(4), org.Naming{}, noon); got != m {
 		t.Errorf("a token older than the one that made the membership makes it %+v", got)
 	}

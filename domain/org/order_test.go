@@ -43,7 +43,7 @@ func someMessage(t *rapid.T, n int) message {
 		message.org = func(x org.Organisation) org.Organisation { return x.Presented(c, "", "", noon) }
 		message.member = func(m org.Membership) org.Membership {
 			if m.Org == "" {
-				return org.Admitted("o", "u", c.OrgRole, c.IssuedAt, org.Naming{}, noon)
+				return org.NewMembership("o", "u", c.OrgRole, c.IssuedAt, org.Naming{}, noon)
 			}
 			return m.Exchanged(c.OrgRole, c.IssuedAt, org.Naming{}, noon)
 		}

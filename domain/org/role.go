@@ -57,10 +57,10 @@ func ParseRoleMap(s string) (RoleMap, error) {
 	return m, nil
 }
 
-// Of returns the role for the provider's name of one. The configured names
+// Role returns the role for the provider's name of one. The configured names
 // come first, then the usual ones with or without "org:" in any case; an
 // unknown name is MEMBER.
-func (m RoleMap) Of(provider string) Role {
+func (m RoleMap) Role(provider string) Role {
 	name := strings.ToLower(strings.TrimSpace(provider))
 	if r, ok := m.more[name]; ok {
 		return r

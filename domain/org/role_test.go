@@ -23,7 +23,7 @@ func TestRoleNamesOfTheProvider(t *testing.T) {
 		"auditor": org.Viewer, "AUDITOR": org.Viewer, "boss": org.Owner, "org:billing": org.Member,
 		"": org.Member, "superuser": org.Member, "org:": org.Member, "org:org:owner": org.Member,
 	} {
-		if got := m.Of(name); got != want {
+		if got := m.Role(name); got != want {
 			t.Errorf("%q is %s, want %s", name, got, want)
 		}
 	}
@@ -32,7 +32,7 @@ func TestRoleNamesOfTheProvider(t *testing.T) {
 func TestRoleNamesOfTheProviderWhereNoneIsConfigured(t *testing.T) {
 	var m org.RoleMap
 	for name, want := range map[string]org.Role{"admin": org.Admin, "Org:ADMIN": org.Admin, "org:billing": org.Member, "": org.Member} {
-		if got := m.Of(name); got != want {
+		if got := m.Role(name); got != want {
 			t.Errorf("%q is %s, want %s", name, got, want)
 		}
 	}
@@ -52,7 +52,7 @@ func TestNoNameBesideTheKnownOnesGivesMoreThanMember(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.String(), rapid.StringMatching(`(org:|ORG:)?[a-zA-Z_]{0,12}`)).Draw(t, "name")
-		got := org.RoleMap{}.Of(name)
+		got := org.RoleMap{}.Role(name)
 		switch strip(name) {
 		case "owner":
 			if got != org.Owner {

@@ -58,8 +58,8 @@ func (u User) Observed(f identity.UserFacts, s identity.Stamp, now time.Time) Us
 	return u
 }
 
-// SignsIn returns an error if the user is deleted or blocked and may not sign in.
-func (u User) SignsIn() error {
+// CheckSignIn returns an error if the user is deleted or blocked and may not sign in.
+func (u User) CheckSignIn() error {
 	switch {
 	case u.Deleted():
 		return fault.New(fault.Unauthenticated, "The token is invalid or expired")

@@ -94,8 +94,8 @@ func (s *Visibility) Workspaces() []id.Workspace {
 	return seen
 }
 
-// Holds reports whether the member sees the workspace in the team.
-func (s *Visibility) Holds(t id.Team, w id.Workspace) bool {
+// Includes reports whether the member sees the workspace in the team.
+func (s *Visibility) Includes(t id.Team, w id.Workspace) bool {
 	if visible, _ := s.team(t); !visible {
 		return false
 	}

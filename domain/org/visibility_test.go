@@ -49,8 +49,8 @@ func TestVisibilityHoldsTheWorkspacesOfVisibleTeams(t *testing.T) {
 			}
 		}
 		for _, w := range append(all, "gone") {
-			if a.SeesWorkspace(w) != visible[in[w]] || a.Visibility.Holds("t0", w) != (visible["t0"] && in[w] == "t0") {
-				t.Fatalf("of %s: sees %v, in t0 %v", w, a.SeesWorkspace(w), a.Visibility.Holds("t0", w))
+			if a.SeesWorkspace(w) != visible[in[w]] || a.Visibility.Includes("t0", w) != (visible["t0"] && in[w] == "t0") {
+				t.Fatalf("of %s: sees %v, in t0 %v", w, a.SeesWorkspace(w), a.Visibility.Includes("t0", w))
 			}
 		}
 		if got := a.Visibility.Workspaces(); !slices.Equal(got, seen) {
@@ -61,7 +61,7 @@ func TestVisibilityHoldsTheWorkspacesOfVisibleTeams(t *testing.T) {
 
 func TestEmptyVisibilityShowsNothing(t *testing.T) {
 	for _, a := range []org.Actor{{}, {Visibility: &org.Visibility{}}} {
-		if a.SeesTeam("t") || a.BelongsTo("t") || a.SeesWorkspace("w") || a.Visibility.Holds("t", "w") || len(a.Visibility.Workspaces()) > 0 || len(slices.Collect(a.Visibility.Teams())) > 0 {
+		if a.SeesTeam("t") || a.BelongsTo("t") || a.SeesWorkspace("w") || a.Visibility.Includes("t", "w") || len(a.Visibility.Workspaces()) > 0 || len(slices.Collect(a.Visibility.Teams())) > 0 {
 			t.Errorf("%+v sees something", a)
 		}
 	}

@@ -243,9 +243,9 @@ type Ending uint8
 
 // The endings.
 const (
-	EndedHere   Ending = iota // nothing: the provider has no subscription
-	AtPeriodEnd               // to cancel when the period ends
-	AtOnce                    // to cancel now
+	NothingToCancel   Ending = iota // nothing: the provider has no subscription
+	CancelAtPeriodEnd               // to cancel when the period ends
+	CancelNow                       // to cancel now
 )
 
 // Downgraded returns the subscription after a downgrade, unchanged if the provider
@@ -255,11 +255,11 @@ func (s Subscription) Downgraded(now time.Time) (Subscription, Ending, error) {
 	to, err := s.move(Downgrade)
 	switch {
 	case err != nil:
-		return s, EndedHere, err
+		return s, NothingToCancel, err
 	case s.State() == OnTrial:
-		return s.in(to, now), EndedHere, nil
+		return s.in(to, now), NothingToCancel, nil
 	case to == Paying:
-		return s, AtPeriodEnd, nil
+		return s, CancelAtPeriodEnd, nil
 	}
-	return s, AtOnce, nil
+	return s, CancelNow, nil
 }

@@ -236,12 +236,12 @@ func TestADowngrade(t *testing.T) {
 		refused bool
 	}{
 		plan.Unplanned:     {to: plan.Unplanned, refused: true},
-		plan.OnTrial:       {to: plan.OnFree, ending: plan.EndedHere},
-		plan.ProviderTrial: {to: plan.ProviderTrial, ending: plan.AtOnce},
+		plan.OnTrial:       {to: plan.OnFree, ending: plan.NothingToCancel},
+		plan.ProviderTrial: {to: plan.ProviderTrial, ending: plan.CancelNow},
 		plan.OnFree:        {to: plan.OnFree, refused: true},
-		plan.Paying:        {to: plan.Paying, ending: plan.AtPeriodEnd},
-		plan.Owing:         {to: plan.Owing, ending: plan.AtOnce},
-		plan.Suspended:     {to: plan.Suspended, ending: plan.AtOnce},
+		plan.Paying:        {to: plan.Paying, ending: plan.CancelAtPeriodEnd},
+		plan.Owing:         {to: plan.Owing, ending: plan.CancelNow},
+		plan.Suspended:     {to: plan.Suspended, ending: plan.CancelNow},
 		plan.External:      {to: plan.External, refused: true},
 	} {
 		got, ending, err := in(state).Downgraded(noon)
@@ -251,7 +251,7 @@ func TestADowngrade(t *testing.T) {
 	}
 	cancelled := in(plan.Paying)
 	cancelled.CancelAtPeriodEnd = true
-	if got, ending, err := cancelled.Downgraded(noon); got != cancelled || ending != plan.AtPeriodEnd || err != nil {
+	if got, ending, err := cancelled.Downgraded(noon); got != cancelled || ending != plan.CancelAtPeriodEnd || err != nil {
 		t.Errorf("again: %+v, %d, %v", got, ending, err)
 	}
 	over := in(plan.OnTrial)
@@ -334,7 +334,7 @@ func (y *somebody) step(t *rapid.T) []plan.Move {
 		y.s, _, _ = y.s.Ordered(rapid.SampledFrom([]plan.Plan{plan.Standard, plan.Premium}).Draw(t, "ordered"), "key", y.now)
 		return []plan.Move{plan.EndTrial}
 	case "lapse":
-		y.s = y.s.Lapsed(y.now)
+		y.s = y.s.RemoteMissing(y.now)
 		return []plan.Move{plan.RemoteCanceled}
 	}
 	if rapid.IntRange(0, 9).Draw(t, "seldom") == 0 {

@@ -84,7 +84,7 @@ type Subscription struct {
 	ProviderID string    // the provider's id of the subscription that counts, also of one that is over
 	SyncedAt   time.Time // as of when the provider's state is known; older events are ignored
 	Attempts   int       // to ask the provider since it was last synced
-	AskedAt    time.Time // of the last of them
+	ClaimedAt  time.Time // of the last of them
 	Checkout   *Checkout // nil: no payment is under way
 	Revision   int64     // grows with every Put
 

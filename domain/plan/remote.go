@@ -51,8 +51,8 @@ func (r Remote) Live() bool {
 	return false
 }
 
-// Over reports whether it has ended for good.
-func (r Remote) Over() bool { return r.Status == IsCanceled || r.Status == IsExpired }
+// Ended reports whether it has ended for good.
+func (r Remote) Ended() bool { return r.Status == IsCanceled || r.Status == IsExpired }
 
 // FollowResult says whether the subscription took over the provider's state.
 type FollowResult uint8
@@ -228,10 +228,10 @@ type Order uint8
 
 // The orders.
 const (
-	NewPage    Order = iota // a new payment page, under the key of the checkout
-	OpenPage                // the existing page
-	OtherPage               // expiring the existing page, which is for another plan or over, then a new one
-	ChangePlan              // another plan of the existing subscription
+	NewPage     Order = iota // a new payment page, under the key of the checkout
+	OpenPage                 // the existing page
+	ReplacePage              // expiring the existing page, which is for another plan or over, then a new one
+	ChangePlan               // another plan of the existing subscription
 )
 
 // Ordered returns what buying a plan requires. For a new page, key is the
@@ -255,11 +255,11 @@ func (s Subscription) Ordered(p Plan, key string, now time.Time) (Subscription, 
 		s.Checkout, s.UpdatedAt = &Checkout{Key: key, Plan: p}, now
 		return s, NewPage, nil
 	case s.Checkout.Plan != p:
-		return s, OtherPage, nil
+		return s, ReplacePage, nil
 	case s.Checkout.Session == "":
 		return s, NewPage, nil // the provider answers requests of the same key with the same page
 	case !s.Checkout.open(now):
-		return s, OtherPage, nil
+		return s, ReplacePage, nil
 	}
 	return s, OpenPage, nil
 }
@@ -292,27 +292,27 @@ const (
 
 // Pauses between two requests for a subscription.
 const (
-	askAgain   = 24 * time.Hour  // after an answer, and at most
-	retryFirst = 5 * time.Minute // after the first failure; doubled after each further one
+	checkInterval = 24 * time.Hour  // after an answer, and at most
+	retryFirst    = 5 * time.Minute // after the first failure; doubled after each further one
 )
 
-// Asked returns the subscription as claimed at now by a server that reads it at the
-// provider. Other servers do not read it before askable.
-func (s Subscription) Asked(now time.Time) Subscription {
-	s.Attempts, s.AskedAt = s.Attempts+1, now
+// Claimed returns the subscription as claimed at now by a server that reads it at the
+// provider. Other servers do not read it before claimable.
+func (s Subscription) Claimed(now time.Time) Subscription {
+	s.Attempts, s.ClaimedAt = s.Attempts+1, now
 	return s
 }
 
-// askable returns when the provider may be asked again.
-func (s Subscription) askable() time.Time {
+// claimable returns when the provider may be asked again.
+func (s Subscription) claimable() time.Time {
 	if s.Attempts == 0 {
-		return s.SyncedAt.Add(askAgain)
+		return s.SyncedAt.Add(checkInterval)
 	}
 	pause := retryFirst
-	for n := 1; n < s.Attempts && pause < askAgain; n++ {
+	for n := 1; n < s.Attempts && pause < checkInterval; n++ {
 		pause *= 2
 	}
-	return s.AskedAt.Add(min(pause, askAgain))
+	return s.ClaimedAt.Add(min(pause, checkInterval))
 }
 
 // Due returns when the subscription has to be checked without a request; nil:
@@ -326,7 +326,7 @@ func (s Subscription) Due() *time.Time {
 		if s.CancelAtPeriodEnd {
 			due = s.CurrentPeriodEnd.Add(endOverdue)
 		}
-		if at := s.askable(); at.After(due) {
+		if at := s.claimable(); at.After(due) {
 			due = at
 		}
 		return &due
@@ -336,8 +336,8 @@ func (s Subscription) Due() *time.Time {
 	return nil
 }
 
-// Lapsed returns the subscription ended because the provider no longer knows it.
-func (s Subscription) Lapsed(now time.Time) Subscription {
+// RemoteMissing returns the subscription ended because the provider no longer knows it.
+func (s Subscription) RemoteMissing(now time.Time) Subscription {
 	if !s.Billed() {
 		return s
 	}

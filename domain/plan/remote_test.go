@@ -130,7 +130,7 @@ func TestExternallyManagedSubscriptionsFollowNoProvider(t *testing.T) {
 			t.Errorf("%+v: %+v", e, got)
 		}
 	}
-	if got := was.Lapsed(noon); got != was || was.Due() != nil {
+	if got := was.RemoteMissing(noon); got != was || was.Due() != nil {
 		t.Errorf("lapsed: %+v", got)
 	}
 	// A page from before is closed at once.
@@ -268,9 +268,9 @@ func TestDecisionsOnAnOrder(t *testing.T) {
 		"on free":                           {plan.OnFree, nil, plan.NewPage, "new"},
 		"an open page":                      {plan.OnTrial, page(plan.Standard, "cs", time.Hour), plan.OpenPage, "old"},
 		"a page that nobody was told of":    {plan.OnTrial, page(plan.Standard, "", -time.Hour), plan.NewPage, "old"},
-		"a page that is about to close":     {plan.OnTrial, page(plan.Standard, "cs", 5*time.Minute), plan.OtherPage, "old"},
-		"a page of another plan":            {plan.OnTrial, page(plan.Premium, "cs", time.Hour), plan.OtherPage, "old"},
-		"an unanswered one of another plan": {plan.OnTrial, page(plan.Premium, "", 0), plan.OtherPage, "old"},
+		"a page that is about to close":     {plan.OnTrial, page(plan.Standard, "cs", 5*time.Minute), plan.ReplacePage, "old"},
+		"a page of another plan":            {plan.OnTrial, page(plan.Premium, "cs", time.Hour), plan.ReplacePage, "old"},
+		"an unanswered one of another plan": {plan.OnTrial, page(plan.Premium, "", 0), plan.ReplacePage, "old"},
 		"another plan, paid":                {plan.Paying, nil, plan.ChangePlan, ""},
 		"another plan, owing":               {plan.Owing, nil, plan.ChangePlan, ""},
 	} {
@@ -344,7 +344,7 @@ func TestAPageIsNotedAndTakenOffWhileItsCheckoutCounts(t *testing.T) {
 func TestWhatTheProviderKnowsNothingOfIsOver(t *testing.T) {
 	for _, state := range plan.States() {
 		was := in(state)
-		got := was.Lapsed(noon)
+		got := was.RemoteMissing(noon)
 		switch {
 		case was.Billed() && got.State() != plan.OnFree:
 			t.Errorf("%s lapsed into %s", state, got.State())
@@ -416,7 +416,7 @@ func TestSubscriptionsWithoutEventsAreQueried(t *testing.T) {
 	due(now)
 	// The pauses where it does not answer.
 	for _, pause := range []time.Duration{5, 10, 20, 40, 80, 160, 320, 640, 1280, 1440, 1440} {
-		s = s.Asked(now)
+		s = s.Claimed(now)
 		now = now.Add(pause * time.Minute)
 		due(now)
 	}
@@ -428,7 +428,7 @@ func TestSubscriptionsWithoutEventsAreQueried(t *testing.T) {
 	r.PeriodEnd = &end
 	s, _ = s.Follow(r, now)
 	due(end.Add(3 * 24 * time.Hour))
-	for _, s := range []plan.Subscription{s.Lapsed(now), in(plan.Unplanned), in(plan.OnFree), in(plan.External)} {
+	for _, s := range []plan.Subscription{s.RemoteMissing(now), in(plan.Unplanned), in(plan.OnFree), in(plan.External)} {
 		if s.Due() != nil {
 			t.Errorf("%s is due at %v", s.State(), s.Due())
 		}

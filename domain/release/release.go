@@ -117,8 +117,8 @@ func (r Release) Entry() Entry { return Entry{r.ID, r.Version, r.Target, r.Rollo
 // entries of all of them in memory.
 const MaxReleases = 10_000
 
-// Room decides whether a deployment with so many releases may publish one more.
-func Room(releases int) error {
+// CheckLimit decides whether a deployment with so many releases may publish one more.
+func CheckLimit(releases int) error {
 	if releases >= MaxReleases {
 		return fault.New(fault.Conflict, "There are %d releases already, which is the most that there can be", MaxReleases)
 	}

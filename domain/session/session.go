@@ -52,15 +52,15 @@ func (c Claims) Refreshable(now time.Time) bool {
 	return !now.Before(c.IssuedAt) && !now.After(c.ExpiresAt.Add(Grace))
 }
 
-// In returns the claims with the session set.
-func (c Claims) In(s id.Session) Claims {
+// WithSession returns the claims with the session set.
+func (c Claims) WithSession(s id.Session) Claims {
 	c.Session = s
 	return c
 }
 
-// Of returns the id of the session that the token belongs to. A token that names
+// SessionID returns the id of the session that the token belongs to. A token that names
 // none has one of its own, under its own id.
-func (c Claims) Of() id.Session {
+func (c Claims) SessionID() id.Session {
 	if c.Session == "" {
 		return id.Session(c.ID)
 	}
@@ -100,7 +100,7 @@ type Session struct {
 
 // Begin returns the session of a token that was issued to the client at now.
 func Begin(c Claims, from Client, now time.Time) Session {
-	s := Session{ID: c.Of(), User: c.User, CreatedAt: now}.Issued(c, from, now)
+	s := Session{ID: c.SessionID(), User: c.User, CreatedAt: now}.Issued(c, from, now)
 	if c.Session == "" {
 		s.CreatedAt, s.Unnamed = c.IssuedAt, true
 	}

@@ -132,17 +132,17 @@ func (t Team) Deletable(actor org.Actor, workspaces bool) error {
 	return nil
 }
 
-// Room decides whether an organisation with so many teams may make one more.
-func Room(teams int) error {
+// CheckLimit decides whether an organisation with so many teams may make one more.
+func CheckLimit(teams int) error {
 	if teams >= MaxTeams {
 		return fault.New(fault.Conflict, "An organisation has at most %d teams", MaxTeams)
 	}
 	return nil
 }
 
-// Fits decides whether a team, which is not the shared one, may have so many
+// CheckMemberLimit decides whether a team, which is not the shared one, may have so many
 // members.
-func Fits(members int) error {
+func CheckMemberLimit(members int) error {
 	if members > MaxMembers {
 		return fault.New(fault.Conflict, "A team has at most %d members", MaxMembers)
 	}

@@ -73,16 +73,16 @@ func TestRolesThatDeleteTeams(t *testing.T) {
 }
 
 func TestAnOrganisationHasRoomForSoManyTeams(t *testing.T) {
-	if err := team.Room(team.MaxTeams - 1); err != nil {
+	if err := team.CheckLimit(team.MaxTeams - 1); err != nil {
 		t.Error(err)
 	}
-	if err := team.Room(team.MaxTeams); !fault.Is(err, fault.Conflict) {
+	if err := team.CheckLimit(team.MaxTeams); !fault.Is(err, fault.Conflict) {
 		t.Error(err)
 	}
-	if err := team.Fits(team.MaxMembers); err != nil {
+	if err := team.CheckMemberLimit(team.MaxMembers); err != nil {
 		t.Error(err)
 	}
-	if err := team.Fits(team.MaxMembers + 1); !fault.Is(err, fault.Conflict) {
+	if err := team.CheckMemberLimit(team.MaxMembers + 1); !fault.Is(err, fault.Conflict) {
 		t.Error(err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 // MaxWorkspaces is how many workspaces members make in an organisation.
 const MaxWorkspaces = 2_000
 
-// Room decides whether an organisation with so many workspaces may make one more.
-func Room(workspaces int) error {
+// CheckLimit decides whether an organisation with so many workspaces may make one more.
+func CheckLimit(workspaces int) error {
 	if workspaces >= MaxWorkspaces {
 		return fault.New(fault.Conflict, "An organisation has at most %d workspaces", MaxWorkspaces)
 	}

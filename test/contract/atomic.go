@@ -309,7 +309,7 @@ func (x upheaval) run(w *world, r ports.Records) error {
 
 // changes are what the upheaval does to objects.
 func (x upheaval) changes() []object.Change {
-	return []object.Change{object.Written(x.object), object.Written(x.replaced), object.Removed(x.drawer, x.owner.ID, at(309), nil)}
+	return []object.Change{object.NewChange(x.object), object.NewChange(x.replaced), object.NewDeletion(x.drawer, x.owner.ID, at(309), nil)}
 }
 
 // happened ends the sub-test unless the upheaval is there to be seen.

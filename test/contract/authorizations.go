@@ -21,7 +21,7 @@ func someFlow(i connector.Instance) connector.Flow {
 		Server: connector.AuthServer{
 			Issuer: "https://as.example.com/a?b=<c>&d='e'", Authorization: "https://as.example.com/authorize", Token: "https://as.example.com/token",
 			Registration: "https://as.example.com/register", Revocation: "https://as.example.com/revoke", AuthMethods: []string{"none", "client_secret_basic"},
-			Documents: true, NamesItself: true, Resource: "https://mcp.example.com/", Scopes: []string{"b", "a \"ü\""},
+			Documents: true, ReturnsIssuer: true, Resource: "https://mcp.example.com/", Scopes: []string{"b", "a \"ü\""},
 		},
 		Client: "client \"1\"", Redirect: "https://collab.example.com/callback", Verifier: []byte("\x01verifier\x00\xff"),
 		Browser: connector.Digest("browser"), Error: "The provider says no 🦉", CreatedAt: at(95), ExpiresAt: at(96),

@@ -140,7 +140,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			replaced := tn.shelf.Filled(object.Content{Blob: someName(tn.ID)}, tn.owner.ID, at(80))
 			w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 				err := errors.Join(s.Objects().Put(w.ctx, tn.ID, replaced), s.Objects().Remove(w.ctx, tn.ID, []id.Object{tn.drawer.ID}))
-				return []object.Change{object.Written(replaced), object.Removed(tn.drawer, tn.owner.ID, at(80), nil)}, err
+				return []object.Change{object.NewChange(replaced), object.NewDeletion(tn.drawer, tn.owner.ID, at(80), nil)}, err
 			})
 			w.known(map[string]bool{tn.shelf.Blob: false, replaced.Blob: true, tn.drawer.Blob: false, other.drawer.Blob: true})
 		},
@@ -263,7 +263,7 @@ func (w *world) expireAgainstTakeover(tn tenant) {
 				return w.blobNames().Expire(w.ctx, longAgo(100))
 			}
 			_, err := w.append(tn.ID, func(s ports.Storage) ([]object.Change, error) {
-				return []object.Change{object.Written(v)}, errors.Join(s.Objects().Add(w.ctx, tn.ID, v), s.BlobNames().Forget(w.ctx, announced))
+				return []object.Change{object.NewChange(v)}, errors.Join(s.Objects().Add(w.ctx, tn.ID, v), s.BlobNames().Forget(w.ctx, announced))
 			})
 			return err
 		})

@@ -23,7 +23,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			if h, err := w.changes().Lock(w.ctx, tn.ID); err == nil {
 				w.Fatalf("there was no transaction and the head is %+v", h)
 			}
-			if h, err := w.changes().Append(w.ctx, tn.ID, object.Written(tn.shelf)); err == nil {
+			if h, err := w.changes().Append(w.ctx, tn.ID, object.NewChange(tn.shelf)); err == nil {
 				w.Fatalf("there was no transaction and the head is %+v", h)
 			}
 			same(w, w.content(tn), was)
@@ -63,16 +63,16 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			users := []id.User{tn.owner.ID, tn.removed.ID}
 			made := []object.Change{
-				object.Written(someObject(tn.ID, shelved, "not stored.md", "")),
+				object.NewChange(someObject(tn.ID, shelved, "not stored.md", "")),
 				object.NewAccessChange(object.Audience{}, "", at(90)),
 				object.NewAccessChange(object.Audience{Everyone: true}, tn.owner.ID, at(89)),
-				object.Removed(tn.shelf, "", at(91), &object.Audience{Users: users}),
-				object.Removed(tn.drawer, tn.owner.ID, at(91), &object.Audience{Managers: true, Users: users[:1]}),
-				object.Removed(tn.drawer, tn.owner.ID, at(91), &object.Audience{Teams: []id.Team{tn.team.ID}}),
+				object.NewDeletion(tn.shelf, "", at(91), &object.Audience{Users: users}),
+				object.NewDeletion(tn.drawer, tn.owner.ID, at(91), &object.Audience{Managers: true, Users: users[:1]}),
+				object.NewDeletion(tn.drawer, tn.owner.ID, at(91), &object.Audience{Teams: []id.Team{tn.team.ID}}),
 			}
 			for _, p := range w.places(tn) {
 				v := someObject(tn.ID, p, "Ünï %/'a'.md", tn.owner.ID)
-				made = append(made, object.Removed(v, tn.owner.ID, at(92), nil))
+				made = append(made, object.NewDeletion(v, tn.owner.ID, at(92), nil))
 			}
 			head := w.logged(tn.ID, func(ports.Storage) ([]object.Change, error) { return made, nil })
 			for i := range made {
@@ -89,11 +89,11 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			w.atomic(func(r ports.Records) error {
 				s := r.Storage()
 				err := s.Objects().Add(w.ctx, tn.ID, v)
-				same(w, that(s.Changes().Append(w.ctx, tn.ID, object.Written(v))).must(w).N, 3)
+				same(w, that(s.Changes().Append(w.ctx, tn.ID, object.NewChange(v))).must(w).N, 3)
 				same(w, that(s.Objects().Get(w.ctx, tn.ID, v.ID)).must(w).N, 3)
 				same(w, that(s.Changes().Append(w.ctx, tn.ID)).must(w).N, 3)
 				err = errors.Join(err, s.Objects().Put(w.ctx, tn.ID, next))
-				same(w, that(s.Changes().Append(w.ctx, tn.ID, object.Removed(tn.drawer, "", at(80), nil), object.Written(next))).must(w).N, 5)
+				same(w, that(s.Changes().Append(w.ctx, tn.ID, object.NewDeletion(tn.drawer, "", at(80), nil), object.NewChange(next))).must(w).N, 5)
 				same(w, that(s.Changes().Lock(w.ctx, tn.ID)).must(w).N, 5)
 				return errors.Join(err, s.Objects().Remove(w.ctx, tn.ID, []id.Object{tn.drawer.ID}))
 			})
@@ -113,7 +113,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 					if err != nil {
 						return err
 					}
-					head, err := r.Storage().Changes().Append(w.ctx, tn.ID, object.Written(tn.shelf))
+					head, err := r.Storage().Changes().Append(w.ctx, tn.ID, object.NewChange(tn.shelf))
 					if err == nil && head.N != locked.N+1 {
 						err = fmt.Errorf("the log went from %d to %d under the lock", locked.N, head.N)
 					}
@@ -128,13 +128,13 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			held, other := w.tenant(), w.tenant()
 			w.atomic(func(r ports.Records) error {
-				if _, err := r.Storage().Changes().Append(w.ctx, held.ID, object.Written(held.shelf)); err != nil {
+				if _, err := r.Storage().Changes().Append(w.ctx, held.ID, object.NewChange(held.shelf)); err != nil {
 					return err
 				}
 				appended := make(chan error, 1)
 				go func() {
 					_, err := w.append(other.ID, func(ports.Storage) ([]object.Change, error) {
-						return []object.Change{object.Written(other.shelf)}, nil
+						return []object.Change{object.NewChange(other.shelf)}, nil
 					})
 					appended <- err
 				}()
@@ -233,9 +233,9 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			a, b := w.tenant(), w.tenant()
 			w.atomic(func(r ports.Records) error {
 				c := r.Storage().Changes()
-				same(w, that(c.Append(w.ctx, a.ID, object.Written(a.shelf))).must(w).N, 3)
-				same(w, that(c.Append(w.ctx, b.ID, object.Written(b.shelf), object.Written(b.drawer))).must(w).N, 4)
-				same(w, that(c.Append(w.ctx, a.ID, object.Written(a.drawer))).must(w).N, 4)
+				same(w, that(c.Append(w.ctx, a.ID, object.NewChange(a.shelf))).must(w).N, 3)
+				same(w, that(c.Append(w.ctx, b.ID, object.NewChange(b.shelf), object.NewChange(b.drawer))).must(w).N, 4)
+				same(w, that(c.Append(w.ctx, a.ID, object.NewChange(a.drawer))).must(w).N, 4)
 				return nil
 			})
 			same(w, []int64{w.head(a.ID).N, w.head(b.ID).N}, []int64{4, 4})
@@ -247,7 +247,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			tn, other := w.tenant(), w.tenant()
 			for range 5 {
 				w.logged(tn.ID, func(ports.Storage) ([]object.Change, error) {
-					return []object.Change{object.Written(tn.shelf)}, nil
+					return []object.Change{object.NewChange(tn.shelf)}, nil
 				})
 			}
 			for after := range int64(9) {
@@ -280,7 +280,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		"since tells nothing of another organisation": func(w *world) {
 			tn, other := w.tenant(), w.tenant()
 			w.logged(other.ID, func(ports.Storage) ([]object.Change, error) {
-				return []object.Change{object.NewAccessChange(object.Audience{Everyone: true}, "", at(1)), object.Removed(other.drawer, "", at(1), nil)}, nil
+				return []object.Change{object.NewAccessChange(object.Audience{Everyone: true}, "", at(1)), object.NewDeletion(other.drawer, "", at(1), nil)}, nil
 			})
 			s := w.sinceOf(tn.ID, 0)
 			same(w, s.Head, w.head(tn.ID))
@@ -291,7 +291,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		"since in a transaction shows what the transaction wrote": func(w *world) {
 			tn := w.tenant()
 			w.atomic(func(r ports.Records) error {
-				head, err := r.Storage().Changes().Append(w.ctx, tn.ID, object.Written(tn.shelf))
+				head, err := r.Storage().Changes().Append(w.ctx, tn.ID, object.NewChange(tn.shelf))
 				inside := *w
 				inside.store = within{r}
 				s := inside.sinceOf(tn.ID, tn.drawer.N)
@@ -340,7 +340,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return left
 			}
-			deletion := object.Removed(gone, tn.owner.ID, longAgo(200), nil)
+			deletion := object.NewDeletion(gone, tn.owner.ID, longAgo(200), nil)
 			appended(tn.ID, 98, 101, 99, 100)
 			appended(other.ID, 90, 91)
 			w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
@@ -377,7 +377,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			audience := func() *object.Audience {
 				return &object.Audience{Teams: []id.Team{tn.team.ID}, Users: []id.User{tn.owner.ID, tn.removed.ID}}
 			}
-			made := object.Removed(v, tn.owner.ID, at(90), audience())
+			made := object.NewDeletion(v, tn.owner.ID, at(90), audience())
 			w.logged(tn.ID, func(ports.Storage) ([]object.Change, error) { return []object.Change{made}, nil })
 			want := made
 			want.N, want.Audience, want.Object.Workspace = 3, audience(), new(tn.workspace.ID)

@@ -66,16 +66,16 @@ func (c chronicle) draw(t *rapid.T) []object.Change {
 		case what == 1 && len(ids) < most || len(ids) == 0:
 			v := someObject(c.org, shelved, string(fresh[id.Object]()), c.by)
 			there[v.ID] = v
-			made = append(made, object.Written(v))
+			made = append(made, object.NewChange(v))
 		case what == 2:
 			v := there[rapid.SampledFrom(ids).Draw(t, "replaced")]
 			v = v.Filled(object.Content{Blob: v.BlobName(nextID())}, c.by, at(n))
 			there[v.ID] = v
-			made = append(made, object.Written(v))
+			made = append(made, object.NewChange(v))
 		default:
 			v := there[rapid.SampledFrom(ids).Draw(t, "removed")]
 			delete(there, v.ID)
-			made = append(made, object.Removed(v, c.by, at(n), &object.Audience{Managers: true}))
+			made = append(made, object.NewDeletion(v, c.by, at(n), &object.Audience{Managers: true}))
 		}
 	}
 	return made

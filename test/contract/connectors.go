@@ -75,7 +75,7 @@ func failing(i connector.Instance) (connector.Instance, error) {
 
 // claimed is an instance as it was claimed at now.
 func claimed(i connector.Instance, now time.Time) connector.Instance {
-	i.DueAt = new(now.Add(connector.Hold))
+	i.DueAt = new(now.Add(connector.ClaimDuration))
 	return i
 }
 
@@ -398,13 +398,13 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			dropped, done, put := w.dueConnector(o, 0), w.dueConnector(o, 1), w.dueConnector(o, 2)
 			now := longAgo(2)
 			same(w, len(that(w.connectors().Due(w.ctx, now, 10)).must(w)), 3)
-			for i, due := range map[id.Connector]*time.Time{done.ID: nil, put.ID: new(now.Add(2 * connector.Hold))} {
+			for i, due := range map[id.Connector]*time.Time{done.ID: nil, put.ID: new(now.Add(2 * connector.ClaimDuration))} {
 				that(w.connectors().Update(w.ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
 					i.DueAt = due
 					return i, nil
 				})).must(w)
 			}
-			over := now.Add(connector.Hold)
+			over := now.Add(connector.ClaimDuration)
 			that(w.connectors().Due(w.ctx, over.Add(-time.Millisecond), 10)).is(w, nil)
 			that(w.connectors().Due(w.ctx, over, 10)).is(w, []connector.Instance{claimed(dropped, over)})
 		},

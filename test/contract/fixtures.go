@@ -236,7 +236,7 @@ func (w *world) written(vs ...object.Object) []object.Object {
 	w.Helper()
 	head := w.logged(vs[0].Org, func(s ports.Storage) (made []object.Change, err error) {
 		for _, v := range vs {
-			made = append(made, object.Written(v))
+			made = append(made, object.NewChange(v))
 			err = errors.Join(err, s.Objects().Add(w.ctx, v.Org, v))
 		}
 		return made, err
@@ -274,7 +274,7 @@ func someSubscription(o id.Org) plan.Subscription {
 	return plan.Subscription{
 		Org: o, Plan: plan.Premium, PurchasedSeats: new(7), CurrentPeriodStart: new(at(50)), CurrentPeriodEnd: new(at(51)),
 		CancelAtPeriodEnd: true, TrialEnd: new(at(53)), ManagedExternally: true, HasPaymentMethod: true, EverPaid: true, UpdatedAt: at(52),
-		Customer: "cus_" + string(o), ProviderID: "sub_ü", SyncedAt: at(54), Attempts: 2, AskedAt: at(55), Revision: 3,
+		Customer: "cus_" + string(o), ProviderID: "sub_ü", SyncedAt: at(54), Attempts: 2, ClaimedAt: at(55), Revision: 3,
 		Checkout: &plan.Checkout{Key: "key 'x'", Plan: plan.Standard, Session: "cs_1", URL: "https://pay.example.com/a?b=c#d%20", ExpiresAt: at(55)},
 	}.Restore(plan.PastDue)
 }

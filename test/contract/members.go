@@ -16,7 +16,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 		"who is no member is not found": func(w *world) {
 			o, u := w.org(), w.user()
 			that(w.members().Get(w.ctx, o.ID, u.ID)).missing(w)
-			that(w.members().Hold(w.ctx, o.ID, u.ID)).missing(w)
+			that(w.members().GetLocked(w.ctx, o.ID, u.ID)).missing(w)
 			that(w.members().Get(w.ctx, o.ID, fresh[id.User]())).missing(w)
 		},
 		"the epoch is the organisation's, and in a transaction that has its lock one more": func(w *world) {
@@ -48,7 +48,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			o, other := w.org(), w.org()
 			u := w.member(other.ID, org.Owner)
 			that(w.members().Get(w.ctx, o.ID, u.ID)).missing(w)
-			that(w.members().Hold(w.ctx, o.ID, u.ID)).missing(w)
+			that(w.members().GetLocked(w.ctx, o.ID, u.ID)).missing(w)
 			that(w.members().ByEmail(w.ctx, o.ID, u.Email)).is(w, false)
 			same(w, w.profiles(o.ID, org.Position{}, 0), nil)
 		},
@@ -61,9 +61,9 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			for _, m := range []org.Membership{full, removed, bare} {
 				w.ok(w.members().Put(w.ctx, o.ID, m))
 				that(w.members().Get(w.ctx, o.ID, m.User)).is(w, m)
-				that(w.members().Hold(w.ctx, o.ID, m.User)).is(w, m)
+				that(w.members().GetLocked(w.ctx, o.ID, m.User)).is(w, m)
 				w.atomic(func(r ports.Records) error {
-					held, err := r.Directory().Members().Hold(w.ctx, o.ID, m.User)
+					held, err := r.Directory().Members().GetLocked(w.ctx, o.ID, m.User)
 					if err == nil {
 						same(w, held, m)
 					}
@@ -95,7 +95,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			m := w.join(o.ID, w.user().ID, org.Member, at(10))
 			errs := together(concurrent, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
-					held, err := r.Directory().Members().Hold(w.ctx, o.ID, m.User)
+					held, err := r.Directory().Members().GetLocked(w.ctx, o.ID, m.User)
 					if err != nil {
 						return err
 					}
@@ -198,7 +198,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			spoil(m.RemovedAt)
 			that(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
 			spoil(that(w.members().Get(w.ctx, o.ID, u.ID)).must(w).RemovedAt)
-			spoil(that(w.members().Hold(w.ctx, o.ID, u.ID)).must(w).RemovedAt)
+			spoil(that(w.members().GetLocked(w.ctx, o.ID, u.ID)).must(w).RemovedAt)
 			that(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
 
 			active := someUser()

@@ -388,7 +388,7 @@ var scriptedModels = map[string]func(*asked){
 	"the usage is the provider's, with what the cache took and gave": func(a *asked) {
 		a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 1000, CacheRead: 200, CacheMade: 30, Output: 4}), provider.Text("Hello.")})
 		reply := a.hears(a.call())
-		want := chat.Reply{Usage: chat.Usage{Input: 1230, CacheRead: 200, CacheMade: 30, Output: 4}, InputKnown: true, OutputKnown: true, Stop: reply.Stop}
+		want := chat.Reply{Usage: chat.Usage{Input: 1230, CacheRead: 200, CacheCreated: 30, Output: 4}, InputKnown: true, OutputKnown: true, Stop: reply.Stop}
 		if reply != want {
 			a.Fatalf("got %+v\nwant %+v", reply, want)
 		}
@@ -785,7 +785,7 @@ var searchingModels = map[string]func(*asked){
 		)
 		reply := a.hears(a.searching())
 		a.heard(said("One"), searchCall("s1", "owls"), result("s1", "[]"), said(", two"), said(", three."))
-		want := chat.Reply{Usage: chat.Usage{Input: 15 + 107 + 1000, CacheRead: 5, CacheMade: 7, Output: 20 + 30 + 50, Searches: 1}, InputKnown: true, OutputKnown: true, Stop: "end_turn"}
+		want := chat.Reply{Usage: chat.Usage{Input: 15 + 107 + 1000, CacheRead: 5, CacheCreated: 7, Output: 20 + 30 + 50, Searches: 1}, InputKnown: true, OutputKnown: true, Stop: "end_turn"}
 		if reply != want {
 			a.Errorf("got %+v\nwant %+v", reply, want)
 		}

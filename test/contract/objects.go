@@ -89,7 +89,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			v = v.Filled(object.Content{Blob: v.BlobName(nextID()), Size: 0, Checksum: strings.Repeat("f", 64)}, tn.removed.ID, at(80))
 			v.MimeType = "image/png"
 			v.N = w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
-				return []object.Change{object.Written(v)}, s.Objects().Put(w.ctx, tn.ID, v)
+				return []object.Change{object.NewChange(v)}, s.Objects().Put(w.ctx, tn.ID, v)
 			}).N
 			that(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			that(w.objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, v)
@@ -137,7 +137,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			v := w.file(someObject(tn.ID, shelved, "a/b", tn.owner.ID))
 			again, below := someObject(tn.ID, shelved, "A/B", tn.owner.ID), someObject(tn.ID, shelved, "a/b/c", tn.owner.ID)
 			w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
-				return []object.Change{object.Removed(v, tn.owner.ID, at(80), nil), object.Written(below)}, errors.Join(
+				return []object.Change{object.NewDeletion(v, tn.owner.ID, at(80), nil), object.NewChange(below)}, errors.Join(
 					s.Objects().Remove(w.ctx, tn.ID, []id.Object{v.ID}), s.Objects().Add(w.ctx, tn.ID, below),
 				)
 			})
@@ -323,7 +323,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 				if err := s.Objects().Add(w.ctx, tn.ID, v); err != nil {
 					return err
 				}
-				head, err := s.Changes().Append(w.ctx, tn.ID, object.Written(v))
+				head, err := s.Changes().Append(w.ctx, tn.ID, object.NewChange(v))
 				if err != nil {
 					return err
 				}
@@ -504,14 +504,14 @@ func (w *world) writeInTurns(tn tenant, writer int) error {
 	for n := range rounds {
 		v := someObject(tn.ID, shelved, fmt.Sprintf("%d/%d.md", writer, n), tn.owner.ID)
 		_, err := w.append(tn.ID, func(s ports.Storage) ([]object.Change, error) {
-			made, err := []object.Change{object.Written(v)}, s.Objects().Add(w.ctx, tn.ID, v)
+			made, err := []object.Change{object.NewChange(v)}, s.Objects().Add(w.ctx, tn.ID, v)
 			switch {
 			case err != nil || n == 0:
 			case n%2 == 0:
 				next := before.Filled(object.Content{Blob: before.BlobName("next")}, tn.owner.ID, at(80))
-				made, err = append(made, object.Written(next)), s.Objects().Put(w.ctx, tn.ID, next)
+				made, err = append(made, object.NewChange(next)), s.Objects().Put(w.ctx, tn.ID, next)
 			default:
-				made = append(made, object.Removed(before, tn.owner.ID, at(80), nil))
+				made = append(made, object.NewDeletion(before, tn.owner.ID, at(80), nil))
 				err = s.Objects().Remove(w.ctx, tn.ID, []id.Object{before.ID})
 			}
 			return made, err

@@ -45,7 +45,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			tn, other := w.tenant(), w.tenant()
 			gone := w.file(someObject(tn.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "gone.md", tn.owner.ID))
 			w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
-				return []object.Change{object.Removed(gone, tn.owner.ID, at(80), nil)}, s.Objects().Remove(w.ctx, tn.ID, []id.Object{gone.ID})
+				return []object.Change{object.NewDeletion(gone, tn.owner.ID, at(80), nil)}, s.Objects().Remove(w.ctx, tn.ID, []id.Object{gone.ID})
 			})
 			unannounced := w.successor(tn.shelf)
 			w.ok(w.blobNames().Forget(w.ctx, object.Blob{Org: tn.ID, Name: unannounced.Object.Blob}))
@@ -159,5 +159,5 @@ func (w *world) successor(was object.Object) object.Change {
 	next.MimeType, next.Version, next.UpdatedBy, next.UpdatedAt = "text/x-\"next\"", was.Version+1, fresh[id.User](), at(95)
 	next.Content = object.Content{Blob: was.BlobName(nextID()), Size: 7, Checksum: was.Checksum, Text: false}
 	w.ok(w.blobNames().Announce(w.ctx, was.Org, next.Blob, at(94)))
-	return object.Written(next)
+	return object.NewChange(next)
 }

@@ -61,7 +61,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 				"subscription":  func(s *plan.Subscription) { s.ProviderID = "sub_1" },
 				"synced":        func(s *plan.Subscription) { s.SyncedAt = at(4) },
 				"attempts":      func(s *plan.Subscription) { s.Attempts = 7 },
-				"asked":         func(s *plan.Subscription) { s.AskedAt = at(5) },
+				"asked":         func(s *plan.Subscription) { s.ClaimedAt = at(5) },
 				"checkout":      func(s *plan.Subscription) { s.Checkout = &plan.Checkout{Key: "k", Plan: plan.Standard} },
 				"open checkout": func(s *plan.Subscription) { s.Checkout = &plan.Checkout{Key: "k", Session: "cs", ExpiresAt: at(5)} },
 			} {
@@ -226,14 +226,14 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			// Those that were looked after are due no more.
 			for _, o := range want {
-				put(w, that(w.subscriptions().Get(w.ctx, o)).must(w).At(day(9)).Lapsed(day(9)).Closed(granted.Checkout.Key, day(9)))
+				put(w, that(w.subscriptions().Get(w.ctx, o)).must(w).At(day(9)).RemoteMissing(day(9)).Closed(granted.Checkout.Key, day(9)))
 			}
 			same(w, dueOf(w, orgs, day(9), 1000), nil)
 		},
 		"one that the provider was asked after is due after a pause": func(w *world) {
 			o, end := w.org().ID, time.Date(1985, 1, 1, 0, 0, 0, 0, time.UTC)
 			due := *ending(o, end).Due()
-			put(w, ending(o, end).Asked(due))
+			put(w, ending(o, end).Claimed(due))
 			next := due.Add(5 * time.Minute)
 			same(w, dueOf(w, []id.Org{o}, next.Add(-time.Millisecond), 1000), nil)
 			same(w, dueOf(w, []id.Org{o}, next, 1000), []id.Org{o})

@@ -196,12 +196,12 @@ func Sealer(t *testing.T, s ports.Sealer) {
 	})
 	t.Run("what was sealed just now is not old, and what nobody sealed is", func(t *testing.T) {
 		for range 100 {
-			if s.Old(seal(t, "a secret", "org/1")) {
+			if s.OldKey(seal(t, "a secret", "org/1")) {
 				t.Fatal("it is old")
 			}
 		}
 		for _, never := range [][]byte{nil, {1}, []byte("never sealed")} {
-			if !s.Old(never) {
+			if !s.OldKey(never) {
 				t.Fatalf("%q is not old", never)
 			}
 		}

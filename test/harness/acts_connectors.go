@@ -55,7 +55,7 @@ var connectorActs = []*act{
 				return nil, err
 			}
 			return answered(c, func() (connector.Instance, error) {
-				return c.Connectors.Give(c.ctx, c.actor, id.Connector(c.subject()), c.text("credentials"), texts)
+				return c.Connectors.StoreCredentials(c.ctx, c.actor, id.Connector(c.subject()), c.text("credentials"), texts)
 			})
 		},
 	},
@@ -79,7 +79,7 @@ var connectorActs = []*act{
 	{
 		who: person, name: "authorize", args: "instanceId providerId",
 		does: "Begins an authorization for an instance, or for one of a provider: authUrl, state, instanceId (POST /mcp-oauth/start).",
-		do: answers(func(c *call) (connectors.Begun, error) {
+		do: answers(func(c *call) (connectors.Authorization, error) {
 			return c.Connectors.Start(c.ctx, c.actor, id.Connector(c.text("instanceId")), c.text("providerId"))
 		}),
 	},
@@ -87,8 +87,8 @@ var connectorActs = []*act{
 		who: person, name: "confirm", on: "state", open: true,
 		does: "Opens the authUrl in the person's own browser and agrees to go to the provider. Answers with what was asked: label, provider, host, person, email, organisation.",
 		do: func(c *call) (any, error) {
-			return answered(c, func() (connectors.Asked, error) {
-				a, err := c.Connectors.Asked(c.ctx, c.subject())
+			return answered(c, func() (connectors.Confirmation, error) {
+				a, err := c.Connectors.Confirmation(c.ctx, c.subject())
 				if err != nil {
 					return a, err
 				}
@@ -101,7 +101,7 @@ var connectorActs = []*act{
 		who: person, name: "consent", on: "state", args: "error iss", open: true,
 		does: "Comes back from the provider in the person's own browser, with its consent or with an error such as access_denied (GET /mcp-oauth/callback). `iss` is who the answer says that it is from.",
 		do: func(c *call) (any, error) {
-			a := connectors.Answer{State: c.subject(), Error: c.text("error"), Issuer: c.or("iss", issuer), Redirect: connector.Redirect(callback, issuer)}
+			a := connectors.AuthorizationResponse{State: c.subject(), Error: c.text("error"), Issuer: c.or("iss", issuer), Redirect: connector.Redirect(callback, issuer)}
 			if a.Error == "" {
 				a.Code = "code"
 			}

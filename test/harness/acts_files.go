@@ -226,7 +226,7 @@ type feed struct {
 func (f *feed) close() { f.subscriber.Close() }
 
 func listen(c *call) (any, error) {
-	if err := c.actor.Belongs(); err != nil {
+	if err := c.actor.CheckMember(); err != nil {
 		return nil, err
 	}
 	if c.ticks == nil {

@@ -319,7 +319,7 @@ func TestAnOrganisationThatIsClosedIsBilledNoMore(t *testing.T) {
 	s.Clock.Advance(time.Minute)
 	s.keep()
 	s.recorded(plan.Free, plan.Active)
-	if r, err := s.provider.Subscription(ctx, subscription); err != nil || !r.Over() {
+	if r, err := s.provider.Subscription(ctx, subscription); err != nil || !r.Ended() {
 		t.Errorf("the provider has %+v, %v", r, err)
 	}
 	if n := s.audited("PREMIUM ACTIVE -> FREE ACTIVE because the organisation is closed"); n != 1 {

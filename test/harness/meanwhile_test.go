@@ -94,7 +94,7 @@ func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
 			for i := range tools {
 				tools[i], err = w.Connectors.Create(ctx, ada, connector.Draft{Provider: "search"})
 				must(err)
-				_, err = w.Connectors.Give(ctx, ada, tools[i].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
+				_, err = w.Connectors.StoreCredentials(ctx, ada, tools[i].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
 				must(err)
 			}
 
@@ -145,7 +145,7 @@ func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
 					return err
 				},
 				"gives credentials": func() error {
-					_, err := w.Connectors.Give(ctx, ben, tools[0].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
+					_, err := w.Connectors.StoreCredentials(ctx, ben, tools[0].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
 					return err
 				},
 				"reads credentials":      func() error { _, err := w.Connectors.Read(ctx, ben, tools[1].ID); return err },

@@ -399,7 +399,7 @@ func (m *market) step() {
 		}
 	case "forget":
 		if len(m.deeds) > 0 && m.forgetful {
-			if r := m.deeds[rapid.IntRange(0, len(m.deeds)-1).Draw(t, "subscription")]; r.Over() {
+			if r := m.deeds[rapid.IntRange(0, len(m.deeds)-1).Draw(t, "subscription")]; r.Ended() {
 				m.gone[r.ID] = true
 				m.provider.Forget(r.ID)
 			}
@@ -420,7 +420,7 @@ func (m *market) step() {
 
 // live has something happen to a subscription at the provider.
 func (m *market) live(r plan.Remote, plans *rapid.Generator[plan.Plan]) {
-	if m.gone[r.ID] || r.Over() {
+	if m.gone[r.ID] || r.Ended() {
 		return
 	}
 	if r.Status == plan.IsIncomplete {
@@ -487,7 +487,7 @@ func (m *market) see(b *buyer) plan.Subscription {
 func (m *market) alive(b *buyer) *plan.Remote {
 	var found *plan.Remote
 	for _, r := range m.deeds {
-		if r.Org != b.actor.Org || r.Over() {
+		if r.Org != b.actor.Org || r.Ended() {
 			continue
 		}
 		if found != nil {

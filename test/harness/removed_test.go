@@ -23,7 +23,7 @@ import (
 func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
 	c := core(t)
 	ctx, actor := t.Context(), office(t, c)
-	m := org.Admitted(actor.Org, actor.User, "owner", start, org.Naming{}, start)
+	m := org.NewMembership(actor.Org, actor.User, "owner", start, org.Naming{}, start)
 	if err := c.Store.Atomic(ctx, func(r ports.Records) error {
 		_, err := r.Directory().Organisations().Lock(ctx, actor.Org)
 		return errors.Join(err, r.Directory().Members().Put(ctx, actor.Org, m.Removed(start)))

@@ -519,5 +519,5 @@ func (c *call) enter() error {
 	if c.actor, err = c.Access.Authorize(c.ctx, caller); err != nil || c.act.anywhere {
 		return err
 	}
-	return c.actor.Belongs()
+	return c.actor.CheckMember()
 }

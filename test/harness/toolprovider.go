@@ -101,7 +101,7 @@ func (t *Tools) denied() error {
 func (t *Tools) Discover(_ context.Context, _ connector.Provider, address string) (connector.AuthServer, error) {
 	return connector.AuthServer{
 		Issuer: issuer, Authorization: issuer + "/authorize", Token: issuer + "/token", Registration: issuer + "/register", Revocation: issuer + "/revoke",
-		NamesItself: true, Resource: address,
+		ReturnsIssuer: true, Resource: address,
 	}, nil
 }
 

@@ -177,7 +177,7 @@ func (w *World) Restart() error {
 		Store: store, Payments: payments, Provider: payments, Clock: w.Clock, IDs: w.IDs, Log: log, PaidURL: PublicURL + "/api/v1/billing/checkout/success", AppURL: appURL,
 		Locked: s.Access.Locked, Origin: access.Origin,
 	})
-	s.Releases = releases.New(releases.Options{Store: store, Bus: w.Bus, Clock: w.Clock, IDs: w.IDs, Log: log, Atomic: s.Access.Atomic, Origin: access.Origin, Anybody: true})
+	s.Releases = releases.New(releases.Options{Store: store, Bus: w.Bus, Clock: w.Clock, IDs: w.IDs, Log: log, Atomic: s.Access.Atomic, Origin: access.Origin, AnyOrganisation: true})
 	s.Webhooks = webhooks.New(webhooks.Options{
 		Store: store, Identity: identities, Payments: stripepay.NewEvents([]string{PaymentSecret}, Prices, w.Clock), Clock: w.Clock, IDs: w.IDs,
 		Objects: s.Objects, Billing: s.Billing,

@@ -168,7 +168,7 @@ func TestToolServersThatAreHostile(t *testing.T) {
 			}
 		}
 		// Nothing is held against who gave no answer in time, and others may go on.
-		held := time.Now().Add(connector.Hold / 2).UnixMilli()
+		held := time.Now().Add(connector.ClaimDuration / 2).UnixMilli()
 		rows, err := p.rows.QueryContext(p.Context(), "SELECT status, due_at FROM connectors WHERE id IN ('"+slow+"', '"+i.ID+"')")
 		if err != nil {
 			p.Fatal(err)

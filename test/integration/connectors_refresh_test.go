@@ -187,7 +187,7 @@ func TestTwoServersRefreshAtTheSameInstantOverEachStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			q := back.Query()
-			if err := servers[0].Finish(ctx, connectors.Answer{State: q.Get("state"), Code: q.Get("code"), Issuer: q.Get("iss"), Redirect: back.Scheme + "://" + back.Host + back.Path}, browser); err != nil {
+			if err := servers[0].Finish(ctx, connectors.AuthorizationResponse{State: q.Get("state"), Code: q.Get("code"), Issuer: q.Get("iss"), Redirect: back.Scheme + "://" + back.Host + back.Path}, browser); err != nil {
 				t.Fatal(err)
 			}
 			for round := range refreshRounds {
@@ -267,7 +267,7 @@ func TestAuthorizationServersThatRefreshBadly(t *testing.T) {
 			p.until("nothing is done", func() bool {
 				now := time.Now().UnixMilli()
 				return p.change(fmt.Sprintf("UPDATE connectors SET expires_at = %d, renew_at = %d, due_at = %d WHERE due_at > %d OR due_at = renew_at",
-					now+expires.Milliseconds(), now-2000, now-2000, now+(connector.Hold+time.Minute).Milliseconds())) == 1
+					now+expires.Milliseconds(), now-2000, now-2000, now+(connector.ClaimDuration+time.Minute).Milliseconds())) == 1
 			})
 		}
 		renewed := func(before int) {

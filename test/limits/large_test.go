@@ -237,7 +237,7 @@ func TestALongManifestGoesThroughLittleMemory(t *testing.T) {
 					if err := r.Storage().Objects().Add(t.Context(), actor.Org, o); err != nil {
 						return err
 					}
-					changes[i] = object.Written(o)
+					changes[i] = object.NewChange(o)
 				}
 				_, err := r.Storage().Changes().Append(t.Context(), actor.Org, changes...)
 				return err

@@ -318,9 +318,9 @@ func EachOf(o *Fields, name string, most int, each func(part *Fields)) {
 	Each(o, name, each)
 }
 
-// Spelled returns that name of a field which the object has: the first one where
+// Name returns that name of a field which the object has: the first one where
 // it has none.
-func (o *Fields) Spelled(names ...string) string {
+func (o *Fields) Name(names ...string) string {
 	for _, name := range names {
 		if _, ok := o.Find(name); ok {
 			return name

@@ -20,9 +20,9 @@ import (
 // bytes.
 const aroundParts = maxParts * (maxPartHeader + maxFieldValue)
 
-// LongestWriting is how many bytes of JSON one byte of content can take: a
+// MaxEscaped is how many bytes of JSON one byte of content can take: a
 // control character is six.
-const LongestWriting = 6
+const MaxEscaped = 6
 
 // FormType is the form of an upload's body: multipart/form-data, JSON, or the content itself.
 type FormType struct {
@@ -55,7 +55,7 @@ func ParseFormType(h http.Header, length, maxSize int64) (f FormType, err error)
 			return f, err
 		}
 		f.json = true
-		f.Limit = LongestWriting*f.Limit + maxAround
+		f.Limit = MaxEscaped*f.Limit + maxAround
 	default:
 		f.MimeType = specificType(header)
 	}
@@ -85,8 +85,8 @@ type FormOptions struct {
 	Fields   []string // that are set; others are ignored
 	Integers []string // of those, the ones that are integers in JSON
 	First    []string // of those, the ones without which the content is spooled
-	Late     []string // of those, the ones that may follow content that is not spooled
-	Given    []string // that were set already and must not be set again
+	Trailing []string // of those, the ones that may follow content that is not spooled
+	Preset   []string // that were set already and must not be set again
 
 	Query     string                        // whose parameters are fields too
 	Set       func(name, text string) error // sets a field, once
@@ -153,7 +153,7 @@ func (f *Form) readQuery() error {
 		return fault.New(fault.Invalid, "The query could not be read")
 	}
 	for _, name := range f.Fields {
-		if slices.Contains(f.Given, name) {
+		if slices.Contains(f.Preset, name) {
 			continue
 		}
 		for _, text := range values[name] {
@@ -166,7 +166,7 @@ func (f *Form) readQuery() error {
 }
 
 // Has reports whether a field was set.
-func (f *Form) Has(name string) bool { return slices.Contains(f.Given, name) }
+func (f *Form) Has(name string) bool { return slices.Contains(f.Preset, name) }
 
 func (f *Form) setField(name, text string) error {
 	switch {
@@ -174,10 +174,10 @@ func (f *Form) setField(name, text string) error {
 		return nil
 	case f.Has(name):
 		return fault.Field(name, "must be given only once")
-	case f.direct && !slices.Contains(f.Late, name):
+	case f.direct && !slices.Contains(f.Trailing, name):
 		return fault.Field(name, "must come before the content")
 	}
-	f.Given = append(f.Given, name)
+	f.Preset = append(f.Preset, name)
 	if name != "encoding" {
 		return f.Set(name, text)
 	}

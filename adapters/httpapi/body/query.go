@@ -50,16 +50,16 @@ func EnumParam[T ~string](q Query, name string, parse func(string) (T, bool), al
 	return v, nil
 }
 
-// NoID is a well-formed id that no record has.
-const NoID = "00000000-0000-0000-0000-000000000000"
+// NilID is a well-formed id that no record has.
+const NilID = "00000000-0000-0000-0000-000000000000"
 
-// IDParam returns the id that a filter selects by. A text that is no id becomes NoID, which
+// IDParam returns the id that a filter selects by. A text that is no id becomes NilID, which
 // selects nothing.
 func IDParam[T ~string](text string) T {
 	if v, ok := id.Parse[T](text); ok {
 		return v
 	}
-	return NoID
+	return NilID
 }
 
 // Page is the part of a list that is asked for. The zero value is the whole list.

@@ -224,7 +224,7 @@ func (a Adapter) written(t *testing.T) {
 				if diff := cmp.Diff(s.Want, got); diff != "" && len(s.Want)+len(got) > 0 {
 					t.Errorf("-want +got:\n%s", diff)
 				}
-				want := chat.Reply{Usage: chat.Usage{Input: 123, CacheMade: 20, CacheRead: 100, Output: 9}, InputKnown: true, OutputKnown: true, Stop: a.Stop}
+				want := chat.Reply{Usage: chat.Usage{Input: 123, CacheCreated: 20, CacheRead: 100, Output: 9}, InputKnown: true, OutputKnown: true, Stop: a.Stop}
 				if reply != want {
 					t.Errorf("got %+v\nwant %+v", reply, want)
 				}
