@@ -51,13 +51,15 @@ type database struct {
 	url    string // of Postgres; empty: SQLite in the server's folder
 }
 
-// onEach runs a test with a server on SQLite and with one on Postgres.
+// onEach runs a test with a server on SQLite and, beside it, with one on Postgres.
 func onEach(t *testing.T, test func(t *testing.T, d *database), settings ...string) {
 	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
 		race.Skip(t, "the server is the same on Postgres, and SQLite, being Go, takes minutes")
 		test(t, &database{dialect: sqliteDialect, server: collabd.Start(t, settings...)})
 	})
 	t.Run("Postgres", func(t *testing.T) {
+		t.Parallel()
 		address := postgres.URL(t)
 		test(t, &database{dialect: postgresDialect, url: address, server: collabd.Start(t, append(settings, "COLLAB_DATABASE_URL="+address)...)})
 	})
