@@ -154,26 +154,35 @@ func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks
 		return talks, stop, err
 	}
 	for way, database := range map[int]string{askedOnSQLite: "sqlite", askedOnPostgres: database} {
-		c, err := b.startCollab(ctx, fmt.Sprintf("collabd-%s-%d", name, way), database,
-			"COLLAB_ANTHROPIC_URL=http://"+p.address(), "COLLAB_ANTHROPIC_API_KEY=bench", "COLLAB_ADMIN_SECRET="+chatSecret)
+		c, t, err := b.startChatting(ctx, fmt.Sprintf("collabd-%s-%d", name, way), database, p, chatUsers)
 		if err != nil {
 			return talks, stop, err
 		}
 		started = append(started, c.process)
-		if err := c.grant(ctx, "PREMIUM"); err != nil {
-			return talks, stop, err
-		}
-		t := talk{name: c.name, address: c.address, path: "/api/v1/chat", process: c.process, provider: p}
-		for i := range chatUsers {
-			var s session
-			if err := c.exchange(ctx, fmt.Sprintf("talker%d", i), "member", &s); err != nil {
-				return talks, stop, err
-			}
-			t.tokens = append(t.tokens, s.Token)
-		}
 		talks[way] = t
 	}
 	return talks, stop, nil
+}
+
+// startChatting starts a server whose models are those of a provider, with so many
+// members who may chat, and with what more says, as NAME=value.
+func (b *bench) startChatting(ctx context.Context, name, database string, p *provider, members int, more ...string) (c *collab, t talk, err error) {
+	c, err = b.startCollab(ctx, name, database, append(more,
+		"COLLAB_ANTHROPIC_URL=http://"+p.address(), "COLLAB_ANTHROPIC_API_KEY=bench", "COLLAB_ADMIN_SECRET="+chatSecret)...)
+	if err != nil {
+		return nil, t, err
+	}
+	t = talk{name: c.name, address: c.address, path: "/api/v1/chat", process: c.process, provider: p}
+	err = c.grant(ctx, "PREMIUM")
+	for i := 0; i < members && err == nil; i++ {
+		var s session
+		err = c.exchange(ctx, fmt.Sprintf("talker%d", i), "member", &s)
+		t.tokens = append(t.tokens, s.Token)
+	}
+	if err != nil {
+		return nil, t, errors.Join(err, c.stop())
+	}
+	return c, t, nil
 }
 
 // grant gives the organisation a plan, as an operator does.

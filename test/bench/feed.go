@@ -138,20 +138,22 @@ func (b *bench) feedOfCollab(ctx context.Context, name string, load feedLoad) (f
 		}
 		tokens = append(tokens, s.Token)
 	}
-	const body = `{"content":"What everybody of the organisation knows."}`
-	write := workload{name: "write", status: http.StatusOK, head: []byte("PUT /api/v1/sync/memory/org" + headers(c.address, c.token,
-		"Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body)}
 	// A burst is many files that change at once: writers of the same one would wait
 	// for each other, and be measured instead of the feed.
 	var burst []workload
 	for i := range burstWriters {
-		burst = append(burst, workload{name: "write", status: http.StatusOK,
-			head: []byte(fmt.Sprintf("PUT /api/v1/sync/memory/workspace/%s/note-%02d.md", c.workspace, i) + headers(c.address, c.token,
-				"Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body)})
+		burst = append(burst, c.write(fmt.Sprintf("workspace/%s/note-%02d.md", c.workspace, i)))
 	}
-	a := &audience{process: c.process, write: write, burst: burst}
+	a := &audience{process: c.process, write: c.write("org"), burst: burst}
 	f, err = a.measure(ctx, b, load, func(i int) string { return tokens[i/followersOfUser] })
 	return f, a.event, err
+}
+
+// write changes a file of the memory, of which everybody of the organisation is told.
+func (c *collab) write(file string) workload {
+	const body = `{"content":"What everybody of the organisation knows."}`
+	return workload{name: "write", status: http.StatusOK, head: []byte("PUT /api/v1/sync/memory/" + file + headers(c.address, c.token,
+		"Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body)}
 }
 
 // feedOfBare measures a new bare server.

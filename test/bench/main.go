@@ -40,8 +40,9 @@ type bench struct {
 	warm   time.Duration // before each measurement
 	run    time.Duration // of each measurement
 	many   int           // rows of the large table of pages
-	page   string        // the file that is written into; empty: none
-	found  found         // by the part that runs
+	quick  bool
+	page   string // the file that is written into; empty: none
+	found  found  // by the part that runs
 
 	server   *postgres.Server // started when first asked for
 	postgres string           // its version
@@ -60,6 +61,7 @@ var parts = []struct {
 	{"publish", (*bench).publish},
 	{"chat", (*bench).chat},
 	{"updates", (*bench).updates},
+	{"endurance", (*bench).endurance},
 }
 
 func main() {
@@ -82,8 +84,8 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	b := &bench{out: out}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	quick := flags.Bool("quick", false, "measure shortly and fill the large table with 100,000 rows only")
-	only := flags.String("only", "", "parts to run, comma separated: "+strings.Join(partNames(), ", ")+" (default all)")
+	flags.BoolVar(&b.quick, "quick", false, "measure shortly and fill the large table with 100,000 rows only")
+	only := flags.String("only", "", "parts to run, comma separated: "+strings.Join(partNames(), ", ")+" (default all but endurance, which lasts ten minutes)")
 	flags.IntVar(&b.rounds, "rounds", 3, "rounds of each measurement")
 	flags.StringVar(&b.binary, "server", "", "a server that was built already (default: build ./cmd/collabd)")
 	flags.StringVar(&b.page, "page", "", "a page to write the figures into, docs/performance.md")
@@ -98,7 +100,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	b.warm, b.run, b.many = 500*time.Millisecond, 3*time.Second, 1_000_000
-	if *quick {
+	if b.quick {
 		b.warm, b.run, b.many = 200*time.Millisecond, time.Second, 100_000
 	}
 	// The load tool's own collections would be taken from the servers' time.
@@ -145,17 +147,17 @@ func partNames() (names []string) {
 }
 
 func choose(only string) (chosen []string, err error) {
-	chosen = partNames()
+	all := partNames()
 	if only == "" {
-		return chosen, nil
+		return slices.DeleteFunc(all, func(name string) bool { return name == "endurance" }), nil
 	}
-	asked := strings.Split(only, ",")
-	for _, name := range asked {
-		if !slices.Contains(chosen, name) {
-			return nil, fmt.Errorf("there is no part %q: the parts are %s", name, strings.Join(chosen, ", "))
+	chosen = strings.Split(only, ",")
+	for _, name := range chosen {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("there is no part %q: the parts are %s", name, strings.Join(all, ", "))
 		}
 	}
-	return asked, nil
+	return chosen, nil
 }
 
 func (b *bench) build(ctx context.Context) error {

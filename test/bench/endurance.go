@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+var (
+	enduredRSS        = atMost("endurance", "resident memory in the last tenth of the time, of that in the second", "%.2f", 1.1)
+	enduredHeap       = atMost("endurance", "heap goal in the last tenth of the time, of that in the second", "%.2f", 1.1)
+	enduredFiles      = atMost("endurance", "more open descriptors than before", "%.0f", 0)
+	enduredGoroutines = atMost("endurance", "more goroutines than before", "%.0f", 0)
+)
+
+// enduranceLoad is what one server endures.
+type enduranceLoad struct {
+	feeds, chats int
+	lasts        time.Duration
+	life         time.Duration // of a chat, below chatPatience
+	heartbeat    time.Duration // of a feed; the server notices with it that a client has left
+}
+
+const (
+	enduredEvery = time.Second     // between the chunks of a chat
+	enduredRest  = 2 * time.Minute // at most, until all is closed
+)
+
+// endurance keeps change feeds open, nearly idle, while chats come and go, and compares
+// the server's memory, descriptors and goroutines.
+func (b *bench) endurance(ctx context.Context) (err error) {
+	load := enduranceLoad{feeds: 10_000, chats: 1_000, lasts: 10 * time.Minute, life: 45 * time.Second, heartbeat: 10 * time.Second}
+	if b.quick {
+		load = enduranceLoad{feeds: 1_000, chats: 100, lasts: 20 * time.Second, life: 4 * time.Second, heartbeat: 2 * time.Second}
+	}
+	p, err := listenProvider()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	database, conn, err := b.database(ctx, "endurance")
+	if err != nil {
+		return err
+	}
+	if err := conn.Close(ctx); err != nil {
+		return err
+	}
+	users := max(chatUsers, load.feeds/followersOfUser)
+	c, chats, err := b.startChatting(ctx, "collabd-endurance", database, p, users, fmt.Sprint("COLLAB_HEARTBEAT=", load.heartbeat))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stop()) }()
+	// The pools of connections, which stay, are filled first.
+	if _, err := measure(ctx, c.process, create(c.address, c.token), 4*bareConnections, 0, b.run, nil); err != nil {
+		return err
+	}
+	if _, err := c.endure(ctx, chats, enduranceLoad{feeds: load.feeds, chats: load.chats, life: enduredEvery}); err != nil {
+		return err
+	}
+	before, err := c.settled(ctx, load.heartbeat)
+	if err != nil {
+		return err
+	}
+	samples, err := c.endure(ctx, chats, load)
+	if err != nil {
+		return err
+	}
+	after, err := c.settled(ctx, load.heartbeat)
+	if err != nil {
+		return err
+	}
+	b.printEndurance(load, before, after, samples)
+	return nil
+}
+
+func (b *bench) printEndurance(load enduranceLoad, before, after vitals, samples []vitals) {
+	tenth := len(samples) / 10
+	early, late := samples[tenth:2*tenth], samples[len(samples)-tenth:]
+	under := fmt.Sprintf("%d feeds and %d chats for %v, Postgres", load.feeds, load.chats, load.lasts)
+	t := b.newTable(fmt.Sprintf("One server with %d change feeds and %d chats at a time, which live %v with a chunk each second, for %v; a heartbeat every %v", load.feeds, load.chats, load.life, load.lasts, load.heartbeat),
+		"", "before", "in the second tenth of the time", "in the last", "", "afterwards", "")
+	row := func(name string, of func(vitals) float64, held, left *goal) {
+		cells := []string{name, fmt.Sprintf("%.0f", of(before)), fmt.Sprintf("%.0f", median(early, of)), fmt.Sprintf("%.0f", median(late, of))}
+		heldVerdict, leftVerdict := "", ""
+		if held != nil {
+			heldVerdict = b.judge(held, under, median(late, of)/median(early, of))
+		}
+		if left != nil {
+			leftVerdict = b.judge(left, under, max(0, of(after)-of(before)))
+		}
+		t.row(append(cells, heldVerdict, fmt.Sprintf("%.0f", of(after)), leftVerdict)...)
+	}
+	row("resident memory, MiB", func(v vitals) float64 { return float64(v.resident) / mib }, enduredRSS, nil)
+	row("heap goal of the collector, MiB", func(v vitals) float64 { return v.heap / mib }, enduredHeap, nil)
+	row("open descriptors", func(v vitals) float64 { return float64(v.files) }, nil, enduredFiles)
+	row("goroutines", func(v vitals) float64 { return v.goroutines }, nil, enduredGoroutines)
+	t.print()
+}
+
+// endure opens feeds, keeps them for as long as the load lasts while one generation of
+// chats follows the other, at least one, and makes sure that each feed gets an event
+// at the end. It returns the server's vitals, once a second.
+func (c *collab) endure(ctx context.Context, chats talk, load enduranceLoad) (samples []vitals, err error) {
+	a := &audience{process: c.process, write: c.write("org"), began: time.Now(), asked: make([]atomic.Int64, 1), fed: make(chan struct{}, 1)}
+	defer func() { err = errors.Join(err, a.close()) }()
+	for i := range load.feeds {
+		if err := a.follow(chats.tokens[i/followersOfUser]); err != nil {
+			return nil, fmt.Errorf("subscriber %d on %s: %w", i, c.name, err)
+		}
+	}
+	for _, w := range a.followers {
+		a.done.Go(func() { w.err = a.read(w) })
+	}
+	ended := make(chan error, 1)
+	until := time.Now().Add(load.lasts)
+	go func() {
+		ended <- func() error {
+			for first := true; first || time.Now().Before(until); first = false {
+				r, err := chats.enter(ctx, newScene(load.chats, int(load.life/enduredEvery), enduredEvery))
+				if err != nil {
+					return err
+				}
+				r.goOn()
+				if err := r.leave(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}()
+	}()
+	for running := true; running; {
+		select {
+		case err := <-ended:
+			if err != nil {
+				return nil, err
+			}
+			running = false
+		case <-time.After(time.Second):
+			v, err := c.vitals(ctx)
+			if err != nil {
+				return nil, errors.Join(err, <-ended)
+			}
+			samples = append(samples, v)
+		}
+	}
+	writer, err := dial(c.address, feedPatience)
+	if err != nil {
+		return nil, err
+	}
+	defer writer.Close()
+	if err := a.make(writer, a.write, 0); err != nil {
+		return nil, err
+	}
+	return samples, a.wait(ctx, 1)
+}
+
+// vitals are what a server holds.
+type vitals struct {
+	resident   int64   // bytes
+	heap       float64 // bytes at which a collection begins: what lives, and as much again
+	goroutines float64
+	files      int // open descriptors
+}
+
+// settled returns the vitals when descriptors and goroutines have not changed for longer
+// than a heartbeat.
+func (c *collab) settled(ctx context.Context, heartbeat time.Duration) (v vitals, err error) {
+	changed := time.Now()
+	for began := changed; time.Since(changed) < heartbeat+2*time.Second && time.Since(began) < enduredRest; {
+		if err := rest(ctx, time.Second); err != nil {
+			return v, err
+		}
+		last := v
+		if v, err = c.vitals(ctx); err != nil {
+			return v, err
+		}
+		if v.files != last.files || v.goroutines != last.goroutines {
+			changed = time.Now()
+		}
+	}
+	return v, nil
+}
+
+func (c *collab) vitals(ctx context.Context) (v vitals, err error) {
+	if v.resident, err = c.resident(); err != nil {
+		return v, err
+	}
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", c.command.Process.Pid))
+	if err != nil {
+		return v, err
+	}
+	v.files = len(open)
+	_, text, err := fetch(ctx, "GET", "http://"+c.address+"/metrics", "", "", "")
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch name {
+		case "go_goroutines":
+			v.goroutines, err = strconv.ParseFloat(value, 64)
+		case "go_memstats_next_gc_bytes":
+			v.heap, err = strconv.ParseFloat(value, 64)
+		}
+		if err != nil {
+			return v, err
+		}
+	}
+	if err == nil && (v.goroutines == 0 || v.heap == 0) {
+		err = fmt.Errorf("/metrics of %s has no goroutines or no heap", c.name)
+	}
+	return v, err
+}
