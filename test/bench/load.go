@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +34,9 @@ type workload struct {
 	end    []byte // follows the blocks
 	status int
 	holds  func(body []byte, id string) bool
+
+	fresh   bool        // each request has a connection of its own
+	secured *tls.Config // of these connections; nil: they have no TLS
 }
 
 // figures are what one measurement found.
@@ -147,9 +151,10 @@ func wait(ctx context.Context, d time.Duration, broken <-chan struct{}) {
 // connection is one keep-alive HTTP/1.1 connection.
 type connection struct {
 	net.Conn
-	r    *bufio.Reader
-	out  []byte
-	body []byte
+	address string
+	r       *bufio.Reader
+	out     []byte
+	body    []byte
 }
 
 func dial(address string, lifetime time.Duration) (*connection, error) {
@@ -160,7 +165,31 @@ func dial(address string, lifetime time.Duration) (*connection, error) {
 	if err := c.SetDeadline(time.Now().Add(lifetime)); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &connection{Conn: c, r: bufio.NewReaderSize(c, 32<<10)}, nil
+	return &connection{Conn: c, address: address, r: bufio.NewReaderSize(c, 32<<10)}, nil
+}
+
+// dialReset connects to a server. Closing the connection resets it, which leaves no port
+// behind that waits: there are not enough for all.
+func dialReset(address string) (net.Conn, error) {
+	c, err := net.Dial("tcp", address)
+	if err == nil {
+		err = c.(*net.TCPConn).SetLinger(0)
+	}
+	return c, err
+}
+
+// renew replaces the connection by a new one, of TLS where a configuration is given.
+func (c *connection) renew(secured *tls.Config) error {
+	_ = c.Close()
+	var err error
+	if c.Conn, err = dialReset(c.address); err != nil {
+		return err
+	}
+	if secured != nil {
+		c.Conn = tls.Client(c.Conn, secured)
+	}
+	c.r.Reset(c.Conn)
+	return c.SetDeadline(time.Now().Add(patience))
 }
 
 // repeat sends the workload's requests until the measurement is over and
@@ -177,6 +206,11 @@ func (c *connection) repeat(w workload, phase *atomic.Int32, seed uint64) ([]tim
 			id = w.ids[random.IntN(len(w.ids))]
 		}
 		began := time.Now()
+		if w.fresh {
+			if err := c.renew(w.secured); err != nil {
+				return nil, err
+			}
+		}
 		status, body, err := c.exchange(w, id)
 		if err != nil {
 			return nil, err

@@ -54,6 +54,7 @@ var parts = []struct {
 	run  func(*bench, context.Context) error
 }{
 	{"start", (*bench).starts},
+	{"path", (*bench).path},
 	{"requests", (*bench).requests},
 	{"pages", (*bench).pages},
 	{"feed", (*bench).feed},

@@ -40,6 +40,8 @@ func p99(f figures) float64      { return float64(f.p99) }
 
 func micros(ns float64) string { return fmt.Sprintf("%.0f", ns/float64(time.Microsecond)) }
 
+func tenths(ns float64) string { return fmt.Sprintf("%.1f", ns/float64(time.Microsecond)) }
+
 func millis(ns float64) string { return fmt.Sprintf("%.2f", ns/float64(time.Millisecond)) }
 
 func thousands(v float64) string { return fmt.Sprintf("%.1fk", v/1000) }

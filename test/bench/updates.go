@@ -102,13 +102,49 @@ func (b *bench) updates(ctx context.Context) (err error) {
 		}
 		all = append(all, s)
 	}
+	for _, secured := range []bool{false, true} {
+		s, err := b.freshChecks(ctx, lite.process, bare, secured, func(address string) workload { return checks(address, devices, answers) })
+		if err != nil {
+			return err
+		}
+		all = append(all, s)
+	}
 	b.printUpdates(all, answers)
 	return nil
 }
 
-// updateSeries are the measurements with one number of connections.
+// freshChecks measures checks over a new connection each, with TLS where it is secured, which
+// ends in this process.
+func (b *bench) freshChecks(ctx context.Context, lite, bare *process, secured bool, checks func(address string) workload) (*updateSeries, error) {
+	s := &updateSeries{connections: 16, each: ", a new one each"}
+	turns := []turn{{lite, checks(lite.address), nil, &s.sqlite}, {bare, checks(bare.address), nil, &s.bare}}
+	for i := range turns {
+		turns[i].w.fresh = true
+		if !secured {
+			continue
+		}
+		s.each = ", a new one with TLS each"
+		r, err := newTLSRelay(turns[i].on.address)
+		if err != nil {
+			return nil, err
+		}
+		defer r.close()
+		behind := *turns[i].on
+		behind.address = r.address()
+		turns[i].on, turns[i].w.secured = &behind, r.client
+	}
+	for range b.rounds {
+		if err := b.round(ctx, s.connections, turns...); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// updateSeries are the measurements with one number of connections at once.
 type updateSeries struct {
 	connections            int
+	each                   string
 	sqlite, postgres, bare []figures
 }
 
@@ -123,15 +159,17 @@ func (b *bench) printUpdates(all []*updateSeries, answers map[string][]byte) {
 	t := b.newTable(fmt.Sprintf("Checks for updates among %d releases by %d devices, of which %d are offered one; answers of %d bytes on average (bare: net/http that sends the same bytes)",
 		publishedReleases, len(answers), offers, size/len(answers)),
 		"connections", "on", "checks/s", "bare", "ratio", "", "CPU µs", "bare", "p50 ms", "bare", "p99 ms", "bare")
-	tenth := func(ns float64) string { return fmt.Sprintf("%.1f", ns/float64(time.Microsecond)) }
 	for _, s := range all {
 		for _, d := range []struct {
 			name    string
 			figures []figures
 		}{{"SQLite", s.sqlite}, {"Postgres", s.postgres}} {
+			if d.figures == nil {
+				continue
+			}
 			share := ratio(d.figures, s.bare, rate)
-			t.row(strconv.Itoa(s.connections), d.name, thousands(median(d.figures, rate)), thousands(median(s.bare, rate)),
-				fmt.Sprintf("%.2f", share), b.judge(updateRate, fmt.Sprintf("%s, %d connections", d.name, s.connections), share), tenth(median(d.figures, cpuOf)), tenth(median(s.bare, cpuOf)),
+			t.row(strconv.Itoa(s.connections)+s.each, d.name, thousands(median(d.figures, rate)), thousands(median(s.bare, rate)),
+				fmt.Sprintf("%.2f", share), b.judge(updateRate, fmt.Sprintf("%s, %d connections%s", d.name, s.connections, s.each), share), tenths(median(d.figures, cpuOf)), tenths(median(s.bare, cpuOf)),
 				millis(median(d.figures, p50)), millis(median(s.bare, p50)), millis(median(d.figures, p99)), millis(median(s.bare, p99)))
 		}
 	}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+)
+
+// signedInCost is of the processor time of a signed-in request that does nothing, divided by
+// the bare server's for an answer of the same bytes.
+var signedInCost = atMost("path", "CPU", "%.2f of net/http", 1.25)
+
+// pathConnections is how many connections the requests of path come over.
+const pathConnections = 16
+
+// pathStep is a request that does what the one before it does and something more.
+type pathStep struct {
+	name, path   string
+	token        string
+	answer       []byte
+	these, those []figures // the server's, and the bare server's with the same bytes
+}
+
+// path measures the processor time of requests that do nothing: each row of its table adds
+// layers to the row before. The bare server sends the same bytes.
+func (b *bench) path(ctx context.Context) (err error) {
+	c, err := b.startCollab(ctx, "collabd-path", "sqlite")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stop()) }()
+	bare, err := b.launchBare("")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bare.stop()) }()
+	if _, err := bare.ready(ctx); err != nil {
+		return err
+	}
+	steps := []*pathStep{
+		{name: "public, without limits", path: "/healthz"},
+		{name: "public, limited, logged", path: checkPath + "?version=1.0.0&platform=linux&arch=x64"},
+		{name: "signed in", path: "/api/v1/models", token: c.token},
+	}
+	answers := map[string][]byte{}
+	for _, s := range steps {
+		if _, s.answer, err = fetch(ctx, "GET", "http://"+c.address+s.path, s.token, "", ""); err != nil {
+			return err
+		}
+		answers["path="+s.path] = s.answer
+	}
+	told, err := json.Marshal(answers)
+	if err != nil {
+		return err
+	}
+	if _, _, err := fetch(ctx, "POST", "http://"+bare.address+bareAnswers, "", "application/json", string(told)); err != nil {
+		return err
+	}
+	for _, s := range steps {
+		for range b.rounds {
+			err := b.round(ctx, pathConnections,
+				turn{c.process, s.request(c.address, s.path), nil, &s.these},
+				turn{bare, s.request(bare.address, checkPath+"?path="+s.path), nil, &s.those})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	b.printPath(steps)
+	return nil
+}
+
+// request is the workload of a step.
+func (s *pathStep) request(address, path string) workload {
+	return workload{
+		name: s.name, status: http.StatusOK, head: []byte("GET " + path), tail: []byte(headers(address, s.token)),
+		holds: func(body []byte, _ string) bool { return bytes.Equal(body, s.answer) },
+	}
+}
+
+func (b *bench) printPath(steps []*pathStep) {
+	t := b.newTable(fmt.Sprintf("Requests that do nothing, %d connections, SQLite (bare: net/http that sends the same bytes)", pathConnections),
+		"", "bytes", "CPU µs", "bare", "ratio", "", "requests/s", "bare", "ratio")
+	for _, s := range steps {
+		cost, target := ratio(s.these, s.those, cpuOf), ""
+		if s.token != "" {
+			target = b.judge(signedInCost, fmt.Sprintf("%s, %d connections", s.name, pathConnections), cost)
+		}
+		t.row(s.name, strconv.Itoa(len(s.answer)), tenths(median(s.these, cpuOf)), tenths(median(s.those, cpuOf)), fmt.Sprintf("%.2f", cost), target,
+			thousands(median(s.these, rate)), thousands(median(s.those, rate)), fmt.Sprintf("%.2f", ratio(s.these, s.those, rate)))
+	}
+	t.print()
+}
