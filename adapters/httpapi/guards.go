@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"slices"
@@ -117,7 +118,7 @@ func (a *api) authorize(c *call) (org.Actor, error) {
 
 // carry has the request's context carry r.
 func (c *call) carry(r access.Request) {
-	c.r = c.r.WithContext(access.NewContext(c.r.Context(), r))
+	c.deadlines.AddValue(func(parent context.Context) context.Context { return access.NewContext(parent, r) })
 }
 
 // unconfirmed returns the caller's actor from the cache, for an act that compares the

@@ -192,7 +192,7 @@ func (a *api) routes() []row {
 type endpoint struct {
 	row
 	series   *series
-	inMemory bool // the handler waits for nothing: it has no timeout and no budget
+	inMemory bool // the handler waits for nothing: it takes nothing of the memory budget
 }
 
 // path is all endpoints with one path: it chooses among them by method.
@@ -223,11 +223,8 @@ func (p *path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve answers a request.
 func (a *api) serve(c *call, e *endpoint) error {
-	if !e.inMemory {
-		ctx, end := c.deadlines.Context(c.r.Context())
-		defer end()
-		c.r = c.r.WithContext(ctx)
-	}
+	c.r = c.r.WithContext(c.deadlines.Context(c.r.Context()))
+	defer c.deadlines.End()
 	return a.recheck(c, a.handle(c, e))
 }
 

@@ -59,14 +59,15 @@ func (e *epochs) read(ctx context.Context, o id.Org) (mark org.Mark, ok bool, er
 	e.mu.Unlock()
 	if leads {
 		e.lead(context.WithoutCancel(ctx), b)
+	} else {
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			return org.Mark{}, false, ctx.Err()
+		}
 	}
-	select {
-	case <-b.done:
-		mark, ok = b.found[o]
-		return mark, ok, b.err
-	case <-ctx.Done():
-		return org.Mark{}, false, ctx.Err()
-	}
+	mark, ok = b.found[o]
+	return mark, ok, b.err
 }
 
 // lead waits for the running query, closes the batch, and queries for its organisations.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"collab/domain/fault"
@@ -28,8 +29,8 @@ var ErrLate = errors.New("the work took too long")
 type Deadlines struct {
 	w        http.ResponseWriter
 	since    time.Time
-	work     *time.Timer // ends the context; nil: it has no deadline
-	received int64       // of a long body, in bytes
+	work     work
+	received int64 // of a long body, in bytes
 }
 
 // Start sets the deadlines of a request that began at since. A writer without a connection
@@ -44,13 +45,28 @@ func Start(w http.ResponseWriter, r *http.Request, since time.Time) Deadlines {
 }
 
 // Context returns a context that ends with ErrLate after WorkTimeout, so that a database
-// that does not answer holds no requests. end is called when the request was handled.
-func (d *Deadlines) Context(parent context.Context) (ctx context.Context, end func()) {
-	ctx, cancel := context.WithCancelCause(parent)
-	d.work = time.AfterFunc(WorkTimeout, func() { cancel(ErrLate) })
-	return ctx, func() {
-		d.work.Stop()
-		cancel(nil)
+// that does not answer holds no requests. It may be called once.
+func (d *Deadlines) Context(parent context.Context) context.Context {
+	d.work.parent, d.work.began, d.work.limit = parent, time.Now(), WorkTimeout
+	return &d.work
+}
+
+// AddValue has the context carry the value that add gives to a context that is derived from
+// the parent.
+func (d *Deadlines) AddValue(add func(parent context.Context) context.Context) {
+	d.work.mu.Lock()
+	defer d.work.mu.Unlock()
+	d.work.parent = add(d.work.parent)
+}
+
+// End ends the context, of a request that was handled.
+func (d *Deadlines) End() {
+	d.work.mu.Lock()
+	defer d.work.mu.Unlock()
+	d.work.ended = true
+	if d.work.inner != nil {
+		d.work.stop()
+		d.work.cancel(nil)
 	}
 }
 
@@ -61,9 +77,10 @@ func (d *Deadlines) clearRead() { _ = http.NewResponseController(d.w).SetReadDea
 // Clear clears the deadlines of reading and of the work, for an event stream.
 func (d *Deadlines) Clear() {
 	d.clearRead()
-	if d.work != nil {
-		d.work.Stop()
-	}
+	d.work.mu.Lock()
+	defer d.work.mu.Unlock()
+	d.work.limit = 0
+	d.work.stop()
 }
 
 // ExtendFor extends the deadlines for an answer of so many bytes.
@@ -76,8 +93,14 @@ func (d *Deadlines) ExtendFor(bytes int64) {
 // Extend gives the work and the answer more time than they have from the start.
 func (d *Deadlines) Extend(more time.Duration) {
 	_ = http.NewResponseController(d.w).SetWriteDeadline(d.since.Add(AnswerTimeout + more))
-	if d.work != nil && d.work.Stop() {
-		d.work.Reset(WorkTimeout + more)
+	d.work.mu.Lock()
+	defer d.work.mu.Unlock()
+	if d.work.limit == 0 {
+		return
+	}
+	d.work.limit = WorkTimeout + more
+	if d.work.stop() {
+		d.work.timer.Reset(d.work.remaining())
 	}
 }
 
@@ -119,4 +142,71 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 		err = fault.Wrap(fault.Invalid, err, "The body could not be read")
 	}
 	return n, err
+}
+
+// work is a context that ends with ErrLate when its time is over. The time counts from the
+// beginning, but the timer and the derived context are only made when Done or Err is called,
+// as most work in memory never asks.
+type work struct {
+	began time.Time
+
+	mu     sync.Mutex
+	parent context.Context         // guarded by mu
+	limit  time.Duration           // guarded by mu: 0: there is none
+	ended  bool                    // guarded by mu
+	inner  context.Context         // guarded by mu: nil until it is made
+	cancel context.CancelCauseFunc // guarded by mu: of inner
+	timer  *time.Timer             // guarded by mu: cancels inner; nil: there is no limit
+}
+
+// derived returns the context that ends.
+func (w *work) derived() context.Context {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inner != nil {
+		return w.inner
+	}
+	inner, cancel := context.WithCancelCause(w.parent)
+	w.inner, w.cancel = inner, cancel
+	switch {
+	case w.ended:
+		cancel(nil)
+	case w.limit > 0:
+		w.timer = time.AfterFunc(w.remaining(), func() { cancel(ErrLate) })
+	}
+	return inner
+}
+
+// remaining returns the time until the limit. The caller holds mu.
+func (w *work) remaining() time.Duration { return time.Until(w.began.Add(w.limit)) }
+
+// stop stops the timer and reports whether it ran. The caller holds mu.
+func (w *work) stop() bool { return w.timer != nil && w.timer.Stop() }
+
+// Done implements context.Context.
+func (w *work) Done() <-chan struct{} { return w.derived().Done() }
+
+// Err implements context.Context.
+func (w *work) Err() error { return w.derived().Err() }
+
+// Deadline implements context.Context with the deadline of the parent: that of the work may
+// still be extended.
+func (w *work) Deadline() (time.Time, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.parent.Deadline()
+}
+
+// Value implements context.Context. A derived context has its own value for package context,
+// and the parent those that were added later.
+func (w *work) Value(key any) any {
+	w.mu.Lock()
+	inner, parent := w.inner, w.parent
+	w.mu.Unlock()
+	if inner != nil {
+		if v := inner.Value(key); v != nil {
+			return v
+		}
+	}
+	return parent.Value(key)
 }
