@@ -18,12 +18,14 @@ const Prefix = "/api/v1"
 
 const prefix = Prefix
 
-// chatPath is the path of chat requests.
-const chatPath = prefix + "/chat"
+const (
+	chatPath  = prefix + "/chat"
+	checkPath = prefix + "/updates/check"
+)
 
 // Paths that other packages are given: sign-in pages redirect browsers to CLICallbackPath,
-// ExchangePath takes identity tokens, providers call the webhooks and redirect to the ends of
-// a checkout, and devices ask for updates at CheckPath.
+// ExchangePath takes identity tokens, and providers call the webhooks and redirect to the ends
+// of a checkout.
 const (
 	CLICallbackPath     = prefix + "/auth/cli-callback"
 	ExchangePath        = prefix + "/auth/exchange-token"
@@ -31,14 +33,7 @@ const (
 	PaymentWebhookPath  = prefix + "/billing/webhook"
 	CheckoutSuccessPath = prefix + "/billing/checkout/success"
 	CheckoutCancelPath  = prefix + "/billing/checkout/cancel"
-	CheckPath           = prefix + "/updates/check"
 )
-
-// CheckHeaders returns the request headers that an answer at CheckPath, its log line or its
-// span may depend on.
-func CheckHeaders() []string {
-	return []string{"If-None-Match", "Origin", "Traceparent", "Tracestate", "X-Forwarded-For", "X-Request-Id"}
-}
 
 // handler answers one request, or returns the error that errors.go answers
 // with.
@@ -288,7 +283,7 @@ func (a *api) router(table []row) (*router, error) {
 		if p.methods[r.Method] != nil {
 			return nil, fmt.Errorf("httpapi: %s %s is in the table twice", r.Method, r.Path)
 		}
-		p.methods[r.Method] = &endpoint{row: r, series: a.newSeries(r.Path), inMemory: r.Path == CheckPath}
+		p.methods[r.Method] = &endpoint{row: r, series: a.newSeries(r.Path), inMemory: r.Path == checkPath}
 	}
 	literal := map[string]*path{}
 	groups := map[string]*mux.Router{}

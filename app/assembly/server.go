@@ -14,8 +14,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/fx"
 
-	"collab/adapters/fastpath"
-	"collab/adapters/httpapi"
 	"collab/adapters/httpapi/limit"
 	"collab/app/assembly/config"
 	"collab/app/changes"
@@ -40,19 +38,16 @@ const (
 func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, limiter *limit.Connections, feed *changes.Feed, talks *chats.Chats, d *draining, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	fast := fastpath.New(h, fastpath.Options{Path: httpapi.CheckPath, Headers: httpapi.CheckHeaders()})
 	server := &http.Server{
 		Handler: limiter.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			running.Add(1)
 			defer running.Done()
-			fast.ServeHTTP(w, r)
+			h.ServeHTTP(w, r)
 		})),
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return fast.ConnContext(limiter.ConnContext(ctx, c), c)
-		},
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is no endpoint either
 
 		ConnState:         limiter.ConnState,
+		ConnContext:       limiter.ConnContext,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    64 << 10,
@@ -62,20 +57,17 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	server.RegisterOnShutdown(d.begin)
-	server.RegisterOnShutdown(fast.Drain)
 	server.RegisterOnShutdown(feed.Drain)
 	server.RegisterOnShutdown(talks.Drain)
 	var serving sync.WaitGroup
 	lc.Append(fx.StartStopHook(
 		func() {
-			for _, l := range []net.Listener{limiter.Listener(l), fast.Listener()} {
-				serving.Go(func() {
-					if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-						log.Error("serving failed", "error", err)
-						_ = shutdown.Shutdown(fx.ExitCode(1))
-					}
-				})
-			}
+			serving.Go(func() {
+				if err := server.Serve(limiter.Listener(l)); !errors.Is(err, http.ErrServerClosed) {
+					log.Error("serving failed", "error", err)
+					_ = shutdown.Shutdown(fx.ExitCode(1))
+				}
+			})
 		},
 		func(stop context.Context) error {
 			defer serving.Wait()

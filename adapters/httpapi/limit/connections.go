@@ -315,25 +315,10 @@ func (l *Connections) writeRefusal(c net.Conn) {
 	_, _ = io.Copy(io.Discard, c)
 }
 
-// ConnState records the state of a connection of the listener's, or of the one that a
-// wrapper returns from its method NetConn.
+// ConnState records the state of a connection of the listener's.
 func (l *Connections) ConnState(of net.Conn, state http.ConnState) {
-	if c := connOf(of); c != nil {
+	if c, ok := of.(*conn); ok {
 		c.setState(state)
-	}
-}
-
-// connOf returns the listener's connection that another one wraps, nil if there is none.
-func connOf(of net.Conn) *conn {
-	for {
-		if c, ok := of.(*conn); ok {
-			return c
-		}
-		wrapper, ok := of.(interface{ NetConn() net.Conn })
-		if !ok {
-			return nil
-		}
-		of = wrapper.NetConn()
 	}
 }
 
@@ -386,7 +371,7 @@ func (c *conn) release() {
 }
 
 func (c *conn) setState(state http.ConnState) {
-	if state == http.StateNew { // again, of one that fastpath hands back
+	if state == http.StateNew {
 		c.unwritten.Store(true)
 	}
 	c.state.Store(int32(state))

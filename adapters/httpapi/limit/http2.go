@@ -41,7 +41,7 @@ type connKey struct{}
 
 // ConnContext is for http.Server: Handler finds the connection in it.
 func (l *Connections) ConnContext(ctx context.Context, of net.Conn) context.Context {
-	if c := connOf(of); c != nil {
+	if c, ok := of.(*conn); ok {
 		return context.WithValue(ctx, connKey{}, c)
 	}
 	return ctx
