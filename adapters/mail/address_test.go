@@ -20,7 +20,7 @@ func isAddress(s string) bool {
 }
 
 func TestValidAddressesOfTheDomainAreValidForTheMailer(t *testing.T) {
-	l := &logbook{}
+	l := &logBuffer{}
 	f := mail.NewFile(filepath.Join(t.TempDir(), "mail.log"), l.logger(), newClock())
 	takes := func(t *rapid.T, address string) {
 		if err := f.Send(context.Background(), message.Message{To: address, Subject: "s", Text: "t"}); err != nil {
@@ -56,7 +56,7 @@ func FuzzValidAddressesOfTheDomainAreValidForTheMailer(f *testing.F) {
 	for _, seed := range []string{"grace@example.org", "a..b@c", "a@b.", "é@é.é", "a@[::1]", "=?utf-8?q?a?=@b", "(a)b@c", "a\u200b@b"} {
 		f.Add(seed)
 	}
-	file := mail.NewFile(filepath.Join(f.TempDir(), "mail.log"), (&logbook{}).logger(), newClock())
+	file := mail.NewFile(filepath.Join(f.TempDir(), "mail.log"), (&logBuffer{}).logger(), newClock())
 	f.Fuzz(func(t *testing.T, address string) {
 		if !isAddress(address) {
 			return
@@ -69,13 +69,13 @@ func FuzzValidAddressesOfTheDomainAreValidForTheMailer(f *testing.F) {
 
 func TestAddressesWithUnusualCharactersArriveUnchanged(t *testing.T) {
 	s := newMailServer(t)
-	m := start(t, s.options(newClock(), &logbook{}))
+	m := start(t, s.options(newClock(), &logBuffer{}))
 	for _, address := range []string{"!#$%&'*+-/=?^_`{|}~@example.org", "ünï@exämple.org", "=?utf-8?q?a?=@example.org", "आ@उदाहरण.भारत", "a@b"} {
 		if !isAddress(address) {
 			t.Fatalf("%q is no address", address)
 		}
 		send(t, m, address)
-		if got := <-s.arrived; got.to != "TO:<"+address+">" {
+		if got := <-s.received; got.to != "TO:<"+address+">" {
 			t.Errorf("%q arrives for %s", address, got.to)
 		}
 	}

@@ -26,11 +26,11 @@ func Inspect(ctx context.Context, o Options, host string) (f inspect.Findings) {
 	reply, answered := errors.AsType[*textproto.Error](err)
 	switch {
 	case ctx.Err() != nil:
-		f.Wrong(reachable, "%s", host).Err = ctx.Err()
+		f.Wrong(defaultTLS, "%s", host).Err = ctx.Err()
 	case answered && (reply.Code == 530 || reply.Code == 534 || reply.Code == 535):
 		f.Wrong("set the right user and password in COLLAB_SMTP_URL", "%s: the mail server does not take the user and password: it answers %d", host, reply.Code)
 	case err != nil:
-		f.Wrong(reachable, "%s: the mail server does not answer as it must", host).Err = errors.New(reason(err))
+		f.Wrong(defaultTLS, "%s: the mail server does not answer as it must", host).Err = errors.New(reason(err))
 	case !encrypted && !loopback.IsHost(s.host):
 		f.Risk("add ?tls=required to COLLAB_SMTP_URL, or use smtps://", "%s takes e-mail without encryption: links of invitations can be read on their way", host)
 	default:
@@ -39,7 +39,7 @@ func Inspect(ctx context.Context, o Options, host string) (f inspect.Findings) {
 	return f
 }
 
-const reachable = "let this machine reach it, or set COLLAB_SMTP_URL (smtps:// for TLS from the start, usually at port 465)"
+const defaultTLS = "let this machine reach it, or set COLLAB_SMTP_URL (smtps:// for TLS from the start, usually at port 465)"
 
 // signIn opens a session and closes it. It reports whether the connection was encrypted.
 func (s server) signIn(ctx context.Context, o Options) (encrypted bool, err error) {

@@ -51,14 +51,14 @@ func (c *clock) after(d time.Duration) <-chan time.Time {
 	return ch
 }
 
-// logbook collects log output.
-type logbook struct {
+// logBuffer collects log output.
+type logBuffer struct {
 	failed chan struct{} // receives a value for each logged error; may be nil
 	mu     sync.Mutex
 	text   bytes.Buffer
 }
 
-func (l *logbook) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failed != nil && bytes.Contains(p, []byte("level=ERROR")) {
@@ -67,15 +67,15 @@ func (l *logbook) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-func (l *logbook) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-func (s *mailServer) options(c *clock, l *logbook) mail.Options {
+func (s *mailServer) options(c *clock, l *logBuffer) mail.Options {
 	scheme := "smtp://"
 	if s.implicit {
 		scheme = "smtps://"
@@ -107,13 +107,13 @@ func stop(t *testing.T, m *mail.SMTP) {
 }
 
 func TestAMessageArrivesUnchanged(t *testing.T) {
-	s, l := newMailServer(t), &logbook{}
+	s, l := newMailServer(t), &logBuffer{}
 	m := start(t, s.options(newClock(), l))
 	sent := message.Message{To: "grace@example.org", Subject: "Join Zürich Engines on Collab", Text: "Hello Grace,\n.\nfrom Zürich: " + strings.Repeat("long ", 40) + "\n..\n"}
 	if err := m.Send(context.Background(), sent); err != nil {
 		t.Fatal(err)
 	}
-	got := <-s.arrived
+	got := <-s.received
 	stop(t, m)
 	if got.from != "FROM:<no-reply@collab.example.com>" && !strings.HasPrefix(got.from, "FROM:<no-reply@collab.example.com> ") || got.to != "TO:<grace@example.org>" {
 		t.Errorf("from %s to %s", got.from, got.to)
@@ -145,7 +145,7 @@ func TestAMessageArrivesUnchanged(t *testing.T) {
 }
 
 func TestNothingInAMessageAddsAHeaderOrARecipient(t *testing.T) {
-	s, l := newMailServer(t), &logbook{}
+	s, l := newMailServer(t), &logBuffer{}
 	m := start(t, s.options(newClock(), l))
 	for _, to := range []string{
 		"", "nobody", "grace@example.org\r\nBcc: eve@example.org", "grace@example.org>\r\nRCPT TO:<eve@example.org", "grace@example.org, eve@example.org",
@@ -159,7 +159,7 @@ func TestNothingInAMessageAddsAHeaderOrARecipient(t *testing.T) {
 		if err := m.Send(context.Background(), message.Message{To: "grace@example.org", Subject: subject, Text: "From: eve\r\n\r\n.\r\nQUIT\r\n"}); err != nil {
 			t.Fatal(err)
 		}
-		got := <-s.arrived
+		got := <-s.received
 		h := headerOf(t, got.text)
 		if len(h["Bcc"])+len(h["X-Evil"]) > 0 || len(h["From"]) != 1 || len(h["Subject"]) != 1 || got.to != "TO:<grace@example.org>" {
 			t.Errorf("the subject %q gives %v", subject, h)
@@ -193,7 +193,7 @@ func TestTheURLDecidesAboutEncryption(t *testing.T) {
 		"no password in the clear":                   {func(s *mailServer) { s.offers = []string{"AUTH PLAIN LOGIN"} }, "", true, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, l := newMailServer(t, tt.server), &logbook{}
+			s, l := newMailServer(t, tt.server), &logBuffer{}
 			o := s.options(newClock(), l)
 			o.Backoff = []time.Duration{}
 			if tt.user {
@@ -208,7 +208,7 @@ func TestTheURLDecidesAboutEncryption(t *testing.T) {
 			m := start(t, o)
 			send(t, m, "grace@example.org")
 			stop(t, m)
-			if arrived := len(s.arrived) == 1; arrived != tt.arrives {
+			if arrived := len(s.received) == 1; arrived != tt.arrives {
 				t.Fatalf("arrived: %v: %s", arrived, l)
 			}
 			if !tt.arrives {
@@ -217,7 +217,7 @@ func TestTheURLDecidesAboutEncryption(t *testing.T) {
 				}
 				return
 			}
-			got := <-s.arrived
+			got := <-s.received
 			if got.secure != tt.secure || tt.user && got.user != "/ada/p@ss/w:rd" {
 				t.Errorf("got %+v", got)
 			}
@@ -229,14 +229,14 @@ func TestTheURLDecidesAboutEncryption(t *testing.T) {
 }
 
 func TestNothingIsSentToAServerWithAnUntrustedCertificate(t *testing.T) {
-	s, l := newMailServer(t, func(s *mailServer) { s.implicit = true }), &logbook{}
+	s, l := newMailServer(t, func(s *mailServer) { s.implicit = true }), &logBuffer{}
 	o := s.options(newClock(), l)
 	o.TLS, o.Backoff = &tls.Config{RootCAs: nil}, []time.Duration{}
 	m := start(t, o)
 	send(t, m, "grace@example.org")
 	stop(t, m)
-	if len(s.arrived) != 0 || !strings.Contains(l.String(), "delivery failed") {
-		t.Errorf("%d arrived; the log is %s", len(s.arrived), l)
+	if len(s.received) != 0 || !strings.Contains(l.String(), "delivery failed") {
+		t.Errorf("%d arrived; the log is %s", len(s.received), l)
 	}
 }
 
@@ -245,13 +245,13 @@ func TestTemporaryFailuresAreRetriedWithBackoff(t *testing.T) {
 		"CONNECT": "hang up", "MAIL": "451 try later", "RCPT": "450 greylisted grace@example.org", "DATA": "452 full", "END": "451 no", "NOOP": "hang up",
 	} {
 		t.Run(command, func(t *testing.T) {
-			c, l := newClock(), &logbook{}
+			c, l := newClock(), &logBuffer{}
 			s := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{reply, reply} })
 			o := s.options(c, l)
 			o.Backoff = []time.Duration{time.Minute, time.Hour, 24 * time.Hour}
 			m := start(t, o)
 			send(t, m, "grace@example.org")
-			<-s.arrived
+			<-s.received
 			stop(t, m)
 			if len(c.waits) != 2 || c.waits[0] != time.Minute || c.waits[1] != time.Hour {
 				t.Errorf("waited %v", c.waits)
@@ -266,30 +266,30 @@ func TestTemporaryFailuresAreRetriedWithBackoff(t *testing.T) {
 func TestALastingFailureIsLoggedAndDropped(t *testing.T) {
 	const line, busy = "RCPT TO:<grace@example.org>", "450 grace@example.org is busy"
 	s := newMailServer(t, func(s *mailServer) { s.replies[line] = []string{busy, busy, busy} })
-	l, c := &logbook{failed: make(chan struct{}, 9)}, newClock()
+	l, c := &logBuffer{failed: make(chan struct{}, 9)}, newClock()
 	o := s.options(c, l)
 	o.Backoff = []time.Duration{time.Second, time.Minute}
 	m := start(t, o)
 	send(t, m, "grace@example.org")
 	send(t, m, "edsger@example.net") // sent despite the other's failures
-	got := <-s.arrived
+	got := <-s.received
 	<-l.failed
 	stop(t, m)
-	if !strings.Contains(got.to, "edsger") || len(s.arrived) != 0 || len(c.waits) == 0 || s.count("RCPT") != 4 || strings.Contains(l.String(), "grace") {
+	if !strings.Contains(got.to, "edsger") || len(s.received) != 0 || len(c.waits) == 0 || s.count("RCPT") != 4 || strings.Contains(l.String(), "grace") {
 		t.Errorf("got %+v; the log is %s", got, l)
 	}
 }
 
 func TestADeferredMessageDelaysNoOther(t *testing.T) {
 	s := newMailServer(t, func(s *mailServer) { s.replies["MAIL"] = []string{"451 later"} })
-	o := s.options(newClock(), &logbook{})
+	o := s.options(newClock(), &logBuffer{})
 	waiting := make(chan struct{}, 9)
 	o.After = func(time.Duration) <-chan time.Time { waiting <- struct{}{}; return nil } // never passes
 	m := start(t, o)
 	send(t, m, "grace@example.org")
 	<-waiting
 	send(t, m, "edsger@example.net")
-	if got := <-s.arrived; !strings.Contains(got.to, "edsger") {
+	if got := <-s.received; !strings.Contains(got.to, "edsger") {
 		t.Errorf("got %+v", got)
 	}
 	stop(t, m)
@@ -297,11 +297,11 @@ func TestADeferredMessageDelaysNoOther(t *testing.T) {
 
 func TestPermanentFailuresAreNotRetried(t *testing.T) {
 	for command, reply := range map[string]string{"MAIL": "550 no", "RCPT": "550 5.1.1 no such user grace@example.org", "END": "554 spam"} {
-		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{reply} }), &logbook{}, newClock()
+		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{reply} }), &logBuffer{}, newClock()
 		m := start(t, s.options(c, l))
 		send(t, m, "grace@example.org")
 		send(t, m, "edsger@example.net")
-		got := <-s.arrived
+		got := <-s.received
 		stop(t, m)
 		if !strings.Contains(got.to, "edsger") || len(c.waits) != 0 || s.count(command) != 2 {
 			t.Errorf("%s: got %+v after %v", command, got, c.waits)
@@ -314,21 +314,21 @@ func TestPermanentFailuresAreNotRetried(t *testing.T) {
 
 func TestAnAcceptedMessageIsNotSentAgain(t *testing.T) {
 	for _, command := range []string{"RSET", "QUIT"} {
-		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{"hang up"} }), &logbook{}, newClock()
+		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{"hang up"} }), &logBuffer{}, newClock()
 		m := start(t, s.options(c, l))
 		for _, to := range []string{"grace@example.org", "edsger@example.net"} {
 			send(t, m, to)
-			<-s.arrived
+			<-s.received
 		}
 		stop(t, m)
-		if len(s.arrived) != 0 || len(c.waits) != 0 || s.count("MAIL") != 2 {
+		if len(s.received) != 0 || len(c.waits) != 0 || s.count("MAIL") != 2 {
 			t.Errorf("with the connection lost at %s two messages were sent %d times", command, s.count("MAIL"))
 		}
 	}
 }
 
-// stuck returns a server that accepts connections and sends nothing until it is released.
-func stuck(t *testing.T) (s *mailServer, connected, release chan struct{}) {
+// blockedQueue returns a server that accepts connections and sends nothing until it is released.
+func blockedQueue(t *testing.T) (s *mailServer, connected, release chan struct{}) {
 	t.Helper()
 	connected, release = make(chan struct{}, 1000), make(chan struct{})
 	s = newMailServer(t, func(s *mailServer) { s.hold = func() { connected <- struct{}{}; <-release } })
@@ -336,8 +336,8 @@ func stuck(t *testing.T) (s *mailServer, connected, release chan struct{}) {
 }
 
 func TestTheQueueIsBounded(t *testing.T) {
-	s, connected, release := stuck(t)
-	log := &logbook{}
+	s, connected, release := blockedQueue(t)
+	log := &logBuffer{}
 	m := start(t, s.options(newClock(), log))
 	send(t, m, "first@example.org")
 	<-connected
@@ -352,8 +352,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 	close(release)
 	stop(t, m)
-	if len(s.arrived) != 257 {
-		t.Errorf("%d arrived", len(s.arrived))
+	if len(s.received) != 257 {
+		t.Errorf("%d arrived", len(s.received))
 	}
 	if err := m.Send(context.Background(), message.Message{To: "grace@example.org"}); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("after Close: %v", err)
@@ -362,7 +362,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 }
 
 func TestCloseTriesQueuedMessagesOnceMore(t *testing.T) {
-	s, l := newMailServer(t, func(s *mailServer) { s.replies["MAIL"] = []string{"451 later"} }), &logbook{}
+	s, l := newMailServer(t, func(s *mailServer) { s.replies["MAIL"] = []string{"451 later"} }), &logBuffer{}
 	o := s.options(newClock(), l)
 	waiting := make(chan struct{}, 1)
 	o.After = func(time.Duration) <-chan time.Time { waiting <- struct{}{}; return nil } // never passes
@@ -370,14 +370,14 @@ func TestCloseTriesQueuedMessagesOnceMore(t *testing.T) {
 	send(t, m, "grace@example.org")
 	<-waiting
 	stop(t, m)
-	if len(s.arrived) != 1 {
-		t.Errorf("%d arrived: %s", len(s.arrived), l)
+	if len(s.received) != 1 {
+		t.Errorf("%d arrived: %s", len(s.received), l)
 	}
 }
 
 func TestCloseEndsWithItsContext(t *testing.T) {
-	s, connected, release := stuck(t)
-	m := start(t, s.options(newClock(), &logbook{}))
+	s, connected, release := blockedQueue(t)
+	m := start(t, s.options(newClock(), &logBuffer{}))
 	send(t, m, "grace@example.org")
 	send(t, m, "edsger@example.net")
 	<-connected
@@ -408,7 +408,7 @@ func TestErrorsOfTheURLDoNotContainThePassword(t *testing.T) {
 }
 
 func TestTheFileHoldsTheMessagesAndTheLogDoesNot(t *testing.T) {
-	path, l := filepath.Join(t.TempDir(), "data", "mail.log"), &logbook{}
+	path, l := filepath.Join(t.TempDir(), "data", "mail.log"), &logBuffer{}
 	f := mail.NewFile(path, l.logger(), newClock())
 	m := message.Message{To: "grace@example.org", Subject: "Join\r\nTo: eve@example.org", Text: "Accept:\nhttps://app.example.com/invite?token=secret-token\n\nDate: tomorrow\n"}
 	const entry = "Date: 2026-03-04T05:06:07Z\nTo: grace@example.org\nSubject: Join  To: eve@example.org\n\n  Accept:\n  https://app.example.com/invite?token=secret-token\n  \n  Date: tomorrow\n\n"

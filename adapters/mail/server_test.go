@@ -30,7 +30,7 @@ type mailServer struct {
 	implicit    bool        // TLS from the start
 	hold        func()      // called before the greeting, nil: none
 	offers      []string    // extensions besides the default ones
-	arrived     chan received
+	received    chan received
 	conns       sync.WaitGroup
 
 	mu       sync.Mutex
@@ -50,7 +50,7 @@ func newMailServer(t *testing.T, change ...func(*mailServer)) *mailServer {
 	}
 	s := &mailServer{
 		Listener: l, certificate: web.TLS.Certificates[0], trust: &tls.Config{RootCAs: roots},
-		arrived: make(chan received, 1000), replies: map[string][]string{},
+		received: make(chan received, 1000), replies: map[string][]string{},
 	}
 	for _, fn := range change {
 		fn(s)
@@ -61,7 +61,7 @@ func newMailServer(t *testing.T, change ...func(*mailServer)) *mailServer {
 			if err != nil {
 				return
 			}
-			s.conns.Go(func() { s.talk(conn) })
+			s.conns.Go(func() { s.serve(conn) })
 		}
 	})
 	t.Cleanup(func() {
@@ -97,7 +97,7 @@ func (s *mailServer) count(command string) (n int) {
 	return n
 }
 
-func (s *mailServer) talk(conn net.Conn) {
+func (s *mailServer) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	var m received
 	config := &tls.Config{Certificates: []tls.Certificate{s.certificate}}
@@ -159,7 +159,7 @@ func (s *mailServer) talk(conn net.Conn) {
 			m.text = string(body)
 			answer = s.reply("END", "250 taken")
 			if strings.HasPrefix(answer, "250") {
-				s.arrived <- m
+				s.received <- m
 			}
 			if !say(answer) {
 				return

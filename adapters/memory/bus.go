@@ -20,7 +20,7 @@ type Bus struct {
 
 // subscriber has the pending hints of one subscription.
 type subscriber struct {
-	waiting map[id.Org]int64 // guarded by the bus's mu
+	pending map[id.Org]int64 // guarded by the bus's mu
 	wake    chan struct{}    // has room for one
 	ended   chan struct{}    // closed by cancel
 }
@@ -30,7 +30,7 @@ func (b *Bus) Publish(h object.Hint) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for s := range b.subscribers {
-		s.waiting[h.Org] = max(h.N, s.waiting[h.Org])
+		s.pending[h.Org] = max(h.N, s.pending[h.Org])
 		select {
 		case s.wake <- struct{}{}:
 		default:
@@ -40,7 +40,7 @@ func (b *Bus) Publish(h object.Hint) {
 
 // Subscribe never fails. Cancel waits for a running call of fn, so fn must not call it.
 func (b *Bus) Subscribe(fn func(object.Hint)) (cancel func(), err error) {
-	s := &subscriber{waiting: map[id.Org]int64{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	s := &subscriber{pending: map[id.Org]int64{}, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.subscribers == nil {
@@ -84,7 +84,7 @@ func (b *Bus) call(s *subscriber, fn func(object.Hint)) {
 func (b *Bus) take(s *subscriber) map[id.Org]int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	waiting := s.waiting
-	s.waiting = map[id.Org]int64{}
+	waiting := s.pending
+	s.pending = map[id.Org]int64{}
 	return waiting
 }

@@ -53,9 +53,9 @@ func (c connectors) List(_ context.Context, o id.Org, after connector.Position, 
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	}
 	found, err := result(c.run, func(x *tx) ([]connector.Instance, error) {
-		return x.tenant(o).connectors.page(every, compare, connector.Instance{CreatedAt: after.CreatedAt, ID: after.ID}, limit), nil
+		return x.tenant(o).connectors.page(always, compare, connector.Instance{CreatedAt: after.CreatedAt, ID: after.ID}, limit), nil
 	})
-	return visit(found, err, each)
+	return forEach(found, err, each)
 }
 
 func (c connectors) Add(_ context.Context, o id.Org, i connector.Instance) error {

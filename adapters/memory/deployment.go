@@ -20,8 +20,8 @@ type deployment records
 func (d deployment) Releases() ports.Releases { return releases{d.run} }
 func (d deployment) Adoption() ports.Adoption { return adoption{d.run} }
 
-// revised is a release with the revision that its last change made.
-type revised struct {
+// revisedRelease is a release with the revision that its last change made.
+type revisedRelease struct {
 	release.Release
 	revision int64
 }
@@ -34,8 +34,8 @@ func (s releases) Revision(context.Context) (int64, error) {
 
 func (s releases) Since(_ context.Context, revision int64) (now int64, changed []release.Entry, err error) {
 	err = s.run(func(x *tx) error {
-		later := func(r revised) bool { return r.revision > revision }
-		for _, r := range x.releases.list(later, func(a, b revised) int { return cmp.Compare(a.revision, b.revision) }, 0) {
+		later := func(r revisedRelease) bool { return r.revision > revision }
+		for _, r := range x.releases.list(later, func(a, b revisedRelease) int { return cmp.Compare(a.revision, b.revision) }, 0) {
 			changed = append(changed, r.Entry())
 		}
 		if now = x.revision; len(changed) == 0 {
@@ -52,7 +52,7 @@ func (s releases) Count(context.Context) (int, error) {
 
 func (s releases) List(_ context.Context, ids []id.Release) ([]release.Release, error) {
 	return result(s.run, func(x *tx) (found []release.Release, err error) {
-		for _, r := range x.releases.named(ids) {
+		for _, r := range x.releases.getAll(ids) {
 			found = append(found, r.Release)
 		}
 		return found, nil
@@ -63,28 +63,28 @@ func (s releases) Add(_ context.Context, r release.Release) error {
 	return s.run(func(x *tx) error {
 		for _, there := range x.releases.rows {
 			if there.Target == r.Target && there.Version.Key() == r.Version.Key() {
-				return x.releases.taken()
+				return x.releases.errTaken()
 			}
 		}
-		return x.releases.add(x, r.ID, revised{r, x.revise()})
+		return x.releases.add(x, r.ID, revisedRelease{r, x.nextRevision()})
 	})
 }
 
 func (s releases) Update(_ context.Context, r id.Release, fn func(release.Release) (release.Release, error)) (release.Release, error) {
 	return result(s.run, func(x *tx) (release.Release, error) {
-		updated, err := x.releases.update(x, r, func(there revised) (revised, error) {
+		updated, err := x.releases.update(x, r, func(there revisedRelease) (revisedRelease, error) {
 			next, err := fn(there.Release)
 			if err != nil {
 				return there, err
 			}
-			return revised{next, x.revise()}, nil
+			return revisedRelease{next, x.nextRevision()}, nil
 		})
 		return updated.Release, err
 	})
 }
 
-// revise counts a change of the releases, and returns the revision that it makes.
-func (x *tx) revise() int64 {
+// nextRevision counts a change of the releases, and returns the revision that it makes.
+func (x *tx) nextRevision() int64 {
 	was := x.revision
 	x.undo = append(x.undo, func() { x.revision = was })
 	x.revision++

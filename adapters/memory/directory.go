@@ -174,7 +174,7 @@ func (m members) List(_ context.Context, o id.Org, after org.Position, limit int
 		}
 		return profiles, nil
 	})
-	return visit(profiles, err, each)
+	return forEach(profiles, err, each)
 }
 
 func (m members) ByEmail(_ context.Context, o id.Org, email string) (bool, error) {
@@ -251,8 +251,8 @@ func (i invitations) ByToken(_ context.Context, tokenHash string) (invitation.In
 }
 
 func (i invitations) List(_ context.Context, o id.Org, now time.Time, after invitation.Position, limit int, each func(invitation.Invitation) error) error {
-	found, err := i.pending(o, now, after, limit, every)
-	return visit(found, err, each)
+	found, err := i.pending(o, now, after, limit, always)
+	return forEach(found, err, each)
 }
 
 func (i invitations) Pending(_ context.Context, o id.Org, email string, now time.Time) ([]invitation.Invitation, error) {

@@ -54,7 +54,7 @@ func (a auditLog) List(_ context.Context, o id.Org, after id.Entry, limit int, e
 			return o != "" && e.Org == o && (!paged || newestFirst(e, last) > 0)
 		}, newestFirst, limit), nil
 	})
-	return visit(selected, err, each)
+	return forEach(selected, err, each)
 }
 
 type replays struct{ run runner }
@@ -100,7 +100,7 @@ func (s sessions) Get(_ context.Context, of id.Session) (session.Session, error)
 func (s sessions) Put(_ context.Context, v session.Session) error {
 	return s.run(func(x *tx) error {
 		if there, ok := x.sessions.rows[v.ID]; ok && there.Ended {
-			return x.sessions.taken()
+			return x.sessions.errTaken()
 		}
 		x.sessions.put(x, v.ID, v)
 		return nil

@@ -64,7 +64,7 @@ func NewStore() *Store {
 		flows:       newTable[string, connector.Flow]("Authorization"),
 		clients:     newTable[client, connector.Registered]("Client"),
 		revocations: newTable[instance, connector.Revocation]("Revocation"),
-		releases:    newTable[id.Release, revised]("Release"),
+		releases:    newTable[id.Release, revisedRelease]("Release"),
 		adoption:    newTable[counted, release.Tally]("Count"),
 	}}
 	s.records = records{run: s.run}
@@ -143,7 +143,7 @@ type state struct {
 	flows       *table[string, connector.Flow]
 	clients     *table[client, connector.Registered]
 	revocations *table[instance, connector.Revocation]
-	releases    *table[id.Release, revised]
+	releases    *table[id.Release, revisedRelease]
 	revision    int64 // of releases
 	adoption    *table[counted, release.Tally]
 }

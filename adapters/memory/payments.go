@@ -49,7 +49,7 @@ func NewPayments(c ports.Clock) *Payments {
 	}
 }
 
-func (p *Payments) next(kind string) string {
+func (p *Payments) nextID(kind string) string {
 	p.n++
 	return fmt.Sprintf("%s_%d", kind, p.n)
 }
@@ -59,12 +59,12 @@ func (p *Payments) Customer(_ context.Context, o id.Org, _ string) (string, erro
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.customers[o] == "" {
-		p.customers[o] = p.next("cus")
+		p.customers[o] = p.nextID("cus")
 	}
 	return p.customers[o], nil
 }
 
-func (p *Payments) known(customer string) error {
+func (p *Payments) checkCustomer(customer string) error {
 	for _, c := range p.customers {
 		if c == customer {
 			return nil
@@ -77,13 +77,13 @@ func (p *Payments) known(customer string) error {
 func (p *Payments) Open(_ context.Context, o id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.known(customer); err != nil {
+	if err := p.checkCustomer(customer); err != nil {
 		return c, err
 	}
 	if made, ok := p.sessions[c.Key]; ok {
 		return p.pages[made].checkout, nil
 	}
-	c.Session, c.ExpiresAt = p.next("cs"), p.clock.Now().Add(pageLifetime)
+	c.Session, c.ExpiresAt = p.nextID("cs"), p.clock.Now().Add(pageLifetime)
 	c.URL = "https://payments.invalid/" + c.Session
 	p.sessions[c.Key], p.pages[c.Session] = c.Session, &page{checkout: c, org: o, customer: customer}
 	return c, nil
@@ -138,20 +138,20 @@ func (p *Payments) Expire(_ context.Context, session string) error {
 func (p *Payments) Portal(_ context.Context, customer, back string) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.known(customer); err != nil {
+	if err := p.checkCustomer(customer); err != nil {
 		return "", err
 	}
-	return "https://payments.invalid/" + p.next("portal"), nil
+	return "https://payments.invalid/" + p.nextID("portal"), nil
 }
 
 // Subscription returns a subscription.
 func (p *Payments) Subscription(_ context.Context, subscription string) (plan.Remote, error) {
-	return p.revise(subscription, func(*plan.Remote) error { return nil })
+	return p.update(subscription, func(*plan.Remote) error { return nil })
 }
 
 // Change moves a subscription to another plan.
 func (p *Payments) Change(_ context.Context, subscription string, to plan.Plan) (plan.Remote, error) {
-	return p.revise(subscription, func(r *plan.Remote) error {
+	return p.update(subscription, func(r *plan.Remote) error {
 		if !r.Live() {
 			return fault.New(fault.Conflict, "The subscription is over")
 		}
@@ -162,7 +162,7 @@ func (p *Payments) Change(_ context.Context, subscription string, to plan.Plan) 
 
 // Cancel ends a subscription.
 func (p *Payments) Cancel(_ context.Context, subscription string, atOnce bool) (plan.Remote, error) {
-	return p.revise(subscription, func(r *plan.Remote) error {
+	return p.update(subscription, func(r *plan.Remote) error {
 		switch {
 		case !r.Live():
 		case atOnce:
@@ -174,8 +174,8 @@ func (p *Payments) Cancel(_ context.Context, subscription string, atOnce bool) (
 	})
 }
 
-// revise changes and returns a subscription.
-func (p *Payments) revise(subscription string, fn func(*plan.Remote) error) (plan.Remote, error) {
+// update changes and returns a subscription.
+func (p *Payments) update(subscription string, fn func(*plan.Remote) error) (plan.Remote, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.subscriptions[subscription]
@@ -201,7 +201,7 @@ func (p *Payments) Pay(session string) (subscription string, err error) {
 	if is := g.status(now); is != "open" {
 		return "", fault.New(fault.Conflict, "The page is %s", is)
 	}
-	g.subscription = p.next("sub")
+	g.subscription = p.nextID("sub")
 	p.subscriptions[g.subscription] = &plan.Remote{
 		ID: g.subscription, Customer: g.customer, Org: g.org, Status: plan.IsActive, Plan: g.checkout.Plan, Seats: new(1),
 		PeriodStart: &now, PeriodEnd: new(now.AddDate(0, 1, 0)), HasPaymentMethod: true,
@@ -211,7 +211,7 @@ func (p *Payments) Pay(session string) (subscription string, err error) {
 
 // Fail makes a due payment fail. It returns Conflict for a subscription that has ended.
 func (p *Payments) Fail(subscription string) (plan.Remote, error) {
-	return p.revise(subscription, func(r *plan.Remote) error {
+	return p.update(subscription, func(r *plan.Remote) error {
 		if !r.Live() {
 			return fault.New(fault.Conflict, "The subscription is over")
 		}
@@ -223,7 +223,7 @@ func (p *Payments) Fail(subscription string) (plan.Remote, error) {
 // Renew ends a period: it pays for the next one, or ends a subscription that is cancelled at
 // period end.
 func (p *Payments) Renew(subscription string) (plan.Remote, error) {
-	return p.revise(subscription, func(r *plan.Remote) error {
+	return p.update(subscription, func(r *plan.Remote) error {
 		switch {
 		case !r.Live():
 		case r.CancelAtPeriodEnd:

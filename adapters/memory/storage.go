@@ -76,13 +76,13 @@ func (s objects) List(_ context.Context, o id.Org, viewer *org.Actor, f object.F
 	if err == nil && head != nil {
 		err = head(at)
 	}
-	return visit(all, err, each)
+	return forEach(all, err, each)
 }
 
 func (s objects) Add(_ context.Context, o id.Org, v object.Object) error {
 	return s.run.in(o, func(x *tx, tenant *tenant) error {
 		key := object.Fold(v.StorageKey())
-		if err := tenant.free(key); err != nil {
+		if err := tenant.checkFreeKey(key); err != nil {
 			return err
 		}
 		if v.Scope != object.Personal {
@@ -101,10 +101,10 @@ func (s objects) Add(_ context.Context, o id.Org, v object.Object) error {
 	})
 }
 
-// free decides whether an object may have the folded key.
-func (t *tenant) free(key string) error {
+// checkFreeKey decides whether an object may have the folded key.
+func (t *tenant) checkFreeKey(key string) error {
 	if t.keys.has(key) {
-		return t.keys.taken()
+		return t.keys.errTaken()
 	}
 	for _, folder := range object.Ancestors(key) {
 		if t.keys.has(folder) {
@@ -174,7 +174,7 @@ func (s *Store) Marks(_ context.Context, orgs []id.Org) (map[id.Org]org.Mark, er
 func (s *Store) Entries(_ context.Context, o id.Org, after int64, limit int) (entries []object.Change, at int64, err error) {
 	err = s.run(func(x *tx) error {
 		if at, err = x.epochs.get(o); err == nil {
-			entries = x.entries(o, after, limit, every)
+			entries = x.entries(o, after, limit, always)
 		}
 		return err
 	})
@@ -235,7 +235,7 @@ func (c changes) Heads(_ context.Context, orgs []id.Org) (map[id.Org]object.Head
 }
 
 func (c changes) List(_ context.Context, o id.Org, after int64, limit int) ([]object.Change, error) {
-	return result(c.run, func(x *tx) ([]object.Change, error) { return x.entries(o, after, limit, every), nil })
+	return result(c.run, func(x *tx) ([]object.Change, error) { return x.entries(o, after, limit, always), nil })
 }
 
 // entries returns the log's entries after a number that match, at most limit.
@@ -267,7 +267,7 @@ func (c changes) Since(_ context.Context, o id.Org, after int64, head func(objec
 	if err == nil {
 		err = head(at)
 	}
-	return visit(all, err, each)
+	return forEach(all, err, each)
 }
 
 func (c changes) Prune(_ context.Context, before time.Time) error {

@@ -18,7 +18,7 @@ func newTable[K comparable, V any](what string) *table[K, V] {
 }
 
 func (t *table[K, V]) missing() error { return fault.Missing(t.what) }
-func (t *table[K, V]) taken() error {
+func (t *table[K, V]) errTaken() error {
 	return fault.New(fault.Conflict, "%s already exists", t.what)
 }
 
@@ -47,8 +47,8 @@ func (t *table[K, V]) find(matches func(V) bool) (V, error) {
 	return zero, t.missing()
 }
 
-// named returns the existing records of the keys, in the order of the keys.
-func (t *table[K, V]) named(keys []K) (vs []V) {
+// getAll returns the existing records of the keys, in the order of the keys.
+func (t *table[K, V]) getAll(keys []K) (vs []V) {
 	for _, k := range keys {
 		if v, ok := t.rows[k]; ok {
 			vs = append(vs, clone(v))
@@ -60,7 +60,7 @@ func (t *table[K, V]) named(keys []K) (vs []V) {
 // add puts a record whose key must be free, else Conflict.
 func (t *table[K, V]) add(x *tx, k K, v V) error {
 	if t.has(k) {
-		return t.taken()
+		return t.errTaken()
 	}
 	t.put(x, k, v)
 	return nil
@@ -96,7 +96,7 @@ func (t *table[K, V]) upsert(x *tx, key func(V) K, fresh V, matches func(V) bool
 	was, err := t.find(matches)
 	if added = err != nil; added {
 		if was = clone(fresh); t.has(key(fresh)) {
-			return was, true, t.taken()
+			return was, true, t.errTaken()
 		}
 	}
 	next, err := fn(was)
@@ -172,8 +172,8 @@ func (t *table[K, V]) saveUndo(x *tx, k K) {
 	})
 }
 
-// every matches every record.
-func every[V any](V) bool { return true }
+// always matches every record.
+func always[V any](V) bool { return true }
 
 // clone returns a copy of a record that shares nothing with it that can be changed
 // from outside.
@@ -181,28 +181,28 @@ func clone[V any](v V) V {
 	if own, ok := any(v).(interface{ Clone() V }); ok {
 		return own.Clone()
 	}
-	unshare(reflect.ValueOf(&v).Elem())
+	deepCopy(reflect.ValueOf(&v).Elem())
 	return v
 }
 
-// unshare gives a value its own copies of what its pointers and slices lead to.
-func unshare(v reflect.Value) {
+// deepCopy gives a value its own copies of what its pointers and slices lead to.
+func deepCopy(v reflect.Value) {
 	switch {
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
 			if f := v.Field(i); f.CanSet() {
-				unshare(f)
+				deepCopy(f)
 			}
 		}
 	case v.Kind() == reflect.Pointer && !v.IsNil():
 		own := reflect.New(v.Type().Elem())
 		own.Elem().Set(v.Elem())
-		unshare(own.Elem())
+		deepCopy(own.Elem())
 		v.Set(own)
 	case v.Kind() == reflect.Slice && !v.IsNil():
 		own := reflect.AppendSlice(reflect.MakeSlice(v.Type(), 0, v.Len()), v)
 		for i := range own.Len() {
-			unshare(own.Index(i))
+			deepCopy(own.Index(i))
 		}
 		v.Set(own)
 	}

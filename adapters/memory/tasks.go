@@ -28,7 +28,7 @@ func (s tasks) List(_ context.Context, o id.Org, actor org.Actor, f task.Filter,
 	selected, err := result(s.run, func(x *tx) ([]task.Task, error) {
 		return x.tenant(o).tasks.list(func(v task.Task) bool { return f.Selects(v, actor) }, task.Compare, f.Limit), nil
 	})
-	return visit(selected, err, each)
+	return forEach(selected, err, each)
 }
 
 func (s tasks) Add(_ context.Context, o id.Org, t task.Task) (task.Task, error) {
@@ -37,7 +37,7 @@ func (s tasks) Add(_ context.Context, o id.Org, t task.Task) (task.Task, error) 
 		if err != nil {
 			return t, err
 		}
-		if err := tenant.place(t); err != nil {
+		if err := tenant.checkWorkspace(t); err != nil {
 			return t, err
 		}
 		t.SortOrder = 0
@@ -70,7 +70,7 @@ func (s tasks) Revise(_ context.Context, o id.Org, ids []id.Task, fn func([]task
 			if t.ID != ids[i] {
 				return nil, fault.New(fault.Internal, "A revision has returned another task in the place of %s", ids[i])
 			}
-			if err := tenant.place(t); err != nil {
+			if err := tenant.checkWorkspace(t); err != nil {
 				return nil, err
 			}
 			tenant.tasks.put(x, t.ID, t)
@@ -106,8 +106,8 @@ func (s tasks) Unassign(_ context.Context, o id.Org, user id.User, now time.Time
 	})
 }
 
-// place says NotFound when the task's workspace is not there.
-func (t *tenant) place(v task.Task) error {
+// checkWorkspace says NotFound when the task's workspace is not there.
+func (t *tenant) checkWorkspace(v task.Task) error {
 	if v.Workspace != nil && !t.workspaces.has(*v.Workspace) {
 		return t.workspaces.missing()
 	}
@@ -120,8 +120,8 @@ func (t *tenant) removeTask(x *tx, gone id.Task) {
 	t.history.removeWhere(x, func(c task.Change) bool { return c.Task == gone })
 }
 
-// forget deletes at most limit changes of a task's history and returns how many.
-func (t *tenant) forget(x *tx, of id.Task, limit int) int {
+// trimHistory deletes at most limit changes of a task's history and returns how many.
+func (t *tenant) trimHistory(x *tx, of id.Task, limit int) int {
 	found := t.history.list(func(c task.Change) bool { return c.Task == of }, func(a, b task.Change) int { return cmp.Compare(a.ID, b.ID) }, limit)
 	for _, c := range found {
 		t.history.remove(x, c.ID)
@@ -129,9 +129,9 @@ func (t *tenant) forget(x *tx, of id.Task, limit int) int {
 	return len(found)
 }
 
-// visit calls each with the values, unless err is set. It runs outside the lock where no
+// forEach calls each with the values, unless err is set. It runs outside the lock where no
 // transaction is around it, so that each may use the store.
-func visit[V any](vs []V, err error, each func(V) error) error {
+func forEach[V any](vs []V, err error, each func(V) error) error {
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (s taskSets) RemoveIn(_ context.Context, o id.Org, w id.Workspace, after ta
 		last = after
 		left := 10 * limit
 		for _, v := range found {
-			if left -= tenant.forget(x, v.ID, left); left == 0 {
+			if left -= tenant.trimHistory(x, v.ID, left); left == 0 {
 				more = true
 				return
 			}
@@ -186,8 +186,8 @@ func (s taskSets) RemoveIn(_ context.Context, o id.Org, w id.Workspace, after ta
 }
 
 func (s taskSets) List(_ context.Context, o id.Org, ids []id.Task, each func(task.Task) error) error {
-	there, err := result(s.run, func(x *tx) ([]task.Task, error) { return x.tenant(o).tasks.named(ids), nil })
-	return visit(there, err, each)
+	there, err := result(s.run, func(x *tx) ([]task.Task, error) { return x.tenant(o).tasks.getAll(ids), nil })
+	return forEach(there, err, each)
 }
 
 type taskHistory struct{ run runner }
@@ -208,7 +208,7 @@ func (s taskHistory) Add(_ context.Context, o id.Org, changes []task.Change) err
 }
 
 func (s taskHistory) Remove(_ context.Context, o id.Org, t id.Task, limit int) (more bool, err error) {
-	return result(s.run, func(x *tx) (bool, error) { return x.tenant(o).forget(x, t, limit) == limit, nil })
+	return result(s.run, func(x *tx) (bool, error) { return x.tenant(o).trimHistory(x, t, limit) == limit, nil })
 }
 
 func (s taskHistory) List(_ context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error {
@@ -217,5 +217,5 @@ func (s taskHistory) List(_ context.Context, o id.Org, t id.Task, after task.Cha
 		of := func(c task.Change) bool { return c.Task == t }
 		return x.tenant(o).history.page(of, compare, task.Change{At: after.At, ID: after.ID}, limit), nil
 	})
-	return visit(selected, err, each)
+	return forEach(selected, err, each)
 }

@@ -56,7 +56,7 @@ func (q quotas) reserve(epoch *int64, l quota.Lease, limit int64, n quota.Need) 
 			return 0, err
 		}
 		if tenant.leases.has(keyOfLease(l)) {
-			return 0, tenant.leases.taken()
+			return 0, tenant.leases.errTaken()
 		}
 		a := tenant.accounts.rows[accountOf(l)]
 		l.Tokens = a.Grant(limit, n)
@@ -72,7 +72,7 @@ func (q quotas) reserve(epoch *int64, l quota.Lease, limit int64, n quota.Need) 
 
 func (q quotas) Settle(_ context.Context, l quota.Lease, used int64) error {
 	return q.run.in(l.Org, func(x *tx, tenant *tenant) error {
-		tenant.release(x, keyOfLease(l))
+		tenant.releaseLease(x, keyOfLease(l))
 		a := tenant.accounts.rows[accountOf(l)]
 		a.Used += used
 		tenant.accounts.put(x, accountOf(l), a)
@@ -80,8 +80,8 @@ func (q quotas) Settle(_ context.Context, l quota.Lease, used int64) error {
 	})
 }
 
-// release gives back what a lease holds that is there.
-func (t *tenant) release(x *tx, h leaseKey) {
+// releaseLease gives back what a lease holds that is there.
+func (t *tenant) releaseLease(x *tx, h leaseKey) {
 	a := t.accounts.rows[h.account]
 	a.Reserved -= t.leases.rows[h].Tokens
 	t.accounts.put(x, h.account, a)
@@ -109,7 +109,7 @@ func (q quotas) Sweep(_ context.Context, now time.Time) error {
 		for _, tenant := range x.tenants.rows {
 			for h, l := range tenant.leases.rows {
 				if !l.ExpiresAt.After(now) {
-					tenant.release(x, h)
+					tenant.releaseLease(x, h)
 				}
 			}
 		}
@@ -154,7 +154,7 @@ func (s ledger) Summary(_ context.Context, o id.Org, user id.User, p usage.Perio
 		return err
 	}
 	sum.ByModel, sum.ByDay = parts(models), parts(days)
-	return visit(parts(users), head(sum), each)
+	return forEach(parts(users), head(sum), each)
 }
 
 func parts(of map[string]usage.Sum) (all []usage.Part) {
@@ -168,5 +168,5 @@ func parts(of map[string]usage.Sum) (all []usage.Part) {
 // Entries copies the entries before it calls each, as Objects.List does.
 func (s ledger) Entries(_ context.Context, o id.Org, p usage.Period, each func(usage.Entry) error) error {
 	all, err := result(s.run, func(x *tx) ([]usage.Entry, error) { return x.tenant(o).entries(p), nil })
-	return visit(all, err, each)
+	return forEach(all, err, each)
 }

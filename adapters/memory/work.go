@@ -42,7 +42,7 @@ func (s teams) Refs(_ context.Context, o id.Org) ([]team.Ref, error) {
 	return result(s.run, func(x *tx) ([]team.Ref, error) {
 		compare := func(a, b team.Team) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) }
 		var refs []team.Ref
-		for _, t := range x.tenant(o).teams.list(every, compare, 0) {
+		for _, t := range x.tenant(o).teams.list(always, compare, 0) {
 			refs = append(refs, t.Ref())
 		}
 		return refs, nil
@@ -50,7 +50,7 @@ func (s teams) Refs(_ context.Context, o id.Org) ([]team.Ref, error) {
 }
 
 func (s teams) List(_ context.Context, o id.Org, ts []id.Team) ([]team.Team, error) {
-	return result(s.run, func(x *tx) ([]team.Team, error) { return x.tenant(o).teams.named(ts), nil })
+	return result(s.run, func(x *tx) ([]team.Team, error) { return x.tenant(o).teams.getAll(ts), nil })
 }
 
 func (s teams) Add(_ context.Context, o id.Org, t team.Team) error {
@@ -113,7 +113,7 @@ func (m teamMembers) List(_ context.Context, o id.Org, t id.Team, after org.Posi
 		}
 		return profiles, nil
 	})
-	return visit(profiles, err, each)
+	return forEach(profiles, err, each)
 }
 
 func (m teamMembers) Put(_ context.Context, o id.Org, v team.Member) (int, error) {
@@ -177,7 +177,7 @@ func (s workspaces) Refs(_ context.Context, o id.Org) ([]workspace.Ref, error) {
 			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 		}
 		var refs []workspace.Ref
-		for _, w := range x.tenant(o).workspaces.list(every, compare, 0) {
+		for _, w := range x.tenant(o).workspaces.list(always, compare, 0) {
 			refs = append(refs, workspace.Ref{ID: w.ID, Team: w.Team, CreatedAt: w.CreatedAt})
 		}
 		return refs, nil
@@ -185,7 +185,7 @@ func (s workspaces) Refs(_ context.Context, o id.Org) ([]workspace.Ref, error) {
 }
 
 func (s workspaces) List(_ context.Context, o id.Org, ws []id.Workspace) ([]workspace.Workspace, error) {
-	return result(s.run, func(x *tx) ([]workspace.Workspace, error) { return x.tenant(o).workspaces.named(ws), nil })
+	return result(s.run, func(x *tx) ([]workspace.Workspace, error) { return x.tenant(o).workspaces.getAll(ws), nil })
 }
 
 func (s workspaces) Add(_ context.Context, o id.Org, w workspace.Workspace) error {

@@ -171,9 +171,9 @@ func TestKeysCanBeRotated(t *testing.T) {
 	}
 }
 
-// rotated returns a vault with a key of the first template, and one with another primary key
+// withNewPrimary returns a vault with a key of the first template, and one with another primary key
 // of the second.
-func rotated(t *testing.T, first, second *tinkpb.KeyTemplate) (before, after *vault.Vault) {
+func withNewPrimary(t *testing.T, first, second *tinkpb.KeyTemplate) (before, after *vault.Vault) {
 	t.Helper()
 	handle, err := keyset.NewHandle(first)
 	if err != nil {
@@ -212,7 +212,7 @@ func TestOldComparesKeyPrefixes(t *testing.T) {
 		"CRUNCHY to RAW":     {crunchy, raw, true},
 		"RAW to RAW":         {raw, raw, false}, // without prefixes the keys cannot be distinguished
 	} {
-		before, after := rotated(t, c.first, c.second)
+		before, after := withNewPrimary(t, c.first, c.second)
 		older, newer := seal(t, before, plain, context), seal(t, after, plain, context)
 		if before.OldKey(older) || after.OldKey(newer) {
 			t.Errorf("%s: what was sealed with the primary key is old", name)

@@ -20,9 +20,9 @@ import (
 	"collab/ports"
 )
 
-// office is an organisation with members who look at its teams and workspaces.
+// fixture is an organisation with members who look at its teams and workspaces.
 // It counts how often its teams are read, and lets a test hold a read up.
-type office struct {
+type fixture struct {
 	*memory.Store
 	t      *testing.T
 	access *Access
@@ -36,20 +36,20 @@ type office struct {
 	fail  error
 }
 
-type officeWork struct {
+type gatedWork struct {
 	ports.Work
-	of *office
+	of *fixture
 }
 
-type officeTeams struct {
+type gatedTeams struct {
 	ports.Teams
-	of *office
+	of *fixture
 }
 
-func (o *office) Work() ports.Work      { return officeWork{o.Store.Work(), o} }
-func (w officeWork) Teams() ports.Teams { return officeTeams{w.Work.Teams(), w.of} }
+func (o *fixture) Work() ports.Work    { return gatedWork{o.Store.Work(), o} }
+func (w gatedWork) Teams() ports.Teams { return gatedTeams{w.Work.Teams(), w.of} }
 
-func (t officeTeams) Refs(ctx context.Context, o id.Org) ([]team.Ref, error) {
+func (t gatedTeams) Refs(ctx context.Context, o id.Org) ([]team.Ref, error) {
 	t.of.mu.Lock()
 	t.of.reads++
 	gate, err := t.of.gate, t.of.fail
@@ -63,10 +63,10 @@ func (t officeTeams) Refs(ctx context.Context, o id.Org) ([]team.Ref, error) {
 	return t.Teams.Refs(ctx, o)
 }
 
-// newOffice makes an organisation of so many owners, with a team that has so
+// newFixture makes an organisation of so many owners, with a team that has so
 // many workspaces.
-func newOffice(t *testing.T, members, workspaces int) *office {
-	o := &office{Store: memory.NewStore(), t: t}
+func newFixture(t *testing.T, members, workspaces int) *fixture {
+	o := &fixture{Store: memory.NewStore(), t: t}
 	o.access = New(Options{Store: o, Epochs: o.Store, Clock: system.Clock{}})
 	is := org.Organisation{ID: id.Org(o.ids.New()), ProviderID: "office"}
 	_, err := o.Directory().Organisations().Upsert(t.Context(), is, func(o org.Organisation) (org.Organisation, error) { return o, nil })
@@ -91,7 +91,7 @@ func newOffice(t *testing.T, members, workspaces int) *office {
 	return o
 }
 
-func (o *office) must(err error) {
+func (o *fixture) must(err error) {
 	o.t.Helper()
 	if err != nil {
 		o.t.Fatal(err)
@@ -99,7 +99,7 @@ func (o *office) must(err error) {
 }
 
 // change moves the organisation's epoch on.
-func (o *office) change(fn func(ports.Records) error) {
+func (o *fixture) change(fn func(ports.Records) error) {
 	o.t.Helper()
 	o.must(o.Store.Atomic(o.t.Context(), func(r ports.Records) error {
 		if _, err := r.Directory().Organisations().Lock(o.t.Context(), o.org); err != nil {
@@ -109,7 +109,7 @@ func (o *office) change(fn func(ports.Records) error) {
 	}))
 }
 
-func (o *office) lookUp(ctx context.Context, u id.User) (org.Actor, error) {
+func (o *fixture) lookUp(ctx context.Context, u id.User) (org.Actor, error) {
 	return o.access.lookUp(ctx, memberKey{o.org, u})
 }
 
@@ -117,7 +117,7 @@ func nothing(ports.Records) error { return nil }
 
 func TestAllMembersShareOneReadOfTheStructure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOffice(t, 50, 20)
+		o := newFixture(t, 50, 20)
 		for n := range 3 {
 			o.change(nothing)
 			o.gate = make(chan struct{})
@@ -153,7 +153,7 @@ func TestAllMembersShareOneReadOfTheStructure(t *testing.T) {
 }
 
 func TestAFailedReadIsReadAgain(t *testing.T) {
-	o := newOffice(t, 1, 1)
+	o := newFixture(t, 1, 1)
 	o.fail = errors.New("down")
 	if _, err := o.lookUp(t.Context(), o.users[0]); !errors.Is(err, o.fail) {
 		t.Errorf("%v", err)
@@ -165,7 +165,7 @@ func TestAFailedReadIsReadAgain(t *testing.T) {
 }
 
 func TestVisibilityIsOfTheNewestEpoch(t *testing.T) {
-	o := newOffice(t, 2, 3)
+	o := newFixture(t, 2, 3)
 	was, err := o.lookUp(t.Context(), o.users[0])
 	o.must(err)
 	added := workspace.Workspace{ID: id.Workspace(o.ids.New()), Org: o.org, Name: "New"}
@@ -190,7 +190,7 @@ func TestVisibilityIsOfTheNewestEpoch(t *testing.T) {
 }
 
 func TestAClosedOrganisationIsReadOnce(t *testing.T) {
-	o := newOffice(t, 2, 1)
+	o := newFixture(t, 2, 1)
 	o.change(func(r ports.Records) error {
 		_, err := r.Directory().Organisations().Upsert(t.Context(), org.Organisation{ProviderID: "office"}, func(o org.Organisation) (org.Organisation, error) {
 			now := time.UnixMilli(1)
@@ -212,7 +212,7 @@ func TestAClosedOrganisationIsReadOnce(t *testing.T) {
 // A thousand members who see 2,000 workspaces take little more than one does.
 func TestVisibilitiesShareTheirMemory(t *testing.T) {
 	const members, bound = 1000, 8 << 20
-	o := newOffice(t, members, workspace.MaxWorkspaces)
+	o := newFixture(t, members, workspace.MaxWorkspaces)
 	heap := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -235,7 +235,7 @@ func TestVisibilitiesShareTheirMemory(t *testing.T) {
 }
 
 func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
-	o := newOffice(t, 200, 100)
+	o := newFixture(t, 200, 100)
 	first, err := o.lookUp(t.Context(), o.users[0])
 	o.must(err)
 	alone := o.access.actorCache.bytes
@@ -266,7 +266,7 @@ func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
 // organisation was evicted.
 func TestTheLogPositionIsNoOlderThanAnyAuthorization(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newOffice(t, 2, 1)
+		o := newFixture(t, 2, 1)
 		gate := make(chan struct{})
 		o.gate = gate
 		var slow sync.WaitGroup

@@ -13,13 +13,13 @@ import (
 	"collab/ports"
 )
 
-// unasked are the methods that nobody calls here.
-type unasked = ports.Epochs
+// failingVerifier are the methods that nobody calls here.
+type failingVerifier = ports.Epochs
 
 // counting answers with a number that grows with each query, and lets a test
 // hold a query up.
 type counting struct {
-	unasked
+	failingVerifier
 
 	mu      sync.Mutex
 	queries [][]id.Org

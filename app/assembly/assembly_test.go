@@ -53,10 +53,10 @@ func TestProfilesAreValidAndPrinted(t *testing.T) {
 		{"Embedded", "Nothing is configured: `make run` on a fresh machine.", nil},
 		{"Memory", "`COLLAB_DATABASE_URL=memory://`: as embedded, and nothing is kept. The offline harness runs the core on the same adapter.", []string{"COLLAB_DATABASE_URL=memory://"}},
 		{"Postgres", "Production on Postgres with an identity provider that works by code.", complete},
-		{"Several servers", "The same on more than one server, with S3.", append(without(complete, "COLLAB_BLOB_URL"), "COLLAB_BLOB_URL=s3://collab-files", "COLLAB_BUS_URL=nats://bus.example.com")},
-		{"Postgres, by session", "The same with a provider that works by session, and e-mail.", append(without(complete, "COLLAB_IDENTITY_CLIENT_ID"),
+		{"Several servers", "The same on more than one server, with S3.", append(withoutVariables(complete, "COLLAB_BLOB_URL"), "COLLAB_BLOB_URL=s3://collab-files", "COLLAB_BUS_URL=nats://bus.example.com")},
+		{"Postgres, by session", "The same with a provider that works by session, and e-mail.", append(withoutVariables(complete, "COLLAB_IDENTITY_CLIENT_ID"),
 			"COLLAB_IDENTITY_SIGN_IN_URL=https://accounts.example.com/sign-in", "COLLAB_SMTP_URL=smtps://mail.example.com", "COLLAB_MAIL_FROM=collab@example.com")},
-		{"Other models", "The same with a server that speaks OpenAI's protocol, and PostHog.", append(without(complete, "COLLAB_ANTHROPIC_API_KEY"),
+		{"Other models", "The same with a server that speaks OpenAI's protocol, and PostHog.", append(withoutVariables(complete, "COLLAB_ANTHROPIC_API_KEY"),
 			"COLLAB_OPENAI_URL=http://models.example.com/v1", "COLLAB_POSTHOG_KEY=phc_x")},
 	}
 	var page strings.Builder
@@ -84,7 +84,7 @@ func golden(t *testing.T, name, content string) {
 	}
 }
 
-func without(environ []string, name string) (rest []string) {
+func withoutVariables(environ []string, name string) (rest []string) {
 	for _, v := range environ {
 		if !strings.HasPrefix(v, name+"=") {
 			rest = append(rest, v)
@@ -135,7 +135,7 @@ func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
 		"COLLAB_TOKEN_KEYS": filepath.Join(folder, "tokens"), "COLLAB_SECRETS_KEYS": filepath.Join(folder, "secrets"), "COLLAB_LOG_FORMAT": "json",
 		"COLLAB_IDENTITY_AUDIENCE": "collab", "COLLAB_IDENTITY_WEBHOOK_SECRETS": "whsec_c2VjcmV0LW9mLXRoZS10ZXN0cy1vZi1hc3NlbWJseQ==", "COLLAB_ADMIN_SECRET": strings.Repeat("x", 32),
 	} {
-		environ = append(without(environ, name), name+"="+value)
+		environ = append(withoutVariables(environ, name), name+"="+value)
 	}
 	for _, what := range []string{"tokens", "secrets"} {
 		var text bytes.Buffer
@@ -151,7 +151,7 @@ func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
 	} {
 		t.Run(test.setting, func(t *testing.T) {
 			name, _, _ := strings.Cut(test.setting, "=")
-			c := read(t, append(without(environ, name), test.setting)...)
+			c := read(t, append(withoutVariables(environ, name), test.setting)...)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			reader, log := io.Pipe()

@@ -34,8 +34,8 @@ func (w *writes) take() []string {
 	return all
 }
 
-// gathering returns a logger without times, what it writes to, and what it gathers.
-func gathering() (*slog.Logger, *writes, *bufferedLog) {
+// capturedLogs returns a logger without times, what it writes to, and what it gathers.
+func capturedLogs() (*slog.Logger, *writes, *bufferedLog) {
 	var out writes
 	g := newBufferedLog(&out)
 	h := slog.NewTextHandler(g, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -49,7 +49,7 @@ func gathering() (*slog.Logger, *writes, *bufferedLog) {
 
 func TestLinesAboutRequestsAreWrittenTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, out, g := gathering()
+		log, out, g := capturedLogs()
 		log = log.With("a", "b").WithGroup("in")
 		wrote := func(after time.Duration, want ...string) {
 			t.Helper()

@@ -43,7 +43,7 @@ func TestTheModelsAreThoseWhoseProviderIsConfigured(t *testing.T) {
 	with := func(environ []string, more ...string) []string {
 		return append(environ[:len(environ):len(environ)], more...)
 	}
-	bare := without(complete, "COLLAB_ANTHROPIC_API_KEY")
+	bare := withoutVariables(complete, "COLLAB_ANTHROPIC_API_KEY")
 	for _, c := range []struct {
 		about     string
 		environ   []string

@@ -21,16 +21,16 @@ import (
 	"collab/ports"
 )
 
-// in runs a test in a bubble with a world of its own.
-func in(t *testing.T, name string, fn func(*world)) {
+// in runs a test in a bubble with a fixture of its own.
+func in(t *testing.T, name string, fn func(*fixture)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { fn(newWorld(t)) })
+		synctest.Test(t, func(t *testing.T) { fn(newFixture(t)) })
 	})
 }
 
 func TestRecipientsOfAChange(t *testing.T) {
-	in(t, "every member gets shared changes from the present on", func(w *world) {
+	in(t, "every member gets shared changes from the present on", func(w *fixture) {
 		f := w.feed()
 		w.write(w.org, 2)
 		a, b := w.listen(f, w.user(w.org, org.Member)), w.listen(f, w.user(w.org, org.Viewer))
@@ -43,7 +43,7 @@ func TestRecipientsOfAChange(t *testing.T) {
 			w.same(l.got(), "1-3 file-changed x", "1-4 file-changed y")
 		}
 	})
-	in(t, "personal changes go to their owner alone, whatever the role of others", func(w *world) {
+	in(t, "personal changes go to their owner alone, whatever the role of others", func(w *fixture) {
 		f := w.feed()
 		mine, owner := w.user(w.org, org.Member), w.user(w.org, org.Owner)
 		own, boss := w.listen(f, mine), w.listen(f, owner)
@@ -53,7 +53,7 @@ func TestRecipientsOfAChange(t *testing.T) {
 		w.same(own.got(), "1-1 file-changed x", "1-2 file-deleted gone", "1-3 file-changed y")
 		w.same(boss.got(), "1-3 file-changed y")
 	})
-	in(t, "a workspace's changes go to those who see it", func(w *world) {
+	in(t, "a workspace's changes go to those who see it", func(w *fixture) {
 		f := w.feed()
 		maker, other, owner := w.user(w.org, org.Member), w.user(w.org, org.Member), w.user(w.org, org.Owner)
 		made, space := w.workspace(maker)
@@ -65,7 +65,7 @@ func TestRecipientsOfAChange(t *testing.T) {
 		w.same(b.got())
 		w.same(c.got(), "1-2 file-changed x")
 	})
-	in(t, "a deletion goes to the audience stored with it", func(w *world) {
+	in(t, "a deletion goes to the audience stored with it", func(w *fixture) {
 		f := w.feed()
 		had, never, owner := w.user(w.org, org.Member), w.user(w.org, org.Member), w.user(w.org, org.Owner)
 		a, b, c := w.listen(f, had), w.listen(f, never), w.listen(f, owner)
@@ -76,7 +76,7 @@ func TestRecipientsOfAChange(t *testing.T) {
 		w.same(b.got())
 		w.same(c.got(), "1-1 file-deleted x")
 	})
-	in(t, "changes of another organisation are not received", func(w *world) {
+	in(t, "changes of another organisation are not received", func(w *fixture) {
 		f := w.feed()
 		other := w.Organisation()
 		a := w.listen(f, w.user(w.org, org.Owner))
@@ -89,7 +89,7 @@ func TestRecipientsOfAChange(t *testing.T) {
 }
 
 func TestInvisibleEntriesMoveTheCursor(t *testing.T) {
-	in(t, "and is reported once", func(w *world) {
+	in(t, "and is reported once", func(w *fixture) {
 		f := w.feed()
 		me, other := w.user(w.org, org.Member), w.user(w.org, org.Member)
 		sub := w.subscription(f, me)
@@ -123,7 +123,7 @@ func TestInvisibleEntriesMoveTheCursor(t *testing.T) {
 }
 
 func TestResuming(t *testing.T) {
-	in(t, "gives missed entries and continues", func(w *world) {
+	in(t, "gives missed entries and continues", func(w *fixture) {
 		f := w.feed()
 		me := w.actor(w.org, w.user(w.org, org.Member))
 		w.write(w.org, 400) // several pages
@@ -141,7 +141,7 @@ func TestResuming(t *testing.T) {
 			}
 		}
 	})
-	in(t, "gives missed entries as far as they are still visible", func(w *world) {
+	in(t, "gives missed entries as far as they are still visible", func(w *fixture) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		made, space := w.workspace(w.user(w.org, org.Owner))
@@ -161,7 +161,7 @@ func TestResuming(t *testing.T) {
 		"a place in the future":              "1-6",
 		"a place before what is still there": "1-1",
 	} {
-		in(t, name+" is answered with a resync, and then with what is new", func(w *world) {
+		in(t, name+" is answered with a resync, and then with what is new", func(w *fixture) {
 			f := w.feed()
 			me := w.actor(w.org, w.user(w.org, org.Member))
 			w.write(w.org, 3)
@@ -180,7 +180,7 @@ func TestResuming(t *testing.T) {
 			}
 		})
 	}
-	in(t, "the oldest place that is still there goes on without", func(w *world) {
+	in(t, "the oldest place that is still there goes on without", func(w *fixture) {
 		f := w.feed()
 		me := w.actor(w.org, w.user(w.org, org.Member))
 		w.write(w.org, 3)
@@ -190,7 +190,7 @@ func TestResuming(t *testing.T) {
 		w.same(w.settled(w.resume(f, me, "1-3", true)), "1-4 file-changed a.md")
 		w.same(w.settled(w.resume(f, me, "1-4", true)))
 	})
-	in(t, "a resync survives another authorization", func(w *world) {
+	in(t, "a resync survives another authorization", func(w *fixture) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		before := w.actor(w.org, member)
@@ -202,13 +202,13 @@ func TestResuming(t *testing.T) {
 }
 
 // settled is what a listener has once nothing moves any more.
-func (w *world) settled(l *listener) []string {
+func (w *fixture) settled(l *listener) []string {
 	synctest.Wait()
 	return l.got()
 }
 
 func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
-	in(t, "when the ring has moved past its cursor", func(w *world) {
+	in(t, "when the ring has moved past its cursor", func(w *fixture) {
 		f := w.feed()
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		const many = 3000 // more than a ring holds
@@ -228,7 +228,7 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 			t.Errorf("%d pages were read", n)
 		}
 	})
-	in(t, "also past pages without visible entries", func(w *world) {
+	in(t, "also past pages without visible entries", func(w *fixture) {
 		f := w.feed()
 		me, other := w.actor(w.org, w.user(w.org, org.Member)), w.user(w.org, org.Member)
 		const many = 3000
@@ -243,7 +243,7 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 			t.Errorf("it waited %v", waited)
 		}
 	})
-	in(t, "when the ring is empty", func(w *world) {
+	in(t, "when the ring is empty", func(w *fixture) {
 		f := w.feed()
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		w.write(w.org, 2)
@@ -256,7 +256,7 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 			t.Errorf("%d pages were read", n)
 		}
 	})
-	in(t, "and gets a resync when the log was pruned", func(w *world) {
+	in(t, "and gets a resync when the log was pruned", func(w *fixture) {
 		f := w.feed()
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		w.write(w.org, 5)
@@ -268,7 +268,7 @@ func TestASubscriberBehindTheRingReadsTheLog(t *testing.T) {
 }
 
 func TestSubscriptionsOfFormerMembersEnd(t *testing.T) {
-	in(t, "get no entry after the removal, whichever is noticed first", func(w *world) {
+	in(t, "get no entry after the removal, whichever is noticed first", func(w *fixture) {
 		f := w.feed()
 		member, owner := w.user(w.org, org.Member), w.user(w.org, org.Owner)
 		l, stays := w.listen(f, member), w.listen(f, owner)
@@ -281,7 +281,7 @@ func TestSubscriptionsOfFormerMembersEnd(t *testing.T) {
 		w.same(stays.got(), "1-1 file-changed a.md", "1-2 file-changed a.md")
 		w.ended(l, changes.Removed)
 	})
-	in(t, "end within a second without a change", func(w *world) {
+	in(t, "end within a second without a change", func(w *fixture) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		l := w.listen(f, member)
@@ -289,7 +289,7 @@ func TestSubscriptionsOfFormerMembersEnd(t *testing.T) {
 		time.Sleep(changes.PollEvery)
 		w.ended(l, changes.Removed)
 	})
-	in(t, "get no page of the log", func(w *world) {
+	in(t, "get no page of the log", func(w *fixture) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		before := w.actor(w.org, member)
@@ -299,14 +299,14 @@ func TestSubscriptionsOfFormerMembersEnd(t *testing.T) {
 		w.same(w.settled(l))
 		w.ended(l, changes.Removed)
 	})
-	in(t, "end with the organisation", func(w *world) {
+	in(t, "end with the organisation", func(w *fixture) {
 		f := w.feed()
 		l := w.listen(f, w.user(w.org, org.Owner))
 		w.Close(w.org)
 		time.Sleep(changes.PollEvery)
 		w.ended(l, changes.Removed)
 	})
-	in(t, "end if the organisation does not exist", func(w *world) {
+	in(t, "end if the organisation does not exist", func(w *fixture) {
 		f := w.feed(func(o *changes.Options) { o.Epochs = nobody{} }, func(o *changes.Options) {
 			o.Reauthorizer = func(context.Context) changes.Reauthorize {
 				return func(context.Context, org.Actor) (org.Actor, error) {
@@ -318,7 +318,7 @@ func TestSubscriptionsOfFormerMembersEnd(t *testing.T) {
 		time.Sleep(changes.PollEvery)
 		w.ended(l, changes.Removed)
 	})
-	in(t, "end as expired with the token", func(w *world) {
+	in(t, "end as expired with the token", func(w *fixture) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		request := access.NewContext(w.Context(), access.Request{Expires: time.Now().Add(time.Minute)})
@@ -332,7 +332,7 @@ func TestSubscriptionsOfFormerMembersEnd(t *testing.T) {
 }
 
 func TestChangesOfVisibility(t *testing.T) {
-	in(t, "grows and shrinks with the membership of a team", func(w *world) {
+	in(t, "grows and shrinks with the membership of a team", func(w *fixture) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		made, space := w.workspace(w.user(w.org, org.Owner))
@@ -349,7 +349,7 @@ func TestChangesOfVisibility(t *testing.T) {
 		}
 		w.same(got, "1-2 resync", "1-3 file-changed meanwhile", "1-4 resync")
 	})
-	in(t, "a batch has one resync, with an id of its own", func(w *world) {
+	in(t, "a batch has one resync, with an id of its own", func(w *fixture) {
 		f := w.feed()
 		member := w.user(w.org, org.Member)
 		l := w.listen(f, member)
@@ -362,7 +362,7 @@ func TestChangesOfVisibility(t *testing.T) {
 		w.append(w.org, again)
 		w.same(w.settled(l)[3:], "1-6 resync")
 	})
-	in(t, "others get no resync", func(w *world) {
+	in(t, "others get no resync", func(w *fixture) {
 		f := w.feed()
 		l := w.listen(f, w.user(w.org, org.Owner))
 		w.append(w.org, object.NewAccessChange(object.Audience{Users: []id.User{w.user(w.org, org.Member)}}, "", time.Now()))
@@ -371,7 +371,7 @@ func TestChangesOfVisibility(t *testing.T) {
 }
 
 func TestFailuresOfStoreAndBus(t *testing.T) {
-	in(t, "a lost hint costs a second at most", func(w *world) {
+	in(t, "a lost hint costs a second at most", func(w *fixture) {
 		f := w.feed(cut)
 		l := w.listen(f, w.user(w.org, org.Member))
 		synctest.Wait()
@@ -380,7 +380,7 @@ func TestFailuresOfStoreAndBus(t *testing.T) {
 		time.Sleep(changes.PollEvery)
 		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md", "1-3 file-changed a.md")
 	})
-	in(t, "a failing store delays entries, and is logged once", func(w *world) {
+	in(t, "a failing store delays entries, and is logged once", func(w *fixture) {
 		var by steered
 		f := w.feed(steer(&by))
 		l := w.listen(f, w.user(w.org, org.Member))
@@ -396,7 +396,7 @@ func TestFailuresOfStoreAndBus(t *testing.T) {
 			t.Errorf("the log is %s", log)
 		}
 	})
-	in(t, "a failed authorization is repeated before any entry is handed out", func(w *world) {
+	in(t, "a failed authorization is repeated before any entry is handed out", func(w *fixture) {
 		var down atomic.Bool
 		f := w.feed(func(o *changes.Options) {
 			of := o.Reauthorizer
@@ -420,7 +420,7 @@ func TestFailuresOfStoreAndBus(t *testing.T) {
 		time.Sleep(changes.PollEvery)
 		w.same(w.settled(l), "1-1 file-changed a.md")
 	})
-	in(t, "another log in the place of the one that was there starts over", func(w *world) {
+	in(t, "another log in the place of the one that was there starts over", func(w *fixture) {
 		var by steered
 		f := w.feed(steer(&by))
 		l := w.listen(f, w.user(w.org, org.Member))
@@ -432,7 +432,7 @@ func TestFailuresOfStoreAndBus(t *testing.T) {
 		w.write(w.org, 1)
 		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md", "2-2 resync", "2-3 file-changed a.md")
 	})
-	in(t, "a subscription to another log than ours has it looked at at once", func(w *world) {
+	in(t, "a subscription to another log than ours has it looked at at once", func(w *fixture) {
 		var by steered
 		f := w.feed(steer(&by))
 		w.write(w.org, 2)
@@ -446,7 +446,7 @@ func TestFailuresOfStoreAndBus(t *testing.T) {
 }
 
 func TestAThousandSubscribersOfOneOrganisation(t *testing.T) {
-	in(t, "get each event once, which is read and encoded once", func(w *world) {
+	in(t, "get each event once, which is read and encoded once", func(w *fixture) {
 		var by steered
 		var encoded atomic.Int64
 		f := w.feed(steer(&by), func(o *changes.Options) {
@@ -493,7 +493,7 @@ func TestAThousandSubscribersOfOneOrganisation(t *testing.T) {
 
 func TestFrequentEntriesAreBatched(t *testing.T) {
 	// listen has so many subscribers who were told of one entry.
-	listen := func(w *world, many int, by *steered) (all []*listener) {
+	listen := func(w *fixture, many int, by *steered) (all []*listener) {
 		f := w.feed(steer(by))
 		a := w.actor(w.org, w.user(w.org, org.Member))
 		for range many {
@@ -506,7 +506,7 @@ func TestFrequentEntriesAreBatched(t *testing.T) {
 		by.lists.Store(0)
 		return all
 	}
-	in(t, "where many listen", func(w *world) {
+	in(t, "where many listen", func(w *fixture) {
 		var by steered
 		all := listen(w, 100, &by)
 		for range 10 {
@@ -526,7 +526,7 @@ func TestFrequentEntriesAreBatched(t *testing.T) {
 			t.Errorf("the log was read %d times", n)
 		}
 	})
-	in(t, "and do not where few do", func(w *world) {
+	in(t, "and do not where few do", func(w *fixture) {
 		var by steered
 		all := listen(w, 10, &by)
 		w.write(w.org, 1)
@@ -547,7 +547,7 @@ func (d *direct) Subscribe(fn func(object.Hint)) (func(), error) {
 }
 
 func TestBusyOrganisationsDoNotDelayOthers(t *testing.T) {
-	in(t, "for an entry", func(w *world) {
+	in(t, "for an entry", func(w *fixture) {
 		const enough = 10_000
 		var by steered
 		var bus direct
@@ -594,7 +594,7 @@ func TestBusyOrganisationsDoNotDelayOthers(t *testing.T) {
 // Writers append while subscribers leave and come back at random, at two
 // servers of which one hears of changes by looking alone.
 func TestNothingIsMissedOrRepeatedAcrossServers(t *testing.T) {
-	in(t, "while writers append", func(w *world) {
+	in(t, "while writers append", func(w *fixture) {
 		feeds := []*changes.Feed{w.feed(), w.feed(cut)}
 		const writers, each, clients = 4, 200, 12
 		var done sync.WaitGroup
@@ -637,7 +637,7 @@ func TestNothingIsMissedOrRepeatedAcrossServers(t *testing.T) {
 }
 
 func TestEndsOfSubscriptions(t *testing.T) {
-	in(t, "comes to all at once, and to later subscribers", func(w *world) {
+	in(t, "comes to all at once, and to later subscribers", func(w *fixture) {
 		f := w.feed()
 		a := w.actor(w.org, w.user(w.org, org.Member))
 		l := w.resume(f, a, "", false)
@@ -653,7 +653,7 @@ func TestEndsOfSubscriptions(t *testing.T) {
 		}
 		w.Must(f.Close(w.Context()))
 	})
-	in(t, "waits for open subscriptions until its context ends", func(w *world) {
+	in(t, "waits for open subscriptions until its context ends", func(w *fixture) {
 		f := w.feed()
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		short, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -669,21 +669,21 @@ func TestEndsOfSubscriptions(t *testing.T) {
 		sub.Close()
 		w.Must(f.Close(w.Context()))
 	})
-	in(t, "takes no time without subscribers", func(w *world) {
+	in(t, "takes no time without subscribers", func(w *fixture) {
 		none, cancel := context.WithCancel(w.Context())
 		cancel()
 		for range 50 {
 			w.Must(w.feed().Close(none))
 		}
 	})
-	in(t, "does not call OnEnd of a closed subscription", func(w *world) {
+	in(t, "does not call OnEnd of a closed subscription", func(w *fixture) {
 		f := w.feed()
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		sub.OnEnd(func() { t.Error("it was called") })
 		sub.Close()
 		f.Drain()
 	})
-	in(t, "of one subscription makes room for another of the same user", func(w *world) {
+	in(t, "of one subscription makes room for another of the same user", func(w *fixture) {
 		f := w.feed()
 		a := w.actor(w.org, w.user(w.org, org.Member))
 		var open []*listener
@@ -697,7 +697,7 @@ func TestEndsOfSubscriptions(t *testing.T) {
 		open[0].close()
 		w.resume(f, a, "", false)
 	})
-	in(t, "of the last subscription has the log left alone", func(w *world) {
+	in(t, "of the last subscription has the log left alone", func(w *fixture) {
 		var by steered
 		f := w.feed(steer(&by))
 		l := w.listen(f, w.user(w.org, org.Member))
@@ -713,7 +713,7 @@ func TestEndsOfSubscriptions(t *testing.T) {
 }
 
 func TestStartFailsIfTheBusCannotBeSubscribed(t *testing.T) {
-	f := changes.New(changes.Options{Store: newWorld(t).store, Bus: deaf{}})
+	f := changes.New(changes.Options{Store: newFixture(t).store, Bus: lossyBus{}})
 	if err := f.Start(nil); !errors.Is(err, errDown) {
 		t.Errorf("starting ended with %v", err)
 	}
@@ -722,9 +722,9 @@ func TestStartFailsIfTheBusCannotBeSubscribed(t *testing.T) {
 	}
 }
 
-type deaf struct{ ports.Bus }
+type lossyBus struct{ ports.Bus }
 
-func (deaf) Subscribe(func(object.Hint)) (func(), error) { return nil, errDown }
+func (lossyBus) Subscribe(func(object.Hint)) (func(), error) { return nil, errDown }
 
 // nobody is Epochs where there are no organisations.
 type nobody struct{ epochs }

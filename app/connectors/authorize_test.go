@@ -23,7 +23,7 @@ func response(b connectors.Authorization) connectors.AuthorizationResponse {
 }
 
 // wantFlow checks the status of an authorization, and returns it.
-func (w *world) wantFlow(b connectors.Authorization, want connector.FlowStatus) connector.Flow {
+func (w *fixture) wantFlow(b connectors.Authorization, want connector.FlowStatus) connector.Flow {
 	w.Helper()
 	f, err := w.connectors.Poll(w.Context(), w.member, b.State)
 	w.Must(err)
@@ -34,7 +34,7 @@ func (w *world) wantFlow(b connectors.Authorization, want connector.FlowStatus) 
 }
 
 func TestAnAuthorization(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	b, err := w.connectors.Start(t.Context(), w.member, "", "notes")
 	w.Must(err)
 	if b.URL != "https://collab.example.com/authorize?state="+b.State {
@@ -64,7 +64,7 @@ func TestAnAuthorization(t *testing.T) {
 	w.work()
 	w.wantStatus(b.Instance, connector.Connected, "")
 	c, err := w.connectors.Read(t.Context(), w.member, b.Instance)
-	if err != nil || c.Entries != `{"accessToken":"access-2"}` || len(w.auth.verifier) < 43 || strings.Contains(page, w.auth.verifier) {
+	if err != nil || c.Entries != `{"accessToken":"access-2"}` || len(w.authorizer.verifier) < 43 || strings.Contains(page, w.authorizer.verifier) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	w.Must(w.connectors.Delete(t.Context(), w.org, b.Instance))
@@ -77,38 +77,42 @@ func TestAnAuthorization(t *testing.T) {
 
 func TestRefusedResponses(t *testing.T) {
 	for name, of := range map[string]struct {
-		change func(w *world, a *connectors.AuthorizationResponse, browser *string)
+		change func(w *fixture, a *connectors.AuthorizationResponse, browser *string)
 		kind   fault.Kind
 		left   connector.FlowStatus
 	}{
-		"without a browser":   {func(_ *world, _ *connectors.AuthorizationResponse, b *string) { *b = "" }, fault.Forbidden, connector.Pending},
-		"of another browser":  {func(_ *world, _ *connectors.AuthorizationResponse, b *string) { *b = "other" }, fault.Forbidden, connector.Pending},
-		"of an unknown state": {func(_ *world, a *connectors.AuthorizationResponse, _ *string) { a.State = "unknown" }, fault.NotFound, connector.Pending},
-		"of another flow": {func(w *world, a *connectors.AuthorizationResponse, _ *string) {
+		"without a browser":   {func(_ *fixture, _ *connectors.AuthorizationResponse, b *string) { *b = "" }, fault.Forbidden, connector.Pending},
+		"of another browser":  {func(_ *fixture, _ *connectors.AuthorizationResponse, b *string) { *b = "other" }, fault.Forbidden, connector.Pending},
+		"of an unknown state": {func(_ *fixture, a *connectors.AuthorizationResponse, _ *string) { a.State = "unknown" }, fault.NotFound, connector.Pending},
+		"of another flow": {func(w *fixture, a *connectors.AuthorizationResponse, _ *string) {
 			other, _ := w.confirm("", "calendar")
 			a.State = other.State
 		}, fault.Forbidden, connector.Pending},
-		"too late": {func(w *world, _ *connectors.AuthorizationResponse, _ *string) {
+		"too late": {func(w *fixture, _ *connectors.AuthorizationResponse, _ *string) {
 			w.clock.Advance(connector.FlowLifetime)
 		}, fault.NotFound, ""},
-		"of another issuer": {func(_ *world, a *connectors.AuthorizationResponse, _ *string) { a.Issuer = issuer + "/" }, fault.Forbidden, connector.Refused},
-		"at another issuer's address": {func(_ *world, a *connectors.AuthorizationResponse, _ *string) {
+		"of another issuer": {func(_ *fixture, a *connectors.AuthorizationResponse, _ *string) { a.Issuer = issuer + "/" }, fault.Forbidden, connector.Refused},
+		"at another issuer's address": {func(_ *fixture, a *connectors.AuthorizationResponse, _ *string) {
 			a.Redirect = connector.Redirect(callback, "https://other.example.com")
 		}, fault.Forbidden, connector.Refused},
-		"without the issuer":       {func(_ *world, a *connectors.AuthorizationResponse, _ *string) { a.Issuer = "" }, fault.Forbidden, connector.Refused},
-		"that declines":            {func(_ *world, a *connectors.AuthorizationResponse, _ *string) { a.Code, a.Error = "", "access_denied" }, fault.Forbidden, connector.Refused},
-		"that is an error":         {func(_ *world, a *connectors.AuthorizationResponse, _ *string) { a.Error = "<script>" }, fault.Forbidden, connector.Refused},
-		"without a code":           {func(_ *world, a *connectors.AuthorizationResponse, _ *string) { a.Code = "" }, fault.Forbidden, connector.Refused},
-		"of a removed member":      {func(w *world, _ *connectors.AuthorizationResponse, _ *string) { w.Remove(w.member.Org, w.member.User) }, fault.Forbidden, connector.Refused},
-		"of a closed organisation": {func(w *world, _ *connectors.AuthorizationResponse, _ *string) { w.Close(w.member.Org) }, fault.Forbidden, connector.Refused},
-		"of a viewer": {func(w *world, _ *connectors.AuthorizationResponse, _ *string) {
-			w.Put(org.Membership{Org: w.member.Org, User: w.member.User, Role: org.Viewer, JoinedAt: noon})
+		"without the issuer": {func(_ *fixture, a *connectors.AuthorizationResponse, _ *string) { a.Issuer = "" }, fault.Forbidden, connector.Refused},
+		"that declines": {func(_ *fixture, a *connectors.AuthorizationResponse, _ *string) {
+			a.Code, a.Error = "", "access_denied"
 		}, fault.Forbidden, connector.Refused},
-		"while the server is down": {func(w *world, _ *connectors.AuthorizationResponse, _ *string) { w.auth.fail = errDown }, fault.Unavailable, connector.Refused},
-		"with an internal error":   {func(w *world, _ *connectors.AuthorizationResponse, _ *string) { w.auth.fail = errInternal }, fault.Internal, connector.Refused},
+		"that is an error": {func(_ *fixture, a *connectors.AuthorizationResponse, _ *string) { a.Error = "<script>" }, fault.Forbidden, connector.Refused},
+		"without a code":   {func(_ *fixture, a *connectors.AuthorizationResponse, _ *string) { a.Code = "" }, fault.Forbidden, connector.Refused},
+		"of a removed member": {func(w *fixture, _ *connectors.AuthorizationResponse, _ *string) {
+			w.Remove(w.member.Org, w.member.User)
+		}, fault.Forbidden, connector.Refused},
+		"of a closed organisation": {func(w *fixture, _ *connectors.AuthorizationResponse, _ *string) { w.Close(w.member.Org) }, fault.Forbidden, connector.Refused},
+		"of a viewer": {func(w *fixture, _ *connectors.AuthorizationResponse, _ *string) {
+			w.Put(org.Membership{Org: w.member.Org, User: w.member.User, Role: org.Viewer, JoinedAt: startTime})
+		}, fault.Forbidden, connector.Refused},
+		"while the server is down": {func(w *fixture, _ *connectors.AuthorizationResponse, _ *string) { w.authorizer.fail = errDown }, fault.Unavailable, connector.Refused},
+		"with an internal error":   {func(w *fixture, _ *connectors.AuthorizationResponse, _ *string) { w.authorizer.fail = errInternal }, fault.Internal, connector.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			b, browser := w.confirm("", "notes")
 			a := response(b)
 			of.change(w, &a, &browser)
@@ -121,8 +125,8 @@ func TestRefusedResponses(t *testing.T) {
 			if now := w.wantStatus(b.Instance, connector.Disconnected, ""); now.Version != 0 {
 				t.Errorf("the connector is %+v", now)
 			}
-			if len(w.auth.valid) != 0 {
-				t.Errorf("there is a grant: %v", w.auth.calls)
+			if len(w.authorizer.valid) != 0 {
+				t.Errorf("there is a grant: %v", w.authorizer.calls)
 			}
 		})
 	}
@@ -140,8 +144,8 @@ func TestAResponseBelongsToTheIssuerOfItsAddress(t *testing.T) {
 		"without a part for the issuer": {callback, callback, fault.Conflict},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.auth.server.ReturnsIssuer = false
+			w := newFixture(t)
+			w.authorizer.server.ReturnsIssuer = false
 			b, browser := w.confirm("", "notes")
 			_, err := w.store.Connections().Flows().Update(t.Context(), connector.Digest(b.State), func(f connector.Flow) (connector.Flow, error) {
 				f.Redirect = of.flow
@@ -150,15 +154,15 @@ func TestAResponseBelongsToTheIssuerOfItsAddress(t *testing.T) {
 			w.Must(err)
 			w.wantKind(w.connectors.Finish(t.Context(), connectors.AuthorizationResponse{State: b.State, Code: "code", Redirect: of.response}, browser), of.kind)
 			w.wantFlow(b, connector.Refused)
-			if w.auth.count("redeem") != 0 {
-				t.Errorf("the code was redeemed: %v", w.auth.calls)
+			if w.authorizer.count("redeem") != 0 {
+				t.Errorf("the code was redeemed: %v", w.authorizer.calls)
 			}
 		})
 	}
 }
 
 func TestAResponseIsAcceptedOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	b, browser := w.confirm("", "notes")
 	var group sync.WaitGroup
 	errs := make([]error, 20)
@@ -174,22 +178,22 @@ func TestAResponseIsAcceptedOnce(t *testing.T) {
 			w.wantKind(err, fault.NotFound)
 		}
 	}
-	if done != 1 || w.auth.count("redeem") != 1 {
-		t.Errorf("%d answers counted, and %d were redeemed", done, w.auth.count("redeem"))
+	if done != 1 || w.authorizer.count("redeem") != 1 {
+		t.Errorf("%d answers counted, and %d were redeemed", done, w.authorizer.count("redeem"))
 	}
 	w.wantFlow(b, connector.Ready)
 }
 
 func TestCredentialsThatCannotBeStoredAreRevoked(t *testing.T) {
-	for name, meanwhile := range map[string]func(w *world, i id.Connector){
-		"the connector is deleted": func(w *world, i id.Connector) { w.Must(w.connectors.Delete(w.Context(), w.org, i)) },
-		"the member is removed":    func(w *world, _ id.Connector) { w.Remove(w.member.Org, w.member.User) },
+	for name, meanwhile := range map[string]func(w *fixture, i id.Connector){
+		"the connector is deleted": func(w *fixture, i id.Connector) { w.Must(w.connectors.Delete(w.Context(), w.org, i)) },
+		"the member is removed":    func(w *fixture, _ id.Connector) { w.Remove(w.member.Org, w.member.User) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			b, browser := w.confirm("", "notes")
-			w.auth.set(func() {
-				w.auth.before = func(call string) {
+			w.authorizer.set(func() {
+				w.authorizer.before = func(call string) {
 					if strings.HasPrefix(call, "redeem") {
 						meanwhile(w, b.Instance)
 					}
@@ -199,15 +203,15 @@ func TestCredentialsThatCannotBeStoredAreRevoked(t *testing.T) {
 				t.Error("the credentials were stored")
 			}
 			w.work()
-			if len(w.auth.valid) != 0 || w.auth.count("revoke renewal-2") != 1 {
-				t.Errorf("after %v %v are valid", w.auth.calls, w.auth.valid)
+			if len(w.authorizer.valid) != 0 || w.authorizer.count("revoke renewal-2") != 1 {
+				t.Errorf("after %v %v are valid", w.authorizer.calls, w.authorizer.valid)
 			}
 		})
 	}
 }
 
 func TestACancelledRequestStillRedeemsItsCode(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	b, browser := w.confirm("", "notes")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -216,18 +220,18 @@ func TestACancelledRequestStillRedeemsItsCode(t *testing.T) {
 }
 
 func TestWhichClientIsUsed(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	used := func(provider string) string {
 		t.Helper()
 		b, browser := w.confirm("", provider)
 		a := response(b)
-		if w.auth.server.SupportsClientDocument() && w.clients == nil {
+		if w.authorizer.server.SupportsClientDocument() && w.clients == nil {
 			a.Redirect = connector.DocumentRedirect(callback, connector.IssuerKey(issuer))
 		}
 		w.Must(w.connectors.Finish(t.Context(), a, browser))
-		return w.auth.calls[len(w.auth.calls)-1]
+		return w.authorizer.calls[len(w.authorizer.calls)-1]
 	}
-	w.auth.server.Documents = true
+	w.authorizer.server.Documents = true
 	if got := used("notes"); got != "redeem https://collab.example.com/client/"+connector.IssuerKey(issuer) {
 		t.Error(got)
 	}
@@ -238,22 +242,22 @@ func TestWhichClientIsUsed(t *testing.T) {
 	}
 	w.clients = nil
 	w.connectors = w.newServer()
-	w.auth.server.Documents, w.auth.server.Registration = false, ""
+	w.authorizer.server.Documents, w.authorizer.server.Registration = false, ""
 	_, err := w.connectors.Start(t.Context(), w.member, "", "notes")
 	w.wantKind(err, fault.Conflict)
-	w.auth.server.Registration = issuer + "/register"
+	w.authorizer.server.Registration = issuer + "/register"
 	first := used("notes")
-	w.auth.server.Documents, w.auth.server.ReturnsIssuer = true, false // its documents could be another's
-	if second := used("calendar"); first != second || w.auth.count("register") != 1 {
-		t.Errorf("%s and %s, after %d registrations", first, second, w.auth.count("register"))
+	w.authorizer.server.Documents, w.authorizer.server.ReturnsIssuer = true, false // its documents could be another's
+	if second := used("calendar"); first != second || w.authorizer.count("register") != 1 {
+		t.Errorf("%s and %s, after %d registrations", first, second, w.authorizer.count("register"))
 	}
 }
 
 func TestAClientIsUsedForItsFlowsUntilItsSecretExpires(t *testing.T) {
 	for _, secretIn := range []time.Duration{12 * time.Minute, 5 * time.Minute} {
 		t.Run(fmt.Sprint(secretIn), func(t *testing.T) {
-			w := newWorld(t)
-			w.auth.secretIn = secretIn
+			w := newFixture(t)
+			w.authorizer.secretIn = secretIn
 			b, err := w.connectors.Start(t.Context(), w.member, "", "notes")
 			w.Must(err)
 			w.clock.Advance(3 * time.Minute)
@@ -261,35 +265,35 @@ func TestAClientIsUsedForItsFlowsUntilItsSecretExpires(t *testing.T) {
 			_, err = w.connectors.Confirm(t.Context(), b.State, browser)
 			w.Must(err)
 			w.Must(w.connectors.Finish(t.Context(), response(b), browser))
-			if w.auth.count("register") != 1 {
-				t.Errorf("the calls were %v", w.auth.calls)
+			if w.authorizer.count("register") != 1 {
+				t.Errorf("the calls were %v", w.authorizer.calls)
 			}
 			w.confirm("", "calendar") // a new flow gets another client
-			if w.auth.count("register") != 2 {
-				t.Errorf("the calls were %v", w.auth.calls)
+			if w.authorizer.count("register") != 2 {
+				t.Errorf("the calls were %v", w.authorizer.calls)
 			}
 		})
 	}
 }
 
 func TestAFlowOfARemovedClientHasToBeStartedAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	b, browser := w.confirm("", "notes")
 	w.Must(w.store.Connections().Clients().Remove(t.Context(), issuer, redirect, "client-1"))
 	w.wantKind(w.connectors.Finish(t.Context(), response(b), browser), fault.Conflict)
 	_, err := w.connectors.Confirm(t.Context(), b.State, browser)
 	w.wantKind(err, fault.NotFound)
-	if w.auth.count("register") != 1 {
-		t.Errorf("the calls were %v", w.auth.calls)
+	if w.authorizer.count("register") != 1 {
+		t.Errorf("the calls were %v", w.authorizer.calls)
 	}
 }
 
 func TestConcurrentStartsRegisterOneClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		proceed := make(chan struct{})
-		w.auth.set(func() {
-			w.auth.before = func(call string) {
+		w.authorizer.set(func() {
+			w.authorizer.before = func(call string) {
 				if call == "register" {
 					<-proceed
 				}
@@ -316,14 +320,14 @@ func TestConcurrentStartsRegisterOneClient(t *testing.T) {
 		synctest.Wait()
 		close(proceed)
 		group.Wait()
-		if n := w.auth.count("register"); n != 1 {
+		if n := w.authorizer.count("register"); n != 1 {
 			t.Errorf("%d clients were registered", n)
 		}
 	})
 }
 
 func TestPermissions(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.create("search").ID
 	w.giveKey(i)
 	gone := w.member
@@ -349,7 +353,7 @@ func TestPermissions(t *testing.T) {
 			if !slices.Equal(before, w.auditLog()) {
 				t.Errorf("the audit log has %q", w.auditLog())
 			}
-			w.Put(org.Membership{Org: gone.Org, User: gone.User, Role: gone.Role, JoinedAt: noon})
+			w.Put(org.Membership{Org: gone.Org, User: gone.User, Role: gone.Role, JoinedAt: startTime})
 		})
 	}
 	for name, do := range map[string]func() error{
@@ -362,11 +366,11 @@ func TestPermissions(t *testing.T) {
 	} {
 		t.Run(name+" another's", func(t *testing.T) { w.wantKind(do(), fault.NotFound) })
 	}
-	before := w.auth.count("")
+	before := w.authorizer.count("")
 	_, err := w.connectors.Start(t.Context(), w.stranger, i, "")
 	w.wantKind(err, fault.Invalid)
-	if w.auth.count("") != before {
-		t.Errorf("the calls were %v", w.auth.calls)
+	if w.authorizer.count("") != before {
+		t.Errorf("the calls were %v", w.authorizer.calls)
 	}
 	all, err := w.list(w.viewer)
 	if err != nil || len(all) != 1 {
@@ -375,7 +379,7 @@ func TestPermissions(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	for _, d := range []connector.Draft{
 		{Provider: "none"}, {Provider: "retired"}, {Provider: "elsewhere"},
 		{Provider: "elsewhere", URL: "ftp://example.com"}, {Provider: "elsewhere", URL: "https://user@example.com/"}, {Provider: "elsewhere", URL: "https://example.com/#a"},
@@ -415,13 +419,13 @@ func TestBounds(t *testing.T) {
 		t.Errorf("there are %d connectors, %v", len(all), err)
 	}
 	// A refusal of the authorization server is not the caller's error.
-	w.auth.fail = fault.New(fault.Forbidden, "The authorization server refuses to register this service")
+	w.authorizer.fail = fault.New(fault.Forbidden, "The authorization server refuses to register this service")
 	_, err = w.connectors.Start(t.Context(), w.member, "", "notes")
 	w.wantKind(err, fault.Unavailable)
 }
 
 func TestUseOfAClientIsRecordedOnceADay(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	kept := w.store.Connections().Clients()
 	used := func() time.Time {
 		t.Helper()
@@ -441,11 +445,11 @@ func TestUseOfAClientIsRecordedOnceADay(t *testing.T) {
 	}{{24*time.Hour - time.Millisecond, 0}, {time.Millisecond, 24 * time.Hour}, {time.Hour, 24 * time.Hour}, {29 * 24 * time.Hour, 30*24*time.Hour + time.Hour}} {
 		w.clock.Advance(step.after)
 		begun()
-		if got := used(); !got.Equal(noon.Add(step.want)) {
+		if got := used(); !got.Equal(startTime.Add(step.want)) {
 			t.Errorf("it was used at %v, want %v after noon", got, step.want)
 		}
 	}
-	if n := w.auth.count("register"); n != 1 {
+	if n := w.authorizer.count("register"); n != 1 {
 		t.Errorf("%d clients were registered", n)
 	}
 
@@ -459,7 +463,7 @@ func TestUseOfAClientIsRecordedOnceADay(t *testing.T) {
 		t.Errorf("the credentials are of version %d", now.Version)
 	}
 	begun()
-	if n := w.auth.count("register"); n != 2 || !used().Equal(w.clock.Now()) {
+	if n := w.authorizer.count("register"); n != 2 || !used().Equal(w.clock.Now()) {
 		t.Errorf("%d clients were registered, the last at %v", n, used())
 	}
 }

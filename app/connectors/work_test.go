@@ -20,7 +20,7 @@ import (
 )
 
 // giveKey stores an API key.
-func (w *world) giveKey(i id.Connector) {
+func (w *fixture) giveKey(i id.Connector) {
 	w.Helper()
 	_, err := w.connectors.StoreCredentials(w.Context(), w.member, i, `{"apiKey":"key"}`, map[string]string{"apiKey": "key"})
 	w.Must(err)
@@ -29,28 +29,28 @@ func (w *world) giveKey(i id.Connector) {
 var errRefused = fault.New(fault.Forbidden, "The server does not accept the credentials")
 
 func TestStatusesOfAServerWithAKey(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.create("search").ID
 	w.wantStatus(i, connector.Disconnected, "")
 	w.wantDue(i, -1)
 	w.work()
-	if n := w.tools.calls(); n != 0 {
+	if n := w.toolServers.calls(); n != 0 {
 		t.Errorf("a server without credentials was asked %d times", n)
 	}
 	w.giveKey(i)
 	w.wantStatus(i, connector.Connecting, "")
 	w.wantDue(i, 0)
 	w.work()
-	if now := w.wantStatus(i, connector.Connected, ""); len(now.Tools) != 1 || now.LastUsedAt == nil || !now.LastUsedAt.Equal(noon) {
+	if now := w.wantStatus(i, connector.Connected, ""); len(now.Tools) != 1 || now.LastUsedAt == nil || !now.LastUsedAt.Equal(startTime) {
 		t.Errorf("the connector is %+v", now)
 	}
-	if a := w.tools.asked[0]; a.Entries != `{"apiKey":"key"}` || a.URL != "https://search.example.com/mcp" || a.Auth != connector.APIKey {
+	if a := w.toolServers.asked[0]; a.Entries != `{"apiKey":"key"}` || a.URL != "https://search.example.com/mcp" || a.Auth != connector.APIKey {
 		t.Errorf("the server was asked with %+v", a)
 	}
 	w.wantDue(i, time.Hour)
 
 	w.clock.Advance(time.Hour)
-	w.tools.failWith(errRefused)
+	w.toolServers.failWith(errRefused)
 	wait := time.Minute
 	for n := range 14 { // the wait doubles up to six hours
 		w.work()
@@ -58,7 +58,7 @@ func TestStatusesOfAServerWithAKey(t *testing.T) {
 		w.wantDue(i, wait)
 		w.clock.Advance(wait - time.Millisecond)
 		w.work()
-		if got := w.tools.calls(); got != n+2 {
+		if got := w.toolServers.calls(); got != n+2 {
 			t.Fatalf("after %d failures the server was asked %d times before its time", n+1, got-1)
 		}
 		w.clock.Advance(time.Millisecond)
@@ -70,14 +70,14 @@ func TestStatusesOfAServerWithAKey(t *testing.T) {
 	w.work()
 	w.wantDue(i, time.Minute)
 	w.clock.Advance(time.Minute)
-	w.tools.set(nil)
+	w.toolServers.set(nil)
 	w.work()
 	w.wantStatus(i, connector.Connected, "")
 	w.wantDue(i, time.Hour)
 }
 
 func TestServersThatNeedNoCredentialsAreTriedAtOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.create("weather").ID
 	w.wantStatus(i, connector.Connected, "")
 	w.work()
@@ -87,18 +87,18 @@ func TestServersThatNeedNoCredentialsAreTriedAtOnce(t *testing.T) {
 }
 
 func TestLocalServersAreNotTried(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.create("shell").ID
 	w.giveKey(i)
 	w.wantStatus(i, connector.Connected, "")
 	w.wantDue(i, -1)
 	w.clock.Advance(24 * time.Hour)
 	w.work()
-	if n := w.tools.calls(); n != 0 {
+	if n := w.toolServers.calls(); n != 0 {
 		t.Errorf("it was asked %d times", n)
 	}
 	// Tokens of local servers are renewed.
-	w.auth.set(func() { w.auth.lifetime = time.Hour })
+	w.authorizer.set(func() { w.authorizer.lifetime = time.Hour })
 	o := w.authorise("desk")
 	w.wantStatus(o, connector.Connected, "")
 	w.clock.Advance(time.Hour)
@@ -109,7 +109,7 @@ func TestLocalServersAreNotTried(t *testing.T) {
 }
 
 func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	at := map[time.Duration]int{}
 	for n := range 60 {
 		b, err := w.connectors.Create(t.Context(), w.member, connector.Draft{Provider: "notes", Name: new(fmt.Sprint("Notes ", n))})
@@ -138,22 +138,22 @@ func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
 			t.Errorf("the connector is %+v", i)
 		}
 	}
-	if w.auth.reused != 0 || w.auth.count("renew") != 60 {
-		t.Errorf("%d renewals, %d of them with used tokens", w.auth.count("renew"), w.auth.reused)
+	if w.authorizer.reused != 0 || w.authorizer.count("renew") != 60 {
+		t.Errorf("%d renewals, %d of them with used tokens", w.authorizer.count("renew"), w.authorizer.reused)
 	}
 }
 
 func TestRenewalsThatFail(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.authorise("notes")
 	w.work()
 	w.clock.Set(*w.get(i).RenewAt)
-	w.auth.set(func() { w.auth.fail = errDown })
-	asked := w.tools.calls()
+	w.authorizer.set(func() { w.authorizer.fail = errDown })
+	asked := w.toolServers.calls()
 	for n := range 3 { // before the token expires the status stays
 		w.work()
 		w.wantStatus(i, connector.Connected, "")
-		if got := w.auth.count("renew"); got != n+1 {
+		if got := w.authorizer.count("renew"); got != n+1 {
 			t.Fatalf("%d renewals, want %d", got, n+1)
 		}
 		w.clock.Set(*w.get(i).DueAt)
@@ -161,7 +161,7 @@ func TestRenewalsThatFail(t *testing.T) {
 	w.clock.Set(w.get(i).ExpiresAt.Add(time.Second))
 	w.work()
 	w.wantStatus(i, connector.Failing, errDown.Message)
-	if w.tools.calls() != asked {
+	if w.toolServers.calls() != asked {
 		t.Error("the server was asked with a token that has expired")
 	}
 	if _, err := w.connectors.Read(t.Context(), w.member, i); !fault.Is(err, fault.Unavailable) {
@@ -170,21 +170,21 @@ func TestRenewalsThatFail(t *testing.T) {
 	if n := w.pauses.Load(); n != 0 {
 		t.Errorf("a reader waits %d times though no renewal is under way", n)
 	}
-	w.auth.set(func() { w.auth.fail = nil })
+	w.authorizer.set(func() { w.authorizer.fail = nil })
 	w.clock.Set(*w.get(i).DueAt)
 	w.work()
 	w.wantStatus(i, connector.Connected, "")
 
 	w.clock.Set(*w.get(i).RenewAt)
-	w.auth.set(func() { clear(w.auth.valid) })
-	before := w.auth.count("renew")
+	w.authorizer.set(func() { clear(w.authorizer.valid) })
+	before := w.authorizer.count("renew")
 	for range 5 {
 		w.work()
 		w.wantStatus(i, connector.Failing, "The authorization server refuses the authorization")
 		w.wantDue(i, -1)
 		w.clock.Advance(7 * time.Hour)
 	}
-	if n := w.auth.count("renew") - before; n != 1 {
+	if n := w.authorizer.count("renew") - before; n != 1 {
 		t.Errorf("an authorization that was withdrawn was renewed %d times", n)
 	}
 	if _, err := w.connectors.Read(t.Context(), w.member, i); !fault.Is(err, fault.Conflict) {
@@ -197,8 +197,8 @@ func TestRenewalsThatFail(t *testing.T) {
 }
 
 func TestTokensThatCannotBeRenewed(t *testing.T) {
-	w := newWorld(t)
-	w.auth.noRefresh = true
+	w := newFixture(t)
+	w.authorizer.noRefresh = true
 	i := w.authorise("notes")
 	w.work()
 	w.wantStatus(i, connector.Connected, "")
@@ -206,7 +206,7 @@ func TestTokensThatCannotBeRenewed(t *testing.T) {
 	w.work()
 	w.wantStatus(i, connector.Failing, "The access token has expired, and the connector has to be authorised again")
 	w.wantDue(i, -1)
-	if n := w.auth.count("renew"); n != 0 {
+	if n := w.authorizer.count("renew"); n != 0 {
 		t.Errorf("%d renewals", n)
 	}
 }
@@ -214,10 +214,10 @@ func TestTokensThatCannotBeRenewed(t *testing.T) {
 func TestATokenRefusedBeforeItExpiresIsRenewed(t *testing.T) {
 	for name, lifetime := range map[string]time.Duration{"that expires": time.Hour, "without a stated lifetime": 0} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.auth.lifetime = lifetime
+			w := newFixture(t)
+			w.authorizer.lifetime = lifetime
 			i := w.authorise("notes")
-			w.tools.set(func(_ context.Context, a connector.Access) ([]connector.Tool, error) {
+			w.toolServers.set(func(_ context.Context, a connector.Access) ([]connector.Tool, error) {
 				if strings.Contains(a.Entries, "access-2") { // the first token; client-1 was made before
 					return nil, errRefused
 				}
@@ -227,7 +227,7 @@ func TestATokenRefusedBeforeItExpiresIsRenewed(t *testing.T) {
 			if now := w.wantStatus(i, connector.Connected, ""); now.Version != 2 {
 				t.Errorf("the credentials are of version %d", now.Version)
 			}
-			w.tools.failWith(errRefused)
+			w.toolServers.failWith(errRefused)
 			w.clock.Set(*w.get(i).DueAt)
 			w.work()
 			w.wantStatus(i, connector.Failing, errRefused.Message)
@@ -236,7 +236,7 @@ func TestATokenRefusedBeforeItExpiresIsRenewed(t *testing.T) {
 }
 
 func TestTwoServersRenewATokenOnce(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.authorise("notes")
 	w.work()
 	both := []func() error{}
@@ -271,14 +271,14 @@ func TestTwoServersRenewATokenOnce(t *testing.T) {
 		w.connectors.Wait()
 		other.Wait()
 		w.wantStatus(i, connector.Connected, "")
-		if n := w.auth.count("renew"); n != round+1 || w.auth.reused != 0 {
-			t.Fatalf("after %d rounds there were %d renewals, %d of them with used tokens", round+1, n, w.auth.reused)
+		if n := w.authorizer.count("renew"); n != round+1 || w.authorizer.reused != 0 {
+			t.Fatalf("after %d rounds there were %d renewals, %d of them with used tokens", round+1, n, w.authorizer.reused)
 		}
 	}
 }
 
 func TestServersNeverClaimTheSameConnector(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	for range 150 {
 		w.create("weather")
 	}
@@ -291,20 +291,20 @@ func TestServersNeverClaimTheSameConnector(t *testing.T) {
 		w.connectors.Wait()
 		other.Wait()
 	}
-	if n := w.tools.calls(); n != 150 {
+	if n := w.toolServers.calls(); n != 150 {
 		t.Errorf("150 servers were asked %d times", n)
 	}
 }
 
 func TestACancelledReadLosesNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		i := w.authorise("notes")
 		w.work()
 		w.clock.Advance(time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
-		w.auth.set(func() {
-			w.auth.before = func(string) {
+		w.authorizer.set(func() {
+			w.authorizer.before = func(string) {
 				cancel()
 				<-time.After(10 * time.Second) // the response's timeout
 			}
@@ -316,45 +316,45 @@ func TestACancelledReadLosesNoToken(t *testing.T) {
 		}
 		w.wantDue(i, 0)
 		c, err := w.connectors.Read(t.Context(), w.member, i)
-		if err != nil || !strings.Contains(c.Entries, "access-3") || w.auth.reused != 0 {
+		if err != nil || !strings.Contains(c.Entries, "access-3") || w.authorizer.reused != 0 {
 			t.Errorf("%+v, %v", c, err)
 		}
 	})
 }
 
 func TestAStoppingServerLosesNoToken(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.authorise("notes")
 	w.work()
 	w.clock.Advance(time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
-	w.auth.set(func() { w.auth.before = func(string) { cancel() } })
+	w.authorizer.set(func() { w.authorizer.before = func(string) { cancel() } })
 	w.Must(w.connectors.Work(ctx))
 	w.connectors.Wait()
-	if now := w.get(i); now.Version != 2 || w.auth.reused != 0 {
+	if now := w.get(i); now.Version != 2 || w.authorizer.reused != 0 {
 		t.Errorf("the connector is %+v", now)
 	}
 }
 
-// hanging is an authorizer whose renewals end with their context.
-type hanging struct{ *authorizer }
+// blockingServers is an authorizer whose renewals end with their context.
+type blockingServers struct{ *authorizer }
 
-func (hanging) Renew(ctx context.Context, _ string) (connector.Credentials, error) {
+func (blockingServers) Renew(ctx context.Context, _ string) (connector.Credentials, error) {
 	<-ctx.Done()
 	return connector.Credentials{}, fault.Wrap(fault.Unavailable, ctx.Err(), "The authorization server cannot be reached")
 }
 
 func TestWorkEndsOneSecondAfterItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		i := w.authorise("notes")
 		o := w.create("weather").ID
-		w.tools.set(func(ctx context.Context, _ connector.Access) ([]connector.Tool, error) {
+		w.toolServers.set(func(ctx context.Context, _ connector.Access) ([]connector.Tool, error) {
 			<-ctx.Done()
 			return nil, fault.Wrap(fault.Unavailable, ctx.Err(), "The server took too long")
 		})
 		w.clock.Advance(time.Hour)
-		w.connectors.Authorizer = hanging{w.auth}
+		w.connectors.Authorizer = blockingServers{w.authorizer}
 		ctx, cancel := context.WithCancel(t.Context())
 		w.Must(w.connectors.Work(ctx))
 		synctest.Wait()
@@ -378,15 +378,15 @@ func TestWorkEndsOneSecondAfterItsContext(t *testing.T) {
 }
 
 func TestDeletionRevokesAnAuthorization(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.authorise("notes")
 	w.work()
-	w.auth.set(func() { w.auth.fail = errDown })
+	w.authorizer.set(func() { w.authorizer.fail = errDown })
 	w.Must(w.connectors.Delete(t.Context(), w.member, i))
 	wait := time.Minute
 	for n := range 11 {
 		w.work()
-		if got := w.auth.count("revoke renewal-2"); got != n+1 {
+		if got := w.authorizer.count("revoke renewal-2"); got != n+1 {
 			t.Fatalf("%d attempts, want %d", got, n+1)
 		}
 		w.clock.Advance(wait - time.Millisecond)
@@ -394,17 +394,17 @@ func TestDeletionRevokesAnAuthorization(t *testing.T) {
 		w.clock.Advance(time.Millisecond)
 		wait = min(2*wait, 6*time.Hour)
 	}
-	w.auth.set(func() { w.auth.fail = nil })
+	w.authorizer.set(func() { w.authorizer.fail = nil })
 	w.work()
 	w.clock.Advance(24 * time.Hour)
 	w.work()
-	if n := w.auth.count("revoke"); n != 12 || len(w.auth.valid) != 0 {
-		t.Errorf("%d attempts, and %v are valid", n, w.auth.valid)
+	if n := w.authorizer.count("revoke"); n != 12 || len(w.authorizer.valid) != 0 {
+		t.Errorf("%d attempts, and %v are valid", n, w.authorizer.valid)
 	}
 }
 
 func TestErasureRevokesAuthorizations(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.authorise("notes")
 	w.authorise("calendar")
 	lost := w.authorise("desk")
@@ -424,45 +424,45 @@ func TestErasureRevokesAuthorizations(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.work()
-	if n := w.auth.count("revoke"); n != 0 {
+	if n := w.authorizer.count("revoke"); n != 0 {
 		t.Errorf("%d authorizations were revoked though the erasure was rolled back", n)
 	}
 	w.Must(erase(nil))
 	w.work()
-	if n := w.auth.count("revoke"); n != 2 || len(w.auth.valid) != 1 {
-		t.Errorf("%d authorizations were revoked, and %v are valid", n, w.auth.valid)
+	if n := w.authorizer.count("revoke"); n != 2 || len(w.authorizer.valid) != 1 {
+		t.Errorf("%d authorizations were revoked, and %v are valid", n, w.authorizer.valid)
 	}
 	if strings.Count(w.log.String(), "authorization revocation skipped") != 2 { // in each of the attempts
 		t.Errorf("the log has %s", w.log)
 	}
 	w.Must(erase(nil)) // idempotent
 	w.work()
-	if n := w.auth.count("revoke"); n != 2 {
+	if n := w.authorizer.count("revoke"); n != 2 {
 		t.Errorf("%d attempts", n)
 	}
 }
 
 func TestRevocationEndsAfterTwelveAttempts(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.authorise("notes")
-	w.auth.set(func() { w.auth.fail = errDown })
+	w.authorizer.set(func() { w.authorizer.fail = errDown })
 	w.Must(w.connectors.Delete(t.Context(), w.member, i))
 	for range 40 {
 		w.work()
 		w.clock.Advance(6 * time.Hour)
 	}
-	if n := w.auth.count("revoke"); n != 12 || strings.Count(w.log.String(), "authorization revocation failed") != 1 {
+	if n := w.authorizer.count("revoke"); n != 12 || strings.Count(w.log.String(), "authorization revocation failed") != 1 {
 		t.Errorf("%d attempts; the log has %s", n, w.log)
 	}
 }
 
 func TestDeletionWhileATokenIsRenewed(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.authorise("notes")
 	w.work()
 	w.clock.Advance(time.Hour)
-	w.auth.set(func() {
-		w.auth.before = func(call string) {
+	w.authorizer.set(func() {
+		w.authorizer.before = func(call string) {
 			if strings.HasPrefix(call, "renew") {
 				w.Must(w.connectors.Delete(t.Context(), w.member, i))
 			}
@@ -470,34 +470,34 @@ func TestDeletionWhileATokenIsRenewed(t *testing.T) {
 	})
 	w.work()
 	w.work()
-	if len(w.auth.valid) != 0 || w.auth.count("revoke") != 2 {
-		t.Errorf("after %v %v are valid", w.auth.calls, w.auth.valid)
+	if len(w.authorizer.valid) != 0 || w.authorizer.count("revoke") != 2 {
+		t.Errorf("after %v %v are valid", w.authorizer.calls, w.authorizer.valid)
 	}
 }
 
 func TestNewCredentialsDuringATest(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.create("search").ID
 	w.giveKey(i)
-	w.tools.set(func(context.Context, connector.Access) ([]connector.Tool, error) {
+	w.toolServers.set(func(context.Context, connector.Access) ([]connector.Tool, error) {
 		w.giveKey(i)
 		return nil, errRefused
 	})
 	w.work()
 	w.wantStatus(i, connector.Connecting, "") // the result of the previous credentials is dropped
-	w.tools.set(nil)
+	w.toolServers.set(nil)
 	w.work()
 	w.wantStatus(i, connector.Connected, "")
 }
 
 func TestNewCredentialsDuringARenewal(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.authorise("calendar")
 	w.work()
 	w.clock.Advance(time.Hour)
 	const given = `{"accessToken":"given"}`
-	w.auth.set(func() {
-		w.auth.before = func(call string) {
+	w.authorizer.set(func() {
+		w.authorizer.before = func(call string) {
 			if strings.HasPrefix(call, "renew") {
 				_, err := w.connectors.StoreCredentials(t.Context(), w.member, i, given, map[string]string{"accessToken": "given"})
 				w.Must(err)
@@ -518,15 +518,15 @@ func TestInternalErrorsDoNotFailTheConnector(t *testing.T) {
 		"a panic":  func(context.Context, connector.Access) ([]connector.Tool, error) { panic("nil map") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			i := w.create("search").ID
 			w.giveKey(i)
-			w.tools.set(do)
+			w.toolServers.set(do)
 			for n := range 20 { // more than the slots that could be lost
 				w.work()
 				w.wantStatus(i, connector.Connecting, "")
 				w.wantDue(i, connector.ClaimDuration)
-				if got := w.tools.calls(); got != n+1 {
+				if got := w.toolServers.calls(); got != n+1 {
 					t.Fatalf("%d calls, want %d", got, n+1)
 				}
 				w.clock.Advance(connector.ClaimDuration)
@@ -534,7 +534,7 @@ func TestInternalErrorsDoNotFailTheConnector(t *testing.T) {
 			if n := strings.Count(w.log.String(), "connector work failed"); n != 20 {
 				t.Errorf("the log has %d failures", n)
 			}
-			w.tools.set(nil)
+			w.toolServers.set(nil)
 			w.work()
 			w.wantStatus(i, connector.Connected, "")
 		})
@@ -543,10 +543,10 @@ func TestInternalErrorsDoNotFailTheConnector(t *testing.T) {
 
 func TestWorkIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		var running, most atomic.Int64
 		open := make(chan struct{})
-		w.tools.set(func(context.Context, connector.Access) ([]connector.Tool, error) {
+		w.toolServers.set(func(context.Context, connector.Access) ([]connector.Tool, error) {
 			n := running.Add(1)
 			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 			}
@@ -590,14 +590,14 @@ func TestWorkIsLimited(t *testing.T) {
 		}
 		close(open)
 		w.work()
-		if n := most.Load(); n != 16 || w.tools.calls() != 100 {
-			t.Errorf("%d at once, %d calls", n, w.tools.calls())
+		if n := most.Load(); n != 16 || w.toolServers.calls() != 100 {
+			t.Errorf("%d at once, %d calls", n, w.toolServers.calls())
 		}
 	})
 }
 
 // createMany creates n instances in a new organisation.
-func (w *world) createMany(n int) (of org.Actor) {
+func (w *fixture) createMany(n int) (of org.Actor) {
 	w.Helper()
 	of = w.Member(w.Organisation(), org.Owner)
 	for range n {
@@ -609,10 +609,10 @@ func (w *world) createMany(n int) (of org.Actor) {
 
 func TestWorkOfAnOrganisationIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		hang, running := make(chan struct{}), 0
 		var mu sync.Mutex
-		w.tools.set(func(ctx context.Context, _ connector.Access) ([]connector.Tool, error) {
+		w.toolServers.set(func(ctx context.Context, _ connector.Access) ([]connector.Tool, error) {
 			mu.Lock()
 			running++
 			mu.Unlock()
@@ -657,19 +657,19 @@ func TestWorkOfAnOrganisationIsLimited(t *testing.T) {
 }
 
 func TestCredentialsAreSealedAnewAfterTheKeysWereRotated(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.authorise("notes")
 	key := func() []byte {
 		s, err := w.store.Connections().Credentials().Get(t.Context(), w.org.Org, i)
 		w.Must(err)
 		return []byte{s.Entries[0], s.Renewal[0]}
 	}
-	w.seal.set(2, false)
+	w.sealer.set(2, false)
 	w.work()
 	if got := key(); !slices.Equal(got, []byte{2, 2}) {
 		t.Errorf("after a test they are sealed with %v", got)
 	}
-	w.seal.set(3, false)
+	w.sealer.set(3, false)
 	c, err := w.connectors.Read(t.Context(), w.member, i)
 	w.Must(err)
 	if got := key(); !slices.Equal(got, []byte{3, 3}) || !strings.Contains(c.Entries, "access-2") {
@@ -680,9 +680,9 @@ func TestCredentialsAreSealedAnewAfterTheKeysWereRotated(t *testing.T) {
 const unreadable = "The credentials cannot be opened any more, and the connector has to be connected again"
 
 func TestCredentialsThatCannotBeOpened(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.authorise("notes")
-	w.seal.set(9, true)
+	w.sealer.set(9, true)
 	w.clock.Advance(2 * time.Hour) // the token has expired, too
 	for _, wait := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
 		w.work()
@@ -690,7 +690,7 @@ func TestCredentialsThatCannotBeOpened(t *testing.T) {
 		w.wantDue(i, wait)
 		w.clock.Advance(wait)
 	}
-	if calls := w.auth.count("renew") + w.tools.calls(); calls != 0 {
+	if calls := w.authorizer.count("renew") + w.toolServers.calls(); calls != 0 {
 		t.Errorf("servers were asked %d times", calls)
 	}
 	_, err := w.connectors.Read(t.Context(), w.member, i)
@@ -705,22 +705,22 @@ func TestCredentialsThatCannotBeOpened(t *testing.T) {
 }
 
 func TestCredentialsAreOpenedAgainWithARestoredKey(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.authorise("notes")
-	w.seal.set(9, true)
+	w.sealer.set(9, true)
 	w.work()
 	w.wantStatus(i, connector.Failing, unreadable)
-	w.seal.set(1, false)
+	w.sealer.set(1, false)
 	w.clock.Advance(time.Minute)
 	w.work()
 	w.wantStatus(i, connector.Connected, "")
 }
 
 func TestAConnectorIsConnectedAgainAfterItsKeyWasLost(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i, key := w.authorise("notes"), w.create("search").ID
 	w.giveKey(key)
-	w.seal.set(9, true)
+	w.sealer.set(9, true)
 	w.work()
 	w.wantStatus(key, connector.Failing, unreadable)
 	w.giveKey(key)
@@ -730,23 +730,23 @@ func TestAConnectorIsConnectedAgainAfterItsKeyWasLost(t *testing.T) {
 	w.wantStatus(key, connector.Connected, "")
 	w.wantStatus(i, connector.Connected, "")
 	w.confirm(i, "")
-	if n := w.auth.count("register"); n != 2 {
+	if n := w.authorizer.count("register"); n != 2 {
 		t.Errorf("%d clients were registered, want 2", n)
 	}
 }
 
 func TestTokensOfAClosedOrganisationAreNotRenewed(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i, beside := w.authorise("notes"), w.create("weather").ID
 	w.work()
-	asked := w.tools.calls()
+	asked := w.toolServers.calls()
 	w.Close(w.org.Org)
 	for range 3 {
 		w.clock.Advance(24 * time.Hour)
 		w.work()
 	}
-	if n := w.auth.count("renew"); n != 0 || w.tools.calls() != asked {
-		t.Errorf("%d renewals, and servers were asked %d times", n, w.tools.calls()-asked)
+	if n := w.authorizer.count("renew"); n != 0 || w.toolServers.calls() != asked {
+		t.Errorf("%d renewals, and servers were asked %d times", n, w.toolServers.calls()-asked)
 	}
 	for _, i := range []id.Connector{i, beside} {
 		w.wantStatus(i, connector.Connected, "")
@@ -755,15 +755,15 @@ func TestTokensOfAClosedOrganisationAreNotRenewed(t *testing.T) {
 }
 
 func TestRenewalsOfShortLivedTokensAreLimited(t *testing.T) {
-	w := newWorld(t)
-	w.auth.lifetime = time.Second
+	w := newFixture(t)
+	w.authorizer.lifetime = time.Second
 	i := w.authorise("notes")
 	w.work()
 	for range 120 { // two minutes
 		w.clock.Advance(time.Second)
 		w.work()
 	}
-	if n := w.auth.count("renew"); n != 4 {
+	if n := w.authorizer.count("renew"); n != 4 {
 		t.Errorf("%d renewals in two minutes, want 4", n)
 	}
 	// Read renews it before its time.
@@ -775,13 +775,13 @@ func TestRenewalsOfShortLivedTokensAreLimited(t *testing.T) {
 	if now := w.get(i); err != nil || now.Version != before.Version+1 || now.Expired(w.clock.Now()) || c.Entries == "" {
 		t.Errorf("%+v, %v; the connector is %+v", c, err, now)
 	}
-	if w.auth.reused != 0 {
-		t.Errorf("%d renewals with used tokens", w.auth.reused)
+	if w.authorizer.reused != 0 {
+		t.Errorf("%d renewals with used tokens", w.authorizer.reused)
 	}
 }
 
 func TestCredentialsOfAnEarlierVersionAreRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.create("search").ID
 	w.giveKey(i)
 	kept := w.store.Connections().Credentials()
@@ -794,29 +794,29 @@ func TestCredentialsOfAnEarlierVersionAreRefused(t *testing.T) {
 }
 
 func TestAnUnknownClientIsRegisteredAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i := w.authorise("notes")
 	w.work()
 	w.clock.Advance(time.Hour)
 	unknown := fault.Wrap(fault.Forbidden, &connector.UnknownClient{Issuer: issuer, Client: "client-1"}, "The authorization server does not know this client any more")
-	w.auth.set(func() { w.auth.fail = unknown })
+	w.authorizer.set(func() { w.authorizer.fail = unknown })
 	w.work()
 	w.wantStatus(i, connector.Failing, unknown.Message)
 	w.wantDue(i, -1)
-	w.auth.set(func() { w.auth.fail = nil })
+	w.authorizer.set(func() { w.authorizer.fail = nil })
 	again, browser := w.confirm(i, "")
 	w.Must(w.connectors.Finish(t.Context(), response(again), browser))
-	if w.auth.count("register") != 2 {
-		t.Errorf("the calls were %v", w.auth.calls)
+	if w.authorizer.count("register") != 2 {
+		t.Errorf("the calls were %v", w.authorizer.calls)
 	}
 
 	// The same at redemption.
 	next, browser := w.confirm(i, "")
-	w.auth.set(func() {
-		w.auth.before = func(call string) {
+	w.authorizer.set(func() {
+		w.authorizer.before = func(call string) {
 			if id, ok := strings.CutPrefix(call, "redeem "); ok {
-				w.auth.set(func() {
-					w.auth.fail = fault.Wrap(fault.Forbidden, &connector.UnknownClient{Issuer: issuer, Client: id}, "The authorization server does not know this client any more")
+				w.authorizer.set(func() {
+					w.authorizer.fail = fault.Wrap(fault.Forbidden, &connector.UnknownClient{Issuer: issuer, Client: id}, "The authorization server does not know this client any more")
 				})
 			}
 		}
@@ -825,15 +825,15 @@ func TestAnUnknownClientIsRegisteredAgain(t *testing.T) {
 	if !errors.As(err, new(*connector.UnknownClient)) {
 		t.Errorf("the error is %v", err)
 	}
-	w.auth.set(func() { w.auth.before, w.auth.fail = nil, nil })
+	w.authorizer.set(func() { w.authorizer.before, w.authorizer.fail = nil, nil })
 	w.confirm(i, "")
-	if n := w.auth.count("register"); n != 3 {
+	if n := w.authorizer.count("register"); n != 3 {
 		t.Errorf("%d clients were registered, want 3", n)
 	}
 }
 
 func TestAClosedOrganisationCannotChangeConnectors(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	i, notes := w.create("search").ID, w.create("notes").ID
 	w.Close(w.org.Org)
 	_, made := w.connectors.Create(t.Context(), w.org, connector.Draft{Provider: "search"})

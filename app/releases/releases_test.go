@@ -31,27 +31,27 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+var startTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 var mac = release.Target{Platform: release.Darwin, Arch: release.ARM64, Channel: release.Stable}
 
-// world is a deployment with one organisation, whose releases are managed.
-type world struct {
+// fixture is a deployment with one organisation, whose releases are managed.
+type fixture struct {
 	directory.Directory
-	store *store
-	clock *memory.Clock
-	ids   *memory.IDs
-	bus   ports.Bus
-	log   strings.Builder
-	lines *slog.Logger // to log
-	org   id.Org
-	ada   org.Actor
+	store  *store
+	clock  *memory.Clock
+	ids    *memory.IDs
+	bus    ports.Bus
+	log    strings.Builder
+	logger *slog.Logger // to log
+	org    id.Org
+	ada    org.Actor
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{store: &store{Store: memory.NewStore()}, clock: memory.NewClock(start), ids: &memory.IDs{}, bus: deaf{}}
+func newFixture(t *testing.T) *fixture {
+	w := &fixture{store: &store{Store: memory.NewStore()}, clock: memory.NewClock(startTime), ids: &memory.IDs{}, bus: lossyBus{}}
 	w.Directory = directory.Directory{TB: t, Store: w.store, Clock: w.clock, IDs: w.ids}
-	w.lines = slog.New(slog.NewTextHandler(&w.log, nil))
+	w.logger = slog.New(slog.NewTextHandler(&w.log, nil))
 	w.org = w.Organisation()
 	w.ada = w.Member(w.org, org.Owner)
 	return w
@@ -63,25 +63,25 @@ type server struct {
 	poll, count chan time.Time
 }
 
-func (w *world) server() *server {
+func (w *fixture) server() *server {
 	w.Helper()
-	s := w.idle()
+	s := w.unstarted()
 	w.Must(s.Start(w.Context(), s.poll, s.count))
 	w.Cleanup(func() { w.Must(s.Close(context.WithoutCancel(w.Context()))) })
 	return s
 }
 
-// idle is a server that was not started.
-func (w *world) idle() *server {
+// unstarted is a server that was not started.
+func (w *fixture) unstarted() *server {
 	a := access.New(access.Options{Store: w.store, Epochs: w.store, Clock: w.clock, IDs: w.ids})
 	return &server{releases.New(releases.Options{
-		Store: w.store, Bus: w.bus, Clock: w.clock, IDs: w.ids, Log: w.lines, Atomic: a.Atomic, Origin: access.Origin, Publishers: []id.Org{w.org},
+		Store: w.store, Bus: w.bus, Clock: w.clock, IDs: w.ids, Log: w.logger, Atomic: a.Atomic, Origin: access.Origin, Publishers: []id.Org{w.org},
 	}), make(chan time.Time), make(chan time.Time)}
 }
 
-// tick gives a tick and waits until the work is done that it is for: then the
+// runTwice gives a tick and waits until the work is done that it is for: then the
 // next one is taken.
-func tick(c chan<- time.Time) {
+func runTwice(c chan<- time.Time) {
 	c <- time.Time{}
 	c <- time.Time{}
 }
@@ -100,7 +100,7 @@ func check(t testing.TB, at, client string) releases.Check {
 }
 
 // offered is the version that a device at 0.0.1 is offered, "" for none.
-func (w *world) offered(s *server) string {
+func (w *fixture) offered(s *server) string {
 	w.Helper()
 	if r := s.Offer(check(w, "0.0.1", "device")); r != nil {
 		return r.Version.String()
@@ -109,7 +109,7 @@ func (w *world) offered(s *server) string {
 }
 
 // listed is what a list has.
-func (w *world) listed(s *server, actor org.Actor, after id.Release, limit int) (all []release.Release, err error) {
+func (w *fixture) listed(s *server, actor org.Actor, after id.Release, limit int) (all []release.Release, err error) {
 	err = s.List(w.Context(), actor, after, limit, func(r release.Release) error {
 		all = append(all, r)
 		return nil
@@ -117,17 +117,17 @@ func (w *world) listed(s *server, actor org.Actor, after id.Release, limit int) 
 	return all, err
 }
 
-// kept are the counts that are stored.
-func (w *world) kept() []release.Tally {
+// storedTallies are the counts that are stored.
+func (w *fixture) storedTallies() []release.Tally {
 	w.Helper()
 	all, err := w.store.Store.Deployment().Adoption().List(w.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.Tally{}, 0)
 	w.Must(err)
 	return all
 }
 
-func (w *world) sameTallies(want ...release.Tally) {
+func (w *fixture) checkTallies(want ...release.Tally) {
 	w.Helper()
-	if got := w.kept(); !slices.Equal(got, want) {
+	if got := w.storedTallies(); !slices.Equal(got, want) {
 		w.Errorf("kept is %v, want %v", got, want)
 	}
 }
@@ -136,11 +136,11 @@ func tally(day release.Day, version string, checks, offered int64) release.Tally
 	return release.Tally{Day: day, Target: mac, Version: version, Checks: checks, Offered: offered}
 }
 
-// deaf is a bus that loses everything.
-type deaf struct{}
+// lossyBus is a bus that loses everything.
+type lossyBus struct{}
 
-func (deaf) Publish(object.Hint)                         {}
-func (deaf) Subscribe(func(object.Hint)) (func(), error) { return func() {}, nil }
+func (lossyBus) Publish(object.Hint)                         {}
+func (lossyBus) Subscribe(func(object.Hint)) (func(), error) { return func() {}, nil }
 
 // store is one whose releases or counts cannot be reached while a test says so.
 type store struct {
@@ -206,7 +206,7 @@ func (u uncounted) Add(ctx context.Context, all []release.Tally) error {
 }
 
 func TestRolesThatManageReleases(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	other := w.Organisation()
 	made, err := w.server().Publish(t.Context(), w.ada, draft("1.0.0"))
 	w.Must(err)
@@ -227,7 +227,7 @@ func TestRolesThatManageReleases(t *testing.T) {
 		{"a member where anybody does", w.Member(other, org.Member), nil, true, false},
 		{"somebody without an organisation", org.Actor{User: w.ada.User, Role: org.Owner}, []id.Org{""}, true, false},
 	} {
-		s := w.idle()
+		s := w.unstarted()
 		s.Publishers, s.AnyOrganisation = c.publishers, c.anybody
 		ctx, d := t.Context(), draft("2.0.0")
 		d.Version = "2.0.0-" + strings.ReplaceAll(c.about, " ", "-")
@@ -248,11 +248,11 @@ func TestRolesThatManageReleases(t *testing.T) {
 }
 
 func TestFormerManagersChangeNoRelease(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.server()
 	made, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
 	w.Must(err)
-	m := org.Membership{Org: w.org, User: w.ada.User, Role: org.Member, JoinedAt: start}
+	m := org.Membership{Org: w.org, User: w.ada.User, Role: org.Member, JoinedAt: startTime}
 	for _, c := range []struct {
 		session id.Session
 		put     func()
@@ -260,7 +260,7 @@ func TestFormerManagersChangeNoRelease(t *testing.T) {
 	}{
 		{"ended", func() {}, fault.Unauthenticated},
 		{"", func() { w.Put(m) }, fault.Forbidden},
-		{"", func() { w.Put(m.Removed(start)) }, fault.Forbidden},
+		{"", func() { w.Put(m.Removed(startTime)) }, fault.Forbidden},
 	} {
 		c.put()
 		ctx := access.NewContext(t.Context(), access.Request{Session: c.session})
@@ -276,7 +276,7 @@ func TestFormerManagersChangeNoRelease(t *testing.T) {
 }
 
 func TestAServerWhoseStoreBecomesAnOlderCopyReadsAllOfIt(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.server()
 	made, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
 	w.Must(err)
@@ -284,7 +284,7 @@ func TestAServerWhoseStoreBecomesAnOlderCopyReadsAllOfIt(t *testing.T) {
 		_, err := s.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(n)})
 		w.Must(err)
 	}
-	older := newWorld(t)
+	older := newFixture(t)
 	_, err = older.server().Publish(t.Context(), older.ada, draft("0.9.0"))
 	w.Must(err)
 	s.Store = older.store
@@ -295,7 +295,7 @@ func TestAServerWhoseStoreBecomesAnOlderCopyReadsAllOfIt(t *testing.T) {
 }
 
 func TestPublishingAndChangingAreRecorded(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.server()
 	ctx := access.NewContext(t.Context(), access.Request{Origin: audit.Origin{Address: "192.0.2.1", Request: "req-1"}})
 	made, err := s.Publish(ctx, w.ada, draft("v1.0"))
@@ -306,7 +306,7 @@ func TestPublishingAndChangingAreRecorded(t *testing.T) {
 	w.clock.Advance(time.Hour)
 	now, err := s.Change(ctx, w.ada, made.ID, release.Patch{Rollout: patch.Value(0)})
 	w.Must(err)
-	if now.Rollout != 0 || !now.UpdatedAt.Equal(start.Add(time.Hour)) || !now.PublishedAt.Equal(start) {
+	if now.Rollout != 0 || !now.UpdatedAt.Equal(startTime.Add(time.Hour)) || !now.PublishedAt.Equal(startTime) {
 		t.Errorf("it has become %+v", now)
 	}
 	if got := w.offered(s); got != "" {
@@ -335,8 +335,8 @@ func TestPublishingAndChangingAreRecorded(t *testing.T) {
 		return nil
 	}))
 	want := []audit.Entry{
-		{Org: w.org, At: start.Add(time.Hour), Actor: w.ada.User, Action: audit.ReleaseChanged, Target: string(made.ID), Detail: "1.0.0 DARWIN ARM64 STABLE, 0 %, was 100 %", Address: "192.0.2.1", Request: "req-1"},
-		{Org: w.org, At: start, Actor: w.ada.User, Action: audit.ReleasePublished, Target: string(made.ID), Detail: "1.0.0 DARWIN ARM64 STABLE, 100 %", Address: "192.0.2.1", Request: "req-1"},
+		{Org: w.org, At: startTime.Add(time.Hour), Actor: w.ada.User, Action: audit.ReleaseChanged, Target: string(made.ID), Detail: "1.0.0 DARWIN ARM64 STABLE, 0 %, was 100 %", Address: "192.0.2.1", Request: "req-1"},
+		{Org: w.org, At: startTime, Actor: w.ada.User, Action: audit.ReleasePublished, Target: string(made.ID), Detail: "1.0.0 DARWIN ARM64 STABLE, 100 %", Address: "192.0.2.1", Request: "req-1"},
 	}
 	for i := range all {
 		all[i].ID = ""
@@ -352,14 +352,14 @@ func TestPublishingAndChangingAreRecorded(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestPollingFindsReleasesWithoutAHint(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	one, two := w.server(), w.server()
 	_, err := one.Publish(t.Context(), w.ada, draft("1.0.0"))
 	w.Must(err)
 	if got := w.offered(two); got != "" {
 		t.Fatalf("the bus lost nothing: %q", got)
 	}
-	tick(two.poll)
+	runTwice(two.poll)
 	if got := w.offered(two); got != "1.0.0" {
 		t.Errorf("after a look a device is offered %q", got)
 	}
@@ -377,7 +377,7 @@ func TestPollingFindsReleasesWithoutAHint(t *testing.T) {
 
 func TestHintsMakeAServerReadReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.bus = &memory.Bus{}
 		one, two := w.server(), w.server()
 		_, err := one.Publish(t.Context(), w.ada, draft("1.0.0"))
@@ -402,13 +402,13 @@ func TestHintsMakeAServerReadReleases(t *testing.T) {
 }
 
 func TestAServerServesItsSnapshotWhileTheStoreFails(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.server()
 	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
 	w.Must(err)
 	w.store.unread.Store(true)
-	tick(s.poll)
-	tick(s.poll)
+	runTwice(s.poll)
+	runTwice(s.poll)
 	if got := w.offered(s); got != "1.0.0" {
 		t.Errorf("without the store a device is offered %q", got)
 	}
@@ -419,12 +419,12 @@ func TestAServerServesItsSnapshotWhileTheStoreFails(t *testing.T) {
 	_, err = s.Publish(t.Context(), w.ada, draft("1.1.0"))
 	w.Must(err)
 	w.store.unread.Store(false)
-	tick(s.poll)
+	runTwice(s.poll)
 	if got := w.offered(s); got != "1.1.0" {
 		t.Errorf("with the store again a device is offered %q", got)
 	}
 	w.store.unread.Store(true)
-	tick(s.poll)
+	runTwice(s.poll)
 	if n := strings.Count(w.log.String(), "release read failed"); n != 2 {
 		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
 	}
@@ -434,7 +434,7 @@ func TestAServerServesItsSnapshotWhileTheStoreFails(t *testing.T) {
 }
 
 func TestAListHasTheHighestVersionFirstWithAllSettings(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.server()
 	const n = 40 // more than are read at once
 	made := make([]release.Release, n)
@@ -475,7 +475,7 @@ func TestAListHasTheHighestVersionFirstWithAllSettings(t *testing.T) {
 }
 
 func TestTheNumberOfReleasesIsLimited(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.store.others = release.MaxReleases - 1
 	s := w.server()
 	last, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
@@ -492,9 +492,9 @@ func TestTheNumberOfReleasesIsLimited(t *testing.T) {
 }
 
 func TestAServerThatCannotReadDoesNotStart(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.store.unread.Store(true)
-	s := w.idle()
+	s := w.unstarted()
 	if err := s.Start(t.Context(), s.poll, s.count); !errors.Is(err, errDown) {
 		t.Errorf("it gives %v", err)
 	}
@@ -502,7 +502,7 @@ func TestAServerThatCannotReadDoesNotStart(t *testing.T) {
 }
 
 func TestTheRolloutOfARelease(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.server()
 	d := draft("1.0.0")
 	d.Settings.Rollout = 50
@@ -527,17 +527,17 @@ func TestTheRolloutOfARelease(t *testing.T) {
 }
 
 func TestChecksAreCounted(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.server()
 	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0+b1"))
 	w.Must(err)
 	s.Offer(check(t, "1.0.0", "a"))
 	s.Offer(check(t, "v1.0+b2", "a"))
 	s.Offer(check(t, "0.9.0", "a"))
-	w.sameTallies()
-	tick(s.count)
-	w.sameTallies(tally("2026-01-02", "0.9.0", 1, 1), tally("2026-01-02", "1.0.0", 2, 0))
-	w.clock.Set(start.Add(21 * time.Hour))
+	w.checkTallies()
+	runTwice(s.count)
+	w.checkTallies(tally("2026-01-02", "0.9.0", 1, 1), tally("2026-01-02", "1.0.0", 2, 0))
+	w.clock.Set(startTime.Add(21 * time.Hour))
 	s.Offer(check(t, "1.0.0", ""))
 	all, err := s.Adoption(t.Context(), w.ada, "2026-01-03", "2026-01-03", release.Target{}, release.Tally{}, 0)
 	if err != nil || !slices.Equal(all, []release.Tally{tally("2026-01-03", "1.0.0", 1, 0)}) {
@@ -546,12 +546,12 @@ func TestChecksAreCounted(t *testing.T) {
 }
 
 func TestCountsAreKeptWhileTheStoreFails(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.server()
 	w.store.uncounted.Store(true)
 	for range 3 {
 		s.Offer(check(t, "1.0.0", "a"))
-		tick(s.count)
+		runTwice(s.count)
 	}
 	if n := strings.Count(w.log.String(), "update check counts lost"); n != 1 {
 		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
@@ -559,21 +559,21 @@ func TestCountsAreKeptWhileTheStoreFails(t *testing.T) {
 	if _, err := s.Adoption(t.Context(), w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.Tally{}, 0); !errors.Is(err, errDown) {
 		t.Errorf("who has what is known: %v", err)
 	}
-	w.sameTallies()
+	w.checkTallies()
 	w.store.uncounted.Store(false)
-	tick(s.count)
-	w.sameTallies(tally("2026-01-02", "1.0.0", 3, 0))
-	tick(s.count)
-	w.sameTallies(tally("2026-01-02", "1.0.0", 3, 0))
+	runTwice(s.count)
+	w.checkTallies(tally("2026-01-02", "1.0.0", 3, 0))
+	runTwice(s.count)
+	w.checkTallies(tally("2026-01-02", "1.0.0", 3, 0))
 }
 
 func TestCloseWritesCounts(t *testing.T) {
-	w := newWorld(t)
-	s := w.idle()
+	w := newFixture(t)
+	s := w.unstarted()
 	w.Must(s.Start(t.Context(), s.poll, s.count))
 	s.Offer(check(t, "1.0.0", "a"))
 	w.Must(s.Close(t.Context()))
-	w.sameTallies(tally("2026-01-02", "1.0.0", 1, 0))
+	w.checkTallies(tally("2026-01-02", "1.0.0", 1, 0))
 	s.Offer(check(t, "1.0.0", "a"))
 	w.store.uncounted.Store(true)
 	if err := s.Close(t.Context()); !errors.Is(err, errDown) {
@@ -584,8 +584,8 @@ func TestCloseWritesCounts(t *testing.T) {
 // What is stored when the server ends, and not known to be yet, is not stored again.
 func TestCloseWaitsForAWriteOfCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		s := w.idle()
+		w := newFixture(t)
+		s := w.unstarted()
 		w.Must(s.Start(t.Context(), s.poll, s.count))
 		stored := make(chan struct{})
 		w.store.answer = func(ctx context.Context) error {
@@ -604,12 +604,12 @@ func TestCloseWaitsForAWriteOfCounts(t *testing.T) {
 		synctest.Wait()
 		close(stored)
 		w.Must(<-closed)
-		w.sameTallies(tally("2026-01-02", "1.0.0", 1, 0))
+		w.checkTallies(tally("2026-01-02", "1.0.0", 1, 0))
 	})
 }
 
 func TestACancelledReaderDoesNotInterruptAWriteOfCounts(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.server()
 	ctx, leave := context.WithCancel(t.Context())
 	w.store.answer = func(ctx context.Context) error {
@@ -619,14 +619,14 @@ func TestACancelledReaderDoesNotInterruptAWriteOfCounts(t *testing.T) {
 	s.Offer(check(t, "1.0.0", "a"))
 	_, _ = s.Adoption(ctx, w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.Tally{}, 0)
 	w.store.answer = nil
-	tick(s.count)
-	w.sameTallies(tally("2026-01-02", "1.0.0", 1, 0))
+	runTwice(s.count)
+	w.checkTallies(tally("2026-01-02", "1.0.0", 1, 0))
 }
 
 func TestCloseEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		s := w.idle()
+		w := newFixture(t)
+		s := w.unstarted()
 		w.Must(s.Start(t.Context(), s.poll, s.count))
 		w.store.answer = func(ctx context.Context) error {
 			<-ctx.Done()
@@ -644,7 +644,7 @@ func TestCloseEndsWithItsContext(t *testing.T) {
 }
 
 func TestUnknownVersionsBeyondTheLimitAreCountedTogether(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s := w.server()
 	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
 	w.Must(err)
@@ -659,7 +659,7 @@ func TestUnknownVersionsBeyondTheLimitAreCountedTogether(t *testing.T) {
 	}
 	w.Must(s.FlushCounts(t.Context()))
 	byVersion := map[string]int64{}
-	for _, c := range w.kept() {
+	for _, c := range w.storedTallies() {
 		byVersion[c.Version] += c.Checks
 	}
 	if len(byVersion) != release.MaxUnknown+2 || byVersion["0.0.0"] != 2 || byVersion[release.Other] != 2*50 || byVersion["1.0.0"] != many {
@@ -675,7 +675,7 @@ func TestUnknownVersionsBeyondTheLimitAreCountedTogether(t *testing.T) {
 }
 
 func TestNoCheckIsLostOrCountedTwice(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	one, two := w.server(), w.server()
 	made, err := one.Publish(t.Context(), w.ada, draft("1.0.0"))
 	w.Must(err)
@@ -705,21 +705,21 @@ func TestNoCheckIsLostOrCountedTwice(t *testing.T) {
 			if _, err := one.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(n % 2 * 100)}); err != nil {
 				t.Error(err)
 			}
-			tick(two.poll)
-			tick(two.count)
+			runTwice(two.poll)
+			runTwice(two.count)
 		}
 		w.store.uncounted.Store(false)
 	})
 	all.Wait()
 	w.Must(errors.Join(one.FlushCounts(t.Context()), two.FlushCounts(t.Context())))
-	w.sameTallies(tally("2026-01-02", "0.9.0", askers*times, offers.Load()), tally("2026-01-02", "1.0.0", askers*times, 0))
+	w.checkTallies(tally("2026-01-02", "0.9.0", askers*times, offers.Load()), tally("2026-01-02", "1.0.0", askers*times, 0))
 	if got, want := one.Snapshot().Revision, int64(51); got != want || two.Snapshot().Revision != want {
 		t.Errorf("the revisions are %d and %d, want %d", got, two.Snapshot().Revision, want)
 	}
 }
 
 func TestAClosedOrganisationPublishesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	s, owner := w.server(), w.Member(w.org, org.Owner)
 	there, err := s.Publish(t.Context(), owner, draft("1.0.0"))
 	w.Must(err)

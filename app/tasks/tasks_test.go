@@ -19,10 +19,10 @@ import (
 	"collab/ports"
 )
 
-var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+var startTime = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// world is an organisation with one member.
-type world struct {
+// fixture is an organisation with one member.
+type fixture struct {
 	*testing.T
 	store *memory.Store
 	tasks *tasks.Tasks
@@ -31,9 +31,9 @@ type world struct {
 	ada   org.Actor
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	store := memory.NewStore()
-	w := &world{T: t, store: store, clock: memory.NewClock(start), ids: &memory.IDs{}, ada: org.Actor{Org: "o", User: "ada", Role: org.Member}}
+	w := &fixture{T: t, store: store, clock: memory.NewClock(startTime), ids: &memory.IDs{}, ada: org.Actor{Org: "o", User: "ada", Role: org.Member}}
 	w.tasks = tasks.New(store, w.clock, w.ids, within(store))
 	_, err := store.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: "o", ProviderID: "p"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
 	w.must(err)
@@ -47,7 +47,7 @@ func within(store ports.Store) tasks.Transaction {
 	}
 }
 
-func (w *world) must(err error) {
+func (w *fixture) must(err error) {
 	w.Helper()
 	if err != nil {
 		w.Fatal(err)
@@ -55,7 +55,7 @@ func (w *world) must(err error) {
 }
 
 // made adds n tasks with so many tags each.
-func (w *world) made(n, tags int) (ids []id.Task) {
+func (w *fixture) made(n, tags int) (ids []id.Task) {
 	w.Helper()
 	d := task.Draft{Title: "x"}
 	for i := range tags {
@@ -72,7 +72,7 @@ func (w *world) made(n, tags int) (ids []id.Task) {
 func nothing(task.Task) error { return nil }
 
 func TestTheAnswerIsInTheOrderOfTheRequest(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	ids := w.made(3, 1)
 	slices.Reverse(ids)
 	var got []id.Task
@@ -89,7 +89,7 @@ func TestTheAnswerIsInTheOrderOfTheRequest(t *testing.T) {
 }
 
 func TestTheTagsOfTheTasksAreBounded(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	most := w.made(tasks.MaxOperandTags/task.MaxTags, task.MaxTags)
 	slices.Reverse(most)
 	w.must(w.tasks.Reorder(t.Context(), w.ada, most, nothing))
@@ -117,7 +117,7 @@ func (s followed) Atomic(ctx context.Context, fn func(ports.Records) error) erro
 }
 
 func TestATaskThatIsGoneSinceIsNotInTheAnswer(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	ids := w.made(2, 0)
 	store := followed{w.store, func() {
 		w.must(w.store.Work().Tasks().Remove(t.Context(), "o", ids[0], func(task.Task) error { return nil }))
@@ -134,7 +134,7 @@ func TestATaskThatIsGoneSinceIsNotInTheAnswer(t *testing.T) {
 }
 
 func TestAnotherMembersTaskIsNotFound(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	hidden := task.Task{ID: "hidden", Org: "o", Title: "x", Priority: task.Low, CreatedBy: "ben"}
 	_, err := w.store.Work().Tasks().Add(t.Context(), "o", hidden)
 	w.must(err)

@@ -17,18 +17,18 @@ import (
 	"collab/test/harness"
 )
 
-var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+var startTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// yard is a store of blobs with one of every sort: named by an object, replaced,
+// fixture is a store of blobs with one of every sort: named by an object, replaced,
 // deleted, announced and written, announced and not written, and known to
 // nobody.
-type yard struct {
+type fixture struct {
 	*harness.World
-	ada  org.Actor
-	live map[string]bool          // by name
-	due  map[string]upkeep.Reason // why blobs will be garbage, by name
-	made map[string]object.Object // by path
-	text map[string]string        // what objects hold, by blob
+	ada      org.Actor
+	stored   map[string]bool          // by name
+	reasons  map[string]upkeep.Reason // why blobs will be garbage, by name
+	objects  map[string]object.Object // by path
+	contents map[string]string        // what objects hold, by blob
 }
 
 const (
@@ -37,39 +37,39 @@ const (
 	stray     = "stray@1-c"
 )
 
-func open(t testing.TB) *yard {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	f, err := harness.NewWorld(start)
+	f, err := harness.NewWorld(startTime)
 	must(t, err)
-	y := &yard{World: f, live: map[string]bool{}, due: map[string]upkeep.Reason{}, made: map[string]object.Object{}, text: map[string]string{}}
+	y := &fixture{World: f, stored: map[string]bool{}, reasons: map[string]upkeep.Reason{}, objects: map[string]object.Object{}, contents: map[string]string{}}
 	ctx := t.Context()
 	y.ada, err = f.Join(ctx, "org_yard", "user_ada", org.Owner)
 	must(t, err)
 	for _, path := range []string{"stays", "is replaced", "is deleted"} {
 		o, err := f.Objects.Create(ctx, y.ada, object.Draft{Path: path, Kind: object.Template, Scope: object.Shared}, harness.Text(path))
 		must(t, err)
-		y.made[path] = o
+		y.objects[path] = o
 	}
-	next, err := f.Objects.Replace(ctx, y.ada, y.made["is replaced"].ID, harness.Text("replacement"))
+	next, err := f.Objects.Replace(ctx, y.ada, y.objects["is replaced"].ID, harness.Text("replacement"))
 	must(t, err)
-	must(t, f.Objects.Delete(ctx, y.ada, y.made["is deleted"].ID, nil))
+	must(t, f.Objects.Delete(ctx, y.ada, y.objects["is deleted"].ID, nil))
 	for _, name := range []string{unwritten, abandoned} {
 		must(t, f.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, name, f.Clock.Now()))
 	}
 	for _, name := range []string{abandoned, stray} {
 		must(t, f.Blobs.Put(ctx, name, "", -1, strings.NewReader(name)))
 	}
-	y.live = map[string]bool{y.made["stays"].Blob: true, next.Blob: true}
-	y.text = map[string]string{y.made["stays"].Blob: "stays", next.Blob: "replacement"}
-	y.due = map[string]upkeep.Reason{
-		y.made["is replaced"].Blob: upkeep.Unnamed, y.made["is deleted"].Blob: upkeep.Unnamed,
+	y.stored = map[string]bool{y.objects["stays"].Blob: true, next.Blob: true}
+	y.contents = map[string]string{y.objects["stays"].Blob: "stays", next.Blob: "replacement"}
+	y.reasons = map[string]upkeep.Reason{
+		y.objects["is replaced"].Blob: upkeep.Unnamed, y.objects["is deleted"].Blob: upkeep.Unnamed,
 		unwritten: upkeep.Unnamed, abandoned: upkeep.Unnamed, stray: upkeep.Unknown,
 	}
 	f.Line.Listen(-1, "")
 	return y
 }
 
-func (y *yard) collect(t testing.TB, whole, dry bool) map[string]upkeep.Reason {
+func (y *fixture) collect(t testing.TB, whole, dry bool) map[string]upkeep.Reason {
 	t.Helper()
 	found := map[string]upkeep.Reason{}
 	if err := y.Upkeep.Collect(t.Context(), whole, dry, func(g upkeep.Garbage) error {
@@ -84,55 +84,55 @@ func (y *yard) collect(t testing.TB, whole, dry bool) map[string]upkeep.Reason {
 	return found
 }
 
-// kept checks what is in the store, and that objects have their content.
-func (y *yard) kept(t testing.TB, want map[string]bool) {
+// checkStored checks what is in the store, and that objects have their content.
+func (y *fixture) checkStored(t testing.TB, want map[string]bool) {
 	t.Helper()
 	is, err := y.Kept(t.Context())
 	if err != nil || !maps.Equal(is, want) {
 		t.Errorf("the store has %v, %v; want %v", is, err, want)
 	}
-	for name, want := range y.text {
+	for name, want := range y.contents {
 		if got, err := y.Read(t.Context(), name); err != nil || got != want {
 			t.Errorf("%s is %q, %v", name, got, err)
 		}
 	}
 }
 
-func (y *yard) names(t testing.TB) []object.Blob {
+func (y *fixture) names(t testing.TB) []object.Blob {
 	t.Helper()
 	names, err := y.Store.Storage().BlobNames().Due(t.Context(), y.Clock.Now().Add(time.Hour), "", 1000)
 	must(t, err)
 	return names
 }
 
-// without returns the reasons without those of the kind.
-func without(all map[string]upkeep.Reason, r upkeep.Reason) map[string]upkeep.Reason {
+// withoutReason returns the reasons without those of the kind.
+func withoutReason(all map[string]upkeep.Reason, r upkeep.Reason) map[string]upkeep.Reason {
 	rest := maps.Clone(all)
 	maps.DeleteFunc(rest, func(_ string, of upkeep.Reason) bool { return of == r })
 	return rest
 }
 
 func TestGarbageIsCollectedWhenItsGraceIsOver(t *testing.T) {
-	y := open(t)
+	y := newFixture(t)
 	everything, err := y.Kept(t.Context())
 	must(t, err)
 	y.Clock.Advance(object.Grace)
 	if found := y.collect(t, true, false); len(found) > 0 {
 		t.Errorf("before its time %v was collected", found)
 	}
-	y.kept(t, everything)
+	y.checkStored(t, everything)
 	y.Clock.Advance(time.Millisecond)
 	// What nobody knows is found only by who looks for it.
-	if found := y.collect(t, false, false); !maps.Equal(found, without(y.due, upkeep.Unknown)) {
+	if found := y.collect(t, false, false); !maps.Equal(found, withoutReason(y.reasons, upkeep.Unknown)) {
 		t.Errorf("collected %v", found)
 	}
-	withStray := maps.Clone(y.live)
+	withStray := maps.Clone(y.stored)
 	withStray[stray] = true
-	y.kept(t, withStray)
+	y.checkStored(t, withStray)
 	if found := y.collect(t, true, false); !maps.Equal(found, map[string]upkeep.Reason{stray: upkeep.Unknown}) {
 		t.Errorf("the search collected %v", found)
 	}
-	y.kept(t, y.live)
+	y.checkStored(t, y.stored)
 	if names := y.names(t); len(names) > 0 {
 		t.Errorf("names are left: %v", names)
 	}
@@ -140,18 +140,18 @@ func TestGarbageIsCollectedWhenItsGraceIsOver(t *testing.T) {
 	if found := y.collect(t, true, false); len(found) > 0 {
 		t.Errorf("later %v was collected", found)
 	}
-	y.kept(t, y.live)
+	y.checkStored(t, y.stored)
 }
 
 func TestADryRunSaysWhatWouldGoAndTakesNothing(t *testing.T) {
 	for _, whole := range []bool{false, true} {
-		y := open(t)
+		y := newFixture(t)
 		y.Clock.Advance(object.Grace + time.Millisecond)
 		everything, err := y.Kept(t.Context())
 		must(t, err)
 		names := y.names(t)
 		would := y.collect(t, whole, true)
-		y.kept(t, everything)
+		y.checkStored(t, everything)
 		if after := y.names(t); !slices.Equal(after, names) {
 			t.Errorf("the names became %v", after)
 		}
@@ -180,7 +180,7 @@ func run(do func() error) (err error, died bool) {
 }
 
 func TestACollectionThatStopsAnywhereIsTakenUpAgain(t *testing.T) {
-	clear := open(t)
+	clear := newFixture(t)
 	clear.Clock.Advance(object.Grace + time.Millisecond)
 	clear.collect(t, true, false)
 	calls := clear.Line.Calls()
@@ -190,7 +190,7 @@ func TestACollectionThatStopsAnywhereIsTakenUpAgain(t *testing.T) {
 	for at, call := range calls {
 		for _, failure := range harness.Failures {
 			t.Run(fmt.Sprintf("call %d, %s: %s", at, call, failure), func(t *testing.T) {
-				y := open(t)
+				y := newFixture(t)
 				y.Clock.Advance(object.Grace + time.Millisecond)
 				y.Line.Listen(at, failure)
 				err, died := run(func() error {
@@ -200,13 +200,13 @@ func TestACollectionThatStopsAnywhereIsTakenUpAgain(t *testing.T) {
 					t.Errorf("ended with %v, died: %v", err, died)
 				}
 				y.Line.Listen(-1, "")
-				for name, want := range y.text {
+				for name, want := range y.contents {
 					if got, err := y.Read(t.Context(), name); err != nil || got != want {
 						t.Errorf("%s is %q, %v", name, got, err)
 					}
 				}
 				y.collect(t, true, false)
-				y.kept(t, y.live)
+				y.checkStored(t, y.stored)
 				if names := y.names(t); len(names) > 0 {
 					t.Errorf("names are left: %v", names)
 				}
@@ -218,7 +218,7 @@ func TestACollectionThatStopsAnywhereIsTakenUpAgain(t *testing.T) {
 func TestASecondCollectorMayRunAtAnyMomentOfTheFirst(t *testing.T) {
 	for _, call := range []string{"BlobNames.Due", "BlobNames.Expire", "Blobs.Remove", "BlobNames.Forget", "Blobs.List", "BlobNames.Known"} {
 		t.Run("during "+call, func(t *testing.T) {
-			y := open(t)
+			y := newFixture(t)
 			y.Clock.Advance(object.Grace + time.Millisecond)
 			ran := false
 			y.Line.Within(call, func() {
@@ -229,14 +229,14 @@ func TestASecondCollectorMayRunAtAnyMomentOfTheFirst(t *testing.T) {
 			if !ran {
 				t.Error("there was no second collector")
 			}
-			y.kept(t, y.live)
+			y.checkStored(t, y.stored)
 			if names := y.names(t); len(names) > 0 {
 				t.Errorf("names are left: %v", names)
 			}
 		})
 	}
 	t.Run("all the time", func(t *testing.T) {
-		y := open(t)
+		y := newFixture(t)
 		y.Clock.Advance(object.Grace + time.Millisecond)
 		var all sync.WaitGroup
 		for range 8 {
@@ -247,7 +247,7 @@ func TestASecondCollectorMayRunAtAnyMomentOfTheFirst(t *testing.T) {
 			})
 		}
 		all.Wait()
-		y.kept(t, y.live)
+		y.checkStored(t, y.stored)
 		if names := y.names(t); len(names) > 0 {
 			t.Errorf("names are left: %v", names)
 		}
@@ -260,7 +260,7 @@ func TestAnUploadThatTakesAsLongAsTheGraceWinsOrLosesWhole(t *testing.T) {
 	const none = "nothing, before it begins"
 	for _, call := range []string{none, "BlobNames.Expire", "BlobNames.Due", "Blobs.Remove", "BlobNames.Forget"} {
 		t.Run("ends while the collector does "+call, func(t *testing.T) {
-			y, ctx := open(t), t.Context()
+			y, ctx := newFixture(t), t.Context()
 			begun, end := make(chan struct{}), make(chan struct{})
 			var made object.Object
 			var failed error
@@ -279,7 +279,7 @@ func TestAnUploadThatTakesAsLongAsTheGraceWinsOrLosesWhole(t *testing.T) {
 			y.collect(t, true, false)
 			upload.Wait()
 			if failed == nil {
-				y.live[made.Blob], y.text[made.Blob] = true, "slow"
+				y.stored[made.Blob], y.contents[made.Blob] = true, "slow"
 			} else if !fault.Is(failed, fault.Unavailable) {
 				t.Errorf("the upload failed with %v", failed)
 			}
@@ -287,24 +287,24 @@ func TestAnUploadThatTakesAsLongAsTheGraceWinsOrLosesWhole(t *testing.T) {
 				t.Errorf("the upload won: %v", won)
 			}
 			y.collect(t, true, false)
-			y.kept(t, y.live)
+			y.checkStored(t, y.stored)
 		})
 	}
 }
 
 // The clock of who announces it may be behind the collector's.
 func TestANameThatIsOldWhenItIsAnnouncedIsNotTakenFromItsUpload(t *testing.T) {
-	y, ctx := open(t), t.Context()
+	y, ctx := newFixture(t), t.Context()
 	y.Clock.Advance(object.Grace + time.Millisecond)
 	y.Line.Within("BlobNames.Expire", func() {
-		if err := y.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, "late@1-d", start); err != nil {
+		if err := y.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, "late@1-d", startTime); err != nil {
 			t.Error(err)
 		}
 		if err := y.Blobs.Put(ctx, "late@1-d", "", -1, strings.NewReader("late")); err != nil {
 			t.Error(err)
 		}
 	})
-	if found := y.collect(t, true, false); !maps.Equal(found, y.due) {
+	if found := y.collect(t, true, false); !maps.Equal(found, y.reasons) {
 		t.Errorf("collected %v", found)
 	}
 	if got, err := y.Read(ctx, "late@1-d"); err != nil || got != "late" {
@@ -313,13 +313,13 @@ func TestANameThatIsOldWhenItIsAnnouncedIsNotTakenFromItsUpload(t *testing.T) {
 	if found := y.collect(t, true, false); !maps.Equal(found, map[string]upkeep.Reason{"late@1-d": upkeep.Unnamed}) {
 		t.Errorf("the next time %v is collected", found)
 	}
-	y.kept(t, y.live)
+	y.checkStored(t, y.stored)
 }
 
 func TestAnErrorOfTheVisitorEndsTheCollection(t *testing.T) {
 	enough := errors.New("enough")
 	for _, dry := range []bool{false, true} {
-		y := open(t)
+		y := newFixture(t)
 		y.Clock.Advance(object.Grace + time.Millisecond)
 		told := 0
 		err := y.Upkeep.Collect(t.Context(), true, dry, func(upkeep.Garbage) error {
@@ -336,7 +336,7 @@ func TestAnErrorOfTheVisitorEndsTheCollection(t *testing.T) {
 }
 
 func TestMoreGarbageThanIsHeldAtATimeIsCollectedWhole(t *testing.T) {
-	y, ctx := open(t), t.Context()
+	y, ctx := newFixture(t), t.Context()
 	names := y.Store.Storage().BlobNames()
 	for i := range 1234 {
 		for _, name := range []string{fmt.Sprintf("many/announced %d", i), fmt.Sprintf("many/unknown %d", i)} {
@@ -347,14 +347,14 @@ func TestMoreGarbageThanIsHeldAtATimeIsCollectedWhole(t *testing.T) {
 	y.Clock.Advance(object.Grace + time.Millisecond)
 	would := y.collect(t, true, true)
 	did := y.collect(t, true, false)
-	if len(did) != 2*1234+len(y.due) || !maps.Equal(would, did) {
+	if len(did) != 2*1234+len(y.reasons) || !maps.Equal(would, did) {
 		t.Errorf("collected %d, a dry run said %d", len(did), len(would))
 	}
-	y.kept(t, y.live)
+	y.checkStored(t, y.stored)
 }
 
 func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
-	y, ctx := open(t), t.Context()
+	y, ctx := newFixture(t), t.Context()
 	head := func() object.Head {
 		h, err := y.Objects.Head(ctx, y.ada)
 		must(t, err)
@@ -366,11 +366,11 @@ func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 	if is := head(); is != was {
 		t.Errorf("before its time the log became %+v, was %+v", is, was)
 	}
-	withStray := maps.Clone(y.live)
+	withStray := maps.Clone(y.stored)
 	withStray[stray] = true
-	y.kept(t, withStray)
+	y.checkStored(t, withStray)
 	y.Clock.Advance(time.Millisecond)
-	must(t, errorOf(y.Objects.Replace(ctx, y.ada, y.made["stays"].ID, harness.Text("stays"))))
+	must(t, errorOf(y.Objects.Replace(ctx, y.ada, y.objects["stays"].ID, harness.Text("stays"))))
 	y.Clock.Advance(time.Millisecond)
 	must(t, y.Upkeep.Run(ctx))
 	is := head()
@@ -391,7 +391,7 @@ func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 
 // A closed organisation's blobs go after its records.
 func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
-	y, ctx := open(t), t.Context()
+	y, ctx := newFixture(t), t.Context()
 	must(t, y.Tell(ctx, "organization.deleted", map[string]any{"id": "org_yard", "deleted": true}))
 	work := func() map[string]bool {
 		must(t, y.Upkeep.Run(ctx))
@@ -400,7 +400,7 @@ func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 		return kept
 	}
 	y.Clock.Advance(org.Retention - time.Millisecond)
-	if kept := work(); len(kept) != len(y.live)+1 {
+	if kept := work(); len(kept) != len(y.stored)+1 {
 		t.Errorf("before its time there is %v", kept)
 	}
 	y.Clock.Advance(time.Millisecond)
@@ -415,7 +415,7 @@ func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 }
 
 func TestAStoreOfBlobsThatIsAnotherDatabasesIsLeftAlone(t *testing.T) {
-	other, ctx := open(t), t.Context()
+	other, ctx := newFixture(t), t.Context()
 	other.Clock.Advance(object.Grace + time.Millisecond)
 	before, err := other.Kept(ctx)
 	must(t, err)

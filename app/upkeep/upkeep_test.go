@@ -11,10 +11,10 @@ import (
 )
 
 func TestOldAdoptionCountsAreRemoved(t *testing.T) {
-	y := open(t)
+	y := newFixture(t)
 	adoption := y.Store.Deployment().Adoption()
-	last := release.DayOf(start.Add(release.Retention))
-	for _, d := range []release.Day{release.DayOf(start), release.DayOf(start.Add(24 * time.Hour)), last} {
+	last := release.DayOf(startTime.Add(release.Retention))
+	for _, d := range []release.Day{release.DayOf(startTime), release.DayOf(startTime.Add(24 * time.Hour)), last} {
 		must(t, adoption.Add(t.Context(), []release.Tally{{Day: d, Version: "1.0.0", Checks: 1}}))
 	}
 	left := func() int {
@@ -24,30 +24,30 @@ func TestOldAdoptionCountsAreRemoved(t *testing.T) {
 		must(t, err)
 		return len(all)
 	}
-	y.Clock.Set(start.Add(release.Retention))
+	y.Clock.Set(startTime.Add(release.Retention))
 	if n := left(); n != 3 {
 		t.Errorf("%d days are left on the first one's last day, want 3", n)
 	}
-	y.Clock.Set(start.Add(release.Retention + 24*time.Hour))
+	y.Clock.Set(startTime.Add(release.Retention + 24*time.Hour))
 	if n := left(); n != 2 {
 		t.Errorf("%d days are left on the day after, want 2", n)
 	}
-	y.Clock.Set(start.Add(2*release.Retention + 24*time.Hour))
+	y.Clock.Set(startTime.Add(2*release.Retention + 24*time.Hour))
 	if n := left(); n != 0 {
 		t.Errorf("%d days are left at the end, want none", n)
 	}
 }
 
 func TestUnusedClientsAreRemoved(t *testing.T) {
-	y := open(t)
+	y := newFixture(t)
 	clients := y.Store.Connections().Clients()
 	const many = 1200 // more than are swept at a time
 	for n := range many {
-		c := connector.Registered{Issuer: fmt.Sprint("https://auth.example.com/", n), ID: "client", Method: "none", UsedAt: start}
+		c := connector.Registered{Issuer: fmt.Sprint("https://auth.example.com/", n), ID: "client", Method: "none", UsedAt: startTime}
 		if n == 0 {
-			c.UsedAt = start.Add(time.Millisecond)
+			c.UsedAt = startTime.Add(time.Millisecond)
 		}
-		must(t, errorOf(clients.Put(t.Context(), c, start)))
+		must(t, errorOf(clients.Put(t.Context(), c, startTime)))
 	}
 	left := func() (n int) {
 		t.Helper()
@@ -62,7 +62,7 @@ func TestUnusedClientsAreRemoved(t *testing.T) {
 		}
 		return n
 	}
-	y.Clock.Set(start.Add(30 * 24 * time.Hour))
+	y.Clock.Set(startTime.Add(30 * 24 * time.Hour))
 	if n := left(); n != many {
 		t.Errorf("%d are left on the thirtieth day, want %d", n, many)
 	}

@@ -483,16 +483,16 @@ func TestRevocationsAreTriedTwelveTimesOverADayAndAHalf(t *testing.T) {
 	}
 }
 
-// life is an instance with its worker: credentials come at any time, everything
+// model is an instance with its worker: credentials come at any time, everything
 // else is done by who has claimed the instance.
-type life struct {
-	i         connector.Instance
+type model struct {
+	instance  connector.Instance
 	now       time.Time
 	renewable bool
 	withdrawn bool
 }
 
-func (l *life) credentials(t *rapid.T) connector.Credentials {
+func (l *model) credentials(t *rapid.T) connector.Credentials {
 	c := connector.Credentials{Renewal: "r", Renewable: rapid.Bool().Draw(t, "renewable")}
 	if rapid.Bool().Draw(t, "ends") {
 		c.ExpiresAt = new(l.now.Add(time.Duration(rapid.IntRange(-3600, 100_000).Draw(t, "life")) * time.Second))
@@ -504,34 +504,34 @@ func (l *life) credentials(t *rapid.T) connector.Credentials {
 func TestNoSequenceOfMovesLeavesTheTable(t *testing.T) {
 	all := table()
 	rapid.Check(t, func(t *rapid.T) {
-		l := life{now: noon}
-		l.i = in(connector.Disconnected)
-		l.i.Hosting = rapid.SampledFrom([]connector.Hosting{connector.Cloud, connector.Local}).Draw(t, "hosting")
+		l := model{now: noon}
+		l.instance = in(connector.Disconnected)
+		l.instance.Hosting = rapid.SampledFrom([]connector.Hosting{connector.Cloud, connector.Local}).Draw(t, "hosting")
 		if rapid.Bool().Draw(t, "open") {
-			l.i, l.i.DueAt = l.i.Restore(connector.Connected), &noon
+			l.instance, l.instance.DueAt = l.instance.Restore(connector.Connected), &noon
 		}
 		step := func(by connector.Move, next connector.Instance, err error) {
 			t.Helper()
-			to, ok := all[by][l.i.Status()]
+			to, ok := all[by][l.instance.Status()]
 			if (err == nil) != ok || err == nil && next.Status() != to {
-				t.Fatalf("%s by %q leads to %s, %v", l.i.Status(), by, next.Status(), err)
+				t.Fatalf("%s by %q leads to %s, %v", l.instance.Status(), by, next.Status(), err)
 			}
 			if err != nil {
 				return
 			}
 			counted := by == connector.StoredCloud || by == connector.StoredLocal || by == connector.Renewed
-			if next.Version < l.i.Version || counted != (next.Version == l.i.Version+1) {
-				t.Fatalf("version %d became %d by %q", l.i.Version, next.Version, by)
+			if next.Version < l.instance.Version || counted != (next.Version == l.instance.Version+1) {
+				t.Fatalf("version %d became %d by %q", l.instance.Version, next.Version, by)
 			}
-			l.i = next
+			l.instance = next
 			l.withdrawn = by == connector.Withdrawn || l.withdrawn && !counted
 		}
 		stored := func(t *rapid.T) {
 			by := connector.StoredCloud
-			if l.i.Hosting == connector.Local {
+			if l.instance.Hosting == connector.Local {
 				by = connector.StoredLocal
 			}
-			next, err := l.i.Stored(l.credentials(t), l.now)
+			next, err := l.instance.Stored(l.credentials(t), l.now)
 			step(by, next, err)
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -540,68 +540,68 @@ func TestNoSequenceOfMovesLeavesTheTable(t *testing.T) {
 				l.now = l.now.Add(time.Duration(rapid.IntRange(1, 50_000).Draw(t, "seconds")) * time.Second)
 			},
 			"until it is due": func(t *rapid.T) {
-				if l.i.DueAt != nil && l.i.DueAt.After(l.now) {
-					l.now = *l.i.DueAt
+				if l.instance.DueAt != nil && l.instance.DueAt.After(l.now) {
+					l.now = *l.instance.DueAt
 				}
 			},
-			"used": func(t *rapid.T) { l.i, _ = l.i.Used(l.now) },
+			"used": func(t *rapid.T) { l.instance, _ = l.instance.Used(l.now) },
 			"work": func(t *rapid.T) {
-				claimed, err := l.i.Claimed(l.now)
-				if due := l.i.DueAt != nil && !l.i.DueAt.After(l.now); due != (err == nil) {
-					t.Fatalf("due at %v, claimed at %v: %v", l.i.DueAt, l.now, err)
+				claimed, err := l.instance.Claimed(l.now)
+				if due := l.instance.DueAt != nil && !l.instance.DueAt.After(l.now); due != (err == nil) {
+					t.Fatalf("due at %v, claimed at %v: %v", l.instance.DueAt, l.now, err)
 				}
 				if err != nil {
 					t.Skip("nothing is due")
 				}
-				if l.i = claimed; l.i.Version == 0 && l.i.Status() == connector.Disconnected {
-					t.Fatalf("there is something to do for an instance without credentials: %+v", l.i)
+				if l.instance = claimed; l.instance.Version == 0 && l.instance.Status() == connector.Disconnected {
+					t.Fatalf("there is something to do for an instance without credentials: %+v", l.instance)
 				}
-				if _, err := l.i.Claimed(l.now); !fault.Is(err, fault.Conflict) {
+				if _, err := l.instance.Claimed(l.now); !fault.Is(err, fault.Conflict) {
 					t.Fatalf("claimed twice: %v", err)
 				}
 				l.now = l.now.Add(time.Duration(rapid.IntRange(0, 119).Draw(t, "it takes")) * time.Second)
-				if l.i.RenewalDue(l.now) {
+				if l.instance.RenewalDue(l.now) {
 					outcome := rapid.SampledFrom([]string{"renewed", "not renewed", "withdrawn"}).Draw(t, "renewal")
 					switch {
 					case outcome == "withdrawn" || !l.renewable:
-						next, err := l.i.Revoked("why")
+						next, err := l.instance.Revoked("why")
 						step(connector.Withdrawn, next, err)
 						return
 					case outcome == "not renewed":
-						next, err := l.i.NotRenewed("why", l.now)
+						next, err := l.instance.NotRenewed("why", l.now)
 						if err != nil || !next.DueAt.After(l.now) {
 							t.Fatalf("not renewed: %+v, %v", next, err)
 						}
-						l.i = next
+						l.instance = next
 						return
 					}
-					next, err := l.i.Renewed(l.credentials(t), l.now)
+					next, err := l.instance.Renewed(l.credentials(t), l.now)
 					step(connector.Renewed, next, err)
 				}
 				switch {
-				case l.i.Hosting == connector.Local:
-					l.i = l.i.Idle()
+				case l.instance.Hosting == connector.Local:
+					l.instance = l.instance.Idle()
 				case rapid.Bool().Draw(t, "answers"):
-					next, err := l.i.Answered(nil, l.now)
+					next, err := l.instance.Answered(nil, l.now)
 					step(connector.Answered, next, err)
 				default:
-					next, err := l.i.Failed("why", l.now)
+					next, err := l.instance.Failed("why", l.now)
 					step(connector.Failed, next, err)
 				}
 				// A token that came as one that has ended already is looked at again.
-				if l.i.DueAt != nil && !l.i.DueAt.After(l.now) && !(l.i.Expired(l.now) && l.i.RenewAt == nil) {
-					t.Fatalf("it is due again at once: %+v at %v", l.i, l.now)
+				if l.instance.DueAt != nil && !l.instance.DueAt.After(l.now) && !(l.instance.Expired(l.now) && l.instance.RenewAt == nil) {
+					t.Fatalf("it is due again at once: %+v at %v", l.instance, l.now)
 				}
 			},
 			"": func(t *rapid.T) {
-				if !slices.Contains(connector.Statuses(), l.i.Status()) {
-					t.Fatalf("the state is %q", l.i.Status())
+				if !slices.Contains(connector.Statuses(), l.instance.Status()) {
+					t.Fatalf("the state is %q", l.instance.Status())
 				}
-				if (l.i.LastError != "") != (l.i.Status() == connector.Failing) {
-					t.Fatalf("%s with the error %q", l.i.Status(), l.i.LastError)
+				if (l.instance.LastError != "") != (l.instance.Status() == connector.Failing) {
+					t.Fatalf("%s with the error %q", l.instance.Status(), l.instance.LastError)
 				}
-				if l.withdrawn && (l.i.DueAt != nil || l.i.Status() != connector.Failing) {
-					t.Fatalf("withdrawn, and %+v", l.i)
+				if l.withdrawn && (l.instance.DueAt != nil || l.instance.Status() != connector.Failing) {
+					t.Fatalf("withdrawn, and %+v", l.instance)
 				}
 			},
 		})

@@ -82,8 +82,8 @@ const (
 	refusedNothing  = "There is nothing to downgrade"
 )
 
-// stays is the To of a row that changes nothing.
-const stays State = "stays"
+// unchanged is the To of a row that changes nothing.
+const unchanged State = "stays"
 
 // Table returns all transitions. Every state meets every move in exactly one
 // row.
@@ -94,7 +94,7 @@ func Table() []Transition {
 		{From: managed, By: StartTrial, Refusal: refusedExternal, Ours: true},
 
 		{From: []State{OnTrial}, By: EndTrial, To: OnFree},
-		{From: without(everyone, OnTrial), By: EndTrial, To: stays, Ours: true},
+		{From: without(everyone, OnTrial), By: EndTrial, To: unchanged, Ours: true},
 
 		{From: []State{OnTrial}, By: Downgrade, To: OnFree, Also: "the trial ends at once"},
 		{From: []State{Paying}, By: Downgrade, To: Paying, Also: "cancelAtPeriodEnd is set at the provider; FREE when the period ends"},
@@ -108,23 +108,23 @@ func Table() []Transition {
 		{From: unmanaged, By: RemotePaused, To: Suspended, Ours: true},
 		{From: unmanaged, By: RemoteCanceled, To: OnFree},
 		{From: without(unmanaged, OnTrial), By: RemoteExpired, To: OnFree, Ours: true},
-		{From: []State{OnTrial}, By: RemoteExpired, To: stays, Also: "a checkout that failed does not end a trial", Ours: true},
-		{From: unmanaged, By: RemoteWaiting, To: stays, Ours: true},
+		{From: []State{OnTrial}, By: RemoteExpired, To: unchanged, Also: "a checkout that failed does not end a trial", Ours: true},
+		{From: unmanaged, By: RemoteWaiting, To: unchanged, Ours: true},
 
 		{From: billed, By: PaymentFailed, To: Owing},
-		{From: without(unmanaged, billed...), By: PaymentFailed, To: stays, Also: "nothing is owed yet", Ours: true},
+		{From: without(unmanaged, billed...), By: PaymentFailed, To: unchanged, Also: "nothing is owed yet", Ours: true},
 		{From: []State{Owing}, By: PaymentReceived, To: Paying, Also: "the period is extended"},
-		{From: without(unmanaged, Owing), By: PaymentReceived, To: stays, Also: "the period is extended where there is one", Ours: true},
+		{From: without(unmanaged, Owing), By: PaymentReceived, To: unchanged, Also: "the period is extended where there is one", Ours: true},
 
-		{From: managed, By: RemoteActive, To: stays, Ours: true},
-		{From: managed, By: RemoteTrial, To: stays, Ours: true},
-		{From: managed, By: RemotePastDue, To: stays, Ours: true},
-		{From: managed, By: RemotePaused, To: stays, Ours: true},
-		{From: managed, By: RemoteCanceled, To: stays, Ours: true},
-		{From: managed, By: RemoteExpired, To: stays, Ours: true},
-		{From: managed, By: RemoteWaiting, To: stays, Ours: true},
-		{From: managed, By: PaymentFailed, To: stays, Ours: true},
-		{From: managed, By: PaymentReceived, To: stays, Ours: true},
+		{From: managed, By: RemoteActive, To: unchanged, Ours: true},
+		{From: managed, By: RemoteTrial, To: unchanged, Ours: true},
+		{From: managed, By: RemotePastDue, To: unchanged, Ours: true},
+		{From: managed, By: RemotePaused, To: unchanged, Ours: true},
+		{From: managed, By: RemoteCanceled, To: unchanged, Ours: true},
+		{From: managed, By: RemoteExpired, To: unchanged, Ours: true},
+		{From: managed, By: RemoteWaiting, To: unchanged, Ours: true},
+		{From: managed, By: PaymentFailed, To: unchanged, Ours: true},
+		{From: managed, By: PaymentReceived, To: unchanged, Ours: true},
 
 		{From: everyone, By: OperatorGrant, To: External, Also: "any plan, ACTIVE", Ours: true},
 	}
@@ -182,7 +182,7 @@ func (s Subscription) move(by Move) (State, error) {
 	switch t.To {
 	case "":
 		return from, fault.New(fault.Conflict, "%s", t.Refusal)
-	case stays:
+	case unchanged:
 		return from, nil
 	}
 	return t.To, nil

@@ -271,11 +271,11 @@ func check(t *testing.T, property func(t *rapid.T)) {
 	}
 }
 
-// somebody does what can be done to a subscription.
-type somebody struct {
-	s    plan.Subscription
-	now  time.Time
-	paid bool // a paid plan was active
+// model does what can be done to a subscription.
+type model struct {
+	subscription plan.Subscription
+	now          time.Time
+	everPaid     bool // a paid plan was active
 }
 
 var (
@@ -300,21 +300,21 @@ func drawRemote(t *rapid.T, now time.Time) plan.Remote {
 
 // step does something, and returns by which moves that can have changed the
 // state.
-func (y *somebody) step(t *rapid.T) []plan.Move {
+func (y *model) step(t *rapid.T) []plan.Move {
 	y.now = y.now.Add(time.Duration(rapid.IntRange(0, 7*24).Draw(t, "hours")) * time.Hour)
 	switch rapid.SampledFrom([]string{"trial", "time", "downgrade", "follow", "follow", "follow", "hear", "hear", "order", "lapse", "grant"}).Draw(t, "what") {
 	case "trial":
-		y.s, _ = y.s.Trialed(y.now)
+		y.subscription, _ = y.subscription.Trialed(y.now)
 		return []plan.Move{plan.StartTrial}
 	case "time":
-		y.s = y.s.At(y.now)
+		y.subscription = y.subscription.At(y.now)
 		return []plan.Move{plan.EndTrial}
 	case "downgrade":
-		y.s, _, _ = y.s.Downgraded(y.now)
+		y.subscription, _, _ = y.subscription.Downgraded(y.now)
 		return []plan.Move{plan.EndTrial, plan.Downgrade}
 	case "follow":
 		r := drawRemote(t, y.now)
-		y.s, _ = y.s.Follow(r, y.now)
+		y.subscription, _ = y.subscription.Follow(r, y.now)
 		return []plan.Move{moveOf[r.Status]}
 	case "hear":
 		e := plan.Event{
@@ -328,30 +328,30 @@ func (y *somebody) step(t *rapid.T) []plan.Move {
 			e.Snapshot, e.Subscription = &r, r.ID
 			by = []plan.Move{moveOf[r.Status], plan.RemoteCanceled}
 		}
-		y.s, _ = y.s.Observed(e, y.now)
+		y.subscription, _ = y.subscription.Observed(e, y.now)
 		return by
 	case "order":
-		y.s, _, _ = y.s.Ordered(rapid.SampledFrom([]plan.Plan{plan.Standard, plan.Premium}).Draw(t, "ordered"), "key", y.now)
+		y.subscription, _, _ = y.subscription.Ordered(rapid.SampledFrom([]plan.Plan{plan.Standard, plan.Premium}).Draw(t, "ordered"), "key", y.now)
 		return []plan.Move{plan.EndTrial}
 	case "lapse":
-		y.s = y.s.RemoteMissing(y.now)
+		y.subscription = y.subscription.RemoteMissing(y.now)
 		return []plan.Move{plan.RemoteCanceled}
 	}
 	if rapid.IntRange(0, 9).Draw(t, "seldom") == 0 {
-		y.s, _ = y.s.Granted(plan.Grant{Plan: plan.Premium}, y.now)
+		y.subscription, _ = y.subscription.Granted(plan.Grant{Plan: plan.Premium}, y.now)
 	}
 	return []plan.Move{plan.OperatorGrant}
 }
 
 func TestNoSequenceOfMovesLeavesTheTable(t *testing.T) {
 	check(t, func(t *rapid.T) {
-		y := somebody{s: plan.Unsubscribed("o"), now: noon}
+		y := model{subscription: plan.Unsubscribed("o"), now: noon}
 		trials := 0
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
-			was := y.s
+			was := y.subscription
 			from := was.State()
 			by := y.step(t)
-			to := y.s.State()
+			to := y.subscription.State()
 			leads := slices.ContainsFunc(by, func(m plan.Move) bool { return m != "" && after(from, m) == to })
 			if from != to && !leads {
 				t.Fatalf("from %s to %s by %v", from, to, by)
@@ -366,13 +366,13 @@ func TestNoSequenceOfMovesLeavesTheTable(t *testing.T) {
 				return s.Status() == plan.Active && s.Plan != plan.Free && s.Plan != plan.None
 			}
 			pays := []plan.Move{plan.RemoteActive, plan.PaymentReceived, plan.OperatorGrant}
-			if paying(y.s) && !paying(was) && !slices.ContainsFunc(by, func(m plan.Move) bool { return slices.Contains(pays, m) }) {
-				t.Fatalf("%s is active by %v", y.s.Plan, by)
+			if paying(y.subscription) && !paying(was) && !slices.ContainsFunc(by, func(m plan.Move) bool { return slices.Contains(pays, m) }) {
+				t.Fatalf("%s is active by %v", y.subscription.Plan, by)
 			}
-			if y.paid = y.paid || paying(y.s); y.s.EverPaid != y.paid {
-				t.Fatalf("a paid plan was active: %t, and the record says %t", y.paid, y.s.EverPaid)
+			if y.everPaid = y.everPaid || paying(y.subscription); y.subscription.EverPaid != y.everPaid {
+				t.Fatalf("a paid plan was active: %t, and the record says %t", y.everPaid, y.subscription.EverPaid)
 			}
-			agree(t, y.s)
+			agree(t, y.subscription)
 		}
 	})
 }

@@ -25,19 +25,19 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"what fn did is there when it returns nil": func(w *world) {
 			tn := w.tenant()
-			x := newUpheaval(tn)
+			x := newWholeTransaction(tn)
 			was := w.content(tn)
 			w.atomic(func(r ports.Records) error { return x.run(w, r) })
 			if d := diff(w.content(tn), was); d == "" {
 				w.Fatal("nothing has changed")
 			}
-			x.happened(w)
+			x.wantCommitted(w)
 		},
 		"an error leaves nothing in any collection and comes back unchanged": func(w *world) {
 			for _, no := range []error{errors.New("no"), fault.Missing("Anything"), fmt.Errorf("around: %w", fault.New(fault.Conflict, "No"))} {
 				tn, other := w.tenant(), w.tenant()
 				was, untouched := w.content(tn), w.content(other)
-				x := newUpheaval(tn)
+				x := newWholeTransaction(tn)
 				w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
 					if err := x.run(w, r); err != nil {
 						return err
@@ -46,13 +46,13 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				}), no)
 				same(w, w.content(tn), was)
 				same(w, w.content(other), untouched)
-				x.neverHappened(w)
+				x.wantRolledBack(w)
 			}
 		},
 		"a panic leaves nothing in any collection and goes on": func(w *world) {
 			tn := w.tenant()
 			was := w.content(tn)
-			x := newUpheaval(tn)
+			x := newWholeTransaction(tn)
 			var got any
 			func() {
 				defer func() { got = recover() }()
@@ -68,12 +68,12 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				w.Fatalf("the panic is %v", got)
 			}
 			same(w, w.content(tn), was)
-			x.neverHappened(w)
+			x.wantRolledBack(w)
 		},
 		"a goroutine that ends inside fn leaves nothing": func(w *world) {
 			tn := w.tenant()
 			was := w.content(tn)
-			x := newUpheaval(tn)
+			x := newWholeTransaction(tn)
 			done := make(chan error, 1)
 			go func() {
 				defer close(done)
@@ -88,7 +88,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 			}()
 			w.ok(<-done)
 			same(w, w.content(tn), was)
-			x.neverHappened(w)
+			x.wantRolledBack(w)
 		},
 		"a failing transaction of one who locked lets the next one in": func(w *world) {
 			o := w.org()
@@ -108,14 +108,14 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"reads inside fn see fn's own writes": func(w *world) {
 			tn := w.tenant()
-			x := newUpheaval(tn)
+			x := newWholeTransaction(tn)
 			w.atomic(func(r ports.Records) error {
 				if err := x.run(w, r); err != nil {
 					return err
 				}
 				inside := *w
 				inside.store = within{r}
-				x.happened(&inside)
+				x.wantCommitted(&inside)
 				return nil
 			})
 		},
@@ -199,8 +199,8 @@ func (within) Atomic(_ context.Context, _ func(ports.Records) error) error {
 	return fault.New(fault.Internal, "A transaction in a transaction")
 }
 
-// upheaval is a change to every collection at once.
-type upheaval struct {
+// wholeTransaction is a change to every collection at once.
+type wholeTransaction struct {
 	tenant
 	user         org.User
 	organisation org.Organisation
@@ -215,8 +215,8 @@ type upheaval struct {
 	used         usage.Entry
 }
 
-func newUpheaval(tn tenant) upheaval {
-	x := upheaval{tenant: tn, user: someUser(), organisation: someOrg(), message: nextID()}
+func newWholeTransaction(tn tenant) wholeTransaction {
+	x := wholeTransaction{tenant: tn, user: someUser(), organisation: someOrg(), message: nextID()}
 	x.added = someTeam(tn.ID, team.Standard, tn.owner.ID)
 	x.inside = someWorkspace(tn.ID, x.added.ID, tn.owner.ID)
 	x.task = someTask(tn.ID, &x.inside.ID, tn.owner.ID)
@@ -230,7 +230,7 @@ func newUpheaval(tn tenant) upheaval {
 }
 
 // run adds to, replaces and removes from every collection. It may run again.
-func (x upheaval) run(w *world, r ports.Records) error {
+func (x wholeTransaction) run(w *world, r ports.Records) error {
 	o, d, k, j, s := x.ID, r.Directory(), r.Work(), r.Journal(), r.Storage()
 	steps := []func() error{
 		func() error { _, err := d.Organisations().Lock(w.ctx, o); return err },
@@ -307,13 +307,13 @@ func (x upheaval) run(w *world, r ports.Records) error {
 	return nil
 }
 
-// changes are what the upheaval does to objects.
-func (x upheaval) changes() []object.Change {
+// changes are what the transaction does to objects.
+func (x wholeTransaction) changes() []object.Change {
 	return []object.Change{object.NewChange(x.object), object.NewChange(x.replaced), object.NewDeletion(x.drawer, x.owner.ID, at(309), nil)}
 }
 
-// happened ends the sub-test unless the upheaval is there to be seen.
-func (x upheaval) happened(w *world) {
+// wantCommitted ends the sub-test unless the changes of the transaction are visible.
+func (x wholeTransaction) wantCommitted(w *world) {
 	w.Helper()
 	o := x.ID
 	that(w.users().Get(w.ctx, x.user.ID)).is(w, x.user)
@@ -350,9 +350,9 @@ func (x upheaval) happened(w *world) {
 	same(w, w.entries(o, always), []usage.Entry{x.tenant.used, x.used})
 }
 
-// neverHappened ends the sub-test if something is left of the upheaval outside
+// wantRolledBack ends the sub-test if a change of the transaction is visible outside
 // of the tenant.
-func (x upheaval) neverHappened(w *world) {
+func (x wholeTransaction) wantRolledBack(w *world) {
 	w.Helper()
 	that(w.users().Get(w.ctx, x.user.ID)).missing(w)
 	that(w.users().Get(w.ctx, x.owner.ID)).is(w, x.owner)

@@ -116,7 +116,7 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 			f := someFlow(w.connector(w.org().ID)).Restore(connector.Pending)
 			f.Error = ""
 			w.ok(w.flows().Add(w.ctx, f))
-			w.oneWins(together(throng, func(int) error {
+			w.oneWins(together(manyGoroutines, func(int) error {
 				_, err := w.flows().Update(w.ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Redeemed(f.Browser, at(95)) })
 				return err
 			}), fault.NotFound)
@@ -152,8 +152,8 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 				w.ok(w.flows().Add(w.ctx, f))
 				flows = append(flows, f)
 			}
-			w.ok(w.flows().Sweep(w.ctx, swept))
-			w.ok(w.flows().Sweep(w.ctx, swept))
+			w.ok(w.flows().Sweep(w.ctx, sweepTime))
+			w.ok(w.flows().Sweep(w.ctx, sweepTime))
 			that(w.flows().Get(w.ctx, flows[0].State)).missing(w)
 			that(w.flows().Get(w.ctx, flows[1].State)).is(w, flows[1])
 			that(w.flows().Get(w.ctx, flows[2].State)).is(w, flows[2])
@@ -167,7 +167,7 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 			no := errors.New("no")
 			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
 				c := r.Connections().Flows()
-				if err := errors.Join(c.Add(w.ctx, added), c.Sweep(w.ctx, swept.Add(time.Millisecond))); err != nil {
+				if err := errors.Join(c.Add(w.ctx, added), c.Sweep(w.ctx, sweepTime.Add(time.Millisecond))); err != nil {
 					return err
 				}
 				that(c.Update(w.ctx, f.State, func(f connector.Flow) (connector.Flow, error) { return f.Done(), nil })).is(w, f.Done())
@@ -253,8 +253,8 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 		"of many who register at once all go on with one": func(w *world) {
 			first := someRegistered()
 			for _, expires := range []time.Time{at(0), at(2000)} { // the first of all, and one in the place of one that expired
-				got := make([]connector.Registered, throng)
-				w.allOK(together(throng, func(n int) (err error) {
+				got := make([]connector.Registered, manyGoroutines)
+				w.allOK(together(manyGoroutines, func(n int) (err error) {
 					c := first
 					c.ID, c.ExpiresAt = fmt.Sprint(expires, n), new(expires.Add(time.Hour))
 					if expires.Equal(at(0)) {
@@ -325,8 +325,8 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 				c.UsedAt = longAgo(n % 3)
 				that(w.clients().Put(w.ctx, c, at(0))).must(w)
 			}
-			swept := make([]int, throng)
-			w.allOK(together(throng, func(n int) (err error) {
+			swept := make([]int, manyGoroutines)
+			w.allOK(together(manyGoroutines, func(n int) (err error) {
 				swept[n], err = w.clients().Sweep(w.ctx, longAgo(50), 100)
 				return err
 			}))

@@ -20,24 +20,24 @@ import (
 	"collab/ports"
 )
 
-// shelf is what a sub-test about blobs works in: a store, and names below a
+// blobFixture is what a sub-test about blobs works in: a store, and names below a
 // folder that is its own.
-type shelf struct {
+type blobFixture struct {
 	*world
 	ports.Blobs
 	folder string
 }
 
 // name returns a name that no other sub-test has.
-func (s *shelf) name(last string) string { return s.folder + last }
+func (s *blobFixture) name(last string) string { return s.folder + last }
 
-func (s *shelf) put(name, content string) {
+func (s *blobFixture) put(name, content string) {
 	s.Helper()
 	s.ok(s.Put(s.ctx, name, "text/plain", int64(len(content)), strings.NewReader(content)))
 }
 
 // read returns a part of a blob.
-func (s *shelf) read(name string, offset, length int64) outcome[string] {
+func (s *blobFixture) read(name string, offset, length int64) outcome[string] {
 	s.Helper()
 	r, err := s.Open(s.ctx, name, offset, length)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *shelf) read(name string, offset, length int64) outcome[string] {
 }
 
 // has ends the sub-test unless the content is all that is under the name.
-func (s *shelf) has(name, content string) {
+func (s *blobFixture) has(name, content string) {
 	s.Helper()
 	got := s.read(name, 0, -1).must(s.world)
 	if got != content {
@@ -57,7 +57,7 @@ func (s *shelf) has(name, content string) {
 }
 
 // free ends the sub-test unless there is nothing under the name, in no way.
-func (s *shelf) free(name string) {
+func (s *blobFixture) free(name string) {
 	s.Helper()
 	s.read(name, 0, -1).missing(s.world)
 	for listed := range s.listed() {
@@ -68,7 +68,7 @@ func (s *shelf) free(name string) {
 }
 
 // listed returns the sizes of the sub-test's own blobs by their names.
-func (s *shelf) listed() map[string]int64 {
+func (s *blobFixture) listed() map[string]int64 {
 	s.Helper()
 	all := map[string]int64{}
 	s.ok(s.List(s.ctx, func(name string, size int64, written time.Time) error {
@@ -106,8 +106,8 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 		_, _ = rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)}).Read(b) // never fails
 		return string(b)
 	}
-	for sentence, test := range map[string]func(s *shelf){
-		"what was put is read again, whatever its length": func(s *shelf) {
+	for sentence, test := range map[string]func(s *blobFixture){
+		"what was put is read again, whatever its length": func(s *blobFixture) {
 			for i, n := range []int{0, 1, 511, 512, 32 << 10, 256<<10 - 1, 256 << 10, 256<<10 + 1, 5<<20 + 1, 9 << 20} {
 				name, content := s.name(fmt.Sprintf("n@%d-x", i)), random(n)
 				s.put(name, content)
@@ -115,14 +115,14 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				same(s.world, s.listed()[name], int64(n))
 			}
 		},
-		"the size is a hint": func(s *shelf) {
+		"the size is a hint": func(s *blobFixture) {
 			for i, hint := range []int64{-1, 0, 1, 1 << 20, 1 << 40} {
 				name, content := s.name(fmt.Sprintf("h@%d-x", i)), random(700_000)
 				s.ok(s.Put(s.ctx, name, "", hint, strings.NewReader(content)))
 				s.has(name, content)
 			}
 		},
-		"content may come in any pieces": func(s *shelf) {
+		"content may come in any pieces": func(s *blobFixture) {
 			content := random(5000)
 			for i, r := range []io.Reader{
 				iotest.OneByteReader(strings.NewReader(content)), iotest.HalfReader(strings.NewReader(content)),
@@ -133,7 +133,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				s.has(name, content)
 			}
 		},
-		"names are what people call things": func(s *shelf) {
+		"names are what people call things": func(s *blobFixture) {
 			want := map[string]int64{}
 			for i, name := range names {
 				name = s.name(name)
@@ -152,7 +152,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			}
 			same(s.world, s.listed(), want)
 		},
-		"a name has up to 1,024 bytes": func(s *shelf) {
+		"a name has up to 1,024 bytes": func(s *blobFixture) {
 			for i, part := range []string{"x", "%", "!", "@", "_", "é"} {
 				name := s.name("")
 				for len(name) < 1024 {
@@ -167,7 +167,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				s.free(name)
 			}
 		},
-		"what is no name is refused": func(s *shelf) {
+		"what is no name is refused": func(s *blobFixture) {
 			for _, name := range []string{
 				"", "/", "/a", "a/", "a//b", ".", "..", "../x", "a/../b", "a/.", "./a", "a\x00b", "a\nb", "\x7f", "\xff",
 				strings.Repeat("x", 256), strings.Repeat("x/", 512) + "x",
@@ -179,7 +179,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			s.fails(s.Put(s.ctx, s.name("x"), "no media type\r\n", 1, strings.NewReader("x")), fault.Invalid)
 			s.free(s.name("x"))
 		},
-		"a taken name is a conflict, and what is under it stays": func(s *shelf) {
+		"a taken name is a conflict, and what is under it stays": func(s *blobFixture) {
 			name := s.name("t@1-x")
 			s.put(name, "first")
 			for _, other := range []string{"", "other", random(1 << 20)} {
@@ -188,7 +188,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			}
 			same(s.world, s.listed(), map[string]int64{name: 5})
 		},
-		"of many at once one has the name": func(s *shelf) {
+		"of many at once one has the name": func(s *blobFixture) {
 			for _, size := range []int{10, 300_000} {
 				name := s.name(fmt.Sprintf("deep/er/%d@1-x", size))
 				winner := s.oneWins(together(16, func(i int) error {
@@ -198,7 +198,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				same(s.world, s.listed()[name], int64(size))
 			}
 		},
-		"many at once write names of their own": func(s *shelf) {
+		"many at once write names of their own": func(s *blobFixture) {
 			s.allOK(together(concurrent, func(i int) error {
 				for n := range 5 {
 					name := s.name(fmt.Sprintf("f%d/%d/x@%d-x", i%3, n, i))
@@ -214,7 +214,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				s.has(name, name)
 			}
 		},
-		"an error of the reader comes back as it is, and nothing is there": func(s *shelf) {
+		"an error of the reader comes back as it is, and nothing is there": func(s *blobFixture) {
 			for i, before := range []int{0, 1, 300_000, 9 << 20} {
 				for j, fails := range []error{no, io.ErrUnexpectedEOF, fault.New(fault.Conflict, "Not now"), context.Canceled} {
 					if before > 1<<20 && j > 0 {
@@ -230,7 +230,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			s.put(name, "later")
 			s.has(name, "later")
 		},
-		"a context that ends while content comes leaves nothing": func(s *shelf) {
+		"a context that ends while content comes leaves nothing": func(s *blobFixture) {
 			for i, before := range []int{0, 1, 300_000, 9 << 20} {
 				name := s.name(fmt.Sprintf("c@%d-x", i))
 				ctx, cancel := context.WithCancel(s.ctx)
@@ -244,7 +244,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				s.free(name)
 			}
 		},
-		"a context that has ended does nothing": func(s *shelf) {
+		"a context that has ended does nothing": func(s *blobFixture) {
 			kept, name := s.name("kept@1-x"), s.name("x@1-x")
 			s.put(kept, "x")
 			ctx, cancel := context.WithCancel(s.ctx)
@@ -261,7 +261,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			s.free(name)
 			s.has(kept, "x")
 		},
-		"a reader ends with its context": func(s *shelf) {
+		"a reader ends with its context": func(s *blobFixture) {
 			name := s.name("r@1-x")
 			s.put(name, random(4<<20))
 			ctx, cancel := context.WithCancel(s.ctx)
@@ -274,7 +274,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			}
 			s.ok(r.Close())
 		},
-		"a reader may be closed early": func(s *shelf) {
+		"a reader may be closed early": func(s *blobFixture) {
 			name := s.name("r@1-x")
 			s.put(name, random(4<<20))
 			for _, n := range []int{0, 1, 100_000} {
@@ -283,7 +283,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				s.ok(errors.Join(err, r.Close()))
 			}
 		},
-		"any part can be read": func(s *shelf) {
+		"any part can be read": func(s *blobFixture) {
 			for i, content := range []string{"", "x", "0123456789", random(300_000)} {
 				name := s.name(fmt.Sprintf("part@%d-x", i))
 				s.put(name, content)
@@ -306,7 +306,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				s.fails(s.read(name, -1, 1).err, fault.Invalid)
 			}
 		},
-		"nothing is found under a name without content": func(s *shelf) {
+		"nothing is found under a name without content": func(s *blobFixture) {
 			s.put(s.name("folder/x@1-x"), "x")
 			for _, name := range []string{"folder", "folder/x", "folder/x@1-x/y", "folder/x@1-y", "other", "Folder/x@1-x"} {
 				for _, length := range []int64{-1, 0, 1} {
@@ -315,7 +315,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				}
 			}
 		},
-		"removing frees the name, and twice is no error": func(s *shelf) {
+		"removing frees the name, and twice is no error": func(s *blobFixture) {
 			name, other := s.name("a/b/c@1-x"), s.name("a/d@1-x")
 			s.put(name, "x")
 			s.put(other, "y")
@@ -329,7 +329,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			s.has(name, "again")
 			s.has(other, "y")
 		},
-		"who reads while it is removed reads it whole, or hears that something is wrong": func(s *shelf) {
+		"who reads while it is removed reads it whole, or hears that something is wrong": func(s *blobFixture) {
 			name, content := s.name("r@1-x"), random(3<<20)
 			s.put(name, content)
 			r := that(s.Open(s.ctx, name, 0, -1)).must(s.world)
@@ -343,7 +343,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			}
 			s.ok(r.Close())
 		},
-		"writing and removing in one folder at once loses nothing": func(s *shelf) {
+		"writing and removing in one folder at once loses nothing": func(s *blobFixture) {
 			s.allOK(together(8, func(i int) error {
 				for n := range 12 {
 					name := s.name(fmt.Sprintf("folder/%d/in/x@%d-%d", n%2, n, i))
@@ -363,7 +363,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			}))
 			same(s.world, len(s.listed()), 0)
 		},
-		"a list that is read while others write has all that was there before": func(s *shelf) {
+		"a list that is read while others write has all that was there before": func(s *blobFixture) {
 			want := map[string]int64{}
 			for i := range 50 {
 				name := s.name(fmt.Sprintf("%d/old@%d-x", i%5, i))
@@ -395,7 +395,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				s.Fatal(err)
 			}
 		},
-		"what is being written is in no list": func(s *shelf) {
+		"what is being written is in no list": func(s *blobFixture) {
 			name := s.name("w@1-x")
 			began, end := make(chan struct{}), make(chan struct{})
 			r := io.MultiReader(strings.NewReader(random(9<<20)), reader(func([]byte) (int, error) {
@@ -411,7 +411,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			s.ok(<-put)
 			same(s.world, s.listed()[name], 9<<20)
 		},
-		"an error of each ends the list and comes back as it is": func(s *shelf) {
+		"an error of each ends the list and comes back as it is": func(s *blobFixture) {
 			for i := range 3 {
 				s.put(s.name(fmt.Sprintf("l@%d-x", i)), "x")
 			}
@@ -420,7 +420,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			s.unchanged(err, no)
 			same(s.world, calls, 1)
 		},
-		"blobs may be removed while they are listed": func(s *shelf) {
+		"blobs may be removed while they are listed": func(s *blobFixture) {
 			for i := range 20 {
 				s.put(s.name(fmt.Sprintf("%d/l@%d-x", i%4, i)), "x")
 			}
@@ -432,7 +432,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			}))
 			same(s.world, len(s.listed()), 0)
 		},
-		"what is passed in and handed out is the caller's": func(s *shelf) {
+		"what is passed in and handed out is the caller's": func(s *blobFixture) {
 			name, content := s.name("mine@1-x"), bytes.Repeat([]byte("abc"), 1000)
 			in := bytes.NewReader(content)
 			s.ok(s.Put(s.ctx, name, "", int64(len(content)), reader(func(p []byte) (int, error) {
@@ -451,18 +451,18 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			clear(got)
 			s.has(name, strings.Repeat("abc", 1000))
 		},
-		"a store that answers is ready": func(s *shelf) { s.ok(s.Ready(s.ctx)) },
+		"a store that answers is ready": func(s *blobFixture) { s.ok(s.Ready(s.ctx)) },
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			test(newShelf(t, open(t)))
+			test(newBlobFixture(t, open(t)))
 		})
 	}
 }
 
-// newShelf returns a shelf below an organisation of its own.
-func newShelf(t *testing.T, b ports.Blobs) *shelf {
-	return &shelf{&world{T: t, ctx: t.Context()}, b, string(fresh[id.Org]()) + "/shared/"}
+// newBlobFixture returns a shelf below an organisation of its own.
+func newBlobFixture(t *testing.T, b ports.Blobs) *blobFixture {
+	return &blobFixture{&world{T: t, ctx: t.Context()}, b, string(fresh[id.Org]()) + "/shared/"}
 }
 
 // BoundedBlobs is the suite of what a store that is elsewhere holds here: it
@@ -470,7 +470,7 @@ func newShelf(t *testing.T, b ports.Blobs) *shelf {
 // content, and no more than 16 MiB, is held of each call.
 func BoundedBlobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 	const size, most = 64 << 20, 16 << 20
-	s := newShelf(t, open(t))
+	s := newBlobFixture(t, open(t))
 	held := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats

@@ -21,7 +21,7 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 	suite := map[string]func(t *testing.T, a, b ports.Bus){
 		"every hint reaches the subscribers at both ends": func(t *testing.T, a, b ports.Bus) {
 			const each = 100
-			ears := []*ear{listen(t, a), listen(t, b), listen(t, a)}
+			ears := []*hintRecorder{listen(t, a), listen(t, b), listen(t, a)}
 			var orgs []id.Org
 			for _, end := range []ports.Bus{a, b} {
 				for range each {
@@ -155,7 +155,7 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 		"many publish, subscribe and cancel at once": func(t *testing.T, a, b ports.Bus) {
 			const each = 20
 			ends := []ports.Bus{a, b}
-			ears := []*ear{listen(t, a), listen(t, b)}
+			ears := []*hintRecorder{listen(t, a), listen(t, b)}
 			orgs := several[id.Org](concurrent)
 			errs := together(concurrent, func(i int) error {
 				for n := range int64(each) {
@@ -211,21 +211,21 @@ func subscribed(t *testing.T, to ports.Bus, fn func(object.Hint)) (cancel func()
 	return cancel
 }
 
-// ear notes the greatest hint of each organisation.
-type ear struct {
+// hintRecorder notes the greatest hint of each organisation.
+type hintRecorder struct {
 	*testing.T
-	mu    sync.Mutex
-	heard map[id.Org]int64 // guarded by mu
-	more  chan struct{}    // has room for one
+	mu     sync.Mutex
+	latest map[id.Org]int64 // guarded by mu
+	more   chan struct{}    // has room for one
 }
 
-// listen subscribes an ear for the length of the test.
-func listen(t *testing.T, to ports.Bus) *ear {
+// listen subscribes a hintRecorder for the length of the test.
+func listen(t *testing.T, to ports.Bus) *hintRecorder {
 	t.Helper()
-	e := &ear{T: t, heard: map[id.Org]int64{}, more: make(chan struct{}, 1)}
+	e := &hintRecorder{T: t, latest: map[id.Org]int64{}, more: make(chan struct{}, 1)}
 	t.Cleanup(subscribed(t, to, func(h object.Hint) {
 		e.mu.Lock()
-		e.heard[h.Org] = max(h.N, e.heard[h.Org])
+		e.latest[h.Org] = max(h.N, e.latest[h.Org])
 		e.mu.Unlock()
 		select {
 		case e.more <- struct{}{}:
@@ -237,7 +237,7 @@ func listen(t *testing.T, to ports.Bus) *ear {
 
 // hears ends the test unless the hint, or a greater one of its organisation,
 // comes.
-func (e *ear) hears(h object.Hint) {
+func (e *hintRecorder) hears(h object.Hint) {
 	e.Helper()
 	late := time.After(patience)
 	for !e.has(h) {
@@ -249,16 +249,16 @@ func (e *ear) hears(h object.Hint) {
 	}
 }
 
-func (e *ear) has(h object.Hint) bool {
+func (e *hintRecorder) has(h object.Hint) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	n, ok := e.heard[h.Org]
+	n, ok := e.latest[h.Org]
 	return ok && n >= h.N
 }
 
-// last returns the number that was heard of an organisation.
-func (e *ear) last(o id.Org) int64 {
+// last returns the greatest number in hints of an organisation.
+func (e *hintRecorder) last(o id.Org) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.heard[o]
+	return e.latest[o]
 }

@@ -63,7 +63,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			users := []id.User{tn.owner.ID, tn.removed.ID}
 			made := []object.Change{
-				object.NewChange(someObject(tn.ID, shelved, "not stored.md", "")),
+				object.NewChange(someObject(tn.ID, blobCases, "not stored.md", "")),
 				object.NewAccessChange(object.Audience{}, "", at(90)),
 				object.NewAccessChange(object.Audience{Everyone: true}, tn.owner.ID, at(89)),
 				object.NewDeletion(tn.shelf, "", at(91), &object.Audience{Users: users}),
@@ -84,7 +84,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"append numbers the changes and the objects that they are about": func(w *world) {
 			tn := w.tenant()
-			v := someObject(tn.ID, shelved, "a.md", tn.owner.ID)
+			v := someObject(tn.ID, blobCases, "a.md", tn.owner.ID)
 			next := v.Filled(object.Content{Blob: someName(tn.ID)}, tn.owner.ID, at(80))
 			w.atomic(func(r ports.Records) error {
 				s := r.Storage()
@@ -268,7 +268,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			var vs []object.Object
 			for i := range 1000 {
-				vs = append(vs, someObject(tn.ID, shelved, fmt.Sprintf("%d.md", i), tn.owner.ID))
+				vs = append(vs, someObject(tn.ID, blobCases, fmt.Sprintf("%d.md", i), tn.owner.ID))
 			}
 			w.written(vs...)
 			log := that(w.changes().List(w.ctx, tn.ID, 0, 2000)).must(w)
@@ -325,7 +325,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		"pruning removes the entries up to the last one from before the time, and raises the floor": func(w *world) {
 			tn, other, late := w.tenant(), w.tenant(), w.tenant()
 			epoch := w.head(tn.ID).Epoch
-			gone := w.file(someObject(tn.ID, shelved, "gone.md", tn.owner.ID))
+			gone := w.file(someObject(tn.ID, blobCases, "gone.md", tn.owner.ID))
 			appended := func(o id.Org, times ...int) {
 				w.logged(o, func(ports.Storage) (made []object.Change, err error) {
 					for _, ms := range times {
@@ -366,7 +366,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			same(w, w.head(tn.ID), object.Head{Epoch: epoch, N: 8, Floor: 6})
 			w.ok(w.changes().Prune(w.ctx, longAgo(1000)))
 			same(w, w.head(tn.ID), object.Head{Epoch: epoch, N: 8, Floor: 8})
-			same(w, w.file(someObject(tn.ID, shelved, "next.md", tn.owner.ID)).N, 9)
+			same(w, w.file(someObject(tn.ID, blobCases, "next.md", tn.owner.ID)).N, 9)
 			same(w, numbers(tn.ID), []int64{9})
 			w.pruneWhileAppending()
 		},

@@ -14,9 +14,9 @@ import (
 	"collab/ports"
 )
 
-// chronicle is an organisation's log as its property knows it, with what it
+// logModel is an organisation's log as its property knows it, with what it
 // comes to.
-type chronicle struct {
+type logModel struct {
 	org   id.Org
 	by    id.User
 	log   []object.Change
@@ -28,7 +28,7 @@ type chronicle struct {
 func sinceProperty(w *world) {
 	const back = 20 // entries before the head at most, from which on it is asked
 	o := w.org().ID
-	c := chronicle{org: o, by: w.member(o, org.Owner).ID, there: map[id.Object]object.Object{}}
+	c := logModel{org: o, by: w.member(o, org.Owner).ID, there: map[id.Object]object.Object{}}
 	rapid.Check(w.T, func(t *rapid.T) {
 		made := c.draw(t)
 		head, err := w.append(c.org, func(s ports.Storage) ([]object.Change, error) { return made, c.store(w, s, made) })
@@ -52,7 +52,7 @@ func sinceProperty(w *world) {
 
 // draw makes the changes of one transaction. The objects of some are changed by
 // others of them.
-func (c chronicle) draw(t *rapid.T) []object.Change {
+func (c logModel) draw(t *rapid.T) []object.Change {
 	const most = 8 // objects
 	there := maps.Clone(c.there)
 	var made []object.Change
@@ -64,7 +64,7 @@ func (c chronicle) draw(t *rapid.T) []object.Change {
 			a := object.Audience{Everyone: rapid.Bool().Draw(t, "everyone"), Users: []id.User{c.by}}
 			made = append(made, object.NewAccessChange(a, c.by, at(n)))
 		case what == 1 && len(ids) < most || len(ids) == 0:
-			v := someObject(c.org, shelved, string(fresh[id.Object]()), c.by)
+			v := someObject(c.org, blobCases, string(fresh[id.Object]()), c.by)
 			there[v.ID] = v
 			made = append(made, object.NewChange(v))
 		case what == 2:
@@ -82,7 +82,7 @@ func (c chronicle) draw(t *rapid.T) []object.Change {
 }
 
 // store does to the objects what the changes say.
-func (c chronicle) store(w *world, s ports.Storage, made []object.Change) error {
+func (c logModel) store(w *world, s ports.Storage, made []object.Change) error {
 	there := maps.Clone(c.there)
 	for i, m := range made {
 		v := m.Object
@@ -105,7 +105,7 @@ func (c chronicle) store(w *world, s ports.Storage, made []object.Change) error 
 }
 
 // note takes the changes over, once they are committed.
-func (c *chronicle) note(made []object.Change) {
+func (c *logModel) note(made []object.Change) {
 	for _, m := range made {
 		m.N = int64(len(c.log)) + 1
 		switch m.Type {
@@ -120,7 +120,7 @@ func (c *chronicle) note(made []object.Change) {
 }
 
 // since returns what Since has to tell.
-func (c chronicle) since(head object.Head, after int64) observed {
+func (c logModel) since(head object.Head, after int64) observed {
 	s := observed{Head: head}
 	for _, m := range c.log[after:] {
 		switch m.Type {

@@ -17,19 +17,19 @@ import (
 )
 
 // Claims reach over everything that the store holds. Who claims is alone with
-// what is due before doomsday, and all other records are due after it.
+// what is due before claimTime, and all other records are due after it.
 var (
-	claiming sync.Mutex
-	doomsday = longAgo(86_400_000)
+	claimMutex sync.Mutex
+	claimTime  = longAgo(86_400_000)
 )
 
 // claims makes the sub-test the only one that claims, with nothing due.
 func (w *world) claims() {
 	w.Helper()
-	claiming.Lock()
-	w.Cleanup(claiming.Unlock)
-	that(w.connectors().Due(w.ctx, doomsday, 100_000)).must(w)
-	that(w.revocations().Due(w.ctx, doomsday, doomsday.Add(time.Hour), 100_000)).must(w)
+	claimMutex.Lock()
+	w.Cleanup(claimMutex.Unlock)
+	that(w.connectors().Due(w.ctx, claimTime, 100_000)).must(w)
+	that(w.revocations().Due(w.ctx, claimTime, claimTime.Add(time.Hour), 100_000)).must(w)
 }
 
 // someConnector returns an instance that is not stored yet, with every field
@@ -243,17 +243,17 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 		"of many updates at once none is lost": func(w *world) {
 			o := w.org().ID
 			i := w.connector(o)
-			w.allOK(together(throng, func(int) error {
+			w.allOK(together(manyGoroutines, func(int) error {
 				_, err := w.connectors().Update(w.ctx, o, i.ID, failing)
 				return err
 			}))
-			i.Failures += throng
+			i.Failures += manyGoroutines
 			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 		},
 		"an instance stays locked until the transaction's end, so that its credentials change with it": func(w *world) {
 			o := w.org().ID
 			i := w.connector(o)
-			w.allOK(together(throng, func(int) error {
+			w.allOK(together(manyGoroutines, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					c := r.Connections()
 					next, err := c.Connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) {
@@ -274,7 +274,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				})
 			}))
-			want := i.Version + throng
+			want := i.Version + manyGoroutines
 			same(w, that(w.connectors().Get(w.ctx, o, i.ID)).must(w).Version, want)
 			that(w.credentials().Get(w.ctx, o, i.ID)).is(w, connector.Sealed{Instance: i.ID, Version: want, Entries: []byte(fmt.Sprint(want))})
 		},
@@ -422,8 +422,8 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			w.claims()
 			o := w.org().ID
 			i := w.dueConnector(o, 0)
-			got := make([]int, throng)
-			w.allOK(together(throng, func(n int) error {
+			got := make([]int, manyGoroutines)
+			w.allOK(together(manyGoroutines, func(n int) error {
 				if n%2 == 0 {
 					_, err := w.connectors().Update(w.ctx, o, i.ID, failing)
 					return err
@@ -439,7 +439,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			// Who found it locked has passed over it.
 			now += len(that(w.connectors().Due(w.ctx, longAgo(0), 5)).must(w))
 			same(w, now, 1)
-			i.Failures += throng / 2
+			i.Failures += manyGoroutines / 2
 			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, claimed(i, longAgo(0)))
 		},
 		"who claims does not wait for a transaction that has an instance": func(w *world) {
@@ -628,8 +628,8 @@ func Credentials(t *testing.T, open func(t *testing.T) Opened) {
 // the wanted is claimed by one of them.
 func claimedOnce[T any](w *world, want []id.Connector, claim func(most int) ([]T, error), of func(T) id.Connector) {
 	w.Helper()
-	got := make([][]id.Connector, throng)
-	w.allOK(together(throng, func(n int) error {
+	got := make([][]id.Connector, manyGoroutines)
+	w.allOK(together(manyGoroutines, func(n int) error {
 		for {
 			due, err := claim(1 + n%5)
 			if err != nil || len(due) == 0 {

@@ -141,12 +141,12 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 		"every one of many that are added at once counts": func(w *world) {
 			o := w.org().ID
 			users := several[id.User](5)
-			made := make([]usage.Entry, throng)
+			made := make([]usage.Entry, manyGoroutines)
 			for i := range made {
 				made[i] = someUsage(o, users[i%len(users)])
 				made[i].Model = []string{"a", "b"}[i%2]
 			}
-			w.allOK(together(throng, func(i int) error { return w.ledger().Add(w.ctx, made[i]) }))
+			w.allOK(together(manyGoroutines, func(i int) error { return w.ledger().Add(w.ctx, made[i]) }))
 			that(w.summary(o, "", always)).is(w, recount(made, "", always))
 			for _, u := range users {
 				that(w.summary(o, u, always)).is(w, recount(made, u, always))

@@ -33,8 +33,8 @@ type Provided struct {
 	Unreachable ports.Models
 }
 
-// hearer is a sink that notes what it is given, and what is wrong with it.
-type hearer struct {
+// recordingSink is a sink that notes what it is given, and what is wrong with it.
+type recordingSink struct {
 	chunks []chat.Chunk
 	waits  int
 	alive  int
@@ -47,7 +47,7 @@ type hearer struct {
 	since int             // chunks since the last wait
 }
 
-func (h *hearer) Chunk(c chat.Chunk) error {
+func (h *recordingSink) Chunk(c chat.Chunk) error {
 	h.check(c)
 	h.chunks = append(h.chunks, c)
 	h.since++
@@ -57,9 +57,9 @@ func (h *hearer) Chunk(c chat.Chunk) error {
 	return nil
 }
 
-func (h *hearer) Alive() { h.alive++ }
+func (h *recordingSink) Alive() { h.alive++ }
 
-func (h *hearer) Wait() error {
+func (h *recordingSink) Wait() error {
 	h.waits++
 	h.since = 0
 	if h.wait != nil {
@@ -69,7 +69,7 @@ func (h *hearer) Wait() error {
 }
 
 // check holds the chunk to the grammar.
-func (h *hearer) check(c chat.Chunk) {
+func (h *recordingSink) check(c chat.Chunk) {
 	bad := func(format string, args ...any) { h.wrong = append(h.wrong, fmt.Sprintf(format, args...)) }
 	if h.calls == nil {
 		h.calls = map[string]bool{}
@@ -108,7 +108,7 @@ func (h *hearer) check(c chat.Chunk) {
 	}
 }
 
-func (h *hearer) text() string {
+func (h *recordingSink) text() string {
 	var b strings.Builder
 	for _, c := range h.chunks {
 		b.WriteString(c.Text)
@@ -116,15 +116,15 @@ func (h *hearer) text() string {
 	return b.String()
 }
 
-// asked is one sub-test about models.
-type asked struct {
+// modelFixture is one sub-test about models.
+type modelFixture struct {
 	*testing.T
 	Provided
 	ctx context.Context
-	to  *hearer
+	to  *recordingSink
 }
 
-func (a *asked) call() chat.Call {
+func (a *modelFixture) call() chat.Call {
 	return chat.Call{
 		Model: a.Model, MaxTokens: 100, Budget: 1_000_000,
 		Turns: []chat.Turn{{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: "Hello, who is there?"}}}},
@@ -132,14 +132,14 @@ func (a *asked) call() chat.Call {
 }
 
 // searching is a call that may search.
-func (a *asked) searching() chat.Call {
+func (a *modelFixture) searching() chat.Call {
 	c := a.call()
 	c.WebSearch = true
 	return c
 }
 
 // hears asks and ends the sub-test unless the answer is whole and well-formed.
-func (a *asked) hears(c chat.Call) chat.Reply {
+func (a *modelFixture) hears(c chat.Call) chat.Reply {
 	a.Helper()
 	reply, err := a.asks(c)
 	if err != nil {
@@ -152,7 +152,7 @@ func (a *asked) hears(c chat.Call) chat.Reply {
 }
 
 // asks asks, and holds whatever comes to the grammar.
-func (a *asked) asks(c chat.Call) (chat.Reply, error) {
+func (a *modelFixture) asks(c chat.Call) (chat.Reply, error) {
 	a.Helper()
 	reply, err := a.Models.Stream(a.ctx, c, a.to)
 	for _, w := range a.to.wrong {
@@ -162,7 +162,7 @@ func (a *asked) asks(c chat.Call) (chat.Reply, error) {
 }
 
 // fails asks and ends the sub-test unless it fails that way.
-func (a *asked) fails(c chat.Call, kind chat.FailureKind) chat.Reply {
+func (a *modelFixture) fails(c chat.Call, kind chat.FailureKind) chat.Reply {
 	a.Helper()
 	reply, err := a.asks(c)
 	var failure *chat.Failure
@@ -176,14 +176,14 @@ func (a *asked) fails(c chat.Call, kind chat.FailureKind) chat.Reply {
 }
 
 // heard ends the sub-test unless these chunks came.
-func (a *asked) heard(want ...chat.Chunk) {
+func (a *modelFixture) heard(want ...chat.Chunk) {
 	a.Helper()
 	if diff := cmp.Diff(want, a.to.chunks); diff != "" {
 		a.Fatalf("other chunks came (-want +got):\n%s", diff)
 	}
 }
 
-func (a *asked) leaves() {
+func (a *modelFixture) leaves() {
 	a.Helper()
 	arrives(a.T, a.Server.Left(), "the end of the provider's work")
 }
@@ -205,7 +205,7 @@ func result(id, value string) chat.Chunk {
 // Models is the suite of ports.Models. Open returns models of a server that
 // plays the scripts, or models without one.
 func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Provided) {
-	run := func(name string, scripted bool, can func(Provided) bool, lacks string, test func(*asked)) {
+	run := func(name string, scripted bool, can func(Provided) bool, lacks string, test func(*modelFixture)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := open(t)
@@ -217,7 +217,7 @@ func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Pr
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			test(&asked{T: t, Provided: p, ctx: ctx, to: &hearer{}})
+			test(&modelFixture{T: t, Provided: p, ctx: ctx, to: &recordingSink{}})
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(anyModels)) {
@@ -229,14 +229,14 @@ func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Pr
 	for _, name := range slices.Sorted(maps.Keys(searchingModels)) {
 		run(name, true, func(p Provided) bool { return p.Searches }, "search of their own", searchingModels[name])
 	}
-	run("usage that the provider keeps back is not known", true, func(p Provided) bool { return p.KeepsUsage }, "way to keep usage back", func(a *asked) {
+	run("usage that the provider keeps back is not known", true, func(p Provided) bool { return p.KeepsUsage }, "way to keep usage back", func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.NoUsage(), provider.Text("Hello.")})
 		reply := a.hears(a.call())
 		if reply.InputKnown || reply.OutputKnown || reply.Usage != (chat.Usage{}) {
 			a.Fatalf("%+v is known", reply)
 		}
 	})
-	run("whoever cannot be reached is a network failure", false, func(p Provided) bool { return p.Unreachable != nil }, "network", func(a *asked) {
+	run("whoever cannot be reached is a network failure", false, func(p Provided) bool { return p.Unreachable != nil }, "network", func(a *modelFixture) {
 		a.Models = a.Unreachable
 		if reply := a.fails(a.call(), chat.Network); reply.InputKnown || reply.OutputKnown {
 			a.Errorf("%+v is known", reply)
@@ -245,14 +245,14 @@ func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Pr
 }
 
 // anyModels hold for any answer to a greeting, of at least one text.
-var anyModels = map[string]func(*asked){
-	"an answer is well-formed and its usage known": func(a *asked) {
+var anyModels = map[string]func(*modelFixture){
+	"an answer is well-formed and its usage known": func(a *modelFixture) {
 		reply := a.hears(a.call())
 		if !reply.InputKnown || !reply.OutputKnown || reply.Usage.Input < 1 || reply.Usage.Output < 1 || a.to.text() == "" {
 			a.Fatalf("%+v with the text %q", reply, a.to.text())
 		}
 	},
-	"nothing comes once the context has ended": func(a *asked) {
+	"nothing comes once the context has ended": func(a *modelFixture) {
 		cause := errors.New("the client went away")
 		ctx, cancel := context.WithCancelCause(a.ctx)
 		cancel(cause)
@@ -262,7 +262,7 @@ var anyModels = map[string]func(*asked){
 		}
 		a.heard()
 	},
-	"an error of the sink ends the answer and comes back as it is": func(a *asked) {
+	"an error of the sink ends the answer and comes back as it is": func(a *modelFixture) {
 		full := errors.New("the sink is full")
 		a.to.chunk = func(chat.Chunk) error { return full }
 		if _, err := a.asks(a.call()); err != full {
@@ -275,8 +275,8 @@ var anyModels = map[string]func(*asked){
 }
 
 // scriptedModels hold for the models of any server.
-var scriptedModels = map[string]func(*asked){
-	"text comes as it was said, in its pieces": func(a *asked) {
+var scriptedModels = map[string]func(*modelFixture){
+	"text comes as it was said, in its pieces": func(a *modelFixture) {
 		pieces := []string{"Hello", ", ", "wörld 🦉", "\n\n", `"quoted" \ / \u0041 \n`, "\u2028\u0001\u007f\t", "{\"type\":\"text_delta\"}", " ", "\u00e9e\u0301", "<b>&amp;"}
 		a.Server.Play(provider.Script{provider.Text(pieces...), provider.Uses(provider.Usage{})})
 		a.hears(a.call())
@@ -286,18 +286,18 @@ var scriptedModels = map[string]func(*asked){
 		}
 		a.heard(want...)
 	},
-	"an empty text does not come": func(a *asked) {
+	"an empty text does not come": func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.Text("", "a", "", "b", "")})
 		a.hears(a.call())
 		a.heard(said("a"), said("b"))
 	},
-	"a long text comes whole": func(a *asked) {
+	"a long text comes whole": func(a *modelFixture) {
 		long := strings.Repeat("a long text ", 100_000)
 		a.Server.Play(provider.Script{provider.Text("so: ", long, "end")})
 		a.hears(a.call())
 		a.heard(said("so: "), said(long), said("end"))
 	},
-	"text comes at once, with the word to let it go out": func(a *asked) {
+	"text comes at once, with the word to let it go out": func(a *modelFixture) {
 		first, second := make(chan struct{}), make(chan struct{})
 		a.Server.Play(provider.Script{provider.Text("a"), provider.Hold(first), provider.Text("b"), provider.Hold(second), provider.Text("c")})
 		a.to.wait = func() error {
@@ -314,7 +314,7 @@ var scriptedModels = map[string]func(*asked){
 			a.Fatalf("%q came", a.to.text())
 		}
 	},
-	"as long as more is there nothing waits": func(a *asked) {
+	"as long as more is there nothing waits": func(a *modelFixture) {
 		const many = 400
 		a.Server.Play(provider.Script{provider.Burst(provider.Text(slices.Repeat([]string{"word "}, many)...))})
 		a.hears(a.call())
@@ -322,7 +322,7 @@ var scriptedModels = map[string]func(*asked){
 			a.Fatalf("%d waits for %d chunks that came in one piece", a.to.waits, len(a.to.chunks))
 		}
 	},
-	"whatever the provider sends is a sign of life, and nothing else": func(a *asked) {
+	"whatever the provider sends is a sign of life, and nothing else": func(a *modelFixture) {
 		held := make(chan struct{})
 		a.Server.Play(provider.Script{provider.Ping(), provider.Unknown(), provider.Text("a"), provider.Ping(), provider.Unknown(), provider.Hold(held), provider.Ping(), provider.Text("b")})
 		signs := 0
@@ -339,7 +339,7 @@ var scriptedModels = map[string]func(*asked){
 		a.hears(a.call())
 		a.heard(said("a"), said("b"))
 	},
-	"a call comes once, when it is whole": func(a *asked) {
+	"a call comes once, when it is whole": func(a *modelFixture) {
 		a.Server.Play(provider.Script{
 			provider.Text("Let me see."), provider.Call("c1", "read_file", "", `{"pa`, `th":`, ` "a\"\u00e4}{`, `"}`), provider.Call("c2", "list", `{ }`),
 		})
@@ -351,14 +351,14 @@ var scriptedModels = map[string]func(*asked){
 			a.Errorf("it stopped for %q", reply.Stop)
 		}
 	},
-	"a call without arguments has none": func(a *asked) {
+	"a call without arguments has none": func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.Call("c1", "list"), provider.Call("c2", "list", "", ""), provider.Call("c3", "list", " ")})
 		a.hears(a.call())
 		a.heard(toolCall("c1", "list", "{}"), toolCall("c2", "list", "{}"), toolCall("c3", "list", "{}"))
 	},
-	"a call that the limit cuts off does not come": func(a *asked) {
+	"a call that the limit cuts off does not come": func(a *modelFixture) {
 		for _, fragments := range [][]string{nil, {""}, {`{"path`}, {`{"path":"a"`}, {`{"path":"a"`, `,`}} {
-			a.to = &hearer{}
+			a.to = &recordingSink{}
 			a.Server.Play(provider.Script{provider.Text("So"), provider.Call("c1", "list", "{}"), provider.Call("c2", "read_file", fragments...), provider.Stop("max_tokens")})
 			reply := a.hears(a.call())
 			a.heard(said("So"), toolCall("c1", "list", "{}"))
@@ -367,25 +367,25 @@ var scriptedModels = map[string]func(*asked){
 			}
 		}
 	},
-	"a whole call comes also before the limit": func(a *asked) {
+	"a whole call comes also before the limit": func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.Call("c1", "list", `{"all":true}`), provider.Stop("max_tokens")})
 		a.hears(a.call())
 		a.heard(toolCall("c1", "list", `{"all":true}`))
 	},
-	"arguments that are no JSON object are a failure": func(a *asked) {
+	"arguments that are no JSON object are a failure": func(a *modelFixture) {
 		for _, args := range []string{`{"path`, `[1]`, `"text"`, `null`, `{} {}`, `{"a":01}`} {
-			a.to = &hearer{}
+			a.to = &recordingSink{}
 			a.Server.Play(provider.Script{provider.Text("So"), provider.Call("c1", "list", args)})
 			a.fails(a.call(), chat.Broken)
 			a.heard(said("So"))
 		}
 	},
-	"thinking does not come": func(a *asked) {
+	"thinking does not come": func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.Think("I had better be careful."), provider.Text("Hello."), provider.Think("Done.")})
 		a.hears(a.call())
 		a.heard(said("Hello."))
 	},
-	"the usage is the provider's, with what the cache took and gave": func(a *asked) {
+	"the usage is the provider's, with what the cache took and gave": func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 1000, CacheRead: 200, CacheMade: 30, Output: 4}), provider.Text("Hello.")})
 		reply := a.hears(a.call())
 		want := chat.Reply{Usage: chat.Usage{Input: 1230, CacheRead: 200, CacheCreated: 30, Output: 4}, InputKnown: true, OutputKnown: true, Stop: reply.Stop}
@@ -393,7 +393,7 @@ var scriptedModels = map[string]func(*asked){
 			a.Fatalf("got %+v\nwant %+v", reply, want)
 		}
 	},
-	"the request has the maximum of the output": func(a *asked) {
+	"the request has the maximum of the output": func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.UsesAll(5), provider.Text("Hello."), provider.Stop("max_tokens")})
 		c := a.call()
 		c.MaxTokens = 77
@@ -401,14 +401,14 @@ var scriptedModels = map[string]func(*asked){
 			a.Fatalf("it used %+v", reply.Usage)
 		}
 	},
-	"a refusal to answer is an answer": func(a *asked) {
+	"a refusal to answer is an answer": func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.Text("I"), provider.Stop("refusal")})
 		if reply := a.hears(a.call()); reply.Stop != "refusal" {
 			a.Fatalf("it stopped for %q", reply.Stop)
 		}
 		a.heard(said("I"))
 	},
-	"a stream without its end marker is truncated": func(a *asked) {
+	"a stream without its end marker is truncated": func(a *modelFixture) {
 		for _, script := range []provider.Script{
 			{provider.Cut()},
 			{provider.Text("Hello"), provider.Cut()},
@@ -418,7 +418,7 @@ var scriptedModels = map[string]func(*asked){
 			{provider.Text("Hello"), provider.Raw("\n\n\n: comment\n\n"), provider.Cut()},
 			{provider.Text("Hello"), provider.Raw("event: message_stop\ndata: {\"type\":\"message_stop\"}\n\ndata: [DO"), provider.Cut()},
 		} {
-			a.to = &hearer{}
+			a.to = &recordingSink{}
 			a.Server.Play(script)
 			reply := a.fails(a.call(), chat.Truncated)
 			if reply.OutputKnown || reply.Stop != "" {
@@ -429,15 +429,15 @@ var scriptedModels = map[string]func(*asked){
 			}
 		}
 	},
-	"a reason to stop is no end marker": func(a *asked) {
+	"a reason to stop is no end marker": func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 3, Output: 4}), provider.Text("Hello"), provider.Call("c1", "list", "{}"), provider.Unmarked()})
 		if reply := a.fails(a.call(), chat.Truncated); reply.Usage != (chat.Usage{Input: 3, Output: 4}) {
 			a.Errorf("it used %+v", reply.Usage)
 		}
 	},
-	"a lost connection is a network failure": func(a *asked) {
+	"a lost connection is a network failure": func(a *modelFixture) {
 		for _, script := range []provider.Script{{provider.Drop()}, {provider.Text("Hello"), provider.Drop()}, {provider.Call("c1", "list", `{"a`), provider.Drop()}} {
-			a.to = &hearer{}
+			a.to = &recordingSink{}
 			a.Server.Play(script)
 			a.fails(a.call(), chat.Network)
 			for _, c := range a.to.chunks {
@@ -447,7 +447,7 @@ var scriptedModels = map[string]func(*asked){
 			}
 		}
 	},
-	"refusals have their kinds, and are the caller's to repeat": func(a *asked) {
+	"refusals have their kinds, and are the caller's to repeat": func(a *modelFixture) {
 		page := provider.Answer(http.StatusServiceUnavailable, "text/html", "<h1>"+strings.Repeat("down ", 100_000))
 		for i, c := range []struct {
 			step provider.Step
@@ -480,14 +480,14 @@ var scriptedModels = map[string]func(*asked){
 		}
 		a.heard()
 	},
-	"an error in the stream has its kind, after what came before": func(a *asked) {
+	"an error in the stream has its kind, after what came before": func(a *modelFixture) {
 		for kind, want := range map[string]chat.FailureKind{"overloaded_error": chat.Overloaded, "rate_limit_error": chat.RateLimited, "api_error": chat.Broken, "whatever": chat.Broken} {
 			for _, script := range []provider.Script{
 				{provider.Fail(kind, "It went wrong")},
 				{provider.Text("Hello"), provider.Fail(kind, "It went wrong")},
 				{provider.Call("c1", "list", `{"a`), provider.Fail(kind, strings.Repeat("wrong ", 1000))},
 			} {
-				a.to = &hearer{}
+				a.to = &recordingSink{}
 				a.Server.Play(script)
 				if reply := a.fails(a.call(), want); reply.OutputKnown {
 					a.Errorf("of what failed %+v is known", reply)
@@ -500,7 +500,7 @@ var scriptedModels = map[string]func(*asked){
 			}
 		}
 	},
-	"a failure says nothing of what was said": func(a *asked) {
+	"a failure says nothing of what was said": func(a *modelFixture) {
 		const secret = "the owl sleeps in the old barn"
 		for i, script := range []provider.Script{
 			{provider.Refuse(400, "invalid_request_error", "prompt is too long: "+secret)},
@@ -522,7 +522,7 @@ var scriptedModels = map[string]func(*asked){
 			{provider.Text(secret), provider.Raw("data: {\"" + secret), provider.Cut()},
 			{provider.Text(secret), provider.Drop()},
 		} {
-			a.to = &hearer{}
+			a.to = &recordingSink{}
 			a.Server.Play(script)
 			c := a.call()
 			c.System, c.Turns[0].Blocks[0].Text = secret, secret
@@ -535,21 +535,21 @@ var scriptedModels = map[string]func(*asked){
 			}
 		}
 	},
-	"an event that is no JSON is a failure": func(a *asked) {
+	"an event that is no JSON is a failure": func(a *modelFixture) {
 		for _, raw := range []string{"data: {\"type\":\n\n", "data: hello\n\n", "data: {}}\n\n", "data: \x00\n\n"} {
-			a.to = &hearer{}
+			a.to = &recordingSink{}
 			a.Server.Play(provider.Script{provider.Text("Hello"), provider.Raw(raw), provider.Text(" again")})
 			a.fails(a.call(), chat.Broken)
 			a.heard(said("Hello"))
 		}
 	},
-	"an event without a bound is a failure": func(a *asked) {
+	"an event without a bound is a failure": func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.Text("Hello"), provider.Raw("data: " + strings.Repeat("x", 9<<20)), provider.Silence()})
 		a.fails(a.call(), chat.Broken)
 		a.heard(said("Hello"))
 		a.leaves()
 	},
-	"a context that ends is the end of the provider's work": func(a *asked) {
+	"a context that ends is the end of the provider's work": func(a *modelFixture) {
 		cause := errors.New("the client went away")
 		for name, script := range map[string]provider.Script{
 			"before the answer": {provider.HoldBack(nil)},
@@ -558,7 +558,7 @@ var scriptedModels = map[string]func(*asked){
 		} {
 			parent := a.ctx
 			ctx, cancel := context.WithCancelCause(parent)
-			a.ctx, a.to = ctx, &hearer{}
+			a.ctx, a.to = ctx, &recordingSink{}
 			a.Server.Choose(func(provider.Request) provider.Script {
 				if name == "before the answer" {
 					cancel(cause)
@@ -583,13 +583,13 @@ var scriptedModels = map[string]func(*asked){
 			cancel(nil)
 		}
 	},
-	"an error of the sink is the end of the provider's work": func(a *asked) {
+	"an error of the sink is the end of the provider's work": func(a *modelFixture) {
 		full := errors.New("the sink is full")
 		for _, refuse := range []func(){
 			func() { a.to.chunk = func(chat.Chunk) error { return full } },
 			func() { a.to.wait = func() error { return full } },
 		} {
-			a.to = &hearer{}
+			a.to = &recordingSink{}
 			refuse()
 			a.Server.Play(provider.Script{provider.Text("Hello"), provider.Silence()})
 			if _, err := a.asks(a.call()); err != full {
@@ -599,7 +599,7 @@ var scriptedModels = map[string]func(*asked){
 			a.leaves()
 		}
 	},
-	"any history is one that the provider takes": func(a *asked) {
+	"any history is one that the provider takes": func(a *modelFixture) {
 		use := func(id, name, args string) chat.Block {
 			return chat.Block{Kind: chat.ToolUse, ID: id, Name: name, Args: args}
 		}
@@ -618,7 +618,7 @@ var scriptedModels = map[string]func(*asked){
 		}
 		schema := `{"properties": {"b":{"type":"string"}, "a":{}}, "type" : "object", "required":["b"]}`
 		for _, tools := range [][]chat.Tool{nil, {{Name: "list"}}, {{Name: "list", Schema: "{}"}, {Name: "read", Description: "Reads a file", Schema: schema}}} {
-			a.to = &hearer{}
+			a.to = &recordingSink{}
 			c.Tools = tools
 			a.hears(c)
 			body := string(a.Server.Requests()[len(a.Server.Requests())-1].Body)
@@ -636,13 +636,13 @@ var scriptedModels = map[string]func(*asked){
 			}
 		}
 	},
-	"many are answered at once, each with its own": func(a *asked) {
+	"many are answered at once, each with its own": func(a *modelFixture) {
 		const many = 24
 		a.Server.Choose(func(r provider.Request) provider.Script {
 			return provider.Script{provider.Text("for "), provider.Text(r.Message), provider.Call("c", "list", "{}")}
 		})
 		errs := together(many, func(i int) error {
-			c, to := a.call(), &hearer{}
+			c, to := a.call(), &recordingSink{}
 			c.Turns[0].Blocks[0].Text = fmt.Sprint("message ", i)
 			if _, err := a.Models.Stream(a.ctx, c, to); err != nil {
 				return err
@@ -658,11 +658,11 @@ var scriptedModels = map[string]func(*asked){
 			}
 		}
 	},
-	"whatever the provider says, what comes is well-formed": func(a *asked) {
+	"whatever the provider says, what comes is well-formed": func(a *modelFixture) {
 		rapid.Check(a.T, func(t *rapid.T) {
 			script, want, whole := someScript(t, a.Searches)
 			a.Server.Play(script)
-			c, to := a.call(), &hearer{}
+			c, to := a.call(), &recordingSink{}
 			c.WebSearch = a.Searches
 			_, err := a.Models.Stream(a.ctx, c, to)
 			var failure *chat.Failure
@@ -738,8 +738,8 @@ func someScript(t *rapid.T, searches bool) (s provider.Script, text string, whol
 }
 
 // searchingModels hold for the models of a server that searches and pauses.
-var searchingModels = map[string]func(*asked){
-	"a search is a call that is taken care of, and its result": func(a *asked) {
+var searchingModels = map[string]func(*modelFixture){
+	"a search is a call that is taken care of, and its result": func(a *modelFixture) {
 		a.Server.Play(provider.Script{
 			provider.Text("Let me look."),
 			provider.Search("s1", "owls", provider.Result{Title: "Owls \"of\" <Europe>", URL: "https://example.com/owls?a=b&c", PageAge: "2 days ago"}, provider.Result{Title: "Öwls", URL: "https://example.com/2"}),
@@ -767,17 +767,17 @@ var searchingModels = map[string]func(*asked){
 			a.Errorf("%d searches were counted", reply.Usage.Searches)
 		}
 	},
-	"a search that fails has its error for a result": func(a *asked) {
+	"a search that fails has its error for a result": func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.SearchFailed("s1", "owls", "max_uses_exceeded"), provider.Text("Sorry.")})
 		a.hears(a.searching())
 		a.heard(searchCall("s1", "owls"), result("s1", `{"error":"max_uses_exceeded"}`), said("Sorry."))
 	},
-	"a result without its call does not come, nor a second one": func(a *asked) {
+	"a result without its call does not come, nor a second one": func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.Found("s0", "[]"), provider.Search("s1", "owls"), provider.Found("s1", "[]"), provider.Text("So.")})
 		a.hears(a.searching())
 		a.heard(searchCall("s1", "owls"), result("s1", "[]"), said("So."))
 	},
-	"a pause is gone on from, and the usage is all of it": func(a *asked) {
+	"a pause is gone on from, and the usage is all of it": func(a *modelFixture) {
 		a.Server.Play(
 			provider.Script{provider.Uses(provider.Usage{Input: 10, CacheRead: 5, Output: 20}), provider.Think("Hm."), provider.Text("One"), provider.Cite("Owls", "https://example.com/owls"), provider.Searching("s1", "owls"), provider.Stop("pause_turn")},
 			provider.Script{provider.Uses(provider.Usage{Input: 100, CacheMade: 7, Output: 30}), provider.Found("s1", "[]"), provider.Text(", two"), provider.Stop("pause_turn")},
@@ -801,13 +801,13 @@ var searchingModels = map[string]func(*asked){
 			}
 		}
 	},
-	"a pause at the limit is the end": func(a *asked) {
+	"a pause at the limit is the end": func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.UsesAll(10), provider.Text("One"), provider.Stop("pause_turn")})
 		if reply := a.hears(a.searching()); reply.Stop != "max_tokens" || len(a.Server.Requests()) != 1 {
 			a.Fatalf("%+v after %d requests", reply, len(a.Server.Requests()))
 		}
 	},
-	"each message has the searches and the output that the budget has room for": func(a *asked) {
+	"each message has the searches and the output that the budget has room for": func(a *modelFixture) {
 		c := a.searching()
 		c.Input, c.MaxTokens, c.Budget = 1000, 10_000, 200_000
 		a.Server.Play(
@@ -822,7 +822,7 @@ var searchingModels = map[string]func(*asked){
 			}
 		}
 	},
-	"a pause is the end where the budget has no room for another message": func(a *asked) {
+	"a pause is the end where the budget has no room for another message": func(a *modelFixture) {
 		c := a.searching()
 		c.Input, c.Budget = 1000, 50_000
 		a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 500_000, Output: 50, Searches: 8}), provider.Text("One"), provider.Stop("pause_turn")})
@@ -830,7 +830,7 @@ var searchingModels = map[string]func(*asked){
 			a.Fatalf("%+v after %d requests", reply, len(a.Server.Requests()))
 		}
 	},
-	"where the budget has no room for a search there is none": func(a *asked) {
+	"where the budget has no room for a search there is none": func(a *modelFixture) {
 		c := a.searching()
 		c.Input, c.Budget = 1000, 5000
 		a.hears(c)
@@ -838,16 +838,16 @@ var searchingModels = map[string]func(*asked){
 			a.Fatalf("%d tokens and %d searches were allowed", r.MaxTokens, r.MaxSearches)
 		}
 	},
-	"pauses have an end": func(a *asked) {
+	"pauses have an end": func(a *modelFixture) {
 		a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 1, Output: 1}), provider.Text("On"), provider.Stop("pause_turn")})
 		reply := a.fails(a.searching(), chat.Broken)
 		if n := int64(len(a.Server.Requests())); n > 20 || reply.Usage.Input != n || reply.Usage.Output != n {
 			a.Fatalf("%+v after %d requests", reply, n)
 		}
 	},
-	"a failure after a pause has what was used before": func(a *asked) {
+	"a failure after a pause has what was used before": func(a *modelFixture) {
 		for _, after := range []provider.Script{{provider.Refuse(529, "overloaded_error", "no")}, {provider.Uses(provider.Usage{}), provider.Fail("overloaded_error", "no")}} {
-			a.to = &hearer{}
+			a.to = &recordingSink{}
 			a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 10, Output: 20}), provider.Text("One"), provider.Stop("pause_turn")}, after)
 			reply := a.fails(a.searching(), chat.Overloaded)
 			if !reply.InputKnown || reply.Usage.Input != 10 || reply.Usage.Output < 20 || a.to.text() != "One" {

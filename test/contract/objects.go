@@ -15,15 +15,15 @@ import (
 	"collab/ports"
 )
 
-// shelved is the place of what every member sees.
-var shelved = object.Place{Kind: object.Template, Scope: object.Shared}
+// blobCases is the place of what every member sees.
+var blobCases = object.Place{Kind: object.Template, Scope: object.Shared}
 
 // Objects is the suite of ports.Objects.
 func Objects(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"an unknown object is not found": func(w *world) {
 			tn := w.tenant()
-			unknown := someObject(tn.ID, shelved, "unknown.md", tn.owner.ID)
+			unknown := someObject(tn.ID, blobCases, "unknown.md", tn.owner.ID)
 			that(w.objects().Get(w.ctx, tn.ID, unknown.ID)).missing(w)
 			that(w.objects().At(w.ctx, tn.ID, unknown.StorageKey())).missing(w)
 			that(w.objects().At(w.ctx, tn.ID, "")).missing(w)
@@ -48,7 +48,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"another organisation cannot replace an object": func(w *world) {
 			tn, other := w.tenant(), w.tenant()
-			taken := someObject(tn.ID, shelved, "mine.md", tn.owner.ID)
+			taken := someObject(tn.ID, blobCases, "mine.md", tn.owner.ID)
 			taken.ID = other.shelf.ID
 			if err := w.add(taken); err != nil {
 				w.conflict(err)
@@ -56,7 +56,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			that(w.objects().Get(w.ctx, other.ID, other.shelf.ID)).is(w, other.shelf)
 		},
 		"an unknown organisation takes no object": func(w *world) {
-			w.missing(w.objects().Add(w.ctx, fresh[id.Org](), someObject(fresh[id.Org](), shelved, "a.md", "")))
+			w.missing(w.objects().Add(w.ctx, fresh[id.Org](), someObject(fresh[id.Org](), blobCases, "a.md", "")))
 		},
 		"an object comes back with every field as it went in": func(w *world) {
 			tn := w.tenant()
@@ -77,7 +77,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 					v.Path = "a" + strings.Repeat(segment, (object.MaxPath-1)/len(segment))
 				},
 			} {
-				v := someObject(tn.ID, shelved, name, tn.owner.ID)
+				v := someObject(tn.ID, blobCases, name, tn.owner.ID)
 				change(&v)
 				w.ok(w.add(v))
 				that(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
@@ -85,7 +85,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"put replaces the record and no other": func(w *world) {
 			tn := w.tenant()
-			v, beside := w.file(someObject(tn.ID, shelved, "a.md", tn.owner.ID)), w.file(someObject(tn.ID, shelved, "b.md", tn.owner.ID))
+			v, beside := w.file(someObject(tn.ID, blobCases, "a.md", tn.owner.ID)), w.file(someObject(tn.ID, blobCases, "b.md", tn.owner.ID))
 			v = v.Filled(object.Content{Blob: v.BlobName(nextID()), Size: 0, Checksum: strings.Repeat("f", 64)}, tn.removed.ID, at(80))
 			v.MimeType = "image/png"
 			v.N = w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
@@ -97,7 +97,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"an object is found by its storage key in any case and normal form": func(w *world) {
 			tn := w.tenant()
-			v := w.file(someObject(tn.ID, shelved, "Ärger/Straße K.md", tn.owner.ID))
+			v := w.file(someObject(tn.ID, blobCases, "Ärger/Straße K.md", tn.owner.ID))
 			folder := strings.TrimSuffix(v.StorageKey(), v.Path)
 			for _, path := range []string{
 				v.Path, "ärger/straße k.md", "ÄRGER/STRAẞE K.MD", "A\u0308rger/Straße K.md", "a\u0308RGER/ſtraße \u212A.md",
@@ -119,23 +119,23 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 				w.conflict(w.add(someObject(tn.ID, other, path, tn.owner.ID)))
 			}
 			w.ok(w.add(someObject(tn.ID, other, "ärger/STRASSE.md", tn.owner.ID)))
-			w.ok(w.add(someObject(tn.ID, shelved, "Ärger/Straße.md", tn.owner.ID)))
+			w.ok(w.add(someObject(tn.ID, blobCases, "Ärger/Straße.md", tn.owner.ID)))
 		},
 		"a file is no folder": func(w *world) {
 			tn := w.tenant()
-			w.ok(w.add(someObject(tn.ID, shelved, "Notes/2026/a.md", tn.owner.ID)))
+			w.ok(w.add(someObject(tn.ID, blobCases, "Notes/2026/a.md", tn.owner.ID)))
 			for _, path := range []string{"Notes", "notes/2026", "NOTES/2026/A.md/b.md", "notes/2026/a.MD/b/c/d.md"} {
-				w.conflict(w.add(someObject(tn.ID, shelved, path, tn.owner.ID)))
+				w.conflict(w.add(someObject(tn.ID, blobCases, path, tn.owner.ID)))
 			}
 			for _, path := range []string{"Notes 2", "Note", "Notes/2026.md", "notes/202", "Notes/2026/a.md~", "Notes!/x", "Notes0", "N_tes", "%"} {
-				w.ok(w.add(someObject(tn.ID, shelved, path, tn.owner.ID)))
+				w.ok(w.add(someObject(tn.ID, blobCases, path, tn.owner.ID)))
 			}
 		},
 		"the paths that add refuses are those of a file system that does not regard case": pathProperty,
 		"a path is free again when its object was removed": func(w *world) {
 			tn := w.tenant()
-			v := w.file(someObject(tn.ID, shelved, "a/b", tn.owner.ID))
-			again, below := someObject(tn.ID, shelved, "A/B", tn.owner.ID), someObject(tn.ID, shelved, "a/b/c", tn.owner.ID)
+			v := w.file(someObject(tn.ID, blobCases, "a/b", tn.owner.ID))
+			again, below := someObject(tn.ID, blobCases, "A/B", tn.owner.ID), someObject(tn.ID, blobCases, "a/b/c", tn.owner.ID)
 			w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 				return []object.Change{object.NewDeletion(v, tn.owner.ID, at(80), nil), object.NewChange(below)}, errors.Join(
 					s.Objects().Remove(w.ctx, tn.ID, []id.Object{v.ID}), s.Objects().Add(w.ctx, tn.ID, below),
@@ -148,7 +148,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"a taken id is a conflict": func(w *world) {
 			tn := w.tenant()
-			again := someObject(tn.ID, shelved, "again.md", tn.owner.ID)
+			again := someObject(tn.ID, blobCases, "again.md", tn.owner.ID)
 			again.ID = tn.shelf.ID
 			w.conflict(w.add(again))
 			that(w.objects().Get(w.ctx, tn.ID, tn.shelf.ID)).is(w, tn.shelf)
@@ -160,11 +160,11 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			paths := []string{"a.md", "A.md", "a.md/b", "A.MD/c"}
 			errs := together(concurrent, func(i int) error {
-				return w.add(someObject(tn.ID, shelved, paths[i%2], tn.owner.ID))
+				return w.add(someObject(tn.ID, blobCases, paths[i%2], tn.owner.ID))
 			})
 			w.oneWins(errs, fault.Conflict)
 			errs = together(concurrent, func(i int) error {
-				return w.add(someObject(tn.ID, shelved, "x/"+paths[i%2*3], tn.owner.ID))
+				return w.add(someObject(tn.ID, blobCases, "x/"+paths[i%2*3], tn.owner.ID))
 			})
 			for _, err := range errs {
 				if err != nil {
@@ -231,7 +231,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			var all []object.Object
 			var ids []id.Object
 			for i := range 1000 {
-				v := someObject(tn.ID, shelved, fmt.Sprintf("%04d.md", i), tn.owner.ID)
+				v := someObject(tn.ID, blobCases, fmt.Sprintf("%04d.md", i), tn.owner.ID)
 				all, ids = append(all, v), append(ids, v.ID, fresh[id.Object]())
 			}
 			w.written(all...)
@@ -243,7 +243,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			vs := []object.Object{tn.shelf, tn.drawer}
 			for _, path := range []string{"~", "a/b", "a-b", "a b", "a0", "Z", "y", "ä", "é", "日本", "_", "B", "\U0001F989", "\uFFFD", "\uD7FF", "\U0010FFFF"} {
-				vs = append(vs, someObject(tn.ID, shelved, path, tn.owner.ID))
+				vs = append(vs, someObject(tn.ID, blobCases, path, tn.owner.ID))
 			}
 			slices.Reverse(vs[2:])
 			w.written(vs[2:]...)
@@ -262,7 +262,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"list shows a viewer what they see": func(w *world) {
 			tn, other := w.tenant(), w.tenant()
-			w.file(someObject(other.ID, shelved, "a.md", other.owner.ID))
+			w.file(someObject(other.ID, blobCases, "a.md", other.owner.ID))
 			var vs []object.Object
 			for _, p := range w.places(tn) {
 				vs = append(vs, someObject(tn.ID, p, string(fresh[id.Object]()), tn.owner.ID))
@@ -317,7 +317,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"list in a transaction shows what the transaction wrote": func(w *world) {
 			tn := w.tenant()
-			v := someObject(tn.ID, shelved, "a.md", tn.owner.ID)
+			v := someObject(tn.ID, blobCases, "a.md", tn.owner.ID)
 			w.atomic(func(r ports.Records) error {
 				s := r.Storage()
 				if err := s.Objects().Add(w.ctx, tn.ID, v); err != nil {
@@ -403,7 +403,7 @@ func (w *world) places(tn tenant) []object.Place {
 		{Kind: object.HubMemory, Scope: object.Shared},
 		{Kind: object.TeamMemory, Scope: object.Shared, Team: &tn.team.ID},
 		{Kind: object.WorkspaceMemory, Scope: object.Shared, Workspace: &tn.workspace.ID},
-		shelved,
+		blobCases,
 		{Kind: object.BrandAsset, Scope: object.Shared},
 		{Kind: object.Artifact, Scope: object.Personal, Owner: &tn.owner.ID},
 		{Kind: object.HubMemory, Scope: object.Personal, Owner: &member, Workspace: &tn.workspace.ID},
@@ -502,7 +502,7 @@ func (w *world) writeInTurns(tn tenant, writer int) error {
 	const rounds = 12
 	var before object.Object
 	for n := range rounds {
-		v := someObject(tn.ID, shelved, fmt.Sprintf("%d/%d.md", writer, n), tn.owner.ID)
+		v := someObject(tn.ID, blobCases, fmt.Sprintf("%d/%d.md", writer, n), tn.owner.ID)
 		_, err := w.append(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 			made, err := []object.Change{object.NewChange(v)}, s.Objects().Add(w.ctx, tn.ID, v)
 			switch {

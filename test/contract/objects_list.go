@@ -35,7 +35,7 @@ func pathProperty(w *world) {
 			var there []string
 			wrong = ""
 			for _, p := range paths {
-				err := r.Storage().Objects().Add(w.ctx, tn.ID, someObject(tn.ID, shelved, p, tn.owner.ID))
+				err := r.Storage().Objects().Add(w.ctx, tn.ID, someObject(tn.ID, blobCases, p, tn.owner.ID))
 				folded := object.Fold(p) + "/"
 				taken := slices.ContainsFunc(there, func(other string) bool {
 					return strings.HasPrefix(folded, other) || strings.HasPrefix(other, folded)
@@ -59,9 +59,9 @@ func pathProperty(w *world) {
 	})
 }
 
-// library is what the property about lists draws from: one organisation full of
+// objectFixture is what the property about lists draws from: one organisation full of
 // objects beside another one, and the values that its filters name.
-type library struct {
+type objectFixture struct {
 	org        id.Org
 	objects    []object.Object
 	users      []id.User      // two of the organisation, one of the other
@@ -70,13 +70,13 @@ type library struct {
 	keys       []string       // storage keys, of the other organisation's objects too
 }
 
-var librarySegments = []string{"a", "A", "b", "a b", "a-", "a~", "ä", "Ä", "_", "%", `"'`, "日本", "\U0001F989", "\uFFFD", "\uD7FF", "\U0010FFFF"}
+var pathSegments = []string{"a", "A", "b", "a b", "a-", "a~", "ä", "Ä", "_", "%", `"'`, "日本", "\U0001F989", "\uFFFD", "\uD7FF", "\U0010FFFF"}
 
 // objectListProperty compares List with the domain's own word on which objects
 // a filter selects, who sees them and what their storage keys are.
 func objectListProperty(w *world) {
 	const perCase = 4 // filters for each case of the property, which has 100 by default
-	l := newLibrary(w)
+	l := newObjectFixture(w)
 	rapid.Check(w.T, func(t *rapid.T) {
 		for range perCase {
 			viewer, f := l.viewer(t), l.filter(t)
@@ -104,14 +104,14 @@ func objectListProperty(w *world) {
 	})
 }
 
-// newLibrary fills two organisations with objects that share few values, so that
+// newObjectFixture fills two organisations with objects that share few values, so that
 // most filters select some.
-func newLibrary(w *world) library {
+func newObjectFixture(w *world) objectFixture {
 	w.Helper()
 	const many = 300
 	o, other := w.org().ID, w.org().ID
 	stranger := w.member(other, org.Owner).ID
-	l := library{org: o, users: []id.User{w.member(o, org.Owner).ID, w.member(o, org.Member).ID, stranger}}
+	l := objectFixture{org: o, users: []id.User{w.member(o, org.Owner).ID, w.member(o, org.Member).ID, stranger}}
 	l.teams = []id.Team{w.team(o, l.users[0]).ID, w.team(o, l.users[0]).ID, w.team(other, stranger).ID}
 	for i, t := range l.teams {
 		of := []id.Org{o, o, other}[i]
@@ -133,7 +133,7 @@ func newLibrary(w *world) library {
 		}
 		var segments []string
 		for range next(3) + 1 {
-			segments = append(segments, librarySegments[next(len(librarySegments))])
+			segments = append(segments, pathSegments[next(len(pathSegments))])
 		}
 		// The number keeps files and folders apart.
 		return someObject(of, p, fmt.Sprintf("%s %d", strings.Join(segments, "/"), n), l.users[0])
@@ -154,7 +154,7 @@ func newLibrary(w *world) library {
 	return l
 }
 
-func (l library) viewer(t *rapid.T) *org.Actor {
+func (l objectFixture) viewer(t *rapid.T) *org.Actor {
 	if rapid.IntRange(0, 3).Draw(t, "everybody") == 0 {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (l library) viewer(t *rapid.T) *org.Actor {
 	return new(seeing(a, teams, workspaces))
 }
 
-func (l library) filter(t *rapid.T) object.Filter {
+func (l objectFixture) filter(t *rapid.T) object.Filter {
 	some := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what) == 0 }
 	var f object.Filter
 	if some("kind") {
@@ -209,7 +209,7 @@ func (l library) filter(t *rapid.T) object.Filter {
 }
 
 // cut draws a storage key or the beginning of one, sometimes in the other case.
-func (l library) cut(t *rapid.T, what string) string {
+func (l objectFixture) cut(t *rapid.T, what string) string {
 	key := rapid.SampledFrom(l.keys).Draw(t, what)
 	folder := strings.LastIndex(key, "/")
 	n := len(key)

@@ -23,22 +23,22 @@ type Paid struct {
 	Fail func(subscription string) error
 }
 
-// payer is what a sub-test of payments works in: an organisation that is a
+// paymentFixture is what a sub-test of payments works in: an organisation that is a
 // customer.
-type payer struct {
+type paymentFixture struct {
 	*world
 	Paid
 	org      id.Org
 	customer string
 }
 
-type paidSuite map[string]func(w *payer)
+type paidSuite map[string]func(w *paymentFixture)
 
 func (s paidSuite) run(t *testing.T, open func(t *testing.T) Paid) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		t.Run(name, func(t *testing.T) {
-			w := &payer{world: &world{T: t, ctx: t.Context()}, Paid: open(t), org: fresh[id.Org]()}
+			w := &paymentFixture{world: &world{T: t, ctx: t.Context()}, Paid: open(t), org: fresh[id.Org]()}
 			w.customer = that(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn")).must(w.world)
 			s[name](w)
 		})
@@ -46,32 +46,32 @@ func (s paidSuite) run(t *testing.T, open func(t *testing.T) Paid) {
 }
 
 // page opens a page to pay for a plan on.
-func (w *payer) page(p plan.Plan) plan.Checkout {
+func (w *paymentFixture) page(p plan.Plan) plan.Checkout {
 	w.Helper()
 	return that(w.Payments.Open(w.ctx, w.org, w.customer, plan.Checkout{Key: nextID(), Plan: p})).must(w.world)
 }
 
 // session is what became of a page.
-func (w *payer) session(c plan.Checkout) plan.Session {
+func (w *paymentFixture) session(c plan.Checkout) plan.Session {
 	w.Helper()
 	return that(w.Payments.Session(w.ctx, c.Session)).must(w.world)
 }
 
 // subscribed is a plan that was paid for, by its id.
-func (w *payer) subscribed(p plan.Plan) string {
+func (w *paymentFixture) subscribed(p plan.Plan) string {
 	w.Helper()
 	c := w.page(p)
 	w.ok(w.Pay(c))
 	return w.session(c).Subscription
 }
 
-func (w *payer) subscription(of string) plan.Remote {
+func (w *paymentFixture) subscription(of string) plan.Remote {
 	w.Helper()
 	return that(w.Billing.Subscription(w.ctx, of)).must(w.world)
 }
 
 // is ends the sub-test unless a subscription is of the plan and status.
-func (w *payer) is(r plan.Remote, p plan.Plan, status plan.RemoteStatus, ends bool) {
+func (w *paymentFixture) is(r plan.Remote, p plan.Plan, status plan.RemoteStatus, ends bool) {
 	w.Helper()
 	if r.Plan != p || r.Status != status || (r.Live() && r.CancelAtPeriodEnd != ends) || r.Org != w.org || r.Customer != w.customer {
 		w.Fatalf("the subscription is %+v, want plan %s, %s, to end: %t", r, p, status, ends)
@@ -81,7 +81,7 @@ func (w *payer) is(r plan.Remote, p plan.Plan, status plan.RemoteStatus, ends bo
 // Payments is the suite of ports.Payments. Open is called by every sub-test.
 func Payments(t *testing.T, open func(t *testing.T) Paid) {
 	paidSuite{
-		"an organisation is one customer, however often it is made": func(w *payer) {
+		"an organisation is one customer, however often it is made": func(w *paymentFixture) {
 			for range 2 {
 				that(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn")).is(w.world, w.customer)
 			}
@@ -90,7 +90,7 @@ func Payments(t *testing.T, open func(t *testing.T) Paid) {
 				w.Fatalf("two organisations are the customers %q and %q", w.customer, other)
 			}
 		},
-		"an organisation is one customer, whoever makes it at the same time": func(w *payer) {
+		"an organisation is one customer, whoever makes it at the same time": func(w *paymentFixture) {
 			o, made := fresh[id.Org](), make([]string, 8)
 			w.allOK(together(len(made), func(i int) (err error) {
 				made[i], err = w.Payments.Customer(w.ctx, o, "Concurrent")
@@ -98,7 +98,7 @@ func Payments(t *testing.T, open func(t *testing.T) Paid) {
 			}))
 			same(w.world, slices.Compact(made), made[:1])
 		},
-		"a page is a checkout with its session, address and end": func(w *payer) {
+		"a page is a checkout with its session, address and end": func(w *paymentFixture) {
 			for _, p := range []plan.Plan{plan.Standard, plan.Premium} {
 				asked := plan.Checkout{Key: nextID(), Plan: p}
 				c := that(w.Payments.Open(w.ctx, w.org, w.customer, asked)).must(w.world)
@@ -110,7 +110,7 @@ func Payments(t *testing.T, open func(t *testing.T) Paid) {
 				same(w.world, w.session(c), want)
 			}
 		},
-		"a key opens one page, and another key another": func(w *payer) {
+		"a key opens one page, and another key another": func(w *paymentFixture) {
 			asked := plan.Checkout{Key: nextID(), Plan: plan.Standard}
 			first := that(w.Payments.Open(w.ctx, w.org, w.customer, asked)).must(w.world)
 			that(w.Payments.Open(w.ctx, w.org, w.customer, asked)).is(w.world, first)
@@ -118,7 +118,7 @@ func Payments(t *testing.T, open func(t *testing.T) Paid) {
 				w.Fatalf("two keys have the page %+v", other)
 			}
 		},
-		"a key opens one page, whoever asks at the same time": func(w *payer) {
+		"a key opens one page, whoever asks at the same time": func(w *paymentFixture) {
 			asked, pages := plan.Checkout{Key: nextID(), Plan: plan.Premium}, make([]plan.Checkout, 8)
 			w.allOK(together(len(pages), func(i int) (err error) {
 				pages[i], err = w.Payments.Open(w.ctx, w.org, w.customer, asked)
@@ -126,11 +126,11 @@ func Payments(t *testing.T, open func(t *testing.T) Paid) {
 			}))
 			same(w.world, slices.Compact(pages), pages[:1])
 		},
-		"nobody is sent to pay who is no customer": func(w *payer) {
+		"nobody is sent to pay who is no customer": func(w *paymentFixture) {
 			that(w.Payments.Open(w.ctx, w.org, "cus_unknown", plan.Checkout{Key: nextID(), Plan: plan.Standard})).missing(w.world)
 			that(w.Payments.Portal(w.ctx, "cus_unknown", "https://app.example.com")).missing(w.world)
 		},
-		"a page that was paid on is complete, with its subscription": func(w *payer) {
+		"a page that was paid on is complete, with its subscription": func(w *paymentFixture) {
 			c := w.page(plan.Premium)
 			w.ok(w.Pay(c))
 			s := w.session(c)
@@ -142,7 +142,7 @@ func Payments(t *testing.T, open func(t *testing.T) Paid) {
 			}
 			same(w.world, w.session(c).Subscription, s.Subscription)
 		},
-		"a page is closed, once and for all": func(w *payer) {
+		"a page is closed, once and for all": func(w *paymentFixture) {
 			c := w.page(plan.Standard)
 			for range 2 {
 				w.ok(w.Payments.Expire(w.ctx, c.Session))
@@ -153,13 +153,13 @@ func Payments(t *testing.T, open func(t *testing.T) Paid) {
 			}
 			same(w.world, w.session(c).Subscription, "")
 		},
-		"a page that was paid on cannot be closed": func(w *payer) {
+		"a page that was paid on cannot be closed": func(w *paymentFixture) {
 			c := w.page(plan.Standard)
 			w.ok(w.Pay(c))
 			w.conflict(w.Payments.Expire(w.ctx, c.Session))
 			same(w.world, w.session(c).Status, "complete")
 		},
-		"of a payment and a close at the same time one counts": func(w *payer) {
+		"of a payment and a close at the same time one counts": func(w *paymentFixture) {
 			for range 8 {
 				c := w.page(plan.Standard)
 				errs := together(2, func(i int) error {
@@ -174,13 +174,13 @@ func Payments(t *testing.T, open func(t *testing.T) Paid) {
 				}
 			}
 		},
-		"what the provider does not know is not found": func(w *payer) {
+		"what the provider does not know is not found": func(w *paymentFixture) {
 			for _, unknown := range []string{"", "cs_unknown", "../customers", "cs_1?x=y", "cs_1#x", "%"} {
 				that(w.Payments.Session(w.ctx, unknown)).missing(w.world)
 				w.missing(w.Payments.Expire(w.ctx, unknown))
 			}
 		},
-		"a customer has pages to look after payments": func(w *payer) {
+		"a customer has pages to look after payments": func(w *paymentFixture) {
 			for _, paid := range []bool{false, true} {
 				if paid {
 					w.subscribed(plan.Standard)
@@ -197,7 +197,7 @@ func Payments(t *testing.T, open func(t *testing.T) Paid) {
 // Billing is the suite of ports.Billing. Open is called by every sub-test.
 func Billing(t *testing.T, open func(t *testing.T) Paid) {
 	paidSuite{
-		"what was paid for is active, with its plan, period and owner": func(w *payer) {
+		"what was paid for is active, with its plan, period and owner": func(w *paymentFixture) {
 			for _, p := range []plan.Plan{plan.Standard, plan.Premium} {
 				of := w.subscribed(p)
 				r := w.subscription(of)
@@ -207,7 +207,7 @@ func Billing(t *testing.T, open func(t *testing.T) Paid) {
 				}
 			}
 		},
-		"what the provider does not know is not found": func(w *payer) {
+		"what the provider does not know is not found": func(w *paymentFixture) {
 			w.subscribed(plan.Standard)
 			for _, unknown := range []string{"", "sub_unknown", "../customers", "sub_1?x=y", "sub_1#x", "%"} {
 				that(w.Billing.Subscription(w.ctx, unknown)).missing(w.world)
@@ -216,12 +216,12 @@ func Billing(t *testing.T, open func(t *testing.T) Paid) {
 				that(w.Billing.Cancel(w.ctx, unknown, false)).missing(w.world)
 			}
 		},
-		"a payment that fails leaves a subscription past due": func(w *payer) {
+		"a payment that fails leaves a subscription past due": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			w.ok(w.Fail(of))
 			w.is(w.subscription(of), plan.Standard, plan.IsPastDue, false)
 		},
-		"a change of plan is of the same subscription, and again is the same": func(w *payer) {
+		"a change of plan is of the same subscription, and again is the same": func(w *paymentFixture) {
 			of, other := w.subscribed(plan.Standard), w.subscribed(plan.Standard)
 			for _, p := range []plan.Plan{plan.Premium, plan.Premium, plan.Standard, plan.Standard, plan.Premium} {
 				r := that(w.Billing.Change(w.ctx, of, p)).must(w.world)
@@ -231,7 +231,7 @@ func Billing(t *testing.T, open func(t *testing.T) Paid) {
 			}
 			w.is(w.subscription(other), plan.Standard, plan.IsActive, false)
 		},
-		"a cancellation keeps the subscription until its period ends, and again is the same": func(w *payer) {
+		"a cancellation keeps the subscription until its period ends, and again is the same": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			end := w.subscription(of).PeriodEnd
 			for range 2 {
@@ -241,7 +241,7 @@ func Billing(t *testing.T, open func(t *testing.T) Paid) {
 				same(w.world, w.subscription(of), r)
 			}
 		},
-		"a change of plan takes a cancellation back": func(w *payer) {
+		"a change of plan takes a cancellation back": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			for _, p := range []plan.Plan{plan.Premium, plan.Premium} {
 				that(w.Billing.Cancel(w.ctx, of, false)).must(w.world)
@@ -249,7 +249,7 @@ func Billing(t *testing.T, open func(t *testing.T) Paid) {
 				w.is(w.subscription(of), p, plan.IsActive, false)
 			}
 		},
-		"an end at once is for good, and again is the same": func(w *payer) {
+		"an end at once is for good, and again is the same": func(w *paymentFixture) {
 			for name, before := range map[string]func(of string) error{
 				"active":     func(string) error { return nil },
 				"past due":   w.Fail,
@@ -267,7 +267,7 @@ func Billing(t *testing.T, open func(t *testing.T) Paid) {
 				w.is(w.subscription(of), plan.Premium, plan.IsCanceled, false)
 			}
 		},
-		"many who do the same at the same time do it once": func(w *payer) {
+		"many who do the same at the same time do it once": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			for _, step := range []struct {
 				do     func() (plan.Remote, error)
@@ -289,7 +289,7 @@ func Billing(t *testing.T, open func(t *testing.T) Paid) {
 				w.is(w.subscription(of), step.p, step.status, step.ends)
 			}
 		},
-		"what is handed out is the caller's": func(w *payer) {
+		"what is handed out is the caller's": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			want := w.subscription(of)
 			r := w.subscription(of)

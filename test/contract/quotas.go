@@ -15,12 +15,12 @@ import (
 	"collab/ports"
 )
 
-// throng is how many are at one account at once.
-const throng = 64
+// manyGoroutines is how many are at one account at once.
+const manyGoroutines = 64
 
 // Sweeps reach over everything that the store holds: what they end has expired
-// at swept, long before all other leases.
-var swept = longAgo(100)
+// at sweepTime, long before all other leases.
+var sweepTime = longAgo(100)
 
 // Quotas is the suite of ports.Quotas.
 func Quotas(t *testing.T, open func(t *testing.T) Opened) {
@@ -88,7 +88,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				w.ok(w.quotas().Settle(w.ctx, wrong, 1))
 				w.ok(w.quotas().Extend(w.ctx, []quota.Lease{wrong}, longAgo(0)))
 			}
-			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 			w.account(o, u, quota.Account{Reserved: 100})
 		},
 		"a lease that is there is a conflict": func(w *world) {
@@ -181,16 +181,16 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				l.ExpiresAt = longAgo(ms)
 				w.lease(l, tokens)
 			}
-			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 			w.account(o, u, quota.Account{Reserved: 100})
-			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 			w.account(o, u, quota.Account{Reserved: 100})
 		},
 		"settling what has been swept gives back nothing, and counts what was used": func(w *world) {
 			o, u := w.org().ID, fresh[id.User]()
 			l := w.lease(expired(o, u), 100)
 			w.lease(someLease(o, u), 10)
-			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 			w.ok(w.quotas().Settle(w.ctx, l, 40))
 			w.account(o, u, quota.Account{Used: 40, Reserved: 10})
 		},
@@ -206,7 +206,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return nil
 			})
-			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 			for _, u := range users {
 				w.account(o, u, quota.Account{})
 				w.account(other, u, quota.Account{})
@@ -221,14 +221,14 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				_, err2 := q.Reserve(w.ctx, kept, 1000, quota.Need{Output: 10})
 				return errors.Join(err, err2, q.Extend(w.ctx, []quota.Lease{kept, someLease(o, u)}, at(1000)))
 			})
-			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 			w.account(o, u, quota.Account{Reserved: 10})
 			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{gone, kept}, at(2000)))
 			w.ok(w.quotas().Settle(w.ctx, gone, 0))
 			w.account(o, u, quota.Account{Reserved: 10})
 			w.ok(w.quotas().Extend(w.ctx, nil, longAgo(0)))
-			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{kept}, swept))
-			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{kept}, sweepTime))
+			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 			w.account(o, u, quota.Account{})
 		},
 		"hundreds of leases are extended at once": func(w *world) {
@@ -246,7 +246,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return r.Usage().Quotas().Extend(w.ctx, leases[100:], at(1000))
 			})
-			w.ok(w.quotas().Sweep(w.ctx, swept))
+			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 			var held int64
 			for _, u := range users {
 				held += that(w.quotas().Account(w.ctx, o, u, leases[0].Day)).must(w).Reserved
@@ -261,7 +261,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				q := r.Usage().Quotas()
 				dead := expired(o, u)
 				_, err := q.Reserve(w.ctx, dead, 1000, quota.Need{Output: 5})
-				if err := errors.Join(err, q.Settle(w.ctx, l, 30), q.Sweep(w.ctx, swept)); err != nil {
+				if err := errors.Join(err, q.Settle(w.ctx, l, 30), q.Sweep(w.ctx, sweepTime)); err != nil {
 					return err
 				}
 				that(q.Account(w.ctx, o, u, l.Day)).is(w, quota.Account{Used: 30})
@@ -275,13 +275,13 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			o, u := w.org().ID, fresh[id.User]()
 			for round := range 8 {
 				day := quota.DayOf(at(0).AddDate(0, 0, round))
-				granted := make([]int64, throng)
-				w.allOK(together(throng, func(i int) (err error) {
+				granted := make([]int64, manyGoroutines)
+				w.allOK(together(manyGoroutines, func(i int) (err error) {
 					granted[i], err = w.reserve(i%2 == 0, onDay(someLease(o, u), day), 500, quota.Need{Input: 49, Output: 26})
 					return err
 				}))
 				slices.Sort(granted)
-				want := make([]int64, throng-7, throng)
+				want := make([]int64, manyGoroutines-7, manyGoroutines)
 				same(w, granted, append(want, 50, 75, 75, 75, 75, 75, 75))
 				that(w.quotas().Account(w.ctx, o, u, day)).is(w, quota.Account{Reserved: 500})
 			}
@@ -289,8 +289,8 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 		"whatever many do at once, no account holds more than its limit": func(w *world) {
 			const limit, rounds = 1000, 12
 			o, u := w.org().ID, fresh[id.User]()
-			used, refused := make([]int64, throng), make([]int, throng)
-			w.allOK(together(throng, func(i int) error {
+			used, refused := make([]int64, manyGoroutines), make([]int, manyGoroutines)
+			w.allOK(together(manyGoroutines, func(i int) error {
 				for round := range rounds {
 					l := someLease(o, u)
 					need := quota.Need{Input: int64(i % 7), Output: int64(30 + (5*i+11*round)%90)}
@@ -333,16 +333,16 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			for range 4 {
 				users := several[id.User](8)
 				var leases []quota.Lease
-				for i := range throng - sweepers {
+				for i := range manyGoroutines - sweepers {
 					l := expired(o, users[i%len(users)])
 					if i%4 == 0 {
 						l.ExpiresAt = at(1000)
 					}
 					leases = append(leases, w.lease(l, int64(10+i)))
 				}
-				w.allOK(together(throng, func(i int) error {
+				w.allOK(together(manyGoroutines, func(i int) error {
 					if i >= len(leases) {
-						return w.quotas().Sweep(w.ctx, swept)
+						return w.quotas().Sweep(w.ctx, sweepTime)
 					}
 					return w.store.Atomic(w.ctx, func(r ports.Records) error {
 						return errors.Join(r.Usage().Quotas().Settle(w.ctx, leases[i], 3), r.Usage().Ledger().Add(w.ctx, someUsage(o, leases[i].User)))
@@ -359,20 +359,20 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			for range 4 {
 				users := several[id.User](5)
 				var leases []quota.Lease
-				for i := range throng {
+				for i := range manyGoroutines {
 					leases = append(leases, w.lease(expired(o, users[i%len(users)]), int64(1+i)))
 				}
-				w.allOK(together(throng/4, func(i int) error {
+				w.allOK(together(manyGoroutines/4, func(i int) error {
 					if i%4 == 0 {
-						return w.quotas().Sweep(w.ctx, swept)
+						return w.quotas().Sweep(w.ctx, sweepTime)
 					}
-					some := slices.Clone(leases[i : i+throng/2])
+					some := slices.Clone(leases[i : i+manyGoroutines/2])
 					if i%2 == 0 {
 						slices.Reverse(some)
 					}
 					return w.quotas().Extend(w.ctx, some, at(1000))
 				}))
-				w.ok(w.quotas().Sweep(w.ctx, swept))
+				w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 				for _, l := range leases {
 					w.ok(w.quotas().Settle(w.ctx, l, 0))
 				}
@@ -384,7 +384,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 		"reserving, settling, extending and sweeping do not lock each other out": func(w *world) {
 			o := w.org().ID
 			users := several[id.User](3)
-			w.allOK(together(throng, func(i int) error {
+			w.allOK(together(manyGoroutines, func(i int) error {
 				for round := range 6 {
 					l := expired(o, users[(i+round)%len(users)])
 					if _, err := w.quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: 10}); err != nil {
@@ -393,9 +393,9 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 					var err error
 					switch i % 4 {
 					case 0:
-						err = w.quotas().Sweep(w.ctx, swept)
+						err = w.quotas().Sweep(w.ctx, sweepTime)
 					case 1:
-						err = w.quotas().Extend(w.ctx, []quota.Lease{l}, swept.Add(-time.Second))
+						err = w.quotas().Extend(w.ctx, []quota.Lease{l}, sweepTime.Add(-time.Second))
 					}
 					if err != nil {
 						return err
@@ -414,7 +414,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				same(w, a.Reserved, 0)
 				used += a.Used
 			}
-			same(w, used, 6*throng)
+			same(w, used, 6*manyGoroutines)
 		},
 	}.run(t, open)
 }
@@ -424,7 +424,7 @@ func someLease(o id.Org, u id.User) quota.Lease {
 	return quota.Lease{ID: fresh[id.Request](), Org: o, User: u, Day: quota.DayOf(at(0)), ExpiresAt: at(1_000_000)}
 }
 
-// expired returns one that has expired at swept, which any sub-test may end once
+// expired returns one that has expired at sweepTime, which any sub-test may end once
 // it is stored.
 func expired(o id.Org, u id.User) quota.Lease {
 	l := someLease(o, u)
@@ -498,7 +498,7 @@ func grantProperty(w *world) {
 					want.Used += used
 					err = w.quotas().Settle(w.ctx, l.Lease, used)
 				} else {
-					err = errors.Join(w.quotas().Extend(w.ctx, []quota.Lease{l.Lease}, swept), w.quotas().Sweep(w.ctx, swept))
+					err = errors.Join(w.quotas().Extend(w.ctx, []quota.Lease{l.Lease}, sweepTime), w.quotas().Sweep(w.ctx, sweepTime))
 				}
 				if err != nil {
 					t.Fatal(err)

@@ -17,16 +17,16 @@ import (
 	"collab/ports"
 )
 
-// publishing is held by the sub-test that changes releases: they and their
+// releasesMutex is held by the sub-test that changes releases: they and their
 // revision are everybody's.
-var publishing sync.Mutex
+var releasesMutex sync.Mutex
 
 // publishes makes the sub-test the only one that changes releases, and returns
 // their revision.
 func (w *world) publishes() int64 {
 	w.Helper()
-	publishing.Lock()
-	w.Cleanup(publishing.Unlock)
+	releasesMutex.Lock()
+	w.Cleanup(releasesMutex.Unlock)
 	return that(w.releases().Revision(w.ctx)).must(w)
 }
 

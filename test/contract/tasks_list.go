@@ -12,9 +12,9 @@ import (
 	"collab/ports"
 )
 
-// bench is what the property about lists draws from: one organisation full of
+// taskFixture is what the property about lists draws from: one organisation full of
 // tasks beside another one, and the values that its filters name.
-type bench struct {
+type taskFixture struct {
 	org        id.Org
 	tasks      []task.Task
 	users      []id.User      // two of the organisation, one of the other
@@ -23,9 +23,9 @@ type bench struct {
 }
 
 var (
-	benchStatuses   = []task.Status{task.Todo, task.InProgress, task.Done, task.Cancelled}
-	benchPriorities = []task.Priority{task.Low, task.Medium, task.High, task.Urgent}
-	benchTags       = []string{"bug", "Bug", "b_g", "bu%", "%", "ä", "Ä", `"bug"`, `\`, "'", "bug fix", "[bug]"}
+	taskStatuses   = []task.Status{task.Todo, task.InProgress, task.Done, task.Cancelled}
+	taskPriorities = []task.Priority{task.Low, task.Medium, task.High, task.Urgent}
+	taskTags       = []string{"bug", "Bug", "b_g", "bu%", "%", "ä", "Ä", `"bug"`, `\`, "'", "bug fix", "[bug]"}
 )
 
 // listProperty compares List with the domain's own word on which tasks a filter
@@ -33,7 +33,7 @@ var (
 // look at.
 func listProperty(w *world) {
 	const perCase = 4 // filters for each case of the property, which has 100 by default
-	b := newBench(w)
+	b := newTaskFixture(w)
 	rapid.Check(w.T, func(t *rapid.T) {
 		for range perCase {
 			actor, f := b.actor(t), b.filter(t)
@@ -62,14 +62,14 @@ func listProperty(w *world) {
 	b.pages(w)
 }
 
-// newBench fills two organisations with tasks that share few values, so that
+// newTaskFixture fills two organisations with tasks that share few values, so that
 // most filters select some. A generator with a fixed start makes them.
-func newBench(w *world) bench {
+func newTaskFixture(w *world) taskFixture {
 	w.Helper()
 	const many = 200
 	o, other := w.org().ID, w.org().ID
 	stranger := w.member(other, org.Owner).ID
-	b := bench{org: o, users: []id.User{w.member(o, org.Owner).ID, w.member(o, org.Member).ID, stranger}, dues: benchDues(w)}
+	b := taskFixture{org: o, users: []id.User{w.member(o, org.Owner).ID, w.member(o, org.Member).ID, stranger}, dues: taskDues(w)}
 	tm, theirs := w.team(o, b.users[0]).ID, w.team(other, stranger).ID
 	b.workspaces = []id.Workspace{w.workspace(o, tm, b.users[0]).ID, w.workspace(o, tm, b.users[0]).ID, w.workspace(other, theirs, stranger).ID}
 
@@ -81,7 +81,7 @@ func newBench(w *world) bench {
 			users, workspaces = b.users[2:], b.workspaces[2:]
 		}
 		v := task.Task{
-			ID: i, Org: o, Title: "x", Priority: benchPriorities[next(4)], SortOrder: int64(next(12)),
+			ID: i, Org: o, Title: "x", Priority: taskPriorities[next(4)], SortOrder: int64(next(12)),
 			CreatedBy: users[next(len(users))], CreatedAt: at(next(4)), UpdatedAt: at(9), Version: 1,
 		}
 		if n := next(len(users) + 1); n < len(users) {
@@ -94,11 +94,11 @@ func newBench(w *world) bench {
 			v.Due = &b.dues[n]
 		}
 		for range next(4) {
-			if tag := benchTags[next(len(benchTags))]; !slices.Contains(v.Tags, tag) {
+			if tag := taskTags[next(len(taskTags))]; !slices.Contains(v.Tags, tag) {
 				v.Tags = append(v.Tags, tag)
 			}
 		}
-		status := benchStatuses[next(4)]
+		status := taskStatuses[next(4)]
 		if status == task.Done {
 			return v.Restore(status, new(at(8)))
 		}
@@ -144,8 +144,8 @@ func store(w *world, o id.Org, ts []task.Task) {
 	})
 }
 
-// benchDues are days and instants on both sides of the limits of days.
-func benchDues(w *world) []task.Due {
+// taskDues are days and instants on both sides of the limits of days.
+func taskDues(w *world) []task.Due {
 	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	dues := []task.Due{parsed(w, "0001-01-01"), parsed(w, "9999-12-31"), parsed(w, "9999-12-31T23:59:59.999Z")}
 	for n := range 3 {
@@ -155,7 +155,7 @@ func benchDues(w *world) []task.Due {
 	return dues
 }
 
-func (b bench) actor(t *rapid.T) org.Actor {
+func (b taskFixture) actor(t *rapid.T) org.Actor {
 	a := org.Actor{Org: b.org, User: rapid.SampledFrom(b.users).Draw(t, "actor"), Role: org.Member}
 	if rapid.IntRange(0, 9).Draw(t, "without visibility") == 0 {
 		return a
@@ -163,14 +163,14 @@ func (b bench) actor(t *rapid.T) org.Actor {
 	return seeing(a, nil, slices.DeleteFunc(slices.Clone(b.workspaces), func(id.Workspace) bool { return !rapid.Bool().Draw(t, "sees") }))
 }
 
-func (b bench) filter(t *rapid.T) task.Filter {
+func (b taskFixture) filter(t *rapid.T) task.Filter {
 	some := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what) == 0 }
 	var f task.Filter
 	if some("status") {
-		f.Status = rapid.SampledFrom(benchStatuses).Draw(t, "status")
+		f.Status = rapid.SampledFrom(taskStatuses).Draw(t, "status")
 	}
 	if some("priority") {
-		f.Priority = rapid.SampledFrom(benchPriorities).Draw(t, "priority")
+		f.Priority = rapid.SampledFrom(taskPriorities).Draw(t, "priority")
 	}
 	if some("assignee") {
 		f.Assignee = ref(t, b.users)
@@ -179,7 +179,7 @@ func (b bench) filter(t *rapid.T) task.Filter {
 		f.Workspace = ref(t, b.workspaces)
 	}
 	if some("tags") {
-		f.Tags = rapid.SliceOfN(rapid.SampledFrom(append([]string{"none has this"}, benchTags...)), 1, 3).Draw(t, "tags")
+		f.Tags = rapid.SliceOfN(rapid.SampledFrom(append([]string{"none has this"}, taskTags...)), 1, 3).Draw(t, "tags")
 	}
 	if some("due before") {
 		f.DueBefore = new(rapid.SampledFrom(b.dues).Draw(t, "due before"))
@@ -210,7 +210,7 @@ func ref[T comparable](t *rapid.T, from []T) task.Ref[T] {
 }
 
 // pages goes through all tasks page by page.
-func (b bench) pages(w *world) {
+func (b taskFixture) pages(w *world) {
 	w.Helper()
 	actor := seeing(org.Actor{Org: b.org, User: b.users[0]}, nil, b.workspaces)
 	const limit = 7

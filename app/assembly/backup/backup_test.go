@@ -30,8 +30,8 @@ func read(t *testing.T, environ ...string) config.Config {
 	return c
 }
 
-// packed returns an archive of these entries, each a name and content.
-func packed(t testing.TB, entries ...[2]string) []byte {
+// writeArchive returns an archive of these entries, each a name and content.
+func writeArchive(t testing.TB, entries ...[2]string) []byte {
 	t.Helper()
 	manifest, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -54,14 +54,14 @@ func packed(t testing.TB, entries ...[2]string) []byte {
 	return out.Bytes()
 }
 
-// sound is an archive as there are.
-func sound(t testing.TB) []byte {
-	return packed(t, [2]string{databaseName, "the database"}, [2]string{"token-keys.pem", "keys"}, [2]string{"dev-payments.json", "{}"},
+// intact is an archive as there are.
+func intact(t testing.TB) []byte {
+	return writeArchive(t, [2]string{databaseName, "the database"}, [2]string{"token-keys.pem", "keys"}, [2]string{"dev-payments.json", "{}"},
 		[2]string{"blobs/org/a@1-x", "content of a"}, [2]string{"blobs/org/b!3A@1-x", strings.Repeat("content of b\n", 100)})
 }
 
-// sealed returns an archive of a tar that was written by hand.
-func sealed(t testing.TB, write func(*tar.Writer)) []byte {
+// encrypted returns an archive of a tar that was written by hand.
+func encrypted(t testing.TB, write func(*tar.Writer)) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	zip, err := zstd.NewWriter(&out)
@@ -84,7 +84,7 @@ func ignore(about, entry, io.Reader) error { return nil }
 
 func TestAnArchiveSaysWhatIsInIt(t *testing.T) {
 	var got []string
-	a, total, err := scan(t.Context(), bytes.NewReader(sound(t)), func(a about, e entry, r io.Reader) error {
+	a, total, err := scan(t.Context(), bytes.NewReader(intact(t)), func(a about, e entry, r io.Reader) error {
 		text, err := io.ReadAll(r)
 		got = append(got, fmt.Sprintf("%s %s %d %.12s", e.name, e.blob, e.size, text))
 		return err
@@ -120,13 +120,13 @@ func TestWhatIsNoBackupIsRefused(t *testing.T) {
 	begin := file(aboutName, string(about{time.Unix(0, 0), "x", 1}.text()))
 	database := file(databaseName, "db")
 	hand := func(parts ...func(*tar.Writer)) []byte {
-		return sealed(t, func(w *tar.Writer) {
+		return encrypted(t, func(w *tar.Writer) {
 			for _, p := range parts {
 				p(w)
 			}
 		})
 	}
-	whole := sound(t)
+	whole := intact(t)
 	for name, c := range map[string]struct {
 		archive []byte
 		why     string
@@ -198,7 +198,7 @@ func TestWhatIsNoBackupIsRefused(t *testing.T) {
 }
 
 func TestAByteThatChangedAnywhereIsNoticed(t *testing.T) {
-	whole := sound(t)
+	whole := intact(t)
 	changed := func(t interface{ Errorf(string, ...any) }, at int, by byte) {
 		other := bytes.Clone(whole)
 		other[at] ^= by
@@ -216,7 +216,7 @@ func TestAByteThatChangedAnywhereIsNoticed(t *testing.T) {
 
 func TestAnErrorOfTheVisitorEndsTheScan(t *testing.T) {
 	stop := errors.New("stop")
-	_, _, err := scan(t.Context(), bytes.NewReader(sound(t)), func(_ about, e entry, _ io.Reader) error {
+	_, _, err := scan(t.Context(), bytes.NewReader(intact(t)), func(_ about, e entry, _ io.Reader) error {
 		if e.blob != "" {
 			return stop
 		}
@@ -227,7 +227,7 @@ func TestAnErrorOfTheVisitorEndsTheScan(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := scan(ctx, bytes.NewReader(sound(t)), ignore); !errors.Is(err, context.Canceled) {
+	if _, _, err := scan(ctx, bytes.NewReader(intact(t)), ignore); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -285,7 +285,7 @@ func TestABackupCostsNothingThatIsThere(t *testing.T) {
 		}
 	}
 	for name, content := range map[string]string{
-		"data/collab.db": "SQLite format 3", "key.pem": "-----BEGIN", "short": "(", "empty": "", "earlier": string(sound(t)),
+		"data/collab.db": "SQLite format 3", "key.pem": "-----BEGIN", "short": "(", "empty": "", "earlier": string(intact(t)),
 	} {
 		if err := os.WriteFile(at(name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -324,7 +324,7 @@ func TestABackupCostsNothingThatIsThere(t *testing.T) {
 
 func TestARestoreNeedsItsPlaces(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "backup")
-	if err := os.WriteFile(whole, sound(t), 0o600); err != nil {
+	if err := os.WriteFile(whole, intact(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	folder := filepath.Join(t.TempDir(), "data")
@@ -353,12 +353,12 @@ func TestARestoreNeedsItsPlaces(t *testing.T) {
 }
 
 func FuzzArchive(f *testing.F) {
-	whole := sound(f)
+	whole := intact(f)
 	f.Add(whole)
 	f.Add(whole[:len(whole)/2])
-	f.Add(packed(f))
-	f.Add(packed(f, [2]string{databaseName, ""}))
-	f.Add(packed(f, [2]string{databaseName, "db"}, [2]string{"blobs/../a@1", ""}))
+	f.Add(writeArchive(f))
+	f.Add(writeArchive(f, [2]string{databaseName, ""}))
+	f.Add(writeArchive(f, [2]string{databaseName, "db"}, [2]string{"blobs/../a@1", ""}))
 	f.Fuzz(func(t *testing.T, archive []byte) {
 		// Most are stopped by the hash: so it is also made to fit.
 		sum := sha256.Sum256(append(bytes.Clone(archive), seal...))

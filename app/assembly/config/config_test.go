@@ -35,7 +35,7 @@ var complete = []string{
 	"COLLAB_STRIPE_PRICE_STANDARD=price_1", "COLLAB_STRIPE_PRICE_PREMIUM=price_2",
 }
 
-func without(environ []string, name string) (rest []string) {
+func withoutVariables(environ []string, name string) (rest []string) {
 	for _, v := range environ {
 		if !strings.HasPrefix(v, name+"=") {
 			rest = append(rest, v)
@@ -58,13 +58,13 @@ func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in:\n%v", name, err)
 		}
-		if _, err := Read(without(mailing, name)); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := Read(withoutVariables(mailing, name)); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("without %s: %v", name, err)
 		}
 	}
 	read(t, mailing...)
 	read(t, complete...) // who sends no e-mail needs no sender
-	read(t, append(without(complete, "COLLAB_APP_URL"), "COLLAB_APP_URL=HTTPS://app.example.com")...)
+	read(t, append(withoutVariables(complete, "COLLAB_APP_URL"), "COLLAB_APP_URL=HTTPS://app.example.com")...)
 }
 
 func TestTheBuiltInModelIsForThisMachineAlone(t *testing.T) {

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+var startTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 const (
 	issuer   = "https://auth.example.com"
@@ -52,19 +52,19 @@ var providers = []connector.Provider{
 	{ID: "retired", Name: "Retired", Auth: connector.NoAuth, Transport: connector.HTTP, URL: "https://retired.example.com/mcp"},
 }
 
-// world is an organisation with members, and scripted tool and authorization servers.
-type world struct {
+// fixture is an organisation with members, and scripted tool and authorization servers.
+type fixture struct {
 	directory.Directory
-	store   *memory.Store
-	clock   *memory.Clock
-	ids     *memory.IDs
-	secrets *memory.Secrets
-	seal    *sealer
-	auth    *authorizer
-	tools   *servers
-	log     *buffer
-	pauses  atomic.Int64 // calls of Pause
-	clients map[string]connector.Client
+	store       *memory.Store
+	clock       *memory.Clock
+	ids         *memory.IDs
+	secrets     *memory.Secrets
+	sealer      *sealer
+	authorizer  *authorizer
+	toolServers *servers
+	log         *buffer
+	pauses      atomic.Int64 // calls of Pause
+	clients     map[string]connector.Client
 
 	org            org.Actor // the owner
 	member, viewer org.Actor
@@ -72,12 +72,12 @@ type world struct {
 	connectors     *connectors.Connectors
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := &world{
-		store: memory.NewStore(), clock: memory.NewClock(noon), ids: &memory.IDs{}, secrets: &memory.Secrets{}, seal: &sealer{key: 1}, tools: &servers{}, log: &buffer{},
+	w := &fixture{
+		store: memory.NewStore(), clock: memory.NewClock(startTime), ids: &memory.IDs{}, secrets: &memory.Secrets{}, sealer: &sealer{key: 1}, toolServers: &servers{}, log: &buffer{},
 	}
-	w.auth = &authorizer{clock: w.clock, valid: map[string]bool{}, server: connector.AuthServer{
+	w.authorizer = &authorizer{clock: w.clock, valid: map[string]bool{}, server: connector.AuthServer{
 		Issuer: issuer, Authorization: issuer + "/authorize", Token: issuer + "/token", Registration: issuer + "/register", ReturnsIssuer: true,
 	}, lifetime: time.Hour}
 	w.Directory = directory.Directory{TB: t, Store: w.store, Clock: w.clock, IDs: w.ids}
@@ -89,11 +89,11 @@ func newWorld(t *testing.T) *world {
 }
 
 // newServer returns the use cases of another server on the same store.
-func (w *world) newServer() *connectors.Connectors {
+func (w *fixture) newServer() *connectors.Connectors {
 	a := access.New(access.Options{Store: w.store, Epochs: w.store, Clock: w.clock, IDs: w.ids})
 	c := connectors.New(connectors.Options{
 		Reauthorize: a.Reauthorize, Locked: a.Locked, Atomic: a.Atomic, Origin: access.Origin,
-		Store: w.store, Catalog: connector.NewCatalog(providers, w.clients), Servers: w.tools, Authorizer: w.auth, Sealer: w.seal,
+		Store: w.store, Catalog: connector.NewCatalog(providers, w.clients), Servers: w.toolServers, Authorizer: w.authorizer, Sealer: w.sealer,
 		Clock: w.clock, IDs: w.ids, Secrets: w.secrets, Log: slog.New(slog.NewJSONHandler(w.log, nil)),
 		Page: "https://collab.example.com/authorize", Callback: callback, Document: "https://collab.example.com/client",
 		Pause: func(ctx context.Context, _ int) error {
@@ -106,7 +106,7 @@ func (w *world) newServer() *connectors.Connectors {
 }
 
 // wantKind checks the kind of an error.
-func (w *world) wantKind(err error, kind fault.Kind) {
+func (w *fixture) wantKind(err error, kind fault.Kind) {
 	w.Helper()
 	if !fault.Is(err, kind) || kind == fault.Internal && err == nil {
 		w.Errorf("the error is %v of kind %d, want kind %d", err, fault.KindOf(err), kind)
@@ -114,14 +114,14 @@ func (w *world) wantKind(err error, kind fault.Kind) {
 }
 
 // work does what is due and waits for it.
-func (w *world) work() {
+func (w *fixture) work() {
 	w.Helper()
 	w.Must(w.connectors.Work(w.Context()))
 	w.connectors.Wait()
 }
 
 // create creates an instance of the provider.
-func (w *world) create(provider string) connector.Instance {
+func (w *fixture) create(provider string) connector.Instance {
 	w.Helper()
 	i, err := w.connectors.Create(w.Context(), w.member, connector.Draft{Provider: provider})
 	w.Must(err)
@@ -129,7 +129,7 @@ func (w *world) create(provider string) connector.Instance {
 }
 
 // get returns the stored instance.
-func (w *world) get(i id.Connector) connector.Instance {
+func (w *fixture) get(i id.Connector) connector.Instance {
 	w.Helper()
 	now, err := w.store.Connections().Connectors().Get(w.Context(), w.org.Org, i)
 	w.Must(err)
@@ -137,7 +137,7 @@ func (w *world) get(i id.Connector) connector.Instance {
 }
 
 // wantStatus checks an instance's status and last error, and returns the instance.
-func (w *world) wantStatus(i id.Connector, status connector.Status, lastError string) connector.Instance {
+func (w *fixture) wantStatus(i id.Connector, status connector.Status, lastError string) connector.Instance {
 	w.Helper()
 	now := w.get(i)
 	if now.Status() != status || now.LastError != lastError {
@@ -147,7 +147,7 @@ func (w *world) wantStatus(i id.Connector, status connector.Status, lastError st
 }
 
 // wantDue checks the time until an instance is due; negative: it is never due.
-func (w *world) wantDue(i id.Connector, in time.Duration) {
+func (w *fixture) wantDue(i id.Connector, in time.Duration) {
 	w.Helper()
 	now := w.get(i)
 	switch {
@@ -158,7 +158,7 @@ func (w *world) wantDue(i id.Connector, in time.Duration) {
 }
 
 // confirm starts and confirms an authorization, and returns it with the browser's secret.
-func (w *world) confirm(instance id.Connector, provider string) (connectors.Authorization, string) {
+func (w *fixture) confirm(instance id.Connector, provider string) (connectors.Authorization, string) {
 	w.Helper()
 	b, err := w.connectors.Start(w.Context(), w.member, instance, provider)
 	w.Must(err)
@@ -169,7 +169,7 @@ func (w *world) confirm(instance id.Connector, provider string) (connectors.Auth
 }
 
 // authorise returns an instance with authorised credentials, which is not tested yet.
-func (w *world) authorise(provider string) id.Connector {
+func (w *fixture) authorise(provider string) id.Connector {
 	w.Helper()
 	b, browser := w.confirm("", provider)
 	w.Must(w.connectors.Finish(w.Context(), response(b), browser))
@@ -177,7 +177,7 @@ func (w *world) authorise(provider string) id.Connector {
 }
 
 // auditLog returns the actions and details of the audit log, the oldest first.
-func (w *world) auditLog() []string {
+func (w *fixture) auditLog() []string {
 	w.Helper()
 	var all []audit.Entry
 	w.Must(w.store.Journal().Audit().List(w.Context(), w.org.Org, "", 0, func(e audit.Entry) error {
@@ -425,7 +425,7 @@ var errDown = fault.New(fault.Unavailable, "The authorization server cannot be r
 var errInternal = errors.New("out of memory")
 
 // list returns the connectors that the actor sees.
-func (w *world) list(actor org.Actor) (all []connector.Instance, err error) {
+func (w *fixture) list(actor org.Actor) (all []connector.Instance, err error) {
 	err = w.connectors.List(w.Context(), actor, connector.Position{}, 0, func(i connector.Instance) error {
 		all = append(all, i)
 		return nil

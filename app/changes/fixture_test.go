@@ -30,9 +30,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is an organisation with everything that a feed of it needs. It lives in
+// fixture is an organisation with everything that a feed of it needs. It lives in
 // a bubble of testing/synctest, whose time the system's clock shows.
-type world struct {
+type fixture struct {
 	directory.Directory
 	store  *memory.Store
 	bus    *memory.Bus
@@ -42,8 +42,8 @@ type world struct {
 	events strings.Builder // the feeds' log
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{store: memory.NewStore(), bus: &memory.Bus{}, ids: &memory.IDs{}}
+func newFixture(t *testing.T) *fixture {
+	w := &fixture{store: memory.NewStore(), bus: &memory.Bus{}, ids: &memory.IDs{}}
 	w.Directory = directory.Directory{TB: t, Store: w.store, Clock: system.Clock{}, IDs: w.ids}
 	w.store.OnChange(w.bus.Publish)
 	w.access = access.New(access.Options{Store: w.store, Epochs: w.store, Clock: system.Clock{}})
@@ -52,19 +52,19 @@ func newWorld(t *testing.T) *world {
 }
 
 // user adds a user who is a member.
-func (w *world) user(o id.Org, role org.Role) id.User {
+func (w *fixture) user(o id.Org, role org.Role) id.User {
 	w.Helper()
 	return w.Member(o, role).User
 }
 
 // remove ends a membership.
-func (w *world) remove(u id.User) {
+func (w *fixture) remove(u id.User) {
 	w.Helper()
 	w.Remove(w.org, u)
 }
 
 // workspace adds a team with one workspace.
-func (w *world) workspace(by id.User) (id.Team, id.Workspace) {
+func (w *fixture) workspace(by id.User) (id.Team, id.Workspace) {
 	t := team.Team{ID: id.Team(w.ids.New()), Org: w.org, Name: "Team", Kind: team.Standard, CreatedBy: by}
 	s := workspace.Workspace{ID: id.Workspace(w.ids.New()), Org: w.org, Team: t.ID, Name: "Workspace", CreatedBy: by}
 	w.Locked(w.org, func(r ports.Records) error {
@@ -74,7 +74,7 @@ func (w *world) workspace(by id.User) (id.Team, id.Workspace) {
 }
 
 // join makes a user a member of a team, and tells them to look again.
-func (w *world) join(t id.Team, u id.User) {
+func (w *fixture) join(t id.Team, u id.User) {
 	w.Locked(w.org, func(r ports.Records) error {
 		if _, err := r.Work().TeamMembers().Put(w.Context(), w.org, team.Member{Team: t, User: u}); err != nil {
 			return err
@@ -85,7 +85,7 @@ func (w *world) join(t id.Team, u id.User) {
 }
 
 // leave is the opposite of join.
-func (w *world) leave(t id.Team, u id.User) {
+func (w *fixture) leave(t id.Team, u id.User) {
 	w.Locked(w.org, func(r ports.Records) error {
 		if err := r.Work().TeamMembers().Remove(w.Context(), w.org, t, u); err != nil {
 			return err
@@ -96,7 +96,7 @@ func (w *world) leave(t id.Team, u id.User) {
 }
 
 // append adds entries to an organisation's log.
-func (w *world) append(o id.Org, all ...object.Change) {
+func (w *fixture) append(o id.Org, all ...object.Change) {
 	w.Helper()
 	w.Must(w.store.Atomic(w.Context(), func(r ports.Records) error {
 		_, err := r.Storage().Changes().Append(w.Context(), o, all...)
@@ -105,26 +105,26 @@ func (w *world) append(o id.Org, all ...object.Change) {
 }
 
 // write adds n changes that everybody sees.
-func (w *world) write(o id.Org, n int) {
+func (w *fixture) write(o id.Org, n int) {
 	w.Helper()
 	for range n {
 		w.append(o, w.shared("a.md"))
 	}
 }
 
-func (w *world) change(p object.Place, path string) object.Change {
+func (w *fixture) change(p object.Place, path string) object.Change {
 	return object.Change{Type: object.Changed, Object: object.Object{Place: p, ID: id.Object(w.ids.New()), Org: w.org, Path: path, Version: 1}, At: time.Now()}
 }
 
-func (w *world) shared(path string) object.Change {
+func (w *fixture) shared(path string) object.Change {
 	return w.change(object.Place{Kind: object.HubMemory, Scope: object.Shared}, path)
 }
 
-func (w *world) personal(u id.User, path string) object.Change {
+func (w *fixture) personal(u id.User, path string) object.Change {
 	return w.change(object.Place{Kind: object.HubMemory, Scope: object.Personal, Owner: &u}, path)
 }
 
-func (w *world) within(s id.Workspace, path string) object.Change {
+func (w *fixture) within(s id.Workspace, path string) object.Change {
 	return w.change(object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: &s}, path)
 }
 
@@ -137,7 +137,7 @@ func encode(at object.Cursor, c object.Change) []byte {
 }
 
 // feed starts a feed that ends with the test.
-func (w *world) feed(change ...func(*changes.Options)) *changes.Feed {
+func (w *fixture) feed(change ...func(*changes.Options)) *changes.Feed {
 	w.Helper()
 	o := changes.Options{
 		Store: w.store, Epochs: w.store, Bus: w.bus, Clock: system.Clock{}, Log: slog.New(slog.NewTextHandler(&w.events, nil)),
@@ -162,7 +162,7 @@ func (w *world) feed(change ...func(*changes.Options)) *changes.Feed {
 func cut(o *changes.Options) { o.Bus = &memory.Bus{} }
 
 // actor is a member as access sees them.
-func (w *world) actor(o id.Org, u id.User) org.Actor {
+func (w *fixture) actor(o id.Org, u id.User) org.Actor {
 	w.Helper()
 	a, err := w.access.Reauthorize(w.Context(), org.Actor{Org: o, User: u})
 	w.Must(err)
@@ -180,17 +180,17 @@ type listener struct {
 }
 
 // listen subscribes a member from the present on.
-func (w *world) listen(f *changes.Feed, u id.User) *listener {
+func (w *fixture) listen(f *changes.Feed, u id.User) *listener {
 	w.Helper()
 	return w.resume(f, w.actor(w.org, u), "", false)
 }
 
-func (w *world) resume(f *changes.Feed, a org.Actor, from string, resumes bool) *listener {
+func (w *fixture) resume(f *changes.Feed, a org.Actor, from string, resumes bool) *listener {
 	w.Helper()
 	return w.subscribe(w.Context(), f, a, from, resumes)
 }
 
-func (w *world) subscribe(ctx context.Context, f *changes.Feed, a org.Actor, from string, resumes bool) *listener {
+func (w *fixture) subscribe(ctx context.Context, f *changes.Feed, a org.Actor, from string, resumes bool) *listener {
 	w.Helper()
 	sub, err := f.Subscribe(ctx, a, from, resumes)
 	w.Must(err)
@@ -198,7 +198,7 @@ func (w *world) subscribe(ctx context.Context, f *changes.Feed, a org.Actor, fro
 }
 
 // subscription subscribes a member, and takes nothing.
-func (w *world) subscription(f *changes.Feed, u id.User) *changes.Subscriber {
+func (w *fixture) subscription(f *changes.Feed, u id.User) *changes.Subscriber {
 	w.Helper()
 	sub, err := f.Subscribe(w.Context(), w.actor(w.org, u), "", false)
 	w.Must(err)
@@ -206,7 +206,7 @@ func (w *world) subscription(f *changes.Feed, u id.User) *changes.Subscriber {
 }
 
 // taking takes what a subscription brings until the test ends.
-func (w *world) taking(sub *changes.Subscriber) *listener {
+func (w *fixture) taking(sub *changes.Subscriber) *listener {
 	l := &listener{sub: sub, done: make(chan struct{})}
 	go l.run()
 	w.Cleanup(l.close)
@@ -214,7 +214,7 @@ func (w *world) taking(sub *changes.Subscriber) *listener {
 }
 
 // ended checks why a subscription ended, once nothing moves any more.
-func (w *world) ended(l *listener, want changes.Reason) {
+func (w *fixture) ended(l *listener, want changes.Reason) {
 	w.Helper()
 	synctest.Wait()
 	if why := l.sub.Ended(); why != want {
@@ -265,7 +265,7 @@ func (l *listener) last() string {
 	return last
 }
 
-func (w *world) same(got []string, want ...string) {
+func (w *fixture) same(got []string, want ...string) {
 	w.Helper()
 	if !slices.Equal(got, want) {
 		w.Errorf("got %q, want %q", got, want)
