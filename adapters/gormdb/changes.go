@@ -101,13 +101,13 @@ func readHead(ctx context.Context, db *gorm.DB, o id.Org) (h object.Head, err er
 }
 
 func (q changes) Lock(ctx context.Context, o id.Org) (object.Head, error) {
-	if !q.inside() {
-		return object.Head{}, notInside("locked")
+	if !q.inTransaction() {
+		return object.Head{}, errNotInTransaction("locked")
 	}
 	return q.lock(ctx, o)
 }
 
-func notInside(done string) error {
+func errNotInTransaction(done string) error {
 	return fault.Wrap(fault.Internal, errors.New("a log is "+done+" outside a transaction"), "The database failed")
 }
 
@@ -134,8 +134,8 @@ func (q changes) lock(ctx context.Context, o id.Org) (object.Head, error) {
 
 // Append numbers the entries itself: the lock keeps others from it.
 func (q changes) Append(ctx context.Context, o id.Org, made ...object.Change) (object.Head, error) {
-	if !q.inside() {
-		return object.Head{}, notInside("appended to")
+	if !q.inTransaction() {
+		return object.Head{}, errNotInTransaction("appended to")
 	}
 	h, err := q.lock(ctx, o)
 	if err != nil || len(made) == 0 {
@@ -196,7 +196,7 @@ func (q changes) Heads(ctx context.Context, orgs []id.Org) (map[id.Org]object.He
 	var of sql.NullString
 	var head object.Head
 	none := true
-	c := crossTenantSQL(crossTenantHeads, headsOf+q.dialect.in("h.org_id", "uuid"), list(q.dialect, ids(orgs)))
+	c := crossTenantSQL(crossTenantHeads, headsOf+q.dialect.in("h.org_id", "uuid"), list(q.dialect, validIDs(orgs)))
 	if err := eachRow(ctx, q.read, "Log", c, append([]any{&of}, headDest(&head)...), func() error {
 		none = false
 		heads[id.Org(of.String)] = head
@@ -230,7 +230,7 @@ func (db *DB) Entries(ctx context.Context, o id.Org, from int64, limit int) (ent
 		return nil, epoch, err
 	}
 	found := false
-	query := strings.ReplaceAll(entriesAndEpoch, "%", strconv.Itoa(coarse(limit)))
+	query := strings.ReplaceAll(entriesAndEpoch, "%", strconv.Itoa(roundLimit(limit)))
 	r := changeRow{OrgID: o}
 	err = eachRow(ctx, db.read, "Organisation", tenantSQL(o, query, from, limit), append([]any{&epoch}, dest(&r, changeTable.reads)...), func() error {
 		if found = true; r.N == 0 {

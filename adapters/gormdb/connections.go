@@ -74,7 +74,7 @@ func (q connectors) Get(ctx context.Context, o id.Org, i id.Connector) (connecto
 func (q connectors) List(ctx context.Context, o id.Org, after connector.Position, limit int, fn func(connector.Instance) error) error {
 	s := connectorTable.of(q.read, o)
 	if after != (connector.Position{}) {
-		s = s.after("created_at, id", after.CreatedAt.UnixMilli(), place(after.ID))
+		s = s.after("created_at, id", after.CreatedAt.UnixMilli(), cursorID(after.ID))
 	}
 	return each(ctx, s.page("created_at, id", limit), (*connectorRow).instance, fn)
 }
@@ -99,7 +99,7 @@ func (q connectors) Remove(ctx context.Context, o id.Org, i id.Connector) error 
 			return err
 		}
 		s := connectorTable.of(c.write, o).key(string(i))
-		return s.one(s.remove(ctx))
+		return s.requireRow(s.remove(ctx))
 	})
 }
 
@@ -153,7 +153,7 @@ func (q credentials) Get(ctx context.Context, o id.Org, i id.Connector) (connect
 
 func (q credentials) Put(ctx context.Context, o id.Org, s connector.Sealed) error {
 	return q.atomic(ctx, func(c *conn) error {
-		if err := connectorTable.of(c.write, o).key(string(s.Instance)).kept(ctx); err != nil {
+		if err := connectorTable.of(c.write, o).key(string(s.Instance)).lockKey(ctx); err != nil {
 			return err
 		}
 		return credentialsTable.of(c.write, o).put(ctx, &credentialsRow{Sealed: sealedFields(s)})
@@ -211,7 +211,7 @@ var _ ports.Flows = flows{}
 
 func (q flows) Add(ctx context.Context, f connector.Flow) error {
 	return q.atomic(ctx, func(c *conn) error {
-		if err := connectorTable.of(c.write, f.Org).key(string(f.Instance)).kept(ctx); err != nil {
+		if err := connectorTable.of(c.write, f.Org).key(string(f.Instance)).lockKey(ctx); err != nil {
 			return err
 		}
 		return flowTable.of(c.write, f.Org).add(ctx, rowOfFlow(f))
@@ -257,13 +257,13 @@ func (q clients) Get(ctx context.Context, issuer, redirect string) (connector.Re
 
 // Put takes over the row of a client that expires too soon.
 func (q clients) Put(ctx context.Context, v connector.Registered, expires time.Time) (connector.Registered, error) {
-	return takeOver(ctx, clientTable.on(q.write), (*clientRow)(&v), (*clientRow).client,
+	return upsertIf(ctx, clientTable.on(q.write), (*clientRow)(&v), (*clientRow).client,
 		"connector_clients.expires_at < ?", expires.UnixMilli(), v.Issuer, v.Redirect)
 }
 
 func (q clients) Use(ctx context.Context, v connector.Registered) error {
 	s := clientTable.on(q.write).key(v.Issuer, v.Redirect).filter("client_id = ?", v.ID)
-	return s.one(s.set(ctx, "used_at = ?", v.UsedAt.UnixMilli()))
+	return s.requireRow(s.set(ctx, "used_at = ?", v.UsedAt.UnixMilli()))
 }
 
 func (q clients) Remove(ctx context.Context, issuer, redirect, client string) error {

@@ -33,28 +33,28 @@ func (d dialect) snapshot() sql.IsolationLevel {
 	return sql.LevelDefault
 }
 
-// held ends a SELECT that locks its rows against other writers until the
+// forUpdate ends a SELECT that locks its rows against other writers until the
 // transaction ends; SQLite has no other writers. Inserts of rows that refer to
 // them by foreign keys do not wait.
-func (d dialect) held() string {
+func (d dialect) forUpdate() string {
 	if d == onPostgres {
 		return " FOR NO KEY UPDATE"
 	}
 	return ""
 }
 
-// shared ends a SELECT whose rows are kept from being deleted until the
+// forKeyShare ends a SELECT whose rows are kept from being deleted until the
 // transaction ends.
-func (d dialect) shared() string {
+func (d dialect) forKeyShare() string {
 	if d == onPostgres {
 		return " FOR KEY SHARE"
 	}
 	return ""
 }
 
-// claimed ends a SELECT that locks rows as held does and skips rows that another
+// forUpdateSkipLocked ends a SELECT that locks rows as forUpdate does and skips rows that another
 // transaction has locked.
-func (d dialect) claimed() string {
+func (d dialect) forUpdateSkipLocked() string {
 	if d == onPostgres {
 		return " FOR NO KEY UPDATE SKIP LOCKED"
 	}
@@ -147,13 +147,13 @@ func (d dialect) page(query, order string, limit int) (string, []any) {
 	case limit <= 0:
 		return query, nil
 	case d == onPostgres:
-		return "SELECT * FROM (" + query + " LIMIT " + strconv.Itoa(coarse(limit)) + ") AS page LIMIT ?", []any{limit}
+		return "SELECT * FROM (" + query + " LIMIT " + strconv.Itoa(roundLimit(limit)) + ") AS page LIMIT ?", []any{limit}
 	}
 	return query + " LIMIT ?", []any{limit}
 }
 
-// coarse returns one of few limits, the least that is not less.
-func coarse(limit int) int {
+// roundLimit returns one of few limits, the least that is not less.
+func roundLimit(limit int) int {
 	c := 16
 	for c < limit {
 		c *= 2
@@ -166,7 +166,7 @@ func coarse(limit int) int {
 func array(texts []string) string {
 	n := 2
 	for _, s := range texts {
-		if !plain(s) {
+		if !isPlainJSON(s) {
 			b, err := json.Marshal(texts)
 			if err != nil {
 				panic(err) // texts can always be written
@@ -190,9 +190,9 @@ func array(texts []string) string {
 	return b.String()
 }
 
-// plain reports whether s stands in JSON as it is: printable ASCII without
+// isPlainJSON reports whether s stands in JSON as it is: printable ASCII without
 // quotation marks and backslashes.
-func plain(s string) bool {
+func isPlainJSON(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
 			return false

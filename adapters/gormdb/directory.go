@@ -99,10 +99,10 @@ func (q members) Epoch(ctx context.Context, o id.Org) (epoch int64, err error) {
 }
 
 func (q members) GetLocked(ctx context.Context, o id.Org, user id.User) (org.Membership, error) {
-	if !q.inside() {
+	if !q.inTransaction() {
 		return q.Get(ctx, o, user)
 	}
-	return get(ctx, memberTable.of(q.write, o).key(string(user)).held(), (*membershipRow).membership)
+	return get(ctx, memberTable.of(q.write, o).key(string(user)).forUpdate(), (*membershipRow).membership)
 }
 
 func (q members) Put(ctx context.Context, o id.Org, m org.Membership) error {
@@ -125,7 +125,7 @@ func (q members) List(ctx context.Context, o id.Org, after org.Position, limit i
 func withUser(s selection, u *userRow, after org.Position, limit int) selection {
 	order := "joined_at, user_id"
 	if after != (org.Position{}) {
-		s = s.after(order, after.JoinedAt.UnixMilli(), place(after.User))
+		s = s.after(order, after.JoinedAt.UnixMilli(), cursorID(after.User))
 	}
 	s = s.join(s.name+" JOIN users ON users.id = "+s.name+".user_id", ", "+userTable.list[dialectOf(s.db)], dest(u, userTable.reads)...)
 	return s.page(order, limit)
@@ -152,7 +152,7 @@ func (q seats) Count(ctx context.Context, orgs []id.Org, now time.Time) (map[id.
 	if !some {
 		return counted, nil
 	}
-	c := taken.made(seatCounts(taken.where, pending.where), append(append(taken.args, pending.args...), now.UnixMilli()))
+	c := taken.newCommand(seatCounts(taken.where, pending.where), append(append(taken.args, pending.args...), now.UnixMilli()))
 	var o id.Org
 	var of org.Seats // what one of the two tables has of an organisation
 	return counted, eachRow(ctx, taken.db, "Organisation", c, []any{&o, &of.Owners, &of.Members, &of.Pending}, func() error {
@@ -220,7 +220,7 @@ func (q invitations) pending(o id.Org, now time.Time) selection {
 func (q invitations) List(ctx context.Context, o id.Org, now time.Time, after invitation.Position, limit int, fn func(invitation.Invitation) error) error {
 	s := q.pending(o, now)
 	if after != (invitation.Position{}) {
-		s = s.after("created_at, id", after.CreatedAt.UnixMilli(), place(after.ID))
+		s = s.after("created_at, id", after.CreatedAt.UnixMilli(), cursorID(after.ID))
 	}
 	return each(ctx, s.page("created_at, id", limit), (*invitationRow).invitation, fn)
 }
@@ -302,7 +302,7 @@ func (q organisations) Upsert(ctx context.Context, fresh org.Organisation, fn fu
 // Lock takes the row by changing it. A transaction that has the lock already
 // only reads.
 func (q organisations) Lock(ctx context.Context, o id.Org) (org.Organisation, error) {
-	if !q.inside() {
+	if !q.inTransaction() {
 		return org.Organisation{}, fault.Wrap(fault.Internal, errors.New("an organisation is locked outside a transaction"), "The database failed")
 	}
 	if q.locked[o] {
@@ -318,7 +318,7 @@ func (q organisations) Lock(ctx context.Context, o id.Org) (org.Organisation, er
 func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisation, error) {
 	s := organisationTable.on(q.read)
 	if f.After != "" {
-		s = s.after("id", place(f.After))
+		s = s.after("id", cursorID(f.After))
 	}
 	if f.ClosedBefore != nil {
 		s = s.filter("closed_at <= ? AND erased_at IS NULL", f.ClosedBefore.UnixMilli())
@@ -337,7 +337,7 @@ var erased = []string{
 func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error {
 	return q.atomic(ctx, func(c *conn) error {
 		row := organisationTable.on(c.write).key(string(o))
-		there, err := get(ctx, row.held(), (*organisationRow).organisation)
+		there, err := get(ctx, row.forUpdate(), (*organisationRow).organisation)
 		if err != nil {
 			return err
 		}
@@ -365,7 +365,7 @@ func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, er
 	var o id.Org
 	var m org.Mark
 	to := []any{&o, &m.Epoch, &m.LogEpoch, &m.LogN}
-	switch known := ids(orgs); len(known) {
+	switch known := validIDs(orgs); len(known) {
 	case 0:
 		return marked, nil
 	case 1:
@@ -389,7 +389,7 @@ func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, erro
 	found := make(map[id.Org]int64, len(orgs))
 	var o string
 	var epoch int64
-	switch known := ids(orgs); len(known) {
+	switch known := validIDs(orgs); len(known) {
 	case 0:
 		return found, nil
 	case 1:

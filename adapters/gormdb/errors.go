@@ -36,7 +36,7 @@ func failed(ctx context.Context, err error, what string) error {
 		return fault.Wrap(fault.Conflict, err, "%s is there already", what)
 	case causeReference:
 		return fault.Wrap(fault.NotFound, err, "%s belongs to a record that was not found", what)
-	case causeNamesNothing:
+	case causeInvalidText:
 		return fault.Wrap(fault.NotFound, err, "%s not found", what)
 	case causeUnreachable:
 		return fault.Wrap(fault.Unavailable, err, "The database does not answer")
@@ -49,7 +49,7 @@ const (
 	causeOther = iota
 	causeTaken
 	causeReference
-	causeNamesNothing
+	causeInvalidText
 	causeUnreachable
 )
 
@@ -72,7 +72,7 @@ func cause(err error) int {
 		case "23503":
 			return causeReference
 		case "22P02", "22021": // a text that is no UUID, or that cannot be stored at all, names nothing
-			return causeNamesNothing
+			return causeInvalidText
 		case "25006", "57P01", "57P02", "57P03", "57P05": // a standby that only reads, shut down, crashed, starting, idle
 			return causeUnreachable
 		}

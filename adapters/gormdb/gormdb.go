@@ -111,7 +111,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		err = fault.Field("database URL", "must begin with sqlite:// or postgres://")
 	}
 	if err == nil {
-		err = db.answers(ctx)
+		err = db.ping(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -128,9 +128,9 @@ func (db *DB) Close() error {
 	return errors.Join(errs...)
 }
 
-// answers asks every pool. A connection that the server has ended since says
+// ping asks every pool. A connection that the server has ended since says
 // nothing of the server: the next one is asked, until the pool makes a new one.
-func (db *DB) answers(ctx context.Context) error {
+func (db *DB) ping(ctx context.Context) error {
 	for _, pool := range db.pools {
 		err := pool.PingContext(ctx)
 		for dead := pool.Stats().MaxOpenConnections; errors.Is(err, driver.ErrBadConn) && dead > 0; dead-- {
@@ -143,8 +143,8 @@ func (db *DB) answers(ctx context.Context) error {
 	return nil
 }
 
-// use makes GORM on a pool.
-func (db *DB) use(pool *sql.DB, dialector gorm.Dialector, l *slog.Logger) (*gorm.DB, error) {
+// openGORM makes GORM on a pool.
+func (db *DB) openGORM(pool *sql.DB, dialector gorm.Dialector, l *slog.Logger) (*gorm.DB, error) {
 	db.pools = append(db.pools, pool)
 	g, err := gorm.Open(dialector, &gorm.Config{
 		SkipDefaultTransaction: true,
@@ -188,7 +188,7 @@ func (db *DB) retry(ctx context.Context, fn func() error) error {
 
 func (db *DB) once(ctx context.Context, async bool, fn func(*conn) error) error {
 	c := &conn{dialect: db.dialect, db: db, async: async, locked: map[id.Org]bool{}, heads: map[id.Org]object.Head{}, appended: map[id.Org]int64{}}
-	run := db.alone
+	run := db.ownTransaction
 	if db.dialect == onSQLite {
 		run = db.grouped
 	}
@@ -201,8 +201,8 @@ func (db *DB) once(ctx context.Context, async bool, fn func(*conn) error) error 
 	return nil
 }
 
-// alone runs fn in a transaction of its own.
-func (db *DB) alone(ctx context.Context, c *conn, fn func(*conn) error) error {
+// ownTransaction runs fn in a transaction of its own.
+func (db *DB) ownTransaction(ctx context.Context, c *conn, fn func(*conn) error) error {
 	var own error
 	err := db.write.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		c.read, c.write = tx, tx
@@ -215,12 +215,12 @@ func (db *DB) alone(ctx context.Context, c *conn, fn func(*conn) error) error {
 	return failed(ctx, err, "Record")
 }
 
-// inside reports whether c is a transaction.
-func (c *conn) inside() bool { return c.locked != nil }
+// inTransaction reports whether c is a transaction.
+func (c *conn) inTransaction() bool { return c.locked != nil }
 
 // atomic runs fn in c's transaction, or in one of its own where c is none.
 func (c *conn) atomic(ctx context.Context, fn func(*conn) error) error {
-	if c.inside() {
+	if c.inTransaction() {
 		return fn(c)
 	}
 	return c.db.transact(ctx, fn)
@@ -239,10 +239,10 @@ func atomically[T any](ctx context.Context, c *conn, fn func(*conn) (T, error)) 
 	return v, nil
 }
 
-// asynchronously runs fn as atomic does. What it changes may be undone by a crash of
+// atomicAsync runs fn as atomic does. What it changes may be undone by a crash of
 // the database, unless c is a transaction.
-func (c *conn) asynchronously(ctx context.Context, fn func(*conn) error) error {
-	if c.inside() {
+func (c *conn) atomicAsync(ctx context.Context, fn func(*conn) error) error {
+	if c.inTransaction() {
 		return fn(c)
 	}
 	return c.db.attempt(ctx, true, fn)

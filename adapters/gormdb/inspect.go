@@ -67,14 +67,14 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return c, refused(ctx, err)
+		return c, serverError(ctx, err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
 	p := &serverCondition{pool: pool, local: strings.HasPrefix(config.Host, "/") || loopback.IsHost(config.Host)}
 	c.postgres = p
 	p.asked = time.Now()
 	if err := conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&p.now); err != nil {
-		return c, refused(ctx, err)
+		return c, serverError(ctx, err)
 	}
 	p.answered = time.Now()
 	c.took = p.answered.Sub(p.asked)
@@ -95,7 +95,7 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 		FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()`).Scan(
 		&version, &p.user, &p.room, &p.encrypted, &p.volatile, &p.readOnly, &p.creates, &p.withheld, &p.utf8, &p.superuser)
 	if err != nil {
-		return c, refused(ctx, err)
+		return c, serverError(ctx, err)
 	}
 	c.product = "Postgres " + version
 	if p.withheld > 0 {
@@ -103,10 +103,10 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 	}
 	var table bool
 	if err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&table); err != nil || !table {
-		return c, refused(ctx, err)
+		return c, serverError(ctx, err)
 	}
 	if err := conn.QueryRow(ctx, selectVersion).Scan(&c.schema); err != nil {
-		return c, refused(ctx, err)
+		return c, serverError(ctx, err)
 	}
 	if c.schema == 0 {
 		return c, nil
@@ -114,7 +114,7 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 	for _, o := range ask {
 		var there bool
 		if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM organisations WHERE id = $1)", string(o)).Scan(&there); err != nil {
-			return c, refused(ctx, err)
+			return c, serverError(ctx, err)
 		}
 		if !there {
 			c.missing = append(c.missing, o)
@@ -123,9 +123,9 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 	return c, nil
 }
 
-// refused returns a server's error with its kind, without addresses and
+// serverError returns a server's error with its kind, without addresses and
 // credentials.
-func refused(ctx context.Context, err error) error {
+func serverError(ctx context.Context, err error) error {
 	var refusal *pgconn.PgError
 	switch {
 	case err == nil:

@@ -67,7 +67,7 @@ func (q auditLog) Add(ctx context.Context, e audit.Entry) error {
 func (q auditLog) List(ctx context.Context, o id.Org, after id.Entry, limit int, fn func(audit.Entry) error) error {
 	s := auditTable.of(q.read, o)
 	if after != "" {
-		s = s.filter("(at, id) < (SELECT b.at, b.id FROM audit b WHERE b.org_id = ? AND b.id = ?)", string(o), place(after))
+		s = s.filter("(at, id) < (SELECT b.at, b.id FROM audit b WHERE b.org_id = ? AND b.id = ?)", string(o), cursorID(after))
 	}
 	return each(ctx, s.page("at DESC, id DESC", limit), (*auditRow).entry, fn)
 }
@@ -90,7 +90,7 @@ type replays struct{ *conn }
 var _ ports.Replays = replays{}
 
 func (q replays) Begin(ctx context.Context, r replay.Record, now time.Time) (replay.Record, error) {
-	return takeOver(ctx, replayTable.on(q.write), (*replayRow)(&r), (*replayRow).replay, "replays.expires_at <= ?", now.UnixMilli(), r.Key)
+	return upsertIf(ctx, replayTable.on(q.write), (*replayRow)(&r), (*replayRow).replay, "replays.expires_at <= ?", now.UnixMilli(), r.Key)
 }
 
 func (q replays) claimed(key, claim string) selection {
@@ -137,14 +137,14 @@ func (q sessions) rows() selection {
 }
 
 func (q sessions) Get(ctx context.Context, s id.Session) (session.Session, error) {
-	if !q.inside() {
+	if !q.inTransaction() {
 		return get(ctx, sessionTable.crossTenant(q.read, crossTenantSessions).key(string(s)), (*sessionRow).session)
 	}
-	return get(ctx, q.rows().key(string(s)).held(), (*sessionRow).session)
+	return get(ctx, q.rows().key(string(s)).forUpdate(), (*sessionRow).session)
 }
 
 func (q sessions) Put(ctx context.Context, s session.Session) error {
-	n, err := q.rows().insert(ctx, (*sessionRow)(&s), sessionTable.replacing(sessionTable.changes)+" WHERE NOT sessions.is_ended")
+	n, err := q.rows().insert(ctx, (*sessionRow)(&s), sessionTable.onConflictUpdate(sessionTable.changes)+" WHERE NOT sessions.is_ended")
 	if err == nil && n == 0 {
 		err = fault.New(fault.Conflict, "The session has ended")
 	}

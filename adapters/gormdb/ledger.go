@@ -103,7 +103,7 @@ func (q ledger) Add(ctx context.Context, e usage.Entry) error {
 		models[i] = modelSumRow{Unit: unit.Milliseconds(), Since: e.At.Truncate(unit), Model: e.Model, Lane: lane(e.User), Sums: sums}
 	}
 	return q.atomic(ctx, func(c *conn) error {
-		n, err := exec(ctx, c.write, "Entry", inserting(e.Org, addUsage[c.dialect], &entryRow{entryFields(e), on}, entryTable.rest))
+		n, err := exec(ctx, c.write, "Entry", insertCommand(e.Org, addUsage[c.dialect], &entryRow{entryFields(e), on}, entryTable.rest))
 		if err == nil && n == 0 {
 			if _, err = (organisations{c}).Get(ctx, e.Org); err == nil {
 				err = fault.New(fault.Conflict, "Entry is there already")

@@ -64,7 +64,7 @@ func (db *DB) Migrate(ctx context.Context) (err error) {
 // version that this program knows: a newer one is there while servers are
 // replaced one by one.
 func (db *DB) Ready(ctx context.Context) error {
-	if err := db.answers(ctx); err != nil {
+	if err := db.ping(ctx); err != nil {
 		return err
 	}
 	want, err := latest(db.dialect)

@@ -43,7 +43,7 @@ func (q objects) List(ctx context.Context, o id.Org, viewer *org.Actor, f object
 
 // snapshot runs fn with all that it reads as of one moment.
 func (c *conn) snapshot(ctx context.Context, fn func(*gorm.DB) error) error {
-	if c.inside() {
+	if c.inTransaction() {
 		return fn(c.read)
 	}
 	var own error
@@ -81,15 +81,15 @@ func objectList(db *gorm.DB, o id.Org, viewer *org.Actor, f object.Filter) (s se
 			return s, false
 		}
 	}
-	ranges := within(folders(o, viewer, f), f)
-	return ranged(s, ranges, f.Limit), len(ranges) > 0
+	ranges := clipRanges(visibleRanges(o, viewer, f), f)
+	return inRanges(s, ranges, f.Limit), len(ranges) > 0
 }
 
-// ranged narrows a selection to the objects in ranges that follow each other, which
+// inRanges narrows a selection to the objects in ranges that follow each other, which
 // therefore come in the order of their keys without being sorted: from range to
 // range, and within one in the order of the index. CROSS keeps SQLite to that,
 // and Postgres the OFFSET, or where there is a limit one as coarse as page's.
-func ranged(s selection, ranges []keyRange, limit int) selection {
+func inRanges(s selection, ranges []keyRange, limit int) selection {
 	lows, highs := make([]string, len(ranges)), make([]string, len(ranges))
 	for i, r := range ranges {
 		lows[i], highs[i] = r.low, r.high
@@ -103,7 +103,7 @@ func ranged(s selection, ranges []keyRange, limit int) selection {
 		bounds = []any{list(d, lows), list(d, highs)}
 		end := " OFFSET 0"
 		if limit > 0 {
-			end = " LIMIT " + strconv.Itoa(coarse(limit))
+			end = " LIMIT " + strconv.Itoa(roundLimit(limit))
 		}
 		s.from = "unnest(?::text[], ?::text[]) AS f(low, high) CROSS JOIN LATERAL (SELECT * FROM objects WHERE " + s.where +
 			" AND storage_key >= f.low AND storage_key < f.high ORDER BY storage_key" + end + ") objects" + last
@@ -124,10 +124,10 @@ func ranged(s selection, ranges []keyRange, limit int) selection {
 // keyRange is the storage keys from low on and before high, as bytes.
 type keyRange struct{ low, high string }
 
-// folders returns the ranges, in their order, outside of which nothing is that
+// visibleRanges returns the ranges, in their order, outside of which nothing is that
 // the viewer sees and the filter selects, and inside of which all is seen. What
 // lies where is the domain's: each range is the folder of a place.
-func folders(o id.Org, viewer *org.Actor, f object.Filter) []keyRange {
+func visibleRanges(o id.Org, viewer *org.Actor, f object.Filter) []keyRange {
 	var ranges []keyRange
 	add := func(p object.Place) {
 		if f.Kind == "" || p.Scope == object.Personal || f.Kind == p.Kind {
@@ -187,10 +187,10 @@ func folders(o id.Org, viewer *org.Actor, f object.Filter) []keyRange {
 	return ranges
 }
 
-// within cuts the ranges to the filter's prefix and place, and makes texts of
+// clipRanges cuts the ranges to the filter's prefix and place, and makes texts of
 // the bytes that begin and end them.
-func within(ranges []keyRange, f object.Filter) []keyRange {
-	low, high := f.Prefix, following(f.Prefix)
+func clipRanges(ranges []keyRange, f object.Filter) []keyRange {
+	low, high := f.Prefix, prefixEnd(f.Prefix)
 	if f.After != "" {
 		low = max(low, f.After+"\x00")
 	}
@@ -207,9 +207,9 @@ func within(ranges []keyRange, f object.Filter) []keyRange {
 	return cut
 }
 
-// following returns the least text that, as bytes, is after all texts that begin
+// prefixEnd returns the least text that, as bytes, is after all texts that begin
 // with s; empty if there is none.
-func following(s string) string {
+func prefixEnd(s string) string {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] < 0xff {
 			return s[:i] + string([]byte{s[i] + 1})
@@ -239,7 +239,7 @@ func atLeast(s string) string {
 		if i < runes {
 			return s[:at] + string(nthRune(i))
 		}
-		s = following(s[:at])
+		s = prefixEnd(s[:at])
 	}
 	return s
 }

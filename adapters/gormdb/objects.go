@@ -107,7 +107,7 @@ func (q objects) Add(ctx context.Context, o id.Org, v object.Object) error {
 		if _, err := (changes{c}).lock(ctx, o); err != nil {
 			return err
 		}
-		n, err := exec(ctx, c.write, "Object", inserting(o, addObject[which][c.dialect], r, objectTable.rest, args...))
+		n, err := exec(ctx, c.write, "Object", insertCommand(o, addObject[which][c.dialect], r, objectTable.rest, args...))
 		if err != nil || n == 1 {
 			return err
 		}
@@ -142,7 +142,7 @@ func (s storage) Replace(ctx context.Context, o id.Org, was object.Content, c ob
 	switch {
 	case s.dialect == onSQLite:
 		return atomically(ctx, s.conn, func(tx *conn) (object.Head, error) { return storage{tx}.replace(ctx, o, was, c) })
-	case s.inside():
+	case s.inTransaction():
 		if head, err = s.replaceAtOnce(ctx, o, was, c); err == nil {
 			s.heads[o], s.appended[o] = head, head.N
 		}
@@ -190,7 +190,7 @@ func (s storage) replace(ctx context.Context, o id.Org, was object.Content, c ob
 
 func (s storage) replaceAtOnce(ctx context.Context, o id.Org, was object.Content, c object.Change) (object.Head, error) {
 	c.Object.N = 0
-	record := written(rowOfRecord(c.Object))
+	record := jsonText(rowOfRecord(c.Object))
 	args := bind(rowOfObject(c.Object), replaced, append(make([]any, 0, 24), string(c.Object.ID), was.Blob, c.Object.Blob))
 	by := sql.NullString{String: string(c.By), Valid: c.By != ""}
 	args = append(args, string(c.Object.ID), was.Blob, c.At.UnixMilli(),
@@ -204,7 +204,7 @@ func (s storage) replaceAtOnce(ctx context.Context, o id.Org, was object.Content
 }
 
 func (q objects) Remove(ctx context.Context, o id.Org, of []id.Object) error {
-	if of = ids(of); len(of) == 0 {
+	if of = validIDs(of); len(of) == 0 {
 		return nil
 	}
 	return q.atomic(ctx, func(c *conn) error {
@@ -244,7 +244,7 @@ func (q blobNames) Announce(ctx context.Context, o id.Org, name string, now time
 
 func (q blobNames) Forget(ctx context.Context, b object.Blob) error {
 	s := blobNameTable.of(q.write, b.Org).filter("name = ? AND is_discarded = ?", b.Name, b.Discarded)
-	return s.one(s.remove(ctx))
+	return s.requireRow(s.remove(ctx))
 }
 
 // Discard takes each name once, because one statement changes no row twice.

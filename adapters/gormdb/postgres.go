@@ -25,7 +25,7 @@ func (db *DB) openPostgres(o Options) error {
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
 	pool.SetConnMaxIdleTime(idleTime)
-	g, err := db.use(pool, postgres.New(postgres.Config{Conn: pool}), o.Logger)
+	g, err := db.openGORM(pool, postgres.New(postgres.Config{Conn: pool}), o.Logger)
 	if err != nil {
 		return err
 	}

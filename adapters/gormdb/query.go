@@ -236,17 +236,17 @@ func getRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any)
 	return err
 }
 
-// place is an id to compare others with. One that is no UUID, which Postgres
+// cursorID is an id to compare others with. One that is no UUID, which Postgres
 // cannot compare, stands before all.
-func place[T ~string](after T) string {
+func cursorID[T ~string](after T) string {
 	if _, ok := id.Parse[T](string(after)); !ok {
 		return "00000000-0000-0000-0000-000000000000"
 	}
 	return string(after)
 }
 
-// ids are those that can be there: Postgres compares no others with a UUID.
-func ids[T ~string](given []T) []T {
+// validIDs are those that can be there: Postgres compares no others with a UUID.
+func validIDs[T ~string](given []T) []T {
 	return slices.DeleteFunc(slices.Clone(given), func(one T) bool {
 		_, ok := id.Parse[T](string(one))
 		return !ok

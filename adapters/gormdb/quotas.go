@@ -71,7 +71,7 @@ func (q quotas) reserve(ctx context.Context, statements [2]string, holds []any, 
 	args = append(args, user, day, string(l.ID), limit, limit, limit, n.Input)
 	statement := statements[q.dialect]
 	if q.dialect == onPostgres {
-		if !q.inside() {
+		if !q.inTransaction() {
 			statement += alone
 		}
 		args = append(args, user, day, string(l.ID), l.ExpiresAt.UnixMilli())
@@ -81,7 +81,7 @@ func (q quotas) reserve(ctx context.Context, statements [2]string, holds []any, 
 		}
 		return granted, err
 	}
-	err = q.asynchronously(ctx, func(c *conn) error {
+	err = q.atomicAsync(ctx, func(c *conn) error {
 		granted = 0 // of a run that was rolled back
 		found, err := oneRow(ctx, c.write, "Lease", args.sql(statement), &granted)
 		if err != nil {
@@ -136,8 +136,8 @@ func (q quotas) Account(ctx context.Context, o id.Org, user id.User, d quota.Day
 
 // What names leases, and what accounts get back, in a parameter that has several.
 var (
-	leaseKeys = leaseTable.only("org_id", "user_id", "day", "id")
-	givenBack = leaseTable.only("org_id", "user_id", "day", "tokens")
+	leaseKeys = leaseTable.fieldsOf("org_id", "user_id", "day", "id")
+	givenBack = leaseTable.fieldsOf("org_id", "user_id", "day", "tokens")
 )
 
 func (r *leaseRow) lease() (leaseRow, error) { return *r, nil }
@@ -160,7 +160,7 @@ func (q quotas) lock(ctx context.Context, statement [2]string, keys string) erro
 func (q quotas) Extend(ctx context.Context, leases []quota.Lease, until time.Time) error {
 	var keys []leaseRow
 	for _, l := range leases {
-		if len(ids([]string{string(l.Org), string(l.User), string(l.ID)})) == 3 {
+		if len(validIDs([]string{string(l.Org), string(l.User), string(l.ID)})) == 3 {
 			keys = append(keys, leaseRow{OrgID: l.Org, UserID: l.User, Day: millis(l.Day), ID: l.ID})
 		}
 	}

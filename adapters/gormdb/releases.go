@@ -96,7 +96,7 @@ func (q releases) Since(ctx context.Context, revision int64) (int64, []release.E
 func (q releases) Count(ctx context.Context) (int, error) { return releaseTable.on(q.read).count(ctx) }
 
 func (q releases) List(ctx context.Context, rs []id.Release) ([]release.Release, error) {
-	return named(ctx, releaseTable.on(q.read), (*releaseRow).release, func(r release.Release) id.Release { return r.ID }, rs)
+	return getAll(ctx, releaseTable.on(q.read), (*releaseRow).release, func(r release.Release) id.Release { return r.ID }, rs)
 }
 
 func (q releases) Add(ctx context.Context, r release.Release) error {
@@ -122,7 +122,7 @@ func (q releases) Update(ctx context.Context, r id.Release, fn func(release.Rele
 // revision.
 func (q releases) revised(ctx context.Context, change func(c *conn, revision int64) error) error {
 	return q.atomic(ctx, func(c *conn) error {
-		was, err := get(ctx, revisionTable.on(c.write).held(), (*releaseRevisionRow).revision)
+		was, err := get(ctx, revisionTable.on(c.write).forUpdate(), (*releaseRevisionRow).revision)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ type adoptionRow struct {
 
 var (
 	adoptionTable = shared[adoptionRow]("release_adoption", "Count")
-	addTallies    = adoptionTable.insertsRecords(adoptionTable.fields, adoptionTable.adding("checks", "offered"))
+	addTallies    = adoptionTable.insertsRecords(adoptionTable.fields, adoptionTable.onConflictAdd("checks", "offered"))
 )
 
 func (r *adoptionRow) tally() (release.Tally, error) {

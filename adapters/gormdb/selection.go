@@ -12,33 +12,33 @@ import (
 	"collab/domain/id"
 )
 
-// nothing makes an INSERT pass over a row whose key is taken, which leaves a
+// onConflictDoNothing makes an INSERT pass over a row whose key is taken, which leaves a
 // transaction on Postgres usable, where an error would end it.
-const nothing = " ON CONFLICT DO NOTHING"
+const onConflictDoNothing = " ON CONFLICT DO NOTHING"
 
 // selection is rows of a table that statements are about. Its methods that narrow
 // it return another one.
 type selection struct {
 	*table
-	db       *gorm.DB
-	org      id.Org // whose rows they are
-	crossing bool   // rows of all organisations: the organisation of each is read, too
-	keyed    bool   // the condition is the primary key
-	where    string
-	args     []any
-	fields   []field // that are read; nil: all
-	from     string  // what stands after FROM; empty: the table
-	more     string  // what is read besides
-	to       []any   // where that goes
-	order    string
-	limit    int
-	lock     string
+	db           *gorm.DB
+	org          id.Org // whose rows they are
+	crossTenants bool   // rows of all organisations: the organisation of each is read, too
+	keyed        bool   // the condition is the primary key
+	where        string
+	args         []any
+	fields       []field // that are read; nil: all
+	from         string  // what stands after FROM; empty: the table
+	columns      string  // that are read besides the fields
+	dests        []any   // where those go
+	order        string
+	limit        int
+	lock         string
 }
 
 // key narrows the selection to the row with the primary key, the organisation
 // left out.
 func (s selection) key(values ...any) selection {
-	if s.crossing {
+	if s.crossTenants {
 		return s.filter(s.keys, values...)
 	}
 	s.where, s.keyed, s.args = s.byKey, true, slices.Concat(s.args, values)
@@ -81,34 +81,34 @@ func (s selection) page(order string, limit int) selection {
 // claim selects and locks the first rows in the order, skipping rows that another
 // transaction has locked.
 func (s selection) claim(order string, limit int) selection {
-	s.lock, s.args = " ORDER BY "+order+" LIMIT ?"+dialectOf(s.db).claimed(), slices.Concat(s.args, []any{limit})
+	s.lock, s.args = " ORDER BY "+order+" LIMIT ?"+dialectOf(s.db).forUpdateSkipLocked(), slices.Concat(s.args, []any{limit})
 	return s
 }
 
-// join reads from other tables, too, what more says, to the given places.
-func (s selection) join(from, more string, to ...any) selection {
-	s.from, s.more, s.to = from, more, to
+// join adds tables, and columns of them that are read into the given places.
+func (s selection) join(from, columns string, dests ...any) selection {
+	s.from, s.columns, s.dests = from, columns, dests
 	return s
 }
 
 // read reads no more than the columns.
 func (s selection) read(columns ...string) selection {
-	s.fields = s.only(columns...)
+	s.fields = s.fieldsOf(columns...)
 	return s
 }
 
-// held keeps the rows from other writers until the transaction ends.
-func (s selection) held() selection {
-	s.lock = dialectOf(s.db).held()
+// forUpdate locks the rows against other writers until the transaction ends.
+func (s selection) forUpdate() selection {
+	s.lock = dialectOf(s.db).forUpdate()
 	return s
 }
 
-// made is a command with the selection's condition in it.
-func (s selection) made(text string, args []any) command {
+// newCommand returns a command whose text has the selection's condition.
+func (s selection) newCommand(text string, args []any) command {
 	tenant := selectedTenancy
 	if s.table.org == nil {
 		tenant = sharedTenancy
-	} else if s.crossing {
+	} else if s.crossTenants {
 		tenant = crossTenancy
 	}
 	return command{text, args, tenant}
@@ -117,14 +117,14 @@ func (s selection) made(text string, args []any) command {
 // command returns the SELECT.
 func (s selection) command() command {
 	d := dialectOf(s.db)
-	if s.keyed && s.fields == nil && s.more == "" && s.from == "" {
-		return s.made(s.getByKey[d]+s.lock, s.args)
+	if s.keyed && s.fields == nil && s.columns == "" && s.from == "" {
+		return s.newCommand(s.getByKey[d]+s.lock, s.args)
 	}
 	list := s.list[d]
 	if s.fields != nil {
 		list = s.selected(d, s.fields, nil)
 	}
-	if s.crossing {
+	if s.crossTenants {
 		list = strings.TrimSuffix(s.name+".org_id, "+list, ", ")
 	}
 	from := s.name
@@ -136,10 +136,10 @@ func (s selection) command() command {
 		where = " WHERE "
 	}
 	if s.order == "" {
-		return s.made("SELECT "+list+s.more+" FROM "+from+where+s.where+s.lock, s.args)
+		return s.newCommand("SELECT "+list+s.columns+" FROM "+from+where+s.where+s.lock, s.args)
 	}
-	text, limit := d.page("SELECT "+list+s.more+" FROM "+from+where+s.where, s.order, s.limit)
-	return s.made(text+s.lock, slices.Concat(s.args, limit))
+	text, limit := d.page("SELECT "+list+s.columns+" FROM "+from+where+s.where, s.order, s.limit)
+	return s.newCommand(text+s.lock, slices.Concat(s.args, limit))
 }
 
 // each calls fn with the records, which stream. Fn's error ends it and comes back
@@ -170,12 +170,12 @@ func (s selection) dest(row any) []any {
 	if s.fields != nil {
 		fields = s.fields
 	}
-	if s.crossing {
+	if s.crossTenants {
 		fields = append([]field{*s.table.org}, fields...)
 	} else if s.table.org != nil {
 		s.setOrg(row, s.org)
 	}
-	return append(dest(row, fields), s.to...)
+	return append(dest(row, fields), s.dests...)
 }
 
 // all returns the records, for lists that are small by nature.
@@ -190,13 +190,13 @@ func all[R, T any](ctx context.Context, s selection, record func(*R) (T, error))
 	return found, nil
 }
 
-// named returns the records with the ids, in the order of these.
-func named[R, T any, K ~string](ctx context.Context, s selection, record func(*R) (T, error), key func(T) K, given []K) ([]T, error) {
+// getAll returns the records with the ids, in the order of these.
+func getAll[R, T any, K ~string](ctx context.Context, s selection, record func(*R) (T, error), key func(T) K, given []K) ([]T, error) {
 	places := make(map[K]int, len(given))
 	for i, k := range given {
 		places[k] = i
 	}
-	found, err := all(ctx, s.among("id", list(dialectOf(s.db), ids(given))), record)
+	found, err := all(ctx, s.among("id", list(dialectOf(s.db), validIDs(given))), record)
 	slices.SortFunc(found, func(a, b T) int { return places[key(a)] - places[key(b)] })
 	return found, err
 }
@@ -231,31 +231,31 @@ func (s selection) count(ctx context.Context) (n int, err error) {
 	if s.where != "" {
 		text += " WHERE " + s.where
 	}
-	_, err = oneRow(ctx, s.db, s.what, s.made(text, s.args), &n)
+	_, err = oneRow(ctx, s.db, s.what, s.newCommand(text, s.args), &n)
 	return n, err
 }
 
-// keep returns the number of rows, and prevents their deletion until the
+// lockKeys returns the number of rows, and prevents their deletion until the
 // transaction ends: a broken reference would end it on Postgres.
-func (s selection) keep(ctx context.Context) (n int, err error) {
-	text := "SELECT 1 FROM " + s.name + " WHERE " + s.where + " ORDER BY " + s.name + ".id" + dialectOf(s.db).shared()
-	err = eachRow(ctx, s.db, s.what, s.made(text, s.args), []any{new(int)}, func() error {
+func (s selection) lockKeys(ctx context.Context) (n int, err error) {
+	text := "SELECT 1 FROM " + s.name + " WHERE " + s.where + " ORDER BY " + s.name + ".id" + dialectOf(s.db).forKeyShare()
+	err = eachRow(ctx, s.db, s.what, s.newCommand(text, s.args), []any{new(int)}, func() error {
 		n++
 		return nil
 	})
 	return n, err
 }
 
-// kept is keep for one row, which must be there.
-func (s selection) kept(ctx context.Context) error {
-	n, err := s.keep(ctx)
-	return s.one(int64(n), err)
+// lockKey is lockKeys for one row. It returns NotFound if there is none.
+func (s selection) lockKey(ctx context.Context) error {
+	n, err := s.lockKeys(ctx)
+	return s.requireRow(int64(n), err)
 }
 
 // add inserts a row; one whose key is taken is a Conflict that leaves the
 // transaction usable.
 func (s selection) add(ctx context.Context, row any) error {
-	n, err := s.insert(ctx, row, nothing)
+	n, err := s.insert(ctx, row, onConflictDoNothing)
 	if err == nil && n == 0 {
 		err = fault.New(fault.Conflict, "%s is there already", s.what)
 	}
@@ -275,7 +275,7 @@ func insertRecords[R any](ctx context.Context, s selection, text [2]string, rows
 
 // put inserts a row or replaces the one with the same primary key.
 func (s selection) put(ctx context.Context, row any) error {
-	_, err := s.insert(ctx, row, s.replacing(s.changes))
+	_, err := s.insert(ctx, row, s.onConflictUpdate(s.changes))
 	return err
 }
 
@@ -286,7 +286,7 @@ func (s selection) insert(ctx context.Context, row any, conflict string) (int64,
 	if s.org != "" {
 		s.setOrg(row, s.org)
 	}
-	return exec(ctx, s.db, s.what, s.made(s.insertRow+conflict, bind(row, s.table.fields, nil)))
+	return exec(ctx, s.db, s.what, s.newCommand(s.insertRow+conflict, bind(row, s.table.fields, nil)))
 }
 
 // save updates the columns that can change of the row with the key. It returns
@@ -298,18 +298,18 @@ func (s selection) save(ctx context.Context, row any) error {
 	if !s.keyed {
 		text = "UPDATE " + s.name + " SET " + join(s.changes, "% = ?") + " WHERE " + s.where
 	}
-	return s.one(exec(ctx, s.db, s.what, s.made(text, args)))
+	return s.requireRow(exec(ctx, s.db, s.what, s.newCommand(text, args)))
 }
 
 // set changes the rows and returns how many they are.
 func (s selection) set(ctx context.Context, sets string, args ...any) (int64, error) {
 	all := append(append(make([]any, 0, len(args)+len(s.args)), args...), s.args...)
-	return exec(ctx, s.db, s.what, s.made("UPDATE "+s.name+" SET "+sets+" WHERE "+s.where, all))
+	return exec(ctx, s.db, s.what, s.newCommand("UPDATE "+s.name+" SET "+sets+" WHERE "+s.where, all))
 }
 
 // remove deletes the rows and returns how many they were.
 func (s selection) remove(ctx context.Context) (int64, error) {
-	return exec(ctx, s.db, s.what, s.made("DELETE FROM "+s.name+" WHERE "+s.where, s.args))
+	return exec(ctx, s.db, s.what, s.newCommand("DELETE FROM "+s.name+" WHERE "+s.where, s.args))
 }
 
 // removeEmpty deletes the only row if the conditions hold, that nothing refers to it.
@@ -328,13 +328,13 @@ func (s selection) removeEmpty(ctx context.Context, message string, conditions .
 		return err
 	}
 	if there, err := s.count(ctx); err != nil || there == 0 {
-		return s.one(0, err)
+		return s.requireRow(0, err)
 	}
 	return fault.New(fault.Conflict, "%s", message)
 }
 
-// one is NotFound where a statement changed nothing.
-func (s selection) one(n int64, err error) error {
+// requireRow returns NotFound if a statement changed no row.
+func (s selection) requireRow(n int64, err error) error {
 	if err == nil && n == 0 {
 		err = fault.Missing(s.what)
 	}
@@ -344,7 +344,7 @@ func (s selection) one(n int64, err error) error {
 // update holds the only row and stores what fn makes of its record, in a
 // transaction. It returns that record, whose times may be finer than those stored.
 func update[R, T any](ctx context.Context, s selection, record func(*R) (T, error), row func(T) *R, fn func(T) (T, error)) (v T, err error) {
-	there, err := get(ctx, s.held(), record)
+	there, err := get(ctx, s.forUpdate(), record)
 	if err != nil {
 		return v, err
 	}
@@ -366,20 +366,20 @@ func update[R, T any](ctx context.Context, s selection, record func(*R) (T, erro
 // change changes the only row and returns its record as it is then.
 func change[R, T any](ctx context.Context, s selection, record func(*R) (T, error), sets string) (T, error) {
 	text := "UPDATE " + s.name + " SET " + sets + " WHERE " + s.where + " RETURNING " + s.names
-	v, found, err := findWith(ctx, s, record, s.made(text, s.args))
+	v, found, err := findWith(ctx, s, record, s.newCommand(text, s.args))
 	if err == nil && !found {
 		err = fault.Missing(s.what)
 	}
 	return v, err
 }
 
-// takeOver inserts the row or replaces the one with its primary key if that meets
+// upsertIf inserts the row or replaces the one with its primary key if that meets
 // the condition; otherwise it returns the existing record. If that was deleted
-// meanwhile, takeOver starts over.
-func takeOver[R, T any](ctx context.Context, s selection, r *R, record func(*R) (T, error), condition string, arg any, key ...any) (v T, err error) {
-	put := s.insertRow + s.replacing(s.changes) + " WHERE " + condition + " RETURNING " + s.names
+// meanwhile, upsertIf starts over.
+func upsertIf[R, T any](ctx context.Context, s selection, r *R, record func(*R) (T, error), condition string, arg any, key ...any) (v T, err error) {
+	put := s.insertRow + s.onConflictUpdate(s.changes) + " WHERE " + condition + " RETURNING " + s.names
 	for range attempts {
-		if v, found, err := findWith(ctx, s, record, s.made(put, append(bind(r, s.table.fields, nil), arg))); err != nil || found {
+		if v, found, err := findWith(ctx, s, record, s.newCommand(put, append(bind(r, s.table.fields, nil), arg))); err != nil || found {
 			return v, err
 		}
 		if v, found, err := find(ctx, s.key(key...), record); err != nil || found {
@@ -393,7 +393,7 @@ func takeOver[R, T any](ctx context.Context, s selection, r *R, record func(*R) 
 // makes of it, in a transaction in which the record is held against others.
 func upsert[R, T any](ctx context.Context, s selection, provider string, record func(*R) (T, error), row func(T) *R, fresh T, fn func(T) (T, error)) (T, error) {
 	s = s.filter("provider_id = ?", provider)
-	there, found, err := find(ctx, s.held(), record)
+	there, found, err := find(ctx, s.forUpdate(), record)
 	if err != nil {
 		return fresh, err
 	}
@@ -403,13 +403,13 @@ func upsert[R, T any](ctx context.Context, s selection, provider string, record 
 			return fresh, err
 		}
 		added := row(made)
-		if n, err := s.insert(ctx, added, nothing); err != nil {
+		if n, err := s.insert(ctx, added, onConflictDoNothing); err != nil {
 			return fresh, err
 		} else if n == 1 {
 			return record(added)
 		}
 		// Another was faster, or the id is taken under another key.
-		there, found, err = find(ctx, s.held(), record)
+		there, found, err = find(ctx, s.forUpdate(), record)
 		if err == nil && !found {
 			err = fault.New(fault.Conflict, "%s is there already", s.what)
 		}

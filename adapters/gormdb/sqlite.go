@@ -99,7 +99,7 @@ func (db *DB) openSQLite(o Options) error {
 		return err
 	}
 	writer.SetMaxOpenConns(1)
-	if db.write, err = db.use(writer, sqliteDialector{writer}, o.Logger); err != nil {
+	if db.write, err = db.openGORM(writer, sqliteDialector{writer}, o.Logger); err != nil {
 		return err
 	}
 	// Statistics let the planner choose among a list's indexes. Making them looks
@@ -115,7 +115,7 @@ func (db *DB) openSQLite(o Options) error {
 	readers := max(8, 2*runtime.GOMAXPROCS(0))
 	reader.SetMaxOpenConns(readers)
 	reader.SetMaxIdleConns(readers)
-	if db.read, err = db.use(reader, sqliteDialector{reader}, o.Logger); err != nil {
+	if db.read, err = db.openGORM(reader, sqliteDialector{reader}, o.Logger); err != nil {
 		return err
 	}
 	db.migrator = migrationOnSQLite(path)

@@ -58,15 +58,15 @@ func (db *DB) grouped(ctx context.Context, c *conn, fn func(*conn) error) error 
 		}
 		j = &groupTransaction{tx: tx, async: c.async, done: make(chan struct{})}
 	}
-	if err := db.part(ctx, j, c, fn); err != nil {
+	if err := db.runMember(ctx, j, c, fn); err != nil {
 		return err
 	}
 	<-j.done
 	return failed(ctx, j.err, "Record")
 }
 
-// part runs fn with the writer and passes that on, also when fn panics.
-func (db *DB) part(ctx context.Context, j *groupTransaction, c *conn, fn func(*conn) error) error {
+// runMember runs fn with the writer and passes that on, also when fn panics.
+func (db *DB) runMember(ctx context.Context, j *groupTransaction, c *conn, fn func(*conn) error) error {
 	done := false
 	defer func() {
 		if !done {

@@ -10,7 +10,7 @@ import (
 // organisation.
 
 // taskAdded is what Add is given; the place it finds itself.
-var taskAdded = taskTable.but("org_id", "sort_order")
+var taskAdded = taskTable.fieldsExcept("org_id", "sort_order")
 
 // addTask is by whether the task is in a workspace. It finds the last place and the
 // workspace in the statement, because each way to the server counts.
@@ -24,12 +24,12 @@ func addTaskWhere(condition string) [2]string {
 // reviseTasks writes back what Revise changed, from one parameter. It is an
 // INSERT that meets the rows which Revise holds, because then both databases go
 // from the parameter to the tasks; an UPDATE with a join may go the other way.
-var reviseTasks = taskTable.insertsRecords(taskTable.rest, taskTable.replacing(taskTable.changes))
+var reviseTasks = taskTable.insertsRecords(taskTable.rest, taskTable.onConflictUpdate(taskTable.changes))
 
 // movePlacements writes a batch from one parameter, as reviseTasks does. What is
 // only inserted is never stored.
 var movePlacements = func() (s [2]string) {
-	fields := taskTable.only("id", "sort_order", "priority")
+	fields := taskTable.fieldsOf("id", "sort_order", "priority")
 	for _, d := range []dialect{onSQLite, onPostgres} {
 		s[d] = taskTable.insertInto(d, join(fields, "%")+", updated_at, title, status, created_by, created_at, version",
 			join(fields, "v.%")+", "+d.param("bigint")+", '', '', v.id, 0, 0") +
@@ -64,8 +64,8 @@ var replaced = slices.DeleteFunc(slices.Clone(objectTable.changes), func(f field
 // replaceObject does all of Replace in one statement, which replaces eight on
 // Postgres. Each part reads its rows from the one before: the log's head is locked
 // first, as everywhere, and nothing is changed if one part finds no row.
-var replaceObject = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org" + onPostgres.held() + ")," +
-	" was AS (SELECT head.n, head.floor FROM objects x, head WHERE x.org_id = @org AND x.id = ? AND x.blob = ?" + onPostgres.held() + " OF x)," +
+var replaceObject = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org" + onPostgres.forUpdate() + ")," +
+	" was AS (SELECT head.n, head.floor FROM objects x, head WHERE x.org_id = @org AND x.id = ? AND x.blob = ?" + onPostgres.forUpdate() + " OF x)," +
 	" taken AS (DELETE FROM blob_names b USING was WHERE b.org_id = @org AND b.name = ? AND NOT b.is_discarded RETURNING was.n, was.floor)," +
 	" put AS (UPDATE objects SET " + join(replaced, "% = ?") + ", n = taken.n FROM taken WHERE org_id = @org AND id = ?)," +
 	" discarded AS (INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT @org, ?::text, TRUE, ?::bigint FROM taken" + discarded + ")," +
@@ -113,7 +113,7 @@ const (
 )
 
 // lockHead reads and locks the head of a log; SQLite has no other writers.
-var lockHead = [2]string{onSQLite: selectHead, onPostgres: selectHead + onPostgres.held()}
+var lockHead = [2]string{onSQLite: selectHead, onPostgres: selectHead + onPostgres.forUpdate()}
 
 const selectHead = "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e) FROM log_heads h WHERE h.org_id = @org"
 
@@ -192,7 +192,7 @@ var addUsed = func() (s [2]string) {
 	for _, d := range []dialect{onSQLite, onPostgres} {
 		s[d] = "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + d.org() + ", " +
 			d.param("uuid") + ", " + d.param("bigint") + ", " + d.param("bigint") + ", 0, 0" +
-			" FROM organisations o WHERE o.id = @org" + accountTable.adding("used")
+			" FROM organisations o WHERE o.id = @org" + accountTable.onConflictAdd("used")
 	}
 	return s
 }()
@@ -204,9 +204,9 @@ var lockAccounts, lockLeases, extendLeases, takeLeases, giveBack = func() (accou
 	ofLease := leaseTable.sameKey()
 	for _, d := range []dialect{onSQLite, onPostgres} {
 		accounts[d] = "SELECT 1 FROM quota_accounts JOIN " + d.records(leaseKeys) + " ON " + ofAccount +
-			" ORDER BY quota_accounts.org_id, quota_accounts.user_id, quota_accounts.day" + d.held()
+			" ORDER BY quota_accounts.org_id, quota_accounts.user_id, quota_accounts.day" + d.forUpdate()
 		leases[d] = "SELECT 1 FROM quota_leases JOIN " + d.records(leaseKeys) + " ON " + ofLease +
-			" ORDER BY quota_leases.org_id, quota_leases.user_id, quota_leases.day, quota_leases.id" + d.held()
+			" ORDER BY quota_leases.org_id, quota_leases.user_id, quota_leases.day, quota_leases.id" + d.forUpdate()
 		extend[d] = "UPDATE quota_leases SET expires_at = ? FROM " + d.records(leaseKeys) + " WHERE " + ofLease
 		take[d] = "DELETE FROM quota_leases WHERE expires_at <= ? AND (org_id, user_id, day, id) IN (SELECT v.org_id, v.user_id, v.day, v.id FROM " +
 			d.records(leaseKeys) + ") RETURNING org_id, user_id, day, tokens"
@@ -229,5 +229,5 @@ func addSums(t *tenantTable, rows int) string {
 	fields := t.rest
 	row := "(@org" + strings.Repeat(", ?", len(fields)) + ")"
 	return "INSERT INTO " + t.name + " (org_id, " + join(fields, "%") + ") VALUES " + row + strings.Repeat(", "+row, rows-1) +
-		t.adding("input", "output", "requests")
+		t.onConflictAdd("input", "output", "requests")
 }

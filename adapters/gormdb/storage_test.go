@@ -323,7 +323,7 @@ func TestEveryKeyHasItsRange(t *testing.T) {
 		if low == "" && s != "" && text >= s {
 			t.Errorf("%q is not before %q, which nothing follows", text, s)
 		}
-		end := following(s)
+		end := prefixEnd(s)
 		if (strings.HasPrefix(text, s)) != (text >= s && (end == "" || text < end)) {
 			t.Errorf("%q begins with %q: %t, and is before %q: %t", text, s, strings.HasPrefix(text, s), end, text < end)
 		}
@@ -337,7 +337,7 @@ func TestAViewerMakesNobodyElsesObjectsBeRead(t *testing.T) {
 		"hidden workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 59)}, "others": {Owner: uid[id.User](kindUser, 7, 6)},
 		"after": {After: string(a.Org) + "/personal/0"}, "unplaced": {Unplaced: true},
 	} {
-		for _, r := range within(folders(a.Org, &a, f), f) {
+		for _, r := range clipRanges(visibleRanges(a.Org, &a, f), f) {
 			for _, p := range []object.Place{
 				{Scope: object.Personal, Owner: new(uid[id.User](kindUser, 7, 4))},
 				{Scope: object.Personal, Owner: new(uid[id.User](kindUser, 7, 6))},

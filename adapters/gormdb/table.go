@@ -176,8 +176,8 @@ func join(columns []field, form string) string {
 	return strings.Join(list, ", ")
 }
 
-// only returns the fields of the columns, in their order.
-func (t *table) only(columns ...string) []field {
+// fieldsOf returns the fields of the columns, in their order.
+func (t *table) fieldsOf(columns ...string) []field {
 	found := make([]field, len(columns))
 	for i, name := range columns {
 		at := slices.IndexFunc(t.all, func(f field) bool { return f.name == name })
@@ -186,8 +186,8 @@ func (t *table) only(columns ...string) []field {
 	return found
 }
 
-// but returns the fields that an INSERT names, without those of the columns.
-func (t *table) but(columns ...string) []field {
+// fieldsExcept returns the fields that an INSERT names, without those of the columns.
+func (t *table) fieldsExcept(columns ...string) []field {
 	return slices.DeleteFunc(slices.Clone(t.fields), func(f field) bool { return slices.Contains(columns, f.name) })
 }
 
@@ -210,7 +210,7 @@ func (f field) dest(p reflect.Value) any {
 	switch to := p.Interface().(type) {
 	case *time.Time:
 		return scanFunc(func(v any) error {
-			ms, found, err := stored[int64](v)
+			ms, found, err := driverValue[int64](v)
 			if *to = (time.Time{}); found {
 				*to = instant(ms)
 			}
@@ -221,7 +221,7 @@ func (f field) dest(p reflect.Value) any {
 			if *to = nil; v == nil {
 				return nil
 			}
-			ms, _, err := stored[int64](v)
+			ms, _, err := driverValue[int64](v)
 			*to = new(instant(ms))
 			return err
 		})
@@ -229,7 +229,7 @@ func (f field) dest(p reflect.Value) any {
 	switch {
 	case f.isJSON:
 		return scanFunc(func(v any) error {
-			text, found, err := stored[string](v)
+			text, found, err := driverValue[string](v)
 			if p.Elem().SetZero(); found {
 				err = unmarshal(text, p.Interface())
 			}
@@ -241,15 +241,15 @@ func (f field) dest(p reflect.Value) any {
 			return to
 		}
 		return scanFunc(func(v any) (err error) {
-			*to, _, err = stored[string](v)
+			*to, _, err = driverValue[string](v)
 			return err
 		})
 	}
 	return p.Interface()
 }
 
-// stored returns a value of the driver's. It is not found where it is NULL.
-func stored[V any](v any) (is V, found bool, err error) {
+// driverValue returns a value of the driver's. It is not found where it is NULL.
+func driverValue[V any](v any) (is V, found bool, err error) {
 	if is, found = v.(V); !found && v != nil {
 		err = fmt.Errorf("a %T is stored where a %T should be", v, is)
 	}
@@ -285,7 +285,7 @@ func (f field) value(v reflect.Value) any {
 	}
 	switch {
 	case f.isJSON:
-		return written(v.Interface())
+		return jsonText(v.Interface())
 	case v.Kind() == reflect.String:
 		return v.String()
 	case v.Kind() == reflect.Bool:
@@ -294,8 +294,8 @@ func (f field) value(v reflect.Value) any {
 	return v.Int()
 }
 
-// written is a value as JSON. Every value of these rows can be written.
-func written(v any) string {
+// jsonText is a value as JSON. Every value of these rows can be written.
+func jsonText(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
@@ -303,8 +303,8 @@ func written(v any) string {
 	return string(b)
 }
 
-// inserting is a text made by inserts with the parameters of its row, and more.
-func inserting(o id.Org, text string, r any, fields []field, more ...any) command {
+// insertCommand is a text made by inserts with the parameters of its row, and more.
+func insertCommand(o id.Org, text string, r any, fields []field, more ...any) command {
 	return params(bind(r, fields, tenantParams(o, len(fields)+len(more)))).sql(text, more...)
 }
 
@@ -321,7 +321,7 @@ func records[R any](rows []R, fields []field) string {
 			case int64:
 				b = strconv.AppendInt(b, v, 10)
 			default:
-				b = append(b, written(v)...)
+				b = append(b, jsonText(v)...)
 			}
 		}
 		b = append(b, '}', ',')
@@ -368,8 +368,8 @@ func (t *table) keyNames() string {
 	return join(slices.DeleteFunc(slices.Clone(t.fields), func(f field) bool { return !f.key }), "%")
 }
 
-// replacing is what an INSERT does to the row with the same primary key.
-func (t *table) replacing(changes []field) string {
+// onConflictUpdate is what an INSERT does to the row with the same primary key.
+func (t *table) onConflictUpdate(changes []field) string {
 	return " ON CONFLICT (" + t.keyNames() + ") DO UPDATE SET " + join(changes, "% = excluded.%")
 }
 
@@ -379,10 +379,10 @@ func (t *table) sameKey() string {
 	return strings.ReplaceAll(join(keys, t.name+".% = v.%"), ", ", " AND ")
 }
 
-// adding is what an INSERT does instead to the row with the same primary key whose
+// onConflictAdd is what an INSERT does instead to the row with the same primary key whose
 // columns are sums.
-func (t *table) adding(columns ...string) string {
-	return " ON CONFLICT (" + t.keyNames() + ") DO UPDATE SET " + join(t.only(columns...), "% = "+t.name+".% + excluded.%")
+func (t *table) onConflictAdd(columns ...string) string {
+	return " ON CONFLICT (" + t.keyNames() + ") DO UPDATE SET " + join(t.fieldsOf(columns...), "% = "+t.name+".% + excluded.%")
 }
 
 // of selects rows of one organisation.
@@ -392,18 +392,18 @@ func (t *tenantTable) of(db *gorm.DB, o id.Org) selection {
 
 // crossTenant selects rows of all organisations.
 func (t *tenantTable) crossTenant(db *gorm.DB, _ crossTenant) selection {
-	return selection{table: &t.table, db: db, crossing: true}
+	return selection{table: &t.table, db: db, crossTenants: true}
 }
 
 // ofEach selects rows of several organisations, which takes a reason, or of one.
 // It reports whether any of them can be there.
 func (t *tenantTable) ofEach(db *gorm.DB, orgs []id.Org, reason crossTenant) (selection, bool) {
-	switch known := ids(orgs); len(known) {
+	switch known := validIDs(orgs); len(known) {
 	case 0:
 		return selection{}, false
 	case 1:
 		s := t.of(db, known[0])
-		s.crossing = true
+		s.crossTenants = true
 		return s, true
 	default:
 		return t.crossTenant(db, reason).among("org_id", list(dialectOf(db), known)), true

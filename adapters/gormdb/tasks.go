@@ -60,8 +60,8 @@ type taskTextsRow struct {
 // maxInline is in bytes. The migration has it, too.
 const maxInline = 1024
 
-// aside reports whether the task's texts are in a row of their own.
-func (d dialect) aside(t task.Task) bool {
+// hasTextsRow reports whether the task's texts are in a row of their own.
+func (d dialect) hasTextsRow(t task.Task) bool {
 	n := len(t.Metadata)
 	if t.Description != nil {
 		n += len(*t.Description)
@@ -70,13 +70,13 @@ func (d dialect) aside(t task.Task) bool {
 }
 
 var (
-	taskTable      = tenantReading[taskRow]("tasks", "Task", expressions{"description": inTexts("description"), "metadata": inTexts("metadata")})
+	taskTable      = tenantReading[taskRow]("tasks", "Task", expressions{"description": longText("description"), "metadata": longText("metadata")})
 	taskTextsTable = tenant[taskTextsRow]("task_texts", "Task")
 	taskTagTable   = tenant[taskTagRow]("task_tags", "Task")
 )
 
-// inTexts reads a long text from its own row on SQLite.
-func inTexts(column string) func(dialect) string {
+// longText reads a long text from its own row on SQLite.
+func longText(column string) func(dialect) string {
 	return func(d dialect) string {
 		if d == onPostgres {
 			return "tasks." + column
@@ -116,7 +116,7 @@ func rowOfTask(d dialect, t task.Task) *taskRow {
 	if t.Due != nil {
 		r.DueText, r.DueStart, r.DueEnd = t.Due.String(), new(t.Due.Start()), new(t.Due.End())
 	}
-	if d.aside(t) {
+	if d.hasTextsRow(t) {
 		r.Description, r.Metadata = nil, new("")
 	}
 	return r
@@ -135,7 +135,7 @@ func (q tasks) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error) 
 func (q tasks) putTexts(ctx context.Context, o id.Org, t task.Task, before bool) error {
 	texts := taskTextsTable.of(q.write, o)
 	switch {
-	case q.dialect.aside(t):
+	case q.dialect.hasTextsRow(t):
 		return texts.put(ctx, &taskTextsRow{TaskID: t.ID, Description: t.Description, Metadata: t.Metadata})
 	case before:
 		_, err := texts.key(string(t.ID)).remove(ctx)
@@ -168,7 +168,7 @@ func (q tasks) add(ctx context.Context, o id.Org, t task.Task) (task.Task, error
 		text, within = addTask[1][q.dialect], []any{string(*t.Workspace)}
 	}
 	var place int64
-	added, err := oneRow(ctx, q.write, "Task", inserting(o, text, rowOfTask(q.dialect, t), taskAdded, within...), &place)
+	added, err := oneRow(ctx, q.write, "Task", insertCommand(o, text, rowOfTask(q.dialect, t), taskAdded, within...), &place)
 	switch {
 	case err != nil:
 		return task.Task{}, err
@@ -193,7 +193,7 @@ func (q tasks) Revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 
 func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error) {
 	there := make(map[id.Task]task.Task, len(ids))
-	held := taskTable.of(q.write, o).among("id", list(q.dialect, ids)).page("tasks.id", 0).held()
+	held := taskTable.of(q.write, o).among("id", list(q.dialect, ids)).page("tasks.id", 0).forUpdate()
 	if err := each(ctx, held, (*taskRow).task, func(t task.Task) error {
 		there[t.ID] = t
 		return nil
@@ -242,7 +242,7 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 	}
 	for i, t := range revised {
 		if err == nil {
-			err = q.putTexts(ctx, o, t, q.dialect.aside(there[ids[i]]))
+			err = q.putTexts(ctx, o, t, q.dialect.hasTextsRow(there[ids[i]]))
 		}
 	}
 	return revised, err
@@ -254,7 +254,7 @@ func (q tasks) hold(ctx context.Context, o id.Org, ws []id.Workspace) error {
 	if len(ws) == 0 {
 		return nil
 	}
-	n, err := workspaceTable.of(q.write, o).among("id", list(q.dialect, ws)).keep(ctx)
+	n, err := workspaceTable.of(q.write, o).among("id", list(q.dialect, ws)).lockKeys(ctx)
 	if err == nil && n != len(ws) {
 		err = fault.Missing("Workspace")
 	}
@@ -264,7 +264,7 @@ func (q tasks) hold(ctx context.Context, o id.Org, ws []id.Workspace) error {
 func (q tasks) Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.Task) error) error {
 	return q.atomic(ctx, func(c *conn) error {
 		of := taskTable.of(c.write, o).key(string(t))
-		there, err := get(ctx, of.held(), (*taskRow).task)
+		there, err := get(ctx, of.forUpdate(), (*taskRow).task)
 		if err == nil {
 			err = allow(there)
 		}
@@ -336,7 +336,7 @@ func taskList(db *gorm.DB, o id.Org, actor org.Actor, f task.Filter) (s selectio
 	case len(tags) == 0:
 		return s, false // no task can have them
 	case len(tags) == 1:
-		s.from, order = d.tagged(), "g.sort_order, g.created_at, g.task_id"
+		s.from, order = d.tagJoin(), "g.sort_order, g.created_at, g.task_id"
 		s = s.filter("g.org_id = ? AND g.tag = ? AND tasks.id = g.task_id", string(o), tags[0])
 	default:
 		s = s.filter("tasks.id IN (SELECT g.task_id FROM task_tags g WHERE g.org_id = ? AND "+d.in("g.tag", "text")+")", string(o), list(d, tags))
@@ -363,15 +363,15 @@ func taskList(db *gorm.DB, o id.Org, actor org.Actor, f task.Filter) (s selectio
 		return s, false
 	}
 	if f.After != nil {
-		s = s.after(order, f.After.SortOrder, f.After.CreatedAt.UnixMilli(), place(f.After.ID))
+		s = s.after(order, f.After.SortOrder, f.After.CreatedAt.UnixMilli(), cursorID(f.After.ID))
 	}
 	return s.page(order, f.Limit), true
 }
 
-// tagged is the join that goes from the tag's places g to the tasks t, in the
+// tagJoin is the join that goes from the tag's places g to the tasks t, in the
 // order of the places: CROSS keeps SQLite to it, and OFFSET Postgres, which
 // thinks that few rows are left and sorts them.
-func (d dialect) tagged() string {
+func (d dialect) tagJoin() string {
 	if d == onPostgres {
 		return "task_tags g CROSS JOIN LATERAL (SELECT * FROM tasks x WHERE x.org_id = g.org_id AND x.id = g.task_id OFFSET 0) tasks"
 	}

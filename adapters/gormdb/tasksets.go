@@ -16,8 +16,8 @@ import (
 // Bounds of one statement: a placement takes some hundred bytes, a task up to
 // 120 KiB.
 const (
-	placementsInBatch = 500
-	tasksInBatch      = 8
+	placementsPerBatch = 500
+	tasksPerBatch      = 8
 )
 
 type taskSets struct{ *conn }
@@ -42,7 +42,7 @@ func (q taskSets) Move(ctx context.Context, o id.Org, ids []id.Task, now time.Ti
 	}
 	ordered := slices.SortedFunc(slices.Values(ids), cmp.Compare)
 	return q.atomic(ctx, func(c *conn) error {
-		for batch := range slices.Chunk(ordered, placementsInBatch) {
+		for batch := range slices.Chunk(ordered, placementsPerBatch) {
 			if err := (taskSets{c}).move(ctx, o, batch, now, func(p task.Placement) (task.Placement, error) { return fn(index[p.Task], p) }); err != nil {
 				return err
 			}
@@ -55,7 +55,7 @@ func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.
 	moved := make([]taskRow, 0, len(batch))
 	tags := 0
 	held := taskTable.of(q.write, o).among("id", list(q.dialect, batch)).read("id", "workspace_id", "assignee_id", "created_by", "sort_order", "priority").
-		join("tasks", ", COALESCE(json_array_length("+q.dialect.json("tasks.tags")+"), 0)", &tags).page("tasks.id", 0).held()
+		join("tasks", ", COALESCE(json_array_length("+q.dialect.json("tasks.tags")+"), 0)", &tags).page("tasks.id", 0).forUpdate()
 	err := each(ctx, held, (*taskRow).placement, func(was task.Placement) error {
 		was.Tags = tags
 		is, err := fn(was)
@@ -68,7 +68,7 @@ func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.
 	if len(moved) != len(batch) {
 		return fault.Missing("Task")
 	}
-	n, err := insertRecords(ctx, taskTable.of(q.write, o), movePlacements, moved, taskTable.only("id", "sort_order", "priority"), now.UnixMilli())
+	n, err := insertRecords(ctx, taskTable.of(q.write, o), movePlacements, moved, taskTable.fieldsOf("id", "sort_order", "priority"), now.UnixMilli())
 	if err == nil && n != int64(len(batch)) {
 		err = fault.Wrap(fault.Internal, fmt.Errorf("%d tasks were moved of %d", n, len(batch)), "The database failed")
 	}
@@ -84,7 +84,7 @@ func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after 
 		last = after
 		in := taskTable.of(c.write, o).filter("workspace_id = ?", string(w)).page(order, limit).read("sort_order", "created_at", "id")
 		if after != (task.Position{}) {
-			in = in.after(order, after.SortOrder, after.CreatedAt.UnixMilli(), place(after.ID))
+			in = in.after(order, after.SortOrder, after.CreatedAt.UnixMilli(), cursorID(after.ID))
 		}
 		var found, held []id.Task
 		next := after
@@ -96,7 +96,7 @@ func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after 
 			more = false
 			return err
 		}
-		again := taskTable.of(c.write, o).among("id", list(c.dialect, found)).read("id", "workspace_id").page("tasks.id", 0).held()
+		again := taskTable.of(c.write, o).among("id", list(c.dialect, found)).read("id", "workspace_id").page("tasks.id", 0).forUpdate()
 		err = each(ctx, again, (*taskRow).placement, func(p task.Placement) error {
 			if p.Workspace != nil && *p.Workspace == w {
 				held = append(held, p.Task)
@@ -119,7 +119,7 @@ func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after 
 
 // List reads a batch at a time, and holds no connection while each is called.
 func (q taskSets) List(ctx context.Context, o id.Org, ids []id.Task, fn func(task.Task) error) error {
-	for batch := range slices.Chunk(ids, tasksInBatch) {
+	for batch := range slices.Chunk(ids, tasksPerBatch) {
 		there := make(map[id.Task]task.Task, len(batch))
 		err := each(ctx, taskTable.of(q.read, o).among("id", list(q.dialect, batch)), (*taskRow).task, func(t task.Task) error {
 			there[t.ID] = t
@@ -165,7 +165,7 @@ func (q taskHistory) Add(ctx context.Context, o id.Org, changes []task.Change) e
 		return nil
 	}
 	return q.atomic(ctx, func(c *conn) error {
-		for batch := range slices.Chunk(changes, linesInBatch) {
+		for batch := range slices.Chunk(changes, changesPerBatch) {
 			if err := (taskHistory{c}).add(ctx, o, batch); err != nil {
 				return err
 			}
@@ -174,8 +174,8 @@ func (q taskHistory) Add(ctx context.Context, o id.Org, changes []task.Change) e
 	})
 }
 
-// linesInBatch bounds one statement: a line takes a few kilobytes at most.
-const linesInBatch = 500
+// changesPerBatch bounds one statement: a line takes a few kilobytes at most.
+const changesPerBatch = 500
 
 // add holds the tasks against deletion and appends the lines.
 func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) error {
@@ -192,7 +192,7 @@ func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) e
 			of = append(of, c.Task)
 		}
 	}
-	n, err := taskTable.of(q.write, o).among("id", list(q.dialect, of)).keep(ctx)
+	n, err := taskTable.of(q.write, o).among("id", list(q.dialect, of)).lockKeys(ctx)
 	if err == nil && n != len(of) {
 		err = fault.Missing("Task")
 	}
@@ -217,11 +217,11 @@ func (r *taskHistoryRow) change() (task.Change, error) {
 }
 
 func (q taskHistory) Remove(ctx context.Context, o id.Org, t id.Task, limit int) (more bool, err error) {
-	if len(ids([]id.Task{t})) == 0 {
+	if len(validIDs([]id.Task{t})) == 0 {
 		return false, nil
 	}
 	// Before its history, as RemoveIn does: two that wait for each other would be a deadlock.
-	held := taskTable.of(q.write, o).key(string(t)).read("id").held()
+	held := taskTable.of(q.write, o).key(string(t)).read("id").forUpdate()
 	if _, _, err := find(ctx, held, (*taskRow).position); err != nil {
 		return false, err
 	}
@@ -236,12 +236,12 @@ func (q taskHistory) remove(ctx context.Context, o id.Org, of selection, limit i
 }
 
 func (q taskHistory) List(ctx context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, fn func(task.Change) error) error {
-	if len(ids([]id.Task{t})) == 0 {
+	if len(validIDs([]id.Task{t})) == 0 {
 		return nil
 	}
 	s := historyTable.of(q.read, o).filter("task_id = ?", string(t))
 	if after != (task.ChangePosition{}) {
-		s = s.after("at, id", after.At.UnixMilli(), place(after.ID))
+		s = s.after("at, id", after.At.UnixMilli(), cursorID(after.ID))
 	}
 	return each(ctx, s.page("at, id", limit), (*taskHistoryRow).change, fn)
 }

@@ -40,7 +40,7 @@ func (q teams) Refs(ctx context.Context, o id.Org) ([]team.Ref, error) {
 }
 
 func (q teams) List(ctx context.Context, o id.Org, ts []id.Team) ([]team.Team, error) {
-	return named(ctx, teamTable.of(q.read, o), (*teamRow).team, func(t team.Team) id.Team { return t.ID }, ts)
+	return getAll(ctx, teamTable.of(q.read, o), (*teamRow).team, func(t team.Team) id.Team { return t.ID }, ts)
 }
 
 func (q teams) Add(ctx context.Context, o id.Org, t team.Team) error {
@@ -97,11 +97,11 @@ func (q teamMembers) List(ctx context.Context, o id.Org, t id.Team, after org.Po
 // Put keeps the team from being deleted before it adds to it.
 func (q teamMembers) Put(ctx context.Context, o id.Org, m team.Member) (int, error) {
 	return atomically(ctx, q.conn, func(c *conn) (int, error) {
-		if err := teamTable.of(c.write, o).key(string(m.Team)).kept(ctx); err != nil {
+		if err := teamTable.of(c.write, o).key(string(m.Team)).lockKey(ctx); err != nil {
 			return 0, err
 		}
 		members := teamMemberTable.of(c.write, o)
-		if _, err := members.insert(ctx, &teamMemberRow{Member: memberFields(m)}, nothing); err != nil {
+		if _, err := members.insert(ctx, &teamMemberRow{Member: memberFields(m)}, onConflictDoNothing); err != nil {
 			return 0, err
 		}
 		return members.filter("team_id = ?", string(m.Team)).count(ctx)
@@ -110,7 +110,7 @@ func (q teamMembers) Put(ctx context.Context, o id.Org, m team.Member) (int, err
 
 func (q teamMembers) Remove(ctx context.Context, o id.Org, t id.Team, user id.User) error {
 	s := teamMemberTable.of(q.write, o).key(string(t), string(user))
-	return s.one(s.remove(ctx))
+	return s.requireRow(s.remove(ctx))
 }
 
 func (q teamMembers) OfUser(ctx context.Context, o id.Org, user id.User) ([]id.Team, error) {
@@ -155,12 +155,12 @@ func (q workspaces) Refs(ctx context.Context, o id.Org) ([]workspace.Ref, error)
 }
 
 func (q workspaces) List(ctx context.Context, o id.Org, ws []id.Workspace) ([]workspace.Workspace, error) {
-	return named(ctx, workspaceTable.of(q.read, o), (*workspaceRow).workspace, func(w workspace.Workspace) id.Workspace { return w.ID }, ws)
+	return getAll(ctx, workspaceTable.of(q.read, o), (*workspaceRow).workspace, func(w workspace.Workspace) id.Workspace { return w.ID }, ws)
 }
 
 func (q workspaces) Add(ctx context.Context, o id.Org, w workspace.Workspace) error {
 	return q.atomic(ctx, func(c *conn) error {
-		if err := teamTable.of(c.write, o).key(string(w.Team)).kept(ctx); err != nil {
+		if err := teamTable.of(c.write, o).key(string(w.Team)).lockKey(ctx); err != nil {
 			return err
 		}
 		return workspaceTable.of(c.write, o).add(ctx, (*workspaceRow)(&w))
@@ -169,7 +169,7 @@ func (q workspaces) Add(ctx context.Context, o id.Org, w workspace.Workspace) er
 
 func (q workspaces) Put(ctx context.Context, o id.Org, w workspace.Workspace) error {
 	return q.atomic(ctx, func(c *conn) error {
-		if err := teamTable.of(c.write, o).key(string(w.Team)).kept(ctx); err != nil {
+		if err := teamTable.of(c.write, o).key(string(w.Team)).lockKey(ctx); err != nil {
 			return err
 		}
 		return workspaceTable.of(c.write, o).key(string(w.ID)).save(ctx, (*workspaceRow)(&w))
@@ -210,7 +210,7 @@ func (q orders) Get(ctx context.Context, o id.Org, user id.User) (workspace.Orde
 func (q orders) Update(ctx context.Context, o id.Org, user id.User, fn func(workspace.Order) (workspace.Order, error)) error {
 	return q.atomic(ctx, func(c *conn) error {
 		rows := orderTable.of(c.write, o)
-		if _, err := rows.insert(ctx, &orderRow{UserID: user, WorkspaceIDs: workspace.Order{}}, nothing); err != nil {
+		if _, err := rows.insert(ctx, &orderRow{UserID: user, WorkspaceIDs: workspace.Order{}}, onConflictDoNothing); err != nil {
 			return err
 		}
 		_, err := update(ctx, rows.key(string(user)), (*orderRow).order, func(order workspace.Order) *orderRow { return &orderRow{WorkspaceIDs: order} }, fn)
