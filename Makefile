@@ -113,7 +113,7 @@ renderer: ## fetch the renderer of the page at /docs anew, in the version SCALAR
 	gzip -9nc "$$fetched/package/$$script" > adapters/httpapi/renderer/scalar.js.gz; \
 	echo "$$sum  @scalar/api-reference@$(SCALAR)/$$script" | tee adapters/httpapi/renderer/scalar.txt
 
-bench: ## measure the server against a bare one and write docs/performance.md; starts both, and a temporary Postgres; flags of test/bench in BENCH, such as "-only files"
+bench: ## measure the server against a bare one and write docs/performance.md; starts both, a temporary Postgres and nginx, installing the package nginx-light where it is missing and one is root; flags of test/bench in BENCH, such as "-only files"
 	$(GO) run ./test/bench -page docs/performance.md $(BENCH)
 
 weigh: build ## compare binary, modules, idle memory and time to start with the limits of test/weigh/limits

@@ -35,6 +35,7 @@ type feedLoad struct {
 	subscribers int
 	every       time.Duration // between events, paced
 	burst       int           // events as fast as they can be made
+	proxied     bool          // over HTTP/2 through a proxy
 }
 
 const (
@@ -197,6 +198,14 @@ type follower struct {
 }
 
 func (a *audience) measure(ctx context.Context, b *bench, load feedLoad, token func(int) string) (f feedFigures, err error) {
+	if load.proxied {
+		through, proxy, err := b.proxied(ctx, a.process)
+		if err != nil {
+			return f, err
+		}
+		defer func() { err = errors.Join(err, proxy.stop()) }()
+		a.process = through
+	}
 	paced := max(4, int(2*b.run/load.every))
 	a.began, a.fed = time.Now(), make(chan struct{}, 1)
 	a.asked = make([]atomic.Int64, paced+load.burst+2*warmEvents)
@@ -379,7 +388,7 @@ func (a *audience) wait(ctx context.Context, events int) error {
 
 // follow adds a subscriber and reads to the end of what a stream begins with.
 func (a *audience) follow(token string) error {
-	conn, err := net.Dial("tcp", a.address)
+	conn, err := connect(context.Background(), a.address)
 	if err != nil {
 		return err
 	}

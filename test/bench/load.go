@@ -158,7 +158,7 @@ type connection struct {
 }
 
 func dial(address string, lifetime time.Duration) (*connection, error) {
-	c, err := net.Dial("tcp", address)
+	c, err := connect(context.Background(), address)
 	if err != nil {
 		return nil, err
 	}

@@ -62,6 +62,7 @@ var parts = []struct {
 	{"publish", (*bench).publish},
 	{"chat", (*bench).chat},
 	{"updates", (*bench).updates},
+	{"http2", (*bench).http2},
 	{"endurance", (*bench).endurance},
 }
 
@@ -131,7 +132,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		if err := p.run(b, ctx); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		if b.page != "" {
+		if b.page != "" && len(b.found.verdicts) > 0 {
 			if err := b.updatePage(p.name); err != nil {
 				return err
 			}

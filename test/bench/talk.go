@@ -73,8 +73,7 @@ type talker struct {
 
 // dial connects a talker for a stream. It is for one time of patience.
 func (t talk) dial(ctx context.Context, stream int) (*talker, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", t.address)
+	c, err := connect(ctx, t.address)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"collab/test/debian"
+)
+
+var (
+	http2Rate  = atLeast("http2", "requests/s, of net/http + pgx", "%.2f", 0.85)
+	http2Feed  = atMost("http2", "p99 of a delivery's delay, of net/http", "%.2f", 1.2)
+	http2Chunk = atMost("http2", "added p99 of a chunk's delay, of net/http", "%.2f", 1.3)
+)
+
+// What clients do over HTTP/2, each over a connection of its own.
+const http2Connections = 16
+
+var (
+	http2Audience = feedLoad{subscribers: 200, every: 50 * time.Millisecond, burst: 50, proxied: true}
+	http2Talks    = chatLoad{streams: 50, every: 50 * time.Millisecond}
+)
+
+// http2 measures clients that speak HTTP/2 over TLS to a proxy, nginx, which speaks
+// HTTP/1.1 to Collab or to the bare server. It is left out where there is no proxy and
+// none can be installed.
+func (b *bench) http2(ctx context.Context) error {
+	if _, err := debian.Program(ctx, "nginx", "nginx-light"); err != nil {
+		fmt.Fprintf(b.out, "\nHTTP/2 is not measured: %v\n", err)
+		return nil
+	}
+	return errors.Join(b.requestsOverHTTP2(ctx), b.feedOverHTTP2(ctx), b.chatOverHTTP2(ctx))
+}
+
+func (b *bench) requestsOverHTTP2(ctx context.Context) (err error) {
+	pg, err := b.startOnPostgres(ctx, "http2", requestRows)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pg.close()) }()
+	if err := pg.copyForBare(ctx); err != nil {
+		return err
+	}
+	bare, err := b.launchBare(pg.url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bare.stop()) }()
+	if _, err := bare.ready(ctx); err != nil {
+		return err
+	}
+	ours, proxy, err := b.proxied(ctx, pg.process)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, proxy.stop()) }()
+	theirs, other, err := b.proxied(ctx, bare)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, other.stop()) }()
+	t := b.newTable(fmt.Sprintf("Requests over %d tasks, Postgres with fsync, over HTTP/2 and TLS through nginx (bare: net/http + pgx without authentication, through nginx)", requestRows),
+		"", "connections", "requests/s", "bare", "ratio", "", "server's CPU µs", "bare", "ratio", "p50 ms", "bare", "p99 ms", "bare")
+	for _, kind := range []string{"get", "list"} {
+		var found, atBare []figures
+		for range b.rounds {
+			if err := b.round(ctx, http2Connections,
+				turn{ours, workloadOf(kind, ours.address, pg.token, pg.ids), nil, &found},
+				turn{theirs, workloadOf(kind, theirs.address, "", pg.ids), nil, &atBare}); err != nil {
+				return err
+			}
+		}
+		share := ratio(found, atBare, rate)
+		t.row(kind, strconv.Itoa(http2Connections), thousands(median(found, rate)), thousands(median(atBare, rate)), fmt.Sprintf("%.2f", share),
+			b.judge(http2Rate, fmt.Sprintf("%s, Postgres, %d connections", kind, http2Connections), share),
+			micros(median(found, cpuOf)), micros(median(atBare, cpuOf)), fmt.Sprintf("%.2f", ratio(found, atBare, cpuOf)),
+			millis(median(found, p50)), millis(median(atBare, p50)), millis(median(found, p99)), millis(median(atBare, p99)))
+	}
+	t.print()
+	return nil
+}
+
+func (b *bench) feedOverHTTP2(ctx context.Context) error {
+	var event []byte
+	var found, atBare []feedFigures
+	for round := range b.rounds {
+		f, seen, err := b.feedOfCollab(ctx, fmt.Sprintf("http2_feed_%d", round), http2Audience)
+		if err != nil {
+			return err
+		}
+		found = append(found, f)
+		if event == nil {
+			event = seen
+		}
+		if f, err = b.feedOfBare(ctx, event, http2Audience); err != nil {
+			return err
+		}
+		atBare = append(atBare, f)
+	}
+	t := b.newTable(fmt.Sprintf("Change feed of %d subscribers over HTTP/2 and TLS through nginx, Collab on Postgres that does not wait for the disk (bare: net/http, nothing stored, through nginx)", http2Audience.subscribers),
+		"server's CPU µs per delivery", "bare", "ratio", "p50 ms", "bare", "p99 ms", "bare", "ratio", "", "burst deliveries/s", "bare", "ratio")
+	cpu := func(f feedFigures) float64 { return float64(f.cpu) }
+	p50 := func(f feedFigures) float64 { return float64(f.p50) }
+	p99 := func(f feedFigures) float64 { return float64(f.p99) }
+	rate := func(f feedFigures) float64 { return f.rate }
+	late := ratio(found, atBare, p99)
+	t.row(micros(median(found, cpu)), micros(median(atBare, cpu)), fmt.Sprintf("%.2f", ratio(found, atBare, cpu)),
+		millis(median(found, p50)), millis(median(atBare, p50)), millis(median(found, p99)), millis(median(atBare, p99)), fmt.Sprintf("%.2f", late),
+		b.judge(http2Feed, fmt.Sprintf("%d subscribers", http2Audience.subscribers), late),
+		thousands(median(found, rate)), thousands(median(atBare, rate)), fmt.Sprintf("%.2f", ratio(found, atBare, rate)))
+	t.print()
+	return nil
+}
+
+func (b *bench) chatOverHTTP2(ctx context.Context) (err error) {
+	p, err := listenProvider()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	talks, stop, err := b.startTalks(ctx, "http2_chat", p)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return err
+	}
+	ways := []int{askedDirectly, askedBare, askedOnPostgres}
+	for _, way := range ways[1:] {
+		through, proxy, err := b.proxied(ctx, talks[way].process)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, proxy.stop()) }()
+		talks[way].address = through.address
+	}
+	var rounds [][waysOfAsking]pacedFigures
+	for range b.rounds {
+		var at [waysOfAsking]pacedFigures
+		for _, way := range ways {
+			if at[way], err = talks[way].pace(ctx, http2Talks.streams, http2Talks.every, b.warm, b.run); err != nil {
+				return err
+			}
+		}
+		rounds = append(rounds, at)
+	}
+	added := func(way int, of func(pacedFigures) time.Duration) func([waysOfAsking]pacedFigures) float64 {
+		return func(at [waysOfAsking]pacedFigures) float64 { return float64(of(at[way]) - of(at[askedDirectly])) }
+	}
+	p50 := func(f pacedFigures) time.Duration { return f.p50 }
+	p99 := func(f pacedFigures) time.Duration { return f.p99 }
+	cpu := func(way int) func([waysOfAsking]pacedFigures) float64 {
+		return func(at [waysOfAsking]pacedFigures) float64 { return float64(at[way].cpu) }
+	}
+	t := b.newTable(fmt.Sprintf("%d chats over HTTP/2 and TLS through nginx, a chunk every %v, Collab on Postgres (bare: net/http relay, through nginx); added to what the provider alone takes over HTTP/1.1", http2Talks.streams, http2Talks.every),
+		"server's CPU µs per chunk", "bare", "ratio", "added p50 µs", "bare", "ratio", "added p99 µs", "bare", "ratio", "")
+	cells := []string{micros(median(rounds, cpu(askedOnPostgres))), micros(median(rounds, cpu(askedBare))), fmt.Sprintf("%.2f", quotient(rounds, cpu(askedOnPostgres), cpu(askedBare)))}
+	for _, of := range []func(pacedFigures) time.Duration{p50, p99} {
+		cells = append(cells, micros(median(rounds, added(askedOnPostgres, of))), micros(median(rounds, added(askedBare, of))),
+			fmt.Sprintf("%.2f", quotient(rounds, added(askedOnPostgres, of), added(askedBare, of))))
+	}
+	t.row(append(cells, b.judge(http2Chunk, fmt.Sprintf("%d steady streams, Postgres", http2Talks.streams), quotient(rounds, added(askedOnPostgres, p99), added(askedBare, p99))))...)
+	t.print()
+	return nil
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"collab/test/debian"
+)
+
+// http2Scheme begins an address that is spoken to with HTTP/2 over TLS.
+const http2Scheme = "https://"
+
+// proxyConfig makes nginx end HTTP/2 and TLS, and speak HTTP/1.1 to a server over
+// connections that are kept.
+const proxyConfig = `
+daemon off; master_process off; pid proxy.pid; error_log stderr;
+events { worker_connections 8192; }
+http {
+  access_log off;
+  client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+  upstream server { server %[2]s; keepalive 64; keepalive_requests 1000000000; }
+  server {
+    listen %[1]s ssl http2;
+    ssl_certificate certificate.pem; ssl_certificate_key key.pem;
+    keepalive_requests 1000000000;
+    location / {
+      proxy_pass http://server; proxy_http_version 1.1; proxy_set_header Connection "";
+      proxy_set_header Host $host; proxy_buffering off; proxy_read_timeout 1h;
+    }
+  }
+}
+`
+
+// proxyCertificate returns a certificate for loopback addresses and its key in PEM.
+var proxyCertificate = sync.OnceValues(func() ([2][]byte, error) {
+	s := httptest.NewTLSServer(nil) // it has one
+	defer s.Close()
+	own := s.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
+	return [2][]byte{
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Certificate[0]}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	}, err
+})
+
+// proxied starts a proxy in front of a server. What it returns is the server at the
+// proxy's address, and the proxy, which is to be stopped.
+func (b *bench) proxied(ctx context.Context, p *process) (through, proxy *process, err error) {
+	program, err := debian.Program(ctx, "nginx", "nginx-light")
+	if err != nil {
+		return nil, nil, err
+	}
+	folder, err := os.MkdirTemp(b.folder, "proxy-")
+	if err != nil {
+		return nil, nil, err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return nil, nil, err
+	}
+	pair, err := proxyCertificate()
+	if err != nil {
+		return nil, nil, err
+	}
+	for name, content := range map[string][]byte{
+		"certificate.pem": pair[0], "key.pem": pair[1], "nginx.conf": fmt.Appendf(nil, proxyConfig, address, p.address),
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+			return nil, nil, err
+		}
+	}
+	proxy, err = launch("nginx", folder, address, program, os.Environ(), "-p", folder, "-c", filepath.Join(folder, "nginx.conf"), "-e", "stderr")
+	if err != nil {
+		return nil, nil, err
+	}
+	for {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			front := *p
+			front.address = http2Scheme + address
+			return &front, proxy, c.Close()
+		}
+		select {
+		case <-proxy.ended:
+			return nil, nil, fmt.Errorf("nginx ended:\n%s", tail(proxy.log))
+		case <-ctx.Done():
+			return nil, nil, errors.Join(ctx.Err(), proxy.stop())
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// connect connects to an address of host and port, or with HTTP/2 where it begins
+// with http2Scheme.
+func connect(ctx context.Context, address string) (net.Conn, error) {
+	if !strings.HasPrefix(address, http2Scheme) {
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", address)
+	}
+	pair, err := proxyCertificate()
+	if err != nil {
+		return nil, err
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(pair[0])
+	c := &http2Conn{address: address, block: make([]byte, 32<<10), transport: &http.Transport{
+		ForceAttemptHTTP2: true, DisableCompression: true, IdleConnTimeout: time.Second, TLSClientConfig: &tls.Config{RootCAs: trusted},
+	}}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// http2Conn is a connection of its own over which requests that are written as those
+// of HTTP/1.1, each at once, are made with HTTP/2, and whose answers are read as
+// those of HTTP/1.1.
+type http2Conn struct {
+	net.Conn  // nil: the load tool needs no other methods
+	address   string
+	transport *http.Transport
+	ctx       context.Context
+	cancel    context.CancelFunc
+	closed    atomic.Bool
+	body      io.ReadCloser // of the answer that is read; nil: none
+	chunked   bool
+	block     []byte
+	out       bytes.Buffer // read before more of the body
+}
+
+func (c *http2Conn) Write(request []byte) (int, error) {
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(bytes.Clone(request))))
+	if err != nil {
+		return 0, err
+	}
+	r = r.WithContext(c.ctx)
+	r.URL.Scheme, r.URL.Host = "https", strings.TrimPrefix(c.address, http2Scheme)
+	r.RequestURI, r.Host = "", r.URL.Host
+	answer, err := c.transport.RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	if answer.ProtoMajor != 2 {
+		return 0, errors.Join(fmt.Errorf("the proxy speaks %s", answer.Proto), answer.Body.Close())
+	}
+	c.body, c.chunked = answer.Body, answer.ContentLength < 0
+	fmt.Fprintf(&c.out, "HTTP/1.1 %d -\r\n", answer.StatusCode)
+	if c.chunked {
+		c.out.WriteString("Transfer-Encoding: chunked\r\n\r\n")
+	} else {
+		fmt.Fprintf(&c.out, "Content-Length: %d\r\n\r\n", answer.ContentLength)
+	}
+	return len(request), nil
+}
+
+func (c *http2Conn) Read(p []byte) (int, error) {
+	if c.out.Len() == 0 && c.body != nil {
+		n, err := c.body.Read(c.block)
+		if c.chunked && n > 0 {
+			fmt.Fprintf(&c.out, "%x\r\n%s\r\n", n, c.block[:n])
+		} else {
+			c.out.Write(c.block[:n])
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			if c.chunked {
+				c.out.WriteString("0\r\n\r\n")
+			}
+			err = c.body.Close()
+			c.body = nil
+		case err != nil && c.closed.Load():
+			return 0, net.ErrClosed
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return c.out.Read(p)
+}
+
+// SetDeadline ends what is under way at a time.
+func (c *http2Conn) SetDeadline(t time.Time) error {
+	end := time.AfterFunc(time.Until(t), c.cancel)
+	context.AfterFunc(c.ctx, func() { end.Stop() })
+	return nil
+}
+
+func (c *http2Conn) Close() error {
+	c.closed.Store(true)
+	c.cancel()
+	c.transport.CloseIdleConnections()
+	return nil
+}
