@@ -28,9 +28,18 @@ type entryFields struct {
 	At         time.Time
 	Model      string
 	Provider   string
-	Tokens     chat.Usage `gorm:"embedded"`
+	Tokens     tokenFields `gorm:"embedded"`
 	Provenance chat.Provenance
 	Outcome    chat.Outcome
+}
+
+// tokenFields are those of chat.Usage.
+type tokenFields struct {
+	Input        int64
+	Output       int64
+	CacheRead    int64
+	CacheCreated int64 `gorm:"column:cache_made"`
+	Searches     int64
 }
 
 // sumRow is what the rows of sums have in common.
@@ -68,7 +77,16 @@ var (
 	modelSumTable  = tenant[modelSumRow]("usage_models", "Entry")
 )
 
-func (r *entryRow) entry() (usage.Entry, error) { return usage.Entry(r.Entry), nil }
+func (r *entryRow) entry() (usage.Entry, error) {
+	f := r.Entry
+	return usage.Entry{
+		ID: f.ID, Org: f.Org, User: f.User, At: f.At, Model: f.Model, Provider: f.Provider, Tokens: chat.Usage(f.Tokens), Provenance: f.Provenance, Outcome: f.Outcome,
+	}, nil
+}
+
+func fieldsOfEntry(e usage.Entry) entryFields {
+	return entryFields{e.ID, e.Org, e.User, e.At, e.Model, e.Provider, tokenFields(e.Tokens), e.Provenance, e.Outcome}
+}
 
 type ledger struct{ *conn }
 
@@ -103,7 +121,7 @@ func (q ledger) Add(ctx context.Context, e usage.Entry) error {
 		models[i] = modelSumRow{Unit: unit.Milliseconds(), Since: e.At.Truncate(unit), Model: e.Model, Lane: lane(e.User), Sums: sums}
 	}
 	return q.atomic(ctx, func(c *conn) error {
-		n, err := exec(ctx, c.write, "Entry", insertCommand(e.Org, addUsage[c.dialect], &entryRow{entryFields(e), on}, entryTable.rest))
+		n, err := exec(ctx, c.write, "Entry", insertCommand(e.Org, addUsage[c.dialect], &entryRow{fieldsOfEntry(e), on}, entryTable.rest))
 		if err == nil && n == 0 {
 			if _, err = (organisations{c}).Get(ctx, e.Org); err == nil {
 				err = fault.New(fault.Conflict, "Entry is there already")
