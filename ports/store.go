@@ -56,6 +56,8 @@ type Work interface {
 	Workspaces() Workspaces
 	Orders() Orders
 	Tasks() Tasks
+	// TasksAt returns the tasks as seen by an actor of the epoch.
+	TasksAt(epoch int64) TasksAt
 	TaskSets() TaskSets
 	TaskHistory() TaskHistory
 }

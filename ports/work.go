@@ -121,6 +121,17 @@ type Tasks interface {
 	Unassign(ctx context.Context, o id.Org, user id.User, now time.Time) error
 }
 
+// TasksAt has methods of Tasks for actors whose rights may have changed meanwhile. Each is the
+// method of Tasks if the organisation's epoch is the given one (see Epochs); otherwise it does
+// nothing and returns NotFound. It sees what Epochs sees.
+type TasksAt interface {
+	Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error)
+	// List returns NotFound also if f selects nothing.
+	List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error
+	// Add returns NotFound also for a taken id.
+	Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error)
+}
+
 // TaskSets reads and moves many tasks by their ids, which are all different, in statements
 // of bounded size.
 type TaskSets interface {

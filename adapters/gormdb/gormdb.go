@@ -279,6 +279,9 @@ func (w work) TeamMembers() ports.TeamMembers { return teamMembers(w) }
 func (w work) Workspaces() ports.Workspaces   { return workspaces(w) }
 func (w work) Orders() ports.Orders           { return orders(w) }
 func (w work) Tasks() ports.Tasks             { return tasks(w) }
+func (w work) TasksAt(epoch int64) ports.TasksAt {
+	return tasksAt{tasks(w), epoch}
+}
 func (w work) TaskSets() ports.TaskSets       { return taskSets(w) }
 func (w work) TaskHistory() ports.TaskHistory { return taskHistory(w) }
 

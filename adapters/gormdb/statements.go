@@ -14,7 +14,22 @@ var taskAdded = taskTable.fieldsExcept("org_id", "sort_order")
 
 // addTask is by whether the task is in a workspace. It finds the last place and the
 // workspace in the statement, because each way to the server counts.
-var addTask = [2][2]string{addTaskWhere("1 = 1"), addTaskWhere("EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = @org AND w.id = ?)")}
+var addTask = [2][2]string{addTaskWhere("1 = 1"), addTaskWhere(inWorkspace)}
+
+const inWorkspace = "EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = @org AND w.id = ?)"
+
+// addTaskAt and getTaskAt are for organisations at an epoch, which they compare themselves.
+var (
+	addTaskAt = [2][2]string{addTaskWhere(ofEpoch), addTaskWhere(ofEpoch + " AND " + inWorkspace)}
+	getTaskAt = [2]string{onSQLite: taskTable.getByKey[onSQLite] + " AND " + atEpoch, onPostgres: taskTable.getByKey[onPostgres] + " AND " + atEpoch}
+)
+
+// atEpoch is the condition that an organisation has an epoch, which databases check once for
+// a statement, before they look for rows. OfEpoch is the same for SQL text.
+const (
+	atEpoch = "(SELECT o.epoch FROM organisations o WHERE o.id = ?) = ?"
+	ofEpoch = "(SELECT o.epoch FROM organisations o WHERE o.id = @org) = ?"
+)
 
 func addTaskWhere(condition string) [2]string {
 	const place = "(SELECT COALESCE(MAX(x.sort_order), -1) + 1 FROM tasks x WHERE x.org_id = @org)"

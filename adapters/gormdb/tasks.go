@@ -126,6 +126,45 @@ type tasks struct{ *conn }
 
 var _ ports.Tasks = tasks{}
 
+// tasksAt are the tasks of organisations at an epoch. The statement that reads or writes tasks
+// compares the epoch, so that nothing else is asked of the database.
+type tasksAt struct {
+	tasks
+	epoch int64
+}
+
+var _ ports.TasksAt = tasksAt{}
+
+func (q tasksAt) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error) {
+	s := taskTable.of(q.read, o)
+	found, ok, err := findWith(ctx, s, (*taskRow).task, s.newCommand(getTaskAt[q.dialect], []any{string(o), string(t), string(o), q.epoch}))
+	if err == nil && !ok {
+		err = fault.Missing("Task")
+	}
+	return found, err
+}
+
+func (q tasksAt) List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, fn func(task.Task) error) error {
+	s, some := taskList(q.read, o, actor, f)
+	if some {
+		some = false
+		if err := each(ctx, s.filter(atEpoch, string(o), q.epoch), (*taskRow).task, func(t task.Task) error {
+			some = true
+			return fn(t)
+		}); err != nil {
+			return err
+		}
+	}
+	if !some {
+		return fault.Missing("Task")
+	}
+	return nil
+}
+
+func (q tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
+	return q.addWhere(ctx, o, t, addTaskAt, q.epoch)
+}
+
 func (q tasks) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error) {
 	return get(ctx, taskTable.of(q.read, o).key(string(t)), (*taskRow).task)
 }
@@ -148,11 +187,26 @@ func (q tasks) putTexts(ctx context.Context, o id.Org, t task.Task, before bool)
 // that are added at once may get the same place; the time and the id order
 // them. On SQLite they share a commit.
 func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (added task.Task, err error) {
+	added, err = q.addWhere(ctx, o, t, addTask)
+	if !fault.Is(err, fault.NotFound) {
+		return added, err
+	}
+	if t.Workspace != nil {
+		if _, err := (workspaces(q)).Get(ctx, o, *t.Workspace); err != nil {
+			return task.Task{}, err
+		}
+	}
+	return task.Task{}, fault.New(fault.Conflict, "Task is there already")
+}
+
+// addWhere is Add by one of the statements, with more of its parameters: NotFound if it adds
+// nothing.
+func (q tasks) addWhere(ctx context.Context, o id.Org, t task.Task, texts [2][2]string, more ...any) (added task.Task, err error) {
 	if q.dialect != onSQLite {
-		return q.add(ctx, o, t)
+		return q.addAtOnce(ctx, o, t, texts, more)
 	}
 	err = q.atomic(ctx, func(c *conn) error {
-		added, err = (tasks{c}).add(ctx, o, t)
+		added, err = (tasks{c}).addAtOnce(ctx, o, t, texts, more)
 		return err
 	})
 	if err != nil {
@@ -161,27 +215,23 @@ func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (added task.Task,
 	return added, nil
 }
 
-func (q tasks) add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
+func (q tasks) addAtOnce(ctx context.Context, o id.Org, t task.Task, texts [2][2]string, more []any) (task.Task, error) {
 	t.Org = o
-	text, within := addTask[0][q.dialect], []any(nil)
+	text := texts[0][q.dialect]
 	if t.Workspace != nil {
-		text, within = addTask[1][q.dialect], []any{string(*t.Workspace)}
+		text, more = texts[1][q.dialect], slices.Concat(more, []any{string(*t.Workspace)})
 	}
 	var place int64
-	added, err := oneRow(ctx, q.write, "Task", insertCommand(o, text, rowOfTask(q.dialect, t), taskAdded, within...), &place)
-	switch {
-	case err != nil:
-		return task.Task{}, err
-	case added:
-		t = t.Clone()
-		t.SortOrder = place
-		return t, q.putTexts(ctx, o, t, false)
-	case t.Workspace != nil:
-		if _, err := (workspaces(q)).Get(ctx, o, *t.Workspace); err != nil {
-			return task.Task{}, err
-		}
+	added, err := oneRow(ctx, q.write, "Task", insertCommand(o, text, rowOfTask(q.dialect, t), taskAdded, more...), &place)
+	if err == nil && !added {
+		err = fault.Missing("Task")
 	}
-	return task.Task{}, fault.New(fault.Conflict, "Task is there already")
+	if err != nil {
+		return task.Task{}, err
+	}
+	t = t.Clone()
+	t.SortOrder = place
+	return t, q.putTexts(ctx, o, t, false)
 }
 
 // Revise reads and locks the tasks in the order of their ids, to avoid deadlocks,

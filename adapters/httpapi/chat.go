@@ -22,35 +22,15 @@ func (a *api) startChat(c *call) error {
 	if err != nil {
 		return err
 	}
-	ready, err := a.admitted(c, r)
+	ready, err := confirmed(a, c,
+		func(cached org.Actor) (*chats.Call, error) { return a.Chats.AdmitUnconfirmed(c.r.Context(), cached, r) },
+		func(actor org.Actor) (*chats.Call, error) { return a.Chats.Admit(c.r.Context(), actor, r) })
 	if err != nil {
 		return err
 	}
 	c.body = nil // the stream may be long, and the request is in the call
 	a.streamChat(c, ready)
 	return nil
-}
-
-// admitted admits a request. If an unconfirmed actor is refused, the request is admitted
-// or refused again for the confirmed one, unless both are of the same epoch.
-func (a *api) admitted(c *call, r chat.Request) (*chats.Call, error) {
-	cached, ok := a.unconfirmed(c)
-	var refused error
-	if ok {
-		ready, err := a.Chats.AdmitUnconfirmed(c.r.Context(), cached, r)
-		if err == nil {
-			return ready, nil
-		}
-		refused = err
-	}
-	actor, err := a.authorize(c)
-	if err != nil {
-		return nil, err
-	}
-	if ok && actor.Visibility.Epoch == cached.Visibility.Epoch {
-		return nil, refused
-	}
-	return a.Chats.Admit(c.r.Context(), actor, r)
 }
 
 // question reads the body.

@@ -133,6 +133,30 @@ func (a *api) unconfirmed(c *call) (actor org.Actor, ok bool) {
 	return actor, true
 }
 
+// confirmed runs try for the unconfirmed actor. If there is none or try refuses it, the caller is
+// authorized, and the refusal stands if the epoch is still the same; otherwise confirmed runs do.
+func confirmed[T any](a *api, c *call, try, do func(org.Actor) (T, error)) (v T, err error) {
+	cached, tried := a.unconfirmed(c)
+	var refused error
+	if tried {
+		v, refused = try(cached)
+		switch {
+		case refused == nil:
+			return v, nil
+		case fault.Is(refused, fault.Internal), fault.Is(refused, fault.Unavailable):
+			return v, refused // it may have taken effect
+		}
+	}
+	actor, err := a.authorize(c)
+	if err != nil {
+		return v, err
+	}
+	if tried && actor.Epoch() == cached.Epoch() {
+		return v, refused
+	}
+	return do(actor)
+}
+
 // recheck returns the error of a request, or the refusal of its caller where the caller was
 // admitted provisionally and has no rights any more: the error could tell what such a caller
 // may not know.

@@ -12,6 +12,7 @@ import (
 	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/stream"
+	"collab/domain/fault"
 	"collab/domain/org"
 )
 
@@ -126,9 +127,39 @@ func list[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Po
 	})
 }
 
+// listConfirmed is list that runs try for the unconfirmed actor first. Try returns NotFound, before
+// any record, if the list is empty or the organisation's epoch is not the actor's.
+func listConfirmed[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], try, run func(actor org.Actor, each func(T) error) error) error {
+	return listRecords(a, c, q, p, key, write, func(text func([]byte), each func(T) error) error {
+		text([]byte{'['})
+		ended, err := confirmed(a, c, func(cached org.Actor) (ended, refused error) {
+			if ended = try(cached, each); fault.Is(ended, fault.NotFound) {
+				return nil, ended
+			}
+			return ended, nil
+		}, func(actor org.Actor) (error, error) { return run(actor, each), nil })
+		if err == nil || fault.Is(err, fault.NotFound) {
+			err = ended
+		}
+		text([]byte("]\n"))
+		return err
+	})
+}
+
 // listWithin is list for an answer that has more than the array: run calls text
 // with what is before the first record and after the last.
 func listWithin[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(actor org.Actor, text func([]byte), each func(T) error) error) error {
+	return listRecords(a, c, q, p, key, write, func(text func([]byte), each func(T) error) error {
+		actor, err := a.authorize(c)
+		if err != nil {
+			return err
+		}
+		return run(actor, text, each)
+	})
+}
+
+// listRecords is listWithin that leaves it to run to authorize the actor.
+func listRecords[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(text func([]byte), each func(T) error) error) error {
 	if p.Limit == 0 && c.caller.User != "" {
 		done, err := a.lists.Acquire(c.r.Context(), string(c.caller.User))
 		if err != nil {
@@ -136,17 +167,13 @@ func listWithin[T any](a *api, c *call, q body.Query, p body.Page, key func(T) b
 		}
 		defer done()
 	}
-	actor, err := a.authorize(c)
-	if err != nil {
-		return err
-	}
 	out := stream.NewList(c, p.Waits, c)
 	defer out.Close()
 	b := stream.TakeBuffer()
 	defer func() { stream.GiveBuffer(b) }()
 	shown, more := 0, false
 	var last body.Position
-	err = run(actor, func(text []byte) { *b = append(*b, text...) }, func(v T) (err error) {
+	err := run(func(text []byte) { *b = append(*b, text...) }, func(v T) (err error) {
 		if p.Limit > 0 && (shown == p.Limit || len(*b) >= maxPageBytes) {
 			more = true
 			return errPageFull

@@ -216,21 +216,35 @@ func (a *api) listTasks(c *call) error {
 	if err != nil {
 		return err
 	}
-	return list(a, c, q, p, keyOfTask, appendTask, func(actor org.Actor, each func(task.Task) error) error {
+	return listConfirmed(a, c, q, p, keyOfTask, appendTask, func(actor org.Actor, each func(task.Task) error) error {
+		return a.Tasks.ListUnconfirmed(c.r.Context(), actor, f, each)
+	}, func(actor org.Actor, each func(task.Task) error) error {
 		return a.Tasks.List(c.r.Context(), actor, f, each)
 	})
 }
 
-func (a *api) getTask(c *call, actor org.Actor, t id.Task) error {
-	found, err := a.Tasks.Get(c.r.Context(), actor, t)
+func (a *api) getTask(c *call) error {
+	t, err := pathID[id.Task](c, "id", "Task")
+	if err != nil {
+		return err
+	}
+	found, err := confirmed(a, c,
+		func(cached org.Actor) (task.Task, error) { return a.Tasks.GetUnconfirmed(c.r.Context(), cached, t) },
+		func(actor org.Actor) (task.Task, error) { return a.Tasks.Get(c.r.Context(), actor, t) })
 	if err == nil && c.unchanged(etag(found.Version)) {
 		return nil
 	}
 	return c.replyTask(http.StatusOK)(found, err)
 }
 
-func (a *api) createTask(c *call, actor org.Actor, d task.Draft) error {
-	return c.replyTask(http.StatusCreated)(a.Tasks.Create(c.r.Context(), actor, d))
+func (a *api) createTask(c *call) error {
+	d, err := readBody(c, readTaskDraft)
+	if err != nil {
+		return err
+	}
+	return c.replyTask(http.StatusCreated)(confirmed(a, c,
+		func(cached org.Actor) (task.Task, error) { return a.Tasks.CreateUnconfirmed(c.r.Context(), cached, d) },
+		func(actor org.Actor) (task.Task, error) { return a.Tasks.Create(c.r.Context(), actor, d) }))
 }
 
 func (a *api) updateTask(c *call, actor org.Actor, t id.Task, p task.Patch) error {

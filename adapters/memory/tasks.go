@@ -14,6 +14,7 @@ import (
 
 var (
 	_ ports.Tasks       = tasks{}
+	_ ports.TasksAt     = tasksAt{}
 	_ ports.TaskSets    = taskSets{}
 	_ ports.TaskHistory = taskHistory{}
 )
@@ -45,6 +46,60 @@ func (s tasks) Add(_ context.Context, o id.Org, t task.Task) (task.Task, error) 
 			t.SortOrder = max(t.SortOrder, v.SortOrder+1)
 		}
 		return clone(t), tenant.tasks.add(x, t.ID, t)
+	})
+}
+
+// tasksAt are the tasks of organisations at an epoch.
+type tasksAt struct {
+	tasks
+	epoch int64
+}
+
+// at returns the tasks, in a transaction that sees the organisation at the epoch.
+func (s tasksAt) at(x *tx, o id.Org) (tasks, error) {
+	if now, err := x.epochs.get(o); err != nil || now != s.epoch {
+		return tasks{}, fault.Missing("Task")
+	}
+	return tasks{x.run}, nil
+}
+
+func (s tasksAt) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error) {
+	return result(s.run, func(x *tx) (task.Task, error) {
+		q, err := s.at(x, o)
+		if err != nil {
+			return task.Task{}, err
+		}
+		return q.Get(ctx, o, t)
+	})
+}
+
+func (s tasksAt) List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error {
+	selected, err := result(s.run, func(x *tx) (selected []task.Task, err error) {
+		q, err := s.at(x, o)
+		if err == nil {
+			err = q.List(ctx, o, actor, f, func(t task.Task) error {
+				selected = append(selected, t)
+				return nil
+			})
+		}
+		if err == nil && len(selected) == 0 {
+			err = fault.Missing("Task")
+		}
+		return selected, err
+	})
+	return forEach(selected, err, each)
+}
+
+func (s tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
+	return result(s.run, func(x *tx) (task.Task, error) {
+		q, err := s.at(x, o)
+		if err != nil {
+			return t, err
+		}
+		if t, err = q.Add(ctx, o, t); fault.Is(err, fault.Conflict) {
+			err = fault.Missing("Task")
+		}
+		return t, err
 	})
 }
 

@@ -29,6 +29,9 @@ func (w work) TeamMembers() ports.TeamMembers { return teamMembers{w.run} }
 func (w work) Workspaces() ports.Workspaces   { return workspaces{w.run} }
 func (w work) Orders() ports.Orders           { return orders{w.run} }
 func (w work) Tasks() ports.Tasks             { return tasks{w.run} }
+func (w work) TasksAt(epoch int64) ports.TasksAt {
+	return tasksAt{tasks{w.run}, epoch}
+}
 func (w work) TaskSets() ports.TaskSets       { return taskSets{w.run} }
 func (w work) TaskHistory() ports.TaskHistory { return taskHistory{w.run} }
 

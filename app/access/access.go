@@ -130,7 +130,7 @@ func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
 // anything.
 func (a *Access) Cached(c Caller) (actor org.Actor, ok bool) {
 	s, ok := a.actorCache.get(c.key())
-	if !ok || s.err != nil {
+	if !ok || s.err != nil || !a.Clock.Now().Before(c.expires) {
 		return org.Actor{}, false
 	}
 	if c.service() {
@@ -138,6 +138,7 @@ func (a *Access) Cached(c Caller) (actor org.Actor, ok bool) {
 		if !ok || was.org != c.Org || was.epoch != s.epoch {
 			return org.Actor{}, false
 		}
+		a.recordUse(c.claims.SessionID(), was)
 	}
 	return s.actor, true
 }

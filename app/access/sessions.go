@@ -45,12 +45,17 @@ func (a *Access) checkSession(ctx context.Context, s id.Session, o id.Org, epoch
 		was.org, was.epoch = o, epoch
 		a.sessions.put(s, was)
 	}
+	a.recordUse(s, was)
+	return nil
+}
+
+// recordUse records that a session is used, unless it was recorded within session.UseInterval.
+func (a *Access) recordUse(s id.Session, was openSession) {
 	if now := a.Clock.Now(); now.Sub(was.used) >= session.UseInterval {
 		was.used = now
 		a.sessions.put(s, was)
 		a.uses.add(s, now)
 	}
-	return nil
 }
 
 // getOpenSession reads a session: NotFound if it has ended or is not known.

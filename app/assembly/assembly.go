@@ -192,7 +192,7 @@ func newFeed(lc fx.Lifecycle, n feedNeeds) *changes.Feed {
 	feed := changes.New(changes.Options{
 		Store: n.Store, Epochs: n.Epochs, Bus: n.Bus, Clock: n.Clock, Log: n.Log,
 		Alarms:       n.Alarms,
-		Reauthorizer: n.Access.Reauthorizer, Encode: httpapi.EncodeChange,
+		Reauthorizer: n.Access.Reauthorizer, LogPosition: n.Access.LogPosition, Encode: httpapi.EncodeChange,
 	})
 	tick := time.NewTicker(changes.PollEvery)
 	lc.Append(fx.StartStopHook(

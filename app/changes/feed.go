@@ -52,6 +52,10 @@ type Options struct {
 	// (access.Access.Reauthorizer).
 	Reauthorizer func(ctx context.Context) Reauthorize
 
+	// LogPosition is access.Access.LogPosition, for actors that were authorized for the
+	// subscription. Nil: the head of the log is read.
+	LogPosition func(id.Org) (at object.Cursor, ok bool)
+
 	// Encode returns the frame that every subscriber is sent for an entry, with the cursor
 	// after it. An entry of object.AccessChanged has the client read all objects again.
 	Encode func(object.Cursor, object.Change) []byte
@@ -177,7 +181,7 @@ func (f *Feed) Figures() Figures {
 // that cursor, the first entry has the client read all objects again. The caller closes the
 // subscription.
 func (f *Feed) Subscribe(ctx context.Context, actor org.Actor, from string, resumes bool) (*Subscriber, error) {
-	head, err := f.head(ctx, actor.Org)
+	head, err := f.start(ctx, actor.Org, resumes)
 	if err != nil {
 		return nil, err
 	}
@@ -250,6 +254,17 @@ func (f *Feed) allChannels() []*channel {
 		all = append(all, ch)
 	}
 	return all
+}
+
+// start returns the head of an organisation's log for a subscription. One that does not resume
+// needs no floor, and begins at the position that authorizing its actor has read.
+func (f *Feed) start(ctx context.Context, o id.Org, resumes bool) (object.Head, error) {
+	if f.LogPosition != nil && !resumes {
+		if at, ok := f.LogPosition(o); ok {
+			return object.Head{N: at.N, Epoch: at.Epoch}, nil
+		}
+	}
+	return f.head(ctx, o)
 }
 
 // head reads the head of an organisation's log.

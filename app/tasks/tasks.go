@@ -53,9 +53,25 @@ func (s *Tasks) List(ctx context.Context, actor org.Actor, f task.Filter, each f
 	return s.store.Work().Tasks().List(ctx, actor.Org, actor, f, each)
 }
 
+// ListUnconfirmed is List for an actor that access.Access.Cached returned: NotFound if the
+// organisation is at another epoch than the actor, or the list is empty.
+func (s *Tasks) ListUnconfirmed(ctx context.Context, actor org.Actor, f task.Filter, each func(task.Task) error) error {
+	return s.store.Work().TasksAt(actor.Epoch()).List(ctx, actor.Org, actor, f, each)
+}
+
 // Get returns a task that the actor sees.
 func (s *Tasks) Get(ctx context.Context, actor org.Actor, t id.Task) (task.Task, error) {
-	found, err := s.store.Work().Tasks().Get(ctx, actor.Org, t)
+	return get(ctx, s.store.Work().Tasks(), actor, t)
+}
+
+// GetUnconfirmed is Get for an actor that access.Access.Cached returned: NotFound if the
+// organisation is at another epoch than the actor.
+func (s *Tasks) GetUnconfirmed(ctx context.Context, actor org.Actor, t id.Task) (task.Task, error) {
+	return get(ctx, s.store.Work().TasksAt(actor.Epoch()), actor, t)
+}
+
+func get(ctx context.Context, from ports.TasksAt, actor org.Actor, t id.Task) (task.Task, error) {
+	found, err := from.Get(ctx, actor.Org, t)
 	if err == nil {
 		err = checkVisible(actor, found)
 	}
@@ -71,6 +87,17 @@ func checkVisible(actor org.Actor, t task.Task) error {
 
 // Create adds a task after all others of the organisation.
 func (s *Tasks) Create(ctx context.Context, actor org.Actor, d task.Draft) (task.Task, error) {
+	return s.create(ctx, s.store.Work().Tasks(), actor, d)
+}
+
+// CreateUnconfirmed is Create for an actor that access.Access.Cached returned; an error that is
+// a refusal may be due to another epoch of the organisation than the actor's, and then nothing
+// is added.
+func (s *Tasks) CreateUnconfirmed(ctx context.Context, actor org.Actor, d task.Draft) (task.Task, error) {
+	return s.create(ctx, s.store.Work().TasksAt(actor.Epoch()), actor, d)
+}
+
+func (s *Tasks) create(ctx context.Context, to ports.TasksAt, actor org.Actor, d task.Draft) (task.Task, error) {
 	if err := actor.CheckWrite(); err != nil {
 		return task.Task{}, err
 	}
@@ -88,7 +115,7 @@ func (s *Tasks) Create(ctx context.Context, actor org.Actor, d task.Draft) (task
 		if err := places(actor); err != nil {
 			return task.Task{}, err
 		}
-		made, err = s.store.Work().Tasks().Add(ctx, actor.Org, made)
+		made, err = to.Add(ctx, actor.Org, made)
 		return made, workspaceGone(err)
 	}
 	var added task.Task

@@ -45,6 +45,7 @@ func Store(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Workspaces", func(t *testing.T) { Workspaces(t, open) })
 	t.Run("Orders", func(t *testing.T) { Orders(t, open) })
 	t.Run("Tasks", func(t *testing.T) { Tasks(t, open) })
+	t.Run("TasksAt", func(t *testing.T) { TasksAt(t, open) })
 	t.Run("TaskSets", func(t *testing.T) { TaskSets(t, open) })
 	t.Run("TaskHistory", func(t *testing.T) { TaskHistory(t, open) })
 	t.Run("Inbox", func(t *testing.T) { Inbox(t, open) })

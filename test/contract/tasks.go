@@ -33,6 +33,80 @@ func never(w *world) func([]task.Task) ([]task.Task, error) {
 
 func allow(task.Task) error { return nil }
 
+// unlisted is given to lists that call nothing.
+func unlisted(w *world) func(task.Task) error {
+	return func(t task.Task) error {
+		w.Errorf("called with %v", t)
+		return nil
+	}
+}
+
+// noTasksAt checks that an organisation is not at the epoch.
+func (w *world) noTasksAt(tn tenant, epoch int64) {
+	w.Helper()
+	at := w.tasksAt(epoch)
+	that(at.Get(w.ctx, tn.ID, tn.loose.ID)).missing(w)
+	w.missing(at.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, unlisted(w)))
+	for _, in := range []*id.Workspace{nil, &tn.workspace.ID} {
+		that(at.Add(w.ctx, tn.ID, someTask(tn.ID, in, tn.owner.ID))).missing(w)
+	}
+}
+
+// TasksAt is the suite of ports.TasksAt.
+func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"at the epoch of the organisation tasks are read and added": func(w *world) {
+			tn := w.tenant()
+			now := w.tasksAt(w.epoch(tn.ID))
+			that(now.Get(w.ctx, tn.ID, tn.loose.ID)).is(w, tn.loose)
+			var found []task.Task
+			w.ok(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, func(t task.Task) error {
+				found = append(found, t)
+				return nil
+			}))
+			same(w, found, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}))
+			for _, in := range []*id.Workspace{nil, &tn.workspace.ID} {
+				added := that(now.Add(w.ctx, tn.ID, someTask(tn.ID, in, tn.owner.ID))).must(w)
+				that(w.tasks().Get(w.ctx, tn.ID, added.ID)).is(w, added)
+			}
+		},
+		"at another epoch there are no tasks, and none is added": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			for w.epoch(other.ID) <= w.epoch(tn.ID) {
+				w.moveOn(other.ID)
+			}
+			was, epoch := w.content(tn), w.epoch(tn.ID)
+			w.noTasksAt(tn, epoch-1)
+			w.noTasksAt(tn, epoch+1)
+			w.noTasksAt(tn, w.epoch(other.ID))
+			same(w, w.content(tn), was)
+			w.moveOn(tn.ID)
+			was = w.content(tn)
+			w.noTasksAt(tn, epoch)
+			same(w, w.content(tn), was)
+			w.atomic(func(r ports.Records) error {
+				if _, err := r.Directory().Organisations().Lock(w.ctx, tn.ID); err != nil {
+					return err
+				}
+				_, err := r.Work().TasksAt(epoch+1).Get(w.ctx, tn.ID, tn.loose.ID)
+				w.missing(err)
+				_, err = r.Work().TasksAt(epoch+2).Get(w.ctx, tn.ID, tn.loose.ID)
+				return err
+			})
+		},
+		"at an epoch a list of nothing, a taken id and another organisation's task are not found": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			now := w.tasksAt(w.epoch(tn.ID))
+			w.missing(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"of none"}}, unlisted(w)))
+			w.missing(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"\x00"}}, unlisted(w)))
+			that(now.Add(w.ctx, tn.ID, tn.loose)).missing(w)
+			that(now.Add(w.ctx, tn.ID, someTask(tn.ID, &other.workspace.ID, tn.owner.ID))).missing(w)
+			that(now.Get(w.ctx, tn.ID, fresh[id.Task]())).missing(w)
+			that(now.Get(w.ctx, tn.ID, other.loose.ID)).missing(w)
+		},
+	}.run(t, open)
+}
+
 // Tasks is the suite of ports.Tasks.
 func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 	suite{

@@ -78,24 +78,27 @@ func (w *world) teamMembers() ports.TeamMembers     { return w.store.Work().Team
 func (w *world) workspaces() ports.Workspaces       { return w.store.Work().Workspaces() }
 func (w *world) orders() ports.Orders               { return w.store.Work().Orders() }
 func (w *world) tasks() ports.Tasks                 { return w.store.Work().Tasks() }
-func (w *world) taskSets() ports.TaskSets           { return w.store.Work().TaskSets() }
-func (w *world) history() ports.TaskHistory         { return w.store.Work().TaskHistory() }
-func (w *world) inbox() ports.Inbox                 { return w.store.Journal().Inbox() }
-func (w *world) audit() ports.Audit                 { return w.store.Journal().Audit() }
-func (w *world) replays() ports.Replays             { return w.store.Journal().Replays() }
-func (w *world) sessions() ports.Sessions           { return w.store.Journal().Sessions() }
-func (w *world) objects() ports.Objects             { return w.store.Storage().Objects() }
-func (w *world) changes() ports.Changes             { return w.store.Storage().Changes() }
-func (w *world) blobNames() ports.BlobNames         { return w.store.Storage().BlobNames() }
-func (w *world) quotas() ports.Quotas               { return w.store.Usage().Quotas() }
-func (w *world) ledger() ports.Ledger               { return w.store.Usage().Ledger() }
-func (w *world) connectors() ports.Connectors       { return w.store.Connections().Connectors() }
-func (w *world) credentials() ports.Credentials     { return w.store.Connections().Credentials() }
-func (w *world) flows() ports.Flows                 { return w.store.Connections().Flows() }
-func (w *world) clients() ports.Clients             { return w.store.Connections().Clients() }
-func (w *world) revocations() ports.Revocations     { return w.store.Connections().Revocations() }
-func (w *world) releases() ports.Releases           { return w.store.Deployment().Releases() }
-func (w *world) adoption() ports.Adoption           { return w.store.Deployment().Adoption() }
+func (w *world) tasksAt(epoch int64) ports.TasksAt {
+	return w.store.Work().TasksAt(epoch)
+}
+func (w *world) taskSets() ports.TaskSets       { return w.store.Work().TaskSets() }
+func (w *world) history() ports.TaskHistory     { return w.store.Work().TaskHistory() }
+func (w *world) inbox() ports.Inbox             { return w.store.Journal().Inbox() }
+func (w *world) audit() ports.Audit             { return w.store.Journal().Audit() }
+func (w *world) replays() ports.Replays         { return w.store.Journal().Replays() }
+func (w *world) sessions() ports.Sessions       { return w.store.Journal().Sessions() }
+func (w *world) objects() ports.Objects         { return w.store.Storage().Objects() }
+func (w *world) changes() ports.Changes         { return w.store.Storage().Changes() }
+func (w *world) blobNames() ports.BlobNames     { return w.store.Storage().BlobNames() }
+func (w *world) quotas() ports.Quotas           { return w.store.Usage().Quotas() }
+func (w *world) ledger() ports.Ledger           { return w.store.Usage().Ledger() }
+func (w *world) connectors() ports.Connectors   { return w.store.Connections().Connectors() }
+func (w *world) credentials() ports.Credentials { return w.store.Connections().Credentials() }
+func (w *world) flows() ports.Flows             { return w.store.Connections().Flows() }
+func (w *world) clients() ports.Clients         { return w.store.Connections().Clients() }
+func (w *world) revocations() ports.Revocations { return w.store.Connections().Revocations() }
+func (w *world) releases() ports.Releases       { return w.store.Deployment().Releases() }
+func (w *world) adoption() ports.Adoption       { return w.store.Deployment().Adoption() }
 
 // atomic runs fn in a transaction that must succeed.
 func (w *world) atomic(fn func(ports.Records) error) {
