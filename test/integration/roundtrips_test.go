@@ -1,0 +1,414 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"collab/test/collabd"
+	"collab/test/postgres"
+)
+
+// roundTrip is a row of roundTrips.
+type roundTrip struct {
+	request, body string
+	trips         int
+	once          bool // it can succeed only once
+}
+
+// roundTrips has for each endpoint how often a request that succeeds waits for Postgres, with the
+// caches of steady use. The answers of POST /chat and GET /sync/changes count until they begin.
+//
+// A parameter of a path or a body in braces stands for the id of a new record, {n} for a number
+// that is used once. A request is sent once before it is counted, unless it can succeed only once.
+var roundTrips = []roundTrip{
+	{"POST /auth/exchange-token", `{"identityToken": "{identity}"}`, 16, false},
+	{"POST /auth/refresh", `{"token": "{token}"}`, 8, false},
+	{"GET /auth/me", "", 5, false},
+	{"GET /auth/sessions", "", 2, false},
+	{"DELETE /auth/sessions", "", 7, false},
+	{"DELETE /auth/sessions/{session}", "", 11, true},
+	{"POST /auth/onboarding-complete", "", 6, false},
+	{"POST /auth/seed-onboarding", "", 6, false},
+	{"GET /org/members", "", 2, false},
+	{"PATCH /org/members/{userId}/role", `{"role": "VIEWER"}`, 10, true},
+	{"DELETE /org/members/{userId}", "", 11, true},
+	{"GET /org/invites", "", 2, false},
+	{"POST /org/invite", `{"email": "guest-{n}@rounds.example", "role": "MEMBER"}`, 15, false},
+	{"POST /org/invite/{invitation}/resend", "", 12, true},
+	{"DELETE /org/invite/{invitation}", "", 8, true},
+	{"GET /org/audit", "", 2, false},
+	{"GET /tasks?status=TODO&limit=50", "", 1, false},
+	{"POST /tasks", `{"title": "Task {n}"}`, 1, false},
+	{"POST /tasks/reorder", `{"taskIds": ["{task}"]}`, 7, false},
+	{"POST /tasks/reprioritize", `{"changes": [{"taskId": "{task}", "reason": "r", "priority": "HIGH"}]}`, 9, false},
+	{"GET /tasks/{task}", "", 1, false},
+	{"PATCH /tasks/{task}", `{"title": "Task {n}"}`, 8, false},
+	{"DELETE /tasks/{task}", "", 9, true},
+	{"GET /tasks/{task}/history", "", 3, false},
+	{"GET /teams", "", 3, false},
+	{"POST /teams", `{"name": "Team {n}"}`, 10, false},
+	{"GET /teams/{team}", "", 2, false},
+	{"PATCH /teams/{team}", `{"name": "Team {n}"}`, 7, false},
+	{"DELETE /teams/{team}", "", 16, true},
+	{"GET /teams/{team}/members", "", 3, false},
+	{"POST /teams/{team}/members", `{"userId": "{userId}"}`, 16, true},
+	{"DELETE /teams/{teammate}", "", 9, true},
+	{"GET /workspaces", "", 3, false},
+	{"POST /workspaces", `{"name": "Workspace {n}", "teamId": "{team}"}`, 9, false},
+	{"PUT /workspaces/order", `{"order": ["{workspace}"]}`, 8, false},
+	{"GET /workspaces/{workspace}", "", 3, false},
+	{"PATCH /workspaces/{workspace}", `{"name": "Workspace {n}"}`, 9, false},
+	{"DELETE /workspaces/{workspace}", "", 12, true},
+	{"POST /workspaces/{workspace}/move", `{"targetTeamId": "{team}"}`, 14, true},
+	{"GET /sync/profile", "", 2, false},
+	{"PUT /sync/profile", `{"n": {n}}`, 4, false},
+	{"GET /sync/org-onboarding", "", 2, false},
+	{"PUT /sync/org-onboarding", `{"n": {n}}`, 4, false},
+	{"GET /sync/memory/user", "", 2, false},
+	{"PUT /sync/memory/user", `{"content": "{n}"}`, 4, false},
+	{"GET /sync/memory/workspace/{workspace}", "", 2, false},
+	{"GET /sync/memory/workspace/{workspace}/notes.md", "", 2, false},
+	{"PUT /sync/memory/workspace/{workspace}/notes.md", `{"content": "{n}"}`, 4, false},
+	{"GET /sync/files", "", 2, false},
+	{"POST /sync/files", `{"path": "file-{n}.md", "content": "{n}"}`, 10, false},
+	{"GET /sync/files/{file}", "", 1, false},
+	{"PUT /sync/files/{file}", `{"content": "{n}"}`, 4, false},
+	{"DELETE /sync/files/{file}", "", 9, true},
+	{"GET /sync/manifest", "", 5, false},
+	{"GET /sync/changes", "", 1, false},
+	{"POST /chat", `{"message": "Hello {n}", "model": "local-1", "maxTokens": 16}`, 1, false},
+	{"GET /models", "", 1, false},
+	{"GET /billing/status", "", 3, false},
+	{"GET /billing/subscription", "", 3, false},
+	{"POST /billing/trial", "", 10, true},
+	{"GET /metering/org", "", 3, false},
+	{"GET /metering/user", "", 3, false},
+	{"GET /metering/quota", "", 3, false},
+	{"GET /connector-providers", "", 0, false},
+	{"GET /connectors", "", 2, false},
+	{"POST /connectors", `{"providerId": "shell"}`, 8, true},
+	{"GET /connectors/{keyed}/credentials", "", 9, false},
+	{"POST /connectors/{connector}/credentials", `{"credentials": {"apiKey": "{n}"}}`, 10, false},
+	{"DELETE /connectors/{connector}", "", 9, true},
+	{"GET /updates/check?version=1.0.0&platform=linux&arch=x64", "", 0, false},
+	{"POST /updates", `{"version": "1.0.{n}", "platform": "linux", "arch": "x64", "downloadUrl": "https://dl.example.com/collab.zip"}`, 12, false},
+	{"PATCH /updates/{release}", `{"rolloutPercentage": 50}`, 6, false},
+	{"GET /updates/releases", "", 3, false},
+	{"GET /updates/releases/{release}/rollout?clientIds=a", "", 2, false},
+	{"GET /updates/adoption", "", 2, false},
+	{"GET /updates/feeds/electron/latest.yml", "", 0, false},
+	{"GET /updates/feeds/squirrel/darwin/arm64/1.0.0", "", 0, false},
+	{"GET /updates/feeds/squirrel/win32/x64/1.0.0/RELEASES", "", 0, false},
+	{"GET /updates/feeds/tauri/darwin/arm64/1.0.0", "", 0, false},
+	{"GET /updates/feeds/sparkle/appcast.xml", "", 0, false},
+	{"GET /admin/organisations", "", 7, false},
+	{"GET /admin/organisations/{org}", "", 4, false},
+	{"PUT /admin/organisations/{org}/subscription", `{"plan": "PREMIUM"}`, 8, false},
+	{"PUT /admin/organisations/{org}/members/{userId}/role", `{"role": "ADMIN"}`, 12, true},
+	{"GET /openapi.json", "", 0, false},
+}
+
+// uncounted are beginnings of endpoints that need a provider or a browser beside the request.
+var uncounted = []string{
+	"GET /auth/cli-", "POST /auth/webhook", "GET /mcp-oauth/", "POST /mcp-oauth/",
+	"POST /billing/checkout", "POST /billing/portal", "POST /billing/downgrade", "GET /billing/checkout/", "POST /billing/webhook",
+}
+
+// busiest are the endpoints that clients call most, of which none waits more than once.
+var busiest = []string{
+	"GET /tasks", "GET /tasks/{task}", "POST /tasks", "GET /sync/files/{file}", "GET /sync/changes", "POST /chat", "GET /models", "GET /updates/check",
+}
+
+func TestRoundTripsToPostgres(t *testing.T) {
+	counter := newTripCounter(t, postgres.URL(t))
+	catalog := filepath.Join(t.TempDir(), "connectors.json")
+	err := os.WriteFile(catalog, []byte(`{"providers": [{"serverId": "shell", "displayName": "Shell", "description": "Runs.", "authMode": "API_KEY",
+		"mcpTransport": "STDIO", "command": ["shell"], "credentials": [{"name": "apiKey", "label": "Key"}], "env": {"SHELL_KEY": "{apiKey}"}}]}`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := collabd.Start(t, "COLLAB_DATABASE_URL="+counter.url, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_CONNECTORS_FILE="+catalog)
+	for i, row := range roundTrips {
+		// Work in the background and statements that a connection has not prepared yet count as
+		// well: the request's number is the least.
+		least := row.trips + 1
+		for n := 0; n < 3 || least > row.trips && n < 10; n++ {
+			v := &visitor{t: t, s: s, counter: counter, name: fmt.Sprintf("Rounds-%d-%d", i, n)}
+			v.Client = v.joined("owner")
+			if !strings.Contains(row.request, "/billing/") {
+				v.Grant(t, "ENTERPRISE")
+			}
+			v.Must(t, 200, "POST", "/auth/seed-onboarding", nil, nil)
+			if trips := v.trips(row.request, row.body, row.once); n == 0 || trips < least {
+				least = trips
+			}
+		}
+		t.Logf("%2d %s", least, row.request)
+		if least > row.trips {
+			t.Errorf("%s waits for %d round trips, and the table says %d", row.request, least, row.trips)
+		}
+	}
+
+	t.Run("the table has every endpoint", func(t *testing.T) {
+		var document struct {
+			Paths map[string]map[string]json.RawMessage
+		}
+		collabd.Client{Base: s.URL}.Must(t, 200, "GET", "/openapi.json", nil, &document)
+		for path, methods := range document.Paths {
+			path, versioned := strings.CutPrefix(path, "/api/v1")
+			for method := range methods {
+				endpoint := strings.ToUpper(method) + " " + path
+				counts := func(row roundTrip) bool { return matches(endpoint, row.request) }
+				if versioned && method != "parameters" && !slices.ContainsFunc(roundTrips, counts) &&
+					!slices.ContainsFunc(uncounted, func(start string) bool { return strings.HasPrefix(endpoint, start) }) {
+					t.Errorf("%s is missing", endpoint)
+				}
+			}
+		}
+	})
+	t.Run("the busiest endpoints wait once", func(t *testing.T) {
+		for _, endpoint := range busiest {
+			found := false
+			for _, row := range roundTrips {
+				if matches(endpoint, row.request) {
+					if found = true; row.trips > 1 {
+						t.Errorf("%s waits for %d round trips", endpoint, row.trips)
+					}
+				}
+			}
+			if !found {
+				t.Errorf("%s is not in the table", endpoint)
+			}
+		}
+	})
+}
+
+// matches reports whether a request is one to an endpoint, whose path may have parameters.
+func matches(endpoint, request string) bool {
+	request, _, _ = strings.Cut(request, "?")
+	a, b := strings.Split(endpoint, "/"), strings.Split(strings.Replace(request, "{teammate}", "{team}/members/{userId}", 1), "/")
+	return slices.EqualFunc(a, b, func(a, b string) bool { return a == b || strings.HasPrefix(a, "{") })
+}
+
+// visitor is the owner of an organisation of their own, who sends a request.
+type visitor struct {
+	collabd.Client
+	t       *testing.T
+	s       *collabd.Server
+	counter *tripCounter
+	name    string
+}
+
+// joined returns a session of the owner, or of a new member.
+func (v *visitor) joined(role string) collabd.Client {
+	email := v.name + "@rounds.example"
+	if role != "owner" {
+		email = fmt.Sprintf("member-%d@rounds.example", used.Add(1))
+	}
+	return v.s.SignIn(v.t, email, v.name, role)
+}
+
+// used makes the numbers that are used once.
+var used atomic.Int64
+
+// trips returns how often a request waits for Postgres.
+func (v *visitor) trips(request, body string, once bool) int {
+	method, path, _ := strings.Cut(request, " ")
+	path = v.filled(path)
+	records := v.filled(strings.ReplaceAll(body, "{n}", "\x00"))
+	numbered := func() string { return strings.ReplaceAll(records, "\x00", fmt.Sprint(used.Add(1))) }
+	if !once {
+		v.send(method, path, numbered())
+	}
+	v.Must(v.t, 200, "GET", "/models", nil, nil) // the actor is in the cache, at the present epoch
+	return v.send(method, path, numbered())
+}
+
+// send sends a request and returns how often it waited.
+func (v *visitor) send(method, path, body string) int {
+	v.t.Helper()
+	r, err := http.NewRequest(method, v.Base+"/api/v1"+path, strings.NewReader(body))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("Authorization", "Bearer "+v.Token)
+	r.Header.Set("X-Admin-Secret", collabd.AdminSecret)
+	before := v.counter.n.Load()
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	begun := int(v.counter.n.Load() - before)
+	if path == "/sync/changes" {
+		return begun
+	}
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode/100 != 2 {
+		v.t.Errorf("%s %s: %s, %v: %s", method, path, answer.Status, err, text)
+	}
+	if path == "/chat" {
+		return begun
+	}
+	return int(v.counter.n.Load() - before)
+}
+
+// filled returns a text with ids of new records in place of its parameters.
+func (v *visitor) filled(text string) string {
+	for name, made := range map[string]func() string{
+		"{task}": func() string { return v.added("/tasks", `{"title": "T"}`) },
+		"{team}": func() string { return v.added("/teams", `{"name": "T"}`) },
+		"{workspace}": func() string {
+			return v.added("/workspaces", fmt.Sprintf(`{"name": "W", "teamId": %q}`, v.filled("{team}")))
+		},
+		"{file}":       func() string { return v.added("/sync/files", `{"path": "a.md", "content": "a"}`) },
+		"{invitation}": func() string { return v.added("/org/invite", `{"email": "g@rounds.example", "role": "MEMBER"}`) },
+		"{connector}":  func() string { return v.added("/connectors", `{"providerId": "shell"}`) },
+		"{release}": func() string {
+			return v.added("/updates", fmt.Sprintf(`{"version": "2.0.%d", "platform": "linux", "arch": "x64", "downloadUrl": "https://dl.example.com/collab.zip"}`, used.Add(1)))
+		},
+		"{teammate}": func() string {
+			team, user := v.filled("{team}"), v.filled("{userId}")
+			v.Must(v.t, 200, "POST", "/teams/"+team+"/members", map[string]string{"userId": user}, nil)
+			return team + "/members/" + user
+		},
+		"{keyed}": func() string {
+			connector := v.filled("{connector}")
+			v.Must(v.t, 200, "POST", "/connectors/"+connector+"/credentials", json.RawMessage(`{"credentials": {"apiKey": "k"}}`), nil)
+			return connector
+		},
+		"{org}":      func() string { return v.Org },
+		"{token}":    func() string { return v.Token },
+		"{userId}":   func() string { return v.joined("member").User },
+		"{identity}": v.identity,
+		"{session}":  v.session,
+	} {
+		if strings.Contains(text, name) {
+			text = strings.ReplaceAll(text, name, made())
+		}
+	}
+	return text
+}
+
+// added returns the id of a new record.
+func (v *visitor) added(path, body string) string {
+	v.t.Helper()
+	var made struct{ ID string }
+	v.Must(v.t, 201, "POST", path, json.RawMessage(body), &made)
+	return made.ID
+}
+
+// session returns the id of another session of the visitor.
+func (v *visitor) session() string {
+	v.joined("owner")
+	var all []struct {
+		ID      string
+		Current bool
+	}
+	v.Must(v.t, 200, "GET", "/auth/sessions", nil, &all)
+	for _, s := range all {
+		if !s.Current {
+			return s.ID
+		}
+	}
+	v.t.Fatal("there is no other session")
+	return ""
+}
+
+// identity returns a token of the identity provider.
+func (v *visitor) identity() string {
+	answer, err := http.PostForm(v.Base+"/dev/identity/token", url.Values{"email": {v.name + "@rounds.example"}, "name": {v.name}, "org": {v.name}, "role": {"owner"}})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var identity struct{ IdentityToken string }
+	if err := json.NewDecoder(answer.Body).Decode(&identity); err != nil {
+		v.t.Fatal(err)
+	}
+	return identity.IdentityToken
+}
+
+// tripCounter passes connections on to Postgres, and counts how often a client waits: it sends
+// after it has received, or for the first time.
+type tripCounter struct {
+	url string
+	n   atomic.Int64
+}
+
+func newTripCounter(t *testing.T, address string) *tripCounter {
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := u.Host
+	u.Host = listener.Addr().String()
+	counter := &tripCounter{url: u.String()}
+	var all sync.WaitGroup
+	t.Cleanup(func() {
+		listener.Close()
+		all.Wait()
+	})
+	all.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { counter.pass(client, target) })
+		}
+	})
+	return counter
+}
+
+// pass passes on what a client and the server send until one of them ends.
+func (c *tripCounter) pass(client net.Conn, target string) {
+	defer client.Close()
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	var answered atomic.Bool
+	answered.Store(true)
+	var both sync.WaitGroup
+	both.Go(func() {
+		defer client.Close()
+		_, _ = io.Copy(told{client, func() { answered.Store(true) }}, server)
+	})
+	_, _ = io.Copy(told{server, func() {
+		if answered.Swap(false) {
+			c.n.Add(1)
+		}
+	}}, client)
+	server.Close()
+	both.Wait()
+}
+
+// told is a writer that calls a function before it writes.
+type told struct {
+	io.Writer
+	before func()
+}
+
+func (w told) Write(b []byte) (int, error) {
+	w.before()
+	return w.Writer.Write(b)
+}
