@@ -233,12 +233,11 @@ func TestContentIsNotRecorded(t *testing.T) {
 				out.WriteString(a.Value.String())
 			}
 		}
-		server, tick := capture(t, nil)
-		p := open(t, server, tick, &out)
-		p.Record(g)
-		end(t, p)
-		batch := <-server.batches
-		out.WriteString(batch.body)
+		withPostHog(t, &out, nil, func(t *testing.T, p *analytics.PostHog, s *captureServer) {
+			p.Record(g)
+			end(t, p)
+			out.WriteString(s.requests[0].body)
+		})
 		if strings.Contains(out.String(), secret) || strings.Contains(out.String(), stop) || strings.Count(out.String(), "other") != 3 {
 			t.Errorf("of %q came %s", stop, out.String())
 		}

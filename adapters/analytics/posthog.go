@@ -48,8 +48,6 @@ type Options struct {
 	Log    *slog.Logger
 	Clock  ports.Clock
 	Client *http.Client // nil: a new one
-
-	After func(time.Duration) <-chan time.Time // nil: time.After
 }
 
 // PostHog sends generations to a server with PostHog's capture API, in the background and
@@ -81,7 +79,7 @@ func NewPostHog(o Options) (*PostHog, error) {
 	p := &PostHog{Options: o, address: u.JoinPath("batch/").String()}
 	p.queue = retryqueue.New(retryqueue.Options[chat.Generation]{
 		Capacity: capacity, Batch: batchSize, Linger: interval, Backoff: backoff, InOrder: true,
-		Now: o.Clock.Now, After: o.After, Deliver: p.deliver, Report: p.report,
+		Now: o.Clock.Now, Deliver: p.deliver, Report: p.report,
 	})
 	return p, nil
 }

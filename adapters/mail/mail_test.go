@@ -280,21 +280,6 @@ func TestALastingFailureIsLoggedAndDropped(t *testing.T) {
 	}
 }
 
-func TestADeferredMessageDelaysNoOther(t *testing.T) {
-	s := newMailServer(t, func(s *mailServer) { s.replies["MAIL"] = []string{"451 later"} })
-	o := s.options(newClock(), &logBuffer{})
-	waiting := make(chan struct{}, 9)
-	o.After = func(time.Duration) <-chan time.Time { waiting <- struct{}{}; return nil } // never passes
-	m := start(t, o)
-	send(t, m, "grace@example.org")
-	<-waiting
-	send(t, m, "edsger@example.net")
-	if got := <-s.received; !strings.Contains(got.to, "edsger") {
-		t.Errorf("got %+v", got)
-	}
-	stop(t, m)
-}
-
 func TestPermanentFailuresAreNotRetried(t *testing.T) {
 	for command, reply := range map[string]string{"MAIL": "550 no", "RCPT": "550 5.1.1 no such user grace@example.org", "END": "554 spam"} {
 		s, l, c := newMailServer(t, func(s *mailServer) { s.replies[command] = []string{reply} }), &logBuffer{}, newClock()
@@ -359,20 +344,6 @@ func TestTheQueueIsBounded(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 	stop(t, m) // a second Close has no effect
-}
-
-func TestCloseTriesQueuedMessagesOnceMore(t *testing.T) {
-	s, l := newMailServer(t, func(s *mailServer) { s.replies["MAIL"] = []string{"451 later"} }), &logBuffer{}
-	o := s.options(newClock(), l)
-	waiting := make(chan struct{}, 1)
-	o.After = func(time.Duration) <-chan time.Time { waiting <- struct{}{}; return nil } // never passes
-	m := start(t, o)
-	send(t, m, "grace@example.org")
-	<-waiting
-	stop(t, m)
-	if len(s.received) != 1 {
-		t.Errorf("%d arrived: %s", len(s.received), l)
-	}
 }
 
 func TestCloseEndsWithItsContext(t *testing.T) {
