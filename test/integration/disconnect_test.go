@@ -301,7 +301,7 @@ func TestWhatAKilledServerHeldComesBackOnce(t *testing.T) {
 	first, second := w.servers[0], w.servers[1]
 	ada := w.member("Killed", 0)
 	ada.client.Grant(t, string(plan.Free))
-	limit, left := limits[0].limit, int64(50_000)
+	left := int64(50_000)
 	spend(t, w.database, ada, w.day, (system.IDs{}).New(), limit-left)
 
 	never, until := make(chan struct{}), make(chan struct{})

@@ -2,12 +2,10 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -32,18 +30,11 @@ import (
 // concurrent is the number of requests of a round, which are sent at the same time.
 const concurrent = 64
 
-// servedMembers is the number of members who send a round through servers with each plan,
-// storedRounds the number of rounds on each database without servers.
-var (
-	servedMembers = soak.Count(70)
-	storedRounds  = soak.Count(1000)
-)
+// storedRounds is the number of rounds on each database.
+var storedRounds = soak.Count(1000)
 
-// limits are what the plans give.
-var limits = []struct {
-	plan  plan.Plan
-	limit int64
-}{{plan.Free, 1_000_000}, {plan.Standard, 2_000_000}, {plan.Premium, 10_000_000}}
+// limit is what the plan FREE gives.
+const limit = 1_000_000
 
 // asking sends a request and says what it came to. It calls answered once it is
 // known whether the request was admitted.
@@ -187,60 +178,6 @@ func (b *chatRequests) exactly(about string, how asking, random *rand.Rand, who 
 	return used, admitted
 }
 
-// TestNoMoreIsAdmittedThanIsLeft sends rounds of requests through servers, for members
-// who have a little left.
-func TestNoMoreIsAdmittedThanIsLeft(t *testing.T) {
-	seed := seeded(t)
-	withChats(t, func(t *testing.T, w *chatTest) {
-		began := time.Now()
-		random := rand.New(rand.NewPCG(seed, 0))
-		var all []member
-		for i := range servedMembers {
-			all = append(all, w.member(fmt.Sprintf("Concurrent %d", i%4), i/4))
-		}
-		used := make([]int64, len(all))
-		var rounds, calls atomic.Int64
-		for _, l := range limits {
-			for _, owner := range all[:min(4, len(all))] {
-				owner.client.Grant(t, string(l.plan))
-			}
-			for pair := 0; pair < len(all); pair += 2 {
-				var two sync.WaitGroup // at once, of two organisations
-				for i := pair; i < min(pair+2, len(all)); i++ {
-					random := rand.New(rand.NewPCG(random.Uint64(), uint64(i)))
-					two.Go(func() {
-						who, left, how := all[i], 1000+random.Int64N(50_000), manner(random.IntN(int(manners)))
-						about := fmt.Sprintf("%s, member %d, %d left, manner %d", l.plan, i, left, how)
-						if !spend(w, w.database, who, w.day, (system.IDs{}).New(), l.limit-used[i]-left) {
-							return
-						}
-						requests, release := w.round(random, how, left)
-						spent, admitted, _ := w.play(about, w.over, who, left, how, requests, release)
-						more, one := w.exactly(about, w.over, random, who, left-spent)
-						used[i] = l.limit - left + spent + more
-						rounds.Add(1)
-						calls.Add(int64(admitted + one))
-						var q struct{ Used, Limit, Remaining int64 }
-						status, body, err := who.client.At(w.servers[i%len(w.servers)]).Do("GET", "/metering/quota", nil)
-						if err != nil || status != http.StatusOK || json.Unmarshal(body, &q) != nil || q.Used != used[i] || q.Limit != l.limit || q.Remaining != l.limit-used[i] {
-							w.Errorf("%s: the quota is %d %s, %v; want %d used", about, status, body, err, used[i])
-						}
-					})
-				}
-				two.Wait()
-				if t.Failed() {
-					return
-				}
-			}
-		}
-		outcomes := w.settled(all...)
-		if n := int64(outcomes[chat.Completed] + outcomes[chat.Failed]); n != calls.Load() {
-			t.Errorf("%d calls were admitted, the ledger has %v", calls.Load(), outcomes)
-		}
-		t.Logf("%d rounds of %d in %s, %d calls: %v", rounds.Load(), concurrent, time.Since(began).Round(time.Millisecond), calls.Load(), outcomes)
-	})
-}
-
 // share is what each of several needs of what is left.
 type share struct{ left, input, output int64 }
 
@@ -275,7 +212,7 @@ func TestOfTwentyThatNeed75Of500SixAreAdmittedInFull(t *testing.T) {
 		for i, c := range twenties {
 			who := w.member(fmt.Sprintf("Twenty %d", i), 0)
 			who.client.Grant(t, string(plan.Free))
-			if spend(w, w.database, who, w.day, (system.IDs{}).New(), limits[0].limit-c.left) {
+			if spend(w, w.database, who, w.day, (system.IDs{}).New(), limit-c.left) {
 				w.twenty(t, w.over, who, c)
 			}
 			all = append(all, who)
@@ -358,7 +295,6 @@ func shareAnAccount(t *testing.T, seed uint64, url string, servers int) {
 			t.Fatal(err)
 		}
 	}
-	limit := limits[0].limit
 	how := func(n int, who member, a *chatRequest, answered func(bool)) (chat.Usage, error) {
 		output := int(a.output)
 		actor := org.Actor{User: who.user, Org: who.org, Role: org.Member}
