@@ -194,20 +194,16 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				want[[]int{3, 0, 2, 1, 4}[n]] = i
 			}
 			w.connector(other)
-			that(w.instances(o, connector.Position{}, 0)).is(w, want)
-			for limit := 1; limit <= 6; limit++ {
-				got := paged(w, limit, func(last *connector.Instance) []connector.Instance {
-					var after connector.Position
-					if last != nil {
-						after = connector.Position{CreatedAt: last.CreatedAt, ID: last.ID}
-					}
-					return that(w.instances(o, after, limit)).must(w)
+			pages(w, want, func(i connector.Instance) connector.Position {
+				return connector.Position{CreatedAt: i.CreatedAt, ID: i.ID}
+			},
+				func(after connector.Position, limit int) ([]connector.Instance, error) {
+					return w.instances(o, after, limit)
 				})
-				same(w, got, want)
-			}
 			that(w.instances(o, connector.Position{CreatedAt: at(2), ID: "00000000-0000-0000-0000-000000000000"}, 2)).is(w, want[2:4])
-			no := errors.New("no")
-			w.unchanged(w.connectors().List(w.ctx, o, connector.Position{}, 0, func(connector.Instance) error { return no }), no)
+			stops(w, func(each func(connector.Instance) error) error {
+				return w.connectors().List(w.ctx, o, connector.Position{}, 0, each)
+			})
 		},
 		"an update gives fn what is there and stores what it makes of it": func(w *world) {
 			o := w.org().ID

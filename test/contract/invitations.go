@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"errors"
 	"testing"
 
 	"collab/domain/id"
@@ -123,23 +122,19 @@ func Invitations(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.invitations().Put(w.ctx, o.ID, revoked))
 
 			all := []invitation.Invitation{a, b, c, d}
-			that(w.pending(o.ID, at(1009), invitation.Position{}, 0)).is(w, all)
 			that(w.pending(o.ID, at(1010), invitation.Position{}, 0)).is(w, all[1:])
 			that(w.pending(o.ID, at(1020), invitation.Position{}, 0)).is(w, all[3:])
 			that(w.pending(o.ID, at(1030), invitation.Position{}, 0)).is(w, nil)
-			for limit := 1; limit <= 5; limit++ {
-				got := paged(w, limit, func(last *invitation.Invitation) []invitation.Invitation {
-					var after invitation.Position
-					if last != nil {
-						after = invitation.Position{CreatedAt: last.CreatedAt, ID: last.ID}
-					}
-					return that(w.pending(o.ID, at(1009), after, limit)).must(w)
+			pages(w, all, func(i invitation.Invitation) invitation.Position {
+				return invitation.Position{CreatedAt: i.CreatedAt, ID: i.ID}
+			},
+				func(after invitation.Position, limit int) ([]invitation.Invitation, error) {
+					return w.pending(o.ID, at(1009), after, limit)
 				})
-				same(w, got, all)
-			}
 			that(w.pending(o.ID, at(1010), invitation.Position{CreatedAt: at(20), ID: "00000000-0000-0000-0000-000000000000"}, 1)).is(w, all[1:2])
-			no := errors.New("no")
-			w.unchanged(w.invitations().List(w.ctx, o.ID, at(6), invitation.Position{}, 0, func(invitation.Invitation) error { return no }), no)
+			stops(w, func(each func(invitation.Invitation) error) error {
+				return w.invitations().List(w.ctx, o.ID, at(6), invitation.Position{}, 0, each)
+			})
 			that(w.invitations().Pending(w.ctx, o.ID, "Ö.ONE@EXAMPLE.COM", at(0))).is(w, []invitation.Invitation{b, d})
 			that(w.invitations().Pending(w.ctx, o.ID, "two@example.com", at(0))).is(w, []invitation.Invitation{a, c})
 			that(w.invitations().Pending(w.ctx, o.ID, "two@example.com", at(1010))).is(w, []invitation.Invitation{c})

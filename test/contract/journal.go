@@ -95,16 +95,8 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			e, d, b, g, a, c, f := add(2, 20), add(3, 20), add(5, 20), add(6, 5), add(0, 30), add(4, 20), add(1, 20)
 			want := []audit.Entry{a, b, c, d, e, f, g}
-			for limit := range 9 {
-				got := paged(w, limit, func(last *audit.Entry) []audit.Entry {
-					var after id.Entry
-					if last != nil {
-						after = last.ID
-					}
-					return that(w.audited(o.ID, after, limit)).must(w)
-				})
-				same(w, got, want)
-			}
+			pages(w, want, func(e audit.Entry) id.Entry { return e.ID },
+				func(after id.Entry, limit int) ([]audit.Entry, error) { return w.audited(o.ID, after, limit) })
 		},
 	}.run(t, open)
 }

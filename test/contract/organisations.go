@@ -20,15 +20,28 @@ import (
 
 // Organisations is the suite of ports.Organisations.
 func Organisations(t *testing.T, open func(t *testing.T) Opened) {
-	suite{
-		"an unknown organisation is not found": func(w *world) {
-			that(w.organisations().Get(w.ctx, fresh[id.Org]())).missing(w)
-			that(w.organisations().ByProvider(w.ctx, "org_"+nextID())).missing(w)
-			that(w.organisations().ByProvider(w.ctx, "")).missing(w)
-			w.missing(w.organisations().Erase(w.ctx, fresh[id.Org](), at(300)))
+	fill := func(o *org.Organisation) { o.ClosedAt, o.ErasedAt = new(at(9)), new(at(10)) }
+	spoil := func(o org.Organisation) { *o.ClosedAt, *o.ErasedAt = at(999), at(999) }
+	upserted[org.Organisation, id.Org]{
+		of:   func(d ports.Directory) upserter[org.Organisation, id.Org] { return d.Organisations() },
+		some: someOrg,
+		bare: func() org.Organisation {
+			return org.Organisation{ID: fresh[id.Org](), ProviderID: "org_" + nextID(), CreatedAt: at(1), UpdatedAt: at(1)}
 		},
+		fill:  fill,
+		spoil: spoil,
+		change: func(o org.Organisation) org.Organisation {
+			o.Name, o.Slug, o.UpdatedAt, o.Full, o.Seen = "New", "", at(100), false, identity.Stamp{}
+			o.CreatedBy, o.CreatedBySeen, o.ClosedAt = "", identity.Stamp{}, new(at(101))
+			return o
+		},
+		id:       func(o *org.Organisation) *id.Org { return &o.ID },
+		provider: func(o *org.Organisation) *string { return &o.ProviderID },
+		seen:     func(o *org.Organisation) *identity.Stamp { return &o.Seen },
+	}.suite().and(suite{
 		"an unknown organisation has nothing": func(w *world) {
 			unknown := fresh[id.Org]()
+			w.missing(w.organisations().Erase(w.ctx, unknown, at(300)))
 			same(w, w.seatsOf(unknown), org.Seats{})
 			same(w, w.profiles(unknown, org.Position{}, 0), nil)
 			that(w.pending(unknown, at(6), invitation.Position{}, 0)).is(w, nil)
@@ -37,96 +50,10 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			that(w.allWorkspaces(unknown)).is(w, nil)
 			same(w, w.listed(unknown, org.Actor{User: fresh[id.User](), Org: unknown}, task.Filter{}), nil)
 		},
-		"an organisation comes back with every field as it went in": func(w *world) {
-			full := someOrg()
-			full.ClosedAt, full.ErasedAt = new(at(9)), new(at(10))
-			bare := org.Organisation{ID: fresh[id.Org](), ProviderID: "org_" + nextID(), CreatedAt: at(1), UpdatedAt: at(1)}
-			for _, o := range []org.Organisation{full, bare} {
-				that(w.organisations().Upsert(w.ctx, o, keep)).is(w, o)
-				that(w.organisations().Get(w.ctx, o.ID)).is(w, o)
-				that(w.organisations().ByProvider(w.ctx, o.ProviderID)).is(w, o)
-			}
-			got := that(w.organisations().Get(w.ctx, bare.ID)).must(w)
-			if !got.Seen.IsZero() || !got.CreatedBySeen.IsZero() {
-				w.Fatalf("the stamps %v and %v were never set", got.Seen, got.CreatedBySeen)
-			}
-		},
-		"the provider's id is compared exactly": func(w *world) {
-			o := someOrg()
-			o.ProviderID = "org_x" + nextID()
+		"what lock and list hand out is the caller's": func(w *world) {
+			start, o := fresh[id.Org](), someOrg()
+			fill(&o)
 			that(w.organisations().Upsert(w.ctx, o, keep)).must(w)
-			that(w.organisations().ByProvider(w.ctx, "org_X"+o.ProviderID[len("org_x"):])).missing(w)
-			that(w.organisations().ByProvider(w.ctx, " "+o.ProviderID)).missing(w)
-		},
-		"upsert gives fn what is there and stores what fn makes of it": func(w *world) {
-			first := w.org()
-			second := someOrg()
-			second.ProviderID = first.ProviderID
-			want := first
-			want.Name, want.Slug, want.UpdatedAt, want.Full, want.Seen = "New", "", at(100), false, identity.Stamp{}
-			want.CreatedBy, want.CreatedBySeen, want.ClosedAt = "", identity.Stamp{}, new(at(101))
-			got, err := w.organisations().Upsert(w.ctx, second, func(o org.Organisation) (org.Organisation, error) {
-				same(w, o, first)
-				return want, nil
-			})
-			w.ok(err)
-			same(w, got, want)
-			that(w.organisations().Get(w.ctx, first.ID)).is(w, want)
-			that(w.organisations().Get(w.ctx, second.ID)).missing(w)
-		},
-		"an error of fn comes back and nothing is stored": func(w *world) {
-			no := errors.New("no")
-			refuse := func(o org.Organisation) (org.Organisation, error) {
-				o.Name = "Never"
-				return o, no
-			}
-			o := someOrg()
-			_, err := w.organisations().Upsert(w.ctx, o, refuse)
-			w.unchanged(err, no)
-			that(w.organisations().Get(w.ctx, o.ID)).missing(w)
-
-			there := w.org()
-			_, err = w.organisations().Upsert(w.ctx, there, refuse)
-			w.unchanged(err, no)
-			that(w.organisations().Get(w.ctx, there.ID)).is(w, there)
-		},
-		"a taken id is a conflict": func(w *world) {
-			there := w.org()
-			other := someOrg()
-			other.ID = there.ID
-			that(w.organisations().Upsert(w.ctx, other, keep)).conflict(w)
-			that(w.organisations().Get(w.ctx, there.ID)).is(w, there)
-			that(w.organisations().ByProvider(w.ctx, other.ProviderID)).missing(w)
-		},
-		"many upserts of one provider id at once make one record and lose no update": func(w *world) {
-			providerID := "org_" + nextID()
-			errs := together(concurrent, func(int) error {
-				o := someOrg()
-				o.ProviderID, o.Seen.Rank = providerID, 0
-				_, err := w.organisations().Upsert(w.ctx, o, func(o org.Organisation) (org.Organisation, error) {
-					o.Seen.Rank++
-					return o, nil
-				})
-				return err
-			})
-			w.allOK(errs)
-			if o := that(w.organisations().ByProvider(w.ctx, providerID)).must(w); o.Seen.Rank != concurrent {
-				w.Fatalf("%d updates count, want %d", o.Seen.Rank, concurrent)
-			}
-		},
-		"what is passed in and handed out is the caller's": func(w *world) {
-			start := fresh[id.Org]()
-			o := someOrg()
-			o.ClosedAt, o.ErasedAt = new(at(9)), new(at(10))
-			want := o
-			want.ClosedAt, want.ErasedAt = new(at(9)), new(at(10))
-			spoil := func(o org.Organisation) { *o.ClosedAt, *o.ErasedAt = at(999), at(999) }
-
-			spoil(that(w.organisations().Upsert(w.ctx, o, keep)).must(w))
-			spoil(o)
-			that(w.organisations().Get(w.ctx, o.ID)).is(w, want)
-			spoil(that(w.organisations().Get(w.ctx, o.ID)).must(w))
-			spoil(that(w.organisations().ByProvider(w.ctx, o.ProviderID)).must(w))
 			w.atomic(func(r ports.Records) error {
 				locked, err := r.Directory().Organisations().Lock(w.ctx, o.ID)
 				if err == nil {
@@ -139,13 +66,8 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 					spoil(listed)
 				}
 			}
-			var mine org.Organisation
-			that(w.organisations().Upsert(w.ctx, o, func(o org.Organisation) (org.Organisation, error) {
-				mine = o
-				return o, nil
-			})).must(w)
-			spoil(mine)
-			that(w.organisations().Get(w.ctx, o.ID)).is(w, want)
+			fill(&o)
+			that(w.organisations().Get(w.ctx, o.ID)).is(w, o)
 		},
 		"lock outside a transaction fails": func(w *world) {
 			o := w.org()
@@ -294,7 +216,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.invitations().Put(w.ctx, o.ID, i))
 			that(w.invitations().ByProvider(w.ctx, o.ID, i.ProviderID)).is(w, i)
 		},
-	}.run(t, open)
+	}).run(t, open)
 }
 
 // Epochs is the suite of ports.Epochs.

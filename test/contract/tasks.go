@@ -261,13 +261,9 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 		"list calls each for what the filter selects, in order": listProperty,
 		"an error of each ends the list and comes back": func(w *world) {
 			tn := w.tenant()
-			no, calls := errors.New("no"), 0
-			err := w.tasks().List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, func(task.Task) error {
-				calls++
-				return no
+			stops(w, func(each func(task.Task) error) error {
+				return w.tasks().List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, each)
 			})
-			w.unchanged(err, no)
-			same(w, calls, 1)
 			that(w.tasks().Get(w.ctx, tn.ID, tn.loose.ID)).is(w, tn.loose)
 		},
 		"revise gives fn the tasks in the order of the ids and stores what it makes of them": func(w *world) {
@@ -669,8 +665,9 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			tn, other := w.tenant(), w.tenant()
 			same(w, listed(w, tn.ID, tn.loose.ID, fresh[id.Task](), other.loose.ID, tn.inside.ID), []task.Task{tn.loose, tn.inside})
 			same(w, listed(w, tn.ID), nil)
-			no := errors.New("no")
-			w.unchanged(w.taskSets().List(w.ctx, tn.ID, []id.Task{tn.loose.ID, tn.inside.ID}, func(task.Task) error { return no }), no)
+			stops(w, func(each func(task.Task) error) error {
+				return w.taskSets().List(w.ctx, tn.ID, []id.Task{tn.loose.ID, tn.inside.ID}, each)
+			})
 		},
 		"removeIn deletes a workspace's tasks with their histories, a bounded number of each at once": func(w *world) {
 			tn, other := w.tenant(), w.tenant()
@@ -789,18 +786,13 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 				want = append(want, c)
 			}
 			w.ok(w.history().Add(w.ctx, tn.ID, want))
-			for limit := range 7 {
-				got := paged(w, limit, func(last *task.Change) []task.Change {
-					var after task.ChangePosition
-					if last != nil {
-						after = task.ChangePosition{At: last.At, ID: last.ID}
-					}
-					return that(w.historyOf(tn.ID, v.ID, after, limit)).must(w)
+			pages(w, want, func(c task.Change) task.ChangePosition { return task.ChangePosition{At: c.At, ID: c.ID} },
+				func(after task.ChangePosition, limit int) ([]task.Change, error) {
+					return w.historyOf(tn.ID, v.ID, after, limit)
 				})
-				same(w, got, want)
-			}
-			no := errors.New("no")
-			w.unchanged(w.history().List(w.ctx, tn.ID, v.ID, task.ChangePosition{}, 0, func(task.Change) error { return no }), no)
+			stops(w, func(each func(task.Change) error) error {
+				return w.history().List(w.ctx, tn.ID, v.ID, task.ChangePosition{}, 0, each)
+			})
 		},
 		"remove deletes a task's changes, a bounded number of them at once": func(w *world) {
 			tn, other := w.tenant(), w.tenant()

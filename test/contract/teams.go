@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
@@ -265,21 +264,14 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			tm, beside := w.team(o.ID, users[0].ID), w.team(o.ID, users[0].ID)
 			d, c, a, b := put(w, tm, users[0], 30), put(w, tm, users[3], 20), put(w, tm, users[2], 10), put(w, tm, users[1], 20)
 			put(w, beside, users[0], 1)
-			that(w.inTeam(o.ID, tm.ID)).is(w, []team.Profile{a, b, c, d})
-			got := paged(w, 3, func(last *team.Profile) (page []team.Profile) {
-				var after org.Position
-				if last != nil {
-					after = org.Position{JoinedAt: last.JoinedAt, User: last.User}
-				}
-				w.ok(w.teamMembers().List(w.ctx, o.ID, tm.ID, after, 3, func(p team.Profile) error {
-					page = append(page, p)
-					return nil
-				}))
-				return page
-			})
-			same(w, got, []team.Profile{a, b, c, d})
-			stop := errors.New("stop")
-			w.unchanged(w.teamMembers().List(w.ctx, o.ID, tm.ID, org.Position{}, 0, func(team.Profile) error { return stop }), stop)
+			list := func(after org.Position, limit int, each func(team.Profile) error) error {
+				return w.teamMembers().List(w.ctx, o.ID, tm.ID, after, limit, each)
+			}
+			pages(w, []team.Profile{a, b, c, d}, func(p team.Profile) org.Position { return org.Position{JoinedAt: p.JoinedAt, User: p.User} },
+				func(after org.Position, limit int) ([]team.Profile, error) {
+					return collected(func(each func(team.Profile) error) error { return list(after, limit, each) })
+				})
+			stops(w, func(each func(team.Profile) error) error { return list(org.Position{}, 0, each) })
 		},
 		"put counts the team's members": func(w *world) {
 			o := w.org()

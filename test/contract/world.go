@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -215,6 +216,33 @@ func paged[V any](w *world, limit int, next func(last *V) []V) []V {
 	}
 	w.Fatal("the list has no end")
 	return nil
+}
+
+// pages ends the sub-test unless list has want, whole and in pages of every size. Place is where
+// the page after a value begins.
+func pages[V, P any](w *world, want []V, place func(V) P, list func(after P, limit int) ([]V, error)) {
+	w.Helper()
+	for limit := range len(want) + 2 {
+		same(w, paged(w, limit, func(last *V) []V {
+			var after P
+			if last != nil {
+				after = place(*last)
+			}
+			return that(list(after, limit)).must(w)
+		}), want)
+	}
+}
+
+// stops ends the sub-test unless an error of each ends the list at once and comes back
+// unchanged.
+func stops[V any](w *world, list func(each func(V) error) error) {
+	w.Helper()
+	no, calls := errors.New("no"), 0
+	w.unchanged(list(func(V) error {
+		calls++
+		return no
+	}), no)
+	same(w, calls, 1)
 }
 
 // together runs fn n times at once and returns the errors in the order of the
