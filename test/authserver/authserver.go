@@ -219,13 +219,6 @@ func (s *Server) Revoked() []string {
 	return slices.Clone(s.revoked)
 }
 
-// Withdraw takes back all authorizations, as people do at their provider.
-func (s *Server) Withdraw() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tokens.clear()
-}
-
 // Expire ends the life of all access tokens. Refresh tokens stay.
 func (s *Server) Expire() {
 	s.mu.Lock()

@@ -51,12 +51,6 @@ func newTokens() *tokens {
 	return &tokens{map[string]models.Token{}, map[string]models.Token{}, map[string]models.Token{}, map[string]string{}}
 }
 
-func (t *tokens) clear() {
-	clear(t.byCode)
-	clear(t.byAccess)
-	clear(t.byRefresh)
-}
-
 // end forgets all tokens of a family.
 func (t *tokens) end(of string) {
 	for _, all := range []map[string]models.Token{t.byCode, t.byAccess, t.byRefresh} {

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -24,7 +23,6 @@ import (
 	"collab/ports"
 	"collab/test/authserver"
 	"collab/test/postgres"
-	"collab/test/race"
 	"collab/test/soak"
 	"collab/test/tempdir"
 	"collab/test/toolserver"
@@ -183,78 +181,4 @@ func joined(t *testing.T, s ports.Store) org.Actor {
 		t.Fatal(err)
 	}
 	return org.Actor{Org: o.ID, User: u.ID, Role: org.Member}
-}
-
-// TestAuthorizationServersThatRefreshBadly has tokens renewed by what is due, on
-// any server.
-func TestAuthorizationServersThatRefreshBadly(t *testing.T) {
-	race.Skip(t, "its requests come one after another")
-	t.Parallel()
-	withConnectors(t, func(p *connectorTest) {
-		i := p.authorised(p.ada, map[string]any{"providerId": "notes"})
-		version := func() int { return p.count("SELECT version FROM connectors WHERE id = '" + i + "'") }
-		asked := func() int { return len(p.auth.Requests(authserver.Token)) }
-		// renewal has the token be renewed, a time before it has expired or after.
-		renewal := func(expires time.Duration) {
-			p.Helper()
-			p.until("nothing is done", func() bool {
-				now := time.Now().UnixMilli()
-				return p.change(fmt.Sprintf("UPDATE connectors SET expires_at = %d, renew_at = %d, due_at = %d WHERE due_at > %d OR due_at = renew_at",
-					now+expires.Milliseconds(), now-2000, now-2000, now+(connector.ClaimDuration+time.Minute).Milliseconds())) == 1
-			})
-		}
-		renewed := func(before int) {
-			p.Helper()
-			p.until("the token is renewed", func() bool { return version() > before })
-			if token := p.token(p.ada, i); !p.auth.Valid(token) {
-				p.Errorf("the token %s does not let in", token)
-			}
-			p.awaitStatus(p.ada, i, "CONNECTED")
-		}
-
-		// One that forgets the refresh token means that the last one stays.
-		p.auth.Set(func(s *authserver.Script) { s.Refreshing = authserver.Forgets })
-		for range 2 {
-			before := version()
-			renewal(time.Hour)
-			renewed(before)
-		}
-		p.auth.Set(func(s *authserver.Script) { s.Refreshing = authserver.Rotates })
-
-		// One that is down is asked again later, and nobody needs to know before the
-		// token has expired.
-		p.auth.Fail(authserver.Token, authserver.Status(500), 1)
-		before := version()
-		renewal(10 * time.Minute)
-		p.until("the failure is noted", func() bool { return p.count("SELECT failures FROM connectors WHERE id = '"+i+"'") == 1 })
-		if now := p.get(p.ada, i); now.Status != "CONNECTED" || version() != before {
-			p.Errorf("the connector is %+v", now)
-		}
-		p.exec(1, "UPDATE connectors SET due_at = 1000")
-		renewed(before)
-
-		p.auth.Fail(authserver.Token, authserver.Status(500), 1)
-		before = version()
-		renewal(-time.Minute)
-		if now := p.awaitStatus(p.ada, i, "ERROR"); now.error() != "The authorization server answered with status 500" {
-			p.Errorf("the error is %q", now.error())
-		}
-		p.exec(1, "UPDATE connectors SET due_at = 1000")
-		renewed(before)
-
-		// One that says no is not asked again.
-		p.auth.Withdraw()
-		renewal(-time.Minute)
-		if now := p.awaitStatus(p.ada, i, "ERROR"); now.error() != "The authorization server refuses the authorization" {
-			p.Errorf("the error is %q", now.error())
-		}
-		n := asked()
-		for range 3 {
-			p.ada.Must(p, 409, "GET", "/connectors/"+i+"/credentials", nil, nil)
-		}
-		if p.count("SELECT count(*) FROM connectors WHERE due_at IS NOT NULL") != 0 || asked() != n {
-			p.Errorf("it was asked %d times more", asked()-n)
-		}
-		p.authorised(p.ada, map[string]any{"instanceId": i})
-	})
 }

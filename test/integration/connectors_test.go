@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"database/sql"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -408,68 +406,6 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 		if n := p.count("SELECT count(*) FROM connector_credentials") + p.count("SELECT count(*) FROM connector_flows"); n != 0 {
 			p.Errorf("%d records are left", n)
 		}
-	})
-}
-
-func TestClientsOfAuthorizationServers(t *testing.T) {
-	withConnectors(t, func(p *connectorTest) {
-		// One that an operator made is used, though a metadata document would do as well
-		// and registration too.
-		f, b := p.start(p.ada, map[string]any{"providerId": "known"}), newBrowser(p)
-		back := p.approved(p.preferred, b, f)
-		p.finished(b, back.String(), p.first, 200)
-		p.awaitStatus(p.ada, f.InstanceID, "CONNECTED")
-		if n := len(p.preferred.Requests(authserver.Registration)); n != 0 {
-			p.Errorf("%d clients were registered", n)
-		}
-
-		// No server could read our metadata document at an address of plain http, and so
-		// none is told it, whatever it says that it takes.
-		p.auth.Set(func(s *authserver.Script) { s.Documents = true })
-		i := p.create(p.ada, map[string]any{"providerId": "notes"})
-		flows := make([]flow, 20)
-		var group sync.WaitGroup
-		for n := range flows {
-			group.Go(func() {
-				status, data, err := p.ada.At(p.server(n)).Do("POST", "/mcp-oauth/start", map[string]any{"instanceId": i.ID})
-				if err != nil || status != 200 {
-					p.Errorf("a start is %d, %v, %s", status, err, data)
-					return
-				}
-				if err := json.Unmarshal(data, &flows[n]); err != nil {
-					p.Error(err)
-				}
-			})
-		}
-		group.Wait()
-		used := map[string]bool{}
-		for n, f := range flows {
-			to := p.confirmed(newBrowser(p), f.AuthURL, p.server(n), p.server(n+1))
-			used[to.Query().Get("client_id")] = true
-		}
-		// Servers do not wait for each other, but what one of them registers is used by
-		// all.
-		if n := len(p.auth.Requests(authserver.Registration)); n > len(p.servers) || n == 0 || len(used) != 1 {
-			p.Errorf("%d clients were registered, and %v used", n, used)
-		}
-
-		// One that is known no more at redemption is forgotten.
-		f, b = p.start(p.ada, map[string]any{"instanceId": i.ID}), newBrowser(p)
-		back = p.approved(p.auth, b, f)
-		for client := range used {
-			p.auth.Forget(client)
-		}
-		p.finished(b, back.String(), p.server(1), 403)
-		if got := p.poll(p.ada, f); got.Status != "error" || got.Error == nil {
-			p.Errorf("it is %+v", got)
-		}
-		before := len(p.auth.Requests(authserver.Registration))
-		f = p.start(p.ada.At(p.server(1)), map[string]any{"instanceId": i.ID})
-		p.finished(b, p.approved(p.auth, b, f).String(), p.server(1), 200)
-		if n := len(p.auth.Requests(authserver.Registration)); n != before+1 {
-			p.Errorf("%d clients were registered, want one more than %d", n, before)
-		}
-		p.awaitStatus(p.ada, i.ID, "CONNECTED")
 	})
 }
 
