@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"collab/test/collabd"
 	"collab/test/contract/provider"
@@ -29,9 +28,6 @@ const secret = "quagga"
 
 // posthogKey is told to PostHog and to nobody else.
 const posthogKey = "phc_key_of_the_project"
-
-// thinkTime is how long a provider takes before it says anything.
-const thinkTime = 20 * time.Millisecond
 
 // recorder is a server that takes everything and keeps it.
 type recorder struct {
@@ -174,17 +170,12 @@ func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
 
 // TestNothingThatIsSaidGetsIntoLogsOrAnalytics looks for a word that is all over
 // what is said in whatever the server tells of it: its log, PostHog, OpenTelemetry
-// and the figures. The figures of each call are in all of them.
+// and the figures. Each call is in all of them.
 func TestNothingThatIsSaidGetsIntoLogsOrAnalytics(t *testing.T) {
 	t.Parallel()
 	models := provider.Start(t)
 	models.Choose(func(r provider.Request) provider.Script {
-		name := strings.TrimPrefix(r.Message, secret+" ")
-		script := answered[name].script
-		if name == "whole" { // the others may take less time than a clock shows
-			return slices.Insert(slices.Clone(script), 1, provider.Pace(time.After(thinkTime), secret))
-		}
-		return script
+		return answered[strings.TrimPrefix(r.Message, secret+" ")].script
 	})
 	hog, collector := recording(t), recording(t)
 	registry := filepath.Join(t.TempDir(), "models.json")
@@ -260,47 +251,25 @@ func outcomes() map[string]int {
 	return n
 }
 
-// has checks that an event has fields with the values, and others that are above 0.
-func has(t *testing.T, where string, event map[string]any, want map[string]any, above ...string) {
-	t.Helper()
-	for name, value := range want {
-		if fmt.Sprint(event[name]) != fmt.Sprint(value) {
-			t.Errorf("%s: %s is %v, want %v, in %v", where, name, event[name], value, event)
-		}
-	}
-	for _, name := range above {
-		if n, ok := event[name].(float64); !ok || n <= 0 {
-			t.Errorf("%s: %s is %v in %v", where, name, event[name], event)
-		}
-	}
-}
-
 func inLog(t *testing.T, log []byte, ada collabd.Client) {
 	found := map[string]int{}
-	whole := false
 	for line := range bytes.Lines(log) {
 		var e map[string]any
 		if json.Unmarshal(line, &e) != nil || e["msg"] != "generation" {
 			continue
 		}
 		found[fmt.Sprint(e["outcome"])]++
-		has(t, "the log", e, map[string]any{"user": ada.User, "org": ada.Org})
-		if e["model"] == "m-messages" && e["outcome"] == "completed" {
-			whole = true
-			has(t, "the log", e, map[string]any{
-				"provider": "anthropic", "input_tokens": 47, "output_tokens": 70, "cache_read_tokens": 30, "cache_made_tokens": 5,
-				"searches": 1, "usage_source": "provider", "tools": 1, "web_search": true, "attempts": 1,
-			}, "first_chunk_seconds", "duration_seconds")
+		if e["user"] != ada.User || e["org"] != ada.Org {
+			t.Errorf("the log has %v", e)
 		}
 	}
-	if !whole || !maps.Equal(found, outcomes()) {
+	if !maps.Equal(found, outcomes()) {
 		t.Errorf("the log has %v, want %v", found, outcomes())
 	}
 }
 
 func inPostHog(t *testing.T, hog *recorder, ada collabd.Client) {
 	found := map[string]int{}
-	whole := false
 	for _, body := range hog.bodies {
 		var batch struct {
 			APIKey string `json:"api_key"`
@@ -319,15 +288,9 @@ func inPostHog(t *testing.T, hog *recorder, ada collabd.Client) {
 				t.Errorf("PostHog was told %+v", e)
 			}
 			found[fmt.Sprint(p["outcome"])]++
-			if p["$ai_model"] == "m-messages" && p["outcome"] == "completed" {
-				whole = true
-				has(t, "PostHog", p, map[string]any{
-					"$ai_provider": "anthropic", "$ai_input_tokens": 47, "$ai_output_tokens": 70, "$ai_is_error": false, "usage_source": "provider",
-				}, "$ai_time_to_first_token", "$ai_latency")
-			}
 		}
 	}
-	if !whole || !maps.Equal(found, outcomes()) {
+	if !maps.Equal(found, outcomes()) {
 		t.Errorf("PostHog was told %v, want %v", found, outcomes())
 	}
 }
@@ -338,22 +301,8 @@ func inSpans(t *testing.T, spans []byte, ada collabd.Client) {
 	text := func(name, value string) []byte {
 		return append([]byte(name), append([]byte{0x12, byte(len(value) + 2), 0x0a, byte(len(value))}, value...)...)
 	}
-	number := func(name string, value byte) []byte { return append([]byte(name), 0x12, 2, 0x18, value) }
 	if n := bytes.Count(spans, text("user.id", ada.User)); n != len(answered) {
 		t.Errorf("%d spans of %d calls name the user", n, len(answered))
-	}
-	for about, want := range map[string][]byte{
-		"organisation": text("collab.org.id", ada.Org),
-		"model":        text("gen_ai.request.model", "m-messages"),
-		"provider":     text("gen_ai.provider.name", "anthropic"),
-		"input":        number("gen_ai.usage.input_tokens", 47),
-		"output":       number("gen_ai.usage.output_tokens", 70),
-		"first chunk":  []byte("gen_ai.response.time_to_first_chunk"),
-		"source":       text("collab.usage.source", "provider"),
-	} {
-		if !bytes.Contains(spans, want) {
-			t.Errorf("no span has the %s: %q", about, want)
-		}
 	}
 	for outcome, want := range outcomes() {
 		if n := bytes.Count(spans, text("collab.outcome", outcome)); n != want {

@@ -1,13 +1,11 @@
 package provider_test
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"collab/test/contract/provider"
 
@@ -55,27 +53,6 @@ func TestAFloodIsAsLongAsItSays(t *testing.T) {
 			t.Errorf("%d drops came of %d", got, n)
 		}
 	}
-}
-
-func TestThePaceIsTheTicks(t *testing.T) {
-	tick := make(chan time.Time)
-	s := provider.Start(t, provider.Script{provider.Pace(tick, "one", "two")})
-	answer := make(chan *http.Response)
-	go func() { answer <- ask(t, t.Context(), s.OpenAI()+"/chat/completions", chat) }()
-	tick <- time.Time{}
-	lines := bufio.NewScanner((<-answer).Body)
-	next := func(want string) {
-		for lines.Scan() {
-			if strings.Contains(lines.Text(), want) {
-				return
-			}
-		}
-		t.Fatalf("%q does not come: %v", want, lines.Err())
-	}
-	next("one")
-	tick <- time.Time{}
-	next("two")
-	next("[DONE]")
 }
 
 func TestAServerThatStopsReportsNoCallerAsGone(t *testing.T) {

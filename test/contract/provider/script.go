@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Script is an answer: its steps, and after them, unless one of them ended it,
@@ -490,26 +489,6 @@ func Flood(n int, text string) Step {
 		}
 		for left := n - 2; left > 0; left -= atOnce {
 			a.text.Write(bytes.Repeat(event, min(left, atOnce)))
-			if err := a.flush(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
-// Pace says the pieces, one at each tick.
-func Pace(tick <-chan time.Time, pieces ...string) Step {
-	return func(a *answer) error {
-		for _, s := range pieces {
-			select {
-			case <-tick:
-			case <-a.ctx.Done():
-				return a.ctx.Err()
-			}
-			if err := Text(s)(a); err != nil {
-				return err
-			}
 			if err := a.flush(); err != nil {
 				return err
 			}
