@@ -40,11 +40,6 @@ var billingActs = []*act{
 		},
 	},
 	{
-		who: person, name: "come-back", on: "session", open: true,
-		does: "Comes back from a page, paid or not: status and plan (GET /billing/checkout/success).",
-		do:   answers(func(c *call) (plan.Session, error) { return c.Billing.Return(c.ctx, c.subject()) }),
-	},
-	{
 		who: person, name: "downgrade",
 		does: "Ends a trial at once and a paid plan when its period ends, and answers as `billing` does (POST /billing/downgrade).",
 		do:   answers(func(c *call) (billing.Details, error) { return c.Billing.Downgrade(c.ctx, c.actor) }),

@@ -147,18 +147,6 @@ var connectorActs = []*act{
 		},
 	},
 	{
-		who: toolers, name: "deny", on: "whether",
-		does: "The authorization server refuses everything (`true`), or no longer does (`false`).",
-		do: func(c *call) (any, error) {
-			is, ok := flagOf(c.subject())
-			if !ok {
-				return nil, &misuse{"write tools deny true, or tools deny false"}
-			}
-			c.Tools.deny(is)
-			return done, nil
-		},
-	},
-	{
 		who: toolers, name: "seen",
 		does: "Answers with how often tool servers were looked at (`looks`), how many authorizations are good for something (`authorizations`), and how many were taken back from here (`revoked`).",
 		do:   func(c *call) (any, error) { return c.Tools.seen(), nil },

@@ -133,7 +133,7 @@ var fileActs = []*act{
 	},
 	{
 		who: person, name: "heard", open: true,
-		does: "Lists what came of the feed since it was asked last: type, storageKey, path, checksum, version, changedBy, timestamp, cursor. The type resync says that the manifest is to be read again. Answers with `events`, the `cursor`, and with `ended` where the feed has ended: expired, removed or drained.",
+		does: "Lists what came of the feed since it was asked last: type, storageKey, path, checksum, version, changedBy, timestamp, cursor. The type resync says that the manifest is to be read again. Answers with `events`, the `cursor`, and with `ended` where the feed has ended: expired or removed.",
 		do:   heard,
 	},
 }

@@ -60,21 +60,6 @@ var peopleActs = []*act{
 		do:   answers(func(c *call) (access.Session, error) { return c.Access.Me(c.ctx, c.actor) }),
 	},
 	{
-		who: person, name: "sessions", anywhere: true,
-		does: "Lists where the person is signed in, the most recently used first (GET /auth/sessions).",
-		do:   answers(func(c *call) ([]session.Session, error) { return c.Access.Sessions(c.ctx, c.actor) }),
-	},
-	{
-		who: person, name: "end-session", on: "session", anywhere: true,
-		does: "Ends one of the person's sessions (DELETE /auth/sessions/:id).",
-		do:   does(func(c *call) error { return c.Access.EndSession(c.ctx, c.actor, id.Session(c.subject())) }),
-	},
-	{
-		who: person, name: "end-other-sessions", anywhere: true,
-		does: "Ends all of the person's sessions but the one that they are in (DELETE /auth/sessions).",
-		do:   does(func(c *call) error { return c.Access.EndOtherSessions(c.ctx, c.actor) }),
-	},
-	{
 		who: person, name: "complete-onboarding",
 		does: "Marks the person's onboarding complete (POST /auth/onboarding-complete).",
 		do:   does(func(c *call) error { return c.Onboarding.Complete(c.ctx, c.actor) }),

@@ -52,17 +52,6 @@ var releaseActs = []*act{
 		},
 	},
 	{
-		who: person, name: "adoption", args: "from to platform arch channel",
-		does: "Lists how often devices asked, by day and version: day, platform, arch, channel, version, checks, offered (GET /updates/adoption). Without days, of today.",
-		do: func(c *call) (any, error) {
-			today := string(release.DayOf(c.Clock.Now()))
-			of := release.Target{Platform: release.Platform(c.text("platform")), Arch: release.Arch(c.text("arch")), Channel: release.Channel(c.text("channel"))}
-			return answered(c, func() ([]release.Tally, error) {
-				return c.Releases.Adoption(c.ctx, c.actor, release.Day(c.or("from", today)), release.Day(c.or("to", today)), of, release.Tally{}, 0)
-			})
-		},
-	},
-	{
 		who: device, name: "check", args: "version* platform* arch* channel clientId",
 		does: "Asks for an update (GET /updates/check): updateAvailable, currentVersion, latestVersion, mandatory, downloadUrl, channel and more.",
 		do:   check,

@@ -27,26 +27,9 @@ var serverActs = []*act{
 		},
 	},
 	{
-		who: server, name: "drain",
-		does: "The server is going away: feeds end, and no chats begin. `server restart` brings another.",
-		do: func(c *call) (any, error) {
-			c.Feed.Drain()
-			c.Chats.Drain()
-			return done, nil
-		},
-	},
-	{
 		who: server, name: "fail", on: "call", args: "how*",
 		does: "The next call of that name fails: refused (nothing is done), unheard (all of it is done, but the answer is lost), killed-before or killed-after (the server dies before it is done, or after; another takes its place), repeated (a transaction runs twice). The calls are listed below.",
 		do:   planFailure,
-	},
-	{
-		who: server, name: "heal",
-		does: "Takes back all failures that were planned and have not come.",
-		do: func(c *call) (any, error) {
-			c.Line.Heal()
-			return done, nil
-		},
 	},
 	{
 		who: server, name: "collect-garbage", args: "whole dry",
@@ -69,11 +52,6 @@ var serverActs = []*act{
 			})
 			return all, err
 		},
-	},
-	{
-		who: server, name: "mail",
-		does: "Lists the e-mails that were sent, the oldest first: to, subject, text.",
-		do:   func(c *call) (any, error) { return c.Mailer.Sent(), nil },
 	},
 }
 

@@ -37,7 +37,6 @@ type Tools struct {
 	answers  map[string]answer // by the server's address; guarded by mu, as are those below
 	renewals map[string]bool   // the refresh tokens that are good for something
 	lifetime time.Duration     // of access tokens
-	denies   bool              // the authorization server refuses everything
 	n        int               // of what was made last
 	looks    int               // at servers
 	revoked  int
@@ -90,13 +89,6 @@ func (t *Tools) Tools(_ context.Context, a connector.Access) ([]connector.Tool, 
 	return tools, nil
 }
 
-func (t *Tools) denied() error {
-	if t.denies {
-		return fault.New(fault.Forbidden, "The authorization server refuses the authorization")
-	}
-	return nil
-}
-
 // Discover describes the authorization server.
 func (t *Tools) Discover(_ context.Context, _ connector.Provider, address string) (connector.AuthServer, error) {
 	return connector.AuthServer{
@@ -122,9 +114,6 @@ func (t *Tools) Page(s connector.AuthServer, c connector.Client, _, state, _ str
 func (t *Tools) Redeem(context.Context, connector.AuthServer, connector.Client, string, string, string) (connector.Credentials, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.denied(); err != nil {
-		return connector.Credentials{}, err
-	}
 	return t.grant(), nil
 }
 
@@ -141,9 +130,6 @@ func (t *Tools) grant() connector.Credentials {
 func (t *Tools) Renew(_ context.Context, renewal string) (connector.Credentials, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.denied(); err != nil {
-		return connector.Credentials{}, err
-	}
 	if !t.renewals[renewal] {
 		return connector.Credentials{}, fault.New(fault.Forbidden, "The authorization server refuses the authorization")
 	}
@@ -165,13 +151,6 @@ func (t *Tools) withdraw() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.renewals)
-}
-
-// deny says whether the authorization server refuses everything.
-func (t *Tools) deny(is bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.denies = is
 }
 
 // seen is what the servers have seen so far.
