@@ -1,14 +1,18 @@
 package gormdb
 
 import (
+	"context"
+	"database/sql"
 	"net/url"
 	"runtime"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
 
 	"collab/domain/fault"
 )
@@ -32,6 +36,37 @@ func (db *DB) openPostgres(o Options) error {
 	db.dialect, db.read, db.write = onPostgres, g, g
 	db.migrator = migrationOnPostgres(config)
 	return nil
+}
+
+// pgxPool returns the pool of Postgres, on which queries outside of transactions run through
+// pgx: database/sql starts a goroutine for each query that can be cancelled, and converts each
+// value twice.
+func pgxPool(db *gorm.DB, pool gorm.ConnPool) (*sql.DB, bool) {
+	p, ok := pool.(*sql.DB)
+	return p, ok && dialectOf(db) == onPostgres
+}
+
+// queryPgx runs a query on a connection of the pool, and scan with its rows. If the connection
+// is closed before the query was sent, it runs on another one.
+func queryPgx(ctx context.Context, pool *sql.DB, text string, args []any, scan func(scanner) error) error {
+	for attempt := 1; ; attempt++ {
+		conn, err := pool.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		err = conn.Raw(func(c any) error {
+			rows, err := c.(*stdlib.Conn).Conn().Query(ctx, text, args...)
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			return scan(rows)
+		})
+		_ = conn.Close() // returns it to the pool
+		if attempt == attempts || !pgconn.SafeToRetry(err) || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // postgresConfig reads the address and how many connections the pool may have:

@@ -144,19 +144,6 @@ var (
 	confinement = regexp.MustCompile(`\borg_id = (?:@org|\?|[a-df-z]\w*\.org_id)|INTO \w+ \(org_id\b`)
 )
 
-// query runs a command that returns rows on a pool or a connection of db's. GORM
-// would copy its session and walk through its callbacks for each, which takes
-// longer than a short query itself.
-func query(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, c command) (*sql.Rows, error) {
-	text, err := c.prepare(dialectOf(db))
-	if err != nil {
-		return nil, err
-	}
-	rows, err := pool.QueryContext(ctx, text, c.args...)
-	trace(ctx, db, text, err)
-	return rows, err
-}
-
 func trace(ctx context.Context, db *gorm.DB, text string, err error) {
 	if err != nil {
 		db.Logger.Trace(ctx, time.Time{}, func() (string, int64) { return text, 0 }, err)
@@ -183,21 +170,51 @@ func eachRow(ctx context.Context, db *gorm.DB, what string, c command, to []any,
 	return eachRowOn(ctx, db, db.Statement.ConnPool, what, c, to, fn)
 }
 
+// eachRowOn is eachRow on a pool or a connection of db's. GORM would copy its session and walk
+// through its callbacks for each query, which takes longer than a short query itself.
 func eachRowOn(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string, c command, to []any, fn func() error) error {
-	rows, err := query(ctx, db, pool, c)
+	text, err := c.prepare(dialectOf(db))
 	if err != nil {
 		return failed(ctx, err, what)
 	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := rows.Scan(to...); err != nil {
-			return failed(ctx, err, what)
+	var own error // fn's
+	scan := func(rows scanner) error {
+		for rows.Next() {
+			if err := rows.Scan(to...); err != nil {
+				return err
+			}
+			if own = fn(); own != nil {
+				return nil
+			}
 		}
-		if err := fn(); err != nil {
-			return err
-		}
+		return rows.Err()
 	}
-	return failed(ctx, rows.Err(), what)
+	if p, ok := pgxPool(db, pool); ok {
+		err = queryPgx(ctx, p, text, c.args, scan)
+	} else {
+		err = querySQL(ctx, pool, text, c.args, scan)
+	}
+	trace(ctx, db, text, err)
+	if own != nil {
+		return own
+	}
+	return failed(ctx, err, what)
+}
+
+// scanner is rows of database/sql or of pgx.
+type scanner interface {
+	Next() bool
+	Scan(to ...any) error
+	Err() error
+}
+
+func querySQL(ctx context.Context, pool gorm.ConnPool, text string, args []any, scan func(scanner) error) error {
+	rows, err := pool.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return scan(rows)
 }
 
 // oneRow scans the only row of a query, if there is any. It runs the query to its
