@@ -15,6 +15,7 @@ var (
 	chatCPU           = atMost("chat", "CPU per chunk, of net/http", "%.2f", 1.1)
 	chatDelay         = atMost("chat", "added p50 of a chunk's delay, of net/http", "%.2f", 1.2)
 	chatTail          = atMost("chat", "added p99 of a chunk's delay, of net/http", "%.2f", 1.3)
+	chatTailOfFew     = atMost("chat", "added p99 of a chunk's delay, of net/http", "%.2f", 1.0)
 	chatFlood         = atLeast("chat", "chunks/s, of net/http", "%.2f", 0.6)
 	chatFirstSQLite   = atMost("chat", "added p50 of the first chunk", "%.2f ms", 0.35)
 	chatFirstPostgres = atMost("chat", "added p50 of the first chunk", "%.2f ms", 0.45)
@@ -31,13 +32,14 @@ const (
 )
 
 var chatLoads = []chatLoad{
-	{streams: 50, every: 20 * time.Millisecond},
-	{streams: 500, every: 125 * time.Millisecond},
+	{streams: 50, every: 20 * time.Millisecond, churnTail: chatTailOfFew},
+	{streams: 500, every: 125 * time.Millisecond, churnTail: chatTail},
 }
 
 type chatLoad struct {
-	streams int
-	every   time.Duration // between the chunks of a stream
+	streams   int
+	every     time.Duration // between the chunks of a stream
+	churnTail *goal         // chatTail where streams begin and end
 }
 
 // chatsAtOnce are the connections over which first chunks are asked for. The target
@@ -57,6 +59,7 @@ const (
 // chatRound is what one round found, by way of asking.
 type chatRound struct {
 	paced  [][waysOfAsking]pacedFigures // by load
+	churn  [][waysOfAsking]pacedFigures // by load
 	flood  [waysOfAsking]float64        // chunks per second
 	poured [waysOfAsking]time.Duration  // processor time per chunk of a flood
 	first  [][waysOfAsking]figures      // by connections
@@ -105,6 +108,15 @@ func (b *bench) chatOnce(ctx context.Context, name string, p *provider) (r chatR
 		}
 		r.paced = append(r.paced, at)
 	}
+	for _, load := range chatLoads {
+		var at [waysOfAsking]pacedFigures
+		for _, way := range []int{askedDirectly, askedBare, askedOnPostgres} {
+			if at[way], err = talks[way].churn(ctx, load.streams, load.every, b.life()); err != nil {
+				return r, err
+			}
+		}
+		r.churn = append(r.churn, at)
+	}
 	chunks := max(1, int(floodChunks*b.run.Seconds()))
 	for _, way := range []int{askedBare, askedCopied, askedOnPostgres} {
 		if r.flood[way], r.poured[way], err = talks[way].flood(ctx, floodStreams, chunks); err != nil {
@@ -122,6 +134,9 @@ func (b *bench) chatOnce(ctx context.Context, name string, p *provider) (r chatR
 	}
 	return r, nil
 }
+
+// life is how long a stream lives where streams begin and end, 5 s unless the bench is quick.
+func (b *bench) life() time.Duration { return b.run * 5 / 3 }
 
 // startTalks starts a new server of each kind. The function it returns ends
 // them.
@@ -206,33 +221,10 @@ func (c *collab) grant(ctx context.Context, plan string) error {
 
 func (b *bench) printChat(rounds []chatRound) {
 	const ours = askedOnPostgres
-	t := b.newTable("Chats of a scripted provider over HTTP/1.1, paced, Collab on Postgres (bare: net/http, text found without decoding, a flush per chunk, no authentication, quota or records); added to what the provider alone takes",
-		"streams", "chunks/s", "CPU µs per chunk", "bare", "ratio", "", "provider p50 µs", "added p50 µs", "bare", "ratio", "", "provider p99 µs", "added p99 µs", "bare", "ratio", "")
-	for i, load := range chatLoads {
-		under := fmt.Sprintf("%d steady streams, Postgres", load.streams)
-		at := func(way int, f func(pacedFigures) time.Duration) func(chatRound) float64 {
-			return func(r chatRound) float64 { return float64(f(r.paced[i][way])) }
-		}
-		added := func(way int, f func(pacedFigures) time.Duration) func(chatRound) float64 {
-			return func(r chatRound) float64 {
-				return float64(f(r.paced[i][way]) - f(r.paced[i][askedDirectly]))
-			}
-		}
-		cpu := func(f pacedFigures) time.Duration { return f.cpu }
-		p50 := func(f pacedFigures) time.Duration { return f.p50 }
-		p99 := func(f pacedFigures) time.Duration { return f.p99 }
-		dear := quotient(rounds, at(ours, cpu), at(askedBare, cpu))
-		late := quotient(rounds, added(ours, p50), added(askedBare, p50))
-		last := quotient(rounds, added(ours, p99), added(askedBare, p99))
-		tenth := func(ns float64) string { return fmt.Sprintf("%.1f", ns/float64(time.Microsecond)) }
-		t.row(fmt.Sprint(load.streams), fmt.Sprintf("%.0f", float64(load.streams)/load.every.Seconds()),
-			tenth(median(rounds, at(ours, cpu))), tenth(median(rounds, at(askedBare, cpu))), fmt.Sprintf("%.2f", dear), b.judge(chatCPU, under, dear),
-			micros(median(rounds, at(askedDirectly, p50))),
-			micros(median(rounds, added(ours, p50))), micros(median(rounds, added(askedBare, p50))), fmt.Sprintf("%.2f", late), b.judge(chatDelay, under, late),
-			micros(median(rounds, at(askedDirectly, p99))),
-			micros(median(rounds, added(ours, p99))), micros(median(rounds, added(askedBare, p99))), fmt.Sprintf("%.2f", last), b.judge(chatTail, under, last))
-	}
-	t.print()
+	b.printPaced("Chats of a scripted provider over HTTP/1.1, paced, Collab on Postgres (bare: net/http, text found without decoding, a flush per chunk, no authentication, quota or records); added to what the provider alone takes",
+		"steady", rounds, func(r chatRound) [][waysOfAsking]pacedFigures { return r.paced }, func(chatLoad) *goal { return chatTail })
+	b.printPaced(fmt.Sprintf("The same where each stream lives %v and is followed by the next, in %d waves", b.life(), waves),
+		"successive", rounds, func(r chatRound) [][waysOfAsking]pacedFigures { return r.churn }, func(l chatLoad) *goal { return l.churnTail })
 
 	flood := func(way int) func(chatRound) float64 {
 		return func(r chatRound) float64 { return r.flood[way] }
@@ -240,7 +232,7 @@ func (b *bench) printChat(rounds []chatRound) {
 	poured := func(way int) string {
 		return fmt.Sprintf("%.1f", median(rounds, func(r chatRound) float64 { return float64(r.poured[way]) })/float64(time.Microsecond))
 	}
-	t = b.newTable(fmt.Sprintf("Chats as fast as they go, %d streams, Collab on Postgres (copied: net/http, what was read at once is written as it is)", floodStreams),
+	t := b.newTable(fmt.Sprintf("Chats as fast as they go, %d streams, Collab on Postgres (copied: net/http, what was read at once is written as it is)", floodStreams),
 		"chunks/s", "bare", "ratio", "", "copied", "ratio", "CPU µs per chunk", "bare", "copied")
 	fast := quotient(rounds, flood(ours), flood(askedBare))
 	t.row(thousands(median(rounds, flood(ours))), thousands(median(rounds, flood(askedBare))), fmt.Sprintf("%.2f", fast), b.judge(chatFlood, fmt.Sprintf("as fast as they go, %d streams, Postgres", floodStreams), fast),
@@ -274,6 +266,37 @@ func (b *bench) printChat(rounds []chatRound) {
 			target = b.judge(chatMemory, fmt.Sprintf("%d streams, Postgres", heldStreams), held)
 		}
 		t.row(names[way], fmt.Sprintf("%.1f", held), target)
+	}
+	t.print()
+}
+
+// printPaced prints what each load of a kind took of Collab on Postgres and of the bare
+// server, with the targets of their ratios.
+func (b *bench) printPaced(title, kind string, rounds []chatRound, of func(chatRound) [][waysOfAsking]pacedFigures, tail func(chatLoad) *goal) {
+	const ours = askedOnPostgres
+	t := b.newTable(title,
+		"streams", "chunks/s", "CPU µs per chunk", "bare", "ratio", "", "provider p50 µs", "added p50 µs", "bare", "ratio", "", "provider p99 µs", "added p99 µs", "bare", "ratio", "")
+	for i, load := range chatLoads {
+		under := fmt.Sprintf("%d %s streams, Postgres", load.streams, kind)
+		at := func(way int, f func(pacedFigures) time.Duration) func(chatRound) float64 {
+			return func(r chatRound) float64 { return float64(f(of(r)[i][way])) }
+		}
+		added := func(way int, f func(pacedFigures) time.Duration) func(chatRound) float64 {
+			return func(r chatRound) float64 { return at(way, f)(r) - at(askedDirectly, f)(r) }
+		}
+		cpu := func(f pacedFigures) time.Duration { return f.cpu }
+		p50 := func(f pacedFigures) time.Duration { return f.p50 }
+		p99 := func(f pacedFigures) time.Duration { return f.p99 }
+		dear := quotient(rounds, at(ours, cpu), at(askedBare, cpu))
+		late := quotient(rounds, added(ours, p50), added(askedBare, p50))
+		last := quotient(rounds, added(ours, p99), added(askedBare, p99))
+		tenth := func(ns float64) string { return fmt.Sprintf("%.1f", ns/float64(time.Microsecond)) }
+		t.row(fmt.Sprint(load.streams), fmt.Sprintf("%.0f", float64(load.streams)/load.every.Seconds()),
+			tenth(median(rounds, at(ours, cpu))), tenth(median(rounds, at(askedBare, cpu))), fmt.Sprintf("%.2f", dear), b.judge(chatCPU, under, dear),
+			micros(median(rounds, at(askedDirectly, p50))),
+			micros(median(rounds, added(ours, p50))), micros(median(rounds, added(askedBare, p50))), fmt.Sprintf("%.2f", late), b.judge(chatDelay, under, late),
+			micros(median(rounds, at(askedDirectly, p99))),
+			micros(median(rounds, added(ours, p99))), micros(median(rounds, added(askedBare, p99))), fmt.Sprintf("%.2f", last), b.judge(tail(load), under, last))
 	}
 	t.print()
 }

@@ -70,6 +70,13 @@ func TestTalks(t *testing.T) {
 				if paced.p50 <= 0 || paced.p99 < paced.p50 {
 					t.Errorf("%s: %+v", way.name, paced)
 				}
+				churned, err := way.churn(t.Context(), 2*waves, every, run)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if churned.p50 <= 0 || churned.p99 < churned.p50 {
+					t.Errorf("%s, streams that end: %+v", way.name, churned)
+				}
 				if rate, _, err := way.flood(t.Context(), 3, 1_000); err != nil || rate <= 0 {
 					t.Errorf("%s: %v chunks/s: %v", way.name, rate, err)
 				}

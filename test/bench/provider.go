@@ -18,6 +18,7 @@ import (
 // text.
 type scene struct {
 	every   time.Duration // between the chunks of a stream; 0: as fast as they are taken
+	churn   bool          // each stream goes on when it was asked for, not at from
 	further int           // chunks of each stream, after the first
 	from    time.Time     // when the first streams go on; set before on is closed
 	on      chan struct{} // closed when they go on
@@ -228,7 +229,11 @@ func (s *scene) play(c net.Conn, stream int, out []byte, gone <-chan struct{}) (
 	case <-gone:
 		return out, net.ErrClosed
 	}
-	next := s.from.Add(s.every * time.Duration(stream) / time.Duration(len(s.said)))
+	from := s.from
+	if s.churn {
+		from = time.Now()
+	}
+	next := from.Add(s.every * time.Duration(stream) / time.Duration(len(s.said)))
 	for i := 1; i <= s.further; {
 		n := 1
 		if s.every > 0 {

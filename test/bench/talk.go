@@ -305,13 +305,92 @@ func (t talk) pace(ctx context.Context, streams int, every, warm, run time.Durat
 	if err = errors.Join(err, r.leave()); err != nil {
 		return f, err
 	}
-	var took []time.Duration
 	for _, w := range r.talkers {
-		took = append(took, w.took[before:before+counted]...)
+		w.took = w.took[before : before+counted]
 	}
-	slices.Sort(took)
-	f.p50, f.p99 = took[len(took)/2], took[len(took)*99/100]
+	f.delays(r.talkers)
 	return f, nil
+}
+
+// delays sets the percentiles of what the talkers' chunks took.
+func (f *pacedFigures) delays(talkers []*talker) {
+	var took []time.Duration
+	for _, w := range talkers {
+		took = append(took, w.took...)
+	}
+	if len(took) > 0 {
+		slices.Sort(took)
+		f.p50, f.p99 = took[len(took)/2], took[len(took)*99/100]
+	}
+}
+
+// waves is how many groups of streams that begin together there are in the life of one.
+const waves = 10
+
+// churn measures streams that are each followed by the next of the same talker when they
+// have lived so long. They begin in waves. The warm-up and the measurement last a life each.
+func (t talk) churn(ctx context.Context, streams int, every, life time.Duration) (f pacedFigures, err error) {
+	s := newScene(streams, int(life/every), every)
+	s.churn = true
+	s.goOn()
+	t.provider.scene.Store(s)
+	r := &room{talk: t, scene: s}
+	defer r.close()
+	for i := range streams {
+		w, err := t.dial(ctx, i)
+		if err != nil {
+			return f, err
+		}
+		r.talkers = append(r.talkers, w)
+	}
+	r.release = context.AfterFunc(ctx, r.close)
+	var phase atomic.Int32
+	for i, w := range r.talkers {
+		r.all.Go(func() {
+			if w.err = rest(ctx, life*time.Duration(i*waves/streams)/waves); w.err == nil {
+				w.err = r.succeed(w, s.said[i], &phase)
+			}
+		})
+	}
+	cpu, heard, err := r.count(ctx, life)
+	phase.Store(counting)
+	if err == nil {
+		var cpuAfter time.Duration
+		var heardAfter int64
+		if cpuAfter, heardAfter, err = r.count(ctx, life); err == nil && heardAfter > heard {
+			f.cpu = (cpuAfter - cpu) / time.Duration(heardAfter-heard)
+		}
+	}
+	phase.Store(over)
+	err = errors.Join(err, r.leave())
+	f.delays(r.talkers)
+	return f, err
+}
+
+// succeed asks for one stream after the other until the measurement is over, and keeps what
+// the counted chunks took.
+func (r *room) succeed(w *talker, said []atomic.Int64, phase *atomic.Int32) error {
+	for phase.Load() != over {
+		if err := w.SetDeadline(time.Now().Add(chatPatience)); err != nil {
+			return err
+		}
+		if err := w.ask(); err != nil {
+			return err
+		}
+		for i := 1; i <= r.scene.further; i++ {
+			if err := w.chunk(i); err != nil {
+				return err
+			}
+			if phase.Load() == counting {
+				w.took = append(w.took, time.Since(r.scene.began)-time.Duration(said[i].Load()))
+			}
+			r.heard.Add(1)
+		}
+		if err := errors.Join(w.end(), w.again()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // count returns, after a while, what the server took and what was heard.
