@@ -15,7 +15,8 @@ type Usage interface {
 	Ledger() Ledger
 }
 
-// Quotas holds each member's account of each day, and the leases on it.
+// Quotas holds each member's account of each day, and the leases on it, which end with
+// Ledger.Settle.
 type Quotas interface {
 	// Reserve grants what quota.Account.Grant grants to the account of the lease's
 	// organisation, user and day, and stores the lease with that as its Tokens. It returns
@@ -26,9 +27,6 @@ type Quotas interface {
 	// ReserveAt is Reserve if the organisation's epoch is the given one (see Epochs), and
 	// grants nothing otherwise. It sees what Epochs sees.
 	ReserveAt(ctx context.Context, epoch int64, l quota.Lease, limit int64, n quota.Need) (granted int64, err error)
-	// Settle ends the lease, returns its tokens unless it was swept, and counts the used
-	// ones. It is not idempotent; it is called in one transaction with the Ledger's Add.
-	Settle(ctx context.Context, l quota.Lease, used int64) error
 	// Account returns the member's account of the day; a missing one is empty.
 	Account(ctx context.Context, o id.Org, user id.User, d quota.Day) (quota.Account, error)
 	// Extend sets the expiry of those of the leases that exist.
@@ -39,8 +37,11 @@ type Quotas interface {
 
 // Ledger holds what every request used, and sums that are updated in the same transaction.
 type Ledger interface {
-	// Add appends an entry; Conflict on a taken id.
-	Add(ctx context.Context, e usage.Entry) error
+	// Settle appends entries of the organisation's requests that ended, all or none. For
+	// each it ends the lease with its id on the account of its user and the day of its At,
+	// returns the lease's tokens unless it was swept, and counts Tokens.Total as used.
+	// Conflict on a taken id.
+	Settle(ctx context.Context, o id.Org, entries ...usage.Entry) error
 	// Summary calls head with the sums of the period for the user, or for all users if
 	// user is empty, and in that case then each with the sums of every user by user id.
 	// All are read in one snapshot. An error of head or each ends it and is returned. Its

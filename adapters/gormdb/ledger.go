@@ -45,6 +45,10 @@ type tokenFields struct {
 // sumRow is what the rows of sums have in common.
 type sumRow struct{ Input, Output, Requests int64 }
 
+func (s *sumRow) add(t sumRow) {
+	s.Input, s.Output, s.Requests = s.Input+t.Input, s.Output+t.Output, s.Requests+t.Requests
+}
+
 type userModelSumRow struct {
 	OrgID  id.Org    `gorm:"primaryKey"`
 	UserID id.User   `gorm:"primaryKey"`
@@ -110,44 +114,77 @@ var (
 // id is random.
 func lane(user id.User) string { return string(user[max(0, len(user)-1):]) }
 
-// Add changes last what most others change too.
-func (q ledger) Add(ctx context.Context, e usage.Entry) error {
-	sums, on := sumRow{e.Tokens.Input, e.Tokens.Output, 1}, e.At.Truncate(day)
-	users, models := make([]userSumRow, len(userUnits)), make([]modelSumRow, len(modelUnits))
-	for i, unit := range userUnits {
-		users[i] = userSumRow{Unit: unit.Milliseconds(), Since: e.At.Truncate(unit), UserID: e.User, Sums: sums}
-	}
-	for i, unit := range modelUnits {
-		models[i] = modelSumRow{Unit: unit.Milliseconds(), Since: e.At.Truncate(unit), Model: e.Model, Lane: lane(e.User), Sums: sums}
+// Settle is one statement on Postgres.
+func (q ledger) Settle(ctx context.Context, o id.Org, entries ...usage.Entry) error {
+	s := q.settlementOf(entries)
+	if q.dialect == onPostgres {
+		return q.db.retry(ctx, func() error {
+			return q.settle(ctx, o, settle, s.ids, s.entries, s.userModels, s.users, s.models, s.accounts, s.leases, s.accounts)
+		})
 	}
 	return q.atomic(ctx, func(c *conn) error {
-		n, err := exec(ctx, c.write, "Entry", insertCommand(e.Org, addUsage[c.dialect], &entryRow{fieldsOfEntry(e), on}, entryTable.rest))
-		if err == nil && n == 0 {
-			if _, err = (organisations{c}).Get(ctx, e.Org); err == nil {
-				err = fault.New(fault.Conflict, "Entry is there already")
+		err := ledger{c}.settle(ctx, o, settleEntries, s.entries, s.ids)
+		for i, args := range [len(settleOthers)][]any{{s.leases, s.accounts}, {s.leases}, {s.userModels}, {s.users}, {s.models}} {
+			if err == nil {
+				_, err = exec(ctx, c.write, "Entry", tenantSQL(o, settleOthers[i], args...))
 			}
-		}
-		if err == nil {
-			err = sum(ctx, userModelTable, c, e.Org, addUserModel, userModelSumRow{UserID: e.User, Day: on, Model: e.Model, Sums: sums})
-		}
-		if err == nil {
-			err = sum(ctx, userSumTable, c, e.Org, addUsers, users...)
-		}
-		if err == nil {
-			err = sum(ctx, modelSumTable, c, e.Org, addModels, models...)
 		}
 		return err
 	})
 }
 
-// sum adds to rows of sums with a statement made by addSums.
-func sum[R any](ctx context.Context, t *tenantTable, c *conn, o id.Org, text string, rows ...R) error {
-	args := tenantParams(o, len(rows)*len(t.rest))
-	for i := range rows {
-		args = bind(&rows[i], t.rest, args)
+// settle runs a statement that changes nothing if the organisation is not there or an id is
+// taken.
+func (q ledger) settle(ctx context.Context, o id.Org, text string, args ...any) error {
+	n, err := exec(ctx, q.write, "Entry", tenantSQL(o, text, args...))
+	if err == nil && n == 0 {
+		if _, err = organisations(q).Get(ctx, o); err == nil {
+			err = fault.New(fault.Conflict, "Entry is there already")
+		}
 	}
-	_, err := exec(ctx, c.write, t.what, args.sql(text))
 	return err
+}
+
+// settlement has the parameters of Settle's statements, rows in the order of their keys.
+type settlement struct{ ids, entries, userModels, users, models, accounts, leases string }
+
+func (q ledger) settlementOf(entries []usage.Entry) settlement {
+	given := make([]id.Request, len(entries))
+	rows, leases, accounts := make([]entryRow, len(entries)), make([]leaseRow, len(entries)), make([]accountRow, len(entries))
+	var userModels []userModelSumRow
+	var users []userSumRow
+	var models []modelSumRow
+	for i, e := range entries {
+		sums, at := sumRow{e.Tokens.Input, e.Tokens.Output, 1}, e.At.UTC()
+		on := at.Truncate(day)
+		given[i], rows[i] = e.ID, entryRow{fieldsOfEntry(e), on}
+		leases[i] = leaseRow{UserID: e.User, Day: on.UnixMilli(), ID: e.ID}
+		accounts[i] = accountRow{UserID: e.User, Day: on.UnixMilli(), Used: e.Tokens.Total()}
+		userModels = append(userModels, userModelSumRow{UserID: e.User, Day: on, Model: e.Model, Sums: sums})
+		for _, unit := range userUnits {
+			users = append(users, userSumRow{Unit: unit.Milliseconds(), Since: at.Truncate(unit), UserID: e.User, Sums: sums})
+		}
+		for _, unit := range modelUnits {
+			models = append(models, modelSumRow{Unit: unit.Milliseconds(), Since: at.Truncate(unit), Model: e.Model, Lane: lane(e.User), Sums: sums})
+		}
+	}
+	userModels = summed(userModels, func(a, b userModelSumRow) int {
+		return cmp.Or(cmp.Compare(a.UserID, b.UserID), a.Day.Compare(b.Day), cmp.Compare(a.Model, b.Model))
+	}, func(to *userModelSumRow, one userModelSumRow) { to.Sums.add(one.Sums) })
+	users = summed(users, func(a, b userSumRow) int {
+		return cmp.Or(cmp.Compare(a.Unit, b.Unit), a.Since.Compare(b.Since), cmp.Compare(a.UserID, b.UserID))
+	}, func(to *userSumRow, one userSumRow) { to.Sums.add(one.Sums) })
+	models = summed(models, func(a, b modelSumRow) int {
+		return cmp.Or(cmp.Compare(a.Unit, b.Unit), a.Since.Compare(b.Since), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Lane, b.Lane))
+	}, func(to *modelSumRow, one modelSumRow) { to.Sums.add(one.Sums) })
+	accounts = summed(accounts, func(a, b accountRow) int {
+		return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.Day, b.Day))
+	}, func(to *accountRow, one accountRow) { to.Used += one.Used })
+	slices.SortFunc(leases, func(a, b leaseRow) int { return cmp.Or(compareAccounts(a, b), cmp.Compare(a.ID, b.ID)) })
+	return settlement{
+		list(q.dialect, given), records(rows, entryTable.rest), records(userModels, userModelTable.rest), records(users, userSumTable.rest),
+		records(models, modelSumTable.rest), records(accounts, settledAccounts), records(leases, settledLeases),
+	}
 }
 
 // stretch is a part of a period: whole units that have sums or, if unit is 0,

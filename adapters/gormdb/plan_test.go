@@ -677,8 +677,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			if a, err2 := q.Account(ctx, o, user, l.Day); err != nil || err2 != nil || granted != 1 || a.Reserved != 201 {
 				return fmt.Errorf("%d were granted of %+v: %w", granted, a, errors.Join(err, err2))
 			}
-			return errors.Join(drop(q.Reserve(ctx, another, 100, quota.Need{Output: 1})), drop(q.ReserveAt(ctx, 0, another, 1000, quota.Need{Output: 1})), q.Extend(ctx, []quota.Lease{l, stored}, now.Add(time.Hour)), q.Settle(ctx, l, 5), q.Settle(ctx, stored, 5),
-				q.Sweep(ctx, time.UnixMilli(103)))
+			return errors.Join(drop(q.Reserve(ctx, another, 100, quota.Need{Output: 1})), drop(q.ReserveAt(ctx, 0, another, 1000, quota.Need{Output: 1})), q.Extend(ctx, []quota.Lease{l, stored}, now.Add(time.Hour)), q.Sweep(ctx, time.UnixMilli(103)))
 		},
 		"ledger": func(_ *DB, r ports.Records) error {
 			q := r.Usage().Ledger()
@@ -687,7 +686,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			e := usage.Entry{ID: uid[id.Request](kindEntry, 7, 90_000), Org: o, User: user, At: p.Start, Model: "model-1"}
 			taken := e
 			taken.ID = uid[id.Request](kindEntry, 7, 1)
-			if err := q.Add(ctx, taken); !fault.Is(err, fault.Conflict) {
+			if err := q.Settle(ctx, o, taken); !fault.Is(err, fault.Conflict) {
 				return fmt.Errorf("a taken entry is no conflict: %w", err)
 			}
 			var s usage.Summary
@@ -696,7 +695,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			if s.Requests != 1803-121 {
 				return fmt.Errorf("the summary is %+v: %w", s, err)
 			}
-			return errors.Join(q.Add(ctx, e), q.Summary(ctx, o, user, p, head, ignore), q.Entries(ctx, o, p, func(usage.Entry) error { return nil }))
+			return errors.Join(q.Settle(ctx, o, e), q.Summary(ctx, o, user, p, head, ignore), q.Entries(ctx, o, p, func(usage.Entry) error { return nil }))
 		},
 		"connectors": func(_ *DB, r ports.Records) error {
 			q := r.Connections().Connectors()

@@ -109,26 +109,6 @@ func (q quotas) refused(ctx context.Context, l quota.Lease) error {
 	return err
 }
 
-func (q quotas) Settle(ctx context.Context, l quota.Lease, used int64) error {
-	user, day := string(l.User), millis(l.Day)
-	return q.atomic(ctx, func(c *conn) error {
-		n, err := exec(ctx, c.write, "Account", tenantSQL(l.Org, addUsed[c.dialect], user, day, used))
-		if err == nil && n == 0 {
-			err = fault.Missing("Organisation")
-		}
-		if err != nil {
-			return err
-		}
-		var held int64
-		found, err := oneRow(ctx, c.write, "Lease", tenantSQL(l.Org, endLease, user, day, string(l.ID)), &held)
-		if err != nil || !found {
-			return err
-		}
-		_, err = exec(ctx, c.write, "Account", tenantSQL(l.Org, endReservation, held, user, day))
-		return err
-	})
-}
-
 func (q quotas) Account(ctx context.Context, o id.Org, user id.User, d quota.Day) (quota.Account, error) {
 	a, _, err := find(ctx, accountTable.of(q.read, o).key(string(user), millis(d)), (*accountRow).account)
 	return a, err
@@ -141,6 +121,21 @@ var (
 )
 
 func (r *leaseRow) lease() (leaseRow, error) { return *r, nil }
+
+// summed returns a row for each key, in the order of compare, with the sums of those that
+// have the key. It reuses the slice.
+func summed[R any](rows []R, compare func(a, b R) int, add func(to *R, one R)) []R {
+	slices.SortFunc(rows, compare)
+	all := rows[:0]
+	for _, r := range rows {
+		if n := len(all); n > 0 && compare(all[n-1], r) == 0 {
+			add(&all[n-1], r)
+		} else {
+			all = append(all, r)
+		}
+	}
+	return all
+}
 
 func compareAccounts(a, b leaseRow) int {
 	return cmp.Or(cmp.Compare(a.OrgID, b.OrgID), cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.Day, b.Day))
@@ -211,15 +206,7 @@ func (q quotas) sweep(ctx context.Context, expired string, now time.Time) error 
 	if err != nil || len(taken) == 0 {
 		return err
 	}
-	slices.SortFunc(taken, compareAccounts)
-	sums := taken[:1]
-	for _, k := range taken[1:] {
-		if last := &sums[len(sums)-1]; compareAccounts(*last, k) == 0 {
-			last.Tokens += k.Tokens
-		} else {
-			sums = append(sums, k)
-		}
-	}
+	sums := summed(taken, compareAccounts, func(to *leaseRow, one leaseRow) { to.Tokens += one.Tokens })
 	_, err = exec(ctx, q.write, "Account", crossTenantSQL(crossTenantLeases, giveBack[q.dialect], records(sums, givenBack)))
 	return err
 }

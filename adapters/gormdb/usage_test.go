@@ -1,6 +1,7 @@
 package gormdb
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"collab/domain/chat"
 	"collab/domain/id"
 	"collab/domain/quota"
 	"collab/domain/usage"
@@ -101,7 +103,7 @@ func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
 			organisation(t, added, o)
 			err := added.Atomic(t.Context(), func(r ports.Records) error {
 				return before.Usage().Ledger().Entries(t.Context(), o, usage.Period{Start: start, End: start.AddDate(0, 0, 20)}, func(e usage.Entry) error {
-					return r.Usage().Ledger().Add(t.Context(), e)
+					return r.Usage().Ledger().Settle(t.Context(), o, e)
 				})
 			})
 			if err != nil {
@@ -159,7 +161,7 @@ func TestSweepTakesNothingThatWasExtended(t *testing.T) {
 			leases, found = append(leases, l), append(found, leaseRow{OrgID: o, UserID: u, Day: millis(l.Day), ID: l.ID})
 		}
 		these := records(found, leaseKeys)
-		if err := errors.Join(q.Extend(ctx, leases[1:2], time.UnixMilli(11)), q.Settle(ctx, leases[2], 5)); err != nil {
+		if err := errors.Join(q.Extend(ctx, leases[1:2], time.UnixMilli(11)), settleLease(ctx, db, leases[2], 5)); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -220,12 +222,9 @@ func TestOnlyReservationsDoNotWaitForTheDisk(t *testing.T) {
 			{"a reservation", func() error { return reserve(db, 1) }, "off"},
 			{"a task", func() error { _, err := db.Work().Tasks().Add(ctx, o, someTask(o, u, 1)); return err }, waits},
 			{"another reservation", func() error { return reserve(db, 2) }, "off"},
-			{"a settlement", func() error { return db.Usage().Quotas().Settle(ctx, lease(1), 5) }, waits},
+			{"a settlement", func() error { return settleLease(ctx, db, lease(1), 5) }, waits},
 			{"a reservation that is part of more", func() error { return db.Atomic(ctx, func(r ports.Records) error { return reserve(r, 3) }) }, waits},
 			{"a third reservation", func() error { return reserve(db, 4) }, "off"},
-			{"an entry", func() error {
-				return db.Usage().Ledger().Add(ctx, usage.Entry{ID: lease(4).ID, Org: o, User: u, At: time.UnixMilli(1), Model: "m", Provider: "p", Outcome: "completed"})
-			}, waits},
 			{"a sweep", func() error { return db.Usage().Quotas().Sweep(ctx, time.UnixMilli(2)) }, waits},
 		} {
 			t.Run(c.about, func(t *testing.T) {
@@ -240,6 +239,11 @@ func TestOnlyReservationsDoNotWaitForTheDisk(t *testing.T) {
 			})
 		}
 	})
+}
+
+// settleLease settles a lease of which so much was used.
+func settleLease(ctx context.Context, db *DB, l quota.Lease, used int64) error {
+	return db.Usage().Ledger().Settle(ctx, l.Org, usage.Entry{ID: l.ID, Org: l.Org, User: l.User, At: l.Day.Start(), Tokens: chat.Usage{Output: used}})
 }
 
 func TestReservingSharesATransaction(t *testing.T) {
@@ -282,7 +286,7 @@ func TestErasureTakesLeasesAlong(t *testing.T) {
 		var all sync.WaitGroup
 		for n := range 20 {
 			all.Go(func() {
-				if err := q.Settle(ctx, lease(n), 1); err != nil {
+				if err := settleLease(ctx, db, lease(n), 1); err != nil {
 					t.Error(err)
 				}
 			})

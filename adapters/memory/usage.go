@@ -70,16 +70,6 @@ func (q quotas) reserve(epoch *int64, l quota.Lease, limit int64, n quota.Need) 
 	})
 }
 
-func (q quotas) Settle(_ context.Context, l quota.Lease, used int64) error {
-	return q.run.in(l.Org, func(x *tx, tenant *tenant) error {
-		tenant.releaseLease(x, keyOfLease(l))
-		a := tenant.accounts.rows[accountOf(l)]
-		a.Used += used
-		tenant.accounts.put(x, accountOf(l), a)
-		return nil
-	})
-}
-
 // releaseLease gives back what a lease holds that is there.
 func (t *tenant) releaseLease(x *tx, h leaseKey) {
 	a := t.accounts.rows[h.account]
@@ -119,9 +109,24 @@ func (q quotas) Sweep(_ context.Context, now time.Time) error {
 // ledger derives its sums anew whenever they are asked for.
 type ledger struct{ run runner }
 
-func (s ledger) Add(_ context.Context, e usage.Entry) error {
-	return s.run.in(e.Org, func(x *tx, tenant *tenant) error {
-		return tenant.usage.add(x, e.ID, e)
+func (s ledger) Settle(_ context.Context, o id.Org, entries ...usage.Entry) error {
+	return s.run.in(o, func(x *tx, tenant *tenant) error {
+		for _, e := range entries {
+			if tenant.usage.has(e.ID) {
+				return tenant.usage.errTaken()
+			}
+		}
+		for _, e := range entries {
+			if err := tenant.usage.add(x, e.ID, e); err != nil {
+				return err
+			}
+			of := account{e.User, quota.DayOf(e.At)}
+			tenant.releaseLease(x, leaseKey{of, e.ID})
+			a := tenant.accounts.rows[of]
+			a.Used += e.Tokens.Total()
+			tenant.accounts.put(x, of, a)
+		}
+		return nil
 	})
 }
 

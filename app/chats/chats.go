@@ -66,12 +66,13 @@ type Chats struct {
 	ends   map[id.Request]context.CancelCauseFunc // of those that are running; guarded by mu
 	closed bool                                   // guarded by mu
 	plans  map[id.Org]cachedPlan                  // guarded by mu
+	ended  map[id.Org]*settlement                 // the last of each organisation that has any; guarded by mu
 	idle   chan struct{}                          // closed when no call is left; nil unless drained was called; guarded by mu
 }
 
 // New returns the use cases.
 func New(o Options) *Chats {
-	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, plans: map[id.Org]cachedPlan{}}
+	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, plans: map[id.Org]cachedPlan{}, ended: map[id.Org]*settlement{}}
 }
 
 // cachedPlan is a subscription that was read at an epoch of its organisation, or later. Every
@@ -217,7 +218,10 @@ func (c *Call) Run(ctx context.Context, to ports.Sink) {
 		if !made.accepted {
 			g.Usage = chat.Usage{} // the provider never accepted it
 		}
-		s.settle(ctx, c, g)
+		s.settle(ctx, usage.Entry{
+			ID: g.ID, Org: g.Org, User: g.User, At: g.Began, Model: g.Model, Provider: g.Provider,
+			Tokens: g.Usage, Provenance: g.Provenance, Outcome: g.Outcome,
+		})
 		s.Generations.Record(g)
 		c.finish(out, g, err)
 	}()
@@ -306,32 +310,6 @@ func (c *Call) finish(out *countingSink, g chat.Generation, err error) {
 	}
 	if !out.lost && out.to.Chunk(last) == nil {
 		_ = out.to.Wait() // the error is ignored because the call has ended
-	}
-}
-
-// settle stores the usage and returns the unused tokens, in one transaction.
-func (s *Chats) settle(ctx context.Context, c *Call, g chat.Generation) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-	defer cancel()
-	e := usage.Entry{
-		ID: g.ID, Org: g.Org, User: g.User, At: g.Began, Model: g.Model, Provider: g.Provider,
-		Tokens: g.Usage, Provenance: g.Provenance, Outcome: g.Outcome,
-	}
-	for attempt := 1; ; attempt++ {
-		err := s.Store.Atomic(ctx, func(r ports.Records) error {
-			if err := r.Usage().Ledger().Add(ctx, e); err != nil {
-				return err
-			}
-			return r.Usage().Quotas().Settle(ctx, c.lease, g.Usage.Total())
-		})
-		// Conflict means that an earlier attempt was committed though it returned an error.
-		if err == nil || fault.Is(err, fault.Conflict) {
-			return
-		}
-		if attempt == attempts || s.Pause(ctx, attempt) != nil {
-			s.Log.Error("model call settlement failed", "call", string(g.ID), "org", string(g.Org), "tokens", g.Usage.Total(), "error", err)
-			return
-		}
 	}
 }
 

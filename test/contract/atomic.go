@@ -143,7 +143,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				w.conflict(r.Storage().BlobNames().Announce(w.ctx, tn.ID, pending, at(1)))
 				w.missing(r.Storage().BlobNames().Forget(w.ctx, object.Blob{Org: tn.ID, Name: pending, Discarded: true}))
 				that(r.Usage().Quotas().Reserve(w.ctx, tn.lease, 1000, quota.Need{Output: 1})).conflict(w)
-				w.conflict(r.Usage().Ledger().Add(w.ctx, tn.used))
+				w.conflict(r.Usage().Ledger().Settle(w.ctx, tn.ID, someUsage(tn.ID, tn.owner.ID), tn.used))
 				w.conflict(r.Work().Teams().Add(w.ctx, tn.ID, someTeam(tn.ID, team.Shared, tn.owner.ID)))
 				w.conflict(r.Work().Teams().Add(w.ctx, tn.ID, taken))
 				w.conflict(r.Work().Teams().Remove(w.ctx, tn.ID, tn.team.ID))
@@ -293,11 +293,10 @@ func (x wholeTransaction) run(w *world, r ports.Records) error {
 			return err
 		},
 		func() error {
-			_, err := r.Usage().Quotas().Reserve(w.ctx, x.lease, 1000, quota.Need{Output: 7})
+			_, err := r.Usage().Quotas().Reserve(w.ctx, x.lease, 1<<50, quota.Need{Output: 7})
 			return err
 		},
-		func() error { return r.Usage().Quotas().Settle(w.ctx, x.tenant.lease, 20) },
-		func() error { return r.Usage().Ledger().Add(w.ctx, x.used) },
+		func() error { return r.Usage().Ledger().Settle(w.ctx, o, ended(x.tenant.lease, 20), x.used) },
 	}
 	for i, step := range steps {
 		if err := step(); err != nil {
@@ -345,9 +344,10 @@ func (x wholeTransaction) wantCommitted(w *world) {
 	same(w, that(w.changes().List(w.ctx, o, x.drawer.N, 100)).must(w), numbered)
 	same(w, w.head(o).N, x.drawer.N+3)
 	w.known(map[string]bool{x.object.BlobName("next"): true, x.shelf.Blob: true, x.object.Blob: true, x.drawer.Blob: false})
-	w.account(o, x.owner.ID, quota.Account{Used: 20, Reserved: 7})
-	that(w.summary(o, "", always)).is(w, recount([]usage.Entry{x.tenant.used, x.used}, "", always))
-	same(w, w.entries(o, always), []usage.Entry{x.tenant.used, x.used})
+	w.account(o, x.owner.ID, quota.Account{Used: x.tenant.used.Tokens.Total() + 20, Reserved: 7})
+	settled := []usage.Entry{ended(x.tenant.lease, 20), x.tenant.used, x.used}
+	that(w.summary(o, "", always)).is(w, recount(settled, "", always))
+	same(w, w.entries(o, always), settled)
 }
 
 // wantRolledBack ends the sub-test if a change of the transaction is visible outside

@@ -208,7 +208,7 @@ func (w *world) tenant() tenant {
 
 	tn.lease = w.lease(someLease(o.ID, tn.owner.ID), 100)
 	tn.used = someUsage(o.ID, tn.owner.ID)
-	w.ok(w.ledger().Add(w.ctx, tn.used))
+	w.ok(w.ledger().Settle(w.ctx, tn.ID, tn.used))
 	return tn
 }
 

@@ -25,28 +25,75 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org().ID
 			full := someUsage(o, fresh[id.User]())
 			bare := usage.Entry{ID: fresh[id.Request](), Org: o, User: fresh[id.User](), At: full.At.Add(time.Millisecond)}
-			w.ok(w.ledger().Add(w.ctx, full))
-			w.ok(w.ledger().Add(w.ctx, bare))
+			w.ok(w.ledger().Settle(w.ctx, full.Org, full))
+			w.ok(w.ledger().Settle(w.ctx, bare.Org, bare))
 			same(w, w.entries(o, always), []usage.Entry{full, bare})
 		},
 		"a taken id is a conflict, and counts once": func(w *world) {
 			o, other := w.org().ID, w.org().ID
 			e := someUsage(o, fresh[id.User]())
-			w.ok(w.ledger().Add(w.ctx, e))
+			w.ok(w.ledger().Settle(w.ctx, e.Org, e))
 			again := e
 			again.User, again.Model, again.Tokens.Input, again.At = fresh[id.User](), "other", 99, e.At.Add(time.Hour)
-			w.conflict(w.ledger().Add(w.ctx, e))
-			w.conflict(w.ledger().Add(w.ctx, again))
+			w.conflict(w.ledger().Settle(w.ctx, e.Org, e))
+			w.conflict(w.ledger().Settle(w.ctx, again.Org, again))
 			same(w, w.entries(o, always), []usage.Entry{e})
 			that(w.summary(o, "", always)).is(w, recount([]usage.Entry{e}, "", always))
 			theirs := e
 			theirs.Org = other
-			w.ok(w.ledger().Add(w.ctx, theirs))
+			w.ok(w.ledger().Settle(w.ctx, theirs.Org, theirs))
 			same(w, w.entries(other, always), []usage.Entry{theirs})
+		},
+		"entries of an organisation are settled together, or none of them": func(w *world) {
+			o := w.org().ID
+			users := several[id.User](3)
+			leases, entries := make([]quota.Lease, 9), make([]usage.Entry, 9)
+			for i := range leases {
+				leases[i] = w.lease(someLease(o, users[i%3]), 100)
+				entries[i] = ended(leases[i], int64(1+i))
+				entries[i].Model = []string{"a", "b"}[i%2]
+			}
+			w.conflict(w.ledger().Settle(w.ctx, o, entries[0], entries[0]))
+			w.ok(w.ledger().Settle(w.ctx, o, entries[:6]...))
+			w.conflict(w.ledger().Settle(w.ctx, o, entries[5:]...))
+			that(w.summary(o, "", always)).is(w, recount(entries[:6], "", always))
+			for i, u := range users {
+				w.account(o, u, quota.Account{Used: int64(1+i) + int64(4+i), Reserved: 100})
+			}
+		},
+		"many settlements at once that share members do not lock each other out": func(w *world) {
+			const rounds = 4
+			o := w.org().ID
+			users := several[id.User](5)
+			w.allOK(together(manyGoroutines/2, func(i int) error {
+				for range rounds {
+					var entries []usage.Entry
+					for n := range users {
+						l := someLease(o, users[(i*(n+1)+n)%len(users)])
+						if _, err := w.quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: 10}); err != nil {
+							return err
+						}
+						e := ended(l, 1)
+						e.Model = []string{"a", "b", "c"}[(i+n)%3]
+						entries = append(entries, e)
+					}
+					if err := w.ledger().Settle(w.ctx, o, entries...); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			var used int64
+			for _, u := range users {
+				a := that(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
+				same(w, a.Reserved, 0)
+				used += a.Used
+			}
+			same(w, used, rounds*int64(len(users))*manyGoroutines/2)
 		},
 		"an organisation that is not there has no ledger": func(w *world) {
 			e := someUsage(fresh[id.Org](), fresh[id.User]())
-			w.missing(w.ledger().Add(w.ctx, e))
+			w.missing(w.ledger().Settle(w.ctx, e.Org, e))
 			same(w, w.entries(e.Org, always), nil)
 			that(w.summary(e.Org, "", always)).is(w, totals{Summary: usage.Summary{Period: always}})
 		},
@@ -56,7 +103,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 			add := func(i, ms int) usage.Entry {
 				e := someUsage(o, u)
 				e.ID, e.At = ids[i], at(ms)
-				w.ok(w.ledger().Add(w.ctx, e))
+				w.ok(w.ledger().Settle(w.ctx, e.Org, e))
 				return e
 			}
 			c, a, d, b := add(5, 20), add(3, 10), add(0, 30), add(4, 20)
@@ -68,7 +115,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 		"an error of each ends the entries and comes back as it is": func(w *world) {
 			o, u := w.org().ID, fresh[id.User]()
 			for range 3 {
-				w.ok(w.ledger().Add(w.ctx, someUsage(o, u)))
+				w.ok(w.ledger().Settle(w.ctx, o, someUsage(o, u)))
 			}
 			stops(w, func(each func(usage.Entry) error) error { return w.ledger().Entries(w.ctx, o, always, each) })
 		},
@@ -79,7 +126,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 			add := func(user, days int, model string, in, out int64) {
 				e := someUsage(o, users[user])
 				e.At, e.Model, e.Tokens = day.AddDate(0, 0, days).Add(time.Hour), model, chat.Usage{Input: in, Output: out, CacheRead: 1, Searches: 1}
-				w.ok(w.ledger().Add(w.ctx, e))
+				w.ok(w.ledger().Settle(w.ctx, e.Org, e))
 			}
 			add(1, 2, "b", 1, 10)
 			add(0, 0, "c", 2, 20)
@@ -111,7 +158,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 			for i := -1; i <= 1; i++ {
 				e := someUsage(o, u)
 				e.At, e.Tokens = midnight.Add(time.Duration(i)*time.Millisecond), chat.Usage{Input: 1 << (i + 1)}
-				w.ok(w.ledger().Add(w.ctx, e))
+				w.ok(w.ledger().Settle(w.ctx, e.Org, e))
 			}
 			inputs := func(p usage.Period) (of []int64) {
 				for _, d := range that(w.summary(o, "", p)).must(w).ByDay {
@@ -130,7 +177,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 		"a summary is what counting the period's entries again comes to": summaryProperty,
 		"of many who add one entry at once one does, and it counts once": func(w *world) {
 			e := someUsage(w.org().ID, fresh[id.User]())
-			w.oneWins(together(concurrent, func(int) error { return w.ledger().Add(w.ctx, e) }), fault.Conflict)
+			w.oneWins(together(concurrent, func(int) error { return w.ledger().Settle(w.ctx, e.Org, e) }), fault.Conflict)
 			that(w.summary(e.Org, "", always)).is(w, recount([]usage.Entry{e}, "", always))
 		},
 		"every one of many that are added at once counts": func(w *world) {
@@ -141,7 +188,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 				made[i] = someUsage(o, users[i%len(users)])
 				made[i].Model = []string{"a", "b"}[i%2]
 			}
-			w.allOK(together(manyGoroutines, func(i int) error { return w.ledger().Add(w.ctx, made[i]) }))
+			w.allOK(together(manyGoroutines, func(i int) error { return w.ledger().Settle(w.ctx, made[i].Org, made[i]) }))
 			that(w.summary(o, "", always)).is(w, recount(made, "", always))
 			for _, u := range users {
 				that(w.summary(o, u, always)).is(w, recount(made, u, always))
@@ -159,7 +206,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 					before := e
 					before.ID, before.At = fresh[id.Request](), noon.Add(-time.Hour)
 					return w.store.Atomic(w.ctx, func(r ports.Records) error {
-						return errors.Join(r.Usage().Ledger().Add(w.ctx, e), r.Usage().Ledger().Add(w.ctx, before))
+						return r.Usage().Ledger().Settle(w.ctx, o, e, before)
 					})
 				}
 				for _, p := range []usage.Period{early, late} {
@@ -281,7 +328,7 @@ func summaryProperty(w *world) {
 			e := draw(t)
 			theirs := e
 			theirs.Org, theirs.Tokens.Input = other, e.Tokens.Input+1
-			if err := errors.Join(w.ledger().Add(w.ctx, e), w.ledger().Add(w.ctx, theirs)); err != nil {
+			if err := errors.Join(w.ledger().Settle(w.ctx, e.Org, e), w.ledger().Settle(w.ctx, theirs.Org, theirs)); err != nil {
 				t.Fatal(err)
 			}
 			there = append(there, e)

@@ -9,9 +9,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/quota"
+	"collab/domain/usage"
 	"collab/ports"
 )
 
@@ -52,17 +54,17 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			o, u := w.org().ID, fresh[id.User]()
 			l, m := w.lease(someLease(o, u), 100), w.lease(someLease(o, u), 100)
 			w.account(o, u, quota.Account{Reserved: 200})
-			w.ok(w.quotas().Settle(w.ctx, l, 30))
+			w.ok(w.settle(l, 30))
 			w.account(o, u, quota.Account{Used: 30, Reserved: 100})
-			w.ok(w.quotas().Settle(w.ctx, m, 1000))
+			w.ok(w.settle(m, 1000))
 			w.account(o, u, quota.Account{Used: 1030})
 			that(w.quotas().Reserve(w.ctx, someLease(o, u), 1030, quota.Need{Output: 1})).is(w, 0)
 			that(w.quotas().Reserve(w.ctx, someLease(o, u), 1031, quota.Need{Output: 9})).is(w, 1)
 		},
 		"what was used without a lease counts as well": func(w *world) {
 			o, u := w.org().ID, fresh[id.User]()
-			w.ok(w.quotas().Settle(w.ctx, someLease(o, u), 5))
-			w.ok(w.quotas().Settle(w.ctx, someLease(o, u), 6))
+			w.ok(w.settle(someLease(o, u), 5))
+			w.ok(w.settle(someLease(o, u), 6))
 			w.account(o, u, quota.Account{Used: 11})
 		},
 		"each member has an account of each day in each organisation": func(w *world) {
@@ -74,29 +76,32 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			for _, l := range []quota.Lease{someLease(other, u), someLease(o, v), onDay(someLease(o, u), next)} {
 				that(w.quotas().Account(w.ctx, l.Org, l.User, l.Day)).is(w, quota.Account{})
 				w.lease(l, 100)
-				w.ok(w.quotas().Settle(w.ctx, l, 7))
+				w.ok(w.settle(l, 7))
 				that(w.quotas().Account(w.ctx, l.Org, l.User, l.Day)).is(w, quota.Account{Used: 7})
 			}
 			w.account(o, u, quota.Account{Reserved: 100})
 		},
 		"a lease is the member's of the day in the organisation, and settles no other": func(w *world) {
 			o, other, u := w.org().ID, w.org().ID, fresh[id.User]()
-			l := w.lease(someLease(o, u), 100)
-			theirs, elses, tomorrows := l, l, onDay(l, quota.DayOf(l.Day.End()))
-			theirs.Org, elses.User = other, fresh[id.User]()
-			for _, wrong := range []quota.Lease{theirs, elses, tomorrows} {
-				w.ok(w.quotas().Settle(w.ctx, wrong, 1))
-				w.ok(w.quotas().Extend(w.ctx, []quota.Lease{wrong}, longAgo(0)))
+			for n, wrong := range []func(*quota.Lease){
+				func(l *quota.Lease) { l.Org = other },
+				func(l *quota.Lease) { l.User = fresh[id.User]() },
+				func(l *quota.Lease) { l.Day = quota.DayOf(l.Day.End()) },
+			} {
+				l := w.lease(someLease(o, u), 100)
+				wrong(&l)
+				w.ok(w.settle(l, 1))
+				w.ok(w.quotas().Extend(w.ctx, []quota.Lease{l}, longAgo(0)))
+				w.ok(w.quotas().Sweep(w.ctx, sweepTime))
+				w.account(o, u, quota.Account{Reserved: int64(100 * (n + 1))})
 			}
-			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
-			w.account(o, u, quota.Account{Reserved: 100})
 		},
 		"a lease that is there is a conflict": func(w *world) {
 			o, u := w.org().ID, fresh[id.User]()
 			l := w.lease(someLease(o, u), 100)
 			that(w.quotas().Reserve(w.ctx, l, 1000, quota.Need{Output: 5})).conflict(w)
 			w.account(o, u, quota.Account{Reserved: 100})
-			w.ok(w.quotas().Settle(w.ctx, l, 0))
+			w.ok(w.settle(l, 0))
 			w.account(o, u, quota.Account{})
 		},
 		"a reservation at an epoch is one as long as that stands": func(w *world) {
@@ -124,7 +129,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return errors.Join(err, err2)
 			})
-			w.ok(w.quotas().Settle(w.ctx, l, 0))
+			w.ok(w.settle(l, 0))
 			w.account(tn.ID, u, quota.Account{Reserved: 150})
 			gone := someLease(fresh[id.Org](), u)
 			that(w.quotas().ReserveAt(w.ctx, 0, gone, 100, need)).missing(w)
@@ -170,7 +175,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 		"an organisation that is not there has no accounts": func(w *world) {
 			l := someLease(fresh[id.Org](), fresh[id.User]())
 			that(w.quotas().Reserve(w.ctx, l, 100, quota.Need{Output: 1})).missing(w)
-			w.missing(w.quotas().Settle(w.ctx, l, 1))
+			w.missing(w.settle(l, 1))
 			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{l}, at(1)))
 			w.account(l.Org, l.User, quota.Account{})
 		},
@@ -191,7 +196,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			l := w.lease(expired(o, u), 100)
 			w.lease(someLease(o, u), 10)
 			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
-			w.ok(w.quotas().Settle(w.ctx, l, 40))
+			w.ok(w.settle(l, 40))
 			w.account(o, u, quota.Account{Used: 40, Reserved: 10})
 		},
 		"hundreds of leases of many members are swept": func(w *world) {
@@ -224,7 +229,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 			w.account(o, u, quota.Account{Reserved: 10})
 			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{gone, kept}, at(2000)))
-			w.ok(w.quotas().Settle(w.ctx, gone, 0))
+			w.ok(w.settle(gone, 0))
 			w.account(o, u, quota.Account{Reserved: 10})
 			w.ok(w.quotas().Extend(w.ctx, nil, longAgo(0)))
 			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{kept}, sweepTime))
@@ -261,14 +266,14 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				q := r.Usage().Quotas()
 				dead := expired(o, u)
 				_, err := q.Reserve(w.ctx, dead, 1000, quota.Need{Output: 5})
-				if err := errors.Join(err, q.Settle(w.ctx, l, 30), q.Sweep(w.ctx, sweepTime)); err != nil {
+				if err := errors.Join(err, r.Usage().Ledger().Settle(w.ctx, o, ended(l, 30)), q.Sweep(w.ctx, sweepTime)); err != nil {
 					return err
 				}
 				that(q.Account(w.ctx, o, u, l.Day)).is(w, quota.Account{Used: 30})
 				return no
 			}), no)
 			w.account(o, u, quota.Account{Reserved: 100})
-			w.ok(w.quotas().Settle(w.ctx, l, 1))
+			w.ok(w.settle(l, 1))
 			w.account(o, u, quota.Account{Used: 1})
 		},
 		"many at once are granted the limit exactly": func(w *world) {
@@ -311,7 +316,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 					}
 					// The last of the limit is used up towards the end.
 					used[i] += granted * int64(round%3) / 20
-					if err := w.quotas().Settle(w.ctx, l, granted*int64(round%3)/20); err != nil {
+					if err := w.settle(l, granted*int64(round%3)/20); err != nil {
 						return err
 					}
 				}
@@ -345,7 +350,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 						return w.quotas().Sweep(w.ctx, sweepTime)
 					}
 					return w.store.Atomic(w.ctx, func(r ports.Records) error {
-						return errors.Join(r.Usage().Quotas().Settle(w.ctx, leases[i], 3), r.Usage().Ledger().Add(w.ctx, someUsage(o, leases[i].User)))
+						return r.Usage().Ledger().Settle(w.ctx, o, ended(leases[i], 3))
 					})
 				}))
 				for i, u := range users {
@@ -374,7 +379,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				}))
 				w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 				for _, l := range leases {
-					w.ok(w.quotas().Settle(w.ctx, l, 0))
+					w.ok(w.settle(l, 0))
 				}
 				for _, u := range users {
 					w.account(o, u, quota.Account{})
@@ -401,7 +406,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 						return err
 					}
 					if err := w.store.Atomic(w.ctx, func(r ports.Records) error {
-						return errors.Join(r.Usage().Quotas().Settle(w.ctx, l, 1), r.Usage().Ledger().Add(w.ctx, someUsage(o, l.User)))
+						return r.Usage().Ledger().Settle(w.ctx, o, ended(l, 1))
 					}); err != nil {
 						return err
 					}
@@ -430,6 +435,16 @@ func expired(o id.Org, u id.User) quota.Lease {
 	l := someLease(o, u)
 	l.ExpiresAt = longAgo(99)
 	return l
+}
+
+// ended returns the entry of a request with the lease that used so much.
+func ended(l quota.Lease, used int64) usage.Entry {
+	return usage.Entry{ID: l.ID, Org: l.Org, User: l.User, At: l.Day.Start(), Tokens: chat.Usage{Output: used}}
+}
+
+// settle settles a lease of which so much was used.
+func (w *world) settle(l quota.Lease, used int64) error {
+	return w.ledger().Settle(w.ctx, l.Org, ended(l, used))
 }
 
 func onDay(l quota.Lease, d quota.Day) quota.Lease {
@@ -496,7 +511,7 @@ func grantProperty(w *world) {
 				if what == 3 {
 					used := tokens.Draw(t, "used")
 					want.Used += used
-					err = w.quotas().Settle(w.ctx, l.Lease, used)
+					err = w.settle(l.Lease, used)
 				} else {
 					err = errors.Join(w.quotas().Extend(w.ctx, []quota.Lease{l.Lease}, sweepTime), w.quotas().Sweep(w.ctx, sweepTime))
 				}

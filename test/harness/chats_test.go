@@ -9,6 +9,7 @@ import (
 	"collab/app/chats"
 	"collab/domain/chat"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
@@ -141,22 +142,36 @@ func TestWhatWasUsedIsKeptWhenTheStoreFailsForAWhile(t *testing.T) {
 
 var errBroken = errors.New("the store is broken")
 
-// failingStore fails some transactions.
+// failingStore fails some settlements.
 type failingStore struct {
 	ports.Store
 	fails int
 	after bool
 }
 
-func (s *failingStore) Atomic(ctx context.Context, fn func(ports.Records) error) error {
-	if s.fails == 0 {
-		return s.Store.Atomic(ctx, fn)
+func (s *failingStore) Usage() ports.Usage { return failingUsage{s.Store.Usage(), s} }
+
+type failingUsage struct {
+	ports.Usage
+	of *failingStore
+}
+
+func (u failingUsage) Ledger() ports.Ledger { return failingLedger{u.Usage.Ledger(), u.of} }
+
+type failingLedger struct {
+	ports.Ledger
+	of *failingStore
+}
+
+func (l failingLedger) Settle(ctx context.Context, o id.Org, entries ...usage.Entry) error {
+	if l.of.fails == 0 {
+		return l.Ledger.Settle(ctx, o, entries...)
 	}
-	s.fails--
-	if !s.after {
+	l.of.fails--
+	if !l.of.after {
 		return errBroken
 	}
-	return errors.Join(s.Store.Atomic(ctx, fn), errBroken)
+	return errors.Join(l.Ledger.Settle(ctx, o, entries...), errBroken)
 }
 
 // brokenQuotas grants nothing, with an error.

@@ -13,7 +13,9 @@ import (
 
 	"collab/domain/chat"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/quota"
+	"collab/domain/usage"
 	scripted "collab/test/contract/provider"
 )
 
@@ -111,11 +113,12 @@ func (o *overuser) nextDay(ctx context.Context, left int64) (limit int64, err er
 		return 0, err
 	}
 	limit = sub.At(o.stage.Clock.Now()).DailyTokens()
-	l := quota.Lease{ID: "before", Org: o.stage.ada.Org, User: o.stage.ada.User, Day: quota.DayOf(o.stage.Clock.Now()), ExpiresAt: o.stage.Clock.Now().Add(time.Hour)}
+	day := quota.DayOf(o.stage.Clock.Now())
+	l := quota.Lease{ID: id.Request("before " + day), Org: o.stage.ada.Org, User: o.stage.ada.User, Day: day, ExpiresAt: o.stage.Clock.Now().Add(time.Hour)}
 	if l.Tokens, err = o.stage.Store.Usage().Quotas().Reserve(ctx, l, limit, quota.Need{Output: limit - left}); err != nil {
 		return 0, err
 	}
-	return limit, o.stage.Store.Usage().Quotas().Settle(ctx, l, limit-left)
+	return limit, o.stage.Store.Usage().Ledger().Settle(ctx, l.Org, usage.Entry{ID: l.ID, Org: l.Org, User: l.User, At: l.Day.Start(), Tokens: chat.Usage{Output: limit - left}})
 }
 
 // unrecorded are analytics of calls that run at the same time, which are not read.

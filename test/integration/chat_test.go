@@ -298,12 +298,7 @@ func spend(t testing.TB, store ports.Store, who member, day quota.Day, entry str
 		ID: id.Request(entry), Org: who.org, User: who.user, At: day.Start(), Model: "before", Provider: "before",
 		Tokens: chat.Usage{Input: tokens}, Provenance: chat.Provider, Outcome: chat.Completed,
 	}
-	err := store.Atomic(t.Context(), func(r ports.Records) error {
-		if err := r.Usage().Ledger().Add(t.Context(), e); err != nil {
-			return err
-		}
-		return r.Usage().Quotas().Settle(t.Context(), quota.Lease{ID: e.ID, Org: e.Org, User: e.User, Day: day}, tokens)
-	})
+	err := store.Usage().Ledger().Settle(t.Context(), e.Org, e)
 	if err != nil {
 		t.Errorf("%d tokens could not be spent: %v", tokens, err)
 	}
