@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,7 +38,7 @@ func newEpochs(port ports.Epochs) *epochs {
 }
 
 type batch struct {
-	orgs map[id.Org]bool
+	orgs []id.Org // of the requests, with repetitions
 	done chan struct{}
 
 	// Written before done is closed.
@@ -52,10 +53,10 @@ func (e *epochs) read(ctx context.Context, o id.Org) (mark org.Mark, ok bool, er
 	b := e.next
 	leads := b == nil
 	if leads {
-		b = &batch{orgs: map[id.Org]bool{}, done: make(chan struct{})}
+		b = &batch{done: make(chan struct{})}
 		e.next = b
 	}
-	b.orgs[o] = true
+	b.orgs = append(b.orgs, o)
 	e.mu.Unlock()
 	if leads {
 		e.lead(context.WithoutCancel(ctx), b)
@@ -78,10 +79,8 @@ func (e *epochs) lead(ctx context.Context, b *batch) {
 	e.mu.Lock()
 	e.next = nil
 	e.mu.Unlock()
-	orgs := make([]id.Org, 0, len(b.orgs))
-	for o := range b.orgs {
-		orgs = append(orgs, o)
-	}
+	slices.Sort(b.orgs)
+	orgs := slices.Compact(b.orgs)
 	b.err = fault.New(fault.Unavailable, "The service cannot check memberships right now") // should the port panic
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
