@@ -83,6 +83,11 @@ func Serve(ctx context.Context, c config.Config, out, log io.Writer) (err error)
 	// empties pools, the second one frees their contents.
 	runtime.GC()
 	debug.FreeOSMemory()
+	if percent := debug.SetGCPercent(defaultGCPercent); percent == defaultGCPercent {
+		paceCollections(percent)
+	} else {
+		debug.SetGCPercent(percent) // the operator's GOGC
+	}
 	code := 0
 	select {
 	case <-ctx.Done():
