@@ -29,6 +29,8 @@ type roundTrip struct {
 // roundTrips has for each endpoint how often a request that succeeds waits for Postgres, with the
 // caches of steady use. The answers of POST /chat and GET /sync/changes count until they begin.
 //
+// Work that a change of a connector or a release starts in the background may count as well.
+//
 // A parameter of a path or a body in braces stands for the id of a new record, {n} for a number
 // that is used once. A request is sent once before it is counted, unless it can succeed only once.
 var roundTrips = []roundTrip{
@@ -97,14 +99,14 @@ var roundTrips = []roundTrip{
 	{"GET /metering/quota", "", 3, false},
 	{"GET /connector-providers", "", 0, false},
 	{"GET /connectors", "", 2, false},
-	{"POST /connectors", `{"providerId": "shell"}`, 8, true},
+	{"POST /connectors", `{"providerId": "shell"}`, 10, true},
 	{"GET /connectors/{keyed}/credentials", "", 9, false},
-	{"POST /connectors/{connector}/credentials", `{"credentials": {"apiKey": "{n}"}}`, 10, false},
-	{"DELETE /connectors/{connector}", "", 9, true},
+	{"POST /connectors/{connector}/credentials", `{"credentials": {"apiKey": "{n}"}}`, 15, false},
+	{"DELETE /connectors/{connector}", "", 12, true},
 	{"GET /updates/check?version=1.0.0&platform=linux&arch=x64", "", 0, false},
-	{"POST /updates", `{"version": "1.0.{n}", "platform": "linux", "arch": "x64", "downloadUrl": "https://dl.example.com/collab.zip"}`, 12, false},
+	{"POST /updates", `{"version": "1.0.{n}", "platform": "linux", "arch": "x64", "downloadUrl": "https://dl.example.com/collab.zip"}`, 13, false},
 	{"PATCH /updates/{release}", `{"rolloutPercentage": 50}`, 6, false},
-	{"GET /updates/releases", "", 3, false},
+	{"GET /updates/releases", "", 4, false},
 	{"GET /updates/releases/{release}/rollout?clientIds=a", "", 2, false},
 	{"GET /updates/adoption", "", 2, false},
 	{"GET /updates/feeds/electron/latest.yml", "", 0, false},
