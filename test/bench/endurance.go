@@ -81,15 +81,22 @@ func (b *bench) endurance(ctx context.Context) (err error) {
 
 func (b *bench) printEndurance(load enduranceLoad, before, after vitals, samples []vitals) {
 	tenth := len(samples) / 10
-	early, late := samples[tenth:2*tenth], samples[len(samples)-tenth:]
+	columns := []string{"", "before"}
+	var looks [][]vitals // the samples of every second tenth of the time
+	for i := 2; i <= 10; i += 2 {
+		columns = append(columns, fmt.Sprint(load.lasts/10*time.Duration(i)))
+		looks = append(looks, samples[(i-1)*tenth:i*tenth])
+	}
 	under := fmt.Sprintf("%d feeds and %d chats for %v, Postgres", load.feeds, load.chats, load.lasts)
-	t := b.newTable(fmt.Sprintf("One server with %d change feeds and %d chats at a time, which live %v with a chunk each second, for %v; a heartbeat every %v", load.feeds, load.chats, load.life, load.lasts, load.heartbeat),
-		"", "before", "in the second tenth of the time", "in the last", "", "afterwards", "")
+	t := b.newTable(fmt.Sprintf("One server with %d change feeds and %d chats at a time, which live %v with a chunk each second, for %v; a heartbeat every %v", load.feeds, load.chats, load.life, load.lasts, load.heartbeat), append(columns, "", "afterwards", "")...)
 	row := func(name string, of func(vitals) float64, held, left *goal) {
-		cells := []string{name, fmt.Sprintf("%.0f", of(before)), fmt.Sprintf("%.0f", median(early, of)), fmt.Sprintf("%.0f", median(late, of))}
+		cells := []string{name, fmt.Sprintf("%.0f", of(before))}
+		for _, l := range looks {
+			cells = append(cells, fmt.Sprintf("%.0f", median(l, of)))
+		}
 		heldVerdict, leftVerdict := "", ""
 		if held != nil {
-			heldVerdict = b.judge(held, under, median(late, of)/median(early, of))
+			heldVerdict = b.judge(held, under, median(looks[len(looks)-1], of)/median(looks[0], of))
 		}
 		if left != nil {
 			leftVerdict = b.judge(left, under, max(0, of(after)-of(before)))
