@@ -1,6 +1,61 @@
 package main
 
-import "testing"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"collab/test/pages"
+)
+
+const thePage = "docs/performance.md"
+
+func TestThePageHasWhatPartsFound(t *testing.T) {
+	page := pages.Read(t, thePage)
+	_, table, _, err := cutSection(page, verdictsSection)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verdicts := readVerdicts(table)
+	if table != "\n"+writeVerdicts(slices.Clone(verdicts))+"\n" {
+		t.Errorf("make bench would write the verdicts otherwise:\n%s", table)
+	}
+	unmeasured := map[string]bool{}
+	for _, p := range parts {
+		_, section, _, err := cutSection(page, p.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if unmeasured[p.name] = section == ""; unmeasured[p.name] {
+			continue
+		}
+		if !strings.HasPrefix(section, "\nMeasured on ") || !strings.Contains(section, "|---|") {
+			t.Errorf("the section of %s has no origin or no table", p.name)
+		}
+	}
+	declared, judged := map[string]*goal{}, map[*goal]bool{}
+	for _, g := range goals {
+		declared[fmt.Sprint(g.part, ": ", g.figure, ": ", g)] = g
+	}
+	for _, v := range verdicts {
+		name := fmt.Sprint(v.part, ": ", v.figure, ": ", v.goal)
+		g := declared[name]
+		if g == nil {
+			t.Errorf("no part has the goal %q: measure %s again", name, v.part)
+			continue
+		}
+		judged[g] = true
+		if v.result != g.verdict(v.got) {
+			t.Errorf("%s, %s: %s is %s", name, v.load, v.got, v.result)
+		}
+	}
+	for _, g := range goals {
+		if !judged[g] && !unmeasured[g.part] {
+			t.Errorf("%s: the page has no verdict on the goal %q, %v: measure the part again", g.part, g.figure, g)
+		}
+	}
+}
 
 func TestInsert(t *testing.T) {
 	const page = `What people say.
