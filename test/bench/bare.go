@@ -92,7 +92,6 @@ func serveBare(args []string) error {
 	files := bareFiles{folder: args[2]}
 	mux.HandleFunc("POST "+bareUploads, files.upload)
 	mux.HandleFunc("GET "+bareUploads+"/{id}", files.download)
-	mux.HandleFunc("GET "+barePlain+"/{id}", files.plain)
 	chat := newBareRelay()
 	mux.HandleFunc("POST "+bareChat, chat.relay)
 	mux.HandleFunc("POST "+bareCopies, chat.copied)

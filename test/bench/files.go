@@ -37,7 +37,7 @@ const (
 	filePatience   = 5 * time.Minute
 	storedOfAKind  = 32 // files, of which downloads choose
 	fileBoundary   = "bench-boundary-of-a-form-7d1e5c"
-	smallDownloads = 16 // connections
+	smallTransfers = 16 // connections
 	largeTransfers = 4
 )
 
@@ -56,14 +56,13 @@ type fileSeries struct {
 	size        int
 	connections int
 	rate        *goal
-	at          [4][]figures
+	at          [3][]figures
 }
 
 // The servers of a round.
 const (
 	collabOnSQLite = iota
-	bareAndChecked
-	barelySent // the same bare server, without a checksum; it takes no uploads
+	bareFolder
 	collabOnPostgres
 )
 
@@ -72,20 +71,25 @@ const (
 // every round.
 func (b *bench) files(ctx context.Context) error {
 	big := &fileSeries{kind: "upload of 100 MiB", size: bigSize * mib, connections: bigUploads, rate: bigUploadRate}
-	one := &fileSeries{kind: "upload of 1 MiB", size: mib, connections: largeTransfers, rate: uploadRate}
-	small := &fileSeries{kind: "download of 4 KiB", size: 4 * kib, connections: smallDownloads, rate: smallRate}
-	large := &fileSeries{kind: "download of 1 MiB", size: mib, connections: largeTransfers, rate: largeRate}
-	var memory [4][]int64
+	uploads := []*fileSeries{
+		{kind: "upload of 4 KiB", size: 4 * kib, connections: smallTransfers, rate: smallRate},
+		{kind: "upload of 1 MiB", size: mib, connections: largeTransfers, rate: uploadRate},
+	}
+	downloads := []*fileSeries{
+		{kind: "download of 4 KiB", size: 4 * kib, connections: smallTransfers, rate: smallRate},
+		{kind: "download of 1 MiB", size: mib, connections: largeTransfers, rate: largeRate},
+	}
+	var memory [3][]int64
 	for round := range b.rounds {
-		if err := b.filesOnce(ctx, round, big, one, small, large, &memory); err != nil {
+		if err := b.filesOnce(ctx, round, big, uploads, downloads, &memory); err != nil {
 			return err
 		}
 	}
-	b.printFiles([]*fileSeries{one, big, small, large}, memory)
+	b.printFiles(slices.Concat(uploads, []*fileSeries{big}, downloads), memory)
 	return nil
 }
 
-func (b *bench) filesOnce(ctx context.Context, round int, big, one, small, large *fileSeries, memory *[4][]int64) (err error) {
+func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploads, downloads []*fileSeries, memory *[3][]int64) (err error) {
 	servers, stop, err := b.startFileServers(ctx, fmt.Sprintf("files_%d", round))
 	defer func() { err = errors.Join(err, stop()) }()
 	if err != nil {
@@ -96,9 +100,6 @@ func (b *bench) filesOnce(ctx context.Context, round int, big, one, small, large
 	}
 	content := randomBytes(mib)
 	for i, s := range servers {
-		if i == barelySent {
-			continue
-		}
 		idle, err := s.resident()
 		if err != nil {
 			return err
@@ -117,24 +118,19 @@ func (b *bench) filesOnce(ctx context.Context, round int, big, one, small, large
 		big.at[i] = append(big.at[i], f)
 		memory[i] = append(memory[i], most-idle)
 	}
-	for i, s := range servers {
-		if i == barelySent {
-			continue
-		}
-		f, err := measure(ctx, s.process, s.form(content, 1), one.connections, b.warm, b.run, nil)
-		if err != nil {
-			return err
-		}
-		one.at[i] = append(one.at[i], f)
-	}
-	for _, series := range []*fileSeries{small, large} {
-		content := randomBytes(series.size)
-		var ids [4][]string
+	for _, series := range uploads {
 		for i, s := range servers {
-			if i == barelySent {
-				ids[i] = ids[bareAndChecked]
-				continue
+			f, err := measure(ctx, s.process, s.form(content[:series.size], 1), series.connections, b.warm, b.run, nil)
+			if err != nil {
+				return err
 			}
+			series.at[i] = append(series.at[i], f)
+		}
+	}
+	for _, series := range downloads {
+		content := randomBytes(series.size)
+		var ids [3][]string
+		for i, s := range servers {
 			if ids[i], err = s.stock(ctx, content); err != nil {
 				return err
 			}
@@ -152,7 +148,7 @@ func (b *bench) filesOnce(ctx context.Context, round int, big, one, small, large
 
 // startFileServers starts a new server of each kind. The function it returns
 // ends them, and what they have stored.
-func (b *bench) startFileServers(ctx context.Context, name string) (servers [4]fileServer, stop func() error, err error) {
+func (b *bench) startFileServers(ctx context.Context, name string) (servers [3]fileServer, stop func() error, err error) {
 	var started []*process
 	stop = func() error {
 		var errs []error
@@ -184,8 +180,7 @@ func (b *bench) startFileServers(ctx context.Context, name string) (servers [4]f
 		return servers, stop, err
 	}
 	started = append(started, bare)
-	servers[bareAndChecked] = fileServer{bare, "", bareUploads, bareUploads + "/", ""}
-	servers[barelySent] = fileServer{bare, "", "", barePlain + "/", ""}
+	servers[bareFolder] = fileServer{bare, "", bareUploads, bareUploads + "/", ""}
 	_, err = bare.ready(ctx)
 	return servers, stop, err
 }
@@ -335,33 +330,25 @@ func (p *process) atOnce(ctx context.Context, w workload, connections int) (f fi
 	}, nil
 }
 
-func (b *bench) printFiles(all []*fileSeries, memory [4][]int64) {
-	t := b.newTable("Files of random bytes in a folder, Collab on SQLite (bare: net/http, with the same checksums and the same care for the disk, without records and authentication; sent only: http.ServeFile)",
-		"", "connections", "MB/s", "bare", "ratio", "", "sent only", "ratio", "Collab on Postgres", "ratio to bare", "CPU µs", "bare", "p50 ms", "bare", "p99 ms", "bare")
+func (b *bench) printFiles(all []*fileSeries, memory [3][]int64) {
+	t := b.newTable("Files of random bytes in a folder, Collab on SQLite (bare: net/http without records and authentication; an upload is hashed and synced once, a download is copied by the kernel)",
+		"", "connections", "MB/s", "bare", "ratio", "", "Collab on Postgres", "ratio to bare", "CPU µs", "bare", "p50 ms", "bare", "p99 ms", "bare")
 	for _, s := range all {
 		speed := func(f figures) float64 { return f.rate * float64(s.size) / 1e6 }
-		of := func(i int) (value, share string) {
-			if len(s.at[i]) == 0 {
-				return "", ""
-			}
-			return fmt.Sprintf("%.0f", median(s.at[i], speed)), fmt.Sprintf("%.2f", ratio(s.at[collabOnSQLite], s.at[i], speed))
-		}
-		ours, bare := s.at[collabOnSQLite], s.at[bareAndChecked]
+		ours, bare := s.at[collabOnSQLite], s.at[bareFolder]
 		share := ratio(ours, bare, speed)
-		plain, toPlain := of(barelySent)
 		t.row(s.kind, fmt.Sprint(s.connections),
 			fmt.Sprintf("%.0f", median(ours, speed)), fmt.Sprintf("%.0f", median(bare, speed)), fmt.Sprintf("%.2f", share), b.judge(s.rate, fmt.Sprintf("%s, SQLite, %d connections", s.kind, s.connections), share),
-			plain, toPlain,
 			fmt.Sprintf("%.0f", median(s.at[collabOnPostgres], speed)), fmt.Sprintf("%.2f", ratio(s.at[collabOnPostgres], bare, speed)),
 			micros(median(ours, cpuOf)), micros(median(bare, cpuOf)),
 			millis(median(ours, p50)), millis(median(bare, p50)), millis(median(ours, p99)), millis(median(bare, p99)))
 	}
 	t.print()
 	t = b.newTable(fmt.Sprintf("Memory above idle at most, with %d uploads of %d MiB at once", bigUploads, bigSize), "", "MiB", "")
-	for _, i := range []int{collabOnSQLite, collabOnPostgres, bareAndChecked} {
-		name := []string{"Collab on SQLite", "bare", "", "Collab on Postgres"}[i]
+	for _, i := range []int{collabOnSQLite, collabOnPostgres, bareFolder} {
+		name := []string{"Collab on SQLite", "bare", "Collab on Postgres"}[i]
 		held, target := float64(median(memory[i], itself))/mib, ""
-		if i != bareAndChecked {
+		if i != bareFolder {
 			target = b.judge(uploadMemory, fmt.Sprintf("%d uploads of %d MiB, %s", bigUploads, bigSize, name), held)
 		}
 		t.row(name, fmt.Sprintf("%.1f", held), target)

@@ -23,7 +23,6 @@ func storing(t *testing.T) (fileServer, string) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+bareUploads, files.upload)
 	mux.HandleFunc("GET "+bareUploads+"/{id}", files.download)
-	mux.HandleFunc("GET "+barePlain+"/{id}", files.plain)
 	return fileServer{against(t, mux.ServeHTTP), "", bareUploads, bareUploads + "/", ""}, folder
 }
 
@@ -99,20 +98,17 @@ func TestFiles(t *testing.T) {
 			t.Errorf("no error, but %+v", f)
 		}
 	})
-	t.Run("what was stored is sent in both ways", func(t *testing.T) {
+	t.Run("what was stored is sent", func(t *testing.T) {
 		s, _ := storing(t)
 		ids, err := s.stock(t.Context(), content)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, reads := range []string{bareUploads + "/", barePlain + "/"} {
-			s.reads = reads
-			if _, err := measure(t.Context(), s.process, s.download(content, ids), 2, warm, run, nil); err != nil {
-				t.Error(err)
-			}
+		if _, err := measure(t.Context(), s.process, s.download(content, ids), 2, warm, run, nil); err != nil {
+			t.Error(err)
 		}
 	})
-	t.Run("a damaged file is not sent whole", func(t *testing.T) {
+	t.Run("a download of other content is an error", func(t *testing.T) {
 		s, folder := storing(t)
 		ids, err := s.stock(t.Context(), content)
 		if err != nil {
