@@ -28,3 +28,17 @@ type Blobs interface {
 	// Ready returns nil when the store answers.
 	Ready(ctx context.Context) error
 }
+
+// BlobFile is implemented by those readers of Blobs.Open whose content is in a file that the
+// kernel can copy to a connection.
+type BlobFile interface {
+	io.ReadCloser
+	// State returns the size of the blob in bytes and a description of its file that changes
+	// with every write to it. The description is empty if a write might not change it.
+	State() (size int64, state string)
+	// WriteTo implements io.WriterTo. It calls w's method ReadFrom, if w has one, with an
+	// io.LimitedReader over an os.File for each piece of at most 256 KiB. It fails with
+	// Unavailable, before the last piece is written, if the file was written to after it was
+	// opened or is shorter than it was; errors of w are returned unchanged.
+	WriteTo(w io.Writer) (int64, error)
+}

@@ -78,7 +78,7 @@ type Changes interface {
 // object nor BlobNames has is never read.
 type BlobNames interface {
 	// Announce stores the name of a blob that is about to be written. Conflict if the name
-	// is stored.
+	// is stored. A crash of the database may undo it until a later transaction is durable.
 	Announce(ctx context.Context, o id.Org, name string, now time.Time) error
 	// Forget removes the name if its state is b.Discarded, regardless of At; else NotFound.
 	// An announced name is removed in the transaction in which an object takes it over, a

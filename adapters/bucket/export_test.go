@@ -3,6 +3,7 @@ package bucket
 import (
 	"net/http"
 	"net/url"
+	"os"
 
 	"collab/ports"
 )
@@ -15,10 +16,18 @@ var (
 	Check      = checkName
 )
 
+// OnSync makes a file store call sync to sync a file, as on a file system where that
+// makes links durable or on another.
+func OnSync(b ports.Blobs, ordered bool, sync func(*os.File) error) {
+	f := b.(*Bucket).Blobs.(*files)
+	f.ordered, f.syncFile = ordered, sync
+}
+
 // UseNamedFiles makes a file store write to named files in tempDir, as on file systems
 // without O_TMPFILE.
 func UseNamedFiles(b ports.Blobs) {
-	b.(*Bucket).Blobs.(*files).unnamed = false
+	f := b.(*Bucket).Blobs.(*files)
+	f.unnamed, f.ordered = false, false
 }
 
 // SetPageSize sets the entries of a page of an object store's lists.

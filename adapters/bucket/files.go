@@ -26,6 +26,12 @@ type files struct {
 	// that crashes.
 	unnamed bool
 
+	// ordered is set on file systems where the sync of a file makes the links durable that
+	// were made to it before.
+	ordered bool
+
+	syncFile func(*os.File) error // (*os.File).Sync, or a test's
+
 	// dirs is read-locked from ensuring a directory to linking a file into it, and
 	// write-locked while an empty directory is removed.
 	dirs sync.RWMutex
@@ -40,6 +46,11 @@ const (
 	tempDir    = "!new"    // of files being written; no key begins with it
 	maxSynced  = 1 << 16   // directories in files.synced
 	maxTempAge = time.Hour // since the last write; older files in tempDir are removed
+	pieceSize  = 256 << 10 // bytes of a file that are copied at once
+
+	// timestampStep is more than the steps in which file systems set times: a write so soon
+	// after another might set the same time.
+	timestampStep = 100 * time.Millisecond
 )
 
 func openFiles(dir string) (*files, error) {
@@ -50,7 +61,8 @@ func openFiles(dir string) (*files, error) {
 	if err := mkdirAllSynced(root); err != nil {
 		return nil, err
 	}
-	f := &files{root: root, unnamed: supportsUnnamed(root), synced: map[string]struct{}{}}
+	ordered := isOrdered(root)
+	f := &files{root: root, unnamed: ordered, ordered: ordered, syncFile: (*os.File).Sync, synced: map[string]struct{}{}}
 	// The process that created root may have crashed before the sync. A parent without
 	// read permission was not created by this program.
 	if err := syncDir(filepath.Dir(root)); err != nil && !errors.Is(err, fs.ErrPermission) {
@@ -158,17 +170,14 @@ func (f *files) path(name string) string {
 	return filepath.Join(f.root, filepath.FromSlash(keyOf(name)))
 }
 
-// Put syncs the content before it links the file, and the directory before it returns.
+// Put syncs the file after it linked it, where that makes both durable. Elsewhere it syncs the
+// content before it links the file, and the directory after that.
 func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Reader) error {
 	if err := checkCall(ctx, name); err != nil {
 		return err
 	}
 	if err := checkType(mimeType); err != nil {
 		return err
-	}
-	path := f.path(name)
-	if _, err := os.Lstat(path); err == nil {
-		return conflict(nil)
 	}
 	file, err := f.createTemp()
 	if err != nil {
@@ -179,18 +188,13 @@ func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Re
 		_, err := file.Write(p)
 		return err
 	})
-	if err == nil && s.err == nil {
-		err = file.Sync()
+	if s.err == nil {
+		s.err = ctx.Err()
 	}
 	if err == nil && s.err == nil {
-		if s.err = ctx.Err(); s.err == nil {
-			err = f.link(file, path)
-		}
+		err = f.linkDurably(file, f.path(name))
 	}
 	err = errors.Join(err, f.closeTemp(file))
-	if err == nil && s.err == nil {
-		err = syncDir(filepath.Dir(path))
-	}
 	switch {
 	case s.err != nil:
 		return s.err
@@ -198,6 +202,26 @@ func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Re
 		return conflict(err)
 	case err != nil:
 		return unavailable(err)
+	}
+	return nil
+}
+
+// linkDurably links the file to path. The content and the link are durable when it returns nil.
+func (f *files) linkDurably(file *os.File, path string) error {
+	if !f.ordered {
+		if err := f.syncFile(file); err != nil {
+			return err
+		}
+		if err := f.link(file, path); err != nil {
+			return err
+		}
+		return syncDir(filepath.Dir(path))
+	}
+	if err := f.link(file, path); err != nil {
+		return err
+	}
+	if err := f.syncFile(file); err != nil {
+		return errors.Join(err, os.Remove(path))
 	}
 	return nil
 }
@@ -283,32 +307,88 @@ func (f *files) Open(ctx context.Context, name string, offset, length int64) (io
 	case err != nil:
 		return nil, unavailable(err)
 	}
-	if offset > 0 {
-		if _, err := file.Seek(offset, io.SeekStart); err != nil {
-			return nil, unavailable(errors.Join(err, file.Close()))
-		}
+	r := &fileReader{ctx: ctx, file: file, left: length}
+	if r.opened, err = file.Stat(); err == nil && offset > 0 {
+		_, err = file.Seek(offset, io.SeekStart)
 	}
-	if length < 0 {
-		return &fileReader{ctx, file, file}, nil
+	if err != nil {
+		return nil, unavailable(errors.Join(err, file.Close()))
 	}
-	return &fileReader{ctx, io.LimitReader(file, length), file}, nil
+	r.state = stateOf(r.opened)
+	if rest := max(0, r.opened.Size()-offset); length < 0 || length > rest {
+		r.left = rest
+	}
+	return r, nil
 }
 
+// fileReader reads a part of a file.
 type fileReader struct {
-	ctx  context.Context
-	part io.Reader
-	file *os.File
+	ctx    context.Context
+	file   *os.File
+	left   int64 // bytes of the part
+	opened fs.FileInfo
+	state  string // stateOf(opened)
 }
+
+var _ ports.BlobFile = (*fileReader)(nil)
 
 func (r *fileReader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}
-	n, err := r.part.Read(p)
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := r.file.Read(p[:min(int64(len(p)), r.left)])
+	r.left -= int64(n)
 	if err != nil && err != io.EOF {
 		err = unavailable(err)
 	}
 	return n, err
+}
+
+// State implements ports.BlobFile.
+func (r *fileReader) State() (size int64, state string) {
+	if time.Since(r.opened.ModTime()) < timestampStep || !r.unchanged() {
+		return r.opened.Size(), ""
+	}
+	return r.opened.Size(), r.state
+}
+
+// unchanged reports whether nothing has written to the file since it was opened. It is false
+// where the system cannot tell.
+func (r *fileReader) unchanged() bool {
+	now, err := r.file.Stat()
+	return err == nil && r.state != "" && stateOf(now) == r.state
+}
+
+// WriteTo implements ports.BlobFile.
+func (r *fileReader) WriteTo(w io.Writer) (written int64, err error) {
+	to, ok := w.(io.ReaderFrom)
+	if !ok {
+		return io.Copy(w, struct{ io.Reader }{r})
+	}
+	for r.left > 0 {
+		if err := r.ctx.Err(); err != nil {
+			return written, err
+		}
+		size := min(r.left, pieceSize)
+		if size == r.left && !r.unchanged() {
+			return written, unavailable(errors.New("the file was written to while it was read"))
+		}
+		n, err := to.ReadFrom(&io.LimitedReader{R: r.file, N: size})
+		written += n
+		r.left -= n
+		switch {
+		case errors.Is(err, syscall.EIO):
+			return written, unavailable(err)
+		case err != nil:
+			return written, err
+		case n < size:
+			return written, unavailable(io.ErrUnexpectedEOF)
+		}
+	}
+	return written, nil
 }
 
 func (r *fileReader) Close() error { return r.file.Close() }

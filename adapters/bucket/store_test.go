@@ -292,6 +292,145 @@ func writeUntilKilled(folder string) {
 
 func contentOf(name string) string { return strings.Repeat(name, 10_000) }
 
+// pieces records the sizes of what it reads from files. Before each it calls the function.
+type pieces struct {
+	strings.Builder
+	sizes  []int64
+	before func(piece int)
+}
+
+func (p *pieces) ReadFrom(r io.Reader) (int64, error) {
+	limited := r.(*io.LimitedReader)
+	if _, ok := limited.R.(*os.File); !ok {
+		return 0, fmt.Errorf("%T is no file", limited.R)
+	}
+	p.sizes = append(p.sizes, limited.N)
+	if p.before != nil {
+		p.before(len(p.sizes))
+	}
+	return io.Copy(&p.Builder, r)
+}
+
+func TestFilesAreWrittenToReadersInPieces(t *testing.T) {
+	const piece = 256 << 10
+	content := strings.Repeat("0123456789abcdef", 3*piece/16) + "end"
+	folder := t.TempDir()
+	b := openBucket(t, "file://"+folder)
+	path := filepath.Join(folder, "org/x@1-x")
+	put(t, b, "org/x@1-x", content)
+	file := func(t *testing.T, offset, length int64) ports.BlobFile {
+		r, err := b.Open(t.Context(), "org/x@1-x", offset, length)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = r.Close() })
+		return r.(ports.BlobFile)
+	}
+	for _, part := range []struct{ offset, length int64 }{{0, -1}, {1, piece}, {piece, piece + 1}, {int64(len(content)), 5}} {
+		p, want := &pieces{}, content[part.offset:]
+		if part.length >= 0 {
+			want = want[:min(part.length, int64(len(want)))]
+		}
+		if n, err := file(t, part.offset, part.length).WriteTo(p); err != nil || n != int64(len(want)) || p.String() != want {
+			t.Errorf("%+v: %d bytes, %v", part, n, err)
+		}
+		for _, size := range p.sizes {
+			if size > piece {
+				t.Errorf("%+v: pieces of %v bytes", part, p.sizes)
+			}
+		}
+	}
+	t.Run("a writer without ReadFrom gets the bytes", func(t *testing.T) {
+		var got strings.Builder
+		if _, err := file(t, 0, -1).WriteTo(&got); err != nil || got.String() != content {
+			t.Errorf("%d bytes, %v", got.Len(), err)
+		}
+	})
+	t.Run("a description ends with a write", func(t *testing.T) {
+		old := time.Now().Add(-time.Hour)
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+		one, two := file(t, 0, -1), file(t, 0, 1)
+		size, state := one.State()
+		if again, same := two.State(); size != int64(len(content)) || again != size || state == "" || same != state {
+			t.Errorf("%d %q, then %d %q", size, state, again, same)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, now := one.State(); now != "" {
+			t.Errorf("after a write: %q", now)
+		}
+		if _, now := file(t, 0, -1).State(); now != "" {
+			t.Errorf("just after a write: %q", now)
+		}
+	})
+	for about, change := range map[string]func() error{
+		"a write":   func() error { return os.WriteFile(path, []byte(content), 0o600) },
+		"a shorter": func() error { return os.Truncate(path, piece+1) },
+	} {
+		t.Run(about+" file while it is read is never whole", func(t *testing.T) {
+			old := time.Now().Add(-time.Hour)
+			if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chtimes(path, old, old)); err != nil {
+				t.Fatal(err)
+			}
+			r := file(t, 0, -1)
+			p := &pieces{before: func(piece int) {
+				if piece == 2 {
+					if err := change(); err != nil {
+						t.Error(err)
+					}
+				}
+			}}
+			if n, err := r.WriteTo(p); !fault.Is(err, fault.Unavailable) || n >= int64(len(content)) {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+		})
+	}
+	t.Run("an error of the writer is returned unchanged", func(t *testing.T) {
+		if _, err := file(t, 0, -1).WriteTo(refusing{io.Discard}); err != errRefused {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+var errRefused = errors.New("refused")
+
+type refusing struct{ io.Writer }
+
+func (refusing) ReadFrom(io.Reader) (int64, error) { return 0, errRefused }
+
+func TestContentIsDurableWithItsNameWhenPutReturns(t *testing.T) {
+	const name = "org/x@1-x"
+	for about, ordered := range map[string]bool{"where the sync of a file includes its links": true, "elsewhere": false} {
+		t.Run(about, func(t *testing.T) {
+			folder := t.TempDir()
+			b := openBucket(t, "file://"+folder)
+			var synced []string
+			var failure error
+			bucket.OnSync(b, ordered, func(f *os.File) error {
+				info, err := f.Stat()
+				_, missing := os.Stat(filepath.Join(folder, name))
+				synced = append(synced, fmt.Sprint(info.Size(), err, missing == nil))
+				return failure
+			})
+			failure = errors.New("no")
+			if err := b.Put(t.Context(), name, "", -1, strings.NewReader("content")); !fault.Is(err, fault.Unavailable) {
+				t.Errorf("the error is %v", err)
+			}
+			if _, err := read(b, name); !fault.Is(err, fault.NotFound) {
+				t.Errorf("after a failed sync: %v", err)
+			}
+			failure = nil
+			put(t, b, name, "content")
+			if want := fmt.Sprint(7, nil, ordered); len(synced) != 2 || synced[0] != want || synced[1] != want {
+				t.Errorf("synced %q, want %q twice: size, error, linked", synced, want)
+			}
+		})
+	}
+}
+
 func TestBlobsAreCompleteAfterAKill(t *testing.T) {
 	folder := t.TempDir()
 	c := exec.Command(os.Args[0])

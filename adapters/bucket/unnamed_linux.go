@@ -7,10 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supportsUnnamed reports whether the directory is on a file system where an unnamed file
-// that was synced and then linked is durable once its directory is synced. Other file
-// systems may ignore the sync of a file without a name.
-func supportsUnnamed(dir string) bool {
+// isOrdered reports whether the directory is on a file system with unnamed files where the sync
+// of a file makes the links durable that were made to it before: ext4, with or without a journal,
+// and XFS; a tmpfs keeps nothing. Other file systems may ignore the sync of a file without a
+// name, or sync no links.
+func isOrdered(dir string) bool {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
 		return false

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-func supportsUnnamed(string) bool { return false }
+func isOrdered(string) bool { return false }
 
 func createUnnamed(string) (*os.File, error) { return nil, errors.ErrUnsupported }
 

@@ -233,13 +233,14 @@ type blobNames struct{ *conn }
 
 var _ ports.BlobNames = blobNames{}
 
-// Announce shares a commit with others on SQLite.
+// Announce does not wait for the disk on SQLite. A crash of the machine may undo it; then only
+// a search of the whole store finds the content.
 func (q blobNames) Announce(ctx context.Context, o id.Org, name string, now time.Time) error {
 	add := func(c *conn) error { return blobNameTable.of(c.write, o).add(ctx, &blobNameRow{Name: name, At: now}) }
 	if q.dialect != onSQLite {
 		return add(q.conn)
 	}
-	return q.atomic(ctx, add)
+	return q.atomicAsync(ctx, add)
 }
 
 func (q blobNames) Forget(ctx context.Context, b object.Blob) error {

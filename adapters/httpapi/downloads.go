@@ -202,6 +202,18 @@ func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, fi
 		return err
 	}
 	defer r.Close()
+	if from, ok := r.(io.WriterTo); ok && w == io.Writer(c) && c.readsFiles() {
+		if err := first(); err != nil {
+			return c.Gone(err)
+		}
+		if _, err := from.WriteTo(fileWriter{c}); err != nil {
+			if _, ours := errors.AsType[*fault.Error](err); ours {
+				return err
+			}
+			return c.Gone(err)
+		}
+		return nil
+	}
 	block, err := spool.TakeBlock(c, s.length)
 	if err != nil {
 		return err
@@ -233,6 +245,24 @@ func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, fi
 			return nil
 		}
 	}
+}
+
+// readsFiles reports whether the connection can have the kernel copy files to it.
+func (c *call) readsFiles() bool {
+	_, ok := c.w.(io.ReaderFrom)
+	return ok
+}
+
+// fileWriter is the body of an answer on a connection that reads files. It extends the
+// deadlines for each piece of content.
+type fileWriter struct{ *call }
+
+// ReadFrom implements io.ReaderFrom for pieces of at most a block.
+func (w fileWriter) ReadFrom(piece io.Reader) (int64, error) {
+	w.ExtendFor(spool.BlockSize)
+	n, err := w.w.(io.ReaderFrom).ReadFrom(piece)
+	w.bytes += n
+	return n, err
 }
 
 // byteRange is a part of content, in bytes.

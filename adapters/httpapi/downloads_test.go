@@ -7,20 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"mime"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/textproto"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"collab/adapters/bucket"
 	"collab/adapters/httpapi/spool"
 	"collab/app/objects"
 	"collab/ports"
@@ -374,6 +380,106 @@ func TestDamagedContentIsNeverComplete(t *testing.T) {
 				t.Errorf("%d errors are logged: %s", n, lines)
 			}
 		})
+	}
+}
+
+// kernelCopies is a listener that counts the pieces of files that the kernel copies.
+type kernelCopies struct {
+	net.Listener
+	pieces atomic.Int64
+	before func(piece int64)
+}
+
+type copyingConn struct {
+	*net.TCPConn
+	l *kernelCopies
+}
+
+func (l *kernelCopies) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return copyingConn{c.(*net.TCPConn), l}, nil
+}
+
+func (c copyingConn) ReadFrom(r io.Reader) (int64, error) {
+	n := c.l.pieces.Add(1)
+	if c.l.before != nil {
+		c.l.before(n)
+	}
+	return c.TCPConn.ReadFrom(r)
+}
+
+func TestKernelCopiesFilesThatWereVerified(t *testing.T) {
+	folder := t.TempDir()
+	o := newFileServer(t, func(o *objects.Options) {
+		b, err := bucket.Open(t.Context(), "file://"+folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Blobs = b
+	})
+	server := httptest.NewUnstartedServer(o)
+	count := &kernelCopies{Listener: server.Listener}
+	server.Listener = count
+	server.Start()
+	defer server.Close()
+	content := strings.Repeat("0123456789abcdef", 50_000)
+	file := o.store(t, "long.bin", content)
+	var path string
+	if err := filepath.WalkDir(folder, func(p string, e fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(p, "long.bin") && e.Type().IsRegular() {
+			path = p
+			old := time.Now().Add(-time.Hour) // longer ago than a write of now could seem
+			err = os.Chtimes(p, old, old)
+		}
+		return err
+	}); err != nil || path == "" {
+		t.Fatalf("the file is %q: %v", path, err)
+	}
+	get := func(header string) (status int, body string, err error) {
+		r := request(http.MethodGet, "/files/"+file.ID+"?raw=1", nil, header)
+		r.RequestURI = ""
+		r.URL, _ = url.Parse(server.URL + r.URL.String())
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			return 0, "", err
+		}
+		defer answer.Body.Close()
+		got, err := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(got), err
+	}
+	for i, test := range []struct {
+		header string
+		status int
+		want   string
+		copied bool
+	}{
+		{"Accept: */*", 200, content, false}, // verified while it is sent
+		{"Accept: */*", 200, content, true},
+		{"Range: bytes=3-700002", 206, content[3:700_003], true},
+		{"Range: bytes=0-1,5-6", 206, "", false},
+	} {
+		before := count.pieces.Load()
+		status, got, err := get(test.header)
+		if status != test.status || test.want != "" && got != test.want || err != nil || count.pieces.Load() > before != test.copied {
+			t.Errorf("%d: status %d, %d bytes, %v, %d pieces", i, status, len(got), err, count.pieces.Load()-before)
+		}
+	}
+	first := count.pieces.Load()
+	count.before = func(piece int64) {
+		if piece == first+2 {
+			if err := os.WriteFile(path, []byte(content[:len(content)-1]+"x"), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if status, got, err := get("Accept: */*"); err == nil {
+		t.Errorf("a file that is written to while it is sent: status %d, %d bytes are taken for whole", status, len(got))
+	}
+	if status, got, err := get("Accept: */*"); err == nil && status == 200 {
+		t.Errorf("a file that was written to: %d bytes are taken for whole", len(got))
 	}
 }
 

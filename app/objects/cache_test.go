@@ -1,11 +1,14 @@
 package objects_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -14,6 +17,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/ports"
 	"collab/test/harness"
 )
 
@@ -218,4 +222,91 @@ func TestCachesEqualTheStore(t *testing.T) {
 			},
 		})
 	})
+}
+
+// stateBlobs are blobs in a store whose readers are ports.BlobFile.
+type stateBlobs struct {
+	ports.Blobs
+	state string
+	size  int64 // added to the size of each
+}
+
+type stateFile struct {
+	*strings.Reader
+	size  int64
+	state string
+}
+
+func (f stateFile) State() (int64, string) { return f.size, f.state }
+func (f stateFile) Close() error           { return nil }
+
+func (b *stateBlobs) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	r, err := b.Blobs.Open(ctx, name, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(r)
+	size := int64(len(content))
+	if content = content[offset:]; length >= 0 {
+		content = content[:length]
+	}
+	return stateFile{strings.NewReader(string(content)), size + b.size, b.state}, errors.Join(err, r.Close())
+}
+
+func TestUnchangedFilesAreVerifiedOnce(t *testing.T) {
+	const kib = 1 << 10
+	w, ctx := open(t), t.Context()
+	blobs := &stateBlobs{Blobs: w.Blobs, state: "first"}
+	options := w.Objects.Options
+	options.Blobs = blobs
+	on := objects.New(options)
+	long := strings.Repeat("0123456789abcdef", 20*kib)
+	o := w.create(t, w.ada, "long.bin", long)
+	// direct opens a part of an object, reads it, and reports whether its reader needs no look at
+	// the bytes.
+	direct := func(t *testing.T, o object.Object, offset, length int64) bool {
+		t.Helper()
+		r, err := on.Open(ctx, o, offset, length)
+		must(t, err)
+		defer r.Close()
+		_, ok := r.(io.WriterTo)
+		if _, err := io.Copy(io.Discard, struct{ io.Reader }{r}); err != nil {
+			t.Error(err)
+		}
+		return ok
+	}
+	expect := func(about string, of object.Object, want ...bool) {
+		t.Helper()
+		for i, want := range want {
+			if got := direct(t, of, 0, -1); got != want {
+				t.Errorf("%s, read %d: %v", about, i, got)
+			}
+		}
+	}
+	expect("content that was not read before", o, false, true, true)
+	blobs.state = "second"
+	expect("a file that was written to", o, false, true)
+	w.Clock.Advance(61 * time.Minute)
+	expect("an hour later", o, false, true)
+	blobs.state = ""
+	expect("a file whose writes do not show", o, false, false)
+	blobs.state = "third"
+	expect("content of less than a block", w.create(t, w.ada, "short.bin", long[:200*kib]), false, false)
+	if !direct(t, o, 5, 300*kib) {
+		t.Error("a part is verified")
+	}
+	blobs.size = -1
+	if direct(t, o, 5, 300*kib) {
+		t.Error("a part of a file of another size is not looked at")
+	}
+	blobs.size, blobs.state = 0, "damaged"
+	must(t, w.Blobs.Remove(ctx, o.Blob))
+	must(t, w.Blobs.Put(ctx, o.Blob, "", -1, strings.NewReader("x"+long[1:])))
+	for range 2 {
+		r, err := on.Open(ctx, o, 0, -1)
+		must(t, err)
+		if _, err := io.ReadAll(r); !fault.Is(err, fault.Internal) {
+			t.Errorf("damaged content: %v", err)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/object"
+	"collab/ports"
 )
 
 // store writes the upload's content to a new blob and describes it.
@@ -110,6 +111,9 @@ func (in *intake) scan(p []byte) {
 // Open reads the content of an object: length bytes from offset on, or to its end if
 // length is negative. A read of the whole content verifies the checksum before it returns
 // the last bytes, and fails instead if the checksum is wrong.
+//
+// The reader implements io.WriterTo where no byte needs to be looked at: it is a part of the
+// content, or the content was verified before and nothing has written to its file since.
 func (s *Objects) Open(ctx context.Context, o object.Object, offset, length int64) (io.ReadCloser, error) {
 	if o.Size > maxCachedContent {
 		return s.open(ctx, o, offset, length)
@@ -122,11 +126,11 @@ func (s *Objects) Open(ctx context.Context, o object.Object, offset, length int6
 		}
 		return r, err
 	}
-	size := int64(len(content))
-	if length < 0 || length > size-offset {
-		length = max(0, size-offset)
+	content = content[min(offset, int64(len(content))):]
+	if length >= 0 && length < int64(len(content)) {
+		content = content[:length]
 	}
-	return io.NopCloser(io.NewSectionReader(bytes.NewReader(content), offset, length)), nil
+	return io.NopCloser(bytes.NewReader(content)), nil
 }
 
 // cachingReader passes the content to keep when it has been read to its end and verified.
@@ -150,10 +154,35 @@ func (s *Objects) open(ctx context.Context, o object.Object, offset, length int6
 	if fault.Is(err, fault.NotFound) {
 		return nil, fault.Wrap(fault.Internal, err, "The content of the file cannot be read")
 	}
-	if err != nil || offset != 0 || length >= 0 && length < o.Size {
-		return r, err
+	if err != nil {
+		return nil, err
 	}
-	return &verifyingReader{from: r, left: o.Size, sum: sha256.New(), want: o.Checksum}, nil
+	var size int64
+	var state string
+	file, isFile := r.(ports.BlobFile)
+	if isFile {
+		size, state = file.State()
+	}
+	if offset != 0 || length >= 0 && length < o.Size {
+		if isFile && size != o.Size {
+			return struct{ io.ReadCloser }{r}, nil
+		}
+		return r, nil
+	}
+	v := &verifyingReader{from: r, left: o.Size, sum: sha256.New(), want: o.Checksum}
+	if state == "" || o.Size <= alwaysVerified {
+		return v, nil
+	}
+	now := s.Clock.Now()
+	if known, ok := s.verified.get(o.Blob); ok && known.state == state && now.Sub(known.at) < verifyAgain {
+		return r, nil
+	}
+	v.verified = func() {
+		if _, after := file.State(); after == state {
+			s.verified.put(o.Blob, verification{state, now})
+		}
+	}
+	return v, nil
 }
 
 // verifyingReader reads content and compares its size and checksum with the record's.
@@ -163,6 +192,8 @@ type verifyingReader struct {
 	sum  hash.Hash
 	want string
 	err  error
+
+	verified func() // called when the checksum is right; may be nil
 }
 
 func (c *verifyingReader) Read(p []byte) (int, error) {
@@ -195,6 +226,9 @@ func (c *verifyingReader) Read(p []byte) (int, error) {
 func (c *verifyingReader) verify() error {
 	if hex.EncodeToString(c.sum.Sum(nil)) != c.want {
 		return c.damaged(nil)
+	}
+	if c.verified != nil {
+		c.verified()
 	}
 	return io.EOF
 }

@@ -50,12 +50,13 @@ type Options struct {
 type Objects struct {
 	Options
 	records  *recent[name, record]
-	contents *recent[string, []byte] // by blob; never changed
+	contents *recent[string, []byte]       // by blob; never changed
+	verified *recent[string, verification] // by blob
 }
 
 // New returns the use cases.
 func New(o Options) *Objects {
-	return &Objects{Options: o, records: newRecords(), contents: newContents()}
+	return &Objects{Options: o, records: newRecords(), contents: newContents(), verified: newVerified()}
 }
 
 // Upload is content that a client sends. Content and Size are read first; the other

@@ -3,6 +3,7 @@ package objects
 import (
 	"context"
 	"sync"
+	"time"
 
 	"collab/domain/id"
 	"collab/domain/object"
@@ -14,10 +15,19 @@ import (
 const (
 	maxRecords       = 8 << 20
 	maxContents      = 16 << 20
+	maxVerified      = 4 << 20
 	maxCachedContent = 16 << 10 // the largest content that is cached
 
 	// entryOverhead is the approximate size of an entry without its strings.
 	entryOverhead = 512
+)
+
+const (
+	// alwaysVerified is the largest content, in bytes, whose checksum is verified at every read.
+	alwaysVerified = 256 << 10
+
+	// verifyAgain is how long content that was verified is not verified again.
+	verifyAgain = time.Hour
 )
 
 // recent is a cache of bounded weight in two generations, each of half of it. When the young
@@ -91,6 +101,16 @@ func newRecords() *recent[name, record] {
 
 func newContents() *recent[string, []byte] {
 	return newRecent(maxContents, func(blob string, content []byte) int { return entryOverhead + len(blob) + len(content) })
+}
+
+// verification is when the checksum of content was right, and the state of its file then.
+type verification struct {
+	state string
+	at    time.Time
+}
+
+func newVerified() *recent[string, verification] {
+	return newRecent(maxVerified, func(blob string, v verification) int { return entryOverhead + len(blob) + len(v.state) })
 }
 
 // source is where objects are read from: the store through the cache, or a transaction,

@@ -167,6 +167,55 @@ func TestUploadingConnectionIsNotSlow(t *testing.T) {
 	})
 }
 
+// copying is a connection that has the kernel copy to it.
+type copying struct {
+	end
+	sizes chan int64
+}
+
+func (c copying) ReadFrom(r io.Reader) (int64, error) {
+	c.sizes <- r.(*io.LimitedReader).N
+	return io.Copy(io.Discard, r)
+}
+
+func TestFilesAreCopiedInPartsAndSlowClientsEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, 1, 9)
+		client, inner := net.Pipe()
+		defer client.Close()
+		sizes := make(chan int64)
+		s.listener <- copying{end{inner, net.TCPAddrFromAddrPort(netip.MustParseAddrPort("192.0.2.1:1"))}, sizes}
+		c := <-s.accepted
+		s.ConnState(c, http.StateActive)
+		copies := func(bytes int64) {
+			if n, err := c.(io.ReaderFrom).ReadFrom(io.LimitReader(strings.NewReader(strings.Repeat("x", 3*maxCopy)), bytes)); n != bytes || err != nil {
+				t.Errorf("%d bytes of %d: %v", n, bytes, err)
+			}
+		}
+		go copies(2*maxCopy + 5)
+		for _, part := range []struct {
+			size     int64
+			patience time.Duration
+		}{{maxCopy, 2 * slowAfter}, {maxCopy, 2 * slowAfter}, {5, slowAfter}} {
+			time.Sleep(part.patience * 3 / 4)
+			if _, other := s.dial(t, "192.0.2.2"); other != nil {
+				t.Fatal("a client that takes maxWrite bytes in slowAfter had to go")
+			}
+			if got := <-sizes; got != part.size {
+				t.Errorf("a part of %d bytes, want %d", got, part.size)
+			}
+		}
+		synctest.Wait()
+		go copies(1)
+		time.Sleep(2 * slowAfter)
+		if _, other := s.dial(t, "192.0.2.3"); other == nil {
+			t.Error("a client that takes nothing is kept")
+		}
+		<-sizes
+		time.Sleep(2 * refusalTimeout)
+	})
+}
+
 func TestHijackedConnectionIsIdleWhileItReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, 1, 9)
