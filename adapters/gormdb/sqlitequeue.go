@@ -18,13 +18,21 @@ const maxMembers = 64
 // writeQueue is the queue for SQLite's one writer. A member of a group transaction
 // runs its part of it and hands off the writer and the transaction to the next in the
 // queue; the last one commits for all. A commit waits for the disk, which takes longer
-// than most parts, unless all members are asynchronous. With a commit for each part
+// than most parts, unless the members are asynchronous; these have transactions of their
+// own, which take turns with the others. With a commit for each part
 // the creation of a task costs 1.25 of the processor time on Postgres, where the goal of
 // test/bench is at most 1.00 and 0.35 to 0.53 are measured.
 type writeQueue struct {
 	mu      sync.Mutex
-	waiting []chan *groupTransaction
+	waiting []waiter
 	busy    bool // the writer is in use
+	async   bool // the last transaction was asynchronous
+}
+
+// waiter is a member that waits for the writer.
+type waiter struct {
+	turn  chan *groupTransaction
+	async bool
 }
 
 // groupTransaction is a transaction of several members. It belongs to the member that
@@ -40,14 +48,9 @@ type groupTransaction struct {
 // grouped runs fn as a part of a group transaction and returns when that is committed.
 // If fn fails, its part alone is rolled back.
 func (db *DB) grouped(ctx context.Context, c *conn, fn func(*conn) error) error {
-	j, err := db.queue.await(ctx)
+	j, err := db.queue.await(ctx, c.async)
 	if err != nil {
 		return err
-	}
-	if j != nil && j.async && !c.async {
-		// Its commit would not wait for the disk, and c's must.
-		j.commit()
-		j = nil
 	}
 	if j == nil {
 		// It belongs to all members and ends with the context of none.
@@ -132,7 +135,7 @@ func (j *groupTransaction) end(err error) {
 
 // await returns when the caller has the writer, with the group transaction that is open,
 // nil if none is.
-func (l *writeQueue) await(ctx context.Context) (*groupTransaction, error) {
+func (l *writeQueue) await(ctx context.Context, async bool) (*groupTransaction, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -143,7 +146,7 @@ func (l *writeQueue) await(ctx context.Context) (*groupTransaction, error) {
 		return nil, nil
 	}
 	turn := make(chan *groupTransaction, 1)
-	l.waiting = append(l.waiting, turn)
+	l.waiting = append(l.waiting, waiter{turn, async})
 	l.mu.Unlock()
 	select {
 	case j := <-turn:
@@ -160,7 +163,7 @@ func (l *writeQueue) await(ctx context.Context) (*groupTransaction, error) {
 func (l *writeQueue) leave(turn chan *groupTransaction) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := slices.Index(l.waiting, turn)
+	at := slices.IndexFunc(l.waiting, func(w waiter) bool { return w.turn == turn })
 	if at >= 0 {
 		l.waiting = slices.Delete(l.waiting, at, at+1)
 	}
@@ -179,16 +182,26 @@ func (l *writeQueue) pass(j *groupTransaction) {
 	l.handOff(nil)
 }
 
-// handOff gives the writer to the member that has waited longest. If none waits, the
-// writer is free unless a transaction is open.
+// handOff gives the writer to the member that has waited longest of those that may join the
+// transaction or, where none is open, preferably of those that could not join the last one. If
+// none waits, the writer is free unless a transaction is open.
 func (l *writeQueue) handOff(j *groupTransaction) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	next := !l.async
+	if j != nil {
+		l.async, next = j.async, j.async
+	}
 	if len(l.waiting) == 0 {
 		l.busy = j != nil
 		return false
 	}
-	l.waiting[0] <- j
-	l.waiting = slices.Delete(l.waiting, 0, 1)
+	at := slices.IndexFunc(l.waiting, func(w waiter) bool { return w.async == next })
+	if at < 0 && j != nil {
+		return false
+	}
+	at = max(at, 0)
+	l.waiting[at].turn <- j
+	l.waiting = slices.Delete(l.waiting, at, at+1)
 	return true
 }

@@ -404,6 +404,35 @@ func TestGroupTransaction(t *testing.T) {
 			t.Errorf("a statement by itself is of the level %d", level)
 		}
 	})
+	t.Run("an asynchronous part waits for no transaction that waits for the disk", func(t *testing.T) {
+		kinds := []bool{false, true, false, true}
+		levels := make([]int64, len(kinds))
+		transactions := make([]any, len(kinds))
+		var all sync.WaitGroup
+		var first any
+		err := db.attempt(ctx, false, func(c *conn) error {
+			first = c.write
+			for i, kind := range kinds {
+				all.Go(func() {
+					if err := db.attempt(ctx, kind, func(c *conn) error {
+						levels[i], transactions[i] = synchronous(t, c), c.write
+						return nil
+					}); err != nil {
+						t.Error(err)
+					}
+				})
+				awaitWaiting(db, i+1)
+			}
+			return nil
+		})
+		all.Wait()
+		if want := []int64{2, 1, 2, 1}; err != nil || !slices.Equal(levels, want) {
+			t.Errorf("the levels are %v instead of %v, error %v", levels, want, err)
+		}
+		if transactions[0] != first || transactions[2] != first || transactions[1] != transactions[3] {
+			t.Error("parts of one kind share no transaction")
+		}
+	})
 	t.Run("a part waits for the disk if it has to, in any order", func(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 8 {
