@@ -56,6 +56,7 @@ var parts = []struct {
 	{"start", (*bench).starts},
 	{"path", (*bench).path},
 	{"requests", (*bench).requests},
+	{"distance", (*bench).distance},
 	{"pages", (*bench).pages},
 	{"feed", (*bench).feed},
 	{"files", (*bench).files},

@@ -87,12 +87,21 @@ type onPostgres struct {
 }
 
 // startOnPostgres starts a server on a fresh database and fills it with tasks.
-func (b *bench) startOnPostgres(ctx context.Context, name string, rows int) (_ *onPostgres, err error) {
+func (b *bench) startOnPostgres(ctx context.Context, name string, rows int) (*onPostgres, error) {
+	return b.startOnPostgresVia(ctx, name, rows, func(address string) (string, error) { return address, nil })
+}
+
+// startOnPostgresVia is startOnPostgres for a server that is given another address of the database.
+func (b *bench) startOnPostgresVia(ctx context.Context, name string, rows int, via func(address string) (string, error)) (_ *onPostgres, err error) {
 	p := &onPostgres{stocked: stocked{rows: rows}}
 	if p.url, p.conn, err = b.database(ctx, name); err != nil {
 		return nil, err
 	}
-	if p.collab, err = b.startCollab(ctx, fmt.Sprintf("collabd-postgres-%s-%d", name, rows), p.url); err == nil {
+	address, err := via(p.url)
+	if err == nil {
+		p.collab, err = b.startCollab(ctx, fmt.Sprintf("collabd-postgres-%s-%d", name, rows), address)
+	}
+	if err == nil {
 		err = p.fill(ctx)
 	}
 	if err != nil {
