@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -308,6 +309,9 @@ func (f *files) Open(ctx context.Context, name string, offset, length int64) (io
 		return nil, unavailable(err)
 	}
 	r := &fileReader{ctx: ctx, file: file, left: length}
+	if length < 0 {
+		r.left = math.MaxInt64
+	}
 	if r.opened, err = file.Stat(); err == nil && offset > 0 {
 		_, err = file.Seek(offset, io.SeekStart)
 	}
@@ -315,8 +319,8 @@ func (f *files) Open(ctx context.Context, name string, offset, length int64) (io
 		return nil, unavailable(errors.Join(err, file.Close()))
 	}
 	r.state = stateOf(r.opened)
-	if rest := max(0, r.opened.Size()-offset); length < 0 || length > rest {
-		r.left = rest
+	if r.opened.Mode().IsRegular() { // others have no size
+		r.left = min(r.left, max(0, r.opened.Size()-offset))
 	}
 	return r, nil
 }
