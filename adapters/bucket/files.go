@@ -51,7 +51,7 @@ const (
 
 	// timestampStep is more than the steps in which file systems set times: a write so soon
 	// after another might set the same time.
-	timestampStep = 100 * time.Millisecond
+	timestampStep = 2 * time.Second
 )
 
 func openFiles(dir string) (*files, error) {

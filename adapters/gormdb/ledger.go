@@ -118,9 +118,13 @@ func lane(user id.User) string { return string(user[max(0, len(user)-1):]) }
 func (q ledger) Settle(ctx context.Context, o id.Org, entries ...usage.Entry) error {
 	s := q.settlementOf(entries)
 	if q.dialect == onPostgres {
-		return q.db.retry(ctx, func() error {
+		settleAll := func() error {
 			return q.settle(ctx, o, settle, s.ids, s.entries, s.userModels, s.users, s.models, s.accounts, s.leases, s.accounts)
-		})
+		}
+		if q.inTransaction() {
+			return settleAll()
+		}
+		return q.db.retry(ctx, settleAll)
 	}
 	return q.atomic(ctx, func(c *conn) error {
 		err := ledger{c}.settle(ctx, o, settleEntries, s.entries, s.ids)

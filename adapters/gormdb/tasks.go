@@ -162,7 +162,7 @@ func (q tasksAt) List(ctx context.Context, o id.Org, actor org.Actor, f task.Fil
 }
 
 func (q tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
-	return q.addWhere(ctx, o, t, addTaskAt, q.epoch)
+	return q.adding(ctx, func(tx tasks) (task.Task, error) { return tx.addWhere(ctx, o, t, addTaskAt, q.epoch) })
 }
 
 func (q tasks) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error) {
@@ -186,36 +186,32 @@ func (q tasks) putTexts(ctx context.Context, o id.Org, t task.Task, before bool)
 // Add is one statement, which finds the place and the workspace itself. Tasks
 // that are added at once may get the same place; the time and the id order
 // them. On SQLite they share a commit.
-func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (added task.Task, err error) {
-	added, err = q.addWhere(ctx, o, t, addTask)
-	if !fault.Is(err, fault.NotFound) {
-		return added, err
-	}
-	if t.Workspace != nil {
-		if _, err := (workspaces(q)).Get(ctx, o, *t.Workspace); err != nil {
-			return task.Task{}, err
+func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
+	return q.adding(ctx, func(q tasks) (task.Task, error) {
+		added, err := q.addWhere(ctx, o, t, addTask)
+		if !fault.Is(err, fault.NotFound) {
+			return added, err
 		}
-	}
-	return task.Task{}, fault.New(fault.Conflict, "Task is there already")
-}
-
-// addWhere is Add by one of the statements, with more of its parameters: NotFound if it adds
-// nothing.
-func (q tasks) addWhere(ctx context.Context, o id.Org, t task.Task, texts [2][2]string, more ...any) (added task.Task, err error) {
-	if q.dialect != onSQLite {
-		return q.addAtOnce(ctx, o, t, texts, more)
-	}
-	err = q.atomic(ctx, func(c *conn) error {
-		added, err = (tasks{c}).addAtOnce(ctx, o, t, texts, more)
-		return err
+		if t.Workspace != nil {
+			if _, err := (workspaces(q)).Get(ctx, o, *t.Workspace); err != nil {
+				return task.Task{}, err
+			}
+		}
+		return task.Task{}, fault.New(fault.Conflict, "Task is there already")
 	})
-	if err != nil {
-		return task.Task{}, err
-	}
-	return added, nil
 }
 
-func (q tasks) addAtOnce(ctx context.Context, o id.Org, t task.Task, texts [2][2]string, more []any) (task.Task, error) {
+// adding calls add, on SQLite in a transaction.
+func (q tasks) adding(ctx context.Context, add func(tasks) (task.Task, error)) (task.Task, error) {
+	if q.dialect != onSQLite {
+		return add(q)
+	}
+	return atomically(ctx, q.conn, func(c *conn) (task.Task, error) { return add(tasks{c}) })
+}
+
+// addWhere adds a task by one of the statements, with more of its parameters: NotFound if it
+// adds nothing.
+func (q tasks) addWhere(ctx context.Context, o id.Org, t task.Task, texts [2][2]string, more ...any) (task.Task, error) {
 	t.Org = o
 	text := texts[0][q.dialect]
 	if t.Workspace != nil {

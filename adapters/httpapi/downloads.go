@@ -20,6 +20,9 @@ import (
 	"collab/domain/object"
 )
 
+// copyMemory is what net/http takes while the kernel copies a file, in bytes.
+const copyMemory = 32 << 10
+
 // maxRanges is how many ranges one request may have: each is a read of the store.
 const maxRanges = 16
 
@@ -203,6 +206,10 @@ func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, fi
 	}
 	defer r.Close()
 	if from, ok := r.(io.WriterTo); ok && w == io.Writer(c) && c.readsFiles() {
+		if err := c.Hold(copyMemory); err != nil {
+			return err
+		}
+		defer c.Release(copyMemory)
 		if err := first(); err != nil {
 			return c.Gone(err)
 		}

@@ -41,8 +41,8 @@ func (Secrets) Secret() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// LimitMemory returns a random part of a duration, as jitter for retries.
-func LimitMemory(of time.Duration) time.Duration { return mathrand.N(of) }
+// Jitter returns a random part of a duration, for retries.
+func Jitter(of time.Duration) time.Duration { return mathrand.N(of) }
 
 // Alarms are the machine's timers.
 type Alarms struct{}

@@ -35,7 +35,7 @@ func TestSecrets(t *testing.T) { contract.Secrets(t, system.Secrets{}) }
 func TestSharesAreRandomPartsOfTheDuration(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for range 1000 {
-		d := system.LimitMemory(time.Second)
+		d := system.Jitter(time.Second)
 		if d < 0 || d >= time.Second {
 			t.Fatalf("%v is no part of a second", d)
 		}

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -83,10 +84,8 @@ func Serve(ctx context.Context, c config.Config, out, log io.Writer) (err error)
 	// empties pools, the second one frees their contents.
 	runtime.GC()
 	debug.FreeOSMemory()
-	if percent := debug.SetGCPercent(defaultGCPercent); percent == defaultGCPercent {
-		paceCollections(percent)
-	} else {
-		debug.SetGCPercent(percent) // the operator's GOGC
+	if os.Getenv("GOGC") == "" {
+		paceCollections(defaultGCPercent)
 	}
 	code := 0
 	select {

@@ -69,7 +69,7 @@ const minBackOff = 400 * time.Millisecond
 // a random share of up to as much.
 func backOff(ctx context.Context, attempt int) error {
 	step := minBackOff << (attempt - 1)
-	return wait(ctx, step+system.LimitMemory(step))
+	return wait(ctx, step+system.Jitter(step))
 }
 
 // wait waits for d, or returns the cause of ctx if that ends before.

@@ -68,11 +68,13 @@ type Chats struct {
 	plans  map[id.Org]cachedPlan                  // guarded by mu
 	ended  map[id.Org]*settlement                 // the last of each organisation that has any; guarded by mu
 	idle   chan struct{}                          // closed when no call is left; nil unless drained was called; guarded by mu
+
+	draining chan struct{} // closed when closed is set
 }
 
 // New returns the use cases.
 func New(o Options) *Chats {
-	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, plans: map[id.Org]cachedPlan{}, ended: map[id.Org]*settlement{}}
+	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, plans: map[id.Org]cachedPlan{}, ended: map[id.Org]*settlement{}, draining: make(chan struct{})}
 }
 
 // cachedPlan is a subscription that was read at an epoch of its organisation, or later. Every

@@ -43,7 +43,10 @@ func (s *Chats) leave(call id.Request) {
 func (s *Chats) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
+	if !s.closed {
+		s.closed = true
+		close(s.draining)
+	}
 	for _, end := range s.ends {
 		end(errShutdown)
 	}

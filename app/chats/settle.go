@@ -2,14 +2,18 @@ package chats
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/usage"
 )
 
-// maxSettled is how many entries are stored in one transaction at most.
-const maxSettled = 100
+const (
+	maxSettled  = 100         // entries that are stored in one transaction at most
+	joinTimeout = time.Second // that a settlement waits for the one before at most
+)
 
 // settlement is entries of one organisation that are stored together: those of calls that
 // end while the settlement before is being stored.
@@ -29,11 +33,8 @@ func (s *Chats) settle(ctx context.Context, e usage.Entry) {
 		return
 	}
 	defer close(b.stored)
-	if b.before != nil {
-		<-b.before
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
+	s.awaitBefore(ctx, b)
 	s.store(ctx, e.Org, s.take(b))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,6 +61,22 @@ func (s *Chats) join(e usage.Entry) (b *settlement, first bool) {
 	return b, true
 }
 
+// awaitBefore waits until the settlement before b is stored, while more calls may join b. It
+// does not wait longer than joinTimeout, nor once the server drains: a settlement that hangs
+// delays no others.
+func (s *Chats) awaitBefore(ctx context.Context, b *settlement) {
+	if b.before == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	select {
+	case <-b.before:
+	case <-s.draining:
+	case <-ctx.Done():
+	}
+}
+
 // take closes a settlement and returns its entries.
 func (s *Chats) take(b *settlement) []usage.Entry {
 	s.mu.Lock()
@@ -68,25 +85,34 @@ func (s *Chats) take(b *settlement) []usage.Entry {
 	return b.entries
 }
 
-// store stores entries in one transaction, or each in its own if that fails.
+// store stores entries in one transaction, or at once each in its own if that fails.
 func (s *Chats) store(ctx context.Context, o id.Org, entries []usage.Entry) {
+	timeout := settleTimeout
+	if len(entries) > 1 {
+		timeout /= 2
+	}
+	storing, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	for attempt := 1; ; attempt++ {
-		err := s.Store.Usage().Ledger().Settle(ctx, o, entries...)
+		err := s.Store.Usage().Ledger().Settle(storing, o, entries...)
 		// Conflict means that an earlier attempt was committed though it returned an error.
 		conflict := fault.Is(err, fault.Conflict)
 		switch {
 		case err == nil || conflict && len(entries) == 1:
 			return
-		case !conflict && attempt < attempts && s.Pause(ctx, attempt) == nil:
+		case !conflict && attempt < attempts && s.Pause(storing, attempt) == nil:
 			continue
 		}
-		for i, e := range entries {
-			if len(entries) > 1 {
-				s.store(ctx, o, entries[i:i+1])
-				continue
+		if len(entries) > 1 {
+			var all sync.WaitGroup
+			for i := range entries {
+				all.Go(func() { s.store(ctx, o, entries[i:i+1]) })
 			}
-			s.Log.Error("model call settlement failed", "call", string(e.ID), "org", string(o), "tokens", e.Tokens.Total(), "error", err)
+			all.Wait()
+			return
 		}
+		e := entries[0]
+		s.Log.Error("model call settlement failed", "call", string(e.ID), "org", string(o), "tokens", e.Tokens.Total(), "error", err)
 		return
 	}
 }

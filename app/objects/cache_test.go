@@ -292,6 +292,11 @@ func TestUnchangedFilesAreVerifiedOnce(t *testing.T) {
 	expect("a file whose writes do not show", o, false, false)
 	blobs.state = "third"
 	expect("content of less than a block", w.create(t, w.ada, "short.bin", long[:200*kib]), false, false)
+	blobs.state = ""
+	if direct(t, o, 5, 300*kib) {
+		t.Error("a part of a file whose writes do not show is not looked at")
+	}
+	blobs.state = "third"
 	if !direct(t, o, 5, 300*kib) {
 		t.Error("a part is verified")
 	}

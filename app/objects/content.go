@@ -159,12 +159,12 @@ func (s *Objects) open(ctx context.Context, o object.Object, offset, length int6
 	}
 	var size int64
 	var state string
-	file, isFile := r.(ports.BlobFile)
-	if isFile {
+	file, ok := r.(ports.BlobFile)
+	if ok {
 		size, state = file.State()
 	}
 	if offset != 0 || length >= 0 && length < o.Size {
-		if isFile && size != o.Size {
+		if size != o.Size || state == "" {
 			return struct{ io.ReadCloser }{r}, nil
 		}
 		return r, nil
@@ -175,7 +175,7 @@ func (s *Objects) open(ctx context.Context, o object.Object, offset, length int6
 	}
 	now := s.Clock.Now()
 	if known, ok := s.verified.get(o.Blob); ok && known.state == state && now.Sub(known.at) < verifyAgain {
-		return r, nil
+		return verifiedReader{v, file}, nil
 	}
 	v.verified = func() {
 		if _, after := file.State(); after == state {
@@ -183,6 +183,12 @@ func (s *Objects) open(ctx context.Context, o object.Object, offset, length int6
 		}
 	}
 	return v, nil
+}
+
+// verifiedReader reads content that was verified before. WriteTo does not verify it again.
+type verifiedReader struct {
+	*verifyingReader
+	io.WriterTo
 }
 
 // verifyingReader reads content and compares its size and checksum with the record's.

@@ -171,6 +171,8 @@ func (w *work) derived() context.Context {
 	switch {
 	case w.ended:
 		cancel(nil)
+	case w.limit > 0 && w.remaining() <= 0:
+		cancel(ErrLate)
 	case w.limit > 0:
 		w.timer = time.AfterFunc(w.remaining(), func() { cancel(ErrLate) })
 	}
