@@ -26,6 +26,18 @@ const bareCommand = "bare"
 // on two processors.
 const bareConnections = 16
 
+// startBare launches a bare server and waits until it is ready.
+func (b *bench) startBare(ctx context.Context, database string) (*process, error) {
+	p, err := b.launchBare(database)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.ready(ctx); err != nil {
+		return nil, errors.Join(err, p.stop())
+	}
+	return p, nil
+}
+
 func (b *bench) launchBare(database string) (*process, error) {
 	address, err := freeAddress()
 	if err != nil {

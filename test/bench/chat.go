@@ -150,14 +150,11 @@ func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks
 		return errors.Join(errs...)
 	}
 	talks[askedDirectly] = talk{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
-	bare, err := b.launchBare("")
+	bare, err := b.startBare(ctx, "")
 	if err != nil {
 		return talks, stop, err
 	}
 	started = append(started, bare)
-	if _, err := bare.ready(ctx); err != nil {
-		return talks, stop, err
-	}
 	query := "?provider=" + url.QueryEscape(p.address())
 	talks[askedBare] = talk{name: "bare", address: bare.address, path: bareChat + query, process: bare, provider: p}
 	talks[askedCopied] = talk{name: "bare, copied", address: bare.address, path: bareCopies + query, process: bare, provider: p}

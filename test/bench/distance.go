@@ -36,14 +36,11 @@ func (b *bench) distance(ctx context.Context) (err error) {
 	if err := pg.copyForBare(ctx); err != nil {
 		return err
 	}
-	bare, err := b.launchBare(away)
+	bare, err := b.startBare(ctx, away)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bare.stop()) }()
-	if _, err := bare.ready(ctx); err != nil {
-		return err
-	}
 	trip, err := tripTime(ctx, away)
 	if err != nil {
 		return err

@@ -159,14 +159,11 @@ func (c *collab) write(file string) workload {
 
 // feedOfBare measures a new bare server.
 func (b *bench) feedOfBare(ctx context.Context, event []byte, load feedLoad) (f feedFigures, err error) {
-	p, err := b.launchBare("")
+	p, err := b.startBare(ctx, "")
 	if err != nil {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, p.stop()) }()
-	if _, err := p.ready(ctx); err != nil {
-		return f, err
-	}
 	write := workload{name: "write", status: http.StatusOK, head: slices.Concat(
 		[]byte("POST "+barePublish+headers(p.address, "", fmt.Sprintf("Content-Length: %d", len(event)))), event)}
 	a := &audience{process: p, write: write, burst: slices.Repeat([]workload{write}, burstWriters)}

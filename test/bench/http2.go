@@ -44,14 +44,11 @@ func (b *bench) requestsOverHTTP2(ctx context.Context) (err error) {
 	if err := pg.copyForBare(ctx); err != nil {
 		return err
 	}
-	bare, err := b.launchBare(pg.url)
+	bare, err := b.startBare(ctx, pg.url)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bare.stop()) }()
-	if _, err := bare.ready(ctx); err != nil {
-		return err
-	}
 	ours, proxy, err := b.proxied(ctx, pg.process)
 	if err != nil {
 		return err

@@ -33,14 +33,11 @@ func (b *bench) path(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	bare, err := b.launchBare("")
+	bare, err := b.startBare(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bare.stop()) }()
-	if _, err := bare.ready(ctx); err != nil {
-		return err
-	}
 	steps := []*pathStep{
 		{name: "public, without limits", path: "/healthz"},
 		{name: "public, limited, logged", path: checkPath + "?version=1.0.0&platform=linux&arch=x64"},

@@ -45,14 +45,11 @@ func (b *bench) publish(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, pg.stop()) }()
-	bare, err := b.launchBare("")
+	bare, err := b.startBare(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bare.stop()) }()
-	if _, err := bare.ready(ctx); err != nil {
-		return err
-	}
 	alone := workload{
 		name: "the file alone", status: http.StatusCreated,
 		head:  []byte("POST " + bareUploads + headers(bare.address, "", "Content-Type: text/plain", fmt.Sprintf("Content-Length: %d", len(note))) + note),

@@ -54,14 +54,11 @@ func (b *bench) updates(ctx context.Context) (err error) {
 	if err := publishOnPostgres(ctx, conn); err != nil {
 		return err
 	}
-	bare, err := b.launchBare("")
+	bare, err := b.startBare(ctx, "")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bare.stop()) }()
-	if _, err := bare.ready(ctx); err != nil {
-		return err
-	}
 
 	devices := deviceList(askingDevices)
 	answers, err := lite.answers(ctx, devices)
