@@ -33,7 +33,7 @@ ATONCE   := -p $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PACKAGES := $(ATONCE) ./test/limits ./test/integration ./adapters/gormdb ./test/script ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run release test soak test-browser check format vet staticcheck modules race pages renderer bench weigh weigh-cold fuzz
+.PHONY: help build run release test soak test-browser check format vet staticcheck modules race pages renderer bench weigh weigh-cold fuzz cluster
 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -45,6 +45,9 @@ run: ## build the server and start it on SQLite and local files
 	@echo "Building $(BIN)/collabd, which takes minutes the first time and a second when nothing has changed."
 	@$(MAKE) --no-print-directory --silent build
 	@exec $(BIN)/collabd
+
+cluster: build ## start three servers behind a balancer with Postgres, NATS and an object store on loopback, until Ctrl-C; installs the package postgresql where it is missing and one is root, and builds versitygw once
+	$(GO) run ./test/cluster/run -binary $(BIN)/collabd
 
 # Archives are for the platforms that are built; the one that tests run on is Linux.
 release: ## build dist/collabd_VERSION_OS_ARCH.tar.gz for Linux and macOS with dist/SHA256SUMS, and try the build for Windows

@@ -170,16 +170,12 @@ func (s *Server) Restart() error {
 
 // start runs a process with the settings and some more, and returns its address.
 func (s *Server) start(more ...string) (url string, err error) {
-	if !ready {
-		return "", errors.New("the package's TestMain does not call collabd.Run")
-	}
-	path, err := os.Executable()
-	if err != nil {
+	if s.cmd, err = Process(); err != nil {
 		return "", err
 	}
-	s.done, s.cmd = make(chan struct{}), exec.Command(path)
+	s.done = make(chan struct{})
 	s.cmd.Dir = filepath.Dir(s.Dir)
-	s.cmd.Env = append(append(slices.Clone(s.settings), more...), envServe+"=1")
+	s.cmd.Env = slices.Concat(s.settings, more, s.cmd.Env)
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
 		return "", err
@@ -197,6 +193,21 @@ func (s *Server) start(more ...string) (url string, err error) {
 	case <-time.After(startWithin):
 		return "", fmt.Errorf("the server does not listen:\n%s", s.Log())
 	}
+}
+
+// Process returns a process that serves, to whose environment its configuration is to be added.
+// The test binary is the server, whose TestMain must call Run.
+func Process() (*exec.Cmd, error) {
+	if !ready {
+		return nil, errors.New("the package's TestMain does not call collabd.Run")
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := exec.Command(path)
+	c.Env = []string{envServe + "=1"}
+	return c, nil
 }
 
 // Command returns a command of the program with the server's settings, and some

@@ -3,6 +3,7 @@
 package nats
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -26,30 +27,45 @@ type Server struct {
 // Start starts a server that ends with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	port, err := loopback.Port()
+	s, err := Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{options: server.Options{Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true}}
-	s.Restart(t)
 	t.Cleanup(s.Stop)
 	return s
+}
+
+// Listen starts a server outside of a test.
+func Listen() (*Server, error) {
+	port, err := loopback.Port()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{options: server.Options{Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true}}
+	return s, s.start()
 }
 
 // Restart starts the server again after Stop.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *Server) start() error {
 	options := s.options
 	running, err := server.NewServer(&options)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	running.Start()
 	if !running.ReadyForConnections(startTimeout) {
 		running.Shutdown()
-		t.Fatal("the NATS server does not answer")
+		return errors.New("the NATS server does not answer")
 	}
 	s.running, s.URL = running, running.ClientURL()
+	return nil
 }
 
 // Stop ends the server and its connections.

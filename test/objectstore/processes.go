@@ -35,7 +35,12 @@ type Store struct {
 	Address     string   // as COLLAB_BLOB_URL has it
 	Host        string   // what the store listens at
 	Credentials []string // variables of the environment, as name=value
+
+	stop func()
 }
+
+// Stop ends the store and waits until it has ended.
+func (s *Store) Stop() { s.stop() }
 
 // Setenv gives this process the credentials until the test ends.
 func (s *Store) Setenv(t testing.TB) {
@@ -59,6 +64,17 @@ func StartS3(t testing.TB) *Store {
 	if os.Getenv(skipS3) != "" {
 		t.Skip(skipS3 + " is set: nothing is tried on a store that speaks Amazon's protocol")
 	}
+	store, err := ListenS3(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Stop)
+	return store
+}
+
+// ListenS3 starts a store that speaks Amazon's protocol outside of a test. It keeps objects in
+// the folder, whose file system must have extended attributes.
+func ListenS3(data string) (*Store, error) {
 	version := versitygw[strings.LastIndex(versitygw, "@")+1:]
 	folder, err := cached.Folder("versitygw-"+version, func(dir string) error {
 		fmt.Fprintf(os.Stderr, "building %s once, which takes some minutes; %s=1 goes without\n", versitygw, skipS3)
@@ -70,29 +86,32 @@ func StartS3(t testing.TB) *Store {
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	const access, secret, region = "collab-test", "collab-test-secret", "eu-central-1"
-	data := t.TempDir() // on a file system with extended attributes
-	if err := os.Mkdir(filepath.Join(data, "collab"), 0o700); err != nil {
-		t.Fatal(err)
+	if err := os.MkdirAll(filepath.Join(data, "collab"), 0o700); err != nil {
+		return nil, err
 	}
 	port, err := loopback.Port()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	host := "127.0.0.1:" + strconv.Itoa(port)
 	c := exec.Command(filepath.Join(folder, "versitygw"), "--port", host, "--region", region, "--health", "/health", "--quiet",
 		"posix", data)
 	c.Env = []string{"ROOT_ACCESS_KEY=" + access, "ROOT_SECRET_KEY=" + secret}
-	run(t, c, func() bool {
+	stop, err := run(c, func() bool {
 		r, err := http.Get("http://" + host + "/health")
 		return err == nil && r.Body.Close() == nil && r.StatusCode == http.StatusOK
 	})
+	if err != nil {
+		return nil, err
+	}
 	return &Store{
 		Address: "s3://collab?region=" + region + "&use_path_style=true&endpoint=http://" + host, Host: host,
 		Credentials: []string{"AWS_ACCESS_KEY_ID=" + access, "AWS_SECRET_ACCESS_KEY=" + secret},
-	}
+		stop:        stop,
+	}, nil
 }
 
 // azurite has what npm installs Azurite by, a store that speaks Azure's protocol and
@@ -156,33 +175,39 @@ func startAzure(t testing.TB, through *http.Client, protocol string, options ...
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, c, func() bool {
+	stop, err := run(c, func() bool {
 		r, err := through.Get(protocol + "://" + host)
 		return err == nil && r.Body.Close() == nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
 	if _, err := client.CreateContainer(t.Context(), "collab", nil); err != nil {
 		t.Fatal(err)
 	}
 	return &Store{
 		Address: "azblob://collab?protocol=" + protocol + "&localemu=true&domain=" + host, Host: host,
 		Credentials: []string{"AZURE_STORAGE_ACCOUNT=" + account, "AZURE_STORAGE_KEY=" + azuriteKey},
+		stop:        stop,
 	}
 }
 
-// run runs a store until the test ends, and returns when it is ready.
-func run(t testing.TB, c *exec.Cmd, ready func() bool) {
-	t.Helper()
+// run starts a store and returns when it is ready. stop ends it and waits until it has ended.
+func run(c *exec.Cmd, ready func() bool) (stop func(), err error) {
 	var output bytes.Buffer
 	c.Stdout, c.Stderr = &output, &output
+	// An interrupt at the terminal reaches the process that uses the store.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.Start(); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	ended, end := context.WithCancel(context.Background())
 	go func() {
 		defer end()
 		_ = c.Wait() // it is ended by a signal
 	}()
-	t.Cleanup(func() {
+	stop = func() {
 		_ = c.Process.Signal(syscall.SIGTERM) // it may have ended
 		select {
 		case <-ended.Done():
@@ -191,15 +216,17 @@ func run(t testing.TB, c *exec.Cmd, ready func() bool) {
 			<-ended.Done()
 		}
 		http.DefaultClient.CloseIdleConnections()
-	})
+	}
 	for deadline := time.Now().Add(startTimeout); !ready(); {
 		select {
 		case <-ended.Done():
-			t.Fatalf("%s has ended:\n%s", c.Path, output.String())
+			return nil, fmt.Errorf("%s has ended:\n%s", c.Path, output.String())
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s does not answer", c.Path)
+			stop()
+			return nil, fmt.Errorf("%s does not answer", c.Path)
 		}
 	}
+	return stop, nil
 }
