@@ -19,7 +19,6 @@ import (
 
 const (
 	sessionLifetime    = 24 * time.Hour
-	minSessionLifetime = 30 * time.Minute
 	sessionPlaceholder = "{CHECKOUT_SESSION_ID}"
 
 	maxKey           = 255 // bytes of an idempotency key
@@ -133,12 +132,9 @@ func (p *Provider) api(serve func(w http.ResponseWriter, r *http.Request) ([]byt
 	}
 }
 
-// authorize checks the key, which is a bearer token or the user name of basic credentials.
+// authorize checks the key, which is a bearer token.
 func (p *Provider) authorize(r *http.Request) error {
-	key, isBasic := "", false
-	if key, _, isBasic = r.BasicAuth(); !isBasic {
-		key, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	}
+	key, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if subtle.ConstantTimeCompare([]byte(key), []byte(p.Key())) != 1 {
 		return &apiError{status: http.StatusUnauthorized, message: "Invalid API Key provided"}
 	}
@@ -215,11 +211,9 @@ func (f *form) limited(name string, limit int) string {
 	return value
 }
 
-// metadata returns the old metadata changed by the parameters under a name. An empty value
-// removes a key.
-func (f *form) metadata(name string, was map[string]string) map[string]string {
+// metadata returns the metadata in the parameters under a name.
+func (f *form) metadata(name string) map[string]string {
 	is := map[string]string{}
-	maps.Copy(is, was)
 	for parameter := range f.Values {
 		rest, ours := strings.CutPrefix(parameter, name+"[")
 		if !ours {
@@ -232,9 +226,7 @@ func (f *form) metadata(name string, was map[string]string) map[string]string {
 			f.fail(parameter, "", "Invalid metadata key: %s", parameter)
 		case len(key) > maxMetadataKey || len(value) > maxMetadataValue:
 			f.fail(parameter, "", "Metadata keys can be at most %d characters, values %d", maxMetadataKey, maxMetadataValue)
-		case value == "":
-			delete(is, key)
-		default:
+		case value != "":
 			is[key] = value
 		}
 	}
@@ -258,11 +250,11 @@ func (f *form) address(name string) string {
 	return value
 }
 
-// quantity returns the quantity, by default the old one.
-func (f *form) quantity(name string, was int) int {
+// quantity returns the quantity, by default 1.
+func (f *form) quantity(name string) int {
 	value := f.Get(name)
 	if value == "" {
-		return was
+		return 1
 	}
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 || n > maxQuantity {
@@ -302,18 +294,15 @@ func find[T any](records map[string]T, what, id string) (T, error) {
 }
 
 func createCustomer(t *tx, _ string, f *form) (object, error) {
-	f.allow("name", "email", "description", "metadata[*")
-	c := customer{
-		ID: t.newID("cus_"), Name: f.limited("name", maxText), Email: f.limited("email", maxText),
-		Description: f.limited("description", maxText), Metadata: f.metadata("metadata", nil), CreatedAt: t.now,
-	}
+	f.allow("name", "metadata[*")
+	c := customer{ID: t.newID("cus_"), Name: f.limited("name", maxText), Metadata: f.metadata("metadata"), CreatedAt: t.now}
 	t.Customers[c.ID] = c
 	return customerObject(c), nil
 }
 
 func createSession(t *tx, _ string, f *form) (object, error) {
 	f.allow("mode", "customer", "line_items[0][price]", "line_items[0][quantity]", "success_url", "cancel_url",
-		"client_reference_id", "metadata[*", "subscription_data[metadata][*", "expires_at")
+		"client_reference_id", "metadata[*", "subscription_data[metadata][*")
 	if f.Get("mode") != "subscription" {
 		f.fail("mode", "", "Invalid mode: must be subscription")
 	}
@@ -322,18 +311,11 @@ func createSession(t *tx, _ string, f *form) (object, error) {
 		Customer: t.customer(f),
 	}
 	f.required("line_items[0][price]")
-	s.Price, s.Quantity = t.price(f, "line_items[0][price]", ""), f.quantity("line_items[0][quantity]", 1)
+	s.Price, s.Quantity = t.price(f, "line_items[0][price]", ""), f.quantity("line_items[0][quantity]")
 	f.required("success_url")
 	s.SuccessURL, s.CancelURL = f.address("success_url"), f.address("cancel_url")
 	s.Reference = f.limited("client_reference_id", maxReference)
-	s.Metadata, s.SubscriptionMetadata = f.metadata("metadata", nil), f.metadata("subscription_data[metadata]", nil)
-	if expires := f.Get("expires_at"); expires != "" {
-		seconds, err := strconv.ParseInt(expires, 10, 64)
-		s.ExpiresAt = time.Unix(seconds, 0).UTC()
-		if err != nil || s.ExpiresAt.Before(t.now.Add(minSessionLifetime)) || s.ExpiresAt.After(t.now.Add(sessionLifetime)) {
-			f.fail("expires_at", "", "The timestamp must be between 30 minutes and 24 hours from the creation of the Checkout Session")
-		}
-	}
+	s.Metadata, s.SubscriptionMetadata = f.metadata("metadata"), f.metadata("subscription_data[metadata]")
 	t.Sessions[s.ID] = s
 	return t.sessionObject(s), nil
 }
@@ -365,7 +347,7 @@ func readSubscription(t *tx, id string, f *form) (object, error) {
 }
 
 func updateSubscription(t *tx, id string, f *form) (object, error) {
-	f.allow("items[0][id]", "items[0][price]", "items[0][quantity]", "proration_behavior", "cancel_at_period_end", "metadata[*")
+	f.allow("items[0][id]", "items[0][price]", "proration_behavior", "cancel_at_period_end")
 	s, err := find(t.Subscriptions, "subscription", id)
 	if err != nil {
 		return nil, err
@@ -373,36 +355,34 @@ func updateSubscription(t *tx, id string, f *form) (object, error) {
 	if s.Status == canceled {
 		return nil, invalidParam("", "", "A canceled subscription can only update its cancellation_details and metadata.")
 	}
-	was := s
+	was := s.Price
 	switch item := f.Get("items[0][id]"); {
-	case item == "" && (f.Has("items[0][price]") || f.Has("items[0][quantity]")):
+	case item == "" && f.Has("items[0][price]"):
 		f.fail("items[0][id]", "parameter_missing", "A subscription has one item here, which must be named")
 	case item != "" && item != s.Item:
 		f.fail("items[0][id]", "resource_missing", "No such subscription item: '%s'", item)
 	}
-	s.Price, s.Quantity = t.price(f, "items[0][price]", s.Price), f.quantity("items[0][quantity]", s.Quantity)
-	prorated := f.Get("proration_behavior")
-	if prorated != "" && !slices.Contains([]string{"always_invoice", "create_prorations", "none"}, prorated) {
-		f.fail("proration_behavior", "", "Invalid proration_behavior: must be one of always_invoice, create_prorations, or none")
+	s.Price = t.price(f, "items[0][price]", s.Price)
+	if prorated := f.Get("proration_behavior"); s.Price != was && prorated != "always_invoice" {
+		f.fail("proration_behavior", "", "Invalid proration_behavior: must be always_invoice")
 	}
 	switch ends := f.Get("cancel_at_period_end"); ends {
 	case "":
 	case "true", "false":
-		t.schedule(&s, ends == "true")
+		s.CancelAtPeriodEnd = ends == "true"
 	default:
 		f.fail("cancel_at_period_end", "", "Invalid boolean: %s", ends)
 	}
-	s.Metadata = f.metadata("metadata", s.Metadata)
-	charged := prorated == "always_invoice" && s.Status == active && (s.Price != was.Price || s.Quantity != was.Quantity)
+	charged := s.Status == active && s.Price != was
 	if charged {
-		t.addInvoice(&s, "subscription_update", t.now)
+		t.addInvoice(&s, t.now)
 		t.charge(&s, true)
 	}
 	if err := t.put(s); err != nil {
 		return nil, err
 	}
 	if charged {
-		err = t.addEvent("invoice.paid", id, t.invoiceObject(s), nil)
+		err = t.addEvent("invoice.paid", id, t.invoiceObject(s))
 	}
 	return t.subscriptionObject(s), err
 }

@@ -16,12 +16,10 @@ const maxRecords = 1000
 
 // customer is a paying customer.
 type customer struct {
-	ID          string            `json:"id"`
-	Name        string            `json:"name"`
-	Email       string            `json:"email,omitempty"`
-	Description string            `json:"description,omitempty"`
-	Metadata    map[string]string `json:"metadata,omitempty"`
-	CreatedAt   time.Time         `json:"createdAt"`
+	ID        string            `json:"id"`
+	Name      string            `json:"name"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	CreatedAt time.Time         `json:"createdAt"`
 }
 
 // session is a checkout session. Its id is the secret of its URL.
@@ -36,7 +34,6 @@ type session struct {
 	SuccessURL           string            `json:"successUrl"`
 	CancelURL            string            `json:"cancelUrl,omitempty"`
 	Subscription         string            `json:"subscription,omitempty"` // empty: not paid
-	Invoice              string            `json:"invoice,omitempty"`
 	CreatedAt            time.Time         `json:"createdAt"`
 	ExpiresAt            time.Time         `json:"expiresAt"`
 	Expired              bool              `json:"expired,omitempty"` // by request
@@ -81,7 +78,6 @@ type subscription struct {
 	Anchor            time.Time         `json:"anchor"`
 	Month             int               `json:"month"` // of the present period
 	CancelAtPeriodEnd bool              `json:"cancelAtPeriodEnd,omitempty"`
-	CanceledAt        time.Time         `json:"canceledAt,omitzero"` // when cancellation was requested
 	EndedAt           time.Time         `json:"endedAt,omitzero"`
 	Invoice           invoice           `json:"invoice"` // the last one
 }
@@ -100,15 +96,10 @@ func monthsAfter(t time.Time, n int) time.Time {
 
 // invoice is the invoice of a subscription for a period.
 type invoice struct {
-	ID        string    `json:"id"`
-	Reason    string    `json:"reason"`
-	Price     string    `json:"price"`
-	Quantity  int       `json:"quantity"`
-	Start     time.Time `json:"start"`
-	End       time.Time `json:"end"`
-	CreatedAt time.Time `json:"createdAt"`
-	PaidAt    time.Time `json:"paidAt,omitzero"` // zero: it is not paid
-	Attempts  int       `json:"attempts"`
+	ID     string    `json:"id"`
+	Start  time.Time `json:"start"`
+	End    time.Time `json:"end"`
+	PaidAt time.Time `json:"paidAt,omitzero"` // zero: it is not paid
 }
 
 // portalSession is a session of the customer portal. Its key is the secret of its URL.

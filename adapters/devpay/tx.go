@@ -69,17 +69,11 @@ func (t *tx) newID(prefix string) string {
 	return prefix + strings.ReplaceAll(t.p.options.IDs.New(), "-", "")
 }
 
-// addEvent puts an event about a subscription into the outbox. Before has the previous
-// values of the fields that changed.
-func (t *tx) addEvent(kind, subscription string, o, before object) error {
-	data := object{"object": o}
-	if before != nil {
-		data["previous_attributes"] = before
-	}
+// addEvent puts an event about a subscription into the outbox.
+func (t *tx) addEvent(kind, subscription string, o object) error {
 	id := t.newID("evt_")
 	body, err := json.Marshal(object{
-		"id": id, "object": "event", "api_version": APIVersion, "created": t.now.Unix(), "data": data, "livemode": false,
-		"pending_webhooks": 1, "request": object{"id": nil, "idempotency_key": nil}, "type": kind,
+		"id": id, "object": "event", "api_version": APIVersion, "created": t.now.Unix(), "data": object{"object": o}, "type": kind,
 	})
 	if err != nil {
 		return err
@@ -93,31 +87,21 @@ func (t *tx) addEvent(kind, subscription string, o, before object) error {
 
 // put stores a subscription, with an event if it has changed.
 func (t *tx) put(s subscription) error {
-	was, is := t.subscriptionObject(t.Subscriptions[s.ID]), t.subscriptionObject(s)
+	was := t.Subscriptions[s.ID]
 	t.Subscriptions[s.ID] = s
-	before := object{}
-	for name, value := range was {
-		if !reflect.DeepEqual(value, is[name]) {
-			before[name] = value
-		}
-	}
-	if len(before) == 0 {
+	if reflect.DeepEqual(was, s) {
 		return nil
 	}
-	return t.addEvent("customer.subscription.updated", s.ID, is, before)
+	return t.addEvent("customer.subscription.updated", s.ID, t.subscriptionObject(s))
 }
 
 // addInvoice replaces the subscription's invoice by one for the rest of its period.
-func (t *tx) addInvoice(s *subscription, reason string, from time.Time) {
-	s.Invoice = invoice{
-		ID: t.newID("in_"), Reason: reason, Price: s.Price, Quantity: s.Quantity,
-		Start: from, End: s.periodEnd(), CreatedAt: t.now,
-	}
+func (t *tx) addInvoice(s *subscription, from time.Time) {
+	s.Invoice = invoice{ID: t.newID("in_"), Start: from, End: s.periodEnd()}
 }
 
 // charge records an attempt to pay the invoice and its outcome.
 func (t *tx) charge(s *subscription, works bool) {
-	s.Invoice.Attempts++
 	s.Status = pastDue
 	if works {
 		s.Invoice.PaidAt, s.Status = t.now, active
@@ -140,24 +124,24 @@ func (t *tx) pay(id string) (session, error) {
 		ID: t.newID("sub_"), Item: t.newID("si_"), Customer: page.Customer, Price: page.Price, Quantity: page.Quantity,
 		Metadata: page.SubscriptionMetadata, Status: incomplete, Anchor: t.now,
 	}
-	t.addInvoice(&first, "subscription_create", t.now)
+	t.addInvoice(&first, t.now)
 	t.Subscriptions[first.ID] = first
 	paid := first
 	paid.PaymentMethod = t.newID("pm_")
 	t.charge(&paid, true)
-	page.Subscription, page.Invoice = paid.ID, paid.Invoice.ID
+	page.Subscription = paid.ID
 	t.Sessions[id] = page
 
-	if err := t.addEvent("checkout.session.completed", paid.ID, t.sessionObject(page), nil); err != nil {
+	if err := t.addEvent("checkout.session.completed", paid.ID, t.sessionObject(page)); err != nil {
 		return session{}, err
 	}
-	if err := t.addEvent("customer.subscription.created", paid.ID, t.subscriptionObject(first), nil); err != nil {
+	if err := t.addEvent("customer.subscription.created", paid.ID, t.subscriptionObject(first)); err != nil {
 		return session{}, err
 	}
 	if err := t.put(paid); err != nil {
 		return session{}, err
 	}
-	return page, t.addEvent("invoice.paid", paid.ID, t.invoiceObject(paid), nil)
+	return page, t.addEvent("invoice.paid", paid.ID, t.invoiceObject(paid))
 }
 
 var errExpired = &apiError{status: http.StatusConflict, message: "This checkout is closed and can no longer be paid"}
@@ -205,15 +189,15 @@ func (t *tx) act(id string, a Action) error {
 	case Fail:
 		if s.Status == active {
 			s.Month++
-			t.addInvoice(&s, "subscription_cycle", s.periodStart())
+			t.addInvoice(&s, s.periodStart())
 		}
 		t.charge(&s, false)
-		if err := t.addEvent("invoice.payment_failed", id, t.invoiceObject(s), nil); err != nil {
+		if err := t.addEvent("invoice.payment_failed", id, t.invoiceObject(s)); err != nil {
 			return err
 		}
 	case Succeed:
 		t.charge(&s, true)
-		if err := t.addEvent("invoice.paid", id, t.invoiceObject(s), nil); err != nil {
+		if err := t.addEvent("invoice.paid", id, t.invoiceObject(s)); err != nil {
 			return err
 		}
 	case NextPeriod:
@@ -222,7 +206,7 @@ func (t *tx) act(id string, a Action) error {
 		}
 		return t.renew(s, s.Month+1)
 	case Schedule, Keep:
-		t.schedule(&s, a == Schedule)
+		s.CancelAtPeriodEnd = a == Schedule
 	case Cancel:
 		return t.end(s)
 	}
@@ -232,9 +216,9 @@ func (t *tx) act(id string, a Action) error {
 // renew starts a month of the subscription and pays for it.
 func (t *tx) renew(s subscription, month int) error {
 	s.Month = month
-	t.addInvoice(&s, "subscription_cycle", s.periodStart())
+	t.addInvoice(&s, s.periodStart())
 	t.charge(&s, true)
-	if err := t.addEvent("invoice.paid", s.ID, t.invoiceObject(s), nil); err != nil {
+	if err := t.addEvent("invoice.paid", s.ID, t.invoiceObject(s)); err != nil {
 		return err
 	}
 	return t.put(s)
@@ -268,25 +252,11 @@ func (t *tx) renewDue() (err error) {
 	return err
 }
 
-// schedule sets whether the subscription ends with its period.
-func (t *tx) schedule(s *subscription, ends bool) {
-	switch {
-	case ends && !s.CancelAtPeriodEnd:
-		s.CanceledAt = t.now
-	case !ends:
-		s.CanceledAt = time.Time{}
-	}
-	s.CancelAtPeriodEnd = ends
-}
-
 // end ends the subscription.
 func (t *tx) end(s subscription) error {
 	s.Status, s.EndedAt = canceled, t.now
-	if s.CanceledAt.IsZero() {
-		s.CanceledAt = t.now
-	}
 	t.Subscriptions[s.ID] = s
-	return t.addEvent("customer.subscription.deleted", s.ID, t.subscriptionObject(s), nil)
+	return t.addEvent("customer.subscription.deleted", s.ID, t.subscriptionObject(s))
 }
 
 // renewDue renews or ends the subscriptions that are overdue. After an error, which is
