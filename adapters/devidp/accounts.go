@@ -240,17 +240,6 @@ func (b *state) findOrganisation(s string) (organisation, bool) {
 	return organisation{}, false
 }
 
-// members counts the members of an organisation.
-func (b *state) members(org string) int {
-	n := 0
-	for _, m := range b.Memberships {
-		if m.Org == org {
-			n++
-		}
-	}
-	return n
-}
-
 // recentAccounts returns at most limit accounts, the last used first.
 func (b *state) recentAccounts(limit int) []account {
 	list := slices.SortedFunc(maps.Values(b.Accounts), func(x, y account) int {

@@ -15,7 +15,6 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"time"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
@@ -69,10 +68,8 @@ type Invite struct {
 	OrgID      string // the provider's id of the organisation
 	OrgName    string
 	OrgSlug    string
-	Role       string    // as the service or the provider calls it
-	InviterID  string    // the provider's id of the inviter; empty: unknown
-	CreatedAt  time.Time // zero: unknown
-	ExpiresAt  time.Time // zero: unknown
+	Role       string // as the service or the provider calls it
+	InviterID  string // the provider's id of the inviter; empty: unknown
 }
 
 // Provider is the development identity provider.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -34,7 +33,7 @@ func (p *Provider) update(r *http.Request, fn func(*state, time.Time) ([]event, 
 			return false, err
 		}
 		for _, e := range events {
-			body, err := json.Marshal(p.envelope(r, b, e, now))
+			body, err := json.Marshal(p.envelope(e, now))
 			if err != nil {
 				return false, err
 			}
@@ -72,59 +71,38 @@ func (p *Provider) deliver(ctx context.Context) {
 	}
 }
 
-// object is a JSON object of an event. The shapes are those of Clerk's published webhook
-// schemas (2025-04-15). Times are milliseconds since 1970.
+// object is a JSON object of an event, in the shape of Clerk's webhooks (2025-04-15) with the
+// fields that the service reads. Times are milliseconds since 1970.
 type object map[string]any
 
-func (p *Provider) envelope(r *http.Request, b *state, h event, now time.Time) object {
-	address, _, _ := net.SplitHostPort(r.RemoteAddr)
+func (p *Provider) envelope(h event, now time.Time) object {
 	var data object
 	switch kind, _, _ := strings.Cut(h.kind, "."); kind {
 	case "user":
 		data = p.at.userObject(h.account)
 	case "organization":
-		data = p.at.organisationObject(h.org, b.members(h.org.ID))
+		data = organisationObject(h.org)
 	case "organizationMembership":
-		data = p.at.membershipObject(h.membership, h.account, h.org, b.members(h.org.ID))
+		data = p.at.membershipObject(h.membership, h.account, h.org)
 	case "organizationInvitation":
 		data = invitationObject(h, now)
 	}
-	return object{
-		"object": "event", "type": h.kind, "instance_id": derive("ins_", p.at.issuer), "timestamp": now.UnixMilli(), "data": data,
-		"event_attributes": object{"http_request": object{"client_ip": address, "user_agent": r.UserAgent()}},
-	}
+	return object{"object": "event", "type": h.kind, "timestamp": now.UnixMilli(), "data": data}
 }
 
 func (at location) userObject(a account) object {
 	first, last := splitName(a.Name)
-	id := derive("idn_", a.ID)
-	created := a.CreatedAt.UnixMilli()
-	address := object{
-		"object": "email_address", "id": id, "email_address": a.Email, "reserved": false,
-		"verification": object{"object": "verification_admin", "status": "verified", "strategy": "admin", "attempts": nil, "expire_at": nil},
-		"linked_to":    []object{}, "created_at": created, "updated_at": created,
-	}
+	address := derive("idn_", a.ID)
 	return object{
-		"object": "user", "id": a.ID, "external_id": nil, "username": nil, "first_name": first, "last_name": last,
-		"image_url": at.picture(a.ID), "has_image": true,
-		"primary_email_address_id": id, "primary_phone_number_id": nil, "primary_web3_wallet_id": nil,
-		"email_addresses": []object{address}, "phone_numbers": []object{}, "web3_wallets": []object{}, "passkeys": []object{},
-		"external_accounts": []object{}, "saml_accounts": []object{}, "enterprise_accounts": []object{},
-		"password_enabled": false, "two_factor_enabled": false, "totp_enabled": false, "backup_code_enabled": false,
-		"mfa_enabled_at": nil, "mfa_disabled_at": nil,
-		"public_metadata": object{}, "private_metadata": object{}, "unsafe_metadata": object{},
-		"last_sign_in_at": nil, "banned": false, "locked": false, "lockout_expires_in_seconds": nil, "verification_attempts_remaining": nil,
-		"created_at": created, "updated_at": a.UpdatedAt.UnixMilli(), "delete_self_enabled": false, "create_organization_enabled": true,
-		"last_active_at": nil, "legal_accepted_at": nil,
+		"object": "user", "id": a.ID, "first_name": first, "last_name": last, "image_url": at.picture(a.ID),
+		"primary_email_address_id": address, "email_addresses": []object{{"object": "email_address", "id": address, "email_address": a.Email}},
+		"banned": false, "locked": false, "created_at": a.CreatedAt.UnixMilli(), "updated_at": a.UpdatedAt.UnixMilli(),
 	}
 }
 
-// organisationObject returns an organisation. A maximum of 0 memberships means no limit.
-func (at location) organisationObject(o organisation, members int) object {
+func organisationObject(o organisation) object {
 	data := object{
-		"object": "organization", "id": o.ID, "name": o.Name, "slug": o.Slug, "image_url": at.picture(o.ID), "has_image": true,
-		"members_count": members, "max_allowed_memberships": 0, "admin_delete_enabled": true,
-		"public_metadata": object{}, "private_metadata": object{},
+		"object": "organization", "id": o.ID, "name": o.Name, "slug": o.Slug,
 		"created_at": o.CreatedAt.UnixMilli(), "updated_at": o.UpdatedAt.UnixMilli(),
 	}
 	if o.CreatedBy != "" {
@@ -133,39 +111,24 @@ func (at location) organisationObject(o organisation, members int) object {
 	return data
 }
 
-func (at location) membershipObject(m membership, a account, o organisation, members int) object {
+func (at location) membershipObject(m membership, a account, o organisation) object {
 	first, last := splitName(a.Name)
-	picture := at.picture(a.ID)
 	return object{
-		"object": "organization_membership", "id": m.ID, "role": "org:" + m.Role, "role_name": title(m.Role), "permissions": []string{},
-		"public_metadata": object{}, "private_metadata": object{}, "organization": at.organisationObject(o, members),
-		"public_user_data": object{
-			"user_id": a.ID, "first_name": first, "last_name": last, "identifier": a.Email,
-			"profile_image_url": picture, "image_url": picture, "has_image": true,
-		},
-		"created_at": m.CreatedAt.UnixMilli(), "updated_at": m.UpdatedAt.UnixMilli(),
+		"object": "organization_membership", "id": m.ID, "role": "org:" + m.Role, "organization": organisationObject(o),
+		"public_user_data": object{"user_id": a.ID, "first_name": first, "last_name": last, "identifier": a.Email, "image_url": at.picture(a.ID)},
+		"created_at":       m.CreatedAt.UnixMilli(), "updated_at": m.UpdatedAt.UnixMilli(),
 	}
 }
 
-// invitationObject returns an accepted invitation. Its URL is null, because its holder can
-// accept.
+// invitationObject returns an accepted invitation.
 func invitationObject(h event, now time.Time) object {
-	role := cmp.Or(roleName(h.invite.Role), member)
 	data := object{
 		"object": "organization_invitation", "id": cmp.Or(h.invite.ProviderID, derive("orginv_", h.token)),
-		"email_address": h.invite.Email, "role": "org:" + role, "role_name": title(role), "organization_id": h.org.ID,
-		"inviter_id": nil, "public_inviter_data": nil, "status": "accepted", "user_id": h.account.ID,
-		"public_metadata": object{}, "private_metadata": object{}, "url": nil, "expires_at": nil,
-		"created_at": now.UnixMilli(), "updated_at": now.UnixMilli(),
+		"email_address": h.invite.Email, "role": "org:" + cmp.Or(roleName(h.invite.Role), member), "organization_id": h.org.ID,
+		"status": "accepted", "user_id": h.account.ID, "updated_at": now.UnixMilli(),
 	}
 	if h.invite.InviterID != "" {
 		data["inviter_id"] = h.invite.InviterID
-	}
-	if !h.invite.CreatedAt.IsZero() {
-		data["created_at"] = h.invite.CreatedAt.UnixMilli()
-	}
-	if !h.invite.ExpiresAt.IsZero() {
-		data["expires_at"] = h.invite.ExpiresAt.UnixMilli()
 	}
 	return data
 }

@@ -214,7 +214,7 @@ func developmentIdentity(n developmentNeeds) (identityEdge, error) {
 			return devidp.Invite{
 				ProviderID: offer.ProviderID, Email: offer.Email, Role: string(offer.Role),
 				OrgID: offer.Organisation.ProviderID, OrgName: offer.Organisation.Name, OrgSlug: offer.Organisation.Slug,
-				InviterID: offer.Inviter.ProviderID, CreatedAt: offer.CreatedAt, ExpiresAt: offer.ExpiresAt,
+				InviterID: offer.Inviter.ProviderID,
 			}, err
 		},
 	})
