@@ -7,8 +7,6 @@ package authserver
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -56,7 +54,6 @@ type Script struct {
 	Revokes    bool     // there is revocation
 	Metadata   func(map[string]any)
 
-	Silent    bool   // answers carry no iss
 	AnswersAs string // the iss that they carry; empty: the right one
 	Denies    bool   // who is asked says no
 	Lax       bool   // resource need not be sent
@@ -154,11 +151,6 @@ func Start(t testing.TB, path string) *Server {
 		s.front.Close()
 	})
 	return s
-}
-
-// Trust has the server fetch metadata documents from servers with these certificates.
-func (s *Server) Trust(roots *x509.CertPool) {
-	s.front.Client().Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots}
 }
 
 // Set changes the script.

@@ -49,18 +49,6 @@ func (s *Server) Forget(id string) {
 	delete(s.clients, id)
 }
 
-// Clients returns the ids of all clients.
-func (s *Server) Clients() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var ids []string
-	for id := range s.clients {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
-}
-
 // admit makes a client as it was wanted, with the method if the server takes it.
 func (s *Server) admit(wanted registration, script Script) client {
 	c := client{id: "client-" + rand.Text(), method: wanted.Method, redirects: wanted.Redirects}

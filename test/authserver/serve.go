@@ -106,7 +106,7 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, script Script)
 		"authorization_endpoint":   s.at(Authorization),
 		"token_endpoint":           s.at(Token),
 		"response_types_supported": []string{"code"},
-		"authorization_response_iss_parameter_supported": !script.Silent,
+		"authorization_response_iss_parameter_supported": true,
 		"client_id_metadata_document_supported":          script.Documents,
 	}
 	if script.Issuer != "" {
@@ -198,9 +198,7 @@ func (s *Server) sendBack(w http.ResponseWriter, r *http.Request, script Script,
 	if state := r.FormValue("state"); state != "" {
 		q.Set("state", state)
 	}
-	if !script.Silent {
-		q.Set("iss", s.Issuer)
-	}
+	q.Set("iss", s.Issuer)
 	if script.AnswersAs != "" {
 		q.Set("iss", script.AnswersAs)
 	}
