@@ -164,8 +164,7 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 			f, old, added := w.flow(i), someFlow(i), someFlow(i)
 			old.ExpiresAt = longAgo(100) // no other sweep reaches it
 			w.ok(w.flows().Add(w.ctx, old))
-			no := errors.New("no")
-			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+			w.undone(func(r ports.Records) error {
 				c := r.Connections().Flows()
 				if err := errors.Join(c.Add(w.ctx, added), c.Sweep(w.ctx, sweepTime.Add(time.Millisecond))); err != nil {
 					return err
@@ -174,8 +173,8 @@ func Flows(t *testing.T, open func(t *testing.T) Opened) {
 				that(c.Get(w.ctx, f.State)).is(w, f.Done())
 				that(c.Get(w.ctx, added.State)).is(w, added)
 				that(c.Get(w.ctx, old.State)).missing(w)
-				return no
-			}), no)
+				return nil
+			})
 			that(w.flows().Get(w.ctx, f.State)).is(w, f)
 			that(w.flows().Get(w.ctx, old.State)).is(w, old)
 			that(w.flows().Get(w.ctx, added.State)).missing(w)
@@ -307,11 +306,10 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 			that(w.clients().Sweep(w.ctx, longAgo(10), 9)).is(w, 0)
 			that(w.clients().Sweep(w.ctx, longAgo(100), 0)).is(w, 0)
 			left(0, 1, 2, 3, 4)
-			no := errors.New("no")
-			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+			w.undone(func(r ports.Records) error {
 				that(r.Connections().Clients().Sweep(w.ctx, longAgo(100), 9)).is(w, 5)
-				return no
-			}), no)
+				return nil
+			})
 			left(0, 1, 2, 3, 4)
 			that(w.clients().Sweep(w.ctx, longAgo(50), 2)).is(w, 2)
 			left(0, 2, 4)
@@ -358,8 +356,7 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			next := c
 			next.ID = "next"
-			no := errors.New("no")
-			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+			w.undone(func(r ports.Records) error {
 				q := r.Connections().Clients()
 				that(q.Put(w.ctx, added, at(0))).is(w, added)
 				that(q.Put(w.ctx, next, at(2000))).is(w, next)
@@ -368,8 +365,8 @@ func Clients(t *testing.T, open func(t *testing.T) Opened) {
 				w.ok(q.Remove(w.ctx, gone.Issuer, gone.Redirect, gone.ID))
 				that(q.Get(w.ctx, c.Issuer, c.Redirect)).is(w, next)
 				that(q.Get(w.ctx, gone.Issuer, gone.Redirect)).missing(w)
-				return no
-			}), no)
+				return nil
+			})
 			that(w.clients().Get(w.ctx, c.Issuer, c.Redirect)).is(w, c)
 			that(w.clients().Get(w.ctx, gone.Issuer, gone.Redirect)).is(w, gone)
 			that(w.clients().Get(w.ctx, added.Issuer, added.Redirect)).missing(w)
@@ -486,8 +483,7 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 			w.claims()
 			o := w.org().ID
 			r, gone, added := add(w, o, 1)[0], add(w, o, 2)[0], someRevocation(o, longAgo(3))
-			no := errors.New("no")
-			w.unchanged(w.store.Atomic(w.ctx, func(rs ports.Records) error {
+			w.undone(func(rs ports.Records) error {
 				q := rs.Connections().Revocations()
 				next := r
 				next.Attempts, next.DueAt = 9, longAgo(4)
@@ -498,8 +494,8 @@ func Revocations(t *testing.T, open func(t *testing.T) Opened) {
 				new := added
 				new.DueAt = until
 				that(q.Due(w.ctx, now, until, 10)).is(w, []connector.Revocation{new, next})
-				return no
-			}), no)
+				return nil
+			})
 			that(w.revocations().Due(w.ctx, now, until, 10)).is(w, []connector.Revocation{r, gone})
 		},
 		"what is passed in and handed out is the caller's": func(w *world) {

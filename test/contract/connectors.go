@@ -347,8 +347,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.credentials().Put(w.ctx, o, someSealed(gone.ID)))
 			f := w.flow(gone)
 			added := bareConnector(o)
-			no := errors.New("no")
-			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+			w.undone(func(r ports.Records) error {
 				c := r.Connections()
 				if err := errors.Join(c.Connectors().Add(w.ctx, o, added), c.Connectors().Remove(w.ctx, o, gone.ID)); err != nil {
 					return err
@@ -363,8 +362,8 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				})).is(w, []connector.Instance{next, claimed(due, longAgo(0)), added})
 				that(c.Credentials().Get(w.ctx, o, gone.ID)).missing(w)
 				that(c.Flows().Get(w.ctx, f.State)).missing(w)
-				return no
-			}), no)
+				return nil
+			})
 			that(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i, gone, due})
 			that(w.credentials().Get(w.ctx, o, gone.ID)).is(w, someSealed(gone.ID))
 			that(w.flows().Get(w.ctx, f.State)).is(w, f)
@@ -591,8 +590,7 @@ func Credentials(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org().ID
 			i, without := w.connector(o), w.connector(o)
 			w.ok(w.credentials().Put(w.ctx, o, someSealed(i.ID)))
-			no := errors.New("no")
-			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+			w.undone(func(r ports.Records) error {
 				c := r.Connections().Credentials()
 				for _, of := range []id.Connector{i.ID, without.ID} {
 					s := connector.Sealed{Instance: of, Version: 99, Entries: []byte("other")}
@@ -601,8 +599,8 @@ func Credentials(t *testing.T, open func(t *testing.T) Opened) {
 					}
 					that(c.Get(w.ctx, o, of)).is(w, s)
 				}
-				return no
-			}), no)
+				return nil
+			})
 			that(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
 			that(w.credentials().Get(w.ctx, o, without.ID)).missing(w)
 		},

@@ -318,13 +318,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 		"a lock that is rolled back moves nothing": func(w *world) {
 			o := w.org()
 			was := w.epoch(o.ID)
-			no := errors.New("no")
-			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
-				if err := lock(w, r, o.ID); err != nil {
-					return err
-				}
-				return no
-			}), no)
+			w.undone(func(r ports.Records) error { return lock(w, r, o.ID) })
 			same(w, w.epoch(o.ID), was)
 		},
 		"changes without the lock move nothing": func(w *world) {

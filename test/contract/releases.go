@@ -216,8 +216,8 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"a transaction sees what it did, and undoes it with the revision": func(w *world) {
 			was := w.publishes()
-			r, added, no := w.release(), someRelease(w), errors.New("no")
-			w.unchanged(w.store.Atomic(w.ctx, func(records ports.Records) error {
+			r, added := w.release(), someRelease(w)
+			w.undone(func(records ports.Records) error {
 				in := records.Deployment().Releases()
 				if err := in.Add(w.ctx, added); err != nil {
 					return err
@@ -230,8 +230,8 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 				revision, all := w.stored(in, r.ID, added.ID)
 				same(w, revision, was+3)
 				same(w, all, []release.Release{changed, added})
-				return no
-			}), no)
+				return nil
+			})
 			w.kept(was+1, r)
 			_, gone := w.stored(w.releases(), added.ID)
 			same(w, gone, nil)
@@ -520,11 +520,11 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			that(w.adoption().List(w.ctx, d, e, anywhere, release.Tally{}, 0)).is(w, want)
 		},
 		"a transaction sees what it added, and undoes it": func(w *world) {
-			d, no := nextDay(), errors.New("no")
+			d := nextDay()
 			t := tally(d, release.Darwin, release.ARM64, release.Stable, "1.0.0", 1, 1)
 			w.ok(w.adoption().Add(w.ctx, []release.Tally{t}))
 			more := tally(d, release.Linux, release.X64, release.Stable, "1.0.0", 5, 5)
-			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+			w.undone(func(r ports.Records) error {
 				in := r.Deployment().Adoption()
 				if err := in.Add(w.ctx, []release.Tally{t, more}); err != nil {
 					return err
@@ -532,8 +532,8 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 				twice := t
 				twice.Checks, twice.Offered = 2, 2
 				that(in.List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{twice, more})
-				return no
-			}), no)
+				return nil
+			})
 			that(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{t})
 		},
 		"a day's counts can be many": func(w *world) {

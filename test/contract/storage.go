@@ -127,7 +127,6 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			c, second := w.successor(tn.shelf), w.successor(tn.drawer)
 			was, names := w.content(tn), w.due(tn.ID)
-			no := errors.New("no")
 			both := func(r ports.Records) error {
 				_, err := r.Storage().Replace(w.ctx, tn.ID, tn.shelf.Content, c)
 				_, conflict := r.Storage().Replace(w.ctx, tn.ID, tn.shelf.Content, second)
@@ -137,12 +136,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 				_, err2 := r.Storage().Replace(w.ctx, tn.ID, tn.drawer.Content, second)
 				return errors.Join(err, err2)
 			}
-			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
-				if err := both(r); err != nil {
-					return err
-				}
-				return no
-			}), no)
+			w.undone(both)
 			same(w, w.content(tn), was)
 			same(w, w.due(tn.ID), names)
 			w.atomic(both)

@@ -107,6 +107,18 @@ func (w *world) atomic(fn func(ports.Records) error) {
 	w.ok(w.store.Atomic(w.ctx, fn))
 }
 
+// undone runs fn in a transaction that then fails, and so changes nothing.
+func (w *world) undone(fn func(ports.Records) error) {
+	w.Helper()
+	no := errors.New("no")
+	w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+		if err := fn(r); err != nil {
+			return err
+		}
+		return no
+	}), no)
+}
+
 // ok ends the sub-test on an error.
 func (w *world) ok(err error) {
 	w.Helper()
