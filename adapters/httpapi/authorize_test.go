@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"html"
-	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,9 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/memory"
@@ -415,57 +410,6 @@ func TestAuthorizationExpires(t *testing.T) {
 	}
 }
 
-func TestAuthorizationSecretsAreNeitherLoggedNorTraced(t *testing.T) {
-	spans := tracetest.NewSpanRecorder()
-	logs, b := logging(slog.LevelDebug)
-	e := newAuthorizationPages(t, notes, "Ada", "Office", logs, func(o *Options) {
-		o.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
-	})
-	e.at.redeem = func() (connector.Credentials, error) {
-		return connector.Credentials{}, fault.New(fault.Unavailable, "The provider does not answer")
-	}
-	form, asked := e.asked(t)
-	held := e.confirmed(t)
-	if w := e.browse(http.MethodGet, e.back("code-of-ada")+"&state=again", "", carrying(held)); w.Code != http.StatusBadRequest {
-		t.Fatalf("%d %s", w.Code, w.Body)
-	}
-	if w := e.browse(http.MethodGet, e.back("code-of-ada"), "", carrying(held)); w.Code != http.StatusServiceUnavailable {
-		t.Fatalf("%d %s", w.Code, w.Body)
-	}
-	seen := b.String()
-	for _, s := range spans.Ended() {
-		seen += fmt.Sprintln(s.Name(), s.Attributes(), s.Events(), s.Status())
-	}
-	if !strings.Contains(seen, "GET /api/v1/mcp-oauth/callback") || !strings.Contains(seen, "connector authorization failed") {
-		t.Fatalf("nothing was noted: %s", seen)
-	}
-	for name, secret := range map[string]string{
-		"state": e.begun.State, "code": "code-of-ada", "token": form.Get("token"), "page's cookie": asked.Value, "cookie": held.Value,
-	} {
-		if strings.Contains(seen, secret) {
-			t.Errorf("the %s is in it: %s", name, seen)
-		}
-	}
-}
-
-func TestClientMetadataDocument(t *testing.T) {
-	key := connector.IssuerKey("https://issuer.example")
-	for path, callback := range map[string]string{"/" + key: "/document-" + key, ".json": ""} {
-		w := send(built(t), get(ClientDocumentPath+path))
-		want := `{"client_id":"https://collab.example/api/v1/mcp-oauth/client-metadata` + path + `","client_name":"Collab","client_uri":"https://collab.example",` +
-			`"redirect_uris":["https://collab.example/api/v1/mcp-oauth/callback` + callback + `"],"grant_types":["authorization_code","refresh_token"],"response_types":["code"],` +
-			`"token_endpoint_auth_method":"none","application_type":"web"}` + "\n"
-		if w.Code != 200 || w.Body.String() != want || w.Header().Get("Cache-Control") != "public, max-age=3600" {
-			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
-		}
-	}
-	for _, key := range []string{"document-" + key, key + "a", strings.ToUpper(key)} {
-		if w := send(built(t), get(ClientDocumentPath+"/"+key)); w.Code != 404 {
-			t.Errorf("%s: %d %s", key, w.Code, w.Body)
-		}
-	}
-}
-
 func TestAuthorizationPathsAreInTheRouteTable(t *testing.T) {
 	for _, path := range []string{AuthorizePath, CallbackPath + "/{issuer}", ClientDocumentPath + "/{issuer}"} {
 		if !slices.ContainsFunc(built(t).routes(), func(r row) bool { return r.Path == path }) {
@@ -541,21 +485,5 @@ func TestReadObjectReturnsItsStrings(t *testing.T) {
 		if _, problem := body.ReadObject([]byte(raw)); problem != "must be a JSON object" {
 			t.Errorf("%s: %q", raw, problem)
 		}
-	}
-}
-
-func TestCatalogHasAnEntityTag(t *testing.T) {
-	e := newAuthorizationPages(t, notes, "Ada", "Office")
-	w := send(e, get("/api/v1/connector-providers"))
-	body, err := io.ReadAll(w.Body)
-	want := `[{"serverId":"notes","displayName":"Notes","description":"","iconUrl":null,"category":null,"authMode":"SERVER_MEDIATED","mcpTransport":"HTTP",` +
-		`"mcpUrl":"https://notes.example/mcp","credentialFields":[],"headers":null,"command":null,"env":null}]` + "\n"
-	if err != nil || w.Code != 200 || string(body) != want {
-		t.Fatalf("%d %s, %v", w.Code, body, err)
-	}
-	r := get("/api/v1/connector-providers")
-	r.Header.Set("If-None-Match", w.Header().Get("Etag"))
-	if w := send(e, r); w.Code != http.StatusNotModified || w.Body.Len() != 0 {
-		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

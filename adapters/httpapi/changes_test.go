@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httputil"
@@ -15,7 +14,6 @@ import (
 
 	"collab/domain/id"
 	"collab/domain/object"
-	"collab/domain/org"
 )
 
 func TestLastEventIDComesFromHeaderOrQuery(t *testing.T) {
@@ -144,18 +142,4 @@ func TestChangeFrameIsOneEventInOneChunk(t *testing.T) {
 			t.Fatalf("the data is %q: %v", lines[1], err)
 		}
 	})
-}
-
-func TestHeadOfFeedDoesNotStream(t *testing.T) {
-	var a *api
-	a = serving(t, http.MethodGet, free, func(c *call) error { return a.followChanges(c, org.Actor{}) })
-	r := get("/test")
-	r.Method = http.MethodHead
-	w := send(a, r) // would fail without a feed, and hang with one
-	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/event-stream" || w.Body.Len() > 0 {
-		t.Errorf("%d %v %q", w.Code, w.Header(), w.Body)
-	}
-	if got := fmt.Sprint(w.Header()["X-Accel-Buffering"], w.Header()["Cache-Control"]); got != "[no] [no-store]" {
-		t.Errorf("the headers are %s", got)
-	}
 }

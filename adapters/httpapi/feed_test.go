@@ -273,20 +273,6 @@ func TestFeed(t *testing.T) {
 				s.Errorf("the line is %v", line)
 			}
 		})
-		in("goes on from where the client left off", func(s *feedServer) {
-			s.write("a", "b", "c")
-			c := begin(s, resuming("1-1"))
-			synctest.Wait()
-			s.same(c.events(), greeting+"|id: 1-1", "id: 1-2|b", "id: 1-3|c")
-		})
-		in("says so when it cannot go on, and gives no other id before", func(s *feedServer) {
-			s.write("a")
-			c := begin(s, resuming("nowhere"))
-			synctest.Wait()
-			s.write("b")
-			synctest.Wait()
-			s.same(c.events(), greeting, "event: resync|id: 1-1|1-1", "id: 1-2|b")
-		})
 		in("is kept open on a beat of its own, with the id that moved unseen", func(s *feedServer) {
 			c := begin(s)
 			time.Sleep(20 * time.Second)
@@ -331,45 +317,11 @@ func TestFeed(t *testing.T) {
 			s.finished("expired")
 			s.same(c.events(), greeting+"|id: 1-0", ":")
 		})
-		in("ends with the membership, before what comes after it", func(s *feedServer) {
-			c := begin(s)
-			synctest.Wait()
-			s.regroup(func(r ports.Records) error {
-				m, err := r.Directory().Members().Get(s.Context(), someID, someID)
-				return errors.Join(err, r.Directory().Members().Put(s.Context(), someID, m.Removed(time.Now())))
-			})
-			s.write("a")
-			<-c.done
-			s.finished("removed")
-			s.same(c.events(), greeting+"|id: 1-0")
-			if c.end != nil {
-				s.Errorf("it ended in %v", c.end)
-			}
-		})
 		in("is refused when the server goes away", func(s *feedServer) {
 			s.feed.Drain()
 			r := get("/test")
 			r.ProtoMajor = 2
 			refused(s.TB, send(s, r), http.StatusServiceUnavailable)
-		})
-		in("brings many events in few writes", func(s *feedServer) {
-			paths := make([]string, 1000)
-			for i := range paths {
-				paths[i] = fmt.Sprint("file ", i)
-			}
-			c := begin(s)
-			synctest.Wait()
-			s.write(paths...)
-			synctest.Wait()
-			all := c.events()[1:]
-			if len(all) != 1000 {
-				s.Fatalf("%d events came", len(all))
-			}
-			for i, event := range all {
-				if want := fmt.Sprintf("id: 1-%d|file %d", i+1, i); event != want {
-					s.Fatalf("event %d is %q", i, event)
-				}
-			}
 		})
 	}
 }

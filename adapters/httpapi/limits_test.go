@@ -2,10 +2,7 @@ package httpapi
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
-	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
@@ -68,52 +65,5 @@ func TestFailedCredentialsAreChargedToTheAddress(t *testing.T) {
 				refused(t, send(a, post("/test", "{}")), status)
 			}
 		})
-	}
-}
-
-func TestFreeEndpointsAreNotLimited(t *testing.T) {
-	a := built(t, func(o *Options) { o.Rates = limit.Rates{Address: limit.Rate{Count: 1, Per: time.Hour}} })
-	for range 5 {
-		if w := send(a, get("/healthz")); w.Code != 200 || w.Header().Get("RateLimit-Limit") != "" {
-			t.Fatalf("%d %v", w.Code, w.Header())
-		}
-	}
-}
-
-// What is limited, logged and noted of an actor is the same address.
-func TestForwardedAddressIsLimitedAndLogged(t *testing.T) {
-	logs, b := logging(slog.LevelInfo)
-	a := serving(t, http.MethodGet, open, (*call).succeed, logs, func(o *Options) {
-		o.Rates, o.Proxies = limit.Rates{Address: limit.Rate{Count: 2, Per: time.Hour}}, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
-	})
-	var want []string
-	for _, step := range []struct {
-		remote, line, address string
-		status                int
-	}{
-		{"10.0.0.1:1", "192.0.2.1", "192.0.2.1", 200},
-		{"10.0.0.2:1", "198.51.100.1, 192.0.2.1", "192.0.2.1", 200},
-		{"10.0.0.1:1", "198.51.100.2, 192.0.2.1", "192.0.2.1", 429},
-		{"10.0.0.1:1", "192.0.2.2", "192.0.2.2", 200},
-		{"192.0.2.1:1", "192.0.2.2", "192.0.2.1", 429}, // past the proxies it is who it is
-		{"10.0.0.1:1", "2001:db8::1", "2001:db8::1", 200},
-		{"10.0.0.1:1", "2001:db8::2", "2001:db8::2", 200},
-		{"10.0.0.1:1", "2001:db8::3", "2001:db8::3", 429}, // of the same network
-		{"10.0.0.1:1", "unknown", "10.0.0.1", 200},
-	} {
-		r := get("/test")
-		r.RemoteAddr = step.remote
-		r.Header.Set("X-Forwarded-For", step.line)
-		if w := send(a, r); w.Code != step.status {
-			t.Errorf("%s with %s gets %d, want %d", step.remote, step.line, w.Code, step.status)
-		}
-		want = append(want, step.address)
-	}
-	var got []string
-	for _, line := range lines(t, b) {
-		got = append(got, fmt.Sprint(line["address"]))
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the log has %v, want %v", got, want)
 	}
 }
