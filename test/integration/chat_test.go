@@ -3,7 +3,6 @@ package integration
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -18,11 +17,11 @@ import (
 	"time"
 
 	"collab/adapters/gormdb"
+	"collab/adapters/system"
 	"collab/domain/chat"
 	"collab/domain/id"
 	"collab/domain/quota"
 	"collab/domain/usage"
-	"collab/ports"
 	"collab/test/collabd"
 	"collab/test/contract/provider"
 )
@@ -61,29 +60,19 @@ type chatRequest struct {
 	input  int64 // what its text comes to
 	output int64 // what it requests for
 
-	said    int64           // the input that the provider says
-	part    int64           // percent of the output that it is allowed which the provider puts out
-	refused bool            // by the provider
-	held    <-chan struct{} // the provider waits for it
-	steps   provider.Script // instead of all that, where there are any
+	held  <-chan struct{} // the provider waits for it
+	steps provider.Script // instead of all that, where there are any
 
 	allowed atomic.Int64  // the output that the provider was allowed
 	seen    chan struct{} // closed when the provider has seen it
 }
 
-// uses is what it comes to.
+// uses is what it comes to: all that it was allowed, if it was admitted.
 func (a *chatRequest) uses() chat.Usage {
-	if a.refused {
+	if a.allowed.Load() == 0 {
 		return chat.Usage{}
 	}
-	return chat.Usage{Input: a.said, Output: a.allowed.Load() * a.part / 100}
-}
-
-// chatRequests has all requests of a test.
-type chatRequests struct {
-	testing.TB
-	mu       sync.Mutex
-	requests map[string]*chatRequest // guarded by mu
+	return chat.Usage{Input: a.input, Output: a.allowed.Load()}
 }
 
 // estimate is what we take a text for.
@@ -95,27 +84,27 @@ func estimate(text string) int64 {
 var minInput = estimate("zzzzzz")
 
 // request makes a request whose text comes to the input.
-func (b *chatRequests) request(input, output int64) *chatRequest {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	key := strconv.FormatInt(int64(len(b.requests)), 36)
+func (w *chatTest) request(input, output int64) *chatRequest {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := strconv.FormatInt(int64(len(w.requests)), 36)
 	text := key + strings.Repeat(".", max(0, 3*int(input-estimate(""))-len(key)))
-	a := &chatRequest{key: key, text: text, input: estimate(text), output: output, said: input, part: 100, seen: make(chan struct{})}
+	a := &chatRequest{key: key, text: text, input: estimate(text), output: output, seen: make(chan struct{})}
 	if a.input != input {
-		b.Errorf("the text of %d comes to %d", input, a.input)
+		w.Errorf("the text of %d comes to %d", input, a.input)
 	}
-	b.requests[key] = a
+	w.requests[key] = a
 	return a
 }
 
 // taken notes that the provider was asked.
-func (b *chatRequests) taken(message string, allowed int64) *chatRequest {
-	b.mu.Lock()
-	a := b.requests[strings.TrimRight(message, ".")]
-	b.mu.Unlock()
+func (w *chatTest) taken(message string, allowed int64) *chatRequest {
+	w.mu.Lock()
+	a := w.requests[strings.TrimRight(message, ".")]
+	w.mu.Unlock()
 	if a == nil || !a.allowed.CompareAndSwap(0, allowed) {
-		b.Errorf("the provider was asked %.20q, which is unknown or was asked before", message)
-		return &chatRequest{refused: true}
+		w.Errorf("the provider was asked %.20q, which is unknown or was asked before", message)
+		return &chatRequest{steps: provider.Script{provider.Refuse(400, "invalid_request_error", "No")}}
 	}
 	close(a.seen)
 	return a
@@ -133,12 +122,10 @@ func (a *chatRequest) saw(t testing.TB) bool {
 }
 
 // plan is what the provider does.
-func (b *chatRequests) plan(r provider.Request) provider.Script {
-	switch a := b.taken(r.Message, r.MaxTokens); {
+func (w *chatTest) plan(r provider.Request) provider.Script {
+	switch a := w.taken(r.Message, r.MaxTokens); {
 	case a.steps != nil:
 		return a.steps
-	case a.refused:
-		return provider.Script{provider.Refuse(400, "invalid_request_error", "No")}
 	default:
 		u := a.uses()
 		script := provider.Script{provider.Uses(provider.Usage{Input: u.Input, Output: u.Output}), provider.Text("Here")}
@@ -151,11 +138,14 @@ func (b *chatRequests) plan(r provider.Request) provider.Script {
 
 // chatTest is servers, the provider that they ask, and the database under them.
 type chatTest struct {
-	chatRequests
+	testing.TB
 	servers  []*collabd.Server
 	database *gormdb.DB
 	rows     *sql.DB
 	day      quota.Day
+
+	mu       sync.Mutex
+	requests map[string]*chatRequest // by their keys; guarded by mu
 }
 
 // withChats runs a test on SQLite with one server and on Postgres with two.
@@ -165,7 +155,7 @@ func withChats(t *testing.T, test func(t *testing.T, w *chatTest)) {
 
 func newChatTest(t *testing.T, d database) *chatTest {
 	t.Helper()
-	w := &chatTest{chatRequests: chatRequests{TB: t, requests: map[string]*chatRequest{}}, day: today(t)}
+	w := &chatTest{TB: t, requests: map[string]*chatRequest{}, day: today(t)}
 	model := provider.Start(t)
 	model.Choose(w.plan)
 	w.servers = d.start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret,
@@ -252,12 +242,10 @@ func last(lines *bufio.Reader) (f frame, err error) {
 // chatClient is the client of all; each caller may have as many requests at once.
 var chatClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 
-// over sends requests to the servers by turns, in both protocols by turns.
-func (w *chatTest) over(n int, who member, a *chatRequest, answered func(admitted bool)) (chat.Usage, error) {
-	return w.at(w.servers[n%len(w.servers)], chatModels[n/2%2], who, a, answered)
-}
-
-func (w *chatTest) at(s *collabd.Server, model string, who member, a *chatRequest, answered func(admitted bool)) (u chat.Usage, err error) {
+// over sends a request to the servers by turns, in both protocols by turns, and calls answered
+// once it is known whether it was admitted. It returns what the client is told that it used.
+func (w *chatTest) over(n int, who member, a *chatRequest, answered func()) (u chat.Usage, err error) {
+	s, model := w.servers[n%len(w.servers)], chatModels[n/2%2]
 	r, err := http.NewRequestWithContext(w.Context(), "POST", s.URL+"/api/v1/chat", bytes.NewReader(a.body(model)))
 	if err != nil {
 		return u, err
@@ -269,63 +257,56 @@ func (w *chatTest) at(s *collabd.Server, model string, who member, a *chatReques
 		return u, err
 	}
 	defer res.Body.Close()
-	switch res.StatusCode {
-	case http.StatusOK:
-		answered(true)
-	case http.StatusForbidden:
-		answered(false)
-		_, err = io.Copy(io.Discard, res.Body)
+	answered()
+	if res.StatusCode != http.StatusOK {
+		text, err := io.ReadAll(res.Body)
+		if res.StatusCode != http.StatusForbidden {
+			err = fmt.Errorf("%d %s, %v", res.StatusCode, text, err)
+		}
 		return u, err
-	default:
-		text, _ := io.ReadAll(res.Body)
-		return u, fmt.Errorf("%d %s", res.StatusCode, text)
 	}
 	f, err := last(bufio.NewReader(res.Body))
-	want := "done"
-	if a.refused {
-		want = "error"
-	}
-	if err == nil && f.Type != want {
-		err = fmt.Errorf("the stream ends with %+v, want %s", f, want)
+	if err == nil && f.Type != "done" {
+		err = fmt.Errorf("the stream ends with %+v", f)
 	}
 	return chat.Usage{Input: f.Usage.InputTokens, Output: f.Usage.OutputTokens}, err
 }
 
-// spend counts tokens as used, by a request of its own. It returns false when
-// that fails.
-func spend(t testing.TB, store ports.Store, who member, day quota.Day, entry string, tokens int64) bool {
-	e := usage.Entry{
-		ID: id.Request(entry), Org: who.org, User: who.user, At: day.Start(), Model: "before", Provider: "before",
+// spend counts tokens as used, by a request of its own.
+func (w *chatTest) spend(who member, tokens int64) {
+	w.Helper()
+	err := w.database.Usage().Ledger().Settle(w.Context(), who.org, usage.Entry{
+		ID: id.Request((system.IDs{}).New()), Org: who.org, User: who.user, At: w.day.Start(), Model: "before", Provider: "before",
 		Tokens: chat.Usage{Input: tokens}, Provenance: chat.Provider, Outcome: chat.Completed,
-	}
-	err := store.Usage().Ledger().Settle(t.Context(), e.Org, e)
-	if err != nil {
-		t.Errorf("%d tokens could not be spent: %v", tokens, err)
-	}
-	return err == nil
-}
-
-// entries are those of an organisation in the ledger, in their order.
-func entries(t testing.TB, store ports.Store, o id.Org, day quota.Day) (all []usage.Entry) {
-	t.Helper()
-	err := store.Usage().Ledger().Entries(t.Context(), o, usage.Period{Start: day.Start(), End: day.End()}, func(e usage.Entry) error {
-		all = append(all, e)
-		return nil
 	})
 	if err != nil {
-		t.Error(err)
+		w.Fatalf("%d tokens could not be spent: %v", tokens, err)
 	}
-	return all
 }
 
-// account is somebody's.
-func account(t testing.TB, store ports.Store, who member, day quota.Day) quota.Account {
-	t.Helper()
-	a, err := store.Usage().Quotas().Account(t.Context(), who.org, who.user, day)
-	if err != nil {
-		t.Error(err)
+// spent returns the entries of calls in the ledger, and what each user has used with what was spent
+// before.
+func (w *chatTest) spent(all []member) (calls []usage.Entry, used map[id.User]int64) {
+	w.Helper()
+	orgs := map[id.Org]bool{}
+	used = map[id.User]int64{}
+	for _, who := range all {
+		if orgs[who.org] {
+			continue
+		}
+		orgs[who.org] = true
+		err := w.database.Usage().Ledger().Entries(w.Context(), who.org, usage.Period{Start: w.day.Start(), End: w.day.End()}, func(e usage.Entry) error {
+			used[e.User] += e.Tokens.Total()
+			if e.Model != "before" {
+				calls = append(calls, e)
+			}
+			return nil
+		})
+		if err != nil {
+			w.Error(err)
+		}
 	}
-	return a
+	return calls, used
 }
 
 // leases counts those that are there.
@@ -350,6 +331,8 @@ func (w *chatTest) settled(all ...member) map[chat.Outcome]int {
 		w.Errorf("%d leases are left", n)
 	}
 	logged := map[string]string{}
+	var calls []usage.Entry
+	var used map[id.User]int64
 	for deadline := time.Now().Add(patience); ; time.Sleep(retryDelay) {
 		clear(logged)
 		lines := 0
@@ -366,30 +349,23 @@ func (w *chatTest) settled(all ...member) map[chat.Outcome]int {
 			w.Errorf("%d calls have %d lines of the log", len(logged), lines)
 		}
 		// The line comes after the entry.
-		if n := w.generations(all); len(logged) >= n || time.Now().After(deadline) {
+		if calls, used = w.spent(all); len(logged) >= len(calls) || time.Now().After(deadline) {
 			break
 		}
 	}
-	used, outcomes, calls := map[id.User]int64{}, map[chat.Outcome]int{}, 0
-	for o := range organisations(all) {
-		for _, e := range entries(w, w.database, o, w.day) {
-			used[e.User] += e.Tokens.Total()
-			if e.Model == "before" {
-				continue
-			}
-			calls++
-			outcomes[e.Outcome]++
-			if logged[string(e.ID)] != string(e.Outcome) {
-				w.Errorf("the entry %s is %s, the log has %q", e.ID, e.Outcome, logged[string(e.ID)])
-			}
+	outcomes := map[chat.Outcome]int{}
+	for _, e := range calls {
+		outcomes[e.Outcome]++
+		if logged[string(e.ID)] != string(e.Outcome) {
+			w.Errorf("the entry %s is %s, the log has %q", e.ID, e.Outcome, logged[string(e.ID)])
 		}
 	}
-	if len(logged) != calls {
-		w.Errorf("there are %d entries of calls, and %d lines of the log", calls, len(logged))
+	if len(logged) != len(calls) {
+		w.Errorf("there are %d entries of calls, and %d lines of the log", len(calls), len(logged))
 	}
 	for i, who := range all {
-		if a := account(w, w.database, who, w.day); a.Reserved != 0 || a.Used != used[who.user] {
-			w.Errorf("the account of %s is %+v, its entries come to %d", who.user, a, used[who.user])
+		if a, err := w.database.Usage().Quotas().Account(w.Context(), who.org, who.user, w.day); err != nil || a != (quota.Account{Used: used[who.user]}) {
+			w.Errorf("the account of %s is %+v, %v; its entries come to %d", who.user, a, err, used[who.user])
 		}
 		var q struct{ Used int64 }
 		who.client.At(w.servers[i%len(w.servers)]).Must(w, 200, "GET", "/metering/quota", nil, &q)
@@ -400,26 +376,6 @@ func (w *chatTest) settled(all ...member) map[chat.Outcome]int {
 		}
 	}
 	return outcomes
-}
-
-// generations is how many calls have an entry.
-func (w *chatTest) generations(all []member) (n int) {
-	for o := range organisations(all) {
-		for _, e := range entries(w, w.database, o, w.day) {
-			if e.Model != "before" {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-func organisations(all []member) map[id.Org]bool {
-	found := map[id.Org]bool{}
-	for _, who := range all {
-		found[who.org] = true
-	}
-	return found
 }
 
 // within runs something that a test waits for.
@@ -435,26 +391,4 @@ func within(t testing.TB, what string, wait func()) {
 	case <-time.After(2 * patience):
 		t.Fatalf("%s does not come to an end", what)
 	}
-}
-
-var _ ports.Models = (*chatRequests)(nil)
-
-// Stream answers as the provider would, without one.
-func (b *chatRequests) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
-	a := b.taken(c.Turns[0].Blocks[0].Text, int64(c.MaxTokens))
-	if a.refused {
-		return chat.Reply{}, &chat.Failure{Kind: chat.Broken}
-	}
-	to.Alive()
-	if a.held != nil {
-		select {
-		case <-a.held:
-		case <-ctx.Done():
-			return chat.Reply{}, context.Cause(ctx)
-		}
-	}
-	if err := to.Chunk(chat.Chunk{Type: chat.TextChunk, Text: "Here it is"}); err != nil {
-		return chat.Reply{}, err
-	}
-	return chat.Reply{Usage: a.uses(), InputKnown: true, OutputKnown: true, Stop: "end_turn"}, to.Wait()
 }

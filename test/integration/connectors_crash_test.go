@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"collab/domain/connector"
-	"collab/test/authserver"
 	"collab/test/collabd"
 	"collab/test/race"
 	"collab/test/soak"
@@ -31,7 +29,6 @@ func TestServersThatCrashWhileTheyAuthorise(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(seeded(t), 0))
 	p := newConnectorTest(t, postgresDatabase(t))
-	p.open()
 	states := map[string]int{}
 	for round := range crashRounds {
 		victim, other := p.server(round), p.server(round+1)
@@ -99,105 +96,6 @@ func (p *connectorTest) attempt(s *collabd.Server, instance string) {
 	if back, err = p.auth.Approve(to.String()); err == nil {
 		_, _, _ = b.finish(back.String(), s) // the server may be gone
 	}
-}
-
-// stopLimit bounds how long a server takes to end beside others that give no answer: it
-// waits for none of them, of which each has 10 s at least.
-const stopLimit = 8 * time.Second
-
-func TestToolServersThatAreHostile(t *testing.T) {
-	t.Parallel()
-	const key = "key-that-hostile-servers-repeat"
-	behaviours := map[string]toolserver.Behaviour{
-		"hang": toolserver.Hang, "hang in a stream": toolserver.HangInStream, "endless": toolserver.Endless, "an enormous event": toolserver.EnormousEvent,
-		"an enormous body": toolserver.EnormousBody, "pings": toolserver.Pings, "a page": toolserver.Page, "broken off": toolserver.BreakOff,
-		"a stream that ends": toolserver.EndStream, "unauthorised": toolserver.Status(401), "an error": toolserver.Status(500),
-		"a redirect to private": toolserver.Redirect("http://10.0.0.1/mcp"), "a redirect to metadata": toolserver.Redirect("http://169.254.169.254/latest/meta-data/"),
-		"an error of the protocol": toolserver.Fault(`{"code":-32000,"message":"` + key + `"}`), "no result": toolserver.Answer(`"` + key + `"`),
-	}
-	withConnectors(t, func(p *connectorTest) {
-		made := map[string]string{}
-		for name, b := range behaviours {
-			s := toolserver.Start(p)
-			s.On("", b)
-			i := p.create(p.ada, map[string]any{"providerId": "elsewhere", "name": name, "config": map[string]any{"url": s.HTTP()}})
-			p.ada.Must(p, 200, "POST", "/connectors/"+i.ID+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": key}}, nil)
-			made[name] = i.ID
-		}
-		good := p.create(p.ada, map[string]any{"providerId": "search"}).ID
-		p.ada.Must(p, 200, "POST", "/connectors/"+good+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": toolsKey}}, nil)
-		p.awaitStatus(p.ada.At(p.server(1)), good, "CONNECTED")
-		for name, i := range made {
-			now := p.awaitStatus(p.ada, i, "ERROR")
-			if text := now.error(); text == "" || strings.Contains(text, key) || strings.Contains(text, "who") || strings.Contains(text, "Bearer") || len(text) > 200 {
-				p.Errorf("%s: the error is %q", name, text)
-			}
-		}
-		for _, s := range p.servers {
-			if strings.Contains(s.Log(), key) {
-				p.Errorf("a log has the key")
-			}
-		}
-
-		// With work under way servers end nevertheless.
-		p.auth.Fail(authserver.Token, authserver.Hang, -1)
-		slow := p.authorisedBefore()
-		hung := toolserver.Start(p)
-		hung.On("", toolserver.Hang)
-		i := p.create(p.ada, map[string]any{"providerId": "elsewhere", "config": map[string]any{"url": hung.HTTP()}})
-		p.ada.Must(p, 200, "POST", "/connectors/"+i.ID+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": key}}, nil)
-		asked := len(p.auth.Requests(authserver.Token))
-		p.exec(1, "UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '"+slow+"'")
-		p.until("work is under way", func() bool {
-			return len(hung.Requests()) > 0 && len(p.auth.Requests(authserver.Token)) > asked
-		})
-		began := time.Now()
-		var group sync.WaitGroup
-		for _, s := range p.servers {
-			group.Go(func() { s.Stop(p) }) // which has to end with 0
-		}
-		group.Wait()
-		if took := time.Since(began); took > stopLimit {
-			p.Errorf("servers with work under way end after %v", took)
-		} else {
-			p.Logf("servers with work under way end after %v", took)
-		}
-		for _, s := range p.servers {
-			if strings.Contains(s.Log(), "not drained") {
-				p.Errorf("a log has %s", s.Log())
-			}
-		}
-		// Nothing is held against who gave no answer in time, and others may go on.
-		held := time.Now().Add(connector.ClaimDuration / 2).UnixMilli()
-		rows, err := p.rows.QueryContext(p.Context(), "SELECT status, due_at FROM connectors WHERE id IN ('"+slow+"', '"+i.ID+"')")
-		if err != nil {
-			p.Fatal(err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var status string
-			var due int64
-			if err := rows.Scan(&status, &due); err != nil {
-				p.Fatal(err)
-			}
-			if status == "ERROR" || due > held {
-				p.Errorf("a connector is left %s, and due at %d", status, due)
-			}
-		}
-		if err := rows.Err(); err != nil {
-			p.Fatal(err)
-		}
-	})
-}
-
-// authorisedBefore is a connector that was authorised before its authorization
-// server ceased to answer.
-func (p *connectorTest) authorisedBefore() string {
-	p.Helper()
-	p.auth.Fail(authserver.Token, nil, 0)
-	i := p.authorised(p.ada, map[string]any{"providerId": "notes"})
-	p.auth.Fail(authserver.Token, authserver.Hang, -1)
-	return i
 }
 
 func TestAddressesThatAreNotPublicAreNotCalled(t *testing.T) {

@@ -106,7 +106,7 @@ func TestSecretsOfConnectorsAreNowhere(t *testing.T) {
 			back := p.approved(of, b, f)
 			q := back.Query()
 			v.add("code", q.Get("code"))
-			for _, cookie := range b.jar.Cookies(back) {
+			for _, cookie := range b.Jar.Cookies(back) {
 				v.add("a cookie", cookie.Value)
 			}
 			change(q)

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"collab/adapters/system"
 	"collab/domain/chat"
 	"collab/domain/plan"
 	"collab/test/collabd"
@@ -266,130 +265,6 @@ func total(outcomes map[chat.Outcome]int) (n int) {
 		n += of
 	}
 	return n
-}
-
-// streams opens some that are held, and returns how they end.
-func (w *chatTest) streams(s *collabd.Server, who member, n int, input, output int64, held <-chan struct{}) (ends func() []frame) {
-	w.Helper()
-	frames := make([]frame, n)
-	var all sync.WaitGroup
-	for i := range n {
-		a := w.request(input, output)
-		a.held = held
-		l, err := w.open(s, chatModels[i%2], who, a)
-		if err != nil || !a.saw(w) || !l.head(w) {
-			w.Fatalf("no stream: %v", err)
-		}
-		all.Go(func() {
-			defer l.Close()
-			frames[i], _ = last(l.events)
-		})
-	}
-	return func() []frame {
-		w.Helper()
-		within(w, "a stream", all.Wait)
-		return frames
-	}
-}
-
-// TestWhatAKilledServerHeldComesBackOnce kills one server of two.
-func TestWhatAKilledServerHeldComesBackOnce(t *testing.T) {
-	seed := seeded(t)
-	w := newChatTest(t, postgresDatabase(t))
-	const lost, kept = 20, 5
-	random := rand.New(rand.NewPCG(seed, 0))
-	first, second := w.servers[0], w.servers[1]
-	ada := w.member("Killed", 0)
-	ada.client.Grant(t, string(plan.Free))
-	left := int64(50_000)
-	spend(t, w.database, ada, w.day, (system.IDs{}).New(), limit-left)
-
-	never, until := make(chan struct{}), make(chan struct{})
-	broken := w.streams(first, ada, lost, 100, 900, never)
-	whole := w.streams(second, ada, kept, 100, 1400, until)
-	first.Kill()
-	for _, f := range broken() {
-		if f.Type == "done" {
-			t.Error("a stream of a killed server is done")
-		}
-	}
-	// What the others hold is not theirs who ask now, and nothing is used.
-	onSecond := func(n int, who member, a *chatRequest, answered func(bool)) (chat.Usage, error) {
-		return w.at(second, chatModels[n%2], who, a, answered)
-	}
-	left -= lost*1000 + kept*1500
-	used, _ := w.exactly("after the kill", onSecond, random, ada, left)
-	if a := account(t, w.database, ada, w.day); used != left || a.Used != limit-50_000+left || a.Reserved != lost*1000+kept*1500 {
-		t.Errorf("the account is %+v", a)
-	}
-
-	// The leases of the killed expire. Several servers find out at once.
-	if _, err := w.rows.ExecContext(t.Context(), "UPDATE quota_leases SET expires_at = 1 WHERE tokens = 1000"); err != nil {
-		t.Fatal(err)
-	}
-	var sweeps sync.WaitGroup
-	for range 8 {
-		sweeps.Go(func() {
-			if err := w.database.Usage().Quotas().Sweep(t.Context(), time.Now()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	sweeps.Wait()
-	if a := account(t, w.database, ada, w.day); a.Reserved != kept*1500 {
-		t.Errorf("after the sweep the account is %+v", a)
-	}
-	more, _ := w.exactly("after the sweep", onSecond, random, ada, lost*1000)
-	if more != lost*1000 {
-		t.Errorf("%d came back, want %d", more, lost*1000)
-	}
-	close(until)
-	for _, f := range whole() {
-		if f.Type != "done" {
-			t.Errorf("a stream of the other server ends with %+v", f)
-		}
-	}
-	if err := first.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	if outcomes := w.settled(ada); len(outcomes) != 1 || outcomes[chat.Completed] != kept+2 {
-		t.Errorf("the ledger has %v", outcomes)
-	}
-	if a := account(t, w.database, ada, w.day); a.Used != limit {
-		t.Errorf("in the end the account is %+v", a)
-	}
-}
-
-// TestWhoseLeaseWasGivenBackGivesNothingBack has leases swept under calls that
-// are running, as those of a server that stood still.
-func TestWhoseLeaseWasGivenBackGivesNothingBack(t *testing.T) {
-	withChats(t, func(t *testing.T, w *chatTest) {
-		ada := w.member("Asleep", 0)
-		ada.client.Grant(t, string(plan.Free))
-		until := make(chan struct{})
-		ends := w.streams(w.servers[0], ada, 10, 100, 900, until)
-		if _, err := w.rows.ExecContext(t.Context(), "UPDATE quota_leases SET expires_at = 1"); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.database.Usage().Quotas().Sweep(t.Context(), time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		if a := account(t, w.database, ada, w.day); a.Reserved != 0 || a.Used != 0 {
-			t.Errorf("after the sweep the account is %+v", a)
-		}
-		close(until)
-		for _, f := range ends() {
-			if f.Type != "done" {
-				t.Errorf("a stream ends with %+v", f)
-			}
-		}
-		if outcomes := w.settled(ada); outcomes[chat.Completed] != 10 {
-			t.Errorf("the ledger has %v", outcomes)
-		}
-		if a := account(t, w.database, ada, w.day); a.Used != 10*1000 {
-			t.Errorf("in the end the account is %+v", a)
-		}
-	})
 }
 
 // TestAServerThatGoesAwayEndsItsStreamsAndKeepsWhatTheyUsed stops a server in

@@ -3,15 +3,12 @@ package limits
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,38 +85,6 @@ func flooded(t *testing.T, s *collabd.Server, bound int64, attack func()) {
 	}
 }
 
-func TestWebhookBodiesTakeBoundedMemory(t *testing.T) {
-	const (
-		promised = 512 << 10
-		sent     = 500 << 10
-		budget   = 64 << 20
-	)
-	s := collabd.Start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
-	var refused, waiting atomic.Int64
-	flooded(t, s, 2*budget+growth+manyConnections*(32<<10), func() {
-		var attack sync.WaitGroup
-		head := fmt.Sprintf("POST /api/v1/auth/webhook HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", promised)
-		body := make([]byte, sent)
-		for range manyConnections {
-			sendUnfinished(t, s, &attack, head, body, 5*time.Second, func(answer *http.Response) {
-				if answer == nil {
-					waiting.Add(1)
-					return
-				}
-				if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
-					t.Errorf("refused with %s, Retry-After %q", answer.Status, answer.Header.Get("Retry-After"))
-				}
-				refused.Add(1)
-			})
-		}
-		attack.Wait()
-	})
-	t.Logf("%d connections: %d refused, %d not answered", manyConnections, refused.Load(), waiting.Load())
-	if refused.Load() < manyConnections/2 {
-		t.Errorf("%d of %d were refused", refused.Load(), manyConnections)
-	}
-}
-
 func TestUnfinishedHeadersTakeBoundedMemory(t *testing.T) {
 	var lines strings.Builder
 	for i := 0; lines.Len() < 60<<10; i++ {
@@ -166,53 +131,6 @@ func unfinishedBlock() string {
 	}
 	begin := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frame(4, 0, 0, nil)...)
 	return string(append(begin, frame(1, 0, 1, block)...))
-}
-
-func TestSlowConnectionsMakeRoomForOthers(t *testing.T) {
-	const connections = 60
-	s := collabd.Start(t, "COLLAB_CONNECTIONS=total=40,address=20")
-	var closed atomic.Int64
-	var attack sync.WaitGroup
-	for range connections {
-		conn := dial(t, s)
-		_, _ = io.WriteString(conn, "POST /api/v1/auth/webhook HTTP/1.1\r\nHost: x\r\n") // its headers never end
-		attack.Go(func() {
-			_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-			if _, err := io.Copy(io.Discard, conn); err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
-				closed.Add(1)
-			}
-		})
-	}
-	began, status := time.Now(), 0
-	for status != http.StatusOK && time.Since(began) < 10*time.Second {
-		status = knock(t, s)
-	}
-	t.Logf("answered %d after %s", status, time.Since(began))
-	if status != http.StatusOK {
-		t.Error("nobody else gets an answer")
-	}
-	attack.Wait()
-	if n := closed.Load(); n <= connections-40 || n == connections {
-		t.Errorf("%d of %d slow connections were closed", n, connections)
-	}
-}
-
-// knock asks over a connection of its own whether the server lives, and returns the
-// status; 0 where it was closed instead.
-func knock(t *testing.T, s *collabd.Server) int {
-	conn := dial(t, s)
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-	_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		return 0
-	}
-	_ = answer.Body.Close()
-	if answer.StatusCode == http.StatusServiceUnavailable && answer.Header.Get("Retry-After") == "" {
-		t.Error("refused without Retry-After")
-	}
-	return answer.StatusCode
 }
 
 func TestAnAddressHasItsShareOfConnections(t *testing.T) {

@@ -1,9 +1,7 @@
 package limits
 
 import (
-	"bufio"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -12,17 +10,11 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"collab/adapters/gormdb"
-	"collab/domain/id"
-	"collab/domain/object"
-	"collab/domain/org"
-	"collab/ports"
 	"collab/test/collabd"
 	"collab/test/race"
 	"collab/test/soak"
@@ -195,123 +187,5 @@ func TestLargeFilesGoThroughLittleMemory(t *testing.T) {
 	}
 	if a := send(t, u, "POST", "/sync/files?path=larger", 2*size, newNoise(2*size), "Content-Type: application/octet-stream"); a.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Errorf("twice as much is %d", a.StatusCode)
-	}
-}
-
-func TestALongManifestGoesThroughLittleMemory(t *testing.T) {
-	race.Skip(t, "it measures memory")
-	files := soak.Count(100_000)
-	s := collabd.Start(t)
-	u := s.SignIn(t, "ada@example.com", "Many", "owner")
-	u.Must(t, 200, "PUT", "/sync/profile", map[string]string{"a": "b"}, nil)
-	u.Must(t, 200, "GET", "/sync/manifest", nil, nil)
-
-	// Records alone: a manifest has nothing to do with content.
-	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: "sqlite://" + filepath.Join(s.Dir, "collab.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	actor := org.Actor{Org: id.Org(u.Org), User: id.User(u.User), Role: org.Owner}
-	now := time.Now().UTC().Truncate(time.Millisecond)
-	want := map[string]bool{}
-	add := func(from, to int) {
-		t.Helper()
-		for n := from; n < to; {
-			var batch []object.Object
-			for range 1000 {
-				o, err := object.New(id.Object(fmt.Sprintf("00000000-0000-7000-8000-%012x", n)), actor, object.Draft{
-					Path: fmt.Sprintf("folder %03d/file %06d.md", n%997, n), Kind: object.Artifact, Scope: []object.Scope{object.Shared, object.Personal}[n%2],
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				o = o.Filled(object.Content{Blob: o.BlobName("x"), Size: 7, Checksum: strings.Repeat("ab", 32), Text: true}, actor.User, now)
-				batch = append(batch, o)
-				want[o.StorageKey()] = true
-				n++
-			}
-			if err := db.Atomic(t.Context(), func(r ports.Records) error {
-				changes := make([]object.Change, len(batch))
-				for i, o := range batch {
-					if err := r.Storage().Objects().Add(t.Context(), actor.Org, o); err != nil {
-						return err
-					}
-					changes[i] = object.NewChange(o)
-				}
-				_, err := r.Storage().Changes().Append(t.Context(), actor.Org, changes...)
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	add(0, files)
-
-	var tag, cursor string
-	watched(t, s, "the manifest", func() {
-		began := time.Now()
-		a := send(t, u, "GET", "/sync/manifest", 0, nil)
-		body := bufio.NewReader(a.Body)
-		if _, err := body.Peek(1); err != nil || a.StatusCode != 200 {
-			t.Fatalf("%d, %v", a.StatusCode, err)
-		}
-		t.Logf("first byte after %s", time.Since(began).Round(time.Millisecond))
-		records := json.NewDecoder(body)
-		if _, err := records.Token(); err != nil {
-			t.Fatal(err)
-		}
-		n, before := 0, ""
-		for records.More() {
-			var r record
-			if err := records.Decode(&r); err != nil {
-				t.Fatal(err)
-			}
-			if r.StorageKey <= before || !want[r.StorageKey] && !strings.HasSuffix(r.StorageKey, "/profile.json") {
-				t.Fatalf("%q comes after %q", r.StorageKey, before)
-			}
-			n, before = n+1, r.StorageKey
-		}
-		if _, err := records.Token(); err != nil || n != files+1 {
-			t.Errorf("%d records, %v", n, err)
-		}
-		tag, cursor = a.Header.Get("ETag"), a.Header.Get("X-Sync-Cursor")
-	})
-	// That nothing has changed is known without the records: they are not there.
-	hide := func(from, to string) {
-		t.Helper()
-		raw, err := sql.Open("sqlite", filepath.Join(s.Dir, "collab.db"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer raw.Close()
-		if _, err := raw.ExecContext(t.Context(), "ALTER TABLE "+from+" RENAME TO "+to); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hide("objects", "hidden")
-	watched(t, s, "the manifest that has not changed", func() {
-		for range 20 {
-			a := send(t, u, "GET", "/sync/manifest", 0, nil, "If-None-Match: "+tag)
-			if a.StatusCode != http.StatusNotModified || a.Header.Get("X-Sync-Cursor") != cursor || a.Header.Get("ETag") != tag {
-				t.Fatalf("%d, %v; want %s at %s", a.StatusCode, a.Header, tag, cursor)
-			}
-		}
-	})
-	if a := send(t, u, "GET", "/sync/manifest", 0, nil); a.StatusCode != http.StatusInternalServerError {
-		t.Errorf("the manifest without records is %d", a.StatusCode)
-	}
-	hide("hidden", "objects")
-	watched(t, s, "what has changed since the beginning", func() {
-		a := send(t, u, "GET", "/sync/manifest?since="+strings.TrimRight(cursor, "0123456789")+"0", 0, nil)
-		n, err := io.Copy(io.Discard, a.Body)
-		if err != nil || a.StatusCode != 200 || n < int64(files)*100 {
-			t.Errorf("%d, %d bytes, %v", a.StatusCode, n, err)
-		}
-	})
-	// A change that is one's own or another's moves the tag on.
-	u.Must(t, 200, "PUT", "/sync/profile", map[string]string{"a": "c"}, nil)
-	if a := send(t, u, "GET", "/sync/manifest?limit=1", 0, nil, "If-None-Match: "+tag); a.StatusCode != 200 || a.Header.Get("ETag") == tag {
-		t.Errorf("after a change: %d, %v", a.StatusCode, a.Header)
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func TestCallersWithoutATokenTakeBoundedMemory(t *testing.T) {
-	race.Skip(t, "it measures memory, and the bodies of webhooks take the same way")
+	race.Skip(t, "it measures memory")
 	const (
 		each   = 12 // connections of every row
 		size   = 512 << 10
