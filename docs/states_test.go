@@ -55,7 +55,7 @@ func subscriptions() string {
 		if row.Refusal != "" {
 			to, also = "refused (409)", row.Refusal
 		}
-		if row.Ours {
+		if row.OwnDecision {
 			source = "decided"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", names(row.From, len(plan.States())), row.By, to, also, source)

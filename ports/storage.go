@@ -18,7 +18,7 @@ type Storage interface {
 	// Replace stores an object's next content if the object still has the content was.
 	// Under the log's Lock it does what Objects.Put does with c's object, BlobNames.Forget
 	// with the announced name of its blob, BlobNames.Discard with the previous blob at c's
-	// time, and Changes.Append with c, which is of object.Written. Conflict if the object
+	// time, and Changes.Append with c, which is object.NewChange's. Conflict if the object
 	// was deleted, has another blob, or the name is not announced.
 	Replace(ctx context.Context, o id.Org, was object.Content, c object.Change) (object.Head, error)
 }

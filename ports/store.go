@@ -1,5 +1,5 @@
-// Package ports has the interfaces of everything that the core needs from outside, in
-// domain terms, one file for each area.
+// Package ports has the interfaces between the core and its adapters, in domain terms, one
+// file for each area.
 //
 // Every collection keeps these rules unless its comment says otherwise:
 //

@@ -7,7 +7,7 @@ import (
 	"collab/domain/mail"
 )
 
-// Clock tells the time.
+// Clock returns the present time.
 type Clock interface {
 	// Now returns the present in UTC, cut to whole milliseconds.
 	Now() time.Time

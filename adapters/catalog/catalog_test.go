@@ -475,7 +475,7 @@ func FuzzParse(f *testing.F) {
 					entries[field.Name] = "x"
 				}
 			}
-			if p.Auth == connector.APIKey && p.Accepts(entries) != nil {
+			if p.Auth == connector.APIKey && p.CheckCredentials(entries) != nil {
 				t.Errorf("%+v takes no credentials", p)
 			}
 			if (p.Transport == connector.Stdio) != (len(p.Command) > 0) || p.Transport == connector.Stdio && p.URL != "" {

@@ -70,13 +70,13 @@ func newFixture(t *testing.T, folder string, change ...func(*devidp.Options)) *f
 
 // service records the events that arrive; while down is set it refuses them.
 type service struct {
-	mu       sync.Mutex
-	down     error
-	arrived  []arrival
-	attempts int
+	mu         sync.Mutex
+	down       error
+	deliveries []delivery
+	attempts   int
 }
 
-type arrival struct {
+type delivery struct {
 	message string
 	Type    string          `json:"type"`
 	Object  string          `json:"object"`
@@ -92,11 +92,11 @@ func (s *service) emit(_ context.Context, message string, body []byte) error {
 	if s.down != nil {
 		return s.down
 	}
-	a := arrival{message: message, body: body}
+	a := delivery{message: message, body: body}
 	if err := json.Unmarshal(body, &a); err != nil {
 		return err
 	}
-	s.arrived = append(s.arrived, a)
+	s.deliveries = append(s.deliveries, a)
 	return nil
 }
 
@@ -107,16 +107,16 @@ func (s *service) setDown(err error) {
 	s.down = err
 }
 
-// take returns what has arrived since the last call.
-func (s *service) take() []arrival {
+// take returns the deliveries since the last call.
+func (s *service) take() []delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := s.arrived
-	s.arrived = nil
+	list := s.deliveries
+	s.deliveries = nil
 	return list
 }
 
-// expect checks the types of the events that have arrived since the last call.
+// expect checks the types of the events delivered since the last call.
 func (s *service) expect(t *testing.T, want string) {
 	t.Helper()
 	if got := types(s.take()); got != want {
@@ -124,7 +124,7 @@ func (s *service) expect(t *testing.T, want string) {
 	}
 }
 
-func types(list []arrival) string {
+func types(list []delivery) string {
 	var names []string
 	for _, a := range list {
 		names = append(names, a.Type)
@@ -133,7 +133,7 @@ func types(list []arrival) string {
 }
 
 // data reads an event's data.
-func (a arrival) data(t *testing.T) map[string]any {
+func (a delivery) data(t *testing.T) map[string]any {
 	t.Helper()
 	m := map[string]any{}
 	if err := json.Unmarshal(a.Data, &m); err != nil {

@@ -16,19 +16,19 @@ import (
 	"collab/adapters/devidp"
 )
 
-// party is a relying party configured with the issuer only.
-type party struct {
+// relyingParty is a relying party configured with the issuer only.
+type relyingParty struct {
 	oauth2.Config
 	state, nonce, verifier string
 }
 
-func (st *fixture) party(t *testing.T) party {
+func (st *fixture) party(t *testing.T) relyingParty {
 	t.Helper()
 	provider, err := oidc.NewProvider(t.Context(), st.provider.Issuer())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return party{
+	return relyingParty{
 		oauth2.Config{
 			ClientID: devidp.ClientID, Endpoint: provider.Endpoint(),
 			RedirectURL: st.URL + "/api/v1/auth/cli-callback", Scopes: []string{oidc.ScopeOpenID, "profile", "email"},
@@ -37,7 +37,7 @@ func (st *fixture) party(t *testing.T) party {
 	}
 }
 
-func (c party) address(more ...oauth2.AuthCodeOption) string {
+func (c relyingParty) address(more ...oauth2.AuthCodeOption) string {
 	return c.AuthCodeURL(c.state, append([]oauth2.AuthCodeOption{oidc.Nonce(c.nonce), oauth2.S256ChallengeOption(c.verifier)}, more...)...)
 }
 
@@ -47,14 +47,14 @@ func ada() url.Values {
 }
 
 // code signs ada in on the page and returns the response to the client.
-func (c party) code(t *testing.T) url.Values {
+func (c relyingParty) code(t *testing.T) url.Values {
 	t.Helper()
 	b := newBrowser(t)
 	return c.response(t, b.submit(b.open(c.address()), ada()))
 }
 
 // response returns the parameters of the redirect to the client.
-func (c party) response(t *testing.T, p page) url.Values {
+func (c relyingParty) response(t *testing.T, p page) url.Values {
 	t.Helper()
 	to, err := p.Location()
 	if err != nil || p.StatusCode != http.StatusSeeOther {
@@ -157,16 +157,18 @@ func TestCodeFlow(t *testing.T) {
 
 func TestRedemption(t *testing.T) {
 	for name, tt := range map[string]struct {
-		before func(*fixture, *party)
+		before func(*fixture, *relyingParty)
 		error  string
 	}{
-		"a wrong verifier":                 {func(_ *fixture, c *party) { c.verifier = oauth2.GenerateVerifier() }, "invalid_grant"},
-		"an empty verifier":                {func(_ *fixture, c *party) { c.verifier = "" }, "invalid_grant"},
-		"another redirect address":         {func(st *fixture, c *party) { c.RedirectURL = st.options.AppURL }, "invalid_grant"},
-		"a code of 60 seconds":             {func(st *fixture, _ *party) { st.clock.Advance(time.Minute) }, "invalid_grant"},
-		"another client":                   {func(_ *fixture, c *party) { c.ClientID = "other" }, "invalid_client"},
-		"a secret where there is none":     {func(_ *fixture, c *party) { c.ClientSecret = "guess" }, "invalid_client"},
-		"another client, without a header": {func(_ *fixture, c *party) { c.ClientID, c.Endpoint.AuthStyle = "other", oauth2.AuthStyleInParams }, "invalid_client"},
+		"a wrong verifier":             {func(_ *fixture, c *relyingParty) { c.verifier = oauth2.GenerateVerifier() }, "invalid_grant"},
+		"an empty verifier":            {func(_ *fixture, c *relyingParty) { c.verifier = "" }, "invalid_grant"},
+		"another redirect address":     {func(st *fixture, c *relyingParty) { c.RedirectURL = st.options.AppURL }, "invalid_grant"},
+		"a code of 60 seconds":         {func(st *fixture, _ *relyingParty) { st.clock.Advance(time.Minute) }, "invalid_grant"},
+		"another client":               {func(_ *fixture, c *relyingParty) { c.ClientID = "other" }, "invalid_client"},
+		"a secret where there is none": {func(_ *fixture, c *relyingParty) { c.ClientSecret = "guess" }, "invalid_client"},
+		"another client, without a header": {func(_ *fixture, c *relyingParty) {
+			c.ClientID, c.Endpoint.AuthStyle = "other", oauth2.AuthStyleInParams
+		}, "invalid_client"},
 	} {
 		t.Run(name+" is refused", func(t *testing.T) {
 			st := newFixture(t, t.TempDir())

@@ -201,10 +201,10 @@ func (st *fixture) portal(customer string) string {
 
 // service records the events that arrive; while it is down it refuses them.
 type service struct {
-	mu       sync.Mutex
-	down     bool
-	arrived  []stripe.Event
-	attempts int
+	mu         sync.Mutex
+	down       bool
+	deliveries []stripe.Event
+	attempts   int
 }
 
 func (s *service) emit(_ context.Context, _ string, body []byte) error {
@@ -218,7 +218,7 @@ func (s *service) emit(_ context.Context, _ string, body []byte) error {
 	if err := json.Unmarshal(body, &e); err != nil {
 		return err
 	}
-	s.arrived = append(s.arrived, e)
+	s.deliveries = append(s.deliveries, e)
 	return nil
 }
 
@@ -245,12 +245,12 @@ func (s *service) reach(t *testing.T, n int) {
 	}
 }
 
-// take returns what has arrived since the last call.
+// take returns the deliveries since the last call.
 func (s *service) take() []stripe.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := s.arrived
-	s.arrived = nil
+	list := s.deliveries
+	s.deliveries = nil
 	return list
 }
 
@@ -267,7 +267,7 @@ func (s *service) await(t *testing.T, n int) []stripe.Event {
 	return list
 }
 
-// expect checks the types of the events that have arrived since the last call.
+// expect checks the types of the events delivered since the last call.
 func (s *service) expect(t *testing.T, want string) {
 	t.Helper()
 	if got := types(s.take()); got != want {

@@ -16,10 +16,10 @@ import (
 	"collab/ports"
 )
 
-// What Prune does in one transaction at most.
+// The most that Prune removes in one transaction.
 const (
 	prunedEntries = 5000
-	prunedLogs    = 100 // whose organisations cannot write meanwhile
+	prunedLogs    = 100 // whose organisations cannot write objects during it
 )
 
 type logHeadRow struct {
@@ -38,7 +38,7 @@ type changeRow struct {
 	Audience *audienceRow `gorm:"serializer:json"`
 }
 
-// recordRow is an object as an entry of the log has it.
+// recordRow is an object in an entry of the log.
 type recordRow struct {
 	ID   id.Object `json:"id"`
 	Path string    `json:"path"`
@@ -91,10 +91,10 @@ type changes struct{ *conn }
 
 var _ ports.Changes = changes{}
 
-// headDest are the places of what queries of a log's head read.
+// headDest returns the destinations to scan a log's head into.
 func headDest(h *object.Head) []any { return []any{&h.N, &h.Floor, &h.Epoch} }
 
-// readHead reads the head of a log, which is there before its first entry.
+// readHead reads the head of a log, also of an empty one.
 func readHead(ctx context.Context, db *gorm.DB, o id.Org) (h object.Head, err error) {
 	err = getRow(ctx, db, "Log", tenantSQL(o, heads+"h.org_id = @org"), headDest(&h)...)
 	return h, err
@@ -132,7 +132,7 @@ func (q changes) lock(ctx context.Context, o id.Org) (object.Head, error) {
 	return h, nil
 }
 
-// Append numbers the entries itself: the lock keeps others from it.
+// Append numbers the entries itself, as the lock excludes other writers.
 func (q changes) Append(ctx context.Context, o id.Org, made ...object.Change) (object.Head, error) {
 	if !q.inTransaction() {
 		return object.Head{}, errNotInTransaction("appended to")
@@ -223,7 +223,7 @@ func (q changes) List(ctx context.Context, o id.Org, after int64, limit int) ([]
 	return all(ctx, changeTable.of(q.read, o).filter("n > ?", after).page("n", limit), (*changeRow).change)
 }
 
-// Entries is one statement, which sees one moment.
+// Entries is one statement, which reads one snapshot.
 func (db *DB) Entries(ctx context.Context, o id.Org, from int64, limit int) (entries []object.Change, epoch int64, err error) {
 	if limit <= 0 {
 		epoch, err = members{&db.conn}.Epoch(ctx, o)
@@ -246,8 +246,8 @@ func (db *DB) Entries(ctx context.Context, o id.Org, from int64, limit int) (ent
 	return entries, epoch, err
 }
 
-// Since tells of deletions before objects: another object may have the path by
-// now.
+// Since returns deletions before objects, as another object may have the path of a deleted
+// one.
 func (q changes) Since(ctx context.Context, o id.Org, after int64, head func(object.Head) error, fn func(object.Change) error) error {
 	return q.snapshot(ctx, func(db *gorm.DB) error {
 		h, err := readHead(ctx, db, o)
@@ -258,7 +258,7 @@ func (q changes) Since(ctx context.Context, o id.Org, after int64, head func(obj
 			return err
 		}
 		for _, t := range []object.ChangeType{object.AccessChanged, object.Deleted} {
-			// The first condition is the index's, which SQLite does not see in the second.
+			// The first condition lets SQLite use the partial index, which it does not derive from the second.
 			of := changeTable.of(db, o).filter("type <> '"+string(object.Changed)+"' AND type = ? AND n > ?", string(t), after)
 			if err := each(ctx, of.page("n", 0), (*changeRow).change, fn); err != nil {
 				return err
@@ -305,8 +305,8 @@ func (q changes) Prune(ctx context.Context, before time.Time) error {
 	}
 }
 
-// prune removes at most limit entries of one log, up to the one with the number
-// last. There are no gaps, so that the floor says how many there are.
+// prune removes at most limit entries of one log, up to the one with the number last.
+// Numbers have no gaps, so their number follows from the floor.
 func (q changes) prune(ctx context.Context, o id.Org, last, limit int64) (int64, error) {
 	h, err := q.lock(ctx, o)
 	if err != nil {

@@ -14,8 +14,8 @@ type connectorRow struct {
 	ID         id.Connector `gorm:"primaryKey"`
 	Provider   string
 	Label      string
-	Name       *string // as it was given
-	Config     string  // text, because it comes back byte for byte
+	Name       *string // as entered
+	Config     string  // text, to be returned unchanged
 	URL        string
 	Hosting    connector.Hosting
 	Transport  connector.Transport
@@ -255,7 +255,7 @@ func (q clients) Get(ctx context.Context, issuer, redirect string) (connector.Re
 	return get(ctx, clientTable.on(q.read).key(issuer, redirect), (*clientRow).client)
 }
 
-// Put takes over the row of a client that expires too soon.
+// Put replaces a client that expires too soon.
 func (q clients) Put(ctx context.Context, v connector.Registered, expires time.Time) (connector.Registered, error) {
 	return upsertIf(ctx, clientTable.on(q.write), (*clientRow)(&v), (*clientRow).client,
 		"connector_clients.expires_at < ?", expires.UnixMilli(), v.Issuer, v.Redirect)
@@ -271,8 +271,8 @@ func (q clients) Remove(ctx context.Context, issuer, redirect, client string) er
 	return err
 }
 
-// Sweep leaves alone what others sweep, or use, at the same time. Each goes by its
-// key, as Connectors.Due has it.
+// Sweep skips clients that are used or swept concurrently. It deletes each by its key, as
+// Connectors.Due updates instances.
 func (q clients) Sweep(ctx context.Context, before time.Time, limit int) (int, error) {
 	return atomically(ctx, q.conn, func(c *conn) (int, error) {
 		old, err := all(ctx, clientTable.on(c.write).filter("used_at < ?", before.UnixMilli()).claim("used_at", limit), (*clientRow).client)
@@ -305,7 +305,7 @@ func (q revocations) Add(ctx context.Context, v connector.Revocation) error {
 	return revocationTable.of(q.write, v.Org).add(ctx, (*revocationRow)(&v))
 }
 
-// Due puts off each by its key, as that of instances does.
+// Due updates each revocation by its key, as Connectors.Due updates instances.
 func (q revocations) Due(ctx context.Context, now, until time.Time, limit int, without ...id.Org) ([]connector.Revocation, error) {
 	return atomically(ctx, q.conn, func(c *conn) ([]connector.Revocation, error) {
 		due, err := claimDue(ctx, revocationTable.crossTenant(c.write, crossTenantConnectors), (*revocationRow).revocation, now, limit, without)

@@ -1,20 +1,20 @@
 package gormdb
 
-// All reasons for statements on tenant tables that are not about one organisation.
+// The reasons for statements on tenant tables without an organisation.
 var (
-	crossTenantMemberships = crossTenant("memberships of one user: which organisations there are is the question")
+	crossTenantMemberships = crossTenant("memberships of one user: its organisations are what is read")
 	crossTenantInvitations = crossTenant("an invitation's token is all that an invited person has")
-	crossTenantCustomers   = crossTenant("a customer's id is all that the payment provider says of an organisation")
-	crossTenantDue         = crossTenant("what is due is looked after for all organisations")
+	crossTenantCustomers   = crossTenant("a customer's id is the only reference to an organisation in the payment provider's messages")
+	crossTenantDue         = crossTenant("due work is done for all organisations")
 	crossTenantOverview    = crossTenant("an operator's list shows the seats and the subscription of each organisation in it")
-	crossTenantHeads       = crossTenant("a server asks for the logs of all organisations that its clients follow")
+	crossTenantHeads       = crossTenant("a server reads the logs of all organisations that its clients follow")
 	crossTenantLogs        = crossTenant("old entries are removed from all logs")
-	crossTenantBlobs       = crossTenant("there is one store of blobs, and what nobody needs is removed from all of it")
-	crossTenantLeases      = crossTenant("a server extends the leases of all its requests, and what anybody's hold is given back when they expire")
+	crossTenantBlobs       = crossTenant("all organisations share one store of blobs, from which garbage is removed")
+	crossTenantLeases      = crossTenant("a server extends the leases of all its requests, and returns the tokens of expired ones of all organisations")
 	crossTenantAudit       = crossTenant("an entry of the deployment belongs to no organisation")
-	crossTenantConnectors  = crossTenant("tool servers are looked at, and authorizations taken back, for all organisations")
-	crossTenantSessions    = crossTenant("a session is found by a token of it, and one user's are in all their organisations")
-	crossTenantFlows       = crossTenant("a browser that comes back from a provider has nothing but the state, and what expired is removed for all organisations")
+	crossTenantConnectors  = crossTenant("tool servers are checked, and authorizations revoked, for all organisations")
+	crossTenantSessions    = crossTenant("a session is found by its id in a token, and a user has sessions in several organisations")
+	crossTenantFlows       = crossTenant("a provider's redirect contains only the state, and expired flows of all organisations are removed")
 )
 
 // crossTenant is the reason why a statement on a tenant table names no

@@ -9,7 +9,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// dialect is what differs in the statements of the two databases.
+// dialect is one of the two databases, whose statements differ.
 type dialect uint8
 
 const (
@@ -24,8 +24,8 @@ func (d dialect) isolation() *sql.TxOptions {
 	return &sql.TxOptions{} // the connection's transactions are immediate
 }
 
-// snapshot is the isolation in which all is read as of one moment. SQLite has
-// no other.
+// snapshot returns the isolation level at which all statements of a transaction read one
+// snapshot. SQLite has no other.
 func (d dialect) snapshot() sql.IsolationLevel {
 	if d == onPostgres {
 		return sql.LevelRepeatableRead
@@ -33,9 +33,9 @@ func (d dialect) snapshot() sql.IsolationLevel {
 	return sql.LevelDefault
 }
 
-// forUpdate ends a SELECT that locks its rows against other writers until the
-// transaction ends; SQLite has no other writers. Inserts of rows that refer to
-// them by foreign keys do not wait.
+// forUpdate returns the end of a SELECT that locks its rows against other writers until the
+// transaction ends. It is empty for SQLite, which has one writer. Inserts of rows that
+// reference the locked ones do not wait.
 func (d dialect) forUpdate() string {
 	if d == onPostgres {
 		return " FOR NO KEY UPDATE"
@@ -43,7 +43,7 @@ func (d dialect) forUpdate() string {
 	return ""
 }
 
-// forKeyShare ends a SELECT whose rows are kept from being deleted until the
+// forKeyShare returns the end of a SELECT that prevents the deletion of its rows until the
 // transaction ends.
 func (d dialect) forKeyShare() string {
 	if d == onPostgres {
@@ -52,8 +52,8 @@ func (d dialect) forKeyShare() string {
 	return ""
 }
 
-// forUpdateSkipLocked ends a SELECT that locks rows as forUpdate does and skips rows that another
-// transaction has locked.
+// forUpdateSkipLocked returns the end of a SELECT that locks rows as forUpdate does and
+// skips rows that another transaction has locked.
 func (d dialect) forUpdateSkipLocked() string {
 	if d == onPostgres {
 		return " FOR NO KEY UPDATE SKIP LOCKED"
@@ -61,8 +61,8 @@ func (d dialect) forUpdateSkipLocked() string {
 	return ""
 }
 
-// in is the condition that a column of the Postgres type is among the values of
-// a parameter made by list.
+// in returns the condition that a column of the Postgres type has one of the values of a
+// parameter made by list.
 func (d dialect) in(column, kind string) string {
 	if d == onPostgres {
 		return column + " = ANY(?::" + kind + "[])"
@@ -70,7 +70,7 @@ func (d dialect) in(column, kind string) string {
 	return column + " IN (SELECT value FROM json_each(?))"
 }
 
-// list makes one parameter of many texts.
+// list returns many texts as one parameter.
 func list[T ~string](d dialect, values []T) string {
 	var b strings.Builder
 	b.Grow(2 + 39*len(values))
@@ -99,8 +99,8 @@ func list[T ~string](d dialect, values []T) string {
 	return b.String()
 }
 
-// param is a parameter of the Postgres type in a SELECT list, where Postgres does
-// not know the type of the column that it ends up in.
+// param returns a parameter with a cast to the Postgres type, for SELECT lists, in which
+// Postgres does not infer it.
 func (d dialect) param(kind string) string {
 	if d == onPostgres {
 		return "?::" + kind
@@ -108,7 +108,7 @@ func (d dialect) param(kind string) string {
 	return "?"
 }
 
-// json is a column that holds JSON, for functions of it.
+// json returns a column of JSON text as an argument of JSON functions.
 func (d dialect) json(column string) string {
 	if d == onPostgres {
 		return column + "::json"
@@ -116,7 +116,7 @@ func (d dialect) json(column string) string {
 	return column
 }
 
-// org is the organisation in a SELECT list.
+// org returns the organisation's parameter for a SELECT list.
 func (d dialect) org() string {
 	if d == onPostgres {
 		return "@org::uuid"
@@ -124,8 +124,8 @@ func (d dialect) org() string {
 	return "@org"
 }
 
-// records is the rows of a parameter that is a JSON array of objects, as the
-// table v with the columns.
+// records returns the rows of a parameter that is a JSON array of objects, as a table v
+// with the columns.
 func (d dialect) records(columns []field) string {
 	if d != onPostgres {
 		return "(SELECT " + join(columns, "value->>'%' AS %") + " FROM json_each(?)) AS v"
@@ -137,10 +137,9 @@ func (d dialect) records(columns []field) string {
 	return "json_to_recordset(?::json) AS v(" + strings.Join(list, ", ") + ")"
 }
 
-// page ends a SELECT of at most limit rows in an order; 0 is all. Postgres plans
-// a statement once for all limits unless one is written into it, and then thinks
-// of a tenth of the table: so a coarse limit is written in, and the exact one is
-// a parameter around it.
+// page appends an order and a limit to a SELECT; 0 is no limit. Postgres plans a statement
+// once for all values of a LIMIT parameter and assumes a tenth of the table, so the text
+// has a coarse limit, and the exact one is the parameter of an outer SELECT.
 func (d dialect) page(query, order string, limit int) (string, []any) {
 	query += " ORDER BY " + order
 	switch {
@@ -152,7 +151,7 @@ func (d dialect) page(query, order string, limit int) (string, []any) {
 	return query + " LIMIT ?", []any{limit}
 }
 
-// roundLimit returns one of few limits, the least that is not less.
+// roundLimit rounds a limit up to one of a few values.
 func roundLimit(limit int) int {
 	c := 16
 	for c < limit {
@@ -161,8 +160,7 @@ func roundLimit(limit int) int {
 	return c
 }
 
-// array writes texts as a JSON array. Most of them need no escaping, and then
-// their bytes are copied.
+// array returns texts as a JSON array. It copies texts that need no escaping.
 func array(texts []string) string {
 	n := 2
 	for _, s := range texts {
@@ -190,7 +188,7 @@ func array(texts []string) string {
 	return b.String()
 }
 
-// isPlainJSON reports whether s stands in JSON as it is: printable ASCII without
+// isPlainJSON reports whether s needs no escaping in JSON: it is printable ASCII without
 // quotation marks and backslashes.
 func isPlainJSON(s string) bool {
 	for i := range len(s) {
@@ -201,7 +199,7 @@ func isPlainJSON(s string) bool {
 	return true
 }
 
-// unmarshal reads JSON; of an array of texts what array wrote, faster.
+// unmarshal decodes JSON, with a fast path for arrays of texts without escapes.
 func unmarshal(s string, to any) error {
 	// Without a backslash no quotation mark is inside a text.
 	if texts, ok := to.(*[]string); ok && !strings.Contains(s, `\`) {
@@ -213,7 +211,7 @@ func unmarshal(s string, to any) error {
 	return json.Unmarshal([]byte(s), to)
 }
 
-// dialectOf is the dialect of a pool or a transaction.
+// dialectOf returns the dialect of a pool or a transaction.
 func dialectOf(db *gorm.DB) dialect {
 	if _, ok := db.Dialector.(sqliteDialector); ok {
 		return onSQLite

@@ -15,7 +15,7 @@ import (
 
 type userRow struct {
 	User     userFields `gorm:"embedded"`
-	EmailKey string     `gorm:"->:false;<-"` // the address as it is compared
+	EmailKey string     `gorm:"->:false;<-"` // the folded address
 }
 
 // userFields are those of org.User.
@@ -120,7 +120,7 @@ func (q members) List(ctx context.Context, o id.Org, after org.Position, limit i
 	}, fn)
 }
 
-// withUser reads the user with each row of a table that has user_id and joined_at,
+// withUser adds the user to each row of a table with user_id and joined_at,
 // in the order in which they joined.
 func withUser(s selection, u *userRow, after org.Position, limit int) selection {
 	order := "joined_at, user_id"
@@ -141,7 +141,7 @@ type seats struct{ *conn }
 
 var _ ports.Seats = seats{}
 
-// Count asks both tables in one statement, so that they answer for one moment.
+// Count reads both tables in one statement, and so in one snapshot.
 func (q seats) Count(ctx context.Context, orgs []id.Org, now time.Time) (map[id.Org]org.Seats, error) {
 	counted := make(map[id.Org]org.Seats, len(orgs))
 	for _, o := range orgs {
@@ -154,7 +154,7 @@ func (q seats) Count(ctx context.Context, orgs []id.Org, now time.Time) (map[id.
 	}
 	c := taken.newCommand(seatCounts(taken.where, pending.where), append(append(taken.args, pending.args...), now.UnixMilli()))
 	var o id.Org
-	var of org.Seats // what one of the two tables has of an organisation
+	var of org.Seats // the counts of one of the two tables
 	return counted, eachRow(ctx, taken.db, "Organisation", c, []any{&o, &of.Owners, &of.Members, &of.Pending}, func() error {
 		n := counted[o]
 		counted[o] = org.Seats{Owners: n.Owners + of.Owners, Members: n.Members + of.Members, Pending: n.Pending + of.Pending}
@@ -166,16 +166,16 @@ type invitationRow struct {
 	OrgID        id.Org        `gorm:"primaryKey"`
 	ID           id.Invitation `gorm:"primaryKey"`
 	Email        string
-	EmailKey     string `gorm:"->:false;<-"` // the address as it is compared
+	EmailKey     string `gorm:"->:false;<-"` // the folded address
 	Role         org.Role
 	Status       invitation.Status
-	TokenHash    string `gorm:"default:null"` // null where there is no token, so that the others are unique
+	TokenHash    string `gorm:"default:null"` // null without a token, as the others are unique
 	ExpiresAt    time.Time
 	CreatedAt    time.Time
 	AcceptedAt   *time.Time
 	InvitedBy    id.User `gorm:"default:null"`
 	ResendsUntil time.Time
-	ProviderID   string         `gorm:"default:null"` // null where the provider does not know of it
+	ProviderID   string         `gorm:"default:null"` // null if the provider does not know it
 	Seen         identity.Stamp `gorm:"embedded;embeddedPrefix:seen_"`
 }
 
@@ -233,7 +233,7 @@ func (q invitations) Pending(ctx context.Context, o id.Org, email string, now ti
 func (q invitations) Put(ctx context.Context, o id.Org, i invitation.Invitation) error {
 	return q.atomic(ctx, func(c *conn) error {
 		if i.ProviderID != "" {
-			// Asked first, because a taken key would end a transaction on Postgres.
+			// Checked first, because a unique violation aborts a transaction on Postgres.
 			taken, err := invitationTable.of(c.read, o).filter("provider_id = ? AND id <> ?", i.ProviderID, string(i.ID)).count(ctx)
 			if err != nil {
 				return err
@@ -248,7 +248,7 @@ func (q invitations) Put(ctx context.Context, o id.Org, i invitation.Invitation)
 
 type organisationRow struct {
 	Organisation organisationFields `gorm:"embedded"`
-	Epoch        int64              `gorm:"->:false"` // moved by Lock alone: no other statement writes it
+	Epoch        int64              `gorm:"->:false"` // written only by Lock
 }
 
 // organisationFields are those of org.Organisation.
@@ -299,8 +299,7 @@ func (q organisations) Upsert(ctx context.Context, fresh org.Organisation, fn fu
 	})
 }
 
-// Lock takes the row by changing it. A transaction that has the lock already
-// only reads.
+// Lock locks the row by updating its epoch. A transaction that has the lock only reads.
 func (q organisations) Lock(ctx context.Context, o id.Org) (org.Organisation, error) {
 	if !q.inTransaction() {
 		return org.Organisation{}, fault.Wrap(fault.Internal, errors.New("an organisation is locked outside a transaction"), "The database failed")
@@ -326,9 +325,8 @@ func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisati
 	return all(ctx, s.page("id", f.Limit), (*organisationRow).organisation)
 }
 
-// erased are the tables that Erase empties, in the order that their references
-// allow; what is not among them goes with them, but for revocations, which stay
-// until they are done.
+// erased are the tables that Erase empties, in an order that foreign keys allow. Rows of
+// the others are deleted by cascade, except revocations, which stay until they are done.
 var erased = []string{
 	"objects", "changes", "log_heads", "tasks", "workspaces", "teams", "workspace_orders", "invitations", "memberships", "subscriptions", "audit",
 	"quota_accounts", "usage_entries", "usage_user_models", "usage_users", "usage_models", "connectors", "sessions",
@@ -359,7 +357,7 @@ func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error
 	})
 }
 
-// Marks is one statement, so that all of a mark is of one moment.
+// Marks is one statement, and so reads one snapshot.
 func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
 	marked := make(map[id.Org]org.Mark, len(orgs))
 	var o id.Org
@@ -383,8 +381,8 @@ func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, er
 	}
 }
 
-// Epochs asks for one organisation by its key and for several with one
-// parameter, so that there are two statements whatever their number.
+// Epochs reads one organisation by its key, and several by one parameter, so that only two
+// statements are prepared.
 func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, error) {
 	found := make(map[id.Org]int64, len(orgs))
 	var o string

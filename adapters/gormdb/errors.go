@@ -18,9 +18,8 @@ import (
 	"collab/domain/fault"
 )
 
-// failed turns an error of the database into one of the core. What names the
-// record in question. An error that a context ended comes back as the
-// context's.
+// failed returns the error of the core for an error of the database. What names the record.
+// If a context ended the statement, it returns the context's error.
 func failed(ctx context.Context, err error, what string) error {
 	var known *fault.Error
 	switch {
@@ -44,7 +43,7 @@ func failed(ctx context.Context, err error, what string) error {
 	return fault.Wrap(fault.Internal, err, "The database failed")
 }
 
-// causes of errors, as far as callers treat them differently.
+// The causes of errors that callers distinguish.
 const (
 	causeOther = iota
 	causeTaken
@@ -63,7 +62,7 @@ func cause(err error) int {
 		return causeTaken
 	case errors.Is(err, gorm.ErrForeignKeyViolated):
 		return causeReference
-	case errors.As(err, &connecting): // for whatever reason, a refusal by the server included
+	case errors.As(err, &connecting): // also if the server refused the connection
 		return causeUnreachable
 	case errors.As(err, &pg):
 		switch pg.Code {
@@ -101,8 +100,8 @@ func cause(err error) int {
 }
 
 // retryable reports whether a transaction failed only because of concurrent ones, or
-// because fn ignored an error after which Postgres refuses all statements. If that
-// error has another cause, fn meets it again.
+// because fn ignored an error, after which Postgres rejects all statements. If that error
+// had another cause, fn gets it again when it is run again.
 func retryable(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, errUndone) {
 		return true

@@ -13,7 +13,7 @@ import (
 	"collab/domain/id"
 )
 
-// Inspection has what Inspect looks at.
+// Inspection is the configuration that Inspect checks.
 type Inspection struct {
 	Address    string
 	Publishers []id.Org // organisations that may publish releases
@@ -43,74 +43,74 @@ func (i Inspection) postgres(f *inspect.Findings, found condition, err error) {
 	p := found.postgres
 	switch {
 	case err != nil && p != nil:
-		f.Wrong("look at the server's log, and at what the user may read", "%s answers, and not what it is asked", found.where).Err = err
+		f.Wrong("see the server's log, and check the user's rights", "%s answers, but not the queries", found.location).Err = err
 		return
-	case found.where == "":
-		f.Wrong("mend COLLAB_DATABASE_URL", "").Err = err
+	case found.location == "":
+		f.Wrong("correct COLLAB_DATABASE_URL", "").Err = err
 		return
 	case fault.Is(err, fault.Unauthenticated):
-		f.Wrong("set the right user and password in COLLAB_DATABASE_URL", "%s", found.where).Err = err
+		f.Wrong("set the right user and password in COLLAB_DATABASE_URL", "%s", found.location).Err = err
 		return
 	case fault.Is(err, fault.NotFound):
-		f.Wrong("make it (CREATE DATABASE … ENCODING 'UTF8'), or set COLLAB_DATABASE_URL", "%s", found.where).Err = err
+		f.Wrong("create it (CREATE DATABASE … ENCODING 'UTF8'), or set COLLAB_DATABASE_URL", "%s", found.location).Err = err
 		return
 	case err != nil:
-		f.Wrong("start it, let this machine reach it, or set COLLAB_DATABASE_URL", "%s", found.where).Err = err
+		f.Wrong("start it, allow connections from this machine, or set COLLAB_DATABASE_URL", "%s", found.location).Err = err
 		return
 	}
 	i.Clocks.Add("the database", p.now, 0, p.asked, p.answered)
-	f.OK("%s at %s answers in %s", found.product, found.where, inspect.Milliseconds(found.took))
+	f.OK("%s at %s answers in %s", found.product, found.location, inspect.Milliseconds(found.took))
 	if p.readOnly {
-		f.Wrong("name the primary in COLLAB_DATABASE_URL", "it takes no writes: it is a standby, or set to read only")
+		f.Wrong("name the primary in COLLAB_DATABASE_URL", "it is read-only: a standby, or set so")
 	}
 	if !p.utf8 {
-		f.Wrong("make a database with ENCODING 'UTF8', and move there", "it keeps texts in another encoding than UTF-8")
+		f.Wrong("move to a database with ENCODING 'UTF8'", "its encoding is not UTF-8")
 	}
-	if p.withheld > 0 {
-		f.Wrong(fmt.Sprintf("as their owner: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %q", p.user), "%s may not read and write %d of its tables", p.user, p.withheld)
+	if p.deniedTables > 0 {
+		f.Wrong(fmt.Sprintf("as their owner: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %q", p.user), "%s may not read and write %d of its tables", p.user, p.deniedTables)
 	}
-	if p.volatile {
-		f.Risk("set fsync and synchronous_commit to on", "a crash of it may undo what was answered already: fsync or synchronous_commit is off")
+	if p.losesCommits {
+		f.Risk("set fsync and synchronous_commit to on", "a crash may lose acknowledged changes: fsync or synchronous_commit is off")
 	}
-	if p.room < p.pool {
+	if p.connectionsLeft < p.maxConnections {
 		f.Wrong("raise max_connections (or the limit of the user or database), or add pool_max_conns=… to COLLAB_DATABASE_URL",
-			"it has room for %d connections of ours, and every server opens up to %d", p.room, p.pool)
+			"it allows %d connections, and each server opens up to %d", p.connectionsLeft, p.maxConnections)
 	}
 	if !p.encrypted && !p.local {
-		f.Note("add sslmode=verify-full to COLLAB_DATABASE_URL where the network is not yours alone", "the connection is not encrypted")
+		f.Note("add sslmode=verify-full to COLLAB_DATABASE_URL unless the network is private", "the connection is not encrypted")
 	}
 	if p.superuser && i.Production {
-		f.Note("make a user that owns this database alone", "%s is a superuser", p.user)
+		f.Note("use a user that owns only this database", "%s is a superuser", p.user)
 	}
 }
 
 func (i Inspection) sqlite(f *inspect.Findings, found condition, err error) {
-	folder := filepath.Dir(found.where)
+	folder := filepath.Dir(found.location)
 	switch {
-	case found.where == "":
+	case found.location == "":
 		f.Wrong("set COLLAB_DATABASE_URL", "").Err = err
 		return
 	case fault.Is(err, fault.NotFound):
 		if _, ok := f.Folder(folder, "COLLAB_DATABASE_URL"); ok {
-			f.Note("", "%s is made at the first start", found.where)
+			f.Note("", "%s is created at the first start", found.location)
 		}
 		return
 	case errors.Is(err, context.DeadlineExceeded):
-		f.Note("have sqlite3 make it while the server stands still: PRAGMA quick_check", "%s is too large to be checked in the time there is", found.where)
+		f.Note("stop the server and run PRAGMA quick_check with sqlite3", "%s is too large to be checked in time", found.location)
 		return
 	case err != nil:
-		f.Wrong("give the file to the user that the server runs as, restore it from a copy if it is damaged, or set COLLAB_DATABASE_URL", "%s", found.where).Err = err
+		f.Wrong("give the file to the user that the server runs as, restore it from a backup if it is damaged, or set COLLAB_DATABASE_URL", "%s", found.location).Err = err
 		return
 	}
-	f.OK("%s in %s", found.product, found.where)
+	f.OK("%s in %s", found.product, found.location)
 	if found.damage != "" {
-		f.Wrong("stop the server, keep what is there, and restore the last good copy", "the file is damaged").Err = errors.New(found.damage)
+		f.Wrong("stop the server, keep the file, and restore the last good backup", "the file is damaged").Err = errors.New(found.damage)
 	}
 	if err := inspect.CheckWritable(folder); err != nil {
 		f.Wrong("give the folder to the user that the server runs as (chown, chmod 700)", "its folder cannot be written to").Err = err
 	}
 	if network := inspect.NetworkFileSystem(folder); network != "" {
-		f.Wrong("keep it on a disk of this machine, or use Postgres", "it lies on %s, whose locks do not keep it whole", network)
+		f.Wrong("keep it on a disk of this machine, or use Postgres", "it is on %s, whose locks are not reliable", network)
 	}
 	f.Space(folder)
 	if i.Production {
@@ -120,7 +120,7 @@ func (i Inspection) sqlite(f *inspect.Findings, found condition, err error) {
 
 func (i Inspection) schema(found condition) (f inspect.Findings) {
 	p := found.postgres
-	if p != nil && p.withheld > 0 {
+	if p != nil && p.deniedTables > 0 {
 		f.Note("", "unknown, as the database user lacks rights on tables")
 		return f.Of("schema")
 	}
@@ -128,20 +128,20 @@ func (i Inspection) schema(found condition) (f inspect.Findings) {
 	case behind == 0:
 		f.OK("version %d", found.schema)
 	case behind < 0:
-		f.Note("right while servers are replaced one by one; otherwise this collabd is too old", "version %d, of which this collabd knows %d", found.schema, found.latest)
+		f.Note("expected during a rolling update; otherwise this collabd is too old", "version %d; this collabd knows %d", found.schema, found.latest)
 	case !i.Production:
-		f.Note("", "%d migrations are made at the next start, from version %d to %d", behind, found.schema, found.latest)
+		f.Note("", "%d migrations run at the next start, from version %d to %d", behind, found.schema, found.latest)
 	case found.schema == 0:
-		f.Wrong("run collabd migrate", "nothing was migrated yet")
+		f.Wrong("run collabd migrate", "no migration has run yet")
 	default:
 		f.Wrong("run collabd migrate before the new servers", "version %d, and this collabd needs %d", found.schema, found.latest)
 	}
-	if p != nil && !p.creates && !p.readOnly {
+	if p != nil && !p.canCreate && !p.readOnly {
 		remedy := "as the owner: GRANT CREATE ON SCHEMA public TO " + p.user
 		if found.schema < found.latest {
-			f.Wrong(remedy, "%s may not make tables, as migrations do", p.user)
+			f.Wrong(remedy, "%s may not create tables, which migrations do", p.user)
 		} else {
-			f.Note(remedy, "%s may not make tables: the next migration needs another user", p.user)
+			f.Note(remedy, "%s may not create tables: the next migration needs another user", p.user)
 		}
 	}
 	return f.Of("schema")
@@ -149,16 +149,16 @@ func (i Inspection) schema(found condition) (f inspect.Findings) {
 
 func (i Inspection) releases(found condition) (f inspect.Findings) {
 	switch {
-	case len(i.Publishers) > 0 && found.postgres != nil && found.postgres.withheld > 0:
+	case len(i.Publishers) > 0 && found.postgres != nil && found.postgres.deniedTables > 0:
 		f.Note("", "unknown, as the database user lacks rights on tables")
 	case len(i.Publishers) == 0 && i.Production:
 		f.Note("set COLLAB_RELEASE_ORGS where releases are published", "no organisation may publish releases")
 	case len(i.Publishers) == 0:
 		f.Note("", "every organisation may publish releases, as COLLAB_RELEASE_ORGS is not set")
 	case len(found.missing) > 0:
-		f.Wrong("take the id from GET /auth/me of somebody who is in it; it is there since they first signed in", "there is no organisation %s of COLLAB_RELEASE_ORGS", found.missing[0])
+		f.Wrong("take the id from GET /auth/me of a member; it exists once one has signed in", "the organisation %s of COLLAB_RELEASE_ORGS does not exist", found.missing[0])
 	default:
-		f.OK("COLLAB_RELEASE_ORGS: %d, all there", len(i.Publishers))
+		f.OK("COLLAB_RELEASE_ORGS: %d, all found", len(i.Publishers))
 	}
 	return f.Of("releases")
 }

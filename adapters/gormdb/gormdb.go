@@ -1,8 +1,7 @@
-// Package gormdb keeps every collection on SQL through GORM: on Postgres and on
-// SQLite, with the same repositories and a schema for each of them that says the
-// same thing.
+// Package gormdb stores every collection in SQL through GORM, on Postgres and on SQLite,
+// with the same repositories and an equivalent schema for each.
 //
-// What both have in common: times are milliseconds since 1970 in a BIGINT, ids
+// In both, times are milliseconds since 1970 in a BIGINT, ids
 // are the database's UUIDs or text, and every key and foreign key of a tenant's
 // table begins with the organisation. Statements are made from one description per
 // record (table.go, selection.go); those that are SQL text are in statements.go.
@@ -27,13 +26,13 @@ import (
 // attempts is how often a transaction is run at most, the first time included.
 const attempts = 10
 
-// Options say which database to open and how.
+// Options configure Open.
 type Options struct {
 	// URL is sqlite://path (sqlite:///abs/x.db, sqlite://relative/x.db) or
 	// postgres://…, which may have pool_max_conns among its parameters.
 	URL string
 
-	// Logger gets statements that failed unexpectedly, without their values. Nil:
+	// Logger receives statements that failed unexpectedly, without their values. Nil:
 	// nothing is logged.
 	Logger *slog.Logger
 
@@ -42,9 +41,9 @@ type Options struct {
 	// called.
 	Changed func(object.Hint)
 
-	// Pause is called before a transaction is run again after the attempt-th time,
-	// because the database could not order it among others. Nil: at once. Its
-	// error ends the transaction.
+	// Pause is called before a transaction is run again after the attempt-th time, because
+	// of a conflict with concurrent ones. Nil: there is no pause. Its error ends the
+	// transaction.
 	Pause func(ctx context.Context, attempt int) error
 }
 
@@ -56,8 +55,8 @@ type DB struct {
 	changed func(object.Hint)
 	queue   writeQueue // for SQLite's writer
 
-	// migrator opens what migrations run on, and the lock that holds other
-	// servers off meanwhile.
+	// migrator opens the connections of migrations and takes the lock that excludes those
+	// of other servers.
 	migrator func(ctx context.Context) (*migration, error)
 }
 
@@ -67,7 +66,7 @@ var (
 	_ ports.Health = (*DB)(nil)
 )
 
-// conn is what the collections read and write through: the pools, or one
+// conn has the handles that collections read and write with: of the pools, or of one
 // transaction.
 type conn struct {
 	dialect dialect
@@ -75,22 +74,22 @@ type conn struct {
 	write   *gorm.DB
 	db      *DB
 
-	// async is a transaction's that a crash of the database may undo: its commit
-	// need not wait for the disk. SQLite alone asks.
+	// async is set for a transaction that a crash of the database may undo: on SQLite its
+	// commit does not wait for the disk.
 	async bool
 
 	// locked has the organisations whose lock the transaction holds; nil outside
 	// a transaction.
 	locked map[id.Org]bool
 
-	// heads are of the logs whose lock the transaction holds, and appended the last
-	// numbers of those that it has appended to.
+	// heads has the heads of the logs that the transaction has locked, and appended the
+	// last numbers of those that it has appended to.
 	heads    map[id.Org]object.Head
 	appended map[id.Org]int64
 }
 
-// Open opens the database, making an empty one where SQLite has none, and fails
-// with Unavailable when it does not answer. The schema is Migrate's.
+// Open opens the database, creating an empty one if SQLite has none, and fails with
+// Unavailable if it does not answer. Migrate creates the schema.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	db := &DB{pause: o.Pause, changed: o.Changed}
 	if db.changed == nil {
@@ -128,8 +127,8 @@ func (db *DB) Close() error {
 	return errors.Join(errs...)
 }
 
-// ping asks every pool. A connection that the server has ended since says
-// nothing of the server: the next one is asked, until the pool makes a new one.
+// ping pings every pool. If the server has closed a connection, it tries the next one,
+// until the pool opens a new one.
 func (db *DB) ping(ctx context.Context) error {
 	for _, pool := range db.pools {
 		err := pool.PingContext(ctx)
@@ -143,7 +142,7 @@ func (db *DB) ping(ctx context.Context) error {
 	return nil
 }
 
-// openGORM makes GORM on a pool.
+// openGORM returns a GORM handle of a pool.
 func (db *DB) openGORM(pool *sql.DB, dialector gorm.Dialector, l *slog.Logger) (*gorm.DB, error) {
 	db.pools = append(db.pools, pool)
 	g, err := gorm.Open(dialector, &gorm.Config{
@@ -158,9 +157,9 @@ func (db *DB) openGORM(pool *sql.DB, dialector gorm.Dialector, l *slog.Logger) (
 	return g, nil
 }
 
-// Atomic runs fn in a transaction: READ COMMITTED on Postgres, immediate on
-// SQLite, where it is the only writer and may share the commit with others. When the database could not order it
-// among others it is run again, a bounded number of times.
+// Atomic runs fn in a transaction: READ COMMITTED on Postgres, immediate on SQLite, where
+// it is the only writer and may share the commit with others. After a conflict with
+// concurrent transactions it is run again, a bounded number of times.
 func (db *DB) Atomic(ctx context.Context, fn func(ports.Records) error) error {
 	return db.transact(ctx, func(c *conn) error { return fn(c) })
 }
@@ -173,7 +172,7 @@ func (db *DB) attempt(ctx context.Context, async bool, fn func(*conn) error) err
 	return db.retry(ctx, func() error { return db.once(ctx, async, fn) })
 }
 
-// retry runs fn, again where the database could not order it among others.
+// retry runs fn, and again after conflicts with concurrent transactions.
 func (db *DB) retry(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()
@@ -218,7 +217,7 @@ func (db *DB) ownTransaction(ctx context.Context, c *conn, fn func(*conn) error)
 // inTransaction reports whether c is a transaction.
 func (c *conn) inTransaction() bool { return c.locked != nil }
 
-// atomic runs fn in c's transaction, or in one of its own where c is none.
+// atomic runs fn in c's transaction, or in a new one if c is not a transaction.
 func (c *conn) atomic(ctx context.Context, fn func(*conn) error) error {
 	if c.inTransaction() {
 		return fn(c)
@@ -226,7 +225,7 @@ func (c *conn) atomic(ctx context.Context, fn func(*conn) error) error {
 	return c.db.transact(ctx, fn)
 }
 
-// atomically is atomic for what has a result.
+// atomically is atomic for functions with a result.
 func atomically[T any](ctx context.Context, c *conn, fn func(*conn) (T, error)) (v T, err error) {
 	err = c.atomic(ctx, func(c *conn) error {
 		v, err = fn(c)
@@ -239,8 +238,8 @@ func atomically[T any](ctx context.Context, c *conn, fn func(*conn) (T, error)) 
 	return v, nil
 }
 
-// atomicAsync runs fn as atomic does. What it changes may be undone by a crash of
-// the database, unless c is a transaction.
+// atomicAsync is atomic for changes that a crash of the database may undo, unless c is a
+// transaction.
 func (c *conn) atomicAsync(ctx context.Context, fn func(*conn) error) error {
 	if c.inTransaction() {
 		return fn(c)

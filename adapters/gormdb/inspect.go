@@ -19,48 +19,48 @@ import (
 	"collab/domain/id"
 )
 
-// condition is what is found of a database.
+// condition is the state of a database.
 type condition struct {
 	product  string           // with its version, such as Postgres 15.18
-	where    string           // host, port and name, or the file; without credentials
-	took     time.Duration    // a statement's way there and back
-	schema   int64            // version that was migrated to; zero: none, or withheld
+	location string           // host, port and name, or the file; without credentials
+	took     time.Duration    // the round trip of a statement
+	schema   int64            // version that was migrated to; zero: none, or not readable
 	latest   int64            // version that this program knows
-	missing  []id.Org         // of those that were asked for
+	missing  []id.Org         // of the given ones
 	postgres *serverCondition // nil for SQLite, and before a server has answered
-	damage   string           // that SQLite's quick_check found first; empty: none
+	damage   string           // the first problem of SQLite's quick_check; empty: none
 }
 
-// serverCondition is what else is found of a server.
+// serverCondition is the state of a Postgres server.
 type serverCondition struct {
 	now             time.Time // its clock, read between asked and answered of ours
 	asked, answered time.Time
 	user            string
 	local           bool // on this machine
-	pool            int  // connections that a server of ours opens at most
-	room            int  // connections that this user may have, less those of other programs
+	maxConnections  int  // the most connections that one of our servers opens
+	connectionsLeft int  // connections that this user may have, less those of other programs
 	encrypted       bool // the connection
-	volatile        bool // a commit may be lost in a crash: fsync or synchronous_commit is off
+	losesCommits    bool // a commit may be lost in a crash: fsync or synchronous_commit is off
 	readOnly        bool // a standby, or set so
-	creates         bool // the user may make tables, as migrations do
-	withheld        int  // tables whose rows the user may not read and write; nothing is read of them then
+	canCreate       bool // the user may make tables, as migrations do
+	deniedTables    int  // tables that the user may not read and write; if there are any, none is read
 	utf8            bool
 	superuser       bool
 }
 
-// readPostgres and readSQLite look at the database at the address without changing it:
-// nothing is made, and nothing is migrated. They return NotFound when the server has no
-// such database or there is no such file, Unauthenticated when it does not let the user in,
-// and Unavailable when it does not answer. Errors contain nothing of the password.
+// readPostgres and readSQLite read the state of the database at the address without
+// changing it. They return NotFound if there is no such database, Unauthenticated if the
+// server rejects the user, and Unavailable if it does not answer. Errors do not contain the
+// password.
 func readPostgres(ctx context.Context, address string, ask []id.Org) (c condition, err error) {
 	config, pool, err := postgresConfig(address)
 	if err != nil {
 		return c, err
 	}
 	config.RuntimeParams["application_name"] = "collab doctor"
-	c.where = net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
+	c.location = net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
 	if strings.HasPrefix(config.Host, "/") {
-		c.where = config.Host + ", database " + config.Database
+		c.location = config.Host + ", database " + config.Database
 	}
 	if c.latest, err = latest(onPostgres); err != nil {
 		return c, err
@@ -70,7 +70,7 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 		return c, serverError(ctx, err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	p := &serverCondition{pool: pool, local: strings.HasPrefix(config.Host, "/") || loopback.IsHost(config.Host)}
+	p := &serverCondition{maxConnections: pool, local: strings.HasPrefix(config.Host, "/") || loopback.IsHost(config.Host)}
 	c.postgres = p
 	p.asked = time.Now()
 	if err := conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&p.now); err != nil {
@@ -93,12 +93,12 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 			SELECT bool_and(has_table_privilege(format('%I.%I', t.schemaname, t.tablename), p)) FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p)),
 		current_setting('server_encoding') = 'UTF8', r.rolsuper
 		FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()`).Scan(
-		&version, &p.user, &p.room, &p.encrypted, &p.volatile, &p.readOnly, &p.creates, &p.withheld, &p.utf8, &p.superuser)
+		&version, &p.user, &p.connectionsLeft, &p.encrypted, &p.losesCommits, &p.readOnly, &p.canCreate, &p.deniedTables, &p.utf8, &p.superuser)
 	if err != nil {
 		return c, serverError(ctx, err)
 	}
 	c.product = "Postgres " + version
-	if p.withheld > 0 {
+	if p.deniedTables > 0 {
 		return c, nil
 	}
 	var table bool
@@ -138,23 +138,23 @@ func serverError(ctx context.Context, err error) error {
 	cause := errors.New(refusal.Message + " (" + refusal.Code + ")")
 	switch {
 	case strings.HasPrefix(refusal.Code, "28"):
-		return fault.Wrap(fault.Unauthenticated, cause, "The database does not let the user in")
+		return fault.Wrap(fault.Unauthenticated, cause, "The database rejects the user")
 	case refusal.Code == "3D000":
 		return fault.Wrap(fault.NotFound, cause, "The server has no such database")
 	case refusal.Code == "42501":
-		return fault.Wrap(fault.Forbidden, cause, "The database withholds something from the user")
+		return fault.Wrap(fault.Forbidden, cause, "The database denies the user a right")
 	}
-	return fault.Wrap(fault.Unavailable, cause, "The database refuses")
+	return fault.Wrap(fault.Unavailable, cause, "The database refuses the connection")
 }
 
 func readSQLite(ctx context.Context, address string, ask []id.Org) (c condition, err error) {
-	if c.where, err = sqlitePath(address); err != nil {
+	if c.location, err = sqlitePath(address); err != nil {
 		return c, err
 	}
 	if c.latest, err = latest(onSQLite); err != nil {
 		return c, err
 	}
-	switch info, err := os.Stat(c.where); {
+	switch info, err := os.Stat(c.location); {
 	case errors.Is(err, fs.ErrNotExist):
 		return c, fault.Wrap(fault.NotFound, err, "There is no such file")
 	case err != nil:
@@ -162,9 +162,9 @@ func readSQLite(ctx context.Context, address string, ask []id.Org) (c condition,
 	case !info.Mode().IsRegular():
 		return c, fault.New(fault.Unavailable, "The database's path is not that of a file")
 	}
-	// Opened for writing, as the last to close looks after the log that a crash
-	// left; a reader would leave files of its own there instead.
-	pool, err := sql.Open(driverName, sqliteDSN(c.where, "deferred", []string{"busy_timeout(5000)", "query_only(1)"})+"&mode=rw")
+	// Opened for writing, because the last connection to close checkpoints the log that a
+	// crash left; a reader would leave files there instead.
+	pool, err := sql.Open(driverName, sqliteDSN(c.location, "deferred", []string{"busy_timeout(5000)", "query_only(1)"})+"&mode=rw")
 	if err != nil {
 		return c, failed(ctx, err, "Database")
 	}

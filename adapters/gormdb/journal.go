@@ -37,7 +37,7 @@ func (q inbox) Prune(ctx context.Context, before time.Time) error {
 
 type auditRow struct {
 	ID       id.Entry `gorm:"primaryKey"`
-	Org      id.Org   `gorm:"column:org_id;default:null"` // null for what concerns the deployment
+	Org      id.Org   `gorm:"column:org_id;default:null"` // null for entries of the deployment
 	At       time.Time
 	Actor    id.User `gorm:"column:actor_id;default:null"`
 	Operator bool    `gorm:"column:is_operator"`

@@ -42,7 +42,7 @@ type tokenFields struct {
 	Searches     int64
 }
 
-// sumRow is what the rows of sums have in common.
+// sumRow has the columns that all tables of sums share.
 type sumRow struct{ Input, Output, Requests int64 }
 
 func (s *sumRow) add(t sumRow) {
@@ -70,7 +70,7 @@ type modelSumRow struct {
 	Unit  int64     `gorm:"primaryKey"`
 	Since time.Time `gorm:"primaryKey"`
 	Model string    `gorm:"primaryKey"`
-	Lane  string    `gorm:"primaryKey"`
+	Shard string    `gorm:"column:lane;primaryKey"`
 	Sums  sumRow    `gorm:"embedded"`
 }
 
@@ -102,17 +102,17 @@ const (
 	week    = 7 * day // from Monday on
 )
 
-// What the sums of users and those of models are of, from the longest on: so a
-// period has few of them, and where it begins and ends few entries are left to
-// count. A summary tells the days of models one by one.
+// The units of the sums of users and of models, the longest first. A period consists of few
+// of them, and of the few entries at its start and end that no unit covers. A summary has
+// each day of models.
 var (
 	userUnits  = []time.Duration{week, day, quarter}
 	modelUnits = []time.Duration{day, time.Hour}
 )
 
-// lane is which of a sum's rows a user's requests count in. The last digit of an
-// id is random.
-func lane(user id.User) string { return string(user[max(0, len(user)-1):]) }
+// shardOf returns the row among those of a sum in which a user's requests are counted, so
+// that requests rarely wait for the same row. The last digit of an id is random.
+func shardOf(user id.User) string { return string(user[max(0, len(user)-1):]) }
 
 // Settle is one statement on Postgres.
 func (q ledger) Settle(ctx context.Context, o id.Org, entries ...usage.Entry) error {
@@ -137,8 +137,8 @@ func (q ledger) Settle(ctx context.Context, o id.Org, entries ...usage.Entry) er
 	})
 }
 
-// settle runs a statement that changes nothing if the organisation is not there or an id is
-// taken.
+// settle runs a statement that changes nothing if the organisation does not exist or an id
+// is taken.
 func (q ledger) settle(ctx context.Context, o id.Org, text string, args ...any) error {
 	n, err := exec(ctx, q.write, "Entry", tenantSQL(o, text, args...))
 	if err == nil && n == 0 {
@@ -149,7 +149,7 @@ func (q ledger) settle(ctx context.Context, o id.Org, text string, args ...any) 
 	return err
 }
 
-// settlement has the parameters of Settle's statements, rows in the order of their keys.
+// settlement has the parameters of Settle's statements, with rows in the order of their keys.
 type settlement struct{ ids, entries, userModels, users, models, accounts, leases string }
 
 func (q ledger) settlementOf(entries []usage.Entry) settlement {
@@ -169,7 +169,7 @@ func (q ledger) settlementOf(entries []usage.Entry) settlement {
 			users = append(users, userSumRow{Unit: unit.Milliseconds(), Since: at.Truncate(unit), UserID: e.User, Sums: sums})
 		}
 		for _, unit := range modelUnits {
-			models = append(models, modelSumRow{Unit: unit.Milliseconds(), Since: at.Truncate(unit), Model: e.Model, Lane: lane(e.User), Sums: sums})
+			models = append(models, modelSumRow{Unit: unit.Milliseconds(), Since: at.Truncate(unit), Model: e.Model, Shard: shardOf(e.User), Sums: sums})
 		}
 	}
 	userModels = summed(userModels, func(a, b userModelSumRow) int {
@@ -179,7 +179,7 @@ func (q ledger) settlementOf(entries []usage.Entry) settlement {
 		return cmp.Or(cmp.Compare(a.Unit, b.Unit), a.Since.Compare(b.Since), cmp.Compare(a.UserID, b.UserID))
 	}, func(to *userSumRow, one userSumRow) { to.Sums.add(one.Sums) })
 	models = summed(models, func(a, b modelSumRow) int {
-		return cmp.Or(cmp.Compare(a.Unit, b.Unit), a.Since.Compare(b.Since), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Lane, b.Lane))
+		return cmp.Or(cmp.Compare(a.Unit, b.Unit), a.Since.Compare(b.Since), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Shard, b.Shard))
 	}, func(to *modelSumRow, one modelSumRow) { to.Sums.add(one.Sums) })
 	accounts = summed(accounts, func(a, b accountRow) int {
 		return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.Day, b.Day))
@@ -191,51 +191,50 @@ func (q ledger) settlementOf(entries []usage.Entry) settlement {
 	}
 }
 
-// stretch is a part of a period: whole units that have sums or, if unit is 0,
-// single entries. It is added, or subtracted if a surrounding stretch includes too
-// much.
-type stretch struct {
+// segment is a part of a period: whole units that have sums or, if unit is 0, single
+// entries. It is added, or subtracted if the segment around it covers too much.
+type segment struct {
 	unit        time.Duration
 	from, until time.Time
-	off         bool
+	subtract    bool
 }
 
-// cover returns the stretches that a period is made of, or with off what is taken
-// off. All but the one of the longest unit are at its beginning and its end, and
-// at most about half as long as the next longer unit.
-func cover(p usage.Period, off bool, units []time.Duration) []stretch {
+// segmentsOf returns the segments that a period consists of, or whose sum is to be
+// subtracted. All but that of the longest unit are at its start and end, and at most about
+// half as long as the next longer unit.
+func segmentsOf(p usage.Period, subtract bool, units []time.Duration) []segment {
 	if !p.Start.Before(p.End) {
 		return nil
 	}
 	if len(units) == 0 {
-		return []stretch{{from: p.Start, until: p.End, off: off}}
+		return []segment{{from: p.Start, until: p.End, subtract: subtract}}
 	}
 	unit, shorter := units[0], units[1:]
 	first, last := p.Start.Truncate(unit), p.End.Truncate(unit)
 	if first.Equal(last) && p.End.Sub(p.Start) <= unit/2 {
-		return cover(p, off, shorter)
+		return segmentsOf(p, subtract, shorter)
 	}
-	var begin, end []stretch
+	var begin, end []segment
 	if p.Start.Sub(first) > unit/2 {
 		first = first.Add(unit)
-		begin = cover(usage.Period{Start: p.Start, End: first}, off, shorter)
+		begin = segmentsOf(usage.Period{Start: p.Start, End: first}, subtract, shorter)
 	} else {
-		begin = cover(usage.Period{Start: first, End: p.Start}, !off, shorter)
+		begin = segmentsOf(usage.Period{Start: first, End: p.Start}, !subtract, shorter)
 	}
 	if p.End.Sub(last) > unit/2 {
 		last = last.Add(unit)
-		end = cover(usage.Period{Start: p.End, End: last}, !off, shorter)
+		end = segmentsOf(usage.Period{Start: p.End, End: last}, !subtract, shorter)
 	} else {
-		end = cover(usage.Period{Start: last, End: p.End}, off, shorter)
+		end = segmentsOf(usage.Period{Start: last, End: p.End}, subtract, shorter)
 	}
 	all := append(begin, end...)
 	if first.Before(last) {
-		all = append(all, stretch{unit: unit, from: first, until: last, off: off})
+		all = append(all, segment{unit: unit, from: first, until: last, subtract: subtract})
 	}
 	return all
 }
 
-// sumsRow is a sum of one model at some time on a day, or of one user.
+// sumsRow is the sum of one model at one time, or of one user.
 type sumsRow struct {
 	ofUser bool
 	at     int64
@@ -243,17 +242,16 @@ type sumsRow struct {
 	usage.Sum
 }
 
-// rows builds a query for the rows that some sums are of, those of every stretch.
+// rows builds a query for the rows of the sums of all segments.
 type rows struct {
 	parts []string
 	args  []any
 }
 
-// add has the rows of one stretch. They are summed for each value of the columns
-// that are first.
-func (r *rows) add(s stretch, of, from string, args ...any) {
+// add adds the rows of a segment. Of are their columns before the sums.
+func (r *rows) add(s segment, of, from string, args ...any) {
 	sign, requests := "", "requests"
-	if s.off {
+	if s.subtract {
 		sign = "-"
 	}
 	if s.unit == 0 {
@@ -263,16 +261,16 @@ func (r *rows) add(s stretch, of, from string, args ...any) {
 	r.args = append(r.args, args...)
 }
 
-// summed is the query for the rows' sums, as Summary reads them.
+// summed returns the query for the rows' sums that Summary reads.
 func (r rows) summed(of, by string) string {
 	return "SELECT " + of + ", CAST(SUM(x.input) AS BIGINT), CAST(SUM(x.output) AS BIGINT), CAST(SUM(x.requests) AS BIGINT)" +
 		" FROM (" + strings.Join(r.parts, " UNION ALL ") + ") x GROUP BY " + by
 }
 
-// ofModels are the rows by model of a user, or of all users where it is empty.
+// ofModels returns the rows of the models of a user, or of all users if it is empty.
 func ofModels(user id.User, p usage.Period) (r rows) {
 	if user != "" {
-		for _, s := range cover(p, false, []time.Duration{day}) {
+		for _, s := range segmentsOf(p, false, []time.Duration{day}) {
 			from, until := s.from.UnixMilli(), s.until.UnixMilli()
 			if s.unit > 0 {
 				r.add(s, "day AS at, model", "usage_user_models WHERE org_id = @org AND user_id = ? AND day >= ? AND day < ?", string(user), from, until)
@@ -286,9 +284,9 @@ func ofModels(user id.User, p usage.Period) (r rows) {
 	return unitRows(p, modelUnits, "usage_models", "since AS at, model", "day AS at, model")
 }
 
-// unitRows are the rows of all users: those of a table of sums by unit, and entries.
+// unitRows returns the rows of all users, from a table of sums by unit and from the entries.
 func unitRows(p usage.Period, units []time.Duration, table, ofSums, ofEntries string) (r rows) {
-	for _, s := range cover(p, false, units) {
+	for _, s := range segmentsOf(p, false, units) {
 		from, until := s.from.UnixMilli(), s.until.UnixMilli()
 		if s.unit > 0 {
 			r.add(s, ofSums, table+" WHERE org_id = @org AND unit = ? AND since >= ? AND since < ?", s.unit.Milliseconds(), from, until)
@@ -299,7 +297,7 @@ func unitRows(p usage.Period, units []time.Duration, table, ofSums, ofEntries st
 	return r
 }
 
-// Summary has all in one query, and so tells of one moment. The sums of models are
+// Summary is one query, and so reads one snapshot. The sums of models are
 // before those of users.
 func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Period, head func(usage.Summary) error, fn func(usage.Part) error) error {
 	sums := ofModels(user, p)
@@ -331,7 +329,7 @@ func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Per
 			}
 		}
 		if r.Requests == 0 {
-			return nil // they were taken off whole
+			return nil // they were subtracted completely
 		}
 		return fn(usage.Part{Of: r.of, Sum: r.Sum})
 	})
@@ -341,8 +339,8 @@ func (q ledger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Per
 	return err
 }
 
-// parts returns the sums that have requests, in their order. A sum that was
-// subtracted whole has none.
+// parts returns the sums that have requests, in their order. A sum that was subtracted
+// completely has none.
 func parts(of map[string]usage.Sum) (all []usage.Part) {
 	for name, sum := range of {
 		if sum.Requests > 0 {

@@ -11,8 +11,8 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// logs passes what GORM reports on to the process's log. Values of parameters
-// are people's data and never among it.
+// logs writes GORM's reports to the process's log. Values of parameters are personal data
+// and never logged.
 type logs struct{ to *slog.Logger }
 
 var (
@@ -40,8 +40,8 @@ func (l logs) log(ctx context.Context, level slog.Level, text string, args []any
 	}
 }
 
-// Trace reports the statements that failed otherwise than by a rule of the
-// schema or the end of the caller's patience.
+// Trace logs statements that failed, unless by a constraint of the schema or the end of the
+// caller's context.
 func (l logs) Trace(ctx context.Context, _ time.Time, statement func() (string, int64), err error) {
 	if l.to == nil || err == nil || ctx.Err() != nil || errors.Is(err, gorm.ErrDuplicatedKey) ||
 		errors.Is(err, gorm.ErrForeignKeyViolated) || cause(err) != causeOther || retryable(err) {

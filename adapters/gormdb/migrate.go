@@ -30,18 +30,17 @@ const migrationLock = 7_305_804_385_410
 // migration.
 const selectVersion = "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version WHERE is_applied"
 
-// migration is what migrations run on.
+// migration has the resources of a run of migrations.
 type migration struct {
 	pool    *sql.DB
 	dialect goose.Dialect
 	folder  string
 	options []goose.ProviderOption
-	close   func() error // releases what was taken
+	close   func() error // releases the lock and the connections
 }
 
-// Migrate brings the schema to its present version, all at once or not at all
-// per step. Several servers may do it at the same time: one does, the others
-// wait for it.
+// Migrate brings the schema to its present version, each step in a transaction. If several
+// servers call it at once, one migrates and the others wait.
 func (db *DB) Migrate(ctx context.Context) (err error) {
 	m, err := db.migrator(ctx)
 	if err != nil {
@@ -60,9 +59,8 @@ func (db *DB) Migrate(ctx context.Context) (err error) {
 	return failed(ctx, err, "Database")
 }
 
-// Ready returns nil when every pool answers and the schema has at least the
-// version that this program knows: a newer one is there while servers are
-// replaced one by one.
+// Ready returns nil if every pool answers and the schema has at least the version that this
+// program knows: it is newer during a rolling update.
 func (db *DB) Ready(ctx context.Context) error {
 	if err := db.ping(ctx); err != nil {
 		return err
@@ -107,8 +105,8 @@ func latest(d dialect) (int64, error) {
 	return newest, nil
 }
 
-// migrationOnPostgres runs on connections beside the pool, which may be as
-// small as one, and takes an advisory lock that ends with its connection.
+// migrationOnPostgres uses connections beside the pool, which may have only one, and takes
+// an advisory lock that ends with its connection.
 func migrationOnPostgres(config *pgx.ConnConfig) func(context.Context) (*migration, error) {
 	return func(context.Context) (*migration, error) {
 		pool := stdlib.OpenDB(*config)
@@ -119,8 +117,7 @@ func migrationOnPostgres(config *pgx.ConnConfig) func(context.Context) (*migrati
 	}
 }
 
-// advisory waits for the lock in the database, where goose's own locker asks
-// for it every few seconds.
+// advisory waits for the lock in the database, unlike goose's own locker, which polls.
 type advisory struct{}
 
 func (advisory) SessionLock(ctx context.Context, c *sql.Conn) error {
@@ -133,16 +130,16 @@ func (advisory) SessionUnlock(ctx context.Context, c *sql.Conn) error {
 	return err
 }
 
-// migrationOnSQLite takes the write lock of a database beside the real one,
-// which the operating system releases when the process ends: the real one's
-// cannot be held over several transactions.
+// migrationOnSQLite takes the write lock of a second database, which the operating system
+// releases when the process ends: that of the first cannot be held over several
+// transactions.
 func migrationOnSQLite(file string) func(context.Context) (*migration, error) {
 	return func(ctx context.Context) (*migration, error) {
 		if err := makeFile(file + "-migrate"); err != nil {
 			return nil, err
 		}
-		// The driver does not give up waiting when the context ends, so that it
-		// waits for a moment at a time.
+		// The driver does not stop waiting when the context ends, so it waits in short
+		// steps.
 		gate, err := sql.Open(driverName, sqliteDSN(file+"-migrate", "exclusive", []string{"busy_timeout(250)"}))
 		if err != nil {
 			return nil, err

@@ -16,8 +16,8 @@ import (
 	"collab/domain/org"
 )
 
-// List is one statement over ranges of storage keys, one for each folder whose
-// objects the viewer sees, so that what others have costs nothing.
+// List is one statement over ranges of storage keys, one for each place whose objects the
+// viewer sees, so that invisible objects are not read.
 func (q objects) List(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, head func(object.Head) error, fn func(object.Object) error) error {
 	objects := func(db *gorm.DB) error {
 		s, some := objectList(db, o, viewer, f)
@@ -41,7 +41,7 @@ func (q objects) List(ctx context.Context, o id.Org, viewer *org.Actor, f object
 	})
 }
 
-// snapshot runs fn with all that it reads as of one moment.
+// snapshot runs fn, whose statements all read one snapshot.
 func (c *conn) snapshot(ctx context.Context, fn func(*gorm.DB) error) error {
 	if c.inTransaction() {
 		return fn(c.read)
@@ -85,10 +85,10 @@ func objectList(db *gorm.DB, o id.Org, viewer *org.Actor, f object.Filter) (s se
 	return inRanges(s, ranges, f.Limit), len(ranges) > 0
 }
 
-// inRanges narrows a selection to the objects in ranges that follow each other, which
-// therefore come in the order of their keys without being sorted: from range to
-// range, and within one in the order of the index. CROSS keeps SQLite to that,
-// and Postgres the OFFSET, or where there is a limit one as coarse as page's.
+// inRanges narrows a selection to the objects in disjoint ascending ranges, so that they
+// are in the order of their keys without sorting: range by range, and within one in the
+// order of the index. CROSS keeps SQLite to that order, and OFFSET, or a coarse limit as in
+// page, Postgres.
 func inRanges(s selection, ranges []keyRange, limit int) selection {
 	lows, highs := make([]string, len(ranges)), make([]string, len(ranges))
 	for i, r := range ranges {
@@ -121,12 +121,12 @@ func inRanges(s selection, ranges []keyRange, limit int) selection {
 	return s
 }
 
-// keyRange is the storage keys from low on and before high, as bytes.
+// keyRange has the storage keys from low to before high, in byte order.
 type keyRange struct{ low, high string }
 
-// visibleRanges returns the ranges, in their order, outside of which nothing is that
-// the viewer sees and the filter selects, and inside of which all is seen. What
-// lies where is the domain's: each range is the folder of a place.
+// visibleRanges returns ascending ranges that contain exactly the objects that the viewer
+// sees, of those that the filter can select. Each range is the prefix of a place, as the
+// domain defines it.
 func visibleRanges(o id.Org, viewer *org.Actor, f object.Filter) []keyRange {
 	var ranges []keyRange
 	add := func(p object.Place) {
@@ -187,8 +187,8 @@ func visibleRanges(o id.Org, viewer *org.Actor, f object.Filter) []keyRange {
 	return ranges
 }
 
-// clipRanges cuts the ranges to the filter's prefix and place, and makes texts of
-// the bytes that begin and end them.
+// clipRanges cuts the ranges to the filter's prefix and position, and makes their bounds
+// valid texts.
 func clipRanges(ranges []keyRange, f object.Filter) []keyRange {
 	low, high := f.Prefix, prefixEnd(f.Prefix)
 	if f.After != "" {
@@ -207,8 +207,8 @@ func clipRanges(ranges []keyRange, f object.Filter) []keyRange {
 	return cut
 }
 
-// prefixEnd returns the least text that, as bytes, is after all texts that begin
-// with s; empty if there is none.
+// prefixEnd returns the least string that in byte order is after all strings with the
+// prefix s; empty if there is none.
 func prefixEnd(s string) string {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] < 0xff {
@@ -218,9 +218,9 @@ func prefixEnd(s string) string {
 	return ""
 }
 
-// atLeast returns the first text that a database can keep, UTF-8 without zeros,
-// which is not before s as bytes. There is one for every s that is before some
-// text, as all are here: the highest range ends with one.
+// atLeast returns the first text that a database can store, UTF-8 without zeros, which is
+// not before s in byte order. There is one for every s here, as the highest range ends with
+// one.
 func atLeast(s string) string {
 	for s != "" {
 		at := 0
@@ -244,7 +244,7 @@ func atLeast(s string) string {
 	return s
 }
 
-// runes are all characters but zero, in the order of their encodings.
+// runes is the number of characters except zero, in the order of their encodings.
 const runes = utf8.MaxRune - surrogates
 
 const (

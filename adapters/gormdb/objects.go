@@ -18,7 +18,7 @@ type objectRow struct {
 	OrgID         id.Org        `gorm:"primaryKey"`
 	ID            id.Object     `gorm:"primaryKey"`
 	StorageKey    string        `gorm:"->:false;<-:create"`
-	FoldedKey     string        `gorm:"->:false;<-:create"` // the key as it is compared with others
+	FoldedKey     string        `gorm:"->:false;<-:create"` // the folded key
 	Path          string        `gorm:"<-:create"`
 	Place         placeRow      `gorm:"embedded"`
 	InWorkspaceID *id.Workspace `gorm:"->:false;<-:create"` // the workspace of a shared one
@@ -51,7 +51,7 @@ type contentRow struct {
 
 var objectTable = tenant[objectRow]("objects", "Object")
 
-// rowOfObject leaves out the keys, which Add alone writes.
+// rowOfObject omits the keys, which only Add writes.
 func rowOfObject(v object.Object) *objectRow {
 	return &objectRow{
 		OrgID: v.Org, ID: v.ID, Path: v.Path, Place: placeRow(v.Place), MimeType: v.MimeType, Version: v.Version, CreatedBy: v.CreatedBy,
@@ -81,11 +81,11 @@ func (q objects) At(ctx context.Context, o id.Org, storageKey string) (object.Ob
 	return get(ctx, objectTable.of(q.read, o).filter("folded_key = ?", object.Fold(storageKey)), (*objectRow).object)
 }
 
-// storable reports whether Postgres can keep the text.
+// storable reports whether Postgres can store the text.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// Add is one statement under the log's lock, which keeps those that would be its
-// folders, or below it, from being added meanwhile.
+// Add is one statement under the log's lock, which prevents that objects at its parent
+// folders or below it are added concurrently.
 func (q objects) Add(ctx context.Context, o id.Org, v object.Object) error {
 	v.Org = o
 	r := rowOfObject(v)
@@ -136,8 +136,7 @@ func (q objects) Put(ctx context.Context, o id.Org, v object.Object) error {
 	})
 }
 
-// Replace is one statement on Postgres, and so one way to the server instead of
-// eight.
+// Replace is one statement on Postgres, and so one round trip instead of eight.
 func (s storage) Replace(ctx context.Context, o id.Org, was object.Content, c object.Change) (head object.Head, err error) {
 	switch {
 	case s.dialect == onSQLite:
@@ -168,7 +167,7 @@ func notFoundAsChanged(err error) error {
 	return err
 }
 
-// replace checks everything before it changes a row.
+// replace makes all checks before it changes a row.
 func (s storage) replace(ctx context.Context, o id.Org, was object.Content, c object.Change) (head object.Head, err error) {
 	if _, err = changes(s).lock(ctx, o); err == nil {
 		_, err = get(ctx, objectTable.of(s.write, o).filter("id = ? AND blob = ?", string(c.Object.ID), was.Blob), (*objectRow).object)
@@ -191,7 +190,7 @@ func (s storage) replace(ctx context.Context, o id.Org, was object.Content, c ob
 func (s storage) replaceAtOnce(ctx context.Context, o id.Org, was object.Content, c object.Change) (object.Head, error) {
 	c.Object.N = 0
 	record := jsonText(rowOfRecord(c.Object))
-	args := bind(rowOfObject(c.Object), replaced, append(make([]any, 0, 24), string(c.Object.ID), was.Blob, c.Object.Blob))
+	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 24), string(c.Object.ID), was.Blob, c.Object.Blob))
 	by := sql.NullString{String: string(c.By), Valid: c.By != ""}
 	args = append(args, string(c.Object.ID), was.Blob, c.At.UnixMilli(),
 		string(c.Type), c.At.UnixMilli(), by, strings.TrimSuffix(record, "0}")) // the number is the record's last field
@@ -233,8 +232,8 @@ type blobNames struct{ *conn }
 
 var _ ports.BlobNames = blobNames{}
 
-// Announce does not wait for the disk on SQLite. A crash of the machine may undo it; then only
-// a search of the whole store finds the content.
+// Announce does not wait for the disk on SQLite. If a crash of the machine undoes it, only
+// a scan of the whole store finds the content.
 func (q blobNames) Announce(ctx context.Context, o id.Org, name string, now time.Time) error {
 	add := func(c *conn) error { return blobNameTable.of(c.write, o).add(ctx, &blobNameRow{Name: name, At: now}) }
 	if q.dialect != onSQLite {
@@ -248,7 +247,7 @@ func (q blobNames) Forget(ctx context.Context, b object.Blob) error {
 	return s.requireRow(s.remove(ctx))
 }
 
-// Discard takes each name once, because one statement changes no row twice.
+// Discard removes repeated names, because one statement cannot update a row twice.
 func (q blobNames) Discard(ctx context.Context, o id.Org, names []string, now time.Time) error {
 	if len(names) == 0 {
 		return nil
@@ -258,8 +257,8 @@ func (q blobNames) Discard(ctx context.Context, o id.Org, names []string, now ti
 	return err
 }
 
-// discardAll discards every name that the organisation has, of those that no
-// object names yet by the key that they begin with.
+// discardAll discards every name that the organisation has; those that no object has are
+// found by their prefix.
 func (q blobNames) discardAll(ctx context.Context, o id.Org, now time.Time) error {
 	_, err := exec(ctx, q.write, "Blob", tenantSQL(o, discardObjects[q.dialect], true, now.UnixMilli()))
 	if err != nil {

@@ -74,7 +74,7 @@ func queryPgx(ctx context.Context, pool *sql.DB, text string, args []any, scan f
 func postgresConfig(address string) (*pgx.ConnConfig, int, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		// The parser's words may have the password in them.
+		// The parser's message may contain the password.
 		return nil, 0, fault.Field("database URL", "is not an address of the form postgres://user:password@host:port/database")
 	}
 	conns := max(16, 4*runtime.GOMAXPROCS(0))

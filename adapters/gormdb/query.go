@@ -18,53 +18,53 @@ import (
 	"collab/domain/id"
 )
 
-// command is a statement with its parameters. A selection makes one, and for SQL
-// text tenantSQL, crossTenantSQL and sharedSQL do.
+// command is a statement with its parameters, made by a selection, or from SQL text by
+// tenantSQL, crossTenantSQL or sharedSQL.
 type command struct {
 	text   string
 	args   []any
 	tenant tenancy
 }
 
-// tenancy is what a command says of organisations.
+// tenancy is whose rows a command reads or writes.
 type tenancy uint8
 
 const (
-	sharedTenancy   tenancy = iota // its tables have none
-	oneTenancy                     // it has one as its first parameter, @org in the text
-	selectedTenancy                // made by a selection of one, whose parameter it is
-	crossTenancy                   // it is about all, for a reason
+	sharedTenancy   tenancy = iota // of tables without organisations
+	oneTenancy                     // of the organisation in the first parameter, @org in the text
+	selectedTenancy                // of the organisation of a selection
+	crossTenancy                   // of all organisations, for a reason
 )
 
-// tenantSQL is a text about one organisation, which is @org in it.
+// tenantSQL returns a command for one organisation, which is @org in the text.
 func tenantSQL(o id.Org, text string, args ...any) command {
 	return tenantParams(o, len(args)).sql(text, args...)
 }
 
-// params are the parameters of a text about one organisation, the first of them.
+// params are the parameters of a command for one organisation, which is the first.
 type params []any
 
-// tenantParams has room for so many parameters beside the organisation.
+// tenantParams returns params with capacity for n more.
 func tenantParams(o id.Org, n int) params { return append(make(params, 0, 1+n), string(o)) }
 
-// sql is tenantSQL with the parameters, and more.
+// sql is tenantSQL with the parameters and more.
 func (p params) sql(text string, more ...any) command {
 	return command{text, append(p, more...), oneTenancy}
 }
 
-// crossTenantSQL is a text about all organisations, for a reason from crosstenant.go.
+// crossTenantSQL returns a command for all organisations, for a reason from crosstenant.go.
 func crossTenantSQL(_ crossTenant, text string, args ...any) command {
 	return command{text, args, crossTenancy}
 }
 
-// sharedSQL is a text about tables whose rows belong to no organisation.
+// sharedSQL returns a command for tables whose rows belong to no organisation.
 func sharedSQL(text string, args ...any) command { return command{text, args, sharedTenancy} }
 
-// errNoOrganisation says that a statement would see more than one tenant.
+// errNoOrganisation is the error of a statement that is not confined to one tenant.
 var errNoOrganisation = errors.New("a statement on a tenant's table names no organisation")
 
-// prepared are the texts that have been used, as the databases take them. There
-// are as many as the repositories have, because values are parameters.
+// prepared are the texts that have been used, with the dialect's placeholders. Their number
+// is bounded by that of the repositories' texts, because values are parameters.
 var prepared sync.Map // of preparedKey, to string
 
 type preparedKey struct {
@@ -73,8 +73,8 @@ type preparedKey struct {
 	text    string
 }
 
-// prepare returns the text with the dialect's placeholders, @org being the first
-// parameter wherever it stands.
+// prepare returns the text with the dialect's placeholders; each @org is the first
+// parameter.
 func (c command) prepare(d dialect) (string, error) {
 	key := preparedKey{d, c.tenant, c.text}
 	if text, ok := prepared.Load(key); ok {
@@ -104,8 +104,8 @@ func (c command) prepare(d dialect) (string, error) {
 			number = next
 			next++
 		}
-		// SQLite counts on from the highest number itself, and the driver takes
-		// parameters without a number faster.
+		// SQLite numbers parameters without a number itself, and the driver binds those
+		// faster.
 		if d == onPostgres || org || !seen {
 			b.WriteString(strconv.Itoa(number))
 		}
@@ -118,9 +118,9 @@ func (c command) prepare(d dialect) (string, error) {
 	return b.String(), nil
 }
 
-// confined reports whether a text about one organisation confines each tenant table
-// that it names to it, by counting, and one of shared tables names none. It does not
-// see a table after a comma, nor an OR beside the condition.
+// confined reports whether a text for one organisation has a condition for each tenant
+// table that it names, by counting, and whether one for shared tables names none. It does
+// not detect a table after a comma, nor an OR beside the condition.
 func (c command) confined() bool {
 	named := 0
 	for _, table := range tableName.FindAllStringSubmatch(c.text, -1) {
@@ -137,8 +137,8 @@ func (c command) confined() bool {
 	return named <= len(confinement.FindAllString(c.text, -1)) && (c.tenant == selectedTenancy || strings.Contains(c.text, "@org"))
 }
 
-// tableName finds the tables that a text names, confinement what confines them: that
-// excluded has the same organisation, as in an upsert, says nothing.
+// tableName matches the tables that a text names, and confinement the conditions on the
+// organisation. Excluded of an upsert always has the same organisation and is not counted.
 var (
 	tableName   = regexp.MustCompile(`(?i)\b(?:from|join|into|update|using)\s+"?(\w+)`)
 	confinement = regexp.MustCompile(`\borg_id = (?:@org|\?|[a-df-z]\w*\.org_id)|INTO \w+ \(org_id\b`)
@@ -150,8 +150,8 @@ func trace(ctx context.Context, db *gorm.DB, text string, err error) {
 	}
 }
 
-// exec runs a command and returns how many rows it changed. What names the record
-// in errors.
+// exec runs a command and returns how many rows it changed. What names the record in
+// errors.
 func exec(ctx context.Context, db *gorm.DB, what string, c command) (n int64, err error) {
 	text, err := c.prepare(dialectOf(db))
 	if err == nil {
@@ -164,13 +164,13 @@ func exec(ctx context.Context, db *gorm.DB, what string, c command) (n int64, er
 	return n, failed(ctx, err, what)
 }
 
-// eachRow runs a query, scans each row to the places and calls fn after it. Fn's
-// error ends it and comes back as it is.
+// eachRow runs a query, scans each row into the destinations and calls fn after it. An
+// error of fn ends it and is returned unchanged.
 func eachRow(ctx context.Context, db *gorm.DB, what string, c command, to []any, fn func() error) error {
 	return eachRowOn(ctx, db, db.Statement.ConnPool, what, c, to, fn)
 }
 
-// eachRowOn is eachRow on a pool or a connection of db's. GORM would copy its session and walk
+// eachRowOn is eachRow on a pool or a connection of db's. GORM would copy its session and run
 // through its callbacks for each query, which takes longer than a short query itself.
 func eachRowOn(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string, c command, to []any, fn func() error) error {
 	text, err := c.prepare(dialectOf(db))
@@ -217,8 +217,8 @@ func querySQL(ctx context.Context, pool gorm.ConnPool, text string, args []any, 
 	return scan(rows)
 }
 
-// oneRow scans the only row of a query, if there is any. It runs the query to its
-// end: that is when a statement that writes has written.
+// oneRow scans the only row of a query, if there is any. It reads the query to its end,
+// because a statement that writes has finished only then.
 func oneRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any) (found bool, err error) {
 	note := func() error {
 		found = true
@@ -244,7 +244,7 @@ func oneRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any)
 	return found, err
 }
 
-// getRow is oneRow for a row that must be there.
+// getRow is oneRow that returns NotFound without a row.
 func getRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any) error {
 	found, err := oneRow(ctx, db, what, c, to...)
 	if err == nil && !found {
@@ -253,8 +253,8 @@ func getRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any)
 	return err
 }
 
-// cursorID is an id to compare others with. One that is no UUID, which Postgres
-// cannot compare, stands before all.
+// cursorID returns an id as a bound of a comparison. One that is not a UUID, which Postgres
+// cannot compare, is before all.
 func cursorID[T ~string](after T) string {
 	if _, ok := id.Parse[T](string(after)); !ok {
 		return "00000000-0000-0000-0000-000000000000"
@@ -262,7 +262,7 @@ func cursorID[T ~string](after T) string {
 	return string(after)
 }
 
-// validIDs are those that can be there: Postgres compares no others with a UUID.
+// validIDs returns the ids that are UUIDs: Postgres compares no others with one.
 func validIDs[T ~string](given []T) []T {
 	return slices.DeleteFunc(slices.Clone(given), func(one T) bool {
 		_, ok := id.Parse[T](string(one))
@@ -270,5 +270,5 @@ func validIDs[T ~string](given []T) []T {
 	})
 }
 
-// instant is a time as it is kept, in milliseconds; the zero time survives it.
+// instant returns a stored time, which is in milliseconds; it preserves the zero time.
 func instant(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

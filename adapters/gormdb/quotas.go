@@ -12,8 +12,8 @@ import (
 	"collab/ports"
 )
 
-// sweptLeases is how many leases Sweep ends in one transaction at most: their
-// accounts are locked meanwhile.
+// sweptLeases is the most leases that Sweep ends in one transaction, which locks their
+// accounts.
 const sweptLeases = 200
 
 type accountRow struct {
@@ -43,7 +43,7 @@ func (r *accountRow) account() (quota.Account, error) {
 	return quota.Account{Used: r.Used, Reserved: r.Reserved}, nil
 }
 
-// millis is the first millisecond of a day.
+// millis returns the first millisecond of a day.
 func millis(d quota.Day) int64 { return d.Start().UnixMilli() }
 
 // quotas locks an account before the account's leases, and several of either in
@@ -60,19 +60,19 @@ func (q quotas) ReserveAt(ctx context.Context, epoch int64, l quota.Lease, limit
 	return q.reserve(ctx, reserveAt, []any{epoch}, l, limit, n)
 }
 
-// reserve runs one of the statements; holds are what it asks of the organisation.
-func (q quotas) reserve(ctx context.Context, statements [2]string, holds []any, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
+// reserve runs one of the statements; conditionArgs are the parameters of its condition on the organisation.
+func (q quotas) reserve(ctx context.Context, statements [2]string, conditionArgs []any, l quota.Lease, limit int64, n quota.Need) (granted int64, err error) {
 	most := quota.Account{}.Grant(limit, n)
 	if most == 0 {
 		return 0, nil
 	}
 	user, day := string(l.User), millis(l.Day)
-	args := append(append(tenantParams(l.Org, 16), user, day, most, most), holds...)
+	args := append(append(tenantParams(l.Org, 16), user, day, most, most), conditionArgs...)
 	args = append(args, user, day, string(l.ID), limit, limit, limit, n.Input)
 	statement := statements[q.dialect]
 	if q.dialect == onPostgres {
 		if !q.inTransaction() {
-			statement += alone
+			statement += asyncCommit
 		}
 		args = append(args, user, day, string(l.ID), l.ExpiresAt.UnixMilli())
 		found, err := oneRow(ctx, q.write, "Lease", args.sql(statement), &granted)
@@ -114,16 +114,16 @@ func (q quotas) Account(ctx context.Context, o id.Org, user id.User, d quota.Day
 	return a, err
 }
 
-// What names leases, and what accounts get back, in a parameter that has several.
+// The fields of a parameter with several leases, and of one with tokens to return to accounts.
 var (
-	leaseKeys = leaseTable.fieldsOf("org_id", "user_id", "day", "id")
-	givenBack = leaseTable.fieldsOf("org_id", "user_id", "day", "tokens")
+	leaseKeys      = leaseTable.fieldsOf("org_id", "user_id", "day", "id")
+	returnedFields = leaseTable.fieldsOf("org_id", "user_id", "day", "tokens")
 )
 
 func (r *leaseRow) lease() (leaseRow, error) { return *r, nil }
 
-// summed returns a row for each key, in the order of compare, with the sums of those that
-// have the key. It reuses the slice.
+// summed returns a row for each key, in the order of compare, with the sums of the rows
+// that have it. It reuses the slice.
 func summed[R any](rows []R, compare func(a, b R) int, add func(to *R, one R)) []R {
 	slices.SortFunc(rows, compare)
 	all := rows[:0]
@@ -141,8 +141,7 @@ func compareAccounts(a, b leaseRow) int {
 	return cmp.Or(cmp.Compare(a.OrgID, b.OrgID), cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.Day, b.Day))
 }
 
-// lock locks several rows in their order, which one statement that changes them
-// does not keep.
+// lock locks several rows in their order, which an UPDATE of several does not guarantee.
 func (q quotas) lock(ctx context.Context, statement [2]string, keys string) error {
 	if q.dialect != onPostgres {
 		return nil
@@ -151,7 +150,7 @@ func (q quotas) lock(ctx context.Context, statement [2]string, keys string) erro
 	return eachRow(ctx, q.write, "Lease", c, []any{new(int)}, func() error { return nil })
 }
 
-// Extend leaves out what cannot be there: Postgres compares no other ids.
+// Extend skips ids that are not UUIDs, which Postgres cannot compare.
 func (q quotas) Extend(ctx context.Context, leases []quota.Lease, until time.Time) error {
 	var keys []leaseRow
 	for _, l := range leases {
@@ -172,8 +171,8 @@ func (q quotas) Extend(ctx context.Context, leases []quota.Lease, until time.Tim
 	})
 }
 
-// Sweep looks for some expired leases at a time, and ends those of them that are
-// still there and expired once their accounts are locked.
+// Sweep reads a batch of expired leases, and ends those that still exist and are expired
+// once their accounts are locked.
 func (q quotas) Sweep(ctx context.Context, now time.Time) error {
 	due := leaseTable.crossTenant(q.read, crossTenantLeases).filter("expires_at <= ?", now.UnixMilli()).
 		read("user_id", "day", "id").page("expires_at", sweptLeases)
@@ -198,8 +197,8 @@ func (q quotas) sweep(ctx context.Context, expired string, now time.Time) error 
 	}
 	var one leaseRow
 	var taken []leaseRow
-	c := crossTenantSQL(crossTenantLeases, takeLeases[q.dialect], now.UnixMilli(), expired)
-	err := eachRow(ctx, q.write, "Lease", c, dest(&one, givenBack), func() error {
+	c := crossTenantSQL(crossTenantLeases, deleteExpired[q.dialect], now.UnixMilli(), expired)
+	err := eachRow(ctx, q.write, "Lease", c, dest(&one, returnedFields), func() error {
 		taken = append(taken, one)
 		return nil
 	})
@@ -207,6 +206,6 @@ func (q quotas) sweep(ctx context.Context, expired string, now time.Time) error 
 		return err
 	}
 	sums := summed(taken, compareAccounts, func(to *leaseRow, one leaseRow) { to.Tokens += one.Tokens })
-	_, err = exec(ctx, q.write, "Account", crossTenantSQL(crossTenantLeases, giveBack[q.dialect], records(sums, givenBack)))
+	_, err = exec(ctx, q.write, "Account", crossTenantSQL(crossTenantLeases, returnTokens[q.dialect], records(sums, returnedFields)))
 	return err
 }

@@ -43,7 +43,7 @@ type settingsRow struct {
 	Active        bool `gorm:"column:is_active"`
 }
 
-// releaseRevisionRow is the only one in its table.
+// releaseRevisionRow is the only row of its table.
 type releaseRevisionRow struct {
 	One bool `gorm:"primaryKey"`
 	N   int64
@@ -78,8 +78,8 @@ func (q releases) Revision(ctx context.Context) (int64, error) {
 	return get(ctx, revisionTable.on(q.read), (*releaseRevisionRow).revision)
 }
 
-// Since is one statement, so that the releases are those of the revision. Without
-// any there was no change, as a change leaves a release and none is removed.
+// Since is one statement, and so reads the releases of the revision. Without rows there was
+// no change, as every change adds or updates a release and none is removed.
 func (q releases) Since(ctx context.Context, revision int64) (int64, []release.Entry, error) {
 	now := max(revision, 0)
 	s := releaseTable.on(q.read).read("id", "version", "platform", "arch", "channel", "rollout", "is_active").filter("releases.revision > ?", revision)
@@ -117,9 +117,8 @@ func (q releases) Update(ctx context.Context, r id.Release, fn func(release.Rele
 	return updated, nil
 }
 
-// revised runs a change of the releases while no other transaction can change any,
-// and increments the revision if it succeeds. The change is called with the new
-// revision.
+// revised runs a change of the releases that excludes concurrent ones, and increments the
+// revision if it succeeds. The change is called with the new revision.
 func (q releases) revised(ctx context.Context, change func(c *conn, revision int64) error) error {
 	return q.atomic(ctx, func(c *conn) error {
 		was, err := get(ctx, revisionTable.on(c.write).forUpdate(), (*releaseRevisionRow).revision)
@@ -158,9 +157,8 @@ type adoption struct{ *conn }
 
 var _ ports.Adoption = adoption{}
 
-// Add locks the rows in their order, as all changes of them do, to avoid deadlocks.
-// A statement can change a row only once, so counts of the same row are summed
-// before.
+// Add locks the rows in their order, as all changes of them do, to avoid deadlocks. A
+// statement can change a row only once, so it sums the counts of the same row before.
 func (q adoption) Add(ctx context.Context, counts []release.Tally) error {
 	if len(counts) == 0 {
 		return nil
@@ -202,8 +200,8 @@ func (q adoption) List(ctx context.Context, first, last release.Day, of release.
 	return all(ctx, s.page(order, limit), (*adoptionRow).tally)
 }
 
-// Prune names a first day as well: of a range with one end alone Postgres thinks
-// that it is a third of the table.
+// Prune also has a lower bound: of a range with one bound Postgres estimates a third of the
+// table.
 func (q adoption) Prune(ctx context.Context, before release.Day) error {
 	_, err := adoptionTable.on(q.write).filter("day >= '' AND day < ?", string(before)).remove(ctx)
 	return err

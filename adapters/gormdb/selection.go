@@ -12,31 +12,31 @@ import (
 	"collab/domain/id"
 )
 
-// onConflictDoNothing makes an INSERT pass over a row whose key is taken, which leaves a
-// transaction on Postgres usable, where an error would end it.
+// onConflictDoNothing makes an INSERT skip a row whose key is taken: an error would abort a
+// transaction on Postgres.
 const onConflictDoNothing = " ON CONFLICT DO NOTHING"
 
-// selection is rows of a table that statements are about. Its methods that narrow
-// it return another one.
+// selection describes rows of a table for statements. Its methods that narrow it return a
+// copy.
 type selection struct {
 	*table
 	db           *gorm.DB
-	org          id.Org // whose rows they are
-	crossTenants bool   // rows of all organisations: the organisation of each is read, too
+	org          id.Org // the organisation of the rows
+	crossTenants bool   // rows of all organisations: the organisation of each is read as well
 	keyed        bool   // the condition is the primary key
 	where        string
 	args         []any
-	fields       []field // that are read; nil: all
-	from         string  // what stands after FROM; empty: the table
-	columns      string  // that are read besides the fields
-	dests        []any   // where those go
+	fields       []field // to read; nil: all
+	from         string  // after FROM; empty: the table
+	columns      string  // to read besides the fields
+	dests        []any   // the destinations of columns
 	order        string
 	limit        int
 	lock         string
 }
 
-// key narrows the selection to the row with the primary key, the organisation
-// left out.
+// key narrows the selection to the row with the primary key, which is given without the
+// organisation.
 func (s selection) key(values ...any) selection {
 	if s.crossTenants {
 		return s.filter(s.keys, values...)
@@ -45,7 +45,7 @@ func (s selection) key(values ...any) selection {
 	return s
 }
 
-// filter adds a condition. Whatever it is, those before it hold, too.
+// filter adds a condition to the previous ones.
 func (s selection) filter(condition string, args ...any) selection {
 	if condition = "(" + condition + ")"; s.where != "" {
 		condition = s.where + " AND " + condition
@@ -54,25 +54,24 @@ func (s selection) filter(condition string, args ...any) selection {
 	return s
 }
 
-// among adds the condition that a column is one of the values.
+// among adds the condition that a column has one of the values.
 func (s selection) among(column, values string) selection {
 	at := slices.IndexFunc(s.table.fields, func(f field) bool { return f.name == column })
 	return s.filter(dialectOf(s.db).in(s.name+"."+column, s.table.fields[at].kind), values)
 }
 
-// in adds the condition that a column is among those that another selection reads.
+// in adds the condition that a column has one of the values that another selection reads.
 func (s selection) in(column string, of selection) selection {
 	c := of.command()
 	return s.filter(column+" IN ("+c.text+")", c.args...)
 }
 
-// after adds the condition that rows come after a place in the order, which is
-// that of the columns.
+// after adds the condition that rows are after a position in the order of the columns.
 func (s selection) after(columns string, values ...any) selection {
 	return s.filter("("+columns+") > ("+strings.Repeat("?, ", len(values)-1)+"?)", values...)
 }
 
-// page orders the rows and takes the first of them; limit 0 is all.
+// page orders the rows and selects the first; limit 0 is all.
 func (s selection) page(order string, limit int) selection {
 	s.order, s.limit = order, limit
 	return s
@@ -85,13 +84,13 @@ func (s selection) claim(order string, limit int) selection {
 	return s
 }
 
-// join adds tables, and columns of them that are read into the given places.
+// join adds tables, and columns of them that are read into the destinations.
 func (s selection) join(from, columns string, dests ...any) selection {
 	s.from, s.columns, s.dests = from, columns, dests
 	return s
 }
 
-// read reads no more than the columns.
+// read restricts the fields to read to the columns.
 func (s selection) read(columns ...string) selection {
 	s.fields = s.fieldsOf(columns...)
 	return s
@@ -142,8 +141,8 @@ func (s selection) command() command {
 	return s.newCommand(text+s.lock, slices.Concat(s.args, limit))
 }
 
-// each calls fn with the records, which stream. Fn's error ends it and comes back
-// as it is.
+// each calls fn with the records as they are read. An error of fn ends it and is returned
+// unchanged.
 func each[R, T any](ctx context.Context, s selection, record func(*R) (T, error), fn func(T) error) error {
 	s.checkRow(reflect.TypeFor[R]())
 	var r R
@@ -156,15 +155,15 @@ func each[R, T any](ctx context.Context, s selection, record func(*R) (T, error)
 	})
 }
 
-// checkRow panics where rows of the table have another type: their values would be
-// taken for those of other columns.
+// checkRow panics if rows of the table have another type, to whose fields the columns would
+// be assigned wrongly.
 func (s selection) checkRow(row reflect.Type) {
 	if row != s.row {
 		panic(s.name + " has rows of another type")
 	}
 }
 
-// dest returns the places of a row that what is read goes to, and the other places.
+// dest returns the destinations of the fields in a row, and then those of columns.
 func (s selection) dest(row any) []any {
 	fields := s.reads
 	if s.fields != nil {
@@ -178,7 +177,7 @@ func (s selection) dest(row any) []any {
 	return append(dest(row, fields), s.dests...)
 }
 
-// all returns the records, for lists that are small by nature.
+// all returns the records, for bounded lists.
 func all[R, T any](ctx context.Context, s selection, record func(*R) (T, error)) (found []T, err error) {
 	err = each(ctx, s, record, func(v T) error {
 		found = append(found, v)
@@ -190,7 +189,7 @@ func all[R, T any](ctx context.Context, s selection, record func(*R) (T, error))
 	return found, nil
 }
 
-// getAll returns the records with the ids, in the order of these.
+// getAll returns the records with the ids, in the order of the ids.
 func getAll[R, T any, K ~string](ctx context.Context, s selection, record func(*R) (T, error), key func(T) K, given []K) ([]T, error) {
 	places := make(map[K]int, len(given))
 	for i, k := range given {
@@ -206,7 +205,7 @@ func find[R, T any](ctx context.Context, s selection, record func(*R) (T, error)
 	return findWith(ctx, s, record, s.command())
 }
 
-// findWith is find with a command that reads what a SELECT of the selection would.
+// findWith is find with a command that returns the columns of the selection.
 func findWith[R, T any](ctx context.Context, s selection, record func(*R) (T, error), c command) (v T, found bool, err error) {
 	s.checkRow(reflect.TypeFor[R]())
 	var r R
@@ -225,7 +224,7 @@ func get[R, T any](ctx context.Context, s selection, record func(*R) (T, error))
 	return v, err
 }
 
-// count returns how many rows there are.
+// count returns the number of rows.
 func (s selection) count(ctx context.Context) (n int, err error) {
 	text := "SELECT COUNT(*) FROM " + s.name
 	if s.where != "" {
@@ -235,8 +234,8 @@ func (s selection) count(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// lockKeys returns the number of rows, and prevents their deletion until the
-// transaction ends: a broken reference would end it on Postgres.
+// lockKeys returns the number of rows, and prevents their deletion until the transaction
+// ends: a foreign key violation would abort it on Postgres.
 func (s selection) lockKeys(ctx context.Context) (n int, err error) {
 	text := "SELECT 1 FROM " + s.name + " WHERE " + s.where + " ORDER BY " + s.name + ".id" + dialectOf(s.db).forKeyShare()
 	err = eachRow(ctx, s.db, s.what, s.newCommand(text, s.args), []any{new(int)}, func() error {
@@ -252,8 +251,7 @@ func (s selection) lockKey(ctx context.Context) error {
 	return s.requireRow(int64(n), err)
 }
 
-// add inserts a row; one whose key is taken is a Conflict that leaves the
-// transaction usable.
+// add inserts a row. It returns Conflict for a taken key, without aborting the transaction.
 func (s selection) add(ctx context.Context, row any) error {
 	n, err := s.insert(ctx, row, onConflictDoNothing)
 	if err == nil && n == 0 {
@@ -262,8 +260,8 @@ func (s selection) add(ctx context.Context, row any) error {
 	return err
 }
 
-// insertRecords runs what insertsRecords made for the fields of rows, after
-// parameters that it may have before them.
+// insertRecords runs a text of insertsRecords for the fields of rows, after the other
+// parameters.
 func insertRecords[R any](ctx context.Context, s selection, text [2]string, rows []R, fields []field, args ...any) (int64, error) {
 	s.checkRow(reflect.TypeFor[R]())
 	c := sharedSQL(text[dialectOf(s.db)], append(args, records(rows, fields))...)
@@ -279,8 +277,8 @@ func (s selection) put(ctx context.Context, row any) error {
 	return err
 }
 
-// insert inserts a row and returns how many rows it changed; conflict is what it
-// does about a taken key.
+// insert inserts a row and returns how many rows it changed; conflict is its clause for a
+// taken key.
 func (s selection) insert(ctx context.Context, row any, conflict string) (int64, error) {
 	s.checkRow(reflect.TypeOf(row).Elem())
 	if s.org != "" {
@@ -301,19 +299,19 @@ func (s selection) save(ctx context.Context, row any) error {
 	return s.requireRow(exec(ctx, s.db, s.what, s.newCommand(text, args)))
 }
 
-// set changes the rows and returns how many they are.
+// set updates the rows and returns their number.
 func (s selection) set(ctx context.Context, sets string, args ...any) (int64, error) {
 	all := append(append(make([]any, 0, len(args)+len(s.args)), args...), s.args...)
 	return exec(ctx, s.db, s.what, s.newCommand("UPDATE "+s.name+" SET "+sets+" WHERE "+s.where, all))
 }
 
-// remove deletes the rows and returns how many they were.
+// remove deletes the rows and returns their number.
 func (s selection) remove(ctx context.Context) (int64, error) {
 	return exec(ctx, s.db, s.what, s.newCommand("DELETE FROM "+s.name+" WHERE "+s.where, s.args))
 }
 
-// removeEmpty deletes the only row if the conditions hold, that nothing refers to it.
-// It returns NotFound if there is no row, else Conflict with the message.
+// removeEmpty deletes the only row if the conditions hold, which say that no row refers to
+// it. It returns NotFound if there is no row, else Conflict with the message.
 func (s selection) removeEmpty(ctx context.Context, message string, conditions ...string) error {
 	empty := s
 	for _, condition := range conditions {
@@ -341,8 +339,8 @@ func (s selection) requireRow(n int64, err error) error {
 	return err
 }
 
-// update holds the only row and stores what fn makes of its record, in a
-// transaction. It returns that record, whose times may be finer than those stored.
+// update locks the only row and stores what fn returns for its record, in a transaction. It
+// returns that record, whose times may be more precise than the stored ones.
 func update[R, T any](ctx context.Context, s selection, record func(*R) (T, error), row func(T) *R, fn func(T) (T, error)) (v T, err error) {
 	there, err := get(ctx, s.forUpdate(), record)
 	if err != nil {
@@ -363,7 +361,7 @@ func update[R, T any](ctx context.Context, s selection, record func(*R) (T, erro
 	return v, failed(ctx, err, s.what)
 }
 
-// change changes the only row and returns its record as it is then.
+// change updates the only row and returns the new record.
 func change[R, T any](ctx context.Context, s selection, record func(*R) (T, error), sets string) (T, error) {
 	text := "UPDATE " + s.name + " SET " + sets + " WHERE " + s.where + " RETURNING " + s.names
 	v, found, err := findWith(ctx, s, record, s.newCommand(text, s.args))
@@ -373,9 +371,9 @@ func change[R, T any](ctx context.Context, s selection, record func(*R) (T, erro
 	return v, err
 }
 
-// upsertIf inserts the row or replaces the one with its primary key if that meets
-// the condition; otherwise it returns the existing record. If that was deleted
-// meanwhile, upsertIf starts over.
+// upsertIf inserts the row, or replaces the one with its primary key if that meets the
+// condition; otherwise it returns the existing record. If that was deleted concurrently,
+// upsertIf starts over.
 func upsertIf[R, T any](ctx context.Context, s selection, r *R, record func(*R) (T, error), condition string, arg any, key ...any) (v T, err error) {
 	put := s.insertRow + s.onConflictUpdate(s.changes) + " WHERE " + condition + " RETURNING " + s.names
 	for range attempts {
@@ -389,8 +387,8 @@ func upsertIf[R, T any](ctx context.Context, s selection, r *R, record func(*R) 
 	return v, fault.New(fault.Unavailable, "%s is in use by too many at once", s.what)
 }
 
-// upsert finds the record by the provider's id, or adds fresh, and stores what fn
-// makes of it, in a transaction in which the record is held against others.
+// upsert finds the record by the provider's id, or adds fresh, and stores what fn returns
+// for it, in a transaction that locks the record.
 func upsert[R, T any](ctx context.Context, s selection, provider string, record func(*R) (T, error), row func(T) *R, fresh T, fn func(T) (T, error)) (T, error) {
 	s = s.filter("provider_id = ?", provider)
 	there, found, err := find(ctx, s.forUpdate(), record)
@@ -408,7 +406,7 @@ func upsert[R, T any](ctx context.Context, s selection, provider string, record 
 		} else if n == 1 {
 			return record(added)
 		}
-		// Another was faster, or the id is taken under another key.
+		// A concurrent one added it, or the id is taken under another key.
 		there, found, err = find(ctx, s.forUpdate(), record)
 		if err == nil && !found {
 			err = fault.New(fault.Conflict, "%s is there already", s.what)

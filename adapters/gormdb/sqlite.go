@@ -20,12 +20,12 @@ import (
 	"collab/domain/fault"
 )
 
-// driverName is what the pure-Go driver is registered as.
+// driverName is the name of the pure-Go driver.
 const driverName = "sqlite"
 
-// sqliteDialector is GORM's dialect of SQLite over a pool of connections. The one
-// that GORM offers imports a driver in C. Migrations make the tables and no
-// column has a default, so there is no migrator and no savepoint.
+// sqliteDialector is GORM's dialect of SQLite over a pool of connections. GORM's own
+// imports a driver in C. Migrations create the tables and no column has a default, so there
+// is no migrator and no savepoint.
 type sqliteDialector struct{ pool *sql.DB }
 
 var (
@@ -50,8 +50,8 @@ func (sqliteDialector) BindVarTo(w clause.Writer, _ *gorm.Statement, _ any) {
 	_ = w.WriteByte('?')
 }
 
-// QuoteTo writes a name, or several with dots between them, in backquotes, in
-// which SQLite never sees a text.
+// QuoteTo writes a name, or several separated by dots, in backquotes, which SQLite never
+// reads as a string.
 func (sqliteDialector) QuoteTo(w clause.Writer, name string) {
 	_ = w.WriteByte('`')
 	for i := range len(name) {
@@ -92,7 +92,7 @@ func (db *DB) openSQLite(o Options) error {
 		return err
 	}
 	db.dialect = onSQLite
-	// The driver sets busy_timeout before the others, whatever their order.
+	// The driver sets busy_timeout first.
 	common := []string{"busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(1)", "temp_store(MEMORY)"}
 	writer, err := openSQLitePool(sqliteDSN(path, "immediate", append(common, "synchronous(FULL)", "journal_size_limit(67108864)", "cache_size(-8000)")))
 	if err != nil {
@@ -102,12 +102,12 @@ func (db *DB) openSQLite(o Options) error {
 	if db.write, err = db.openGORM(writer, sqliteDialector{writer}, o.Logger); err != nil {
 		return err
 	}
-	// Statistics let the planner choose among a list's indexes. Making them looks
-	// at a bounded number of rows, and only of tables that have changed a lot.
+	// The planner chooses among a list's indexes by statistics. This updates those of
+	// tables that have changed a lot, and reads a bounded number of rows.
 	if _, err := writer.Exec("PRAGMA optimize = 0x10002"); err != nil {
 		return failed(context.Background(), err, "Database")
 	}
-	// Each reader has a cache of its own; what is in none of them the kernel has.
+	// Each reader has its own cache, beside the kernel's.
 	reader, err := openSQLitePool(sqliteDSN(path, "deferred", append(common, "query_only(1)", "cache_size(-4000)")))
 	if err != nil {
 		return err
@@ -131,18 +131,18 @@ func sqlitePath(address string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// makeFile makes the file, and its folder, for nobody but the process's user.
-// The files that SQLite makes beside it take over its mode.
+// makeFile creates the file and its folder, accessible to the process's user only.
+// SQLite creates its other files with the same mode.
 func makeFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "The database's folder cannot be made")
+		return fault.Wrap(fault.Unavailable, err, "The database's folder cannot be created")
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		return nil
 	case err != nil:
-		return fault.Wrap(fault.Unavailable, err, "The database's file cannot be made")
+		return fault.Wrap(fault.Unavailable, err, "The database's file cannot be created")
 	}
 	return f.Close()
 }

@@ -17,9 +17,9 @@ import (
 // SQLiteFile returns the file that sqlite://path names.
 func SQLiteFile(address string) (string, error) { return sqlitePath(address) }
 
-// CopySQLite writes a snapshot of the committed data to a new file. It does not
-// block writers. It returns NotFound when there is no database, and an error for a
-// damaged one. Deleted data is not in the copy.
+// CopySQLite writes a snapshot of the committed data to a new file, without deleted data.
+// It does not block writers. NotFound if there is no database, another error if it is
+// damaged.
 func CopySQLite(ctx context.Context, address, file string) (err error) {
 	path, err := sqlitePath(address)
 	if err != nil {
@@ -56,15 +56,15 @@ func OpenCopy(ctx context.Context, file string) (*Copy, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool.SetMaxOpenConns(2) // the names that are being read, and a question meanwhile
+	pool.SetMaxOpenConns(2) // one for Blobs, and one for queries during it
 	c := &Copy{pool: pool}
 	if err := c.examine(ctx); err != nil {
-		return nil, errors.Join(fault.Wrap(fault.Invalid, err, "The database is damaged, or none of ours"), pool.Close())
+		return nil, errors.Join(fault.Wrap(fault.Invalid, err, "The database is damaged, or not one of this program"), pool.Close())
 	}
 	return c, nil
 }
 
-// examine looks at all of the database, and reads the version of its schema.
+// examine checks the whole database, and reads the version of its schema.
 func (c *Copy) examine(ctx context.Context) error {
 	var verdict string
 	if err := c.pool.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
@@ -79,15 +79,15 @@ func (c *Copy) examine(ctx context.Context) error {
 // Close closes the file.
 func (c *Copy) Close() error { return c.pool.Close() }
 
-// Named is content that an object names.
+// Named is the content of an object.
 type Named struct {
 	Blob     string // its name in the store
 	Size     int64  // in bytes
 	Checksum string // SHA-256, lower-case hexadecimal
 }
 
-// Blobs ranges over the content that the objects of all organisations name, each
-// once, by its name in the order of bytes. An error is the last.
+// Blobs ranges over the contents of the objects of all organisations, each once, in the
+// byte order of their names. An error is the last element.
 func (c *Copy) Blobs(ctx context.Context) iter.Seq2[Named, error] {
 	return func(yield func(Named, error) bool) {
 		rows, err := c.pool.QueryContext(ctx, "SELECT blob, MAX(size), MAX(checksum), MIN(size), MIN(checksum) FROM objects GROUP BY blob ORDER BY blob")
@@ -100,7 +100,7 @@ func (c *Copy) Blobs(ctx context.Context) iter.Seq2[Named, error] {
 			var n, other Named
 			err := rows.Scan(&n.Blob, &n.Size, &n.Checksum, &other.Size, &other.Checksum)
 			if other.Blob = n.Blob; err == nil && other != n {
-				err = fmt.Errorf("two objects say two things of %q", n.Blob)
+				err = fmt.Errorf("two objects have %q with different sizes or checksums", n.Blob)
 			}
 			if err != nil || !yield(n, nil) {
 				if err != nil {
@@ -119,9 +119,9 @@ func (c *Copy) Blobs(ctx context.Context) iter.Seq2[Named, error] {
 // program knows.
 func SQLiteSchema() (int64, error) { return latest(onSQLite) }
 
-// RaiseEpoch increments the epoch of all logs, so that cursors become invalid and
-// clients read everything again. It is for a database that was restored from a
-// copy, whose logs use numbers again. It returns the new epoch.
+// RaiseEpoch increments the epoch of all logs, so that cursors become invalid and clients
+// read everything again. It is for a database that was restored from a backup, whose logs
+// reuse numbers. It returns the new epoch.
 func (db *DB) RaiseEpoch(ctx context.Context, now time.Time) (epoch int64, err error) {
 	n, err := exec(ctx, db.write, "Log", sharedSQL("UPDATE log_epoch SET epoch = CASE WHEN epoch < ? THEN ? ELSE epoch + 1 END", now.Unix(), now.Unix()))
 	if err == nil && n != 1 {

@@ -11,17 +11,16 @@ import (
 	"collab/domain/fault"
 )
 
-// maxMembers bounds how many share a group transaction: the first ones wait for the
-// last one.
+// maxMembers bounds the members of a group transaction, as the first ones wait for the
+// last.
 const maxMembers = 64
 
-// writeQueue is the queue for SQLite's one writer. A member of a group transaction
-// runs its part of it and hands off the writer and the transaction to the next in the
-// queue; the last one commits for all. A commit waits for the disk, which takes longer
-// than most parts, unless the members are asynchronous; these have transactions of their
-// own, which take turns with the others. With a commit for each part
-// the creation of a task costs 1.25 of the processor time on Postgres, where the goal of
-// test/bench is at most 1.00 and 0.35 to 0.53 are measured.
+// writeQueue is the queue for SQLite's one writer. A member of a group transaction runs its
+// part and hands off the writer and the transaction to the next in the queue; the last one
+// commits for all. A commit waits for the disk, which takes longer than most parts, unless
+// the members are asynchronous; these have their own transactions, which alternate with the
+// others. With a commit for each part the creation of a task costs 1.25 of the processor
+// time on Postgres; the goal of test/bench is at most 1.00, and 0.35 to 0.53 are measured.
 type writeQueue struct {
 	mu      sync.Mutex
 	waiting []waiter
@@ -35,17 +34,17 @@ type waiter struct {
 	async bool
 }
 
-// groupTransaction is a transaction of several members. It belongs to the member that
+// groupTransaction is a transaction of several members. It is used by the member that
 // has the writer until done is closed; err is then its result.
 type groupTransaction struct {
 	tx      *gorm.DB
 	async   bool // its commit does not wait for the disk
-	members int  // whose parts are in it
+	members int  // the number of its parts
 	err     error
 	done    chan struct{}
 }
 
-// grouped runs fn as a part of a group transaction and returns when that is committed.
+// grouped runs fn as a part of a group transaction and returns when that has committed.
 // If fn fails, its part alone is rolled back.
 func (db *DB) grouped(ctx context.Context, c *conn, fn func(*conn) error) error {
 	j, err := db.queue.await(ctx, c.async)
@@ -53,7 +52,7 @@ func (db *DB) grouped(ctx context.Context, c *conn, fn func(*conn) error) error 
 		return err
 	}
 	if j == nil {
-		// It belongs to all members and ends with the context of none.
+		// It is shared by all members, so no member's context ends it.
 		tx := db.write.WithContext(withAsync(context.WithoutCancel(ctx), c.async)).Begin(db.dialect.isolation())
 		if tx.Error != nil {
 			db.queue.pass(nil)
@@ -96,8 +95,8 @@ func (db *DB) runMember(ctx context.Context, j *groupTransaction, c *conn, fn fu
 	return nil
 }
 
-// savepoint sets or releases the savepoint before a part. The first part needs none: the
-// whole transaction is its own.
+// savepoint sets or releases the savepoint before a part. The first part needs none, as it
+// can roll back the whole transaction.
 func (j *groupTransaction) savepoint(statement string) error {
 	if j.members == 0 {
 		return nil
@@ -106,8 +105,8 @@ func (j *groupTransaction) savepoint(statement string) error {
 	return err
 }
 
-// undo rolls back the present part and returns the transaction, or nil if nothing of it
-// is left: SQLite rolls back all when it has no room, or when a statement that writes is
+// undo rolls back the present part and returns the transaction, or nil if all of it was
+// rolled back: SQLite does that if it runs out of space, or if a statement that writes is
 // interrupted.
 func (j *groupTransaction) undo() *groupTransaction {
 	if j.members == 0 {
@@ -159,7 +158,7 @@ func (l *writeQueue) await(ctx context.Context, async bool) (*groupTransaction, 
 	return nil, ctx.Err()
 }
 
-// leave takes a waiting member out of the queue. It reports whether it was in it.
+// leave removes a waiting member from the queue, and reports whether it was there.
 func (l *writeQueue) leave(turn chan *groupTransaction) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

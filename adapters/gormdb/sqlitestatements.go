@@ -12,7 +12,7 @@ import (
 	sqlitecode "modernc.org/sqlite/lib"
 )
 
-// maxStatements bounds how many statements a connection keeps.
+// maxStatements bounds the cache of a connection.
 const maxStatements = 256
 
 // openSQLitePool opens a pool whose connections cache prepared statements, which the
@@ -42,8 +42,7 @@ func (k cachingConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &cachingConn{sqliteConn: c.(sqliteConn), handle: handle, cached: map[string]*cachedStatement{}}, nil
 }
 
-// sqliteConn is what the driver's connections can do and database/sql makes use
-// of.
+// sqliteConn has the methods of the driver's connections that database/sql uses.
 type sqliteConn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -59,12 +58,12 @@ type sqliteConn interface {
 // goroutine at a time, like every driver.Conn.
 type cachingConn struct {
 	sqliteConn
-	handle uintptr // SQLite's own connection
-	cached map[string]*cachedStatement
-	unsafe bool // its commits may not wait for the disk though they should
+	handle      uintptr // the address of SQLite's connection
+	cached      map[string]*cachedStatement
+	syncUnknown bool // its synchronous setting is unknown
 }
 
-// asyncKey is of a context with which an async transaction begins.
+// asyncKey is the key of contexts that begin asynchronous transactions.
 type asyncKey struct{}
 
 func withAsync(ctx context.Context, async bool) context.Context {
@@ -74,37 +73,37 @@ func withAsync(ctx context.Context, async bool) context.Context {
 	return ctx
 }
 
-// Every commit waits for the disk but that of an async transaction: the first
-// that waits after it takes it along. No statement is kept for these, as SQLite
-// obeys them when they are parsed, and only between transactions.
+// Every commit waits for the disk except those of asynchronous transactions, which become
+// durable with the next one that waits. The pragmas are not cached, as SQLite applies them
+// when they are prepared, and only between transactions.
 const (
-	waitForDisk = "PRAGMA synchronous = FULL"
-	waitForNone = "PRAGMA synchronous = NORMAL"
+	syncFull   = "PRAGMA synchronous = FULL"
+	syncNormal = "PRAGMA synchronous = NORMAL"
 )
 
 func (c *cachingConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
 	if ctx.Value(asyncKey{}) == nil {
 		return c.sqliteConn.BeginTx(ctx, o)
 	}
-	if _, err := c.sqliteConn.ExecContext(context.WithoutCancel(ctx), waitForNone, nil); err != nil {
+	if _, err := c.sqliteConn.ExecContext(context.WithoutCancel(ctx), syncNormal, nil); err != nil {
 		return nil, err
 	}
 	tx, err := c.sqliteConn.BeginTx(ctx, o)
 	if err != nil {
-		c.waitForDiskAgain()
+		c.restoreSync()
 		return nil, err
 	}
 	return asyncTx{tx, c}, nil
 }
 
-// waitForDiskAgain ends the time in which commits do not wait. A connection that does
-// not obey is not used again.
-func (c *cachingConn) waitForDiskAgain() {
-	_, err := c.sqliteConn.ExecContext(context.Background(), waitForDisk, nil)
-	c.unsafe = c.unsafe || err != nil
+// restoreSync sets the connection to wait for the disk again. If that fails, the connection
+// is not used again.
+func (c *cachingConn) restoreSync() {
+	_, err := c.sqliteConn.ExecContext(context.Background(), syncFull, nil)
+	c.syncUnknown = c.syncUnknown || err != nil
 }
 
-func (c *cachingConn) IsValid() bool { return !c.unsafe && c.sqliteConn.IsValid() }
+func (c *cachingConn) IsValid() bool { return !c.syncUnknown && c.sqliteConn.IsValid() }
 
 type asyncTx struct {
 	driver.Tx
@@ -112,23 +111,23 @@ type asyncTx struct {
 }
 
 func (t asyncTx) Commit() error {
-	defer t.c.waitForDiskAgain()
+	defer t.c.restoreSync()
 	return t.Tx.Commit()
 }
 
 func (t asyncTx) Rollback() error {
-	defer t.c.waitForDiskAgain()
+	defer t.c.restoreSync()
 	return t.Tx.Rollback()
 }
 
-// unwatched is a context without an end for database/sql, which would start
-// goroutines to wait for it. The connection watches the one inside.
+// unwatched is a context without an end for database/sql, which would start goroutines to
+// wait for it. The connection watches the inner one.
 type unwatched struct{ context.Context }
 
 // Done returns nil.
 func (unwatched) Done() <-chan struct{} { return nil }
 
-// watch interrupts the statement that runs when ctx ends, until end is called.
+// watch interrupts the running statement when ctx ends, until end is called.
 func (c *cachingConn) watch(ctx context.Context) (end func()) {
 	if u, ok := ctx.(unwatched); ok {
 		ctx = u.Context
@@ -162,9 +161,8 @@ type cachedStatement struct {
 	busy bool // rows of it are open
 }
 
-// statement returns the kept statement for a query, or nil where there can be
-// none: it has open rows, or the query cannot be prepared, which the connection
-// itself then says.
+// statement returns the cached statement of a query, or nil if it has open rows or cannot
+// be prepared, in which case the connection returns the error.
 func (c *cachingConn) statement(ctx context.Context, query string) *cachedStatement {
 	if s, ok := c.cached[query]; ok {
 		if s.busy {
@@ -184,12 +182,12 @@ func (c *cachingConn) statement(ctx context.Context, query string) *cachedStatem
 	return s
 }
 
-// evict closes one statement without open rows, whichever comes first.
+// evict closes any one statement without open rows.
 func (c *cachingConn) evict() {
 	for query, s := range c.cached {
 		if !s.busy {
 			delete(c.cached, query)
-			_ = s.Close() // it says again how the statement ended last time
+			_ = s.Close() // it returns the error of the last execution again
 			return
 		}
 	}
@@ -233,7 +231,7 @@ func (c *cachingConn) Close() error {
 	return c.sqliteConn.Close()
 }
 
-// sqliteRows is what the driver's rows can do.
+// sqliteRows has the methods of the driver's rows.
 type sqliteRows interface {
 	driver.Rows
 	driver.RowsColumnTypeDatabaseTypeName
@@ -243,10 +241,10 @@ type sqliteRows interface {
 	driver.RowsColumnTypeScanType
 }
 
-// cachedRows give their statement back when they are closed.
+// cachedRows return their statement to the cache when they are closed.
 type cachedRows struct {
 	sqliteRows
-	of  *cachedStatement // nil: it is not kept
+	of  *cachedStatement // nil: not cached
 	end func()           // of watching the context
 }
 

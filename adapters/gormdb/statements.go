@@ -5,27 +5,27 @@ import (
 	"strings"
 )
 
-// The statements that are SQL text, each with the reason why the descriptions of
-// the tables do not make it. In [2]string one stands for each dialect. @org is the
+// The statements that are SQL text, each with the reason why it is not made from the
+// descriptions of the tables. A [2]string has one for each dialect. @org is the
 // organisation.
 
-// taskAdded is what Add is given; the place it finds itself.
-var taskAdded = taskTable.fieldsExcept("org_id", "sort_order")
+// addTaskFields are the fields that Add is given; it computes the sort order.
+var addTaskFields = taskTable.fieldsExcept("org_id", "sort_order")
 
-// addTask is by whether the task is in a workspace. It finds the last place and the
-// workspace in the statement, because each way to the server counts.
+// addTask is indexed by whether the task is in a workspace. It computes the sort order and
+// finds the workspace in the statement, to save round trips.
 var addTask = [2][2]string{addTaskWhere("1 = 1"), addTaskWhere(inWorkspace)}
 
 const inWorkspace = "EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = @org AND w.id = ?)"
 
-// addTaskAt and getTaskAt are for organisations at an epoch, which they compare themselves.
+// addTaskAt and getTaskAt also compare the organisation's epoch.
 var (
 	addTaskAt = [2][2]string{addTaskWhere(ofEpoch), addTaskWhere(ofEpoch + " AND " + inWorkspace)}
 	getTaskAt = [2]string{onSQLite: taskTable.getByKey[onSQLite] + " AND " + atEpoch, onPostgres: taskTable.getByKey[onPostgres] + " AND " + atEpoch}
 )
 
-// atEpoch is the condition that an organisation has an epoch, which databases check once for
-// a statement, before they look for rows. OfEpoch is the same for SQL text.
+// atEpoch is the condition that an organisation has an epoch, which databases evaluate once
+// for a statement, before they read rows. OfEpoch is the same for SQL text.
 const (
 	atEpoch = "(SELECT o.epoch FROM organisations o WHERE o.id = ?) = ?"
 	ofEpoch = "(SELECT o.epoch FROM organisations o WHERE o.id = @org) = ?"
@@ -33,16 +33,16 @@ const (
 
 func addTaskWhere(condition string) [2]string {
 	const place = "(SELECT COALESCE(MAX(x.sort_order), -1) + 1 FROM tasks x WHERE x.org_id = @org)"
-	return taskTable.inserts(taskAdded, ", sort_order", ", "+place, " WHERE "+condition+" ON CONFLICT DO NOTHING RETURNING sort_order")
+	return taskTable.inserts(addTaskFields, ", sort_order", ", "+place, " WHERE "+condition+" ON CONFLICT DO NOTHING RETURNING sort_order")
 }
 
-// reviseTasks writes back what Revise changed, from one parameter. It is an
-// INSERT that meets the rows which Revise holds, because then both databases go
-// from the parameter to the tasks; an UPDATE with a join may go the other way.
+// reviseTasks stores the tasks of Revise from one parameter. It is an INSERT that conflicts
+// with the locked rows, because then both databases start from the parameter; an UPDATE
+// with a join may start from the table.
 var reviseTasks = taskTable.insertsRecords(taskTable.rest, taskTable.onConflictUpdate(taskTable.changes))
 
-// movePlacements writes a batch from one parameter, as reviseTasks does. What is
-// only inserted is never stored.
+// movePlacements stores a batch from one parameter, as reviseTasks does. The values that
+// only the INSERT has are never stored.
 var movePlacements = func() (s [2]string) {
 	fields := taskTable.fieldsOf("id", "sort_order", "priority")
 	for _, d := range []dialect{onSQLite, onPostgres} {
@@ -54,8 +54,8 @@ var movePlacements = func() (s [2]string) {
 	return s
 }()
 
-// addObject is by whether the object is in a workspace (1) and in a team (2). It
-// sees in one statement that nothing is in the way and that they are there.
+// addObject is indexed by whether the object is in a workspace (1) and in a team (2). It
+// checks for conflicts and missing references in the same statement.
 var addObject = func() (s [4][2]string) {
 	for i := range s {
 		for _, d := range []dialect{onSQLite, onPostgres} {
@@ -73,16 +73,16 @@ var addObject = func() (s [4][2]string) {
 	return s
 }()
 
-// replaced are the columns that Replace changes; the number it counts itself.
-var replaced = slices.DeleteFunc(slices.Clone(objectTable.changes), func(f field) bool { return f.name == "n" })
+// replaceFields are the fields that Replace is given; it computes the number.
+var replaceFields = slices.DeleteFunc(slices.Clone(objectTable.changes), func(f field) bool { return f.name == "n" })
 
-// replaceObject does all of Replace in one statement, which replaces eight on
-// Postgres. Each part reads its rows from the one before: the log's head is locked
-// first, as everywhere, and nothing is changed if one part finds no row.
+// replaceObject is Replace in one statement instead of eight on Postgres. Each part reads
+// its rows from the one before: the log's head is locked first, as everywhere, and nothing
+// is changed if a part finds no row.
 var replaceObject = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org" + onPostgres.forUpdate() + ")," +
 	" was AS (SELECT head.n, head.floor FROM objects x, head WHERE x.org_id = @org AND x.id = ? AND x.blob = ?" + onPostgres.forUpdate() + " OF x)," +
 	" taken AS (DELETE FROM blob_names b USING was WHERE b.org_id = @org AND b.name = ? AND NOT b.is_discarded RETURNING was.n, was.floor)," +
-	" put AS (UPDATE objects SET " + join(replaced, "% = ?") + ", n = taken.n FROM taken WHERE org_id = @org AND id = ?)," +
+	" put AS (UPDATE objects SET " + join(replaceFields, "% = ?") + ", n = taken.n FROM taken WHERE org_id = @org AND id = ?)," +
 	" discarded AS (INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT @org, ?::text, TRUE, ?::bigint FROM taken" + discarded + ")," +
 	" logged AS (INSERT INTO changes (org_id, n, type, at, by_user, record)" +
 	" SELECT @org, taken.n, ?::text, ?::bigint, ?::uuid, ?::text || taken.n || '}' FROM taken)," +
@@ -93,8 +93,8 @@ var replaceObject = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h
 const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_discarded, at = excluded.at" +
 	" WHERE NOT blob_names.is_discarded AND blob_names.org_id = excluded.org_id"
 
-// discardNames, discardObjects and knownBlobs are about many names at once: those of
-// a parameter, those that the organisation's objects have, and either.
+// discardNames, discardObjects and knownBlobs are about many names: those of a parameter,
+// those of the organisation's objects, and either.
 var discardNames, discardObjects, knownBlobs = func() (names, objects, known [2]string) {
 	for d, from := range map[dialect]string{onSQLite: "json_each(?)", onPostgres: "unnest(?::text[]) AS value"} {
 		bits := ", " + d.param("boolean") + ", " + d.param("bigint")
@@ -106,22 +106,20 @@ var discardNames, discardObjects, knownBlobs = func() (names, objects, known [2]
 	return names, objects, known
 }()
 
-// marks reads what three tables have of organisations in one statement, so that all
-// of a mark is of one moment.
+// marks reads three tables in one statement, and so in one snapshot.
 const marks = "SELECT o.id, o.epoch, (SELECT e.epoch FROM log_epoch e), COALESCE(h.n, 0) FROM organisations o LEFT JOIN log_heads h ON h.org_id = "
 
-// seatCounts asks two tables in one statement, so that they answer for one moment.
+// seatCounts reads two tables in one statement, and so in one snapshot.
 func seatCounts(members, invitations string) string {
 	return "SELECT org_id, COUNT(*) FILTER (WHERE role = 'OWNER'), COUNT(*), 0 FROM memberships WHERE " + members +
 		" AND removed_at IS NULL GROUP BY org_id UNION ALL SELECT org_id, 0, 0, COUNT(*) FROM invitations WHERE " + invitations +
 		" AND status = 'PENDING' AND expires_at > ? GROUP BY org_id"
 }
 
-// epochs is asked with nearly every request, for one column of many.
+// epochs runs with nearly every request, and reads one column of many.
 const epochs = "SELECT id, epoch FROM organisations WHERE "
 
-// heads reads the heads of logs, which are there before their first entries, with
-// the epoch that all have in common.
+// heads reads the heads of logs, also of empty ones, with the epoch, which all logs share.
 const (
 	heads   = "SELECT COALESCE(h.n, 0), COALESCE(h.floor, 0), e.epoch FROM log_epoch e LEFT JOIN log_heads h ON "
 	headsOf = "SELECT h.org_id, COALESCE(h.n, 0), COALESCE(h.floor, 0), e.epoch FROM log_epoch e LEFT JOIN log_heads h ON "
@@ -132,11 +130,11 @@ var lockHead = [2]string{onSQLite: selectHead, onPostgres: selectHead + onPostgr
 
 const selectHead = "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e) FROM log_heads h WHERE h.org_id = @org"
 
-// beginLog makes a log's head where the organisation is there.
+// beginLog inserts a log's head if the organisation exists.
 const beginLog = "INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id = @org ON CONFLICT DO NOTHING"
 
-// appendChanges writes all entries from one parameter. On Postgres it moves the
-// head and one object as well, which saves two ways to the server.
+// appendChanges inserts all entries from one parameter. On Postgres it also updates the
+// head and one object, which saves two round trips.
 var appendChanges = func() [2]string {
 	s := changeTable.insertsRecords(changeTable.rest, "")
 	s[onPostgres] = "WITH head AS (UPDATE log_heads SET n = ? WHERE org_id = @org), " +
@@ -144,9 +142,8 @@ var appendChanges = func() [2]string {
 	return s
 }()
 
-// entriesAndEpoch reads a page of a log and the organisation's epoch, as of one moment
-// and in one way to the server. Without entries there is a row with the number 0. % is a
-// coarse limit.
+// entriesAndEpoch reads a page of a log and the organisation's epoch in one snapshot and
+// one round trip. Without entries it returns a row with the number 0. % is a coarse limit.
 var entriesAndEpoch = func() string {
 	list := make([]string, len(changeTable.reads))
 	for i, f := range changeTable.reads {
@@ -158,28 +155,27 @@ var entriesAndEpoch = func() string {
 		" FROM changes WHERE org_id = @org AND n > ? ORDER BY n LIMIT %) AS p ON TRUE WHERE o.id = @org ORDER BY p.n LIMIT ?"
 }()
 
-// oldestEntries finds the last of the oldest entries of all logs in each of them.
+// oldestEntries returns the logs of the oldest entries of all logs, with the last of these in each.
 const oldestEntries = "SELECT p.org_id, MAX(p.n) FROM (SELECT c.org_id, c.n FROM changes c WHERE c.at < ? ORDER BY c.at LIMIT ?) AS p " +
 	"GROUP BY p.org_id ORDER BY p.org_id LIMIT ?"
 
-// reserve and reserveAt grant, as quota.Account.Grant does: an account that is not
-// there yet what an empty one grants. The conflict is decided on the row as it is
-// after everybody else's commit, which only one statement can. On Postgres it stores
-// the lease, too.
+// reserve and reserveAt grant what quota.Account.Grant grants; a missing account is an
+// empty one. The conflict is decided on the latest committed row, which takes one
+// statement. On Postgres it also stores the lease.
 var (
-	reserve   = granting("")
-	reserveAt = granting(" AND o.epoch = ?")
+	reserve   = reserveIf("")
+	reserveAt = reserveIf(" AND o.epoch = ?")
 )
 
-// granting is reserve for organisations of which something holds.
-func granting(holds string) (s [2]string) {
+// reserveIf is reserve for organisations that meet a condition.
+func reserveIf(condition string) (s [2]string) {
 	for d, least := range map[dialect]string{onSQLite: "MIN", onPostgres: "LEAST"} {
 		left := "? - quota_accounts.used - quota_accounts.reserved"
 		granted := least + "(excluded.granted, " + left + ")"
 		tokens := d.param("bigint")
 		s[d] = "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + d.org() + ", " +
 			d.param("uuid") + ", " + d.param("bigint") + ", 0, " + tokens + ", " + tokens +
-			" FROM organisations o WHERE o.id = @org" + holds +
+			" FROM organisations o WHERE o.id = @org" + condition +
 			" AND NOT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = @org AND l.user_id = ? AND l.day = ? AND l.id = ?)" +
 			" ON CONFLICT (org_id, user_id, day) DO UPDATE SET reserved = quota_accounts.reserved + " + granted + ", granted = " + granted +
 			" WHERE " + left + " > ? RETURNING granted"
@@ -189,20 +185,19 @@ func granting(holds string) (s [2]string) {
 	return s
 }
 
-// alone has a statement on Postgres that is a transaction of its own not wait for
-// the disk when it commits.
-const alone = " WHERE set_config('synchronous_commit', 'off', true) = 'off'"
+// asyncCommit makes the commit of a single statement on Postgres not wait for the disk.
+const asyncCommit = " WHERE set_config('synchronous_commit', 'off', true) = 'off'"
 
-// Each reservation on SQLite runs these: they are made once.
+// The statements of a reservation on SQLite, made once.
 const (
 	addLease   = "INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at) VALUES (@org, ?, ?, ?, ?, ?)"
 	leaseKnown = "SELECT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = @org AND l.user_id = ? AND l.day = ? AND l.id = ?) " +
 		"FROM organisations o WHERE o.id = @org"
 )
 
-// Statements about leases or accounts of all organisations that are in one
-// parameter, the last. Those that lock are Postgres's alone.
-var lockAccounts, lockLeases, extendLeases, takeLeases, giveBack = func() (accounts, leases, extend, take, back [2]string) {
+// Statements about leases or accounts of all organisations, which are the last parameter.
+// Those that lock are for Postgres only.
+var lockAccounts, lockLeases, extendLeases, deleteExpired, returnTokens = func() (accounts, leases, extend, take, back [2]string) {
 	ofAccount := accountTable.sameKey()
 	ofLease := leaseTable.sameKey()
 	for _, d := range []dialect{onSQLite, onPostgres} {
@@ -213,21 +208,21 @@ var lockAccounts, lockLeases, extendLeases, takeLeases, giveBack = func() (accou
 		extend[d] = "UPDATE quota_leases SET expires_at = ? FROM " + d.records(leaseKeys) + " WHERE " + ofLease
 		take[d] = "DELETE FROM quota_leases WHERE expires_at <= ? AND (org_id, user_id, day, id) IN (SELECT v.org_id, v.user_id, v.day, v.id FROM " +
 			d.records(leaseKeys) + ") RETURNING org_id, user_id, day, tokens"
-		back[d] = "UPDATE quota_accounts SET reserved = quota_accounts.reserved - v.tokens FROM " + d.records(givenBack) + " WHERE " + ofAccount
+		back[d] = "UPDATE quota_accounts SET reserved = quota_accounts.reserved - v.tokens FROM " + d.records(returnedFields) + " WHERE " + ofAccount
 	}
 	return accounts, leases, extend, take, back
 }()
 
-// What Settle is given of the entries' leases and accounts.
+// The fields of leases and accounts that Settle is given.
 var (
 	settledLeases   = leaseTable.fieldsOf("user_id", "day", "id")
 	settledAccounts = accountTable.fieldsOf("user_id", "day", "used")
 )
 
-// settle is Ledger.Settle on Postgres in one statement, which replaces nine. The rows come
-// in the order in which they are to be locked; accounts are locked before their leases, as
-// everywhere. Its result is that of the last part: no rows if the organisation is not there
-// or an id is taken. settleEntries and, after it, settleOthers do the same on SQLite.
+// settle is Ledger.Settle on Postgres in one statement instead of nine. The rows are in the
+// order in which they are locked; accounts are locked before their leases, as everywhere.
+// Its result is that of the last part: no rows if the organisation does not exist or an id
+// is taken. settleEntries and then settleOthers do the same on SQLite.
 var settle, settleEntries, settleOthers = func() (all, entries string, others [5]string) {
 	ready := func(d dialect) string {
 		return "EXISTS (SELECT 1 FROM organisations o WHERE o.id = @org)" +

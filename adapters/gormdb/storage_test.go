@@ -25,7 +25,7 @@ func someObject(o id.Org, u id.User, n int) object.Object {
 		ID: uid[id.Object](kindObject, 1, n), Org: o, Path: fmt.Sprintf("%d.md", n), MimeType: "text/markdown",
 		Place: object.Place{Kind: object.Template, Scope: object.Shared},
 	}
-	return v.Filled(object.Content{Blob: v.BlobName("x"), Size: 1, Checksum: strings.Repeat("0", 64), Text: true}, u, time.UnixMilli(int64(n)).UTC())
+	return v.WithContent(object.Content{Blob: v.BlobName("x"), Size: 1, Checksum: strings.Repeat("0", 64), Text: true}, u, time.UnixMilli(int64(n)).UTC())
 }
 
 // store adds the n-th object and its change.

@@ -35,7 +35,7 @@ type subscriptionRow struct {
 	DueAt          *time.Time  `gorm:"->:false;<-"` // follows from the others
 }
 
-// checkoutRow is a plan.Checkout; without a key there is none.
+// checkoutRow is a plan.Checkout; an empty key means none.
 type checkoutRow struct {
 	Key       string    `gorm:"default:null"`
 	Plan      plan.Plan `gorm:"default:null"`
@@ -102,7 +102,7 @@ func (q subscriptions) Of(ctx context.Context, orgs []id.Org) (map[id.Org]plan.S
 func (q subscriptions) Put(ctx context.Context, o id.Org, s plan.Subscription) error {
 	return q.atomic(ctx, func(c *conn) error {
 		if s.Customer != "" {
-			// Asked first, because a taken key would end a transaction on Postgres.
+			// Checked first, because a unique violation aborts a transaction on Postgres.
 			taken, err := ofCustomer(c.read, s.Customer).filter("org_id <> ?", string(o)).count(ctx)
 			if err != nil {
 				return err

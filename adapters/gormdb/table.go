@@ -25,26 +25,26 @@ type field struct {
 	key      bool // part of the primary key
 	fixed    bool // not changed by save: a part of the key, or <-:create
 	null     bool // the empty value is NULL: default:null
-	nullable bool // it may be NULL
+	nullable bool // may be NULL
 	isJSON   bool // serializer:json
 }
 
-// table describes the records of one table. It is made once, from a row type and
-// its gorm tags: a field with ->:false is written and not read, one with <-:create
-// stays as it was inserted, one with default:null is NULL where it is empty, and one
-// with serializer:json is kept as JSON. Times are milliseconds since 1970.
+// table describes the records of one table, by a row type and its gorm tags: a field with
+// ->:false is written and not read, one with <-:create is not updated, one with
+// default:null is NULL if it is empty, and one with serializer:json is stored as JSON.
+// Times are milliseconds since 1970.
 type table struct {
 	name    string
 	what    string // a record's name in errors
 	row     reflect.Type
 	all     []field
-	fields  []field // which an INSERT names, the organisation first
+	fields  []field // of an INSERT, the organisation first
 	rest    []field // the same without the organisation
-	reads   []field // which a SELECT names, without the organisation
-	changes []field // which save writes
+	reads   []field // of a SELECT, without the organisation
+	changes []field // of save
 	org     *field  // nil: its rows belong to no organisation
 
-	list      [2]string // reads for a SELECT by dialect, with the table's name before each
+	list      [2]string // reads for a SELECT by dialect, qualified with the table's name
 	names     string    // reads without it, for RETURNING
 	ofOrg     string    // the condition on the organisation
 	keys      string    // the condition on the primary key without the organisation
@@ -54,18 +54,17 @@ type table struct {
 	insertRow string    // the INSERT of one row
 }
 
-// tenantTable is a table whose rows belong to organisations. Its statements are
-// made by of, for one organisation, or by crossTenant, for a reason from crosstenant.go.
+// tenantTable is a table whose rows belong to organisations. Its selections are made by of,
+// for one organisation, or by crossTenant, for a reason from crosstenant.go.
 type tenantTable struct{ table }
 
 // sharedTable is a table whose rows belong to no organisation.
 type sharedTable struct{ table }
 
-// expressions are what is read in place of columns, by the column's name.
+// expressions are read in place of columns, by the column's name.
 type expressions map[string]func(d dialect) string
 
-// tables are all that are described, tenantTables the names of those described by
-// tenant.
+// tables are all described tables, and tenantTables the names of those described by tenant.
 var (
 	tables       []*table
 	tenantTables []string
@@ -74,7 +73,7 @@ var (
 // tenant describes a table whose row type has the column org_id.
 func tenant[R any](name, what string) *tenantTable { return tenantReading[R](name, what, nil) }
 
-// tenantReading is tenant for a table with columns in whose place others are read.
+// tenantReading is tenant for a table with expressions that are read in place of columns.
 func tenantReading[R any](name, what string, read expressions) *tenantTable {
 	t := &tenantTable{describe(reflect.TypeFor[R](), name, what, read)}
 	if t.org == nil {
@@ -144,8 +143,8 @@ func describe(row reflect.Type, name, what string, read expressions) table {
 	return t
 }
 
-// kindOf is the column's type on Postgres: that of the tag, uuid for ids, or else that
-// of the field.
+// kindOf returns the column's type on Postgres: that of the tag, uuid for ids, or that of
+// the field.
 func kindOf(f *schema.Field) string {
 	if kind := f.TagSettings["TYPE"]; kind != "" {
 		return kind
@@ -166,8 +165,7 @@ func (t *table) selected(d dialect, fields []field, read expressions) string {
 	return strings.Join(list, ", ")
 }
 
-// join writes the columns with commas between them, each as the form has it with
-// the column's name for %.
+// join joins the columns with commas, each in the form with the column's name for %.
 func join(columns []field, form string) string {
 	list := make([]string, len(columns))
 	for i, f := range columns {
@@ -186,12 +184,12 @@ func (t *table) fieldsOf(columns ...string) []field {
 	return found
 }
 
-// fieldsExcept returns the fields that an INSERT names, without those of the columns.
+// fieldsExcept returns the fields of an INSERT without those of the columns.
 func (t *table) fieldsExcept(columns ...string) []field {
 	return slices.DeleteFunc(slices.Clone(t.fields), func(f field) bool { return slices.Contains(columns, f.name) })
 }
 
-// dest returns the places that the fields of a row are scanned to.
+// dest returns the destinations of the fields in a row.
 func dest(row any, fields []field) []any {
 	v := reflect.ValueOf(row).Elem()
 	to := make([]any, len(fields))
@@ -248,7 +246,7 @@ func (f field) dest(p reflect.Value) any {
 	return p.Interface()
 }
 
-// driverValue returns a value of the driver's. It is not found where it is NULL.
+// driverValue returns a value of the driver; found is false for NULL.
 func driverValue[V any](v any) (is V, found bool, err error) {
 	if is, found = v.(V); !found && v != nil {
 		err = fmt.Errorf("a %T is stored where a %T should be", v, is)
@@ -256,7 +254,7 @@ func driverValue[V any](v any) (is V, found bool, err error) {
 	return is, found, err
 }
 
-// bind appends what the fields of a row hold, as parameters. A nil is NULL.
+// bind appends the fields of a row as parameters. A nil is NULL.
 func bind(row any, fields []field, args []any) []any {
 	v := reflect.ValueOf(row).Elem()
 	for _, f := range fields {
@@ -294,7 +292,7 @@ func (f field) value(v reflect.Value) any {
 	return v.Int()
 }
 
-// jsonText is a value as JSON. Every value of these rows can be written.
+// jsonText returns a value as JSON. Every value of these rows can be encoded.
 func jsonText(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -303,7 +301,7 @@ func jsonText(v any) string {
 	return string(b)
 }
 
-// insertCommand is a text made by inserts with the parameters of its row, and more.
+// insertCommand returns a text of inserts with the parameters of its row, and more.
 func insertCommand(o id.Org, text string, r any, fields []field, more ...any) command {
 	return params(bind(r, fields, tenantParams(o, len(fields)+len(more)))).sql(text, more...)
 }
@@ -329,13 +327,13 @@ func records[R any](rows []R, fields []field) string {
 	return string(append(bytes.TrimSuffix(b, []byte(",")), ']'))
 }
 
-// setOrg makes the row one of the organisation's.
+// setOrg sets the organisation of the row.
 func (t *table) setOrg(row any, o id.Org) {
 	reflect.ValueOf(row).Elem().FieldByIndex(t.org.index).SetString(string(o))
 }
 
-// inserts returns by dialect the INSERT of one row, which the parameters that bind
-// makes of the fields follow. Those columns besides get what an expression says.
+// inserts returns by dialect the INSERT of one row, whose parameters are bind's of the
+// fields. The further columns get the values of expressions.
 func (t *table) inserts(fields []field, columns, expressions, end string) (s [2]string) {
 	for _, d := range []dialect{onSQLite, onPostgres} {
 		values := make([]string, len(fields))
@@ -347,8 +345,8 @@ func (t *table) inserts(fields []field, columns, expressions, end string) (s [2]
 	return s
 }
 
-// insertsRecords returns by dialect the INSERT of the rows that are in one
-// parameter made by records.
+// insertsRecords returns by dialect the INSERT of the rows of one parameter made by
+// records.
 func (t *table) insertsRecords(fields []field, end string) (s [2]string) {
 	for _, d := range []dialect{onSQLite, onPostgres} {
 		s[d] = t.insertInto(d, join(fields, "%"), join(fields, "v.%")) + " FROM " + d.records(fields) + " WHERE 1 = 1" + end
@@ -363,24 +361,24 @@ func (t *table) insertInto(d dialect, names, values string) string {
 	return "INSERT INTO " + t.name + " (" + names + ") SELECT " + values
 }
 
-// keyNames are the columns of the primary key.
+// keyNames returns the columns of the primary key.
 func (t *table) keyNames() string {
 	return join(slices.DeleteFunc(slices.Clone(t.fields), func(f field) bool { return !f.key }), "%")
 }
 
-// onConflictUpdate is what an INSERT does to the row with the same primary key.
+// onConflictUpdate returns the clause that updates the row with the same primary key.
 func (t *table) onConflictUpdate(changes []field) string {
 	return " ON CONFLICT (" + t.keyNames() + ") DO UPDATE SET " + join(changes, "% = excluded.%")
 }
 
-// sameKey is the condition that a row has the primary key of a record in v.
+// sameKey returns the condition that a row has the primary key of a record in v.
 func (t *table) sameKey() string {
 	keys := slices.DeleteFunc(slices.Clone(t.fields), func(f field) bool { return !f.key })
 	return strings.ReplaceAll(join(keys, t.name+".% = v.%"), ", ", " AND ")
 }
 
-// onConflictAdd is what an INSERT does instead to the row with the same primary key whose
-// columns are sums.
+// onConflictAdd returns the clause that adds to the columns of the row with the same
+// primary key.
 func (t *table) onConflictAdd(columns ...string) string {
 	return " ON CONFLICT (" + t.keyNames() + ") DO UPDATE SET " + join(t.fieldsOf(columns...), "% = "+t.name+".% + excluded.%")
 }
@@ -395,8 +393,8 @@ func (t *tenantTable) crossTenant(db *gorm.DB, _ crossTenant) selection {
 	return selection{table: &t.table, db: db, crossTenants: true}
 }
 
-// ofEach selects rows of several organisations, which takes a reason, or of one.
-// It reports whether any of them can be there.
+// ofEach selects rows of several organisations, which takes a reason, or of one. It reports
+// whether any of them can exist.
 func (t *tenantTable) ofEach(db *gorm.DB, orgs []id.Org, reason crossTenant) (selection, bool) {
 	switch known := validIDs(orgs); len(known) {
 	case 0:

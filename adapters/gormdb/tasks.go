@@ -25,11 +25,11 @@ type taskRow struct {
 	Priority    task.Priority
 	AssigneeID  *id.User
 	WorkspaceID *id.Workspace
-	DueText     string     `gorm:"default:null"` // as it came: a day or an instant
+	DueText     string     `gorm:"default:null"` // as entered: a day or an instant
 	DueStart    *time.Time `gorm:"->:false;<-"`  // the first and the last millisecond of it, for filters
 	DueEnd      *time.Time `gorm:"->:false;<-"`
-	Tags        []string   `gorm:"serializer:json;default:null"` // triggers keep task_tags to it
-	Metadata    *string    // text, because it comes back byte for byte; empty: see taskTextsRow
+	Tags        []string   `gorm:"serializer:json;default:null"` // triggers update task_tags
+	Metadata    *string    // text, to be returned unchanged; empty: see taskTextsRow
 	SortOrder   int64
 	CreatedBy   id.User
 	CreatedAt   time.Time
@@ -38,8 +38,8 @@ type taskRow struct {
 	Version     int64
 }
 
-// taskTagRow is the index of tags: a task's place in the order under each of its
-// tags. Triggers write it.
+// taskTagRow is the index of tags: a task's position under each of its tags. Triggers write
+// it.
 type taskTagRow struct {
 	OrgID     id.Org    `gorm:"primaryKey"`
 	Tag       string    `gorm:"primaryKey"`
@@ -48,8 +48,8 @@ type taskTagRow struct {
 	TaskID    id.Task   `gorm:"primaryKey"`
 }
 
-// taskTextsRow has the description and the metadata of a task that are longer
-// than maxInline together. Only SQLite has it, which reads and writes a row whole.
+// taskTextsRow has the description and the metadata of a task if they are together longer
+// than maxInline. Only SQLite has it, which reads and writes whole rows.
 type taskTextsRow struct {
 	OrgID       id.Org  `gorm:"primaryKey"`
 	TaskID      id.Task `gorm:"primaryKey"`
@@ -57,7 +57,7 @@ type taskTextsRow struct {
 	Metadata    string `gorm:"default:null"`
 }
 
-// maxInline is in bytes. The migration has it, too.
+// maxInline is in bytes. A migration contains it as well.
 const maxInline = 1024
 
 // hasTextsRow reports whether the task's texts are in a row of their own.
@@ -126,8 +126,8 @@ type tasks struct{ *conn }
 
 var _ ports.Tasks = tasks{}
 
-// tasksAt are the tasks of organisations at an epoch. The statement that reads or writes tasks
-// compares the epoch, so that nothing else is asked of the database.
+// tasksAt are the tasks of organisations at an epoch. The statement that reads or writes
+// tasks compares the epoch, which saves a round trip.
 type tasksAt struct {
 	tasks
 	epoch int64
@@ -169,8 +169,8 @@ func (q tasks) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error) 
 	return get(ctx, taskTable.of(q.read, o).key(string(t)), (*taskRow).task)
 }
 
-// putTexts stores the texts of a task that has them in a row of their own, and
-// removes that row of one that only had it before.
+// putTexts stores the texts of a task that has its own row for them, and removes that row
+// if only the previous version had one.
 func (q tasks) putTexts(ctx context.Context, o id.Org, t task.Task, before bool) error {
 	texts := taskTextsTable.of(q.write, o)
 	switch {
@@ -183,9 +183,9 @@ func (q tasks) putTexts(ctx context.Context, o id.Org, t task.Task, before bool)
 	return nil
 }
 
-// Add is one statement, which finds the place and the workspace itself. Tasks
-// that are added at once may get the same place; the time and the id order
-// them. On SQLite they share a commit.
+// Add is one statement, which computes the sort order and finds the workspace. Tasks that
+// are added concurrently may get the same sort order; their time and id order them. On
+// SQLite they share a commit.
 func (q tasks) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
 	return q.adding(ctx, func(q tasks) (task.Task, error) {
 		added, err := q.addWhere(ctx, o, t, addTask)
@@ -209,8 +209,8 @@ func (q tasks) adding(ctx context.Context, add func(tasks) (task.Task, error)) (
 	return atomically(ctx, q.conn, func(c *conn) (task.Task, error) { return add(tasks{c}) })
 }
 
-// addWhere adds a task by one of the statements, with more of its parameters: NotFound if it
-// adds nothing.
+// addWhere adds a task with one of the statements and their further parameters: NotFound if
+// it adds nothing.
 func (q tasks) addWhere(ctx context.Context, o id.Org, t task.Task, texts [2][2]string, more ...any) (task.Task, error) {
 	t.Org = o
 	text := texts[0][q.dialect]
@@ -218,7 +218,7 @@ func (q tasks) addWhere(ctx context.Context, o id.Org, t task.Task, texts [2][2]
 		text, more = texts[1][q.dialect], slices.Concat(more, []any{string(*t.Workspace)})
 	}
 	var place int64
-	added, err := oneRow(ctx, q.write, "Task", insertCommand(o, text, rowOfTask(q.dialect, t), taskAdded, more...), &place)
+	added, err := oneRow(ctx, q.write, "Task", insertCommand(o, text, rowOfTask(q.dialect, t), addTaskFields, more...), &place)
 	if err == nil && !added {
 		err = fault.Missing("Task")
 	}
@@ -230,9 +230,9 @@ func (q tasks) addWhere(ctx context.Context, o id.Org, t task.Task, texts [2][2]
 	return t, q.putTexts(ctx, o, t, false)
 }
 
-// Revise reads and locks the tasks in the order of their ids, to avoid deadlocks,
-// locks the workspaces that tasks move to, and writes all tasks back, each in one
-// statement. SQLite needs another one for each long text.
+// Revise locks the tasks in the order of their ids, to avoid deadlocks, locks the
+// workspaces that tasks move to, and stores all tasks, each in one statement. SQLite needs
+// another one for each long text.
 func (q tasks) Revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error) {
 	return atomically(ctx, q.conn, func(c *conn) ([]task.Task, error) { return (tasks{c}).revise(ctx, o, ids, fn) })
 }
@@ -259,7 +259,7 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 		return nil, err
 	}
 	if len(next) != len(ids) {
-		return nil, fault.Wrap(fault.Internal, fmt.Errorf("%d tasks came back of %d", len(next), len(ids)), "The database failed")
+		return nil, fault.Wrap(fault.Internal, fmt.Errorf("fn returned %d tasks for %d", len(next), len(ids)), "The database failed")
 	}
 	if len(ids) == 0 {
 		return nil, nil
@@ -279,7 +279,7 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 			targets = append(targets, *t.Workspace)
 		}
 	}
-	if err := q.hold(ctx, o, targets); err != nil {
+	if err := q.lockWorkspaces(ctx, o, targets); err != nil {
 		return nil, err
 	}
 	n, err := insertRecords(ctx, taskTable.of(q.write, o), reviseTasks, rows, taskTable.rest)
@@ -294,9 +294,9 @@ func (q tasks) revise(ctx context.Context, o id.Org, ids []id.Task, fn func([]ta
 	return revised, err
 }
 
-// hold holds workspaces against deletion: a reference that is broken would end
-// a transaction on Postgres.
-func (q tasks) hold(ctx context.Context, o id.Org, ws []id.Workspace) error {
+// lockWorkspaces prevents the deletion of workspaces: a foreign key violation would abort a
+// transaction on Postgres.
+func (q tasks) lockWorkspaces(ctx context.Context, o id.Org, ws []id.Workspace) error {
 	if len(ws) == 0 {
 		return nil
 	}
@@ -321,8 +321,8 @@ func (q tasks) Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.
 	})
 }
 
-// Unassign takes the tasks in no order, and is a transaction so that it is run
-// again when it and a Revise have waited for each other.
+// Unassign updates the tasks in any order. It is a transaction so that it is run again
+// after a deadlock with a Revise.
 func (q tasks) Unassign(ctx context.Context, o id.Org, user id.User, now time.Time) error {
 	return q.atomic(ctx, func(c *conn) error {
 		_, err := taskTable.of(c.write, o).filter("assignee_id = ?", string(user)).
@@ -331,8 +331,8 @@ func (q tasks) Unassign(ctx context.Context, o id.Org, user id.User, now time.Ti
 	})
 }
 
-// ref adds a condition on an optional reference. It returns false if no row can
-// meet it, because the id is not a UUID.
+// ref adds a condition on an optional reference. It returns false if no row can meet it,
+// because the id is not a UUID.
 func ref[T ~string](s selection, column string, r task.Ref[T]) (selection, bool) {
 	switch {
 	case !r.Given:
@@ -346,8 +346,8 @@ func ref[T ~string](s selection, column string, r task.Ref[T]) (selection, bool)
 	return s, true
 }
 
-// is adds the condition that a column has an id; empty is any. It reports
-// whether there can be such a row.
+// is adds the condition that a column has an id; empty is any. It reports whether there can
+// be such a row.
 func (s selection) is(column, value string) (selection, bool) {
 	if value == "" {
 		return s, true
@@ -368,10 +368,9 @@ func (q tasks) List(ctx context.Context, o id.Org, actor org.Actor, f task.Filte
 
 // taskList builds the query of a list; some is false when no task can be in it.
 //
-// Every combination has an index that is in the order of the list, below the
-// organisation and one of the conditions, so that a page ends after its last
-// row however many tasks there are. Conditions that are not in the index, such as
-// the visibility, stay a filter.
+// Every combination has an index in the order of the list, below the organisation and one
+// of the conditions, so that a page ends after its last row, however many tasks there are.
+// Conditions that are not in the index, such as the visibility, are filters.
 func taskList(db *gorm.DB, o id.Org, actor org.Actor, f task.Filter) (s selection, some bool) {
 	d := dialectOf(db)
 	s = taskTable.of(db, o)
@@ -414,9 +413,9 @@ func taskList(db *gorm.DB, o id.Org, actor org.Actor, f task.Filter) (s selectio
 	return s.page(order, f.Limit), true
 }
 
-// tagJoin is the join that goes from the tag's places g to the tasks t, in the
-// order of the places: CROSS keeps SQLite to it, and OFFSET Postgres, which
-// thinks that few rows are left and sorts them.
+// tagJoin returns the join from the tag's index g to the tasks, in the order of the index.
+// CROSS keeps SQLite to it, and OFFSET Postgres, which estimates too few rows and would
+// sort them.
 func (d dialect) tagJoin() string {
 	if d == onPostgres {
 		return "task_tags g CROSS JOIN LATERAL (SELECT * FROM tasks x WHERE x.org_id = g.org_id AND x.id = g.task_id OFFSET 0) tasks"
@@ -424,9 +423,8 @@ func (d dialect) tagJoin() string {
 	return "task_tags g CROSS JOIN tasks"
 }
 
-// visible adds the condition of visibility, unless the filter implies it.
-// Its alternatives stay a filter: IS TRUE keeps both planners from collecting
-// and sorting the rows of each.
+// visible adds the condition of visibility, unless the filter implies it. IS TRUE keeps
+// both planners from collecting and sorting the rows of each alternative.
 func visible(d dialect, s selection, actor org.Actor, f task.Filter) (selection, bool) {
 	var ways []string
 	var args []any

@@ -13,8 +13,7 @@ import (
 	"collab/ports"
 )
 
-// Bounds of one statement: a placement takes some hundred bytes, a task up to
-// 120 KiB.
+// Bounds of one statement: a placement has some hundred bytes, a task up to 120 KiB.
 const (
 	placementsPerBatch = 500
 	tasksPerBatch      = 8
@@ -75,9 +74,9 @@ func (q taskSets) move(ctx context.Context, o id.Org, batch []id.Task, now time.
 	return err
 }
 
-// RemoveIn names the tasks, so that the indexes that lead to their histories and to
-// them are used on both databases. It holds them in the order of their ids, as Revise
-// does, and deletes those that are still in the workspace then.
+// RemoveIn names the tasks, so that both databases use the indexes of their histories and
+// of their keys. It locks them in the order of their ids, as Revise does, and deletes those
+// that are still in the workspace then.
 func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after task.Position, limit int) (last task.Position, more bool, err error) {
 	err = q.atomic(ctx, func(c *conn) error {
 		const order = "sort_order, created_at, id"
@@ -159,7 +158,7 @@ type taskHistory struct{ *conn }
 
 var _ ports.TaskHistory = taskHistory{}
 
-// Add takes two statements for each batch of lines.
+// Add takes two statements for each batch.
 func (q taskHistory) Add(ctx context.Context, o id.Org, changes []task.Change) error {
 	if len(changes) == 0 {
 		return nil
@@ -174,10 +173,10 @@ func (q taskHistory) Add(ctx context.Context, o id.Org, changes []task.Change) e
 	})
 }
 
-// changesPerBatch bounds one statement: a line takes a few kilobytes at most.
+// changesPerBatch bounds one statement: a change has a few kilobytes at most.
 const changesPerBatch = 500
 
-// add holds the tasks against deletion and appends the lines.
+// add prevents the deletion of the tasks and appends the changes.
 func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) error {
 	rows := make([]taskHistoryRow, len(changes))
 	var of []id.Task
@@ -220,7 +219,7 @@ func (q taskHistory) Remove(ctx context.Context, o id.Org, t id.Task, limit int)
 	if len(validIDs([]id.Task{t})) == 0 {
 		return false, nil
 	}
-	// Before its history, as RemoveIn does: two that wait for each other would be a deadlock.
+	// Before its history, as RemoveIn does, to avoid deadlocks.
 	held := taskTable.of(q.write, o).key(string(t)).read("id").forUpdate()
 	if _, _, err := find(ctx, held, (*taskRow).position); err != nil {
 		return false, err

@@ -35,14 +35,14 @@ func TestStretchesAreThePeriod(t *testing.T) {
 			return at.Add(time.Duration(beside) * time.Millisecond)
 		})
 		p := usage.Period{Start: instants.Draw(t, "start"), End: instants.Draw(t, "end")}
-		stretches := cover(p, false, units)
+		stretches := segmentsOf(p, false, units)
 		between := func(at, from, until time.Time) bool { return !at.Before(from) && at.Before(until) }
 		for range 8 {
 			at := instants.Draw(t, "at")
 			n := 0
 			for _, s := range stretches {
 				switch in := between(at, s.from, s.until); {
-				case in && s.off:
+				case in && s.subtract:
 					n--
 				case in:
 					n++

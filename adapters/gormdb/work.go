@@ -64,7 +64,7 @@ type teamMemberRow struct {
 	Member memberFields `gorm:"embedded"`
 }
 
-// memberFields are those of team.Member.
+// memberFields are the fields of team.Member.
 type memberFields struct {
 	Team     id.Team `gorm:"column:team_id;primaryKey"`
 	User     id.User `gorm:"column:user_id;primaryKey"`
@@ -94,7 +94,7 @@ func (q teamMembers) List(ctx context.Context, o id.Org, t id.Team, after org.Po
 	}, fn)
 }
 
-// Put keeps the team from being deleted before it adds to it.
+// Put prevents the deletion of the team before it adds the member.
 func (q teamMembers) Put(ctx context.Context, o id.Org, m team.Member) (int, error) {
 	return atomically(ctx, q.conn, func(c *conn) (int, error) {
 		if err := teamTable.of(c.write, o).key(string(m.Team)).lockKey(ctx); err != nil {
@@ -176,9 +176,8 @@ func (q workspaces) Put(ctx context.Context, o id.Org, w workspace.Workspace) er
 	})
 }
 
-// Remove leaves the tasks and their history to the references. It is a
-// transaction even so, because that is run again when it and a change of the
-// tasks have waited for each other.
+// Remove deletes the tasks and their history by cascade. It is a transaction so that it is
+// run again after a deadlock with a change of the tasks.
 func (q workspaces) Remove(ctx context.Context, o id.Org, w id.Workspace) error {
 	return q.atomic(ctx, func(c *conn) error {
 		return workspaceTable.of(c.write, o).key(string(w)).removeEmpty(ctx, "The workspace still has stored objects",
@@ -205,8 +204,8 @@ func (q orders) Get(ctx context.Context, o id.Org, user id.User) (workspace.Orde
 	return order, err
 }
 
-// Update adds an empty order first, which is the same as none, so that there is
-// a row to hold.
+// Update first adds an empty order, which is the same as none, so that there is a row to
+// lock.
 func (q orders) Update(ctx context.Context, o id.Org, user id.User, fn func(workspace.Order) (workspace.Order, error)) error {
 	return q.atomic(ctx, func(c *conn) error {
 		rows := orderTable.of(c.write, o)

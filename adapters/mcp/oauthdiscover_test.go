@@ -120,13 +120,13 @@ func TestMetadataURLsAreTriedInOrder(t *testing.T) {
 		for _, place := range []authserver.Place{authserver.Inserted, authserver.OIDCInserted, authserver.OIDCAppended} {
 			t.Run(string(place)+" of "+path, func(t *testing.T) {
 				s := newFixture(t, path)
-				s.auth.Set(func(b *authserver.Script) { b.Places = []authserver.Place{place} })
+				s.auth.Set(func(b *authserver.Script) { b.MetadataPlaces = []authserver.Place{place} })
 				s.discover(t)
 			})
 		}
 	}
 	s := newFixture(t, "/tenant")
-	s.auth.Set(func(b *authserver.Script) { b.Places = []authserver.Place{authserver.OIDCAppended} })
+	s.auth.Set(func(b *authserver.Script) { b.MetadataPlaces = []authserver.Place{authserver.OIDCAppended} })
 	s.discover(t)
 	var paths []string
 	for _, r := range s.auth.Requests(authserver.Metadata) {
@@ -220,7 +220,7 @@ func TestDiscoveryFails(t *testing.T) {
 		"an endpoint with a user":                               {metadata("token_endpoint", "http://a:b@127.0.0.1/"), fault.Invalid, "address"},
 		"an endpoint without a host":                            {metadata("revocation_endpoint", "http:///revoke"), fault.Invalid, "address"},
 		"an endpoint that is too long":                          {metadata("registration_endpoint", "http://a/"+strings.Repeat("b", 3000)), fault.Invalid, "address"},
-		"no metadata":                                           {func(s *fixture) { s.auth.Set(func(b *authserver.Script) { b.Places = nil }) }, fault.Invalid, "does not describe itself"},
+		"no metadata":                                           {func(s *fixture) { s.auth.Set(func(b *authserver.Script) { b.MetadataPlaces = nil }) }, fault.Invalid, "does not describe itself"},
 		"metadata that is a page":                               {fails(authserver.Status(200)), fault.Invalid, "does not describe itself"},
 		"enormous metadata":                                     {fails(authserver.Enormous), fault.Unavailable, "cannot be used"},
 		"metadata that is cut off":                              {fails(authserver.Cut), fault.Unavailable, "cannot be reached"},
@@ -280,13 +280,13 @@ func TestDiscoveryHasATimeout(t *testing.T) {
 	t.Cleanup(quiet.Close)
 	s := newFixture(t, "")
 	for name, transport := range map[string]connector.Transport{"over HTTP": connector.HTTP, "over SSE": connector.SSE} {
-		if _, err := s.impatient.Discover(t.Context(), connector.Provider{Transport: transport}, quiet.URL+"/mcp"); !fault.Is(err, fault.Unavailable) {
+		if _, err := s.shortTimeout.Discover(t.Context(), connector.Provider{Transport: transport}, quiet.URL+"/mcp"); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, f := range map[string]authserver.Fault{"none": authserver.Hang, "half of one": authserver.Stall} {
 		s.auth.Fail(authserver.Metadata, f, -1)
-		if _, err := s.impatient.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Unavailable) {
+		if _, err := s.shortTimeout.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

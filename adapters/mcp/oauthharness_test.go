@@ -38,9 +38,9 @@ func (fixedClock) Now() time.Time { return now }
 // Authorizer, whose guarded client allows loopback.
 type fixture struct {
 	*mcp.Authorizer
-	impatient *mcp.Authorizer // with a short timeout, for servers that never answer
-	auth      *authserver.Server
-	tool      *tool
+	shortTimeout *mcp.Authorizer // with a short timeout, for servers that never answer
+	auth         *authserver.Server
+	tool         *tool
 }
 
 // newFixture starts the servers; the issuer has the path.
@@ -64,7 +64,7 @@ func newFixture(t *testing.T, path string, change ...func(*mcp.AuthorizerOptions
 // authorizer returns the Authorizer for a fault: the one with the short timeout if the server hangs.
 func (s *fixture) authorizer(hangs bool) *mcp.Authorizer {
 	if hangs {
-		return s.impatient
+		return s.shortTimeout
 	}
 	return s.Authorizer
 }

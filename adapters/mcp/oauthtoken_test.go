@@ -250,16 +250,16 @@ func TestAPageHasEachParameterOnce(t *testing.T) {
 
 func TestRefreshTokensAreRotatedOrKept(t *testing.T) {
 	for name, test := range map[string]struct {
-		refreshing authserver.Refreshing
+		refreshing authserver.RefreshMode
 		same       bool // the renewal stays as it is
 	}{
-		"rotated":   {authserver.Rotates, false},
-		"repeated":  {authserver.Repeats, true},
-		"forgotten": {authserver.Forgets, true},
+		"rotated":   {authserver.RotateToken, false},
+		"repeated":  {authserver.RepeatToken, true},
+		"forgotten": {authserver.OmitToken, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, "")
-			s.auth.Set(func(b *authserver.Script) { b.Refreshing, b.Punishes = test.refreshing, true })
+			s.auth.Set(func(b *authserver.Script) { b.Refreshing, b.RevokesOnReuse = test.refreshing, true })
 			c := s.authorise(t)
 			for range 3 {
 				next, err := s.Renew(t.Context(), c.Renewal)
@@ -280,7 +280,7 @@ func TestRefreshTokensAreRotatedOrKept(t *testing.T) {
 
 func TestAnAuthorizationWithoutARefreshToken(t *testing.T) {
 	s := newFixture(t, "")
-	s.auth.Set(func(b *authserver.Script) { b.Refreshing = authserver.Never })
+	s.auth.Set(func(b *authserver.Script) { b.Refreshing = authserver.NoRefreshTokens })
 	c := s.authorise(t)
 	access := fields(t, c.Entries)["accessToken"]
 	if c.Renewable || c.Renewal == "" || c.ExpiresAt == nil {
@@ -575,7 +575,7 @@ func TestAMetadataDocumentIdentifiesAClient(t *testing.T) {
 func TestAnInconsistentResponseIsRefused(t *testing.T) {
 	s := newFixture(t, "")
 	server, client, _ := s.consent(t)
-	s.auth.Set(func(b *authserver.Script) { b.AnswersAs = "https://evil.example" })
+	s.auth.Set(func(b *authserver.Script) { b.ResponseIssuer = "https://evil.example" })
 	back := s.approve(t, server, client)
 	if err := (connector.Flow{Server: server, Redirect: redirect}).CheckResponse(redirect, back.Query().Get("iss")); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("got %v", err)

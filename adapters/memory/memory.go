@@ -206,7 +206,7 @@ func (s *state) tenant(o id.Org) *tenant {
 // tx is a transaction over the state.
 type tx struct {
 	*state                    // nil after the end
-	undo     []func()         // takes back each step, in the order of the steps
+	undo     []func()         // reverses each step, in the order of the steps
 	appended map[id.Org]int64 // the last number in each log that was appended to
 }
 

@@ -31,7 +31,7 @@ func Inspect(ctx context.Context, i Inspection) (f inspect.Findings) {
 		return f
 	}
 	if i.Shown.Plaintext() {
-		f.Risk("set COLLAB_IDENTITY_ISSUER to an https:// address", "%s is not https: whoever is on the way can sign in as anybody", i.Shown)
+		f.Risk("set COLLAB_IDENTITY_ISSUER to an https:// address", "%s is not https: an attacker on the network can sign in as any user", i.Shown)
 	}
 	codeFlow, ok := p.inspect(ctx, i.Shown, &f)
 	switch {

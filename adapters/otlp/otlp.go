@@ -65,9 +65,11 @@ var _ otlptrace.Client = (*Client)(nil)
 // NewClient reads the variables, and ignores values that it cannot read. With retries,
 // requests are repeated when the collector cannot take them for a while.
 func NewClient(retries bool) *Client {
+	header, keys := parseHeaders(setting("HEADERS"))
 	c := &Client{
+		header:    header,
+		keys:      keys,
 		url:       url.URL{Scheme: "https", Host: "localhost:4318", Path: "/v1/traces"},
-		header:    parseHeaders(setting("HEADERS")),
 		transport: http.DefaultTransport.(*http.Transport).Clone(),
 		retries:   retries,
 	}
@@ -76,12 +78,6 @@ func NewClient(retries bool) *Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would take keys in headers along
 	}
 	c.stopped, c.stop = context.WithCancel(context.Background())
-	for _, values := range c.header {
-		for _, value := range values {
-			_, token, _ := strings.Cut(value, " ") // after the scheme of an Authorization
-			c.keys = append(c.keys, value, token)
-		}
-	}
 
 	for traces, value := range variables("ENDPOINT") {
 		u, err := url.Parse(value)
@@ -142,18 +138,22 @@ func setting(name string) (value string) {
 }
 
 // parseHeaders reads a list of name=value, the values with percent signs as in
-// addresses. It passes over what it cannot read.
-func parseHeaders(list string) http.Header {
-	header := http.Header{}
+// addresses. Keys are the values, and the values without an authorization scheme.
+// It skips what it cannot read.
+func parseHeaders(list string) (header http.Header, keys []string) {
+	header = http.Header{}
 	for pair := range strings.SplitSeq(list, ",") {
 		name, value, found := strings.Cut(pair, "=")
 		name = strings.TrimSpace(name)
 		value, err := url.PathUnescape(value)
 		if found && err == nil && httpguts.ValidHeaderFieldName(name) {
-			header.Set(name, strings.TrimSpace(value))
+			value = strings.TrimSpace(value)
+			_, token, _ := strings.Cut(value, " ") // after the scheme of an Authorization
+			header.Set(name, value)
+			keys = append(keys, value, token)
 		}
 	}
-	return header
+	return header, keys
 }
 
 // tlsConfig returns the configuration with the files of certificates, nil where there

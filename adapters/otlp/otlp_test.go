@@ -77,11 +77,11 @@ type request struct {
 
 // collector notes requests and answers them.
 type collector struct {
-	t      *testing.T
-	got    []request
-	status int
-	header http.Header
-	answer []byte
+	t        *testing.T
+	received []request
+	status   int
+	header   http.Header
+	answer   []byte
 }
 
 func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +112,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			c.t.Errorf("%v: %s", err, body)
 		}
 	}
-	c.got = append(c.got, got)
+	c.received = append(c.received, got)
 	for name := range c.header {
 		w.Header().Set(name, c.header.Get(name))
 	}
@@ -126,12 +126,12 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // error.
 func (c *collector) export(t *testing.T, client otlptrace.Client) ([]request, error) {
 	t.Helper()
-	c.got = nil
+	c.received = nil
 	e, err := otlptrace.New(t.Context(), client)
 	if err == nil {
 		err = errors.Join(e.ExportSpans(t.Context(), spans()), e.Shutdown(t.Context()))
 	}
-	return c.got, err
+	return c.received, err
 }
 
 // servers returns the addresses of the collector without and with TLS, and files with

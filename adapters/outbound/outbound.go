@@ -196,17 +196,17 @@ func checkRedirects(r *http.Request) error {
 	return nil
 }
 
-// harmless are the headers that may be sent to another origin.
-var harmless = []string{"Accept", "User-Agent", "Referer", "Mcp-Protocol-Version"}
+// crossOriginHeaders are the headers that may be sent to another origin.
+var crossOriginHeaders = []string{"Accept", "User-Agent", "Referer", "Mcp-Protocol-Version"}
 
 // mayHaveCredentials reports whether a request has a body, or a header that is not in
-// harmless: headers of any name can be credentials.
+// crossOriginHeaders: headers of any name can be credentials.
 func mayHaveCredentials(r *http.Request) bool {
 	if r.Body != nil && r.Body != http.NoBody {
 		return true
 	}
 	for name := range r.Header {
-		if !slices.Contains(harmless, name) {
+		if !slices.Contains(crossOriginHeaders, name) {
 			return true
 		}
 	}

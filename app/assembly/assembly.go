@@ -59,7 +59,7 @@ func Serve(ctx context.Context, c config.Config, out, log io.Writer) (err error)
 	logger := slog.New(flushingHandler{newLogger(c, lines).Handler(), lines})
 	app := fx.New(server(c, logger), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
 		lc.Append(fx.StartHook(func() {
-			greet(out, base, page)
+			printAddresses(out, base, page)
 			for _, u := range c.Unknown {
 				logger.Warn("unknown variable", "name", u.Name, "nearest", u.Nearest)
 			}
@@ -116,7 +116,7 @@ func server(c config.Config, logger *slog.Logger) fx.Option {
 			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks, newChats, metering.New, newBilling, newConnectors, newReleases,
 			newOperator, idempotency.New, newUpkeep, newHandler,
 		),
-		fx.Invoke(serve, keepUp),
+		fx.Invoke(serve, startUpkeep),
 	)
 }
 
@@ -326,8 +326,8 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 	})
 }
 
-// greet writes the addresses of the server.
-func greet(out io.Writer, base publicURL, page signInPage) {
+// printAddresses writes the addresses of the server.
+func printAddresses(out io.Writer, base publicURL, page signInPage) {
 	fmt.Fprintf(out, "Collab %s is running.\n  Overview   %s/\n  API        %s\n  Documents  %s/docs\n", Version(), base, string(base)+httpapi.Prefix, base)
 	if page != "" {
 		fmt.Fprintf(out, "  Sign in    %s\n", page)

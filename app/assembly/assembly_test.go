@@ -229,7 +229,7 @@ func TestPrintedKeysCanBeReadBack(t *testing.T) {
 
 func TestStandardBase64(t *testing.T) {
 	for in, want := range map[string]string{"": "", "a-_b": "a+/b", "ab": "ab==", "abc": "abc="} {
-		if got := standardBase64(in); got != want {
+		if got := toStandardBase64(in); got != want {
 			t.Errorf("%q is %q, want %q", in, got, want)
 		}
 	}

@@ -207,7 +207,7 @@ func developmentIdentity(n developmentNeeds) (identityEdge, error) {
 		AccountsFile: filepath.Join(n.Config.DataDir, "dev-identity-accounts.json"),
 		Clock:        n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log,
 		Emit: func(ctx context.Context, message string, body []byte) error {
-			return emit(ctx, client, string(n.Base)+httpapi.IdentityWebhookPath, n.Signing.first(), message, n.Clock.Now(), body)
+			return postEvent(ctx, client, string(n.Base)+httpapi.IdentityWebhookPath, n.Signing.first(), message, n.Clock.Now(), body)
 		},
 		Invitation: func(ctx context.Context, token string) (devidp.Invite, error) {
 			offer, err := members.Lookup(ctx, n.Store, n.Clock, token)
@@ -231,8 +231,8 @@ func developmentIdentity(n developmentNeeds) (identityEdge, error) {
 	}, nil
 }
 
-// emit posts a signed event of the development provider to the webhook.
-func emit(ctx context.Context, client *http.Client, to, secret, message string, at time.Time, body []byte) error {
+// postEvent posts a signed event of the development provider to the webhook.
+func postEvent(ctx context.Context, client *http.Client, to, secret, message string, at time.Time, body []byte) error {
 	if secret == "" {
 		return errors.New("COLLAB_IDENTITY_WEBHOOK_SECRETS is empty: no message is accepted")
 	}
@@ -278,7 +278,7 @@ func chooseServiceTokens(c config.Config) choice {
 		t := servicetoken.New(k, string(base))
 		return t, t.JWKS(), nil
 	}
-	return choice{group: "ServiceTokens", adapter: "`servicetoken`, keys " + madeOrGiven(c.TokenKeys), decided: "COLLAB_TOKEN_KEYS", option: fx.Provide(load)}
+	return choice{group: "ServiceTokens", adapter: "`servicetoken`, keys " + keySource(c.TokenKeys), decided: "COLLAB_TOKEN_KEYS", option: fx.Provide(load)}
 }
 
 func chooseSealing(c config.Config) choice {
@@ -289,10 +289,10 @@ func chooseSealing(c config.Config) choice {
 		}
 		return v, nil
 	}
-	return choice{group: "Sealer", adapter: "`vault`, keyset " + madeOrGiven(c.SecretsKeys), decided: "COLLAB_SECRETS_KEYS", option: fx.Provide(load)}
+	return choice{group: "Sealer", adapter: "`vault`, keyset " + keySource(c.SecretsKeys), decided: "COLLAB_SECRETS_KEYS", option: fx.Provide(load)}
 }
 
-func madeOrGiven(path string) string {
+func keySource(path string) string {
 	if path == "" {
 		return "made at first start"
 	}

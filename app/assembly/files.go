@@ -40,14 +40,14 @@ func webhookSecrets(c config.Config, s ports.Secrets) ([]string, error) {
 		return c.IdentityWebhooks.Values(), nil
 	}
 	made, err := atomicfile.ReadOrCreate(filepath.Join(c.DataDir, "identity-webhook-secret"), func() ([]byte, error) {
-		return []byte("whsec_" + standardBase64(s.Secret()) + "\n"), nil
+		return []byte("whsec_" + toStandardBase64(s.Secret()) + "\n"), nil
 	})
 	return []string{strings.TrimSpace(string(made))}, err
 }
 
-// standardBase64 converts the URL-safe alphabet without padding, which Secrets uses, to the
+// toStandardBase64 converts the URL-safe alphabet without padding, which Secrets uses, to the
 // standard one of webhook secrets.
-func standardBase64(s string) string {
+func toStandardBase64(s string) string {
 	s = strings.NewReplacer("-", "+", "_", "/").Replace(s)
 	return s + strings.Repeat("=", (4-len(s)%4)%4)
 }

@@ -62,8 +62,8 @@ func prices(c config.Config) map[plan.Plan]string {
 	return c.Prices()
 }
 
-// stripeAt returns the client of a payment API at an address.
-func stripeAt(c config.Config, base publicURL, key, address string, log *slog.Logger) (*stripepay.Payments, error) {
+// newStripeClient returns the client of a payment API at an address.
+func newStripeClient(c config.Config, base publicURL, key, address string, log *slog.Logger) (*stripepay.Payments, error) {
 	return stripepay.New(stripepay.Options{
 		SecretKey: key, URL: address, Prices: prices(c), SuccessURL: string(base) + httpapi.CheckoutSuccessPath, CancelURL: string(base) + httpapi.CheckoutCancelPath,
 		Log: log,
@@ -71,7 +71,7 @@ func stripeAt(c config.Config, base publicURL, key, address string, log *slog.Lo
 }
 
 func stripePayments(c config.Config, base publicURL, log *slog.Logger) (paymentEdge, error) {
-	p, err := stripeAt(c, base, c.StripeKey.Value(), c.StripeURL.Text(), log)
+	p, err := newStripeClient(c, base, c.StripeKey.Value(), c.StripeURL.Text(), log)
 	return paymentEdge{Payments: p, Billing: p}, err
 }
 
@@ -111,7 +111,7 @@ func developmentPayments(lc fx.Lifecycle, n devpayNeeds) (paymentEdge, error) {
 		return paymentEdge{}, err
 	}
 	lc.Append(fx.StopHook(dev.Close))
-	p, err := stripeAt(n.Config, n.Base, dev.Key(), dev.APIURL(), n.Log)
+	p, err := newStripeClient(n.Config, n.Base, dev.Key(), dev.APIURL(), n.Log)
 	return paymentEdge{Payments: p, Billing: p, Mounts: payMounts{devpay.Prefix: dev}}, err
 }
 

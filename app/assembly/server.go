@@ -166,8 +166,8 @@ func (d *draining) begun() bool {
 	}
 }
 
-// keepUp runs the regular work at intervals until stop.
-func keepUp(lc fx.Lifecycle, u *upkeep.Upkeep, log *slog.Logger) {
+// startUpkeep runs the regular work at intervals until stop.
+func startUpkeep(lc fx.Lifecycle, u *upkeep.Upkeep, log *slog.Logger) {
 	schedule(lc, upkeepEvery, u.Run, log, "upkeep failed")
 }
 

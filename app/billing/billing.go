@@ -97,7 +97,7 @@ func (s *Billing) Downgrade(ctx context.Context, actor org.Actor) (Details, erro
 		if _, err := s.Provider.Cancel(ctx, is.ProviderID, ending == plan.CancelNow); err != nil && !fault.Is(err, fault.NotFound) {
 			return Details{}, err
 		}
-		if err := s.follow(ctx, actor.Org, is.ProviderID, s.by(ctx, actor), lapsed(is.ProviderID), nil); err != nil {
+		if err := s.follow(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor), endIfMissing(is.ProviderID), nil); err != nil {
 			return Details{}, err
 		}
 	}
@@ -122,15 +122,15 @@ func (s *Billing) Portal(ctx context.Context, actor org.Actor) (string, error) {
 // entryFunc makes the entry of the audit log for a change.
 type entryFunc func(o id.Org, detail string) audit.Entry
 
-func (s *Billing) by(ctx context.Context, actor org.Actor) entryFunc {
+func (s *Billing) byActor(ctx context.Context, actor org.Actor) entryFunc {
 	from := s.Origin(ctx)
 	return func(o id.Org, detail string) audit.Entry {
 		return audit.By(actor, from, id.Entry(s.IDs.New()), o, audit.SubscriptionChanged, "", detail, s.Clock.Now())
 	}
 }
 
-// byItself returns an entryFunc for changes that no member made.
-func (s *Billing) byItself(why string) entryFunc {
+// bySystem returns an entryFunc for changes that no member made.
+func (s *Billing) bySystem(why string) entryFunc {
 	return func(o id.Org, detail string) audit.Entry {
 		return audit.By(org.Actor{}, audit.Origin{}, id.Entry(s.IDs.New()), o, audit.SubscriptionChanged, "", detail+" "+why, s.Clock.Now())
 	}
@@ -150,7 +150,7 @@ func (s *Billing) decide(ctx context.Context, actor org.Actor, fn func(plan.Subs
 		if is, err = fn(was); err != nil {
 			return err
 		}
-		return s.put(ctx, r, was, is, s.by(ctx, actor))
+		return s.put(ctx, r, was, is, s.byActor(ctx, actor))
 	})
 	return is, err
 }
@@ -184,7 +184,7 @@ func (s *Billing) lockSubscription(ctx context.Context, r ports.Records, o id.Or
 	return r.Directory().Subscriptions().Get(ctx, o)
 }
 
-// put stores a changed subscription, with an entry in the audit log if its standing changed.
+// put stores a changed subscription, with an entry in the audit log if its plan or status changed.
 func (s *Billing) put(ctx context.Context, r ports.Records, was, is plan.Subscription, as entryFunc) error {
 	if is == was {
 		return nil
@@ -192,15 +192,15 @@ func (s *Billing) put(ctx context.Context, r ports.Records, was, is plan.Subscri
 	if err := r.Directory().Subscriptions().Put(ctx, is.Org, is); err != nil {
 		return err
 	}
-	before, after := standing(was), standing(is)
+	before, after := planAndStatus(was), planAndStatus(is)
 	if before == after {
 		return nil
 	}
 	return r.Journal().Audit().Add(ctx, as(is.Org, before+" -> "+after))
 }
 
-// standing describes a subscription's plan and status for the audit log.
-func standing(s plan.Subscription) string {
+// planAndStatus describes a subscription's plan and status for the audit log.
+func planAndStatus(s plan.Subscription) string {
 	text := string(s.Plan) + " " + string(s.Status())
 	if s.CancelAtPeriodEnd {
 		text += " until the period ends"

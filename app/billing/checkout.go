@@ -39,17 +39,17 @@ func (s *Billing) Checkout(ctx context.Context, actor org.Actor, p plan.Plan) (s
 				return is.Checkout.URL, nil
 			}
 			if err == nil || fault.Is(err, fault.NotFound) {
-				err = s.closePage(ctx, actor.Org, s.by(ctx, actor), is)
+				err = s.closePage(ctx, actor.Org, s.byActor(ctx, actor), is)
 			}
 		case plan.ChangePlan:
 			if err = s.change(ctx, actor, is, p); err == nil {
 				return s.PaidURL, nil
 			}
 			if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) { // it has ended
-				err = s.follow(ctx, actor.Org, is.ProviderID, s.by(ctx, actor), lapsed(is.ProviderID), nil)
+				err = s.follow(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor), endIfMissing(is.ProviderID), nil)
 			}
 		case plan.ReplacePage:
-			err = s.closePage(ctx, actor.Org, s.by(ctx, actor), is)
+			err = s.closePage(ctx, actor.Org, s.byActor(ctx, actor), is)
 		case plan.NewPage:
 			var url string
 			// A page of an earlier order may be outdated; the next round checks it.
@@ -69,13 +69,13 @@ func (s *Billing) change(ctx context.Context, actor org.Actor, is plan.Subscript
 	if _, err := s.Provider.Change(ctx, is.ProviderID, p); err != nil {
 		return err
 	}
-	return s.follow(ctx, actor.Org, is.ProviderID, s.by(ctx, actor), lapsed(is.ProviderID), nil)
+	return s.follow(ctx, actor.Org, is.ProviderID, s.byActor(ctx, actor), endIfMissing(is.ProviderID), nil)
 }
 
 // openPage creates the payment page of the checkout. The address is empty if another checkout
 // has replaced it.
 func (s *Billing) openPage(ctx context.Context, actor org.Actor, is plan.Subscription) (url string, err error) {
-	customer, err := s.customer(ctx, actor.Org, s.by(ctx, actor), is)
+	customer, err := s.customer(ctx, actor.Org, s.byActor(ctx, actor), is)
 	if err != nil {
 		return "", err
 	}
@@ -147,7 +147,7 @@ func (s *Billing) closePage(ctx context.Context, o id.Org, as entryFunc, is plan
 
 // checkPaid returns nil if the subscription of a paid page is settled: it is the
 // organisation's, has ended, or is superseded by an operator's grant. Otherwise it returns
-// Conflict, so that nobody pays twice.
+// Conflict, so that no one is charged twice.
 func (s *Billing) checkPaid(ctx context.Context, o id.Org, page plan.Checkout) error {
 	pending := fault.New(fault.Conflict, "A payment for the plan %s is being processed", page.Plan)
 	paid, err := s.Return(ctx, page.Session)
@@ -198,7 +198,7 @@ func (s *Billing) Return(ctx context.Context, session string) (plan.Session, err
 	if page.Subscription == "" || page.Org == "" {
 		return page, nil
 	}
-	err = s.follow(ctx, page.Org, page.Subscription, s.byItself("by the payment provider"), nil, nil)
+	err = s.follow(ctx, page.Org, page.Subscription, s.bySystem("by the payment provider"), nil, nil)
 	if fault.Is(err, fault.NotFound) || errors.Is(err, errBusy) {
 		err = nil // the organisation was erased, or other requests follow the subscription
 	}

@@ -17,8 +17,8 @@ var errChanged = errors.New("the subscription has changed meanwhile")
 // fallback returns the state of a subscription that the provider does not know.
 type fallback func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult)
 
-// lapsed returns the fallback that ends the subscription if it is still the current one.
-func lapsed(subscription string) fallback {
+// endIfMissing returns the fallback that ends the subscription if it is still the current one.
+func endIfMissing(subscription string) fallback {
 	return func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult) {
 		if was.ProviderID != subscription {
 			return was, plan.Superseded
@@ -89,7 +89,7 @@ func (s *Billing) follow(ctx context.Context, o id.Org, subscription string, as 
 		case errors.Is(err, errChanged):
 		case errors.Is(err, errOther): // it may have ended without an event
 			asked = true
-			if err := s.follow(ctx, o, read.ProviderID, as, lapsed(read.ProviderID), nil); err != nil {
+			if err := s.follow(ctx, o, read.ProviderID, as, endIfMissing(read.ProviderID), nil); err != nil {
 				return err
 			}
 		default:
@@ -124,7 +124,7 @@ func (s *Billing) HandleEvent(ctx context.Context, e plan.Event, before func(por
 		unknown := func(s *Billing, was plan.Subscription) (plan.Subscription, plan.FollowResult) {
 			return was.Observed(e, s.Clock.Now())
 		}
-		err = s.follow(ctx, o, e.Subscription, s.byItself("by the payment provider"), unknown, before)
+		err = s.follow(ctx, o, e.Subscription, s.bySystem("by the payment provider"), unknown, before)
 	}
 	if fault.Is(err, fault.NotFound) {
 		s.Log.Warn("payment message of unknown customer ignored", "message", e.Message, "type", e.Type)
@@ -154,7 +154,7 @@ const dueAtOnce = 500
 // subscription is processed by one. If the provider is unavailable, the rest waits for the
 // next run.
 func (s *Billing) Reconcile(ctx context.Context) error {
-	failed := s.endClosed(ctx)
+	failed := s.cancelClosed(ctx)
 	due, err := s.Store.Directory().Subscriptions().Due(ctx, s.Clock.Now(), dueAtOnce)
 	if err != nil {
 		return errors.Join(failed, err)
@@ -171,9 +171,9 @@ func (s *Billing) Reconcile(ctx context.Context) error {
 	return failed
 }
 
-// endClosed cancels the subscriptions of closed organisations, whose members can no longer
+// cancelClosed cancels the subscriptions of closed organisations, whose members can no longer
 // use the portal, and whose subscriptions are unknown after erasure.
-func (s *Billing) endClosed(ctx context.Context) error {
+func (s *Billing) cancelClosed(ctx context.Context) error {
 	now := s.Clock.Now()
 	closed, err := s.Store.Directory().Organisations().List(ctx, org.Filter{ClosedBefore: &now})
 	if err != nil || len(closed) == 0 {
@@ -195,7 +195,7 @@ func (s *Billing) endClosed(ctx context.Context) error {
 		}
 		_, err := s.Provider.Cancel(ctx, is.ProviderID, true)
 		if err == nil || fault.Is(err, fault.NotFound) {
-			err = s.follow(ctx, o, is.ProviderID, s.byItself("because the organisation is closed"), lapsed(is.ProviderID), nil)
+			err = s.follow(ctx, o, is.ProviderID, s.bySystem("because the organisation is closed"), endIfMissing(is.ProviderID), nil)
 		}
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			failed = errors.Join(failed, err)
@@ -209,7 +209,7 @@ var errNotDue = errors.New("the subscription is not due any more")
 
 // reconcile processes one due subscription.
 func (s *Billing) reconcile(ctx context.Context, o id.Org) error {
-	is, err := s.revise(ctx, o, s.byItself("because the trial is over"), func(was plan.Subscription) (plan.Subscription, error) {
+	is, err := s.revise(ctx, o, s.bySystem("because the trial is over"), func(was plan.Subscription) (plan.Subscription, error) {
 		now := s.Clock.Now()
 		if due := was.Due(); due == nil || due.After(now) {
 			return was, errNotDue
@@ -220,7 +220,7 @@ func (s *Billing) reconcile(ctx context.Context, o id.Org) error {
 		}
 		return is, nil
 	})
-	byProvider := s.byItself("by the payment provider")
+	byProvider := s.bySystem("by the payment provider")
 	switch {
 	case errors.Is(err, errNotDue):
 		return nil
@@ -231,5 +231,5 @@ func (s *Billing) reconcile(ctx context.Context, o id.Org) error {
 	case !is.Billed():
 		return nil
 	}
-	return s.follow(ctx, o, is.ProviderID, byProvider, lapsed(is.ProviderID), nil)
+	return s.follow(ctx, o, is.ProviderID, byProvider, endIfMissing(is.ProviderID), nil)
 }

@@ -159,7 +159,7 @@ func (s *Connectors) StoreCredentials(ctx context.Context, actor org.Actor, i id
 	if len(entries) > connector.MaxCredentials {
 		return connector.Instance{}, fault.Field("credentials", "must be at most %d bytes", connector.MaxCredentials)
 	}
-	if err := p.Accepts(texts); err != nil {
+	if err := p.CheckCredentials(texts); err != nil {
 		return connector.Instance{}, err
 	}
 	var now connector.Instance

@@ -51,7 +51,7 @@ func (s *Members) List(ctx context.Context, actor org.Actor, after org.Position,
 	return s.Store.Directory().Members().List(ctx, actor.Org, after, limit, each)
 }
 
-// ChangeRole sets a member's role, until the identity provider's role of the member changes.
+// CheckChangeRole sets a member's role, until the identity provider's role of the member changes.
 func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User, role string) (changed org.Profile, err error) {
 	to, ok := org.ParseRole(role)
 	if !ok {
@@ -59,7 +59,7 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 	}
 	err = s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		members := r.Directory().Members()
-		target, err := active(ctx, r, actor.Org, user)
+		target, err := lockActive(ctx, r, actor.Org, user)
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 		if err != nil {
 			return err
 		}
-		if err := org.ChangeRole(actor, target, to, seats); err != nil {
+		if err := org.CheckChangeRole(actor, target, to, seats); err != nil {
 			return err
 		}
 		changed.Membership = target.WithRole(to)
@@ -87,14 +87,14 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 	return changed, err
 }
 
-// Remove ends a membership, removes the user from teams and unassigns their tasks. Requests of
+// CheckRemoveTarget ends a membership, removes the user from teams and unassigns their tasks. Requests of
 // the user that begin after Remove has returned are refused.
 func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) error {
 	return s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckRemove(user); err != nil {
 			return err
 		}
-		target, err := active(ctx, r, actor.Org, user)
+		target, err := lockActive(ctx, r, actor.Org, user)
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) err
 		if err != nil {
 			return err
 		}
-		if err := org.Remove(actor, target, seats); err != nil {
+		if err := org.CheckRemoveTarget(actor, target, seats); err != nil {
 			return err
 		}
 		if err := r.Directory().Members().Put(ctx, actor.Org, target.Removed(now)); err != nil {
@@ -164,7 +164,7 @@ func (s *Members) Invite(ctx context.Context, actor org.Actor, email, role strin
 		if err != nil {
 			return invitation.Invitation{}, err
 		}
-		seats, limit, err := room(ctx, r, actor.Org, now)
+		seats, limit, err := seatsAndLimit(ctx, r, actor.Org, now)
 		if err != nil {
 			return invitation.Invitation{}, err
 		}
@@ -207,7 +207,7 @@ func (s *Members) Resend(ctx context.Context, actor org.Actor, i id.Invitation) 
 			if err != nil {
 				return was, err
 			}
-			seats, limit, err := room(ctx, r, actor.Org, now)
+			seats, limit, err := seatsAndLimit(ctx, r, actor.Org, now)
 			if err != nil {
 				return was, err
 			}
@@ -300,8 +300,8 @@ func (s *Members) audit(ctx context.Context, r ports.Records, actor org.Actor, a
 	return r.Journal().Audit().Add(ctx, audit.By(actor, s.Origin(ctx), id.Entry(s.IDs.New()), actor.Org, a, target, detail, s.Clock.Now()))
 }
 
-// active returns an active membership and locks it; NotFound for any other.
-func active(ctx context.Context, r ports.Records, o id.Org, user id.User) (org.Membership, error) {
+// lockActive returns an active membership and locks it; NotFound for any other.
+func lockActive(ctx context.Context, r ports.Records, o id.Org, user id.User) (org.Membership, error) {
 	m, err := r.Directory().Members().GetLocked(ctx, o, user)
 	if err == nil && !m.Active() {
 		err = fault.Missing("Member")
@@ -315,8 +315,8 @@ func seats(ctx context.Context, r ports.Records, o id.Org, now time.Time) (org.S
 	return counted[o], err
 }
 
-// room counts the seats and reads the plan's limit.
-func room(ctx context.Context, r ports.Records, o id.Org, now time.Time) (org.Seats, int, error) {
+// seatsAndLimit counts the seats and reads the plan's limit.
+func seatsAndLimit(ctx context.Context, r ports.Records, o id.Org, now time.Time) (org.Seats, int, error) {
 	taken, err := seats(ctx, r, o, now)
 	if err != nil {
 		return taken, 0, err

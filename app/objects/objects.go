@@ -94,10 +94,10 @@ func pathTaken(o object.Object) error {
 // Replace stores new content of an object that the actor sees.
 func (s *Objects) Replace(ctx context.Context, actor org.Actor, of id.Object, u *Upload) (object.Object, error) {
 	return s.write(ctx, actor, u, func(o object.Object) (object.Object, error) {
-		if err := o.Replaceable(); err != nil {
+		if err := o.CheckReplace(); err != nil {
 			return o, err
 		}
-		return o.Typed(u.MimeType)
+		return o.WithMimeType(u.MimeType)
 	}, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		return s.visible(ctx, r, actor, of)
 	})
@@ -154,7 +154,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	if err != nil {
 		return o, err
 	}
-	if err := o.Expect(u.Expected); err != nil {
+	if err := o.CheckVersion(u.Expected); err != nil {
 		return o, err
 	}
 	content, err := s.store(ctx, o, u)
@@ -175,12 +175,12 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	if now := s.Clock.Now(); found.Version > 0 && sameEpoch {
 		// Mostly the object found before is unchanged, and one statement stores everything.
 		if o, err = prepare(found); err == nil {
-			err = o.Expect(u.Expected)
+			err = o.CheckVersion(u.Expected)
 		}
 		if err != nil {
 			return o, err
 		}
-		written = o.Filled(content, actor.User, now)
+		written = o.WithContent(content, actor.User, now)
 		if head, err = s.Store.Storage().Replace(ctx, actor.Org, found.Content, object.NewChange(written)); err == nil {
 			written.N = head.N
 			s.cacheRecord(written, head)
@@ -205,11 +205,11 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		if err != nil {
 			return err
 		}
-		if err := was.Expect(u.Expected); err != nil {
+		if err := was.CheckVersion(u.Expected); err != nil {
 			return err
 		}
 		now := s.Clock.Now()
-		written = was.Filled(content, actor.User, now)
+		written = was.WithContent(content, actor.User, now)
 		if was.Version == 0 {
 			if err = storage.Objects().Add(ctx, actor.Org, written); fault.Is(err, fault.Conflict) {
 				err = pathTaken(was)
@@ -268,7 +268,7 @@ func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, exp
 		if err != nil {
 			return err
 		}
-		if err := o.Expect(expected); err != nil {
+		if err := o.CheckVersion(expected); err != nil {
 			return err
 		}
 		seen, err := audience(ctx, r, o)

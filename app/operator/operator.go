@@ -144,7 +144,7 @@ func (s *Operator) SetRole(ctx context.Context, actor org.Actor, o id.Org, user 
 		if err != nil {
 			return err
 		}
-		if err := org.ChangeRole(actor, was, to, seats[o]); err != nil {
+		if err := org.CheckChangeRole(actor, was, to, seats[o]); err != nil {
 			return err
 		}
 		out.Membership = was.WithRole(to)

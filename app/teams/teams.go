@@ -203,7 +203,7 @@ func (s *Teams) sweepFiles(ctx context.Context, r ports.Records, actor org.Actor
 		return "", err
 	}
 	used := slices.ContainsFunc(workspaces, func(w workspace.Ref) bool { return w.Team == t })
-	if err := was.Deletable(actor, used); err != nil {
+	if err := was.CheckDelete(actor, used); err != nil {
 		return "", err
 	}
 	seen, err := s.audience(ctx, r, was, maxAudience+1)
@@ -282,7 +282,7 @@ func (s *Teams) join(ctx context.Context, r ports.Records, actor org.Actor, to t
 	if !fault.Is(err, fault.NotFound) {
 		return joined, err
 	}
-	if err := to.Joinable(); err != nil {
+	if err := to.CheckJoin(); err != nil {
 		return joined, err
 	}
 	joined = team.Member{Team: to.ID, User: user, JoinedAt: s.clock.Now()}
@@ -310,7 +310,7 @@ func (s *Teams) RemoveMember(ctx context.Context, actor org.Actor, t id.Team, us
 		if err != nil {
 			return err
 		}
-		if err := from.Joinable(); err != nil {
+		if err := from.CheckJoin(); err != nil {
 			return err
 		}
 		if err := r.Work().TeamMembers().Remove(ctx, actor.Org, t, user); err != nil {

@@ -191,7 +191,7 @@ func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event
 	if err := w.put(ctx, r, was, next); err != nil || next.Active() {
 		return err
 	}
-	return w.leave(ctx, r, o.ID, u.ID)
+	return w.removeFromTeams(ctx, r, o.ID, u.ID)
 }
 
 // put stores a membership, and audits a change of role or the end of an active one.
@@ -217,8 +217,8 @@ func (w *Webhooks) put(ctx context.Context, r ports.Records, was, next org.Membe
 	return r.Journal().Audit().Add(ctx, audit.ByProvider(id.Entry(w.IDs.New()), next.Org, action, string(next.User), detail, w.Clock.Now()))
 }
 
-// leave removes a user whose membership ended from teams and unassigns their tasks.
-func (w *Webhooks) leave(ctx context.Context, r ports.Records, o id.Org, u id.User) error {
+// removeFromTeams removes a user whose membership ended from teams and unassigns their tasks.
+func (w *Webhooks) removeFromTeams(ctx context.Context, r ports.Records, o id.Org, u id.User) error {
 	if err := r.Work().TeamMembers().RemoveUser(ctx, o, u); err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ const tasksAtOnce = 100
 // then.
 func (w *Webhooks) deleteUser(ctx context.Context, e identity.Event) error {
 	for {
-		var left *remainder
+		var left *cleanup
 		err := w.Store.Atomic(ctx, func(r ports.Records) (err error) {
 			if left, err = w.erase(ctx, r, e); err != nil || left != nil {
 				return err
@@ -257,9 +257,9 @@ func (w *Webhooks) deleteUser(ctx context.Context, e identity.Event) error {
 	}
 }
 
-// remainder is what is still to be deleted: the files that the filter selects, or the tasks
+// cleanup is what is still to be deleted: the files that the filter selects, or the tasks
 // of a workspace after a position.
-type remainder struct {
+type cleanup struct {
 	org      id.Org
 	files    object.Filter
 	audience *object.Audience // of the files' deletions
@@ -268,7 +268,7 @@ type remainder struct {
 }
 
 // remove deletes the first part of left, and returns what remains of it, or nil.
-func (w *Webhooks) remove(ctx context.Context, r ports.Records, left remainder) (_ *remainder, err error) {
+func (w *Webhooks) remove(ctx context.Context, r ports.Records, left cleanup) (_ *cleanup, err error) {
 	more := false
 	if left.tasks != "" {
 		left.after, more, err = r.Work().TaskSets().RemoveIn(ctx, left.org, left.tasks, left.after, tasksAtOnce)
@@ -284,7 +284,7 @@ func (w *Webhooks) remove(ctx context.Context, r ports.Records, left remainder) 
 
 // erase ends the user's sessions, memberships and assignments, and removes a part of their
 // personal data. It returns what remains of that part, or nil if all personal data is gone.
-func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event) (*remainder, error) {
+func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event) (*cleanup, error) {
 	now := w.Clock.Now()
 	u, err := w.user(ctx, r, e.User.ProviderID, func(u org.User) org.User { return u.Erased(now) })
 	if err != nil {
@@ -305,7 +305,7 @@ func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event)
 		if err := w.put(ctx, r, m, m.Removed(now)); err != nil {
 			return nil, err
 		}
-		if err := w.leave(ctx, r, m.Org, u.ID); err != nil {
+		if err := w.removeFromTeams(ctx, r, m.Org, u.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -319,8 +319,8 @@ func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event)
 
 // erasePersonal removes a part of the user's personal data in an organisation, with at most
 // one workspace, and returns what remains as erase does.
-func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org, u id.User) (*remainder, error) {
-	if left, err := w.remove(ctx, r, remainder{org: o, files: object.Filter{Owner: u}}); err != nil || left != nil {
+func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org, u id.User) (*cleanup, error) {
+	if left, err := w.remove(ctx, r, cleanup{org: o, files: object.Filter{Owner: u}}); err != nil || left != nil {
 		return left, err
 	}
 	teams, err := r.Work().Teams().Refs(ctx, o)
@@ -341,13 +341,13 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 			if s.Team != t.ID {
 				continue
 			}
-			tasks := remainder{org: o, tasks: s.ID}
+			tasks := cleanup{org: o, tasks: s.ID}
 			if removed {
 				return &tasks, nil
 			}
 			removed = true
-			files := remainder{org: o, files: object.Filter{Workspace: s.ID, Scope: object.Shared}, audience: alone}
-			for _, part := range []remainder{files, tasks} {
+			files := cleanup{org: o, files: object.Filter{Workspace: s.ID, Scope: object.Shared}, audience: alone}
+			for _, part := range []cleanup{files, tasks} {
 				if left, err := w.remove(ctx, r, part); err != nil || left != nil {
 					return left, err
 				}
@@ -356,7 +356,7 @@ func (w *Webhooks) erasePersonal(ctx context.Context, r ports.Records, o id.Org,
 				return nil, err
 			}
 		}
-		if left, err := w.remove(ctx, r, remainder{org: o, files: object.Filter{Team: t.ID}, audience: alone}); err != nil || left != nil {
+		if left, err := w.remove(ctx, r, cleanup{org: o, files: object.Filter{Team: t.ID}, audience: alone}); err != nil || left != nil {
 			return left, err
 		}
 		if err := r.Work().Teams().Remove(ctx, o, t.ID); err != nil {

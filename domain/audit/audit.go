@@ -31,9 +31,8 @@ const (
 	ReleaseChanged      Action = "release.changed"
 )
 
-// Entry is one line of the audit log. Org is empty for what an operator did
-// across organisations; Actor is empty for an operator and for the identity
-// provider.
+// Entry is one line of the audit log. Org is empty for acts of an operator across
+// organisations; Actor is empty for an operator and for the identity provider.
 type Entry struct {
 	ID       id.Entry
 	Org      id.Org

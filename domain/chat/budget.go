@@ -2,11 +2,11 @@ package chat
 
 import "collab/domain/quota"
 
-// Limits of searches. A provider's search adds its results to the input, and has
-// the model read all of the input once more.
+// Limits of searches. A provider's search adds its results to the input, which the model
+// then reads again.
 const (
 	maxSearches  = 8      // of one call
-	resultTokens = 12_000 // of the results of one search, and of what the model writes before the next
+	resultTokens = 12_000 // of the results of one search, and of the model's output before the next
 	searchShare  = 4      // the searches of one call reserve at most this fraction of the daily limit
 	answerTokens = 4_096  // of output are kept for the answer before searches are allowed
 )
@@ -25,9 +25,8 @@ func messageTokens(input, output, searches int64) int64 {
 	return (searches+1)*input + searches*(searches+1)/2*resultTokens + output
 }
 
-// Need returns what the call may use under a daily limit of tokens: its input once
-// and its output, and for its searches what they add, as far as they may reserve
-// it. It sets the call's Input.
+// Need returns the tokens that the call may use under a daily limit: its input, its output,
+// and what its searches add, at most 1/searchShare of the limit. It sets c.Input.
 func (c *Call) Need(limit int64) quota.Need {
 	c.Input = c.Estimate()
 	n := quota.Need{Input: c.Input, Output: int64(c.MaxTokens)}
@@ -37,24 +36,22 @@ func (c *Call) Need(limit int64) quota.Need {
 	return n
 }
 
-// WithBudget returns the call with a budget of tokens, its input included, and with an
-// output that the budget has room for. It is not ok where there is no room for any.
-// Need has been called before.
+// WithBudget returns the call with a budget of tokens, its input included, and an output
+// that fits into the budget; ok is false if none fits. Need must have been called.
 func (c Call) WithBudget(tokens int64) (call Call, ok bool) {
 	c.Budget = tokens
 	c.MaxTokens = int(min(int64(c.MaxTokens), tokens-c.Input))
 	return c, c.MaxTokens >= 1
 }
 
-// NextLimits returns the limits of the call's next message, where its messages before it
-// have used the given tokens, and the last of them its own; both are zero for the
-// first message. With what was used the message stays within the budget if it stays
-// within its limits and its input was estimated well. It is not ok where too little
-// of the budget is left for a message.
+// NextLimits returns the limits of the call's next message. Used is the usage of all
+// messages so far, and last that of the latest one; both are zero before the first. A
+// message within the limits keeps the call within its budget, unless its input was
+// estimated too low. Ok is false if too little of the budget is left.
 func (c Call) NextLimits(used, last Usage) (Limits, bool) {
 	left, output := c.Budget-used.Total(), int64(c.MaxTokens)-used.Output
-	// The next message reads all that was said before it. What the provider reported
-	// is a better estimate of the call's input than ours, where it is higher.
+	// The input of the next message includes the messages before it. The provider's figure
+	// of the call's input is a better estimate than ours if it is higher.
 	input := max(c.Input+used.Output+used.Searches*resultTokens, last.Input/(last.Searches+1)+last.Output)
 	var searches int64
 	if c.WebSearch {

@@ -9,20 +9,20 @@ import (
 	"collab/domain/fault"
 )
 
-// notRun is the result of a tool use that the client did not answer: providers
+// missingResult is the result of a tool use that the client did not answer: providers
 // refuse a use without one.
-const notRun = "The tool was not run."
+const missingResult = "The tool was not run."
 
 func indexed(name string, i int) string { return name + "[" + strconv.Itoa(i) + "]" }
 
-// convert makes a provider's turns of a history and the new message. Calls that
-// the provider ran itself are left out with their results; a result moves to the
-// turn right after its use.
+// convert returns the turns that a provider is sent for a history and the new message. Tool
+// calls that the provider ran itself are left out with their results; any other result is
+// moved to the turn after its use.
 func convert(history []Turn, message string) ([]Turn, error) {
 	if len(history) > MaxTurns {
 		return nil, fault.Field("history", "must be at most %d messages", MaxTurns)
 	}
-	results, answered, err := answers(history)
+	results, answered, err := matchResults(history)
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +73,9 @@ func convert(history []Turn, message string) ([]Turn, error) {
 	return turns, nil
 }
 
-// answers returns the result of each tool use by its id, and which of them the
+// matchResults returns the result of each tool use by its id, and which of them the
 // client gave, having checked every block.
-func answers(history []Turn) (results map[string]Block, answered map[string]bool, err error) {
+func matchResults(history []Turn) (results map[string]Block, answered map[string]bool, err error) {
 	results, answered = map[string]Block{}, map[string]bool{}
 	uses := map[string]Block{}
 	for i, t := range history {
@@ -98,7 +98,7 @@ func answers(history []Turn) (results map[string]Block, answered map[string]bool
 					return nil, nil, err
 				}
 				uses[b.ID] = b
-				results[b.ID] = Block{Kind: ToolResult, ID: b.ID, Text: notRun, IsError: true}
+				results[b.ID] = Block{Kind: ToolResult, ID: b.ID, Text: missingResult, IsError: true}
 			case ToolResult:
 				use, known := uses[b.ID]
 				switch {

@@ -37,7 +37,7 @@ func result(callID, content string) chat.Block {
 	return chat.Block{Kind: chat.ToolResult, ID: callID, Text: content}
 }
 
-func notRun(callID string) chat.Block {
+func missingResult(callID string) chat.Block {
 	return chat.Block{Kind: chat.ToolResult, ID: callID, Text: "The tool was not run.", IsError: true}
 }
 
@@ -85,11 +85,11 @@ func TestHowAHistoryIsConverted(t *testing.T) {
 		{"uses of turns that become one are answered together", []chat.Turn{user(text("Hi")), assistant(use("a")), assistant(text("and"), use("b")), user(result("a", "A")), user(result("b", "B"))}, "",
 			[]chat.Turn{user(text("Hi")), assistant(use("a"), text("and"), use("b")), user(result("a", "A"), result("b", "B"))}},
 		{"a use that nobody answered was not run", []chat.Turn{user(text("Hi")), assistant(use("a")), user(text("Stop"))}, "Go on",
-			[]chat.Turn{user(text("Hi")), assistant(use("a")), user(notRun("a"), text("Stop"), text("Go on"))}},
+			[]chat.Turn{user(text("Hi")), assistant(use("a")), user(missingResult("a"), text("Stop"), text("Go on"))}},
 		{"the last use was not run either", []chat.Turn{user(text("Hi")), assistant(use("a"))}, "Never mind",
-			[]chat.Turn{user(text("Hi")), assistant(use("a")), user(notRun("a"), text("Never mind"))}},
+			[]chat.Turn{user(text("Hi")), assistant(use("a")), user(missingResult("a"), text("Never mind"))}},
 		{"one of two was run", []chat.Turn{user(text("Hi")), assistant(use("a"), use("b")), user(result("b", "B"))}, "",
-			[]chat.Turn{user(text("Hi")), assistant(use("a"), use("b")), user(notRun("a"), result("b", "B"))}},
+			[]chat.Turn{user(text("Hi")), assistant(use("a"), use("b")), user(missingResult("a"), result("b", "B"))}},
 		{"what the provider ran is left out with its result", []chat.Turn{user(text("Hi")), assistant(served("s"), result("s", "[]"), text("Found")), user(text("Good"))}, "More",
 			[]chat.Turn{user(text("Hi")), assistant(text("Found")), user(text("Good"), text("More"))}},
 		{"its result may be among the user's", []chat.Turn{user(text("Hi")), assistant(served("s")), user(result("s", "[]")), assistant(text("Found"))}, "More",
@@ -291,7 +291,7 @@ func wellFormed(t *rapid.T, r chat.Request, turns []chat.Turn) {
 			case j < len(open):
 				answer, ok := given[open[j]]
 				if !ok {
-					answer = notRun(open[j])
+					answer = missingResult(open[j])
 				}
 				if b != answer {
 					t.Fatalf("turn %d begins with %+v where %+v belongs", i, b, answer)

@@ -1,5 +1,5 @@
-// Package chat holds conversations with models: what may be asked, how a
-// client's history becomes what a provider takes, and what comes back.
+// Package chat has the rules of conversations with models: requests and their limits, the
+// conversion of a client's history for a provider, and answers.
 package chat
 
 import (
@@ -16,7 +16,7 @@ const (
 	ExtendedThinking = "extended_thinking"
 )
 
-// Model is one model of the registry, with what is particular about it.
+// Model is a model of the registry.
 type Model struct {
 	ID              string
 	DisplayName     string
@@ -28,7 +28,7 @@ type Model struct {
 
 	// SearchTool is the provider's version of the server tool for web_search.
 	SearchTool string
-	// Thinking is how the model is told to think: "" leaves it to the provider,
+	// Thinking is the configuration of extended thinking: "" leaves it to the provider,
 	// "off" asks it not to, "adaptive" lets it decide. Thinking is never shown.
 	Thinking string
 }
@@ -101,7 +101,7 @@ const (
 	maxCallID   = 256     // characters of a tool call's id
 )
 
-// Role says whose turn it was.
+// Role is the author of a turn.
 type Role string
 
 // The roles.
@@ -110,7 +110,7 @@ const (
 	Assistant Role = "assistant"
 )
 
-// BlockKind says what a block of a turn is.
+// BlockKind is the kind of a block.
 type BlockKind string
 
 // The kinds of blocks.
@@ -134,7 +134,7 @@ type Block struct {
 	IsError       bool // of a tool result
 }
 
-// Turn is what one side said.
+// Turn is one message of a conversation.
 type Turn struct {
 	Role   Role
 	Blocks []Block
@@ -147,7 +147,7 @@ type Tool struct {
 	Schema      string // of its arguments: a JSON schema that is an object
 }
 
-// Request is what a client asks.
+// Request is a client's request for an answer.
 type Request struct {
 	Message   string
 	History   []Turn
@@ -158,8 +158,8 @@ type Request struct {
 	WebSearch bool
 }
 
-// Call is a request as a provider takes it: turns that alternate, the first and
-// the last of them the user's, each tool use answered in the turn after it.
+// Call is a request in the form that providers accept: turns alternate, the first and the
+// last are the user's, and each tool use is followed by its result in the next turn.
 type Call struct {
 	Model     Model
 	Turns     []Turn
@@ -168,12 +168,12 @@ type Call struct {
 	WebSearch bool
 	MaxTokens int   // of output, in all messages together
 	Input     int64 // the estimate of the input, once Need was called
-	Budget    int64 // tokens that all messages together may use, from Within
+	Budget    int64 // tokens that all messages together may use, set by WithBudget
 }
 
 var toolName = regexp.MustCompile(`\A[a-zA-Z0-9_-]{1,64}\z`)
 
-// Call returns the request for a model, or what is wrong with it.
+// Call returns the call of a model for the request; Invalid if the request breaks a rule.
 func (r Request) Call(m Model) (Call, error) {
 	call := Call{Model: m, Tools: r.Tools, System: r.System, MaxTokens: m.MaxOutputTokens, WebSearch: r.WebSearch && m.Can(WebSearch)}
 	var c check.List
@@ -225,7 +225,7 @@ const (
 	asciiPerToken = 3
 	turnTokens    = 8   // around each turn and tool
 	frameTokens   = 64  // around a request
-	searchTokens  = 600 // what the provider says of its search tool
+	searchTokens  = 600 // the provider's description of its search tool
 )
 
 // Estimate returns the estimated tokens of the call's input, rather too many than

@@ -6,7 +6,7 @@ import (
 	"collab/domain/id"
 )
 
-// ChunkType says what a chunk is.
+// ChunkType is the type of a chunk.
 type ChunkType string
 
 // The types of chunks. A stream is any number of text, tool_call and
@@ -44,7 +44,7 @@ type Usage struct {
 	Searches     int64 // web searches
 }
 
-// Total returns what counts against quotas.
+// Total returns the tokens that count against quotas.
 func (u Usage) Total() int64 { return u.Input + u.Output }
 
 // Plus returns the sum of both.
@@ -52,14 +52,14 @@ func (u Usage) Plus(v Usage) Usage {
 	return Usage{u.Input + v.Input, u.Output + v.Output, u.CacheRead + v.CacheRead, u.CacheCreated + v.CacheCreated, u.Searches + v.Searches}
 }
 
-// Provenance says where the figures of a usage are from.
+// Provenance is the source of a usage's figures.
 type Provenance string
 
 // The provenances.
 const (
-	Provider  Provenance = "provider"  // the provider's, of all of the call
-	Partial   Provenance = "partial"   // the provider's input and our count of the output that came
-	Estimated Provenance = "estimated" // ours
+	Provider  Provenance = "provider"  // the provider's figures of the whole call
+	Partial   Provenance = "partial"   // the provider's figure of the input, and our count of the output
+	Estimated Provenance = "estimated" // our estimates
 )
 
 // FailureKind classifies a provider's failure.
@@ -68,10 +68,10 @@ type FailureKind uint8
 // The kinds of failures.
 const (
 	Broken     FailureKind = iota // any other
-	Overloaded                    // the provider has too much to do
+	Overloaded                    // the provider is overloaded
 	RateLimited
 	Network   // the provider was not reached, or the connection was lost
-	TooSlow   // the provider did not begin, or fell silent
+	TooSlow   // the provider did not begin to answer in time, or paused for too long
 	Truncated // the stream ended without its end marker
 )
 
@@ -91,8 +91,7 @@ func (f *Failure) Error() string {
 
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// Retryable reports whether the call may be made again, as long as nothing of
-// the answer has gone out.
+// Retryable reports whether the call may be made again, if no part of the answer was sent.
 func (f *Failure) Retryable() bool { return f.Kind == Overloaded || f.Kind == Network }
 
 // Message returns the message for the client.
@@ -106,29 +105,29 @@ func (f *Failure) Message() string {
 	return "An error occurred while processing your request."
 }
 
-// Outcome says how a call ended.
+// Outcome is how a call ended.
 type Outcome string
 
 // The outcomes.
 const (
 	Completed  Outcome = "completed"
 	ClientGone Outcome = "client_gone"
-	Failed     Outcome = "failed"    // the provider said so
+	Failed     Outcome = "failed"    // the provider reported a failure
 	CutOff     Outcome = "truncated" // the provider's stream ended without its end marker
 	TimedOut   Outcome = "timeout"
-	ShutDown   Outcome = "shutdown" // the server went away
+	ShutDown   Outcome = "shutdown" // the server was stopped
 )
 
-// Reply is what a provider reported of a call, complete or interrupted.
+// Reply has a provider's figures of a call, complete or interrupted.
 type Reply struct {
 	Usage       Usage
 	InputKnown  bool   // Usage has the provider's figures of the input
-	OutputKnown bool   // and of the output, all of it
+	OutputKnown bool   // Usage has the provider's figure of the whole output
 	Stop        string // why the model stopped, in the provider's words; empty when it did not
 }
 
-// Plus returns the reply of a call that was retried: the usage of both attempts,
-// known where it is known of both.
+// Plus returns the reply of a call that was retried: the usage of both attempts. A figure
+// is known if it is known of both.
 func (r Reply) Plus(again Reply) Reply {
 	return Reply{
 		Usage:      r.Usage.Plus(again.Usage),
@@ -137,12 +136,12 @@ func (r Reply) Plus(again Reply) Reply {
 	}
 }
 
-// FinalUsage returns the usage that a call is charged: the provider's figures where
-// known, else estimates, of the output at least came tokens.
-func (c Call) FinalUsage(r Reply, came int64) (Usage, Provenance) {
+// FinalUsage returns the usage that a call is charged: the provider's figures where they
+// are known, else estimates. Output is the least estimate of the output, in tokens.
+func (c Call) FinalUsage(r Reply, output int64) (Usage, Provenance) {
 	u, from := r.Usage, Provider
 	if !r.OutputKnown {
-		u.Output, from = max(u.Output, came), Partial
+		u.Output, from = max(u.Output, output), Partial
 	}
 	if !r.InputKnown {
 		u.Input, from = max(u.Input, c.Estimate()), Estimated
@@ -150,7 +149,7 @@ func (c Call) FinalUsage(r Reply, came int64) (Usage, Provenance) {
 	return u, from
 }
 
-// EstimateText returns how many tokens a text comes to.
+// EstimateText returns an estimate of the tokens of a text.
 func EstimateText(s string) int64 {
 	ascii := 0
 	for i := range len(s) {
@@ -169,14 +168,14 @@ type Generation struct {
 	Model      string
 	Provider   string
 	Began      time.Time
-	FirstChunk time.Duration // until the first chunk went out; 0: none did
+	FirstChunk time.Duration // until the first chunk was sent; 0: none was
 	Took       time.Duration
 	Usage      Usage
 	Provenance Provenance
 	Outcome    Outcome
 	Failure    string // the kind of failure, empty for none
 	Stop       string
-	Tools      int // that the client gave
+	Tools      int // in the request
 	WebSearch  bool
 	Attempts   int
 }

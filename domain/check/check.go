@@ -1,5 +1,5 @@
-// Package check collects everything that is wrong with an input, so that one
-// answer can name it all and not just the first field.
+// Package check collects the problems of an input, so that one response can report all of
+// them.
 package check
 
 import (
@@ -27,15 +27,15 @@ const (
 // maxLabel is the DNS's limit of one label, in bytes.
 const maxLabel = 63
 
-// maxProblems bounds what is collected: a large input can have any number.
+// maxProblems bounds the list: a large input can have any number of problems.
 const maxProblems = 100
 
-// List collects problems, up to a bound. The zero value is ready to use.
+// List collects up to maxProblems problems. The zero value is ready to use.
 type List struct {
 	problems []fault.Problem
 }
 
-// Add notes a problem with a field.
+// Add adds a problem with a field.
 func (l *List) Add(field, format string, args ...any) {
 	if len(l.problems) == maxProblems {
 		return
@@ -43,8 +43,8 @@ func (l *List) Add(field, format string, args ...any) {
 	l.problems = append(l.problems, fault.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// Note adds the problems of a fault.Error; it ignores nil and other errors.
-func (l *List) Note(err error) {
+// AddError adds the problems of a fault.Error; it ignores nil and other errors.
+func (l *List) AddError(err error) {
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		return
@@ -54,9 +54,9 @@ func (l *List) Note(err error) {
 	}
 }
 
-// Given returns the value of a field that cannot be removed; ok is false if the field is
-// absent or null. It notes a null as a problem.
-func Given[T any](l *List, name string, f patch.Field[T]) (v T, ok bool) {
+// NonNull returns the value of a field that cannot be removed; ok is false if the field is
+// absent or null. It adds a problem for a null.
+func NonNull[T any](l *List, name string, f patch.Field[T]) (v T, ok bool) {
 	if f.IsNull() {
 		l.Add(name, "must not be null")
 	}
@@ -71,8 +71,8 @@ func OneOf[T ~string](s string, names ...T) (name T, ok bool) {
 	return T(s), true
 }
 
-// Err returns nil when nothing was found, else one Invalid error whose message
-// is about the first problem and which carries all of them.
+// Err returns nil if there are no problems, else one Invalid error with all of them, whose
+// message is about the first.
 func (l *List) Err() error {
 	if len(l.problems) == 0 {
 		return nil
@@ -98,8 +98,8 @@ func (l *List) Name(field, value string) string {
 	return value
 }
 
-// Text checks a free text of at most limit characters, which is kept as it is.
-// Null characters are refused, as databases cannot store them.
+// Text checks a free text of at most limit characters, without changing it. It refuses null
+// characters, as databases cannot store them.
 func (l *List) Text(field, value string, limit int) {
 	switch {
 	case !utf8.ValidString(value):

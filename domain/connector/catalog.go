@@ -1,6 +1,6 @@
-// Package connector holds what an organisation connects to: the catalog of tool
-// servers, the instances that were made of its entries, with their states and
-// credentials, and the authorizations by which credentials come.
+// Package connector has the tool servers that organisations connect: the catalog, the
+// instances with their states and credentials, and the authorizations that issue
+// credentials.
 package connector
 
 import (
@@ -11,21 +11,21 @@ import (
 	"collab/domain/fault"
 )
 
-// AuthMode says how a tool server lets its users in.
+// AuthMode is how a tool server authenticates its clients.
 type AuthMode string
 
 // The modes.
 const (
-	ServerMediated AuthMode = "SERVER_MEDIATED" // by OAuth, which this service runs for its clients
-	RemoteOAuth    AuthMode = "REMOTE_OAUTH"    // by OAuth, which a client can run by itself too
-	APIKey         AuthMode = "API_KEY"         // with credentials that people obtain from the provider
+	ServerMediated AuthMode = "SERVER_MEDIATED" // OAuth, run by this service for its clients
+	RemoteOAuth    AuthMode = "REMOTE_OAUTH"    // OAuth, which a client can also run by itself
+	APIKey         AuthMode = "API_KEY"         // credentials that users obtain from the provider
 	NoAuth         AuthMode = "NONE"
 )
 
-// UsesOAuth reports whether credentials come by an authorization.
+// UsesOAuth reports whether credentials are issued by an authorization.
 func (m AuthMode) UsesOAuth() bool { return m == ServerMediated || m == RemoteOAuth }
 
-// Transport is how a tool server is spoken to.
+// Transport is the transport of a tool server.
 type Transport string
 
 // The transports of the Model Context Protocol.
@@ -38,7 +38,7 @@ const (
 // Hosting says where a tool server runs.
 type Hosting string
 
-// The places.
+// The values.
 const (
 	Cloud Hosting = "CLOUD" // at its provider: this service reaches it
 	Local Hosting = "LOCAL" // beside the client: this service does not
@@ -52,8 +52,7 @@ func (t Transport) Hosting() Hosting {
 	return Cloud
 }
 
-// Provider is an entry of the catalog: a tool server of which organisations make
-// instances.
+// Provider is an entry of the catalog: a tool server that organisations can connect.
 type Provider struct {
 	ID          string // the slug
 	Name        string
@@ -62,13 +61,12 @@ type Provider struct {
 	Category    string // empty: none
 	Auth        AuthMode
 	Transport   Transport
-	URL         string   // of a CLOUD server; empty: each instance says it in its config
-	Command     []string // by which a client starts a LOCAL one
-	Fields      []Field  // what its credentials consist of
-	// Carriers say how credentials reach the server: values of HTTP headers for
-	// a CLOUD server, of environment variables for a LOCAL one, in which {name}
-	// stands for the entry of that name. A server that is let in by OAuth needs
-	// none.
+	URL         string   // of a CLOUD server; empty: each instance's config has it
+	Command     []string // with which a client starts a LOCAL one
+	Fields      []Field  // of its credentials
+	// Carriers are how credentials are sent to the server: values of HTTP headers for a
+	// CLOUD server, of environment variables for a LOCAL one, in which {name} is replaced
+	// by the entry of that name. A server that is authorised by OAuth needs none.
 	Carriers map[string]string
 	Scopes   []string // to ask for where the server does not say; may be empty
 	Enabled  bool     // new instances can be made of it
@@ -81,9 +79,9 @@ type Field struct {
 	Optional bool
 }
 
-// Accepts checks that credentials have what the provider needs; texts are their
-// entries that are texts.
-func (p Provider) Accepts(texts map[string]string) error {
+// CheckCredentials returns Invalid unless credentials have the entries that the provider
+// needs. Texts has those of their entries that are strings.
+func (p Provider) CheckCredentials(texts map[string]string) error {
 	switch p.Auth {
 	case NoAuth:
 		return fault.Field("credentials", "must not be given: %s needs none", p.ID)
@@ -102,11 +100,11 @@ func (p Provider) Accepts(texts map[string]string) error {
 	return nil
 }
 
-// AccessToken is the entry of credentials that come by an authorization.
+// AccessToken is the entry of credentials that an authorization issued.
 const AccessToken = "accessToken"
 
-// Catalog is all providers, and the clients by which this service is known to
-// authorization servers beforehand.
+// Catalog has the providers, and the clients that operators registered at authorization
+// servers.
 type Catalog struct {
 	providers []Provider
 	clients   map[string]Client
@@ -123,8 +121,8 @@ func (c Catalog) Enabled() []Provider {
 	return slices.DeleteFunc(slices.Clone(c.providers), func(p Provider) bool { return !p.Enabled })
 }
 
-// Get returns a provider, enabled or not: instances outlive what their entry is
-// now. False: there is none.
+// Get returns a provider, enabled or not, since its instances stay when it is disabled, and
+// whether there is one.
 func (c Catalog) Get(slug string) (Provider, bool) {
 	i := slices.IndexFunc(c.providers, func(p Provider) bool { return p.ID == slug })
 	if i < 0 {
@@ -136,7 +134,7 @@ func (c Catalog) Get(slug string) (Provider, bool) {
 // Issuers returns the issuers of the clients, in order.
 func (c Catalog) Issuers() []string { return slices.Sorted(maps.Keys(c.clients)) }
 
-// Client returns the client that an authorization server knows us by beforehand.
+// Client returns the client that an operator registered at an authorization server.
 func (c Catalog) Client(issuer string) (Client, bool) {
 	client, ok := c.clients[issuer]
 	return client, ok

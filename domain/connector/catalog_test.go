@@ -42,7 +42,7 @@ func TestCredentialsHaveWhatTheirProviderNeeds(t *testing.T) {
 		"of one authorised by us":      {connector.ServerMediated, map[string]string{connector.AccessToken: "t"}, "credentials"},
 		"none, of one that needs none": {connector.NoAuth, nil, "credentials"},
 	} {
-		err := connector.Provider{ID: "p", Auth: c.auth, Fields: fields}.Accepts(c.texts)
+		err := connector.Provider{ID: "p", Auth: c.auth, Fields: fields}.CheckCredentials(c.texts)
 		if c.field == "" {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)

@@ -7,11 +7,11 @@ import (
 	"collab/domain/id"
 )
 
-// Credentials are what a tool server lets an instance in with: what people gave, or
-// an authorization server for a code or a refresh token.
+// Credentials authenticate an instance at its tool server. A user entered them, or an
+// authorization server issued them for a code or a refresh token.
 type Credentials struct {
-	Entries   string     // a JSON object: what its readers get
-	Renewal   string     // for renewing and revoking them, read by the adapter of authorizations alone; empty: neither is possible
+	Entries   string     // a JSON object, as clients receive it
+	Renewal   string     // for renewing and revoking them, in the authorizer's own form; empty: neither is possible
 	Renewable bool       // they can be renewed
 	ExpiresAt *time.Time // of the access token; nil: not known
 }
@@ -25,18 +25,18 @@ type Sealed struct {
 	Renewal  []byte // empty: there is none
 }
 
-// The parts of credentials, of which each is sealed by itself.
+// The parts of credentials, which are sealed separately.
 const (
 	EntriesPart = "entries"
 	RenewalPart = "renewal"
 )
 
-// SealingContext is what a part of credentials is bound to.
+// SealingContext returns the context in which a part of credentials is sealed.
 func SealingContext(o id.Org, i id.Connector, version int64, part string) []byte {
 	return []byte("connector|" + string(o) + "|" + string(i) + "|" + strconv.FormatInt(version, 10) + "|" + part)
 }
 
-// Access is what a connection to an instance's server needs.
+// Access is an instance's server with the credentials for it.
 type Access struct {
 	URL       string
 	Transport Transport
@@ -51,20 +51,20 @@ type Revocation struct {
 	Org      id.Org
 	Renewal  []byte // sealed, for RevocationContext
 	Attempts int
-	DueAt    time.Time // a server that claims it sets this to Hold from now
+	DueAt    time.Time // a server that claims it sets this to a later time
 }
 
 // maxRevocations is the number of attempts before a revocation is given up, after
 // more than a day and a half.
 const maxRevocations = 12
 
-// RevocationContext is what the renewal of a revocation is bound to.
+// RevocationContext returns the context in which the renewal of a revocation is sealed.
 func RevocationContext(o id.Org, i id.Connector) []byte {
 	return []byte("revocation|" + string(o) + "|" + string(i))
 }
 
-// Retried returns the revocation after an attempt failed at now; false: that was
-// the last.
+// Retried returns the revocation after an attempt failed at now, and false if that was the
+// last attempt.
 func (r Revocation) Retried(now time.Time) (Revocation, bool) {
 	r.Attempts++
 	r.DueAt = now.Add(backOff(r.Attempts))

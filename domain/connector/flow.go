@@ -23,27 +23,27 @@ const (
 	clientSteps = 24 * time.Hour // the least advance of UsedAt
 )
 
-// AuthServer is an authorization server as it describes itself (RFC 8414), with
-// the tool server that sent us there (RFC 9728).
+// AuthServer is the metadata of an authorization server (RFC 8414), with that of the tool
+// server that names it (RFC 9728).
 type AuthServer struct {
 	Issuer        string
 	Authorization string // the authorization endpoint
 	Token         string // the token endpoint
-	Registration  string // the endpoint of dynamic registration; empty: it has none
-	Revocation    string // empty: it has none
+	Registration  string // the endpoint of dynamic registration; empty: not supported
+	Revocation    string // empty: not supported
 	AuthMethods   []string
-	Documents     bool     // it takes the address of a metadata document for a client's id
+	Documents     bool     // it accepts the address of a metadata document as a client's id
 	ReturnsIssuer bool     // its responses carry iss (RFC 9207)
 	Resource      string   // the tool server's identifier, for RFC 8707
 	Scopes        []string // to ask for
 }
 
-// Client is how an authorization server knows us.
+// Client is our registration at an authorization server.
 type Client struct {
 	ID       string
 	Secret   string // empty: a public client
 	Method   string // of client authentication at the token endpoint
-	Redirect string // where the server sends people back, an address of no other issuer
+	Redirect string // the redirect address, which no other issuer has
 }
 
 // issuerKeyLength is that of an issuer's key: 130 bits.
@@ -61,13 +61,13 @@ func IsIssuerKey(text string) bool {
 	return len(text) == issuerKeyLength && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
-// Redirect returns the address, below callback, to which an issuer sends people
-// back that knows us by a client made there: by an operator or by registration.
+// Redirect returns the redirect address, below callback, of a client that an operator
+// registered at the issuer, or that was registered dynamically.
 func Redirect(callback, issuer string) string { return callback + "/" + IssuerKey(issuer) }
 
-// DocumentRedirect returns the address to which the issuer of the key sends people
-// back that knows us by a client metadata document. It differs from Redirect's, as
-// any server takes the document of any issuer: an answer there needs its iss.
+// DocumentRedirect returns the redirect address of a client metadata document for the
+// issuer of the key. It differs from Redirect's because any server accepts the document of
+// any issuer: a response to it needs its iss.
 func DocumentRedirect(callback, key string) string { return callback + "/document-" + key }
 
 // SupportsClientDocument reports whether the address of a metadata document may be the
@@ -83,7 +83,7 @@ type Registered struct {
 	Secret    []byte // sealed, for RegisteredContext; empty: a public client
 	Method    string
 	ExpiresAt *time.Time // of the secret; nil: never
-	UsedAt    time.Time  // when an authorization began with it last, or it was made; to a day
+	UsedAt    time.Time  // when an authorization last began with it, or it was registered; precise to a day
 }
 
 // Used returns the client after an authorization began with it at now, and whether
@@ -96,7 +96,7 @@ func (r Registered) Used(now time.Time) (Registered, bool) {
 	return r, true
 }
 
-// RegisteredContext is what the secret of a registered client is bound to.
+// RegisteredContext returns the context in which the secret of a registered client is sealed.
 func RegisteredContext(issuer, client string) []byte {
 	return []byte("client|" + issuer + "|" + client)
 }
@@ -110,18 +110,18 @@ type UnknownClient struct {
 
 func (*UnknownClient) Error() string { return "the authorization server does not know the client" }
 
-// FlowStatus is how far an authorization is.
+// FlowStatus is the state of a flow.
 type FlowStatus string
 
 // The states of a flow.
 const (
 	Pending   FlowStatus = "pending"
-	Redeeming FlowStatus = "redeeming" // the answer came, and its code is being exchanged
+	Redeeming FlowStatus = "redeeming" // the code is being exchanged
 	Ready     FlowStatus = "ready"
 	Refused   FlowStatus = "error"
 )
 
-// Flow is an authorization on its way, from its start to its provider's answer.
+// Flow is an authorization between its start and the provider's response.
 type Flow struct {
 	State     string // the SHA-256 of state, which is known to the browser alone
 	Org       id.Org
@@ -129,9 +129,9 @@ type Flow struct {
 	Instance  id.Connector
 	Server    AuthServer
 	Client    string // its id
-	Redirect  string // where the answer goes
+	Redirect  string // the redirect address
 	Verifier  []byte // of PKCE, sealed, for FlowContext
-	Browser   string // the SHA-256 of what the browser holds that confirmed it; empty: none did
+	Browser   string // the SHA-256 of the secret of the browser that confirmed it; empty: not confirmed
 	Error     string // while refused: the reason, safe to show to users
 	CreatedAt time.Time
 	ExpiresAt time.Time
@@ -139,11 +139,10 @@ type Flow struct {
 	status FlowStatus
 }
 
-// FlowContext is what the verifier of a flow is bound to.
+// FlowContext returns the context in which the verifier of a flow is sealed.
 func FlowContext(state string) []byte { return []byte("flow|" + state) }
 
-// Digest is the form in which secrets of browsers are kept: SHA-256 in
-// hexadecimal.
+// Digest returns the form in which browsers' secrets are stored: SHA-256 in hexadecimal.
 func Digest(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
@@ -155,10 +154,10 @@ func (f Flow) Started(now time.Time) Flow {
 	return f
 }
 
-// Status returns how far the flow is.
+// Status returns the state.
 func (f Flow) Status() FlowStatus { return f.status }
 
-// Restore returns the flow in the state that was kept of it.
+// Restore returns the flow with its stored state.
 func (f Flow) Restore(s FlowStatus) Flow {
 	f.status = s
 	return f
@@ -190,8 +189,8 @@ func (f Flow) Confirmed(browser string, now time.Time) (Flow, error) {
 	return f, nil
 }
 
-// Redeemed returns the flow after its provider answered to the browser that holds
-// the secret of this digest. It can be redeemed once. It fails with Forbidden for a
+// Redeemed returns the flow after the provider's response arrived from the browser that
+// holds the secret of this digest. It can be redeemed once. It fails with Forbidden for a
 // browser that did not confirm it, so that a user cannot have another one consent.
 func (f Flow) Redeemed(browser string, now time.Time) (Flow, error) {
 	if err := f.CheckOpen(now); err != nil {

@@ -14,7 +14,7 @@ const (
 	MaxInstances   = 200      // of an organisation
 	MaxConfig      = 16 << 10 // of an instance's config, in bytes of JSON
 	MaxCredentials = 64 << 10 // of an instance's credentials, in bytes of JSON
-	MaxTools       = 256      // that are kept of a server
+	MaxTools       = 256      // that are stored of a server
 	MaxToolName    = 128      // characters
 	MaxToolText    = 500      // characters of a tool's description
 	MaxToolTexts   = 64 << 10 // bytes of the names and descriptions of a server's tools together
@@ -26,7 +26,7 @@ const (
 	// an instance takes.
 	ClaimDuration = 2 * time.Minute
 
-	checkEvery = time.Hour        // while all is well
+	checkEvery = time.Hour        // after a success
 	firstRetry = time.Minute      // after a failure; doubled each time
 	lastRetry  = 6 * time.Hour    // at most
 	usedSteps  = time.Minute      // the least advance of lastUsedAt
@@ -48,19 +48,19 @@ type Instance struct {
 	Provider  string  // the slug
 	Label     string  // the display name: the name, or the provider's
 	Name      *string // as it was given
-	Config    string  // a JSON object, the provider's business
+	Config    string  // a JSON object that only clients interpret
 	URL       string  // of the server; empty for a LOCAL one
 	Hosting   Hosting
 	Transport Transport
 	CreatedBy id.User
 	CreatedAt time.Time
 
-	LastUsedAt *time.Time // when credentials were read last or the server answered
+	LastUsedAt *time.Time // when the credentials were last read or the server last answered
 	LastError  string     // while the status is ERROR
 	Tools      []Tool     // as the server listed them last
-	Failures   int        // in a row, until now
+	Failures   int        // consecutive, the latest included
 
-	Version   int64      // of the credentials, counted up with each change; 0: there are none
+	Version   int64      // of the credentials, incremented by each change; 0: there are none
 	ExpiresAt *time.Time // of the access token; nil: not known
 	RenewAt   *time.Time // when the token is to be refreshed; nil: it cannot be
 
@@ -72,7 +72,7 @@ type Instance struct {
 	status Status
 }
 
-// Tool is what a server offers.
+// Tool is a tool of a server.
 type Tool struct {
 	Name        string
 	Description string // may be empty
@@ -128,7 +128,7 @@ func New(instance id.Connector, o id.Org, creator id.User, p Provider, d Draft, 
 // Status returns the state.
 func (i Instance) Status() Status { return i.status }
 
-// Restore returns the instance in the state that was kept of it.
+// Restore returns the instance with its stored state.
 func (i Instance) Restore(s Status) Instance {
 	i.status = s
 	return i
@@ -163,7 +163,7 @@ func (i Instance) Renewed(c Credentials, now time.Time) (Instance, error) {
 	return i.with(c, now), nil
 }
 
-// with returns the instance with other credentials, which came at now.
+// with returns the instance with other credentials, received at now.
 func (i Instance) with(c Credentials, now time.Time) Instance {
 	i.Version++
 	i.ExpiresAt, i.RenewAt = c.ExpiresAt, nil

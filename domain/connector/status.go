@@ -9,11 +9,11 @@ import (
 // Status is the state of an instance.
 type Status string
 
-// The states. None is where an instance is before it is made.
+// The states. None is the state before creation.
 const (
 	None         Status = ""
 	Disconnected Status = "DISCONNECTED" // it has no credentials yet
-	Connecting   Status = "CONNECTING"   // it has, and the server is being tried
+	Connecting   Status = "CONNECTING"   // it has, and the server is being checked
 	Connected    Status = "CONNECTED"
 	Failing      Status = "ERROR" // LastError says why
 )
@@ -21,7 +21,7 @@ const (
 // Statuses lists all states, without None.
 func Statuses() []Status { return []Status{Disconnected, Connecting, Connected, Failing} }
 
-// Move is what happens to an instance.
+// Move is an event that changes an instance's state.
 type Move string
 
 // The moves.
@@ -51,24 +51,24 @@ type Transition struct {
 }
 
 var (
-	made = Statuses()
-	// tried are the states of instances that there is something to try of.
-	tried = slices.DeleteFunc(Statuses(), func(s Status) bool { return s == Disconnected })
+	existing = Statuses()
+	// checkable are the states of instances whose server can be checked.
+	checkable = slices.DeleteFunc(Statuses(), func(s Status) bool { return s == Disconnected })
 )
 
 // Table returns all transitions. A move that has no row for a state is refused.
 func Table() []Transition {
 	return []Transition{
-		{From: []Status{None}, By: CreatedWithoutAuth, To: Connected, Also: "a CLOUD server is looked at in a moment"},
+		{From: []Status{None}, By: CreatedWithoutAuth, To: Connected, Also: "a CLOUD server is checked soon"},
 		{From: []Status{None}, By: CreatedWithAuth, To: Disconnected},
-		{From: made, By: StoredCloud, To: Connecting, Also: "the server is tried with them at once; lastError is forgotten"},
-		{From: made, By: StoredLocal, To: Connected, Also: "nothing here can try it; lastError is forgotten"},
+		{From: existing, By: StoredCloud, To: Connecting, Also: "the server is checked with them at once; lastError is cleared"},
+		{From: existing, By: StoredLocal, To: Connected, Also: "only a client can check it; lastError is cleared"},
 		{From: []Status{Connecting}, By: Renewed, To: Connecting},
 		{From: []Status{Connected}, By: Renewed, To: Connected},
-		{From: []Status{Failing}, By: Renewed, To: Connecting, Also: "the server is tried at once; lastError is forgotten"},
-		{From: tried, By: Answered, To: Connected, Also: "tools and lastUsedAt are noted; lastError is forgotten"},
-		{From: tried, By: Failed, To: Failing, Also: "lastError says why; tried again later, and later each time; also where the credentials cannot be opened"},
-		{From: tried, By: Withdrawn, To: Failing, Also: "not tried again before there are other credentials"},
+		{From: []Status{Failing}, By: Renewed, To: Connecting, Also: "the server is checked at once; lastError is cleared"},
+		{From: checkable, By: Answered, To: Connected, Also: "tools and lastUsedAt are set; lastError is cleared"},
+		{From: checkable, By: Failed, To: Failing, Also: "lastError says why; checked again with backoff; also if the credentials cannot be opened"},
+		{From: checkable, By: Withdrawn, To: Failing, Also: "not checked again before there are other credentials"},
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Kind says what went wrong in terms that every caller can act on.
+// Kind classifies an error by what its caller can do about it.
 type Kind uint8
 
 // The kinds. Internal is the zero value: an error without a kind.
@@ -17,14 +17,14 @@ const (
 	Unauthenticated      // no credentials, or credentials that do not verify
 	Forbidden            // the caller is known and may not do this
 	NotFound             // there is no such record for this caller
-	Gone                 // it was there and is no longer kept
+	Gone                 // it existed and was removed
 	Conflict             // the present state does not allow it
 	Stale                // a precondition named an older version
 	Mismatch             // the same idempotency key came with another request
 	TooLarge             // the input is over a size limit
 	Unsupported          // the content type is not one we read
-	Limited              // too many requests; RetryAfter says when to come back
-	Unavailable          // something we depend on does not answer
+	Limited              // too many requests; RetryAfter says when to retry
+	Unavailable          // a dependency does not answer
 )
 
 // Problem is one thing that is wrong with one field of an input.
@@ -33,7 +33,7 @@ type Problem struct {
 	Message string
 }
 
-// Error is the error type of the core. Message is one readable sentence and
+// Error is the error type of the core. Message is one sentence and
 // never holds secrets or inner details; Cause is for the log alone.
 type Error struct {
 	Kind     Kind
@@ -69,9 +69,9 @@ func Field(field, format string, args ...any) *Error {
 	return &Error{Kind: Invalid, Message: field + " " + message, Problems: []Problem{{field, message}}}
 }
 
-// Missing makes the NotFound error for a kind of record, such as "Task".
-func Missing(what string) *Error {
-	return New(NotFound, "%s not found", what)
+// Missing returns the NotFound error for a kind of record, such as "Task".
+func Missing(kind string) *Error {
+	return New(NotFound, "%s not found", kind)
 }
 
 // KindOf returns the kind of the first Error in err's chain, Internal if none.

@@ -1,5 +1,5 @@
-// Package identity holds what the identity provider tells us, in tokens and in
-// events, and the order in which its messages count.
+// Package identity has the contents of the identity provider's tokens and events, and the
+// order of its messages.
 package identity
 
 import (
@@ -39,7 +39,7 @@ const (
 	RankCreated = 1
 	RankUpdated = 2
 	RankEnded   = 3 // deleted, removed, accepted, revoked
-	RankHere    = 9 // decided here, so that only a strictly later message changes it
+	RankLocal   = 9 // decided by this service, so that only a strictly later message changes it
 )
 
 // Before reports whether a record that reflects s is older than o.
@@ -56,10 +56,10 @@ func (s Stamp) Before(o Stamp) bool {
 // IsZero reports whether no message was seen yet.
 func (s Stamp) IsZero() bool { return s == Stamp{} }
 
-// Kind is what an event is about.
+// Kind is the kind of an event.
 type Kind uint8
 
-// The kinds of event. Other stands for a type that we do not act on.
+// The kinds of event. Other is any type without an effect.
 const (
 	Other Kind = iota
 	UserChanged
@@ -88,47 +88,47 @@ type Event struct {
 	Invitation InvitationFacts
 }
 
-// UserFacts is what a message says of a user.
+// UserFacts are the contents of a message about a user.
 type UserFacts struct {
 	ProviderID string
 	Name       string
 	Email      string
 	AvatarURL  string
-	Blocked    bool // banned or locked; said by events about the user alone
+	Blocked    bool // banned or locked; set only by events about the user itself
 }
 
 // Texts returns the name, the e-mail address and the picture's address.
 func (f UserFacts) Texts() [3]string { return [3]string{f.Name, f.Email, f.AvatarURL} }
 
-// OrgFacts is what a message says of an organisation. Stamp is the embedded
-// organisation's own where the message is about something else.
+// OrgFacts are the contents of a message about an organisation. Stamp is the embedded
+// organisation's own if the message is about something else.
 type OrgFacts struct {
 	ProviderID string
 	Name       string
 	Slug       string
-	CreatedBy  string // the provider's id of the user who made it; empty: not said
+	CreatedBy  string // the provider's id of the user who made it; empty: not in the message
 	Stamp      Stamp
 }
 
-// MemberFacts is what a message says of a membership.
+// MemberFacts are the contents of a message about a membership.
 type MemberFacts struct {
 	Role     string    // the provider's name of the role
-	JoinedAt time.Time // zero: not said
+	JoinedAt time.Time // zero: not in the message
 }
 
-// InvitationFacts is what a message says of an invitation.
+// InvitationFacts are the contents of a message about an invitation.
 type InvitationFacts struct {
 	ProviderID string
 	Email      string
 	Role       string // the provider's name of the role
-	InvitedBy  string // the provider's id of the inviter; empty: not said
+	InvitedBy  string // the provider's id of the inviter; empty: not in the message
 }
 
 // FoldEmail returns the form in which e-mail addresses are compared.
 func FoldEmail(email string) string { return strings.ToLower(strings.TrimSpace(email)) }
 
-// Flow is what is remembered of one sign-in while the browser is at the
-// provider. It travels in a sealed cookie.
+// Flow is the state of a sign-in while the browser is at the provider. It is stored in a
+// sealed cookie.
 type Flow struct {
 	Port     int    // the command line's local port
 	State    string // the command line's state, returned unchanged
@@ -138,11 +138,11 @@ type Flow struct {
 	Expires  time.Time
 }
 
-// Return is what a browser brings back from the provider.
+// Return has the parameters of the provider's redirect back to us.
 type Return struct {
-	Code    string // authorization code, where the provider works by code
+	Code    string // authorization code, if the provider uses codes
 	State   string
 	Issuer  string // the iss parameter of RFC 9207, empty when absent
 	Error   string // the provider's error code, empty when there is none
-	Session string // the provider's session cookie, where it works by session
+	Session string // the provider's session cookie, if it uses session cookies
 }

@@ -13,7 +13,7 @@ func TestAnyTwoDifferentMessagesHaveOneOrder(t *testing.T) {
 	anyStamp := rapid.Custom(func(t *rapid.T) identity.Stamp {
 		return identity.Stamp{
 			At:      time.UnixMilli(rapid.Int64Range(0, 2).Draw(t, "at")).In(rapid.SampledFrom([]*time.Location{time.UTC, time.FixedZone("east", 3600)}).Draw(t, "zone")),
-			Rank:    rapid.SampledFrom([]int{identity.RankCreated, identity.RankUpdated, identity.RankEnded, identity.RankHere}).Draw(t, "rank"),
+			Rank:    rapid.SampledFrom([]int{identity.RankCreated, identity.RankUpdated, identity.RankEnded, identity.RankLocal}).Draw(t, "rank"),
 			Message: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "message"),
 		}
 	})
@@ -35,7 +35,7 @@ func TestTheInstantCountsBeforeTheRankAndTheRankBeforeTheMessage(t *testing.T) {
 	}
 	ordered := []identity.Stamp{
 		{}, at(1, identity.RankEnded, "z"), at(2, identity.RankCreated, "z"), at(2, identity.RankUpdated, "a"), at(2, identity.RankUpdated, "b"),
-		at(2, identity.RankEnded, "a"), at(2, identity.RankHere, ""), at(3, identity.RankCreated, "a"),
+		at(2, identity.RankEnded, "a"), at(2, identity.RankLocal, ""), at(3, identity.RankCreated, "a"),
 	}
 	for i := 1; i < len(ordered); i++ {
 		if !ordered[i-1].Before(ordered[i]) {

@@ -18,9 +18,8 @@ func ValidID(s string) bool {
 	return s != "" && len(s) <= MaxID && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// CleanName returns what can be kept of a name that the provider sent: valid
-// UTF-8 on one line, at most check.MaxName characters. A provider's message
-// never fails on a strange name.
+// CleanName returns a name that the provider sent as valid UTF-8 on one line of at most
+// check.MaxName characters, so that no name makes the provider's message fail.
 func CleanName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -39,8 +38,7 @@ func CleanName(s string) string {
 	return s
 }
 
-// CleanEmail returns an e-mail address that the provider sent, empty when it
-// does not have the shape of one.
+// CleanEmail returns an e-mail address that the provider sent, empty if it is malformed.
 func CleanEmail(s string) string {
 	var c check.List
 	if s = c.Email("email", s); c.Err() != nil {
@@ -49,8 +47,8 @@ func CleanEmail(s string) string {
 	return s
 }
 
-// CleanURL returns the address of a picture that the provider sent, empty when
-// it is not one that a client could safely load.
+// CleanURL returns the address of a picture that the provider sent, empty if it is not safe
+// for clients to load.
 func CleanURL(s string) string {
 	s = strings.TrimSpace(s)
 	if len(s) > check.MaxURL || !utf8.ValidString(s) ||

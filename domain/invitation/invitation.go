@@ -1,4 +1,4 @@
-// Package invitation is the life of an invitation: pending for 24 hours, then
+// Package invitation has the lifecycle of an invitation: pending for 24 hours, then
 // accepted, revoked or expired.
 package invitation
 
@@ -15,11 +15,11 @@ import (
 // last resend.
 const Lifetime = 24 * time.Hour
 
-// MaxPending is how many invitations of an organisation are pending at most, so
-// far as they are made here; the identity provider's are not refused.
+// MaxPending is the largest number of pending invitations that members may create in an
+// organisation; the identity provider's are not refused.
 const MaxPending = 500
 
-// Status is where an invitation stands.
+// Status is the state of an invitation.
 type Status string
 
 // The statuses. Expired is never stored: it is Pending read after its time.
@@ -42,7 +42,7 @@ type Invitation struct {
 	AcceptedAt *time.Time
 	InvitedBy  id.User // empty: not known
 
-	ResendsUntil time.Time // how far the rate Resends is spent
+	ResendsUntil time.Time // when the rate Resends is unused again
 
 	ProviderID string // the provider's id of it; empty: the provider does not know of it
 	Seen       identity.Stamp
@@ -64,10 +64,10 @@ func (i Invitation) Restore(s Status) Invitation {
 	return i
 }
 
-// Stored returns the status as it is kept, whatever the time.
+// Stored returns the stored status, regardless of the time.
 func (i Invitation) Stored() Status { return i.status }
 
-// Status returns where the invitation stands at now.
+// Status returns the status at now.
 func (i Invitation) Status(now time.Time) Status {
 	if i.status == Pending && !now.Before(i.ExpiresAt) {
 		return Expired
@@ -96,13 +96,13 @@ func (i Invitation) Resent(tokenHash string, now time.Time) (Invitation, error) 
 	return i, nil
 }
 
-// Withdrawn returns the invitation deleted here.
+// Withdrawn returns the invitation after a member deleted it.
 func (i Invitation) Withdrawn(now time.Time) (Invitation, error) {
 	if i.status != Pending {
 		return i, fault.Missing("Invitation")
 	}
 	i.status, i.TokenHash = Revoked, ""
-	i.Seen = identity.Stamp{At: now, Rank: identity.RankHere}
+	i.Seen = identity.Stamp{At: now, Rank: identity.RankLocal}
 	return i, nil
 }
 
@@ -132,9 +132,9 @@ func (i Invitation) Observed(e identity.Event, role org.Role, inviter id.User, n
 	return i
 }
 
-// CheckInvite decides whether actor may invite an address with the role. member and
-// pending report whether the address has a member or an invitation already; limit
-// is the plan's maximum of members, below zero without one.
+// CheckInvite decides whether actor may invite an address with the role. Member and pending
+// report whether the address has a member or an invitation already; limit is the plan's
+// maximum of members, negative if there is none.
 func CheckInvite(actor org.Actor, role org.Role, member, pending bool, s org.Seats, limit int) error {
 	if err := CheckManage(actor, role); err != nil {
 		return err
@@ -148,8 +148,8 @@ func CheckInvite(actor org.Actor, role org.Role, member, pending bool, s org.Sea
 	return CheckSeats(s, limit)
 }
 
-// CheckManage decides whether actor may handle an invitation to role at all: an
-// ADMIN has no say over an OWNER.
+// CheckManage decides whether actor may manage an invitation to the role: only an OWNER may
+// manage an OWNER's.
 func CheckManage(actor org.Actor, role org.Role) error {
 	if role == org.Owner && actor.Role != org.Owner {
 		return fault.New(fault.Forbidden, "Only an OWNER may invite an OWNER")
@@ -157,8 +157,8 @@ func CheckManage(actor org.Actor, role org.Role) error {
 	return nil
 }
 
-// CheckSeats decides whether one more invitation fits beside the members and the
-// pending invitations; limit is below zero where there is none.
+// CheckSeats decides whether the organisation may have one more pending invitation; a
+// negative limit is none.
 func CheckSeats(s org.Seats, limit int) error {
 	if limit >= 0 && s.Members+s.Pending+1 > limit {
 		return fault.New(fault.Forbidden, "The organisation's plan allows at most %d members, pending invitations included", limit)

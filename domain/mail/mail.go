@@ -1,4 +1,4 @@
-// Package mail is what we write to people.
+// Package mail has the e-mails that the service sends.
 package mail
 
 import (

@@ -11,7 +11,7 @@ import (
 	"collab/domain/team"
 )
 
-// ChangeType says what happened to an object.
+// ChangeType is the type of a change.
 type ChangeType string
 
 // The types. AccessChanged has no object: from this entry on its audience sees
@@ -30,7 +30,7 @@ type Change struct {
 	Object Object  // as it is after the change, of a deletion as it was before
 	By     id.User // empty: not a user
 	At     time.Time
-	// Audience is who the change is for, where its object no longer says that.
+	// Audience are the members who receive the change, if that does not follow from the object.
 	Audience *Audience
 }
 
@@ -92,10 +92,9 @@ func (c Change) VisibleTo(a org.Actor) bool {
 	return c.Object.VisibleTo(a)
 }
 
-// Head is where an organisation's log stands: it has the entries above Floor
-// up to N.
+// Head is the state of an organisation's log, which has the entries above Floor up to N.
 type Head struct {
-	Epoch int64 // another after the log was restored from a copy
+	Epoch int64 // changed when the log is restored from a backup
 	N     int64
 	Floor int64
 }
@@ -134,14 +133,13 @@ func ParseCursor(s string) (Cursor, bool) {
 	return c, true
 }
 
-// Hint says that an organisation's log has come to N.
+// Hint says that the last number of an organisation's log is N.
 type Hint struct {
 	Org id.Org
 	N   int64
 }
 
-// Blob is the name of a blob that may exist in a store but that no object
-// names: it is being written, or is to be removed.
+// Blob is the name of a blob that no object has: it is being written, or is to be removed.
 type Blob struct {
 	Org       id.Org
 	Name      string
@@ -149,6 +147,6 @@ type Blob struct {
 	At        time.Time // since when
 }
 
-// Grace is how long a blob that no object names is kept, so that downloads of
-// it can end, and an announced one, so that its upload can.
+// Grace is how long a blob that no object has is kept, so that downloads and uploads of it
+// can end.
 const Grace = 24 * time.Hour

@@ -164,7 +164,7 @@ func TestAudienceOfADeletedPlace(t *testing.T) {
 }
 
 func TestWhatAChangeSays(t *testing.T) {
-	o := made(t, object.Draft{Path: "a", Kind: object.Artifact, Scope: object.Shared}).Filled(object.Content{Checksum: "c"}, ben, noon)
+	o := made(t, object.Draft{Path: "a", Kind: object.Artifact, Scope: object.Shared}).WithContent(object.Content{Checksum: "c"}, ben, noon)
 	if c := object.NewChange(o); c.Type != object.Changed || c.Object.ID != o.ID || c.Object.Version != 1 || c.By != ben || !c.At.Equal(noon) || c.Audience != nil {
 		t.Errorf("written: %+v", c)
 	}

@@ -1,5 +1,5 @@
-// Package object holds stored objects: files, memories and named documents,
-// where they lie, who sees them, and the log of their changes.
+// Package object has stored objects, which are files, memories and named documents: their
+// places, who sees them, and the log of their changes.
 package object
 
 import (
@@ -9,7 +9,7 @@ import (
 	"collab/domain/id"
 )
 
-// Kind says what an object is for.
+// Kind is the purpose of an object.
 type Kind string
 
 // The kinds.
@@ -28,7 +28,7 @@ var Kinds = []Kind{Artifact, HubMemory, TeamMemory, WorkspaceMemory, Template, B
 // ParseKind returns the kind that s names exactly.
 func ParseKind(s string) (Kind, bool) { return Kind(s), slices.Contains(Kinds, Kind(s)) }
 
-// Scope says who sees an object in principle.
+// Scope is whether an object is one member's or shared.
 type Scope string
 
 // The scopes. Only its owner sees a personal object; no role changes that.
@@ -43,17 +43,17 @@ var Scopes = []Scope{Shared, Personal}
 // ParseScope returns the scope that s names exactly.
 func ParseScope(s string) (Scope, bool) { return Scope(s), slices.Contains(Scopes, Scope(s)) }
 
-// Place is where an object lies: what its storage key begins with and who sees
-// it follow from that. It never changes.
+// Place is the location of an object, which decides the prefix of its storage key and who
+// sees it. It never changes.
 type Place struct {
 	Kind      Kind
 	Scope     Scope
-	Workspace *id.Workspace // of a personal object only a note
+	Workspace *id.Workspace // without effect for a personal object
 	Team      *id.Team      // set for shared TEAM_MEMORY alone
 	Owner     *id.User      // set for personal objects alone
 }
 
-// check decides whether there is such a place.
+// check returns Invalid if the fields contradict the kind or the scope.
 func (p Place) check() error {
 	needs := func(field string, given, wanted bool) error {
 		switch {
@@ -82,8 +82,8 @@ func (p Place) check() error {
 	return needs("workspaceId", p.Workspace != nil, false)
 }
 
-// folder returns what the storage keys of the place's objects begin with.
-func (p Place) folder(o id.Org) string {
+// keyPrefix returns the prefix of the storage keys of the place's objects.
+func (p Place) keyPrefix(o id.Org) string {
 	at := string(o) + "/"
 	switch {
 	case p.Scope == Personal:

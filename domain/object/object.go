@@ -17,7 +17,7 @@ import (
 // maxMimeType is the longest media type, in bytes.
 const maxMimeType = 255
 
-// Object is one stored object: the record of what is stored, not the content.
+// Object is the record of a stored object, without the content.
 type Object struct {
 	Place
 	ID        id.Object
@@ -35,7 +35,7 @@ type Object struct {
 	N int64
 }
 
-// Content is what is known of an object's content.
+// Content describes an object's content.
 type Content struct {
 	Blob     string // the blob's name
 	Size     int64  // in bytes
@@ -50,11 +50,11 @@ type Draft struct {
 	Scope     Scope
 	Workspace *id.Workspace
 	Team      *id.Team
-	MimeType  string // empty: what the path's ending stands for
+	MimeType  string // empty: that of the path's extension
 }
 
-// New makes an object of the actor's, which has no content yet. The place must
-// be one that the actor sees. Conflict for a path that belongs to a document.
+// New returns an object of the actor without content. Invalid for a place that the actor
+// does not see, Conflict for a path that belongs to a document.
 func New(objectID id.Object, actor org.Actor, d Draft) (Object, error) {
 	path, err := ParsePath("path", d.Path)
 	if err != nil {
@@ -82,7 +82,7 @@ func New(objectID id.Object, actor org.Actor, d Draft) (Object, error) {
 	key := Fold(o.StorageKey())
 	for _, doc := range documents {
 		of := Fold(doc.object("", actor).StorageKey())
-		if key == of || strings.HasPrefix(key, of+"/") { // as a folder it would keep the document out
+		if key == of || strings.HasPrefix(key, of+"/") { // the document could not be stored below a file
 			return Object{}, fault.New(fault.Conflict, "The path %s is a document's, which is stored through its own endpoint", path)
 		}
 	}
@@ -100,8 +100,8 @@ func mimeType(given, path string) (string, error) {
 	return given, nil
 }
 
-// StorageKey returns the key that an object is known by, which never changes.
-func (o Object) StorageKey() string { return o.folder(o.Org) + o.Path }
+// StorageKey returns the object's key, which never changes.
+func (o Object) StorageKey() string { return o.keyPrefix(o.Org) + o.Path }
 
 // BlobName returns the name of the next content's blob. random makes it unique,
 // so that it is never reused. The path's hash replaces a path that makes the
@@ -113,11 +113,11 @@ func (o Object) BlobName(random string) string {
 		return name
 	}
 	hash := sha256.Sum256([]byte(o.Path))
-	return o.folder(o.Org) + hex.EncodeToString(hash[:]) + suffix
+	return o.keyPrefix(o.Org) + hex.EncodeToString(hash[:]) + suffix
 }
 
-// Filled returns the object with its next content, written by the user at now.
-func (o Object) Filled(c Content, by id.User, now time.Time) Object {
+// WithContent returns the object with its next content, written by the user at now.
+func (o Object) WithContent(c Content, by id.User, now time.Time) Object {
 	if o.Version == 0 {
 		o.CreatedBy, o.CreatedAt = by, now
 	}
@@ -126,8 +126,8 @@ func (o Object) Filled(c Content, by id.User, now time.Time) Object {
 	return o
 }
 
-// Typed returns the object with another media type; empty leaves it alone.
-func (o Object) Typed(mime string) (Object, error) {
+// WithMimeType returns the object with another media type; an empty one changes nothing.
+func (o Object) WithMimeType(mime string) (Object, error) {
 	if mime == "" {
 		return o, nil
 	}
@@ -140,9 +140,9 @@ func (o Object) Typed(mime string) (Object, error) {
 // It is never stored.
 const Inexact int64 = -1
 
-// Expect returns a Conflict unless version is nil or the stored version, which is
-// 0 if nothing is stored.
-func (o Object) Expect(version *int64) error {
+// CheckVersion returns a Conflict unless version is nil or the stored version, which is 0
+// if nothing is stored.
+func (o Object) CheckVersion(version *int64) error {
 	if version == nil || *version == o.Version {
 		return nil
 	}
@@ -170,9 +170,9 @@ func (p Place) VisibleTo(a org.Actor) bool {
 	return true
 }
 
-// Replaceable decides whether content may be replaced as a file's is: a JSON
-// document's may not, because it would no longer be one.
-func (o Object) Replaceable() error {
+// CheckReplace returns a Conflict if the object is a JSON document, which is replaced
+// through its own endpoint only.
+func (o Object) CheckReplace() error {
 	for _, doc := range documents {
 		if doc.JSON && doc.is(o) {
 			return fault.New(fault.Conflict, "%s is a document, which is stored through its own endpoint", o.Path)
@@ -200,7 +200,7 @@ var (
 
 var documents = []Document{Profile, UserMemory, OrgOnboarding, OrgMemory}
 
-// Object returns the document as an object of the actor's without content.
+// Object returns the document as an object of the actor without content.
 func (d Document) Object(objectID id.Object, actor org.Actor) Object {
 	return d.object(objectID, actor)
 }
@@ -217,8 +217,7 @@ func (d Document) is(o Object) bool {
 	return o.Path == d.Path && o.Scope == d.Scope && (d.Scope == Personal || o.Kind == HubMemory)
 }
 
-// Memory returns a workspace's memory file as an object of the actor's without
-// content.
+// Memory returns a workspace's memory file as an object of the actor without content.
 func Memory(objectID id.Object, actor org.Actor, w id.Workspace, fileName string) (Object, error) {
 	if strings.Contains(fileName, "/") {
 		return Object{}, fault.Field("fileName", "must be one segment")

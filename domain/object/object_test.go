@@ -165,14 +165,14 @@ func TestDocumentsAndMemoryFiles(t *testing.T) {
 		if o.StorageKey() != string(office)+"/"+key || o.Kind != object.HubMemory || o.Version != 0 || o.MimeType != d.MimeType {
 			t.Errorf("%s is %+v", key, o)
 		}
-		if err := o.Replaceable(); (err != nil) != d.JSON || err != nil && !fault.Is(err, fault.Conflict) {
+		if err := o.CheckReplace(); (err != nil) != d.JSON || err != nil && !fault.Is(err, fault.Conflict) {
 			t.Errorf("replacing %s: %v", key, err)
 		}
 		if o.VisibleTo(member(ben, org.Owner)) != (d.Scope == object.Shared) {
 			t.Errorf("who sees %s", key)
 		}
 	}
-	if err := made(t, object.Draft{Path: "org.json", Kind: object.Artifact, Scope: object.Shared}).Replaceable(); err != nil {
+	if err := made(t, object.Draft{Path: "org.json", Kind: object.Artifact, Scope: object.Shared}).CheckReplace(); err != nil {
 		t.Errorf("a file with a document's name: %v", err)
 	}
 	file := made(t, object.Draft{Path: "Notes.md", Kind: object.WorkspaceMemory, Scope: object.Shared, Workspace: ref(desk)})
@@ -224,15 +224,15 @@ func TestMediaTypes(t *testing.T) {
 		if err != nil || o.MimeType != c.want {
 			t.Errorf("%s %q is %q, %v", c.path, c.given, o.MimeType, err)
 		}
-		again, err := o.Typed("")
+		again, err := o.WithMimeType("")
 		if err != nil || again.MimeType != c.want {
 			t.Errorf("left alone it is %q, %v", again.MimeType, err)
 		}
-		other, err := o.Typed("image/png")
+		other, err := o.WithMimeType("image/png")
 		if err != nil || other.MimeType != "image/png" {
 			t.Errorf("changed it is %q, %v", other.MimeType, err)
 		}
-		if _, err := o.Typed("nonsense"); !fault.Is(err, fault.Invalid) {
+		if _, err := o.WithMimeType("nonsense"); !fault.Is(err, fault.Invalid) {
 			t.Errorf("nonsense: %v", err)
 		}
 	}
@@ -240,8 +240,8 @@ func TestMediaTypes(t *testing.T) {
 
 func TestContentMakesVersions(t *testing.T) {
 	o := made(t, object.Draft{Path: "a", Kind: object.Artifact, Scope: object.Shared})
-	first := o.Filled(object.Content{Blob: "b1", Size: 1, Checksum: "c1", Text: true}, ada, noon)
-	second := first.Filled(object.Content{Blob: "b2", Size: 2, Checksum: "c2"}, ben, noon.Add(time.Hour))
+	first := o.WithContent(object.Content{Blob: "b1", Size: 1, Checksum: "c1", Text: true}, ada, noon)
+	second := first.WithContent(object.Content{Blob: "b2", Size: 2, Checksum: "c2"}, ben, noon.Add(time.Hour))
 	if first.Version != 1 || first.CreatedBy != ada || !first.CreatedAt.Equal(noon) || first.UpdatedBy != ada || !first.UpdatedAt.Equal(noon) {
 		t.Errorf("the first is %+v", first)
 	}
@@ -255,7 +255,7 @@ func TestContentMakesVersions(t *testing.T) {
 
 func TestWritesThatExpectAVersion(t *testing.T) {
 	o := made(t, object.Draft{Path: "a", Kind: object.Artifact, Scope: object.Shared})
-	stored := o.Filled(object.Content{}, ada, noon).Filled(object.Content{}, ada, noon)
+	stored := o.WithContent(object.Content{}, ada, noon).WithContent(object.Content{}, ada, noon)
 	for _, c := range []struct {
 		about   string
 		of      object.Object
@@ -275,7 +275,7 @@ func TestWritesThatExpectAVersion(t *testing.T) {
 		{"a version was expected of nothing", o, ref[int64](1), "Version conflict: version 1 was expected, and nothing is stored"},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			err := c.of.Expect(c.version)
+			err := c.of.CheckVersion(c.version)
 			if c.said == "" && err != nil || c.said != "" && (!fault.Is(err, fault.Conflict) || err.Error() != c.said) {
 				t.Errorf("got %v, want %q", err, c.said)
 			}

@@ -16,10 +16,9 @@ const (
 	MaxSegment = 255
 )
 
-// ParsePath returns a logical path in its composed form (NFC), having checked
-// that every client's file system can have it: relative, with / between
-// segments that are no steps to elsewhere and no names that Windows refuses.
-// Field names the path in messages.
+// ParsePath returns a logical path in its composed form (NFC). It refuses what some
+// client's file system cannot store: paths must be relative, with / between segments, none
+// of which is . or .. or a name that Windows refuses. Field names the path in messages.
 func ParsePath(field, s string) (string, error) {
 	wrong := func(format string, args ...any) (string, error) { return "", fault.Field(field, format, args...) }
 	if !utf8.ValidString(s) {
@@ -68,8 +67,8 @@ func isBidi(r rune) bool {
 	return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' || r == '\u200e' || r == '\u200f' || r == '\u061c'
 }
 
-// isDevice reports whether Windows takes a file name for a device, which it
-// does whatever follows the first dot.
+// isDevice reports whether Windows takes a file name for a device, whatever follows its
+// first dot.
 func isDevice(segment string) bool {
 	name, _, _ := strings.Cut(strings.ToUpper(segment), ".")
 	name = strings.TrimRight(name, " ")
@@ -84,16 +83,15 @@ func isDevice(segment string) bool {
 	return ok && utf8.RuneCountInString(port) == 1 && strings.Contains("0123456789¹²³", port)
 }
 
-// Fold returns a path in the form in which two are compared: file systems that
-// do not regard case take paths with the same form for one. Letters are taken
-// apart first, because a letter with a mark may have its other case only in two
-// characters.
+// Fold returns the form in which paths are compared: case-insensitive file systems treat
+// paths with the same form as one. Letters are decomposed first, because the other case of
+// a letter with a mark may be two characters.
 func Fold(path string) string {
 	return norm.NFC.String(strings.Map(fold, norm.NFD.String(path)))
 }
 
-// Iota is the one letter that has a mark among its cases. The mark may not stand
-// for it: marks change places when they are composed.
+// Iota is the only letter one of whose cases is a mark. The mark cannot be its folded form,
+// as marks are reordered when they are composed.
 const (
 	capitalIota = '\u0399'
 	markForIota = '\u0345'
@@ -128,8 +126,8 @@ func Ancestors(key string) []string {
 	return above
 }
 
-// mimeTypes are those of the names that people store most; others come as the
-// client says, or as bytes.
+// mimeTypes are the media types of common extensions; other files have the client's, or
+// Bytes.
 var mimeTypes = map[string]string{
 	"md": "text/markdown", "markdown": "text/markdown", "txt": "text/plain", "log": "text/plain", "csv": "text/csv",
 	"html": "text/html", "htm": "text/html", "css": "text/css", "js": "text/javascript", "mjs": "text/javascript",
@@ -144,10 +142,10 @@ var mimeTypes = map[string]string{
 	"pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 }
 
-// Bytes is the media type of content about which nothing is known.
+// Bytes is the media type of unknown content.
 const Bytes = "application/octet-stream"
 
-// mimeTypeOf returns the media type that a path's ending stands for.
+// mimeTypeOf returns the media type of a path's extension.
 func mimeTypeOf(path string) string {
 	if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
 		if t, ok := mimeTypes[strings.ToLower(path[dot+1:])]; ok {

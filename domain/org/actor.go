@@ -27,7 +27,7 @@ func (a Actor) Epoch() int64 {
 	return a.Visibility.Epoch
 }
 
-// Mark is the epoch of an organisation and the position of its log, read together.
+// Mark is an organisation's epoch and the position of its log, read together.
 // Records that were read at a mark or later are current while the mark stays the same.
 type Mark struct {
 	Epoch int64 // incremented by every change of members, of what they see, and of the plan

@@ -8,7 +8,7 @@ import (
 	"collab/domain/identity"
 )
 
-// Membership is a user's place in an organisation. A removed membership stays
+// Membership is a user's membership of an organisation. A removed membership stays
 // as a record, so that an old message or token does not bring it back.
 type Membership struct {
 	Org                 id.Org
@@ -19,8 +19,8 @@ type Membership struct {
 	UsedAt              time.Time // when a token of it was last exchanged
 
 	ProviderRole string    // the provider's name of the role, as last seen
-	RoleIssuedAt time.Time // when the token was issued that ProviderRole comes from; zero when an event said it
-	RoleSetHere  bool      // the role was set here and stands until the provider's changes
+	RoleIssuedAt time.Time // when the token was issued that ProviderRole comes from; zero if it comes from an event
+	RoleSetHere  bool      // the role was set by this service and stays until the provider's changes
 	Seen         identity.Stamp
 	RemovedAt    *time.Time
 }
@@ -57,17 +57,16 @@ func (n Naming) of(provider string) Role {
 	return n.Map.Role(provider)
 }
 
-// Observed returns the membership after an event that says it exists. An event
-// that is not later than what m reflects changes nothing; a later one also
-// brings a removed membership back. The role follows the provider's only when
-// the provider's has changed, so that a role set here stands, and not when a
-// later token has named one.
+// Observed returns the membership after an event that reports it. An event that is not
+// later than m.Seen changes nothing; a later one also restores a removed membership. The
+// role follows the provider's only if the provider's has changed, so that a role set by
+// this service stays, and not if a later token has named one.
 func (m Membership) Observed(f identity.MemberFacts, s identity.Stamp, n Naming, now time.Time) Membership {
 	if !m.Seen.Before(s) {
 		return m
 	}
 	fresh, before := m.JoinedAt.IsZero() || !m.Active(), m.ProviderRole
-	m.named().observe(f.Role, s.At)
+	m.roleField().fromEvent(f.Role, s.At)
 	if fresh || m.ProviderRole != before {
 		m.Role, m.RoleSetHere = n.of(m.ProviderRole), false
 	}
@@ -80,10 +79,10 @@ func (m Membership) Observed(f identity.MemberFacts, s identity.Stamp, n Naming,
 	return m
 }
 
-// named returns the provider's name of the role, as tokens bring it.
-func (m *Membership) named() presented { return presented{&m.ProviderRole, &m.RoleIssuedAt} }
+// roleField returns the provider's name of the role with the token that it comes from.
+func (m *Membership) roleField() tokenField { return tokenField{&m.ProviderRole, &m.RoleIssuedAt} }
 
-// Ended returns the membership after an event that says it is over.
+// Ended returns the membership after an event that reports its end.
 func (m Membership) Ended(s identity.Stamp) Membership {
 	if !m.Seen.Before(s) {
 		return m
@@ -92,22 +91,22 @@ func (m Membership) Ended(s identity.Stamp) Membership {
 	return m
 }
 
-// NewMembership returns the membership that a valid token makes when there is none.
+// NewMembership returns the membership that a valid token creates if there is none.
 func NewMembership(o id.Org, u id.User, providerRole string, issued time.Time, n Naming, now time.Time) Membership {
 	m := Membership{Org: o, User: u, JoinedAt: now, UsedAt: now}
-	m.named().present(providerRole, issued)
+	m.roleField().fromToken(providerRole, issued)
 	m.Role = n.of(m.ProviderRole)
 	return m
 }
 
-// Exchanged returns the membership after a token of it was exchanged at now. A
-// token newer than the last event and than the last token that named a role
-// changes the role when it names another than the one last seen. It never
-// brings a removed membership back, but is kept for the event that does.
+// Exchanged returns the membership after a token of it was exchanged at now. A token newer
+// than the last event and than the last token with a role changes the role if it names
+// another than ProviderRole. It never restores a removed membership, but a later event that
+// does takes its role over.
 func (m Membership) Exchanged(providerRole string, issued time.Time, n Naming, now time.Time) Membership {
 	before := m.ProviderRole
 	if issued.After(m.Seen.At) {
-		m.named().present(providerRole, issued)
+		m.roleField().fromToken(providerRole, issued)
 	}
 	if !m.Active() {
 		return m
@@ -119,8 +118,8 @@ func (m Membership) Exchanged(providerRole string, issued time.Time, n Naming, n
 	return m
 }
 
-// Renamed returns the membership after the organisation's creator became known
-// or changed: a role that was not set here is derived again.
+// Renamed returns the membership after the organisation's creator became known or changed:
+// a role that was not set by this service is derived again.
 func (m Membership) Renamed(n Naming) Membership {
 	if !m.RoleSetHere {
 		m.Role = n.of(m.ProviderRole)
@@ -128,15 +127,15 @@ func (m Membership) Renamed(n Naming) Membership {
 	return m
 }
 
-// WithRole returns the membership with a role that was set here.
+// WithRole returns the membership with a role that was set by this service.
 func (m Membership) WithRole(r Role) Membership {
 	m.Role, m.RoleSetHere = r, true
 	return m
 }
 
-// Removed returns the membership removed here at now: only a later event of
-// the provider brings it back. Where our clock is behind the provider's, that
-// is later than the last event that was seen.
+// Removed returns the membership as removed by this service at now: only a later event of
+// the provider restores it. If our clock is behind the provider's, the time is that of the
+// last event.
 func (m Membership) Removed(now time.Time) Membership {
 	if m.Active() {
 		m.RemovedAt = &now
@@ -144,7 +143,7 @@ func (m Membership) Removed(now time.Time) Membership {
 		if m.Seen.At.After(at) {
 			at = m.Seen.At
 		}
-		m.Seen = identity.Stamp{At: at, Rank: identity.RankHere}
+		m.Seen = identity.Stamp{At: at, Rank: identity.RankLocal}
 	}
 	return m
 }
@@ -176,9 +175,8 @@ type Seats struct {
 	Pending int // invitations that are neither accepted nor expired
 }
 
-// ChangeRole decides whether actor, an OWNER or an operator, may give target the
-// role.
-func ChangeRole(actor Actor, target Membership, role Role, s Seats) error {
+// CheckChangeRole decides whether actor, an OWNER or an operator, may give target the role.
+func CheckChangeRole(actor Actor, target Membership, role Role, s Seats) error {
 	switch {
 	case !actor.Operator && actor.Role != Owner:
 		return fault.New(fault.Forbidden, "Only an OWNER may change roles")
@@ -188,8 +186,8 @@ func ChangeRole(actor Actor, target Membership, role Role, s Seats) error {
 	return nil
 }
 
-// CheckRemove decides whether the actor may remove the user or anyone else, whether
-// or not there is such a member. Anyone may leave.
+// CheckRemove decides whether the actor may remove the user, who need not be a member, or
+// anyone else. Every member may leave.
 func (a Actor) CheckRemove(user id.User) error {
 	if a.User != user && !a.Role.MayManage() {
 		return fault.New(fault.Forbidden, "Only an OWNER or ADMIN may remove members")
@@ -197,9 +195,9 @@ func (a Actor) CheckRemove(user id.User) error {
 	return nil
 }
 
-// Remove decides whether the actor, who removes members (see Actor.CheckRemove), may
-// end target's membership.
-func Remove(actor Actor, target Membership, s Seats) error {
+// CheckRemoveTarget decides whether the actor, who removes members (see Actor.CheckRemove),
+// may end target's membership.
+func CheckRemoveTarget(actor Actor, target Membership, s Seats) error {
 	if err := actor.CheckRemove(target.User); err != nil {
 		return err
 	}

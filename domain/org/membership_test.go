@@ -45,7 +45,7 @@ func TestOnlyOwnersAndOperatorsChangeRolesAndOneOwnerStays(t *testing.T) {
 		{org.Actor{}, org.Member, org.Owner, 1, forbidden},
 	} {
 		t.Run(fmt.Sprintf("%s (operator: %v) makes %s of %s among %d owners", c.actor.Role, c.actor.Operator, c.to, c.from, c.owners), func(t *testing.T) {
-			decided(t, org.ChangeRole(c.actor, with(c.from), c.to, org.Seats{Owners: c.owners, Members: 5}), c.want)
+			decided(t, org.CheckChangeRole(c.actor, with(c.from), c.to, org.Seats{Owners: c.owners, Members: 5}), c.want)
 		})
 	}
 }
@@ -81,7 +81,7 @@ func TestManagersRemoveMembersAndAnyoneMayLeaveExceptTheLastOwner(t *testing.T) 
 			if c.self {
 				target.User = "actor"
 			}
-			decided(t, org.Remove(in(c.actor), target, org.Seats{Owners: c.owners, Members: 5}), c.want)
+			decided(t, org.CheckRemoveTarget(in(c.actor), target, org.Seats{Owners: c.owners, Members: 5}), c.want)
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package org
 
 import (
+	"cmp"
 	"time"
 
 	"collab/domain/id"
@@ -43,33 +44,33 @@ func (o Organisation) Erasable(now time.Time) bool {
 	return o.ClosedAt != nil && o.ErasedAt == nil && !now.Before(o.ClosedAt.Add(Retention))
 }
 
-// slug returns the slug, as tokens bring it.
-func (o *Organisation) slug() presented { return presented{&o.Slug, &o.SlugIssuedAt} }
+// slugField returns the slug with the token that it comes from.
+func (o *Organisation) slugField() tokenField { return tokenField{&o.Slug, &o.SlugIssuedAt} }
 
-// Observed returns the organisation after an event about it. A slug that a later
-// token said stays.
+// Observed returns the organisation after an event about it. A slug from a later token
+// stays.
 func (o Organisation) Observed(f identity.OrgFacts, now time.Time) Organisation {
 	if o.Closed() {
 		return o
 	}
 	if !o.Full || o.Seen.Before(f.Stamp) {
 		o.Name = f.Name
-		o.slug().observe(f.Slug, f.Stamp.At)
+		o.slugField().fromEvent(f.Slug, f.Stamp.At)
 		o.Full, o.Seen, o.UpdatedAt = true, f.Stamp, now
 	}
-	return o.named(f, now)
+	return o.withCreator(f, now)
 }
 
-// Mentioned returns the organisation after an event about something else that
-// names it, which counts only until the first event about it, and whose slug
-// only where no token has said one.
+// Mentioned returns the organisation after an event about something else that names it. It
+// changes nothing after the first event about the organisation, and not a slug that comes
+// from a token.
 func (o Organisation) Mentioned(f identity.OrgFacts, now time.Time) Organisation {
 	if o.Closed() {
 		return o
 	}
 	if !o.Full && o.Seen.Before(f.Stamp) && (f.Name != "" || f.Slug != "") {
 		if o.Seen.IsZero() {
-			f.Name, f.Slug = or(f.Name, o.Name), or(f.Slug, o.Slug)
+			f.Name, f.Slug = cmp.Or(f.Name, o.Name), cmp.Or(f.Slug, o.Slug)
 		}
 		o.Name = f.Name
 		if o.SlugIssuedAt.IsZero() {
@@ -77,10 +78,10 @@ func (o Organisation) Mentioned(f identity.OrgFacts, now time.Time) Organisation
 		}
 		o.Seen, o.UpdatedAt = f.Stamp, now
 	}
-	return o.named(f, now)
+	return o.withCreator(f, now)
 }
 
-func (o Organisation) named(f identity.OrgFacts, now time.Time) Organisation {
+func (o Organisation) withCreator(f identity.OrgFacts, now time.Time) Organisation {
 	if f.CreatedBy != "" && o.CreatedBySeen.Before(f.Stamp) {
 		if o.CreatedBy != f.CreatedBy {
 			o.UpdatedAt = now
@@ -98,18 +99,18 @@ func (o Organisation) Presented(claims identity.Claims, name, slug string, now t
 	}
 	was := o
 	if !o.Full || claims.IssuedAt.After(o.Seen.At) {
-		o.slug().present(claims.OrgSlug, claims.IssuedAt)
+		o.slugField().fromToken(claims.OrgSlug, claims.IssuedAt)
 	}
-	o.Slug = or(o.Slug, slug)
-	o.Name = or(o.Name, or(name, o.Slug))
+	o.Slug = cmp.Or(o.Slug, slug)
+	o.Name = cmp.Or(o.Name, name, o.Slug)
 	if o != was {
 		o.UpdatedAt = now
 	}
 	return o
 }
 
-// Erased returns what is kept of an organisation whose data was erased: its
-// ids, and that it was closed.
+// Erased returns the record that stays of an organisation whose data was erased: its ids
+// and times.
 func (o Organisation) Erased(now time.Time) Organisation {
 	return Organisation{ID: o.ID, ProviderID: o.ProviderID, CreatedAt: o.CreatedAt, UpdatedAt: now, ClosedAt: o.ClosedAt, ErasedAt: &now}
 }

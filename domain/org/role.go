@@ -21,7 +21,7 @@ const (
 // Roles lists all roles in their order.
 func Roles() []Role { return []Role{Owner, Admin, Member, Viewer} }
 
-// RoleRule is the problem that is reported for a text that ParseRole refuses.
+// RoleRule is the problem of a text that ParseRole refuses.
 const RoleRule = "must be one of OWNER, ADMIN, MEMBER, VIEWER"
 
 // ParseRole returns the role written exactly as in the interface.

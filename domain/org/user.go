@@ -3,6 +3,7 @@
 package org
 
 import (
+	"cmp"
 	"time"
 
 	"collab/domain/fault"
@@ -39,20 +40,18 @@ type User struct {
 // Deleted reports whether the provider has deleted the user.
 func (u User) Deleted() bool { return u.DeletedAt != nil }
 
-// fields returns the texts that messages bring, in the order of facts, each with
-// the time of issue of the token that it comes from.
-func (u *User) fields() [3]presented {
-	return [3]presented{{&u.Name, &u.NameIssuedAt}, {&u.Email, &u.EmailIssuedAt}, {&u.AvatarURL, &u.AvatarURLIssuedAt}}
+// fields returns the texts that tokens set, in the order of identity.UserFacts.Texts.
+func (u *User) fields() [3]tokenField {
+	return [3]tokenField{{&u.Name, &u.NameIssuedAt}, {&u.Email, &u.EmailIssuedAt}, {&u.AvatarURL, &u.AvatarURLIssuedAt}}
 }
 
-// Observed returns the user after an event about it. What a later token said
-// stays.
+// Observed returns the user after an event about it. A text from a later token stays.
 func (u User) Observed(f identity.UserFacts, s identity.Stamp, now time.Time) User {
 	if u.Deleted() || u.Full && !u.Seen.Before(s) {
 		return u
 	}
-	for i, said := range f.Texts() {
-		u.fields()[i].observe(said, s.At)
+	for i, value := range f.Texts() {
+		u.fields()[i].fromEvent(value, s.At)
 	}
 	u.Full, u.Seen, u.UpdatedAt, u.Blocked = true, s, now, f.Blocked
 	return u
@@ -69,42 +68,40 @@ func (u User) CheckSignIn() error {
 	return nil
 }
 
-// Mentioned returns the user after an event about something else that names
-// it. A mention counts only until the first event about the user itself, and
-// only for what no token has said.
+// Mentioned returns the user after an event about something else that names it. It changes
+// nothing after the first event about the user itself, and no text that comes from a token.
 func (u User) Mentioned(f identity.UserFacts, s identity.Stamp, now time.Time) User {
 	if u.Deleted() || u.Full || !u.Seen.Before(s) {
 		return u
 	}
-	for i, said := range f.Texts() {
+	for i, value := range f.Texts() {
 		field := u.fields()[i]
 		if u.Seen.IsZero() {
-			said = or(said, *field.text) // the caller's hint
+			value = cmp.Or(value, *field.text) // the caller's hint
 		}
 		if field.issued.IsZero() {
-			*field.text = said
+			*field.text = value
 		}
 	}
 	u.Seen, u.UpdatedAt = s, now
 	return u
 }
 
-// Presented returns the user after a verified token with the claims, and the
-// caller's hints. A claim counts when the token is newer than the last event
-// about the user and than the token that the text comes from; hints only fill
-// empty texts.
+// Presented returns the user after a verified token with the claims, and the caller's
+// hints. A claim is used if the token is newer than the last event about the user and not
+// older than the token that the text comes from; hints only fill empty texts.
 func (u User) Presented(claims identity.Claims, hints identity.UserFacts, now time.Time) User {
 	if u.Deleted() {
 		return u
 	}
 	was := u
-	told := identity.UserFacts{Name: claims.Name, Email: claims.Email, AvatarURL: claims.AvatarURL}.Texts()
+	claimed := identity.UserFacts{Name: claims.Name, Email: claims.Email, AvatarURL: claims.AvatarURL}.Texts()
 	for i, hint := range hints.Texts() {
 		field := u.fields()[i]
 		if !u.Full || claims.IssuedAt.After(u.Seen.At) {
-			field.present(told[i], claims.IssuedAt)
+			field.fromToken(claimed[i], claims.IssuedAt)
 		}
-		*field.text = or(*field.text, hint)
+		*field.text = cmp.Or(*field.text, hint)
 	}
 	if u != was {
 		u.UpdatedAt = now
@@ -112,7 +109,7 @@ func (u User) Presented(claims identity.Claims, hints identity.UserFacts, now ti
 	return u
 }
 
-// Erased returns what is kept of a deleted user: its ids alone.
+// Erased returns the record that stays of a deleted user: its ids and times.
 func (u User) Erased(now time.Time) User {
 	if u.Deleted() {
 		return u
@@ -120,33 +117,25 @@ func (u User) Erased(now time.Time) User {
 	return User{ID: u.ID, ProviderID: u.ProviderID, CreatedAt: u.CreatedAt, UpdatedAt: now, DeletedAt: &now}
 }
 
-// presented is a text that tokens bring, with the time of issue of the token
-// that it comes from, zero when it comes from elsewhere. Of two tokens of the same
-// second the one that was presented last counts: neither is older.
-type presented struct {
+// tokenField is a text that tokens set, with the time of issue of the token that it comes
+// from, zero if it comes from elsewhere. Of two tokens of the same second the one that was
+// presented last is used.
+type tokenField struct {
 	text   *string
 	issued *time.Time
 }
 
-// present takes over what a token says, unless it says nothing or is older than
-// the one that the text comes from.
-func (p presented) present(said string, issued time.Time) {
-	if said != "" && !issued.Before(*p.issued) {
-		*p.text, *p.issued = said, issued
+// fromToken sets the text to a token's, unless that is empty or the token is older than the
+// one that the text comes from.
+func (p tokenField) fromToken(value string, issued time.Time) {
+	if value != "" && !issued.Before(*p.issued) {
+		*p.text, *p.issued = value, issued
 	}
 }
 
-// observe takes over what an event says, unless the text comes from a later
-// token.
-func (p presented) observe(said string, at time.Time) {
+// fromEvent sets the text to an event's, unless the text comes from a later token.
+func (p tokenField) fromEvent(value string, at time.Time) {
 	if !p.issued.After(at) {
-		*p.text, *p.issued = said, time.Time{}
+		*p.text, *p.issued = value, time.Time{}
 	}
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

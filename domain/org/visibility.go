@@ -6,18 +6,17 @@ import (
 	"collab/domain/id"
 )
 
-// Structure holds which workspace of an organisation is in which team, by ids
-// alone. It never changes: all who look at the organisation at one epoch share
-// it.
+// Structure has the team of each workspace of an organisation, by ids. It never changes,
+// and is shared by all visibilities of an epoch.
 type Structure struct {
 	teams      map[id.Team]int32 // the team's index in the bits of a Visibility
-	workspaces []id.Workspace    // by creation
-	in         []int32           // the index of each one's team, below zero where that is not known
+	workspaces []id.Workspace    // in the order of creation
+	in         []int32           // the index of each one's team, negative if unknown
 	places     map[id.Workspace]int32
 }
 
-// NewStructure returns the structure of the teams and of the workspaces, which
-// come by creation, each with its team.
+// NewStructure returns the structure of the teams and of the workspaces, which are in the
+// order of creation, each with its team.
 func NewStructure(teams []id.Team, workspaces iter.Seq2[id.Workspace, id.Team]) *Structure {
 	s := &Structure{teams: make(map[id.Team]int32, len(teams)), places: map[id.Workspace]int32{}}
 	for i, t := range teams {
@@ -40,16 +39,16 @@ func (s *Structure) Bytes() int { return 256 + 128*len(s.teams) + 160*len(s.work
 // Visibility is what a member can see of an organisation's teams and workspaces. It
 // is shared between requests and never changed. The zero value sees nothing.
 type Visibility struct {
-	Epoch int64 // of the organisation, when this was found
+	Epoch int64 // of the organisation, at which this was read
 
 	structure *Structure
 	visible   bits // by the index of a team
 	belongs   bits
 }
 
-// Visibility returns what a member sees of the structure at the epoch; look says of
-// each team, by its place in the list that the structure was made of, whether the
-// member sees it and whether the member belongs to it.
+// Visibility returns what a member sees of the structure at the epoch; look reports of each
+// team, by its index in the list of NewStructure, whether the member sees it and belongs to
+// it.
 func (s *Structure) Visibility(epoch int64, look func(team int) (visible, belongs bool)) *Visibility {
 	visibility := &Visibility{Epoch: epoch, structure: s, visible: newBits(len(s.teams)), belongs: newBits(len(s.teams))}
 	for i := range len(s.teams) {
@@ -80,7 +79,7 @@ func (s *Visibility) Teams() iter.Seq[id.Team] {
 	}
 }
 
-// Workspaces returns the visible workspaces by creation.
+// Workspaces returns the visible workspaces in the order of creation.
 func (s *Visibility) Workspaces() []id.Workspace {
 	if s == nil || s.structure == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package patch tells the three states of a field in a partial update apart
-// (RFC 7396): absent, null, and a value.
+// Package patch distinguishes the three states of a field in a partial update (RFC 7396):
+// absent, null, and a value.
 package patch
 
 // Field is one field of a partial update. The zero value is absent.
@@ -9,10 +9,10 @@ type Field[T any] struct {
 	value   T
 }
 
-// Value is a field that was sent with a value.
+// Value returns a field that was sent with a value.
 func Value[T any](v T) Field[T] { return Field[T]{present: true, value: v} }
 
-// Null is a field that was sent as an explicit null, which clears it.
+// Null returns a field that was sent as an explicit null, which clears it.
 func Null[T any]() Field[T] { return Field[T]{present: true, null: true} }
 
 // Present reports whether the field was sent at all.
@@ -24,7 +24,7 @@ func (f Field[T]) IsNull() bool { return f.null }
 // Get returns the value; ok is false when the field is absent or null.
 func (f Field[T]) Get() (v T, ok bool) { return f.value, f.present && !f.null }
 
-// Over applies the field to what is there: absent keeps it, null clears it.
+// Over returns the value after the update: absent keeps current, null clears it.
 func (f Field[T]) Over(current *T) *T {
 	switch {
 	case !f.present:

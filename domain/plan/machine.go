@@ -10,7 +10,7 @@ import (
 // TrialLength is how long a trial lasts.
 const TrialLength = 14 * 24 * time.Hour
 
-// State is what the transitions of a subscription distinguish.
+// State is a state of the transition table: a plan and a status.
 type State string
 
 // The states.
@@ -30,11 +30,11 @@ func States() []State {
 	return []State{Unplanned, OnTrial, ProviderTrial, OnFree, Paying, Owing, Suspended, External}
 }
 
-// Move is what happens to a subscription.
+// Move is an event that changes a subscription.
 type Move string
 
-// The moves. Those that the provider makes are named after what the provider
-// says of the subscription now, whatever event told us to look.
+// The moves. Those of the provider are named after the subscription's present status there,
+// regardless of the event that made us read it.
 const (
 	StartTrial      Move = "POST /billing/trial"
 	EndTrial        Move = "trial ends"
@@ -61,12 +61,12 @@ func Moves() []Move {
 
 // Transition is a row of the table.
 type Transition struct {
-	From    []State
-	By      Move
-	To      State  // empty: the move is refused
-	Refusal string // why
-	Also    string // what else happens
-	Ours    bool   // the specification is silent, and this is our decision
+	From        []State
+	By          Move
+	To          State  // empty: the move is refused
+	Refusal     string // why
+	Also        string // what else happens
+	OwnDecision bool   // the specification is silent, and this is our decision
 }
 
 var (
@@ -90,47 +90,47 @@ const unchanged State = "stays"
 func Table() []Transition {
 	return []Transition{
 		{From: []State{Unplanned}, By: StartTrial, To: OnTrial, Also: "plan STANDARD, for 14 days, no card"},
-		{From: without(unmanaged, Unplanned), By: StartTrial, Refusal: refusedTrial},
-		{From: managed, By: StartTrial, Refusal: refusedExternal, Ours: true},
+		{From: exclude(unmanaged, Unplanned), By: StartTrial, Refusal: refusedTrial},
+		{From: managed, By: StartTrial, Refusal: refusedExternal, OwnDecision: true},
 
 		{From: []State{OnTrial}, By: EndTrial, To: OnFree},
-		{From: without(everyone, OnTrial), By: EndTrial, To: unchanged, Ours: true},
+		{From: exclude(everyone, OnTrial), By: EndTrial, To: unchanged, OwnDecision: true},
 
 		{From: []State{OnTrial}, By: Downgrade, To: OnFree, Also: "the trial ends at once"},
 		{From: []State{Paying}, By: Downgrade, To: Paying, Also: "cancelAtPeriodEnd is set at the provider; FREE when the period ends"},
-		{From: []State{ProviderTrial, Owing, Suspended}, By: Downgrade, To: OnFree, Also: "the provider cancels at once", Ours: true},
-		{From: []State{Unplanned, OnFree}, By: Downgrade, Refusal: refusedNothing, Ours: true},
-		{From: managed, By: Downgrade, Refusal: refusedExternal, Ours: true},
+		{From: []State{ProviderTrial, Owing, Suspended}, By: Downgrade, To: OnFree, Also: "the provider cancels at once", OwnDecision: true},
+		{From: []State{Unplanned, OnFree}, By: Downgrade, Refusal: refusedNothing, OwnDecision: true},
+		{From: managed, By: Downgrade, Refusal: refusedExternal, OwnDecision: true},
 
 		{From: unmanaged, By: RemoteActive, To: Paying, Also: "the plan of its price; the period as it says"},
-		{From: unmanaged, By: RemoteTrial, To: ProviderTrial, Also: "the plan of its price", Ours: true},
+		{From: unmanaged, By: RemoteTrial, To: ProviderTrial, Also: "the plan of its price", OwnDecision: true},
 		{From: unmanaged, By: RemotePastDue, To: Owing, Also: "the plan is kept"},
-		{From: unmanaged, By: RemotePaused, To: Suspended, Ours: true},
+		{From: unmanaged, By: RemotePaused, To: Suspended, OwnDecision: true},
 		{From: unmanaged, By: RemoteCanceled, To: OnFree},
-		{From: without(unmanaged, OnTrial), By: RemoteExpired, To: OnFree, Ours: true},
-		{From: []State{OnTrial}, By: RemoteExpired, To: unchanged, Also: "a checkout that failed does not end a trial", Ours: true},
-		{From: unmanaged, By: RemoteWaiting, To: unchanged, Ours: true},
+		{From: exclude(unmanaged, OnTrial), By: RemoteExpired, To: OnFree, OwnDecision: true},
+		{From: []State{OnTrial}, By: RemoteExpired, To: unchanged, Also: "a checkout that failed does not end a trial", OwnDecision: true},
+		{From: unmanaged, By: RemoteWaiting, To: unchanged, OwnDecision: true},
 
 		{From: billed, By: PaymentFailed, To: Owing},
-		{From: without(unmanaged, billed...), By: PaymentFailed, To: unchanged, Also: "nothing is owed yet", Ours: true},
+		{From: exclude(unmanaged, billed...), By: PaymentFailed, To: unchanged, Also: "nothing is owed yet", OwnDecision: true},
 		{From: []State{Owing}, By: PaymentReceived, To: Paying, Also: "the period is extended"},
-		{From: without(unmanaged, Owing), By: PaymentReceived, To: unchanged, Also: "the period is extended where there is one", Ours: true},
+		{From: exclude(unmanaged, Owing), By: PaymentReceived, To: unchanged, Also: "the period is extended where there is one", OwnDecision: true},
 
-		{From: managed, By: RemoteActive, To: unchanged, Ours: true},
-		{From: managed, By: RemoteTrial, To: unchanged, Ours: true},
-		{From: managed, By: RemotePastDue, To: unchanged, Ours: true},
-		{From: managed, By: RemotePaused, To: unchanged, Ours: true},
-		{From: managed, By: RemoteCanceled, To: unchanged, Ours: true},
-		{From: managed, By: RemoteExpired, To: unchanged, Ours: true},
-		{From: managed, By: RemoteWaiting, To: unchanged, Ours: true},
-		{From: managed, By: PaymentFailed, To: unchanged, Ours: true},
-		{From: managed, By: PaymentReceived, To: unchanged, Ours: true},
+		{From: managed, By: RemoteActive, To: unchanged, OwnDecision: true},
+		{From: managed, By: RemoteTrial, To: unchanged, OwnDecision: true},
+		{From: managed, By: RemotePastDue, To: unchanged, OwnDecision: true},
+		{From: managed, By: RemotePaused, To: unchanged, OwnDecision: true},
+		{From: managed, By: RemoteCanceled, To: unchanged, OwnDecision: true},
+		{From: managed, By: RemoteExpired, To: unchanged, OwnDecision: true},
+		{From: managed, By: RemoteWaiting, To: unchanged, OwnDecision: true},
+		{From: managed, By: PaymentFailed, To: unchanged, OwnDecision: true},
+		{From: managed, By: PaymentReceived, To: unchanged, OwnDecision: true},
 
-		{From: everyone, By: OperatorGrant, To: External, Also: "any plan, ACTIVE", Ours: true},
+		{From: everyone, By: OperatorGrant, To: External, Also: "any plan, ACTIVE", OwnDecision: true},
 	}
 }
 
-func without(all []State, some ...State) []State {
+func exclude(all []State, some ...State) []State {
 	return slices.DeleteFunc(slices.Clone(all), func(s State) bool { return slices.Contains(some, s) })
 }
 
@@ -149,7 +149,7 @@ var transitions = func() map[step]Transition {
 	return all
 }()
 
-// State returns where the subscription is in the table.
+// State returns the subscription's state in the table.
 func (s Subscription) State() State {
 	switch {
 	case s.ManagedExternally:

@@ -20,7 +20,7 @@ const (
 	Enterprise Plan = "ENTERPRISE"
 )
 
-// Unlimited stands for a limit that is none.
+// Unlimited is the value of a limit that does not exist.
 const Unlimited = -1
 
 // Limits are what a plan allows.
@@ -54,7 +54,7 @@ func (p Plan) Limits() Limits {
 // paid reports whether the plan costs anything.
 func (p Plan) paid() bool { return p == Standard || p == Premium || p == Enterprise }
 
-// Status is where a subscription stands.
+// Status is the status of a subscription.
 type Status string
 
 // The statuses.
@@ -66,7 +66,7 @@ const (
 	Paused   Status = "PAUSED"
 )
 
-// Subscription is an organisation's plan and where it stands.
+// Subscription is an organisation's subscription to a plan.
 type Subscription struct {
 	Org                id.Org
 	Plan               Plan
@@ -103,7 +103,7 @@ func (s Subscription) Restore(status Status) Subscription {
 	return s
 }
 
-// Status returns where the subscription stands.
+// Status returns the status.
 func (s Subscription) Status() Status { return s.status }
 
 // HasActivePlan reports whether there is a plan that is paid for, free or on
@@ -132,8 +132,8 @@ type Grant struct {
 	PeriodEnd *time.Time
 }
 
-// Granted returns the subscription managed by an operator: active on any plan
-// and out of the payment provider's hands.
+// Granted returns the subscription as an operator sets it: active on any plan, and no
+// longer managed by the payment provider.
 func (s Subscription) Granted(g Grant, now time.Time) (Subscription, error) {
 	var c check.List
 	if _, ok := Parse(string(g.Plan)); !ok {

@@ -7,7 +7,7 @@ import (
 	"collab/domain/id"
 )
 
-// RemoteStatus is what the payment provider says of a subscription.
+// RemoteStatus is the payment provider's status of a subscription.
 type RemoteStatus string
 
 // The provider's statuses.
@@ -22,7 +22,7 @@ const (
 	IsIncomplete RemoteStatus = "incomplete"
 )
 
-var movesOf = map[RemoteStatus]Move{
+var moveOfStatus = map[RemoteStatus]Move{
 	IsTrialing: RemoteTrial, IsActive: RemoteActive, IsPastDue: RemotePastDue, IsUnpaid: RemotePastDue, IsPaused: RemotePaused,
 	IsCanceled: RemoteCanceled, IsExpired: RemoteExpired, IsIncomplete: RemoteWaiting,
 }
@@ -31,14 +31,14 @@ var movesOf = map[RemoteStatus]Move{
 type Remote struct {
 	ID                string
 	Customer          string
-	Org               id.Org // as we told the provider; empty: it does not say
+	Org               id.Org // from the metadata that we set; empty: not set
 	Status            RemoteStatus
 	Plan              Plan // of its price; None for a price that is not ours
 	Seats             *int
 	PeriodStart       *time.Time
 	PeriodEnd         *time.Time
 	TrialEnd          *time.Time
-	CancelAtPeriodEnd bool // however the provider says that it will end
+	CancelAtPeriodEnd bool // in any of the provider's representations
 	HasPaymentMethod  bool
 }
 
@@ -67,7 +67,7 @@ const (
 
 // Follow returns the subscription as the provider has it now.
 func (s Subscription) Follow(r Remote, now time.Time) (Subscription, FollowResult) {
-	by, known := movesOf[r.Status]
+	by, known := moveOfStatus[r.Status]
 	if !known {
 		return s, UnknownState
 	}
@@ -119,7 +119,7 @@ func (s Subscription) Billed() bool {
 	return false
 }
 
-// EventKind is what a provider's message is about.
+// EventKind is the kind of a provider's message.
 type EventKind uint8
 
 // The kinds of messages.
@@ -138,7 +138,7 @@ type Event struct {
 	Kind         EventKind
 	Type         string // in the provider's words, for the log
 	At           time.Time
-	Org          id.Org // as we told the provider; empty: it does not say
+	Org          id.Org // from the metadata that we set; empty: not set
 	Customer     string
 	Subscription string     // empty: it is about none
 	Unpaid       bool       // of a checkout that was completed without payment so far
@@ -176,7 +176,7 @@ func (s Subscription) observed(e Event, now time.Time) (Subscription, FollowResu
 	case !own || s.State() == External:
 		return s, Superseded
 	}
-	by, known := movesOfMessages[e.Kind]
+	by, known := moveOfMessage[e.Kind]
 	if !known {
 		return s, Followed
 	}
@@ -190,8 +190,8 @@ func (s Subscription) observed(e Event, now time.Time) (Subscription, FollowResu
 	return s.in(to, now), Followed
 }
 
-// movesOfMessages are the moves that a message without a snapshot makes.
-var movesOfMessages = map[EventKind]Move{PayFailed: PaymentFailed, Paid: PaymentReceived, Ended: RemoteCanceled}
+// moveOfMessage are the moves that a message without a snapshot makes.
+var moveOfMessage = map[EventKind]Move{PayFailed: PaymentFailed, Paid: PaymentReceived, Ended: RemoteCanceled}
 
 // Checkout is a payment page of an organisation, or the request for one.
 type Checkout struct {

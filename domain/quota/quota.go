@@ -48,7 +48,7 @@ func (a Account) Grant(limit int64, n Need) int64 {
 	return granted
 }
 
-// Exceeded is the refusal of a request that an account has no room for.
+// Exceeded returns the error of a request that needs more tokens than are left of an account.
 func Exceeded(limit int64, resets time.Time) error {
 	if limit == 0 {
 		return fault.New(fault.Forbidden, "The organisation's plan includes no tokens for the chat")
@@ -56,7 +56,7 @@ func Exceeded(limit int64, resets time.Time) error {
 	return fault.New(fault.Forbidden, "The daily token quota is used up; it resets at %s", resets.UTC().Format(time.RFC3339))
 }
 
-// Status is what a member is told of their quota.
+// Status is the quota as it is shown to its member.
 type Status struct {
 	Used      int64
 	Limit     int64
@@ -64,8 +64,8 @@ type Status struct {
 	ResetsAt  time.Time
 }
 
-// Status returns the account's status on a day. What running requests have
-// reserved is not used yet, and may come back.
+// Status returns the account's status on a day. Reserved tokens do not count as used, as
+// they may be returned.
 func (a Account) Status(limit int64, d Day) Status {
 	return Status{Used: a.Used, Limit: limit, Remaining: max(0, limit-a.Used), ResetsAt: d.End()}
 }

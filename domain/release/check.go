@@ -10,8 +10,8 @@ import (
 	"collab/domain/id"
 )
 
-// Bucket is where a device stands in every rollout: 0 to 99. It depends on nothing
-// but the device's id.
+// Bucket returns the bucket of a device in every rollout, 0 to 99. It depends only on the
+// device's id.
 func Bucket(client string) int {
 	var room [64]byte // long enough for usual ids, so that nothing is allocated
 	sum := sha256.Sum256(append(room[:0], client...))
@@ -62,7 +62,7 @@ func (s *Snapshot) With(revision int64, changed []Entry, read func([]id.Release)
 	for next.latest == nil {
 		latest := map[Target]*Release{}
 		var missing []id.Release
-		for t, e := range wanted(next.all) {
+		for t, e := range latestActive(next.all) {
 			if latest[t] = whole[e.ID]; latest[t] == nil {
 				missing = append(missing, e.ID)
 			}
@@ -94,14 +94,14 @@ func (s *Snapshot) With(revision int64, changed []Entry, read func([]id.Release)
 	return next, nil
 }
 
-// wanted returns the latest active release of each target.
-func wanted(all []Entry) map[Target]Entry {
+// latestActive returns the latest active release of each target.
+func latestActive(all []Entry) map[Target]Entry {
 	latest := map[Target]Entry{}
 	for _, e := range all {
 		if !e.Active {
 			continue
 		}
-		for _, t := range e.serves() {
+		for _, t := range e.targets() {
 			if was, ok := latest[t]; !ok || before(was, e, t) {
 				latest[t] = e
 			}
@@ -110,8 +110,8 @@ func wanted(all []Entry) map[Target]Entry {
 	return latest
 }
 
-// serves returns the targets that a release is for.
-func (e Entry) serves() []Target {
+// targets returns the targets that a release is for.
+func (e Entry) targets() []Target {
 	if e.Arch != Universal {
 		return []Target{e.Target}
 	}

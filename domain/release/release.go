@@ -159,7 +159,7 @@ type Hosts struct {
 func New(releaseID id.Release, d Draft, from Hosts, now time.Time) (Release, error) {
 	r := Release{ID: releaseID, Settings: d.Settings, PublishedAt: now, UpdatedAt: now}
 	if d.PublishedAt != nil {
-		r.PublishedAt = kept(*d.PublishedAt)
+		r.PublishedAt = storedTime(*d.PublishedAt)
 	}
 	if d.Channel == "" {
 		d.Channel = string(Stable)
@@ -167,13 +167,13 @@ func New(releaseID id.Release, d Draft, from Hosts, now time.Time) (Release, err
 	var c check.List
 	var err error
 	r.Version, err = ParseVersion("version", d.Version)
-	c.Note(err)
+	c.AddError(err)
 	r.Platform, err = ParsePlatform("platform", d.Platform)
-	c.Note(err)
+	c.AddError(err)
 	r.Arch, err = ParseArch("arch", d.Arch)
-	c.Note(err)
+	c.AddError(err)
 	r.Channel, err = ParseChannel("channel", d.Channel)
-	c.Note(err)
+	c.AddError(err)
 	r.check(&c, from)
 	return r, c.Err()
 }
@@ -203,7 +203,7 @@ func (r Release) Apply(p Patch, from Hosts, now time.Time) (Release, error) {
 	set(&c, "rolloutPercentage", p.Rollout, &r.Rollout)
 	set(&c, "active", p.Active, &r.Active)
 	set(&c, "publishedAt", p.PublishedAt, &r.PublishedAt)
-	r.PublishedAt = kept(r.PublishedAt)
+	r.PublishedAt = storedTime(r.PublishedAt)
 	r.SHA512 = p.SHA512.Over(r.SHA512)
 	r.SHA1 = p.SHA1.Over(r.SHA1)
 	r.FileSizeBytes = p.FileSizeBytes.Over(r.FileSizeBytes)
@@ -229,17 +229,17 @@ func equal[T comparable](a, b *T) bool {
 	return a == b || a != nil && b != nil && *a == *b
 }
 
-// kept returns a time in the precision in which it is stored.
-func kept(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+// storedTime returns a time in the precision in which it is stored.
+func storedTime(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
 // set changes a setting that cannot be null.
 func set[T any](c *check.List, field string, p patch.Field[T], to *T) {
-	if v, ok := check.Given(c, field, p); ok {
+	if v, ok := check.NonNull(c, field, p); ok {
 		*to = v
 	}
 }
 
-// check checks the settings, and brings the digests into one form.
+// check checks the settings, and normalises the digests.
 func (r *Release) check(c *check.List, from Hosts) {
 	from.check(c, r.DownloadURL)
 	if r.SHA512 != nil {

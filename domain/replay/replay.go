@@ -1,5 +1,5 @@
-// Package replay is what is kept of a request with an idempotency key, so that
-// its repetition gets the first answer again.
+// Package replay has the record of a request with an idempotency key, so that a repetition
+// of the request gets the same answer.
 package replay
 
 import "time"

@@ -1,10 +1,9 @@
-// Package seed is what a new organisation receives, so that the first screen
-// shows people something to work with.
+// Package seed has the teams, workspaces and sample tasks of a new organisation.
 package seed
 
 import "collab/domain/task"
 
-// Names of what is made.
+// The names of the teams and workspaces.
 const (
 	SharedTeam        = "Shared"
 	SharedWorkspace   = "Shared Workspace"

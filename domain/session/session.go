@@ -1,5 +1,5 @@
-// Package session is the service token: what it says, how long it lives and
-// how long it can be refreshed, and the session that it belongs to.
+// Package session has the claims and lifetimes of service tokens, and the sessions that
+// they belong to.
 package session
 
 import (
@@ -70,7 +70,7 @@ func (c Claims) SessionID() id.Session {
 const (
 	// Max is how many sessions a user can have; the oldest are ended first.
 	Max = 100
-	// UseInterval is the least time between two notes of a session's use.
+	// UseInterval is the least time between two updates of a session's LastUsedAt.
 	UseInterval = 5 * time.Minute
 )
 
@@ -114,8 +114,7 @@ func (s Session) Issued(c Claims, from Client, now time.Time) Session {
 	return s
 }
 
-// End returns what is kept of the session when it ends; ok is false when that is
-// nothing.
+// End returns the record that stays of the session when it ends; ok is false if none does.
 func (s Session) End() (left Session, ok bool) {
 	return Session{
 		ID: s.ID, User: s.User, Org: s.Org, CreatedAt: s.CreatedAt, LastUsedAt: s.LastUsedAt, ExpiresAt: s.ExpiresAt, Unnamed: true, Ended: true,

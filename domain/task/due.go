@@ -58,11 +58,10 @@ func (d Due) String() string {
 // Day reports whether the due date is a whole day.
 func (d Due) Day() bool { return d.day }
 
-// Start and End are the first and the last millisecond that the due date
-// covers; they are the same for an instant.
+// Start returns the first millisecond of the due date.
 func (d Due) Start() time.Time { return d.at }
 
-// End: see Start.
+// End returns the last millisecond of the due date.
 func (d Due) End() time.Time {
 	if d.day {
 		return d.at.Add(lastOfDay)

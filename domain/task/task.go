@@ -1,5 +1,5 @@
-// Package task is what a task is: its fields and their bounds, what happens to
-// completedAt, who sees it, and how lists are filtered and ordered.
+// Package task has the fields of tasks and their bounds, the rules of completedAt and of
+// who sees a task, and the filters and order of lists.
 package task
 
 import (
@@ -20,7 +20,7 @@ const (
 	MaxSortOrder = 1_000_000_000 // the largest sortOrder that a caller may set
 )
 
-// Status is where a task stands. Every status may move to every other.
+// Status is the progress of a task. Every status may move to every other.
 type Status string
 
 // The statuses.
@@ -71,7 +71,7 @@ type Task struct {
 	completedAt *time.Time
 }
 
-// Status returns where the task stands.
+// Status returns the status.
 func (t Task) Status() Status { return t.status }
 
 // CompletedAt returns when the task became DONE, nil while it is not.
@@ -148,13 +148,13 @@ func New(taskID id.Task, o id.Org, creator id.User, d Draft, now time.Time) (Tas
 // Apply returns the task after a partial update at now.
 func (t Task) Apply(p Patch, now time.Time) (Task, error) {
 	var c check.List
-	if v, ok := check.Given(&c, "title", p.Title); ok {
+	if v, ok := check.NonNull(&c, "title", p.Title); ok {
 		t.Title = c.Name("title", v)
 	}
-	if v, ok := check.Given(&c, "status", p.Status); ok {
+	if v, ok := check.NonNull(&c, "status", p.Status); ok {
 		t = t.moved(v, now)
 	}
-	if v, ok := check.Given(&c, "priority", p.Priority); ok {
+	if v, ok := check.NonNull(&c, "priority", p.Priority); ok {
 		t.Priority = v
 	}
 	t.Description = p.Description.Over(t.Description)
@@ -180,8 +180,7 @@ type Reprioritization struct {
 	SortOrder *int64
 }
 
-// Check notes what is wrong with the change: it needs a reason with more in it
-// than white space.
+// Check adds the problems of the change to c: its reason must not be empty or white space.
 func (r Reprioritization) Check(c *check.List) {
 	if strings.TrimSpace(r.Reason) == "" {
 		c.Add("reason", "must not be empty")
@@ -192,8 +191,8 @@ func (r Reprioritization) Check(c *check.List) {
 	}
 }
 
-// Placement is what a task's place among the others is decided on: its sort order
-// and priority, who sees the task, and how many tags it has.
+// Placement has the fields that a reprioritization reads: the task's sort order and
+// priority, those that decide who sees the task, and its number of tags.
 type Placement struct {
 	Task      id.Task
 	Workspace *id.Workspace
@@ -243,7 +242,7 @@ func (t Task) touched(now time.Time) Task {
 	return t
 }
 
-// moved is the one place that decides status and completedAt together.
+// moved sets status and completedAt together.
 func (t Task) moved(to Status, now time.Time) Task {
 	switch {
 	case to == Done && t.status != Done:
@@ -287,9 +286,8 @@ func cleanTags(c *check.List, tags []string) []string {
 	return clean
 }
 
-// Visible reports whether the actor sees the task: its assignee and creator
-// always do, the members for a task of the organisation, and whoever sees the
-// workspace for a task of one.
+// Visible reports whether the actor sees the task: its assignee and creator do, and all
+// members for a task without a workspace, else those who see its workspace.
 func (t Task) Visible(a org.Actor) bool { return t.Placement().Visible(a) }
 
 // Visible reports whether the actor sees the task, as Task.Visible does.

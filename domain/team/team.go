@@ -11,8 +11,8 @@ import (
 	"collab/domain/patch"
 )
 
-// Kind tells the teams that are made for everybody and for one person from
-// those that people make.
+// Kind is the kind of a team: one made for all members, one made for each member, or one
+// that a member made.
 type Kind string
 
 // The kinds. Every member of the organisation belongs to its one SHARED team;
@@ -50,7 +50,7 @@ type Ref struct {
 	CreatedAt time.Time
 }
 
-// Member is a user's place in a team.
+// Member is a user's membership of a team.
 type Member struct {
 	Team     id.Team
 	User     id.User
@@ -88,7 +88,7 @@ func New(teamID id.Team, o id.Org, kind Kind, creator id.User, d Draft, now time
 // Apply returns the team after a partial update at now.
 func (t Team) Apply(p Patch, now time.Time) (Team, error) {
 	var c check.List
-	if v, ok := check.Given(&c, "name", p.Name); ok {
+	if v, ok := check.NonNull(&c, "name", p.Name); ok {
 		t.Name = c.Name("name", v)
 	}
 	if v, ok := p.Description.Get(); ok {
@@ -118,9 +118,9 @@ func (t Ref) Visible(user id.User, role org.Role, joined bool) bool {
 	return t.Includes(joined) || role.MayManage()
 }
 
-// Deletable decides whether the actor, who sees the team, may delete it, with
-// workspaces in it or not.
-func (t Team) Deletable(actor org.Actor, workspaces bool) error {
+// CheckDelete decides whether the actor, who sees the team, may delete it; workspaces
+// reports whether it has any.
+func (t Team) CheckDelete(actor org.Actor, workspaces bool) error {
 	switch {
 	case t.Kind != Standard:
 		return fault.New(fault.Conflict, "The %s team cannot be deleted", t.Kind)
@@ -149,9 +149,8 @@ func CheckMemberLimit(members int) error {
 	return nil
 }
 
-// Joinable decides whether members can be added to the team and taken out of
-// it by hand.
-func (t Team) Joinable() error {
+// CheckJoin decides whether members can be added to the team and removed from it by users.
+func (t Team) CheckJoin() error {
 	if t.Kind != Standard {
 		return fault.New(fault.Conflict, "The members of the %s team cannot be changed", t.Kind)
 	}

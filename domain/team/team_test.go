@@ -64,7 +64,7 @@ func TestRolesThatDeleteTeams(t *testing.T) {
 		{"nobody deletes a personal one", team.Personal, org.Actor{User: "maker", Role: org.Owner}, false, fault.Conflict},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			err := team.Team{Kind: c.kind, CreatedBy: "maker"}.Deletable(c.actor, c.workspaces)
+			err := team.Team{Kind: c.kind, CreatedBy: "maker"}.CheckDelete(c.actor, c.workspaces)
 			if c.want == 0 && err != nil || c.want != 0 && !fault.Is(err, c.want) {
 				t.Errorf("got %v", err)
 			}
@@ -89,7 +89,7 @@ func TestAnOrganisationHasRoomForSoManyTeams(t *testing.T) {
 
 func TestMembersOfSharedAndPersonalTeamsAreNotChangedByHand(t *testing.T) {
 	for kind, want := range map[team.Kind]bool{team.Standard: true, team.Shared: false, team.Personal: false} {
-		if err := (team.Team{Kind: kind}).Joinable(); (err == nil) != want || err != nil && !fault.Is(err, fault.Conflict) {
+		if err := (team.Team{Kind: kind}).CheckJoin(); (err == nil) != want || err != nil && !fault.Is(err, fault.Conflict) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}

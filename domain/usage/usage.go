@@ -23,7 +23,7 @@ type Entry struct {
 	Outcome    chat.Outcome
 }
 
-// Period is a stretch of time from Start up to, but not including, End.
+// Period is the time from Start up to, but not including, End.
 type Period struct {
 	Start time.Time
 	End   time.Time
@@ -41,19 +41,19 @@ func PeriodOf(s plan.Subscription, now time.Time) Period {
 	return Period{start, start.AddDate(0, 1, 0)}
 }
 
-// Sum is a number of requests and what they used.
+// Sum is a number of requests and the tokens that they used.
 type Sum struct {
 	Input    int64
 	Output   int64
 	Requests int64
 }
 
-// Plus returns both.
+// Plus returns the sum of both.
 func (s Sum) Plus(t Sum) Sum {
 	return Sum{s.Input + t.Input, s.Output + t.Output, s.Requests + t.Requests}
 }
 
-// Part is what belongs to one model, day or user.
+// Part is the sum of one model, day or user.
 type Part struct {
 	Of string
 	Sum

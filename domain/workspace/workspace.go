@@ -34,7 +34,7 @@ type Workspace struct {
 	UpdatedAt   time.Time
 }
 
-// Ref is a workspace's place, without the workspace's texts.
+// Ref has the ids of a workspace and its team, without the workspace's texts.
 type Ref struct {
 	ID        id.Workspace
 	Team      id.Team
@@ -67,7 +67,7 @@ func New(workspaceID id.Workspace, o id.Org, creator id.User, d Draft, now time.
 // Apply returns the workspace after a partial update at now.
 func (w Workspace) Apply(p Patch, now time.Time) (Workspace, error) {
 	var c check.List
-	if v, ok := check.Given(&c, "name", p.Name); ok {
+	if v, ok := check.NonNull(&c, "name", p.Name); ok {
 		w.Name = c.Name("name", v)
 	}
 	if v, ok := p.Description.Get(); ok {

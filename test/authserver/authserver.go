@@ -21,7 +21,7 @@ import (
 	"github.com/go-oauth2/oauth2/v4/server"
 )
 
-// Place is where metadata stands.
+// Place is a path of metadata.
 type Place string
 
 // The places, for an issuer with a path; without one the last two are the same.
@@ -31,38 +31,38 @@ const (
 	OIDCAppended Place = "OpenID Connect, path appended"
 )
 
-// Refreshing is what a refresh does to refresh tokens.
-type Refreshing int
+// RefreshMode is what a refresh does to refresh tokens.
+type RefreshMode int
 
-// What it does.
+// The modes.
 const (
-	Rotates Refreshing = iota // the next one comes, and the last counts no more
-	Repeats                   // the same one comes again
-	Forgets                   // none comes, and the last still counts
-	Never                     // there are none at all
+	RotateToken     RefreshMode = iota // a new one is issued, and the previous one is invalid
+	RepeatToken                        // the same one is issued again
+	OmitToken                          // none is issued, and the previous one stays valid
+	NoRefreshTokens                    // none is ever issued
 )
 
-// Script is how the server behaves.
+// Script configures the behaviour of the server.
 type Script struct {
-	Issuer     string   // that metadata names; empty: the right one
-	Places     []Place  // where there is metadata
-	Challenges []string // methods of PKCE that metadata names
-	Methods    []string // of client authentication that it names and takes
-	Scopes     []string // that it names
-	Documents  bool     // the address of a metadata document will do for a client's id
-	Registers  bool     // there is dynamic registration
-	Revokes    bool     // there is revocation
-	Metadata   func(map[string]any)
+	Issuer         string   // in metadata; empty: the server's own
+	MetadataPlaces []Place  // the paths that serve metadata
+	Challenges     []string // PKCE methods in metadata
+	Methods        []string // client authentication methods in metadata, which it accepts
+	Scopes         []string // in metadata
+	Documents      bool     // a client's id may be the address of a metadata document
+	Registers      bool     // supports dynamic registration
+	Revokes        bool     // supports revocation
+	Metadata       func(map[string]any)
 
-	AnswersAs string // the iss that they carry; empty: the right one
-	Denies    bool   // who is asked says no
-	Lax       bool   // resource need not be sent
+	ResponseIssuer   string // the iss of responses; empty: the server's own
+	DeniesConsent    bool   // the user denies consent
+	ResourceOptional bool   // requests may omit resource
 
-	Lifetime   time.Duration // of access tokens, whole seconds; zero: without end, and not told
-	Refreshing Refreshing
-	Punishes   bool                 // the second use of a refresh token takes the authorization back
-	Answer     func(map[string]any) // has the last word about tokens
-	SecretEnds time.Time            // when secrets of clients that register now expire; zero: never
+	Lifetime       time.Duration // of access tokens, whole seconds; zero: unlimited, without expires_in
+	Refreshing     RefreshMode
+	RevokesOnReuse bool                 // the second use of a refresh token revokes the authorization
+	Answer         func(map[string]any) // may change token responses
+	SecretEnds     time.Time            // expiry of the secrets of newly registered clients; zero: never
 }
 
 // Endpoint is a part of the server.
@@ -124,7 +124,7 @@ func Start(t testing.TB, path string) *Server {
 		path: path, closed: make(chan struct{}),
 		faults: map[Endpoint]*fault{}, clients: map[string]*client{}, tokens: newTokens(), refreshes: map[string]int{},
 		script: Script{
-			Places: []Place{Inserted}, Challenges: []string{string(oauth2.CodeChallengeS256)},
+			MetadataPlaces: []Place{Inserted}, Challenges: []string{string(oauth2.CodeChallengeS256)},
 			Methods:   []string{"client_secret_basic", "client_secret_post", "none"},
 			Registers: true, Revokes: true, Lifetime: time.Hour,
 		},

@@ -141,7 +141,7 @@ func TestAnAuthorizationRequestHasToBeRight(t *testing.T) {
 			}
 		})
 	}
-	s.Set(func(b *authserver.Script) { b.Denies = true })
+	s.Set(func(b *authserver.Script) { b.DeniesConsent = true })
 	if got := approved(t, s, address(s)).Get("error"); got != "access_denied" {
 		t.Errorf("denied with %q", got)
 	}
@@ -200,7 +200,7 @@ func TestOfManyRefreshesAtOnceOneSucceeds(t *testing.T) {
 		t.Errorf("%d access tokens, %d times reused", len(access), s.Reused())
 	}
 
-	s.Set(func(b *authserver.Script) { b.Punishes = true })
+	s.Set(func(b *authserver.Script) { b.RevokesOnReuse = true })
 	send(t, s, refreshForm(old))
 	if s.Valid(access[0]) {
 		t.Error("reuse is not punished")

@@ -97,7 +97,7 @@ func (s *Server) places() map[string][]Place {
 }
 
 func (s *Server) metadata(w http.ResponseWriter, r *http.Request, script Script) {
-	if !slices.ContainsFunc(s.places()[r.URL.Path], func(p Place) bool { return slices.Contains(script.Places, p) }) {
+	if !slices.ContainsFunc(s.places()[r.URL.Path], func(p Place) bool { return slices.Contains(script.MetadataPlaces, p) }) {
 		http.NotFound(w, r)
 		return
 	}
@@ -164,12 +164,12 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, script Script
 	switch {
 	case err != nil:
 		s.sendBack(w, r, script, map[string]any{"error": err.Error()})
-	case r.FormValue(resource) == "" && !script.Lax:
+	case r.FormValue(resource) == "" && !script.ResourceOptional:
 		s.sendBack(w, r, script, map[string]any{"error": "invalid_target"})
 	case r.Method != http.MethodPost:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_ = page.Execute(w, r.URL.Query()) // what fails is the connection
-	case script.Denies:
+	case script.DeniesConsent:
 		s.sendBack(w, r, script, map[string]any{"error": "access_denied"})
 	default:
 		request.UserID = "somebody"
@@ -199,8 +199,8 @@ func (s *Server) sendBack(w http.ResponseWriter, r *http.Request, script Script,
 		q.Set("state", state)
 	}
 	q.Set("iss", s.Issuer)
-	if script.AnswersAs != "" {
-		q.Set("iss", script.AnswersAs)
+	if script.ResponseIssuer != "" {
+		q.Set("iss", script.ResponseIssuer)
 	}
 	to.RawQuery = q.Encode()
 	http.Redirect(w, r, to.String(), http.StatusFound)
@@ -216,11 +216,11 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) exchange(r *http.Request) (int, map[string]any) {
 	script := s.script
-	refresh := script.Refreshing != Never
+	refresh := script.Refreshing != NoRefreshTokens
 	s.manager.SetAuthorizeCodeTokenCfg(&manage.Config{AccessTokenExp: script.Lifetime, IsGenerateRefresh: refresh})
 	s.manager.SetRefreshTokenCfg(&manage.RefreshingConfig{
 		AccessTokenExp:    script.Lifetime,
-		IsGenerateRefresh: script.Refreshing == Rotates, IsRemoveAccess: true, IsRemoveRefreshing: true,
+		IsGenerateRefresh: script.Refreshing == RotateToken, IsRemoveAccess: true, IsRemoveRefreshing: true,
 	})
 	if !s.authenticated(r) {
 		return http.StatusUnauthorized, map[string]any{"error": "invalid_client"}
@@ -232,7 +232,7 @@ func (s *Server) exchange(r *http.Request) (int, map[string]any) {
 	if kind == oauth2.Refreshing {
 		if of, ok := s.tokens.used[request.Refresh]; ok {
 			s.reused++
-			if script.Punishes {
+			if script.RevokesOnReuse {
 				s.tokens.end(of)
 			}
 			return http.StatusBadRequest, map[string]any{"error": "invalid_grant"}
@@ -258,7 +258,7 @@ func (s *Server) exchange(r *http.Request) (int, map[string]any) {
 		s.redeemed = append(s.redeemed, request.Code)
 	}
 	result := s.protocol.GetTokenData(t)
-	if script.Refreshing == Repeats && kind == oauth2.Refreshing {
+	if script.Refreshing == RepeatToken && kind == oauth2.Refreshing {
 		result["refresh_token"] = request.Refresh
 	}
 	if script.Lifetime == 0 {

@@ -223,7 +223,7 @@ func newWholeTransaction(tn tenant) wholeTransaction {
 	x.replay = replay.Record{Key: nextID(), Fingerprint: nextID(), Claim: nextID(), ExpiresAt: at(1000)}
 	x.object = someObject(tn.ID, object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: &x.inside.ID}, "a.md", tn.owner.ID)
 	next := object.Content{Blob: tn.shelf.BlobName(nextID()), Size: 1}
-	x.replaced = tn.shelf.Filled(next, tn.owner.ID, at(309))
+	x.replaced = tn.shelf.WithContent(next, tn.owner.ID, at(309))
 	x.object.N, x.replaced.N = tn.drawer.N+1, tn.drawer.N+2
 	x.lease, x.used = someLease(tn.ID, tn.owner.ID), someUsage(tn.ID, x.user.ID)
 	return x

@@ -137,7 +137,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 				announced + "x": false, someName(tn.ID): false, tn.shelf.StorageKey(): false, "": false,
 			})
 			w.known(nil)
-			replaced := tn.shelf.Filled(object.Content{Blob: someName(tn.ID)}, tn.owner.ID, at(80))
+			replaced := tn.shelf.WithContent(object.Content{Blob: someName(tn.ID)}, tn.owner.ID, at(80))
 			w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 				err := errors.Join(s.Objects().Put(w.ctx, tn.ID, replaced), s.Objects().Remove(w.ctx, tn.ID, []id.Object{tn.drawer.ID}))
 				return []object.Change{object.NewChange(replaced), object.NewDeletion(tn.drawer, tn.owner.ID, at(80), nil)}, err

@@ -85,7 +85,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 		"append numbers the changes and the objects that they are about": func(w *world) {
 			tn := w.tenant()
 			v := someObject(tn.ID, blobCases, "a.md", tn.owner.ID)
-			next := v.Filled(object.Content{Blob: someName(tn.ID)}, tn.owner.ID, at(80))
+			next := v.WithContent(object.Content{Blob: someName(tn.ID)}, tn.owner.ID, at(80))
 			w.atomic(func(r ports.Records) error {
 				s := r.Storage()
 				err := s.Objects().Add(w.ctx, tn.ID, v)

@@ -69,7 +69,7 @@ func (c logModel) draw(t *rapid.T) []object.Change {
 			made = append(made, object.NewChange(v))
 		case what == 2:
 			v := there[rapid.SampledFrom(ids).Draw(t, "replaced")]
-			v = v.Filled(object.Content{Blob: v.BlobName(nextID())}, c.by, at(n))
+			v = v.WithContent(object.Content{Blob: v.BlobName(nextID())}, c.by, at(n))
 			there[v.ID] = v
 			made = append(made, object.NewChange(v))
 		default:

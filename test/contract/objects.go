@@ -86,7 +86,7 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 		"put replaces the record and no other": func(w *world) {
 			tn := w.tenant()
 			v, beside := w.file(someObject(tn.ID, blobCases, "a.md", tn.owner.ID)), w.file(someObject(tn.ID, blobCases, "b.md", tn.owner.ID))
-			v = v.Filled(object.Content{Blob: v.BlobName(nextID()), Size: 0, Checksum: strings.Repeat("f", 64)}, tn.removed.ID, at(80))
+			v = v.WithContent(object.Content{Blob: v.BlobName(nextID()), Size: 0, Checksum: strings.Repeat("f", 64)}, tn.removed.ID, at(80))
 			v.MimeType = "image/png"
 			v.N = w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 				return []object.Change{object.NewChange(v)}, s.Objects().Put(w.ctx, tn.ID, v)
@@ -508,7 +508,7 @@ func (w *world) writeInTurns(tn tenant, writer int) error {
 			switch {
 			case err != nil || n == 0:
 			case n%2 == 0:
-				next := before.Filled(object.Content{Blob: before.BlobName("next")}, tn.owner.ID, at(80))
+				next := before.WithContent(object.Content{Blob: before.BlobName("next")}, tn.owner.ID, at(80))
 				made, err = append(made, object.NewChange(next)), s.Objects().Put(w.ctx, tn.ID, next)
 			default:
 				made = append(made, object.NewDeletion(before, tn.owner.ID, at(80), nil))

@@ -63,7 +63,7 @@ func newConnectorTest(t *testing.T, d database, settings ...string) *connectorTe
 	}
 	p.notes.Protect(p.auth.Issuer, "notes:read")
 	p.notes.RequireBearer(p.auth.Valid)
-	p.auth.Set(func(s *authserver.Script) { s.Refreshing, s.Punishes = authserver.Rotates, true })
+	p.auth.Set(func(s *authserver.Script) { s.Refreshing, s.RevokesOnReuse = authserver.RotateToken, true })
 	p.search.Require("X-Api-Key", toolsKey)
 	known := toolserver.Start(t)
 	known.Protect(p.preferred.Issuer)

@@ -65,7 +65,7 @@ var checks = []struct {
 	{"analytics", (*doctor).analytics},
 }
 
-// address listens for a moment. Where somebody listens already it only connects: a server
+// address listens for a moment. If the address is in use it only connects: a server
 // that starts meanwhile must find the address free.
 func (d *doctor) address(ctx context.Context) (f inspect.Findings) {
 	host, port, err := net.SplitHostPort(string(d.c.Listen))
