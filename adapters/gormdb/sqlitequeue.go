@@ -39,7 +39,7 @@ type waiter struct {
 type groupTransaction struct {
 	tx      *gorm.DB
 	async   bool // its commit does not wait for the disk
-	members int  // the number of its parts
+	members int  // the number of parts that ran, of which the first is in it
 	err     error
 	done    chan struct{}
 }
@@ -74,6 +74,9 @@ func (db *DB) runMember(ctx context.Context, j *groupTransaction, c *conn, fn fu
 		if !done {
 			j = j.undo()
 		}
+		if j != nil {
+			j.members++
+		}
 		db.queue.pass(j)
 	}()
 	if err := j.savepoint("SAVEPOINT part"); err != nil {
@@ -91,7 +94,6 @@ func (db *DB) runMember(ctx context.Context, j *groupTransaction, c *conn, fn fu
 		return failed(ctx, err, "Record")
 	}
 	done = true
-	j.members++
 	return nil
 }
 

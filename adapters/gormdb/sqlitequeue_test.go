@@ -349,17 +349,22 @@ func TestGroupTransaction(t *testing.T) {
 		}
 		expect(t, map[int]bool{51: true, 53: true})
 	})
-	t.Run("a group transaction has a bounded number of members", func(t *testing.T) {
+	t.Run("a group transaction has a bounded number of members, those that fail included", func(t *testing.T) {
+		stop := errors.New("stop")
 		parts := make([]part, 2*maxMembers)
 		used := map[any]int{}
+		fails := func(i int) bool { return i%2 == 1 }
 		for i := range parts {
 			parts[i] = func(ctx context.Context, r ports.Records) error {
 				used[r.(*conn).write]++
+				if fails(i) {
+					return stop
+				}
 				return add(100+i)(ctx, r)
 			}
 		}
 		for i, err := range joined(t, same(len(parts)), parts) {
-			if err != nil || i < len(parts) && !there(100+i) {
+			if i < len(parts) && (fails(i) != errors.Is(err, stop) || fails(i) == there(100+i)) || err != nil && !errors.Is(err, stop) {
 				t.Errorf("part %d: %v", i, err)
 			}
 		}

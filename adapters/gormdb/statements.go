@@ -219,10 +219,11 @@ var (
 	settledAccounts = accountTable.fieldsOf("user_id", "day", "used")
 )
 
-// settle is Ledger.Settle on Postgres in one statement instead of nine. The rows are in the
-// order in which they are locked; accounts are locked before their leases, as everywhere.
-// Its result is that of the last part: no rows if the organisation does not exist or an id
-// is taken. settleEntries and then settleOthers do the same on SQLite.
+// settle is Ledger.Settle on Postgres in one statement instead of nine. Rows are inserted in
+// the order of their keys; accounts and then their leases are locked in that order before they
+// change, since a join returns them in any order. Its result is that of the last part: no rows
+// if the organisation does not exist or an id is taken. settleEntries and then settleOthers do
+// the same on SQLite.
 var settle, settleEntries, settleOthers = func() (all, entries string, others [5]string) {
 	ready := func(d dialect) string {
 		return "EXISTS (SELECT 1 FROM organisations o WHERE o.id = @org)" +
@@ -243,8 +244,11 @@ var settle, settleEntries, settleOthers = func() (all, entries string, others [5
 		" models AS (" + sums(modelSumTable, isReady)[onPostgres] + ")," +
 		" locked AS MATERIALIZED (SELECT 1 FROM quota_accounts a JOIN " + onPostgres.records(settledAccounts) +
 		" ON a.org_id = @org AND a.user_id = v.user_id AND a.day = v.day ORDER BY a.user_id, a.day" + onPostgres.forUpdate() + " OF a)," +
-		" ended AS (DELETE FROM quota_leases l USING " + onPostgres.records(settledLeases) + " WHERE l.org_id = @org AND l.user_id = v.user_id" +
-		" AND l.day = v.day AND l.id = v.id AND (SELECT COUNT(*) FROM locked) >= 0" + isReady + " RETURNING l.user_id, l.day, l.tokens) " +
+		" held AS MATERIALIZED (SELECT l.user_id, l.day, l.id FROM quota_leases l JOIN " + onPostgres.records(settledLeases) +
+		" ON l.org_id = @org AND l.user_id = v.user_id AND l.day = v.day AND l.id = v.id WHERE (SELECT COUNT(*) FROM locked) >= 0" + isReady +
+		" ORDER BY l.user_id, l.day, l.id" + onPostgres.forUpdate() + " OF l)," +
+		" ended AS (DELETE FROM quota_leases l USING held h WHERE l.org_id = @org AND l.user_id = h.user_id AND l.day = h.day AND l.id = h.id" +
+		" RETURNING l.user_id, l.day, l.tokens) " +
 		accounts(onPostgres, "SELECT SUM(l.tokens)::bigint FROM ended l WHERE 1 = 1", "1 = 1"+isReady)
 	entries = entryTable.insertsRecords(entryTable.rest, " AND "+ready(onSQLite))[onSQLite]
 	const ended = "l.org_id = @org AND (l.user_id, l.day, l.id) IN (SELECT v.user_id, v.day, v.id FROM "

@@ -453,6 +453,15 @@ func TestAServerThatRefusesIsUnavailable(t *testing.T) {
 	})
 }
 
+// awaitBlocked returns when a statement waits for a lock on Postgres, or ended has an error.
+func awaitBlocked(db *DB, ended chan error) (err error) {
+	const blocked = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
+	for waits := false; err == nil && !waits && len(ended) == 0; {
+		err = db.pools[0].QueryRow(blocked).Scan(&waits)
+	}
+	return err
+}
+
 // A transaction that moves a task away commits while a deletion waits for it.
 func TestTasksMovedAwayDuringADeletionRemain(t *testing.T) {
 	db, ctx := migrated(t, postgres.URL(t)), t.Context()
@@ -485,11 +494,7 @@ func TestTasksMovedAwayDuringADeletionRemain(t *testing.T) {
 			_, _, err := db.Work().TaskSets().RemoveIn(ctx, o, from, task.Position{}, 10)
 			removed <- err
 		}()
-		const blocked = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
-		for waits := false; err == nil && !waits && len(removed) == 0; {
-			err = db.pools[0].QueryRowContext(ctx, blocked).Scan(&waits)
-		}
-		return err
+		return errors.Join(err, awaitBlocked(db, removed))
 	})
 	if err := errors.Join(err, <-removed); err != nil {
 		t.Fatal(err)

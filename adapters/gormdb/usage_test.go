@@ -17,6 +17,7 @@ import (
 	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
+	"collab/test/postgres"
 )
 
 // TestStretchesAreThePeriod holds what a summary is made of against any instant:
@@ -244,6 +245,46 @@ func TestOnlyReservationsDoNotWaitForTheDisk(t *testing.T) {
 // settleLease settles a lease of which so much was used.
 func settleLease(ctx context.Context, db *DB, l quota.Lease, used int64) error {
 	return db.Usage().Ledger().Settle(ctx, l.Org, usage.Entry{ID: l.ID, Org: l.Org, User: l.User, At: l.Day.Start(), Tokens: chat.Usage{Output: used}})
+}
+
+// TestSettlingLocksLeasesInTheOrderOfTheirKeys has a settlement of many calls wait for the first
+// lease, whose row is the last of the table.
+func TestSettlingLocksLeasesInTheOrderOfTheirKeys(t *testing.T) {
+	db, ctx := migrated(t, postgres.URL(t)), t.Context()
+	o, u := seeded(t, db)
+	const leases = 200
+	ended := make([]usage.Entry, leases)
+	for i := range ended {
+		l := quota.Lease{ID: uid[id.Request](kindEntry, 1, leases-i), Org: o, User: u, Day: "2026-01-02", ExpiresAt: time.UnixMilli(1)}
+		ended[i] = usage.Entry{ID: l.ID, Org: o, User: u, At: l.Day.Start(), Tokens: chat.Usage{Output: 1}}
+		if _, err := db.Usage().Quotas().Reserve(ctx, l, 1_000_000, quota.Need{Output: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	analyze(t, db)
+	settled := make(chan error, 1)
+	err := db.transact(ctx, func(c *conn) error {
+		first := quota.Lease{ID: ended[leases-1].ID, Org: o, User: u, Day: "2026-01-02"}
+		if err := (quotas{c}).Extend(ctx, []quota.Lease{first}, time.UnixMilli(2)); err != nil {
+			return err
+		}
+		go func() { settled <- db.Usage().Ledger().Settle(ctx, o, ended...) }()
+		if err := awaitBlocked(db, settled); err != nil {
+			return err
+		}
+		var free int
+		err := c.write.Raw("SELECT COUNT(*) FROM (SELECT FROM quota_leases FOR NO KEY UPDATE SKIP LOCKED) AS free").Scan(&free).Error
+		if free != leases {
+			t.Errorf("%d of %d leases are not locked while the first is waited for", free, leases)
+		}
+		return err
+	})
+	if err := errors.Join(err, <-settled); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := db.Usage().Quotas().Account(ctx, o, u, "2026-01-02"); err != nil || a != (quota.Account{Used: leases}) {
+		t.Errorf("the account is %+v, error %v", a, err)
+	}
 }
 
 func TestReservingSharesATransaction(t *testing.T) {
