@@ -24,6 +24,10 @@ type Users interface {
 	// ends. Fn must keep ID and ProviderID.
 	Upsert(ctx context.Context, fresh org.User, fn func(org.User) (org.User, error)) (org.User, error)
 
+	// Profile returns the user's membership in the organisation with both, all in one snapshot;
+	// NotFound if there is no membership.
+	Profile(ctx context.Context, o id.Org, user id.User) (org.Profile, org.Organisation, error)
+
 	// Memberships lists the user's memberships in all organisations, removed ones
 	// included, the most recently used first (UsedAt, then JoinedAt, then Org,
 	// all descending).

@@ -12,7 +12,11 @@
 //   - Times are UTC with millisecond precision and are returned as they were stored.
 package ports
 
-import "context"
+import (
+	"context"
+
+	"collab/domain/id"
+)
 
 // Store hands over all collections, and runs transactions over them.
 type Store interface {
@@ -26,6 +30,13 @@ type Store interface {
 	// Reads inside fn see fn's own writes. Only methods whose comments say so take locks;
 	// fn reads what it decides by with one of them.
 	Atomic(ctx context.Context, fn func(Records) error) error
+
+	// At returns the collections for reading with rights of an epoch of the organisation (see
+	// Epochs). Before each method reads, it compares the epoch: if the organisation has another
+	// one or does not exist, the method returns org.ErrEpochChanged. It sees what Epochs sees.
+	// Methods that change records must not be called, nor those that read several tables in one
+	// snapshot.
+	At(o id.Org, epoch int64) Records
 }
 
 // Records hands over the collections.

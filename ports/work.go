@@ -130,6 +130,9 @@ type TasksAt interface {
 	List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error
 	// Add returns NotFound also for a taken id.
 	Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error)
+	// Replace stores next in place of was, which has the same workspace, and appends changes of
+	// the task. NotFound also if the stored task has another version than was.
+	Replace(ctx context.Context, o id.Org, was, next task.Task, changes []task.Change) error
 }
 
 // TaskSets reads and moves many tasks by their ids, which are all different, in statements

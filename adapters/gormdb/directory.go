@@ -61,6 +61,18 @@ func (q users) Upsert(ctx context.Context, fresh org.User, fn func(org.User) (or
 	})
 }
 
+func (q users) Profile(ctx context.Context, o id.Org, user id.User) (p org.Profile, of org.Organisation, err error) {
+	var u userRow
+	var r organisationRow
+	d := q.dialect
+	s := memberTable.of(q.read, o).key(string(user)).join(
+		"memberships JOIN users ON users.id = memberships.user_id JOIN organisations ON organisations.id = memberships.org_id",
+		", "+userTable.list[d]+", "+organisationTable.list[d], append(dest(&u, userTable.reads), dest(&r, organisationTable.reads)...)...)
+	p.Membership, err = get(ctx, s, (*membershipRow).membership)
+	p.Person = org.User(u.User)
+	return p, org.Organisation(r.Organisation), err
+}
+
 func (q users) Memberships(ctx context.Context, user id.User) ([]org.Membership, error) {
 	theirs := memberTable.crossTenant(q.read, crossTenantMemberships).filter("user_id = ?", string(user))
 	return all(ctx, theirs.page("used_at DESC, joined_at DESC, org_id DESC", 0), (*membershipRow).membership)

@@ -164,6 +164,13 @@ func (db *DB) Atomic(ctx context.Context, fn func(ports.Records) error) error {
 	return db.transact(ctx, func(c *conn) error { return fn(c) })
 }
 
+// At sends a query for the epoch along with each query on Postgres, and before it on SQLite.
+// Whatever writes has no connections.
+func (db *DB) At(o id.Org, epoch int64) ports.Records {
+	at := &gorm.DB{Config: db.read.Config, Statement: &gorm.Statement{ConnPool: epochPool{db: db.read, org: o, epoch: epoch}}}
+	return &conn{dialect: db.dialect, read: at}
+}
+
 func (db *DB) transact(ctx context.Context, fn func(*conn) error) error {
 	return db.attempt(ctx, false, fn)
 }

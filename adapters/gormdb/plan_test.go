@@ -501,6 +501,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			q := r.Directory().Users()
 			u, err := q.Get(ctx, user)
 			return errors.Join(err, drop(q.ByProvider(ctx, u.ProviderID)), drop(q.Memberships(ctx, user)),
+				func() error { _, _, err := q.Profile(ctx, o, user); return err }(),
 				drop(q.Upsert(ctx, u, func(u org.User) (org.User, error) { return u, nil })))
 		},
 		"organisations": func(_ *DB, r ports.Records) error {
@@ -571,7 +572,8 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			inside, loose := t, t
 			inside.ID, inside.Workspace = uid[id.Task](kindTask, 7, 90_000), new(uid[id.Workspace](kindWorkspace, 7, 3))
 			loose.ID, loose.Workspace = uid[id.Task](kindTask, 7, 90_001), nil
-			return errors.Join(err, drop(q.Add(ctx, o, inside)), drop(q.Add(ctx, o, loose)),
+			change := task.Change{ID: uid[id.Entry](kindEntry, 7, 90_001), Task: t.ID, At: now, By: user}
+			return errors.Join(err, r.Work().TasksAt(0).Replace(ctx, o, t, t, []task.Change{change}), drop(q.Add(ctx, o, inside)), drop(q.Add(ctx, o, loose)),
 				drop(q.Revise(ctx, o, []id.Task{t.ID, loose.ID}, func(ts []task.Task) ([]task.Task, error) {
 					ts[1].Workspace, ts[0].Tags = inside.Workspace, []string{"new"}
 					return ts, nil

@@ -3,6 +3,7 @@ package gormdb
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net/url"
 	"runtime"
 	"strconv"
@@ -15,6 +16,8 @@ import (
 	"gorm.io/gorm"
 
 	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
 )
 
 // idleTime is how long an idle connection is kept open.
@@ -46,22 +49,87 @@ func pgxPool(db *gorm.DB, pool gorm.ConnPool) (*sql.DB, bool) {
 	return p, ok && dialectOf(db) == onPostgres
 }
 
-// queryPgx runs a query on a connection of the pool, and scan with its rows. If the connection
-// is closed before the query was sent, it runs on another one.
+// queryPgx runs a query on a connection of the pool, and scan with its rows.
 func queryPgx(ctx context.Context, pool *sql.DB, text string, args []any, scan func(scanner) error) error {
+	return onPgx(ctx, pool, func(c *pgx.Conn) error {
+		rows, err := c.Query(ctx, text, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		return scan(rows)
+	})
+}
+
+// epochPool is a pool on which queries compare an organisation's epoch first.
+type epochPool struct {
+	gorm.ConnPool // nil
+	db            *gorm.DB
+	org           id.Org
+	epoch         int64
+}
+
+// command returns the query for the epoch.
+func (p epochPool) command() command { return sharedSQL(epochs+"id = ?", string(p.org)) }
+
+// is returns org.ErrEpochChanged unless the epoch was found and is that of the pool.
+func (p epochPool) is(epoch int64, found bool) error {
+	if !found || epoch != p.epoch {
+		return org.ErrEpochChanged
+	}
+	return nil
+}
+
+// compare queries for the epoch.
+func (p epochPool) compare(ctx context.Context) error {
+	var epoch int64
+	found, err := oneRow(ctx, p.db, "Organisation", p.command(), new(string), &epoch)
+	if err != nil {
+		return err
+	}
+	return p.is(epoch, found)
+}
+
+// queryPgx is queryPgx with the query for the epoch in the same round trip. The database runs
+// it first.
+func (p epochPool) queryPgx(ctx context.Context, pool *sql.DB, text string, args []any, scan func(scanner) error) error {
+	first := p.command()
+	compared, err := first.prepare(onPostgres)
+	if err != nil {
+		return err
+	}
+	return onPgx(ctx, pool, func(c *pgx.Conn) error {
+		var both pgx.Batch
+		both.Queue(compared, first.args...)
+		both.Queue(text, args...)
+		results := c.SendBatch(ctx, &both)
+		defer results.Close()
+		var epoch int64
+		err := results.QueryRow().Scan(new(string), &epoch)
+		if err == nil || errors.Is(err, pgx.ErrNoRows) {
+			err = p.is(epoch, err == nil)
+		}
+		if err != nil {
+			return err
+		}
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		return scan(rows)
+	})
+}
+
+// onPgx runs fn with a connection of the pool. If the connection is closed before fn has sent
+// anything, fn runs again with another one.
+func onPgx(ctx context.Context, pool *sql.DB, fn func(*pgx.Conn) error) error {
 	for attempt := 1; ; attempt++ {
 		conn, err := pool.Conn(ctx)
 		if err != nil {
 			return err
 		}
-		err = conn.Raw(func(c any) error {
-			rows, err := c.(*stdlib.Conn).Conn().Query(ctx, text, args...)
-			if err != nil {
-				return err
-			}
-			defer rows.Close()
-			return scan(rows)
-		})
+		err = conn.Raw(func(c any) error { return fn(c.(*stdlib.Conn).Conn()) })
 		_ = conn.Close() // returns it to the pool
 		if attempt == attempts || !pgconn.SafeToRetry(err) || ctx.Err() != nil {
 			return err

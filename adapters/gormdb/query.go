@@ -173,6 +173,10 @@ func eachRow(ctx context.Context, db *gorm.DB, what string, c command, to []any,
 // eachRowOn is eachRow on a pool or a connection of db's. GORM would copy its session and run
 // through its callbacks for each query, which takes longer than a short query itself.
 func eachRowOn(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string, c command, to []any, fn func() error) error {
+	at, atEpoch := pool.(epochPool)
+	if atEpoch {
+		pool = at.db.Statement.ConnPool
+	}
 	text, err := c.prepare(dialectOf(db))
 	if err != nil {
 		return failed(ctx, err, what)
@@ -189,10 +193,19 @@ func eachRowOn(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string
 		}
 		return rows.Err()
 	}
-	if p, ok := pgxPool(db, pool); ok {
+	p, onPgx := pgxPool(db, pool)
+	switch {
+	case onPgx && atEpoch:
+		err = at.queryPgx(ctx, p, text, c.args, scan)
+	case onPgx:
 		err = queryPgx(ctx, p, text, c.args, scan)
-	} else {
-		err = querySQL(ctx, pool, text, c.args, scan)
+	default:
+		if atEpoch {
+			err = at.compare(ctx)
+		}
+		if err == nil {
+			err = querySQL(ctx, pool, text, c.args, scan)
+		}
 	}
 	trace(ctx, db, text, err)
 	if own != nil {
@@ -232,6 +245,12 @@ func oneRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any)
 		return false, err
 	}
 	pool := db.Statement.ConnPool
+	if at, ok := pool.(epochPool); ok {
+		if err := at.compare(ctx); err != nil {
+			return false, err
+		}
+		pool = at.db.Statement.ConnPool
+	}
 	if p, ok := pool.(*sql.DB); ok && ctx.Done() != nil {
 		conn, err := p.Conn(ctx) // waits no longer than the context
 		if err != nil {

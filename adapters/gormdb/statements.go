@@ -24,6 +24,14 @@ var (
 	getTaskAt = [2]string{onSQLite: taskTable.getByKey[onSQLite] + " AND " + atEpoch, onPostgres: taskTable.getByKey[onPostgres] + " AND " + atEpoch}
 )
 
+// replaceTaskAt stores a task if it still has the version and the organisation the epoch. On
+// Postgres it appends the changes of the task as well.
+var replaceTaskAt = func() (s [2]string) {
+	put := "UPDATE tasks SET " + join(taskTable.changes, "% = ?") + " WHERE org_id = @org AND id = ? AND version = ? AND " + ofEpoch
+	appended := historyTable.insertsRecords(historyTable.rest, " AND EXISTS (SELECT 1 FROM put)")
+	return [2]string{onSQLite: put, onPostgres: "WITH put AS (" + put + " RETURNING 1), appended AS (" + appended[onPostgres] + ") SELECT 1 FROM put"}
+}()
+
 // atEpoch is the condition that an organisation has an epoch, which databases evaluate once
 // for a statement, before they read rows. OfEpoch is the same for SQL text.
 const (

@@ -165,6 +165,33 @@ func (q tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, err
 	return q.adding(ctx, func(tx tasks) (task.Task, error) { return tx.addWhere(ctx, o, t, addTaskAt, q.epoch) })
 }
 
+// Replace is one statement on Postgres.
+func (q tasksAt) Replace(ctx context.Context, o id.Org, was, next task.Task, changes []task.Change) error {
+	next.ID, next.Org = was.ID, o
+	args := params(bind(rowOfTask(q.dialect, next), taskTable.changes, tenantParams(o, len(taskTable.changes)+4)))
+	args = append(args, string(was.ID), was.Version, q.epoch)
+	if q.dialect == onPostgres {
+		replaced, err := oneRow(ctx, q.write, "Task", args.sql(replaceTaskAt[onPostgres], records(rowsOfHistory(changes), historyTable.rest)), new(int))
+		if err == nil && !replaced {
+			err = fault.Missing("Task")
+		}
+		return err
+	}
+	return q.atomic(ctx, func(c *conn) error {
+		n, err := exec(ctx, c.write, "Task", args.sql(replaceTaskAt[onSQLite]))
+		if err == nil && n == 0 {
+			err = fault.Missing("Task")
+		}
+		if err == nil {
+			err = (tasks{c}).putTexts(ctx, o, next, q.dialect.hasTextsRow(was))
+		}
+		if err == nil {
+			err = (taskHistory{c}).Add(ctx, o, changes)
+		}
+		return err
+	})
+}
+
 func (q tasks) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error) {
 	return get(ctx, taskTable.of(q.read, o).key(string(t)), (*taskRow).task)
 }

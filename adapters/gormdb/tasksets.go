@@ -178,14 +178,9 @@ const changesPerBatch = 500
 
 // add prevents the deletion of the tasks and appends the changes.
 func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) error {
-	rows := make([]taskHistoryRow, len(changes))
 	var of []id.Task
 	known := map[id.Task]bool{}
-	for i, c := range changes {
-		rows[i] = taskHistoryRow{ID: c.ID, TaskID: c.Task, At: c.At, ByUser: c.By, Reason: c.Reason, Fields: make([]deltaRow, len(c.Fields))}
-		for j, d := range c.Fields {
-			rows[i].Fields[j] = deltaRow(d)
-		}
+	for _, c := range changes {
 		if !known[c.Task] {
 			known[c.Task] = true
 			of = append(of, c.Task)
@@ -198,8 +193,19 @@ func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) e
 	if err != nil {
 		return err
 	}
-	_, err = insertRecords(ctx, historyTable.of(q.write, o), insertHistory, rows, historyTable.rest)
+	_, err = insertRecords(ctx, historyTable.of(q.write, o), insertHistory, rowsOfHistory(changes), historyTable.rest)
 	return err
+}
+
+func rowsOfHistory(changes []task.Change) []taskHistoryRow {
+	rows := make([]taskHistoryRow, len(changes))
+	for i, c := range changes {
+		rows[i] = taskHistoryRow{ID: c.ID, TaskID: c.Task, At: c.At, ByUser: c.By, Reason: c.Reason, Fields: make([]deltaRow, len(c.Fields))}
+		for j, d := range c.Fields {
+			rows[i].Fields[j] = deltaRow(d)
+		}
+	}
+	return rows
 }
 
 var (

@@ -109,8 +109,10 @@ func (a *api) refresh(c *call) error {
 	return replyUnstored(c, viewSession)(a.Access.Refresh(c.r.Context(), token, c.client()))
 }
 
-func (a *api) me(c *call, actor org.Actor) error {
-	return replyUnstored(c, viewMe)(a.Access.Me(c.r.Context(), actor))
+func (a *api) me(c *call) error {
+	return replyUnstored(c, viewMe)(confirmed(a, c,
+		func(cached org.Actor) (access.Session, error) { return a.Access.MeUnconfirmed(c.r.Context(), cached) },
+		func(actor org.Actor) (access.Session, error) { return a.Access.Me(c.r.Context(), actor) }))
 }
 
 // replyUnstored is replyWith for answers that caches must not store.

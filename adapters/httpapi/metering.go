@@ -65,8 +65,10 @@ func viewSummary(s usage.Summary) summaryView {
 	return v
 }
 
-func (a *api) quotaToday(c *call, actor org.Actor) error {
-	return replyWith(c, http.StatusOK, viewQuota)(a.Metering.Quota(c.r.Context(), actor))
+func (a *api) quotaToday(c *call) error {
+	return replyWith(c, http.StatusOK, viewQuota)(confirmed(a, c,
+		func(cached org.Actor) (quota.Status, error) { return a.Chats.QuotaUnconfirmed(c.r.Context(), cached) },
+		func(actor org.Actor) (quota.Status, error) { return a.Chats.Quota(c.r.Context(), actor) }))
 }
 
 func (a *api) ownUsage(c *call, actor org.Actor) error {

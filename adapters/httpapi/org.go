@@ -81,6 +81,10 @@ func (a *api) listMembers(ctx context.Context, actor org.Actor, after body.Posit
 	return a.Members.List(ctx, actor, org.Position{JoinedAt: after.At, User: id.User(after.ID)}, limit, each)
 }
 
+func (a *api) listMembersUnconfirmed(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(org.Profile) error) error {
+	return a.Members.ListUnconfirmed(ctx, actor, org.Position{JoinedAt: after.At, User: id.User(after.ID)}, limit, each)
+}
+
 var readRole = oneField("role", body.Text)
 
 func (a *api) changeRole(c *call, actor org.Actor, user id.User, role string) error {

@@ -113,6 +113,23 @@ func listed[T, V any](a *api, key func(T) body.Position, view func(T) V, run fun
 	}
 }
 
+// listedConfirmed is listed that runs try for the unconfirmed actor first. Try returns
+// org.ErrEpochChanged, before any record, if the organisation's epoch is not the actor's.
+func listedConfirmed[T, V any](a *api, key func(T) body.Position, view func(T) V, try, run func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(T) error) error) handler {
+	return func(c *call) error {
+		q, p, err := c.listing()
+		if err != nil {
+			return err
+		}
+		of := func(run func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(T) error) error) func(org.Actor, func(T) error) error {
+			return func(actor org.Actor, each func(T) error) error {
+				return run(c.r.Context(), actor, p.After, p.Fetch(), each)
+			}
+		}
+		return listConfirmed(a, c, q, p, key, appendViewed(view), of(try), of(run))
+	}
+}
+
 // list answers with the array of the records that run calls each with. It authorizes the actor
 // after it has acquired the caller's semaphore for complete lists. A complete list is sent while
 // it is read, and run waits at most stream.ListPatience for a slow client, or without a limit
@@ -127,13 +144,14 @@ func list[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Po
 	})
 }
 
-// listConfirmed is list that runs try for the unconfirmed actor first. Try returns NotFound, before
-// any record, if the list is empty or the organisation's epoch is not the actor's.
+// listConfirmed is list that runs try for the unconfirmed actor first. Try returns, before any
+// record, org.ErrEpochChanged if the organisation's epoch is not the actor's, or NotFound if that
+// or the list is empty.
 func listConfirmed[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], try, run func(actor org.Actor, each func(T) error) error) error {
 	return listRecords(a, c, q, p, key, write, func(text func([]byte), each func(T) error) error {
 		text([]byte{'['})
 		ended, err := confirmed(a, c, func(cached org.Actor) (ended, refused error) {
-			if ended = try(cached, each); fault.Is(ended, fault.NotFound) {
+			if ended = try(cached, each); fault.Is(ended, fault.NotFound) || errors.Is(ended, org.ErrEpochChanged) {
 				return nil, ended
 			}
 			return ended, nil

@@ -54,7 +54,7 @@ func (a *api) routes() []row {
 		{"GET", "/auth/cli-callback", browser, a.finishCLI},
 		{"POST", "/auth/exchange-token", open, a.exchange},
 		{"POST", "/auth/refresh", open, a.refresh},
-		{"GET", "/auth/me", caller, withoutQuery(a.authorized(a.me))},
+		{"GET", "/auth/me", caller, withoutQuery(a.me)},
 		{"GET", "/auth/sessions", caller, withoutQuery(a.authorized(a.listSessions))},
 		{"DELETE", "/auth/sessions", caller, a.authorized(a.endOtherSessions)},
 		{"DELETE", "/auth/sessions/{id}", caller, a.authorized(onRecord("id", "Session", a.endSession))},
@@ -62,7 +62,7 @@ func (a *api) routes() []row {
 		{"POST", "/auth/seed-onboarding", writer, a.authorized(a.seedOnboarding)},
 		{"POST", "/auth/webhook", signed, a.identityWebhook},
 
-		{"GET", "/org/members", member, listed(a, keyOfMember, viewMember, a.listMembers)},
+		{"GET", "/org/members", member, listedConfirmed(a, keyOfMember, viewMember, a.listMembersUnconfirmed, a.listMembers)},
 		{"PATCH", "/org/members/{userId}/role", owner, onRecordWithBody(a, "userId", "Member", readRole, a.changeRole)},
 		{"DELETE", "/org/members/{userId}", member, a.authorized(onRecord("userId", "Member", a.removeMember))}, // anyone may leave
 		{"GET", "/org/invites", manager, listed(a, keyOfInvitation, a.viewInvitation, a.listInvites)},
@@ -76,11 +76,11 @@ func (a *api) routes() []row {
 		{"POST", "/tasks/reorder", writer, listChangedTasks(a, readTaskOrder, a.Tasks.Reorder)},
 		{"POST", "/tasks/reprioritize", writer, listChangedTasks(a, readReprioritizations, a.Tasks.Reprioritize)},
 		{"GET", "/tasks/{id}", member, withoutQuery(a.getTask)},
-		{"PATCH", "/tasks/{id}", writer, onRecordWithBody(a, "id", "Task", readTaskPatch, a.updateTask)},
+		{"PATCH", "/tasks/{id}", writer, a.updateTask},
 		{"DELETE", "/tasks/{id}", writer, a.authorized(onRecord("id", "Task", a.deleteTask))},
 		{"GET", "/tasks/{id}/history", member, a.taskHistory},
 
-		{"GET", "/teams", member, listed(a, keyOfTeam, viewTeam, a.listTeams)},
+		{"GET", "/teams", member, listedConfirmed(a, keyOfTeam, viewTeam, a.listTeamsUnconfirmed, a.listTeams)},
 		{"POST", "/teams", writer, withBody(a, readTeamDraft, a.createTeam)},
 		{"GET", "/teams/{id}", member, withoutQuery(a.authorized(onRecord("id", "Team", a.getTeam)))},
 		{"PATCH", "/teams/{id}", writer, onRecordWithBody(a, "id", "Team", readTeamPatch, a.updateTeam)},
@@ -129,7 +129,7 @@ func (a *api) routes() []row {
 
 		{"GET", "/metering/org", member, withoutQuery(a.orgUsage)},
 		{"GET", "/metering/user", member, withoutQuery(a.authorized(a.ownUsage))},
-		{"GET", "/metering/quota", member, withoutQuery(a.authorized(a.quotaToday))},
+		{"GET", "/metering/quota", member, withoutQuery(a.quotaToday)},
 
 		{"GET", "/connector-providers", open, withoutQuery(a.listProviders)},
 		{"GET", "/connectors", member, listed(a, keyOfConnector, viewConnector, a.listConnectors)},

@@ -247,7 +247,22 @@ func (a *api) createTask(c *call) error {
 		func(actor org.Actor) (task.Task, error) { return a.Tasks.Create(c.r.Context(), actor, d) }))
 }
 
-func (a *api) updateTask(c *call, actor org.Actor, t id.Task, p task.Patch) error {
+// updateTask passes on the unconfirmed actor: the use case compares the epoch itself.
+func (a *api) updateTask(c *call) error {
+	t, err := pathID[id.Task](c, "id", "Task")
+	if err != nil {
+		return err
+	}
+	p, err := readBody(c, readTaskPatch)
+	if err != nil {
+		return err
+	}
+	actor, ok := a.unconfirmed(c)
+	if !ok {
+		if actor, err = a.authorize(c); err != nil {
+			return err
+		}
+	}
 	return c.replyTask(http.StatusOK)(a.Tasks.Update(c.r.Context(), actor, t, ifMatch(c), p))
 }
 

@@ -54,6 +54,10 @@ func (a *api) listTeams(ctx context.Context, actor org.Actor, after body.Positio
 	return a.Teams.List(ctx, actor, teams.Position{CreatedAt: after.At, ID: id.Team(after.ID)}, limit, each)
 }
 
+func (a *api) listTeamsUnconfirmed(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(team.Team) error) error {
+	return a.Teams.ListUnconfirmed(ctx, actor, teams.Position{CreatedAt: after.At, ID: id.Team(after.ID)}, limit, each)
+}
+
 func (a *api) getTeam(c *call, actor org.Actor, t id.Team) error {
 	return replyWith(c, http.StatusOK, viewTeam)(a.Teams.Get(c.r.Context(), actor, t))
 }

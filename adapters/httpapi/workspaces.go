@@ -42,8 +42,10 @@ func (a *api) listWorkspaces(c *call) error {
 	if text, given := q.Get("teamId"); given {
 		in = body.IDParam[id.Team](text)
 	}
-	return list(a, c, q, p, keyOfWorkspace, appendViewed(viewWorkspace), func(actor org.Actor, each func(workspaces.Placed) error) error {
-		after := workspaces.Position{Place: int(p.After.Rank), ID: id.Workspace(p.After.ID)}
+	after := workspaces.Position{Place: int(p.After.Rank), ID: id.Workspace(p.After.ID)}
+	return listConfirmed(a, c, q, p, keyOfWorkspace, appendViewed(viewWorkspace), func(actor org.Actor, each func(workspaces.Placed) error) error {
+		return a.Workspaces.ListUnconfirmed(c.r.Context(), actor, in, after, p.Fetch(), each)
+	}, func(actor org.Actor, each func(workspaces.Placed) error) error {
 		return a.Workspaces.List(c.r.Context(), actor, in, after, p.Fetch(), each)
 	})
 }

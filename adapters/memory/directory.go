@@ -58,6 +58,19 @@ func (u users) Upsert(_ context.Context, fresh org.User, fn func(org.User) (org.
 	})
 }
 
+func (u users) Profile(_ context.Context, o id.Org, user id.User) (p org.Profile, of org.Organisation, err error) {
+	err = u.run(func(x *tx) error {
+		if p.Membership, err = x.tenant(o).members.get(user); err == nil {
+			p.Person, err = x.users.get(user)
+		}
+		if err == nil {
+			of, err = x.orgs.get(o)
+		}
+		return err
+	})
+	return p, of, err
+}
+
 func (u users) Memberships(_ context.Context, user id.User) ([]org.Membership, error) {
 	return result(u.run, func(x *tx) ([]org.Membership, error) {
 		var all []org.Membership

@@ -77,6 +77,18 @@ func (s *Store) Atomic(_ context.Context, fn func(ports.Records) error) error {
 	return s.run(func(x *tx) error { return fn(records{run: x.run, inside: true}) })
 }
 
+// At compares the epoch in the transaction of each method.
+func (s *Store) At(o id.Org, epoch int64) ports.Records {
+	return records{run: func(fn func(*tx) error) error {
+		return s.run(func(x *tx) error {
+			if now, err := x.epochs.get(o); err != nil || now != epoch {
+				return org.ErrEpochChanged
+			}
+			return fn(x)
+		})
+	}}
+}
+
 // Epochs reads the epochs of the organisations that exist.
 func (s *Store) Epochs(_ context.Context, orgs []id.Org) (map[id.Org]int64, error) {
 	epochs := make(map[id.Org]int64, len(orgs))

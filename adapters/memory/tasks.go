@@ -103,6 +103,25 @@ func (s tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, err
 	})
 }
 
+func (s tasksAt) Replace(ctx context.Context, o id.Org, was, next task.Task, changes []task.Change) error {
+	return s.run(func(x *tx) error {
+		q, err := s.at(x, o)
+		if err != nil {
+			return err
+		}
+		_, err = q.Revise(ctx, o, []id.Task{was.ID}, func(there []task.Task) ([]task.Task, error) {
+			if there[0].Version != was.Version {
+				return nil, fault.Missing("Task")
+			}
+			return []task.Task{next}, nil
+		})
+		if err != nil {
+			return err
+		}
+		return taskHistory{x.run}.Add(ctx, o, changes)
+	})
+}
+
 func (s tasks) Revise(_ context.Context, o id.Org, ids []id.Task, fn func([]task.Task) ([]task.Task, error)) ([]task.Task, error) {
 	return result(s.run, func(x *tx) ([]task.Task, error) {
 		tenant := x.tenant(o)

@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"collab/domain/audit"
 	"collab/domain/check"
@@ -100,11 +101,28 @@ func (a *Access) Refresh(ctx context.Context, token string, from session.Client)
 
 // Me returns the actor's own profile.
 func (a *Access) Me(ctx context.Context, actor org.Actor) (Session, error) {
-	in, err := a.find(ctx, a.Store, actor.User, actor.Org)
+	return a.me(ctx, a.Store, actor)
+}
+
+// MeUnconfirmed is Me for an actor that Cached returned: org.ErrEpochChanged if the organisation
+// is at another epoch than the actor.
+func (a *Access) MeUnconfirmed(ctx context.Context, actor org.Actor) (Session, error) {
+	return a.me(ctx, a.Store.At(actor.Org, actor.Epoch()), actor)
+}
+
+func (a *Access) me(ctx context.Context, r ports.Records, actor org.Actor) (Session, error) {
+	in, err := a.find(ctx, r, actor.User, actor.Org)
 	if err != nil {
 		return Session{}, err
 	}
-	return a.view(ctx, in)
+	if actor.Visibility == nil {
+		return a.view(ctx, in)
+	}
+	known, err := a.actorCache.structure(ctx, actor.Org, actor.Epoch())
+	if err != nil {
+		return Session{}, err
+	}
+	return in.session(known.teams), nil
 }
 
 // principal is a user with their organisation and membership, which may both be nil.
@@ -118,32 +136,31 @@ type principal struct {
 // last if o is empty. NotFound if the user, the membership or the organisation is missing,
 // removed or closed.
 func (a *Access) find(ctx context.Context, r ports.Records, user id.User, o id.Org) (principal, error) {
-	u, err := r.Directory().Users().Get(ctx, user)
-	if err != nil {
-		return principal{}, err
-	}
-	if err := u.CheckSignIn(); err != nil {
-		return principal{}, err
-	}
 	if o == "" {
+		u, err := r.Directory().Users().Get(ctx, user)
+		if err == nil {
+			err = u.CheckSignIn()
+		}
+		if err != nil {
+			return principal{}, err
+		}
 		m, err := lastUsed(ctx, r, user)
 		if err != nil || m == nil {
 			return principal{user: u}, err
 		}
 		o = m.Org
 	}
-	m, err := r.Directory().Members().Get(ctx, o, user)
+	p, of, err := r.Directory().Users().Profile(ctx, o, user)
+	if err == nil {
+		err = p.Person.CheckSignIn()
+	}
 	if err != nil {
 		return principal{}, err
 	}
-	of, err := r.Directory().Organisations().Get(ctx, o)
-	if err != nil {
-		return principal{}, err
-	}
-	if !m.Active() || of.Closed() {
+	if !p.Active() || of.Closed() {
 		return principal{}, fault.Missing("Member")
 	}
-	return principal{u, &of, &m}, nil
+	return principal{p.Person, &of, &p.Membership}, nil
 }
 
 // errLock is returned if enter has to run again under the organisation's lock.
@@ -292,14 +309,15 @@ func (a *Access) continueSession(ctx context.Context, old, claims session.Claims
 }
 
 func (a *Access) view(ctx context.Context, in principal) (Session, error) {
-	s := Session{User: in.user, Org: in.org}
 	if in.org == nil {
-		return s, nil
+		return Session{User: in.user}, nil
 	}
-	s.Role, s.OnboardingCompleted = in.member.Role, in.member.OnboardingCompleted
 	teams, err := a.Store.Work().Teams().Refs(ctx, in.org.ID)
-	for _, t := range teams {
-		s.OnboardingSeeded = s.OnboardingSeeded || t.Kind == team.Shared
-	}
-	return s, err
+	return in.session(teams), err
+}
+
+// session returns the session of a member of an organisation with these teams.
+func (in principal) session(teams []team.Ref) Session {
+	seeded := slices.ContainsFunc(teams, func(t team.Ref) bool { return t.Kind == team.Shared })
+	return Session{User: in.user, Org: in.org, Role: in.member.Role, OnboardingCompleted: in.member.OnboardingCompleted, OnboardingSeeded: seeded}
 }

@@ -58,9 +58,6 @@ func (a *Access) Locked(ctx context.Context, actor org.Actor, fn func(ports.Reco
 // maxRuns is how often Atomic runs fn at most.
 const maxRuns = 10
 
-// errEpochChanged rolls back a transaction whose actor is of another epoch.
-var errEpochChanged = errors.New("the organisation's epoch changed")
-
 // Atomic runs fn in a transaction that is committed only if the organisation's epoch, read
 // after fn, is that of the actor. Otherwise the transaction is rolled back, and fn runs again
 // with the actor authorized anew. It fails as Reauthorize does. It is for transactions without
@@ -78,13 +75,13 @@ func (a *Access) Atomic(ctx context.Context, actor org.Actor, fn func(ports.Reco
 			epoch, err := r.Directory().Members().Epoch(ctx, actor.Org)
 			switch {
 			case err == nil && (actor.Visibility == nil || actor.Visibility.Epoch != epoch):
-				return errEpochChanged
+				return org.ErrEpochChanged
 			case refused != nil:
 				return refused
 			}
 			return err
 		})
-		if !errors.Is(err, errEpochChanged) {
+		if !errors.Is(err, org.ErrEpochChanged) {
 			return err
 		}
 		if actor, err = a.Reauthorize(ctx, actor); err != nil {

@@ -112,6 +112,31 @@ func (s *Chats) subscription(ctx context.Context, actor org.Actor) (plan.Subscri
 	return sub, nil
 }
 
+// Quota returns the actor's quota of today.
+func (s *Chats) Quota(ctx context.Context, actor org.Actor) (quota.Status, error) {
+	return s.quota(ctx, s.Store, actor)
+}
+
+// QuotaUnconfirmed is Quota for an actor from the cache (access.Access.Cached):
+// org.ErrEpochChanged if the organisation is at another epoch than the actor.
+func (s *Chats) QuotaUnconfirmed(ctx context.Context, actor org.Actor) (quota.Status, error) {
+	return s.quota(ctx, s.Store.At(actor.Org, actor.Epoch()), actor)
+}
+
+func (s *Chats) quota(ctx context.Context, r ports.Records, actor org.Actor) (quota.Status, error) {
+	if err := actor.CheckMember(); err != nil {
+		return quota.Status{}, err
+	}
+	sub, err := s.subscription(ctx, actor)
+	if err != nil {
+		return quota.Status{}, err
+	}
+	now := s.Clock.Now()
+	day := quota.DayOf(now)
+	account, err := r.Usage().Quotas().Account(ctx, actor.Org, actor.User, day)
+	return account.Status(sub.At(now).DailyTokens(), day), err
+}
+
 // Models lists the models, the default one first.
 func (s *Chats) Models(actor org.Actor) (chat.Registry, error) {
 	return s.Registry, actor.CheckMember()

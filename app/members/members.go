@@ -45,10 +45,20 @@ func (s *Members) Now() time.Time { return s.Clock.Now() }
 
 // List calls each with the members by when they joined.
 func (s *Members) List(ctx context.Context, actor org.Actor, after org.Position, limit int, each func(org.Profile) error) error {
+	return list(ctx, s.Store, actor, after, limit, each)
+}
+
+// ListUnconfirmed is List for an actor that access.Access.Cached returned: org.ErrEpochChanged
+// if the organisation is at another epoch than the actor.
+func (s *Members) ListUnconfirmed(ctx context.Context, actor org.Actor, after org.Position, limit int, each func(org.Profile) error) error {
+	return list(ctx, s.Store.At(actor.Org, actor.Epoch()), actor, after, limit, each)
+}
+
+func list(ctx context.Context, r ports.Records, actor org.Actor, after org.Position, limit int, each func(org.Profile) error) error {
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
-	return s.Store.Directory().Members().List(ctx, actor.Org, after, limit, each)
+	return r.Directory().Members().List(ctx, actor.Org, after, limit, each)
 }
 
 // CheckChangeRole sets a member's role, until the identity provider's role of the member changes.

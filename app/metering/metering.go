@@ -6,7 +6,6 @@ import (
 
 	"collab/domain/id"
 	"collab/domain/org"
-	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
 )
@@ -20,21 +19,6 @@ type Metering struct {
 // New returns the use cases over the store.
 func New(store ports.Store, clock ports.Clock) *Metering {
 	return &Metering{store: store, clock: clock}
-}
-
-// Quota returns the actor's quota of today.
-func (s *Metering) Quota(ctx context.Context, actor org.Actor) (quota.Status, error) {
-	if err := actor.CheckMember(); err != nil {
-		return quota.Status{}, err
-	}
-	sub, err := s.store.Directory().Subscriptions().Get(ctx, actor.Org)
-	if err != nil {
-		return quota.Status{}, err
-	}
-	now := s.clock.Now()
-	day := quota.DayOf(now)
-	account, err := s.store.Usage().Quotas().Account(ctx, actor.Org, actor.User, day)
-	return account.Status(sub.At(now).DailyTokens(), day), err
 }
 
 // Own returns what the actor used in the organisation's billing period.

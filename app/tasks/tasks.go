@@ -61,17 +61,17 @@ func (s *Tasks) ListUnconfirmed(ctx context.Context, actor org.Actor, f task.Fil
 
 // Get returns a task that the actor sees.
 func (s *Tasks) Get(ctx context.Context, actor org.Actor, t id.Task) (task.Task, error) {
-	return get(ctx, s.store.Work().Tasks(), actor, t)
+	return get(ctx, s.store.Work().Tasks().Get, actor, t)
 }
 
 // GetUnconfirmed is Get for an actor that access.Access.Cached returned: NotFound if the
 // organisation is at another epoch than the actor.
 func (s *Tasks) GetUnconfirmed(ctx context.Context, actor org.Actor, t id.Task) (task.Task, error) {
-	return get(ctx, s.store.Work().TasksAt(actor.Epoch()), actor, t)
+	return get(ctx, s.store.Work().TasksAt(actor.Epoch()).Get, actor, t)
 }
 
-func get(ctx context.Context, from ports.TasksAt, actor org.Actor, t id.Task) (task.Task, error) {
-	found, err := from.Get(ctx, actor.Org, t)
+func get(ctx context.Context, read func(context.Context, id.Org, id.Task) (task.Task, error), actor org.Actor, t id.Task) (task.Task, error) {
+	found, err := read(ctx, actor.Org, t)
 	if err == nil {
 		err = checkVisible(actor, found)
 	}
@@ -87,17 +87,17 @@ func checkVisible(actor org.Actor, t task.Task) error {
 
 // Create adds a task after all others of the organisation.
 func (s *Tasks) Create(ctx context.Context, actor org.Actor, d task.Draft) (task.Task, error) {
-	return s.create(ctx, s.store.Work().Tasks(), actor, d)
+	return s.create(ctx, s.store.Work().Tasks().Add, actor, d)
 }
 
 // CreateUnconfirmed is Create for an actor that access.Access.Cached returned; an error that is
 // a refusal may be due to another epoch of the organisation than the actor's, and then nothing
 // is added.
 func (s *Tasks) CreateUnconfirmed(ctx context.Context, actor org.Actor, d task.Draft) (task.Task, error) {
-	return s.create(ctx, s.store.Work().TasksAt(actor.Epoch()), actor, d)
+	return s.create(ctx, s.store.Work().TasksAt(actor.Epoch()).Add, actor, d)
 }
 
-func (s *Tasks) create(ctx context.Context, to ports.TasksAt, actor org.Actor, d task.Draft) (task.Task, error) {
+func (s *Tasks) create(ctx context.Context, add func(context.Context, id.Org, task.Task) (task.Task, error), actor org.Actor, d task.Draft) (task.Task, error) {
 	if err := actor.CheckWrite(); err != nil {
 		return task.Task{}, err
 	}
@@ -115,7 +115,7 @@ func (s *Tasks) create(ctx context.Context, to ports.TasksAt, actor org.Actor, d
 		if err := places(actor); err != nil {
 			return task.Task{}, err
 		}
-		made, err = to.Add(ctx, actor.Org, made)
+		made, err = add(ctx, actor.Org, made)
 		return made, workspaceGone(err)
 	}
 	var added task.Task
@@ -132,10 +132,18 @@ func (s *Tasks) create(ctx context.Context, to ports.TasksAt, actor org.Actor, d
 	return added, err
 }
 
-// Update changes a task that the actor sees, and adds the change to its history.
+// Update changes a task that the actor sees, and adds the change to its history. The actor may
+// be one that access.Access.Cached returned.
 func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Match, p task.Patch) (changed task.Task, err error) {
 	if err := actor.CheckWrite(); err != nil {
 		return task.Task{}, err
+	}
+	if !p.Assignee.Present() && !p.Workspace.Present() {
+		// Mostly nobody else changes the task, and two statements are enough.
+		next, err := s.replace(ctx, actor, t, match, p)
+		if err == nil || fault.Is(err, fault.Internal) || fault.Is(err, fault.Unavailable) {
+			return next, err
+		}
 	}
 	err = s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		if err := actor.CheckWrite(); err != nil {
@@ -144,13 +152,7 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 		var was task.Task
 		revised, err := r.Work().Tasks().Revise(ctx, actor.Org, []id.Task{t}, func(ts []task.Task) ([]task.Task, error) {
 			was = ts[0].Clone()
-			if err := checkVisible(actor, was); err != nil {
-				return nil, err
-			}
-			if err := match.check(was); err != nil {
-				return nil, err
-			}
-			next, err := was.Apply(p, s.clock.Now())
+			next, err := s.patched(actor, was, match, p)
 			if err != nil {
 				return nil, err
 			}
@@ -171,13 +173,45 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 				return err
 			}
 		}
-		fields := task.Diff(was, changed)
-		if len(fields) == 0 {
-			return nil
-		}
-		return r.Work().TaskHistory().Add(ctx, actor.Org, []task.Change{s.historyEntry(actor, t, changed.UpdatedAt, "", fields)})
+		return r.Work().TaskHistory().Add(ctx, actor.Org, s.difference(actor, was, changed))
 	})
 	return changed, err
+}
+
+// replace is Update in two transactions, for a patch of neither assignee nor workspace: NotFound
+// also if the organisation is at another epoch than the actor, or the task is changed between
+// the two.
+func (s *Tasks) replace(ctx context.Context, actor org.Actor, t id.Task, match Match, p task.Patch) (task.Task, error) {
+	to := s.store.Work().TasksAt(actor.Epoch())
+	was, err := to.Get(ctx, actor.Org, t)
+	if err != nil {
+		return was, err
+	}
+	next, err := s.patched(actor, was, match, p)
+	if err != nil {
+		return was, err
+	}
+	return next, to.Replace(ctx, actor.Org, was, next, s.difference(actor, was, next))
+}
+
+// patched returns the task with the patch applied, if the actor sees it and match allows it.
+func (s *Tasks) patched(actor org.Actor, was task.Task, match Match, p task.Patch) (task.Task, error) {
+	if err := checkVisible(actor, was); err != nil {
+		return task.Task{}, err
+	}
+	if err := match.check(was); err != nil {
+		return task.Task{}, err
+	}
+	return was.Apply(p, s.clock.Now())
+}
+
+// difference returns the changes that a task's history gets, none if no field has changed.
+func (s *Tasks) difference(actor org.Actor, was, is task.Task) []task.Change {
+	fields := task.Diff(was, is)
+	if len(fields) == 0 {
+		return nil
+	}
+	return []task.Change{s.historyEntry(actor, is.ID, is.UpdatedAt, "", fields)}
 }
 
 // changesAtOnce is how many changes of a task's history one transaction deletes; others can

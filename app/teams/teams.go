@@ -53,19 +53,35 @@ type Position struct {
 // List calls each with the teams that the actor belongs to, in the order of Position; after
 // and limit page it, zero values mean from the start and all.
 func (s *Teams) List(ctx context.Context, actor org.Actor, after Position, limit int, each func(team.Team) error) error {
-	refs, err := s.store.Work().Teams().Refs(ctx, actor.Org)
-	if err != nil {
-		return err
-	}
-	var own []id.Team
-	for _, t := range refs {
-		if actor.BelongsTo(t.ID) && cmp.Or(t.CreatedAt.Compare(after.CreatedAt), cmp.Compare(t.ID, after.ID)) > 0 {
-			own = append(own, t.ID)
+	return s.list(ctx, s.store, actor, after, limit, each)
+}
+
+// ListUnconfirmed is List for an actor that access.Access.Cached returned: org.ErrEpochChanged,
+// before any team, if the organisation is at another epoch than the actor.
+func (s *Teams) ListUnconfirmed(ctx context.Context, actor org.Actor, after Position, limit int, each func(team.Team) error) error {
+	return s.list(ctx, s.store.At(actor.Org, actor.Epoch()), actor, after, limit, each)
+}
+
+// list reads first, which it always does, from r.
+func (s *Teams) list(ctx context.Context, r ports.Records, actor org.Actor, after Position, limit int, each func(team.Team) error) error {
+	own := actor.Visibility.OwnTeams()
+	if after != (Position{}) {
+		refs, err := r.Work().Teams().Refs(ctx, actor.Org)
+		if err != nil {
+			return err
 		}
+		own = nil
+		for _, t := range refs {
+			if actor.BelongsTo(t.ID) && cmp.Or(t.CreatedAt.Compare(after.CreatedAt), cmp.Compare(t.ID, after.ID)) > 0 {
+				own = append(own, t.ID)
+			}
+		}
+		r = s.store
 	}
-	shown := 0
-	for some := range slices.Chunk(own, batch) {
-		found, err := s.store.Work().Teams().List(ctx, actor.Org, some)
+	for shown := 0; ; r = s.store {
+		some := own[:min(batch, len(own))]
+		own = own[len(some):]
+		found, err := r.Work().Teams().List(ctx, actor.Org, some)
 		if err != nil {
 			return err
 		}
@@ -77,8 +93,10 @@ func (s *Teams) List(ctx context.Context, actor org.Actor, after Position, limit
 				return nil
 			}
 		}
+		if len(own) == 0 {
+			return nil
+		}
 	}
-	return nil
 }
 
 // Get returns a team that the actor can see.

@@ -59,7 +59,18 @@ type Position struct {
 // selects those of one team, empty: all. After and limit page it, zero values mean from the
 // start and all.
 func (s *Workspaces) List(ctx context.Context, actor org.Actor, in id.Team, after Position, limit int, each func(Placed) error) error {
-	order, err := s.store.Work().Orders().Get(ctx, actor.Org, actor.User)
+	return s.list(ctx, s.store, actor, in, after, limit, each)
+}
+
+// ListUnconfirmed is List for an actor that access.Access.Cached returned: org.ErrEpochChanged,
+// before any workspace, if the organisation is at another epoch than the actor.
+func (s *Workspaces) ListUnconfirmed(ctx context.Context, actor org.Actor, in id.Team, after Position, limit int, each func(Placed) error) error {
+	return s.list(ctx, s.store.At(actor.Org, actor.Epoch()), actor, in, after, limit, each)
+}
+
+// list reads first, which it always does, from r.
+func (s *Workspaces) list(ctx context.Context, r ports.Records, actor org.Actor, in id.Team, after Position, limit int, each func(Placed) error) error {
+	order, err := r.Work().Orders().Get(ctx, actor.Org, actor.User)
 	if err != nil {
 		return err
 	}

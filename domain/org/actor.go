@@ -27,6 +27,9 @@ func (a Actor) Epoch() int64 {
 	return a.Visibility.Epoch
 }
 
+// ErrEpochChanged means that an organisation is at another epoch than the actor.
+var ErrEpochChanged = fault.New(fault.Stale, "The organisation has changed meanwhile")
+
 // Mark is an organisation's epoch and the position of its log, read together.
 // Records that were read at a mark or later are current while the mark stays the same.
 type Mark struct {

@@ -1,7 +1,9 @@
 package org
 
 import (
+	"cmp"
 	"iter"
+	"slices"
 
 	"collab/domain/id"
 )
@@ -77,6 +79,21 @@ func (s *Visibility) Teams() iter.Seq[id.Team] {
 			}
 		}
 	}
+}
+
+// OwnTeams returns the teams that the member belongs to in the order of creation.
+func (s *Visibility) OwnTeams() []id.Team {
+	if s == nil || s.structure == nil {
+		return nil
+	}
+	var own []id.Team
+	for t, i := range s.structure.teams {
+		if s.belongs.has(i) {
+			own = append(own, t)
+		}
+	}
+	slices.SortFunc(own, func(a, b id.Team) int { return cmp.Compare(s.structure.teams[a], s.structure.teams[b]) })
+	return own
 }
 
 // Workspaces returns the visible workspaces in the order of creation.

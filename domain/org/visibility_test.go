@@ -40,6 +40,10 @@ func TestVisibilityHoldsTheWorkspacesOfVisibleTeams(t *testing.T) {
 			}
 		})
 		a := org.Actor{Visibility: structure.Visibility(7, func(i int) (bool, bool) { return visible[teams[i]], belongs[teams[i]] })}
+		own := slices.DeleteFunc(slices.Clone(teams), func(tm id.Team) bool { return !belongs[tm] })
+		if got := a.Visibility.OwnTeams(); !slices.Equal(got, own) {
+			t.Fatalf("the own teams are %v instead of %v", got, own)
+		}
 		for _, tm := range append(teams, "gone") {
 			if a.SeesTeam(tm) != visible[tm] || a.BelongsTo(tm) != belongs[tm] {
 				t.Fatalf("of %s: sees %v, belongs %v", tm, a.SeesTeam(tm), a.BelongsTo(tm))

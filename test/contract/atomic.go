@@ -199,6 +199,8 @@ func (within) Atomic(_ context.Context, _ func(ports.Records) error) error {
 	return fault.New(fault.Internal, "A transaction in a transaction")
 }
 
+func (w within) At(id.Org, int64) ports.Records { return w.Records }
+
 // wholeTransaction is a change to every collection at once.
 type wholeTransaction struct {
 	tenant

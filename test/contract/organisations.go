@@ -251,6 +251,43 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 			that(w.epochs.Marks(w.ctx, nil)).is(w, map[id.Org]org.Mark{})
 			that(w.epochs.Marks(w.ctx, []id.Org{unknown})).is(w, map[id.Org]org.Mark{})
 		},
+		"records are read at the epoch of the organisation, and at no other": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			at := func(o id.Org, epoch int64) *world {
+				inside := *w
+				inside.store = within{w.store.At(o, epoch)}
+				return &inside
+			}
+			listed := func(w *world) (all []org.Profile, err error) {
+				return all, w.members().List(w.ctx, tn.ID, org.Position{}, 0, func(p org.Profile) error {
+					all = append(all, p)
+					return nil
+				})
+			}
+			now := at(tn.ID, w.epoch(tn.ID))
+			that(now.tasks().Get(w.ctx, tn.ID, tn.loose.ID)).is(w, tn.loose)
+			that(now.tasks().Get(w.ctx, tn.ID, fresh[id.Task]())).missing(w)
+			that(now.tasks().Get(w.ctx, tn.ID, other.loose.ID)).missing(w)
+			that(listed(now)).is(w, that(listed(w)).must(w))
+			that(now.teams().List(w.ctx, tn.ID, nil)).is(w, nil)
+			w.moveOn(tn.ID)
+			for _, past := range []*world{now, at(tn.ID, w.epoch(tn.ID)+1), at(fresh[id.Org](), 0)} {
+				for _, err := range []error{
+					drop(past.tasks().Get(w.ctx, tn.ID, tn.loose.ID)),
+					drop(past.tasks().Get(w.ctx, tn.ID, fresh[id.Task]())),
+					drop(past.teams().List(w.ctx, tn.ID, nil)),
+					drop(past.quotas().Account(w.ctx, tn.ID, tn.owner.ID, "2026-01-02")),
+				} {
+					if !errors.Is(err, org.ErrEpochChanged) {
+						w.Errorf("at another epoch the error is %v", err)
+					}
+				}
+				if all, err := listed(past); !errors.Is(err, org.ErrEpochChanged) || len(all) > 0 {
+					w.Errorf("at another epoch %d members are listed, error %v", len(all), err)
+				}
+			}
+			that(at(tn.ID, w.epoch(tn.ID)).tasks().Get(w.ctx, tn.ID, tn.loose.ID)).is(w, tn.loose)
+		},
 		"entries come with the epoch": func(w *world) {
 			tn, empty := w.tenant(), w.org()
 			w.atomic(func(r ports.Records) error { return lock(w, r, tn.ID) })

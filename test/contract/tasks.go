@@ -50,6 +50,13 @@ func (w *world) noTasksAt(tn tenant, epoch int64) {
 	for _, in := range []*id.Workspace{nil, &tn.workspace.ID} {
 		that(at.Add(w.ctx, tn.ID, someTask(tn.ID, in, tn.owner.ID))).missing(w)
 	}
+	w.missing(at.Replace(w.ctx, tn.ID, tn.loose, revised(tn.loose), []task.Change{someChange(tn.loose)}))
+}
+
+// revised returns the task with another title and the next version.
+func revised(t task.Task) task.Task {
+	t.Title, t.Version = "Revised", t.Version+1
+	return t
 }
 
 // TasksAt is the suite of ports.TasksAt.
@@ -93,6 +100,38 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 				_, err = r.Work().TasksAt(epoch+2).Get(w.ctx, tn.ID, tn.loose.ID)
 				return err
 			})
+		},
+		"at the epoch a task is replaced at its version, with its history": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			now := w.tasksAt(w.epoch(tn.ID))
+			for _, was := range []task.Task{tn.loose, tn.inside} {
+				before := that(w.historyOf(tn.ID, was.ID, task.ChangePosition{}, 0)).must(w)
+				next, change := revised(was), someChange(was)
+				next.Description, next.Tags = new(strings.Repeat("ä", 2000)), []string{"new"}
+				w.ok(now.Replace(w.ctx, tn.ID, was, next, []task.Change{change}))
+				that(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, next)
+				that(w.historyOf(tn.ID, was.ID, task.ChangePosition{}, 0)).is(w, append(before, change))
+				w.missing(now.Replace(w.ctx, tn.ID, was, revised(next), []task.Change{someChange(was)}))
+				same(w, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"new"}}), []task.Task{next})
+				last := revised(next)
+				last.Description, last.Tags = nil, nil
+				w.ok(now.Replace(w.ctx, tn.ID, next, last, nil))
+				that(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, last)
+				that(w.historyOf(tn.ID, was.ID, task.ChangePosition{}, 0)).is(w, append(before, change))
+			}
+			untouched := w.content(other)
+			w.missing(now.Replace(w.ctx, tn.ID, other.loose, revised(other.loose), []task.Change{someChange(other.loose)}))
+			unknown := someTask(tn.ID, nil, tn.owner.ID)
+			w.missing(now.Replace(w.ctx, tn.ID, unknown, revised(unknown), nil))
+			same(w, w.content(other), untouched)
+		},
+		"of concurrent replacements of one version one succeeds": func(w *world) {
+			tn := w.tenant()
+			now := w.tasksAt(w.epoch(tn.ID))
+			w.oneWins(together(concurrent, func(int) error {
+				return now.Replace(w.ctx, tn.ID, tn.loose, revised(tn.loose), []task.Change{someChange(tn.loose)})
+			}), fault.NotFound)
+			same(w, len(that(w.historyOf(tn.ID, tn.loose.ID, task.ChangePosition{}, 0)).must(w)), 2)
 		},
 		"at an epoch a list of nothing, a taken id and another organisation's task are not found": func(w *world) {
 			tn, other := w.tenant(), w.tenant()

@@ -28,6 +28,22 @@ func Users(t *testing.T, open func(t *testing.T) Opened) {
 		provider: func(u *org.User) *string { return &u.ProviderID },
 		seen:     func(u *org.User) *identity.Stamp { return &u.Seen },
 	}.suite().and(suite{
+		"a profile is a membership with its user and its organisation": func(w *world) {
+			tn, other := w.tenant(), w.tenant()
+			for _, u := range []org.User{tn.owner, tn.removed} {
+				p, of, err := w.users().Profile(w.ctx, tn.ID, u.ID)
+				w.ok(err)
+				same(w, p, org.Profile{Membership: that(w.members().Get(w.ctx, tn.ID, u.ID)).must(w), Person: u})
+				same(w, of, tn.Organisation)
+			}
+			for _, at := range []struct {
+				o id.Org
+				u id.User
+			}{{tn.ID, other.owner.ID}, {other.ID, tn.owner.ID}, {tn.ID, fresh[id.User]()}, {fresh[id.Org](), tn.owner.ID}, {tn.ID, "nobody"}} {
+				_, _, err := w.users().Profile(w.ctx, at.o, at.u)
+				w.missing(err)
+			}
+		},
 		"memberships are all of the user's, the most recently used first": func(w *world) {
 			u, other := w.user(), w.user()
 			orgs := make([]id.Org, 6)

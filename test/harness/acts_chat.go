@@ -23,7 +23,7 @@ var chatActs = []*act{
 	{
 		who: person, name: "quota",
 		does: "Answers with used, limit, remaining and resetsAt (GET /metering/quota).",
-		do:   answers(func(c *call) (quota.Status, error) { return c.Metering.Quota(c.ctx, c.actor) }),
+		do:   answers(func(c *call) (quota.Status, error) { return c.Chats.Quota(c.ctx, c.actor) }),
 	},
 	{
 		who: person, name: "usage",

@@ -59,7 +59,11 @@ func (s *shop) reads(want plan.Plan, status plan.Status, period usage.Period) {
 			s.t.Errorf("billing has %s %s, %v; want %s %s", d.Plan, d.Status(), err, want, status)
 		}
 	}
-	quota, err := s.Metering.Quota(ctx, s.ada)
+	ada, err := s.Access.Reauthorize(ctx, s.ada)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	quota, err := s.Chats.Quota(ctx, ada)
 	if err != nil || quota.Limit != want.Limits().DailyTokens {
 		s.t.Errorf("the quota is %d, %v; want %d", quota.Limit, err, want.Limits().DailyTokens)
 	}
