@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"time"
+
+	"collab/domain/object"
 )
 
 // Blobs stores content under names. A name is written once, and its content never changes.
@@ -27,6 +29,22 @@ type Blobs interface {
 	List(ctx context.Context, each func(name string, size int64, written time.Time) error) error
 	// Ready returns nil when the store answers.
 	Ready(ctx context.Context) error
+}
+
+// SignedBlobs gives out addresses at which clients read and write blobs of a store of Blobs
+// themselves. An address needs no other credentials, and is valid for its lifetime. Methods fail
+// as those of Blobs do.
+type SignedBlobs interface {
+	// SignGet returns an address to read a blob at, as a whole or in ranges. Responses have the
+	// media type and the Content-Disposition. Whether there is such a blob is not checked.
+	SignGet(ctx context.Context, name, mimeType, disposition string, lifetime time.Duration) (address string, err error)
+	// SignPut returns an address to write the blob of c at, which must have no content. The
+	// store accepts content there until it has some, and never changes it. It refuses content
+	// of another size or checksum than c has, as far as it can.
+	SignPut(ctx context.Context, mimeType string, c object.Content, lifetime time.Duration) (object.Address, error)
+	// Stat returns the size of a blob in bytes, and the SHA-256 in hexadecimal if the store
+	// has computed it, else an empty string. NotFound if there is no such name.
+	Stat(ctx context.Context, name string) (size int64, checksum string, err error)
 }
 
 // BlobFile is implemented by those readers of Blobs.Open whose content is in a file that the

@@ -22,7 +22,9 @@ import (
 // azure is a container of Azure Blob Storage.
 type azure struct {
 	container *container.Client
+	name      string
 	transport *http.Transport
+	sign      sasSigner // nil: the credentials cannot sign
 }
 
 // openAzure returns a container. Parameters override environment variables:
@@ -55,7 +57,13 @@ func openAzure(name string, parameters url.Values, transport *http.Transport) (s
 			return nil, errors.New("azblob:// takes no parameters beside a connection string")
 		}
 		c, err := container.NewClientFromConnectionString(connection, name, options)
-		return &azure{c, transport}, err
+		a := &azure{container: c, name: name, transport: transport}
+		if key := connectionField(connection, "AccountKey"); err == nil && key != "" {
+			var credential *container.SharedKeyCredential
+			credential, err = container.NewSharedKeyCredential(connectionField(connection, "AccountName"), key)
+			a.sign = signWithKey(credential)
+		}
+		return a, err
 	}
 
 	if account == "" {
@@ -75,12 +83,13 @@ func openAzure(name string, parameters url.Values, transport *http.Transport) (s
 	default:
 		u.Host = account + "." + u.Host
 	}
-	a := &azure{transport: transport}
+	a := &azure{name: name, transport: transport}
 	switch {
 	case key != "":
 		var credential *container.SharedKeyCredential
 		if credential, err = container.NewSharedKeyCredential(account, key); err == nil {
 			a.container, err = container.NewClientWithSharedKeyCredential(u.String(), credential, options)
+			a.sign = signWithKey(credential)
 		}
 	case sas != "":
 		u.RawQuery = strings.TrimPrefix(sas, "?")
@@ -89,6 +98,8 @@ func openAzure(name string, parameters url.Values, transport *http.Transport) (s
 		var credential *entra
 		if credential, err = newEntra(client); err == nil {
 			a.container, err = container.NewClient(u.String(), credential, options)
+			u.Path = strings.TrimSuffix(u.Path, name)
+			a.sign = signWithDelegation(u.String(), credential, options.ClientOptions)
 		}
 	}
 	return a, err
@@ -132,13 +143,16 @@ func (a *azure) open(ctx context.Context, key string, offset, length int64) (io.
 	return content.Body, err
 }
 
-func (a *azure) metadata(ctx context.Context, key string) (map[string]string, error) {
+func (a *azure) stat(ctx context.Context, key string) (stat, error) {
 	properties, err := a.container.NewBlobClient(key).GetProperties(ctx, nil)
-	metadata := map[string]string{}
+	s := stat{metadata: map[string]string{}}
 	for name, value := range properties.Metadata {
-		metadata[strings.ToLower(name)] = *value
+		s.metadata[strings.ToLower(name)] = *value
 	}
-	return metadata, err
+	if properties.ContentLength != nil {
+		s.size = *properties.ContentLength
+	}
+	return s, err
 }
 
 func (a *azure) remove(ctx context.Context, key string) error {

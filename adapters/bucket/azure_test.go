@@ -161,7 +161,7 @@ func token() string {
 	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 	now := time.Now().Unix()
 	return part(`{"alg":"RS256","typ":"JWT"}`) + "." + part(fmt.Sprintf(
-		`{"aud":"https://storage.azure.com","iss":"https://sts.windows.net/tenant/","iat":%d,"nbf":%d,"exp":%d}`, now-60, now-60, now+3600)) + "." + part("none")
+		`{"aud":"https://storage.azure.com","oid":"object","tid":"tenant","iss":"https://sts.windows.net/tenant/","iat":%d,"nbf":%d,"exp":%d}`, now-60, now-60, now+3600)) + "." + part("none")
 }
 
 func TestAzureIdentities(t *testing.T) {

@@ -58,9 +58,9 @@ func (m *inMemory) open(_ context.Context, key string, offset, length int64) (io
 	return io.NopCloser(bytes.NewReader(part)), err
 }
 
-func (m *inMemory) metadata(_ context.Context, key string) (map[string]string, error) {
+func (m *inMemory) stat(_ context.Context, key string) (stat, error) {
 	object, err := m.get(key)
-	return object.metadata, err
+	return stat{metadata: object.metadata, size: int64(len(object.content))}, err
 }
 
 func (m *inMemory) remove(_ context.Context, key string) error {

@@ -30,8 +30,8 @@ type store interface {
 	// open reads length bytes from offset on. A negative length reads to the end; zero is
 	// not valid.
 	open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error)
-	// metadata returns the metadata that was uploaded with an object.
-	metadata(ctx context.Context, key string) (map[string]string, error)
+	// stat describes an object.
+	stat(ctx context.Context, key string) (stat, error)
 	// remove deletes an object; it may fail with NotFound.
 	remove(ctx context.Context, key string) error
 	// list yields the objects below the prefix, requested in pages of page entries. It
@@ -45,6 +45,13 @@ type upload struct {
 	mimeType string
 	metadata map[string]string // names are in lower case
 	chunk    int               // bytes of a request
+}
+
+// stat is what a store says of an object without sending its content.
+type stat struct {
+	metadata map[string]string // that was uploaded with it, names in lower case
+	size     int64
+	checksum string // SHA-256 of the content in hexadecimal; empty if the store does not know it
 }
 
 // entry is an object in a list.
@@ -185,7 +192,7 @@ func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r 
 	write := rand.Text()
 	u := upload{mimeType, map[string]string{metaWrite: write}, o.chunkSize(size)}
 	if hashed {
-		u.metadata[metaName] = base64.RawURLEncoding.EncodeToString([]byte(name))
+		u.metadata[metaName] = encodedName(name)
 	}
 	err := s.do(func() error { return o.store.put(s.ctx, key, uploadReader{src, s}, u) })
 	if src.err != nil {
@@ -199,8 +206,8 @@ func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r 
 		// The client library may have retried a request that the store completed.
 		var own bool
 		lookup := s.do(func() error {
-			metadata, err := o.store.metadata(s.ctx, key)
-			own = err == nil && metadata[metaWrite] == write
+			object, err := o.store.stat(s.ctx, key)
+			own = err == nil && object.metadata[metaWrite] == write
 			return err
 		})
 		if own {
@@ -239,7 +246,7 @@ func (o *objects) Open(ctx context.Context, name string, offset, length int64) (
 	r := &objectReader{steps: s, ctx: ctx}
 	err := s.do(func() (err error) {
 		if length == 0 { // HTTP has no empty range
-			_, err = o.store.metadata(s.ctx, key)
+			_, err = o.store.stat(s.ctx, key)
 			return err
 		}
 		part, err := o.store.open(s.ctx, key, offset, length)
@@ -360,14 +367,17 @@ func (o *objects) List(ctx context.Context, each func(name string, size int64, w
 	}
 }
 
+// encodedName is a name as it is in metadata.
+func encodedName(name string) string { return base64.RawURLEncoding.EncodeToString([]byte(name)) }
+
 // hashedName returns the name in the metadata of an object with a hashed key; empty if it is
 // not the name of the key.
 func (o *objects) hashedName(ctx context.Context, key string) (string, error) {
-	metadata, err := o.store.metadata(ctx, key)
+	object, err := o.store.stat(ctx, key)
 	if err != nil {
 		return "", err
 	}
-	name, err := base64.RawURLEncoding.DecodeString(metadata[metaName])
+	name, err := base64.RawURLEncoding.DecodeString(object.metadata[metaName])
 	if err != nil || checkName(string(name)) != nil {
 		return "", nil
 	}

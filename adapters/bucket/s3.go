@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/md5" // for Content-MD5
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,12 +22,15 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"golang.org/x/sync/errgroup"
+
+	"collab/domain/object"
 )
 
 // s3 is a bucket of a store that speaks Amazon's protocol.
 type s3 struct {
 	client    minio.Core
 	name      string
+	options   minio.Options
 	transport *http.Transport
 }
 
@@ -46,7 +50,6 @@ func openS3(name string, parameters url.Values) (store, error) {
 		return nil, fmt.Errorf("the endpoint of s3:// %w", err)
 	}
 	options := &minio.Options{
-		Secure: u.Scheme == "https",
 		Region: cmp.Or(parameters.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
 		Creds: credentials.NewChainCredentials([]credentials.Provider{
 			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{Profile: parameters.Get("profile")}, &credentials.IAM{},
@@ -62,17 +65,25 @@ func openS3(name string, parameters url.Values) (store, error) {
 	default:
 		return nil, errors.New("use_path_style of s3:// must be true or false")
 	}
-	transport, err := minio.DefaultTransport(options.Secure)
+	transport, err := minio.DefaultTransport(u.Scheme == "https")
 	if err != nil {
 		return nil, err
 	}
 	options.Transport = transport
-	client, err := minio.NewCore(u.Host, options)
+	client, err := openCore(u, *options)
 	if err != nil {
 		return nil, err
 	}
-	client.SetS3EnableDualstack(false)
-	return &s3{client: *client, name: name, transport: transport}, nil
+	return &s3{client: *client, name: name, options: *options, transport: transport}, nil
+}
+
+func openCore(endpoint *url.URL, options minio.Options) (*minio.Core, error) {
+	options.Secure = endpoint.Scheme == "https"
+	client, err := minio.NewCore(endpoint.Host, &options)
+	if err == nil {
+		client.SetS3EnableDualstack(false)
+	}
+	return client, err
 }
 
 func (b *s3) close() error {
@@ -80,21 +91,70 @@ func (b *s3) close() error {
 	return nil
 }
 
-func (b *s3) metadata(ctx context.Context, key string) (map[string]string, error) {
-	object, err := b.client.StatObject(ctx, b.name, key, minio.StatObjectOptions{})
-	metadata := map[string]string{}
-	for name, value := range object.UserMetadata {
-		metadata[strings.ToLower(name)] = value
+func (b *s3) stat(ctx context.Context, key string) (stat, error) {
+	found, err := b.client.StatObject(ctx, b.name, key, minio.StatObjectOptions{Checksum: true})
+	s := stat{metadata: map[string]string{}, size: found.Size}
+	for name, value := range found.UserMetadata {
+		s.metadata[strings.ToLower(name)] = value
 	}
-	return metadata, err
+	// The checksum of an upload in parts is one of checksums, and ends with their number.
+	if sum, err := base64.StdEncoding.DecodeString(found.ChecksumSHA256); err == nil {
+		s.checksum = hex.EncodeToString(sum)
+	}
+	return s, err
+}
+
+func (b *s3) signer(public *url.URL) (signer, error) {
+	if public == nil {
+		return &s3Signer{b.client, b.name}, nil
+	}
+	client, err := openCore(public, b.options)
+	if err != nil {
+		return nil, err
+	}
+	return &s3Signer{*client, b.name}, nil
+}
+
+// s3Signer signs with the credentials of the bucket. It sends no request, unless the region or
+// the credentials have to be found out.
+type s3Signer struct {
+	client minio.Core
+	name   string
+}
+
+func (b *s3Signer) signGet(ctx context.Context, key string, as response, lifetime time.Duration) (string, error) {
+	u, err := b.client.PresignHeader(ctx, http.MethodGet, b.name, key, lifetime, as.parameters(), nil)
+	if err != nil {
+		return "", err
+	}
+	return u.String(), nil
+}
+
+// signPut binds the content by its checksum.
+func (b *s3Signer) signPut(ctx context.Context, key string, up upload, c object.Content, lifetime time.Duration) (object.Address, error) {
+	sum, err := hex.DecodeString(c.Checksum)
+	if err != nil {
+		return object.Address{}, err
+	}
+	headers := map[string]string{"Content-Type": up.mimeType, "If-None-Match": "*", "X-Amz-Checksum-Sha256": base64.StdEncoding.EncodeToString(sum)}
+	up.addMetadata(headers, "X-Amz-Meta-")
+	signed := http.Header{}
+	for name, value := range headers {
+		signed.Set(name, value)
+	}
+	u, err := b.client.PresignHeader(ctx, http.MethodPut, b.name, key, lifetime, nil, signed)
+	if err != nil {
+		return object.Address{}, err
+	}
+	return object.Address{URL: u.String(), Headers: headers}, nil
 }
 
 func (b *s3) list(ctx context.Context, prefix string, page int) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
-		for object := range b.client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{
+		for found := range b.client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{
 			Prefix: prefix, Recursive: true, MaxKeys: page, FetchOwner: new(bool),
 		}) {
-			if !yield(entry{object.Key, object.Size, object.LastModified}, object.Err) || object.Err != nil {
+			if !yield(entry{found.Key, found.Size, found.LastModified}, found.Err) || found.Err != nil {
 				return
 			}
 		}

@@ -150,3 +150,10 @@ type Blob struct {
 // Grace is how long a blob that no object has is kept, so that downloads and uploads of it
 // can end.
 const Grace = 24 * time.Hour
+
+// Address is where a client sends the content of a blob, at its store: with the method PUT and
+// the headers.
+type Address struct {
+	URL     string
+	Headers map[string]string
+}

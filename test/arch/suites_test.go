@@ -27,6 +27,7 @@ var unsuited = map[string]string{
 	"ServiceTokens":  "one adapter, servicetoken: whatever else made tokens would make worthless ones",
 	"Sealer":         "one adapter, vault, which calls the suite: whatever else sealed would not",
 	"Blobs":          "one adapter, bucket, which calls the suite for each sort of store that it is for",
+	"SignedBlobs":    "one adapter, bucket, which calls the suite for each protocol whose servers check signatures",
 	"BlobFile":       "part of the readers of one sort of store, files, whose own tests hold them to the port's comment",
 	"Health":         "one method, which each adapter's own tests call with its store open and closed",
 	"ToolServers":    "one adapter, mcp: it speaks with foreign servers, and its tests run scripted ones of the real protocol",

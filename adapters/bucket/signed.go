@@ -1,0 +1,118 @@
+package bucket
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"collab/domain/object"
+	"collab/ports"
+)
+
+// signer signs requests to the objects of one bucket. The addresses that it returns are valid
+// for the lifetime, at least a second.
+type signer interface {
+	// signGet returns an address to read an object at, whose responses have these headers.
+	signGet(ctx context.Context, key string, as response, lifetime time.Duration) (string, error)
+	// signPut returns the request that creates an object. It binds as much of the content's
+	// size and checksum as the store can, and never overwrites.
+	signPut(ctx context.Context, key string, u upload, c object.Content, lifetime time.Duration) (object.Address, error)
+}
+
+// response are headers of a store's responses.
+type response struct{ mimeType, disposition, cacheControl string }
+
+// parameters returns the headers as parameters of Amazon's and Google's addresses.
+func (r response) parameters() url.Values {
+	return url.Values{
+		"response-content-type": {r.mimeType}, "response-content-disposition": {r.disposition}, "response-cache-control": {r.cacheControl},
+	}
+}
+
+// addMetadata adds the metadata to the headers of a request.
+func (u upload) addMetadata(headers map[string]string, prefix string) {
+	for name, value := range u.metadata {
+		headers[prefix+string(name[0]-'a'+'A')+name[1:]] = value
+	}
+}
+
+// signed signs addresses of blobs.
+type signed struct {
+	*objects
+	signer signer
+}
+
+var _ ports.SignedBlobs = (*signed)(nil)
+
+// Signed returns what gives out addresses of the store's blobs; nil if the store is not an
+// object store, or has no credentials that can sign. Public is the origin that clients reach the
+// store by; empty: the same as the server does.
+func (b *Bucket) Signed(public string) (ports.SignedBlobs, error) {
+	o, ok := b.Blobs.(*objects)
+	if !ok {
+		return nil, nil
+	}
+	from, ok := o.store.(interface {
+		signer(public *url.URL) (signer, error)
+	})
+	if !ok {
+		return nil, nil
+	}
+	var at *url.URL
+	if public != "" {
+		var err error
+		if at, err = origin(public); err != nil {
+			return nil, fmt.Errorf("the store's public address %w", err)
+		}
+	}
+	by, err := from.signer(at)
+	if by == nil || err != nil {
+		return nil, err
+	}
+	return &signed{o, by}, nil
+}
+
+// onKey runs a step for the key of a name. It passes the name's metadata, which is nil unless
+// the key is hashed.
+func (o *objects) onKey(ctx context.Context, name string, step func(ctx context.Context, key string, metadata map[string]string) error) error {
+	if err := checkCall(ctx, name); err != nil {
+		return err
+	}
+	key, hashed := objectKey(o.prefix, name)
+	var metadata map[string]string
+	if hashed {
+		metadata = map[string]string{metaName: encodedName(name)}
+	}
+	s := o.newSteps(ctx)
+	defer s.end()
+	return storeError(ctx, s.do(func() error { return step(s.ctx, key, metadata) }))
+}
+
+// SignGet signs an address for reading.
+func (s *signed) SignGet(ctx context.Context, name, mimeType, disposition string, lifetime time.Duration) (address string, err error) {
+	err = s.onKey(ctx, name, func(ctx context.Context, key string, _ map[string]string) error {
+		address, err = s.signer.signGet(ctx, key, response{mimeType, disposition, "no-store"}, lifetime)
+		return err
+	})
+	return address, err
+}
+
+// SignPut signs a request that writes.
+func (s *signed) SignPut(ctx context.Context, mimeType string, c object.Content, lifetime time.Duration) (a object.Address, err error) {
+	err = s.onKey(ctx, c.Blob, func(ctx context.Context, key string, metadata map[string]string) error {
+		a, err = s.signer.signPut(ctx, key, upload{mimeType: mimeType, metadata: metadata}, c, lifetime)
+		return err
+	})
+	return a, err
+}
+
+// Stat asks the store.
+func (s *signed) Stat(ctx context.Context, name string) (size int64, checksum string, err error) {
+	err = s.onKey(ctx, name, func(ctx context.Context, key string, _ map[string]string) error {
+		object, err := s.store.stat(ctx, key)
+		size, checksum = object.size, object.checksum
+		return err
+	})
+	return size, checksum, err
+}

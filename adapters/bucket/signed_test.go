@@ -1,0 +1,245 @@
+package bucket_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/adapters/bucket"
+	"collab/domain/object"
+	"collab/ports"
+	"collab/test/contract"
+	"collab/test/objectstore"
+)
+
+// signedBy returns what signs the bucket's addresses.
+func signedBy(t testing.TB, b *bucket.Bucket, public string) ports.SignedBlobs {
+	t.Helper()
+	s, err := b.Signed(public)
+	if err != nil || s == nil {
+		t.Fatal(s, err)
+	}
+	return s
+}
+
+func TestSignedBlobs(t *testing.T) {
+	for name, store := range map[string]struct {
+		start func(testing.TB) *objectstore.Store
+		binds bool
+	}{"S3": {objectstore.StartS3, true}, "Azure": {objectstore.StartAzure, false}} {
+		t.Run(name, func(t *testing.T) {
+			running := store.start(t)
+			running.Setenv(t)
+			b := openBucket(t, withPrefix("a/long prefix!", running.Address))
+			contract.SignedBlobs(t, http.DefaultClient, store.binds, func(t *testing.T) (ports.Blobs, ports.SignedBlobs) {
+				return b, signedBy(t, b, "")
+			})
+		})
+	}
+	t.Run("Azure with a connection string", func(t *testing.T) {
+		running := objectstore.StartAzure(t)
+		clearAzureEnv(t)
+		_, account, _ := strings.Cut(running.Credentials[0], "=")
+		_, key, _ := strings.Cut(running.Credentials[1], "=")
+		t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName="+account+";AccountKey="+key+";BlobEndpoint=http://"+running.Host+"/"+account)
+		b := openBucket(t, "azblob://collab")
+		contract.SignedBlobs(t, http.DefaultClient, false, func(t *testing.T) (ports.Blobs, ports.SignedBlobs) {
+			return b, signedBy(t, b, "")
+		})
+	})
+	t.Run("Azure with a user delegation key", func(t *testing.T) {
+		entra := startAuthority(t)
+		running := objectstore.StartAzureWithTokens(t, entra.Server)
+		entra.answer.Store(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"expires_in":3599,"access_token":"`+token()+`"}`)
+		})
+		clearAzureEnv(t)
+		t.Setenv("AZURE_STORAGE_ACCOUNT", "devstoreaccount1")
+		t.Setenv("IDENTITY_ENDPOINT", entra.URL+"/identity")
+		t.Setenv("IDENTITY_HEADER", "x")
+		// The account is the first part of the host's name, as it is at Azure.
+		transport := entra.Client().Transport.(*http.Transport).Clone()
+		transport.TLSClientConfig.ServerName = "example.com"
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if strings.HasPrefix(address, "devstoreaccount1.blob.") {
+				address = running.Host
+			}
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}
+		b, err := bucket.OpenAzure("collab", url.Values{"domain": {"blob.example.com"}}, transport)
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeAfter(t, b)
+		client := &http.Client{Transport: transport}
+		signed, content := signedBy(t, b, ""), object.Content{Blob: "org/é x@1-x", Size: 7}
+		for _, want := range []int{http.StatusCreated, http.StatusForbidden} { // it never overwrites
+			to, err := signed.SignPut(t.Context(), "text/plain", content, time.Minute)
+			if err != nil {
+				t.Fatal(err, errors.Unwrap(err))
+			}
+			r, err := http.NewRequest("PUT", to.URL, strings.NewReader("content"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, value := range to.Headers {
+				r.Header.Set(name, value)
+			}
+			answer, err := client.Do(r)
+			if err != nil || answer.Body.Close() != nil || answer.StatusCode != want {
+				t.Errorf("%+v, %v", answer, err)
+			}
+		}
+		address, err := signed.SignGet(t.Context(), content.Blob, "text/html", "attachment", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if got, err := io.ReadAll(answer.Body); err != nil || string(got) != "content" || answer.Header.Get("Content-Type") != "text/html" {
+			t.Errorf("%+v %q, %v", answer, got, err)
+		}
+	})
+}
+
+func TestStoresWithoutAddresses(t *testing.T) {
+	clearAzureEnv(t)
+	t.Setenv("AZURE_STORAGE_ACCOUNT", "x")
+	t.Setenv("AZURE_STORAGE_SAS_TOKEN", "?sig=x")
+	t.Setenv(objectstore.EnvHost, "127.0.0.1:1")
+	for _, address := range []string{"file://" + t.TempDir(), "mem://", "azblob://container", "gs://bucket"} {
+		if s, err := openBucket(t, address).Signed(""); s != nil || err != nil {
+			t.Errorf("%s: %v, %v", address, s, err)
+		}
+	}
+}
+
+func TestThePublicAddressIsInSignedAddresses(t *testing.T) {
+	content := object.Content{Blob: "org/x@1-x", Size: 7, Checksum: strings.Repeat("ab", 32)}
+	for name, start := range map[string]func(testing.TB) *objectstore.Store{"S3": objectstore.StartS3, "Azure": objectstore.StartAzure} {
+		t.Run(name, func(t *testing.T) {
+			running := start(t)
+			running.Setenv(t)
+			b := openBucket(t, running.Address)
+			put(t, b, content.Blob, "content")
+			s := signedBy(t, b, "http://"+strings.Replace(running.Host, "127.0.0.1", "localhost", 1))
+			address, err := s.SignGet(t.Context(), content.Blob, "text/plain", "attachment", time.Minute)
+			if err != nil || !strings.HasPrefix(address, "http://localhost:") {
+				t.Fatal(address, err)
+			}
+			r, err := http.Get(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Body.Close()
+			if got, err := io.ReadAll(r.Body); err != nil || string(got) != "content" {
+				t.Errorf("%d %q, %v", r.StatusCode, got, err)
+			}
+			for _, wrong := range []string{"ftp://x", "https://user:hunter2@x", "https://x/path"} {
+				if _, err := b.Signed(wrong); err == nil || strings.Contains(err.Error(), "hunter2") {
+					t.Errorf("%s: %v", wrong, err)
+				}
+			}
+		})
+	}
+}
+
+// TestGoogleAddresses sends signed requests to an emulator, which checks neither signatures nor
+// conditions: they are read from the addresses.
+func TestGoogleAddresses(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	account, err := json.Marshal(map[string]string{
+		"type": "service_account", "client_email": "collab@project.iam.gserviceaccount.com", "token_uri": "http://127.0.0.1:1/token",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "account.json")
+	if err := os.WriteFile(file, account, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
+	store := objectstore.Start(t, "")
+	store.Bucket("collab")
+	b := openBucket(t, "gs://collab/prefix")
+	own, err := signedBy(t, b, "").SignGet(t.Context(), "org/x@1-x", "text/plain", "attachment", time.Minute)
+	if err != nil || !strings.HasPrefix(own, "https://storage.googleapis.com/collab/prefix/org/x%401-x?") {
+		t.Errorf("%s, %v", own, err)
+	}
+	s := signedBy(t, b, "http://"+store.Host)
+	for _, name := range []string{"org/x@1-x", "org/" + strings.Repeat(strings.Repeat("%", 200)+"/", 3) + "x@1-x"} {
+		to, err := s.SignPut(t.Context(), "text/plain", object.Content{Blob: name, Size: 7}, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(to.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed := strings.Split(u.Query().Get("X-Goog-SignedHeaders"), ";")
+		if len(signed) != len(to.Headers)+1 || u.Query().Get("X-Goog-Expires") != "59" && u.Query().Get("X-Goog-Expires") != "60" {
+			t.Errorf("%v are signed of %v in %s", signed, to.Headers, to.URL)
+		}
+		if to.Headers["X-Goog-If-Generation-Match"] != "0" || to.Headers["X-Goog-Content-Length-Range"] != "7,7" {
+			t.Errorf("the headers are %v", to.Headers)
+		}
+		r, err := http.NewRequest("PUT", to.URL, strings.NewReader("content"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range to.Headers {
+			r.Header.Set(name, value)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil || answer.Body.Close() != nil || answer.StatusCode != http.StatusOK {
+			t.Fatal(answer, err)
+		}
+		address, err := s.SignGet(t.Context(), name, "text/html", `attachment; filename="x"`, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u, err = url.Parse(address); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(u.Query()["response-content-type"], u.Query()["response-content-disposition"]); got != `[text/html] [attachment; filename="x"]` {
+			t.Errorf("the response has %s", got)
+		}
+		if answer, err = http.Get(address); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(answer.Body)
+		if err != nil || answer.Body.Close() != nil || string(got) != "content" {
+			t.Errorf("%d %.200q, %v", answer.StatusCode, got, err)
+		}
+	}
+	t.Setenv(objectstore.EnvHost, store.Host)
+	emulated := openBucket(t, "gs://collab/prefix")
+	if got := list(t, emulated); len(got) != 2 {
+		t.Errorf("the list is %q", got)
+	}
+}

@@ -1,0 +1,170 @@
+package contract
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/object"
+	"collab/ports"
+)
+
+// SignedBlobs is the suite of ports.SignedBlobs, over a store of ports.Blobs. Requests to
+// addresses are sent by the client. Binds says whether the store itself refuses content that is
+// not as it was declared.
+func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *testing.T) (ports.Blobs, ports.SignedBlobs)) {
+	const lifetime = time.Minute
+	type fixture struct {
+		*blobFixture
+		signed ports.SignedBlobs
+	}
+	declared := func(name, content string) object.Content {
+		sum := sha256.Sum256([]byte(content))
+		return object.Content{Blob: name, Size: int64(len(content)), Checksum: hex.EncodeToString(sum[:])}
+	}
+	send := func(s *fixture, method, address string, headers map[string]string, content string) (int, http.Header, string) {
+		s.Helper()
+		r, err := http.NewRequestWithContext(s.ctx, method, address, strings.NewReader(content))
+		s.ok(err)
+		for name, value := range headers {
+			r.Header.Set(name, value)
+		}
+		answer, err := client.Do(r)
+		s.ok(err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		s.ok(err)
+		return answer.StatusCode, answer.Header, string(body)
+	}
+	accepted := func(status int) bool { return status/100 == 2 }
+	for sentence, test := range map[string]func(s *fixture){
+		"an address reads the content, with the headers that were asked for": func(s *fixture) {
+			for i, name := range names {
+				name = s.name(name)
+				s.put(name, "content of it")
+				disposition := "attachment; filename*=UTF-8''a%20b%22%C3%A9.html"
+				address, err := s.signed.SignGet(s.ctx, name, "text/html; charset=utf-8", disposition, lifetime)
+				s.ok(err)
+				status, h, got := send(s, "GET", address, nil, "")
+				if status != 200 || got != "content of it" || h.Get("Content-Type") != "text/html; charset=utf-8" || h.Get("Content-Disposition") != disposition || h.Get("Cache-Control") != "no-store" {
+					s.Fatalf("name %d: %d %v %.500q", i, status, h, got)
+				}
+			}
+			name := s.name(names[0])
+			address, err := s.signed.SignGet(s.ctx, name, "text/plain", "attachment", lifetime)
+			s.ok(err)
+			if status, _, got := send(s, "GET", address, map[string]string{"Range": "bytes=3-6"}, ""); status != 206 || got != "tent" {
+				s.Errorf("a range is %d %q", status, got)
+			}
+			for _, method := range []string{"PUT", "DELETE"} {
+				if status, _, _ := send(s, method, address, map[string]string{"x-ms-blob-type": "BlockBlob"}, "other"); accepted(status) {
+					s.Errorf("%s is %d", method, status)
+				}
+			}
+			if status, _, _ := send(s, "GET", strings.Replace(address, "text%2Fplain", "text%2Fhtml", 1), nil, ""); accepted(status) {
+				s.Errorf("with another type it is %d", status)
+			}
+			s.has(name, "content of it")
+		},
+		"an address reads nothing where there is nothing": func(s *fixture) {
+			address, err := s.signed.SignGet(s.ctx, s.name("x@1-x"), "text/plain", "attachment", lifetime)
+			s.ok(err)
+			if status, _, _ := send(s, "GET", address, nil, ""); status != 404 {
+				s.Errorf("it is %d", status)
+			}
+		},
+		"an address takes the declared content, once": func(s *fixture) {
+			for i, name := range append([]string{"empty@1-x"}, names...) {
+				name = s.name(name)
+				content := strings.Repeat("0123456789", i*100)
+				to, err := s.signed.SignPut(s.ctx, "text/markdown", declared(name, content), lifetime)
+				s.ok(err)
+				if _, _, err := s.signed.Stat(s.ctx, name); !fault.Is(err, fault.NotFound) {
+					s.Fatalf("before it was sent: %v", err)
+				}
+				if status, _, body := send(s, "PUT", to.URL, to.Headers, content); !accepted(status) {
+					s.Fatalf("name %d: %d %s", i, status, body)
+				}
+				s.has(name, content)
+				size, checksum, err := s.signed.Stat(s.ctx, name)
+				s.ok(err)
+				if want := declared(name, content); size != want.Size || checksum != want.Checksum && (binds || checksum != "") {
+					s.Fatalf("name %d has %d bytes, %q", i, size, checksum)
+				}
+				same(s.world, s.listed()[name], int64(len(content)))
+				for _, again := range []string{content, content + "more"} {
+					if status, _, _ := send(s, "PUT", to.URL, to.Headers, again); accepted(status) {
+						s.Fatalf("name %d: sent again it is %d", i, status)
+					}
+				}
+				s.has(name, content)
+			}
+		},
+		"an address is for one blob, and no longer than its lifetime": func(s *fixture) {
+			name := s.name("a@1-x")
+			to, err := s.signed.SignPut(s.ctx, "text/plain", declared(name, "content"), lifetime)
+			s.ok(err)
+			other := strings.NewReplacer("a%401-x", "b%401-x", "a@1-x", "b@1-x").Replace(to.URL)
+			if status, _, _ := send(s, "PUT", other, to.Headers, "content"); other == to.URL || accepted(status) {
+				s.Errorf("for another blob it is %d", status)
+			}
+			for _, parameter := range []string{"X-Amz-Expires=60", "se="} {
+				if tampered := strings.Replace(to.URL, parameter, parameter+"1", 1); tampered != to.URL {
+					if status, _, _ := send(s, "PUT", tampered, to.Headers, "content"); accepted(status) {
+						s.Errorf("with %s1 it is %d", parameter, status)
+					}
+				}
+			}
+			if status, _, _ := send(s, "GET", to.URL, to.Headers, ""); accepted(status) {
+				s.Errorf("to read it is %d", status)
+			}
+			if status, _, _ := send(s, "DELETE", to.URL, to.Headers, ""); accepted(status) {
+				s.Errorf("to remove it is %d", status)
+			}
+			s.free(name)
+		},
+		"other content is refused by stores that bind it": func(s *fixture) {
+			name := s.name("a@1-x")
+			to, err := s.signed.SignPut(s.ctx, "text/plain", declared(name, "content"), lifetime)
+			s.ok(err)
+			status, _, _ := send(s, "PUT", to.URL, to.Headers, "CONTENT")
+			if accepted(status) == binds {
+				s.Fatalf("it is %d", status)
+			}
+			if !binds {
+				return
+			}
+			s.free(name)
+			for header := range to.Headers {
+				without := map[string]string{}
+				for name, value := range to.Headers {
+					if name != header {
+						without[name] = value
+					}
+				}
+				if status, _, _ := send(s, "PUT", to.URL, without, "content"); accepted(status) {
+					s.Errorf("without %s it is %d", header, status)
+				}
+			}
+			s.free(name)
+		},
+		"what is no name is refused": func(s *fixture) {
+			_, err := s.signed.SignGet(s.ctx, "../x", "text/plain", "attachment", lifetime)
+			s.fails(err, fault.Invalid)
+			_, err = s.signed.SignPut(s.ctx, "text/plain", declared("../x", ""), lifetime)
+			s.fails(err, fault.Invalid)
+			_, _, err = s.signed.Stat(s.ctx, "../x")
+			s.fails(err, fault.Invalid)
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			blobs, signed := open(t)
+			test(&fixture{newBlobFixture(t, blobs), signed})
+		})
+	}
+}
