@@ -15,6 +15,8 @@ type Storage interface {
 	Objects() Objects
 	Changes() Changes
 	BlobNames() BlobNames
+	// Announced returns how many names of the organisation are announced.
+	Announced(ctx context.Context, o id.Org) (int, error)
 	// Replace stores an object's next content if the object still has the content was.
 	// Under the log's Lock it does what Objects.Put does with c's object, BlobNames.Forget
 	// with the announced name of its blob, BlobNames.Discard with the previous blob at c's

@@ -242,6 +242,11 @@ func (q blobNames) Announce(ctx context.Context, o id.Org, name string, now time
 	return q.atomicAsync(ctx, add)
 }
 
+// Announced counts in the index of announced names, of which there are few.
+func (s storage) Announced(ctx context.Context, o id.Org) (int, error) {
+	return blobNameTable.of(s.read, o).filter("NOT is_discarded").count(ctx)
+}
+
 func (q blobNames) Forget(ctx context.Context, b object.Blob) error {
 	s := blobNameTable.of(q.write, b.Org).filter("name = ? AND is_discarded = ?", b.Name, b.Discarded)
 	return s.requireRow(s.remove(ctx))

@@ -297,6 +297,17 @@ func (b blobNames) Announce(_ context.Context, o id.Org, name string, now time.T
 	return b.run(func(x *tx) error { return x.blobs.add(x, name, object.Blob{Org: o, Name: name, At: now}) })
 }
 
+func (s storage) Announced(_ context.Context, o id.Org) (int, error) {
+	return result(s.run, func(x *tx) (n int, err error) {
+		for _, v := range x.blobs.rows {
+			if v.Org == o && !v.Discarded {
+				n++
+			}
+		}
+		return n, nil
+	})
+}
+
 func (b blobNames) Forget(_ context.Context, v object.Blob) error {
 	return b.run(func(x *tx) error {
 		there, ok := x.blobs.rows[v.Name]

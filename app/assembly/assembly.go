@@ -166,6 +166,8 @@ type objectsNeeds struct {
 	Config  config.Config
 	Store   ports.Store
 	Blobs   ports.Blobs
+	Signed  ports.SignedBlobs
+	Sealer  ports.Sealer
 	Clock   ports.Clock
 	IDs     ports.IDs
 	Secrets ports.Secrets
@@ -174,7 +176,7 @@ type objectsNeeds struct {
 
 func newObjects(n objectsNeeds) *objects.Objects {
 	return objects.New(objects.Options{
-		Store: n.Store, Blobs: n.Blobs, Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets,
+		Store: n.Store, Blobs: n.Blobs, Signed: n.Signed, Sealer: n.Sealer, Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets,
 		Reauthorize: n.Access.Reauthorize, Atomic: n.Access.Atomic, LogPosition: n.Access.LogPosition, MaxSize: n.Config.MaxUpload,
 	})
 }

@@ -96,15 +96,23 @@ func chooseBlobs(c config.Config) choice {
 	return choice{group: "Blobs", adapter: "`bucket`, " + where, decided: "COLLAB_BLOB_URL", option: fx.Provide(openBlobs)}
 }
 
-func openBlobs(lc fx.Lifecycle, c config.Config) (ports.Blobs, error) {
+// openBlobs returns no signed blobs if the store or the configuration has none.
+func openBlobs(lc fx.Lifecycle, c config.Config) (ports.Blobs, ports.SignedBlobs, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
 	b, err := bucket.Open(ctx, c.BlobURL.Text())
 	if err != nil {
-		return nil, fmt.Errorf("COLLAB_BLOB_URL: %w", err)
+		return nil, nil, fmt.Errorf("COLLAB_BLOB_URL: %w", err)
 	}
 	lc.Append(fx.StopHook(b.Close))
-	return b, nil
+	if c.SignedURLs == "off" {
+		return b, nil, nil
+	}
+	signed, err := b.Signed(c.BlobPublicURL.Text())
+	if err != nil {
+		return nil, nil, fmt.Errorf("COLLAB_BLOB_PUBLIC_URL: %w", err)
+	}
+	return b, signed, nil
 }
 
 func chooseBus(c config.Config) choice {

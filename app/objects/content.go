@@ -16,30 +16,32 @@ import (
 
 // store writes the upload's content to a new blob and describes it.
 func (s *Objects) store(ctx context.Context, o object.Object, u *Upload) (object.Content, error) {
+	if u.started != nil {
+		return s.verify(ctx, u)
+	}
 	if u.Size > s.MaxSize {
-		return object.Content{}, s.tooLarge()
+		return object.Content{}, tooLarge(s.MaxSize)
 	}
 	name := o.BlobName(s.Secrets.Secret()[:randomLength])
 	if err := s.Store.Storage().BlobNames().Announce(ctx, o.Org, name, s.Clock.Now()); err != nil {
 		return object.Content{}, err
 	}
-	in := &intake{upload: u, limit: s.MaxSize, tooLarge: s.tooLarge, sum: sha256.New(), text: true}
+	in := s.newIntake(u)
 	if err := s.Blobs.Put(ctx, name, o.MimeType, u.Size, in); err != nil {
 		return object.Content{}, err
 	}
-	return object.Content{Blob: name, Size: in.size, Checksum: in.checksum(), Text: in.text && in.open == 0}, nil
+	return in.content(name), nil
 }
 
-func (s *Objects) tooLarge() error {
-	return fault.New(fault.TooLarge, "The content must be at most %d bytes", s.MaxSize)
+func tooLarge(limit int64) error {
+	return fault.New(fault.TooLarge, "The content must be at most %d bytes", limit)
 }
 
 // intake reads an upload's content, and computes its size and checksum. If they are not as
 // the client stated it returns an error instead of io.EOF, so that the store keeps nothing.
 type intake struct {
-	upload   *Upload
-	limit    int64
-	tooLarge func() error
+	upload *Upload
+	limit  int64
 
 	size int64
 	sum  hash.Hash
@@ -48,11 +50,20 @@ type intake struct {
 	open int               // the number of bytes in part
 }
 
+func (s *Objects) newIntake(u *Upload) *intake {
+	return &intake{upload: u, limit: s.MaxSize, sum: sha256.New(), text: true}
+}
+
+// content describes what was read to its end.
+func (in *intake) content(blob string) object.Content {
+	return object.Content{Blob: blob, Size: in.size, Checksum: in.checksum(), Text: in.text && in.open == 0}
+}
+
 func (in *intake) Read(p []byte) (int, error) {
 	n, err := in.upload.Content.Read(p)
 	in.size += int64(n)
 	if in.size > in.limit {
-		return 0, in.tooLarge()
+		return 0, tooLarge(in.limit)
 	}
 	in.sum.Write(p[:n])
 	if in.text {
@@ -75,7 +86,11 @@ func (in *intake) compare() error {
 	if err != nil {
 		return err
 	}
-	if actual := in.checksum(); stated != actual {
+	return checkChecksum(stated, in.checksum())
+}
+
+func checkChecksum(stated, actual string) error {
+	if stated != actual {
 		return fault.Field("checksum", "is not the content's, which is %s", actual)
 	}
 	return nil

@@ -36,10 +36,7 @@ func (p *chunkReader) Read(b []byte) (int, error) {
 }
 
 func readIn(t interface{ Fatal(...any) }, content []byte, sizes []int, withEnd bool) *intake {
-	in := &intake{
-		upload: &Upload{Content: &chunkReader{content, sizes, withEnd}}, limit: 1 << 20, sum: sha256.New(), text: true,
-		tooLarge: func() error { return fault.New(fault.TooLarge, "too large") },
-	}
+	in := New(Options{MaxSize: 1 << 20}).newIntake(&Upload{Content: &chunkReader{content, sizes, withEnd}})
 	got, err := io.ReadAll(in)
 	if err != nil || !bytes.Equal(got, content) {
 		t.Fatal("read ", got, err)

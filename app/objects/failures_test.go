@@ -31,6 +31,8 @@ type office struct {
 	crew     id.Team
 	desk     id.Workspace
 	notes    object.Object // in the workspace, by Ada
+
+	made, remade *objects.Started // Ben's uploads to the store, of a new file and of the notes; both were sent
 }
 
 func open(t testing.TB) *office {
@@ -56,8 +58,48 @@ func open(t testing.TB) *office {
 	w.create(t, w.ada, "plan.md", "old plan")
 	must(t, errorOf(f.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("Ben's memory"))))
 	must(t, errorOf(f.Objects.Create(ctx, w.ada, object.Draft{Path: "facts.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("facts"))))
+	w.made = w.started(t, w.ben, w.sent(t, w.ben, "", "sent.md", "sent to the store"))
+	w.remade = w.started(t, w.ben, w.sent(t, w.ben, w.notes.ID, "", "new notes in the store"))
 	f.Line.Listen(-1, "")
 	return w
+}
+
+// start starts an upload of a text to the store: of the object, or of a new file with the path if
+// of is empty.
+func (w *office) start(t testing.TB, actor org.Actor, of id.Object, path, text string, change ...func(*objects.Upload)) (upload string, to object.Address, err error) {
+	t.Helper()
+	u := objects.Upload{Size: int64(len(text)), Checksum: harness.Checksum(text)}
+	for _, fn := range change {
+		fn(&u)
+	}
+	var draft *object.Draft
+	if of == "" {
+		draft = new(w.draft(path))
+	}
+	upload, to, _, err = w.Objects.Start(t.Context(), actor, of, draft, u)
+	return upload, to, err
+}
+
+// sent is start with the text sent to the address. It returns the upload's id.
+func (w *office) sent(t testing.TB, actor org.Actor, of id.Object, path, text string, change ...func(*objects.Upload)) string {
+	t.Helper()
+	upload, to, err := w.start(t, actor, of, path, text, change...)
+	must(t, err)
+	w.send(t, to, text)
+	return upload
+}
+
+// send sends a text to an address of the store.
+func (w *office) send(t testing.TB, to object.Address, text string) {
+	t.Helper()
+	must(t, w.Blobs.Put(t.Context(), strings.TrimPrefix(to.URL, harness.BlobsURL), "", -1, strings.NewReader(text)))
+}
+
+func (w *office) started(t testing.TB, actor org.Actor, upload string) *objects.Started {
+	t.Helper()
+	s, err := w.Objects.Started(actor, upload)
+	must(t, err)
+	return s
 }
 
 // reauthorize reads the actors again.
@@ -258,6 +300,12 @@ func TestFailedWritesAreDoneWhollyOrNotAtAll(t *testing.T) {
 		"a memory file is stored": func(ctx context.Context, w *office) error {
 			_, err := w.Objects.SaveMemory(ctx, w.ben, w.desk, "memory.md", harness.Text("memory"))
 			return err
+		},
+		"an upload to the store of a new file is completed": func(ctx context.Context, w *office) error {
+			return errorOf(w.Objects.Complete(ctx, w.ben, w.made))
+		},
+		"an upload to the store of a file is completed": func(ctx context.Context, w *office) error {
+			return errorOf(w.Objects.Complete(ctx, w.ben, w.remade))
 		},
 		"a file is deleted": func(ctx context.Context, w *office) error {
 			return w.Objects.Delete(ctx, w.ben, w.notes.ID, nil)

@@ -33,6 +33,8 @@ const (
 type Options struct {
 	Store   ports.Store
 	Blobs   ports.Blobs
+	Signed  ports.SignedBlobs // of Blobs; nil: content passes through the server only
+	Sealer  ports.Sealer
 	Clock   ports.Clock
 	IDs     ports.IDs
 	Secrets ports.Secrets
@@ -67,15 +69,21 @@ type Upload struct {
 	Checksum string // of the content according to the client; empty: not stated
 	MimeType string // empty: determined by the path of a new object, else unchanged
 	Expected *int64 // the stored version, 0 for none; nil: any
+
+	started *Started // nil unless Content is in the store already
 }
 
 // Create stores a new object. Conflict if another object has its path.
 func (s *Objects) Create(ctx context.Context, actor org.Actor, d object.Draft, u *Upload) (object.Object, error) {
-	made := id.Object(s.IDs.New())
-	return s.write(ctx, actor, u, unprepared, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
+	return s.write(ctx, actor, u, unprepared, s.creation(id.Object(s.IDs.New()), d, u))
+}
+
+// creation is the target of a new object.
+func (s *Objects) creation(made id.Object, d object.Draft, u *Upload) target {
+	return func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		d.MimeType = u.MimeType
 		o, err := object.New(made, actor, d)
-		if err != nil || u.Size >= 0 && u.Size <= large {
+		if err != nil || u.started == nil && u.Size >= 0 && u.Size <= large {
 			return o, err
 		}
 		if _, err := r.Storage().Objects().At(ctx, actor.Org, o.StorageKey()); err == nil {
@@ -84,7 +92,7 @@ func (s *Objects) Create(ctx context.Context, actor org.Actor, d object.Draft, u
 			return o, err
 		}
 		return o, nil
-	})
+	}
 }
 
 func pathTaken(o object.Object) error {
@@ -93,14 +101,24 @@ func pathTaken(o object.Object) error {
 
 // Replace stores new content of an object that the actor sees.
 func (s *Objects) Replace(ctx context.Context, actor org.Actor, of id.Object, u *Upload) (object.Object, error) {
-	return s.write(ctx, actor, u, func(o object.Object) (object.Object, error) {
+	return s.write(ctx, actor, u, typed(u), s.replacement(of))
+}
+
+// replacement is the target of an object that the actor sees.
+func (s *Objects) replacement(of id.Object) target {
+	return func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
+		return s.visible(ctx, r, actor, of)
+	}
+}
+
+// typed returns the preparation of an object whose content and media type are replaced.
+func typed(u *Upload) func(object.Object) (object.Object, error) {
+	return func(o object.Object) (object.Object, error) {
 		if err := o.CheckReplace(); err != nil {
 			return o, err
 		}
 		return o.WithMimeType(u.MimeType)
-	}, func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
-		return s.visible(ctx, r, actor, of)
-	})
+	}
 }
 
 // Save stores the content of a document of the actor's or of the organisation's.
@@ -222,6 +240,9 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		}
 		err = storage.BlobNames().Forget(ctx, object.Blob{Org: actor.Org, Name: content.Blob})
 		if fault.Is(err, fault.NotFound) {
+			if u.started != nil {
+				return fault.New(fault.Gone, "The upload was given up, or another content has replaced it: start another one")
+			}
 			return fault.New(fault.Unavailable, "The upload took too long and was given up; send it again")
 		}
 		if err != nil {

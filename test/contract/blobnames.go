@@ -44,6 +44,24 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			name := someName(o)
 			w.oneWins(together(concurrent, func(i int) error { return w.blobNames().Announce(w.ctx, o, name, at(i)) }), fault.Conflict)
 		},
+		"the announced names of an organisation are counted": func(w *world) {
+			o, other := w.org().ID, w.org().ID
+			announced := func(want int) {
+				w.Helper()
+				that(w.store.Storage().Announced(w.ctx, o)).is(w, want)
+			}
+			announced(0)
+			first, second := someName(o), someName(o)
+			w.ok(w.blobNames().Announce(w.ctx, o, first, at(1)))
+			w.ok(w.blobNames().Announce(w.ctx, o, second, at(2)))
+			w.ok(w.blobNames().Announce(w.ctx, other, someName(other), at(3)))
+			w.ok(w.blobNames().Discard(w.ctx, o, []string{someName(o)}, at(4)))
+			announced(2)
+			w.ok(w.blobNames().Forget(w.ctx, object.Blob{Org: o, Name: first}))
+			announced(1)
+			w.ok(w.blobNames().Expire(w.ctx, at(3)))
+			announced(0)
+		},
 		"many announce their names at once": func(w *world) {
 			o := w.org().ID
 			names := make([]string, concurrent)

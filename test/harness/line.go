@@ -3,7 +3,9 @@ package harness
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
+	"net/url"
 	"runtime"
 	"sync"
 	"time"
@@ -299,6 +301,41 @@ func (b lineBlobs) Remove(ctx context.Context, name string) error {
 
 func (b lineBlobs) List(ctx context.Context, each func(name string, size int64, written time.Time) error) error {
 	return b.line.call("Blobs.List", func() error { return b.Blobs.List(ctx, each) })
+}
+
+// BlobsURL begins the addresses of the world's store of blobs. Nothing answers there: what a client
+// would send is put into World.Blobs under the rest of the address.
+const BlobsURL = "https://blobs.invalid/"
+
+// lineSigned gives out addresses of a store of blobs at the end of a line.
+type lineSigned struct{ lineBlobs }
+
+var _ ports.SignedBlobs = lineSigned{}
+
+func (b lineSigned) SignGet(_ context.Context, name, mimeType, disposition string, lifetime time.Duration) (string, error) {
+	return ask(b.line, "SignedBlobs.SignGet", func() (string, error) {
+		v := url.Values{"type": {mimeType}, "disposition": {disposition}, "lifetime": {lifetime.String()}}
+		return BlobsURL + url.PathEscape(name) + "?" + v.Encode(), nil
+	})
+}
+
+func (b lineSigned) SignPut(_ context.Context, mimeType string, c object.Content, _ time.Duration) (object.Address, error) {
+	return ask(b.line, "SignedBlobs.SignPut", func() (object.Address, error) {
+		return object.Address{URL: BlobsURL + c.Blob, Headers: map[string]string{"Content-Type": mimeType, "Checksum": c.Checksum}}, nil
+	})
+}
+
+func (b lineSigned) Stat(ctx context.Context, name string) (size int64, checksum string, err error) {
+	checksum, err = ask(b.line, "SignedBlobs.Stat", func() (string, error) {
+		r, err := b.Blobs.Open(ctx, name, 0, -1)
+		if err != nil {
+			return "", err
+		}
+		content, err := io.ReadAll(r)
+		size = int64(len(content))
+		return Checksum(string(content)), errors.Join(err, r.Close())
+	})
+	return size, checksum, err
 }
 
 // datedBlobs is a store whose blobs are written when a clock says so.

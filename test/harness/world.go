@@ -159,7 +159,7 @@ func (w *World) Restart() error {
 	})
 	s.Onboarding = onboarding.New(w.Clock, w.IDs, s.Access.Locked, s.Access.Atomic)
 	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Mailer: w.Mailer, InviteURL: w.inviteURL, Locked: s.Access.Locked, Origin: access.Origin})
-	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, LogPosition: s.Access.LogPosition, MaxSize: MaxSize})
+	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Signed: lineSigned{blobs}, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, LogPosition: s.Access.LogPosition, MaxSize: MaxSize})
 	s.Tasks = tasks.New(store, w.Clock, w.IDs, s.Access.Atomic)
 	s.Teams = teams.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)
 	s.Workspaces = workspaces.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)

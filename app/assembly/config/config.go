@@ -33,13 +33,15 @@ import (
 // allowed values, min and max bound numbers and durations. required:"prod" means that
 // production has no default. The fields are read in their order.
 type Config struct {
-	Mode        string   `env:"COLLAB_MODE" help:"development fills in what is not configured; production starts only when everything it needs is" default:"development" oneof:"development,production"`
-	Listen      HostPort `env:"COLLAB_LISTEN" help:"address to listen on" default:"127.0.0.1:8080"`
-	PublicURL   URL      `env:"COLLAB_PUBLIC_URL" help:"the base address that clients use, without a path" or:"http://localhost and the port" schemes:"http,https" required:"prod"`
-	DataDir     string   `env:"COLLAB_DATA_DIR" help:"where embedded state lives" default:"./data"`
-	DatabaseURL URL      `env:"COLLAB_DATABASE_URL" help:"sqlite://path, postgres://…, or memory:// to keep nothing" or:"SQLite in the data folder" schemes:"sqlite,postgres,memory" required:"prod"`
-	BlobURL     URL      `env:"COLLAB_BLOB_URL" help:"where the content of files lies: file://folder, gs://bucket/prefix, s3://bucket/prefix, azblob://container/prefix, or mem:// to keep nothing" or:"files in the data folder" schemes:"file,gs,s3,azblob,mem" required:"prod"`
-	BusURL      URL      `env:"COLLAB_BUS_URL" help:"how servers tell each other of changes: nats://…, or local:// for a single server" default:"local://" schemes:"local,nats,tls"`
+	Mode          string   `env:"COLLAB_MODE" help:"development fills in what is not configured; production starts only when everything it needs is" default:"development" oneof:"development,production"`
+	Listen        HostPort `env:"COLLAB_LISTEN" help:"address to listen on" default:"127.0.0.1:8080"`
+	PublicURL     URL      `env:"COLLAB_PUBLIC_URL" help:"the base address that clients use, without a path" or:"http://localhost and the port" schemes:"http,https" required:"prod"`
+	DataDir       string   `env:"COLLAB_DATA_DIR" help:"where embedded state lives" default:"./data"`
+	DatabaseURL   URL      `env:"COLLAB_DATABASE_URL" help:"sqlite://path, postgres://…, or memory:// to keep nothing" or:"SQLite in the data folder" schemes:"sqlite,postgres,memory" required:"prod"`
+	BlobURL       URL      `env:"COLLAB_BLOB_URL" help:"where the content of files lies: file://folder, gs://bucket/prefix, s3://bucket/prefix, azblob://container/prefix, or mem:// to keep nothing" or:"files in the data folder" schemes:"file,gs,s3,azblob,mem" required:"prod"`
+	SignedURLs    string   `env:"COLLAB_SIGNED_URLS" help:"on gives clients that ask for it addresses at the object store, so that content does not pass through the server" default:"on" oneof:"on,off"`
+	BlobPublicURL URL      `env:"COLLAB_BLOB_PUBLIC_URL" help:"origin by which clients reach the object store, if it is another than the server's" schemes:"http,https"`
+	BusURL        URL      `env:"COLLAB_BUS_URL" help:"how servers tell each other of changes: nats://…, or local:// for a single server" default:"local://" schemes:"local,nats,tls"`
 
 	TokenKeys   string `env:"COLLAB_TOKEN_KEYS" help:"file of PEM Ed25519 private keys: the first signs service tokens, all verify" or:"made at first start" required:"prod"`
 	SecretsKeys string `env:"COLLAB_SECRETS_KEYS" help:"file of the keyset that seals secrets where they are kept" or:"made at first start" required:"prod"`

@@ -1,0 +1,224 @@
+package objects
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+const (
+	// downloadLifetime is how long an address for reading is valid.
+	downloadLifetime = time.Minute
+
+	// uploadLifetime is how long an address for writing is valid; a request that has begun may
+	// take longer. It is less than object.Grace, so that nothing is written after a collection.
+	uploadLifetime = 15 * time.Minute
+
+	// maxDirect is the largest content of one request to every store, in bytes: Azure's.
+	maxDirect = 5000 << 20
+
+	// maxStarted is how many announced names an organisation may have before another upload is
+	// started: of started uploads, and of those through the server that failed, until both are
+	// collected.
+	maxStarted = 1000
+
+	// alwaysRead is the largest content, in bytes, that is read when its upload is completed,
+	// also if the store knows its checksum: to find out whether it is text.
+	alwaysRead = 1 << 20
+
+	// maxUploadID is the longest id of an upload, in bytes.
+	maxUploadID = 16 << 10
+)
+
+// Started is an upload to the store that has been started: its target and its content. Nothing
+// is stored of it but the announced name of its blob; the client has the rest, sealed.
+type Started struct {
+	Object   id.Object
+	Draft    *object.Draft // nil: the object's content is replaced
+	MimeType string        // empty: that of the object
+	Expected *int64        // as in Upload
+	Content  object.Content
+}
+
+// Address returns an address at the store to read an object at, whose responses have the
+// Content-Disposition. It is empty if the store has no addresses.
+func (s *Objects) Address(ctx context.Context, o object.Object, disposition string) (string, error) {
+	if s.Signed == nil {
+		return "", nil
+	}
+	return s.Signed.SignGet(ctx, o.Blob, o.MimeType, disposition, downloadLifetime)
+}
+
+// Start starts an upload to the store: of a new object, or of the next content of the object if
+// d is nil. It refuses what Create and Replace would refuse now. U has the size and the checksum;
+// its content is not read. It returns the upload's id, and the address that takes the content
+// until expires.
+func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *object.Draft, u Upload) (upload string, to object.Address, expires time.Time, err error) {
+	if s.Signed == nil {
+		return "", to, expires, fault.New(fault.Conflict, "The store of this server takes no uploads from clients: send the content to the server")
+	}
+	if u.Size > min(s.MaxSize, maxDirect) {
+		return "", to, expires, tooLarge(min(s.MaxSize, maxDirect))
+	}
+	if d != nil {
+		of = id.Object(s.IDs.New())
+	}
+	started := &Started{Object: of, Draft: d, MimeType: u.MimeType, Expected: u.Expected, Content: object.Content{Size: u.Size, Checksum: u.Checksum}}
+	u.started = started
+	var o object.Object
+	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.CheckWrite(); err != nil {
+			return err
+		}
+		storage := r.Storage()
+		if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
+			return err
+		}
+		find, prepare := s.targetOf(&u)
+		if o, err = find(ctx, source{r, false}, actor); err == nil {
+			o, err = prepare(o)
+		}
+		if err == nil {
+			err = o.CheckVersion(u.Expected)
+		}
+		if err != nil {
+			return err
+		}
+		switch n, err := storage.Announced(ctx, actor.Org); {
+		case err != nil:
+			return err
+		case n >= maxStarted:
+			return fault.New(fault.Limited, "The organisation has %d uploads that are not completed: complete or delete some, or send the content to the server", n)
+		}
+		started.Content.Blob = o.BlobName(s.Secrets.Secret()[:randomLength])
+		return storage.BlobNames().Announce(ctx, actor.Org, started.Content.Blob, s.Clock.Now())
+	})
+	if err != nil {
+		return "", to, expires, err
+	}
+	expires = s.Clock.Now().Add(uploadLifetime)
+	if to, err = s.Signed.SignPut(ctx, o.MimeType, started.Content, uploadLifetime); err != nil {
+		return "", to, expires, err
+	}
+	plain, err := json.Marshal(started)
+	if err != nil {
+		return "", to, expires, err
+	}
+	sealed, err := s.Sealer.Seal(plain, uploadContext(actor))
+	return base64.RawURLEncoding.EncodeToString(sealed), to, expires, err
+}
+
+// uploadContext binds the id of an upload to the member who started it.
+func uploadContext(actor org.Actor) []byte {
+	return []byte("upload\n" + string(actor.Org) + "\n" + string(actor.User))
+}
+
+// Started returns the upload of an id that the actor has from Start.
+func (s *Objects) Started(actor org.Actor, upload string) (*Started, error) {
+	missing := fault.Missing("Upload")
+	if s.Signed == nil || len(upload) > maxUploadID {
+		return nil, missing
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(upload)
+	if err != nil {
+		return nil, missing
+	}
+	plain, err := s.Sealer.Open(sealed, uploadContext(actor))
+	if fault.Is(err, fault.Invalid) {
+		return nil, missing
+	}
+	started := &Started{}
+	if err == nil {
+		err = json.Unmarshal(plain, started)
+	}
+	return started, err
+}
+
+// targetOf returns what write needs for an upload that was started.
+func (s *Objects) targetOf(u *Upload) (target, func(object.Object) (object.Object, error)) {
+	if u.started.Draft != nil {
+		return s.creation(u.started.Object, *u.started.Draft, u), unprepared
+	}
+	return s.replacement(u.started.Object), typed(u)
+}
+
+// Complete stores the object with the content that was uploaded to the store, as Create or
+// Replace would. Completing it again returns the object while it has this content.
+func (s *Objects) Complete(ctx context.Context, actor org.Actor, of *Started) (object.Object, error) {
+	if o, done, err := s.completed(ctx, source{s.Store, true}, actor, of); done || err != nil {
+		return o, err
+	}
+	u := &Upload{Size: of.Content.Size, Checksum: of.Content.Checksum, MimeType: of.MimeType, Expected: of.Expected, started: of}
+	find, prepare := s.targetOf(u)
+	o, err := s.write(ctx, actor, u, prepare, find)
+	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.Gone) {
+		// Another request may have completed it meanwhile.
+		if o, done, lookup := s.completed(ctx, source{s.Store, false}, actor, of); done || lookup != nil {
+			return o, lookup
+		}
+	}
+	return o, err
+}
+
+// completed returns the object, and whether it has the upload's content.
+func (s *Objects) completed(ctx context.Context, r source, actor org.Actor, of *Started) (o object.Object, done bool, err error) {
+	if o, err = s.visible(ctx, r, actor, of.Object); fault.Is(err, fault.NotFound) {
+		return o, false, nil
+	}
+	return o, err == nil && o.Blob == of.Content.Blob, err
+}
+
+// GiveUp gives up an upload that is not completed. Its content is collected.
+func (s *Objects) GiveUp(ctx context.Context, actor org.Actor, of *Started) error {
+	return s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.CheckWrite(); err != nil {
+			return err
+		}
+		names := r.Storage().BlobNames()
+		err := names.Forget(ctx, object.Blob{Org: actor.Org, Name: of.Content.Blob})
+		if fault.Is(err, fault.NotFound) {
+			return fault.Missing("Upload")
+		}
+		if err != nil {
+			return err
+		}
+		return names.Discard(ctx, actor.Org, []string{of.Content.Blob}, s.Clock.Now())
+	})
+}
+
+// verify checks the content that is in the store. It reads the content unless the store knows its
+// checksum; longer content that is not read counts as bytes, not as text.
+func (s *Objects) verify(ctx context.Context, u *Upload) (object.Content, error) {
+	want := u.started.Content
+	size, checksum, err := s.Signed.Stat(ctx, want.Blob)
+	if fault.Is(err, fault.NotFound) {
+		return want, fault.Wrap(fault.Conflict, err, "Nothing has been sent to the address of the upload yet")
+	}
+	if err != nil {
+		return want, err
+	}
+	if size != want.Size {
+		return want, fault.Field("size", "is not the content's, which is %d", size)
+	}
+	if checksum != "" && size > alwaysRead {
+		return want, checkChecksum(want.Checksum, checksum)
+	}
+	r, err := s.Blobs.Open(ctx, want.Blob, 0, -1)
+	if err != nil {
+		return want, err
+	}
+	defer r.Close()
+	in := s.newIntake(&Upload{Content: r, Checksum: want.Checksum})
+	if _, err := io.Copy(io.Discard, in); err != nil {
+		return want, err
+	}
+	return in.content(want.Blob), nil
+}

@@ -1,0 +1,323 @@
+package objects_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/app/objects"
+	"collab/app/upkeep"
+	"collab/domain/fault"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/test/harness"
+)
+
+// expectKind checks the kind of an error.
+func expectKind(t testing.TB, err error, want fault.Kind) {
+	t.Helper()
+	if !fault.Is(err, want) {
+		t.Errorf("the error is %v: %v", err, errors.Unwrap(err))
+	}
+}
+
+func TestUploadsToTheStore(t *testing.T) {
+	w := open(t)
+	ctx := t.Context()
+	for about, row := range map[string]struct {
+		of   *objects.Started
+		want object.Object
+	}{
+		"a new file":      {w.made, object.Object{Path: "sent.md", Version: 1, MimeType: "text/markdown"}},
+		"the next of one": {w.remade, object.Object{Path: "notes.md", Version: 2, MimeType: "text/markdown"}},
+	} {
+		t.Run(about, func(t *testing.T) {
+			from := w.head(t)
+			for range 3 {
+				got, err := w.Objects.Complete(ctx, w.ben, row.of)
+				must(t, err)
+				if got.Path != row.want.Path || got.Version != row.want.Version || got.MimeType != row.want.MimeType || got.UpdatedBy != w.ben.User || !got.Text || got.Content.Checksum != row.of.Content.Checksum {
+					t.Errorf("got %+v", got)
+				}
+			}
+			if log := w.log(t, from); len(log) != 1 || log[0].By != w.ben.User {
+				t.Errorf("the log has %+v", log)
+			}
+			expectKind(t, w.Objects.GiveUp(ctx, w.ben, row.of), fault.NotFound)
+		})
+	}
+	w.assertServed(t, w.Objects)
+	w.assertContents(t)
+	w.assertCollected(t, false)
+}
+
+func TestUploadsToTheStoreAreRefusedAtTheStart(t *testing.T) {
+	w := open(t)
+	elsewhere, err := w.Join(t.Context(), "org_elsewhere", "user_eve", org.Owner)
+	must(t, err)
+	viewer, err := w.Join(t.Context(), "org_office", "user_vic", org.Viewer)
+	must(t, err)
+	for about, row := range map[string]struct {
+		actor  org.Actor
+		of     object.Object
+		path   string
+		change func(*objects.Upload)
+		want   fault.Kind
+	}{
+		"by a viewer":                         {viewer, object.Object{}, "x.md", nil, fault.Forbidden},
+		"of a file of another organisation":   {elsewhere, w.notes, "", nil, fault.NotFound},
+		"into a workspace of another":         {elsewhere, object.Object{}, "x.md", nil, fault.Invalid},
+		"of a path that is taken":             {w.ben, object.Object{}, "PLAN.md", nil, fault.Conflict},
+		"of a path that leaves its folder":    {w.ben, object.Object{}, "../x.md", nil, fault.Invalid},
+		"of a path with a line break":         {w.ben, object.Object{}, "x\r\nSet-Cookie: a.md", nil, fault.Invalid},
+		"of a media type with a line break":   {w.ben, object.Object{}, "x.md", func(u *objects.Upload) { u.MimeType = "text/plain\r\nX: y" }, fault.Invalid},
+		"of more than the limit":              {w.ben, object.Object{}, "x.md", func(u *objects.Upload) { u.Size = harness.MaxSize + 1 }, fault.TooLarge},
+		"of more than there is":               {w.ben, object.Object{}, "x.md", func(u *objects.Upload) { u.Size = 1<<63 - 1 }, fault.TooLarge},
+		"of another version than there is":    {w.ben, w.notes, "", func(u *objects.Upload) { u.Expected = new(int64(7)) }, fault.Conflict},
+		"of a new file with a version before": {w.ben, object.Object{}, "x.md", func(u *objects.Upload) { u.Expected = new(int64(1)) }, fault.Conflict},
+	} {
+		t.Run(about, func(t *testing.T) {
+			var change []func(*objects.Upload)
+			if row.change != nil {
+				change = append(change, row.change)
+			}
+			_, _, err := w.start(t, row.actor, row.of.ID, row.path, "text", change...)
+			expectKind(t, err, row.want)
+		})
+	}
+	t.Run("without a store that has addresses", func(t *testing.T) {
+		options := w.Objects.Options
+		options.Signed = nil
+		o := objects.New(options)
+		_, _, _, err := o.Start(t.Context(), w.ben, w.notes.ID, nil, objects.Upload{})
+		expectKind(t, err, fault.Conflict)
+		_, err = o.Started(w.ben, "x")
+		expectKind(t, err, fault.NotFound)
+		if address, err := o.Address(t.Context(), w.notes, "attachment"); address != "" || err != nil {
+			t.Errorf("the address is %q, %v", address, err)
+		}
+	})
+}
+
+func TestOutstandingUploadsToTheStoreAreBounded(t *testing.T) {
+	w := open(t)
+	ids := []string{}
+	var err error
+	for err == nil {
+		var upload string
+		if upload, _, err = w.start(t, w.ben, "", fmt.Sprintf("x%d.md", len(ids)), "text"); err == nil {
+			ids = append(ids, upload)
+		}
+	}
+	expectKind(t, err, fault.Limited)
+	if len(ids) != 998 { // beside those of open
+		t.Errorf("%d uploads were started", len(ids))
+	}
+	must(t, w.Objects.GiveUp(t.Context(), w.ben, w.started(t, w.ben, ids[0])))
+	var group sync.WaitGroup
+	results := make([]error, 8)
+	for i := range results {
+		group.Go(func() { _, _, results[i] = w.start(t, w.ben, "", fmt.Sprintf("y%d.md", i), "text") })
+	}
+	group.Wait()
+	began := 0
+	for _, err := range results {
+		if err == nil {
+			began++
+		} else {
+			expectKind(t, err, fault.Limited)
+		}
+	}
+	if began != 1 {
+		t.Errorf("%d were started at once where one had room", began)
+	}
+	must(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("ordinary uploads have no such limit"))))
+	w.assertCollected(t, false)
+}
+
+func TestUploadsToTheStoreAreOfTheirMember(t *testing.T) {
+	w := open(t)
+	upload := w.sent(t, w.ben, "", "mine.md", "mine")
+	raw, err := base64.RawURLEncoding.DecodeString(upload)
+	must(t, err)
+	raw[len(raw)-1] ^= 1
+	eve, err := w.Join(t.Context(), "org_elsewhere", "user_eve", org.Owner)
+	must(t, err)
+	twin, err := w.Join(t.Context(), "org_elsewhere", "user_ben", org.Owner) // the same user in another organisation
+	must(t, err)
+	for about, row := range map[string]struct {
+		actor  org.Actor
+		upload string
+	}{
+		"another member's": {w.ada, upload}, "another organisation's": {eve, upload}, "the user's in another organisation": {twin, upload},
+		"a changed one": {w.ben, base64.RawURLEncoding.EncodeToString(raw)}, "none": {w.ben, ""}, "nonsense": {w.ben, "../" + upload},
+		"a long one": {w.ben, strings.Repeat("A", 20<<10)},
+	} {
+		t.Run(about, func(t *testing.T) {
+			_, err := w.Objects.Started(row.actor, row.upload)
+			expectKind(t, err, fault.NotFound)
+		})
+	}
+}
+
+func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
+	for about, row := range map[string]struct {
+		before func(t *testing.T, w *office) error // what happens between sending and completing
+		want   fault.Kind
+	}{
+		"after the member became a viewer": {func(t *testing.T, w *office) error {
+			w.ben.Role = org.Viewer
+			return nil
+		}, fault.Forbidden},
+		"after the member was removed": {func(t *testing.T, w *office) error {
+			return w.Members.Remove(t.Context(), w.ada, w.ben.User)
+		}, fault.Forbidden},
+		"after the organisation was closed": {func(t *testing.T, w *office) error {
+			return w.Tell(t.Context(), "organization.deleted", map[string]any{"id": "org_office", "deleted": true})
+		}, fault.Forbidden},
+		"after a day": {func(t *testing.T, w *office) error {
+			w.Clock.Advance(object.Grace + time.Minute)
+			return w.Upkeep.Collect(t.Context(), false, false, func(upkeep.Garbage) error { return nil })
+		}, fault.Conflict},
+		"after it was given up": {func(t *testing.T, w *office) error {
+			return errors.Join(w.Objects.GiveUp(t.Context(), w.ben, w.made), w.Objects.GiveUp(t.Context(), w.ben, w.remade))
+		}, fault.Gone},
+	} {
+		t.Run(about, func(t *testing.T) {
+			w := open(t)
+			must(t, row.before(t, w))
+			for _, of := range []*objects.Started{w.made, w.remade} {
+				_, err := w.Objects.Complete(t.Context(), w.ben, of)
+				expectKind(t, err, row.want)
+			}
+		})
+	}
+	for about, row := range map[string]struct {
+		text string // that is sent; empty: none
+		want fault.Kind
+	}{
+		"of nothing":         {"", fault.Conflict},
+		"of another size":    {"content!", fault.Invalid},
+		"of another content": {"CONTENT", fault.Invalid},
+	} {
+		t.Run(about, func(t *testing.T) {
+			w := open(t)
+			before, from := versionsOf(w.objects(t)), w.head(t)
+			for _, of := range []object.Object{{}, w.notes} {
+				upload, to, err := w.start(t, w.ben, of.ID, "new.md", "content")
+				must(t, err)
+				if row.text != "" {
+					w.send(t, to, row.text)
+				}
+				_, err = w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload))
+				expectKind(t, err, row.want)
+			}
+			w.assertLog(t, before, from)
+			if w.head(t) != from {
+				t.Error("the log has grown")
+			}
+			w.assertCollected(t, false)
+		})
+	}
+	t.Run("into a workspace that is gone", func(t *testing.T) {
+		w := open(t)
+		must(t, w.Workspaces.Delete(t.Context(), w.ada, w.desk))
+		w.reauthorize(t)
+		_, err := w.Objects.Complete(t.Context(), w.ben, w.made)
+		expectKind(t, err, fault.Invalid)
+		_, err = w.Objects.Complete(t.Context(), w.ben, w.remade)
+		expectKind(t, err, fault.NotFound)
+		w.assertCollected(t, false)
+	})
+	t.Run("into a workspace that the member does not see any more", func(t *testing.T) {
+		w := open(t)
+		must(t, w.Teams.RemoveMember(t.Context(), w.ada, w.crew, w.ben.User))
+		_, err := w.Objects.Complete(t.Context(), w.ben, w.made)
+		expectKind(t, err, fault.Invalid)
+		_, err = w.Objects.Complete(t.Context(), w.ben, w.remade)
+		expectKind(t, err, fault.NotFound)
+	})
+	t.Run("at a path that was taken meanwhile", func(t *testing.T) {
+		w := open(t)
+		w.create(t, w.ada, "sent.md", "was faster")
+		_, err := w.Objects.Complete(t.Context(), w.ben, w.made)
+		expectKind(t, err, fault.Conflict)
+		w.assertContents(t)
+		w.assertCollected(t, false)
+	})
+	t.Run("of another version than there is by now", func(t *testing.T) {
+		w := open(t)
+		upload := w.sent(t, w.ben, w.notes.ID, "", "expecting", func(u *objects.Upload) { u.Expected = new(int64(1)) })
+		must(t, errorOf(w.Objects.Complete(t.Context(), w.ben, w.remade)))
+		_, err := w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload))
+		expectKind(t, err, fault.Conflict)
+		w.assertContents(t)
+		w.assertCollected(t, false)
+	})
+	t.Run("again after its content was replaced", func(t *testing.T) {
+		w := open(t)
+		must(t, errorOf(w.Objects.Complete(t.Context(), w.ben, w.remade)))
+		must(t, errorOf(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))))
+		_, err := w.Objects.Complete(t.Context(), w.ben, w.remade)
+		expectKind(t, err, fault.Gone)
+		w.assertContents(t)
+		w.assertCollected(t, false)
+	})
+}
+
+func TestAnUploadToTheStoreIsCompletedOnce(t *testing.T) {
+	for range 20 {
+		w := open(t)
+		from := w.head(t)
+		var group sync.WaitGroup
+		for i := range 8 {
+			group.Go(func() {
+				of := []*objects.Started{w.made, w.remade}[i%2]
+				if o, err := w.Objects.Complete(context.WithoutCancel(t.Context()), w.ben, of); err != nil || o.Blob != of.Content.Blob {
+					t.Errorf("got %+v, %v: %v", o, err, errors.Unwrap(err))
+				}
+			})
+		}
+		group.Wait()
+		if log := w.log(t, from); len(log) != 2 {
+			t.Errorf("the log has %+v", log)
+		}
+		w.assertContents(t)
+		w.assertCollected(t, false)
+	}
+}
+
+func TestLongContentOfTheStoreIsNotRead(t *testing.T) {
+	w := open(t)
+	options := w.Objects.Options
+	options.MaxSize = 10 << 20
+	w.Objects = objects.New(options)
+	text := strings.Repeat("long ", 1<<19)
+	upload := w.sent(t, w.ben, "", "long.md", text)
+	started := w.started(t, w.ben, upload)
+	w.Line.Listen(-1, "")
+	o, err := w.Objects.Complete(t.Context(), w.ben, started)
+	must(t, err)
+	if calls := fmt.Sprint(w.Line.Calls()); o.Text || strings.Contains(calls, "Blobs.Open") || !strings.Contains(calls, "SignedBlobs.Stat") {
+		t.Errorf("%+v with %s", o, calls)
+	}
+	upload, to, err := w.start(t, w.ben, "", "other.md", text)
+	must(t, err)
+	w.send(t, to, strings.ToUpper(text))
+	_, err = w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload))
+	expectKind(t, err, fault.Invalid)
+	w.assertContents(t)
+}
+
+func TestAddressesOfContent(t *testing.T) {
+	w := open(t)
+	address, err := w.Objects.Address(t.Context(), w.notes, "attachment")
+	if err != nil || !strings.HasPrefix(address, harness.BlobsURL) || !strings.Contains(address, "lifetime=1m0s") || !strings.Contains(address, "type=text%2Fmarkdown") {
+		t.Errorf("it is %s, %v", address, err)
+	}
+}
