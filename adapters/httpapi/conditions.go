@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"collab/adapters/httpapi/body"
 	"collab/app/tasks"
 	"collab/domain/fault"
 	"collab/domain/object"
@@ -97,6 +98,21 @@ func (c *call) condition() (when condition, err error) {
 		when = condition{true, &version}
 	}
 	return when, nil
+}
+
+// or returns the condition, or that of the field expectedVersion.
+func (w condition) or(f *body.Fields) condition {
+	version := body.Optional(f, "expectedVersion", body.Integer)
+	if version == nil {
+		return w
+	}
+	if w.given {
+		f.Refuse("expectedVersion", "must be given only once")
+	}
+	if *version < 0 {
+		f.Refuse("expectedVersion", "must be the number of a version")
+	}
+	return condition{true, version}
 }
 
 // mustExist returns a conflict where no object was found.

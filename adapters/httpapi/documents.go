@@ -119,18 +119,9 @@ func readMemory(c *call) (content []byte, when condition, err error) {
 			return nil, when, err
 		}
 		content = []byte(body.Required(f, "content", body.Text))
-		version := body.Optional(f, "expectedVersion", body.Integer)
-		if version != nil && when.given {
-			f.Refuse("expectedVersion", "must be given only once")
-		}
-		if version != nil && *version < 0 {
-			f.Refuse("expectedVersion", "must be the number of a version")
-		}
+		when = when.or(f)
 		if err := f.Err(); err != nil {
 			return nil, when, err
-		}
-		if version != nil {
-			when = condition{true, version}
 		}
 	} else {
 		if content, err = c.read(body.MaxJSON); err != nil {

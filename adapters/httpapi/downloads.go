@@ -87,6 +87,34 @@ func escapedName(path string) string {
 	return strings.ReplaceAll(url.QueryEscape(path[strings.LastIndexByte(path, '/')+1:]), "+", "%20")
 }
 
+// wantsRedirect reports whether the client asks for an address at the object store in place of
+// the bytes: by a parameter, or by a preference (RFC 7240).
+func (c *call) wantsRedirect(q body.Query) (bool, error) {
+	if text, given := q.Get("redirect"); given && text != "1" {
+		return false, fault.Field("redirect", "must be 1")
+	} else if given {
+		if raw, given := q.Get("raw"); given && raw != "1" {
+			return false, fault.Field("redirect", "does not go with raw=0: the object store has the bytes only")
+		}
+		q.Values.Set("raw", "1")
+		return true, nil
+	}
+	return c.prefersRedirect(), nil
+}
+
+// prefersRedirect reports whether a Prefer header names redirect.
+func (c *call) prefersRedirect() bool {
+	for _, line := range c.r.Header["Prefer"] {
+		for preference := range strings.SplitSeq(line, ",") {
+			name, _, _ := strings.Cut(preference, ";")
+			if strings.EqualFold(strings.TrimSpace(name), "redirect") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // wantsBytes decides between the two representations of a file: the bytes for a
 // request that says so, or that accepts their type or any bytes rather than
 // JSON.
@@ -113,11 +141,28 @@ func (c *call) wantsBytes(q body.Query, o object.Object) (bool, error) {
 }
 
 // sendBytes answers with the content itself, or with the parts of it that are
-// asked for.
-func (a *api) sendBytes(c *call, o object.Object) error {
+// asked for. If redirect is set and the object store has addresses it answers with one instead,
+// where ranges are left to the store.
+func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 	tag := etag(o.Version)
 	if c.unchanged(tag) {
 		return nil
+	}
+	disposition := "attachment; filename*=UTF-8''" + escapedName(o.Path)
+	if redirect && c.r.Method == http.MethodGet {
+		to, err := a.Objects.Address(c.r.Context(), o, disposition)
+		if err != nil {
+			return err
+		}
+		if to != "" {
+			c.hideAddress()
+			c.setMetadataHeaders(o)
+			if c.prefersRedirect() {
+				c.Set("Preference-Applied", "redirect")
+			}
+			c.redirect(http.StatusTemporaryRedirect, to)
+			return nil
+		}
 	}
 	head := func(status int, mimeType string, length int64) {
 		h := c.Header()
@@ -126,7 +171,7 @@ func (a *api) sendBytes(c *call, o object.Object) error {
 		c.setMetadataHeaders(o)
 		c.Set("Etag", tag)
 		c.Set("Content-Type", mimeType)
-		c.Set("Content-Disposition", "attachment; filename*=UTF-8''"+escapedName(o.Path))
+		c.Set("Content-Disposition", disposition)
 		if length >= 0 {
 			c.Set("Content-Length", strconv.FormatInt(length, 10))
 		}

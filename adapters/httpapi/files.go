@@ -119,7 +119,11 @@ func (a *api) deleteFile(c *call, actor org.Actor, of id.Object) error {
 }
 
 func (a *api) readFile(c *call, actor org.Actor, of id.Object) error {
-	q, err := c.query("raw")
+	q, err := c.query("raw", "redirect")
+	if err != nil {
+		return err
+	}
+	redirect, err := c.wantsRedirect(q)
 	if err != nil {
 		return err
 	}
@@ -133,7 +137,8 @@ func (a *api) readFile(c *call, actor org.Actor, of id.Object) error {
 	}
 	c.Header().Add("Vary", "Accept")
 	if bytes {
-		return a.sendBytes(c, o)
+		c.Header().Add("Vary", "Prefer")
+		return a.sendBytes(c, o, redirect)
 	}
 	return a.sendRecord(c, o, strings.TrimSuffix(etag(o.Version), `"`)+jsonTagSuffix+`"`)
 }

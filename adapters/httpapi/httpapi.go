@@ -171,12 +171,12 @@ func build(o Options) (*api, error) {
 			AllowedOrigins: o.Origins,
 			AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
 			AllowedHeaders: []string{
-				"Authorization", "Cache-Control", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range", "Last-Event-ID", "Range",
+				"Authorization", "Cache-Control", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range", "Last-Event-ID", "Prefer", "Range",
 				"X-Request-Id", "Traceparent", "Tracestate",
 			},
 			ExposedHeaders: append([]string{
 				"ETag", "Link", "Location", "X-Request-Id", "Retry-After", "Idempotent-Replayed", "X-Sync-Cursor",
-				"Accept-Ranges", "Content-Disposition", "Content-Range",
+				"Accept-Ranges", "Content-Disposition", "Content-Range", "Preference-Applied",
 				"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit",
 			}, metadataHeaders...),
 			MaxAge: 600,

@@ -111,6 +111,9 @@ func (a *api) routes() []row {
 		{"GET", "/sync/files/{id}", member, a.authorized(onRecord("id", "File", a.readFile))},
 		{"PUT", "/sync/files/{id}", writer, a.replaceFile},
 		{"DELETE", "/sync/files/{id}", writer, a.authorized(onRecord("id", "File", a.deleteFile))},
+		{"POST", "/sync/uploads", writer, withoutQuery(a.startUpload)},
+		{"POST", "/sync/uploads/{id}/complete", writer, withoutQuery(a.authorized(a.onUpload(a.completeUpload)))},
+		{"DELETE", "/sync/uploads/{id}", writer, withoutQuery(a.authorized(a.onUpload(a.giveUpUpload)))},
 		{"GET", "/sync/manifest", member, a.manifest},
 		{"GET", "/sync/changes", member, a.authorized(a.followChanges)},
 

@@ -137,6 +137,10 @@ var specified = []group{
 		GET /auth/sessions
 		DELETE /auth/sessions
 		DELETE /auth/sessions/:id`},
+	{"uploads to object stores", true, `
+		POST /sync/uploads
+		POST /sync/uploads/:id/complete
+		DELETE /sync/uploads/:id`},
 	{"task history", true, `GET /tasks/:id/history`},
 	{"authorizations", true, `
 		GET /mcp-oauth/authorize

@@ -1,0 +1,116 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/gorilla/mux"
+
+	"collab/adapters/httpapi/body"
+	"collab/app/objects"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+)
+
+// startedView is an upload to the object store that was started.
+type startedView struct {
+	ID      string            `json:"id"`
+	URL     string            `json:"url"`
+	Method  string            `json:"method"`
+	Headers map[string]string `json:"headers"`
+	Expires jsonTime          `json:"expiresAt"`
+}
+
+// readStart reads what is to be uploaded: the content of the file in fileId, or else of a new
+// file, which draft describes.
+func readStart(f *body.Fields, when condition) (of id.Object, draft *object.Draft, u objects.Upload, err error) {
+	replaced := body.Optional(f, "fileId", body.ID[id.Object]("file"))
+	d := object.Draft{
+		Path: body.OrZero(f, "path", body.Text), Kind: object.Artifact, Scope: object.Shared,
+		Workspace: body.Optional(f, "workspaceId", body.ID[id.Workspace]("workspace")),
+		Team:      body.Optional(f, "teamId", body.ID[id.Team]("team")),
+	}
+	if kind := body.Optional(f, "kind", body.OneOf(object.ParseKind, object.Kinds...)); kind != nil {
+		d.Kind = *kind
+	}
+	if scope := body.Optional(f, "scope", body.OneOf(object.ParseScope, object.Scopes...)); scope != nil {
+		d.Scope = *scope
+	}
+	if replaced != nil {
+		for _, name := range placing {
+			if _, given := f.Find(name); given {
+				f.Refuse(name, "does not go with fileId")
+			}
+		}
+		of = *replaced
+	} else {
+		draft = &d
+	}
+	u.MimeType = body.OrZero(f, "mimeType", body.Text)
+	if u.Size = body.Required(f, "size", body.Integer); u.Size < 0 {
+		f.Refuse("size", "must not be negative")
+	}
+	u.Checksum = body.Required(f, "checksum", func(raw []byte) (string, string) {
+		text, problem := body.Text(raw)
+		sum, err := object.ParseChecksum(text)
+		if problem == "" && err != nil {
+			problem = "must be a SHA-256 in hexadecimal"
+		}
+		return sum, problem
+	})
+	u.Expected = when.or(f).version
+	return of, draft, u, f.Err()
+}
+
+// startUpload answers with an address at the object store.
+func (a *api) startUpload(c *call) error {
+	when, err := c.condition()
+	if err != nil {
+		return err
+	}
+	f, err := c.fields()
+	if err != nil {
+		return err
+	}
+	of, draft, u, err := readStart(f, when)
+	if err != nil {
+		return err
+	}
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	upload, to, expires, err := a.Objects.Start(c.r.Context(), actor, of, draft, u)
+	if err != nil {
+		return err
+	}
+	c.hideAddress()
+	return c.reply(http.StatusCreated, startedView{upload, to.URL, http.MethodPut, to.Headers, jsonTime(expires)})
+}
+
+// onUpload returns an action on the started upload whose id is in the path.
+func (a *api) onUpload(do func(*call, org.Actor, *objects.Started) error) action {
+	return func(c *call, actor org.Actor) error {
+		of, err := a.Objects.Started(actor, mux.Vars(c.r)["id"])
+		if err != nil {
+			return err
+		}
+		return do(c, actor, of)
+	}
+}
+
+// completeUpload stores what was uploaded, and answers as the upload of a file does.
+func (a *api) completeUpload(c *call, actor org.Actor, of *objects.Started) error {
+	c.ExtendFor(int(of.Content.Size)) // it may be read
+	o, err := a.Objects.Complete(c.r.Context(), actor, of)
+	status := http.StatusOK
+	if err == nil && of.Draft != nil {
+		c.Set("Location", filesPath+"/"+string(o.ID))
+		status = http.StatusCreated
+	}
+	return c.replyObject(status)(o, err)
+}
+
+func (a *api) giveUpUpload(c *call, actor org.Actor, of *objects.Started) error {
+	return c.succeedUnless(a.Objects.GiveUp(c.r.Context(), actor, of))
+}

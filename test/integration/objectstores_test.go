@@ -1,0 +1,108 @@
+package integration
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"collab/test/collabd"
+	"collab/test/objectstore"
+	"collab/test/race"
+)
+
+func TestClientsUseTheObjectStoreByAddresses(t *testing.T) {
+	race.Skip(t, "its requests come one after another")
+	for name, start := range map[string]func(testing.TB) *objectstore.Store{"S3": objectstore.StartS3, "Azure": objectstore.StartAzure} {
+		t.Run(name, func(t *testing.T) {
+			store := start(t)
+			s := collabd.Start(t, append(store.Credentials, "COLLAB_BLOB_URL="+store.Address)...)
+			useAddresses(t, s.SignIn(t, "ada@example.com", "Ada Ltd", "owner"), store)
+		})
+	}
+}
+
+// useAddresses uploads a file to the object store and downloads it from there, without the
+// server's tokens.
+func useAddresses(t *testing.T, ada collabd.Client, store *objectstore.Store) {
+	const content = "sent to the store\n"
+	sum := sha256.Sum256([]byte(content))
+	start := func(fields map[string]any) (upload struct {
+		ID, URL, Method string
+		Headers         map[string]string
+	}) {
+		t.Helper()
+		fields["size"], fields["checksum"] = len(content), hex.EncodeToString(sum[:])
+		ada.Must(t, 201, "POST", "/sync/uploads", fields, &upload)
+		if !strings.HasPrefix(upload.URL, "http://"+store.Host+"/") {
+			t.Fatalf("the address is %s", upload.URL)
+		}
+		return upload
+	}
+	put := func(method, address string, headers map[string]string, content string) bool {
+		t.Helper()
+		r, err := http.NewRequest(method, address, strings.NewReader(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range headers {
+			r.Header.Set(name, value)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode/100 == 2
+	}
+	var file struct {
+		ID, Checksum string
+		Version      int
+	}
+	upload := start(map[string]any{"path": "a/sent; 'é'.txt"})
+	ada.Must(t, 409, "POST", "/sync/uploads/"+upload.ID+"/complete", nil, nil)
+	if !put(upload.Method, upload.URL, upload.Headers, content) {
+		t.Fatal("the store refuses the content")
+	}
+	for range 2 {
+		ada.Must(t, 201, "POST", "/sync/uploads/"+upload.ID+"/complete", nil, &file)
+	}
+	if put(upload.Method, upload.URL, upload.Headers, strings.ToUpper(content)) || put(upload.Method, upload.URL, upload.Headers, content) {
+		t.Error("the store takes content after the upload was completed")
+	}
+	next := start(map[string]any{"fileId": file.ID, "expectedVersion": 1})
+	if !put(next.Method, next.URL, next.Headers, content) {
+		t.Fatal("the store refuses the content")
+	}
+	ada.Must(t, 200, "POST", "/sync/uploads/"+next.ID+"/complete", nil, &file)
+	if file.Version != 2 {
+		t.Errorf("version %d", file.Version)
+	}
+
+	var redirected *http.Response
+	client := &http.Client{CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+		redirected = r.Response
+		return nil
+	}}
+	r, err := http.NewRequest("GET", ada.Base+"/api/v1/sync/files/"+file.ID+"?raw=1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+ada.Token)
+	r.Header.Set("Prefer", "redirect")
+	r.Header.Set("Range", "bytes=5-6")
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	got, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != 206 || string(got) != "to" || redirected == nil || redirected.StatusCode != 307 || redirected.Header.Get("X-Collab-Checksum") != file.Checksum {
+		t.Fatalf("%d %q, %v, redirected by %+v", answer.StatusCode, got, err, redirected)
+	}
+	if h := answer.Header; h.Get("Content-Disposition") != "attachment; filename*=UTF-8''sent%3B%20%27%C3%A9%27.txt" || !strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
+		t.Errorf("the store's headers are %v", h)
+	}
+}
