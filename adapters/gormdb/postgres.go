@@ -3,6 +3,7 @@ package gormdb
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"net/url"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/stdlib"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
@@ -57,9 +59,64 @@ func queryPgx(ctx context.Context, pool *sql.DB, text string, args []any, scan f
 			return err
 		}
 		defer rows.Close()
-		return scan(rows)
+		return scan(pgxRows{rows})
 	})
 }
+
+// pgxRows decodes texts, ids and integers itself, since pgx looks for a plan of each conversion
+// in each query.
+type pgxRows struct{ pgx.Rows }
+
+// Scan implements scanner.
+func (r pgxRows) Scan(to ...any) error {
+	columns := r.FieldDescriptions()
+	if len(columns) != len(to) {
+		return r.Rows.Scan(to...) // which is an error
+	}
+	for i, raw := range r.RawValues() {
+		if err := scanValue(r.Conn().TypeMap(), &columns[i], raw, to[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scanValue decodes the value of a column.
+func scanValue(types *pgtype.Map, c *pgconn.FieldDescription, raw []byte, to any) error {
+	isText := c.DataTypeOID == pgtype.TextOID
+	isUUID := c.DataTypeOID == pgtype.UUIDOID && c.Format == pgtype.BinaryFormatCode && len(raw) == 16
+	isInt := c.DataTypeOID == pgtype.Int8OID && c.Format == pgtype.BinaryFormatCode && len(raw) == 8
+	switch to := to.(type) {
+	case *string:
+		switch {
+		case isText && raw != nil:
+			*to = string(raw)
+			return nil
+		case isUUID:
+			*to = uuidText(raw)
+			return nil
+		}
+	case *int64:
+		if isInt {
+			*to = int64(binary.BigEndian.Uint64(raw))
+			return nil
+		}
+	case scanFunc:
+		switch {
+		case raw == nil:
+			return to(nil)
+		case isText:
+			return to(string(raw))
+		case isUUID:
+			return to(uuidText(raw))
+		case isInt:
+			return to(int64(binary.BigEndian.Uint64(raw)))
+		}
+	}
+	return types.Scan(c.DataTypeOID, c.Format, raw, to)
+}
+
+func uuidText(raw []byte) string { return pgtype.UUID{Bytes: [16]byte(raw), Valid: true}.String() }
 
 // epochPool is a pool on which queries compare an organisation's epoch first.
 type epochPool struct {
@@ -117,7 +174,7 @@ func (p epochPool) queryPgx(ctx context.Context, pool *sql.DB, text string, args
 			return err
 		}
 		defer rows.Close()
-		return scan(rows)
+		return scan(pgxRows{rows})
 	})
 }
 

@@ -242,6 +242,17 @@ func (f field) dest(p reflect.Value) any {
 			*to, _, err = driverValue[string](v)
 			return err
 		})
+	case p.Elem().Kind() == reflect.Pointer && p.Type().Elem().Elem().Kind() == reflect.String:
+		of := p.Type().Elem().Elem()
+		return scanFunc(func(v any) error {
+			text, found, err := driverValue[string](v)
+			if p.Elem().SetZero(); found {
+				to := reflect.New(of)
+				to.Elem().SetString(text)
+				p.Elem().Set(to)
+			}
+			return err
+		})
 	}
 	return p.Interface()
 }
