@@ -58,8 +58,11 @@ func (b *bench) launchBare(database string) (*process, error) {
 	return p, err
 }
 
-// bareTable has the columns and the indexes of the table of tasks.
-const bareTable = "bare_tasks"
+// bareTable has the columns and the indexes of the table of tasks, and bareTags its index of tags.
+const (
+	bareTable = "bare_tasks"
+	bareTags  = "bare_tags"
+)
 
 // bareTask is a task in JSON.
 type bareTask struct {

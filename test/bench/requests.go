@@ -93,7 +93,7 @@ func workloadOf(kind, address, token string, ids []string) workload {
 }
 
 func (b *bench) printRequests(all []*series) {
-	t := b.newTable(fmt.Sprintf("Requests over %d tasks, Postgres %s with fsync (bare: net/http + pgx without authentication)", requestRows, b.postgres),
+	t := b.newTable(fmt.Sprintf("Requests over %d tasks, Postgres %s with fsync (bare: net/http + pgx without authentication, on the same indexes)", requestRows, b.postgres),
 		"", "connections", "requests/s", "bare", "ratio", "", "CPU µs", "bare", "with Postgres", "bare", "p50 ms", "bare", "p99 ms", "bare")
 	for _, s := range all {
 		load := fmt.Sprintf("%s, Postgres, %d connections", s.kind, s.connections)

@@ -148,18 +148,21 @@ func (p *onPostgres) fill(ctx context.Context) error {
 }
 
 // copyForBare gives the bare server a table with the same columns, indexes and
-// rows.
+// rows. Triggers keep the index of tags, as they do for the table of tasks.
 func (p *onPostgres) copyForBare(ctx context.Context) error {
 	return p.exec(ctx,
 		"CREATE TABLE "+bareTable+" (LIKE tasks INCLUDING ALL)", "INSERT INTO "+bareTable+" SELECT * FROM tasks",
-		"VACUUM ANALYZE "+bareTable, "CHECKPOINT")
+		"CREATE TABLE "+bareTags+" (LIKE task_tags INCLUDING ALL)", "INSERT INTO "+bareTags+" SELECT * FROM task_tags",
+		"DO $$ BEGIN EXECUTE replace(pg_get_functiondef('index_task_tags'::regproc), 'task_tags', '"+bareTags+"'); END $$",
+		"CREATE TRIGGER tags AFTER INSERT OR DELETE ON "+bareTable+" FOR EACH ROW EXECUTE FUNCTION index_"+bareTags+"()",
+		"VACUUM ANALYZE "+bareTable, "VACUUM ANALYZE "+bareTags, "CHECKPOINT")
 }
 
 // trim removes the tasks that were made since the tables were filled.
 func (p *onPostgres) trim(ctx context.Context) error {
 	made := fmt.Sprintf(" WHERE created_at > %d", p.last())
 	return p.exec(ctx, "DELETE FROM tasks"+made, "DELETE FROM "+bareTable+made,
-		"VACUUM ANALYZE tasks", "VACUUM ANALYZE task_tags", "VACUUM ANALYZE "+bareTable, "CHECKPOINT")
+		"VACUUM ANALYZE tasks", "VACUUM ANALYZE task_tags", "VACUUM ANALYZE "+bareTable, "VACUUM ANALYZE "+bareTags, "CHECKPOINT")
 }
 
 // last is when the last of the tasks that filled the table was made.
