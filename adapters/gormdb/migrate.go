@@ -87,6 +87,16 @@ func (d dialect) migrations() string {
 	return "migrations/sqlite"
 }
 
+// Schema returns the version of the schema that this program needs, which is the same on both
+// databases.
+func Schema() int64 {
+	version, err := latest(onPostgres)
+	if err != nil {
+		panic(err) // the names of embedded files
+	}
+	return version
+}
+
 // latest returns the newest version among the embedded migrations.
 func latest(d dialect) (int64, error) {
 	names, err := fs.Glob(migrations, path.Join(d.migrations(), "*.sql"))

@@ -65,6 +65,8 @@ type Options struct {
 	AppURL      string   // the application, which pages link to; empty: no link
 	SignIn      string   // the development provider's page; empty: no link
 	Release     string   // the running version, which pages and probes show
+	Schema      int64    // the version of the database schema that the server needs
+	Compatible  string   // the oldest version whose servers run on that schema
 	AdminSecret string   // empty: there are no operator endpoints
 	Origins     []string // of browser clients; empty: none
 	Rates       limit.Rates

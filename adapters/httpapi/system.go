@@ -14,6 +14,12 @@ type stateView struct {
 	Version string `json:"version"`
 }
 
+type readyView struct {
+	stateView
+	Schema         int64  `json:"schema"`
+	CompatibleFrom string `json:"compatibleFrom"`
+}
+
 // alive answers 200 while the process runs.
 func (a *api) alive(c *call) error {
 	c.Header()["Cache-Control"] = noStore
@@ -32,7 +38,7 @@ func (a *api) ready(c *call) error {
 	if err := a.Ready(ctx); err != nil {
 		return fault.Wrap(fault.Unavailable, err, "The service is not ready")
 	}
-	return c.reply(http.StatusOK, stateView{"ready", a.Release})
+	return c.reply(http.StatusOK, readyView{stateView{"ready", a.Release}, a.Schema, a.Compatible})
 }
 
 // maxScrapes is how many answers with all measurements are made at once. Each takes a

@@ -5,10 +5,16 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"collab/adapters/gormdb"
 )
 
 // number is the version of this tree, the first one in CHANGELOG.md.
-const number = "0.1.0"
+const number = "0.2.0"
+
+// oldest is the oldest version whose servers run on the database schema of this one, so that it
+// can be installed again.
+const oldest = "0.1.0"
 
 // built is another version, which the linker sets.
 var built string
@@ -22,10 +28,11 @@ func Version() string {
 }
 
 // Build returns the version with the commit and its date, if the binary was built in a
-// repository, the release of Go and the platform.
+// repository, the release of Go and the platform, and in a second line the version of the
+// database schema.
 func Build() string {
 	info, _ := debug.ReadBuildInfo()
-	return buildOf(Version(), info)
+	return fmt.Sprintf("%s\nschema %d, on which servers from version %s on run", buildOf(Version(), info), gormdb.Schema(), oldest)
 }
 
 // buildOf is Build for the build information of a binary, which may be nil.

@@ -1,11 +1,15 @@
 package assembly
 
 import (
+	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"collab/adapters/gormdb"
 )
 
 func TestABuildSaysItsCommit(t *testing.T) {
@@ -25,11 +29,24 @@ func TestABuildSaysItsCommit(t *testing.T) {
 	}
 }
 
-func TestTheChangelogBeginsWithTheVersion(t *testing.T) {
+func TestTheChangelogNamesTheSchemaOfEachRelease(t *testing.T) {
 	text, err := os.ReadFile("../../CHANGELOG.md")
 	must(t, err)
-	_, first, _ := strings.Cut(string(text), "\n## ")
-	if line, _, _ := strings.Cut(first, "\n"); line != number && !strings.HasPrefix(line, number+" ") {
-		t.Errorf("CHANGELOG.md begins with %q, and the version is %s", line, number)
+	releases := regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(string(text), -1)
+	if want := fmt.Sprintf("%s (schema %d)", number, gormdb.Schema()); releases[0][1] != want {
+		t.Errorf("CHANGELOG.md begins with %q, want %q", releases[0][1], want)
+	}
+	for _, r := range releases[1:] {
+		if !regexp.MustCompile(`^\d+\.\d+\.\d+ \(schema \d+, commit [0-9a-f]{8}\)$`).MatchString(r[1]) {
+			t.Errorf("CHANGELOG.md has the release %q, want its version, schema and commit", r[1])
+		}
+	}
+}
+
+func TestTheOldestCompatibleReleaseIsInTheChangelog(t *testing.T) {
+	text, err := os.ReadFile("../../CHANGELOG.md")
+	must(t, err)
+	if !strings.Contains(string(text), "\n## "+oldest+" (") {
+		t.Errorf("CHANGELOG.md has no release %s", oldest)
 	}
 }
