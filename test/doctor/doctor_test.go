@@ -94,7 +94,7 @@ func (w *world) broken(t *testing.T) {
 		{"an encoding that is not UTF-8", "database", []string{"COLLAB_DATABASE_URL=" + w.address("server", databasePassword, "latin")}, "wrong", "encoding", "UTF8"},
 		{"tables of another user", "database", []string{"COLLAB_DATABASE_URL=" + w.address("stranger", databasePassword, "world")}, "wrong", "may not read", "GRANT"},
 		{"more connections than there are", "database", []string{"COLLAB_DATABASE_URL=" + w.settings["COLLAB_DATABASE_URL"] + "&pool_max_conns=1000"}, "wrong", "up to 1000", "max_connections"},
-		{"a database that was not migrated", "schema", []string{"COLLAB_DATABASE_URL=" + w.address("server", databasePassword, "empty")}, "wrong", "nothing was migrated", "collabd migrate"},
+		{"a database that was not migrated", "schema", []string{"COLLAB_DATABASE_URL=" + w.address("server", databasePassword, "empty")}, "wrong", "no migration has run", "collabd migrate"},
 		{"migrations that are pending", "schema", []string{"COLLAB_DATABASE_URL=" + w.address("server", databasePassword, "old")}, "wrong", "version 3", "collabd migrate"},
 		{"a publisher that there is not", "releases", []string{"COLLAB_RELEASE_ORGS=" + org}, "wrong", org, "/auth/me"},
 		{"a bucket that is not there", "bucket", []string{"COLLAB_BLOB_URL=gs://nowhere"}, "wrong", "gs://nowhere is not there (404)", "COLLAB_BLOB_URL"},
@@ -286,7 +286,7 @@ func TestAFreshMachineStaysFresh(t *testing.T) {
 	folder := t.TempDir()
 	before := tree(t, folder)
 	code, all, text := examine(t, settings{"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATA_DIR": filepath.Join(folder, "data")})
-	if code != 0 || !says(all, "database", "note", "made at the first start") || !says(all, "identity", "note", "built-in") {
+	if code != 0 || !says(all, "database", "note", "created at the first start") || !says(all, "identity", "note", "built-in") {
 		t.Errorf("the code is %d:\n%s", code, text)
 	}
 	if after := tree(t, folder); after != before {
