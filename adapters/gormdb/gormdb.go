@@ -89,8 +89,24 @@ type conn struct {
 }
 
 // Open opens the database, creating an empty one if SQLite has none, and fails with
-// Unavailable if it does not answer. Migrate creates the schema.
+// Unavailable if it does not answer or a transfer to it is not complete. Migrate creates
+// the schema.
 func Open(ctx context.Context, o Options) (*DB, error) {
+	db, err := open(ctx, o)
+	if err == nil {
+		err = db.checkComplete(ctx)
+	}
+	if err != nil {
+		if db != nil {
+			err = errors.Join(err, db.Close())
+		}
+		return nil, err
+	}
+	return db, nil
+}
+
+// open is Open also for the target of a transfer.
+func open(ctx context.Context, o Options) (*DB, error) {
 	db := &DB{pause: o.Pause, changed: o.Changed}
 	if db.changed == nil {
 		db.changed = func(object.Hint) {}

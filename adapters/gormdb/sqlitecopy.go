@@ -84,13 +84,18 @@ type Named struct {
 	Blob     string // its name in the store
 	Size     int64  // in bytes
 	Checksum string // SHA-256, lower-case hexadecimal
+	MimeType string
 }
+
+// selectContents returns the contents that objects name, each with its largest and its smallest
+// size and checksum.
+const selectContents = "SELECT blob, MAX(size), MAX(checksum), MIN(size), MIN(checksum), MAX(mime_type) FROM objects"
 
 // Blobs ranges over the contents of the objects of all organisations, each once, in the
 // byte order of their names. An error is the last element.
 func (c *Copy) Blobs(ctx context.Context) iter.Seq2[Named, error] {
 	return func(yield func(Named, error) bool) {
-		rows, err := c.pool.QueryContext(ctx, "SELECT blob, MAX(size), MAX(checksum), MIN(size), MIN(checksum) FROM objects GROUP BY blob ORDER BY blob")
+		rows, err := c.pool.QueryContext(ctx, selectContents+" GROUP BY blob ORDER BY blob")
 		if err != nil {
 			yield(Named{}, failed(ctx, err, "Content"))
 			return
@@ -98,8 +103,8 @@ func (c *Copy) Blobs(ctx context.Context) iter.Seq2[Named, error] {
 		defer rows.Close()
 		for rows.Next() {
 			var n, other Named
-			err := rows.Scan(&n.Blob, &n.Size, &n.Checksum, &other.Size, &other.Checksum)
-			if other.Blob = n.Blob; err == nil && other != n {
+			err := rows.Scan(&n.Blob, &n.Size, &n.Checksum, &other.Size, &other.Checksum, &n.MimeType)
+			if other.Blob, other.MimeType = n.Blob, n.MimeType; err == nil && other != n {
 				err = fmt.Errorf("two objects have %q with different sizes or checksums", n.Blob)
 			}
 			if err != nil || !yield(n, nil) {

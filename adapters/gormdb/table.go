@@ -43,6 +43,7 @@ type table struct {
 	reads   []field // of a SELECT, without the organisation
 	changes []field // of save
 	org     *field  // nil: its rows belong to no organisation
+	read    expressions
 
 	list      [2]string // reads for a SELECT by dialect, qualified with the table's name
 	names     string    // reads without it, for RETURNING
@@ -98,7 +99,7 @@ func describe(row reflect.Type, name, what string, read expressions) table {
 	if err != nil {
 		panic(err)
 	}
-	t := table{name: name, what: what, row: row}
+	t := table{name: name, what: what, row: row, read: read}
 	var keys []string
 	for _, f := range s.Fields {
 		if f.DBName == "" {

@@ -1,0 +1,172 @@
+package gormdb
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// postgresReader reads through one connection.
+type postgresReader struct{ conn *pgx.Conn }
+
+// connectPostgres opens a connection beside any pool.
+func connectPostgres(ctx context.Context, address string) (postgresReader, error) {
+	config, _, err := postgresConfig(address)
+	if err != nil {
+		return postgresReader{}, err
+	}
+	config.RuntimeParams["application_name"] = "collab move"
+	conn, err := pgx.ConnectConfig(ctx, config)
+	return postgresReader{conn}, err
+}
+
+// openPostgresReader begins a transaction in which all is read as of one moment.
+func openPostgresReader(ctx context.Context, address string) (reader, error) {
+	r, err := connectPostgres(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	const begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"
+	if _, err := r.conn.Exec(ctx, begin); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+func (r postgresReader) Close() error { return r.conn.Close(context.Background()) }
+
+func (r postgresReader) rows(ctx context.Context, text string, args []any, each func([]any) error) error {
+	rows, err := r.conn.Query(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	columns := rows.FieldDescriptions()
+	for rows.Next() {
+		values := make([]any, len(columns))
+		for i, raw := range rows.RawValues() {
+			if raw == nil {
+				continue
+			}
+			switch columns[i].DataTypeOID {
+			case pgtype.Int8OID:
+				values[i] = int64(binary.BigEndian.Uint64(raw))
+			case pgtype.BoolOID:
+				values[i] = raw[0] == 1
+			case pgtype.UUIDOID:
+				values[i] = uuid(raw)
+			case pgtype.ByteaOID:
+				values[i] = append([]byte{}, raw...)
+			case pgtype.TextOID, pgtype.NameOID:
+				values[i] = string(raw)
+			default:
+				return fmt.Errorf("the column %s has a type that no table has", columns[i].Name)
+			}
+		}
+		if err := each(values); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// postgresWriter writes through one connection.
+type postgresWriter struct{ postgresReader }
+
+func openPostgresWriter(ctx context.Context, address string) (writer, error) {
+	r, err := connectPostgres(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	// Until finish a crash of the server may undo transactions, with the state that they stored.
+	if _, err := r.conn.Exec(ctx, "SET synchronous_commit = off"); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return postgresWriter{r}, nil
+}
+
+func (w postgresWriter) exec(ctx context.Context, text string, args ...any) error {
+	_, err := w.conn.Exec(ctx, text, args...)
+	return err
+}
+
+// lock takes a lock that ends with the connection, and finds servers that opened the database before.
+// It waits for the end of the connection of a process that was killed.
+func (w postgresWriter) lock(ctx context.Context) error {
+	err := w.exec(ctx, fmt.Sprintf("SET lock_timeout = '5s'; SELECT pg_advisory_lock(%d); RESET lock_timeout", int64(transferLock)))
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == "55P03" {
+		return errors.New("another move to the target is under way")
+	}
+	if err != nil {
+		return err
+	}
+	for range closingPeriods {
+		var servers int64
+		err := w.conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'collab'").Scan(&servers)
+		if err != nil || servers == 0 {
+			return err
+		}
+		if err := w.exec(ctx, "SELECT pg_sleep(0.1)"); err != nil {
+			return err
+		}
+	}
+	return errors.New("servers have connections to the target: stop them first")
+}
+
+// closingPeriods is how many tenths of a second the connections of a stopped server may take to end.
+const closingPeriods = 20
+
+// copied is the rows of a COPY.
+type copied struct {
+	table *table
+	next  func() (rowValues, bool, error)
+	row   rowValues
+	err   error
+}
+
+func (c *copied) Next() bool {
+	var more bool
+	c.row, more, c.err = c.next()
+	return more && c.err == nil
+}
+
+// Values refuses texts that Postgres does not store.
+func (c *copied) Values() ([]any, error) {
+	for i, v := range c.row {
+		if text, ok := v.(string); ok && (!utf8.ValidString(text) || strings.Contains(text, "\x00")) {
+			return nil, fmt.Errorf("the record %s has a text in the column %s that Postgres does not store", c.table.key(c.row), c.table.all[i].name)
+		}
+	}
+	return c.row, nil
+}
+
+func (c *copied) Err() error { return c.err }
+
+func (w postgresWriter) insert(ctx context.Context, t *table, next func() (rowValues, bool, error)) error {
+	columns := make([]string, len(t.all))
+	for i, f := range t.all {
+		columns[i] = f.name
+	}
+	source := &copied{table: t, next: next}
+	_, err := w.conn.CopyFrom(ctx, pgx.Identifier{t.name}, columns, source)
+	if source.err != nil {
+		return source.err
+	}
+	return err
+}
+
+// finish waits for the disk with its commit, and so for all commits before. Before it gathers the
+// statistics that plans need.
+func (w postgresWriter) finish(ctx context.Context, commit func() error) error {
+	if err := w.exec(ctx, "SET synchronous_commit = on; ANALYZE "+strings.Join(ComparedTables(), ", ")); err != nil {
+		return err
+	}
+	return commit()
+}

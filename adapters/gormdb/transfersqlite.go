@@ -1,0 +1,143 @@
+package gormdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+)
+
+// sqliteReader reads through one connection.
+type sqliteReader struct {
+	pool *sql.DB
+	conn *sql.Conn
+}
+
+// openSQLiteReader opens a database that may have a write-ahead log, which a server left that was
+// killed.
+func openSQLiteReader(ctx context.Context, address string) (reader, error) {
+	r, err := connectSQLite(ctx, address, "busy_timeout(10000)", "query_only(1)", "cache_size(-8000)")
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func connectSQLite(ctx context.Context, address string, pragmas ...string) (sqliteReader, error) {
+	path, err := sqlitePath(address)
+	if err != nil {
+		return sqliteReader{}, err
+	}
+	pool, err := openSQLitePool(sqliteDSN(path, "deferred", pragmas) + "&mode=rw")
+	if err != nil {
+		return sqliteReader{}, err
+	}
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return sqliteReader{}, errors.Join(err, pool.Close())
+	}
+	return sqliteReader{pool, conn}, nil
+}
+
+func (r sqliteReader) Close() error { return errors.Join(r.conn.Close(), r.pool.Close()) }
+
+func (r sqliteReader) rows(ctx context.Context, text string, args []any, each func([]any) error) (err error) {
+	rows, err := r.conn.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	to := make([]any, len(columns))
+	for rows.Next() {
+		values := make([]any, len(columns))
+		for i := range values {
+			to[i] = &values[i]
+		}
+		if err := rows.Scan(to...); err != nil {
+			return err
+		}
+		if err := each(values); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// sqliteWriter writes through one connection.
+type sqliteWriter struct{ sqliteReader }
+
+// openSQLiteWriter opens a database whose commits a crash of the machine may undo until finish, with
+// the state that they stored.
+func openSQLiteWriter(ctx context.Context, address string) (writer, error) {
+	path, err := sqlitePath(address)
+	if err == nil {
+		err = makeFile(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, err := connectSQLite(ctx, address, "busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(1)", "synchronous(NORMAL)", "temp_store(MEMORY)", "cache_size(-16000)")
+	if err != nil {
+		return nil, err
+	}
+	return sqliteWriter{r}, nil
+}
+
+func (w sqliteWriter) exec(ctx context.Context, text string, args ...any) error {
+	_, err := w.conn.ExecContext(ctx, text, args...)
+	return err
+}
+
+// lock does nothing, because the caller holds the lock of the file.
+func (w sqliteWriter) lock(context.Context) error { return nil }
+
+func (w sqliteWriter) insert(ctx context.Context, t *table, next func() (rowValues, bool, error)) (err error) {
+	insert, err := w.conn.PrepareContext(ctx, "INSERT INTO "+t.name+" ("+join(t.all, "%")+") VALUES ("+join(t.all, "?")+")")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, insert.Close()) }()
+	column := func(name string) int {
+		return slices.IndexFunc(t.all, func(f field) bool { return f.name == name })
+	}
+	args := make([]any, len(t.all))
+	for {
+		r, more, err := next()
+		if err != nil || !more {
+			return err
+		}
+		for i, v := range r {
+			args[i] = toSQLite(v)
+		}
+		var texts []any
+		if t == &taskTable.table {
+			description, metadata := column("description"), column("metadata")
+			long, _ := args[description].(string)
+			longer, _ := args[metadata].(string)
+			if len(long)+len(longer) > maxInline {
+				texts = []any{args[column("org_id")], args[column("id")], args[description], args[metadata]}
+				args[description], args[metadata] = nil, ""
+			}
+		}
+		if _, err := insert.ExecContext(ctx, args...); err != nil {
+			return err
+		}
+		if texts != nil {
+			if err := w.exec(ctx, "INSERT INTO task_texts (org_id, task_id, description, metadata) VALUES (?, ?, ?, ?)", texts...); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// finish writes what is in the write-ahead log to the file after the commit.
+func (w sqliteWriter) finish(ctx context.Context, commit func() error) error {
+	if err := commit(); err != nil {
+		return err
+	}
+	return w.exec(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+}
