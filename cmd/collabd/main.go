@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"collab/app/assembly/backup"
 	"collab/app/assembly/config"
 	"collab/app/assembly/doctor"
+	"collab/app/assembly/move"
 )
 
 func main() {
@@ -35,6 +37,16 @@ Usage:
                          - is standard output
   collabd restore FILE   make the data folder out of an archive; with --replace what
                          is there is moved aside, with --check nothing is changed
+  collabd move --to TARGET [--blobs STORE]
+                         copy the records of a stopped server and their content to an
+                         empty postgres://…, sqlite://path or data folder, and to
+                         gs://…, s3://…, azblob://… or file://…; continues when called
+                         again; 3 when the copy differs
+         --from SOURCE   a database, data folder or archive; the configured one
+         --from-blobs    the store of a SOURCE that is a database
+         --blobs STORE   without --to: copy content alone
+         --abandon       remove what an incomplete move wrote
+         --quiet         no progress
   collabd keys secrets   print a new keyset for COLLAB_SECRETS_KEYS
   collabd keys tokens    print a new key for COLLAB_TOKEN_KEYS
   collabd version        print the version, commit and platform
@@ -43,8 +55,8 @@ Usage:
 Variables (and what counts when one is not set, in development):
 `
 
-// run is the whole program; it returns the exit code: 0, 1 for a failure and 2
-// for a wrong call or configuration.
+// run is the whole program; it returns the exit code: 0, 1 for a failure, 2 for a wrong
+// call or configuration and 3 for a move whose copy differs.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	command := "serve"
 	if len(args) > 0 {
@@ -79,6 +91,12 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return configured(environ, stderr, func(c config.Config) error {
 			return backup.RestoreFolder(ctx, c, args[len(args)-1], len(args) == 3, stdout)
 		})
+	case command == "move":
+		if o, err := move.Parse(args[1:]); err == nil {
+			return configured(environ, stderr, func(c config.Config) error {
+				return move.Run(ctx, c, o, stdout, stderr)
+			})
+		}
 	case len(args) == 2 && command == "keys":
 		if err := assembly.PrintKeys(stdout, args[1]); err != nil {
 			fmt.Fprintln(stderr, err)
@@ -116,6 +134,9 @@ func configured(environ []string, stderr io.Writer, fn func(config.Config) error
 	}
 	if err := fn(c); err != nil {
 		fmt.Fprintln(stderr, err)
+		if errors.Is(err, move.ErrDiffers) {
+			return 3
+		}
 		return 1
 	}
 	return 0

@@ -27,7 +27,7 @@ import (
 //
 //	collab-backup.txt   the description, see about
 //	collab.db           the database
-//	token-keys.pem …    the existing ones of smallFiles
+//	token-keys.pem …    the existing ones of SmallFiles
 //	blobs/…             the content of files, named as in the data folder, in the
 //	                    order of the names in the store
 //	manifest.txt        a line for each of the entries before it: SHA-256, size in
@@ -43,9 +43,9 @@ const (
 	blobsName     = "blobs"
 )
 
-// smallFiles are the keys, secrets and state of development providers that servers make in the
+// SmallFiles are the keys, secrets and state of development providers that servers make in the
 // data folder, in their order in archives.
-var smallFiles = []string{
+var SmallFiles = []string{
 	"token-keys.pem", "secrets-keys.json", "identity-webhook-secret", "payment-webhook-secret",
 	"dev-identity-key.pem", "dev-identity-accounts.json", "dev-payments.json",
 }
@@ -378,7 +378,7 @@ func (s *scanner) expect(line string) {
 }
 
 // places are the entries that are not content, in their order. The first two are required.
-var places = append([]string{aboutName, databaseName}, smallFiles...)
+var places = append([]string{aboutName, databaseName}, SmallFiles...)
 
 // admit returns the largest size of an entry in bytes, or an error if the entry is not allowed
 // at this place.

@@ -70,7 +70,7 @@ func Write(ctx context.Context, c config.Config, version, file string, out, log 
 	}
 	_, err = fmt.Fprintf(out, "Backed up the database and the content of %d files, %s, to %s. It has keys in it: keep it like a password.\n", t.blobs, inBytes(t.bytes), file)
 	for _, own := range []struct{ variable, path, name string }{
-		{"COLLAB_TOKEN_KEYS", c.TokenKeys, smallFiles[0]}, {"COLLAB_SECRETS_KEYS", c.SecretsKeys, smallFiles[1]},
+		{"COLLAB_TOKEN_KEYS", c.TokenKeys, SmallFiles[0]}, {"COLLAB_SECRETS_KEYS", c.SecretsKeys, SmallFiles[1]},
 	} {
 		if own.path != "" && filepath.Clean(own.path) != filepath.Join(c.DataDir, own.name) && err == nil {
 			_, err = fmt.Fprintf(out, "It does not have the file of %s, %s: keep a copy of that as well.\n", own.variable, own.path)
@@ -223,7 +223,7 @@ func pack(ctx context.Context, c config.Config, version string, blobs ports.Blob
 	}
 	// The state of development providers is copied after the database, because like real
 	// providers they may have newer state, but not older.
-	for _, name := range smallFiles {
+	for _, name := range SmallFiles {
 		text, err := os.ReadFile(filepath.Join(c.DataDir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -111,6 +111,20 @@ func RestoreFolder(ctx context.Context, c config.Config, file string, replace bo
 	return err
 }
 
+// Unpack verifies an archive and writes its files to an existing folder, from which it first removes
+// everything but the lock, which the caller must hold. If it fails, the folder is of no use.
+func Unpack(ctx context.Context, file, folder string) (err error) {
+	f, err := openArchive(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := clearFolder(folder); err != nil {
+		return err
+	}
+	return unpack(ctx, f, folder)
+}
+
 // restoration makes a folder beside the data folder, and then replaces the data folder by it.
 type restoration struct {
 	folder string // the data folder, without links in its path
@@ -220,21 +234,8 @@ func (r *restoration) close() error {
 // unpack writes the archive to the new folder and syncs it to the disk. It returns the epoch of
 // the logs.
 func (r *restoration) unpack(ctx context.Context, f *os.File, now time.Time) (epoch int64, err error) {
-	root, err := os.OpenRoot(r.new)
-	if err != nil {
+	if err := unpack(ctx, f, r.new); err != nil {
 		return 0, err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	u := &unpacking{ctx: ctx, root: root}
-	a, _, err := scan(ctx, f, u.entry)
-	if err == nil {
-		err = u.end()
-	}
-	if err := errors.Join(err, u.close()); err != nil {
-		return 0, err
-	}
-	if u.schema != a.schema {
-		return 0, fmt.Errorf("the database has the schema version %d, and the archive says %d", u.schema, a.schema)
 	}
 	db, err := gormdb.Open(ctx, gormdb.Options{URL: "sqlite://" + filepath.Join(r.new, databaseName)})
 	if err != nil {
@@ -258,6 +259,27 @@ func (r *restoration) syncFolder() error {
 		}
 		return atomicfile.Sync(path)
 	})
+}
+
+// unpack writes the archive to a folder.
+func unpack(ctx context.Context, f *os.File, folder string) (err error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	u := &unpacking{ctx: ctx, root: root}
+	a, _, err := scan(ctx, f, u.entry)
+	if err == nil {
+		err = u.end()
+	}
+	if err := errors.Join(err, u.close()); err != nil {
+		return err
+	}
+	if u.schema != a.schema {
+		return fmt.Errorf("the database has the schema version %d, and the archive says %d", u.schema, a.schema)
+	}
+	return nil
 }
 
 // unpacking writes the entries of an archive.

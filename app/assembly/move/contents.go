@@ -1,0 +1,151 @@
+package move
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"collab/adapters/gormdb"
+	"collab/domain/fault"
+)
+
+// Bounds of the contents that are copied at once. A store's client holds some MiB of each large one.
+const (
+	workers   = 16
+	large     = 1 << 20 // bytes
+	maxLarge  = 3
+	roundSize = 128 // contents between two stored positions
+)
+
+// contents copies the content that records name after a name, in rounds; the target stores the last
+// name of each. If there may be content in the target already, it is kept where size and checksum are
+// right.
+func (m *mover) contents(ctx context.Context, after string, mayExist bool) error {
+	total, err := m.source.CountContents(ctx, after)
+	if err != nil {
+		return withCause(err)
+	}
+	m.progress.begin("content", total)
+	var round []gormdb.Named
+	end := func() error {
+		if err := m.round(ctx, round, mayExist); err != nil || m.target == nil || len(round) == 0 {
+			return err
+		}
+		return m.target.SetState(ctx, "content", round[len(round)-1].Blob)
+	}
+	for named, err := range m.source.Contents(ctx, after) {
+		if err != nil {
+			return withCause(err)
+		}
+		if round = append(round, named); len(round) == roundSize {
+			if err := end(); err != nil {
+				return err
+			}
+			round = round[:0]
+		}
+	}
+	if err := end(); err != nil {
+		return err
+	}
+	m.progress.end()
+	return nil
+}
+
+// round copies contents concurrently, and returns the first error after all have ended.
+func (m *mover) round(ctx context.Context, round []gormdb.Named, mayExist bool) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	var callback sync.Mutex
+	slots := make(chan struct{}, maxLarge)
+	for range min(workers, len(round)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(round)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				err := m.content(ctx, round[i], mayExist, slots)
+				if err == nil {
+					m.progress.add(1)
+					if m.copied != nil {
+						callback.Lock()
+						err = m.copied(0, 1)
+						callback.Unlock()
+					}
+				}
+				if err != nil {
+					cancel(fmt.Errorf("content %q: %w", round[i].Blob, withCause(err)))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// content copies one content.
+func (m *mover) content(ctx context.Context, n gormdb.Named, mayExist bool, slots chan struct{}) error {
+	if n.Size > large {
+		slots <- struct{}{}
+		defer func() { <-slots }()
+	}
+	if mayExist {
+		right, err := m.present(ctx, n)
+		if right || err != nil {
+			return err
+		}
+	}
+	r, err := m.fromBlobs.Open(ctx, n.Blob, 0, -1)
+	if fault.Is(err, fault.NotFound) {
+		return fmt.Errorf("%s does not have it, and records name it", m.from.blobs)
+	}
+	if err != nil {
+		return err
+	}
+	err = m.toBlobs.Put(ctx, n.Blob, n.MimeType, n.Size, &checkedReader{r: r, sum: sha256.New(), want: n})
+	if e := r.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// present reports whether the target has the content with its size and checksum. It removes any
+// other content of that name.
+func (m *mover) present(ctx context.Context, n gormdb.Named) (bool, error) {
+	r, err := m.toBlobs.Open(ctx, n.Blob, 0, -1)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = io.Copy(io.Discard, &checkedReader{r: r, sum: sha256.New(), want: n})
+	if e := r.Close(); err == nil {
+		err = e
+	}
+	if fault.Is(err, fault.Conflict) {
+		return false, m.toBlobs.Remove(ctx, n.Blob)
+	}
+	return err == nil, err
+}
+
+// checkedReader fails with Conflict in place of io.EOF unless it has read the size and checksum.
+type checkedReader struct {
+	r    io.Reader
+	sum  hash.Hash
+	size int64
+	want gormdb.Named
+}
+
+func (c *checkedReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.sum.Write(p[:n])
+	c.size += int64(n)
+	if err == io.EOF && (c.size != c.want.Size || hex.EncodeToString(c.sum.Sum(nil)) != c.want.Checksum) {
+		err = fault.New(fault.Conflict, "It has %d bytes, and its size and checksum are not those that records have", c.size)
+	}
+	return n, err
+}

@@ -1,0 +1,425 @@
+// Package move copies the records and the content of a deployment to an empty database and store.
+package move
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"collab/adapters/bucket"
+	"collab/adapters/gormdb"
+	"collab/adapters/system"
+	"collab/app/assembly/backup"
+	"collab/app/assembly/config"
+	"collab/app/assembly/datadir"
+	"collab/domain/fault"
+)
+
+// Options are the arguments of collabd move.
+type Options struct {
+	From      string // address of a database, data folder or archive; empty: what is configured
+	FromBlobs string // address of the store; empty: that of From
+	To        string // address of a database, or data folder; empty: records stay
+	Blobs     string // address of the store; empty: that of the data folder To, else content stays
+	Abandon   bool   // remove what an incomplete move wrote
+	Quiet     bool   // no progress
+
+	// copied is called after a number of records and contents were written, for tests. Its error
+	// ends the move.
+	copied func(records, contents int) error
+}
+
+// Parse reads arguments.
+func Parse(args []string) (o Options, err error) {
+	flags := flag.NewFlagSet("move", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	flags.StringVar(&o.From, "from", "", "")
+	flags.StringVar(&o.FromBlobs, "from-blobs", "", "")
+	flags.StringVar(&o.To, "to", "", "")
+	flags.StringVar(&o.Blobs, "blobs", "", "")
+	flags.BoolVar(&o.Abandon, "abandon", false, "")
+	flags.BoolVar(&o.Quiet, "quiet", false, "")
+	err = flags.Parse(args)
+	switch {
+	case err != nil:
+	case flags.NArg() > 0 || o.To == "" && (o.Blobs == "" || o.Abandon):
+		err = errors.New("--to or --blobs is missing")
+	}
+	return o, err
+}
+
+// ErrDiffers is returned if the target is not equal to the source after the copy. The target
+// stays closed to servers.
+var ErrDiffers = errors.New("the target differs from the source: call collabd move --abandon with the same target, and move again")
+
+// memoryLimit is the size of the heap, in bytes, from which on garbage is collected more often.
+const memoryLimit = 64 << 20
+
+// Run moves what the options name. It reports progress on log and the result on out. If it is
+// interrupted, another call with the same options continues.
+func Run(ctx context.Context, c config.Config, o Options, out, log io.Writer) (err error) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))
+	m := &mover{out: out, progress: newProgress(c, o.Quiet, log), copied: o.copied}
+	defer func() { err = errors.Join(err, m.close()) }()
+	if err := m.choose(c, o); err != nil {
+		return err
+	}
+	if o.Abandon {
+		return m.abandon(ctx)
+	}
+	err = m.run(ctx)
+	if ctx.Err() != nil {
+		return errors.New("the move was interrupted: call it again with the same arguments")
+	}
+	return err
+}
+
+// place is where a deployment has its data.
+type place struct {
+	database config.URL        // not set: records stay
+	blobs    config.URL        // not set: content stays
+	folder   string            // data folder; empty: there is none
+	keys     map[string]string // paths of key files that are not in the folder, by their name there
+}
+
+type mover struct {
+	from, to place
+	archive  string // that from is unpacked of; empty: none
+	origin   string // describes the move without secrets
+
+	source             *gormdb.Source
+	target             *gormdb.Target
+	fromBlobs, toBlobs *bucket.Bucket
+	closers            []func() error
+
+	out      io.Writer
+	progress *progress
+	copied   func(records, contents int) error
+}
+
+func (m *mover) close() (err error) {
+	for i := len(m.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, m.closers[i]())
+	}
+	return err
+}
+
+// choose sets the places.
+func (m *mover) choose(c config.Config, o Options) (err error) {
+	if m.from, err = m.chooseSource(c, o); err != nil {
+		return err
+	}
+	if o.FromBlobs != "" {
+		m.from.blobs = config.NewURL(o.FromBlobs)
+	}
+	switch {
+	case strings.Contains(o.To, "://"):
+		m.to.database = config.NewURL(o.To)
+	case o.To != "":
+		m.to, err = inFolder(o.To)
+	}
+	if o.Blobs != "" {
+		m.to.blobs = config.NewURL(o.Blobs)
+	}
+	if err != nil {
+		return err
+	}
+	for _, u := range []config.URL{m.from.database, m.to.database} {
+		if u.IsSet() && u.Scheme() != "postgres" && u.Scheme() != "sqlite" {
+			return fmt.Errorf("%s is not the address of a database that keeps records: name postgres://…, sqlite://path or a folder", u)
+		}
+	}
+	for _, u := range []config.URL{m.from.blobs, m.to.blobs} {
+		if u.Scheme() == "mem" {
+			return errors.New("mem:// keeps no content")
+		}
+	}
+	if !m.from.blobs.IsSet() && m.to.blobs.IsSet() {
+		return errors.New("--from-blobs is missing: it is the address of the store that the records of --from name")
+	}
+	if m.from.database.Text() == m.to.database.Text() || m.from.blobs.Text() == m.to.blobs.Text() {
+		return errors.New("source and target are the same; leave out --blobs if content stays where it is")
+	}
+	source := m.archive
+	if source == "" {
+		source = m.from.database.String()
+	}
+	m.origin = fmt.Sprintf("%s with %s to %s", source, m.from.blobs, m.to.blobs)
+	return nil
+}
+
+func (m *mover) chooseSource(c config.Config, o Options) (place, error) {
+	switch {
+	case o.From == "":
+		folder, err := filepath.Abs(c.DataDir)
+		p := place{database: c.DatabaseURL, blobs: c.BlobURL, folder: folder, keys: map[string]string{}}
+		for i, path := range []string{c.TokenKeys, c.SecretsKeys} {
+			if path != "" {
+				p.keys[backup.SmallFiles[i]] = path
+			}
+		}
+		return p, err
+	case strings.Contains(o.From, "://"):
+		return place{database: config.NewURL(o.From)}, nil
+	}
+	info, err := os.Stat(o.From)
+	if err != nil {
+		return place{}, err
+	}
+	if info.IsDir() {
+		return inFolder(o.From)
+	}
+	if m.archive, err = filepath.Abs(o.From); err != nil {
+		return place{}, err
+	}
+	return inFolder(m.archive + ".moving")
+}
+
+// inFolder returns the place of a data folder.
+func inFolder(path string) (place, error) {
+	folder, err := filepath.Abs(path)
+	return place{
+		database: config.NewURL("sqlite://" + filepath.Join(folder, "collab.db")),
+		blobs:    config.NewURL("file://" + filepath.Join(folder, "blobs")),
+		folder:   folder,
+	}, err
+}
+
+// lock takes the locks of a place on SQLite, so that no server uses it meanwhile.
+func (m *mover) lock(p place) error {
+	if p.database.Scheme() != "sqlite" {
+		return nil
+	}
+	if p.folder == "" {
+		p.folder = filepath.Dir(p.database.Path())
+	}
+	locks, err := datadir.LockBoth(config.Config{DataDir: p.folder, DatabaseURL: p.database}, true)
+	for _, l := range locks {
+		m.closers = append(m.closers, l.Close)
+	}
+	return err
+}
+
+// unpack makes a data folder of the archive beside it, which close removes.
+func (m *mover) unpack(ctx context.Context) error {
+	lock, err := datadir.Lock(filepath.Join(m.from.folder, datadir.LockName), true)
+	if errors.Is(err, datadir.ErrLocked) {
+		return fmt.Errorf("another move of %s is under way", m.archive)
+	}
+	if err != nil {
+		return err
+	}
+	m.closers = append(m.closers, lock.Close, func() error { return os.RemoveAll(m.from.folder) })
+	if err := backup.Unpack(ctx, m.archive, m.from.folder); err != nil {
+		return err
+	}
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: m.from.database.Text()})
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.Migrate(ctx), db.Close())
+}
+
+func (m *mover) run(ctx context.Context) (err error) {
+	if err := m.openSource(ctx); err != nil {
+		return fmt.Errorf("the source %s: %w", m.from.database, withCause(err))
+	}
+	if m.to.blobs.IsSet() {
+		if m.fromBlobs, err = m.openStore(ctx, m.from.blobs); err != nil {
+			return err
+		}
+		if m.toBlobs, err = m.openStore(ctx, m.to.blobs); err != nil {
+			return err
+		}
+	}
+	if !m.to.database.IsSet() {
+		if err := m.contents(ctx, "", true); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(m.out, "The content that the records of %s name is in %s. Let COLLAB_BLOB_URL name it.\n", m.from.database, m.to.blobs)
+		return err
+	}
+	if err := m.openTarget(ctx); err != nil {
+		return fmt.Errorf("the target %s: %w", m.to.database, withCause(err))
+	}
+	if err := m.copyRecords(ctx); err != nil {
+		return withCause(err)
+	}
+	after, err := m.target.State(ctx, "content")
+	if err != nil {
+		return err
+	}
+	if m.toBlobs != nil {
+		if err := m.contents(ctx, after, m.target.Resumed); err != nil {
+			return err
+		}
+	}
+	if err := m.copyKeys(); err != nil {
+		return err
+	}
+	if err := m.compare(ctx); err != nil {
+		return withCause(err)
+	}
+	epoch, err := m.epoch(ctx)
+	if err == nil {
+		err = m.target.Finish(ctx, epoch)
+	}
+	if err != nil {
+		return withCause(err)
+	}
+	return m.summary()
+}
+
+// epoch returns the epoch of the target's logs: that of the source, with which clients continue. That
+// of an archive is raised, because the numbers after it were used.
+func (m *mover) epoch(ctx context.Context) (int64, error) {
+	epoch, err := m.source.Epoch(ctx)
+	if m.archive != "" {
+		epoch = max(epoch+1, system.Clock{}.Now().Unix())
+	}
+	return epoch, err
+}
+
+func (m *mover) openSource(ctx context.Context) (err error) {
+	if m.archive != "" {
+		if err := m.unpack(ctx); err != nil {
+			return err
+		}
+	} else {
+		if m.from.database.Scheme() == "sqlite" {
+			if _, err := os.Stat(m.from.database.Path()); err != nil {
+				return fmt.Errorf("there is nothing to move: %w", err)
+			}
+		}
+		if err := m.lock(m.from); err != nil {
+			return err
+		}
+	}
+	if m.source, err = gormdb.OpenSource(ctx, m.from.database.Text()); err == nil {
+		m.closers = append(m.closers, m.source.Close)
+	}
+	return err
+}
+
+func (m *mover) openStore(ctx context.Context, address config.URL) (*bucket.Bucket, error) {
+	b, err := bucket.Open(ctx, address.Text())
+	if err == nil {
+		m.closers = append(m.closers, b.Close)
+		err = b.Ready(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the store %s: %w", address, withCause(err))
+	}
+	return b, nil
+}
+
+// openTarget refuses a target that has data of its own, and begins the move or continues it.
+func (m *mover) openTarget(ctx context.Context) (err error) {
+	if err := m.lock(m.to); err != nil {
+		return err
+	}
+	if m.target, err = gormdb.OpenTarget(ctx, m.to.database.Text(), m.origin); err != nil {
+		return err
+	}
+	m.closers = append(m.closers, m.target.Close)
+	if !m.target.Resumed {
+		if m.toBlobs != nil {
+			err = m.toBlobs.List(ctx, func(name string, _ int64, _ time.Time) error {
+				return fmt.Errorf("the store %s is not empty: it has %q", m.to.blobs, name)
+			})
+		}
+		if err == nil {
+			err = m.eachKey(sameKey)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return m.target.Begin(ctx, m.source)
+}
+
+func (m *mover) copyRecords(ctx context.Context) error {
+	var total int64
+	counts := map[string]int64{}
+	for _, table := range gormdb.TransferTables {
+		n, err := m.source.Count(ctx, table)
+		if err != nil {
+			return err
+		}
+		counts[table] = n
+		total += n
+	}
+	m.progress.begin("records", total)
+	for _, table := range gormdb.TransferTables {
+		err := m.target.Load(ctx, m.source, table, func(n int) error {
+			m.progress.add(int64(n))
+			if m.copied != nil {
+				return m.copied(n, 0)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if counts[table] > 0 {
+			m.progress.line("table copied", "table", table, "records", counts[table])
+		}
+	}
+	m.progress.end()
+	return nil
+}
+
+// abandon removes what a move wrote to the target.
+func (m *mover) abandon(ctx context.Context) error {
+	if err := m.lock(m.to); err != nil {
+		return err
+	}
+	target, err := gormdb.OpenTarget(ctx, m.to.database.Text(), "")
+	if err != nil {
+		return fmt.Errorf("the target %s: %w", m.to.database, withCause(err))
+	}
+	m.closers = append(m.closers, target.Close)
+	began, err := target.State(ctx, "origin")
+	if err != nil {
+		return withCause(err)
+	}
+	if !strings.HasSuffix(began, " to "+m.to.blobs.String()) {
+		return fmt.Errorf("the move is from %s: name its --blobs", began)
+	}
+	n := 0
+	if m.to.blobs.IsSet() {
+		store, err := m.openStore(ctx, m.to.blobs)
+		if err != nil {
+			return err
+		}
+		err = store.List(ctx, func(name string, _ int64, _ time.Time) error {
+			n++
+			return store.Remove(ctx, name)
+		})
+		if err != nil {
+			return withCause(err)
+		}
+	}
+	if err := target.Abandon(ctx); err != nil {
+		return withCause(err)
+	}
+	_, err = fmt.Fprintf(m.out, "Removed the records of %s and %d contents of the move from %s.\n", m.to.database, n, began)
+	return err
+}
+
+// withCause returns an error with its cause in the text.
+func withCause(err error) error {
+	var f *fault.Error
+	if errors.As(err, &f) && f.Unwrap() != nil {
+		return fmt.Errorf("%w (%v)", err, f.Unwrap())
+	}
+	return err
+}

@@ -1,0 +1,455 @@
+package move
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"collab/adapters/bucket"
+	"collab/adapters/gormdb"
+	"collab/app/assembly/backup"
+	"collab/app/assembly/config"
+	"collab/app/assembly/datadir"
+	"collab/test/postgres"
+	"collab/test/tempdir"
+)
+
+const (
+	org      = "0198a1b2-c3d4-7e5f-8a6b-000000000001"
+	someUser = "0198a1b2-c3d4-7e5f-8a6b-0000000000ff"
+	contents = roundSize + 20
+)
+
+// deployment is a data folder with records and content.
+type deployment struct {
+	*testing.T
+	folder string
+	config config.Config
+}
+
+func contentName(i int) string { return fmt.Sprintf("%s/shared/artifacts/%04d@1", org, i) }
+
+func contentText(i int) string { return strings.Repeat(fmt.Sprintf("content %d\n", i), i%7) }
+
+func newDeployment(t *testing.T) *deployment {
+	t.Helper()
+	folder := filepath.Join(tempdir.New(t), "data")
+	c, err := config.Read([]string{"COLLAB_DATA_DIR=" + folder, "COLLAB_LOG_FORMAT=json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &deployment{t, folder, c}
+	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: c.DatabaseURL.Text()})
+	if err == nil {
+		err = errors.Join(db.Migrate(t.Context()), db.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := d.store(c.BlobURL.Text())
+	rows := d.rows(c.DatabaseURL.Text())
+	d.exec(rows, "UPDATE log_epoch SET epoch = 777")
+	d.exec(rows, "INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message) VALUES ('"+org+"', 'p', 'é', '', 1, 1, 1, 1, 1, '', '', 1, 1, '')")
+	tx, err := rows.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range contents {
+		id := fmt.Sprintf("0198a1b2-c3d4-7e5f-8a6b-%012d", i)
+		text := contentText(i)
+		sum := sha256.Sum256([]byte(text))
+		_, err := tx.Exec("INSERT INTO objects (org_id, id, storage_key, folded_key, path, kind, scope, mime_type, version, created_by, updated_by, created_at, updated_at, blob, size, checksum, is_text, n) VALUES (?, ?, ?, ?, '', '', '', 'text/plain', 1, ?, ?, 1, 1, ?, ?, ?, 1, 1)",
+			org, id, contentName(i), contentName(i), someUser, someUser, contentName(i), len(text), hex.EncodeToString(sum[:]))
+		if err == nil {
+			_, err = tx.Exec("INSERT INTO tasks (org_id, id, title, status, priority, tags, sort_order, created_by, created_at, updated_at, version) VALUES (?, ?, 'A task', 'TODO', 'LOW', '[\"a\"]', ?, ?, 1, 1, 1)", org, id, i, someUser)
+		}
+		if err == nil {
+			err = store.Put(t.Context(), contentName(i), "text/plain", -1, strings.NewReader(text))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	rows.Close()
+	for _, name := range backup.SmallFiles[:2] {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("the secret of "+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d
+}
+
+func (d *deployment) store(address string) *bucket.Bucket {
+	d.Helper()
+	b, err := bucket.Open(d.Context(), address)
+	if err != nil {
+		d.Fatal(err)
+	}
+	d.Cleanup(func() { b.Close() })
+	return b
+}
+
+func (d *deployment) rows(address string) *sql.DB {
+	d.Helper()
+	driver, source := "pgx", address
+	if path, ok := strings.CutPrefix(address, "sqlite://"); ok {
+		driver, source = "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)"
+	}
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		d.Fatal(err)
+	}
+	d.Cleanup(func() { db.Close() })
+	return db
+}
+
+func (d *deployment) exec(db *sql.DB, statement string) {
+	d.Helper()
+	if _, err := db.ExecContext(d.Context(), statement); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// move runs the command and returns what it printed, in which there must be no secret.
+func (d *deployment) move(o Options) (printed string, err error) {
+	d.Helper()
+	var out, log bytes.Buffer
+	err = Run(d.Context(), d.config, o, &out, &log)
+	for _, text := range []string{out.String(), log.String(), fmt.Sprint(err)} {
+		if strings.Contains(text, "s3cr3t") || strings.Contains(text, "the secret of") {
+			d.Errorf("a secret is printed: %s", text)
+		}
+	}
+	return out.String(), err
+}
+
+func (d *deployment) mustMove(o Options) string {
+	d.Helper()
+	printed, err := d.move(o)
+	if err != nil || strings.Contains(printed, "DIFFERENT") {
+		d.Fatalf("%v\n%s", err, printed)
+	}
+	return printed
+}
+
+func (d *deployment) refused(o Options, want string) {
+	d.Helper()
+	if printed, err := d.move(o); err == nil || !strings.Contains(err.Error(), want) {
+		d.Errorf("it ended with %v, not %q:\n%s", err, want, printed)
+	}
+}
+
+// newTarget returns an empty database, whose address has a password, and an empty store.
+func newTarget(t *testing.T) Options {
+	t.Helper()
+	u, err := url.Parse(postgres.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(u.User.Username(), "s3cr3t")
+	return Options{To: u.String(), Blobs: "file://" + filepath.Join(tempdir.New(t), "store")}
+}
+
+// closed reports whether servers refuse the database, and why.
+func closed(t *testing.T, address string) bool {
+	t.Helper()
+	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: address})
+	if err == nil {
+		db.Close()
+	}
+	return err != nil && strings.Contains(err.Error(), "collabd move")
+}
+
+// digestLines are the lines of a comparison without its first.
+func digestLines(printed string) (lines []string) {
+	for line := range strings.Lines(printed) {
+		if strings.HasSuffix(strings.TrimSpace(line), "equal") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func TestADataFolderMovesThereAndBack(t *testing.T) {
+	d := newDeployment(t)
+	o := newTarget(t)
+	there := d.mustMove(o)
+	if closed(t, o.To) {
+		t.Error("the target is closed")
+	}
+	var epoch int
+	if err := d.rows(o.To).QueryRow("SELECT epoch FROM log_epoch").Scan(&epoch); err != nil || epoch != 777 {
+		t.Errorf("the epoch is %d, %v", epoch, err)
+	}
+	for _, want := range []string{"COLLAB_TOKEN_KEYS", filepath.Join(d.folder, "secrets-keys.json"), "COLLAB_BLOB_URL"} {
+		if !strings.Contains(there, want) {
+			t.Errorf("%s is not named:\n%s", want, there)
+		}
+	}
+	d.refused(o, "not empty")
+
+	folder := filepath.Join(tempdir.New(t), "copy")
+	back := d.mustMove(Options{From: o.To, FromBlobs: o.Blobs, To: folder})
+	if want, got := digestLines(there), digestLines(back); len(want) < len(gormdb.TransferTables) || strings.Join(got, "") != strings.Join(want, "") {
+		t.Errorf("there\n%sand back\n%s", there, back)
+	}
+	// A folder has its keys with it.
+	again := filepath.Join(tempdir.New(t), "again")
+	d.mustMove(Options{From: d.folder, To: again})
+	for _, name := range backup.SmallFiles[:2] {
+		text, err := os.ReadFile(filepath.Join(again, name))
+		if err != nil || string(text) != "the secret of "+name {
+			t.Errorf("%s has %q, %v", name, text, err)
+		}
+	}
+	d.refused(Options{To: d.folder}, "the same")
+}
+
+func TestAMoveThatIsInterruptedAnywhereContinues(t *testing.T) {
+	d := newDeployment(t)
+	o := newTarget(t)
+	attempts := 0
+	for step := 1; ; step += 23 {
+		calls := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		o.copied = func(records, contents int) error {
+			if records > 0 || contents > 0 {
+				calls++
+			}
+			if calls == step {
+				if attempts%2 == 0 {
+					cancel()
+				} else {
+					return errors.New("planned")
+				}
+			}
+			return nil
+		}
+		var out, log bytes.Buffer
+		err := Run(ctx, d.config, o, &out, &log)
+		cancel()
+		if err == nil {
+			break
+		}
+		if message := err.Error(); !strings.Contains(message, "planned") && !strings.Contains(message, "call it again") {
+			t.Fatal(err)
+		}
+		attempts++
+		if !closed(t, o.To) {
+			t.Fatal("an incomplete target is open")
+		}
+	}
+	if attempts < 5 {
+		t.Errorf("only %d attempts were interrupted", attempts)
+	}
+	if closed(t, o.To) {
+		t.Error("the target is closed")
+	}
+	// All of it is readable.
+	if _, err := d.move(Options{From: o.To, FromBlobs: o.Blobs, To: filepath.Join(tempdir.New(t), "copy")}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestContentThatIsNotWhatRecordsSayEndsAMove(t *testing.T) {
+	d := newDeployment(t)
+	o := newTarget(t)
+	const damaged = 13
+	path := filepath.Join(d.folder, "blobs", filepath.FromSlash(bucket.FileOf(contentName(damaged))))
+	for what, content := range map[string]string{"changed": strings.ToUpper(contentText(damaged)), "too short": "content", "too long": contentText(damaged) + "!"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		printed, err := d.move(o)
+		if err == nil || !strings.Contains(err.Error(), contentName(damaged)) || strings.Contains(printed, "complete") {
+			t.Errorf("%s content ends with %v\n%s", what, err, printed)
+		}
+		if _, err := d.store(o.Blobs).Open(t.Context(), contentName(damaged), 0, -1); err == nil {
+			t.Errorf("%s content is in the target", what)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	d.refused(o, "does not have it")
+	if !closed(t, o.To) {
+		t.Error("the target is open")
+	}
+	if err := os.WriteFile(path, []byte(contentText(damaged)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// What is in the target under the name is replaced unless it is the content.
+	if err := d.store(o.Blobs).Put(t.Context(), contentName(damaged), "", -1, strings.NewReader("other")); err != nil {
+		t.Fatal(err)
+	}
+	d.mustMove(o)
+}
+
+func TestADifferenceKeepsTheTargetClosed(t *testing.T) {
+	for what, change := range map[string]func(d *deployment, o Options){
+		"a record": func(d *deployment, o Options) {
+			d.exec(d.rows(o.To), "UPDATE tasks SET title = 'by hand' WHERE sort_order = 7")
+		},
+		"a tag": func(d *deployment, o Options) { d.exec(d.rows(o.To), "DELETE FROM task_tags WHERE sort_order = 7") },
+		"a content": func(d *deployment, o Options) {
+			if err := d.store(o.Blobs).Put(d.Context(), "another", "", -1, strings.NewReader("x")); err != nil {
+				d.Error(err)
+			}
+		},
+	} {
+		t.Run(what+" that is changed by hand is found", func(t *testing.T) {
+			d := newDeployment(t)
+			o := newTarget(t)
+			n := 0
+			o.copied = func(_, contents int) error {
+				if n += contents; n == 1 && contents == 1 {
+					change(d, o)
+				}
+				return nil
+			}
+			printed, err := d.move(o)
+			if !errors.Is(err, ErrDiffers) || !strings.Contains(printed, "DIFFERENT") || what != "a content" && !strings.Contains(printed, org) {
+				t.Errorf("%v\n%s", err, printed)
+			}
+			if !closed(t, o.To) {
+				t.Error("the target is open")
+			}
+			o.copied = nil
+			d.refused(o, ErrDiffers.Error())
+			abandoned, err := d.move(Options{To: o.To, Blobs: o.Blobs, Abandon: true})
+			if err != nil {
+				t.Fatalf("%v\n%s", err, abandoned)
+			}
+			if closed(t, o.To) {
+				t.Error("the target is closed")
+			}
+			d.mustMove(o)
+			d.refused(Options{To: o.To, Blobs: o.Blobs, Abandon: true}, "No move")
+		})
+	}
+}
+
+func TestTargetsAndSourcesThatAreUsedAreRefused(t *testing.T) {
+	d := newDeployment(t)
+	o := newTarget(t)
+	locks, err := datadir.LockBoth(d.config, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.refused(o, "another server runs")
+	for _, l := range locks {
+		l.Close()
+	}
+	if err := d.store(o.Blobs).Put(t.Context(), "a", "", -1, strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	d.refused(o, "is not empty")
+	if closed(t, o.To) {
+		t.Error("something was written")
+	}
+	d.refused(Options{From: filepath.Join(t.TempDir(), "none"), To: o.To}, "no such file")
+	d.refused(Options{From: o.To, To: t.TempDir()}, "--from-blobs")
+	d.refused(Options{To: "memory://"}, "keeps records")
+	d.refused(Options{To: o.To, Blobs: "mem://"}, "keeps no content")
+	d.refused(Options{From: o.To, FromBlobs: o.Blobs, To: t.TempDir()}, "collabd migrate")
+	other := newDeployment(t)
+	d.refused(Options{To: other.folder}, "not empty")
+}
+
+func TestAnArchiveMovesWithANewEpoch(t *testing.T) {
+	d := newDeployment(t)
+	archive := filepath.Join(t.TempDir(), "collab.tar.zst")
+	var out bytes.Buffer
+	if err := backup.Write(t.Context(), d.config, "1.2.3", archive, &out, &out); err != nil {
+		t.Fatal(err)
+	}
+	o := newTarget(t)
+	o.From = archive
+	printed := d.mustMove(o)
+	if !strings.Contains(printed, "tar --zstd -xf "+archive) {
+		t.Errorf("the keys are not named:\n%s", printed)
+	}
+	var epoch int64
+	if err := d.rows(o.To).QueryRow("SELECT epoch FROM log_epoch").Scan(&epoch); err != nil || epoch <= 777 {
+		t.Errorf("the epoch is %d, %v", epoch, err)
+	}
+	if left, err := filepath.Glob(archive + "?*"); err != nil || len(left) > 0 {
+		t.Errorf("%q is left, %v", left, err)
+	}
+}
+
+func TestContentAloneMovesBetweenStores(t *testing.T) {
+	d := newDeployment(t)
+	o := Options{Blobs: newTarget(t).Blobs}
+	store := d.store(o.Blobs)
+	if err := store.Put(t.Context(), contentName(1), "", -1, strings.NewReader("other")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // again it finds all of it there
+		d.mustMove(o)
+		for i := range contents {
+			right, err := (&mover{toBlobs: store}).present(t.Context(), gormdb.Named{Blob: contentName(i), Size: int64(len(contentText(i))), Checksum: sumOf(contentText(i))})
+			if err != nil || !right {
+				t.Fatalf("content %d: %v, %v", i, right, err)
+			}
+		}
+	}
+}
+
+func sumOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+func TestProgressIsABarOrLines(t *testing.T) {
+	for _, bar := range []bool{true, false} {
+		var out bytes.Buffer
+		p := newProgress(config.Config{LogFormat: "json"}, false, &out)
+		p.bar = bar
+		p.begin("records", 100)
+		p.last = p.last.Add(-lineEvery)
+		p.add(50)
+		p.add(50)
+		p.end()
+		want := `"done":50,"total":100`
+		if bar {
+			want = "records    [###############...............] 50 of 100"
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it says %q", out.String())
+		}
+	}
+	var out bytes.Buffer
+	p := newProgress(config.Config{}, true, &out)
+	p.begin("records", 1)
+	p.add(1)
+	p.end()
+	if out.Len() > 0 {
+		t.Errorf("quiet is %q", out.String())
+	}
+}
+
+func TestArgumentsAreCompleteOrRefused(t *testing.T) {
+	for call, right := range map[string]bool{
+		"--to postgres://x/y": true, "--to=dir --blobs file://x --quiet": true, "--blobs s3://b": true, "--from a --from-blobs b --to c": true, "--to x --abandon": true,
+		"": false, "x": false, "--to": false, "--to x y": false, "--unknown": false, "--abandon": false, "--abandon --blobs x": false,
+	} {
+		if _, err := Parse(strings.Fields(call)); (err == nil) != right {
+			t.Errorf("%q is %v", call, err)
+		}
+	}
+}

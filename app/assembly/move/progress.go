@@ -1,0 +1,111 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"collab/adapters/system"
+	"collab/app/assembly/config"
+)
+
+// The time between two reports of progress.
+const (
+	barEvery  = 100 * time.Millisecond
+	lineEvery = 5 * time.Second
+)
+
+// progress reports how far the move is: a bar on a terminal, log lines elsewhere. It is safe for
+// concurrent use.
+type progress struct {
+	out   io.Writer
+	bar   bool
+	log   *slog.Logger
+	clock system.Clock
+
+	mu          sync.Mutex // guards the rest
+	phase       string
+	done, total int64
+	began, last time.Time
+}
+
+func newProgress(c config.Config, quiet bool, out io.Writer) *progress {
+	p := &progress{out: out}
+	if f, ok := out.(*os.File); ok && !quiet {
+		info, err := f.Stat()
+		p.bar = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	switch {
+	case quiet || p.bar:
+		p.log = slog.New(slog.DiscardHandler)
+	case c.LogFormat == "json":
+		p.log = slog.New(slog.NewJSONHandler(out, nil))
+	default:
+		p.log = slog.New(slog.NewTextHandler(out, nil))
+	}
+	return p
+}
+
+// begin begins a phase of total steps.
+func (p *progress) begin(phase string, total int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.phase, p.done, p.total = phase, 0, total
+	p.began = p.clock.Now()
+	p.last = p.began
+}
+
+// add notes steps that are done.
+func (p *progress) add(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done += n
+	every := lineEvery
+	if p.bar {
+		every = barEvery
+	}
+	if now := p.clock.Now(); now.Sub(p.last) >= every {
+		p.last = now
+		p.report(now)
+	}
+}
+
+// end reports the end of the phase.
+func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.report(p.clock.Now())
+	if p.bar {
+		fmt.Fprintln(p.out)
+	}
+}
+
+// line logs an event.
+func (p *progress) line(message string, attributes ...any) { p.log.Info(message, attributes...) }
+
+const barWidth = 30
+
+// report writes the state. The caller holds mu.
+func (p *progress) report(now time.Time) {
+	elapsed := now.Sub(p.began)
+	rate := float64(p.done) / max(elapsed.Seconds(), 0.001)
+	left := time.Duration(0)
+	if p.done > 0 && p.total > p.done {
+		left = time.Duration(float64(p.total-p.done) / rate * float64(time.Second)).Round(time.Second)
+	}
+	if !p.bar {
+		p.log.LogAttrs(context.Background(), slog.LevelInfo, "move progress", slog.String("phase", p.phase), slog.Int64("done", p.done), slog.Int64("total", p.total),
+			slog.Int64("per_second", int64(rate)), slog.Float64("remaining_seconds", left.Seconds()), slog.Float64("duration_seconds", elapsed.Round(time.Millisecond).Seconds()))
+		return
+	}
+	full := barWidth
+	if p.total > 0 {
+		full = int(min(p.done, p.total) * barWidth / p.total)
+	}
+	fmt.Fprintf(p.out, "\r%-10s [%s%s] %d of %d, %.0f/s, %s left\x1b[K", p.phase, strings.Repeat("#", full), strings.Repeat(".", barWidth-full), p.done, p.total, rate, left)
+}

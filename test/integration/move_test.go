@@ -1,0 +1,223 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"collab/test/collabd"
+	"collab/test/objectstore"
+	"collab/test/postgres"
+	"collab/test/race"
+)
+
+// movedAnswers are the answers to a member's requests that a move must not change.
+func movedAnswers(t *testing.T, c collabd.Client, more ...string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, path := range append([]string{
+		"/tasks", "/tasks?tags=urgent", "/teams", "/workspaces", "/org/members", "/sync/manifest", "/sync/profile", "/billing/subscription", "/metering/org",
+		"/metering/user", "/metering/quota", "/updates/releases", "/auth/me",
+	}, more...) {
+		status, body, err := c.Do("GET", path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status != 200 {
+			t.Errorf("%s is %d: %s", path, status, body)
+		}
+		all[path] = string(body)
+	}
+	files := manifest(t, c)
+	if len(files) < 3 {
+		t.Errorf("there are the files %v", files)
+	}
+	for path, checksum := range files {
+		all["content of "+path] = checksum
+	}
+	return all
+}
+
+// diffAnswers reports what changed.
+func diffAnswers(t *testing.T, when string, got, want map[string]string) {
+	t.Helper()
+	for _, path := range slices.Sorted(maps.Keys(want)) {
+		if got[path] != want[path] {
+			t.Errorf("%s %s is\n%s\nand was\n%s", when, path, got[path], want[path])
+		}
+	}
+}
+
+func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
+	race.Skip(t, "commands of the program move the data")
+	store := objectstore.StartS3(t)
+	p := newConnectorTest(t, sqliteDatabase(t), store.Credentials...)
+	s, ada := p.first, p.ada
+	var team, space, task struct{ ID string }
+	ada.Must(t, 201, "POST", "/teams", map[string]string{"name": "Movers ✓"}, &team)
+	ada.Must(t, 201, "POST", "/workspaces", map[string]string{"name": "Boxes", "teamId": team.ID}, &space)
+	for _, body := range []map[string]any{
+		{"title": "Small", "tags": []string{"urgent", "é"}, "workspaceId": space.ID, "dueDate": "2026-02-03"},
+		{"title": "Long", "description": strings.Repeat("A long text. ", 200), "metadata": map[string]any{"a": []any{1, nil, "🙂"}}, "assigneeId": ada.User},
+	} {
+		ada.Must(t, 201, "POST", "/tasks", body, &task)
+	}
+	ada.Must(t, 200, "PATCH", "/tasks/"+task.ID, map[string]string{"status": "DONE"}, nil)
+	ada.Must(t, 200, "PUT", "/sync/profile", map[string]string{"theme": "dark"}, nil)
+	for path, content := range map[string]string{"empty.txt": "", "a/small.txt": "small", "large.bin": strings.Repeat("0123456789abcdef", 6<<20/16)} {
+		ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": path, "content": content}, nil)
+	}
+	search := p.create(ada, map[string]any{"providerId": "search"})
+	ada.Must(t, 200, "POST", "/connectors/"+search.ID+"/credentials", map[string]any{"credentials": map[string]string{"apiKey": toolsKey}}, nil)
+	p.awaitStatus(ada, search.ID, "CONNECTED")
+	token := p.authorised(ada, map[string]any{"providerId": "notes"})
+	bearer := p.token(ada, token)
+	const key = "Idempotency-Key: move-once"
+	once := map[string]string{"title": "Only once"}
+	var first struct{ ID string }
+	ada.Must(t, 201, "POST", "/tasks", once, &first, key)
+	cursor := header(t, ada, "/sync/manifest", "X-Sync-Cursor")
+	ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "later.txt", "content": "later"}, nil)
+	more := []string{"/connectors/" + search.ID + "/credentials", "/tasks/" + task.ID, "/tasks/" + task.ID + "/history"}
+	want := movedAnswers(t, ada, more...)
+
+	postgresURL := postgres.URL(t)
+	args := []string{"move", "--to", postgresURL, "--blobs", store.Address}
+	if said := ran(t, s, false, args...); !strings.Contains(said, "another server runs") {
+		t.Errorf("a server that runs is moved: %s", said)
+	}
+	s.Stop(t)
+
+	// The first attempt is killed while it reads content.
+	found, err := filepath.Glob(filepath.Join(s.Dir, "blobs", ada.Org, "shared", "artifacts", "later.txt@*"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	if err := os.Rename(found[0], found[0]+".real"); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(found[0], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	c := s.Command(t, args)
+	c.Stdout, c.Stderr = &said, &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile(found[0], os.O_WRONLY, 0) // once it is read
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	pipe.Close()
+	if err := os.Rename(found[0]+".real", found[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Command(t, []string{"migrate"}, "COLLAB_DATABASE_URL="+postgresURL).Output(); err == nil {
+		t.Error("a server opens the incomplete target")
+	}
+	there := ran(t, s, true, args...)
+	if strings.Contains(there, "DIFFERENT") || !strings.Contains(there, "The target is complete") {
+		t.Fatal(there)
+	}
+
+	fleet := s.Peer(t, "COLLAB_DATABASE_URL="+postgresURL, "COLLAB_BLOB_URL="+store.Address)
+	at := ada.At(fleet)
+	diffAnswers(t, "after the move", movedAnswers(t, at, more...), want)
+	var again struct{ ID string }
+	at.Must(t, 201, "POST", "/tasks", once, &again, key)
+	if again != first {
+		t.Errorf("the request of %v makes %v", first, again)
+	}
+	if got := firstChange(t, at, cursor); !strings.Contains(got, "later.txt") {
+		t.Errorf("a client that was at %s gets %q", cursor, got)
+	}
+	if got := p.token(at, token); got != bearer {
+		t.Error("a sealed token is another one")
+	}
+	fleet.Stop(t)
+
+	folder := filepath.Join(t.TempDir(), "back")
+	back := ran(t, s, true, "move", "--from", postgresURL, "--from-blobs", store.Address, "--to", folder)
+	if strings.Contains(back, "DIFFERENT") {
+		t.Fatal(back)
+	}
+	home := s.Peer(t, "COLLAB_DATA_DIR="+folder, "COLLAB_DATABASE_URL=", "COLLAB_BLOB_URL=")
+	diffAnswers(t, "after the way back", movedAnswers(t, ada.At(home), more...), want)
+	if got := firstChange(t, ada.At(home), cursor); !strings.Contains(got, "later.txt") {
+		t.Errorf("a client that was at %s gets %q", cursor, got)
+	}
+}
+
+// firstChange returns the first line of a feed from the cursor that names an event or has data.
+func firstChange(t *testing.T, u collabd.Client, cursor string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", u.Base+"/api/v1/sync/changes", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+u.Token)
+	r.Header.Set("Last-Event-ID", cursor)
+	a, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	for lines := bufio.NewScanner(a.Body); lines.Scan(); {
+		if line := lines.Text(); strings.HasPrefix(line, "event:") || strings.HasPrefix(line, "data:") {
+			return line
+		}
+	}
+	return ""
+}
+
+// TestAMoveThatIsKilledWhileItCopiesRecords kills it after each table that has records.
+func TestAMoveThatIsKilledWhileItCopiesRecords(t *testing.T) {
+	race.Skip(t, "commands of the program move the data")
+	s := collabd.Start(t)
+	ada := s.SignIn(t, "ada@example.com", "Movers", "owner")
+	ada.Must(t, 201, "POST", "/tasks", map[string]string{"title": "A task"}, nil)
+	s.Stop(t)
+	to := postgres.URL(t)
+	for killed := 0; ; killed++ {
+		c := s.Command(t, []string{"move", "--to", to}, "COLLAB_LOG_FORMAT=json")
+		progress, err := c.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		tables := 0
+		for lines := bufio.NewScanner(progress); lines.Scan(); {
+			var line struct{ Msg string }
+			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "table copied" {
+				if tables++; tables == 2*killed+1 {
+					_ = c.Process.Kill()
+				}
+			}
+		}
+		if c.Wait() == nil {
+			if killed < 3 {
+				t.Errorf("it was killed %d times", killed)
+			}
+			break
+		}
+	}
+	if said := ran(t, s, false, "move", "--to", to); !strings.Contains(said, "not empty") {
+		t.Error(said)
+	}
+}
