@@ -6,11 +6,11 @@ import (
 	"os"
 	"os/signal"
 
-	"collab/test/harness"
+	"collab/test/harness/scenario"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	os.Exit(harness.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(scenario.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -64,7 +64,7 @@ var owners = []struct {
 	{"github.com/nats-io/nats.go", []string{"adapters/natsbus", "test"}},
 	{"github.com/nats-io/nats-server", []string{"test"}},
 	{"google.golang.org/api", []string{"adapters/bucket"}},
-	{"go.opentelemetry.io", []string{"adapters/analytics", "adapters/httpapi", "adapters/otlp", "adapters/prometheus", "app/assembly"}},
+	{"go.opentelemetry.io", []string{"adapters/analytics", "adapters/httpapi", "adapters/otlp", "adapters/prometheus", "app/assembly", "test/harness"}},
 	{"google.golang.org/protobuf", []string{"adapters/otlp"}},
 	{"go.uber.org/dig", []string{"app/assembly"}}, // for fx's errors
 	{"go.uber.org/fx", []string{"app/assembly", "cmd/collabd"}},

@@ -21,8 +21,7 @@ import (
 // WebhookSecret signs the identity provider's messages.
 const WebhookSecret = "whsec_c2VjcmV0LW9mLXRoZS1vZmZsaW5lLWhhcm5lc3M="
 
-// Receive has the server receive a message of the identity provider, which is signed
-// at this moment.
+// Receive has the server receive a message of the identity provider, signed at this moment.
 func (w *World) Receive(ctx context.Context, id string, body []byte) error {
 	now := w.Clock.Now()
 	signature, err := standardwebhooks.Sign(WebhookSecret, id, now, body)
@@ -33,100 +32,84 @@ func (w *World) Receive(ctx context.Context, id string, body []byte) error {
 	return w.Webhooks.Identity(ctx, func(name string) string { return headers[name] }, body)
 }
 
-// tokenLifetime is how long the identity provider's tokens are good for.
+// tokenLifetime is how long the identity provider's tokens are valid.
 const tokenLifetime = time.Minute
 
-// Identity is an identity provider: people have accounts there, belong to
-// organisations, and get tokens.
+// Identity is an identity provider: accounts, organisations, memberships and tokens.
 type Identity struct {
+	Queue         WebhookQueue
+	Accounts      map[string]*Account      // by the person's name
+	Organisations map[string]*Organisation // by the provider's id
+
 	world    *World
-	outbox   outbox
-	accounts map[string]*account // by the name of the person
-	tenants  map[string]*tenant  // by the provider's id
 	tokens   map[string]identity.Claims
 	messages int
 	invited  int
-	last     time.Time // of the last thing that happened
+	last     time.Time // of the last event
 }
 
 var _ ports.IdentityTokens = (*Identity)(nil)
 
-// account is a person at the provider, with the application that they use.
-type account struct {
-	id      string // the provider's
-	name    string
-	email   string
-	picture string
-	at      *tenant            // where they are signed in; nil: nowhere
-	roles   map[*tenant]string // the provider's names of their roles
-
-	token   string // of the service; empty: they have not signed in
-	expires time.Time
+// Account is a person at the provider.
+type Account struct {
+	ID     string // the provider's
+	Name   string
+	Email  string
+	Avatar string
+	Active *Organisation            // that tokens are issued for; nil: none
+	Roles  map[*Organisation]string // in the provider's words
 }
 
-// tenant is an organisation at the provider.
-type tenant struct {
-	id      string
-	name    string
-	slug    string
-	creator string
+// Organisation is an organisation at the provider.
+type Organisation struct {
+	ID        string
+	Name      string
+	Slug      string
+	CreatedBy string
 }
 
 func newIdentity(w *World) *Identity {
-	p := &Identity{world: w, accounts: map[string]*account{}, tenants: map[string]*tenant{}, tokens: map[string]identity.Claims{}}
-	p.outbox.send = func(ctx context.Context, m message) error { return w.Receive(ctx, m.ID, m.body) }
+	p := &Identity{world: w, Accounts: map[string]*Account{}, Organisations: map[string]*Organisation{}, tokens: map[string]identity.Claims{}}
+	p.Queue.send = func(ctx context.Context, m Message) error { return w.Receive(ctx, m.ID, m.body) }
 	return p
 }
 
-// account returns a person's, made on demand.
-func (p *Identity) account(name string) *account {
-	a := p.accounts[name]
-	if a == nil {
-		a = &account{id: "user_" + name, name: strings.ToUpper(name[:1]) + name[1:], email: name + "@example.com", roles: map[*tenant]string{}}
-		p.accounts[name] = a
-	}
+// AddAccount makes the account of a person.
+func (p *Identity) AddAccount(name string) *Account {
+	a := &Account{ID: "user_" + name, Name: strings.ToUpper(name[:1]) + name[1:], Email: name + "@example.com", Roles: map[*Organisation]string{}}
+	p.Accounts[name] = a
 	return a
 }
 
-// found makes an organisation.
-func (p *Identity) found(name, slug string, by *account) *tenant {
-	t := &tenant{id: fmt.Sprintf("org_%d", len(p.tenants)+1), name: name, slug: slug, creator: by.id}
-	p.tenants[t.id] = t
-	return t
+// AddOrganisation makes an organisation.
+func (p *Identity) AddOrganisation(name, slug string, by *Account) *Organisation {
+	o := &Organisation{ID: fmt.Sprintf("org_%d", len(p.Organisations)+1), Name: name, Slug: slug, CreatedBy: by.ID}
+	p.Organisations[o.ID] = o
+	return o
 }
 
-// newInvitation returns the id of an invitation of the provider's.
-func (p *Identity) newInvitation() string {
+// NewInvitation returns the id of another invitation.
+func (p *Identity) NewInvitation() string {
 	p.invited++
 	return fmt.Sprintf("orginv_%d", p.invited)
 }
 
-// moment returns when something happens that happens now, later than all before.
-func (p *Identity) moment() time.Time {
-	at := p.world.Clock.Now()
-	if !at.After(p.last) {
-		at = p.last.Add(time.Millisecond)
-	}
-	p.last = at
-	return at
-}
-
-// Token returns a token for who is signed in at the provider.
-func (p *Identity) Token(a *account) string {
+// Token returns a token for the account.
+func (p *Identity) Token(a *Account) string {
 	now := p.world.Clock.Now()
-	if len(p.tokens) >= maxSent {
+	if len(p.tokens) >= maxDelivered {
 		maps.DeleteFunc(p.tokens, func(_ string, c identity.Claims) bool { return !now.Before(c.ExpiresAt) })
 	}
-	c := identity.Claims{Subject: a.id, Name: a.name, Email: a.email, AvatarURL: a.picture, IssuedAt: now, ExpiresAt: now.Add(tokenLifetime)}
-	if a.at != nil {
-		c.Org, c.OrgRole, c.OrgSlug = a.at.id, a.roles[a.at], a.at.slug
+	c := identity.Claims{Subject: a.ID, Name: a.Name, Email: a.Email, AvatarURL: a.Avatar, IssuedAt: now, ExpiresAt: now.Add(tokenLifetime)}
+	if o := a.Active; o != nil {
+		c.Org, c.OrgRole, c.OrgSlug = o.ID, a.Roles[o], o.Slug
 	}
-	token := "identity-token-" + p.world.secrets.Secret()
+	token := "identity-token-" + p.world.Secrets.Secret()
 	p.tokens[token] = c
 	return token
 }
 
-// Verify returns the claims of a token.
+// Verify implements ports.IdentityTokens.
 func (p *Identity) Verify(_ context.Context, token string) (identity.Claims, error) {
 	c, ok := p.tokens[token]
 	if !ok || !p.world.Clock.Now().Before(c.ExpiresAt) {
@@ -135,124 +118,114 @@ func (p *Identity) Verify(_ context.Context, token string) (identity.Claims, err
 	return c, nil
 }
 
-// tell has the provider say that something happened.
-func (p *Identity) tell(ctx context.Context, kind string, data map[string]any) error {
-	at := p.moment()
-	if _, said := data["updated_at"]; !said {
+// Send queues a message, whose event is later than all before.
+func (p *Identity) Send(ctx context.Context, kind string, data map[string]any) error {
+	at := p.world.Clock.Now()
+	if !at.After(p.last) {
+		at = p.last.Add(time.Millisecond)
+	}
+	p.last = at
+	if _, dated := data["updated_at"]; !dated {
 		data["updated_at"] = at.UnixMilli()
 	}
 	p.messages++
-	m := message{ID: fmt.Sprintf("msg_%d", p.messages), Type: kind, At: at}
+	m := Message{ID: fmt.Sprintf("msg_%d", p.messages), Type: kind, At: at}
 	var err error
 	if m.body, err = json.Marshal(map[string]any{"object": "event", "type": kind, "timestamp": at.UnixMilli(), "data": data}); err != nil {
 		return err
 	}
-	p.outbox.post(ctx, m)
+	p.Queue.add(ctx, m)
 	return nil
 }
 
-func (p *Identity) tellUser(ctx context.Context, kind string, a *account) error {
-	first, last, _ := strings.Cut(a.name, " ")
-	return p.tell(ctx, kind, map[string]any{
-		"id": a.id, "first_name": first, "last_name": last, "image_url": a.picture, "primary_email_address_id": "email_1",
-		"email_addresses": []map[string]any{{"id": "email_1", "email_address": a.email}},
+// SendUser queues a message about an account.
+func (p *Identity) SendUser(ctx context.Context, kind string, a *Account) error {
+	first, last, _ := strings.Cut(a.Name, " ")
+	return p.Send(ctx, kind, map[string]any{
+		"id": a.ID, "first_name": first, "last_name": last, "image_url": a.Avatar, "primary_email_address_id": "email_1",
+		"email_addresses": []map[string]any{{"id": "email_1", "email_address": a.Email}},
 	})
 }
 
-func (t *tenant) data() map[string]any {
-	return map[string]any{"id": t.id, "name": t.name, "slug": t.slug, "created_by": t.creator}
+func (o *Organisation) data() map[string]any {
+	return map[string]any{"id": o.ID, "name": o.Name, "slug": o.Slug, "created_by": o.CreatedBy}
 }
 
-func (p *Identity) tellOrg(ctx context.Context, kind string, t *tenant) error {
-	return p.tell(ctx, kind, t.data())
+// SendOrganisation queues a message about an organisation.
+func (p *Identity) SendOrganisation(ctx context.Context, kind string, o *Organisation) error {
+	return p.Send(ctx, kind, o.data())
 }
 
-func (p *Identity) tellMember(ctx context.Context, kind string, t *tenant, a *account, role string) error {
-	first, last, _ := strings.Cut(a.name, " ")
-	return p.tell(ctx, kind, map[string]any{
-		"id": "orgmem_" + t.id + a.id, "role": role, "organization": t.data(), "created_at": p.world.Clock.Now().UnixMilli(),
-		"public_user_data": map[string]any{"user_id": a.id, "first_name": first, "last_name": last, "identifier": a.email, "image_url": a.picture},
+// SendMembership queues a message about a membership.
+func (p *Identity) SendMembership(ctx context.Context, kind string, o *Organisation, a *Account, role string) error {
+	first, last, _ := strings.Cut(a.Name, " ")
+	return p.Send(ctx, kind, map[string]any{
+		"id": "orgmem_" + o.ID + a.ID, "role": role, "organization": o.data(), "created_at": p.world.Clock.Now().UnixMilli(),
+		"public_user_data": map[string]any{"user_id": a.ID, "first_name": first, "last_name": last, "identifier": a.Email, "image_url": a.Avatar},
 	})
 }
 
-func (p *Identity) tellInvitation(ctx context.Context, kind string, t *tenant, invitation, email, role string, by *account) error {
-	data := map[string]any{"id": invitation, "email_address": email, "role": role, "organization_id": t.id, "public_organization_data": t.data()}
+// SendInvitation queues a message about an invitation; by may be nil.
+func (p *Identity) SendInvitation(ctx context.Context, kind string, o *Organisation, invitation, email, role string, by *Account) error {
+	data := map[string]any{"id": invitation, "email_address": email, "role": role, "organization_id": o.ID, "public_organization_data": o.data()}
 	if by != nil {
-		data["inviter_id"] = by.id
+		data["inviter_id"] = by.ID
 	}
-	return p.tell(ctx, kind, data)
+	return p.Send(ctx, kind, data)
 }
 
-// join makes somebody a member.
-func (p *Identity) join(ctx context.Context, t *tenant, a *account, role string) error {
+// AddMember makes the account a member of the organisation, which its tokens are issued for
+// from now on.
+func (p *Identity) AddMember(ctx context.Context, o *Organisation, a *Account, role string) error {
 	kind := "organizationMembership.created"
-	if a.roles[t] != "" {
+	if a.Roles[o] != "" {
 		kind = "organizationMembership.updated"
 	}
-	a.roles[t] = role
-	a.enter(t)
-	return p.tellMember(ctx, kind, t, a, role)
+	a.Roles[o], a.Active = role, o
+	return p.SendMembership(ctx, kind, o, a, role)
 }
 
-// enter has the account work in an organisation from now on.
-func (a *account) enter(t *tenant) {
-	if a.at != t {
-		a.at, a.token = t, ""
-	}
-}
-
-// tenantOf returns the provider's side of an organisation, by our id.
-func (p *Identity) tenantOf(ctx context.Context, ours string) (*tenant, error) {
+// OrganisationOf returns the provider's side of an organisation, by our id.
+func (p *Identity) OrganisationOf(ctx context.Context, ours string) (*Organisation, error) {
 	o, err := p.world.Store.Directory().Organisations().Get(ctx, id.Org(ours))
 	if err != nil {
 		return nil, err
 	}
-	if t := p.tenants[o.ProviderID]; t != nil {
-		return t, nil
+	if found := p.Organisations[o.ProviderID]; found != nil {
+		return found, nil
 	}
 	return nil, fault.Missing("Organisation")
 }
 
-// accountOf returns the provider's side of a user, by our id or by the name.
-func (p *Identity) accountOf(ctx context.Context, ours string) (*account, error) {
-	if a := p.accounts[ours]; a != nil {
+// AccountOf returns the account of a user, by our id or by the person's name.
+func (p *Identity) AccountOf(ctx context.Context, ours string) (*Account, error) {
+	if a := p.Accounts[ours]; a != nil {
 		return a, nil
 	}
 	u, err := p.world.Store.Directory().Users().Get(ctx, id.User(ours))
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.accounts)) {
-		if a := p.accounts[name]; a.id == u.ProviderID {
+	for _, name := range slices.Sorted(maps.Keys(p.Accounts)) {
+		if a := p.Accounts[name]; a.ID == u.ProviderID {
 			return a, nil
 		}
 	}
 	return nil, fault.Missing("User")
 }
 
-// userOf returns the id of the user whose name somebody has in the scenario.
-func (w *World) userOf(name string) (string, bool) {
-	a := w.Identity.accounts[name]
+// UserOf returns our id of a person; found is false where there is none yet.
+func (p *Identity) UserOf(name string) (user string, found bool) {
+	a := p.Accounts[name]
 	if a == nil {
 		return "", false
 	}
-	u, err := w.Store.Directory().Users().ByProvider(context.Background(), a.id)
+	u, err := p.world.Store.Directory().Users().ByProvider(context.Background(), a.ID)
 	return string(u.ID), err == nil
 }
 
-// people returns everybody's name by the id of their user.
-func (w *World) people() map[string]string {
-	all := make(map[string]string, len(w.Identity.accounts))
-	for name := range w.Identity.accounts {
-		if user, ok := w.userOf(name); ok {
-			all[user] = name
-		}
-	}
-	return all
-}
-
-// roleName is the provider's name of a role.
-func roleName(r string) string {
+// RoleName returns the provider's name of a role.
+func RoleName(r string) string {
 	if _, ours := org.ParseRole(r); ours {
 		return "org:" + strings.ToLower(r)
 	}

@@ -14,36 +14,36 @@ import (
 	"collab/ports"
 )
 
-// Payments is a payment provider that says what happens, and to whose customers
-// time does what it does to payments: each month is paid when it begins, unless
-// their card is declined.
+// Payments is a payment provider that sends webhooks. Each period is paid when it begins,
+// unless the card is declined.
 type Payments struct {
 	*memory.Payments
+	Queue    WebhookQueue
+	Declined map[id.Org]bool // whose payments fail
+
 	world    *World
-	outbox   outbox
 	messages int
-	known    []plan.Remote   // every subscription as it was reported last
-	declined map[id.Org]bool // whose payments fail
+	known    []plan.Remote // every subscription as it was reported last
 }
 
 func newPayments(w *World) *Payments {
-	p := &Payments{Payments: memory.NewPayments(w.Clock), world: w, declined: map[id.Org]bool{}}
-	p.outbox.send = func(ctx context.Context, m message) error {
+	p := &Payments{Payments: memory.NewPayments(w.Clock), world: w, Declined: map[id.Org]bool{}}
+	p.Queue.send = func(ctx context.Context, m Message) error {
 		header := map[string]string{stripepay.HeaderSignature: stripepay.Sign(PaymentSecret, w.Clock.Now(), m.body)}
 		return w.Webhooks.Payment(ctx, func(name string) string { return header[name] }, m.body)
 	}
 	return p
 }
 
-// tell has the provider say that something happened.
-func (p *Payments) tell(ctx context.Context, kind string, of map[string]any) error {
+// send queues a message about an object.
+func (p *Payments) send(ctx context.Context, kind string, of map[string]any) error {
 	p.messages++
-	m := message{ID: fmt.Sprintf("evt_%d", p.messages), Type: kind, At: p.world.Clock.Now()}
+	m := Message{ID: fmt.Sprintf("evt_%d", p.messages), Type: kind, At: p.world.Clock.Now()}
 	var err error
 	if m.body, err = json.Marshal(map[string]any{"id": m.ID, "type": kind, "created": m.At.Unix(), "data": map[string]any{"object": of}}); err != nil {
 		return err
 	}
-	p.outbox.post(ctx, m)
+	p.Queue.add(ctx, m)
 	return nil
 }
 
@@ -68,15 +68,15 @@ func invoiceData(r plan.Remote) map[string]any {
 	}
 }
 
-// pay has somebody pay on a page; late is a payment that is not there yet.
-func (p *Payments) pay(ctx context.Context, session string, late bool) (plan.Remote, error) {
+// PayPage pays on the page of a checkout; late means that the payment has not arrived yet.
+func (p *Payments) PayPage(ctx context.Context, session string, late bool) error {
 	subscription, err := p.Pay(session)
 	if err != nil {
-		return plan.Remote{}, err
+		return err
 	}
 	r, err := p.Subscription(ctx, subscription)
 	if err != nil {
-		return r, err
+		return err
 	}
 	first, paid := r, "paid"
 	first.Status = plan.IsIncomplete
@@ -85,24 +85,24 @@ func (p *Payments) pay(ctx context.Context, session string, late bool) (plan.Rem
 		p.Set(r)
 	}
 	p.known = append(p.known, r)
-	err = p.tell(ctx, "checkout.session.completed", map[string]any{
+	err = p.send(ctx, "checkout.session.completed", map[string]any{
 		"id": session, "object": "checkout.session", "mode": "subscription", "payment_status": paid, "customer": r.Customer,
 		"subscription": r.ID, "client_reference_id": r.Org,
 	})
 	if err == nil {
-		err = p.tell(ctx, "customer.subscription.created", subscriptionData(first))
+		err = p.send(ctx, "customer.subscription.created", subscriptionData(first))
 	}
 	if err == nil && !late {
-		err = p.tell(ctx, "invoice.paid", invoiceData(r))
+		err = p.send(ctx, "invoice.paid", invoiceData(r))
 	}
 	if err == nil && !late {
-		err = p.tell(ctx, "customer.subscription.updated", subscriptionData(r))
+		err = p.send(ctx, "customer.subscription.updated", subscriptionData(r))
 	}
-	return r, err
+	return err
 }
 
-// look tells of the subscriptions that have changed.
-func (p *Payments) look(ctx context.Context) error {
+// Report queues messages about the subscriptions that have changed.
+func (p *Payments) Report(ctx context.Context) error {
 	for i, was := range p.known {
 		is, err := p.Subscription(ctx, was.ID)
 		if fault.Is(err, fault.NotFound) {
@@ -119,7 +119,7 @@ func (p *Payments) look(ctx context.Context) error {
 		if is.Status == plan.IsCanceled {
 			kind = "customer.subscription.deleted"
 		}
-		if err := p.tell(ctx, kind, subscriptionData(is)); err != nil {
+		if err := p.send(ctx, kind, subscriptionData(is)); err != nil {
 			return err
 		}
 	}
@@ -141,16 +141,15 @@ func (p *Payments) due() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// renew does what is done when periods end: of all subscriptions whose periods
-// have ended by now.
+// renew renews the subscriptions whose periods have ended, or has their payments fail.
 func (p *Payments) renew(ctx context.Context) error {
 	now := p.world.Clock.Now()
 	for _, r := range p.known {
 		if r.Status != plan.IsActive || r.PeriodEnd.After(now) {
 			continue
 		}
-		if p.declined[r.Org] && !r.CancelAtPeriodEnd {
-			if err := p.fail(ctx, r.ID); err != nil {
+		if p.Declined[r.Org] && !r.CancelAtPeriodEnd {
+			if err := p.FailPayment(ctx, r.ID); err != nil {
 				return err
 			}
 			continue
@@ -164,18 +163,18 @@ func (p *Payments) renew(ctx context.Context) error {
 			return err
 		}
 		if is.Status == plan.IsActive {
-			if err := p.tell(ctx, "invoice.paid", invoiceData(is)); err != nil {
+			if err := p.send(ctx, "invoice.paid", invoiceData(is)); err != nil {
 				return err
 			}
 		}
-		if err := p.look(ctx); err != nil {
+		if err := p.Report(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// drop takes a subscription off those that are looked after.
+// drop removes a subscription from those that are reported.
 func (p *Payments) drop(subscription string) {
 	for i := range p.known {
 		if p.known[i].ID == subscription {
@@ -185,26 +184,49 @@ func (p *Payments) drop(subscription string) {
 	}
 }
 
-// fail is a payment that was due and was not made.
-func (p *Payments) fail(ctx context.Context, subscription string) error {
+// FailPayment has a payment fail that was due.
+func (p *Payments) FailPayment(ctx context.Context, subscription string) error {
 	r, err := p.Fail(subscription)
 	if err != nil {
 		return err
 	}
-	if err := p.tell(ctx, "invoice.payment_failed", invoiceData(r)); err != nil {
+	if err := p.send(ctx, "invoice.payment_failed", invoiceData(r)); err != nil {
 		return err
 	}
-	return p.look(ctx)
+	return p.Report(ctx)
 }
 
-// of returns the subscription of an organisation that was made last.
-func (p *Payments) of(ctx context.Context, o id.Org) (plan.Remote, error) {
+// Latest returns the subscription of an organisation that was made last.
+func (p *Payments) Latest(ctx context.Context, o id.Org) (plan.Remote, error) {
 	for i := len(p.known) - 1; i >= 0; i-- {
 		if p.known[i].Org == o {
 			return p.Subscription(ctx, p.known[i].ID)
 		}
 	}
 	return plan.Remote{}, fault.Missing("Subscription")
+}
+
+// Recover has the payment of a subscription succeed that had failed, or was late.
+func (p *Payments) Recover(ctx context.Context, r plan.Remote) error {
+	if r.PeriodEnd.After(p.world.Clock.Now()) {
+		r.Status = plan.IsActive
+		p.Set(r)
+	} else {
+		var err error
+		if r, err = p.Renew(r.ID); err != nil {
+			return err
+		}
+	}
+	if err := p.send(ctx, "invoice.paid", invoiceData(r)); err != nil {
+		return err
+	}
+	return p.Report(ctx)
+}
+
+// Remove forgets a subscription.
+func (p *Payments) Remove(subscription string) {
+	p.Forget(subscription)
+	p.drop(subscription)
 }
 
 // linePayments is a payment provider at the end of a line. What the provider has

@@ -12,10 +12,11 @@ import (
 	"collab/ports"
 )
 
-const issuer = "https://auth.tools.invalid"
+// Issuer is the authorization server of the tool servers.
+const Issuer = "https://auth.tools.invalid"
 
-// callback is the address below which each issuer has one for its answers.
-const callback = PublicURL + "/callback"
+// CallbackURL is the address below which each issuer has one for its answers.
+const CallbackURL = PublicURL + "/callback"
 
 // catalog is the world's: an entry for each way to be let in, and one beside the
 // client.
@@ -34,19 +35,19 @@ type Tools struct {
 	clock *memory.Clock
 
 	mu       sync.Mutex
-	answers  map[string]answer // by the server's address; guarded by mu, as are those below
-	renewals map[string]bool   // the refresh tokens that are good for something
-	lifetime time.Duration     // of access tokens
-	n        int               // of what was made last
-	looks    int               // at servers
+	answers  map[string]ToolAnswer // by the server's address; guarded by mu, as are those below
+	renewals map[string]bool       // the refresh tokens that are good for something
+	lifetime time.Duration         // of access tokens
+	n        int                   // of what was made last
+	looks    int                   // at servers
 	revoked  int
 }
 
-// answer is what a tool server does when it is asked for its tools. The zero
-// value answers with one tool.
-type answer struct {
-	names  []string
-	failed error
+// ToolAnswer is how a tool server answers when its tools are listed. The zero value has one
+// tool.
+type ToolAnswer struct {
+	Names []string
+	Err   error
 }
 
 var (
@@ -55,11 +56,11 @@ var (
 )
 
 func newTools(c *memory.Clock) *Tools {
-	return &Tools{clock: c, answers: map[string]answer{}, renewals: map[string]bool{}, lifetime: time.Hour}
+	return &Tools{clock: c, answers: map[string]ToolAnswer{}, renewals: map[string]bool{}, lifetime: time.Hour}
 }
 
-// set says what a server does from now on.
-func (t *Tools) set(slug string, a answer) error {
+// SetAnswer sets how a server answers from now on.
+func (t *Tools) SetAnswer(slug string, a ToolAnswer) error {
 	p, ok := catalog.Get(slug)
 	if !ok {
 		return fault.Missing("Tool server")
@@ -76,14 +77,14 @@ func (t *Tools) Tools(_ context.Context, a connector.Access) ([]connector.Tool, 
 	defer t.mu.Unlock()
 	t.looks++
 	is := t.answers[a.URL]
-	if is.failed != nil {
-		return nil, is.failed
+	if is.Err != nil {
+		return nil, is.Err
 	}
-	if is.names == nil {
+	if is.Names == nil {
 		return []connector.Tool{{Name: "echo"}}, nil
 	}
 	var tools []connector.Tool
-	for _, name := range is.names {
+	for _, name := range is.Names {
 		tools = append(tools, connector.Tool{Name: name})
 	}
 	return tools, nil
@@ -92,7 +93,7 @@ func (t *Tools) Tools(_ context.Context, a connector.Access) ([]connector.Tool, 
 // Discover describes the authorization server.
 func (t *Tools) Discover(_ context.Context, _ connector.Provider, address string) (connector.AuthServer, error) {
 	return connector.AuthServer{
-		Issuer: issuer, Authorization: issuer + "/authorize", Token: issuer + "/token", Registration: issuer + "/register", Revocation: issuer + "/revoke",
+		Issuer: Issuer, Authorization: Issuer + "/authorize", Token: Issuer + "/token", Registration: Issuer + "/register", Revocation: Issuer + "/revoke",
 		ReturnsIssuer: true, Resource: address,
 	}, nil
 }
@@ -146,16 +147,19 @@ func (t *Tools) Revoke(_ context.Context, renewal string) error {
 	return nil
 }
 
-// withdraw takes all authorizations back at their provider.
-func (t *Tools) withdraw() {
+// RevokeAll revokes all authorizations at their provider.
+func (t *Tools) RevokeAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.renewals)
 }
 
-// seen is what the servers have seen so far.
-func (t *Tools) seen() record {
+// ToolCounts are what the tool servers and the authorization server have seen so far.
+type ToolCounts struct{ Listings, Authorizations, Revoked int }
+
+// Counts returns what was seen so far.
+func (t *Tools) Counts() ToolCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return record{}.with("looks", int64(t.looks)).with("authorizations", int64(len(t.renewals))).with("revoked", int64(t.revoked))
+	return ToolCounts{t.looks, len(t.renewals), t.revoked}
 }

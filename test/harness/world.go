@@ -6,10 +6,8 @@ package harness
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/binary"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"collab/adapters/bucket"
@@ -20,7 +18,6 @@ import (
 	"collab/adapters/vault"
 	"collab/app/access"
 	"collab/app/billing"
-	"collab/app/changes"
 	"collab/app/chats"
 	"collab/app/connectors"
 	"collab/app/members"
@@ -35,7 +32,6 @@ import (
 	"collab/app/webhooks"
 	"collab/app/workspaces"
 	"collab/domain/chat"
-	"collab/domain/object"
 	"collab/domain/plan"
 	"collab/ports"
 )
@@ -71,23 +67,14 @@ type World struct {
 
 	Server
 
-	secrets *memory.Secrets
-	sealer  ports.Sealer
-	tokens  ports.ServiceTokens
+	Secrets *memory.Secrets
+	Sealer  ports.Sealer
+	Tokens  ports.ServiceTokens
+
 	models  chat.Registry
 	invites map[string]string // the tokens of invitations, by their hashes
-	ticks   chan time.Time    // on which the feed looks at the store; nil: it has not begun
 
 	messages int // that Tell has delivered
-
-	mu     sync.Mutex
-	frames []frame // that the feed has encoded; guarded by mu
-}
-
-// frame is an entry of the log of changes as a feed hands it out.
-type frame struct {
-	at     object.Cursor
-	change object.Change
 }
 
 // Server is the use cases of one server. What they remember goes with it.
@@ -99,7 +86,6 @@ type Server struct {
 	Teams      *teams.Teams
 	Workspaces *workspaces.Workspaces
 	Objects    *objects.Objects
-	Feed       *changes.Feed
 	Chats      *chats.Chats
 	Metering   *metering.Metering
 	Connectors *connectors.Connectors
@@ -115,7 +101,7 @@ type Server struct {
 func NewWorld(at time.Time) (*World, error) {
 	w := &World{
 		Line: &Line{}, Store: memory.NewStore(), Bus: &memory.Bus{}, Clock: memory.NewClock(at), IDs: &memory.IDs{},
-		Mailer: &memory.Mailer{}, secrets: &memory.Secrets{}, invites: map[string]string{},
+		Mailer: &memory.Mailer{}, Secrets: &memory.Secrets{}, invites: map[string]string{},
 	}
 	w.Store.OnChange(w.Bus.Publish)
 	kept, err := bucket.Open(context.Background(), "mem://")
@@ -127,11 +113,11 @@ func NewWorld(at time.Time) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.sealer, err = vault.New(keyset); err != nil {
+	if w.Sealer, err = vault.New(keyset); err != nil {
 		return nil, err
 	}
 	// The same key every time, so that tokens are the same as well.
-	w.tokens = servicetoken.New(servicetoken.Keys{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}, PublicURL)
+	w.Tokens = servicetoken.New(servicetoken.Keys{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}, PublicURL)
 	w.Model = newModel(w.Clock)
 	if w.models, err = chat.NewRegistry(models, "", func(string) bool { return true }); err != nil {
 		return nil, err
@@ -155,11 +141,11 @@ func (w *World) Restart() error {
 	pause := func(ctx context.Context, _ int) error { return ctx.Err() }
 	s := &w.Server
 	s.Access = access.New(access.Options{
-		Store: store, Epochs: w.Store, Identity: w.Identity, Tokens: w.tokens, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, CallbackURL: PublicURL + "/api/v1/auth/cli-callback",
+		Store: store, Epochs: w.Store, Identity: w.Identity, Tokens: w.Tokens, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, CallbackURL: PublicURL + "/api/v1/auth/cli-callback",
 	})
 	s.Onboarding = onboarding.New(w.Clock, w.IDs, s.Access.Locked, s.Access.Atomic)
-	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Mailer: w.Mailer, InviteURL: w.inviteURL, Locked: s.Access.Locked, Origin: access.Origin})
-	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Signed: lineSigned{blobs}, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, LogPosition: s.Access.LogPosition, MaxSize: MaxSize})
+	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, Mailer: w.Mailer, InviteURL: w.inviteURL, Locked: s.Access.Locked, Origin: access.Origin})
+	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Signed: lineSigned{blobs}, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, LogPosition: s.Access.LogPosition, MaxSize: MaxSize})
 	s.Tasks = tasks.New(store, w.Clock, w.IDs, s.Access.Atomic)
 	s.Teams = teams.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)
 	s.Workspaces = workspaces.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)
@@ -169,8 +155,8 @@ func (w *World) Restart() error {
 	})
 	s.Metering = metering.New(store, w.Clock)
 	s.Connectors = connectors.New(connectors.Options{
-		Store: store, Catalog: catalog, Servers: w.Tools, Authorizer: w.Tools, Sealer: w.sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.secrets, Log: log,
-		Page: PublicURL + "/authorize", Callback: callback, Pause: pause,
+		Store: store, Catalog: catalog, Servers: w.Tools, Authorizer: w.Tools, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, Log: log,
+		Page: PublicURL + "/authorize", Callback: CallbackURL, Pause: pause,
 		Reauthorize: s.Access.Reauthorize, Locked: s.Access.Locked, Atomic: s.Access.Atomic, Origin: access.Origin,
 	})
 	s.Billing = billing.New(billing.Options{
@@ -184,9 +170,6 @@ func (w *World) Restart() error {
 	})
 	s.Operator = operator.New(store, w.Clock, w.IDs, access.Origin)
 	s.Upkeep = upkeep.New(store, blobs, w.Clock, s.Connectors, Retention)
-	s.Feed = changes.New(changes.Options{
-		Store: store, Epochs: w.Store, Bus: w.Bus, Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, Log: log, Reauthorizer: s.Access.Reauthorizer, Encode: w.encode,
-	})
 	return nil
 }
 
@@ -195,35 +178,16 @@ func (w *World) Close() {
 	if w.Server.Connectors != nil {
 		w.Server.Connectors.Wait()
 	}
-	if w.ticks != nil {
-		ended, end := context.WithCancel(context.Background())
-		end()
-		_ = w.Feed.Close(ended) // which tells that subscribers were left behind
-		w.ticks = nil
-	}
 }
 
-// inviteURL is the address that accepts an invitation.
+// inviteURL returns the address that accepts an invitation.
 func (w *World) inviteURL(token string) string {
 	w.invites[members.TokenHash(token)] = token
 	return appURL + "/invite?token=" + token
 }
 
-// encode keeps an entry of the log, and names it by its number.
-func (w *World) encode(at object.Cursor, c object.Change) []byte {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.frames = append(w.frames, frame{at, c})
-	return binary.AppendUvarint(nil, uint64(len(w.frames)-1))
-}
-
-// decode returns what encode has kept.
-func (w *World) decode(name []byte) frame {
-	n, _ := binary.Uvarint(name)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.frames[n]
-}
+// InviteToken returns the token of which the invitation keeps the hash.
+func (w *World) InviteToken(hash string) string { return w.invites[hash] }
 
 // Pass moves the clock on to a time. What the payment provider does meanwhile it
 // does in its time; then providers send again what was not taken, and the server
@@ -242,8 +206,8 @@ func (w *World) Pass(ctx context.Context, to time.Time) error {
 		}
 	}
 	w.Clock.Set(to)
-	w.Identity.outbox.again(ctx)
-	w.Payments.outbox.again(ctx)
+	w.Identity.Queue.retry(ctx)
+	w.Payments.Queue.retry(ctx)
 	return w.Work(ctx)
 }
 

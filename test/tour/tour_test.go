@@ -16,7 +16,7 @@ import (
 
 	// The code of the programs, on which the test cache must depend.
 	_ "collab/app/assembly"
-	_ "collab/test/harness"
+	_ "collab/test/harness/scenario"
 	"collab/test/pages"
 )
 

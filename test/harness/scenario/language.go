@@ -1,4 +1,7 @@
-package harness
+// Package scenario runs scenarios, text files with requests to the API, acts of outside
+// parties and expectations, against the whole server in one process: without network, database
+// or files, and with a clock that they move.
+package scenario
 
 import (
 	"fmt"
@@ -43,12 +46,12 @@ type step struct {
 	text string // as it was written
 
 	act     *act // nil: a block
-	who     string
-	on      *word // the argument without a name; nil: none
-	args    []argument
-	as      *word // the name for what the act answers with; nil: none
+	actor   string
+	subject *word // the argument without a name; nil: none
+	args    []word
+	as      *word // the name for the result; nil: none
 	expects []expectation
-	refusal *refusal // nil: the act is to succeed
+	refusal *refusal // nil: the act must succeed
 
 	variable string // of a block; empty: none
 	values   []string
@@ -56,26 +59,13 @@ type step struct {
 	body     []*step
 }
 
-// argument is a key=value of an act.
-type argument struct {
-	key   string
-	value word
-}
-
-// expectation is a condition on what an act answers with.
+// expectation is a condition on the result of an act.
 type expectation struct {
 	line  int
 	text  string
 	path  word
 	op    string
 	value word
-}
-
-// refusal is the error that an act has to fail with.
-type refusal struct {
-	line    int
-	kind    string
-	message string // in which … stands for anything; empty: any
 }
 
 // word is a part of a line between spaces.
@@ -86,7 +76,7 @@ type word struct {
 	quoted bool   // the text was in quotes, and stands for itself
 }
 
-var signs = []string{"=", "!=", "~", "!~", "<", "<=", ">", ">="}
+var operators = []string{"=", "!=", "~", "!~", "<", "<=", ">", ">="}
 
 // Parse reads a scenario. All errors are returned, as *SyntaxError joined in a list.
 func Parse(file, text string) (*Scenario, []error) {
@@ -151,12 +141,12 @@ func (p *parser) read(line string) {
 		p.fail("%s", err)
 		return
 	}
-	if len(words) > 1 && !words[1].keyed && !words[1].quoted && slices.Contains(signs, words[1].text) {
+	if len(words) > 1 && !words[1].keyed && !words[1].quoted && slices.Contains(operators, words[1].text) {
 		p.expectation(text, words)
 		return
 	}
 	if words[0].keyed || words[0].quoted {
-		p.fail("a line begins with who acts, or is an expectation: path = value, with spaces around the sign")
+		p.fail("a line begins with the actor, or is an expectation: path = value, with spaces around the sign")
 		return
 	}
 	switch words[0].text {
@@ -258,89 +248,79 @@ func number(s string) (stem string, n int) {
 }
 
 func (p *parser) act(text string, words []word) {
-	s := &step{text: text, who: words[0].text}
+	s := &step{text: text, actor: words[0].text}
 	p.last = s
 	before := len(p.errs)
-	party, words := partyOf(s.who), words[1:]
-	if party == person && !isPerson(s.who) && !strings.Contains(s.who, "$") {
-		p.fail("%q cannot be who acts: names of people are small letters, digits and hyphens, the first a letter", s.who)
+	party, words := partyOf(s.actor), words[1:]
+	if party == person && !isPerson(s.actor) && !strings.Contains(s.actor, "$") {
+		p.fail("%q cannot act: names of people are small letters, digits and hyphens, the first a letter", s.actor)
 		return
 	}
 	name := ""
 	if party != clock {
 		if len(words) == 0 || words[0].keyed || words[0].quoted {
-			p.fail("what does %s do? Write %s and an act", s.who, s.who)
+			p.fail("write what %s does, such as %s GET /auth/me", s.actor, s.actor)
 			return
 		}
 		name, words = words[0].text, words[1:]
 	}
-	s.act = actOf(party, name)
-	if s.act == nil {
-		p.fail("unknown act %q%s", name, suggestAct(party, s.who, name))
+	if s.act = actOf(party, name); s.act == nil {
+		p.fail("unknown act %q%s", name, suggestAct(party, s.actor, name))
 		return
 	}
-	for i := 0; i < len(words); i++ {
-		w := words[i]
+	if n := len(words); n > 1 && words[n-2] == (word{text: "as"}) && !words[n-1].keyed {
+		if s.as, words = &words[n-1], words[:n-2]; !isName(s.as.text) && !strings.Contains(s.as.text, "$") {
+			p.fail("%q cannot be a name: names are letters, digits, hyphens and underscores, the first a letter", s.as.text)
+		}
+	}
+	for _, w := range words {
 		switch {
-		case !w.keyed && !w.quoted && w.text == "as":
-			if i != len(words)-2 || words[i+1].keyed {
-				p.fail("as and one name stand at the end of an act")
-				return
-			}
-			name := words[i+1]
-			if s.as = &name; !isName(name.text) && !strings.Contains(name.text, "$") {
-				p.fail("%q cannot be a name: names are letters, digits, hyphens and underscores, the first a letter", name.text)
-			}
-			i++
+		case w.keyed && slices.ContainsFunc(s.args, func(a word) bool { return a.key == w.key }):
+			p.fail("%s stands twice", w.key)
+		case w.keyed && !s.act.takes(w.key):
+			p.fail("%s does not take %s%s", s.act.title(), w.key, suggest(w.key, s.act.names()))
 		case w.keyed:
-			if slices.ContainsFunc(s.args, func(a argument) bool { return a.key == w.key }) {
-				p.fail("%s stands twice", w.key)
-			}
-			if !s.act.takes(w.key) {
-				p.fail("%s does not take %s%s", s.act.title(), w.key, suggest(w.key, s.act.names()))
-			}
-			s.args = append(s.args, argument{w.key, w})
-		case s.on == nil && s.act.on != "":
-			s.on = &w
-		case s.act.on == "":
+			s.args = append(s.args, w)
+		case s.subject == nil && s.act.subject != "":
+			s.subject = &w
+		case s.act.subject == "":
 			p.fail("%s takes no argument without a name: write name=value", s.act.title())
 		default:
-			p.fail("%q is one too many: texts with spaces stand in quotes", w.text)
+			p.fail("%q is one too many: texts with spaces stand in quotes, and as name at the end", w.text)
 		}
 	}
-	if s.on == nil && s.act.onRequired() {
-		p.fail("%s needs %s", s.act.title(), s.act.onName())
+	if s.subject == nil && s.act.needsSubject() {
+		p.fail("%s needs %s", s.act.title(), s.act.subject)
 	}
-	for _, a := range s.act.required() {
-		if !slices.ContainsFunc(s.args, func(g argument) bool { return g.key == a }) {
-			p.fail("%s needs %s=…", s.act.title(), a)
+	for _, name := range s.act.required() {
+		if !slices.ContainsFunc(s.args, func(a word) bool { return a.key == name }) {
+			p.fail("%s needs %s=…", s.act.title(), name)
 		}
 	}
-	p.variables(s)
+	p.checkVariables(s.actor)
+	for _, w := range append(slices.Clone(s.args), valueOf(s.subject), valueOf(s.as)) {
+		p.checkVariables(w.text)
+	}
 	if len(p.errs) == before {
 		p.add(s)
 	}
 }
 
-// variables checks that every $name of an act belongs to a block around it.
-func (p *parser) variables(s *step) {
-	check := func(text string) {
-		for _, name := range variablesOf(text) {
-			if !slices.ContainsFunc(p.open, func(b *step) bool { return b.variable == name }) {
-				p.fail("no block around this line has the variable $%s; a $ by itself is written $$", name)
-			}
+func valueOf(w *word) word {
+	if w == nil {
+		return word{}
+	}
+	return *w
+}
+
+// checkVariables checks that every $name of a text belongs to a block around it.
+func (p *parser) checkVariables(text string) {
+	expand(text, func(name string) (string, bool) {
+		if !slices.ContainsFunc(p.open, func(b *step) bool { return b.variable == name }) {
+			p.fail("no block around this line has the variable $%s; a $ by itself is written $$", name)
 		}
-	}
-	check(s.who)
-	if s.on != nil {
-		check(s.on.text)
-	}
-	for _, a := range s.args {
-		check(a.value.text)
-	}
-	if s.as != nil {
-		check(s.as.text)
-	}
+		return "", true
+	})
 }
 
 func (p *parser) expectation(text string, words []word) {
@@ -365,26 +345,26 @@ func (p *parser) expectation(text string, words []word) {
 		value = word{text: value.key + "=" + value.text}
 	}
 	p.last.expects = append(p.last.expects, expectation{p.line, text, path, words[1].text, value})
-	p.variables(&step{who: path.text, on: &value})
+	p.checkVariables(path.text)
+	p.checkVariables(value.text)
 }
 
+// refusal reads the status that an act must fail with, and its message.
 func (p *parser) refusal(text string) {
-	if p.last == nil {
+	status, message, _ := strings.Cut(text, ":")
+	status, message = strings.TrimSpace(status), strings.TrimSpace(message)
+	code, _ := strconv.Atoi(status)
+	switch {
+	case p.last == nil:
 		p.fail("a refusal stands below an act")
-		return
-	}
-	if p.last.refusal != nil {
+	case p.last.refusal != nil:
 		p.fail("an act is refused once")
-		return
+	case status != crashed && (code < 400 || code > 599):
+		p.fail("%q is no refusal: write ! and a status from 400 to 599, or %s", status, crashed)
+	default:
+		p.last.refusal = &refusal{p.line, status, message}
+		p.checkVariables(message)
 	}
-	kind, message, _ := strings.Cut(text, ":")
-	kind = strings.TrimSpace(kind)
-	if !slices.Contains(kinds, kind) {
-		p.fail("%q is no kind of refusal%s", kind, suggest(kind, kinds))
-		return
-	}
-	p.last.refusal = &refusal{p.line, kind, strings.TrimSpace(message)}
-	p.variables(&step{who: message})
 }
 
 // split cuts a line into words. The problem is empty when there is none.
@@ -483,7 +463,7 @@ func unquote(s string) (text string, n int, problem string) {
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
 
-// isName reports whether s can be a name that an act's answer is given.
+// isName reports whether s can be the name of a result.
 func isName(s string) bool {
 	for i := range len(s) {
 		if !isLetter(s[i]) && (i == 0 || !isDigit(s[i]) && s[i] != '-' && s[i] != '_') {
@@ -493,18 +473,9 @@ func isName(s string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// isPerson reports whether s can be the name of somebody.
+// isPerson reports whether s can be the name of a person.
 func isPerson(s string) bool {
 	return isName(s) && s == strings.ToLower(s) && !strings.Contains(s, "_")
-}
-
-// variablesOf lists the variables that a text names.
-func variablesOf(text string) (names []string) {
-	expand(text, func(name string) (string, bool) {
-		names = append(names, name)
-		return "", true
-	})
-	return names
 }
 
 // expand replaces every $name in a text, and $$ by $.

@@ -1,0 +1,109 @@
+package scenario
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"collab/app/upkeep"
+	"collab/test/harness"
+)
+
+// serverActs are what happens to the server, and the clock.
+var serverActs = []*act{
+	{
+		party: clock, subject: "time?",
+		does: "Moves the clock by a length (`clock +14d`, `clock +3h30m`), to an instant (`clock 2026-03-02T09:00:00Z`), or to the next midnight in UTC (`clock tomorrow`). The first line of a scenario can set it to any time. When it has moved, the payment provider has renewed what was due meanwhile, providers have sent again what was not accepted, and the server has done its periodic work. Answers with `now`; without an argument it does nothing else.",
+		do:   moveClock,
+	},
+	{
+		party: machinery, name: "work",
+		does: "Does the periodic work at once: trials that are over, connectors, counts, upkeep, garbage. Moving the clock does it too.",
+		do:   without(func(c *call) error { return c.Work(c.ctx) }),
+	},
+	{
+		party: machinery, name: "restart",
+		does: "Replaces the server: what was in memory is gone, what was stored is there. Subscriptions are closed.",
+		do:   without(func(c *call) error { return c.restart() }),
+	},
+	{
+		party: machinery, name: "fail", subject: "call", args: "how*",
+		does: "The next call of that name fails: refused (nothing is done), response-lost (all of it is done), crash-before or crash-after (the server crashes before it is done, or after; another replaces it), retried (a transaction is rolled back and runs again). The calls are listed below.",
+		do: without(func(c *call) error {
+			f, ok := faults[c.text("how")]
+			switch {
+			case !ok:
+				return &misuse{"a call fails " + strings.Join(slices.Sorted(maps.Keys(faults)), ", ")}
+			case !slices.Contains(faultyCalls, c.subject()):
+				return &misuse{"there is no call " + c.subject() + suggest(c.subject(), faultyCalls)}
+			}
+			c.Line.Plan(c.subject(), f)
+			return nil
+		}),
+	},
+	{
+		party: machinery, name: "collect-garbage", args: "whole dry",
+		does: "Removes the contents that no file has named for a day, and lists them: name, reason. With `whole=true` it searches the whole store as well; with `dry=true` it removes nothing.",
+		do: func(c *call) (any, error) {
+			all := []any{}
+			err := c.Upkeep.Collect(c.ctx, c.flag("whole"), c.flag("dry"), func(g upkeep.Garbage) error {
+				all = append(all, object{"name": g.Name, "reason": string(g.Reason)})
+				return nil
+			})
+			return all, err
+		},
+	},
+	{
+		party: machinery, name: "blobs",
+		does: "Lists the contents in the store: name, size.",
+		do: func(c *call) (any, error) {
+			all := []any{}
+			err := c.Blobs.List(c.ctx, func(name string, size int64, _ time.Time) error {
+				all = append(all, object{"name": name, "size": size})
+				return nil
+			})
+			return all, err
+		},
+	},
+}
+
+// faultyCalls are the calls that can be made to fail.
+var faultyCalls = []string{
+	"Atomic", "Storage.Replace", "Objects.Get", "Objects.At", "Objects.List", "Objects.Add", "Objects.Put", "Objects.Remove", "Changes.Lock", "Changes.Append",
+	"BlobNames.Announce", "BlobNames.Forget", "BlobNames.Discard", "BlobNames.Expire", "BlobNames.Due", "BlobNames.Known",
+	"Blobs.Put", "Blobs.Open", "Blobs.Remove", "Blobs.List",
+	"Payments.Customer", "Payments.Open", "Payments.Session", "Payments.Expire", "Payments.Portal", "Payments.Subscription", "Payments.Change", "Payments.Cancel",
+}
+
+var faults = map[string]harness.Failure{
+	"refused": harness.Refused, "response-lost": harness.Unheard, "crash-before": harness.KilledBefore, "crash-after": harness.KilledAfter, "retried": harness.Repeated,
+}
+
+func moveClock(c *call) (any, error) {
+	now := c.Clock.Now()
+	to := now
+	if c.on != nil {
+		ok := true
+		if to = now.Truncate(24 * time.Hour).Add(24 * time.Hour); *c.on != "tomorrow" {
+			to, ok = parseInstant(*c.on)
+		}
+		switch {
+		case !ok:
+			return nil, &misuse{*c.on + " is no time: write +14d, +3h30m, 2026-03-02T09:00:00Z or tomorrow"}
+		case c.started && to.Before(now):
+			return nil, &misuse{"the clock does not go back"}
+		case to.After(end):
+			return nil, &misuse{"the clock does not go beyond the year 2200"}
+		}
+	}
+	if !c.started {
+		c.Clock.Set(to)
+	} else if to.After(now) {
+		c.report.Simulated += to.Sub(now)
+		if err := c.Pass(c.ctx, to); err != nil {
+			return nil, err
+		}
+	}
+	return object{"now": instant(c.Clock.Now())}, nil
+}

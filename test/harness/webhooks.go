@@ -1,0 +1,73 @@
+package harness
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// WebhookQueue delivers a provider's webhook messages to the server: at once unless it is
+// paused, and again where the server failed to accept one.
+type WebhookQueue struct {
+	Paused    bool
+	Waiting   []Message // in their order
+	Delivered []Message // the last maxDelivered that were accepted, the oldest first
+
+	send func(context.Context, Message) error
+}
+
+// Message is a webhook message.
+type Message struct {
+	ID   string
+	Type string
+	At   time.Time
+	body []byte
+}
+
+// maxDelivered is how many messages that were accepted are kept.
+const maxDelivered = 1000
+
+// add queues a message, and delivers what waits unless the queue is paused.
+func (q *WebhookQueue) add(ctx context.Context, m Message) {
+	q.Waiting = append(q.Waiting, m)
+	q.retry(ctx)
+}
+
+// retry delivers what waits, unless the queue is paused.
+func (q *WebhookQueue) retry(ctx context.Context) {
+	if !q.Paused {
+		q.Deliver(ctx, nil)
+	}
+}
+
+// Deliver sends what waits, sorted by order; nil keeps the order. It returns how many messages
+// were accepted, and how many failed and wait again.
+func (q *WebhookQueue) Deliver(ctx context.Context, order func([]Message)) (accepted, failed int) {
+	all := q.Waiting
+	if q.Waiting = nil; order != nil {
+		order(all)
+	}
+	for _, m := range all {
+		if q.send(ctx, m) != nil {
+			q.Waiting = append(q.Waiting, m)
+			failed++
+			continue
+		}
+		q.Delivered = append(q.Delivered, m)
+		accepted++
+	}
+	if n := len(q.Delivered); n > maxDelivered {
+		q.Delivered = slices.Delete(q.Delivered, 0, n-maxDelivered)
+	}
+	return accepted, failed
+}
+
+// Redeliver sends the last messages that were accepted once more.
+func (q *WebhookQueue) Redeliver(ctx context.Context, last int) error {
+	for _, m := range q.Delivered[max(0, len(q.Delivered)-last):] {
+		if err := q.send(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
