@@ -195,45 +195,6 @@ func TestATrialThatIsOverAndNotRecordedCanBeNeitherDowngradedNorHadAgain(t *test
 	}
 }
 
-func TestACancelledSubscriptionOfWhichNothingIsHeardIsAskedAfterADayAfterItsEnd(t *testing.T) {
-	s := openShop(t)
-	subscription := s.buy(plan.Premium)
-	d, err := s.servers[0].Downgrade(t.Context(), s.ada)
-	if err != nil || !d.CancelAtPeriodEnd || d.CurrentPeriodEnd == nil {
-		t.Fatalf("the downgrade left %+v, %v", d, err)
-	}
-	paidFor := usage.Period{Start: *d.CurrentPeriodStart, End: *d.CurrentPeriodEnd}
-	s.reads(plan.Premium, plan.Active, paidFor)
-	// The provider ends it in time, and its message is lost.
-	s.Clock.Set(*d.CurrentPeriodEnd)
-	if _, err := s.provider.Cancel(t.Context(), subscription, true); err != nil {
-		t.Fatal(err)
-	}
-	s.Clock.Set(d.CurrentPeriodEnd.Add(24*time.Hour - time.Millisecond))
-	s.keep()
-	s.recorded(plan.Premium, plan.Active)
-	s.Clock.Advance(time.Millisecond)
-	s.keep()
-	s.recorded(plan.Free, plan.Active)
-	s.reads(plan.Free, plan.Active, month(s.Clock.Now()))
-	if n := s.audited("PREMIUM ACTIVE until the period ends -> FREE ACTIVE by the payment provider"); n != 1 {
-		t.Errorf("the audit log tells of the end %d times", n)
-	}
-}
-
-func TestACancelledSubscriptionThatTheProviderHasForgottenIsOver(t *testing.T) {
-	s := openShop(t)
-	subscription := s.buy(plan.Standard)
-	d, err := s.servers[0].Downgrade(t.Context(), s.ada)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.provider.Forget(subscription)
-	s.Clock.Set(d.CurrentPeriodEnd.Add(24 * time.Hour))
-	s.keep()
-	s.recorded(plan.Free, plan.Active)
-}
-
 // asking is the provider, which counts how often it is asked after a subscription
 // and may be away.
 type asking struct {
@@ -303,30 +264,6 @@ func TestASubscriptionWhosePeriodIsOverIsAskedAfterByOneServer(t *testing.T) {
 	kept(4)
 	s.recorded(plan.Free, plan.Active)
 	if n := s.audited("PREMIUM ACTIVE -> FREE ACTIVE by the payment provider"); n != 1 {
-		t.Errorf("the audit log tells of the end %d times", n)
-	}
-}
-
-func TestAnOrganisationThatIsClosedIsBilledNoMore(t *testing.T) {
-	s := openShop(t)
-	ctx := t.Context()
-	subscription := s.buy(plan.Premium)
-	o, err := s.Store.Directory().Organisations().Get(ctx, s.ada.Org)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Store.Directory().Organisations().Upsert(ctx, o, func(o org.Organisation) (org.Organisation, error) {
-		return o.Close(s.Clock.Now()), nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	s.Clock.Advance(time.Minute)
-	s.keep()
-	s.recorded(plan.Free, plan.Active)
-	if r, err := s.provider.Subscription(ctx, subscription); err != nil || !r.Ended() {
-		t.Errorf("the provider has %+v, %v", r, err)
-	}
-	if n := s.audited("PREMIUM ACTIVE -> FREE ACTIVE because the organisation is closed"); n != 1 {
 		t.Errorf("the audit log tells of the end %d times", n)
 	}
 }

@@ -11,13 +11,36 @@ import (
 
 	"pgregory.net/rapid"
 
+	"collab/adapters/anthropic"
+	"collab/adapters/memory"
+	"collab/adapters/openai"
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/quota"
 	"collab/domain/usage"
+	"collab/ports"
 	scripted "collab/test/contract/provider"
 )
+
+// protocol is an adapter over HTTP.
+type protocol struct {
+	scripted.Protocol
+	open func(server *scripted.Server, client *http.Client) (ports.Models, error)
+}
+
+// protocols are those of the adapters over HTTP.
+var protocols = map[string]protocol{
+	"Messages": {scripted.Messages, func(s *scripted.Server, c *http.Client) (ports.Models, error) {
+		return anthropic.New(anthropic.Options{APIKey: "key", URL: s.Anthropic(), Client: c})
+	}},
+	"chat completions": {scripted.ChatCompletions, func(s *scripted.Server, c *http.Client) (ports.Models, error) {
+		return openai.New(openai.Options{URL: s.OpenAI(), Client: c})
+	}},
+}
+
+// said numbers the messages of all cases.
+var said memory.IDs
 
 // overuser is a provider that uses any part of what a message may, up to ten times
 // as much, and pauses its answers for as long as it is asked on. It knows each call

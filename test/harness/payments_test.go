@@ -24,14 +24,10 @@ import (
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/ports"
+	"collab/test/harness"
 )
 
-const (
-	paymentSecret = "whsec_payments-of-the-offline-harness"
-	paidURL       = "https://collab.invalid/paid"
-)
-
-var priceOf = map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"}
+const paidURL = "https://collab.invalid/paid"
 
 // market is where organisations buy plans: billing and its messages over the
 // store in memory, at a provider of which anything can be said except that it
@@ -211,7 +207,7 @@ func newMarket(t rapid.TB, buyers int) *market {
 		},
 	})
 	m.webhooks = webhooks.New(webhooks.Options{
-		Store: watched{m.store, m}, Payments: stripepay.NewEvents([]string{paymentSecret}, priceOf, m.clock), Clock: m.clock, IDs: ids, Billing: m.billing,
+		Store: watched{m.store, m}, Payments: stripepay.NewEvents([]string{harness.PaymentSecret}, harness.Prices, m.clock), Clock: m.clock, IDs: ids, Billing: m.billing,
 	})
 	for i := range buyers {
 		fresh := org.Organisation{ID: id.Org(ids.New()), ProviderID: fmt.Sprintf("org_%d", i), Name: fmt.Sprintf("Buyer %d", i)}
@@ -244,7 +240,7 @@ func (m *market) look() {
 		if is.Status == plan.IsCanceled {
 			kind = "customer.subscription.deleted"
 		}
-		m.tell(is.ID, kind, subscriptionObject(is))
+		m.tell(is.ID, kind, harness.SubscriptionData(is))
 	}
 }
 
@@ -257,7 +253,7 @@ func text(v any) []byte {
 }
 
 // tell adds a message about a subscription.
-func (m *market) tell(subscription, kind string, of object) {
+func (m *market) tell(subscription, kind string, of map[string]any) {
 	if m.forgetful {
 		m.clock.Advance(time.Second)
 	}
@@ -267,23 +263,6 @@ func (m *market) tell(subscription, kind string, of object) {
 	})
 	m.events = append(m.events, n)
 	m.last[subscription] = n
-}
-
-func subscriptionObject(r plan.Remote) object {
-	return object{
-		"id": r.ID, "object": "subscription", "status": r.Status, "customer": r.Customer, "metadata": object{"org_id": r.Org},
-		"items":                object{"data": []object{{"id": "si_" + r.ID, "price": object{"id": priceOf[r.Plan]}, "quantity": *r.Seats}}},
-		"current_period_start": r.PeriodStart.Unix(), "current_period_end": r.PeriodEnd.Unix(),
-		"cancel_at_period_end": r.CancelAtPeriodEnd, "default_payment_method": "pm_" + r.ID,
-	}
-}
-
-func invoiceObject(r plan.Remote) object {
-	return object{
-		"id": "in_" + r.ID, "object": "invoice", "customer": r.Customer, "subscription": r.ID,
-		"subscription_details": object{"metadata": object{"org_id": r.Org}},
-		"lines":                object{"data": []object{{"type": "subscription", "subscription": r.ID, "period": object{"end": r.PeriodEnd.Unix()}}}},
-	}
 }
 
 // pay has somebody pay on a page that they were sent to, if they still can; late
@@ -309,18 +288,18 @@ func (m *market) pay(b *buyer, session string, late bool) bool {
 		"id": session, "object": "checkout.session", "mode": "subscription", "payment_status": paid, "customer": r.Customer,
 		"subscription": r.ID, "client_reference_id": r.Org,
 	})
-	m.tell(r.ID, "customer.subscription.created", subscriptionObject(first))
+	m.tell(r.ID, "customer.subscription.created", harness.SubscriptionData(first))
 	if late {
 		return true
 	}
-	m.tell(r.ID, "invoice.paid", invoiceObject(r))
-	m.tell(r.ID, "customer.subscription.updated", subscriptionObject(r))
+	m.tell(r.ID, "invoice.paid", harness.InvoiceData(r))
+	m.tell(r.ID, "customer.subscription.updated", harness.SubscriptionData(r))
 	return true
 }
 
 // send sends a message.
 func (m *market) send(n notice) error {
-	header := map[string]string{"Stripe-Signature": stripepay.Sign(paymentSecret, m.clock.Now(), n.body)}
+	header := map[string]string{"Stripe-Signature": stripepay.Sign(harness.PaymentSecret, m.clock.Now(), n.body)}
 	return m.webhooks.Payment(context.Background(), func(name string) string { return header[name] }, n.body)
 }
 
@@ -432,14 +411,14 @@ func (m *market) live(r plan.Remote, plans *rapid.Generator[plan.Plan]) {
 	switch what := rapid.SampledFrom([]string{"fail", "renew", "cancel", "schedule", "switch", "status"}).Draw(m.r, "life"); what {
 	case "fail":
 		if _, err := m.provider.Fail(r.ID); err == nil {
-			m.tell(r.ID, "invoice.payment_failed", invoiceObject(r))
+			m.tell(r.ID, "invoice.payment_failed", harness.InvoiceData(r))
 		}
 	case "renew":
 		if r.CancelAtPeriodEnd && m.clock.Now().Before(*r.PeriodEnd) {
 			m.clock.Set(*r.PeriodEnd)
 		}
 		if is, err := m.provider.Renew(r.ID); err == nil && is.Live() {
-			m.tell(r.ID, "invoice.paid", invoiceObject(is))
+			m.tell(r.ID, "invoice.paid", harness.InvoiceData(is))
 		}
 	case "switch":
 		r.Plan = plans.Draw(m.r, "plan")
@@ -676,7 +655,7 @@ func TestASubscriptionWhoseEndWasMissedIsReplaced(t *testing.T) {
 	second.ID, second.Status, second.Plan = "sub_by_hand", plan.IsActive, plan.Premium
 	m.provider.Set(second)
 	m.deeds = append(m.deeds, second)
-	m.tell(second.ID, "customer.subscription.created", subscriptionObject(second))
+	m.tell(second.ID, "customer.subscription.created", harness.SubscriptionData(second))
 	if err := m.send(m.last[second.ID]); err != nil {
 		t.Fatal(err)
 	}
@@ -698,7 +677,7 @@ func TestAMessageGivesNothingToAnotherOrganisation(t *testing.T) {
 	m.pays(rich, plan.Premium)
 	stolen := m.deeds[0]
 	stolen.ID, stolen.Org = "sub_stolen", poor.actor.Org
-	m.tell(stolen.ID, "customer.subscription.created", subscriptionObject(stolen))
+	m.tell(stolen.ID, "customer.subscription.created", harness.SubscriptionData(stolen))
 	for _, n := range m.events {
 		if err := m.send(n); err != nil {
 			t.Errorf("%s: %v", n.body, err)

@@ -47,8 +47,8 @@ func (p *Payments) send(ctx context.Context, kind string, of map[string]any) err
 	return nil
 }
 
-// subscriptionData is a subscription as messages have it.
-func subscriptionData(r plan.Remote) map[string]any {
+// SubscriptionData is a subscription as messages have it.
+func SubscriptionData(r plan.Remote) map[string]any {
 	data := map[string]any{
 		"id": r.ID, "object": "subscription", "status": r.Status, "customer": r.Customer, "metadata": map[string]any{"org_id": r.Org},
 		"items":                map[string]any{"data": []map[string]any{{"id": "si_" + r.ID, "price": map[string]any{"id": Prices[r.Plan]}, "quantity": *r.Seats}}},
@@ -60,7 +60,8 @@ func subscriptionData(r plan.Remote) map[string]any {
 	return data
 }
 
-func invoiceData(r plan.Remote) map[string]any {
+// InvoiceData is the last invoice of a subscription as messages have it.
+func InvoiceData(r plan.Remote) map[string]any {
 	return map[string]any{
 		"id": "in_" + r.ID, "object": "invoice", "customer": r.Customer, "subscription": r.ID,
 		"subscription_details": map[string]any{"metadata": map[string]any{"org_id": r.Org}},
@@ -90,13 +91,13 @@ func (p *Payments) PayPage(ctx context.Context, session string, late bool) error
 		"subscription": r.ID, "client_reference_id": r.Org,
 	})
 	if err == nil {
-		err = p.send(ctx, "customer.subscription.created", subscriptionData(first))
+		err = p.send(ctx, "customer.subscription.created", SubscriptionData(first))
 	}
 	if err == nil && !late {
-		err = p.send(ctx, "invoice.paid", invoiceData(r))
+		err = p.send(ctx, "invoice.paid", InvoiceData(r))
 	}
 	if err == nil && !late {
-		err = p.send(ctx, "customer.subscription.updated", subscriptionData(r))
+		err = p.send(ctx, "customer.subscription.updated", SubscriptionData(r))
 	}
 	return err
 }
@@ -119,7 +120,7 @@ func (p *Payments) Report(ctx context.Context) error {
 		if is.Status == plan.IsCanceled {
 			kind = "customer.subscription.deleted"
 		}
-		if err := p.send(ctx, kind, subscriptionData(is)); err != nil {
+		if err := p.send(ctx, kind, SubscriptionData(is)); err != nil {
 			return err
 		}
 	}
@@ -163,7 +164,7 @@ func (p *Payments) renew(ctx context.Context) error {
 			return err
 		}
 		if is.Status == plan.IsActive {
-			if err := p.send(ctx, "invoice.paid", invoiceData(is)); err != nil {
+			if err := p.send(ctx, "invoice.paid", InvoiceData(is)); err != nil {
 				return err
 			}
 		}
@@ -190,7 +191,7 @@ func (p *Payments) FailPayment(ctx context.Context, subscription string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.send(ctx, "invoice.payment_failed", invoiceData(r)); err != nil {
+	if err := p.send(ctx, "invoice.payment_failed", InvoiceData(r)); err != nil {
 		return err
 	}
 	return p.Report(ctx)
@@ -217,7 +218,7 @@ func (p *Payments) Recover(ctx context.Context, r plan.Remote) error {
 			return err
 		}
 	}
-	if err := p.send(ctx, "invoice.paid", invoiceData(r)); err != nil {
+	if err := p.send(ctx, "invoice.paid", InvoiceData(r)); err != nil {
 		return err
 	}
 	return p.Report(ctx)
