@@ -86,7 +86,7 @@ func runFiles(ctx context.Context, files []string, out, log io.Writer) int {
 
 // String says how much was done.
 func (r Report) String() string {
-	return fmt.Sprintf("%d acts, %d expectations, simulated %s", r.Acts, r.Expectations, formatSpan(r.Simulated))
+	return fmt.Sprintf("%d acts, %d expectations, simulated %.1f days", r.Acts, r.Expectations, r.Simulated.Hours()/24)
 }
 
 // runFile runs a file. The error says why it could not be run.
@@ -122,112 +122,55 @@ func repl(ctx context.Context, in io.Reader, out, log io.Writer) int {
 		return exitOf(err, log)
 	}
 	defer r.close()
-	i := &interpreter{run: r, out: out}
+	r.out, r.err = out, errors.New("there is no act before")
+	var p *parser // of a block that has no end yet; nil: there is none
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine+1)
-	for {
-		if fmt.Fprint(out, prompt); !lines.Scan() {
-			break
-		}
-		if line := strings.TrimSpace(lines.Text()); line == "quit" || line == "exit" {
+	for fmt.Fprint(out, prompt); lines.Scan(); fmt.Fprint(out, prompt) {
+		switch word, rest, _ := strings.Cut(strings.TrimSpace(lines.Text()), " "); word {
+		case "quit", "exit":
 			return exitOK
-		} else if word, rest, _ := strings.Cut(line, " "); word == "help" {
+		case "help":
 			help(out, strings.TrimSpace(rest))
-		} else {
-			i.read(ctx, lines.Text())
+		default:
+			p = r.interpret(ctx, p, lines.Text())
 		}
 	}
 	fmt.Fprintln(out)
 	return exitOf(lines.Err(), log)
 }
 
-// interpreter runs lines.
-type interpreter struct {
-	*run
-	out    io.Writer
-	parser *parser // of a block that has no end yet; nil: there is none
-	did    bool    // there was an act before
-	got    result  // of the act before
-	err    error   // of the act before; nil: it succeeded
-}
-
-// read runs a line.
-func (i *interpreter) read(ctx context.Context, line string) {
-	p := i.parser
-	if i.parser = nil; p == nil {
-		p = &parser{file: "line", last: &step{}} // expectations are about the act before
+// interpret runs a line and prints its result. It returns the parser of a block that has no
+// end yet, which the next line belongs to, or nil.
+func (r *run) interpret(ctx context.Context, p *parser, line string) *parser {
+	if p == nil {
+		p = &parser{file: "line", last: &step{text: "the act before"}} // expectations are about the act before
 	}
 	before := p.last
 	p.read(line)
-	for _, err := range p.errs {
-		var of *SyntaxError
-		if errors.As(err, &of) {
-			fmt.Fprintln(i.out, of.Message)
-		}
-	}
-	wrong := len(p.errs) > 0
-	p.errs = nil
+	failed, expected := len(r.report.Failures), r.report.Expectations
 	switch {
-	case len(p.open) > 0: // a line that cannot be read is left out
-		i.parser = p
-	case wrong:
-	case len(p.steps) > 0:
-		for _, s := range p.steps {
-			i.step(ctx, s)
+	case len(p.errs) > 0: // the line is left out
+		for _, err := range p.errs {
+			fmt.Fprintln(r.out, err)
 		}
-	case before != nil:
-		i.compare(before)
+		p.errs = nil
+	case len(p.open) == 0 && len(p.steps) > 0:
+		r.steps(ctx, p.steps)
+		r.variables = nil
+	case len(p.open) == 0 && before != nil:
+		r.check(before)
 	}
-}
-
-// step does a step, and prints its result.
-func (i *interpreter) step(ctx context.Context, s *step) {
-	failed := len(i.report.Failures)
-	if s.act == nil {
-		i.steps(ctx, []*step{s})
-		for _, f := range i.report.Failures[failed:] {
-			fmt.Fprintln(i.out, f)
-		}
-		i.variables = nil
-		return
+	for _, f := range r.report.Failures[failed:] {
+		fmt.Fprintln(r.out, f)
 	}
-	got, err := i.perform(ctx, s)
-	var wrong *misuse
-	if errors.As(err, &wrong) {
-		fmt.Fprintln(i.out, wrong.message)
-		return
+	if len(r.report.Failures) == failed && r.report.Expectations > expected {
+		fmt.Fprintln(r.out, "yes")
 	}
-	if i.did, i.got, i.err = true, got, err; err != nil {
-		fmt.Fprintln(i.out, i.show(refusalOf(err).String()))
-		return
+	if len(p.open) > 0 {
+		return p
 	}
-	if got.value != nil {
-		for _, line := range expectations(got.value, "", nil) {
-			fmt.Fprintln(i.out, i.show(line))
-		}
-	}
-}
-
-// compare compares an expectation with the result of the act before.
-func (i *interpreter) compare(s *step) {
-	failed := len(i.report.Failures)
-	switch {
-	case !i.did:
-		fmt.Fprintln(i.out, "there is no act to compare that with")
-		return
-	case s.refusal != nil:
-		i.refused(s, i.err)
-	case i.err != nil:
-		fmt.Fprintln(i.out, "the act before was refused")
-		return
-	default:
-		i.expectAll(s, i.got)
-	}
-	for _, f := range i.report.Failures[failed:] {
-		fmt.Fprintf(i.out, "no: %s\n", f.Actual)
-		return
-	}
-	fmt.Fprintln(i.out, "yes")
+	return nil
 }
 
 // help explains an act, or how to go on.

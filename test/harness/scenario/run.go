@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -65,6 +67,10 @@ type run struct {
 	subscriptions map[string]*subscription // by the person's name
 	leaves        bool                     // the client leaves the next response after its first part
 	started       bool                     // something was done
+
+	out io.Writer // where results are printed; nil: nowhere
+	got result    // of the last act
+	err error     // of the last act; nil: it succeeded
 }
 
 // named is a result with a name.
@@ -145,7 +151,8 @@ func (r *run) fail(line int, text, expected, actual string) {
 	r.report.Failures = append(r.report.Failures, Failure{r.report.File, line, text, expected, actual})
 }
 
-// do does an act and compares its result with what is expected.
+// do does an act and compares its result with what is expected. It reports false where the
+// scenario ends.
 func (r *run) do(ctx context.Context, s *step) bool {
 	if ctx.Err() != nil {
 		r.fail(s.line, s.text, "the end of the scenario", "it was cancelled")
@@ -153,18 +160,40 @@ func (r *run) do(ctx context.Context, s *step) bool {
 	}
 	got, err := r.perform(ctx, s)
 	var wrong *misuse
-	switch {
-	case errors.As(err, &wrong):
+	if errors.As(err, &wrong) {
 		r.fail(s.line, s.text, "an act that can be done", wrong.message)
-	case s.refusal != nil:
-		return r.refused(s, err) && (len(s.expects) == 0 || r.expectAll(s, got))
-	case err != nil:
-		r.fail(s.line, s.text, "success", r.show(refusalOf(err).String()))
-	default:
-		r.expectAll(s, got)
+		return false
+	}
+	if r.got, r.err = got, err; r.out != nil && s.refusal == nil && len(s.expects) == 0 {
+		r.print()
 		return true
 	}
-	return false
+	return r.check(s)
+}
+
+// print prints the last result as the expectations that hold for it.
+func (r *run) print() {
+	lines := expectations(r.got.value, "", nil)
+	if r.err != nil {
+		lines = []string{refusalOf(r.err).String()}
+	}
+	for _, line := range lines {
+		fmt.Fprintln(r.out, r.show(line))
+	}
+}
+
+// check compares the last result with what is expected. It reports false where the act
+// succeeded or failed otherwise than it must.
+func (r *run) check(s *step) bool {
+	switch {
+	case s.refusal != nil:
+		return r.refused(s, r.err) && (len(s.expects) == 0 || r.expectAll(s, r.got))
+	case r.err != nil:
+		r.fail(s.line, s.text, "success", r.show(refusalOf(r.err).String()))
+		return false
+	}
+	r.expectAll(s, r.got)
+	return true
 }
 
 // refused compares the error of an act with the refusal that is expected.
@@ -398,21 +427,8 @@ func refusalOf(err error) refusal {
 
 // matches reports whether a message is as a pattern says, in which … stands for any text.
 func matches(message, pattern string) bool {
-	parts := strings.Split(strings.ReplaceAll(pattern, "...", "…"), "…")
-	rest, ok := strings.CutPrefix(message, parts[0])
-	if !ok {
-		return false
-	}
-	if len(parts) == 1 {
-		return rest == ""
-	}
-	last := len(parts) - 1
-	for _, p := range parts[1:last] {
-		if _, rest, ok = strings.Cut(rest, p); !ok {
-			return false
-		}
-	}
-	return strings.HasSuffix(rest, parts[last])
+	expr := strings.NewReplacer("…", ".*", `\.\.\.`, ".*").Replace(regexp.QuoteMeta(pattern))
+	return regexp.MustCompile("(?s)^" + expr + "$").MatchString(message)
 }
 
 // perform does an act.

@@ -188,25 +188,13 @@ func parseSpan(s string) (time.Duration, bool) {
 	return d + more, true
 }
 
-// formatSpan writes a length of time as parseSpan reads it, such as 14d or 1d3h30m.
-func formatSpan(d time.Duration) string {
-	const day = 24 * time.Hour
-	text := (d % day).String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	if days := d / day; days > 0 {
-		return fmt.Sprintf("%dd%s", days, strings.TrimPrefix(text, "0s"))
-	}
-	return text
-}
-
 // expectations writes a value as the expectations that hold for it, each in a line.
 func expectations(v any, at string, out []string) []string {
 	switch v := v.(type) {
+	case nil:
+		if at == "" {
+			return out
+		}
 	case object:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			out = expectations(v[name], strings.TrimPrefix(at+"."+name, "."), out)
