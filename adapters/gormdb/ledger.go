@@ -181,9 +181,7 @@ func (q ledger) settlementOf(entries []usage.Entry) settlement {
 	models = summed(models, func(a, b modelSumRow) int {
 		return cmp.Or(cmp.Compare(a.Unit, b.Unit), a.Since.Compare(b.Since), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Shard, b.Shard))
 	}, func(to *modelSumRow, one modelSumRow) { to.Sums.add(one.Sums) })
-	accounts = summed(accounts, func(a, b accountRow) int {
-		return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.Day, b.Day))
-	}, func(to *accountRow, one accountRow) { to.Used += one.Used })
+	accounts = summed(accounts, byAccount, func(to *accountRow, one accountRow) { to.Used += one.Used })
 	slices.SortFunc(leases, func(a, b leaseRow) int { return cmp.Or(compareAccounts(a, b), cmp.Compare(a.ID, b.ID)) })
 	return settlement{
 		list(q.dialect, given), records(rows, entryTable.rest), records(userModels, userModelTable.rest), records(users, userSumTable.rest),

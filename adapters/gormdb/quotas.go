@@ -99,6 +99,52 @@ func (q quotas) reserve(ctx context.Context, statements [2]string, conditionArgs
 	return granted, nil
 }
 
+// ReserveAllAt is one statement on Postgres.
+func (q quotas) ReserveAllAt(ctx context.Context, epoch int64, leases []quota.Lease, limit int64) (granted []id.User, err error) {
+	rows, sums := make([]leaseRow, len(leases)), make([]accountRow, len(leases))
+	for i, l := range leases {
+		rows[i] = leaseRow{UserID: l.User, Day: millis(l.Day), ID: l.ID, Tokens: l.Tokens, ExpiresAt: l.ExpiresAt}
+		sums[i] = accountRow{UserID: l.User, Day: rows[i].Day, Reserved: l.Tokens}
+	}
+	sums = summed(sums, byAccount, func(to *accountRow, one accountRow) { to.Reserved += one.Reserved })
+	o := leases[0].Org
+	args := tenantParams(o, 8)
+	args = append(args, records(sums, reservedSums), epoch, limit, limit)
+	text := reserveAll[q.dialect]
+	if q.dialect == onPostgres {
+		args = append(args, records(rows, reservedLeases))
+		if !q.inTransaction() {
+			text += asyncCommit
+		}
+		granted, err = q.reserveAll(ctx, args.sql(text))
+	} else {
+		err = q.atomicAsync(ctx, func(c *conn) error {
+			if granted, err = (quotas{c}).reserveAll(ctx, args.sql(text)); err != nil || len(granted) == 0 {
+				return err
+			}
+			got := slices.DeleteFunc(slices.Clone(rows), func(r leaseRow) bool { return !slices.Contains(granted, r.UserID) })
+			_, err := exec(ctx, c.write, "Lease", tenantSQL(o, addLeases[onSQLite], records(got, reservedLeases)))
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(granted) == 0 {
+		_, err = organisations(q).Get(ctx, o)
+	}
+	return granted, err
+}
+
+func (q quotas) reserveAll(ctx context.Context, c command) (granted []id.User, err error) {
+	var user id.User
+	err = eachRow(ctx, q.write, "Lease", c, []any{(*string)(&user)}, func() error {
+		granted = append(granted, user)
+		return nil
+	})
+	return granted, err
+}
+
 // refused returns why nothing was granted, nil if the quota is used up.
 func (q quotas) refused(ctx context.Context, l quota.Lease) error {
 	var known bool
@@ -114,10 +160,13 @@ func (q quotas) Account(ctx context.Context, o id.Org, user id.User, d quota.Day
 	return a, err
 }
 
-// The fields of a parameter with several leases, and of one with tokens to return to accounts.
+// The fields of parameters with several leases or accounts: keys of leases, tokens to return to
+// accounts and to reserve of them, and new leases.
 var (
 	leaseKeys      = leaseTable.fieldsOf("org_id", "user_id", "day", "id")
 	returnedFields = leaseTable.fieldsOf("org_id", "user_id", "day", "tokens")
+	reservedSums   = accountTable.fieldsOf("user_id", "day", "reserved")
+	reservedLeases = leaseTable.fieldsOf("user_id", "day", "id", "tokens", "expires_at")
 )
 
 func (r *leaseRow) lease() (leaseRow, error) { return *r, nil }
@@ -139,6 +188,10 @@ func summed[R any](rows []R, compare func(a, b R) int, add func(to *R, one R)) [
 
 func compareAccounts(a, b leaseRow) int {
 	return cmp.Or(cmp.Compare(a.OrgID, b.OrgID), cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.Day, b.Day))
+}
+
+func byAccount(a, b accountRow) int {
+	return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.Day, b.Day))
 }
 
 // lock locks several rows in their order, which an UPDATE of several does not guarantee.

@@ -193,6 +193,22 @@ func reserveIf(condition string) (s [2]string) {
 	return s
 }
 
+// reserveAll reserves sums of accounts that have them left, and addLeases stores the leases on
+// them. On Postgres reserveAll does both. The accounts come in the order in which they are to
+// be locked.
+var reserveAll, addLeases = func() (sums, leases [2]string) {
+	leases = leaseTable.insertsRecords(reservedLeases, "")
+	for _, d := range []dialect{onSQLite, onPostgres} {
+		sums[d] = accountTable.insertInto(d, "user_id, day, used, reserved, granted", "v.user_id, v.day, 0, v.reserved, 0") +
+			" FROM " + d.records(reservedSums) + " WHERE " + ofEpoch + " AND v.reserved <= " + d.param("bigint") +
+			accountTable.onConflictAdd("reserved") + " WHERE quota_accounts.used + quota_accounts.reserved + excluded.reserved <= " + d.param("bigint") +
+			" RETURNING user_id"
+	}
+	sums[onPostgres] = "WITH account AS (" + sums[onPostgres] + "), lease AS (" + leases[onPostgres] +
+		" AND v.user_id IN (SELECT a.user_id FROM account a)) SELECT a.user_id::text FROM account a"
+	return sums, leases
+}()
+
 // asyncCommit makes the commit of a single statement on Postgres not wait for the disk.
 const asyncCommit = " WHERE set_config('synchronous_commit', 'off', true) = 'off'"
 

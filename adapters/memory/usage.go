@@ -70,6 +70,38 @@ func (q quotas) reserve(epoch *int64, l quota.Lease, limit int64, n quota.Need) 
 	})
 }
 
+func (q quotas) ReserveAllAt(_ context.Context, epoch int64, leases []quota.Lease, limit int64) ([]id.User, error) {
+	return result(q.run, func(x *tx) (granted []id.User, err error) {
+		tenant, err := x.tenants.get(leases[0].Org)
+		if err != nil {
+			return nil, err
+		}
+		sums := map[account]int64{}
+		for _, l := range leases {
+			if tenant.leases.has(keyOfLease(l)) {
+				return nil, tenant.leases.errTaken()
+			}
+			sums[accountOf(l)] += l.Tokens
+		}
+		if epoch != x.epochs.rows[leases[0].Org] {
+			return nil, nil
+		}
+		for of, sum := range sums {
+			if a := tenant.accounts.rows[of]; a.Used+a.Reserved+sum <= limit {
+				a.Reserved += sum
+				tenant.accounts.put(x, of, a)
+				granted = append(granted, of.user)
+			}
+		}
+		for _, l := range leases {
+			if slices.Contains(granted, l.User) {
+				tenant.leases.put(x, keyOfLease(l), l)
+			}
+		}
+		return granted, nil
+	})
+}
+
 // releaseLease gives back what a lease holds that is there.
 func (t *tenant) releaseLease(x *tx, h leaseKey) {
 	a := t.accounts.rows[h.account]

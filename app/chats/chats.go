@@ -66,15 +66,17 @@ type Chats struct {
 	ends   map[id.Request]context.CancelCauseFunc // of those that are running; guarded by mu
 	closed bool                                   // guarded by mu
 	plans  map[id.Org]cachedPlan                  // guarded by mu
-	ended  map[id.Org]*settlement                 // the last of each organisation that has any; guarded by mu
 	idle   chan struct{}                          // closed when no call is left; nil unless drained was called; guarded by mu
 
 	draining chan struct{} // closed when closed is set
+
+	reserving together[reservationKey, *reservation]
+	settling  together[id.Org, usage.Entry] // calls that ended
 }
 
 // New returns the use cases.
 func New(o Options) *Chats {
-	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, plans: map[id.Org]cachedPlan{}, ended: map[id.Org]*settlement{}, draining: make(chan struct{})}
+	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, plans: map[id.Org]cachedPlan{}, draining: make(chan struct{})}
 }
 
 // cachedPlan is a subscription that was read at an epoch of its organisation, or later. Every
@@ -165,7 +167,7 @@ func (s *Chats) Admit(ctx context.Context, actor org.Actor, r chat.Request) (*Ca
 // to an outdated actor.
 func (s *Chats) AdmitUnconfirmed(ctx context.Context, actor org.Actor, r chat.Request) (*Call, error) {
 	return s.admit(ctx, actor, r, func(ctx context.Context, lease quota.Lease, limit int64, need quota.Need) (int64, error) {
-		return s.Store.Usage().Quotas().ReserveAt(ctx, actor.Visibility.Epoch, lease, limit, need)
+		return s.reserveAt(ctx, actor.Visibility.Epoch, lease, limit, need)
 	})
 }
 

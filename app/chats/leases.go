@@ -2,11 +2,70 @@ package chats
 
 import (
 	"context"
+	"slices"
 
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/quota"
 )
+
+// maxReserved is how many leases are reserved in one statement at most.
+const maxReserved = 100
+
+// reservationKey is what reservations that are made together have in common.
+type reservationKey struct {
+	org   id.Org
+	day   quota.Day
+	epoch int64
+	limit int64
+}
+
+// reservation is a lease to be reserved.
+type reservation struct {
+	lease   quota.Lease // with all tokens that are needed
+	need    quota.Need
+	granted int64
+	err     error
+	refused bool // the account had not all tokens left for the leases of its group
+}
+
+// reserveAt is Quotas.ReserveAt. Leases that are to be reserved while others of their
+// organisation are being reserved are reserved together.
+func (s *Chats) reserveAt(ctx context.Context, epoch int64, lease quota.Lease, limit int64, need quota.Need) (int64, error) {
+	r := &reservation{lease: lease, need: need}
+	if r.lease.Tokens = (quota.Account{}).Grant(limit, need); r.lease.Tokens == 0 {
+		return 0, nil
+	}
+	key := reservationKey{lease.Org, lease.Day, epoch, limit}
+	reserved := s.reserving.do(key, r, maxReserved,
+		func(before <-chan struct{}) { s.await(ctx, before) },
+		func(all []*reservation) bool {
+			s.reserveAll(ctx, key, all)
+			return true
+		})
+	if !reserved || r.refused {
+		return s.Store.Usage().Quotas().ReserveAt(ctx, epoch, lease, limit, need)
+	}
+	return r.granted, r.err
+}
+
+// reserveAll makes reservations with one key.
+func (s *Chats) reserveAll(ctx context.Context, key reservationKey, all []*reservation) {
+	quotas := s.Store.Usage().Quotas()
+	if len(all) == 1 {
+		all[0].granted, all[0].err = quotas.ReserveAt(ctx, key.epoch, all[0].lease, key.limit, all[0].need)
+		return
+	}
+	leases := make([]quota.Lease, len(all))
+	for i, r := range all {
+		leases[i] = r.lease
+	}
+	granted, err := quotas.ReserveAllAt(ctx, key.epoch, leases, key.limit)
+	for _, r := range all {
+		r.granted, r.err = r.lease.Tokens, err
+		r.refused = err == nil && !slices.Contains(granted, r.lease.User)
+	}
+}
 
 // addLease registers the lease of a call, which is extended until leave. Unavailable once
 // the server drains.

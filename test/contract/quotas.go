@@ -134,6 +134,98 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			gone := someLease(fresh[id.Org](), u)
 			that(w.quotas().ReserveAt(w.ctx, 0, gone, 100, need)).missing(w)
 		},
+		"leases are reserved together, all of a member's or none": func(w *world) {
+			o, u, v := w.org().ID, fresh[id.User](), fresh[id.User]()
+			of := func(u id.User, tokens int64) quota.Lease {
+				l := someLease(o, u)
+				l.Tokens = tokens
+				return l
+			}
+			reserve := func(limit int64, leases ...quota.Lease) outcome[[]id.User] {
+				granted, err := w.quotas().ReserveAllAt(w.ctx, w.epoch(o), leases, limit)
+				slices.Sort(granted)
+				return outcome[[]id.User]{granted, err}
+			}
+			both := []id.User{u, v}
+			slices.Sort(both)
+			first := []quota.Lease{of(u, 30), of(v, 10), of(u, 40)}
+			reserve(100, first...).is(w, both)
+			w.account(o, u, quota.Account{Reserved: 70})
+			w.account(o, v, quota.Account{Reserved: 10})
+			reserve(100, of(u, 30), of(v, 30), of(u, 1)).is(w, []id.User{v})
+			reserve(100, of(fresh[id.User](), 60), of(v, 61)).must(w)
+			same(w, len(reserve(100, of(fresh[id.User](), 101)).must(w)), 0)
+			w.account(o, u, quota.Account{Reserved: 70})
+			w.account(o, v, quota.Account{Reserved: 40})
+			reserve(100, of(v, 1), first[0]).conflict(w)
+			w.account(o, v, quota.Account{Reserved: 40})
+			w.ok(w.settle(first[0], 29))
+			w.account(o, u, quota.Account{Used: 29, Reserved: 40})
+			reserve(100, of(u, 31), of(v, 60)).is(w, both)
+			w.account(o, u, quota.Account{Used: 29, Reserved: 71})
+			for _, wrong := range []int64{-1, 1} {
+				same(w, len(that(w.quotas().ReserveAllAt(w.ctx, w.epoch(o)+wrong, []quota.Lease{of(u, 1), of(v, 1)}, 1000)).must(w)), 0)
+			}
+			no := errors.New("no")
+			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+				granted, err := r.Usage().Quotas().ReserveAllAt(w.ctx, w.epoch(o), []quota.Lease{of(u, 1), of(v, 1)}, 1000)
+				if len(granted) != 2 || err != nil {
+					return fmt.Errorf("granted were %v, error %w", granted, err)
+				}
+				return no
+			}), no)
+			w.account(o, u, quota.Account{Used: 29, Reserved: 71})
+			other := w.org().ID
+			w.account(other, u, quota.Account{})
+			gone := of(u, 1)
+			gone.Org = fresh[id.Org]()
+			that(w.quotas().ReserveAllAt(w.ctx, 0, []quota.Lease{gone}, 1000)).missing(w)
+		},
+		"many who reserve together at once are granted no more than the limit": func(w *world) {
+			o, users := w.org().ID, several[id.User](5)
+			epoch := w.epoch(o)
+			granted := make([]int64, concurrent)
+			w.allOK(together(concurrent, func(i int) error {
+				for round := range 6 {
+					leases := make([]quota.Lease, 2*len(users))
+					for j := range leases {
+						leases[j] = someLease(o, users[(i*j+round)%len(users)])
+						leases[j].Tokens = int64(1 + (i+j)%9)
+					}
+					got, err := w.quotas().ReserveAllAt(w.ctx, epoch, leases, 200)
+					if err != nil {
+						return err
+					}
+					var entries []usage.Entry
+					for _, l := range leases {
+						if slices.Contains(got, l.User) && l.Tokens%2 == 1 {
+							entries = append(entries, ended(l, 1))
+							granted[i]++
+						} else if slices.Contains(got, l.User) {
+							granted[i] += l.Tokens
+						}
+					}
+					if len(entries) == 0 {
+						continue
+					}
+					if err := w.ledger().Settle(w.ctx, o, entries...); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			var sum, want int64
+			for _, u := range users {
+				a := that(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
+				if sum += a.Used + a.Reserved; a.Used+a.Reserved > 200 {
+					w.Errorf("an account is %+v", a)
+				}
+			}
+			for _, n := range granted {
+				want += n
+			}
+			same(w, sum, want)
+		},
 		"the epoch of a reservation is no other organisation's": func(w *world) {
 			o, other, u := w.org().ID, w.org().ID, fresh[id.User]()
 			for w.epoch(other) <= w.epoch(o) {

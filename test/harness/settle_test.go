@@ -4,22 +4,25 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
 )
 
-// gatedLedger stores settlements when it is let, and refuses those of several entries if
-// it is told to.
+// gatedLedger stores settlements when its gate is closed.
 type gatedLedger struct {
 	ports.Ledger
 	gate    chan struct{}
-	refuses bool
+	refuses bool // settlements of several entries fail
+	panics  bool // the second settlement panics
 
 	mu    sync.Mutex
 	sizes []int // guarded by mu
@@ -29,34 +32,67 @@ func (l *gatedLedger) Settle(ctx context.Context, o id.Org, entries ...usage.Ent
 	<-l.gate
 	l.mu.Lock()
 	l.sizes = append(l.sizes, len(entries))
+	second := len(l.sizes) == 2
 	l.mu.Unlock()
+	if l.panics && second {
+		panic("the ledger has a bug")
+	}
 	if l.refuses && len(entries) > 1 {
 		return fault.New(fault.Conflict, "Entry is there already")
 	}
 	return l.Ledger.Settle(ctx, o, entries...)
 }
 
+// gatedQuotas makes reservations when its gate is closed.
+type gatedQuotas struct {
+	ports.Quotas
+	gate   chan struct{}
+	panics bool // reservations of several leases panic
+
+	mu    sync.Mutex
+	sizes []int // guarded by mu
+}
+
+func (q *gatedQuotas) count(leases int) {
+	<-q.gate
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sizes = append(q.sizes, leases)
+}
+
+func (q *gatedQuotas) ReserveAt(ctx context.Context, epoch int64, l quota.Lease, limit int64, n quota.Need) (int64, error) {
+	q.count(1)
+	return q.Quotas.ReserveAt(ctx, epoch, l, limit, n)
+}
+
+func (q *gatedQuotas) ReserveAllAt(ctx context.Context, epoch int64, leases []quota.Lease, limit int64) ([]id.User, error) {
+	q.count(len(leases))
+	if q.panics {
+		panic("the store has a bug")
+	}
+	return q.Quotas.ReserveAllAt(ctx, epoch, leases, limit)
+}
+
 type gatedStore struct {
 	ports.Store
-	ledger *gatedLedger
+	ledger ports.Ledger
+	quotas ports.Quotas
 }
 
-func (s gatedStore) Usage() ports.Usage { return gatedUsage{s.Store.Usage(), s.ledger} }
+func (s gatedStore) Usage() ports.Usage { return s }
 
-type gatedUsage struct {
-	ports.Usage
-	ledger *gatedLedger
-}
-
-func (u gatedUsage) Ledger() ports.Ledger { return u.ledger }
+func (s gatedStore) Ledger() ports.Ledger { return s.ledger }
+func (s gatedStore) Quotas() ports.Quotas { return s.quotas }
 
 func TestCallsThatEndDuringASettlementAreSettledTogether(t *testing.T) {
 	for name, test := range map[string]struct {
-		refuses bool
-		want    []int
+		refuses, panics bool
+		want            []int
+		panicked        int // calls
 	}{
-		"in one transaction":              {want: []int{1, 3}},
-		"each by itself where that fails": {refuses: true, want: []int{1, 3, 1, 1, 1}},
+		"in one transaction":                         {want: []int{1, 3}},
+		"each by itself where that fails":            {refuses: true, want: []int{1, 3, 1, 1, 1}},
+		"the others by themselves where that panics": {panics: true, want: []int{1, 3, 1, 1}, panicked: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,15 +101,17 @@ func TestCallsThatEndDuringASettlementAreSettledTogether(t *testing.T) {
 					return chat.Reply{Usage: chat.Usage{Input: 3, Output: 4}, InputKnown: true, OutputKnown: true}, nil
 				}), 0)
 				s.Chats.Generations = unrecorded{}
-				ledger := &gatedLedger{Ledger: s.World.Store.Usage().Ledger(), gate: make(chan struct{}), refuses: test.refuses}
-				s.Chats.Store = gatedStore{s.World.Store, ledger}
+				ledger := &gatedLedger{Ledger: s.World.Store.Usage().Ledger(), gate: make(chan struct{}), refuses: test.refuses, panics: test.panics}
+				s.Chats.Store = gatedStore{s.World.Store, ledger, s.World.Store.Usage().Quotas()}
 				var all sync.WaitGroup
+				var panicked atomic.Int32
 				for range 4 {
 					call := s.admit(t)
 					to := &listener{}
 					all.Go(func() {
-						call.Run(t.Context(), to)
-						if to.end() != chat.DoneChunk {
+						if run(t.Context(), call, to) {
+							panicked.Add(1)
+						} else if to.end() != chat.DoneChunk {
 							t.Errorf("a call ends with %q", to.end())
 						}
 					})
@@ -81,13 +119,70 @@ func TestCallsThatEndDuringASettlementAreSettledTogether(t *testing.T) {
 				}
 				close(ledger.gate)
 				all.Wait()
-				if !slices.Equal(ledger.sizes, test.want) {
-					t.Errorf("the settlements had %d entries, want %d", ledger.sizes, test.want)
+				if !slices.Equal(ledger.sizes, test.want) || int(panicked.Load()) != test.panicked {
+					t.Errorf("the settlements had %d entries, want %d; %d calls panicked", ledger.sizes, test.want, panicked.Load())
 				}
+				stored := 4 - test.panicked
 				entries, used := s.entries(t)
 				account, err := s.account(t.Context())
-				if err != nil || len(entries) != 4 || account.Used != 28 || account.Reserved != 0 || len(used) != 1 {
+				if err != nil || len(entries) != stored || account.Used != int64(7*stored) || (account.Reserved == 0) != (stored == 4) || len(used) != 1 {
 					t.Errorf("there are %d entries, the account is %+v, error %v", len(entries), account, err)
+				}
+			})
+		})
+	}
+}
+
+func TestCallsAdmittedDuringAReservationAreReservedTogether(t *testing.T) {
+	for name, test := range map[string]struct {
+		panics   bool
+		room     float64 // of the account, in calls
+		want     []int
+		admitted int
+	}{
+		"in one statement":                           {room: 9, want: []int{1, 3}, admitted: 4},
+		"each by itself where they do not all fit":   {room: 3.5, want: []int{1, 3, 1, 1, 1}, admitted: 4},
+		"the others by themselves where that panics": {room: 9, panics: true, want: []int{1, 3, 1, 1}, admitted: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := onStage(t, model(nil), 0)
+				ctx := t.Context()
+				sub, err := s.World.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.admit(t)
+				one, err := s.account(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				room := int64(test.room * float64(one.Reserved))
+				other := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
+				held, err := s.World.Store.Usage().Quotas().Reserve(ctx, other, sub.DailyTokens()-room, quota.Need{Output: sub.DailyTokens()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				quotas := &gatedQuotas{Quotas: s.World.Store.Usage().Quotas(), gate: make(chan struct{}), panics: test.panics}
+				s.Chats.Store = gatedStore{s.World.Store, s.World.Store.Usage().Ledger(), quotas}
+				var all sync.WaitGroup
+				var admitted atomic.Int32
+				for range 4 {
+					all.Go(func() {
+						defer func() { _ = recover() }() // of the panic of the store
+						if _, err := s.AdmitUnconfirmed(ctx, s.ada, chat.Request{Message: "Hello"}); err != nil {
+							t.Error(err)
+						}
+						admitted.Add(1)
+					})
+					synctest.Wait()
+				}
+				close(quotas.gate)
+				all.Wait()
+				account, err := s.account(ctx)
+				want := one.Reserved + held + min(room, int64(test.admitted)*one.Reserved)
+				if err != nil || !slices.Equal(quotas.sizes, test.want) || int(admitted.Load()) != test.admitted || account.Reserved != want {
+					t.Errorf("the reservations had %d leases, want %d; %d calls were admitted; the account is %+v, want %d, error %v", quotas.sizes, test.want, admitted.Load(), account, want, err)
 				}
 			})
 		})
