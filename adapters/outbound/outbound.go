@@ -45,7 +45,7 @@ func NewConfigured(timeout time.Duration) *http.Client {
 			TLSHandshakeTimeout: timeout,
 			ForceAttemptHTTP2:   true,
 			HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
-			MaxIdleConnsPerHost: 64,
+			MaxIdleConnsPerHost: 512,
 			IdleConnTimeout:     90 * time.Second,
 			ReadBufferSize:      bufferSize,
 			WriteBufferSize:     bufferSize,
