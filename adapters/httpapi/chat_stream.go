@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"time"
 
@@ -23,12 +22,10 @@ const (
 // with a comment.
 type chatStream struct {
 	c       *call
+	to      *stream.Writer
 	cancel  context.CancelFunc // of the model's work
 	silence time.Duration
 	now     func() time.Time
-
-	ready chan struct{} // closed when to is set
-	to    *stream.Writer
 
 	mu     sync.Mutex
 	timer  *time.Timer // of the next comment
@@ -37,7 +34,6 @@ type chatStream struct {
 	err    error       // of the first write that failed
 	whole  bool        // the answer is complete
 	closed bool        // its last chunk came, done or error
-	left   bool        // the client closed the hijacked connection
 	over   bool
 }
 
@@ -46,38 +42,11 @@ func (a *api) streamChat(c *call, ready *chats.Call) {
 	c.deadlines.Clear()
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
-	w := &chatStream{c: c, ready: make(chan struct{}), cancel: cancel, silence: min(chatSilence, a.heartbeat()), now: a.Now}
 	stream.SetHeaders(c.Header())
-	// Hijacking takes time, in which the model can be asked.
-	left := make(chan struct{})
-	go func() {
-		defer close(left)
-		w.connect()
-	}()
-	defer func() { <-left }()
+	w := &chatStream{c: c, to: stream.NewWriter(c, c.r, a.Now), cancel: cancel, silence: min(chatSilence, a.heartbeat()), now: a.Now}
 	w.startTimer()
 	defer w.finish()
 	ready.Run(ctx, w)
-}
-
-// connect hijacks the connection where that can be done, and cancels the model's work when
-// the client leaves. It returns at the end of a hijacked connection.
-func (w *chatStream) connect() {
-	to, err := stream.Hijack(w.c, w.c.r, w.now)
-	if err != nil {
-		// A connection that could not be hijacked is there still, or the next write fails.
-		w.to = stream.NewWriter(w.c, w.now)
-		close(w.ready)
-		return
-	}
-	w.to = to
-	w.c.status, w.c.sent = http.StatusOK, true
-	close(w.ready)
-	to.WaitDeparted(w.c.r.Context())
-	w.mu.Lock()
-	w.left = true
-	w.mu.Unlock()
-	w.cancel()
 }
 
 func (w *chatStream) startTimer() {
@@ -91,7 +60,6 @@ const comment = ":\n\n"
 
 // beat sends a comment where nothing else was sent for a while.
 func (w *chatStream) beat() {
-	<-w.ready
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over || w.err != nil {
@@ -112,24 +80,17 @@ func (w *chatStream) beat() {
 
 // finish records how the stream ended.
 func (w *chatStream) finish() {
-	<-w.ready
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
 	w.timer.Stop()
 	// A client that has the last chunk has all of the answer, and may leave before it ends.
-	w.c.gone = w.err != nil || !w.closed && (w.left || w.c.r.Context().Err() != nil)
+	w.c.gone = w.err != nil || !w.closed && w.c.r.Context().Err() != nil
 	w.c.broken = !w.whole
-	w.c.bytes += w.to.Sent()
-	if !w.to.Hijacked() && w.c.r.ProtoMajor == 1 { // net/http has the end of the answer to send
-		w.to.SetDeadline(w.now().Add(stream.WriteTimeout))
-	}
-	w.to.Close()
 }
 
 // Chunk implements ports.Sink. It sends a chunk, at the latest with Wait.
 func (w *chatStream) Chunk(k chat.Chunk) error {
-	<-w.ready
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.frame) == 0 {
@@ -149,7 +110,6 @@ func (w *chatStream) Alive() {}
 
 // Wait implements ports.Sink. It sends the chunks that were not sent.
 func (w *chatStream) Wait() error {
-	<-w.ready
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.send()
@@ -165,13 +125,7 @@ func (w *chatStream) send() error {
 	}
 	w.last = w.now()
 	w.frame = stream.CloseFrame(w.frame)
-	if w.closed {
-		// The mark of a whole answer goes with its end: a server that shuts down waits for
-		// that, and may close the connection after it.
-		w.err = w.to.Finish(w.frame)
-	} else {
-		w.err = w.to.Send(w.frame)
-	}
+	w.err = w.to.Send(w.frame)
 	if w.frame = w.frame[:0]; cap(w.frame) > 2*stream.FlushAt {
 		w.frame = nil
 	}

@@ -77,7 +77,7 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 		sub.Close()
 		return err
 	}
-	f.to = stream.NewWriter(c, a.Now)
+	f.to = stream.NewWriter(c, c.r, a.Now)
 	f.serve(first, c.r.Context())
 	return nil
 }

@@ -384,10 +384,10 @@ func TestFeedClientThatDoesNotRead(t *testing.T) {
 	})
 }
 
-func TestFeedSetsADeadlineForEachWrite(t *testing.T) {
+func TestFeedOverHTTP2SetsADeadlineForEachWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFeedServer(t)
-		c := s.attend()
+		c := s.attend(func(r *http.Request) { r.ProtoMajor, r.ProtoMinor = 2, 0 })
 		time.Sleep(time.Second)
 		s.write("a")
 		synctest.Wait()

@@ -37,13 +37,8 @@ const (
 // cancels the contexts of streams, and waits drainTime for the other requests.
 func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handler, limiter *limit.Connections, feed *changes.Feed, talks *chats.Chats, d *draining, log *slog.Logger) {
 	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
 	server := &http.Server{
-		Handler: limiter.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			running.Add(1)
-			defer running.Done()
-			h.ServeHTTP(w, r)
-		})),
+		Handler:                      limiter.Handler(h),
 		DisableGeneralOptionsHandler: true, // "OPTIONS *" is no endpoint either
 
 		ConnState:         limiter.ConnState,
@@ -74,13 +69,7 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 			defer cancel()
 			drain, over := within(stop, drainTime)
 			defer over()
-			err := errors.Join(server.Shutdown(drain), talks.Close(drain))
-			if err == nil {
-				// The server does not wait for requests whose connections were hijacked, such
-				// as chats.
-				err = waitGroup(drain, &running)
-			}
-			if err != nil {
+			if err := errors.Join(server.Shutdown(drain), talks.Close(drain)); err != nil {
 				cancel()
 				return server.Close()
 			}
@@ -115,21 +104,6 @@ func newConnLimiter(c config.Config, t telemetry, ids ports.IDs, log *slog.Logge
 		counter{"collab.connections.refused", "Connections that there was no room for.", limiter.Refused},
 		counter{"collab.connections.evicted", "Connections that waited for their client and were closed for others.", limiter.Evicted},
 	)
-}
-
-// waitGroup waits for the group until ctx ends, and then returns the context's error.
-func waitGroup(ctx context.Context, all *sync.WaitGroup) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		all.Wait()
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // protocols returns HTTP/1.1, and HTTP/2 without TLS for proxies.

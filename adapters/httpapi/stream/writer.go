@@ -4,7 +4,6 @@ package stream
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -19,9 +18,6 @@ const (
 	EndTimeout   = 500 * time.Millisecond // for the last write of a stream that is ended
 )
 
-// maxUnsolicited is how much a client may send during a stream, in bytes.
-const maxUnsolicited = 4 << 10
-
 // EventStream is the media type of event streams.
 const EventStream = "text/event-stream"
 
@@ -34,9 +30,9 @@ func SetHeaders(h http.Header) {
 	h["X-Accel-Buffering"] = []string{"no"}
 }
 
-// Writer sends an event stream to one client. Over HTTP/1.1 it hijacks the connection: what
-// net/http holds for one, and does for each write, is more than a stream needs that mostly
-// waits. Send and Finish must not be called concurrently.
+// Writer sends an event stream to one client. A stream that mostly waits hijacks its connection
+// over HTTP/1.1: what net/http holds for one, and does for each write, is more than it needs.
+// Send and Finish must not be called concurrently.
 type Writer struct {
 	now      func() time.Time
 	conn     net.Conn                 // hijacked; nil where w is the way to the client
@@ -44,8 +40,8 @@ type Writer struct {
 	control  *http.ResponseController // of w
 	head     []byte                   // of an answer on conn, until it is sent
 	deadline time.Time                // of the next write, as it was set
+	lasting  bool                     // a deadline that passes ends the stream, written to or not
 	ending   atomic.Bool              // EndSoon was called
-	sent     int64                    // of texts on conn, in bytes
 }
 
 // Hijack returns the writer of a hijacked connection. It fails with errors.ErrUnsupported
@@ -71,34 +67,32 @@ func Hijack(w http.ResponseWriter, r *http.Request, now func() time.Time) (*Writ
 }
 
 // NewWriter returns a writer through w, and sends the status 200.
-func NewWriter(w http.ResponseWriter, now func() time.Time) *Writer {
+func NewWriter(w http.ResponseWriter, r *http.Request, now func() time.Time) *Writer {
 	w.WriteHeader(http.StatusOK)
-	return &Writer{now: now, w: w, control: http.NewResponseController(w)}
+	return &Writer{now: now, w: w, control: http.NewResponseController(w), lasting: r.ProtoMajor > 1}
 }
 
 // Hijacked reports whether the stream has a connection of its own.
 func (w *Writer) Hijacked() bool { return w.conn != nil }
 
-// Sent returns the number of bytes of events that were sent over a hijacked connection.
-func (w *Writer) Sent() int64 { return w.sent }
-
 // Send sends frames in one write, within WriteTimeout.
 func (w *Writer) Send(frames ...[]byte) error { return w.send(frames, "") }
 
-// Finish sends frames, if any, with the mark of a whole answer.
-func (w *Writer) Finish(frames ...[]byte) error {
-	if w.conn == nil && len(frames) == 0 {
+// Finish sends the mark of a whole answer on a hijacked connection. Net/http sends it on
+// others.
+func (w *Writer) Finish() error {
+	if w.conn == nil {
 		return nil
 	}
-	return w.send(frames, lastChunk)
+	return w.send(nil, lastChunk)
 }
 
 func (w *Writer) send(frames [][]byte, end string) error {
 	now := w.now()
-	// Setting a deadline costs more than one that passes while nothing is written, which a
-	// hijacked connection does not mind.
-	if w.conn == nil || w.deadline.Sub(now) < WriteTimeout {
-		if w.deadline = now.Add(WriteTimeout); w.conn != nil {
+	// Setting a deadline costs more than one that passes while nothing is written, which
+	// HTTP/1.1 does not mind.
+	if w.lasting || w.deadline.Sub(now) < WriteTimeout {
+		if w.deadline = now.Add(WriteTimeout); !w.lasting {
 			w.deadline = w.deadline.Add(WriteSlack)
 		}
 		w.SetDeadline(w.deadline)
@@ -107,13 +101,8 @@ func (w *Writer) send(frames [][]byte, end string) error {
 		}
 	}
 	if w.conn == nil {
-		end = ""
 		for i, f := range frames {
 			frames[i] = frameText(f)
-		}
-	} else {
-		for _, f := range frames {
-			w.sent += int64(len(f) - frameHead - frameTail)
 		}
 	}
 	out := w.head
@@ -139,7 +128,9 @@ func (w *Writer) send(frames [][]byte, end string) error {
 	if err := w.control.Flush(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	w.SetDeadline(time.Time{}) // one that passes ends a stream of HTTP/2, written to or not
+	if w.lasting {
+		w.SetDeadline(time.Time{})
+	}
 	return nil
 }
 
@@ -162,20 +153,6 @@ func (w *Writer) EndSoon() {
 
 // Departed reports whether the client has closed a hijacked connection, without waiting.
 func (w *Writer) Departed() bool { return w.conn != nil && departed(w.conn) }
-
-// WaitDeparted returns when the client has closed a hijacked connection, or has sent more
-// than maxUnsolicited bytes. The connection is closed when the context ends: a write that the
-// client does not take must not outlive the server.
-func (w *Writer) WaitDeparted(ctx context.Context) {
-	defer context.AfterFunc(ctx, func() { _ = w.conn.Close() })()
-	var unsolicited [64]byte
-	for n, all := 0, 0; all <= maxUnsolicited; all += n {
-		var err error
-		if n, err = w.conn.Read(unsolicited[:]); err != nil {
-			return
-		}
-	}
-}
 
 // Close closes a hijacked connection.
 func (w *Writer) Close() {
