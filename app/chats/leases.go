@@ -38,7 +38,7 @@ func (s *Chats) reserveAt(ctx context.Context, epoch int64, lease quota.Lease, l
 	}
 	key := reservationKey{lease.Org, lease.Day, epoch, limit}
 	reserved := s.reserving.do(key, r, maxReserved,
-		func(before <-chan struct{}) { s.await(ctx, before) },
+		func(before <-chan struct{}) { s.await(ctx, before, joinTimeout) },
 		func(all []*reservation) bool {
 			s.reserveAll(ctx, key, all)
 			return true

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	maxSettled  = 100         // entries that are stored in one transaction at most
-	joinTimeout = time.Second // that a group waits for the one before at most
+	maxSettled  = 100                   // entries that are stored in one transaction at most
+	joinTimeout = time.Second           // that a group waits for the one before at most
+	gatherTime  = 20 * time.Millisecond // that a settlement then waits for more calls to end
 )
 
 // settle stores the entry of a call, and returns the unused tokens of its lease. It returns
@@ -19,7 +20,10 @@ const (
 func (s *Chats) settle(ctx context.Context, e usage.Entry) {
 	ctx = context.WithoutCancel(ctx)
 	stored := s.settling.do(e.Org, e, maxSettled,
-		func(before <-chan struct{}) { s.await(ctx, before) },
+		func(before <-chan struct{}) {
+			s.await(ctx, before, joinTimeout)
+			s.await(ctx, nil, gatherTime)
+		},
 		func(all []usage.Entry) bool { return s.store(ctx, all) })
 	if !stored {
 		s.store(ctx, []usage.Entry{e})
@@ -27,10 +31,9 @@ func (s *Chats) settle(ctx context.Context, e usage.Entry) {
 }
 
 // await waits until the group before is over, while more calls may join the next. It does not
-// wait longer than joinTimeout, nor once the server drains: a group that hangs delays no
-// others.
-func (s *Chats) await(ctx context.Context, before <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+// wait longer than most, nor once the server drains: a group that hangs delays no others.
+func (s *Chats) await(ctx context.Context, before <-chan struct{}, most time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	select {
 	case <-before:
