@@ -249,13 +249,7 @@ func (a *api) publishRelease(c *call, actor org.Actor, d release.Draft) error {
 }
 
 // asChannel reads the name of a channel. The empty one would stand for none.
-func asChannel(raw []byte) (string, string) {
-	text, problem := body.Text(raw)
-	if problem == "" && text == "" {
-		problem = "must not be empty"
-	}
-	return text, problem
-}
+var asChannel = body.Parsed("must not be empty", func(text string) (string, bool) { return text, text != "" })
 
 func readReleasePatch(o *body.Fields) (release.Patch, error) {
 	for _, name := range []string{"version", "platform", "arch", "channel"} {

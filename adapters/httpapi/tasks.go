@@ -23,19 +23,8 @@ var (
 	asUser      = body.ID[id.User]("user")
 	asWorkspace = body.ID[id.Workspace]("workspace")
 	asTeam      = body.ID[id.Team]("team")
+	asDue       = body.Parsed("must be a date or an RFC 3339 time", task.ParseDue)
 )
-
-func asDue(raw []byte) (task.Due, string) {
-	text, problem := body.Text(raw)
-	if problem != "" {
-		return task.Due{}, problem
-	}
-	due, ok := task.ParseDue(text)
-	if !ok {
-		return task.Due{}, "must be a date or an RFC 3339 time"
-	}
-	return due, ""
-}
 
 func readTaskDraft(o *body.Fields) (task.Draft, error) {
 	d := task.Draft{

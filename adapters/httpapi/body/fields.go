@@ -190,20 +190,23 @@ func Count(raw []byte) (int, string) {
 	return int(n), problem
 }
 
+// Parsed returns a Reader of a string that parse takes. problem says what it must be.
+func Parsed[T any](problem string, parse func(string) (T, bool)) Reader[T] {
+	return func(raw []byte) (v T, wrong string) {
+		text, wrong := Text(raw)
+		if wrong == "" {
+			var ok bool
+			if v, ok = parse(text); !ok {
+				wrong = problem
+			}
+		}
+		return v, wrong
+	}
+}
+
 // OneOf returns a Reader of an enumeration.
 func OneOf[T ~string](parse func(string) (T, bool), all ...T) Reader[T] {
-	problem := "must be one of " + Join(all)
-	return func(raw []byte) (T, string) {
-		text, wrong := Text(raw)
-		if wrong != "" {
-			return "", wrong
-		}
-		v, ok := parse(text)
-		if !ok {
-			return "", problem
-		}
-		return v, ""
-	}
+	return Parsed("must be one of "+Join(all), parse)
 }
 
 // Join lists values, separated by commas.
@@ -216,20 +219,7 @@ func Join[T ~string](all []T) string {
 }
 
 // ID returns a Reader of the id of a record. what names its kind.
-func ID[T ~string](what string) Reader[T] {
-	problem := "must be the id of a " + what
-	return func(raw []byte) (T, string) {
-		text, wrong := Text(raw)
-		if wrong != "" {
-			return "", wrong
-		}
-		v, ok := id.Parse[T](text)
-		if !ok {
-			return "", problem
-		}
-		return v, ""
-	}
-}
+func ID[T ~string](what string) Reader[T] { return Parsed("must be the id of a "+what, id.Parse[T]) }
 
 // Texts is the Reader of an array of strings.
 func Texts(raw []byte) ([]string, string) {
@@ -342,18 +332,14 @@ func Bool(raw []byte) (bool, string) {
 
 // Instant reads an RFC 3339 time, or a date as the beginning of that day in
 // UTC.
-func Instant(raw []byte) (time.Time, string) {
-	text, problem := Text(raw)
-	if problem != "" {
-		return time.Time{}, problem
-	}
+var Instant = Parsed("must be a date or an RFC 3339 time", func(text string) (time.Time, bool) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
-			return t.UTC().Truncate(time.Millisecond), ""
+			return t.UTC().Truncate(time.Millisecond), true
 		}
 	}
-	return time.Time{}, "must be a date or an RFC 3339 time"
-}
+	return time.Time{}, false
+})
 
 // OrElse reads a field that has another value when it is absent or null.
 func OrElse[T any](o *Fields, name string, read Reader[T], otherwise T) T {
