@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,14 +80,12 @@ func (l *stream) head(t testing.TB) bool {
 	return true
 }
 
-// leave closes the connection, in order or not, and returns when it did.
-func (l *stream) leave(abruptly bool) time.Time {
+// leave closes the connection, in order or not.
+func (l *stream) leave(abruptly bool) {
 	if c, ok := l.Conn.(*net.TCPConn); ok && abruptly {
 		_ = c.SetLinger(0)
 	}
-	now := time.Now()
 	_ = l.Close()
-	return now
 }
 
 // departure is a moment at which a client leaves: what the provider does, which never
@@ -139,9 +136,6 @@ func TestWhoLeavesIsMeteredOnceAndTheProviderStops(t *testing.T) {
 			all = append(all, w.member("Leavers", i))
 		}
 		all[0].client.Grant(t, string(plan.Enterprise))
-		took := make([]time.Duration, leavers)
-		byDeparture := make([][]time.Duration, len(departures))
-		began := time.Now()
 		for from := 0; from < leavers && !t.Failed(); from += leaversAtOnce {
 			var batch sync.WaitGroup
 			for i := from; i < min(from+leaversAtOnce, leavers); i++ {
@@ -149,8 +143,8 @@ func TestWhoLeavesIsMeteredOnceAndTheProviderStops(t *testing.T) {
 					random := rand.New(rand.NewPCG(seed, uint64(i)))
 					m := departures[i%len(departures)]
 					a := w.request(minInput, 1000)
-					ended := make(chan time.Time, 1)
-					a.steps = append(provider.Script{provider.Ended(func() { ended <- time.Now() })}, m.steps...)
+					ended := make(chan struct{}, 1)
+					a.steps = append(provider.Script{provider.Ended(func() { ended <- struct{}{} })}, m.steps...)
 					l, err := w.open(w.servers[random.IntN(len(w.servers))], chatModels[random.IntN(2)], all[random.IntN(len(all))], a)
 					if err != nil {
 						t.Error(err)
@@ -170,42 +164,23 @@ func TestWhoLeavesIsMeteredOnceAndTheProviderStops(t *testing.T) {
 						return
 					default:
 					}
-					left := l.leave(random.IntN(2) == 0)
+					l.leave(random.IntN(2) == 0)
 					select {
-					case at := <-ended:
-						took[i] = at.Sub(left)
-					case <-time.After(patience):
+					case <-ended:
+					case <-time.After(soon):
 						t.Errorf("%s: the provider's work does not end", m.about)
 					}
 				})
 			}
 			batch.Wait()
 		}
-		spent := time.Since(began)
 		if t.Failed() {
 			return
 		}
 		if outcomes := w.settled(all...); len(outcomes) != 1 || outcomes[chat.ClientGone] != leavers {
 			t.Errorf("of %d who left the ledger has %v", leavers, outcomes)
 		}
-		for i, d := range took {
-			byDeparture[i%len(departures)] = append(byDeparture[i%len(departures)], d)
-		}
-		for i, m := range departures {
-			t.Logf("%-36s median %v, longest %v", m.about, middle(byDeparture[i], 50), slices.Max(byDeparture[i]))
-		}
-		if most := slices.Max(took); most > soon {
-			t.Errorf("the provider went on for %v after its client had left", most)
-		}
-		t.Logf("%d left in %s; the provider's work ended after: median %v, 90%% %v, 99%% %v, all %v", leavers, spent.Round(time.Millisecond),
-			middle(took, 50), middle(took, 90), middle(took, 99), slices.Max(took))
 	})
-}
-
-// middle is what so many percent do not pass.
-func middle(all []time.Duration, percent int) time.Duration {
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[(len(sorted)-1)*percent/100].Round(time.Microsecond)
 }
 
 // TestWhoLeavesBeforeAnythingIsKnownLeavesNothingBehind has clients leave around
