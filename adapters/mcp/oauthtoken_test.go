@@ -525,26 +525,6 @@ func TestARedirectIsNotFollowedWithSecrets(t *testing.T) {
 	}
 }
 
-func TestAnExpiredOrRemovedClientIsUnknown(t *testing.T) {
-	check := func(err error) {
-		t.Helper()
-		var unknown *connector.UnknownClient
-		if !fault.Is(err, fault.Forbidden) || !errors.As(err, &unknown) {
-			t.Errorf("got %v", err)
-		}
-	}
-	s := newFixture(t, "")
-	server, client, code := s.consent(t)
-	c := s.redeem(t, server, client, code)
-	s.auth.Forget(client.ID)
-	_, err := s.Renew(t.Context(), c.Renewal)
-	check(err)
-	s.auth.Set(func(b *authserver.Script) { b.SecretEnds = time.Unix(1, 0) })
-	server, client, code = s.consent(t)
-	_, err = s.Redeem(t.Context(), server, client, redirect, code, verifier)
-	check(err)
-}
-
 func TestAClientOfTheCatalogUsesASupportedMethod(t *testing.T) {
 	for _, method := range []string{"client_secret_basic", "client_secret_post"} {
 		t.Run(method, func(t *testing.T) {
@@ -569,16 +549,6 @@ func TestAMetadataDocumentIdentifiesAClient(t *testing.T) {
 	c := s.redeem(t, server, client, s.agree(t, server, client))
 	if _, err := s.Renew(t.Context(), c.Renewal); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestAnInconsistentResponseIsRefused(t *testing.T) {
-	s := newFixture(t, "")
-	server, client, _ := s.consent(t)
-	s.auth.Set(func(b *authserver.Script) { b.ResponseIssuer = "https://evil.example" })
-	back := s.approve(t, server, client)
-	if err := (connector.Flow{Server: server, Redirect: redirect}).CheckResponse(redirect, back.Query().Get("iss")); !fault.Is(err, fault.Forbidden) {
-		t.Errorf("got %v", err)
 	}
 }
 

@@ -7,7 +7,6 @@ package authserver
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -50,13 +49,8 @@ type Script struct {
 	Methods        []string // client authentication methods in metadata, which it accepts
 	Scopes         []string // in metadata
 	Documents      bool     // a client's id may be the address of a metadata document
-	Registers      bool     // supports dynamic registration
 	Revokes        bool     // supports revocation
 	Metadata       func(map[string]any)
-
-	ResponseIssuer   string // the iss of responses; empty: the server's own
-	DeniesConsent    bool   // the user denies consent
-	ResourceOptional bool   // requests may omit resource
 
 	Lifetime       time.Duration // of access tokens, whole seconds; zero: unlimited, without expires_in
 	Refreshing     RefreshMode
@@ -96,18 +90,17 @@ type Server struct {
 	path   string
 	closed chan struct{}
 
-	mu        sync.Mutex
-	script    Script
-	faults    map[Endpoint]*fault
-	requests  []Request
-	clients   map[string]*client
-	tokens    *tokens
-	manager   *manage.Manager
-	protocol  *server.Server
-	redeemed  []string
-	refreshes map[string]int
-	reused    int
-	revoked   []string
+	mu       sync.Mutex
+	script   Script
+	faults   map[Endpoint]*fault
+	requests []Request
+	clients  map[string]*client
+	tokens   *tokens
+	manager  *manage.Manager
+	protocol *server.Server
+	redeemed []string
+	reused   int
+	revoked  []string
 }
 
 // fault is what happens at an endpoint instead of what should.
@@ -122,11 +115,11 @@ func Start(t testing.TB, path string) *Server {
 	t.Helper()
 	s := &Server{
 		path: path, closed: make(chan struct{}),
-		faults: map[Endpoint]*fault{}, clients: map[string]*client{}, tokens: newTokens(), refreshes: map[string]int{},
+		faults: map[Endpoint]*fault{}, clients: map[string]*client{}, tokens: newTokens(),
 		script: Script{
 			MetadataPlaces: []Place{Inserted}, Challenges: []string{string(oauth2.CodeChallengeS256)},
-			Methods:   []string{"client_secret_basic", "client_secret_post", "none"},
-			Registers: true, Revokes: true, Lifetime: time.Hour,
+			Methods: []string{"client_secret_basic", "client_secret_post", "none"},
+			Revokes: true, Lifetime: time.Hour,
 		},
 	}
 	s.manager = manage.NewManager()
@@ -190,13 +183,6 @@ func (s *Server) Redeemed() []string {
 	return slices.Clone(s.redeemed)
 }
 
-// Refreshes returns how often each refresh token was exchanged for others.
-func (s *Server) Refreshes() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.refreshes)
-}
-
 // Reused returns how often somebody came with a refresh token that was used up.
 func (s *Server) Reused() int {
 	s.mu.Lock()
@@ -209,11 +195,4 @@ func (s *Server) Revoked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.revoked)
-}
-
-// Expire ends the life of all access tokens. Refresh tokens stay.
-func (s *Server) Expire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.tokens.byAccess)
 }

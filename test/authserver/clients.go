@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/go-oauth2/oauth2/v4"
 	"github.com/go-oauth2/oauth2/v4/errors"
@@ -21,7 +20,6 @@ type client struct {
 	secret    string // empty: a public one
 	method    string
 	redirects []string
-	ends      time.Time // of the secret; zero: never
 }
 
 // clients is the server as the library asks it for clients, under the lock.
@@ -42,13 +40,6 @@ func (s *Server) Know(id, secret, method string, redirects ...string) {
 	s.clients[id] = &client{id: id, secret: secret, method: method, redirects: redirects}
 }
 
-// Forget forgets a client, as servers do with those that they did not see for long.
-func (s *Server) Forget(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.clients, id)
-}
-
 // admit makes a client as it was wanted, with the method if the server takes it.
 func (s *Server) admit(wanted registration, script Script) client {
 	c := client{id: "client-" + rand.Text(), method: wanted.Method, redirects: wanted.Redirects}
@@ -59,7 +50,7 @@ func (s *Server) admit(wanted registration, script Script) client {
 		c.method = script.Methods[0]
 	}
 	if c.method != "none" {
-		c.secret, c.ends = "secret-"+rand.Text(), script.SecretEnds
+		c.secret = "secret-" + rand.Text()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +95,7 @@ func (s *Server) known(ctx context.Context, id string, documents bool) (client, 
 func (s *Server) authenticated(r *http.Request) bool {
 	id, secret, err := presented(r)
 	c, ok := s.clients[id]
-	if err != nil || !ok || c.secret != secret || !c.ends.IsZero() && !time.Now().Before(c.ends) {
+	if err != nil || !ok || c.secret != secret {
 		return false
 	}
 	method := "none"

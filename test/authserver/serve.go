@@ -105,6 +105,7 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, script Script)
 		"issuer":                   s.Issuer,
 		"authorization_endpoint":   s.at(Authorization),
 		"token_endpoint":           s.at(Token),
+		"registration_endpoint":    s.at(Registration),
 		"response_types_supported": []string{"code"},
 		"authorization_response_iss_parameter_supported": true,
 		"client_id_metadata_document_supported":          script.Documents,
@@ -120,9 +121,6 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, script Script)
 		if list != nil {
 			m[name] = list
 		}
-	}
-	if script.Registers {
-		m["registration_endpoint"] = s.at(Registration)
 	}
 	if script.Revokes {
 		m["revocation_endpoint"] = s.at(Revocation)
@@ -163,29 +161,27 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, script Script
 	request, err := s.protocol.ValidationAuthorizeRequest(r)
 	switch {
 	case err != nil:
-		s.sendBack(w, r, script, map[string]any{"error": err.Error()})
-	case r.FormValue(resource) == "" && !script.ResourceOptional:
-		s.sendBack(w, r, script, map[string]any{"error": "invalid_target"})
+		s.sendBack(w, r, map[string]any{"error": err.Error()})
+	case r.FormValue(resource) == "":
+		s.sendBack(w, r, map[string]any{"error": "invalid_target"})
 	case r.Method != http.MethodPost:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_ = page.Execute(w, r.URL.Query()) // what fails is the connection
-	case script.DeniesConsent:
-		s.sendBack(w, r, script, map[string]any{"error": "access_denied"})
 	default:
 		request.UserID = "somebody"
 		s.mu.Lock()
 		t, err := s.protocol.GetAuthorizeToken(r.Context(), request)
 		s.mu.Unlock()
 		if err != nil {
-			s.sendBack(w, r, script, map[string]any{"error": "server_error"})
+			s.sendBack(w, r, map[string]any{"error": "server_error"})
 			return
 		}
-		s.sendBack(w, r, script, map[string]any{"code": t.GetCode()})
+		s.sendBack(w, r, map[string]any{"code": t.GetCode()})
 	}
 }
 
 // sendBack sends the browser to the client, with iss.
-func (s *Server) sendBack(w http.ResponseWriter, r *http.Request, script Script, result map[string]any) {
+func (s *Server) sendBack(w http.ResponseWriter, r *http.Request, result map[string]any) {
 	to, err := url.Parse(r.FormValue("redirect_uri"))
 	if err != nil {
 		http.Error(w, "malformed redirect_uri", http.StatusBadRequest)
@@ -199,9 +195,6 @@ func (s *Server) sendBack(w http.ResponseWriter, r *http.Request, script Script,
 		q.Set("state", state)
 	}
 	q.Set("iss", s.Issuer)
-	if script.ResponseIssuer != "" {
-		q.Set("iss", script.ResponseIssuer)
-	}
 	to.RawQuery = q.Encode()
 	http.Redirect(w, r, to.String(), http.StatusFound)
 }
@@ -252,9 +245,7 @@ func (s *Server) exchange(r *http.Request) (int, map[string]any) {
 	if err != nil {
 		return s.failure(err)
 	}
-	if kind == oauth2.Refreshing {
-		s.refreshes[request.Refresh]++
-	} else {
+	if kind != oauth2.Refreshing {
 		s.redeemed = append(s.redeemed, request.Code)
 	}
 	result := s.protocol.GetTokenData(t)
@@ -286,7 +277,7 @@ type registration struct {
 
 func (s *Server) register(w http.ResponseWriter, body []byte, script Script) {
 	var wanted registration
-	if err := json.Unmarshal(body, &wanted); err != nil || len(wanted.Redirects) == 0 || wanted.Kind == "" || !script.Registers {
+	if err := json.Unmarshal(body, &wanted); err != nil || len(wanted.Redirects) == 0 || wanted.Kind == "" {
 		answer(w, http.StatusBadRequest, map[string]any{"error": "invalid_client_metadata"})
 		return
 	}
@@ -297,8 +288,8 @@ func (s *Server) register(w http.ResponseWriter, body []byte, script Script) {
 	}
 	if c.secret != "" {
 		result["client_secret"], result["client_secret_expires_at"] = c.secret, 0
-		if !c.ends.IsZero() {
-			result["client_secret_expires_at"] = c.ends.Unix()
+		if !script.SecretEnds.IsZero() {
+			result["client_secret_expires_at"] = script.SecretEnds.Unix()
 		}
 	}
 	answer(w, http.StatusCreated, result)
