@@ -129,13 +129,27 @@ func pathID[T ~string](c *call, name, what string) (T, error) {
 var jsonType = []string{"application/json"}
 
 // send writes a whole JSON body.
-func (c *call) send(status int, body []byte) {
-	c.Header()["Content-Type"] = jsonType
+func (c *call) send(status int, body []byte) { c.sendAs(jsonType, status, body) }
+
+// sendAs writes a whole body of a media type.
+func (c *call) sendAs(mediaType []string, status int, body []byte) {
+	c.Header()["Content-Type"] = mediaType
 	c.Set("Content-Length", strconv.Itoa(len(body)))
 	c.ExtendFor(len(body))
 	c.WriteHeader(status)
 	// A failure to write means that the client is gone; there is nobody to tell.
 	_, _ = c.Write(body)
+}
+
+// sendTagged writes a whole body of a media type with its entity tag, or 304 where the client has
+// it.
+func (c *call) sendTagged(mediaType []string, tag string, body []byte) error {
+	if c.unchanged(tag) {
+		return nil
+	}
+	c.Set("Etag", tag)
+	c.sendAs(mediaType, http.StatusOK, body)
+	return nil
 }
 
 // reply answers with a view.

@@ -106,14 +106,8 @@ func (a *api) listProviders(c *call) error {
 	if err != nil {
 		return err
 	}
-	tag := tagOf(body)
 	c.public(shared)
-	if c.unchanged(tag) {
-		return nil
-	}
-	c.Set("Etag", tag)
-	c.send(http.StatusOK, append(body, '\n'))
-	return nil
+	return c.sendTagged(jsonType, tagOf(body), append(body, '\n'))
 }
 
 func (a *api) listConnectors(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(connector.Instance) error) error {

@@ -138,10 +138,6 @@ func (c *call) writeErrorPage(r refusal) {
 
 // html writes a page under its content security policy.
 func (c *call) html(status int, policy string, page []byte) {
-	h := c.Header()
-	h["Content-Type"] = []string{"text/html; charset=utf-8"}
-	h["Content-Security-Policy"] = []string{policy}
-	c.Set("Content-Length", strconv.Itoa(len(page)))
-	c.WriteHeader(status)
-	_, _ = c.Write(page)
+	c.Set("Content-Security-Policy", policy)
+	c.sendAs([]string{"text/html; charset=utf-8"}, status, page)
 }

@@ -100,7 +100,6 @@ func (c *call) feed(q releases.Check, mime []string, body []byte) error {
 	if err := c.Hold(int64(len(body))); err != nil {
 		return err
 	}
-	h := c.Header()
 	if q.Client == "" {
 		c.public(sharedBriefly)
 	}
@@ -108,17 +107,7 @@ func (c *call) feed(q releases.Check, mime []string, body []byte) error {
 		c.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	tag := tagOf(body)
-	if c.unchanged(tag) {
-		return nil
-	}
-	c.Set("Etag", tag)
-	h["Content-Type"] = mime
-	c.Set("Content-Length", strconv.Itoa(len(body)))
-	c.ExtendFor(len(body))
-	c.WriteHeader(http.StatusOK)
-	_, _ = c.Write(body) // it fails when the client is gone, and there is nobody to tell
-	return nil
+	return c.sendTagged(mime, tagOf(body), body)
 }
 
 // fileOf returns the name of the file that an address leads to, in lower case.

@@ -61,8 +61,6 @@ func (a *api) readFrontPage(c *call) error {
 // readIcon answers with the picture that browsers show beside a page's title.
 func (a *api) readIcon(c *call) error {
 	c.public([]string{"public, max-age=3600"})
-	c.Set("Content-Type", "image/svg+xml")
-	c.WriteHeader(http.StatusOK)
-	_, _ = c.Write(icon) // it fails when the client is gone, and there is nobody to tell
+	c.sendAs([]string{"image/svg+xml"}, http.StatusOK, icon)
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
@@ -95,6 +94,8 @@ func (a *api) readReference(c *call) error {
 // immutable is for what has a digest of its content in its name.
 var immutable = []string{"public, max-age=31536000, immutable"}
 
+var scriptType = []string{"text/javascript; charset=utf-8"}
+
 // unpackMemory is the memory that unpacking the renderer takes, in bytes.
 const unpackMemory = 96 << 10
 
@@ -118,15 +119,12 @@ func (a *api) readRenderer(c *call) error {
 		return nil
 	}
 	c.Set("Etag", tag)
-	c.Set("Content-Type", "text/javascript; charset=utf-8")
 	if compressed {
 		c.Set("Content-Encoding", "gzip")
-		c.Set("Content-Length", strconv.Itoa(len(renderer)))
-		c.ExtendFor(len(renderer))
-		c.WriteHeader(http.StatusOK)
-		_, _ = c.Write(renderer) // it fails when the client is gone, and there is nobody to tell
+		c.sendAs(scriptType, http.StatusOK, renderer)
 		return nil
 	}
+	h["Content-Type"] = scriptType
 	if c.r.Method == http.MethodHead {
 		c.WriteHeader(http.StatusOK)
 		return nil

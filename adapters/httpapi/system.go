@@ -94,10 +94,5 @@ func (a *api) keys(c *call) error {
 
 func (a *api) document(c *call) error {
 	c.public(shared)
-	if c.unchanged(a.documentTag) {
-		return nil
-	}
-	c.Set("Etag", a.documentTag)
-	c.send(http.StatusOK, a.Document)
-	return nil
+	return c.sendTagged(jsonType, a.documentTag, a.Document)
 }
