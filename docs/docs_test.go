@@ -30,7 +30,7 @@ func TestTheDocumentIsValid(t *testing.T) {
 	}
 }
 
-func TestJSONHasWhatTheYAMLSays(t *testing.T) {
+func TestTheJSONEqualsTheYAML(t *testing.T) {
 	data, err := JSON()
 	if err != nil {
 		t.Fatal(err)

@@ -33,13 +33,13 @@ func Inspect(ctx context.Context, at inspect.Address, clocks *inspect.Clocks) (f
 	scheme, path, _ := strings.Cut(at.Text(), "://")
 	switch scheme {
 	case "mem":
-		f.Note("", "nothing is kept: COLLAB_BLOB_URL is mem://")
+		f.Note("", "data is kept in memory only: COLLAB_BLOB_URL is mem://")
 		return f
 	case "file":
 		where = path
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			if _, ok := f.Folder(path, "COLLAB_BLOB_URL"); ok {
-				f.Note("", "%s is made at the first start", path)
+				f.Note("", "%s is created at the first start", path)
 			}
 			return f
 		}

@@ -96,7 +96,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestAStatusErrorHasIdentifiersAlone(t *testing.T) {
+func TestAStatusErrorHasOnlyIdentifiers(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"type":"error","error":{"type":"overloaded_error","message":"secret"}}`: "status 529 overloaded_error - (request req_7)",
 		`{"error":{"code":503,"type":null,"message":"secret"}}`:                   "status 529 - 503 (request req_7)",

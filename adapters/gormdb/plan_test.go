@@ -283,8 +283,8 @@ type scan struct {
 	bounded bool // by a condition on an index
 }
 
-// planned is what a plan does, as far as the tests look at it.
-type planned struct {
+// planSummary is what a plan does, as far as the tests look at it.
+type planSummary struct {
 	text  string
 	scans []scan
 	sorts bool
@@ -292,7 +292,7 @@ type planned struct {
 
 // explain asks the database for its plans of a statement: on Postgres the one
 // for these very values and the one for any.
-func explain(t *testing.T, db *DB, s statement) []planned {
+func explain(t *testing.T, db *DB, s statement) []planSummary {
 	t.Helper()
 	conn, err := db.pools[0].Conn(t.Context())
 	if err != nil {
@@ -300,16 +300,16 @@ func explain(t *testing.T, db *DB, s statement) []planned {
 	}
 	defer conn.Close()
 	if db.dialect == onSQLite {
-		return []planned{explainSQLite(t, conn, s)}
+		return []planSummary{explainSQLite(t, conn, s)}
 	}
-	var plans []planned
+	var plans []planSummary
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		plans = append(plans, explainPostgres(t, conn, s, mode))
 	}
 	return plans
 }
 
-func explainSQLite(t *testing.T, conn *sql.Conn, s statement) (p planned) {
+func explainSQLite(t *testing.T, conn *sql.Conn, s statement) (p planSummary) {
 	t.Helper()
 	rows, err := conn.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+s.text, s.args...)
 	if err != nil {
@@ -350,7 +350,7 @@ func sqliteTable(statement, name string) string {
 	return name
 }
 
-func explainPostgres(t *testing.T, conn *sql.Conn, s statement, mode string) (p planned) {
+func explainPostgres(t *testing.T, conn *sql.Conn, s statement, mode string) (p planSummary) {
 	t.Helper()
 	values := make([]string, len(s.args))
 	for i, v := range s.args {
@@ -393,7 +393,7 @@ type pgNode struct {
 	Plans    []pgNode `json:"Plans"`
 }
 
-func (n pgNode) walk(p *planned, depth int) {
+func (n pgNode) walk(p *planSummary, depth int) {
 	p.text += fmt.Sprintf("%s%s %s %s cond %s filter %.80s rows %.0f\n", strings.Repeat("  ", depth), n.Type, n.Relation, n.Index, n.Cond, n.Filter, n.Rows)
 	switch n.Type {
 	case "Seq Scan":
@@ -435,7 +435,7 @@ func literalOf(t *testing.T, v any) string {
 // of.
 var guarded = append(slices.Clone(tenantTables), "users", "inbox", "replays", "connector_clients", "release_adoption")
 
-func checkScans(t *testing.T, s statement, p planned) {
+func checkScans(t *testing.T, s statement, p planSummary) {
 	t.Helper()
 	for _, scan := range p.scans {
 		if !scan.bounded && slices.Contains(guarded, scan.table) {

@@ -17,7 +17,7 @@ type logEpochRow struct {
 // Statements on the epoch of all logs are texts.
 var _ = shared[logEpochRow]("log_epoch", "Log")
 
-func TestRowsAreWhatTheMigrationsMake(t *testing.T) {
+func TestRowsEqualTheMigratedSchema(t *testing.T) {
 	type column struct {
 		kind     string
 		nullable bool

@@ -330,7 +330,7 @@ func TestEveryKeyHasItsRange(t *testing.T) {
 	})
 }
 
-func TestAViewerMakesNobodyElsesObjectsBeRead(t *testing.T) {
+func TestAListReadsNoInvisibleObjects(t *testing.T) {
 	a := someActor()
 	for name, f := range map[string]object.Filter{
 		"all": {}, "kind": {Kind: object.Artifact}, "prefix": {Prefix: string(a.Org) + "/p"}, "workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 3)},

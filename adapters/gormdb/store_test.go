@@ -373,7 +373,7 @@ func TestTwoProcessesOnOneSQLiteFile(t *testing.T) {
 	}
 }
 
-func TestAServerThatGoesAwayIsUnavailableUntilItIsBack(t *testing.T) {
+func TestAStoppedServerIsUnavailableUntilItRestarts(t *testing.T) {
 	if os.Getenv(postgres.EnvURL) != "" {
 		t.Skip("the given server is not ours to stop")
 	}

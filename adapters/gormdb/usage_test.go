@@ -145,9 +145,9 @@ func TestSweepIsDoneInParts(t *testing.T) {
 	})
 }
 
-// TestSweepTakesNothingThatWasExtended has leases extended and settled between
+// TestSweepKeepsExtendedLeases has leases extended and settled between
 // their being found expired and their being taken.
-func TestSweepTakesNothingThatWasExtended(t *testing.T) {
+func TestSweepKeepsExtendedLeases(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, u := seeded(t, db)
 		ctx := t.Context()

@@ -28,7 +28,7 @@ func weights(header []string) iter.Seq2[string, float64] {
 	}
 }
 
-// weightOf returns the weight of the entry that names a media type, 0 where none does.
+// weightOf returns the weight of the entry that names a media type, 0 if none does.
 func weightOf(header []string, media string) (weight float64) {
 	for name, w := range weights(header) {
 		if name == media {
@@ -38,7 +38,7 @@ func weightOf(header []string, media string) (weight float64) {
 	return weight
 }
 
-// prefersPage reports whether the Accept header names text/html, and JSON not rather.
+// prefersPage reports whether the Accept header prefers text/html to JSON.
 func (c *call) prefersPage() bool {
 	accept := c.r.Header["Accept"]
 	page := weightOf(accept, "text/html")

@@ -26,7 +26,7 @@ type sessionView struct {
 	standingView
 }
 
-// standingView is what a user is in their organisation.
+// standingView is a user's organisation, with their role and onboarding in it.
 type standingView struct {
 	Org                 *orgView `json:"org"`
 	Role                *string  `json:"role"`
@@ -115,7 +115,7 @@ func (a *api) me(c *call) error {
 		func(actor org.Actor) (access.Session, error) { return a.Access.Me(c.r.Context(), actor) }))
 }
 
-// replyUnstored is replyWith for answers that caches must not store.
+// replyUnstored is replyWith for responses that caches must not store.
 func replyUnstored[R, V any](c *call, view func(R) V) func(R, error) error {
 	return replyWith(c, http.StatusOK, func(r R) V {
 		c.Header()["Cache-Control"] = noStore
@@ -197,7 +197,7 @@ func (a *api) seedOnboarding(c *call, actor org.Actor) error {
 
 var received = []byte(`{"received":true}` + "\n")
 
-// unsignedCost is how many messages one with a wrong signature counts for.
+// unsignedCost is the number of messages that one with a wrong signature is charged as.
 const unsignedCost = 10
 
 // identityWebhook handles a message of the identity provider.
@@ -205,9 +205,9 @@ func (a *api) identityWebhook(c *call) error {
 	return a.receiveMessage(c, a.Webhooks.Identity, refusedCredentials...)
 }
 
-// receiveMessage passes the bytes of a provider's message, which its signature is over, to take.
-// A message that is refused with one of the kinds counts against the address, and for
-// unsignedCost messages.
+// receiveMessage passes the raw bytes of a provider's message, which are signed, to take. A
+// message that is refused with one of the kinds is charged to the address, as unsignedCost
+// messages.
 func (a *api) receiveMessage(c *call, take func(context.Context, func(string) string, []byte) error, unsigned ...fault.Kind) error {
 	body, err := c.read(maxMessage)
 	if err != nil {
@@ -223,15 +223,15 @@ func (a *api) receiveMessage(c *call, take func(context.Context, func(string) st
 	return nil
 }
 
-// startCLI redirects the browser to the identity provider. Where another site has led the
-// browser here it asks for confirmation first, as that site could have a token sent to a local
-// port of its choice.
+// startCLI redirects the browser to the identity provider. If another site has linked here
+// it asks for confirmation first, as that site could have a token sent to a local port that
+// it chose.
 func (a *api) startCLI(c *call) error {
 	c.hideAddress()
 	q := c.r.URL.Query()
 	port, state := q.Get("port"), q.Get("state")
 	if crossSite(c.r) && !a.confirmedCLI(c.r, port, state) {
-		return a.askCLI(c, port, state)
+		return a.showCLIPrompt(c, port, state)
 	}
 	to, cookie, err := a.Access.StartCLI(c.r.Context(), port, state)
 	if err != nil {
@@ -247,26 +247,26 @@ func crossSite(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool { return site != "none" })
 }
 
-// cookieCLI is the cookie set by the page that asks before a command line's sign-in.
+// cookieCLI is the prefix of the cookie that the confirmation page of a command line's sign-in sets.
 const cookieCLI = "collab_cli_asked_"
 
-// askedCLI returns the key of a command line's sign-in in cookies and confirmations.
-func askedCLI(port, state string) string { return port + " " + state }
+// cliRequest returns the key of a command line's sign-in in cookies and confirmations.
+func cliRequest(port, state string) string { return port + " " + state }
 
 // confirmedCLI reports whether the request comes from the link of the page that
-// askCLI showed in this browser for this port and state.
+// showCLIPrompt showed in this browser for this port and state.
 func (a *api) confirmedCLI(r *http.Request, port, state string) bool {
-	flow := askedCLI(port, state)
+	flow := cliRequest(port, state)
 	secret := cookieValue(r, a.flowCookie(cookieCLI, flow))
 	return secret != "" && equalSecrets(r.URL.Query().Get("confirm"), confirmation(secret, flow))
 }
 
-// askCLI shows a page that names the port and asks for a click.
-func (a *api) askCLI(c *call, port, state string) error {
+// showCLIPrompt shows a page that names the port and asks for confirmation.
+func (a *api) showCLIPrompt(c *call, port, state string) error {
 	if _, err := access.CheckCLI(port, state); err != nil {
 		return err
 	}
-	flow := askedCLI(port, state)
+	flow := cliRequest(port, state)
 	secret := cookieValue(c.r, a.flowCookie(cookieCLI, flow))
 	if secret == "" {
 		secret = rand.Text()
@@ -313,7 +313,7 @@ func (a *api) setFlow(c *call, value string, age int) {
 	})
 }
 
-// hideAddress keeps the address of a sign-in, which has secrets, out of caches and Referer
+// hideAddress keeps the address of a sign-in, which contains secrets, out of caches and Referer
 // headers.
 func (c *call) hideAddress() {
 	h := c.Header()

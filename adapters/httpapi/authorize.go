@@ -29,7 +29,7 @@ const (
 	ClientDocumentPath = prefix + "/mcp-oauth/client-metadata"
 )
 
-// Bounds of what browsers bring, in bytes.
+// Bounds of the parameters that browsers send, in bytes.
 const (
 	maxState   = 200
 	maxCode    = 4096
@@ -38,16 +38,16 @@ const (
 	maxForm    = 8 << 10
 )
 
-// Names of cookies, each before a part of the state's digest, so that
-// authorizations side by side do not disturb each other.
+// Prefixes of cookies' names, each followed by a part of the state's digest, so that
+// concurrent authorizations have separate cookies.
 const (
-	cookieAsked     = "collab_asked_"     // set by the page that asks
-	cookieConfirmed = "collab_confirmed_" // set by its answer
+	cookieAsked     = "collab_asked_"     // set by the confirmation page
+	cookieConfirmed = "collab_confirmed_" // set when its form is sent
 )
 
 var noIndex = []string{"noindex"}
 
-// hidePage keeps the pages of an authorization, whose addresses hold secrets, out of
+// hidePage keeps the pages of an authorization, whose addresses contain secrets, out of
 // caches, indexes and other sites' logs.
 func (c *call) hidePage() {
 	c.hideAddress()
@@ -67,9 +67,9 @@ func checkLengths(values url.Values, limits map[string]int) error {
 	return nil
 }
 
-// askToAuthorize shows the page that asks for confirmation of an authorization. Its form leads
+// showAuthorizationPrompt shows the confirmation page of an authorization. Its form leads
 // to the provider.
-func (a *api) askToAuthorize(c *call) error {
+func (a *api) showAuthorizationPrompt(c *call) error {
 	c.hidePage()
 	q, err := body.ParseForm(c.r.URL.RawQuery)
 	if err != nil {
@@ -83,13 +83,13 @@ func (a *api) askToAuthorize(c *call) error {
 	if err != nil {
 		return err
 	}
-	// A page that is open already stays valid when it is opened again.
+	// The secret is kept, so that pages that are already open stay valid.
 	secret := cookieValue(c.r, a.flowCookie(cookieAsked, state))
 	if secret == "" {
 		secret = rand.Text()
 	}
 	a.setFlowCookie(c, cookieAsked, state, secret)
-	// "no-referrer" would take the Origin from our own form.
+	// "no-referrer" would remove the Origin of our own form.
 	c.Header()["Referrer-Policy"] = []string{"same-origin"}
 	// Browsers check the whole chain of redirects after a form against form-action, and
 	// a provider may redirect to any site.
@@ -98,12 +98,12 @@ func (a *api) askToAuthorize(c *call) error {
 	}, "'self' https: http:")
 }
 
-// confirmation returns the token of a form that belongs to the cookie's secret. No other site
-// can make one.
-func confirmation(secret, state string) string { return derived("confirm", secret, state) }
+// confirmation returns the token of a form that belongs to the cookie's secret. Other sites
+// cannot compute it.
+func confirmation(secret, state string) string { return deriveToken("confirm", secret, state) }
 
-// derived returns a digest of a browser's secret and a state, for one purpose.
-func derived(purpose, secret, state string) string {
+// deriveToken returns a digest of a browser's secret and a state, for one purpose.
+func deriveToken(purpose, secret, state string) string {
 	sum := sha256.Sum256([]byte(purpose + "\n" + secret + "\n" + state))
 	return hex.EncodeToString(sum[:])
 }
@@ -128,10 +128,10 @@ func (a *api) confirmAuthorization(c *call) error {
 	state := form.Get("state")
 	secret := cookieValue(c.r, a.flowCookie(cookieAsked, state))
 	if secret == "" || !equalSecrets(form.Get("token"), confirmation(secret, state)) {
-		return fault.New(fault.Forbidden, "This form is not of a page that was shown in this browser a moment ago")
+		return fault.New(fault.Forbidden, "This form is not from a page that was recently shown in this browser")
 	}
-	// The same for each form of this page, as two may be sent at once.
-	browser := derived("confirmed", secret, state)
+	// The same for each form of this page, as it may be sent twice.
+	browser := deriveToken("confirmed", secret, state)
 	page, err := a.Connectors.Confirm(c.r.Context(), state, browser)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (a *api) confirmAuthorization(c *call) error {
 	return nil
 }
 
-// checkOrigin refuses a form that the browser's headers say another site has sent.
+// checkOrigin refuses a form that another site has sent, according to the browser's headers.
 func (a *api) checkOrigin(r *http.Request) error {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
 		return fault.New(fault.Unsupported, "The content type must be application/x-www-form-urlencoded")
@@ -149,7 +149,7 @@ func (a *api) checkOrigin(r *http.Request) error {
 	origins, sites := r.Header["Origin"], r.Header["Sec-Fetch-Site"]
 	foreign := func(site string) bool { return site != "same-origin" && site != "none" }
 	if slices.ContainsFunc(origins, func(o string) bool { return o != a.origin }) || slices.ContainsFunc(sites, foreign) {
-		return fault.New(fault.Forbidden, "This form can be sent from its own page only")
+		return fault.New(fault.Forbidden, "This form can only be sent from its own page")
 	}
 	return nil
 }
@@ -233,8 +233,8 @@ func (a *api) describeClient(c *call) error {
 	return a.describe(c, ClientDocumentPath+"/"+key, connector.DocumentRedirect(CallbackPath, key))
 }
 
-// describeFormerClient answers with the document of authorizations that were made before each
-// issuer had one of its own: their refreshes name it. Callbacks to its address are refused.
+// describeFormerClient answers with the document of authorizations that were made before
+// each issuer had its own: their refreshes name it. Callbacks to its address are refused.
 func (a *api) describeFormerClient(c *call) error {
 	return a.describe(c, ClientDocumentPath+".json", CallbackPath)
 }

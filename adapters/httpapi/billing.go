@@ -84,8 +84,8 @@ func (a *api) portal(c *call, actor org.Actor) error {
 	return replyWith(c, http.StatusOK, viewURL)(a.Billing.Portal(c.r.Context(), actor))
 }
 
-// paymentWebhook takes a message of the payment provider. One that is not signed
-// is Invalid.
+// paymentWebhook handles a message of the payment provider. One with a bad signature is
+// Invalid.
 func (a *api) paymentWebhook(c *call) error {
 	return a.receiveMessage(c, a.Webhooks.Payment, fault.Invalid)
 }
@@ -96,7 +96,7 @@ type outcomeView struct {
 	Plan   *plan.Plan `json:"plan"`
 }
 
-// checkoutSuccess answers browsers that return from a checkout with a payment.
+// checkoutSuccess answers browsers that the provider redirects after a payment.
 func (a *api) checkoutSuccess(c *call) error {
 	c.hideAddress()
 	seen := outcomeView{Status: "unknown"}
@@ -110,7 +110,7 @@ func (a *api) checkoutSuccess(c *call) error {
 			seen.Plan = &page.Plan
 		}
 	}
-	text := "Your subscription is up to date in a moment."
+	text := "Your subscription will be updated shortly."
 	switch {
 	case seen.Status == "complete" && seen.Plan != nil:
 		text = "You have subscribed to the plan " + string(*seen.Plan) + "."
@@ -122,14 +122,14 @@ func (a *api) checkoutSuccess(c *call) error {
 	return a.replyOutcome(c, seen, "Thank you", text)
 }
 
-// checkoutCancel answers browsers that return from a checkout without one.
+// checkoutCancel answers browsers that the provider redirects without one.
 func (a *api) checkoutCancel(c *call) error {
 	c.hideAddress()
 	return a.replyOutcome(c, outcomeView{Status: "cancelled"}, "Checkout cancelled", "Nothing was charged.")
 }
 
-// replyOutcome answers with the outcome: JSON where the request accepts it by name, else a
-// page.
+// replyOutcome answers with the outcome: as JSON if the request accepts it by name, else as
+// a page.
 func (a *api) replyOutcome(c *call, seen outcomeView, title, text string) error {
 	if weightOf(c.r.Header["Accept"], "application/json") > 0 && !c.prefersPage() {
 		return c.reply(http.StatusOK, seen)

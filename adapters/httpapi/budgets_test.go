@@ -124,10 +124,10 @@ func TestCallersBodiesLeaveBudgetForOthers(t *testing.T) {
 	}
 }
 
-// unread is a body that must not be read.
-type unread struct{ t *testing.T }
+// unreadableBody is a body that must not be read.
+type unreadableBody struct{ t *testing.T }
 
-func (b unread) Read([]byte) (int, error) {
+func (b unreadableBody) Read([]byte) (int, error) {
 	b.t.Error("the body was read")
 	return 0, io.EOF
 }
@@ -154,7 +154,7 @@ func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {
 					t.Fatalf("message %d is refused", i+1)
 				}
 			}
-			w := send(a, httptest.NewRequest(http.MethodPost, "/test", unread{t}))
+			w := send(a, httptest.NewRequest(http.MethodPost, "/test", unreadableBody{t}))
 			refused(t, w, http.StatusTooManyRequests)
 			if w.Header().Get("Retry-After") == "" || w.Header().Get("Connection") != "close" {
 				t.Errorf("headers %v", w.Header())

@@ -15,35 +15,35 @@ import (
 	"collab/domain/id"
 )
 
-// call is one request and the http.ResponseWriter of its answer.
+// call is one request, and the http.ResponseWriter of its response.
 type call struct {
 	r     *http.Request
 	since time.Time // when it began
 	id    string    // the request's id
 	route *endpoint // nil until one matched
 
-	caller        access.Caller // whose token came with the request; the zero value for none
-	operator      bool          // the operator's secret came with it
-	provisional   bool          // the caller was admitted and not looked at since
-	acting        bool          // authorize was called: the body must not be read any more
+	caller        access.Caller // of the request's token; the zero value for none
+	operator      bool          // the request has the operator's secret
+	provisional   bool          // the caller was admitted and not authorized yet
+	authorized    bool          // authorize was called, so the body must not be read any more
 	callerRefused bool          // authorize has refused the caller
 
 	address string // the client's network address without its port
 
 	body    []byte // the request's body once it was read
 	hasBody bool
-	spooled *spool.Spool // the body, where it was kept to be read again
+	spooled *spool.Spool // the body, if it is stored to be read again
 
-	w         http.ResponseWriter // the connection, or the recorder of an answer that is kept
+	w         http.ResponseWriter // the connection, or the recorder of a response that is stored
 	status    int                 // as sent
 	bytes     int64               // of the answer's body
-	sent      bool                // the status is out
-	gone      bool                // the client left
+	sent      bool                // the status was sent
+	gone      bool                // the client closed the connection
 	broken    bool                // a stream ended before its last event
 	deadlines stream.Deadlines
 
 	budgets   *budgets
-	anonymous limit.Account // memory, while the caller was not known
+	anonymous limit.Account // memory, until the caller is known
 	bodies    limit.Account // memory, of a known caller
 	files     limit.Account // disk
 
@@ -102,13 +102,13 @@ func (c *call) FlushError() error {
 // ExtendFor extends the deadlines for n more bytes of the answer.
 func (c *call) ExtendFor(n int) { c.deadlines.ExtendFor(c.bytes + int64(n)) }
 
-// Gone records that the client did not take the answer, and returns the error.
+// Gone records that the client closed the connection, and returns the error.
 func (c *call) Gone(err error) error {
 	c.gone = true
 	return err
 }
 
-// template returns the matched route's path as the table has it.
+// template returns the matched route's path as in the table.
 func (c *call) template() string {
 	if c.route == nil {
 		return "unmatched"
@@ -116,8 +116,8 @@ func (c *call) template() string {
 	return c.route.Path
 }
 
-// pathID returns an id of the path. One that is no id names a record that does
-// not exist.
+// pathID returns an id of the path. A malformed one is that of a record that does not
+// exist.
 func pathID[T ~string](c *call, name, what string) (T, error) {
 	v, ok := id.Parse[T](mux.Vars(c.r)[name])
 	if !ok {
@@ -137,7 +137,7 @@ func (c *call) sendAs(mediaType []string, status int, body []byte) {
 	c.Set("Content-Length", strconv.Itoa(len(body)))
 	c.ExtendFor(len(body))
 	c.WriteHeader(status)
-	// A failure to write means that the client is gone; there is nobody to tell.
+	// A write fails only if the client closed the connection.
 	_, _ = c.Write(body)
 }
 
@@ -176,7 +176,7 @@ func replyWith[R, V any](c *call, status int, view func(R) V) func(R, error) err
 	}
 }
 
-// succeedUnless answers as succeed does where err is nil, and returns it else.
+// succeedUnless returns err, or answers as succeed does if it is nil.
 func (c *call) succeedUnless(err error) error {
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (c *call) succeedUnless(err error) error {
 	return c.succeed()
 }
 
-// succeed answers a deletion and whatever else has nothing to show.
+// succeed answers a request without a result, such as a deletion.
 func (c *call) succeed() error {
 	c.send(http.StatusOK, success)
 	return nil

@@ -33,10 +33,10 @@ func (a *api) followChanges(c *call, actor org.Actor) error {
 	return a.follow(c, actor, sub, firstFrame(at, lost))
 }
 
-// lastEventID returns the last event id of the header, or else of the query, which clients use
-// that cannot set headers: they spell it in two ways, and add parameters of their own.
+// lastEventID returns the last event id of the header, or of the query, for clients that
+// cannot set headers: they spell it in two ways, and add other parameters.
 func lastEventID(header http.Header, query string) (from string, given bool) {
-	// Several values joined are an id that no feed has.
+	// Several values, joined, are not a valid id.
 	if from = strings.Join(header["Last-Event-Id"], ","); from != "" {
 		return from, true
 	}
@@ -49,13 +49,13 @@ func lastEventID(header http.Header, query string) (from string, given bool) {
 			return from, true
 		}
 	}
-	// A query that cannot be parsed may have an id: a resync misses nothing.
+	// A query that cannot be parsed may have an id, so the client gets a resync.
 	return "", err != nil
 }
 
-// firstFrame returns the first frame of a stream. Its id without data is what a client resumes
-// after when it is disconnected before the first event; where the cursor was lost, the resync
-// event has the id.
+// firstFrame returns the first frame of a stream. Its id without data is the cursor from
+// which a client resumes if it is disconnected before the first event; if the cursor was
+// lost, the resync event has the id.
 func firstFrame(at object.Cursor, lost bool) []byte {
 	f := stream.OpenFrame(128)
 	f = append(f, "retry: 3000\n: the changes of the organisation\n"...)

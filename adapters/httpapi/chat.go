@@ -108,15 +108,15 @@ func asOutcome(raw []byte) (string, string) {
 		return body.Text(raw)
 	}
 	if raw[0] == '[' {
-		if text, ok := joined(raw); ok {
+		if text, ok := joinTexts(raw); ok {
 			return text, ""
 		}
 	}
 	return string(raw), ""
 }
 
-// joined returns the texts of an array of text blocks.
-func joined(raw []byte) (string, bool) {
+// joinTexts returns the texts of an array of text blocks.
+func joinTexts(raw []byte) (string, bool) {
 	var texts []string
 	for _, part := range body.Elements(raw) {
 		if part[0] != '{' {

@@ -10,16 +10,16 @@ import (
 	"collab/domain/chat"
 )
 
-// The longest silence of a chat stream before it gets a comment: at first, with which its
-// head goes out, and then.
+// The time without a chunk after which a chat stream sends a comment: before the first
+// chunk, so that the head is sent, and later.
 const (
 	firstSilence = 250 * time.Millisecond
 	chatSilence  = 15 * time.Second
 )
 
-// chatStream sends the answer of a model to its client. It implements ports.Sink. A chunk
-// goes out when the model has nothing more to send at once, the head with the first chunk or
-// with a comment.
+// chatStream sends the answer of a model to its client. It implements ports.Sink. Chunks
+// are sent when the model has no more at once, and the head with the first chunk or
+// comment.
 type chatStream struct {
 	c       *call
 	to      *stream.Writer
@@ -30,9 +30,9 @@ type chatStream struct {
 	mu     sync.Mutex
 	timer  *time.Timer // of the next comment
 	frame  []byte      // chunks that were not sent; empty: none
-	last   time.Time   // when something was sent; zero: nothing was
+	last   time.Time   // of the last write; zero: none
 	err    error       // of the first write that failed
-	whole  bool        // the answer is complete
+	whole  bool        // the end of the response was sent
 	closed bool        // its last chunk came, done or error
 	over   bool
 }
@@ -58,7 +58,7 @@ func (w *chatStream) startTimer() {
 // comment is an event without content.
 const comment = ":\n\n"
 
-// beat sends a comment where nothing else was sent for a while.
+// beat sends a comment if nothing else was sent for w.silence.
 func (w *chatStream) beat() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +89,7 @@ func (w *chatStream) finish() {
 	w.c.broken = !w.whole
 }
 
-// Chunk implements ports.Sink. It sends a chunk, at the latest with Wait.
+// Chunk implements ports.Sink. It sends a chunk, at the latest in Wait.
 func (w *chatStream) Chunk(k chat.Chunk) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,7 +121,7 @@ func (w *chatStream) send() error {
 		return w.err
 	}
 	if w.last.IsZero() {
-		w.timer.Reset(w.silence) // a first write that takes long is no silence
+		w.timer.Reset(w.silence) // the write itself may take long
 	}
 	w.last = w.now()
 	w.frame = stream.CloseFrame(w.frame)

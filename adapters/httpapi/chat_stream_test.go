@@ -594,18 +594,18 @@ func TestClientThatLeavesWithTheLastChunkIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, leave := context.WithCancel(context.Background())
 		w := newChatServer(t, answering)
-		out := &leaving{endedWriter{ResponseWriter: discarding{http.Header{}}, t: t}, leave}
+		out := &disconnectingWriter{endedWriter{ResponseWriter: discarding{http.Header{}}, t: t}, leave}
 		w.ServeHTTP(out, post("/test", hello).WithContext(ctx))
 		w.checkUsage(http.StatusOK, chat.Completed)
 	})
 }
 
-type leaving struct {
+type disconnectingWriter struct {
 	endedWriter
 	leave context.CancelFunc
 }
 
-func (w *leaving) Write(b []byte) (int, error) {
+func (w *disconnectingWriter) Write(b []byte) (int, error) {
 	if strings.HasSuffix(string(b), doneEvent) {
 		w.leave()
 	}

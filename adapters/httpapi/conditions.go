@@ -19,8 +19,8 @@ const jsonTagSuffix = "-json"
 // etag returns the entity tag of a version.
 func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
-// unchanged answers 304 and returns true where If-None-Match names the tag.
-func (c *call) unchanged(tag string) bool {
+// notModified answers 304 and returns true if If-None-Match names the tag.
+func (c *call) notModified(tag string) bool {
 	header := c.r.Header["If-None-Match"]
 	if len(header) == 0 || !namesTag(header, tag, true) {
 		return false
@@ -30,7 +30,7 @@ func (c *call) unchanged(tag string) bool {
 	return true
 }
 
-// ifMatch returns the condition of the If-Match header, nil where there is none.
+// ifMatch returns the condition of the If-Match header, nil if there is none.
 func ifMatch(c *call) tasks.Match {
 	header := c.r.Header["If-Match"]
 	if len(header) == 0 {
@@ -39,8 +39,8 @@ func ifMatch(c *call) tasks.Match {
 	return func(version int64) bool { return namesTag(header, etag(version), false) }
 }
 
-// namesTag reports whether a list of entity tags names a strong one: "*" names every one, and
-// a weak tag counts only where weak says so.
+// namesTag reports whether a list of entity tags contains a strong one: "*" matches any,
+// and a weak tag counts only if weak is set.
 func namesTag(header []string, tag string, weak bool) bool {
 	for _, line := range header {
 		for one := range strings.SplitSeq(line, ",") {
@@ -62,7 +62,7 @@ type condition struct {
 	version *int64 // nil: any
 }
 
-// anyVersion reports whether all that is expected is that something is there.
+// anyVersion reports whether any version is expected, but the object must exist.
 func (w condition) anyVersion() bool { return w.given && w.version == nil }
 
 // condition reads If-Match, If-None-Match and the query's expectedVersion.
@@ -123,9 +123,8 @@ func mustExist(_ object.Object, found bool, err error) error {
 	return err
 }
 
-// versionOfTag reads the one entity tag that a header has, or the version that
-// stands in its place; nil is any. A weak tag never matches (RFC 9110, section
-// 13.1.1).
+// versionOfTag returns the version of the header's only entity tag, or of a plain number in
+// its place; nil is any. A weak tag never matches (RFC 9110, section 13.1.1).
 func versionOfTag(header []string) (*int64, bool) {
 	if len(header) != 1 {
 		return nil, false
@@ -152,7 +151,7 @@ func versionOfTag(header []string) (*int64, bool) {
 	return &version, true
 }
 
-// parseVersion reads the number of a version, as we write it.
+// parseVersion parses the number of a version in canonical form.
 func parseVersion(text string) (int64, error) {
 	version, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || version < 0 || strconv.FormatInt(version, 10) != text {

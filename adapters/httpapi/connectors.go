@@ -95,7 +95,7 @@ func keyOfConnector(i connector.Instance) body.Position {
 	return body.Position{At: i.CreatedAt, ID: string(i.ID)}
 }
 
-// listProviders answers with the catalog, which is the same for everybody.
+// listProviders answers with the catalog, which is the same for all callers.
 func (a *api) listProviders(c *call) error {
 	all := a.Connectors.Providers()
 	views := make([]providerView, len(all))
@@ -168,11 +168,11 @@ type authorizationView struct {
 	InstanceID id.Connector `json:"instanceId"`
 }
 
-func viewBegun(b connectors.Authorization) authorizationView {
+func viewAuthorization(b connectors.Authorization) authorizationView {
 	return authorizationView{AuthURL: b.URL, State: b.State, InstanceID: b.Instance}
 }
 
-// authorizationBody says what an authorization is for: an instance or a provider.
+// authorizationBody has the instance or the provider of an authorization.
 type authorizationBody struct {
 	instance id.Connector
 	provider string
@@ -187,7 +187,7 @@ func readAuthorization(o *body.Fields) (authorizationBody, error) {
 }
 
 func (a *api) startAuthorization(c *call, actor org.Actor, of authorizationBody) error {
-	return replyWith(c, http.StatusOK, viewBegun)(a.Connectors.Start(c.r.Context(), actor, of.instance, of.provider))
+	return replyWith(c, http.StatusOK, viewAuthorization)(a.Connectors.Start(c.r.Context(), actor, of.instance, of.provider))
 }
 
 type flowView struct {
@@ -199,7 +199,7 @@ type flowView struct {
 func viewFlow(f connector.Flow) flowView {
 	v := flowView{Status: f.Status(), InstanceID: f.Instance, Error: textOrNull(f.Error)}
 	if v.Status == connector.Redeeming {
-		v.Status = connector.Pending // clients that poll need no difference
+		v.Status = connector.Pending // the same for clients that poll
 	}
 	return v
 }

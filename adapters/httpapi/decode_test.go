@@ -168,7 +168,7 @@ func TestNullFieldsOfTaskDraftAreUnset(t *testing.T) {
 	}
 }
 
-func TestTaskPatchTellsAbsentFromNull(t *testing.T) {
+func TestTaskPatchDistinguishesAbsentFromNull(t *testing.T) {
 	p, err := readTaskPatch(objectOf(t, `{"description":null,"tags":[],"dueDate":"2026-01-31","title":null}`))
 	if err != nil {
 		t.Fatal(err)

@@ -17,10 +17,10 @@ import (
 	"collab/domain/org"
 )
 
-// nullBody is the body of an answer where nothing is stored.
+// nullBody is the body of a response if nothing is stored.
 var nullBody = []byte("null\n")
 
-// slot is where one stored object of a known name is: a document or a memory.
+// slot reads and writes the object of a fixed name: a document or a memory.
 type slot struct {
 	find func(context.Context, org.Actor) (object.Object, bool, error)
 	save func(context.Context, org.Actor, *objects.Upload) (object.Object, error)
@@ -62,7 +62,7 @@ func (a *api) workspaceMemorySlot(c *call) (slot, error) {
 	}, err
 }
 
-// saveDocument returns a handler that stores a JSON object byte for byte as it came.
+// saveDocument returns a handler that stores a JSON object unchanged.
 func (a *api) saveDocument(d object.Document) handler {
 	return func(c *call) error {
 		when, err := c.condition()
@@ -91,7 +91,7 @@ func (a *api) saveMemory(in func(*call) (slot, error)) handler {
 	}
 }
 
-// save stores content where there is what the condition expects.
+// save stores content if the condition holds.
 func (a *api) save(c *call, to slot, when condition, content []byte) error {
 	actor, err := a.authorize(c)
 	if err != nil {
@@ -106,8 +106,8 @@ func (a *api) save(c *call, to slot, when condition, content []byte) error {
 	return c.replyObject(http.StatusOK)(to.save(c.r.Context(), actor, &u))
 }
 
-// readMemory reads the content of a memory: a field of a JSON object, or the
-// body itself where it is of any other type.
+// readMemory reads the content of a memory: a field of a JSON object, or a body of any
+// other type.
 func readMemory(c *call) (content []byte, when condition, err error) {
 	when, err = c.condition()
 	if err != nil {
@@ -154,7 +154,7 @@ func (a *api) readMemory(in func(*call) (slot, error)) action {
 	}
 }
 
-// sendFound returns a function that sends the object that was found, or null where none was.
+// sendFound returns a function that sends the object that was found, or null if none was.
 func sendFound(c *call, send func(*call, object.Object) error) func(object.Object, bool, error) error {
 	return func(o object.Object, found bool, err error) error {
 		switch {

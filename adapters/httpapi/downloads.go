@@ -20,7 +20,7 @@ import (
 	"collab/domain/object"
 )
 
-// copyMemory is what net/http takes while the kernel copies a file, in bytes.
+// copyMemory is net/http's memory while the kernel copies a file, in bytes.
 const copyMemory = 32 << 10
 
 // maxRanges is how many ranges one request may have: each is a read of the store.
@@ -39,15 +39,14 @@ var metadataHeaders = []string{
 	"X-Collab-Created-By", "X-Collab-Updated-By", "X-Collab-Created-At", "X-Collab-Updated-At",
 }
 
-// setMetadataHeaders sets the headers that bring the metadata record; what is null there
-// has none.
+// setMetadataHeaders sets the headers of the metadata record. Null fields have none.
 func (c *call) setMetadataHeaders(o object.Object) {
 	values := [...]string{
 		string(o.ID), o.StorageKey(), o.Path, o.MimeType, strconv.FormatInt(o.Size, 10), o.Checksum, strconv.FormatInt(o.Version, 10),
-		string(o.Kind), string(o.Scope), orEmpty(o.Workspace), orEmpty(o.Team), orEmpty(o.Owner),
+		string(o.Kind), string(o.Scope), valueOrEmpty(o.Workspace), valueOrEmpty(o.Team), valueOrEmpty(o.Owner),
 		string(o.CreatedBy), string(o.UpdatedBy), strings.Trim(string(encode.AppendTime(nil, o.CreatedAt)), `"`), strings.Trim(string(encode.AppendTime(nil, o.UpdatedAt)), `"`),
 	}
-	// One piece of memory for all of them.
+	// One allocation for all of them.
 	lists := make([]string, len(values))
 	h := c.Header()
 	for i, v := range values {
@@ -58,14 +57,14 @@ func (c *call) setMetadataHeaders(o object.Object) {
 	}
 }
 
-func orEmpty[T ~string](s *T) string {
+func valueOrEmpty[T ~string](s *T) string {
 	if s == nil {
 		return ""
 	}
 	return string(*s)
 }
 
-// percentEncode percent-encodes what is not visible ASCII.
+// percentEncode percent-encodes all but visible ASCII.
 func percentEncode(s string) string {
 	visible := func(r rune) bool { return r > ' ' && r <= '~' && r != '%' }
 	if !strings.ContainsFunc(s, func(r rune) bool { return !visible(r) }) {
@@ -82,7 +81,7 @@ func percentEncode(s string) string {
 	return string(b)
 }
 
-// escapedName returns a path's file name as RFC 8187 has values of parameters.
+// escapedName returns a path's file name as a parameter value of RFC 8187.
 func escapedName(path string) string {
 	return strings.ReplaceAll(url.QueryEscape(path[strings.LastIndexByte(path, '/')+1:]), "+", "%20")
 }
@@ -145,7 +144,7 @@ func (c *call) wantsBytes(q body.Query, o object.Object) (bool, error) {
 // where ranges are left to the store.
 func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 	tag := etag(o.Version)
-	if c.unchanged(tag) {
+	if c.notModified(tag) {
 		return nil
 	}
 	disposition := "attachment; filename*=UTF-8''" + escapedName(o.Path)
@@ -167,7 +166,7 @@ func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 	head := func(status int, mimeType string, length int64) {
 		h := c.Header()
 		h["Accept-Ranges"] = byteRanges
-		h["Content-Security-Policy"] = contentPolicy // whatever it is, it runs nothing
+		h["Content-Security-Policy"] = contentPolicy // scripts in the content do not run
 		c.setMetadataHeaders(o)
 		c.Set("Etag", tag)
 		c.Set("Content-Type", mimeType)
@@ -184,7 +183,7 @@ func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 	ranges, err := rangesOf(c.r.Header, tag, o.Size)
 	if err != nil {
 		c.Set("Content-Range", "bytes */"+strconv.FormatInt(o.Size, 10))
-		c.writeError(refusal{Status: http.StatusRequestedRangeNotSatisfiable, Message: "Range " + err.Error()})
+		c.writeError(errorView{Status: http.StatusRequestedRangeNotSatisfiable, Message: "Range " + err.Error()})
 		return nil
 	}
 	switch len(ranges) {
@@ -214,14 +213,14 @@ func (a *api) sendBytes(c *call, o object.Object, redirect bool) error {
 			return err
 		}
 	}
-	_ = parts.Close() // it fails when the client has left
+	_ = parts.Close() // it fails if the client closed the connection
 	return nil
 }
 
 // sendStored answers with a JSON document byte for byte as it is stored.
 func (a *api) sendStored(c *call, o object.Object) error {
 	tag := etag(o.Version)
-	if c.unchanged(tag) {
+	if c.notModified(tag) {
 		return nil
 	}
 	head := func() error {
@@ -241,9 +240,9 @@ type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
 
-// sendContent copies a range of the content to w, and calls first before the first write, when
-// the content could be read. Content that turns out to be damaged is an error before its last
-// bytes are written, so that no client takes it for complete.
+// sendContent copies a range of the content to w, and calls first before the first write,
+// when the content could be read. Damaged content is an error before its last bytes are
+// written, so that no client takes it for complete.
 func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, first func() error) error {
 	r, err := a.Objects.Open(c.r.Context(), o, s.start, s.length)
 	if err != nil {
@@ -299,7 +298,7 @@ func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, fi
 	}
 }
 
-// readsFiles reports whether the connection can have the kernel copy files to it.
+// readsFiles reports whether the kernel can copy files to the connection.
 func (c *call) readsFiles() bool {
 	_, ok := c.w.(io.ReaderFrom)
 	return ok
@@ -325,10 +324,9 @@ func (s byteRange) contentRange(size int64) string {
 	return fmt.Sprintf("bytes %d-%d/%d", s.start, s.start+s.length-1, size)
 }
 
-// rangesOf reads which parts of the content are asked for; none is all of it.
-// It fails where there is no such part. Units other than bytes do not count, nor
-// do ranges of another version of the content, nor so many that they are more
-// than it.
+// rangesOf returns the requested ranges of the content; none is all of it. It fails if no
+// range is satisfiable. It ignores other units than bytes, ranges of another version, and
+// ranges that are together longer than the content.
 func rangesOf(h http.Header, tag string, size int64) (ranges []byteRange, err error) {
 	text, ok := strings.CutPrefix(h.Get("Range"), "bytes=")
 	if !ok {
@@ -364,8 +362,8 @@ func rangesOf(h http.Header, tag string, size int64) (ranges []byteRange, err er
 	return ranges, nil
 }
 
-// parseSpan reads one range of content of the size; its length is 0 where it
-// lies beyond it.
+// parseSpan parses one range of content of the size; its length is 0 if it is beyond the
+// end.
 func parseSpan(text string, size int64) (s byteRange, ok bool) {
 	from, to, ok := strings.Cut(text, "-")
 	if !ok {
@@ -376,7 +374,7 @@ func parseSpan(text string, size int64) (s byteRange, ok bool) {
 		n, err := strconv.ParseUint(text, 10, 63)
 		return int64(n), err == nil
 	}
-	if from == "" { // so many at the end
+	if from == "" { // a suffix
 		n, ok := number(to)
 		n = min(n, size)
 		return byteRange{size - n, n}, ok
@@ -395,14 +393,14 @@ func parseSpan(text string, size int64) (s byteRange, ok bool) {
 	return s, true
 }
 
-// writingAtOnce is how much content is escaped at once, in bytes: even if every byte is
+// maxWriteChunk is how much content is escaped at once, in bytes: even if every byte is
 // escaped, it fits into a block.
-const writingAtOnce = 32 << 10
+const maxWriteChunk = 32 << 10
 
 // sendRecord answers with the metadata record and the content in it. Text is
 // sent as it is, anything else in base64.
 func (a *api) sendRecord(c *call, o object.Object, tag string) error {
-	if c.unchanged(tag) {
+	if c.notModified(tag) {
 		return nil
 	}
 	c.Set("Etag", tag)
@@ -428,14 +426,14 @@ func (a *api) sendRecord(c *call, o object.Object, tag string) error {
 	if err := a.sendContent(c, &w, o, byteRange{0, o.Size}, nothing); err != nil {
 		return err
 	}
-	w.out = base64.StdEncoding.AppendEncode(w.out, w.open[:w.opened])
+	w.out = base64.StdEncoding.AppendEncode(w.out, w.partial[:w.partialLen])
 	w.out = append(w.out, ending...)
 	if !c.sent {
 		c.send(http.StatusOK, w.out)
 		return nil
 	}
 	c.ExtendFor(len(w.out))
-	_, _ = c.Write(w.out) // it fails when the client is gone, and there is nobody to tell
+	_, _ = c.Write(w.out) // it fails if the client closed the connection
 	return nil
 }
 
@@ -446,15 +444,15 @@ type recordWriter struct {
 	text   bool
 	length int // of the answer; 0: not known
 
-	open   [3]byte // bytes of an incomplete group of base64
-	opened int
+	partial    [3]byte // bytes of an incomplete group of base64
+	partialLen int
 }
 
 // Write writes a part of the content.
 func (w *recordWriter) Write(b []byte) (int, error) {
 	all := len(b)
 	for len(b) > 0 {
-		part := b[:min(len(b), writingAtOnce)]
+		part := b[:min(len(b), maxWriteChunk)]
 		b = b[len(part):]
 		if len(w.out)+body.MaxEscaped*len(part) > spool.BlockSize {
 			if err := w.flush(); err != nil {
@@ -462,23 +460,23 @@ func (w *recordWriter) Write(b []byte) (int, error) {
 			}
 		}
 		if w.text {
-			// Characters that are split between two parts are so in neither: their
-			// bytes are left as they are.
+			// Characters that are split between two parts need no escapes, so their bytes
+			// are copied.
 			w.out = encode.AppendEscaped(w.out, part)
 			continue
 		}
-		for w.opened > 0 && w.opened < 3 && len(part) > 0 {
-			w.open[w.opened] = part[0]
-			w.opened, part = w.opened+1, part[1:]
+		for w.partialLen > 0 && w.partialLen < 3 && len(part) > 0 {
+			w.partial[w.partialLen] = part[0]
+			w.partialLen, part = w.partialLen+1, part[1:]
 		}
-		if w.opened == 3 {
-			w.out = base64.StdEncoding.AppendEncode(w.out, w.open[:])
-			w.opened = 0
+		if w.partialLen == 3 {
+			w.out = base64.StdEncoding.AppendEncode(w.out, w.partial[:])
+			w.partialLen = 0
 		}
-		if w.opened == 0 {
+		if w.partialLen == 0 {
 			whole := len(part) / 3 * 3
 			w.out = base64.StdEncoding.AppendEncode(w.out, part[:whole])
-			w.opened = copy(w.open[:], part[whole:])
+			w.partialLen = copy(w.partial[:], part[whole:])
 		}
 	}
 	return all, nil

@@ -42,7 +42,7 @@ func TestFileRecordHasMetadataAndContent(t *testing.T) {
 		"many bytes":    strings.Repeat("\xff\x00\x01", 100_001) + "\xfe",
 		"many escapes":  strings.Repeat("\x01", 300_000),
 		"a block":       strings.Repeat("x", spool.BlockSize),
-		"split letters": strings.Repeat("x", writingAtOnce-1) + strings.Repeat("👩", 100_000),
+		"split letters": strings.Repeat("x", maxWriteChunk-1) + strings.Repeat("👩", 100_000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored := o.store(t, url.QueryEscape(name), content)
@@ -154,19 +154,19 @@ func TestFileRepresentationIsNegotiated(t *testing.T) {
 	}
 }
 
-// opened counts how often content is opened.
-type opened struct {
+// openCounter counts how often content is opened.
+type openCounter struct {
 	ports.Blobs
 	times int
 }
 
-func (b *opened) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+func (b *openCounter) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	b.times++
 	return b.Blobs.Open(ctx, name, offset, length)
 }
 
 func TestContentIsNotOpenedForConditionalAndHeadRequests(t *testing.T) {
-	count := &opened{}
+	count := &openCounter{}
 	o := newFileServer(t, func(o *objects.Options) { count.Blobs, o.Blobs = o.Blobs, count })
 	id := o.store(t, "a.txt", "content").ID
 	read[record](t, o.put("/profile", "application/json", `{"a":1}`), 200)

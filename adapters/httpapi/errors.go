@@ -12,14 +12,14 @@ import (
 	"collab/domain/fault"
 )
 
-// statusGone is the status that is logged and measured for a request whose client left before
+// statusGone is the logged and measured status of a request whose client disconnected before
 // the answer. It is never sent.
 const statusGone = 499
 
 // defaultRetryAfter is the Retry-After of an answer whose error has none, in seconds.
 const defaultRetryAfter = 5
 
-// statuses is the one place where kinds of error become statuses.
+// statuses maps the kinds of errors to statuses.
 var statuses = [...]int{
 	fault.Internal:        http.StatusInternalServerError,
 	fault.Invalid:         http.StatusBadRequest,
@@ -36,24 +36,23 @@ var statuses = [...]int{
 	fault.Unavailable:     http.StatusServiceUnavailable,
 }
 
-// refusal is an error as the client sees it.
-type refusal struct {
+// errorView is an error in a response.
+type errorView struct {
 	Status     int
 	Message    string
 	RetryAfter int // seconds; 0: the header is not sent
 }
 
-// refusalOf returns what the client sees of an error. An error without a kind is a 500
-// that says nothing about the inside.
-func refusalOf(err error) refusal {
+// viewError returns the view of an error. An error without a kind is a 500 without details.
+func viewError(err error) errorView {
 	var e *fault.Error
 	if !errors.As(err, &e) {
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			return refusal{http.StatusServiceUnavailable, "The request took too long", defaultRetryAfter}
+			return errorView{http.StatusServiceUnavailable, "The request took too long", defaultRetryAfter}
 		}
 		e = &fault.Error{}
 	}
-	r := refusal{Status: http.StatusInternalServerError, Message: e.Message, RetryAfter: e.RetryAfter}
+	r := errorView{Status: http.StatusInternalServerError, Message: e.Message, RetryAfter: e.RetryAfter}
 	if int(e.Kind) < len(statuses) {
 		r.Status = statuses[e.Kind]
 	}
@@ -74,11 +73,11 @@ func refusalOf(err error) refusal {
 func (a *api) fail(c *call, err error) {
 	r := a.classify(c, err)
 	if c.sent {
-		// The status is out already: the client must not take what it has for whole.
+		// The status was sent already, so the response is aborted to show that it is incomplete.
 		panic(http.ErrAbortHandler)
 	}
 	if (r.Status == http.StatusTooManyRequests || r.Status == http.StatusServiceUnavailable) && c.r.ProtoMajor == 1 && c.r.Body != http.NoBody && !c.hasBody {
-		// Otherwise net/http reads on before it sends the answer, for as long as the body takes.
+		// Otherwise net/http reads the rest of the body before it sends the response.
 		c.Set("Connection", "close")
 	}
 	if c.route != nil && c.route.Guard == browser && c.prefersPage() {
@@ -88,13 +87,13 @@ func (a *api) fail(c *call, err error) {
 	c.writeError(r)
 }
 
-// classify logs the error of a 5xx and returns what the client sees of it.
-func (a *api) classify(c *call, err error) refusal {
+// classify logs the error of a 5xx and returns its view.
+func (a *api) classify(c *call, err error) errorView {
 	late := errors.Is(context.Cause(c.r.Context()), stream.ErrLate)
 	if late {
 		err = fault.Wrap(fault.Unavailable, err, "The request took too long")
 	}
-	r := refusalOf(err)
+	r := viewError(err)
 	switch {
 	case c.gone || !late && c.r.Context().Err() != nil && errors.Is(err, context.Canceled):
 		c.gone = true
@@ -110,7 +109,7 @@ func (a *api) classify(c *call, err error) refusal {
 }
 
 // writeError writes the error shape.
-func (c *call) writeError(r refusal) {
+func (c *call) writeError(r errorView) {
 	h := c.Header()
 	delete(h, "Etag")
 	delete(h, "Link")
@@ -128,11 +127,11 @@ func (c *call) writeError(r refusal) {
 }
 
 // writeErrorPage writes the error as a page.
-func (c *call) writeErrorPage(r refusal) {
+func (c *call) writeErrorPage(r errorView) {
 	if r.RetryAfter > 0 {
 		c.Set("Retry-After", strconv.Itoa(r.RetryAfter))
 	}
-	// The page needs nothing that could be missing.
+	// The template cannot fail.
 	_ = c.page(r.Status, "problem", map[string]string{"Title": http.StatusText(r.Status), "Message": r.Message, "Request": c.id}, "'none'")
 }
 

@@ -24,14 +24,14 @@ import (
 // defaultHeartbeat is the time between comments that keep streams open.
 const defaultHeartbeat = 30 * time.Second
 
-// Reasons for which a stream ended that are not the feed's.
+// Reasons for the end of a stream, beside the feed's own.
 const (
-	endGone    changes.Reason = "gone"    // the client left
-	endSlow    changes.Reason = "slow"    // the client does not read
+	endGone    changes.Reason = "gone"    // the client closed the connection
+	endSlow    changes.Reason = "slow"    // the client reads too slowly
 	endCrashed changes.Reason = "crashed" // a panic
 )
 
-// maxFrames is how many frames go out in one write at most.
+// maxFrames is the most frames of one write.
 const maxFrames = 64
 
 var frameLists = sync.Pool{New: func() any {
@@ -39,8 +39,8 @@ var frameLists = sync.Pool{New: func() any {
 	return &frames
 }}
 
-// follower sends the events of a subscription to its client. It holds nothing of the request,
-// which has ended when its connection was hijacked.
+// follower sends the events of a subscription to its client. It refers to nothing of the
+// request, which ends when its connection is hijacked.
 type follower struct {
 	api *api
 	sub *changes.Subscriber
@@ -57,7 +57,7 @@ type follower struct {
 }
 
 // follow answers with a stream of the subscription's events. Over HTTP/1.1 it hijacks the
-// connection and leaves it to a goroutine, which needs little of what a request does.
+// connection and leaves it to a goroutine, which needs less memory than a request.
 func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []byte) error {
 	c.deadlines.Clear()
 	stream.SetHeaders(c.Header())
@@ -89,8 +89,8 @@ func (a *api) heartbeat() time.Duration {
 	return defaultHeartbeat
 }
 
-// serve sends events until the stream ends, and logs why it did. The context is the
-// request's, nil where that has ended.
+// serve sends events until the stream ends, and logs the reason. The context is the
+// request's, nil if that has ended.
 func (f *follower) serve(first []byte, ctx context.Context) {
 	var why changes.Reason
 	defer func() {
@@ -106,7 +106,7 @@ func (f *follower) serve(first []byte, ctx context.Context) {
 
 func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
 	f.sub.OnEnd(f.to.EndSoon)
-	// One channel wakes for everything: events, time and the client's leaving.
+	// One channel signals everything: events, timers and a closed connection.
 	f.timer = time.AfterFunc(f.next().Sub(f.api.Now()), f.sub.Nudge)
 	if ctx != nil {
 		defer context.AfterFunc(ctx, f.sub.Nudge)()
@@ -151,7 +151,7 @@ func (f *follower) next() time.Time {
 	return f.beat
 }
 
-// forward sends the events that the feed has, up to maxFrames in one write.
+// forward sends the available events, up to maxFrames in one write.
 func (f *follower) forward() error {
 	frames := frameLists.Get().(*[][]byte)
 	defer func() {
@@ -187,8 +187,8 @@ func (f *follower) failed(err error) changes.Reason {
 	return endGone
 }
 
-// close ends the stream, with the mark of a whole answer where the client is there to see
-// it.
+// close ends the stream. It marks the response as complete if the client is still
+// connected.
 func (f *follower) close(why changes.Reason) {
 	if f.timer != nil {
 		f.timer.Stop()
@@ -196,10 +196,10 @@ func (f *follower) close(why changes.Reason) {
 	switch why {
 	case endGone, endSlow, endCrashed:
 	default:
-		if f.to.Hijacked() { // a stream of HTTP/2 has nothing to write at its end
+		if f.to.Hijacked() { // net/http ends a stream of HTTP/2
 			f.to.EndSoon()
 		}
-		_ = f.to.Finish() // it fails when the client is gone
+		_ = f.to.Finish() // it fails if the client closed the connection
 	}
 	f.to.Close()
 	f.sub.Close()

@@ -430,7 +430,7 @@ func (panicConn) Write([]byte) (int, error) { panic("boom") }
 func TestFeedFailsWhereHijackFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFeedServer(t)
-		w := stuck{httptest.NewRecorder()}
+		w := blockedRecorder{httptest.NewRecorder()}
 		s.ServeHTTP(w, get("/test"))
 		refused(t, w.ResponseRecorder, http.StatusInternalServerError)
 		if n := s.feed.Figures().Subscribers; n != 0 {
@@ -439,9 +439,9 @@ func TestFeedFailsWhereHijackFails(t *testing.T) {
 	})
 }
 
-type stuck struct{ *httptest.ResponseRecorder }
+type blockedRecorder struct{ *httptest.ResponseRecorder }
 
-func (stuck) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, os.ErrClosed }
+func (blockedRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, os.ErrClosed }
 
 func TestFeedMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

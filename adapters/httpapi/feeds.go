@@ -21,7 +21,7 @@ import (
 	"collab/domain/release"
 )
 
-// staging is the header in which electron-updater tells a device's id.
+// staging is the header in which electron-updater sends a device's id.
 const staging = "X-User-Staging-Id"
 
 var (
@@ -44,12 +44,11 @@ func feedArch(name string) (release.Arch, error) {
 	return "", fault.Field("arch", "must be one of x64, arm64, universal")
 }
 
-// device reads the query of a feed into what is asked of the use cases. Both the
-// architecture and the version can be missing.
+// device parses the query of a feed. Both the architecture and the version may be missing.
 func (c *call) device() (d deviceQuery, q releases.Check, err error) {
 	err = body.ReadParameters(c.r.URL.RawQuery, func(name string) *body.Parameter {
 		if name == "platform" {
-			return nil // the path has it
+			return nil // it is in the path
 		}
 		return d.parameter(name)
 	})
@@ -93,15 +92,15 @@ var (
 	rssType     = []string{"application/rss+xml; charset=utf-8"}
 )
 
-// feed answers with a feed, empty where there is nothing to say. What is the same
-// for all devices is kept for a minute. The body counts as memory of the call's, as a
-// client may take it slowly.
+// feed answers with a feed, which is empty if there is no update. Feeds that are the same
+// for all devices are cached for a minute. The body is charged to the call, as a client may
+// read it slowly.
 func (c *call) feed(q releases.Check, mime []string, body []byte) error {
 	if err := c.Hold(int64(len(body))); err != nil {
 		return err
 	}
 	if q.Client == "" {
-		c.public(sharedBriefly)
+		c.public(cacheBriefly)
 	}
 	if len(body) == 0 {
 		c.WriteHeader(http.StatusNoContent)
@@ -122,11 +121,11 @@ func isMacInstaller(name string) bool {
 	return strings.HasSuffix(name, ".dmg") || strings.HasSuffix(name, ".pkg")
 }
 
-// electronFiles are the names that electron-updater makes for its feeds: those of
-// other systems than Windows are named, and so are Linux's architectures but X64.
+// electronFiles are the names that electron-updater uses for its feeds: with the system's
+// name except for Windows, and with the architecture for Linux unless it is X64.
 var electronFiles = regexp.MustCompile(`\A(latest|beta|canary)(?:(-mac)|(-linux)(?:-(arm64))?)?\.yml\z`)
 
-// yamlText is a text that every parser of YAML takes for one, whatever is in it.
+// yamlText is a text that every YAML parser reads as a string.
 type yamlText string
 
 // MarshalYAML puts the text in double quotes.
@@ -150,7 +149,7 @@ type (
 	}
 )
 
-// electronUpdates is the feed of electron-updater, which wants one in every case.
+// electronUpdates is the feed of electron-updater, which needs one even without an update.
 func (a *api) electronUpdates(c *call) error {
 	c.Header().Add("Vary", staging)
 	d, q, err := c.device()
@@ -197,9 +196,9 @@ func (a *api) electronUpdates(c *call) error {
 	return c.feed(q, yamlType, body)
 }
 
-// fitsElectron reports whether electron-updater takes a release: it refuses what
-// has no digest, takes any file of Windows for an installer, and no image or
-// package of macOS.
+// fitsElectron reports whether electron-updater accepts a release: it refuses files without
+// a digest, takes any file of Windows for an installer, and accepts no image or package of
+// macOS.
 func fitsElectron(r *release.Release) bool {
 	switch name := fileOf(r.DownloadURL); {
 	case r.SHA512 == nil:
@@ -212,12 +211,12 @@ func fitsElectron(r *release.Release) bool {
 	return true
 }
 
-// kernelVersion are those that electron-updater compares with the kernel's.
+// kernelVersion matches the versions that electron-updater compares with the kernel's.
 var kernelVersion = regexp.MustCompile(`\A[0-9]+\.[0-9]+\.[0-9]+\z`)
 
-// viewElectron is a feed of the releases of one version, or, without any, one that
-// is no update to a device at the version: not to one that goes back to older
-// versions either, as a rollout of nobody and a lack of files make sure.
+// viewElectron returns a feed of the releases of one version, or, if there are none, one
+// that offers nothing to a device at the version: it has a rollout of 0 percent and no
+// files, so that devices that accept downgrades ignore it, too.
 func viewElectron(at release.Version, all []*release.Release) electronFeed {
 	if len(all) == 0 {
 		version, nobody := at.String(), 0
@@ -229,10 +228,10 @@ func viewElectron(at release.Version, all []*release.Release) electronFeed {
 		notes := yamlText(*first.Notes)
 		feed.ReleaseNotes = &notes
 	}
-	least := orEmpty(first.MinOSVersion)
+	least := valueOrEmpty(first.MinOSVersion)
 	for _, r := range all {
 		feed.Files = append(feed.Files, electronFile{URL: yamlText(r.DownloadURL), SHA512: yamlText(release.Base64(*r.SHA512)), Size: r.FileSizeBytes})
-		if orEmpty(r.MinOSVersion) != least {
+		if valueOrEmpty(r.MinOSVersion) != least {
 			least = ""
 		}
 	}
@@ -254,7 +253,7 @@ type updateView struct {
 	PubDate   string  `json:"pub_date"` // without fractions of a second, which Squirrel cannot read
 }
 
-// macUpdates is the feed of Squirrel.Mac, which takes zip archives alone.
+// macUpdates is the feed of Squirrel.Mac, which accepts only zip archives.
 func (a *api) macUpdates(c *call) error {
 	q, err := c.readDevice(release.Darwin)
 	if err != nil {
@@ -265,7 +264,7 @@ func (a *api) macUpdates(c *call) error {
 	}), func(r *release.Release) updateView { return updateView{Name: r.Version.String()} })
 }
 
-// tauriUpdates is the feed of Tauri's updater, which takes nothing unsigned.
+// tauriUpdates is the feed of Tauri's updater, which accepts only signed files.
 func (a *api) tauriUpdates(c *call) error {
 	platform, ok := feedPlatforms[strings.ToLower(mux.Vars(c.r)["target"])]
 	if !ok {
@@ -282,8 +281,8 @@ func (a *api) tauriUpdates(c *call) error {
 	})
 }
 
-// update answers with the first of the releases, or that there is none. View is
-// what only one kind of updater is told.
+// update answers with the first of the releases, or with 204 if there is none. View returns
+// the fields of one kind of updater.
 func (c *call) update(q releases.Check, all []*release.Release, view func(*release.Release) updateView) error {
 	if len(all) == 0 {
 		return c.feed(q, nil, nil)
@@ -298,9 +297,9 @@ func (c *call) update(q releases.Check, all []*release.Release, view func(*relea
 	return c.feed(q, jsonType, append(body, '\n'))
 }
 
-// nothingForWindows is a list of releases for Squirrel.Windows in which no device
-// finds anything new: it takes an empty list, or none, for a failure.
-const nothingForWindows = "0000000000000000000000000000000000000000 none-0.0.0-full.nupkg 1\n"
+// noWindowsUpdate is a list of releases for Squirrel.Windows without an update for any
+// device: it treats an empty or missing list as a failure.
+const noWindowsUpdate = "0000000000000000000000000000000000000000 none-0.0.0-full.nupkg 1\n"
 
 // windowsUpdates is the feed of Squirrel.Windows: a line for one full package.
 func (a *api) windowsUpdates(c *call) error {
@@ -308,7 +307,7 @@ func (a *api) windowsUpdates(c *call) error {
 	if err != nil {
 		return err
 	}
-	list := nothingForWindows
+	list := noWindowsUpdate
 	if all := a.Releases.Feed(q, fitsWindows); len(all) > 0 {
 		r := all[0]
 		list = strings.ToUpper(*r.SHA1) + " " + r.DownloadURL + " " + strconv.FormatInt(*r.FileSizeBytes, 10) + "\n"
@@ -316,13 +315,12 @@ func (a *api) windowsUpdates(c *call) error {
 	return c.feed(q, releaseType, []byte(list))
 }
 
-// packageFile are the names of full packages, as Squirrel's own tools make them,
+// packageFile matches the names of full packages that Squirrel's tools create,
 // with the version that Squirrel.Windows reads from there.
 var packageFile = regexp.MustCompile(`\A[a-z0-9._-]+-([0-9]+\.[0-9]+\.[0-9]+(?:-[a-z][a-z0-9-]*)?)\.nupkg\z`)
 
-// fitsWindows reports whether Squirrel.Windows takes a release: a package with its
-// digest and size whose name has the release's version. The dots of a prerelease
-// are not in names.
+// fitsWindows reports whether Squirrel.Windows accepts a release: a package with its digest
+// and size whose name has the release's version. Names have no dots in prereleases.
 func fitsWindows(r *release.Release) bool {
 	if r.SHA1 == nil || r.FileSizeBytes == nil || *r.FileSizeBytes == 0 || strings.ContainsRune(r.DownloadURL, '#') {
 		return false
@@ -340,7 +338,7 @@ func fitsWindows(r *release.Release) bool {
 	return m != nil && strings.EqualFold(m[1], version)
 }
 
-// Appcasts, as Sparkle reads them.
+// Appcasts of Sparkle.
 type (
 	appcast struct {
 		XMLName xml.Name       `xml:"rss"`
@@ -404,7 +402,7 @@ func viewAppcast(r *release.Release) appcastItem {
 		Title: version, PubDate: r.PublishedAt.UTC().Format(time.RFC1123Z), Version: version, ShortVersion: version,
 		Enclosure: appcastFile{URL: r.DownloadURL, Type: "application/octet-stream"},
 	}
-	if least := orEmpty(r.MinOSVersion); macVersion.MatchString(least) {
+	if least := valueOrEmpty(r.MinOSVersion); macVersion.MatchString(least) {
 		item.MinimumOS = least
 	}
 	if r.Mandatory {
@@ -416,7 +414,7 @@ func viewAppcast(r *release.Release) appcastItem {
 	if r.FileSizeBytes != nil {
 		item.Enclosure.Length = *r.FileSizeBytes
 	}
-	// A signature of another kind would have Sparkle refuse the update.
+	// Sparkle refuses an update with a signature of another kind.
 	if r.Signature != nil {
 		if raw, err := base64.StdEncoding.DecodeString(*r.Signature); err == nil && len(raw) == ed25519.SignatureSize {
 			item.Enclosure.Signature = *r.Signature

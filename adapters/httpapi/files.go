@@ -213,7 +213,7 @@ func (a *api) manifest(c *call) error {
 		}
 		if tag := manifestTag(actor, q, h); namesTag(c.r.Header["If-None-Match"], tag, true) {
 			c.Set(cursorHeader, h.Cursor().String())
-			c.unchanged(tag)
+			c.notModified(tag)
 			return nil
 		}
 	}

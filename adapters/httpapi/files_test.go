@@ -27,15 +27,15 @@ var anyObject = rapid.Custom(func(t *rapid.T) object.Object {
 		Place:   object.Place{Kind: rapid.SampledFrom(object.Kinds).Draw(t, "kind"), Scope: rapid.SampledFrom(object.Scopes).Draw(t, "scope")},
 	}
 	if s := text.Draw(t, "workspace"); s != nil || o.Kind == object.WorkspaceMemory {
-		w := id.Workspace(orEmpty(s))
+		w := id.Workspace(valueOrEmpty(s))
 		o.Workspace = &w
 	}
 	if s := text.Draw(t, "team"); s != nil || o.Kind == object.TeamMemory {
-		in := id.Team(orEmpty(s))
+		in := id.Team(valueOrEmpty(s))
 		o.Team = &in
 	}
 	if s := text.Draw(t, "owner"); s != nil || o.Scope == object.Personal {
-		u := id.User(orEmpty(s))
+		u := id.User(valueOrEmpty(s))
 		o.Owner = &u
 	}
 	return o

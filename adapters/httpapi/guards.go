@@ -31,11 +31,11 @@ const (
 	operating guard = "operator" // the operator's secret
 )
 
-// keyed reports whether a POST may have an idempotency key. Webhook messages have ids of
+// keyed reports whether a POST may have an idempotency key. Webhook messages have their
 // their own, and browsers send forms without keys.
 func (g guard) keyed() bool { return g != signed && g != browser }
 
-// token reports whether the guard asks for a bearer token.
+// token reports whether the guard requires a bearer token.
 func (g guard) token() bool {
 	switch g {
 	case caller, member, writer, manager, owner:
@@ -44,13 +44,10 @@ func (g guard) token() bool {
 	return false
 }
 
-// admit decides whether a request may go on, and sets its caller. Requests are
-// charged to their caller, and to the client's address where there is none or where
-// the credentials do not count.
-//
-// Admission is provisional, as what the request waits for is still to come: what is
-// remembered of the caller is enough to let it in, though not to refuse it. What the
-// request may do and see is for authorize to say.
+// admit decides whether a request is handled, and sets its caller. Requests are charged to
+// their caller, or to the client's address if there is none or the credentials are refused.
+// Admission is provisional, because rights are decided later, by authorize: a cached caller
+// is enough to admit a request, but not to refuse it.
 func (a *api) admit(c *call, g guard) error {
 	switch g {
 	case free:
@@ -98,13 +95,12 @@ func (a *api) admit(c *call, g guard) error {
 	return nil
 }
 
-// authorize returns the actor that the request acts as, by the records of this
-// moment, or the refusal that a new request would get. It is the only way to an
-// org.Actor. Whatever the request waits for, its body or its turn, comes before: rights
-// are those at the moment of the act. The content of an upload alone comes after it, and
-// its use case looks again.
+// authorize returns the actor of the request according to the present records, or the error
+// that a new request would get. It is the only way to an org.Actor. The body is read, and
+// semaphores are acquired, before it, so that rights are those at the moment of the act.
+// Only the content of an upload is read later, and its use case authorizes again.
 func (a *api) authorize(c *call) (org.Actor, error) {
-	c.provisional, c.acting = false, true
+	c.provisional, c.authorized = false, true
 	if c.operator {
 		return org.Actor{Operator: true}, nil
 	}
@@ -116,20 +112,20 @@ func (a *api) authorize(c *call) (org.Actor, error) {
 	return actor, err
 }
 
-// carry has the request's context carry r.
+// carry adds r to the request's context.
 func (c *call) carry(r access.Request) {
 	c.deadlines.AddValue(func(parent context.Context) context.Context { return access.NewContext(parent, r) })
 }
 
 // unconfirmed returns the caller's actor from the cache, for an act that compares the
-// organisation's epoch itself. Any refusal of such an actor needs authorize first. It returns
-// false if there is none, or none whom the route's guard lets pass.
+// organisation's epoch itself. Before such an actor is refused anything, authorize must be
+// called. It returns false if there is none, or the route's guard does not admit it.
 func (a *api) unconfirmed(c *call) (actor org.Actor, ok bool) {
 	actor, ok = a.Access.Cached(c.caller)
 	if !ok || c.route.Guard.check(actor) != nil {
 		return org.Actor{}, false
 	}
-	c.acting = true
+	c.authorized = true
 	return actor, true
 }
 
@@ -144,7 +140,7 @@ func confirmed[T any](a *api, c *call, try, do func(org.Actor) (T, error)) (v T,
 		case refused == nil:
 			return v, nil
 		case fault.Is(refused, fault.Internal), fault.Is(refused, fault.Unavailable):
-			return v, refused // it may have taken effect
+			return v, refused // it may have been carried out
 		}
 	}
 	actor, err := a.authorize(c)
@@ -157,9 +153,9 @@ func confirmed[T any](a *api, c *call, try, do func(org.Actor) (T, error)) (v T,
 	return do(actor)
 }
 
-// recheck returns the error of a request, or the refusal of its caller where the caller was
-// admitted provisionally and has no rights any more: the error could tell what such a caller
-// may not know.
+// recheck returns the error of a request, or that of its caller if the caller was admitted
+// provisionally and has no rights any more, as the error could reveal what such a caller
+// must not know.
 func (a *api) recheck(c *call, err error) error {
 	if err != nil && c.provisional {
 		if _, refused := a.authorize(c); refused != nil {
@@ -169,17 +165,17 @@ func (a *api) recheck(c *call, err error) error {
 	return err
 }
 
-// lookup returns the caller's actor by the records of this moment.
+// lookup returns the caller's actor according to the present records.
 func (a *api) lookup(c *call) (org.Actor, error) {
 	actor, err := a.actorOf(c.r.Context(), c.caller)
 	if err != nil {
-		limit.RemoveHeaders(c.Header()) // of whom the caller was taken for
+		limit.RemoveHeaders(c.Header()) // of the provisional caller
 		return org.Actor{}, a.chargeRefusal(c, err, refusedCredentials...)
 	}
 	return actor, nil
 }
 
-// action is a handler that needs neither a body nor a turn before it acts.
+// action is a handler that needs neither a body nor a semaphore before it acts.
 type action func(*call, org.Actor) error
 
 // authorized returns a handler that authorizes the caller and runs the action.
@@ -193,11 +189,11 @@ func (a *api) authorized(do action) handler {
 	}
 }
 
-// refusedCredentials are the kinds of errors with which credentials are refused.
+// refusedCredentials are the kinds of errors of refused credentials.
 var refusedCredentials = []fault.Kind{fault.Unauthenticated, fault.Forbidden}
 
-// chargeRefusal counts a request that was refused with one of the kinds against the
-// client's address, and refuses it for that alone once there were too many.
+// chargeRefusal charges a request that was refused with one of the kinds to the client's
+// address, and returns a Limited error if there were too many.
 func (a *api) chargeRefusal(c *call, err error, kinds ...fault.Kind) error {
 	if slices.ContainsFunc(kinds, func(k fault.Kind) bool { return fault.Is(err, k) }) {
 		if limited := a.addresses.Take(c, limit.Network(c.address)); limited != nil {
@@ -207,7 +203,7 @@ func (a *api) chargeRefusal(c *call, err error, kinds ...fault.Kind) error {
 	return err
 }
 
-// check returns an error where the actor's role is not the guard's.
+// check returns an error if the guard does not admit the actor's role.
 func (g guard) check(actor org.Actor) error {
 	switch g {
 	case member:
@@ -222,8 +218,7 @@ func (g guard) check(actor org.Actor) error {
 	return nil
 }
 
-// bearer returns the token of an Authorization header, empty where there is
-// none.
+// bearer returns the token of an Authorization header, empty if there is none.
 func bearer(header []string) string {
 	if len(header) != 1 {
 		return ""

@@ -48,7 +48,7 @@ func (r endOfBody) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-func TestRightsAreThoseAfterTheBodyHasCome(t *testing.T) {
+func TestRightsAreReadAfterTheBody(t *testing.T) {
 	for about, c := range map[string]struct {
 		change func(w *memberServer)
 		body   string

@@ -1,5 +1,5 @@
-// Package httpapi drives the use cases over HTTP: one table of routes, one
-// place that decodes, one that replies and one that turns errors into answers.
+// Package httpapi drives the use cases over HTTP. Routes, guards, decoding, responses and
+// errors each have one place.
 package httpapi
 
 import (
@@ -37,7 +37,7 @@ import (
 	"collab/domain/org"
 )
 
-// Options are what the interface needs. Everything is required unless its
+// Options are the dependencies and settings of the interface. Each is required unless its
 // comment says otherwise.
 type Options struct {
 	Access      *access.Access
@@ -72,7 +72,7 @@ type Options struct {
 	Rates       limit.Rates
 	Budgets     limit.Budgets
 	Connections *limit.Budget  // of the connections that requests come over
-	Proxies     []netip.Prefix // whose X-Forwarded-For is believed, IPv4 as such; empty: nobody's
+	Proxies     []netip.Prefix // whose X-Forwarded-For is trusted, IPv4 addresses unmapped; empty: none
 	Heartbeat   time.Duration  // between the comments that keep streams open; 0: 30 seconds
 
 	Document []byte // the OpenAPI document as JSON
@@ -104,12 +104,12 @@ type api struct {
 
 	reference   *reference
 	documentTag string // the entity tag of the OpenAPI document
-	origin      string // of pages that browsers have from us
+	origin      string // of our own pages
 	secure      bool   // cookies are for https only
 
 	duration metric.Float64Histogram
 	active   atomic.Int64
-	other    *series // measurements of what matched no route
+	other    *series // measurements of requests without a route
 	ends     metric.Int64Counter
 
 	inner http.Handler // CORS and the routes
@@ -130,8 +130,8 @@ func New(o Options) (http.Handler, error) {
 	return build(o)
 }
 
-// build returns the interface without checking that the use cases are there, for tests of
-// its parts.
+// build returns the interface without checking that the use cases are set, for tests of its
+// parts.
 func build(o Options) (*api, error) {
 	if o.Now == nil {
 		o.Now = time.Now

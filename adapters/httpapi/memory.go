@@ -21,7 +21,7 @@ const requestMemory = 16 << 10
 // known reports whether the request has valid credentials.
 func (c *call) known() bool { return c.caller.User != "" || c.operator }
 
-// account returns the account of memory for what is read of the request.
+// account returns the account to which the memory of the request is charged.
 func (c *call) account() *limit.Account {
 	a, of := &c.anonymous, c.budgets.anonymous
 	if c.known() {
@@ -33,8 +33,8 @@ func (c *call) account() *limit.Account {
 	return a
 }
 
-// HoldDisk takes n bytes of disk for the call, until its end, and reports whether the
-// budget had them.
+// HoldDisk reserves n bytes of disk for the call, until its end, and reports whether it
+// could.
 func (c *call) HoldDisk(n int64) bool {
 	if c.files.Budget == nil {
 		c.files.Budget, c.files.Holder = c.budgets.spool, c.holder()
@@ -42,7 +42,7 @@ func (c *call) HoldDisk(n int64) bool {
 	return c.files.Take(n)
 }
 
-// holder returns the key of the share of a budget that the request takes from.
+// holder returns the key under which budgets count the request.
 func (c *call) holder() string {
 	if c.caller.User != "" {
 		return string(c.caller.User)
@@ -50,8 +50,8 @@ func (c *call) holder() string {
 	return limit.Network(c.address)
 }
 
-// Hold takes n bytes of memory for the call, until release or its end. It fails at
-// once where the budget does not have them.
+// Hold reserves n bytes of memory for the call, until Release or its end. It fails at once
+// if the budget does not have them.
 func (c *call) Hold(n int64) error {
 	if c.account().Take(n) {
 		return nil
@@ -61,10 +61,10 @@ func (c *call) Hold(n int64) error {
 	return full
 }
 
-// Release gives n bytes back that were held for the same actor.
+// Release returns n bytes that were held for the same actor.
 func (c *call) Release(n int64) { c.account().Give(n) }
 
-// releaseAll gives back what the call still holds.
+// releaseAll returns all bytes that the call still holds.
 func (c *call) releaseAll() {
 	c.anonymous.Close()
 	c.bodies.Close()
@@ -91,7 +91,7 @@ func (a *api) mounted(to http.Handler) handler {
 	}
 }
 
-// budgets are those of a server.
+// budgets are the budgets of a server.
 type budgets struct{ anonymous, callers, spool *limit.Budget }
 
 func newBudgets(b limit.Budgets) *budgets {

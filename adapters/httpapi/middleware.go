@@ -52,7 +52,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.inner.ServeHTTP(c, c.r)
 }
 
-// requestID returns the client's id of the request where it is safe to log, else a new one.
+// requestID returns the client's id of the request if it is safe to log, else a new one.
 func (a *api) requestID(r *http.Request) string {
 	if v := r.Header["X-Request-Id"]; len(v) == 1 && isSafeID(v[0]) {
 		return v[0]
@@ -81,13 +81,13 @@ func (a *api) finish(c *call) {
 		a.Log.LogAttrs(c.r.Context(), slog.LevelError, "panic",
 			slog.String("request", c.id), slog.String("route", c.template()), slog.String("error", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 		if aborted = c.sent; !aborted {
-			c.writeError(refusalOf(nil))
+			c.writeError(viewError(nil))
 		}
 	}
 	if c.gone {
 		c.status = statusGone
 	} else if c.status == 0 {
-		c.status = http.StatusOK // a connection that was taken over, or an empty answer
+		c.status = http.StatusOK // a hijacked connection, or an empty response
 	}
 	c.releaseAll()
 	a.active.Add(-1)
@@ -119,7 +119,7 @@ func isAbort(p any) bool {
 // RequestLine is the message of the log line of a request.
 const RequestLine = "request"
 
-// log writes the line of a request, which has no query, header or body, as they may have
+// log writes the line of a request without query, header and body, as they may contain
 // secrets.
 func (a *api) log(ctx context.Context, level slog.Level, c *call, to slog.Handler, at time.Time) {
 	line := slog.NewRecord(at, level, RequestLine, 0)
@@ -194,10 +194,10 @@ type outcome struct {
 	status int
 }
 
-// entry is what is the same for requests with one outcome.
+// entry has what requests with the same outcome share.
 type entry struct {
 	options []metric.RecordOption // of their durations
-	line    slog.Handler          // of their lines in the log, which it begins
+	line    slog.Handler          // of their log lines, with the common attributes
 }
 
 func (a *api) newSeries(route string) *series {

@@ -175,7 +175,7 @@ func TestStatusOfErrorKinds(t *testing.T) {
 			t.Errorf("%d says %q", status, e.Message)
 		}
 	}
-	if r := refusalOf(context.DeadlineExceeded); r.Status != 503 {
+	if r := viewError(context.DeadlineExceeded); r.Status != 503 {
 		t.Errorf("a deadline is %d", r.Status)
 	}
 }

@@ -18,8 +18,7 @@ var pageStyle string
 //go:embed pages.html
 var pageSource string
 
-// pages are what people see in a browser: what they are asked, how something went,
-// and what was wrong.
+// pages are the HTML pages: prompts, outcomes and errors.
 var pages = template.Must(template.New("pages").Funcs(template.FuncMap{
 	"style": func() template.CSS { return template.CSS(pageStyle) },
 }).Parse(pageSource))
@@ -28,13 +27,13 @@ var pages = template.Must(template.New("pages").Funcs(template.FuncMap{
 // own style and icon.
 var pagePolicy = "default-src 'none'; img-src 'self'; style-src '" + sourceHash(pageStyle) + "'; base-uri 'none'; frame-ancestors 'none'; form-action "
 
-// sourceHash is how a policy names a style or a script that stands in its page.
+// sourceHash returns the source of an inline style or script in a policy.
 func sourceHash(source string) string {
 	sum := sha256.Sum256([]byte(source))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// page answers with a page whose forms may lead to these sources.
+// page answers with a page whose forms may be sent to these sources.
 func (c *call) page(status int, name string, data any, forms string) error {
 	var b bytes.Buffer
 	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
@@ -47,8 +46,8 @@ func (c *call) page(status int, name string, data any, forms string) error {
 //go:embed icon.svg
 var icon []byte
 
-// readFrontPage answers browsers with a page that says what runs. Programs, which do not
-// ask for a page, have no endpoint here.
+// readFrontPage answers browsers with an overview of the server. Other clients get
+// NotFound.
 func (a *api) readFrontPage(c *call) error {
 	c.Header().Add("Vary", "Accept")
 	if !c.prefersPage() {
@@ -58,7 +57,7 @@ func (a *api) readFrontPage(c *call) error {
 	return c.page(http.StatusOK, "front", map[string]string{"Release": a.Release, "SignIn": a.SignIn, "App": a.AppURL}, "'none'")
 }
 
-// readIcon answers with the picture that browsers show beside a page's title.
+// readIcon answers with the favicon.
 func (a *api) readIcon(c *call) error {
 	c.public([]string{"public, max-age=3600"})
 	c.sendAs([]string{"image/svg+xml"}, http.StatusOK, icon)

@@ -102,15 +102,15 @@ func TestListQueriesAreStrict(t *testing.T) {
 	})
 }
 
-// place is a record of a list in a test.
-type place struct {
+// listRecord is a record of a list in a test.
+type listRecord struct {
 	at time.Time
 	id string
 }
 
 // placed lists the records that follow the page's start.
-func placed(p body.Page, all func() []place) func(org.Actor, func(place) error) error {
-	return func(_ org.Actor, each func(place) error) error {
+func placed(p body.Page, all func() []listRecord) func(org.Actor, func(listRecord) error) error {
+	return func(_ org.Actor, each func(listRecord) error) error {
 		for _, r := range all() {
 			if cmp.Or(r.at.Compare(p.After.At), cmp.Compare(r.id, p.After.ID)) <= 0 {
 				continue
@@ -125,18 +125,18 @@ func placed(p body.Page, all func() []place) func(org.Actor, func(place) error) 
 
 func TestLinksLeadThroughTheCompleteList(t *testing.T) {
 	var a *api
-	all := []place{}
+	all := []listRecord{}
 	for i := range 7 {
-		all = append(all, place{time.UnixMilli(int64(i / 3)).UTC(), strings.Replace(someID, "1b2", "1b"+string(rune('0'+i)), 1)})
+		all = append(all, listRecord{time.UnixMilli(int64(i / 3)).UTC(), strings.Replace(someID, "1b2", "1b"+string(rune('0'+i)), 1)})
 	}
-	key := func(p place) body.Position { return body.Position{At: p.at, ID: p.id} }
+	key := func(p listRecord) body.Position { return body.Position{At: p.at, ID: p.id} }
 	present := slices.Clone(all)
 	a = serving(t, http.MethodGet, open, func(c *call) error {
 		q, p, err := c.listing("colour")
 		if err != nil {
 			return err
 		}
-		return list(a, c, q, p, key, appendViewed(func(p place) string { return p.id }), placed(p, func() []place { return present }))
+		return list(a, c, q, p, key, appendViewed(func(p listRecord) string { return p.id }), placed(p, func() []listRecord { return present }))
 	})
 	seen := ""
 	next := "/test?colour=r%26b&limit=2"
@@ -158,7 +158,7 @@ func TestLinksLeadThroughTheCompleteList(t *testing.T) {
 			}
 			next = target
 		}
-		// A record that was shown goes away: the next page starts behind its place.
+		// A listed record is deleted: the next page starts after its position.
 		if pages == 0 {
 			present = slices.Delete(present, 1, 2)
 		}
@@ -173,17 +173,17 @@ func TestLinksLeadThroughTheCompleteList(t *testing.T) {
 func TestPageOfLargeRecordsEndsEarly(t *testing.T) {
 	const size = 100 << 10
 	var a *api
-	all := make([]place, 100)
+	all := make([]listRecord, 100)
 	for i := range all {
 		all[i].id = fmt.Sprintf("00000000-0000-7000-8000-%012d", i)
 	}
-	key := func(p place) body.Position { return body.Position{ID: p.id} }
+	key := func(p listRecord) body.Position { return body.Position{ID: p.id} }
 	a = serving(t, http.MethodGet, open, func(c *call) error {
 		q, p, err := c.listing()
 		if err != nil {
 			return err
 		}
-		return list(a, c, q, p, key, appendViewed(func(p place) string { return p.id + strings.Repeat("x", size) }), placed(p, func() []place { return all }))
+		return list(a, c, q, p, key, appendViewed(func(p listRecord) string { return p.id + strings.Repeat("x", size) }), placed(p, func() []listRecord { return all }))
 	})
 	shown, pages := 0, 0
 	for next := "/test?limit=1000"; next != ""; pages++ {

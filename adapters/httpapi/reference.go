@@ -17,14 +17,14 @@ import (
 	"collab/domain/fault"
 )
 
-// renderer is the script that shows OpenAPI documents, compressed with gzip. It
-// is read only when a browser asks for it.
+// renderer is the script that shows OpenAPI documents, compressed with gzip. Only browsers
+// read it.
 //
 //go:embed renderer/scalar.js.gz
 var renderer []byte
 
-// rendererSum names the script: its SHA-256 before it was compressed, and where
-// in which package it comes from.
+// rendererSum has the script's SHA-256 before compression, and the package that it comes
+// from.
 //
 //go:embed renderer/scalar.txt
 var rendererSum string
@@ -42,8 +42,8 @@ type reference struct {
 	policy string // its content security policy
 
 	script    string // the name of the renderer below /docs
-	scriptTag string // of the renderer as it is
-	gzipTag   string // of the renderer compressed
+	scriptTag string // of the uncompressed renderer
+	gzipTag   string // of the compressed renderer
 }
 
 // newReference makes the page around the renderer.
@@ -56,8 +56,8 @@ func newReference() (*reference, error) {
 		script:    "scalar-" + sum[:16] + ".js",
 		scriptTag: `"` + sum[:16] + `"`,
 		gzipTag:   `"` + sum[:16] + `-gzip"`,
-		// The renderer writes its style into elements and attributes of the page, as it
-		// needs them, so that no digest can name them.
+		// The renderer adds styles to elements and attributes of the page, so no digest can
+		// name them.
 		policy: "default-src 'none'; script-src 'self' '" + sourceHash(referenceScript) + "'; style-src 'unsafe-inline'; " +
 			"img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	}
@@ -73,17 +73,17 @@ func newReference() (*reference, error) {
 	return p, nil
 }
 
-// tagOf is the entity tag of what never changes while the server runs.
+// tagOf returns the entity tag of content that never changes while the server runs.
 func tagOf(content []byte) string {
 	sum := sha256.Sum256(content)
 	return `"` + hex.EncodeToString(sum[:8]) + `"`
 }
 
-// readReference answers with the page. It is asked for anew every time, as it
-// names the renderer of its own version.
+// readReference answers with the page, which is always revalidated, as it names the
+// renderer of its own version.
 func (a *api) readReference(c *call) error {
 	c.Header()["Referrer-Policy"] = noReferrer
-	if c.unchanged(a.reference.tag) {
+	if c.notModified(a.reference.tag) {
 		return nil
 	}
 	c.Set("Etag", a.reference.tag)
@@ -91,7 +91,7 @@ func (a *api) readReference(c *call) error {
 	return nil
 }
 
-// immutable is for what has a digest of its content in its name.
+// immutable is for files with a digest of their content in their name.
 var immutable = []string{"public, max-age=31536000, immutable"}
 
 var scriptType = []string{"text/javascript; charset=utf-8"}
@@ -99,7 +99,7 @@ var scriptType = []string{"text/javascript; charset=utf-8"}
 // unpackMemory is the memory that unpacking the renderer takes, in bytes.
 const unpackMemory = 96 << 10
 
-// readRenderer answers with the renderer, compressed where the client takes that.
+// readRenderer answers with the renderer, compressed if the client accepts that.
 func (a *api) readRenderer(c *call) error {
 	if mux.Vars(c.r)["file"] != a.reference.script {
 		return fault.Missing("File")
@@ -115,7 +115,7 @@ func (a *api) readRenderer(c *call) error {
 	if compressed {
 		tag = a.reference.gzipTag
 	}
-	if c.unchanged(tag) {
+	if c.notModified(tag) {
 		return nil
 	}
 	c.Set("Etag", tag)
@@ -142,7 +142,7 @@ func (a *api) readRenderer(c *call) error {
 	return nil
 }
 
-// takesGzip reports whether a client takes answers that are compressed with gzip.
+// takesGzip reports whether a client accepts gzip.
 func takesGzip(header []string) (takes bool) {
 	for coding, weight := range weights(header) {
 		switch coding {

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	maxClients = 100 // devices that a rollout is explained for at once
+	maxClients = 100 // devices in one request for an explanation
 
-	reportDays    = 30  // that adoption is told of unless others are asked for
+	reportDays    = 30  // of an adoption report by default
 	maxReportDays = 400 // and at most
 )
 
@@ -54,7 +54,7 @@ func viewRelease(r release.Release) releaseView {
 	}
 }
 
-// inBase64 is a digest that some updaters want in another form than we keep.
+// inBase64 returns a digest in the encoding that some updaters need.
 func inBase64(digest *string) *string {
 	if digest == nil {
 		return nil
@@ -65,10 +65,10 @@ func inBase64(digest *string) *string {
 
 func keyOfRelease(r release.Release) body.Position { return body.Position{ID: string(r.ID)} }
 
-// offerView is what a device is told of a release, after the version that it has.
+// offerView is a release in the response to an update check, after the device's version.
 type offerView struct {
 	LatestVersion string          `json:"latestVersion"`
-	Version       string          `json:"version"` // the same, for readers of the older form
+	Version       string          `json:"version"` // the same, for older clients
 	Mandatory     bool            `json:"mandatory"`
 	Notes         *string         `json:"releaseNotes"`
 	DownloadURL   string          `json:"downloadUrl"`
@@ -89,19 +89,18 @@ func viewOffer(r *release.Release) offerView {
 	}
 }
 
-// answer is what a check is answered with around the version that the device has,
-// which is in the address of the answer: so the tag needs none of it.
+// answer is the response to a check without the device's version, which is in the request's
+// address, so that the tag does not depend on it.
 type answer struct {
 	before, after []byte
 	tag           string
 }
 
-var nothingNew = answer{before: []byte(`{"updateAvailable":false,"currentVersion":`), after: []byte("}\n"), tag: `"none"`}
+var noUpdate = answer{before: []byte(`{"updateAvailable":false,"currentVersion":`), after: []byte("}\n"), tag: `"none"`}
 
 var updateAvailable = []byte(`{"updateAvailable":true,"currentVersion":`)
 
-// offers are the answers that offer releases of one snapshot, each made when it is
-// wanted first.
+// offers are the responses that offer releases of one snapshot, each made at its first use.
 type offers struct {
 	of      *release.Snapshot
 	answers sync.Map // *release.Release to *answer
@@ -121,37 +120,36 @@ func (a *api) offer(r *release.Release) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	view[0] = ',' // the object has begun
+	view[0] = ',' // the fields follow others
 	made := &answer{before: updateAvailable, tag: tagOf(view), after: append(view, '\n')}
 	known.answers.Store(r, made)
 	return made, nil
 }
 
-var sharedBriefly = []string{"public, max-age=60"}
+var cacheBriefly = []string{"public, max-age=60"}
 
-// checkForUpdate says whether there is a newer version for a device. It reads
-// memory alone.
+// checkForUpdate answers whether there is a newer version for a device, from memory.
 func (a *api) checkForUpdate(c *call) error {
 	q, version, err := readCheck(c.r.URL.RawQuery)
 	if err != nil {
 		return err
 	}
-	told := &nothingNew
+	told := &noUpdate
 	if offered := a.Releases.Offer(q); offered != nil {
 		if told, err = a.offer(offered); err != nil {
 			return err
 		}
 	}
-	// A small answer is a part of what each connection may take.
+	// Small responses are part of a connection's memory.
 	if size := int64(len(told.before) + len(told.after)); size > requestMemory {
 		if err := c.Hold(size); err != nil {
 			return err
 		}
 	}
 	if q.Client == "" {
-		c.public(sharedBriefly)
+		c.public(cacheBriefly)
 	}
-	if c.unchanged(told.tag) {
+	if c.notModified(told.tag) {
 		return nil
 	}
 	c.Set("Etag", told.tag)
@@ -164,11 +162,11 @@ func (a *api) checkForUpdate(c *call) error {
 	return nil
 }
 
-// deviceQuery is what a device tells of itself in a query. Updaters and caches add other
-// parameters, which are ignored.
+// deviceQuery has the parameters of a device's query. Updaters and caches add others, which
+// are ignored.
 type deviceQuery struct{ version, platform, arch, channel, client body.Parameter }
 
-// parameter returns the place of a parameter, nil for one that is ignored.
+// parameter returns the destination of a parameter, nil for one that is ignored.
 func (d *deviceQuery) parameter(name string) *body.Parameter {
 	switch name {
 	case "version":
@@ -185,7 +183,7 @@ func (d *deviceQuery) parameter(name string) *body.Parameter {
 	return nil
 }
 
-// readAudience reads the channel, the stable one where none is given, and the device's id.
+// readAudience reads the channel, stable by default, and the device's id.
 func (d *deviceQuery) readAudience(q *releases.Check) (err error) {
 	q.Channel = release.Stable
 	if d.channel.Given {
@@ -199,7 +197,7 @@ func (d *deviceQuery) readAudience(q *releases.Check) (err error) {
 	return err
 }
 
-// readCheck reads the query of a check, and the version as it was written.
+// readCheck reads the query of a check, and the version as given.
 func readCheck(query string) (q releases.Check, at string, err error) {
 	var d deviceQuery
 	if err := body.ReadParameters(query, d.parameter); err != nil {
@@ -254,7 +252,7 @@ var asChannel = body.Parsed("must not be empty", func(text string) (string, bool
 func readReleasePatch(o *body.Fields) (release.Patch, error) {
 	for _, name := range []string{"version", "platform", "arch", "channel"} {
 		if _, given := o.Find(name); given {
-			o.Refuse(name, "cannot be changed: another one is another release")
+			o.Refuse(name, "cannot be changed; publish another release")
 		}
 	}
 	p := release.Patch{
@@ -276,7 +274,7 @@ func (a *api) listReleases(c *call) error {
 	if err != nil {
 		return err
 	}
-	p.Waits = true // all of them may have gigabytes of notes
+	p.Waits = true // their notes may have gigabytes
 	return list(a, c, q, p, keyOfRelease, appendViewed(viewRelease), func(actor org.Actor, each func(release.Release) error) error {
 		return a.Releases.List(c.r.Context(), actor, id.Release(p.After.ID), p.Fetch(), each)
 	})
@@ -339,7 +337,7 @@ func viewTally(t release.Tally) tallyView {
 	return tallyView{Day: t.Day, Platform: t.Platform, Arch: t.Arch, Channel: t.Channel, Version: t.Version, Checks: t.Checks, Offered: t.Offered}
 }
 
-// keyOfTally is a count's place in the order of a report.
+// keyOfTally returns a count's position in the order of a report.
 func keyOfTally(t release.Tally) body.Position {
 	return body.Position{Key: strings.Join([]string{string(t.Day), string(t.Platform), string(t.Arch), string(t.Channel), t.Version}, "/")}
 }
@@ -350,7 +348,7 @@ func parseTallyCursor(text string) (body.Position, bool) {
 	return p, ok && strings.Count(p.Key, "/") == 4
 }
 
-// tallyAt is the count that a page follows.
+// tallyAt returns the count at a position.
 func tallyAt(p body.Position) (t release.Tally) {
 	if part := strings.Split(p.Key, "/"); len(part) == 5 {
 		t.Day, t.Version = release.Day(part[0]), part[4]
@@ -368,7 +366,7 @@ func (a *api) adoption(c *call) error {
 	if err != nil {
 		return err
 	}
-	// Without a limit it is read in parts, as it may be long.
+	// Without a limit it is read in pages, as it may be long.
 	return list(a, c, q, p, keyOfTally, appendViewed(viewTally), func(actor org.Actor, each func(release.Tally) error) error {
 		after, n := tallyAt(p.After), cmp.Or(p.Fetch(), body.MaxPage)
 		for {
@@ -389,7 +387,7 @@ func (a *api) adoption(c *call) error {
 	})
 }
 
-// readReport reads of which days and targets a report is to be.
+// readReport reads the days and the target of a report.
 func readReport(q body.Query, now time.Time) (first, last release.Day, of release.Target, err error) {
 	last = release.DayOf(now)
 	if text, given := q.Get("to"); given {
@@ -417,7 +415,7 @@ func readReport(q body.Query, now time.Time) (first, last release.Day, of releas
 	return first, last, of, err
 }
 
-// readParam sets to to what parse makes of a parameter, where it is given.
+// readParam sets to to a parsed parameter, if it is given.
 func readParam[T any](q body.Query, name string, parse func(field, text string) (T, error), to *T) (err error) {
 	if text, given := q.Get(name); given {
 		*to, err = parse(name, text)

@@ -23,26 +23,26 @@ import (
 // maxKey is the longest idempotency key, in characters.
 const maxKey = 255
 
-// settleTimeout bounds how long keeping an answer may take, whatever became of
-// the client.
+// settleTimeout bounds storing a response, also after the client closed the connection.
 const settleTimeout = 5 * time.Second
 
-// storedAnswer is the answer that is stored for an idempotency key.
+// storedAnswer is the response that is stored for an idempotency key.
 type storedAnswer struct {
 	Status int               `json:"status"`
 	Header map[string]string `json:"header"`
 	Body   []byte            `json:"body"`
-	Long   bool              `json:"long,omitempty"` // the body was too long to be kept
+	Long   bool              `json:"long,omitempty"` // the body was too long to be stored
 }
 
-// storedHeaders are those that belong to an answer rather than to its transport.
+// storedHeaders are the stored headers of a response.
 var storedHeaders = []string{"Content-Type", "Etag", "Cache-Control", "Link", "Location"}
 
-// maxStored is the longest answer that is kept, in bytes.
+// maxStored is the longest response that is stored, in bytes.
 const maxStored = 1 << 20
 
-// recorder records an answer, which is sent once it is stored. Event streams are sent live
-// and stored at their end; an answer that is too long to be stored is sent live from there on.
+// recorder records a response, which is sent once it is stored. Event streams are sent live
+// and stored at their end; a response that is too long to be stored is sent live from there
+// on.
 type recorder struct {
 	to     http.ResponseWriter
 	status int
@@ -98,11 +98,10 @@ func (r *recorder) SetWriteDeadline(deadline time.Time) error {
 	return http.NewResponseController(r.to).SetWriteDeadline(deadline)
 }
 
-// idempotent answers a request that brings an idempotency key: with what was
-// answered first, or by handling it and keeping the answer. Answers of 500 and
-// above are not kept, nor those that ask to come back later or refuse the caller, so
-// that the request can be tried again; and of a request without a caller only a success
-// is, as anybody could have refusals kept.
+// idempotent handles a request with an idempotency key: it replays the stored response, or
+// handles the request and stores the response. Responses of 500 and above are not stored,
+// nor those that limit or refuse the caller, so that the request can be retried; of a
+// request without a caller only a success is, as anyone could have refusals stored.
 func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	if len(keys) != 1 || !validKey(keys[0]) {
 		return fault.New(fault.Invalid, "Idempotency-Key must be 1 to %d printable characters", maxKey)
@@ -145,9 +144,9 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		if settled {
 			return
 		}
-		// The handler panicked, and that has to be answered, or its answer is long.
+		// The handler panicked, which is answered elsewhere, or its response is long.
 		c.w, c.sent = connection, recorded.live
-		if recorded.long && !recorded.events { // what it tells of was done
+		if recorded.long && !recorded.events { // the request was carried out
 			settle(finish)
 		} else {
 			settle(attempt.Abandon)
@@ -180,8 +179,8 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	return nil
 }
 
-// settleKey does something with what is kept of a request, whatever became of its
-// client.
+// settleKey changes the stored record of a request, also after the client closed the
+// connection.
 func (a *api) settleKey(c *call, fn func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), settleTimeout)
 	defer cancel()
@@ -242,7 +241,7 @@ func (c *call) replay(answer []byte) error {
 	return nil
 }
 
-// keyOwner returns the owner of a request's key: its caller, or its address where there is
+// keyOwner returns the owner of a request's key: its caller, or its address if there is
 // none.
 func keyOwner(c *call) string {
 	if c.caller.User != "" {
@@ -251,10 +250,9 @@ func keyOwner(c *call) string {
 	return "address " + c.address
 }
 
-// fingerprinted reads the whole body, so that the handler reads it again, and
-// returns what tells the request apart. Of an upload that is kept aside until
-// done is called, what counts for the body is its hash, with the type that it
-// names, and of a form what its parts say.
+// fingerprinted reads the whole body, which the handler can read again, and returns the
+// request's fingerprint. For an upload, which is spooled until done is called, it contains
+// the hash of the body with its type, and for a form the digest of its parts.
 func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 	if c.route.Path != filesPath {
 		body, err := c.read(body.MaxJSON)
@@ -266,7 +264,7 @@ func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 	}
 	kept, sum := spool.New(c), sha256.New()
 	if err := kept.Fill(io.TeeReader(c.deadlines.Body(c.r, true), sum), f.Limit, f.TooLarge); err != nil {
-		_ = kept.Close() // of a file that has no name any more
+		_ = kept.Close() // the file is unlinked
 		return print, nil, err
 	}
 	said := sum.Sum([]byte(f.MimeType + "\n"))
@@ -276,7 +274,7 @@ func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 			said = parts
 		}
 		if fault.Is(err, fault.Invalid) {
-			err = nil // the handler says what is wrong with it
+			err = nil // the handler reports the error
 		}
 		if err = errors.Join(err, kept.Rewind()); err != nil {
 			_ = kept.Close()
@@ -287,7 +285,7 @@ func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 	return fingerprint(c.r, said), func() { _ = kept.Close() }, nil
 }
 
-// fingerprint returns a digest by which requests with the same key are told apart.
+// fingerprint returns a digest that distinguishes requests with the same key.
 func fingerprint(r *http.Request, body []byte) [32]byte {
 	h := sha256.New()
 	for _, part := range [][]byte{[]byte(r.Method), []byte(r.URL.EscapedPath()), []byte(r.URL.RawQuery), body} {

@@ -38,14 +38,14 @@ func newVault(t testing.TB) *vault.Vault {
 	return v
 }
 
-// watchedVault keeps what it sealed, in plain, and fails where broken is set.
-type watchedVault struct {
+// recordingVault keeps what it sealed, in plain, and fails where broken is set.
+type recordingVault struct {
 	*vault.Vault
 	sealed [][]byte
 	broken error
 }
 
-func (v *watchedVault) Seal(plain, context []byte) ([]byte, error) {
+func (v *recordingVault) Seal(plain, context []byte) ([]byte, error) {
 	v.sealed = append(v.sealed, plain)
 	if v.broken != nil {
 		return nil, v.broken
@@ -56,8 +56,8 @@ func (v *watchedVault) Seal(plain, context []byte) ([]byte, error) {
 func (c *clock) Now() time.Time { return c.at }
 
 // keyed returns an interface whose endpoint takes keys, and the vault that seals its answers.
-func keyed(t *testing.T, g guard, handle handler) (*api, *watchedVault) {
-	v := &watchedVault{Vault: newVault(t)}
+func keyed(t *testing.T, g guard, handle handler) (*api, *recordingVault) {
+	v := &recordingVault{Vault: newVault(t)}
 	hand := &clock{time.Unix(1_800_000_000, 0)}
 	return serving(t, http.MethodPost, g, handle, everything, func(o *Options) {
 		o.Idempotency = idempotency.New(memory.NewStore(), v, hand, &memory.Secrets{})

@@ -16,26 +16,25 @@ import (
 	"collab/domain/org"
 )
 
-// maxPageBytes is the length from which on a page gets no more records, in bytes: it
-// is in memory until its Link header is known.
+// maxPageBytes is the length from which on a page gets no more records, in bytes: it is
+// buffered until its Link header is known.
 const maxPageBytes = 4 << 20
 
-// maxLists is how many complete lists one caller may be sent at once. Each holds a connection
-// of the database while it is read, and memory or disk while it is sent.
+// maxLists is the most complete lists that one caller is sent concurrently. Each holds a
+// database connection while it is read, and memory or disk while it is sent.
 const maxLists = 4
 
 // errPageFull ends the reading of a list after a full page.
 var errPageFull = errors.New("the page is full")
 
-// public makes an answer cacheable for all clients, and removes the RateLimit headers, which
-// are those of one.
+// public makes a response cacheable for all clients, and removes the RateLimit headers,
+// which belong to one.
 func (c *call) public(caching []string) {
 	c.Header()["Cache-Control"] = caching
 	limit.RemoveHeaders(c.Header())
 }
 
-// appendView appends a view in JSON, as encoding/json writes it without regard
-// to HTML.
+// appendView appends a view as JSON, without HTML escapes.
 func appendView(dst []byte, view any) ([]byte, error) {
 	w := bytes.NewBuffer(dst)
 	e := json.NewEncoder(w)
@@ -63,7 +62,7 @@ func timeOrNull(t *time.Time) *jsonTime {
 	return &m
 }
 
-// textOrNull is a text in a view that is null where it is empty.
+// textOrNull returns a text of a view, which is null if it is empty.
 func textOrNull[T ~string](s T) *string {
 	if s == "" {
 		return nil
@@ -75,7 +74,7 @@ func textOrNull[T ~string](s T) *string {
 // An appender appends one record of a list.
 type appender[T any] func(dst []byte, v T) ([]byte, error)
 
-// appendViewed is the appender of what view makes of a record.
+// appendViewed returns the appender of a record's view.
 func appendViewed[T, V any](view func(T) V) appender[T] {
 	return func(dst []byte, v T) ([]byte, error) { return appendView(dst, view(v)) }
 }
@@ -99,8 +98,8 @@ func replyTagged[R any](c *call, status int, write appender[R], version func(R) 
 	}
 }
 
-// listed returns a handler of a list without filters: run calls each with the records after a
-// position, as many as limit, or all where it is 0.
+// listed returns a handler of a list without filters: run calls each with the records after
+// a position, at most limit, 0 for all.
 func listed[T, V any](a *api, key func(T) body.Position, view func(T) V, run func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(T) error) error) handler {
 	return func(c *call) error {
 		q, p, err := c.listing()
@@ -164,8 +163,8 @@ func listConfirmed[T any](a *api, c *call, q body.Query, p body.Page, key func(T
 	})
 }
 
-// listWithin is list for an answer that has more than the array: run calls text
-// with what is before the first record and after the last.
+// listWithin is list for a response with more than the array: run calls text with the parts
+// before the first record and after the last.
 func listWithin[T any](a *api, c *call, q body.Query, p body.Page, key func(T) body.Position, write appender[T], run func(actor org.Actor, text func([]byte), each func(T) error) error) error {
 	return listRecords(a, c, q, p, key, write, func(text func([]byte), each func(T) error) error {
 		actor, err := a.authorize(c)

@@ -12,7 +12,7 @@ func (c *call) read(limit int64) (_ []byte, err error) {
 	if c.hasBody {
 		return c.body, nil
 	}
-	if c.acting {
+	if c.authorized {
 		panic("httpapi: a body is read after its caller was authorized")
 	}
 	if c.body, err = body.ReadAll(c.deadlines.Body(c.r, false), c.r.ContentLength, limit, c); err != nil {
@@ -31,8 +31,8 @@ func (c *call) fields() (*body.Fields, error) {
 	return body.ParseFields(c.r.Header.Get("Content-Type"), data)
 }
 
-// onRecord returns an action on the record whose id the parameter of the path is; kind is
-// what errors call such a record.
+// onRecord returns an action on the record with the id in the path's parameter; kind is its
+// name in errors.
 func onRecord[T ~string](param, kind string, do func(*call, org.Actor, T) error) action {
 	return func(c *call, actor org.Actor) error {
 		of, err := pathID[T](c, param, kind)

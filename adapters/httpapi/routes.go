@@ -35,8 +35,7 @@ const (
 	CheckoutCancelPath  = prefix + "/billing/checkout/cancel"
 )
 
-// handler answers one request, or returns the error that errors.go answers
-// with.
+// handler handles a request, or returns the error that errors.go answers with.
 type handler func(*call) error
 
 // row is one endpoint.
@@ -47,7 +46,7 @@ type row struct {
 	Handle handler // nil: this deployment does not have the endpoint
 }
 
-// routes is the table of all endpoints. HEAD works wherever GET does.
+// routes is the table of all endpoints. HEAD is allowed wherever GET is.
 func (a *api) routes() []row {
 	table := []row{
 		{"GET", "/auth/cli-auth", browser, a.startCLI},
@@ -142,7 +141,7 @@ func (a *api) routes() []row {
 		{"DELETE", "/connectors/{instanceId}", writer, a.authorized(onRecord("instanceId", "Connector", a.deleteConnector))},
 		{"POST", "/mcp-oauth/start", writer, a.limitedCredentials(withBody(a, readAuthorization, a.startAuthorization))},
 		{"GET", "/mcp-oauth/poll", member, a.authorized(a.pollAuthorization)},
-		{"GET", "/mcp-oauth/authorize", browser, a.askToAuthorize},
+		{"GET", "/mcp-oauth/authorize", browser, a.showAuthorizationPrompt},
 		{"POST", "/mcp-oauth/authorize", browser, a.confirmAuthorization},
 		{"GET", "/mcp-oauth/callback", browser, a.finishAuthorization},
 		{"GET", "/mcp-oauth/callback/{issuer}", browser, a.finishAuthorization},
@@ -186,11 +185,11 @@ func (a *api) routes() []row {
 	)
 }
 
-// endpoint is a row with what is measured of it.
+// endpoint is a row with its measurements.
 type endpoint struct {
 	row
 	series   *series
-	inMemory bool // the handler waits for nothing: it takes nothing of the memory budget
+	inMemory bool // the handler does not block, and is not charged to the memory budget
 }
 
 // path is all endpoints with one path: it chooses among them by method.
@@ -210,7 +209,7 @@ func (p *path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if e == nil {
 		c.Header()["Allow"] = p.allow
-		c.writeError(refusal{Status: http.StatusMethodNotAllowed, Message: "This endpoint allows only " + p.allow[0]})
+		c.writeError(errorView{Status: http.StatusMethodNotAllowed, Message: "This endpoint allows only " + p.allow[0]})
 		return
 	}
 	c.route = e
@@ -245,8 +244,8 @@ func (a *api) handle(c *call, e *endpoint) error {
 	return e.Handle(c)
 }
 
-// router finds paths without parameters by themselves, and leaves the others, and
-// those that are written unusually, to the multiplexer.
+// router finds paths without parameters in a map, and passes other requests to the
+// multiplexer.
 type router struct {
 	literal map[string]*path
 	rest    *mux.Router

@@ -26,11 +26,11 @@ func (a *api) alive(c *call) error {
 	return c.reply(http.StatusOK, stateView{"ok", a.Release})
 }
 
-// readyTimeout bounds the readiness check: load balancers do not wait for a database that
+// readyTimeout bounds the readiness check: it does not wait for a database that
 // accepts connections and does not answer.
 const readyTimeout = 5 * time.Second
 
-// ready answers 200 where requests can be served, else 503.
+// ready answers 200 if requests can be served, else 503.
 func (a *api) ready(c *call) error {
 	c.Header()["Cache-Control"] = noStore
 	ctx, cancel := context.WithTimeout(c.r.Context(), readyTimeout)
@@ -41,14 +41,14 @@ func (a *api) ready(c *call) error {
 	return c.reply(http.StatusOK, readyView{stateView{"ready", a.Release}, a.Schema, a.Compatible})
 }
 
-// maxScrapes is how many answers with all measurements are made at once. Each takes a
-// megabyte to compress. No budget is asked for that: measurements are needed most when
-// all are used up.
+// maxScrapes is the most concurrent responses with all measurements. Each needs a megabyte
+// to compress, which is not charged to a budget, as measurements are needed most when all
+// are used up.
 const maxScrapes = 8
 
-// metrics returns the handler of /metrics, nil where there are none. An answer is sent when
-// it is complete, so that slow clients do not count for maxScrapes; a long one is charged to
-// the budget meanwhile.
+// metrics returns the handler of /metrics, nil if there is none. A response is sent when it
+// is complete, so that slow clients do not count for maxScrapes; a long one is then charged
+// to the budget.
 func (a *api) metrics() handler {
 	if a.Metrics == nil {
 		return nil
@@ -79,7 +79,7 @@ func (a *api) metrics() handler {
 			}
 		}
 		c.WriteHeader(cmp.Or(made.status, http.StatusOK))
-		_, _ = c.Write(made.body.Bytes()) // it fails when the client is gone, and there is nobody to tell
+		_, _ = c.Write(made.body.Bytes()) // it fails if the client closed the connection
 		return nil
 	}
 }

@@ -75,8 +75,8 @@ func readReprioritizations(o *body.Fields) ([]task.Reprioritization, error) {
 	return changes, o.Err()
 }
 
-// appendTask appends the task's view. It is written by hand because tasks are
-// most of what is read; a test holds it to what encoding/json would write.
+// appendTask appends the task's view. It is written by hand because tasks are read most
+// often; a test compares it with encoding/json.
 func appendTask(dst []byte, t task.Task) ([]byte, error) {
 	status := t.Status()
 	if len(t.Metadata) > stream.FlushAt {
@@ -220,7 +220,7 @@ func (a *api) getTask(c *call) error {
 	found, err := confirmed(a, c,
 		func(cached org.Actor) (task.Task, error) { return a.Tasks.GetUnconfirmed(c.r.Context(), cached, t) },
 		func(actor org.Actor) (task.Task, error) { return a.Tasks.Get(c.r.Context(), actor, t) })
-	if err == nil && c.unchanged(etag(found.Version)) {
+	if err == nil && c.notModified(etag(found.Version)) {
 		return nil
 	}
 	return c.replyTask(http.StatusOK)(found, err)
@@ -260,8 +260,9 @@ func (a *api) deleteTask(c *call, actor org.Actor, t id.Task) error {
 	return c.succeedUnless(a.Tasks.Delete(c.r.Context(), actor, t, ifMatch(c)))
 }
 
-// listChangedTasks returns a handler that reads the body and answers with the tasks that run
-// changes. Like other complete lists it takes its turn, before anything is changed.
+// listChangedTasks returns a handler that reads the body and answers with the tasks that
+// run changes. Like other complete lists it acquires the caller's semaphore, before any
+// change.
 func listChangedTasks[B any](a *api, read func(*body.Fields) (B, error), run func(context.Context, org.Actor, B, func(task.Task) error) error) handler {
 	return func(c *call) error {
 		given, err := readBody(c, read)

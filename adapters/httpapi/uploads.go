@@ -49,15 +49,15 @@ func (a *api) receive(c *call, placed bool) (*upload, error) {
 	if when.given {
 		o.Preset, u.Expected = []string{"expectedVersion"}, when.version
 	}
-	if u.form, err = body.NewForm(t, c.incoming(), c.r.ContentLength, o); err != nil {
+	if u.form, err = body.NewForm(t, c.uploadBody(), c.r.ContentLength, o); err != nil {
 		return nil, err
 	}
 	u.complete()
 	return u, nil
 }
 
-// incoming returns the body of an upload: as it comes, or from the spool.
-func (c *call) incoming() io.Reader {
+// uploadBody returns the body of an upload: as it comes, or from the spool.
+func (c *call) uploadBody() io.Reader {
 	if c.spooled != nil {
 		return c.spooled
 	}

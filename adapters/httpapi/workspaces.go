@@ -81,8 +81,7 @@ func (a *api) updateWorkspace(c *call, actor org.Actor, w id.Workspace, p worksp
 	return replyWith(c, http.StatusOK, viewWorkspace)(a.Workspaces.Update(c.r.Context(), actor, w, p))
 }
 
-// deletionTimeout is how much more time there is for deleting what may have any
-// number of records.
+// deletionTimeout is the additional time for deleting any number of records.
 const deletionTimeout = 10 * time.Minute
 
 func (a *api) deleteWorkspace(c *call, actor org.Actor, w id.Workspace) error {

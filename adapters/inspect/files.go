@@ -56,7 +56,7 @@ func (f *Findings) Space(folder string) {
 	free, _, ok := disk(folder)
 	switch {
 	case ok && free < minSpace:
-		f.Wrong("make room: writes fail when there is none", "%d MiB are free at %s", free>>20, folder)
+		f.Wrong("free some: writes fail without space", "%d MiB are free at %s", free>>20, folder)
 	case ok && free < lowSpace:
 		f.Note("", "%d MiB are free at %s", free>>20, folder)
 	}
@@ -83,7 +83,7 @@ func (k KeyFile) Read(f *Findings) (text []byte, ok bool) {
 	text, err := os.ReadFile(k.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && k.Made:
-		f.Note("", "%s is made at the first start", k.Path)
+		f.Note("", "%s is created at the first start", k.Path)
 		return nil, false
 	case errors.Is(err, fs.ErrNotExist):
 		f.Wrong(k.Remedy, "%s, the file of %s, is not there", k.Path, k.Variable)
@@ -93,7 +93,7 @@ func (k KeyFile) Read(f *Findings) (text []byte, ok bool) {
 		return nil, false
 	}
 	if info, err := os.Stat(k.Path); err == nil && info.Mode().Perm()&0o007 != 0 {
-		f.Wrong("chmod 600 "+k.Path, "%s can be read or written by everybody on this machine (%04o)", k.Path, info.Mode().Perm())
+		f.Wrong("chmod 600 "+k.Path, "%s can be read or written by all users of this machine (%04o)", k.Path, info.Mode().Perm())
 	}
 	return text, true
 }

@@ -18,7 +18,7 @@ type ModelServer struct {
 func (s ModelServer) Findings(unknown []string, status int, err error) (f Findings) {
 	at := s.Address
 	if at.Plaintext() {
-		f.Note("set "+s.URLVariable+" to an https:// address where the network is not yours alone", "%s is not https: conversations can be read on their way", at)
+		f.Note("set "+s.URLVariable+" to an https:// address unless the network is private", "%s is not https: conversations can be read on the network", at)
 	}
 	reach := "let this machine reach it, or set " + s.URLVariable
 	switch {

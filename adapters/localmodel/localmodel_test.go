@@ -25,8 +25,8 @@ var someModel = chat.Model{
 }
 
 func TestModels(t *testing.T) {
-	contract.Models(t, func(*testing.T, ...provider.Script) contract.Provided {
-		return contract.Provided{Models: localmodel.New(nil), Model: someModel}
+	contract.Models(t, func(*testing.T, ...provider.Script) contract.ModelProvider {
+		return contract.ModelProvider{Models: localmodel.New(nil), Model: someModel}
 	})
 }
 

@@ -15,11 +15,11 @@ import (
 func Inspect(ctx context.Context, o Options, host string) (f inspect.Findings) {
 	s, err := parseServer(o.URL)
 	if err != nil {
-		f.Wrong("mend it", "COLLAB_SMTP_URL").Err = err
+		f.Wrong("correct it", "COLLAB_SMTP_URL").Err = err
 		return f
 	}
 	if _, err := netmail.ParseAddress(o.From); err != nil {
-		f.Wrong("mend it", "COLLAB_MAIL_FROM: must be an e-mail address")
+		f.Wrong("correct it", "COLLAB_MAIL_FROM: must be an e-mail address")
 		return f
 	}
 	encrypted, err := s.signIn(ctx, o)
@@ -32,7 +32,7 @@ func Inspect(ctx context.Context, o Options, host string) (f inspect.Findings) {
 	case err != nil:
 		f.Wrong(defaultTLS, "%s: the mail server does not answer as it must", host).Err = errors.New(reason(err))
 	case !encrypted && !loopback.IsHost(s.host):
-		f.Risk("add ?tls=required to COLLAB_SMTP_URL, or use smtps://", "%s takes e-mail without encryption: links of invitations can be read on their way", host)
+		f.Risk("add ?tls=required to COLLAB_SMTP_URL, or use smtps://", "%s takes e-mail without encryption: invitation links can be read on the network", host)
 	default:
 		f.OK("%s takes e-mail of %s", host, o.From)
 	}

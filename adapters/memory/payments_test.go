@@ -13,9 +13,9 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func paid(*testing.T) contract.Paid {
+func paid(*testing.T) contract.PaymentProvider {
 	p := memory.NewPayments(memory.NewClock(start))
-	return contract.Paid{
+	return contract.PaymentProvider{
 		Payments: p, Billing: p,
 		Pay: func(c plan.Checkout) error {
 			_, err := p.Pay(c.Session)

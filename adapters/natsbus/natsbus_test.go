@@ -28,14 +28,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // late limits a test's wait.
 const late = 30 * time.Second
 
-// journal is a log whose lines tests wait for.
-type journal struct {
+// logBuffer is a log whose lines tests wait for.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 	more chan struct{} // buffered
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *logBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	select {
@@ -46,7 +46,7 @@ func (j *journal) Write(p []byte) (int, error) {
 }
 
 // waitFor waits until the log contains the text the number of times.
-func (j *journal) waitFor(t *testing.T, text string, times int) {
+func (j *logBuffer) waitFor(t *testing.T, text string, times int) {
 	t.Helper()
 	end := time.After(late)
 	for {
@@ -64,9 +64,9 @@ func (j *journal) waitFor(t *testing.T, text string, times int) {
 	}
 }
 
-func open(t *testing.T, address string) (*Bus, *journal) {
+func open(t *testing.T, address string) (*Bus, *logBuffer) {
 	t.Helper()
-	j := &journal{more: make(chan struct{}, 1)}
+	j := &logBuffer{more: make(chan struct{}, 1)}
 	b, err := Open(address, slog.New(slog.NewTextHandler(j, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestTheBusReconnects(t *testing.T) {
 	hints := subscribe(t, b)
 	for n := range int64(2) {
 		server.Restart(t)
-		for _, j := range []*journal{log, other} {
+		for _, j := range []*logBuffer{log, other} {
 			j.waitFor(t, []string{"bus connected", "bus reconnected"}[n], 2)
 		}
 		for _, end := range []*Bus{a, b} {
@@ -146,7 +146,7 @@ func TestTheBusReconnects(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		server.Stop()
-		for _, j := range []*journal{log, other} {
+		for _, j := range []*logBuffer{log, other} {
 			j.waitFor(t, "bus disconnected", 2*(int(n)+1))
 		}
 	}

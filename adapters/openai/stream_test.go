@@ -306,9 +306,9 @@ var someModel = chat.Model{
 }
 
 func TestModels(t *testing.T) {
-	contract.Models(t, func(t *testing.T, scripts ...provider.Script) contract.Provided {
+	contract.Models(t, func(t *testing.T, scripts ...provider.Script) contract.ModelProvider {
 		s := provider.Start(t, scripts...)
-		return contract.Provided{
+		return contract.ModelProvider{
 			Models: adapter.Open(t, s.OpenAI()), Model: someModel, Server: s, KeepsUsage: true,
 			Unreachable: adapter.Open(t, "http://127.0.0.1:1/v1"),
 		}

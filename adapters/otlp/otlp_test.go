@@ -355,7 +355,7 @@ func TestAShutdownEndsRequestsAndPauses(t *testing.T) {
 	}
 }
 
-func TestACollectorThatDoesNotAnswerIsAskedAgain(t *testing.T) {
+func TestUnansweredExportsAreRetried(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1500")
 	synctest.Test(t, func(t *testing.T) {
 		began, requests := time.Now(), 0

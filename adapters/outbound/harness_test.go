@@ -153,8 +153,8 @@ func newClient(t testing.TB, o outbound.Options) *http.Client {
 	return c
 }
 
-// trail records the addresses that the guard allowed.
-type trail struct {
+// guardLog records the addresses that the guard allowed.
+type guardLog struct {
 	mu   sync.Mutex
 	list []netip.AddrPort
 }
@@ -162,8 +162,8 @@ type trail struct {
 var errStopped = errors.New("the test stops here")
 
 // follow records the addresses that the guard allows. With stop no connection is made.
-func follow(c *http.Client, stop bool) *trail {
-	w := &trail{}
+func follow(c *http.Client, stop bool) *guardLog {
+	w := &guardLog{}
 	outbound.Watch(c, func(a netip.AddrPort) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -177,7 +177,7 @@ func follow(c *http.Client, stop bool) *trail {
 }
 
 // take returns the record and clears it.
-func (w *trail) take() []netip.AddrPort {
+func (w *guardLog) take() []netip.AddrPort {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list := w.list
@@ -186,7 +186,7 @@ func (w *trail) take() []netip.AddrPort {
 }
 
 // addresses returns the record without ports.
-func (w *trail) addresses() []netip.Addr {
+func (w *guardLog) addresses() []netip.Addr {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var list []netip.Addr

@@ -17,7 +17,7 @@ import (
 
 // newContract returns the payments at a development provider, over real
 // connections.
-func newContract(t *testing.T) contract.Paid {
+func newContract(t *testing.T) contract.PaymentProvider {
 	t.Helper()
 	var provider http.Handler
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { provider.ServeHTTP(w, r) }))
@@ -43,7 +43,7 @@ func newContract(t *testing.T) contract.Paid {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return contract.Paid{
+	return contract.PaymentProvider{
 		Payments: p, Billing: p,
 		Pay: func(c plan.Checkout) error {
 			// A second submission only redirects.

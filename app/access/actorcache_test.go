@@ -234,7 +234,7 @@ func TestVisibilitiesShareTheirMemory(t *testing.T) {
 	runtime.KeepAlive(held)
 }
 
-func TestWhatIsRememberedIsBoundedInBytes(t *testing.T) {
+func TestTheCacheIsBoundedInBytes(t *testing.T) {
 	o := newFixture(t, 200, 100)
 	first, err := o.lookUp(t.Context(), o.users[0])
 	o.must(err)

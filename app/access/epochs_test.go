@@ -120,7 +120,7 @@ func TestUnknownOrganisationsAndFailedQueries(t *testing.T) {
 	}
 }
 
-func TestTheCacheKeepsWhatIsAskedForAndForgetsTheRest(t *testing.T) {
+func TestTheCacheEvictsUnusedEntries(t *testing.T) {
 	c := newCache[int, int](10)
 	for i := range 1000 {
 		c.put(i, i)

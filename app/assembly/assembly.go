@@ -320,7 +320,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 		Document: document, JWKS: n.Keys,
 		Ready: func(ctx context.Context) error {
 			if n.Draining.begun() {
-				return errors.New("the server is going away")
+				return errors.New("the server is shutting down")
 			}
 			return n.Health.Ready(ctx)
 		},

@@ -302,7 +302,7 @@ func chooseSealing(c config.Config) choice {
 
 func keySource(path string) string {
 	if path == "" {
-		return "made at first start"
+		return "created at first start"
 	}
 	return "from a file"
 }

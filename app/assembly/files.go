@@ -34,7 +34,7 @@ func keys[K any](configured, own string, make func() ([]byte, error), parse func
 }
 
 // webhookSecrets returns the configured secrets of the identity provider's messages, or one
-// that is made at first start.
+// that is created at first start.
 func webhookSecrets(c config.Config, s ports.Secrets) ([]string, error) {
 	if c.IdentityWebhooks.IsSet {
 		return c.IdentityWebhooks.Values(), nil

@@ -54,6 +54,6 @@ func Collect(ctx context.Context, c config.Config, dry bool, out, log io.Writer)
 	if dry {
 		did = "would be removed"
 	}
-	_, err = fmt.Fprintf(out, "%d blobs %s; what became garbage less than %d hours ago is left alone\n", n, did, int(object.Grace.Hours()))
+	_, err = fmt.Fprintf(out, "%d blobs %s; garbage younger than %d hours is kept\n", n, did, int(object.Grace.Hours()))
 	return err
 }

@@ -163,9 +163,9 @@ func request(t *testing.T, method, address, kind, body string, headers ...string
 	return r
 }
 
-// TestAPostHogThatIsDownSlowsNothing: one takes connections and never answers,
+// TestAnUnavailablePostHogDelaysNothing: one takes connections and never answers,
 // the other one is not there.
-func TestAPostHogThatIsDownSlowsNothing(t *testing.T) {
+func TestAnUnavailablePostHogDelaysNothing(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections for it
 	must(t, err)

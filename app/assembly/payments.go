@@ -116,7 +116,7 @@ func developmentPayments(lc fx.Lifecycle, n devpayNeeds) (paymentEdge, error) {
 }
 
 // paymentSecrets returns the configured secrets of the payment provider's messages, or one
-// that is made at first start.
+// that is created at first start.
 func paymentSecrets(c config.Config, s ports.Secrets) ([]string, error) {
 	if c.StripeWebhooks.IsSet {
 		return c.StripeWebhooks.Values(), nil

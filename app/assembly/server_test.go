@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestWhatAStopWaitsForEndsByOneClock(t *testing.T) {
+func TestTimeoutsOfAStopShareOneDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop, cancel := context.WithTimeout(t.Context(), stopWithin)
 		defer cancel()

@@ -12,7 +12,7 @@ import (
 	"collab/adapters/gormdb"
 )
 
-func TestABuildSaysItsCommit(t *testing.T) {
+func TestABuildHasItsCommit(t *testing.T) {
 	with := func(settings ...debug.BuildSetting) *debug.BuildInfo { return &debug.BuildInfo{Settings: settings} }
 	revision := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef0123456789abcdef01234567"}
 	date := debug.BuildSetting{Key: "vcs.time", Value: "2026-01-02T03:04:05Z"}

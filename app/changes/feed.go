@@ -211,7 +211,7 @@ func (f *Feed) enter(s *Subscriber, o id.Org, head object.Head) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.draining {
-		return fault.New(fault.Unavailable, "The server is going away")
+		return fault.New(fault.Unavailable, "The server is shutting down")
 	}
 	if f.users[s.user] >= maxOfUser {
 		return fault.New(fault.Limited, "At most %d change feeds can be open at once", maxOfUser)

@@ -307,7 +307,7 @@ func TestSubscriptionsOfFormerMembersEnd(t *testing.T) {
 		w.ended(l, changes.Removed)
 	})
 	in(t, "end if the organisation does not exist", func(w *fixture) {
-		f := w.feed(func(o *changes.Options) { o.Epochs = nobody{} }, func(o *changes.Options) {
+		f := w.feed(func(o *changes.Options) { o.Epochs = noEpochs{} }, func(o *changes.Options) {
 			o.Reauthorizer = func(context.Context) changes.Reauthorize {
 				return func(context.Context, org.Actor) (org.Actor, error) {
 					return org.Actor{}, fault.New(fault.Forbidden, "Not a member")
@@ -381,7 +381,7 @@ func TestFailuresOfStoreAndBus(t *testing.T) {
 		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md", "1-3 file-changed a.md")
 	})
 	in(t, "a failing store delays entries, and is logged once", func(w *fixture) {
-		var by steered
+		var by controlledStore
 		f := w.feed(steer(&by))
 		l := w.listen(f, w.user(w.org, org.Member))
 		synctest.Wait()
@@ -421,7 +421,7 @@ func TestFailuresOfStoreAndBus(t *testing.T) {
 		w.same(w.settled(l), "1-1 file-changed a.md")
 	})
 	in(t, "another log in the place of the one that was there starts over", func(w *fixture) {
-		var by steered
+		var by controlledStore
 		f := w.feed(steer(&by))
 		l := w.listen(f, w.user(w.org, org.Member))
 		w.write(w.org, 2)
@@ -433,7 +433,7 @@ func TestFailuresOfStoreAndBus(t *testing.T) {
 		w.same(w.settled(l), "1-1 file-changed a.md", "1-2 file-changed a.md", "2-2 resync", "2-3 file-changed a.md")
 	})
 	in(t, "a subscription to another log than ours has it looked at at once", func(w *fixture) {
-		var by steered
+		var by controlledStore
 		f := w.feed(steer(&by))
 		w.write(w.org, 2)
 		first := w.listen(f, w.user(w.org, org.Member))
@@ -447,7 +447,7 @@ func TestFailuresOfStoreAndBus(t *testing.T) {
 
 func TestAThousandSubscribersOfOneOrganisation(t *testing.T) {
 	in(t, "get each event once, which is read and encoded once", func(w *fixture) {
-		var by steered
+		var by controlledStore
 		var encoded atomic.Int64
 		f := w.feed(steer(&by), func(o *changes.Options) {
 			o.Encode = func(at object.Cursor, c object.Change) []byte {
@@ -493,7 +493,7 @@ func TestAThousandSubscribersOfOneOrganisation(t *testing.T) {
 
 func TestFrequentEntriesAreBatched(t *testing.T) {
 	// listen has so many subscribers who were told of one entry.
-	listen := func(w *fixture, many int, by *steered) (all []*listener) {
+	listen := func(w *fixture, many int, by *controlledStore) (all []*listener) {
 		f := w.feed(steer(by))
 		a := w.actor(w.org, w.user(w.org, org.Member))
 		for range many {
@@ -507,7 +507,7 @@ func TestFrequentEntriesAreBatched(t *testing.T) {
 		return all
 	}
 	in(t, "where many listen", func(w *fixture) {
-		var by steered
+		var by controlledStore
 		all := listen(w, 100, &by)
 		for range 10 {
 			w.write(w.org, 1)
@@ -527,21 +527,21 @@ func TestFrequentEntriesAreBatched(t *testing.T) {
 		}
 	})
 	in(t, "and do not where few do", func(w *fixture) {
-		var by steered
+		var by controlledStore
 		all := listen(w, 10, &by)
 		w.write(w.org, 1)
 		w.same(w.settled(all[0]), "1-1 file-changed a.md", "1-2 file-changed a.md")
 	})
 }
 
-// direct is a bus that has delivered a hint when it is published.
-type direct struct {
+// syncBus is a bus that has delivered a hint when it is published.
+type syncBus struct {
 	hear func(object.Hint)
 }
 
-func (d *direct) Publish(h object.Hint) { d.hear(h) }
+func (d *syncBus) Publish(h object.Hint) { d.hear(h) }
 
-func (d *direct) Subscribe(fn func(object.Hint)) (func(), error) {
+func (d *syncBus) Subscribe(fn func(object.Hint)) (func(), error) {
 	d.hear = fn
 	return func() {}, nil
 }
@@ -549,8 +549,8 @@ func (d *direct) Subscribe(fn func(object.Hint)) (func(), error) {
 func TestBusyOrganisationsDoNotDelayOthers(t *testing.T) {
 	in(t, "for an entry", func(w *fixture) {
 		const enough = 10_000
-		var by steered
-		var bus direct
+		var by controlledStore
+		var bus syncBus
 		var readings, before atomic.Int64
 		var busy sync.Map // by organisation
 		written := make(chan struct{})
@@ -698,7 +698,7 @@ func TestEndsOfSubscriptions(t *testing.T) {
 		w.resume(f, a, "", false)
 	})
 	in(t, "of the last subscription has the log left alone", func(w *fixture) {
-		var by steered
+		var by controlledStore
 		f := w.feed(steer(&by))
 		l := w.listen(f, w.user(w.org, org.Member))
 		synctest.Wait()
@@ -726,11 +726,11 @@ type lossyBus struct{ ports.Bus }
 
 func (lossyBus) Subscribe(func(object.Hint)) (func(), error) { return nil, errDown }
 
-// nobody is Epochs where there are no organisations.
-type nobody struct{ epochs }
+// noEpochs is Epochs where there are no organisations.
+type noEpochs struct{ epochs }
 
-func (nobody) Epochs(context.Context, []id.Org) (map[id.Org]int64, error) { return nil, nil }
+func (noEpochs) Epochs(context.Context, []id.Org) (map[id.Org]int64, error) { return nil, nil }
 
-func (nobody) Entries(context.Context, id.Org, int64, int) ([]object.Change, int64, error) {
+func (noEpochs) Entries(context.Context, id.Org, int64, int) ([]object.Change, int64, error) {
 	return nil, 0, fault.Missing("Organisation")
 }

@@ -275,9 +275,9 @@ func (w *fixture) same(got []string, want ...string) {
 // epochs has another name than its method, so that both can be in one struct.
 type epochs = ports.Epochs
 
-// steered is a store whose reading of logs can be counted, fail, show another
+// controlledStore is a store whose reading of logs can be counted, fail, show another
 // epoch and be followed by something else.
-type steered struct {
+type controlledStore struct {
 	ports.Store
 	epochs
 	down  atomic.Bool
@@ -288,21 +288,23 @@ type steered struct {
 
 var errDown = errors.New("the database is down")
 
-func (s *steered) Storage() ports.Storage { return steeredStorage{s.Store.Storage(), s} }
+func (s *controlledStore) Storage() ports.Storage { return controlledStorage{s.Store.Storage(), s} }
 
-type steeredStorage struct {
+type controlledStorage struct {
 	ports.Storage
-	by *steered
+	by *controlledStore
 }
 
-func (s steeredStorage) Changes() ports.Changes { return steeredChanges{s.Storage.Changes(), s.by} }
+func (s controlledStorage) Changes() ports.Changes {
+	return controlledChanges{s.Storage.Changes(), s.by}
+}
 
-type steeredChanges struct {
+type controlledChanges struct {
 	ports.Changes
-	by *steered
+	by *controlledStore
 }
 
-func (c steeredChanges) Heads(ctx context.Context, orgs []id.Org) (map[id.Org]object.Head, error) {
+func (c controlledChanges) Heads(ctx context.Context, orgs []id.Org) (map[id.Org]object.Head, error) {
 	if c.by.down.Load() {
 		return nil, errDown
 	}
@@ -314,7 +316,7 @@ func (c steeredChanges) Heads(ctx context.Context, orgs []id.Org) (map[id.Org]ob
 	return heads, err
 }
 
-func (c steeredChanges) List(ctx context.Context, o id.Org, after int64, limit int) (entries []object.Change, err error) {
+func (c controlledChanges) List(ctx context.Context, o id.Org, after int64, limit int) (entries []object.Change, err error) {
 	err = c.by.list(o, func() (err error) {
 		entries, err = c.Changes.List(ctx, o, after, limit)
 		return err
@@ -323,7 +325,7 @@ func (c steeredChanges) List(ctx context.Context, o id.Org, after int64, limit i
 }
 
 // Entries reads a log as List does.
-func (s *steered) Entries(ctx context.Context, o id.Org, after int64, limit int) (entries []object.Change, epoch int64, err error) {
+func (s *controlledStore) Entries(ctx context.Context, o id.Org, after int64, limit int) (entries []object.Change, epoch int64, err error) {
 	err = s.list(o, func() (err error) {
 		entries, epoch, err = s.epochs.Entries(ctx, o, after, limit)
 		return err
@@ -331,7 +333,7 @@ func (s *steered) Entries(ctx context.Context, o id.Org, after int64, limit int)
 	return entries, epoch, err
 }
 
-func (s *steered) list(o id.Org, read func() error) error {
+func (s *controlledStore) list(o id.Org, read func() error) error {
 	s.lists.Add(1)
 	if s.down.Load() {
 		return errDown
@@ -342,8 +344,8 @@ func (s *steered) list(o id.Org, read func() error) error {
 	return read()
 }
 
-// steer puts a steered store under a feed.
-func steer(by *steered) func(*changes.Options) {
+// steer gives a feed a controlled store.
+func steer(by *controlledStore) func(*changes.Options) {
 	return func(o *changes.Options) {
 		by.Store, by.epochs = o.Store, o.Epochs
 		o.Store, o.Epochs = by, by

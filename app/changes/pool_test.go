@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-func TestAPoolRunsItsJobsInOrderAndFewAtOnce(t *testing.T) {
+func TestAPoolRunsJobsInOrderWithBoundedConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pool{limit: 2}
 		gate := make(chan struct{})
@@ -37,7 +37,7 @@ func TestAPoolRunsItsJobsInOrderAndFewAtOnce(t *testing.T) {
 	})
 }
 
-func TestAClosedPoolForgetsWhatWaits(t *testing.T) {
+func TestAClosedPoolDropsQueuedJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pool{limit: 1}
 		gate := make(chan struct{})

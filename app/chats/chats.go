@@ -37,8 +37,8 @@ const leaseLifetime = 3 * time.Minute
 const ExtendEvery = time.Minute
 
 var (
-	errSilent   = errors.New("the provider fell silent")
-	errShutdown = errors.New("the server is going away")
+	errSilent   = errors.New("the provider sent nothing for too long")
+	errShutdown = errors.New("the server is shutting down")
 )
 
 // Options are what Chats needs.

@@ -73,7 +73,7 @@ func (s *Chats) addLease(l quota.Lease) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return fault.New(fault.Unavailable, "The server is going away")
+		return fault.New(fault.Unavailable, "The server is shutting down")
 	}
 	s.leases[l.ID] = l
 	return nil

@@ -131,7 +131,7 @@ func (s *Connectors) client(ctx context.Context, server connector.AuthServer) (c
 		return kept, err
 	}
 	if server.Registration == "" {
-		return connector.Client{}, fault.New(fault.Conflict, "The provider's authorization server takes only clients that an operator has registered there")
+		return connector.Client{}, fault.New(fault.Conflict, "The provider's authorization server accepts only clients that an operator has registered")
 	}
 	// Concurrent calls on this server register one client.
 	unlock, err := s.lockIssuer(ctx, server.Issuer)
@@ -247,7 +247,7 @@ func (s *Connectors) clientOf(ctx context.Context, f connector.Flow) (connector.
 	case err == nil && kept.ID == f.Client && kept.Redirect == f.Redirect:
 		return s.openClient(kept)
 	case err == nil || fault.Is(err, fault.NotFound):
-		err = fault.New(fault.Conflict, "The authorization has to be started again, as this service is known to the provider by another name now")
+		err = fault.New(fault.Conflict, "The authorization has to be started again, because this service's client at the provider has changed")
 	}
 	return connector.Client{}, err
 }

@@ -154,7 +154,7 @@ func (s *Connectors) StoreCredentials(ctx context.Context, actor org.Actor, i id
 	}
 	p, ok := s.Catalog.Get(was.Provider)
 	if !ok {
-		return connector.Instance{}, fault.New(fault.Conflict, "The connector's provider is in the catalog no more")
+		return connector.Instance{}, fault.New(fault.Conflict, "The connector's provider is no longer in the catalog")
 	}
 	if len(entries) > connector.MaxCredentials {
 		return connector.Instance{}, fault.Field("credentials", "must be at most %d bytes", connector.MaxCredentials)

@@ -67,7 +67,7 @@ func (s *Connectors) open(ctx context.Context, r ports.Records, i connector.Inst
 func (s *Connectors) unseal(sealed, bound []byte) ([]byte, error) {
 	plain, err := s.Sealer.Open(sealed, bound)
 	if err != nil {
-		return nil, fault.Wrap(fault.Internal, errors.Join(errUnreadable, err), "What is kept of the connector cannot be opened")
+		return nil, fault.Wrap(fault.Internal, errors.Join(errUnreadable, err), "The connector's stored data cannot be decrypted")
 	}
 	return plain, nil
 }

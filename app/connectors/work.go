@@ -189,7 +189,7 @@ func (s *Connectors) maintain(ctx context.Context, claimed connector.Instance) e
 func (s *Connectors) tools(ctx context.Context, i connector.Instance, c connector.Credentials) ([]connector.Tool, error) {
 	p, ok := s.Catalog.Get(i.Provider)
 	if !ok {
-		return nil, fault.New(fault.Invalid, "The provider is in the catalog no more")
+		return nil, fault.New(fault.Invalid, "The provider is no longer in the catalog")
 	}
 	return s.Servers.Tools(ctx, connector.Access{URL: i.URL, Transport: i.Transport, Auth: p.Auth, Carriers: p.Carriers, Entries: c.Entries})
 }

@@ -81,7 +81,7 @@ func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fing
 // unreadable is the error of a repetition if the record of the first request cannot be read.
 // The first request may have had its effect, so the repetition is refused.
 func unreadable(err error) error {
-	return fault.Wrap(fault.Conflict, err, "What was kept of the first request with this Idempotency-Key cannot be read any more")
+	return fault.Wrap(fault.Conflict, err, "The stored record of the first request with this Idempotency-Key can no longer be read")
 }
 
 // fingerprintContext is the context of the fingerprint of a key.

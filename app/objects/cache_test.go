@@ -23,7 +23,7 @@ import (
 
 // read serves a request of the actor on one server: it authorizes the actor and reads the
 // file with its content.
-func (w *office) read(t testing.TB, on *objects.Objects, actor org.Actor, of object.Object) (object.Object, string, error) {
+func (w *fixture) read(t testing.TB, on *objects.Objects, actor org.Actor, of object.Object) (object.Object, string, error) {
 	t.Helper()
 	now, err := w.Actor(t.Context(), actor.Org, actor.User)
 	must(t, err)
@@ -111,34 +111,34 @@ func TestCachedRecordsAreCheckedForVisibility(t *testing.T) {
 func TestTheNextRequestSeesChangesOfAnotherServer(t *testing.T) {
 	for _, c := range []struct {
 		about string
-		do    func(*testing.T, *office, *objects.Objects) error
+		do    func(*testing.T, *fixture, *objects.Objects) error
 		want  string // empty: NotFound
 	}{
-		{"it is replaced", func(t *testing.T, w *office, on *objects.Objects) error {
+		{"it is replaced", func(t *testing.T, w *fixture, on *objects.Objects) error {
 			_, err := on.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("new notes"))
 			return err
 		}, "new notes"},
-		{"it is replaced, and the previous blob is collected", func(t *testing.T, w *office, on *objects.Objects) error {
+		{"it is replaced, and the previous blob is collected", func(t *testing.T, w *fixture, on *objects.Objects) error {
 			if _, err := on.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("new notes")); err != nil {
 				return err
 			}
 			w.Clock.Advance(object.Grace + 1e6)
 			return w.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil })
 		}, "new notes"},
-		{"it is deleted", func(t *testing.T, w *office, on *objects.Objects) error {
+		{"it is deleted", func(t *testing.T, w *fixture, on *objects.Objects) error {
 			return on.Delete(t.Context(), w.ada, w.notes.ID, nil)
 		}, ""},
-		{"it is deleted, and another takes its path", func(t *testing.T, w *office, on *objects.Objects) error {
+		{"it is deleted, and another takes its path", func(t *testing.T, w *fixture, on *objects.Objects) error {
 			if err := on.Delete(t.Context(), w.ada, w.notes.ID, nil); err != nil {
 				return err
 			}
 			_, err := on.Create(t.Context(), w.ada, w.draft("notes.md"), harness.Text("others"))
 			return err
 		}, ""},
-		{"its workspace is deleted", func(t *testing.T, w *office, _ *objects.Objects) error {
+		{"its workspace is deleted", func(t *testing.T, w *fixture, _ *objects.Objects) error {
 			return w.Workspaces.Delete(t.Context(), w.ada, w.desk)
 		}, ""},
-		{"the reader leaves the team", func(t *testing.T, w *office, _ *objects.Objects) error {
+		{"the reader leaves the team", func(t *testing.T, w *fixture, _ *objects.Objects) error {
 			return w.Teams.RemoveMember(t.Context(), w.ada, w.crew, w.ben.User)
 		}, ""},
 	} {
@@ -162,7 +162,7 @@ func TestTheNextRequestSeesChangesOfAnotherServer(t *testing.T) {
 }
 
 // assertServed checks that a server returns every object as it is in the store.
-func (w *office) assertServed(t testing.TB, on *objects.Objects) {
+func (w *fixture) assertServed(t testing.TB, on *objects.Objects) {
 	t.Helper()
 	for key, want := range w.objects(t) {
 		reader := w.ada

@@ -26,70 +26,70 @@ import (
 )
 
 func TestChangesDuringAnUpload(t *testing.T) {
-	create := func(t *testing.T, w *office) error {
+	create := func(t *testing.T, w *fixture) error {
 		_, err := w.Objects.Create(t.Context(), w.ben, w.draft("new.md"), harness.Text("new"))
 		return err
 	}
-	replace := func(t *testing.T, w *office) error {
+	replace := func(t *testing.T, w *fixture) error {
 		_, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("Ben's"))
 		return err
 	}
-	replaceExpected := func(t *testing.T, w *office) error {
+	replaceExpected := func(t *testing.T, w *fixture) error {
 		u, one := harness.Text("Ben's"), int64(1)
 		u.Expected = &one
 		_, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u)
 		return err
 	}
-	saveMemory := func(t *testing.T, w *office) error {
+	saveMemory := func(t *testing.T, w *fixture) error {
 		_, err := w.Objects.SaveMemory(t.Context(), w.ben, w.desk, "memory.md", harness.Text("Ben's"))
 		return err
 	}
-	createInTeam := func(t *testing.T, w *office) error {
+	createInTeam := func(t *testing.T, w *fixture) error {
 		_, err := w.Objects.Create(t.Context(), w.ben, object.Draft{Path: "new.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("new"))
 		return err
 	}
-	profile := func(t *testing.T, w *office) error {
+	profile := func(t *testing.T, w *fixture) error {
 		_, err := w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))
 		return err
 	}
-	deleteDesk := func(t *testing.T, w *office) error { return w.Workspaces.Delete(t.Context(), w.ada, w.desk) }
-	deleteTeam := func(t *testing.T, w *office) error {
+	deleteDesk := func(t *testing.T, w *fixture) error { return w.Workspaces.Delete(t.Context(), w.ada, w.desk) }
+	deleteTeam := func(t *testing.T, w *fixture) error {
 		if err := deleteDesk(t, w); err != nil {
 			return err
 		}
 		return w.Teams.Delete(t.Context(), w.ada, w.crew)
 	}
-	removeBen := func(t *testing.T, w *office) error {
+	removeBen := func(t *testing.T, w *fixture) error {
 		w.Clock.Advance(2 * time.Second)
 		return w.Members.Remove(t.Context(), w.ada, w.ben.User)
 	}
-	becomeViewer := func(t *testing.T, w *office) error {
+	becomeViewer := func(t *testing.T, w *fixture) error {
 		w.Clock.Advance(2 * time.Second)
 		_, err := w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, "VIEWER")
 		return err
 	}
-	leaveTeam := func(t *testing.T, w *office) error {
+	leaveTeam := func(t *testing.T, w *fixture) error {
 		w.Clock.Advance(2 * time.Second)
 		return w.Teams.RemoveMember(t.Context(), w.ada, w.crew, w.ben.User)
 	}
-	expireName := func(t *testing.T, w *office) error {
+	expireName := func(t *testing.T, w *fixture) error {
 		w.Clock.Advance(object.Grace + time.Millisecond)
 		return w.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil })
 	}
-	replaceFirst := func(t *testing.T, w *office) error {
+	replaceFirst := func(t *testing.T, w *fixture) error {
 		_, err := w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("Ada's"))
 		return err
 	}
-	deleteFirst := func(t *testing.T, w *office) error { return w.Objects.Delete(t.Context(), w.ada, w.notes.ID, nil) }
-	takePath := func(t *testing.T, w *office) error {
+	deleteFirst := func(t *testing.T, w *fixture) error { return w.Objects.Delete(t.Context(), w.ada, w.notes.ID, nil) }
+	takePath := func(t *testing.T, w *fixture) error {
 		_, err := w.Objects.Create(t.Context(), w.ada, w.draft("NEW.md"), harness.Text("Ada's"))
 		return err
 	}
-	makeFolder := func(t *testing.T, w *office) error {
+	makeFolder := func(t *testing.T, w *fixture) error {
 		_, err := w.Objects.Create(t.Context(), w.ada, w.draft("new.md/inside"), harness.Text("Ada's"))
 		return err
 	}
-	saveMemoryFirst := func(t *testing.T, w *office) error {
+	saveMemoryFirst := func(t *testing.T, w *fixture) error {
 		_, err := w.Objects.SaveMemory(t.Context(), w.ada, w.desk, "memory.md", harness.Text("Ada's"))
 		return err
 	}
@@ -97,8 +97,8 @@ func TestChangesDuringAnUpload(t *testing.T) {
 	const done = fault.Kind(200)
 	for _, c := range []struct {
 		about     string
-		write     func(*testing.T, *office) error
-		meanwhile func(*testing.T, *office) error
+		write     func(*testing.T, *fixture) error
+		meanwhile func(*testing.T, *fixture) error
 		want      fault.Kind
 	}{
 		{"the workspace of a new file is deleted", create, deleteDesk, fault.Invalid},
@@ -346,7 +346,7 @@ func TestOnlyWritersChangeObjects(t *testing.T) {
 }
 
 // addTasks adds more tasks to a workspace than one transaction deletes.
-func (w *office) addTasks(t *testing.T, in id.Workspace) {
+func (w *fixture) addTasks(t *testing.T, in id.Workspace) {
 	t.Helper()
 	for range 150 {
 		made, err := task.New(id.Task(w.IDs.New()), w.ben.Org, w.ben.User, task.Draft{Title: "Task", Workspace: &in}, w.Clock.Now())
@@ -358,9 +358,9 @@ func (w *office) addTasks(t *testing.T, in id.Workspace) {
 // deletion deletes a workspace or a team in several transactions.
 type deletion struct {
 	about        string
-	prepare      func(*testing.T, *office)
-	draft        func(w *office, path string) object.Draft
-	delete       func(ctx context.Context, w *office, by org.Actor) error
+	prepare      func(*testing.T, *fixture)
+	draft        func(w *fixture, path string) object.Draft
+	delete       func(ctx context.Context, w *fixture, by org.Actor) error
 	transactions int
 	left         int      // Ben's memory, and the team's unless it is deleted
 	refused      org.Role // may not delete it
@@ -369,28 +369,28 @@ type deletion struct {
 var deletions = []deletion{
 	{
 		about:   "a workspace",
-		prepare: func(t *testing.T, w *office) { w.addTasks(t, w.desk) },
-		draft:   (*office).draft,
-		delete: func(ctx context.Context, w *office, by org.Actor) error {
+		prepare: func(t *testing.T, w *fixture) { w.addTasks(t, w.desk) },
+		draft:   (*fixture).draft,
+		delete: func(ctx context.Context, w *fixture, by org.Actor) error {
 			return w.Workspaces.Delete(ctx, by, w.desk)
 		},
 		transactions: 6, left: 2, refused: org.Viewer,
 	},
 	{
 		about:   "a team",
-		prepare: func(t *testing.T, w *office) { must(t, w.Workspaces.Delete(t.Context(), w.ada, w.desk)) },
-		draft: func(w *office, path string) object.Draft {
+		prepare: func(t *testing.T, w *fixture) { must(t, w.Workspaces.Delete(t.Context(), w.ada, w.desk)) },
+		draft: func(w *fixture, path string) object.Draft {
 			return object.Draft{Path: path, Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}
 		},
-		delete: func(ctx context.Context, w *office, by org.Actor) error {
+		delete: func(ctx context.Context, w *fixture, by org.Actor) error {
 			return w.Teams.Delete(ctx, by, w.crew)
 		},
 		transactions: 4, left: 1, refused: org.Member,
 	},
 }
 
-// open returns an office in which Ben, now an ADMIN, has made the objects to be deleted.
-func (d deletion) open(t *testing.T) *office {
+// open returns a fixture in which Ben, now an ADMIN, has made the objects to be deleted.
+func (d deletion) open(t *testing.T) *fixture {
 	t.Helper()
 	w := open(t)
 	must(t, errorOf(w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, string(org.Admin))))
@@ -403,13 +403,13 @@ func (d deletion) open(t *testing.T) *office {
 	return w
 }
 
-func (d deletion) create(t *testing.T, w *office, path string) {
+func (d deletion) create(t *testing.T, w *fixture, path string) {
 	t.Helper()
 	must(t, errorOf(w.Objects.Create(t.Context(), w.ben, d.draft(w, path), harness.Text("x"))))
 }
 
 // after has fn run once so many more transactions have ended.
-func (w *office) after(transactions int, fn func()) {
+func (w *fixture) after(transactions int, fn func()) {
 	w.Line.Within("Atomic", func() {
 		if transactions == 1 {
 			fn()
@@ -460,16 +460,16 @@ func TestDeletionsRemoveObjectsAddedMeanwhile(t *testing.T) {
 func TestDeletionsStopWhenRightsEnd(t *testing.T) {
 	for _, c := range []struct {
 		about string
-		end   func(ctx context.Context, w *office, d deletion) error
+		end   func(ctx context.Context, w *fixture, d deletion) error
 		want  fault.Kind
 	}{
-		{"the deleter is removed", func(ctx context.Context, w *office, _ deletion) error {
+		{"the deleter is removed", func(ctx context.Context, w *fixture, _ deletion) error {
 			return w.Members.Remove(ctx, w.ada, w.ben.User)
 		}, fault.Forbidden},
-		{"the deleter's role changes", func(ctx context.Context, w *office, d deletion) error {
+		{"the deleter's role changes", func(ctx context.Context, w *fixture, d deletion) error {
 			return errorOf(w.Members.ChangeRole(ctx, w.ada, w.ben.User, string(d.refused)))
 		}, fault.Forbidden},
-		{"the token expires", func(_ context.Context, w *office, _ deletion) error {
+		{"the token expires", func(_ context.Context, w *fixture, _ deletion) error {
 			w.Clock.Advance(time.Minute)
 			return nil
 		}, fault.Unauthenticated},
@@ -497,7 +497,7 @@ func TestDeletionsStopWhenRightsEnd(t *testing.T) {
 }
 
 // told returns the type and the path of each entry after a number that the actor sees.
-func (w *office) told(t testing.TB, after int64, actor org.Actor) (all []string) {
+func (w *fixture) told(t testing.TB, after int64, actor org.Actor) (all []string) {
 	t.Helper()
 	for _, c := range w.log(t, after) {
 		if c.VisibleTo(actor) {
@@ -507,7 +507,7 @@ func (w *office) told(t testing.TB, after int64, actor org.Actor) (all []string)
 	return all
 }
 
-func TestDeletionsAreToldAfterTheirWorkspaceOrTeamIsDeleted(t *testing.T) {
+func TestDeletionsAreSentAfterTheirWorkspaceOrTeamIsDeleted(t *testing.T) {
 	w, ctx := open(t), t.Context()
 	cyd, err := w.Join(ctx, "org_office", "user_cyd", org.Member) // sees neither
 	must(t, err)

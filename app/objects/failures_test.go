@@ -23,9 +23,9 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// office is an organisation with an owner and a member, their team with a workspace, and
+// fixture is an organisation with an owner and a member, their team with a workspace, and
 // files.
-type office struct {
+type fixture struct {
 	*harness.World
 	ada, ben org.Actor
 	crew     id.Team
@@ -35,12 +35,12 @@ type office struct {
 	made, remade *objects.Started // Ben's uploads to the store, of a new file and of the notes; both were sent
 }
 
-func open(t testing.TB) *office {
+func open(t testing.TB) *fixture {
 	t.Helper()
 	f, err := harness.NewWorld(start)
 	must(t, err)
 	ctx := t.Context()
-	w := &office{World: f}
+	w := &fixture{World: f}
 	w.ada, err = f.Join(ctx, "org_office", "user_ada", org.Owner)
 	must(t, err)
 	w.ben, err = f.Join(ctx, "org_office", "user_ben", org.Member)
@@ -66,7 +66,7 @@ func open(t testing.TB) *office {
 
 // start starts an upload of a text to the store: of the object, or of a new file with the path if
 // of is empty.
-func (w *office) start(t testing.TB, actor org.Actor, of id.Object, path, text string, change ...func(*objects.Upload)) (upload string, to object.Address, err error) {
+func (w *fixture) start(t testing.TB, actor org.Actor, of id.Object, path, text string, change ...func(*objects.Upload)) (upload string, to object.Address, err error) {
 	t.Helper()
 	u := objects.Upload{Size: int64(len(text)), Checksum: harness.Checksum(text)}
 	for _, fn := range change {
@@ -81,7 +81,7 @@ func (w *office) start(t testing.TB, actor org.Actor, of id.Object, path, text s
 }
 
 // sent is start with the text sent to the address. It returns the upload's id.
-func (w *office) sent(t testing.TB, actor org.Actor, of id.Object, path, text string, change ...func(*objects.Upload)) string {
+func (w *fixture) sent(t testing.TB, actor org.Actor, of id.Object, path, text string, change ...func(*objects.Upload)) string {
 	t.Helper()
 	upload, to, err := w.start(t, actor, of, path, text, change...)
 	must(t, err)
@@ -90,12 +90,12 @@ func (w *office) sent(t testing.TB, actor org.Actor, of id.Object, path, text st
 }
 
 // send sends a text to an address of the store.
-func (w *office) send(t testing.TB, to object.Address, text string) {
+func (w *fixture) send(t testing.TB, to object.Address, text string) {
 	t.Helper()
 	must(t, w.Blobs.Put(t.Context(), strings.TrimPrefix(to.URL, harness.BlobsURL), "", -1, strings.NewReader(text)))
 }
 
-func (w *office) started(t testing.TB, actor org.Actor, upload string) *objects.Started {
+func (w *fixture) started(t testing.TB, actor org.Actor, upload string) *objects.Started {
 	t.Helper()
 	s, err := w.Objects.Started(actor, upload)
 	must(t, err)
@@ -103,7 +103,7 @@ func (w *office) started(t testing.TB, actor org.Actor, upload string) *objects.
 }
 
 // reauthorize reads the actors again.
-func (w *office) reauthorize(t testing.TB) {
+func (w *fixture) reauthorize(t testing.TB) {
 	t.Helper()
 	var err error
 	w.ada, err = w.Actor(t.Context(), w.ada.Org, w.ada.User)
@@ -112,7 +112,7 @@ func (w *office) reauthorize(t testing.TB) {
 	must(t, err)
 }
 
-func (w *office) create(t testing.TB, actor org.Actor, path, text string) object.Object {
+func (w *fixture) create(t testing.TB, actor org.Actor, path, text string) object.Object {
 	t.Helper()
 	o, err := w.Objects.Create(t.Context(), actor, w.draft(path), harness.Text(text))
 	must(t, err)
@@ -120,12 +120,12 @@ func (w *office) create(t testing.TB, actor org.Actor, path, text string) object
 }
 
 // draft is of a file in the workspace.
-func (w *office) draft(path string) object.Draft {
+func (w *fixture) draft(path string) object.Draft {
 	return object.Draft{Path: path, Kind: object.Artifact, Scope: object.Shared, Workspace: &w.desk}
 }
 
 // objects returns every object's record by its storage key.
-func (w *office) objects(t testing.TB) map[string]object.Object {
+func (w *fixture) objects(t testing.TB) map[string]object.Object {
 	t.Helper()
 	found := map[string]object.Object{}
 	if err := w.Store.Storage().Objects().List(t.Context(), w.ada.Org, nil, object.Filter{}, nil, func(o object.Object) error {
@@ -147,14 +147,14 @@ func versionsOf(all map[string]object.Object) map[string]string {
 }
 
 // log returns the log's entries after a number.
-func (w *office) log(t testing.TB, after int64) []object.Change {
+func (w *fixture) log(t testing.TB, after int64) []object.Change {
 	t.Helper()
 	entries, err := w.Store.Storage().Changes().List(t.Context(), w.ada.Org, after, 1000)
 	must(t, err)
 	return entries
 }
 
-func (w *office) head(t testing.TB) int64 {
+func (w *fixture) head(t testing.TB) int64 {
 	t.Helper()
 	h, err := w.Objects.Head(t.Context(), w.ada)
 	must(t, err)
@@ -162,7 +162,7 @@ func (w *office) head(t testing.TB) int64 {
 }
 
 // assertContents checks that every object has the content that its record describes.
-func (w *office) assertContents(t testing.TB) {
+func (w *fixture) assertContents(t testing.TB) {
 	t.Helper()
 	for key, o := range w.objects(t) {
 		content, err := w.Read(t.Context(), o.Blob)
@@ -174,7 +174,7 @@ func (w *office) assertContents(t testing.TB) {
 
 // assertLog checks that the log's entries after a number lead from an earlier state to the
 // present one, with one entry for each change of a record.
-func (w *office) assertLog(t testing.TB, was map[string]string, after int64) {
+func (w *fixture) assertLog(t testing.TB, was map[string]string, after int64) {
 	t.Helper()
 	now := maps.Clone(was)
 	n := after
@@ -205,7 +205,7 @@ func (w *office) assertLog(t testing.TB, was map[string]string, after int64) {
 // assertCollected collects garbage after object.Grace and checks that exactly the blobs
 // that objects name remain, and that a dry run before finds the same and removes nothing.
 // Whole also collects blobs whose names are not recorded.
-func (w *office) assertCollected(t testing.TB, whole bool) {
+func (w *fixture) assertCollected(t testing.TB, whole bool) {
 	t.Helper()
 	ctx := t.Context()
 	w.Line.Listen(-1, "")
@@ -267,53 +267,53 @@ func run(do func() error) (err error, died bool) {
 	return err, died
 }
 
-func TestFailedWritesAreDoneWhollyOrNotAtAll(t *testing.T) {
+func TestFailedWritesAreAtomic(t *testing.T) {
 	long := strings.Repeat("long ", 20_000)
-	for about, do := range map[string]func(context.Context, *office) error{
-		"a file is made": func(ctx context.Context, w *office) error {
+	for about, do := range map[string]func(context.Context, *fixture) error{
+		"a file is made": func(ctx context.Context, w *fixture) error {
 			_, err := w.Objects.Create(ctx, w.ben, w.draft("new.md"), harness.Text("new"))
 			return err
 		},
-		"a long file of unknown length is made": func(ctx context.Context, w *office) error {
+		"a long file of unknown length is made": func(ctx context.Context, w *fixture) error {
 			_, err := w.Objects.Create(ctx, w.ben, w.draft("long.md"), &objects.Upload{Content: strings.NewReader(long), Size: -1})
 			return err
 		},
-		"a file is replaced": func(ctx context.Context, w *office) error {
+		"a file is replaced": func(ctx context.Context, w *fixture) error {
 			_, err := w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("new notes"))
 			return err
 		},
-		"the expected version is replaced": func(ctx context.Context, w *office) error {
+		"the expected version is replaced": func(ctx context.Context, w *fixture) error {
 			u := harness.Text("new notes")
 			one := int64(1)
 			u.Expected, u.Checksum = &one, harness.Checksum("new notes")
 			_, err := w.Objects.Replace(ctx, w.ben, w.notes.ID, u)
 			return err
 		},
-		"a document is stored first": func(ctx context.Context, w *office) error {
+		"a document is stored first": func(ctx context.Context, w *fixture) error {
 			_, err := w.Objects.Save(ctx, w.ben, object.Profile, harness.Text("{}"))
 			return err
 		},
-		"a document is stored again": func(ctx context.Context, w *office) error {
+		"a document is stored again": func(ctx context.Context, w *fixture) error {
 			_, err := w.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("more"))
 			return err
 		},
-		"a memory file is stored": func(ctx context.Context, w *office) error {
+		"a memory file is stored": func(ctx context.Context, w *fixture) error {
 			_, err := w.Objects.SaveMemory(ctx, w.ben, w.desk, "memory.md", harness.Text("memory"))
 			return err
 		},
-		"an upload to the store of a new file is completed": func(ctx context.Context, w *office) error {
+		"an upload to the store of a new file is completed": func(ctx context.Context, w *fixture) error {
 			return errorOf(w.Objects.Complete(ctx, w.ben, w.made))
 		},
-		"an upload to the store of a file is completed": func(ctx context.Context, w *office) error {
+		"an upload to the store of a file is completed": func(ctx context.Context, w *fixture) error {
 			return errorOf(w.Objects.Complete(ctx, w.ben, w.remade))
 		},
-		"a file is deleted": func(ctx context.Context, w *office) error {
+		"a file is deleted": func(ctx context.Context, w *fixture) error {
 			return w.Objects.Delete(ctx, w.ben, w.notes.ID, nil)
 		},
-		"a workspace is deleted": func(ctx context.Context, w *office) error {
+		"a workspace is deleted": func(ctx context.Context, w *fixture) error {
 			return w.Workspaces.Delete(ctx, w.ben, w.desk)
 		},
-		"a user is deleted": func(ctx context.Context, w *office) error {
+		"a user is deleted": func(ctx context.Context, w *fixture) error {
 			return w.Tell(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true})
 		},
 	} {

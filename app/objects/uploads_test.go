@@ -167,24 +167,24 @@ func TestUploadsToTheStoreAreOfTheirMember(t *testing.T) {
 
 func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 	for about, row := range map[string]struct {
-		before func(t *testing.T, w *office) error // what happens between sending and completing
+		before func(t *testing.T, w *fixture) error // what happens between sending and completing
 		want   fault.Kind
 	}{
-		"after the member became a viewer": {func(t *testing.T, w *office) error {
+		"after the member became a viewer": {func(t *testing.T, w *fixture) error {
 			w.ben.Role = org.Viewer
 			return nil
 		}, fault.Forbidden},
-		"after the member was removed": {func(t *testing.T, w *office) error {
+		"after the member was removed": {func(t *testing.T, w *fixture) error {
 			return w.Members.Remove(t.Context(), w.ada, w.ben.User)
 		}, fault.Forbidden},
-		"after the organisation was closed": {func(t *testing.T, w *office) error {
+		"after the organisation was closed": {func(t *testing.T, w *fixture) error {
 			return w.Tell(t.Context(), "organization.deleted", map[string]any{"id": "org_office", "deleted": true})
 		}, fault.Forbidden},
-		"after a day": {func(t *testing.T, w *office) error {
+		"after a day": {func(t *testing.T, w *fixture) error {
 			w.Clock.Advance(object.Grace + time.Minute)
 			return w.Upkeep.Collect(t.Context(), false, false, func(upkeep.Garbage) error { return nil })
 		}, fault.Conflict},
-		"after it was given up": {func(t *testing.T, w *office) error {
+		"after it was given up": {func(t *testing.T, w *fixture) error {
 			return errors.Join(w.Objects.GiveUp(t.Context(), w.ben, w.made), w.Objects.GiveUp(t.Context(), w.ben, w.remade))
 		}, fault.Gone},
 	} {

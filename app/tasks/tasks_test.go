@@ -104,22 +104,22 @@ func TestTheTagsOfTheTasksAreBounded(t *testing.T) {
 	}
 }
 
-// followed is a store that calls then after each transaction.
-type followed struct {
+// hookStore is a store that calls then after each transaction.
+type hookStore struct {
 	ports.Store
 	then func()
 }
 
-func (s followed) Atomic(ctx context.Context, fn func(ports.Records) error) error {
+func (s hookStore) Atomic(ctx context.Context, fn func(ports.Records) error) error {
 	err := s.Store.Atomic(ctx, fn)
 	s.then()
 	return err
 }
 
-func TestATaskThatIsGoneSinceIsNotInTheAnswer(t *testing.T) {
+func TestADeletedTaskIsNotInTheResponse(t *testing.T) {
 	w := newFixture(t)
 	ids := w.made(2, 0)
-	store := followed{w.store, func() {
+	store := hookStore{w.store, func() {
 		w.must(w.store.Work().Tasks().Remove(t.Context(), "o", ids[0], func(task.Task) error { return nil }))
 	}}
 	later := tasks.New(store, w.clock, w.ids, within(store))

@@ -143,7 +143,7 @@ func TestGarbageIsCollectedWhenItsGraceIsOver(t *testing.T) {
 	y.checkStored(t, y.stored)
 }
 
-func TestADryRunSaysWhatWouldGoAndTakesNothing(t *testing.T) {
+func TestADryRunListsGarbageAndRemovesNothing(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		y := newFixture(t)
 		y.Clock.Advance(object.Grace + time.Millisecond)
@@ -256,7 +256,7 @@ func TestASecondCollectorMayRunAtAnyMomentOfTheFirst(t *testing.T) {
 
 // An upload that began long ago takes its name over or the collector does, and
 // where the upload wins, its blob stays.
-func TestAnUploadThatTakesAsLongAsTheGraceWinsOrLosesWhole(t *testing.T) {
+func TestAnUploadAsLongAsTheGraceSucceedsOrFailsCompletely(t *testing.T) {
 	const none = "nothing, before it begins"
 	for _, call := range []string{none, "BlobNames.Expire", "BlobNames.Due", "Blobs.Remove", "BlobNames.Forget"} {
 		t.Run("ends while the collector does "+call, func(t *testing.T) {
@@ -414,7 +414,7 @@ func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 	}
 }
 
-func TestAStoreOfBlobsThatIsAnotherDatabasesIsLeftAlone(t *testing.T) {
+func TestTheStoreOfAnotherDatabaseIsNotCollected(t *testing.T) {
 	other, ctx := newFixture(t), t.Context()
 	other.Clock.Advance(object.Grace + time.Millisecond)
 	before, err := other.Kept(ctx)

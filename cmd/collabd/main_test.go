@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestWrongCallsAreToldWhatIsRight(t *testing.T) {
+func TestWrongUsageIsAnsweredWithTheCorrectOne(t *testing.T) {
 	for call, want := range map[string]string{
 		"bogus":         "There is no command \"collabd bogus\".\nCommands and variables are printed by collabd help.\n",
 		"doctor --xml":  "There is no command \"collabd doctor --xml\".\n  collabd doctor ",

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestWhatACallNeeds(t *testing.T) {
+func TestTokensThatACallNeeds(t *testing.T) {
 	plain := chat.Call{MaxTokens: 1000, Turns: []chat.Turn{user(text("Hello"))}}
 	searching := plain
 	searching.WebSearch = true

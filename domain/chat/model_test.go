@@ -151,7 +151,7 @@ func TestARequestOutOfBoundsNamesTheField(t *testing.T) {
 	}
 }
 
-func TestAllThatIsWrongIsNamedAtOnce(t *testing.T) {
+func TestAllProblemsAreReportedTogether(t *testing.T) {
 	none := 0
 	_, err := chat.Request{Message: "\xff", System: "\xff", MaxTokens: &none, Tools: []chat.Tool{{}}}.Call(small)
 	var e *fault.Error
@@ -166,7 +166,7 @@ func TestAllThatIsWrongIsNamedAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatACallTakesOfItsRequestAndModel(t *testing.T) {
+func TestCallOfARequestAndAModel(t *testing.T) {
 	searching := small
 	searching.Capabilities, searching.SearchTool = []string{chat.WebSearch}, "search_1"
 	some := 7

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestWhatAFailureIsToItsClient(t *testing.T) {
+func TestMessagesOfFailures(t *testing.T) {
 	const other = "An error occurred while processing your request."
 	for _, c := range []struct {
 		kind      chat.FailureKind
@@ -41,7 +41,7 @@ func TestWhatAFailureIsToItsClient(t *testing.T) {
 	}
 }
 
-func TestWhatACallCountsAsHavingUsed(t *testing.T) {
+func TestUsageOfACall(t *testing.T) {
 	call, err := chat.Request{Message: strings.Repeat("word ", 100)}.Call(small)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func someReply(t *rapid.T) chat.Reply {
 	}
 }
 
-func TestWhateverIsKnownOfACallNoTokenIsLost(t *testing.T) {
+func TestNoTokenOfACallIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		call, err := chat.Request{Message: "a" + rapid.String().Draw(t, "message")}.Call(small)
 		if err != nil {

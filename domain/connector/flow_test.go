@@ -194,7 +194,7 @@ func TestResponsesComeFromTheServerThatWasAsked(t *testing.T) {
 	}
 }
 
-func TestWhatIsSealedIsBoundToOnePlace(t *testing.T) {
+func TestSealedCredentialsAreBoundToOneContext(t *testing.T) {
 	seen := map[string]string{}
 	for name, context := range map[string][]byte{
 		"entries":           connector.SealingContext("o", "i", 1, connector.EntriesPart),

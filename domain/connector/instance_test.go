@@ -438,7 +438,7 @@ func TestATokenThatExpiresEarlyIsRenewedOnRead(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeOpenedIsTriedAgainLaterEachTimeWhateverItsToken(t *testing.T) {
+func TestUnreadableCredentialsAreRetriedWithBackoff(t *testing.T) {
 	i := in(connector.Connecting)
 	i.ExpiresAt, i.RenewAt = new(noon.Add(-time.Hour)), new(noon.Add(-2*time.Hour))
 	for n, want := range []time.Duration{1, 2, 4} {
@@ -453,7 +453,7 @@ func TestWhatCannotBeOpenedIsTriedAgainLaterEachTimeWhateverItsToken(t *testing.
 	}
 }
 
-func TestUseIsNotedOnceAMinute(t *testing.T) {
+func TestUseIsRecordedOnceAMinute(t *testing.T) {
 	i, noted := in(connector.Connected).Used(noon)
 	if !noted || !i.LastUsedAt.Equal(noon) {
 		t.Fatalf("the first: %t, %v", noted, i.LastUsedAt)

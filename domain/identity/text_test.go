@@ -32,7 +32,7 @@ func TestCleanNameKeepsWhatCanBeStored(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotOfTheRightShapeIsDropped(t *testing.T) {
+func TestMalformedTextsAreDropped(t *testing.T) {
 	for in, want := range map[string]string{
 		" ada@example.com ":                            "ada@example.com",
 		"+441234567890":                                "",

@@ -12,7 +12,7 @@ import (
 )
 
 // A rate is checked against the times that it let through.
-func TestARateLetsSoManyThroughInAnyStretch(t *testing.T) {
+func TestARateBoundsTheNumberInAnyInterval(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := invitation.Rate{Burst: rapid.IntRange(1, 5).Draw(t, "burst"), Every: time.Minute}
 		now, spent := noon, time.Time{}

@@ -177,7 +177,7 @@ func TestWhatAChangeSays(t *testing.T) {
 	}
 }
 
-func TestWhoeverSeesATeamIsItsAudience(t *testing.T) {
+func TestTheAudienceOfATeamAreItsViewers(t *testing.T) {
 	for kind, want := range map[team.Kind]struct{ everyone, managers bool }{
 		team.Shared: {true, true}, team.Standard: {false, true}, team.Personal: {false, false},
 	} {
@@ -198,7 +198,7 @@ func TestWhoeverSeesATeamIsItsAudience(t *testing.T) {
 	}
 }
 
-func TestWhatARoleOrAReturnChangesInVisibility(t *testing.T) {
+func TestVisibilityAfterAChangedRoleOrAReturn(t *testing.T) {
 	was := func(r org.Role) org.Membership {
 		return org.Membership{Org: office, User: ben, Role: r, JoinedAt: noon}
 	}

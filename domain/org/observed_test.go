@@ -33,7 +33,7 @@ func TestAUserFollowsTheLatestEventAboutThem(t *testing.T) {
 	}
 }
 
-func TestAMentionCountsUntilTheFirstEventAboutTheUserAndOnlyForWhatNoTokenSaid(t *testing.T) {
+func TestAMentionCountsUntilTheFirstEventAboutTheUserAndNotOverTokens(t *testing.T) {
 	u := org.User{ID: "u", ProviderID: "p"}.Presented(identity.Claims{Name: "token", IssuedAt: noon}, identity.UserFacts{AvatarURL: "https://a"}, noon)
 	u = u.Mentioned(identity.UserFacts{Name: "mention", Email: "mention@example.com"}, stamp(1, identity.RankCreated), noon)
 	if u.Name != "token" || u.Email != "mention@example.com" || u.AvatarURL != "https://a" || u.Full {

@@ -6,7 +6,7 @@ import (
 	"collab/domain/patch"
 )
 
-func TestAPatchTellsAbsentNullAndAValueApart(t *testing.T) {
+func TestAPatchDistinguishesAbsentNullAndValue(t *testing.T) {
 	old, fresh := "old", "new"
 	for _, c := range []struct {
 		about         string
@@ -34,7 +34,7 @@ func TestAPatchTellsAbsentNullAndAValueApart(t *testing.T) {
 	}
 }
 
-func TestAPatchedValueIsNotThePatchsOwn(t *testing.T) {
+func TestAPatchedValueIsACopy(t *testing.T) {
 	f := patch.Value("one")
 	*f.Over(nil) = "two"
 	if v, _ := f.Get(); v != "one" {

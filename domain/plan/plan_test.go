@@ -11,7 +11,7 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-func TestWhatPlansAllow(t *testing.T) {
+func TestLimitsOfPlans(t *testing.T) {
 	for p, want := range map[plan.Plan]plan.Limits{
 		plan.None:       {DailyTokens: 0, Members: 1},
 		plan.Free:       {DailyTokens: 1_000_000, Members: 1},
@@ -48,7 +48,7 @@ func TestAnOperatorGrantsAnyPlan(t *testing.T) {
 	}
 }
 
-func TestAGrantThatMakesNoSenseNamesTheFieldAndChangesNothing(t *testing.T) {
+func TestAnInvalidGrantNamesTheFieldAndChangesNothing(t *testing.T) {
 	number := func(n int) *int { return &n }
 	for field, g := range map[string]plan.Grant{
 		"plan":             {Plan: "GOLD"},

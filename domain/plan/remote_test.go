@@ -287,7 +287,7 @@ func TestDecisionsOnAnOrder(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeBought(t *testing.T) {
+func TestPlansThatCannotBeOrdered(t *testing.T) {
 	for state, p := range map[plan.State]plan.Plan{
 		plan.External: plan.Standard, plan.Paying: plan.Premium, plan.Owing: plan.Premium, plan.ProviderTrial: plan.Premium, plan.Suspended: plan.Premium,
 	} {
@@ -341,7 +341,7 @@ func TestAPageIsNotedAndTakenOffWhileItsCheckoutCounts(t *testing.T) {
 	}
 }
 
-func TestWhatTheProviderKnowsNothingOfIsOver(t *testing.T) {
+func TestASubscriptionUnknownToTheProviderEnds(t *testing.T) {
 	for _, state := range plan.States() {
 		was := in(state)
 		got := was.RemoteMissing(noon)

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestWhatAnAccountGrants(t *testing.T) {
+func TestGrantsOfAnAccount(t *testing.T) {
 	for _, c := range []struct {
 		about   string
 		account quota.Account
@@ -158,7 +158,7 @@ func TestEveryInstantIsOfExactlyOneDay(t *testing.T) {
 	})
 }
 
-func TestARefusalSaysWhenToComeBack(t *testing.T) {
+func TestARefusalHasARetryAfter(t *testing.T) {
 	resets := time.Date(2026, 2, 1, 1, 0, 0, 0, time.FixedZone("", 3600))
 	for limit, want := range map[int64]string{
 		500: "The daily token quota is used up; it resets at 2026-02-01T00:00:00Z",

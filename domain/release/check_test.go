@@ -188,7 +188,7 @@ func devices() (all []release.Target) {
 	return all
 }
 
-func TestWhatADeviceIsOffered(t *testing.T) {
+func TestOffersToADevice(t *testing.T) {
 	const client = "a"
 	bucket := release.Bucket(client)
 	target := release.Target{Platform: release.Darwin, Arch: release.ARM64, Channel: release.Stable}
@@ -340,7 +340,7 @@ func TestSnapshots(t *testing.T) {
 	})
 }
 
-func TestASnapshotWithChangesIsThatOfAllThatThereIs(t *testing.T) {
+func TestASnapshotWithChangesEqualsACompleteOne(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		all := map[id.Release]release.Release{}
 		now := &release.Snapshot{Revision: -1}
@@ -371,7 +371,7 @@ func TestASnapshotWithChangesIsThatOfAllThatThereIs(t *testing.T) {
 	})
 }
 
-func TestASnapshotHasInFullWhatDevicesAreToHaveAlone(t *testing.T) {
+func TestASnapshotHasOnlyLatestReleasesInFull(t *testing.T) {
 	mac := release.Target{Platform: release.Darwin, Arch: release.ARM64, Channel: release.Stable}
 	var all []release.Release
 	for n := range 50 {

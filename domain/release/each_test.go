@@ -9,7 +9,7 @@ import (
 	"collab/domain/release"
 )
 
-func TestADeviceThatTellsNoArchitectureIsOfferedWhatIsThereForEach(t *testing.T) {
+func TestADeviceWithoutArchitectureIsOfferedAReleaseForEach(t *testing.T) {
 	at := version(t, "1.0.0")
 	for name, test := range map[string]struct {
 		releases string // version/architecture, with the rollout where it is not 100
@@ -51,7 +51,7 @@ func TestADeviceThatTellsNoArchitectureIsOfferedWhatIsThereForEach(t *testing.T)
 	}
 }
 
-func TestWhatIsOfferedToEachIsWhatEachIsOffered(t *testing.T) {
+func TestOfferEachEqualsTheOffersToEach(t *testing.T) {
 	rapid.Check(t, func(tt *rapid.T) {
 		keys := rapid.SliceOfNDistinct(rapid.Custom(func(tt *rapid.T) string {
 			return rapid.SampledFrom([]string{"1.0.0", "1.1.0", "2.0.0"}).Draw(tt, "version") + "/" + rapid.SampledFrom([]string{"X64", "ARM64", "UNIVERSAL"}).Draw(tt, "arch")

@@ -306,7 +306,7 @@ func TestWhereDownloadsComeFrom(t *testing.T) {
 	}
 }
 
-func TestWhatReleasesSayOfThemselves(t *testing.T) {
+func TestDescriptionsOfReleases(t *testing.T) {
 	r := made(t)
 	if got, want := r.Describe(), "1.2.3 DARWIN ARM64 STABLE, 100 %"; got != want {
 		t.Errorf("it is %q, want %q", got, want)

@@ -54,7 +54,7 @@ func TestADateCoversItsWholeDayAndAnInstantNothingBesideItself(t *testing.T) {
 	}
 }
 
-func TestWhatADueDateIsWrittenAsIsReadAsTheSame(t *testing.T) {
+func TestDueDatesRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.UnixMilli(rapid.Int64Range(-62135596800000, 253402300799999).Draw(t, "ms"))
 		for _, d := range []task.Due{task.DueAt(at), task.DueOn(at)} {

@@ -134,7 +134,7 @@ func TestHistoryNamesWhatChangedAndKeepsLongTextsOut(t *testing.T) {
 	}
 }
 
-func TestACloneHasTagsOfItsOwn(t *testing.T) {
+func TestACloneSharesNoTags(t *testing.T) {
 	k := made(t, func(d *task.Draft) { d.Tags = []string{"a"} })
 	k.Clone().Tags[0] = "b"
 	if k.Tags[0] != "a" {

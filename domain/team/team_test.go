@@ -72,7 +72,7 @@ func TestRolesThatDeleteTeams(t *testing.T) {
 	}
 }
 
-func TestAnOrganisationHasRoomForSoManyTeams(t *testing.T) {
+func TestTheNumberOfTeamsIsLimited(t *testing.T) {
 	if err := team.CheckLimit(team.MaxTeams - 1); err != nil {
 		t.Error(err)
 	}

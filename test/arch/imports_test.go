@@ -28,8 +28,8 @@ var outside = []string{"net", "os", "database", "log", "syscall", "testing", "em
 
 var outsideExcept = []string{"net/url", "log/slog"}
 
-// owners says whose technology a library is. A library that is not here is
-// nobody's yet, and whoever brings it in names its owner. An owner is a folder
+// owners has the folder that a library belongs to. A library that is not listed
+// must be added with its owner before it is imported. An owner is a folder
 // and what is below it.
 var owners = []struct {
 	library string // a path and everything below it
@@ -131,7 +131,7 @@ var table = []row{
 	{who: "test", own: true, local: []string{"domain", "ports", "app", "adapters", "test"}, standard: all, libraries: isOwned},
 }
 
-// tests says what test files may import beside what their package may: the
+// tests has the imports that test files may have beside their package's: the
 // other half of the conversation, and libraries for testing.
 //
 //   - domain is tested with domain alone, ports have no tests;

@@ -32,7 +32,7 @@ type group struct {
 }
 
 // specified is the specification's list of endpoints. A group that is not built
-// yet has neither routes nor a description; whoever builds it sets built here.
+// yet has neither routes nor a description; when it is implemented, built is set here.
 var specified = []group{
 	{"auth", true, `
 		GET /auth/cli-auth
@@ -253,7 +253,7 @@ func stringOf(e ast.Expr) (string, bool) {
 	return s, err == nil
 }
 
-// compare reports endpoints that are there and should not be, and the other way
+// compare reports endpoints that are unexpected, and missing ones the other way
 // round.
 func compare(groups []group, have []string, report func(endpoint, detail string)) {
 	known := map[string]group{}

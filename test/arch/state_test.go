@@ -55,7 +55,7 @@ var aggregates = []aggregate{
 
 const ruleFields = "state fields are unexported and given back by Restore, which returns the record"
 
-// checkFields makes sure that the compiler keeps everybody else from assigning
+// checkFields checks that the compiler keeps other packages from assigning
 // the state.
 func checkFields(t *tree) []finding {
 	var found []finding
@@ -126,7 +126,7 @@ func receiver(d *ast.FuncDecl) string {
 
 const ruleRestore = "Restore is for adapters that read records"
 
-// checkRestore looks at every call, or value, of a method Restore. Without type
+// checkRestore checks every call, or value, of a method Restore. Without type
 // information the name alone decides; nothing else in the tree may bear it.
 // Test files are held to it too: they reach a state as users do. The suites of
 // test/contract may use it, because they put every record that can be stored

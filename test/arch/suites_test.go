@@ -8,7 +8,7 @@ import (
 
 const ruleSuites = "every port has a suite in test/contract that at least two adapters call, or a reason"
 
-// unsuited says why a port has no suite, or one that fewer than two adapters
+// unsuited has the reason for a port without a suite, or with one that fewer than two adapters
 // call. A reason for a port that does not need one is reported as well.
 var unsuited = map[string]string{
 	"Records":     "hands over collections, each of which has its own suite",

@@ -1,4 +1,4 @@
-// Package authserver is a scripted authorization server for tests of whoever lets
+// Package authserver is a scripted authorization server for tests of clients that let
 // itself be authorised by OAuth. Codes, tokens and PKCE are those of go-oauth2; what
 // tool servers' authorizations need beyond it stands around it: metadata, clients
 // that register or describe themselves, iss, resource, revocation. By its Script,
@@ -168,7 +168,7 @@ func (s *Server) Requests(e Endpoint) []Request {
 	return slices.DeleteFunc(slices.Clone(s.requests), func(r Request) bool { return r.Endpoint != e })
 }
 
-// Valid reports whether an access token lets in.
+// Valid reports whether an access token is accepted.
 func (s *Server) Valid(access string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -107,7 +107,7 @@ func TestAnAuthorizationRequestHasToBeRight(t *testing.T) {
 	}
 }
 
-func TestACodeIsRedeemedOnceByWhoCanProveIt(t *testing.T) {
+func TestACodeIsRedeemedOnceWithItsVerifier(t *testing.T) {
 	s := start(t)
 	for name, change := range map[string]func(url.Values){
 		"another verifier": func(q url.Values) { q.Set("code_verifier", verifier+"x") },

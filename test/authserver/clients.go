@@ -90,7 +90,7 @@ func (s *Server) known(ctx context.Context, id string, documents bool) (client, 
 	return made, true
 }
 
-// authenticated decides whether a request comes from the client that it says, by
+// authenticated decides whether a request comes from the client that it names, by
 // the one method that the client has.
 func (s *Server) authenticated(r *http.Request) bool {
 	id, secret, err := presented(r)

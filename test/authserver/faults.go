@@ -36,7 +36,7 @@ func Echo(status int, code string) Fault {
 	}
 }
 
-// Garble answers with what is no HTTP, and quotes all that was sent.
+// Garble answers with invalid HTTP that quotes the request.
 func Garble(_ *Server, w http.ResponseWriter, r *http.Request) {
 	c, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -66,7 +66,7 @@ func Enormous(_ *Server, w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, `"}`) // what fails is the connection
 }
 
-// Hang gives no answer until the client goes away.
+// Hang does not answer until the client disconnects.
 func Hang(s *Server, _ http.ResponseWriter, r *http.Request) {
 	select {
 	case <-r.Context().Done():
@@ -74,7 +74,7 @@ func Hang(s *Server, _ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Stall begins an answer, and gives no more of it until the client goes away.
+// Stall begins a response, and does not continue it until the client disconnects.
 func Stall(s *Server, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, `{"issuer":`) // what fails is the connection

@@ -15,7 +15,7 @@ import (
 	"github.com/go-oauth2/oauth2/v4/manage"
 )
 
-// maxBody is what is read of a request.
+// maxBody is the most that is read of a request, in bytes.
 const maxBody = 1 << 20
 
 // serve notes the request, and answers it, or has the endpoint's fault do that.
@@ -56,7 +56,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// note keeps the request, and returns what is to be done with it: a fault, or nil.
+// note records the request, and returns the fault to apply to it, or nil.
 func (s *Server) note(r Request) (Fault, Script) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ var page = template.Must(template.New("").Parse(`<!doctype html>
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request, script Script) {
 	c, ok := s.known(r.Context(), r.FormValue("client_id"), script.Documents)
 	if !ok || !slices.Contains(c.redirects, r.FormValue("redirect_uri")) {
-		// RFC 6749, section 4.1.2.1: nobody is sent where the client is not known to be.
+		// RFC 6749, section 4.1.2.1: no redirect to an address that the client has not registered.
 		http.Error(w, "unknown client or redirect_uri", http.StatusBadRequest)
 		return
 	}
@@ -322,7 +322,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // what fails is the connection
 }
 
-// Approve is somebody who allows what the page at the address asks for, and
+// Approve acts as a user who approves the request of the page at the address, and
 // returns where that sends the browser.
 func (s *Server) Approve(address string) (*url.URL, error) {
 	client := &http.Client{

@@ -9,7 +9,7 @@ import (
 	"github.com/go-oauth2/oauth2/v4/models"
 )
 
-// codes makes codes that nobody can mistake for anything else.
+// codes makes codes of a recognisable form.
 type codes struct{}
 
 func (codes) Token(context.Context, *oauth2.GenerateBasic) (string, error) {

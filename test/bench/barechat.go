@@ -13,10 +13,10 @@ import (
 // Of the bare server's chat. The query of a request says where the provider is.
 const (
 	bareChat   = "/chat"
-	bareCopies = "/copied" // what the provider says, as it is
+	bareCopies = "/copied" // the provider's response, unchanged
 )
 
-// bareRelay passes on what a provider says.
+// bareRelay passes on a provider's response.
 type bareRelay struct{ client *http.Client }
 
 func newBareRelay() bareRelay {

@@ -19,7 +19,7 @@ const (
 	bareBlock   = 256 << 10
 )
 
-// bareFiles stores what is posted to it in files of a folder and sends them back.
+// bareFiles stores posted contents in files of a folder and serves them.
 type bareFiles struct{ folder string }
 
 var bareBlocks = sync.Pool{New: func() any { return new(make([]byte, bareBlock)) }}

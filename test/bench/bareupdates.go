@@ -13,7 +13,7 @@ const (
 	bareAnswers = "/answers" // takes what it is to answer to which query
 )
 
-// bareUpdates answers checks for updates with what it was told before.
+// bareUpdates answers update checks with a fixed response.
 type bareUpdates struct {
 	answers atomic.Pointer[map[string][]byte] // by query
 }

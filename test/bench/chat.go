@@ -101,7 +101,7 @@ func (b *bench) chatOnce(ctx context.Context, name string, p *provider) (r chatR
 	for _, load := range chatLoads {
 		var at [waysOfAsking]pacedFigures
 		for _, way := range []int{askedDirectly, askedBare, askedOnPostgres} {
-			// Processor time comes in ticks.
+			// Processor time is measured in ticks.
 			if at[way], err = talks[way].pace(ctx, load.streams, load.every, 2*b.warm, 3*b.run); err != nil {
 				return r, err
 			}
@@ -140,7 +140,7 @@ func (b *bench) life() time.Duration { return b.run * 5 / 3 }
 
 // startTalks starts a new server of each kind. The function it returns ends
 // them.
-func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks [waysOfAsking]talk, stop func() error, err error) {
+func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks [waysOfAsking]chatTarget, stop func() error, err error) {
 	var started []*process
 	stop = func() error {
 		var errs []error
@@ -149,15 +149,15 @@ func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks
 		}
 		return errors.Join(errs...)
 	}
-	talks[askedDirectly] = talk{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
+	talks[askedDirectly] = chatTarget{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
 	bare, err := b.startBare(ctx, "")
 	if err != nil {
 		return talks, stop, err
 	}
 	started = append(started, bare)
 	query := "?provider=" + url.QueryEscape(p.address())
-	talks[askedBare] = talk{name: "bare", address: bare.address, path: bareChat + query, process: bare, provider: p}
-	talks[askedCopied] = talk{name: "bare, copied", address: bare.address, path: bareCopies + query, process: bare, provider: p}
+	talks[askedBare] = chatTarget{name: "bare", address: bare.address, path: bareChat + query, process: bare, provider: p}
+	talks[askedCopied] = chatTarget{name: "bare, copied", address: bare.address, path: bareCopies + query, process: bare, provider: p}
 	database, conn, err := b.database(ctx, name)
 	if err != nil {
 		return talks, stop, err
@@ -178,13 +178,13 @@ func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks
 
 // startChatting starts a server whose models are those of a provider, with so many
 // members who may chat, and with what more says, as NAME=value.
-func (b *bench) startChatting(ctx context.Context, name, database string, p *provider, members int, more ...string) (c *collab, t talk, err error) {
+func (b *bench) startChatting(ctx context.Context, name, database string, p *provider, members int, more ...string) (c *collab, t chatTarget, err error) {
 	c, err = b.startCollab(ctx, name, database, append(more,
 		"COLLAB_ANTHROPIC_URL=http://"+p.address(), "COLLAB_ANTHROPIC_API_KEY=bench", "COLLAB_ADMIN_SECRET="+chatSecret)...)
 	if err != nil {
 		return nil, t, err
 	}
-	t = talk{name: c.name, address: c.address, path: "/api/v1/chat", process: c.process, provider: p}
+	t = chatTarget{name: c.name, address: c.address, path: "/api/v1/chat", process: c.process, provider: p}
 	err = c.grant(ctx, "PREMIUM")
 	for i := 0; i < members && err == nil; i++ {
 		var s session

@@ -12,7 +12,7 @@ import (
 
 // asking returns ways of asking a provider: itself, and through what h makes of
 // the bare server's relay.
-func asking(t *testing.T, h func(bareRelay) http.HandlerFunc) (direct, through talk) {
+func asking(t *testing.T, h func(bareRelay) http.HandlerFunc) (direct, through chatTarget) {
 	t.Helper()
 	p, err := listenProvider()
 	if err != nil {
@@ -26,15 +26,15 @@ func asking(t *testing.T, h func(bareRelay) http.HandlerFunc) (direct, through t
 	relay := newBareRelay()
 	t.Cleanup(relay.client.CloseIdleConnections)
 	s := against(t, h(relay))
-	direct = talk{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
-	return direct, talk{name: "server", address: s.address, path: bareChat + "?provider=" + url.QueryEscape(p.address()), process: s, provider: p}
+	direct = chatTarget{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
+	return direct, chatTarget{name: "server", address: s.address, path: bareChat + "?provider=" + url.QueryEscape(p.address()), process: s, provider: p}
 }
 
 // instead returns a relay whose answer is changed once it is whole.
 func instead(change func(body string) string) func(bareRelay) http.HandlerFunc {
 	return func(b bareRelay) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
-			whole := &gathered{header: http.Header{}}
+			whole := &discarded{header: http.Header{}}
 			b.relay(whole, r)
 			w.Header().Set("Content-Type", "text/event-stream")
 			_, _ = w.Write([]byte(change(whole.body.String())))
@@ -43,16 +43,16 @@ func instead(change func(body string) string) func(bareRelay) http.HandlerFunc {
 	}
 }
 
-// gathered is an answer that goes nowhere.
-type gathered struct {
+// discarded is a response that is dropped.
+type discarded struct {
 	header http.Header
 	body   bytes.Buffer
 }
 
-func (g *gathered) Header() http.Header         { return g.header }
-func (g *gathered) WriteHeader(int)             {}
-func (g *gathered) Write(b []byte) (int, error) { return g.body.Write(b) }
-func (g *gathered) Flush()                      {}
+func (g *discarded) Header() http.Header         { return g.header }
+func (g *discarded) WriteHeader(int)             {}
+func (g *discarded) Write(b []byte) (int, error) { return g.body.Write(b) }
+func (g *discarded) Flush()                      {}
 
 func relayed(b bareRelay) http.HandlerFunc { return b.relay }
 func copied(b bareRelay) http.HandlerFunc  { return b.copied }
@@ -62,7 +62,7 @@ func TestTalks(t *testing.T) {
 	for name, h := range map[string]func(bareRelay) http.HandlerFunc{"as chunks of ours": relayed, "as they are": copied} {
 		t.Run("events that are passed on "+name+" are all heard and measured", func(t *testing.T) {
 			direct, through := asking(t, h)
-			for _, way := range []talk{direct, through} {
+			for _, way := range []chatTarget{direct, through} {
 				paced, err := way.pace(t.Context(), 5, every, warm, run)
 				if err != nil {
 					t.Fatal(err)
@@ -143,14 +143,14 @@ func TestTalks(t *testing.T) {
 		t.Run("a stream "+name+" is an error", func(t *testing.T) {
 			direct, through := asking(t, instead(c.change))
 			s := newScene(1, 1_000, 0)
-			s.goOn() // the answer comes when it is whole
+			s.goOn() // the response is sent when it is complete
 			direct.provider.scene.Store(s)
 			w, err := through.dial(t.Context(), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer w.Close()
-			r := &room{talk: through, scene: s}
+			r := &openStreams{chatTarget: through, scene: s}
 			if err = w.ask(); err == nil {
 				err = r.listen(w, s.said[0])
 			}
@@ -168,7 +168,7 @@ func TestTalks(t *testing.T) {
 		}
 	})
 	t.Run("each stream is asked for by the next who talks", func(t *testing.T) {
-		a := talk{address: "host", path: "/chat", tokens: []string{"one", "two"}}
+		a := chatTarget{address: "host", path: "/chat", tokens: []string{"one", "two"}}
 		for i, token := range []string{"one", "two", "one"} {
 			got := string(a.request(i))
 			if !strings.Contains(got, "Authorization: Bearer "+token+"\r\n") || streamOf([]byte(got)) != i {

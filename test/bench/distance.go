@@ -51,8 +51,8 @@ func (b *bench) distance(ctx context.Context) (err error) {
 		var ours, theirs []figures
 		for range b.rounds {
 			if err := b.round(ctx, 1,
-				turn{pg.process, workloadOf(kind, pg.address, pg.token, pg.ids), nil, &ours},
-				turn{bare, workloadOf(kind, bare.address, "", pg.ids), nil, &theirs}); err != nil {
+				measurement{pg.process, workloadOf(kind, pg.address, pg.token, pg.ids), nil, &ours},
+				measurement{bare, workloadOf(kind, bare.address, "", pg.ids), nil, &theirs}); err != nil {
 				return err
 			}
 		}

@@ -79,17 +79,17 @@ func (b *bench) endurance(ctx context.Context) (err error) {
 	return nil
 }
 
-func (b *bench) printEndurance(load enduranceLoad, before, after vitals, samples []vitals) {
+func (b *bench) printEndurance(load enduranceLoad, before, after processStats, samples []processStats) {
 	tenth := len(samples) / 10
 	columns := []string{"", "before"}
-	var looks [][]vitals // the samples of every second tenth of the time
+	var looks [][]processStats // the samples of every second tenth of the time
 	for i := 2; i <= 10; i += 2 {
 		columns = append(columns, fmt.Sprint(load.lasts/10*time.Duration(i)))
 		looks = append(looks, samples[(i-1)*tenth:i*tenth])
 	}
 	under := fmt.Sprintf("%d feeds and %d chats for %v, Postgres", load.feeds, load.chats, load.lasts)
 	t := b.newTable(fmt.Sprintf("One server with %d change feeds and %d chats at a time, which live %v with a chunk each second, for %v; a heartbeat every %v", load.feeds, load.chats, load.life, load.lasts, load.heartbeat), append(columns, "", "afterwards", "")...)
-	row := func(name string, of func(vitals) float64, held, left *goal) {
+	row := func(name string, of func(processStats) float64, held, left *goal) {
 		cells := []string{name, fmt.Sprintf("%.0f", of(before))}
 		for _, l := range looks {
 			cells = append(cells, fmt.Sprintf("%.0f", median(l, of)))
@@ -103,18 +103,18 @@ func (b *bench) printEndurance(load enduranceLoad, before, after vitals, samples
 		}
 		t.row(append(cells, heldVerdict, fmt.Sprintf("%.0f", of(after)), leftVerdict)...)
 	}
-	row("resident memory, MiB", func(v vitals) float64 { return float64(v.resident) / mib }, enduredRSS, nil)
-	row("heap goal of the collector, MiB", func(v vitals) float64 { return v.heap / mib }, enduredHeap, nil)
-	row("open descriptors", func(v vitals) float64 { return float64(v.files) }, nil, enduredFiles)
-	row("goroutines", func(v vitals) float64 { return v.goroutines }, nil, enduredGoroutines)
+	row("resident memory, MiB", func(v processStats) float64 { return float64(v.resident) / mib }, enduredRSS, nil)
+	row("heap goal of the collector, MiB", func(v processStats) float64 { return v.heap / mib }, enduredHeap, nil)
+	row("open descriptors", func(v processStats) float64 { return float64(v.files) }, nil, enduredFiles)
+	row("goroutines", func(v processStats) float64 { return v.goroutines }, nil, enduredGoroutines)
 	t.print()
 }
 
 // endure opens feeds, keeps them for as long as the load lasts while one generation of
 // chats follows the other, at least one, and makes sure that each feed gets an event
-// at the end. It returns the server's vitals, once a second.
-func (c *collab) endure(ctx context.Context, chats talk, load enduranceLoad) (samples []vitals, err error) {
-	a := &audience{process: c.process, write: c.write("org"), began: time.Now(), asked: make([]atomic.Int64, 1), fed: make(chan struct{}, 1)}
+// at the end. It returns the server's figures, once a second.
+func (c *collab) endure(ctx context.Context, chats chatTarget, load enduranceLoad) (samples []processStats, err error) {
+	a := &feedClients{process: c.process, write: c.write("org"), began: time.Now(), asked: make([]atomic.Int64, 1), fed: make(chan struct{}, 1)}
 	defer func() { err = errors.Join(err, a.close()) }()
 	for i := range load.feeds {
 		if err := a.follow(chats.tokens[i/followersOfUser]); err != nil {
@@ -167,17 +167,17 @@ func (c *collab) endure(ctx context.Context, chats talk, load enduranceLoad) (sa
 	return samples, a.wait(ctx, 1)
 }
 
-// vitals are what a server holds.
-type vitals struct {
+// processStats are the resources of a server.
+type processStats struct {
 	resident   int64   // bytes
 	heap       float64 // bytes at which a collection begins: what lives, and as much again
 	goroutines float64
 	files      int // open descriptors
 }
 
-// settled returns the vitals when descriptors and goroutines have not changed for longer
+// settled returns the figures when descriptors and goroutines have not changed for longer
 // than a heartbeat.
-func (c *collab) settled(ctx context.Context, heartbeat time.Duration) (v vitals, err error) {
+func (c *collab) settled(ctx context.Context, heartbeat time.Duration) (v processStats, err error) {
 	changed := time.Now()
 	for began := changed; time.Since(changed) < heartbeat+2*time.Second && time.Since(began) < enduredRest; {
 		if err := rest(ctx, time.Second); err != nil {
@@ -194,7 +194,7 @@ func (c *collab) settled(ctx context.Context, heartbeat time.Duration) (v vitals
 	return v, nil
 }
 
-func (c *collab) vitals(ctx context.Context) (v vitals, err error) {
+func (c *collab) vitals(ctx context.Context) (v processStats, err error) {
 	if v.resident, err = c.resident(); err != nil {
 		return v, err
 	}

@@ -49,14 +49,14 @@ const (
 
 // feedFigures are what one round found.
 type feedFigures struct {
-	making   time.Duration // of the server's process, processor time per event that nobody follows
-	cpu      time.Duration // and what comes on top of it per delivery, paced
+	making   time.Duration // processor time of the server per event without subscribers
+	cpu      time.Duration // the additional processor time per delivery, paced
 	p50, p99 time.Duration // from asking for the event to having it, paced
 	rate     float64       // deliveries per second in a burst
 	memory   int64         // bytes per subscriber who waits
 }
 
-// feed measures changes that everybody of an organisation follows. Every server
+// feed measures changes that all members of an organisation follow. Every server
 // is new in every round: Collab on Postgres, where an event is a file that was
 // written, and the bare one, which sends the same bytes on and stores nothing.
 func (b *bench) feed(ctx context.Context) error {
@@ -145,12 +145,12 @@ func (b *bench) feedOfCollab(ctx context.Context, name string, load feedLoad) (f
 	for i := range burstWriters {
 		burst = append(burst, c.write(fmt.Sprintf("workspace/%s/note-%02d.md", c.workspace, i)))
 	}
-	a := &audience{process: c.process, write: c.write("org"), burst: burst}
+	a := &feedClients{process: c.process, write: c.write("org"), burst: burst}
 	f, err = a.measure(ctx, b, load, func(i int) string { return tokens[i/followersOfUser] })
 	return f, a.event, err
 }
 
-// write changes a file of the memory, of which everybody of the organisation is told.
+// write changes a memory file, which all members of the organisation are notified of.
 func (c *collab) write(file string) workload {
 	const body = `{"content":"What everybody of the organisation knows."}`
 	return workload{name: "write", status: http.StatusOK, head: []byte("PUT /api/v1/sync/memory/" + file + headers(c.address, c.token,
@@ -166,12 +166,12 @@ func (b *bench) feedOfBare(ctx context.Context, event []byte, load feedLoad) (f 
 	defer func() { err = errors.Join(err, p.stop()) }()
 	write := workload{name: "write", status: http.StatusOK, head: slices.Concat(
 		[]byte("POST "+barePublish+headers(p.address, "", fmt.Sprintf("Content-Length: %d", len(event)))), event)}
-	a := &audience{process: p, write: write, burst: slices.Repeat([]workload{write}, burstWriters)}
+	a := &feedClients{process: p, write: write, burst: slices.Repeat([]workload{write}, burstWriters)}
 	return a.measure(ctx, b, load, func(int) string { return "" })
 }
 
-// audience are subscribers with who makes events for them.
-type audience struct {
+// feedClients are subscribers with who makes events for them.
+type feedClients struct {
 	*process
 	write     workload   // paced
 	burst     []workload // one for each writer
@@ -181,7 +181,7 @@ type audience struct {
 	began time.Time
 	asked []atomic.Int64 // when each event was asked for, since began
 	got   atomic.Int64   // deliveries
-	fed   chan struct{}  // told when got comes to want
+	fed   chan struct{}  // receives when got reaches want
 	want  atomic.Int64
 	done  sync.WaitGroup
 }
@@ -194,7 +194,7 @@ type follower struct {
 	err  error
 }
 
-func (a *audience) measure(ctx context.Context, b *bench, load feedLoad, token func(int) string) (f feedFigures, err error) {
+func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, token func(int) string) (f feedFigures, err error) {
 	if load.proxied {
 		through, proxy, err := b.proxied(ctx, a.process)
 		if err != nil {
@@ -283,7 +283,7 @@ func rest(ctx context.Context, d time.Duration) error {
 }
 
 // calm returns when the server has nothing left to do.
-func (a *audience) calm(ctx context.Context) error {
+func (a *feedClients) calm(ctx context.Context) error {
 	limit := time.Now().Add(feedPatience)
 	for time.Now().Before(limit) {
 		before, err := a.cpu()
@@ -302,7 +302,7 @@ func (a *audience) calm(ctx context.Context) error {
 
 // pace makes n events, the first of which has the number from, and returns the
 // processor time that the server took for them.
-func (a *audience) pace(ctx context.Context, w *connection, from, n int, every time.Duration) (time.Duration, error) {
+func (a *feedClients) pace(ctx context.Context, w *connection, from, n int, every time.Duration) (time.Duration, error) {
 	before, err := a.cpu()
 	if err != nil {
 		return 0, err
@@ -324,7 +324,7 @@ func (a *audience) pace(ctx context.Context, w *connection, from, n int, every t
 
 // pour makes n events as fast as they can be made and returns the deliveries
 // per second.
-func (a *audience) pour(ctx context.Context, from, n int) (float64, error) {
+func (a *feedClients) pour(ctx context.Context, from, n int) (float64, error) {
 	writers := make([]*connection, len(a.burst))
 	for i := range writers {
 		var err error
@@ -353,7 +353,7 @@ func (a *audience) pour(ctx context.Context, from, n int) (float64, error) {
 	return float64(n*len(a.followers)) / time.Since(began).Seconds(), err
 }
 
-func (a *audience) make(w *connection, write workload, i int) error {
+func (a *feedClients) make(w *connection, write workload, i int) error {
 	a.asked[i].Store(int64(time.Since(a.began)))
 	status, body, err := w.exchange(write, "")
 	if err == nil && status != write.status {
@@ -365,8 +365,8 @@ func (a *audience) make(w *connection, write workload, i int) error {
 	return nil
 }
 
-// wait returns when everybody has so many events.
-func (a *audience) wait(ctx context.Context, events int) error {
+// wait returns when every subscriber has so many events.
+func (a *feedClients) wait(ctx context.Context, events int) error {
 	want := int64(events * len(a.followers))
 	a.want.Store(want)
 	limit := time.NewTimer(feedPatience)
@@ -384,7 +384,7 @@ func (a *audience) wait(ctx context.Context, events int) error {
 }
 
 // follow adds a subscriber and reads to the end of what a stream begins with.
-func (a *audience) follow(token string) error {
+func (a *feedClients) follow(token string) error {
 	conn, err := connect(context.Background(), a.address)
 	if err != nil {
 		return err
@@ -407,7 +407,7 @@ func (a *audience) follow(token string) error {
 }
 
 // read counts events and how long they took until the connection is closed.
-func (a *audience) read(w *follower) error {
+func (a *feedClients) read(w *follower) error {
 	var event []byte
 	for {
 		line, err := w.r.ReadSlice('\n')
@@ -445,7 +445,7 @@ func (a *audience) read(w *follower) error {
 }
 
 // close ends all subscriptions. It may be called again.
-func (a *audience) close() error {
+func (a *feedClients) close() error {
 	for _, w := range a.followers {
 		_ = w.conn.Close()
 	}
@@ -464,10 +464,10 @@ const (
 	bareQueue   = 64 // events that wait for one client
 )
 
-// bareFeed sends what is posted to it to all who follow it.
+// bareFeed sends posted events to all its subscribers.
 type bareFeed struct {
 	mu      sync.Mutex
-	clients map[chan []byte]<-chan struct{} // with what is closed when the client goes; guarded by mu
+	clients map[chan []byte]<-chan struct{} // with a channel that is closed when the client disconnects; guarded by mu
 }
 
 func (f *bareFeed) follow(w http.ResponseWriter, r *http.Request) {
@@ -497,7 +497,7 @@ func (f *bareFeed) follow(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// publish waits for clients that have not taken what came before.
+// publish waits for clients that have not read the previous events.
 func (f *bareFeed) publish(w http.ResponseWriter, r *http.Request) {
 	event, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -15,7 +15,7 @@ func TestAnAudience(t *testing.T) {
 	b := &bench{run: 20 * time.Millisecond}
 	load := feedLoad{subscribers: 20, every: 2 * time.Millisecond, burst: 100}
 	// around puts something in the way of the bare feed.
-	around := func(t *testing.T, publish func(f *bareFeed, w http.ResponseWriter, r *http.Request)) *audience {
+	around := func(t *testing.T, publish func(f *bareFeed, w http.ResponseWriter, r *http.Request)) *feedClients {
 		t.Helper()
 		feed := &bareFeed{clients: map[chan []byte]<-chan struct{}{}}
 		p := against(t, func(w http.ResponseWriter, r *http.Request) {
@@ -30,7 +30,7 @@ func TestAnAudience(t *testing.T) {
 		})
 		head := headers(p.address, "", fmt.Sprintf("Content-Length: %d", len(event)))
 		write := workload{status: http.StatusOK, head: slices.Concat([]byte("POST "+barePublish+head), []byte(event))}
-		return &audience{process: p, write: write, burst: slices.Repeat([]workload{write}, burstWriters)}
+		return &feedClients{process: p, write: write, burst: slices.Repeat([]workload{write}, burstWriters)}
 	}
 	reader := func(int) string { return "reader" }
 	t.Run("gets every event and is measured", func(t *testing.T) {

@@ -44,7 +44,7 @@ const (
 // fileServer is a server in which files are.
 type fileServer struct {
 	*process
-	token   string // empty: it asks nobody who is calling
+	token   string // empty: without authentication
 	uploads string // the path to post to
 	reads   string // of a file as it is, up to its id
 	query   string // behind it

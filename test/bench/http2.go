@@ -24,7 +24,7 @@ var (
 	http2Talks    = chatLoad{streams: 50, every: 50 * time.Millisecond}
 )
 
-// http2 measures clients that speak HTTP/2 over TLS to a proxy, nginx, which speaks
+// http2 measures clients that use HTTP/2 over TLS to a proxy, nginx, which uses
 // HTTP/1.1 to Collab or to the bare server. It is left out where there is no proxy and
 // none can be installed.
 func (b *bench) http2(ctx context.Context) error {
@@ -65,8 +65,8 @@ func (b *bench) requestsOverHTTP2(ctx context.Context) (err error) {
 		var found, atBare []figures
 		for range b.rounds {
 			if err := b.round(ctx, http2Connections,
-				turn{ours, workloadOf(kind, ours.address, pg.token, pg.ids), nil, &found},
-				turn{theirs, workloadOf(kind, theirs.address, "", pg.ids), nil, &atBare}); err != nil {
+				measurement{ours, workloadOf(kind, ours.address, pg.token, pg.ids), nil, &found},
+				measurement{theirs, workloadOf(kind, theirs.address, "", pg.ids), nil, &atBare}); err != nil {
 				return err
 			}
 		}

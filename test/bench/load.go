@@ -26,10 +26,10 @@ import (
 type workload struct {
 	name   string
 	head   []byte                  // the request, up to the id where there are any
-	ids    []string                // one at random goes between head and tail
+	ids    []string                // a random one is inserted between head and tail
 	next   func(*rand.Rand) string // makes one instead, where none may come twice; nil: ids
 	tail   []byte
-	block  []byte // follows so many times, for what is long
+	block  []byte // repeated after out, for long bodies
 	blocks int
 	end    []byte // follows the blocks
 	status int
@@ -57,8 +57,8 @@ const (
 // patience is how long a measurement may outlast its time before it fails.
 const patience = 20 * time.Second
 
-// turn is a measurement of a workload on one of the servers that take turns.
-type turn struct {
+// measurement is a measurement of a workload on one of the servers that take turns.
+type measurement struct {
 	on       *process
 	w        workload
 	database *postmaster
@@ -66,7 +66,7 @@ type turn struct {
 }
 
 // round takes each of the turns once.
-func (b *bench) round(ctx context.Context, connections int, turns ...turn) error {
+func (b *bench) round(ctx context.Context, connections int, turns ...measurement) error {
 	for _, t := range turns {
 		f, err := measure(ctx, t.on, t.w, connections, b.warm, b.run, t.database)
 		if err != nil {
@@ -106,7 +106,7 @@ func measure(ctx context.Context, p *process, w workload, connections int, warm,
 			defer mu.Unlock()
 			took = append(took, own...)
 			if err != nil {
-				failed = err // one says enough: the others fail alike
+				failed = err // the first error is enough: the others are alike
 				broken <- struct{}{}
 			}
 		})
@@ -276,7 +276,7 @@ func (c *connection) exchange(w workload, id string) (status int, body []byte, e
 	return status, c.body, err
 }
 
-// send writes what is in out, and the blocks that follow it.
+// send writes out, and the blocks after it.
 func (c *connection) send(w workload) error {
 	if _, err := c.Write(c.out); err != nil || w.blocks == 0 {
 		return err

@@ -41,8 +41,8 @@ type bench struct {
 	run    time.Duration // of each measurement
 	many   int           // rows of the large table of pages
 	quick  bool
-	page   string // the file that is written into; empty: none
-	found  found  // by the part that runs
+	page   string     // the file that is written into; empty: none
+	found  partResult // by the part that runs
 
 	server   *postgres.Server // started when first asked for
 	postgres string           // its version
@@ -129,7 +129,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		if !slices.Contains(chosen, p.name) {
 			continue
 		}
-		b.found = found{}
+		b.found = partResult{}
 		if err := p.run(b, ctx); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// found is what a part has to say on the page.
-type found struct {
+// partResult is a part's section of the page.
+type partResult struct {
 	tables   strings.Builder
 	verdicts []verdict
 }
@@ -110,7 +110,7 @@ func writeRow(s *strings.Builder, cells ...string) {
 	s.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 }
 
-// origin says where and how what was found was measured.
+// origin describes where and how the figures were measured.
 func (b *bench) origin() string {
 	database := ""
 	if b.postgres != "" {

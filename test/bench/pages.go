@@ -16,8 +16,8 @@ const (
 
 var pageGrowth = atMost("pages", "p50 of a page of the large table, of one of the small table", "%.2f", 1.2)
 
-// stocked is a server over a table of tasks.
-type stocked struct {
+// taskServer is a server over a table of tasks.
+type taskServer struct {
 	*collab
 	rows int
 	ids  []string
@@ -27,28 +27,28 @@ type stocked struct {
 // which lie in databases of their own. One connection asks for one page after
 // the other.
 func (b *bench) pages(ctx context.Context) error {
-	err := b.pagesOn(ctx, "Postgres", func(rows int) (*stocked, *postmaster, func() error, error) {
+	err := b.pagesOn(ctx, "Postgres", func(rows int) (*taskServer, *postmaster, func() error, error) {
 		pg, err := b.startOnPostgres(ctx, "pages", rows)
 		if err != nil {
 			return nil, nil, nil, err
 		}
 		database, err := postmasterOf(ctx, pg.conn)
-		return &pg.stocked, database, pg.close, err
+		return &pg.taskServer, database, pg.close, err
 	})
 	if err != nil {
 		return err
 	}
-	return b.pagesOn(ctx, "SQLite", func(rows int) (*stocked, *postmaster, func() error, error) {
+	return b.pagesOn(ctx, "SQLite", func(rows int) (*taskServer, *postmaster, func() error, error) {
 		lite, err := b.startOnSQLite(ctx, "pages", rows)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		return &lite.stocked, nil, lite.close, nil
+		return &lite.taskServer, nil, lite.close, nil
 	})
 }
 
-func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (*stocked, *postmaster, func() error, error)) (err error) {
-	var servers [2]*stocked
+func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (*taskServer, *postmaster, func() error, error)) (err error) {
+	var servers [2]*taskServer
 	var databases [2]*postmaster
 	for i, rows := range []int{fewRows, b.many} {
 		s, database, stop, err := start(rows)
@@ -74,7 +74,7 @@ func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (
 		for range b.rounds {
 			for i, s := range servers {
 				page := list(p.name, s.address, s.token, queries[i], pageRows)
-				if err := b.round(ctx, 1, turn{s.process, page, databases[i], &found[i]}); err != nil {
+				if err := b.round(ctx, 1, measurement{s.process, page, databases[i], &found[i]}); err != nil {
 					return err
 				}
 			}
@@ -90,11 +90,11 @@ func (b *bench) pagesOn(ctx context.Context, name string, start func(rows int) (
 // pageKind is one page that is asked for.
 type pageKind struct {
 	name   string
-	filter func(s *stocked) string
+	filter func(s *taskServer) string
 	middle bool // the page in the middle of the list instead of the first
 }
 
-func fixed(filter string) func(*stocked) string { return func(*stocked) string { return filter } }
+func fixed(filter string) func(*taskServer) string { return func(*taskServer) string { return filter } }
 
 var pageKinds = []pageKind{
 	{"first page", fixed(""), false},
@@ -102,15 +102,15 @@ var pageKinds = []pageKind{
 	{"status", fixed("status=TODO"), false},
 	{"status, from the middle", fixed("status=TODO"), true},
 	{"status and priority", fixed("status=TODO&priority=HIGH"), false},
-	{"assignee", func(s *stocked) string { return "assigneeId=" + s.user }, false},
-	{"workspace", func(s *stocked) string { return "workspaceId=" + s.workspace }, false},
+	{"assignee", func(s *taskServer) string { return "assigneeId=" + s.user }, false},
+	{"workspace", func(s *taskServer) string { return "workspaceId=" + s.workspace }, false},
 	{"tag", fixed("tags=" + tags[0]), false},
 	{"due", fixed("dueBefore=2026-06-30"), false},
 }
 
 // query returns the query of the page. To get to the middle it follows the
 // links from page to page as a client does.
-func (p pageKind) query(ctx context.Context, s *stocked) (string, error) {
+func (p pageKind) query(ctx context.Context, s *taskServer) (string, error) {
 	filter := p.filter(s)
 	if filter != "" {
 		filter = "&" + filter

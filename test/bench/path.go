@@ -60,8 +60,8 @@ func (b *bench) path(ctx context.Context) (err error) {
 	for _, s := range steps {
 		for range b.rounds {
 			err := b.round(ctx, pathConnections,
-				turn{c.process, s.request(c.address, s.path), nil, &s.these},
-				turn{bare, s.request(bare.address, checkPath+"?path="+s.path), nil, &s.those})
+				measurement{c.process, s.request(c.address, s.path), nil, &s.these},
+				measurement{bare, s.request(bare.address, checkPath+"?path="+s.path), nil, &s.those})
 			if err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ type process struct {
 	ended   chan struct{}
 }
 
-// Limits of what is waited for.
+// Time limits.
 const (
 	startLimit = 30 * time.Second
 	stopLimit  = 15 * time.Second
@@ -139,7 +139,7 @@ func (p *process) memory(field string) (int64, error) {
 // tick is the unit of processor time in /proc.
 const tick = 10 * time.Millisecond
 
-// stat is what /proc says of a process.
+// stat has the figures of a process in /proc.
 type stat struct {
 	parent   int
 	cpu      time.Duration // its own

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// A scene is what the provider says to those who ask it: to each stream a chunk
+// A streamScript is the provider's response to each stream: a chunk
 // at once, and further ones when it goes on. Every chunk has its number in its
 // text.
-type scene struct {
+type streamScript struct {
 	every   time.Duration // between the chunks of a stream; 0: as fast as they are taken
-	churn   bool          // each stream goes on when it was asked for, not at from
+	churn   bool          // each stream continues when it was requested, not at from
 	further int           // chunks of each stream, after the first
 	from    time.Time     // when the first streams go on; set before on is closed
 	on      chan struct{} // closed when they go on
@@ -26,8 +26,8 @@ type scene struct {
 	said    [][]atomic.Int64 // when, in nanoseconds since began, by stream and chunk
 }
 
-func newScene(streams, further int, every time.Duration) *scene {
-	s := &scene{every: every, further: further, on: make(chan struct{}), began: time.Now(), said: make([][]atomic.Int64, streams)}
+func newScene(streams, further int, every time.Duration) *streamScript {
+	s := &streamScript{every: every, further: further, on: make(chan struct{}), began: time.Now(), said: make([][]atomic.Int64, streams)}
 	for i := range s.said {
 		s.said[i] = make([]atomic.Int64, 1+further)
 	}
@@ -36,7 +36,7 @@ func newScene(streams, further int, every time.Duration) *scene {
 
 // goOn lets the streams go on, one after the other within the time between two
 // chunks.
-func (s *scene) goOn() {
+func (s *streamScript) goOn() {
 	s.from = time.Now()
 	close(s.on)
 }
@@ -47,7 +47,7 @@ func (s *scene) goOn() {
 // the servers.
 type provider struct {
 	listener net.Listener
-	scene    atomic.Pointer[scene]
+	scene    atomic.Pointer[streamScript]
 
 	gone  chan struct{} // closed when it is closed
 	mu    sync.Mutex
@@ -154,7 +154,7 @@ func readRequest(r *bufio.Reader, body []byte) ([]byte, error) {
 	return body, err
 }
 
-// streamMark is what comes before the number of the stream in a message.
+// streamMark is the text before the number of the stream in a message.
 const streamMark = "stream number "
 
 // streamOf finds the number of a stream in a request, -1 where there is none.
@@ -216,7 +216,7 @@ func framed(name, data string) string {
 }
 
 // play answers, and returns the buffer that it used.
-func (s *scene) play(c net.Conn, stream int, out []byte, gone <-chan struct{}) ([]byte, error) {
+func (s *streamScript) play(c net.Conn, stream int, out []byte, gone <-chan struct{}) ([]byte, error) {
 	said := s.said[stream]
 	out = append(append(append(out[:0], answerHead...), answerBegins...), delta...)
 	putNumber(out[len(out)-len(delta)+deltaAt:], 0)

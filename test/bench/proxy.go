@@ -192,7 +192,7 @@ func (c *http2Conn) Read(p []byte) (int, error) {
 	return c.out.Read(p)
 }
 
-// SetDeadline ends what is under way at a time.
+// SetDeadline ends running requests at a time.
 func (c *http2Conn) SetDeadline(t time.Time) error {
 	end := time.AfterFunc(time.Until(t), c.cancel)
 	context.AfterFunc(c.ctx, func() { end.Stop() })

@@ -52,7 +52,7 @@ func TestHTTP2Connections(t *testing.T) {
 	t.Run("carry a feed, which the client leaves", func(t *testing.T) {
 		p := serve(t, true)
 		write := workload{status: http.StatusOK, head: slices.Concat([]byte("POST "+barePublish+headers(p.address, "", fmt.Sprintf("Content-Length: %d", len(event)))), []byte(event))}
-		a := &audience{process: p, write: write, burst: slices.Repeat([]workload{write}, 2)}
+		a := &feedClients{process: p, write: write, burst: slices.Repeat([]workload{write}, 2)}
 		f, err := a.measure(t.Context(), &bench{run: 20 * time.Millisecond}, feedLoad{subscribers: 10, every: 2 * time.Millisecond, burst: 50}, func(int) string { return "" })
 		if err != nil || f.p50 <= 0 || string(a.event) != event {
 			t.Errorf("%+v of %q: %v", f, a.event, err)

@@ -62,9 +62,9 @@ func (b *bench) publish(ctx context.Context) (err error) {
 			s := &publishSeries{kind: kind, connections: connections}
 			for range b.rounds {
 				err := b.round(ctx, connections,
-					turn{lite.process, lite.workload(kind), nil, &s.sqlite},
-					turn{bare, alone, nil, &s.bare},
-					turn{pg.process, pg.workload(kind), onPostgres, &s.postgres})
+					measurement{lite.process, lite.workload(kind), nil, &s.sqlite},
+					measurement{bare, alone, nil, &s.bare},
+					measurement{pg.process, pg.workload(kind), onPostgres, &s.postgres})
 				if err != nil {
 					return err
 				}

@@ -77,7 +77,7 @@ func (g *goal) String() string {
 	return fmt.Sprintf("at least "+g.format, g.bound)
 }
 
-// verdict says whether a figure, as it is printed, reaches the goal.
+// verdict returns whether a figure, as printed, reaches the goal.
 func (g *goal) verdict(printed string) string {
 	number, _, _ := strings.Cut(printed, " ")
 	got, err := strconv.ParseFloat(number, 64)

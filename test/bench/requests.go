@@ -63,9 +63,9 @@ func (b *bench) requests(ctx context.Context) (err error) {
 			s := &series{kind: kind, connections: connections}
 			for range b.rounds {
 				err := b.round(ctx, connections,
-					turn{pg.process, workloadOf(kind, pg.address, pg.token, pg.ids), database, &s.postgres},
-					turn{bare, workloadOf(kind, bare.address, "", pg.ids), database, &s.bare},
-					turn{lite.process, workloadOf(kind, lite.address, lite.token, lite.ids), nil, &s.sqlite})
+					measurement{pg.process, workloadOf(kind, pg.address, pg.token, pg.ids), database, &s.postgres},
+					measurement{bare, workloadOf(kind, bare.address, "", pg.ids), database, &s.bare},
+					measurement{lite.process, workloadOf(kind, lite.address, lite.token, lite.ids), nil, &s.sqlite})
 				if err != nil {
 					return err
 				}

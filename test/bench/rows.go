@@ -46,7 +46,7 @@ var taskColumns = []string{
 
 // record is the i-th task of an organisation. Every filter selects the same
 // share of few tasks and of many.
-func (s *stocked) record(i int) []any {
+func (s *taskServer) record(i int) []any {
 	random := rand.New(rand.NewPCG(uint64(i), 1))
 	one := func(of []string) string { return of[random.IntN(len(of))] }
 	at := firstDay.Add(time.Duration(i) * time.Second).UnixMilli()
@@ -81,7 +81,7 @@ func taskID(ms int64, random *rand.Rand) string {
 
 // onPostgres is a server over tasks in Postgres.
 type onPostgres struct {
-	stocked
+	taskServer
 	url  string
 	conn *pgx.Conn
 }
@@ -93,7 +93,7 @@ func (b *bench) startOnPostgres(ctx context.Context, name string, rows int) (*on
 
 // startOnPostgresVia is startOnPostgres for a server that is given another address of the database.
 func (b *bench) startOnPostgresVia(ctx context.Context, name string, rows int, via func(address string) (string, error)) (_ *onPostgres, err error) {
-	p := &onPostgres{stocked: stocked{rows: rows}}
+	p := &onPostgres{taskServer: taskServer{rows: rows}}
 	if p.url, p.conn, err = b.database(ctx, name); err != nil {
 		return nil, err
 	}
@@ -166,17 +166,19 @@ func (p *onPostgres) trim(ctx context.Context) error {
 }
 
 // last is when the last of the tasks that filled the table was made.
-func (s *stocked) last() int64 { return firstDay.Add(time.Duration(s.rows) * time.Second).UnixMilli() }
+func (s *taskServer) last() int64 {
+	return firstDay.Add(time.Duration(s.rows) * time.Second).UnixMilli()
+}
 
 // onSQLite is a server over tasks in SQLite.
 type onSQLite struct {
-	stocked
+	taskServer
 	db *sql.DB
 }
 
 // startOnSQLite starts a server on a fresh file and fills it with tasks.
 func (b *bench) startOnSQLite(ctx context.Context, name string, rows int) (_ *onSQLite, err error) {
-	l := &onSQLite{stocked: stocked{rows: rows}}
+	l := &onSQLite{taskServer: taskServer{rows: rows}}
 	file := filepath.Join(b.folder, fmt.Sprintf("%s-%d.db", name, rows))
 	if l.collab, err = b.startCollab(ctx, fmt.Sprintf("collabd-sqlite-%s-%d", name, rows), "sqlite://"+file); err != nil {
 		return nil, err

@@ -16,11 +16,11 @@ var (
 	idleMemory = atMost("start", "memory", "%.1f MB", 60)
 )
 
-// settling is how long a server idles before its memory is looked at again.
+// settling is how long a server idles before its memory is measured again.
 const settling = 2 * time.Second
 
-// launched is what one start showed.
-type launched struct {
+// startResult is what one start showed.
+type startResult struct {
 	ready      time.Duration
 	busy, idle int64 // resident bytes: after a few requests, and after settling
 }
@@ -28,13 +28,13 @@ type launched struct {
 // starts measures the time from starting the process to its being ready, on an
 // empty folder and on the same folder again, and the memory it holds.
 func (b *bench) starts(ctx context.Context) error {
-	var first, again, bare []launched
+	var first, again, bare []startResult
 	for round := range b.rounds {
 		folder := filepath.Join(b.folder, fmt.Sprintf("start-%d", round))
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			return err
 		}
-		for _, into := range []*[]launched{&first, &again} {
+		for _, into := range []*[]startResult{&first, &again} {
 			p, err := b.launchCollab("collabd", folder, "")
 			if err != nil {
 				return err
@@ -55,9 +55,9 @@ func (b *bench) starts(ctx context.Context) error {
 		}
 		bare = append(bare, l)
 	}
-	ready := func(l launched) time.Duration { return l.ready }
-	busy := func(l launched) int64 { return l.busy }
-	idle := func(l launched) int64 { return l.idle }
+	ready := func(l startResult) time.Duration { return l.ready }
+	busy := func(l startResult) int64 { return l.busy }
+	idle := func(l startResult) int64 { return l.idle }
 	t := b.newTable("Start and memory, SQLite (bare: net/http that only says it is ready)", "", "collab", "bare", "target")
 	mib := func(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 	ms := func(d time.Duration) string { return millis(float64(d)) + " ms" }
@@ -73,8 +73,8 @@ func (b *bench) starts(ctx context.Context) error {
 
 func millisOf(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// watch waits for a server, uses it a little and looks at its memory.
-func watch(ctx context.Context, p *process, use func(context.Context) error) (l launched, err error) {
+// watch waits for a server, sends it a few requests and measures its memory.
+func watch(ctx context.Context, p *process, use func(context.Context) error) (l startResult, err error) {
 	if l.ready, err = p.ready(ctx); err != nil {
 		return l, err
 	}

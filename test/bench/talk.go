@@ -30,18 +30,18 @@ const (
 	answerTokens = 500 // at most, of one answer
 )
 
-// A talk is a way of asking models: of a server, or of the provider itself.
-type talk struct {
+// A chatTarget is what streams are requested from: a server, or the provider itself.
+type chatTarget struct {
 	name     string
 	address  string
 	path     string
-	tokens   []string // one after the other; empty: it asks nobody who is calling
+	tokens   []string // used in turns; empty: without authentication
 	process  *process // nil: the provider is asked
 	provider *provider
 }
 
-// request returns what asks for a stream of the scene.
-func (t talk) request(stream int) []byte {
+// request returns the request for a stream of the script.
+func (t chatTarget) request(stream int) []byte {
 	body := fmt.Sprintf(`{"message":"`+streamMark+`%06d, please","maxTokens":%d}`, stream, answerTokens)
 	token := ""
 	if len(t.tokens) > 0 {
@@ -51,15 +51,15 @@ func (t talk) request(stream int) []byte {
 		"Content-Type: application/json", fmt.Sprintf("Content-Length: %d", len(body))) + body)
 }
 
-func (t talk) cpu() (time.Duration, error) {
+func (t chatTarget) cpu() (time.Duration, error) {
 	if t.process == nil {
 		return 0, nil
 	}
 	return t.process.cpu()
 }
 
-// talker asks over one connection and reads what comes back.
-type talker struct {
+// chatClient sends requests over one connection and reads the responses.
+type chatClient struct {
 	net.Conn
 	request []byte
 	framed  *bufio.Reader
@@ -71,8 +71,8 @@ type talker struct {
 	err     error
 }
 
-// dial connects a talker for a stream. It is for one time of patience.
-func (t talk) dial(ctx context.Context, stream int) (*talker, error) {
+// dial connects a client for a stream. It is for one time of patience.
+func (t chatTarget) dial(ctx context.Context, stream int) (*chatClient, error) {
 	c, err := connect(ctx, t.address)
 	if err != nil {
 		return nil, err
@@ -80,11 +80,11 @@ func (t talk) dial(ctx context.Context, stream int) (*talker, error) {
 	if err := c.SetDeadline(time.Now().Add(chatPatience)); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &talker{Conn: c, request: t.request(stream), framed: bufio.NewReaderSize(c, 8<<10), lines: bufio.NewReaderSize(nil, 8<<10)}, nil
+	return &chatClient{Conn: c, request: t.request(stream), framed: bufio.NewReaderSize(c, 8<<10), lines: bufio.NewReaderSize(nil, 8<<10)}, nil
 }
 
 // ask asks, and reads up to the first chunk.
-func (w *talker) ask() error {
+func (w *chatClient) ask() error {
 	if _, err := w.Write(w.request); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (w *talker) ask() error {
 }
 
 // chunk reads the next chunk, which has to be the i-th.
-func (w *talker) chunk(i int) error {
+func (w *chatClient) chunk(i int) error {
 	got, over, err := w.next()
 	switch {
 	case err != nil:
@@ -130,7 +130,7 @@ func (w *talker) chunk(i int) error {
 }
 
 // next reads up to the next chunk and returns its number, or to the end.
-func (w *talker) next() (i int, over bool, err error) {
+func (w *chatClient) next() (i int, over bool, err error) {
 	for {
 		line, err := w.lines.ReadSlice('\n')
 		if err != nil {
@@ -152,7 +152,7 @@ func (w *talker) next() (i int, over bool, err error) {
 }
 
 // end reads what follows the last chunk, so that one can ask again.
-func (w *talker) end() error {
+func (w *chatClient) end() error {
 	switch i, over, err := w.next(); {
 	case err != nil:
 		return err
@@ -177,7 +177,7 @@ func (w *talker) end() error {
 
 // again connects anew where the server closed the connection, as a pool of
 // connections would have another one at hand.
-func (w *talker) again() error {
+func (w *chatClient) again() error {
 	if !w.closes {
 		return nil
 	}
@@ -197,7 +197,7 @@ func (w *talker) again() error {
 }
 
 // Close closes all connections.
-func (w *talker) Close() error {
+func (w *chatClient) Close() error {
 	var errs []error
 	for _, c := range append(w.spare, w.Conn) {
 		errs = append(errs, c.Close())
@@ -205,20 +205,20 @@ func (w *talker) Close() error {
 	return errors.Join(errs...)
 }
 
-// room are the streams of a scene that are open at the same time.
-type room struct {
-	talk
-	scene   *scene
-	talkers []*talker
+// openStreams are concurrent streams of a script.
+type openStreams struct {
+	chatTarget
+	scene   *streamScript
+	talkers []*chatClient
 	heard   atomic.Int64 // further chunks
 	all     sync.WaitGroup
 	release func() bool // ends the watch over the context
 }
 
-// enter opens all streams of a scene and reads their first chunks.
-func (t talk) enter(ctx context.Context, s *scene) (*room, error) {
+// enter opens all streams of a script and reads their first chunks.
+func (t chatTarget) enter(ctx context.Context, s *streamScript) (*openStreams, error) {
 	t.provider.scene.Store(s)
-	r := &room{talk: t, scene: s}
+	r := &openStreams{chatTarget: t, scene: s}
 	for i := range s.said {
 		w, err := t.dial(ctx, i)
 		if err == nil {
@@ -234,14 +234,14 @@ func (t talk) enter(ctx context.Context, s *scene) (*room, error) {
 	return r, nil
 }
 
-func (r *room) close() {
+func (r *openStreams) close() {
 	for _, w := range r.talkers {
 		_ = w.Close()
 	}
 }
 
 // goOn lets the streams go on, and everybody listen.
-func (r *room) goOn() {
+func (r *openStreams) goOn() {
 	for _, w := range r.talkers {
 		if r.scene.every > 0 {
 			w.took = make([]time.Duration, 0, r.scene.further)
@@ -253,7 +253,7 @@ func (r *room) goOn() {
 	r.scene.goOn()
 }
 
-func (r *room) listen(w *talker, said []atomic.Int64) error {
+func (r *openStreams) listen(w *chatClient, said []atomic.Int64) error {
 	for i := 1; i <= r.scene.further; i++ {
 		if err := w.chunk(i); err != nil {
 			return err
@@ -268,7 +268,7 @@ func (r *room) listen(w *talker, said []atomic.Int64) error {
 }
 
 // leave waits for the ends of all streams.
-func (r *room) leave() error {
+func (r *openStreams) leave() error {
 	r.all.Wait()
 	r.release()
 	r.close()
@@ -287,7 +287,7 @@ type pacedFigures struct {
 }
 
 // pace measures streams whose chunks come so often.
-func (t talk) pace(ctx context.Context, streams int, every, warm, run time.Duration) (f pacedFigures, err error) {
+func (t chatTarget) pace(ctx context.Context, streams int, every, warm, run time.Duration) (f pacedFigures, err error) {
 	before, counted := int(warm/every)+1, int(run/every)+1
 	r, err := t.enter(ctx, newScene(streams, before+counted+lastChunks, every))
 	if err != nil {
@@ -313,7 +313,7 @@ func (t talk) pace(ctx context.Context, streams int, every, warm, run time.Durat
 }
 
 // delays sets the percentiles of what the talkers' chunks took.
-func (f *pacedFigures) delays(talkers []*talker) {
+func (f *pacedFigures) delays(talkers []*chatClient) {
 	var took []time.Duration
 	for _, w := range talkers {
 		took = append(took, w.took...)
@@ -329,12 +329,12 @@ const waves = 10
 
 // churn measures streams that are each followed by the next of the same talker when they
 // have lived so long. They begin in waves. The warm-up and the measurement last a life each.
-func (t talk) churn(ctx context.Context, streams int, every, life time.Duration) (f pacedFigures, err error) {
+func (t chatTarget) churn(ctx context.Context, streams int, every, life time.Duration) (f pacedFigures, err error) {
 	s := newScene(streams, int(life/every), every)
 	s.churn = true
 	s.goOn()
 	t.provider.scene.Store(s)
-	r := &room{talk: t, scene: s}
+	r := &openStreams{chatTarget: t, scene: s}
 	defer r.close()
 	for i := range streams {
 		w, err := t.dial(ctx, i)
@@ -369,7 +369,7 @@ func (t talk) churn(ctx context.Context, streams int, every, life time.Duration)
 
 // succeed asks for one stream after the other until the measurement is over, and keeps what
 // the counted chunks took.
-func (r *room) succeed(w *talker, said []atomic.Int64, phase *atomic.Int32) error {
+func (r *openStreams) succeed(w *chatClient, said []atomic.Int64, phase *atomic.Int32) error {
 	for phase.Load() != over {
 		if err := w.SetDeadline(time.Now().Add(chatPatience)); err != nil {
 			return err
@@ -394,7 +394,7 @@ func (r *room) succeed(w *talker, said []atomic.Int64, phase *atomic.Int32) erro
 }
 
 // count returns, after a while, what the server took and what was heard.
-func (r *room) count(ctx context.Context, after time.Duration) (time.Duration, int64, error) {
+func (r *openStreams) count(ctx context.Context, after time.Duration) (time.Duration, int64, error) {
 	if err := rest(ctx, after); err != nil {
 		return 0, 0, err
 	}
@@ -404,7 +404,7 @@ func (r *room) count(ctx context.Context, after time.Duration) (time.Duration, i
 
 // flood returns how many chunks come through per second when the provider says
 // them as fast as they are taken, and what they take of the server's process.
-func (t talk) flood(ctx context.Context, streams, chunks int) (perSecond float64, cpu time.Duration, err error) {
+func (t chatTarget) flood(ctx context.Context, streams, chunks int) (perSecond float64, cpu time.Duration, err error) {
 	r, err := t.enter(ctx, newScene(streams, chunks, 0))
 	if err != nil {
 		return 0, 0, err
@@ -415,14 +415,14 @@ func (t talk) flood(ctx context.Context, streams, chunks int) (perSecond float64
 		return 0, 0, err
 	}
 	after, err := t.cpu()
-	last := slices.MaxFunc(r.talkers, func(a, b *talker) int { return a.last.Compare(b.last) }).last
+	last := slices.MaxFunc(r.talkers, func(a, b *chatClient) int { return a.last.Compare(b.last) }).last
 	n := streams * chunks
 	return float64(n) / last.Sub(r.scene.from).Seconds(), (after - before) / time.Duration(n), err
 }
 
 // hold returns how much memory a server takes for each stream that is open and
 // has had its first chunk.
-func (t talk) hold(ctx context.Context, streams int, calm time.Duration) (int64, error) {
+func (t chatTarget) hold(ctx context.Context, streams int, calm time.Duration) (int64, error) {
 	before, err := t.process.resident()
 	if err != nil {
 		return 0, err
@@ -439,11 +439,11 @@ func (t talk) hold(ctx context.Context, streams int, calm time.Duration) (int64,
 
 // begin measures how long the first chunk takes, over so many connections with
 // one request after the other on each.
-func (t talk) begin(ctx context.Context, connections int, warm, run time.Duration) (f figures, err error) {
+func (t chatTarget) begin(ctx context.Context, connections int, warm, run time.Duration) (f figures, err error) {
 	s := newScene(connections, 0, 0)
 	s.goOn()
 	t.provider.scene.Store(s)
-	talkers := make([]*talker, connections)
+	talkers := make([]*chatClient, connections)
 	for i := range talkers {
 		if talkers[i], err = t.dial(ctx, i); err != nil {
 			return f, err
@@ -487,7 +487,7 @@ func (t talk) begin(ctx context.Context, connections int, warm, run time.Duratio
 
 // repeat asks until the measurement is over, and keeps how long the counted
 // first chunks took.
-func (w *talker) repeat(phase *atomic.Int32) error {
+func (w *chatClient) repeat(phase *atomic.Int32) error {
 	for {
 		began := time.Now()
 		if err := w.ask(); err != nil {

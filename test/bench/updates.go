@@ -90,9 +90,9 @@ func (b *bench) updates(ctx context.Context) (err error) {
 		s := &updateSeries{connections: connections}
 		for range b.rounds {
 			err := b.round(ctx, connections,
-				turn{lite.process, checks(lite.address, devices, answers), nil, &s.sqlite},
-				turn{bare, checks(bare.address, devices, answers), nil, &s.bare},
-				turn{pg.process, checks(pg.address, devices, answers), nil, &s.postgres})
+				measurement{lite.process, checks(lite.address, devices, answers), nil, &s.sqlite},
+				measurement{bare, checks(bare.address, devices, answers), nil, &s.bare},
+				measurement{pg.process, checks(pg.address, devices, answers), nil, &s.postgres})
 			if err != nil {
 				return err
 			}
@@ -114,7 +114,7 @@ func (b *bench) updates(ctx context.Context) (err error) {
 // ends in this process.
 func (b *bench) freshChecks(ctx context.Context, lite, bare *process, secured bool, checks func(address string) workload) (*updateSeries, error) {
 	s := &updateSeries{connections: 16, each: ", a new one each"}
-	turns := []turn{{lite, checks(lite.address), nil, &s.sqlite}, {bare, checks(bare.address), nil, &s.bare}}
+	turns := []measurement{{lite, checks(lite.address), nil, &s.sqlite}, {bare, checks(bare.address), nil, &s.bare}}
 	for i := range turns {
 		turns[i].w.fresh = true
 		if !secured {
@@ -217,7 +217,7 @@ func releaseRecord(i int) []any {
 
 const countChanges = "UPDATE release_revision SET n = n + 1"
 
-// publishOnSQLite fills the table of releases, and says that it changed.
+// publishOnSQLite fills the table of releases, and increments its revision.
 func (c *collab) publishOnSQLite(ctx context.Context) (err error) {
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(c.folder, "collab.db")+"?_pragma=busy_timeout(20000)&_txlock=immediate")
 	if err != nil {

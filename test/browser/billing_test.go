@@ -45,7 +45,7 @@ func TestBilling(t *testing.T) {
 	s.call("POST", "/billing/trial", bearer(owner.Token), nil, http.StatusOK)
 	stands(gate{true, true, "STANDARD", "TRIALING"})
 
-	// On a telephone: whoever hesitates comes back and may go to the page again.
+	// On a small screen: a user who cancels may open the page again.
 	b.resize(360, 640, "light")
 	b.do(chromedp.Navigate(post("checkout", map[string]string{"plan": "PREMIUM"})), chromedp.WaitVisible(chromedp.CSS("h1")))
 	b.picture("checkout-phone")

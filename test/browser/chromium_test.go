@@ -98,7 +98,7 @@ func openTab(t *testing.T) *tab {
 	return b
 }
 
-// note keeps what the browser says.
+// note records the browser's messages.
 func (b *tab) note(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,7 +116,7 @@ func (b *tab) note(event any) {
 	}
 }
 
-// said is what the console was given.
+// said is a message of the console.
 func said(args []*runtime.RemoteObject) (texts []string) {
 	for _, a := range args {
 		texts = append(texts, cmp.Or(a.Description, string(a.Value)))
@@ -173,13 +173,13 @@ func (b *tab) choose(text string) {
 	b.do(chromedp.Click(fmt.Sprintf(`//label[starts-with(normalize-space(), %q)]`, text)))
 }
 
-// text returns what the page says.
+// text returns the text of the page.
 func (b *tab) text() string {
 	b.t.Helper()
 	return read(b, chromedp.Evaluate[string](`document.body.innerText`))
 }
 
-// says checks that the page has these texts.
+// says checks that the page contains these texts.
 func (b *tab) says(texts ...string) {
 	b.t.Helper()
 	page := b.text()

@@ -29,7 +29,7 @@ import (
 	"collab/test/toolserver"
 )
 
-// glance is the time between two looks at something that happens in a moment.
+// glance is the interval of polling for a change that happens soon.
 const glance = 50 * time.Millisecond
 
 // workshop is a server whose connectors lead to a tool server that an authorization
@@ -158,14 +158,14 @@ func (w *workshop) goOn() string { return "Continue to " + strings.TrimPrefix(w.
 
 func button(text string) string { return fmt.Sprintf(`//button[normalize-space()=%q]`, text) }
 
-// complained reports whether the browser has said something with this text.
+// complained reports whether the browser has logged a message with this text.
 func (b *tab) complained(text string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.ContainsFunc(b.problems, func(p string) bool { return strings.Contains(p, text) })
 }
 
-// everywhere looks at the page, without loading it anew, on every screen.
+// everywhere checks the page on every screen size, without reloading it.
 func (b *tab) everywhere(name string) {
 	b.t.Helper()
 	for _, screen := range screens {
@@ -226,7 +226,7 @@ func TestConnector(t *testing.T) {
 	}
 	b.clean(w.base, w.auth.URL)
 
-	// Whoever goes back finds that it is done.
+	// A user who navigates back sees that it is done.
 	b.do(chromedp.NavigateBack(), chromedp.WaitVisible(button("Allow")))
 	b.leads(http.StatusNotFound, chromedp.Click(button("Allow")))
 	b.says("This authorization was used already")
@@ -316,7 +316,7 @@ func TestConnectorUnderAttack(t *testing.T) {
 		t.Run(about, func(t *testing.T) {
 			b := openTab(t)
 			b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
-			token = read(b, chromedp.Value(chromedp.CSS("[name=token]"))) // more than anybody else can know
+			token = read(b, chromedp.Value(chromedp.CSS("[name=token]"))) // which other sites cannot know
 
 			b.leads(http.StatusOK, chromedp.Navigate(address))
 			if !b.complained("frame-ancestors 'none'") {
@@ -326,7 +326,7 @@ func TestConnectorUnderAttack(t *testing.T) {
 				t.Error(got)
 			}
 			b.leads(http.StatusForbidden, chromedp.Click(button("Send")))
-			b.says("This form can be sent from its own page only")
+			b.says("This form can only be sent from its own page")
 			if held := b.cookies(w.base); held["collab_asked"] == nil || held["collab_confirmed"] != nil {
 				t.Errorf("the browser holds %+v", held)
 			}

@@ -78,7 +78,7 @@ func (b *tab) reference(s *server, anchor string) {
 	b.section(anchor)
 }
 
-// section returns what the page says of an operation, once it does.
+// section returns the text of an operation on the page, once it is shown.
 func (b *tab) section(anchor string) string {
 	b.t.Helper()
 	return b.await(anchor, fmt.Sprintf(`document.querySelector("section[id$='/%s']")?.textContent`, anchor))

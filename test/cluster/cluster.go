@@ -38,7 +38,7 @@ type Options struct {
 	// Settings are further variables of all servers, as NAME=value. They override those of Start.
 	Settings []string
 
-	// Postgres says how the database server differs from the default.
+	// Postgres are the database server's options that differ from the default.
 	Postgres postgres.Options
 }
 

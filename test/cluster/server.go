@@ -60,13 +60,13 @@ func (s *Server) Start(ctx context.Context) error {
 		return err
 	}
 	go func(process *exec.Cmd, ended chan<- struct{}) {
-		_ = process.Wait() // ended by a signal, or reported by whoever waits for it
+		_ = process.Wait() // ended by a signal, or reported by Wait
 		close(ended)
 	}(s.process, s.ended)
 	return s.awaitReady(ctx)
 }
 
-// awaitReady waits until the server says that it is ready.
+// awaitReady waits until the server is ready.
 func (s *Server) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package collabd runs the real server for tests and speaks to it as a client.
+// Package collabd runs the real server for tests, and has a client of it.
 package collabd
 
 import (
@@ -37,7 +37,7 @@ const (
 // envServe names the variable with which a test binary is the server.
 const envServe = "COLLABD_TEST_SERVES"
 
-// ready says that Run has been called: the test binary can be the server.
+// ready is set when Run was called: the test binary can be the server.
 var ready bool
 
 // Run runs the tests of a package, whose TestMain it is for, and returns what the
@@ -235,7 +235,7 @@ func (s *Server) follow(log io.Reader, address chan<- string, done chan<- struct
 		s.mu.Lock()
 		s.log.WriteString(line)
 		s.mu.Unlock()
-		// Not the address that clients are told, which may be another server's.
+		// Not the public address, which may be another server's.
 		var entry struct{ Msg, Address string }
 		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "listening" {
 			_, port, _ := strings.Cut(entry.Address, ":")
@@ -276,7 +276,7 @@ func (s *Server) Kill() {
 	_ = s.cmd.Wait()
 }
 
-// Client speaks to a server with a token.
+// Client sends requests to a server with a token.
 type Client struct {
 	Base  string // the server's address
 	Token string

@@ -23,7 +23,7 @@ import (
 // Atomic is the suite of ports.Store.Atomic.
 func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"what fn did is there when it returns nil": func(w *world) {
+		"a nil error commits the changes of fn": func(w *fixture) {
 			tn := w.tenant()
 			x := newWholeTransaction(tn)
 			was := w.content(tn)
@@ -33,23 +33,23 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			x.wantCommitted(w)
 		},
-		"an error leaves nothing in any collection and comes back unchanged": func(w *world) {
+		"an error rolls every collection back and is returned unchanged": func(w *fixture) {
 			for _, no := range []error{errors.New("no"), fault.Missing("Anything"), fmt.Errorf("around: %w", fault.New(fault.Conflict, "No"))} {
 				tn, other := w.tenant(), w.tenant()
 				was, untouched := w.content(tn), w.content(other)
 				x := newWholeTransaction(tn)
-				w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+				w.wantSameError(w.store.Atomic(w.ctx, func(r ports.Records) error {
 					if err := x.run(w, r); err != nil {
 						return err
 					}
 					return no
 				}), no)
-				same(w, w.content(tn), was)
-				same(w, w.content(other), untouched)
+				wantEqual(w, w.content(tn), was)
+				wantEqual(w, w.content(other), untouched)
 				x.wantRolledBack(w)
 			}
 		},
-		"a panic leaves nothing in any collection and goes on": func(w *world) {
+		"a panic rolls every collection back and continues": func(w *fixture) {
 			tn := w.tenant()
 			was := w.content(tn)
 			x := newWholeTransaction(tn)
@@ -67,10 +67,10 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 			if got != "oh" {
 				w.Fatalf("the panic is %v", got)
 			}
-			same(w, w.content(tn), was)
+			wantEqual(w, w.content(tn), was)
 			x.wantRolledBack(w)
 		},
-		"a goroutine that ends inside fn leaves nothing": func(w *world) {
+		"a goroutine that exits inside fn rolls back": func(w *fixture) {
 			tn := w.tenant()
 			was := w.content(tn)
 			x := newWholeTransaction(tn)
@@ -87,10 +87,10 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			}()
 			w.ok(<-done)
-			same(w, w.content(tn), was)
+			wantEqual(w, w.content(tn), was)
 			x.wantRolledBack(w)
 		},
-		"a failing transaction of one who locked lets the next one in": func(w *world) {
+		"a failed transaction releases its lock": func(w *fixture) {
 			o := w.org()
 			for range 3 {
 				err := w.store.Atomic(w.ctx, func(r ports.Records) error {
@@ -99,14 +99,14 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 					}
 					return fault.New(fault.Conflict, "No")
 				})
-				w.conflict(err)
+				w.wantConflict(err)
 			}
 			w.atomic(func(r ports.Records) error {
 				_, err := r.Directory().Organisations().Lock(w.ctx, o.ID)
 				return err
 			})
 		},
-		"reads inside fn see fn's own writes": func(w *world) {
+		"reads inside fn see fn's own writes": func(w *fixture) {
 			tn := w.tenant()
 			x := newWholeTransaction(tn)
 			w.atomic(func(r ports.Records) error {
@@ -114,12 +114,12 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				}
 				inside := *w
-				inside.store = within{r}
+				inside.store = nestedRecords{r}
 				x.wantCommitted(&inside)
 				return nil
 			})
 		},
-		"a method that fails has changed nothing, and the transaction can go on": func(w *world) {
+		"a failed method changes nothing, and the transaction continues": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			message := nextID()
 			w.ok(w.inbox().Accept(w.ctx, "identity", message, at(0)))
@@ -133,40 +133,40 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				orphan := someTask(tn.ID, &other.workspace.ID, tn.owner.ID)
 				repeated := someInvitation(tn.ID, tn.owner.ID)
 				repeated.ProviderID = tn.invitation.ProviderID
-				shelved := tn.shelf
+				shelved := tn.sharedObject
 				shelved.ID = fresh[id.Object]()
-				lost := tn.shelf
+				lost := tn.sharedObject
 				lost.ID = fresh[id.Object]()
-				w.conflict(r.Journal().Inbox().Accept(w.ctx, "identity", message, at(1)))
-				w.conflict(r.Storage().Objects().Add(w.ctx, tn.ID, shelved))
-				w.missing(r.Storage().Objects().Put(w.ctx, tn.ID, lost))
-				w.conflict(r.Storage().BlobNames().Announce(w.ctx, tn.ID, pending, at(1)))
-				w.missing(r.Storage().BlobNames().Forget(w.ctx, object.Blob{Org: tn.ID, Name: pending, Discarded: true}))
-				that(r.Usage().Quotas().Reserve(w.ctx, tn.lease, 1000, quota.Need{Output: 1})).conflict(w)
-				w.conflict(r.Usage().Ledger().Settle(w.ctx, tn.ID, someUsage(tn.ID, tn.owner.ID), tn.used))
-				w.conflict(r.Work().Teams().Add(w.ctx, tn.ID, someTeam(tn.ID, team.Shared, tn.owner.ID)))
-				w.conflict(r.Work().Teams().Add(w.ctx, tn.ID, taken))
-				w.conflict(r.Work().Teams().Remove(w.ctx, tn.ID, tn.team.ID))
-				w.conflict(r.Directory().Invitations().Put(w.ctx, tn.ID, repeated))
-				that(r.Work().Tasks().Add(w.ctx, tn.ID, tn.loose)).conflict(w)
-				that(r.Work().Tasks().Add(w.ctx, tn.ID, orphan)).missing(w)
-				w.missing(r.Work().Workspaces().Add(w.ctx, tn.ID, someWorkspace(tn.ID, other.team.ID, tn.owner.ID)))
-				w.missing(drop(r.Work().TeamMembers().Put(w.ctx, tn.ID, team.Member{Team: other.team.ID, User: tn.owner.ID, JoinedAt: at(1)})))
-				w.missing(r.Work().TaskHistory().Add(w.ctx, tn.ID, []task.Change{someChange(tn.loose), someChange(orphan)}))
-				that(r.Work().Tasks().Revise(w.ctx, tn.ID, []id.Task{tn.loose.ID, other.loose.ID}, touched)).missing(w)
+				w.wantConflict(r.Journal().Inbox().Accept(w.ctx, "identity", message, at(1)))
+				w.wantConflict(r.Storage().Objects().Add(w.ctx, tn.ID, shelved))
+				w.wantNotFound(r.Storage().Objects().Put(w.ctx, tn.ID, lost))
+				w.wantConflict(r.Storage().BlobNames().Announce(w.ctx, tn.ID, pending, at(1)))
+				w.wantNotFound(r.Storage().BlobNames().Forget(w.ctx, object.Blob{Org: tn.ID, Name: pending, Discarded: true}))
+				resultOf(r.Usage().Quotas().Reserve(w.ctx, tn.lease, 1000, quota.Need{Output: 1})).wantConflict(w)
+				w.wantConflict(r.Usage().Ledger().Settle(w.ctx, tn.ID, someUsage(tn.ID, tn.owner.ID), tn.used))
+				w.wantConflict(r.Work().Teams().Add(w.ctx, tn.ID, someTeam(tn.ID, team.Shared, tn.owner.ID)))
+				w.wantConflict(r.Work().Teams().Add(w.ctx, tn.ID, taken))
+				w.wantConflict(r.Work().Teams().Remove(w.ctx, tn.ID, tn.team.ID))
+				w.wantConflict(r.Directory().Invitations().Put(w.ctx, tn.ID, repeated))
+				resultOf(r.Work().Tasks().Add(w.ctx, tn.ID, tn.unplaced)).wantConflict(w)
+				resultOf(r.Work().Tasks().Add(w.ctx, tn.ID, orphan)).wantNotFound(w)
+				w.wantNotFound(r.Work().Workspaces().Add(w.ctx, tn.ID, someWorkspace(tn.ID, other.team.ID, tn.owner.ID)))
+				w.wantNotFound(drop(r.Work().TeamMembers().Put(w.ctx, tn.ID, team.Member{Team: other.team.ID, User: tn.owner.ID, JoinedAt: at(1)})))
+				w.wantNotFound(r.Work().TaskHistory().Add(w.ctx, tn.ID, []task.Change{someChange(tn.unplaced), someChange(orphan)}))
+				resultOf(r.Work().Tasks().Revise(w.ctx, tn.ID, []id.Task{tn.unplaced.ID, other.unplaced.ID}, touched)).wantNotFound(w)
 				var err error
 				added, err = r.Work().Tasks().Add(w.ctx, tn.ID, someTask(tn.ID, nil, tn.owner.ID))
 				return err
 			})
 			want := was
-			want.Tasks = []task.Task{tn.inside, tn.loose, added}
-			same(w, w.content(tn), want)
+			want.Tasks = []task.Task{tn.inside, tn.unplaced, added}
+			wantEqual(w, w.content(tn), want)
 		},
-		"nobody sees half of a transaction": func(w *world) {
+		"a transaction is visible completely or not at all": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			actor := org.Actor{User: by, Org: o.ID}
-			w.allOK(together(concurrent, func(i int) error {
+			w.allOK(concurrently(concurrent, func(i int) error {
 				if i%2 == 0 {
 					return w.store.Atomic(w.ctx, func(r ports.Records) error {
 						for range 3 {
@@ -187,19 +187,19 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return err
 			}))
-			same(w, len(w.listed(o.ID, actor, task.Filter{})), 3*concurrent/2)
+			wantEqual(w, len(w.listed(o.ID, actor, task.Filter{})), 3*concurrent/2)
 		},
 	}.run(t, open)
 }
 
-// within lets a transaction's collections be read like a store's.
-type within struct{ ports.Records }
+// nestedRecords lets a transaction's collections be read like a store's.
+type nestedRecords struct{ ports.Records }
 
-func (within) Atomic(_ context.Context, _ func(ports.Records) error) error {
+func (nestedRecords) Atomic(_ context.Context, _ func(ports.Records) error) error {
 	return fault.New(fault.Internal, "A transaction in a transaction")
 }
 
-func (w within) At(id.Org, int64) ports.Records { return w.Records }
+func (w nestedRecords) At(id.Org, int64) ports.Records { return w.Records }
 
 // wholeTransaction is a change to every collection at once.
 type wholeTransaction struct {
@@ -224,15 +224,15 @@ func newWholeTransaction(tn tenant) wholeTransaction {
 	x.task = someTask(tn.ID, &x.inside.ID, tn.owner.ID)
 	x.replay = replay.Record{Key: nextID(), Fingerprint: nextID(), Claim: nextID(), ExpiresAt: at(1000)}
 	x.object = someObject(tn.ID, object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: &x.inside.ID}, "a.md", tn.owner.ID)
-	next := object.Content{Blob: tn.shelf.BlobName(nextID()), Size: 1}
-	x.replaced = tn.shelf.WithContent(next, tn.owner.ID, at(309))
-	x.object.N, x.replaced.N = tn.drawer.N+1, tn.drawer.N+2
+	next := object.Content{Blob: tn.sharedObject.BlobName(nextID()), Size: 1}
+	x.replaced = tn.sharedObject.WithContent(next, tn.owner.ID, at(309))
+	x.object.N, x.replaced.N = tn.personalObject.N+1, tn.personalObject.N+2
 	x.lease, x.used = someLease(tn.ID, tn.owner.ID), someUsage(tn.ID, x.user.ID)
 	return x
 }
 
 // run adds to, replaces and removes from every collection. It may run again.
-func (x wholeTransaction) run(w *world, r ports.Records) error {
+func (x wholeTransaction) run(w *fixture, r ports.Records) error {
 	o, d, k, j, s := x.ID, r.Directory(), r.Work(), r.Journal(), r.Storage()
 	steps := []func() error{
 		func() error { _, err := d.Organisations().Lock(w.ctx, o); return err },
@@ -267,11 +267,11 @@ func (x wholeTransaction) run(w *world, r ports.Records) error {
 		func() error { return k.TeamMembers().Remove(w.ctx, o, x.team.ID, x.owner.ID) },
 		func() error { _, err := k.Tasks().Add(w.ctx, o, x.task); return err },
 		func() error {
-			return k.TaskHistory().Add(w.ctx, o, []task.Change{someChange(x.task), someChange(x.loose)})
+			return k.TaskHistory().Add(w.ctx, o, []task.Change{someChange(x.task), someChange(x.unplaced)})
 		},
-		func() error { _, err := k.Tasks().Revise(w.ctx, o, []id.Task{x.loose.ID}, touched); return err },
+		func() error { _, err := k.Tasks().Revise(w.ctx, o, []id.Task{x.unplaced.ID}, touched); return err },
 		func() error {
-			return k.TaskSets().Move(w.ctx, o, []id.Task{x.loose.ID}, at(305), func(_ int, p task.Placement) (task.Placement, error) { return p, nil })
+			return k.TaskSets().Move(w.ctx, o, []id.Task{x.unplaced.ID}, at(305), func(_ int, p task.Placement) (task.Placement, error) { return p, nil })
 		},
 		func() error { return k.Tasks().Unassign(w.ctx, o, x.owner.ID, at(306)) },
 		func() error { return k.Workspaces().Remove(w.ctx, o, x.workspace.ID) },
@@ -287,9 +287,9 @@ func (x wholeTransaction) run(w *world, r ports.Records) error {
 		func() error { _, err := s.Changes().Lock(w.ctx, o); return err },
 		func() error { return s.Objects().Add(w.ctx, o, x.object) },
 		func() error { return s.Objects().Put(w.ctx, o, x.replaced) },
-		func() error { return s.Objects().Remove(w.ctx, o, []id.Object{x.drawer.ID}) },
+		func() error { return s.Objects().Remove(w.ctx, o, []id.Object{x.personalObject.ID}) },
 		func() error { return s.BlobNames().Announce(w.ctx, o, x.object.BlobName("next"), at(309)) },
-		func() error { return s.BlobNames().Discard(w.ctx, o, []string{x.shelf.Blob}, at(309)) },
+		func() error { return s.BlobNames().Discard(w.ctx, o, []string{x.sharedObject.Blob}, at(309)) },
 		func() error {
 			_, err := s.Changes().Append(w.ctx, o, x.changes()...)
 			return err
@@ -310,57 +310,57 @@ func (x wholeTransaction) run(w *world, r ports.Records) error {
 
 // changes are what the transaction does to objects.
 func (x wholeTransaction) changes() []object.Change {
-	return []object.Change{object.NewChange(x.object), object.NewChange(x.replaced), object.NewDeletion(x.drawer, x.owner.ID, at(309), nil)}
+	return []object.Change{object.NewChange(x.object), object.NewChange(x.replaced), object.NewDeletion(x.personalObject, x.owner.ID, at(309), nil)}
 }
 
 // wantCommitted ends the sub-test unless the changes of the transaction are visible.
-func (x wholeTransaction) wantCommitted(w *world) {
+func (x wholeTransaction) wantCommitted(w *fixture) {
 	w.Helper()
 	o := x.ID
-	that(w.users().Get(w.ctx, x.user.ID)).is(w, x.user)
-	that(w.users().ByProvider(w.ctx, x.owner.ProviderID)).is(w, x.owner.Erased(at(301)))
-	that(w.organisations().Get(w.ctx, x.organisation.ID)).is(w, x.organisation)
-	that(w.organisations().Get(w.ctx, o)).is(w, x.Close(at(300)))
-	same(w, w.seatsOf(o), org.Seats{Owners: 1, Members: 2})
-	that(w.invitations().ByToken(w.ctx, x.invitation.TokenHash)).missing(w)
-	that(w.subscriptions().Get(w.ctx, o)).is(w, kept(someSubscription(o).Restore("OTHER")))
-	that(w.allTeams(o)).is(w, []team.Team{x.shared, x.added})
-	that(w.teamMembers().OfUser(w.ctx, o, x.owner.ID)).is(w, []id.Team{x.added.ID})
-	that(w.allWorkspaces(o)).is(w, []workspace.Workspace{x.inside})
-	that(w.orders().Get(w.ctx, o, x.owner.ID)).is(w, workspace.Order{x.inside.ID})
-	that(w.tasks().Get(w.ctx, o, x.tenant.inside.ID)).missing(w)
-	loose, _ := touched([]task.Task{x.loose})
-	that(w.tasks().Get(w.ctx, o, x.loose.ID)).is(w, loose[0].Placed(x.loose.Placement(), at(305)).Unassigned(at(306)))
-	same(w, len(w.listed(o, org.Actor{User: x.owner.ID, Org: o}, task.Filter{})), 2)
-	same(w, len(that(w.historyOf(o, x.loose.ID, task.ChangePosition{}, 0)).must(w)), 2)
-	same(w, len(that(w.audited(o, "", 0)).must(w)), 2)
-	w.conflict(w.inbox().Accept(w.ctx, "identity", x.message, at(308)))
+	resultOf(w.users().Get(w.ctx, x.user.ID)).is(w, x.user)
+	resultOf(w.users().ByProvider(w.ctx, x.owner.ProviderID)).is(w, x.owner.Erased(at(301)))
+	resultOf(w.organisations().Get(w.ctx, x.organisation.ID)).is(w, x.organisation)
+	resultOf(w.organisations().Get(w.ctx, o)).is(w, x.Close(at(300)))
+	wantEqual(w, w.seatsOf(o), org.Seats{Owners: 1, Members: 2})
+	resultOf(w.invitations().ByToken(w.ctx, x.invitation.TokenHash)).wantNotFound(w)
+	resultOf(w.subscriptions().Get(w.ctx, o)).is(w, storedSubscription(someSubscription(o).Restore("OTHER")))
+	resultOf(w.allTeams(o)).is(w, []team.Team{x.shared, x.added})
+	resultOf(w.teamMembers().OfUser(w.ctx, o, x.owner.ID)).is(w, []id.Team{x.added.ID})
+	resultOf(w.allWorkspaces(o)).is(w, []workspace.Workspace{x.inside})
+	resultOf(w.orders().Get(w.ctx, o, x.owner.ID)).is(w, workspace.Order{x.inside.ID})
+	resultOf(w.tasks().Get(w.ctx, o, x.tenant.inside.ID)).wantNotFound(w)
+	loose, _ := touched([]task.Task{x.unplaced})
+	resultOf(w.tasks().Get(w.ctx, o, x.unplaced.ID)).is(w, loose[0].Placed(x.unplaced.Placement(), at(305)).Unassigned(at(306)))
+	wantEqual(w, len(w.listed(o, org.Actor{User: x.owner.ID, Org: o}, task.Filter{})), 2)
+	wantEqual(w, len(resultOf(w.historyOf(o, x.unplaced.ID, task.ChangePosition{}, 0)).must(w)), 2)
+	wantEqual(w, len(resultOf(w.audited(o, "", 0)).must(w)), 2)
+	w.wantConflict(w.inbox().Accept(w.ctx, "identity", x.message, at(308)))
 	other := x.replay
 	other.Claim = nextID()
-	that(w.replays().Begin(w.ctx, other, at(1))).is(w, x.replay)
-	same(w, w.objectsOf(o, nil, object.Filter{}), []object.Object{x.replaced, x.object})
+	resultOf(w.replays().Begin(w.ctx, other, at(1))).is(w, x.replay)
+	wantEqual(w, w.objectsOf(o, nil, object.Filter{}), []object.Object{x.replaced, x.object})
 	numbered := x.changes()
 	for i := range numbered {
-		numbered[i].N = x.drawer.N + 1 + int64(i)
+		numbered[i].N = x.personalObject.N + 1 + int64(i)
 	}
-	same(w, that(w.changes().List(w.ctx, o, x.drawer.N, 100)).must(w), numbered)
-	same(w, w.head(o).N, x.drawer.N+3)
-	w.known(map[string]bool{x.object.BlobName("next"): true, x.shelf.Blob: true, x.object.Blob: true, x.drawer.Blob: false})
+	wantEqual(w, resultOf(w.changes().List(w.ctx, o, x.personalObject.N, 100)).must(w), numbered)
+	wantEqual(w, w.head(o).N, x.personalObject.N+3)
+	w.known(map[string]bool{x.object.BlobName("next"): true, x.sharedObject.Blob: true, x.object.Blob: true, x.personalObject.Blob: false})
 	w.account(o, x.owner.ID, quota.Account{Used: x.tenant.used.Tokens.Total() + 20, Reserved: 7})
 	settled := []usage.Entry{ended(x.tenant.lease, 20), x.tenant.used, x.used}
-	that(w.summary(o, "", always)).is(w, recount(settled, "", always))
-	same(w, w.entries(o, always), settled)
+	resultOf(w.summary(o, "", always)).is(w, recount(settled, "", always))
+	wantEqual(w, w.entries(o, always), settled)
 }
 
 // wantRolledBack ends the sub-test if a change of the transaction is visible outside
 // of the tenant.
-func (x wholeTransaction) wantRolledBack(w *world) {
+func (x wholeTransaction) wantRolledBack(w *fixture) {
 	w.Helper()
-	that(w.users().Get(w.ctx, x.user.ID)).missing(w)
-	that(w.users().Get(w.ctx, x.owner.ID)).is(w, x.owner)
-	that(w.organisations().Get(w.ctx, x.organisation.ID)).missing(w)
-	that(w.invitations().Get(w.ctx, x.ID, x.invitation.ID)).is(w, x.invitation)
+	resultOf(w.users().Get(w.ctx, x.user.ID)).wantNotFound(w)
+	resultOf(w.users().Get(w.ctx, x.owner.ID)).is(w, x.owner)
+	resultOf(w.organisations().Get(w.ctx, x.organisation.ID)).wantNotFound(w)
+	resultOf(w.invitations().Get(w.ctx, x.ID, x.invitation.ID)).is(w, x.invitation)
 	w.ok(w.inbox().Accept(w.ctx, "identity", x.message, at(308)))
-	w.missing(w.replays().Finish(w.ctx, x.replay))
-	w.known(map[string]bool{x.object.BlobName("next"): false, x.object.Blob: false, x.shelf.Blob: true, x.drawer.Blob: true})
+	w.wantNotFound(w.replays().Finish(w.ctx, x.replay))
+	w.known(map[string]bool{x.object.BlobName("next"): false, x.object.Blob: false, x.sharedObject.Blob: true, x.personalObject.Blob: true})
 }

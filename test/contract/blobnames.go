@@ -16,39 +16,39 @@ import (
 // BlobNames is the suite of ports.BlobNames.
 func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"an announced name is there until it is forgotten": func(w *world) {
+		"an announced name exists until it is forgotten": func(w *fixture) {
 			o := w.org().ID
 			b := object.Blob{Org: o, Name: someName(o), At: at(1)}
 			w.known(map[string]bool{b.Name: false})
 			w.ok(w.blobNames().Announce(w.ctx, o, b.Name, b.At))
 			w.known(map[string]bool{b.Name: true})
-			same(w, w.due(o), []object.Blob{b})
+			wantEqual(w, w.due(o), []object.Blob{b})
 			b.At = at(999) // counts for nothing
 			w.ok(w.blobNames().Forget(w.ctx, b))
 			w.known(map[string]bool{b.Name: false})
-			same(w, w.due(o), nil)
-			w.missing(w.blobNames().Forget(w.ctx, b))
+			wantEqual(w, w.due(o), nil)
+			w.wantNotFound(w.blobNames().Forget(w.ctx, b))
 			w.ok(w.blobNames().Announce(w.ctx, o, b.Name, b.At))
 		},
-		"a name that is there is a conflict": func(w *world) {
+		"an existing name is a conflict": func(w *fixture) {
 			o := w.org().ID
 			announced, discarded := object.Blob{Org: o, Name: someName(o), At: at(1)}, object.Blob{Org: o, Name: someName(o), Discarded: true, At: at(2)}
 			w.ok(w.blobNames().Announce(w.ctx, o, announced.Name, announced.At))
 			w.ok(w.blobNames().Discard(w.ctx, o, []string{discarded.Name}, discarded.At))
-			w.conflict(w.blobNames().Announce(w.ctx, o, announced.Name, at(3)))
-			w.conflict(w.blobNames().Announce(w.ctx, o, discarded.Name, at(3)))
-			same(w, w.due(o), []object.Blob{announced, discarded})
+			w.wantConflict(w.blobNames().Announce(w.ctx, o, announced.Name, at(3)))
+			w.wantConflict(w.blobNames().Announce(w.ctx, o, discarded.Name, at(3)))
+			wantEqual(w, w.due(o), []object.Blob{announced, discarded})
 		},
-		"of many who announce one name at once one does": func(w *world) {
+		"of concurrent announcements of one name one succeeds": func(w *fixture) {
 			o := w.org().ID
 			name := someName(o)
-			w.oneWins(together(concurrent, func(i int) error { return w.blobNames().Announce(w.ctx, o, name, at(i)) }), fault.Conflict)
+			w.wantOneSuccess(concurrently(concurrent, func(i int) error { return w.blobNames().Announce(w.ctx, o, name, at(i)) }), fault.Conflict)
 		},
-		"the announced names of an organisation are counted": func(w *world) {
+		"the announced names of an organisation are counted": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			announced := func(want int) {
 				w.Helper()
-				that(w.store.Storage().Announced(w.ctx, o)).is(w, want)
+				resultOf(w.store.Storage().Announced(w.ctx, o)).is(w, want)
 			}
 			announced(0)
 			first, second := someName(o), someName(o)
@@ -62,18 +62,18 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.blobNames().Expire(w.ctx, at(3)))
 			announced(0)
 		},
-		"many announce their names at once": func(w *world) {
+		"different names are announced concurrently": func(w *fixture) {
 			o := w.org().ID
 			names := make([]string, concurrent)
 			for i := range names {
 				names[i] = someName(o)
 			}
-			w.allOK(together(concurrent, func(i int) error { return w.blobNames().Announce(w.ctx, o, names[i], at(i)) }))
+			w.allOK(concurrently(concurrent, func(i int) error { return w.blobNames().Announce(w.ctx, o, names[i], at(i)) }))
 			for i, b := range w.due(o) {
-				same(w, b, object.Blob{Org: o, Name: names[i], At: at(i)})
+				wantEqual(w, b, object.Blob{Org: o, Name: names[i], At: at(i)})
 			}
 		},
-		"what is forgotten is of the organisation and as discarded as it is said to be": func(w *world) {
+		"forget removes only a name of the organisation with the given state": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			announced, discarded := object.Blob{Org: o, Name: someName(o), At: at(1)}, object.Blob{Org: o, Name: someName(o), Discarded: true, At: at(2)}
 			w.ok(w.blobNames().Announce(w.ctx, o, announced.Name, announced.At))
@@ -82,22 +82,22 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 				theirs, opposite, unknown := b, b, b
 				theirs.Org, opposite.Discarded, unknown.Name = other, !b.Discarded, someName(o)
 				for _, wrong := range []object.Blob{theirs, opposite, unknown} {
-					w.missing(w.blobNames().Forget(w.ctx, wrong))
+					w.wantNotFound(w.blobNames().Forget(w.ctx, wrong))
 				}
 			}
-			same(w, w.due(o), []object.Blob{announced, discarded})
+			wantEqual(w, w.due(o), []object.Blob{announced, discarded})
 			w.ok(w.blobNames().Forget(w.ctx, discarded))
-			same(w, w.due(o), []object.Blob{announced})
+			wantEqual(w, w.due(o), []object.Blob{announced})
 		},
-		"a discarded name keeps the time since when it is": func(w *world) {
+		"a discarded name keeps its time": func(w *fixture) {
 			o := w.org().ID
 			names := []string{someName(o), someName(o)}
 			w.ok(w.blobNames().Discard(w.ctx, o, names[:1], at(1)))
 			w.ok(w.blobNames().Discard(w.ctx, o, names, at(2)))
 			w.ok(w.blobNames().Discard(w.ctx, o, nil, at(3)))
-			same(w, w.due(o), []object.Blob{{Org: o, Name: names[0], Discarded: true, At: at(1)}, {Org: o, Name: names[1], Discarded: true, At: at(2)}})
+			wantEqual(w, w.due(o), []object.Blob{{Org: o, Name: names[0], Discarded: true, At: at(1)}, {Org: o, Name: names[1], Discarded: true, At: at(2)}})
 		},
-		"a thousand names are discarded at once": func(w *world) {
+		"a thousand names are discarded at once": func(w *fixture) {
 			o := w.org().ID
 			var want []object.Blob
 			var names []string
@@ -106,9 +106,9 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 				want, names = append(want, b), append(names, b.Name)
 			}
 			w.ok(w.blobNames().Discard(w.ctx, o, names, at(1)))
-			same(w, w.due(o), want)
+			wantEqual(w, w.due(o), want)
 		},
-		"names expire that are announced since before the time, and then nobody takes them over": func(w *world) {
+		"names that were announced before the time expire, and can no longer be taken over": func(w *fixture) {
 			tn := w.tenant()
 			o := tn.ID
 			old, exact, gone := object.Blob{Org: o, Name: someName(o), At: longAgo(99)}, object.Blob{Org: o, Name: someName(o), At: longAgo(100)}, object.Blob{Org: o, Name: someName(o), At: longAgo(98), Discarded: true}
@@ -116,15 +116,15 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.blobNames().Announce(w.ctx, o, exact.Name, exact.At))
 			w.ok(w.blobNames().Discard(w.ctx, o, []string{gone.Name}, gone.At))
 			w.ok(w.blobNames().Expire(w.ctx, longAgo(100)))
-			w.missing(w.blobNames().Forget(w.ctx, old))
+			w.wantNotFound(w.blobNames().Forget(w.ctx, old))
 			old.Discarded = true
-			same(w, w.due(o), []object.Blob{old, exact, gone})
+			wantEqual(w, w.due(o), []object.Blob{old, exact, gone})
 			for _, b := range []object.Blob{old, exact, gone} {
 				w.ok(w.blobNames().Forget(w.ctx, b))
 			}
 			w.expireAgainstTakeover(tn)
 		},
-		"due lists what is there since before the time, in the order of the names as bytes, page by page": func(w *world) {
+		"due lists names from before the time, in byte order, page by page": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			var want []object.Blob
 			for i, ending := range []string{"~", "a", "Z", "ä", "z", "é", "_", "%", "日本", " ", "B", "\U0001F989", "\uFFFD", "a/b", "a-b", "a b"} {
@@ -141,67 +141,67 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.blobNames().Discard(w.ctx, o, []string{string(o) + "/exact too"}, at(100)))
 			slices.SortFunc(want, func(a, b object.Blob) int { return strings.Compare(a.Name, b.Name) })
 			for _, limit := range []int{1, 3, len(want), 1000} {
-				same(w, w.dueOf(o, limit), want)
+				wantEqual(w, w.dueOf(o, limit), want)
 			}
-			that(w.blobNames().Due(w.ctx, at(100), string(o), 0)).is(w, nil)
+			resultOf(w.blobNames().Due(w.ctx, at(100), string(o), 0)).is(w, nil)
 		},
-		"known are those that are there and those that objects name": func(w *world) {
+		"known returns stored names and those of objects": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			announced, discarded := someName(tn.ID), someName(other.ID)
 			w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced, at(1)))
 			w.ok(w.blobNames().Discard(w.ctx, other.ID, []string{discarded}, at(1)))
 			w.known(map[string]bool{
-				announced: true, discarded: true, tn.shelf.Blob: true, other.drawer.Blob: true,
-				announced + "x": false, someName(tn.ID): false, tn.shelf.StorageKey(): false, "": false,
+				announced: true, discarded: true, tn.sharedObject.Blob: true, other.personalObject.Blob: true,
+				announced + "x": false, someName(tn.ID): false, tn.sharedObject.StorageKey(): false, "": false,
 			})
 			w.known(nil)
-			replaced := tn.shelf.WithContent(object.Content{Blob: someName(tn.ID)}, tn.owner.ID, at(80))
+			replaced := tn.sharedObject.WithContent(object.Content{Blob: someName(tn.ID)}, tn.owner.ID, at(80))
 			w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
-				err := errors.Join(s.Objects().Put(w.ctx, tn.ID, replaced), s.Objects().Remove(w.ctx, tn.ID, []id.Object{tn.drawer.ID}))
-				return []object.Change{object.NewChange(replaced), object.NewDeletion(tn.drawer, tn.owner.ID, at(80), nil)}, err
+				err := errors.Join(s.Objects().Put(w.ctx, tn.ID, replaced), s.Objects().Remove(w.ctx, tn.ID, []id.Object{tn.personalObject.ID}))
+				return []object.Change{object.NewChange(replaced), object.NewDeletion(tn.personalObject, tn.owner.ID, at(80), nil)}, err
 			})
-			w.known(map[string]bool{tn.shelf.Blob: false, replaced.Blob: true, tn.drawer.Blob: false, other.drawer.Blob: true})
+			w.known(map[string]bool{tn.sharedObject.Blob: false, replaced.Blob: true, tn.personalObject.Blob: false, other.personalObject.Blob: true})
 		},
-		"a thousand names are asked for at once": func(w *world) {
+		"known accepts a thousand names": func(w *fixture) {
 			tn := w.tenant()
-			want := map[string]bool{tn.shelf.Blob: true}
+			want := map[string]bool{tn.sharedObject.Blob: true}
 			for len(want) < 1000 {
 				want[someName(tn.ID)] = false
 			}
 			w.known(want)
 		},
-		"a transaction that is rolled back takes over nothing and lets go of nothing": func(w *world) {
+		"a rollback restores announced and discarded names": func(w *fixture) {
 			tn := w.tenant()
 			announced := object.Blob{Org: tn.ID, Name: someName(tn.ID), At: at(1)}
 			w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced.Name, announced.At))
-			w.undone(func(r ports.Records) error {
+			w.rolledBack(func(r ports.Records) error {
 				b := r.Storage().BlobNames()
-				return errors.Join(b.Forget(w.ctx, announced), b.Discard(w.ctx, tn.ID, []string{tn.shelf.Blob}, at(2)))
+				return errors.Join(b.Forget(w.ctx, announced), b.Discard(w.ctx, tn.ID, []string{tn.sharedObject.Blob}, at(2)))
 			})
-			same(w, w.due(tn.ID), []object.Blob{announced})
+			wantEqual(w, w.due(tn.ID), []object.Blob{announced})
 		},
-		"an erased organisation's blobs are all still known, and to be removed": func(w *world) {
+		"the blobs of an erased organisation stay known, and are discarded": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			announced, discarded := someName(tn.ID), object.Blob{Org: tn.ID, Name: someName(tn.ID), Discarded: true, At: at(2)}
 			w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced, at(1)))
 			w.ok(w.blobNames().Discard(w.ctx, tn.ID, []string{discarded.Name}, discarded.At))
 			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
-			w.known(map[string]bool{announced: true, discarded.Name: true, tn.shelf.Blob: true, tn.drawer.Blob: true, other.shelf.Blob: true})
+			w.known(map[string]bool{announced: true, discarded.Name: true, tn.sharedObject.Blob: true, tn.personalObject.Blob: true, other.sharedObject.Blob: true})
 			left := slices.DeleteFunc(w.due(tn.ID), func(b object.Blob) bool { return b.Name == announced })
 			want := []object.Blob{
-				discarded, {Org: tn.ID, Name: tn.shelf.Blob, Discarded: true, At: at(300)}, {Org: tn.ID, Name: tn.drawer.Blob, Discarded: true, At: at(300)},
+				discarded, {Org: tn.ID, Name: tn.sharedObject.Blob, Discarded: true, At: at(300)}, {Org: tn.ID, Name: tn.personalObject.Blob, Discarded: true, At: at(300)},
 			}
 			slices.SortFunc(want, func(a, b object.Blob) int { return strings.Compare(a.Name, b.Name) })
-			same(w, left, want)
-			same(w, w.due(other.ID), nil)
+			wantEqual(w, left, want)
+			wantEqual(w, w.due(other.ID), nil)
 		},
-		"what is passed in is the caller's": func(w *world) {
+		"arguments belong to the caller": func(w *fixture) {
 			o := w.org().ID
 			want := object.Blob{Org: o, Name: someName(o), Discarded: true, At: at(1)}
 			names := []string{want.Name}
 			w.ok(w.blobNames().Discard(w.ctx, o, names, at(1)))
 			names[0] = "spoilt"
-			same(w, w.due(o), []object.Blob{want})
+			wantEqual(w, w.due(o), []object.Blob{want})
 		},
 	}.run(t, open)
 }
@@ -211,13 +211,13 @@ func someName(o id.Org) string { return string(o) + "/personal/Łódź & 'b'.md@
 
 // known ends the sub-test unless the store knows those of the names that are
 // true, and no others.
-func (w *world) known(want map[string]bool) {
+func (w *fixture) known(want map[string]bool) {
 	w.Helper()
 	var names []string
 	for name := range want {
 		names = append(names, name)
 	}
-	got := that(w.blobNames().Known(w.ctx, names)).must(w)
+	got := resultOf(w.blobNames().Known(w.ctx, names)).must(w)
 	for name, known := range want {
 		if got[name] != known {
 			w.Fatalf("known is %v of %q, want %v", got[name], name, known)
@@ -230,7 +230,7 @@ func (w *world) known(want map[string]bool) {
 }
 
 // due lists the names of an organisation that are there since before any time.
-func (w *world) due(o id.Org) []object.Blob {
+func (w *fixture) due(o id.Org) []object.Blob {
 	w.Helper()
 	const limit = 100
 	return slices.DeleteFunc(w.dueUntil(o, 1_000_000, limit), func(b object.Blob) bool { return b.Org != o })
@@ -238,19 +238,19 @@ func (w *world) due(o id.Org) []object.Blob {
 
 // dueOf lists the names below an organisation's that are there since before
 // at(100).
-func (w *world) dueOf(o id.Org, limit int) []object.Blob {
+func (w *fixture) dueOf(o id.Org, limit int) []object.Blob {
 	w.Helper()
 	return w.dueUntil(o, 100, limit)
 }
 
 // dueUntil goes through the names below an organisation's that are there since
 // before the time, page by page, among those of other sub-tests.
-func (w *world) dueUntil(o id.Org, ms, limit int) []object.Blob {
+func (w *fixture) dueUntil(o id.Org, ms, limit int) []object.Blob {
 	w.Helper()
 	end := string(o) + "0" // follows every name below the organisation's
 	last := string(o) + "/"
 	return paged(w, limit, func(*object.Blob) []object.Blob {
-		page := that(w.blobNames().Due(w.ctx, at(ms), last, limit)).must(w)
+		page := resultOf(w.blobNames().Due(w.ctx, at(ms), last, limit)).must(w)
 		for i, b := range page {
 			if b.Name <= last {
 				w.Fatalf("%q follows %q", b.Name, last)
@@ -266,13 +266,13 @@ func (w *world) dueUntil(o id.Org, ms, limit int) []object.Blob {
 
 // expireAgainstTakeover has uploads end while their names expire: each is taken
 // over, or its blob is to be removed, and never both or neither.
-func (w *world) expireAgainstTakeover(tn tenant) {
+func (w *fixture) expireAgainstTakeover(tn tenant) {
 	w.Helper()
 	for i := range 8 {
 		v := someObject(tn.ID, object.Place{Kind: object.Artifact, Scope: object.Shared}, fmt.Sprintf("%d.md", i), tn.owner.ID)
 		announced := object.Blob{Org: tn.ID, Name: v.Blob, At: longAgo(99)}
 		w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced.Name, announced.At))
-		errs := together(2, func(i int) error {
+		errs := concurrently(2, func(i int) error {
 			if i == 0 {
 				return w.blobNames().Expire(w.ctx, longAgo(100))
 			}
@@ -283,14 +283,14 @@ func (w *world) expireAgainstTakeover(tn tenant) {
 		})
 		w.ok(errs[0])
 		if errs[1] == nil {
-			same(w, w.due(tn.ID), nil)
-			that(w.objects().Get(w.ctx, tn.ID, v.ID)).must(w)
+			wantEqual(w, w.due(tn.ID), nil)
+			resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).must(w)
 			continue
 		}
-		w.missing(errs[1])
-		that(w.objects().Get(w.ctx, tn.ID, v.ID)).missing(w)
+		w.wantNotFound(errs[1])
+		resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
 		announced.Discarded = true
-		same(w, w.due(tn.ID), []object.Blob{announced})
+		wantEqual(w, w.due(tn.ID), []object.Blob{announced})
 		w.ok(w.blobNames().Forget(w.ctx, announced))
 	}
 }

@@ -20,10 +20,10 @@ import (
 	"collab/ports"
 )
 
-// blobFixture is what a sub-test about blobs works in: a store, and names below a
+// blobFixture is the store of a sub-test, and names below a
 // folder that is its own.
 type blobFixture struct {
-	*world
+	*fixture
 	ports.Blobs
 	folder string
 }
@@ -44,22 +44,22 @@ func (s *blobFixture) read(name string, offset, length int64) outcome[string] {
 		return outcome[string]{err: err}
 	}
 	content, err := io.ReadAll(r)
-	return that(string(content), errors.Join(err, r.Close()))
+	return resultOf(string(content), errors.Join(err, r.Close()))
 }
 
-// has ends the sub-test unless the content is all that is under the name.
-func (s *blobFixture) has(name, content string) {
+// wantContent ends the sub-test unless the content is all that is under the name.
+func (s *blobFixture) wantContent(name, content string) {
 	s.Helper()
-	got := s.read(name, 0, -1).must(s.world)
+	got := s.read(name, 0, -1).must(s.fixture)
 	if got != content {
 		s.Fatalf("%d bytes are under %q, want %d others", len(got), name, len(content))
 	}
 }
 
-// free ends the sub-test unless there is nothing under the name, in no way.
-func (s *blobFixture) free(name string) {
+// wantAbsent ends the sub-test unless there is nothing under the name, in no way.
+func (s *blobFixture) wantAbsent(name string) {
 	s.Helper()
-	s.read(name, 0, -1).missing(s.world)
+	s.read(name, 0, -1).wantNotFound(s.fixture)
 	for listed := range s.listed() {
 		if listed == name {
 			s.Fatalf("%q is in the list", name)
@@ -107,22 +107,22 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 		return string(b)
 	}
 	for sentence, test := range map[string]func(s *blobFixture){
-		"what was put is read again, whatever its length": func(s *blobFixture) {
+		"content of any length is returned as stored": func(s *blobFixture) {
 			for i, n := range []int{0, 1, 511, 512, 32 << 10, 256<<10 - 1, 256 << 10, 256<<10 + 1, 5<<20 + 1, 9 << 20} {
 				name, content := s.name(fmt.Sprintf("n@%d-x", i)), random(n)
 				s.put(name, content)
-				s.has(name, content)
-				same(s.world, s.listed()[name], int64(n))
+				s.wantContent(name, content)
+				wantEqual(s.fixture, s.listed()[name], int64(n))
 			}
 		},
 		"the size is a hint": func(s *blobFixture) {
 			for i, hint := range []int64{-1, 0, 1, 1 << 20, 1 << 40} {
 				name, content := s.name(fmt.Sprintf("h@%d-x", i)), random(700_000)
 				s.ok(s.Put(s.ctx, name, "", hint, strings.NewReader(content)))
-				s.has(name, content)
+				s.wantContent(name, content)
 			}
 		},
-		"content may come in any pieces": func(s *blobFixture) {
+		"content may be read in pieces of any size": func(s *blobFixture) {
 			content := random(5000)
 			for i, r := range []io.Reader{
 				iotest.OneByteReader(strings.NewReader(content)), iotest.HalfReader(strings.NewReader(content)),
@@ -130,10 +130,10 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			} {
 				name := s.name(fmt.Sprintf("p@%d-x", i))
 				s.ok(s.Put(s.ctx, name, "text/plain; charset=utf-8", -1, r))
-				s.has(name, content)
+				s.wantContent(name, content)
 			}
 		},
-		"names are what people call things": func(s *blobFixture) {
+		"names may contain any characters of paths": func(s *blobFixture) {
 			want := map[string]int64{}
 			for i, name := range names {
 				name = s.name(name)
@@ -141,16 +141,16 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				want[name] = int64(len(fmt.Sprint("content ", i)))
 			}
 			for i, name := range names {
-				s.has(s.name(name), fmt.Sprint("content ", i))
+				s.wantContent(s.name(name), fmt.Sprint("content ", i))
 			}
-			same(s.world, s.listed(), want)
+			wantEqual(s.fixture, s.listed(), want)
 			for _, name := range names {
 				name = s.name(name)
 				s.ok(s.Remove(s.ctx, name))
-				s.read(name, 0, -1).missing(s.world)
+				s.read(name, 0, -1).wantNotFound(s.fixture)
 				delete(want, name)
 			}
-			same(s.world, s.listed(), want)
+			wantEqual(s.fixture, s.listed(), want)
 		},
 		"a name has up to 1,024 bytes": func(s *blobFixture) {
 			for i, part := range []string{"x", "%", "!", "@", "_", "é"} {
@@ -160,46 +160,46 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				}
 				name = strings.ReplaceAll(name[:1022], "//", "xx") + fmt.Sprint("z", i)
 				s.put(name, "long")
-				s.has(name, "long")
-				same(s.world, s.listed()[name], 4)
-				s.conflict(s.Put(s.ctx, name, "", 5, strings.NewReader("other")))
+				s.wantContent(name, "long")
+				wantEqual(s.fixture, s.listed()[name], 4)
+				s.wantConflict(s.Put(s.ctx, name, "", 5, strings.NewReader("other")))
 				s.ok(s.Remove(s.ctx, name))
-				s.free(name)
+				s.wantAbsent(name)
 			}
 		},
-		"what is no name is refused": func(s *blobFixture) {
+		"invalid names are refused": func(s *blobFixture) {
 			for _, name := range []string{
 				"", "/", "/a", "a/", "a//b", ".", "..", "../x", "a/../b", "a/.", "./a", "a\x00b", "a\nb", "\x7f", "\xff",
 				strings.Repeat("x", 256), strings.Repeat("x/", 512) + "x",
 			} {
-				s.fails(s.Put(s.ctx, name, "", 1, strings.NewReader("x")), fault.Invalid)
-				s.fails(s.read(name, 0, -1).err, fault.Invalid)
-				s.fails(s.Remove(s.ctx, name), fault.Invalid)
+				s.wantError(s.Put(s.ctx, name, "", 1, strings.NewReader("x")), fault.Invalid)
+				s.wantError(s.read(name, 0, -1).err, fault.Invalid)
+				s.wantError(s.Remove(s.ctx, name), fault.Invalid)
 			}
-			s.fails(s.Put(s.ctx, s.name("x"), "no media type\r\n", 1, strings.NewReader("x")), fault.Invalid)
-			s.free(s.name("x"))
+			s.wantError(s.Put(s.ctx, s.name("x"), "no media type\r\n", 1, strings.NewReader("x")), fault.Invalid)
+			s.wantAbsent(s.name("x"))
 		},
-		"a taken name is a conflict, and what is under it stays": func(s *blobFixture) {
+		"a taken name is a conflict, and keeps its content": func(s *blobFixture) {
 			name := s.name("t@1-x")
 			s.put(name, "first")
 			for _, other := range []string{"", "other", random(1 << 20)} {
-				s.conflict(s.Put(s.ctx, name, "text/plain", int64(len(other)), strings.NewReader(other)))
-				s.has(name, "first")
+				s.wantConflict(s.Put(s.ctx, name, "text/plain", int64(len(other)), strings.NewReader(other)))
+				s.wantContent(name, "first")
 			}
-			same(s.world, s.listed(), map[string]int64{name: 5})
+			wantEqual(s.fixture, s.listed(), map[string]int64{name: 5})
 		},
-		"of many at once one has the name": func(s *blobFixture) {
+		"of concurrent writes of one name one succeeds": func(s *blobFixture) {
 			for _, size := range []int{10, 300_000} {
 				name := s.name(fmt.Sprintf("deep/er/%d@1-x", size))
-				winner := s.oneWins(together(16, func(i int) error {
+				winner := s.wantOneSuccess(concurrently(16, func(i int) error {
 					return s.Put(s.ctx, name, "text/plain", int64(size), strings.NewReader(strings.Repeat(string(rune('a'+i)), size)))
 				}), fault.Conflict)
-				s.has(name, strings.Repeat(string(rune('a'+winner)), size))
-				same(s.world, s.listed()[name], int64(size))
+				s.wantContent(name, strings.Repeat(string(rune('a'+winner)), size))
+				wantEqual(s.fixture, s.listed()[name], int64(size))
 			}
 		},
-		"many at once write names of their own": func(s *blobFixture) {
-			s.allOK(together(concurrent, func(i int) error {
+		"different names are written concurrently": func(s *blobFixture) {
+			s.allOK(concurrently(concurrent, func(i int) error {
 				for n := range 5 {
 					name := s.name(fmt.Sprintf("f%d/%d/x@%d-x", i%3, n, i))
 					if err := s.Put(s.ctx, name, "text/plain", -1, strings.NewReader(name)); err != nil {
@@ -209,12 +209,12 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				return nil
 			}))
 			all := s.listed()
-			same(s.world, len(all), 5*concurrent)
+			wantEqual(s.fixture, len(all), 5*concurrent)
 			for name := range all {
-				s.has(name, name)
+				s.wantContent(name, name)
 			}
 		},
-		"an error of the reader comes back as it is, and nothing is there": func(s *blobFixture) {
+		"an error of the reader is returned unchanged, and nothing is stored": func(s *blobFixture) {
 			for i, before := range []int{0, 1, 300_000, 9 << 20} {
 				for j, fails := range []error{no, io.ErrUnexpectedEOF, fault.New(fault.Conflict, "Not now"), context.Canceled} {
 					if before > 1<<20 && j > 0 {
@@ -222,15 +222,15 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 					}
 					name := s.name(fmt.Sprintf("e@%d-%d", i, j))
 					r := io.MultiReader(strings.NewReader(random(before)), iotest.ErrReader(fails))
-					s.unchanged(s.Put(s.ctx, name, "text/plain", int64(before)+1, r), fails)
-					s.free(name)
+					s.wantSameError(s.Put(s.ctx, name, "text/plain", int64(before)+1, r), fails)
+					s.wantAbsent(name)
 				}
 			}
 			name := s.name("e@0-0")
 			s.put(name, "later")
-			s.has(name, "later")
+			s.wantContent(name, "later")
 		},
-		"a context that ends while content comes leaves nothing": func(s *blobFixture) {
+		"nothing is stored if the context ends during the write": func(s *blobFixture) {
 			for i, before := range []int{0, 1, 300_000, 9 << 20} {
 				name := s.name(fmt.Sprintf("c@%d-x", i))
 				ctx, cancel := context.WithCancel(s.ctx)
@@ -241,10 +241,10 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				if err := s.Put(ctx, name, "text/plain", -1, endless); !errors.Is(err, context.Canceled) {
 					s.Fatalf("the error is %v", err)
 				}
-				s.free(name)
+				s.wantAbsent(name)
 			}
 		},
-		"a context that has ended does nothing": func(s *blobFixture) {
+		"an ended context has no effect": func(s *blobFixture) {
 			kept, name := s.name("kept@1-x"), s.name("x@1-x")
 			s.put(kept, "x")
 			ctx, cancel := context.WithCancel(s.ctx)
@@ -258,14 +258,14 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 					s.Fatalf("the error is %v", err)
 				}
 			}
-			s.free(name)
-			s.has(kept, "x")
+			s.wantAbsent(name)
+			s.wantContent(kept, "x")
 		},
 		"a reader ends with its context": func(s *blobFixture) {
 			name := s.name("r@1-x")
 			s.put(name, random(4<<20))
 			ctx, cancel := context.WithCancel(s.ctx)
-			r := that(s.Open(ctx, name, 0, -1)).must(s.world)
+			r := resultOf(s.Open(ctx, name, 0, -1)).must(s.fixture)
 			_, err := io.ReadFull(r, make([]byte, 10))
 			s.ok(err)
 			cancel()
@@ -278,7 +278,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			name := s.name("r@1-x")
 			s.put(name, random(4<<20))
 			for _, n := range []int{0, 1, 100_000} {
-				r := that(s.Open(s.ctx, name, 0, -1)).must(s.world)
+				r := resultOf(s.Open(s.ctx, name, 0, -1)).must(s.fixture)
 				_, err := io.ReadFull(r, make([]byte, n))
 				s.ok(errors.Join(err, r.Close()))
 			}
@@ -298,41 +298,41 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 						if length >= 0 {
 							to = from + min(n-from, length)
 						}
-						if got := s.read(name, offset, length).must(s.world); got != content[from:to] {
+						if got := s.read(name, offset, length).must(s.fixture); got != content[from:to] {
 							s.Fatalf("%d bytes from %d of %d are %d others", length, offset, n, len(got))
 						}
 					}
 				}
-				s.fails(s.read(name, -1, 1).err, fault.Invalid)
+				s.wantError(s.read(name, -1, 1).err, fault.Invalid)
 			}
 		},
-		"nothing is found under a name without content": func(s *blobFixture) {
+		"a name without content is not found": func(s *blobFixture) {
 			s.put(s.name("folder/x@1-x"), "x")
 			for _, name := range []string{"folder", "folder/x", "folder/x@1-x/y", "folder/x@1-y", "other", "Folder/x@1-x"} {
 				for _, length := range []int64{-1, 0, 1} {
-					s.read(s.name(name), 0, length).missing(s.world)
-					s.read(s.name(name), 5, length).missing(s.world)
+					s.read(s.name(name), 0, length).wantNotFound(s.fixture)
+					s.read(s.name(name), 5, length).wantNotFound(s.fixture)
 				}
 			}
 		},
-		"removing frees the name, and twice is no error": func(s *blobFixture) {
+		"remove frees the name, and a missing one is no error": func(s *blobFixture) {
 			name, other := s.name("a/b/c@1-x"), s.name("a/d@1-x")
 			s.put(name, "x")
 			s.put(other, "y")
 			for range 2 {
 				s.ok(s.Remove(s.ctx, name))
-				s.free(name)
+				s.wantAbsent(name)
 			}
 			s.ok(s.Remove(s.ctx, s.name("never/was@1-x")))
 			s.ok(s.Remove(s.ctx, s.name("a")))
 			s.put(name, "again")
-			s.has(name, "again")
-			s.has(other, "y")
+			s.wantContent(name, "again")
+			s.wantContent(other, "y")
 		},
-		"who reads while it is removed reads it whole, or hears that something is wrong": func(s *blobFixture) {
+		"a read during a removal is complete or fails": func(s *blobFixture) {
 			name, content := s.name("r@1-x"), random(3<<20)
 			s.put(name, content)
-			r := that(s.Open(s.ctx, name, 0, -1)).must(s.world)
+			r := resultOf(s.Open(s.ctx, name, 0, -1)).must(s.fixture)
 			head := make([]byte, 10)
 			_, err := io.ReadFull(r, head)
 			s.ok(err)
@@ -343,8 +343,8 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			}
 			s.ok(r.Close())
 		},
-		"writing and removing in one folder at once loses nothing": func(s *blobFixture) {
-			s.allOK(together(8, func(i int) error {
+		"concurrent writes and removals in one folder lose nothing": func(s *blobFixture) {
+			s.allOK(concurrently(8, func(i int) error {
 				for n := range 12 {
 					name := s.name(fmt.Sprintf("folder/%d/in/x@%d-%d", n%2, n, i))
 					if err := s.Put(s.ctx, name, "", 1, strings.NewReader("x")); err != nil {
@@ -361,9 +361,9 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				}
 				return nil
 			}))
-			same(s.world, len(s.listed()), 0)
+			wantEqual(s.fixture, len(s.listed()), 0)
 		},
-		"a list that is read while others write has all that was there before": func(s *blobFixture) {
+		"a list during writes has all earlier names": func(s *blobFixture) {
 			want := map[string]int64{}
 			for i := range 50 {
 				name := s.name(fmt.Sprintf("%d/old@%d-x", i%5, i))
@@ -388,14 +388,14 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			for range 5 {
 				got := s.listed()
 				maps.DeleteFunc(got, func(name string, _ int64) bool { return strings.Contains(name, "/new@") })
-				same(s.world, got, want)
+				wantEqual(s.fixture, got, want)
 			}
 			cancel()
 			if err := <-written; !errors.Is(err, context.Canceled) {
 				s.Fatal(err)
 			}
 		},
-		"what is being written is in no list": func(s *blobFixture) {
+		"an incomplete write is in no list": func(s *blobFixture) {
 			name := s.name("w@1-x")
 			began, end := make(chan struct{}), make(chan struct{})
 			r := io.MultiReader(strings.NewReader(random(9<<20)), reader(func([]byte) (int, error) {
@@ -406,21 +406,21 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 			put := make(chan error)
 			go func() { put <- s.Put(s.ctx, name, "", -1, r) }()
 			<-began
-			s.free(name)
+			s.wantAbsent(name)
 			close(end)
 			s.ok(<-put)
-			same(s.world, s.listed()[name], 9<<20)
+			wantEqual(s.fixture, s.listed()[name], 9<<20)
 		},
-		"an error of each ends the list and comes back as it is": func(s *blobFixture) {
+		"an error of each ends the list and is returned unchanged": func(s *blobFixture) {
 			for i := range 3 {
 				s.put(s.name(fmt.Sprintf("l@%d-x", i)), "x")
 			}
 			calls := 0
 			err := s.List(s.ctx, func(string, int64, time.Time) error { calls++; return no })
-			s.unchanged(err, no)
-			same(s.world, calls, 1)
+			s.wantSameError(err, no)
+			wantEqual(s.fixture, calls, 1)
 		},
-		"blobs may be removed while they are listed": func(s *blobFixture) {
+		"blobs may be removed during a list": func(s *blobFixture) {
 			for i := range 20 {
 				s.put(s.name(fmt.Sprintf("%d/l@%d-x", i%4, i)), "x")
 			}
@@ -430,9 +430,9 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				}
 				return s.Remove(s.ctx, name)
 			}))
-			same(s.world, len(s.listed()), 0)
+			wantEqual(s.fixture, len(s.listed()), 0)
 		},
-		"what is passed in and handed out is the caller's": func(s *blobFixture) {
+		"arguments and results belong to the caller": func(s *blobFixture) {
 			name, content := s.name("mine@1-x"), bytes.Repeat([]byte("abc"), 1000)
 			in := bytes.NewReader(content)
 			s.ok(s.Put(s.ctx, name, "", int64(len(content)), reader(func(p []byte) (int, error) {
@@ -441,15 +441,15 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 				return n, err
 			})))
 			clear(content)
-			got := []byte(s.read(name, 0, -1).must(s.world))
-			r := that(s.Open(s.ctx, name, 0, -1)).must(s.world)
+			got := []byte(s.read(name, 0, -1).must(s.fixture))
+			r := resultOf(s.Open(s.ctx, name, 0, -1)).must(s.fixture)
 			handed := make([]byte, 10)
 			_, err := io.ReadFull(r, handed)
 			s.ok(err)
 			clear(handed)
 			s.ok(r.Close())
 			clear(got)
-			s.has(name, strings.Repeat("abc", 1000))
+			s.wantContent(name, strings.Repeat("abc", 1000))
 		},
 		"a store that answers is ready": func(s *blobFixture) { s.ok(s.Ready(s.ctx)) },
 	} {
@@ -462,7 +462,7 @@ func Blobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 
 // newBlobFixture returns a shelf below an organisation of its own.
 func newBlobFixture(t *testing.T, b ports.Blobs) *blobFixture {
-	return &blobFixture{&world{T: t, ctx: t.Context()}, b, string(fresh[id.Org]()) + "/shared/"}
+	return &blobFixture{&fixture{T: t, ctx: t.Context()}, b, string(fresh[id.Org]()) + "/shared/"}
 }
 
 // BoundedBlobs is the suite of what a store that is elsewhere holds here: it
@@ -479,7 +479,7 @@ func BoundedBlobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 	}
 	// The first call makes connections and tables that stay.
 	s.put(s.name("first@1-x"), "x")
-	s.has(s.name("first@1-x"), "x")
+	s.wantContent(s.name("first@1-x"), "x")
 
 	var before, peak int64
 	look := func(n int) {
@@ -508,7 +508,7 @@ func BoundedBlobs(t *testing.T, open func(t *testing.T) ports.Blobs) {
 		})
 		t.Run(fmt.Sprintf("what is read after the hint %d is not held", hint), func(t *testing.T) {
 			before, peak = held(), 0
-			r := that(s.Open(s.ctx, name, 0, -1)).must(s.world)
+			r := resultOf(s.Open(s.ctx, name, 0, -1)).must(s.fixture)
 			defer r.Close()
 			got, buffer := 0, make([]byte, len(piece))
 			for {

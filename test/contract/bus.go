@@ -19,9 +19,9 @@ import (
 // cleanup. A hint may be lost; in the quiet of this suite none may.
 func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 	suite := map[string]func(t *testing.T, a, b ports.Bus){
-		"every hint reaches the subscribers at both ends": func(t *testing.T, a, b ports.Bus) {
+		"every hint reaches the subscribers of both servers": func(t *testing.T, a, b ports.Bus) {
 			const each = 100
-			ears := []*hintRecorder{listen(t, a), listen(t, b), listen(t, a)}
+			ears := []*hintRecorder{recordHints(t, a), recordHints(t, b), recordHints(t, a)}
 			var orgs []id.Org
 			for _, end := range []ports.Bus{a, b} {
 				for range each {
@@ -32,37 +32,37 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 			}
 			for _, e := range ears {
 				for i, o := range orgs {
-					e.hears(object.Hint{Org: o, N: int64(i) + 1})
+					e.wait(object.Hint{Org: o, N: int64(i) + 1})
 				}
 			}
 		},
 		"the greatest of an organisation's hints arrives": func(t *testing.T, a, b ports.Bus) {
 			const last = 500
-			e, o := listen(t, b), fresh[id.Org]()
+			e, o := recordHints(t, b), fresh[id.Org]()
 			for n := range int64(last) {
 				a.Publish(object.Hint{Org: o, N: n + 1})
 			}
-			e.hears(object.Hint{Org: o, N: last})
+			e.wait(object.Hint{Org: o, N: last})
 		},
-		"a hint comes as it was published": func(t *testing.T, a, b ports.Bus) {
-			e := listen(t, b)
+		"a hint is received as published": func(t *testing.T, a, b ports.Bus) {
+			e := recordHints(t, b)
 			for _, h := range []object.Hint{{Org: fresh[id.Org](), N: 0}, {Org: fresh[id.Org](), N: 1<<63 - 1}, {Org: fresh[id.Org](), N: 1 << 40}} {
 				a.Publish(h)
-				e.hears(h)
+				e.wait(h)
 				if n := e.last(h.Org); n != h.N {
 					t.Fatalf("%d came of %d", n, h.N)
 				}
 			}
 		},
-		"publishing without subscribers is lost on nobody": func(t *testing.T, a, b ports.Bus) {
+		"publishing without subscribers has no effect": func(t *testing.T, a, b ports.Bus) {
 			o := fresh[id.Org]()
 			a.Publish(object.Hint{Org: o, N: 7})
-			e := listen(t, b)
+			e := recordHints(t, b)
 			a.Publish(object.Hint{Org: o, N: 8})
-			e.hears(object.Hint{Org: o, N: 8})
+			e.wait(object.Hint{Org: o, N: 8})
 		},
-		"no call comes after cancel has returned": func(t *testing.T, a, b ports.Bus) {
-			beside := listen(t, b)
+		"fn is not called after cancel has returned": func(t *testing.T, a, b ports.Bus) {
+			beside := recordHints(t, b)
 			for n := range int64(50) {
 				var over atomic.Bool
 				var late atomic.Int64
@@ -78,14 +78,14 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 				over.Store(true)
 				a.Publish(object.Hint{Org: o, N: n + 3})
 				b.Publish(object.Hint{Org: o, N: n + 4})
-				beside.hears(object.Hint{Org: o, N: n + 4})
+				beside.wait(object.Hint{Org: o, N: n + 4})
 				if late.Load() > 0 {
 					t.Fatalf("%d calls came after the subscription had ended", late.Load())
 				}
 				cancel()
 			}
 		},
-		"cancel waits for a call that is under way": func(t *testing.T, a, b ports.Bus) {
+		"cancel waits for a running call": func(t *testing.T, a, b ports.Bus) {
 			began, release, cancelled := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			var once sync.Once
 			var ended atomic.Bool
@@ -95,7 +95,7 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 				ended.Store(true)
 			})
 			a.Publish(object.Hint{Org: fresh[id.Org](), N: 1})
-			arrives(t, began, "the call")
+			waitFor(t, began, "the call")
 			go func() {
 				cancel()
 				close(cancelled)
@@ -109,12 +109,12 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 			default:
 			}
 			close(release)
-			arrives(t, cancelled, "the end of cancel")
+			waitFor(t, cancelled, "the end of cancel")
 			if !ended.Load() {
 				t.Fatal("cancel has returned before the call had")
 			}
 		},
-		"one that is slow holds up neither the publisher nor another subscriber": func(t *testing.T, a, b ports.Bus) {
+		"a slow subscriber delays neither the publisher nor other subscribers": func(t *testing.T, a, b ports.Bus) {
 			const many = 20_000
 			began, release, published := make(chan struct{}), make(chan struct{}), make(chan struct{})
 			var once sync.Once
@@ -124,9 +124,9 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 			})
 			defer cancel()
 			defer close(release)
-			e, o := listen(t, b), fresh[id.Org]()
+			e, o := recordHints(t, b), fresh[id.Org]()
 			a.Publish(object.Hint{Org: o, N: 1})
-			arrives(t, began, "the call")
+			waitFor(t, began, "the call")
 			go func() {
 				defer close(published)
 				for n := range int64(many) {
@@ -134,8 +134,8 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 					b.Publish(object.Hint{Org: o, N: n + 2})
 				}
 			}()
-			arrives(t, published, "the end of publishing")
-			e.hears(object.Hint{Org: o, N: many + 1})
+			waitFor(t, published, "the end of publishing")
+			e.wait(object.Hint{Org: o, N: many + 1})
 		},
 		"publish returns after all have cancelled": func(t *testing.T, a, b ports.Bus) {
 			cancels := []func(){subscribed(t, a, func(object.Hint) {}), subscribed(t, b, func(object.Hint) {})}
@@ -150,14 +150,14 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 					b.Publish(object.Hint{Org: "o", N: n})
 				}
 			}()
-			arrives(t, published, "the end of publishing")
+			waitFor(t, published, "the end of publishing")
 		},
-		"many publish, subscribe and cancel at once": func(t *testing.T, a, b ports.Bus) {
+		"publish, subscribe and cancel may be called concurrently": func(t *testing.T, a, b ports.Bus) {
 			const each = 20
 			ends := []ports.Bus{a, b}
-			ears := []*hintRecorder{listen(t, a), listen(t, b)}
+			ears := []*hintRecorder{recordHints(t, a), recordHints(t, b)}
 			orgs := several[id.Org](concurrent)
-			errs := together(concurrent, func(i int) error {
+			errs := concurrently(concurrent, func(i int) error {
 				for n := range int64(each) {
 					cancel, err := ends[i%2].Subscribe(func(object.Hint) {})
 					if err != nil {
@@ -175,7 +175,7 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 			}
 			for _, e := range ears {
 				for _, o := range orgs {
-					e.hears(object.Hint{Org: o, N: each})
+					e.wait(object.Hint{Org: o, N: each})
 				}
 			}
 		},
@@ -188,15 +188,15 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 	}
 }
 
-// patience is how long a test waits for what has to come.
-const patience = 30 * time.Second
+// waitTimeout is how long a test waits for an event.
+const waitTimeout = 30 * time.Second
 
-// arrives ends the test unless what comes.
-func arrives(t *testing.T, what <-chan struct{}, name string) {
+// waitFor ends the test unless what receives a value.
+func waitFor(t *testing.T, what <-chan struct{}, name string) {
 	t.Helper()
 	select {
 	case <-what:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatalf("%s does not come", name)
 	}
 }
@@ -211,7 +211,7 @@ func subscribed(t *testing.T, to ports.Bus, fn func(object.Hint)) (cancel func()
 	return cancel
 }
 
-// hintRecorder notes the greatest hint of each organisation.
+// hintRecorder records the greatest hint of each organisation.
 type hintRecorder struct {
 	*testing.T
 	mu     sync.Mutex
@@ -219,8 +219,8 @@ type hintRecorder struct {
 	more   chan struct{}    // has room for one
 }
 
-// listen subscribes a hintRecorder for the length of the test.
-func listen(t *testing.T, to ports.Bus) *hintRecorder {
+// recordHints subscribes a hintRecorder for the length of the test.
+func recordHints(t *testing.T, to ports.Bus) *hintRecorder {
 	t.Helper()
 	e := &hintRecorder{T: t, latest: map[id.Org]int64{}, more: make(chan struct{}, 1)}
 	t.Cleanup(subscribed(t, to, func(h object.Hint) {
@@ -235,12 +235,12 @@ func listen(t *testing.T, to ports.Bus) *hintRecorder {
 	return e
 }
 
-// hears ends the test unless the hint, or a greater one of its organisation,
+// wait ends the test unless the hint, or a greater one of its organisation,
 // comes.
-func (e *hintRecorder) hears(h object.Hint) {
+func (e *hintRecorder) wait(h object.Hint) {
 	e.Helper()
-	late := time.After(patience)
-	for !e.has(h) {
+	late := time.After(waitTimeout)
+	for !e.received(h) {
 		select {
 		case <-e.more:
 		case <-late:
@@ -249,7 +249,7 @@ func (e *hintRecorder) hears(h object.Hint) {
 	}
 }
 
-func (e *hintRecorder) has(h object.Hint) bool {
+func (e *hintRecorder) received(h object.Hint) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n, ok := e.latest[h.Org]

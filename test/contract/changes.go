@@ -17,58 +17,58 @@ import (
 // Changes is the suite of ports.Changes.
 func Changes(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"lock and append outside a transaction fail": func(w *world) {
+		"lock and append outside a transaction fail": func(w *fixture) {
 			tn := w.tenant()
 			was := w.content(tn)
 			if h, err := w.changes().Lock(w.ctx, tn.ID); err == nil {
 				w.Fatalf("there was no transaction and the head is %+v", h)
 			}
-			if h, err := w.changes().Append(w.ctx, tn.ID, object.NewChange(tn.shelf)); err == nil {
+			if h, err := w.changes().Append(w.ctx, tn.ID, object.NewChange(tn.sharedObject)); err == nil {
 				w.Fatalf("there was no transaction and the head is %+v", h)
 			}
-			same(w, w.content(tn), was)
+			wantEqual(w, w.content(tn), was)
 		},
-		"an unknown organisation has no log": func(w *world) {
+		"an unknown organisation has no log": func(w *fixture) {
 			unknown := fresh[id.Org]()
-			that(w.append(unknown, func(ports.Storage) ([]object.Change, error) { return nil, nil })).missing(w)
-			w.missing(w.store.Atomic(w.ctx, func(r ports.Records) error {
+			resultOf(w.append(unknown, func(ports.Storage) ([]object.Change, error) { return nil, nil })).wantNotFound(w)
+			w.wantNotFound(w.store.Atomic(w.ctx, func(r ports.Records) error {
 				_, err := r.Storage().Changes().Append(w.ctx, unknown, object.NewAccessChange(object.Audience{Everyone: true}, "", at(1)))
 				return err
 			}))
-			that(w.changes().List(w.ctx, unknown, 0, 10)).is(w, nil)
-			same(w, that(w.changes().Heads(w.ctx, []id.Org{unknown})).must(w)[unknown].N, 0)
+			resultOf(w.changes().List(w.ctx, unknown, 0, 10)).is(w, nil)
+			wantEqual(w, resultOf(w.changes().Heads(w.ctx, []id.Org{unknown})).must(w)[unknown].N, 0)
 		},
-		"a log without entries stands at 0, and all logs are of one epoch": func(w *world) {
+		"an empty log has the number 0, and all logs have one epoch": func(w *fixture) {
 			tn, empty := w.tenant(), w.org().ID
-			heads := that(w.changes().Heads(w.ctx, []id.Org{tn.ID, empty, tn.ID})).must(w)
+			heads := resultOf(w.changes().Heads(w.ctx, []id.Org{tn.ID, empty, tn.ID})).must(w)
 			epoch := heads[tn.ID].Epoch
-			same(w, heads, map[id.Org]object.Head{tn.ID: {Epoch: epoch, N: 2}, empty: {Epoch: epoch}})
-			same(w, w.sinceOf(empty, 0).Head, object.Head{Epoch: epoch})
+			wantEqual(w, heads, map[id.Org]object.Head{tn.ID: {Epoch: epoch, N: 2}, empty: {Epoch: epoch}})
+			wantEqual(w, w.sinceOf(empty, 0).Head, object.Head{Epoch: epoch})
 			w.atomic(func(r ports.Records) error {
 				h, err := r.Storage().Changes().Lock(w.ctx, empty)
-				same(w, h, object.Head{Epoch: epoch})
+				wantEqual(w, h, object.Head{Epoch: epoch})
 				return err
 			})
-			same(w, w.logged(empty, func(ports.Storage) ([]object.Change, error) {
+			wantEqual(w, w.logged(empty, func(ports.Storage) ([]object.Change, error) {
 				return []object.Change{object.NewAccessChange(object.Audience{Everyone: true}, "", at(1))}, nil
 			}), object.Head{Epoch: epoch, N: 1})
-			that(w.changes().Heads(w.ctx, nil)).is(w, map[id.Org]object.Head{})
+			resultOf(w.changes().Heads(w.ctx, nil)).is(w, map[id.Org]object.Head{})
 		},
-		"the heads of a thousand logs are read in one call": func(w *world) {
+		"the heads of a thousand logs are read in one call": func(w *fixture) {
 			tn := w.tenant()
 			orgs := append(several[id.Org](999), tn.ID)
-			same(w, that(w.changes().Heads(w.ctx, orgs)).must(w)[tn.ID], w.head(tn.ID))
+			wantEqual(w, resultOf(w.changes().Heads(w.ctx, orgs)).must(w)[tn.ID], w.head(tn.ID))
 		},
-		"entries come back as they went in, with their audiences": func(w *world) {
+		"entries are returned as stored, with their audiences": func(w *fixture) {
 			tn := w.tenant()
 			users := []id.User{tn.owner.ID, tn.removed.ID}
 			made := []object.Change{
 				object.NewChange(someObject(tn.ID, blobCases, "not stored.md", "")),
 				object.NewAccessChange(object.Audience{}, "", at(90)),
 				object.NewAccessChange(object.Audience{Everyone: true}, tn.owner.ID, at(89)),
-				object.NewDeletion(tn.shelf, "", at(91), &object.Audience{Users: users}),
-				object.NewDeletion(tn.drawer, tn.owner.ID, at(91), &object.Audience{Managers: true, Users: users[:1]}),
-				object.NewDeletion(tn.drawer, tn.owner.ID, at(91), &object.Audience{Teams: []id.Team{tn.team.ID}}),
+				object.NewDeletion(tn.sharedObject, "", at(91), &object.Audience{Users: users}),
+				object.NewDeletion(tn.personalObject, tn.owner.ID, at(91), &object.Audience{Managers: true, Users: users[:1]}),
+				object.NewDeletion(tn.personalObject, tn.owner.ID, at(91), &object.Audience{Teams: []id.Team{tn.team.ID}}),
 			}
 			for _, p := range w.places(tn) {
 				v := someObject(tn.ID, p, "Ünï %/'a'.md", tn.owner.ID)
@@ -76,78 +76,78 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			head := w.logged(tn.ID, func(ports.Storage) ([]object.Change, error) { return made, nil })
 			for i := range made {
-				made[i].N = tn.drawer.N + 1 + int64(i)
+				made[i].N = tn.personalObject.N + 1 + int64(i)
 			}
 			made[0].Object.N = made[0].N
-			same(w, head.N, made[len(made)-1].N)
-			that(w.changes().List(w.ctx, tn.ID, tn.drawer.N, 100)).is(w, made)
+			wantEqual(w, head.N, made[len(made)-1].N)
+			resultOf(w.changes().List(w.ctx, tn.ID, tn.personalObject.N, 100)).is(w, made)
 		},
-		"append numbers the changes and the objects that they are about": func(w *world) {
+		"append sets the numbers of the changes and of their objects": func(w *fixture) {
 			tn := w.tenant()
 			v := someObject(tn.ID, blobCases, "a.md", tn.owner.ID)
 			next := v.WithContent(object.Content{Blob: someName(tn.ID)}, tn.owner.ID, at(80))
 			w.atomic(func(r ports.Records) error {
 				s := r.Storage()
 				err := s.Objects().Add(w.ctx, tn.ID, v)
-				same(w, that(s.Changes().Append(w.ctx, tn.ID, object.NewChange(v))).must(w).N, 3)
-				same(w, that(s.Objects().Get(w.ctx, tn.ID, v.ID)).must(w).N, 3)
-				same(w, that(s.Changes().Append(w.ctx, tn.ID)).must(w).N, 3)
+				wantEqual(w, resultOf(s.Changes().Append(w.ctx, tn.ID, object.NewChange(v))).must(w).N, 3)
+				wantEqual(w, resultOf(s.Objects().Get(w.ctx, tn.ID, v.ID)).must(w).N, 3)
+				wantEqual(w, resultOf(s.Changes().Append(w.ctx, tn.ID)).must(w).N, 3)
 				err = errors.Join(err, s.Objects().Put(w.ctx, tn.ID, next))
-				same(w, that(s.Changes().Append(w.ctx, tn.ID, object.NewDeletion(tn.drawer, "", at(80), nil), object.NewChange(next))).must(w).N, 5)
-				same(w, that(s.Changes().Lock(w.ctx, tn.ID)).must(w).N, 5)
-				return errors.Join(err, s.Objects().Remove(w.ctx, tn.ID, []id.Object{tn.drawer.ID}))
+				wantEqual(w, resultOf(s.Changes().Append(w.ctx, tn.ID, object.NewDeletion(tn.personalObject, "", at(80), nil), object.NewChange(next))).must(w).N, 5)
+				wantEqual(w, resultOf(s.Changes().Lock(w.ctx, tn.ID)).must(w).N, 5)
+				return errors.Join(err, s.Objects().Remove(w.ctx, tn.ID, []id.Object{tn.personalObject.ID}))
 			})
 			next.N = 5
-			that(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, next)
-			that(w.objects().Get(w.ctx, tn.ID, tn.shelf.ID)).is(w, tn.shelf)
+			resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, next)
+			resultOf(w.objects().Get(w.ctx, tn.ID, tn.sharedObject.ID)).is(w, tn.sharedObject)
 			log := w.log(tn.ID)
-			same(w, log[2].Object.Version, v.Version)
-			same(w, log[2].Object.N, 3)
-			same(w, log[4].Object, next)
+			wantEqual(w, log[2].Object.Version, v.Version)
+			wantEqual(w, log[2].Object.N, 3)
+			wantEqual(w, log[4].Object, next)
 		},
-		"the lock keeps others from appending until the transaction ends": func(w *world) {
+		"the lock excludes other appends until the transaction ends": func(w *fixture) {
 			tn := w.tenant()
-			w.allOK(together(concurrent, func(int) error {
+			w.allOK(concurrently(concurrent, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					locked, err := r.Storage().Changes().Lock(w.ctx, tn.ID)
 					if err != nil {
 						return err
 					}
-					head, err := r.Storage().Changes().Append(w.ctx, tn.ID, object.NewChange(tn.shelf))
+					head, err := r.Storage().Changes().Append(w.ctx, tn.ID, object.NewChange(tn.sharedObject))
 					if err == nil && head.N != locked.N+1 {
 						err = fmt.Errorf("the log went from %d to %d under the lock", locked.N, head.N)
 					}
 					return err
 				})
 			}))
-			same(w, w.head(tn.ID).N, tn.drawer.N+concurrent)
+			wantEqual(w, w.head(tn.ID).N, tn.personalObject.N+concurrent)
 		},
-		"the lock of one organisation's log keeps nobody from another's": func(w *world) {
+		"the lock of a log does not block the logs of other organisations": func(w *fixture) {
 			if !w.apart {
 				w.Skip("the store runs one transaction after another")
 			}
 			held, other := w.tenant(), w.tenant()
 			w.atomic(func(r ports.Records) error {
-				if _, err := r.Storage().Changes().Append(w.ctx, held.ID, object.NewChange(held.shelf)); err != nil {
+				if _, err := r.Storage().Changes().Append(w.ctx, held.ID, object.NewChange(held.sharedObject)); err != nil {
 					return err
 				}
 				appended := make(chan error, 1)
 				go func() {
 					_, err := w.append(other.ID, func(ports.Storage) ([]object.Change, error) {
-						return []object.Change{object.NewChange(other.shelf)}, nil
+						return []object.Change{object.NewChange(other.sharedObject)}, nil
 					})
 					appended <- err
 				}()
 				select {
 				case err := <-appended:
 					return err
-				case <-time.After(patience):
+				case <-time.After(waitTimeout):
 					return errors.New("the other organisation's log is waited for")
 				}
 			})
-			same(w, []int64{w.head(held.ID).N, w.head(other.ID).N}, []int64{3, 3})
+			wantEqual(w, []int64{w.head(held.ID).N, w.head(other.ID).N}, []int64{3, 3})
 		},
-		"numbers become visible in their order and without gaps, however many append": func(w *world) {
+		"numbers become visible in order and without gaps during concurrent appends": func(w *fixture) {
 			const writers, each = 16, 6
 			o, users := w.org().ID, several[id.User](writers)
 			var writing sync.WaitGroup
@@ -179,7 +179,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 					over = true
 				default:
 				}
-				for _, c := range that(w.changes().List(w.ctx, o, last, 1000)).must(w) {
+				for _, c := range resultOf(w.changes().List(w.ctx, o, last, 1000)).must(w) {
 					if c.N != last+1 {
 						w.Fatalf("the entry %d follows %d", c.N, last)
 					}
@@ -190,12 +190,12 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				}
 			}
 			w.allOK(errs)
-			same(w, last, writers*each/3*2*2)
+			wantEqual(w, last, writers*each/3*2*2)
 		},
-		"each writer's own entries are in the order in which it appended them": func(w *world) {
+		"each writer's own entries are in the order in which it appended them": func(w *fixture) {
 			const writers, each = 8, 4
 			o, users := w.org().ID, several[id.User](writers)
-			w.allOK(together(writers, func(i int) error {
+			w.allOK(concurrently(writers, func(i int) error {
 				for n := range each {
 					if _, err := w.append(o, func(ports.Storage) ([]object.Change, error) {
 						return []object.Change{object.NewAccessChange(object.Audience{}, users[i], at(n))}, nil
@@ -213,119 +213,119 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				next[c.By]++
 			}
 		},
-		"many append to the logs of many organisations at once": func(w *world) {
+		"logs of several organisations are appended to concurrently": func(w *fixture) {
 			const orgs, each = 8, 8
 			var of []id.Org
 			for range orgs {
 				of = append(of, w.org().ID)
 			}
-			w.allOK(together(orgs*each, func(i int) error {
+			w.allOK(concurrently(orgs*each, func(i int) error {
 				_, err := w.append(of[i%orgs], func(ports.Storage) ([]object.Change, error) {
 					return []object.Change{object.NewAccessChange(object.Audience{Everyone: true}, "", at(i))}, nil
 				})
 				return err
 			}))
-			for _, h := range that(w.changes().Heads(w.ctx, of)).must(w) {
-				same(w, h.N, each)
+			for _, h := range resultOf(w.changes().Heads(w.ctx, of)).must(w) {
+				wantEqual(w, h.N, each)
 			}
 		},
-		"one transaction appends to several logs": func(w *world) {
+		"one transaction appends to several logs": func(w *fixture) {
 			a, b := w.tenant(), w.tenant()
 			w.atomic(func(r ports.Records) error {
 				c := r.Storage().Changes()
-				same(w, that(c.Append(w.ctx, a.ID, object.NewChange(a.shelf))).must(w).N, 3)
-				same(w, that(c.Append(w.ctx, b.ID, object.NewChange(b.shelf), object.NewChange(b.drawer))).must(w).N, 4)
-				same(w, that(c.Append(w.ctx, a.ID, object.NewChange(a.drawer))).must(w).N, 4)
+				wantEqual(w, resultOf(c.Append(w.ctx, a.ID, object.NewChange(a.sharedObject))).must(w).N, 3)
+				wantEqual(w, resultOf(c.Append(w.ctx, b.ID, object.NewChange(b.sharedObject), object.NewChange(b.personalObject))).must(w).N, 4)
+				wantEqual(w, resultOf(c.Append(w.ctx, a.ID, object.NewChange(a.personalObject))).must(w).N, 4)
 				return nil
 			})
-			same(w, []int64{w.head(a.ID).N, w.head(b.ID).N}, []int64{4, 4})
+			wantEqual(w, []int64{w.head(a.ID).N, w.head(b.ID).N}, []int64{4, 4})
 			for _, c := range w.log(a.ID) {
-				same(w, c.Object.Org, a.ID)
+				wantEqual(w, c.Object.Org, a.ID)
 			}
 		},
-		"list returns the entries after a number, at most so many": func(w *world) {
+		"list returns the entries after a number, up to the limit": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			for range 5 {
 				w.logged(tn.ID, func(ports.Storage) ([]object.Change, error) {
-					return []object.Change{object.NewChange(tn.shelf)}, nil
+					return []object.Change{object.NewChange(tn.sharedObject)}, nil
 				})
 			}
 			for after := range int64(9) {
 				for limit := range 9 {
 					var numbers, want []int64
-					for _, c := range that(w.changes().List(w.ctx, tn.ID, after, limit)).must(w) {
+					for _, c := range resultOf(w.changes().List(w.ctx, tn.ID, after, limit)).must(w) {
 						numbers = append(numbers, c.N)
 					}
 					for n := after + 1; n <= 7 && len(want) < limit; n++ {
 						want = append(want, n)
 					}
-					same(w, numbers, want)
+					wantEqual(w, numbers, want)
 				}
 			}
-			same(w, len(w.log(other.ID)), 2)
+			wantEqual(w, len(w.log(other.ID)), 2)
 		},
-		"the log of a thousand changes at once": func(w *world) {
+		"the log of a thousand changes at once": func(w *fixture) {
 			tn := w.tenant()
 			var vs []object.Object
 			for i := range 1000 {
 				vs = append(vs, someObject(tn.ID, blobCases, fmt.Sprintf("%d.md", i), tn.owner.ID))
 			}
-			w.written(vs...)
-			log := that(w.changes().List(w.ctx, tn.ID, 0, 2000)).must(w)
-			same(w, len(log), 1002)
-			same(w, log[1001].Object, vs[999])
-			same(w, len(w.sinceOf(tn.ID, 0).Changed), 1002)
+			w.addObjects(vs...)
+			log := resultOf(w.changes().List(w.ctx, tn.ID, 0, 2000)).must(w)
+			wantEqual(w, len(log), 1002)
+			wantEqual(w, log[1001].Object, vs[999])
+			wantEqual(w, len(w.sinceOf(tn.ID, 0).Changed), 1002)
 		},
-		"since tells what the whole log comes to": sinceProperty,
-		"since tells nothing of another organisation": func(w *world) {
+		"since returns the result of the whole log": sinceProperty,
+		"since returns nothing of another organisation": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			w.logged(other.ID, func(ports.Storage) ([]object.Change, error) {
-				return []object.Change{object.NewAccessChange(object.Audience{Everyone: true}, "", at(1)), object.NewDeletion(other.drawer, "", at(1), nil)}, nil
+				return []object.Change{object.NewAccessChange(object.Audience{Everyone: true}, "", at(1)), object.NewDeletion(other.personalObject, "", at(1), nil)}, nil
 			})
 			s := w.sinceOf(tn.ID, 0)
-			same(w, s.Head, w.head(tn.ID))
-			same(w, s.Changed, []object.Change{present(tn.shelf), present(tn.drawer)})
-			same(w, len(s.Regrouped)+len(s.Deleted), 0)
-			same(w, w.sinceOf(tn.ID, s.Head.N), observed{Head: s.Head})
+			wantEqual(w, s.Head, w.head(tn.ID))
+			wantEqual(w, s.Changed, []object.Change{present(tn.sharedObject), present(tn.personalObject)})
+			wantEqual(w, len(s.Regrouped)+len(s.Deleted), 0)
+			wantEqual(w, w.sinceOf(tn.ID, s.Head.N), observed{Head: s.Head})
 		},
-		"since in a transaction shows what the transaction wrote": func(w *world) {
+		"since in a transaction shows what the transaction wrote": func(w *fixture) {
 			tn := w.tenant()
 			w.atomic(func(r ports.Records) error {
-				head, err := r.Storage().Changes().Append(w.ctx, tn.ID, object.NewChange(tn.shelf))
+				head, err := r.Storage().Changes().Append(w.ctx, tn.ID, object.NewChange(tn.sharedObject))
 				inside := *w
-				inside.store = within{r}
-				s := inside.sinceOf(tn.ID, tn.drawer.N)
-				moved := tn.shelf
+				inside.store = nestedRecords{r}
+				s := inside.sinceOf(tn.ID, tn.personalObject.N)
+				moved := tn.sharedObject
 				moved.N = head.N
-				same(w, s, observed{Head: head, Changed: []object.Change{present(moved)}})
+				wantEqual(w, s, observed{Head: head, Changed: []object.Change{present(moved)}})
 				return err
 			})
 		},
-		"since and its head are of one moment": func(w *world) {
+		"since and its head read one snapshot": func(w *fixture) {
 			tn := w.tenant()
 			w.whileWriting(tn, func() (func([]object.Change), error) {
-				s, err := w.since(tn.ID, tn.drawer.N)
+				s, err := w.since(tn.ID, tn.personalObject.N)
 				return func(log []object.Change) {
-					there := folded(log, tn.drawer.N)
+					there := folded(log, tn.personalObject.N)
 					s.apply(there)
-					same(w, there, folded(log, s.Head.N))
+					wantEqual(w, there, folded(log, s.Head.N))
 				}, err
 			})
 		},
-		"an error of head or of each ends since and comes back": func(w *world) {
+		"an error of head or each ends since and is returned": func(w *fixture) {
 			tn := w.tenant()
 			no := errors.New("no")
 			calls := 0
 			each := func(object.Change) error { calls++; return no }
-			w.unchanged(w.changes().Since(w.ctx, tn.ID, 0, func(object.Head) error { return no }, each), no)
-			same(w, calls, 0)
-			w.unchanged(w.changes().Since(w.ctx, tn.ID, 0, func(object.Head) error { return nil }, each), no)
-			same(w, calls, 1)
+			w.wantSameError(w.changes().Since(w.ctx, tn.ID, 0, func(object.Head) error { return no }, each), no)
+			wantEqual(w, calls, 0)
+			w.wantSameError(w.changes().Since(w.ctx, tn.ID, 0, func(object.Head) error { return nil }, each), no)
+			wantEqual(w, calls, 1)
 		},
-		"pruning removes the entries up to the last one from before the time, and raises the floor": func(w *world) {
+		"prune removes the entries up to the last one from before the time, and raises the floor": func(w *fixture) {
 			tn, other, late := w.tenant(), w.tenant(), w.tenant()
 			epoch := w.head(tn.ID).Epoch
-			gone := w.file(someObject(tn.ID, blobCases, "gone.md", tn.owner.ID))
+			gone := w.addObject(someObject(tn.ID, blobCases, "gone.md", tn.owner.ID))
 			appended := func(o id.Org, times ...int) {
 				w.logged(o, func(ports.Storage) (made []object.Change, err error) {
 					for _, ms := range times {
@@ -347,30 +347,30 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				return []object.Change{deletion}, s.Objects().Remove(w.ctx, tn.ID, []id.Object{gone.ID})
 			})
 			w.ok(w.changes().Prune(w.ctx, longAgo(98)))
-			same(w, numbers(tn.ID), []int64{1, 2, 3, 4, 5, 6, 7, 8})
+			wantEqual(w, numbers(tn.ID), []int64{1, 2, 3, 4, 5, 6, 7, 8})
 			w.ok(w.changes().Prune(w.ctx, longAgo(100)))
-			same(w, numbers(tn.ID), []int64{7, 8})
-			same(w, numbers(other.ID), nil)
-			same(w, numbers(late.ID), []int64{1, 2})
-			same(w, []object.Head{w.head(tn.ID), w.head(other.ID), w.head(late.ID)}, []object.Head{
+			wantEqual(w, numbers(tn.ID), []int64{7, 8})
+			wantEqual(w, numbers(other.ID), nil)
+			wantEqual(w, numbers(late.ID), []int64{1, 2})
+			wantEqual(w, []object.Head{w.head(tn.ID), w.head(other.ID), w.head(late.ID)}, []object.Head{
 				{Epoch: epoch, N: 8, Floor: 6}, {Epoch: epoch, N: 4, Floor: 4}, {Epoch: epoch, N: 2},
 			})
-			same(w, w.objectsOf(other.ID, nil, object.Filter{}), []object.Object{other.drawer, other.shelf})
+			wantEqual(w, w.objectsOf(other.ID, nil, object.Filter{}), []object.Object{other.personalObject, other.sharedObject})
 			deletion.N = 8
 			s := w.sinceOf(tn.ID, 6)
-			same(w, s.Head, w.head(tn.ID))
-			same(w, []int{len(s.Regrouped), len(s.Changed), len(s.Deleted)}, []int{1, 0, 1})
-			same(w, s.Deleted[0], deletion)
+			wantEqual(w, s.Head, w.head(tn.ID))
+			wantEqual(w, []int{len(s.Regrouped), len(s.Changed), len(s.Deleted)}, []int{1, 0, 1})
+			wantEqual(w, s.Deleted[0], deletion)
 
 			w.ok(w.changes().Prune(w.ctx, longAgo(100)))
-			same(w, w.head(tn.ID), object.Head{Epoch: epoch, N: 8, Floor: 6})
+			wantEqual(w, w.head(tn.ID), object.Head{Epoch: epoch, N: 8, Floor: 6})
 			w.ok(w.changes().Prune(w.ctx, longAgo(1000)))
-			same(w, w.head(tn.ID), object.Head{Epoch: epoch, N: 8, Floor: 8})
-			same(w, w.file(someObject(tn.ID, blobCases, "next.md", tn.owner.ID)).N, 9)
-			same(w, numbers(tn.ID), []int64{9})
+			wantEqual(w, w.head(tn.ID), object.Head{Epoch: epoch, N: 8, Floor: 8})
+			wantEqual(w, w.addObject(someObject(tn.ID, blobCases, "next.md", tn.owner.ID)).N, 9)
+			wantEqual(w, numbers(tn.ID), []int64{9})
 			w.pruneWhileAppending()
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			tn := w.tenant()
 			in := object.Place{Kind: object.WorkspaceMemory, Scope: object.Shared, Workspace: new(tn.workspace.ID)}
 			v := someObject(tn.ID, in, "a.md", tn.owner.ID)
@@ -385,35 +385,35 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 				c.Audience.Users[0], *c.Object.Workspace = "spoilt", "spoilt"
 				c.Audience.Everyone, c.Audience.Teams[0] = true, "spoilt"
 			}
-			get := func() object.Change { return that(w.changes().List(w.ctx, tn.ID, 2, 1)).must(w)[0] }
+			get := func() object.Change { return resultOf(w.changes().List(w.ctx, tn.ID, 2, 1)).must(w)[0] }
 			spoil(made)
-			same(w, get(), want)
+			wantEqual(w, get(), want)
 			spoil(get())
 			spoil(w.sinceOf(tn.ID, 2).Deleted[0])
-			same(w, get(), want)
+			wantEqual(w, get(), want)
 
 			v.Workspace = new(tn.workspace.ID)
-			w.written(v)
+			w.addObjects(v)
 			*w.sinceOf(tn.ID, 3).Changed[0].Object.Workspace = "spoilt"
 			v.N = 4
-			same(w, w.sinceOf(tn.ID, 3).Changed, []object.Change{present(v)})
+			wantEqual(w, w.sinceOf(tn.ID, 3).Changed, []object.Change{present(v)})
 		},
 	}.run(t, open)
 }
 
-// present is how Since tells of an object that is there.
+// present returns the change that Since reports for an existing object.
 func present(v object.Object) object.Change {
 	return object.Change{N: v.N, Type: object.Changed, Object: v}
 }
 
-// observed is what Since returns, each sort in its order.
+// observed is the result of Since, each type in its order.
 type observed struct {
 	Head                        object.Head
 	Regrouped, Changed, Deleted []object.Change
 }
 
 // since reads what an observer has to know who left off after the number.
-func (w *world) since(o id.Org, after int64) (s observed, err error) {
+func (w *fixture) since(o id.Org, after int64) (s observed, err error) {
 	headed := 0
 	err = w.changes().Since(w.ctx, o, after, func(h object.Head) error {
 		s.Head, headed = h, headed+1
@@ -437,9 +437,9 @@ func (w *world) since(o id.Org, after int64) (s observed, err error) {
 }
 
 // sinceOf is since where it must not fail.
-func (w *world) sinceOf(o id.Org, after int64) observed {
+func (w *fixture) sinceOf(o id.Org, after int64) observed {
 	w.Helper()
-	return that(w.since(o, after)).must(w)
+	return resultOf(w.since(o, after)).must(w)
 }
 
 // apply brings what an observer has up to date.
@@ -455,11 +455,11 @@ func (s observed) apply(there map[id.Object]object.Object) {
 
 // pruneWhileAppending prunes a log that grows, in which every old entry is
 // followed by a young one.
-func (w *world) pruneWhileAppending() {
+func (w *fixture) pruneWhileAppending() {
 	w.Helper()
 	const writers, rounds = 4, 6
 	o := w.org().ID
-	w.allOK(together(2*writers, func(i int) error {
+	w.allOK(concurrently(2*writers, func(i int) error {
 		for range rounds {
 			var err error
 			if i < writers {
@@ -477,8 +477,8 @@ func (w *world) pruneWhileAppending() {
 	}))
 	w.ok(w.changes().Prune(w.ctx, longAgo(100)))
 	h := w.head(o)
-	same(w, h, object.Head{Epoch: h.Epoch, N: 2 * writers * rounds, Floor: 2*writers*rounds - 1})
+	wantEqual(w, h, object.Head{Epoch: h.Epoch, N: 2 * writers * rounds, Floor: 2*writers*rounds - 1})
 	log := w.log(o)
-	same(w, len(log), 1)
-	same(w, log[0].N, h.N)
+	wantEqual(w, len(log), 1)
+	wantEqual(w, log[0].N, h.N)
 }

@@ -25,7 +25,7 @@ type logModel struct {
 
 // sinceProperty grows a log at random and compares Since with what the entries
 // after a number come to.
-func sinceProperty(w *world) {
+func sinceProperty(w *fixture) {
 	const back = 20 // entries before the head at most, from which on it is asked
 	o := w.org().ID
 	c := logModel{org: o, by: w.member(o, org.Owner).ID, there: map[id.Object]object.Object{}}
@@ -82,7 +82,7 @@ func (c logModel) draw(t *rapid.T) []object.Change {
 }
 
 // store does to the objects what the changes say.
-func (c logModel) store(w *world, s ports.Storage, made []object.Change) error {
+func (c logModel) store(w *fixture, s ports.Storage, made []object.Change) error {
 	there := maps.Clone(c.there)
 	for i, m := range made {
 		v := m.Object

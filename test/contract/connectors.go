@@ -16,20 +16,20 @@ import (
 	"collab/ports"
 )
 
-// Claims reach over everything that the store holds. Who claims is alone with
-// what is due before claimTime, and all other records are due after it.
+// Claims select from the whole store. Sub-tests that claim run alone, with
+// their records due before claimTime, and all other records are due after it.
 var (
 	claimMutex sync.Mutex
 	claimTime  = longAgo(86_400_000)
 )
 
 // claims makes the sub-test the only one that claims, with nothing due.
-func (w *world) claims() {
+func (w *fixture) claims() {
 	w.Helper()
 	claimMutex.Lock()
 	w.Cleanup(claimMutex.Unlock)
-	that(w.connectors().Due(w.ctx, claimTime, 100_000)).must(w)
-	that(w.revocations().Due(w.ctx, claimTime, claimTime.Add(time.Hour), 100_000)).must(w)
+	resultOf(w.connectors().Due(w.ctx, claimTime, 100_000)).must(w)
+	resultOf(w.revocations().Due(w.ctx, claimTime, claimTime.Add(time.Hour), 100_000)).must(w)
 }
 
 // someConnector returns an instance that is not stored yet, with every field
@@ -44,13 +44,13 @@ func someConnector(o id.Org) connector.Instance {
 	}.Restore(connector.Failing)
 }
 
-// bareConnector returns one with no field set that need not be.
+// bareConnector returns one with only the required fields set.
 func bareConnector(o id.Org) connector.Instance {
 	return connector.Instance{ID: fresh[id.Connector](), Org: o, Config: "{}", CreatedBy: fresh[id.User](), CreatedAt: at(90)}.Restore(connector.Disconnected)
 }
 
 // connector adds an instance.
-func (w *world) connector(o id.Org) connector.Instance {
+func (w *fixture) connector(o id.Org) connector.Instance {
 	w.Helper()
 	i := someConnector(o)
 	w.ok(w.connectors().Add(w.ctx, o, i))
@@ -59,7 +59,7 @@ func (w *world) connector(o id.Org) connector.Instance {
 
 // dueConnector adds an instance that is due so many milliseconds after the
 // beginning of the time for claims.
-func (w *world) dueConnector(o id.Org, ms int) connector.Instance {
+func (w *fixture) dueConnector(o id.Org, ms int) connector.Instance {
 	w.Helper()
 	i := someConnector(o)
 	i.DueAt = new(longAgo(ms))
@@ -82,23 +82,23 @@ func claimed(i connector.Instance, now time.Time) connector.Instance {
 // Connectors is the suite of ports.Connectors.
 func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"an instance comes back with every field as it went in": func(w *world) {
+		"an instance is returned with every field as stored": func(w *fixture) {
 			o := w.org().ID
 			full, bare := someConnector(o), bareConnector(o)
 			for _, i := range []connector.Instance{full, bare} {
 				w.ok(w.connectors().Add(w.ctx, o, i))
-				that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+				resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 			}
-			that(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{full, bare})
+			resultOf(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{full, bare})
 			// Each becomes what the other was.
 			for _, swap := range [][2]connector.Instance{{full, bare}, {bare, full}} {
 				next := swap[1]
 				next.ID = swap[0].ID
-				that(w.connectors().Update(w.ctx, o, swap[0].ID, func(connector.Instance) (connector.Instance, error) { return next, nil })).is(w, next)
-				that(w.connectors().Get(w.ctx, o, swap[0].ID)).is(w, next)
+				resultOf(w.connectors().Update(w.ctx, o, swap[0].ID, func(connector.Instance) (connector.Instance, error) { return next, nil })).is(w, next)
+				resultOf(w.connectors().Get(w.ctx, o, swap[0].ID)).is(w, next)
 			}
 		},
-		"one field at a time comes back as it went in": func(w *world) {
+		"each single field is returned as stored": func(w *fixture) {
 			o := w.org().ID
 			for name, set := range map[string]func(i *connector.Instance){
 				"name":      func(i *connector.Instance) { i.Name = new("") },
@@ -117,17 +117,17 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				i := bareConnector(o)
 				set(&i)
 				w.ok(w.connectors().Add(w.ctx, o, i))
-				if d := diff(that(w.connectors().Get(w.ctx, o, i.ID)).must(w), i); d != "" {
+				if d := diff(resultOf(w.connectors().Get(w.ctx, o, i.ID)).must(w), i); d != "" {
 					w.Errorf("%s (-want +got):\n%s", name, d)
 				}
 			}
 			for _, s := range connector.Statuses() {
 				i := bareConnector(o).Restore(s)
 				w.ok(w.connectors().Add(w.ctx, o, i))
-				that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+				resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 			}
 		},
-		"as many tools as there may be are kept in their order": func(w *world) {
+		"the maximum of tools is stored in their order": func(w *fixture) {
 			o := w.org().ID
 			i := someConnector(o)
 			i.Tools = nil
@@ -135,55 +135,55 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				i.Tools = append(i.Tools, connector.Tool{Name: fmt.Sprintf("tool-%d", n*7919%connector.MaxTools), Description: string(bytes.Repeat([]byte("ä"), connector.MaxToolText))})
 			}
 			w.ok(w.connectors().Add(w.ctx, o, i))
-			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 		},
-		"another organisation's instance is not found": func(w *world) {
+		"another organisation's instance is not found": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			i := w.connector(o)
-			that(w.connectors().Get(w.ctx, other, i.ID)).missing(w)
-			that(w.connectors().Update(w.ctx, other, i.ID, failing)).missing(w)
-			w.missing(w.connectors().Remove(w.ctx, other, i.ID))
-			that(w.instances(other, connector.Position{}, 0)).is(w, nil)
-			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			resultOf(w.connectors().Get(w.ctx, other, i.ID)).wantNotFound(w)
+			resultOf(w.connectors().Update(w.ctx, other, i.ID, failing)).wantNotFound(w)
+			w.wantNotFound(w.connectors().Remove(w.ctx, other, i.ID))
+			resultOf(w.instances(other, connector.Position{}, 0)).is(w, nil)
+			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 
 			// The same id is another instance there.
 			theirs := bareConnector(other)
 			theirs.ID = i.ID
 			w.ok(w.connectors().Add(w.ctx, other, theirs))
-			that(w.connectors().Update(w.ctx, other, i.ID, failing)).must(w)
-			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			resultOf(w.connectors().Update(w.ctx, other, i.ID, failing)).must(w)
+			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 			w.ok(w.connectors().Remove(w.ctx, other, i.ID))
-			that(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i})
+			resultOf(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i})
 		},
-		"an unknown instance is not found": func(w *world) {
+		"an unknown instance is not found": func(w *fixture) {
 			o := w.org().ID
 			for _, unknown := range []id.Connector{fresh[id.Connector](), "", "no id"} {
-				that(w.connectors().Get(w.ctx, o, unknown)).missing(w)
-				that(w.connectors().Update(w.ctx, o, unknown, failing)).missing(w)
-				w.missing(w.connectors().Remove(w.ctx, o, unknown))
+				resultOf(w.connectors().Get(w.ctx, o, unknown)).wantNotFound(w)
+				resultOf(w.connectors().Update(w.ctx, o, unknown, failing)).wantNotFound(w)
+				w.wantNotFound(w.connectors().Remove(w.ctx, o, unknown))
 			}
-			that(w.instances(fresh[id.Org](), connector.Position{}, 0)).is(w, nil)
+			resultOf(w.instances(fresh[id.Org](), connector.Position{}, 0)).is(w, nil)
 		},
-		"a taken id is a conflict, after which the transaction goes on": func(w *world) {
+		"a taken id is a conflict, after which the transaction continues": func(w *fixture) {
 			o := w.org().ID
 			i := w.connector(o)
 			again, next := bareConnector(o), bareConnector(o)
 			again.ID = i.ID
-			w.conflict(w.connectors().Add(w.ctx, o, again))
+			w.wantConflict(w.connectors().Add(w.ctx, o, again))
 			w.atomic(func(r ports.Records) error {
-				w.conflict(r.Connections().Connectors().Add(w.ctx, o, again))
+				w.wantConflict(r.Connections().Connectors().Add(w.ctx, o, again))
 				return r.Connections().Connectors().Add(w.ctx, o, next)
 			})
-			that(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i, next})
+			resultOf(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i, next})
 		},
-		"an organisation that is not there gets no instance": func(w *world) {
+		"an unknown organisation gets no instance": func(w *fixture) {
 			unknown := fresh[id.Org]()
 			if err := w.connectors().Add(w.ctx, unknown, someConnector(unknown)); err == nil {
 				w.Fatal("no error")
 			}
-			that(w.instances(unknown, connector.Position{}, 0)).is(w, nil)
+			resultOf(w.instances(unknown, connector.Position{}, 0)).is(w, nil)
 		},
-		"the list goes by creation, then by id": func(w *world) {
+		"the list is ordered by creation, then id": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			ids := several[id.Connector](5)
 			want := make([]connector.Instance, len(ids))
@@ -200,25 +200,25 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				func(after connector.Position, limit int) ([]connector.Instance, error) {
 					return w.instances(o, after, limit)
 				})
-			that(w.instances(o, connector.Position{CreatedAt: at(2), ID: "00000000-0000-0000-0000-000000000000"}, 2)).is(w, want[2:4])
-			stops(w, func(each func(connector.Instance) error) error {
+			resultOf(w.instances(o, connector.Position{CreatedAt: at(2), ID: "00000000-0000-0000-0000-000000000000"}, 2)).is(w, want[2:4])
+			wantStop(w, func(each func(connector.Instance) error) error {
 				return w.connectors().List(w.ctx, o, connector.Position{}, 0, each)
 			})
 		},
-		"an update gives fn what is there and stores what it makes of it": func(w *world) {
+		"an update calls fn with the stored record and stores its result": func(w *fixture) {
 			o := w.org().ID
 			i, beside := w.connector(o), w.connector(o)
 			want := i
 			want.Failures, want.Tools, want.DueAt = 4, nil, nil
-			that(w.connectors().Update(w.ctx, o, i.ID, func(was connector.Instance) (connector.Instance, error) {
-				same(w, was, i)
+			resultOf(w.connectors().Update(w.ctx, o, i.ID, func(was connector.Instance) (connector.Instance, error) {
+				wantEqual(w, was, i)
 				was, err := failing(was)
 				was.Tools, was.DueAt = nil, nil
 				return was, err
 			})).is(w, want)
-			that(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{want, beside})
+			resultOf(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{want, beside})
 		},
-		"an error of fn comes back unchanged and nothing is stored": func(w *world) {
+		"an error of fn is returned unchanged and nothing is stored": func(w *fixture) {
 			o := w.org().ID
 			i := w.connector(o)
 			no := errors.New("no")
@@ -227,29 +227,29 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				return i, no
 			}
 			got, err := w.connectors().Update(w.ctx, o, i.ID, refuse)
-			w.unchanged(err, no)
-			same(w, got, connector.Instance{})
+			w.wantSameError(err, no)
+			wantEqual(w, got, connector.Instance{})
 			w.atomic(func(r ports.Records) error {
 				_, err := r.Connections().Connectors().Update(w.ctx, o, i.ID, refuse)
-				w.unchanged(err, no)
+				w.wantSameError(err, no)
 				return nil
 			})
-			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 		},
-		"of many updates at once none is lost": func(w *world) {
+		"no concurrent update is lost": func(w *fixture) {
 			o := w.org().ID
 			i := w.connector(o)
-			w.allOK(together(manyGoroutines, func(int) error {
+			w.allOK(concurrently(manyGoroutines, func(int) error {
 				_, err := w.connectors().Update(w.ctx, o, i.ID, failing)
 				return err
 			}))
 			i.Failures += manyGoroutines
-			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 		},
-		"an instance stays locked until the transaction's end, so that its credentials change with it": func(w *world) {
+		"an instance stays locked until the transaction's end, so that its credentials change with it": func(w *fixture) {
 			o := w.org().ID
 			i := w.connector(o)
-			w.allOK(together(manyGoroutines, func(int) error {
+			w.allOK(concurrently(manyGoroutines, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					c := r.Connections()
 					next, err := c.Connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) {
@@ -271,10 +271,10 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			}))
 			want := i.Version + manyGoroutines
-			same(w, that(w.connectors().Get(w.ctx, o, i.ID)).must(w).Version, want)
-			that(w.credentials().Get(w.ctx, o, i.ID)).is(w, connector.Sealed{Instance: i.ID, Version: want, Entries: []byte(fmt.Sprint(want))})
+			wantEqual(w, resultOf(w.connectors().Get(w.ctx, o, i.ID)).must(w).Version, want)
+			resultOf(w.credentials().Get(w.ctx, o, i.ID)).is(w, connector.Sealed{Instance: i.ID, Version: want, Entries: []byte(fmt.Sprint(want))})
 		},
-		"removing an instance removes its credentials and flows, and nothing else": func(w *world) {
+		"removing an instance removes its credentials and flows, and nothing else": func(w *fixture) {
 			w.claims()
 			o, other := w.org().ID, w.org().ID
 			i, beside := w.connector(o), w.connector(o)
@@ -292,35 +292,35 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 
 			w.ok(w.connectors().Remove(w.ctx, o, i.ID))
 
-			that(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{beside})
-			that(w.connectors().Get(w.ctx, other, i.ID)).is(w, theirs)
-			that(w.credentials().Get(w.ctx, o, i.ID)).missing(w)
-			that(w.credentials().Get(w.ctx, o, beside.ID)).is(w, someSealed(beside.ID))
-			that(w.credentials().Get(w.ctx, other, i.ID)).is(w, someSealed(i.ID))
+			resultOf(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{beside})
+			resultOf(w.connectors().Get(w.ctx, other, i.ID)).is(w, theirs)
+			resultOf(w.credentials().Get(w.ctx, o, i.ID)).wantNotFound(w)
+			resultOf(w.credentials().Get(w.ctx, o, beside.ID)).is(w, someSealed(beside.ID))
+			resultOf(w.credentials().Get(w.ctx, other, i.ID)).is(w, someSealed(i.ID))
 			for _, f := range gone {
-				that(w.flows().Get(w.ctx, f.State)).missing(w)
+				resultOf(w.flows().Get(w.ctx, f.State)).wantNotFound(w)
 			}
 			for _, f := range kept {
-				that(w.flows().Get(w.ctx, f.State)).is(w, f)
+				resultOf(w.flows().Get(w.ctx, f.State)).is(w, f)
 			}
-			same(w, len(that(w.revocations().Due(w.ctx, longAgo(0), longAgo(1), 10)).must(w)), 1)
-			w.missing(w.connectors().Remove(w.ctx, o, i.ID))
+			wantEqual(w, len(resultOf(w.revocations().Due(w.ctx, longAgo(0), longAgo(1), 10)).must(w)), 1)
+			w.wantNotFound(w.connectors().Remove(w.ctx, o, i.ID))
 
 			// One that is made anew under the id has none of it.
 			w.ok(w.connectors().Add(w.ctx, o, i))
-			that(w.credentials().Get(w.ctx, o, i.ID)).missing(w)
+			resultOf(w.credentials().Get(w.ctx, o, i.ID)).wantNotFound(w)
 		},
-		"of many who remove an instance at once one does": func(w *world) {
+		"of concurrent removals of an instance one succeeds": func(w *fixture) {
 			o := w.org().ID
 			i := w.connector(o)
 			w.flow(i)
-			w.oneWins(together(concurrent, func(int) error { return w.connectors().Remove(w.ctx, o, i.ID) }), fault.NotFound)
+			w.wantOneSuccess(concurrently(concurrent, func(int) error { return w.connectors().Remove(w.ctx, o, i.ID) }), fault.NotFound)
 		},
-		"flows that change while their instance is removed hinder nobody": func(w *world) {
+		"flows may change while their instance is removed": func(w *fixture) {
 			o := w.org().ID
 			i := w.connector(o)
 			f := w.flow(i)
-			for n, err := range together(concurrent, func(n int) error {
+			for n, err := range concurrently(concurrent, func(n int) error {
 				if n == concurrent/2 {
 					return w.connectors().Remove(w.ctx, o, i.ID)
 				}
@@ -337,17 +337,17 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 					w.Errorf("number %d: %v", n, err)
 				}
 			}
-			that(w.connectors().Get(w.ctx, o, i.ID)).missing(w)
-			that(w.flows().Get(w.ctx, f.State)).missing(w)
+			resultOf(w.connectors().Get(w.ctx, o, i.ID)).wantNotFound(w)
+			resultOf(w.flows().Get(w.ctx, f.State)).wantNotFound(w)
 		},
-		"a transaction sees its own writes, and nobody what it undoes": func(w *world) {
+		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
 			w.claims()
 			o := w.org().ID
 			i, gone, due := w.connector(o), w.connector(o), w.dueConnector(o, 0)
 			w.ok(w.credentials().Put(w.ctx, o, someSealed(gone.ID)))
 			f := w.flow(gone)
 			added := bareConnector(o)
-			w.undone(func(r ports.Records) error {
+			w.rolledBack(func(r ports.Records) error {
 				c := r.Connections()
 				if err := errors.Join(c.Connectors().Add(w.ctx, o, added), c.Connectors().Remove(w.ctx, o, gone.ID)); err != nil {
 					return err
@@ -356,54 +356,54 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				if err != nil {
 					return err
 				}
-				that(c.Connectors().Due(w.ctx, longAgo(0), 10)).is(w, []connector.Instance{claimed(due, longAgo(0))})
-				that(collected(func(each func(connector.Instance) error) error {
+				resultOf(c.Connectors().Due(w.ctx, longAgo(0), 10)).is(w, []connector.Instance{claimed(due, longAgo(0))})
+				resultOf(collected(func(each func(connector.Instance) error) error {
 					return c.Connectors().List(w.ctx, o, connector.Position{}, 0, each)
 				})).is(w, []connector.Instance{next, claimed(due, longAgo(0)), added})
-				that(c.Credentials().Get(w.ctx, o, gone.ID)).missing(w)
-				that(c.Flows().Get(w.ctx, f.State)).missing(w)
+				resultOf(c.Credentials().Get(w.ctx, o, gone.ID)).wantNotFound(w)
+				resultOf(c.Flows().Get(w.ctx, f.State)).wantNotFound(w)
 				return nil
 			})
-			that(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i, gone, due})
-			that(w.credentials().Get(w.ctx, o, gone.ID)).is(w, someSealed(gone.ID))
-			that(w.flows().Get(w.ctx, f.State)).is(w, f)
-			that(w.connectors().Due(w.ctx, longAgo(0), 10)).is(w, []connector.Instance{claimed(due, longAgo(0))})
+			resultOf(w.instances(o, connector.Position{}, 0)).is(w, []connector.Instance{i, gone, due})
+			resultOf(w.credentials().Get(w.ctx, o, gone.ID)).is(w, someSealed(gone.ID))
+			resultOf(w.flows().Get(w.ctx, f.State)).is(w, f)
+			resultOf(w.connectors().Due(w.ctx, longAgo(0), 10)).is(w, []connector.Instance{claimed(due, longAgo(0))})
 		},
-		"due are those of all organisations whose time has come, for longest first": func(w *world) {
+		"due returns the due ones of all organisations, those due for longest first": func(w *fixture) {
 			w.claims()
 			a, b := w.org().ID, w.org().ID
 			third, first, second := w.dueConnector(a, 20), w.dueConnector(b, 5), w.dueConnector(a, 10)
 			w.dueConnector(a, 21)
 			w.ok(w.connectors().Add(w.ctx, a, bareConnector(a))) // never
 			now := longAgo(20)
-			that(w.connectors().Due(w.ctx, longAgo(4), 10)).is(w, nil)
-			that(w.connectors().Due(w.ctx, now, 0)).is(w, nil)
-			that(w.connectors().Due(w.ctx, now, 10, a, b)).is(w, nil)
-			that(w.connectors().Due(w.ctx, longAgo(10), 10, a)).is(w, []connector.Instance{claimed(first, longAgo(10))})
-			that(w.connectors().Update(w.ctx, b, first.ID, func(connector.Instance) (connector.Instance, error) { return first, nil })).must(w)
-			that(w.connectors().Due(w.ctx, now, 2)).is(w, []connector.Instance{claimed(first, now), claimed(second, now)})
-			that(w.connectors().Get(w.ctx, b, first.ID)).is(w, claimed(first, now))
-			that(w.connectors().Get(w.ctx, a, third.ID)).is(w, third)
-			that(w.connectors().Due(w.ctx, now, 2)).is(w, []connector.Instance{claimed(third, now)})
-			that(w.connectors().Due(w.ctx, now, 2)).is(w, nil)
+			resultOf(w.connectors().Due(w.ctx, longAgo(4), 10)).is(w, nil)
+			resultOf(w.connectors().Due(w.ctx, now, 0)).is(w, nil)
+			resultOf(w.connectors().Due(w.ctx, now, 10, a, b)).is(w, nil)
+			resultOf(w.connectors().Due(w.ctx, longAgo(10), 10, a)).is(w, []connector.Instance{claimed(first, longAgo(10))})
+			resultOf(w.connectors().Update(w.ctx, b, first.ID, func(connector.Instance) (connector.Instance, error) { return first, nil })).must(w)
+			resultOf(w.connectors().Due(w.ctx, now, 2)).is(w, []connector.Instance{claimed(first, now), claimed(second, now)})
+			resultOf(w.connectors().Get(w.ctx, b, first.ID)).is(w, claimed(first, now))
+			resultOf(w.connectors().Get(w.ctx, a, third.ID)).is(w, third)
+			resultOf(w.connectors().Due(w.ctx, now, 2)).is(w, []connector.Instance{claimed(third, now)})
+			resultOf(w.connectors().Due(w.ctx, now, 2)).is(w, nil)
 		},
-		"what was claimed is due again when the hold is over, unless it was put off": func(w *world) {
+		"a claimed instance is due again when its claim ends, unless it was rescheduled": func(w *fixture) {
 			w.claims()
 			o := w.org().ID
 			dropped, done, put := w.dueConnector(o, 0), w.dueConnector(o, 1), w.dueConnector(o, 2)
 			now := longAgo(2)
-			same(w, len(that(w.connectors().Due(w.ctx, now, 10)).must(w)), 3)
+			wantEqual(w, len(resultOf(w.connectors().Due(w.ctx, now, 10)).must(w)), 3)
 			for i, due := range map[id.Connector]*time.Time{done.ID: nil, put.ID: new(now.Add(2 * connector.ClaimDuration))} {
-				that(w.connectors().Update(w.ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
+				resultOf(w.connectors().Update(w.ctx, o, i, func(i connector.Instance) (connector.Instance, error) {
 					i.DueAt = due
 					return i, nil
 				})).must(w)
 			}
 			over := now.Add(connector.ClaimDuration)
-			that(w.connectors().Due(w.ctx, over.Add(-time.Millisecond), 10)).is(w, nil)
-			that(w.connectors().Due(w.ctx, over, 10)).is(w, []connector.Instance{claimed(dropped, over)})
+			resultOf(w.connectors().Due(w.ctx, over.Add(-time.Millisecond), 10)).is(w, nil)
+			resultOf(w.connectors().Due(w.ctx, over, 10)).is(w, []connector.Instance{claimed(dropped, over)})
 		},
-		"of many who claim at once one gets each": func(w *world) {
+		"concurrent claims return each one once": func(w *fixture) {
 			w.claims()
 			orgs := []id.Org{w.org().ID, w.org().ID, w.org().ID}
 			var want []id.Connector
@@ -413,12 +413,12 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			claimedOnce(w, want, func(most int) ([]connector.Instance, error) { return w.connectors().Due(w.ctx, longAgo(100), most) },
 				func(i connector.Instance) id.Connector { return i.ID })
 		},
-		"claims and updates at once lose nothing of each other": func(w *world) {
+		"concurrent claims and updates lose nothing": func(w *fixture) {
 			w.claims()
 			o := w.org().ID
 			i := w.dueConnector(o, 0)
 			got := make([]int, manyGoroutines)
-			w.allOK(together(manyGoroutines, func(n int) error {
+			w.allOK(concurrently(manyGoroutines, func(n int) error {
 				if n%2 == 0 {
 					_, err := w.connectors().Update(w.ctx, o, i.ID, failing)
 					return err
@@ -432,12 +432,12 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				now += n
 			}
 			// Who found it locked has passed over it.
-			now += len(that(w.connectors().Due(w.ctx, longAgo(0), 5)).must(w))
-			same(w, now, 1)
+			now += len(resultOf(w.connectors().Due(w.ctx, longAgo(0), 5)).must(w))
+			wantEqual(w, now, 1)
 			i.Failures += manyGoroutines / 2
-			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, claimed(i, longAgo(0)))
+			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, claimed(i, longAgo(0)))
 		},
-		"who claims does not wait for a transaction that has an instance": func(w *world) {
+		"a claim skips an instance that a transaction has locked": func(w *fixture) {
 			if !w.apart {
 				w.Skip("the store runs one transaction after another")
 			}
@@ -448,15 +448,15 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				if _, err := r.Connections().Connectors().Update(w.ctx, o, held.ID, failing); err != nil {
 					return err
 				}
-				ctx, stop := context.WithTimeout(w.ctx, patience)
+				ctx, stop := context.WithTimeout(w.ctx, waitTimeout)
 				defer stop()
-				that(w.connectors().Due(ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(free, longAgo(1))})
+				resultOf(w.connectors().Due(ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(free, longAgo(1))})
 				return nil
 			})
 			held.Failures++
-			that(w.connectors().Due(w.ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(held, longAgo(1))})
+			resultOf(w.connectors().Due(w.ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(held, longAgo(1))})
 		},
-		"an erased organisation has no instances, and its revocations stay": func(w *world) {
+		"an erased organisation has no instances, and its revocations stay": func(w *fixture) {
 			w.claims()
 			o, other := w.org().ID, w.org().ID
 			gone, stays := w.dueConnector(o, 0), w.dueConnector(other, 1)
@@ -467,15 +467,15 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 
 			w.ok(w.organisations().Erase(w.ctx, o, at(300)))
 
-			that(w.instances(o, connector.Position{}, 0)).is(w, nil)
-			that(w.credentials().Get(w.ctx, o, gone.ID)).missing(w)
-			that(w.flows().Get(w.ctx, f.State)).missing(w)
-			that(w.flows().Get(w.ctx, theirs.State)).is(w, theirs)
-			that(w.connectors().Due(w.ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(stays, longAgo(1))})
+			resultOf(w.instances(o, connector.Position{}, 0)).is(w, nil)
+			resultOf(w.credentials().Get(w.ctx, o, gone.ID)).wantNotFound(w)
+			resultOf(w.flows().Get(w.ctx, f.State)).wantNotFound(w)
+			resultOf(w.flows().Get(w.ctx, theirs.State)).is(w, theirs)
+			resultOf(w.connectors().Due(w.ctx, longAgo(1), 10)).is(w, []connector.Instance{claimed(stays, longAgo(1))})
 			r.DueAt = longAgo(5)
-			that(w.revocations().Due(w.ctx, longAgo(0), longAgo(5), 10)).is(w, []connector.Revocation{r})
+			resultOf(w.revocations().Due(w.ctx, longAgo(0), longAgo(5), 10)).is(w, []connector.Revocation{r})
 		},
-		"an organisation is erased together with what it leaves behind, or not at all": func(w *world) {
+		"the erasure of an organisation and its revocations are committed together": func(w *fixture) {
 			w.claims()
 			o := w.org().ID
 			i := w.dueConnector(o, 0)
@@ -485,22 +485,22 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 				return w.store.Atomic(w.ctx, func(rs ports.Records) error {
 					_, err := rs.Directory().Organisations().Lock(w.ctx, o)
 					w.ok(err)
-					that(rs.Connections().Connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) { return i, nil })).is(w, i)
+					resultOf(rs.Connections().Connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) { return i, nil })).is(w, i)
 					w.ok(rs.Connections().Revocations().Add(w.ctx, r))
 					w.ok(rs.Directory().Organisations().Erase(w.ctx, o, at(300)))
 					return end
 				})
 			}
 			no := errors.New("no")
-			w.unchanged(erase(no), no)
-			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
-			that(w.revocations().Due(w.ctx, longAgo(0), longAgo(5), 10)).is(w, nil)
+			w.wantSameError(erase(no), no)
+			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
+			resultOf(w.revocations().Due(w.ctx, longAgo(0), longAgo(5), 10)).is(w, nil)
 			w.ok(erase(nil))
-			that(w.connectors().Get(w.ctx, o, i.ID)).missing(w)
+			resultOf(w.connectors().Get(w.ctx, o, i.ID)).wantNotFound(w)
 			r.DueAt = longAgo(5)
-			that(w.revocations().Due(w.ctx, longAgo(0), longAgo(5), 10)).is(w, []connector.Revocation{r})
+			resultOf(w.revocations().Due(w.ctx, longAgo(0), longAgo(5), 10)).is(w, []connector.Revocation{r})
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			w.claims()
 			o := w.org().ID
 			i := someConnector(o)
@@ -513,16 +513,16 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			w.ok(w.connectors().Add(w.ctx, o, i))
 			spoil(i)
-			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, want)
-			spoil(that(w.connectors().Get(w.ctx, o, i.ID)).must(w))
-			spoil(that(w.instances(o, connector.Position{}, 0)).must(w)[0])
+			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, want)
+			spoil(resultOf(w.connectors().Get(w.ctx, o, i.ID)).must(w))
+			spoil(resultOf(w.instances(o, connector.Position{}, 0)).must(w)[0])
 			var seen connector.Instance
-			spoil(that(w.connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) {
+			spoil(resultOf(w.connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) {
 				seen = i
 				return i, nil
 			})).must(w))
 			spoil(seen)
-			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, want)
+			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, want)
 			_, err := w.connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) {
 				spoil(i)
 				return i, errors.New("no")
@@ -530,9 +530,9 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			if err == nil {
 				w.Fatal("no error")
 			}
-			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, want)
-			spoil(that(w.connectors().Due(w.ctx, longAgo(0), 10)).must(w)[0])
-			that(w.connectors().Get(w.ctx, o, i.ID)).is(w, claimed(want, longAgo(0)))
+			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, want)
+			spoil(resultOf(w.connectors().Due(w.ctx, longAgo(0), 10)).must(w)[0])
+			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, claimed(want, longAgo(0)))
 		},
 	}.run(t, open)
 }
@@ -545,85 +545,85 @@ func someSealed(i id.Connector) connector.Sealed {
 // Credentials is the suite of ports.Credentials.
 func Credentials(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"credentials come back as they went in, and replace those before": func(w *world) {
+		"credentials are returned as stored, and replace the previous ones": func(w *fixture) {
 			o := w.org().ID
 			i := w.connector(o).ID
-			that(w.credentials().Get(w.ctx, o, i)).missing(w)
+			resultOf(w.credentials().Get(w.ctx, o, i)).wantNotFound(w)
 			large := bytes.Repeat([]byte{0, 1, 0xff, '\'', '\\'}, connector.MaxCredentials/5)
 			for _, s := range []connector.Sealed{
 				someSealed(i), {Instance: i, Version: 1, Entries: []byte{0}}, {Instance: i, Version: 1 << 40, Entries: large, Renewal: large}, someSealed(i),
 			} {
 				w.ok(w.credentials().Put(w.ctx, o, s))
-				that(w.credentials().Get(w.ctx, o, i)).is(w, s)
+				resultOf(w.credentials().Get(w.ctx, o, i)).is(w, s)
 			}
 		},
-		"each instance has its own, and another organisation's are not found": func(w *world) {
+		"each instance has its own, and those of another organisation are not found": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			i, beside := w.connector(o), w.connector(o)
 			w.ok(w.credentials().Put(w.ctx, o, someSealed(i.ID)))
-			that(w.credentials().Get(w.ctx, o, beside.ID)).missing(w)
-			that(w.credentials().Get(w.ctx, other, i.ID)).missing(w)
-			that(w.credentials().Get(w.ctx, fresh[id.Org](), i.ID)).missing(w)
+			resultOf(w.credentials().Get(w.ctx, o, beside.ID)).wantNotFound(w)
+			resultOf(w.credentials().Get(w.ctx, other, i.ID)).wantNotFound(w)
+			resultOf(w.credentials().Get(w.ctx, fresh[id.Org](), i.ID)).wantNotFound(w)
 			changed := someSealed(i.ID)
 			changed.Version++
-			w.missing(w.credentials().Put(w.ctx, other, changed))
-			that(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
+			w.wantNotFound(w.credentials().Put(w.ctx, other, changed))
+			resultOf(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
 
 			theirs := bareConnector(other)
 			theirs.ID = i.ID
 			w.ok(w.connectors().Add(w.ctx, other, theirs))
-			that(w.credentials().Get(w.ctx, other, i.ID)).missing(w)
+			resultOf(w.credentials().Get(w.ctx, other, i.ID)).wantNotFound(w)
 			w.ok(w.credentials().Put(w.ctx, other, changed))
-			that(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
+			resultOf(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
 		},
-		"an instance that is not there gets none, and the transaction goes on": func(w *world) {
+		"an unknown instance gets none, and the transaction continues": func(w *fixture) {
 			o := w.org().ID
 			i, unknown := w.connector(o), fresh[id.Connector]()
-			w.missing(w.credentials().Put(w.ctx, o, someSealed(unknown)))
+			w.wantNotFound(w.credentials().Put(w.ctx, o, someSealed(unknown)))
 			w.atomic(func(r ports.Records) error {
-				w.missing(r.Connections().Credentials().Put(w.ctx, o, someSealed(unknown)))
+				w.wantNotFound(r.Connections().Credentials().Put(w.ctx, o, someSealed(unknown)))
 				return r.Connections().Credentials().Put(w.ctx, o, someSealed(i.ID))
 			})
-			that(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
+			resultOf(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
 		},
-		"a transaction sees its own writes, and nobody what it undoes": func(w *world) {
+		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
 			o := w.org().ID
 			i, without := w.connector(o), w.connector(o)
 			w.ok(w.credentials().Put(w.ctx, o, someSealed(i.ID)))
-			w.undone(func(r ports.Records) error {
+			w.rolledBack(func(r ports.Records) error {
 				c := r.Connections().Credentials()
 				for _, of := range []id.Connector{i.ID, without.ID} {
 					s := connector.Sealed{Instance: of, Version: 99, Entries: []byte("other")}
 					if err := c.Put(w.ctx, o, s); err != nil {
 						return err
 					}
-					that(c.Get(w.ctx, o, of)).is(w, s)
+					resultOf(c.Get(w.ctx, o, of)).is(w, s)
 				}
 				return nil
 			})
-			that(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
-			that(w.credentials().Get(w.ctx, o, without.ID)).missing(w)
+			resultOf(w.credentials().Get(w.ctx, o, i.ID)).is(w, someSealed(i.ID))
+			resultOf(w.credentials().Get(w.ctx, o, without.ID)).wantNotFound(w)
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org().ID
 			i := w.connector(o).ID
 			spoil := func(s connector.Sealed) { s.Entries[0], s.Renewal[0] = 'X', 'X' }
 			s := someSealed(i)
 			w.ok(w.credentials().Put(w.ctx, o, s))
 			spoil(s)
-			that(w.credentials().Get(w.ctx, o, i)).is(w, someSealed(i))
-			spoil(that(w.credentials().Get(w.ctx, o, i)).must(w))
-			that(w.credentials().Get(w.ctx, o, i)).is(w, someSealed(i))
+			resultOf(w.credentials().Get(w.ctx, o, i)).is(w, someSealed(i))
+			spoil(resultOf(w.credentials().Get(w.ctx, o, i)).must(w))
+			resultOf(w.credentials().Get(w.ctx, o, i)).is(w, someSealed(i))
 		},
 	}.run(t, open)
 }
 
 // claimedOnce has many claim at once until nothing is left, and expects that each of
 // the wanted is claimed by one of them.
-func claimedOnce[T any](w *world, want []id.Connector, claim func(most int) ([]T, error), of func(T) id.Connector) {
+func claimedOnce[T any](w *fixture, want []id.Connector, claim func(most int) ([]T, error), of func(T) id.Connector) {
 	w.Helper()
 	got := make([][]id.Connector, manyGoroutines)
-	w.allOK(together(manyGoroutines, func(n int) error {
+	w.allOK(concurrently(manyGoroutines, func(n int) error {
 		for {
 			due, err := claim(1 + n%5)
 			if err != nil || len(due) == 0 {
@@ -637,5 +637,5 @@ func claimedOnce[T any](w *world, want []id.Connector, claim func(most int) ([]T
 	all := slices.Concat(got...)
 	slices.Sort(all)
 	slices.Sort(want)
-	same(w, all, want)
+	wantEqual(w, all, want)
 }

@@ -1,4 +1,4 @@
-// Package contract says as tests what the ports' comments say in words. Every
+// Package contract has the contracts of the ports' comments as tests. Every
 // adapter's own test calls the suites of the ports that it answers:
 //
 //	func TestStore(t *testing.T) {
@@ -68,14 +68,14 @@ func Store(t *testing.T, open func(t *testing.T) Opened) {
 }
 
 // suite is the sub-tests of one port by the sentence that each of them proves.
-type suite map[string]func(w *world)
+type suite map[string]func(w *fixture)
 
 func (s suite) run(t *testing.T, open func(t *testing.T) Opened) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s[name](newWorld(t, open(t)))
+			s[name](newFixture(t, open(t)))
 		})
 	}
 }

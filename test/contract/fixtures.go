@@ -73,19 +73,19 @@ func someTask(o id.Org, in *id.Workspace, by id.User) task.Task {
 }
 
 // user adds a user.
-func (w *world) user() org.User {
+func (w *fixture) user() org.User {
 	w.Helper()
-	return that(w.users().Upsert(w.ctx, someUser(), keep)).must(w)
+	return resultOf(w.users().Upsert(w.ctx, someUser(), keep)).must(w)
 }
 
 // org adds an organisation.
-func (w *world) org() org.Organisation {
+func (w *fixture) org() org.Organisation {
 	w.Helper()
-	return that(w.organisations().Upsert(w.ctx, someOrg(), keep)).must(w)
+	return resultOf(w.organisations().Upsert(w.ctx, someOrg(), keep)).must(w)
 }
 
 // member adds a user and makes them a member.
-func (w *world) member(o id.Org, r org.Role) org.User {
+func (w *fixture) member(o id.Org, r org.Role) org.User {
 	w.Helper()
 	u := w.user()
 	w.join(o, u.ID, r, at(10))
@@ -93,7 +93,7 @@ func (w *world) member(o id.Org, r org.Role) org.User {
 }
 
 // join makes a user a member.
-func (w *world) join(o id.Org, u id.User, r org.Role, joined time.Time) org.Membership {
+func (w *fixture) join(o id.Org, u id.User, r org.Role, joined time.Time) org.Membership {
 	w.Helper()
 	m := org.Membership{
 		Org: o, User: u, Role: r, OnboardingCompleted: true, JoinedAt: joined, UsedAt: at(11), ProviderRole: "org:" + string(r), RoleIssuedAt: at(13), RoleSetHere: true,
@@ -104,7 +104,7 @@ func (w *world) join(o id.Org, u id.User, r org.Role, joined time.Time) org.Memb
 }
 
 // team adds a STANDARD team.
-func (w *world) team(o id.Org, by id.User) team.Team {
+func (w *fixture) team(o id.Org, by id.User) team.Team {
 	w.Helper()
 	t := someTeam(o, team.Standard, by)
 	w.ok(w.teams().Add(w.ctx, o, t))
@@ -119,7 +119,7 @@ func someTeam(o id.Org, kind team.Kind, by id.User) team.Team {
 }
 
 // workspace adds a workspace.
-func (w *world) workspace(o id.Org, in id.Team, by id.User) workspace.Workspace {
+func (w *fixture) workspace(o id.Org, in id.Team, by id.User) workspace.Workspace {
 	w.Helper()
 	s := someWorkspace(o, in, by)
 	w.ok(w.workspaces().Add(w.ctx, o, s))
@@ -134,13 +134,13 @@ func someWorkspace(o id.Org, in id.Team, by id.User) workspace.Workspace {
 }
 
 // task adds a task.
-func (w *world) task(o id.Org, in *id.Workspace, by id.User) task.Task {
+func (w *fixture) task(o id.Org, in *id.Workspace, by id.User) task.Task {
 	w.Helper()
-	return that(w.tasks().Add(w.ctx, o, someTask(o, in, by))).must(w)
+	return resultOf(w.tasks().Add(w.ctx, o, someTask(o, in, by))).must(w)
 }
 
 // change adds a line to a task's history.
-func (w *world) change(t task.Task) task.Change {
+func (w *fixture) change(t task.Task) task.Change {
 	w.Helper()
 	c := someChange(t)
 	w.ok(w.history().Add(w.ctx, t.Org, []task.Change{c}))
@@ -161,19 +161,19 @@ func someChange(t task.Task) task.Change {
 // all and so sees every task.
 type tenant struct {
 	org.Organisation
-	owner, removed org.User
-	shared, team   team.Team
-	workspace      workspace.Workspace
-	inside, loose  task.Task // in the workspace, and in none
-	invitation     invitation.Invitation
-	entry          audit.Entry
-	shelf, drawer  object.Object // shared, and the owner's own with a note of the workspace
-	lease          quota.Lease   // of the owner's, with 100 tokens
-	used           usage.Entry
+	owner, removed               org.User
+	shared, team                 team.Team
+	workspace                    workspace.Workspace
+	inside, unplaced             task.Task // in the workspace, and in none
+	invitation                   invitation.Invitation
+	entry                        audit.Entry
+	sharedObject, personalObject object.Object // shared, and the owner's own with a note of the workspace
+	lease                        quota.Lease   // of the owner's, with 100 tokens
+	used                         usage.Entry
 }
 
 // tenant adds one.
-func (w *world) tenant() tenant {
+func (w *fixture) tenant() tenant {
 	w.Helper()
 	o := w.org()
 	tn := tenant{Organisation: o, owner: w.member(o.ID, org.Owner), removed: w.user()}
@@ -195,16 +195,16 @@ func (w *world) tenant() tenant {
 		return workspace.Order{tn.workspace.ID}, nil
 	}))
 	tn.inside = w.task(o.ID, &tn.workspace.ID, tn.owner.ID)
-	tn.loose = w.task(o.ID, nil, tn.owner.ID)
+	tn.unplaced = w.task(o.ID, nil, tn.owner.ID)
 	w.change(tn.inside)
-	w.change(tn.loose)
+	w.change(tn.unplaced)
 
 	tn.entry = someEntry(o.ID, tn.owner.ID)
 	w.ok(w.audit().Add(w.ctx, tn.entry))
 
 	own := object.Place{Kind: object.Artifact, Scope: object.Personal, Workspace: &tn.workspace.ID, Owner: &tn.owner.ID}
-	tn.shelf = w.file(someObject(o.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "shelf.md", tn.owner.ID))
-	tn.drawer = w.file(someObject(o.ID, own, "drawer/a.md", tn.owner.ID))
+	tn.sharedObject = w.addObject(someObject(o.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "shelf.md", tn.owner.ID))
+	tn.personalObject = w.addObject(someObject(o.ID, own, "drawer/a.md", tn.owner.ID))
 
 	tn.lease = w.lease(someLease(o.ID, tn.owner.ID), 100)
 	tn.used = someUsage(o.ID, tn.owner.ID)
@@ -224,15 +224,15 @@ func someObject(o id.Org, in object.Place, path string, by id.User) object.Objec
 	return v
 }
 
-// file adds an object and the change that it makes.
-func (w *world) file(v object.Object) object.Object {
+// addObject adds an object and the change that it makes.
+func (w *fixture) addObject(v object.Object) object.Object {
 	w.Helper()
-	return w.written(v)[0]
+	return w.addObjects(v)[0]
 }
 
-// written adds objects of one organisation with their changes, and returns
+// addObjects adds objects of one organisation with their changes, and returns
 // them with their numbers.
-func (w *world) written(vs ...object.Object) []object.Object {
+func (w *fixture) addObjects(vs ...object.Object) []object.Object {
 	w.Helper()
 	head := w.logged(vs[0].Org, func(s ports.Storage) (made []object.Change, err error) {
 		for _, v := range vs {
@@ -249,13 +249,13 @@ func (w *world) written(vs ...object.Object) []object.Object {
 
 // logged runs fn, which must not fail, under the Lock of the organisation's log
 // and appends what it returns.
-func (w *world) logged(o id.Org, fn func(ports.Storage) ([]object.Change, error)) object.Head {
+func (w *fixture) logged(o id.Org, fn func(ports.Storage) ([]object.Change, error)) object.Head {
 	w.Helper()
-	return that(w.append(o, fn)).must(w)
+	return resultOf(w.append(o, fn)).must(w)
 }
 
 // append is logged where it may fail.
-func (w *world) append(o id.Org, fn func(ports.Storage) ([]object.Change, error)) (head object.Head, err error) {
+func (w *fixture) append(o id.Org, fn func(ports.Storage) ([]object.Change, error)) (head object.Head, err error) {
 	err = w.store.Atomic(w.ctx, func(r ports.Records) error {
 		if _, err := r.Storage().Changes().Lock(w.ctx, o); err != nil {
 			return err
@@ -279,8 +279,8 @@ func someSubscription(o id.Org) plan.Subscription {
 	}.Restore(plan.PastDue)
 }
 
-// kept is a subscription as it comes back after it was put.
-func kept(s plan.Subscription) plan.Subscription {
+// storedSubscription is a subscription as it comes back after it was put.
+func storedSubscription(s plan.Subscription) plan.Subscription {
 	s.Revision++
 	return s
 }
@@ -307,7 +307,7 @@ type content struct {
 	Order        workspace.Order
 	Tasks        []task.Task
 	Inside       []task.Change
-	Loose        []task.Change
+	Unplaced     []task.Change
 	Audit        []audit.Entry
 	Epoch        int64
 	Objects      []object.Object
@@ -319,38 +319,38 @@ type content struct {
 }
 
 // content reads all that the store holds of the tenant.
-func (w *world) content(tn tenant) content {
+func (w *fixture) content(tn tenant) content {
 	w.Helper()
 	o := tn.ID
 	var c content
-	c.Organisation = that(w.organisations().Get(w.ctx, o)).must(w)
+	c.Organisation = resultOf(w.organisations().Get(w.ctx, o)).must(w)
 	c.Profiles = w.profiles(o, org.Position{}, 0)
-	c.Removed = orZero(w, that(w.members().Get(w.ctx, o, tn.removed.ID)))
+	c.Removed = orZero(w, resultOf(w.members().Get(w.ctx, o, tn.removed.ID)))
 	c.Seats = w.seatsOf(o)
-	c.Pending = that(w.pending(o, at(6), invitation.Position{}, 0)).must(w)
-	c.Subscription = that(w.subscriptions().Get(w.ctx, o)).must(w)
-	c.Teams = that(w.allTeams(o)).must(w)
-	c.InTeam = orZero(w, that(w.inTeam(o, tn.team.ID)))
-	c.TeamsOf = that(w.teamMembers().OfUser(w.ctx, o, tn.owner.ID)).must(w)
-	c.Workspaces = that(w.allWorkspaces(o)).must(w)
-	c.Order = that(w.orders().Get(w.ctx, o, tn.owner.ID)).must(w)
+	c.Pending = resultOf(w.pending(o, at(6), invitation.Position{}, 0)).must(w)
+	c.Subscription = resultOf(w.subscriptions().Get(w.ctx, o)).must(w)
+	c.Teams = resultOf(w.allTeams(o)).must(w)
+	c.InTeam = orZero(w, resultOf(w.inTeam(o, tn.team.ID)))
+	c.TeamsOf = resultOf(w.teamMembers().OfUser(w.ctx, o, tn.owner.ID)).must(w)
+	c.Workspaces = resultOf(w.allWorkspaces(o)).must(w)
+	c.Order = resultOf(w.orders().Get(w.ctx, o, tn.owner.ID)).must(w)
 	c.Tasks = w.listed(o, org.Actor{User: tn.owner.ID, Org: o}, task.Filter{})
-	c.Inside = orZero(w, that(w.historyOf(o, tn.inside.ID, task.ChangePosition{}, 0)))
-	c.Loose = orZero(w, that(w.historyOf(o, tn.loose.ID, task.ChangePosition{}, 0)))
-	c.Audit = that(w.audited(o, "", 0)).must(w)
+	c.Inside = orZero(w, resultOf(w.historyOf(o, tn.inside.ID, task.ChangePosition{}, 0)))
+	c.Unplaced = orZero(w, resultOf(w.historyOf(o, tn.unplaced.ID, task.ChangePosition{}, 0)))
+	c.Audit = resultOf(w.audited(o, "", 0)).must(w)
 	c.Epoch = w.epoch(o)
 	c.Objects = w.objectsOf(o, nil, object.Filter{})
 	c.Log = w.log(o)
 	c.Head = w.head(o)
-	c.Account = that(w.quotas().Account(w.ctx, o, tn.owner.ID, tn.lease.Day)).must(w)
-	c.Usage = that(w.summary(o, "", always)).must(w)
+	c.Account = resultOf(w.quotas().Account(w.ctx, o, tn.owner.ID, tn.lease.Day)).must(w)
+	c.Usage = resultOf(w.summary(o, "", always)).must(w)
 	c.Usage.Period = usage.Period{} // not the tenant's
 	c.Entries = w.entries(o, always)
 	return c
 }
 
 // objectsOf reads a list of objects.
-func (w *world) objectsOf(o id.Org, viewer *org.Actor, f object.Filter) (all []object.Object) {
+func (w *fixture) objectsOf(o id.Org, viewer *org.Actor, f object.Filter) (all []object.Object) {
 	w.Helper()
 	w.ok(w.objects().List(w.ctx, o, viewer, f, nil, func(v object.Object) error {
 		all = append(all, v)
@@ -360,7 +360,7 @@ func (w *world) objectsOf(o id.Org, viewer *org.Actor, f object.Filter) (all []o
 }
 
 // log reads all that is left of an organisation's log.
-func (w *world) log(o id.Org) []object.Change {
+func (w *fixture) log(o id.Org) []object.Change {
 	w.Helper()
 	const limit = 50
 	return paged(w, limit, func(last *object.Change) []object.Change {
@@ -368,14 +368,14 @@ func (w *world) log(o id.Org) []object.Change {
 		if last != nil {
 			after = last.N
 		}
-		return that(w.changes().List(w.ctx, o, after, limit)).must(w)
+		return resultOf(w.changes().List(w.ctx, o, after, limit)).must(w)
 	})
 }
 
 // head reads where an organisation's log stands.
-func (w *world) head(o id.Org) object.Head {
+func (w *fixture) head(o id.Org) object.Head {
 	w.Helper()
-	head, there := that(w.changes().Heads(w.ctx, []id.Org{o})).must(w)[o]
+	head, there := resultOf(w.changes().Heads(w.ctx, []id.Org{o})).must(w)[o]
 	if !there {
 		w.Fatalf("organisation %s has no head", o)
 	}
@@ -383,23 +383,23 @@ func (w *world) head(o id.Org) object.Head {
 }
 
 // seatsOf counts one organisation's seats, before any invitation expires.
-func (w *world) seatsOf(o id.Org) org.Seats {
+func (w *fixture) seatsOf(o id.Org) org.Seats {
 	w.Helper()
-	return that(w.seats().Count(w.ctx, []id.Org{o}, at(6))).must(w)[o]
+	return resultOf(w.seats().Count(w.ctx, []id.Org{o}, at(6))).must(w)[o]
 }
 
 // orZero returns the zero value for what is not found.
-func orZero[V any](w *world, o outcome[V]) (v V) {
+func orZero[V any](w *fixture, o outcome[V]) (v V) {
 	w.Helper()
 	if o.err != nil {
-		w.missing(o.err)
+		w.wantNotFound(o.err)
 		return v
 	}
 	return o.value
 }
 
 // profiles reads the list of members.
-func (w *world) profiles(o id.Org, after org.Position, limit int) (all []org.Profile) {
+func (w *fixture) profiles(o id.Org, after org.Position, limit int) (all []org.Profile) {
 	w.Helper()
 	w.ok(w.members().List(w.ctx, o, after, limit, func(p org.Profile) error {
 		all = append(all, p)
@@ -409,7 +409,7 @@ func (w *world) profiles(o id.Org, after org.Position, limit int) (all []org.Pro
 }
 
 // allTeams reads every team of the organisation.
-func (w *world) allTeams(o id.Org) ([]team.Team, error) {
+func (w *fixture) allTeams(o id.Org) ([]team.Team, error) {
 	refs, err := w.teams().Refs(w.ctx, o)
 	if err != nil {
 		return nil, err
@@ -423,13 +423,13 @@ func (w *world) allTeams(o id.Org) ([]team.Team, error) {
 		return nil, errors.Join(err, fmt.Errorf("%d teams of %d", len(all), len(refs)))
 	}
 	for i, t := range all {
-		same(w, refs[i], t.Ref())
+		wantEqual(w, refs[i], t.Ref())
 	}
 	return all, err
 }
 
 // allWorkspaces reads every workspace of the organisation.
-func (w *world) allWorkspaces(o id.Org) ([]workspace.Workspace, error) {
+func (w *fixture) allWorkspaces(o id.Org) ([]workspace.Workspace, error) {
 	refs, err := w.workspaces().Refs(w.ctx, o)
 	if err != nil {
 		return nil, err
@@ -443,13 +443,13 @@ func (w *world) allWorkspaces(o id.Org) ([]workspace.Workspace, error) {
 		return nil, errors.Join(err, fmt.Errorf("%d workspaces of %d", len(all), len(refs)))
 	}
 	for i, s := range all {
-		same(w, refs[i], workspace.Ref{ID: s.ID, Team: s.Team, CreatedAt: s.CreatedAt})
+		wantEqual(w, refs[i], workspace.Ref{ID: s.ID, Team: s.Team, CreatedAt: s.CreatedAt})
 	}
 	return all, err
 }
 
 // inTeam reads the members of a team.
-func (w *world) inTeam(o id.Org, t id.Team) (all []team.Profile, err error) {
+func (w *fixture) inTeam(o id.Org, t id.Team) (all []team.Profile, err error) {
 	err = w.teamMembers().List(w.ctx, o, t, org.Position{}, 0, func(p team.Profile) error {
 		all = append(all, p)
 		return nil
@@ -461,7 +461,7 @@ func (w *world) inTeam(o id.Org, t id.Team) (all []team.Profile, err error) {
 func drop[V any](_ V, err error) error { return err }
 
 // listed reads a list of tasks.
-func (w *world) listed(o id.Org, a org.Actor, f task.Filter) (all []task.Task) {
+func (w *fixture) listed(o id.Org, a org.Actor, f task.Filter) (all []task.Task) {
 	w.Helper()
 	w.ok(w.tasks().List(w.ctx, o, a, f, func(t task.Task) error {
 		all = append(all, t)
@@ -471,14 +471,14 @@ func (w *world) listed(o id.Org, a org.Actor, f task.Filter) (all []task.Task) {
 }
 
 // instances returns a page of the organisation's connectors.
-func (w *world) instances(o id.Org, after connector.Position, limit int) ([]connector.Instance, error) {
+func (w *fixture) instances(o id.Org, after connector.Position, limit int) ([]connector.Instance, error) {
 	return collected(func(each func(connector.Instance) error) error {
 		return w.connectors().List(w.ctx, o, after, limit, each)
 	})
 }
 
 // pending returns a page of the organisation's invitations that are pending at now.
-func (w *world) pending(o id.Org, now time.Time, after invitation.Position, limit int) ([]invitation.Invitation, error) {
+func (w *fixture) pending(o id.Org, now time.Time, after invitation.Position, limit int) ([]invitation.Invitation, error) {
 	return collected(func(each func(invitation.Invitation) error) error {
 		return w.invitations().List(w.ctx, o, now, after, limit, each)
 	})
@@ -494,19 +494,19 @@ func collected[V any](list func(each func(V) error) error) (all []V, err error) 
 }
 
 // historyOf reads a task's history.
-func (w *world) historyOf(o id.Org, t id.Task, after task.ChangePosition, limit int) ([]task.Change, error) {
+func (w *fixture) historyOf(o id.Org, t id.Task, after task.ChangePosition, limit int) ([]task.Change, error) {
 	return collected(func(each func(task.Change) error) error { return w.history().List(w.ctx, o, t, after, limit, each) })
 }
 
 // audited reads an organisation's audit log.
-func (w *world) audited(o id.Org, after id.Entry, limit int) ([]audit.Entry, error) {
+func (w *fixture) audited(o id.Org, after id.Entry, limit int) ([]audit.Entry, error) {
 	return collected(func(each func(audit.Entry) error) error { return w.audit().List(w.ctx, o, after, limit, each) })
 }
 
 // epoch reads an organisation's epoch.
-func (w *world) epoch(o id.Org) int64 {
+func (w *fixture) epoch(o id.Org) int64 {
 	w.Helper()
-	epoch, there := that(w.epochs.Epochs(w.ctx, []id.Org{o})).must(w)[o]
+	epoch, there := resultOf(w.epochs.Epochs(w.ctx, []id.Org{o})).must(w)[o]
 	if !there {
 		w.Fatalf("organisation %s has no epoch", o)
 	}

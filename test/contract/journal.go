@@ -13,7 +13,7 @@ import (
 	"collab/ports"
 )
 
-// Prunings reach over everything that the store holds, so they are tried at
+// Prune selects from the whole store, so it is tested at
 // times long before those of all other sub-tests.
 func longAgo(ms int) time.Time {
 	return time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond)
@@ -22,21 +22,21 @@ func longAgo(ms int) time.Time {
 // Inbox is the suite of ports.Inbox.
 func Inbox(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"a message is accepted once from each source": func(w *world) {
+		"a message is accepted once from each source": func(w *fixture) {
 			m := nextID()
 			w.ok(w.inbox().Accept(w.ctx, "identity", m, at(0)))
-			w.conflict(w.inbox().Accept(w.ctx, "identity", m, at(0)))
-			w.conflict(w.inbox().Accept(w.ctx, "identity", m, at(1_000_000)))
+			w.wantConflict(w.inbox().Accept(w.ctx, "identity", m, at(0)))
+			w.wantConflict(w.inbox().Accept(w.ctx, "identity", m, at(1_000_000)))
 			w.ok(w.inbox().Accept(w.ctx, "payments", m, at(0)))
 			w.ok(w.inbox().Accept(w.ctx, "identity", m+"x", at(0)))
 		},
-		"of many at once one is accepted": func(w *world) {
+		"of concurrent calls one is accepted": func(w *fixture) {
 			m := nextID()
-			w.oneWins(together(concurrent, func(int) error { return w.inbox().Accept(w.ctx, "identity", m, at(0)) }), fault.Conflict)
+			w.wantOneSuccess(concurrently(concurrent, func(int) error { return w.inbox().Accept(w.ctx, "identity", m, at(0)) }), fault.Conflict)
 		},
-		"of many transactions at once one has its effect": func(w *world) {
+		"of concurrent transactions one has its effect": func(w *fixture) {
 			o, m := w.org(), nextID()
-			errs := together(concurrent, func(int) error {
+			errs := concurrently(concurrent, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					if err := r.Journal().Audit().Add(w.ctx, someEntry(o.ID, "")); err != nil {
 						return err
@@ -44,15 +44,15 @@ func Inbox(t *testing.T, open func(t *testing.T) Opened) {
 					return r.Journal().Inbox().Accept(w.ctx, "identity", m, at(0))
 				})
 			})
-			w.oneWins(errs, fault.Conflict)
-			same(w, len(that(w.audited(o.ID, "", 0)).must(w)), 1)
+			w.wantOneSuccess(errs, fault.Conflict)
+			wantEqual(w, len(resultOf(w.audited(o.ID, "", 0)).must(w)), 1)
 		},
-		"pruning forgets what was noted before the time": func(w *world) {
+		"prune removes ids that were stored before the time": func(w *fixture) {
 			old, exact := nextID(), nextID()
 			w.ok(w.inbox().Accept(w.ctx, "identity", old, longAgo(99)))
 			w.ok(w.inbox().Accept(w.ctx, "identity", exact, longAgo(100)))
 			w.ok(w.inbox().Prune(w.ctx, longAgo(100)))
-			w.conflict(w.inbox().Accept(w.ctx, "identity", exact, longAgo(100)))
+			w.wantConflict(w.inbox().Accept(w.ctx, "identity", exact, longAgo(100)))
 			w.ok(w.inbox().Accept(w.ctx, "identity", old, longAgo(200)))
 		},
 	}.run(t, open)
@@ -61,31 +61,31 @@ func Inbox(t *testing.T, open func(t *testing.T) Opened) {
 // Audit is the suite of ports.Audit.
 func Audit(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"an entry comes back with every field as it went in": func(w *world) {
+		"an entry is returned with every field as stored": func(w *fixture) {
 			o := w.org()
 			full := someEntry(o.ID, w.member(o.ID, org.Owner).ID)
 			bare := audit.Entry{ID: fresh[id.Entry](), Org: o.ID, At: at(1), Action: audit.MemberLeft}
 			w.ok(w.audit().Add(w.ctx, full))
 			w.ok(w.audit().Add(w.ctx, bare))
-			that(w.audited(o.ID, "", 0)).is(w, []audit.Entry{full, bare})
+			resultOf(w.audited(o.ID, "", 0)).is(w, []audit.Entry{full, bare})
 		},
-		"another organisation's entries and the deployment's are in no list of this one": func(w *world) {
+		"entries of another organisation and of the deployment are not listed": func(w *fixture) {
 			o, other := w.org(), w.org()
 			w.ok(w.audit().Add(w.ctx, someEntry(other.ID, "")))
 			w.ok(w.audit().Add(w.ctx, someEntry("", "")))
-			that(w.audited(o.ID, "", 0)).is(w, nil)
-			same(w, len(that(w.audited(other.ID, "", 0)).must(w)), 1)
+			resultOf(w.audited(o.ID, "", 0)).is(w, nil)
+			wantEqual(w, len(resultOf(w.audited(other.ID, "", 0)).must(w)), 1)
 		},
-		"a taken id is a conflict": func(w *world) {
+		"a taken id is a conflict": func(w *fixture) {
 			o := w.org()
 			e := someEntry(o.ID, "")
 			w.ok(w.audit().Add(w.ctx, e))
 			again := e
 			again.Detail = "Never"
-			w.conflict(w.audit().Add(w.ctx, again))
-			that(w.audited(o.ID, "", 0)).is(w, []audit.Entry{e})
+			w.wantConflict(w.audit().Add(w.ctx, again))
+			resultOf(w.audited(o.ID, "", 0)).is(w, []audit.Entry{e})
 		},
-		"list goes from the newest to the oldest, page by page": func(w *world) {
+		"list is ordered from the newest to the oldest, page by page": func(w *fixture) {
 			o := w.org()
 			ids := several[id.Entry](7)
 			add := func(i, ms int) audit.Entry {
@@ -115,104 +115,104 @@ func Replays(t *testing.T, open func(t *testing.T) Opened) {
 		return r
 	}
 	suite{
-		"a free key is taken, and a taken one returns what is there": func(w *world) {
+		"begin takes a free key, and returns the record of a taken one": func(w *fixture) {
 			r := record()
-			that(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
-			that(w.replays().Begin(w.ctx, rival(r), at(999))).is(w, r)
-			that(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, r)
+			resultOf(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			resultOf(w.replays().Begin(w.ctx, rival(r), at(999))).is(w, r)
+			resultOf(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, r)
 			other := record()
-			that(w.replays().Begin(w.ctx, other, at(0))).is(w, other)
+			resultOf(w.replays().Begin(w.ctx, other, at(0))).is(w, other)
 		},
-		"a key is free again when its record has expired": func(w *world) {
+		"a key is free again when its record has expired": func(w *fixture) {
 			r := record()
-			that(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			resultOf(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
 			next := rival(r)
-			that(w.replays().Begin(w.ctx, next, at(1000))).is(w, next)
-			that(w.replays().Begin(w.ctx, rival(r), at(1999))).is(w, next)
+			resultOf(w.replays().Begin(w.ctx, next, at(1000))).is(w, next)
+			resultOf(w.replays().Begin(w.ctx, rival(r), at(1999))).is(w, next)
 		},
-		"a finished record answers until it expires": func(w *world) {
+		"a finished record answers until it expires": func(w *fixture) {
 			r := record()
-			that(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			resultOf(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
 			w.ok(w.replays().Finish(w.ctx, finished(r)))
-			that(w.replays().Begin(w.ctx, rival(r), at(4999))).is(w, finished(r))
+			resultOf(w.replays().Begin(w.ctx, rival(r), at(4999))).is(w, finished(r))
 			next := rival(r)
 			next.ExpiresAt = at(9000)
-			that(w.replays().Begin(w.ctx, next, at(5000))).is(w, next)
+			resultOf(w.replays().Begin(w.ctx, next, at(5000))).is(w, next)
 		},
-		"who lost the key finishes nothing": func(w *world) {
+		"finish fails for a claim that no longer has the key": func(w *fixture) {
 			r := record()
-			w.missing(w.replays().Finish(w.ctx, finished(r)))
-			that(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			w.wantNotFound(w.replays().Finish(w.ctx, finished(r)))
+			resultOf(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
 			next := rival(r)
-			that(w.replays().Begin(w.ctx, next, at(1000))).is(w, next)
-			w.missing(w.replays().Finish(w.ctx, finished(r)))
-			that(w.replays().Begin(w.ctx, rival(r), at(1500))).is(w, next)
+			resultOf(w.replays().Begin(w.ctx, next, at(1000))).is(w, next)
+			w.wantNotFound(w.replays().Finish(w.ctx, finished(r)))
+			resultOf(w.replays().Begin(w.ctx, rival(r), at(1500))).is(w, next)
 		},
-		"abandoning frees the key for its holder alone": func(w *world) {
+		"abandon removes only a record with the claim": func(w *fixture) {
 			r := record()
 			w.ok(w.replays().Abandon(w.ctx, r.Key, r.Claim))
-			that(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			resultOf(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
 			w.ok(w.replays().Abandon(w.ctx, r.Key, nextID()))
-			that(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, r)
+			resultOf(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, r)
 			w.ok(w.replays().Abandon(w.ctx, r.Key, r.Claim))
 			next := rival(r)
-			that(w.replays().Begin(w.ctx, next, at(0))).is(w, next)
-			w.missing(w.replays().Finish(w.ctx, finished(r)))
+			resultOf(w.replays().Begin(w.ctx, next, at(0))).is(w, next)
+			w.wantNotFound(w.replays().Finish(w.ctx, finished(r)))
 		},
-		"of many at once one takes the key and all others get its record": func(w *world) {
+		"of concurrent calls one takes the key and all others get its record": func(w *fixture) {
 			beginAtOnce(w, record(), at(0), rival)
 		},
-		"of many at once one takes over an expired key": func(w *world) {
+		"of concurrent calls one takes over an expired key": func(w *fixture) {
 			r := record()
-			that(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
+			resultOf(w.replays().Begin(w.ctx, r, at(0))).is(w, r)
 			beginAtOnce(w, r, at(1000), rival)
 		},
-		"pruning forgets what expired before the time": func(w *world) {
+		"prune removes records that expired before the time": func(w *fixture) {
 			begin := func(expires time.Time) replay.Record {
 				r := record()
 				r.ExpiresAt = expires
-				that(w.replays().Begin(w.ctx, r, longAgo(0))).is(w, r)
+				resultOf(w.replays().Begin(w.ctx, r, longAgo(0))).is(w, r)
 				return r
 			}
 			old, exact := begin(longAgo(99)), begin(longAgo(100))
 			w.ok(w.replays().Prune(w.ctx, longAgo(100)))
-			w.missing(w.replays().Finish(w.ctx, finished(old)))
+			w.wantNotFound(w.replays().Finish(w.ctx, finished(old)))
 			w.ok(w.replays().Finish(w.ctx, finished(exact)))
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			r := record()
 			r.Answer = []byte("abc")
-			that(w.replays().Begin(w.ctx, r, at(0))).must(w).Answer[0] = 'X'
+			resultOf(w.replays().Begin(w.ctx, r, at(0))).must(w).Answer[0] = 'X'
 			r.Answer[1] = 'X'
 			clean := r
 			clean.Answer = []byte("abc")
-			that(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, clean)
+			resultOf(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, clean)
 
 			done := finished(r)
 			w.ok(w.replays().Finish(w.ctx, done))
 			done.Answer[0] = 'X'
-			that(w.replays().Begin(w.ctx, rival(r), at(0))).must(w).Answer[1] = 'X'
-			that(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, finished(r))
+			resultOf(w.replays().Begin(w.ctx, rival(r), at(0))).must(w).Answer[1] = 'X'
+			resultOf(w.replays().Begin(w.ctx, rival(r), at(0))).is(w, finished(r))
 		},
 	}.run(t, open)
 }
 
 // beginAtOnce has many begin rivals of r at once, at a time at which one of them
 // must get the key.
-func beginAtOnce(w *world, r replay.Record, now time.Time, rival func(replay.Record) replay.Record) {
+func beginAtOnce(w *fixture, r replay.Record, now time.Time, rival func(replay.Record) replay.Record) {
 	w.Helper()
 	mine, got := make([]replay.Record, concurrent), make([]replay.Record, concurrent)
-	w.allOK(together(concurrent, func(i int) (err error) {
+	w.allOK(concurrently(concurrent, func(i int) (err error) {
 		mine[i] = rival(r)
 		got[i], err = w.replays().Begin(w.ctx, mine[i], now)
 		return err
 	}))
 	winners := 0
 	for i := range got {
-		same(w, got[i], got[0])
+		wantEqual(w, got[i], got[0])
 		if got[i].Claim == mine[i].Claim {
 			winners++
-			same(w, got[i], mine[i])
+			wantEqual(w, got[i], mine[i])
 		}
 	}
 	if winners != 1 {

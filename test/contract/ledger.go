@@ -21,30 +21,30 @@ import (
 // Ledger is the suite of ports.Ledger.
 func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"an entry comes back with every field as it went in": func(w *world) {
+		"an entry is returned with every field as stored": func(w *fixture) {
 			o := w.org().ID
 			full := someUsage(o, fresh[id.User]())
 			bare := usage.Entry{ID: fresh[id.Request](), Org: o, User: fresh[id.User](), At: full.At.Add(time.Millisecond)}
 			w.ok(w.ledger().Settle(w.ctx, full.Org, full))
 			w.ok(w.ledger().Settle(w.ctx, bare.Org, bare))
-			same(w, w.entries(o, always), []usage.Entry{full, bare})
+			wantEqual(w, w.entries(o, always), []usage.Entry{full, bare})
 		},
-		"a taken id is a conflict, and counts once": func(w *world) {
+		"a taken id is a conflict, and counts once": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			e := someUsage(o, fresh[id.User]())
 			w.ok(w.ledger().Settle(w.ctx, e.Org, e))
 			again := e
 			again.User, again.Model, again.Tokens.Input, again.At = fresh[id.User](), "other", 99, e.At.Add(time.Hour)
-			w.conflict(w.ledger().Settle(w.ctx, e.Org, e))
-			w.conflict(w.ledger().Settle(w.ctx, again.Org, again))
-			same(w, w.entries(o, always), []usage.Entry{e})
-			that(w.summary(o, "", always)).is(w, recount([]usage.Entry{e}, "", always))
+			w.wantConflict(w.ledger().Settle(w.ctx, e.Org, e))
+			w.wantConflict(w.ledger().Settle(w.ctx, again.Org, again))
+			wantEqual(w, w.entries(o, always), []usage.Entry{e})
+			resultOf(w.summary(o, "", always)).is(w, recount([]usage.Entry{e}, "", always))
 			theirs := e
 			theirs.Org = other
 			w.ok(w.ledger().Settle(w.ctx, theirs.Org, theirs))
-			same(w, w.entries(other, always), []usage.Entry{theirs})
+			wantEqual(w, w.entries(other, always), []usage.Entry{theirs})
 		},
-		"entries of an organisation are settled together, or none of them": func(w *world) {
+		"entries of an organisation are settled together, or none of them": func(w *fixture) {
 			o := w.org().ID
 			users := several[id.User](3)
 			leases, entries := make([]quota.Lease, 9), make([]usage.Entry, 9)
@@ -53,19 +53,19 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 				entries[i] = ended(leases[i], int64(1+i))
 				entries[i].Model = []string{"a", "b"}[i%2]
 			}
-			w.conflict(w.ledger().Settle(w.ctx, o, entries[0], entries[0]))
+			w.wantConflict(w.ledger().Settle(w.ctx, o, entries[0], entries[0]))
 			w.ok(w.ledger().Settle(w.ctx, o, entries[:6]...))
-			w.conflict(w.ledger().Settle(w.ctx, o, entries[5:]...))
-			that(w.summary(o, "", always)).is(w, recount(entries[:6], "", always))
+			w.wantConflict(w.ledger().Settle(w.ctx, o, entries[5:]...))
+			resultOf(w.summary(o, "", always)).is(w, recount(entries[:6], "", always))
 			for i, u := range users {
 				w.account(o, u, quota.Account{Used: int64(1+i) + int64(4+i), Reserved: 100})
 			}
 		},
-		"many settlements at once that share members do not lock each other out": func(w *world) {
+		"concurrent settlements with common members do not deadlock": func(w *fixture) {
 			const rounds = 4
 			o := w.org().ID
 			users := several[id.User](5)
-			w.allOK(together(manyGoroutines/2, func(i int) error {
+			w.allOK(concurrently(manyGoroutines/2, func(i int) error {
 				for range rounds {
 					var entries []usage.Entry
 					for n := range users {
@@ -85,19 +85,19 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 			}))
 			var used int64
 			for _, u := range users {
-				a := that(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
-				same(w, a.Reserved, 0)
+				a := resultOf(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
+				wantEqual(w, a.Reserved, 0)
 				used += a.Used
 			}
-			same(w, used, rounds*int64(len(users))*manyGoroutines/2)
+			wantEqual(w, used, rounds*int64(len(users))*manyGoroutines/2)
 		},
-		"an organisation that is not there has no ledger": func(w *world) {
+		"an unknown organisation has no ledger": func(w *fixture) {
 			e := someUsage(fresh[id.Org](), fresh[id.User]())
-			w.missing(w.ledger().Settle(w.ctx, e.Org, e))
-			same(w, w.entries(e.Org, always), nil)
-			that(w.summary(e.Org, "", always)).is(w, totals{Summary: usage.Summary{Period: always}})
+			w.wantNotFound(w.ledger().Settle(w.ctx, e.Org, e))
+			wantEqual(w, w.entries(e.Org, always), nil)
+			resultOf(w.summary(e.Org, "", always)).is(w, totals{Summary: usage.Summary{Period: always}})
 		},
-		"entries are those of the period in the order of their times and ids": func(w *world) {
+		"entries returns those of the period in the order of their times and ids": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			ids := several[id.Request](6)
 			add := func(i, ms int) usage.Entry {
@@ -107,19 +107,19 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 				return e
 			}
 			c, a, d, b := add(5, 20), add(3, 10), add(0, 30), add(4, 20)
-			same(w, w.entries(o, usage.Period{Start: at(10), End: at(31)}), []usage.Entry{a, b, c, d})
-			same(w, w.entries(o, usage.Period{Start: at(11), End: at(30)}), []usage.Entry{b, c})
-			same(w, w.entries(o, usage.Period{Start: at(20), End: at(20)}), nil)
-			same(w, w.entries(o, usage.Period{Start: at(30), End: at(10)}), nil)
+			wantEqual(w, w.entries(o, usage.Period{Start: at(10), End: at(31)}), []usage.Entry{a, b, c, d})
+			wantEqual(w, w.entries(o, usage.Period{Start: at(11), End: at(30)}), []usage.Entry{b, c})
+			wantEqual(w, w.entries(o, usage.Period{Start: at(20), End: at(20)}), nil)
+			wantEqual(w, w.entries(o, usage.Period{Start: at(30), End: at(10)}), nil)
 		},
-		"an error of each ends the entries and comes back as it is": func(w *world) {
+		"an error of each ends the entries and is returned unchanged": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			for range 3 {
 				w.ok(w.ledger().Settle(w.ctx, o, someUsage(o, u)))
 			}
-			stops(w, func(each func(usage.Entry) error) error { return w.ledger().Entries(w.ctx, o, always, each) })
+			wantStop(w, func(each func(usage.Entry) error) error { return w.ledger().Entries(w.ctx, o, always, each) })
 		},
-		"a summary has each model, each day and each user that there is, in order": func(w *world) {
+		"a summary has every model, day and user, in order": func(w *fixture) {
 			o := w.org().ID
 			users := several[id.User](2)
 			day := quota.DayOf(at(0)).Start()
@@ -138,21 +138,21 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			on := func(days int) string { return string(quota.DayOf(day.AddDate(0, 0, days))) }
 			p := usage.Period{Start: day, End: day.AddDate(0, 0, 4)}
-			that(w.summary(o, "", p)).is(w, totals{usage.Summary{
+			resultOf(w.summary(o, "", p)).is(w, totals{usage.Summary{
 				Period: p, Sum: usage.Sum{Input: 15, Output: 150, Requests: 5},
 				ByModel: []usage.Part{part("a", 8, 80, 2), part("b", 5, 50, 2), part("c", 2, 20, 1)},
 				ByDay:   []usage.Part{part(on(0), 14, 140, 3), part(on(2), 1, 10, 1), part(on(3), 0, 0, 1)},
 			}, []usage.Part{part(string(users[0]), 2, 20, 2), part(string(users[1]), 13, 130, 3)}})
 			no := errors.New("no")
-			w.unchanged(w.ledger().Summary(w.ctx, o, "", p, func(usage.Summary) error { return no }, func(usage.Part) error { return nil }), no)
-			w.unchanged(w.ledger().Summary(w.ctx, o, "", p, func(usage.Summary) error { return nil }, func(usage.Part) error { return no }), no)
-			that(w.summary(o, users[1], p)).is(w, totals{Summary: usage.Summary{
+			w.wantSameError(w.ledger().Summary(w.ctx, o, "", p, func(usage.Summary) error { return no }, func(usage.Part) error { return nil }), no)
+			w.wantSameError(w.ledger().Summary(w.ctx, o, "", p, func(usage.Summary) error { return nil }, func(usage.Part) error { return no }), no)
+			resultOf(w.summary(o, users[1], p)).is(w, totals{Summary: usage.Summary{
 				Period: p, Sum: usage.Sum{Input: 13, Output: 130, Requests: 3},
 				ByModel: []usage.Part{part("a", 8, 80, 1), part("b", 5, 50, 2)},
 				ByDay:   []usage.Part{part(on(0), 12, 120, 2), part(on(2), 1, 10, 1)},
 			}})
 		},
-		"a day begins at midnight in UTC": func(w *world) {
+		"a day begins at midnight in UTC": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			midnight := quota.DayOf(at(0)).End()
 			for i := -1; i <= 1; i++ {
@@ -161,26 +161,26 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 				w.ok(w.ledger().Settle(w.ctx, e.Org, e))
 			}
 			inputs := func(p usage.Period) (of []int64) {
-				for _, d := range that(w.summary(o, "", p)).must(w).ByDay {
+				for _, d := range resultOf(w.summary(o, "", p)).must(w).ByDay {
 					of = append(of, d.Input)
 				}
 				return of
 			}
-			same(w, inputs(usage.Period{Start: midnight.AddDate(0, 0, -1), End: midnight.AddDate(0, 0, 1)}), []int64{1, 6})
-			same(w, inputs(usage.Period{Start: midnight.AddDate(0, 0, -1), End: midnight}), []int64{1})
-			same(w, inputs(usage.Period{Start: midnight, End: midnight.AddDate(0, 0, 1)}), []int64{6})
-			same(w, inputs(usage.Period{Start: midnight.Add(time.Millisecond), End: midnight.AddDate(0, 0, 1)}), []int64{4})
-			same(w, inputs(usage.Period{Start: midnight, End: midnight.Add(time.Millisecond)}), []int64{2})
+			wantEqual(w, inputs(usage.Period{Start: midnight.AddDate(0, 0, -1), End: midnight.AddDate(0, 0, 1)}), []int64{1, 6})
+			wantEqual(w, inputs(usage.Period{Start: midnight.AddDate(0, 0, -1), End: midnight}), []int64{1})
+			wantEqual(w, inputs(usage.Period{Start: midnight, End: midnight.AddDate(0, 0, 1)}), []int64{6})
+			wantEqual(w, inputs(usage.Period{Start: midnight.Add(time.Millisecond), End: midnight.AddDate(0, 0, 1)}), []int64{4})
+			wantEqual(w, inputs(usage.Period{Start: midnight, End: midnight.Add(time.Millisecond)}), []int64{2})
 			east := time.FixedZone("east", 5*3600)
-			same(w, inputs(usage.Period{Start: midnight.In(east), End: midnight.AddDate(0, 0, 1).In(east)}), []int64{6})
+			wantEqual(w, inputs(usage.Period{Start: midnight.In(east), End: midnight.AddDate(0, 0, 1).In(east)}), []int64{6})
 		},
-		"a summary is what counting the period's entries again comes to": summaryProperty,
-		"of many who add one entry at once one does, and it counts once": func(w *world) {
+		"a summary equals a recount of the period's entries": summaryProperty,
+		"of concurrent settlements of one entry one succeeds, and it counts once": func(w *fixture) {
 			e := someUsage(w.org().ID, fresh[id.User]())
-			w.oneWins(together(concurrent, func(int) error { return w.ledger().Settle(w.ctx, e.Org, e) }), fault.Conflict)
-			that(w.summary(e.Org, "", always)).is(w, recount([]usage.Entry{e}, "", always))
+			w.wantOneSuccess(concurrently(concurrent, func(int) error { return w.ledger().Settle(w.ctx, e.Org, e) }), fault.Conflict)
+			resultOf(w.summary(e.Org, "", always)).is(w, recount([]usage.Entry{e}, "", always))
 		},
-		"every one of many that are added at once counts": func(w *world) {
+		"all concurrent entries are counted": func(w *fixture) {
 			o := w.org().ID
 			users := several[id.User](5)
 			made := make([]usage.Entry, manyGoroutines)
@@ -188,18 +188,18 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 				made[i] = someUsage(o, users[i%len(users)])
 				made[i].Model = []string{"a", "b"}[i%2]
 			}
-			w.allOK(together(manyGoroutines, func(i int) error { return w.ledger().Settle(w.ctx, made[i].Org, made[i]) }))
-			that(w.summary(o, "", always)).is(w, recount(made, "", always))
+			w.allOK(concurrently(manyGoroutines, func(i int) error { return w.ledger().Settle(w.ctx, made[i].Org, made[i]) }))
+			resultOf(w.summary(o, "", always)).is(w, recount(made, "", always))
 			for _, u := range users {
-				that(w.summary(o, u, always)).is(w, recount(made, u, always))
+				resultOf(w.summary(o, u, always)).is(w, recount(made, u, always))
 			}
 		},
-		"nobody sees an entry without its sums": func(w *world) {
+		"an entry becomes visible together with its sums": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			noon := quota.DayOf(at(0)).Start().Add(12 * time.Hour)
 			// One is cut out of the whole day's sums, the other is of entries alone.
 			early, late := usage.Period{Start: noon, End: noon.AddDate(0, 0, 1)}, usage.Period{Start: noon.Add(time.Hour), End: noon.Add(2 * time.Hour)}
-			w.allOK(together(concurrent, func(i int) error {
+			w.allOK(concurrently(concurrent, func(i int) error {
 				if i%2 == 0 {
 					e := someUsage(o, u)
 					e.At, e.Tokens = noon.Add(time.Hour), chat.Usage{Input: 1, Output: 2}
@@ -220,7 +220,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return nil
 			}))
-			same(w, that(w.summary(o, "", early)).must(w).Requests, concurrent/2)
+			wantEqual(w, resultOf(w.summary(o, "", early)).must(w).Requests, concurrent/2)
 		},
 	}.run(t, open)
 }
@@ -238,7 +238,7 @@ func someUsage(o id.Org, u id.User) usage.Entry {
 }
 
 // entries reads an organisation's entries of a period.
-func (w *world) entries(o id.Org, p usage.Period) (all []usage.Entry) {
+func (w *fixture) entries(o id.Org, p usage.Period) (all []usage.Entry) {
 	w.Helper()
 	w.ok(w.ledger().Entries(w.ctx, o, p, func(e usage.Entry) error {
 		all = append(all, e)
@@ -254,11 +254,11 @@ type totals struct {
 }
 
 // summary returns the totals of a period.
-func (w *world) summary(o id.Org, user id.User, p usage.Period) (totals, error) {
+func (w *fixture) summary(o id.Org, user id.User, p usage.Period) (totals, error) {
 	return w.summaryIn(w.ledger(), o, user, p)
 }
 
-func (w *world) summaryIn(in ports.Ledger, o id.Org, user id.User, p usage.Period) (all totals, err error) {
+func (w *fixture) summaryIn(in ports.Ledger, o id.Org, user id.User, p usage.Period) (all totals, err error) {
 	heads := 0
 	err = in.Summary(w.ctx, o, user, p, func(s usage.Summary) error {
 		heads++
@@ -305,7 +305,7 @@ func recount(all []usage.Entry, user id.User, p usage.Period) totals {
 // summaryProperty lets a ledger grow beside that of another organisation, whose
 // members and models are the same, and compares summaries and entries of any
 // period with a recount.
-func summaryProperty(w *world) {
+func summaryProperty(w *fixture) {
 	o, other := w.org().ID, w.org().ID
 	users := several[id.User](4)
 	first := quota.DayOf(at(0)).Start()

@@ -12,46 +12,46 @@ import (
 // Members is the suite of ports.Members.
 func Members(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"who is no member is not found": func(w *world) {
+		"a user who is no member is not found": func(w *fixture) {
 			o, u := w.org(), w.user()
-			that(w.members().Get(w.ctx, o.ID, u.ID)).missing(w)
-			that(w.members().GetLocked(w.ctx, o.ID, u.ID)).missing(w)
-			that(w.members().Get(w.ctx, o.ID, fresh[id.User]())).missing(w)
+			resultOf(w.members().Get(w.ctx, o.ID, u.ID)).wantNotFound(w)
+			resultOf(w.members().GetLocked(w.ctx, o.ID, u.ID)).wantNotFound(w)
+			resultOf(w.members().Get(w.ctx, o.ID, fresh[id.User]())).wantNotFound(w)
 		},
-		"the epoch is the organisation's, and in a transaction that has its lock one more": func(w *world) {
+		"the epoch is the organisation's, and one greater in a transaction that has its lock": func(w *fixture) {
 			o, other := w.org(), w.org()
-			that(w.members().Epoch(w.ctx, fresh[id.Org]())).missing(w)
+			resultOf(w.members().Epoch(w.ctx, fresh[id.Org]())).wantNotFound(w)
 			w.atomic(func(r ports.Records) error {
 				_, err := r.Directory().Organisations().Lock(w.ctx, o.ID)
 				return err
 			})
 			was := w.epoch(o.ID)
-			that(w.members().Epoch(w.ctx, o.ID)).is(w, was)
+			resultOf(w.members().Epoch(w.ctx, o.ID)).is(w, was)
 			w.atomic(func(r ports.Records) error {
 				before, err := r.Directory().Members().Epoch(w.ctx, o.ID)
 				if err != nil {
 					return err
 				}
-				same(w, before, was)
+				wantEqual(w, before, was)
 				if _, err := r.Directory().Organisations().Lock(w.ctx, o.ID); err != nil {
 					return err
 				}
 				within, err := r.Directory().Members().Epoch(w.ctx, o.ID)
-				same(w, within, was+1)
+				wantEqual(w, within, was+1)
 				return err
 			})
-			that(w.members().Epoch(w.ctx, o.ID)).is(w, was+1)
-			that(w.members().Epoch(w.ctx, other.ID)).is(w, w.epoch(other.ID))
+			resultOf(w.members().Epoch(w.ctx, o.ID)).is(w, was+1)
+			resultOf(w.members().Epoch(w.ctx, other.ID)).is(w, w.epoch(other.ID))
 		},
-		"another organisation's member is not found": func(w *world) {
+		"another organisation's member is not found": func(w *fixture) {
 			o, other := w.org(), w.org()
 			u := w.member(other.ID, org.Owner)
-			that(w.members().Get(w.ctx, o.ID, u.ID)).missing(w)
-			that(w.members().GetLocked(w.ctx, o.ID, u.ID)).missing(w)
-			that(w.members().ByEmail(w.ctx, o.ID, u.Email)).is(w, false)
-			same(w, w.profiles(o.ID, org.Position{}, 0), nil)
+			resultOf(w.members().Get(w.ctx, o.ID, u.ID)).wantNotFound(w)
+			resultOf(w.members().GetLocked(w.ctx, o.ID, u.ID)).wantNotFound(w)
+			resultOf(w.members().ByEmail(w.ctx, o.ID, u.Email)).is(w, false)
+			wantEqual(w, w.profiles(o.ID, org.Position{}, 0), nil)
 		},
-		"a membership comes back with every field as it went in": func(w *world) {
+		"a membership is returned with every field as stored": func(w *fixture) {
 			o := w.org()
 			full := w.join(o.ID, w.user().ID, org.Admin, at(10))
 			removed := w.join(o.ID, w.user().ID, org.Viewer, at(10))
@@ -59,22 +59,22 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			bare := org.Membership{Org: o.ID, User: w.user().ID, Role: org.Member, JoinedAt: at(10)}
 			for _, m := range []org.Membership{full, removed, bare} {
 				w.ok(w.members().Put(w.ctx, o.ID, m))
-				that(w.members().Get(w.ctx, o.ID, m.User)).is(w, m)
-				that(w.members().GetLocked(w.ctx, o.ID, m.User)).is(w, m)
+				resultOf(w.members().Get(w.ctx, o.ID, m.User)).is(w, m)
+				resultOf(w.members().GetLocked(w.ctx, o.ID, m.User)).is(w, m)
 				w.atomic(func(r ports.Records) error {
 					held, err := r.Directory().Members().GetLocked(w.ctx, o.ID, m.User)
 					if err == nil {
-						same(w, held, m)
+						wantEqual(w, held, m)
 					}
 					return err
 				})
 			}
-			got := that(w.members().Get(w.ctx, o.ID, bare.User)).must(w)
+			got := resultOf(w.members().Get(w.ctx, o.ID, bare.User)).must(w)
 			if !got.Seen.IsZero() || !got.UsedAt.IsZero() {
 				w.Fatalf("the stamp %v and the time %v were never set", got.Seen, got.UsedAt)
 			}
 		},
-		"put replaces the membership and no other": func(w *world) {
+		"put replaces the membership and no other": func(w *fixture) {
 			o, other := w.org(), w.org()
 			u, neighbour := w.user(), w.user()
 			w.join(o.ID, u.ID, org.Owner, at(10))
@@ -82,17 +82,17 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			elsewhere := w.join(other.ID, u.ID, org.Viewer, at(11))
 			want := org.Membership{Org: o.ID, User: u.ID, Role: org.Member, JoinedAt: at(12), RemovedAt: new(at(13))}
 			w.ok(w.members().Put(w.ctx, o.ID, want))
-			that(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
+			resultOf(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
 			want.RemovedAt = nil
 			w.ok(w.members().Put(w.ctx, o.ID, want))
-			that(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
-			that(w.members().Get(w.ctx, o.ID, neighbour.ID)).is(w, beside)
-			that(w.members().Get(w.ctx, other.ID, u.ID)).is(w, elsewhere)
+			resultOf(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
+			resultOf(w.members().Get(w.ctx, o.ID, neighbour.ID)).is(w, beside)
+			resultOf(w.members().Get(w.ctx, other.ID, u.ID)).is(w, elsewhere)
 		},
-		"what is held is not changed by others before the transaction ends": func(w *world) {
+		"a locked membership is not changed by others before the transaction ends": func(w *fixture) {
 			o := w.org()
 			m := w.join(o.ID, w.user().ID, org.Member, at(10))
-			errs := together(concurrent, func(int) error {
+			errs := concurrently(concurrent, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					held, err := r.Directory().Members().GetLocked(w.ctx, o.ID, m.User)
 					if err != nil {
@@ -104,9 +104,9 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			})
 			w.allOK(errs)
 			m.Seen.Rank += concurrent
-			that(w.members().Get(w.ctx, o.ID, m.User)).is(w, m)
+			resultOf(w.members().Get(w.ctx, o.ID, m.User)).is(w, m)
 		},
-		"list goes by the time of joining, then user id, and leaves removed ones out": func(w *world) {
+		"list is ordered by time of joining, then user id, without removed ones": func(w *fixture) {
 			o, other := w.org(), w.org()
 			var users []org.User
 			for range 6 {
@@ -124,55 +124,55 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			want := []org.Profile{a, b, c, d, e}
 			pages(w, want, func(p org.Profile) org.Position { return org.Position{JoinedAt: p.JoinedAt, User: p.User} },
 				func(after org.Position, limit int) ([]org.Profile, error) { return w.profiles(o.ID, after, limit), nil })
-			same(w, w.profiles(o.ID, org.Position{JoinedAt: at(19), User: users[5].ID}, 2), []org.Profile{b, c})
-			same(w, w.profiles(o.ID, org.Position{JoinedAt: at(15), User: users[0].ID}, 0), []org.Profile{b, c, d, e})
+			wantEqual(w, w.profiles(o.ID, org.Position{JoinedAt: at(19), User: users[5].ID}, 2), []org.Profile{b, c})
+			wantEqual(w, w.profiles(o.ID, org.Position{JoinedAt: at(15), User: users[0].ID}, 0), []org.Profile{b, c, d, e})
 		},
-		"list shows users as they are, deleted ones too": func(w *world) {
+		"list has the present users, also deleted ones": func(w *fixture) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
-			erased := that(w.users().Upsert(w.ctx, u, func(u org.User) (org.User, error) { return u.Erased(at(99)), nil })).must(w)
+			erased := resultOf(w.users().Upsert(w.ctx, u, func(u org.User) (org.User, error) { return u.Erased(at(99)), nil })).must(w)
 			got := w.profiles(o.ID, org.Position{}, 0)
 			if len(got) != 1 {
 				w.Fatalf("%d profiles, want one", len(got))
 			}
-			same(w, got[0].Person, erased)
+			wantEqual(w, got[0].Person, erased)
 		},
-		"an error of each ends the list and comes back": func(w *world) {
+		"an error of each ends the list and is returned": func(w *fixture) {
 			o := w.org()
 			w.member(o.ID, org.Owner)
 			w.member(o.ID, org.Member)
-			stops(w, func(each func(org.Profile) error) error {
+			wantStop(w, func(each func(org.Profile) error) error {
 				return w.members().List(w.ctx, o.ID, org.Position{}, 0, each)
 			})
 			w.member(o.ID, org.Member)
-			same(w, len(w.profiles(o.ID, org.Position{}, 0)), 3)
+			wantEqual(w, len(w.profiles(o.ID, org.Position{}, 0)), 3)
 		},
-		"an e-mail address is found without regard to case, while its member is active": func(w *world) {
+		"an e-mail address is found without regard to case, while its member is active": func(w *fixture) {
 			o := w.org()
 			u := someUser()
 			domain := "@" + nextID() + ".Example.com"
 			u.Email = "ÄrgerLich" + domain
-			that(w.users().Upsert(w.ctx, u, keep)).must(w)
+			resultOf(w.users().Upsert(w.ctx, u, keep)).must(w)
 			m := w.join(o.ID, u.ID, org.Member, at(10))
 			for email, want := range map[string]bool{
 				"ÄrgerLich" + domain: true, "ärgerlich" + domain: true, "ÄRGERLICH" + domain: true,
 				"argerlich" + domain: false, "%" + domain: false, "_rgerlich" + domain: false, "": false,
 			} {
-				if got := that(w.members().ByEmail(w.ctx, o.ID, email)).must(w); got != want {
+				if got := resultOf(w.members().ByEmail(w.ctx, o.ID, email)).must(w); got != want {
 					w.Errorf("%q: %t, want %t", email, got, want)
 				}
 			}
-			that(w.users().Upsert(w.ctx, u, func(u org.User) (org.User, error) {
+			resultOf(w.users().Upsert(w.ctx, u, func(u org.User) (org.User, error) {
 				u.Email = "New" + domain
 				return u, nil
 			})).must(w)
-			that(w.members().ByEmail(w.ctx, o.ID, "ärgerlich"+domain)).is(w, false)
-			that(w.members().ByEmail(w.ctx, o.ID, "new"+domain)).is(w, true)
+			resultOf(w.members().ByEmail(w.ctx, o.ID, "ärgerlich"+domain)).is(w, false)
+			resultOf(w.members().ByEmail(w.ctx, o.ID, "new"+domain)).is(w, true)
 			m.RemovedAt = new(at(20))
 			w.ok(w.members().Put(w.ctx, o.ID, m))
-			that(w.members().ByEmail(w.ctx, o.ID, "new"+domain)).is(w, false)
+			resultOf(w.members().ByEmail(w.ctx, o.ID, "new"+domain)).is(w, false)
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org()
 			u := w.user()
 			m := w.join(o.ID, u.ID, org.Member, at(10))
@@ -182,19 +182,19 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.members().Put(w.ctx, o.ID, m))
 			spoil := func(when *time.Time) { *when = at(999) }
 			spoil(m.RemovedAt)
-			that(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
-			spoil(that(w.members().Get(w.ctx, o.ID, u.ID)).must(w).RemovedAt)
-			spoil(that(w.members().GetLocked(w.ctx, o.ID, u.ID)).must(w).RemovedAt)
-			that(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
+			resultOf(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
+			spoil(resultOf(w.members().Get(w.ctx, o.ID, u.ID)).must(w).RemovedAt)
+			spoil(resultOf(w.members().GetLocked(w.ctx, o.ID, u.ID)).must(w).RemovedAt)
+			resultOf(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
 
 			active := someUser()
 			active.DeletedAt = new(at(30))
-			that(w.users().Upsert(w.ctx, active, keep)).must(w)
+			resultOf(w.users().Upsert(w.ctx, active, keep)).must(w)
 			w.join(o.ID, active.ID, org.Member, at(10))
 			for _, p := range w.profiles(o.ID, org.Position{}, 0) {
 				spoil(p.Person.DeletedAt)
 			}
-			same(w, w.profiles(o.ID, org.Position{}, 0)[0].Person.DeletedAt, new(at(30)))
+			wantEqual(w, w.profiles(o.ID, org.Position{}, 0)[0].Person.DeletedAt, new(at(30)))
 		},
 	}.run(t, open)
 }

@@ -20,8 +20,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Provided is models that are ready to be asked.
-type Provided struct {
+// ModelProvider is models that are ready to be asked.
+type ModelProvider struct {
 	Models ports.Models
 	Model  chat.Model // one of them
 	// Server is who they are asked of. Without one they answer what they like, and
@@ -33,7 +33,7 @@ type Provided struct {
 	Unreachable ports.Models
 }
 
-// recordingSink is a sink that notes what it is given, and what is wrong with it.
+// recordingSink is a sink that records its calls, and the invalid ones among them.
 type recordingSink struct {
 	chunks []chat.Chunk
 	waits  int
@@ -68,7 +68,7 @@ func (h *recordingSink) Wait() error {
 	return nil
 }
 
-// check holds the chunk to the grammar.
+// check checks the chunk and its order.
 func (h *recordingSink) check(c chat.Chunk) {
 	bad := func(format string, args ...any) { h.wrong = append(h.wrong, fmt.Sprintf(format, args...)) }
 	if h.calls == nil {
@@ -119,7 +119,7 @@ func (h *recordingSink) text() string {
 // modelFixture is one sub-test about models.
 type modelFixture struct {
 	*testing.T
-	Provided
+	ModelProvider
 	ctx context.Context
 	to  *recordingSink
 }
@@ -138,10 +138,10 @@ func (a *modelFixture) searching() chat.Call {
 	return c
 }
 
-// hears asks and ends the sub-test unless the answer is whole and well-formed.
-func (a *modelFixture) hears(c chat.Call) chat.Reply {
+// wantAnswer makes a call and ends the sub-test unless the answer is complete and well-formed.
+func (a *modelFixture) wantAnswer(c chat.Call) chat.Reply {
 	a.Helper()
-	reply, err := a.asks(c)
+	reply, err := a.stream(c)
 	if err != nil {
 		a.Fatal(err)
 	}
@@ -151,8 +151,8 @@ func (a *modelFixture) hears(c chat.Call) chat.Reply {
 	return reply
 }
 
-// asks asks, and holds whatever comes to the grammar.
-func (a *modelFixture) asks(c chat.Call) (chat.Reply, error) {
+// stream makes a call and checks the order of its chunks.
+func (a *modelFixture) stream(c chat.Call) (chat.Reply, error) {
 	a.Helper()
 	reply, err := a.Models.Stream(a.ctx, c, a.to)
 	for _, w := range a.to.wrong {
@@ -161,10 +161,10 @@ func (a *modelFixture) asks(c chat.Call) (chat.Reply, error) {
 	return reply, err
 }
 
-// fails asks and ends the sub-test unless it fails that way.
-func (a *modelFixture) fails(c chat.Call, kind chat.FailureKind) chat.Reply {
+// wantFailure makes a call and ends the sub-test unless it fails with the kind.
+func (a *modelFixture) wantFailure(c chat.Call, kind chat.FailureKind) chat.Reply {
 	a.Helper()
-	reply, err := a.asks(c)
+	reply, err := a.stream(c)
 	var failure *chat.Failure
 	if !errors.As(err, &failure) || failure.Kind != kind {
 		a.Fatalf("%v came, not a failure of the kind %d", err, kind)
@@ -175,20 +175,20 @@ func (a *modelFixture) fails(c chat.Call, kind chat.FailureKind) chat.Reply {
 	return reply
 }
 
-// heard ends the sub-test unless these chunks came.
-func (a *modelFixture) heard(want ...chat.Chunk) {
+// wantChunks ends the sub-test unless these chunks came.
+func (a *modelFixture) wantChunks(want ...chat.Chunk) {
 	a.Helper()
 	if diff := cmp.Diff(want, a.to.chunks); diff != "" {
 		a.Fatalf("other chunks came (-want +got):\n%s", diff)
 	}
 }
 
-func (a *modelFixture) leaves() {
+func (a *modelFixture) wantAborted() {
 	a.Helper()
-	arrives(a.T, a.Server.Left(), "the end of the provider's work")
+	waitFor(a.T, a.Server.Disconnects(), "the end of the provider's work")
 }
 
-func said(s string) chat.Chunk { return chat.Chunk{Type: chat.TextChunk, Text: s} }
+func textChunk(s string) chat.Chunk { return chat.Chunk{Type: chat.TextChunk, Text: s} }
 
 func toolCall(id, name, args string) chat.Chunk {
 	return chat.Chunk{Type: chat.CallChunk, CallID: id, Name: name, Args: args}
@@ -204,8 +204,8 @@ func result(id, value string) chat.Chunk {
 
 // Models is the suite of ports.Models. Open returns models of a server that
 // plays the scripts, or models without one.
-func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Provided) {
-	run := func(name string, scripted bool, can func(Provided) bool, lacks string, test func(*modelFixture)) {
+func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) ModelProvider) {
+	run := func(name string, scripted bool, can func(ModelProvider) bool, lacks string, test func(*modelFixture)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := open(t)
@@ -215,9 +215,9 @@ func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Pr
 			if can != nil && !can(p) {
 				t.Skip("these models have no " + lacks)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 			defer cancel()
-			test(&modelFixture{T: t, Provided: p, ctx: ctx, to: &recordingSink{}})
+			test(&modelFixture{T: t, ModelProvider: p, ctx: ctx, to: &recordingSink{}})
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(anyModels)) {
@@ -227,45 +227,45 @@ func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Pr
 		run(name, true, nil, "", scriptedModels[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(searchingModels)) {
-		run(name, true, func(p Provided) bool { return p.Searches }, "search of their own", searchingModels[name])
+		run(name, true, func(p ModelProvider) bool { return p.Searches }, "search of their own", searchingModels[name])
 	}
-	run("usage that the provider keeps back is not known", true, func(p Provided) bool { return p.KeepsUsage }, "way to keep usage back", func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.NoUsage(), provider.Text("Hello.")})
-		reply := a.hears(a.call())
+	run("usage that the provider keeps back is not known", true, func(p ModelProvider) bool { return p.KeepsUsage }, "way to keep usage back", func(a *modelFixture) {
+		a.Server.SetScripts(provider.Script{provider.NoUsage(), provider.Text("Hello.")})
+		reply := a.wantAnswer(a.call())
 		if reply.InputKnown || reply.OutputKnown || reply.Usage != (chat.Usage{}) {
 			a.Fatalf("%+v is known", reply)
 		}
 	})
-	run("whoever cannot be reached is a network failure", false, func(p Provided) bool { return p.Unreachable != nil }, "network", func(a *modelFixture) {
+	run("whoever cannot be reached is a network failure", false, func(p ModelProvider) bool { return p.Unreachable != nil }, "network", func(a *modelFixture) {
 		a.Models = a.Unreachable
-		if reply := a.fails(a.call(), chat.Network); reply.InputKnown || reply.OutputKnown {
+		if reply := a.wantFailure(a.call(), chat.Network); reply.InputKnown || reply.OutputKnown {
 			a.Errorf("%+v is known", reply)
 		}
 	})
 }
 
-// anyModels hold for any answer to a greeting, of at least one text.
+// anyModels are the sub-tests for any answer with at least one text.
 var anyModels = map[string]func(*modelFixture){
 	"an answer is well-formed and its usage known": func(a *modelFixture) {
-		reply := a.hears(a.call())
+		reply := a.wantAnswer(a.call())
 		if !reply.InputKnown || !reply.OutputKnown || reply.Usage.Input < 1 || reply.Usage.Output < 1 || a.to.text() == "" {
 			a.Fatalf("%+v with the text %q", reply, a.to.text())
 		}
 	},
-	"nothing comes once the context has ended": func(a *modelFixture) {
+	"no chunk follows the end of the context": func(a *modelFixture) {
 		cause := errors.New("the client went away")
 		ctx, cancel := context.WithCancelCause(a.ctx)
 		cancel(cause)
 		a.ctx = ctx
-		if _, err := a.asks(a.call()); !errors.Is(err, cause) {
+		if _, err := a.stream(a.call()); !errors.Is(err, cause) {
 			a.Fatalf("%v came, not the cause", err)
 		}
-		a.heard()
+		a.wantChunks()
 	},
-	"an error of the sink ends the answer and comes back as it is": func(a *modelFixture) {
+	"an error of the sink ends the answer and is returned unchanged": func(a *modelFixture) {
 		full := errors.New("the sink is full")
 		a.to.chunk = func(chat.Chunk) error { return full }
-		if _, err := a.asks(a.call()); err != full {
+		if _, err := a.stream(a.call()); err != full {
 			a.Fatalf("%v came, not the sink's error", err)
 		}
 		if n := len(a.to.chunks); n != 1 {
@@ -274,32 +274,32 @@ var anyModels = map[string]func(*modelFixture){
 	},
 }
 
-// scriptedModels hold for the models of any server.
+// scriptedModels are the sub-tests for models of a server.
 var scriptedModels = map[string]func(*modelFixture){
-	"text comes as it was said, in its pieces": func(a *modelFixture) {
+	"text is passed on unchanged, in its pieces": func(a *modelFixture) {
 		pieces := []string{"Hello", ", ", "wörld 🦉", "\n\n", `"quoted" \ / \u0041 \n`, "\u2028\u0001\u007f\t", "{\"type\":\"text_delta\"}", " ", "\u00e9e\u0301", "<b>&amp;"}
-		a.Server.Play(provider.Script{provider.Text(pieces...), provider.Uses(provider.Usage{})})
-		a.hears(a.call())
+		a.Server.SetScripts(provider.Script{provider.Text(pieces...), provider.SetUsage(provider.Usage{})})
+		a.wantAnswer(a.call())
 		var want []chat.Chunk
 		for _, p := range pieces {
-			want = append(want, said(p))
+			want = append(want, textChunk(p))
 		}
-		a.heard(want...)
+		a.wantChunks(want...)
 	},
-	"an empty text does not come": func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.Text("", "a", "", "b", "")})
-		a.hears(a.call())
-		a.heard(said("a"), said("b"))
+	"an empty text makes no chunk": func(a *modelFixture) {
+		a.Server.SetScripts(provider.Script{provider.Text("", "a", "", "b", "")})
+		a.wantAnswer(a.call())
+		a.wantChunks(textChunk("a"), textChunk("b"))
 	},
-	"a long text comes whole": func(a *modelFixture) {
+	"a long text is passed on completely": func(a *modelFixture) {
 		long := strings.Repeat("a long text ", 100_000)
-		a.Server.Play(provider.Script{provider.Text("so: ", long, "end")})
-		a.hears(a.call())
-		a.heard(said("so: "), said(long), said("end"))
+		a.Server.SetScripts(provider.Script{provider.Text("so: ", long, "end")})
+		a.wantAnswer(a.call())
+		a.wantChunks(textChunk("so: "), textChunk(long), textChunk("end"))
 	},
-	"text comes at once, with the word to let it go out": func(a *modelFixture) {
+	"text is passed on at once, and flushed by a wait": func(a *modelFixture) {
 		first, second := make(chan struct{}), make(chan struct{})
-		a.Server.Play(provider.Script{provider.Text("a"), provider.Hold(first), provider.Text("b"), provider.Hold(second), provider.Text("c")})
+		a.Server.SetScripts(provider.Script{provider.Text("a"), provider.Hold(first), provider.Text("b"), provider.Hold(second), provider.Text("c")})
 		a.to.wait = func() error {
 			switch a.to.text() {
 			case "a":
@@ -309,22 +309,22 @@ var scriptedModels = map[string]func(*modelFixture){
 			}
 			return nil
 		}
-		a.hears(a.call())
+		a.wantAnswer(a.call())
 		if a.to.text() != "abc" {
 			a.Fatalf("%q came", a.to.text())
 		}
 	},
-	"as long as more is there nothing waits": func(a *modelFixture) {
+	"the sink waits only if nothing more is buffered": func(a *modelFixture) {
 		const many = 400
-		a.Server.Play(provider.Script{provider.Burst(provider.Text(slices.Repeat([]string{"word "}, many)...))})
-		a.hears(a.call())
+		a.Server.SetScripts(provider.Script{provider.Burst(provider.Text(slices.Repeat([]string{"word "}, many)...))})
+		a.wantAnswer(a.call())
 		if len(a.to.chunks) != many || a.to.waits < 1 || a.to.waits > many/4 {
 			a.Fatalf("%d waits for %d chunks that came in one piece", a.to.waits, len(a.to.chunks))
 		}
 	},
-	"whatever the provider sends is a sign of life, and nothing else": func(a *modelFixture) {
+	"all data of the provider, and nothing else, calls alive": func(a *modelFixture) {
 		held := make(chan struct{})
-		a.Server.Play(provider.Script{provider.Ping(), provider.Unknown(), provider.Text("a"), provider.Ping(), provider.Unknown(), provider.Hold(held), provider.Ping(), provider.Text("b")})
+		a.Server.SetScripts(provider.Script{provider.Ping(), provider.Unknown(), provider.Text("a"), provider.Ping(), provider.Unknown(), provider.Hold(held), provider.Ping(), provider.Text("b")})
 		signs := 0
 		a.to.wait = func() error {
 			if a.to.alive == signs {
@@ -336,77 +336,77 @@ var scriptedModels = map[string]func(*modelFixture){
 			}
 			return nil
 		}
-		a.hears(a.call())
-		a.heard(said("a"), said("b"))
+		a.wantAnswer(a.call())
+		a.wantChunks(textChunk("a"), textChunk("b"))
 	},
-	"a call comes once, when it is whole": func(a *modelFixture) {
-		a.Server.Play(provider.Script{
+	"a call makes one chunk, once it is complete": func(a *modelFixture) {
+		a.Server.SetScripts(provider.Script{
 			provider.Text("Let me see."), provider.Call("c1", "read_file", "", `{"pa`, `th":`, ` "a\"\u00e4}{`, `"}`), provider.Call("c2", "list", `{ }`),
 		})
 		c := a.call()
 		c.Tools = []chat.Tool{{Name: "read_file", Description: "Reads", Schema: `{"type":"object","properties":{"path":{"type":"string"}}}`}, {Name: "list"}}
-		reply := a.hears(c)
-		a.heard(said("Let me see."), toolCall("c1", "read_file", `{"path": "a\"\u00e4}{"}`), toolCall("c2", "list", `{ }`))
+		reply := a.wantAnswer(c)
+		a.wantChunks(textChunk("Let me see."), toolCall("c1", "read_file", `{"path": "a\"\u00e4}{"}`), toolCall("c2", "list", `{ }`))
 		if reply.Stop != "tool_use" && reply.Stop != "tool_calls" {
 			a.Errorf("it stopped for %q", reply.Stop)
 		}
 	},
 	"a call without arguments has none": func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.Call("c1", "list"), provider.Call("c2", "list", "", ""), provider.Call("c3", "list", " ")})
-		a.hears(a.call())
-		a.heard(toolCall("c1", "list", "{}"), toolCall("c2", "list", "{}"), toolCall("c3", "list", "{}"))
+		a.Server.SetScripts(provider.Script{provider.Call("c1", "list"), provider.Call("c2", "list", "", ""), provider.Call("c3", "list", " ")})
+		a.wantAnswer(a.call())
+		a.wantChunks(toolCall("c1", "list", "{}"), toolCall("c2", "list", "{}"), toolCall("c3", "list", "{}"))
 	},
-	"a call that the limit cuts off does not come": func(a *modelFixture) {
+	"a call that the limit truncates makes no chunk": func(a *modelFixture) {
 		for _, fragments := range [][]string{nil, {""}, {`{"path`}, {`{"path":"a"`}, {`{"path":"a"`, `,`}} {
 			a.to = &recordingSink{}
-			a.Server.Play(provider.Script{provider.Text("So"), provider.Call("c1", "list", "{}"), provider.Call("c2", "read_file", fragments...), provider.Stop("max_tokens")})
-			reply := a.hears(a.call())
-			a.heard(said("So"), toolCall("c1", "list", "{}"))
+			a.Server.SetScripts(provider.Script{provider.Text("So"), provider.Call("c1", "list", "{}"), provider.Call("c2", "read_file", fragments...), provider.Stop("max_tokens")})
+			reply := a.wantAnswer(a.call())
+			a.wantChunks(textChunk("So"), toolCall("c1", "list", "{}"))
 			if reply.Stop != "max_tokens" && reply.Stop != "length" {
 				a.Errorf("it stopped for %q", reply.Stop)
 			}
 		}
 	},
-	"a whole call comes also before the limit": func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.Call("c1", "list", `{"all":true}`), provider.Stop("max_tokens")})
-		a.hears(a.call())
-		a.heard(toolCall("c1", "list", `{"all":true}`))
+	"a complete call before the limit makes a chunk": func(a *modelFixture) {
+		a.Server.SetScripts(provider.Script{provider.Call("c1", "list", `{"all":true}`), provider.Stop("max_tokens")})
+		a.wantAnswer(a.call())
+		a.wantChunks(toolCall("c1", "list", `{"all":true}`))
 	},
 	"arguments that are no JSON object are a failure": func(a *modelFixture) {
 		for _, args := range []string{`{"path`, `[1]`, `"text"`, `null`, `{} {}`, `{"a":01}`} {
 			a.to = &recordingSink{}
-			a.Server.Play(provider.Script{provider.Text("So"), provider.Call("c1", "list", args)})
-			a.fails(a.call(), chat.Broken)
-			a.heard(said("So"))
+			a.Server.SetScripts(provider.Script{provider.Text("So"), provider.Call("c1", "list", args)})
+			a.wantFailure(a.call(), chat.Broken)
+			a.wantChunks(textChunk("So"))
 		}
 	},
-	"thinking does not come": func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.Think("I had better be careful."), provider.Text("Hello."), provider.Think("Done.")})
-		a.hears(a.call())
-		a.heard(said("Hello."))
+	"thinking makes no chunk": func(a *modelFixture) {
+		a.Server.SetScripts(provider.Script{provider.Think("I had better be careful."), provider.Text("Hello."), provider.Think("Done.")})
+		a.wantAnswer(a.call())
+		a.wantChunks(textChunk("Hello."))
 	},
-	"the usage is the provider's, with what the cache took and gave": func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 1000, CacheRead: 200, CacheMade: 30, Output: 4}), provider.Text("Hello.")})
-		reply := a.hears(a.call())
+	"the usage is the provider's, with cache reads and writes": func(a *modelFixture) {
+		a.Server.SetScripts(provider.Script{provider.SetUsage(provider.Usage{Input: 1000, CacheRead: 200, CacheMade: 30, Output: 4}), provider.Text("Hello.")})
+		reply := a.wantAnswer(a.call())
 		want := chat.Reply{Usage: chat.Usage{Input: 1230, CacheRead: 200, CacheCreated: 30, Output: 4}, InputKnown: true, OutputKnown: true, Stop: reply.Stop}
 		if reply != want {
 			a.Fatalf("got %+v\nwant %+v", reply, want)
 		}
 	},
 	"the request has the maximum of the output": func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.UsesAll(5), provider.Text("Hello."), provider.Stop("max_tokens")})
+		a.Server.SetScripts(provider.Script{provider.SetMaxUsage(5), provider.Text("Hello."), provider.Stop("max_tokens")})
 		c := a.call()
 		c.MaxTokens = 77
-		if reply := a.hears(c); reply.Usage != (chat.Usage{Input: 5, Output: 77}) {
+		if reply := a.wantAnswer(c); reply.Usage != (chat.Usage{Input: 5, Output: 77}) {
 			a.Fatalf("it used %+v", reply.Usage)
 		}
 	},
 	"a refusal to answer is an answer": func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.Text("I"), provider.Stop("refusal")})
-		if reply := a.hears(a.call()); reply.Stop != "refusal" {
+		a.Server.SetScripts(provider.Script{provider.Text("I"), provider.Stop("refusal")})
+		if reply := a.wantAnswer(a.call()); reply.Stop != "refusal" {
 			a.Fatalf("it stopped for %q", reply.Stop)
 		}
-		a.heard(said("I"))
+		a.wantChunks(textChunk("I"))
 	},
 	"a stream without its end marker is truncated": func(a *modelFixture) {
 		for _, script := range []provider.Script{
@@ -419,8 +419,8 @@ var scriptedModels = map[string]func(*modelFixture){
 			{provider.Text("Hello"), provider.Raw("event: message_stop\ndata: {\"type\":\"message_stop\"}\n\ndata: [DO"), provider.Cut()},
 		} {
 			a.to = &recordingSink{}
-			a.Server.Play(script)
-			reply := a.fails(a.call(), chat.Truncated)
+			a.Server.SetScripts(script)
+			reply := a.wantFailure(a.call(), chat.Truncated)
 			if reply.OutputKnown || reply.Stop != "" {
 				a.Errorf("of what was cut off %+v is known", reply)
 			}
@@ -430,24 +430,24 @@ var scriptedModels = map[string]func(*modelFixture){
 		}
 	},
 	"a reason to stop is no end marker": func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 3, Output: 4}), provider.Text("Hello"), provider.Call("c1", "list", "{}"), provider.Unmarked()})
-		if reply := a.fails(a.call(), chat.Truncated); reply.Usage != (chat.Usage{Input: 3, Output: 4}) {
+		a.Server.SetScripts(provider.Script{provider.SetUsage(provider.Usage{Input: 3, Output: 4}), provider.Text("Hello"), provider.Call("c1", "list", "{}"), provider.Unmarked()})
+		if reply := a.wantFailure(a.call(), chat.Truncated); reply.Usage != (chat.Usage{Input: 3, Output: 4}) {
 			a.Errorf("it used %+v", reply.Usage)
 		}
 	},
 	"a lost connection is a network failure": func(a *modelFixture) {
 		for _, script := range []provider.Script{{provider.Drop()}, {provider.Text("Hello"), provider.Drop()}, {provider.Call("c1", "list", `{"a`), provider.Drop()}} {
 			a.to = &recordingSink{}
-			a.Server.Play(script)
-			a.fails(a.call(), chat.Network)
+			a.Server.SetScripts(script)
+			a.wantFailure(a.call(), chat.Network)
 			for _, c := range a.to.chunks {
-				if c != said("Hello") {
+				if c != textChunk("Hello") {
 					a.Errorf("%+v came before", c)
 				}
 			}
 		}
 	},
-	"refusals have their kinds, and are the caller's to repeat": func(a *modelFixture) {
+	"refusals have their kinds, and are not retried": func(a *modelFixture) {
 		page := provider.Answer(http.StatusServiceUnavailable, "text/html", "<h1>"+strings.Repeat("down ", 100_000))
 		for i, c := range []struct {
 			step provider.Step
@@ -470,17 +470,17 @@ var scriptedModels = map[string]func(*modelFixture){
 			{provider.Answer(200, "text/html", "<h1>Sign in</h1>"), chat.Broken},
 			{provider.Refuse(307, "moved", "", "Location", "?again"), chat.Broken},
 		} {
-			a.Server.Play(provider.Script{c.step})
-			if reply := a.fails(a.call(), c.kind); reply != (chat.Reply{}) {
+			a.Server.SetScripts(provider.Script{c.step})
+			if reply := a.wantFailure(a.call(), c.kind); reply != (chat.Reply{}) {
 				a.Errorf("of refusal %d %+v is known", i, reply)
 			}
 			if n := len(a.Server.Requests()); n != i+1 {
 				a.Fatalf("%d requests were made for %d calls", n, i+1)
 			}
 		}
-		a.heard()
+		a.wantChunks()
 	},
-	"an error in the stream has its kind, after what came before": func(a *modelFixture) {
+	"an error in the stream has its kind, after the previous chunks": func(a *modelFixture) {
 		for kind, want := range map[string]chat.FailureKind{"overloaded_error": chat.Overloaded, "rate_limit_error": chat.RateLimited, "api_error": chat.Broken, "whatever": chat.Broken} {
 			for _, script := range []provider.Script{
 				{provider.Fail(kind, "It went wrong")},
@@ -488,19 +488,19 @@ var scriptedModels = map[string]func(*modelFixture){
 				{provider.Call("c1", "list", `{"a`), provider.Fail(kind, strings.Repeat("wrong ", 1000))},
 			} {
 				a.to = &recordingSink{}
-				a.Server.Play(script)
-				if reply := a.fails(a.call(), want); reply.OutputKnown {
+				a.Server.SetScripts(script)
+				if reply := a.wantFailure(a.call(), want); reply.OutputKnown {
 					a.Errorf("of what failed %+v is known", reply)
 				}
 				for _, c := range a.to.chunks {
-					if c != said("Hello") {
+					if c != textChunk("Hello") {
 						a.Errorf("%+v came before", c)
 					}
 				}
 			}
 		}
 	},
-	"a failure says nothing of what was said": func(a *modelFixture) {
+	"a failure contains no text of the conversation": func(a *modelFixture) {
 		const secret = "the owl sleeps in the old barn"
 		for i, script := range []provider.Script{
 			{provider.Refuse(400, "invalid_request_error", "prompt is too long: "+secret)},
@@ -523,10 +523,10 @@ var scriptedModels = map[string]func(*modelFixture){
 			{provider.Text(secret), provider.Drop()},
 		} {
 			a.to = &recordingSink{}
-			a.Server.Play(script)
+			a.Server.SetScripts(script)
 			c := a.call()
 			c.System, c.Turns[0].Blocks[0].Text = secret, secret
-			_, err := a.asks(c)
+			_, err := a.stream(c)
 			var failure *chat.Failure
 			if !errors.As(err, &failure) {
 				a.Errorf("of the answer %d came %v", i, err)
@@ -538,18 +538,18 @@ var scriptedModels = map[string]func(*modelFixture){
 	"an event that is no JSON is a failure": func(a *modelFixture) {
 		for _, raw := range []string{"data: {\"type\":\n\n", "data: hello\n\n", "data: {}}\n\n", "data: \x00\n\n"} {
 			a.to = &recordingSink{}
-			a.Server.Play(provider.Script{provider.Text("Hello"), provider.Raw(raw), provider.Text(" again")})
-			a.fails(a.call(), chat.Broken)
-			a.heard(said("Hello"))
+			a.Server.SetScripts(provider.Script{provider.Text("Hello"), provider.Raw(raw), provider.Text(" again")})
+			a.wantFailure(a.call(), chat.Broken)
+			a.wantChunks(textChunk("Hello"))
 		}
 	},
-	"an event without a bound is a failure": func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.Text("Hello"), provider.Raw("data: " + strings.Repeat("x", 9<<20)), provider.Silence()})
-		a.fails(a.call(), chat.Broken)
-		a.heard(said("Hello"))
-		a.leaves()
+	"an unbounded event is a failure": func(a *modelFixture) {
+		a.Server.SetScripts(provider.Script{provider.Text("Hello"), provider.Raw("data: " + strings.Repeat("x", 9<<20)), provider.Silence()})
+		a.wantFailure(a.call(), chat.Broken)
+		a.wantChunks(textChunk("Hello"))
+		a.wantAborted()
 	},
-	"a context that ends is the end of the provider's work": func(a *modelFixture) {
+	"the end of the context ends the provider's request": func(a *modelFixture) {
 		cause := errors.New("the client went away")
 		for name, script := range map[string]provider.Script{
 			"before the answer": {provider.HoldBack(nil)},
@@ -571,19 +571,19 @@ var scriptedModels = map[string]func(*modelFixture){
 				}
 				return nil
 			}
-			reply, err := a.asks(a.call())
+			reply, err := a.stream(a.call())
 			if !errors.Is(err, cause) {
 				a.Fatalf("%s: %v came, not the cause", name, err)
 			}
 			if reply.OutputKnown {
 				a.Errorf("%s: of what was given up %+v is known", name, reply)
 			}
-			a.leaves()
+			a.wantAborted()
 			a.ctx = parent
 			cancel(nil)
 		}
 	},
-	"an error of the sink is the end of the provider's work": func(a *modelFixture) {
+	"an error of the sink ends the provider's request": func(a *modelFixture) {
 		full := errors.New("the sink is full")
 		for _, refuse := range []func(){
 			func() { a.to.chunk = func(chat.Chunk) error { return full } },
@@ -591,15 +591,15 @@ var scriptedModels = map[string]func(*modelFixture){
 		} {
 			a.to = &recordingSink{}
 			refuse()
-			a.Server.Play(provider.Script{provider.Text("Hello"), provider.Silence()})
-			if _, err := a.asks(a.call()); err != full {
+			a.Server.SetScripts(provider.Script{provider.Text("Hello"), provider.Silence()})
+			if _, err := a.stream(a.call()); err != full {
 				a.Fatalf("%v came, not the sink's error", err)
 			}
-			a.heard(said("Hello"))
-			a.leaves()
+			a.wantChunks(textChunk("Hello"))
+			a.wantAborted()
 		}
 	},
-	"any history is one that the provider takes": func(a *modelFixture) {
+	"every valid history is accepted by the provider": func(a *modelFixture) {
 		use := func(id, name, args string) chat.Block {
 			return chat.Block{Kind: chat.ToolUse, ID: id, Name: name, Args: args}
 		}
@@ -620,7 +620,7 @@ var scriptedModels = map[string]func(*modelFixture){
 		for _, tools := range [][]chat.Tool{nil, {{Name: "list"}}, {{Name: "list", Schema: "{}"}, {Name: "read", Description: "Reads a file", Schema: schema}}} {
 			a.to = &recordingSink{}
 			c.Tools = tools
-			a.hears(c)
+			a.wantAnswer(c)
 			body := string(a.Server.Requests()[len(a.Server.Requests())-1].Body)
 			for _, want := range []string{"Be brief.", "no such file", "And?", "a.txt", `"b":1`} {
 				if !strings.Contains(body, want) && !strings.Contains(body, strings.ReplaceAll(want, `"`, `\"`)) {
@@ -636,12 +636,12 @@ var scriptedModels = map[string]func(*modelFixture){
 			}
 		}
 	},
-	"many are answered at once, each with its own": func(a *modelFixture) {
+	"concurrent calls get their own answers": func(a *modelFixture) {
 		const many = 24
 		a.Server.Choose(func(r provider.Request) provider.Script {
 			return provider.Script{provider.Text("for "), provider.Text(r.Message), provider.Call("c", "list", "{}")}
 		})
-		errs := together(many, func(i int) error {
+		errs := concurrently(many, func(i int) error {
 			c, to := a.call(), &recordingSink{}
 			c.Turns[0].Blocks[0].Text = fmt.Sprint("message ", i)
 			if _, err := a.Models.Stream(a.ctx, c, to); err != nil {
@@ -658,10 +658,10 @@ var scriptedModels = map[string]func(*modelFixture){
 			}
 		}
 	},
-	"whatever the provider says, what comes is well-formed": func(a *modelFixture) {
+	"any response of the provider makes well-formed chunks": func(a *modelFixture) {
 		rapid.Check(a.T, func(t *rapid.T) {
 			script, want, whole := someScript(t, a.Searches)
-			a.Server.Play(script)
+			a.Server.SetScripts(script)
 			c, to := a.call(), &recordingSink{}
 			c.WebSearch = a.Searches
 			_, err := a.Models.Stream(a.ctx, c, to)
@@ -737,23 +737,23 @@ func someScript(t *rapid.T, searches bool) (s provider.Script, text string, whol
 	return s, text, true
 }
 
-// searchingModels hold for the models of a server that searches and pauses.
+// searchingModels are the sub-tests for models of a server that searches and pauses.
 var searchingModels = map[string]func(*modelFixture){
-	"a search is a call that is taken care of, and its result": func(a *modelFixture) {
-		a.Server.Play(provider.Script{
+	"a search makes a server-handled call and its result": func(a *modelFixture) {
+		a.Server.SetScripts(provider.Script{
 			provider.Text("Let me look."),
 			provider.Search("s1", "owls", provider.Result{Title: "Owls \"of\" <Europe>", URL: "https://example.com/owls?a=b&c", PageAge: "2 days ago"}, provider.Result{Title: "Öwls", URL: "https://example.com/2"}),
 			provider.Search("s2", "none"),
 			provider.Cite("Owls", "https://example.com/owls"), provider.Text("They fly."),
-			provider.Uses(provider.Usage{Input: 9, Output: 8, Searches: 2}),
+			provider.SetUsage(provider.Usage{Input: 9, Output: 8, Searches: 2}),
 		})
-		reply := a.hears(a.searching())
+		reply := a.wantAnswer(a.searching())
 		if len(a.to.chunks) != 6 {
 			a.Fatalf("%d chunks came", len(a.to.chunks))
 		}
 		found := a.to.chunks[2].Result
 		a.to.chunks[2].Result = ""
-		a.heard(said("Let me look."), searchCall("s1", "owls"), result("s1", ""), searchCall("s2", "none"), result("s2", "[]"), said("They fly."))
+		a.wantChunks(textChunk("Let me look."), searchCall("s1", "owls"), result("s1", ""), searchCall("s2", "none"), result("s2", "[]"), textChunk("They fly."))
 		var sources []map[string]string
 		if err := json.Unmarshal([]byte(found), &sources); err != nil {
 			a.Fatal(err)
@@ -767,24 +767,24 @@ var searchingModels = map[string]func(*modelFixture){
 			a.Errorf("%d searches were counted", reply.Usage.Searches)
 		}
 	},
-	"a search that fails has its error for a result": func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.SearchFailed("s1", "owls", "max_uses_exceeded"), provider.Text("Sorry.")})
-		a.hears(a.searching())
-		a.heard(searchCall("s1", "owls"), result("s1", `{"error":"max_uses_exceeded"}`), said("Sorry."))
+	"the result of a failed search is its error": func(a *modelFixture) {
+		a.Server.SetScripts(provider.Script{provider.SearchFailed("s1", "owls", "max_uses_exceeded"), provider.Text("Sorry.")})
+		a.wantAnswer(a.searching())
+		a.wantChunks(searchCall("s1", "owls"), result("s1", `{"error":"max_uses_exceeded"}`), textChunk("Sorry."))
 	},
-	"a result without its call does not come, nor a second one": func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.Found("s0", "[]"), provider.Search("s1", "owls"), provider.Found("s1", "[]"), provider.Text("So.")})
-		a.hears(a.searching())
-		a.heard(searchCall("s1", "owls"), result("s1", "[]"), said("So."))
+	"a result without a call, or a second one, makes no chunk": func(a *modelFixture) {
+		a.Server.SetScripts(provider.Script{provider.Found("s0", "[]"), provider.Search("s1", "owls"), provider.Found("s1", "[]"), provider.Text("So.")})
+		a.wantAnswer(a.searching())
+		a.wantChunks(searchCall("s1", "owls"), result("s1", "[]"), textChunk("So."))
 	},
-	"a pause is gone on from, and the usage is all of it": func(a *modelFixture) {
-		a.Server.Play(
-			provider.Script{provider.Uses(provider.Usage{Input: 10, CacheRead: 5, Output: 20}), provider.Think("Hm."), provider.Text("One"), provider.Cite("Owls", "https://example.com/owls"), provider.Searching("s1", "owls"), provider.Stop("pause_turn")},
-			provider.Script{provider.Uses(provider.Usage{Input: 100, CacheMade: 7, Output: 30}), provider.Found("s1", "[]"), provider.Text(", two"), provider.Stop("pause_turn")},
-			provider.Script{provider.UsesAll(1000), provider.Text(", three.")},
+	"a paused answer is continued, and the usage is the sum": func(a *modelFixture) {
+		a.Server.SetScripts(
+			provider.Script{provider.SetUsage(provider.Usage{Input: 10, CacheRead: 5, Output: 20}), provider.Think("Hm."), provider.Text("One"), provider.Cite("Owls", "https://example.com/owls"), provider.Searching("s1", "owls"), provider.Stop("pause_turn")},
+			provider.Script{provider.SetUsage(provider.Usage{Input: 100, CacheMade: 7, Output: 30}), provider.Found("s1", "[]"), provider.Text(", two"), provider.Stop("pause_turn")},
+			provider.Script{provider.SetMaxUsage(1000), provider.Text(", three.")},
 		)
-		reply := a.hears(a.searching())
-		a.heard(said("One"), searchCall("s1", "owls"), result("s1", "[]"), said(", two"), said(", three."))
+		reply := a.wantAnswer(a.searching())
+		a.wantChunks(textChunk("One"), searchCall("s1", "owls"), result("s1", "[]"), textChunk(", two"), textChunk(", three."))
 		want := chat.Reply{Usage: chat.Usage{Input: 15 + 107 + 1000, CacheRead: 5, CacheCreated: 7, Output: 20 + 30 + 50, Searches: 1}, InputKnown: true, OutputKnown: true, Stop: "end_turn"}
 		if reply != want {
 			a.Errorf("got %+v\nwant %+v", reply, want)
@@ -801,20 +801,20 @@ var searchingModels = map[string]func(*modelFixture){
 			}
 		}
 	},
-	"a pause at the limit is the end": func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.UsesAll(10), provider.Text("One"), provider.Stop("pause_turn")})
-		if reply := a.hears(a.searching()); reply.Stop != "max_tokens" || len(a.Server.Requests()) != 1 {
+	"a pause at the limit ends the answer": func(a *modelFixture) {
+		a.Server.SetScripts(provider.Script{provider.SetMaxUsage(10), provider.Text("One"), provider.Stop("pause_turn")})
+		if reply := a.wantAnswer(a.searching()); reply.Stop != "max_tokens" || len(a.Server.Requests()) != 1 {
 			a.Fatalf("%+v after %d requests", reply, len(a.Server.Requests()))
 		}
 	},
-	"each message has the searches and the output that the budget has room for": func(a *modelFixture) {
+	"each message has the searches and the output that fit into the budget": func(a *modelFixture) {
 		c := a.searching()
 		c.Input, c.MaxTokens, c.Budget = 1000, 10_000, 200_000
-		a.Server.Play(
-			provider.Script{provider.Uses(provider.Usage{Input: 60_000, Output: 500, Searches: 2}), provider.Text("One"), provider.Stop("pause_turn")},
+		a.Server.SetScripts(
+			provider.Script{provider.SetUsage(provider.Usage{Input: 60_000, Output: 500, Searches: 2}), provider.Text("One"), provider.Stop("pause_turn")},
 			provider.Script{provider.Text(", two.")},
 		)
-		a.hears(c)
+		a.wantAnswer(c)
 		requests := a.Server.Requests()
 		for i, want := range []struct{ tokens, searches int64 }{{10_000, 5}, {9500, 2}} {
 			if r := requests[i]; r.MaxTokens != want.tokens || r.MaxSearches != want.searches {
@@ -822,34 +822,34 @@ var searchingModels = map[string]func(*modelFixture){
 			}
 		}
 	},
-	"a pause is the end where the budget has no room for another message": func(a *modelFixture) {
+	"a pause ends the answer if the budget does not allow another message": func(a *modelFixture) {
 		c := a.searching()
 		c.Input, c.Budget = 1000, 50_000
-		a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 500_000, Output: 50, Searches: 8}), provider.Text("One"), provider.Stop("pause_turn")})
-		if reply := a.hears(c); reply.Stop != "max_tokens" || reply.Usage.Input != 500_000 || len(a.Server.Requests()) != 1 {
+		a.Server.SetScripts(provider.Script{provider.SetUsage(provider.Usage{Input: 500_000, Output: 50, Searches: 8}), provider.Text("One"), provider.Stop("pause_turn")})
+		if reply := a.wantAnswer(c); reply.Stop != "max_tokens" || reply.Usage.Input != 500_000 || len(a.Server.Requests()) != 1 {
 			a.Fatalf("%+v after %d requests", reply, len(a.Server.Requests()))
 		}
 	},
-	"where the budget has no room for a search there is none": func(a *modelFixture) {
+	"there is no search if the budget does not allow one": func(a *modelFixture) {
 		c := a.searching()
 		c.Input, c.Budget = 1000, 5000
-		a.hears(c)
+		a.wantAnswer(c)
 		if r := a.Server.Requests()[0]; r.MaxSearches != 0 || r.MaxTokens != 100 {
 			a.Fatalf("%d tokens and %d searches were allowed", r.MaxTokens, r.MaxSearches)
 		}
 	},
-	"pauses have an end": func(a *modelFixture) {
-		a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 1, Output: 1}), provider.Text("On"), provider.Stop("pause_turn")})
-		reply := a.fails(a.searching(), chat.Broken)
+	"the number of pauses is bounded": func(a *modelFixture) {
+		a.Server.SetScripts(provider.Script{provider.SetUsage(provider.Usage{Input: 1, Output: 1}), provider.Text("On"), provider.Stop("pause_turn")})
+		reply := a.wantFailure(a.searching(), chat.Broken)
 		if n := int64(len(a.Server.Requests())); n > 20 || reply.Usage.Input != n || reply.Usage.Output != n {
 			a.Fatalf("%+v after %d requests", reply, n)
 		}
 	},
-	"a failure after a pause has what was used before": func(a *modelFixture) {
-		for _, after := range []provider.Script{{provider.Refuse(529, "overloaded_error", "no")}, {provider.Uses(provider.Usage{}), provider.Fail("overloaded_error", "no")}} {
+	"a failure after a pause has the usage before it": func(a *modelFixture) {
+		for _, after := range []provider.Script{{provider.Refuse(529, "overloaded_error", "no")}, {provider.SetUsage(provider.Usage{}), provider.Fail("overloaded_error", "no")}} {
 			a.to = &recordingSink{}
-			a.Server.Play(provider.Script{provider.Uses(provider.Usage{Input: 10, Output: 20}), provider.Text("One"), provider.Stop("pause_turn")}, after)
-			reply := a.fails(a.searching(), chat.Overloaded)
+			a.Server.SetScripts(provider.Script{provider.SetUsage(provider.Usage{Input: 10, Output: 20}), provider.Text("One"), provider.Stop("pause_turn")}, after)
+			reply := a.wantFailure(a.searching(), chat.Overloaded)
 			if !reply.InputKnown || reply.Usage.Input != 10 || reply.Usage.Output < 20 || a.to.text() != "One" {
 				a.Errorf("%+v", reply)
 			}

@@ -21,51 +21,51 @@ var blobCases = object.Place{Kind: object.Template, Scope: object.Shared}
 // Objects is the suite of ports.Objects.
 func Objects(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"an unknown object is not found": func(w *world) {
+		"an unknown object is not found": func(w *fixture) {
 			tn := w.tenant()
 			unknown := someObject(tn.ID, blobCases, "unknown.md", tn.owner.ID)
-			that(w.objects().Get(w.ctx, tn.ID, unknown.ID)).missing(w)
-			that(w.objects().At(w.ctx, tn.ID, unknown.StorageKey())).missing(w)
-			that(w.objects().At(w.ctx, tn.ID, "")).missing(w)
-			w.missing(w.objects().Put(w.ctx, tn.ID, unknown))
+			resultOf(w.objects().Get(w.ctx, tn.ID, unknown.ID)).wantNotFound(w)
+			resultOf(w.objects().At(w.ctx, tn.ID, unknown.StorageKey())).wantNotFound(w)
+			resultOf(w.objects().At(w.ctx, tn.ID, "")).wantNotFound(w)
+			w.wantNotFound(w.objects().Put(w.ctx, tn.ID, unknown))
 			w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{unknown.ID}))
 			w.ok(w.objects().Remove(w.ctx, tn.ID, nil))
-			that(w.objects().Get(w.ctx, tn.ID, unknown.ID)).missing(w)
-			same(w, w.objectsOf(fresh[id.Org](), nil, object.Filter{}), nil)
+			resultOf(w.objects().Get(w.ctx, tn.ID, unknown.ID)).wantNotFound(w)
+			wantEqual(w, w.objectsOf(fresh[id.Org](), nil, object.Filter{}), nil)
 		},
-		"another organisation's object is not found": func(w *world) {
+		"another organisation's object is not found": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			untouched := w.content(other)
-			that(w.objects().Get(w.ctx, tn.ID, other.shelf.ID)).missing(w)
-			that(w.objects().At(w.ctx, tn.ID, other.shelf.StorageKey())).missing(w)
-			taken := other.shelf
+			resultOf(w.objects().Get(w.ctx, tn.ID, other.sharedObject.ID)).wantNotFound(w)
+			resultOf(w.objects().At(w.ctx, tn.ID, other.sharedObject.StorageKey())).wantNotFound(w)
+			taken := other.sharedObject
 			taken.Org, taken.Version = tn.ID, 99
-			w.missing(w.objects().Put(w.ctx, tn.ID, taken))
-			w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{other.shelf.ID, other.drawer.ID}))
-			same(w, w.objectsOf(tn.ID, nil, object.Filter{}), []object.Object{tn.drawer, tn.shelf})
-			same(w, w.objectsOf(tn.ID, nil, object.Filter{Prefix: string(other.ID)}), nil)
-			same(w, w.content(other), untouched)
+			w.wantNotFound(w.objects().Put(w.ctx, tn.ID, taken))
+			w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{other.sharedObject.ID, other.personalObject.ID}))
+			wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{}), []object.Object{tn.personalObject, tn.sharedObject})
+			wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{Prefix: string(other.ID)}), nil)
+			wantEqual(w, w.content(other), untouched)
 		},
-		"another organisation cannot replace an object": func(w *world) {
+		"another organisation cannot replace an object": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			taken := someObject(tn.ID, blobCases, "mine.md", tn.owner.ID)
-			taken.ID = other.shelf.ID
+			taken.ID = other.sharedObject.ID
 			if err := w.add(taken); err != nil {
-				w.conflict(err)
+				w.wantConflict(err)
 			}
-			that(w.objects().Get(w.ctx, other.ID, other.shelf.ID)).is(w, other.shelf)
+			resultOf(w.objects().Get(w.ctx, other.ID, other.sharedObject.ID)).is(w, other.sharedObject)
 		},
-		"an unknown organisation takes no object": func(w *world) {
-			w.missing(w.objects().Add(w.ctx, fresh[id.Org](), someObject(fresh[id.Org](), blobCases, "a.md", "")))
+		"an unknown organisation gets no object": func(w *fixture) {
+			w.wantNotFound(w.objects().Add(w.ctx, fresh[id.Org](), someObject(fresh[id.Org](), blobCases, "a.md", "")))
 		},
-		"an object comes back with every field as it went in": func(w *world) {
+		"an object is returned with every field as stored": func(w *fixture) {
 			tn := w.tenant()
 			for i, p := range w.places(tn) {
 				v := someObject(tn.ID, p, fmt.Sprintf("Ünï %% _ 'cödé' 日本 🦉/%d.md", i), tn.owner.ID)
 				w.ok(w.add(v))
-				that(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
-				that(w.objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, v)
-				same(w, w.objectsOf(tn.ID, nil, object.Filter{Prefix: v.StorageKey()}), []object.Object{v})
+				resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+				resultOf(w.objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, v)
+				wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{Prefix: v.StorageKey()}), []object.Object{v})
 			}
 			for name, change := range map[string]func(*object.Object){
 				"empty content":   func(v *object.Object) { v.Content = object.Content{Blob: v.Blob} },
@@ -80,153 +80,153 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 				v := someObject(tn.ID, blobCases, name, tn.owner.ID)
 				change(&v)
 				w.ok(w.add(v))
-				that(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+				resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			}
 		},
-		"put replaces the record and no other": func(w *world) {
+		"put replaces the record and no other": func(w *fixture) {
 			tn := w.tenant()
-			v, beside := w.file(someObject(tn.ID, blobCases, "a.md", tn.owner.ID)), w.file(someObject(tn.ID, blobCases, "b.md", tn.owner.ID))
+			v, beside := w.addObject(someObject(tn.ID, blobCases, "a.md", tn.owner.ID)), w.addObject(someObject(tn.ID, blobCases, "b.md", tn.owner.ID))
 			v = v.WithContent(object.Content{Blob: v.BlobName(nextID()), Size: 0, Checksum: strings.Repeat("f", 64)}, tn.removed.ID, at(80))
 			v.MimeType = "image/png"
 			v.N = w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 				return []object.Change{object.NewChange(v)}, s.Objects().Put(w.ctx, tn.ID, v)
 			}).N
-			that(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
-			that(w.objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, v)
-			that(w.objects().Get(w.ctx, tn.ID, beside.ID)).is(w, beside)
+			resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+			resultOf(w.objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, v)
+			resultOf(w.objects().Get(w.ctx, tn.ID, beside.ID)).is(w, beside)
 		},
-		"an object is found by its storage key in any case and normal form": func(w *world) {
+		"an object is found by its storage key in any case and normal form": func(w *fixture) {
 			tn := w.tenant()
-			v := w.file(someObject(tn.ID, blobCases, "Ärger/Straße K.md", tn.owner.ID))
+			v := w.addObject(someObject(tn.ID, blobCases, "Ärger/Straße K.md", tn.owner.ID))
 			folder := strings.TrimSuffix(v.StorageKey(), v.Path)
 			for _, path := range []string{
 				v.Path, "ärger/straße k.md", "ÄRGER/STRAẞE K.MD", "A\u0308rger/Straße K.md", "a\u0308RGER/ſtraße \u212A.md",
 			} {
-				that(w.objects().At(w.ctx, tn.ID, folder+path)).is(w, v)
-				that(w.objects().At(w.ctx, tn.ID, strings.ToUpper(folder)+path)).is(w, v)
+				resultOf(w.objects().At(w.ctx, tn.ID, folder+path)).is(w, v)
+				resultOf(w.objects().At(w.ctx, tn.ID, strings.ToUpper(folder)+path)).is(w, v)
 			}
 			for _, path := range []string{"Arger/Straße K.md", "Ärger/Strasse K.md", "Ärger", "Ärger/", "Ärger/Straße K.md/", "Ärger/Straße K_md", "Ärger/Straße%"} {
-				that(w.objects().At(w.ctx, tn.ID, folder+path)).missing(w)
+				resultOf(w.objects().At(w.ctx, tn.ID, folder+path)).wantNotFound(w)
 			}
 		},
-		"a path that differs from another's only in case or normal form is a conflict": func(w *world) {
+		"a path that differs from another's only in case or normal form is a conflict": func(w *fixture) {
 			tn := w.tenant()
 			own := object.Place{Kind: object.Artifact, Scope: object.Personal, Owner: &tn.owner.ID}
 			other := own
 			other.Kind = object.HubMemory // lies in the same folder
 			w.ok(w.add(someObject(tn.ID, own, "Ärger/Straße.md", tn.owner.ID)))
 			for _, path := range []string{"Ärger/Straße.md", "ärger/STRAẞE.md", "ÄRGER/ſTRAẞE.MD"} {
-				w.conflict(w.add(someObject(tn.ID, other, path, tn.owner.ID)))
+				w.wantConflict(w.add(someObject(tn.ID, other, path, tn.owner.ID)))
 			}
 			w.ok(w.add(someObject(tn.ID, other, "ärger/STRASSE.md", tn.owner.ID)))
 			w.ok(w.add(someObject(tn.ID, blobCases, "Ärger/Straße.md", tn.owner.ID)))
 		},
-		"a file is no folder": func(w *world) {
+		"a file cannot be a parent folder of another": func(w *fixture) {
 			tn := w.tenant()
 			w.ok(w.add(someObject(tn.ID, blobCases, "Notes/2026/a.md", tn.owner.ID)))
 			for _, path := range []string{"Notes", "notes/2026", "NOTES/2026/A.md/b.md", "notes/2026/a.MD/b/c/d.md"} {
-				w.conflict(w.add(someObject(tn.ID, blobCases, path, tn.owner.ID)))
+				w.wantConflict(w.add(someObject(tn.ID, blobCases, path, tn.owner.ID)))
 			}
 			for _, path := range []string{"Notes 2", "Note", "Notes/2026.md", "notes/202", "Notes/2026/a.md~", "Notes!/x", "Notes0", "N_tes", "%"} {
 				w.ok(w.add(someObject(tn.ID, blobCases, path, tn.owner.ID)))
 			}
 		},
-		"the paths that add refuses are those of a file system that does not regard case": pathProperty,
-		"a path is free again when its object was removed": func(w *world) {
+		"add refuses the paths that a case-insensitive file system refuses": pathProperty,
+		"a path is free again when its object was removed": func(w *fixture) {
 			tn := w.tenant()
-			v := w.file(someObject(tn.ID, blobCases, "a/b", tn.owner.ID))
+			v := w.addObject(someObject(tn.ID, blobCases, "a/b", tn.owner.ID))
 			again, below := someObject(tn.ID, blobCases, "A/B", tn.owner.ID), someObject(tn.ID, blobCases, "a/b/c", tn.owner.ID)
 			w.logged(tn.ID, func(s ports.Storage) ([]object.Change, error) {
 				return []object.Change{object.NewDeletion(v, tn.owner.ID, at(80), nil), object.NewChange(below)}, errors.Join(
 					s.Objects().Remove(w.ctx, tn.ID, []id.Object{v.ID}), s.Objects().Add(w.ctx, tn.ID, below),
 				)
 			})
-			w.conflict(w.add(again))
+			w.wantConflict(w.add(again))
 			w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{below.ID}))
 			w.ok(w.add(again))
-			that(w.objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, again)
+			resultOf(w.objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, again)
 		},
-		"a taken id is a conflict": func(w *world) {
+		"a taken id is a conflict": func(w *fixture) {
 			tn := w.tenant()
 			again := someObject(tn.ID, blobCases, "again.md", tn.owner.ID)
-			again.ID = tn.shelf.ID
-			w.conflict(w.add(again))
-			that(w.objects().Get(w.ctx, tn.ID, tn.shelf.ID)).is(w, tn.shelf)
-			that(w.objects().At(w.ctx, tn.ID, again.StorageKey())).missing(w)
+			again.ID = tn.sharedObject.ID
+			w.wantConflict(w.add(again))
+			resultOf(w.objects().Get(w.ctx, tn.ID, tn.sharedObject.ID)).is(w, tn.sharedObject)
+			resultOf(w.objects().At(w.ctx, tn.ID, again.StorageKey())).wantNotFound(w)
 			again.ID = fresh[id.Object]()
 			w.ok(w.add(again))
 		},
-		"of many who add one path at once one does": func(w *world) {
+		"of concurrent additions of one path one succeeds": func(w *fixture) {
 			tn := w.tenant()
 			paths := []string{"a.md", "A.md", "a.md/b", "A.MD/c"}
-			errs := together(concurrent, func(i int) error {
+			errs := concurrently(concurrent, func(i int) error {
 				return w.add(someObject(tn.ID, blobCases, paths[i%2], tn.owner.ID))
 			})
-			w.oneWins(errs, fault.Conflict)
-			errs = together(concurrent, func(i int) error {
+			w.wantOneSuccess(errs, fault.Conflict)
+			errs = concurrently(concurrent, func(i int) error {
 				return w.add(someObject(tn.ID, blobCases, "x/"+paths[i%2*3], tn.owner.ID))
 			})
 			for _, err := range errs {
 				if err != nil {
-					w.conflict(err)
+					w.wantConflict(err)
 				}
 			}
-			left := w.objectsOf(tn.ID, nil, object.Filter{Prefix: strings.TrimSuffix(tn.shelf.StorageKey(), tn.shelf.Path) + "x/"})
-			same(w, len(left), 1)
+			left := w.objectsOf(tn.ID, nil, object.Filter{Prefix: strings.TrimSuffix(tn.sharedObject.StorageKey(), tn.sharedObject.Path) + "x/"})
+			wantEqual(w, len(left), 1)
 		},
-		"a shared object needs a workspace and a team of its organisation, a personal one notes what it likes": func(w *world) {
+		"only a shared object needs an existing workspace and team of its organisation": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			for i, in := range []id.Workspace{fresh[id.Workspace](), other.workspace.ID} {
 				v := someObject(tn.ID, object.Place{Kind: object.WorkspaceMemory, Scope: object.Shared, Workspace: &in}, "a.md", tn.owner.ID)
-				w.missing(w.add(v))
-				that(w.objects().Get(w.ctx, tn.ID, v.ID)).missing(w)
+				w.wantNotFound(w.add(v))
+				resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
 				own := someObject(tn.ID, object.Place{Kind: object.Artifact, Scope: object.Personal, Workspace: &in, Owner: &tn.owner.ID}, fmt.Sprint(i), tn.owner.ID)
 				w.ok(w.add(own))
-				that(w.objects().Get(w.ctx, tn.ID, own.ID)).is(w, own)
+				resultOf(w.objects().Get(w.ctx, tn.ID, own.ID)).is(w, own)
 			}
 			for _, in := range []id.Team{fresh[id.Team](), other.team.ID} {
 				v := someObject(tn.ID, object.Place{Kind: object.TeamMemory, Scope: object.Shared, Team: &in}, "a.md", tn.owner.ID)
-				w.missing(w.add(v))
-				that(w.objects().Get(w.ctx, tn.ID, v.ID)).missing(w)
+				w.wantNotFound(w.add(v))
+				resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
 			}
 		},
-		"a workspace and a team are not removed while shared objects are in them": func(w *world) {
+		"a workspace and a team are not removed while shared objects are in them": func(w *fixture) {
 			tn := w.tenant()
-			inside := w.file(someObject(tn.ID, object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: &tn.workspace.ID}, "a.md", tn.owner.ID))
-			remembered := w.file(someObject(tn.ID, object.Place{Kind: object.TeamMemory, Scope: object.Shared, Team: &tn.team.ID}, "a.md", tn.owner.ID))
+			inside := w.addObject(someObject(tn.ID, object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: &tn.workspace.ID}, "a.md", tn.owner.ID))
+			remembered := w.addObject(someObject(tn.ID, object.Place{Kind: object.TeamMemory, Scope: object.Shared, Team: &tn.team.ID}, "a.md", tn.owner.ID))
 			was := w.content(tn)
-			w.conflict(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
-			same(w, w.content(tn), was)
+			w.wantConflict(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
+			wantEqual(w, w.content(tn), was)
 			w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{inside.ID}))
 			w.ok(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
 			was = w.content(tn)
-			w.conflict(w.teams().Remove(w.ctx, tn.ID, tn.team.ID))
-			same(w, w.content(tn), was)
+			w.wantConflict(w.teams().Remove(w.ctx, tn.ID, tn.team.ID))
+			wantEqual(w, w.content(tn), was)
 			w.ok(w.objects().Remove(w.ctx, tn.ID, []id.Object{remembered.ID}))
 			w.ok(w.teams().Remove(w.ctx, tn.ID, tn.team.ID))
-			that(w.objects().Get(w.ctx, tn.ID, tn.drawer.ID)).is(w, tn.drawer)
+			resultOf(w.objects().Get(w.ctx, tn.ID, tn.personalObject.ID)).is(w, tn.personalObject)
 		},
-		"no object is left in a workspace that is removed meanwhile": func(w *world) {
+		"no object is left in a workspace that is removed concurrently": func(w *fixture) {
 			for range 8 {
 				tn := w.tenant()
 				v := someObject(tn.ID, object.Place{Kind: object.Artifact, Scope: object.Shared, Workspace: &tn.workspace.ID}, "a.md", tn.owner.ID)
-				errs := together(2, func(i int) error {
+				errs := concurrently(2, func(i int) error {
 					if i == 0 {
 						return w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID)
 					}
 					return w.add(v)
 				})
 				if errs[0] == nil {
-					w.missing(errs[1])
-					that(w.objects().Get(w.ctx, tn.ID, v.ID)).missing(w)
+					w.wantNotFound(errs[1])
+					resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
 				} else {
-					w.conflict(errs[0])
+					w.wantConflict(errs[0])
 					w.ok(errs[1])
-					that(w.workspaces().Get(w.ctx, tn.ID, tn.workspace.ID)).is(w, tn.workspace)
+					resultOf(w.workspaces().Get(w.ctx, tn.ID, tn.workspace.ID)).is(w, tn.workspace)
 				}
 			}
 		},
-		"remove takes a thousand objects, and leaves out those that are not there": func(w *world) {
+		"remove accepts a thousand objects, and ignores missing ones": func(w *fixture) {
 			tn := w.tenant()
 			var all []object.Object
 			var ids []id.Object
@@ -234,21 +234,21 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 				v := someObject(tn.ID, blobCases, fmt.Sprintf("%04d.md", i), tn.owner.ID)
 				all, ids = append(all, v), append(ids, v.ID, fresh[id.Object]())
 			}
-			w.written(all...)
+			w.addObjects(all...)
 			kept := all[500]
 			w.ok(w.objects().Remove(w.ctx, tn.ID, slices.DeleteFunc(ids, func(i id.Object) bool { return i == kept.ID })))
-			same(w, w.objectsOf(tn.ID, nil, object.Filter{}), []object.Object{tn.drawer, kept, tn.shelf})
+			wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{}), []object.Object{tn.personalObject, kept, tn.sharedObject})
 		},
-		"list goes by the bytes of the storage keys, page by page": func(w *world) {
+		"list is in the byte order of storage keys, page by page": func(w *fixture) {
 			tn := w.tenant()
-			vs := []object.Object{tn.shelf, tn.drawer}
+			vs := []object.Object{tn.sharedObject, tn.personalObject}
 			for _, path := range []string{"~", "a/b", "a-b", "a b", "a0", "Z", "y", "ä", "é", "日本", "_", "B", "\U0001F989", "\uFFFD", "\uD7FF", "\U0010FFFF"} {
 				vs = append(vs, someObject(tn.ID, blobCases, path, tn.owner.ID))
 			}
 			slices.Reverse(vs[2:])
-			w.written(vs[2:]...)
+			w.addObjects(vs[2:]...)
 			slices.SortFunc(vs, byStorageKey)
-			same(w, w.objectsOf(tn.ID, nil, object.Filter{}), vs)
+			wantEqual(w, w.objectsOf(tn.ID, nil, object.Filter{}), vs)
 			for _, limit := range []int{1, 3, len(vs), 1000} {
 				got := paged(w, limit, func(last *object.Object) []object.Object {
 					f := object.Filter{Limit: limit}
@@ -257,17 +257,17 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 					}
 					return w.objectsOf(tn.ID, nil, f)
 				})
-				same(w, got, vs)
+				wantEqual(w, got, vs)
 			}
 		},
-		"list shows a viewer what they see": func(w *world) {
+		"list returns the objects that the viewer sees": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
-			w.file(someObject(other.ID, blobCases, "a.md", other.owner.ID))
+			w.addObject(someObject(other.ID, blobCases, "a.md", other.owner.ID))
 			var vs []object.Object
 			for _, p := range w.places(tn) {
 				vs = append(vs, someObject(tn.ID, p, string(fresh[id.Object]()), tn.owner.ID))
 			}
-			vs = append(w.written(vs...), tn.shelf, tn.drawer)
+			vs = append(w.addObjects(vs...), tn.sharedObject, tn.personalObject)
 			slices.SortFunc(vs, byStorageKey)
 			guest := w.member(tn.ID, org.Owner).ID
 			blind := org.Actor{User: guest, Org: tn.ID, Role: org.Owner}
@@ -281,23 +281,23 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 						want = append(want, v)
 					}
 				}
-				same(w, w.objectsOf(tn.ID, viewer, object.Filter{}), want)
+				wantEqual(w, w.objectsOf(tn.ID, viewer, object.Filter{}), want)
 			}
-			same(w, w.objectsOf(tn.ID, &both, object.Filter{Scope: object.Personal}), nil)
-			same(w, w.objectsOf(tn.ID, &both, object.Filter{Owner: tn.owner.ID}), nil)
+			wantEqual(w, w.objectsOf(tn.ID, &both, object.Filter{Scope: object.Personal}), nil)
+			wantEqual(w, w.objectsOf(tn.ID, &both, object.Filter{Owner: tn.owner.ID}), nil)
 		},
-		"list calls each for what the filter selects, in order": objectListProperty,
-		"an error of head or of each ends the list and comes back": func(w *world) {
+		"list calls each with the selected records, in order": objectListProperty,
+		"an error of head or each ends the list and is returned": func(w *fixture) {
 			tn := w.tenant()
 			no := errors.New("no")
 			calls := 0
 			each := func(object.Object) error { calls++; return no }
-			w.unchanged(w.objects().List(w.ctx, tn.ID, nil, object.Filter{}, func(object.Head) error { return no }, each), no)
-			same(w, calls, 0)
-			w.unchanged(w.objects().List(w.ctx, tn.ID, nil, object.Filter{}, nil, each), no)
-			same(w, calls, 1)
+			w.wantSameError(w.objects().List(w.ctx, tn.ID, nil, object.Filter{}, func(object.Head) error { return no }, each), no)
+			wantEqual(w, calls, 0)
+			w.wantSameError(w.objects().List(w.ctx, tn.ID, nil, object.Filter{}, nil, each), no)
+			wantEqual(w, calls, 1)
 		},
-		"list tells of the head once, before the objects, also where there are none": func(w *world) {
+		"list calls head once, before the objects, also if there are none": func(w *fixture) {
 			tn, empty := w.tenant(), w.org().ID
 			for o, want := range map[id.Org][]string{tn.ID: {"head", "each", "each"}, empty: {"head"}} {
 				for _, viewer := range []*org.Actor{nil, {User: tn.owner.ID, Org: o}} {
@@ -310,12 +310,12 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 						calls = append(calls, "each")
 						return nil
 					}))
-					same(w, calls, want)
-					same(w, head, w.head(o))
+					wantEqual(w, calls, want)
+					wantEqual(w, head, w.head(o))
 				}
 			}
 		},
-		"list in a transaction shows what the transaction wrote": func(w *world) {
+		"list in a transaction shows what the transaction wrote": func(w *fixture) {
 			tn := w.tenant()
 			v := someObject(tn.ID, blobCases, "a.md", tn.owner.ID)
 			w.atomic(func(r ports.Records) error {
@@ -329,17 +329,17 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				n := 0
 				err = s.Objects().List(w.ctx, tn.ID, nil, object.Filter{}, func(h object.Head) error {
-					same(w, h, head)
+					wantEqual(w, h, head)
 					return nil
 				}, func(object.Object) error {
 					n++
 					return nil
 				})
-				same(w, n, 3)
+				wantEqual(w, n, 3)
 				return err
 			})
 		},
-		"the list and the head are of one moment": func(w *world) {
+		"the list and the head read one snapshot": func(w *fixture) {
 			tn := w.tenant()
 			w.whileWriting(tn, func() (func([]object.Change), error) {
 				var head object.Head
@@ -351,10 +351,10 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 					got[v.ID] = v
 					return nil
 				})
-				return func(log []object.Change) { same(w, got, folded(log, head.N)) }, err
+				return func(log []object.Change) { wantEqual(w, got, folded(log, head.N)) }, err
 			})
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			tn := w.tenant()
 			for _, p := range w.places(tn) {
 				mine, want := clone(p), someObject(tn.ID, clone(p), "alias.md", tn.owner.ID)
@@ -369,32 +369,32 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				w.ok(w.add(v))
 				spoil(v)
-				get := func() object.Object { return that(w.objects().Get(w.ctx, tn.ID, want.ID)).must(w) }
-				same(w, get(), want)
+				get := func() object.Object { return resultOf(w.objects().Get(w.ctx, tn.ID, want.ID)).must(w) }
+				wantEqual(w, get(), want)
 				spoil(get())
-				spoil(that(w.objects().At(w.ctx, tn.ID, want.StorageKey())).must(w))
+				spoil(resultOf(w.objects().At(w.ctx, tn.ID, want.StorageKey())).must(w))
 				spoil(w.objectsOf(tn.ID, nil, object.Filter{Prefix: want.StorageKey()})[0])
-				same(w, get(), want)
+				wantEqual(w, get(), want)
 				v.Place = clone(p)
 				w.ok(w.objects().Put(w.ctx, tn.ID, v))
 				spoil(v)
-				same(w, get(), want)
+				wantEqual(w, get(), want)
 				ids := []id.Object{want.ID}
 				w.ok(w.objects().Remove(w.ctx, tn.ID, ids))
-				same(w, ids, []id.Object{want.ID})
+				wantEqual(w, ids, []id.Object{want.ID})
 			}
 		},
 	}.run(t, open)
 }
 
 // add adds an object under the Lock, without a change.
-func (w *world) add(v object.Object) error {
+func (w *fixture) add(v object.Object) error {
 	_, err := w.append(v.Org, func(s ports.Storage) ([]object.Change, error) { return nil, s.Objects().Add(w.ctx, v.Org, v) })
 	return err
 }
 
 // places are one place of each sort that a tenant has.
-func (w *world) places(tn tenant) []object.Place {
+func (w *fixture) places(tn tenant) []object.Place {
 	w.Helper()
 	member := w.member(tn.ID, org.Member).ID
 	return []object.Place{
@@ -459,7 +459,7 @@ func folded(log []object.Change, n int64) map[id.Object]object.Object {
 // whileWriting calls read again and again while others write, replace and
 // remove objects of the tenant, and in the end every check that it returned
 // with the whole log.
-func (w *world) whileWriting(tn tenant, read func() (check func(log []object.Change), err error)) {
+func (w *fixture) whileWriting(tn tenant, read func() (check func(log []object.Change), err error)) {
 	w.Helper()
 	const writers, readers = 4, 2
 	var writing, reading sync.WaitGroup
@@ -498,7 +498,7 @@ func (w *world) whileWriting(tn tenant, read func() (check func(log []object.Cha
 
 // writeInTurns adds objects, each in a transaction in which the one before it
 // is replaced or removed.
-func (w *world) writeInTurns(tn tenant, writer int) error {
+func (w *fixture) writeInTurns(tn tenant, writer int) error {
 	const rounds = 12
 	var before object.Object
 	for n := range rounds {

@@ -18,7 +18,7 @@ import (
 
 // pathProperty holds what Add refuses against a file system in which a path is
 // a file or a folder and case does not matter.
-func pathProperty(w *world) {
+func pathProperty(w *fixture) {
 	tn := w.tenant()
 	segment := rapid.SampledFrom([]string{"a", "A", "a b", "a-", "a0", "ä", "Ä", "s", "ſ", "_", "%", `"'`})
 	path := rapid.Custom(func(t *rapid.T) string {
@@ -74,7 +74,7 @@ var pathSegments = []string{"a", "A", "b", "a b", "a-", "a~", "ä", "Ä", "_", "
 
 // objectListProperty compares List with the domain's own word on which objects
 // a filter selects, who sees them and what their storage keys are.
-func objectListProperty(w *world) {
+func objectListProperty(w *fixture) {
 	const perCase = 4 // filters for each case of the property, which has 100 by default
 	l := newObjectFixture(w)
 	rapid.Check(w.T, func(t *rapid.T) {
@@ -106,7 +106,7 @@ func objectListProperty(w *world) {
 
 // newObjectFixture fills two organisations with objects that share few values, so that
 // most filters select some.
-func newObjectFixture(w *world) objectFixture {
+func newObjectFixture(w *fixture) objectFixture {
 	w.Helper()
 	const many = 300
 	o, other := w.org().ID, w.org().ID
@@ -146,7 +146,7 @@ func newObjectFixture(w *world) objectFixture {
 			l.objects = append(l.objects, draw(o, next(2), n))
 		}
 	}
-	l.objects, elsewhere = w.written(l.objects...), w.written(elsewhere...)
+	l.objects, elsewhere = w.addObjects(l.objects...), w.addObjects(elsewhere...)
 	for _, v := range slices.Concat(l.objects, elsewhere) {
 		l.keys = append(l.keys, v.StorageKey())
 	}

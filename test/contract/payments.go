@@ -12,8 +12,8 @@ import (
 	"collab/ports"
 )
 
-// Paid is a payment provider that is ready for use, with what people do there.
-type Paid struct {
+// PaymentProvider is a payment provider that is ready for use, with the acts of its customers.
+type PaymentProvider struct {
 	Payments ports.Payments
 	Billing  ports.Billing
 
@@ -26,20 +26,20 @@ type Paid struct {
 // paymentFixture is what a sub-test of payments works in: an organisation that is a
 // customer.
 type paymentFixture struct {
-	*world
-	Paid
+	*fixture
+	PaymentProvider
 	org      id.Org
 	customer string
 }
 
-type paidSuite map[string]func(w *paymentFixture)
+type paymentSuite map[string]func(w *paymentFixture)
 
-func (s paidSuite) run(t *testing.T, open func(t *testing.T) Paid) {
+func (s paymentSuite) run(t *testing.T, open func(t *testing.T) PaymentProvider) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		t.Run(name, func(t *testing.T) {
-			w := &paymentFixture{world: &world{T: t, ctx: t.Context()}, Paid: open(t), org: fresh[id.Org]()}
-			w.customer = that(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn")).must(w.world)
+			w := &paymentFixture{fixture: &fixture{T: t, ctx: t.Context()}, PaymentProvider: open(t), org: fresh[id.Org]()}
+			w.customer = resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn")).must(w.fixture)
 			s[name](w)
 		})
 	}
@@ -48,13 +48,13 @@ func (s paidSuite) run(t *testing.T, open func(t *testing.T) Paid) {
 // page opens a page to pay for a plan on.
 func (w *paymentFixture) page(p plan.Plan) plan.Checkout {
 	w.Helper()
-	return that(w.Payments.Open(w.ctx, w.org, w.customer, plan.Checkout{Key: nextID(), Plan: p})).must(w.world)
+	return resultOf(w.Payments.Open(w.ctx, w.org, w.customer, plan.Checkout{Key: nextID(), Plan: p})).must(w.fixture)
 }
 
 // session is what became of a page.
 func (w *paymentFixture) session(c plan.Checkout) plan.Session {
 	w.Helper()
-	return that(w.Payments.Session(w.ctx, c.Session)).must(w.world)
+	return resultOf(w.Payments.Session(w.ctx, c.Session)).must(w.fixture)
 }
 
 // subscribed is a plan that was paid for, by its id.
@@ -67,7 +67,7 @@ func (w *paymentFixture) subscribed(p plan.Plan) string {
 
 func (w *paymentFixture) subscription(of string) plan.Remote {
 	w.Helper()
-	return that(w.Billing.Subscription(w.ctx, of)).must(w.world)
+	return resultOf(w.Billing.Subscription(w.ctx, of)).must(w.fixture)
 }
 
 // is ends the sub-test unless a subscription is of the plan and status.
@@ -79,58 +79,58 @@ func (w *paymentFixture) is(r plan.Remote, p plan.Plan, status plan.RemoteStatus
 }
 
 // Payments is the suite of ports.Payments. Open is called by every sub-test.
-func Payments(t *testing.T, open func(t *testing.T) Paid) {
-	paidSuite{
-		"an organisation is one customer, however often it is made": func(w *paymentFixture) {
+func Payments(t *testing.T, open func(t *testing.T) PaymentProvider) {
+	paymentSuite{
+		"repeated requests return the same customer": func(w *paymentFixture) {
 			for range 2 {
-				that(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn")).is(w.world, w.customer)
+				resultOf(w.Payments.Customer(w.ctx, w.org, "Łódź & Søn")).is(w.fixture, w.customer)
 			}
-			other := that(w.Payments.Customer(w.ctx, fresh[id.Org](), "Łódź & Søn")).must(w.world)
+			other := resultOf(w.Payments.Customer(w.ctx, fresh[id.Org](), "Łódź & Søn")).must(w.fixture)
 			if w.customer == "" || other == "" || other == w.customer {
 				w.Fatalf("two organisations are the customers %q and %q", w.customer, other)
 			}
 		},
-		"an organisation is one customer, whoever makes it at the same time": func(w *paymentFixture) {
+		"concurrent requests return the same customer": func(w *paymentFixture) {
 			o, made := fresh[id.Org](), make([]string, 8)
-			w.allOK(together(len(made), func(i int) (err error) {
+			w.allOK(concurrently(len(made), func(i int) (err error) {
 				made[i], err = w.Payments.Customer(w.ctx, o, "Concurrent")
 				return err
 			}))
-			same(w.world, slices.Compact(made), made[:1])
+			wantEqual(w.fixture, slices.Compact(made), made[:1])
 		},
-		"a page is a checkout with its session, address and end": func(w *paymentFixture) {
+		"open returns the checkout with its session, address and expiry": func(w *paymentFixture) {
 			for _, p := range []plan.Plan{plan.Standard, plan.Premium} {
 				asked := plan.Checkout{Key: nextID(), Plan: p}
-				c := that(w.Payments.Open(w.ctx, w.org, w.customer, asked)).must(w.world)
+				c := resultOf(w.Payments.Open(w.ctx, w.org, w.customer, asked)).must(w.fixture)
 				at, err := url.Parse(c.URL)
 				if c.Key != asked.Key || c.Plan != p || c.Session == "" || err != nil || at.Host == "" || c.ExpiresAt.IsZero() {
 					w.Fatalf("the page is %+v", c)
 				}
 				want := plan.Session{ID: c.Session, Status: "open", Org: w.org, Plan: p, ExpiresAt: c.ExpiresAt}
-				same(w.world, w.session(c), want)
+				wantEqual(w.fixture, w.session(c), want)
 			}
 		},
-		"a key opens one page, and another key another": func(w *paymentFixture) {
+		"each key opens one page": func(w *paymentFixture) {
 			asked := plan.Checkout{Key: nextID(), Plan: plan.Standard}
-			first := that(w.Payments.Open(w.ctx, w.org, w.customer, asked)).must(w.world)
-			that(w.Payments.Open(w.ctx, w.org, w.customer, asked)).is(w.world, first)
+			first := resultOf(w.Payments.Open(w.ctx, w.org, w.customer, asked)).must(w.fixture)
+			resultOf(w.Payments.Open(w.ctx, w.org, w.customer, asked)).is(w.fixture, first)
 			if other := w.page(plan.Standard); other.Session == first.Session || other.URL == first.URL {
 				w.Fatalf("two keys have the page %+v", other)
 			}
 		},
-		"a key opens one page, whoever asks at the same time": func(w *paymentFixture) {
+		"concurrent requests with one key return one page": func(w *paymentFixture) {
 			asked, pages := plan.Checkout{Key: nextID(), Plan: plan.Premium}, make([]plan.Checkout, 8)
-			w.allOK(together(len(pages), func(i int) (err error) {
+			w.allOK(concurrently(len(pages), func(i int) (err error) {
 				pages[i], err = w.Payments.Open(w.ctx, w.org, w.customer, asked)
 				return err
 			}))
-			same(w.world, slices.Compact(pages), pages[:1])
+			wantEqual(w.fixture, slices.Compact(pages), pages[:1])
 		},
-		"nobody is sent to pay who is no customer": func(w *paymentFixture) {
-			that(w.Payments.Open(w.ctx, w.org, "cus_unknown", plan.Checkout{Key: nextID(), Plan: plan.Standard})).missing(w.world)
-			that(w.Payments.Portal(w.ctx, "cus_unknown", "https://app.example.com")).missing(w.world)
+		"open fails for an unknown customer": func(w *paymentFixture) {
+			resultOf(w.Payments.Open(w.ctx, w.org, "cus_unknown", plan.Checkout{Key: nextID(), Plan: plan.Standard})).wantNotFound(w.fixture)
+			resultOf(w.Payments.Portal(w.ctx, "cus_unknown", "https://app.example.com")).wantNotFound(w.fixture)
 		},
-		"a page that was paid on is complete, with its subscription": func(w *paymentFixture) {
+		"a paid page is complete, with its subscription": func(w *paymentFixture) {
 			c := w.page(plan.Premium)
 			w.ok(w.Pay(c))
 			s := w.session(c)
@@ -140,29 +140,29 @@ func Payments(t *testing.T, open func(t *testing.T) Paid) {
 			if err := w.Pay(c); err == nil {
 				w.Fatal("paid twice")
 			}
-			same(w.world, w.session(c).Subscription, s.Subscription)
+			wantEqual(w.fixture, w.session(c).Subscription, s.Subscription)
 		},
-		"a page is closed, once and for all": func(w *paymentFixture) {
+		"a closed page stays closed": func(w *paymentFixture) {
 			c := w.page(plan.Standard)
 			for range 2 {
 				w.ok(w.Payments.Expire(w.ctx, c.Session))
-				same(w.world, w.session(c).Status, "expired")
+				wantEqual(w.fixture, w.session(c).Status, "expired")
 			}
 			if err := w.Pay(c); err == nil {
 				w.Fatal("paid on a page that is closed")
 			}
-			same(w.world, w.session(c).Subscription, "")
+			wantEqual(w.fixture, w.session(c).Subscription, "")
 		},
-		"a page that was paid on cannot be closed": func(w *paymentFixture) {
+		"a paid page cannot be closed": func(w *paymentFixture) {
 			c := w.page(plan.Standard)
 			w.ok(w.Pay(c))
-			w.conflict(w.Payments.Expire(w.ctx, c.Session))
-			same(w.world, w.session(c).Status, "complete")
+			w.wantConflict(w.Payments.Expire(w.ctx, c.Session))
+			wantEqual(w.fixture, w.session(c).Status, "complete")
 		},
-		"of a payment and a close at the same time one counts": func(w *paymentFixture) {
+		"of a concurrent payment and close one succeeds": func(w *paymentFixture) {
 			for range 8 {
 				c := w.page(plan.Standard)
-				errs := together(2, func(i int) error {
+				errs := concurrently(2, func(i int) error {
 					if i == 0 {
 						return w.Pay(c)
 					}
@@ -174,18 +174,18 @@ func Payments(t *testing.T, open func(t *testing.T) Paid) {
 				}
 			}
 		},
-		"what the provider does not know is not found": func(w *paymentFixture) {
+		"unknown ids are not found": func(w *paymentFixture) {
 			for _, unknown := range []string{"", "cs_unknown", "../customers", "cs_1?x=y", "cs_1#x", "%"} {
-				that(w.Payments.Session(w.ctx, unknown)).missing(w.world)
-				w.missing(w.Payments.Expire(w.ctx, unknown))
+				resultOf(w.Payments.Session(w.ctx, unknown)).wantNotFound(w.fixture)
+				w.wantNotFound(w.Payments.Expire(w.ctx, unknown))
 			}
 		},
-		"a customer has pages to look after payments": func(w *paymentFixture) {
+		"a customer has a billing portal": func(w *paymentFixture) {
 			for _, paid := range []bool{false, true} {
 				if paid {
 					w.subscribed(plan.Standard)
 				}
-				address := that(w.Payments.Portal(w.ctx, w.customer, "https://app.example.com/settings?tab=billing")).must(w.world)
+				address := resultOf(w.Payments.Portal(w.ctx, w.customer, "https://app.example.com/settings?tab=billing")).must(w.fixture)
 				if at, err := url.Parse(address); err != nil || at.Host == "" {
 					w.Fatalf("the address is %q", address)
 				}
@@ -195,9 +195,9 @@ func Payments(t *testing.T, open func(t *testing.T) Paid) {
 }
 
 // Billing is the suite of ports.Billing. Open is called by every sub-test.
-func Billing(t *testing.T, open func(t *testing.T) Paid) {
-	paidSuite{
-		"what was paid for is active, with its plan, period and owner": func(w *paymentFixture) {
+func Billing(t *testing.T, open func(t *testing.T) PaymentProvider) {
+	paymentSuite{
+		"a paid subscription is active, with its plan, period and organisation": func(w *paymentFixture) {
 			for _, p := range []plan.Plan{plan.Standard, plan.Premium} {
 				of := w.subscribed(p)
 				r := w.subscription(of)
@@ -207,13 +207,13 @@ func Billing(t *testing.T, open func(t *testing.T) Paid) {
 				}
 			}
 		},
-		"what the provider does not know is not found": func(w *paymentFixture) {
+		"unknown ids are not found": func(w *paymentFixture) {
 			w.subscribed(plan.Standard)
 			for _, unknown := range []string{"", "sub_unknown", "../customers", "sub_1?x=y", "sub_1#x", "%"} {
-				that(w.Billing.Subscription(w.ctx, unknown)).missing(w.world)
-				that(w.Billing.Change(w.ctx, unknown, plan.Premium)).missing(w.world)
-				that(w.Billing.Cancel(w.ctx, unknown, true)).missing(w.world)
-				that(w.Billing.Cancel(w.ctx, unknown, false)).missing(w.world)
+				resultOf(w.Billing.Subscription(w.ctx, unknown)).wantNotFound(w.fixture)
+				resultOf(w.Billing.Change(w.ctx, unknown, plan.Premium)).wantNotFound(w.fixture)
+				resultOf(w.Billing.Cancel(w.ctx, unknown, true)).wantNotFound(w.fixture)
+				resultOf(w.Billing.Cancel(w.ctx, unknown, false)).wantNotFound(w.fixture)
 			}
 		},
 		"a payment that fails leaves a subscription past due": func(w *paymentFixture) {
@@ -221,35 +221,35 @@ func Billing(t *testing.T, open func(t *testing.T) Paid) {
 			w.ok(w.Fail(of))
 			w.is(w.subscription(of), plan.Standard, plan.IsPastDue, false)
 		},
-		"a change of plan is of the same subscription, and again is the same": func(w *paymentFixture) {
+		"a change of plan keeps the subscription, and can be repeated": func(w *paymentFixture) {
 			of, other := w.subscribed(plan.Standard), w.subscribed(plan.Standard)
 			for _, p := range []plan.Plan{plan.Premium, plan.Premium, plan.Standard, plan.Standard, plan.Premium} {
-				r := that(w.Billing.Change(w.ctx, of, p)).must(w.world)
+				r := resultOf(w.Billing.Change(w.ctx, of, p)).must(w.fixture)
 				w.is(r, p, plan.IsActive, false)
-				same(w.world, r.ID, of)
-				same(w.world, w.subscription(of), r)
+				wantEqual(w.fixture, r.ID, of)
+				wantEqual(w.fixture, w.subscription(of), r)
 			}
 			w.is(w.subscription(other), plan.Standard, plan.IsActive, false)
 		},
-		"a cancellation keeps the subscription until its period ends, and again is the same": func(w *paymentFixture) {
+		"a cancellation keeps the subscription until its period ends, and can be repeated": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			end := w.subscription(of).PeriodEnd
 			for range 2 {
-				r := that(w.Billing.Cancel(w.ctx, of, false)).must(w.world)
+				r := resultOf(w.Billing.Cancel(w.ctx, of, false)).must(w.fixture)
 				w.is(r, plan.Standard, plan.IsActive, true)
-				same(w.world, r.PeriodEnd, end)
-				same(w.world, w.subscription(of), r)
+				wantEqual(w.fixture, r.PeriodEnd, end)
+				wantEqual(w.fixture, w.subscription(of), r)
 			}
 		},
-		"a change of plan takes a cancellation back": func(w *paymentFixture) {
+		"a change of plan withdraws a cancellation": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			for _, p := range []plan.Plan{plan.Premium, plan.Premium} {
-				that(w.Billing.Cancel(w.ctx, of, false)).must(w.world)
-				w.is(that(w.Billing.Change(w.ctx, of, p)).must(w.world), p, plan.IsActive, false)
+				resultOf(w.Billing.Cancel(w.ctx, of, false)).must(w.fixture)
+				w.is(resultOf(w.Billing.Change(w.ctx, of, p)).must(w.fixture), p, plan.IsActive, false)
 				w.is(w.subscription(of), p, plan.IsActive, false)
 			}
 		},
-		"an end at once is for good, and again is the same": func(w *paymentFixture) {
+		"an immediate cancellation is final, and can be repeated": func(w *paymentFixture) {
 			for name, before := range map[string]func(of string) error{
 				"active":     func(string) error { return nil },
 				"past due":   w.Fail,
@@ -263,11 +263,11 @@ func Billing(t *testing.T, open func(t *testing.T) Paid) {
 						w.Fatalf("%s: %+v, %v", name, r, err)
 					}
 				}
-				that(w.Billing.Change(w.ctx, of, plan.Standard)).conflict(w.world)
+				resultOf(w.Billing.Change(w.ctx, of, plan.Standard)).wantConflict(w.fixture)
 				w.is(w.subscription(of), plan.Premium, plan.IsCanceled, false)
 			}
 		},
-		"many who do the same at the same time do it once": func(w *paymentFixture) {
+		"concurrent equal requests have one effect": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			for _, step := range []struct {
 				do     func() (plan.Remote, error)
@@ -279,7 +279,7 @@ func Billing(t *testing.T, open func(t *testing.T) Paid) {
 				{func() (plan.Remote, error) { return w.Billing.Cancel(w.ctx, of, false) }, plan.Premium, plan.IsActive, true},
 				{func() (plan.Remote, error) { return w.Billing.Cancel(w.ctx, of, true) }, plan.Premium, plan.IsCanceled, false},
 			} {
-				w.allOK(together(8, func(int) error {
+				w.allOK(concurrently(8, func(int) error {
 					r, err := step.do()
 					if err == nil && (r.ID != of || r.Plan != step.p || r.Status != step.status) {
 						err = fmt.Errorf("the subscription is %+v", r)
@@ -289,12 +289,12 @@ func Billing(t *testing.T, open func(t *testing.T) Paid) {
 				w.is(w.subscription(of), step.p, step.status, step.ends)
 			}
 		},
-		"what is handed out is the caller's": func(w *paymentFixture) {
+		"results belong to the caller": func(w *paymentFixture) {
 			of := w.subscribed(plan.Standard)
 			want := w.subscription(of)
 			r := w.subscription(of)
 			*r.PeriodStart, *r.PeriodEnd, *r.Seats = at(999), at(999), 999
-			same(w.world, w.subscription(of), want)
+			wantEqual(w.fixture, w.subscription(of), want)
 		},
 	}.run(t, open)
 }

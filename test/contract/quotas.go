@@ -27,30 +27,30 @@ var sweepTime = longAgo(100)
 // Quotas is the suite of ports.Quotas.
 func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"what is needed is granted while there is room, then what is left, then nothing": func(w *world) {
+		"the need is granted while it fits, then the rest, then nothing": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			need := quota.Need{Input: 20, Output: 55}
 			for range 6 {
-				that(w.quotas().Reserve(w.ctx, someLease(o, u), 500, need)).is(w, 75)
+				resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 500, need)).is(w, 75)
 			}
-			that(w.quotas().Reserve(w.ctx, someLease(o, u), 500, need)).is(w, 50)
-			that(w.quotas().Reserve(w.ctx, someLease(o, u), 500, need)).is(w, 0)
+			resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 500, need)).is(w, 50)
+			resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 500, need)).is(w, 0)
 			w.account(o, u, quota.Account{Reserved: 500})
-			that(w.quotas().Reserve(w.ctx, someLease(o, u), 520, need)).is(w, 0)
-			that(w.quotas().Reserve(w.ctx, someLease(o, u), 521, need)).is(w, 21)
+			resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 520, need)).is(w, 0)
+			resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 521, need)).is(w, 21)
 		},
-		"a grant holds the input and one token of output": func(w *world) {
+		"a grant holds the input and one token of output": func(w *fixture) {
 			o := w.org().ID
 			for _, c := range []struct{ limit, input, output, want int64 }{
 				{100, 100, 1, 0}, {100, 99, 1, 100}, {100, 99, 50, 100}, {100, 0, 1, 1}, {100, 0, 1000, 100}, {1, 0, 1, 1}, {0, 0, 1, 0}, {1 << 40, 1 << 39, 1, 1<<39 + 1},
 			} {
 				u := fresh[id.User]()
-				that(w.quotas().Reserve(w.ctx, someLease(o, u), c.limit, quota.Need{Input: c.input, Output: c.output})).is(w, c.want)
+				resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), c.limit, quota.Need{Input: c.input, Output: c.output})).is(w, c.want)
 				w.account(o, u, quota.Account{Reserved: c.want})
 			}
 		},
 		"grants are those of the account": grantProperty,
-		"settling gives back what was reserved and counts what was used": func(w *world) {
+		"settle returns the reserved tokens and counts the used ones": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			l, m := w.lease(someLease(o, u), 100), w.lease(someLease(o, u), 100)
 			w.account(o, u, quota.Account{Reserved: 200})
@@ -58,30 +58,30 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.account(o, u, quota.Account{Used: 30, Reserved: 100})
 			w.ok(w.settle(m, 1000))
 			w.account(o, u, quota.Account{Used: 1030})
-			that(w.quotas().Reserve(w.ctx, someLease(o, u), 1030, quota.Need{Output: 1})).is(w, 0)
-			that(w.quotas().Reserve(w.ctx, someLease(o, u), 1031, quota.Need{Output: 9})).is(w, 1)
+			resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 1030, quota.Need{Output: 1})).is(w, 0)
+			resultOf(w.quotas().Reserve(w.ctx, someLease(o, u), 1031, quota.Need{Output: 9})).is(w, 1)
 		},
-		"what was used without a lease counts as well": func(w *world) {
+		"usage without a lease is counted as well": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			w.ok(w.settle(someLease(o, u), 5))
 			w.ok(w.settle(someLease(o, u), 6))
 			w.account(o, u, quota.Account{Used: 11})
 		},
-		"each member has an account of each day in each organisation": func(w *world) {
+		"each member has an account of each day in each organisation": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			u, v := fresh[id.User](), fresh[id.User]()
 			day := someLease(o, u).Day
 			next := quota.DayOf(day.End())
 			w.lease(someLease(o, u), 100)
 			for _, l := range []quota.Lease{someLease(other, u), someLease(o, v), onDay(someLease(o, u), next)} {
-				that(w.quotas().Account(w.ctx, l.Org, l.User, l.Day)).is(w, quota.Account{})
+				resultOf(w.quotas().Account(w.ctx, l.Org, l.User, l.Day)).is(w, quota.Account{})
 				w.lease(l, 100)
 				w.ok(w.settle(l, 7))
-				that(w.quotas().Account(w.ctx, l.Org, l.User, l.Day)).is(w, quota.Account{Used: 7})
+				resultOf(w.quotas().Account(w.ctx, l.Org, l.User, l.Day)).is(w, quota.Account{Used: 7})
 			}
 			w.account(o, u, quota.Account{Reserved: 100})
 		},
-		"a lease is the member's of the day in the organisation, and settles no other": func(w *world) {
+		"a lease belongs to the member's account of one day in one organisation": func(w *fixture) {
 			o, other, u := w.org().ID, w.org().ID, fresh[id.User]()
 			for n, wrong := range []func(*quota.Lease){
 				func(l *quota.Lease) { l.Org = other },
@@ -96,30 +96,30 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				w.account(o, u, quota.Account{Reserved: int64(100 * (n + 1))})
 			}
 		},
-		"a lease that is there is a conflict": func(w *world) {
+		"an existing lease is a conflict": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			l := w.lease(someLease(o, u), 100)
-			that(w.quotas().Reserve(w.ctx, l, 1000, quota.Need{Output: 5})).conflict(w)
+			resultOf(w.quotas().Reserve(w.ctx, l, 1000, quota.Need{Output: 5})).wantConflict(w)
 			w.account(o, u, quota.Account{Reserved: 100})
 			w.ok(w.settle(l, 0))
 			w.account(o, u, quota.Account{})
 		},
-		"a reservation at an epoch is one as long as that stands": func(w *world) {
+		"a reservation at an epoch succeeds while the organisation has it": func(w *fixture) {
 			tn, u := w.tenant(), fresh[id.User]()
 			need := quota.Need{Input: 20, Output: 55}
 			was := w.epoch(tn.ID)
-			that(w.quotas().ReserveAt(w.ctx, was, someLease(tn.ID, u), 125, need)).is(w, 75)
-			that(w.quotas().ReserveAt(w.ctx, was-1, someLease(tn.ID, u), 125, need)).is(w, 0)
-			that(w.quotas().ReserveAt(w.ctx, was+1, someLease(tn.ID, u), 125, need)).is(w, 0)
-			w.moveOn(tn.ID)
-			that(w.quotas().ReserveAt(w.ctx, was, someLease(tn.ID, u), 125, need)).is(w, 0)
-			that(w.quotas().ReserveAt(w.ctx, was, someLease(tn.ID, fresh[id.User]()), 125, need)).is(w, 0)
+			resultOf(w.quotas().ReserveAt(w.ctx, was, someLease(tn.ID, u), 125, need)).is(w, 75)
+			resultOf(w.quotas().ReserveAt(w.ctx, was-1, someLease(tn.ID, u), 125, need)).is(w, 0)
+			resultOf(w.quotas().ReserveAt(w.ctx, was+1, someLease(tn.ID, u), 125, need)).is(w, 0)
+			w.incrementEpoch(tn.ID)
+			resultOf(w.quotas().ReserveAt(w.ctx, was, someLease(tn.ID, u), 125, need)).is(w, 0)
+			resultOf(w.quotas().ReserveAt(w.ctx, was, someLease(tn.ID, fresh[id.User]()), 125, need)).is(w, 0)
 			w.account(tn.ID, u, quota.Account{Reserved: 75})
 			l := someLease(tn.ID, u)
-			that(w.quotas().ReserveAt(w.ctx, was+1, l, 125, need)).is(w, 50)
-			that(w.quotas().ReserveAt(w.ctx, was+1, someLease(tn.ID, u), 125, need)).is(w, 0)
+			resultOf(w.quotas().ReserveAt(w.ctx, was+1, l, 125, need)).is(w, 50)
+			resultOf(w.quotas().ReserveAt(w.ctx, was+1, someLease(tn.ID, u), 125, need)).is(w, 0)
 			w.account(tn.ID, u, quota.Account{Reserved: 125})
-			that(w.quotas().ReserveAt(w.ctx, was+1, l, 1000, need)).conflict(w)
+			resultOf(w.quotas().ReserveAt(w.ctx, was+1, l, 1000, need)).wantConflict(w)
 			w.atomic(func(r ports.Records) error {
 				q := r.Usage().Quotas()
 				stale, err := q.ReserveAt(w.ctx, was, someLease(tn.ID, u), 1000, need)
@@ -132,9 +132,9 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.settle(l, 0))
 			w.account(tn.ID, u, quota.Account{Reserved: 150})
 			gone := someLease(fresh[id.Org](), u)
-			that(w.quotas().ReserveAt(w.ctx, 0, gone, 100, need)).missing(w)
+			resultOf(w.quotas().ReserveAt(w.ctx, 0, gone, 100, need)).wantNotFound(w)
 		},
-		"leases are reserved together, all of a member's or none": func(w *world) {
+		"leases are reserved together, all of a member's or none": func(w *fixture) {
 			o, u, v := w.org().ID, fresh[id.User](), fresh[id.User]()
 			of := func(u id.User, tokens int64) quota.Lease {
 				l := someLease(o, u)
@@ -154,20 +154,20 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.account(o, v, quota.Account{Reserved: 10})
 			reserve(100, of(u, 30), of(v, 30), of(u, 1)).is(w, []id.User{v})
 			reserve(100, of(fresh[id.User](), 60), of(v, 61)).must(w)
-			same(w, len(reserve(100, of(fresh[id.User](), 101)).must(w)), 0)
+			wantEqual(w, len(reserve(100, of(fresh[id.User](), 101)).must(w)), 0)
 			w.account(o, u, quota.Account{Reserved: 70})
 			w.account(o, v, quota.Account{Reserved: 40})
-			reserve(100, of(v, 1), first[0]).conflict(w)
+			reserve(100, of(v, 1), first[0]).wantConflict(w)
 			w.account(o, v, quota.Account{Reserved: 40})
 			w.ok(w.settle(first[0], 29))
 			w.account(o, u, quota.Account{Used: 29, Reserved: 40})
 			reserve(100, of(u, 31), of(v, 60)).is(w, both)
 			w.account(o, u, quota.Account{Used: 29, Reserved: 71})
 			for _, wrong := range []int64{-1, 1} {
-				same(w, len(that(w.quotas().ReserveAllAt(w.ctx, w.epoch(o)+wrong, []quota.Lease{of(u, 1), of(v, 1)}, 1000)).must(w)), 0)
+				wantEqual(w, len(resultOf(w.quotas().ReserveAllAt(w.ctx, w.epoch(o)+wrong, []quota.Lease{of(u, 1), of(v, 1)}, 1000)).must(w)), 0)
 			}
 			no := errors.New("no")
-			w.unchanged(w.store.Atomic(w.ctx, func(r ports.Records) error {
+			w.wantSameError(w.store.Atomic(w.ctx, func(r ports.Records) error {
 				granted, err := r.Usage().Quotas().ReserveAllAt(w.ctx, w.epoch(o), []quota.Lease{of(u, 1), of(v, 1)}, 1000)
 				if len(granted) != 2 || err != nil {
 					return fmt.Errorf("granted were %v, error %w", granted, err)
@@ -179,13 +179,13 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.account(other, u, quota.Account{})
 			gone := of(u, 1)
 			gone.Org = fresh[id.Org]()
-			that(w.quotas().ReserveAllAt(w.ctx, 0, []quota.Lease{gone}, 1000)).missing(w)
+			resultOf(w.quotas().ReserveAllAt(w.ctx, 0, []quota.Lease{gone}, 1000)).wantNotFound(w)
 		},
-		"many who reserve together at once are granted no more than the limit": func(w *world) {
+		"many who reserve together at once are granted no more than the limit": func(w *fixture) {
 			o, users := w.org().ID, several[id.User](5)
 			epoch := w.epoch(o)
 			granted := make([]int64, concurrent)
-			w.allOK(together(concurrent, func(i int) error {
+			w.allOK(concurrently(concurrent, func(i int) error {
 				for round := range 6 {
 					leases := make([]quota.Lease, 2*len(users))
 					for j := range leases {
@@ -216,7 +216,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			}))
 			var sum, want int64
 			for _, u := range users {
-				a := that(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
+				a := resultOf(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
 				if sum += a.Used + a.Reserved; a.Used+a.Reserved > 200 {
 					w.Errorf("an account is %+v", a)
 				}
@@ -224,19 +224,19 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			for _, n := range granted {
 				want += n
 			}
-			same(w, sum, want)
+			wantEqual(w, sum, want)
 		},
-		"the epoch of a reservation is no other organisation's": func(w *world) {
+		"the epoch of a reservation is no other organisation's": func(w *fixture) {
 			o, other, u := w.org().ID, w.org().ID, fresh[id.User]()
 			for w.epoch(other) <= w.epoch(o) {
-				w.moveOn(other)
+				w.incrementEpoch(other)
 			}
-			that(w.quotas().ReserveAt(w.ctx, w.epoch(other), someLease(o, u), 100, quota.Need{Output: 1})).is(w, 0)
-			that(w.quotas().ReserveAt(w.ctx, w.epoch(o), someLease(other, u), 100, quota.Need{Output: 1})).is(w, 0)
+			resultOf(w.quotas().ReserveAt(w.ctx, w.epoch(other), someLease(o, u), 100, quota.Need{Output: 1})).is(w, 0)
+			resultOf(w.quotas().ReserveAt(w.ctx, w.epoch(o), someLease(other, u), 100, quota.Need{Output: 1})).is(w, 0)
 		},
-		"nobody reserves at an epoch once a commit has moved it on": func(w *world) {
+		"nothing is reserved at an epoch after a commit has changed it": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
-			w.allOK(together(concurrent, func(int) error {
+			w.allOK(concurrently(concurrent, func(int) error {
 				seen, err := w.epochs.Epochs(w.ctx, []id.Org{o})
 				if err != nil {
 					return err
@@ -254,24 +254,24 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				return err
 			}))
 			w.account(o, u, quota.Account{})
-			that(w.quotas().ReserveAt(w.ctx, w.epoch(o), someLease(o, u), 1000, quota.Need{Output: 1})).is(w, 1)
+			resultOf(w.quotas().ReserveAt(w.ctx, w.epoch(o), someLease(o, u), 1000, quota.Need{Output: 1})).is(w, 1)
 		},
-		"of many who reserve for one lease at once one does": func(w *world) {
+		"of concurrent reservations of one lease one succeeds": func(w *fixture) {
 			l := someLease(w.org().ID, fresh[id.User]())
-			w.oneWins(together(concurrent, func(int) error {
+			w.wantOneSuccess(concurrently(concurrent, func(int) error {
 				_, err := w.quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: 5})
 				return err
 			}), fault.Conflict)
 			w.account(l.Org, l.User, quota.Account{Reserved: 5})
 		},
-		"an organisation that is not there has no accounts": func(w *world) {
+		"an unknown organisation has no accounts": func(w *fixture) {
 			l := someLease(fresh[id.Org](), fresh[id.User]())
-			that(w.quotas().Reserve(w.ctx, l, 100, quota.Need{Output: 1})).missing(w)
-			w.missing(w.settle(l, 1))
+			resultOf(w.quotas().Reserve(w.ctx, l, 100, quota.Need{Output: 1})).wantNotFound(w)
+			w.wantNotFound(w.settle(l, 1))
 			w.ok(w.quotas().Extend(w.ctx, []quota.Lease{l}, at(1)))
 			w.account(l.Org, l.User, quota.Account{})
 		},
-		"a lease gives back what it holds once it has expired": func(w *world) {
+		"sweep returns the tokens of an expired lease": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			for ms, tokens := range map[int]int64{99: 1, 100: 10, 101: 100} {
 				l := someLease(o, u)
@@ -283,7 +283,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 			w.account(o, u, quota.Account{Reserved: 100})
 		},
-		"settling what has been swept gives back nothing, and counts what was used": func(w *world) {
+		"settling a swept lease returns no tokens, and counts the used ones": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			l := w.lease(expired(o, u), 100)
 			w.lease(someLease(o, u), 10)
@@ -291,7 +291,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.settle(l, 40))
 			w.account(o, u, quota.Account{Used: 40, Reserved: 10})
 		},
-		"hundreds of leases of many members are swept": func(w *world) {
+		"hundreds of leases of many members are swept": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			users := several[id.User](30)
 			w.atomic(func(r ports.Records) error {
@@ -309,7 +309,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				w.account(other, u, quota.Account{})
 			}
 		},
-		"extending moves the expiry of what is there": func(w *world) {
+		"extend changes the expiry of existing leases": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			gone, kept := expired(o, u), expired(o, u)
 			w.atomic(func(r ports.Records) error {
@@ -328,7 +328,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 			w.account(o, u, quota.Account{})
 		},
-		"hundreds of leases are extended at once": func(w *world) {
+		"hundreds of leases are extended at once": func(w *fixture) {
 			o := w.org().ID
 			users := several[id.User](7)
 			var leases []quota.Lease
@@ -346,47 +346,47 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.quotas().Sweep(w.ctx, sweepTime))
 			var held int64
 			for _, u := range users {
-				held += that(w.quotas().Account(w.ctx, o, u, leases[0].Day)).must(w).Reserved
+				held += resultOf(w.quotas().Account(w.ctx, o, u, leases[0].Day)).must(w).Reserved
 			}
-			same(w, held, 300)
+			wantEqual(w, held, 300)
 		},
-		"a transaction that is rolled back reserves, settles and sweeps nothing": func(w *world) {
+		"a rollback undoes reservations, settlements and sweeps": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			l := w.lease(someLease(o, u), 100)
-			w.undone(func(r ports.Records) error {
+			w.rolledBack(func(r ports.Records) error {
 				q := r.Usage().Quotas()
 				dead := expired(o, u)
 				_, err := q.Reserve(w.ctx, dead, 1000, quota.Need{Output: 5})
 				if err := errors.Join(err, r.Usage().Ledger().Settle(w.ctx, o, ended(l, 30)), q.Sweep(w.ctx, sweepTime)); err != nil {
 					return err
 				}
-				that(q.Account(w.ctx, o, u, l.Day)).is(w, quota.Account{Used: 30})
+				resultOf(q.Account(w.ctx, o, u, l.Day)).is(w, quota.Account{Used: 30})
 				return nil
 			})
 			w.account(o, u, quota.Account{Reserved: 100})
 			w.ok(w.settle(l, 1))
 			w.account(o, u, quota.Account{Used: 1})
 		},
-		"many at once are granted the limit exactly": func(w *world) {
+		"concurrent reservations are granted exactly the limit": func(w *fixture) {
 			o, u := w.org().ID, fresh[id.User]()
 			for round := range 8 {
 				day := quota.DayOf(at(0).AddDate(0, 0, round))
 				granted := make([]int64, manyGoroutines)
-				w.allOK(together(manyGoroutines, func(i int) (err error) {
+				w.allOK(concurrently(manyGoroutines, func(i int) (err error) {
 					granted[i], err = w.reserve(i%2 == 0, onDay(someLease(o, u), day), 500, quota.Need{Input: 49, Output: 26})
 					return err
 				}))
 				slices.Sort(granted)
 				want := make([]int64, manyGoroutines-7, manyGoroutines)
-				same(w, granted, append(want, 50, 75, 75, 75, 75, 75, 75))
-				that(w.quotas().Account(w.ctx, o, u, day)).is(w, quota.Account{Reserved: 500})
+				wantEqual(w, granted, append(want, 50, 75, 75, 75, 75, 75, 75))
+				resultOf(w.quotas().Account(w.ctx, o, u, day)).is(w, quota.Account{Reserved: 500})
 			}
 		},
-		"whatever many do at once, no account holds more than its limit": func(w *world) {
+		"no account exceeds its limit during concurrent calls": func(w *fixture) {
 			const limit, rounds = 1000, 12
 			o, u := w.org().ID, fresh[id.User]()
 			used, refused := make([]int64, manyGoroutines), make([]int, manyGoroutines)
-			w.allOK(together(manyGoroutines, func(i int) error {
+			w.allOK(concurrently(manyGoroutines, func(i int) error {
 				for round := range rounds {
 					l := someLease(o, u)
 					need := quota.Need{Input: int64(i % 7), Output: int64(30 + (5*i+11*round)%90)}
@@ -423,7 +423,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				w.Fatalf("nothing was used, and %d were refused", refusals)
 			}
 		},
-		"what is settled and swept at once is given back once": func(w *world) {
+		"a lease that is settled and swept concurrently is returned once": func(w *fixture) {
 			const sweepers = 4
 			o := w.org().ID
 			for range 4 {
@@ -436,7 +436,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 					}
 					leases = append(leases, w.lease(l, int64(10+i)))
 				}
-				w.allOK(together(manyGoroutines, func(i int) error {
+				w.allOK(concurrently(manyGoroutines, func(i int) error {
 					if i >= len(leases) {
 						return w.quotas().Sweep(w.ctx, sweepTime)
 					}
@@ -450,7 +450,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				}
 			}
 		},
-		"what is extended and swept at once is held or given back": func(w *world) {
+		"a lease that is extended and swept concurrently is kept or returned": func(w *fixture) {
 			o := w.org().ID
 			for range 4 {
 				users := several[id.User](5)
@@ -458,7 +458,7 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				for i := range manyGoroutines {
 					leases = append(leases, w.lease(expired(o, users[i%len(users)]), int64(1+i)))
 				}
-				w.allOK(together(manyGoroutines/4, func(i int) error {
+				w.allOK(concurrently(manyGoroutines/4, func(i int) error {
 					if i%4 == 0 {
 						return w.quotas().Sweep(w.ctx, sweepTime)
 					}
@@ -477,10 +477,10 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				}
 			}
 		},
-		"reserving, settling, extending and sweeping do not lock each other out": func(w *world) {
+		"reserving, settling, extending and sweeping do not deadlock": func(w *fixture) {
 			o := w.org().ID
 			users := several[id.User](3)
-			w.allOK(together(manyGoroutines, func(i int) error {
+			w.allOK(concurrently(manyGoroutines, func(i int) error {
 				for round := range 6 {
 					l := expired(o, users[(i+round)%len(users)])
 					if _, err := w.quotas().Reserve(w.ctx, l, 1_000_000, quota.Need{Output: 10}); err != nil {
@@ -506,11 +506,11 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			}))
 			var used int64
 			for _, u := range users {
-				a := that(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
-				same(w, a.Reserved, 0)
+				a := resultOf(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
+				wantEqual(w, a.Reserved, 0)
 				used += a.Used
 			}
-			same(w, used, 6*manyGoroutines)
+			wantEqual(w, used, 6*manyGoroutines)
 		},
 	}.run(t, open)
 }
@@ -534,7 +534,7 @@ func ended(l quota.Lease, used int64) usage.Entry {
 }
 
 // settle settles a lease of which so much was used.
-func (w *world) settle(l quota.Lease, used int64) error {
+func (w *fixture) settle(l quota.Lease, used int64) error {
 	return w.ledger().Settle(w.ctx, l.Org, ended(l, used))
 }
 
@@ -544,14 +544,14 @@ func onDay(l quota.Lease, d quota.Day) quota.Lease {
 }
 
 // lease has the tokens granted to the lease.
-func (w *world) lease(l quota.Lease, tokens int64) quota.Lease {
+func (w *fixture) lease(l quota.Lease, tokens int64) quota.Lease {
 	w.Helper()
-	that(w.quotas().Reserve(w.ctx, l, 1<<50, quota.Need{Input: tokens - 1, Output: 1})).is(w, tokens)
+	resultOf(w.quotas().Reserve(w.ctx, l, 1<<50, quota.Need{Input: tokens - 1, Output: 1})).is(w, tokens)
 	return l
 }
 
 // reserve reserves, at the organisation's present epoch or at any.
-func (w *world) reserve(at bool, l quota.Lease, limit int64, n quota.Need) (int64, error) {
+func (w *fixture) reserve(at bool, l quota.Lease, limit int64, n quota.Need) (int64, error) {
 	if !at {
 		return w.quotas().Reserve(w.ctx, l, limit, n)
 	}
@@ -562,8 +562,8 @@ func (w *world) reserve(at bool, l quota.Lease, limit int64, n quota.Need) (int6
 	return w.quotas().ReserveAt(w.ctx, epochs[l.Org], l, limit, n)
 }
 
-// moveOn moves the organisation's epoch on.
-func (w *world) moveOn(o id.Org) {
+// incrementEpoch moves the organisation's epoch on.
+func (w *fixture) incrementEpoch(o id.Org) {
 	w.Helper()
 	w.atomic(func(r ports.Records) error {
 		_, err := r.Directory().Organisations().Lock(w.ctx, o)
@@ -573,14 +573,14 @@ func (w *world) moveOn(o id.Org) {
 
 // account ends the sub-test unless the member's account is want on the day of
 // someLease.
-func (w *world) account(o id.Org, u id.User, want quota.Account) {
+func (w *fixture) account(o id.Org, u id.User, want quota.Account) {
 	w.Helper()
-	that(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).is(w, want)
+	resultOf(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).is(w, want)
 }
 
 // grantProperty has one account go through any of what can happen to it, and
 // holds each grant to the account's own word on it.
-func grantProperty(w *world) {
+func grantProperty(w *fixture) {
 	o := w.org().ID
 	rapid.Check(w.T, func(t *rapid.T) {
 		u := fresh[id.User]()

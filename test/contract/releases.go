@@ -23,26 +23,26 @@ var releasesMutex sync.Mutex
 
 // publishes makes the sub-test the only one that changes releases, and returns
 // their revision.
-func (w *world) publishes() int64 {
+func (w *fixture) publishes() int64 {
 	w.Helper()
 	releasesMutex.Lock()
 	w.Cleanup(releasesMutex.Unlock)
-	return that(w.releases().Revision(w.ctx)).must(w)
+	return resultOf(w.releases().Revision(w.ctx)).must(w)
 }
 
 // someVersion is one that was never used, with build metadata.
-func someVersion(w *world) release.Version {
+func someVersion(w *fixture) release.Version {
 	w.Helper()
 	return version(w, "1.2.3-"+nextID()+"+build.7")
 }
 
-func version(w *world, s string) release.Version {
+func version(w *fixture, s string) release.Version {
 	w.Helper()
-	return that(release.ParseVersion("version", s)).must(w)
+	return resultOf(release.ParseVersion("version", s)).must(w)
 }
 
 // someRelease returns a release that is not stored yet, with every field set.
-func someRelease(w *world) release.Release {
+func someRelease(w *fixture) release.Release {
 	w.Helper()
 	return release.Release{
 		ID: fresh[id.Release](), Version: someVersion(w),
@@ -57,7 +57,7 @@ func someRelease(w *world) release.Release {
 }
 
 // bareRelease returns one with no field set that need not be.
-func bareRelease(w *world) release.Release {
+func bareRelease(w *fixture) release.Release {
 	w.Helper()
 	return release.Release{
 		ID: fresh[id.Release](), Version: someVersion(w), Target: release.Target{Platform: release.Linux, Arch: release.X64, Channel: release.Stable},
@@ -66,7 +66,7 @@ func bareRelease(w *world) release.Release {
 }
 
 // release adds one.
-func (w *world) release() release.Release {
+func (w *fixture) release() release.Release {
 	w.Helper()
 	r := someRelease(w)
 	w.ok(w.releases().Add(w.ctx, r))
@@ -74,30 +74,30 @@ func (w *world) release() release.Release {
 }
 
 // stored returns those of the releases that are there, and the revision.
-func (w *world) stored(in ports.Releases, ids ...id.Release) (int64, []release.Release) {
+func (w *fixture) stored(in ports.Releases, ids ...id.Release) (int64, []release.Release) {
 	w.Helper()
 	revision, all, err := in.Since(w.ctx, -1)
 	w.ok(err)
-	same(w, that(in.Count(w.ctx)).must(w), len(all))
-	found := that(in.List(w.ctx, ids)).must(w)
+	wantEqual(w, resultOf(in.Count(w.ctx)).must(w), len(all))
+	found := resultOf(in.List(w.ctx, ids)).must(w)
 	for _, r := range found {
 		i := slices.IndexFunc(all, func(e release.Entry) bool { return e.ID == r.ID })
-		same(w, all[i], r.Entry())
+		wantEqual(w, all[i], r.Entry())
 	}
 	return revision, found
 }
 
-// kept ends the sub-test unless the releases are what is stored, at a revision.
-func (w *world) kept(revision int64, want ...release.Release) {
+// wantStored ends the sub-test unless the releases are what is stored, at a revision.
+func (w *fixture) wantStored(revision int64, want ...release.Release) {
 	w.Helper()
-	that(w.releases().Revision(w.ctx)).is(w, revision)
+	resultOf(w.releases().Revision(w.ctx)).is(w, revision)
 	ids := make([]id.Release, len(want))
 	for i, r := range want {
 		ids[i] = r.ID
 	}
 	at, got := w.stored(w.releases(), ids...)
-	same(w, at, revision)
-	same(w, got, want)
+	wantEqual(w, at, revision)
+	wantEqual(w, got, want)
 }
 
 // raised has the release reach one percent more.
@@ -109,24 +109,24 @@ func raised(r release.Release) (release.Release, error) {
 // Releases is the suite of ports.Releases.
 func Releases(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"a release comes back with every field as it went in": func(w *world) {
+		"a release is returned with every field as stored": func(w *fixture) {
 			was := w.publishes()
 			full, bare := someRelease(w), bareRelease(w)
 			w.ok(w.releases().Add(w.ctx, full))
 			w.ok(w.releases().Add(w.ctx, bare))
-			w.kept(was+2, full, bare)
+			w.wantStored(was+2, full, bare)
 			// Each gets the settings of the other.
 			for i, swap := range [][2]release.Release{{full, bare}, {bare, full}} {
 				next := swap[0]
 				next.Settings, next.PublishedAt, next.UpdatedAt = swap[1].Settings, swap[1].PublishedAt, swap[1].UpdatedAt
-				that(w.releases().Update(w.ctx, next.ID, func(r release.Release) (release.Release, error) {
-					same(w, r, swap[0])
+				resultOf(w.releases().Update(w.ctx, next.ID, func(r release.Release) (release.Release, error) {
+					wantEqual(w, r, swap[0])
 					return next, nil
 				})).is(w, next)
-				w.kept(was+3+int64(i), next)
+				w.wantStored(was+3+int64(i), next)
 			}
 		},
-		"one field at a time comes back as it went in": func(w *world) {
+		"each single field is returned as stored": func(w *fixture) {
 			was := w.publishes()
 			want := bareRelease(w)
 			w.ok(w.releases().Add(w.ctx, want))
@@ -147,30 +147,30 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 				func(r *release.Release) { r.Notes = nil },
 			} {
 				set(&want)
-				that(w.releases().Update(w.ctx, want.ID, func(release.Release) (release.Release, error) { return want, nil })).is(w, want)
+				resultOf(w.releases().Update(w.ctx, want.ID, func(release.Release) (release.Release, error) { return want, nil })).is(w, want)
 				was++
-				w.kept(was+1, want)
+				w.wantStored(was+1, want)
 			}
 		},
-		"a taken id is a conflict that changes nothing": func(w *world) {
+		"a taken id is a conflict that changes nothing": func(w *fixture) {
 			was := w.publishes()
 			r := w.release()
 			again := bareRelease(w)
 			again.ID = r.ID
-			w.conflict(w.releases().Add(w.ctx, again))
-			w.kept(was+1, r)
+			w.wantConflict(w.releases().Add(w.ctx, again))
+			w.wantStored(was+1, r)
 		},
-		"a version is a target's once, whatever it was built from": func(w *world) {
+		"a target has each version once, regardless of build metadata": func(w *fixture) {
 			was := w.publishes()
 			r := w.release()
 			for _, same := range []string{r.Version.String(), r.Version.Key(), r.Version.Key() + "+another"} {
 				again := bareRelease(w)
 				again.Version, again.Target = version(w, same), r.Target
-				w.conflict(w.releases().Add(w.ctx, again))
+				w.wantConflict(w.releases().Add(w.ctx, again))
 			}
-			w.kept(was+1, r)
+			w.wantStored(was+1, r)
 		},
-		"a version is had by each target": func(w *world) {
+		"each target can have the same version": func(w *fixture) {
 			was := w.publishes()
 			v := someVersion(w)
 			var all []release.Release
@@ -184,40 +184,40 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 					}
 				}
 			}
-			w.kept(was+27, all...)
+			w.wantStored(was+27, all...)
 		},
-		"of many at once that add a version one succeeds": func(w *world) {
+		"of concurrent additions of a version one succeeds": func(w *fixture) {
 			was := w.publishes()
 			v, all := someVersion(w), make([]release.Release, concurrent)
 			for i := range all {
 				all[i] = someRelease(w)
 				all[i].Version = v
 			}
-			winner := w.oneWins(together(concurrent, func(i int) error { return w.releases().Add(w.ctx, all[i]) }), fault.Conflict)
-			w.kept(was+1, all[winner])
+			winner := w.wantOneSuccess(concurrently(concurrent, func(i int) error { return w.releases().Add(w.ctx, all[i]) }), fault.Conflict)
+			w.wantStored(was+1, all[winner])
 		},
-		"what is not there cannot be changed": func(w *world) {
+		"an unknown release cannot be changed": func(w *fixture) {
 			was := w.publishes()
-			that(w.releases().Update(w.ctx, fresh[id.Release](), func(release.Release) (release.Release, error) {
+			resultOf(w.releases().Update(w.ctx, fresh[id.Release](), func(release.Release) (release.Release, error) {
 				w.Error("was called")
 				return release.Release{}, nil
-			})).missing(w)
-			w.kept(was)
+			})).wantNotFound(w)
+			w.wantStored(was)
 		},
-		"an error of the function changes nothing and comes back as it is": func(w *world) {
+		"an error of fn changes nothing and is returned unchanged": func(w *fixture) {
 			was := w.publishes()
 			r, no := w.release(), errors.New("no")
 			_, err := w.releases().Update(w.ctx, r.ID, func(r release.Release) (release.Release, error) {
 				r.Rollout = 99
 				return r, no
 			})
-			w.unchanged(err, no)
-			w.kept(was+1, r)
+			w.wantSameError(err, no)
+			w.wantStored(was+1, r)
 		},
-		"a transaction sees what it did, and undoes it with the revision": func(w *world) {
+		"a transaction sees its own writes, and a rollback undoes them with the revision": func(w *fixture) {
 			was := w.publishes()
 			r, added := w.release(), someRelease(w)
-			w.undone(func(records ports.Records) error {
+			w.rolledBack(func(records ports.Records) error {
 				in := records.Deployment().Releases()
 				if err := in.Add(w.ctx, added); err != nil {
 					return err
@@ -226,36 +226,36 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 				if err != nil {
 					return err
 				}
-				that(in.Revision(w.ctx)).is(w, was+3)
+				resultOf(in.Revision(w.ctx)).is(w, was+3)
 				revision, all := w.stored(in, r.ID, added.ID)
-				same(w, revision, was+3)
-				same(w, all, []release.Release{changed, added})
+				wantEqual(w, revision, was+3)
+				wantEqual(w, all, []release.Release{changed, added})
 				return nil
 			})
-			w.kept(was+1, r)
+			w.wantStored(was+1, r)
 			_, gone := w.stored(w.releases(), added.ID)
-			same(w, gone, nil)
+			wantEqual(w, gone, nil)
 			w.ok(w.releases().Add(w.ctx, added))
-			w.kept(was+2, r, added)
+			w.wantStored(was+2, r, added)
 		},
-		"a transaction counts each change, and none that failed": func(w *world) {
+		"a transaction counts each change that succeeded": func(w *fixture) {
 			was := w.publishes()
 			r, added := w.release(), someRelease(w)
 			w.atomic(func(records ports.Records) error {
 				in := records.Deployment().Releases()
-				w.conflict(in.Add(w.ctx, r))
+				w.wantConflict(in.Add(w.ctx, r))
 				_, err := in.Update(w.ctx, fresh[id.Release](), raised)
-				w.missing(err)
+				w.wantNotFound(err)
 				_, err = in.Update(w.ctx, r.ID, func(release.Release) (release.Release, error) { return release.Release{}, errors.New("no") })
 				if err == nil {
 					w.Error("no error")
 				}
-				that(in.Revision(w.ctx)).is(w, was+1)
+				resultOf(in.Revision(w.ctx)).is(w, was+1)
 				return in.Add(w.ctx, added)
 			})
-			w.kept(was+2, r, added)
+			w.wantStored(was+2, r, added)
 		},
-		"since a revision are the releases that changed after it, as they are now": func(w *world) {
+		"since returns the present state of the releases that changed after a revision": func(w *fixture) {
 			was := w.publishes()
 			kept, changed, twice := w.release(), w.release(), w.release()
 			since := func(revision int64, changed ...release.Release) {
@@ -269,23 +269,23 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 				byID := func(a, b release.Entry) int { return strings.Compare(string(a.ID), string(b.ID)) }
 				slices.SortFunc(got, byID)
 				slices.SortFunc(want, byID)
-				same(w, got, want)
-				if end := that(w.releases().Revision(w.ctx)).must(w); len(want) > 0 && now != end || len(want) == 0 && now != revision {
+				wantEqual(w, got, want)
+				if end := resultOf(w.releases().Revision(w.ctx)).must(w); len(want) > 0 && now != end || len(want) == 0 && now != revision {
 					w.Errorf("revision %d of %d", now, end)
 				}
 			}
 			since(was, kept, changed, twice)
 			since(was+2, twice)
 			since(was + 3)
-			changed = that(w.releases().Update(w.ctx, changed.ID, raised)).must(w)
-			_ = that(w.releases().Update(w.ctx, twice.ID, raised)).must(w)
-			twice = that(w.releases().Update(w.ctx, twice.ID, raised)).must(w)
+			changed = resultOf(w.releases().Update(w.ctx, changed.ID, raised)).must(w)
+			_ = resultOf(w.releases().Update(w.ctx, twice.ID, raised)).must(w)
+			twice = resultOf(w.releases().Update(w.ctx, twice.ID, raised)).must(w)
 			since(was+3, changed, twice)
 			since(was+4, twice)
 			since(was, kept, changed, twice)
 			since(was + 6)
 		},
-		"changes of many at once are all counted, and what is of a revision is what it had": func(w *world) {
+		"concurrent changes are all counted, and a revision has a consistent state": func(w *fixture) {
 			was := w.publishes()
 			shared := bareRelease(w)
 			w.ok(w.releases().Add(w.ctx, shared))
@@ -327,7 +327,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 					}
 				})
 			}
-			errs := together(many, func(i int) error {
+			errs := concurrently(many, func(i int) error {
 				switch i % 4 {
 				case 0, 1:
 					changes.Add(1)
@@ -348,21 +348,21 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			readers.Wait()
 			w.allOK(errs)
 			revision, all := w.stored(w.releases(), ids...)
-			same(w, revision, was+changes.Load())
-			same(w, all[0].Rollout, many/2+many/4)
+			wantEqual(w, revision, was+changes.Load())
+			wantEqual(w, all[0].Rollout, many/2+many/4)
 		},
-		"those that are there are listed in the order they are named in": func(w *world) {
+		"list returns the existing releases in the order of the ids": func(w *fixture) {
 			w.publishes()
 			first, second, third := w.release(), w.release(), w.release()
-			that(w.releases().List(w.ctx, []id.Release{third.ID, fresh[id.Release](), first.ID, "no id", second.ID})).is(w, []release.Release{third, first, second})
-			that(w.releases().List(w.ctx, nil)).is(w, nil)
+			resultOf(w.releases().List(w.ctx, []id.Release{third.ID, fresh[id.Release](), first.ID, "no id", second.ID})).is(w, []release.Release{third, first, second})
+			resultOf(w.releases().List(w.ctx, nil)).is(w, nil)
 		},
-		"those that many add at once are counted before they are committed": func(w *world) {
+		"concurrent additions count each other before they are committed": func(w *fixture) {
 			w.publishes()
-			was := that(w.releases().Count(w.ctx)).must(w)
+			was := resultOf(w.releases().Count(w.ctx)).must(w)
 			var mu sync.Mutex
 			var counts []int
-			w.allOK(together(concurrent, func(int) error {
+			w.allOK(concurrently(concurrent, func(int) error {
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					in := r.Deployment().Releases()
 					if err := in.Add(w.ctx, bareRelease(w)); err != nil {
@@ -380,9 +380,9 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			for i := range concurrent {
 				want = append(want, i+1)
 			}
-			same(w, counts, want)
+			wantEqual(w, counts, want)
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			was := w.publishes()
 			given := someRelease(w)
 			want := given
@@ -390,24 +390,24 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			spoil := func(r release.Release) { *r.Notes, *r.SHA512, *r.FileSizeBytes = "spoilt", "spoilt", -1 }
 			w.ok(w.releases().Add(w.ctx, given))
 			spoil(given)
-			w.kept(was+1, want)
+			w.wantStored(was+1, want)
 			_, all := w.stored(w.releases(), want.ID)
 			spoil(all[0])
-			w.kept(was+1, want)
+			w.wantStored(was+1, want)
 			no := errors.New("no")
 			_, err := w.releases().Update(w.ctx, want.ID, func(r release.Release) (release.Release, error) {
 				spoil(r)
 				return r, no
 			})
-			w.unchanged(err, no)
-			w.kept(was+1, want)
+			w.wantSameError(err, no)
+			w.wantStored(was+1, want)
 			next := want
 			next.Notes, next.SHA512, next.FileSizeBytes = new("next"), new("next"), new(int64(7))
 			made := next
 			made.Notes, made.SHA512, made.FileSizeBytes = new("next"), new("next"), new(int64(7))
-			spoil(that(w.releases().Update(w.ctx, want.ID, func(release.Release) (release.Release, error) { return made, nil })).must(w))
+			spoil(resultOf(w.releases().Update(w.ctx, want.ID, func(release.Release) (release.Release, error) { return made, nil })).must(w))
 			spoil(made)
-			w.kept(was+2, next)
+			w.wantStored(was+2, next)
 		},
 	}.run(t, open)
 }
@@ -433,23 +433,23 @@ func tally(d release.Day, p release.Platform, a release.Arch, c release.Channel,
 func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 	anywhere := release.Target{}
 	suite{
-		"counts add up, also those of one call": func(w *world) {
+		"counts are summed, also within one call": func(w *fixture) {
 			d := nextDay()
 			one := func(checks, offered int64) release.Tally {
 				return tally(d, release.Darwin, release.X64, release.Stable, "1.2.3-beta.1", checks, offered)
 			}
 			other := tally(d, release.Darwin, release.X64, release.Stable, release.Other, 1<<40, 0)
 			w.ok(w.adoption().Add(w.ctx, []release.Tally{one(3, 1)}))
-			that(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{one(3, 1)})
+			resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{one(3, 1)})
 			w.ok(w.adoption().Add(w.ctx, []release.Tally{one(10, 0), other, one(100, 7), one(0, 0)}))
-			that(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{one(113, 8), other})
+			resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{one(113, 8), other})
 		},
-		"nothing counted is nothing": func(w *world) {
+		"adding no counts changes nothing": func(w *fixture) {
 			d := nextDay()
 			w.ok(w.adoption().Add(w.ctx, nil))
-			that(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, nil)
+			resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, nil)
 		},
-		"the list is in order, of the days and of the target": func(w *world) {
+		"the list is ordered, and restricted to the days and the target": func(w *fixture) {
 			before, first, last, after := nextDay(), nextDay(), nextDay(), nextDay()
 			all := []release.Tally{
 				tally(first, release.Darwin, release.ARM64, release.Beta, "1.0.0", 1, 1),
@@ -481,17 +481,17 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 						want = append(want, t)
 					}
 				}
-				that(w.adoption().List(w.ctx, first, last, of, release.Tally{}, 0)).is(w, want)
+				resultOf(w.adoption().List(w.ctx, first, last, of, release.Tally{}, 0)).is(w, want)
 				for i, after := range append(want, release.Tally{Day: first}) {
 					left := want[(i+1)%(len(want)+1):]
-					that(w.adoption().List(w.ctx, first, last, of, after, 0)).is(w, left)
-					that(w.adoption().List(w.ctx, first, last, of, after, 2)).is(w, left[:min(2, len(left))])
+					resultOf(w.adoption().List(w.ctx, first, last, of, after, 0)).is(w, left)
+					resultOf(w.adoption().List(w.ctx, first, last, of, after, 2)).is(w, left[:min(2, len(left))])
 				}
 			}
-			that(w.adoption().List(w.ctx, last, last, anywhere, release.Tally{}, 0)).is(w, all[8:])
-			that(w.adoption().List(w.ctx, last, first, anywhere, release.Tally{}, 0)).is(w, nil)
+			resultOf(w.adoption().List(w.ctx, last, last, anywhere, release.Tally{}, 0)).is(w, all[8:])
+			resultOf(w.adoption().List(w.ctx, last, first, anywhere, release.Tally{}, 0)).is(w, nil)
 		},
-		"what many add at once is all counted, in whichever order each has it": func(w *world) {
+		"concurrent counts are all added, in any order": func(w *fixture) {
 			d, e := nextDay(), nextDay()
 			all := []release.Tally{
 				tally(d, release.Darwin, release.ARM64, release.Stable, "1.0.0", 1, 0), tally(d, release.Darwin, release.X64, release.Stable, "1.0.0", 2, 1),
@@ -499,7 +499,7 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 				tally(e, release.Darwin, release.ARM64, release.Stable, "1.0.0", 5, 4), tally(e, release.Win32, release.X64, release.Canary, release.Other, 6, 5),
 			}
 			const times = 4
-			w.allOK(together(concurrent, func(i int) error {
+			w.allOK(concurrently(concurrent, func(i int) error {
 				mine := slices.Clone(all)
 				for n := range times {
 					if (i+n)%2 == 0 {
@@ -517,26 +517,26 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 				want[i].Checks *= times * concurrent
 				want[i].Offered *= times * concurrent
 			}
-			that(w.adoption().List(w.ctx, d, e, anywhere, release.Tally{}, 0)).is(w, want)
+			resultOf(w.adoption().List(w.ctx, d, e, anywhere, release.Tally{}, 0)).is(w, want)
 		},
-		"a transaction sees what it added, and undoes it": func(w *world) {
+		"a transaction sees its own counts, and a rollback undoes them": func(w *fixture) {
 			d := nextDay()
 			t := tally(d, release.Darwin, release.ARM64, release.Stable, "1.0.0", 1, 1)
 			w.ok(w.adoption().Add(w.ctx, []release.Tally{t}))
 			more := tally(d, release.Linux, release.X64, release.Stable, "1.0.0", 5, 5)
-			w.undone(func(r ports.Records) error {
+			w.rolledBack(func(r ports.Records) error {
 				in := r.Deployment().Adoption()
 				if err := in.Add(w.ctx, []release.Tally{t, more}); err != nil {
 					return err
 				}
 				twice := t
 				twice.Checks, twice.Offered = 2, 2
-				that(in.List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{twice, more})
+				resultOf(in.List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{twice, more})
 				return nil
 			})
-			that(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{t})
+			resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).is(w, []release.Tally{t})
 		},
-		"a day's counts can be many": func(w *world) {
+		"a day's counts can be many": func(w *fixture) {
 			d := nextDay()
 			var all []release.Tally
 			for i := range 1000 {
@@ -545,14 +545,14 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.adoption().Add(w.ctx, all))
 			w.ok(w.adoption().Add(w.ctx, all))
 			var checks int64
-			got := that(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).must(w)
+			got := resultOf(w.adoption().List(w.ctx, d, d, anywhere, release.Tally{}, 0)).must(w)
 			for _, t := range got {
 				checks += t.Checks
 			}
-			same(w, len(got), 1000)
-			same(w, checks, int64(1000*999))
+			wantEqual(w, len(got), 1000)
+			wantEqual(w, checks, int64(1000*999))
 		},
-		"the days before one are pruned, and that day is not": func(w *world) {
+		"prune removes only the days before the day": func(w *fixture) {
 			w.publishes() // it alone has counts of these days
 			days := []release.Day{"1999-12-30", "1999-12-31", "2000-01-01", "2000-01-02"}
 			later := nextDay()
@@ -561,13 +561,13 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 				w.ok(w.adoption().Add(w.ctx, []release.Tally{tally(d, release.Darwin, release.X64, release.Stable, "1.0.0", 1, 0)}))
 			}
 			w.ok(w.adoption().Prune(w.ctx, days[2]))
-			got := that(w.adoption().List(w.ctx, "0001-01-01", "2000-12-31", anywhere, release.Tally{}, 0)).must(w)
+			got := resultOf(w.adoption().List(w.ctx, "0001-01-01", "2000-12-31", anywhere, release.Tally{}, 0)).must(w)
 			var left []release.Day
 			for _, t := range got {
 				left = append(left, t.Day)
 			}
-			same(w, left, days[2:])
-			same(w, len(that(w.adoption().List(w.ctx, later, later, anywhere, release.Tally{}, 0)).must(w)), 1)
+			wantEqual(w, left, days[2:])
+			wantEqual(w, len(resultOf(w.adoption().List(w.ctx, later, later, anywhere, release.Tally{}, 0)).must(w)), 1)
 		},
 	}.run(t, open)
 }

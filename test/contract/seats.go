@@ -11,9 +11,9 @@ import (
 // Seats is the suite of ports.Seats.
 func Seats(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"the seats are the active owners, the active members and who is asked": func(w *world) {
+		"seats are the active owners, the active members and the pending invitations": func(w *fixture) {
 			o := w.org().ID
-			same(w, w.seatsOf(o), org.Seats{})
+			wantEqual(w, w.seatsOf(o), org.Seats{})
 			by := w.member(o, org.Owner).ID
 			for _, r := range org.Roles() {
 				w.member(o, r)
@@ -21,21 +21,21 @@ func Seats(t *testing.T, open func(t *testing.T) Opened) {
 			gone := w.join(o, w.user().ID, org.Owner, at(10))
 			gone.RemovedAt = new(at(11))
 			w.ok(w.members().Put(w.ctx, o, gone))
-			same(w, w.seatsOf(o), org.Seats{Owners: 2, Members: 5})
+			wantEqual(w, w.seatsOf(o), org.Seats{Owners: 2, Members: 5})
 			for range 3 {
 				w.ok(w.invitations().Put(w.ctx, o, someInvitation(o, by)))
 			}
 			for _, ended := range []invitation.Status{invitation.Accepted, invitation.Revoked} {
 				w.ok(w.invitations().Put(w.ctx, o, someInvitation(o, by).Restore(ended)))
 			}
-			same(w, w.seatsOf(o), org.Seats{Owners: 2, Members: 5, Pending: 3})
+			wantEqual(w, w.seatsOf(o), org.Seats{Owners: 2, Members: 5, Pending: 3})
 		},
-		"who is only asked counts where nobody is a member": func(w *world) {
+		"pending invitations are counted in an organisation without members": func(w *fixture) {
 			o := w.org().ID
 			w.ok(w.invitations().Put(w.ctx, o, someInvitation(o, w.user().ID)))
-			same(w, w.seatsOf(o), org.Seats{Pending: 1})
+			wantEqual(w, w.seatsOf(o), org.Seats{Pending: 1})
 		},
-		"an invitation counts until it expires": func(w *world) {
+		"an invitation counts until it expires": func(w *fixture) {
 			a, b := w.org().ID, w.org().ID
 			for o, expires := range map[id.Org][]int{a: {1000, 1001, 1001}, b: {1000}} {
 				by := w.member(o, org.Owner).ID
@@ -46,13 +46,13 @@ func Seats(t *testing.T, open func(t *testing.T) Opened) {
 				}
 			}
 			for ms, want := range map[int][2]int{6: {3, 1}, 999: {3, 1}, 1000: {2, 0}, 1001: {0, 0}} {
-				that(w.seats().Count(w.ctx, []id.Org{a}, at(ms))).is(w, map[id.Org]org.Seats{a: {Owners: 1, Members: 1, Pending: want[0]}})
-				that(w.seats().Count(w.ctx, []id.Org{a, b}, at(ms))).is(w, map[id.Org]org.Seats{
+				resultOf(w.seats().Count(w.ctx, []id.Org{a}, at(ms))).is(w, map[id.Org]org.Seats{a: {Owners: 1, Members: 1, Pending: want[0]}})
+				resultOf(w.seats().Count(w.ctx, []id.Org{a, b}, at(ms))).is(w, map[id.Org]org.Seats{
 					a: {Owners: 1, Members: 1, Pending: want[0]}, b: {Owners: 1, Members: 1, Pending: want[1]},
 				})
 			}
 		},
-		"each of several has its own seats, and no other is counted": func(w *world) {
+		"each of several organisations has its own seats": func(w *fixture) {
 			a, b, empty, beside := w.org().ID, w.org().ID, w.org().ID, w.org().ID
 			unknown := fresh[id.Org]()
 			u := w.member(a, org.Owner).ID
@@ -62,10 +62,10 @@ func Seats(t *testing.T, open func(t *testing.T) Opened) {
 			w.join(beside, u, org.Owner, at(10))
 			w.ok(w.invitations().Put(w.ctx, beside, someInvitation(beside, u)))
 
-			that(w.seats().Count(w.ctx, nil, at(6))).is(w, nil)
-			same(w, w.seatsOf(a), org.Seats{Owners: 1, Members: 2})
-			same(w, w.seatsOf(b), org.Seats{Members: 1, Pending: 1})
-			that(w.seats().Count(w.ctx, []id.Org{b, unknown, a, b, empty}, at(6))).is(w, map[id.Org]org.Seats{
+			resultOf(w.seats().Count(w.ctx, nil, at(6))).is(w, nil)
+			wantEqual(w, w.seatsOf(a), org.Seats{Owners: 1, Members: 2})
+			wantEqual(w, w.seatsOf(b), org.Seats{Members: 1, Pending: 1})
+			resultOf(w.seats().Count(w.ctx, []id.Org{b, unknown, a, b, empty}, at(6))).is(w, map[id.Org]org.Seats{
 				a: {Owners: 1, Members: 2}, b: {Members: 1, Pending: 1}, empty: {}, unknown: {},
 			})
 		},

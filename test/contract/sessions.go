@@ -14,34 +14,34 @@ import (
 // Sessions is the suite of ports.Sessions.
 func Sessions(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"what is not there is not found": func(w *world) {
-			that(w.sessions().Get(w.ctx, fresh[id.Session]())).missing(w)
-			that(w.sessions().List(w.ctx, w.user().ID)).is(w, nil)
+		"an unknown session is not found": func(w *fixture) {
+			resultOf(w.sessions().Get(w.ctx, fresh[id.Session]())).wantNotFound(w)
+			resultOf(w.sessions().List(w.ctx, w.user().ID)).is(w, nil)
 			w.ok(w.sessions().Remove(w.ctx, fresh[id.Session]()))
 			w.ok(w.sessions().Use(w.ctx, map[id.Session]time.Time{fresh[id.Session](): at(1)}))
 		},
-		"a session comes back as it went in, with an organisation and without": func(w *world) {
+		"a session is returned as stored, with an organisation and without": func(w *fixture) {
 			u := w.user()
 			for _, s := range []session.Session{someSession(u.ID, w.org().ID), {ID: fresh[id.Session](), User: u.ID, CreatedAt: at(1), LastUsedAt: at(1), ExpiresAt: at(2)}} {
 				w.ok(w.sessions().Put(w.ctx, s))
-				that(w.sessions().Get(w.ctx, s.ID)).is(w, s)
+				resultOf(w.sessions().Get(w.ctx, s.ID)).is(w, s)
 				s.LastUsedAt, s.ExpiresAt, s.Address, s.UserAgent, s.Org = at(8), at(9), "192.0.2.1", "", w.org().ID
 				w.ok(w.sessions().Put(w.ctx, s))
-				that(w.sessions().Get(w.ctx, s.ID)).is(w, s)
+				resultOf(w.sessions().Get(w.ctx, s.ID)).is(w, s)
 			}
 		},
-		"a session that ended stays as it is, and is in no list": func(w *world) {
+		"an ended session does not change, and is not listed": func(w *fixture) {
 			u := w.user()
 			s := someSession(u.ID, "")
 			w.ok(w.sessions().Put(w.ctx, s))
 			ended, _ := s.End()
 			w.ok(w.sessions().Put(w.ctx, ended))
-			w.conflict(w.sessions().Put(w.ctx, s))
+			w.wantConflict(w.sessions().Put(w.ctx, s))
 			w.ok(w.sessions().Use(w.ctx, map[id.Session]time.Time{s.ID: at(9)}))
-			that(w.sessions().Get(w.ctx, s.ID)).is(w, ended)
-			that(w.sessions().List(w.ctx, u.ID)).is(w, nil)
+			resultOf(w.sessions().Get(w.ctx, s.ID)).is(w, ended)
+			resultOf(w.sessions().List(w.ctx, u.ID)).is(w, nil)
 		},
-		"the list is the user's own, the most recently used first": func(w *world) {
+		"the list is the user's own, the most recently used first": func(w *fixture) {
 			u, other := w.user(), w.user()
 			a, b, c := someSession(u.ID, w.org().ID), someSession(u.ID, ""), someSession(u.ID, w.org().ID)
 			a.LastUsedAt, b.LastUsedAt, c.LastUsedAt = at(5), at(7), at(5)
@@ -51,44 +51,44 @@ func Sessions(t *testing.T, open func(t *testing.T) Opened) {
 			if c.ID < a.ID {
 				a, c = c, a
 			}
-			that(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{b, c, a})
+			resultOf(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{b, c, a})
 			w.ok(w.sessions().Remove(w.ctx, b.ID))
-			that(w.sessions().Get(w.ctx, b.ID)).missing(w)
-			that(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{c, a})
+			resultOf(w.sessions().Get(w.ctx, b.ID)).wantNotFound(w)
+			resultOf(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{c, a})
 		},
-		"a use moves the time forward and never back": func(w *world) {
+		"use raises the time and never lowers it": func(w *fixture) {
 			u := w.user()
 			s := someSession(u.ID, "")
 			w.ok(w.sessions().Put(w.ctx, s))
 			for _, ms := range []int{9, 4} {
 				w.ok(w.sessions().Use(w.ctx, map[id.Session]time.Time{s.ID: at(ms), fresh[id.Session](): at(ms)}))
 				s.LastUsedAt = at(9)
-				that(w.sessions().Get(w.ctx, s.ID)).is(w, s)
+				resultOf(w.sessions().Get(w.ctx, s.ID)).is(w, s)
 			}
 		},
-		"sessions that expired before the time are forgotten": func(w *world) {
+		"prune removes sessions that expired before the time": func(w *fixture) {
 			u := w.user()
 			old, kept := someSession(u.ID, ""), someSession(u.ID, "")
 			old.ExpiresAt, kept.ExpiresAt = longAgo(1), longAgo(2)
 			w.ok(w.sessions().Put(w.ctx, old))
 			w.ok(w.sessions().Put(w.ctx, kept))
 			w.ok(w.sessions().Prune(w.ctx, longAgo(2)))
-			that(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{kept})
+			resultOf(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{kept})
 		},
-		"a transaction that is rolled back changes nothing": func(w *world) {
+		"a rollback changes nothing": func(w *fixture) {
 			u := w.user()
 			s, begun := someSession(u.ID, ""), someSession(u.ID, "")
 			w.ok(w.sessions().Put(w.ctx, s))
-			w.undone(func(r ports.Records) error {
+			w.rolledBack(func(r ports.Records) error {
 				sessions := r.Journal().Sessions()
 				return errors.Join(sessions.Put(w.ctx, begun), sessions.Use(w.ctx, map[id.Session]time.Time{s.ID: at(9)}), sessions.Remove(w.ctx, s.ID))
 			})
-			that(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{s})
+			resultOf(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{s})
 		},
-		"a session that a transaction has got is not removed meanwhile": func(w *world) {
+		"a session that a transaction has read is not removed concurrently": func(w *fixture) {
 			s := someSession(w.user().ID, "")
 			w.ok(w.sessions().Put(w.ctx, s))
-			errs := together(concurrent, func(i int) error {
+			errs := concurrently(concurrent, func(i int) error {
 				if i == 0 {
 					return w.sessions().Remove(w.ctx, s.ID)
 				}
@@ -106,15 +106,15 @@ func Sessions(t *testing.T, open func(t *testing.T) Opened) {
 				return err
 			})
 			w.ok(errors.Join(errs...))
-			that(w.sessions().Get(w.ctx, s.ID)).missing(w)
+			resultOf(w.sessions().Get(w.ctx, s.ID)).wantNotFound(w)
 		},
-		"the sessions of an organisation are erased with it": func(w *world) {
+		"the sessions of an organisation are erased with it": func(w *fixture) {
 			u, gone, stays := w.user(), w.org(), w.org()
 			s, other := someSession(u.ID, gone.ID), someSession(u.ID, stays.ID)
 			w.ok(w.sessions().Put(w.ctx, s))
 			w.ok(w.sessions().Put(w.ctx, other))
 			w.ok(w.organisations().Erase(w.ctx, gone.ID, at(9)))
-			that(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{other})
+			resultOf(w.sessions().List(w.ctx, u.ID)).is(w, []session.Session{other})
 		},
 	}.run(t, open)
 }

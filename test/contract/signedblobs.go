@@ -19,7 +19,7 @@ import (
 // not as it was declared.
 func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *testing.T) (ports.Blobs, ports.SignedBlobs)) {
 	const lifetime = time.Minute
-	type fixture struct {
+	type signedFixture struct {
 		*blobFixture
 		signed ports.SignedBlobs
 	}
@@ -27,7 +27,7 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 		sum := sha256.Sum256([]byte(content))
 		return object.Content{Blob: name, Size: int64(len(content)), Checksum: hex.EncodeToString(sum[:])}
 	}
-	send := func(s *fixture, method, address string, headers map[string]string, content string) (int, http.Header, string) {
+	send := func(s *signedFixture, method, address string, headers map[string]string, content string) (int, http.Header, string) {
 		s.Helper()
 		r, err := http.NewRequestWithContext(s.ctx, method, address, strings.NewReader(content))
 		s.ok(err)
@@ -42,8 +42,8 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 		return answer.StatusCode, answer.Header, string(body)
 	}
 	accepted := func(status int) bool { return status/100 == 2 }
-	for sentence, test := range map[string]func(s *fixture){
-		"an address reads the content, with the headers that were asked for": func(s *fixture) {
+	for sentence, test := range map[string]func(s *signedFixture){
+		"an address reads the content, with the headers that were asked for": func(s *signedFixture) {
 			for i, name := range names {
 				name = s.name(name)
 				s.put(name, "content of it")
@@ -69,16 +69,16 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 			if status, _, _ := send(s, "GET", strings.Replace(address, "text%2Fplain", "text%2Fhtml", 1), nil, ""); accepted(status) {
 				s.Errorf("with another type it is %d", status)
 			}
-			s.has(name, "content of it")
+			s.wantContent(name, "content of it")
 		},
-		"an address reads nothing where there is nothing": func(s *fixture) {
+		"an address reads nothing where there is nothing": func(s *signedFixture) {
 			address, err := s.signed.SignGet(s.ctx, s.name("x@1-x"), "text/plain", "attachment", lifetime)
 			s.ok(err)
 			if status, _, _ := send(s, "GET", address, nil, ""); status != 404 {
 				s.Errorf("it is %d", status)
 			}
 		},
-		"an address takes the declared content, once": func(s *fixture) {
+		"an address takes the declared content, once": func(s *signedFixture) {
 			for i, name := range append([]string{"empty@1-x"}, names...) {
 				name = s.name(name)
 				content := strings.Repeat("0123456789", i*100)
@@ -90,22 +90,22 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 				if status, _, body := send(s, "PUT", to.URL, to.Headers, content); !accepted(status) {
 					s.Fatalf("name %d: %d %s", i, status, body)
 				}
-				s.has(name, content)
+				s.wantContent(name, content)
 				size, checksum, err := s.signed.Stat(s.ctx, name)
 				s.ok(err)
 				if want := declared(name, content); size != want.Size || checksum != want.Checksum && (binds || checksum != "") {
 					s.Fatalf("name %d has %d bytes, %q", i, size, checksum)
 				}
-				same(s.world, s.listed()[name], int64(len(content)))
+				wantEqual(s.fixture, s.listed()[name], int64(len(content)))
 				for _, again := range []string{content, content + "more"} {
 					if status, _, _ := send(s, "PUT", to.URL, to.Headers, again); accepted(status) {
 						s.Fatalf("name %d: sent again it is %d", i, status)
 					}
 				}
-				s.has(name, content)
+				s.wantContent(name, content)
 			}
 		},
-		"an address is for one blob, and no longer than its lifetime": func(s *fixture) {
+		"an address is for one blob, and no longer than its lifetime": func(s *signedFixture) {
 			name := s.name("a@1-x")
 			to, err := s.signed.SignPut(s.ctx, "text/plain", declared(name, "content"), lifetime)
 			s.ok(err)
@@ -126,9 +126,9 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 			if status, _, _ := send(s, "DELETE", to.URL, to.Headers, ""); accepted(status) {
 				s.Errorf("to remove it is %d", status)
 			}
-			s.free(name)
+			s.wantAbsent(name)
 		},
-		"other content is refused by stores that bind it": func(s *fixture) {
+		"other content is refused by stores that bind it": func(s *signedFixture) {
 			name := s.name("a@1-x")
 			to, err := s.signed.SignPut(s.ctx, "text/plain", declared(name, "content"), lifetime)
 			s.ok(err)
@@ -139,7 +139,7 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 			if !binds {
 				return
 			}
-			s.free(name)
+			s.wantAbsent(name)
 			for header := range to.Headers {
 				without := map[string]string{}
 				for name, value := range to.Headers {
@@ -151,20 +151,20 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 					s.Errorf("without %s it is %d", header, status)
 				}
 			}
-			s.free(name)
+			s.wantAbsent(name)
 		},
-		"what is no name is refused": func(s *fixture) {
+		"invalid names are refused": func(s *signedFixture) {
 			_, err := s.signed.SignGet(s.ctx, "../x", "text/plain", "attachment", lifetime)
-			s.fails(err, fault.Invalid)
+			s.wantError(err, fault.Invalid)
 			_, err = s.signed.SignPut(s.ctx, "text/plain", declared("../x", ""), lifetime)
-			s.fails(err, fault.Invalid)
+			s.wantError(err, fault.Invalid)
 			_, _, err = s.signed.Stat(s.ctx, "../x")
-			s.fails(err, fault.Invalid)
+			s.wantError(err, fault.Invalid)
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			blobs, signed := open(t)
-			test(&fixture{newBlobFixture(t, blobs), signed})
+			test(&signedFixture{newBlobFixture(t, blobs), signed})
 		})
 	}
 }

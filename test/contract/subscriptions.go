@@ -21,19 +21,19 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 		return plan.Subscription{Org: o, Plan: plan.Premium, ProviderID: "sub_1", CurrentPeriodEnd: &end, CancelAtPeriodEnd: true}.Restore(plan.Active)
 	}
 	// put has subscriptions stored in their order.
-	put := func(w *world, all ...plan.Subscription) {
+	put := func(w *fixture, all ...plan.Subscription) {
 		w.Helper()
 		for _, s := range all {
 			w.ok(w.subscriptions().Put(w.ctx, s.Org, s))
 		}
 	}
 	suite{
-		"an organisation that never had a subscription has none": func(w *world) {
+		"an organisation that never had a subscription has none": func(w *fixture) {
 			o, other := w.org(), w.org()
 			put(w, someSubscription(other.ID))
-			that(w.subscriptions().Get(w.ctx, o.ID)).is(w, plan.Unsubscribed(o.ID))
+			resultOf(w.subscriptions().Get(w.ctx, o.ID)).is(w, plan.Unsubscribed(o.ID))
 		},
-		"a subscription comes back with every field as it went in": func(w *world) {
+		"a subscription is returned with every field as stored": func(w *fixture) {
 			o, other := w.org(), w.org()
 			bare := plan.Subscription{Org: o.ID, Plan: plan.Free, UpdatedAt: at(1)}.Restore(plan.Active)
 			asked := bare
@@ -41,11 +41,11 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			put(w, someSubscription(other.ID))
 			for _, s := range []plan.Subscription{bare, someSubscription(o.ID), asked, someSubscription(o.ID), bare} {
 				put(w, s)
-				that(w.subscriptions().Get(w.ctx, o.ID)).is(w, kept(s))
+				resultOf(w.subscriptions().Get(w.ctx, o.ID)).is(w, storedSubscription(s))
 			}
-			that(w.subscriptions().Get(w.ctx, other.ID)).is(w, kept(someSubscription(other.ID)))
+			resultOf(w.subscriptions().Get(w.ctx, other.ID)).is(w, storedSubscription(someSubscription(other.ID)))
 		},
-		"one field at a time comes back as it went in": func(w *world) {
+		"each single field is returned as stored": func(w *fixture) {
 			o := w.org().ID
 			for name, set := range map[string]func(s *plan.Subscription){
 				"seats":         func(s *plan.Subscription) { s.PurchasedSeats = new(0) },
@@ -67,134 +67,134 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 				s := plan.Subscription{Org: o, Plan: plan.Standard}.Restore(plan.Active)
 				set(&s)
 				put(w, s)
-				if d := diff(that(w.subscriptions().Get(w.ctx, o)).must(w), kept(s)); d != "" {
+				if d := diff(resultOf(w.subscriptions().Get(w.ctx, o)).must(w), storedSubscription(s)); d != "" {
 					w.Errorf("%s (-want +got):\n%s", name, d)
 				}
 			}
 		},
-		"every put is a revision": func(w *world) {
+		"every put increments the revision": func(w *fixture) {
 			o := w.org().ID
 			for n := range int64(4) {
-				s := that(w.subscriptions().Get(w.ctx, o)).must(w)
-				same(w, s.Revision, n)
+				s := resultOf(w.subscriptions().Get(w.ctx, o)).must(w)
+				wantEqual(w, s.Revision, n)
 				put(w, s)
 			}
 		},
-		"an organisation that is not there gets no subscription": func(w *world) {
+		"an unknown organisation gets no subscription": func(w *fixture) {
 			unknown := fresh[id.Org]()
 			if err := w.subscriptions().Put(w.ctx, unknown, someSubscription(unknown)); err == nil {
 				w.Fatal("no error")
 			}
-			that(w.subscriptions().Get(w.ctx, unknown)).is(w, plan.Unsubscribed(unknown))
-			that(w.subscriptions().ByCustomer(w.ctx, someSubscription(unknown).Customer)).missing(w)
+			resultOf(w.subscriptions().Get(w.ctx, unknown)).is(w, plan.Unsubscribed(unknown))
+			resultOf(w.subscriptions().ByCustomer(w.ctx, someSubscription(unknown).Customer)).wantNotFound(w)
 		},
-		"the subscriptions of several are those of each, none the less where there is none": func(w *world) {
+		"of returns the subscription of each organisation, also without a stored one": func(w *fixture) {
 			a, b, none, beside := w.org().ID, w.org().ID, w.org().ID, w.org().ID
 			unknown := fresh[id.Org]()
 			bare := plan.Subscription{Org: b, Plan: plan.Free, UpdatedAt: at(1)}.Restore(plan.Active)
 			put(w, someSubscription(a), bare, someSubscription(beside))
-			that(w.subscriptions().Of(w.ctx, nil)).is(w, nil)
+			resultOf(w.subscriptions().Of(w.ctx, nil)).is(w, nil)
 			for _, o := range []id.Org{a, b, none, unknown} {
-				that(w.subscriptions().Of(w.ctx, []id.Org{o})).is(w, map[id.Org]plan.Subscription{o: that(w.subscriptions().Get(w.ctx, o)).must(w)})
+				resultOf(w.subscriptions().Of(w.ctx, []id.Org{o})).is(w, map[id.Org]plan.Subscription{o: resultOf(w.subscriptions().Get(w.ctx, o)).must(w)})
 			}
-			that(w.subscriptions().Of(w.ctx, []id.Org{unknown, b, a, b, none})).is(w, map[id.Org]plan.Subscription{
-				a: kept(someSubscription(a)), b: kept(bare), none: plan.Unsubscribed(none), unknown: plan.Unsubscribed(unknown),
+			resultOf(w.subscriptions().Of(w.ctx, []id.Org{unknown, b, a, b, none})).is(w, map[id.Org]plan.Subscription{
+				a: storedSubscription(someSubscription(a)), b: storedSubscription(bare), none: plan.Unsubscribed(none), unknown: plan.Unsubscribed(unknown),
 			})
 		},
-		"a transaction sees its own writes, and nobody what it undoes": func(w *world) {
+		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
 			a, b := w.org().ID, w.org().ID
 			put(w, someSubscription(a))
-			w.undone(func(r ports.Records) error {
+			w.rolledBack(func(r ports.Records) error {
 				q := r.Directory().Subscriptions()
 				for _, o := range []id.Org{a, b} {
 					if err := q.Put(w.ctx, o, someSubscription(o).Restore("OTHER")); err != nil {
 						return err
 					}
 				}
-				that(q.Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{
-					a: kept(someSubscription(a).Restore("OTHER")), b: kept(someSubscription(b).Restore("OTHER")),
+				resultOf(q.Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{
+					a: storedSubscription(someSubscription(a).Restore("OTHER")), b: storedSubscription(someSubscription(b).Restore("OTHER")),
 				})
-				that(q.ByCustomer(w.ctx, someSubscription(b).Customer)).is(w, b)
+				resultOf(q.ByCustomer(w.ctx, someSubscription(b).Customer)).is(w, b)
 				if err := q.Put(w.ctx, b, trial(b, at(-1_000_000))); err != nil {
 					return err
 				}
-				if due := that(q.Due(w.ctx, at(0), 1000)).must(w); !slices.Contains(due, b) {
+				if due := resultOf(q.Due(w.ctx, at(0), 1000)).must(w); !slices.Contains(due, b) {
 					w.Fatalf("due are %v, without %s", due, b)
 				}
-				that(q.ByCustomer(w.ctx, someSubscription(b).Customer)).missing(w)
+				resultOf(q.ByCustomer(w.ctx, someSubscription(b).Customer)).wantNotFound(w)
 				return nil
 			})
-			that(w.subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{a: kept(someSubscription(a)), b: plan.Unsubscribed(b)})
-			that(w.subscriptions().ByCustomer(w.ctx, someSubscription(a).Customer)).is(w, a)
-			that(w.subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).missing(w)
-			if due := that(w.subscriptions().Due(w.ctx, at(0), 1000)).must(w); slices.Contains(due, b) {
+			resultOf(w.subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{a: storedSubscription(someSubscription(a)), b: plan.Unsubscribed(b)})
+			resultOf(w.subscriptions().ByCustomer(w.ctx, someSubscription(a).Customer)).is(w, a)
+			resultOf(w.subscriptions().ByCustomer(w.ctx, someSubscription(b).Customer)).wantNotFound(w)
+			if due := resultOf(w.subscriptions().Due(w.ctx, at(0), 1000)).must(w); slices.Contains(due, b) {
 				w.Fatalf("due are %v, with %s", due, b)
 			}
 		},
-		"an organisation is found by its customer, compared exactly": func(w *world) {
+		"an organisation is found by its customer, compared exactly": func(w *fixture) {
 			a, b, none := w.org().ID, w.org().ID, w.org().ID
 			sub := plan.Subscription{Org: none, Plan: plan.Free}.Restore(plan.Active)
 			put(w, someSubscription(a), someSubscription(b), sub)
-			that(w.subscriptions().ByCustomer(w.ctx, "cus_"+string(a))).is(w, a)
-			that(w.subscriptions().ByCustomer(w.ctx, "cus_"+string(b))).is(w, b)
+			resultOf(w.subscriptions().ByCustomer(w.ctx, "cus_"+string(a))).is(w, a)
+			resultOf(w.subscriptions().ByCustomer(w.ctx, "cus_"+string(b))).is(w, b)
 			for _, unknown := range []string{"", " ", "cus_" + string(none), "CUS_" + string(a), "cus_" + string(a) + " ", "cus_%"} {
-				that(w.subscriptions().ByCustomer(w.ctx, unknown)).missing(w)
+				resultOf(w.subscriptions().ByCustomer(w.ctx, unknown)).wantNotFound(w)
 			}
 		},
-		"a customer that changes is found by the new id alone": func(w *world) {
+		"a changed customer is found only by the new id": func(w *fixture) {
 			a, b := w.org().ID, w.org().ID
 			was := someSubscription(a)
 			is := was
 			is.Customer = "cus_new_" + string(a)
 			put(w, was, is)
-			that(w.subscriptions().ByCustomer(w.ctx, is.Customer)).is(w, a)
-			that(w.subscriptions().ByCustomer(w.ctx, was.Customer)).missing(w)
+			resultOf(w.subscriptions().ByCustomer(w.ctx, is.Customer)).is(w, a)
+			resultOf(w.subscriptions().ByCustomer(w.ctx, was.Customer)).wantNotFound(w)
 			other := someSubscription(b)
 			other.Customer = was.Customer
 			put(w, other)
-			that(w.subscriptions().ByCustomer(w.ctx, was.Customer)).is(w, b)
+			resultOf(w.subscriptions().ByCustomer(w.ctx, was.Customer)).is(w, b)
 		},
-		"another organisation's customer is a conflict that changes nothing": func(w *world) {
+		"another organisation's customer is a conflict that changes nothing": func(w *fixture) {
 			a, b := w.org().ID, w.org().ID
 			put(w, someSubscription(a), someSubscription(b))
 			taken := someSubscription(b).Restore("OTHER")
 			taken.Customer = someSubscription(a).Customer
-			w.conflict(w.subscriptions().Put(w.ctx, b, taken))
-			that(w.subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{a: kept(someSubscription(a)), b: kept(someSubscription(b))})
-			that(w.subscriptions().ByCustomer(w.ctx, taken.Customer)).is(w, a)
+			w.wantConflict(w.subscriptions().Put(w.ctx, b, taken))
+			resultOf(w.subscriptions().Of(w.ctx, []id.Org{a, b})).is(w, map[id.Org]plan.Subscription{a: storedSubscription(someSubscription(a)), b: storedSubscription(someSubscription(b))})
+			resultOf(w.subscriptions().ByCustomer(w.ctx, taken.Customer)).is(w, a)
 			put(w, someSubscription(a)) // one's own is none
 			w.atomic(func(r ports.Records) error {
-				w.conflict(r.Directory().Subscriptions().Put(w.ctx, b, taken))
+				w.wantConflict(r.Directory().Subscriptions().Put(w.ctx, b, taken))
 				return r.Directory().Subscriptions().Put(w.ctx, b, someSubscription(b))
 			})
 		},
-		"organisations without a customer are no conflict": func(w *world) {
+		"organisations without a customer are no conflict": func(w *fixture) {
 			for range 2 {
 				o := w.org().ID
 				put(w, plan.Subscription{Org: o, Plan: plan.Free}.Restore(plan.Active))
 			}
 		},
-		"of many who take one customer at once one gets it": func(w *world) {
+		"of concurrent puts of one customer one succeeds": func(w *fixture) {
 			customer, orgs := "cus_"+nextID(), make([]id.Org, 8)
 			for i := range orgs {
 				orgs[i] = w.org().ID
 			}
-			errs := together(len(orgs), func(i int) error {
+			errs := concurrently(len(orgs), func(i int) error {
 				s := someSubscription(orgs[i])
 				s.Customer = customer
 				return w.subscriptions().Put(w.ctx, orgs[i], s)
 			})
-			that(w.subscriptions().ByCustomer(w.ctx, customer)).is(w, orgs[w.oneWins(errs, fault.Conflict)])
+			resultOf(w.subscriptions().ByCustomer(w.ctx, customer)).is(w, orgs[w.wantOneSuccess(errs, fault.Conflict)])
 		},
-		"an erased organisation's customer is free": func(w *world) {
+		"an erased organisation's customer is free": func(w *fixture) {
 			tn, o := w.tenant(), w.org().ID
 			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
 			s := someSubscription(o)
 			s.Customer = someSubscription(tn.ID).Customer
 			put(w, s)
-			that(w.subscriptions().ByCustomer(w.ctx, s.Customer)).is(w, o)
+			resultOf(w.subscriptions().ByCustomer(w.ctx, s.Customer)).is(w, o)
 		},
-		"due are trials and periods that are over, cancelled ones that should be, and pages of granted ones, for longest first": func(w *world) {
+		"due returns expired trials and periods, overdue cancellations, and pages of granted ones, those due for longest first": func(w *fixture) {
 			orgs := make([]id.Org, 12)
 			for i := range orgs {
 				orgs[i] = w.org().ID
@@ -209,42 +209,42 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			over := plan.Subscription{Org: orgs[9], Plan: plan.Free, TrialEnd: new(day(1))}.Restore(plan.Active)
 			put(w, trial(orgs[3], day(5)), trial(orgs[1], day(4)), trial(orgs[0], day(4)), trial(orgs[4], day(9).Add(time.Millisecond)),
 				ending(orgs[2], day(2)), ending(orgs[5], day(8)), external, running, paid, over, granted, later)
-			closed := that(w.organisations().Get(w.ctx, orgs[3])).must(w)
-			that(w.organisations().Upsert(w.ctx, closed, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(200)), nil })).must(w)
+			closed := resultOf(w.organisations().Get(w.ctx, orgs[3])).must(w)
+			resultOf(w.organisations().Upsert(w.ctx, closed, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(200)), nil })).must(w)
 
 			want := []id.Org{orgs[2], orgs[0], orgs[1], orgs[7], orgs[3], orgs[10], orgs[5]}
-			same(w, dueOf(w, orgs, day(9), 1000), want)
+			wantEqual(w, dueOf(w, orgs, day(9), 1000), want)
 			for limit := range len(want) + 1 {
-				page := that(w.subscriptions().Due(w.ctx, day(9), limit)).must(w)
+				page := resultOf(w.subscriptions().Due(w.ctx, day(9), limit)).must(w)
 				if len(page) != limit {
 					w.Fatalf("%d are due, want %d", len(page), limit)
 				}
 				mine := among(page, orgs)
-				same(w, mine, want[:len(mine)])
+				wantEqual(w, mine, want[:len(mine)])
 			}
 			// Those that were looked after are due no more.
 			for _, o := range want {
-				put(w, that(w.subscriptions().Get(w.ctx, o)).must(w).At(day(9)).RemoteMissing(day(9)).Closed(granted.Checkout.Key, day(9)))
+				put(w, resultOf(w.subscriptions().Get(w.ctx, o)).must(w).At(day(9)).RemoteMissing(day(9)).Closed(granted.Checkout.Key, day(9)))
 			}
-			same(w, dueOf(w, orgs, day(9), 1000), nil)
+			wantEqual(w, dueOf(w, orgs, day(9), 1000), nil)
 		},
-		"one that the provider was asked after is due after a pause": func(w *world) {
+		"a claimed subscription is due after a pause": func(w *fixture) {
 			o, end := w.org().ID, time.Date(1985, 1, 1, 0, 0, 0, 0, time.UTC)
 			due := *ending(o, end).Due()
 			put(w, ending(o, end).Claimed(due))
 			next := due.Add(5 * time.Minute)
-			same(w, dueOf(w, []id.Org{o}, next.Add(-time.Millisecond), 1000), nil)
-			same(w, dueOf(w, []id.Org{o}, next, 1000), []id.Org{o})
+			wantEqual(w, dueOf(w, []id.Org{o}, next.Add(-time.Millisecond), 1000), nil)
+			wantEqual(w, dueOf(w, []id.Org{o}, next, 1000), []id.Org{o})
 		},
-		"a subscription is due at its time and not before": func(w *world) {
+		"a subscription is due at its time and not before": func(w *fixture) {
 			o, end := w.org().ID, time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 			put(w, trial(o, end))
-			same(w, dueOf(w, []id.Org{o}, end.Add(-time.Millisecond), 1000), nil)
-			same(w, dueOf(w, []id.Org{o}, end, 1000), []id.Org{o})
+			wantEqual(w, dueOf(w, []id.Org{o}, end.Add(-time.Millisecond), 1000), nil)
+			wantEqual(w, dueOf(w, []id.Org{o}, end, 1000), []id.Org{o})
 			w.ok(w.organisations().Erase(w.ctx, o, at(300)))
-			same(w, dueOf(w, []id.Org{o}, end, 1000), nil)
+			wantEqual(w, dueOf(w, []id.Org{o}, end, 1000), nil)
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org()
 			s := someSubscription(o.ID)
 			spoil := func(s plan.Subscription) {
@@ -253,18 +253,18 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			put(w, s)
 			spoil(s)
-			that(w.subscriptions().Get(w.ctx, o.ID)).is(w, kept(someSubscription(o.ID)))
-			spoil(that(w.subscriptions().Get(w.ctx, o.ID)).must(w))
-			spoil(that(w.subscriptions().Of(w.ctx, []id.Org{o.ID})).must(w)[o.ID])
-			that(w.subscriptions().Get(w.ctx, o.ID)).is(w, kept(someSubscription(o.ID)))
+			resultOf(w.subscriptions().Get(w.ctx, o.ID)).is(w, storedSubscription(someSubscription(o.ID)))
+			spoil(resultOf(w.subscriptions().Get(w.ctx, o.ID)).must(w))
+			spoil(resultOf(w.subscriptions().Of(w.ctx, []id.Org{o.ID})).must(w)[o.ID])
+			resultOf(w.subscriptions().Get(w.ctx, o.ID)).is(w, storedSubscription(someSubscription(o.ID)))
 		},
 	}.run(t, open)
 }
 
 // dueOf returns those of the organisations that are due.
-func dueOf(w *world, orgs []id.Org, now time.Time, limit int) []id.Org {
+func dueOf(w *fixture, orgs []id.Org, now time.Time, limit int) []id.Org {
 	w.Helper()
-	return among(that(w.subscriptions().Due(w.ctx, now, limit)).must(w), orgs)
+	return among(resultOf(w.subscriptions().Due(w.ctx, now, limit)).must(w), orgs)
 }
 
 // among returns those of all that are wanted, in their order.

@@ -258,7 +258,7 @@ func Sealer(t *testing.T, s ports.Sealer) {
 		}
 	})
 	t.Run("many seal and open at once", func(t *testing.T) {
-		for _, err := range together(concurrent, func(i int) error {
+		for _, err := range concurrently(concurrent, func(i int) error {
 			plain := bytes.Repeat([]byte{byte(i)}, 100)
 			sealed, err := s.Seal(plain, []byte("org/1"))
 			if err != nil {

@@ -24,7 +24,7 @@ func touched(ts []task.Task) ([]task.Task, error) {
 }
 
 // never is a function that must not be called.
-func never(w *world) func([]task.Task) ([]task.Task, error) {
+func never(w *fixture) func([]task.Task) ([]task.Task, error) {
 	return func(ts []task.Task) ([]task.Task, error) {
 		w.Errorf("called with %v", ts)
 		return ts, nil
@@ -34,7 +34,7 @@ func never(w *world) func([]task.Task) ([]task.Task, error) {
 func allow(task.Task) error { return nil }
 
 // unlisted is given to lists that call nothing.
-func unlisted(w *world) func(task.Task) error {
+func unlisted(w *fixture) func(task.Task) error {
 	return func(t task.Task) error {
 		w.Errorf("called with %v", t)
 		return nil
@@ -42,15 +42,15 @@ func unlisted(w *world) func(task.Task) error {
 }
 
 // noTasksAt checks that an organisation is not at the epoch.
-func (w *world) noTasksAt(tn tenant, epoch int64) {
+func (w *fixture) noTasksAt(tn tenant, epoch int64) {
 	w.Helper()
 	at := w.tasksAt(epoch)
-	that(at.Get(w.ctx, tn.ID, tn.loose.ID)).missing(w)
-	w.missing(at.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, unlisted(w)))
+	resultOf(at.Get(w.ctx, tn.ID, tn.unplaced.ID)).wantNotFound(w)
+	w.wantNotFound(at.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, unlisted(w)))
 	for _, in := range []*id.Workspace{nil, &tn.workspace.ID} {
-		that(at.Add(w.ctx, tn.ID, someTask(tn.ID, in, tn.owner.ID))).missing(w)
+		resultOf(at.Add(w.ctx, tn.ID, someTask(tn.ID, in, tn.owner.ID))).wantNotFound(w)
 	}
-	w.missing(at.Replace(w.ctx, tn.ID, tn.loose, revised(tn.loose), []task.Change{someChange(tn.loose)}))
+	w.wantNotFound(at.Replace(w.ctx, tn.ID, tn.unplaced, revised(tn.unplaced), []task.Change{someChange(tn.unplaced)}))
 }
 
 // revised returns the task with another title and the next version.
@@ -62,86 +62,86 @@ func revised(t task.Task) task.Task {
 // TasksAt is the suite of ports.TasksAt.
 func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"at the epoch of the organisation tasks are read and added": func(w *world) {
+		"tasks are read and added at the organisation's epoch": func(w *fixture) {
 			tn := w.tenant()
 			now := w.tasksAt(w.epoch(tn.ID))
-			that(now.Get(w.ctx, tn.ID, tn.loose.ID)).is(w, tn.loose)
+			resultOf(now.Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
 			var found []task.Task
 			w.ok(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, func(t task.Task) error {
 				found = append(found, t)
 				return nil
 			}))
-			same(w, found, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}))
+			wantEqual(w, found, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}))
 			for _, in := range []*id.Workspace{nil, &tn.workspace.ID} {
-				added := that(now.Add(w.ctx, tn.ID, someTask(tn.ID, in, tn.owner.ID))).must(w)
-				that(w.tasks().Get(w.ctx, tn.ID, added.ID)).is(w, added)
+				added := resultOf(now.Add(w.ctx, tn.ID, someTask(tn.ID, in, tn.owner.ID))).must(w)
+				resultOf(w.tasks().Get(w.ctx, tn.ID, added.ID)).is(w, added)
 			}
 		},
-		"at another epoch there are no tasks, and none is added": func(w *world) {
+		"no tasks are read or added at another epoch": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			for w.epoch(other.ID) <= w.epoch(tn.ID) {
-				w.moveOn(other.ID)
+				w.incrementEpoch(other.ID)
 			}
 			was, epoch := w.content(tn), w.epoch(tn.ID)
 			w.noTasksAt(tn, epoch-1)
 			w.noTasksAt(tn, epoch+1)
 			w.noTasksAt(tn, w.epoch(other.ID))
-			same(w, w.content(tn), was)
-			w.moveOn(tn.ID)
+			wantEqual(w, w.content(tn), was)
+			w.incrementEpoch(tn.ID)
 			was = w.content(tn)
 			w.noTasksAt(tn, epoch)
-			same(w, w.content(tn), was)
+			wantEqual(w, w.content(tn), was)
 			w.atomic(func(r ports.Records) error {
 				if _, err := r.Directory().Organisations().Lock(w.ctx, tn.ID); err != nil {
 					return err
 				}
-				_, err := r.Work().TasksAt(epoch+1).Get(w.ctx, tn.ID, tn.loose.ID)
-				w.missing(err)
-				_, err = r.Work().TasksAt(epoch+2).Get(w.ctx, tn.ID, tn.loose.ID)
+				_, err := r.Work().TasksAt(epoch+1).Get(w.ctx, tn.ID, tn.unplaced.ID)
+				w.wantNotFound(err)
+				_, err = r.Work().TasksAt(epoch+2).Get(w.ctx, tn.ID, tn.unplaced.ID)
 				return err
 			})
 		},
-		"at the epoch a task is replaced at its version, with its history": func(w *world) {
+		"at the epoch a task is replaced at its version, with its history": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			now := w.tasksAt(w.epoch(tn.ID))
-			for _, was := range []task.Task{tn.loose, tn.inside} {
-				before := that(w.historyOf(tn.ID, was.ID, task.ChangePosition{}, 0)).must(w)
+			for _, was := range []task.Task{tn.unplaced, tn.inside} {
+				before := resultOf(w.historyOf(tn.ID, was.ID, task.ChangePosition{}, 0)).must(w)
 				next, change := revised(was), someChange(was)
 				next.Description, next.Tags = new(strings.Repeat("ä", 2000)), []string{"new"}
 				w.ok(now.Replace(w.ctx, tn.ID, was, next, []task.Change{change}))
-				that(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, next)
-				that(w.historyOf(tn.ID, was.ID, task.ChangePosition{}, 0)).is(w, append(before, change))
-				w.missing(now.Replace(w.ctx, tn.ID, was, revised(next), []task.Change{someChange(was)}))
-				same(w, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"new"}}), []task.Task{next})
+				resultOf(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, next)
+				resultOf(w.historyOf(tn.ID, was.ID, task.ChangePosition{}, 0)).is(w, append(before, change))
+				w.wantNotFound(now.Replace(w.ctx, tn.ID, was, revised(next), []task.Change{someChange(was)}))
+				wantEqual(w, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"new"}}), []task.Task{next})
 				last := revised(next)
 				last.Description, last.Tags = nil, nil
 				w.ok(now.Replace(w.ctx, tn.ID, next, last, nil))
-				that(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, last)
-				that(w.historyOf(tn.ID, was.ID, task.ChangePosition{}, 0)).is(w, append(before, change))
+				resultOf(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, last)
+				resultOf(w.historyOf(tn.ID, was.ID, task.ChangePosition{}, 0)).is(w, append(before, change))
 			}
 			untouched := w.content(other)
-			w.missing(now.Replace(w.ctx, tn.ID, other.loose, revised(other.loose), []task.Change{someChange(other.loose)}))
+			w.wantNotFound(now.Replace(w.ctx, tn.ID, other.unplaced, revised(other.unplaced), []task.Change{someChange(other.unplaced)}))
 			unknown := someTask(tn.ID, nil, tn.owner.ID)
-			w.missing(now.Replace(w.ctx, tn.ID, unknown, revised(unknown), nil))
-			same(w, w.content(other), untouched)
+			w.wantNotFound(now.Replace(w.ctx, tn.ID, unknown, revised(unknown), nil))
+			wantEqual(w, w.content(other), untouched)
 		},
-		"of concurrent replacements of one version one succeeds": func(w *world) {
+		"of concurrent replacements of one version one succeeds": func(w *fixture) {
 			tn := w.tenant()
 			now := w.tasksAt(w.epoch(tn.ID))
-			w.oneWins(together(concurrent, func(int) error {
-				return now.Replace(w.ctx, tn.ID, tn.loose, revised(tn.loose), []task.Change{someChange(tn.loose)})
+			w.wantOneSuccess(concurrently(concurrent, func(int) error {
+				return now.Replace(w.ctx, tn.ID, tn.unplaced, revised(tn.unplaced), []task.Change{someChange(tn.unplaced)})
 			}), fault.NotFound)
-			same(w, len(that(w.historyOf(tn.ID, tn.loose.ID, task.ChangePosition{}, 0)).must(w)), 2)
+			wantEqual(w, len(resultOf(w.historyOf(tn.ID, tn.unplaced.ID, task.ChangePosition{}, 0)).must(w)), 2)
 		},
-		"at an epoch a list of nothing, a taken id and another organisation's task are not found": func(w *world) {
+		"at an epoch an empty list, a taken id and another organisation's task are not found": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			now := w.tasksAt(w.epoch(tn.ID))
-			w.missing(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"of none"}}, unlisted(w)))
-			w.missing(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"\x00"}}, unlisted(w)))
-			that(now.Add(w.ctx, tn.ID, tn.loose)).missing(w)
-			that(now.Add(w.ctx, tn.ID, someTask(tn.ID, &other.workspace.ID, tn.owner.ID))).missing(w)
-			that(now.Get(w.ctx, tn.ID, fresh[id.Task]())).missing(w)
-			that(now.Get(w.ctx, tn.ID, other.loose.ID)).missing(w)
+			w.wantNotFound(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"of none"}}, unlisted(w)))
+			w.wantNotFound(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"\x00"}}, unlisted(w)))
+			resultOf(now.Add(w.ctx, tn.ID, tn.unplaced)).wantNotFound(w)
+			resultOf(now.Add(w.ctx, tn.ID, someTask(tn.ID, &other.workspace.ID, tn.owner.ID))).wantNotFound(w)
+			resultOf(now.Get(w.ctx, tn.ID, fresh[id.Task]())).wantNotFound(w)
+			resultOf(now.Get(w.ctx, tn.ID, other.unplaced.ID)).wantNotFound(w)
 		},
 	}.run(t, open)
 }
@@ -149,37 +149,37 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 // Tasks is the suite of ports.Tasks.
 func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"an unknown task is not found": func(w *world) {
+		"an unknown task is not found": func(w *fixture) {
 			tn := w.tenant()
 			unknown := fresh[id.Task]()
-			that(w.tasks().Get(w.ctx, tn.ID, unknown)).missing(w)
-			that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{unknown}, never(w))).missing(w)
-			w.missing(w.tasks().Remove(w.ctx, tn.ID, unknown, allow))
+			resultOf(w.tasks().Get(w.ctx, tn.ID, unknown)).wantNotFound(w)
+			resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{unknown}, never(w))).wantNotFound(w)
+			w.wantNotFound(w.tasks().Remove(w.ctx, tn.ID, unknown, allow))
 		},
-		"another organisation's task is not found": func(w *world) {
+		"another organisation's task is not found": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			was, untouched := w.content(tn), w.content(other)
-			for _, theirs := range []task.Task{other.inside, other.loose} {
-				that(w.tasks().Get(w.ctx, tn.ID, theirs.ID)).missing(w)
-				that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{theirs.ID}, never(w))).missing(w)
-				that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.loose.ID, theirs.ID}, touched)).missing(w)
-				w.missing(w.tasks().Remove(w.ctx, tn.ID, theirs.ID, allow))
+			for _, theirs := range []task.Task{other.inside, other.unplaced} {
+				resultOf(w.tasks().Get(w.ctx, tn.ID, theirs.ID)).wantNotFound(w)
+				resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{theirs.ID}, never(w))).wantNotFound(w)
+				resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.unplaced.ID, theirs.ID}, touched)).wantNotFound(w)
+				w.wantNotFound(w.tasks().Remove(w.ctx, tn.ID, theirs.ID, allow))
 			}
 			w.ok(w.tasks().Unassign(w.ctx, tn.ID, other.owner.ID, at(99)))
-			same(w, w.listed(tn.ID, org.Actor{User: other.owner.ID, Org: tn.ID}, task.Filter{}), []task.Task{tn.loose})
-			same(w, w.content(other), untouched)
-			same(w, w.content(tn), was)
+			wantEqual(w, w.listed(tn.ID, org.Actor{User: other.owner.ID, Org: tn.ID}, task.Filter{}), []task.Task{tn.unplaced})
+			wantEqual(w, w.content(other), untouched)
+			wantEqual(w, w.content(tn), was)
 		},
-		"another organisation cannot replace a task": func(w *world) {
+		"another organisation cannot replace a task": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			taken := someTask(tn.ID, nil, tn.owner.ID)
-			taken.ID, taken.Title = other.loose.ID, "Never"
+			taken.ID, taken.Title = other.unplaced.ID, "Never"
 			if _, err := w.tasks().Add(w.ctx, tn.ID, taken); err != nil {
-				w.conflict(err)
+				w.wantConflict(err)
 			}
-			that(w.tasks().Get(w.ctx, other.ID, other.loose.ID)).is(w, other.loose)
+			resultOf(w.tasks().Get(w.ctx, other.ID, other.unplaced.ID)).is(w, other.unplaced)
 		},
-		"a task comes back with every field as it went in": func(w *world) {
+		"a task is returned with every field as stored": func(w *fixture) {
 			tn := w.tenant()
 			for name, vary := range map[string]func(*task.Task){
 				"all set":           func(*task.Task) {},
@@ -202,28 +202,28 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			} {
 				v := someTask(tn.ID, &tn.workspace.ID, tn.owner.ID)
 				vary(&v)
-				added := that(w.tasks().Add(w.ctx, tn.ID, v)).must(w)
+				added := resultOf(w.tasks().Add(w.ctx, tn.ID, v)).must(w)
 				v.SortOrder = added.SortOrder
-				if got := that(w.tasks().Get(w.ctx, tn.ID, v.ID)).must(w); got.Metadata != v.Metadata {
+				if got := resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).must(w); got.Metadata != v.Metadata {
 					w.Fatalf("%s: metadata is %q, want %q", name, got.Metadata, v.Metadata)
 				}
-				same(w, added, v)
-				that(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+				wantEqual(w, added, v)
+				resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			}
 			for _, got := range w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}) {
-				that(w.tasks().Get(w.ctx, tn.ID, got.ID)).is(w, got)
+				resultOf(w.tasks().Get(w.ctx, tn.ID, got.ID)).is(w, got)
 			}
 		},
-		"a new task goes after all others of its organisation": func(w *world) {
+		"a new task is after all others of its organisation": func(w *fixture) {
 			o, other := w.org(), w.org()
 			by := w.member(o.ID, org.Owner).ID
 			first := someTask(o.ID, nil, by)
 			first.SortOrder = 77
-			same(w, that(w.tasks().Add(w.ctx, o.ID, first)).must(w).SortOrder, 0)
+			wantEqual(w, resultOf(w.tasks().Add(w.ctx, o.ID, first)).must(w).SortOrder, 0)
 			last := w.task(o.ID, nil, by)
 			for _, place := range []int64{0, 500, task.MaxSortOrder, task.MaxSortOrder + 7} {
 				if last.SortOrder < place {
-					last = that(w.tasks().Revise(w.ctx, o.ID, []id.Task{last.ID}, func(ts []task.Task) ([]task.Task, error) {
+					last = resultOf(w.tasks().Revise(w.ctx, o.ID, []id.Task{last.ID}, func(ts []task.Task) ([]task.Task, error) {
 						ts[0].SortOrder = place
 						return ts, nil
 					})).must(w)[0]
@@ -234,9 +234,9 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				last = next
 			}
-			same(w, w.task(other.ID, nil, w.member(other.ID, org.Owner).ID).SortOrder, 0)
+			wantEqual(w, w.task(other.ID, nil, w.member(other.ID, org.Owner).ID).SortOrder, 0)
 		},
-		"tasks added in one transaction follow one another": func(w *world) {
+		"tasks added in one transaction follow one another": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			var added []task.Task
@@ -251,15 +251,15 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return nil
 			})
-			same(w, w.listed(o.ID, org.Actor{User: by, Org: o.ID}, task.Filter{}), added)
+			wantEqual(w, w.listed(o.ID, org.Actor{User: by, Org: o.ID}, task.Filter{}), added)
 			inOrder(w, added)
 		},
-		"tasks added at once are in one order, each after those added before it": func(w *world) {
+		"tasks that are added concurrently are ordered, each after those added before it": func(w *fixture) {
 			const each = 4
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			added := make([][]task.Task, concurrent)
-			w.allOK(together(concurrent, func(i int) error {
+			w.allOK(concurrently(concurrent, func(i int) error {
 				for range each {
 					v, err := w.tasks().Add(w.ctx, o.ID, someTask(o.ID, nil, by))
 					if err != nil {
@@ -276,42 +276,42 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				w.Fatalf("the first place is %d, want 0", first[0].SortOrder)
 			}
 		},
-		"a taken id is a conflict": func(w *world) {
+		"a taken id is a conflict": func(w *fixture) {
 			tn := w.tenant()
-			again := tn.loose
+			again := tn.unplaced
 			again.Title = "Never"
-			that(w.tasks().Add(w.ctx, tn.ID, again)).conflict(w)
-			that(w.tasks().Get(w.ctx, tn.ID, again.ID)).is(w, tn.loose)
+			resultOf(w.tasks().Add(w.ctx, tn.ID, again)).wantConflict(w)
+			resultOf(w.tasks().Get(w.ctx, tn.ID, again.ID)).is(w, tn.unplaced)
 		},
-		"a task needs a workspace of its organisation, or none": func(w *world) {
+		"a task needs a workspace of its organisation, or none": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			was := w.content(tn)
 			for _, in := range []id.Workspace{fresh[id.Workspace](), other.workspace.ID} {
 				v := someTask(tn.ID, &in, tn.owner.ID)
-				that(w.tasks().Add(w.ctx, tn.ID, v)).missing(w)
-				that(w.tasks().Get(w.ctx, tn.ID, v.ID)).missing(w)
-				that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.loose.ID}, func(ts []task.Task) ([]task.Task, error) {
+				resultOf(w.tasks().Add(w.ctx, tn.ID, v)).wantNotFound(w)
+				resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).wantNotFound(w)
+				resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.unplaced.ID}, func(ts []task.Task) ([]task.Task, error) {
 					ts[0].Title, ts[1].Workspace = "Never", &in
 					return ts, nil
-				})).missing(w)
+				})).wantNotFound(w)
 			}
-			same(w, w.content(tn), was)
+			wantEqual(w, w.content(tn), was)
 		},
-		"list calls each for what the filter selects, in order": listProperty,
-		"an error of each ends the list and comes back": func(w *world) {
+		"list calls each with the selected records, in order": listProperty,
+		"an error of each ends the list and is returned": func(w *fixture) {
 			tn := w.tenant()
-			stops(w, func(each func(task.Task) error) error {
+			wantStop(w, func(each func(task.Task) error) error {
 				return w.tasks().List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, each)
 			})
-			that(w.tasks().Get(w.ctx, tn.ID, tn.loose.ID)).is(w, tn.loose)
+			resultOf(w.tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
 		},
-		"revise gives fn the tasks in the order of the ids and stores what it makes of them": func(w *world) {
+		"revise calls fn with the tasks in the order of the ids and stores its results": func(w *fixture) {
 			tn := w.tenant()
 			third := w.task(tn.ID, nil, tn.owner.ID)
 			assignee := w.member(tn.ID, org.Member).ID
 			var want []task.Task
-			got, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{third.ID, tn.inside.ID, tn.loose.ID}, func(ts []task.Task) ([]task.Task, error) {
-				same(w, ts, []task.Task{third, tn.inside, tn.loose})
+			got, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{third.ID, tn.inside.ID, tn.unplaced.ID}, func(ts []task.Task) ([]task.Task, error) {
+				wantEqual(w, ts, []task.Task{third, tn.inside, tn.unplaced})
 				ts[0] = bare(ts[0])
 				ts[0].Version, ts[0].UpdatedAt, ts[0].SortOrder = 9, at(99), 41
 				ts[1].Title, ts[1].Description, ts[1].Priority, ts[1].Assignee = "New", new(""), task.Low, &assignee
@@ -322,12 +322,12 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				return ts, nil
 			})
 			w.ok(err)
-			same(w, got, want)
+			wantEqual(w, got, want)
 			for _, v := range want {
-				that(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+				resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			}
 		},
-		"texts come back as they are revised, however long they were and become": func(w *world) {
+		"revised texts of any length are returned as stored": func(w *fixture) {
 			tn := w.tenant()
 			short, long := "short", strings.Repeat("\U0001F600", 10_000)
 			meta := `{"a":"` + strings.Repeat("x", task.MaxMetadata-8) + `"}`
@@ -337,48 +337,48 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				metadata    string
 			}{{&long, meta}, {&short, meta}, {nil, meta}, {&long, ""}, {&short, "{}"}, {&long, "{}"}, {nil, ""}, {&long, meta}} {
 				v.Description, v.Metadata = is.description, is.metadata
-				that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{v.ID}, func(ts []task.Task) ([]task.Task, error) {
+				resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{v.ID}, func(ts []task.Task) ([]task.Task, error) {
 					ts[0].Description, ts[0].Metadata = is.description, is.metadata
 					return ts, nil
 				})).is(w, []task.Task{v})
-				that(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
+				resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			}
 			w.ok(w.taskSets().Move(w.ctx, tn.ID, []id.Task{v.ID}, at(99), func(_ int, p task.Placement) (task.Placement, error) { return p, nil }))
-			that(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v.Placed(v.Placement(), at(99)))
+			resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v.Placed(v.Placement(), at(99)))
 			w.ok(w.tasks().Remove(w.ctx, tn.ID, v.ID, allow))
 			added := v
 			added.Description = nil
-			that(w.tasks().Add(w.ctx, tn.ID, added)).must(w)
-			if got := that(w.tasks().Get(w.ctx, tn.ID, v.ID)).must(w); got.Description != nil || got.Metadata != meta {
+			resultOf(w.tasks().Add(w.ctx, tn.ID, added)).must(w)
+			if got := resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).must(w); got.Description != nil || got.Metadata != meta {
 				w.Fatalf("the new task has %v and %d bytes", got.Description, len(got.Metadata))
 			}
 		},
-		"revise of nothing is nothing": func(w *world) {
+		"revise of no tasks changes nothing": func(w *fixture) {
 			tn := w.tenant()
 			was := w.content(tn)
-			that(w.tasks().Revise(w.ctx, tn.ID, nil, touched)).is(w, nil)
-			same(w, w.content(tn), was)
+			resultOf(w.tasks().Revise(w.ctx, tn.ID, nil, touched)).is(w, nil)
+			wantEqual(w, w.content(tn), was)
 		},
-		"revise changes all or none": func(w *world) {
+		"revise changes all or none": func(w *fixture) {
 			tn := w.tenant()
 			was := w.content(tn)
-			that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.inside.ID, fresh[id.Task](), tn.loose.ID}, touched)).missing(w)
-			same(w, w.content(tn), was)
+			resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.inside.ID, fresh[id.Task](), tn.unplaced.ID}, touched)).wantNotFound(w)
+			wantEqual(w, w.content(tn), was)
 			no := errors.New("no")
-			_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.loose.ID}, func(ts []task.Task) ([]task.Task, error) {
+			_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.unplaced.ID}, func(ts []task.Task) ([]task.Task, error) {
 				ts[0].Title, *ts[0].Description, ts[0].Tags[0] = "Never", "Never", "never"
 				return ts, no
 			})
-			w.unchanged(err, no)
-			same(w, w.content(tn), was)
+			w.wantSameError(err, no)
+			wantEqual(w, w.content(tn), was)
 		},
-		"revise takes a thousand tasks": func(w *world) {
+		"revise accepts a thousand tasks": func(w *fixture) {
 			const many = 1000
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			ids := w.bareTasks(o.ID, by, many)
 			slices.Reverse(ids)
-			that(w.tasks().Revise(w.ctx, o.ID, ids, func(ts []task.Task) ([]task.Task, error) {
+			resultOf(w.tasks().Revise(w.ctx, o.ID, ids, func(ts []task.Task) ([]task.Task, error) {
 				for i := range ts {
 					ts[i].SortOrder, ts[i].Version = int64(i), 2
 					ts[i].Title, ts[i].Tags = fmt.Sprint(i), []string{fmt.Sprint(i % 10)}
@@ -391,13 +391,13 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				}
 			}
 		},
-		"many who revise the same tasks in different orders all come through": func(w *world) {
+		"concurrent revisions of the same tasks in different orders all succeed": func(w *fixture) {
 			tn := w.tenant()
-			ids := []id.Task{tn.inside.ID, tn.loose.ID}
+			ids := []id.Task{tn.inside.ID, tn.unplaced.ID}
 			for range 4 {
 				ids = append(ids, w.task(tn.ID, nil, tn.owner.ID).ID)
 			}
-			w.allOK(together(concurrent, func(i int) error {
+			w.allOK(concurrently(concurrent, func(i int) error {
 				mine := slices.Concat(ids[i%len(ids):], ids[:i%len(ids)])
 				if i%2 == 0 {
 					slices.Reverse(mine)
@@ -412,54 +412,54 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				return err
 			}))
 			for _, i := range ids {
-				same(w, that(w.tasks().Get(w.ctx, tn.ID, i)).must(w).Version, 1+concurrent)
+				wantEqual(w, resultOf(w.tasks().Get(w.ctx, tn.ID, i)).must(w).Version, 1+concurrent)
 			}
 		},
-		"remove deletes the task and its history, and nothing else": func(w *world) {
+		"remove deletes the task and its history, and nothing else": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			was, untouched := w.content(tn), w.content(other)
 			w.ok(w.tasks().Remove(w.ctx, tn.ID, tn.inside.ID, func(t task.Task) error {
-				same(w, t, tn.inside)
+				wantEqual(w, t, tn.inside)
 				return nil
 			}))
 			want := was
-			want.Tasks, want.Inside = []task.Task{tn.loose}, nil
-			same(w, w.content(tn), want)
-			same(w, w.content(other), untouched)
-			w.missing(w.tasks().Remove(w.ctx, tn.ID, tn.inside.ID, allow))
+			want.Tasks, want.Inside = []task.Task{tn.unplaced}, nil
+			wantEqual(w, w.content(tn), want)
+			wantEqual(w, w.content(other), untouched)
+			w.wantNotFound(w.tasks().Remove(w.ctx, tn.ID, tn.inside.ID, allow))
 		},
-		"remove leaves a task that allow refuses": func(w *world) {
+		"remove leaves a task that allow refuses": func(w *fixture) {
 			tn := w.tenant()
 			was := w.content(tn)
 			no := errors.New("no")
-			w.unchanged(w.tasks().Remove(w.ctx, tn.ID, tn.loose.ID, func(t task.Task) error {
+			w.wantSameError(w.tasks().Remove(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) error {
 				t.Tags[0] = "never"
 				return no
 			}), no)
-			same(w, w.content(tn), was)
+			wantEqual(w, w.content(tn), was)
 		},
-		"remove does not ask allow about a task that is not there": func(w *world) {
+		"remove does not call allow for an unknown task": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
-			w.missing(w.tasks().Remove(w.ctx, tn.ID, other.loose.ID, func(t task.Task) error {
+			w.wantNotFound(w.tasks().Remove(w.ctx, tn.ID, other.unplaced.ID, func(t task.Task) error {
 				w.Errorf("asked about %v", t)
 				return nil
 			}))
 		},
-		"a condition on the version lets one of many removals and revisions through": func(w *world) {
+		"of concurrent removals and revisions with a version one succeeds": func(w *fixture) {
 			tn := w.tenant()
 			stale := fault.New(fault.Stale, "Changed")
-			errs := together(concurrent, func(i int) error {
+			errs := concurrently(concurrent, func(i int) error {
 				if i%2 == 0 {
-					_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.loose.ID}, func(ts []task.Task) ([]task.Task, error) {
-						if ts[0].Version != tn.loose.Version {
+					_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{tn.unplaced.ID}, func(ts []task.Task) ([]task.Task, error) {
+						if ts[0].Version != tn.unplaced.Version {
 							return nil, stale
 						}
 						return touched(ts)
 					})
 					return err
 				}
-				return w.tasks().Remove(w.ctx, tn.ID, tn.loose.ID, func(t task.Task) error {
-					if t.Version != tn.loose.Version {
+				return w.tasks().Remove(w.ctx, tn.ID, tn.unplaced.ID, func(t task.Task) error {
+					if t.Version != tn.unplaced.Version {
 						return stale
 					}
 					return nil
@@ -473,16 +473,16 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 					w.Fatal(err)
 				}
 			}
-			same(w, through, 1)
+			wantEqual(w, through, 1)
 		},
-		"unassign clears the user from all their tasks of the organisation": func(w *world) {
+		"unassign clears the user from all their tasks of the organisation": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			leaver := w.member(tn.ID, org.Member).ID
 			w.join(other.ID, leaver, org.Member, at(10))
 			assigned := func(o id.Org, in *id.Workspace, by, to id.User) task.Task {
 				v := someTask(o, in, by)
 				v.Assignee = &to
-				return that(w.tasks().Add(w.ctx, o, v)).must(w)
+				return resultOf(w.tasks().Add(w.ctx, o, v)).must(w)
 			}
 			a, b := assigned(tn.ID, nil, tn.owner.ID, leaver), assigned(tn.ID, &tn.workspace.ID, tn.owner.ID, leaver)
 			assigned(other.ID, nil, other.owner.ID, leaver)
@@ -492,13 +492,13 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.tasks().Unassign(w.ctx, tn.ID, leaver, at(500)))
 
 			want := was
-			want.Tasks = []task.Task{tn.inside, tn.loose, a.Unassigned(at(500)), b.Unassigned(at(500))}
-			same(w, w.content(tn), want)
-			same(w, w.content(other), untouched)
+			want.Tasks = []task.Task{tn.inside, tn.unplaced, a.Unassigned(at(500)), b.Unassigned(at(500))}
+			wantEqual(w, w.content(tn), want)
+			wantEqual(w, w.content(other), untouched)
 			w.ok(w.tasks().Unassign(w.ctx, tn.ID, leaver, at(501)))
-			same(w, w.content(tn), want)
+			wantEqual(w, w.content(tn), want)
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			tn := w.tenant()
 			due, done := task.DueAt(at(86_400_000)), at(8)
 			plain := func(i id.Task, place int64) task.Task {
@@ -511,18 +511,18 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				*v.CompletedAt() = at(999)
 			}
 			given := plain(fresh[id.Task](), 0)
-			added := that(w.tasks().Add(w.ctx, tn.ID, given)).must(w)
+			added := resultOf(w.tasks().Add(w.ctx, tn.ID, given)).must(w)
 			want := plain(given.ID, added.SortOrder)
 			spoil(given)
 			spoil(added)
 			check := func() {
 				w.Helper()
-				that(w.tasks().Get(w.ctx, tn.ID, want.ID)).is(w, want)
+				resultOf(w.tasks().Get(w.ctx, tn.ID, want.ID)).is(w, want)
 			}
 			check()
-			spoil(that(w.tasks().Get(w.ctx, tn.ID, want.ID)).must(w))
+			spoil(resultOf(w.tasks().Get(w.ctx, tn.ID, want.ID)).must(w))
 			check()
-			for _, v := range w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{After: new(tn.loose.Position())}) {
+			for _, v := range w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{After: new(tn.unplaced.Position())}) {
 				spoil(v)
 			}
 			check()
@@ -531,20 +531,20 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 				spoil(ts[0])
 				return ts, no
 			})
-			w.unchanged(err, no)
-			w.unchanged(w.tasks().Remove(w.ctx, tn.ID, want.ID, func(t task.Task) error {
+			w.wantSameError(err, no)
+			w.wantSameError(w.tasks().Remove(w.ctx, tn.ID, want.ID, func(t task.Task) error {
 				spoil(t)
 				return no
 			}), no)
 			check()
 			var mine []task.Task
-			revised := that(w.tasks().Revise(w.ctx, tn.ID, []id.Task{want.ID}, func(ts []task.Task) ([]task.Task, error) {
+			revised := resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{want.ID}, func(ts []task.Task) ([]task.Task, error) {
 				mine = ts
 				return ts, nil
 			})).must(w)
 			spoil(mine[0])
 			check()
-			same(w, revised, []task.Task{want})
+			wantEqual(w, revised, []task.Task{want})
 			spoil(revised[0])
 			check()
 		},
@@ -559,7 +559,7 @@ func bare(t task.Task) task.Task {
 }
 
 // bareTasks adds n tasks in one transaction, and returns their ids in ascending order.
-func (w *world) bareTasks(o id.Org, by id.User, n int) []id.Task {
+func (w *fixture) bareTasks(o id.Org, by id.User, n int) []id.Task {
 	w.Helper()
 	ids := several[id.Task](n)
 	w.atomic(func(r ports.Records) error {
@@ -575,7 +575,7 @@ func (w *world) bareTasks(o id.Org, by id.User, n int) []id.Task {
 	return ids
 }
 
-func parsed(w *world, due string) task.Due {
+func parsed(w *fixture, due string) task.Due {
 	w.Helper()
 	d, ok := task.ParseDue(due)
 	if !ok {
@@ -585,7 +585,7 @@ func parsed(w *world, due string) task.Due {
 }
 
 // inOrder ends the sub-test unless each task's place is after the one's before.
-func inOrder(w *world, ts []task.Task) {
+func inOrder(w *fixture, ts []task.Task) {
 	w.Helper()
 	for i := range ts[1:] {
 		if ts[i].SortOrder >= ts[i+1].SortOrder {
@@ -597,32 +597,32 @@ func inOrder(w *world, ts []task.Task) {
 // TaskSets is the suite of ports.TaskSets.
 func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 	stay := func(_ int, p task.Placement) (task.Placement, error) { return p, nil }
-	listed := func(w *world, o id.Org, ids ...id.Task) []task.Task {
+	listed := func(w *fixture, o id.Org, ids ...id.Task) []task.Task {
 		w.Helper()
-		return that(collected(func(each func(task.Task) error) error { return w.taskSets().List(w.ctx, o, ids, each) })).must(w)
+		return resultOf(collected(func(each func(task.Task) error) error { return w.taskSets().List(w.ctx, o, ids, each) })).must(w)
 	}
 	suite{
-		"move gives fn the placements and stores sort order, priority, version and time": func(w *world) {
+		"move calls fn with the placements and stores sort order, priority, version and time": func(w *fixture) {
 			tn := w.tenant()
 			full := someTask(tn.ID, &tn.workspace.ID, tn.owner.ID)
 			full.Metadata = `{"a":"` + strings.Repeat("x", task.MaxMetadata-8) + `"}`
-			full = that(w.tasks().Add(w.ctx, tn.ID, full)).must(w)
-			given := []task.Task{full, tn.inside, tn.loose}
+			full = resultOf(w.tasks().Add(w.ctx, tn.ID, full)).must(w)
+			given := []task.Task{full, tn.inside, tn.unplaced}
 			seen := make([]task.Placement, len(given))
-			w.ok(w.taskSets().Move(w.ctx, tn.ID, []id.Task{full.ID, tn.inside.ID, tn.loose.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
+			w.ok(w.taskSets().Move(w.ctx, tn.ID, []id.Task{full.ID, tn.inside.ID, tn.unplaced.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
 				seen[i] = p
 				p.SortOrder, p.Priority = int64(40+i), task.Urgent
 				p.Workspace, p.Assignee, p.CreatedBy = nil, nil, "" // what is not stored
 				return p, nil
 			}))
 			for i, was := range given {
-				same(w, seen[i], was.Placement())
+				wantEqual(w, seen[i], was.Placement())
 				want := was.Placement()
 				want.SortOrder, want.Priority = int64(40+i), task.Urgent
-				that(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, was.Placed(want, at(99)))
+				resultOf(w.tasks().Get(w.ctx, tn.ID, was.ID)).is(w, was.Placed(want, at(99)))
 			}
 		},
-		"a tag's list is in the order of the moved tasks": func(w *world) {
+		"a tag's list is in the order of the moved tasks": func(w *fixture) {
 			tn := w.tenant()
 			a, b := w.task(tn.ID, nil, tn.owner.ID), w.task(tn.ID, nil, tn.owner.ID)
 			w.ok(w.taskSets().Move(w.ctx, tn.ID, []id.Task{b.ID, a.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
@@ -634,34 +634,34 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 				w.Fatalf("the list is %+v", got)
 			}
 		},
-		"move changes all or none": func(w *world) {
+		"move changes all or none": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			was, untouched := w.content(tn), w.content(other)
 			up := func(_ int, p task.Placement) (task.Placement, error) {
 				p.SortOrder++
 				return p, nil
 			}
-			w.missing(w.taskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, fresh[id.Task](), tn.loose.ID}, at(99), up))
-			w.missing(w.taskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, other.loose.ID}, at(99), up))
+			w.wantNotFound(w.taskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, fresh[id.Task](), tn.unplaced.ID}, at(99), up))
+			w.wantNotFound(w.taskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, other.unplaced.ID}, at(99), up))
 			no, calls := errors.New("no"), 0
-			w.unchanged(w.taskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.loose.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
+			w.wantSameError(w.taskSets().Move(w.ctx, tn.ID, []id.Task{tn.inside.ID, tn.unplaced.ID}, at(99), func(i int, p task.Placement) (task.Placement, error) {
 				if calls++; calls == 2 {
 					return p, no
 				}
 				return up(i, p)
 			}), no)
 			w.ok(w.taskSets().Move(w.ctx, tn.ID, nil, at(99), up))
-			same(w, w.content(tn), was)
-			same(w, w.content(other), untouched)
+			wantEqual(w, w.content(tn), was)
+			wantEqual(w, w.content(other), untouched)
 		},
-		"thousands are moved and listed in the order of their ids, and an error late among them undoes all": func(w *world) {
+		"thousands are moved and listed in the order of their ids, and a late error undoes all": func(w *fixture) {
 			const many = 1200
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			ids := w.bareTasks(o.ID, by, many)
 			slices.Reverse(ids)
 			no, calls := errors.New("no"), 0
-			w.unchanged(w.taskSets().Move(w.ctx, o.ID, ids, at(99), func(_ int, p task.Placement) (task.Placement, error) {
+			w.wantSameError(w.taskSets().Move(w.ctx, o.ID, ids, at(99), func(_ int, p task.Placement) (task.Placement, error) {
 				if calls++; calls == many-1 {
 					return p, no
 				}
@@ -683,13 +683,13 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 				}
 			}
 		},
-		"many who move the same tasks in different orders all come through": func(w *world) {
+		"concurrent moves of the same tasks in different orders all succeed": func(w *fixture) {
 			tn := w.tenant()
-			ids := []id.Task{tn.inside.ID, tn.loose.ID}
+			ids := []id.Task{tn.inside.ID, tn.unplaced.ID}
 			for range 4 {
 				ids = append(ids, w.task(tn.ID, nil, tn.owner.ID).ID)
 			}
-			w.allOK(together(concurrent, func(i int) error {
+			w.allOK(concurrently(concurrent, func(i int) error {
 				mine := slices.Concat(ids[i%len(ids):], ids[:i%len(ids)])
 				if i%3 == 0 {
 					return w.store.Atomic(w.ctx, func(r ports.Records) error { return r.Work().TaskSets().Move(w.ctx, tn.ID, mine, at(99), stay) })
@@ -697,18 +697,18 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 				return w.taskSets().Move(w.ctx, tn.ID, mine, at(99), stay)
 			}))
 			for _, v := range listed(w, tn.ID, ids...) {
-				same(w, v.Version, 1+concurrent)
+				wantEqual(w, v.Version, 1+concurrent)
 			}
 		},
-		"list leaves out what is not there or is another organisation's, and ends with an error of each": func(w *world) {
+		"list skips tasks that are unknown or another organisation's, and ends with an error of each": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
-			same(w, listed(w, tn.ID, tn.loose.ID, fresh[id.Task](), other.loose.ID, tn.inside.ID), []task.Task{tn.loose, tn.inside})
-			same(w, listed(w, tn.ID), nil)
-			stops(w, func(each func(task.Task) error) error {
-				return w.taskSets().List(w.ctx, tn.ID, []id.Task{tn.loose.ID, tn.inside.ID}, each)
+			wantEqual(w, listed(w, tn.ID, tn.unplaced.ID, fresh[id.Task](), other.unplaced.ID, tn.inside.ID), []task.Task{tn.unplaced, tn.inside})
+			wantEqual(w, listed(w, tn.ID), nil)
+			wantStop(w, func(each func(task.Task) error) error {
+				return w.taskSets().List(w.ctx, tn.ID, []id.Task{tn.unplaced.ID, tn.inside.ID}, each)
 			})
 		},
-		"removeIn deletes a workspace's tasks with their histories, a bounded number of each at once": func(w *world) {
+		"removeIn deletes a workspace's tasks with their histories, a bounded number of each at once": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			untouched := w.content(other)
 			in := w.workspace(tn.ID, tn.team.ID, tn.owner.ID)
@@ -722,17 +722,17 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			w.removeIn(other.ID, in.ID, start, 9, start, false)
 			w.removeIn(tn.ID, fresh[id.Workspace](), start, 9, start, false)
 			w.removeIn(tn.ID, in.ID, start, 1, start, true)
-			same(w, len(that(w.historyOf(tn.ID, long.ID, task.ChangePosition{}, 0)).must(w)), 2)
-			same(w, listed(w, tn.ID, long.ID, second.ID, third.ID), []task.Task{long, second, third})
+			wantEqual(w, len(resultOf(w.historyOf(tn.ID, long.ID, task.ChangePosition{}, 0)).must(w)), 2)
+			wantEqual(w, listed(w, tn.ID, long.ID, second.ID, third.ID), []task.Task{long, second, third})
 			w.removeIn(tn.ID, in.ID, start, 2, second.Position(), true)
-			same(w, listed(w, tn.ID, long.ID, second.ID, third.ID), []task.Task{third})
+			wantEqual(w, listed(w, tn.ID, long.ID, second.ID, third.ID), []task.Task{third})
 			w.removeIn(tn.ID, in.ID, start, 2, third.Position(), false)
-			same(w, listed(w, tn.ID, third.ID), nil)
+			wantEqual(w, listed(w, tn.ID, third.ID), nil)
 			w.removeIn(tn.ID, in.ID, start, 2, start, false)
-			same(w, w.content(tn), rest)
-			same(w, w.content(other), untouched)
+			wantEqual(w, w.content(tn), rest)
+			wantEqual(w, w.content(other), untouched)
 		},
-		"removeIn goes on after a place, and from the start it finds what came before that meanwhile": func(w *world) {
+		"removeIn continues after a position, and from the start finds tasks that were added before it": func(w *fixture) {
 			tn := w.tenant()
 			in := w.workspace(tn.ID, tn.team.ID, tn.owner.ID)
 			rest := w.content(tn)
@@ -754,50 +754,50 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 			w.removeIn(tn.ID, in.ID, all[6].Position(), 3, all[9].Position(), true)
 			w.removeIn(tn.ID, in.ID, all[9].Position(), 3, all[9].Position(), false)
 			left := listed(w, tn.ID, ids...)
-			same(w, len(left), 1)
-			same(w, left[0].ID, ids[10])
+			wantEqual(w, len(left), 1)
+			wantEqual(w, left[0].ID, ids[10])
 			w.removeIn(tn.ID, in.ID, start, 3, left[0].Position(), false)
-			same(w, w.content(tn), rest)
+			wantEqual(w, w.content(tn), rest)
 		},
-		"what list hands out is the caller's": func(w *world) {
+		"results of list belong to the caller": func(w *fixture) {
 			tn := w.tenant()
 			v := listed(w, tn.ID, tn.inside.ID)[0]
 			*v.Description, *v.Workspace, v.Tags[0] = "spoilt", "spoilt", "spoilt"
-			same(w, listed(w, tn.ID, tn.inside.ID), []task.Task{tn.inside})
+			wantEqual(w, listed(w, tn.ID, tn.inside.ID), []task.Task{tn.inside})
 		},
 	}.run(t, open)
 }
 
 // removeIn removes tasks of a workspace after a place, and compares what it returns.
-func (w *world) removeIn(o id.Org, in id.Workspace, after task.Position, limit int, last task.Position, more bool) {
+func (w *fixture) removeIn(o id.Org, in id.Workspace, after task.Position, limit int, last task.Position, more bool) {
 	w.Helper()
 	gotLast, gotMore, err := w.taskSets().RemoveIn(w.ctx, o, in, after, limit)
 	w.ok(err)
-	same(w, gotLast, last)
-	same(w, gotMore, more)
+	wantEqual(w, gotLast, last)
+	wantEqual(w, gotMore, more)
 }
 
 // TaskHistory is the suite of ports.TaskHistory.
 func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"an unknown task has no history and takes none": func(w *world) {
+		"an unknown task has no history and gets none": func(w *fixture) {
 			o := w.org()
 			unknown := someTask(o.ID, nil, w.member(o.ID, org.Owner).ID)
 			list, err := w.historyOf(o.ID, unknown.ID, task.ChangePosition{}, 0)
-			none(w, list, err)
-			w.missing(w.history().Add(w.ctx, o.ID, []task.Change{someChange(unknown)}))
+			wantNone(w, list, err)
+			w.wantNotFound(w.history().Add(w.ctx, o.ID, []task.Change{someChange(unknown)}))
 		},
-		"another organisation's task is not found": func(w *world) {
+		"another organisation's task is not found": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			untouched := w.content(other)
-			list, err := w.historyOf(tn.ID, other.loose.ID, task.ChangePosition{}, 0)
-			none(w, list, err)
-			theirs := someChange(other.loose)
+			list, err := w.historyOf(tn.ID, other.unplaced.ID, task.ChangePosition{}, 0)
+			wantNone(w, list, err)
+			theirs := someChange(other.unplaced)
 			theirs.Org = tn.ID
-			w.missing(w.history().Add(w.ctx, tn.ID, []task.Change{theirs}))
-			same(w, w.content(other), untouched)
+			w.wantNotFound(w.history().Add(w.ctx, tn.ID, []task.Change{theirs}))
+			wantEqual(w, w.content(other), untouched)
 		},
-		"changes come back with every field as they went in, in the order they were made": func(w *world) {
+		"changes are returned with every field as stored, in the order of their times": func(w *fixture) {
 			tn := w.tenant()
 			v := w.task(tn.ID, nil, tn.owner.ID)
 			ids := several[id.Entry](5)
@@ -812,9 +812,9 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{d, c}))
 			w.ok(w.history().Add(w.ctx, tn.ID, nil))
 			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{e, a, b}))
-			that(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).is(w, []task.Change{a, b, c, d, e})
+			resultOf(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).is(w, []task.Change{a, b, c, d, e})
 		},
-		"list goes on from a place, page by page": func(w *world) {
+		"list continues from a position, page by page": func(w *fixture) {
 			tn := w.tenant()
 			v := w.task(tn.ID, nil, tn.owner.ID)
 			ids := several[id.Entry](5)
@@ -829,40 +829,40 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 				func(after task.ChangePosition, limit int) ([]task.Change, error) {
 					return w.historyOf(tn.ID, v.ID, after, limit)
 				})
-			stops(w, func(each func(task.Change) error) error {
+			wantStop(w, func(each func(task.Change) error) error {
 				return w.history().List(w.ctx, tn.ID, v.ID, task.ChangePosition{}, 0, each)
 			})
 		},
-		"remove deletes a task's changes, a bounded number of them at once": func(w *world) {
+		"remove deletes a task's changes, a bounded number of them at once": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			v := w.task(tn.ID, nil, tn.owner.ID)
 			for range 5 {
 				w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{someChange(v)}))
 			}
 			untouched, rest := w.content(other), w.content(tn)
-			that(w.history().Remove(w.ctx, other.ID, v.ID, 9)).is(w, false)
+			resultOf(w.history().Remove(w.ctx, other.ID, v.ID, 9)).is(w, false)
 			for left := 5; left > 1; left -= 2 {
-				same(w, len(that(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w)), left)
-				that(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, true)
+				wantEqual(w, len(resultOf(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w)), left)
+				resultOf(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, true)
 			}
-			that(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
-			none(w, that(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w), nil)
-			that(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
-			same(w, w.content(tn), rest)
-			same(w, w.content(other), untouched)
+			resultOf(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
+			wantNone(w, resultOf(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w), nil)
+			resultOf(w.history().Remove(w.ctx, tn.ID, v.ID, 2)).is(w, false)
+			wantEqual(w, w.content(tn), rest)
+			wantEqual(w, w.content(other), untouched)
 		},
-		"changes of several tasks are added all or none": func(w *world) {
+		"changes of several tasks are added all or none": func(w *fixture) {
 			tn := w.tenant()
 			was := w.content(tn)
 			unknown := someTask(tn.ID, nil, tn.owner.ID)
-			w.missing(w.history().Add(w.ctx, tn.ID, []task.Change{someChange(tn.inside), someChange(unknown), someChange(tn.loose)}))
-			same(w, w.content(tn), was)
-			inside, loose := someChange(tn.inside), someChange(tn.loose)
+			w.wantNotFound(w.history().Add(w.ctx, tn.ID, []task.Change{someChange(tn.inside), someChange(unknown), someChange(tn.unplaced)}))
+			wantEqual(w, w.content(tn), was)
+			inside, loose := someChange(tn.inside), someChange(tn.unplaced)
 			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{loose, inside}))
-			that(w.historyOf(tn.ID, tn.inside.ID, task.ChangePosition{}, 0)).is(w, append(was.Inside, inside))
-			that(w.historyOf(tn.ID, tn.loose.ID, task.ChangePosition{}, 0)).is(w, append(was.Loose, loose))
+			resultOf(w.historyOf(tn.ID, tn.inside.ID, task.ChangePosition{}, 0)).is(w, append(was.Inside, inside))
+			resultOf(w.historyOf(tn.ID, tn.unplaced.ID, task.ChangePosition{}, 0)).is(w, append(was.Unplaced, loose))
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			tn := w.tenant()
 			v := w.task(tn.ID, nil, tn.owner.ID)
 			c := someChange(v)
@@ -875,8 +875,8 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{c}))
 			spoil(c)
-			spoil(that(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w)[0])
-			that(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).is(w, []task.Change{want})
+			spoil(resultOf(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w)[0])
+			resultOf(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).is(w, []task.Change{want})
 		},
 	}.run(t, open)
 }

@@ -31,7 +31,7 @@ var (
 // listProperty compares List with the domain's own word on which tasks a filter
 // selects and in which order, over tasks that differ in everything that filters
 // look at.
-func listProperty(w *world) {
+func listProperty(w *fixture) {
 	const perCase = 4 // filters for each case of the property, which has 100 by default
 	b := newTaskFixture(w)
 	rapid.Check(w.T, func(t *rapid.T) {
@@ -64,7 +64,7 @@ func listProperty(w *world) {
 
 // newTaskFixture fills two organisations with tasks that share few values, so that
 // most filters select some. A generator with a fixed start makes them.
-func newTaskFixture(w *world) taskFixture {
+func newTaskFixture(w *fixture) taskFixture {
 	w.Helper()
 	const many = 200
 	o, other := w.org().ID, w.org().ID
@@ -129,7 +129,7 @@ func mixing() (next func(n int) int) {
 }
 
 // store adds the tasks and puts them at the places that they name.
-func store(w *world, o id.Org, ts []task.Task) {
+func store(w *fixture, o id.Org, ts []task.Task) {
 	w.Helper()
 	w.atomic(func(r ports.Records) error {
 		var ids []id.Task
@@ -145,7 +145,7 @@ func store(w *world, o id.Org, ts []task.Task) {
 }
 
 // taskDues are days and instants on both sides of the limits of days.
-func taskDues(w *world) []task.Due {
+func taskDues(w *fixture) []task.Due {
 	day := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	dues := []task.Due{parsed(w, "0001-01-01"), parsed(w, "9999-12-31"), parsed(w, "9999-12-31T23:59:59.999Z")}
 	for n := range 3 {
@@ -210,7 +210,7 @@ func ref[T comparable](t *rapid.T, from []T) task.Ref[T] {
 }
 
 // pages goes through all tasks page by page.
-func (b taskFixture) pages(w *world) {
+func (b taskFixture) pages(w *fixture) {
 	w.Helper()
 	actor := seeing(org.Actor{Org: b.org, User: b.users[0]}, nil, b.workspaces)
 	const limit = 7
@@ -221,5 +221,5 @@ func (b taskFixture) pages(w *world) {
 		}
 		return w.listed(b.org, actor, f)
 	})
-	same(w, got, b.tasks)
+	wantEqual(w, got, b.tasks)
 }

@@ -15,43 +15,43 @@ import (
 // Teams is the suite of ports.Teams.
 func Teams(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"an unknown team is not found": func(w *world) {
+		"an unknown team is not found": func(w *fixture) {
 			o := w.org()
 			unknown := someTeam(o.ID, team.Standard, fresh[id.User]())
-			that(w.teams().Get(w.ctx, o.ID, unknown.ID)).missing(w)
-			w.missing(w.teams().Put(w.ctx, o.ID, unknown))
-			w.missing(w.teams().Remove(w.ctx, o.ID, unknown.ID))
-			that(w.allTeams(o.ID)).is(w, nil)
+			resultOf(w.teams().Get(w.ctx, o.ID, unknown.ID)).wantNotFound(w)
+			w.wantNotFound(w.teams().Put(w.ctx, o.ID, unknown))
+			w.wantNotFound(w.teams().Remove(w.ctx, o.ID, unknown.ID))
+			resultOf(w.allTeams(o.ID)).is(w, nil)
 		},
-		"another organisation's team is not found": func(w *world) {
+		"another organisation's team is not found": func(w *fixture) {
 			o, other := w.org(), w.org()
 			theirs := w.team(other.ID, w.member(other.ID, org.Owner).ID)
-			that(w.teams().Get(w.ctx, o.ID, theirs.ID)).missing(w)
+			resultOf(w.teams().Get(w.ctx, o.ID, theirs.ID)).wantNotFound(w)
 			taken := theirs
 			taken.Org, taken.Name = o.ID, "Never"
-			w.missing(w.teams().Put(w.ctx, o.ID, taken))
-			w.missing(w.teams().Remove(w.ctx, o.ID, theirs.ID))
-			that(w.allTeams(o.ID)).is(w, nil)
-			that(w.teams().Get(w.ctx, other.ID, theirs.ID)).is(w, theirs)
+			w.wantNotFound(w.teams().Put(w.ctx, o.ID, taken))
+			w.wantNotFound(w.teams().Remove(w.ctx, o.ID, theirs.ID))
+			resultOf(w.allTeams(o.ID)).is(w, nil)
+			resultOf(w.teams().Get(w.ctx, other.ID, theirs.ID)).is(w, theirs)
 		},
-		"a team comes back with every field as it went in": func(w *world) {
+		"a team is returned with every field as stored": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			full, unset, empty := someTeam(o.ID, team.Standard, by), someTeam(o.ID, team.Shared, by), someTeam(o.ID, team.Personal, by)
 			unset.Description, empty.Description = nil, new("")
 			for _, tm := range []team.Team{full, unset, empty} {
 				w.ok(w.teams().Add(w.ctx, o.ID, tm))
-				that(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, tm)
+				resultOf(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, tm)
 			}
 			full.Name, full.Description, full.UpdatedAt = "New", nil, at(99)
 			w.ok(w.teams().Put(w.ctx, o.ID, full))
-			that(w.teams().Get(w.ctx, o.ID, full.ID)).is(w, full)
+			resultOf(w.teams().Get(w.ctx, o.ID, full.ID)).is(w, full)
 			full.Description = new("")
 			w.ok(w.teams().Put(w.ctx, o.ID, full))
-			that(w.teams().Get(w.ctx, o.ID, full.ID)).is(w, full)
-			that(w.teams().Get(w.ctx, o.ID, unset.ID)).is(w, unset)
+			resultOf(w.teams().Get(w.ctx, o.ID, full.ID)).is(w, full)
+			resultOf(w.teams().Get(w.ctx, o.ID, unset.ID)).is(w, unset)
 		},
-		"list goes by creation, then id": func(w *world) {
+		"list is ordered by creation, then id": func(w *fixture) {
 			o, other := w.org(), w.org()
 			by := w.member(o.ID, org.Owner).ID
 			w.team(other.ID, w.member(other.ID, org.Owner).ID)
@@ -63,69 +63,69 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 				return tm
 			}
 			d, c, a, b := add(0, 30), add(3, 20), add(2, 10), add(1, 20)
-			that(w.allTeams(o.ID)).is(w, []team.Team{a, b, c, d})
+			resultOf(w.allTeams(o.ID)).is(w, []team.Team{a, b, c, d})
 		},
-		"list goes by the order that is asked for, without what is not there": func(w *world) {
+		"list returns the existing records in the order of the ids": func(w *fixture) {
 			o, other := w.org(), w.org()
 			by := w.member(o.ID, org.Owner).ID
 			a, b, c := w.team(o.ID, by), w.team(o.ID, by), w.team(o.ID, by)
 			theirs := w.team(other.ID, w.member(other.ID, org.Owner).ID)
-			that(w.teams().List(w.ctx, o.ID, []id.Team{c.ID, fresh[id.Team](), a.ID, theirs.ID, b.ID, "none"})).is(w, []team.Team{c, a, b})
-			that(w.teams().List(w.ctx, o.ID, nil)).is(w, nil)
+			resultOf(w.teams().List(w.ctx, o.ID, []id.Team{c.ID, fresh[id.Team](), a.ID, theirs.ID, b.ID, "none"})).is(w, []team.Team{c, a, b})
+			resultOf(w.teams().List(w.ctx, o.ID, nil)).is(w, nil)
 		},
-		"a taken id is a conflict": func(w *world) {
+		"a taken id is a conflict": func(w *fixture) {
 			o := w.org()
 			there := w.team(o.ID, w.member(o.ID, org.Owner).ID)
 			again := there
 			again.Name = "Never"
-			w.conflict(w.teams().Add(w.ctx, o.ID, again))
-			that(w.teams().Get(w.ctx, o.ID, there.ID)).is(w, there)
+			w.wantConflict(w.teams().Add(w.ctx, o.ID, again))
+			resultOf(w.teams().Get(w.ctx, o.ID, there.ID)).is(w, there)
 		},
-		"another organisation cannot replace a team": func(w *world) {
+		"another organisation cannot replace a team": func(w *fixture) {
 			o, other := w.org(), w.org()
 			theirs := w.team(other.ID, w.member(other.ID, org.Owner).ID)
 			taken := someTeam(o.ID, team.Standard, w.member(o.ID, org.Owner).ID)
 			taken.ID = theirs.ID
 			if err := w.teams().Add(w.ctx, o.ID, taken); err != nil {
-				w.conflict(err)
+				w.wantConflict(err)
 			}
-			that(w.teams().Get(w.ctx, other.ID, theirs.ID)).is(w, theirs)
+			resultOf(w.teams().Get(w.ctx, other.ID, theirs.ID)).is(w, theirs)
 		},
-		"an organisation has one shared team": func(w *world) {
+		"an organisation has one shared team": func(w *fixture) {
 			o, other := w.org(), w.org()
 			by, second := w.member(o.ID, org.Owner).ID, w.member(o.ID, org.Owner).ID
 			first := someTeam(o.ID, team.Shared, by)
 			w.ok(w.teams().Add(w.ctx, o.ID, first))
-			w.conflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, by)))
-			w.conflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, second)))
+			w.wantConflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, by)))
+			w.wantConflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, second)))
 			w.ok(w.teams().Add(w.ctx, other.ID, someTeam(other.ID, team.Shared, by)))
-			that(w.allTeams(o.ID)).is(w, []team.Team{first})
+			resultOf(w.allTeams(o.ID)).is(w, []team.Team{first})
 		},
-		"a member has one personal team in an organisation": func(w *world) {
+		"a member has one personal team in an organisation": func(w *fixture) {
 			o, other := w.org(), w.org()
 			by, second := w.member(o.ID, org.Owner).ID, w.member(o.ID, org.Owner).ID
 			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Personal, by)))
-			w.conflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Personal, by)))
+			w.wantConflict(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Personal, by)))
 			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Personal, second)))
 			w.ok(w.teams().Add(w.ctx, other.ID, someTeam(other.ID, team.Personal, by)))
 			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Standard, by)))
 			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Standard, by)))
-			same(w, len(that(w.allTeams(o.ID)).must(w)), 4)
+			wantEqual(w, len(resultOf(w.allTeams(o.ID)).must(w)), 4)
 		},
-		"of many shared teams added at once one is there": func(w *world) {
+		"of concurrent additions of a shared team one succeeds": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			teams := make([]team.Team, concurrent)
-			winner := w.oneWins(together(concurrent, func(i int) error {
+			winner := w.wantOneSuccess(concurrently(concurrent, func(i int) error {
 				teams[i] = someTeam(o.ID, team.Shared, by)
 				return w.teams().Add(w.ctx, o.ID, teams[i])
 			}), fault.Conflict)
-			that(w.allTeams(o.ID)).is(w, []team.Team{teams[winner]})
+			resultOf(w.allTeams(o.ID)).is(w, []team.Team{teams[winner]})
 		},
-		"of many transactions that add a shared team at once one is committed": func(w *world) {
+		"of concurrent transactions that add a shared team one is committed": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
-			w.oneWins(together(concurrent, func(int) error {
+			w.wantOneSuccess(concurrently(concurrent, func(int) error {
 				shared := someTeam(o.ID, team.Shared, by)
 				inside := someWorkspace(o.ID, shared.ID, by)
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
@@ -135,10 +135,10 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 					return r.Work().Workspaces().Add(w.ctx, o.ID, inside)
 				})
 			}), fault.Conflict)
-			same(w, len(that(w.allTeams(o.ID)).must(w)), 1)
-			same(w, len(that(w.allWorkspaces(o.ID)).must(w)), 1)
+			wantEqual(w, len(resultOf(w.allTeams(o.ID)).must(w)), 1)
+			wantEqual(w, len(resultOf(w.allWorkspaces(o.ID)).must(w)), 1)
 		},
-		"remove deletes the team with its member records, and nothing else": func(w *world) {
+		"remove deletes the team with its member records, and nothing else": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			gone, stays := w.team(o.ID, by), w.team(o.ID, by)
@@ -146,38 +146,38 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 				w.ok(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)})))
 			}
 			w.ok(w.teams().Remove(w.ctx, o.ID, gone.ID))
-			that(w.allTeams(o.ID)).is(w, []team.Team{stays})
-			that(w.teamMembers().OfUser(w.ctx, o.ID, by)).is(w, []id.Team{stays.ID})
-			w.missing(w.teams().Remove(w.ctx, o.ID, gone.ID))
+			resultOf(w.allTeams(o.ID)).is(w, []team.Team{stays})
+			resultOf(w.teamMembers().OfUser(w.ctx, o.ID, by)).is(w, []id.Team{stays.ID})
+			w.wantNotFound(w.teams().Remove(w.ctx, o.ID, gone.ID))
 			w.ok(w.teams().Add(w.ctx, o.ID, gone))
-			that(w.inTeam(o.ID, gone.ID)).is(w, nil)
+			resultOf(w.inTeam(o.ID, gone.ID)).is(w, nil)
 		},
-		"the shared team can be made again after it was removed": func(w *world) {
+		"the shared team can be added again after its removal": func(w *fixture) {
 			o := w.org()
 			shared := someTeam(o.ID, team.Shared, w.member(o.ID, org.Owner).ID)
 			w.ok(w.teams().Add(w.ctx, o.ID, shared))
 			w.ok(w.teams().Remove(w.ctx, o.ID, shared.ID))
 			w.ok(w.teams().Add(w.ctx, o.ID, someTeam(o.ID, team.Shared, shared.CreatedBy)))
 		},
-		"a team with workspaces cannot be removed": func(w *world) {
+		"a team with workspaces cannot be removed": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			tm := w.team(o.ID, by)
 			w.ok(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: by, JoinedAt: at(22)})))
 			inside := w.workspace(o.ID, tm.ID, by)
-			w.conflict(w.teams().Remove(w.ctx, o.ID, tm.ID))
-			that(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, tm)
-			that(w.teamMembers().OfUser(w.ctx, o.ID, by)).is(w, []id.Team{tm.ID})
+			w.wantConflict(w.teams().Remove(w.ctx, o.ID, tm.ID))
+			resultOf(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, tm)
+			resultOf(w.teamMembers().OfUser(w.ctx, o.ID, by)).is(w, []id.Team{tm.ID})
 			w.ok(w.workspaces().Remove(w.ctx, o.ID, inside.ID))
 			w.ok(w.teams().Remove(w.ctx, o.ID, tm.ID))
 		},
-		"a team is not removed while a workspace is put into it": func(w *world) {
+		"a team is not removed while a workspace is added to it": func(w *fixture) {
 			for range 8 {
 				o := w.org()
 				by := w.member(o.ID, org.Owner).ID
 				tm := w.team(o.ID, by)
 				inside := someWorkspace(o.ID, tm.ID, by)
-				errs := together(2, func(i int) error {
+				errs := concurrently(2, func(i int) error {
 					return w.store.Atomic(w.ctx, func(r ports.Records) error {
 						if _, err := r.Directory().Organisations().Lock(w.ctx, o.ID); err != nil {
 							return err
@@ -189,16 +189,16 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 					})
 				})
 				if errs[0] == nil {
-					w.missing(errs[1])
-					that(w.allWorkspaces(o.ID)).is(w, nil)
+					w.wantNotFound(errs[1])
+					resultOf(w.allWorkspaces(o.ID)).is(w, nil)
 				} else {
-					w.conflict(errs[0])
+					w.wantConflict(errs[0])
 					w.ok(errs[1])
-					that(w.allWorkspaces(o.ID)).is(w, []workspace.Workspace{inside})
+					resultOf(w.allWorkspaces(o.ID)).is(w, []workspace.Workspace{inside})
 				}
 			}
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org()
 			tm := someTeam(o.ID, team.Standard, w.member(o.ID, org.Owner).ID)
 			want := tm
@@ -206,39 +206,39 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 			spoil := func(tm team.Team) { *tm.Description = "spoilt" }
 			w.ok(w.teams().Add(w.ctx, o.ID, tm))
 			spoil(tm)
-			that(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
-			spoil(that(w.teams().Get(w.ctx, o.ID, tm.ID)).must(w))
-			spoil(that(w.allTeams(o.ID)).must(w)[0])
-			that(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
+			resultOf(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
+			spoil(resultOf(w.teams().Get(w.ctx, o.ID, tm.ID)).must(w))
+			spoil(resultOf(w.allTeams(o.ID)).must(w)[0])
+			resultOf(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
 			tm.Description = new(*want.Description)
 			w.ok(w.teams().Put(w.ctx, o.ID, tm))
 			spoil(tm)
-			that(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
+			resultOf(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
 		},
 	}.run(t, open)
 }
 
 // TeamMembers is the suite of ports.TeamMembers.
 func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
-	put := func(w *world, tm team.Team, u org.User, joined int) team.Profile {
+	put := func(w *fixture, tm team.Team, u org.User, joined int) team.Profile {
 		w.Helper()
 		m := team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(joined)}
 		w.ok(drop(w.teamMembers().Put(w.ctx, tm.Org, m)))
 		return team.Profile{Member: m, Person: u}
 	}
 	suite{
-		"an unknown team has no members and takes none": func(w *world) {
+		"an unknown team has no members and gets none": func(w *fixture) {
 			o := w.org()
 			u, unknown := w.member(o.ID, org.Member).ID, fresh[id.Team]()
 			list, err := w.inTeam(o.ID, unknown)
-			none(w, list, err)
-			that(w.teamMembers().Get(w.ctx, o.ID, unknown, u)).missing(w)
-			w.missing(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: unknown, User: u, JoinedAt: at(1)})))
-			w.missing(w.teamMembers().Remove(w.ctx, o.ID, unknown, u))
-			that(w.teamMembers().OfUser(w.ctx, o.ID, u)).is(w, nil)
+			wantNone(w, list, err)
+			resultOf(w.teamMembers().Get(w.ctx, o.ID, unknown, u)).wantNotFound(w)
+			w.wantNotFound(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: unknown, User: u, JoinedAt: at(1)})))
+			w.wantNotFound(w.teamMembers().Remove(w.ctx, o.ID, unknown, u))
+			resultOf(w.teamMembers().OfUser(w.ctx, o.ID, u)).is(w, nil)
 			w.ok(w.teamMembers().RemoveUser(w.ctx, o.ID, u))
 		},
-		"another organisation's team is not found": func(w *world) {
+		"another organisation's team is not found": func(w *fixture) {
 			o, other := w.org(), w.org()
 			u := w.member(other.ID, org.Owner)
 			w.join(o.ID, u.ID, org.Owner, at(10))
@@ -246,16 +246,16 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			p := put(w, theirs, u, 22)
 
 			list, err := w.inTeam(o.ID, theirs.ID)
-			none(w, list, err)
-			that(w.teamMembers().Get(w.ctx, o.ID, theirs.ID, u.ID)).missing(w)
-			w.missing(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: theirs.ID, User: u.ID, JoinedAt: at(1)})))
-			w.missing(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: theirs.ID, User: w.member(o.ID, org.Member).ID, JoinedAt: at(1)})))
-			w.missing(w.teamMembers().Remove(w.ctx, o.ID, theirs.ID, u.ID))
-			that(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, nil)
+			wantNone(w, list, err)
+			resultOf(w.teamMembers().Get(w.ctx, o.ID, theirs.ID, u.ID)).wantNotFound(w)
+			w.wantNotFound(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: theirs.ID, User: u.ID, JoinedAt: at(1)})))
+			w.wantNotFound(drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: theirs.ID, User: w.member(o.ID, org.Member).ID, JoinedAt: at(1)})))
+			w.wantNotFound(w.teamMembers().Remove(w.ctx, o.ID, theirs.ID, u.ID))
+			resultOf(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, nil)
 			w.ok(w.teamMembers().RemoveUser(w.ctx, o.ID, u.ID))
-			that(w.inTeam(other.ID, theirs.ID)).is(w, []team.Profile{p})
+			resultOf(w.inTeam(other.ID, theirs.ID)).is(w, []team.Profile{p})
 		},
-		"list goes by the time of joining, then user id": func(w *world) {
+		"list is ordered by time of joining, then user id": func(w *fixture) {
 			o := w.org()
 			var users []org.User
 			for range 4 {
@@ -271,9 +271,9 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 				func(after org.Position, limit int) ([]team.Profile, error) {
 					return collected(func(each func(team.Profile) error) error { return list(after, limit, each) })
 				})
-			stops(w, func(each func(team.Profile) error) error { return list(org.Position{}, 0, each) })
+			wantStop(w, func(each func(team.Profile) error) error { return list(org.Position{}, 0, each) })
 		},
-		"put counts the team's members": func(w *world) {
+		"put returns the team's number of members": func(w *fixture) {
 			o := w.org()
 			u, second := w.member(o.ID, org.Member), w.member(o.ID, org.Member)
 			tm, beside := w.team(o.ID, u.ID), w.team(o.ID, u.ID)
@@ -282,29 +282,29 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 				user    org.User
 				members int
 			}{{u, 1}, {second, 2}, {u, 2}} {
-				that(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: step.user.ID, JoinedAt: at(20)})).is(w, step.members)
+				resultOf(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: step.user.ID, JoinedAt: at(20)})).is(w, step.members)
 			}
 		},
-		"who is in a team stays as they are": func(w *world) {
+		"put does not change an existing member": func(w *fixture) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
 			tm := w.team(o.ID, u.ID)
 			first := put(w, tm, u, 20)
-			that(w.teamMembers().Get(w.ctx, o.ID, tm.ID, u.ID)).is(w, first.Member)
+			resultOf(w.teamMembers().Get(w.ctx, o.ID, tm.ID, u.ID)).is(w, first.Member)
 			put(w, tm, u, 99)
-			that(w.teamMembers().Get(w.ctx, o.ID, tm.ID, u.ID)).is(w, first.Member)
-			that(w.inTeam(o.ID, tm.ID)).is(w, []team.Profile{first})
+			resultOf(w.teamMembers().Get(w.ctx, o.ID, tm.ID, u.ID)).is(w, first.Member)
+			resultOf(w.inTeam(o.ID, tm.ID)).is(w, []team.Profile{first})
 		},
-		"many put the same member at once": func(w *world) {
+		"the same member is added concurrently": func(w *fixture) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
 			tm := w.team(o.ID, u.ID)
-			w.allOK(together(concurrent, func(int) error {
+			w.allOK(concurrently(concurrent, func(int) error {
 				return drop(w.teamMembers().Put(w.ctx, o.ID, team.Member{Team: tm.ID, User: u.ID, JoinedAt: at(20)}))
 			}))
-			same(w, len(that(w.inTeam(o.ID, tm.ID)).must(w)), 1)
+			wantEqual(w, len(resultOf(w.inTeam(o.ID, tm.ID)).must(w)), 1)
 		},
-		"remove takes one member out of one team": func(w *world) {
+		"remove removes one member from one team": func(w *fixture) {
 			o := w.org()
 			u, stays := w.member(o.ID, org.Member), w.member(o.ID, org.Member)
 			tm, beside := w.team(o.ID, u.ID), w.team(o.ID, u.ID)
@@ -312,11 +312,11 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			put(w, beside, u, 20)
 			p := put(w, tm, stays, 20)
 			w.ok(w.teamMembers().Remove(w.ctx, o.ID, tm.ID, u.ID))
-			w.missing(w.teamMembers().Remove(w.ctx, o.ID, tm.ID, u.ID))
-			that(w.inTeam(o.ID, tm.ID)).is(w, []team.Profile{p})
-			that(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, []id.Team{beside.ID})
+			w.wantNotFound(w.teamMembers().Remove(w.ctx, o.ID, tm.ID, u.ID))
+			resultOf(w.inTeam(o.ID, tm.ID)).is(w, []team.Profile{p})
+			resultOf(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, []id.Team{beside.ID})
 		},
-		"the teams of a user are those they were put into": func(w *world) {
+		"ofUser returns the teams that the user was added to": func(w *fixture) {
 			o, other := w.org(), w.org()
 			u := w.member(o.ID, org.Member)
 			w.join(other.ID, u.ID, org.Member, at(10))
@@ -325,11 +325,11 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			put(w, b, u, 20)
 			put(w, a, u, 30)
 			put(w, theirs, u, 20)
-			got := that(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).must(w)
+			got := resultOf(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).must(w)
 			slices.Sort(got)
-			same(w, got, []id.Team{a.ID, b.ID})
+			wantEqual(w, got, []id.Team{a.ID, b.ID})
 		},
-		"removing a user leaves them only their own personal team": func(w *world) {
+		"removeUser keeps only the user's own personal team": func(w *fixture) {
 			o, other := w.org(), w.org()
 			u, neighbour := w.member(o.ID, org.Member), w.member(o.ID, org.Member)
 			w.join(other.ID, u.ID, org.Member, at(10))
@@ -345,20 +345,20 @@ func TeamMembers(t *testing.T, open func(t *testing.T) Opened) {
 			p := put(w, standard, neighbour, 20)
 
 			w.ok(w.teamMembers().RemoveUser(w.ctx, o.ID, u.ID))
-			that(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, []id.Team{own.ID})
-			that(w.teamMembers().OfUser(w.ctx, other.ID, u.ID)).is(w, []id.Team{theirs.ID})
-			that(w.inTeam(o.ID, standard.ID)).is(w, []team.Profile{p})
+			resultOf(w.teamMembers().OfUser(w.ctx, o.ID, u.ID)).is(w, []id.Team{own.ID})
+			resultOf(w.teamMembers().OfUser(w.ctx, other.ID, u.ID)).is(w, []id.Team{theirs.ID})
+			resultOf(w.inTeam(o.ID, standard.ID)).is(w, []team.Profile{p})
 		},
-		"what is handed out is the caller's": func(w *world) {
+		"results belong to the caller": func(w *fixture) {
 			o := w.org()
 			u := someUser()
 			u.DeletedAt = new(at(9))
-			that(w.users().Upsert(w.ctx, u, keep)).must(w)
+			resultOf(w.users().Upsert(w.ctx, u, keep)).must(w)
 			w.join(o.ID, u.ID, org.Member, at(10))
 			tm := w.team(o.ID, u.ID)
 			put(w, tm, u, 20)
-			*that(w.inTeam(o.ID, tm.ID)).must(w)[0].Person.DeletedAt = at(999)
-			same(w, that(w.inTeam(o.ID, tm.ID)).must(w)[0].Person.DeletedAt, new(at(9)))
+			*resultOf(w.inTeam(o.ID, tm.ID)).must(w)[0].Person.DeletedAt = at(999)
+			wantEqual(w, resultOf(w.inTeam(o.ID, tm.ID)).must(w)[0].Person.DeletedAt, new(at(9)))
 		},
 	}.run(t, open)
 }

@@ -37,7 +37,7 @@ func (s suite) and(more suite) suite {
 
 // suite is the sub-tests of an upserter.
 func (u upserted[V, ID]) suite() suite {
-	in := func(w *world) upserter[V, ID] { return u.of(w.store.Directory()) }
+	in := func(w *fixture) upserter[V, ID] { return u.of(w.store.Directory()) }
 	// provided is a record with a provider's id.
 	provided := func(provider string) V {
 		v := u.some()
@@ -49,77 +49,77 @@ func (u upserted[V, ID]) suite() suite {
 		return v, nil
 	}
 	return suite{
-		"an unknown record is not found": func(w *world) {
-			that(in(w).Get(w.ctx, fresh[ID]())).missing(w)
-			that(in(w).ByProvider(w.ctx, "x_"+nextID())).missing(w)
-			that(in(w).ByProvider(w.ctx, "")).missing(w)
+		"an unknown record is not found": func(w *fixture) {
+			resultOf(in(w).Get(w.ctx, fresh[ID]())).wantNotFound(w)
+			resultOf(in(w).ByProvider(w.ctx, "x_"+nextID())).wantNotFound(w)
+			resultOf(in(w).ByProvider(w.ctx, "")).wantNotFound(w)
 		},
-		"a record comes back with every field as it went in": func(w *world) {
+		"a record is returned with every field as stored": func(w *fixture) {
 			full := u.some()
 			u.fill(&full)
 			for _, v := range []V{full, u.bare()} {
-				that(in(w).Upsert(w.ctx, v, keep)).is(w, v)
-				that(in(w).Get(w.ctx, *u.id(&v))).is(w, v)
-				that(in(w).ByProvider(w.ctx, *u.provider(&v))).is(w, v)
+				resultOf(in(w).Upsert(w.ctx, v, keep)).is(w, v)
+				resultOf(in(w).Get(w.ctx, *u.id(&v))).is(w, v)
+				resultOf(in(w).ByProvider(w.ctx, *u.provider(&v))).is(w, v)
 			}
 		},
-		"the provider's id is compared exactly": func(w *world) {
+		"the provider's id is compared exactly": func(w *fixture) {
 			same := nextID()
 			lower, upper := provided("x"+same), provided("X"+same)
-			that(in(w).Upsert(w.ctx, lower, keep)).must(w)
+			resultOf(in(w).Upsert(w.ctx, lower, keep)).must(w)
 			for _, other := range []string{"X" + same, "x" + same + " ", " x" + same} {
-				that(in(w).ByProvider(w.ctx, other)).missing(w)
+				resultOf(in(w).ByProvider(w.ctx, other)).wantNotFound(w)
 			}
-			that(in(w).Upsert(w.ctx, upper, keep)).is(w, upper)
-			that(in(w).ByProvider(w.ctx, "x"+same)).is(w, lower)
+			resultOf(in(w).Upsert(w.ctx, upper, keep)).is(w, upper)
+			resultOf(in(w).ByProvider(w.ctx, "x"+same)).is(w, lower)
 		},
-		"upsert gives fn the fresh record, or the one that is there, and stores what fn makes of it": func(w *world) {
+		"upsert calls fn with the fresh or the existing record and stores its result": func(w *fixture) {
 			first, second := u.some(), u.some()
 			*u.provider(&second) = *u.provider(&first)
 			changed := u.change(first)
 			upsert := func(fresh, given, made V) {
 				w.Helper()
-				that(in(w).Upsert(w.ctx, fresh, func(v V) (V, error) {
-					same(w, v, given)
+				resultOf(in(w).Upsert(w.ctx, fresh, func(v V) (V, error) {
+					wantEqual(w, v, given)
 					return made, nil
 				})).is(w, made)
-				that(in(w).Get(w.ctx, *u.id(&first))).is(w, made)
+				resultOf(in(w).Get(w.ctx, *u.id(&first))).is(w, made)
 			}
 			upsert(first, first, changed)
 			upsert(second, changed, first)
-			that(in(w).Get(w.ctx, *u.id(&second))).missing(w)
+			resultOf(in(w).Get(w.ctx, *u.id(&second))).wantNotFound(w)
 		},
-		"an error of fn comes back and nothing is stored": func(w *world) {
+		"an error of fn is returned and nothing is stored": func(w *fixture) {
 			no := errors.New("no")
 			refuse := func(v V) (V, error) { return u.change(v), no }
 			v := u.some()
 			_, err := in(w).Upsert(w.ctx, v, refuse)
-			w.unchanged(err, no)
-			that(in(w).Get(w.ctx, *u.id(&v))).missing(w)
-			that(in(w).ByProvider(w.ctx, *u.provider(&v))).missing(w)
+			w.wantSameError(err, no)
+			resultOf(in(w).Get(w.ctx, *u.id(&v))).wantNotFound(w)
+			resultOf(in(w).ByProvider(w.ctx, *u.provider(&v))).wantNotFound(w)
 
-			that(in(w).Upsert(w.ctx, v, keep)).is(w, v)
+			resultOf(in(w).Upsert(w.ctx, v, keep)).is(w, v)
 			_, err = in(w).Upsert(w.ctx, v, refuse)
-			w.unchanged(err, no)
-			that(in(w).Get(w.ctx, *u.id(&v))).is(w, v)
+			w.wantSameError(err, no)
+			resultOf(in(w).Get(w.ctx, *u.id(&v))).is(w, v)
 		},
-		"a taken id is a conflict": func(w *world) {
+		"a taken id is a conflict": func(w *fixture) {
 			there, other := u.some(), u.some()
 			*u.id(&other) = *u.id(&there)
-			that(in(w).Upsert(w.ctx, there, keep)).must(w)
-			that(in(w).Upsert(w.ctx, other, keep)).conflict(w)
-			that(in(w).Get(w.ctx, *u.id(&there))).is(w, there)
-			that(in(w).ByProvider(w.ctx, *u.provider(&other))).missing(w)
+			resultOf(in(w).Upsert(w.ctx, there, keep)).must(w)
+			resultOf(in(w).Upsert(w.ctx, other, keep)).wantConflict(w)
+			resultOf(in(w).Get(w.ctx, *u.id(&there))).is(w, there)
+			resultOf(in(w).ByProvider(w.ctx, *u.provider(&other))).wantNotFound(w)
 		},
-		"many upserts of one provider id at once make one record and lose no update": func(w *world) {
+		"concurrent upserts of one provider id make one record and lose no update": func(w *fixture) {
 			provider := "x_" + nextID()
-			w.allOK(together(concurrent, func(int) error { return drop(in(w).Upsert(w.ctx, provided(provider), counted)) }))
-			v := that(in(w).ByProvider(w.ctx, provider)).must(w)
-			same(w, u.seen(&v).Rank, concurrent)
+			w.allOK(concurrently(concurrent, func(int) error { return drop(in(w).Upsert(w.ctx, provided(provider), counted)) }))
+			v := resultOf(in(w).ByProvider(w.ctx, provider)).must(w)
+			wantEqual(w, u.seen(&v).Rank, concurrent)
 		},
-		"an upsert in a transaction holds the record until its end": func(w *world) {
+		"an upsert in a transaction locks the record until it ends": func(w *fixture) {
 			provider := "x_" + nextID()
-			w.allOK(together(concurrent, func(int) error {
+			w.allOK(concurrently(concurrent, func(int) error {
 				v := provided(provider)
 				return w.store.Atomic(w.ctx, func(r ports.Records) error {
 					if _, err := u.of(r.Directory()).Upsert(w.ctx, v, counted); err != nil {
@@ -128,32 +128,32 @@ func (u upserted[V, ID]) suite() suite {
 					return drop(u.of(r.Directory()).Upsert(w.ctx, v, counted))
 				})
 			}))
-			v := that(in(w).ByProvider(w.ctx, provider)).must(w)
-			same(w, u.seen(&v).Rank, 2*concurrent)
+			v := resultOf(in(w).ByProvider(w.ctx, provider)).must(w)
+			wantEqual(w, u.seen(&v).Rank, 2*concurrent)
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			v := u.some()
 			u.fill(&v)
 			want := v
 			u.fill(&want)
 			unspoilt := func() {
 				w.Helper()
-				that(in(w).Get(w.ctx, *u.id(&v))).is(w, want)
+				resultOf(in(w).Get(w.ctx, *u.id(&v))).is(w, want)
 			}
-			u.spoil(that(in(w).Upsert(w.ctx, v, keep)).must(w))
+			u.spoil(resultOf(in(w).Upsert(w.ctx, v, keep)).must(w))
 			u.spoil(v)
 			unspoilt()
-			u.spoil(that(in(w).Get(w.ctx, *u.id(&v))).must(w))
-			u.spoil(that(in(w).ByProvider(w.ctx, *u.provider(&v))).must(w))
+			u.spoil(resultOf(in(w).Get(w.ctx, *u.id(&v))).must(w))
+			u.spoil(resultOf(in(w).ByProvider(w.ctx, *u.provider(&v))).must(w))
 			unspoilt()
 			no := errors.New("no")
 			_, err := in(w).Upsert(w.ctx, v, func(v V) (V, error) {
 				u.spoil(v)
 				return v, no
 			})
-			w.unchanged(err, no)
+			w.wantSameError(err, no)
 			var mine V
-			that(in(w).Upsert(w.ctx, v, func(v V) (V, error) {
+			resultOf(in(w).Upsert(w.ctx, v, func(v V) (V, error) {
 				mine = v
 				return v, nil
 			})).must(w)

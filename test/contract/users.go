@@ -28,23 +28,23 @@ func Users(t *testing.T, open func(t *testing.T) Opened) {
 		provider: func(u *org.User) *string { return &u.ProviderID },
 		seen:     func(u *org.User) *identity.Stamp { return &u.Seen },
 	}.suite().and(suite{
-		"a profile is a membership with its user and its organisation": func(w *world) {
+		"a profile is a membership with its user and its organisation": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			for _, u := range []org.User{tn.owner, tn.removed} {
 				p, of, err := w.users().Profile(w.ctx, tn.ID, u.ID)
 				w.ok(err)
-				same(w, p, org.Profile{Membership: that(w.members().Get(w.ctx, tn.ID, u.ID)).must(w), Person: u})
-				same(w, of, tn.Organisation)
+				wantEqual(w, p, org.Profile{Membership: resultOf(w.members().Get(w.ctx, tn.ID, u.ID)).must(w), Person: u})
+				wantEqual(w, of, tn.Organisation)
 			}
 			for _, at := range []struct {
 				o id.Org
 				u id.User
 			}{{tn.ID, other.owner.ID}, {other.ID, tn.owner.ID}, {tn.ID, fresh[id.User]()}, {fresh[id.Org](), tn.owner.ID}, {tn.ID, "nobody"}} {
 				_, _, err := w.users().Profile(w.ctx, at.o, at.u)
-				w.missing(err)
+				w.wantNotFound(err)
 			}
 		},
-		"memberships are all of the user's, the most recently used first": func(w *world) {
+		"memberships returns all of the user's, the most recently used first": func(w *fixture) {
 			u, other := w.user(), w.user()
 			orgs := make([]id.Org, 6)
 			for i := range orgs {
@@ -62,11 +62,11 @@ func Users(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.members().Put(w.ctx, orgs[3], never))
 			w.join(orgs[0], other.ID, org.Member, at(3))
 
-			that(w.users().Memberships(w.ctx, u.ID)).is(w, []org.Membership{b, c, d, a, never})
-			that(w.users().Memberships(w.ctx, fresh[id.User]())).is(w, nil)
+			resultOf(w.users().Memberships(w.ctx, u.ID)).is(w, []org.Membership{b, c, d, a, never})
+			resultOf(w.users().Memberships(w.ctx, fresh[id.User]())).is(w, nil)
 
-			*that(w.users().Memberships(w.ctx, u.ID)).must(w)[1].RemovedAt = at(999)
-			that(w.users().Memberships(w.ctx, u.ID)).is(w, []org.Membership{b, c, d, a, never})
+			*resultOf(w.users().Memberships(w.ctx, u.ID)).must(w)[1].RemovedAt = at(999)
+			resultOf(w.users().Memberships(w.ctx, u.ID)).is(w, []org.Membership{b, c, d, a, never})
 		},
 	}).run(t, open)
 }

@@ -14,36 +14,36 @@ import (
 // Workspaces is the suite of ports.Workspaces.
 func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
-		"an unknown workspace is not found": func(w *world) {
+		"an unknown workspace is not found": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			unknown := someWorkspace(o.ID, w.team(o.ID, by).ID, by)
-			that(w.workspaces().Get(w.ctx, o.ID, unknown.ID)).missing(w)
-			w.missing(w.workspaces().Put(w.ctx, o.ID, unknown))
-			w.missing(w.workspaces().Remove(w.ctx, o.ID, unknown.ID))
-			that(w.allWorkspaces(o.ID)).is(w, nil)
+			resultOf(w.workspaces().Get(w.ctx, o.ID, unknown.ID)).wantNotFound(w)
+			w.wantNotFound(w.workspaces().Put(w.ctx, o.ID, unknown))
+			w.wantNotFound(w.workspaces().Remove(w.ctx, o.ID, unknown.ID))
+			resultOf(w.allWorkspaces(o.ID)).is(w, nil)
 		},
-		"another organisation's workspace is not found": func(w *world) {
+		"another organisation's workspace is not found": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			untouched := w.content(other)
-			that(w.workspaces().Get(w.ctx, tn.ID, other.workspace.ID)).missing(w)
+			resultOf(w.workspaces().Get(w.ctx, tn.ID, other.workspace.ID)).wantNotFound(w)
 			taken := other.workspace
 			taken.Org, taken.Team, taken.Name = tn.ID, tn.team.ID, "Never"
-			w.missing(w.workspaces().Put(w.ctx, tn.ID, taken))
-			w.missing(w.workspaces().Remove(w.ctx, tn.ID, other.workspace.ID))
-			that(w.allWorkspaces(tn.ID)).is(w, []workspace.Workspace{tn.workspace})
-			same(w, w.content(other), untouched)
+			w.wantNotFound(w.workspaces().Put(w.ctx, tn.ID, taken))
+			w.wantNotFound(w.workspaces().Remove(w.ctx, tn.ID, other.workspace.ID))
+			resultOf(w.allWorkspaces(tn.ID)).is(w, []workspace.Workspace{tn.workspace})
+			wantEqual(w, w.content(other), untouched)
 		},
-		"another organisation cannot replace a workspace": func(w *world) {
+		"another organisation cannot replace a workspace": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			taken := someWorkspace(tn.ID, tn.team.ID, tn.owner.ID)
 			taken.ID = other.workspace.ID
 			if err := w.workspaces().Add(w.ctx, tn.ID, taken); err != nil {
-				w.conflict(err)
+				w.wantConflict(err)
 			}
-			that(w.workspaces().Get(w.ctx, other.ID, other.workspace.ID)).is(w, other.workspace)
+			resultOf(w.workspaces().Get(w.ctx, other.ID, other.workspace.ID)).is(w, other.workspace)
 		},
-		"a workspace comes back with every field as it went in": func(w *world) {
+		"a workspace is returned with every field as stored": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			tm, second := w.team(o.ID, by), w.team(o.ID, by)
@@ -51,15 +51,15 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 			unset.Description, empty.Description = nil, new("")
 			for _, s := range []workspace.Workspace{full, unset, empty} {
 				w.ok(w.workspaces().Add(w.ctx, o.ID, s))
-				that(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, s)
+				resultOf(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, s)
 			}
 			full.Name, full.Description, full.UpdatedAt, full.Team = "New", nil, at(99), second.ID
 			w.ok(w.workspaces().Put(w.ctx, o.ID, full))
-			that(w.workspaces().Get(w.ctx, o.ID, full.ID)).is(w, full)
-			that(w.workspaces().Get(w.ctx, o.ID, unset.ID)).is(w, unset)
-			w.conflict(w.teams().Remove(w.ctx, o.ID, second.ID))
+			resultOf(w.workspaces().Get(w.ctx, o.ID, full.ID)).is(w, full)
+			resultOf(w.workspaces().Get(w.ctx, o.ID, unset.ID)).is(w, unset)
+			w.wantConflict(w.teams().Remove(w.ctx, o.ID, second.ID))
 		},
-		"list goes by creation, then id": func(w *world) {
+		"list is ordered by creation, then id": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			tm, second := w.team(o.ID, by), w.team(o.ID, by)
@@ -71,35 +71,35 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 				return s
 			}
 			d, c, a, b := add(0, 40, tm.ID), add(3, 30, second.ID), add(2, 20, tm.ID), add(1, 30, tm.ID)
-			that(w.allWorkspaces(o.ID)).is(w, []workspace.Workspace{a, b, c, d})
+			resultOf(w.allWorkspaces(o.ID)).is(w, []workspace.Workspace{a, b, c, d})
 		},
-		"list goes by the order that is asked for, without what is not there": func(w *world) {
+		"list returns the existing records in the order of the ids": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			a, b, c := tn.workspace, w.workspace(tn.ID, tn.team.ID, tn.owner.ID), w.workspace(tn.ID, tn.team.ID, tn.owner.ID)
 			asked := []id.Workspace{c.ID, fresh[id.Workspace](), a.ID, other.workspace.ID, b.ID, "none"}
-			that(w.workspaces().List(w.ctx, tn.ID, asked)).is(w, []workspace.Workspace{c, a, b})
-			that(w.workspaces().List(w.ctx, tn.ID, nil)).is(w, nil)
+			resultOf(w.workspaces().List(w.ctx, tn.ID, asked)).is(w, []workspace.Workspace{c, a, b})
+			resultOf(w.workspaces().List(w.ctx, tn.ID, nil)).is(w, nil)
 		},
-		"a taken id is a conflict": func(w *world) {
+		"a taken id is a conflict": func(w *fixture) {
 			tn := w.tenant()
 			again := tn.workspace
 			again.Name = "Never"
-			w.conflict(w.workspaces().Add(w.ctx, tn.ID, again))
-			that(w.workspaces().Get(w.ctx, tn.ID, again.ID)).is(w, tn.workspace)
+			w.wantConflict(w.workspaces().Add(w.ctx, tn.ID, again))
+			resultOf(w.workspaces().Get(w.ctx, tn.ID, again.ID)).is(w, tn.workspace)
 		},
-		"a workspace needs a team of its organisation": func(w *world) {
+		"a workspace needs a team of its organisation": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			for _, in := range []id.Team{fresh[id.Team](), other.team.ID} {
 				s := someWorkspace(tn.ID, in, tn.owner.ID)
-				w.missing(w.workspaces().Add(w.ctx, tn.ID, s))
-				that(w.workspaces().Get(w.ctx, tn.ID, s.ID)).missing(w)
+				w.wantNotFound(w.workspaces().Add(w.ctx, tn.ID, s))
+				resultOf(w.workspaces().Get(w.ctx, tn.ID, s.ID)).wantNotFound(w)
 				moved := tn.workspace
 				moved.Team = in
-				w.missing(w.workspaces().Put(w.ctx, tn.ID, moved))
-				that(w.allWorkspaces(tn.ID)).is(w, []workspace.Workspace{tn.workspace})
+				w.wantNotFound(w.workspaces().Put(w.ctx, tn.ID, moved))
+				resultOf(w.allWorkspaces(tn.ID)).is(w, []workspace.Workspace{tn.workspace})
 			}
 		},
-		"remove deletes the workspace with its tasks and their history, and nothing else": func(w *world) {
+		"remove deletes the workspace with its tasks and their history, and nothing else": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			beside := w.workspace(tn.ID, tn.team.ID, tn.owner.ID)
 			stays := w.task(tn.ID, &beside.ID, tn.owner.ID)
@@ -108,24 +108,24 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 
 			w.ok(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
 
-			that(w.tasks().Get(w.ctx, tn.ID, tn.inside.ID)).missing(w)
-			that(w.historyOf(tn.ID, stays.ID, task.ChangePosition{}, 0)).is(w, []task.Change{line})
-			w.missing(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
+			resultOf(w.tasks().Get(w.ctx, tn.ID, tn.inside.ID)).wantNotFound(w)
+			resultOf(w.historyOf(tn.ID, stays.ID, task.ChangePosition{}, 0)).is(w, []task.Change{line})
+			w.wantNotFound(w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID))
 			left := w.content(tn)
 			want := was
 			want.Workspaces = []workspace.Workspace{beside}
-			want.Tasks = []task.Task{tn.loose, stays}
+			want.Tasks = []task.Task{tn.unplaced, stays}
 			want.Inside = nil
 			left.Order, want.Order = nil, nil // may go on naming what is gone
-			same(w, left, want)
-			same(w, w.content(other), untouched)
+			wantEqual(w, left, want)
+			wantEqual(w, w.content(other), untouched)
 		},
-		"a removed workspace leaves no task behind that was added meanwhile": func(w *world) {
+		"a removed workspace leaves no task that was added concurrently": func(w *fixture) {
 			for range 8 {
 				tn := w.tenant()
 				late := someTask(tn.ID, &tn.workspace.ID, tn.owner.ID)
-				moved := tn.loose
-				errs := together(3, func(i int) error {
+				moved := tn.unplaced
+				errs := concurrently(3, func(i int) error {
 					switch i {
 					case 0:
 						return w.workspaces().Remove(w.ctx, tn.ID, tn.workspace.ID)
@@ -140,19 +140,19 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 					return err
 				})
 				w.ok(errs[0])
-				that(w.tasks().Get(w.ctx, tn.ID, late.ID)).missing(w)
+				resultOf(w.tasks().Get(w.ctx, tn.ID, late.ID)).wantNotFound(w)
 				if errs[1] != nil {
-					w.missing(errs[1])
+					w.wantNotFound(errs[1])
 				}
 				if errs[2] == nil {
-					that(w.tasks().Get(w.ctx, tn.ID, moved.ID)).missing(w)
+					resultOf(w.tasks().Get(w.ctx, tn.ID, moved.ID)).wantNotFound(w)
 				} else {
-					w.missing(errs[2])
-					that(w.tasks().Get(w.ctx, tn.ID, moved.ID)).is(w, moved)
+					w.wantNotFound(errs[2])
+					resultOf(w.tasks().Get(w.ctx, tn.ID, moved.ID)).is(w, moved)
 				}
 			}
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org()
 			by := w.member(o.ID, org.Owner).ID
 			s := someWorkspace(o.ID, w.team(o.ID, by).ID, by)
@@ -161,14 +161,14 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 			spoil := func(s workspace.Workspace) { *s.Description = "spoilt" }
 			w.ok(w.workspaces().Add(w.ctx, o.ID, s))
 			spoil(s)
-			that(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
-			spoil(that(w.workspaces().Get(w.ctx, o.ID, s.ID)).must(w))
-			spoil(that(w.allWorkspaces(o.ID)).must(w)[0])
-			that(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
+			resultOf(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
+			spoil(resultOf(w.workspaces().Get(w.ctx, o.ID, s.ID)).must(w))
+			spoil(resultOf(w.allWorkspaces(o.ID)).must(w)[0])
+			resultOf(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
 			s.Description = new(*want.Description)
 			w.ok(w.workspaces().Put(w.ctx, o.ID, s))
 			spoil(s)
-			that(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
+			resultOf(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
 		},
 	}.run(t, open)
 }
@@ -179,73 +179,73 @@ func Orders(t *testing.T, open func(t *testing.T) Opened) {
 		return func(workspace.Order) (workspace.Order, error) { return to, nil }
 	}
 	suite{
-		"a member who has no order has an empty one": func(w *world) {
+		"a member without an order has an empty one": func(w *fixture) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
-			that(w.orders().Get(w.ctx, o.ID, u.ID)).is(w, nil)
+			resultOf(w.orders().Get(w.ctx, o.ID, u.ID)).is(w, nil)
 			w.ok(w.orders().Update(w.ctx, o.ID, u.ID, func(given workspace.Order) (workspace.Order, error) {
-				same(w, given, nil)
+				wantEqual(w, given, nil)
 				return nil, nil
 			}))
-			that(w.orders().Get(w.ctx, o.ID, u.ID)).is(w, nil)
+			resultOf(w.orders().Get(w.ctx, o.ID, u.ID)).is(w, nil)
 		},
-		"an order is one member's in one organisation": func(w *world) {
+		"an order is one member's in one organisation": func(w *fixture) {
 			o, other := w.org(), w.org()
 			u, neighbour := w.member(o.ID, org.Member), w.member(o.ID, org.Member)
 			w.join(other.ID, u.ID, org.Member, at(10))
 			w.ok(w.orders().Update(w.ctx, o.ID, u.ID, set(several[id.Workspace](2))))
-			that(w.orders().Get(w.ctx, o.ID, neighbour.ID)).is(w, nil)
-			that(w.orders().Get(w.ctx, other.ID, u.ID)).is(w, nil)
+			resultOf(w.orders().Get(w.ctx, o.ID, neighbour.ID)).is(w, nil)
+			resultOf(w.orders().Get(w.ctx, other.ID, u.ID)).is(w, nil)
 			w.ok(w.orders().Update(w.ctx, other.ID, u.ID, func(given workspace.Order) (workspace.Order, error) {
-				same(w, given, nil)
+				wantEqual(w, given, nil)
 				return nil, nil
 			}))
-			same(w, len(that(w.orders().Get(w.ctx, o.ID, u.ID)).must(w)), 2)
+			wantEqual(w, len(resultOf(w.orders().Get(w.ctx, o.ID, u.ID)).must(w)), 2)
 		},
-		"an order comes back as it went in, also with workspaces that are gone": func(w *world) {
+		"an order is returned as stored, also with removed workspaces": func(w *fixture) {
 			tn := w.tenant()
 			gone := several[id.Workspace](3)
 			order := workspace.Order{gone[2], tn.workspace.ID, gone[0], gone[1]}
 			w.ok(w.orders().Update(w.ctx, tn.ID, tn.owner.ID, set(order)))
-			that(w.orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, order)
+			resultOf(w.orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, order)
 			reversed := slices.Clone(order)
 			slices.Reverse(reversed)
 			w.ok(w.orders().Update(w.ctx, tn.ID, tn.owner.ID, func(given workspace.Order) (workspace.Order, error) {
-				same(w, given, order)
+				wantEqual(w, given, order)
 				return reversed[:2], nil
 			}))
-			that(w.orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, reversed[:2])
+			resultOf(w.orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, reversed[:2])
 		},
-		"an error of fn comes back and nothing is stored": func(w *world) {
+		"an error of fn is returned and nothing is stored": func(w *fixture) {
 			tn := w.tenant()
 			no := errors.New("no")
-			w.unchanged(w.orders().Update(w.ctx, tn.ID, tn.owner.ID, func(given workspace.Order) (workspace.Order, error) {
+			w.wantSameError(w.orders().Update(w.ctx, tn.ID, tn.owner.ID, func(given workspace.Order) (workspace.Order, error) {
 				given[0] = fresh[id.Workspace]()
 				return append(given, fresh[id.Workspace]()), no
 			}), no)
-			that(w.orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, workspace.Order{tn.workspace.ID})
+			resultOf(w.orders().Get(w.ctx, tn.ID, tn.owner.ID)).is(w, workspace.Order{tn.workspace.ID})
 		},
-		"many updates at once are all kept": func(w *world) {
+		"no concurrent update of an order is lost": func(w *fixture) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
 			all := several[id.Workspace](concurrent)
-			w.allOK(together(concurrent, func(i int) error {
+			w.allOK(concurrently(concurrent, func(i int) error {
 				return w.orders().Update(w.ctx, o.ID, u.ID, func(given workspace.Order) (workspace.Order, error) {
 					return append(slices.Clone(given), all[i]), nil
 				})
 			}))
-			got := slices.Sorted(slices.Values(that(w.orders().Get(w.ctx, o.ID, u.ID)).must(w)))
-			same(w, got, all)
+			got := slices.Sorted(slices.Values(resultOf(w.orders().Get(w.ctx, o.ID, u.ID)).must(w)))
+			wantEqual(w, got, all)
 		},
-		"what is passed in and handed out is the caller's": func(w *world) {
+		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
 			want := workspace.Order(several[id.Workspace](2))
 			mine := slices.Clone(want)
 			w.ok(w.orders().Update(w.ctx, o.ID, u.ID, set(mine)))
 			mine[0] = ""
-			that(w.orders().Get(w.ctx, o.ID, u.ID)).must(w)[1] = ""
-			that(w.orders().Get(w.ctx, o.ID, u.ID)).is(w, want)
+			resultOf(w.orders().Get(w.ctx, o.ID, u.ID)).must(w)[1] = ""
+			resultOf(w.orders().Get(w.ctx, o.ID, u.ID)).is(w, want)
 		},
 	}.run(t, open)
 }

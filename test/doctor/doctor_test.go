@@ -27,7 +27,7 @@ import (
 	"collab/test/objectstore"
 )
 
-// verdicts are what is said of the checks but one, a line each.
+// verdicts are the findings of all checks but one, a line each.
 func verdicts(all []finding, but string) string {
 	var lines []string
 	for _, f := range all {
@@ -38,7 +38,7 @@ func verdicts(all []finding, but string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestConfigurations has one world for all that needs it: it takes seconds to
+// TestConfigurations has one fixture for all cases that need it: it takes seconds to
 // make.
 func TestConfigurations(t *testing.T) {
 	w := newWorld(t)
@@ -48,7 +48,7 @@ func TestConfigurations(t *testing.T) {
 	t.Run("a server that runs is not disturbed", w.beside)
 }
 
-func (w *world) broken(t *testing.T) {
+func (w *fixture) broken(t *testing.T) {
 	code, healthy, text := examine(t, w.settings)
 	if code != 0 {
 		t.Fatalf("nothing is wrong, and the code is %d:\n%s", code, text)
@@ -108,7 +108,7 @@ func (w *world) broken(t *testing.T) {
 		{"a user of the bus who may send hints alone", "bus", []string{"COLLAB_BUS_URL=" + strings.Replace(w.settings["COLLAB_BUS_URL"], "server", "bound", 1)}, "note", "may not use the subject collab.hints.doctor.", "those below it"},
 		{"token keys that are not there", "token-keys", []string{"COLLAB_TOKEN_KEYS=" + w.files + "/nothing"}, "wrong", "is not there", "collabd keys tokens"},
 		{"token keys that are none", "token-keys", []string{"COLLAB_TOKEN_KEYS=" + w.settings["COLLAB_SECRETS_KEYS"]}, "wrong", "not PEM", "collabd keys tokens"},
-		{"token keys that everybody reads", "token-keys", []string{"COLLAB_TOKEN_KEYS=" + readable}, "wrong", "can be read or written by everybody", "chmod 600"},
+		{"token keys that everybody reads", "token-keys", []string{"COLLAB_TOKEN_KEYS=" + readable}, "wrong", "can be read or written by all users", "chmod 600"},
 		{"a folder for the keyset", "secrets-keys", []string{"COLLAB_SECRETS_KEYS=" + w.files}, "wrong", "cannot be read", "read it"},
 		{"a keyset that is none", "secrets-keys", []string{"COLLAB_SECRETS_KEYS=" + w.settings["COLLAB_TOKEN_KEYS"]}, "wrong", "does not hold a Tink keyset", "COLLAB_SECRETS_KEYS"},
 		{"no identity provider", "identity", []string{"COLLAB_IDENTITY_ISSUER=" + w.gone}, "wrong", "connection refused", "openid-configuration"},
@@ -131,7 +131,7 @@ func (w *world) broken(t *testing.T) {
 		{"a price that is paid once", "payments", []string{"COLLAB_STRIPE_PRICE_STANDARD=price_once"}, "wrong", "paid once", "recurring"},
 		{"a price by use", "payments", []string{"COLLAB_STRIPE_PRICE_STANDARD=price_metered"}, "wrong", "what was used", "by quantity"},
 		{"prices in two currencies", "payments", []string{"COLLAB_STRIPE_PRICE_PREMIUM=price_euro"}, "wrong", "in eur, the other in usd", "same currency"},
-		{"a registry that cannot be read", "models", []string{"COLLAB_MODELS_FILE=" + w.files + "/broken.json"}, "wrong", "JSON array", "mend the file"},
+		{"a registry that cannot be read", "models", []string{"COLLAB_MODELS_FILE=" + w.files + "/broken.json"}, "wrong", "JSON array", "correct the file"},
 		{"a default model that there is not", "models", []string{"COLLAB_DEFAULT_MODEL=unheard-of"}, "wrong", "unheard-of", "models"},
 		{"a model that the provider does not know", "openai", []string{"COLLAB_MODELS_FILE=" + w.files + "/strange.json"}, "wrong", "does not know gpt-unheard-of", "COLLAB_MODELS_FILE"},
 		{"a wrong key of Anthropic's", "anthropic", []string{"COLLAB_ANTHROPIC_API_KEY=sk-that-is-wrong"}, "wrong", "does not know the key", "COLLAB_ANTHROPIC_API_KEY"},
@@ -140,11 +140,11 @@ func (w *world) broken(t *testing.T) {
 		{"a server that lists no models", "openai", []string{"COLLAB_OPENAI_URL=" + silent.OpenAI()}, "note", "does not list its models", ""},
 		{"any application of the issuer", "identity", []string{"COLLAB_IDENTITY_AUDIENCE="}, "wrong", "any application of the issuer", "COLLAB_IDENTITY_AUTHORIZED_PARTIES"},
 		{"a client that an operator registers", "connectors", []string{"COLLAB_CONNECTORS_FILE=" + w.files + "/clients.json"}, "ok", "/api/v1/mcp-oauth/callback/qt4gfywlvm6qc2chjwaar7ay7k", ""},
-		{"a catalog that cannot be read", "connectors", []string{"COLLAB_CONNECTORS_FILE=" + w.files + "/broken.json"}, "wrong", "COLLAB_CONNECTORS_FILE", "mend the file"},
+		{"a catalog that cannot be read", "connectors", []string{"COLLAB_CONNECTORS_FILE=" + w.files + "/broken.json"}, "wrong", "COLLAB_CONNECTORS_FILE", "correct the file"},
 		{"no mail server", "mail", []string{"COLLAB_SMTP_URL=smtp://server:" + mailPassword + "@" + gone}, "wrong", "connection refused", "COLLAB_SMTP_URL"},
 		{"a wrong password of the mail", "mail", []string{"COLLAB_SMTP_URL=" + strings.Replace(w.settings["COLLAB_SMTP_URL"], mailPassword, "pw-that-is-wrong", 1)}, "wrong", "535", "user and password"},
 		{"a mail server without the encryption that is asked for", "mail", []string{"COLLAB_SMTP_URL=" + strings.Replace(w.settings["COLLAB_SMTP_URL"], "off", "required", 1)}, "wrong", "does not answer as it must", "COLLAB_SMTP_URL"},
-		{"a sender that is no address", "mail", []string{"COLLAB_MAIL_FROM=nobody"}, "wrong", "COLLAB_MAIL_FROM", "mend it"},
+		{"a sender that is no address", "mail", []string{"COLLAB_MAIL_FROM=nobody"}, "wrong", "COLLAB_MAIL_FROM", "correct it"},
 		{"an operator's secret that can be guessed", "operator", []string{"COLLAB_ADMIN_SECRET=1234"}, "wrong", "can be guessed", "COLLAB_ADMIN_SECRET"},
 		{"analytics that are not there", "analytics", []string{"COLLAB_POSTHOG_KEY=phc_of_the_analytics", "COLLAB_POSTHOG_URL=" + w.gone}, "wrong", "connection refused", "COLLAB_POSTHOG_URL"},
 	} {
@@ -161,7 +161,7 @@ func (w *world) broken(t *testing.T) {
 				t.Errorf("not said:\n%s", text)
 			}
 			if c.check == "database" {
-				return // what is in it is unknown, too
+				return // its content is unknown, too
 			}
 			if got, want := verdicts(all, c.check), verdicts(healthy, c.check); got != want {
 				t.Errorf("the others are\n%s\nwant\n%s", got, want)
@@ -170,14 +170,14 @@ func (w *world) broken(t *testing.T) {
 	}
 }
 
-// says reports whether there is such a finding, of which the message is a part.
+// says reports whether there is a finding whose message contains the text.
 func says(all []finding, check, verdict, message string) bool {
 	return slices.ContainsFunc(all, func(f finding) bool {
 		return f.Check == check && f.Verdict == verdict && strings.Contains(f.Message, message)
 	})
 }
 
-func (w *world) storeAway(t *testing.T) {
+func (w *fixture) storeAway(t *testing.T) {
 	t.Setenv(objectstore.EnvHost, strings.TrimPrefix(w.gone, "http://"))
 	code, all, text := examine(t, w.settings)
 	if code != 1 || !says(all, "bucket", "wrong", "connection refused") {
@@ -185,7 +185,7 @@ func (w *world) storeAway(t *testing.T) {
 	}
 }
 
-func (w *world) traces(t *testing.T) {
+func (w *fixture) traces(t *testing.T) {
 	var asked atomic.Value
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		asked.Store(r.Method + " " + r.URL.Path + " " + r.Header.Get("X-Key"))
@@ -234,7 +234,7 @@ func counters(t *testing.T, base string) string {
 	return strings.Join(lines, "")
 }
 
-func (w *world) beside(t *testing.T) {
+func (w *fixture) beside(t *testing.T) {
 	before := counters(t, w.live.Base)
 	if !strings.Contains(before, "collab_bus_malformed_total 0\n") {
 		t.Fatalf("the counters are\n%s", before)
@@ -412,7 +412,7 @@ func TestTheFormForPeople(t *testing.T) {
 	}
 	for _, want := range []string{
 		"ok    address           127.0.0.1:0 is free to listen on\n",
-		"note  database          nothing is kept: COLLAB_DATABASE_URL is memory://\n",
+		"note  database          data is kept in memory only: COLLAB_DATABASE_URL is memory://\n",
 		"wrong payment-webhooks  secret 1: must begin with whsec_\n" +
 			"                        → copy the secret of the endpoint from the payment provider to COLLAB_STRIPE_WEBHOOK_SECRETS\n",
 		"\nOne thing is wrong.\n",

@@ -87,11 +87,11 @@ func (o *overuser) script(r scripted.Request) scripted.Script {
 	c.excess = max(0, u.Input+u.Output-most)
 	if fails {
 		c.used, c.last = scripted.Usage{}, scripted.Usage{} // the next message begins anew
-		return scripted.Script{scripted.Uses(u), scripted.Fail("overloaded_error", "no")}
+		return scripted.Script{scripted.SetUsage(u), scripted.Fail("overloaded_error", "no")}
 	}
 	c.used = scripted.Usage{Input: c.used.Input + u.Input, Output: c.used.Output + u.Output, Searches: c.used.Searches + u.Searches}
 	c.last = u
-	script := scripted.Script{scripted.Uses(u), scripted.Text("So")}
+	script := scripted.Script{scripted.SetUsage(u), scripted.Text("So")}
 	if what < 7 && r.Protocol == scripted.Messages {
 		script = append(script, scripted.Stop("pause_turn"))
 	}

@@ -53,8 +53,8 @@ func restored(t *testing.T, of *collabd.Server, archive string) *collabd.Server 
 	return s
 }
 
-// kept is a file as somebody knows it, who counts its states.
-type kept struct {
+// trackedFile is a file as a client knows it, with the number of its states.
+type trackedFile struct {
 	began int // how many had begun before the backup ended
 	acked int // how many were acknowledged before it began
 }
@@ -167,7 +167,7 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 	s := collabd.Start(t)
 	ada := s.SignIn(t, "ada@example.com", "Backups", "owner")
 	ada.Must(t, 200, "PUT", "/sync/profile", map[string]string{"a": "b"}, nil)
-	ran(t, s, true, "version") // it is built before anybody writes
+	ran(t, s, true, "version") // it is built before the writes begin
 	scribes := make([]*backupWriter, 3)
 	stop := make(chan struct{})
 	var all sync.WaitGroup
@@ -178,7 +178,7 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 	cursor := header(t, ada, "/sync/manifest", "X-Sync-Cursor")
 	type taken struct {
 		archive string
-		scribes []map[string]kept
+		scribes []map[string]trackedFile
 		tasks   []string
 	}
 	var backups []taken
@@ -186,9 +186,9 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 		b := taken{archive: filepath.Join(t.TempDir(), "backup.tar.zst")}
 		for _, w := range scribes {
 			_, acked, tasks := w.state()
-			known := map[string]kept{}
+			known := map[string]trackedFile{}
 			for path, n := range acked {
-				known[path] = kept{acked: n}
+				known[path] = trackedFile{acked: n}
 			}
 			b.scribes, b.tasks = append(b.scribes, known), append(b.tasks, tasks...)
 		}
@@ -279,9 +279,9 @@ func firstEvent(t *testing.T, u collabd.Client, cursor string) string {
 	return ""
 }
 
-// TestContentThatGoesAwayUnderABackup stops a backup at its first content, deletes
-// the second and collects what is garbage.
-func TestContentThatGoesAwayUnderABackup(t *testing.T) {
+// TestContentRemovedDuringABackup stops a backup at its first content, deletes
+// the second and collects garbage.
+func TestContentRemovedDuringABackup(t *testing.T) {
 	race.Skip(t, "commands of the program write backups, which share nothing with the server")
 	for name, aged := range map[string]bool{"less than a day ago it is still there": false, "more than a day ago the backup begins anew": true} {
 		t.Run(name, func(t *testing.T) {
@@ -438,7 +438,7 @@ func TestBackupsAndRestoresThatAreKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What is left behind is in nobody's way.
+	// Leftover files have no effect.
 	ran(t, s, true, "restore", "--replace", archive)
 	if _, err := os.Stat(s.Dir + ".restoring"); err == nil {
 		t.Error("something is left behind")
@@ -478,7 +478,7 @@ func TestADataFolderIsOneServers(t *testing.T) {
 	}
 }
 
-func TestABackupThatIsInterruptedLeavesNothing(t *testing.T) {
+func TestAnInterruptedBackupLeavesNoFile(t *testing.T) {
 	race.Skip(t, "commands of the program write backups, which share nothing with the server")
 	s := collabd.Start(t)
 	ada := s.SignIn(t, "ada@example.com", "Interrupted", "owner")
@@ -510,7 +510,7 @@ func TestABackupThatIsInterruptedLeavesNothing(t *testing.T) {
 	if err := c.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	for err == nil { // until the signal was noticed and nobody reads it any more
+	for err == nil { // until the signal was handled and the reader has ended
 		_, err = io.WriteString(pipe, "f")
 	}
 	pipe.Close()

@@ -35,7 +35,7 @@ type billingTest struct {
 
 func newBillingTest(t *testing.T) *billingTest {
 	p := &billingTest{TB: t, database: postgres.URL(t), client: &http.Client{
-		// Nobody goes on from the page to pay on.
+		// The payment page is not followed.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       time.Minute,
 		Transport:     &http.Transport{MaxIdleConnsPerHost: 50},
@@ -101,7 +101,7 @@ func (p *billingTest) do(page, action string, more ...string) (status int, err e
 	return answer.StatusCode, answer.Body.Close()
 }
 
-// checkout returns the address that somebody is sent to.
+// checkout returns the address of the payment page.
 func (p *billingTest) checkout(c collabd.Client, plan string) (status int, to string, err error) {
 	status, body, err := c.Do("POST", "/billing/checkout", map[string]string{"plan": plan})
 	var answer struct{ URL string }
@@ -138,7 +138,7 @@ func (p *billingTest) shows(c collabd.Client, want string) {
 	}
 }
 
-// changes returns what the audit log says of the subscription.
+// changes returns the subscription's entries of the audit log.
 func (p *billingTest) changes(c collabd.Client) (details []string) {
 	p.Helper()
 	var entries []struct{ Action, Detail string }
@@ -257,7 +257,7 @@ func TestCheckoutsAtOnceMakeOneSubscription(t *testing.T) {
 				if len(live) > 1 {
 					t.Fatalf("%d subscriptions are alive, after %v with %d pages", len(live), statuses, len(pages))
 				}
-				if len(live) == 0 { // the last page was closed by somebody who then gave up
+				if len(live) == 0 { // the last page was closed by a request that then gave up
 					if len(c.plans) == 1 {
 						t.Errorf("nobody could pay, after %v with %d pages", statuses, len(pages))
 					}

@@ -10,7 +10,7 @@ import (
 	"collab/test/collabd"
 )
 
-func TestWhatOneServerKnowsTheOtherChanges(t *testing.T) {
+func TestChangesOnOneServerCountOnTheOther(t *testing.T) {
 	servers := postgresDatabase(t).start(t, "COLLAB_BLOB_URL=file://"+t.TempDir())
 	first := servers[0]
 	ada, ben := first.SignIn(t, "ada@example.com", "Known", "owner"), first.SignIn(t, "ben@example.com", "Known", "member")

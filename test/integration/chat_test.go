@@ -46,7 +46,7 @@ func seeded(t testing.TB) uint64 {
 	return seed
 }
 
-// member is somebody who requests.
+// member is a member who sends requests.
 type member struct {
 	org    id.Org
 	user   id.User
@@ -57,7 +57,7 @@ type member struct {
 type chatRequest struct {
 	key    string // what its text begins with
 	text   string
-	input  int64 // what its text comes to
+	input  int64 // tokens of its text
 	output int64 // what it requests for
 
 	held  <-chan struct{} // the provider waits for it
@@ -67,7 +67,7 @@ type chatRequest struct {
 	seen    chan struct{} // closed when the provider has seen it
 }
 
-// uses is what it comes to: all that it was allowed, if it was admitted.
+// uses returns the tokens that it uses: all that it was allowed, if it was admitted.
 func (a *chatRequest) uses() chat.Usage {
 	if a.allowed.Load() == 0 {
 		return chat.Usage{}
@@ -80,10 +80,10 @@ func estimate(text string) int64 {
 	return chat.Call{Turns: []chat.Turn{{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: text}}}}}.Estimate()
 }
 
-// minInput is what the shortest text comes to that any request can be named in.
+// minInput is the number of tokens of the shortest text that can name any request.
 var minInput = estimate("zzzzzz")
 
-// request makes a request whose text comes to the input.
+// request makes a request whose text has the tokens of input.
 func (w *chatTest) request(input, output int64) *chatRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,7 +128,7 @@ func (w *chatTest) plan(r provider.Request) provider.Script {
 		return a.steps
 	default:
 		u := a.uses()
-		script := provider.Script{provider.Uses(provider.Usage{Input: u.Input, Output: u.Output}), provider.Text("Here")}
+		script := provider.Script{provider.SetUsage(provider.Usage{Input: u.Input, Output: u.Output}), provider.Text("Here")}
 		if a.held != nil {
 			script = append(script, provider.Hold(a.held))
 		}
@@ -176,7 +176,7 @@ func today(t testing.TB) quota.Day {
 	return d
 }
 
-// member signs somebody in.
+// member signs a member in.
 func (w *chatTest) member(organisation string, n int) member {
 	w.Helper()
 	role := "member"
@@ -309,7 +309,7 @@ func (w *chatTest) spent(all []member) (calls []usage.Entry, used map[id.User]in
 	return calls, used
 }
 
-// leases counts those that are there.
+// leases counts the stored leases.
 func (w *chatTest) leases() (n int) {
 	w.Helper()
 	if err := w.rows.QueryRowContext(w.Context(), "SELECT COUNT(*) FROM quota_leases").Scan(&n); err != nil {
@@ -348,7 +348,7 @@ func (w *chatTest) settled(all ...member) map[chat.Outcome]int {
 		if lines != len(logged) {
 			w.Errorf("%d calls have %d lines of the log", len(logged), lines)
 		}
-		// The line comes after the entry.
+		// The line is logged after the entry is stored.
 		if calls, used = w.spent(all); len(logged) >= len(calls) || time.Now().After(deadline) {
 			break
 		}

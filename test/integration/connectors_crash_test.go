@@ -57,7 +57,7 @@ func TestServersThatCrashWhileTheyAuthorise(t *testing.T) {
 		}
 		states[now.Status]++
 		if kept == 1 {
-			p.change("UPDATE connectors SET due_at = 1000 WHERE due_at IS NOT NULL AND id = '" + i + "'") // who has it is gone
+			p.change("UPDATE connectors SET due_at = 1000 WHERE due_at IS NOT NULL AND id = '" + i + "'") // its server has crashed
 			p.awaitStatus(p.ada.At(victim), i, "CONNECTED")
 			if token := p.token(p.ada.At(victim), i); !p.auth.Valid(token) {
 				t.Errorf("round %d: the token does not let in", round)
@@ -94,7 +94,7 @@ func (p *connectorTest) attempt(s *collabd.Server, instance string) {
 	}
 	var back *url.URL
 	if back, err = p.auth.Approve(to.String()); err == nil {
-		_, _, _ = b.finish(back.String(), s) // the server may be gone
+		_, _, _ = b.finish(back.String(), s) // the server may have crashed
 	}
 }
 

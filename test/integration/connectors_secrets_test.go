@@ -122,7 +122,7 @@ func TestSecretsOfConnectorsAreNowhere(t *testing.T) {
 		asItIs := func(url.Values) {}
 		failing := func(code string) func(url.Values) { return func(q url.Values) { q.Set("error", code) } }
 
-		// What goes well.
+		// The successful cases.
 		good := answers("notes", p.auth, 200, asItIs).InstanceID
 		ours := answers("known", p.preferred, 200, asItIs).InstanceID
 		for _, i := range []string{good, ours} {

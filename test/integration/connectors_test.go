@@ -23,7 +23,7 @@ import (
 	"collab/test/toolserver"
 )
 
-// toolsKey lets in at the tool server that takes a key.
+// toolsKey is the key of the tool server that uses keys.
 const toolsKey = "key-of-the-tools-of-the-integration-tests"
 
 // connectorTest is servers of ours, the database under them, and whom they connect to:
@@ -186,18 +186,18 @@ func (p *connectorTest) start(c collabd.Client, body map[string]any) (f flow) {
 	return f
 }
 
-type polled struct {
+type pollResult struct {
 	Status, InstanceID string
 	Error              *string
 }
 
-func (p *connectorTest) poll(c collabd.Client, f flow) (was polled) {
+func (p *connectorTest) poll(c collabd.Client, f flow) (was pollResult) {
 	p.Helper()
 	c.Must(p, 200, "GET", "/mcp-oauth/poll?state="+url.QueryEscape(f.State), nil, &was)
 	return was
 }
 
-// browser is somebody's browser, which goes only where it is told to.
+// browser is a user's browser, which follows no redirects by itself.
 type browser struct{ *http.Client }
 
 func newBrowser(t testing.TB) *browser {
@@ -287,7 +287,7 @@ func (p *connectorTest) finished(b *browser, address string, s *collabd.Server, 
 	return text
 }
 
-// approved is a callback of who goes through an authorization.
+// approved returns the callback of an approved authorization.
 func (p *connectorTest) approved(of *authserver.Server, b *browser, f flow) *url.URL {
 	p.Helper()
 	back, err := of.Approve(p.confirmed(b, f.AuthURL, p.server(1), p.server(0)).String())

@@ -30,7 +30,7 @@ const (
 // leavers is how many clients leave before the end, on each database.
 var leavers = soak.Count(1000)
 
-// loud is how many of the streams of a server that goes away never pause.
+// loud is how many of the streams of a stopping server never pause.
 var loud = max(2, soak.Count(10))
 
 // goneWithin is how long a server takes to go away.
@@ -69,7 +69,7 @@ func (w *chatTest) open(s *collabd.Server, model string, who member, a *chatRequ
 	return &stream{Conn: conn, Reader: bufio.NewReader(conn)}, nil
 }
 
-// head reads the head, which says that the request was admitted.
+// head reads the head, after which the request was admitted.
 func (l *stream) head(t testing.TB) bool {
 	res, err := http.ReadResponse(l.Reader, nil)
 	if err != nil || res.StatusCode != http.StatusOK {
@@ -88,9 +88,9 @@ func (l *stream) leave(abruptly bool) {
 	_ = l.Close()
 }
 
-// departure is a moment at which a client leaves: what the provider does, which never
+// disconnect is a moment at which a client leaves: what the provider does, which never
 // comes to its end, and how far the client reads.
-type departure struct {
+type disconnect struct {
 	about string
 	steps provider.Script
 	until func(l *stream, random *rand.Rand) error
@@ -112,7 +112,7 @@ var several = provider.Script{
 	provider.Silence(),
 }
 
-var departures = []departure{
+var departures = []disconnect{
 	{"before the provider's head", provider.Script{provider.HoldBack(nil)}, chunks(0)},
 	{"before the first chunk", provider.Script{provider.Silence()}, chunks(0)},
 	{"between chunks", several, func(l *stream, random *rand.Rand) error { return chunks(1+random.IntN(5))(l, random) }},
@@ -126,9 +126,9 @@ var departures = []departure{
 	{"during a call of a tool", provider.Script{provider.Text("Let me see"), provider.Call("c1", "look", `{"at":`, `"it"}`), provider.Silence()}, chunks(1)},
 }
 
-// TestWhoLeavesIsMeteredOnceAndTheProviderStops has clients leave at every
+// TestADisconnectedClientIsMeteredOnceAndTheProviderStops has clients leave at every
 // moment of a stream.
-func TestWhoLeavesIsMeteredOnceAndTheProviderStops(t *testing.T) {
+func TestADisconnectedClientIsMeteredOnceAndTheProviderStops(t *testing.T) {
 	seed := seeded(t)
 	withChats(t, func(t *testing.T, w *chatTest) {
 		var all []member
@@ -185,7 +185,7 @@ func TestWhoLeavesIsMeteredOnceAndTheProviderStops(t *testing.T) {
 
 // TestWhoLeavesBeforeAnythingIsKnownLeavesNothingBehind has clients leave around
 // the moment at which they are admitted.
-func TestWhoLeavesBeforeAnythingIsKnownLeavesNothingBehind(t *testing.T) {
+func TestADisconnectBeforeTheFirstByteLeavesNothing(t *testing.T) {
 	seed := seeded(t)
 	withChats(t, func(t *testing.T, w *chatTest) {
 		all := []member{w.member("Hasty", 0), w.member("Hasty", 1)}
@@ -242,9 +242,9 @@ func total(outcomes map[chat.Outcome]int) (n int) {
 	return n
 }
 
-// TestAServerThatGoesAwayEndsItsStreamsAndKeepsWhatTheyUsed stops a server in
+// TestShutdownEndsStreamsAndStoresTheirUsage stops a server in
 // order while it streams.
-func TestAServerThatGoesAwayEndsItsStreamsAndKeepsWhatTheyUsed(t *testing.T) {
+func TestShutdownEndsStreamsAndStoresTheirUsage(t *testing.T) {
 	withChats(t, func(t *testing.T, w *chatTest) {
 		const streams = 50 // the loud ones come last, as they leave little time to others
 		all := []member{w.member("Stopped", 0), w.member("Stopped", 1)}

@@ -9,7 +9,7 @@ import (
 	"collab/test/race"
 )
 
-func TestTheDoctorBesideAServerSaysWhatIsWrongAndNoSecret(t *testing.T) {
+func TestTheDoctorBesideAServerReportsProblemsWithoutSecrets(t *testing.T) {
 	race.Skip(t, "it is about a command of the program")
 	s := collabd.Start(t)
 	if said := ran(t, s, true, "doctor"); !strings.HasSuffix(said, "\nNothing is wrong.\n") {

@@ -26,7 +26,7 @@ import (
 // of it.
 const secret = "quagga"
 
-// posthogKey is told to PostHog and to nobody else.
+// posthogKey is sent to PostHog only.
 const posthogKey = "phc_key_of_the_project"
 
 // recorder is a server that takes everything and keeps it.
@@ -60,7 +60,7 @@ func recording(t *testing.T) *recorder {
 	return r
 }
 
-// all is everything that came, as it was said.
+// all is the text of all responses.
 func (r *recorder) all(t *testing.T) []byte {
 	t.Helper()
 	r.mu.Lock()
@@ -85,13 +85,13 @@ var answered = map[string]struct {
 	outcome string
 }{
 	"whole": {"m-messages", provider.Script{
-		provider.Uses(provider.Usage{Input: 12, CacheRead: 30, CacheMade: 5, Output: 70}),
+		provider.SetUsage(provider.Usage{Input: 12, CacheRead: 30, CacheMade: 5, Output: 70}),
 		provider.Think(secret + " thought"), provider.Text(secret, " said"), provider.Cite(secret, "https://example.com/"+secret),
 		provider.Search("s1", secret+" query", provider.Result{Title: secret + " title", URL: "https://example.com/" + secret, PageAge: secret}),
 		provider.Call("c_"+secret, secret+"_tool", `{"path":"`+secret, ` path"}`),
 	}, "completed"},
 	"whole chat": {"m-chat", provider.Script{
-		provider.Uses(provider.Usage{Input: 12, Output: 7}), provider.Think(secret), provider.Text(secret), provider.Call("c1", secret+"_tool", `{"path":"`+secret+`"}`),
+		provider.SetUsage(provider.Usage{Input: 12, Output: 7}), provider.Think(secret), provider.Text(secret), provider.Call("c1", secret+"_tool", `{"path":"`+secret+`"}`),
 	}, "completed"},
 	"refused":           {"m-messages", provider.Script{provider.Refuse(400, "invalid_request_error", "prompt is too long: "+secret)}, "failed"},
 	"refused chat":      {"m-chat", provider.Script{provider.Refuse(400, "not with "+secret, "no "+secret, "X-Request-Id", "a "+secret)}, "failed"},
@@ -168,10 +168,10 @@ func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
 	return heard.String()
 }
 
-// TestNothingThatIsSaidGetsIntoLogsOrAnalytics looks for a word that is all over
+// TestConversationsAreNotInLogsOrAnalytics looks for a word that is all over
 // what is said in whatever the server tells of it: its log, PostHog, OpenTelemetry
 // and the figures. Each call is in all of them.
-func TestNothingThatIsSaidGetsIntoLogsOrAnalytics(t *testing.T) {
+func TestConversationsAreNotInLogsOrAnalytics(t *testing.T) {
 	t.Parallel()
 	models := provider.Start(t)
 	models.Choose(func(r provider.Request) provider.Script {
@@ -196,7 +196,7 @@ func TestNothingThatIsSaidGetsIntoLogsOrAnalytics(t *testing.T) {
 			t.Errorf("%s: the client heard %s", name, heard)
 		}
 		if a.outcome == "client_gone" {
-			<-models.Left()
+			<-models.Disconnects()
 		}
 	}
 	for _, r := range models.Requests() {

@@ -50,7 +50,7 @@ var (
 // envSeed names the variable with the seed of an earlier run.
 const envSeed = "COLLAB_SEED"
 
-// retryDelay is how long somebody waits who was refused or cut off.
+// retryDelay is the pause after a refused or interrupted request.
 const retryDelay = 25 * time.Millisecond
 
 // tenant is one organisation of the cluster.
@@ -62,7 +62,7 @@ type tenant struct {
 
 	mu   sync.Mutex
 	acks []ack            // guarded by mu
-	sums map[int64]uint64 // of what readers were told, by number; guarded by mu
+	sums map[int64]uint64 // of the events of readers, by number; guarded by mu
 	told map[int64]string // the same; guarded by mu
 }
 
@@ -153,7 +153,7 @@ func TestNothingIsLost(t *testing.T) {
 		t.Fatalf("%d writes: %v", f.acked.Load(), ctx.Err())
 	}
 
-	// Readers go on until they have come to the end of what is theirs.
+	// Readers continue until they have received all their events.
 	logs := make([][]object.Change, clusterOrgs)
 	for i, c := range f.tenants {
 		logs[i] = f.log(database, id.Org(c.users[0].Org))
@@ -192,7 +192,7 @@ func TestNothingIsLost(t *testing.T) {
 		len(slices.Concat(logs...)), events, len(readers), connections, resumes)
 }
 
-// listen is the setting of an address that nobody takes while its server is away.
+// listen is the setting of an address that stays reserved while its server is stopped.
 func listen(t testing.TB) string {
 	port, err := loopback.Port()
 	if err != nil {
@@ -286,7 +286,7 @@ type writer struct {
 	n      int
 	random *rand.Rand
 	writes int
-	made   map[string]string // ids of files that are there, by path
+	made   map[string]string // ids of existing files, by path
 }
 
 func (w *writer) run(ctx context.Context, writes int) {
@@ -559,7 +559,7 @@ func (r *reader) take(event, at, data string) error {
 	return nil
 }
 
-// sees is who is told of what, by the rules of the contract.
+// sees reports who receives which event, by the rules of the contract.
 func (r *reader) sees(e object.Change) bool {
 	user := id.User(r.user.User)
 	switch {
@@ -644,7 +644,7 @@ func (f *cluster) check(c *tenant, log []object.Change) {
 		}
 		told, ok := c.told[e.N]
 		if !ok {
-			continue // the readers' own check says whether that is right
+			continue // the readers' own check covers that
 		}
 		var event struct {
 			Type, StorageKey, Path, Checksum, ChangedBy string
@@ -667,7 +667,7 @@ func (f *cluster) check(c *tenant, log []object.Change) {
 			f.Errorf("the write %+v was acknowledged and is not in the log", a)
 		}
 	}
-	// Everybody is shown what is there and theirs, and can read it.
+	// Every member lists and can read the files that they see.
 	for i, u := range c.users {
 		var manifest []record
 		if status, body, err := u.At(f.servers[i%2]).Do("GET", "/sync/manifest", nil); err != nil || status != 200 || json.Unmarshal(body, &manifest) != nil {

@@ -147,7 +147,7 @@ func TestRoundTripsToPostgres(t *testing.T) {
 		// well: the request's number is the least.
 		least := row.trips + 1
 		for n := 0; n < 3 || least > row.trips && n < 10; n++ {
-			v := &visitor{t: t, s: s, counter: counter, name: fmt.Sprintf("Rounds-%d-%d", i, n)}
+			v := &ownerClient{t: t, s: s, counter: counter, name: fmt.Sprintf("Rounds-%d-%d", i, n)}
 			v.Client = v.joined("owner")
 			if !strings.Contains(row.request, "/billing/") {
 				v.Grant(t, "ENTERPRISE")
@@ -204,8 +204,8 @@ func matches(endpoint, request string) bool {
 	return slices.EqualFunc(a, b, func(a, b string) bool { return a == b || strings.HasPrefix(a, "{") })
 }
 
-// visitor is the owner of an organisation of their own, who sends a request.
-type visitor struct {
+// ownerClient sends requests as the owner of its own organisation.
+type ownerClient struct {
 	collabd.Client
 	t       *testing.T
 	s       *collabd.Server
@@ -214,7 +214,7 @@ type visitor struct {
 }
 
 // joined returns a session of the owner, or of a new member.
-func (v *visitor) joined(role string) collabd.Client {
+func (v *ownerClient) joined(role string) collabd.Client {
 	email := v.name + "@rounds.example"
 	if role != "owner" {
 		email = fmt.Sprintf("member-%d@rounds.example", used.Add(1))
@@ -226,7 +226,7 @@ func (v *visitor) joined(role string) collabd.Client {
 var used atomic.Int64
 
 // trips returns how often a request waits for Postgres.
-func (v *visitor) trips(request, body string, once bool) int {
+func (v *ownerClient) trips(request, body string, once bool) int {
 	method, path, _ := strings.Cut(request, " ")
 	path = v.filled(path)
 	records := v.filled(strings.ReplaceAll(body, "{n}", "\x00"))
@@ -239,7 +239,7 @@ func (v *visitor) trips(request, body string, once bool) int {
 }
 
 // send sends a request and returns how often it waited.
-func (v *visitor) send(method, path, body string) int {
+func (v *ownerClient) send(method, path, body string) int {
 	v.t.Helper()
 	r, err := http.NewRequest(method, v.Base+"/api/v1"+path, strings.NewReader(body))
 	if err != nil {
@@ -271,7 +271,7 @@ func (v *visitor) send(method, path, body string) int {
 }
 
 // filled returns a text with ids of new records in place of its parameters.
-func (v *visitor) filled(text string) string {
+func (v *ownerClient) filled(text string) string {
 	for name, made := range map[string]func() string{
 		"{task}": func() string { return v.added("/tasks", `{"title": "T"}`) },
 		"{team}": func() string { return v.added("/teams", `{"name": "T"}`) },
@@ -308,7 +308,7 @@ func (v *visitor) filled(text string) string {
 }
 
 // added returns the id of a new record.
-func (v *visitor) added(path, body string) string {
+func (v *ownerClient) added(path, body string) string {
 	v.t.Helper()
 	var made struct{ ID string }
 	v.Must(v.t, 201, "POST", path, json.RawMessage(body), &made)
@@ -316,7 +316,7 @@ func (v *visitor) added(path, body string) string {
 }
 
 // session returns the id of another session of the visitor.
-func (v *visitor) session() string {
+func (v *ownerClient) session() string {
 	v.joined("owner")
 	var all []struct {
 		ID      string
@@ -333,7 +333,7 @@ func (v *visitor) session() string {
 }
 
 // identity returns a token of the identity provider.
-func (v *visitor) identity() string {
+func (v *ownerClient) identity() string {
 	answer, err := http.PostForm(v.Base+"/dev/identity/token", url.Values{"email": {v.name + "@rounds.example"}, "name": {v.name}, "org": {v.name}, "role": {"owner"}})
 	if err != nil {
 		v.t.Fatal(err)
@@ -394,9 +394,9 @@ func (c *tripCounter) pass(client net.Conn, target string) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		defer client.Close()
-		_, _ = io.Copy(told{client, func() { answered.Store(true) }}, server)
+		_, _ = io.Copy(hookWriter{client, func() { answered.Store(true) }}, server)
 	})
-	_, _ = io.Copy(told{server, func() {
+	_, _ = io.Copy(hookWriter{server, func() {
 		if answered.Swap(false) {
 			c.n.Add(1)
 		}
@@ -405,13 +405,13 @@ func (c *tripCounter) pass(client net.Conn, target string) {
 	both.Wait()
 }
 
-// told is a writer that calls a function before it writes.
-type told struct {
+// hookWriter is a writer that calls a function before it writes.
+type hookWriter struct {
 	io.Writer
 	before func()
 }
 
-func (w told) Write(b []byte) (int, error) {
+func (w hookWriter) Write(b []byte) (int, error) {
 	w.before()
 	return w.Writer.Write(b)
 }

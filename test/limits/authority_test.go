@@ -16,17 +16,17 @@ import (
 	"collab/test/collabd"
 )
 
-// act is a request that the caller's rights are taken from while its body is held.
+// heldRequest is a request that the caller's rights are taken from while its body is held.
 // In path and body, $name stands for the id of the record with that name.
-type act struct {
+type heldRequest struct {
 	path    string
 	body    string // empty: the row takes none; {}: it waits for one only under a key
-	private bool   // it touches the private team, or what is in it
+	private bool   // it concerns the private team or its content
 }
 
 // acts has one of each row that asks for a token, and of the one that takes it in
 // its body.
-var acts = map[string]act{
+var acts = map[string]heldRequest{
 	"POST /api/v1/auth/refresh":             {path: "/auth/refresh", body: `{"token":"$token"}`},
 	"GET /api/v1/auth/me":                   {path: "/auth/me"},
 	"GET /api/v1/auth/sessions":             {path: "/auth/sessions"},
@@ -123,47 +123,47 @@ type pending struct {
 	sent    string // all of it
 }
 
-// withdrawal takes rights from ada.
-type withdrawal struct {
+// revocation takes rights from ada.
+type revocation struct {
 	name   string
-	role   string                         // ada's before
-	tried  func(guard string, a act) bool // the rows that it takes from her
-	change func(t *testing.T, w *withdrawn)
+	role   string                                 // ada's before
+	tried  func(guard string, a heldRequest) bool // the rows that it takes from her
+	change func(t *testing.T, w *revocationOrg)
 }
 
-// withdrawn is the organisation of one withdrawal.
-type withdrawn struct {
+// revocationOrg is the organisation of one revocation.
+type revocationOrg struct {
 	server         *collabd.Server
 	ada, ben       collabd.Client // who is tried, and an owner
 	again          collabd.Client // ada in another session
 	provider, team string         // the organisation's id at the identity provider, and the private team
 }
 
-var withdrawals = []withdrawal{
-	{"removal", "owner", func(string, act) bool { return true }, func(t *testing.T, w *withdrawn) {
+var revocations = []revocation{
+	{"removal", "owner", func(string, heldRequest) bool { return true }, func(t *testing.T, w *revocationOrg) {
 		w.ben.Must(t, 200, "DELETE", "/org/members/"+w.ada.User, nil, nil)
 	}},
-	{"demotion", "owner", func(guard string, _ act) bool {
+	{"demotion", "owner", func(guard string, _ heldRequest) bool {
 		return slices.Contains([]string{"writer", "manager", "owner"}, guard)
-	}, func(t *testing.T, w *withdrawn) {
+	}, func(t *testing.T, w *revocationOrg) {
 		w.ben.Must(t, 200, "PATCH", "/org/members/"+w.ada.User+"/role", map[string]string{"role": "VIEWER"}, nil)
 	}},
-	{"team", "member", func(_ string, a act) bool { return a.private }, func(t *testing.T, w *withdrawn) {
+	{"team", "member", func(_ string, a heldRequest) bool { return a.private }, func(t *testing.T, w *revocationOrg) {
 		w.ben.Must(t, 200, "DELETE", "/teams/"+w.team+"/members/"+w.ada.User, nil, nil)
 	}},
-	{"closure", "owner", func(string, act) bool { return true }, func(t *testing.T, w *withdrawn) {
+	{"closure", "owner", func(string, heldRequest) bool { return true }, func(t *testing.T, w *revocationOrg) {
 		body := fmt.Sprintf(`{"object":"event","type":"organization.deleted","timestamp":%d,"data":{"object":"organization","id":%q,"deleted":true}}`, time.Now().UnixMilli(), w.provider)
 		if status, answer, err := w.server.Deliver("msg_closed", body); err != nil || status != 200 {
 			t.Fatalf("the webhook is answered with %d %s, %v", status, answer, err)
 		}
 	}},
-	{"session", "owner", func(string, act) bool { return true }, func(t *testing.T, w *withdrawn) {
+	{"session", "owner", func(string, heldRequest) bool { return true }, func(t *testing.T, w *revocationOrg) {
 		w.again.Must(t, 200, "DELETE", "/auth/sessions", nil, nil)
 	}},
 }
 
-// forms are the requests of an act, as they are sent, by what is special in each.
-func (a act) forms(row string, of collabd.Client, ids *strings.Replacer, key string) (all []pending) {
+// forms are the variants of a held request, by their names.
+func (a heldRequest) forms(row string, of collabd.Client, ids *strings.Replacer, key string) (all []pending) {
 	method, _, _ := strings.Cut(row, " ")
 	form := func(name, path, contentType, body string, keyed bool) {
 		head := method + " /api/v1" + ids.Replace(path) + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + of.Token + "\r\n"
@@ -249,7 +249,7 @@ func (h *pending) fresh(conn net.Conn) (int, string, error) {
 	return again.answer()
 }
 
-// refused reports whether an answer is a refusal, or says that nothing is there.
+// refused reports whether a response is a refusal or NotFound.
 func refused(status int, body string) bool {
 	switch status {
 	case 401, 403, 404:
@@ -319,15 +319,15 @@ func TestRightsAreThoseOfTheActOnEveryRow(t *testing.T) {
 	}
 	onEach(t, func(t *testing.T, d *database) {
 		db := d.open(t)
-		for n, way := range withdrawals {
+		for n, way := range revocations {
 			t.Run(way.name, func(t *testing.T) { way.try(t, d, db, guards, n) })
 		}
 	}, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS="+collabd.WebhookSecret)
 }
 
-func (way withdrawal) try(t *testing.T, d *database, db *sql.DB, guards map[string]string, n int) {
+func (way revocation) try(t *testing.T, d *database, db *sql.DB, guards map[string]string, n int) {
 	s, name := d.server, "Sweep "+way.name
-	w := &withdrawn{server: s, ben: s.SignIn(t, "ben@example.com", name, "owner"), ada: s.SignIn(t, "ada@example.com", name, way.role), again: s.SignIn(t, "ada@example.com", name, way.role)}
+	w := &revocationOrg{server: s, ben: s.SignIn(t, "ben@example.com", name, "owner"), ada: s.SignIn(t, "ada@example.com", name, way.role), again: s.SignIn(t, "ada@example.com", name, way.role)}
 	carl := s.SignIn(t, "carl@example.com", name, "member")
 	made := func(path string, body map[string]any) string {
 		t.Helper()
@@ -339,7 +339,7 @@ func (way withdrawal) try(t *testing.T, d *database, db *sql.DB, guards map[stri
 		t.Fatal(err)
 	}
 	w.ben.Grant(t, "PREMIUM") // which may invite
-	// The first team is the one that everybody is in; ada's act to seed is not the first.
+	// The first team is the shared one; ada's seeding is not the first.
 	w.ben.Must(t, 200, "POST", "/auth/seed-onboarding", nil, nil)
 	var teams []struct{ ID string }
 	w.ben.Must(t, 200, "GET", "/teams", nil, &teams)

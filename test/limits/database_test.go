@@ -96,7 +96,7 @@ func (d *database) keep(t *testing.T) {
 	t.Cleanup(func() { d.administer(t, "DROP DATABASE "+name+"_filled") })
 }
 
-// restore goes back to what keep noted. The server is not running.
+// restore restores the state that keep recorded. The server must not be running.
 func (d *database) restore(t testing.TB) {
 	t.Helper()
 	if d.url == "" {
@@ -161,8 +161,8 @@ func copied(t testing.TB, from, to string) {
 	}
 }
 
-// filler multiplies records.
-type filler struct {
+// recordCopier multiplies records.
+type recordCopier struct {
 	testing.TB
 	dialect
 	db *sql.DB
@@ -172,7 +172,7 @@ type filler struct {
 // number, from 1 on.
 type set map[string]string
 
-func (f filler) exec(statement string, args ...any) {
+func (f recordCopier) exec(statement string, args ...any) {
 	f.Helper()
 	if _, err := f.db.Exec(statement, args...); err != nil {
 		f.Fatalf("%v in %.1000s", err, statement)
@@ -180,16 +180,16 @@ func (f filler) exec(statement string, args ...any) {
 }
 
 // id is the expression of the id of record i. Each sort has ids of its own.
-func (f filler) id(sort string) string { return fmt.Sprintf(f.uuid, sort, "i") }
+func (f recordCopier) id(sort string) string { return fmt.Sprintf(f.uuid, sort, "i") }
 
 // repeated is the expression of a text n times.
-func (f filler) repeated(text string, n int) string { return fmt.Sprintf(f.repeat, text, n) }
+func (f recordCopier) repeated(text string, n int) string { return fmt.Sprintf(f.repeat, text, n) }
 
 // text is the expression of n characters of four bytes.
-func (f filler) text(n int) string { return f.repeated("\U0001F600", n) }
+func (f recordCopier) text(n int) string { return f.repeated("\U0001F600", n) }
 
 // multiply adds copies of the one record that the condition selects.
-func (f filler) multiply(table, where string, copies int, differ set) {
+func (f recordCopier) multiply(table, where string, copies int, differ set) {
 	f.Helper()
 	f.exec("CREATE TEMP TABLE template AS SELECT * FROM " + table + " WHERE " + where + " LIMIT 1")
 	rows, err := f.db.Query("SELECT * FROM " + table + " LIMIT 0")

@@ -63,7 +63,7 @@ func TestDeletionsThatAreKilledAreFinishedByTheirRepetition(t *testing.T) {
 		c.whose.Must(t, 201, "POST", "/sync/files", c.file, &of)
 		start := 100_000 * (n + 1)
 		numbered := func(column string) string { return "replace(" + column + ", '7777777777', printf('%010d', i))" }
-		f := filler{t, sqliteDialect, db}
+		f := recordCopier{t, sqliteDialect, db}
 		f.multiply("objects", "id = '"+of.ID+"'", files-1, set{
 			"id": f.id(fmt.Sprintf("0000000%d", n)), "path": numbered("path"), "storage_key": numbered("storage_key"), "folded_key": numbered("folded_key"),
 			"blob": "blob||i", "n": fmt.Sprint(start, " + i"),

@@ -26,7 +26,7 @@ import (
 // something large, in bytes.
 const growth = 32 << 20
 
-// memory is what is resident of a process, in bytes.
+// memory is the resident memory of a process, in bytes.
 func memory(t testing.TB, pid int) int64 {
 	t.Helper()
 	resident := processMemory(t, pid)["VmRSS"]
@@ -36,7 +36,7 @@ func memory(t testing.TB, pid int) int64 {
 	return resident
 }
 
-// processMemory is what the system tells of a process's memory, in bytes.
+// processMemory has the system's figures of a process's memory, in bytes.
 func processMemory(t testing.TB, pid int) map[string]int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -86,9 +86,9 @@ func watched(t *testing.T, s *collabd.Server, about string, do func()) {
 	}
 }
 
-// noise is content that is made while it is read, the same each time, and adds
+// generatedContent is content that is made while it is read, the same each time, and adds
 // up to a checksum.
-type noise struct {
+type generatedContent struct {
 	left  int64
 	n     uint64
 	block [64 << 10]byte
@@ -99,9 +99,9 @@ type noise struct {
 // record is a record of a file or of another thing, as it is answered.
 type record struct{ ID, StorageKey, Checksum string }
 
-func newNoise(size int64) *noise { return &noise{left: size, sum: sha256.New()} }
+func newNoise(size int64) *generatedContent { return &generatedContent{left: size, sum: sha256.New()} }
 
-func (g *noise) Read(p []byte) (int, error) {
+func (g *generatedContent) Read(p []byte) (int, error) {
 	if g.left == 0 {
 		return 0, io.EOF
 	}
@@ -118,7 +118,7 @@ func (g *noise) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (g *noise) checksum() string { return hex.EncodeToString(g.sum.Sum(nil)) }
+func (g *generatedContent) checksum() string { return hex.EncodeToString(g.sum.Sum(nil)) }
 
 func send(t *testing.T, u collabd.Client, method, path string, size int64, body io.Reader, headers ...string) *http.Response {
 	t.Helper()
@@ -145,7 +145,7 @@ func TestLargeFilesGoThroughLittleMemory(t *testing.T) {
 	size := int64(soak.Count(2 << 30)) // at any scale several times the memory that is allowed
 	s := collabd.Start(t, fmt.Sprintf("COLLAB_MAX_UPLOAD_BYTES=%d", size))
 	u := s.SignIn(t, "ada@example.com", "Large", "owner")
-	// What the first request of each sort needs for good is no growth.
+	// Memory that the first request of each kind keeps is not counted as growth.
 	warm := send(t, u, "POST", "/sync/files?path=warm", 1<<20, newNoise(1<<20), "Content-Type: application/octet-stream")
 	var small record
 	if err := json.NewDecoder(warm.Body).Decode(&small); err != nil || warm.StatusCode != 201 {

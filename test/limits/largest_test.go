@@ -117,7 +117,7 @@ func fill(t *testing.T, d *database) *largest {
 	s.Stop(t)
 
 	db := d.open(t)
-	f := filler{t, d.dialect, db}
+	f := recordCopier{t, d.dialect, db}
 	const later = "created_at + i"
 	const members = 20_000
 	f.multiply("users", "id = '"+w.carl.User+"'", members, set{"id": f.id("00000001"), "provider_id": "'user_'||i", "email": "'member'||i||'@example.com'", "email_key": "'member'||i||'@example.com'", "name": f.text(200), "avatar_url": "'https://example.com/'||" + f.repeated("a", 2000)})

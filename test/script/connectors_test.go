@@ -16,9 +16,9 @@ import (
 // toolsKey is what lets somebody in at the tool server that asks for a key.
 const toolsKey = "key-of-the-tools"
 
-// neighbours are the tool servers beside a server, and the authorization server
+// externalServers are the tool servers beside a server, and the authorization server
 // that lets people in at some of them.
-type neighbours struct {
+type externalServers struct {
 	catalog string // the file in which the server finds them
 	origins []string
 }
@@ -31,7 +31,7 @@ type neighbours struct {
 //	shell      is a process beside the client, which takes a key; clock needs none
 //	elsewhere  has its address in config.url, and may want a key
 //	retired    is not to be had any more
-func newNeighbours(t *testing.T) *neighbours {
+func newNeighbours(t *testing.T) *externalServers {
 	t.Helper()
 	open, keyed, mediated := toolserver.Start(t), toolserver.Start(t), toolserver.Start(t)
 	open.Offer(connector.Tool{Name: "forecast", Description: "Says how warm it will be."}, connector.Tool{Name: "warnings"})
@@ -55,7 +55,7 @@ func newNeighbours(t *testing.T) *neighbours {
 		 "credentials": [{"name": "apiKey", "label": "Key", "optional": true}], "headers": {"X-Api-Key": "{apiKey}"}},
 		{"serverId": "retired", "displayName": "Retired", "description": "Was.", "authMode": "NONE", "mcpTransport": "STDIO", "command": ["retired"], "enabled": false}
 	]}`, open.HTTP(), open.SSE(), keyed.HTTP(), mediated.HTTP())
-	n := &neighbours{catalog: filepath.Join(t.TempDir(), "connectors.json"), origins: []string{open.URL, keyed.URL, mediated.URL, provider.URL}}
+	n := &externalServers{catalog: filepath.Join(t.TempDir(), "connectors.json"), origins: []string{open.URL, keyed.URL, mediated.URL, provider.URL}}
 	if err := os.WriteFile(n.catalog, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +63,6 @@ func newNeighbours(t *testing.T) *neighbours {
 }
 
 // has reports whether an address is one of theirs.
-func (n *neighbours) has(u *url.URL) bool {
+func (n *externalServers) has(u *url.URL) bool {
 	return n != nil && slices.Contains(n.origins, u.Scheme+"://"+u.Host)
 }

@@ -135,7 +135,7 @@ func uses(rest string) (provider.Step, error) {
 			return nil, err
 		}
 	}
-	return provider.Uses(u), nil
+	return provider.SetUsage(u), nil
 }
 
 // script reads a script, whose waits end with the gate.
@@ -161,10 +161,10 @@ func script(lines []string, gate <-chan struct{}) (s provider.Script, err error)
 }
 
 // provide tells the provider what to do, or looks at what it was asked.
-func (t *talk) provide(line int, p *provision) []trouble {
-	stop := func(err error) []trouble { return []trouble{{line, err.Error(), true}} }
-	say := func(format string, args ...any) []trouble {
-		return []trouble{{line: line, text: fmt.Sprintf(format, args...)}}
+func (t *conversationRun) provide(line int, p *provision) []mismatch {
+	stop := func(err error) []mismatch { return []mismatch{{line, err.Error(), true}} }
+	say := func(format string, args ...any) []mismatch {
+		return []mismatch{{line: line, text: fmt.Sprintf(format, args...)}}
 	}
 	message, err := t.values.fill(p.message)
 	if err != nil {

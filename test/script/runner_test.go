@@ -48,7 +48,7 @@ func someValues() *values {
 
 const someID = "01890a5d-ac96-774b-bcce-b302099a8057"
 
-func TestPatternsMatchWhatTheyMean(t *testing.T) {
+func TestPatternsMatchTheirTexts(t *testing.T) {
 	for _, c := range []struct{ pattern, got, differs string }{
 		{`{"a": 1}`, `{"a": 1.0}`, ""},
 		{`{"a": 1}`, `{"a": 2}`, ".a: want 1, got 2"},

@@ -40,7 +40,7 @@ type server struct {
 	base     string // its address, http://127.0.0.1:port
 	database string
 	models   *models // beside it
-	tools    *neighbours
+	tools    *externalServers
 }
 
 // start runs a server of its own until the test ends. One that logs an error,

@@ -33,10 +33,10 @@ type frame struct {
 }
 
 // open sends a request whose answer is followed by later steps.
-func (t *talk) open(ask *request, want *response) []trouble {
+func (t *conversationRun) open(ask *request, want *response) []mismatch {
 	r, body, err := t.prepare(ask)
 	if err != nil {
-		return []trouble{{ask.line, err.Error(), true}}
+		return []mismatch{{ask.line, err.Error(), true}}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	client := *t.client
@@ -44,7 +44,7 @@ func (t *talk) open(ask *request, want *response) []trouble {
 	answer, err := within(cancel, func() (*http.Response, error) { return client.Do(r.WithContext(ctx)) })
 	if err != nil {
 		cancel()
-		return []trouble{{ask.line, err.Error(), true}}
+		return []mismatch{{ask.line, err.Error(), true}}
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer cancel()
@@ -110,7 +110,7 @@ func (s *stream) next() (f frame, err error) {
 }
 
 // compareEvents compares all that a stream brought with what is expected.
-func (t *talk) compareEvents(want []event, body []byte) []string {
+func (t *conversationRun) compareEvents(want []event, body []byte) []string {
 	var got [][]byte
 	s := &stream{cancel: func() {}, lines: bufio.NewReader(bytes.NewReader(body))}
 	for {
@@ -162,13 +162,13 @@ func textOf(data []byte) (string, bool) {
 }
 
 // follow compares what a stream does with what it is expected to do.
-func (t *talk) follow(line int, want *expectedFrame) []trouble {
+func (t *conversationRun) follow(line int, want *expectedFrame) []mismatch {
 	s := t.streams[want.stream]
 	if s == nil {
-		return []trouble{{line, fmt.Sprintf("no stream is called %s", want.stream), true}}
+		return []mismatch{{line, fmt.Sprintf("no stream is called %s", want.stream), true}}
 	}
-	stop := func(format string, args ...any) []trouble {
-		return []trouble{{line, fmt.Sprintf("%s %s: ", want.stream, want.does) + fmt.Sprintf(format, args...), true}}
+	stop := func(format string, args ...any) []mismatch {
+		return []mismatch{{line, fmt.Sprintf("%s %s: ", want.stream, want.does) + fmt.Sprintf(format, args...), true}}
 	}
 	id := ""
 	for _, field := range want.fields {
@@ -243,5 +243,5 @@ func (t *talk) follow(line int, want *expectedFrame) []trouble {
 	if len(wrong) == 0 {
 		return nil
 	}
-	return []trouble{{line: line, text: fmt.Sprintf("%s %s\n\t%s\n\tframe: id %s, event %q, data %s", want.stream, want.does, strings.Join(wrong, "\n\t"), seen.id, seen.event, seen.data)}}
+	return []mismatch{{line: line, text: fmt.Sprintf("%s %s\n\t%s\n\tframe: id %s, event %q, data %s", want.stream, want.does, strings.Join(wrong, "\n\t"), seen.id, seen.event, seen.data)}}
 }

@@ -20,8 +20,8 @@ import (
 	"collab/adapters/stripepay"
 )
 
-// talk is one conversation in progress.
-type talk struct {
+// conversationRun is one conversation in progress.
+type conversationRun struct {
 	server *server
 	client *http.Client
 	values values
@@ -33,9 +33,9 @@ type talk struct {
 
 var talks atomic.Int64
 
-func newTalk(s *server, check *contract) *talk {
+func newTalk(s *server, check *contract) *conversationRun {
 	began := time.Now()
-	return &talk{
+	return &conversationRun{
 		server:  s,
 		client:  clientFrom(""),
 		check:   check,
@@ -74,24 +74,24 @@ func clientOverHTTP2() *http.Client {
 	return client
 }
 
-// trouble is one thing that went otherwise than a conversation says. A final
+// mismatch is one thing that went otherwise than a conversation says. A final
 // one leaves nothing to go on with.
-type trouble struct {
+type mismatch struct {
 	line  int
 	text  string
 	final bool
 }
 
 // hold runs the conversation.
-func (t *talk) hold(c conversation) []trouble {
+func (t *conversationRun) hold(c conversation) []mismatch {
 	defer func() {
 		for _, s := range t.streams {
 			s.close()
 		}
 	}()
-	var all []trouble
+	var all []mismatch
 	for _, s := range c.steps {
-		var found []trouble
+		var found []mismatch
 		switch {
 		case s.from != "":
 			t.client = clientFrom(s.from)
@@ -99,7 +99,7 @@ func (t *talk) hold(c conversation) []trouble {
 			t.client = clientOverHTTP2()
 		case s.signIn != nil:
 			if err := t.signIn(*s.signIn); err != nil {
-				found = []trouble{{s.line, err.Error(), true}}
+				found = []mismatch{{s.line, err.Error(), true}}
 			}
 		case s.frame != nil:
 			found = t.follow(s.line, s.frame)
@@ -116,7 +116,7 @@ func (t *talk) hold(c conversation) []trouble {
 			found = t.exchange(s.request, s.response)
 		}
 		all = append(all, found...)
-		if slices.ContainsFunc(found, func(f trouble) bool { return f.final }) {
+		if slices.ContainsFunc(found, func(f mismatch) bool { return f.final }) {
 			return all
 		}
 	}
@@ -125,7 +125,7 @@ func (t *talk) hold(c conversation) []trouble {
 
 // signIn gets an account at the development identity provider and exchanges its
 // token for one of the service.
-func (t *talk) signIn(who signIn) error {
+func (t *conversationRun) signIn(who signIn) error {
 	unique := t.values.unique
 	email := who.who + "-" + unique + "@example.com"
 	form := url.Values{"email": {email}, "name": {strings.ToUpper(who.who[:1]) + who.who[1:]}}
@@ -188,7 +188,7 @@ func (t *talk) signIn(who signIn) error {
 	return nil
 }
 
-func (t *talk) post(path, contentType string, body []byte, into any) error {
+func (t *conversationRun) post(path, contentType string, body []byte, into any) error {
 	answer, err := t.client.Post(t.server.base+path, contentType, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -205,24 +205,24 @@ func (t *talk) post(path, contentType string, body []byte, into any) error {
 }
 
 // exchange sends a request and compares the answer with what is expected.
-func (t *talk) exchange(ask *request, want *response) []trouble {
+func (t *conversationRun) exchange(ask *request, want *response) []mismatch {
 	r, body, err := t.prepare(ask)
 	if err != nil {
-		return []trouble{{ask.line, err.Error(), true}}
+		return []mismatch{{ask.line, err.Error(), true}}
 	}
 	answer, err := t.client.Do(r)
 	if err != nil {
-		return []trouble{{ask.line, err.Error(), true}}
+		return []mismatch{{ask.line, err.Error(), true}}
 	}
 	return t.judge(ask, want, r, body, answer)
 }
 
 // judge reads an answer and compares it with what is expected.
-func (t *talk) judge(ask *request, want *response, r *http.Request, body []byte, answer *http.Response) []trouble {
+func (t *conversationRun) judge(ask *request, want *response, r *http.Request, body []byte, answer *http.Response) []mismatch {
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
-		return []trouble{{ask.line, err.Error(), true}}
+		return []mismatch{{ask.line, err.Error(), true}}
 	}
 	var wrong []string
 	if answer.StatusCode != want.status {
@@ -243,10 +243,10 @@ func (t *talk) judge(ask *request, want *response, r *http.Request, body []byte,
 	if len(text) > 1000 {
 		text = append(text[:1000:1000], "…"...)
 	}
-	return []trouble{{line: want.line, text: fmt.Sprintf("%s %s\n\t%s\n\tanswer: %d %s", ask.method, ask.target, strings.Join(wrong, "\n\t"), answer.StatusCode, bytes.TrimSpace(text))}}
+	return []mismatch{{line: want.line, text: fmt.Sprintf("%s %s\n\t%s\n\tanswer: %d %s", ask.method, ask.target, strings.Join(wrong, "\n\t"), answer.StatusCode, bytes.TrimSpace(text))}}
 }
 
-func (t *talk) prepare(ask *request) (*http.Request, []byte, error) {
+func (t *conversationRun) prepare(ask *request) (*http.Request, []byte, error) {
 	target, err := t.values.fill(ask.target)
 	if err != nil {
 		return nil, nil, err
@@ -309,7 +309,7 @@ func (t *talk) prepare(ask *request) (*http.Request, []byte, error) {
 
 // sign makes the headers of a webhook message, which is new to every run and
 // the same for the same id within a conversation.
-func (t *talk) sign(r *http.Request, d delivery, body []byte) error {
+func (t *conversationRun) sign(r *http.Request, d delivery, body []byte) error {
 	secret := map[string]string{"": webhookSecret, "old": oldWebhookSecret, "wrong": wrongWebhookSecret}[d.secret]
 	message := "msg_" + d.id + "_" + t.values.unique
 	at := time.Now().Add(d.shift)
@@ -336,7 +336,7 @@ func (t *talk) sign(r *http.Request, d delivery, body []byte) error {
 	return nil
 }
 
-func (t *talk) compare(want *response, answer *http.Response, body []byte) []string {
+func (t *conversationRun) compare(want *response, answer *http.Response, body []byte) []string {
 	var wrong []string
 	for _, h := range want.headers {
 		got := answer.Header.Values(h.name)

@@ -35,8 +35,8 @@ func TestTheExampleOfTheSettingsIsComplete(t *testing.T) {
 	}
 }
 
-// composed is what is looked at of a compose file.
-type composed struct {
+// composeFile is what is looked at of a compose file.
+type composeFile struct {
 	Services map[string]struct {
 		Image       string
 		Command     []string
@@ -66,7 +66,7 @@ func TestTheComposeFileIsComplete(t *testing.T) {
 	text = regexp.MustCompile(`\$\{(\w+)[^}]*\}`).ReplaceAllStringFunc(text, func(v string) string {
 		return given[regexp.MustCompile(`\w+`).FindString(v)]
 	})
-	var file composed
+	var file composeFile
 	if err := yaml.Unmarshal([]byte(text), &file); err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func TestElectronUpdater(t *testing.T) {
 		change(&d)
 		return d
 	}
-	none := func(t *testing.T, answers ...told) {
+	none := func(t *testing.T, answers ...feedResult) {
 		t.Helper()
 		for i, a := range answers {
 			if a.Available || a.Error != "" {

@@ -32,8 +32,8 @@ type device struct {
 	Download  bool   `json:"download"`
 }
 
-// told is what an updater makes of the feed.
-type told struct {
+// feedResult is what an updater makes of the feed.
+type feedResult struct {
 	Available      bool
 	Version        string
 	Notes          *string
@@ -45,13 +45,13 @@ type told struct {
 }
 
 // check has devices check for updates.
-func (u updaters) check(all ...device) []told {
+func (u updaters) check(all ...device) []feedResult {
 	u.Helper()
 	input, err := json.Marshal(all)
 	if err != nil {
 		u.Fatal(err)
 	}
-	var answers []told
+	var answers []feedResult
 	output := u.folder.Run(input, "node", "check.js")
 	if err := json.Unmarshal(output, &answers); err != nil || len(answers) != len(all) {
 		u.Fatalf("%v: %s", err, output)

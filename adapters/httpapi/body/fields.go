@@ -20,15 +20,14 @@ import (
 // MaxJSON is the size of the largest JSON body, in bytes.
 const MaxJSON = 1 << 20
 
-// Fields are those of a body that is a JSON object. Reading them collects their problems,
-// which err returns once all were read, so that the first one in the order of reading is
-// the one that is named.
+// Fields are the fields of a JSON object. Reading them collects their problems, which Err
+// returns at the end, so that the order of reading decides which one its message is about.
 type Fields struct {
 	pairs    []pair
 	read     []string // the names of fields in the order of reading
 	prefix   string   // of field names in messages, for objects inside the body
 	problems *check.List
-	missing  error // an operand that names no record
+	missing  error // the error of an operand that does not exist
 }
 
 // ParseFields reads a body of the content type as one JSON object.
@@ -46,7 +45,7 @@ func ParseFields(contentType string, data []byte) (*Fields, error) {
 	return &Fields{pairs: found, read: make([]string, 0, 12), problems: &check.List{}}, nil
 }
 
-// jsonContent accepts application/json and what ends in +json, in UTF-8.
+// jsonContent accepts application/json and types that end in +json, in UTF-8.
 func jsonContent(header string) error {
 	if header == "application/json" {
 		return nil
@@ -64,10 +63,10 @@ func IsJSON(media string) bool {
 	return media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json")
 }
 
-// Err returns what was wrong with the fields that were read, else the operand
-// that was not found. Where something was wrong, what the rules of the domain
-// say about the other fields is added in its place, so that one answer is about
-// all of them; where nothing was, the use case asks those rules itself.
+// Err returns the problems of the fields that were read, else the error of an operand that
+// does not exist. If there are problems, those that rules find in the other fields are
+// added, so that one response has all of them; otherwise the use case checks those rules
+// itself.
 func (o *Fields) Err(rules ...func() error) error {
 	var wrong, broken *fault.Error
 	if !errors.As(o.problems.Err(), &wrong) {
@@ -93,7 +92,7 @@ func (o *Fields) Err(rules ...func() error) error {
 	return first
 }
 
-// Refuse adds a problem with a field, which counts as read.
+// Refuse adds a problem with a field and marks it as read.
 func (o *Fields) Refuse(name, problem string) {
 	o.read = append(o.read, name)
 	o.problems.Add(o.prefix+name, "%s", problem)
@@ -116,8 +115,8 @@ func (o *Fields) Find(name string) ([]byte, bool) {
 	return nil, false
 }
 
-// A Reader makes a value of a checked JSON text that is not null. problem is empty or says
-// what is wrong, such as "must be a string".
+// A Reader converts a checked JSON text that is not null to a value. Problem is empty or
+// describes why it cannot, such as "must be a string".
 type Reader[T any] func(raw []byte) (v T, problem string)
 
 // Field reads a field that may be absent or null.
@@ -138,18 +137,18 @@ func Field[T any](o *Fields, name string, read Reader[T]) patch.Field[T] {
 	return patch.Value(v)
 }
 
-// Optional reads a field whose absence is the same as null.
+// Optional reads a field that may be absent or null, which are the same.
 func Optional[T any](o *Fields, name string, read Reader[T]) *T {
 	return Field(o, name, read).Over(nil)
 }
 
-// OrZero is optional for types whose zero value stands for unset.
+// OrZero is Optional for types whose zero value means unset.
 func OrZero[T any](o *Fields, name string, read Reader[T]) T {
 	v, _ := Field(o, name, read).Get()
 	return v
 }
 
-// Required reads a field that must be there with a value.
+// Required reads a field that must be present and not null.
 func Required[T any](o *Fields, name string, read Reader[T]) T {
 	if raw, ok := o.Find(name); !ok || raw[0] == 'n' {
 		o.problems.Add(o.prefix+name, "is required")
@@ -238,7 +237,7 @@ func Texts(raw []byte) ([]string, string) {
 	return texts, ""
 }
 
-// Document reads a JSON object as its text, without the space between its parts.
+// Document reads a JSON object as its compact text.
 func Document(raw []byte) (string, string) {
 	if raw[0] != '{' {
 		return "", "must be a JSON object"
@@ -258,8 +257,8 @@ func Array(raw []byte) ([][]byte, string) {
 	return Elements(raw), ""
 }
 
-// Operand returns the id of a record that an operation works on. A text that is no id is
-// fault.NotFound, as it names no record.
+// Operand returns the id of a record that an operation works on. A malformed one is
+// fault.NotFound, as no record has it.
 func Operand[T ~string](o *Fields, text, what string) T {
 	v, ok := id.Parse[T](text)
 	if !ok && o.missing == nil {
@@ -308,7 +307,7 @@ func EachOf(o *Fields, name string, most int, each func(part *Fields)) {
 	Each(o, name, each)
 }
 
-// Name returns that name of a field which the object has: the first one where
+// Name returns the first of the names that the object has a field of, or the first name if
 // it has none.
 func (o *Fields) Name(names ...string) string {
 	for _, name := range names {
@@ -341,7 +340,7 @@ var Instant = Parsed("must be a date or an RFC 3339 time", func(text string) (ti
 	return time.Time{}, false
 })
 
-// OrElse reads a field that has another value when it is absent or null.
+// OrElse reads a field with a default for absence and null.
 func OrElse[T any](o *Fields, name string, read Reader[T], otherwise T) T {
 	if v, ok := Field(o, name, read).Get(); ok {
 		return v
@@ -349,8 +348,7 @@ func OrElse[T any](o *Fields, name string, read Reader[T], otherwise T) T {
 	return otherwise
 }
 
-// A Object is a JSON object: as a text without the space between its parts, and
-// its entries that are texts.
+// An Object is a JSON object: its compact text, and those of its entries that are strings.
 type Object struct {
 	Text  string
 	Texts map[string]string

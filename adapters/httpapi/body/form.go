@@ -16,25 +16,24 @@ import (
 	"collab/domain/object"
 )
 
-// aroundParts is the most that multipart/form-data takes beside the content, in
-// bytes.
+// aroundParts is the most bytes of multipart/form-data beside the content.
 const aroundParts = maxParts * (maxPartHeader + maxFieldValue)
 
-// MaxEscaped is how many bytes of JSON one byte of content can take: a
-// control character is six.
+// MaxEscaped is the most bytes of JSON for one byte of content: a control character has
+// six.
 const MaxEscaped = 6
 
 // FormType is the form of an upload's body: multipart/form-data, JSON, or the content itself.
 type FormType struct {
 	json     bool
-	Boundary string // of multipart/form-data; empty: another form
-	MimeType string // of content that is the body; empty: it is not known
+	Boundary string // of multipart/form-data; empty: not multipart
+	MimeType string // of content that is the whole body; empty: unknown
 	Limit    int64  // of the body, in bytes
 	maxSize  int64  // of the content, in bytes
 }
 
-// ParseFormType decides by the content type. It fails with fault.TooLarge where the length of
-// the body, negative where it is not known, is too large for content of at most maxSize bytes.
+// ParseFormType decides by the content type. It fails with fault.TooLarge if the length of
+// the body, negative if unknown, is too large for content of at most maxSize bytes.
 func ParseFormType(h http.Header, length, maxSize int64) (f FormType, err error) {
 	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return f, fault.New(fault.Unsupported, "The body must not have a content encoding")
@@ -70,8 +69,8 @@ func (t FormType) TooLarge() error {
 	return fault.New(fault.TooLarge, "The content must be at most %d bytes", t.maxSize)
 }
 
-// specificType returns a media type, or nothing for those that say only that the content is
-// bytes or, as some clients send by default, a form.
+// specificType returns a media type, or nothing for the generic types of bytes and, which
+// some clients send by default, of forms.
 func specificType(mimeType string) string {
 	switch media, _, _ := mime.ParseMediaType(mimeType); media {
 	case object.Bytes, "application/x-www-form-urlencoded":
@@ -80,48 +79,48 @@ func specificType(mimeType string) string {
 	return mimeType
 }
 
-// FormOptions say which fields a form has and what they are charged to.
+// FormOptions are the fields of a form, and the resources that it is charged to.
 type FormOptions struct {
-	Fields   []string // that are set; others are ignored
-	Integers []string // of those, the ones that are integers in JSON
-	First    []string // of those, the ones without which the content is spooled
-	Trailing []string // of those, the ones that may follow content that is not spooled
-	Preset   []string // that were set already and must not be set again
+	Fields   []string // to set; others are ignored
+	Integers []string // those of Fields that are integers in JSON
+	First    []string // those of Fields without which the content is spooled
+	Trailing []string // those of Fields that may follow content that is not spooled
+	Preset   []string // that are set already and must not be set again
 
 	Query     string                        // whose parameters are fields too
 	Set       func(name, text string) error // sets a field, once
 	Resources spool.Resources
 }
 
-// Form reads an upload in any of its forms. It is the reader of the content, which is read as
-// it comes where the first fields came before it, and spooled where not. At the content's end
-// it has read the rest of the request.
+// Form reads an upload in any of its forms. It is the reader of the content, which is
+// streamed if the fields of First precede it, and spooled if not. At the content's end it
+// has read the rest of the request.
 type Form struct {
 	FormOptions
 	FormType
 
 	FileName string // of the part that has the content
-	MimeType string // that the form gives the content
-	Size     int64  // of the content, in bytes; -1: not known
+	MimeType string // of the content, from the form
+	Size     int64  // of the content, in bytes; -1: unknown
 
 	encoding  string
-	in        *peekReader    // the body, where it is a form
+	in        *peekReader    // the body of a form
 	text      *peekReader    // base64
-	multipart *multipartForm // nil: another form
-	jsonForm  *jsonForm      // nil: another form
+	multipart *multipartForm // nil: not multipart
+	jsonForm  *jsonForm      // nil: not JSON
 	pairs     int            // of the object: how many were read
-	found     bool           // the content has come
+	found     bool           // the content was reached
 
 	begun   bool
 	direct  bool // the content is not spooled
 	content io.Reader
 	spool   *spool.Spool
-	rest    bool // something of the request follows the content
+	rest    bool // the request continues after the content
 	err     error
 }
 
-// NewForm returns a reader of a body of so many bytes, negative where that is not known,
-// after it has set the fields of the query.
+// NewForm returns a reader of a body of so many bytes, negative if unknown, after it has
+// set the fields of the query.
 func NewForm(t FormType, from io.Reader, length int64, o FormOptions) (*Form, error) {
 	f := &Form{FormOptions: o, FormType: t, Size: -1, spool: spool.New(o.Resources)}
 	if t.json {
@@ -146,7 +145,7 @@ func NewForm(t FormType, from io.Reader, length int64, o FormOptions) (*Form, er
 	return f, nil
 }
 
-// readQuery sets the fields of the query, which come before all others.
+// readQuery sets the fields of the query, which precede all others.
 func (f *Form) readQuery() error {
 	values, err := url.ParseQuery(f.Query)
 	if err != nil {
@@ -188,7 +187,7 @@ func (f *Form) setField(name, text string) error {
 	return nil
 }
 
-// Begin reads up to the content and, where a first field is missing, all of the request. It
+// Begin reads up to the content and, if a field of First is missing, all of the request. It
 // may be called again.
 func (f *Form) Begin() error {
 	if !f.begun {
@@ -210,7 +209,7 @@ func (f *Form) advance() error {
 	}
 	limit, encoded := f.maxSize, f.json && !f.Has("encoding")
 	if encoded {
-		limit = (limit + 2) / 3 * 4 // it may turn out to be base64
+		limit = (limit + 2) / 3 * 4 // it may be base64
 	} else if from, err = f.decoded(from); err != nil {
 		return err
 	}
@@ -228,7 +227,7 @@ func (f *Form) advance() error {
 	return err
 }
 
-// decoded returns the reader of what the text stands for.
+// decoded returns a reader that decodes the text.
 func (f *Form) decoded(text io.Reader) (content io.Reader, err error) {
 	if f.encoding != "base64" {
 		return text, nil
@@ -239,7 +238,7 @@ func (f *Form) decoded(text io.Reader) (content io.Reader, err error) {
 	return &base64Reader{in: f.text}, nil
 }
 
-// open reads up to the content.
+// open reads up to the content and returns its reader.
 func (f *Form) open() (io.Reader, error) {
 	if f.multipart != nil {
 		if err := f.readParts(); err != nil {
@@ -268,7 +267,7 @@ func (f *Form) open() (io.Reader, error) {
 	return f.jsonForm, nil
 }
 
-// finish reads what follows the content.
+// finish reads the rest after the content.
 func (f *Form) finish() error {
 	f.rest = false
 	if f.multipart != nil {
@@ -348,11 +347,11 @@ func (f *Form) Read(p []byte) (int, error) {
 func (f *Form) Close() {
 	f.in.close()
 	f.text.close()
-	_ = f.spool.Close() // of a file that has no name any more
+	_ = f.spool.Close() // the file is unlinked
 }
 
-// DigestForm returns the digest of what the parts of a form are. Clients choose another
-// boundary for each request, also when they send the same form again.
+// DigestForm returns a digest of the parts of a form. Clients choose another boundary for
+// each request, even if they send the same form again.
 func DigestForm(from io.Reader, boundary string, r spool.Resources) ([]byte, error) {
 	in, err := newPeekReader(from, r)
 	if err != nil {
@@ -372,6 +371,6 @@ func DigestForm(from io.Reader, boundary string, r spool.Resources) ([]byte, err
 		if _, err := io.Copy(content, m); err != nil {
 			return nil, err
 		}
-		_, _ = fmt.Fprintf(all, "%q %t %q %q %x\n", p.name, p.file, p.fileName, p.mimeType, content.Sum(nil)) // a hash takes it all
+		_, _ = fmt.Fprintf(all, "%q %t %q %q %x\n", p.name, p.file, p.fileName, p.mimeType, content.Sum(nil)) // hash.Hash never fails
 	}
 }

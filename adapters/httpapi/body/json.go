@@ -9,19 +9,19 @@ import (
 	"collab/domain/fault"
 )
 
-// maxDepth is how deeply the values of a body may be nested.
+// maxDepth is the maximum nesting of the values of a body.
 const maxDepth = 64
 
-// pair is one name of a JSON object with the text of its value, which was
-// checked and has no space around it.
+// pair is a name of a JSON object with the text of its value, which was checked and
+// trimmed.
 type pair struct {
 	name []byte
 	raw  []byte
 }
 
-// parseObject reads data as exactly one JSON object and returns what is in it, in
-// its order. It is stricter than RFC 8259 asks: names must not repeat, at any
-// depth, and strings must be valid Unicode. The pairs refer into data.
+// parseObject parses data as exactly one JSON object and returns its pairs, in their order.
+// It is stricter than RFC 8259: names must not repeat, at any depth, and strings must be
+// valid Unicode. The pairs refer to data.
 func parseObject(data []byte) ([]pair, error) {
 	s := scanner{data: data}
 	return s.whole()
@@ -41,12 +41,12 @@ type scanner struct {
 	pos     int
 	problem string
 
-	// For a body without the text of its content: the offset and the length of what was
-	// left out, in bytes.
+	// For a body without the text of its content: the offset and the length of the omitted
+	// text, in bytes.
 	gap, skipped int
 }
 
-// whole reads the text as exactly one object.
+// whole parses the text as exactly one object.
 func (s *scanner) whole() ([]pair, error) {
 	s.space()
 	if s.peek() != '{' {
@@ -97,7 +97,7 @@ func (s *scanner) space() {
 	}
 }
 
-// end reports whether nothing but space follows.
+// end reports whether only white space follows.
 func (s *scanner) end() bool {
 	s.space()
 	return s.pos == len(s.data) || s.wrong("something after the end of the value")
@@ -134,7 +134,7 @@ func (s *scanner) word(w string) bool {
 	return true
 }
 
-// object reads an object; found takes its pairs where the caller wants them.
+// object reads an object; if found is not nil, it appends the pairs to it.
 func (s *scanner) object(depth int, found *[]pair) bool {
 	var seen names
 	s.pos++
@@ -186,7 +186,7 @@ func (s *scanner) object(depth int, found *[]pair) bool {
 	}
 }
 
-// array reads an array; found takes the texts of its elements where the caller wants them.
+// array reads an array; if found is not nil, it appends the texts of the elements to it.
 func (s *scanner) array(depth int, found *[][]byte) bool {
 	s.pos++
 	s.space()
@@ -278,7 +278,7 @@ func (s *scanner) text() bool {
 	return s.wrong("")
 }
 
-// escape checks one escape; halves of surrogate pairs come only in pairs.
+// escape checks one escape; surrogates must be in pairs.
 func (s *scanner) escape() bool {
 	if s.pos+1 >= len(s.data) {
 		s.pos = len(s.data)
@@ -306,7 +306,7 @@ func (s *scanner) escape() bool {
 	return s.wrong("an invalid escape")
 }
 
-// hex4 reads the \uXXXX that b begins with.
+// hex4 decodes the \uXXXX at the beginning of b.
 func hex4(b []byte) (r rune, ok bool) {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return 0, false
@@ -343,8 +343,8 @@ func appendUnescaped(out, b []byte) []byte {
 	return out
 }
 
-// names notices repetitions among an object's names: by looking at each while
-// they are few, with a map beyond that.
+// names detects repeated names of an object: by comparison while they are few, then with a
+// map.
 type names struct {
 	few  [12][]byte
 	n    int

@@ -15,29 +15,29 @@ import (
 // maxAround is the size of the largest JSON body without the text of its content, in bytes.
 const maxAround = 64 << 10
 
-// jsonForm reads a JSON object whose field content is a text of any length,
-// which is read as a stream. The rest is kept with an empty text in its place, and is
-// checked and read as other bodies are.
+// jsonForm reads a JSON object whose field content is a string of any length, which is
+// streamed. The rest is kept with an empty string in its place, and is then parsed like
+// other bodies.
 type jsonForm struct {
 	in     *peekReader
 	rest   []byte
-	gap    int   // the offset in rest where the text is left out; 0: it has not come yet
+	gap    int   // the offset in rest of the omitted text; 0: not reached yet
 	length int64 // of the escaped text, in bytes
 
 	depth     int
 	naming    bool // the next string of the outermost object is a name
 	atContent bool // the last name was content
 
-	valid int               // buffered bytes that are whole characters in UTF-8
+	valid int               // buffered bytes that are complete characters in UTF-8
 	char  [utf8.UTFMax]byte // the last escape's character
-	held  []byte            // the bytes of it that were not read yet
+	held  []byte            // its unread bytes
 	ended bool              // the text has ended
-	pairs []pair            // the fields as far as they were read
+	pairs []pair            // the fields read so far
 }
 
 func newJSONForm(in *peekReader) *jsonForm { return &jsonForm{in: in, rest: make([]byte, 0, 512)} }
 
-// byte takes the next byte outside the text.
+// byte reads the next byte outside the text.
 func (j *jsonForm) byte() (byte, error) {
 	if err := j.in.fillTo(1); err != nil {
 		return 0, err
@@ -51,8 +51,8 @@ func (j *jsonForm) byte() (byte, error) {
 	return b, nil
 }
 
-// open advances to the text. found is false where the body ends without it. pairs then has
-// the fields before it.
+// open advances to the text. Found is false if the body ends without it. Pairs then has the
+// fields before it.
 func (j *jsonForm) open() (found bool, err error) {
 	found, err = j.scan()
 	if err != nil {
@@ -65,7 +65,7 @@ func (j *jsonForm) open() (found bool, err error) {
 	return true, j.parse(slices.Concat(j.rest, []byte(`"}`)))
 }
 
-// finish reads what follows the text. pairs then has all fields.
+// finish reads the rest after the text. Pairs then has all fields.
 func (j *jsonForm) finish() error {
 	if _, err := j.scan(); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (j *jsonForm) parse(rest []byte) (err error) {
 }
 
 // scan reads up to the text of content, or to the end of the body. It only finds the names
-// of the outermost object: errors in the rest are found by the parser.
+// of the outermost object; the parser reports errors in the rest.
 func (j *jsonForm) scan() (found bool, err error) {
 	for {
 		b, err := j.byte()
@@ -116,7 +116,7 @@ func (j *jsonForm) scan() (found bool, err error) {
 	}
 }
 
-// text reads the rest of a string whose opening quote was read, and returns it with both.
+// text reads the rest of a string after its opening quote, and returns it with both quotes.
 func (j *jsonForm) text() ([]byte, error) {
 	start := len(j.rest) - 1
 	for {
@@ -139,8 +139,7 @@ func (j *jsonForm) text() ([]byte, error) {
 	}
 }
 
-// isContent reports whether a string is the name content, however it is
-// written.
+// isContent reports whether a string is the name content, with or without escapes.
 func isContent(raw []byte) bool {
 	if s := (scanner{data: raw}); raw == nil || !s.text() {
 		return false
@@ -168,7 +167,7 @@ func (j *jsonForm) Read(p []byte) (n int, err error) {
 		case n > 0 && len(j.in.buffered()) == 0:
 			return n, nil // instead of waiting for more
 		default:
-			if err := j.look(); err != nil {
+			if err := j.fillValid(); err != nil {
 				return n, err
 			}
 		}
@@ -176,15 +175,15 @@ func (j *jsonForm) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// pass advances by n bytes of the text.
-func (j *jsonForm) pass(n int) {
+// skip advances by n bytes of the text.
+func (j *jsonForm) skip(n int) {
 	j.in.take(n)
 	j.length += int64(n)
 	j.valid = max(0, j.valid-n)
 }
 
-// look sets valid, and reads more where it would be 0.
-func (j *jsonForm) look() error {
+// fillValid sets valid, and reads more if it would be 0.
+func (j *jsonForm) fillValid() error {
 	b := j.in.buffered()
 	j.valid = len(b) - openCharacter(b)
 	if !utf8.Valid(b[:j.valid]) {
@@ -207,8 +206,7 @@ func (j *jsonForm) look() error {
 	return j.wrong("unexpected end", 0)
 }
 
-// unescape reads from the valid bytes into p, up to the first escape that has to be decoded
-// by itself.
+// unescape copies the valid bytes into p, up to the first escape that must be decoded.
 func (j *jsonForm) unescape(p []byte) (n int, err error) {
 	b, at := j.in.buffered()[:j.valid], 0
 	for n < len(p) && at < len(b) {
@@ -225,19 +223,19 @@ func (j *jsonForm) unescape(p []byte) (n int, err error) {
 				n, at = n+1, at+2
 				continue
 			}
-			j.pass(at)
+			j.skip(at)
 			return n, j.escape()
 		case '"':
-			j.pass(at)
+			j.skip(at)
 			j.in.take(1)
 			j.rest = append(j.rest, '"')
 			j.ended, j.atContent = true, false
 			return n, nil
 		}
-		j.pass(at)
+		j.skip(at)
 		return n, j.wrong("a control character in a string", 0)
 	}
-	j.pass(at)
+	j.skip(at)
 	return n, nil
 }
 
@@ -264,11 +262,11 @@ func (j *jsonForm) escape() error {
 		s = scanner{data: j.in.buffered()}
 	}
 	j.held = appendUnescaped(j.char[:0], s.data[:s.pos])
-	j.pass(s.pos)
+	j.skip(s.pos)
 	return nil
 }
 
-// openCharacter returns the number of bytes at the end of b that are the beginning of a
+// openCharacter returns the number of bytes at the end of b that begin an incomplete
 // character.
 func openCharacter(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
@@ -296,15 +294,14 @@ func firstInvalid(b []byte) int {
 // base64Reader decodes base64, with or without padding.
 type base64Reader struct {
 	in   *peekReader
-	held []byte  // the bytes of the last group that were not read yet
+	held []byte  // the unread bytes of the last group
 	last [3]byte // that group
 }
 
 // Read decodes a part of the text.
 func (d *base64Reader) Read(p []byte) (int, error) {
 	if len(d.held) == 0 && len(p) > 0 {
-		// The last group may be padded or short, so that it has to be known as
-		// the last.
+		// The last group may be padded or short, so it must be recognised as the last.
 		err := d.in.fillTo(5)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return 0, err
@@ -341,7 +338,7 @@ func (d *base64Reader) Read(p []byte) (int, error) {
 
 // decode decodes the text, which must be the encoding of n bytes.
 func (d *base64Reader) decode(as *base64.Encoding, dst, text []byte, n int) (int, error) {
-	// Line breaks are passed over by the decoder, which then finds less.
+	// The decoder ignores line breaks, and then returns fewer bytes.
 	if got, err := as.Strict().Decode(dst, text); err != nil || got != n || n == 0 {
 		return 0, notBase64()
 	}

@@ -17,18 +17,18 @@ const (
 	maxParts      = 32
 	maxPartHeader = 8 << 10
 	maxFieldValue = 8 << 10
-	maxPadding    = 64 // of a boundary's line, and of what follows the last one
+	maxPadding    = 64 // of a boundary's line, and after the last boundary
 )
 
-// multipartForm reads multipart/form-data (RFC 7578) as it comes: no part is held but what
-// is buffered. Unlike mime/multipart it refuses a preamble, an epilogue, and lines that only
-// begin with the boundary, which parsers read in different ways, and headers of more than
-// maxPartHeader bytes, of which mime/multipart reads 10 MB.
+// multipartForm streams multipart/form-data (RFC 7578). Unlike mime/multipart it refuses a
+// preamble, an epilogue, and lines that only begin with the boundary, which parsers
+// interpret differently, and headers of more than maxPartHeader bytes, of which
+// mime/multipart reads 10 MB.
 type multipartForm struct {
 	in        *peekReader
-	delimiter []byte // what ends a part: a line break, two hyphens, the boundary
+	delimiter []byte // the end of a part: a line break, two hyphens, the boundary
 	parts     int
-	safe      int  // buffered bytes that belong to the part
+	safe      int  // buffered bytes of the part
 	ended     bool // the delimiter follows them
 }
 
@@ -48,7 +48,7 @@ func badMultipart(format string, args ...any) error {
 	return fault.New(fault.Invalid, "The body must be valid multipart/form-data: "+format, args...)
 }
 
-// truncated returns the error for a body that ends early where err is io.EOF.
+// truncated returns the error for a truncated body if err is io.EOF.
 func truncated(err error) error {
 	if errors.Is(err, io.EOF) {
 		return badMultipart("unexpected end")
@@ -56,8 +56,8 @@ func truncated(err error) error {
 	return err
 }
 
-// next advances to the next part, whose content Read returns. ok is false at the end of the
-// body. The part before it must have been read to its end.
+// next advances to the next part, whose content Read returns. Ok is false at the end of the
+// body. The previous part must have been read to its end.
 func (m *multipartForm) next() (p part, ok bool, err error) {
 	boundary := m.delimiter
 	if m.parts == 0 {
@@ -193,14 +193,14 @@ func (m *multipartForm) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// scan sets safe, and reads more where it would be 0.
+// scan sets safe, and reads more if it would be 0.
 func (m *multipartForm) scan() error {
 	b := m.in.buffered()
 	if i := bytes.Index(b, m.delimiter); i >= 0 {
 		m.safe, m.ended = i, true
 		return nil
 	}
-	// The beginning of a delimiter is kept until it is known what follows it.
+	// A possible beginning of a delimiter stays buffered until more is read.
 	m.safe = len(b)
 	tail := max(0, len(b)-len(m.delimiter)+1)
 	if i := bytes.IndexByte(b[tail:], '\r'); i >= 0 {

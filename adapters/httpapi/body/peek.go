@@ -8,7 +8,7 @@ import (
 	"collab/adapters/httpapi/spool"
 )
 
-// peekReader is a buffered reader that knows how many bytes were taken.
+// peekReader is a buffered reader that counts the bytes read from it.
 type peekReader struct {
 	*bufio.Reader
 	taken int64
@@ -26,7 +26,7 @@ func newPeekReader(from io.Reader, r spool.Resources) (*peekReader, error) {
 	return &peekReader{Reader: b}, nil
 }
 
-// close gives the buffer back. Nothing can be read any more.
+// close returns the buffer to its pool. The reader cannot be used afterwards.
 func (p *peekReader) close() {
 	if p == nil || p.Size() < spool.BlockSize { // it was not opened, or is closed
 		return
@@ -42,21 +42,21 @@ func (closedReader) Read([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // buffered returns the bytes that can be peeked at without reading more.
 func (p *peekReader) buffered() []byte {
-	b, _ := p.Peek(p.Buffered()) // they are there
+	b, _ := p.Peek(p.Buffered()) // they are buffered
 	return b
 }
 
 // take advances the reader by n bytes that are buffered.
 func (p *peekReader) take(n int) {
-	_, _ = p.Discard(n) // they are there
+	_, _ = p.Discard(n) // they are buffered
 	p.taken += int64(n)
 }
 
-// fill reads at least one more byte into the buffer, which must have room.
+// fill reads at least one more byte into the buffer, which must have space.
 func (p *peekReader) fill() error { return p.fillTo(p.Buffered() + 1) }
 
-// fillTo reads until at least n bytes are buffered. It fails with io.EOF where the stream
-// ends before.
+// fillTo reads until at least n bytes are buffered. It fails with io.EOF if the stream ends
+// before.
 func (p *peekReader) fillTo(n int) error {
 	_, err := p.Peek(n)
 	return err

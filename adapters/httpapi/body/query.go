@@ -21,7 +21,7 @@ const MaxPage = 1000
 // Query holds the parameters of a request's query, each at most once.
 type Query struct{ Values url.Values }
 
-// Quote returns a name that the client chose in quotes, cut after 64 characters.
+// Quote returns a client's name in quotes, cut after 64 characters.
 func Quote(name string) string {
 	if r := []rune(name); len(r) > 64 {
 		name = string(r[:64]) + "…"
@@ -29,7 +29,7 @@ func Quote(name string) string {
 	return strconv.Quote(name)
 }
 
-// Get returns a parameter's value; given is false where it is absent.
+// Get returns a parameter's value; given is false if it is absent.
 func (q Query) Get(name string) (value string, given bool) {
 	if v := q.Values[name]; len(v) > 0 {
 		return v[0], true
@@ -37,7 +37,7 @@ func (q Query) Get(name string) (value string, given bool) {
 	return "", false
 }
 
-// EnumParam returns a parameter that is an enumeration, the zero value where it is absent.
+// EnumParam returns a parameter that is an enumeration, the zero value if it is absent.
 func EnumParam[T ~string](q Query, name string, parse func(string) (T, bool), all ...T) (T, error) {
 	text, given := q.Get(name)
 	if !given {
@@ -53,8 +53,7 @@ func EnumParam[T ~string](q Query, name string, parse func(string) (T, bool), al
 // NilID is a well-formed id that no record has.
 const NilID = "00000000-0000-0000-0000-000000000000"
 
-// IDParam returns the id that a filter selects by. A text that is no id becomes NilID, which
-// selects nothing.
+// IDParam returns the id of a filter. A malformed one becomes NilID, which selects nothing.
 func IDParam[T ~string](text string) T {
 	if v, ok := id.Parse[T](text); ok {
 		return v
@@ -62,15 +61,15 @@ func IDParam[T ~string](text string) T {
 	return NilID
 }
 
-// Page is the part of a list that is asked for. The zero value is the whole list.
+// Page is the requested part of a list. The zero value is the whole list.
 type Page struct {
 	Limit int      // 0: no limit
 	After Position // the zero value: from the start
-	Waits bool     // reading the records holds no connection of the database between two of them
+	Waits bool     // no database connection is held between two records
 }
 
-// Fetch returns the number of records to ask for, 0 for all: one more than the limit, which
-// tells whether there is a next page.
+// Fetch returns the number of records to read, 0 for all: one more than the limit, to know
+// whether there is a next page.
 func (p Page) Fetch() int {
 	if p.Limit == 0 {
 		return 0
@@ -94,9 +93,8 @@ func (q Query) Page(parse func(string) (Position, bool)) (p Page, err error) {
 	return p, nil
 }
 
-// Position is a record's place in the order of a list. Each list uses the
-// parts that it is ordered by: ID is always there, unless the storage key alone
-// is.
+// Position is a record's position in the order of a list. Each list uses the fields that it
+// is ordered by.
 type Position struct {
 	Rank int64
 	At   time.Time
@@ -160,7 +158,7 @@ func ParseQuery(raw string, known ...string) (Query, error) {
 	if err != nil {
 		return Query{}, fault.New(fault.Invalid, "The query could not be read")
 	}
-	for _, name := range slices.Sorted(maps.Keys(values)) { // the same query always gets the same answer
+	for _, name := range slices.Sorted(maps.Keys(values)) { // so that the same query always gets the same error
 		switch {
 		case !slices.Contains(known, name):
 			return Query{}, fault.Field(Quote(name), "is not a parameter of this endpoint")
@@ -177,9 +175,9 @@ type Parameter struct {
 	Given bool
 }
 
-// ReadParameters parses a query into the parameters that of returns by name, without
-// memory of its own for one that has no escapes. Parameters for which it returns nil are
-// ignored: caches and updaters add their own.
+// ReadParameters parses a query into the parameters that of returns by name. It allocates
+// nothing for a query without escapes. Parameters for which of returns nil are ignored:
+// caches and updaters add their own.
 func ReadParameters(query string, of func(name string) *Parameter) error {
 	plain := !strings.ContainsAny(query, "%+;")
 	for query != "" {
@@ -213,12 +211,12 @@ func parseParameter(part string) (name, text string, err error) {
 	return "", "", err
 }
 
-// MaxKeyText bounds what a client gives for a part of a storage key, in bytes.
-// Longer than any key is, it leaves room for letters that are not composed.
+// MaxKeyText bounds a client's text for a part of a storage key, in bytes. It exceeds the
+// longest key to allow for letters that are not composed.
 const MaxKeyText = 4 * object.MaxPath
 
-// IsKeyText reports whether a text may be a part of a storage key: databases do
-// not take every string.
+// IsKeyText reports whether a text may be a part of a storage key, which databases can
+// store.
 func IsKeyText(text string) bool {
 	return len(text) <= MaxKeyText && utf8.ValidString(text) && !strings.ContainsRune(text, 0)
 }

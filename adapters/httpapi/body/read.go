@@ -10,14 +10,14 @@ import (
 	"collab/domain/fault"
 )
 
-// ReadAll reads a body of at most limit bytes, and fails with fault.TooLarge beyond. length
-// is the length that the client announced, negative for none. The memory is charged to r.
+// ReadAll reads a body of at most limit bytes, and fails with fault.TooLarge beyond. Length
+// is the announced length, negative for none. The memory is charged to r.
 func ReadAll(from io.Reader, length, limit int64, r spool.Resources) ([]byte, error) {
 	tooLarge := fault.New(fault.TooLarge, "The body must be at most %d bytes", limit)
 	if length > limit {
 		return nil, tooLarge
 	}
-	// The length is not trusted: little is reserved for it.
+	// The announced length is not trusted: little is allocated for it.
 	var buf []byte
 	size := min(max(length, 0), 16<<10) + bytes.MinRead
 	for {

@@ -1,5 +1,5 @@
-// Package encode appends JSON as the interface writes it: strings, times, and the one
-// shape of errors.
+// Package encode appends JSON in the form of the interface: strings, times, and error
+// bodies.
 package encode
 
 import (
@@ -49,7 +49,7 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// appendEscape appends the escape of a character that cannot stand for itself.
+// appendEscape appends the escape of a character that needs one.
 func appendEscape(dst []byte, c byte) []byte {
 	switch c {
 	case '"', '\\':
@@ -76,13 +76,13 @@ func AppendOptional[T ~string](dst []byte, s *T) []byte {
 	return AppendString(dst, string(*s))
 }
 
-// AppendTime appends a time as the interface writes it, in quotes.
+// AppendTime appends a time in the format of the interface, in quotes.
 func AppendTime(dst []byte, t time.Time) []byte {
 	t = t.UTC()
 	year, month, day := t.Date()
 	hour, minute, second := t.Clock()
 	if year < 0 || year > 9999 {
-		year = 0 // cannot be written; no record has such a time
+		year = 0 // not representable; no record has such a time
 	}
 	ms := t.Nanosecond() / int(time.Millisecond)
 	return append(dst, '"',
@@ -100,8 +100,8 @@ func PlainLength(b []byte) int {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	n := 0
 	for ; len(b)-n >= 8; n += 8 {
-		// Eight bytes at a time: the high bit of each that is below a space, a quote
-		// or a backslash is set, and of the bytes after the first of those perhaps.
+		// Eight bytes at a time: the high bit of each that needs an escape is set, and
+		// possibly of bytes after the first of those.
 		x := binary.LittleEndian.Uint64(b[n:])
 		quote, backslash := x^ones*'"', x^ones*'\\'
 		if odd := ((x-ones*' ')&^x | (quote-ones)&^quote | (backslash-ones)&^backslash) & high; odd != 0 {
@@ -116,8 +116,7 @@ func PlainLength(b []byte) int {
 	return n
 }
 
-// AppendEscaped appends valid UTF-8, or a part of it, as it stands in a JSON
-// string.
+// AppendEscaped appends valid UTF-8, or a part of it, with the escapes of a JSON string.
 func AppendEscaped(dst, src []byte) []byte {
 	for {
 		n := PlainLength(src)
@@ -141,8 +140,8 @@ func AppendError(dst []byte, status int, message string) []byte {
 	return append(dst, "}\n"...)
 }
 
-// AppendLine appends JSON as one line of valid UTF-8. A line break can only stand between
-// its parts and becomes a space; U+2028, U+2029 and invalid bytes stand in its strings and
+// AppendLine appends JSON as one line of valid UTF-8. A line break can only be between
+// tokens and becomes a space; U+2028, U+2029 and invalid bytes can only be in strings and
 // are escaped.
 func AppendLine(dst []byte, text string) []byte {
 	for i, size := 0, 0; i < len(text); i += size {

@@ -11,9 +11,9 @@ import (
 const maxForwarded = 32
 
 // ClientAddress returns the network address of the client of a request, without its port: the
-// remote address, unless it is one of the proxies. X-Forwarded-For is then read from its last
-// entry to the first that is no proxy's; entries before that are the client's own and are
-// ignored.
+// remote address, unless it is one of the proxies. X-Forwarded-For is then read from its
+// last entry to the first that is not a proxy's; earlier entries come from the client and
+// are ignored.
 func ClientAddress(r *http.Request, proxies []netip.Prefix) string {
 	lines := r.Header["X-Forwarded-For"]
 	if len(proxies) == 0 || len(lines) == 0 {
@@ -60,7 +60,7 @@ func parseForwarded(s string) (netip.Addr, bool) {
 	return a.Unmap().WithZone(""), err == nil
 }
 
-// cutLast cuts the last entry off a list; more says that there is one before it.
+// cutLast removes the last entry of a list; more reports whether there is another one.
 func cutLast(list string) (before, last string, more bool) {
 	i := strings.LastIndexByte(list, ',')
 	return list[:max(i, 0)], list[i+1:], i >= 0
@@ -79,8 +79,8 @@ func hostOf(remote string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(remote, "["), "]")
 }
 
-// Network returns the key that an address is limited by: an IPv4 address itself, and the
-// /64 of an IPv6 address, as one client can have all of that.
+// Network returns the key of an address's limits: an IPv4 address itself, and the /64 of an
+// IPv6 address, all of which one client can have.
 func Network(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil || a.Unmap().Is4() {

@@ -1,26 +1,25 @@
-// Package limit bounds what clients take of a server: requests in a period and at once,
-// bytes of memory and of disk, and connections.
+// Package limit bounds the resources that clients use: rates of requests, requests in
+// flight, bytes of memory and of disk, and connections.
 package limit
 
 import "sync"
 
-// Budget is a number of bytes that holders share. A holder may have at most as much
-// as remains free, so that no holder takes more than half and the next one always
-// finds something, however many there are.
+// Budget is a number of bytes that holders share. A holder may have at most as many as
+// remain free, so that none gets more than half, and there are always some for the next
+// one.
 type Budget struct {
 	size int64
 
 	mu       sync.Mutex
 	used     int64            // guarded by mu
-	held     map[string]int64 // guarded by mu; without holders that have nothing
+	held     map[string]int64 // guarded by mu; without zero values
 	refusals int64            // guarded by mu
 }
 
 // NewBudget returns a budget of size bytes.
 func NewBudget(size int64) *Budget { return &Budget{size: size, held: map[string]int64{}} }
 
-// Take reserves n bytes for a holder and reports whether it may have them. It does not
-// wait.
+// Take reserves n bytes for a holder, without waiting, and reports whether it could.
 func (b *Budget) Take(holder string, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,7 +41,7 @@ func (b *Budget) Give(holder string, n int64) {
 	b.set(holder, b.held[holder]-n)
 }
 
-// set records how many bytes a holder has. The caller holds mu.
+// set records the bytes of a holder. The caller holds mu.
 func (b *Budget) set(holder string, held int64) {
 	if held == 0 {
 		delete(b.held, holder)
@@ -73,7 +72,7 @@ type Account struct {
 	taken  int64
 }
 
-// Take reserves n bytes and reports whether the budget had them.
+// Take reserves n bytes and reports whether it could.
 func (a *Account) Take(n int64) bool {
 	if !a.Budget.Take(a.Holder, n) {
 		return false

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Budgets are the bytes that all requests of one server may take at once. One
-// caller, or one address where there is no caller, has at most as much of each as
-// remains free.
+// Budgets are the bytes that all requests of one server may use at once. One caller, or one
+// address without a caller, has at most as much of each as remains free.
 type Budgets struct {
 	Anonymous int64 // memory for requests whose caller is not known
 	Callers   int64 // memory for bodies of known callers
@@ -20,7 +19,7 @@ type Budgets struct {
 // ParseBudgets reads "anonymous=64MiB,callers=256MiB,connections=1GiB,spool=2GiB" over the defaults
 // of a server that takes uploads of so many bytes.
 func ParseBudgets(s string, maxUpload int64) (Budgets, error) {
-	// The longest body of an upload is six times its content, where all of it is escaped in
+	// The longest body of an upload is six times its content, if all of it is escaped in
 	// JSON, and a single caller may have half.
 	b := Budgets{Anonymous: 64 << 20, Callers: 256 << 20, Connections: 1 << 30, Spool: 16 * maxUpload}
 	if s == "" {

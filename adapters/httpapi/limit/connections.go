@@ -24,28 +24,28 @@ import (
 const (
 	slowAfter      = time.Second            // a connection that has waited longer for its client is slow
 	evictionPause  = 100 * time.Millisecond // between searches for connections to close
-	maxRefusing    = 64                     // refused connections that are answered at once; others are closed
+	maxRefusing    = 64                     // refused connections that are answered concurrently; others are closed
 	refusalTimeout = 500 * time.Millisecond // for answering one
-	maxWrite       = 64 << 10               // bytes of an answer that a client has slowAfter for
+	maxWrite       = 64 << 10               // bytes of a response that a client must read within slowAfter
 	maxCopy        = 2 * maxWrite           // bytes of a file that the kernel copies at once, 1.2 times as fast as maxWrite
 )
 
-// connMemory is the memory that a connection takes, in bytes: its goroutine, its buffers,
+// connMemory is the memory of a connection, in bytes: its goroutine, its buffers,
 // and headers of headMemory.
 const connMemory = 32 << 10
 
-// Bytes that are taken of the budget, for what connections take beyond that.
+// Bytes that connections are charged beyond that.
 const (
 	headMemory       = 16 << 10   // bytes and lines of headers
-	headMemoryStep   = 16 << 10   // by larger headers, again and again
-	headerLineMemory = 256        // of a line of headers beside its bytes: its place in the map
+	headMemoryStep   = 16 << 10   // the steps in which larger headers are charged
+	headerLineMemory = 256        // of a header line beside its bytes: its entry in the map
 	http2Memory      = 1536 << 10 // by a connection of HTTP/2: its window, one block of headers and 10,000 frames that wait to be sent
 	streamMemory     = 32 << 10   // by a request of HTTP/2 beside its headers
 )
 
-// HTTP2 returns the configuration with which a connection of HTTP/2 takes no more than
-// it is charged. The window of a connection is that of four requests, so that some that
-// do not read their bodies leave room for others.
+// HTTP2 returns the configuration with which a connection of HTTP/2 uses no more memory
+// than it is charged. Its window is that of four requests, so that requests whose body is
+// not read do not block the others.
 func HTTP2() *http.HTTP2Config {
 	return &http.HTTP2Config{
 		MaxConcurrentStreams: 100, MaxReadFrameSize: 16 << 10,
@@ -62,11 +62,10 @@ type ConnectionLimits struct {
 	Address int // from one address of IPv4 or one /64 of IPv6
 }
 
-// Memory returns how many bytes so many connections take, beside what they take of the
-// budget.
+// Memory returns the bytes of so many connections, beside what they are charged.
 func (l ConnectionLimits) Memory() int64 { return int64(l.Total) * connMemory }
 
-// ParseConnections reads "total=16384,address=512" over the defaults, which these are.
+// ParseConnections reads "total=16384,address=512" over the defaults, which are the same.
 func ParseConnections(s string) (ConnectionLimits, error) {
 	l := ConnectionLimits{Total: 16384, Address: 512}
 	if s == "" {
@@ -87,8 +86,8 @@ func ParseConnections(s string) (ConnectionLimits, error) {
 	return l, nil
 }
 
-// parseList reads a list of names with values, "name=value,name=value", each name at most
-// once. It fails with an error that says what an entry has to be where set returns false.
+// parseList parses "name=value,name=value", each name at most once. If set returns false,
+// it fails with an error that describes an entry.
 func parseList(s, want string, set func(name, value string) bool) error {
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(s, ",") {
@@ -101,7 +100,7 @@ func parseList(s, want string, set func(name, value string) bool) error {
 	return nil
 }
 
-// Connections holds the connections of a server to their limits. Where there is no room
+// Connections keeps the connections of a server within their limits. If there are too many
 // for a new one, those that wait for their client are closed first. Its ConnState and
 // ConnContext are for http.Server.
 type Connections struct {
@@ -112,23 +111,23 @@ type Connections struct {
 
 	mu        sync.Mutex
 	open      map[*conn]struct{}                  // guarded by mu
-	from      map[netip.Prefix]map[*conn]struct{} // guarded by mu; without networks that have none
-	noneFound time.Time                           // guarded by mu: when nothing was found to close
+	from      map[netip.Prefix]map[*conn]struct{} // guarded by mu; without empty networks
+	noneFound time.Time                           // guarded by mu: when no connection could be closed
 
-	refusals         chan struct{} // with a value for each connection that is being told
+	refusals         chan struct{} // has a value for each connection that is being refused
 	refused, evicted atomic.Int64
 }
 
-// ConnectionOptions are what Connections need beside limits and memory.
+// ConnectionOptions are the options of NewConnections beside limits and memory.
 type ConnectionOptions struct {
-	Exempt func(netip.Addr) bool // addresses that have no limit of their own
-	NewID  func() string         // makes the ids of requests that come to no handler
+	Exempt func(netip.Addr) bool // addresses without a limit per address
+	NewID  func() string         // returns the ids of requests that reach no handler
 	Log    *slog.Logger
 }
 
-// NewConnections returns a limiter of connections, which take memory of the budget for
-// HTTP/2 and for large headers. A network is one holder of it. Addresses that are exempt have no limit of
-// their own, and each of their connections is a holder.
+// NewConnections returns a limiter of connections, which are charged to the budget for
+// HTTP/2 and for large headers. Each network is a holder. Exempt addresses have no limit
+// per address, and each of their connections is a holder.
 func NewConnections(l ConnectionLimits, memory *Budget, o ConnectionOptions) *Connections {
 	return &Connections{
 		limits: l, memory: memory, began: time.Now(), ConnectionOptions: o,
@@ -180,8 +179,8 @@ func (a listener) Accept() (net.Conn, error) {
 	}
 }
 
-// networkOf returns the network that a connection counts for, the zero Prefix where the
-// address is exempt or not known.
+// networkOf returns the network that a connection is counted for, the zero Prefix if the
+// address is exempt or unknown.
 func (l *Connections) networkOf(remote net.Addr) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote.String())
 	if err != nil {
@@ -201,7 +200,7 @@ func (l *Connections) networkOf(remote net.Addr) netip.Prefix {
 // now returns the time since the limiter was made, in nanoseconds; never 0.
 func (l *Connections) now() int64 { return int64(time.Since(l.began)) + 1 }
 
-// admit adds a connection where there is room for it or others can be closed for it, and
+// admit adds a connection if the limits allow it or others can be closed for it, and
 // reports whether it did.
 func (l *Connections) admit(c *conn) bool {
 	l.mu.Lock()
@@ -215,7 +214,7 @@ func (l *Connections) admit(c *conn) bool {
 	if ok && len(l.open) >= l.limits.Total {
 		ok = false
 		if time.Since(l.noneFound) >= evictionPause {
-			// Several at once, as all connections are looked at for it.
+			// Several at once, because the search visits all connections.
 			more := l.evict(l.open, 1+l.limits.Total/64)
 			if ok = len(more) > 0; !ok {
 				l.noneFound = time.Now()
@@ -234,9 +233,8 @@ func (l *Connections) admit(c *conn) bool {
 	return ok
 }
 
-// evict removes at most n connections of a set and returns them: those that have
-// been idle for longest or, where none is, those that have been slow for longest.
-// The caller holds mu.
+// evict removes at most n connections of a set and returns them: those that have been idle
+// for longest or, if none is, those that have been slow for longest. The caller holds mu.
 func (l *Connections) evict(set map[*conn]struct{}, n int) []*conn {
 	type candidate struct {
 		*conn
@@ -278,7 +276,7 @@ func (l *Connections) add(c *conn) {
 	l.from[c.network][c] = struct{}{}
 }
 
-// remove ends counting a connection, if it is counted. The caller holds mu.
+// remove removes a connection, if it is counted. The caller holds mu.
 func (l *Connections) remove(c *conn) {
 	delete(l.open, c)
 	delete(l.from[c.network], c)
@@ -287,7 +285,7 @@ func (l *Connections) remove(c *conn) {
 	}
 }
 
-// refuse answers a connection that there is no room for with 503, and closes it.
+// refuse answers a connection beyond the limits with 503, and closes it.
 func (l *Connections) refuse(c net.Conn) {
 	l.refused.Add(1)
 	select {
@@ -303,27 +301,27 @@ func (l *Connections) refuse(c net.Conn) {
 	}()
 }
 
-// writeRefusal answers a connection that is closed next with 503.
+// writeRefusal answers with 503 on a connection that is closed next.
 func (l *Connections) writeRefusal(c net.Conn) {
 	_ = c.SetDeadline(time.Now().Add(refusalTimeout))
 	if _, err := c.Write(response(l.NewID(), http.StatusServiceUnavailable, tooManyConnections, "Retry-After: 1\r\n")); err != nil {
 		return
 	}
-	// What the client has sent is read before the end, or it would not see the answer.
+	// The client's data is read first, because closing with unread data discards the response.
 	if w, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = w.CloseWrite()
 	}
 	_, _ = io.Copy(io.Discard, c)
 }
 
-// ConnState records the state of a connection of the listener's.
+// ConnState records the state of one of the listener's connections.
 func (l *Connections) ConnState(of net.Conn, state http.ConnState) {
 	if c, ok := of.(*conn); ok {
 		c.setState(state)
 	}
 }
 
-// earliest returns the least of the times that are not 0, and 0 where all are.
+// earliest returns the least of the times that are not 0, or 0 if there is none.
 func earliest(times ...int64) (first int64) {
 	for _, t := range times {
 		if t != 0 && (first == 0 || t < first) {
@@ -333,37 +331,37 @@ func earliest(times ...int64) (first int64) {
 	return first
 }
 
-// conn is a connection that is counted until it is closed.
+// conn is a counted connection.
 type conn struct {
 	net.Conn
 	limiter *Connections
-	network netip.Prefix // that it counts for; zero: none
+	network netip.Prefix // that it is counted for; zero: none
 
 	state        atomic.Int32 // an http.ConnState
-	readingSince atomic.Int64 // since when it waits for its client to send, as of Connections.now; 0: it does not
-	writingSince atomic.Int64 // since when it waits for its client to take a part of an answer; 0: it does not
+	readingSince atomic.Int64 // since when it waits for data of its client, as of Connections.now; 0: it does not
+	writingSince atomic.Int64 // since when it waits for its client to read a part of a response; 0: it does not
 	streams      streams      // of HTTP/2
-	unwritten    atomic.Bool  // nothing has been sent since net/http began to serve it
-	inHandler    atomic.Bool  // the present request has come to its handler
+	unwritten    atomic.Bool  // nothing was written since net/http began to serve it
+	inHandler    atomic.Bool  // the present request has reached its handler
 	http2        atomic.Bool
-	readDeadline atomic.Bool // reading has a deadline, of a connection that was taken over
-	headRefused  bool        // there was no memory for its headers; of the goroutine that reads
+	readDeadline atomic.Bool // a hijacked connection has a read deadline
+	headRefused  bool        // its headers exceeded the budget; used by the reading goroutine only
 
 	mu      sync.Mutex
 	account Account // guarded by mu
-	head    int64   // guarded by mu: bytes and lines that came of a request before it was handled
-	large   int64   // guarded by mu: what was taken for them
-	closed  bool    // guarded by mu: nothing is taken any more
+	head    int64   // guarded by mu: bytes and lines of the present request's head
+	large   int64   // guarded by mu: what was charged for them
+	closed  bool    // guarded by mu: nothing is charged any more
 }
 
-// reserve takes n bytes of the budget and reports whether it had them.
+// reserve charges n bytes to the budget and reports whether it could.
 func (c *conn) reserve(n int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.closed && c.account.Take(n)
 }
 
-// release gives back all that the connection has taken. It reserves nothing any more.
+// release returns all bytes of the connection, which reserves none afterwards.
 func (c *conn) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -378,7 +376,7 @@ func (c *conn) setState(state http.ConnState) {
 	c.state.Store(int32(state))
 	c.readDeadline.Store(false)
 	c.streams.lastEnded.Store(0)
-	if state != http.StateActive { // whose headers are still in use
+	if state != http.StateActive { // an active request uses its headers
 		c.endHead()
 	}
 	switch state {
@@ -396,9 +394,8 @@ func (c *conn) idle() bool {
 	return state == http.StateIdle || state == http.StateHijacked
 }
 
-// SetReadDeadline sets when reading ends. While a request is being handled there is
-// a deadline as long as its body is awaited, which is set anew when enough of it
-// has come.
+// SetReadDeadline implements net.Conn. While a request is being handled there is a deadline
+// as long as its body is awaited, which is extended as it arrives.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	switch http.ConnState(c.state.Load()) {
 	case http.StateActive:
@@ -424,7 +421,7 @@ func (c *conn) endHead() {
 	c.large = 0
 }
 
-// readHead reads a part of a request's head and takes memory for it. Where there is none it
+// readHead reads a part of a request's head and charges it. If the budget is used up it
 // answers with 503; from then on it fails, as net/http reads again after an error.
 func (c *conn) readHead(b []byte) (int, error) {
 	if !c.headRefused {
@@ -436,11 +433,11 @@ func (c *conn) readHead(b []byte) (int, error) {
 		c.limiter.refused.Add(1)
 		c.limiter.writeRefusal(c.Conn)
 	}
-	// Net/http gives no answer of its own where reading from the network fails.
+	// net/http sends no response of its own if a read fails.
 	return 0, &net.OpError{Op: "read", Net: "tcp", Addr: c.RemoteAddr(), Err: errMemory}
 }
 
-// chargeHead takes memory for a part of a head and reports whether the budget had it.
+// chargeHead charges a part of a head and reports whether it could.
 func (c *conn) chargeHead(b []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -455,7 +452,7 @@ func (c *conn) chargeHead(b []byte) bool {
 }
 
 // Read implements net.Conn. A hijacked connection that reads with a deadline waits for a
-// request; a stream reads nothing.
+// request; an event stream reads nothing.
 func (c *conn) Read(b []byte) (int, error) {
 	switch state := http.ConnState(c.state.Load()); {
 	case (state == http.StateNew || state == http.StateIdle) && !c.http2.Load():
@@ -472,10 +469,10 @@ func (c *conn) Read(b []byte) (int, error) {
 // errMemory is the error of a connection that exceeds the memory budget.
 var errMemory = errors.New("limit: the memory budget of connections is used up")
 
-// Write implements net.Conn. It writes in parts, so that a client that takes a long answer
-// is not slow. The first bytes are a status line of HTTP/1 or the settings of HTTP/2, a
-// frame that begins with a zero. The answer of net/http to a request that it cannot read is
-// replaced by one in the shape of all errors.
+// Write implements net.Conn. It writes in parts, so that a client that reads a long
+// response is not counted as slow. The first bytes are a status line of HTTP/1 or the
+// settings of HTTP/2, a frame that begins with a zero. A response of net/http to a
+// malformed request is replaced by one with an error body.
 func (c *conn) Write(b []byte) (n int, err error) {
 	if c.unwritten.Swap(false) && len(b) > 0 && b[0] == 0 && !c.http2.Load() {
 		if !c.reserve(http2Memory) {
@@ -485,7 +482,7 @@ func (c *conn) Write(b []byte) (n int, err error) {
 		c.http2.Store(true)
 	}
 	defer c.writingSince.Store(0)
-	if !c.inHandler.Load() && !c.http2.Load() { // HTTP/2 may write the middle of an answer after its handler's end
+	if !c.inHandler.Load() && !c.http2.Load() { // HTTP/2 may write parts of a response after its handler's end
 		if answer := c.limiter.malformed(b, c.RemoteAddr()); answer != nil {
 			c.writingSince.Store(c.limiter.now())
 			_, err := c.Conn.Write(answer)
@@ -502,8 +499,8 @@ func (c *conn) Write(b []byte) (n int, err error) {
 	}
 }
 
-// ReadFrom implements io.ReaderFrom. The kernel copies from an io.LimitedReader over a file,
-// in parts of maxCopy, each of which the client has as long for as for those of Write.
+// ReadFrom implements io.ReaderFrom. The kernel copies from an io.LimitedReader over a
+// file, in parts of maxCopy, each with the same time as those of Write.
 func (c *conn) ReadFrom(r io.Reader) (n int64, err error) {
 	to, ok := c.Conn.(io.ReaderFrom)
 	limited, isLimited := r.(*io.LimitedReader)
@@ -526,7 +523,7 @@ func (c *conn) ReadFrom(r io.Reader) (n int64, err error) {
 	return n, nil
 }
 
-// Close closes the connection and ends counting it.
+// Close closes the connection and removes it from the limiter.
 func (c *conn) Close() error {
 	c.limiter.mu.Lock()
 	c.limiter.remove(c)

@@ -10,17 +10,16 @@ import (
 	"time"
 )
 
-// streams are the requests of a connection of HTTP/2 that are being handled. Such a
-// connection waits for its client when each of them does: their bodies and windows do
-// not show in what the connection reads and writes.
+// streams are the requests of a connection of HTTP/2 that are being handled. The connection
+// waits for its client if each of them does, as its own reads and writes do not show that.
 type streams struct {
 	mu        sync.Mutex
 	open      map[*stream]struct{} // guarded by mu
-	lastEnded atomic.Int64         // when one of them ended whose answer may still go out; 0: none did
+	lastEnded atomic.Int64         // when one of them ended whose response may still be written; 0: none did
 }
 
-// waitingSince returns the time, as of Connections.now, since which one of the streams
-// waits for the client where all do, else 0.
+// waitingSince returns the time, as of Connections.now, since which all of the streams wait
+// for the client, or 0.
 func (s *streams) waitingSince() (since int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +76,7 @@ func (l *Connections) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// headerMemory returns the memory that the headers of a request take, in bytes.
+// headerMemory returns the memory of the headers of a request, in bytes.
 func headerMemory(r *http.Request) int64 {
 	n := len(r.RequestURI)
 	for name, values := range r.Header {
@@ -88,13 +87,13 @@ func headerMemory(r *http.Request) int64 {
 	return int64(n)
 }
 
-// stream is a request of HTTP/2 that is being handled, and its answer.
+// stream is a request of HTTP/2 that is being handled, with its response.
 type stream struct {
 	http.ResponseWriter
 	conn *conn
 
 	readingSince int64 // guarded by conn.streams.mu: since when its body is awaited; 0: it is not
-	writingSince int64 // guarded by conn.streams.mu: since when a part of its answer goes out; 0: none does
+	writingSince int64 // guarded by conn.streams.mu: since when a part of its response is being written; 0: none is
 }
 
 func (s *stream) begin() {
@@ -125,8 +124,8 @@ func (s *stream) setTime(at *int64, waits bool) {
 	}
 }
 
-// SetReadDeadline sets when reading the body ends: it is awaited as long as there is
-// a deadline, as in conn.
+// SetReadDeadline sets when reading the body ends; it is awaited as long as there is a
+// deadline, as in conn.
 func (s *stream) SetReadDeadline(t time.Time) error {
 	s.setTime(&s.readingSince, !t.IsZero())
 	return http.NewResponseController(s.ResponseWriter).SetReadDeadline(t)

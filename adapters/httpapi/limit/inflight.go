@@ -16,7 +16,7 @@ type InFlight struct {
 	count map[string]int // guarded by mu; has no zero values
 }
 
-// Enter counts one request until leave is called. It fails with fault.Limited where the
+// Enter counts one request until leave is called. It fails with fault.Limited if the
 // caller has maxInFlight of them.
 func (f *InFlight) Enter(caller string) (leave func(), err error) {
 	f.mu.Lock()

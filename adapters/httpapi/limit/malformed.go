@@ -12,9 +12,8 @@ import (
 	"collab/adapters/httpapi/encode"
 )
 
-// malformed returns the answer to a request that net/http cannot read, in the shape of all
-// errors, in place of b, the one that net/http gives. It returns nil where b is no answer
-// of HTTP/1.
+// malformed returns the response to a request that net/http cannot parse, with an error
+// body, in place of b, that of net/http. It returns nil if b is no response of HTTP/1.
 func (l *Connections) malformed(b []byte, from net.Addr) []byte {
 	version, line, found := bytes.Cut(b, []byte(" "))
 	if !found || len(line) < 3 || string(version) != "HTTP/1.1" && string(version) != "HTTP/1.0" {
@@ -43,8 +42,8 @@ func (l *Connections) malformed(b []byte, from net.Addr) []byte {
 	return response(id, status, string(encode.AppendError(nil, status, message)), "")
 }
 
-// response returns an answer of HTTP/1.1 that ends its connection, with more headers, each
-// of which is a line with its end.
+// response returns a response of HTTP/1.1 that closes its connection, with more header
+// lines, each with its line end.
 func response(id string, status int, body, more string) []byte {
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nConnection: close\r\n%sContent-Type: application/json\r\nCache-Control: private, no-cache\r\n"+
 		"X-Content-Type-Options: nosniff\r\nX-Request-Id: %s\r\nContent-Length: %d\r\n\r\n%s", status, http.StatusText(status), more, id, len(body), body)

@@ -13,8 +13,8 @@ import (
 	"collab/domain/fault"
 )
 
-// maxBuckets bounds how many callers or addresses are remembered; the ones not
-// seen for longest are forgotten first.
+// maxBuckets bounds the callers or addresses in memory; the least recently used are
+// evicted.
 const maxBuckets = 1 << 16
 
 // Rate is how many requests are allowed in a period. The zero value is no
@@ -34,7 +34,7 @@ type Rates struct {
 }
 
 // ParseRates reads "caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"
-// with the periods s, m and h, or "off". What is not named has no limit.
+// with the periods s, m and h, or "off". Names that are missing have no limit.
 func ParseRates(s string) (Rates, error) {
 	var r Rates
 	if s == "off" {
@@ -70,7 +70,7 @@ type RateLimiter struct {
 	name          string // as in the policy, quoted
 }
 
-// NewRateLimiter returns a limiter whose RateLimit headers have the name. It is nil for the
+// NewRateLimiter returns a limiter whose RateLimit headers have the name. It returns nil for the
 // zero Rate.
 func NewRateLimiter(name string, r Rate, now func() time.Time) (*RateLimiter, error) {
 	if r.Count == 0 {
@@ -95,20 +95,20 @@ func (l *RateLimiter) bucket(key string) *rate.Limiter {
 	}
 	fresh := rate.NewLimiter(l.refill, l.rate.Count)
 	if b, ok, _ := l.buckets.PeekOrAdd(key, fresh); ok {
-		return b // another request of the same caller was faster
+		return b // added by a concurrent request of the same caller
 	}
 	return fresh
 }
 
-// ResponseHeader is the answer that a limiter describes itself in. Set sets a header, whose
+// ResponseHeader is the header in which a limiter describes itself. Set sets a header, whose
 // name is given in its canonical form.
 type ResponseHeader interface {
 	Header() http.Header
 	Set(name, value string)
 }
 
-// Take takes one token of the key's bucket and sets the RateLimit headers to what is
-// left. It fails with fault.Limited where there is none.
+// Take takes one token of the key's bucket and sets the RateLimit headers to the remaining
+// ones. It fails with fault.Limited if there is none.
 func (l *RateLimiter) Take(c ResponseHeader, key string) error {
 	if l == nil {
 		return nil
@@ -132,8 +132,8 @@ func (l *RateLimiter) Take(c ResponseHeader, key string) error {
 	return limited
 }
 
-// Charge takes n tokens of the key's bucket, or all of a smaller one, even if they are not
-// there: requests are refused until they have come back.
+// Charge takes n tokens of the key's bucket, or all of a smaller one, even if fewer are
+// left: requests are refused until they are refilled.
 func (l *RateLimiter) Charge(key string, n int) {
 	if l != nil {
 		l.bucket(key).ReserveN(l.now(), min(n, l.rate.Count))
@@ -147,7 +147,7 @@ func RemoveHeaders(h http.Header) {
 	}
 }
 
-// seconds returns how long it takes for so many tokens to come back.
+// seconds returns the time in which so many tokens are refilled.
 func (l *RateLimiter) seconds(tokens float64) int {
 	return int(math.Ceil(max(0, tokens) / float64(l.refill)))
 }

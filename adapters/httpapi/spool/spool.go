@@ -10,20 +10,20 @@ import (
 	"collab/domain/fault"
 )
 
-// Resources are what memory and disk are charged to, until they are released or the owner
-// ends.
+// Resources are the memory and disk that blocks and spools are charged to, until they are
+// released or the owner ends.
 type Resources interface {
-	// Hold reserves n bytes of memory. It fails with fault.Unavailable where there are
+	// Hold reserves n bytes of memory. It fails with fault.Unavailable if there are
 	// none.
 	Hold(n int64) error
 	Release(n int64)
 
-	// HoldDisk reserves n bytes of disk and reports whether there were any.
+	// HoldDisk reserves n bytes of disk and reports whether it could.
 	HoldDisk(n int64) bool
 }
 
-// Sizes of blocks, in bytes: large enough that neither a connection nor a disk is asked
-// often, and small where it is known that there is little.
+// Sizes of blocks, in bytes: large enough for few reads and writes, and small if there is
+// little to read.
 const (
 	BlockSize  = 256 << 10
 	smallBlock = 16 << 10
@@ -50,13 +50,13 @@ func TakeBlock(r Resources, n int64) (*[]byte, error) {
 	return pool.Get().(*[]byte), nil
 }
 
-// ReleaseBlock gives back a block of TakeBlock and sets the pointer to nil.
+// ReleaseBlock releases a block of TakeBlock and sets the pointer to nil.
 func ReleaseBlock(r Resources, b **[]byte) {
 	r.Release(int64(len(**b)))
 	putBlock(b)
 }
 
-// putBlock puts a block in its pool and sets the pointer to nil, so that it is put there
+// putBlock returns a block to its pool and sets the pointer to nil, so that it is returned
 // once.
 func putBlock(b **[]byte) {
 	switch {
@@ -70,14 +70,14 @@ func putBlock(b **[]byte) {
 	*b = nil
 }
 
-// Spool stores a stream that is read again later: up to a block in memory, the rest in a
-// file that has been unlinked, so that nothing is left of it after a crash.
+// Spool stores a stream that is read again later: up to a block in memory, the rest in an
+// unlinked file, of which nothing is left after a crash.
 type Spool struct {
 	Size int64 // in bytes
 
 	block *[]byte
-	held  int      // bytes in the block that are in no file
-	rest  []byte   // of the block: what is still to be read, where there is no file
+	held  int      // bytes in the block that are not in the file
+	rest  []byte   // the unread part of the block, if there is no file
 	file  *os.File // nil: all of it is in the block
 
 	resources Resources // that its memory and disk are charged to
@@ -94,7 +94,7 @@ func (s *Spool) begin() (err error) {
 	return err
 }
 
-// Fill stores a whole stream and rewinds. It fails with tooLarge where the stream is longer
+// Fill stores a whole stream and rewinds. It fails with tooLarge if the stream is longer
 // than limit bytes.
 func (s *Spool) Fill(from io.Reader, limit int64, tooLarge func() error) error {
 	noRoom := func(err error) error {
@@ -127,7 +127,7 @@ func (s *Spool) Fill(from io.Reader, limit int64, tooLarge func() error) error {
 	}
 }
 
-// Write stores more. Rewind comes after the last Write.
+// Write appends to the spool. It must not be called after Rewind.
 func (s *Spool) Write(p []byte) (int, error) {
 	if err := s.begin(); err != nil {
 		return 0, err
@@ -159,7 +159,7 @@ func (s *Spool) Rewind() error {
 	return err
 }
 
-// errDisk is the error of a spool that there is no disk for.
+// errDisk is the error of a spool beyond the disk budget.
 var errDisk = errors.New("the budget of spools is used up")
 
 // spill appends the block to the file.

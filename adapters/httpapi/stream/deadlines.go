@@ -12,20 +12,20 @@ import (
 	"collab/domain/fault"
 )
 
-// Time that a request has. A client that sends or takes nothing more must hold neither a
-// connection nor, while a list is read for it, one of the database's. Event streams set
-// deadlines of their own.
+// Time limits of a request, so that a client that stops sending or reading holds neither a
+// connection nor, for a list, a database connection. Event streams have their own
+// deadlines.
 const (
 	BodyTimeout   = 30 * time.Second            // for all of a body
-	WorkTimeout   = BodyTimeout + 5*time.Second // for handling, of which reading the body is a part
-	AnswerTimeout = WorkTimeout + 5*time.Second // for an answer, also one that says what took too long; more for a long one:
+	WorkTimeout   = BodyTimeout + 5*time.Second // for handling, which includes reading the body
+	AnswerTimeout = WorkTimeout + 5*time.Second // for a response, also one that reports a timeout; longer ones get more, by:
 	MinRate       = 64 << 10                    // bytes a second
 )
 
 // ErrLate is the cause of a request's context that ended because handling took too long.
 var ErrLate = errors.New("the work took too long")
 
-// Deadlines are those of one request. They are not safe for concurrent use.
+// Deadlines are the deadlines of one request. They are not safe for concurrent use.
 type Deadlines struct {
 	w        http.ResponseWriter
 	since    time.Time
@@ -44,22 +44,22 @@ func Start(w http.ResponseWriter, r *http.Request, since time.Time) Deadlines {
 	return Deadlines{w: w, since: since}
 }
 
-// Context returns a context that ends with ErrLate after WorkTimeout, so that a database
-// that does not answer holds no requests. It may be called once.
+// Context returns a context that ends with ErrLate after WorkTimeout, so that requests do not
+// wait longer for a database. It may be called once.
 func (d *Deadlines) Context(parent context.Context) context.Context {
 	d.work.parent, d.work.began, d.work.limit = parent, time.Now(), WorkTimeout
 	return &d.work
 }
 
-// AddValue has the context carry the value that add gives to a context that is derived from
-// the parent.
+// AddValue makes the context carry the value that add gives to a context derived from the
+// parent.
 func (d *Deadlines) AddValue(add func(parent context.Context) context.Context) {
 	d.work.mu.Lock()
 	defer d.work.mu.Unlock()
 	d.work.parent = add(d.work.parent)
 }
 
-// End ends the context, of a request that was handled.
+// End ends the context of a handled request.
 func (d *Deadlines) End() {
 	d.work.mu.Lock()
 	defer d.work.mu.Unlock()
@@ -70,8 +70,8 @@ func (d *Deadlines) End() {
 	}
 }
 
-// clearRead clears the deadline of reading. The connection is read on to notice when the
-// client leaves, and that takes as long as the answer does.
+// clearRead clears the read deadline. The connection is still read, to notice that the
+// client closes it, for as long as the response takes.
 func (d *Deadlines) clearRead() { _ = http.NewResponseController(d.w).SetReadDeadline(time.Time{}) }
 
 // Clear clears the deadlines of reading and of the work, for an event stream.
@@ -90,7 +90,7 @@ func (d *Deadlines) ExtendFor(bytes int64) {
 	}
 }
 
-// Extend gives the work and the answer more time than they have from the start.
+// Extend gives the work and the response more time.
 func (d *Deadlines) Extend(more time.Duration) {
 	_ = http.NewResponseController(d.w).SetWriteDeadline(d.since.Add(AnswerTimeout + more))
 	d.work.mu.Lock()
@@ -105,15 +105,15 @@ func (d *Deadlines) Extend(more time.Duration) {
 }
 
 // Body returns a reader of a request's body, whose end clears the read deadline. The bytes
-// of a long one extend the deadlines. It fails with fault.Invalid where the body cannot be
-// read or comes too slowly.
+// of a long one extend the deadlines. It fails with fault.Invalid if the body cannot be
+// read or arrives too slowly.
 func (d *Deadlines) Body(r *http.Request, long bool) io.Reader { return &bodyReader{d, r, long, 0} }
 
 type bodyReader struct {
 	*Deadlines
 	r        *http.Request
 	long     bool
-	extended int64 // bytes that the deadlines were extended for
+	extended int64 // bytes for which the deadlines were extended
 }
 
 // Read reads a part of the body.
@@ -144,9 +144,9 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// work is a context that ends with ErrLate when its time is over. The time counts from the
-// beginning, but the timer and the derived context are only made when Done or Err is called,
-// as most work in memory never asks.
+// work is a context that ends with ErrLate after its limit, counted from began. The timer
+// and the derived context are only made when Done or Err is called, as most work in memory
+// never does.
 type work struct {
 	began time.Time
 
@@ -159,7 +159,7 @@ type work struct {
 	timer  *time.Timer             // guarded by mu: cancels inner; nil: there is no limit
 }
 
-// derived returns the context that ends.
+// derived returns the inner context, which it makes at the first call.
 func (w *work) derived() context.Context {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -191,16 +191,16 @@ func (w *work) Done() <-chan struct{} { return w.derived().Done() }
 // Err implements context.Context.
 func (w *work) Err() error { return w.derived().Err() }
 
-// Deadline implements context.Context with the deadline of the parent: that of the work may
-// still be extended.
+// Deadline implements context.Context with the deadline of the parent: the limit may still
+// be extended.
 func (w *work) Deadline() (time.Time, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.parent.Deadline()
 }
 
-// Value implements context.Context. A derived context has its own value for package context,
-// and the parent those that were added later.
+// Value implements context.Context. The derived context has values of package context, and
+// the parent those that were added later.
 func (w *work) Value(key any) any {
 	w.mu.Lock()
 	inner, parent := w.inner, w.parent

@@ -51,7 +51,7 @@ func TestWorkEndsAtItsLimit(t *testing.T) {
 	}
 }
 
-func TestWorkWithoutLimitGoesOn(t *testing.T) {
+func TestWorkWithoutLimitContinues(t *testing.T) {
 	for _, waited := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			d, ctx := begin(t)

@@ -4,5 +4,5 @@ package stream
 
 import "net"
 
-// departed always returns false here: a closed connection is noticed by a failed write.
+// departed returns false: on this platform a closed connection is noticed by a failed write.
 func departed(net.Conn) bool { return false }

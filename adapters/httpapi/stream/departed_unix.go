@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// departed reports whether the client has closed its end, without waiting. What
-// it still sends to a stream means nothing and is dropped.
+// departed reports whether the client has closed its end, without waiting. It drops data
+// that the client sends to a stream.
 func departed(conn net.Conn) bool {
 	c, ok := conn.(syscall.Conn)
 	if !ok {

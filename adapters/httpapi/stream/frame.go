@@ -1,8 +1,8 @@
 package stream
 
 // A frame is the text of one event as a chunk of HTTP/1.1: its length in eight hexadecimal
-// digits, the text, the end of the line. It is made once and sent as it is to all hijacked
-// connections; other protocols are sent the text inside.
+// digits, the text, a line end. It is made once and sent unchanged to all hijacked
+// connections; other protocols are sent the text.
 const (
 	frameStart = "00000000\r\n"
 	frameHead  = len(frameStart)
@@ -10,7 +10,7 @@ const (
 	lastChunk  = "0\r\n\r\n"
 )
 
-// OpenFrame begins a frame that has room for a text of so many bytes, which is appended to
+// OpenFrame begins a frame with capacity for a text of so many bytes, which is appended to
 // it.
 func OpenFrame(size int) []byte {
 	return append(make([]byte, 0, frameHead+size+frameTail), frameStart...)
@@ -19,7 +19,7 @@ func OpenFrame(size int) []byte {
 // ReopenFrame begins a frame in the memory of another.
 func ReopenFrame(f []byte) []byte { return append(f[:0], frameStart...) }
 
-// CloseFrame ends a frame and fills its length in.
+// CloseFrame ends a frame and sets its length.
 func CloseFrame(f []byte) []byte {
 	n := len(f) - frameHead
 	for i := frameHead - 3; i >= 0; i-- {

@@ -11,7 +11,7 @@ import (
 	"collab/domain/fault"
 )
 
-// FlushAt is how much of an answer is gathered before it is sent, in bytes.
+// FlushAt is the size of the parts in which a list is sent, in bytes.
 const FlushAt = 32 << 10
 
 var buffers = sync.Pool{New: func() any {
@@ -22,7 +22,7 @@ var buffers = sync.Pool{New: func() any {
 // TakeBuffer returns an empty buffer.
 func TakeBuffer() *[]byte { return buffers.Get().(*[]byte) }
 
-// GiveBuffer takes a buffer back; one that grew large is left to the collector.
+// GiveBuffer returns a buffer to the pool, unless it grew large.
 func GiveBuffer(b *[]byte) {
 	if cap(*b) <= 2*FlushAt {
 		*b = (*b)[:0]
@@ -30,39 +30,39 @@ func GiveBuffer(b *[]byte) {
 	}
 }
 
-// How long a list that is being read waits for its client, all in all. A client that takes
-// it more slowly must not hold a connection of the database's meanwhile.
+// The total time that a list that is being read waits for its client, so that a slow client
+// does not hold a database connection.
 const (
 	ListQueue    = 8 // parts of FlushAt bytes that wait in memory
 	ListPatience = 250 * time.Millisecond
 )
 
-// Client is the answer that a list is sent to.
+// Client is the response that a list is written to.
 type Client interface {
 	http.ResponseWriter
 
 	// ExtendFor extends the deadlines for n more bytes.
 	ExtendFor(n int)
 
-	// Gone records that the client does not take the answer, and returns the error.
+	// Gone records that the client closed the connection, and returns the error.
 	Gone(err error) error
 }
 
-// List sends a list while it is read. What the client is too slow for waits in memory, and
-// after ListPatience in a spool. A list whose reading holds no connection of the database
-// waits for its client instead.
+// List sends a list while it is read. If the client is too slow, parts wait in memory, and
+// after ListPatience in a spool. A list whose reading holds no database connection waits
+// for its client instead.
 type List struct {
 	client Client
 	waits  bool
 	parts  chan *[]byte  // for the sender; nil: nothing was sent yet
 	sent   chan struct{} // closed when the sender has ended
 	err    error         // of the sender; read when it has ended
-	waited time.Duration // for the sender
+	waited time.Duration // for the sender, so far
 	full   bool          // the rest is spooled
 	rest   *spool.Spool
 }
 
-// NewList returns a list that waits for its client or, where waits is false, is spooled.
+// NewList returns a list that waits for its client or, if waits is false, is spooled.
 func NewList(c Client, waits bool, r spool.Resources) *List {
 	return &List{client: c, waits: waits, rest: spool.New(r)}
 }
@@ -93,7 +93,7 @@ func (l *List) Put(part *[]byte) (*[]byte, error) {
 	return part, nil
 }
 
-// offer gives the sender a part, unless the patience ends before.
+// offer passes a part to the sender, unless ListPatience is used up before.
 func (l *List) offer(part *[]byte) (taken bool, err error) {
 	select {
 	case l.parts <- part:
@@ -133,7 +133,7 @@ func (l *List) send() {
 	}
 }
 
-// Finish sends what is left.
+// Finish sends the rest.
 func (l *List) Finish() error {
 	l.end()
 	if l.err != nil {
@@ -162,7 +162,7 @@ func (l *List) Finish() error {
 	}
 }
 
-// end waits for the sender, which gets no more parts.
+// end waits for the sender to send its last part.
 func (l *List) end() {
 	if l.parts != nil {
 		close(l.parts)
@@ -171,11 +171,11 @@ func (l *List) end() {
 	}
 }
 
-// Close ends the sending, also of what was not sent, and releases the spool.
+// Close ends the list, also if parts were not sent, and releases the spool.
 func (l *List) Close() {
 	if l.parts != nil {
 		_ = http.NewResponseController(l.client).SetWriteDeadline(time.Unix(1, 0))
 		l.end()
 	}
-	_ = l.rest.Close() // of a file that has no name any more
+	_ = l.rest.Close() // the file is unlinked
 }

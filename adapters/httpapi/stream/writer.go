@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Time that a client has.
+// Time limits of a client.
 const (
 	WriteTimeout = 10 * time.Second       // for each write of an event stream
-	WriteSlack   = 5 * time.Second        // by which a deadline may be later, so that it is seldom set
-	EndTimeout   = 500 * time.Millisecond // for the last write of a stream that is ended
+	WriteSlack   = 5 * time.Second        // that a deadline may be later, so that it is set less often
+	EndTimeout   = 500 * time.Millisecond // for the last write of a stream that the server ends
 )
 
 // EventStream is the media type of event streams.
@@ -35,8 +35,8 @@ func SetHeaders(h http.Header) {
 // Send and Finish must not be called concurrently.
 type Writer struct {
 	now      func() time.Time
-	conn     net.Conn                 // hijacked; nil where w is the way to the client
-	w        http.ResponseWriter      // else
+	conn     net.Conn                 // hijacked; nil if w is used
+	w        http.ResponseWriter      // nil if the connection is hijacked
 	control  *http.ResponseController // of w
 	head     []byte                   // of an answer on conn, until it is sent
 	deadline time.Time                // of the next write, as it was set
@@ -45,7 +45,7 @@ type Writer struct {
 }
 
 // Hijack returns the writer of a hijacked connection. It fails with errors.ErrUnsupported
-// where the protocol is not HTTP/1.1 or w cannot be hijacked.
+// if the protocol is not HTTP/1.1 or w cannot be hijacked.
 func Hijack(w http.ResponseWriter, r *http.Request, now func() time.Time) (*Writer, error) {
 	if r.ProtoMajor != 1 || r.ProtoMinor < 1 {
 		return nil, errors.ErrUnsupported
@@ -54,14 +54,14 @@ func Hijack(w http.ResponseWriter, r *http.Request, now func() time.Time) (*Writ
 	if err != nil {
 		return nil, err
 	}
-	// The head as net/http writes it.
+	// The same head as net/http's.
 	h := w.Header()
 	h["Date"] = []string{now().UTC().Format(http.TimeFormat)}
-	h["Connection"] = []string{"close"} // the stream's end is the connection's
+	h["Connection"] = []string{"close"} // the end of the stream closes the connection
 	h["Transfer-Encoding"] = []string{"chunked"}
 	var b bytes.Buffer
 	b.WriteString("HTTP/1.1 200 OK\r\n")
-	_ = h.Write(&b) // a buffer takes it all
+	_ = h.Write(&b) // a buffer never fails
 	b.WriteString("\r\n")
 	return &Writer{now: now, conn: conn, head: b.Bytes()}, nil
 }
@@ -144,7 +144,7 @@ func (w *Writer) SetDeadline(t time.Time) {
 	_ = w.control.SetWriteDeadline(t)
 }
 
-// EndSoon leaves EndTimeout for the present and the last write. It may be called
+// EndSoon limits the present and the last write to EndTimeout. It may be called
 // concurrently with Send.
 func (w *Writer) EndSoon() {
 	w.ending.Store(true)

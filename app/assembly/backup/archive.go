@@ -80,10 +80,10 @@ func (a about) text() []byte {
 func parseAbout(text []byte) (a about, err error) {
 	var format int
 	if _, err := fmt.Sscanf(string(text), "collab backup %d\n", &format); err != nil {
-		return a, errors.New("it does not say that it is a backup")
+		return a, errors.New("its description is not that of a backup")
 	}
 	if format != archiveFormat {
-		return a, fmt.Errorf("it has the format %d, and this program knows %d alone: use the program of the version that made it", format, archiveFormat)
+		return a, fmt.Errorf("it has the format %d, and this program reads only %d: use the program of the version that made it", format, archiveFormat)
 	}
 	lines := strings.Split(string(text), "\n")
 	values := make([]string, 3)

@@ -63,12 +63,12 @@ func Write(ctx context.Context, c config.Config, version, file string, out, log 
 		})
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("the backup was given up: %w", ctx.Err())
+		return fmt.Errorf("the backup was interrupted: %w", ctx.Err())
 	}
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
-	_, err = fmt.Fprintf(out, "Backed up the database and the content of %d files, %s, to %s. It has keys in it: keep it like a password.\n", t.blobs, inBytes(t.bytes), file)
+	_, err = fmt.Fprintf(out, "Backed up the database and the content of %d files, %s, to %s. It has keys in it: protect it like a password.\n", t.blobs, inBytes(t.bytes), file)
 	for _, own := range []struct{ variable, path, name string }{
 		{"COLLAB_TOKEN_KEYS", c.TokenKeys, SmallFiles[0]}, {"COLLAB_SECRETS_KEYS", c.SecretsKeys, SmallFiles[1]},
 	} {

@@ -82,7 +82,7 @@ func encrypted(t testing.TB, write func(*tar.Writer)) []byte {
 
 func ignore(about, entry, io.Reader) error { return nil }
 
-func TestAnArchiveSaysWhatIsInIt(t *testing.T) {
+func TestAnArchiveDescribesItsContent(t *testing.T) {
 	var got []string
 	a, total, err := scan(t.Context(), bytes.NewReader(intact(t)), func(a about, e entry, r io.Reader) error {
 		text, err := io.ReadAll(r)
@@ -107,7 +107,7 @@ func TestAnArchiveSaysWhatIsInIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoBackupIsRefused(t *testing.T) {
+func TestInvalidBackupsAreRefused(t *testing.T) {
 	file := func(name, content string) func(*tar.Writer) {
 		return func(w *tar.Writer) {
 			_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(content)), Mode: 0o600})
@@ -276,7 +276,7 @@ func TestOnlyTheEmbeddedProfileIsBackedUp(t *testing.T) {
 	}
 }
 
-func TestABackupCostsNothingThatIsThere(t *testing.T) {
+func TestABackupKeepsExistingFiles(t *testing.T) {
 	folder := t.TempDir()
 	at := func(name string) string { return filepath.Join(folder, name) }
 	for _, path := range []string{"data/sub", "blobs/org"} {

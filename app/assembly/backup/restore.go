@@ -99,7 +99,7 @@ func RestoreFolder(ctx context.Context, c config.Config, file string, replace bo
 	_, err = fmt.Fprintf(out, "Restored the state of %s, made by version %s: the database and the content of %d files, %s, are in %s.\n",
 		a.made.Format(time.RFC3339), a.version, t.blobs, inBytes(t.bytes), r.folder)
 	if err == nil && aside != "" {
-		_, err = fmt.Fprintf(out, "What was there is in %s: remove it when you do not need it any more.\n", aside)
+		_, err = fmt.Fprintf(out, "The previous data is in %s: remove it when you do not need it any more.\n", aside)
 	}
 	if err == nil {
 		next := "Start the server"

@@ -43,8 +43,8 @@ type Config struct {
 	BlobPublicURL URL      `env:"COLLAB_BLOB_PUBLIC_URL" help:"origin by which clients reach the object store, if it is another than the server's" schemes:"http,https"`
 	BusURL        URL      `env:"COLLAB_BUS_URL" help:"how servers tell each other of changes: nats://…, or local:// for a single server" default:"local://" schemes:"local,nats,tls"`
 
-	TokenKeys   string `env:"COLLAB_TOKEN_KEYS" help:"file of PEM Ed25519 private keys: the first signs service tokens, all verify" or:"made at first start" required:"prod"`
-	SecretsKeys string `env:"COLLAB_SECRETS_KEYS" help:"file of the keyset that seals secrets where they are kept" or:"made at first start" required:"prod"`
+	TokenKeys   string `env:"COLLAB_TOKEN_KEYS" help:"file of PEM Ed25519 private keys: the first signs service tokens, all verify" or:"created at first start" required:"prod"`
+	SecretsKeys string `env:"COLLAB_SECRETS_KEYS" help:"file of the keyset that seals secrets where they are kept" or:"created at first start" required:"prod"`
 
 	IdentityIssuer       URL         `env:"COLLAB_IDENTITY_ISSUER" help:"OpenID Connect issuer; discovery and keys are read from it" or:"the built-in development provider" schemes:"http,https" required:"prod"`
 	IdentityAudience     []string    `env:"COLLAB_IDENTITY_AUDIENCE" help:"accepted aud values, comma separated; empty: not checked"`
@@ -53,11 +53,11 @@ type Config struct {
 	IdentityClientSecret Secret      `env:"COLLAB_IDENTITY_CLIENT_SECRET" help:"its secret; empty for a public client"`
 	IdentitySignInURL    URL         `env:"COLLAB_IDENTITY_SIGN_IN_URL" help:"hosted sign-in page of a provider that works by session instead of by code" schemes:"http,https"`
 	IdentityCookie       string      `env:"COLLAB_IDENTITY_SESSION_COOKIE" help:"that provider's session cookie" default:"__session"`
-	IdentityWebhooks     Secrets     `env:"COLLAB_IDENTITY_WEBHOOK_SECRETS" help:"whsec_… secrets, comma separated; empty: no message is accepted" or:"made at first start" required:"prod"`
+	IdentityWebhooks     Secrets     `env:"COLLAB_IDENTITY_WEBHOOK_SECRETS" help:"whsec_… secrets, comma separated; empty: no message is accepted" or:"created at first start" required:"prod"`
 	IdentityRoles        org.RoleMap `env:"COLLAB_IDENTITY_ROLE_MAP" help:"more role names of the provider: org:billing=MEMBER,…"`
 
 	StripeKey      Secret  `env:"COLLAB_STRIPE_SECRET_KEY" help:"secret key of Stripe's API" or:"the built-in development provider" required:"prod"`
-	StripeWebhooks Secrets `env:"COLLAB_STRIPE_WEBHOOK_SECRETS" help:"whsec_… secrets of its messages, comma separated; empty: no message is accepted" or:"made at first start" required:"prod"`
+	StripeWebhooks Secrets `env:"COLLAB_STRIPE_WEBHOOK_SECRETS" help:"whsec_… secrets of its messages, comma separated; empty: no message is accepted" or:"created at first start" required:"prod"`
 	StripeStandard string  `env:"COLLAB_STRIPE_PRICE_STANDARD" help:"id of the price of the plan STANDARD"`
 	StripePremium  string  `env:"COLLAB_STRIPE_PRICE_PREMIUM" help:"id of the price of the plan PREMIUM"`
 	StripeURL      URL     `env:"COLLAB_STRIPE_API_URL" help:"address of a server that speaks Stripe's API, without /v1" or:"Stripe's own" schemes:"http,https"`

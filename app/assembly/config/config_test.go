@@ -67,7 +67,7 @@ func TestProductionListsEverythingThatIsMissingAtOnce(t *testing.T) {
 	read(t, append(withoutVariables(complete, "COLLAB_APP_URL"), "COLLAB_APP_URL=HTTPS://app.example.com")...)
 }
 
-func TestTheBuiltInModelIsForThisMachineAlone(t *testing.T) {
+func TestTheBuiltInModelNeedsALoopbackAddress(t *testing.T) {
 	elsewhere := []string{"COLLAB_LISTEN=0.0.0.0:8080", "COLLAB_IDENTITY_ISSUER=https://id.example.com"}
 	if _, err := Read(elsewhere); err == nil || !strings.Contains(err.Error(), "the built-in model") {
 		t.Errorf("listening elsewhere with it gives %v", err)
@@ -148,8 +148,8 @@ func TestTrustedProxies(t *testing.T) {
 		"10.0.0.1:80":              `"10.0.0.1:80" is neither a network`,
 		"10.1.2.3/8":               `the network is 10.0.0.0/8`,
 		"::ffff:10.0.0.1":          `must be written as a network of IPv4`,
-		"10.0.0.1,0.0.0.0/0":       `"0.0.0.0/0" is everybody`,
-		"::/0":                     `"::/0" is everybody`,
+		"10.0.0.1,0.0.0.0/0":       `"0.0.0.0/0" contains all addresses`,
+		"::/0":                     `"::/0" contains all addresses`,
 		addresses(maxProxies + 1):  `there are 101 addresses and networks, of which 100 are allowed`,
 		"10.0.0.1;10.0.0.2":        `"10.0.0.1;10.0.0.2" is neither a network`,
 		"http://proxy.example.com": `"http://proxy.example.com" is neither a network`,

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestVariablesThatThereAreNotAreNamedWithTheNearest(t *testing.T) {
+func TestUnknownVariablesAreNamedWithTheNearest(t *testing.T) {
 	environ := []string{"COLLAB_LISTN=1", "COLLAB_DATABSE_URL=x", "COLLAB_LOG_LEVEL=info", "COLLAB_SKIP_NODE=1", "COLLAB_TEST_POSTGRES_URL=x", "PATH=/bin", "COLLABD=1"}
 	c, err := Read(environ)
 	if err != nil {

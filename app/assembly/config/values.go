@@ -235,7 +235,7 @@ func parseProxies(text string) (Proxies, error) {
 	}
 	for _, n := range all {
 		if n.Bits() == 0 {
-			return nil, fmt.Errorf("%q is everybody, and so any client could say that it has any address", n)
+			return nil, fmt.Errorf("%q contains all addresses, so that any client could claim any address", n)
 		}
 	}
 	if len(all) > maxProxies {

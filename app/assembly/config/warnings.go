@@ -24,7 +24,7 @@ func (c Config) Warnings() []Warning {
 		address URL
 	}{{"COLLAB_PUBLIC_URL", c.PublicURL}, {"COLLAB_APP_URL", c.AppURL}} {
 		if c.Production() && !strings.HasPrefix(a.address.Text(), "https://") {
-			all = append(all, Warning{"public-url", a.address.String() + " is not https: whatever goes there can be read on its way",
+			all = append(all, Warning{"public-url", a.address.String() + " is not https: requests can be read on the network",
 				"have a proxy with a certificate in front, and set " + a.name + " to its https:// address"})
 		}
 	}

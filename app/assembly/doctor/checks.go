@@ -90,7 +90,7 @@ func (d *doctor) address(ctx context.Context) (f inspect.Findings) {
 	case err == nil:
 		f.OK("%s is free to listen on", d.c.Listen)
 	case errors.Is(err, syscall.EADDRINUSE):
-		f.Note("right if that is this server; otherwise end it, or set COLLAB_LISTEN", "a server listens on %s already", d.c.Listen)
+		f.Note("expected if that is this server; otherwise stop it, or set COLLAB_LISTEN", "a server listens on %s already", d.c.Listen)
 	case errors.Is(err, syscall.EACCES):
 		f.Wrong("set COLLAB_LISTEN to a port above 1023, or give the service the right (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)", "not permitted to listen on %s", d.c.Listen)
 	default:
@@ -115,10 +115,10 @@ func (d *doctor) publicURL(ctx context.Context) inspect.Findings {
 		return f
 	}
 	host := d.c.PublicURL.Hostname()
-	const later = "right before the first start; otherwise look at the name server's entry, the proxy and COLLAB_PUBLIC_URL"
+	const later = "expected before the first start; otherwise check the DNS entry, the proxy and COLLAB_PUBLIC_URL"
 	to, err := net.DefaultResolver.LookupHost(ctx, host)
 	if err != nil {
-		f.Note(later, "%s is not to be found from here", host).Err = err
+		f.Note(later, "%s does not resolve from here", host).Err = err
 		return f
 	}
 	// Its clock is not compared: it may be this machine's.
@@ -128,7 +128,7 @@ func (d *doctor) publicURL(ctx context.Context) inspect.Findings {
 	case err != nil:
 		f.Note(later, "%s (%s) does not answer", d.c.PublicURL.String(), strings.Join(to, ", ")).Err = err
 	case status != http.StatusOK:
-		f.Note(later, "%s answers %d for /healthz, which a server that runs does not", d.c.PublicURL.String(), status)
+		f.Note(later, "%s answers %d for /healthz, unlike a running server", d.c.PublicURL.String(), status)
 	default:
 		f.OK("%s (%s) answers", d.c.PublicURL.String(), strings.Join(to, ", "))
 	}
@@ -163,14 +163,14 @@ func (d *doctor) data(context.Context) (f inspect.Findings) {
 	case ok && exists:
 		f.OK("%s can be written to", d.c.DataDir)
 	case ok:
-		f.Note("", "%s is made at the first start", d.c.DataDir)
+		f.Note("", "%s is created at the first start", d.c.DataDir)
 	}
 	return f
 }
 
 func (d *doctor) database(ctx context.Context) (f inspect.Findings) {
 	if d.c.Database() == "memory" {
-		f.Note("", "nothing is kept: COLLAB_DATABASE_URL is memory://")
+		f.Note("", "data is kept in memory only: COLLAB_DATABASE_URL is memory://")
 		return f
 	}
 	lock, err := d.lockDatabase()
@@ -227,7 +227,7 @@ func (d *doctor) keyFile(variable, configured, own string) inspect.KeyFile {
 
 func (d *doctor) identity(ctx context.Context) (f inspect.Findings) {
 	if !d.c.IdentityIssuer.IsSet() {
-		f.Note("set COLLAB_IDENTITY_ISSUER for people to sign in for real", "the built-in development provider")
+		f.Note("set COLLAB_IDENTITY_ISSUER for real sign-ins", "the built-in development provider")
 		return f
 	}
 	i := oidc.Inspection{
@@ -261,7 +261,7 @@ func secretIsMade() (f inspect.Findings) {
 
 func (d *doctor) payments(ctx context.Context) (f inspect.Findings) {
 	if !d.c.StripeKey.IsSet() {
-		f.Note("set COLLAB_STRIPE_SECRET_KEY to be paid for real", "the built-in development provider")
+		f.Note("set COLLAB_STRIPE_SECRET_KEY to receive payments", "the built-in development provider")
 		return f
 	}
 	return stripepay.Inspect(ctx, stripepay.Options{
@@ -272,12 +272,12 @@ func (d *doctor) payments(ctx context.Context) (f inspect.Findings) {
 func (d *doctor) models(context.Context) (f inspect.Findings) {
 	r, err := d.c.Models()
 	if err != nil {
-		f.Wrong("mend the file, or name one of its models whose provider is configured", "").Err = err
+		f.Wrong("correct the file, or name one of its models whose provider is configured", "").Err = err
 		return f
 	}
 	f.OK("%d in the registry; chats that name none have %s", len(r), r[0].ID)
 	if d.c.LocalModel() && !d.c.Anthropic() && !d.c.OpenAI() {
-		f.Note("set COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY for answers that are worth reading", "the built-in model alone")
+		f.Note("set COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY for useful answers", "the built-in model alone")
 	}
 	return f
 }
@@ -329,12 +329,12 @@ func (d *doctor) connectors(context.Context) (f inspect.Findings) {
 	known, err := d.c.Catalog()
 	switch {
 	case err != nil:
-		f.Wrong("mend the file, or set COLLAB_CONNECTORS_FILE to another", "").Err = err
+		f.Wrong("correct the file, or set COLLAB_CONNECTORS_FILE to another", "").Err = err
 	case d.c.ConnectorsFile == "":
 		f.OK("the built-in catalog")
 	default:
 		if info, err := os.Stat(d.c.ConnectorsFile); err == nil && info.Mode()&fs.FileMode(0o007) != 0 {
-			f.Note("chmod 640 "+d.c.ConnectorsFile+" where it has secrets of clients", "%s can be read by everybody on this machine", d.c.ConnectorsFile)
+			f.Note("chmod 640 "+d.c.ConnectorsFile+" where it has secrets of clients", "%s can be read by all users of this machine", d.c.ConnectorsFile)
 		}
 		f.OK("%s", d.c.ConnectorsFile)
 	}
@@ -348,7 +348,7 @@ func (d *doctor) mail(ctx context.Context) (f inspect.Findings) {
 	if !d.c.SMTPURL.IsSet() {
 		remedy := ""
 		if d.c.Production() {
-			remedy = "set COLLAB_SMTP_URL for people to get their invitations"
+			remedy = "set COLLAB_SMTP_URL to send invitations"
 		}
 		f.Note(remedy, "e-mail is written to mail.log in %s", d.c.DataDir)
 		return f
@@ -361,7 +361,7 @@ func (d *doctor) operator(context.Context) (f inspect.Findings) {
 		f.Note("", "operator endpoints answer 404, as COLLAB_ADMIN_SECRET is not set")
 		return f
 	}
-	f.OK("operator endpoints are open to who has the secret")
+	f.OK("operator endpoints accept the secret")
 	return append(f, d.warnings("operator")...)
 }
 

@@ -171,7 +171,7 @@ func (d *doctor) examine(ctx context.Context) []view {
 		select {
 		case f = <-found[i]:
 		default:
-			f.Wrong("a disk or a name server may hang", "does not come to an end in %s", checkTimeout+tidyTimeout)
+			f.Wrong("a disk or a name server may hang", "does not end within %s", checkTimeout+tidyTimeout)
 		}
 		all = append(all, d.views(check.name, f)...)
 	}
@@ -222,7 +222,7 @@ func reason(err error) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
 	case errors.As(err, &name) && name.IsNotFound:
-		return fmt.Sprintf("there is no host of the name %q", name.Name)
+		return fmt.Sprintf("the host %q does not exist", name.Name)
 	case errors.As(err, &certificate):
 		return certificate.Error()
 	case errors.As(err, &plain):

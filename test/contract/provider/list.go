@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Know has the server list the models to whoever has the key, and refuse lists to
+// SetModels has the server list the models to whoever has the key, and refuse lists to
 // everybody else. Before it, nothing is listed.
-func (s *Server) Know(key string, models ...string) {
+func (s *Server) SetModels(key string, models ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.key, s.models = key, models

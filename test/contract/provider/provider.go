@@ -94,8 +94,8 @@ func (s *Server) Anthropic() string { return s.front.URL }
 // OpenAI returns the address for clients of chat completions.
 func (s *Server) OpenAI() string { return s.front.URL + "/v1" }
 
-// Play sets the scripts of the next requests.
-func (s *Server) Play(scripts ...Script) {
+// SetScripts sets the scripts of the next requests.
+func (s *Server) SetScripts(scripts ...Script) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.scripts, s.choose = scripts, nil
@@ -115,8 +115,8 @@ func (s *Server) Requests() []Request {
 	return slices.Clone(s.requests)
 }
 
-// Left gets a value for each caller who left before the end of an answer.
-func (s *Server) Left() <-chan struct{} { return s.left }
+// Disconnects gets a value for each caller who left before the end of an answer.
+func (s *Server) Disconnects() <-chan struct{} { return s.left }
 
 func (s *Server) take(r Request) Script {
 	s.mu.Lock()

@@ -46,7 +46,7 @@ func whole(t *testing.T, res *http.Response) string {
 	return string(b)
 }
 
-func TestAFloodIsAsLongAsItSays(t *testing.T) {
+func TestAFloodHasItsLength(t *testing.T) {
 	for _, n := range []int{2, 3, 64, 66, 67, 1000} {
 		s := provider.Start(t, provider.Script{provider.Flood(n, "drop ")})
 		if got := strings.Count(whole(t, ask(t, t.Context(), s.Anthropic()+"/v1/messages", question)), `"text":"drop "`); got != n {
@@ -55,7 +55,7 @@ func TestAFloodIsAsLongAsItSays(t *testing.T) {
 	}
 }
 
-func TestAServerThatStopsReportsNoCallerAsGone(t *testing.T) {
+func TestAStoppedServerReportsNoDisconnectedCaller(t *testing.T) {
 	s := provider.Listen(provider.Script{provider.Text("Hello"), provider.Silence()})
 	res := ask(t, t.Context(), s.Anthropic()+"/v1/messages", question)
 	s.Stop()
@@ -63,13 +63,13 @@ func TestAServerThatStopsReportsNoCallerAsGone(t *testing.T) {
 		t.Errorf("of a server that stopped %q is whole", text)
 	}
 	select {
-	case <-s.Left():
+	case <-s.Disconnects():
 		t.Error("the caller is said to have left")
 	default:
 	}
 }
 
-func TestWhatTheRealOnesRefuseIsRefused(t *testing.T) {
+func TestRequestsThatProvidersRefuseAreRefused(t *testing.T) {
 	s := provider.Start(t)
 	use, result := `{"type":"tool_use","id":"c1","name":"f","input":{}}`, `{"type":"tool_result","tool_use_id":"c1"}`
 	turns := func(tools string, contents ...string) string {

@@ -497,17 +497,17 @@ func Flood(n int, text string) Step {
 	}
 }
 
-// Uses sets what the answer says that it used. It comes first: the input is said
+// SetUsage sets what the answer says that it used. It comes first: the input is said
 // at the beginning.
-func Uses(u Usage) Step {
+func SetUsage(u Usage) Step {
 	return func(a *answer) error {
 		a.usage = u
 		return nil
 	}
 }
 
-// UsesAll sets the output to what was allowed, and the input. It comes first.
-func UsesAll(input int64) Step {
+// SetMaxUsage sets the output to what was allowed, and the input. It comes first.
+func SetMaxUsage(input int64) Step {
 	return func(a *answer) error {
 		a.usage, a.allowed = Usage{Input: input}, true
 		return nil

@@ -38,7 +38,7 @@ import (
 	"collab/test/stripemock"
 )
 
-// The secrets of the world, none of which is ever to be printed.
+// The secrets of the fixture, none of which may be printed.
 const (
 	databasePassword = "pw-of-the-database"
 	busPassword      = "pw-of-the-bus"
@@ -79,9 +79,9 @@ func (s settings) with(others ...string) settings {
 	return changed
 }
 
-// world is everything that a production server is configured with, for real, and
+// fixture is everything that a production server is configured with, for real, and
 // what is broken of each.
-type world struct {
+type fixture struct {
 	settings                // in which nothing is wrong
 	live     collabd.Client // of a server that runs, whose identity provider is the world's
 	lived    settings       // its own
@@ -118,8 +118,8 @@ func examine(t *testing.T, s settings) (code int, all []finding, text string) {
 	return code, report.Checks, out.String()
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{files: t.TempDir(), stripe: newStripe(t)}
+func newWorld(t *testing.T) *fixture {
+	w := &fixture{files: t.TempDir(), stripe: newStripe(t)}
 	w.openDatabase(t)
 	t.Setenv(objectstore.EnvHost, newStore(t)) // which Google's client reads
 	bus := newBus(t)
@@ -137,7 +137,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.gone = fmt.Sprintf("http://127.0.0.1:%d", port)
 	models := provider.Start(t)
-	models.Know(modelKey, "claude-1", "gpt-1")
+	models.SetModels(modelKey, "claude-1", "gpt-1")
 	write := func(name, content string) string {
 		path := filepath.Join(w.files, name)
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -213,7 +213,7 @@ func printed(t *testing.T, kind string) string {
 	return out.String()
 }
 
-func (w *world) address(user, password, database string) string {
+func (w *fixture) address(user, password, database string) string {
 	u, _ := url.Parse(w.database.URL(database))
 	u.User = url.UserPassword(user, password)
 	return u.String()
@@ -221,7 +221,7 @@ func (w *world) address(user, password, database string) string {
 
 // openDatabase starts a server that asks for passwords, with one database that is
 // migrated, owned by a user of its own, and another that is empty.
-func (w *world) openDatabase(t *testing.T) {
+func (w *fixture) openDatabase(t *testing.T) {
 	folder, err := os.MkdirTemp("", "doctor-*")
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +254,7 @@ func (w *world) openDatabase(t *testing.T) {
 	}
 }
 
-func (w *world) run(ctx context.Context, database string, statements ...string) error {
+func (w *fixture) run(ctx context.Context, database string, statements ...string) error {
 	conn, err := pgx.Connect(ctx, w.database.URL(database))
 	if err != nil {
 		return err
@@ -417,7 +417,7 @@ func talk(conn net.Conn) {
 	}
 }
 
-// issuer starts an identity provider that says of itself what change makes of it.
+// issuer starts an identity provider whose metadata is changed by change.
 func issuer(t *testing.T, change func(document map[string]any), header ...string) string {
 	var self *httptest.Server
 	self = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

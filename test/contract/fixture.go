@@ -1,0 +1,304 @@
+package contract
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/invitation"
+	"collab/domain/plan"
+	"collab/domain/release"
+	"collab/domain/task"
+	"collab/ports"
+)
+
+// concurrent is the number of calls made at the same time in the cases of rules
+// that must hold for concurrent calls.
+const concurrent = 32
+
+// nextID makes the ids of one run: they share a random beginning and count on,
+// so that they are new in every database and greater than those made before.
+var nextID = func() func() string {
+	var b [6]byte
+	rand.Read(b[:]) // never fails, as its documentation says
+	run := hex.EncodeToString(b[:])
+	var n atomic.Int64
+	return func() string { return fmt.Sprintf("%s-%s-7000-8000-%012x", run[:8], run[8:], n.Add(1)) }
+}()
+
+// fresh returns an identifier that was never used.
+func fresh[T ~string]() T { return T(nextID()) }
+
+// several returns n identifiers in ascending order.
+func several[T ~string](n int) []T {
+	s := make([]T, n)
+	for i := range s {
+		s[i] = fresh[T]()
+	}
+	return s
+}
+
+// at returns a time so many milliseconds after the start of the tests' time.
+func at(ms int) time.Time {
+	return time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC).Add(time.Duration(ms) * time.Millisecond)
+}
+
+// fixture is the store of a sub-test, with shortcuts to its collections
+// and to records that other records need.
+type fixture struct {
+	*testing.T
+	ctx    context.Context
+	store  ports.Store
+	epochs ports.Epochs
+	apart  bool
+}
+
+func newFixture(t *testing.T, o Opened) *fixture {
+	return &fixture{T: t, ctx: t.Context(), store: o.Store, epochs: o.Epochs, apart: o.Apart}
+}
+
+func (w *fixture) users() ports.Users                 { return w.store.Directory().Users() }
+func (w *fixture) organisations() ports.Organisations { return w.store.Directory().Organisations() }
+func (w *fixture) members() ports.Members             { return w.store.Directory().Members() }
+func (w *fixture) seats() ports.Seats                 { return w.store.Directory().Seats() }
+func (w *fixture) invitations() ports.Invitations     { return w.store.Directory().Invitations() }
+func (w *fixture) subscriptions() ports.Subscriptions { return w.store.Directory().Subscriptions() }
+func (w *fixture) teams() ports.Teams                 { return w.store.Work().Teams() }
+func (w *fixture) teamMembers() ports.TeamMembers     { return w.store.Work().TeamMembers() }
+func (w *fixture) workspaces() ports.Workspaces       { return w.store.Work().Workspaces() }
+func (w *fixture) orders() ports.Orders               { return w.store.Work().Orders() }
+func (w *fixture) tasks() ports.Tasks                 { return w.store.Work().Tasks() }
+func (w *fixture) tasksAt(epoch int64) ports.TasksAt {
+	return w.store.Work().TasksAt(epoch)
+}
+func (w *fixture) taskSets() ports.TaskSets       { return w.store.Work().TaskSets() }
+func (w *fixture) history() ports.TaskHistory     { return w.store.Work().TaskHistory() }
+func (w *fixture) inbox() ports.Inbox             { return w.store.Journal().Inbox() }
+func (w *fixture) audit() ports.Audit             { return w.store.Journal().Audit() }
+func (w *fixture) replays() ports.Replays         { return w.store.Journal().Replays() }
+func (w *fixture) sessions() ports.Sessions       { return w.store.Journal().Sessions() }
+func (w *fixture) objects() ports.Objects         { return w.store.Storage().Objects() }
+func (w *fixture) changes() ports.Changes         { return w.store.Storage().Changes() }
+func (w *fixture) blobNames() ports.BlobNames     { return w.store.Storage().BlobNames() }
+func (w *fixture) quotas() ports.Quotas           { return w.store.Usage().Quotas() }
+func (w *fixture) ledger() ports.Ledger           { return w.store.Usage().Ledger() }
+func (w *fixture) connectors() ports.Connectors   { return w.store.Connections().Connectors() }
+func (w *fixture) credentials() ports.Credentials { return w.store.Connections().Credentials() }
+func (w *fixture) flows() ports.Flows             { return w.store.Connections().Flows() }
+func (w *fixture) clients() ports.Clients         { return w.store.Connections().Clients() }
+func (w *fixture) revocations() ports.Revocations { return w.store.Connections().Revocations() }
+func (w *fixture) releases() ports.Releases       { return w.store.Deployment().Releases() }
+func (w *fixture) adoption() ports.Adoption       { return w.store.Deployment().Adoption() }
+
+// atomic runs fn in a transaction that must succeed.
+func (w *fixture) atomic(fn func(ports.Records) error) {
+	w.Helper()
+	w.ok(w.store.Atomic(w.ctx, fn))
+}
+
+// rolledBack runs fn in a transaction that is then rolled back.
+func (w *fixture) rolledBack(fn func(ports.Records) error) {
+	w.Helper()
+	no := errors.New("no")
+	w.wantSameError(w.store.Atomic(w.ctx, func(r ports.Records) error {
+		if err := fn(r); err != nil {
+			return err
+		}
+		return no
+	}), no)
+}
+
+// ok ends the sub-test on an error.
+func (w *fixture) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatalf("unexpected error: %v", err)
+	}
+}
+
+// wantError ends the sub-test unless err is of the kind.
+func (w *fixture) wantError(err error, kind fault.Kind) {
+	w.Helper()
+	if err == nil {
+		w.Fatalf("no error, want one of kind %d", kind)
+	}
+	if !fault.Is(err, kind) {
+		w.Fatalf("the error is %q of kind %d, want kind %d", err, fault.KindOf(err), kind)
+	}
+}
+
+func (w *fixture) wantNotFound(err error) { w.Helper(); w.wantError(err, fault.NotFound) }
+func (w *fixture) wantConflict(err error) { w.Helper(); w.wantError(err, fault.Conflict) }
+
+// wantSameError ends the sub-test unless err is what a function returned that the
+// store was given.
+func (w *fixture) wantSameError(err, want error) {
+	w.Helper()
+	if err != want { //nolint:errorlint // the very same error is the point
+		w.Fatalf("the error is %#v, want %#v unchanged", err, want)
+	}
+}
+
+// outcome is the result of a method.
+type outcome[V any] struct {
+	value V
+	err   error
+}
+
+func resultOf[V any](v V, err error) outcome[V] { return outcome[V]{v, err} }
+
+// must returns the value, or ends the sub-test on an error.
+func (o outcome[V]) must(w *fixture) V {
+	w.Helper()
+	w.ok(o.err)
+	return o.value
+}
+
+// is ends the sub-test unless the value is want.
+func (o outcome[V]) is(w *fixture, want V) {
+	w.Helper()
+	w.ok(o.err)
+	wantEqual(w, o.value, want)
+}
+
+func (o outcome[V]) wantNotFound(w *fixture) { w.Helper(); w.wantNotFound(o.err) }
+func (o outcome[V]) wantConflict(w *fixture) { w.Helper(); w.wantConflict(o.err) }
+
+// wantNone ends the sub-test unless the list of a parent that does
+// not exist is empty or NotFound.
+func wantNone[V any](w *fixture, list []V, err error) {
+	w.Helper()
+	if err != nil {
+		w.wantNotFound(err)
+	}
+	if len(list) > 0 {
+		w.Fatalf("the list is %v, want nothing", list)
+	}
+}
+
+// compared is how values are compared: with all their fields, times by instant
+// and location, and no difference between no list and an empty one.
+var compared = cmp.Options{
+	cmp.AllowUnexported(task.Task{}, task.Due{}, invitation.Invitation{}, plan.Subscription{}, connector.Instance{}, connector.Flow{}),
+	cmp.Comparer(func(a, b time.Time) bool {
+		return a.Equal(b) && a.Location().String() == b.Location().String()
+	}),
+	cmp.Comparer(func(a, b release.Version) bool { return a.String() == b.String() }),
+	cmpopts.EquateEmpty(),
+}
+
+// wantEqual ends the sub-test unless got is want.
+func wantEqual[V any](w *fixture, got, want V) {
+	w.Helper()
+	if d := diff(got, want); d != "" {
+		w.Fatalf("not what was expected (-want +got):\n%s", d)
+	}
+}
+
+func diff[V any](got, want V) string { return cmp.Diff(want, got, compared) }
+
+// paged reads a list page by page until a page is empty; next reads the page
+// after the last value, which is nil for the first page.
+func paged[V any](w *fixture, limit int, next func(last *V) []V) []V {
+	w.Helper()
+	const enough = 1000 // pages; more are a list that goes in circles
+	var all []V
+	var last *V
+	for range enough {
+		page := next(last)
+		if len(page) == 0 {
+			return all
+		}
+		if limit > 0 && len(page) > limit {
+			w.Fatalf("a page of %d, want at most %d", len(page), limit)
+		}
+		all = append(all, page...)
+		last = &page[len(page)-1]
+	}
+	w.Fatal("the list has no end")
+	return nil
+}
+
+// pages ends the sub-test unless list has want, whole and in pages of every size. Place is where
+// the page after a value begins.
+func pages[V, P any](w *fixture, want []V, place func(V) P, list func(after P, limit int) ([]V, error)) {
+	w.Helper()
+	for limit := range len(want) + 2 {
+		wantEqual(w, paged(w, limit, func(last *V) []V {
+			var after P
+			if last != nil {
+				after = place(*last)
+			}
+			return resultOf(list(after, limit)).must(w)
+		}), want)
+	}
+}
+
+// wantStop ends the sub-test unless an error of each ends the list at once and comes back
+// unchanged.
+func wantStop[V any](w *fixture, list func(each func(V) error) error) {
+	w.Helper()
+	no, calls := errors.New("no"), 0
+	w.wantSameError(list(func(V) error {
+		calls++
+		return no
+	}), no)
+	wantEqual(w, calls, 1)
+}
+
+// concurrently runs fn n times at once and returns the errors in the order of the
+// numbers that fn was given.
+func concurrently(n int, fn func(i int) error) []error {
+	errs := make([]error, n)
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			<-start
+			errs[i] = fn(i)
+		})
+	}
+	close(start)
+	all.Wait()
+	return errs
+}
+
+// allOK ends the sub-test if there is an error among those.
+func (w *fixture) allOK(errs []error) {
+	w.Helper()
+	for _, err := range errs {
+		w.ok(err)
+	}
+}
+
+// wantOneSuccess ends the sub-test unless exactly one did not fail and all the others
+// failed with the kind. It returns the number of the one.
+func (w *fixture) wantOneSuccess(errs []error, kind fault.Kind) int {
+	w.Helper()
+	winner, winners := -1, 0
+	for i, err := range errs {
+		if err == nil {
+			winner, winners = i, winners+1
+			continue
+		}
+		w.wantError(err, kind)
+	}
+	if winners != 1 {
+		w.Fatalf("%d of %d at once succeeded, want exactly one", winners, len(errs))
+	}
+	return winner
+}
+
+// keep is the function of an Upsert that only adds.
+func keep[V any](v V) (V, error) { return v, nil }
