@@ -144,7 +144,7 @@ func (c *call) sendAs(mediaType []string, status int, body []byte) {
 // sendTagged writes a whole body of a media type with its entity tag, or 304 where the client has
 // it.
 func (c *call) sendTagged(mediaType []string, tag string, body []byte) error {
-	if c.unchanged(tag) {
+	if c.notModified(tag) {
 		return nil
 	}
 	c.Set("Etag", tag)
