@@ -17,12 +17,13 @@ type Storage interface {
 	BlobNames() BlobNames
 	// Announced returns how many names of the organisation are announced.
 	Announced(ctx context.Context, o id.Org) (int, error)
-	// Replace stores an object's next content if the object still has the content was.
+	// Replace stores an object's next content if the object still has the content was and the
+	// organisation the epoch (see Epochs).
 	// Under the log's Lock it does what Objects.Put does with c's object, BlobNames.Forget
 	// with the announced name of its blob, BlobNames.Discard with the previous blob at c's
 	// time, and Changes.Append with c, which is object.NewChange's. Conflict if the object
-	// was deleted, has another blob, or the name is not announced.
-	Replace(ctx context.Context, o id.Org, was object.Content, c object.Change) (object.Head, error)
+	// was deleted, has another blob, the name is not announced, or the epoch is another.
+	Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change) (object.Head, error)
 }
 
 // Objects holds the records of stored objects. A caller that changes them holds the Lock of

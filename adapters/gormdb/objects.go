@@ -137,18 +137,18 @@ func (q objects) Put(ctx context.Context, o id.Org, v object.Object) error {
 }
 
 // Replace is one statement on Postgres, and so one round trip instead of eight.
-func (s storage) Replace(ctx context.Context, o id.Org, was object.Content, c object.Change) (head object.Head, err error) {
+func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change) (head object.Head, err error) {
 	switch {
 	case s.dialect == onSQLite:
-		return atomically(ctx, s.conn, func(tx *conn) (object.Head, error) { return storage{tx}.replace(ctx, o, was, c) })
+		return atomically(ctx, s.conn, func(tx *conn) (object.Head, error) { return storage{tx}.replace(ctx, o, epoch, was, c) })
 	case s.inTransaction():
-		if head, err = s.replaceAtOnce(ctx, o, was, c); err == nil {
+		if head, err = s.replaceAtOnce(ctx, o, epoch, was, c); err == nil {
 			s.heads[o], s.appended[o] = head, head.N
 		}
 		return head, err
 	}
 	err = s.db.retry(ctx, func() error {
-		head, err = s.replaceAtOnce(ctx, o, was, c)
+		head, err = s.replaceAtOnce(ctx, o, epoch, was, c)
 		return err
 	})
 	if err == nil {
@@ -168,8 +168,14 @@ func notFoundAsChanged(err error) error {
 }
 
 // replace makes all checks before it changes a row.
-func (s storage) replace(ctx context.Context, o id.Org, was object.Content, c object.Change) (head object.Head, err error) {
+func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change) (head object.Head, err error) {
 	if _, err = changes(s).lock(ctx, o); err == nil {
+		var now int64
+		if now, err = (members{s.conn}).Epoch(ctx, o); err == nil && now != epoch {
+			err = errChanged()
+		}
+	}
+	if err == nil {
 		_, err = get(ctx, objectTable.of(s.write, o).filter("id = ? AND blob = ?", string(c.Object.ID), was.Blob), (*objectRow).object)
 	}
 	if err == nil {
@@ -187,10 +193,10 @@ func (s storage) replace(ctx context.Context, o id.Org, was object.Content, c ob
 	return s.Changes().Append(ctx, o, c)
 }
 
-func (s storage) replaceAtOnce(ctx context.Context, o id.Org, was object.Content, c object.Change) (object.Head, error) {
+func (s storage) replaceAtOnce(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change) (object.Head, error) {
 	c.Object.N = 0
 	record := jsonText(rowOfRecord(c.Object))
-	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 24), string(c.Object.ID), was.Blob, c.Object.Blob))
+	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 24), epoch, string(c.Object.ID), was.Blob, c.Object.Blob))
 	by := sql.NullString{String: string(c.By), Valid: c.By != ""}
 	args = append(args, string(c.Object.ID), was.Blob, c.At.UnixMilli(),
 		string(c.Type), c.At.UnixMilli(), by, strings.TrimSuffix(record, "0}")) // the number is the record's last field

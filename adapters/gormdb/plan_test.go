@@ -656,7 +656,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			_, _, err = db.Entries(ctx, o, 20_000, 100)
 			_, err2 := db.Marks(ctx, []id.Org{o})
 			_, err3 := db.Marks(ctx, pageOfOrgs())
-			_, err4 := q.Replace(ctx, o, v.Content, object.NewChange(next))
+			_, err4 := q.Replace(ctx, o, 0, v.Content, object.NewChange(next))
 			return errors.Join(err, err2, err3, err4)
 		},
 		"blob names": func(_ *DB, r ports.Records) error {

@@ -87,7 +87,7 @@ var replaceFields = slices.DeleteFunc(slices.Clone(objectTable.changes), func(f 
 // replaceObject is Replace in one statement instead of eight on Postgres. Each part reads
 // its rows from the one before: the log's head is locked first, as everywhere, and nothing
 // is changed if a part finds no row.
-var replaceObject = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org" + onPostgres.forUpdate() + ")," +
+var replaceObject = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org AND " + ofEpoch + onPostgres.forUpdate() + ")," +
 	" was AS (SELECT head.n, head.floor FROM objects x, head WHERE x.org_id = @org AND x.id = ? AND x.blob = ?" + onPostgres.forUpdate() + " OF x)," +
 	" taken AS (DELETE FROM blob_names b USING was WHERE b.org_id = @org AND b.name = ? AND NOT b.is_discarded RETURNING was.n, was.floor)," +
 	" put AS (UPDATE objects SET " + join(replaceFields, "% = ?") + ", n = taken.n FROM taken WHERE org_id = @org AND id = ?)," +

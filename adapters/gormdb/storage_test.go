@@ -125,11 +125,11 @@ func TestHints(t *testing.T) {
 			if err := db.Storage().BlobNames().Announce(ctx, o, next.Blob, time.UnixMilli(1).UTC()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := db.Storage().Replace(ctx, o, was.Content, object.NewChange(next)); err != nil {
+			if _, err := db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next)); err != nil {
 				t.Fatal(err)
 			}
 			expect(t, object.Hint{Org: o, N: 5})
-			if _, err := db.Storage().Replace(ctx, o, was.Content, object.NewChange(next)); !fault.Is(err, fault.Conflict) {
+			if _, err := db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next)); !fault.Is(err, fault.Conflict) {
 				t.Errorf("the error is %v", err)
 			}
 			expect(t)

@@ -129,6 +129,15 @@ func (a *api) unconfirmed(c *call) (actor org.Actor, ok bool) {
 	return actor, true
 }
 
+// tentative returns the unconfirmed actor, or else that of authorize, for use cases that compare
+// the organisation's epoch themselves before anything is changed or shown.
+func (a *api) tentative(c *call) (org.Actor, error) {
+	if actor, ok := a.unconfirmed(c); ok {
+		return actor, nil
+	}
+	return a.authorize(c)
+}
+
 // confirmed runs try for the unconfirmed actor. If there is none or try refuses it, the caller is
 // authorized, and the refusal stands if the epoch is still the same; otherwise confirmed runs do.
 func confirmed[T any](a *api, c *call, try, do func(org.Actor) (T, error)) (v T, err error) {

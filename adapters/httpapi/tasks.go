@@ -236,7 +236,6 @@ func (a *api) createTask(c *call) error {
 		func(actor org.Actor) (task.Task, error) { return a.Tasks.Create(c.r.Context(), actor, d) }))
 }
 
-// updateTask passes on the unconfirmed actor: the use case compares the epoch itself.
 func (a *api) updateTask(c *call) error {
 	t, err := pathID[id.Task](c, "id", "Task")
 	if err != nil {
@@ -246,11 +245,9 @@ func (a *api) updateTask(c *call) error {
 	if err != nil {
 		return err
 	}
-	actor, ok := a.unconfirmed(c)
-	if !ok {
-		if actor, err = a.authorize(c); err != nil {
-			return err
-		}
+	actor, err := a.tentative(c)
+	if err != nil {
+		return err
 	}
 	return c.replyTask(http.StatusOK)(a.Tasks.Update(c.r.Context(), actor, t, ifMatch(c), p))
 }

@@ -29,10 +29,10 @@ func (s storage) Objects() ports.Objects     { return objects{s.run} }
 func (s storage) Changes() ports.Changes     { return changes(s) }
 func (s storage) BlobNames() ports.BlobNames { return blobNames{s.run} }
 
-func (s storage) Replace(ctx context.Context, o id.Org, was object.Content, c object.Change) (object.Head, error) {
+func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change) (object.Head, error) {
 	return result(s.run, func(x *tx) (object.Head, error) {
 		there, ok := x.tenant(o).objects.rows[c.Object.ID]
-		if !ok || there.Blob != was.Blob {
+		if now, err := x.epochs.get(o); err != nil || now != epoch || !ok || there.Blob != was.Blob {
 			return object.Head{}, fault.New(fault.Conflict, "The object has changed")
 		}
 		inside := storage{run: x.run, inside: true}

@@ -190,6 +190,9 @@ func (a *Access) reauthorize(ctx context.Context, of Request, actor org.Actor) (
 	return current, err
 }
 
+// CheckExpiry returns an error if the token of the request that ctx carries has expired.
+func (a *Access) CheckExpiry(ctx context.Context) error { return a.unexpired(FromContext(ctx)) }
+
 // unexpired returns an error if the request's token has expired.
 func (a *Access) unexpired(r Request) error {
 	if !r.Expires.IsZero() && !a.Clock.Now().Before(r.Expires) {

@@ -177,7 +177,7 @@ type objectsNeeds struct {
 func newObjects(n objectsNeeds) *objects.Objects {
 	return objects.New(objects.Options{
 		Store: n.Store, Blobs: n.Blobs, Signed: n.Signed, Sealer: n.Sealer, Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets,
-		Reauthorize: n.Access.Reauthorize, Atomic: n.Access.Atomic, LogPosition: n.Access.LogPosition, MaxSize: n.Config.MaxUpload,
+		CheckExpiry: n.Access.CheckExpiry, Reauthorize: n.Access.Reauthorize, Atomic: n.Access.Atomic, LogPosition: n.Access.LogPosition, MaxSize: n.Config.MaxUpload,
 	})
 }
 

@@ -67,6 +67,26 @@ func TestCachedRecordsAreReadOnce(t *testing.T) {
 	expect("saving", "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
 }
 
+// Another server replaces the file after its record was cached.
+func TestAnOutdatedRecordRefusesNoUpload(t *testing.T) {
+	w := open(t)
+	w.reauthorize(t)
+	must(t, errorOf(w.Objects.Get(t.Context(), w.ben, w.notes.ID)))
+	other := objects.New(w.Objects.Options)
+	must(t, errorOf(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))))
+	u := harness.Text("newest")
+	u.Expected = new(int64(2))
+	if o, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u); err != nil || o.Version != 3 {
+		t.Errorf("version %d, %v", o.Version, err)
+	}
+	w.reauthorize(t)
+	must(t, errorOf(w.Objects.Get(t.Context(), w.ben, w.notes.ID)))
+	must(t, errorOf(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer again"))))
+	if o, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("newest again")); err != nil || o.Version != 5 {
+		t.Errorf("version %d, %v", o.Version, err)
+	}
+}
+
 func TestRangesOfCachedContent(t *testing.T) {
 	w := open(t)
 	for range 2 { // from the store, and from memory

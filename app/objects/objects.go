@@ -38,6 +38,8 @@ type Options struct {
 	Clock   ports.Clock
 	IDs     ports.IDs
 	Secrets ports.Secrets
+	// CheckExpiry is access.Access.CheckExpiry.
+	CheckExpiry func(context.Context) error
 	// Reauthorize returns the actor according to the present records.
 	Reauthorize func(context.Context, org.Actor) (org.Actor, error)
 	// Atomic is access.Access.Atomic.
@@ -159,47 +161,49 @@ type target func(context.Context, source, org.Actor) (object.Object, error)
 func unprepared(o object.Object) (object.Object, error) { return o, nil }
 
 // write stores u as the content of the object that find returns, after prepare has
-// checked or changed its record.
+// checked or changed its record. The actor may be one that access.Access.Cached returned: the
+// epoch is compared where the content is stored.
 func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare func(object.Object) (object.Object, error), find target) (written object.Object, err error) {
 	if err := actor.CheckWrite(); err != nil {
 		return object.Object{}, err
 	}
-	found, err := find(ctx, source{s.Store, true}, actor)
-	if err != nil {
-		return found, err
-	}
-	o, err := prepare(found)
-	if err != nil {
-		return o, err
-	}
-	if err := o.CheckVersion(u.Expected); err != nil {
-		return o, err
-	}
-	content, err := s.store(ctx, o, u)
-	if err != nil {
-		return o, err
-	}
-	// The upload may have taken long.
-	current, err := s.Reauthorize(ctx, actor)
-	if err == nil {
-		err = current.CheckWrite()
-	}
-	if err != nil {
-		return o, err
-	}
-	sameEpoch := actor.Visibility != nil && current.Visibility.Epoch == actor.Visibility.Epoch
-	actor = current
-	var head object.Head
-	if now := s.Clock.Now(); found.Version > 0 && sameEpoch {
-		// Mostly the object found before is unchanged, and one statement stores everything.
+	var found, o object.Object
+	prepareFound := func() error {
 		if o, err = prepare(found); err == nil {
 			err = o.CheckVersion(u.Expected)
+		}
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		if found, err = find(ctx, source{s.Store, true}, actor); err == nil {
+			err = prepareFound()
+		}
+		if err == nil {
+			break
+		}
+		if attempt == 2 || fault.Is(err, fault.Internal) || fault.Is(err, fault.Unavailable) {
+			return o, err
+		}
+		// The actor or the cached record may be outdated.
+		if actor, err = s.Reauthorize(ctx, actor); err == nil {
+			err = actor.CheckWrite()
 		}
 		if err != nil {
 			return o, err
 		}
-		written = o.WithContent(content, actor.User, now)
-		if head, err = s.Store.Storage().Replace(ctx, actor.Org, found.Content, object.NewChange(written)); err == nil {
+	}
+	content, err := s.store(ctx, o, u)
+	if err == nil {
+		err = s.CheckExpiry(ctx) // the upload may have taken long
+	}
+	if err != nil {
+		return o, err
+	}
+	var head object.Head
+	if found.Version > 0 && prepareFound() == nil {
+		// Mostly the object found before is unchanged, and one statement stores everything.
+		written = o.WithContent(content, actor.User, s.Clock.Now())
+		if head, err = s.Store.Storage().Replace(ctx, actor.Org, actor.Epoch(), found.Content, object.NewChange(written)); err == nil {
 			written.N = head.N
 			s.cacheRecord(written, head)
 			return written, nil

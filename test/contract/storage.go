@@ -15,9 +15,10 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 	suite{
 		"replace stores the object, appends the change and discards the previous blob": func(w *fixture) {
 			tn := w.tenant()
+			epoch := w.epoch(tn.ID)
 			for n, was := range []object.Object{tn.sharedObject, tn.personalObject} {
 				c := w.successor(was)
-				head := resultOf(w.store.Storage().Replace(w.ctx, tn.ID, was.Content, c)).must(w)
+				head := resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, was.Content, c)).must(w)
 				wantEqual(w, head, object.Head{Epoch: head.Epoch, N: int64(n + 3)})
 				wantEqual(w, w.head(tn.ID), head)
 				c.N, c.Object.N = head.N, head.N
@@ -35,9 +36,9 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"a change without a user is stored": func(w *fixture) {
 			tn := w.tenant()
-			c := w.successor(tn.sharedObject)
+			c, epoch := w.successor(tn.sharedObject), w.epoch(tn.ID)
 			c.By = ""
-			c.N = resultOf(w.store.Storage().Replace(w.ctx, tn.ID, tn.sharedObject.Content, c)).must(w).N
+			c.N = resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c)).must(w).N
 			c.Object.N = c.N
 			resultOf(w.changes().List(w.ctx, tn.ID, c.N-1, 10)).is(w, []object.Change{c})
 		},
@@ -55,22 +56,25 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			stolen := w.successor(tn.sharedObject)
 			stolen.Object.Blob = theirs.Object.Blob
 			for about, try := range map[string]struct {
-				in  id.Org
-				was object.Object
-				c   object.Change
+				in    id.Org
+				was   object.Object
+				c     object.Change
+				epoch int64
 			}{
-				"it names another blob":                      {tn.ID, tn.personalObject, w.successor(tn.sharedObject)},
-				"it is not there any more":                   {tn.ID, gone, w.successor(gone)},
-				"the name is not announced":                  {tn.ID, tn.sharedObject, unannounced},
-				"the name is discarded":                      {tn.ID, tn.sharedObject, discarded},
-				"the name is another organisation's":         {tn.ID, tn.sharedObject, stolen},
-				"the object is another organisation's":       {tn.ID, other.sharedObject, theirs},
-				"the organisation is another":                {other.ID, tn.sharedObject, w.successor(tn.sharedObject)},
-				"there is no such organisation":              {fresh[id.Org](), tn.sharedObject, w.successor(tn.sharedObject)},
-				"it names another blob, and the name is new": {tn.ID, tn.personalObject, unannounced},
+				"it names another blob":                      {tn.ID, tn.personalObject, w.successor(tn.sharedObject), w.epoch(tn.ID)},
+				"it is not there any more":                   {tn.ID, gone, w.successor(gone), w.epoch(tn.ID)},
+				"the name is not announced":                  {tn.ID, tn.sharedObject, unannounced, w.epoch(tn.ID)},
+				"the name is discarded":                      {tn.ID, tn.sharedObject, discarded, w.epoch(tn.ID)},
+				"the name is another organisation's":         {tn.ID, tn.sharedObject, stolen, w.epoch(tn.ID)},
+				"the object is another organisation's":       {tn.ID, other.sharedObject, theirs, w.epoch(tn.ID)},
+				"the organisation is another":                {other.ID, tn.sharedObject, w.successor(tn.sharedObject), w.epoch(other.ID)},
+				"there is no such organisation":              {fresh[id.Org](), tn.sharedObject, w.successor(tn.sharedObject), 0},
+				"the epoch is another":                       {tn.ID, tn.sharedObject, w.successor(tn.sharedObject), w.epoch(tn.ID) + 1},
+				"the epoch is past":                          {tn.ID, tn.sharedObject, w.successor(tn.sharedObject), w.epoch(tn.ID) - 1},
+				"it names another blob, and the name is new": {tn.ID, tn.personalObject, unannounced, w.epoch(tn.ID)},
 			} {
 				was, wasTheirs, names, theirNames := w.content(tn), w.content(other), w.due(tn.ID), w.due(other.ID)
-				head, err := w.store.Storage().Replace(w.ctx, try.in, try.was.Content, try.c)
+				head, err := w.store.Storage().Replace(w.ctx, try.in, try.epoch, try.was.Content, try.c)
 				if !fault.Is(err, fault.Conflict) {
 					w.Errorf("%s: %+v, %v", about, head, err)
 				}
@@ -82,12 +86,12 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"of concurrent replacements one succeeds": func(w *fixture) {
 			tn := w.tenant()
-			made := make([]object.Change, concurrent)
+			epoch, made := w.epoch(tn.ID), make([]object.Change, concurrent)
 			for i := range made {
 				made[i] = w.successor(tn.sharedObject)
 			}
 			winner := w.wantOneSuccess(concurrently(concurrent, func(i int) error {
-				_, err := w.store.Storage().Replace(w.ctx, tn.ID, tn.sharedObject.Content, made[i])
+				_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, made[i])
 				return err
 			}), fault.Conflict)
 			c := made[winner]
@@ -97,6 +101,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"concurrent replacements and appends leave a log without gaps": func(w *fixture) {
 			tn := w.tenant()
+			epoch := w.epoch(tn.ID)
 			var all []object.Object
 			for i := range concurrent {
 				all = append(all, w.addObject(someObject(tn.ID, object.Place{Kind: object.Template, Scope: object.Shared}, string(rune('a'+i))+".md", tn.owner.ID)))
@@ -104,7 +109,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			from := w.head(tn.ID).N
 			w.allOK(concurrently(2*concurrent, func(i int) error {
 				if i < concurrent {
-					_, err := w.store.Storage().Replace(w.ctx, tn.ID, all[i].Content, w.successor(all[i]))
+					_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, all[i].Content, w.successor(all[i]))
 					return err
 				}
 				_, err := w.append(tn.ID, func(ports.Storage) ([]object.Change, error) {
@@ -126,14 +131,14 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 		"replace is part of a transaction": func(w *fixture) {
 			tn := w.tenant()
 			c, second := w.successor(tn.sharedObject), w.successor(tn.personalObject)
-			was, names := w.content(tn), w.due(tn.ID)
+			was, names, epoch := w.content(tn), w.due(tn.ID), w.epoch(tn.ID)
 			both := func(r ports.Records) error {
-				_, err := r.Storage().Replace(w.ctx, tn.ID, tn.sharedObject.Content, c)
-				_, conflict := r.Storage().Replace(w.ctx, tn.ID, tn.sharedObject.Content, second)
+				_, err := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c)
+				_, conflict := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, second)
 				if !fault.Is(conflict, fault.Conflict) {
 					w.Errorf("the second ended with %v", conflict)
 				}
-				_, err2 := r.Storage().Replace(w.ctx, tn.ID, tn.personalObject.Content, second)
+				_, err2 := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.personalObject.Content, second)
 				return errors.Join(err, err2)
 			}
 			w.rolledBack(both)

@@ -204,8 +204,8 @@ func (s lineStorage) Objects() ports.Objects     { return lineObjects{s.Storage.
 func (s lineStorage) Changes() ports.Changes     { return lineChanges{s.Storage.Changes(), s.line} }
 func (s lineStorage) BlobNames() ports.BlobNames { return lineBlobNames{s.Storage.BlobNames(), s.line} }
 
-func (s lineStorage) Replace(ctx context.Context, o id.Org, was object.Content, c object.Change) (object.Head, error) {
-	return ask(s.line, "Storage.Replace", func() (object.Head, error) { return s.Storage.Replace(ctx, o, was, c) })
+func (s lineStorage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change) (object.Head, error) {
+	return ask(s.line, "Storage.Replace", func() (object.Head, error) { return s.Storage.Replace(ctx, o, epoch, was, c) })
 }
 
 type lineObjects struct {

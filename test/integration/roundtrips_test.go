@@ -85,7 +85,7 @@ var roundTrips = []roundTrip{
 	{"GET /sync/files", "", 2, false},
 	{"POST /sync/files", `{"path": "file-{n}.md", "content": "{n}"}`, 10, false},
 	{"GET /sync/files/{file}", "", 1, false},
-	{"PUT /sync/files/{file}", `{"content": "{n}"}`, 4, false},
+	{"PUT /sync/files/{file}", `{"content": "{n}"}`, 2, false},
 	{"DELETE /sync/files/{file}", "", 9, true},
 	{"GET /sync/manifest", "", 5, false},
 	{"GET /sync/changes", "", 1, false},
@@ -121,9 +121,10 @@ var roundTrips = []roundTrip{
 	{"GET /openapi.json", "", 0, false},
 }
 
-// uncounted are beginnings of endpoints that need a provider or a browser beside the request.
+// uncounted are beginnings of endpoints that need a provider, an object store or a browser beside
+// the request.
 var uncounted = []string{
-	"GET /auth/cli-", "POST /auth/webhook", "GET /mcp-oauth/", "POST /mcp-oauth/",
+	"GET /auth/cli-", "POST /sync/uploads", "DELETE /sync/uploads/", "POST /auth/webhook", "GET /mcp-oauth/", "POST /mcp-oauth/",
 	"POST /billing/checkout", "POST /billing/portal", "POST /billing/downgrade", "GET /billing/checkout/", "POST /billing/webhook",
 }
 
