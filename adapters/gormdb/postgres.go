@@ -30,7 +30,11 @@ func (db *DB) openPostgres(o Options) error {
 	if err != nil {
 		return err
 	}
-	pool := stdlib.OpenDB(*config)
+	var options []stdlib.OptionOpenDB
+	if config.RuntimeParams["plan_cache_mode"] == "" {
+		options = append(options, stdlib.OptionAfterConnect(keepPlans))
+	}
+	pool := stdlib.OpenDB(*config, options...)
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
 	pool.SetConnMaxIdleTime(idleTime)
@@ -41,6 +45,13 @@ func (db *DB) openPostgres(o Options) error {
 	db.dialect, db.read, db.write = onPostgres, g, g
 	db.migrator = migrationOnPostgres(config)
 	return nil
+}
+
+// keepPlans has a connection plan each statement once. Otherwise Postgres plans a statement for
+// each execution if it expects to save more by that, and is often wrong. Poolers refuse the
+// setting as a parameter at start.
+func keepPlans(ctx context.Context, c *pgx.Conn) error {
+	return c.PgConn().Exec(ctx, "SET plan_cache_mode = force_generic_plan").Close()
 }
 
 // pgxPool returns the pool of Postgres, on which queries outside of transactions run through

@@ -462,6 +462,24 @@ func awaitBlocked(db *DB, ended chan error) (err error) {
 	return err
 }
 
+func TestConnectionsPlanStatementsOnceUnlessTheAddressSaysOtherwise(t *testing.T) {
+	address := postgres.URL(t)
+	separator := "?"
+	if strings.Contains(address, "?") {
+		separator = "&"
+	}
+	for given, want := range map[string]string{"": "force_generic_plan", "auto": "auto"} {
+		url := address
+		if given != "" {
+			url += separator + "plan_cache_mode=" + given
+		}
+		var mode string
+		if err := opened(t, url).pools[0].QueryRowContext(t.Context(), "SHOW plan_cache_mode").Scan(&mode); err != nil || mode != want {
+			t.Errorf("with %q the mode is %q, error %v", given, mode, err)
+		}
+	}
+}
+
 // A transaction that moves a task away commits while a deletion waits for it.
 func TestTasksMovedAwayDuringADeletionRemain(t *testing.T) {
 	db, ctx := migrated(t, postgres.URL(t)), t.Context()
