@@ -166,9 +166,9 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 			for _, wrong := range []int64{-1, 1} {
 				wantEqual(w, len(resultOf(w.quotas().ReserveAllAt(w.ctx, w.epoch(o)+wrong, []quota.Lease{of(u, 1), of(v, 1)}, 1000)).must(w)), 0)
 			}
-			no := errors.New("no")
+			no, epoch := errors.New("no"), w.epoch(o)
 			w.wantSameError(w.store.Atomic(w.ctx, func(r ports.Records) error {
-				granted, err := r.Usage().Quotas().ReserveAllAt(w.ctx, w.epoch(o), []quota.Lease{of(u, 1), of(v, 1)}, 1000)
+				granted, err := r.Usage().Quotas().ReserveAllAt(w.ctx, epoch, []quota.Lease{of(u, 1), of(v, 1)}, 1000)
 				if len(granted) != 2 || err != nil {
 					return fmt.Errorf("granted were %v, error %w", granted, err)
 				}
