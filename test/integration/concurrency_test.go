@@ -22,7 +22,7 @@ func withServers(t *testing.T, test func(t *testing.T, servers []*collabd.Server
 
 // atOnce runs n calls at the same moment and returns how often each status
 // came.
-func atOnce(t *testing.T, n int, call func(i int) (int, []byte, error)) map[int]int {
+func atOnce(t testing.TB, n int, call func(i int) (int, []byte, error)) map[int]int {
 	t.Helper()
 	var mu sync.Mutex
 	statuses := map[int]int{}
@@ -129,4 +129,30 @@ func TestAHundredInvitationsStayWithinTheLimit(t *testing.T) {
 			t.Errorf("%d pending invitations", len(pending))
 		}
 	})
+}
+
+// Each session of a user ends all others at once: one goes on, because an ended session ends
+// no other.
+func TestOfSessionsThatEndEachOtherOneGoesOn(t *testing.T) {
+	servers := postgresDatabase(t).start(t)
+	for range 5 {
+		var all []collabd.Client
+		for i := range 8 {
+			all = append(all, servers[0].SignIn(t, "ada@example.com", "Mutual", "owner").At(by(servers, i)))
+		}
+		if got := atOnce(t, len(all), func(i int) (int, []byte, error) { return all[i].Do("DELETE", "/auth/sessions", nil) }); got[200] != 1 || got[401] != len(all)-1 {
+			t.Errorf("statuses %v", got)
+		}
+		left := 0
+		for _, c := range all {
+			if status, _, err := c.Do("GET", "/auth/me", nil); err != nil {
+				t.Error(err)
+			} else if status == 200 {
+				left++
+			}
+		}
+		if left != 1 {
+			t.Errorf("%d sessions go on", left)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"net/url"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"collab/domain/connector"
+	"collab/test/authserver"
 	"collab/test/collabd"
 	"collab/test/race"
 	"collab/test/soak"
@@ -95,6 +98,32 @@ func (p *connectorTest) attempt(s *collabd.Server, instance string) {
 	var back *url.URL
 	if back, err = p.auth.Approve(to.String()); err == nil {
 		_, _, _ = b.finish(back.String(), s) // the server may have crashed
+	}
+}
+
+// TestAServerStopsWhileToolServersHang stops a server that waits for a tool server and for a new
+// token.
+func TestAServerStopsWhileToolServersHang(t *testing.T) {
+	t.Parallel()
+	p := newConnectorTest(t, sqliteDatabase(t))
+	renewed := p.authorised(p.ada, map[string]any{"providerId": "notes"})
+	p.auth.Fail(authserver.Token, authserver.Hang, -1)
+	hung := toolserver.Start(t)
+	hung.On("", toolserver.Hang)
+	called := p.create(p.ada, map[string]any{"providerId": "elsewhere", "config": map[string]any{"url": hung.HTTP()}}).ID
+	p.ada.Must(p, 200, "POST", "/connectors/"+called+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": "key"}}, nil)
+	requests := len(p.auth.Requests(authserver.Token))
+	p.exec(1, "UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '"+renewed+"'")
+	p.until("both are called", func() bool {
+		return len(hung.Requests()) > 0 && len(p.auth.Requests(authserver.Token)) > requests
+	})
+	p.first.Stop(p) // which fails unless the server exits with 0
+	if strings.Contains(p.first.Log(), "not drained") {
+		t.Errorf("the log has %s", p.first.Log())
+	}
+	claimed := fmt.Sprint(time.Now().Add(connector.ClaimDuration / 2).UnixMilli())
+	if n := p.count("SELECT count(*) FROM connectors WHERE status != 'ERROR' AND due_at < " + claimed); n != 2 {
+		t.Errorf("the claims of %d connectors are released, want 2", n)
 	}
 }
 

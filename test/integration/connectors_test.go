@@ -3,11 +3,15 @@ package integration
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"html"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -338,6 +342,20 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 			p.Errorf("the token %q does not let in", token)
 		}
 
+		// Both servers find it expired at once, and one refreshes it.
+		requests := len(p.auth.Requests(authserver.Token))
+		p.exec(1, "UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '"+f.InstanceID+"'")
+		if got := atOnce(p, 8, func(i int) (int, []byte, error) {
+			return p.ben.At(p.server(i)).Do("GET", "/connectors/"+f.InstanceID+"/credentials", nil)
+		}); got[200] != 8 {
+			p.Errorf("statuses %v", got)
+		}
+		expired := token
+		token = p.token(p.ben.At(one), f.InstanceID)
+		if n := len(p.auth.Requests(authserver.Token)) - requests; n != 1 || p.auth.Reused() != 0 || token == expired || !p.auth.Valid(token) {
+			p.Errorf("%d renewals, %d of them with a used refresh token; the new token is %q after %q", n, p.auth.Reused(), token, expired)
+		}
+
 		// Deleted while the authorization server is down, it is taken back later.
 		p.auth.Fail(authserver.Revocation, authserver.Status(503), 1)
 		p.ben.At(two).Must(p, 200, "DELETE", "/connectors/"+f.InstanceID, nil, nil)
@@ -352,4 +370,48 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 			p.Errorf("%d records are left", n)
 		}
 	})
+}
+
+// TestAnAuthorizationByAMetadataDocument has the authorization server take a client's metadata
+// document, which only a client that is reached over https has.
+func TestAnAuthorizationByAMetadataDocument(t *testing.T) {
+	p := newConnectorTest(t, sqliteDatabase(t))
+	p.first.Stop(t)
+	to := &url.URL{Scheme: "http"}
+	front := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(to))
+	t.Cleanup(front.Close)
+	certificate := filepath.Join(t.TempDir(), "front.pem")
+	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	behind := p.first.Peer(t, "COLLAB_PUBLIC_URL="+front.URL, "SSL_CERT_FILE="+certificate)
+	to.Host = strings.TrimPrefix(behind.URL, "http://")
+	ada, public, b := behind.SignIn(t, "ada@example.com", "Plant", "owner"), &collabd.Server{URL: front.URL}, newBrowser(t)
+	b.Transport = front.Client().Transport
+
+	var client struct {
+		ID        string   `json:"client_id"`
+		Redirects []string `json:"redirect_uris"`
+	}
+	key := connector.IssuerKey(p.auth.Issuer)
+	document := public.URL + "/api/v1/mcp-oauth/client-metadata/" + key
+	if status, text, err := b.finish(document, public); err != nil || status != 200 || json.Unmarshal([]byte(text), &client) != nil || client.ID != document {
+		t.Fatalf("the document is %d %s, %v", status, text, err)
+	}
+	p.auth.Know(client.ID, "", "none", client.Redirects...)
+	p.auth.Set(func(s *authserver.Script) { s.Documents = true })
+
+	f := p.start(ada, map[string]any{"providerId": "notes"})
+	back, err := p.auth.Approve(p.confirmed(b, f.AuthURL, public, public).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.finished(b, back.String(), public, 200)
+	p.awaitStatus(ada, f.InstanceID, "CONNECTED")
+	if !strings.HasSuffix(back.Path, "/callback/document-"+key) || len(p.auth.Requests(authserver.Registration)) > 0 {
+		t.Errorf("the callback is %s after %d registrations", back, len(p.auth.Requests(authserver.Registration)))
+	}
+	if got := p.auth.Requests(authserver.Token)[0].Form.Get("client_id"); got != document || !p.auth.Valid(p.token(ada, f.InstanceID)) {
+		t.Errorf("the token's client is %s", got)
+	}
 }
