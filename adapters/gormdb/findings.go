@@ -125,6 +125,8 @@ func (i Inspection) schema(found condition) (f inspect.Findings) {
 		return f.Of("schema")
 	}
 	switch behind := found.latest - found.schema; {
+	case found.isTarget:
+		f.Wrong("call collabd move again with the same arguments, or with --abandon", "a move to this database is not complete")
 	case behind == 0:
 		f.OK("version %d", found.schema)
 	case behind < 0:

@@ -25,6 +25,7 @@ type condition struct {
 	location string           // host, port and name, or the file; without credentials
 	took     time.Duration    // the round trip of a statement
 	schema   int64            // version that was migrated to; zero: none, or not readable
+	isTarget bool             // of a transfer that is not complete
 	latest   int64            // version that this program knows
 	missing  []id.Org         // of the given ones
 	postgres *serverCondition // nil for SQLite, and before a server has answered
@@ -102,7 +103,7 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 		return c, nil
 	}
 	var table bool
-	if err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&table); err != nil || !table {
+	if err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL, to_regclass('"+transferTable+"') IS NOT NULL").Scan(&table, &c.isTarget); err != nil || !table {
 		return c, serverError(ctx, err)
 	}
 	if err := conn.QueryRow(ctx, selectVersion).Scan(&c.schema); err != nil {
@@ -173,7 +174,7 @@ func readSQLite(ctx context.Context, address string, ask []id.Org) (c condition,
 	asked := time.Now()
 	var version string
 	var table bool
-	err = pool.QueryRowContext(ctx, "SELECT 'SQLite ' || sqlite_version(), EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'goose_db_version')").Scan(&version, &table)
+	err = pool.QueryRowContext(ctx, "SELECT 'SQLite ' || sqlite_version(), EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'goose_db_version'), EXISTS (SELECT 1 FROM sqlite_master WHERE name = '"+transferTable+"')").Scan(&version, &table, &c.isTarget)
 	if err != nil {
 		return c, failed(ctx, err, "Database")
 	}

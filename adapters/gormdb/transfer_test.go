@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"collab/adapters/inspect"
 	"collab/domain/id"
 )
 
@@ -317,6 +318,10 @@ func TestATransferIsGivenUp(t *testing.T) {
 		})
 		if err == nil {
 			t.Fatal("it ended")
+		}
+		found := Inspect(t.Context(), Inspection{Address: to, Clocks: &inspect.Clocks{}})
+		if !slices.ContainsFunc(found, func(f inspect.Finding) bool { return f.Part == "schema" && f.Severity == inspect.Wrong }) {
+			t.Errorf("the incomplete target is inspected as %v", found)
 		}
 		target, err := OpenTarget(t.Context(), to, "")
 		if err != nil {

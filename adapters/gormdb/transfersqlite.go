@@ -80,7 +80,7 @@ func openSQLiteWriter(ctx context.Context, address string) (writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := connectSQLite(ctx, address, "busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(1)", "synchronous(NORMAL)", "temp_store(MEMORY)", "cache_size(-16000)")
+	r, err := connectSQLite(ctx, address, "busy_timeout(10000)", "journal_mode(WAL)", "foreign_keys(1)", "synchronous(NORMAL)", "temp_store(MEMORY)", "cache_size(-8000)")
 	if err != nil {
 		return nil, err
 	}
