@@ -47,7 +47,7 @@ const transferTable = "collab_move"
 
 const transferLock = 7_305_804_385_411 // number of the lock of a transfer to Postgres
 
-// Bounds of what is copied at once.
+// Bounds of one batch.
 const (
 	batchRows  = 500
 	batchBytes = 1 << 20

@@ -134,7 +134,7 @@ func (w sqliteWriter) insert(ctx context.Context, t *table, next func() (rowValu
 	}
 }
 
-// finish writes what is in the write-ahead log to the file after the commit.
+// finish writes the write-ahead log to the file after the commit.
 func (w sqliteWriter) finish(ctx context.Context, commit func() error) error {
 	if err := commit(); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"collab/domain/org"
 )
 
-// startChat admits a request to a model and answers with the stream of what
-// comes back. What is refused before that is an ordinary error.
+// startChat admits a request to a model and answers with the stream of its chunks. A
+// refusal before that is an ordinary error.
 func (a *api) startChat(c *call) error {
 	if err := a.chats.Take(c, string(c.caller.User)); err != nil {
 		return err
@@ -101,7 +101,7 @@ func readTool(o *body.Fields) chat.Tool {
 	}
 }
 
-// asOutcome reads what a tool came to: a text, text blocks as providers write
+// asOutcome reads the result of a tool: a text, text blocks as providers write
 // them, or any other JSON, which models read as it is.
 func asOutcome(raw []byte) (string, string) {
 	if raw[0] == '"' {

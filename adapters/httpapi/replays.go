@@ -87,7 +87,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return r.to.Write(b)
 }
 
-// FlushError sends what is buffered of an event stream.
+// FlushError sends the buffered part of an event stream.
 func (r *recorder) FlushError() error { return http.NewResponseController(r.to).Flush() }
 
 // SetWriteDeadline sets the deadline of an answer that is sent live.

@@ -56,7 +56,7 @@ func (a *api) receive(c *call, placed bool) (*upload, error) {
 	return u, nil
 }
 
-// uploadBody returns the body of an upload: as it comes, or from the spool.
+// uploadBody returns the body of an upload: streamed, or from the spool.
 func (c *call) uploadBody() io.Reader {
 	if c.spooled != nil {
 		return c.spooled

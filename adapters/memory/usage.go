@@ -102,7 +102,7 @@ func (q quotas) ReserveAllAt(_ context.Context, epoch int64, leases []quota.Leas
 	})
 }
 
-// releaseLease gives back what a lease holds that is there.
+// releaseLease returns the tokens of a lease, if it exists.
 func (t *tenant) releaseLease(x *tx, h leaseKey) {
 	a := t.accounts.rows[h.account]
 	a.Reserved -= t.leases.rows[h].Tokens

@@ -139,7 +139,7 @@ func (s *Tasks) Update(ctx context.Context, actor org.Actor, t id.Task, match Ma
 		return task.Task{}, err
 	}
 	if !p.Assignee.Present() && !p.Workspace.Present() {
-		// Mostly nobody else changes the task, and two statements are enough.
+		// Concurrent changes are rare, and without them two statements are enough.
 		next, err := s.replace(ctx, actor, t, match, p)
 		if err == nil || fault.Is(err, fault.Internal) || fault.Is(err, fault.Unavailable) {
 			return next, err

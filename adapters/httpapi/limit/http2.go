@@ -144,7 +144,7 @@ func (s *stream) Write(b []byte) (n int, err error) {
 	}
 }
 
-// FlushError sends what is buffered of the answer.
+// FlushError sends the buffered part of the response.
 func (s *stream) FlushError() error {
 	s.setTime(&s.writingSince, true)
 	defer s.setTime(&s.writingSince, false)
