@@ -198,9 +198,9 @@ func TestManifestCursorAndEntityTag(t *testing.T) {
 
 	t.Run("who has it is told so without a record being read", func(t *testing.T) {
 		asks := func(headers ...string) (int, string, string, bool) {
-			o.core.Line.Listen(-1, "")
+			o.core.Faults.Reset(-1, "")
 			status, _, cursor, again := manifest("", "ada", headers...)
-			return status, cursor, again, slices.Contains(o.core.Line.Calls(), "Objects.List")
+			return status, cursor, again, slices.Contains(o.core.Faults.Calls(), "Objects.List")
 		}
 		if status, cursor, again, reads := asks("If-None-Match: " + tag); status != 304 || cursor != before || again != tag || reads {
 			t.Errorf("%d at %s with %s, read: %v", status, cursor, again, reads)

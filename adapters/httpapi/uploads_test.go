@@ -202,7 +202,7 @@ func TestInvalidUploadStoresNothing(t *testing.T) {
 	if all := read[[]record](t, o.get("/files"), 200); len(all) > 0 {
 		t.Errorf("stored %+v", all)
 	}
-	if kept, err := o.core.Kept(t.Context()); err != nil || len(kept) > 0 {
+	if kept, err := o.core.BlobNames(t.Context()); err != nil || len(kept) > 0 {
 		t.Errorf("kept %v, %v", kept, err)
 	}
 }

@@ -43,10 +43,10 @@ func TestCachedRecordsAreReadOnce(t *testing.T) {
 	w := open(t)
 	expect := func(about string, want ...string) {
 		t.Helper()
-		if got := w.Line.Calls(); !slices.Equal(got, want) {
+		if got := w.Faults.Calls(); !slices.Equal(got, want) {
 			t.Errorf("%s: the calls were %v, want %v", about, got, want)
 		}
-		w.Line.Listen(-1, "")
+		w.Faults.Reset(-1, "")
 	}
 	for _, want := range [][]string{{"Objects.Get", "Blobs.Open"}, nil, nil} {
 		if _, content, err := w.read(t, w.Objects, w.ben, w.notes); content != "old notes" || err != nil {
@@ -62,7 +62,7 @@ func TestCachedRecordsAreReadOnce(t *testing.T) {
 	}
 	must(t, errorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))))
 	w.reauthorize(t)
-	w.Line.Listen(-1, "")
+	w.Faults.Reset(-1, "")
 	must(t, errorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text(`{"a":1}`))))
 	expect("saving", "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
 }

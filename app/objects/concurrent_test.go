@@ -125,7 +125,7 @@ func TestChangesDuringAnUpload(t *testing.T) {
 			w := open(t)
 			before, from := versionsOf(w.objects(t)), w.head(t)
 			var failed error
-			w.Line.Within("Blobs.Put", func() { failed = c.meanwhile(t, w) })
+			w.Faults.During("Blobs.Put", func() { failed = c.meanwhile(t, w) })
 			err := c.write(t, w)
 			if failed != nil {
 				t.Fatal(failed)
@@ -399,7 +399,7 @@ func (d deletion) open(t *testing.T) *fixture {
 	for i := range 2*objects.SweepLimit + 50 {
 		d.create(t, w, fmt.Sprintf("file%03d.md", i))
 	}
-	w.Line.Listen(-1, "")
+	w.Faults.Reset(-1, "")
 	return w
 }
 
@@ -410,7 +410,7 @@ func (d deletion) create(t *testing.T, w *fixture, path string) {
 
 // after has fn run once so many more transactions have ended.
 func (w *fixture) after(transactions int, fn func()) {
-	w.Line.Within("Atomic", func() {
+	w.Faults.During("Atomic", func() {
 		if transactions == 1 {
 			fn()
 		} else {
@@ -424,7 +424,7 @@ func TestDeletionsRunNoTransactionTwice(t *testing.T) {
 		w := d.open(t)
 		must(t, d.delete(t.Context(), w, w.ben))
 		took := 0
-		for _, call := range w.Line.Calls() {
+		for _, call := range w.Faults.Calls() {
 			if call == "Atomic" {
 				took++
 			}
@@ -562,7 +562,7 @@ func TestDeletingAUserRemovesTheirObjects(t *testing.T) {
 	}
 
 	from := w.head(t)
-	must(t, w.Tell(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true}))
+	must(t, w.SendIdentityEvent(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true}))
 	if told := w.told(t, from, w.ada); len(told) > 0 {
 		t.Errorf("another member is told of %d deletions, the first %q", len(told), told[0])
 	}

@@ -60,7 +60,7 @@ func open(t testing.TB) *fixture {
 	must(t, errorOf(f.Objects.Create(ctx, w.ada, object.Draft{Path: "facts.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("facts"))))
 	w.made = w.started(t, w.ben, w.sent(t, w.ben, "", "sent.md", "sent to the store"))
 	w.remade = w.started(t, w.ben, w.sent(t, w.ben, w.notes.ID, "", "new notes in the store"))
-	f.Line.Listen(-1, "")
+	f.Faults.Reset(-1, "")
 	return w
 }
 
@@ -208,7 +208,7 @@ func (w *fixture) assertLog(t testing.TB, was map[string]string, after int64) {
 func (w *fixture) assertCollected(t testing.TB, whole bool) {
 	t.Helper()
 	ctx := t.Context()
-	w.Line.Listen(-1, "")
+	w.Faults.Reset(-1, "")
 	w.Clock.Advance(object.Grace + time.Millisecond)
 	collect := func(whole, dry bool) (found []upkeep.Garbage) {
 		if err := w.Upkeep.Collect(ctx, whole, dry, func(g upkeep.Garbage) error {
@@ -220,7 +220,7 @@ func (w *fixture) assertCollected(t testing.TB, whole bool) {
 		return found
 	}
 	kept := func() map[string]bool {
-		all, err := w.Kept(ctx)
+		all, err := w.BlobNames(ctx)
 		must(t, err)
 		return all
 	}
@@ -314,14 +314,14 @@ func TestFailedWritesAreAtomic(t *testing.T) {
 			return w.Workspaces.Delete(ctx, w.ben, w.desk)
 		},
 		"a user is deleted": func(ctx context.Context, w *fixture) error {
-			return w.Tell(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true})
+			return w.SendIdentityEvent(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true})
 		},
 	} {
 		t.Run(about, func(t *testing.T) {
 			undisturbed := open(t)
 			before, from := versionsOf(undisturbed.objects(t)), undisturbed.head(t)
 			must(t, do(t.Context(), undisturbed))
-			calls, after := undisturbed.Line.Calls(), versionsOf(undisturbed.objects(t))
+			calls, after := undisturbed.Faults.Calls(), versionsOf(undisturbed.objects(t))
 			if maps.Equal(before, after) || len(calls) < 3 {
 				t.Fatalf("%v made nothing", calls)
 			}
@@ -329,23 +329,23 @@ func TestFailedWritesAreAtomic(t *testing.T) {
 			undisturbed.assertContents(t)
 			undisturbed.assertCollected(t, false)
 			for at, call := range calls {
-				for _, failure := range harness.Failures {
+				for _, failure := range harness.AllFaults {
 					t.Run(fmt.Sprintf("call %d, %s: %s", at, call, failure), func(t *testing.T) {
 						w := open(t)
-						w.Line.Listen(at, failure)
+						w.Faults.Reset(at, failure)
 						err, died := run(func() error { return do(t.Context(), w) })
-						w.Line.Listen(-1, "")
+						w.Faults.Reset(-1, "")
 						now := versionsOf(w.objects(t))
 						switch {
 						case !maps.Equal(now, before) && !maps.Equal(now, after):
 							t.Errorf("there is %v, before %v, wanted %v", now, before, after)
 						case err == nil && !died && !maps.Equal(now, after):
 							t.Errorf("was acknowledged, and there is %v, wanted %v", now, after)
-						case failure == harness.Repeated && (err != nil || died):
+						case failure == harness.Retried && (err != nil || died):
 							t.Errorf("ended with %v, died: %v", err, died)
-						case (failure == harness.Unheard || failure == harness.KilledAfter) && (call == "Atomic" || call == "Storage.Replace") && !maps.Equal(now, after):
+						case (failure == harness.ResponseLost || failure == harness.CrashAfter) && (call == "Atomic" || call == "Storage.Replace") && !maps.Equal(now, after):
 							t.Errorf("was committed, and there is %v, wanted %v", now, after)
-						case (failure == harness.Refused || failure == harness.KilledBefore) && !maps.Equal(now, before):
+						case (failure == harness.Refused || failure == harness.CrashBefore) && !maps.Equal(now, before):
 							t.Errorf("was not committed, and there is %v, before %v", now, before)
 						}
 						w.assertServed(t, w.Objects)

@@ -178,7 +178,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 			return w.Members.Remove(t.Context(), w.ada, w.ben.User)
 		}, fault.Forbidden},
 		"after the organisation was closed": {func(t *testing.T, w *fixture) error {
-			return w.Tell(t.Context(), "organization.deleted", map[string]any{"id": "org_office", "deleted": true})
+			return w.SendIdentityEvent(t.Context(), "organization.deleted", map[string]any{"id": "org_office", "deleted": true})
 		}, fault.Forbidden},
 		"after a day": {func(t *testing.T, w *fixture) error {
 			w.Clock.Advance(object.Grace + time.Minute)
@@ -300,10 +300,10 @@ func TestLongContentOfTheStoreIsNotRead(t *testing.T) {
 	text := strings.Repeat("long ", 1<<19)
 	upload := w.sent(t, w.ben, "", "long.md", text)
 	started := w.started(t, w.ben, upload)
-	w.Line.Listen(-1, "")
+	w.Faults.Reset(-1, "")
 	o, err := w.Objects.Complete(t.Context(), w.ben, started)
 	must(t, err)
-	if calls := fmt.Sprint(w.Line.Calls()); o.Text || strings.Contains(calls, "Blobs.Open") || !strings.Contains(calls, "SignedBlobs.Stat") {
+	if calls := fmt.Sprint(w.Faults.Calls()); o.Text || strings.Contains(calls, "Blobs.Open") || !strings.Contains(calls, "SignedBlobs.Stat") {
 		t.Errorf("%+v with %s", o, calls)
 	}
 	upload, to, err := w.start(t, w.ben, "", "other.md", text)

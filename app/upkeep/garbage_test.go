@@ -65,7 +65,7 @@ func newFixture(t testing.TB) *fixture {
 		y.objects["is replaced"].Blob: upkeep.Unnamed, y.objects["is deleted"].Blob: upkeep.Unnamed,
 		unwritten: upkeep.Unnamed, abandoned: upkeep.Unnamed, stray: upkeep.Unknown,
 	}
-	f.Line.Listen(-1, "")
+	f.Faults.Reset(-1, "")
 	return y
 }
 
@@ -87,7 +87,7 @@ func (y *fixture) collect(t testing.TB, whole, dry bool) map[string]upkeep.Reaso
 // checkStored checks what is in the store, and that objects have their content.
 func (y *fixture) checkStored(t testing.TB, want map[string]bool) {
 	t.Helper()
-	is, err := y.Kept(t.Context())
+	is, err := y.BlobNames(t.Context())
 	if err != nil || !maps.Equal(is, want) {
 		t.Errorf("the store has %v, %v; want %v", is, err, want)
 	}
@@ -114,7 +114,7 @@ func withoutReason(all map[string]upkeep.Reason, r upkeep.Reason) map[string]upk
 
 func TestGarbageIsCollectedWhenItsGraceIsOver(t *testing.T) {
 	y := newFixture(t)
-	everything, err := y.Kept(t.Context())
+	everything, err := y.BlobNames(t.Context())
 	must(t, err)
 	y.Clock.Advance(object.Grace)
 	if found := y.collect(t, true, false); len(found) > 0 {
@@ -147,7 +147,7 @@ func TestADryRunListsGarbageAndRemovesNothing(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		y := newFixture(t)
 		y.Clock.Advance(object.Grace + time.Millisecond)
-		everything, err := y.Kept(t.Context())
+		everything, err := y.BlobNames(t.Context())
 		must(t, err)
 		names := y.names(t)
 		would := y.collect(t, whole, true)
@@ -155,7 +155,7 @@ func TestADryRunListsGarbageAndRemovesNothing(t *testing.T) {
 		if after := y.names(t); !slices.Equal(after, names) {
 			t.Errorf("the names became %v", after)
 		}
-		for _, call := range y.Line.Calls() {
+		for _, call := range y.Faults.Calls() {
 			if slices.Contains([]string{"Blobs.Remove", "BlobNames.Expire", "BlobNames.Forget", "BlobNames.Discard", "Atomic"}, call) {
 				t.Errorf("a dry run called %s", call)
 			}
@@ -183,23 +183,23 @@ func TestACollectionThatStopsAnywhereIsTakenUpAgain(t *testing.T) {
 	clear := newFixture(t)
 	clear.Clock.Advance(object.Grace + time.Millisecond)
 	clear.collect(t, true, false)
-	calls := clear.Line.Calls()
+	calls := clear.Faults.Calls()
 	if len(calls) < 10 {
 		t.Fatalf("a collection calls %v", calls)
 	}
 	for at, call := range calls {
-		for _, failure := range harness.Failures {
+		for _, failure := range harness.AllFaults {
 			t.Run(fmt.Sprintf("call %d, %s: %s", at, call, failure), func(t *testing.T) {
 				y := newFixture(t)
 				y.Clock.Advance(object.Grace + time.Millisecond)
-				y.Line.Listen(at, failure)
+				y.Faults.Reset(at, failure)
 				err, died := run(func() error {
 					return y.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil })
 				})
-				if failed := failure != harness.Repeated; failed != (err != nil || died) {
+				if failed := failure != harness.Retried; failed != (err != nil || died) {
 					t.Errorf("ended with %v, died: %v", err, died)
 				}
-				y.Line.Listen(-1, "")
+				y.Faults.Reset(-1, "")
 				for name, want := range y.contents {
 					if got, err := y.Read(t.Context(), name); err != nil || got != want {
 						t.Errorf("%s is %q, %v", name, got, err)
@@ -221,7 +221,7 @@ func TestASecondCollectorMayRunAtAnyMomentOfTheFirst(t *testing.T) {
 			y := newFixture(t)
 			y.Clock.Advance(object.Grace + time.Millisecond)
 			ran := false
-			y.Line.Within(call, func() {
+			y.Faults.During(call, func() {
 				ran = true
 				y.collect(t, true, false)
 			})
@@ -265,14 +265,14 @@ func TestAnUploadAsLongAsTheGraceSucceedsOrFailsCompletely(t *testing.T) {
 			var made object.Object
 			var failed error
 			var upload sync.WaitGroup
-			y.Line.Within("Blobs.Put", func() { close(begun); <-end })
+			y.Faults.During("Blobs.Put", func() { close(begun); <-end })
 			upload.Go(func() {
 				made, failed = y.Objects.Create(ctx, y.ada, object.Draft{Path: "slow", Kind: object.Template, Scope: object.Shared}, harness.Text("slow"))
 			})
 			<-begun
 			y.Clock.Advance(object.Grace + time.Millisecond)
 			finish := sync.OnceFunc(func() { close(end); upload.Wait() })
-			y.Line.Within(call, finish)
+			y.Faults.During(call, finish)
 			if call == none {
 				finish()
 			}
@@ -296,7 +296,7 @@ func TestAnUploadAsLongAsTheGraceSucceedsOrFailsCompletely(t *testing.T) {
 func TestANameThatIsOldWhenItIsAnnouncedIsNotTakenFromItsUpload(t *testing.T) {
 	y, ctx := newFixture(t), t.Context()
 	y.Clock.Advance(object.Grace + time.Millisecond)
-	y.Line.Within("BlobNames.Expire", func() {
+	y.Faults.During("BlobNames.Expire", func() {
 		if err := y.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, "late@1-d", startTime); err != nil {
 			t.Error(err)
 		}
@@ -392,10 +392,10 @@ func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 // A closed organisation's blobs go after its records.
 func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 	y, ctx := newFixture(t), t.Context()
-	must(t, y.Tell(ctx, "organization.deleted", map[string]any{"id": "org_yard", "deleted": true}))
+	must(t, y.SendIdentityEvent(ctx, "organization.deleted", map[string]any{"id": "org_yard", "deleted": true}))
 	work := func() map[string]bool {
 		must(t, y.Upkeep.Run(ctx))
-		kept, err := y.Kept(ctx)
+		kept, err := y.BlobNames(ctx)
 		must(t, err)
 		return kept
 	}
@@ -417,7 +417,7 @@ func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 func TestTheStoreOfAnotherDatabaseIsNotCollected(t *testing.T) {
 	other, ctx := newFixture(t), t.Context()
 	other.Clock.Advance(object.Grace + time.Millisecond)
-	before, err := other.Kept(ctx)
+	before, err := other.BlobNames(ctx)
 	must(t, err)
 	fresh, err := harness.NewWorld(other.Clock.Now())
 	must(t, err)
@@ -426,7 +426,7 @@ func TestTheStoreOfAnotherDatabaseIsNotCollected(t *testing.T) {
 	if !fault.Is(err, fault.Conflict) {
 		t.Errorf("collecting in another's store: %v", err)
 	}
-	after, err := other.Kept(ctx)
+	after, err := other.BlobNames(ctx)
 	if err != nil || !maps.Equal(before, after) {
 		t.Errorf("%d blobs of %d are left, %v", len(after), len(before), err)
 	}

@@ -21,9 +21,9 @@ const Retention = 7 * 24 * time.Hour
 // MaxSize is the largest content of a file here, in bytes.
 const MaxSize = 1 << 20
 
-// Tell delivers a message of the identity provider, a moment after all that was
-// before it.
-func (w *World) Tell(ctx context.Context, kind string, data map[string]any) error {
+// SendIdentityEvent delivers a message of the identity provider, a millisecond after all that
+// was before it.
+func (w *World) SendIdentityEvent(ctx context.Context, kind string, data map[string]any) error {
 	now := w.Clock.Advance(time.Millisecond)
 	w.messages++
 	message := fmt.Sprintf("msg_%06d", w.messages)
@@ -38,7 +38,7 @@ func (w *World) Tell(ctx context.Context, kind string, data map[string]any) erro
 // returns their ids. Everything is made on demand.
 func (w *World) Join(ctx context.Context, organisation, user string, role org.Role) (org.Actor, error) {
 	at := w.Clock.Now().UnixMilli() + 1
-	if err := w.Tell(ctx, "organizationMembership.created", map[string]any{
+	if err := w.SendIdentityEvent(ctx, "organizationMembership.created", map[string]any{
 		"id": "orgmem_" + organisation + user, "role": "org:" + strings.ToLower(string(role)),
 		"organization":     map[string]any{"id": organisation, "name": organisation, "slug": organisation, "created_at": 1, "updated_at": 1},
 		"public_user_data": map[string]any{"user_id": user, "first_name": user, "last_name": nil, "identifier": user + "@example.com"},
@@ -73,8 +73,8 @@ func Checksum(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Kept returns the names of all blobs in the store.
-func (w *World) Kept(ctx context.Context) (map[string]bool, error) {
+// BlobNames returns the names of all blobs in the store.
+func (w *World) BlobNames(ctx context.Context) (map[string]bool, error) {
 	kept := map[string]bool{}
 	err := w.Blobs.List(ctx, func(name string, _ int64, _ time.Time) error {
 		kept[name] = true

@@ -862,7 +862,7 @@ func TestTheCoreDoesWithFilesWhatTheModelSays(t *testing.T) {
 		// The store ends with what the files hold.
 		m.Clock.Advance(stored.Grace + time.Millisecond)
 		m.must(m.Upkeep.Run(context.Background()))
-		kept, err := m.Kept(context.Background())
+		kept, err := m.BlobNames(context.Background())
 		m.must(err)
 		count := 0
 		for _, c := range m.companies {

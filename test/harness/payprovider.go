@@ -230,46 +230,46 @@ func (p *Payments) Remove(subscription string) {
 	p.drop(subscription)
 }
 
-// linePayments is a payment provider at the end of a line. What the provider has
+// faultyPayments is a payment provider with faults. What the provider has
 // to say of what it was asked, it says when the answer has gone.
-type linePayments struct {
+type faultyPayments struct {
 	*Payments
-	line *Line
+	faults *Faults
 }
 
 var (
-	_ ports.Payments = linePayments{}
-	_ ports.Billing  = linePayments{}
+	_ ports.Payments = faultyPayments{}
+	_ ports.Billing  = faultyPayments{}
 )
 
-func (p linePayments) Customer(ctx context.Context, o id.Org, name string) (string, error) {
-	return ask(p.line, "Payments.Customer", func() (string, error) { return p.Payments.Customer(ctx, o, name) })
+func (p faultyPayments) Customer(ctx context.Context, o id.Org, name string) (string, error) {
+	return ask(p.faults, "Payments.Customer", func() (string, error) { return p.Payments.Customer(ctx, o, name) })
 }
 
-func (p linePayments) Open(ctx context.Context, o id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
-	return ask(p.line, "Payments.Open", func() (plan.Checkout, error) { return p.Payments.Open(ctx, o, customer, c) })
+func (p faultyPayments) Open(ctx context.Context, o id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
+	return ask(p.faults, "Payments.Open", func() (plan.Checkout, error) { return p.Payments.Open(ctx, o, customer, c) })
 }
 
-func (p linePayments) Session(ctx context.Context, session string) (plan.Session, error) {
-	return ask(p.line, "Payments.Session", func() (plan.Session, error) { return p.Payments.Session(ctx, session) })
+func (p faultyPayments) Session(ctx context.Context, session string) (plan.Session, error) {
+	return ask(p.faults, "Payments.Session", func() (plan.Session, error) { return p.Payments.Session(ctx, session) })
 }
 
-func (p linePayments) Expire(ctx context.Context, session string) error {
-	return p.line.call("Payments.Expire", func() error { return p.Payments.Expire(ctx, session) })
+func (p faultyPayments) Expire(ctx context.Context, session string) error {
+	return p.faults.call("Payments.Expire", func() error { return p.Payments.Expire(ctx, session) })
 }
 
-func (p linePayments) Portal(ctx context.Context, customer, back string) (string, error) {
-	return ask(p.line, "Payments.Portal", func() (string, error) { return p.Payments.Portal(ctx, customer, back) })
+func (p faultyPayments) Portal(ctx context.Context, customer, back string) (string, error) {
+	return ask(p.faults, "Payments.Portal", func() (string, error) { return p.Payments.Portal(ctx, customer, back) })
 }
 
-func (p linePayments) Subscription(ctx context.Context, subscription string) (plan.Remote, error) {
-	return ask(p.line, "Payments.Subscription", func() (plan.Remote, error) { return p.Payments.Subscription(ctx, subscription) })
+func (p faultyPayments) Subscription(ctx context.Context, subscription string) (plan.Remote, error) {
+	return ask(p.faults, "Payments.Subscription", func() (plan.Remote, error) { return p.Payments.Subscription(ctx, subscription) })
 }
 
-func (p linePayments) Change(ctx context.Context, subscription string, to plan.Plan) (plan.Remote, error) {
-	return ask(p.line, "Payments.Change", func() (plan.Remote, error) { return p.Payments.Change(ctx, subscription, to) })
+func (p faultyPayments) Change(ctx context.Context, subscription string, to plan.Plan) (plan.Remote, error) {
+	return ask(p.faults, "Payments.Change", func() (plan.Remote, error) { return p.Payments.Change(ctx, subscription, to) })
 }
 
-func (p linePayments) Cancel(ctx context.Context, subscription string, atOnce bool) (plan.Remote, error) {
-	return ask(p.line, "Payments.Cancel", func() (plan.Remote, error) { return p.Payments.Cancel(ctx, subscription, atOnce) })
+func (p faultyPayments) Cancel(ctx context.Context, subscription string, atOnce bool) (plan.Remote, error) {
+	return ask(p.faults, "Payments.Cancel", func() (plan.Remote, error) { return p.Payments.Cancel(ctx, subscription, atOnce) })
 }

@@ -449,7 +449,7 @@ func TestDeletingAUserEndsTheirSessions(t *testing.T) {
 	c := core(t)
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
 	u, err := use(t, a, signIn(t, a))
-	if err = errors.Join(err, c.Tell(t.Context(), "user.deleted", object{"id": "user_1", "deleted": true})); err != nil {
+	if err = errors.Join(err, c.SendIdentityEvent(t.Context(), "user.deleted", object{"id": "user_1", "deleted": true})); err != nil {
 		t.Fatal(err)
 	}
 	if all, err := a.Sessions(u.ctx, u.Actor); err != nil || len(all) != 0 {

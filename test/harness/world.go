@@ -52,12 +52,12 @@ var Prices = map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium:
 // server over what it keeps, and those outside whom it deals with. Nothing
 // happens in it, and no time passes, without a call.
 type World struct {
-	Line  *Line // between the server and what it depends on
-	Store *memory.Store
-	Blobs ports.Blobs
-	Bus   *memory.Bus
-	Clock *memory.Clock
-	IDs   *memory.IDs
+	Faults *Faults // of the calls from the server to what it depends on
+	Store  *memory.Store
+	Blobs  ports.Blobs
+	Bus    *memory.Bus
+	Clock  *memory.Clock
+	IDs    *memory.IDs
 
 	Identity *Identity // the identity provider
 	Payments *Payments // the payment provider
@@ -74,7 +74,7 @@ type World struct {
 	models  chat.Registry
 	invites map[string]string // the tokens of invitations, by their hashes
 
-	messages int // that Tell has delivered
+	messages int // that SendIdentityEvent has delivered
 }
 
 // Server is the use cases of one server. What they remember goes with it.
@@ -100,7 +100,7 @@ type Server struct {
 // closed.
 func NewWorld(at time.Time) (*World, error) {
 	w := &World{
-		Line: &Line{}, Store: memory.NewStore(), Bus: &memory.Bus{}, Clock: memory.NewClock(at), IDs: &memory.IDs{},
+		Faults: &Faults{}, Store: memory.NewStore(), Bus: &memory.Bus{}, Clock: memory.NewClock(at), IDs: &memory.IDs{},
 		Mailer: &memory.Mailer{}, Secrets: &memory.Secrets{}, invites: map[string]string{},
 	}
 	w.Store.OnChange(w.Bus.Publish)
@@ -136,8 +136,8 @@ func (w *World) Restart() error {
 		return err
 	}
 	log := slog.New(slog.DiscardHandler)
-	var store ports.Store = lineStore{w.Store, w.Line}
-	blobs, payments := lineBlobs{w.Blobs, w.Line}, linePayments{w.Payments, w.Line}
+	var store ports.Store = faultyStore{w.Store, w.Faults}
+	blobs, payments := faultyBlobs{w.Blobs, w.Faults}, faultyPayments{w.Payments, w.Faults}
 	pause := func(ctx context.Context, _ int) error { return ctx.Err() }
 	s := &w.Server
 	s.Access = access.New(access.Options{
@@ -145,7 +145,7 @@ func (w *World) Restart() error {
 	})
 	s.Onboarding = onboarding.New(w.Clock, w.IDs, s.Access.Locked, s.Access.Atomic)
 	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, Mailer: w.Mailer, InviteURL: w.inviteURL, Locked: s.Access.Locked, Origin: access.Origin})
-	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Signed: lineSigned{blobs}, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, CheckExpiry: s.Access.CheckExpiry, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, LogPosition: s.Access.LogPosition, MaxSize: MaxSize})
+	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Signed: faultySigned{blobs}, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, CheckExpiry: s.Access.CheckExpiry, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, LogPosition: s.Access.LogPosition, MaxSize: MaxSize})
 	s.Tasks = tasks.New(store, w.Clock, w.IDs, s.Access.Atomic)
 	s.Teams = teams.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)
 	s.Workspaces = workspaces.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)
@@ -189,10 +189,10 @@ func (w *World) inviteURL(token string) string {
 // InviteToken returns the token of which the invitation keeps the hash.
 func (w *World) InviteToken(hash string) string { return w.invites[hash] }
 
-// Pass moves the clock on to a time. What the payment provider does meanwhile it
+// Advance moves the clock on to a time. What the payment provider does meanwhile it
 // does in its time; then providers send again what was not taken, and the server
 // does its regular work.
-func (w *World) Pass(ctx context.Context, to time.Time) error {
+func (w *World) Advance(ctx context.Context, to time.Time) error {
 	for {
 		due, ok := w.Payments.due()
 		if !ok || due.After(to) {

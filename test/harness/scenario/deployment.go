@@ -38,7 +38,7 @@ var serverActs = []*act{
 			case !slices.Contains(faultyCalls, c.subject()):
 				return &misuse{"there is no call " + c.subject() + suggest(c.subject(), faultyCalls)}
 			}
-			c.Line.Plan(c.subject(), f)
+			c.pending[c.subject()] = f
 			return nil
 		}),
 	},
@@ -76,8 +76,8 @@ var faultyCalls = []string{
 	"Payments.Customer", "Payments.Open", "Payments.Session", "Payments.Expire", "Payments.Portal", "Payments.Subscription", "Payments.Change", "Payments.Cancel",
 }
 
-var faults = map[string]harness.Failure{
-	"refused": harness.Refused, "response-lost": harness.Unheard, "crash-before": harness.KilledBefore, "crash-after": harness.KilledAfter, "retried": harness.Repeated,
+var faults = map[string]harness.Fault{
+	"refused": harness.Refused, "response-lost": harness.ResponseLost, "crash-before": harness.CrashBefore, "crash-after": harness.CrashAfter, "retried": harness.Retried,
 }
 
 func moveClock(c *call) (any, error) {
@@ -101,7 +101,7 @@ func moveClock(c *call) (any, error) {
 		c.Clock.Set(to)
 	} else if to.After(now) {
 		c.report.Simulated += to.Sub(now)
-		if err := c.Pass(c.ctx, to); err != nil {
+		if err := c.Advance(c.ctx, to); err != nil {
 			return nil, err
 		}
 	}

@@ -65,6 +65,7 @@ type run struct {
 	variables     []variable        // of the blocks around the present step
 	sessions      map[*harness.Account]session
 	subscriptions map[string]*subscription // by the person's name
+	pending       map[string]harness.Fault // of the next calls, by name
 	leaves        bool                     // the client leaves the next response after its first part
 	started       bool                     // something was done
 
@@ -86,11 +87,10 @@ func newRun(file string) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.Line.Heal()
-	w.Line.Wait(true)
+	w.Faults.FailNext(map[string]harness.Fault{})
 	r := &run{
 		World: w, report: Report{File: file}, results: map[string]named{}, nameOf: map[string]string{},
-		sessions: map[*harness.Account]session{}, subscriptions: map[string]*subscription{},
+		sessions: map[*harness.Account]session{}, subscriptions: map[string]*subscription{}, pending: map[string]harness.Fault{},
 	}
 	r.api, err = newServer(w)
 	return r, err
@@ -472,11 +472,11 @@ func (r *run) perform(ctx context.Context, s *step) (got result, err error) {
 // attempt does an act with the faults that were injected for it. A server that crashes is
 // replaced by another.
 func (r *run) attempt(c *call) (got result, err error) {
-	if !r.Line.Planned() {
+	if len(r.pending) == 0 {
 		return guarded(c)
 	}
-	r.Line.Wait(false)
-	defer r.Line.Wait(true)
+	r.Faults.FailNext(r.pending)
+	defer r.Faults.FailNext(map[string]harness.Fault{})
 	ended := false
 	done := make(chan struct{})
 	go func() {
