@@ -59,7 +59,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			announced(2)
 			w.ok(w.blobNames().Forget(w.ctx, object.Blob{Org: o, Name: first}))
 			announced(1)
-			w.ok(w.blobNames().Expire(w.ctx, at(3)))
+			w.ok(w.blobNames().Discard(w.ctx, o, []string{second}, at(5)))
 			announced(0)
 		},
 		"different names are announced concurrently": func(w *fixture) {
