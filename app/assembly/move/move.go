@@ -370,7 +370,7 @@ func (m *mover) copyRecords(ctx context.Context) error {
 			return err
 		}
 		if counts[table] > 0 {
-			m.progress.line("table copied", "table", table, "records", counts[table])
+			m.progress.table(table, counts[table])
 		}
 	}
 	m.progress.end()

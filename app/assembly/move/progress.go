@@ -85,8 +85,10 @@ func (p *progress) end() {
 	}
 }
 
-// line logs an event.
-func (p *progress) line(message string, attributes ...any) { p.log.Info(message, attributes...) }
+// table logs that a table was copied.
+func (p *progress) table(name string, records int64) {
+	p.log.Info("table copied", "table", name, "records", records)
+}
 
 const barWidth = 30
 
