@@ -9,6 +9,8 @@ import (
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
+
+	"collab/domain/org"
 )
 
 // logs writes GORM's reports to the process's log. Values of parameters are personal data
@@ -40,11 +42,11 @@ func (l logs) log(ctx context.Context, level slog.Level, text string, args []any
 	}
 }
 
-// Trace logs statements that failed, unless by a constraint of the schema or the end of the
-// caller's context.
+// Trace logs statements that failed, unless by a constraint of the schema, another epoch of the
+// organisation or the end of the caller's context.
 func (l logs) Trace(ctx context.Context, _ time.Time, statement func() (string, int64), err error) {
 	if l.to == nil || err == nil || ctx.Err() != nil || errors.Is(err, gorm.ErrDuplicatedKey) ||
-		errors.Is(err, gorm.ErrForeignKeyViolated) || cause(err) != causeOther || retryable(err) {
+		errors.Is(err, gorm.ErrForeignKeyViolated) || errors.Is(err, org.ErrEpochChanged) || cause(err) != causeOther || retryable(err) {
 		return
 	}
 	text, _ := statement()
