@@ -171,7 +171,7 @@ func notFoundAsChanged(err error) error {
 func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change) (head object.Head, err error) {
 	if _, err = changes(s).lock(ctx, o); err == nil {
 		var now int64
-		if now, err = (members{s.conn}).Epoch(ctx, o); err == nil && now != epoch {
+		if now, err = members(s).Epoch(ctx, o); err == nil && now != epoch {
 			err = errChanged()
 		}
 	}
