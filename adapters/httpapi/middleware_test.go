@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -92,6 +93,23 @@ func TestRequestLogLine(t *testing.T) {
 		"request": "r-1", "address": "192.0.2.1", "user": "user-1", "org": "org-1",
 	}); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestRequestLogLineHasTheAddressThatATrustedProxyForwards(t *testing.T) {
+	logs, b := logging(slog.LevelInfo)
+	a := serving(t, http.MethodGet, open, (*call).succeed, logs, func(o *Options) { o.Proxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
+	want := []string{"192.0.2.1", "192.0.2.9"}
+	for _, remote := range []string{"10.0.0.1:1", "192.0.2.9:1"} {
+		r := get("/test")
+		r.RemoteAddr = remote
+		r.Header.Set("X-Forwarded-For", "198.51.100.1, 192.0.2.1")
+		send(a, r)
+	}
+	for i, line := range lines(t, b) {
+		if line["address"] != want[i] {
+			t.Errorf("line %d has the address %v, want %s", i, line["address"], want[i])
+		}
 	}
 }
 

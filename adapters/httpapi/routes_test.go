@@ -269,6 +269,7 @@ func TestUnknownPathsAre404WithoutRedirect(t *testing.T) {
 			}
 		})
 	}
+	refused(t, send(built(t), get("/metrics")), http.StatusNotFound) // no metrics are configured
 	for _, target := range []string{"/healthz", "/health%7A", "/%68ealthz", "/healthz?a=b"} {
 		if w := send(a, get(target)); w.Code != http.StatusOK {
 			t.Errorf("%s: %d", target, w.Code)

@@ -700,6 +700,24 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 				wantEqual(w, v.Version, 1+concurrent)
 			}
 		},
+		"of concurrent moves to distinct placements the last counts for every task": func(w *fixture) {
+			tn := w.tenant()
+			ids := []id.Task{tn.inside.ID, tn.unplaced.ID}
+			for range 4 {
+				ids = append(ids, w.task(tn.ID, nil, tn.owner.ID).ID)
+			}
+			w.allOK(concurrently(concurrent, func(call int) error {
+				mine := slices.Concat(ids[call%len(ids):], ids[:call%len(ids)])
+				return w.taskSets().Move(w.ctx, tn.ID, mine, at(99), func(_ int, p task.Placement) (task.Placement, error) {
+					p.SortOrder = int64(1000 + call)
+					return p, nil
+				})
+			}))
+			all := listed(w, tn.ID, ids...)
+			for _, v := range all {
+				wantEqual(w, v.SortOrder, all[0].SortOrder)
+			}
+		},
 		"list skips tasks that are unknown or another organisation's, and ends with an error of each": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			wantEqual(w, listed(w, tn.ID, tn.unplaced.ID, fresh[id.Task](), other.unplaced.ID, tn.inside.ID), []task.Task{tn.unplaced, tn.inside})

@@ -106,6 +106,7 @@ func TestSecretsOfConnectorsAreNowhere(t *testing.T) {
 			back := p.approved(of, b, f)
 			q := back.Query()
 			v.add("code", q.Get("code"))
+			v.add("a form's token", b.token)
 			for _, cookie := range b.Jar.Cookies(back) {
 				v.add("a cookie", cookie.Value)
 			}
@@ -182,7 +183,7 @@ func TestSecretsOfConnectorsAreNowhere(t *testing.T) {
 		for _, what := range v.all {
 			found[what]++
 		}
-		for _, what := range []string{"an API key", "client_secret", "state", "code", "a cookie", "code_verifier", "an access token", "refresh_token", "a header"} {
+		for _, what := range []string{"an API key", "client_secret", "state", "code", "a cookie", "a form's token", "code_verifier", "an access token", "refresh_token", "a header"} {
 			if found[what] == 0 {
 				t.Errorf("there is no secret that is %s: %v", what, found)
 			}

@@ -202,7 +202,10 @@ func (p *connectorTest) poll(c collabd.Client, f flow) (was pollResult) {
 }
 
 // browser is a user's browser, which follows no redirects by itself.
-type browser struct{ *http.Client }
+type browser struct {
+	*http.Client
+	token string // of the last form
+}
 
 func newBrowser(t testing.TB) *browser {
 	t.Helper()
@@ -210,7 +213,7 @@ func newBrowser(t testing.TB) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &browser{&http.Client{
+	return &browser{Client: &http.Client{
 		Jar: jar, Timeout: patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -246,6 +249,7 @@ func (b *browser) confirm(page string, shown, pressed *collabd.Server) (*url.URL
 	for _, field := range input.FindAllSubmatch(text, -1) {
 		form.Set(string(field[1]), html.UnescapeString(string(field[2])))
 	}
+	b.token = form.Get("token")
 	answer, err = b.PostForm(at(pressed, page[:strings.Index(page, "?")]), form)
 	if err != nil {
 		return nil, err

@@ -153,3 +153,32 @@ func TestAnAddressHasItsShareOfConnections(t *testing.T) {
 		}
 	}
 }
+
+func TestAnIdleConnectionIsClosedForAnotherAndALongAnswerIsNot(t *testing.T) {
+	s := collabd.Start(t, "COLLAB_CONNECTIONS=total=2")
+	ada := s.SignIn(t, "ada@example.com", "Plant", "owner")
+	http.DefaultClient.CloseIdleConnections()
+	request := func(path string) (net.Conn, *http.Response) {
+		conn := dial(t, s)
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", path, ada.Token)
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || answer.StatusCode != http.StatusOK {
+			t.Fatalf("%s is answered %v, %v", path, answer, err)
+		}
+		return conn, answer
+	}
+	_, feed := request("/api/v1/sync/changes")
+	idle, _ := request("/healthz")
+	request("/healthz")
+	if n, err := io.Copy(io.Discard, idle); err != nil {
+		t.Errorf("the idle connection is open: %d bytes, %v", n, err)
+	}
+	ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "a.txt", "content": "a"}, nil)
+	lines := bufio.NewScanner(feed.Body)
+	for !strings.HasPrefix(lines.Text(), "data:") {
+		if !lines.Scan() {
+			t.Fatalf("the feed ends: %v", lines.Err())
+		}
+	}
+}

@@ -122,6 +122,14 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 	}
 }
 
+func TestSchemesOfBlobURLs(t *testing.T) {
+	for _, url := range []string{"file:///srv/files", "gs://bucket/prefix", "s3://bucket/prefix", "azblob://container/prefix", "mem://"} {
+		if got := read(t, "COLLAB_BLOB_URL="+url).BlobURL.Text(); got != url {
+			t.Errorf("%s is read as %s", url, got)
+		}
+	}
+}
+
 func TestEveryReasonAgainstAValueIsNamed(t *testing.T) {
 	_, err := Read([]string{"COLLAB_LISTEN=0.0.0.0:8080"})
 	if err == nil || !strings.Contains(err.Error(), "COLLAB_ANTHROPIC_API_KEY") || !strings.Contains(err.Error(), "COLLAB_IDENTITY_ISSUER") {
