@@ -131,6 +131,11 @@ async function documents(api: Client, workspaceId: string): Promise<void> {
 		good(await api.PUT("/api/v1/sync/files/{id}", { params: { path }, body: { content: "YQ==", encoding: "base64", expectedVersion: file.version } }))
 		good(await api.DELETE("/api/v1/sync/files/{id}", { params: { path, query: { expectedVersion: 2 } } }))
 	}
+	const checksum = "ed7002b439e9ac845f22357d822bac1444730fbdb6016d3ec9432297b9ec9f73"
+	const upload = good(await api.POST("/api/v1/sync/uploads", { body: { path: "reports/january.pdf", size: 7, checksum } }))
+	const started = { path: { id: upload.id } }
+	good(await api.POST("/api/v1/sync/uploads/{id}/complete", { params: started }))
+	good(await api.DELETE("/api/v1/sync/uploads/{id}", { params: started }))
 }
 
 async function money(api: Client): Promise<void> {

@@ -514,7 +514,7 @@ func TestAnInterruptedBackupLeavesNoFile(t *testing.T) {
 		_, err = io.WriteString(pipe, "f")
 	}
 	pipe.Close()
-	if err := c.Wait(); err == nil || c.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "given up") {
+	if err := c.Wait(); err == nil || c.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "interrupted") {
 		t.Errorf("it ended with %v: %s", err, said.String())
 	}
 	for _, where := range []string{folder, filepath.Join(s.Dir, ".backup")} {

@@ -84,6 +84,9 @@ var acts = map[string]heldRequest{
 	"GET /api/v1/sync/files/{id}":                                {path: "/sync/files/$file", private: true},
 	"PUT /api/v1/sync/files/{id}":                                {path: "/sync/files/$file", body: "late", private: true},
 	"DELETE /api/v1/sync/files/{id}":                             {path: "/sync/files/$file", private: true},
+	"POST /api/v1/sync/uploads":                                  {path: "/sync/uploads", body: `{"path":"late","size":4,"checksum":"089001a35679a33ef3db0ca350db9b9a2f0136e0e327577b04b3b98127470961"}`},
+	"POST /api/v1/sync/uploads/{id}/complete":                    {path: "/sync/uploads/none/complete", body: `{}`},
+	"DELETE /api/v1/sync/uploads/{id}":                           {path: "/sync/uploads/none"},
 	"GET /api/v1/sync/manifest":                                  {path: "/sync/manifest"},
 	"GET /api/v1/sync/changes":                                   {path: "/sync/changes"},
 

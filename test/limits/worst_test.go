@@ -356,6 +356,16 @@ var requests = map[string]func(w *largest) []request{
 	},
 	"PUT /api/v1/sync/files/{id}":    func(w *largest) []request { return w.contents("/sync/files/"+w.file, "", 200)[:1] },
 	"DELETE /api/v1/sync/files/{id}": func(w *largest) []request { return w.get("/sync/files/" + w.file) },
+	// Folders give out no addresses.
+	"POST /api/v1/sync/uploads": func(w *largest) []request {
+		return w.write("/sync/uploads", 409, fields{"path": "late", "size": 1 << 20, "checksum": strings.Repeat("a", 64)})
+	},
+	"POST /api/v1/sync/uploads/{id}/complete": func(w *largest) []request {
+		return w.write("/sync/uploads/"+strings.Repeat("A", 1_000)+"/complete", 404, nil)
+	},
+	"DELETE /api/v1/sync/uploads/{id}": func(w *largest) []request {
+		return []request{{path: "/sync/uploads/" + strings.Repeat("A", 1_000), as: w.ada, status: 404}}
+	},
 	"GET /api/v1/sync/manifest": func(w *largest) []request {
 		return append(w.lists("/sync/manifest"), w.get("/sync/manifest?since="+w.start)...)
 	},
