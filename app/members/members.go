@@ -61,7 +61,7 @@ func list(ctx context.Context, r ports.Records, actor org.Actor, after org.Posit
 	return r.Directory().Members().List(ctx, actor.Org, after, limit, each)
 }
 
-// CheckChangeRole sets a member's role, until the identity provider's role of the member changes.
+// ChangeRole sets a member's role, until the identity provider's role of the member changes.
 func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User, role string) (changed org.Profile, err error) {
 	to, ok := org.ParseRole(role)
 	if !ok {
@@ -97,7 +97,7 @@ func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User,
 	return changed, err
 }
 
-// CheckRemoveTarget ends a membership, removes the user from teams and unassigns their tasks. Requests of
+// Remove ends a membership, removes the user from teams and unassigns their tasks. Requests of
 // the user that begin after Remove has returned are refused.
 func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) error {
 	return s.Locked(ctx, actor, func(r ports.Records, actor org.Actor) error {

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -34,8 +35,9 @@ const (
 	// also if the store knows its checksum: to find out whether it is text.
 	alwaysRead = 1 << 20
 
-	// maxUploadID is the longest id of an upload, in bytes.
-	maxUploadID = 16 << 10
+	// maxUploadID is the longest id of an upload, in bytes. The lines and headers of a request,
+	// whose path has it, take 8 KiB.
+	maxUploadID = 6 << 10
 )
 
 // Started is an upload to the store that has been started: its target and its content. Nothing
@@ -99,21 +101,36 @@ func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *o
 			return fault.New(fault.Limited, "The organisation has %d uploads that are not completed: complete or delete some, or send the content to the server", n)
 		}
 		started.Content.Blob = o.BlobName(s.Secrets.Secret()[:randomLength])
+		if upload, err = s.sealStarted(actor, started); err != nil {
+			return err
+		}
 		return storage.BlobNames().Announce(ctx, actor.Org, started.Content.Blob, s.Clock.Now())
 	})
 	if err != nil {
 		return "", to, expires, err
 	}
 	expires = s.Clock.Now().Add(uploadLifetime)
-	if to, err = s.Signed.SignPut(ctx, o.MimeType, started.Content, uploadLifetime); err != nil {
-		return "", to, expires, err
+	to, err = s.Signed.SignPut(ctx, o.MimeType, started.Content, uploadLifetime)
+	return upload, to, expires, err
+}
+
+// sealStarted returns the id of an upload.
+func (s *Objects) sealStarted(actor org.Actor, started *Started) (string, error) {
+	var plain bytes.Buffer
+	encoder := json.NewEncoder(&plain)
+	encoder.SetEscapeHTML(false) // which is six times as long
+	if err := encoder.Encode(started); err != nil {
+		return "", err
 	}
-	plain, err := json.Marshal(started)
+	sealed, err := s.Sealer.Seal(plain.Bytes(), uploadContext(actor))
 	if err != nil {
-		return "", to, expires, err
+		return "", err
 	}
-	sealed, err := s.Sealer.Seal(plain, uploadContext(actor))
-	return base64.RawURLEncoding.EncodeToString(sealed), to, expires, err
+	upload := base64.RawURLEncoding.EncodeToString(sealed)
+	if len(upload) > maxUploadID {
+		return "", fault.New(fault.Invalid, "The path and the media type are too long for an upload to the store: send the content to the server")
+	}
+	return upload, nil
 }
 
 // uploadContext binds the id of an upload to the member who started it.

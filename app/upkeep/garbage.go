@@ -2,6 +2,7 @@ package upkeep
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"collab/domain/fault"
@@ -30,7 +31,8 @@ type Garbage struct {
 // Collect removes the blobs that no object has named for object.Grace, and their names. If
 // whole is set it also lists the store for blobs that the database does not know. If dry is
 // set it removes nothing. It calls each with every blob that it removed or would remove; an
-// error of each ends the collection and is returned. Any number of servers may collect
+// error of each ends the collection and is returned. Blobs that the store does not remove are
+// left to later collections, and their errors returned at the end. Any number of servers may collect
 // concurrently.
 func (u *Upkeep) Collect(ctx context.Context, whole, dry bool, each func(Garbage) error) error {
 	before := u.clock.Now().Add(-object.Grace)
@@ -40,14 +42,20 @@ func (u *Upkeep) Collect(ctx context.Context, whole, dry bool, each func(Garbage
 			return err
 		}
 	}
+	var remaining []error
 	for after := ""; ; {
 		due, err := names.Due(ctx, before, after, batchSize)
 		if err != nil {
 			return err
 		}
 		for _, b := range due {
-			if err := u.collect(ctx, b, dry, each); err != nil {
-				return err
+			err := u.collect(ctx, b, dry, each)
+			if _, failed := err.(removeError); failed && len(remaining) < maxRemaining && ctx.Err() == nil {
+				remaining = append(remaining, err)
+				continue
+			}
+			if err != nil {
+				return errors.Join(append(remaining, err)...)
 			}
 		}
 		if len(due) < batchSize {
@@ -55,11 +63,20 @@ func (u *Upkeep) Collect(ctx context.Context, whole, dry bool, each func(Garbage
 		}
 		after = due[len(due)-1].Name
 	}
-	if !whole {
-		return nil
+	if whole {
+		remaining = append(remaining, u.search(ctx, before, dry, each))
 	}
-	return u.search(ctx, before, dry, each)
+	return errors.Join(remaining...)
 }
+
+// maxRemaining is how many blobs a collection leaves that the store does not remove. With more
+// it ends, as the store may not answer at all.
+const maxRemaining = 10
+
+// removeError says that the store did not remove a blob.
+type removeError struct{ error }
+
+func (e removeError) Unwrap() error { return e.error }
 
 // collect removes a blob and then its name, so that an interrupted collection is repeated.
 func (u *Upkeep) collect(ctx context.Context, b object.Blob, dry bool, each func(Garbage) error) error {
@@ -68,7 +85,7 @@ func (u *Upkeep) collect(ctx context.Context, b object.Blob, dry bool, each func
 			return nil // it became due after Expire
 		}
 		if err := u.blobs.Remove(ctx, b.Name); err != nil {
-			return err
+			return removeError{err}
 		}
 		if err := u.store.Storage().BlobNames().Forget(ctx, b); err != nil && !fault.Is(err, fault.NotFound) {
 			return err

@@ -335,6 +335,23 @@ func TestAnErrorOfTheVisitorEndsTheCollection(t *testing.T) {
 	}
 }
 
+func TestABlobThatTheStoreKeepsDoesNotEndTheCollection(t *testing.T) {
+	clear := newFixture(t)
+	clear.Clock.Advance(object.Grace + time.Millisecond)
+	clear.collect(t, true, false)
+	y := newFixture(t)
+	y.Clock.Advance(object.Grace + time.Millisecond)
+	y.Faults.Reset(slices.Index(clear.Faults.Calls(), "Blobs.Remove"), harness.Refused)
+	removed := 0
+	err := y.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error {
+		removed++
+		return nil
+	})
+	if err == nil || removed != len(y.reasons)-1 {
+		t.Errorf("%d of %d blobs are removed, and the collection ended with %v", removed, len(y.reasons), err)
+	}
+}
+
 func TestMoreGarbageThanIsHeldAtATimeIsCollectedWhole(t *testing.T) {
 	y, ctx := newFixture(t), t.Context()
 	names := y.Store.Storage().BlobNames()
