@@ -460,7 +460,7 @@ type writer interface {
 	exec(ctx context.Context, text string, args ...any) error
 	// insert writes records in the transaction that is open, until next reports false.
 	insert(ctx context.Context, t *table, next func() (rowValues, bool, error)) error
-	// lock returns an error if another process uses the database.
+	// lock returns an error if another process uses the database. It may be called again.
 	lock(ctx context.Context) error
 	// finish runs the last commit. What was committed is durable when it returns nil.
 	finish(ctx context.Context, commit func() error) error
@@ -514,6 +514,10 @@ func (t *Target) examine(ctx context.Context) error {
 	case origin != "":
 		return incomplete(origin)
 	case t.from == "":
+		if marked, err := t.exists(ctx, transferTable); marked || err != nil { // Begin ended before it stored the origin
+			t.Resumed = true
+			return err
+		}
 		return fault.New(fault.NotFound, "No move to it has begun")
 	}
 	version, err := t.version(ctx)
@@ -525,7 +529,7 @@ func (t *Target) examine(ctx context.Context) error {
 		return err
 	}
 	if version == 0 {
-		found, err := t.value(ctx, selectTables[t.dialect]+" <> ''")
+		found, err := t.value(ctx, selectTables[t.dialect]+" <> '"+transferTable+"'")
 		if err == nil && found != nil {
 			err = fmt.Errorf("the target is not empty: it has the table %s", found)
 		}
@@ -551,11 +555,16 @@ func (t *Target) examine(ctx context.Context) error {
 }
 
 // Begin makes the schema, and lets no server open the database until Finish. If the transfer is
-// resumed and its source is not Resumable, it removes the records.
+// resumed and its source is not Resumable, it removes the records and the state.
 func (t *Target) Begin(ctx context.Context, from *Source) error {
-	err := t.conn.exec(ctx, "CREATE TABLE IF NOT EXISTS "+transferTable+" (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
+	err := t.transaction(ctx, func() error {
+		if err := t.conn.exec(ctx, "CREATE TABLE IF NOT EXISTS "+transferTable+" (name TEXT PRIMARY KEY, value TEXT NOT NULL)"); err != nil {
+			return err
+		}
+		return t.SetState(ctx, "origin", t.from)
+	})
 	if err == nil {
-		err = t.SetState(ctx, "origin", t.from)
+		err = t.conn.lock(ctx) // a server may have opened the database before the table was there
 	}
 	if err == nil {
 		err = t.migrate(ctx)
@@ -574,18 +583,19 @@ func (t *Target) migrate(ctx context.Context) error {
 	return errors.Join(db.Migrate(ctx), db.Close())
 }
 
-// clear removes all records, and the state of the tables.
+// clear removes all records, and all state but the origin: other records may name other content.
 func (t *Target) clear(ctx context.Context) error {
+	const forget = "DELETE FROM " + transferTable + " WHERE name <> 'origin'"
 	return t.transaction(ctx, func() error {
 		if t.dialect == onPostgres {
-			return t.conn.exec(ctx, "TRUNCATE "+strings.Join(ComparedTables(), ", ")+"; DELETE FROM "+transferTable+" WHERE name LIKE 'table %'")
+			return t.conn.exec(ctx, "TRUNCATE "+strings.Join(ComparedTables(), ", ")+"; "+forget)
 		}
 		for _, name := range slices.Backward(TransferTables) {
 			if err := t.conn.exec(ctx, "DELETE FROM "+name); err != nil {
 				return err
 			}
 		}
-		return t.conn.exec(ctx, "DELETE FROM "+transferTable+" WHERE name LIKE 'table %'")
+		return t.conn.exec(ctx, forget)
 	})
 }
 

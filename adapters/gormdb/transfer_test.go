@@ -340,6 +340,28 @@ func TestATransferIsGivenUp(t *testing.T) {
 	})
 }
 
+func TestATargetWithoutTheOriginOfItsMoveIsTakenOrGivenUp(t *testing.T) {
+	onPairs(t, func(t *testing.T, newFrom, newTo func(testing.TB) string) {
+		from, to := newFrom(t), newTo(t)
+		fill(t, from, 6)
+		const mark = "CREATE TABLE " + transferTable + " (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+		execute(t, to, mark)
+		target, err := OpenTarget(t.Context(), to, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(target.Abandon(t.Context()), target.Close()); err != nil {
+			t.Fatal(err)
+		}
+		for _, empty := range []string{to, newTo(t)} { // with and without the schema
+			execute(t, empty, mark)
+			if err := transfer(t.Context(), from, empty, ignoreProgress); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 func TestTargetsWithDataOrAnotherSchemaAreRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, to string) {
 		refused := func(want, statement string) {

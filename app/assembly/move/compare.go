@@ -3,6 +3,7 @@ package move
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"text/tabwriter"
@@ -40,8 +41,7 @@ func (m *mover) compare(ctx context.Context) error {
 		}
 	}
 	m.progress.end()
-	// The store may have content of an interrupted move whose source was in use and has removed it.
-	if m.toBlobs != nil && (m.source.Resumable() || !m.target.Resumed) {
+	if m.toBlobs != nil {
 		source, target, err := m.contentDigests(ctx)
 		if err != nil {
 			return err
@@ -79,11 +79,19 @@ func (m *mover) digests(ctx context.Context, table string) (source, target map[i
 		<-end
 		return nil, nil, err
 	}
-	return source, target, <-end
+	err = <-end // source is set
+	return source, target, err
 }
 
-// contentDigests are of the names and sizes of the content that records name, and of the target's.
+// contentDigests are of the names and sizes of the content that records name, and of the target's. If
+// the move was resumed, and its source was in use and may have removed content that was copied before,
+// other names in the target do not count.
 func (m *mover) contentDigests(ctx context.Context) (source, target gormdb.Digest, err error) {
+	var names map[uint64]struct{} // hashes, which take less memory
+	if m.target.Resumed && !m.source.Resumable() {
+		names = map[uint64]struct{}{}
+	}
+	seed := maphash.MakeSeed()
 	add := func(d *gormdb.Digest, name string, size int64) {
 		d.Add(strconv.AppendInt([]byte(name+"\x00"), size, 10))
 	}
@@ -92,9 +100,14 @@ func (m *mover) contentDigests(ctx context.Context) (source, target gormdb.Diges
 			return source, target, err
 		}
 		add(&source, named.Blob, named.Size)
+		if names != nil {
+			names[maphash.String(seed, named.Blob)] = struct{}{}
+		}
 	}
 	err = m.toBlobs.List(ctx, func(name string, size int64, _ time.Time) error {
-		add(&target, name, size)
+		if _, found := names[maphash.String(seed, name)]; found || names == nil {
+			add(&target, name, size)
+		}
 		return nil
 	})
 	return source, target, err

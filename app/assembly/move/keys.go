@@ -54,14 +54,13 @@ func sameKey(path string, content []byte) error {
 	return err
 }
 
-// copyKeys copies the files to the target.
+// copyKeys copies the files to the target, and returns an error if it has others.
 func (m *mover) copyKeys() error {
 	return m.eachKey(func(path string, content []byte) error {
-		err := atomicfile.Create(path, content)
-		if errors.Is(err, fs.ErrExist) {
-			err = sameKey(path, content)
+		if err := atomicfile.Create(path, content); err != nil {
+			return err
 		}
-		return err
+		return sameKey(path, content)
 	})
 }
 

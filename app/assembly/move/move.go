@@ -3,10 +3,12 @@ package move
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -76,7 +78,7 @@ func Run(ctx context.Context, c config.Config, o Options, out, log io.Writer) (e
 		return m.abandon(ctx)
 	}
 	err = m.run(ctx)
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return errors.New("the move was interrupted: call it again with the same arguments")
 	}
 	return err
@@ -145,15 +147,39 @@ func (m *mover) choose(c config.Config, o Options) (err error) {
 	if !m.from.blobs.IsSet() && m.to.blobs.IsSet() {
 		return errors.New("--from-blobs is missing: it is the address of the store that the records of --from name")
 	}
-	if m.from.database.Text() == m.to.database.Text() || m.from.blobs.Text() == m.to.blobs.Text() {
+	if full(m.from.database) == full(m.to.database) || m.to.blobs.IsSet() && full(m.from.blobs) == full(m.to.blobs) {
 		return errors.New("source and target are the same; leave out --blobs if content stays where it is")
 	}
 	source := m.archive
 	if source == "" {
-		source = m.from.database.String()
+		source = full(m.from.database)
 	}
-	m.origin = fmt.Sprintf("%s with %s to %s", source, m.from.blobs, m.to.blobs)
+	m.origin = fmt.Sprintf("%s with %s to %s", source, full(m.from.blobs), full(m.to.blobs))
 	return nil
+}
+
+// full returns an address so that others differ: with an absolute path, or with a hash of all of it but
+// passwords, which are never in the text.
+func full(address config.URL) string {
+	scheme := address.Scheme()
+	if scheme == "file" || scheme == "sqlite" {
+		if path, err := filepath.Abs(address.Path()); err == nil {
+			return scheme + "://" + path
+		}
+	}
+	u, err := url.Parse(address.Text())
+	if err != nil || !address.IsSet() {
+		return address.String()
+	}
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	params := u.Query()
+	params.Del("password")
+	params.Del("sslpassword")
+	u.RawQuery = params.Encode()
+	sum := sha256.Sum256([]byte(u.String()))
+	return fmt.Sprintf("%s (%x)", address, sum[:8])
 }
 
 func (m *mover) chooseSource(c config.Config, o Options) (place, error) {
@@ -330,15 +356,13 @@ func (m *mover) openTarget(ctx context.Context) (err error) {
 		return err
 	}
 	m.closers = append(m.closers, m.target.Close)
-	if !m.target.Resumed {
-		if m.toBlobs != nil {
-			err = m.toBlobs.List(ctx, func(name string, _ int64, _ time.Time) error {
-				return fmt.Errorf("the store %s is not empty: it has %q", m.to.blobs, name)
-			})
-		}
-		if err == nil {
-			err = m.eachKey(sameKey)
-		}
+	if !m.target.Resumed && m.toBlobs != nil {
+		err = m.toBlobs.List(ctx, func(name string, _ int64, _ time.Time) error {
+			return fmt.Errorf("the store %s is not empty: it has %q", m.to.blobs, name)
+		})
+	}
+	if err == nil {
+		err = m.eachKey(sameKey)
 	}
 	if err != nil {
 		return err
@@ -391,11 +415,11 @@ func (m *mover) abandon(ctx context.Context) error {
 	if err != nil {
 		return withCause(err)
 	}
-	if !strings.HasSuffix(began, " to "+m.to.blobs.String()) {
+	if began != "" && !strings.HasSuffix(began, " to "+full(m.to.blobs)) {
 		return fmt.Errorf("the move is from %s: name its --blobs", began)
 	}
 	n := 0
-	if m.to.blobs.IsSet() {
+	if began != "" && m.to.blobs.IsSet() {
 		store, err := m.openStore(ctx, m.to.blobs)
 		if err != nil {
 			return err

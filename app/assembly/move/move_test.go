@@ -343,6 +343,126 @@ func TestADifferenceKeepsTheTargetClosed(t *testing.T) {
 	}
 }
 
+// interrupted begins a move that ends after a number of contents.
+func (d *deployment) interrupted(o Options, after int) {
+	d.Helper()
+	o.copied = func(_, contents int) error {
+		if after -= contents; contents > 0 && after <= 0 {
+			return errors.New("planned")
+		}
+		return nil
+	}
+	d.refused(o, "planned")
+}
+
+func TestContentThatIsSavedBetweenTwoCallsIsCopied(t *testing.T) {
+	d := newDeployment(t)
+	there := newTarget(t)
+	d.mustMove(there)
+	folder := filepath.Join(tempdir.New(t), "copy")
+	back := Options{From: there.To, FromBlobs: there.Blobs, To: folder}
+	d.interrupted(back, roundSize+1)
+	first := contentName(0) + "!" // before those that were copied
+	if err := d.store(there.Blobs).Put(t.Context(), first, "", -1, strings.NewReader(contentText(1))); err != nil {
+		t.Fatal(err)
+	}
+	rows := d.rows(there.To)
+	d.exec(rows, "UPDATE objects SET blob = '"+first+"' WHERE blob = '"+contentName(1)+"'")
+	d.mustMove(back) // which has contentName(1) too
+	r, err := d.store("file://"+filepath.Join(folder, "blobs")).Open(t.Context(), first, 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+}
+
+func TestAMissingContentKeepsAResumedTargetClosed(t *testing.T) {
+	d := newDeployment(t)
+	there := newTarget(t)
+	d.mustMove(there)
+	folder := filepath.Join(tempdir.New(t), "copy")
+	back := Options{From: there.To, FromBlobs: there.Blobs, To: folder}
+	d.interrupted(back, roundSize+1)
+	copied := 0
+	back.copied = func(_, contents int) error {
+		if copied += contents; copied == roundSize+1 && contents > 0 {
+			return d.store("file://"+filepath.Join(folder, "blobs")).Remove(t.Context(), contentName(0))
+		}
+		return nil
+	}
+	d.refused(back, ErrDiffers.Error())
+}
+
+func TestAnotherKeyInTheTargetIsRefused(t *testing.T) {
+	for what, attempts := range map[string]int{"meanwhile": 1, "between two calls": 2} {
+		t.Run(what, func(t *testing.T) {
+			d := newDeployment(t)
+			o := Options{To: filepath.Join(tempdir.New(t), "copy")}
+			other := func() error {
+				return os.WriteFile(filepath.Join(o.To, backup.SmallFiles[0]), []byte("another"), 0o600)
+			}
+			if attempts == 2 {
+				d.interrupted(o, 1)
+				if err := other(); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				n := 0
+				o.copied = func(_, contents int) error {
+					if n += contents; n == 1 && contents == 1 {
+						return other()
+					}
+					return nil
+				}
+			}
+			d.refused(o, "it has another")
+			if !closed(t, "sqlite://"+filepath.Join(o.To, "collab.db")) {
+				t.Error("the target is open")
+			}
+		})
+	}
+}
+
+func TestOnlyTheStoreOfTheMoveIsEmptied(t *testing.T) {
+	d := newDeployment(t)
+	o := newTarget(t)
+	other := tempdir.New(t)
+	t.Chdir(tempdir.New(t))
+	o.Blobs = "file://store"
+	d.interrupted(o, 1)
+	t.Chdir(other)
+	store := d.store(o.Blobs)
+	if err := store.Put(t.Context(), "a", "", -1, strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	d.refused(Options{To: o.To, Blobs: o.Blobs, Abandon: true}, "name its --blobs")
+	r, err := store.Open(t.Context(), "a", 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+}
+
+func TestAddressesAreToldApart(t *testing.T) {
+	for _, equal := range [][2]string{{"postgres://u:a@h/d?password=x", "postgres://u:b@h/d"}, {"file://x/../y", "file://y"}, {"", ""}} {
+		if one, other := full(config.NewURL(equal[0])), full(config.NewURL(equal[1])); one != other {
+			t.Errorf("%q is %q, and %q is %q", equal[0], one, equal[1], other)
+		}
+	}
+	for _, different := range [][2]string{{"s3://b?endpoint=http://a", "s3://b?endpoint=http://c"}, {"postgres://h/d?search_path=a", "postgres://h/d"}, {"s3://b", ""}} {
+		if one, other := full(config.NewURL(different[0])), full(config.NewURL(different[1])); one == other {
+			t.Errorf("%q and %q are %q", different[0], different[1], one)
+		}
+	}
+	c, err := config.Read([]string{"COLLAB_DATA_DIR=" + t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := new(mover).choose(c, Options{From: "postgres://a/d", To: "postgres://b/d"}); err != nil {
+		t.Errorf("content that stays is refused: %v", err)
+	}
+}
+
 func TestTargetsAndSourcesThatAreUsedAreRefused(t *testing.T) {
 	d := newDeployment(t)
 	o := newTarget(t)
