@@ -19,7 +19,7 @@ func SQLiteFile(address string) (string, error) { return sqlitePath(address) }
 
 // CopySQLite writes a snapshot of the committed data to a new file, without deleted data.
 // It does not block writers. NotFound if there is no database, another error if it is
-// damaged.
+// damaged or the target of a transfer that is not complete.
 func CopySQLite(ctx context.Context, address, file string) (err error) {
 	path, err := sqlitePath(address)
 	if err != nil {
@@ -35,6 +35,13 @@ func CopySQLite(ctx context.Context, address, file string) (err error) {
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	pool.SetMaxOpenConns(1)
+	var marked int
+	if err := pool.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name = ?", transferTable).Scan(&marked); err != nil {
+		return failed(ctx, err, "Copy")
+	}
+	if marked > 0 {
+		return incomplete("another database")
+	}
 	_, err = pool.ExecContext(ctx, "VACUUM INTO ?", file)
 	return failed(ctx, err, "Copy")
 }

@@ -210,6 +210,7 @@ type reader interface {
 type Source struct {
 	dialect dialect
 	conn    reader
+	served  bool // when it was opened
 }
 
 // OpenSource opens a database that has the schema of this program. What it reads of Postgres is of
@@ -227,7 +228,11 @@ func OpenSource(ctx context.Context, address string) (s *Source, err error) {
 	if err != nil {
 		return nil, failed(ctx, err, "Database")
 	}
-	if err := s.examine(ctx); err != nil {
+	s.served, err = s.Served(ctx)
+	if err == nil {
+		err = s.examine(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -273,6 +278,17 @@ func incomplete(origin string) error {
 // Resumable reports whether records are read in the order of keys, so that a later call can
 // continue after a key.
 func (s *Source) Resumable() bool { return s.dialect == onSQLite }
+
+// Served reports whether servers had connections to the database when it was opened, or have them now.
+// It is false for SQLite, whose lock is the caller's.
+func (s *Source) Served(ctx context.Context) (bool, error) {
+	r, ok := s.conn.(postgresReader)
+	if !ok || s.served {
+		return s.served, nil
+	}
+	served, err := r.served(ctx)
+	return served, failed(ctx, err, "Database")
+}
 
 // Close closes the connection.
 func (s *Source) Close() error { return s.conn.Close() }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -391,6 +392,37 @@ func TestTargetsWithDataOrAnotherSchemaAreRefused(t *testing.T) {
 			t.Errorf("the target of a server is taken: %v", err)
 		}
 	})
+}
+
+func TestParametersOfTheAddressDoNotChangeATransfer(t *testing.T) {
+	address := databases[1].url(t)
+	fill(t, address, 6)
+	want := digestsOf(t, address)
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	params := u.Query()
+	params.Set("default_query_exec_mode", "simple_protocol")
+	params.Set("statement_timeout", "5000")
+	u.RawQuery = params.Encode()
+	if got := digestsOf(t, u.String()); !maps.Equal(got, want) {
+		t.Errorf("the source is read as\n%v\nnot\n%v", got, want)
+	}
+	w, err := openPostgresWriter(t.Context(), u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	err = w.rows(t.Context(), "SELECT current_setting('statement_timeout')", nil, func(values []any) error {
+		if values[0] != "0" {
+			t.Errorf("statements end after %v", values[0])
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 func TestTextsThatPostgresDoesNotStoreAreNamed(t *testing.T) {

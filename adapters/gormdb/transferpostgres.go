@@ -23,8 +23,17 @@ func connectPostgres(ctx context.Context, address string) (postgresReader, error
 		return postgresReader{}, err
 	}
 	config.RuntimeParams["application_name"] = "collab move"
+	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // rows needs values in binary
 	conn, err := pgx.ConnectConfig(ctx, config)
-	return postgresReader{conn}, err
+	if err != nil {
+		return postgresReader{}, err
+	}
+	// Versions of Postgres have different ones of these.
+	_, err = conn.Exec(ctx, "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout')")
+	if err != nil {
+		return postgresReader{}, errors.Join(err, conn.Close(context.Background()))
+	}
+	return postgresReader{conn}, nil
 }
 
 // openPostgresReader begins a transaction in which all is read as of one moment.
@@ -33,11 +42,20 @@ func openPostgresReader(ctx context.Context, address string) (reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	const begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"
-	if _, err := r.conn.Exec(ctx, begin); err != nil {
+	if _, err := r.conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
+}
+
+// served reports whether servers have connections to the database.
+func (r postgresReader) served(ctx context.Context) (served bool, err error) {
+	if _, err := r.conn.Exec(ctx, "SELECT pg_stat_clear_snapshot()"); err != nil { // a transaction keeps what it saw
+		return false, err
+	}
+	const find = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'collab')"
+	err = r.conn.QueryRow(ctx, find).Scan(&served)
+	return served, err
 }
 
 func (r postgresReader) Close() error { return r.conn.Close(context.Background()) }
@@ -108,9 +126,7 @@ func (w postgresWriter) lock(ctx context.Context) error {
 		return err
 	}
 	for range closingPeriods {
-		var servers int64
-		err := w.conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'collab'").Scan(&servers)
-		if err != nil || servers == 0 {
+		if served, err := w.served(ctx); err != nil || !served {
 			return err
 		}
 		if err := w.exec(ctx, "SELECT pg_sleep(0.1)"); err != nil {

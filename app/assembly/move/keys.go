@@ -96,8 +96,8 @@ func (m *mover) summary() error {
 			}
 		}
 	}
-	if m.archive != "" {
-		fmt.Fprintln(w, "Clients will read everything again, because the archive is older than what they may have read.")
+	if m.raised {
+		fmt.Fprintln(w, "Clients will read everything again, because the source is older than what they may have read.")
 	}
 	return w.Flush()
 }

@@ -96,6 +96,7 @@ type mover struct {
 	from, to place
 	archive  string // that from is unpacked of; empty: none
 	origin   string // describes the move without secrets
+	raised   bool   // the epoch of the target is not that of the source
 
 	source             *gormdb.Source
 	target             *gormdb.Target
@@ -304,11 +305,16 @@ func (m *mover) run(ctx context.Context) (err error) {
 	return m.summary()
 }
 
-// epoch returns the epoch of the target's logs: that of the source, with which clients continue. That
-// of an archive is raised, because the numbers after it were used.
+// epoch returns the epoch of the target's logs: that of the source, with which clients continue. It is
+// raised for an archive and for a source that servers use, because the numbers after what was copied
+// were used.
 func (m *mover) epoch(ctx context.Context) (int64, error) {
 	epoch, err := m.source.Epoch(ctx)
-	if m.archive != "" {
+	if err != nil {
+		return 0, err
+	}
+	served, err := m.source.Served(ctx)
+	if m.raised = served || m.archive != ""; m.raised {
 		epoch = max(epoch+1, system.Clock{}.Now().Unix())
 	}
 	return epoch, err

@@ -376,6 +376,47 @@ func TestContentThatIsSavedBetweenTwoCallsIsCopied(t *testing.T) {
 	r.Close()
 }
 
+func TestASourceWithServersMovesWithANewEpoch(t *testing.T) {
+	d := newDeployment(t)
+	there := newTarget(t)
+	d.mustMove(there)
+	for _, when := range []string{"no time", "the beginning", "the end"} {
+		folder := filepath.Join(tempdir.New(t), "copy")
+		back := Options{From: there.To, FromBlobs: there.Blobs, To: folder}
+		var server *gormdb.DB
+		connect := func() (err error) {
+			server, err = gormdb.Open(t.Context(), gormdb.Options{URL: there.To})
+			return err
+		}
+		if when == "the beginning" {
+			if err := connect(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		back.copied = func(int, int) (err error) {
+			switch {
+			case when == "the beginning" && server != nil:
+				err = server.Close()
+				server = nil
+			case when == "the end" && server == nil:
+				err = connect()
+			}
+			return err
+		}
+		printed := d.mustMove(back)
+		if server != nil {
+			server.Close()
+		}
+		var epoch int
+		if err := d.rows("sqlite://" + filepath.Join(folder, "collab.db")).QueryRow("SELECT epoch FROM log_epoch").Scan(&epoch); err != nil || (epoch == 777) != (when == "no time") {
+			t.Errorf("with servers at %s the epoch is %d, %v", when, epoch, err)
+		}
+		if strings.Contains(printed, "read everything again") != (epoch != 777) {
+			t.Errorf("with servers at %s it prints\n%s", when, printed)
+		}
+	}
+}
+
 func TestAMissingContentKeepsAResumedTargetClosed(t *testing.T) {
 	d := newDeployment(t)
 	there := newTarget(t)
@@ -416,6 +457,9 @@ func TestAnotherKeyInTheTargetIsRefused(t *testing.T) {
 				}
 			}
 			d.refused(o, "it has another")
+			if err := gormdb.CopySQLite(t.Context(), "sqlite://"+filepath.Join(o.To, "collab.db"), filepath.Join(t.TempDir(), "backup.db")); err == nil || !strings.Contains(err.Error(), "not complete") {
+				t.Errorf("a backup of the target ends with %v", err)
+			}
 			if !closed(t, "sqlite://"+filepath.Join(o.To, "collab.db")) {
 				t.Error("the target is open")
 			}
