@@ -2,8 +2,8 @@ package move
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"strconv"
 	"text/tabwriter"
@@ -87,11 +87,10 @@ func (m *mover) digests(ctx context.Context, table string) (source, target map[i
 // the move was resumed, and its source was in use and may have removed content that was copied before,
 // other names in the target do not count.
 func (m *mover) contentDigests(ctx context.Context) (source, target gormdb.Digest, err error) {
-	var names map[uint64]struct{} // hashes, which take less memory
+	var names map[[sha256.Size]byte]struct{} // hashes, which take less memory
 	if m.target.Resumed && !m.source.Resumable() {
-		names = map[uint64]struct{}{}
+		names = map[[sha256.Size]byte]struct{}{}
 	}
-	seed := maphash.MakeSeed()
 	add := func(d *gormdb.Digest, name string, size int64) {
 		d.Add(strconv.AppendInt([]byte(name+"\x00"), size, 10))
 	}
@@ -101,11 +100,11 @@ func (m *mover) contentDigests(ctx context.Context) (source, target gormdb.Diges
 		}
 		add(&source, named.Blob, named.Size)
 		if names != nil {
-			names[maphash.String(seed, named.Blob)] = struct{}{}
+			names[sha256.Sum256([]byte(named.Blob))] = struct{}{}
 		}
 	}
 	err = m.toBlobs.List(ctx, func(name string, size int64, _ time.Time) error {
-		if _, found := names[maphash.String(seed, name)]; found || names == nil {
+		if _, found := names[sha256.Sum256([]byte(name))]; found || names == nil {
 			add(&target, name, size)
 		}
 		return nil
