@@ -152,11 +152,16 @@ func (a *azure) stat(ctx context.Context, key string) (stat, error) {
 	if properties.ContentLength != nil {
 		s.size = *properties.ContentLength
 	}
+	if properties.ContentEncoding != nil {
+		s.encoding = *properties.ContentEncoding
+	}
+	s.notSent = properties.CopyStatus != nil || properties.BlobType != nil && *properties.BlobType != blob.BlobTypeBlockBlob
 	return s, err
 }
 
+// remove deletes the blob and its snapshots, without which Azure does not delete it.
 func (a *azure) remove(ctx context.Context, key string) error {
-	_, err := a.container.NewBlobClient(key).Delete(ctx, nil)
+	_, err := a.container.NewBlobClient(key).Delete(ctx, &blob.DeleteOptions{DeleteSnapshots: new(blob.DeleteSnapshotsOptionTypeInclude)})
 	return err
 }
 

@@ -106,7 +106,9 @@ func open(ctx context.Context, address string, timeout time.Duration) (*Bucket, 
 	case "s3":
 		o.store, err = openS3(u.Host, u.Query())
 	case "azblob":
-		o.store, err = openAzure(u.Host, u.Query(), http.DefaultTransport.(*http.Transport).Clone())
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.DisableCompression = true // an object with a Content-Encoding is read as it is stored
+		o.store, err = openAzure(u.Host, u.Query(), transport)
 	}
 	if err != nil {
 		return nil, err

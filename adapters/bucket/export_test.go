@@ -35,6 +35,9 @@ func SetPageSize(b ports.Blobs, size int) {
 	b.(*Bucket).Blobs.(*objects).page = size
 }
 
+// StatOnly returns the store's SignedBlobs without a signer.
+func StatOnly(b *Bucket) ports.SignedBlobs { return &signed{b.Blobs.(*objects), nil} }
+
 // OpenAzure opens a container with a transport.
 func OpenAzure(name string, parameters url.Values, transport *http.Transport) (*Bucket, error) {
 	s, err := openAzure(name, parameters, transport)

@@ -2,6 +2,8 @@ package bucket
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -46,7 +48,7 @@ func (g *google) put(ctx context.Context, key string, r io.Reader, u upload) err
 }
 
 func (g *google) open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
-	return g.bucket.Object(key).NewRangeReader(ctx, offset, length)
+	return g.bucket.Object(key).ReadCompressed(true).NewRangeReader(ctx, offset, length)
 }
 
 func (g *google) stat(ctx context.Context, key string) (stat, error) {
@@ -54,23 +56,40 @@ func (g *google) stat(ctx context.Context, key string) (stat, error) {
 	if err != nil {
 		return stat{}, err
 	}
-	return stat{metadata: attributes.Metadata, size: attributes.Size}, nil
+	return stat{metadata: attributes.Metadata, size: attributes.Size, encoding: attributes.ContentEncoding}, nil
 }
 
-// signer returns nil for an emulator, which has no keys to sign with.
+// signer returns nil unless GOOGLE_APPLICATION_CREDENTIALS is a file with the key of a service
+// account. Other credentials sign by a request to Google for each address, which the client
+// library sends without a context; an emulator checks no signature.
 func (g *google) signer(public *url.URL) (signer, error) {
-	if os.Getenv("STORAGE_EMULATOR_HOST") != "" {
+	file := os.Getenv("GOOGLE_APPLICATION_CREDENTIALS")
+	if file == "" || os.Getenv("STORAGE_EMULATOR_HOST") != "" {
 		return nil, nil
 	}
-	options := storage.SignedURLOptions{Scheme: storage.SigningSchemeV4}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var account struct {
+		Type  string `json:"type"`
+		Email string `json:"client_email"`
+		Key   string `json:"private_key"`
+	}
+	if json.Unmarshal(content, &account) != nil {
+		return nil, errors.New("GOOGLE_APPLICATION_CREDENTIALS must be a file with credentials in JSON")
+	}
+	if account.Type != "service_account" || account.Email == "" || account.Key == "" {
+		return nil, nil
+	}
+	options := storage.SignedURLOptions{Scheme: storage.SigningSchemeV4, GoogleAccessID: account.Email, PrivateKey: []byte(account.Key)}
 	if public != nil {
 		options.Hostname, options.Insecure = public.Host, public.Scheme == "http"
 	}
 	return &googleSigner{g.bucket, options}, nil
 }
 
-// googleSigner signs with the key of the service account, or by a request to Google where the
-// account has no key here.
+// googleSigner signs with the key of the service account. It sends no request.
 type googleSigner struct {
 	bucket  *storage.BucketHandle
 	options storage.SignedURLOptions

@@ -93,7 +93,7 @@ func (b *s3) close() error {
 
 func (b *s3) stat(ctx context.Context, key string) (stat, error) {
 	found, err := b.client.StatObject(ctx, b.name, key, minio.StatObjectOptions{Checksum: true})
-	s := stat{metadata: map[string]string{}, size: found.Size}
+	s := stat{metadata: map[string]string{}, size: found.Size, encoding: found.Metadata.Get("Content-Encoding")}
 	for name, value := range found.UserMetadata {
 		s.metadata[strings.ToLower(name)] = value
 	}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"collab/domain/fault"
 	"collab/domain/object"
 	"collab/ports"
 )
@@ -107,12 +108,24 @@ func (s *signed) SignPut(ctx context.Context, mimeType string, c object.Content,
 	return a, err
 }
 
-// Stat asks the store.
+// Stat asks the store. It fails with Invalid if the object is not what a request of SignPut
+// creates: if it has a Content-Encoding, was not sent in one request, or lacks the name that
+// belongs to a hashed key.
 func (s *signed) Stat(ctx context.Context, name string) (size int64, checksum string, err error) {
-	err = s.onKey(ctx, name, func(ctx context.Context, key string, _ map[string]string) error {
+	err = s.onKey(ctx, name, func(ctx context.Context, key string, metadata map[string]string) error {
 		object, err := s.store.stat(ctx, key)
 		size, checksum = object.size, object.checksum
-		return err
+		switch {
+		case err != nil:
+			return err
+		case object.encoding != "":
+			return fault.Field("content", "must be sent without a Content-Encoding")
+		case object.notSent:
+			return fault.Field("content", "must be sent in one request, and neither copied nor appended")
+		case metadata != nil && object.metadata[metaName] != metadata[metaName]:
+			return fault.Field("content", "must be sent with the headers of the upload")
+		}
+		return nil
 	})
 	return size, checksum, err
 }

@@ -1,10 +1,14 @@
 package bucket_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -20,6 +24,7 @@ import (
 	"time"
 
 	"collab/adapters/bucket"
+	"collab/domain/fault"
 	"collab/domain/object"
 	"collab/ports"
 	"collab/test/contract"
@@ -92,16 +97,8 @@ func TestSignedBlobs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err, errors.Unwrap(err))
 			}
-			r, err := http.NewRequest("PUT", to.URL, strings.NewReader("content"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for name, value := range to.Headers {
-				r.Header.Set(name, value)
-			}
-			answer, err := client.Do(r)
-			if err != nil || answer.Body.Close() != nil || answer.StatusCode != want {
-				t.Errorf("%+v, %v", answer, err)
+			if got := send(t, client, to.URL, "content", to.Headers); got != want {
+				t.Errorf("it is %d", got)
 			}
 		}
 		address, err := signed.SignGet(t.Context(), content.Blob, "text/html", "attachment", time.Minute)
@@ -192,7 +189,7 @@ func TestGoogleAddresses(t *testing.T) {
 		t.Errorf("%s, %v", own, err)
 	}
 	s := signedBy(t, b, "http://"+store.Host)
-	for _, name := range []string{"org/x@1-x", "org/" + strings.Repeat(strings.Repeat("%", 200)+"/", 3) + "x@1-x"} {
+	for _, name := range []string{"org/x@1-x", hashedName} {
 		to, err := s.SignPut(t.Context(), "text/plain", object.Content{Blob: name, Size: 7}, time.Minute)
 		if err != nil {
 			t.Fatal(err)
@@ -208,16 +205,8 @@ func TestGoogleAddresses(t *testing.T) {
 		if to.Headers["X-Goog-If-Generation-Match"] != "0" || to.Headers["X-Goog-Content-Length-Range"] != "7,7" {
 			t.Errorf("the headers are %v", to.Headers)
 		}
-		r, err := http.NewRequest("PUT", to.URL, strings.NewReader("content"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, value := range to.Headers {
-			r.Header.Set(name, value)
-		}
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil || answer.Body.Close() != nil || answer.StatusCode != http.StatusOK {
-			t.Fatal(answer, err)
+		if got := send(t, http.DefaultClient, to.URL, "content", to.Headers); got != http.StatusOK {
+			t.Fatalf("it is %d", got)
 		}
 		address, err := s.SignGet(t.Context(), name, "text/html", `attachment; filename="x"`, time.Minute)
 		if err != nil {
@@ -229,7 +218,8 @@ func TestGoogleAddresses(t *testing.T) {
 		if got := fmt.Sprint(u.Query()["response-content-type"], u.Query()["response-content-disposition"]); got != `[text/html] [attachment; filename="x"]` {
 			t.Errorf("the response has %s", got)
 		}
-		if answer, err = http.Get(address); err != nil {
+		answer, err := http.Get(address)
+		if err != nil {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(answer.Body)
@@ -237,9 +227,170 @@ func TestGoogleAddresses(t *testing.T) {
 			t.Errorf("%d %.200q, %v", answer.StatusCode, got, err)
 		}
 	}
+	encoded := object.Content{Blob: "org/encoded@1-x", Size: int64(len(gzipped))}
+	to, err := s.SignPut(t.Context(), "text/plain", encoded, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The emulator decompresses what it is sent once, which Google does not.
+	if got := send(t, http.DefaultClient, to.URL, compress(gzipped), to.Headers, "Content-Encoding", "gzip"); got != http.StatusOK {
+		t.Fatalf("it is %d", got)
+	}
 	t.Setenv(objectstore.EnvHost, store.Host)
 	emulated := openBucket(t, "gs://collab/prefix")
-	if got := list(t, emulated); len(got) != 2 {
+	if got := list(t, emulated); len(got) != 3 {
 		t.Errorf("the list is %q", got)
 	}
+	if size, _, err := bucket.StatOnly(emulated).Stat(t.Context(), hashedName); size != 7 || err != nil {
+		t.Errorf("it has %d bytes, %v", size, err)
+	}
+	if got, err := read(emulated, encoded.Blob); got != gzipped || err != nil {
+		t.Errorf("with a Content-Encoding it reads %q, %v", got, err)
+	}
+	if _, _, err := bucket.StatOnly(emulated).Stat(t.Context(), encoded.Blob); !fault.Is(err, fault.Invalid) {
+		t.Errorf("with a Content-Encoding it is %v", err)
+	}
+}
+
+// hashedName is a name whose key is hashed.
+var hashedName = "org/" + strings.Repeat(strings.Repeat("%", 200)+"/", 3) + "x@1-x"
+
+var gzipped = compress("content")
+
+// compress returns the content in the format of gzip.
+func compress(content string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write([]byte(content)) // a buffer takes everything
+	_ = w.Close()
+	return b.String()
+}
+
+// send sends content to an address, with the headers and more, which are names and values; an
+// empty value removes a header. It returns the status.
+func send(t *testing.T, client *http.Client, address, content string, headers map[string]string, more ...string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, address, strings.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range headers {
+		r.Header.Set(name, value)
+	}
+	for i := 0; i < len(more); i += 2 {
+		if r.Header.Del(more[i]); more[i+1] != "" {
+			r.Header.Set(more[i], more[i+1])
+		}
+	}
+	answer, err := client.Do(r)
+	if err != nil || answer.Body.Close() != nil {
+		t.Fatal(answer, err)
+	}
+	return answer.StatusCode
+}
+
+func TestGoogleHasAddressesOnlyWithAKey(t *testing.T) {
+	for kind, credentials := range map[string]string{
+		"a user": `{"type":"authorized_user","client_id":"x","client_secret":"x","refresh_token":"x"}`,
+		"an account of another provider": `{"type":"external_account","audience":"x","subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"https://sts.googleapis.com/v1/token",
+			"service_account_impersonation_url":"https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/x@y.iam.gserviceaccount.com:generateAccessToken",
+			"credential_source":{"file":"/nonexistent"}}`,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "credentials.json")
+			if err := os.WriteFile(file, []byte(credentials), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
+			if s, err := openBucket(t, "gs://bucket").Signed(""); s != nil || err != nil {
+				t.Errorf("%v, %v", s, err)
+			}
+		})
+	}
+}
+
+func TestContentWithAnEncodingIsRefused(t *testing.T) {
+	sum := sha256.Sum256([]byte(gzipped))
+	content := object.Content{Blob: "org/x@1-x", Size: int64(len(gzipped)), Checksum: hex.EncodeToString(sum[:])}
+	for name, start := range map[string]func(testing.TB) *objectstore.Store{"S3": objectstore.StartS3, "Azure": objectstore.StartAzure} {
+		t.Run(name, func(t *testing.T) {
+			running := start(t)
+			running.Setenv(t)
+			b := openBucket(t, running.Address)
+			s := signedBy(t, b, "")
+			to, err := s.SignPut(t.Context(), "text/plain", content, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Azurite has the encoding of x-ms-blob-content-encoding only, Azure that of both.
+			if got := send(t, http.DefaultClient, to.URL, gzipped, to.Headers, "Content-Encoding", "gzip", "x-ms-blob-content-encoding", "gzip"); got/100 != 2 {
+				t.Fatalf("it is %d", got)
+			}
+			if _, _, err := s.Stat(t.Context(), content.Blob); !fault.Is(err, fault.Invalid) {
+				t.Errorf("the error is %v", err)
+			}
+			if got, err := read(b, content.Blob); got != gzipped || err != nil {
+				t.Errorf("it reads %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestRequestsThatAnAddressOfAzureAlsoPermits sends those that the permission to create includes,
+// beside the one that the address is for.
+func TestRequestsThatAnAddressOfAzureAlsoPermits(t *testing.T) {
+	running := objectstore.StartAzure(t)
+	running.Setenv(t)
+	b := openBucket(t, running.Address)
+	s := signedBy(t, b, "")
+	put(t, b, "org/source@1-x", "content")
+	signedSource, err := s.SignGet(t.Context(), "org/source@1-x", "text/plain", "attachment", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, _, _ := strings.Cut(signedSource, "?") // Azurite needs no signature within an account
+	for name, row := range map[string]struct {
+		blob, content string
+		more          []string
+	}{
+		"a copy":                         {"org/copy@1-x", "", []string{"x-ms-copy-source", source, "x-ms-blob-type", ""}},
+		"a blob to append to":            {"org/append@1-x", "", []string{"x-ms-blob-type", "AppendBlob"}},
+		"a hashed key with another name": {hashedName, "content", []string{"x-ms-meta-name", "b3RoZXI"}},
+		"a hashed key without a name":    {hashedName + "2", "content", []string{"x-ms-meta-name", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to, err := s.SignPut(t.Context(), "text/plain", object.Content{Blob: row.blob, Size: 7}, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := send(t, http.DefaultClient, to.URL, row.content, to.Headers, row.more...); got/100 != 2 {
+				t.Fatalf("it is %d", got)
+			}
+			if _, _, err := s.Stat(t.Context(), row.blob); !fault.Is(err, fault.Invalid) {
+				t.Errorf("the error is %v", err)
+			}
+			if err := b.Remove(t.Context(), row.blob); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("a snapshot", func(t *testing.T) {
+		const name = "org/snapshot@1-x"
+		to, err := s.SignPut(t.Context(), "text/plain", object.Content{Blob: name, Size: 7}, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := send(t, http.DefaultClient, to.URL, "content", to.Headers); got != http.StatusCreated {
+			t.Fatalf("it is %d", got)
+		}
+		if got := send(t, http.DefaultClient, to.URL+"&comp=snapshot", "", nil); got != http.StatusCreated {
+			t.Fatalf("the snapshot is %d", got)
+		}
+		if err := b.Remove(t.Context(), name); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := s.Stat(t.Context(), name); !fault.Is(err, fault.NotFound) {
+			t.Errorf("it is still there: %v", err)
+		}
+	})
 }
