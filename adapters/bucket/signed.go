@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -34,7 +35,7 @@ func (r response) parameters() url.Values {
 // addMetadata adds the metadata to the headers of a request.
 func (u upload) addMetadata(headers map[string]string, prefix string) {
 	for name, value := range u.metadata {
-		headers[prefix+string(name[0]-'a'+'A')+name[1:]] = value
+		headers[http.CanonicalHeaderKey(prefix+name)] = value
 	}
 }
 

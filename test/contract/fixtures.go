@@ -133,6 +133,16 @@ func someWorkspace(o id.Org, in id.Team, by id.User) workspace.Workspace {
 	}
 }
 
+// sixTasks returns two tasks of the tenant and four more that it adds.
+func (w *fixture) sixTasks(tn tenant) []id.Task {
+	w.Helper()
+	ids := []id.Task{tn.inside.ID, tn.unplaced.ID}
+	for range 4 {
+		ids = append(ids, w.task(tn.ID, nil, tn.owner.ID).ID)
+	}
+	return ids
+}
+
 // task adds a task.
 func (w *fixture) task(o id.Org, in *id.Workspace, by id.User) task.Task {
 	w.Helper()

@@ -83,13 +83,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return nil
 			}))
-			var used int64
-			for _, u := range users {
-				a := resultOf(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
-				wantEqual(w, a.Reserved, 0)
-				used += a.Used
-			}
-			wantEqual(w, used, rounds*int64(len(users))*manyGoroutines/2)
+			wantEqual(w, w.usedOf(o, users), rounds*int64(len(users))*manyGoroutines/2)
 		},
 		"an unknown organisation has no ledger": func(w *fixture) {
 			e := someUsage(fresh[id.Org](), fresh[id.User]())

@@ -504,15 +504,21 @@ func Quotas(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return nil
 			}))
-			var used int64
-			for _, u := range users {
-				a := resultOf(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
-				wantEqual(w, a.Reserved, 0)
-				used += a.Used
-			}
-			wantEqual(w, used, 6*manyGoroutines)
+			wantEqual(w, w.usedOf(o, users), 6*manyGoroutines)
 		},
 	}.run(t, open)
+}
+
+// usedOf returns what the accounts of someLease's day have used together. None may have reserved
+// tokens.
+func (w *fixture) usedOf(o id.Org, users []id.User) (used int64) {
+	w.Helper()
+	for _, u := range users {
+		a := resultOf(w.quotas().Account(w.ctx, o, u, someLease(o, u).Day)).must(w)
+		wantEqual(w, a.Reserved, 0)
+		used += a.Used
+	}
+	return used
 }
 
 // someLease returns a lease that is not stored yet and that no sweep ends.

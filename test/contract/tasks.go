@@ -393,10 +393,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"concurrent revisions of the same tasks in different orders all succeed": func(w *fixture) {
 			tn := w.tenant()
-			ids := []id.Task{tn.inside.ID, tn.unplaced.ID}
-			for range 4 {
-				ids = append(ids, w.task(tn.ID, nil, tn.owner.ID).ID)
-			}
+			ids := w.sixTasks(tn)
 			w.allOK(concurrently(concurrent, func(i int) error {
 				mine := slices.Concat(ids[i%len(ids):], ids[:i%len(ids)])
 				if i%2 == 0 {
@@ -685,10 +682,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"concurrent moves of the same tasks in different orders all succeed": func(w *fixture) {
 			tn := w.tenant()
-			ids := []id.Task{tn.inside.ID, tn.unplaced.ID}
-			for range 4 {
-				ids = append(ids, w.task(tn.ID, nil, tn.owner.ID).ID)
-			}
+			ids := w.sixTasks(tn)
 			w.allOK(concurrently(concurrent, func(i int) error {
 				mine := slices.Concat(ids[i%len(ids):], ids[:i%len(ids)])
 				if i%3 == 0 {
@@ -702,10 +696,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"of concurrent moves to distinct placements the last counts for every task": func(w *fixture) {
 			tn := w.tenant()
-			ids := []id.Task{tn.inside.ID, tn.unplaced.ID}
-			for range 4 {
-				ids = append(ids, w.task(tn.ID, nil, tn.owner.ID).ID)
-			}
+			ids := w.sixTasks(tn)
 			w.allOK(concurrently(concurrent, func(call int) error {
 				mine := slices.Concat(ids[call%len(ids):], ids[:call%len(ids)])
 				return w.taskSets().Move(w.ctx, tn.ID, mine, at(99), func(_ int, p task.Placement) (task.Placement, error) {

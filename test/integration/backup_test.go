@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -230,7 +231,7 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 			ada.Must(t, 200, "GET", "/tasks/"+task, nil, nil)
 		}
 		// Who followed the server before reads everything again.
-		if event := firstEvent(t, ada, cursor); event != "resync" {
+		if event := strings.TrimSpace(strings.TrimPrefix(firstLine(t, ada, cursor, "event:"), "event:")); event != "resync" {
 			t.Errorf("backup %d: a follower is told %q first", n, event)
 		}
 		ada.Must(t, 410, "GET", "/sync/manifest?since="+url.QueryEscape(cursor), nil, nil)
@@ -256,9 +257,8 @@ func header(t *testing.T, u collabd.Client, path, name string) string {
 	return a.Header.Get(name)
 }
 
-// firstEvent returns the name of the first event, of those with one, that a feed
-// from the place has.
-func firstEvent(t *testing.T, u collabd.Client, cursor string) string {
+// firstLine returns the first line of a feed from the cursor that begins with one of the prefixes.
+func firstLine(t *testing.T, u collabd.Client, cursor string, prefixes ...string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), "GET", u.Base+"/api/v1/sync/changes", nil)
 	if err != nil {
@@ -272,8 +272,9 @@ func firstEvent(t *testing.T, u collabd.Client, cursor string) string {
 	}
 	defer a.Body.Close()
 	for lines := bufio.NewScanner(a.Body); lines.Scan(); {
-		if event, ok := strings.CutPrefix(lines.Text(), "event:"); ok {
-			return strings.TrimSpace(event)
+		line := lines.Text()
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(line, p) }) {
+			return line
 		}
 	}
 	return ""

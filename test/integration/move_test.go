@@ -5,14 +5,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"collab/test/collabd"
 	"collab/test/objectstore"
@@ -142,7 +140,7 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 	if again != first {
 		t.Errorf("the request of %v makes %v", first, again)
 	}
-	if got := firstChange(t, at, cursor); !strings.Contains(got, "later.txt") {
+	if got := firstLine(t, at, cursor, "event:", "data:"); !strings.Contains(got, "later.txt") {
 		t.Errorf("a client that was at %s gets %q", cursor, got)
 	}
 	if got := p.token(at, token); got != bearer {
@@ -157,31 +155,9 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 	}
 	home := s.Peer(t, "COLLAB_DATA_DIR="+folder, "COLLAB_DATABASE_URL=", "COLLAB_BLOB_URL=")
 	diffAnswers(t, "after the way back", movedAnswers(t, ada.At(home), more...), want)
-	if got := firstChange(t, ada.At(home), cursor); !strings.Contains(got, "later.txt") {
+	if got := firstLine(t, ada.At(home), cursor, "event:", "data:"); !strings.Contains(got, "later.txt") {
 		t.Errorf("a client that was at %s gets %q", cursor, got)
 	}
-}
-
-// firstChange returns the first line of a feed from the cursor that names an event or has data.
-func firstChange(t *testing.T, u collabd.Client, cursor string) string {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), "GET", u.Base+"/api/v1/sync/changes", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+u.Token)
-	r.Header.Set("Last-Event-ID", cursor)
-	a, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Body.Close()
-	for lines := bufio.NewScanner(a.Body); lines.Scan(); {
-		if line := lines.Text(); strings.HasPrefix(line, "event:") || strings.HasPrefix(line, "data:") {
-			return line
-		}
-	}
-	return ""
 }
 
 // TestAMoveThatIsKilledWhileItCopiesRecords kills it after each table that has records.

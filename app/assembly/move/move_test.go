@@ -355,13 +355,20 @@ func (d *deployment) interrupted(o Options, after int) {
 	d.refused(o, "planned")
 }
 
+// interruptedBack moves the deployment to a new target, and begins a move back to a new folder that
+// ends after a round of contents. It returns the options of both.
+func (d *deployment) interruptedBack() (there, back Options) {
+	d.Helper()
+	there = newTarget(d.T)
+	d.mustMove(there)
+	back = Options{From: there.To, FromBlobs: there.Blobs, To: filepath.Join(tempdir.New(d.T), "copy")}
+	d.interrupted(back, roundSize+1)
+	return there, back
+}
+
 func TestContentThatIsSavedBetweenTwoCallsIsCopied(t *testing.T) {
 	d := newDeployment(t)
-	there := newTarget(t)
-	d.mustMove(there)
-	folder := filepath.Join(tempdir.New(t), "copy")
-	back := Options{From: there.To, FromBlobs: there.Blobs, To: folder}
-	d.interrupted(back, roundSize+1)
+	there, back := d.interruptedBack()
 	first := contentName(0) + "!" // before those that were copied
 	if err := d.store(there.Blobs).Put(t.Context(), first, "", -1, strings.NewReader(contentText(1))); err != nil {
 		t.Fatal(err)
@@ -369,7 +376,7 @@ func TestContentThatIsSavedBetweenTwoCallsIsCopied(t *testing.T) {
 	rows := d.rows(there.To)
 	d.exec(rows, "UPDATE objects SET blob = '"+first+"' WHERE blob = '"+contentName(1)+"'")
 	d.mustMove(back) // which has contentName(1) too
-	r, err := d.store("file://"+filepath.Join(folder, "blobs")).Open(t.Context(), first, 0, -1)
+	r, err := d.store("file://"+filepath.Join(back.To, "blobs")).Open(t.Context(), first, 0, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,15 +426,11 @@ func TestASourceWithServersMovesWithANewEpoch(t *testing.T) {
 
 func TestAMissingContentKeepsAResumedTargetClosed(t *testing.T) {
 	d := newDeployment(t)
-	there := newTarget(t)
-	d.mustMove(there)
-	folder := filepath.Join(tempdir.New(t), "copy")
-	back := Options{From: there.To, FromBlobs: there.Blobs, To: folder}
-	d.interrupted(back, roundSize+1)
+	_, back := d.interruptedBack()
 	copied := 0
 	back.copied = func(_, contents int) error {
 		if copied += contents; copied == roundSize+1 && contents > 0 {
-			return d.store("file://"+filepath.Join(folder, "blobs")).Remove(t.Context(), contentName(0))
+			return d.store("file://"+filepath.Join(back.To, "blobs")).Remove(t.Context(), contentName(0))
 		}
 		return nil
 	}
