@@ -89,12 +89,15 @@ type conn struct {
 }
 
 // Open opens the database, creating an empty one if SQLite has none, and fails with
-// Unavailable if it does not answer or a transfer to it is not complete. Migrate creates
-// the schema.
+// Unavailable if it does not answer, a transfer to it is not complete, or its schema is only for
+// newer programs. Migrate creates the schema.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	db, err := open(ctx, o)
 	if err == nil {
 		err = db.checkComplete(ctx)
+	}
+	if err == nil {
+		err = db.checkSupported(ctx)
 	}
 	if err != nil {
 		if db != nil {

@@ -5,12 +5,15 @@ import (
 	"database/sql"
 	"embed"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
@@ -26,6 +29,9 @@ var migrations embed.FS
 // they migrate.
 const migrationLock = 7_305_804_385_410
 
+// lockPoll is how often a server that waits for migrationLock asks for it.
+const lockPoll = 100 * time.Millisecond
+
 // selectVersion returns the version of the schema, zero before the first
 // migration.
 const selectVersion = "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version WHERE is_applied"
@@ -34,33 +40,77 @@ const selectVersion = "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version
 type migration struct {
 	pool    *sql.DB
 	dialect goose.Dialect
-	folder  string
 	options []goose.ProviderOption
 	close   func() error // releases the lock and the connections
 }
 
-// Migrate brings the schema to its present version, each step in a transaction. If several
-// servers call it at once, one migrates and the others wait.
-func (db *DB) Migrate(ctx context.Context) (err error) {
+// lockTimeout is how long a migration on Postgres waits for the lock of a table, because
+// statements that come later wait behind it. It then fails, and is repeated after lockPause, up to
+// lockAttempts times.
+const (
+	lockTimeout  = 500 * time.Millisecond
+	lockPause    = time.Second
+	lockAttempts = 400
+)
+
+// Migrate brings the schema to its present version. Each step is a transaction, or can be repeated
+// after an interruption. If several servers call it at once, one migrates and the others wait. On
+// Postgres it fails with Unavailable if other transactions hold a table for ten minutes.
+func (db *DB) Migrate(ctx context.Context) error {
+	files, err := fs.Sub(migrations, db.dialect.migrations())
+	if err != nil {
+		return err
+	}
+	return db.migrate(ctx, files, goose.MaxVersion)
+}
+
+// migrate runs the migrations of a folder up to a version.
+func (db *DB) migrate(ctx context.Context, files fs.FS, version int64) (err error) {
 	m, err := db.migrator(ctx)
 	if err != nil {
 		return failed(ctx, err, "Database")
 	}
 	defer func() { err = errors.Join(err, m.close()) }()
-	files, err := fs.Sub(migrations, m.folder)
-	if err != nil {
-		return err
-	}
 	provider, err := goose.NewProvider(m.dialect, m.pool, files, append(m.options, goose.WithDisableGlobalRegistry(true))...)
 	if err != nil {
 		return err
 	}
-	_, err = provider.Up(ctx)
-	return failed(ctx, err, "Database")
+	for attempt := 1; ; attempt++ {
+		_, err = provider.UpTo(ctx, version)
+		if !isLocked(err) {
+			return failed(ctx, err, "Database")
+		}
+		if attempt == lockAttempts {
+			return fault.Wrap(fault.Unavailable, err, "A migration does not get the lock of a table that other transactions hold")
+		}
+		if attempt%20 == 1 {
+			db.write.Logger.Warn(ctx, "migration waits for the lock of a table")
+		}
+		if err := sleep(ctx, lockPause); err != nil {
+			return err
+		}
+	}
 }
 
-// Ready returns nil if every pool answers and the schema has at least the version that this
-// program knows: it is newer during a rolling update.
+// isLocked reports whether a migration did not get a lock within lockTimeout, or only by a deadlock.
+func isLocked(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "40P01")
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// Ready returns nil if every pool answers, the schema has at least the version that this program
+// knows, and supports that one: it is newer during a rolling update.
 func (db *DB) Ready(ctx context.Context) error {
 	if err := db.ping(ctx); err != nil {
 		return err
@@ -76,6 +126,24 @@ func (db *DB) Ready(ctx context.Context) error {
 	}
 	if err != nil || !found || version < want {
 		return fault.Wrap(fault.Unavailable, err, "The database's schema has version %d and needs %d", version, want)
+	}
+	return db.checkSupported(ctx)
+}
+
+// checkSupported returns an error if the database's schema is only for servers that know a newer one
+// than this program.
+func (db *DB) checkSupported(ctx context.Context) error {
+	var release string
+	found, err := oneRow(ctx, db.read, "Database", sharedSQL(selectTables[db.dialect]+" = ?", "schema_support"), &release)
+	if err != nil || !found {
+		return err
+	}
+	var oldest int64
+	if _, err := oneRow(ctx, db.read, "Schema", sharedSQL("SELECT oldest, release FROM schema_support"), &oldest, &release); err != nil {
+		return err
+	}
+	if oldest > Schema() {
+		return fault.New(fault.Unavailable, "The database's schema is for servers from version %s on", release)
 	}
 	return nil
 }
@@ -121,18 +189,29 @@ func migrationOnPostgres(config *pgx.ConnConfig) func(context.Context) (*migrati
 	return func(context.Context) (*migration, error) {
 		pool := stdlib.OpenDB(*config)
 		return &migration{
-			pool: pool, dialect: goose.DialectPostgres, folder: onPostgres.migrations(),
+			pool: pool, dialect: goose.DialectPostgres,
 			options: []goose.ProviderOption{goose.WithSessionLocker(advisory{})}, close: pool.Close,
 		}, nil
 	}
 }
 
-// advisory waits for the lock in the database, unlike goose's own locker, which polls.
+// advisory polls for the lock: a statement that waits for it has a snapshot, for whose end an index
+// that is built concurrently under the lock would wait.
 type advisory struct{}
 
 func (advisory) SessionLock(ctx context.Context, c *sql.Conn) error {
-	_, err := c.ExecContext(ctx, "SELECT pg_advisory_lock($1)", migrationLock)
-	return err
+	for locked := false; ; {
+		if err := c.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", migrationLock).Scan(&locked); err != nil {
+			return err
+		}
+		if locked {
+			_, err := c.ExecContext(ctx, fmt.Sprintf("SET lock_timeout = %d", lockTimeout.Milliseconds()))
+			return err
+		}
+		if err := sleep(ctx, lockPoll); err != nil {
+			return err
+		}
+	}
 }
 
 func (advisory) SessionUnlock(ctx context.Context, c *sql.Conn) error {
@@ -169,7 +248,7 @@ func migrationOnSQLite(file string) func(context.Context) (*migration, error) {
 		}
 		pool.SetMaxOpenConns(1)
 		return &migration{
-			pool: pool, dialect: goose.DialectSQLite3, folder: onSQLite.migrations(),
+			pool: pool, dialect: goose.DialectSQLite3,
 			close: func() error { return errors.Join(pool.Close(), tx.Rollback(), gate.Close()) },
 		}, nil
 	}

@@ -1,15 +1,13 @@
 package gormdb
 
 import (
-	"errors"
 	"io/fs"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/pressly/goose/v3"
-
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/plan"
 )
@@ -18,19 +16,11 @@ import (
 func migratedTo(t *testing.T, url string, version int64) *DB {
 	t.Helper()
 	db := opened(t, url)
-	m, err := db.migrator(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := fs.Sub(migrations, m.folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider, err := goose.NewProvider(m.dialect, m.pool, files, append(m.options, goose.WithDisableGlobalRegistry(true))...)
+	files, err := fs.Sub(migrations, db.dialect.migrations())
 	if err == nil {
-		_, err = provider.UpTo(t.Context(), version)
+		err = db.migrate(t.Context(), files, version)
 	}
-	if err := errors.Join(err, m.close()); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	return db
@@ -42,6 +32,22 @@ func addOrganisation(t *testing.T, db *DB, o id.Org) {
 	run(t, db, "INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, "+
 		"created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message) "+
 		"VALUES ('"+string(o)+"', '"+string(o)+"', 'O', 'o', 1, 1, true, 1, 1, '', '', 0, 0, '')")
+}
+
+func TestADatabaseForNewerProgramsIsRefused(t *testing.T) {
+	onEach(t, func(t *testing.T, url string) {
+		db := migrated(t, url)
+		if err := db.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run(t, db, "UPDATE schema_support SET oldest = oldest + 100, release = '9.0.0'")
+		_, err := Open(t.Context(), Options{URL: url})
+		for _, err := range []error{err, db.Ready(t.Context())} {
+			if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "for servers from version 9.0.0 on") {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 func TestSubscriptionsOfBeforeBillingAreKept(t *testing.T) {

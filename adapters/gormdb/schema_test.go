@@ -14,8 +14,16 @@ type logEpochRow struct {
 	Epoch int64 `gorm:"primaryKey"`
 }
 
-// Statements on the epoch of all logs are texts.
-var _ = shared[logEpochRow]("log_epoch", "Log")
+type schemaSupportRow struct {
+	Oldest  int64 `gorm:"primaryKey"`
+	Release string
+}
+
+// Statements on these are texts.
+var (
+	_ = shared[logEpochRow]("log_epoch", "Log")
+	_ = shared[schemaSupportRow]("schema_support", "Schema")
+)
 
 func TestRowsEqualTheMigratedSchema(t *testing.T) {
 	type column struct {

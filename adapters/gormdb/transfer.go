@@ -38,6 +38,7 @@ func ComparedTables() []string { return append(slices.Clone(TransferTables), der
 var notTransferred = map[string]string{
 	"goose_db_version": "migrations write it",
 	"log_epoch":        "Finish writes it",
+	"schema_support":   "migrations write it",
 	"task_texts":       "only SQLite has it; tasks are read with their texts and written without",
 }
 
