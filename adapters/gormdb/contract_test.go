@@ -65,7 +65,7 @@ func migrated(t testing.TB, url string) *DB {
 func TestStore(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		contract.Store(t, func(*testing.T) contract.Opened {
-			return contract.Opened{Store: db, Epochs: db, Apart: db.dialect == onPostgres}
+			return contract.Opened{Store: db, Epochs: db, Snapshots: db, Apart: db.dialect == onPostgres}
 		})
 	})
 }

@@ -25,7 +25,7 @@ import (
 
 func TestStore(t *testing.T) {
 	s := memory.NewStore()
-	contract.Store(t, func(*testing.T) contract.Opened { return contract.Opened{Store: s, Epochs: s} })
+	contract.Store(t, func(*testing.T) contract.Opened { return contract.Opened{Store: s, Epochs: s, Snapshots: s} })
 }
 
 func TestClock(t *testing.T) {

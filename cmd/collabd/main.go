@@ -47,6 +47,9 @@ Usage:
          --blobs STORE   without --to: copy content alone
          --abandon       remove what an incomplete move wrote
          --quiet         no progress
+  collabd export ORGANISATION FILE
+                         write an archive of everything that an organisation has, named by
+                         its id or slug; - is standard output
   collabd keys secrets   print a new keyset for COLLAB_SECRETS_KEYS
   collabd keys tokens    print a new key for COLLAB_TOKEN_KEYS
   collabd version        print the version, commit and platform
@@ -97,6 +100,10 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 				return move.Run(ctx, c, o, stdout, stderr)
 			})
 		}
+	case len(args) == 3 && command == "export":
+		return configured(environ, stderr, func(c config.Config) error {
+			return assembly.Export(ctx, c, args[1], args[2], stdout, stderr)
+		})
 	case len(args) == 2 && command == "keys":
 		if err := assembly.PrintKeys(stdout, args[1]); err != nil {
 			fmt.Fprintln(stderr, err)

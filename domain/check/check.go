@@ -24,6 +24,10 @@ const (
 	MaxURL         = 2_048  // addresses
 )
 
+// MaxVersion is the greatest version of a record that is imported: the greatest integer that
+// every reader of JSON represents.
+const MaxVersion = 1 << 53
+
 // maxLabel is the DNS's limit of one label, in bytes.
 const maxLabel = 63
 

@@ -30,6 +30,7 @@ var unsuited = map[string]string{
 	"SignedBlobs":    "one adapter, bucket, which calls the suite for each protocol whose servers check signatures",
 	"BlobFile":       "part of the readers of one sort of store, files, whose own tests hold them to the port's comment",
 	"Health":         "one method, which each adapter's own tests call with its store open and closed",
+	"Archiver":       "one adapter, archive: the format is what it is about, and its tests read what they wrote and what nobody may read",
 	"ToolServers":    "one adapter, mcp: it speaks with foreign servers, and its tests run scripted ones of the real protocol",
 	"Authorizer":     "one adapter, mcp: it speaks with foreign servers, and its tests run a scripted one of the real protocol",
 	"Generations":    "one adapter, analytics, whose tests hold each of its forms to the protocol that it speaks",

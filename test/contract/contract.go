@@ -23,6 +23,8 @@ type Opened struct {
 	Store  ports.Store
 	Epochs ports.Epochs // usually the same value as Store
 
+	Snapshots ports.Snapshots // likewise
+
 	// Apart says that transactions run beside each other. In other stores each
 	// waits for the one before it.
 	Apart bool
@@ -64,6 +66,7 @@ func Store(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Clients", func(t *testing.T) { Clients(t, open) })
 	t.Run("Revocations", func(t *testing.T) { Revocations(t, open) })
 	t.Run("Releases", func(t *testing.T) { Releases(t, open) })
+	t.Run("Snapshots", func(t *testing.T) { Snapshots(t, open) })
 	t.Run("Adoption", func(t *testing.T) { Adoption(t, open) })
 }
 

@@ -62,10 +62,12 @@ type fixture struct {
 	store  ports.Store
 	epochs ports.Epochs
 	apart  bool
+
+	snapshots ports.Snapshots
 }
 
 func newFixture(t *testing.T, o Opened) *fixture {
-	return &fixture{T: t, ctx: t.Context(), store: o.Store, epochs: o.Epochs, apart: o.Apart}
+	return &fixture{T: t, ctx: t.Context(), store: o.Store, epochs: o.Epochs, apart: o.Apart, snapshots: o.Snapshots}
 }
 
 func (w *fixture) users() ports.Users                 { return w.store.Directory().Users() }

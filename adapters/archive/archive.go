@@ -1,0 +1,556 @@
+// Package archive writes and reads archives of organisations: a tar compressed by gzip, as
+// docs/export.md describes it.
+package archive
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"hash"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"collab/domain/archive"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/ports"
+)
+
+const (
+	manifestName = "manifest.json"
+	contentsName = "files/" // the content of files, as archive.ContentPath names them
+)
+
+// Bounds in bytes.
+const (
+	maxManifest = 64 << 10
+	maxLine     = 1 << 20
+	maxContent  = 1 << 40
+	pieces      = 128 << 10
+	block       = 512 // of a tar
+)
+
+// Archiver implements ports.Archiver. Folder has temporary files; empty: that of the system.
+type Archiver struct{ Folder string }
+
+var _ ports.Archiver = Archiver{}
+
+type manifestRow struct {
+	Format       int           `json:"format"`
+	Organisation id.Org        `json:"organisationId"`
+	Made         moment        `json:"createdAt"`
+	Version      string        `json:"version"`
+	Issuer       string        `json:"identityIssuer"`
+	Member       *id.User      `json:"visibleTo"`
+	Parts        []partRow     `json:"parts"`
+	Files        contentTotals `json:"files"`
+}
+
+type partRow struct {
+	File    string `json:"file"`
+	Records int64  `json:"records"`
+	Bytes   int64  `json:"bytes"`
+	SHA256  string `json:"sha256"`
+}
+
+type contentTotals struct {
+	Count int64 `json:"count"`
+	Bytes int64 `json:"bytes"`
+}
+
+// spool is a temporary file with the parts, each compressed as one member of gzip that ends at
+// the boundary of a block of a tar. The members become those of the archive.
+type spool struct {
+	file  *os.File
+	zip   *gzip.Writer
+	sum   hash.Hash
+	parts []archive.Part
+	ends  []int64 // offset in the file of the end of each part
+}
+
+// begin ends the present part and begins those up to a kind.
+func (p *spool) begin(k archive.Kind) error {
+	for len(p.parts) == 0 || p.parts[len(p.parts)-1].Kind != k {
+		if err := p.end(); err != nil {
+			return err
+		}
+		if len(p.parts) == len(archive.Kinds) {
+			return fault.New(fault.Internal, "records of the kind %s are not in their order", k)
+		}
+		p.parts = append(p.parts, archive.Part{Kind: archive.Kinds[len(p.parts)]})
+		p.sum = sha256.New()
+		p.zip.Reset(p.file)
+	}
+	return nil
+}
+
+func (p *spool) end() error {
+	if len(p.parts) == 0 {
+		return nil
+	}
+	last := &p.parts[len(p.parts)-1]
+	last.Checksum = hex.EncodeToString(p.sum.Sum(nil))
+	if _, err := p.zip.Write(make([]byte, padding(last.Bytes))); err != nil {
+		return err
+	}
+	if err := p.zip.Close(); err != nil {
+		return err
+	}
+	at, err := p.file.Seek(0, io.SeekCurrent)
+	p.ends = append(p.ends, at)
+	return err
+}
+
+// padding returns how many bytes follow so many in a tar.
+func padding(n int64) int64 { return (block - n%block) % block }
+
+func (p *spool) add(r archive.Record) error {
+	if err := p.begin(r.Kind()); err != nil {
+		return err
+	}
+	line, err := codecs[r.Kind()].line(r)
+	if err != nil {
+		return err
+	}
+	last := &p.parts[len(p.parts)-1]
+	last.Records++
+	last.Bytes += int64(len(line))
+	p.sum.Write(line)
+	_, err = p.zip.Write(line)
+	return err
+}
+
+// newGzip returns a writer of the fastest level, as contents are often compressed already.
+func newGzip(w io.Writer) *gzip.Writer {
+	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // the level is valid
+	}
+	return z
+}
+
+// temporary returns a file that has no name where the system allows that, and a function that
+// removes it.
+func (a Archiver) temporary() (f *os.File, remove func(), err error) {
+	f, err = os.CreateTemp(a.Folder, "collab-export-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = os.Remove(f.Name())
+	return f, func() {
+		_ = f.Close() // everything was read
+		_ = os.Remove(f.Name())
+	}, nil
+}
+
+// Pack implements ports.Archiver.
+func (a Archiver) Pack(ctx context.Context, w io.Writer, m archive.Manifest, records func(each func(archive.Record) error) error,
+	open func(context.Context, object.Object) (io.ReadCloser, error), progress func(contents, bytes int64),
+) (archive.Manifest, error) {
+	file, remove, err := a.temporary()
+	if err != nil {
+		return m, err
+	}
+	defer remove()
+	list, removeList, err := a.temporary() // the objects whose content follows
+	if err != nil {
+		return m, err
+	}
+	defer removeList()
+	p := &spool{file: file, zip: newGzip(file)}
+	lines := bufio.NewWriter(list)
+	err = records(func(r archive.Record) error {
+		if o := r.Object; o != nil {
+			m.Contents++
+			m.Bytes += o.Size
+			if err := json.NewEncoder(lines).Encode(o); err != nil {
+				return err
+			}
+		}
+		return p.add(r)
+	})
+	if err == nil {
+		err = p.begin(archive.Kinds[len(archive.Kinds)-1])
+	}
+	if err == nil {
+		err = p.end()
+	}
+	if err == nil {
+		err = lines.Flush()
+	}
+	if err != nil {
+		return m, err
+	}
+	m.Parts = p.parts
+	if err := p.copyTo(w, m); err != nil {
+		return m, err
+	}
+	if _, err := list.Seek(0, io.SeekStart); err != nil {
+		return m, err
+	}
+	return m, packContents(ctx, w, m, list, open, progress)
+}
+
+// copyTo writes the manifest and the parts.
+func (p *spool) copyTo(w io.Writer, m archive.Manifest) error {
+	row := manifestRow{
+		Format: archive.Format, Organisation: m.Organisation, Made: moment(m.Made), Version: m.Version, Issuer: m.Issuer, Files: contentTotals{m.Contents, m.Bytes},
+	}
+	if m.Member != "" {
+		row.Member = &m.Member
+	}
+	for _, part := range m.Parts {
+		row.Parts = append(row.Parts, partRow{archive.FileName(part.Kind), part.Records, part.Bytes, part.Checksum})
+	}
+	text, err := json.MarshalIndent(row, "", "  ")
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if err := compressed(w, header(manifestName, int64(len(text)), m.Made), text, make([]byte, padding(int64(len(text))))); err != nil {
+		return err
+	}
+	begin := int64(0)
+	for i, part := range m.Parts {
+		if err := compressed(w, header(archive.FileName(part.Kind), part.Bytes, m.Made)); err != nil {
+			return err
+		}
+		if err := copyPieces(w, io.NewSectionReader(p.file, begin, p.ends[i]-begin)); err != nil {
+			return err
+		}
+		begin = p.ends[i]
+	}
+	return nil
+}
+
+// compressed writes texts as one member of gzip.
+func compressed(w io.Writer, texts ...[]byte) error {
+	z := newGzip(w)
+	for _, text := range texts {
+		if _, err := z.Write(text); err != nil {
+			return err
+		}
+	}
+	return z.Close()
+}
+
+func headerOf(name string, size int64, made time.Time) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: made.Truncate(time.Second)}
+}
+
+// header returns the header of a file in a tar.
+func header(name string, size int64, made time.Time) []byte {
+	var b bytes.Buffer
+	if err := tar.NewWriter(&b).WriteHeader(headerOf(name, size, made)); err != nil {
+		panic(err) // the names of parts are valid
+	}
+	return b.Bytes()
+}
+
+// packContents writes the contents and the end of the tar.
+func packContents(ctx context.Context, w io.Writer, m archive.Manifest, list io.Reader,
+	open func(context.Context, object.Object) (io.ReadCloser, error), progress func(contents, bytes int64),
+) error {
+	zip := newGzip(w)
+	files := tar.NewWriter(zip)
+	next := json.NewDecoder(bufio.NewReader(list))
+	var total int64
+	for i := range m.Contents {
+		var o object.Object
+		if err := next.Decode(&o); err != nil {
+			return err
+		}
+		if err := packContent(ctx, files, o, m.Made, open); err != nil {
+			return err
+		}
+		total += o.Size
+		progress(i+1, total)
+	}
+	if err := files.Close(); err != nil {
+		return err
+	}
+	return zip.Close()
+}
+
+func packContent(ctx context.Context, files *tar.Writer, o object.Object, made time.Time, open func(context.Context, object.Object) (io.ReadCloser, error)) error {
+	r, err := open(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if err := files.WriteHeader(headerOf(contentsName+archive.ContentPath(o), o.Size, made)); err != nil {
+		return err
+	}
+	sum := sha256.New()
+	if err := copyPieces(io.MultiWriter(files, sum), io.LimitReader(contextReader{ctx, r}, o.Size)); err != nil {
+		return err
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != o.Checksum {
+		return fault.New(fault.Internal, "The stored content of %s has another checksum than its record", o.ID)
+	}
+	return nil
+}
+
+// copyPieces copies in pieces of a fixed size.
+func copyPieces(to io.Writer, from io.Reader) error {
+	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, pieces))
+	return err
+}
+
+// contextReader is a reader that fails after its context has ended.
+type contextReader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r contextReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
+
+// Read implements ports.Archiver.
+func (a Archiver) Read(ctx context.Context, r io.Reader, each func(archive.Item) error) error {
+	s := &scanner{each: each, lines: bufio.NewReaderSize(nil, maxLine)}
+	err := s.archive(contextReader{ctx, r})
+	if own, ok := err.(ownError); ok {
+		return own.error
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// ownError is an error of each.
+type ownError struct{ error }
+
+type scanner struct {
+	each     func(archive.Item) error
+	manifest archive.Manifest
+	files    *tar.Reader
+	lines    *bufio.Reader // of the present part
+}
+
+func (s *scanner) item(i archive.Item) error {
+	if err := s.each(i); err != nil {
+		return ownError{err}
+	}
+	return nil
+}
+
+// refused is the error of an archive that is not as it is written.
+func refused(format string, args ...any) error {
+	return fault.New(fault.Invalid, "The archive is refused: "+format, args...)
+}
+
+// damaged returns the error of a reader of the archive.
+func damaged(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return refused("it is not whole")
+	}
+	return fault.Wrap(fault.Invalid, err, "The archive is refused")
+}
+
+func (s *scanner) archive(r io.Reader) error {
+	zip, err := gzip.NewReader(bufio.NewReaderSize(r, pieces))
+	if err != nil {
+		return damaged(err)
+	}
+	s.files = tar.NewReader(zip)
+	if err := s.readManifest(); err != nil {
+		return err
+	}
+	for _, part := range s.manifest.Parts {
+		if err := s.part(part); err != nil {
+			return err
+		}
+	}
+	if err := s.contents(); err != nil {
+		return err
+	}
+	if n, err := io.Copy(io.Discard, io.LimitReader(zip, 1)); n > 0 || err != nil {
+		if err != nil {
+			return damaged(err)
+		}
+		return refused("something follows its end")
+	}
+	return nil
+}
+
+// next returns the header of the next file, which must have the name.
+func (s *scanner) next(name string, limit int64) (*tar.Header, error) {
+	h, err := s.files.Next()
+	switch {
+	case err != nil:
+		return nil, damaged(err)
+	case name != "" && h.Name != name:
+		return nil, refused("it has %.100q in the place of %s", h.Name, name)
+	case h.Typeflag != tar.TypeReg || h.Linkname != "":
+		return nil, refused("%.100q is no plain file", h.Name)
+	case h.Size > limit:
+		return nil, refused("%.100q has %d bytes, and %d are the most", h.Name, h.Size, limit)
+	}
+	for key := range h.PAXRecords {
+		if key != "path" && key != "size" {
+			return nil, refused("%.100q has the attribute %q", h.Name, key)
+		}
+	}
+	return h, nil
+}
+
+func (s *scanner) readManifest() error {
+	if _, err := s.next(manifestName, maxManifest); err != nil {
+		return err
+	}
+	text, err := io.ReadAll(s.files)
+	if err != nil {
+		return damaged(err)
+	}
+	var format struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(text, &format); err != nil {
+		return refused("%s is not as it is written", manifestName)
+	}
+	if format.Format != archive.Format {
+		return refused("it has the format %d, and this program reads only %d", format.Format, archive.Format)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	var row manifestRow
+	if err := d.Decode(&row); err != nil {
+		return refused("%s is not as it is written: %v", manifestName, err)
+	}
+	var f fields
+	checkID(&f, "organisationId", row.Organisation)
+	checkOptionalID(&f, "visibleTo", row.Member)
+	f.Text("version", row.Version, maxText)
+	f.Text("identityIssuer", row.Issuer, maxText)
+	if row.Files.Count < 0 || row.Files.Bytes < 0 {
+		f.Add("files", "must not be negative")
+	}
+	if len(row.Parts) != len(archive.Kinds) {
+		f.Add("parts", "must be %d", len(archive.Kinds))
+	}
+	m := archive.Manifest{
+		Organisation: row.Organisation, Made: time.Time(row.Made), Version: row.Version, Issuer: row.Issuer, Contents: row.Files.Count, Bytes: row.Files.Bytes,
+	}
+	if row.Member != nil {
+		m.Member = *row.Member
+	}
+	for i, p := range row.Parts[:min(len(row.Parts), len(archive.Kinds))] {
+		if p.File != archive.FileName(archive.Kinds[i]) || p.Records < 0 || p.Bytes < 0 {
+			f.Add("parts", "must be those of the format in their order")
+		}
+		m.Parts = append(m.Parts, archive.Part{Kind: archive.Kinds[i], Records: p.Records, Bytes: p.Bytes, Checksum: p.SHA256})
+	}
+	if err := f.Err(); err != nil {
+		return fault.Wrap(fault.Invalid, err, "The archive is refused: %s", manifestName)
+	}
+	s.manifest = m
+	return s.item(archive.Item{Manifest: &m})
+}
+
+// part reads the file of one kind.
+func (s *scanner) part(p archive.Part) error {
+	name := archive.FileName(p.Kind)
+	h, err := s.next(name, maxContent)
+	if err != nil {
+		return err
+	}
+	if h.Size != p.Bytes {
+		return refused("%s has %d bytes, and %d in the manifest", name, h.Size, p.Bytes)
+	}
+	sum := sha256.New()
+	lines := s.lines
+	lines.Reset(io.TeeReader(s.files, sum))
+	place := archive.Place{Kind: p.Kind}
+	for {
+		line, err := lines.ReadSlice('\n')
+		if err == io.EOF && len(line) == 0 {
+			break
+		}
+		place.Line++
+		switch {
+		case err == bufio.ErrBufferFull:
+			return refused("%s line %d has more than %d bytes", name, place.Line, maxLine)
+		case err != nil:
+			return damaged(err)
+		}
+		r, err := codecs[p.Kind].parse(line, s.manifest.Organisation)
+		if err != nil {
+			return place.Failed(err)
+		}
+		if err := s.item(archive.Item{Record: r, Place: place}); err != nil {
+			return err
+		}
+	}
+	switch {
+	case place.Line != p.Records:
+		return refused("%s has %d lines, and %d in the manifest", name, place.Line, p.Records)
+	case hex.EncodeToString(sum.Sum(nil)) != p.Checksum:
+		return refused("%s has another SHA-256 than in the manifest", name)
+	}
+	return nil
+}
+
+// contents reads the contents and the end of the tar.
+func (s *scanner) contents() error {
+	var total int64
+	for range s.manifest.Contents {
+		h, err := s.next("", maxContent)
+		if err != nil {
+			return err
+		}
+		p, in := strings.CutPrefix(h.Name, contentsName)
+		if !in || path.Clean(p) != p || path.IsAbs(p) || p == ".." || strings.HasPrefix(p, "../") {
+			return refused("%.100q does not belong in it", h.Name)
+		}
+		if total += h.Size; total > s.manifest.Bytes {
+			return refused("its files have more bytes than in the manifest")
+		}
+		content := &errorReader{Reader: s.files}
+		if err := s.item(archive.Item{Path: p, Size: h.Size, Content: content}); err != nil {
+			if content.err != nil {
+				return damaged(content.err)
+			}
+			return err
+		}
+	}
+	if total != s.manifest.Bytes {
+		return refused("its files have %d bytes, and %d in the manifest", total, s.manifest.Bytes)
+	}
+	h, err := s.files.Next()
+	switch {
+	case err == io.EOF:
+		return nil
+	case err != nil:
+		return damaged(err)
+	}
+	return refused("%.100q is more than its manifest has", h.Name)
+}
+
+// errorReader keeps the error of its reader.
+type errorReader struct {
+	io.Reader
+	err error
+}
+
+func (r *errorReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		r.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,406 @@
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"collab/domain/archive"
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/usage"
+	"collab/domain/workspace"
+)
+
+var made = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
+
+func uid[T ~string](n int) T { return T(fmt.Sprintf("01900000-0000-7000-8000-%012d", n)) }
+
+const ofOrg = id.Org("01900000-0000-7000-8000-000000000001")
+
+// contents are those of the sample's files.
+var contents = []string{"# Brief\n", strings.Repeat("0123456789", 200)}
+
+// sample returns records of the kinds that are read again, with every field set.
+func sample(t testing.TB) []archive.Record {
+	t.Helper()
+	ada, w, tm := uid[id.User](2), uid[id.Workspace](4), uid[id.Team](3)
+	due, _ := task.ParseDue("2026-01-31")
+	first, err := task.Task{
+		ID: uid[id.Task](5), Org: ofOrg, Title: "Tïtle <&>", Description: new("a\nb"), Priority: task.High, Assignee: &ada, Workspace: &w, Due: &due,
+		Tags: []string{"x", "ü"}, Metadata: `{"a":[1,2]}`, SortOrder: 7, CreatedBy: ada, CreatedAt: made, UpdatedAt: made, Version: 3,
+	}.Imported(task.Done, &made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := task.Task{
+		ID: uid[id.Task](6), Org: ofOrg, Title: "Bare", Priority: task.Low, CreatedBy: ada, CreatedAt: made, UpdatedAt: made, Version: 1,
+	}.Imported(task.Todo, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(n int, in object.Place, path, content string) archive.Record {
+		sum := sha256.Sum256([]byte(content))
+		return archive.Record{Object: &object.Object{
+			Place: in, ID: uid[id.Object](n), Org: ofOrg, Path: path, MimeType: "text/markdown", Version: 2, CreatedBy: ada, UpdatedBy: ada, CreatedAt: made,
+			UpdatedAt: made, Content: object.Content{Size: int64(len(content)), Checksum: hex.EncodeToString(sum[:]), Text: true},
+		}}
+	}
+	return []archive.Record{
+		{Organisation: &org.Organisation{ID: ofOrg, ProviderID: "org_1", Name: "Örg", Slug: "org", CreatedAt: made, UpdatedAt: made, CreatedBy: "user_1"}},
+		{Member: &org.Profile{
+			Membership: org.Membership{Org: ofOrg, User: ada, Role: org.Owner, OnboardingCompleted: true, JoinedAt: made},
+			Person:     org.User{ID: ada, ProviderID: "user_1", Name: "Ada", Email: "ada@example.com", AvatarURL: "https://example.com/a"},
+		}},
+		{Team: &team.Team{ID: tm, Org: ofOrg, Name: "Team", Description: new("d"), Kind: team.Standard, CreatedBy: ada, CreatedAt: made, UpdatedAt: made}},
+		{TeamMember: &team.Member{Team: tm, User: ada, JoinedAt: made}},
+		{Workspace: &workspace.Workspace{ID: w, Org: ofOrg, Team: tm, Name: "Work", CreatedBy: ada, CreatedAt: made, UpdatedAt: made}},
+		{Order: &archive.Order{User: ada, Workspaces: workspace.Order{w}}},
+		{Task: &first}, {Task: &second},
+		{Change: &archive.Change{Change: task.Change{
+			ID: uid[id.Entry](7), Org: ofOrg, Task: first.ID, At: made, By: ada, Reason: "because", Fields: []task.Delta{{Field: "title", From: new("a"), To: new("")}, {Field: "metadata"}},
+		}}},
+		{Entry: &audit.Entry{
+			ID: uid[id.Entry](8), Org: ofOrg, At: made, Actor: ada, Operator: true, Action: audit.RoleChanged, Target: string(ada), Detail: "A -> B", Address: "::1", Request: "r",
+		}},
+		file(9, object.Place{Kind: object.Template, Scope: object.Shared}, "brief.md", contents[0]),
+		file(10, object.Place{Kind: object.WorkspaceMemory, Scope: object.Shared, Workspace: &w}, strings.Repeat("a", 120)+"/ünd.md", contents[1]),
+	}
+}
+
+// pack returns an archive of records.
+func pack(t testing.TB, records []archive.Record) ([]byte, archive.Manifest) {
+	t.Helper()
+	var out bytes.Buffer
+	n := 0
+	m := archive.Manifest{Organisation: ofOrg, Made: made, Version: "1.2.3", Issuer: "https://id.example.com", Member: uid[id.User](2)}
+	m, err := Archiver{Folder: t.TempDir()}.Pack(t.Context(), &out, m, func(each func(archive.Record) error) error {
+		for _, r := range records {
+			if err := each(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func(_ context.Context, o object.Object) (io.ReadCloser, error) {
+		n++
+		return io.NopCloser(strings.NewReader(contents[n-1])), nil
+	}, func(int64, int64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes(), m
+}
+
+var compared = cmp.Options{cmp.AllowUnexported(task.Task{}, task.Due{}), cmpopts.EquateEmpty()}
+
+// read reads an archive to its end.
+func read(t testing.TB, file []byte) (m archive.Manifest, records []archive.Record, texts map[string]string, err error) {
+	t.Helper()
+	texts = map[string]string{}
+	err = Archiver{}.Read(t.Context(), bytes.NewReader(file), func(i archive.Item) error {
+		switch {
+		case i.Manifest != nil:
+			m = *i.Manifest
+		case i.Content != nil:
+			text, err := io.ReadAll(i.Content)
+			texts[i.Path] = string(text)
+			return err
+		default:
+			records = append(records, i.Record)
+		}
+		return nil
+	})
+	return m, records, texts, err
+}
+
+func TestAnArchiveIsReadAsItWasWritten(t *testing.T) {
+	records := sample(t)
+	file, m := pack(t, records)
+	got, read, texts, err := read(t, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(m, got); diff != "" {
+		t.Errorf("the manifest (-written +read):\n%s", diff)
+	}
+	if diff := cmp.Diff(records, read, compared); diff != "" {
+		t.Errorf("the records (-written +read):\n%s", diff)
+	}
+	want := map[string]string{archive.ContentPath(*records[10].Object): contents[0], archive.ContentPath(*records[11].Object): contents[1]}
+	if diff := cmp.Diff(want, texts); diff != "" {
+		t.Errorf("the contents (-want +got):\n%s", diff)
+	}
+}
+
+// Records of which only exports have use are written and checked to be lines of their form.
+func TestRecordsThatAreNotImportedAreReadEmpty(t *testing.T) {
+	records := []archive.Record{
+		{Subscription: new(plan.Unsubscribed(ofOrg))},
+		{Usage: &usage.Entry{ID: uid[id.Request](3), Org: ofOrg, User: uid[id.User](2), At: made, Model: "m", Provider: "p"}},
+	}
+	file, _ := pack(t, records)
+	_, got, _, err := read(t, file)
+	if diff := cmp.Diff(make([]archive.Record, 2), got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestEveryChangeOfAnArchiveIsNoticed(t *testing.T) {
+	file, _ := pack(t, sample(t))
+	for n := 0; n < len(file); n += 11 {
+		if _, _, _, err := read(t, file[:n]); err == nil || !fault.Is(err, fault.Invalid) {
+			t.Fatalf("cut to %d of %d bytes: %v", n, len(file), err)
+		}
+	}
+	plain := unzipped(t, file)
+	for n := 0; n < len(plain); n += 211 {
+		changed := bytes.Clone(plain)
+		changed[n] ^= 1
+		m, records, texts, err := read(t, zipped(t, changed))
+		if err != nil {
+			continue
+		}
+		// Contents are checked by the checksums of their records, and padding has no meaning.
+		for i, path := range []string{"shared/templates/brief.md", archive.ContentPath(*records[11].Object)} {
+			if texts[path] != contents[i] {
+				records = nil
+			}
+		}
+		_, want, _, _ := read(t, file)
+		if diff := cmp.Diff(want, records, compared); records != nil && diff != "" {
+			t.Fatalf("byte %d was changed, and %v is read as valid:\n%s", n, m, diff)
+		}
+	}
+}
+
+func unzipped(t testing.TB, file []byte) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plain
+}
+
+func zipped(t testing.TB, plain []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := compressed(&b, plain); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// rewritten returns the archive with the text of one of its files changed, also in the manifest.
+func rewritten(t testing.TB, file []byte, name, was, is string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	type entry struct {
+		header *tar.Header
+		text   []byte
+	}
+	var entries []entry
+	for r := tar.NewReader(bytes.NewReader(unzipped(t, file))); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, entry{h, text})
+	}
+	var before, after string
+	for i, e := range entries {
+		if e.header.Name != name {
+			continue
+		}
+		text := strings.Replace(string(e.text), was, is, 1)
+		if text == string(e.text) {
+			t.Fatalf("%s does not have %s", name, was)
+		}
+		before, after = fmt.Sprintf("%d,\n      \"sha256\": \"%x\"", len(e.text), sha256.Sum256(e.text)), fmt.Sprintf("%d,\n      \"sha256\": \"%x\"", len(text), sha256.Sum256([]byte(text)))
+		entries[i].text = []byte(text)
+	}
+	w := tar.NewWriter(&out)
+	for _, e := range entries {
+		if e.header.Name == manifestName {
+			e.text = []byte(strings.Replace(string(e.text), before, after, 1))
+		}
+		e.header.Size = int64(len(e.text))
+		if err := errors.Join(w.WriteHeader(e.header), drop(w.Write(e.text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return zipped(t, out.Bytes())
+}
+
+func drop[V any](_ V, err error) error { return err }
+
+func TestRecordsThatNobodyCouldHaveMadeAreRefused(t *testing.T) {
+	file, _ := pack(t, sample(t))
+	if _, _, _, err := read(t, rewritten(t, file, "tasks.jsonl", "Bare", "Bore")); err != nil {
+		t.Fatalf("a valid change is refused: %v", err)
+	}
+	for _, c := range []struct{ name, was, is, want string }{
+		{"tasks.jsonl", `"status":"DONE"`, `"status":"GONE"`, "tasks.jsonl line 1: status must be"},
+		{"tasks.jsonl", `"status":"TODO"`, `"status":"DONE"`, "tasks.jsonl line 2: completedAt"},
+		{"tasks.jsonl", `"title":"Bare"`, `"title":""`, "tasks.jsonl line 2: title must not be empty"},
+		{"tasks.jsonl", `"sortOrder":7`, `"sortOrder":9223372036854775807`, "line 1: sortOrder"},
+		{"tasks.jsonl", `"sortOrder":7`, `"sortOrder":7,"more":1`, "line 1: is not as it is written"},
+		{"tasks.jsonl", `"metadata":{"a":[1,2]}`, `"metadata":[]`, "metadata must be an object"},
+		{"tasks.jsonl", `0005","title"`, `0005/../x","title"`, "line 1: id must be an id"},
+		{"tasks.jsonl", "\n", " {}\n", "more than one value"},
+		{"tasks.jsonl", "\n", "\n\n", "line 2: is not as it is written"},
+		{"members.jsonl", `"role":"OWNER"`, `"role":"GOD"`, "members.jsonl line 1: role must be"},
+		{"organisation.jsonl", string(ofOrg), string(uid[id.Org](99)), "organisation.jsonl line 1: id must be the organisation"},
+		{"files.jsonl", `"path":"brief.md"`, `"path":"../brief.md"`, "files.jsonl line 1: path must not have the segments"},
+		{"files.jsonl", `"content":"files/shared`, `"content":"files/../shared`, "files.jsonl line 1: content must be"},
+		{"files.jsonl", `"scope":"SHARED"`, `"scope":"PERSONAL"`, "line 1: ownerId"},
+		{"teams.jsonl", `"kind":"STANDARD"`, `"kind":"X"`, "teams.jsonl line 1: kind"},
+		{"teams.jsonl", `"name":"Team"`, `"name":"` + strings.Repeat("x", maxLine) + `"`, "teams.jsonl line 1 has more than"},
+		{"manifest.json", `"format": 1`, `"format": 2`, "it has the format 2, and this program reads only 1"},
+		{"manifest.json", `"tasks.jsonl"`, `"../tasks.jsonl"`, "manifest.json: parts must be"},
+		{"manifest.json", `"count": 2`, `"count": 3`, "it is not whole"},
+		{"manifest.json", `"count": 2`, `"count": 1`, "and "},
+	} {
+		_, _, _, err := read(t, rewritten(t, file, c.name, c.was, c.is))
+		if err == nil || !strings.Contains(err.Error(), c.want) || !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s with %.40s: %v, want %q", c.name, c.is, err, c.want)
+		}
+	}
+}
+
+func TestFilesThatDoNotBelongInAnArchiveAreRefused(t *testing.T) {
+	file, m := pack(t, sample(t)[:10])
+	tarOf := unzipped(t, file)
+	tarOf = tarOf[:len(tarOf)-2*block]
+	for name, h := range map[string]tar.Header{
+		"more than its manifest has": {Typeflag: tar.TypeReg, Name: "files/x"},
+	} {
+		plain := append(bytes.Clone(tarOf), header(h.Name, 0, m.Made)...)
+		plain = append(plain, make([]byte, 2*block)...)
+		if _, _, _, err := read(t, zipped(t, plain)); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	full, _ := pack(t, sample(t))
+	for _, c := range [][2]string{{"files/shared/templates/brief.md", "files/shared/../../etc/hosts.."}, {"files/shared/templates/brief.md", "/iles/shared/templates/brief.md"}} {
+		plain := unzipped(t, full)
+		at := bytes.LastIndex(plain, []byte(c[0]))
+		begin := at - at%block
+		copy(plain[at:], append([]byte(c[1]), make([]byte, max(0, len(c[0])-len(c[1])))...))
+		copy(plain[begin+148:begin+156], "        ")
+		sum := 0
+		for _, b := range plain[begin : begin+block] {
+			sum += int(b)
+		}
+		copy(plain[begin+148:], fmt.Sprintf("%06o\x00 ", sum))
+		if _, _, _, err := read(t, zipped(t, plain)); err == nil || !strings.Contains(err.Error(), "does not belong") {
+			t.Errorf("%s: %v", c[1], err)
+		}
+	}
+}
+
+func TestAnErrorOfTheReceiverIsReturned(t *testing.T) {
+	file, _ := pack(t, sample(t))
+	no := errors.New("no")
+	if err := (Archiver{}).Read(t.Context(), bytes.NewReader(file), func(archive.Item) error { return no }); err != no {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestContentWithAnotherChecksumIsNotPacked(t *testing.T) {
+	_, err := Archiver{Folder: t.TempDir()}.Pack(t.Context(), io.Discard, archive.Manifest{Organisation: ofOrg, Made: made}, func(each func(archive.Record) error) error {
+		return each(sample(t)[10])
+	}, func(context.Context, object.Object) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader("# brief\n")), nil
+	}, func(int64, int64) {})
+	if err == nil || !strings.Contains(err.Error(), "another checksum") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTheDocumentHasEveryFileAndField(t *testing.T) {
+	text, err := os.ReadFile("../../docs/export.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string][]string{}
+	name := ""
+	for line := range strings.Lines(string(text)) {
+		if m := regexp.MustCompile("^### `([^`]+)`").FindStringSubmatch(line); m != nil {
+			name = m[1]
+		} else if strings.HasPrefix(line, "#") {
+			name = ""
+		}
+		if m := regexp.MustCompile("^\\| `([^`]+)` \\|").FindStringSubmatch(line); m != nil && name != "" {
+			documented[name] = append(documented[name], m[1])
+		}
+	}
+	written := map[string][]string{manifestName: jsonNames(reflect.TypeFor[manifestRow]())}
+	for _, k := range archive.Kinds {
+		written[archive.FileName(k)] = jsonNames(reflect.TypeOf(codecs[k].row()).Elem())
+	}
+	if diff := cmp.Diff(written, documented); diff != "" {
+		t.Errorf("fields (-written +docs/export.md):\n%s", diff)
+	}
+}
+
+func jsonNames(row reflect.Type) (names []string) {
+	for i := range row.NumField() {
+		names = append(names, row.Field(i).Tag.Get("json"))
+	}
+	return names
+}
+
+func FuzzRead(f *testing.F) {
+	file, _ := pack(f, sample(f))
+	f.Add(unzipped(f, file))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, plain []byte) {
+		_, records, _, err := read(t, zipped(t, plain))
+		if err != nil {
+			return
+		}
+		for _, r := range records {
+			if c, ok := codecs[r.Kind()]; ok {
+				if _, err := c.line(r); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"collab/domain/archive"
+	"collab/domain/audit"
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/invitation"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/usage"
+	"collab/domain/workspace"
+	"collab/ports"
+)
+
+var _ ports.Snapshots = (*Store)(nil)
+
+// Export copies the records before it calls each, which may use the store.
+func (s *Store) Export(_ context.Context, o id.Org, each func(archive.Record) error) error {
+	all, err := result(s.run, func(x *tx) ([]archive.Record, error) { return x.export(o) })
+	return forEach(all, err, each)
+}
+
+func (x *tx) export(o id.Org) (all []archive.Record, err error) {
+	of, err := x.orgs.get(o)
+	if err == nil && of.Closed() {
+		err = fault.Missing("Organisation")
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := x.tenant(o)
+	add := func(r archive.Record) { all = append(all, r) }
+	add(archive.Record{Organisation: &of})
+	sub, err := t.subscriptions.get(o)
+	if err != nil {
+		sub = plan.Unsubscribed(o)
+	}
+	add(archive.Record{Subscription: &sub})
+	members := t.members.list(org.Membership.Active, func(a, b org.Membership) int {
+		return cmp.Or(a.JoinedAt.Compare(b.JoinedAt), cmp.Compare(a.User, b.User))
+	}, 0)
+	for _, m := range members {
+		person, err := x.users.get(m.User)
+		if err != nil {
+			return nil, err
+		}
+		add(archive.Record{Member: &org.Profile{Membership: m, Person: person}})
+	}
+	for _, v := range t.invitations.list(func(i invitation.Invitation) bool { return i.Stored() != invitation.Revoked }, func(a, b invitation.Invitation) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	}, 0) {
+		add(archive.Record{Invitation: &v})
+	}
+	for _, v := range t.teams.list(always, func(a, b team.Team) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) }, 0) {
+		add(archive.Record{Team: &v})
+	}
+	for _, v := range t.teamMembers.list(always, func(a, b team.Member) int { return cmp.Or(cmp.Compare(a.Team, b.Team), cmp.Compare(a.User, b.User)) }, 0) {
+		add(archive.Record{TeamMember: &v})
+	}
+	for _, v := range t.workspaces.list(always, func(a, b workspace.Workspace) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	}, 0) {
+		add(archive.Record{Workspace: &v})
+	}
+	for _, user := range slices.Sorted(maps.Keys(t.orders.rows)) {
+		add(archive.Record{Order: &archive.Order{User: user, Workspaces: slices.Clone(t.orders.rows[user])}})
+	}
+	for _, v := range t.tasks.list(always, func(a, b task.Task) int { return cmp.Compare(a.ID, b.ID) }, 0) {
+		add(archive.Record{Task: &v})
+	}
+	for _, v := range t.history.list(always, func(a, b task.Change) int {
+		return cmp.Or(cmp.Compare(a.Task, b.Task), a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
+	}, 0) {
+		of, err := t.tasks.get(v.Task)
+		if err != nil {
+			return nil, err
+		}
+		add(archive.Record{Change: &archive.Change{Change: v, Workspace: of.Workspace}})
+	}
+	for _, v := range t.connectors.list(always, func(a, b connector.Instance) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	}, 0) {
+		add(archive.Record{Connector: &v})
+	}
+	for _, v := range t.usage.list(always, func(a, b usage.Entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) }, 0) {
+		add(archive.Record{Usage: &v})
+	}
+	for _, v := range x.audit.list(func(e audit.Entry) bool { return e.Org == o }, func(a, b audit.Entry) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
+	}, 0) {
+		add(archive.Record{Entry: &v})
+	}
+	for _, v := range t.objects.list(always, func(a, b object.Object) int { return cmp.Compare(a.StorageKey(), b.StorageKey()) }, 0) {
+		add(archive.Record{Object: &v})
+	}
+	return all, nil
+}

@@ -1,0 +1,91 @@
+// Package archives exports organisations as archives.
+package archives
+
+import (
+	"context"
+	"io"
+
+	"collab/domain/archive"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+// Options are what Archives needs.
+type Options struct {
+	Store     ports.Store
+	Snapshots ports.Snapshots
+	Blobs     ports.Blobs
+	Archiver  ports.Archiver
+	Clock     ports.Clock
+	Version   string // of the program
+	Issuer    string // of the identity provider
+}
+
+// Archives are the use cases of archives.
+type Archives struct{ Options }
+
+// New returns the use cases.
+func New(o Options) *Archives { return &Archives{o} }
+
+// lookUp is how many organisations Find reads at a time.
+const lookUp = 500
+
+// Find returns the organisation with the id, or the only one with the slug, that is not closed.
+func (a *Archives) Find(ctx context.Context, name string) (org.Organisation, error) {
+	all := a.Store.Directory().Organisations()
+	if o, ok := id.Parse[id.Org](name); ok {
+		of, err := all.Get(ctx, o)
+		if err == nil && of.Closed() {
+			err = fault.Missing("Organisation")
+		}
+		return of, err
+	}
+	var found []org.Organisation
+	for after := id.Org(""); ; {
+		page, err := all.List(ctx, org.Filter{After: after, Limit: lookUp})
+		if err != nil {
+			return org.Organisation{}, err
+		}
+		for _, o := range page {
+			if o.Slug == name && !o.Closed() {
+				found = append(found, o)
+			}
+		}
+		if len(page) < lookUp {
+			break
+		}
+		after = page[len(page)-1].ID
+	}
+	switch len(found) {
+	case 0:
+		return org.Organisation{}, fault.Missing("Organisation")
+	case 1:
+		return found[0], nil
+	}
+	return org.Organisation{}, fault.New(fault.Conflict, "%d organisations have the slug %s: name the id, such as %s", len(found), name, found[0].ID)
+}
+
+// Export writes the selected records of an organisation, and the content of its files, to w.
+// Progress is called after each content. The content of files that are deleted or replaced
+// meanwhile stays in the store for object.Grace; an export that takes longer may fail.
+func (a *Archives) Export(ctx context.Context, o id.Org, s *archive.Selection, w io.Writer, progress func(contents, bytes int64)) (archive.Manifest, error) {
+	m := archive.Manifest{Organisation: o, Made: a.Clock.Now(), Version: a.Version, Issuer: a.Issuer, Member: s.Member()}
+	records := func(each func(archive.Record) error) error {
+		return a.Snapshots.Export(ctx, o, func(r archive.Record) error {
+			if !s.Includes(r) {
+				return nil
+			}
+			return each(r)
+		})
+	}
+	return a.Archiver.Pack(ctx, w, m, records, func(ctx context.Context, v object.Object) (io.ReadCloser, error) {
+		r, err := a.Blobs.Open(ctx, v.Blob, 0, -1)
+		if fault.Is(err, fault.NotFound) {
+			err = fault.Wrap(fault.Unavailable, err, "The store does not have the content of the file %s: export again", v.ID)
+		}
+		return r, err
+	}, progress)
+}

@@ -1,0 +1,77 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"collab/adapters/archive"
+	"collab/adapters/atomicfile"
+	"collab/adapters/bucket"
+	"collab/adapters/gormdb"
+	"collab/adapters/system"
+	"collab/app/archives"
+	"collab/app/assembly/config"
+	"collab/app/assembly/datadir"
+	domain "collab/domain/archive"
+)
+
+// Export writes an archive of an organisation, which is named by its id or slug, to a file that
+// does not exist, and reports its content on out; if file is "-" it writes to out and reports on
+// log. Servers may be running.
+func Export(ctx context.Context, c config.Config, organisation, file string, out, log io.Writer) error {
+	return withArchives(ctx, c, log, func(a *archives.Archives) error {
+		o, err := a.Find(ctx, organisation)
+		if err != nil {
+			return err
+		}
+		var m domain.Manifest
+		write := func(w io.Writer) (err error) {
+			m, err = a.Export(ctx, o.ID, domain.All(), w, func(int64, int64) {})
+			return err
+		}
+		if file == "-" {
+			err, out = write(out), log
+		} else if _, err = os.Lstat(file); err == nil {
+			return fmt.Errorf("%s is there already", file)
+		} else if errors.Is(err, fs.ErrNotExist) {
+			err = atomicfile.Replace(file, func(f *os.File) error { return write(f) })
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(out, "Exported %s (%s): %d records and %d files of %d bytes.\n", o.Name, o.ID, m.Records(), m.Contents, m.Bytes)
+		return err
+	})
+}
+
+// withArchives calls fn with the use cases over the configured database and store.
+func withArchives(ctx context.Context, c config.Config, log io.Writer, fn func(*archives.Archives) error) (err error) {
+	if c.Database() == "memory" || c.BlobURL.Scheme() == "mem" {
+		return errors.New("COLLAB_DATABASE_URL and COLLAB_BLOB_URL name memory, which only its own server can read")
+	}
+	lock, err := datadir.LockDatabase(c, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), Logger: newLogger(c, log), Pause: pause})
+	if err != nil {
+		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.Ready(ctx); err != nil {
+		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
+	}
+	blobs, err := bucket.Open(ctx, c.BlobURL.Text())
+	if err != nil {
+		return fmt.Errorf("COLLAB_BLOB_URL: %w", err)
+	}
+	defer func() { err = errors.Join(err, blobs.Close()) }()
+	return fn(archives.New(archives.Options{
+		Store: db, Snapshots: db, Blobs: blobs, Archiver: archive.Archiver{}, Clock: system.Clock{}, Version: Version(), Issuer: c.IdentityIssuer.Text(),
+	}))
+}

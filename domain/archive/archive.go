@@ -1,0 +1,205 @@
+// Package archive has the contents of an archive of one organisation, and which of them a
+// member may export.
+package archive
+
+import (
+	"io"
+	"time"
+
+	"collab/domain/audit"
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/invitation"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/domain/task"
+	"collab/domain/team"
+	"collab/domain/usage"
+	"collab/domain/workspace"
+)
+
+// Format is the version of the format that is written, and the only one that is read.
+const Format = 1
+
+// Kind is a kind of records, which are in one file of an archive.
+type Kind string
+
+// The kinds.
+const (
+	Organisations Kind = "organisation"
+	Subscriptions Kind = "subscription"
+	Members       Kind = "members"
+	Invitations   Kind = "invitations"
+	Teams         Kind = "teams"
+	TeamMembers   Kind = "team-members"
+	Workspaces    Kind = "workspaces"
+	Orders        Kind = "workspace-orders"
+	Tasks         Kind = "tasks"
+	Changes       Kind = "task-history"
+	Connectors    Kind = "connectors"
+	Usage         Kind = "usage"
+	Entries       Kind = "audit"
+	Objects       Kind = "files"
+)
+
+// Kinds are all kinds in the order of an archive, each after those that its records refer to.
+var Kinds = []Kind{
+	Organisations, Subscriptions, Members, Invitations, Teams, TeamMembers, Workspaces, Orders, Tasks, Changes, Connectors, Usage, Entries, Objects,
+}
+
+// Record is one record; the field of its kind is set and no other.
+type Record struct {
+	Organisation *org.Organisation
+	Subscription *plan.Subscription
+	Member       *org.Profile
+	Invitation   *invitation.Invitation
+	Team         *team.Team
+	TeamMember   *team.Member
+	Workspace    *workspace.Workspace
+	Order        *Order
+	Task         *task.Task
+	Change       *Change
+	Connector    *connector.Instance
+	Usage        *usage.Entry
+	Entry        *audit.Entry
+	Object       *object.Object
+}
+
+// FileName returns the name of the file of a kind.
+func FileName(k Kind) string { return string(k) + ".jsonl" }
+
+// Place is the place of a record: the kind, and the number of its line from 1 on.
+type Place struct {
+	Kind Kind
+	Line int64
+}
+
+// Failed returns an error about the record of a place, with the kind of err and its message.
+func (p Place) Failed(err error) error {
+	return fault.Wrap(fault.KindOf(err), err, "%s line %d", FileName(p.Kind), p.Line)
+}
+
+// Order is a member's own order of workspaces.
+type Order struct {
+	User       id.User
+	Workspaces workspace.Order
+}
+
+// Change is a change of a task, with the task's workspace at the moment of the export.
+type Change struct {
+	task.Change
+	Workspace *id.Workspace
+}
+
+// Kind returns the kind of the record.
+func (r Record) Kind() Kind {
+	for i, set := range []bool{
+		r.Organisation != nil, r.Subscription != nil, r.Member != nil, r.Invitation != nil, r.Team != nil, r.TeamMember != nil, r.Workspace != nil,
+		r.Order != nil, r.Task != nil, r.Change != nil, r.Connector != nil, r.Usage != nil, r.Entry != nil, r.Object != nil,
+	} {
+		if set {
+			return Kinds[i]
+		}
+	}
+	return ""
+}
+
+// Manifest describes an archive.
+type Manifest struct {
+	Organisation id.Org
+	Made         time.Time // when the records were read
+	Version      string    // of the program
+	Issuer       string    // of the identity provider, whose ids of users and organisation the records have
+	Member       id.User   // by whose rights the records were selected; empty: all records
+	Parts        []Part    // in the order of Kinds
+	Contents     int64     // number of files
+	Bytes        int64     // of the content of all files
+}
+
+// Part describes the file of one kind.
+type Part struct {
+	Kind     Kind
+	Records  int64
+	Bytes    int64
+	Checksum string // SHA-256, lower-case hexadecimal
+}
+
+// Records returns the number of all records.
+func (m Manifest) Records() (n int64) {
+	for _, p := range m.Parts {
+		n += p.Records
+	}
+	return n
+}
+
+// Item is a part of an archive as it is read: the manifest, which is the first, a record with
+// its place, or the content of a file. The contents are in the order of the files.
+type Item struct {
+	Manifest *Manifest
+
+	Record Record
+	Place  Place
+
+	Path    string // of a content, as ContentPath returns it
+	Size    int64  // in bytes
+	Content io.Reader
+}
+
+// ContentPath returns the path of an object's content among the contents: its storage key
+// without the organisation.
+func ContentPath(o object.Object) string { return o.StorageKey()[len(o.Org)+1:] }
+
+// Selection decides which records an export has. Each record is passed to Includes once, in an
+// order in which teams precede workspaces, and those precede what belongs to them.
+type Selection struct {
+	member     id.User
+	teams      map[id.Team]bool // personal teams of others
+	workspaces map[id.Workspace]bool
+}
+
+// All returns the selection of all records.
+func All() *Selection { return &Selection{} }
+
+// VisibleTo returns the selection without what belongs to other members alone: their personal
+// teams with all that is in these, their personal files, and their orders of workspaces.
+func VisibleTo(member id.User) *Selection {
+	return &Selection{member: member, teams: map[id.Team]bool{}, workspaces: map[id.Workspace]bool{}}
+}
+
+// Member returns the member of VisibleTo, or "".
+func (s *Selection) Member() id.User { return s.member }
+
+// Includes reports whether the selection has the record.
+func (s *Selection) Includes(r Record) bool {
+	if s.member == "" {
+		return true
+	}
+	hidden := func(w *id.Workspace) bool { return w != nil && s.workspaces[*w] }
+	switch {
+	case r.Team != nil:
+		if r.Team.Kind == team.Personal && r.Team.CreatedBy != s.member {
+			s.teams[r.Team.ID] = true
+		}
+		return !s.teams[r.Team.ID]
+	case r.TeamMember != nil:
+		return !s.teams[r.TeamMember.Team]
+	case r.Workspace != nil:
+		if s.teams[r.Workspace.Team] {
+			s.workspaces[r.Workspace.ID] = true
+		}
+		return !s.workspaces[r.Workspace.ID]
+	case r.Order != nil:
+		return r.Order.User == s.member
+	case r.Task != nil:
+		return !hidden(r.Task.Workspace)
+	case r.Change != nil:
+		return !hidden(r.Change.Workspace)
+	case r.Object != nil && r.Object.Scope == object.Personal:
+		return r.Object.Owner != nil && *r.Object.Owner == s.member
+	case r.Object != nil:
+		return !hidden(r.Object.Workspace) && (r.Object.Team == nil || !s.teams[*r.Object.Team])
+	}
+	return true
+}

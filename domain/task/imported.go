@@ -1,0 +1,39 @@
+package task
+
+import (
+	"slices"
+	"time"
+
+	"collab/domain/check"
+)
+
+// Imported returns the task of another deployment with its status and completion, or Invalid if no
+// task can have its fields.
+func (t Task) Imported(s Status, completedAt *time.Time) (Task, error) {
+	var c check.List
+	_, err := New(t.ID, t.Org, t.CreatedBy, Draft{
+		Title: t.Title, Description: t.Description, Status: s, Priority: t.Priority, Tags: t.Tags, Metadata: t.Metadata,
+	}, t.CreatedAt)
+	c.AddError(err)
+	if _, ok := ParseStatus(string(s)); !ok {
+		c.Add("status", "must be one of TODO, IN_PROGRESS, DONE, CANCELLED")
+	}
+	if _, ok := ParsePriority(string(t.Priority)); !ok {
+		c.Add("priority", "must be one of LOW, MEDIUM, HIGH, URGENT")
+	}
+	if (completedAt != nil) != (s == Done) {
+		c.Add("completedAt", "is that of a task that is DONE, and of no other")
+	}
+	var once check.List
+	if !slices.Equal(cleanTags(&once, t.Tags), t.Tags) {
+		c.Add("tags", "must be trimmed and different")
+	}
+	if t.Version < 1 || t.Version > check.MaxVersion {
+		c.Add("version", "must be between 1 and %d", int64(check.MaxVersion))
+	}
+	if t.SortOrder < 0 || t.SortOrder > 2*MaxSortOrder { // tasks are added after the last one
+		c.Add("sortOrder", "must be between 0 and %d", 2*MaxSortOrder)
+	}
+	t.status, t.completedAt = s, completedAt
+	return t, c.Err()
+}
