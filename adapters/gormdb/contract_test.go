@@ -63,10 +63,12 @@ func migrated(t testing.TB, url string) *DB {
 }
 
 func TestStore(t *testing.T) {
-	onBoth(t, func(t *testing.T, db *DB) {
-		contract.Store(t, func(*testing.T) contract.Opened {
-			return contract.Opened{Store: db, Epochs: db, Snapshots: db, Apart: db.dialect == onPostgres}
-		})
+	onBoth(t, testStore)
+}
+
+func testStore(t *testing.T, db *DB) {
+	contract.Store(t, func(*testing.T) contract.Opened {
+		return contract.Opened{Store: db, Epochs: db, Snapshots: db, Apart: db.dialect == onPostgres}
 	})
 }
 

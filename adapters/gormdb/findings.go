@@ -60,6 +60,12 @@ func (i Inspection) postgres(f *inspect.Findings, found condition, err error) {
 	}
 	i.Clocks.Add("the database", p.now, 0, p.asked, p.answered)
 	f.OK("%s at %s answers in %s", found.product, found.location, inspect.Milliseconds(found.took))
+	switch {
+	case p.pooled && !p.poolMode:
+		f.Wrong("add pool_mode=transaction to COLLAB_DATABASE_URL", "it is behind a pooler in transaction mode, where prepared statements are lost and sessions are shared")
+	case p.poolMode && !p.pooled:
+		f.Note("take pool_mode=transaction out of COLLAB_DATABASE_URL: statements are planned once per connection without it", "no pooler in transaction mode is in front of it")
+	}
 	if p.readOnly {
 		f.Wrong("name the primary in COLLAB_DATABASE_URL", "it is read-only: a standby, or set so")
 	}
@@ -72,7 +78,7 @@ func (i Inspection) postgres(f *inspect.Findings, found condition, err error) {
 	if p.losesCommits {
 		f.Risk("set fsync and synchronous_commit to on", "a crash may lose acknowledged changes: fsync or synchronous_commit is off")
 	}
-	if p.connectionsLeft < p.maxConnections {
+	if p.connectionsLeft < p.maxConnections && !p.pooled { // else the pooler opens them
 		f.Wrong("raise max_connections (or the limit of the user or database), or add pool_max_conns=… to COLLAB_DATABASE_URL",
 			"it allows %d connections, and each server opens up to %d", p.connectionsLeft, p.maxConnections)
 	}

@@ -29,8 +29,13 @@ const attempts = 10
 // Options configure Open.
 type Options struct {
 	// URL is sqlite://path (sqlite:///abs/x.db, sqlite://relative/x.db) or
-	// postgres://…, which may have pool_max_conns among its parameters.
+	// postgres://…, which may have among its parameters pool_max_conns, and
+	// pool_mode=transaction for a pooler in transaction mode.
 	URL string
+
+	// DirectURL is the address of the same database on Postgres for Migrate, if URL is that of a
+	// pooler in transaction mode.
+	DirectURL string
 
 	// Logger receives statements that failed unexpectedly, without their values. Nil:
 	// nothing is logged.

@@ -38,6 +38,8 @@ type serverCondition struct {
 	asked, answered time.Time
 	user            string
 	local           bool // on this machine
+	pooled          bool // a pooler in transaction mode is between, and poolMode says so in the address
+	poolMode        bool
 	maxConnections  int  // the most connections that one of our servers opens
 	connectionsLeft int  // connections that this user may have, less those of other programs
 	encrypted       bool // the connection
@@ -54,10 +56,12 @@ type serverCondition struct {
 // server rejects the user, and Unavailable if it does not answer. Errors do not contain the
 // password.
 func readPostgres(ctx context.Context, address string, ask []id.Org) (c condition, err error) {
-	config, pool, err := postgresConfig(address)
+	a, err := parsePostgres(address)
 	if err != nil {
 		return c, err
 	}
+	config := a.config
+	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // which any pooler allows
 	config.RuntimeParams["application_name"] = "collab doctor"
 	c.location = net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))) + "/" + config.Database
 	if strings.HasPrefix(config.Host, "/") {
@@ -71,8 +75,11 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 		return c, serverError(ctx, err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	p := &serverCondition{maxConnections: pool, local: strings.HasPrefix(config.Host, "/") || loopback.IsHost(config.Host)}
+	p := &serverCondition{maxConnections: a.conns, poolMode: a.pooled, local: strings.HasPrefix(config.Host, "/") || loopback.IsHost(config.Host)}
 	c.postgres = p
+	if p.pooled, err = isPooled(ctx, conn); err != nil {
+		return c, serverError(ctx, err)
+	}
 	p.asked = time.Now()
 	if err := conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&p.now); err != nil {
 		return c, serverError(ctx, err)

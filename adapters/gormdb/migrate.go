@@ -186,13 +186,30 @@ func latest(d dialect) (int64, error) {
 // migrationOnPostgres uses connections beside the pool, which may have only one, and takes
 // an advisory lock that ends with its connection.
 func migrationOnPostgres(config *pgx.ConnConfig) func(context.Context) (*migration, error) {
-	return func(context.Context) (*migration, error) {
+	return func(ctx context.Context) (*migration, error) {
+		if err := requireSession(ctx, config); err != nil {
+			return nil, err
+		}
 		pool := stdlib.OpenDB(*config)
 		return &migration{
 			pool: pool, dialect: goose.DialectPostgres,
 			options: []goose.ProviderOption{goose.WithSessionLocker(advisory{})}, close: pool.Close,
 		}, nil
 	}
+}
+
+// requireSession returns an error if the address is that of a pooler in transaction mode, through which
+// advisory locks and parameters of the session are others'.
+func requireSession(ctx context.Context, config *pgx.ConnConfig) error {
+	c, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	pooled, err := isPooled(ctx, c)
+	if pooled {
+		err = fault.New(fault.Unavailable, "Migrations need the address of Postgres, not that of a pooler in transaction mode: set COLLAB_DATABASE_DIRECT_URL")
+	}
+	return errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 }
 
 // advisory polls for the lock: a statement that waits for it has a snapshot, for whose end an index

@@ -26,30 +26,35 @@ import (
 const idleTime = 5 * time.Minute
 
 func (db *DB) openPostgres(o Options) error {
-	config, conns, err := postgresConfig(o.URL)
+	address, err := parsePostgres(o.URL)
 	if err != nil {
 		return err
 	}
 	var options []stdlib.OptionOpenDB
-	if config.RuntimeParams["plan_cache_mode"] == "" {
+	if address.config.RuntimeParams["plan_cache_mode"] == "" && !address.pooled {
 		options = append(options, stdlib.OptionAfterConnect(keepPlans))
 	}
-	pool := stdlib.OpenDB(*config, options...)
-	pool.SetMaxOpenConns(conns)
-	pool.SetMaxIdleConns(conns)
+	pool := stdlib.OpenDB(*address.config, options...)
+	pool.SetMaxOpenConns(address.conns)
+	pool.SetMaxIdleConns(address.conns)
 	pool.SetConnMaxIdleTime(idleTime)
 	g, err := db.openGORM(pool, postgres.New(postgres.Config{Conn: pool}), o.Logger)
 	if err != nil {
 		return err
 	}
 	db.dialect, db.read, db.write = onPostgres, g, g
-	db.migrator = migrationOnPostgres(config)
+	if o.DirectURL != "" {
+		if address, err = parsePostgres(o.DirectURL); err != nil {
+			return err
+		}
+	}
+	db.migrator = migrationOnPostgres(address.config)
 	return nil
 }
 
 // keepPlans has a connection plan each statement once. Otherwise Postgres plans a statement for
 // each execution if it expects to save more by that, and is often wrong. Poolers refuse the
-// setting as a parameter at start.
+// setting as a parameter at start; those in transaction mode have a connection for one transaction.
 func keepPlans(ctx context.Context, c *pgx.Conn) error {
 	return c.PgConn().Exec(ctx, "SET plan_cache_mode = force_generic_plan").Close()
 }
@@ -205,29 +210,80 @@ func onPgx(ctx context.Context, pool *sql.DB, fn func(*pgx.Conn) error) error {
 	}
 }
 
-// postgresConfig reads the address and how many connections the pool may have:
-// pool_max_conns, else four times as many as processors, at least 16.
-func postgresConfig(address string) (*pgx.ConnConfig, int, error) {
+// postgresAddress is what the address of a database on Postgres says.
+type postgresAddress struct {
+	config *pgx.ConnConfig
+	conns  int  // that the pool may have: pool_max_conns, else four times as many as processors, at least 16
+	pooled bool // pool_mode=transaction: a pooler gives each transaction any of its connections
+}
+
+// parsePostgres reads an address. Statements through a pooler are unnamed, with descriptions that
+// the client keeps, unless the address has default_query_exec_mode.
+func parsePostgres(address string) (a postgresAddress, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		// The parser's message may contain the password.
-		return nil, 0, fault.Field("database URL", "is not an address of the form postgres://user:password@host:port/database")
+		return a, fault.Field("database URL", "is not an address of the form postgres://user:password@host:port/database")
 	}
-	conns := max(16, 4*runtime.GOMAXPROCS(0))
+	a.conns = max(16, 4*runtime.GOMAXPROCS(0))
 	params := u.Query()
 	if v := params.Get("pool_max_conns"); v != "" {
-		if conns, err = strconv.Atoi(v); err != nil || conns < 1 || conns > 10_000 {
-			return nil, 0, fault.Field("database URL", "must have a pool_max_conns between 1 and 10000")
+		if a.conns, err = strconv.Atoi(v); err != nil || a.conns < 1 || a.conns > 10_000 {
+			return a, fault.Field("database URL", "must have a pool_max_conns between 1 and 10000")
 		}
 	}
+	switch params.Get("pool_mode") {
+	case "", "session":
+	case "transaction":
+		a.pooled = true
+	default:
+		return a, fault.Field("database URL", "must have a pool_mode that is session or transaction")
+	}
+	isModeGiven := params.Has("default_query_exec_mode")
 	params.Del("pool_max_conns")
+	params.Del("pool_mode")
 	u.RawQuery = params.Encode()
-	config, err := pgx.ParseConfig(u.String())
+	if a.config, err = pgx.ParseConfig(u.String()); err != nil {
+		return a, fault.Wrap(fault.Invalid, err, "The database URL is not understood") // pgx leaves the password out
+	}
+	if a.config.RuntimeParams["application_name"] == "" {
+		a.config.RuntimeParams["application_name"] = "collab"
+	}
+	if a.pooled && !isModeGiven {
+		a.config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	return a, nil
+}
+
+// withoutTimeouts lifts the limits on the duration of statements and transactions, for the rest of
+// the transaction if its parameter is true. Versions of Postgres have different ones of these.
+const withoutTimeouts = "SELECT set_config(name, '0', %t) FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout')"
+
+// isPooled reports whether a pooler in transaction mode is between: then statements of one connection
+// run on several connections to Postgres.
+func isPooled(ctx context.Context, c *pgx.Conn) (pooled bool, err error) {
+	pid := func(c *pgx.Conn) (n uint32) {
+		if err == nil {
+			err = c.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&n)
+		}
+		return n
+	}
+	first := pid(c)
+	if err != nil || first == c.PgConn().PID() {
+		return false, err
+	}
+	other, err := pgx.ConnectConfig(ctx, c.Config())
 	if err != nil {
-		return nil, 0, fault.Wrap(fault.Invalid, err, "The database URL is not understood") // pgx leaves the password out
+		return false, err
 	}
-	if config.RuntimeParams["application_name"] == "" {
-		config.RuntimeParams["application_name"] = "collab"
+	defer func() { err = errors.Join(err, other.Close(context.WithoutCancel(ctx))) }()
+	for n := 0; n < 5 && !pooled && err == nil; n++ {
+		// The pooler gives the transaction the connection that c has used last, or c another one.
+		_, err = other.Exec(ctx, "BEGIN")
+		pooled = pid(other) == first || pid(c) != first
+		if err == nil {
+			_, err = other.Exec(ctx, "ROLLBACK")
+		}
 	}
-	return config, conns, nil
+	return pooled && err == nil, err
 }

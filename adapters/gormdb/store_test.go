@@ -46,12 +46,12 @@ func TestOpen(t *testing.T) {
 		}
 	})
 	t.Run("the pool of connections is as large as the address says", func(t *testing.T) {
-		config, conns, err := postgresConfig("postgres://u@h/d?pool_max_conns=3&application_name=x")
-		if err != nil || conns != 3 || config.RuntimeParams["application_name"] != "x" || config.RuntimeParams["pool_max_conns"] != "" {
-			t.Errorf("%d connections with %v, error %v", conns, config.RuntimeParams, err)
+		a, err := parsePostgres("postgres://u@h/d?pool_max_conns=3&application_name=x")
+		if err != nil || a.conns != 3 || a.config.RuntimeParams["application_name"] != "x" || a.config.RuntimeParams["pool_max_conns"] != "" {
+			t.Errorf("%d connections with %v, error %v", a.conns, a.config.RuntimeParams, err)
 		}
-		if _, conns, err = postgresConfig("postgres://u@h/d"); err != nil || conns < 16 {
-			t.Errorf("%d connections, error %v", conns, err)
+		if a, err = parsePostgres("postgres://u@h/d"); err != nil || a.conns < 16 {
+			t.Errorf("%d connections, error %v", a.conns, err)
 		}
 	})
 	t.Run("SQLite's file is the user's alone, absolute or relative, with any name", func(t *testing.T) {

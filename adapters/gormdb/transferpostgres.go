@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"collab/domain/fault"
 )
 
 // postgresReader reads through one connection.
@@ -18,22 +20,14 @@ type postgresReader struct{ conn *pgx.Conn }
 
 // connectPostgres opens a connection beside any pool.
 func connectPostgres(ctx context.Context, address string) (postgresReader, error) {
-	config, _, err := postgresConfig(address)
+	a, err := parsePostgres(address)
 	if err != nil {
 		return postgresReader{}, err
 	}
-	config.RuntimeParams["application_name"] = "collab move"
-	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // rows needs values in binary
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return postgresReader{}, err
-	}
-	// Versions of Postgres have different ones of these.
-	_, err = conn.Exec(ctx, "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout')")
-	if err != nil {
-		return postgresReader{}, errors.Join(err, conn.Close(context.Background()))
-	}
-	return postgresReader{conn}, nil
+	a.config.RuntimeParams["application_name"] = "collab move"
+	a.config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // rows needs values in binary
+	conn, err := pgx.ConnectConfig(ctx, a.config)
+	return postgresReader{conn}, err
 }
 
 // openPostgresReader begins a transaction in which all is read as of one moment.
@@ -42,7 +36,7 @@ func openPostgresReader(ctx context.Context, address string) (reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := r.conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
+	if _, err := r.conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "+fmt.Sprintf(withoutTimeouts, true)); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
@@ -103,8 +97,15 @@ func openPostgresWriter(ctx context.Context, address string) (writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Until finish a crash of the server may undo transactions, with the state that they stored.
-	if _, err := r.conn.Exec(ctx, "SET synchronous_commit = off"); err != nil {
+	pooled, err := isPooled(ctx, r.conn)
+	switch {
+	case pooled:
+		err = fault.New(fault.Invalid, "The target is reached through a pooler in transaction mode: give the address of Postgres itself, since a move needs a session")
+	case err == nil:
+		// Until finish a crash of the server may undo transactions, with the state that they stored.
+		_, err = r.conn.Exec(ctx, fmt.Sprintf(withoutTimeouts, false)+"; SET synchronous_commit = off")
+	}
+	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return postgresWriter{r}, nil

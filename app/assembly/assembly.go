@@ -348,7 +348,7 @@ func Migrate(ctx context.Context, c config.Config, log io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	logger := newLogger(c, log)
-	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), Logger: logger})
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), DirectURL: c.DirectURL.Text(), Logger: logger})
 	if err != nil {
 		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}

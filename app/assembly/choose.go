@@ -71,7 +71,7 @@ func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.
 	for _, lock := range locks {
 		lc.Append(fx.StopHook(lock.Close))
 	}
-	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), Logger: log, Pause: pause, Changed: bus.Publish})
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), DirectURL: c.DirectURL.Text(), Logger: log, Pause: pause, Changed: bus.Publish})
 	if err != nil {
 		return records{}, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}

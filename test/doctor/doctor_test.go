@@ -25,6 +25,7 @@ import (
 	"collab/app/assembly/doctor"
 	"collab/test/contract/provider"
 	"collab/test/objectstore"
+	"collab/test/postgres"
 )
 
 // verdicts are the findings of all checks but one, a line each.
@@ -69,6 +70,7 @@ func (w *fixture) broken(t *testing.T) {
 	if err := os.Chmod(readable, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	pooled := postgres.Pooled(t, w.settings["COLLAB_DATABASE_URL"])
 	silent := provider.Start(t)
 	nothing := func(map[string]any) {}
 	early := time.Now().Add(-time.Minute).UTC().Format(http.TimeFormat)
@@ -94,6 +96,9 @@ func (w *fixture) broken(t *testing.T) {
 		{"an encoding that is not UTF-8", "database", []string{"COLLAB_DATABASE_URL=" + w.address("server", databasePassword, "latin")}, "wrong", "encoding", "UTF8"},
 		{"tables of another user", "database", []string{"COLLAB_DATABASE_URL=" + w.address("stranger", databasePassword, "world")}, "wrong", "may not read", "GRANT"},
 		{"more connections than there are", "database", []string{"COLLAB_DATABASE_URL=" + w.settings["COLLAB_DATABASE_URL"] + "&pool_max_conns=1000"}, "wrong", "up to 1000", "max_connections"},
+		{"a pooler that the address does not name", "database", []string{"COLLAB_DATABASE_URL=" + strings.Replace(pooled, "pool_mode=transaction", "", 1)}, "wrong", "behind a pooler in transaction mode", "pool_mode=transaction"},
+		{"a pooler that the address names", "database", []string{"COLLAB_DATABASE_URL=" + pooled + "&pool_max_conns=1000"}, "ok", "answers", ""},
+		{"a pooler that is not there", "database", []string{"COLLAB_DATABASE_URL=" + w.settings["COLLAB_DATABASE_URL"] + "&pool_mode=transaction"}, "note", "no pooler", "pool_mode=transaction"},
 		{"a database that was not migrated", "schema", []string{"COLLAB_DATABASE_URL=" + w.address("server", databasePassword, "empty")}, "wrong", "no migration has run", "collabd migrate"},
 		{"migrations that are pending", "schema", []string{"COLLAB_DATABASE_URL=" + w.address("server", databasePassword, "old")}, "wrong", "version 3", "collabd migrate"},
 		{"a publisher that there is not", "releases", []string{"COLLAB_RELEASE_ORGS=" + org}, "wrong", org, "/auth/me"},

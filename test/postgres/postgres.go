@@ -183,12 +183,16 @@ func (s *Server) Close() error {
 func (s *Server) data() string { return filepath.Join(s.folder, "data") }
 
 func (s *Server) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return command(ctx, s.folder, s.user, name, args...)
+}
+
+func command(ctx context.Context, folder string, user *syscall.Credential, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, name, args...)
-	c.Dir = s.folder
+	c.Dir = folder
 	c.Env = append(os.Environ(), "LC_ALL=C")
 	// A group of its own keeps an interrupt at the terminal from reaching the
 	// server before the process that uses it.
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.user}
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: user}
 	return c
 }
 
@@ -207,7 +211,7 @@ func (s *Server) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err = s.answers(ctx, r, deadline); err == nil {
+		if err = r.answers(ctx, s.URL("postgres"), deadline); err == nil {
 			s.run = r
 			return nil
 		}
@@ -231,11 +235,16 @@ func (s *Server) launch() (*run, error) {
 	for k, v := range s.options.Settings {
 		settings[k] = v
 	}
-	args := []string{"-c", guardian, "guardian", s.folder, filepath.Join(s.bin, "postgres"), "-D", s.data()}
+	args := []string{filepath.Join(s.bin, "postgres"), "-D", s.data()}
 	for k, v := range settings {
 		args = append(args, "-c", k+"="+v)
 	}
-	c := s.command(context.Background(), "/bin/sh", args...)
+	return guarded(s.folder, s.user, args...)
+}
+
+// guarded starts a server in a folder under a guardian.
+func guarded(folder string, user *syscall.Credential, args ...string) (*run, error) {
+	c := command(context.Background(), folder, user, "/bin/sh", append([]string{"-c", guardian, "guardian", folder}, args...)...)
 	out, err := c.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -266,12 +275,12 @@ func (s *Server) launch() (*run, error) {
 	return r, nil
 }
 
-// answers waits until the server of the run takes connections.
-func (s *Server) answers(ctx context.Context, r *run, deadline time.Time) error {
+// answers waits until the server takes connections to a database.
+func (r *run) answers(ctx context.Context, address string, deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	for {
-		conn, err := pgx.Connect(ctx, s.URL("postgres"))
+		conn, err := pgx.Connect(ctx, address)
 		if err == nil {
 			return conn.Close(ctx)
 		}

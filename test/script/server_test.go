@@ -26,13 +26,19 @@ const (
 // A profile is one way to deploy the server.
 type profile struct {
 	name     string
-	database func(t *testing.T, dir string) (url string)
+	database func(t *testing.T, dir string) (url, direct string) // direct is for migrations, if url is not
 }
 
 var (
-	onSQLite   = profile{"SQLite", func(_ *testing.T, dir string) string { return "sqlite://" + filepath.Join(dir, "collab.db") }}
-	onPostgres = profile{"Postgres", func(t *testing.T, _ string) string { return postgres.URL(t) }}
-	inMemory   = profile{"memory", func(*testing.T, string) string { return "memory://" }}
+	onSQLite = profile{"SQLite", func(_ *testing.T, dir string) (string, string) {
+		return "sqlite://" + filepath.Join(dir, "collab.db"), ""
+	}}
+	onPostgres = profile{"Postgres", func(t *testing.T, _ string) (string, string) { return postgres.URL(t), "" }}
+	inMemory   = profile{"memory", func(*testing.T, string) (string, string) { return "memory://", "" }}
+	onPooled   = profile{"Postgres through PgBouncer", func(t *testing.T, _ string) (string, string) {
+		direct := postgres.URL(t)
+		return postgres.Pooled(t, direct), direct
+	}}
 )
 
 // server is one running collabd.
@@ -61,9 +67,10 @@ func start(t *testing.T, p profile, settings ...string) *server {
 	})
 	beside := newModels(provider.Start(t))
 	tools := newNeighbours(t)
-	database := p.database(t, tempdir.New(t))
+	database, direct := p.database(t, tempdir.New(t))
 	running = collabd.Start(t, append([]string{
 		"COLLAB_DATABASE_URL=" + database,
+		"COLLAB_DATABASE_DIRECT_URL=" + direct,
 		"COLLAB_ADMIN_SECRET=" + adminSecret,
 		"COLLAB_CORS_ORIGINS=" + corsOrigin,
 		"COLLAB_IDENTITY_WEBHOOK_SECRETS=" + webhookSecret + "," + oldWebhookSecret,

@@ -38,6 +38,7 @@ type Config struct {
 	PublicURL     URL      `env:"COLLAB_PUBLIC_URL" help:"the base address that clients use, without a path" or:"http://localhost and the port" schemes:"http,https" required:"prod"`
 	DataDir       string   `env:"COLLAB_DATA_DIR" help:"where embedded state lives" default:"./data"`
 	DatabaseURL   URL      `env:"COLLAB_DATABASE_URL" help:"sqlite://path, postgres://…, or memory:// to keep nothing" or:"SQLite in the data folder" schemes:"sqlite,postgres,memory" required:"prod"`
+	DirectURL     URL      `env:"COLLAB_DATABASE_DIRECT_URL" help:"postgres://… of the same database for migrations, if COLLAB_DATABASE_URL is that of a pooler in transaction mode (pool_mode=transaction)" schemes:"postgres"`
 	BlobURL       URL      `env:"COLLAB_BLOB_URL" help:"where the content of files lies: file://folder, gs://bucket/prefix, s3://bucket/prefix, azblob://container/prefix, or mem:// to keep nothing" or:"files in the data folder" schemes:"file,gs,s3,azblob,mem" required:"prod"`
 	SignedURLs    string   `env:"COLLAB_SIGNED_URLS" help:"on gives clients that ask for it addresses at the object store, so that content does not pass through the server" default:"on" oneof:"on,off"`
 	BlobPublicURL URL      `env:"COLLAB_BLOB_PUBLIC_URL" help:"origin by which clients reach the object store, if it is another than the server's" schemes:"http,https"`

@@ -1,0 +1,69 @@
+package gormdb
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"collab/test/postgres"
+	"collab/test/race"
+)
+
+func TestStoreThroughPgBouncer(t *testing.T) {
+	race.Skip(t, "it is the same on Postgres without a pooler")
+	direct := postgres.URL(t)
+	migrated(t, direct).Close()
+	testStore(t, opened(t, postgres.Pooled(t, direct)))
+}
+
+func TestThroughPgBouncer(t *testing.T) {
+	direct := postgres.URL(t)
+	pooled := postgres.Pooled(t, direct)
+	unnamed := strings.Replace(pooled, "pool_mode=transaction", "", 1)
+
+	t.Run("the parameters of sessions are Postgres' own", func(t *testing.T) {
+		db := opened(t, pooled)
+		for _, name := range []string{"plan_cache_mode", "synchronous_commit", "lock_timeout", "statement_timeout"} {
+			var same bool
+			for range 2 * 8 { // connections of the pooler
+				err := db.pools[0].QueryRowContext(t.Context(), "SELECT setting IS NOT DISTINCT FROM reset_val FROM pg_settings WHERE name = $1", name).Scan(&same)
+				if err != nil || !same {
+					t.Fatalf("%s is changed, error %v", name, err)
+				}
+			}
+		}
+	})
+	t.Run("migrations refuse the pooler, and use the address of Postgres", func(t *testing.T) {
+		for _, url := range []string{pooled, unnamed} {
+			if err := opened(t, url).Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "COLLAB_DATABASE_DIRECT_URL") {
+				t.Errorf("the error is %v", err)
+			}
+		}
+		db, err := Open(t.Context(), Options{URL: pooled, DirectURL: direct})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if err := db.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Ready(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a transfer reads through the pooler, and does not write through it", func(t *testing.T) {
+		from := postgres.URL(t)
+		fill(t, from, 20)
+		want := digestsOf(t, from)
+		if err := transfer(t.Context(), from, pooled, ignoreProgress); err == nil || !strings.Contains(err.Error(), "address of Postgres") {
+			t.Errorf("the error is %v", err)
+		}
+		to := postgres.URL(t)
+		if err := transfer(t.Context(), postgres.Pooled(t, from), to, ignoreProgress); err != nil {
+			t.Fatal(err)
+		}
+		if got := digestsOf(t, to); !maps.Equal(got, want) {
+			t.Errorf("the target has\n%v\nof\n%v", got, want)
+		}
+	})
+}

@@ -1,0 +1,83 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"collab/test/debian"
+	"collab/test/loopback"
+	"collab/test/tempdir"
+)
+
+// Pooled starts a PgBouncer in transaction mode before the server of an address, until the test
+// ends, and returns the address of the same database through it. Each transaction, also of one
+// connection, has the next of its few connections to the server.
+func Pooled(t testing.TB, address string) string {
+	t.Helper()
+	program, err := debian.Program(t.Context(), "pgbouncer", "pgbouncer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, err := unprivileged()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := os.MkdirTemp(tempdir.Parent(), "collab-pgbouncer-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(folder); err != nil {
+			t.Error(err)
+		}
+	})
+	if user != nil {
+		if err := os.Chown(folder, int(user.Uid), int(user.Gid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	port, err := loopback.Port()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := fmt.Sprintf("host=%s port=%s user=%s", u.Hostname(), u.Port(), u.User.Username())
+	if password, ok := u.User.Password(); ok {
+		server += " password=" + password
+	}
+	settings := fmt.Sprintf("[databases]\n* = %s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\nauth_type = any\n"+
+		"pool_mode = transaction\ndefault_pool_size = 8\nserver_round_robin = 1\nmax_client_conn = 1000\n", server, port)
+	file := filepath.Join(folder, "pgbouncer.ini")
+	if err := os.WriteFile(file, []byte(settings), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := guarded(folder, user, program, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.end(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+	})
+	u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	if err := r.answers(t.Context(), u.String(), time.Now().Add(startTimeout)); err != nil {
+		log, unread := os.ReadFile(filepath.Join(folder, "log"))
+		t.Fatal(errors.Join(err, unread), string(log))
+	}
+	params := u.Query()
+	params.Set("pool_mode", "transaction")
+	u.RawQuery = params.Encode()
+	return u.String()
+}
