@@ -50,7 +50,7 @@ func (m *fakeAuthorizer) Redeem(context.Context, connector.AuthServer, connector
 // authorizationPages is the pages of authorizations, for a person who began one.
 type authorizationPages struct {
 	*api
-	core  *harness.World
+	core  *harness.Deployment
 	ada   org.Actor
 	at    *fakeAuthorizer
 	begun connectors.Authorization
@@ -60,7 +60,7 @@ type authorizationPages struct {
 // authorise the provider.
 func newAuthorizationPages(t *testing.T, p connector.Provider, ada, organisation string, change ...func(*Options)) *authorizationPages {
 	t.Helper()
-	core, err := harness.NewWorld(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	core, err := harness.NewDeployment(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ import (
 // header in the place of a token.
 type fileServer struct {
 	*api
-	core *harness.World
+	core *harness.Deployment
 	desk id.Workspace
 	crew id.Team
 }
@@ -69,7 +69,7 @@ func (o *fileServer) actor(t testing.TB, name string) org.Actor {
 // opens.
 func newFileServer(t testing.TB, change ...func(*objects.Options)) *fileServer {
 	t.Helper()
-	core, err := harness.NewWorld(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	core, err := harness.NewDeployment(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // fixture is an organisation with an owner and a member, their team with a workspace, and
 // files.
 type fixture struct {
-	*harness.World
+	*harness.Deployment
 	ada, ben org.Actor
 	crew     id.Team
 	desk     id.Workspace
@@ -37,10 +37,10 @@ type fixture struct {
 
 func open(t testing.TB) *fixture {
 	t.Helper()
-	f, err := harness.NewWorld(start)
+	f, err := harness.NewDeployment(start)
 	must(t, err)
 	ctx := t.Context()
-	w := &fixture{World: f}
+	w := &fixture{Deployment: f}
 	w.ada, err = f.Join(ctx, "org_office", "user_ada", org.Owner)
 	must(t, err)
 	w.ben, err = f.Join(ctx, "org_office", "user_ben", org.Member)

@@ -23,7 +23,7 @@ var startTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // deleted, announced and written, announced and not written, and known to
 // nobody.
 type fixture struct {
-	*harness.World
+	*harness.Deployment
 	ada      org.Actor
 	stored   map[string]bool          // by name
 	reasons  map[string]upkeep.Reason // why blobs will be garbage, by name
@@ -39,9 +39,9 @@ const (
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	f, err := harness.NewWorld(startTime)
+	f, err := harness.NewDeployment(startTime)
 	must(t, err)
-	y := &fixture{World: f, stored: map[string]bool{}, reasons: map[string]upkeep.Reason{}, objects: map[string]object.Object{}, contents: map[string]string{}}
+	y := &fixture{Deployment: f, stored: map[string]bool{}, reasons: map[string]upkeep.Reason{}, objects: map[string]object.Object{}, contents: map[string]string{}}
 	ctx := t.Context()
 	y.ada, err = f.Join(ctx, "org_yard", "user_ada", org.Owner)
 	must(t, err)
@@ -436,7 +436,7 @@ func TestTheStoreOfAnotherDatabaseIsNotCollected(t *testing.T) {
 	other.Clock.Advance(object.Grace + time.Millisecond)
 	before, err := other.BlobNames(ctx)
 	must(t, err)
-	fresh, err := harness.NewWorld(other.Clock.Now())
+	fresh, err := harness.NewDeployment(other.Clock.Now())
 	must(t, err)
 	stranger := upkeep.New(fresh.Store, other.Blobs, fresh.Clock, nil, time.Hour)
 	err = stranger.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("%s was removed", g.Name) })

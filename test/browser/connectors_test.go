@@ -29,25 +29,25 @@ import (
 	"collab/test/toolserver"
 )
 
-// glance is the interval of polling for a change that happens soon.
-const glance = 50 * time.Millisecond
+// pollInterval is how often a test reads a status that changes soon.
+const pollInterval = 50 * time.Millisecond
 
-// workshop is a server whose connectors lead to a tool server that an authorization
-// server lets people in at.
-type workshop struct {
+// connectorServer is a server with one connector, to a tool server that an authorization
+// server protects.
+type connectorServer struct {
 	*server
 	auth  *authserver.Server
 	owner session
 }
 
-// begun is what /mcp-oauth/start answers.
-type begun struct{ AuthURL, State, InstanceID string }
+// authorization is the answer of /mcp-oauth/start.
+type authorization struct{ AuthURL, State, InstanceID string }
 
-// openWorkshop starts one where the provider notes has this name. Before anybody
-// signs in, the server is shown to who stands before it.
-func openWorkshop(t *testing.T, name string, before func(*server), settings ...string) *workshop {
+// newConnectorServer starts a server whose provider notes has this name, and calls before
+// with it before anybody signs in.
+func newConnectorServer(t *testing.T, name string, before func(*server), settings ...string) *connectorServer {
 	t.Helper()
-	w := &workshop{auth: authserver.Start(t, "")}
+	w := &connectorServer{auth: authserver.Start(t, "")}
 	tools := toolserver.Start(t)
 	tools.Protect(w.auth.Issuer)
 	tools.RequireBearer(w.auth.Valid)
@@ -67,17 +67,17 @@ func openWorkshop(t *testing.T, name string, before func(*server), settings ...s
 	return w
 }
 
-// nobody stands before a server.
-func nobody(*server) {}
+// direct leaves the server without a proxy.
+func direct(*server) {}
 
-// begin begins to authorise a new connector.
-func (w *workshop) begin() begun {
+// begin starts the authorization of a new connector.
+func (w *connectorServer) begin() authorization {
 	w.t.Helper()
-	return decode[begun](w.t, w.call("POST", "/mcp-oauth/start", bearer(w.owner.Token), map[string]string{"providerId": "notes"}, http.StatusOK))
+	return decode[authorization](w.t, w.call("POST", "/mcp-oauth/start", bearer(w.owner.Token), map[string]string{"providerId": "notes"}, http.StatusOK))
 }
 
-// polled checks how far an authorization is.
-func (w *workshop) polled(f begun, want string) {
+// checkStatus fails unless the authorization has the status.
+func (w *connectorServer) checkStatus(f authorization, want string) {
 	w.t.Helper()
 	got := decode[struct {
 		Status string
@@ -88,11 +88,11 @@ func (w *workshop) polled(f begun, want string) {
 	}
 }
 
-// connected waits until the authorised connector has its tools.
-func (w *workshop) connected(b *tab, f begun) {
+// waitConnected waits until the authorised connector has its tools.
+func (w *connectorServer) waitConnected(b *tab, f authorization) {
 	w.t.Helper()
-	w.polled(f, "ready")
-	for tick := time.Tick(glance); ; {
+	w.checkStatus(f, "ready")
+	for tick := time.Tick(pollInterval); ; {
 		for _, i := range decode[[]struct {
 			ID, Status string
 			Tools      []struct{ Name string }
@@ -153,8 +153,8 @@ func (b *tab) leads(status int64, actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// goOn is the button of the page that asks.
-func (w *workshop) goOn() string { return "Continue to " + strings.TrimPrefix(w.auth.URL, "http://") }
+// continueLabel is the button of the page that asks.
+func (w *connectorServer) continueLabel() string { return "Continue to " + strings.TrimPrefix(w.auth.URL, "http://") }
 
 func button(text string) string { return fmt.Sprintf(`//button[normalize-space()=%q]`, text) }
 
@@ -192,7 +192,7 @@ func (b *tab) cookies(address string) map[string]*network.Cookie {
 }
 
 func TestConnector(t *testing.T) {
-	w, b := openWorkshop(t, "Notes", nobody), openTab(t)
+	w, b := newConnectorServer(t, "Notes", direct), openTab(t)
 	f := w.begin()
 	b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
 	b.everywhere("connect")
@@ -204,7 +204,7 @@ func TestConnector(t *testing.T) {
 
 	// With the keyboard alone, back again, and on with an impatient mouse.
 	b.do(chromedp.KeyEvent(kb.Tab))
-	if got := read(b, chromedp.Evaluate[string](`document.activeElement.innerText + ", " + getComputedStyle(document.activeElement).outlineStyle`)); got != w.goOn()+", solid" {
+	if got := read(b, chromedp.Evaluate[string](`document.activeElement.innerText + ", " + getComputedStyle(document.activeElement).outlineStyle`)); got != w.continueLabel()+", solid" {
 		t.Errorf("the focus is on %s", got)
 	}
 	b.picture("connect-focus")
@@ -216,11 +216,11 @@ func TestConnector(t *testing.T) {
 		t.Error("the form is not sent")
 	}
 	b.do(chromedp.WaitVisible(button("Allow")))
-	w.polled(f, "pending")
+	w.checkStatus(f, "pending")
 	b.leads(http.StatusOK, chromedp.Click(button("Allow")))
 	b.says("Connected", "You can close this window.")
 	b.everywhere("connected")
-	w.connected(b, f)
+	w.waitConnected(b, f)
 	if held := b.cookies(w.base); held["collab_confirmed"] != nil {
 		t.Errorf("the browser still holds %+v", held)
 	}
@@ -232,7 +232,7 @@ func TestConnector(t *testing.T) {
 	b.says("This authorization was used already")
 	b.everywhere("used")
 	b.leads(http.StatusNotFound, chromedp.Navigate(f.AuthURL))
-	w.connected(b, f)
+	w.waitConnected(b, f)
 	if n := len(w.auth.Redeemed()); n != 1 {
 		t.Errorf("%d codes were redeemed", n)
 	}
@@ -242,7 +242,7 @@ func TestConnector(t *testing.T) {
 // https over https to http, and back.
 func TestConnectorBehindTLS(t *testing.T) {
 	address, certificate, to := encrypted(t)
-	w, b := openWorkshop(t, "Notes", to, "COLLAB_PUBLIC_URL="+address, "SSL_CERT_FILE="+certificate), openTab(t)
+	w, b := newConnectorServer(t, "Notes", to, "COLLAB_PUBLIC_URL="+address, "SSL_CERT_FILE="+certificate), openTab(t)
 	if _, err := chromedp.Call(b, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -263,25 +263,25 @@ func TestConnectorBehindTLS(t *testing.T) {
 	b.says("Authorization server of the tests")
 	b.leads(http.StatusOK, chromedp.Click(button("Allow")))
 	b.says("Connected")
-	w.connected(b, f)
+	w.waitConnected(b, f)
 	b.clean(address, front.URL, w.auth.URL)
 }
 
 func TestConnectorOfAnother(t *testing.T) {
-	w, mallory, victim := openWorkshop(t, "Notes", nobody), openTab(t), openTab(t)
+	w, mallory, victim := newConnectorServer(t, "Notes", direct), openTab(t), openTab(t)
 	f := w.begin()
 	mallory.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
-	mallory.leads(http.StatusOK, chromedp.Click(button(w.goOn())))
+	mallory.leads(http.StatusOK, chromedp.Click(button(w.continueLabel())))
 	victim.leads(http.StatusOK, chromedp.Navigate(read(mallory, chromedp.Location())))
 	victim.leads(http.StatusForbidden, chromedp.Click(button("Allow")))
-	victim.says("This authorization was begun in another browser")
+	victim.says("This authorization was authorization in another browser")
 	victim.everywhere("refused")
-	w.polled(f, "pending")
+	w.checkStatus(f, "pending")
 	if all := w.auth.Redeemed(); len(all) != 0 {
 		t.Errorf("redeemed %v", all)
 	}
 	mallory.leads(http.StatusOK, chromedp.Click(button("Allow")))
-	w.connected(mallory, f)
+	w.waitConnected(mallory, f)
 	mallory.clean(w.base, w.auth.URL)
 }
 
@@ -299,7 +299,7 @@ const fetched = () => fetch({{.Action}}, {
 `))
 
 func TestConnectorUnderAttack(t *testing.T) {
-	w := openWorkshop(t, "Notes", nobody)
+	w := newConnectorServer(t, "Notes", direct)
 	f := w.begin()
 	var token string
 	attacker := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -344,10 +344,10 @@ func TestConnectorUnderAttack(t *testing.T) {
 func TestConnectorWithHostileNames(t *testing.T) {
 	const evil = `</title></bdi></style><script>document.title = "evil"</script><img src=x onerror="document.title = 'evil'"> &lt;b&gt; {{.}}`
 	name, label, organisation := "Provider"+evil, "Label"+evil+strings.Repeat("W", 40), "Office"+evil
-	w, b := openWorkshop(t, name, nobody), openTab(t)
+	w, b := newConnectorServer(t, name, direct), openTab(t)
 	w.owner = w.signedIn("mallory@collab.example", organisation, "")
 	made := decode[struct{ ID string }](t, w.call("POST", "/connectors", bearer(w.owner.Token), map[string]string{"providerId": "notes", "name": label}, http.StatusCreated))
-	f := decode[begun](t, w.call("POST", "/mcp-oauth/start", bearer(w.owner.Token), map[string]string{"instanceId": made.ID}, http.StatusOK))
+	f := decode[authorization](t, w.call("POST", "/mcp-oauth/start", bearer(w.owner.Token), map[string]string{"instanceId": made.ID}, http.StatusOK))
 	b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
 	b.everywhere("hostile")
 	b.says(name, label, organisation)

@@ -27,20 +27,20 @@ import (
 	"collab/test/harness"
 )
 
-// stage is the use cases of models, whose analytics and pauses can be looked at.
-type stage struct {
-	*harness.World
+// stage is the use cases of chats, with recorded analytics and observable pauses.
+type chatFixture struct {
+	*harness.Deployment
 	*chats.Chats
 	ada         org.Actor
 	generations []chat.Generation
-	pause       func() // what happens while a call waits to be made again
+	pause       func() // runs while a call waits to be retried
 }
 
-// onStage puts models on a stage whose clock stands some time after the start.
-func onStage(t *testing.T, models ports.Models, after time.Duration) *stage {
+// newChatFixture returns a fixture with the model provider, its clock some time after the start.
+func newChatFixture(t *testing.T, models ports.Models, after time.Duration) *chatFixture {
 	t.Helper()
 	c := core(t)
-	s := &stage{World: c, ada: office(t, c)}
+	s := &chatFixture{Deployment: c, ada: newOrganisation(t, c)}
 	c.Clock.Advance(after)
 	registry, err := chat.NewRegistry([]chat.Model{{
 		ID: "owl", DisplayName: "Owl", Provider: "owls", Tier: "standard", ContextWindow: 200_000, MaxOutputTokens: 1000,
@@ -62,10 +62,10 @@ func onStage(t *testing.T, models ports.Models, after time.Duration) *stage {
 	return s
 }
 
-func (s *stage) Record(g chat.Generation) { s.generations = append(s.generations, g) }
+func (s *chatFixture) Record(g chat.Generation) { s.generations = append(s.generations, g) }
 
-// entries are all that the ledger has, by the day that they count for.
-func (s *stage) entries(t rapid.TB) (all []usage.Entry, used map[quota.Day]int64) {
+// entries returns the ledger's entries, and the tokens used by day.
+func (s *chatFixture) entries(t rapid.TB) (all []usage.Entry, used map[quota.Day]int64) {
 	now := s.Clock.Now()
 	used = map[quota.Day]int64{quota.DayOf(now): 0}
 	err := s.Store.Usage().Ledger().Entries(context.Background(), s.ada.Org, usage.Period{Start: now.AddDate(0, 0, -2), End: now.AddDate(0, 0, 1)}, func(e usage.Entry) error {
@@ -79,10 +79,9 @@ func (s *stage) entries(t rapid.TB) (all []usage.Entry, used map[quota.Day]int64
 	return all, used
 }
 
-// settled checks that each of the calls has one entry, which the analytics agree
-// with, and that the accounts have what the entries come to and hold nothing.
-// It returns the last entry.
-func (s *stage) settled(t rapid.TB, calls int) usage.Entry {
+// settled fails unless each call has one entry that agrees with its analytics, and the
+// accounts have the sum of the entries and no reservations. It returns the last entry.
+func (s *chatFixture) settled(t rapid.TB, calls int) usage.Entry {
 	all, used := s.entries(t)
 	if len(all) != calls || len(s.generations) != calls {
 		t.Fatalf("%d calls have %d entries and %d generations", calls, len(all), len(s.generations))
@@ -112,32 +111,32 @@ func (s *stage) settled(t rapid.TB, calls int) usage.Entry {
 	return e
 }
 
-// exit is how a client leaves.
+// exit is how a client ends its stream.
 type exit int
 
 const (
-	stays   exit = iota
-	refuses      // it does not take a chunk
-	stalls       // it does not take what is to go out
-	hangsUp      // its request ends
+	stays       exit = iota
+	refuses          // Chunk fails
+	stalls           // Wait fails
+	disconnects      // its request is cancelled
 )
 
-// listener is a client. It leaves at a chunk, and finds what must not come.
-type listener struct {
+// chatClient is a client of a chat. It leaves at a chunk, and records violations of the stream's grammar.
+type chatClient struct {
 	exit
 	at     int // the chunk at which it leaves
 	hangUp func()
-	ended  func() // called with the end of the answer
+	ended  func() // called with the last chunk
 
 	mu     sync.Mutex
 	chunks []chat.Chunk
-	gone   bool // it did not take something
+	gone   bool // Chunk or Wait failed before the last chunk
 	wrong  []string
-	calls  map[string]bool // whether a result is to come
+	calls  map[string]bool // whether a result must follow
 	over   bool
 }
 
-func (l *listener) Chunk(c chat.Chunk) error {
+func (l *chatClient) Chunk(c chat.Chunk) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.check(c)
@@ -150,17 +149,17 @@ func (l *listener) Chunk(c chat.Chunk) error {
 	}
 	switch l.exit {
 	case refuses:
-		l.gone = !l.over // who misses the end has missed nothing else
+		l.gone = !l.over // with the last chunk nothing is missing
 		return errors.New("the client is gone")
-	case hangsUp:
+	case disconnects:
 		l.hangUp()
 	}
 	return nil
 }
 
-func (l *listener) Alive() {}
+func (l *chatClient) Alive() {}
 
-func (l *listener) Wait() error {
+func (l *chatClient) Wait() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.exit == stalls && len(l.chunks) >= l.at {
@@ -170,9 +169,9 @@ func (l *listener) Wait() error {
 	return nil
 }
 
-// check holds a chunk to the grammar (text | tool_call | tool_result)* (done |
-// error), in which a result answers a call before it.
-func (l *listener) check(c chat.Chunk) {
+// check checks a chunk against the grammar (text | tool_call | tool_result)* (done |
+// error), in which a result follows its call.
+func (l *chatClient) check(c chat.Chunk) {
 	bad := func(what string) { l.wrong = append(l.wrong, fmt.Sprintf("%s: %+v", what, c)) }
 	if l.over {
 		bad("after the end")
@@ -203,23 +202,23 @@ func (l *listener) check(c chat.Chunk) {
 	}
 }
 
-// heard is how many chunks came.
-func (l *listener) heard() int {
+// received returns the number of chunks.
+func (l *chatClient) received() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.chunks)
 }
 
-// end is the type of the last chunk where that is an end, else empty.
-func (l *listener) end() chat.ChunkType {
+// end returns the type of the last chunk; empty: the stream has not ended.
+func (l *chatClient) end() chat.ChunkType {
 	if !l.over {
 		return ""
 	}
 	return l.chunks[len(l.chunks)-1].Type
 }
 
-// estimate is what the chunks that came are estimated at, in tokens of output.
-func (l *listener) estimate() (tokens int64) {
+// estimate returns the estimated output tokens of the chunks.
+func (l *chatClient) estimate() (tokens int64) {
 	for _, c := range l.chunks {
 		switch c.Type {
 		case chat.TextChunk:
@@ -231,51 +230,51 @@ func (l *listener) estimate() (tokens int64) {
 	return tokens
 }
 
-func someListener(t *rapid.T) *listener {
-	return &listener{exit: exit(rapid.IntRange(int(stays), int(hangsUp)).Draw(t, "exit")), at: rapid.IntRange(1, 6).Draw(t, "leaves at")}
+func drawClient(t *rapid.T) *chatClient {
+	return &chatClient{exit: exit(rapid.IntRange(int(stays), int(disconnects)).Draw(t, "exit")), at: rapid.IntRange(1, 6).Draw(t, "leaves at")}
 }
 
-// attempt is one answer of a provider in memory.
+// attempt is one answer of the scripted model.
 type attempt struct {
-	steps  []func(*played) error
-	reach  bool // the provider takes the call; else it refuses it
-	heeds  bool // it ends where its ctx does; else its end marker may be there already
-	reply  chat.Reply
-	err    error // nil: whole
-	panics bool
+	steps   []func(*scriptedModel) error
+	reach   bool // the provider accepts the call
+	honours bool // it returns when its ctx ends; else its end marker may have arrived already
+	reply   chat.Reply
+	err     error // nil: complete
+	panics  bool
 }
 
-// played is a provider in memory that keeps to the contract of its port. It plays
-// one answer after the other, and notes what was to come of it.
-type played struct {
-	*stage
+// scriptedModel is a model provider that follows the contract of its port. It gives its answers
+// in turn, and records the expected outcome.
+type scriptedModel struct {
+	*chatFixture
 	answers []attempt
-	to      *listener
+	to      *chatClient
 	hangUp  func()
 
 	sink    ports.Sink
 	ctx     context.Context
 	asked   int
-	cause   chat.Outcome // of the first thing that ended the call from outside
+	cause   chat.Outcome // of the first event that ended the call from outside
 	drained bool
 	whole   bool
 	panics  bool
 	failed  error
 	used    chat.Usage
-	input   bool  // all answers that were begun reported their input
-	output  bool  // and of all of their output
-	began   bool  // an answer was
-	left    bool  // the client did not take something, before the end of the answers
-	sent    bool  // a chunk was, before an answer
-	want    int64 // the estimate of the input
+	input   bool  // all accepted calls reported their input tokens
+	output  bool  // and all their output tokens
+	began   bool  // a call was accepted
+	left    bool  // the client left before the end of the answers
+	sent    bool  // a chunk was sent before an answer
+	want    int64 // the estimated input tokens
 }
 
-func (p *played) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
+func (p *scriptedModel) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.Reply, error) {
 	a := p.answers[min(p.asked, len(p.answers)-1)]
 	p.asked++
 	defer func() { p.left = p.to.gone }()
 	p.ctx, p.sink, p.want, p.failed = ctx, to, c.Estimate(), nil
-	p.sent = p.sent || p.to.heard() > 0
+	p.sent = p.sent || p.to.received() > 0
 	if !a.reach {
 		return chat.Reply{}, p.fails(a.err)
 	}
@@ -285,7 +284,7 @@ func (p *played) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 	p.used, p.input, p.output = p.used.Plus(a.reply.Usage), p.input && a.reply.InputKnown, p.output && a.reply.OutputKnown
 	to.Alive()
 	for _, step := range a.steps {
-		if a.heeds && ctx.Err() != nil {
+		if a.honours && ctx.Err() != nil {
 			return a.reply, context.Cause(ctx)
 		}
 		if err := step(p); err != nil {
@@ -298,7 +297,7 @@ func (p *played) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 		p.used = p.used.Plus(chat.Usage{Input: -a.reply.Usage.Input, Output: -a.reply.Usage.Output})
 		p.panics = true
 		panic("the adapter has a bug")
-	case a.heeds && ctx.Err() != nil:
+	case a.honours && ctx.Err() != nil:
 		return a.reply, context.Cause(ctx)
 	case a.err != nil:
 		return a.reply, p.fails(a.err)
@@ -307,9 +306,8 @@ func (p *played) Stream(ctx context.Context, c chat.Call, to ports.Sink) (chat.R
 	return a.reply, nil
 }
 
-// fails returns the error of an answer that failed, or the cause of a ctx that
-// has ended.
-func (p *played) fails(err error) error {
+// fails returns err, or the cause of ctx if that has ended.
+func (p *scriptedModel) fails(err error) error {
 	if p.ctx.Err() != nil {
 		return context.Cause(p.ctx)
 	}
@@ -317,26 +315,26 @@ func (p *played) fails(err error) error {
 	return err
 }
 
-// ends notes what ended the call from outside, if nothing else did before.
-func (p *played) ends(how chat.Outcome) {
+// ends records what ended the call from outside, if it is the first.
+func (p *scriptedModel) ends(how chat.Outcome) {
 	if p.cause == "" {
 		p.cause = how
 	}
 }
 
-func (p *played) leave() {
+func (p *scriptedModel) leave() {
 	p.ends(chat.ClientGone)
 	p.hangUp()
 }
 
-func (p *played) drain() {
+func (p *scriptedModel) drain() {
 	p.ends(chat.ShutDown)
 	p.drained = true
 	p.Drain()
 }
 
-// outcome is what is to become of the call.
-func (p *played) outcome() chat.Outcome {
+// outcome returns the expected outcome of the call.
+func (p *scriptedModel) outcome() chat.Outcome {
 	var f *chat.Failure
 	switch {
 	case p.whole:
@@ -353,26 +351,26 @@ func (p *played) outcome() chat.Outcome {
 	return chat.Failed
 }
 
-// again reports whether the call should have been made once more.
-func (p *played) again() bool {
+// retryable reports whether the call should have been retried.
+func (p *scriptedModel) retryable() bool {
 	var f *chat.Failure
-	return errors.As(p.failed, &f) && f.Retryable() && p.cause == "" && !p.to.gone && p.asked < 3 && p.to.heard() == 1 // the error
+	return errors.As(p.failed, &f) && f.Retryable() && p.cause == "" && !p.to.gone && p.asked < 3 && p.to.received() == 1 // the error
 }
 
-// someAnswer draws an answer.
-func someAnswer(t *rapid.T) attempt {
+// drawAnswer draws an answer.
+func drawAnswer(t *rapid.T) attempt {
 	calls := 0
 	word := rapid.StringN(1, 12, -1)
-	say := func(c chat.Chunk) func(*played) error {
-		return func(p *played) error {
+	say := func(c chat.Chunk) func(*scriptedModel) error {
+		return func(p *scriptedModel) error {
 			p.sink.Alive()
 			return p.sink.Chunk(c)
 		}
 	}
-	do := func(f func(*played)) func(*played) error {
-		return func(p *played) error { f(p); return nil }
+	do := func(f func(*scriptedModel)) func(*scriptedModel) error {
+		return func(p *scriptedModel) error { f(p); return nil }
 	}
-	var all []func(*played) error
+	var all []func(*scriptedModel) error
 	for range rapid.IntRange(0, 8).Draw(t, "steps") {
 		switch rapid.IntRange(0, 11).Draw(t, "step") {
 		case 0, 1, 2:
@@ -386,32 +384,32 @@ func someAnswer(t *rapid.T) attempt {
 			all = append(all,
 				say(chat.Chunk{Type: chat.CallChunk, CallID: call, Name: chat.WebSearch, Args: `{}`, ServerHandled: true}),
 				say(chat.Chunk{Type: chat.ResultChunk, CallID: call, Result: `[]`}))
-		case 5: // pings and thoughts
-			all = append(all, do(func(p *played) { p.sink.Alive() }))
+		case 5: // pings and reasoning
+			all = append(all, do(func(p *scriptedModel) { p.sink.Alive() }))
 		case 6:
-			all = append(all, func(p *played) error { return p.sink.Wait() })
+			all = append(all, func(p *scriptedModel) error { return p.sink.Wait() })
 		case 7: // time passes, not too much of it at once
 			d := time.Duration(rapid.IntRange(1, 59).Draw(t, "seconds")) * time.Second
-			all = append(all, do(func(p *played) {
+			all = append(all, do(func(p *scriptedModel) {
 				p.Clock.Advance(d)
 				p.sink.Alive()
 			}))
-		case 8: // this server looks after its leases, or another one does
+		case 8: // this server extends its leases, or another one sweeps
 			if rapid.Bool().Draw(t, "own") {
-				all = append(all, func(p *played) error { return p.ExtendLeases(context.Background()) })
+				all = append(all, func(p *scriptedModel) error { return p.ExtendLeases(context.Background()) })
 			} else {
-				all = append(all, func(p *played) error {
+				all = append(all, func(p *scriptedModel) error {
 					return p.Store.Usage().Quotas().Sweep(context.Background(), p.Clock.Now())
 				})
 			}
 		case 9:
 			switch rapid.IntRange(0, 3).Draw(t, "end from outside") {
 			case 0:
-				all = append(all, do((*played).leave))
+				all = append(all, do((*scriptedModel).leave))
 			case 1:
-				all = append(all, do((*played).drain))
+				all = append(all, do((*scriptedModel).drain))
 			case 2:
-				all = append(all, func(p *played) error {
+				all = append(all, func(p *scriptedModel) error {
 					p.ends(chat.TimedOut)
 					p.Clock.Advance(10 * time.Minute)
 					<-p.ctx.Done()
@@ -422,7 +420,7 @@ func someAnswer(t *rapid.T) attempt {
 	}
 	tokens := rapid.Int64Range(0, 2000)
 	a := attempt{
-		steps: all, reach: rapid.IntRange(0, 3).Draw(t, "reach") > 0, heeds: rapid.Bool().Draw(t, "heeds"),
+		steps: all, reach: rapid.IntRange(0, 3).Draw(t, "reach") > 0, honours: rapid.Bool().Draw(t, "heeds"),
 		reply: chat.Reply{
 			Usage:      chat.Usage{Input: tokens.Draw(t, "input"), Output: tokens.Draw(t, "output")},
 			InputKnown: rapid.Bool().Draw(t, "input known"), OutputKnown: rapid.Bool().Draw(t, "output known"),
@@ -437,24 +435,23 @@ func someAnswer(t *rapid.T) attempt {
 	return a
 }
 
-// run runs a call and survives the adapter's panic, which is to go on.
+// run runs a call and reports whether it panicked.
 func run(ctx context.Context, call *chats.Call, to ports.Sink) (panicked bool) {
 	defer func() { panicked = recover() != nil }()
 	call.Run(ctx, to)
 	return false
 }
 
-// TestWhateverAProviderDoesACallIsAnsweredAndSettledOnce: a provider in memory
-// says anything and fails in any way, while its client leaves, its server goes
-// away and time passes at any moment.
+// TestWhateverAProviderDoesACallIsAnsweredAndSettledOnce draws answers and failures of a
+// provider, while its client leaves, its server shuts down and time passes at any step.
 func TestWhateverAProviderDoesACallIsAnsweredAndSettledOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		p := &played{}
-		p.stage = onStage(t, p, time.Duration(rapid.IntRange(0, 24*60).Draw(rt, "minutes"))*time.Minute)
+		p := &scriptedModel{}
+		p.chatFixture = newChatFixture(t, p, time.Duration(rapid.IntRange(0, 24*60).Draw(rt, "minutes"))*time.Minute)
 		all := rapid.IntRange(1, 3).Draw(rt, "calls")
 		for calls := 1; calls <= all && !p.drained; calls++ {
-			*p = played{stage: p.stage, to: someListener(rt)}
-			p.answers = append(rapid.SliceOfN(rapid.Custom(someAnswer), 0, 2).Draw(rt, "failures"), someAnswer(rt))
+			*p = scriptedModel{chatFixture: p.chatFixture, to: drawClient(rt)}
+			p.answers = append(rapid.SliceOfN(rapid.Custom(drawAnswer), 0, 2).Draw(rt, "failures"), drawAnswer(rt))
 			p.pause = map[int]func(){0: p.leave, 1: p.drain}[rapid.IntRange(0, 12).Draw(rt, "while it pauses")]
 			ctx, cancel := context.WithCancel(context.Background())
 			p.hangUp = cancel
@@ -463,12 +460,12 @@ func TestWhateverAProviderDoesACallIsAnsweredAndSettledOnce(t *testing.T) {
 					p.leave()
 				}
 			}
-			p.to.ended = func() { p.settled(rt, calls) } // before the end is sent
+			p.to.ended = func() { p.settled(rt, calls) } // before the last chunk is sent
 			call, err := p.Admit(ctx, p.ada, chat.Request{Message: "Hello", WebSearch: true})
 			if err != nil {
 				rt.Fatal(err)
 			}
-			if rapid.IntRange(0, 19).Draw(rt, "the server goes before it runs") == 0 {
+			if rapid.IntRange(0, 19).Draw(rt, "shutdown before the call runs") == 0 {
 				p.drain()
 			}
 			panicked := run(ctx, call, p.to)
@@ -479,13 +476,13 @@ func TestWhateverAProviderDoesACallIsAnsweredAndSettledOnce(t *testing.T) {
 			rt.Fatal(err)
 		}
 		if _, err := p.Admit(t.Context(), p.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Unavailable) {
-			rt.Fatalf("a server that is going away admits: %v", err)
+			rt.Fatalf("a server that shuts down admits: %v", err)
 		}
 	})
 }
 
-// judge holds what came of a call to what was to come of it.
-func (p *played) judge(t *rapid.T, calls int, panicked bool) {
+// judge compares the outcome, entry, stream and analytics of a call with the expected.
+func (p *scriptedModel) judge(t *rapid.T, calls int, panicked bool) {
 	e := p.settled(t, calls)
 	if len(p.to.wrong) > 0 {
 		t.Fatal(strings.Join(p.to.wrong, "\n"))
@@ -507,7 +504,7 @@ func (p *played) judge(t *rapid.T, calls int, panicked bool) {
 	if want == chat.DoneChunk && p.to.chunks[len(p.to.chunks)-1].Usage != e.Tokens {
 		t.Fatalf("done says %+v, the entry %+v", p.to.chunks[len(p.to.chunks)-1], e)
 	}
-	if g := p.generations[calls-1]; p.sent || p.asked > 3 || p.again() || g.Attempts != p.asked || g.Took != p.Clock.Now().Sub(g.Began) || panicked != p.panics {
+	if g := p.generations[calls-1]; p.sent || p.asked > 3 || p.retryable() || g.Attempts != p.asked || g.Took != p.Clock.Now().Sub(g.Began) || panicked != p.panics {
 		t.Fatalf("in %s, of which analytics say %s, after %d attempts, of which analytics say %d: %v; chunks before the last: %v", p.Clock.Now().Sub(g.Began), g.Took, p.asked, g.Attempts, p.failed, p.sent)
 	}
 	tokens, from := p.used, chat.Provider

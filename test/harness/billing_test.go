@@ -22,19 +22,19 @@ import (
 	"collab/test/harness"
 )
 
-// shop is an organisation without a plan, and everybody who reads what it has.
-type shop struct {
-	*harness.World
+// serversFixture is an organisation without a plan, with billing on two servers.
+type serversFixture struct {
+	*harness.Deployment
 	t        *testing.T
 	ada      org.Actor
 	provider *memory.Payments
 	servers  [2]*billing.Billing // on one store
 }
 
-func openShop(t *testing.T) *shop {
+func newServersFixture(t *testing.T) *serversFixture {
 	t.Helper()
 	c := core(t)
-	s := &shop{World: c, t: t, ada: office(t, c), provider: memory.NewPayments(c.Clock)}
+	s := &serversFixture{Deployment: c, t: t, ada: newOrganisation(t, c), provider: memory.NewPayments(c.Clock)}
 	if err := c.Store.Directory().Subscriptions().Put(t.Context(), s.ada.Org, plan.Unsubscribed(s.ada.Org)); err != nil {
 		t.Fatal(err)
 	}
@@ -48,9 +48,9 @@ func openShop(t *testing.T) *shop {
 	return s
 }
 
-// reads checks that every reader sees this plan: billing, the quota, the period
-// of the metering, the operator and invitations.
-func (s *shop) reads(want plan.Plan, status plan.Status, period usage.Period) {
+// checkReaders fails unless every reader has this plan: billing, quota, metering's period, the
+// operator and invitations.
+func (s *serversFixture) checkReaders(want plan.Plan, status plan.Status, period usage.Period) {
 	s.t.Helper()
 	ctx := s.t.Context()
 	for _, server := range s.servers {
@@ -86,17 +86,17 @@ func (s *shop) reads(want plan.Plan, status plan.Status, period usage.Period) {
 	}
 }
 
-// recorded checks what the store itself has.
-func (s *shop) recorded(want plan.Plan, status plan.Status) {
+// checkStored fails unless the store has this plan and status.
+func (s *serversFixture) checkStored(want plan.Plan, status plan.Status) {
 	s.t.Helper()
 	sub, err := s.Store.Directory().Subscriptions().Get(s.t.Context(), s.ada.Org)
 	if err != nil || sub.Plan != want || sub.Status() != status {
-		s.t.Errorf("%s %s is recorded, %v; want %s %s", sub.Plan, sub.Status(), err, want, status)
+		s.t.Errorf("%s %s is checkStored, %v; want %s %s", sub.Plan, sub.Status(), err, want, status)
 	}
 }
 
-// keep has every server look after the subscriptions.
-func (s *shop) keep() {
+// reconcile reconciles the subscriptions on every server.
+func (s *serversFixture) reconcile() {
 	s.t.Helper()
 	for _, server := range s.servers {
 		if err := server.Reconcile(s.t.Context()); err != nil {
@@ -106,7 +106,7 @@ func (s *shop) keep() {
 }
 
 // audited counts the changes of the subscription in the audit log with this detail.
-func (s *shop) audited(detail string) (n int) {
+func (s *serversFixture) audited(detail string) (n int) {
 	s.t.Helper()
 	err := s.Store.Journal().Audit().List(s.t.Context(), s.ada.Org, "", 0, func(e audit.Entry) error {
 		if e.Action == audit.SubscriptionChanged && e.Detail == detail {
@@ -120,8 +120,8 @@ func (s *shop) audited(detail string) (n int) {
 	return n
 }
 
-// buy pays for a plan and has the payment heard of when the buyer comes back.
-func (s *shop) buy(p plan.Plan) (subscription string) {
+// buy pays for a plan; the payment is found when the buyer returns.
+func (s *serversFixture) buy(p plan.Plan) (subscription string) {
 	s.t.Helper()
 	ctx := s.t.Context()
 	if _, err := s.servers[0].Checkout(ctx, s.ada, p); err != nil {
@@ -145,39 +145,39 @@ func month(at time.Time) usage.Period {
 	return usage.Period{Start: first, End: first.AddDate(0, 1, 0)}
 }
 
-func TestATrialIsOverForEveryReaderAtItsInstantAndIsRecordedOnce(t *testing.T) {
-	s := openShop(t)
+func TestATrialEndsForEveryReaderAtItsInstantAndIsRecordedOnce(t *testing.T) {
+	s := newServersFixture(t)
 	began := s.Clock.Now()
-	s.reads(plan.None, plan.Canceled, month(began))
+	s.checkReaders(plan.None, plan.Canceled, month(began))
 	d, err := s.servers[0].Trial(t.Context(), s.ada)
 	if err != nil || d.TrialEnd == nil || !d.TrialEnd.Equal(began.Add(plan.TrialLength)) {
 		t.Fatalf("the trial is %+v, %v", d, err)
 	}
 	end := *d.TrialEnd
 	trial := usage.Period{Start: began, End: end}
-	s.reads(plan.Standard, plan.Trialing, trial)
+	s.checkReaders(plan.Standard, plan.Trialing, trial)
 
 	s.Clock.Set(end.Add(-time.Millisecond))
-	s.reads(plan.Standard, plan.Trialing, trial)
-	s.keep()
-	s.recorded(plan.Standard, plan.Trialing)
+	s.checkReaders(plan.Standard, plan.Trialing, trial)
+	s.reconcile()
+	s.checkStored(plan.Standard, plan.Trialing)
 
 	s.Clock.Set(end)
-	s.reads(plan.Free, plan.Active, month(end))
-	s.recorded(plan.Standard, plan.Trialing) // it is not recorded yet
-	s.keep()
-	s.recorded(plan.Free, plan.Active)
-	s.reads(plan.Free, plan.Active, month(end))
+	s.checkReaders(plan.Free, plan.Active, month(end))
+	s.checkStored(plan.Standard, plan.Trialing) // it is not checkStored yet
+	s.reconcile()
+	s.checkStored(plan.Free, plan.Active)
+	s.checkReaders(plan.Free, plan.Active, month(end))
 	if n := s.audited("STANDARD TRIALING -> FREE ACTIVE because the trial is over"); n != 1 {
-		t.Errorf("the audit log tells of the end %d times", n)
+		t.Errorf("the audit log has the end %d times", n)
 	}
 	if _, err := s.servers[1].Trial(t.Context(), s.ada); !fault.Is(err, fault.Conflict) {
 		t.Errorf("a second trial: %v", err)
 	}
 }
 
-func TestATrialThatIsOverAndNotRecordedCanBeNeitherDowngradedNorHadAgain(t *testing.T) {
-	s := openShop(t)
+func TestAnEndedTrialThatIsNotRecordedCanBeNeitherDowngradedNorRepeated(t *testing.T) {
+	s := newServersFixture(t)
 	if _, err := s.servers[0].Trial(t.Context(), s.ada); err != nil {
 		t.Fatal(err)
 	}
@@ -191,20 +191,19 @@ func TestATrialThatIsOverAndNotRecordedCanBeNeitherDowngradedNorHadAgain(t *test
 	s.buy(plan.Premium)
 	sub, err := s.servers[0].Subscription(t.Context(), s.ada)
 	if err != nil || sub.Plan != plan.Premium || sub.Status() != plan.Active || !sub.EverPaid {
-		t.Errorf("what was bought after it is %+v, %v", sub, err)
+		t.Errorf("the plan bought after it is %+v, %v", sub, err)
 	}
 }
 
-// asking is the provider, which counts how often it is asked after a subscription
-// and may be away.
-type asking struct {
+// unavailableProvider is the provider, which counts checkReaders of subscriptions and may be unavailable.
+type unavailableProvider struct {
 	*memory.Payments
 	mu    sync.Mutex
 	asked int  // guarded by mu
 	away  bool // guarded by mu
 }
 
-func (a *asking) Subscription(ctx context.Context, subscription string) (plan.Remote, error) {
+func (a *unavailableProvider) Subscription(ctx context.Context, subscription string) (plan.Remote, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.asked++; a.away {
@@ -213,10 +212,10 @@ func (a *asking) Subscription(ctx context.Context, subscription string) (plan.Re
 	return a.Payments.Subscription(ctx, subscription)
 }
 
-func TestASubscriptionWhosePeriodIsOverIsAskedAfterByOneServer(t *testing.T) {
-	s := openShop(t)
+func TestAnOverdueSubscriptionIsReadByOneServer(t *testing.T) {
+	s := newServersFixture(t)
 	subscription := s.buy(plan.Premium)
-	provider := &asking{Payments: s.provider, away: true}
+	provider := &unavailableProvider{Payments: s.provider, away: true}
 	for _, server := range s.servers {
 		server.Provider = provider
 	}
@@ -238,7 +237,7 @@ func TestASubscriptionWhosePeriodIsOverIsAskedAfterByOneServer(t *testing.T) {
 		}
 		group.Wait()
 		if provider.asked != asked {
-			t.Errorf("it was asked after %d times, want %d", provider.asked, asked)
+			t.Errorf("it was read %d times, want %d", provider.asked, asked)
 		}
 	}
 	s.Clock.Set(d.CurrentPeriodEnd.Add(3*24*time.Hour - time.Millisecond))
@@ -249,12 +248,12 @@ func TestASubscriptionWhosePeriodIsOverIsAskedAfterByOneServer(t *testing.T) {
 	kept(1)
 	s.Clock.Advance(time.Millisecond)
 	kept(2)
-	s.recorded(plan.Premium, plan.Active)
+	s.checkStored(plan.Premium, plan.Active)
 
 	provider.away = false
 	s.Clock.Advance(10 * time.Minute)
-	kept(3) // the provider says the same still
-	s.recorded(plan.Premium, plan.Active)
+	kept(3) // unchanged at the provider
+	s.checkStored(plan.Premium, plan.Active)
 	if _, err := s.provider.Cancel(t.Context(), subscription, true); err != nil {
 		t.Fatal(err)
 	}
@@ -262,28 +261,28 @@ func TestASubscriptionWhosePeriodIsOverIsAskedAfterByOneServer(t *testing.T) {
 	kept(3)
 	s.Clock.Advance(time.Millisecond)
 	kept(4)
-	s.recorded(plan.Free, plan.Active)
+	s.checkStored(plan.Free, plan.Active)
 	if n := s.audited("PREMIUM ACTIVE -> FREE ACTIVE by the payment provider"); n != 1 {
-		t.Errorf("the audit log tells of the end %d times", n)
+		t.Errorf("the audit log has the end %d times", n)
 	}
 }
 
-func TestAGrantClosesThePageThatCouldStillBePaidOn(t *testing.T) {
+func TestAGrantExpiresTheOpenCheckoutSession(t *testing.T) {
 	for about, test := range map[string]struct {
-		paid bool // before the page is closed
-		lost bool // what the provider answered when the page was asked for
+		paid bool // before the session expires
+		lost bool // the provider's response to its creation
 	}{
-		"an open page":                  {},
-		"a page that was paid on":       {paid: true},
-		"a page whose address was lost": {lost: true},
+		"an open session":                  {},
+		"a paid session":                   {paid: true},
+		"a session whose address was lost": {lost: true},
 	} {
 		t.Run(about, func(t *testing.T) {
-			s := openShop(t)
+			s := newServersFixture(t)
 			ctx := t.Context()
 			if _, err := s.servers[0].Checkout(ctx, s.ada, plan.Standard); err != nil {
 				t.Fatal(err)
 			}
-			s.keep() // which leaves it to who buys
+			s.reconcile() // leaves the session open
 			is, err := s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
 			if err != nil {
 				t.Fatal(err)
@@ -306,11 +305,11 @@ func TestAGrantClosesThePageThatCouldStillBePaidOn(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.keep()
+			s.reconcile()
 			if _, err := s.provider.Pay(session); err == nil {
-				t.Error("the page can be paid on")
+				t.Error("the session can still be paid")
 			}
-			s.recorded(plan.Enterprise, plan.Active)
+			s.checkStored(plan.Enterprise, plan.Active)
 			is, err = s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
 			if err != nil || is.Checkout != nil || is.Due() != nil {
 				t.Errorf("afterwards it is %+v, %v", is, err)
@@ -327,8 +326,8 @@ func TestAGrantClosesThePageThatCouldStillBePaidOn(t *testing.T) {
 	}
 }
 
-// becomes has something become of Ada, who was an owner.
-func (s *shop) becomes(change func(org.Membership) org.Membership) {
+// changeMembership changes the membership of Ada, who was an owner.
+func (s *serversFixture) changeMembership(change func(org.Membership) org.Membership) {
 	s.t.Helper()
 	ctx := s.t.Context()
 	if err := s.Store.Atomic(ctx, func(r ports.Records) error {
@@ -339,44 +338,44 @@ func (s *shop) becomes(change func(org.Membership) org.Membership) {
 	}
 }
 
-// opening calls opened with each page that the provider opens, before its address is returned.
-type opening struct {
+// interceptedPayments calls opened with each new checkout session, before its address is returned.
+type interceptedPayments struct {
 	ports.Payments
 	opened func(plan.Checkout)
 }
 
-func (o opening) Open(ctx context.Context, of id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
+func (o interceptedPayments) Open(ctx context.Context, of id.Org, customer string, c plan.Checkout) (plan.Checkout, error) {
 	page, err := o.Payments.Open(ctx, of, customer, c)
 	o.opened(page)
 	return page, err
 }
 
-func TestAPageThatItsBuyerIsNotToldOfIsTheNextBuyersOrClosed(t *testing.T) {
+func TestAnUnreturnedCheckoutSessionIsReusedOrExpired(t *testing.T) {
 	for about, next := range map[string]plan.Plan{"the same plan": plan.Standard, "another plan": plan.Premium} {
-		s := openShop(t)
-		var untold plan.Checkout
+		s := newServersFixture(t)
+		var unreturned plan.Checkout
 		server := s.servers[0]
-		server.Payments = opening{s.provider, func(page plan.Checkout) {
-			untold = page
-			s.becomes(func(m org.Membership) org.Membership { m.Role = org.Member; return m })
+		server.Payments = interceptedPayments{s.provider, func(page plan.Checkout) {
+			unreturned = page
+			s.changeMembership(func(m org.Membership) org.Membership { m.Role = org.Member; return m })
 		}}
 		if url, err := server.Checkout(t.Context(), s.ada, plan.Standard); !fault.Is(err, fault.Forbidden) {
-			t.Fatalf("who was demoted meanwhile gets %q, %v", url, err)
+			t.Fatalf("a member demoted during the call gets %q, %v", url, err)
 		}
-		s.becomes(func(m org.Membership) org.Membership { return m })
+		s.changeMembership(func(m org.Membership) org.Membership { return m })
 		url, err := s.servers[1].Checkout(t.Context(), s.ada, next)
 		if err != nil {
 			t.Fatal(err)
 		}
-		page, err := s.provider.Session(t.Context(), untold.Session)
-		if err != nil || page.Open() != (url == untold.URL) || page.Open() != (next == plan.Standard) {
+		page, err := s.provider.Session(t.Context(), unreturned.Session)
+		if err != nil || page.Open() != (url == unreturned.URL) || page.Open() != (next == plan.Standard) {
 			t.Errorf("after a checkout of %s the page is %+v, %v, and the next %q", about, page, err, url)
 		}
 	}
 }
 
-func TestWhoManagesNoMoreDecidesNothingOfASubscription(t *testing.T) {
-	s := openShop(t)
+func TestFormerManagersCannotChangeASubscription(t *testing.T) {
+	s := newServersFixture(t)
 	before, err := s.Store.Directory().Subscriptions().Get(t.Context(), s.ada.Org)
 	if err != nil {
 		t.Fatal(err)
@@ -385,13 +384,13 @@ func TestWhoManagesNoMoreDecidesNothingOfASubscription(t *testing.T) {
 		"demoted": func(m org.Membership) org.Membership { m.Role = org.Viewer; return m },
 		"removed": func(m org.Membership) org.Membership { return m.Removed(s.Clock.Now()) },
 	} {
-		s.becomes(change)
+		s.changeMembership(change)
 		_, trial := s.servers[0].Trial(t.Context(), s.ada)
 		_, downgrade := s.servers[0].Downgrade(t.Context(), s.ada)
 		_, checkout := s.servers[0].Checkout(t.Context(), s.ada, plan.Premium)
 		for _, err := range []error{trial, downgrade, checkout} {
 			if !fault.Is(err, fault.Forbidden) {
-				t.Errorf("who was %s: %v", about, err)
+				t.Errorf("a member who was %s: %v", about, err)
 			}
 		}
 	}

@@ -100,7 +100,7 @@ func TestLettersOfAnOrganisationHaveARate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	actor := office(t, c)
+	actor := newOrganisation(t, c)
 	invite := func() error {
 		made, err := c.Members.Invite(ctx, actor, "stranger@example.com", "MEMBER")
 		if err != nil {

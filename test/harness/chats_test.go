@@ -15,14 +15,14 @@ import (
 	"collab/ports"
 )
 
-// model is a provider that does what a test says.
+// model is a provider that calls a function of the test.
 type model func(ctx context.Context, to ports.Sink) (chat.Reply, error)
 
 func (fn model) Stream(ctx context.Context, _ chat.Call, to ports.Sink) (chat.Reply, error) {
 	return fn(ctx, to)
 }
 
-func (s *stage) admit(t *testing.T) *chats.Call {
+func (s *chatFixture) admit(t *testing.T) *chats.Call {
 	t.Helper()
 	call, err := s.Admit(t.Context(), s.ada, chat.Request{Message: "Hello"})
 	if err != nil {
@@ -32,25 +32,25 @@ func (s *stage) admit(t *testing.T) *chats.Call {
 }
 
 // ask makes a call, and returns its entry and its last chunk.
-func (s *stage) ask(t *testing.T) (usage.Entry, chat.ChunkType) {
+func (s *chatFixture) ask(t *testing.T) (usage.Entry, chat.ChunkType) {
 	t.Helper()
-	to := &listener{}
+	to := &chatClient{}
 	s.admit(t).Run(t.Context(), to)
 	return s.settled(t, 1), to.end()
 }
 
-// account is the caller's of the present day.
-func (s *stage) account(ctx context.Context) (quota.Account, error) {
+// account returns the caller's account of the present day.
+func (s *chatFixture) account(ctx context.Context) (quota.Account, error) {
 	return s.Store.Usage().Quotas().Account(ctx, s.ada.Org, s.ada.User, quota.DayOf(s.Clock.Now()))
 }
 
-func TestAServerThatGoesAwayWaitsForEveryCallThatWasAdmitted(t *testing.T) {
-	s := onStage(t, model(func(ctx context.Context, _ ports.Sink) (chat.Reply, error) { return chat.Reply{}, context.Cause(ctx) }), 0)
-	call := s.admit(t) // it is not running yet
+func TestShutdownWaitsForAdmittedCalls(t *testing.T) {
+	s := newChatFixture(t, model(func(ctx context.Context, _ ports.Sink) (chat.Reply, error) { return chat.Reply{}, context.Cause(ctx) }), 0)
+	call := s.admit(t) // not running yet
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if err := s.Chats.Close(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a call to come it closed with %v", err)
+		t.Errorf("with an admitted call it closed with %v", err)
 	}
 	if _, err := s.Admit(t.Context(), s.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("another call: %v", err)
@@ -59,7 +59,7 @@ func TestAServerThatGoesAwayWaitsForEveryCallThatWasAdmitted(t *testing.T) {
 	for range cap(both) {
 		go func() { both <- s.Chats.Close(t.Context()) }()
 	}
-	to := &listener{}
+	to := &chatClient{}
 	call.Run(t.Context(), to)
 	for range cap(both) {
 		if err := <-both; err != nil {
@@ -70,25 +70,25 @@ func TestAServerThatGoesAwayWaitsForEveryCallThatWasAdmitted(t *testing.T) {
 		t.Errorf("the entry is %+v, the chunks %+v", e, to.chunks)
 	}
 	if err := s.Chats.Close(t.Context()); err != nil {
-		t.Errorf("once more: %v", err)
+		t.Errorf("repeated: %v", err)
 	}
 }
 
-func TestACallThatWasRefusedIsNotWaitedFor(t *testing.T) {
-	s := onStage(t, model(nil), 0)
+func TestShutdownDoesNotWaitForRefusedCalls(t *testing.T) {
+	s := newChatFixture(t, model(nil), 0)
 	ctx := t.Context()
-	sub, err := s.World.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
+	sub, err := s.Deployment.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lease := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
-	if _, err := s.World.Store.Usage().Quotas().Reserve(ctx, lease, sub.DailyTokens(), quota.Need{Output: sub.DailyTokens()}); err != nil {
+	if _, err := s.Deployment.Store.Usage().Quotas().Reserve(ctx, lease, sub.DailyTokens(), quota.Need{Output: sub.DailyTokens()}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Admit(ctx, s.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Forbidden) {
 		t.Fatal(err)
 	}
-	s.Chats.Store = brokenQuotas{s.World.Store}
+	s.Chats.Store = brokenQuotas{s.Deployment.Store}
 	if _, err := s.Admit(ctx, s.ada, chat.Request{Message: "Hello"}); !errors.Is(err, errBroken) {
 		t.Fatal(err)
 	}
@@ -97,8 +97,8 @@ func TestACallThatWasRefusedIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAPauseThatFailsEndsTheCall(t *testing.T) {
-	s := onStage(t, model(func(context.Context, ports.Sink) (chat.Reply, error) {
+func TestAFailedPauseEndsTheCall(t *testing.T) {
+	s := newChatFixture(t, model(func(context.Context, ports.Sink) (chat.Reply, error) {
 		return chat.Reply{}, &chat.Failure{Kind: chat.Overloaded}
 	}), 0)
 	s.Pause = func(context.Context, int) error { return errors.New("no time") }
@@ -107,10 +107,10 @@ func TestAPauseThatFailsEndsTheCall(t *testing.T) {
 	}
 }
 
-func TestWhatWasUsedIsKeptWhenTheStoreFailsForAWhile(t *testing.T) {
+func TestSettlementsAreRetriedWhenTheStoreFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		fails, pauses int
-		after         bool // it was stored, and the answer lost
+		after         bool // it was stored, and the response lost
 		kept          bool
 	}{
 		"twice":                  {fails: 2, pauses: 2, kept: true},
@@ -118,14 +118,14 @@ func TestWhatWasUsedIsKeptWhenTheStoreFailsForAWhile(t *testing.T) {
 		"more than a few times":  {fails: 100, pauses: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := onStage(t, model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+			s := newChatFixture(t, model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 				to.Alive()
 				return chat.Reply{Usage: chat.Usage{Input: 3, Output: 4}, InputKnown: true, OutputKnown: true}, nil
 			}), 0)
 			pauses := 0
 			s.pause = func() { pauses++ }
-			s.Chats.Store = &failingStore{Store: s.World.Store, fails: test.fails, after: test.after}
-			to := &listener{}
+			s.Chats.Store = &failingStore{Store: s.Deployment.Store, fails: test.fails, after: test.after}
+			to := &chatClient{}
 			s.admit(t).Run(t.Context(), to)
 			if to.end() != chat.DoneChunk || pauses != test.pauses {
 				t.Errorf("it ends with %q after %d pauses", to.end(), pauses)
@@ -174,7 +174,7 @@ func (l failingLedger) Settle(ctx context.Context, o id.Org, entries ...usage.En
 	return errors.Join(l.Ledger.Settle(ctx, o, entries...), errBroken)
 }
 
-// brokenQuotas grants nothing, with an error.
+// brokenQuotas fails every reservation.
 type brokenQuotas struct{ ports.Store }
 
 func (s brokenQuotas) Usage() ports.Usage { return brokenUsage{s.Store.Usage()} }
@@ -189,32 +189,32 @@ func (refusing) Reserve(context.Context, quota.Lease, int64, quota.Need) (int64,
 	return 0, errBroken
 }
 
-// watchful is a sink that looks at the account when what it took is to go out.
-type watchful struct {
-	listener
+// observingClient is a client that reads the account in Wait.
+type observingClient struct {
+	chatClient
 	look  func() quota.Account
 	taken string
-	used  map[string]int64 // when this went out
+	used  map[string]int64 // by the text sent
 }
 
-func (s *watchful) Chunk(c chat.Chunk) error {
+func (s *observingClient) Chunk(c chat.Chunk) error {
 	s.taken += c.Text
-	return s.listener.Chunk(c)
+	return s.chatClient.Chunk(c)
 }
 
-func (s *watchful) Wait() error {
+func (s *observingClient) Wait() error {
 	if _, out := s.used[s.taken]; !out {
 		s.used[s.taken] = s.look().Used
 	}
 	return nil
 }
 
-func TestTextThatComesWithTheEndGoesOutBeforeItIsSettled(t *testing.T) {
+func TestTextThatArrivesWithTheEndIsSentBeforeTheSettlement(t *testing.T) {
 	for name, end := range map[string]error{
 		"the provider's end": nil, "a failure": &chat.Failure{Kind: chat.Broken}, "no end": &chat.Failure{Kind: chat.Truncated}, "an error": errors.New("a mistake"),
 	} {
 		t.Run("with "+name, func(t *testing.T) {
-			s := onStage(t, model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+			s := newChatFixture(t, model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 				to.Alive()
 				for _, text := range []string{"Hel", "lo"} {
 					if err := to.Chunk(chat.Chunk{Type: chat.TextChunk, Text: text}); err != nil {
@@ -223,7 +223,7 @@ func TestTextThatComesWithTheEndGoesOutBeforeItIsSettled(t *testing.T) {
 				}
 				return chat.Reply{Usage: chat.Usage{Input: 12, Output: 7}, InputKnown: true, OutputKnown: true}, end
 			}), 0)
-			to := &watchful{used: map[string]int64{}, look: func() quota.Account {
+			to := &observingClient{used: map[string]int64{}, look: func() quota.Account {
 				a, err := s.account(t.Context())
 				if err != nil {
 					t.Error(err)
@@ -232,7 +232,7 @@ func TestTextThatComesWithTheEndGoesOutBeforeItIsSettled(t *testing.T) {
 			}}
 			s.admit(t).Run(t.Context(), to)
 			if used, out := to.used["Hello"]; !out || used != 0 {
-				t.Errorf("what went out, and what was used by then: %v", to.used)
+				t.Errorf("tokens used by text sent: %v", to.used)
 			}
 		})
 	}

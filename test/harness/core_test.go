@@ -8,17 +8,17 @@ import (
 	"collab/test/harness"
 )
 
-func core(t *testing.T) *harness.World {
+func core(t *testing.T) *harness.Deployment {
 	t.Helper()
-	w, err := harness.NewWorld(start)
+	w, err := harness.NewDeployment(start)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return w
 }
 
-// office is an organisation on the largest plan with one owner.
-func office(t *testing.T, w *harness.World) org.Actor {
+// newOrganisation adds an organisation on the largest plan, and returns its owner.
+func newOrganisation(t *testing.T, w *harness.Deployment) org.Actor {
 	t.Helper()
 	ada, err := w.Join(t.Context(), "org_office", "user_ada", org.Owner)
 	if err != nil {

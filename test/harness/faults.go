@@ -277,8 +277,8 @@ func (b faultyBlobs) List(ctx context.Context, each func(name string, size int64
 	return b.faults.call("Blobs.List", func() error { return b.Blobs.List(ctx, each) })
 }
 
-// BlobsURL begins the addresses of the world's store of blobs. Nothing answers there: what a client
-// would send is put into World.Blobs under the rest of the address.
+// BlobsURL begins the addresses of the deployment's store of blobs. Nothing answers there: what a client
+// would send is put into Deployment.Blobs under the rest of the address.
 const BlobsURL = "https://blobs.invalid/"
 
 // faultySigned gives out addresses of a store of blobs with faults.

@@ -23,7 +23,7 @@ const MaxSize = 1 << 20
 
 // SendIdentityEvent delivers a message of the identity provider, a millisecond after all that
 // was before it.
-func (w *World) SendIdentityEvent(ctx context.Context, kind string, data map[string]any) error {
+func (w *Deployment) SendIdentityEvent(ctx context.Context, kind string, data map[string]any) error {
 	now := w.Clock.Advance(time.Millisecond)
 	w.messages++
 	message := fmt.Sprintf("msg_%06d", w.messages)
@@ -36,7 +36,7 @@ func (w *World) SendIdentityEvent(ctx context.Context, kind string, data map[str
 
 // Join has the provider say that the user is a member of the organisation, and
 // returns their ids. Everything is made on demand.
-func (w *World) Join(ctx context.Context, organisation, user string, role org.Role) (org.Actor, error) {
+func (w *Deployment) Join(ctx context.Context, organisation, user string, role org.Role) (org.Actor, error) {
 	at := w.Clock.Now().UnixMilli() + 1
 	if err := w.SendIdentityEvent(ctx, "organizationMembership.created", map[string]any{
 		"id": "orgmem_" + organisation + user, "role": "org:" + strings.ToLower(string(role)),
@@ -58,7 +58,7 @@ func (w *World) Join(ctx context.Context, organisation, user string, role org.Ro
 }
 
 // Actor returns a member as a request of theirs at this moment would have them.
-func (w *World) Actor(ctx context.Context, o id.Org, u id.User) (org.Actor, error) {
+func (w *Deployment) Actor(ctx context.Context, o id.Org, u id.User) (org.Actor, error) {
 	return w.Access.Reauthorize(ctx, org.Actor{Org: o, User: u})
 }
 
@@ -74,7 +74,7 @@ func Checksum(text string) string {
 }
 
 // BlobNames returns the names of all blobs in the store.
-func (w *World) BlobNames(ctx context.Context) (map[string]bool, error) {
+func (w *Deployment) BlobNames(ctx context.Context) (map[string]bool, error) {
 	kept := map[string]bool{}
 	err := w.Blobs.List(ctx, func(name string, _ int64, _ time.Time) error {
 		kept[name] = true
@@ -84,7 +84,7 @@ func (w *World) BlobNames(ctx context.Context) (map[string]bool, error) {
 }
 
 // Read returns the whole content under a name.
-func (w *World) Read(ctx context.Context, name string) (string, error) {
+func (w *Deployment) Read(ctx context.Context, name string) (string, error) {
 	r, err := w.Blobs.Open(ctx, name, 0, -1)
 	if err != nil {
 		return "", err

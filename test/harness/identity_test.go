@@ -95,7 +95,7 @@ type view struct {
 	Invitations map[string]string
 }
 
-func look(t *rapid.T, c *harness.World) view {
+func look(t *rapid.T, c *harness.Deployment) view {
 	ctx := context.Background()
 	dir := c.Store.Directory()
 	v := view{Users: map[string]string{}, Members: map[string]string{}, Invitations: map[string]string{}}
@@ -143,7 +143,7 @@ func look(t *rapid.T, c *harness.World) view {
 // deliver sends the messages in an order of their own, some of them several
 // times.
 func deliver(t *rapid.T, label string, messages []message) view {
-	c, err := harness.NewWorld(start.Add(time.Hour))
+	c, err := harness.NewDeployment(start.Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 const WebhookSecret = "whsec_c2VjcmV0LW9mLXRoZS1vZmZsaW5lLWhhcm5lc3M="
 
 // Receive has the server receive a message of the identity provider, signed at this moment.
-func (w *World) Receive(ctx context.Context, id string, body []byte) error {
+func (w *Deployment) Receive(ctx context.Context, id string, body []byte) error {
 	now := w.Clock.Now()
 	signature, err := standardwebhooks.Sign(WebhookSecret, id, now, body)
 	if err != nil {
@@ -41,11 +41,11 @@ type Identity struct {
 	Accounts      map[string]*Account      // by the person's name
 	Organisations map[string]*Organisation // by the provider's id
 
-	world    *World
-	tokens   map[string]identity.Claims
-	messages int
-	invited  int
-	last     time.Time // of the last event
+	deployment *Deployment
+	tokens     map[string]identity.Claims
+	messages   int
+	invited    int
+	last       time.Time // of the last event
 }
 
 var _ ports.IdentityTokens = (*Identity)(nil)
@@ -68,8 +68,8 @@ type Organisation struct {
 	CreatedBy string
 }
 
-func newIdentity(w *World) *Identity {
-	p := &Identity{world: w, Accounts: map[string]*Account{}, Organisations: map[string]*Organisation{}, tokens: map[string]identity.Claims{}}
+func newIdentity(w *Deployment) *Identity {
+	p := &Identity{deployment: w, Accounts: map[string]*Account{}, Organisations: map[string]*Organisation{}, tokens: map[string]identity.Claims{}}
 	p.Queue.send = func(ctx context.Context, m Message) error { return w.Receive(ctx, m.ID, m.body) }
 	return p
 }
@@ -96,7 +96,7 @@ func (p *Identity) NewInvitation() string {
 
 // Token returns a token for the account.
 func (p *Identity) Token(a *Account) string {
-	now := p.world.Clock.Now()
+	now := p.deployment.Clock.Now()
 	if len(p.tokens) >= maxDelivered {
 		maps.DeleteFunc(p.tokens, func(_ string, c identity.Claims) bool { return !now.Before(c.ExpiresAt) })
 	}
@@ -104,7 +104,7 @@ func (p *Identity) Token(a *Account) string {
 	if o := a.Active; o != nil {
 		c.Org, c.OrgRole, c.OrgSlug = o.ID, a.Roles[o], o.Slug
 	}
-	token := "identity-token-" + p.world.Secrets.Secret()
+	token := "identity-token-" + p.deployment.Secrets.Secret()
 	p.tokens[token] = c
 	return token
 }
@@ -112,7 +112,7 @@ func (p *Identity) Token(a *Account) string {
 // Verify implements ports.IdentityTokens.
 func (p *Identity) Verify(_ context.Context, token string) (identity.Claims, error) {
 	c, ok := p.tokens[token]
-	if !ok || !p.world.Clock.Now().Before(c.ExpiresAt) {
+	if !ok || !p.deployment.Clock.Now().Before(c.ExpiresAt) {
 		return identity.Claims{}, fault.New(fault.Unauthenticated, "The token is invalid or expired")
 	}
 	return c, nil
@@ -120,7 +120,7 @@ func (p *Identity) Verify(_ context.Context, token string) (identity.Claims, err
 
 // Send queues a message, whose event is later than all before.
 func (p *Identity) Send(ctx context.Context, kind string, data map[string]any) error {
-	at := p.world.Clock.Now()
+	at := p.deployment.Clock.Now()
 	if !at.After(p.last) {
 		at = p.last.Add(time.Millisecond)
 	}
@@ -160,7 +160,7 @@ func (p *Identity) SendOrganisation(ctx context.Context, kind string, o *Organis
 func (p *Identity) SendMembership(ctx context.Context, kind string, o *Organisation, a *Account, role string) error {
 	first, last, _ := strings.Cut(a.Name, " ")
 	return p.Send(ctx, kind, map[string]any{
-		"id": "orgmem_" + o.ID + a.ID, "role": role, "organization": o.data(), "created_at": p.world.Clock.Now().UnixMilli(),
+		"id": "orgmem_" + o.ID + a.ID, "role": role, "organization": o.data(), "created_at": p.deployment.Clock.Now().UnixMilli(),
 		"public_user_data": map[string]any{"user_id": a.ID, "first_name": first, "last_name": last, "identifier": a.Email, "image_url": a.Avatar},
 	})
 }
@@ -187,7 +187,7 @@ func (p *Identity) AddMember(ctx context.Context, o *Organisation, a *Account, r
 
 // OrganisationOf returns the provider's side of an organisation, by our id.
 func (p *Identity) OrganisationOf(ctx context.Context, ours string) (*Organisation, error) {
-	o, err := p.world.Store.Directory().Organisations().Get(ctx, id.Org(ours))
+	o, err := p.deployment.Store.Directory().Organisations().Get(ctx, id.Org(ours))
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (p *Identity) AccountOf(ctx context.Context, ours string) (*Account, error)
 	if a := p.Accounts[ours]; a != nil {
 		return a, nil
 	}
-	u, err := p.world.Store.Directory().Users().Get(ctx, id.User(ours))
+	u, err := p.deployment.Store.Directory().Users().Get(ctx, id.User(ours))
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (p *Identity) UserOf(name string) (user string, found bool) {
 	if a == nil {
 		return "", false
 	}
-	u, err := p.world.Store.Directory().Users().ByProvider(context.Background(), a.ID)
+	u, err := p.deployment.Store.Directory().Users().ByProvider(context.Background(), a.ID)
 	return string(u.ID), err == nil
 }
 

@@ -24,26 +24,26 @@ import (
 func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
 	ctx := t.Context()
 	for about, change := range map[string]struct {
-		do   func(w *harness.World, ada, ben org.Actor, crew id.Team) error
+		do   func(w *harness.Deployment, ada, ben org.Actor, crew id.Team) error
 		want fault.Kind // of what is of the team
 		work fault.Kind // of what is everybody's; Internal: it is done
 	}{
-		"removed from the team": {func(w *harness.World, ada, ben org.Actor, crew id.Team) error {
+		"removed from the team": {func(w *harness.Deployment, ada, ben org.Actor, crew id.Team) error {
 			return w.Teams.RemoveMember(ctx, ada, crew, ben.User)
 		}, fault.NotFound, fault.Internal},
-		"removed from the organisation": {func(w *harness.World, ada, ben org.Actor, _ id.Team) error {
+		"removed from the organisation": {func(w *harness.Deployment, ada, ben org.Actor, _ id.Team) error {
 			return w.Members.Remove(ctx, ada, ben.User)
 		}, fault.Forbidden, fault.Forbidden},
-		"made a VIEWER": {func(w *harness.World, ada, ben org.Actor, _ id.Team) error {
+		"made a VIEWER": {func(w *harness.Deployment, ada, ben org.Actor, _ id.Team) error {
 			_, err := w.Members.ChangeRole(ctx, ada, ben.User, "VIEWER")
 			return err
 		}, fault.Forbidden, fault.Forbidden},
-		"signed out": {func(w *harness.World, ada, ben org.Actor, _ id.Team) error {
+		"signed out": {func(w *harness.Deployment, ada, ben org.Actor, _ id.Team) error {
 			return w.Access.EndSession(ctx, ben, "laptop")
 		}, fault.Unauthenticated, fault.Unauthenticated},
 	} {
 		t.Run(about, func(t *testing.T) {
-			w, err := harness.NewWorld(start)
+			w, err := harness.NewDeployment(start)
 			if err != nil {
 				t.Fatal(err)
 			}

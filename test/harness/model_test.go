@@ -28,7 +28,7 @@ import (
 	"collab/test/harness"
 )
 
-// The model: what the core is to do, said as simply as it can be.
+// The model of what the core must do, without concurrency, storage or limits.
 
 type file struct {
 	id        id.Object
@@ -44,13 +44,13 @@ type file struct {
 	changed   int64 // the number of its last change
 }
 
-type crew struct {
+type teamModel struct {
 	kind    team.Kind
-	maker   string
+	creator string
 	members map[string]bool
 }
 
-// audience is who receives a change whose place does not say it.
+// audience is who receives a change, where its file does not determine that.
 type audience struct {
 	everyone, managers bool
 	users              map[string]bool
@@ -64,84 +64,84 @@ type event struct {
 	at   time.Time
 }
 
-// company is one organisation.
-type company struct {
-	name    string
-	id      id.Org
-	roles   map[string]org.Role // of the present members
-	teams   map[string]*crew    // by id
-	spaces  map[string]string   // the team of each workspace
-	files   map[id.Object]*file
-	log     []event
-	floor   int64
-	clients []*client
+// orgModel is one organisation.
+type orgModel struct {
+	name       string
+	id         id.Org
+	roles      map[string]org.Role   // of the present members
+	teams      map[string]*teamModel // by id
+	workspaces map[string]string     // the team of each workspace
+	files      map[id.Object]*file
+	log        []event
+	floor      int64
+	clients    []*client
 }
 
-// client is a program of one member's that keeps a copy of what the member sees.
+// client is a program of a member that keeps a copy of the files that the member sees.
 type client struct {
 	user   string
 	from   stored.Cursor
-	copy   map[string]string // what is in each storage key; nil: it has nothing yet
+	copy   map[string]string // content by storage key; nil: nothing was read yet
 	resync int
 }
 
-func (c *company) manages(u string) bool { return c.roles[u].MayManage() }
+func (c *orgModel) manages(u string) bool { return c.roles[u].MayManage() }
 
-func (c *company) seesTeam(u, t string) bool {
+func (c *orgModel) seesTeam(u, t string) bool {
 	of, ok := c.teams[t]
 	switch {
 	case !ok:
 		return false
 	case of.kind == team.Personal:
-		return of.maker == u
+		return of.creator == u
 	}
 	return of.kind == team.Shared || of.members[u] || c.manages(u)
 }
 
-func (c *company) seesSpace(u, w string) bool {
-	t, ok := c.spaces[w]
+func (c *orgModel) seesWorkspace(u, w string) bool {
+	t, ok := c.workspaces[w]
 	return ok && c.seesTeam(u, t)
 }
 
-func (c *company) sees(u string, f file) bool {
+func (c *orgModel) sees(u string, f file) bool {
 	switch {
 	case f.owner != "":
 		return f.owner == u
 	case f.workspace != "":
-		return c.seesSpace(u, f.workspace)
+		return c.seesWorkspace(u, f.workspace)
 	case f.team != "":
 		return c.seesTeam(u, f.team)
 	}
 	return true
 }
 
-func (c *company) isTold(u string, e event) bool {
+func (c *orgModel) receives(u string, e event) bool {
 	if e.to == nil || e.file.owner != "" {
 		return c.sees(u, e.file)
 	}
 	return e.to.everyone || e.to.managers && c.manages(u) || e.to.users[u]
 }
 
-// audience is who sees what is in the team.
-func (c *company) audience(t string) *audience {
+// audience returns who sees the files of the team.
+func (c *orgModel) audience(t string) *audience {
 	of := c.teams[t]
 	return &audience{of.kind == team.Shared, of.kind != team.Personal, maps.Clone(of.members)}
 }
 
-// around is who sees the file, as far as that may be forgotten when it is gone.
-func (c *company) around(f file) *audience {
+// audienceOfFile returns who sees the file, where that cannot be determined after its deletion.
+func (c *orgModel) audienceOfFile(f file) *audience {
 	switch {
 	case f.owner != "":
 		return nil
 	case f.workspace != "":
-		return c.audience(c.spaces[f.workspace])
+		return c.audience(c.workspaces[f.workspace])
 	case f.team != "":
 		return c.audience(f.team)
 	}
 	return nil
 }
 
-func (c *company) visible(u string) []*file {
+func (c *orgModel) visible(u string) []*file {
 	var all []*file
 	for _, f := range c.files {
 		if c.sees(u, *f) {
@@ -152,14 +152,13 @@ func (c *company) visible(u string) []*file {
 	return all
 }
 
-func (c *company) note(e event) { c.log = append(c.log, e) }
+func (c *orgModel) note(e event) { c.log = append(c.log, e) }
 
-// same is the form in which paths are compared.
+// same returns the form in which paths are compared.
 func same(key string) string { return norm.NFC.String(strings.ToUpper(norm.NFD.String(key))) }
 
-// at finds the file under a key, and whether a file and a folder would be in
-// each other's way.
-func (c *company) at(key string) (f *file, blocked bool) {
+// at finds the file under a key, and reports whether a file and a folder would have the same key.
+func (c *orgModel) at(key string) (f *file, blocked bool) {
 	for _, v := range c.files {
 		a, b := same(v.key), same(key)
 		switch {
@@ -172,16 +171,16 @@ func (c *company) at(key string) (f *file, blocked bool) {
 	return f, blocked
 }
 
-// The world: the model beside the core.
+// modelled is a deployment beside its model.
 
 type modelled struct {
 	*rapid.T
-	*harness.World
-	feed      *changes.Feed
-	companies []*company
-	users     map[string]id.User
-	named     map[id.User]string
-	resyncs   *int
+	*harness.Deployment
+	feed    *changes.Feed
+	orgs    []*orgModel
+	users   map[string]id.User
+	named   map[id.User]string
+	resyncs *int
 }
 
 var (
@@ -199,19 +198,19 @@ func (m *modelled) must(err error) {
 }
 
 func newModelled(t *rapid.T, resyncs *int) *modelled {
-	f, err := harness.NewWorld(start)
+	f, err := harness.NewDeployment(start)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &modelled{T: t, World: f, users: map[string]id.User{}, named: map[id.User]string{}, resyncs: resyncs}
+	m := &modelled{T: t, Deployment: f, users: map[string]id.User{}, named: map[id.User]string{}, resyncs: resyncs}
 	bus := &memory.Bus{}
 	f.Store.OnChange(bus.Publish)
 	m.feed = changes.New(changes.Options{Store: f.Store, Epochs: f.Store, Bus: bus, Clock: f.Clock, Log: slog.New(slog.DiscardHandler), Reauthorizer: f.Access.Reauthorizer, Encode: frame})
 	m.must(m.feed.Start(make(chan time.Time)))
 	for i, name := range []string{"org_1", "org_2"} {
-		c := &company{name: name, roles: map[string]org.Role{}, teams: map[string]*crew{}, spaces: map[string]string{}, files: map[id.Object]*file{}}
-		m.companies = append(m.companies, c)
-		for j, u := range people[:len(people)-i] { // the last is in the first alone
+		c := &orgModel{name: name, roles: map[string]org.Role{}, teams: map[string]*teamModel{}, workspaces: map[string]string{}, files: map[id.Object]*file{}}
+		m.orgs = append(m.orgs, c)
+		for j, u := range people[:len(people)-i] { // the last is a member of the first only
 			role := []org.Role{org.Owner, org.Member, org.Admin, org.Viewer}[j]
 			a, err := f.Join(context.Background(), name, u, role)
 			m.must(err)
@@ -219,10 +218,10 @@ func newModelled(t *rapid.T, resyncs *int) *modelled {
 		}
 		seeded, err := f.Onboarding.Seed(context.Background(), m.actor(c, people[0]))
 		m.must(err)
-		c.teams[string(seeded.SharedTeam)] = &crew{team.Shared, people[0], map[string]bool{}}
-		c.teams[string(seeded.PersonalTeam)] = &crew{team.Personal, people[0], map[string]bool{people[0]: true}}
-		c.spaces[string(seeded.SharedWorkspace)] = string(seeded.SharedTeam)
-		c.spaces[string(seeded.PersonalWorkspace)] = string(seeded.PersonalTeam)
+		c.teams[string(seeded.SharedTeam)] = &teamModel{team.Shared, people[0], map[string]bool{}}
+		c.teams[string(seeded.PersonalTeam)] = &teamModel{team.Personal, people[0], map[string]bool{people[0]: true}}
+		c.workspaces[string(seeded.SharedWorkspace)] = string(seeded.SharedTeam)
+		c.workspaces[string(seeded.PersonalWorkspace)] = string(seeded.PersonalTeam)
 		for _, u := range slices.Sorted(maps.Keys(c.roles)) {
 			c.clients = append(c.clients, &client{user: u}, &client{user: u})
 		}
@@ -230,7 +229,7 @@ func newModelled(t *rapid.T, resyncs *int) *modelled {
 	return m
 }
 
-// frame is an entry as the clients here read it.
+// frame encodes an entry for the clients of this test.
 func frame(at stored.Cursor, c stored.Change) []byte {
 	b, err := json.Marshal(map[string]any{
 		"id": at.String(), "type": c.Type, "key": keyOf(c), "version": c.Object.Version, "checksum": c.Object.Checksum, "by": c.By,
@@ -248,17 +247,17 @@ func keyOf(c stored.Change) string {
 	return c.Object.StorageKey()
 }
 
-func (m *modelled) actor(c *company, u string) org.Actor {
+func (m *modelled) actor(c *orgModel, u string) org.Actor {
 	a, err := m.Actor(context.Background(), c.id, m.users[u])
 	m.must(err)
 	return a
 }
 
-// wants checks an answer against the one that the model gives.
+// wants compares an error with that of the model.
 func (m *modelled) wants(about string, err error, want fault.Kind) bool {
 	m.Helper()
 	if want == none && err != nil || want != none && !fault.Is(err, want) {
-		m.Fatalf("%s: %v, the model says %s", about, err, kinds[want])
+		m.Fatalf("%s: %v, the model has %s", about, err, kinds[want])
 	}
 	return want == none
 }
@@ -284,11 +283,11 @@ func (m *modelled) pick(label string, from []string) string {
 	return rapid.SampledFrom(from).Draw(m.T, label)
 }
 
-func (m *modelled) member(c *company) string {
+func (m *modelled) member(c *orgModel) string {
 	return m.pick("member", slices.Sorted(maps.Keys(c.roles)))
 }
 
-// expected draws what a write expects of a file, and says whether that is so.
+// expected draws the expected version of a write, and reports whether it is right.
 func (m *modelled) expected(version int64) (expected *int64, holds bool) {
 	switch rapid.IntRange(0, 3).Draw(m.T, "expects") {
 	case 0:
@@ -300,8 +299,8 @@ func (m *modelled) expected(version int64) (expected *int64, holds bool) {
 	return nil, true
 }
 
-// wrote notes in the model what a write has done.
-func (m *modelled) wrote(c *company, u string, f *file, got stored.Object, text string) {
+// wrote applies a write to the model.
+func (m *modelled) wrote(c *orgModel, u string, f *file, got stored.Object, text string) {
 	f.version, f.text, f.by = f.version+1, text, u
 	f.id, f.changed = got.ID, int64(len(c.log)+1)
 	c.files[f.id] = f
@@ -311,7 +310,7 @@ func (m *modelled) wrote(c *company, u string, f *file, got stored.Object, text 
 	}
 }
 
-func (m *modelled) create(c *company) {
+func (m *modelled) create(c *orgModel) {
 	u := m.member(c)
 	actor := m.actor(c, u)
 	kind := rapid.SampledFrom(stored.Kinds).Draw(m.T, "kind")
@@ -319,9 +318,9 @@ func (m *modelled) create(c *company) {
 	path, text := m.pick("path", paths), m.pick("text", texts)
 	f := &file{kind: kind, path: norm.NFC.String(path)}
 	d := stored.Draft{Path: path, Kind: kind, Scope: stored.Shared}
-	spaces, teams := slices.Sorted(maps.Keys(c.spaces)), slices.Sorted(maps.Keys(c.teams))
+	workspaces, teams := slices.Sorted(maps.Keys(c.workspaces)), slices.Sorted(maps.Keys(c.teams))
 	if kind == stored.WorkspaceMemory || kind == stored.Artifact && rapid.Bool().Draw(m.T, "placed") {
-		f.workspace = m.pick("workspace", spaces)
+		f.workspace = m.pick("workspace", workspaces)
 	}
 	if kind == stored.TeamMemory {
 		f.team = m.pick("team", teams)
@@ -355,7 +354,7 @@ func (m *modelled) create(c *company) {
 	there, blocked := c.at(f.key)
 	want := first(
 		!c.roles[u].MayWrite(), fault.Forbidden,
-		f.workspace != "" && !c.seesSpace(u, f.workspace), fault.Invalid,
+		f.workspace != "" && !c.seesWorkspace(u, f.workspace), fault.Invalid,
 		f.team != "" && !c.seesTeam(u, f.team), fault.Invalid,
 		kind == stored.WorkspaceMemory && f.workspace == "" && !personal, fault.Invalid,
 		document, fault.Conflict,
@@ -367,7 +366,7 @@ func (m *modelled) create(c *company) {
 }
 
 // anyFile returns the id of a file, one that is not there among them.
-func (m *modelled) anyFile(c *company) (id.Object, *file) {
+func (m *modelled) anyFile(c *orgModel) (id.Object, *file) {
 	all := slices.Sorted(maps.Keys(c.files))
 	of := rapid.SampledFrom(append(all, "nothing")).Draw(m.T, "file")
 	return of, c.files[of]
@@ -375,7 +374,7 @@ func (m *modelled) anyFile(c *company) (id.Object, *file) {
 
 func isDocument(f *file, key string) bool { return strings.HasSuffix(f.key, key) }
 
-func (m *modelled) replace(c *company) {
+func (m *modelled) replace(c *orgModel) {
 	u := m.member(c)
 	of, f := m.anyFile(c)
 	version := int64(0)
@@ -397,7 +396,7 @@ func (m *modelled) replace(c *company) {
 	}
 }
 
-func (m *modelled) save(c *company) {
+func (m *modelled) save(c *orgModel) {
 	u := m.member(c)
 	d := rapid.SampledFrom([]stored.Document{stored.Profile, stored.UserMemory, stored.OrgOnboarding, stored.OrgMemory}).Draw(m.T, "document")
 	f := &file{kind: stored.HubMemory, path: d.Path, key: string(c.id) + "/shared/hub-memory/" + d.Path}
@@ -415,17 +414,17 @@ func (m *modelled) save(c *company) {
 	}
 }
 
-func (m *modelled) saveMemory(c *company) {
-	u, w := m.member(c), m.pick("workspace", slices.Sorted(maps.Keys(c.spaces)))
+func (m *modelled) saveMemory(c *orgModel) {
+	u, w := m.member(c), m.pick("workspace", slices.Sorted(maps.Keys(c.workspaces)))
 	name := m.pick("name", []string{"a.md", "A.MD", "b", "notes"})
 	f := &file{kind: stored.WorkspaceMemory, workspace: w, path: name, key: string(c.id) + "/workspaces/" + w + "/memory/" + name}
 	m.put(c, u, f, func(actor org.Actor, up *objects.Upload) (stored.Object, error) {
 		return m.Objects.SaveMemory(context.Background(), actor, id.Workspace(w), name, up)
-	}, first(!c.seesSpace(u, w), fault.NotFound))
+	}, first(!c.seesWorkspace(u, w), fault.NotFound))
 }
 
 // put stores under a key whether or not something is there.
-func (m *modelled) put(c *company, u string, f *file, save func(org.Actor, *objects.Upload) (stored.Object, error), refused fault.Kind) {
+func (m *modelled) put(c *orgModel, u string, f *file, save func(org.Actor, *objects.Upload) (stored.Object, error), refused fault.Kind) {
 	there, blocked := c.at(f.key)
 	if there != nil {
 		f = there
@@ -441,7 +440,7 @@ func (m *modelled) put(c *company, u string, f *file, save func(org.Actor, *obje
 	}
 }
 
-func (m *modelled) remove(c *company) {
+func (m *modelled) remove(c *orgModel) {
 	u := m.member(c)
 	of, f := m.anyFile(c)
 	version := int64(0)
@@ -452,17 +451,17 @@ func (m *modelled) remove(c *company) {
 	err := m.Objects.Delete(context.Background(), m.actor(c, u), of, expected)
 	want := first(!c.roles[u].MayWrite(), fault.Forbidden, f == nil || !c.sees(u, *f), fault.NotFound, !holds, fault.Conflict)
 	if m.wants(fmt.Sprintf("%s deletes %+v", u, f), err, want) {
-		m.gone(c, u, f, c.around(*f))
+		m.gone(c, u, f, c.audienceOfFile(*f))
 	}
 }
 
-func (m *modelled) gone(c *company, u string, f *file, to *audience) {
+func (m *modelled) gone(c *orgModel, u string, f *file, to *audience) {
 	delete(c.files, f.id)
 	c.note(event{kind: stored.Deleted, file: *f, by: u, to: to, at: m.Clock.Now()})
 }
 
 // swept removes the files that match, as when the place that they are in goes.
-func (m *modelled) swept(c *company, u string, to *audience, matches func(*file) bool) {
+func (m *modelled) swept(c *orgModel, u string, to *audience, matches func(*file) bool) {
 	var all []*file
 	for _, f := range c.files {
 		if matches(f) {
@@ -475,19 +474,19 @@ func (m *modelled) swept(c *company, u string, to *audience, matches func(*file)
 	}
 }
 
-func (m *modelled) makeTeam(c *company) {
+func (m *modelled) makeTeam(c *orgModel) {
 	u := m.member(c)
 	made, err := m.Teams.Create(context.Background(), m.actor(c, u), team.Draft{Name: "Team"})
 	if m.wants(u+" makes a team", err, first(!c.roles[u].MayWrite(), fault.Forbidden)) {
-		c.teams[string(made.ID)] = &crew{team.Standard, u, map[string]bool{u: true}}
+		c.teams[string(made.ID)] = &teamModel{team.Standard, u, map[string]bool{u: true}}
 	}
 }
 
-func (m *modelled) regroup(c *company, by string, to *audience) {
+func (m *modelled) regroup(c *orgModel, by string, to *audience) {
 	c.note(event{kind: stored.AccessChanged, by: by, to: to, at: m.Clock.Now()})
 }
 
-func (m *modelled) changeTeam(c *company) {
+func (m *modelled) changeTeam(c *orgModel) {
 	u, t, whom := m.member(c), m.pick("team", slices.Sorted(maps.Keys(c.teams))), m.member(c)
 	of := c.teams[t]
 	refused := first(!c.roles[u].MayWrite(), fault.Forbidden, !c.seesTeam(u, t), fault.NotFound)
@@ -507,9 +506,9 @@ func (m *modelled) changeTeam(c *company) {
 			m.regroup(c, u, alone)
 		}
 	case "delete":
-		used := slices.Contains(slices.Collect(maps.Values(c.spaces)), t)
+		used := slices.Contains(slices.Collect(maps.Values(c.workspaces)), t)
 		err := m.Teams.Delete(context.Background(), m.actor(c, u), id.Team(t))
-		want := first(refused != none, refused, of.kind != team.Standard, fault.Conflict, of.maker != u && !c.manages(u), fault.Forbidden, used, fault.Conflict)
+		want := first(refused != none, refused, of.kind != team.Standard, fault.Conflict, of.creator != u && !c.manages(u), fault.Forbidden, used, fault.Conflict)
 		if m.wants(u+" deletes the team "+t, err, want) {
 			m.swept(c, u, c.audience(t), func(f *file) bool { return f.team == t })
 			m.regroup(c, u, c.audience(t))
@@ -518,8 +517,8 @@ func (m *modelled) changeTeam(c *company) {
 	}
 }
 
-func (m *modelled) changeWorkspace(c *company) {
-	u, w, t := m.member(c), m.pick("workspace", slices.Sorted(maps.Keys(c.spaces))), m.pick("team", slices.Sorted(maps.Keys(c.teams)))
+func (m *modelled) changeWorkspace(c *orgModel) {
+	u, w, t := m.member(c), m.pick("workspace", slices.Sorted(maps.Keys(c.workspaces))), m.pick("team", slices.Sorted(maps.Keys(c.teams)))
 	change := rapid.SampledFrom([]string{"make", "move", "move", "delete"}).Draw(m.T, "change")
 	if w == "" {
 		change = "make"
@@ -529,28 +528,28 @@ func (m *modelled) changeWorkspace(c *company) {
 	case "make":
 		made, err := m.Workspaces.Create(context.Background(), m.actor(c, u), workspace.Draft{Name: "Space", Team: id.Team(t)})
 		if m.wants(u+" makes a workspace", err, first(!writes, fault.Forbidden, !c.seesTeam(u, t), fault.Invalid)) {
-			c.spaces[string(made.ID)] = t
+			c.workspaces[string(made.ID)] = t
 		}
 	case "move":
 		_, err := m.Workspaces.Move(context.Background(), m.actor(c, u), id.Workspace(w), id.Team(t))
-		if m.wants(u+" moves "+w+" to "+t, err, first(!writes, fault.Forbidden, !c.seesSpace(u, w), fault.NotFound, !c.seesTeam(u, t), fault.Invalid)) && c.spaces[w] != t {
-			from, into := c.audience(c.spaces[w]), c.audience(t)
+		if m.wants(u+" moves "+w+" to "+t, err, first(!writes, fault.Forbidden, !c.seesWorkspace(u, w), fault.NotFound, !c.seesTeam(u, t), fault.Invalid)) && c.workspaces[w] != t {
+			from, into := c.audience(c.workspaces[w]), c.audience(t)
 			maps.Copy(into.users, from.users)
 			into.everyone, into.managers = into.everyone || from.everyone, into.managers || from.managers
 			m.regroup(c, u, into)
-			c.spaces[w] = t
+			c.workspaces[w] = t
 		}
 	case "delete":
 		err := m.Workspaces.Delete(context.Background(), m.actor(c, u), id.Workspace(w))
-		if m.wants(u+" deletes the workspace "+w, err, first(!writes, fault.Forbidden, !c.seesSpace(u, w), fault.NotFound)) {
-			m.swept(c, u, c.audience(c.spaces[w]), func(f *file) bool { return f.workspace == w && f.owner == "" })
-			delete(c.spaces, w)
+		if m.wants(u+" deletes the workspace "+w, err, first(!writes, fault.Forbidden, !c.seesWorkspace(u, w), fault.NotFound)) {
+			m.swept(c, u, c.audience(c.workspaces[w]), func(f *file) bool { return f.workspace == w && f.owner == "" })
+			delete(c.workspaces, w)
 		}
 	}
 }
 
 // changeMember is done by the first of the people, who stays the owner.
-func (m *modelled) changeMember(c *company) {
+func (m *modelled) changeMember(c *orgModel) {
 	all := people[1:]
 	if c.name == "org_2" {
 		all = people[1:3]
@@ -588,7 +587,7 @@ func (m *modelled) timePasses() {
 	m.Clock.Advance(time.Duration(rapid.IntRange(1, 5).Draw(m.T, "days")) * 24 * time.Hour)
 	before := m.Clock.Now().Add(-harness.Retention)
 	m.must(m.Upkeep.Run(context.Background()))
-	for _, c := range m.companies {
+	for _, c := range m.orgs {
 		for i, e := range c.log {
 			if e.at.Before(before) {
 				c.floor = int64(i + 1)
@@ -598,7 +597,7 @@ func (m *modelled) timePasses() {
 }
 
 // list compares what a member is shown under a filter.
-func (m *modelled) list(c *company) {
+func (m *modelled) list(c *orgModel) {
 	u := m.member(c)
 	var f stored.Filter
 	if rapid.Bool().Draw(m.T, "by kind") {
@@ -609,7 +608,7 @@ func (m *modelled) list(c *company) {
 	}
 	switch rapid.IntRange(0, 3).Draw(m.T, "by workspace") {
 	case 0:
-		f.Workspace = id.Workspace(m.pick("workspace", slices.Sorted(maps.Keys(c.spaces))))
+		f.Workspace = id.Workspace(m.pick("workspace", slices.Sorted(maps.Keys(c.workspaces))))
 	case 1:
 		f.Unplaced = true
 	}
@@ -644,7 +643,7 @@ func (m *modelled) list(c *company) {
 }
 
 // read compares a file and its content.
-func (m *modelled) read(c *company) {
+func (m *modelled) read(c *orgModel) {
 	u := m.member(c)
 	of, f := m.anyFile(c)
 	got, err := m.Objects.Get(context.Background(), m.actor(c, u), of)
@@ -661,7 +660,7 @@ func (m *modelled) read(c *company) {
 }
 
 // manifest is what a member is shown, as a client keeps it.
-func (c *company) manifest(u string) map[string]string {
+func (c *orgModel) manifest(u string) map[string]string {
 	all := map[string]string{}
 	for _, f := range c.visible(u) {
 		all[f.key] = fmt.Sprintf("version %d, %s", f.version, harness.Checksum(f.text))
@@ -674,7 +673,7 @@ func (k *client) put(key string, version int64, checksum string) {
 }
 
 // takeAll has a client read the whole manifest.
-func (m *modelled) takeAll(c *company, k *client) {
+func (m *modelled) takeAll(c *orgModel, k *client) {
 	k.copy = map[string]string{}
 	k.resync++
 	m.must(m.Objects.List(context.Background(), m.actor(c, k.user), stored.Filter{}, func(h stored.Head) error {
@@ -688,7 +687,7 @@ func (m *modelled) takeAll(c *company, k *client) {
 
 // since has a client read what has changed, and the whole where that is not
 // in the log any more.
-func (m *modelled) since(c *company, k *client) {
+func (m *modelled) since(c *orgModel, k *client) {
 	next := k.from
 	fresh := maps.Clone(k.copy)
 	err := m.Objects.Since(context.Background(), m.actor(c, k.user), k.from, func(h stored.Head) error {
@@ -702,7 +701,7 @@ func (m *modelled) since(c *company, k *client) {
 		}
 		return nil
 	})
-	resighted := slices.ContainsFunc(c.log[min(k.from.N, int64(len(c.log))):], func(e event) bool { return e.kind == stored.AccessChanged && c.isTold(k.user, e) })
+	resighted := slices.ContainsFunc(c.log[min(k.from.N, int64(len(c.log))):], func(e event) bool { return e.kind == stored.AccessChanged && c.receives(k.user, e) })
 	if !m.wants(k.user+" asks for what has changed", err, first(k.from.N < c.floor || resighted, fault.Gone)) {
 		m.takeAll(c, k)
 		return
@@ -718,7 +717,7 @@ type read struct {
 
 // follow returns what the feed tells a member from a place on until there is no
 // more, and the place that this leads to.
-func (m *modelled) follow(c *company, u string, from stored.Cursor) (all []read, at stored.Cursor, lost bool) {
+func (m *modelled) follow(c *orgModel, u string, from stored.Cursor) (all []read, at stored.Cursor, lost bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	sub, err := m.feed.Subscribe(ctx, m.actor(c, u), from.String(), true)
@@ -747,7 +746,7 @@ func (m *modelled) follow(c *company, u string, from stored.Cursor) (all []read,
 }
 
 // feeds compares what the feed tells from any place on with the log.
-func (m *modelled) feeds(c *company) {
+func (m *modelled) feeds(c *orgModel) {
 	u := m.member(c)
 	head, err := m.Objects.Head(context.Background(), m.actor(c, u))
 	m.must(err)
@@ -770,7 +769,7 @@ func (m *modelled) feeds(c *company) {
 	for i, e := range c.log[from.N:] {
 		at := stored.Cursor{Epoch: head.Epoch, N: from.N + int64(i) + 1}.String()
 		switch {
-		case !c.isTold(u, e):
+		case !c.receives(u, e):
 		case e.kind == stored.AccessChanged:
 			if resync == "" {
 				resync = at
@@ -798,7 +797,7 @@ func (m *modelled) feeds(c *company) {
 
 // catchUp has a client do what clients do, after which it has what its member is
 // shown.
-func (m *modelled) catchUp(c *company, k *client) {
+func (m *modelled) catchUp(c *orgModel, k *client) {
 	if _, in := c.roles[k.user]; !in {
 		if _, err := m.Actor(context.Background(), c.id, m.users[k.user]); !fault.Is(err, fault.Forbidden) {
 			m.Fatalf("%s is out, and acts: %v", k.user, err)
@@ -841,19 +840,19 @@ func TestTheCoreDoesWithFilesWhatTheModelSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModelled(t, &resyncs)
 		defer func() { m.must(m.feed.Close(context.Background())) }()
-		steps := map[string]func(*company){
+		steps := map[string]func(*orgModel){
 			"create": m.create, "create again": m.create, "replace": m.replace, "save": m.save, "save memory": m.saveMemory, "delete": m.remove,
 			"make a team": m.makeTeam, "change a team": m.changeTeam, "change a workspace": m.changeWorkspace, "change a member": m.changeMember,
 			"list": m.list, "read": m.read, "follow": m.feeds,
-			"time":     func(*company) { m.timePasses() },
-			"catch up": func(c *company) { m.catchUp(c, c.clients[rapid.IntRange(0, len(c.clients)-1).Draw(t, "client")]) },
+			"time":     func(*orgModel) { m.timePasses() },
+			"catch up": func(c *orgModel) { m.catchUp(c, c.clients[rapid.IntRange(0, len(c.clients)-1).Draw(t, "client")]) },
 		}
 		names := slices.Sorted(maps.Keys(steps))
 		for range rapid.IntRange(5, 60).Draw(t, "steps") {
-			steps[rapid.SampledFrom(names).Draw(t, "step")](m.companies[rapid.IntRange(0, 1).Draw(t, "company")])
+			steps[rapid.SampledFrom(names).Draw(t, "step")](m.orgs[rapid.IntRange(0, 1).Draw(t, "company")])
 			m.Clock.Advance(time.Millisecond)
 		}
-		for _, c := range m.companies {
+		for _, c := range m.orgs {
 			for _, k := range c.clients {
 				m.catchUp(c, k)
 				resyncs += k.resync
@@ -865,7 +864,7 @@ func TestTheCoreDoesWithFilesWhatTheModelSays(t *testing.T) {
 		kept, err := m.BlobNames(context.Background())
 		m.must(err)
 		count := 0
-		for _, c := range m.companies {
+		for _, c := range m.orgs {
 			count += len(c.files)
 		}
 		if len(kept) != count {

@@ -13,7 +13,7 @@ import (
 
 const modelProvider = "scripted"
 
-// models is the registry of the world, the default model first.
+// models is the registry of the deployment, the default model first.
 var models = []chat.Model{
 	{
 		ID: "scripted-large", DisplayName: "Large", Provider: modelProvider, Tier: "standard",

@@ -39,21 +39,20 @@ var protocols = map[string]protocol{
 	}},
 }
 
-// said numbers the messages of all cases.
-var said memory.IDs
+// messageNumbers numbers the messages of all cases.
+var messageNumbers memory.IDs
 
-// overuser is a provider that uses any part of what a message may, up to ten times
-// as much, and pauses its answers for as long as it is asked on. It knows each call
-// by its message.
-type overuser struct {
-	stage *stage
-	draw  func(from, to int) int
-	mu    sync.Mutex
-	calls map[string]*overused // guarded by mu
+// overusingProvider is a provider that reports any usage up to ten times a message's maximum, and
+// pauses its answers as often as it is asked to continue. Calls are found by their message.
+type overusingProvider struct {
+	fixture *chatFixture
+	draw    func(from, to int) int
+	mu      sync.Mutex
+	calls   map[string]*overusingCall // guarded by mu
 }
 
-// overused is what is known of a call.
-type overused struct {
+// overusingCall is a call to the provider.
+type overusingCall struct {
 	input    int64 // our estimate of it
 	used     scripted.Usage
 	last     scripted.Usage
@@ -61,8 +60,8 @@ type overused struct {
 	messages int
 }
 
-// script plays a message.
-func (o *overuser) script(r scripted.Request) scripted.Script {
+// script returns the answer to a message.
+func (o *overusingProvider) script(r scripted.Request) scripted.Script {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := o.calls[r.Message]
@@ -77,7 +76,7 @@ func (o *overuser) script(r scripted.Request) scripted.Script {
 		tenths = int64(o.draw(10, 100))
 	}
 	what := o.draw(0, 9)
-	fails := what == 0 // it may be asked again
+	fails := what == 0 // the call may be retried
 	u := scripted.Usage{Output: r.MaxTokens * tenths / 10, Searches: n * min(tenths, 10) / 10}
 	if fails {
 		u.Output, u.Searches = 1, 0 // as every message begins; the rest comes at the end
@@ -86,7 +85,7 @@ func (o *overuser) script(r scripted.Request) scripted.Script {
 	c.messages++
 	c.excess = max(0, u.Input+u.Output-most)
 	if fails {
-		c.used, c.last = scripted.Usage{}, scripted.Usage{} // the next message begins anew
+		c.used, c.last = scripted.Usage{}, scripted.Usage{} // the next message starts from nothing
 		return scripted.Script{scripted.SetUsage(u), scripted.Fail("overloaded_error", "no")}
 	}
 	c.used = scripted.Usage{Input: c.used.Input + u.Input, Output: c.used.Output + u.Output, Searches: c.used.Searches + u.Searches}
@@ -98,11 +97,11 @@ func (o *overuser) script(r scripted.Request) scripted.Script {
 	return script
 }
 
-// chat makes a call and returns what it used and by how much its last message passed
-// its own maximum; admitted is false where the quota has no room.
-func (o *overuser) chat(ctx context.Context, message string, search bool) (excess int64, admitted bool, err error) {
+// chat makes a call and returns by how many tokens its last message exceeded its own
+// maximum; admitted is false if the quota does not suffice.
+func (o *overusingProvider) chat(ctx context.Context, message string, search bool) (excess int64, admitted bool, err error) {
 	request := chat.Request{Message: message, WebSearch: search}
-	model, err := o.stage.Registry.Find("")
+	model, err := o.fixture.Registry.Find("")
 	if err != nil {
 		return 0, false, err
 	}
@@ -111,46 +110,46 @@ func (o *overuser) chat(ctx context.Context, message string, search bool) (exces
 		return 0, false, err
 	}
 	o.mu.Lock()
-	c := &overused{input: call.Estimate()}
+	c := &overusingCall{input: call.Estimate()}
 	o.calls[message] = c
 	o.mu.Unlock()
-	admission, err := o.stage.Admit(ctx, o.stage.ada, request)
+	admission, err := o.fixture.Admit(ctx, o.fixture.ada, request)
 	if fault.Is(err, fault.Forbidden) {
 		return 0, false, nil
 	}
 	if err != nil {
 		return 0, false, err
 	}
-	admission.Run(ctx, &listener{})
+	admission.Run(ctx, &chatClient{})
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return c.excess, true, nil
 }
 
-// nextDay begins a day on which the member has used all but some of the limit, which
-// it returns.
-func (o *overuser) nextDay(ctx context.Context, left int64) (limit int64, err error) {
-	o.stage.Clock.Advance(24 * time.Hour)
-	sub, err := o.stage.Store.Directory().Subscriptions().Get(ctx, o.stage.ada.Org)
+// nextDay starts a day on which the member has used the limit but for left tokens. It
+// returns the limit.
+func (o *overusingProvider) nextDay(ctx context.Context, left int64) (limit int64, err error) {
+	o.fixture.Clock.Advance(24 * time.Hour)
+	sub, err := o.fixture.Store.Directory().Subscriptions().Get(ctx, o.fixture.ada.Org)
 	if err != nil {
 		return 0, err
 	}
-	limit = sub.At(o.stage.Clock.Now()).DailyTokens()
-	day := quota.DayOf(o.stage.Clock.Now())
-	l := quota.Lease{ID: id.Request("before " + day), Org: o.stage.ada.Org, User: o.stage.ada.User, Day: day, ExpiresAt: o.stage.Clock.Now().Add(time.Hour)}
-	if l.Tokens, err = o.stage.Store.Usage().Quotas().Reserve(ctx, l, limit, quota.Need{Output: limit - left}); err != nil {
+	limit = sub.At(o.fixture.Clock.Now()).DailyTokens()
+	day := quota.DayOf(o.fixture.Clock.Now())
+	l := quota.Lease{ID: id.Request("before " + day), Org: o.fixture.ada.Org, User: o.fixture.ada.User, Day: day, ExpiresAt: o.fixture.Clock.Now().Add(time.Hour)}
+	if l.Tokens, err = o.fixture.Store.Usage().Quotas().Reserve(ctx, l, limit, quota.Need{Output: limit - left}); err != nil {
 		return 0, err
 	}
-	return limit, o.stage.Store.Usage().Ledger().Settle(ctx, l.Org, usage.Entry{ID: l.ID, Org: l.Org, User: l.User, At: l.Day.Start(), Tokens: chat.Usage{Output: limit - left}})
+	return limit, o.fixture.Store.Usage().Ledger().Settle(ctx, l.Org, usage.Entry{ID: l.ID, Org: l.Org, User: l.User, At: l.Day.Start(), Tokens: chat.Usage{Output: limit - left}})
 }
 
-// unrecorded are analytics of calls that run at the same time, which are not read.
+// unrecorded discards the analytics of concurrent calls.
 type unrecorded struct{}
 
 func (unrecorded) Record(chat.Generation) {}
 
-// overusing has a provider behind a real adapter overuse.
-func overusing(t *testing.T, p protocol) *overuser {
+// newOverusingProvider returns a provider behind the adapter of the protocol.
+func newOverusingProvider(t *testing.T, p protocol) *overusingProvider {
 	t.Helper()
 	server := scripted.Start(t)
 	transport := &http.Transport{MaxIdleConnsPerHost: 32}
@@ -159,19 +158,19 @@ func overusing(t *testing.T, p protocol) *overuser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &overuser{stage: onStage(t, models, 0), calls: map[string]*overused{}}
-	o.stage.Chats.Generations = unrecorded{}
+	o := &overusingProvider{fixture: newChatFixture(t, models, 0), calls: map[string]*overusingCall{}}
+	o.fixture.Chats.Generations = unrecorded{}
 	server.Choose(o.script)
 	return o
 }
 
-// TestNoSequenceOfCallsPassesTheLimitByMoreThanOneMessage: whatever a provider
-// reports, on any day a member has used at most the limit, and what the one message
-// that passed it reported beyond its own maximum.
-func TestNoSequenceOfCallsPassesTheLimitByMoreThanOneMessage(t *testing.T) {
+// TestNoSequenceOfCallsExceedsTheLimitByMoreThanOneMessage checks that, whatever the
+// provider reports, a member uses at most the limit of a day and what the message that
+// exceeded it reported beyond its own maximum.
+func TestNoSequenceOfCallsExceedsTheLimitByMoreThanOneMessage(t *testing.T) {
 	for name, p := range protocols {
 		t.Run(name, func(t *testing.T) {
-			o := overusing(t, p)
+			o := newOverusingProvider(t, p)
 			ctx := t.Context()
 			rapid.Check(t, func(rt *rapid.T) {
 				o.draw = func(from, to int) int { return rapid.IntRange(from, to).Draw(rt, "of the provider") }
@@ -180,15 +179,15 @@ func TestNoSequenceOfCallsPassesTheLimitByMoreThanOneMessage(t *testing.T) {
 					rt.Fatal(err)
 				}
 				for range rapid.IntRange(1, 8).Draw(rt, "calls") {
-					before, err := o.stage.account(ctx)
+					before, err := o.fixture.account(ctx)
 					if err != nil {
 						rt.Fatal(err)
 					}
-					excess, admitted, err := o.chat(ctx, "Hello, "+said.New(), p.Protocol == scripted.Messages && rapid.IntRange(0, 3).Draw(rt, "searches") > 0)
+					excess, admitted, err := o.chat(ctx, "Hello, "+messageNumbers.New(), p.Protocol == scripted.Messages && rapid.IntRange(0, 3).Draw(rt, "searches") > 0)
 					if err != nil {
 						rt.Fatal(err)
 					}
-					after, err := o.stage.account(ctx)
+					after, err := o.fixture.account(ctx)
 					switch {
 					case err != nil:
 						rt.Fatal(err)
@@ -205,12 +204,12 @@ func TestNoSequenceOfCallsPassesTheLimitByMoreThanOneMessage(t *testing.T) {
 	}
 }
 
-// TestCallsAtOncePassTheLimitByOneMessageEach: several calls that run at the same
-// time are each within their own reservation but for the last message of each.
-func TestCallsAtOncePassTheLimitByOneMessageEach(t *testing.T) {
+// TestConcurrentCallsExceedTheLimitByOneMessageEach checks that each of several concurrent
+// calls stays within its reservation but for its last message.
+func TestConcurrentCallsExceedTheLimitByOneMessageEach(t *testing.T) {
 	for name, p := range protocols {
 		t.Run(name, func(t *testing.T) {
-			o := overusing(t, p)
+			o := newOverusingProvider(t, p)
 			random := rand.New(rand.NewPCG(1, 2))
 			o.draw = func(from, to int) int { return from + random.IntN(to-from+1) } // under mu
 			ctx := t.Context()
@@ -236,7 +235,7 @@ func TestCallsAtOncePassTheLimitByOneMessageEach(t *testing.T) {
 					})
 				}
 				all.Wait()
-				if a, err := o.stage.account(ctx); err != nil || a.Reserved != 0 || a.Used > limit+excess {
+				if a, err := o.fixture.account(ctx); err != nil || a.Reserved != 0 || a.Used > limit+excess {
 					t.Fatalf("the account of day %d is %+v, %v; the limit is %d, and messages used %d beyond their maxima", day, a, err, limit, excess)
 				}
 			}

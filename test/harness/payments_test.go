@@ -29,84 +29,83 @@ import (
 
 const paidURL = "https://collab.invalid/paid"
 
-// market is where organisations buy plans: billing and its messages over the
-// store in memory, at a provider of which anything can be said except that it
-// lies.
-type market struct {
+// billingFixture is billing and its webhooks over the store in memory, with a payment provider
+// whose calls fail and whose messages come late, repeatedly, in any order or not at all.
+type billingFixture struct {
 	t        rapid.TB
-	r        *rapid.T // by which things happen; nil: none happen by themselves
+	r        *rapid.T // draws the steps and faults; nil: there are none
 	clock    *memory.Clock
 	store    *memory.Store
 	provider *memory.Payments
 	billing  *billing.Billing
 	webhooks *webhooks.Webhooks
-	buyers   []*buyer
+	tenants  []*tenant
 
-	deeds  []plan.Remote // every subscription as it was last
-	gone   map[string]bool
-	events []notice
-	last   map[string]notice // the last of each subscription
+	subscriptions []plan.Remote   // each subscription as last observed
+	gone          map[string]bool // subscriptions that the provider no longer has
+	events        []paymentEvent
+	last          map[string]paymentEvent // by subscription
 
-	forgetful bool // the provider forgets what is over, and no two messages are of one second
-	calm      bool // nothing goes wrong any more
-	depth     int  // of things that happen within a call
-	trouble   bool // something went wrong, or happened meanwhile, since that was last asked
-	faults    []string
+	forgets    bool     // the provider forgets ended subscriptions, and no two messages have the same second
+	faultless  bool     // no faults are injected
+	depth      int      // of steps during calls
+	disturbed  bool     // a fault was injected, or a step happened during a call, in the present step
+	violations []string // transitions that are not in the table
 }
 
-// buyer is an organisation with all that it did.
-type buyer struct {
+// tenant is an organisation and its history.
+type tenant struct {
 	actor    org.Actor
-	pages    []string // sessions that somebody was sent to
+	sessions []string // checkout sessions
 	trials   int
 	trialEnd time.Time // zero: there is no trial
 	granted  bool
-	sold     bool // there was a subscription that was paid for
-	failed   bool // there was one that was not
+	paid     bool // it had a subscription that was paid
+	failed   bool // it had a subscription whose first payment failed
 }
 
-// notice is a message of the provider.
-type notice struct {
+// paymentEvent is a message of the provider.
+type paymentEvent struct {
 	body []byte
 	at   time.Time
 }
 
-// watched is a store that holds every step of a subscription against the table.
-type watched struct {
+// checkedStore is a store that checks each transition of a subscription against the table.
+type checkedStore struct {
 	ports.Store
-	m *market
+	m *billingFixture
 }
 
-func (s watched) Directory() ports.Directory { return watchedDirectory{s.Store.Directory(), s.m} }
+func (s checkedStore) Directory() ports.Directory { return checkedDirectory{s.Store.Directory(), s.m} }
 
-func (s watched) Atomic(ctx context.Context, fn func(ports.Records) error) error {
-	return s.Store.Atomic(ctx, func(r ports.Records) error { return fn(watchedRecords{r, s.m}) })
+func (s checkedStore) Atomic(ctx context.Context, fn func(ports.Records) error) error {
+	return s.Store.Atomic(ctx, func(r ports.Records) error { return fn(checkedRecords{r, s.m}) })
 }
 
-type watchedRecords struct {
+type checkedRecords struct {
 	ports.Records
-	m *market
+	m *billingFixture
 }
 
-func (r watchedRecords) Directory() ports.Directory {
-	return watchedDirectory{r.Records.Directory(), r.m}
+func (r checkedRecords) Directory() ports.Directory {
+	return checkedDirectory{r.Records.Directory(), r.m}
 }
 
-type watchedDirectory struct {
+type checkedDirectory struct {
 	ports.Directory
-	m *market
+	m *billingFixture
 }
 
-func (d watchedDirectory) Subscriptions() ports.Subscriptions {
-	return watchedSubscriptions{d.Directory.Subscriptions(), d.m}
+func (d checkedDirectory) Subscriptions() ports.Subscriptions {
+	return checkedSubscriptions{d.Directory.Subscriptions(), d.m}
 }
 
-type watchedSubscriptions struct {
+type checkedSubscriptions struct {
 	ports.Subscriptions
-	m *market
+	m *billingFixture
 }
 
-func (s watchedSubscriptions) Put(ctx context.Context, o id.Org, is plan.Subscription) error {
+func (s checkedSubscriptions) Put(ctx context.Context, o id.Org, is plan.Subscription) error {
 	was, err := s.Get(ctx, o)
 	if err != nil {
 		return err
@@ -115,114 +114,113 @@ func (s watchedSubscriptions) Put(ctx context.Context, o id.Org, is plan.Subscri
 		return row.To == is.State() && slices.Contains(row.From, was.State())
 	})
 	if was.State() != is.State() && !leads {
-		s.m.faults = append(s.m.faults, fmt.Sprintf("from %s to %s", was.State(), is.State()))
+		s.m.violations = append(s.m.violations, fmt.Sprintf("from %s to %s", was.State(), is.State()))
 	}
 	return s.Subscriptions.Put(ctx, o, is)
 }
 
-// counter is the way to the provider, on which calls fail, and others do things
-// while somebody waits for an answer.
-type counter struct{ m *market }
+// faultyProvider is the payment provider with injected faults, and with steps during calls.
+type faultyProvider struct{ m *billingFixture }
 
 var (
-	_ ports.Payments = counter{}
-	_ ports.Billing  = counter{}
+	_ ports.Payments = faultyProvider{}
+	_ ports.Billing  = faultyProvider{}
 )
 
-func askProvider[V any](c counter, name string, do func() (V, error)) (v V, err error) {
+func askProvider[V any](c faultyProvider, name string, do func() (V, error)) (v V, err error) {
 	m, none := c.m, v
 	what := "fine"
-	if !m.calm {
-		what = rapid.SampledFrom([]string{"fine", "fine", "fine", "fine", "refused", "unheard", "before", "after"}).Draw(m.r, name)
+	if !m.faultless {
+		what = rapid.SampledFrom([]string{"fine", "fine", "fine", "fine", "refused", "response lost", "before", "after"}).Draw(m.r, name)
 	}
 	if what != "fine" {
-		m.trouble = true
+		m.disturbed = true
 	}
 	if what == "refused" {
-		return none, fault.New(fault.Unavailable, "planned: %s was refused", name)
+		return none, fault.New(fault.Unavailable, "injected: %s was refused", name)
 	}
 	if what == "before" {
-		m.meanwhile()
+		m.interleave()
 	}
 	v, err = do()
-	m.look()
+	m.observe()
 	switch {
 	case what == "after":
-		m.meanwhile()
-	case what == "unheard" && err == nil:
-		return none, fault.New(fault.Unavailable, "planned: %s was not heard of", name)
+		m.interleave()
+	case what == "response lost" && err == nil:
+		return none, fault.New(fault.Unavailable, "injected: the response of %s was lost", name)
 	}
 	return v, err
 }
 
-func (c counter) Customer(ctx context.Context, o id.Org, name string) (string, error) {
+func (c faultyProvider) Customer(ctx context.Context, o id.Org, name string) (string, error) {
 	return askProvider(c, "Customer", func() (string, error) { return c.m.provider.Customer(ctx, o, name) })
 }
 
-func (c counter) Open(ctx context.Context, o id.Org, customer string, k plan.Checkout) (plan.Checkout, error) {
+func (c faultyProvider) Open(ctx context.Context, o id.Org, customer string, k plan.Checkout) (plan.Checkout, error) {
 	return askProvider(c, "Open", func() (plan.Checkout, error) { return c.m.provider.Open(ctx, o, customer, k) })
 }
 
-func (c counter) Session(ctx context.Context, session string) (plan.Session, error) {
+func (c faultyProvider) Session(ctx context.Context, session string) (plan.Session, error) {
 	return askProvider(c, "Session", func() (plan.Session, error) { return c.m.provider.Session(ctx, session) })
 }
 
-func (c counter) Expire(ctx context.Context, session string) error {
+func (c faultyProvider) Expire(ctx context.Context, session string) error {
 	_, err := askProvider(c, "Expire", func() (struct{}, error) { return struct{}{}, c.m.provider.Expire(ctx, session) })
 	return err
 }
 
-func (c counter) Portal(ctx context.Context, customer, back string) (string, error) {
+func (c faultyProvider) Portal(ctx context.Context, customer, back string) (string, error) {
 	return askProvider(c, "Portal", func() (string, error) { return c.m.provider.Portal(ctx, customer, back) })
 }
 
-func (c counter) Subscription(ctx context.Context, subscription string) (plan.Remote, error) {
+func (c faultyProvider) Subscription(ctx context.Context, subscription string) (plan.Remote, error) {
 	return askProvider(c, "Subscription", func() (plan.Remote, error) { return c.m.provider.Subscription(ctx, subscription) })
 }
 
-func (c counter) Change(ctx context.Context, subscription string, to plan.Plan) (plan.Remote, error) {
+func (c faultyProvider) Change(ctx context.Context, subscription string, to plan.Plan) (plan.Remote, error) {
 	return askProvider(c, "Change", func() (plan.Remote, error) { return c.m.provider.Change(ctx, subscription, to) })
 }
 
-func (c counter) Cancel(ctx context.Context, subscription string, atOnce bool) (plan.Remote, error) {
+func (c faultyProvider) Cancel(ctx context.Context, subscription string, atOnce bool) (plan.Remote, error) {
 	return askProvider(c, "Cancel", func() (plan.Remote, error) { return c.m.provider.Cancel(ctx, subscription, atOnce) })
 }
 
-// newMarket returns a market with organisations that have no plan yet.
-func newMarket(t rapid.TB, buyers int) *market {
-	m := &market{
-		t: t, clock: memory.NewClock(start), store: memory.NewStore(), gone: map[string]bool{}, last: map[string]notice{},
+// newBillingFixture returns a fixture with organisations that have no plan.
+func newBillingFixture(t rapid.TB, tenants int) *billingFixture {
+	m := &billingFixture{
+		t: t, clock: memory.NewClock(start), store: memory.NewStore(), gone: map[string]bool{}, last: map[string]paymentEvent{},
 	}
 	m.provider = memory.NewPayments(m.clock)
 	ids := &memory.IDs{}
 	m.billing = billing.New(billing.Options{
-		Store: watched{m.store, m}, Payments: counter{m}, Provider: counter{m}, Clock: m.clock, IDs: ids, Log: slog.New(slog.DiscardHandler), PaidURL: paidURL,
+		Store: checkedStore{m.store, m}, Payments: faultyProvider{m}, Provider: faultyProvider{m}, Clock: m.clock, IDs: ids, Log: slog.New(slog.DiscardHandler), PaidURL: paidURL,
 		Origin: access.Origin,
-		// The buyer has no membership here.
+		// The tenant has no membership here.
 		Locked: func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
-			return watched{m.store, m}.Atomic(ctx, func(r ports.Records) error {
+			return checkedStore{m.store, m}.Atomic(ctx, func(r ports.Records) error {
 				_, err := r.Directory().Organisations().Lock(ctx, actor.Org)
 				return errors.Join(err, fn(r, actor))
 			})
 		},
 	})
 	m.webhooks = webhooks.New(webhooks.Options{
-		Store: watched{m.store, m}, Payments: stripepay.NewEvents([]string{harness.PaymentSecret}, harness.Prices, m.clock), Clock: m.clock, IDs: ids, Billing: m.billing,
+		Store: checkedStore{m.store, m}, Payments: stripepay.NewEvents([]string{harness.PaymentSecret}, harness.Prices, m.clock), Clock: m.clock, IDs: ids, Billing: m.billing,
 	})
-	for i := range buyers {
+	for i := range tenants {
 		fresh := org.Organisation{ID: id.Org(ids.New()), ProviderID: fmt.Sprintf("org_%d", i), Name: fmt.Sprintf("Buyer %d", i)}
 		o, err := m.store.Directory().Organisations().Upsert(context.Background(), fresh, func(o org.Organisation) (org.Organisation, error) { return o, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.buyers = append(m.buyers, &buyer{actor: org.Actor{User: id.User(ids.New()), Org: o.ID, Role: org.Owner}})
+		m.tenants = append(m.tenants, &tenant{actor: org.Actor{User: id.User(ids.New()), Org: o.ID, Role: org.Owner}})
 	}
 	return m
 }
 
-// look takes down what has changed at the provider, and has it tell of that.
-func (m *market) look() {
-	for i, was := range m.deeds {
+// observe records which subscriptions have changed at the provider, and adds their messages.
+func (m *billingFixture) observe() {
+	for i, was := range m.subscriptions {
 		is, err := m.provider.Subscription(context.Background(), was.ID)
 		if m.gone[was.ID] && fault.Is(err, fault.NotFound) {
 			continue
@@ -233,14 +231,14 @@ func (m *market) look() {
 		if bytes.Equal(text(was), text(is)) {
 			continue
 		}
-		m.deeds[i] = is
-		b := m.buyers[slices.IndexFunc(m.buyers, func(b *buyer) bool { return b.actor.Org == is.Org })]
-		b.sold, b.failed = b.sold || is.Live(), b.failed || is.Status == plan.IsExpired
+		m.subscriptions[i] = is
+		b := m.tenants[slices.IndexFunc(m.tenants, func(b *tenant) bool { return b.actor.Org == is.Org })]
+		b.paid, b.failed = b.paid || is.Live(), b.failed || is.Status == plan.IsExpired
 		kind := "customer.subscription.updated"
 		if is.Status == plan.IsCanceled {
 			kind = "customer.subscription.deleted"
 		}
-		m.tell(is.ID, kind, harness.SubscriptionData(is))
+		m.addMessage(is.ID, kind, harness.SubscriptionData(is))
 	}
 }
 
@@ -252,12 +250,12 @@ func text(v any) []byte {
 	return data
 }
 
-// tell adds a message about a subscription.
-func (m *market) tell(subscription, kind string, of map[string]any) {
-	if m.forgetful {
+// addMessage adds a message about a subscription, without sending it.
+func (m *billingFixture) addMessage(subscription, kind string, of map[string]any) {
+	if m.forgets {
 		m.clock.Advance(time.Second)
 	}
-	n := notice{at: m.clock.Now()}
+	n := paymentEvent{at: m.clock.Now()}
 	n.body = text(object{
 		"id": fmt.Sprintf("evt_%d", len(m.events)+1), "type": kind, "created": n.at.Unix(), "data": object{"object": of},
 	})
@@ -265,9 +263,9 @@ func (m *market) tell(subscription, kind string, of map[string]any) {
 	m.last[subscription] = n
 }
 
-// pay has somebody pay on a page that they were sent to, if they still can; late
-// is a payment that is not there yet.
-func (m *market) pay(b *buyer, session string, late bool) bool {
+// pay pays a checkout session and reports whether it was open. A late payment is still
+// pending.
+func (m *billingFixture) pay(b *tenant, session string, late bool) bool {
 	subscription, err := m.provider.Pay(session)
 	if err != nil {
 		return false
@@ -282,29 +280,29 @@ func (m *market) pay(b *buyer, session string, late bool) bool {
 		r, paid = first, "unpaid"
 		m.provider.Set(r)
 	}
-	b.sold = b.sold || r.Live()
-	m.deeds = append(m.deeds, r)
-	m.tell(r.ID, "checkout.session.completed", object{
+	b.paid = b.paid || r.Live()
+	m.subscriptions = append(m.subscriptions, r)
+	m.addMessage(r.ID, "checkout.session.completed", object{
 		"id": session, "object": "checkout.session", "mode": "subscription", "payment_status": paid, "customer": r.Customer,
 		"subscription": r.ID, "client_reference_id": r.Org,
 	})
-	m.tell(r.ID, "customer.subscription.created", harness.SubscriptionData(first))
+	m.addMessage(r.ID, "customer.subscription.created", harness.SubscriptionData(first))
 	if late {
 		return true
 	}
-	m.tell(r.ID, "invoice.paid", harness.InvoiceData(r))
-	m.tell(r.ID, "customer.subscription.updated", harness.SubscriptionData(r))
+	m.addMessage(r.ID, "invoice.paid", harness.InvoiceData(r))
+	m.addMessage(r.ID, "customer.subscription.updated", harness.SubscriptionData(r))
 	return true
 }
 
 // send sends a message.
-func (m *market) send(n notice) error {
+func (m *billingFixture) send(n paymentEvent) error {
 	header := map[string]string{"Stripe-Signature": stripepay.Sign(harness.PaymentSecret, m.clock.Now(), n.body)}
 	return m.webhooks.Payment(context.Background(), func(name string) string { return header[name] }, n.body)
 }
 
-// meanwhile has something else happen while somebody waits.
-func (m *market) meanwhile() {
+// interleave does other steps during a call.
+func (m *billingFixture) interleave() {
 	if m.depth == 2 {
 		return
 	}
@@ -313,29 +311,28 @@ func (m *market) meanwhile() {
 		m.step()
 	}
 	m.depth--
-	m.trouble = true // which the steps have forgotten
+	m.disturbed = true // each step has reset it
 }
 
-// checkout sends somebody to a page, or to where it says that nothing is to be
-// paid on one.
-func (m *market) checkout(b *buyer, p plan.Plan) error {
+// checkout asks for a plan, and keeps the checkout session if there is one.
+func (m *billingFixture) checkout(b *tenant, p plan.Plan) error {
 	url, err := m.billing.Checkout(context.Background(), b.actor, p)
 	if session, isPage := strings.CutPrefix(url, "https://payments.invalid/"); isPage {
-		b.pages = append(b.pages, session)
+		b.sessions = append(b.sessions, session)
 	}
 	return err
 }
 
-// step has one thing happen.
-func (m *market) step() {
+// step does one drawn step, and checks the invariants.
+func (m *billingFixture) step() {
 	t, ctx := m.r, context.Background()
-	b := m.buyers[rapid.IntRange(0, len(m.buyers)-1).Draw(t, "buyer")]
+	b := m.tenants[rapid.IntRange(0, len(m.tenants)-1).Draw(t, "buyer")]
 	plans := rapid.SampledFrom([]plan.Plan{plan.Standard, plan.Premium})
 	what := rapid.SampledFrom([]string{
-		"trial", "checkout", "checkout", "checkout", "pay", "pay", "pay", "return", "downgrade", "portal", "keep", "time", "time",
-		"message", "message", "message", "life", "life", "forget", "grant",
+		"trial", "checkout", "checkout", "checkout", "pay", "pay", "pay", "return", "downgrade", "portal", "reconcile", "time", "time",
+		"message", "message", "message", "change", "change", "forget", "grant",
 	}).Draw(t, "what")
-	m.trouble = false
+	m.disturbed = false
 	var err error
 	switch what {
 	case "trial":
@@ -346,21 +343,21 @@ func (m *market) step() {
 	case "checkout":
 		err = m.checkout(b, plans.Draw(t, "plan"))
 	case "pay":
-		if len(b.pages) > 0 {
-			m.pay(b, rapid.SampledFrom(b.pages).Draw(t, "page"), rapid.IntRange(0, 3).Draw(t, "late") == 3)
+		if len(b.sessions) > 0 {
+			m.pay(b, rapid.SampledFrom(b.sessions).Draw(t, "page"), rapid.IntRange(0, 3).Draw(t, "late") == 3)
 		}
 	case "return":
-		if len(b.pages) > 0 {
-			_, err = m.billing.Return(ctx, rapid.SampledFrom(b.pages).Draw(t, "page"))
+		if len(b.sessions) > 0 {
+			_, err = m.billing.Return(ctx, rapid.SampledFrom(b.sessions).Draw(t, "page"))
 		}
 	case "downgrade":
-		was := m.see(b).State()
+		was := m.stored(b).State()
 		if _, err = m.billing.Downgrade(ctx, b.actor); err == nil && was == plan.OnTrial {
 			b.trialEnd = time.Time{}
 		}
 	case "portal":
 		_, err = m.billing.Portal(ctx, b.actor)
-	case "keep":
+	case "reconcile":
 		err = m.billing.Reconcile(ctx)
 	case "time":
 		m.clock.Advance(rapid.SampledFrom([]time.Duration{
@@ -372,13 +369,13 @@ func (m *market) step() {
 				t.Fatalf("a message: %v", err)
 			}
 		}
-	case "life":
-		if len(m.deeds) > 0 {
-			m.live(m.deeds[rapid.IntRange(0, len(m.deeds)-1).Draw(t, "subscription")], plans)
+	case "change":
+		if len(m.subscriptions) > 0 {
+			m.changeAtProvider(m.subscriptions[rapid.IntRange(0, len(m.subscriptions)-1).Draw(t, "subscription")], plans)
 		}
 	case "forget":
-		if len(m.deeds) > 0 && m.forgetful {
-			if r := m.deeds[rapid.IntRange(0, len(m.deeds)-1).Draw(t, "subscription")]; r.Ended() {
+		if len(m.subscriptions) > 0 && m.forgets {
+			if r := m.subscriptions[rapid.IntRange(0, len(m.subscriptions)-1).Draw(t, "subscription")]; r.Ended() {
 				m.gone[r.ID] = true
 				m.provider.Forget(r.ID)
 			}
@@ -388,17 +385,17 @@ func (m *market) step() {
 			m.grant(b)
 		}
 	}
-	expected := fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) || m.trouble && fault.Is(err, fault.Unavailable)
+	expected := fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) || m.disturbed && fault.Is(err, fault.Unavailable)
 	var joined interface{ Unwrap() []error }
 	if err != nil && !expected && !errors.As(err, &joined) {
 		t.Fatalf("%s: %v", what, err)
 	}
-	m.look()
+	m.observe()
 	m.check()
 }
 
-// live has something happen to a subscription at the provider.
-func (m *market) live(r plan.Remote, plans *rapid.Generator[plan.Plan]) {
+// changeAtProvider changes a subscription at the provider.
+func (m *billingFixture) changeAtProvider(r plan.Remote, plans *rapid.Generator[plan.Plan]) {
 	if m.gone[r.ID] || r.Ended() {
 		return
 	}
@@ -408,17 +405,17 @@ func (m *market) live(r plan.Remote, plans *rapid.Generator[plan.Plan]) {
 		return
 	}
 	ctx := context.Background()
-	switch what := rapid.SampledFrom([]string{"fail", "renew", "cancel", "schedule", "switch", "status"}).Draw(m.r, "life"); what {
+	switch what := rapid.SampledFrom([]string{"fail", "renew", "cancel", "schedule", "switch", "status"}).Draw(m.r, "change"); what {
 	case "fail":
 		if _, err := m.provider.Fail(r.ID); err == nil {
-			m.tell(r.ID, "invoice.payment_failed", harness.InvoiceData(r))
+			m.addMessage(r.ID, "invoice.payment_failed", harness.InvoiceData(r))
 		}
 	case "renew":
 		if r.CancelAtPeriodEnd && m.clock.Now().Before(*r.PeriodEnd) {
 			m.clock.Set(*r.PeriodEnd)
 		}
 		if is, err := m.provider.Renew(r.ID); err == nil && is.Live() {
-			m.tell(r.ID, "invoice.paid", harness.InvoiceData(is))
+			m.addMessage(r.ID, "invoice.paid", harness.InvoiceData(is))
 		}
 	case "switch":
 		r.Plan = plans.Draw(m.r, "plan")
@@ -433,7 +430,7 @@ func (m *market) live(r plan.Remote, plans *rapid.Generator[plan.Plan]) {
 	}
 }
 
-func (m *market) grant(b *buyer) {
+func (m *billingFixture) grant(b *tenant) {
 	err := m.store.Atomic(context.Background(), func(r ports.Records) error {
 		if _, err := r.Directory().Organisations().Lock(context.Background(), b.actor.Org); err != nil {
 			return err
@@ -453,7 +450,7 @@ func (m *market) grant(b *buyer) {
 	b.granted = true
 }
 
-func (m *market) see(b *buyer) plan.Subscription {
+func (m *billingFixture) stored(b *tenant) plan.Subscription {
 	d, err := m.billing.Subscription(context.Background(), b.actor)
 	if err != nil {
 		m.t.Fatal(err)
@@ -461,37 +458,37 @@ func (m *market) see(b *buyer) plan.Subscription {
 	return d.Subscription
 }
 
-// alive returns the subscription of the organisation that the provider bills, or
-// will should the payment come.
-func (m *market) alive(b *buyer) *plan.Remote {
+// remote returns the subscription of the organisation at the provider that has not ended,
+// paid or not; nil: there is none.
+func (m *billingFixture) remote(b *tenant) *plan.Remote {
 	var found *plan.Remote
-	for _, r := range m.deeds {
+	for _, r := range m.subscriptions {
 		if r.Org != b.actor.Org || r.Ended() {
 			continue
 		}
 		if found != nil {
-			m.t.Fatalf("%s and %s are both alive", found.ID, r.ID)
+			m.t.Fatalf("%s and %s have both not ended", found.ID, r.ID)
 		}
 		found = &r
 	}
 	return found
 }
 
-// check is what holds at any time.
-func (m *market) check() {
-	if len(m.faults) > 0 {
-		m.t.Fatalf("off the table: %s", strings.Join(m.faults, "; "))
+// check fails unless the invariants hold.
+func (m *billingFixture) check() {
+	if len(m.violations) > 0 {
+		m.t.Fatalf("transitions that are not in the table: %s", strings.Join(m.violations, "; "))
 	}
-	for _, b := range m.buyers {
-		m.alive(b)
-		s := m.see(b)
+	for _, b := range m.tenants {
+		m.remote(b)
+		s := m.stored(b)
 		if b.trials > 1 {
 			m.t.Fatal("a second trial")
 		}
-		if s.Billed() && !slices.ContainsFunc(m.deeds, func(r plan.Remote) bool { return r.ID == s.ProviderID && r.Org == b.actor.Org }) {
+		if s.Billed() && !slices.ContainsFunc(m.subscriptions, func(r plan.Remote) bool { return r.ID == s.ProviderID && r.Org == b.actor.Org }) {
 			m.t.Fatalf("%s %s without a payment", s.Plan, s.Status())
 		}
-		if s.EverPaid && !b.sold && !b.granted {
+		if s.EverPaid && !b.paid && !b.granted {
 			m.t.Fatal("a paid plan was active without a payment")
 		}
 		now := m.clock.Now()
@@ -501,11 +498,11 @@ func (m *market) check() {
 	}
 }
 
-// settle has the last message of each subscription come, among copies of others.
-func (m *market) settle() {
-	m.calm = true
-	var sent []notice
-	for _, n := range rapid.Permutation(m.deeds).Draw(m.r, "last messages") {
+// settle sends the last message of each subscription, among copies of others.
+func (m *billingFixture) settle() {
+	m.faultless = true
+	var sent []paymentEvent
+	for _, n := range rapid.Permutation(m.subscriptions).Draw(m.r, "last messages") {
 		if len(m.events) > 0 && rapid.Bool().Draw(m.r, "a copy") {
 			sent = append(sent, rapid.SampledFrom(m.events).Draw(m.r, "copy"))
 		}
@@ -526,9 +523,9 @@ var stateOf = map[plan.RemoteStatus]plan.State{
 	plan.IsActive: plan.Paying, plan.IsPastDue: plan.Owing, plan.IsUnpaid: plan.Owing, plan.IsPaused: plan.Suspended, plan.IsTrialing: plan.ProviderTrial,
 }
 
-// truth fails unless the record says what is so.
-func (m *market) truth(b *buyer) {
-	s, r, now := m.see(b), m.alive(b), m.clock.Now()
+// checkRecord fails unless the organisation's record agrees with the provider and the trial.
+func (m *billingFixture) checkRecord(b *tenant) {
+	s, r, now := m.stored(b), m.remote(b), m.clock.Now()
 	trial := !b.trialEnd.IsZero() && now.Before(b.trialEnd)
 	want := plan.Unplanned
 	switch {
@@ -540,19 +537,19 @@ func (m *market) truth(b *buyer) {
 			s.Customer != r.Customer || !s.HasPaymentMethod {
 			m.t.Fatalf("the record is %+v, the subscription %+v", s, *r)
 		}
-	case trial && !b.sold:
+	case trial && !b.paid:
 		want = plan.OnTrial
-	case b.sold || b.failed || b.trials > 0:
+	case b.paid || b.failed || b.trials > 0:
 		want = plan.OnFree
 	}
 	if s.State() != want {
-		m.t.Fatalf("%s ends in %s, want %s: %+v", b.actor.Org, s.State(), want, s)
+		m.t.Fatalf("the record of %s is in %s, want %s: %+v", b.actor.Org, s.State(), want, s)
 	}
 }
 
-// buy fails unless whoever wants to can buy what is to be had.
-func (m *market) buy(b *buyer, p plan.Plan) {
-	s, r := m.see(b), m.alive(b)
+// buy fails unless the organisation can buy the plan, or gets the conflict that it should.
+func (m *billingFixture) buy(b *tenant, p plan.Plan) {
+	s, r := m.stored(b), m.remote(b)
 	err := m.checkout(b, p)
 	switch {
 	case b.granted || r != nil && !r.Live() || s.Billed() && s.Plan == p:
@@ -562,138 +559,137 @@ func (m *market) buy(b *buyer, p plan.Plan) {
 	case err != nil:
 		m.t.Fatalf("%s of %s and %s: %v", p, s.Plan, s.State(), err)
 	case s.Billed():
-		if is := m.see(b); is.Plan != p {
+		if is := m.stored(b); is.Plan != p {
 			m.t.Fatalf("the plan is %s, want %s", is.Plan, p)
 		}
 	default:
-		if page := b.pages[len(b.pages)-1]; !m.pay(b, page, false) {
+		if page := b.sessions[len(b.sessions)-1]; !m.pay(b, page, false) {
 			m.t.Fatalf("%s cannot be paid on", page)
 		}
 	}
-	m.look()
+	m.observe()
 	m.settle()
-	m.truth(b)
+	m.checkRecord(b)
 }
 
-func TestAnyCourseOfPaymentsEndsInTheLastTruth(t *testing.T) {
+func TestTheRecordConvergesToTheProviderAfterAnySteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := newMarket(t, rapid.IntRange(1, 2).Draw(t, "buyers"))
-		m.r, m.forgetful = t, rapid.Bool().Draw(t, "forgetful")
+		m := newBillingFixture(t, rapid.IntRange(1, 2).Draw(t, "buyers"))
+		m.r, m.forgets = t, rapid.Bool().Draw(t, "forgetful")
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			m.step()
 		}
 		m.settle()
-		for _, b := range m.buyers {
-			m.truth(b)
+		for _, b := range m.tenants {
+			m.checkRecord(b)
 			m.buy(b, rapid.SampledFrom([]plan.Plan{plan.Standard, plan.Premium}).Draw(t, "bought"))
 		}
 	})
 }
 
-// calmMarket is a market with one organisation where nothing goes wrong.
-func calmMarket(t *testing.T) (*market, *buyer) {
-	m := newMarket(t, 1)
-	m.calm = true
-	return m, m.buyers[0]
+// faultlessFixture returns a fixture with one organisation and without faults.
+func faultlessFixture(t *testing.T) (*billingFixture, *tenant) {
+	m := newBillingFixture(t, 1)
+	m.faultless = true
+	return m, m.tenants[0]
 }
 
-// pays has an organisation buy a plan, of which we hear nothing, and returns the
-// subscription.
-func (m *market) pays(b *buyer, p plan.Plan) string {
+// subscribe buys a plan whose messages are not sent, and returns the subscription.
+func (m *billingFixture) subscribe(b *tenant, p plan.Plan) string {
 	if err := m.checkout(b, p); err != nil {
 		m.t.Fatal(err)
 	}
-	if page := b.pages[len(b.pages)-1]; !m.pay(b, page, false) {
+	if page := b.sessions[len(b.sessions)-1]; !m.pay(b, page, false) {
 		m.t.Fatalf("%s cannot be paid on", page)
 	}
-	return m.deeds[len(m.deeds)-1].ID
+	return m.subscriptions[len(m.subscriptions)-1].ID
 }
 
-func (m *market) ends(subscription string) {
+func (m *billingFixture) cancel(subscription string) {
 	if _, err := m.provider.Cancel(context.Background(), subscription, true); err != nil {
 		m.t.Fatal(err)
 	}
-	m.look()
+	m.observe()
 }
 
-func TestAPlanWhoseSubscriptionIsOverCanBeBoughtAgain(t *testing.T) {
+func TestAPlanWhoseSubscriptionHasEndedCanBeBoughtAgain(t *testing.T) {
 	for _, p := range []plan.Plan{plan.Standard, plan.Premium} {
-		m, b := calmMarket(t)
+		m, b := faultlessFixture(t)
 		for range 3 {
-			m.ends(m.pays(b, p))
+			m.cancel(m.subscribe(b, p))
 			p = plan.Premium
 		}
-		m.pays(b, p)
+		m.subscribe(b, p)
 		m.check()
 	}
 }
 
-func TestAPageThatWasClosedIsNotHandedOutAgain(t *testing.T) {
-	m, b := calmMarket(t)
+func TestAnExpiredCheckoutSessionIsNotReused(t *testing.T) {
+	m, b := faultlessFixture(t)
 	for range 2 {
 		if err := m.checkout(b, plan.Standard); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if b.pages[0] != b.pages[1] {
-		t.Errorf("an open page is handed out again, and they are %q", b.pages)
+	if b.sessions[0] != b.sessions[1] {
+		t.Errorf("an open session is not reused: %q", b.sessions)
 	}
-	if err := m.provider.Expire(context.Background(), b.pages[0]); err != nil {
+	if err := m.provider.Expire(context.Background(), b.sessions[0]); err != nil {
 		t.Fatal(err)
 	}
-	m.pays(b, plan.Standard)
+	m.subscribe(b, plan.Standard)
 }
 
 func TestASubscriptionWhoseEndWasMissedIsReplaced(t *testing.T) {
-	m, b := calmMarket(t)
-	first := m.pays(b, plan.Standard)
-	if err := m.send(m.last[first]); err != nil || m.see(b).State() != plan.Paying {
-		t.Fatal(err, m.see(b).State())
+	m, b := faultlessFixture(t)
+	first := m.subscribe(b, plan.Standard)
+	if err := m.send(m.last[first]); err != nil || m.stored(b).State() != plan.Paying {
+		t.Fatal(err, m.stored(b).State())
 	}
-	m.ends(first)
-	second := m.deeds[0]
+	m.cancel(first)
+	second := m.subscriptions[0]
 	second.ID, second.Status, second.Plan = "sub_by_hand", plan.IsActive, plan.Premium
 	m.provider.Set(second)
-	m.deeds = append(m.deeds, second)
-	m.tell(second.ID, "customer.subscription.created", harness.SubscriptionData(second))
+	m.subscriptions = append(m.subscriptions, second)
+	m.addMessage(second.ID, "customer.subscription.created", harness.SubscriptionData(second))
 	if err := m.send(m.last[second.ID]); err != nil {
 		t.Fatal(err)
 	}
-	m.truth(b)
+	m.checkRecord(b)
 	if err := m.send(m.last[first]); err != nil {
 		t.Fatal(err)
 	}
-	m.truth(b)
+	m.checkRecord(b)
 
-	// Nor is it in the way of another plan.
-	m.ends(second.ID)
-	m.pays(b, plan.Standard)
+	// It does not prevent another plan either.
+	m.cancel(second.ID)
+	m.subscribe(b, plan.Standard)
 }
 
 func TestAMessageGivesNothingToAnotherOrganisation(t *testing.T) {
-	m := newMarket(t, 2)
-	m.calm = true
-	rich, poor := m.buyers[0], m.buyers[1]
-	m.pays(rich, plan.Premium)
-	stolen := m.deeds[0]
-	stolen.ID, stolen.Org = "sub_stolen", poor.actor.Org
-	m.tell(stolen.ID, "customer.subscription.created", harness.SubscriptionData(stolen))
+	m := newBillingFixture(t, 2)
+	m.faultless = true
+	owner, other := m.tenants[0], m.tenants[1]
+	m.subscribe(owner, plan.Premium)
+	forged := m.subscriptions[0]
+	forged.ID, forged.Org = "sub_forged", other.actor.Org
+	m.addMessage(forged.ID, "customer.subscription.created", harness.SubscriptionData(forged))
 	for _, n := range m.events {
 		if err := m.send(n); err != nil {
 			t.Errorf("%s: %v", n.body, err)
 		}
 	}
-	if s := m.see(poor); s.State() != plan.Unplanned {
-		t.Errorf("the other has %s", s.State())
+	if s := m.stored(other); s.State() != plan.Unplanned {
+		t.Errorf("the other organisation has %s", s.State())
 	}
-	if s := m.see(rich); s.State() != plan.Paying || s.Plan != plan.Premium {
-		t.Errorf("who paid has %s %s", s.Plan, s.State())
+	if s := m.stored(owner); s.State() != plan.Paying || s.Plan != plan.Premium {
+		t.Errorf("the organisation that paid has %s %s", s.Plan, s.State())
 	}
 }
 
 func TestAnErasedOrganisationIgnoresMessages(t *testing.T) {
-	m, b := calmMarket(t)
-	m.pays(b, plan.Standard)
+	m, b := faultlessFixture(t)
+	m.subscribe(b, plan.Standard)
 	if err := m.store.Directory().Organisations().Erase(context.Background(), b.actor.Org, m.clock.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -702,10 +698,10 @@ func TestAnErasedOrganisationIgnoresMessages(t *testing.T) {
 			t.Errorf("%s: %v", n.body, err)
 		}
 	}
-	if _, err := m.billing.Return(context.Background(), b.pages[0]); err != nil {
+	if _, err := m.billing.Return(context.Background(), b.sessions[0]); err != nil {
 		t.Error(err)
 	}
-	if s := m.see(b); s.Customer != "" || s.State() != plan.Unplanned {
+	if s := m.stored(b); s.Customer != "" || s.State() != plan.Unplanned {
 		t.Errorf("there is %+v", s)
 	}
 }

@@ -21,13 +21,13 @@ type Payments struct {
 	Queue    WebhookQueue
 	Declined map[id.Org]bool // whose payments fail
 
-	world    *World
-	messages int
-	known    []plan.Remote // every subscription as it was reported last
+	deployment *Deployment
+	messages   int
+	known      []plan.Remote // every subscription as it was reported last
 }
 
-func newPayments(w *World) *Payments {
-	p := &Payments{Payments: memory.NewPayments(w.Clock), world: w, Declined: map[id.Org]bool{}}
+func newPayments(w *Deployment) *Payments {
+	p := &Payments{Payments: memory.NewPayments(w.Clock), deployment: w, Declined: map[id.Org]bool{}}
 	p.Queue.send = func(ctx context.Context, m Message) error {
 		header := map[string]string{stripepay.HeaderSignature: stripepay.Sign(PaymentSecret, w.Clock.Now(), m.body)}
 		return w.Webhooks.Payment(ctx, func(name string) string { return header[name] }, m.body)
@@ -38,7 +38,7 @@ func newPayments(w *World) *Payments {
 // send queues a message about an object.
 func (p *Payments) send(ctx context.Context, kind string, of map[string]any) error {
 	p.messages++
-	m := Message{ID: fmt.Sprintf("evt_%d", p.messages), Type: kind, At: p.world.Clock.Now()}
+	m := Message{ID: fmt.Sprintf("evt_%d", p.messages), Type: kind, At: p.deployment.Clock.Now()}
 	var err error
 	if m.body, err = json.Marshal(map[string]any{"id": m.ID, "type": kind, "created": m.At.Unix(), "data": map[string]any{"object": of}}); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (p *Payments) due() (at time.Time, ok bool) {
 
 // renew renews the subscriptions whose periods have ended, or has their payments fail.
 func (p *Payments) renew(ctx context.Context) error {
-	now := p.world.Clock.Now()
+	now := p.deployment.Clock.Now()
 	for _, r := range p.known {
 		if r.Status != plan.IsActive || r.PeriodEnd.After(now) {
 			continue
@@ -209,7 +209,7 @@ func (p *Payments) Latest(ctx context.Context, o id.Org) (plan.Remote, error) {
 
 // Recover has the payment of a subscription succeed that had failed, or was late.
 func (p *Payments) Recover(ctx context.Context, r plan.Remote) error {
-	if r.PeriodEnd.After(p.world.Clock.Now()) {
+	if r.PeriodEnd.After(p.deployment.Clock.Now()) {
 		r.Status = plan.IsActive
 		p.Set(r)
 	} else {

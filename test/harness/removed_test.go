@@ -22,7 +22,7 @@ import (
 // begins must not put them back into anything.
 func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
 	c := core(t)
-	ctx, actor := t.Context(), office(t, c)
+	ctx, actor := t.Context(), newOrganisation(t, c)
 	m := org.NewMembership(actor.Org, actor.User, "owner", start, org.Naming{}, start)
 	if err := c.Store.Atomic(ctx, func(r ports.Records) error {
 		_, err := r.Directory().Organisations().Lock(ctx, actor.Org)
@@ -57,7 +57,7 @@ func (p provider) Verify(context.Context, string) (identity.Claims, error) {
 
 // presenting returns the use cases of tokens where every identity token has these
 // claims.
-func presenting(t *testing.T, c *harness.World) func(identity.Claims) *access.Access {
+func presenting(t *testing.T, c *harness.Deployment) func(identity.Claims) *access.Access {
 	text, err := servicetoken.Generate()
 	if err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func (c countingSessions) Get(ctx context.Context, s id.Session) (session.Sessio
 
 var laptop = session.Client{Address: "192.0.2.1", UserAgent: "Laptop/1.0"}
 
-func claimsOf(c *harness.World, user, organisation string) identity.Claims {
+func claimsOf(c *harness.Deployment, user, organisation string) identity.Claims {
 	now := c.Clock.Now()
 	return identity.Claims{Subject: user, Org: organisation, OrgRole: "member", IssuedAt: now, ExpiresAt: now.Add(time.Hour)}
 }
@@ -351,7 +351,7 @@ func TestAUseIsNotedNowAndThen(t *testing.T) {
 
 // say has the provider say of the user whether they are banned or locked, in its n-th
 // message.
-func say(t *testing.T, c *harness.World, n int, word string, blocked bool) {
+func say(t *testing.T, c *harness.Deployment, n int, word string, blocked bool) {
 	t.Helper()
 	now := c.Clock.Now()
 	body, err := json.Marshal(object{"type": "user.updated", "timestamp": now.UnixMilli(), "data": object{

@@ -96,18 +96,18 @@ func TestCallsThatEndDuringASettlementAreSettledTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := onStage(t, model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+				s := newChatFixture(t, model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {
 					to.Alive()
 					return chat.Reply{Usage: chat.Usage{Input: 3, Output: 4}, InputKnown: true, OutputKnown: true}, nil
 				}), 0)
 				s.Chats.Generations = unrecorded{}
-				ledger := &gatedLedger{Ledger: s.World.Store.Usage().Ledger(), gate: make(chan struct{}), refuses: test.refuses, panics: test.panics}
-				s.Chats.Store = gatedStore{s.World.Store, ledger, s.World.Store.Usage().Quotas()}
+				ledger := &gatedLedger{Ledger: s.Deployment.Store.Usage().Ledger(), gate: make(chan struct{}), refuses: test.refuses, panics: test.panics}
+				s.Chats.Store = gatedStore{s.Deployment.Store, ledger, s.Deployment.Store.Usage().Quotas()}
 				var all sync.WaitGroup
 				var panicked atomic.Int32
 				for range 4 {
 					call := s.admit(t)
-					to := &listener{}
+					to := &chatClient{}
 					all.Go(func() {
 						if run(t.Context(), call, to) {
 							panicked.Add(1)
@@ -146,9 +146,9 @@ func TestCallsAdmittedDuringAReservationAreReservedTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := onStage(t, model(nil), 0)
+				s := newChatFixture(t, model(nil), 0)
 				ctx := t.Context()
-				sub, err := s.World.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
+				sub, err := s.Deployment.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -159,12 +159,12 @@ func TestCallsAdmittedDuringAReservationAreReservedTogether(t *testing.T) {
 				}
 				room := int64(test.room * float64(one.Reserved))
 				other := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
-				held, err := s.World.Store.Usage().Quotas().Reserve(ctx, other, sub.DailyTokens()-room, quota.Need{Output: sub.DailyTokens()})
+				held, err := s.Deployment.Store.Usage().Quotas().Reserve(ctx, other, sub.DailyTokens()-room, quota.Need{Output: sub.DailyTokens()})
 				if err != nil {
 					t.Fatal(err)
 				}
-				quotas := &gatedQuotas{Quotas: s.World.Store.Usage().Quotas(), gate: make(chan struct{}), panics: test.panics}
-				s.Chats.Store = gatedStore{s.World.Store, s.World.Store.Usage().Ledger(), quotas}
+				quotas := &gatedQuotas{Quotas: s.Deployment.Store.Usage().Quotas(), gate: make(chan struct{}), panics: test.panics}
+				s.Chats.Store = gatedStore{s.Deployment.Store, s.Deployment.Store.Usage().Ledger(), quotas}
 				var all sync.WaitGroup
 				var admitted atomic.Int32
 				for range 4 {

@@ -18,7 +18,7 @@ const Issuer = "https://auth.tools.invalid"
 // CallbackURL is the address below which each issuer has one for its answers.
 const CallbackURL = PublicURL + "/callback"
 
-// catalog is the world's: an entry for each way to be let in, and one beside the
+// catalog is the deployment's: an entry for each way to be let in, and one beside the
 // client.
 var catalog = connector.NewCatalog([]connector.Provider{
 	{ID: "notes", Name: "Notes", Description: "Lets people in by an authorization.", Auth: connector.ServerMediated, Transport: connector.HTTP, URL: "https://notes.tools.invalid/mcp", Enabled: true},

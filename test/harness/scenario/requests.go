@@ -30,15 +30,15 @@ const (
 	adminSecret = "operator-of-the-offline-harness"
 )
 
-// server is the API of the present server of a world.
+// server is the API of the present server of a deployment.
 type server struct {
 	http.Handler
 	feed  *changes.Feed
 	ticks chan time.Time // on which the feed reads the log; nil: it was not started
 }
 
-// newServer returns the API of the world's server, which has no limits of rates.
-func newServer(w *harness.World) (s server, err error) {
+// newServer returns the API of the deployment's server, which has no limits of rates.
+func newServer(w *harness.Deployment) (s server, err error) {
 	log := slog.New(slog.DiscardHandler)
 	s.feed = changes.New(changes.Options{
 		Store: w.Store, Epochs: w.Store, Bus: w.Bus, Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, Log: log,

@@ -42,7 +42,7 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s:%d: %s\n    expected: %s\n    actual:   %s", f.File, f.Line, f.Text, f.Expected, f.Actual)
 }
 
-// Run runs a scenario in a world of its own, to its end or to the first act that succeeds or
+// Run runs a scenario in a deployment of its own, to its end or to the first act that succeeds or
 // fails otherwise than it must: later acts would fail for that alone.
 func (s *Scenario) Run(ctx context.Context) (Report, error) {
 	r, err := newRun(s.File)
@@ -56,7 +56,7 @@ func (s *Scenario) Run(ctx context.Context) (Report, error) {
 
 // run is a scenario in progress.
 type run struct {
-	*harness.World
+	*harness.Deployment
 	api server
 
 	report        Report
@@ -83,13 +83,13 @@ type named struct {
 type variable struct{ name, value string }
 
 func newRun(file string) (*run, error) {
-	w, err := harness.NewWorld(start)
+	w, err := harness.NewDeployment(start)
 	if err != nil {
 		return nil, err
 	}
 	w.Faults.FailNext(map[string]harness.Fault{})
 	r := &run{
-		World: w, report: Report{File: file}, results: map[string]named{}, nameOf: map[string]string{},
+		Deployment: w, report: Report{File: file}, results: map[string]named{}, nameOf: map[string]string{},
 		sessions: map[*harness.Account]session{}, subscriptions: map[string]*subscription{}, pending: map[string]harness.Fault{},
 	}
 	r.api, err = newServer(w)
@@ -98,7 +98,7 @@ func newRun(file string) (*run, error) {
 
 func (r *run) close() {
 	r.api.close()
-	r.World.Close()
+	r.Deployment.Close()
 }
 
 // restart replaces the server. What is in its memory is gone.
@@ -106,7 +106,7 @@ func (r *run) restart() (err error) {
 	clear(r.subscriptions)
 	r.api.close()
 	if err = r.Restart(); err == nil {
-		r.api, err = newServer(r.World)
+		r.api, err = newServer(r.Deployment)
 	}
 	return err
 }

@@ -1,6 +1,5 @@
-// Package harness is the whole core in one process, offline: the use cases over
-// the memory adapters, with a clock that is moved by hand and ids that are
-// counted.
+// Package harness is the whole core in one process, offline: the use cases over the
+// memory adapters, with a clock moved by hand and counted ids.
 package harness
 
 import (
@@ -36,7 +35,7 @@ import (
 	"collab/ports"
 )
 
-// Addresses and secrets of the world. Nothing is behind the addresses.
+// Addresses and secrets of the deployment. Nothing listens on the addresses.
 const (
 	PublicURL = "https://collab.invalid"
 	appURL    = "https://app.collab.invalid"
@@ -48,11 +47,10 @@ const (
 // Prices are the payment provider's prices of the plans.
 var Prices = map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"}
 
-// World is everything that a deployment is, in one process: the use cases of a
-// server over what it keeps, and those outside whom it deals with. Nothing
-// happens in it, and no time passes, without a call.
-type World struct {
-	Faults *Faults // of the calls from the server to what it depends on
+// Deployment is a deployment in one process: the use cases of a server over its stores,
+// and its providers. Nothing happens in it, and no time passes, without a call.
+type Deployment struct {
+	Faults *Faults // of the server's calls to stores and providers
 	Store  *memory.Store
 	Blobs  ports.Blobs
 	Bus    *memory.Bus
@@ -74,10 +72,10 @@ type World struct {
 	models  chat.Registry
 	invites map[string]string // the tokens of invitations, by their hashes
 
-	messages int // that SendIdentityEvent has delivered
+	messages int // delivered by SendIdentityEvent
 }
 
-// Server is the use cases of one server. What they remember goes with it.
+// Server is the use cases of one server, with their caches.
 type Server struct {
 	Access     *access.Access
 	Onboarding *onboarding.Onboarding
@@ -96,10 +94,10 @@ type Server struct {
 	Upkeep     *upkeep.Upkeep
 }
 
-// NewWorld returns an empty world whose clock stands at the time. It is to be
-// closed.
-func NewWorld(at time.Time) (*World, error) {
-	w := &World{
+// NewDeployment returns an empty deployment with the clock at the given time. The caller
+// must close it.
+func NewDeployment(at time.Time) (*Deployment, error) {
+	w := &Deployment{
 		Faults: &Faults{}, Store: memory.NewStore(), Bus: &memory.Bus{}, Clock: memory.NewClock(at), IDs: &memory.IDs{},
 		Mailer: &memory.Mailer{}, Secrets: &memory.Secrets{}, invites: map[string]string{},
 	}
@@ -116,7 +114,7 @@ func NewWorld(at time.Time) (*World, error) {
 	if w.Sealer, err = vault.New(keyset); err != nil {
 		return nil, err
 	}
-	// The same key every time, so that tokens are the same as well.
+	// A constant key, so that tokens are the same in each run.
 	w.Tokens = servicetoken.New(servicetoken.Keys{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}, PublicURL)
 	w.Model = newModel(w.Clock)
 	if w.models, err = chat.NewRegistry(models, "", func(string) bool { return true }); err != nil {
@@ -128,8 +126,8 @@ func NewWorld(at time.Time) (*World, error) {
 	return w, w.Restart()
 }
 
-// Restart puts another server in the place of the one that there is.
-func (w *World) Restart() error {
+// Restart replaces the server by a new one.
+func (w *Deployment) Restart() error {
 	w.Close()
 	identities, err := standardwebhooks.New([]string{WebhookSecret}, w.Clock)
 	if err != nil {
@@ -173,26 +171,26 @@ func (w *World) Restart() error {
 	return nil
 }
 
-// Close ends what the server does in the background.
-func (w *World) Close() {
+// Close waits for the server's background work.
+func (w *Deployment) Close() {
 	if w.Server.Connectors != nil {
 		w.Server.Connectors.Wait()
 	}
 }
 
 // inviteURL returns the address that accepts an invitation.
-func (w *World) inviteURL(token string) string {
+func (w *Deployment) inviteURL(token string) string {
 	w.invites[members.TokenHash(token)] = token
 	return appURL + "/invite?token=" + token
 }
 
-// InviteToken returns the token of which the invitation keeps the hash.
-func (w *World) InviteToken(hash string) string { return w.invites[hash] }
+// InviteToken returns the token with the hash.
+func (w *Deployment) InviteToken(hash string) string { return w.invites[hash] }
 
-// Advance moves the clock on to a time. What the payment provider does meanwhile it
-// does in its time; then providers send again what was not taken, and the server
-// does its regular work.
-func (w *World) Advance(ctx context.Context, to time.Time) error {
+// Advance moves the clock to a time. The payment provider's renewals happen when they are
+// due; then providers retry messages that were not accepted, and the server does its
+// periodic jobs.
+func (w *Deployment) Advance(ctx context.Context, to time.Time) error {
 	for {
 		due, ok := w.Payments.due()
 		if !ok || due.After(to) {
@@ -211,8 +209,8 @@ func (w *World) Advance(ctx context.Context, to time.Time) error {
 	return w.Work(ctx)
 }
 
-// Work is what the server does regularly, done once.
-func (w *World) Work(ctx context.Context) error {
+// Work does the server's periodic jobs once.
+func (w *Deployment) Work(ctx context.Context) error {
 	err := errors.Join(w.Billing.Reconcile(ctx), w.Chats.ExtendLeases(ctx), w.Releases.FlushCounts(ctx), w.Upkeep.Run(ctx))
 	for range rounds {
 		if e := w.Connectors.Work(ctx); e != nil {
@@ -228,5 +226,5 @@ func (w *World) Work(ctx context.Context) error {
 	return err
 }
 
-// rounds is how often work on connectors that asks for more is begun again.
+// rounds is how often connectors' jobs that request another run are repeated.
 const rounds = 100
