@@ -10,6 +10,7 @@ import (
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
 	"collab/app/access"
+	"collab/app/webhooks"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
@@ -208,12 +209,12 @@ func (a *api) identityWebhook(c *call) error {
 // receiveMessage passes the raw bytes of a provider's message, which are signed, to take. A
 // message that is refused with one of the kinds is charged to the address, as unsignedCost
 // messages.
-func (a *api) receiveMessage(c *call, take func(context.Context, func(string) string, []byte) error, unsigned ...fault.Kind) error {
+func (a *api) receiveMessage(c *call, take func(context.Context, func(string) string, []byte, webhooks.Enter) error, unsigned ...fault.Kind) error {
 	body, err := c.read(maxMessage)
 	if err != nil {
 		return err
 	}
-	if err := take(c.r.Context(), c.r.Header.Get, body); err != nil {
+	if err := take(c.r.Context(), c.r.Header.Get, body, a.enterWebhook(c)); err != nil {
 		if slices.ContainsFunc(unsigned, func(k fault.Kind) bool { return fault.Is(err, k) }) {
 			a.webhooks.Charge(limit.Network(c.address), unsignedCost-1)
 		}

@@ -15,6 +15,7 @@ import (
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/spool"
 	"collab/app/access"
+	"collab/app/webhooks"
 	"collab/domain/fault"
 	"collab/domain/release"
 )
@@ -147,7 +148,7 @@ func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var a *api
 			a = serving(t, http.MethodPost, signed, func(c *call) error {
-				return a.receiveMessage(c, func(context.Context, func(string) string, []byte) error { return test.err }, refusedCredentials...)
+				return a.receiveMessage(c, func(context.Context, func(string) string, []byte, webhooks.Enter) error { return test.err }, refusedCredentials...)
 			}, limits)
 			for i := range test.allowed {
 				if w := send(a, post("/test", "{}")); w.Code == http.StatusTooManyRequests {

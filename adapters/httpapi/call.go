@@ -47,6 +47,10 @@ type call struct {
 	bodies    limit.Account // memory, of a known caller
 	files     limit.Account // disk
 
+	whole, work limit.Place // of the organisation's shares, see shares.of
+	overShare   error       // of enter
+	recorded    bool        // the response is recorded and stored for its idempotency key
+
 	// Memory for the values of headers that Set sets.
 	values [8]string
 	used   int
@@ -136,6 +140,7 @@ func (c *call) sendAs(mediaType []string, status int, body []byte) {
 	c.Header()["Content-Type"] = mediaType
 	c.Set("Content-Length", strconv.Itoa(len(body)))
 	c.ExtendFor(len(body))
+	c.leave()
 	c.WriteHeader(status)
 	// A write fails only if the client closed the connection.
 	_, _ = c.Write(body)

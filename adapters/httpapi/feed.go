@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/stream"
 	"collab/app/access"
 	"collab/app/changes"
@@ -46,6 +47,8 @@ type follower struct {
 	sub *changes.Subscriber
 	to  *stream.Writer
 
+	place limit.Place // of the organisation's streams
+
 	began time.Time
 	until time.Time // when the token expires; zero: never
 	beat  time.Time // when the next heartbeat is due
@@ -63,7 +66,7 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	stream.SetHeaders(c.Header())
 	f := &follower{
 		api: a, sub: sub, began: c.since, until: access.FromContext(c.r.Context()).Expires, beat: c.since.Add(a.heartbeat()),
-		request: strings.Clone(c.id), address: c.address,
+		request: strings.Clone(c.id), address: c.address, place: c.whole,
 	}
 	f.actor.user, f.actor.org = string(actor.User), string(actor.Org)
 	var err error
@@ -71,6 +74,7 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	switch {
 	case err == nil:
 		c.status, c.sent = http.StatusOK, true
+		c.whole = limit.Place{} // the stream gives it back
 		go f.serve(first, nil)
 		return nil
 	case !errors.Is(err, errors.ErrUnsupported):
@@ -78,6 +82,8 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 		return err
 	}
 	f.to = stream.NewWriter(c, c.r, a.Now)
+	c.whole = limit.Place{}
+	c.leave()
 	f.serve(first, c.r.Context())
 	return nil
 }
@@ -203,6 +209,7 @@ func (f *follower) close(why changes.Reason) {
 	}
 	f.to.Close()
 	f.sub.Close()
+	f.place.Leave()
 	a, ctx := f.api, context.Background()
 	a.ends.Add(ctx, 1, metric.WithAttributes(attribute.String("reason", string(why))))
 	a.Log.LogAttrs(ctx, slog.LevelInfo, "stream ended",

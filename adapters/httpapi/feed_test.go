@@ -384,6 +384,38 @@ func TestFeedClientThatDoesNotRead(t *testing.T) {
 	})
 }
 
+func TestFeedHoldsAPlaceUntilItsEnd(t *testing.T) {
+	for name, connect := range map[string]func(*feedServer, ...func(*http.Request)) *client{
+		"on a connection of its own": func(s *feedServer, change ...func(*http.Request)) *client { return s.connect(true, change...) },
+		"on a shared connection":     (*feedServer).attend,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFeedServer(t, withShares)
+				follow := s.following
+				s.following = func(c *call) (err error) {
+					if c.whole, err = s.shares.streams.Enter(c.r.Context(), string(someID)); err != nil {
+						return err
+					}
+					return follow(c)
+				}
+				c := connect(s)
+				synctest.Wait()
+				if f := s.shares.streams.Figures(); f.Used != 1 {
+					t.Errorf("%+v", f)
+				}
+				s.feed.Drain()
+				<-c.done
+				s.finished("drained")
+				synctest.Wait()
+				if f := s.shares.streams.Figures(); f.Used != 0 {
+					t.Errorf("%+v", f)
+				}
+			})
+		})
+	}
+}
+
 func TestFeedOverHTTP2SetsADeadlineForEachWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFeedServer(t)

@@ -84,6 +84,7 @@ func (a *api) admit(c *call, g guard) error {
 		if actor, err = a.lookup(c); err != nil {
 			return err
 		}
+		c.leave() // the body is still to be read
 	}
 	if err := a.callers.Take(c, string(caller.User)); err != nil {
 		return err
@@ -122,7 +123,7 @@ func (c *call) carry(r access.Request) {
 // called. It returns false if there is none, or the route's guard does not admit it.
 func (a *api) unconfirmed(c *call) (actor org.Actor, ok bool) {
 	actor, ok = a.Access.Cached(c.caller)
-	if !ok || c.route.Guard.check(actor) != nil {
+	if !ok || c.route.Guard.check(actor) != nil || c.enter() != nil {
 		return org.Actor{}, false
 	}
 	c.authorized = true
@@ -176,6 +177,9 @@ func (a *api) recheck(c *call, err error) error {
 
 // lookup returns the caller's actor according to the present records.
 func (a *api) lookup(c *call) (org.Actor, error) {
+	if err := c.enter(); err != nil {
+		return org.Actor{}, err
+	}
 	actor, err := a.actorOf(c.r.Context(), c.caller)
 	if err != nil {
 		limit.RemoveHeaders(c.Header()) // of the provisional caller

@@ -71,9 +71,10 @@ type Options struct {
 	Origins     []string // of browser clients; empty: none
 	Rates       limit.Rates
 	Budgets     limit.Budgets
-	Connections *limit.Budget  // of the connections that requests come over
-	Proxies     []netip.Prefix // whose X-Forwarded-For is trusted, IPv4 addresses unmapped; empty: none
-	Heartbeat   time.Duration  // between the comments that keep streams open; 0: 30 seconds
+	Concurrency limit.Concurrency // the zero value: organisations have no shares
+	Connections *limit.Budget     // of the connections that requests come over
+	Proxies     []netip.Prefix    // whose X-Forwarded-For is trusted, IPv4 addresses unmapped; empty: none
+	Heartbeat   time.Duration     // between the comments that keep streams open; 0: 30 seconds
 
 	Document []byte // the OpenAPI document as JSON
 	JWKS     []byte // the public keys of service tokens
@@ -98,6 +99,7 @@ type api struct {
 	credentials *limit.RateLimiter // nil: no limit
 	webhooks    *limit.RateLimiter // nil: no limit
 	budgets     *budgets
+	shares      shares
 	lists       *limit.Semaphores
 	inFlight    limit.InFlight
 	offers      atomic.Pointer[offers]
@@ -150,7 +152,7 @@ func build(o Options) (*api, error) {
 			return nil, err
 		}
 	}
-	a.budgets = newBudgets(o.Budgets)
+	a.budgets, a.shares = newBudgets(o.Budgets), newShares(o.Concurrency)
 	if a.origin, err = originOf(o.PublicURL); err != nil {
 		return nil, err
 	}
@@ -160,7 +162,7 @@ func build(o Options) (*api, error) {
 	if a.reference, err = newReference(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(a.instrument(), a.instrumentFeed(), a.instrumentBudgets()); err != nil {
+	if err := errors.Join(a.instrument(), a.instrumentFeed(), a.instrumentBudgets(), a.instrumentShares()); err != nil {
 		return nil, err
 	}
 	router, err := a.router(a.routes())

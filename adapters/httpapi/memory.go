@@ -64,11 +64,13 @@ func (c *call) Hold(n int64) error {
 // Release returns n bytes that were held for the same actor.
 func (c *call) Release(n int64) { c.account().Give(n) }
 
-// releaseAll returns all bytes that the call still holds.
+// releaseAll returns all bytes and places that the call still holds.
 func (c *call) releaseAll() {
 	c.anonymous.Close()
 	c.bodies.Close()
 	c.files.Close()
+	c.whole.Leave()
+	c.work.Leave()
 }
 
 // mounted returns a handler that passes requests to another one, charged as webhooks are.

@@ -111,6 +111,9 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		return err
 	}
 	defer done()
+	if err := c.enter(); err != nil {
+		return err
+	}
 	attempt, err := a.Idempotency.Begin(c.r.Context(), keyOwner(c), c.route.Method+" "+c.route.Path, keys[0], print)
 	if err != nil {
 		return err
@@ -152,7 +155,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 			settle(attempt.Abandon)
 		}
 	}()
-	c.w = recorded
+	c.w, c.recorded = recorded, true
 	err = a.recheck(c, handle(c))
 	if recorded.long && !recorded.events {
 		return err
@@ -169,7 +172,8 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	default:
 		settle(finish)
 	}
-	c.w = connection
+	c.w, c.recorded = connection, false
+	c.leave()
 	if recorded.live {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"collab/adapters/httpapi/limit"
 	"collab/domain/fault"
 	"collab/domain/object"
 )
@@ -189,7 +190,9 @@ func (a *api) routes() []row {
 type endpoint struct {
 	row
 	series   *series
-	inMemory bool // the handler does not block, and is not charged to the memory budget
+	whole    *limit.Shares // a request takes a place of it while it is handled; nil: none
+	work     *limit.Shares // and of this while it uses the database; nil: none
+	inMemory bool          // the handler does not block, and is not charged to the memory budget
 }
 
 // path is all endpoints with one path: it chooses among them by method.
@@ -237,6 +240,11 @@ func (a *api) handle(c *call, e *endpoint) error {
 			return err
 		}
 		defer leave()
+		if e.whole != nil {
+			if c.whole, err = e.whole.Enter(c.r.Context(), c.shareHolder()); err != nil {
+				return err
+			}
+		}
 	}
 	if key, ok := c.r.Header["Idempotency-Key"]; ok && e.Method == http.MethodPost && e.Guard.keyed() {
 		return a.idempotent(c, key, e.Handle)
@@ -285,7 +293,9 @@ func (a *api) router(table []row) (*router, error) {
 		if p.methods[r.Method] != nil {
 			return nil, fmt.Errorf("httpapi: %s %s is in the table twice", r.Method, r.Path)
 		}
-		p.methods[r.Method] = &endpoint{row: r, series: a.newSeries(r.Path), inMemory: r.Path == checkPath}
+		e := &endpoint{row: r, series: a.newSeries(r.Path), inMemory: r.Path == checkPath}
+		e.whole, e.work = a.shares.of(r)
+		p.methods[r.Method] = e
 	}
 	literal := map[string]*path{}
 	groups := map[string]*mux.Router{}

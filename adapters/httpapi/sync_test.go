@@ -92,6 +92,7 @@ func newFileServer(t testing.TB, change ...func(*objects.Options)) *fileServer {
 					return err
 				}
 				c.caller = access.Caller{User: actor.User, Org: actor.Org}
+				c.route.work = o.shares.requests
 				return r.Handle(c)
 			}
 		}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"io"
 	"slices"
 
@@ -23,6 +24,7 @@ type upload struct {
 	objects.Upload
 	draft object.Draft
 	form  *body.Form
+	call  *call
 	begun bool
 }
 
@@ -37,7 +39,7 @@ func (a *api) receive(c *call, placed bool) (*upload, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &upload{draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
+	u := &upload{call: c, draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
 	u.Content = u
 	o := body.FormOptions{
 		Fields: describing, Integers: []string{"expectedVersion"}, Trailing: describing,
@@ -126,10 +128,17 @@ func (u *upload) begin() error {
 	return err
 }
 
-// Read reads the content.
+// Read reads the content. Until its end the request has no place for its use of the database.
 func (u *upload) Read(p []byte) (int, error) {
+	u.call.leave()
 	if err := u.begin(); err != nil {
 		return 0, err
 	}
-	return u.form.Read(p)
+	n, err := u.form.Read(p)
+	if errors.Is(err, io.EOF) {
+		if full := u.call.enter(); full != nil {
+			err = full
+		}
+	}
+	return n, err
 }

@@ -316,7 +316,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Billing: n.Billing, Connectors: n.Connectors, Releases: n.Releases, Heartbeat: n.Config.Heartbeat,
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
 		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), SignIn: string(n.Page), Release: Version(), Schema: gormdb.Schema(), Compatible: oldest, AdminSecret: n.Config.AdminSecret.Value(), Origins: n.Config.CORSOrigins,
-		Rates: n.Config.RateLimits, Budgets: n.Config.Budgets, Connections: n.Limiter.Budget(), Proxies: n.Config.Proxies,
+		Rates: n.Config.RateLimits, Budgets: n.Config.Budgets, Concurrency: n.Config.Concurrency, Connections: n.Limiter.Budget(), Proxies: n.Config.Proxies,
 		Document: document, JWKS: n.Keys,
 		Ready: func(ctx context.Context) error {
 			if n.Draining.begun() {

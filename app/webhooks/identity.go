@@ -3,6 +3,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -47,11 +48,19 @@ type Webhooks struct{ Options }
 // New returns the use cases.
 func New(o Options) *Webhooks { return &Webhooks{o} }
 
+// Enter waits until the server may handle a message about the organisation with the provider's
+// id, or about a user of any. It is called once, before the message uses the store, and its
+// error is returned.
+type Enter func(ctx context.Context, organisation string) error
+
 // Identity verifies a message of the identity provider and applies it. A message that was
 // applied before, or has a type that is not handled, changes nothing and is no error.
-func (w *Webhooks) Identity(ctx context.Context, header func(string) string, body []byte) error {
+func (w *Webhooks) Identity(ctx context.Context, header func(string) string, body []byte, enter Enter) error {
 	e, err := w.Options.Identity.Read(header, body)
 	if err != nil {
+		return err
+	}
+	if err := enter(ctx, cmp.Or(e.Org.ProviderID, e.User.ProviderID)); err != nil {
 		return err
 	}
 	if e.Kind == identity.UserDeleted {

@@ -56,6 +56,7 @@ var parts = []struct {
 	{"start", (*bench).starts},
 	{"path", (*bench).path},
 	{"requests", (*bench).requests},
+	{"fairness", (*bench).fairness},
 	{"distance", (*bench).distance},
 	{"pages", (*bench).pages},
 	{"feed", (*bench).feed},

@@ -298,7 +298,7 @@ func (m *billingFixture) pay(b *tenant, session string, late bool) bool {
 // send sends a message.
 func (m *billingFixture) send(n paymentEvent) error {
 	header := map[string]string{"Stripe-Signature": stripepay.Sign(harness.PaymentSecret, m.clock.Now(), n.body)}
-	return m.webhooks.Payment(context.Background(), func(name string) string { return header[name] }, n.body)
+	return m.webhooks.Payment(context.Background(), func(name string) string { return header[name] }, n.body, func(context.Context, string) error { return nil })
 }
 
 // interleave does other steps during a call.

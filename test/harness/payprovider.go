@@ -30,7 +30,7 @@ func newPayments(w *Deployment) *Payments {
 	p := &Payments{Payments: memory.NewPayments(w.Clock), deployment: w, Declined: map[id.Org]bool{}}
 	p.Queue.send = func(ctx context.Context, m Message) error {
 		header := map[string]string{stripepay.HeaderSignature: stripepay.Sign(PaymentSecret, w.Clock.Now(), m.body)}
-		return w.Webhooks.Payment(ctx, func(name string) string { return header[name] }, m.body)
+		return w.Webhooks.Payment(ctx, func(name string) string { return header[name] }, m.body, enter)
 	}
 	return p
 }

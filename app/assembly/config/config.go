@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,6 +82,7 @@ type Config struct {
 	RateLimits   limit.Rates            `env:"COLLAB_RATE_LIMITS" help:"requests per caller, per address where there is no caller, and of providers per address (webhook); or off" default:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"`
 	Budgets      limit.Budgets          `env:"COLLAB_BUDGETS" help:"what all requests may hold at once: memory for those of callers who are not known yet (anonymous), for bodies and downloads of known ones (callers), and for connections with the headers of requests (connections), and disk for what waits in files (spool), in MiB or GiB" or:"anonymous=64MiB,callers=256MiB,connections=1GiB,spool= 16 times COLLAB_MAX_UPLOAD_BYTES"`
 	Connections  limit.ConnectionLimits `env:"COLLAB_CONNECTIONS" help:"connections in all, and from one address that is no trusted proxy; without trusted proxies those of this machine have no limit of their own" default:"total=16384,address=512"`
+	Concurrency  limit.Concurrency      `env:"COLLAB_CONCURRENCY" help:"what organisations share on a server: requests that use the database at once, of which one organisation gets an eighth beside others, and provider messages (webhooks) likewise; change feeds (streams), uploads and downloads (transfers) and calls of models and other providers (calls), of which an eighth is left for others" or:"requests=32 for each processor, at least 64,streams=total= of COLLAB_CONNECTIONS,transfers=1024,calls=1024,webhooks=32"`
 	Proxies      Proxies                `env:"COLLAB_TRUSTED_PROXIES" help:"addresses and networks of the proxies whose X-Forwarded-For is trusted, such as 127.0.0.1, comma separated; empty: the header is ignored"`
 	Heartbeat    time.Duration          `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" default:"30s" min:"100ms" max:"1h"`
 	Retention    time.Duration          `env:"COLLAB_FEED_RETENTION" help:"how long changes stay in the feed for those who come back" default:"168h" min:"1m"`
@@ -216,6 +218,8 @@ func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error
 		*v, err = limit.ParseRates(text)
 	case *limit.Budgets:
 		*v, err = limit.ParseBudgets(text, c.MaxUpload)
+	case *limit.Concurrency:
+		*v, err = limit.ParseConcurrency(text, runtime.GOMAXPROCS(0), c.Connections.Total)
 	case *limit.ConnectionLimits:
 		*v, err = limit.ParseConnections(text)
 	case *[]netip.Prefix:

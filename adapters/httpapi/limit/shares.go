@@ -1,0 +1,264 @@
+package limit
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"collab/domain/fault"
+)
+
+const (
+	// maxWait is how long Enter waits for a place.
+	maxWait = 2 * time.Second
+
+	// maxQueue is how many calls of Enter of one holder wait at once.
+	maxQueue = 4096
+
+	// aloneAfter is the number of consecutive places taken by one holder from which on it
+	// counts as alone, if no other holder has a place.
+	aloneAfter = 1024
+
+	// maxSpare is how many records of holders without places are kept for reuse.
+	maxSpare = 64
+)
+
+// Concurrency is how many places of each kind of work a server has, which organisations share.
+type Concurrency struct {
+	Requests  int // requests that use the database
+	Streams   int // change feeds
+	Transfers int // uploads and downloads of files
+	Calls     int // calls of models and other providers
+	Webhooks  int // messages of providers
+}
+
+// ParseConcurrency reads "requests=64,streams=16384,transfers=1024,calls=1024,webhooks=32" over
+// the defaults of a server with so many processors and connections.
+func ParseConcurrency(s string, processors, connections int) (Concurrency, error) {
+	c := Concurrency{Requests: max(64, 32*processors), Streams: max(16, connections), Transfers: 1024, Calls: 1024, Webhooks: 32}
+	if s == "" {
+		return c, nil
+	}
+	err := parseList(s, "number such as requests=64, of requests, streams, transfers, calls or webhooks, of 16 to 1000000", func(name, value string) bool {
+		to := map[string]*int{"requests": &c.Requests, "streams": &c.Streams, "transfers": &c.Transfers, "calls": &c.Calls, "webhooks": &c.Webhooks}[name]
+		n, err := strconv.Atoi(value)
+		if to == nil || err != nil || n < 16 || n > 1_000_000 {
+			return false
+		}
+		*to = n
+		return true
+	})
+	if err != nil {
+		return Concurrency{}, err
+	}
+	return c, nil
+}
+
+// Shares is a counting semaphore that is fair between holders. A holder has at most its share
+// of the places, or all of them while no other holder uses the semaphore, and can always have
+// a few, even if no place is free. Calls of one holder are served in their order, and holders
+// in turns. Nil allows everything.
+type Shares struct {
+	work     string // what a place is for, in errors
+	capacity int    // places
+	share    int    // places that one holder has at most beside others
+	reserved int    // places that each holder can always have
+
+	mu       sync.Mutex
+	used     int                // guarded by mu
+	holders  map[string]*holder // guarded by mu; those with places or waiting calls
+	turns    []*holder          // guarded by mu; those with waiting calls, the next one first
+	spare    []*holder          // guarded by mu; without places and waiting calls
+	waiting  int64              // guarded by mu
+	refusals int64              // guarded by mu
+	last     string             // guarded by mu; the holder that took the last place
+	run      int                // guarded by mu; how many places in a row it took
+}
+
+// holder has the places and the waiting calls of one holder.
+type holder struct {
+	key     string
+	places  int
+	waiting []chan struct{} // each is closed when its call is granted a place
+}
+
+// NewShares returns a semaphore for a kind of work, which is named in errors. Beside others, one
+// holder has at most share of the places, and always reserved.
+func NewShares(work string, capacity, share, reserved int) *Shares {
+	return &Shares{work: work, capacity: capacity, share: max(share, reserved), reserved: reserved, holders: map[string]*holder{}}
+}
+
+// Place is a place that a holder has taken. The zero value is none. It is not safe for
+// concurrent use.
+type Place struct {
+	of     *Shares
+	holder *holder
+}
+
+// Held reports whether the place is taken.
+func (p *Place) Held() bool { return p.of != nil }
+
+// Leave gives the place back, if it is taken.
+func (p *Place) Leave() {
+	if s := p.of; s != nil {
+		h := p.holder
+		*p = Place{}
+		s.leave(h)
+	}
+}
+
+// Enter takes a place for the holder. If the holder has its share or no place is free, it waits
+// for one, at most maxWait and until the context is done; it may succeed at that moment. It
+// fails with fault.Unavailable after that time, or if maxQueue calls of the holder wait.
+func (s *Shares) Enter(ctx context.Context, key string) (Place, error) {
+	if s == nil {
+		return Place{}, nil
+	}
+	s.mu.Lock()
+	h := s.holder(key)
+	if len(h.waiting) == 0 && s.admits(h) {
+		s.take(h)
+		s.mu.Unlock()
+		return Place{s, h}, nil
+	}
+	if len(h.waiting) >= maxQueue {
+		s.refusals++
+		s.mu.Unlock()
+		return Place{}, s.full()
+	}
+	granted := make(chan struct{})
+	if len(h.waiting) == 0 {
+		s.turns = append(s.turns, h)
+	}
+	h.waiting = append(h.waiting, granted)
+	s.waiting++
+	s.mu.Unlock()
+
+	timer := time.NewTimer(maxWait)
+	defer timer.Stop()
+	select {
+	case <-granted:
+		return Place{s, h}, nil
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := slices.Index(h.waiting, granted)
+	if at < 0 { // granted in the meantime
+		return Place{s, h}, nil
+	}
+	s.remove(h, at)
+	s.forget(h)
+	if err := ctx.Err(); err != nil {
+		return Place{}, err
+	}
+	s.refusals++
+	return Place{}, s.full()
+}
+
+func (s *Shares) full() error {
+	full := fault.New(fault.Unavailable, "The organisation has too many %s under way on this server", s.work)
+	full.RetryAfter = 1
+	return full
+}
+
+// holder returns the record of a holder. The caller holds mu.
+func (s *Shares) holder(key string) *holder {
+	h := s.holders[key]
+	if h != nil {
+		return h
+	}
+	if n := len(s.spare); n > 0 {
+		h, s.spare = s.spare[n-1], s.spare[:n-1]
+		h.key = key
+	} else {
+		h = &holder{key: key}
+	}
+	s.holders[key] = h
+	return h
+}
+
+// forget removes a holder's record if it has neither places nor waiting calls. The caller holds
+// mu.
+func (s *Shares) forget(h *holder) {
+	if h.places > 0 || len(h.waiting) > 0 {
+		return
+	}
+	delete(s.holders, h.key)
+	if len(s.spare) < maxSpare {
+		h.key, h.waiting = "", nil
+		s.spare = append(s.spare, h)
+	}
+}
+
+// admits reports whether the holder may take one more place. The caller holds mu.
+func (s *Shares) admits(h *holder) bool {
+	if h.places < s.reserved {
+		return true
+	}
+	alone := len(s.holders) == 1 && s.run >= aloneAfter && s.last == h.key
+	return s.used < s.capacity && (alone || h.places < s.share)
+}
+
+// take takes a place for the holder. The caller holds mu.
+func (s *Shares) take(h *holder) {
+	s.used++
+	h.places++
+	if s.last != h.key {
+		s.last, s.run = h.key, 0
+	}
+	s.run++
+}
+
+// leave gives a place of the holder back and grants places to waiting calls.
+func (s *Shares) leave(h *holder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used--
+	h.places--
+	for s.grant() {
+	}
+	s.forget(h)
+}
+
+// grant gives a place to the first waiting call of the next holder that may have one, and
+// reports whether there was one. The caller holds mu.
+func (s *Shares) grant() bool {
+	at := slices.IndexFunc(s.turns, s.admits)
+	if at < 0 {
+		return false
+	}
+	h := s.turns[at]
+	s.take(h)
+	close(h.waiting[0])
+	s.remove(h, 0)
+	if len(h.waiting) > 0 {
+		s.turns = append(slices.Delete(s.turns, at, at+1), h)
+	}
+	return true
+}
+
+// remove removes a waiting call of the holder. The caller holds mu.
+func (s *Shares) remove(h *holder, at int) {
+	s.waiting--
+	if h.waiting = slices.Delete(h.waiting, at, at+1); len(h.waiting) == 0 {
+		i := slices.Index(s.turns, h)
+		s.turns = slices.Delete(s.turns, i, i+1)
+	}
+}
+
+// SharesFigures are the present use of Shares.
+type SharesFigures struct {
+	Used, Waiting int64
+	Refusals      int64 // since the start
+}
+
+// Figures returns the present use.
+func (s *Shares) Figures() SharesFigures {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return SharesFigures{int64(s.used), s.waiting, s.refusals}
+}

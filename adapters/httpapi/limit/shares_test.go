@@ -1,0 +1,281 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"collab/domain/fault"
+)
+
+// enter takes a place that must be free.
+func enter(t *testing.T, s *Shares, key string) *Place {
+	t.Helper()
+	p, err := s.Enter(t.Context(), key)
+	if err != nil {
+		t.Fatalf("%s: %v", key, err)
+	}
+	return &p
+}
+
+// queue starts a call of Enter that has to wait, and returns where its result will be.
+func queue(ctx context.Context, t *testing.T, s *Shares, key string) <-chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		p, err := s.Enter(ctx, key)
+		p.Leave()
+		done <- err
+	}()
+	synctest.Wait()
+	if len(done) > 0 {
+		t.Fatalf("%s has not waited", key)
+	}
+	return done
+}
+
+// checkEmpty fails unless nothing is held and no holder has a record.
+func checkEmpty(t *testing.T, s *Shares) {
+	t.Helper()
+	if f := s.Figures(); f.Used != 0 || f.Waiting != 0 || len(s.holders) != 0 || len(s.turns) != 0 {
+		t.Errorf("%+v, %d holders and %d turns are left", f, len(s.holders), len(s.turns))
+	}
+}
+
+func TestShares(t *testing.T) {
+	t.Run("a holder that was alone for long may have all places, and others at once the reserved ones", func(t *testing.T) {
+		s := NewShares("requests", 16, 4, 2)
+		for range aloneAfter {
+			enter(t, s, "noisy").Leave()
+		}
+		var places []*Place
+		for range 16 {
+			places = append(places, enter(t, s, "noisy"))
+		}
+		for range 2 {
+			places = append(places, enter(t, s, "quiet"))
+		}
+		if f := s.Figures(); f.Used != 18 {
+			t.Errorf("%+v", f)
+		}
+		for _, p := range places {
+			p.Leave()
+			p.Leave() // of no effect
+		}
+		checkEmpty(t, s)
+	})
+	t.Run("beside others a holder waits at its share, and takes the next place that it gives back", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := NewShares("requests", 16, 4, 2)
+			quiet := enter(t, s, "quiet")
+			var places []*Place
+			for range 4 {
+				places = append(places, enter(t, s, "noisy"))
+			}
+			next := queue(t.Context(), t, s, "noisy")
+			if f := s.Figures(); f.Waiting != 1 {
+				t.Errorf("%+v", f)
+			}
+			quiet.Leave()
+			synctest.Wait()
+			if len(next) != 0 {
+				t.Error("it has got more than its share")
+			}
+			places[0].Leave()
+			if err := <-next; err != nil {
+				t.Error(err)
+			}
+			for _, p := range places[1:] {
+				p.Leave()
+			}
+			synctest.Wait()
+			checkEmpty(t, s)
+		})
+	})
+	t.Run("waiting holders take turns, and each is served in its order", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := NewShares("requests", 2, 2, 1)
+			a, b := enter(t, s, "a"), enter(t, s, "b")
+			var order []string
+			for _, call := range []string{"a1", "a2", "a3", "b1", "b2"} {
+				go func() {
+					p := enter(t, s, call[:1])
+					order = append(order, call) // one at a time, since one place is free
+					time.Sleep(time.Millisecond)
+					p.Leave()
+				}()
+				synctest.Wait()
+			}
+			a.Leave()
+			time.Sleep(10 * time.Millisecond)
+			b.Leave()
+			if want := []string{"a1", "a2", "b1", "a3", "b2"}; !slices.Equal(order, want) {
+				t.Errorf("%v, want %v", order, want)
+			}
+			synctest.Wait()
+			checkEmpty(t, s)
+		})
+	})
+	t.Run("waiting ends after a time and with the context", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := NewShares("requests", 1, 1, 1)
+			held := enter(t, s, "a")
+			ctx, cancel := context.WithCancel(t.Context())
+			canceled, late := queue(ctx, t, s, "a"), queue(t.Context(), t, s, "a")
+			cancel()
+			if err := <-canceled; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			began := time.Now()
+			err := <-late
+			limited, ok := errors.AsType[*fault.Error](err)
+			if !ok || limited.Kind != fault.Unavailable || limited.RetryAfter != 1 || time.Since(began) != maxWait {
+				t.Errorf("%v after %v", err, time.Since(began))
+			}
+			if f := s.Figures(); f.Refusals != 1 || f.Waiting != 0 {
+				t.Errorf("%+v", f)
+			}
+			held.Leave()
+			checkEmpty(t, s)
+		})
+	})
+	t.Run("the queue of a holder is bounded", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := NewShares("requests", 1, 1, 1)
+			held := enter(t, s, "a")
+			for range maxQueue {
+				go func() {
+					p, err := s.Enter(t.Context(), "a")
+					if err != nil {
+						t.Error(err)
+					}
+					p.Leave()
+				}()
+			}
+			synctest.Wait()
+			if _, err := s.Enter(t.Context(), "a"); !fault.Is(err, fault.Unavailable) {
+				t.Error(err)
+			}
+			enter(t, s, "b").Leave()
+			held.Leave()
+			synctest.Wait()
+			checkEmpty(t, s)
+		})
+	})
+	t.Run("nil allows everything", func(t *testing.T) {
+		p := enter(t, nil, "a")
+		p.Leave()
+	})
+	t.Run("a place that is free is taken without allocations", func(t *testing.T) {
+		s := NewShares("requests", 16, 4, 2)
+		n := testing.AllocsPerRun(1000, func() {
+			p, _ := s.Enter(t.Context(), "a")
+			p.Leave()
+		})
+		if n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	})
+}
+
+// TestSharesKeepTheirBounds runs calls that take places, give them back and are canceled in any
+// order.
+func TestSharesKeepTheirBounds(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		synctest.Test(t, func(t *testing.T) {
+			const capacity, share, reserved = 6, 3, 1
+			s := NewShares("requests", capacity, share, reserved)
+			held, waiting := map[string][]*Place{}, map[string]int{}
+			type end struct {
+				key string
+				p   Place
+				err error
+			}
+			ended := make(chan end, 1000)
+			var cancels []context.CancelFunc
+			check := func() {
+				synctest.Wait()
+				for len(ended) > 0 {
+					e := <-ended
+					if waiting[e.key]--; e.err == nil {
+						held[e.key] = append(held[e.key], &e.p)
+					}
+				}
+				total, left := 0, 0
+				for key, places := range held {
+					if len(places) > share {
+						t.Fatalf("%s has %d places", key, len(places))
+					}
+					total += len(places)
+				}
+				for key, n := range waiting {
+					if n > 0 && (len(held[key]) < reserved || total < capacity && len(held[key]) < share) {
+						t.Fatalf("%s waits with %d places of %d", key, len(held[key]), total)
+					}
+					left += n
+				}
+				if f := s.Figures(); f.Used != int64(total) || f.Waiting != int64(left) {
+					t.Fatalf("%+v, want %d used and %d waiting", f, total, left)
+				}
+			}
+			for range rapid.IntRange(1, 60).Draw(r, "steps") {
+				key := strconv.Itoa(rapid.IntRange(0, 9).Draw(r, "holder"))
+				switch rapid.SampledFrom([]string{"enter", "enter", "leave", "cancel", "wait"}).Draw(r, "step") {
+				case "enter":
+					ctx, cancel := context.WithCancel(context.Background())
+					cancels = append(cancels, cancel)
+					waiting[key]++
+					go func() {
+						p, err := s.Enter(ctx, key)
+						ended <- end{key, p, err}
+					}()
+				case "leave":
+					if n := len(held[key]); n > 0 {
+						held[key][n-1].Leave()
+						held[key] = held[key][:n-1]
+					}
+				case "cancel":
+					if n := len(cancels); n > 0 {
+						cancels[rapid.IntRange(0, n-1).Draw(r, "call")]()
+					}
+				case "wait":
+					time.Sleep(maxWait / 3)
+				}
+				check()
+			}
+			for _, cancel := range cancels {
+				cancel()
+			}
+			check()
+			for _, places := range held {
+				for _, p := range places {
+					p.Leave()
+				}
+			}
+			checkEmpty(t, s)
+			if len(s.spare) > maxSpare {
+				t.Errorf("%d records are spare", len(s.spare))
+			}
+		})
+	})
+}
+
+func TestParseConcurrency(t *testing.T) {
+	if c, err := ParseConcurrency("", 4, 5000); err != nil || c != (Concurrency{128, 5000, 1024, 1024, 32}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if c, err := ParseConcurrency("requests=100,webhooks=16", 1, 5000); err != nil || c != (Concurrency{100, 5000, 1024, 1024, 16}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, wrong := range []string{"requests", "requests=1", "requests=x", "other=100", "calls=100,calls=100"} {
+		if _, err := ParseConcurrency(wrong, 1, 100); err == nil {
+			t.Errorf("%s is accepted", wrong)
+		}
+	}
+}

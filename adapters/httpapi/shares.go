@@ -1,0 +1,121 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"collab/adapters/httpapi/limit"
+	"collab/app/webhooks"
+)
+
+// shares are the places of a server that organisations share, by kind of work. A nil one allows
+// everything.
+type shares struct{ requests, streams, transfers, calls, webhooks *limit.Shares }
+
+// newShares returns the shares of a server. Work that waits for the database gets an eighth
+// beside other organisations, as each place delays the others. Places that are held for long
+// cost the others nothing, so that only the last eighth is left for them.
+func newShares(c limit.Concurrency) shares {
+	if c == (limit.Concurrency{}) {
+		return shares{}
+	}
+	short := func(work string, places int) *limit.Shares { return limit.NewShares(work, places, places/8, 2) }
+	long := func(work string, places int) *limit.Shares {
+		return limit.NewShares(work, places, places-places/8, 16)
+	}
+	return shares{
+		requests: short("requests", c.Requests), streams: long("change feeds", c.Streams), transfers: long("uploads and downloads", c.Transfers),
+		calls: long("calls of models and providers", c.Calls), webhooks: short("messages", c.Webhooks),
+	}
+}
+
+// of returns the shares of an endpoint: what a request takes a place of while it is handled,
+// nil for none, and while it uses the database.
+func (s shares) of(r row) (whole, work *limit.Shares) {
+	path := strings.TrimPrefix(r.Path, prefix)
+	switch {
+	case !r.Guard.token():
+		return nil, nil
+	case path == "/sync/changes":
+		return s.streams, s.requests
+	case path == "/chat":
+		return s.calls, s.requests
+	case path == "/sync/files" && r.Method == http.MethodPost, path == "/sync/files/{id}" && r.Method != http.MethodDelete:
+		return s.transfers, s.requests
+	case strings.HasPrefix(path, "/billing/"), strings.HasPrefix(path, "/connectors"), strings.HasPrefix(path, "/mcp-oauth/"):
+		return nil, s.calls // they wait for providers
+	}
+	return nil, s.requests
+}
+
+// shareHolder returns the key under which the request takes places: its organisation, or the caller
+// without one.
+func (c *call) shareHolder() string {
+	if c.caller.Org != "" {
+		return string(c.caller.Org)
+	}
+	return string(c.caller.User)
+}
+
+// enter takes a place for the request's use of the database, unless it has one or needs none.
+// Once refused, it returns the same error.
+func (c *call) enter() error {
+	if c.route == nil || c.route.work == nil || c.work.Held() || c.overShare != nil {
+		return c.overShare
+	}
+	c.work, c.overShare = c.route.work.Enter(c.r.Context(), c.shareHolder())
+	return c.overShare
+}
+
+// leave gives the place of enter back before the response is sent or content is read or written,
+// so that clients do not determine how long it is held. A recorded response is stored first.
+func (c *call) leave() {
+	if !c.recorded {
+		c.work.Leave()
+	}
+}
+
+// enterWebhook takes a place for a provider's message about an organisation, until the end of
+// the request. The organisation is named by the provider's id.
+func (a *api) enterWebhook(c *call) webhooks.Enter {
+	return func(ctx context.Context, organisation string) (err error) {
+		c.whole, err = a.shares.webhooks.Enter(ctx, organisation)
+		return err
+	}
+}
+
+// instrumentShares makes the instruments of the shares.
+func (a *api) instrumentShares() error {
+	if a.shares == (shares{}) {
+		return nil
+	}
+	used, err := a.Meter.Int64ObservableUpDownCounter("collab.share.used",
+		metric.WithUnit("{place}"), metric.WithDescription("Places that are taken, by kind of work."))
+	if err != nil {
+		return err
+	}
+	waiting, err := a.Meter.Int64ObservableUpDownCounter("collab.share.waiting",
+		metric.WithUnit("{request}"), metric.WithDescription("Requests that wait because their organisation has its share or no place is free."))
+	if err != nil {
+		return err
+	}
+	refusals, err := a.Meter.Int64ObservableCounter("collab.share.refusals",
+		metric.WithUnit("{refusal}"), metric.WithDescription("Requests refused because their organisation had its share or no place was free for too long."))
+	if err != nil {
+		return err
+	}
+	_, err = a.Meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		for kind, s := range map[string]*limit.Shares{"requests": a.shares.requests, "streams": a.shares.streams, "transfers": a.shares.transfers, "calls": a.shares.calls, "webhooks": a.shares.webhooks} {
+			of, f := metric.WithAttributes(attribute.String("kind", kind)), s.Figures()
+			o.ObserveInt64(used, f.Used, of)
+			o.ObserveInt64(waiting, f.Waiting, of)
+			o.ObserveInt64(refusals, f.Refusals, of)
+		}
+		return nil
+	}, used, waiting, refusals)
+	return err
+}

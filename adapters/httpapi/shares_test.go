@@ -1,0 +1,146 @@
+package httpapi
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"collab/adapters/httpapi/limit"
+	"collab/app/access"
+	"collab/domain/id"
+)
+
+// withShares gives organisations shares of few places: of 16 for requests, one has 2 beside others.
+func withShares(o *Options) {
+	o.Concurrency = limit.Concurrency{Requests: 16, Streams: 16, Transfers: 16, Calls: 16, Webhooks: 16}
+}
+
+func TestRequestsOfAnOrganisationWaitForItsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		proceed := make(chan struct{})
+		var a *api
+		a = serving(t, http.MethodGet, open, func(c *call) error {
+			c.caller = access.Caller{User: "u", Org: id.Org(c.r.Header.Get("X-Org"))}
+			c.route.work = a.shares.requests
+			if _, err := a.authorize(c); err != nil {
+				return err
+			}
+			<-proceed
+			return c.succeed()
+		}, withShares)
+		begin := func(of string) <-chan *httptest.ResponseRecorder {
+			r := get("/test")
+			r.Header.Set("X-Org", of)
+			done := make(chan *httptest.ResponseRecorder, 1)
+			go func() { done <- send(a, r) }()
+			synctest.Wait()
+			return done
+		}
+		noisy := []<-chan *httptest.ResponseRecorder{begin("noisy"), begin("noisy"), begin("noisy")}
+		quiet := begin("quiet")
+		if f := a.shares.requests.Figures(); f.Used != 3 || f.Waiting != 1 {
+			t.Errorf("%+v", f)
+		}
+		late := <-noisy[2]
+		refused(t, late, http.StatusServiceUnavailable)
+		if got := late.Header().Get("Retry-After"); got != "1" {
+			t.Errorf("Retry-After is %q", got)
+		}
+		next := begin("noisy")
+		close(proceed)
+		for _, done := range []<-chan *httptest.ResponseRecorder{noisy[0], noisy[1], quiet, next} {
+			if w := <-done; w.Code != http.StatusOK {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		}
+		if f := a.shares.requests.Figures(); f != (limit.SharesFigures{Refusals: 1}) {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// checkedContent fails the test if a place is taken while it is read or written.
+type checkedContent struct {
+	*httptest.ResponseRecorder
+	t      *testing.T
+	shares *limit.Shares
+	from   io.Reader
+	calls  int
+}
+
+func (w *checkedContent) check() {
+	w.calls++
+	if f := w.shares.Figures(); f.Used != 0 {
+		w.t.Errorf("%d places are taken", f.Used)
+	}
+}
+
+func (w *checkedContent) Read(p []byte) (int, error) {
+	w.check()
+	return w.from.Read(p[:min(len(p), 4096)])
+}
+
+func (w *checkedContent) Write(p []byte) (int, error) {
+	w.check()
+	return w.ResponseRecorder.Write(p)
+}
+
+func TestNoPlaceIsHeldWhileContentIsReadOrSent(t *testing.T) {
+	o := newFileServer(t)
+	o.shares = newShares(limit.Concurrency{Requests: 16, Streams: 16, Transfers: 16, Calls: 16, Webhooks: 16})
+	content := strings.Repeat("x", 100_000)
+	body := &checkedContent{t: t, shares: o.shares.requests, from: strings.NewReader(content)}
+	r := request(http.MethodPost, "/files?path=a", body, "Content-Type: application/octet-stream")
+	r.ContentLength = int64(len(content))
+	made := read[record](t, send(o, r), http.StatusCreated)
+	if body.calls < 20 {
+		t.Errorf("the content was read in %d parts", body.calls)
+	}
+	for _, target := range []string{"/files/" + made.ID, "/files/" + made.ID + "?raw=1", "/files", "/manifest"} {
+		w := &checkedContent{ResponseRecorder: httptest.NewRecorder(), t: t, shares: o.shares.requests}
+		if o.ServeHTTP(w, request(http.MethodGet, target, nil)); w.Code != http.StatusOK || w.calls == 0 {
+			t.Errorf("%s: %d %.100s", target, w.Code, w.Body)
+		}
+	}
+	if f := o.shares.requests.Figures(); f != (limit.SharesFigures{}) {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestSharesOfEndpoints(t *testing.T) {
+	a := built(t, withShares)
+	s := a.shares
+	for name, want := range map[string][2]*limit.Shares{
+		"GET /tasks":                                {nil, s.requests},
+		"PUT /sync/memory/{scope}":                  {nil, s.requests},
+		"DELETE /sync/files/{id}":                   {nil, s.requests},
+		"GET /sync/files":                           {nil, s.requests},
+		"POST /sync/files":                          {s.transfers, s.requests},
+		"GET /sync/files/{id}":                      {s.transfers, s.requests},
+		"PUT /sync/files/{id}":                      {s.transfers, s.requests},
+		"GET /sync/changes":                         {s.streams, s.requests},
+		"POST /chat":                                {s.calls, s.requests},
+		"POST /billing/checkout":                    {nil, s.calls},
+		"POST /connectors/{instanceId}/credentials": {nil, s.calls},
+		"POST /mcp-oauth/start":                     {nil, s.calls},
+		"POST /auth/exchange-token":                 {nil, nil},
+		"POST /auth/webhook":                        {nil, nil},
+		"GET /updates/check":                        {nil, nil},
+	} {
+		found := false
+		for _, r := range a.routes() {
+			if r.Method+" "+strings.TrimPrefix(r.Path, prefix) == name {
+				found = true
+				if whole, work := s.of(r); whole != want[0] || work != want[1] {
+					t.Errorf("%s takes places of %v and %v", name, whole, work)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
