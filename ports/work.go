@@ -135,9 +135,13 @@ type TasksAt interface {
 	Replace(ctx context.Context, o id.Org, was, next task.Task, changes []task.Change) error
 }
 
-// TaskSets reads and moves many tasks by their ids, which are all different, in statements
+// TaskSets adds, reads and moves many tasks by their ids, which are all different, in statements
 // of bounded size.
 type TaskSets interface {
+	// Add stores tasks as they are, with their sort orders. Conflict if an id is taken, NotFound
+	// if a workspace does not exist; a transaction in which it fails must be given up.
+	Add(ctx context.Context, o id.Org, tasks []task.Task) error
+
 	// Move locks the tasks until the transaction ends, and calls fn with the index in ids
 	// and the placement of each, in any order. It stores the sort order and priority that
 	// fn returns, increments the version and sets the time of the change to now, for all

@@ -70,7 +70,7 @@ func sample(t testing.TB) []archive.Record {
 	return []archive.Record{
 		{Organisation: &org.Organisation{ID: ofOrg, ProviderID: "org_1", Name: "Örg", Slug: "org", CreatedAt: made, UpdatedAt: made, CreatedBy: "user_1"}},
 		{Member: &org.Profile{
-			Membership: org.Membership{Org: ofOrg, User: ada, Role: org.Owner, OnboardingCompleted: true, JoinedAt: made},
+			Membership: org.Membership{Org: ofOrg, User: ada, Role: org.Owner, ProviderRole: "org:admin", OnboardingCompleted: true, JoinedAt: made},
 			Person:     org.User{ID: ada, ProviderID: "user_1", Name: "Ada", Email: "ada@example.com", AvatarURL: "https://example.com/a"},
 		}},
 		{Team: &team.Team{ID: tm, Org: ofOrg, Name: "Team", Description: new("d"), Kind: team.Standard, CreatedBy: ada, CreatedAt: made, UpdatedAt: made}},

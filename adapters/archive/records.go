@@ -214,6 +214,7 @@ type memberRow struct {
 	Email               *string  `json:"email"`
 	AvatarURL           *string  `json:"avatarUrl"`
 	Role                org.Role `json:"role"`
+	IdentityRole        *string  `json:"identityRole"`
 	OnboardingCompleted bool     `json:"onboardingCompleted"`
 	JoinedAt            moment   `json:"joinedAt"`
 }
@@ -221,7 +222,7 @@ type memberRow struct {
 func viewMember(r archive.Record) memberRow {
 	m := r.Member
 	return memberRow{
-		m.User, m.Person.ProviderID, textOrNull(m.Person.Name), textOrNull(m.Person.Email), textOrNull(m.Person.AvatarURL), m.Role,
+		m.User, m.Person.ProviderID, textOrNull(m.Person.Name), textOrNull(m.Person.Email), textOrNull(m.Person.AvatarURL), m.Role, textOrNull(m.ProviderRole),
 		m.OnboardingCompleted, moment(m.JoinedAt),
 	}
 }
@@ -238,8 +239,9 @@ func (r memberRow) record(o id.Org) (archive.Record, error) {
 	if _, ok := org.ParseRole(string(r.Role)); !ok {
 		f.Add("role", org.RoleRule)
 	}
+	f.Text("identityRole", text(r.IdentityRole), identity.MaxID)
 	return f.record(archive.Record{Member: &org.Profile{
-		Membership: org.Membership{Org: o, User: r.UserID, Role: r.Role, OnboardingCompleted: r.OnboardingCompleted, JoinedAt: time.Time(r.JoinedAt)},
+		Membership: org.Membership{Org: o, User: r.UserID, Role: r.Role, ProviderRole: text(r.IdentityRole), OnboardingCompleted: r.OnboardingCompleted, JoinedAt: time.Time(r.JoinedAt)},
 		Person:     org.User{ID: r.UserID, ProviderID: r.IdentityUserID, Name: text(r.Name), Email: text(r.Email), AvatarURL: text(r.AvatarURL)},
 	}})
 }

@@ -33,6 +33,29 @@ func (r *taskRow) position() (task.Position, error) {
 	return task.Position{SortOrder: r.SortOrder, CreatedAt: r.CreatedAt, ID: r.ID}, nil
 }
 
+// addTasks stores rows as they are.
+var addTasks = taskTable.insertsRecords(taskTable.rest, "")
+
+func (q taskSets) Add(ctx context.Context, o id.Org, added []task.Task) error {
+	return q.atomic(ctx, func(c *conn) error {
+		for batch := range slices.Chunk(added, placementsPerBatch) {
+			rows := make([]taskRow, len(batch))
+			for i, t := range batch {
+				rows[i] = *rowOfTask(q.dialect, t)
+			}
+			if _, err := insertRecords(ctx, taskTable.of(c.write, o), addTasks, rows, taskTable.rest); err != nil {
+				return err
+			}
+			for _, t := range batch {
+				if err := (tasks{c}).putTexts(ctx, o, t, false); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
 // Move takes two statements for each batch.
 func (q taskSets) Move(ctx context.Context, o id.Org, ids []id.Task, now time.Time, fn func(int, task.Placement) (task.Placement, error)) error {
 	index := make(map[id.Task]int, len(ids))

@@ -219,6 +219,20 @@ func forEach[V any](vs []V, err error, each func(V) error) error {
 
 type taskSets struct{ run runner }
 
+func (s taskSets) Add(_ context.Context, o id.Org, tasks []task.Task) error {
+	return s.run.in(o, func(x *tx, t *tenant) error {
+		for _, v := range tasks {
+			if err := t.checkWorkspace(v); err != nil {
+				return err
+			}
+			if err := t.tasks.add(x, v.ID, v); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 func (s taskSets) Move(_ context.Context, o id.Org, ids []id.Task, now time.Time, fn func(int, task.Placement) (task.Placement, error)) error {
 	return s.run(func(x *tx) error {
 		tenant := x.tenant(o)

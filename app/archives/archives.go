@@ -1,4 +1,4 @@
-// Package archives exports organisations as archives.
+// Package archives exports organisations as archives and imports them.
 package archives
 
 import (
@@ -20,6 +20,8 @@ type Options struct {
 	Blobs     ports.Blobs
 	Archiver  ports.Archiver
 	Clock     ports.Clock
+	IDs       ports.IDs
+	Secrets   ports.Secrets
 	Version   string // of the program
 	Issuer    string // of the identity provider
 }

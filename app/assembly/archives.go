@@ -1,12 +1,15 @@
 package assembly
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
 	"collab/adapters/archive"
 	"collab/adapters/atomicfile"
@@ -48,6 +51,47 @@ func Export(ctx context.Context, c config.Config, organisation, file string, out
 	})
 }
 
+// ParseImport reads the arguments of collabd import: a file, then options.
+func ParseImport(args []string) (file string, in archives.Import, err error) {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return "", in, errors.New("the file is missing")
+	}
+	flags := flag.NewFlagSet("import", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&in.Name, "name", "", "")
+	flags.StringVar(&in.Slug, "slug", "", "")
+	flags.StringVar(&in.Organisation, "identity-organisation", "", "")
+	flags.BoolVar(&in.ByEmail, "by-email", false, "")
+	flags.BoolVar(&in.Invite, "invite", false, "")
+	if err = flags.Parse(args[1:]); err == nil && flags.NArg() > 0 {
+		err = errors.New("there is more than one file")
+	}
+	return args[0], in, err
+}
+
+// ImportFile makes an organisation of an archive and reports it on out. Servers may be running; on
+// SQLite their writes wait meanwhile.
+func ImportFile(ctx context.Context, c config.Config, file string, in archives.Import, out, log io.Writer) error {
+	return withArchives(ctx, c, log, func(a *archives.Archives) error {
+		in.Open = func() (io.ReadCloser, error) { return os.Open(file) }
+		did, err := a.Import(ctx, in)
+		if err != nil {
+			return err
+		}
+		m := did.Manifest
+		w := bufio.NewWriter(out)
+		fmt.Fprintf(w, "Imported %s (%s): %d records and %d files of %d bytes.\n", did.Organisation.Name, did.Organisation.ID, m.Records(), m.Contents, m.Bytes)
+		if did.NewIDs {
+			fmt.Fprintf(w, "%s is in use here: the organisation and its records have new ids.\n", m.Organisation)
+		}
+		fmt.Fprintf(w, "Members: %d were users here, %d become users, %d are invited.\n", did.Known, did.Created, len(did.Invited))
+		for _, address := range did.Invited {
+			fmt.Fprintf(w, "  invited: %s\n", address)
+		}
+		return w.Flush()
+	})
+}
+
 // withArchives calls fn with the use cases over the configured database and store.
 func withArchives(ctx context.Context, c config.Config, log io.Writer, fn func(*archives.Archives) error) (err error) {
 	if c.Database() == "memory" || c.BlobURL.Scheme() == "mem" {
@@ -72,6 +116,6 @@ func withArchives(ctx context.Context, c config.Config, log io.Writer, fn func(*
 	}
 	defer func() { err = errors.Join(err, blobs.Close()) }()
 	return fn(archives.New(archives.Options{
-		Store: db, Snapshots: db, Blobs: blobs, Archiver: archive.Archiver{}, Clock: system.Clock{}, Version: Version(), Issuer: c.IdentityIssuer.Text(),
+		Store: db, Snapshots: db, Blobs: blobs, Archiver: archive.Archiver{}, Clock: system.Clock{}, IDs: system.IDs{}, Secrets: system.Secrets{}, Version: Version(), Issuer: c.IdentityIssuer.Text(),
 	}))
 }

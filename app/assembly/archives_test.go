@@ -1,31 +1,42 @@
 package assembly
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"collab/adapters/archive"
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
+	"collab/app/archives"
 	"collab/app/assembly/config"
 	domain "collab/domain/archive"
 	"collab/domain/audit"
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/plan"
 	"collab/domain/task"
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
+	"collab/test/postgres"
 	"collab/test/tempdir"
 )
 
@@ -195,4 +206,302 @@ func TestAnExportWithoutAContentLeavesNoFile(t *testing.T) {
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
 		t.Errorf("the file: %v", err)
 	}
+}
+
+// imported imports an archive and returns what the command printed.
+func (d *deployment) imported(file string, in archives.Import) (string, error) {
+	d.Helper()
+	var out, log bytes.Buffer
+	err := ImportFile(d.Context(), d.config, file, in, &out, &log)
+	return out.String(), err
+}
+
+// lines returns the record files of an archive as they are, without the kinds that imports leave
+// out and what each import adds to the audit log.
+func lines(t *testing.T, file string) map[string]string {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	zip, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for r := tar.NewReader(zip); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return texts
+		}
+		text, err2 := io.ReadAll(r)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		if h.Name != "manifest.json" && h.Name != "subscription.jsonl" {
+			texts[h.Name] = regexp.MustCompile(`(?m)^.*"organisation.imported".*\n`).ReplaceAllString(string(text), "")
+		}
+	}
+}
+
+var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// renamed returns texts with each id replaced by the number of its first use, in the order of the
+// names of the files.
+func renamed(texts map[string]string) map[string]string {
+	numbers := map[string]int{}
+	is := map[string]string{}
+	number := func(id string) string {
+		if numbers[id] == 0 {
+			numbers[id] = len(numbers) + 1
+		}
+		return fmt.Sprintf("id%d", numbers[id])
+	}
+	for _, k := range domain.Kinds {
+		name := domain.FileName(k)
+		is[name] = ids.ReplaceAllStringFunc(texts[name], number)
+	}
+	for name, text := range texts {
+		if strings.HasPrefix(name, "files/") {
+			is[ids.ReplaceAllStringFunc(name, number)] = text
+		}
+	}
+	return is
+}
+
+const sameIssuer = "COLLAB_IDENTITY_ISSUER=https://id.example.com"
+
+func TestAnImportedOrganisationIsExportedAsItWas(t *testing.T) {
+	from := newDeployment(t, sameIssuer)
+	from.add()
+	file, _, err := from.exported("example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, database := range map[string]string{"SQLite": "", "Postgres": postgres.URL(t)} {
+		t.Run(name, func(t *testing.T) {
+			to := newDeployment(t, sameIssuer, "COLLAB_DATABASE_URL="+database)
+			printed, err := to.imported(file, archives.Import{})
+			if err != nil || !strings.Contains(printed, "Members: 0 were users here, 2 become users, 0 are invited.") {
+				t.Fatalf("%v, %s", err, printed)
+			}
+			again, _, err := to.exported("example")
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := regexp.MustCompile(`"updatedAt":"[^"]*","createdByI`)
+			want, got := lines(t, file), lines(t, again)
+			want["organisation.jsonl"], got["organisation.jsonl"] = now.ReplaceAllString(want["organisation.jsonl"], ""), now.ReplaceAllString(got["organisation.jsonl"], "")
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("with the same ids (-exported +imported):\n%s", diff)
+			}
+			head, err := to.db.Storage().Changes().Heads(t.Context(), []id.Org{exampleOrg})
+			if err != nil || head[exampleOrg].N != 3 {
+				t.Errorf("the log is at %+v, %v", head, err)
+			}
+
+			printed, err = to.imported(file, archives.Import{Name: "Copy", Slug: "copy"})
+			if err != nil || !strings.Contains(printed, "have new ids") || !strings.Contains(printed, "2 were users here") {
+				t.Fatalf("%v, %s", err, printed)
+			}
+			copied, _, err := to.exported("copy")
+			if err != nil {
+				t.Fatal(err)
+			}
+			fields := regexp.MustCompile(`"(name|slug|identityOrganisationId)":"[^"]*",?`)
+			plain := func(texts map[string]string) map[string]string {
+				texts["organisation.jsonl"] = fields.ReplaceAllString(now.ReplaceAllString(texts["organisation.jsonl"], ""), "")
+				return texts
+			}
+			want, got = plain(lines(t, file)), plain(lines(t, copied))
+			if strings.Contains(got["tasks.jsonl"], string(uid[id.Task](41))) {
+				t.Error("tasks of the copy have the ids of those of the first")
+			}
+			if diff := cmp.Diff(sorted(renamed(want)), sorted(renamed(got))); diff != "" {
+				t.Errorf("with new ids (-exported +imported):\n%s", diff)
+			}
+		})
+	}
+}
+
+// sorted returns the texts with sorted lines, whose ids have no numbers: new ids are in another order.
+func sorted(texts map[string]string) map[string]string {
+	is := map[string]string{}
+	for name, text := range texts {
+		all := slices.Sorted(strings.Lines(regexp.MustCompile(`\bid\d+\b`).ReplaceAllString(text, "id")))
+		is[regexp.MustCompile(`\bid\d+\b`).ReplaceAllString(name, "id")+fmt.Sprint(len(all))] = strings.Join(all, "")
+	}
+	return is
+}
+
+func TestMembersOfAnotherProviderAreFoundByAddressOrInvited(t *testing.T) {
+	from := newDeployment(t, sameIssuer)
+	from.add()
+	file, _, err := from.exported("example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := newDeployment(t, "COLLAB_IDENTITY_ISSUER=https://other.example.com")
+	ada := org.User{ID: uid[id.User](99), ProviderID: "other_ada", Email: "U0@example.com"}
+	if err := keep(to.db.Directory().Users().Upsert(t.Context(), ada, func(u org.User) (org.User, error) { return u, nil })); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		in   archives.Import
+		want string
+	}{
+		{archives.Import{}, "another identity provider"}, {archives.Import{ByEmail: true}, "1 members, u1@example.com among them"},
+		{archives.Import{Invite: true}, "another identity provider"},
+	} {
+		if _, err := to.imported(file, c.in); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c.in, err)
+		}
+	}
+	if _, err := to.db.Directory().Organisations().Get(t.Context(), exampleOrg); !fault.Is(err, fault.NotFound) {
+		t.Fatalf("a refused import left something: %v", err)
+	}
+	printed, err := to.imported(file, archives.Import{ByEmail: true, Invite: true, Organisation: "org_other"})
+	if err != nil || !strings.Contains(printed, "1 were users here, 0 become users, 1 are invited.\n  invited: u1@example.com") {
+		t.Fatalf("%v, %s", err, printed)
+	}
+	m, err := to.db.Directory().Members().Get(t.Context(), exampleOrg, ada.ID)
+	if err != nil || m.Role != org.Owner {
+		t.Errorf("the membership is %+v, %v", m, err)
+	}
+	own, err := to.db.Storage().Objects().At(t.Context(), exampleOrg, string(exampleOrg)+"/personal/"+string(ada.ID)+"/user-memory.md")
+	if err != nil || own.CreatedBy != ada.ID {
+		t.Errorf("the personal file is %+v, %v", own, err)
+	}
+	every, err := to.db.Work().Tasks().Get(t.Context(), exampleOrg, uid[id.Task](43))
+	if err != nil || every.Assignee == nil || *every.Assignee != ada.ID || every.CreatedBy != uid[id.User](12) {
+		t.Errorf("the task is %+v, %v", every, err)
+	}
+	pending, err := to.db.Directory().Invitations().Pending(t.Context(), exampleOrg, "u1@example.com", time.Now())
+	if err != nil || len(pending) != 1 || pending[0].Role != org.Member {
+		t.Errorf("invited are %+v, %v", pending, err)
+	}
+	if o, err := to.db.Directory().Organisations().ByProvider(t.Context(), "org_other"); err != nil || o.ID != exampleOrg {
+		t.Errorf("the provider's organisation is %+v, %v", o, err)
+	}
+	if sub, err := to.db.Directory().Subscriptions().Get(t.Context(), exampleOrg); err != nil || sub.Plan != plan.None {
+		t.Errorf("the plan is %+v, %v", sub, err)
+	}
+}
+
+func TestAnImportThatFailsLeavesNothingAndCanBeRepeated(t *testing.T) {
+	from := newDeployment(t, sameIssuer)
+	from.add()
+	file, _, err := from.exported("example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := newDeployment(t, sameIssuer)
+	for _, n := range []int{10, len(whole) / 2, len(whole) - 20} {
+		if err := os.WriteFile(file, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := to.imported(file, archives.Import{}); err == nil {
+			t.Errorf("%d bytes are imported", n)
+		}
+	}
+	if err := os.WriteFile(file, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opened := 0
+	ctx, cancel := context.WithCancel(t.Context())
+	err = withArchives(ctx, to.config, io.Discard, func(a *archives.Archives) error {
+		_, err := a.Import(ctx, archives.Import{Open: func() (io.ReadCloser, error) {
+			if opened++; opened == 3 { // for the transaction
+				return &cutReader{strings.NewReader(string(whole[:len(whole)/2])), cancel}, nil
+			}
+			return os.Open(file)
+		}})
+		return err
+	})
+	if err == nil || opened != 3 {
+		t.Errorf("interrupted in the transaction: %v after %d", err, opened)
+	}
+	if _, err := to.db.Directory().Organisations().Get(t.Context(), exampleOrg); !fault.Is(err, fault.NotFound) {
+		t.Fatalf("something is left: %v", err)
+	}
+	if _, err := to.imported(file, archives.Import{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := to.imported(file, archives.Import{Organisation: "org_1"}); err == nil || !strings.Contains(err.Error(), "is another one's here") {
+		t.Errorf("for an organisation that the provider has: %v", err)
+	}
+}
+
+// cutReader cancels a context at its end.
+type cutReader struct {
+	io.Reader
+	cancel func()
+}
+
+func (r *cutReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err == io.EOF {
+		r.cancel()
+	}
+	return n, err
+}
+
+func (r *cutReader) Close() error { return nil }
+
+// References that point nowhere are named by file and line.
+func TestReferencesThatPointNowhereAreRefused(t *testing.T) {
+	from := newDeployment(t, sameIssuer)
+	from.add()
+	to := newDeployment(t, sameIssuer)
+	for _, c := range []struct {
+		kind   domain.Kind
+		change func(*domain.Record)
+		want   string
+	}{
+		{domain.Workspaces, func(r *domain.Record) { r.Workspace.Team = uid[id.Team](98) }, "workspaces.jsonl line 1: teamId is of no team"},
+		{domain.Tasks, func(r *domain.Record) { r.Task.Workspace = new(uid[id.Workspace](98)) }, "tasks.jsonl line 1: workspaceId is of no workspace"},
+		{domain.Tasks, func(r *domain.Record) { r.Task.Assignee = new(uid[id.User](98)) }, "tasks.jsonl line 1: assigneeId is of nobody"},
+		{domain.Tasks, func(r *domain.Record) { r.Task.ID = uid[id.Task](41) }, "tasks.jsonl, up to line 3: "},
+		{domain.Changes, func(r *domain.Record) { r.Change.Task = uid[id.Task](98) }, "task-history.jsonl, up to line 2: Task not found"},
+		{domain.Members, func(r *domain.Record) { r.Member.Role = org.Viewer }, "No member of the archive is an OWNER"},
+		{domain.Teams, func(r *domain.Record) { r.Team.Kind = team.Shared }, "teams.jsonl line 2: "},
+	} {
+		file := filepath.Join(t.TempDir(), "x.tar.gz")
+		f, err := os.Create(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = withArchives(t.Context(), from.config, io.Discard, func(a *archives.Archives) error {
+			a.Snapshots = changed{a.Snapshots, c.kind, c.change}
+			_, err := a.Export(t.Context(), exampleOrg, domain.All(), f, func(int64, int64) {})
+			return err
+		})
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := to.imported(file, archives.Import{}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.kind, err, c.want)
+		}
+	}
+}
+
+// changed is snapshots whose records of a kind are changed.
+type changed struct {
+	ports.Snapshots
+	kind   domain.Kind
+	change func(*domain.Record)
+}
+
+func (s changed) Export(ctx context.Context, o id.Org, each func(domain.Record) error) error {
+	return s.Snapshots.Export(ctx, o, func(r domain.Record) error {
+		if r.Kind() == s.kind {
+			s.change(&r)
+		}
+		return each(r)
+	})
 }

@@ -50,6 +50,14 @@ Usage:
   collabd export ORGANISATION FILE
                          write an archive of everything that an organisation has, named by
                          its id or slug; - is standard output
+  collabd import FILE    make an organisation of such an archive, without a plan
+         --name NAME     its name; as in the archive
+         --slug SLUG     its slug; as in the archive
+         --identity-organisation ID
+                         its id at the identity provider
+         --by-email      members of another identity provider are the users here with
+                         their addresses
+         --invite        members who are not users here are invited instead
   collabd keys secrets   print a new keyset for COLLAB_SECRETS_KEYS
   collabd keys tokens    print a new key for COLLAB_TOKEN_KEYS
   collabd version        print the version, commit and platform
@@ -104,6 +112,12 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return configured(environ, stderr, func(c config.Config) error {
 			return assembly.Export(ctx, c, args[1], args[2], stdout, stderr)
 		})
+	case command == "import":
+		if file, in, err := assembly.ParseImport(args[1:]); err == nil {
+			return configured(environ, stderr, func(c config.Config) error {
+				return assembly.ImportFile(ctx, c, file, in, stdout, stderr)
+			})
+		}
 	case len(args) == 2 && command == "keys":
 		if err := assembly.PrintKeys(stdout, args[1]); err != nil {
 			fmt.Fprintln(stderr, err)

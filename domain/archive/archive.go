@@ -151,21 +151,23 @@ type Item struct {
 // without the organisation.
 func ContentPath(o object.Object) string { return o.StorageKey()[len(o.Org)+1:] }
 
-// Selection decides which records an export has. Each record is passed to Includes once, in an
-// order in which teams precede workspaces, and those precede what belongs to them.
+// Selection decides which records an export has. Each record is passed to Includes once, in the
+// order of Kinds. What only members have, their places in teams and orders of workspaces, is left
+// out for users who are no members any more.
 type Selection struct {
 	member     id.User
+	members    map[id.User]bool
 	teams      map[id.Team]bool // personal teams of others
 	workspaces map[id.Workspace]bool
 }
 
 // All returns the selection of all records.
-func All() *Selection { return &Selection{} }
+func All() *Selection { return &Selection{members: map[id.User]bool{}} }
 
 // VisibleTo returns the selection without what belongs to other members alone: their personal
 // teams with all that is in these, their personal files, and their orders of workspaces.
 func VisibleTo(member id.User) *Selection {
-	return &Selection{member: member, teams: map[id.Team]bool{}, workspaces: map[id.Workspace]bool{}}
+	return &Selection{member: member, members: map[id.User]bool{}, teams: map[id.Team]bool{}, workspaces: map[id.Workspace]bool{}}
 }
 
 // Member returns the member of VisibleTo, or "".
@@ -173,6 +175,12 @@ func (s *Selection) Member() id.User { return s.member }
 
 // Includes reports whether the selection has the record.
 func (s *Selection) Includes(r Record) bool {
+	switch {
+	case r.Member != nil:
+		s.members[r.Member.User] = true
+	case r.TeamMember != nil && !s.members[r.TeamMember.User], r.Order != nil && !s.members[r.Order.User]:
+		return false
+	}
 	if s.member == "" {
 		return true
 	}

@@ -7,6 +7,7 @@ import (
 	"collab/domain/archive"
 	"collab/domain/id"
 	"collab/domain/object"
+	"collab/domain/org"
 	"collab/domain/task"
 	"collab/domain/team"
 	"collab/domain/workspace"
@@ -23,6 +24,7 @@ func TestASelectionHasNothingOfAnotherMemberAlone(t *testing.T) {
 		}
 	}
 	visible := slices.Concat([]archive.Record{
+		{Member: &org.Profile{Membership: org.Membership{User: ada}}}, {Member: &org.Profile{Membership: org.Membership{User: ben}}},
 		{Team: &team.Team{ID: "shared", Kind: team.Shared, CreatedBy: ben}},
 		{Team: &team.Team{ID: "ada", Kind: team.Personal, CreatedBy: ada}},
 		{TeamMember: &team.Member{Team: "ada", User: ada}},
@@ -41,6 +43,16 @@ func TestASelectionHasNothingOfAnotherMemberAlone(t *testing.T) {
 		file(object.Place{Scope: object.Shared, Kind: object.TeamMemory, Team: new(id.Team("ben"))}),
 	}, in(&theirs))
 	s, every := archive.VisibleTo(ada), archive.All()
+	for _, r := range visible[:2] {
+		if !s.Includes(r) || !every.Includes(r) {
+			t.Errorf("%s: %+v", r.Kind(), r)
+		}
+	}
+	for _, r := range []archive.Record{{TeamMember: &team.Member{User: "gone"}}, {Order: &archive.Order{User: "gone"}}} {
+		if every.Includes(r) {
+			t.Errorf("of a user who left: %+v", r)
+		}
+	}
 	for _, r := range hidden {
 		if s.Includes(r) || !every.Includes(r) {
 			t.Errorf("%s: %+v", r.Kind(), r)

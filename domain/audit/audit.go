@@ -29,6 +29,7 @@ const (
 	ConnectorAuthorised Action = "connector.authorized"
 	ReleasePublished    Action = "release.published"
 	ReleaseChanged      Action = "release.changed"
+	Imported            Action = "organisation.imported"
 )
 
 // Entry is one line of the audit log. Org is empty for acts of an operator across

@@ -32,6 +32,12 @@ type Delta struct {
 	To    *string
 }
 
+// The fields of changes whose values are ids.
+const (
+	FieldAssignee  = "assigneeId"
+	FieldWorkspace = "workspaceId"
+)
+
 // Diff lists what differs between two versions of a task, field by field.
 // Long texts are named without their contents.
 func Diff(from, to Task) []Delta {
@@ -47,8 +53,8 @@ func Diff(from, to Task) []Delta {
 	}
 	add("status", text(&from.status), text(&to.status))
 	add("priority", text(&from.Priority), text(&to.Priority))
-	add("assigneeId", text(from.Assignee), text(to.Assignee))
-	add("workspaceId", text(from.Workspace), text(to.Workspace))
+	add(FieldAssignee, text(from.Assignee), text(to.Assignee))
+	add(FieldWorkspace, text(from.Workspace), text(to.Workspace))
 	add("dueDate", due(from.Due), due(to.Due))
 	add("tags", list(from.Tags), list(to.Tags))
 	if from.Metadata != to.Metadata {

@@ -599,6 +599,24 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 		return resultOf(collected(func(each func(task.Task) error) error { return w.taskSets().List(w.ctx, o, ids, each) })).must(w)
 	}
 	suite{
+		"tasks are added as they are, all or none": func(w *fixture) {
+			tn, other := w.tenant(), w.tenant()
+			long, bare := someTask(tn.ID, &tn.workspace.ID, tn.owner.ID), someTask(tn.ID, nil, tn.owner.ID)
+			long.Metadata, long.SortOrder, long.Version = `{"a":"`+strings.Repeat("x", 2_000)+`"}`, 500, 7
+			bare.Description, bare.Due, bare.Tags, bare.Metadata, bare.SortOrder = nil, nil, nil, "", 500
+			w.ok(w.taskSets().Add(w.ctx, tn.ID, []task.Task{long, bare}))
+			wantEqual(w, listed(w, tn.ID, long.ID, bare.ID), []task.Task{long, bare})
+			wantEqual(w, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: long.Tags[:1], After: &task.Position{SortOrder: 499}}), []task.Task{long})
+			w.change(long)
+			last := w.task(tn.ID, nil, tn.owner.ID)
+			wantEqual(w, last.SortOrder, 501)
+			fresh := someTask(tn.ID, nil, tn.owner.ID)
+			w.wantConflict(w.taskSets().Add(w.ctx, tn.ID, []task.Task{fresh, bare}))
+			theirs := someTask(tn.ID, &other.workspace.ID, tn.owner.ID)
+			w.wantNotFound(w.taskSets().Add(w.ctx, tn.ID, []task.Task{fresh, theirs}))
+			wantEqual(w, listed(w, tn.ID, fresh.ID, theirs.ID), nil)
+			w.ok(w.taskSets().Add(w.ctx, tn.ID, nil))
+		},
 		"move calls fn with the placements and stores sort order, priority, version and time": func(w *fixture) {
 			tn := w.tenant()
 			full := someTask(tn.ID, &tn.workspace.ID, tn.owner.ID)

@@ -1,0 +1,519 @@
+package archives
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"iter"
+
+	"collab/domain/archive"
+	"collab/domain/audit"
+	"collab/domain/check"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/identity"
+	"collab/domain/invitation"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/task"
+	"collab/domain/workspace"
+	"collab/ports"
+)
+
+// Import is a request to import an archive.
+type Import struct {
+	Open         func() (io.ReadCloser, error) // opens the archive, more than once
+	Name         string                        // of the organisation; empty: that in the archive
+	Slug         string                        // likewise
+	Organisation string                        // the identity provider's id of it; empty: that in the archive, of the same provider
+	ByEmail      bool                          // members of another identity provider are those users here who have their addresses
+	Invite       bool                          // members who are not known here are invited instead
+}
+
+// Imported is the outcome of an import.
+type Imported struct {
+	Manifest     archive.Manifest
+	Organisation org.Organisation
+	NewIDs       bool     // the organisation and its records have other ids than in the archive
+	Known        int      // members who were users before
+	Created      int      // members whose users were created
+	Invited      []string // addresses of the members who were invited instead
+}
+
+// errEnough ends the reading of an archive.
+var errEnough = errors.New("enough was read")
+
+// importer is an import that is under way.
+type importer struct {
+	*Archives
+	Import
+	did     Imported
+	sum     string // of the manifest's parts, so that each reading has the same
+	of      org.Organisation
+	mapping archive.Mapping
+	members map[id.User]org.Profile // by the id in the archive, with the user here; absent: invited
+	invited []org.Profile
+	unknown int    // members of another identity provider that are not known here
+	random  string // makes the names of the contents
+}
+
+// Import makes an organisation of an archive, all of it or nothing. Members are users of the same
+// identity provider, who are created if they never signed in here, or with ByEmail users with the
+// same address. It reads the archive once to check all of it and to store the contents, and then
+// again to store the records in one transaction. The contents of an import that fails are garbage.
+func (a *Archives) Import(ctx context.Context, in Import) (Imported, error) {
+	i := &importer{Archives: a, Import: in, members: map[id.User]org.Profile{}, random: a.Secrets.Secret()}
+	if err := i.check(); err != nil {
+		return Imported{}, err
+	}
+	if err := i.examine(ctx); err != nil {
+		return Imported{}, err
+	}
+	err := a.Store.Atomic(ctx, func(r ports.Records) error { return i.store(ctx, r) })
+	return i.did, err
+}
+
+func (i *importer) check() error {
+	var c check.List
+	if i.Name != "" {
+		i.Name = c.Name("name", i.Name)
+	}
+	if i.Slug != "" {
+		i.Slug = c.Name("slug", i.Slug)
+	}
+	if i.Organisation != "" && !identity.ValidID(i.Organisation) {
+		c.Add("identity organisation", "must be the identity provider's id of one")
+	}
+	return c.Err()
+}
+
+// read reads the archive and calls each with its items. Each may return errEnough.
+func (i *importer) read(ctx context.Context, each func(archive.Item) error) (err error) {
+	r, err := i.Open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	err = i.Archiver.Read(ctx, r, func(item archive.Item) error {
+		if m := item.Manifest; m != nil {
+			sum := fmt.Sprintf("%+v", *m)
+			if i.sum == "" {
+				i.sum = sum
+			}
+			if sum != i.sum {
+				return fault.New(fault.Conflict, "The archive was changed while it was read")
+			}
+		}
+		return each(item)
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return err
+}
+
+// files ranges over the files of the archive; an error is the last.
+func (i *importer) files(ctx context.Context) iter.Seq2[object.Object, error] {
+	return func(yield func(object.Object, error) bool) {
+		err := i.read(ctx, func(item archive.Item) error {
+			if o := item.Record.Object; o != nil && !yield(*o, nil) || item.Content != nil {
+				return errEnough
+			}
+			return nil
+		})
+		if err != nil {
+			yield(object.Object{}, err)
+		}
+	}
+}
+
+// examine checks the whole archive, finds the users and stores the contents.
+func (i *importer) examine(ctx context.Context) error {
+	next, stop := iter.Pull2(i.files(ctx))
+	defer stop()
+	var references archive.References
+	err := i.read(ctx, func(item archive.Item) error {
+		switch {
+		case item.Manifest != nil:
+			i.did.Manifest = *item.Manifest
+			i.mapping = archive.Mapping{From: item.Manifest.Organisation, Users: map[id.User]id.User{}}
+			return nil
+		case item.Content != nil:
+			if err := i.ready(&references); err != nil {
+				return err
+			}
+			o, err, more := next()
+			if err == nil && !more {
+				err = fault.New(fault.Invalid, "The archive has more contents than files")
+			}
+			if err != nil {
+				return err
+			}
+			return i.content(ctx, o, item)
+		}
+		err := references.Check(item.Record)
+		if err == nil && item.Record.Organisation != nil {
+			err = i.choose(ctx, *item.Record.Organisation)
+		}
+		if err == nil && item.Record.Member != nil {
+			err = i.member(ctx, *item.Record.Member)
+		}
+		if err != nil {
+			return item.Place.Failed(err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if _, err, more := next(); err != nil || more {
+		return errors.Join(err, fault.New(fault.Invalid, "The archive has fewer contents than files"))
+	}
+	return i.ready(&references)
+}
+
+// ready returns an error if the records that were read cannot be imported.
+func (i *importer) ready(references *archive.References) error {
+	if err := references.CheckOwner(); err != nil {
+		return err
+	}
+	owners := 0
+	for _, p := range i.members {
+		if p.Role == org.Owner {
+			owners++
+		}
+	}
+	switch {
+	case i.unknown > 0 && !i.ByEmail:
+		return fault.New(fault.Conflict, "The archive has users of another identity provider (%q, and here %q): their addresses can name users here instead, if both providers verify addresses",
+			i.did.Manifest.Issuer, i.Issuer)
+	case i.unknown > 0 && !i.Invite:
+		return fault.New(fault.Conflict, "%d members, %s among them, have no user with their address here: they can sign in here first, or be invited instead, which gives their personal files to nobody",
+			i.unknown, i.invited[0].Person.Email)
+	case owners == 0:
+		return fault.New(fault.Conflict, "No OWNER of the archive is a user here: one has to sign in here first")
+	}
+	return nil
+}
+
+// sameProvider reports whether ids of the identity provider name the same users and organisations.
+func (i *importer) sameProvider() bool {
+	return i.Issuer != "" && i.Issuer == i.did.Manifest.Issuer
+}
+
+// choose sets the id of the organisation, and the provider's id: one that nobody else has.
+func (i *importer) choose(ctx context.Context, o org.Organisation) error {
+	all := i.Store.Directory().Organisations()
+	_, err := all.Get(ctx, o.ID)
+	switch {
+	case err == nil:
+		i.did.NewIDs = true
+		i.mapping.To = id.Org(i.IDs.New())
+	case fault.Is(err, fault.NotFound):
+		i.mapping.To = o.ID
+	default:
+		return err
+	}
+	now := i.Clock.Now()
+	i.of = org.Organisation{ID: i.mapping.To, ProviderID: i.Organisation, Name: o.Name, Slug: o.Slug, CreatedAt: o.CreatedAt, UpdatedAt: now}
+	if i.Name != "" {
+		i.of.Name = i.Name
+	}
+	if i.Slug != "" {
+		i.of.Slug = i.Slug
+	}
+	if i.sameProvider() {
+		i.of.CreatedBy = o.CreatedBy
+		if i.of.ProviderID == "" {
+			i.of.ProviderID = o.ProviderID
+		}
+	}
+	if i.of.ProviderID != "" {
+		_, err := all.ByProvider(ctx, i.of.ProviderID)
+		switch {
+		case err == nil && i.Organisation != "":
+			return fault.New(fault.Conflict, "the identity provider's organisation %s is another one's here", i.Organisation)
+		case err == nil:
+			i.of.ProviderID = ""
+		case !fault.Is(err, fault.NotFound):
+			return err
+		}
+	}
+	if i.of.ProviderID == "" {
+		i.of.ProviderID = "imported:" + string(i.mapping.To)
+	}
+	return nil
+}
+
+// member finds the user of a member.
+func (i *importer) member(ctx context.Context, p org.Profile) error {
+	users := i.Store.Directory().Users()
+	if i.sameProvider() {
+		u, err := users.ByProvider(ctx, p.Person.ProviderID)
+		if err == nil {
+			i.did.Known++
+			i.join(p, u)
+			return nil
+		}
+		if !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		now := i.Clock.Now()
+		u = p.Person
+		u.CreatedAt, u.UpdatedAt = now, now
+		if _, err := users.Get(ctx, u.ID); err == nil {
+			u.ID = id.User(i.IDs.New())
+		} else if !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		i.did.Created++
+		i.join(p, u)
+		return nil
+	}
+	var found []org.User
+	if i.ByEmail && p.Person.Email != "" {
+		var err error
+		if found, err = users.ByEmail(ctx, p.Person.Email, 2); err != nil {
+			return err
+		}
+	}
+	if len(found) == 1 {
+		i.did.Known++
+		p.ProviderRole = ""
+		i.join(p, found[0])
+		return nil
+	}
+	i.unknown++
+	i.invited = append(i.invited, p)
+	i.did.Invited = append(i.did.Invited, p.Person.Email)
+	return nil
+}
+
+func (i *importer) join(p org.Profile, u org.User) {
+	if u.ID != p.User {
+		i.mapping.Users[p.User] = u.ID
+	}
+	p.Person = u
+	i.members[p.User] = p
+}
+
+// blob returns the name of the content of a file of the archive.
+func (i *importer) blob(o object.Object) string {
+	is := *i.mapping.Record(archive.Record{Object: &o}).Object
+	is.Version--
+	sum := sha256.Sum256([]byte(i.random + string(o.ID)))
+	return is.BlobName(hex.EncodeToString(sum[:])[:randomLength])
+}
+
+// randomLength is the number of digits in a blob's name.
+const randomLength = 32
+
+// content stores the content of a file.
+func (i *importer) content(ctx context.Context, o object.Object, item archive.Item) error {
+	if item.Path != archive.ContentPath(o) || item.Size != o.Size {
+		return fault.New(fault.Invalid, "The archive has the content %.200s of %d bytes in the place of %.200s of %d bytes", item.Path, item.Size, archive.ContentPath(o), o.Size)
+	}
+	name := i.blob(o)
+	if err := i.Store.Storage().BlobNames().Announce(ctx, i.mapping.To, name, i.Clock.Now()); err != nil {
+		return err
+	}
+	return i.Blobs.Put(ctx, name, o.MimeType, o.Size, &verifier{Reader: item.Content, sum: sha256.New(), object: o})
+}
+
+// verifier reads the content of a file, and fails instead of its end if it has another checksum.
+type verifier struct {
+	io.Reader
+	sum    hash.Hash
+	object object.Object
+}
+
+func (v *verifier) Read(p []byte) (int, error) {
+	n, err := v.Reader.Read(p)
+	v.sum.Write(p[:n])
+	if err == io.EOF && hex.EncodeToString(v.sum.Sum(nil)) != v.object.Checksum {
+		return 0, fault.New(fault.Invalid, "The content of %.200s has another checksum than in %s", archive.ContentPath(v.object), archive.FileName(archive.Objects))
+	}
+	return n, err
+}
+
+// store stores the records in a transaction.
+func (i *importer) store(ctx context.Context, r ports.Records) error {
+	now := i.Clock.Now()
+	w := &writer{importer: i, ctx: ctx, Records: r, o: i.mapping.To}
+	err := i.read(ctx, func(item archive.Item) error {
+		if item.Content != nil {
+			return errEnough
+		}
+		if item.Record.Kind() == "" {
+			return nil
+		}
+		return w.add(item.Place, item.Record)
+	})
+	if err == nil {
+		err = w.flush()
+	}
+	for _, p := range i.invited {
+		if err == nil && p.Person.Email != "" {
+			err = r.Directory().Invitations().Put(ctx, w.o, invitation.New(invitation.Invitation{
+				ID: id.Invitation(i.IDs.New()), Org: w.o, Email: p.Person.Email, Role: p.Role,
+			}, "", now))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	detail := fmt.Sprintf("from %s as of %s", i.mapping.From, i.did.Manifest.Made.Format("2006-01-02T15:04:05Z"))
+	entry := audit.By(org.Actor{Operator: true}, audit.Origin{}, id.Entry(i.IDs.New()), w.o, audit.Imported, "", detail, now)
+	i.did.Organisation = i.of
+	return r.Journal().Audit().Add(ctx, entry)
+}
+
+// writer adds the records of an archive to the collections of a transaction.
+type writer struct {
+	*importer
+	ports.Records
+	ctx     context.Context
+	o       id.Org
+	place   archive.Place // of the last record
+	tasks   []task.Task
+	changes []task.Change
+	objects []object.Change
+	bytes   int // of the texts of tasks
+}
+
+// Bounds of what is added together.
+const (
+	maxTogether = 500
+	maxBytes    = 1 << 20
+)
+
+func (w *writer) add(at archive.Place, r archive.Record) error {
+	if at.Kind != w.place.Kind {
+		if err := w.flush(); err != nil {
+			return err
+		}
+	}
+	w.place = at
+	err := w.put(w.mapping.Record(r), r)
+	if err == nil && (len(w.tasks)+len(w.changes)+len(w.objects) >= maxTogether || w.bytes >= maxBytes) {
+		return w.flush()
+	}
+	if err != nil {
+		return at.Failed(err)
+	}
+	return nil
+}
+
+// put adds a record; was is the record of the archive.
+func (w *writer) put(r, was archive.Record) error {
+	dir, work := w.Directory(), w.Work()
+	gone := func(u id.User) bool {
+		_, ok := w.members[u]
+		return !ok
+	}
+	switch {
+	case r.Organisation != nil:
+		made, err := dir.Organisations().Upsert(w.ctx, w.of, func(o org.Organisation) (org.Organisation, error) {
+			if o.ID != w.of.ID {
+				return o, fault.New(fault.Conflict, "The organisation was made meanwhile: import again")
+			}
+			return o, nil
+		})
+		if err != nil {
+			return err
+		}
+		_, err = dir.Organisations().Lock(w.ctx, made.ID)
+		return err
+	case r.Member != nil:
+		return w.putMember(was.Member.User)
+	case r.Team != nil:
+		return work.Teams().Add(w.ctx, w.o, *r.Team)
+	case r.TeamMember != nil:
+		if gone(was.TeamMember.User) {
+			return nil
+		}
+		_, err := work.TeamMembers().Put(w.ctx, w.o, *r.TeamMember)
+		return err
+	case r.Workspace != nil:
+		return work.Workspaces().Add(w.ctx, w.o, *r.Workspace)
+	case r.Order != nil:
+		if gone(was.Order.User) {
+			return nil
+		}
+		return work.Orders().Update(w.ctx, w.o, r.Order.User, func(workspace.Order) (workspace.Order, error) { return r.Order.Workspaces, nil })
+	case r.Task != nil:
+		t := *r.Task
+		if t.Assignee != nil && gone(*was.Task.Assignee) {
+			t.Assignee = nil
+		}
+		w.bytes += len(t.Metadata)
+		if t.Description != nil {
+			w.bytes += len(*t.Description)
+		}
+		w.tasks = append(w.tasks, t)
+	case r.Change != nil:
+		w.changes = append(w.changes, r.Change.Change)
+	case r.Entry != nil:
+		return w.Journal().Audit().Add(w.ctx, *r.Entry)
+	case r.Object != nil:
+		return w.putObject(*r.Object, w.blob(*was.Object))
+	}
+	return nil
+}
+
+// putMember adds the membership of a member by the id in the archive, and the user if there is none.
+func (w *writer) putMember(user id.User) error {
+	p, ok := w.members[user]
+	if !ok {
+		return nil
+	}
+	dir := w.Directory()
+	u, err := dir.Users().Upsert(w.ctx, p.Person, func(u org.User) (org.User, error) { return u, nil })
+	if err == nil && u.ID != p.Person.ID {
+		err = fault.New(fault.Conflict, "The user signed in meanwhile: import again")
+	}
+	if err != nil {
+		return err
+	}
+	m := p.Membership
+	m.Org, m.User, m.RoleSetHere, m.UsedAt = w.o, u.ID, true, m.JoinedAt
+	return dir.Members().Put(w.ctx, w.o, m)
+}
+
+func (w *writer) putObject(o object.Object, blob string) error {
+	o.Blob = blob
+	storage := w.Storage()
+	if _, err := storage.Changes().Lock(w.ctx, w.o); err != nil {
+		return err
+	}
+	if err := storage.BlobNames().Forget(w.ctx, object.Blob{Org: w.o, Name: blob}); err != nil {
+		return fault.Wrap(fault.KindOf(err), err, "its content was collected, as the import took longer than %v", object.Grace)
+	}
+	if err := storage.Objects().Add(w.ctx, w.o, o); err != nil {
+		return err
+	}
+	w.objects = append(w.objects, object.NewChange(o))
+	return nil
+}
+
+// flush stores what was gathered.
+func (w *writer) flush() error {
+	var err error
+	switch {
+	case len(w.tasks) > 0:
+		err = w.Work().TaskSets().Add(w.ctx, w.o, w.tasks)
+	case len(w.changes) > 0:
+		err = w.Work().TaskHistory().Add(w.ctx, w.o, w.changes)
+	case len(w.objects) > 0:
+		_, err = w.Storage().Changes().Append(w.ctx, w.o, w.objects...)
+	}
+	if err != nil {
+		return fault.Wrap(fault.KindOf(err), err, "%s, up to line %d", archive.FileName(w.place.Kind), w.place.Line)
+	}
+	w.tasks, w.changes, w.objects, w.bytes = nil, nil, nil, 0
+	return nil
+}
