@@ -52,6 +52,13 @@ func (db *DB) openPostgres(o Options) error {
 	return nil
 }
 
+// Now returns the time of the server's clock. It is for Postgres only.
+func (db *DB) Now(ctx context.Context) (time.Time, error) {
+	var ms int64
+	_, err := oneRow(ctx, db.read, "Clock", sharedSQL("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"), &ms)
+	return time.UnixMilli(ms).UTC(), err
+}
+
 // keepPlans has a connection plan each statement once. Otherwise Postgres plans a statement for
 // each execution if it expects to save more by that, and is often wrong. Poolers refuse the
 // setting as a parameter at start; those in transaction mode have a connection for one transaction.

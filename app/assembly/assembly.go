@@ -23,6 +23,7 @@ import (
 	"collab/adapters/httpapi"
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/servicetoken"
+	"collab/adapters/system"
 	"collab/adapters/vault"
 	"collab/app/access"
 	"collab/app/assembly/config"
@@ -53,11 +54,16 @@ import (
 const stopWithin = 10 * time.Second
 
 // Serve runs the server until ctx ends. It writes its addresses to out and its log to log.
-func Serve(ctx context.Context, c config.Config, out, log io.Writer) (err error) {
+func Serve(ctx context.Context, c config.Config, out, log io.Writer) error {
+	return ServeWithClock(ctx, c, system.Clock{}, out, log)
+}
+
+// ServeWithClock is Serve on a machine with the clock.
+func ServeWithClock(ctx context.Context, c config.Config, clock ports.Clock, out, log io.Writer) (err error) {
 	lines := newBufferedLog(log)
 	defer func() { err = errors.Join(err, lines.flush()) }()
 	logger := slog.New(flushingHandler{newLogger(c, lines).Handler(), lines})
-	app := fx.New(server(c, logger), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
+	app := fx.New(server(c, logger), fx.Decorate(func(machineClock) machineClock { return machineClock{clock} }), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
 		lc.Append(fx.StartHook(func() {
 			printAddresses(out, base, page)
 			for _, u := range c.Unknown {

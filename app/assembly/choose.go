@@ -36,6 +36,7 @@ type records struct {
 	Store  ports.Store
 	Epochs ports.Epochs
 	Health ports.Health
+	Time   databaseTime
 }
 
 func chooseRecords(c config.Config) choice {
@@ -81,7 +82,11 @@ func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.
 			return records{}, errors.Join(fmt.Errorf("migrating the database: %w", err), db.Close())
 		}
 	}
-	return records{Store: db, Epochs: db, Health: db}, nil
+	all := records{Store: db, Epochs: db, Health: db}
+	if c.Database() == "postgres" {
+		all.Time = db.Now
+	}
+	return all, nil
 }
 
 // pause waits before the next attempt of a transaction, longer each time.
@@ -307,13 +312,18 @@ func keySource(path string) string {
 	return "from a file"
 }
 
-func chooseSystem() choice {
-	return choice{group: "Clock, Alarms, IDs, Secrets", adapter: "`system`", option: fx.Provide(
-		func() ports.Clock { return system.Clock{} },
+func chooseSystem(c config.Config) choice {
+	ch := choice{group: "Clock, Alarms, IDs, Secrets", adapter: "`system`", option: fx.Provide(
+		func() machineClock { return machineClock{system.Clock{}} },
+		newClock,
 		func() ports.Alarms { return system.Alarms{} },
 		func() ports.IDs { return system.IDs{} },
 		func() ports.Secrets { return system.Secrets{} },
 	)}
+	if c.Database() == "postgres" {
+		ch.adapter += ", its clock corrected by the database's"
+	}
+	return ch
 }
 
 // publicURL is the address that clients use, without a trailing slash.

@@ -32,7 +32,7 @@ func profile(c config.Config) []choice {
 		chooseServiceTokens(c),
 		chooseSealing(c),
 		chooseMail(c),
-		chooseSystem(),
+		chooseSystem(c),
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"collab/adapters/system"
 	"collab/app/assembly"
 	"collab/app/assembly/config"
 	"collab/test/race"
@@ -36,6 +37,17 @@ const (
 
 // envServe names the variable with which a test binary is the server.
 const envServe = "COLLABD_TEST_SERVES"
+
+// envClock names the variable with what a server of a test binary adds to its clock, a duration.
+const envClock = "COLLABD_TEST_CLOCK"
+
+// ShiftedClock is the setting of a server whose clock is wrong by d.
+func ShiftedClock(d time.Duration) string { return envClock + "=" + d.String() }
+
+// shifted is a machine whose clock is wrong.
+type shifted struct{ by time.Duration }
+
+func (s shifted) Now() time.Time { return system.Clock{}.Now().Add(s.by) }
 
 // ready is set when Run was called: the test binary can be the server.
 var ready bool
@@ -60,8 +72,12 @@ func serve() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c, err := config.Read(os.Environ())
+	var clock shifted
+	if by := os.Getenv(envClock); err == nil && by != "" {
+		clock.by, err = time.ParseDuration(by)
+	}
 	if err == nil {
-		err = assembly.Serve(ctx, c, os.Stdout, os.Stderr)
+		err = assembly.ServeWithClock(ctx, c, clock, os.Stdout, os.Stderr)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,76 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/fx"
+
+	"collab/ports"
+)
+
+const (
+	compareEvery = 10 * time.Second
+	// clockTolerance is the difference from the database's clock that is not corrected, beside
+	// what the comparison itself cannot tell.
+	clockTolerance = 50 * time.Millisecond
+	// maxComparison is the longest duration of a comparison that counts.
+	maxComparison = time.Second
+)
+
+// machineClock is the clock of the machine.
+type machineClock struct{ ports.Clock }
+
+// databaseTime returns the time of the database's clock; nil if it is the machine's.
+type databaseTime func(context.Context) (time.Time, error)
+
+// commonClock is the machine's clock, corrected by the database's. So servers of a deployment agree
+// on leases, expiry and order if the clocks of their machines do not.
+type commonClock struct {
+	machine  ports.Clock
+	database databaseTime
+	log      *slog.Logger
+	ahead    atomic.Int64 // of the database, in nanoseconds
+}
+
+// newClock returns the machine's clock, or one that is corrected from the start on and regularly.
+func newClock(lc fx.Lifecycle, machine machineClock, database databaseTime, log *slog.Logger) (ports.Clock, error) {
+	if database == nil {
+		return machine.Clock, nil
+	}
+	c := &commonClock{machine: machine.Clock, database: database, log: log}
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
+	if err := c.compare(ctx); err != nil {
+		return nil, fmt.Errorf("reading the database's clock: %w", err)
+	}
+	schedule(lc, compareEvery, c.compare, log, "clock comparison failed")
+	return c, nil
+}
+
+// Now returns the present by the database's clock.
+func (c *commonClock) Now() time.Time { return c.machine.Now().Add(time.Duration(c.ahead.Load())) }
+
+// compare corrects the clock. It changes nothing if the comparison takes too long, or if the
+// difference could be due to its duration.
+func (c *commonClock) compare(ctx context.Context) error {
+	began := c.machine.Now()
+	is, err := c.database(ctx)
+	if err != nil {
+		return err
+	}
+	took := c.machine.Now().Sub(began)
+	if took < 0 || took > maxComparison {
+		return nil
+	}
+	ahead := is.Sub(began.Add(took / 2)).Truncate(time.Millisecond)
+	if (ahead - time.Duration(c.ahead.Load())).Abs() <= took/2+clockTolerance {
+		return nil
+	}
+	c.ahead.Store(int64(ahead))
+	c.log.Warn("clock corrected", "ahead_seconds", ahead.Seconds())
+	return nil
+}

@@ -1,0 +1,40 @@
+package assembly
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"collab/adapters/memory"
+)
+
+func TestTheClockOfAServerIsTheDatabases(t *testing.T) {
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	machine := memory.NewClock(start)
+	var ahead, takes time.Duration // of the database, and of its answers
+	c := &commonClock{machine: machine, log: slog.New(slog.DiscardHandler), database: func(context.Context) (time.Time, error) {
+		machine.Advance(takes / 2)
+		is := machine.Now().Add(ahead)
+		machine.Advance(takes - takes/2)
+		return is, nil
+	}}
+	for _, step := range []struct {
+		about              string
+		ahead, takes, want time.Duration
+	}{
+		{"a small difference is not corrected", 40 * time.Millisecond, 0, 0},
+		{"a difference that the answer's duration explains is not corrected", 400 * time.Millisecond, 800 * time.Millisecond, 0},
+		{"a large one is", -5 * time.Minute, 20 * time.Millisecond, -5 * time.Minute},
+		{"the correction stays if the database takes too long", time.Hour, 2 * time.Second, -5 * time.Minute},
+		{"the correction follows the database", 3 * time.Second, 0, 3 * time.Second},
+	} {
+		ahead, takes = step.ahead, step.takes
+		if err := c.compare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Now().Sub(machine.Now()); got != step.want {
+			t.Errorf("%s: the clock is %v ahead of the machine's, want %v", step.about, got, step.want)
+		}
+	}
+}
