@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -9,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -26,6 +24,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/test/collabd"
+	"collab/test/feed"
 	"collab/test/loopback"
 	"collab/test/nats"
 	"collab/test/objectstore"
@@ -60,17 +59,9 @@ type tenant struct {
 	circle string           // a workspace that the first, the second and the third see
 	inside map[id.User]bool // who they are
 
-	mu   sync.Mutex
-	acks []ack            // guarded by mu
-	sums map[int64]uint64 // of the events of readers, by number; guarded by mu
-	told map[int64]string // the same; guarded by mu
-}
-
-// ack is a write that a server acknowledged.
-type ack struct {
-	key      string
-	version  int64
-	checksum string // empty: a deletion
+	mu       sync.Mutex
+	acks     []feed.Write  // guarded by mu
+	received feed.Received // by its readers
 }
 
 type cluster struct {
@@ -82,7 +73,6 @@ type cluster struct {
 	written chan struct{} // has room for one; told of each acknowledged write
 	client  *http.Client
 	streams *http.Client
-	hash    maphash.Seed
 }
 
 // TestNothingIsLost is the proof of the contract: whatever is killed, each write
@@ -110,7 +100,7 @@ func TestNothingIsLost(t *testing.T) {
 	second := first.Peer(t, listen(t))
 
 	f := &cluster{
-		TB: t, seed: seed, servers: []*collabd.Server{first, second}, written: make(chan struct{}, 1), hash: maphash.MakeSeed(),
+		TB: t, seed: seed, servers: []*collabd.Server{first, second}, written: make(chan struct{}, 1),
 		client:  &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: clusterWriters}},
 		streams: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 	}
@@ -126,7 +116,8 @@ func TestNothingIsLost(t *testing.T) {
 	started := make(chan struct{}, clusterReaders)
 	for i := range readers {
 		c := f.tenants[i%clusterOrgs]
-		readers[i] = &reader{cluster: f, tenant: c, user: c.users[i/clusterOrgs%clusterUsers], random: rand.New(rand.NewPCG(seed, uint64(i))), start: -1, started: sync.OnceFunc(func() { started <- struct{}{} })}
+		readers[i] = &reader{cluster: f, tenant: c, user: c.users[i/clusterOrgs%clusterUsers], random: rand.New(rand.NewPCG(seed, uint64(i))), started: sync.OnceFunc(func() { started <- struct{}{} })}
+		readers[i].Received = &c.received
 		readers[i].target.Store(-1)
 		reading.Go(func() { readers[i].run(ctx) })
 	}
@@ -180,8 +171,10 @@ func TestNothingIsLost(t *testing.T) {
 	}
 	events, connections, resumes := 0, 0, 0
 	for i, r := range readers {
-		r.check(logs[i%clusterOrgs])
-		events, connections, resumes = events+len(r.events), connections+r.connections, resumes+r.cut
+		if err := r.Compare(logs[i%clusterOrgs], r.sees); err != nil {
+			t.Error(err)
+		}
+		events, connections, resumes = events+len(r.Events), connections+r.connections, resumes+r.cut
 	}
 	var checking sync.WaitGroup
 	for i, c := range f.tenants {
@@ -202,7 +195,7 @@ func listen(t testing.TB) string {
 }
 
 func (f *cluster) tenant(name string) *tenant {
-	c := &tenant{inside: map[id.User]bool{}, sums: map[int64]uint64{}, told: map[int64]string{}}
+	c := &tenant{inside: map[id.User]bool{}}
 	for i := range clusterUsers {
 		role := []string{"owner", "member", "member", "viewer", "member"}[i]
 		c.users = append(c.users, f.servers[0].SignIn(f, fmt.Sprintf("user%d@%s.example.com", i, strings.ReplaceAll(name, " ", "")), name, role))
@@ -358,7 +351,7 @@ func (w *writer) note(ctx context.Context, what string, status int, answer []byt
 		w.Errorf("%s: %v, %s", what, err, answer)
 		return record{}
 	}
-	w.tenant.ack(ack{r.StorageKey, r.Version, checksum})
+	w.tenant.ack(feed.Write{Key: r.StorageKey, Version: r.Version, Checksum: checksum})
 	w.done()
 	return r
 }
@@ -372,7 +365,7 @@ func (w *writer) done() {
 	}
 }
 
-func (c *tenant) ack(a ack) {
+func (c *tenant) ack(a feed.Write) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.acks = append(c.acks, a)
@@ -402,7 +395,7 @@ func (w *writer) remove(ctx context.Context, u collabd.Client, path string) {
 	case ctx.Err() != nil || w.Failed():
 	case status == http.StatusOK || status == http.StatusNotFound && again:
 		delete(w.made, path)
-		w.tenant.ack(ack{key: u.Org + "/shared/artifacts/" + path})
+		w.tenant.ack(feed.Write{Key: u.Org + "/shared/artifacts/" + path})
 		w.done()
 	default:
 		w.Errorf("DELETE %s is %d: %s", path, status, answer)
@@ -427,10 +420,7 @@ type reader struct {
 	cancel context.CancelFunc // cuts the connection off; guarded by mu
 
 	// Of its own goroutine.
-	start       int64  // the number that it began after; -1 before that
-	last        int64  // the last number that it has
-	lastID      string // as an id
-	events      []int64
+	feed.Follower
 	connections int
 	cut         int
 }
@@ -445,7 +435,7 @@ func (r *reader) interrupt() {
 
 func (r *reader) run(ctx context.Context) {
 	for ctx.Err() == nil && !r.Failed() {
-		if target := r.target.Load(); target >= 0 && r.last >= target && r.start >= 0 {
+		if target := r.target.Load(); target >= 0 && r.Last >= target && r.Started {
 			return
 		}
 		if err := r.follow(ctx); err != nil {
@@ -468,8 +458,8 @@ func (r *reader) follow(ctx context.Context) error {
 		return err
 	}
 	q.Header.Set("Authorization", "Bearer "+r.user.Token)
-	if r.lastID != "" {
-		q.Header.Set("Last-Event-ID", r.lastID)
+	if r.LastID != "" {
+		q.Header.Set("Last-Event-ID", r.LastID)
 	}
 	a, err := r.streams.Do(q)
 	if err != nil {
@@ -484,79 +474,16 @@ func (r *reader) follow(ctx context.Context) error {
 		return errors.Join(errors.New("unavailable"), err)
 	}
 	r.connections++
-	enough := len(r.events) + 1 + r.random.IntN(400)
-	var event, data, at string
-	lines := bufio.NewReaderSize(a.Body, 8<<10)
-	for {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			return err
-		}
-		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
-		value = strings.TrimPrefix(value, " ")
-		switch name {
-		case "id":
-			at = value
-		case "event":
-			event = value
-		case "data":
-			data = value
-		case "":
-			if line != "\n" { // a comment
-				continue
-			}
-			if err := r.take(event, at, data); err != nil {
-				r.Error(err)
-				return err
-			}
-			event, data, at = "", "", ""
-			target := r.target.Load()
-			if len(r.events) >= enough && target < 0 || target >= 0 && r.last >= target {
-				return nil
-			}
-		}
-	}
-}
-
-// take takes one frame.
-func (r *reader) take(event, at, data string) error {
-	if event != "" {
-		return fmt.Errorf("after %s an event %s %s came", r.lastID, event, data)
-	}
-	if at == "" {
-		if data != "" {
-			return fmt.Errorf("an event without id: %s", data)
-		}
-		return nil
-	}
-	c, ok := object.ParseCursor(at)
-	switch {
-	case !ok:
-		return fmt.Errorf("the id %q", at)
-	case r.start < 0:
-		r.start, r.last, r.lastID = c.N, c.N, at
+	enough := len(r.Events) + 1 + r.random.IntN(400)
+	err = r.Read(a.Body, func() bool {
 		r.started()
-		if data != "" {
-			return fmt.Errorf("an event before the first id: %s", data)
-		}
-		return nil
-	case data == "" && c.N < r.last || data != "" && c.N <= r.last:
-		return fmt.Errorf("after %s came %s with %q", r.lastID, at, data)
+		target := r.target.Load()
+		return len(r.Events) >= enough && target < 0 || target >= 0 && r.Last >= target
+	})
+	if errors.Is(err, feed.ErrViolation) {
+		r.Error(err)
 	}
-	r.last, r.lastID = c.N, at
-	if data == "" {
-		return nil
-	}
-	r.events = append(r.events, c.N)
-	h := maphash.String(r.hash, data)
-	r.tenant.mu.Lock()
-	defer r.tenant.mu.Unlock()
-	if before, known := r.tenant.sums[c.N]; !known {
-		r.tenant.sums[c.N], r.tenant.told[c.N] = h, data
-	} else if before != h {
-		return fmt.Errorf("one reader was told %s, another %s", r.tenant.told[c.N], data)
-	}
-	return nil
+	return err
 }
 
 // sees reports who receives which event, by the rules of the contract.
@@ -571,20 +498,6 @@ func (r *reader) sees(e object.Change) bool {
 	return true
 }
 
-func (r *reader) check(log []object.Change) {
-	var want []int64
-	for _, e := range log {
-		if e.N > r.start && r.sees(e) {
-			want = append(want, e.N)
-		}
-	}
-	if !slices.Equal(r.events, want) {
-		missing := slices.DeleteFunc(slices.Clone(want), func(n int64) bool { return slices.Contains(r.events, n) })
-		more := slices.DeleteFunc(slices.Clone(r.events), func(n int64) bool { return slices.Contains(want, n) })
-		r.Errorf("a reader who began after %d was told of %d changes, want %d; missing %v, too many %v", r.start, len(r.events), len(want), missing, more)
-	}
-}
-
 // log reads an organisation's whole log from the database.
 func (f *cluster) log(database string, o id.Org) []object.Change {
 	db, err := gormdb.Open(f.Context(), gormdb.Options{URL: database})
@@ -592,80 +505,19 @@ func (f *cluster) log(database string, o id.Org) []object.Change {
 		f.Fatal(err)
 	}
 	defer db.Close()
-	var all []object.Change
-	for {
-		after := int64(0)
-		if len(all) > 0 {
-			after = all[len(all)-1].N
-		}
-		page, err := db.Storage().Changes().List(f.Context(), o, after, 1000)
-		if err != nil {
-			f.Fatal(err)
-		}
-		if len(page) == 0 {
-			return all
-		}
-		all = append(all, page...)
+	all, err := feed.Log(f.Context(), db.Storage().Changes(), o)
+	if err != nil {
+		f.Fatal(err)
 	}
+	return all
 }
 
 // check holds the log, what was acknowledged, what was told and what is there
 // against each other.
 func (f *cluster) check(c *tenant, log []object.Change) {
-	type content struct {
-		version  int64
-		checksum string
-	}
-	there := map[string]content{} // what the log leads to
-	owner := map[string]id.User{} // of personal objects
-	entries := map[ack]bool{}
-	for i, e := range log {
-		if e.N != int64(i+1) {
-			f.Errorf("entry %d has the number %d", i, e.N)
-			return
-		}
-		key := e.Object.StorageKey()
-		switch e.Type {
-		case object.Changed:
-			if is := there[key]; e.Object.Version != is.version+1 {
-				f.Errorf("entry %d makes version %d of %s, before there was %d", e.N, e.Object.Version, key, is.version)
-			}
-			there[key] = content{e.Object.Version, e.Object.Checksum}
-			entries[ack{key, e.Object.Version, e.Object.Checksum}] = true
-		case object.Deleted:
-			if _, ok := there[key]; !ok {
-				f.Errorf("entry %d deletes %s, which was not there", e.N, key)
-			}
-			delete(there, key)
-			entries[ack{key: key}] = true
-		}
-		if e.Object.Scope == object.Personal && e.Type == object.Changed {
-			owner[key] = *e.Object.Owner
-		}
-		told, ok := c.told[e.N]
-		if !ok {
-			continue // the readers' own check covers that
-		}
-		var event struct {
-			Type, StorageKey, Path, Checksum, ChangedBy string
-			Version                                     int64
-		}
-		if err := json.Unmarshal([]byte(told), &event); err != nil {
-			f.Error(err)
-		}
-		want := event
-		want.Type, want.StorageKey, want.Path, want.ChangedBy = string(e.Type), key, e.Object.Path, string(e.By)
-		if e.Type == object.Changed {
-			want.Checksum, want.Version = e.Object.Checksum, e.Object.Version
-		}
-		if event != want || !strings.HasPrefix(key, c.users[0].Org+"/") {
-			f.Errorf("entry %d was told as %s, want %+v", e.N, told, want)
-		}
-	}
-	for _, a := range c.acks {
-		if !entries[a] {
-			f.Errorf("the write %+v was acknowledged and is not in the log", a)
-		}
+	there, owner, wrong := feed.Replay(id.Org(c.users[0].Org), log, c.acks, &c.received)
+	for _, err := range wrong {
+		f.Error(err)
 	}
 	// Every member lists and can read the files that they see.
 	for i, u := range c.users {
@@ -674,12 +526,12 @@ func (f *cluster) check(c *tenant, log []object.Change) {
 			f.Errorf("the manifest is %d %.200s, %v", status, body, err)
 			return
 		}
-		seen := map[string]content{}
+		seen := map[string]feed.Content{}
 		for _, r := range manifest {
-			seen[r.StorageKey] = content{r.Version, r.Checksum}
+			seen[r.StorageKey] = feed.Content{Version: r.Version, Checksum: r.Checksum}
 		}
 		want := maps.Clone(there)
-		maps.DeleteFunc(want, func(key string, _ content) bool {
+		maps.DeleteFunc(want, func(key string, _ feed.Content) bool {
 			return owner[key] != "" && owner[key] != id.User(u.User) || strings.Contains(key, "/workspaces/"+c.circle+"/") && !c.inside[id.User(u.User)]
 		})
 		if !maps.Equal(seen, want) {
