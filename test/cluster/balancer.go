@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -41,7 +42,9 @@ func listen() (*balancer, error) {
 			r.Out.Host = r.In.Host
 		},
 		Transport:     roundTripper{b, transport},
-		FlushInterval: -1, // streams
+		FlushInterval: -1,                         // streams
+		ErrorLog:      log.New(io.Discard, "", 0), // a server that ends is no error of the balancer
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}}
 	go func() { _ = b.server.Serve(l) }() // until Close
 	return b, nil

@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"collab/test/loopback"
 	"collab/test/nats"
@@ -22,8 +24,15 @@ import (
 // The secrets of every cluster. Its servers listen on loopback only.
 const (
 	AdminSecret     = "operator-of-the-cluster"
-	identityWebhook = "whsec_aWRlbnRpdHktd2ViaG9va3Mtb2YtdGhlLWNsdXN0ZXI="
-	paymentWebhook  = "whsec_payments-of-the-cluster"
+	IdentityWebhook = "whsec_aWRlbnRpdHktd2ViaG9va3Mtb2YtdGhlLWNsdXN0ZXI="
+	PaymentWebhook  = "whsec_payments-of-the-cluster"
+)
+
+// The parts that all servers of a cluster use.
+const (
+	PartPostgres = "postgres"
+	PartNATS     = "nats"
+	PartStore    = "store"
 )
 
 // Options configure Start.
@@ -37,6 +46,13 @@ type Options struct {
 
 	// Settings are further variables of all servers, as NAME=value. They override those of Start.
 	Settings []string
+
+	// Each, if set, returns further variables of one server, counted from 0.
+	Each func(server int) []string
+
+	// Through, if set, returns the address at which the servers reach a part of the cluster
+	// instead of its own one, both as host:port. The parts are PartPostgres, PartNATS and PartStore.
+	Through func(part, address string) (string, error)
 
 	// Postgres are the database server's options that differ from the default.
 	Postgres postgres.Options
@@ -83,14 +99,29 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	}
 	c.URL = c.balancer.url
 
+	addresses := map[string]string{PartPostgres: c.Database, PartNATS: c.NATS.URL, PartStore: c.Store.Address}
+	for part, host := range map[string]string{PartPostgres: c.Postgres.Host(), PartNATS: strings.TrimPrefix(c.NATS.URL, "nats://"), PartStore: c.Store.Host} {
+		if o.Through == nil {
+			break
+		}
+		to, err := o.Through(part, host)
+		if err != nil {
+			return nil, err
+		}
+		addresses[part] = strings.Replace(addresses[part], host, to, 1)
+	}
 	settings := slices.Concat([]string{
-		"COLLAB_PUBLIC_URL=" + c.URL, "COLLAB_TRUSTED_PROXIES=127.0.0.1", "COLLAB_DATABASE_URL=" + c.Database, "COLLAB_BUS_URL=" + c.NATS.URL,
-		"COLLAB_BLOB_URL=" + c.Store.Address, "COLLAB_ADMIN_SECRET=" + AdminSecret,
-		"COLLAB_IDENTITY_WEBHOOK_SECRETS=" + identityWebhook, "COLLAB_STRIPE_WEBHOOK_SECRETS=" + paymentWebhook,
+		"COLLAB_PUBLIC_URL=" + c.URL, "COLLAB_TRUSTED_PROXIES=127.0.0.1", "COLLAB_DATABASE_URL=" + addresses[PartPostgres], "COLLAB_BUS_URL=" + addresses[PartNATS],
+		"COLLAB_BLOB_URL=" + addresses[PartStore], "COLLAB_ADMIN_SECRET=" + AdminSecret,
+		"COLLAB_IDENTITY_WEBHOOK_SECRETS=" + IdentityWebhook, "COLLAB_STRIPE_WEBHOOK_SECRETS=" + PaymentWebhook,
 	}, c.Store.Credentials)
 	for i := range o.Servers {
 		s := &Server{dir: filepath.Join(o.Dir, "server-"+strconv.Itoa(i+1)), command: o.Command}
-		if s.settings, err = c.settings(settings, o.Settings); err != nil {
+		more := o.Settings
+		if o.Each != nil {
+			more = slices.Concat(more, o.Each(i))
+		}
+		if s.settings, err = c.settings(settings, more); err != nil {
 			return nil, err
 		}
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -108,23 +139,27 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, nil
 }
 
-// settings returns the variables of the next server. The first one makes the keys and runs the
-// development providers for all: the others have its keys and call its payment provider.
+// settings returns the variables of the next server. The first one makes the keys for all. It also
+// runs the development providers for all, unless the settings name others: then the others call its
+// payment provider.
 func (c *Cluster) settings(common, more []string) ([]string, error) {
 	if len(c.Servers) == 0 {
 		return slices.Concat(common, more), nil
 	}
 	data := c.Servers[0].data()
+	keys := []string{"COLLAB_TOKEN_KEYS=" + filepath.Join(data, "token-keys.pem"), "COLLAB_SECRETS_KEYS=" + filepath.Join(data, "secrets-keys.json")}
 	var payments struct{ Key string }
 	file, err := os.ReadFile(filepath.Join(data, "dev-payments.json"))
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return slices.Concat(common, keys, more), nil
+	case err != nil:
 		return nil, err
 	}
 	if err := json.Unmarshal(file, &payments); err != nil {
 		return nil, err
 	}
-	return slices.Concat(common, []string{
-		"COLLAB_TOKEN_KEYS=" + filepath.Join(data, "token-keys.pem"), "COLLAB_SECRETS_KEYS=" + filepath.Join(data, "secrets-keys.json"),
+	return slices.Concat(common, keys, []string{
 		"COLLAB_STRIPE_API_URL=" + c.URL + "/dev/payments", "COLLAB_STRIPE_SECRET_KEY=" + payments.Key,
 		"COLLAB_STRIPE_PRICE_STANDARD=price_standard", "COLLAB_STRIPE_PRICE_PREMIUM=price_premium",
 	}, more), nil

@@ -93,6 +93,25 @@ wait $pid
 // not installed and can be installed (as root, with apt-get), it does that
 // first and says so on standard error.
 func Start(ctx context.Context, o Options) (_ *Server, err error) {
+	s, err := prepare(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	initdb := s.command(ctx, filepath.Join(s.bin, "initdb"), "--pgdata", s.data(), "--username", owner,
+		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	return s, s.listen(ctx)
+}
+
+// prepare returns a server without data that does not run.
+func prepare(ctx context.Context, o Options) (*Server, error) {
 	bin, err := binaries(ctx)
 	if err != nil {
 		return nil, err
@@ -109,42 +128,39 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{folder: folder, bin: bin, user: user, options: o}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.Close())
-		}
-	}()
 	if user != nil {
 		if err := os.Chown(folder, int(user.Uid), int(user.Gid)); err != nil {
-			return nil, err
+			return nil, errors.Join(err, os.RemoveAll(folder))
 		}
 	}
-	initdb := s.command(ctx, filepath.Join(bin, "initdb"), "--pgdata", s.data(), "--username", owner,
-		"--auth", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
-	}
+	return &Server{folder: folder, bin: bin, user: user, options: o}, nil
+}
+
+// listen starts the server on a free port.
+func (s *Server) listen(ctx context.Context) (err error) {
 	// Another process may take the port between choosing and using it.
 	for range 3 {
 		if s.port, err = loopback.Port(); err != nil {
-			return nil, err
+			return err
 		}
 		if err = s.start(ctx); err == nil {
-			return s, nil
+			return nil
 		}
 	}
-	return nil, err
+	return err
 }
 
 // URL returns the address of a database on the server.
 func (s *Server) URL(database string) string {
 	u := url.URL{
 		Scheme: "postgres", User: url.User(owner), Path: "/" + database,
-		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)), RawQuery: "sslmode=disable",
+		Host: s.Host(), RawQuery: "sslmode=disable",
 	}
 	return u.String()
 }
+
+// Host returns the address that the server listens at, as host:port.
+func (s *Server) Host() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
 // Database makes a fresh database and returns its address. The name is a hint:
 // the database's own name begins with it.

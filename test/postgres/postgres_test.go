@@ -159,3 +159,26 @@ func ask(t *testing.T, address, statements string) string {
 	}
 	return string(results[len(results)-1].Rows[0][0])
 }
+
+func TestAPromotedStandbyHasEveryCommit(t *testing.T) {
+	ctx := t.Context()
+	primary, err := Start(ctx, Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "on"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer primary.Close()
+	for n := range 2 { // the second time the primary is a promoted standby itself
+		standby, err := primary.Standby(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer standby.Close()
+		if err := primary.exec(ctx, fmt.Sprint("CREATE TABLE t", n, " (n int)")); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(primary.Close(), standby.Promote(ctx), standby.exec(ctx, fmt.Sprint("INSERT INTO t", n, " VALUES (1)"))); err != nil {
+			t.Fatal(err)
+		}
+		primary = standby
+	}
+}
