@@ -6,6 +6,7 @@ GO       ?= go
 BIN      ?= bin
 FUZZTIME ?= 10s
 SCALAR   ?= 1.72.1
+DURATION ?= 10m
 PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 # How everything is built, tests and the servers that they build included, so that
@@ -33,7 +34,7 @@ ATONCE   := -p $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PACKAGES := $(ATONCE) ./test/limits ./test/integration ./adapters/gormdb ./test/script ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run release test soak test-browser check format vet staticcheck modules race pages renderer bench weigh weigh-cold fuzz cluster
+.PHONY: help build run release test soak test-browser check format vet staticcheck modules race pages renderer bench weigh weigh-cold fuzz cluster storm
 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
@@ -69,6 +70,9 @@ test: ## run all tests; those on Postgres start temporary servers, those of upda
 soak: ## run the tests that repeat what they try, or check properties, ten times as often as make test does; the others it leaves out
 	@set -e; more=$$($(GO) run ./test/soak/scaled); \
 	COLLAB_SOAK=1 RAPID_CHECKS=1000 $(GO) test -vet=off -timeout 40m $(ATONCE) $$more
+
+storm: ## run a cluster under load of all kinds while servers are killed, connections break and the database fails over, and check its books afterwards: DURATION=10m, SEED=n as an earlier run printed it
+	COLLAB_STORM=$(DURATION) COLLAB_SEED=$(SEED) $(GO) test -vet=off -count=1 -timeout 0 -v -run '^TestTheBooksAreRightAfterAStorm$$' ./test/storm
 
 test-browser: ## run the tests in a browser; starts Chromium, installing the package chromium where it is missing and one is root
 	$(GO) test -vet=off -timeout 20m -tags browser,$(TAGS) ./test/browser

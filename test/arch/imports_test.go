@@ -39,6 +39,8 @@ var owners = []struct {
 	{"code.dny.dev/ssrf", []string{"adapters/outbound"}},
 	{"github.com/Azure/azure-sdk-for-go", []string{"adapters/bucket", "test"}},
 	{"github.com/DataDog/datadog-agent/pkg/template", []string{"adapters/devidp", "adapters/devkit", "adapters/devpay", "adapters/httpapi"}},
+	{"github.com/Shopify/toxiproxy", nil}, // tests only
+	{"github.com/anishathalye/porcupine", []string{"test/storm"}},
 	{"github.com/chromedp", nil}, // tests only
 	{"github.com/coreos/go-oidc", []string{"adapters/oidc"}},
 	{"github.com/fsouza/fake-gcs-server", []string{"test"}},
@@ -57,6 +59,7 @@ var owners = []struct {
 	{"github.com/pressly/goose", []string{"adapters/gormdb"}},
 	{"github.com/prometheus", nil}, // tests only
 	{"github.com/rs/cors", []string{"adapters/httpapi"}},
+	{"github.com/rs/zerolog", nil}, // tests only
 	{"github.com/stripe/stripe-go", []string{"adapters/stripepay"}},
 	{"github.com/stripe/stripe-mock", []string{"test"}},
 	{"github.com/tink-crypto/tink-go", []string{"adapters/vault"}},

@@ -1,0 +1,117 @@
+package storm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"collab/domain/object"
+)
+
+// Fate is what must have become of a record in the end.
+type Fate int
+
+// The fates.
+const (
+	Absent  Fate = iota // it was refused, or its deletion was acknowledged
+	Exists              // it was acknowledged
+	Perhaps             // nobody knows, but there is at most one
+)
+
+// CheckMade compares the fates of records of a kind with how often each was found.
+func CheckMade(kind string, made map[string]Fate, found map[string]int) (wrong []error) {
+	for _, name := range slices.Sorted(maps.Keys(made)) {
+		switch fate, n := made[name], found[name]; {
+		case n > 1:
+			wrong = append(wrong, fmt.Errorf("%s %s is there %d times", kind, name, n))
+		case fate == Exists && n == 0:
+			wrong = append(wrong, fmt.Errorf("%s %s was acknowledged and is not there", kind, name))
+		case fate == Absent && n == 1:
+			wrong = append(wrong, fmt.Errorf("%s %s was refused or deleted and is there", kind, name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if _, ok := made[name]; !ok {
+			wrong = append(wrong, fmt.Errorf("%s %s is there and was never sent", kind, name))
+		}
+	}
+	return wrong
+}
+
+// Entries bounds how many entries of the audit log a request has.
+type Entries struct{ Min, Max int }
+
+// CheckAudit compares the requests of an organisation that belong into its audit log, by their ids,
+// with the ids in its entries.
+func CheckAudit(sent map[string]Entries, entries []string) (wrong []error) {
+	count := map[string]int{}
+	for _, request := range entries {
+		count[request]++
+	}
+	for _, request := range slices.Sorted(maps.Keys(sent)) {
+		if n, want := count[request], sent[request]; n < want.Min || n > want.Max {
+			wrong = append(wrong, fmt.Errorf("the request %s has %d entries of the audit log, want %d to %d", request, n, want.Min, want.Max))
+		}
+		delete(count, request)
+	}
+	for _, request := range slices.Sorted(maps.Keys(count)) {
+		wrong = append(wrong, fmt.Errorf("the request %s has %d entries of the audit log, and changed nothing", request, count[request]))
+	}
+	return wrong
+}
+
+// Balance is what the records of a member's tokens say.
+type Balance struct {
+	Used, Reserved int64 // of the account
+	Shown          int64 // by the servers
+	Ledger         int64 // the sum of the entries
+	Summary        int64 // the sum that servers show
+	Limit          int64
+}
+
+// CheckBalance returns an error unless all records of a member's tokens agree.
+func CheckBalance(b Balance) error {
+	if b.Used != b.Ledger || b.Used != b.Shown || b.Used != b.Summary || b.Reserved != 0 || b.Used > b.Limit {
+		return fmt.Errorf("the tokens do not agree: %+v", b)
+	}
+	return nil
+}
+
+// CheckContents compares the names of content that objects have with those in the store.
+func CheckContents(named, stored map[string]bool) (wrong []error) {
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		if !stored[name] {
+			wrong = append(wrong, fmt.Errorf("the content %s is missing", name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(stored)) {
+		if !named[name] {
+			wrong = append(wrong, fmt.Errorf("the content %s is named by nothing", name))
+		}
+	}
+	return wrong
+}
+
+// CheckSent returns an error for each entry of a change log whose content was never sent, or was
+// refused.
+func CheckSent(log []object.Change, sent map[string]bool) (wrong []error) {
+	for _, e := range log {
+		if e.Type == object.Changed && !sent[e.Object.Checksum] {
+			wrong = append(wrong, fmt.Errorf("entry %d has content that was not sent or was refused: %s", e.N, e.Object.StorageKey()))
+		}
+	}
+	return wrong
+}
+
+// CheckSubscriptions returns an error for each organisation with more than one trial or live
+// subscription.
+func CheckSubscriptions(trials, live map[string]int) (wrong []error) {
+	for what, counts := range map[string]map[string]int{"trials": trials, "live subscriptions": live} {
+		for _, org := range slices.Sorted(maps.Keys(counts)) {
+			if counts[org] > 1 {
+				wrong = append(wrong, fmt.Errorf("the organisation %s has %d %s", org, counts[org], what))
+			}
+		}
+	}
+	return wrong
+}

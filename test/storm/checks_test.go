@@ -1,0 +1,216 @@
+package storm
+
+import (
+	"strings"
+	"testing"
+
+	"collab/domain/object"
+	"collab/test/feed"
+)
+
+// follow has a follower read the frames of a feed.
+func follow(received *feed.Received, frames ...string) (*feed.Follower, error) {
+	f := &feed.Follower{Received: received}
+	n := 0
+	return f, f.Read(strings.NewReader("id: 1-0\n\n"+strings.Join(frames, "")), func() bool {
+		n++
+		return n > len(frames)
+	})
+}
+
+// event returns a frame of the version n of a file that has had no other changes.
+func event(n string) string {
+	return "id: 1-" + n + "\ndata: {\"type\":\"file-changed\",\"storageKey\":\"o/shared/artifacts/a\",\"path\":\"a\",\"checksum\":\"" + n + "\",\"version\":" + n + ",\"changedBy\":\"u\"}\n\n"
+}
+
+// entries returns the log of a file that has these versions.
+func entries(versions ...int64) (log []object.Change) {
+	for i, v := range versions {
+		e := object.Change{N: int64(i + 1), Type: object.Changed, By: "u"}
+		e.Object.Org, e.Object.Kind, e.Object.Scope, e.Object.Path = "o", object.Artifact, object.Shared, "a"
+		e.Object.Version, e.Object.Checksum = v, string(rune('0'+v))
+		log = append(log, e)
+	}
+	return log
+}
+
+func TestChecksOfFeedsFindWhatIsWrong(t *testing.T) {
+	all := func(object.Change) bool { return true }
+	first := feed.Write{Key: "o/shared/artifacts/a", Version: 1, Checksum: "1"}
+	for _, c := range []struct {
+		about  string
+		frames []string
+		log    []object.Change
+		acks   []feed.Write
+		wrong  string
+	}{
+		{"nothing", []string{event("1"), event("2"), event("3")}, entries(1, 2, 3), []feed.Write{first}, ""},
+		{"a doubled event", []string{event("1"), event("1")}, entries(1), nil, "after 1-1 came 1-1"},
+		{"events out of order", []string{event("2"), event("1")}, entries(1, 2), nil, "after 1-2 came 1-1"},
+		{"a gap", []string{event("1"), event("3")}, entries(1, 2, 3), nil, "missing [2]"},
+		{"a lost last event", []string{event("1")}, entries(1, 2), nil, "missing [2]"},
+		{"an event of nothing", []string{event("1"), event("2")}, entries(1), nil, "too many [2]"},
+		{"an event of another content", []string{strings.Replace(event("1"), `"checksum":"1"`, `"checksum":"2"`, 1)}, entries(1), nil, "was sent as"},
+		{"a lost write", []string{event("1")}, entries(1), []feed.Write{{Key: first.Key, Version: 2, Checksum: "2"}}, "was acknowledged and is not in the log"},
+		{"a version that does not follow", []string{event("1")}, entries(1, 3), nil, "makes version 3"},
+	} {
+		var received feed.Received
+		f, err := follow(&received, c.frames...)
+		var wrong []string
+		if err != nil {
+			wrong = append(wrong, err.Error())
+		} else if err := f.Compare(c.log, all); err != nil {
+			wrong = append(wrong, err.Error())
+		}
+		_, _, more := feed.Replay("o", c.log, c.acks, &received)
+		for _, err := range more {
+			wrong = append(wrong, err.Error())
+		}
+		expect(t, c.about, wrong, c.wrong)
+	}
+	var received feed.Received
+	if _, err := follow(&received, event("1")); err != nil {
+		t.Error(err)
+	}
+	_, err := follow(&received, strings.Replace(event("1"), `"u"`, `"v"`, 1))
+	if err == nil || !strings.Contains(err.Error(), "another one") {
+		t.Errorf("two followers received different events: %v", err)
+	}
+}
+
+// expect checks that what was found wrong contains a text; empty: nothing was.
+func expect(t *testing.T, about string, wrong []string, want string) {
+	t.Helper()
+	if all := strings.Join(wrong, "\n"); want == "" && all != "" || want != "" && !strings.Contains(all, want) {
+		t.Errorf("%s: found wrong is %q, want %q", about, all, want)
+	}
+}
+
+func texts(all []error) (texts []string) {
+	for _, err := range all {
+		texts = append(texts, err.Error())
+	}
+	return texts
+}
+
+func TestChecksOfRecordsFindWhatIsWrong(t *testing.T) {
+	for _, c := range []struct {
+		about string
+		made  map[string]Fate
+		found map[string]int
+		wrong string
+	}{
+		{"nothing", map[string]Fate{"a": Exists, "b": Perhaps, "c": Perhaps, "d": Absent}, map[string]int{"a": 1, "b": 1}, ""},
+		{"a lost record", map[string]Fate{"a": Exists}, nil, "a was acknowledged and is not there"},
+		{"a record made twice", map[string]Fate{"a": Exists}, map[string]int{"a": 2}, "a is there 2 times"},
+		{"an unknown one made twice", map[string]Fate{"a": Perhaps}, map[string]int{"a": 2}, "a is there 2 times"},
+		{"a refused or deleted one", map[string]Fate{"a": Absent}, map[string]int{"a": 1}, "a was refused or deleted and is there"},
+		{"one that nobody sent", nil, map[string]int{"a": 1}, "a is there and was never sent"},
+	} {
+		expect(t, c.about, texts(CheckMade("record", c.made, c.found)), c.wrong)
+	}
+}
+
+func TestChecksOfAuditLogsFindWhatIsWrong(t *testing.T) {
+	sent := map[string]Entries{"a": {1, 1}, "b": {0, 1}, "c": {0, 1}, "d": {0, 0}}
+	for _, c := range []struct {
+		about   string
+		entries []string
+		wrong   string
+	}{
+		{"nothing", []string{"a", "b"}, ""},
+		{"a missing entry", []string{"b"}, "a has 0 entries"},
+		{"two entries", []string{"a", "a"}, "a has 2 entries"},
+		{"two entries of an unknown one", []string{"a", "b", "b"}, "b has 2 entries"},
+		{"an entry of a refused one", []string{"a", "d"}, "d has 1 entries"},
+		{"an entry of a reading request", []string{"a", "e"}, "e has 1 entries"},
+	} {
+		expect(t, c.about, texts(CheckAudit(sent, c.entries)), c.wrong)
+	}
+}
+
+func TestChecksOfTokensContentsAndPlansFindWhatIsWrong(t *testing.T) {
+	right := Balance{Used: 10, Shown: 10, Ledger: 10, Summary: 10, Limit: 10}
+	for about, change := range map[string]func(*Balance){
+		"a token too many":           func(b *Balance) { b.Used++ },
+		"a token too few":            func(b *Balance) { b.Ledger++ },
+		"another sum":                func(b *Balance) { b.Summary-- },
+		"another number shown":       func(b *Balance) { b.Shown-- },
+		"tokens left reserved":       func(b *Balance) { b.Reserved = 1 },
+		"more tokens than the limit": func(b *Balance) { b.Limit-- },
+	} {
+		b := right
+		change(&b)
+		if CheckBalance(right) != nil || CheckBalance(b) == nil {
+			t.Errorf("%s: %v, and of %+v %v", about, CheckBalance(right), b, CheckBalance(b))
+		}
+	}
+	a, b := map[string]bool{"a": true}, map[string]bool{"a": true, "b": true}
+	expect(t, "the same contents", texts(CheckContents(a, a)), "")
+	expect(t, "a missing content", texts(CheckContents(b, a)), "b is missing")
+	expect(t, "a content that is left", texts(CheckContents(a, b)), "b is named by nothing")
+	expect(t, "sent content", texts(CheckSent(entries(1), map[string]bool{"1": true})), "")
+	expect(t, "refused content", texts(CheckSent(entries(1), map[string]bool{"1": false})), "was not sent or was refused")
+	expect(t, "one of each", texts(CheckSubscriptions(map[string]int{"o": 1}, map[string]int{"o": 1})), "")
+	expect(t, "two trials", texts(CheckSubscriptions(map[string]int{"o": 2}, nil)), "2 trials")
+	expect(t, "two subscriptions", texts(CheckSubscriptions(nil, map[string]int{"o": 2})), "2 live subscriptions")
+}
+
+func TestModelsFindWhatIsNotLinearizable(t *testing.T) {
+	write := func(value string, call, ret int64) Op {
+		return Op{Kind: "write", Value: value, Call: call, Return: ret}
+	}
+	read := func(value string, call, ret int64) Op { return Op{Kind: "read", Value: value, Call: call, Return: ret} }
+	change := func(from, to string, call, ret int64) Op {
+		return Op{Kind: "change", Expected: from, Value: to, Call: call, Return: ret}
+	}
+	refused := func(op Op) Op { op.Refused = true; return op }
+	unknown := func(op Op) Op { op.Unknown = true; return op }
+	add := func(n, call, ret int64) Op { return Op{Kind: "add", Tokens: n, Call: call, Return: ret} }
+	used := func(n, call, ret int64) Op { return Op{Kind: "read", Tokens: n, Call: call, Return: ret} }
+	a := write("a", 1, 2)
+	for _, c := range []struct {
+		about string
+		model string
+		ops   []Op
+		right bool
+	}{
+		{"a read of the last write", "register", []Op{a, write("b", 3, 4), read("b", 5, 6)}, true},
+		{"a stale read", "register", []Op{a, write("b", 3, 4), read("a", 5, 6)}, false},
+		{"a lost write", "register", []Op{a, write("b", 3, 4), write("c", 5, 6), read("b", 7, 8)}, false},
+		{"a read beside a write", "register", []Op{a, write("b", 3, 8), read("a", 4, 5), read("b", 6, 7)}, true},
+		{"a read that goes back", "register", []Op{a, write("b", 3, 9), read("b", 4, 5), read("a", 6, 7)}, false},
+		{"two changes of one value", "register", []Op{a, change("a", "b", 3, 4), change("a", "c", 5, 6), read("c", 7, 8)}, false},
+		{"a change that was refused", "register", []Op{a, change("a", "b", 3, 4), refused(change("a", "c", 5, 6)), read("b", 7, 8)}, true},
+		{"a change that was refused without reason", "register", []Op{a, refused(change("a", "c", 5, 6)), read("a", 7, 8)}, false},
+		{"an unknown change that happened", "register", []Op{a, unknown(change("a", "b", 3, 4)), refused(change("a", "b", 5, 6)), read("b", 7, 8)}, true},
+		{"an unknown change that did not happen", "register", []Op{a, unknown(change("a", "b", 3, 4)), change("a", "c", 5, 6), read("c", 7, 8)}, true},
+		{"an unknown write that happened late", "register", []Op{a, unknown(write("b", 3, 4)), read("a", 5, 6), read("b", 7, 8)}, true},
+		{"a value that was seen before it was sent", "register", []Op{a, read("b", 3, 4), unknown(write("b", 5, 6)), read("b", 7, 8)}, false},
+		{"an unknown write that came and went", "register", []Op{a, unknown(write("b", 3, 4)), read("b", 5, 6), read("a", 7, 8)}, false},
+		{"all tokens", "account", []Op{add(5, 1, 2), add(7, 3, 4), used(12, 5, 6)}, true},
+		{"a token too many", "account", []Op{add(5, 1, 2), used(6, 5, 6)}, false},
+		{"tokens that were lost", "account", []Op{add(5, 1, 2), add(7, 3, 4), used(5, 5, 6)}, false},
+		{"tokens of a call of unknown use", "account", []Op{add(5, 1, 2), unknown(add(7, 3, 4)), used(8, 5, 6), used(12, 7, 8)}, true},
+		{"tokens of unknown use that are returned", "account", []Op{add(5, 1, 2), unknown(add(7, 3, 4)), used(8, 5, 6), used(5, 7, 8)}, false},
+		{"more than a call can have used", "account", []Op{unknown(add(7, 3, 4)), used(8, 5, 6)}, false},
+	} {
+		model := register
+		if c.model == "account" {
+			model = account
+		}
+		if decided, err := Linearizable(model, c.ops); !decided || (err == nil) != c.right {
+			t.Errorf("%s: %v, decided %v", c.about, err, decided)
+		}
+	}
+}
+
+func TestRequestsAreOfEveryKind(t *testing.T) {
+	next, seen := Requests(1, 1), map[string]bool{}
+	for range 5000 {
+		seen[next().Kind] = true
+	}
+	if len(seen) != len(mix) {
+		t.Errorf("%d kinds of requests of %d were made", len(seen), len(mix))
+	}
+}

@@ -1,0 +1,351 @@
+package storm
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"collab/test/feed"
+)
+
+const (
+	attemptTimeout = 10 * time.Second
+	retryDelay     = 100 * time.Millisecond
+	giveUpAfter    = 20 * time.Second // of one request's attempts; what it did is unknown then
+)
+
+// journal is what the clients have seen.
+type journal struct {
+	began time.Time
+
+	mu          sync.Mutex
+	answers     map[string]map[string]int // counts by kind and status; guarded by mu
+	histories   map[string][]Op           // by object; guarded by mu
+	made        map[string]map[string]Fate
+	written     map[string][]feed.Write       // acknowledged changes of files, by organisation
+	audited     map[string]map[string]Entries // by organisation and request
+	contents    map[string]bool               // whether a digest may be in a change log
+	trials      map[string]int                // acknowledged, by organisation
+	violations  []string
+	undecided   []string
+	acknowledge int // acknowledged writes
+}
+
+func newJournal() *journal {
+	return &journal{
+		began: time.Now(), answers: map[string]map[string]int{}, histories: map[string][]Op{}, made: map[string]map[string]Fate{},
+		written: map[string][]feed.Write{}, audited: map[string]map[string]Entries{}, contents: map[string]bool{}, trials: map[string]int{},
+	}
+}
+
+// now returns the time as histories have it.
+func (j *journal) now() int64 { return int64(time.Since(j.began)) }
+
+// violation reports that something is wrong.
+func (j *journal) violation(format string, a ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.violations = append(j.violations, fmt.Sprintf(format, a...))
+}
+
+// record adds operations to the history of an object.
+func (j *journal) record(object string, ops ...Op) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.histories[object] = append(j.histories[object], ops...)
+}
+
+// fate records what has become of a record that a client made or deletes.
+func (j *journal) fate(kind, name string, f Fate) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.made[kind] == nil {
+		j.made[kind] = map[string]Fate{}
+	}
+	j.made[kind][name] = f
+}
+
+// audit records that a request was sent that has an entry in the audit log if it succeeds, and an
+// entry for each of its attempts that succeeded unless it has an idempotency key.
+func (j *journal) audit(org string, a answer) {
+	var e Entries
+	if a.ok() {
+		e = Entries{1, 1}
+	}
+	if a.doubtful() {
+		e.Max = len(a.attempts)
+	}
+	if a.key {
+		e.Max = min(e.Max, 1)
+	}
+	j.auditBetween(org, a, e)
+}
+
+// auditIfChanged is audit for a request that has no entry if it changes nothing.
+func (j *journal) auditIfChanged(org string, a answer) {
+	j.auditBetween(org, a, Entries{0, len(a.attempts)})
+}
+
+func (j *journal) auditBetween(org string, a answer, e Entries) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.audited[org] == nil {
+		j.audited[org] = map[string]Entries{}
+	}
+	j.audited[org][a.request] = e
+}
+
+// trial records that the trial of an organisation was started.
+func (j *journal) trial(org string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.trials[org]++
+}
+
+// acknowledgeWrite records an acknowledged change of a file.
+func (j *journal) acknowledgeWrite(org string, w feed.Write) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.written[org] = append(j.written[org], w)
+}
+
+// content records whether a content may be in the change log, and returns its digest.
+func (j *journal) content(text string, sent bool) string {
+	sum := digest(text)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.contents[sum] = sent
+	return sum
+}
+
+func (j *journal) count(kind, status string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.answers[kind] == nil {
+		j.answers[kind] = map[string]int{}
+	}
+	j.answers[kind][status]++
+}
+
+// person is a user with a service token.
+type person struct {
+	email, user, org string
+
+	mu    sync.Mutex
+	token string // guarded by mu
+}
+
+func (p *person) bearer() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.token
+}
+
+func (p *person) renew(token string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.token = token
+}
+
+// call is a request to the API.
+type call struct {
+	kind   string // in the report
+	method string
+	path   string
+	body   any // sent as JSON; a string is sent as a text
+	by     *person
+	header http.Header
+	key    bool // it has an Idempotency-Key
+	once   bool // it is not repeated
+	expect []int
+}
+
+// attempt is one attempt of a call.
+type attempt struct {
+	call, ret int64
+	unknown   bool // it may have had its effect, or will
+}
+
+// answer is the answer to a call: of the last attempt.
+type answer struct {
+	status   int
+	body     []byte
+	header   http.Header
+	request  string // its id
+	key      bool   // it had an Idempotency-Key
+	attempts []attempt
+}
+
+func (a answer) last() attempt { return a.attempts[len(a.attempts)-1] }
+func (a answer) ok() bool      { return !a.last().unknown && a.status/100 == 2 }
+
+// doubtful reports whether an attempt may have had its effect though the answer does not say so.
+func (a answer) doubtful() bool {
+	return slices.ContainsFunc(a.attempts, func(t attempt) bool { return t.unknown })
+}
+
+func (a answer) decode(into any) error { return json.Unmarshal(a.body, into) }
+
+// client is one of the clients of the load, for one goroutine.
+type client struct {
+	*journal
+	url  string
+	http *http.Client
+	n    int // its number
+	sent int // calls
+}
+
+// do sends a call, and repeats it as documented until it has an answer that is not due to a fault.
+// Other statuses than those that are expected are violations.
+func (c *client) do(ctx context.Context, q call) (a answer) {
+	c.sent++
+	a.request, a.key = fmt.Sprintf("storm-%d-%d", c.n, c.sent), q.key
+	began := time.Now()
+	for {
+		t := attempt{call: c.now()}
+		status, err := c.attempt(ctx, q, &a)
+		t.ret, t.unknown = c.now(), err != nil || status >= 500
+		a.attempts = append(a.attempts, t)
+		label := strconv.Itoa(status)
+		if err != nil {
+			label = "no answer"
+		}
+		c.count(q.kind, label)
+		if status == http.StatusInternalServerError {
+			c.violation("%s %s is 500 in the request %s: %s", q.method, q.path, a.request, a.body)
+		}
+		running := q.key && status == http.StatusConflict && bytes.Contains(a.body, []byte("still running"))
+		if !t.unknown && !running {
+			if !slices.Contains(q.expect, status) {
+				c.violation("%s %s is %d in the request %s: %.300s", q.method, q.path, status, a.request, a.body)
+			} else if status/100 == 2 && q.method != http.MethodGet {
+				c.mu.Lock()
+				c.acknowledge++
+				c.mu.Unlock()
+			}
+			return a
+		}
+		delay := retryDelay
+		if running {
+			a.attempts[len(a.attempts)-1].unknown = true // the first attempt goes on
+			delay *= 10
+		}
+		if q.once || time.Since(began) > giveUpAfter || ctx.Err() != nil {
+			return a
+		}
+		pause(ctx, delay)
+	}
+}
+
+func (c *client) attempt(ctx context.Context, q call, a *answer) (status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	a.status, a.body, a.header = 0, nil, nil
+	var body io.Reader
+	text, plain := q.body.(string)
+	switch {
+	case plain:
+		body = strings.NewReader(text)
+	case q.body != nil:
+		data, err := json.Marshal(q.body)
+		if err != nil {
+			return 0, err
+		}
+		body = bytes.NewReader(data)
+	}
+	r, err := http.NewRequestWithContext(ctx, q.method, c.url+"/api/v1"+q.path, body)
+	if err != nil {
+		return 0, err
+	}
+	maps.Copy(r.Header, q.header)
+	switch {
+	case plain:
+		r.Header.Set("Content-Type", "text/plain")
+	case q.body != nil:
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("X-Request-Id", a.request)
+	if q.by != nil {
+		r.Header.Set("Authorization", "Bearer "+q.by.bearer())
+	}
+	if q.key {
+		r.Header.Set("Idempotency-Key", a.request)
+	}
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	if a.body, err = io.ReadAll(answer.Body); err != nil {
+		return 0, err
+	}
+	a.status, a.header = answer.StatusCode, answer.Header
+	return a.status, nil
+}
+
+// writes returns the operations of a call that writes a value: those of its doubtful attempts, and
+// of the last one.
+func (c *client) writes(a answer, value string) (ops []Op) {
+	for _, t := range a.attempts {
+		if t.unknown || a.ok() {
+			ops = append(ops, Op{Client: c.n, Kind: "write", Value: value, Unknown: t.unknown, Call: t.call, Return: t.ret})
+		}
+	}
+	return ops
+}
+
+// changes returns the operations of a call that replaces an expected value.
+func (c *client) changes(a answer, expected, value string) (ops []Op) {
+	for _, t := range a.attempts {
+		ops = append(ops, Op{Client: c.n, Kind: "change", Expected: expected, Value: value, Unknown: t.unknown, Refused: !t.unknown && !a.ok(), Call: t.call, Return: t.ret})
+	}
+	return ops
+}
+
+// reads returns the operation of a call that read a value.
+func (c *client) reads(a answer, value string) Op {
+	return Op{Client: c.n, Kind: "read", Value: value, Call: a.last().call, Return: a.last().ret}
+}
+
+// fateOf returns what has become of a record that a call makes.
+func fateOf(a answer) Fate {
+	switch {
+	case a.ok():
+		return Exists
+	case a.doubtful():
+		return Perhaps
+	}
+	return Absent
+}
+
+// fateOfDeleted returns what has become of a record that a call deletes.
+func fateOfDeleted(a answer) Fate {
+	if a.ok() || !a.last().unknown && a.status == http.StatusNotFound {
+		return Absent
+	}
+	return Perhaps
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// pause waits, unless the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
