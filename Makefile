@@ -64,7 +64,7 @@ release: ## build dist/collabd_VERSION_OS_ARCH.tar.gz for Linux and macOS with d
 	done; \
 	cd dist; sha256sum *.tar.gz > SHA256SUMS
 
-test: ## run all tests; those on Postgres start temporary servers, those of updaters and of the OpenAPI document run Node, those of documents jq and wget, installing the packages postgresql, pgbouncer, nodejs, npm, jq and wget where they are missing and one is root; without Node set COLLAB_SKIP_NODE; those of object stores build versitygw once, without it set COLLAB_SKIP_S3
+test: ## run all tests; those on Postgres start temporary servers, those of updaters and of the OpenAPI document run Node, those of documents jq and wget, installing the packages postgresql, pgbouncer, nodejs, npm, jq and wget where they are missing and one is root; without Node set COLLAB_SKIP_NODE; those of object stores build versitygw once, without it set COLLAB_SKIP_S3; those beside the previous release build it once from the history of the repository, and are skipped where that is missing
 	$(GO) test -vet=off -timeout 20m $(PACKAGES)
 
 soak: ## run the tests that repeat what they try, or check properties, ten times as often as make test does; the others it leaves out

@@ -48,9 +48,9 @@ type migration struct {
 // statements that come later wait behind it. It then fails, and is repeated after lockPause, up to
 // lockAttempts times.
 const (
-	lockTimeout  = 500 * time.Millisecond
+	lockTimeout  = 250 * time.Millisecond
 	lockPause    = time.Second
-	lockAttempts = 400
+	lockAttempts = 480
 )
 
 // Migrate brings the schema to its present version. Each step is a transaction, or can be repeated

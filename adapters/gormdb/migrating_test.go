@@ -26,7 +26,7 @@ const indexStep = `-- +goose NO TRANSACTION
 SET lock_timeout = 0;
 DROP INDEX CONCURRENTLY IF EXISTS t_id;
 CREATE INDEX CONCURRENTLY t_id ON t (id);
-SET lock_timeout = 500;
+SET lock_timeout = 250;
 `
 
 // began returns the address of a Postgres database with the table t, and a transaction that has

@@ -97,7 +97,7 @@ func broken(migration string) (rules []string) {
 	isTransaction := !strings.Contains(migration, "-- +goose NO TRANSACTION")
 	for i, s := range statements {
 		index := concurrent.FindStringSubmatch(s)
-		isUnlimited := statements[0] == "SET LOCK_TIMEOUT = 0" && statements[len(statements)-1] == "SET LOCK_TIMEOUT = 500"
+		isUnlimited := statements[0] == "SET LOCK_TIMEOUT = 0" && statements[len(statements)-1] == "SET LOCK_TIMEOUT = 250"
 		if index != nil && (isTransaction || !isUnlimited || !slices.Contains(statements[:i], "DROP INDEX CONCURRENTLY IF EXISTS "+index[1])) {
 			rules = append(rules, "an index that was interrupted is dropped first, in NO TRANSACTION, with lock_timeout 0 until the end")
 		}
@@ -112,7 +112,7 @@ func broken(migration string) (rules []string) {
 }
 
 func TestRulesOfMigrations(t *testing.T) {
-	const begin, index = "-- +goose Up\n", "-- +goose NO TRANSACTION\n-- +goose Up\nSET lock_timeout = 0;\nDROP INDEX CONCURRENTLY IF EXISTS i;\nCREATE INDEX CONCURRENTLY i ON tasks (a);\nSET lock_timeout = 500;\n"
+	const begin, index = "-- +goose Up\n", "-- +goose NO TRANSACTION\n-- +goose Up\nSET lock_timeout = 0;\nDROP INDEX CONCURRENTLY IF EXISTS i;\nCREATE INDEX CONCURRENTLY i ON tasks (a);\nSET lock_timeout = 250;\n"
 	for _, valid := range []string{
 		index,
 		begin + "CREATE TABLE t (a BIGINT NOT NULL PRIMARY KEY);\nCREATE INDEX i ON t (a); -- UPDATE tasks\nINSERT INTO t (a) SELECT 1;",
@@ -153,9 +153,9 @@ func TestRulesOfMigrations(t *testing.T) {
 		}
 	}
 	for _, changed := range []string{
-		strings.Replace(index, "SET lock_timeout = 0;\n", "", 1), strings.Replace(index, "SET lock_timeout = 500;\n", "", 1),
+		strings.Replace(index, "SET lock_timeout = 0;\n", "", 1), strings.Replace(index, "SET lock_timeout = 250;\n", "", 1),
 		strings.Replace(index, "DROP INDEX CONCURRENTLY IF EXISTS i;\n", "", 1), strings.Replace(index, "-- +goose NO TRANSACTION\n", "", 1),
-		strings.Replace(index, "SET lock_timeout = 500", "CREATE TABLE t ();\nSET lock_timeout = 500", 1),
+		strings.Replace(index, "SET lock_timeout = 250", "CREATE TABLE t ();\nSET lock_timeout = 250", 1),
 	} {
 		if len(broken(changed)) == 0 {
 			t.Errorf("%s\nbreaks no rule", changed)

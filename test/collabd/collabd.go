@@ -129,6 +129,9 @@ type Server struct {
 	URL string // its address, http://host:port
 	Dir string // its data folder
 
+	// Program returns a process of the server for the next start, as Process does.
+	Program func() (*exec.Cmd, error)
+
 	given    []string // to Start
 	settings []string // given over the defaults
 	cmd      *exec.Cmd
@@ -141,8 +144,14 @@ type Server struct {
 // the form NAME=value over the embedded defaults and no rate limits.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
+	return StartProgram(t, Process, settings...)
+}
+
+// StartProgram is Start for another program than the test binary.
+func StartProgram(t testing.TB, program func() (*exec.Cmd, error), settings ...string) *Server {
+	t.Helper()
 	dir := tempdir.New(t)
-	s := &Server{Dir: filepath.Join(dir, "data"), given: settings}
+	s := &Server{Dir: filepath.Join(dir, "data"), Program: program, given: settings}
 	s.settings = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir,
 		"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + s.Dir, "COLLAB_RATE_LIMITS=off", "COLLAB_LOG_FORMAT=json",
@@ -171,14 +180,20 @@ func StartSeveral(t testing.TB, n int, settings ...string) []*Server {
 // address and the keys of s, and with more settings over them.
 func (s *Server) Peer(t testing.TB, more ...string) *Server {
 	t.Helper()
-	return Start(t, slices.Concat(s.given, []string{
+	return s.PeerProgram(t, Process, more...)
+}
+
+// PeerProgram is Peer for another program than the test binary.
+func (s *Server) PeerProgram(t testing.TB, program func() (*exec.Cmd, error), more ...string) *Server {
+	t.Helper()
+	return StartProgram(t, program, slices.Concat(s.given, []string{
 		"COLLAB_PUBLIC_URL=" + s.URL,
 		"COLLAB_TOKEN_KEYS=" + filepath.Join(s.Dir, "token-keys.pem"), "COLLAB_SECRETS_KEYS=" + filepath.Join(s.Dir, "secrets-keys.json"),
 	}, more)...)
 }
 
 // Restart starts the server again after Stop or Kill, on the same data and
-// address.
+// address. It may be another Program.
 func (s *Server) Restart() error {
 	_, err := s.start("COLLAB_LISTEN=127.0.0.1" + strings.TrimPrefix(s.URL, "http://localhost"))
 	return err
@@ -186,7 +201,7 @@ func (s *Server) Restart() error {
 
 // start runs a process with the settings and some more, and returns its address.
 func (s *Server) start(more ...string) (url string, err error) {
-	if s.cmd, err = Process(); err != nil {
+	if s.cmd, err = s.Program(); err != nil {
 		return "", err
 	}
 	s.done = make(chan struct{})

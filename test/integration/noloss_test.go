@@ -71,6 +71,7 @@ type cluster struct {
 	tenants []*tenant
 	acked   atomic.Int64
 	written chan struct{} // has room for one; told of each acknowledged write
+	enough  atomic.Bool   // writers end
 	client  *http.Client
 	streams *http.Client
 }
@@ -99,11 +100,22 @@ func TestNothingIsLost(t *testing.T) {
 		objectstore.EnvHost+"="+store.Host, "COLLAB_HEARTBEAT=2s", listen(t))
 	second := first.Peer(t, listen(t))
 
-	f := &cluster{
-		TB: t, seed: seed, servers: []*collabd.Server{first, second}, written: make(chan struct{}, 1),
+	f := newCluster(t, seed, first, second)
+	f.prove(database, clusterWriters, clusterReaders, clusterWrites/clusterWriters, func(ctx context.Context) { f.injectFaults(ctx, db, bus) })
+}
+
+func newCluster(t testing.TB, seed uint64, servers ...*collabd.Server) *cluster {
+	return &cluster{
+		TB: t, seed: seed, servers: servers, written: make(chan struct{}, 1),
 		client:  &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: clusterWriters}},
 		streams: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 	}
+}
+
+// prove has writers write so often each, or until fn returns if that is 0, and readers follow the
+// feeds while fn runs. It then compares what was acknowledged, what was told and what is there.
+func (f *cluster) prove(database string, writers, followers, writes int, fn func(ctx context.Context)) {
+	t := f.TB
 	for i := range clusterOrgs {
 		f.tenants = append(f.tenants, f.tenant(fmt.Sprintf("Company %d", i)))
 	}
@@ -112,11 +124,11 @@ func TestNothingIsLost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	var reading, writing sync.WaitGroup
-	readers := make([]*reader, clusterReaders)
-	started := make(chan struct{}, clusterReaders)
+	readers := make([]*reader, followers)
+	started := make(chan struct{}, followers)
 	for i := range readers {
 		c := f.tenants[i%clusterOrgs]
-		readers[i] = &reader{cluster: f, tenant: c, user: c.users[i/clusterOrgs%clusterUsers], random: rand.New(rand.NewPCG(seed, uint64(i))), started: sync.OnceFunc(func() { started <- struct{}{} })}
+		readers[i] = &reader{cluster: f, tenant: c, user: c.users[i/clusterOrgs%clusterUsers], random: rand.New(rand.NewPCG(f.seed, uint64(i))), started: sync.OnceFunc(func() { started <- struct{}{} })}
 		readers[i].Received = &c.received
 		readers[i].target.Store(-1)
 		reading.Go(func() { readers[i].run(ctx) })
@@ -129,13 +141,14 @@ func TestNothingIsLost(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	for i := range clusterWriters {
+	for i := range writers {
 		writing.Go(func() {
-			w := &writer{cluster: f, tenant: f.tenants[i%clusterOrgs], n: i, random: rand.New(rand.NewPCG(seed, uint64(1000+i)))}
-			w.run(ctx, clusterWrites/clusterWriters)
+			w := &writer{cluster: f, tenant: f.tenants[i%clusterOrgs], n: i, random: rand.New(rand.NewPCG(f.seed, uint64(1000+i)))}
+			w.run(ctx, writes)
 		})
 	}
-	f.injectFaults(ctx, db, bus)
+	fn(ctx)
+	f.enough.Store(writes == 0)
 	writing.Wait()
 	took := time.Since(began)
 	if t.Failed() || ctx.Err() != nil {
@@ -233,15 +246,8 @@ func (f *cluster) injectFaults(ctx context.Context, db *postgres.Server, bus *na
 	}
 	random.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
 	for i, what := range plan {
-		for f.acked.Load() < int64((i+1)*clusterWrites/(faults+1)) {
-			select {
-			case <-f.written:
-			case <-ctx.Done():
-				return
-			}
-			if f.Failed() {
-				return
-			}
+		if !f.awaitWrites(ctx, (i+1)*clusterWrites/(faults+1)) {
+			return
 		}
 		var err error
 		switch what {
@@ -257,12 +263,7 @@ func (f *cluster) injectFaults(ctx context.Context, db *postgres.Server, bus *na
 		case "bus":
 			bus.Stop()
 			// The servers go on without it for a while.
-			for until := f.acked.Load() + int64(clusterWrites)/200; f.acked.Load() < until && ctx.Err() == nil && !f.Failed(); {
-				select {
-				case <-f.written:
-				case <-ctx.Done():
-				}
-			}
+			f.awaitWrites(ctx, int(f.acked.Load())+clusterWrites/200)
 			bus.Restart(f)
 		}
 		if err != nil {
@@ -270,6 +271,17 @@ func (f *cluster) injectFaults(ctx context.Context, db *postgres.Server, bus *na
 			return
 		}
 	}
+}
+
+// awaitWrites waits until so many writes were acknowledged, and reports whether the test goes on.
+func (f *cluster) awaitWrites(ctx context.Context, n int) bool {
+	for f.acked.Load() < int64(n) && ctx.Err() == nil && !f.Failed() {
+		select {
+		case <-f.written:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err() == nil && !f.Failed()
 }
 
 // writer is one program that writes.
@@ -284,7 +296,7 @@ type writer struct {
 
 func (w *writer) run(ctx context.Context, writes int) {
 	w.made = map[string]string{}
-	for w.writes < writes && ctx.Err() == nil && !w.Failed() {
+	for (w.writes < writes || writes == 0) && !w.enough.Load() && ctx.Err() == nil && !w.Failed() {
 		c := w.tenant
 		text := fmt.Sprintf("write %d of writer %d, %x", w.writes, w.n, w.random.Uint64())
 		name := fmt.Sprintf("w%02d-%d.md", w.n, w.random.IntN(8))

@@ -20,7 +20,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 )
 
-const documentPath = "../../docs/openapi.yaml"
+const documentPath = "docs/openapi.yaml"
 
 // contract is the OpenAPI document, to which every exchange and every event of a
 // stream is held.

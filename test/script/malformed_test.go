@@ -533,7 +533,7 @@ func testMalformed(t *testing.T, p profile) {
 		t.Fatal(err)
 	}
 	s := start(t, p)
-	talk := newTalk(s, described(t, documentPath))
+	talk := newTalk(s, described(t, p.file(documentPath)))
 	for _, trouble := range talk.hold(d.conversations[0]) {
 		t.Fatalf("line %d: %s", trouble.line, trouble.text)
 	}

@@ -24,17 +24,20 @@ func TestInMemory(t *testing.T) {
 }
 
 func testProfile(t *testing.T, p profile) {
-	paths, err := filepath.Glob("testdata/*.txt")
+	paths, err := filepath.Glob(p.file("test/script/testdata/*.txt"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no conversations: %v", err)
 	}
-	check := described(t, documentPath)
+	check := described(t, p.file(documentPath))
 	shared := start(t, p)
 	t.Run("conversations", func(t *testing.T) {
 		if p.name == onSQLite.name {
 			race.Skip(t, "the server is the same on Postgres, and SQLite, being Go, takes minutes")
 		}
 		for _, path := range paths {
+			if p.holds != nil && !p.holds(filepath.Base(path)) {
+				continue
+			}
 			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)

@@ -1,8 +1,10 @@
 package script
 
 import (
+	"cmp"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,15 +29,26 @@ const (
 type profile struct {
 	name     string
 	database func(t *testing.T, dir string) (url, direct string) // direct is for migrations, if url is not
+
+	// serve starts the servers, to which the requests of a conversation go in turn. The first one
+	// goes to the second server, or if isReverse is set to the first. Nil: there is one.
+	serve     func(t *testing.T, settings ...string) []*collabd.Server
+	isReverse bool
+
+	root  string                 // of the source that has the conversations; empty: this one
+	holds func(file string) bool // whether the conversations of a file are held; nil: all
 }
 
+// file returns the path of a file of the source that has the conversations.
+func (p profile) file(name string) string { return filepath.Join(cmp.Or(p.root, "../.."), name) }
+
 var (
-	onSQLite = profile{"SQLite", func(_ *testing.T, dir string) (string, string) {
+	onSQLite = profile{name: "SQLite", database: func(_ *testing.T, dir string) (string, string) {
 		return "sqlite://" + filepath.Join(dir, "collab.db"), ""
 	}}
-	onPostgres = profile{"Postgres", func(t *testing.T, _ string) (string, string) { return postgres.URL(t), "" }}
-	inMemory   = profile{"memory", func(*testing.T, string) (string, string) { return "memory://", "" }}
-	onPooled   = profile{"Postgres through PgBouncer", func(t *testing.T, _ string) (string, string) {
+	onPostgres = profile{name: "Postgres", database: func(t *testing.T, _ string) (string, string) { return postgres.URL(t), "" }}
+	inMemory   = profile{name: "memory", database: func(*testing.T, string) (string, string) { return "memory://", "" }}
+	onPooled   = profile{name: "Postgres through PgBouncer", database: func(t *testing.T, _ string) (string, string) {
 		direct := postgres.URL(t)
 		return postgres.Pooled(t, direct), direct
 	}}
@@ -43,7 +56,8 @@ var (
 
 // server is one running collabd.
 type server struct {
-	base     string // its address, http://127.0.0.1:port
+	base     string   // its address, http://127.0.0.1:port
+	hosts    []string // of all servers, which take requests in turn; nil: there is one
 	database string
 	models   *models // beside it
 	tools    *externalServers
@@ -53,22 +67,26 @@ type server struct {
 // or finds a data race, fails the test.
 func start(t *testing.T, p profile, settings ...string) *server {
 	t.Helper()
-	var running *collabd.Server
-	t.Cleanup(func() { // after the server has stopped
-		if running == nil {
-			return
-		}
-		for line := range strings.Lines(running.Log()) {
-			var entry struct{ Level string }
-			if json.Unmarshal([]byte(line), &entry) == nil && entry.Level == "ERROR" || strings.Contains(line, "WARNING: DATA RACE") {
-				t.Errorf("the server logged: %s", line)
+	var running []*collabd.Server
+	t.Cleanup(func() { // after the servers have stopped
+		for _, s := range running {
+			for line := range strings.Lines(s.Log()) {
+				var entry struct{ Level string }
+				if json.Unmarshal([]byte(line), &entry) == nil && entry.Level == "ERROR" || strings.Contains(line, "WARNING: DATA RACE") {
+					t.Errorf("the server logged: %s", line)
+				}
 			}
 		}
 	})
+	if p.serve == nil {
+		p.serve = func(t *testing.T, settings ...string) []*collabd.Server {
+			return []*collabd.Server{collabd.Start(t, settings...)}
+		}
+	}
 	beside := newModels(provider.Start(t))
 	tools := newNeighbours(t)
 	database, direct := p.database(t, tempdir.New(t))
-	running = collabd.Start(t, append([]string{
+	running = p.serve(t, append([]string{
 		"COLLAB_DATABASE_URL=" + database,
 		"COLLAB_DATABASE_DIRECT_URL=" + direct,
 		"COLLAB_ADMIN_SECRET=" + adminSecret,
@@ -81,5 +99,14 @@ func start(t *testing.T, p profile, settings ...string) *server {
 		"COLLAB_CONNECTORS_FILE=" + tools.catalog, "COLLAB_CONNECTOR_NETWORKS=127.0.0.0/8,::1/128",
 		"COLLAB_OPENAI_URL=" + beside.provider.OpenAI(), "COLLAB_OPENAI_API_KEY=" + modelsKey,
 	}, settings...)...)
-	return &server{base: running.URL, database: database, models: beside, tools: tools}
+	s := &server{base: running[0].URL, database: database, models: beside, tools: tools}
+	if len(running) > 1 {
+		for _, r := range running {
+			s.hosts = append(s.hosts, strings.TrimPrefix(r.URL, "http://"))
+		}
+		if p.isReverse {
+			slices.Reverse(s.hosts)
+		}
+	}
+	return s
 }

@@ -2,6 +2,7 @@ package script
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -35,9 +36,8 @@ var talks atomic.Int64
 
 func newTalk(s *server, check *contract) *conversationRun {
 	began := time.Now()
-	return &conversationRun{
+	t := &conversationRun{
 		server:  s,
-		client:  clientFrom(""),
 		check:   check,
 		streams: map[string]*stream{},
 		looked:  map[string]int{},
@@ -48,6 +48,34 @@ func newTalk(s *server, check *contract) *conversationRun {
 			began:  began,
 		},
 	}
+	t.use(clientFrom(""))
+	return t
+}
+
+// use has the client send the requests that follow, to the servers in turn if there are several.
+func (t *conversationRun) use(client *http.Client) {
+	if len(t.server.hosts) > 0 {
+		client.Transport = &inTurn{through: client.Transport, hosts: t.server.hosts, origin: strings.TrimPrefix(t.server.base, "http://")}
+	}
+	t.client = client
+}
+
+// inTurn sends the requests to an address to several servers in turn, and those for development
+// providers to the first.
+type inTurn struct {
+	through http.RoundTripper
+	origin  string
+	hosts   []string
+	sent    atomic.Int64
+}
+
+func (i *inTurn) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host == i.origin && !strings.HasPrefix(r.URL.Path, "/dev/") {
+		r = r.Clone(r.Context())
+		r.Host = cmp.Or(r.Host, r.URL.Host)
+		r.URL.Host = i.hosts[i.sent.Add(1)%int64(len(i.hosts))]
+	}
+	return i.through.RoundTrip(r)
 }
 
 // clientFrom returns a client that follows no redirects and calls from the
@@ -94,9 +122,9 @@ func (t *conversationRun) hold(c conversation) []mismatch {
 		var found []mismatch
 		switch {
 		case s.from != "":
-			t.client = clientFrom(s.from)
+			t.use(clientFrom(s.from))
 		case s.http2:
-			t.client = clientOverHTTP2()
+			t.use(clientOverHTTP2())
 		case s.signIn != nil:
 			if err := t.signIn(*s.signIn); err != nil {
 				found = []mismatch{{s.line, err.Error(), true}}

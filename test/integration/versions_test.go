@@ -1,0 +1,328 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"collab/adapters/gormdb"
+	"collab/domain/plan"
+	"collab/test/collabd"
+	"collab/test/nats"
+	"collab/test/objectstore"
+	"collab/test/postgres"
+	"collab/test/previous"
+	"collab/test/soak"
+	"collab/test/tempdir"
+)
+
+// phaseWrites is how many writes are acknowledged in each phase of an upgrade.
+var phaseWrites = soak.Count(2_000)
+
+// TestAFleetIsUpgradedAndGoesBackUnderLoad migrates the database under two servers of the previous
+// release, and replaces one after the other by present ones and then by previous ones again.
+func TestAFleetIsUpgradedAndGoesBackUnderLoad(t *testing.T) {
+	t.Parallel()
+	release := previous.Get(t)
+	database := postgres.URL(t)
+	store := objectstore.Start(t, tempdir.New(t))
+	first := collabd.StartProgram(t, release.Process, "COLLAB_DATABASE_URL="+database, "COLLAB_BUS_URL="+nats.Start(t).URL,
+		"COLLAB_BLOB_URL="+store.Bucket("versions"), objectstore.EnvHost+"="+store.Host, "COLLAB_HEARTBEAT=2s", "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, listen(t))
+	second := first.PeerProgram(t, release.Process, listen(t))
+	f := newCluster(t, seeded(t), first, second)
+	var completed atomic.Int64
+	f.prove(database, 16, 40, 0, func(ctx context.Context) {
+		chatting, end := context.WithCancel(ctx)
+		var chats sync.WaitGroup
+		for _, c := range f.tenants {
+			c.users[0].Grant(t, string(plan.Free))
+			for _, u := range c.users[:2] {
+				chats.Go(func() { f.chat(chatting, u, &completed) })
+			}
+		}
+		replace := func(s *collabd.Server, by func() (*exec.Cmd, error)) func() {
+			return func() {
+				s.Stop(t)
+				s.Program = by
+				if err := s.Restart(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		for _, phase := range []func(){
+			func() {
+				if err := opened(t, database).Migrate(ctx); err != nil {
+					t.Error(err)
+				}
+			},
+			replace(second, collabd.Process), replace(first, collabd.Process), replace(second, release.Process), replace(first, release.Process),
+			func() {},
+		} {
+			if !f.awaitWrites(ctx, int(f.acked.Load())+phaseWrites) {
+				break
+			}
+			phase()
+		}
+		end()
+		chats.Wait()
+	})
+	f.checkChats(database, completed.Load())
+}
+
+// What the database, the server, the program and the changelog say is the same.
+func TestTheOldestReleaseThatRunsOnTheSchemaIsKnown(t *testing.T) {
+	t.Parallel()
+	d := sqliteDatabase(t)
+	s := d.start(t)[0]
+	var oldest int64
+	var release string
+	if err := d.rows(t).QueryRowContext(t.Context(), "SELECT oldest, release FROM schema_support").Scan(&oldest, &release); err != nil {
+		t.Fatal(err)
+	}
+	changelog, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line := fmt.Sprintf("\n## %s (schema %d, commit ", release, oldest); !strings.Contains(string(changelog), line) {
+		t.Errorf("CHANGELOG.md does not have %s", line)
+	}
+	said, err := s.Command(t, []string{"version"}).Output()
+	if line := fmt.Sprintf("\nschema %d, on which servers from version %s on run\n", gormdb.Schema(), release); err != nil || !strings.HasSuffix(string(said), line) {
+		t.Errorf("collabd version prints %s, %v; want %s", said, err, line)
+	}
+	answer, err := http.Get(s.URL + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var ready struct {
+		Schema                  int64
+		Version, CompatibleFrom string
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&ready); err != nil || ready.Schema != gormdb.Schema() || ready.CompatibleFrom != release || !strings.HasPrefix(string(said), "collabd "+ready.Version+" ") {
+		t.Errorf("/readyz says %+v, %v", ready, err)
+	}
+}
+
+func TestMigrationsOfReleasesStay(t *testing.T) {
+	t.Parallel()
+	release := previous.Get(t)
+	const folder = "adapters/gormdb/migrations/"
+	for _, dialect := range []string{"postgres", "sqlite"} {
+		files, err := filepath.Glob(filepath.Join(release.Dir, folder, dialect, "*.sql"))
+		if err != nil || int64(len(files)) != release.Schema {
+			t.Errorf("the release has %d migrations on %s, %v; want %d", len(files), dialect, err, release.Schema)
+		}
+		for _, file := range files {
+			before, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, err := os.ReadFile(filepath.Join("../..", folder, dialect, filepath.Base(file)))
+			if err != nil || string(before) != string(after) {
+				t.Errorf("%s/%s has changed since the release, %v", dialect, filepath.Base(file), err)
+			}
+		}
+	}
+}
+
+// TestMigrationsLetServersWrite migrates the previous release's schema, with many rows in its large
+// tables, while writers insert and update in all tables and a transaction has read all of them. No
+// statement may take a second.
+func TestMigrationsLetServersWrite(t *testing.T) {
+	release := previous.Get(t)
+	rows := 10_000
+	if soak.Full() {
+		rows = 1_000_000
+	}
+	server, err := postgres.Start(t.Context(), postgres.Options{Settings: map[string]string{"fsync": "off", "full_page_writes": "off", "max_wal_size": "4GB"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	url, err := server.Database(t.Context(), "large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := release.Process()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.Args = append(old.Args, "migrate")
+	old.Env = []string{"COLLAB_DATABASE_URL=" + url, "COLLAB_DATA_DIR=" + t.TempDir()}
+	if out, err := old.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	reader := connect(t, url)
+	tables := writtenTables(t, reader)
+	execute(t, reader, "SET session_replication_role = replica") // the rows refer to each other as they must
+	for _, w := range tables {
+		n := 1_000
+		if slices.Contains([]string{"tasks", "task_history", "objects", "changes", "blob_names", "audit", "usage_entries", "sessions", "replays"}, w.name) {
+			n = rows
+		}
+		execute(t, reader, strings.ReplaceAll(w.insert, "$1::bigint", "i")+fmt.Sprintf(" FROM generate_series(0, %d) AS i", n-1))
+	}
+	execute(t, reader, "ANALYZE")
+
+	var writers sync.WaitGroup
+	var longest atomic.Int64
+	ended := make(chan struct{})
+	for n := range 4 {
+		c := connect(t, url)
+		execute(t, c, "SET statement_timeout = '1s'; SET plan_cache_mode = force_generic_plan")
+		writers.Go(func() {
+			for i := rows + n; ; i += 4 {
+				for _, w := range tables {
+					for _, statement := range []string{w.insert, w.update} {
+						began := time.Now()
+						if _, err := c.Exec(context.Background(), statement, i); err != nil {
+							t.Errorf("%v in %s", err, statement)
+							return
+						}
+						longest.Store(max(longest.Load(), time.Since(began).Microseconds()))
+					}
+				}
+				select {
+				case <-ended:
+					return
+				default:
+				}
+			}
+		})
+	}
+	execute(t, reader, "BEGIN")
+	for _, w := range tables {
+		execute(t, reader, "SELECT FROM "+w.name+" LIMIT 1")
+	}
+	migrated := make(chan error, 1)
+	db := opened(t, url)
+	var took time.Duration
+	go func() {
+		began := time.Now()
+		err := db.Migrate(t.Context())
+		took = time.Since(began)
+		migrated <- err
+	}()
+	execute(t, reader, "SELECT pg_sleep(2)")
+	execute(t, reader, "COMMIT")
+	if err := <-migrated; err != nil {
+		t.Error(err)
+	}
+	close(ended)
+	writers.Wait()
+	t.Logf("migrations of tables with %d rows took %s, the longest statement of a writer about %d ms", rows, took.Round(time.Millisecond), longest.Load()/1000)
+}
+
+// writtenTable has the statements that write row $1 of a table.
+type writtenTable struct{ name, insert, update string }
+
+// writtenTables returns the tables that servers write to, in an order in which rows of the same
+// number refer to each other.
+func writtenTables(t *testing.T, c *pgx.Conn) (all []writtenTable) {
+	for _, name := range gormdb.ComparedTables() {
+		if name == "release_revision" { // it has one row
+			continue
+		}
+		found, err := c.Query(t.Context(), `SELECT column_name, data_type FROM information_schema.columns WHERE table_name = $1
+			AND (is_nullable = 'NO' AND column_default IS NULL OR column_name = 'org_id') ORDER BY ordinal_position`, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var columns, values, same []string
+		var column, kind string
+		if _, err := pgx.ForEachRow(found, []any{&column, &kind}, func() error {
+			const id = "('00000000-0000-4000-8000-' || lpad(to_hex(%s), 12, '0'))::uuid"
+			value := map[string]string{
+				"uuid": fmt.Sprintf(id, "$1::bigint"), "text": "'x' || $1::bigint", "bigint": "$1::bigint", "boolean": "false", "bytea": `''::bytea`,
+			}[kind]
+			if column == "org_id" && name != "subscriptions" && name != "log_heads" { // which have one row of each
+				value = fmt.Sprintf(id, "$1::bigint % 100")
+			}
+			columns, values, same = append(columns, column), append(values, value), append(same, column+" = "+value)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if len(columns) == 0 { // the release does not have it
+			continue
+		}
+		last := columns[len(columns)-1]
+		all = append(all, writtenTable{
+			name: name, insert: "INSERT INTO " + name + " (" + strings.Join(columns, ", ") + ") SELECT " + strings.Join(values, ", "),
+			update: "UPDATE " + name + " SET " + last + " = " + last + " WHERE " + strings.Join(same, " AND "),
+		})
+	}
+	return all
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	return c
+}
+
+func execute(t *testing.T, c *pgx.Conn, statement string) {
+	t.Helper()
+	if _, err := c.Exec(t.Context(), statement); err != nil {
+		t.Fatalf("%v in %s", err, statement)
+	}
+}
+
+// chat has one chat after the other with either server until the context ends, and counts those that
+// were completed.
+func (f *cluster) chat(ctx context.Context, u collabd.Client, completed *atomic.Int64) {
+	for i := 0; ctx.Err() == nil && !f.Failed(); i++ {
+		status, body, err := u.At(f.servers[i%2]).Do("POST", "/chat", map[string]any{"message": "How are you?"})
+		switch {
+		case err == nil && status == http.StatusOK && strings.Contains(string(body), `"type":"done"`):
+			completed.Add(1)
+		case err == nil && status != http.StatusOK && status != http.StatusServiceUnavailable:
+			f.Errorf("a chat is %d: %s", status, body)
+		default:
+			time.Sleep(retryDelay)
+		}
+	}
+}
+
+// checkChats compares the accounts, the reservations and the ledger with the chats that were completed.
+func (f *cluster) checkChats(database string, completed int64) {
+	db, err := sql.Open("pgx", database)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer db.Close()
+	var entries, spent, used, reserved, leases int64
+	if err := db.QueryRowContext(f.Context(), `SELECT
+		(SELECT count(*) FROM usage_entries WHERE outcome = 'completed'), (SELECT sum(input + output + cache_read + cache_made) FROM usage_entries),
+		(SELECT sum(used) FROM quota_accounts), (SELECT sum(reserved) FROM quota_accounts), (SELECT count(*) FROM quota_leases)`).
+		Scan(&entries, &spent, &used, &reserved, &leases); err != nil {
+		f.Fatal(err)
+	}
+	if completed == 0 || entries < completed || spent != used || reserved != 0 || leases != 0 {
+		f.Errorf("%d chats were completed, the ledger has %d; its entries come to %d tokens, the accounts to %d; %d tokens of %d leases are reserved",
+			completed, entries, spent, used, reserved, leases)
+	}
+	f.Logf("%d chats were completed", completed)
+}

@@ -1,0 +1,82 @@
+package script
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"collab/adapters/gormdb"
+	"collab/test/collabd"
+	"collab/test/postgres"
+	"collab/test/previous"
+	"collab/test/soak"
+)
+
+// migrated returns the address of a database with the present schema.
+func migrated(t *testing.T, _ string) (url, direct string) {
+	url = postgres.URL(t)
+	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return url, ""
+}
+
+func TestThePreviousReleaseOnThePresentSchema(t *testing.T) {
+	if !soak.Full() {
+		t.Skip("a soak runs it")
+	}
+	r := previous.Get(t)
+	testProfile(t, profile{
+		name: r.Version, root: r.Dir, database: migrated,
+		serve: func(t *testing.T, settings ...string) []*collabd.Server {
+			return []*collabd.Server{collabd.StartProgram(t, r.Process, settings...)}
+		},
+	})
+}
+
+// perServer are conversations that one server has to answer, with the reason.
+var perServer = map[string]string{
+	"chat_rate.txt": "each server counts for itself", "connectors_rate.txt": "the same", "proxies.txt": "the same", "rate_limits.txt": "the same",
+	"updates_check.txt": "releases reach other servers within half a second", "updates_feeds.txt": "the same", "updates_rollout.txt": "the same",
+}
+
+// shortly are the conversations with two servers that are held without a soak.
+var shortly = []string{"auth.txt", "billing.txt", "chat_keys.txt", "chat_quota.txt", "conventions.txt", "invitations.txt", "sync_feed.txt", "sync_files.txt", "tasks.txt", "task_order.txt"}
+
+// Each request of the previous release's conversations goes to the other server than the one before.
+func TestThePreviousReleaseBesideThisOne(t *testing.T) {
+	r := previous.Get(t)
+	serve := func(t *testing.T, settings ...string) []*collabd.Server {
+		first := collabd.StartProgram(t, r.Process, append(settings, "COLLAB_BLOB_URL=file://"+t.TempDir())...)
+		text, err := os.ReadFile(filepath.Join(first.Dir, "dev-payments.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var payments struct{ Key string }
+		if err := json.Unmarshal(text, &payments); err != nil {
+			t.Fatal(err)
+		}
+		return []*collabd.Server{first, first.Peer(t, "COLLAB_STRIPE_API_URL="+first.URL+"/dev/payments", "COLLAB_STRIPE_SECRET_KEY="+payments.Key,
+			"COLLAB_STRIPE_PRICE_STANDARD=price_standard", "COLLAB_STRIPE_PRICE_PREMIUM=price_premium")}
+	}
+	for name, isReverse := range map[string]bool{"this release has the first request": false, "the previous release has the first request": true} {
+		if isReverse && !soak.Full() {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			testProfile(t, profile{
+				name: name, root: r.Dir, database: migrated, serve: serve, isReverse: isReverse,
+				holds: func(file string) bool {
+					return perServer[file] == "" && (soak.Full() || slices.Contains(shortly, file))
+				},
+			})
+		})
+	}
+}
