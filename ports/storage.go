@@ -15,15 +15,22 @@ type Storage interface {
 	Objects() Objects
 	Changes() Changes
 	BlobNames() BlobNames
-	// Announced returns how many names of the organisation are announced.
-	Announced(ctx context.Context, o id.Org) (int, error)
+	// Announced returns how many names of the organisation are announced, and the sum of their
+	// sizes.
+	Announced(ctx context.Context, o id.Org) (names int, size int64, err error)
+	// Used returns the usage of each of the organisations: the sums of the sizes of their
+	// objects. What a transaction reads that holds the Lock of the organisation's log does not
+	// change but by the transaction itself.
+	Used(ctx context.Context, orgs []id.Org) (map[id.Org]object.Usage, error)
 	// Replace stores an object's next content if the object still has the content was and the
 	// organisation the epoch (see Epochs).
 	// Under the log's Lock it does what Objects.Put does with c's object, BlobNames.Forget
 	// with the announced name of its blob, BlobNames.Discard with the previous blob at c's
 	// time, and Changes.Append with c, which is object.NewChange's. Conflict if the object
-	// was deleted, has another blob, the name is not announced, or the epoch is another.
-	Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change) (object.Head, error)
+	// was deleted, has another blob, the name is not announced, the epoch is another, or the
+	// organisation's usage does not allow that with the limit. It is also Conflict if
+	// the usage is not known without reading all objects; Used reads them.
+	Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64) (object.Head, error)
 }
 
 // Objects holds the records of stored objects. A caller that changes them holds the Lock of
@@ -80,9 +87,9 @@ type Changes interface {
 // to be written, and discarded ones, which are to be removed. A blob whose name neither an
 // object nor BlobNames has is never read.
 type BlobNames interface {
-	// Announce stores the name of a blob that is about to be written. Conflict if the name
-	// is stored. A crash of the database may undo it until a later transaction is durable.
-	Announce(ctx context.Context, o id.Org, name string, now time.Time) error
+	// Announce stores the name of a blob that is about to be written, with its declared size
+	// if that is sent to the store by a client, else 0. Conflict if the name is stored. A crash of the database may undo it until a later transaction is durable.
+	Announce(ctx context.Context, o id.Org, name string, size int64, now time.Time) error
 	// Forget removes the name if its state is b.Discarded, regardless of At; else NotFound.
 	// An announced name is removed in the transaction in which an object takes it over, a
 	// discarded one when its blob has been removed.

@@ -23,9 +23,13 @@ const (
 )
 
 type logHeadRow struct {
-	OrgID id.Org `gorm:"primaryKey"`
-	N     int64
-	Floor int64
+	OrgID         id.Org `gorm:"primaryKey"`
+	N             int64
+	Floor         int64
+	SharedBytes   int64
+	PersonalBytes int64
+	MemoryBytes   int64
+	CountedN      int64 // the number of the log at which the bytes were counted
 }
 
 type changeRow struct {
@@ -115,21 +119,23 @@ func errNotInTransaction(done string) error {
 // that it returns does not change until the transaction ends.
 func (q changes) lock(ctx context.Context, o id.Org) (object.Head, error) {
 	if h, ok := q.heads[o]; ok {
-		return h, nil
+		return h.Head, nil
 	}
 	lock := tenantSQL(o, lockHead[q.dialect])
-	var h object.Head
-	found, err := oneRow(ctx, q.write, "Organisation", lock, headDest(&h)...)
+	h, countedN := &lockedHead{}, int64(0)
+	to := append(headDest(&h.Head), &h.usage[object.SharedFiles], &h.usage[object.PersonalFiles], &h.usage[object.Memories], &countedN)
+	found, err := oneRow(ctx, q.write, "Organisation", lock, to...)
 	if err == nil && !found {
 		if _, err = exec(ctx, q.write, "Organisation", tenantSQL(o, beginLog)); err == nil {
-			err = getRow(ctx, q.write, "Organisation", lock, headDest(&h)...)
+			err = getRow(ctx, q.write, "Organisation", lock, to...)
 		}
 	}
 	if err != nil {
 		return object.Head{}, err
 	}
+	h.counted = countedN == h.N
 	q.heads[o] = h
-	return h, nil
+	return h.Head, nil
 }
 
 // Append numbers the entries itself, as the lock excludes other writers.
@@ -137,10 +143,11 @@ func (q changes) Append(ctx context.Context, o id.Org, made ...object.Change) (o
 	if !q.inTransaction() {
 		return object.Head{}, errNotInTransaction("appended to")
 	}
-	h, err := q.lock(ctx, o)
+	head, err := q.lock(ctx, o)
 	if err != nil || len(made) == 0 {
-		return h, err
+		return head, err
 	}
+	h := *q.heads[o]
 	rows := make([]changeRow, len(made))
 	moved := map[id.Object]int64{}
 	for i, c := range made {
@@ -157,17 +164,18 @@ func (q changes) Append(ctx context.Context, o id.Org, made ...object.Change) (o
 	if err := q.append(ctx, o, h, rows, moved); err != nil {
 		return object.Head{}, err
 	}
-	q.heads[o], q.appended[o] = h, h.N
-	return h, nil
+	h.changed = false
+	*q.heads[o], q.appended[o] = h, h.N
+	return h.Head, nil
 }
 
-func (q changes) append(ctx context.Context, o id.Org, h object.Head, rows []changeRow, moved map[id.Object]int64) error {
+func (q changes) append(ctx context.Context, o id.Org, h lockedHead, rows []changeRow, moved map[id.Object]int64) error {
 	var args []any
 	if q.dialect == onPostgres {
-		args = []any{h.N, h.N, nil}
+		args = append(h.row(), h.N, nil)
 		for of, n := range moved {
 			if n == h.N {
-				args[2] = string(of)
+				args[len(args)-1] = string(of)
 				delete(moved, of)
 			}
 		}
@@ -176,7 +184,7 @@ func (q changes) append(ctx context.Context, o id.Org, h object.Head, rows []cha
 		return err
 	}
 	if q.dialect == onSQLite {
-		if _, err := headTable.of(q.write, o).set(ctx, "n = ?", h.N); err != nil {
+		if _, err := headTable.of(q.write, o).set(ctx, setHead, h.row()...); err != nil {
 			return err
 		}
 	}
@@ -316,6 +324,6 @@ func (q changes) prune(ctx context.Context, o id.Org, last, limit int64) (int64,
 	if _, err := headTable.of(q.write, o).set(ctx, "floor = ?", h.Floor); err != nil {
 		return 0, err
 	}
-	q.heads[o] = h
+	q.heads[o].Floor = h.Floor
 	return changeTable.of(q.write, o).filter("n <= ?", h.Floor).remove(ctx)
 }

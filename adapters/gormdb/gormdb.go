@@ -89,7 +89,7 @@ type conn struct {
 
 	// heads has the heads of the logs that the transaction has locked, and appended the
 	// last numbers of those that it has appended to.
-	heads    map[id.Org]object.Head
+	heads    map[id.Org]*lockedHead
 	appended map[id.Org]int64
 }
 
@@ -217,12 +217,18 @@ func (db *DB) retry(ctx context.Context, fn func() error) error {
 }
 
 func (db *DB) once(ctx context.Context, async bool, fn func(*conn) error) error {
-	c := &conn{dialect: db.dialect, db: db, async: async, locked: map[id.Org]bool{}, heads: map[id.Org]object.Head{}, appended: map[id.Org]int64{}}
+	c := &conn{dialect: db.dialect, db: db, async: async, locked: map[id.Org]bool{}, heads: map[id.Org]*lockedHead{}, appended: map[id.Org]int64{}}
 	run := db.ownTransaction
 	if db.dialect == onSQLite {
 		run = db.grouped
 	}
-	if err := run(ctx, c, fn); err != nil {
+	err := run(ctx, c, func(c *conn) error {
+		if err := fn(c); err != nil {
+			return err
+		}
+		return c.storeUsage(ctx)
+	})
+	if err != nil {
 		return err
 	}
 	for o, n := range c.appended {

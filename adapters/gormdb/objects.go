@@ -3,6 +3,7 @@ package gormdb
 import (
 	"context"
 	"database/sql"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -108,6 +109,9 @@ func (q objects) Add(ctx context.Context, o id.Org, v object.Object) error {
 			return err
 		}
 		n, err := exec(ctx, c.write, "Object", insertCommand(o, addObject[which][c.dialect], r, objectTable.rest, args...))
+		if err == nil && n == 1 {
+			c.grow(o, v.Class(), v.Size)
+		}
 		if err != nil || n == 1 {
 			return err
 		}
@@ -132,23 +136,40 @@ func (q objects) Put(ctx context.Context, o id.Org, v object.Object) error {
 		} else if err != nil {
 			return err
 		}
-		return objectTable.of(c.write, o).key(string(v.ID)).save(ctx, rowOfObject(v))
+		was, err := get(ctx, objectTable.of(c.write, o).key(string(v.ID)).read("kind", "scope", "size"), (*objectRow).object)
+		if err != nil {
+			return err
+		}
+		return objects{c}.put(ctx, o, was, v)
 	})
 }
 
+// put is Put in place of an object whose place and size are given.
+func (q objects) put(ctx context.Context, o id.Org, was, v object.Object) error {
+	err := objectTable.of(q.write, o).key(string(v.ID)).save(ctx, rowOfObject(v))
+	if err == nil {
+		q.grow(o, was.Class(), v.Size-was.Size)
+	}
+	return err
+}
+
 // Replace is one statement on Postgres, and so one round trip instead of eight.
-func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change) (head object.Head, err error) {
+func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64) (head object.Head, err error) {
 	switch {
 	case s.dialect == onSQLite:
-		return atomically(ctx, s.conn, func(tx *conn) (object.Head, error) { return storage{tx}.replace(ctx, o, epoch, was, c) })
+		return atomically(ctx, s.conn, func(tx *conn) (object.Head, error) { return storage{tx}.replace(ctx, o, epoch, was, c, limit) })
 	case s.inTransaction():
-		if head, err = s.replaceAtOnce(ctx, o, epoch, was, c); err == nil {
-			s.heads[o], s.appended[o] = head, head.N
+		if err = s.storeUsage(ctx); err != nil {
+			return head, err
+		}
+		if head, err = s.replaceAtOnce(ctx, o, epoch, was, c, limit); err == nil {
+			delete(s.heads, o) // is still locked, and read again
+			s.appended[o] = head.N
 		}
 		return head, err
 	}
 	err = s.db.retry(ctx, func() error {
-		head, err = s.replaceAtOnce(ctx, o, epoch, was, c)
+		head, err = s.replaceAtOnce(ctx, o, epoch, was, c, limit)
 		return err
 	})
 	if err == nil {
@@ -168,15 +189,19 @@ func notFoundAsChanged(err error) error {
 }
 
 // replace makes all checks before it changes a row.
-func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change) (head object.Head, err error) {
+func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64) (head object.Head, err error) {
 	if _, err = changes(s).lock(ctx, o); err == nil {
 		var now int64
 		if now, err = members(s).Epoch(ctx, o); err == nil && now != epoch {
 			err = errChanged()
 		}
 	}
+	var there object.Object
 	if err == nil {
-		_, err = get(ctx, objectTable.of(s.write, o).filter("id = ? AND blob = ?", string(c.Object.ID), was.Blob), (*objectRow).object)
+		there, err = get(ctx, objectTable.of(s.write, o).filter("id = ? AND blob = ?", string(c.Object.ID), was.Blob), (*objectRow).object)
+	}
+	if h := s.heads[o]; err == nil && !(h.counted && h.usage.Allows(c.Object.Size-there.Size, limit)) {
+		err = errChanged()
 	}
 	if err == nil {
 		err = s.BlobNames().Forget(ctx, object.Blob{Org: o, Name: c.Object.Blob})
@@ -184,7 +209,7 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.
 	if err != nil {
 		return head, notFoundAsChanged(err)
 	}
-	if err := s.Objects().Put(ctx, o, c.Object); err != nil {
+	if err := objects(s).put(ctx, o, there, c.Object); err != nil {
 		return head, err
 	}
 	if err := s.BlobNames().Discard(ctx, o, []string{was.Blob}, c.At); err != nil {
@@ -193,15 +218,19 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.
 	return s.Changes().Append(ctx, o, c)
 }
 
-func (s storage) replaceAtOnce(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change) (object.Head, error) {
+func (s storage) replaceAtOnce(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64) (object.Head, error) {
 	c.Object.N = 0
+	growth, room := c.Object.Size-was.Size, int64(math.MaxInt64)
+	if growth > 0 && limit >= 0 {
+		room = limit - growth
+	}
 	record := jsonText(rowOfRecord(c.Object))
-	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 24), epoch, string(c.Object.ID), was.Blob, c.Object.Blob))
+	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 26), epoch, room, string(c.Object.ID), was.Blob, c.Object.Blob))
 	by := sql.NullString{String: string(c.By), Valid: c.By != ""}
 	args = append(args, string(c.Object.ID), was.Blob, c.At.UnixMilli(),
-		string(c.Type), c.At.UnixMilli(), by, strings.TrimSuffix(record, "0}")) // the number is the record's last field
+		string(c.Type), c.At.UnixMilli(), by, strings.TrimSuffix(record, "0}"), growth) // the number is the record's last field
 	var head object.Head
-	found, err := oneRow(ctx, s.write, "Object", tenantSQL(o, replaceObject, args...), headDest(&head)...)
+	found, err := oneRow(ctx, s.write, "Object", tenantSQL(o, replaceObject[c.Object.Class()], args...), headDest(&head)...)
 	if err == nil && !found {
 		err = errChanged()
 	}
@@ -218,8 +247,13 @@ func (q objects) Remove(ctx context.Context, o id.Org, of []id.Object) error {
 		} else if err != nil {
 			return err
 		}
-		_, err := objectTable.of(c.write, o).among("id", list(c.dialect, of)).remove(ctx)
-		return err
+		s := objectTable.of(c.write, o).among("id", list(c.dialect, of))
+		var r objectRow
+		removed := s.newCommand("DELETE FROM objects WHERE "+s.where+" RETURNING kind, scope, size", s.args)
+		return eachRow(ctx, c.write, s.what, removed, []any{&r.Place.Kind, &r.Place.Scope, &r.Content.Size}, func() error {
+			c.grow(o, object.Place(r.Place).Class(), -r.Content.Size)
+			return nil
+		})
 	})
 }
 
@@ -228,6 +262,7 @@ type blobNameRow struct {
 	Name      string `gorm:"primaryKey"`
 	Discarded bool   `gorm:"column:is_discarded"`
 	At        time.Time
+	Size      int64
 }
 
 var blobNameTable = tenant[blobNameRow]("blob_names", "Blob")
@@ -240,8 +275,10 @@ var _ ports.BlobNames = blobNames{}
 
 // Announce does not wait for the disk on SQLite. If a crash of the machine undoes it, only
 // a scan of the whole store finds the content.
-func (q blobNames) Announce(ctx context.Context, o id.Org, name string, now time.Time) error {
-	add := func(c *conn) error { return blobNameTable.of(c.write, o).add(ctx, &blobNameRow{Name: name, At: now}) }
+func (q blobNames) Announce(ctx context.Context, o id.Org, name string, size int64, now time.Time) error {
+	add := func(c *conn) error {
+		return blobNameTable.of(c.write, o).add(ctx, &blobNameRow{Name: name, At: now, Size: size})
+	}
 	if q.dialect != onSQLite {
 		return add(q.conn)
 	}
@@ -249,8 +286,11 @@ func (q blobNames) Announce(ctx context.Context, o id.Org, name string, now time
 }
 
 // Announced counts in the index of announced names, of which there are few.
-func (s storage) Announced(ctx context.Context, o id.Org) (int, error) {
-	return blobNameTable.of(s.read, o).filter("NOT is_discarded").count(ctx)
+func (s storage) Announced(ctx context.Context, o id.Org) (names int, size int64, err error) {
+	of := blobNameTable.of(s.read, o).filter("NOT is_discarded")
+	sums := of.newCommand("SELECT COUNT(*), CAST(COALESCE(SUM(size), 0) AS bigint) FROM blob_names WHERE "+of.where, of.args)
+	_, err = oneRow(ctx, s.read, of.what, sums, &names, &size)
+	return names, size, err
 }
 
 func (q blobNames) Forget(ctx context.Context, b object.Blob) error {

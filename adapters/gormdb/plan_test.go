@@ -152,6 +152,7 @@ func load(t *testing.T, db *DB) {
 		changes + each(objectsN),
 		changes + inSeven(objectsN, moreObjectsN),
 		"INSERT INTO log_heads (org_id, n, floor) SELECT org_id, MAX(n), 0 FROM changes GROUP BY org_id",
+		"UPDATE log_heads SET counted_n = n WHERE org_id = " + uid(kindOrg, "7", "0"),
 		"INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id > " + uid(kindOrg, "101", "0") + " AND id <> " + uid(kindOrg, "2000", "0"),
 		"INSERT INTO blob_names (name, org_id, is_discarded, at) SELECT " + text(orgID) + " || '/' || n, " + orgID + ", n % 10 > 0, n * 100 + o " + each(200),
 		"INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + orgID + ", " + uid(kindUser, "o", "(n - 1) % 100 + 1") + ", " + today + " - CAST((n - 1) / 100 AS BIGINT) * 86400000, n, 200, 1 " + each(10*usersN),
@@ -650,13 +651,16 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			}
 			next := v
 			next.Blob = string(o) + "/next"
-			if err := q.BlobNames().Announce(ctx, o, next.Blob, now); err != nil {
+			if err := q.BlobNames().Announce(ctx, o, next.Blob, 0, now); err != nil {
 				return err
 			}
 			_, _, err = db.Entries(ctx, o, 20_000, 100)
 			_, err2 := db.Marks(ctx, []id.Org{o})
 			_, err3 := db.Marks(ctx, pageOfOrgs())
-			_, err4 := q.Replace(ctx, o, 0, v.Content, object.NewChange(next))
+			if err := errors.Join(drop(q.Used(ctx, []id.Org{other})), drop(q.Used(ctx, append(pageOfOrgs(), other)))); err != nil {
+				return err
+			}
+			_, err4 := q.Replace(ctx, o, 0, v.Content, object.NewChange(next), plan.Unlimited)
 			return errors.Join(err, err2, err3, err4)
 		},
 		"blob names": func(_ *DB, r ports.Records) error {
@@ -667,7 +671,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			for i := range known {
 				known[i] = fmt.Sprintf("%s/%d", o, i)
 			}
-			return errors.Join(q.Announce(ctx, o, fresh, now), q.Discard(ctx, o, []string{fresh, there}, now), q.Forget(ctx, object.Blob{Org: o, Name: fresh, Discarded: true}),
+			return errors.Join(q.Announce(ctx, o, fresh, 0, now), q.Discard(ctx, o, []string{fresh, there}, now), q.Forget(ctx, object.Blob{Org: o, Name: fresh, Discarded: true}),
 				q.Expire(ctx, time.UnixMilli(1200)), drop(q.Due(ctx, time.UnixMilli(9000), "", 100)), drop(q.Due(ctx, time.UnixMilli(9000), there, 100)), drop(q.Known(ctx, known)), drop(q.Known(ctx, known[:1])))
 		},
 		"quotas": func(_ *DB, r ports.Records) error {

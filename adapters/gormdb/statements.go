@@ -84,18 +84,34 @@ var addObject = func() (s [4][2]string) {
 // replaceFields are the fields that Replace is given; it computes the number.
 var replaceFields = slices.DeleteFunc(slices.Clone(objectTable.changes), func(f field) bool { return f.name == "n" })
 
-// replaceObject is Replace in one statement instead of eight on Postgres. Each part reads
-// its rows from the one before: the log's head is locked first, as everywhere, and nothing
-// is changed if a part finds no row.
-var replaceObject = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org AND " + ofEpoch + onPostgres.forUpdate() + ")," +
+// replaceObject is Replace in one statement instead of eight on Postgres, by the object's class.
+// Each part reads its rows from the one before: the log's head is locked first, as everywhere,
+// and nothing is changed if a part finds no row.
+var replaceObject = func() (s [len(usageColumns)]string) {
+	for class, bytes := range usageColumns {
+		s[class] = replaceObjectBefore + ", counted_n = taken.n, " + bytes + " = log_heads." + bytes + " + ?" + replaceObjectAfter
+	}
+	return s
+}()
+
+var replaceObjectBefore = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org AND " + ofEpoch +
+	" AND h.counted_n = h.n AND h.shared_bytes + h.personal_bytes + h.memory_bytes <= ?" + onPostgres.forUpdate() + ")," +
 	" was AS (SELECT head.n, head.floor FROM objects x, head WHERE x.org_id = @org AND x.id = ? AND x.blob = ?" + onPostgres.forUpdate() + " OF x)," +
 	" taken AS (DELETE FROM blob_names b USING was WHERE b.org_id = @org AND b.name = ? AND NOT b.is_discarded RETURNING was.n, was.floor)," +
 	" put AS (UPDATE objects SET " + join(replaceFields, "% = ?") + ", n = taken.n FROM taken WHERE org_id = @org AND id = ?)," +
 	" discarded AS (INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT @org, ?::text, TRUE, ?::bigint FROM taken" + discarded + ")," +
 	" logged AS (INSERT INTO changes (org_id, n, type, at, by_user, record)" +
 	" SELECT @org, taken.n, ?::text, ?::bigint, ?::uuid, ?::text || taken.n || '}' FROM taken)," +
-	" moved AS (UPDATE log_heads SET n = taken.n FROM taken WHERE org_id = @org)" +
-	" SELECT taken.n, taken.floor, (SELECT e.epoch FROM log_epoch e) FROM taken"
+	" moved AS (UPDATE log_heads SET n = taken.n"
+
+const replaceObjectAfter = " FROM taken WHERE org_id = @org) SELECT taken.n, taken.floor, (SELECT e.epoch FROM log_epoch e) FROM taken"
+
+// sumSizes sums what several organisations store.
+var sumSizes = [2]string{onSQLite: sumSizesOf(onSQLite), onPostgres: sumSizesOf(onPostgres)}
+
+func sumSizesOf(d dialect) string {
+	return "SELECT x.org_id, x.kind, x.scope, CAST(SUM(x.size) AS bigint) FROM objects x WHERE " + d.in("x.org_id", "uuid") + " GROUP BY x.org_id, x.kind, x.scope"
+}
 
 // discarded is the conflict clause for a name that is recorded already.
 const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_discarded, at = excluded.at" +
@@ -136,7 +152,7 @@ const (
 // lockHead reads and locks the head of a log; SQLite has no other writers.
 var lockHead = [2]string{onSQLite: selectHead, onPostgres: selectHead + onPostgres.forUpdate()}
 
-const selectHead = "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e) FROM log_heads h WHERE h.org_id = @org"
+const selectHead = "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e), h.shared_bytes, h.personal_bytes, h.memory_bytes, h.counted_n FROM log_heads h WHERE h.org_id = @org"
 
 // beginLog inserts a log's head if the organisation exists.
 const beginLog = "INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id = @org ON CONFLICT DO NOTHING"
@@ -145,7 +161,7 @@ const beginLog = "INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM 
 // head and one object, which saves two round trips.
 var appendChanges = func() [2]string {
 	s := changeTable.insertsRecords(changeTable.rest, "")
-	s[onPostgres] = "WITH head AS (UPDATE log_heads SET n = ? WHERE org_id = @org), " +
+	s[onPostgres] = "WITH head AS (UPDATE log_heads SET " + setHead + " WHERE org_id = @org), " +
 		"moved AS (UPDATE objects SET n = ? WHERE org_id = @org AND id = ?) " + s[onPostgres]
 	return s
 }()

@@ -16,6 +16,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
+	"collab/domain/plan"
 	"collab/ports"
 )
 
@@ -122,14 +123,14 @@ func TestHints(t *testing.T) {
 			was := someObject(o, u, 5)
 			next := was
 			next.Version, next.Blob = was.Version+1, "next"
-			if err := db.Storage().BlobNames().Announce(ctx, o, next.Blob, time.UnixMilli(1).UTC()); err != nil {
+			if err := db.Storage().BlobNames().Announce(ctx, o, next.Blob, 0, time.UnixMilli(1).UTC()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next)); err != nil {
+			if _, err := db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited); err != nil {
 				t.Fatal(err)
 			}
 			expect(t, object.Hint{Org: o, N: 5})
-			if _, err := db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next)); !fault.Is(err, fault.Conflict) {
+			if _, err := db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited); !fault.Is(err, fault.Conflict) {
 				t.Errorf("the error is %v", err)
 			}
 			expect(t)
@@ -283,7 +284,7 @@ func TestAnnouncingSharesATransaction(t *testing.T) {
 	var all sync.WaitGroup
 	if err := db.Atomic(t.Context(), func(ports.Records) error {
 		for i, name := range []string{"a", "b", "a"} {
-			all.Go(func() { errs[i] = names.Announce(t.Context(), o, name, time.UnixMilli(1)) })
+			all.Go(func() { errs[i] = names.Announce(t.Context(), o, name, 0, time.UnixMilli(1)) })
 			awaitWaiting(db, i+1)
 		}
 		return nil
@@ -351,4 +352,63 @@ func TestAListReadsNoInvisibleObjects(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestUsageCountsWhatServersOfThePreviousReleaseWrite(t *testing.T) {
+	onBoth(t, func(t *testing.T, db *DB) {
+		o, u := seeded(t, db)
+		ctx := t.Context()
+		for n := range 3 {
+			if err := db.Atomic(ctx, func(r ports.Records) error { return store(ctx, r, o, u, n) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		used := func(want int64) {
+			t.Helper()
+			used, err := db.Storage().Used(ctx, []id.Org{o})
+			if err != nil || used[o].Total() != want {
+				t.Fatalf("the usage is %v, want %d, error %v", used, want, err)
+			}
+		}
+		replace := func(size int64) error {
+			was, err := db.Storage().Objects().Get(ctx, o, someObject(o, u, 1).ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := was.WithContent(object.Content{Blob: was.BlobName("next"), Size: size, Checksum: was.Checksum}, u, time.UnixMilli(9).UTC())
+			if err := db.Storage().BlobNames().Announce(ctx, o, next.Blob, 0, time.UnixMilli(1).UTC()); err != nil && !fault.Is(err, fault.Conflict) {
+				t.Fatal(err)
+			}
+			_, err = db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), 1000)
+			return err
+		}
+		used(3)
+		// The previous release changes objects, and of the log's head only the number.
+		run(t, db, "UPDATE objects SET size = 500 WHERE path = '2.md'")
+		run(t, db, "UPDATE log_heads SET n = n + 1")
+		used(502)
+		if err := replace(7); !fault.Is(err, fault.Conflict) {
+			t.Errorf("a replacement without the present usage ended with %v", err)
+		}
+		if err := db.Atomic(ctx, func(r ports.Records) error { return store(ctx, r, o, u, 3) }); err != nil {
+			t.Fatal(err)
+		}
+		used(503)
+		if err := db.Atomic(ctx, func(r ports.Records) error {
+			if _, err := r.Storage().Changes().Lock(ctx, o); err != nil {
+				return err
+			}
+			_, err := r.Storage().Used(ctx, []id.Org{o})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := replace(498); err != nil {
+			t.Error(err)
+		}
+		used(1000)
+		if err := replace(499); !fault.Is(err, fault.Conflict) {
+			t.Errorf("a replacement beyond the limit ended with %v", err)
+		}
+	})
 }

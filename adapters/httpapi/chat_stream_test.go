@@ -104,9 +104,12 @@ func newChatServer(t testing.TB, model modelFunc, change ...func(*Options)) *cha
 		o.Chats = chats.New(chats.Options{
 			Store: w.store, Registry: registry, Providers: map[string]ports.Models{"test": model}, Generations: w,
 			Clock: system.Clock{}, Alarms: system.Alarms{}, IDs: &memory.IDs{}, Log: slog.New(slog.DiscardHandler), Origin: access.Origin,
+			Subscription: func(ctx context.Context, r ports.Records, actor org.Actor) (plan.Subscription, error) {
+				return r.Directory().Subscriptions().Get(ctx, actor.Org)
+			},
 			Pause: func(context.Context, int) error { return nil },
 		})
-		o.Metering = metering.New(w.store, system.Clock{})
+		o.Metering = metering.New(w.store, system.Clock{}, nil)
 		o.Idempotency = idempotency.New(w.store, newVault(t), system.Clock{}, &memory.Secrets{})
 	}
 	w.api = serving(t, http.MethodPost, open, func(c *call) error {

@@ -4,7 +4,10 @@ import (
 	"net/http"
 
 	"collab/adapters/httpapi/body"
+	"collab/app/metering"
+	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/plan"
 	"collab/domain/quota"
 	"collab/domain/usage"
 )
@@ -63,6 +66,42 @@ func viewSummary(s usage.Summary) summaryView {
 		v.ByDay[i] = daySumView{p.Of, viewSum(p.Sum)}
 	}
 	return v
+}
+
+type (
+	storageView struct {
+		Plan      plan.Plan          `json:"plan"`
+		Used      int64              `json:"used"`
+		Limit     *int64             `json:"limit"`
+		OverLimit bool               `json:"overLimit"`
+		ByClass   storageByClassView `json:"byClass"`
+		Uploads   int64              `json:"uploads"`
+	}
+	storageByClassView struct {
+		SharedFiles   int64 `json:"sharedFiles"`
+		PersonalFiles int64 `json:"personalFiles"`
+		Memories      int64 `json:"memories"`
+	}
+)
+
+func viewStorage(s metering.Storage) storageView {
+	used := s.Used.Total()
+	return storageView{
+		s.Plan, used, limitOrNull(s.Limit), s.Limit != plan.Unlimited && used > s.Limit,
+		storageByClassView{s.Used[object.SharedFiles], s.Used[object.PersonalFiles], s.Used[object.Memories]}, s.Uploads,
+	}
+}
+
+// limitOrNull returns nil for plan.Unlimited.
+func limitOrNull(limit int64) *int64 {
+	if limit == plan.Unlimited {
+		return nil
+	}
+	return &limit
+}
+
+func (a *api) storage(c *call, actor org.Actor) error {
+	return replyWith(c, http.StatusOK, viewStorage)(a.Metering.Storage(c.r.Context(), actor))
 }
 
 func (a *api) quotaToday(c *call) error {

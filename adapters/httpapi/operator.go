@@ -22,13 +22,15 @@ type overviewView struct {
 	Members            int              `json:"members"`
 	PendingInvitations int              `json:"pendingInvitations"`
 	Subscription       subscriptionView `json:"subscription"`
+	StorageUsed        int64            `json:"storageUsed"`
+	StorageLimit       *int64           `json:"storageLimit"`
 }
 
 func viewOverview(o operator.Overview) overviewView {
 	return overviewView{
 		ID: o.ID, Name: textOrNull(o.Name), Slug: textOrNull(o.Slug), CreatedAt: jsonTime(o.CreatedAt), UpdatedAt: jsonTime(o.UpdatedAt),
 		ClosedAt: timeOrNull(o.ClosedAt), Owners: o.Seats.Owners, Members: o.Seats.Members, PendingInvitations: o.Seats.Pending,
-		Subscription: viewSubscription(o.Subscription, o.Seats.Members),
+		Subscription: viewSubscription(o.Subscription, o.Seats.Members), StorageUsed: o.Used.Total(), StorageLimit: limitOrNull(o.StorageLimit),
 	}
 }
 

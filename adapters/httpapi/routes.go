@@ -133,6 +133,7 @@ func (a *api) routes() []row {
 		{"GET", "/metering/org", member, withoutQuery(a.orgUsage)},
 		{"GET", "/metering/user", member, withoutQuery(a.authorized(a.ownUsage))},
 		{"GET", "/metering/quota", member, withoutQuery(a.quotaToday)},
+		{"GET", "/metering/storage", member, withoutQuery(a.authorized(a.storage))},
 
 		{"GET", "/connector-providers", open, withoutQuery(a.listProviders)},
 		{"GET", "/connectors", member, listed(a, keyOfConnector, viewConnector, a.listConnectors)},

@@ -29,10 +29,29 @@ func (s storage) Objects() ports.Objects     { return objects{s.run} }
 func (s storage) Changes() ports.Changes     { return changes(s) }
 func (s storage) BlobNames() ports.BlobNames { return blobNames{s.run} }
 
-func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change) (object.Head, error) {
+// Used sums the sizes each time.
+func (s storage) Used(_ context.Context, orgs []id.Org) (map[id.Org]object.Usage, error) {
+	return result(s.run, func(x *tx) (map[id.Org]object.Usage, error) {
+		used := make(map[id.Org]object.Usage, len(orgs))
+		for _, o := range orgs {
+			used[o] = x.tenant(o).used()
+		}
+		return used, nil
+	})
+}
+
+func (t *tenant) used() (u object.Usage) {
+	for _, v := range t.objects.rows {
+		u[v.Class()] += v.Size
+	}
+	return u
+}
+
+func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64) (object.Head, error) {
 	return result(s.run, func(x *tx) (object.Head, error) {
-		there, ok := x.tenant(o).objects.rows[c.Object.ID]
-		if now, err := x.epochs.get(o); err != nil || now != epoch || !ok || there.Blob != was.Blob {
+		tenant := x.tenant(o)
+		there, ok := tenant.objects.rows[c.Object.ID]
+		if now, err := x.epochs.get(o); err != nil || now != epoch || !ok || there.Blob != was.Blob || !tenant.used().Allows(c.Object.Size-was.Size, limit) {
 			return object.Head{}, fault.New(fault.Conflict, "The object has changed")
 		}
 		inside := storage{run: x.run, inside: true}
@@ -293,19 +312,19 @@ func (c changes) Prune(_ context.Context, before time.Time) error {
 
 type blobNames struct{ run runner }
 
-func (b blobNames) Announce(_ context.Context, o id.Org, name string, now time.Time) error {
-	return b.run(func(x *tx) error { return x.blobs.add(x, name, object.Blob{Org: o, Name: name, At: now}) })
+func (b blobNames) Announce(_ context.Context, o id.Org, name string, size int64, now time.Time) error {
+	return b.run(func(x *tx) error { return x.blobs.add(x, name, object.Blob{Org: o, Name: name, At: now, Size: size}) })
 }
 
-func (s storage) Announced(_ context.Context, o id.Org) (int, error) {
-	return result(s.run, func(x *tx) (n int, err error) {
+func (s storage) Announced(_ context.Context, o id.Org) (names int, size int64, err error) {
+	err = s.run.do(func(x *tx) {
 		for _, v := range x.blobs.rows {
 			if v.Org == o && !v.Discarded {
-				n++
+				names, size = names+1, size+v.Size
 			}
 		}
-		return n, nil
 	})
+	return names, size, err
 }
 
 func (b blobNames) Forget(_ context.Context, v object.Blob) error {

@@ -55,6 +55,8 @@ type Access struct {
 	actorCache *actorCache
 	sessions   *cache[id.Session, openSession]
 	uses       uses
+
+	subscriptions *cache[id.Org, cachedSubscription]
 }
 
 // memberKey names a user in one organisation.
@@ -110,6 +112,8 @@ func New(o Options) *Access {
 		verified:   newCache[[sha256.Size]byte, verified](maxVerified),
 		actorCache: newActorCache(o.Store, maxCachedActors),
 		sessions:   newCache[id.Session, openSession](maxSessions),
+
+		subscriptions: newCache[id.Org, cachedSubscription](maxSubscriptions),
 	}
 }
 

@@ -318,7 +318,7 @@ func (i *importer) content(ctx context.Context, o object.Object, item archive.It
 		return fault.New(fault.Invalid, "The archive has the content %.200s of %d bytes in the place of %.200s of %d bytes", item.Path, item.Size, archive.ContentPath(o), o.Size)
 	}
 	name := i.blob(o)
-	if err := i.Store.Storage().BlobNames().Announce(ctx, i.mapping.To, name, i.Clock.Now()); err != nil {
+	if err := i.Store.Storage().BlobNames().Announce(ctx, i.mapping.To, name, 0, i.Clock.Now()); err != nil {
 		return err
 	}
 	return i.Blobs.Put(ctx, name, o.MimeType, o.Size, &verifier{Reader: item.Content, sum: sha256.New(), object: o})

@@ -119,7 +119,7 @@ func server(c config.Config, logger *slog.Logger) fx.Option {
 		options(profile(c)),
 		fx.Provide(
 			listen, func(c config.Config) org.RoleMap { return c.IdentityRoles }, newTelemetry, newDraining, newConnLimiter,
-			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks, newChats, metering.New, newBilling, newConnectors, newReleases,
+			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks, newChats, newMetering, newBilling, newConnectors, newReleases,
 			newOperator, idempotency.New, newUpkeep, newHandler,
 		),
 		fx.Invoke(serve, startUpkeep),
@@ -183,7 +183,8 @@ type objectsNeeds struct {
 func newObjects(n objectsNeeds) *objects.Objects {
 	return objects.New(objects.Options{
 		Store: n.Store, Blobs: n.Blobs, Signed: n.Signed, Sealer: n.Sealer, Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets,
-		CheckExpiry: n.Access.CheckExpiry, Reauthorize: n.Access.Reauthorize, Atomic: n.Access.Atomic, LogPosition: n.Access.LogPosition, MaxSize: n.Config.MaxUpload,
+		CheckExpiry: n.Access.CheckExpiry, Reauthorize: n.Access.Reauthorize, Atomic: n.Access.Atomic, LogPosition: n.Access.LogPosition,
+		Subscription: n.Access.Subscription, MaxSize: n.Config.MaxUpload, Limits: n.Config.PlanStorage,
 	})
 }
 
@@ -226,6 +227,7 @@ type chatsNeeds struct {
 	Clock       ports.Clock
 	Alarms      ports.Alarms
 	IDs         ports.IDs
+	Access      *access.Access
 	Log         *slog.Logger
 }
 
@@ -234,15 +236,19 @@ type chatsNeeds struct {
 func newChats(lc fx.Lifecycle, n chatsNeeds) *chats.Chats {
 	c := chats.New(chats.Options{
 		Store: n.Store, Registry: n.Registry, Providers: n.Providers, Generations: n.Generations,
-		Clock: n.Clock, Alarms: n.Alarms, IDs: n.IDs, Log: n.Log, Origin: access.Origin, Pause: backOff,
+		Clock: n.Clock, Alarms: n.Alarms, IDs: n.IDs, Log: n.Log, Subscription: n.Access.Subscription, Origin: access.Origin, Pause: backOff,
 	})
 	schedule(lc, chats.ExtendEvery, c.ExtendLeases, n.Log, "quota lease sweep failed")
 	lc.Append(fx.StopHook(drainHook(settleTime, c.Close, n.Log.Error, "model calls not drained")))
 	return c
 }
 
-func newOperator(store ports.Store, clock ports.Clock, ids ports.IDs) *operator.Operator {
-	return operator.New(store, clock, ids, access.Origin)
+func newMetering(store ports.Store, clock ports.Clock, c config.Config) *metering.Metering {
+	return metering.New(store, clock, c.PlanStorage)
+}
+
+func newOperator(store ports.Store, clock ports.Clock, ids ports.IDs, c config.Config) *operator.Operator {
+	return operator.New(store, clock, ids, c.PlanStorage, access.Origin)
 }
 
 func newTeams(store ports.Store, clock ports.Clock, ids ports.IDs, o *objects.Objects, a *access.Access) *teams.Teams {

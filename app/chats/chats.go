@@ -51,6 +51,8 @@ type Options struct {
 	Alarms      ports.Alarms
 	IDs         ports.IDs
 	Log         *slog.Logger
+	// Subscription is access.Access.Subscription.
+	Subscription func(context.Context, ports.Records, org.Actor) (plan.Subscription, error)
 	// Origin returns the origin of the request that ctx carries, for the log.
 	Origin func(ctx context.Context) audit.Origin
 	// Pause waits before the next attempt; attempt is 1 for the first.
@@ -65,7 +67,6 @@ type Chats struct {
 	leases map[id.Request]quota.Lease             // of calls, from Admit to the end of Run; guarded by mu
 	ends   map[id.Request]context.CancelCauseFunc // of those that are running; guarded by mu
 	closed bool                                   // guarded by mu
-	plans  map[id.Org]cachedPlan                  // guarded by mu
 	idle   chan struct{}                          // closed when no call is left; nil unless drained was called; guarded by mu
 
 	draining chan struct{} // closed when closed is set
@@ -76,42 +77,7 @@ type Chats struct {
 
 // New returns the use cases.
 func New(o Options) *Chats {
-	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, plans: map[id.Org]cachedPlan{}, draining: make(chan struct{})}
-}
-
-// cachedPlan is a subscription that was read at an epoch of its organisation, or later. Every
-// change of a subscription increments the epoch.
-type cachedPlan struct {
-	plan.Subscription
-	epoch int64
-}
-
-// maxCachedPlans is how many subscriptions are cached.
-const maxCachedPlans = 10_000
-
-// subscription returns the subscription of the actor's organisation as of the actor's epoch
-// or later.
-func (s *Chats) subscription(ctx context.Context, actor org.Actor) (plan.Subscription, error) {
-	if actor.Visibility == nil {
-		return s.Store.Directory().Subscriptions().Get(ctx, actor.Org)
-	}
-	s.mu.Lock()
-	k, ok := s.plans[actor.Org]
-	s.mu.Unlock()
-	if ok && k.epoch == actor.Visibility.Epoch {
-		return k.Subscription, nil
-	}
-	sub, err := s.Store.Directory().Subscriptions().Get(ctx, actor.Org)
-	if err != nil {
-		return plan.Subscription{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.plans) >= maxCachedPlans {
-		clear(s.plans)
-	}
-	s.plans[actor.Org] = cachedPlan{sub, actor.Visibility.Epoch}
-	return sub, nil
+	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, draining: make(chan struct{})}
 }
 
 // Quota returns the actor's quota of today.
@@ -129,7 +95,7 @@ func (s *Chats) quota(ctx context.Context, r ports.Records, actor org.Actor) (qu
 	if err := actor.CheckMember(); err != nil {
 		return quota.Status{}, err
 	}
-	sub, err := s.subscription(ctx, actor)
+	sub, err := s.Subscription(ctx, s.Store, actor)
 	if err != nil {
 		return quota.Status{}, err
 	}
@@ -185,7 +151,7 @@ func (s *Chats) admit(ctx context.Context, actor org.Actor, r chat.Request, rese
 	if err != nil {
 		return nil, err
 	}
-	sub, err := s.subscription(ctx, actor)
+	sub, err := s.Subscription(ctx, s.Store, actor)
 	if err != nil {
 		return nil, err
 	}

@@ -1,24 +1,53 @@
-// Package metering returns what members' calls of models have used.
+// Package metering returns what members' calls of models have used, and what organisations store.
 package metering
 
 import (
 	"context"
 
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/plan"
 	"collab/domain/usage"
 	"collab/ports"
 )
 
 // Metering are the use cases of usage.
 type Metering struct {
-	store ports.Store
-	clock ports.Clock
+	store  ports.Store
+	clock  ports.Clock
+	limits plan.StorageLimits
 }
 
 // New returns the use cases over the store.
-func New(store ports.Store, clock ports.Clock) *Metering {
-	return &Metering{store: store, clock: clock}
+func New(store ports.Store, clock ports.Clock, limits plan.StorageLimits) *Metering {
+	return &Metering{store: store, clock: clock, limits: limits}
+}
+
+// Storage is what an organisation stores.
+type Storage struct {
+	Plan    plan.Plan
+	Limit   int64 // in bytes, or plan.Unlimited
+	Used    object.Usage
+	Uploads int64 // declared bytes of the uploads to the store that are not completed
+}
+
+// Storage returns what the actor's organisation stores.
+func (s *Metering) Storage(ctx context.Context, actor org.Actor) (Storage, error) {
+	if err := actor.CheckMember(); err != nil {
+		return Storage{}, err
+	}
+	sub, err := s.store.Directory().Subscriptions().Get(ctx, actor.Org)
+	if err != nil {
+		return Storage{}, err
+	}
+	used, err := s.store.Storage().Used(ctx, []id.Org{actor.Org})
+	if err != nil {
+		return Storage{}, err
+	}
+	_, uploads, err := s.store.Storage().Announced(ctx, actor.Org)
+	p := sub.At(s.clock.Now()).Plan
+	return Storage{p, s.limits.Of(p), used[actor.Org], uploads}, err
 }
 
 // Own returns what the actor used in the organisation's billing period.

@@ -17,12 +17,13 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/plan"
 	"collab/ports"
 )
 
 const (
-	// large is the content size, in bytes, from which Create checks that the path is free
-	// before it reads the content.
+	// large is the content size, in bytes, from which it is checked before the content is read
+	// that the path is free and that the plan allows the content.
 	large = 64 << 10
 
 	// randomLength is the number of a secret's characters in a blob's name: 132 bits.
@@ -46,8 +47,12 @@ type Options struct {
 	Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
 	// LogPosition is access.Access.LogPosition.
 	LogPosition func(id.Org) (at object.Cursor, ok bool)
+	// Subscription is access.Access.Subscription.
+	Subscription func(context.Context, ports.Records, org.Actor) (plan.Subscription, error)
 	// MaxSize is the largest content, in bytes.
 	MaxSize int64
+	// Limits are those of each organisation's content.
+	Limits plan.StorageLimits
 }
 
 // Objects are the use cases of stored objects.
@@ -192,7 +197,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 			return o, err
 		}
 	}
-	content, err := s.store(ctx, o, u)
+	content, err := s.store(ctx, actor, o, u)
 	if err == nil {
 		err = s.CheckExpiry(ctx) // the upload may have taken long
 	}
@@ -202,8 +207,13 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 	var head object.Head
 	if found.Version > 0 && prepareFound() == nil {
 		// Mostly the object found before is unchanged, and one statement stores everything.
-		written = o.WithContent(content, actor.User, s.Clock.Now())
-		if head, err = s.Store.Storage().Replace(ctx, actor.Org, actor.Epoch(), found.Content, object.NewChange(written)); err == nil {
+		now := s.Clock.Now()
+		sub, err := s.Subscription(ctx, s.Store, actor)
+		if err != nil {
+			return o, err
+		}
+		written = o.WithContent(content, actor.User, now)
+		if head, err = s.Store.Storage().Replace(ctx, actor.Org, actor.Epoch(), found.Content, object.NewChange(written), s.Limits.Of(sub.At(now).Plan)); err == nil {
 			written.N = head.N
 			s.cacheRecord(written, head)
 			return written, nil
@@ -231,6 +241,9 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 			return err
 		}
 		now := s.Clock.Now()
+		if err := s.checkGrowth(ctx, r, actor, content.Size-was.Size); err != nil {
+			return err
+		}
 		written = was.WithContent(content, actor.User, now)
 		if was.Version == 0 {
 			if err = storage.Objects().Add(ctx, actor.Org, written); fault.Is(err, fault.Conflict) {
@@ -274,6 +287,20 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		}
 	}
 	return written, err
+}
+
+// checkGrowth returns Forbidden if the plan of the actor's organisation does not allow that its
+// content grows by so many bytes.
+func (s *Objects) checkGrowth(ctx context.Context, r ports.Records, actor org.Actor, growth int64) error {
+	used, err := r.Storage().Used(ctx, []id.Org{actor.Org})
+	if err != nil {
+		return err
+	}
+	sub, err := s.Subscription(ctx, r, actor)
+	if err != nil {
+		return err
+	}
+	return s.Limits.Check(sub.At(s.Clock.Now()).Plan, used[actor.Org], growth)
 }
 
 // Delete removes an object that the actor sees.

@@ -94,17 +94,23 @@ func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *o
 		if err != nil {
 			return err
 		}
-		switch n, err := storage.Announced(ctx, actor.Org); {
-		case err != nil:
+		names, pending, err := storage.Announced(ctx, actor.Org)
+		if err != nil {
 			return err
-		case n >= maxStarted:
-			return fault.New(fault.Limited, "The organisation has %d uploads that are not completed: complete or delete some, or send the content to the server", n)
+		}
+		if names >= maxStarted {
+			return fault.New(fault.Limited, "The organisation has %d uploads that are not completed: complete or delete some, or send the content to the server", names)
+		}
+		if growth := u.Size - o.Size; growth > 0 {
+			if err := s.checkGrowth(ctx, r, actor, growth+pending); err != nil {
+				return err
+			}
 		}
 		started.Content.Blob = o.BlobName(s.Secrets.Secret()[:randomLength])
 		if upload, err = s.sealStarted(actor, started); err != nil {
 			return err
 		}
-		return storage.BlobNames().Announce(ctx, actor.Org, started.Content.Blob, s.Clock.Now())
+		return storage.BlobNames().Announce(ctx, actor.Org, started.Content.Blob, u.Size, s.Clock.Now())
 	})
 	if err != nil {
 		return "", to, expires, err

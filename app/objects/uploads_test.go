@@ -8,13 +8,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"collab/app/objects"
 	"collab/app/upkeep"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/plan"
 	"collab/test/harness"
 )
 
@@ -290,6 +293,76 @@ func TestAnUploadToTheStoreIsCompletedOnce(t *testing.T) {
 		w.assertContents(t)
 		w.assertCollected(t, false)
 	}
+}
+
+func TestUploadsToTheStoreStayWithinThePlan(t *testing.T) {
+	w := open(t)
+	ctx := t.Context()
+	ten := strings.Repeat("x", 10)
+	state := func() (used, declared int64) {
+		t.Helper()
+		of, err := w.Store.Storage().Used(ctx, []id.Org{w.ben.Org})
+		must(t, err)
+		_, declared, err = w.Store.Storage().Announced(ctx, w.ben.Org)
+		must(t, err)
+		return of[w.ben.Org].Total(), declared
+	}
+	used, declared := state()
+	w.StorageLimits[plan.None] = used + declared + 45
+	var ids []string
+	errs := make([]error, 8)
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for i := range errs {
+		group.Go(func() {
+			upload, to, err := w.start(t, w.ben, "", fmt.Sprintf("x%d.md", i), ten)
+			if errs[i] = err; err != nil {
+				return
+			}
+			w.send(t, to, ten)
+			mu.Lock()
+			defer mu.Unlock()
+			ids = append(ids, upload)
+		})
+	}
+	group.Wait()
+	for _, err := range errs {
+		if err != nil {
+			expectKind(t, err, fault.Forbidden)
+		}
+	}
+	if used, pending := state(); len(ids) != 4 || pending != declared+40 || used != w.StorageLimits[plan.None]-declared-45 {
+		t.Fatalf("%d uploads were started, with %d bytes beside %d", len(ids), pending, used)
+	}
+	// What is given up makes room, and what is completed counts as stored.
+	must(t, w.Objects.GiveUp(ctx, w.ben, w.started(t, w.ben, ids[0])))
+	for range 2 {
+		must(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[1]))))
+	}
+	if now, pending := state(); now != used+10 || pending != declared+20 {
+		t.Errorf("%d bytes are stored and %d declared", now, pending)
+	}
+	_, _, err := w.start(t, w.ben, "", "more.md", ten)
+	must(t, err)
+	_, _, err = w.start(t, w.ben, "", "last.md", ten)
+	expectKind(t, err, fault.Forbidden)
+	// Content that passes through the server does not wait for what was declared; the completion decides.
+	w.StorageLimits[plan.None] = used + 15
+	must(t, errorOf(w.Objects.Create(ctx, w.ben, object.Draft{Path: "five.md", Kind: object.Artifact, Scope: object.Shared}, harness.Text("12345"))))
+	expectKind(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]))), fault.Forbidden)
+	must(t, w.Objects.Delete(ctx, w.ben, w.started(t, w.ben, ids[1]).Object, nil))
+	must(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]))))
+	w.assertContents(t)
+}
+
+func TestLongContentIsRefusedBeforeItIsRead(t *testing.T) {
+	w := open(t)
+	w.StorageLimits[plan.None] = 100 << 10
+	u := func() *objects.Upload {
+		return &objects.Upload{Content: iotest.ErrReader(errors.New("the content was read")), Size: 120 << 10}
+	}
+	expectKind(t, errorOf(w.Objects.Create(t.Context(), w.ben, object.Draft{Path: "long.md", Kind: object.Artifact, Scope: object.Shared}, u())), fault.Forbidden)
+	expectKind(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u())), fault.Forbidden)
 }
 
 func TestLongContentOfTheStoreIsNotRead(t *testing.T) {

@@ -19,13 +19,14 @@ type Operator struct {
 	store  ports.Store
 	clock  ports.Clock
 	ids    ports.IDs
+	limits plan.StorageLimits
 	origin func(context.Context) audit.Origin
 }
 
 // New returns the use cases over the store. Origin returns the origin of the request that a
 // context carries, for the audit log.
-func New(store ports.Store, clock ports.Clock, ids ports.IDs, origin func(context.Context) audit.Origin) *Operator {
-	return &Operator{store: store, clock: clock, ids: ids, origin: origin}
+func New(store ports.Store, clock ports.Clock, ids ports.IDs, limits plan.StorageLimits, origin func(context.Context) audit.Origin) *Operator {
+	return &Operator{store: store, clock: clock, ids: ids, limits: limits, origin: origin}
 }
 
 // Overview is an organisation with what operators see of it.
@@ -33,6 +34,8 @@ type Overview struct {
 	org.Organisation
 	Subscription plan.Subscription
 	Seats        org.Seats
+	Used         object.Usage
+	StorageLimit int64 // in bytes, or plan.Unlimited
 }
 
 // batch is how many organisations Organisations reads at a time.
@@ -186,9 +189,14 @@ func (s *Operator) overviews(ctx context.Context, r ports.Records, orgs []org.Or
 	if err != nil {
 		return nil, err
 	}
+	used, err := r.Storage().Used(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
 	list := make([]Overview, len(orgs))
 	for i, o := range orgs {
-		list[i] = Overview{o, subs[o.ID].At(now), seats[o.ID]}
+		sub := subs[o.ID].At(now)
+		list[i] = Overview{o, sub, seats[o.ID], used[o.ID], s.limits.Of(sub.Plan)}
 	}
 	return list, nil
 }

@@ -54,7 +54,7 @@ func newFixture(t testing.TB) *fixture {
 	must(t, err)
 	must(t, f.Objects.Delete(ctx, y.ada, y.objects["is deleted"].ID, nil))
 	for _, name := range []string{unwritten, abandoned} {
-		must(t, f.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, name, f.Clock.Now()))
+		must(t, f.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, name, 0, f.Clock.Now()))
 	}
 	for _, name := range []string{abandoned, stray} {
 		must(t, f.Blobs.Put(ctx, name, "", -1, strings.NewReader(name)))
@@ -297,7 +297,7 @@ func TestANameThatIsOldWhenItIsAnnouncedIsNotTakenFromItsUpload(t *testing.T) {
 	y, ctx := newFixture(t), t.Context()
 	y.Clock.Advance(object.Grace + time.Millisecond)
 	y.Faults.During("BlobNames.Expire", func() {
-		if err := y.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, "late@1-d", startTime); err != nil {
+		if err := y.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, "late@1-d", 0, startTime); err != nil {
 			t.Error(err)
 		}
 		if err := y.Blobs.Put(ctx, "late@1-d", "", -1, strings.NewReader("late")); err != nil {
@@ -359,7 +359,7 @@ func TestMoreGarbageThanIsHeldAtATimeIsCollectedWhole(t *testing.T) {
 		for _, name := range []string{fmt.Sprintf("many/announced %d", i), fmt.Sprintf("many/unknown %d", i)} {
 			must(t, y.Blobs.Put(ctx, name, "", -1, strings.NewReader("x")))
 		}
-		must(t, names.Announce(ctx, y.ada.Org, fmt.Sprintf("many/announced %d", i), y.Clock.Now()))
+		must(t, names.Announce(ctx, y.ada.Org, fmt.Sprintf("many/announced %d", i), 0, y.Clock.Now()))
 	}
 	y.Clock.Advance(object.Grace + time.Millisecond)
 	would := y.collect(t, true, true)

@@ -145,6 +145,7 @@ type Blob struct {
 	Name      string
 	Discarded bool      // to be removed
 	At        time.Time // since when
+	Size      int64     // declared by an upload to the store, in bytes; else 0
 }
 
 // Grace is how long a blob that no object has is kept, so that downloads and uploads of it

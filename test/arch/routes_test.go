@@ -141,6 +141,7 @@ var specified = []group{
 		POST /sync/uploads
 		POST /sync/uploads/:id/complete
 		DELETE /sync/uploads/:id`},
+	{"storage", true, `GET /metering/storage`},
 	{"task history", true, `GET /tasks/:id/history`},
 	{"authorizations", true, `
 		GET /mcp-oauth/authorize

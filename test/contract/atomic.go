@@ -124,7 +124,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 			message := nextID()
 			w.ok(w.inbox().Accept(w.ctx, "identity", message, at(0)))
 			pending := "pending " + nextID()
-			w.ok(w.blobNames().Announce(w.ctx, tn.ID, pending, at(0)))
+			w.ok(w.blobNames().Announce(w.ctx, tn.ID, pending, 0, at(0)))
 			var added task.Task
 			was := w.content(tn)
 			w.atomic(func(r ports.Records) error {
@@ -140,7 +140,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				w.wantConflict(r.Journal().Inbox().Accept(w.ctx, "identity", message, at(1)))
 				w.wantConflict(r.Storage().Objects().Add(w.ctx, tn.ID, shelved))
 				w.wantNotFound(r.Storage().Objects().Put(w.ctx, tn.ID, lost))
-				w.wantConflict(r.Storage().BlobNames().Announce(w.ctx, tn.ID, pending, at(1)))
+				w.wantConflict(r.Storage().BlobNames().Announce(w.ctx, tn.ID, pending, 0, at(1)))
 				w.wantNotFound(r.Storage().BlobNames().Forget(w.ctx, object.Blob{Org: tn.ID, Name: pending, Discarded: true}))
 				resultOf(r.Usage().Quotas().Reserve(w.ctx, tn.lease, 1000, quota.Need{Output: 1})).wantConflict(w)
 				w.wantConflict(r.Usage().Ledger().Settle(w.ctx, tn.ID, someUsage(tn.ID, tn.owner.ID), tn.used))
@@ -288,7 +288,7 @@ func (x wholeTransaction) run(w *fixture, r ports.Records) error {
 		func() error { return s.Objects().Add(w.ctx, o, x.object) },
 		func() error { return s.Objects().Put(w.ctx, o, x.replaced) },
 		func() error { return s.Objects().Remove(w.ctx, o, []id.Object{x.personalObject.ID}) },
-		func() error { return s.BlobNames().Announce(w.ctx, o, x.object.BlobName("next"), at(309)) },
+		func() error { return s.BlobNames().Announce(w.ctx, o, x.object.BlobName("next"), 0, at(309)) },
 		func() error { return s.BlobNames().Discard(w.ctx, o, []string{x.sharedObject.Blob}, at(309)) },
 		func() error {
 			_, err := s.Changes().Append(w.ctx, o, x.changes()...)

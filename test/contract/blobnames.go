@@ -20,7 +20,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			o := w.org().ID
 			b := object.Blob{Org: o, Name: someName(o), At: at(1)}
 			w.known(map[string]bool{b.Name: false})
-			w.ok(w.blobNames().Announce(w.ctx, o, b.Name, b.At))
+			w.ok(w.blobNames().Announce(w.ctx, o, b.Name, 0, b.At))
 			w.known(map[string]bool{b.Name: true})
 			wantEqual(w, w.due(o), []object.Blob{b})
 			b.At = at(999) // counts for nothing
@@ -28,39 +28,41 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			w.known(map[string]bool{b.Name: false})
 			wantEqual(w, w.due(o), nil)
 			w.wantNotFound(w.blobNames().Forget(w.ctx, b))
-			w.ok(w.blobNames().Announce(w.ctx, o, b.Name, b.At))
+			w.ok(w.blobNames().Announce(w.ctx, o, b.Name, 0, b.At))
 		},
 		"an existing name is a conflict": func(w *fixture) {
 			o := w.org().ID
 			announced, discarded := object.Blob{Org: o, Name: someName(o), At: at(1)}, object.Blob{Org: o, Name: someName(o), Discarded: true, At: at(2)}
-			w.ok(w.blobNames().Announce(w.ctx, o, announced.Name, announced.At))
+			w.ok(w.blobNames().Announce(w.ctx, o, announced.Name, 0, announced.At))
 			w.ok(w.blobNames().Discard(w.ctx, o, []string{discarded.Name}, discarded.At))
-			w.wantConflict(w.blobNames().Announce(w.ctx, o, announced.Name, at(3)))
-			w.wantConflict(w.blobNames().Announce(w.ctx, o, discarded.Name, at(3)))
+			w.wantConflict(w.blobNames().Announce(w.ctx, o, announced.Name, 0, at(3)))
+			w.wantConflict(w.blobNames().Announce(w.ctx, o, discarded.Name, 0, at(3)))
 			wantEqual(w, w.due(o), []object.Blob{announced, discarded})
 		},
 		"of concurrent announcements of one name one succeeds": func(w *fixture) {
 			o := w.org().ID
 			name := someName(o)
-			w.wantOneSuccess(concurrently(concurrent, func(i int) error { return w.blobNames().Announce(w.ctx, o, name, at(i)) }), fault.Conflict)
+			w.wantOneSuccess(concurrently(concurrent, func(i int) error { return w.blobNames().Announce(w.ctx, o, name, 0, at(i)) }), fault.Conflict)
 		},
-		"the announced names of an organisation are counted": func(w *fixture) {
+		"the announced names of an organisation are counted, and their sizes": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
-			announced := func(want int) {
+			announced := func(want int, sizes int64) {
 				w.Helper()
-				resultOf(w.store.Storage().Announced(w.ctx, o)).is(w, want)
+				names, size, err := w.store.Storage().Announced(w.ctx, o)
+				w.ok(err)
+				wantEqual(w, [2]int64{int64(names), size}, [2]int64{int64(want), sizes})
 			}
-			announced(0)
+			announced(0, 0)
 			first, second := someName(o), someName(o)
-			w.ok(w.blobNames().Announce(w.ctx, o, first, at(1)))
-			w.ok(w.blobNames().Announce(w.ctx, o, second, at(2)))
-			w.ok(w.blobNames().Announce(w.ctx, other, someName(other), at(3)))
+			w.ok(w.blobNames().Announce(w.ctx, o, first, 5<<40, at(1)))
+			w.ok(w.blobNames().Announce(w.ctx, o, second, 7, at(2)))
+			w.ok(w.blobNames().Announce(w.ctx, other, someName(other), 9, at(3)))
 			w.ok(w.blobNames().Discard(w.ctx, o, []string{someName(o)}, at(4)))
-			announced(2)
+			announced(2, 5<<40+7)
 			w.ok(w.blobNames().Forget(w.ctx, object.Blob{Org: o, Name: first}))
-			announced(1)
+			announced(1, 7)
 			w.ok(w.blobNames().Discard(w.ctx, o, []string{second}, at(5)))
-			announced(0)
+			announced(0, 0)
 		},
 		"different names are announced concurrently": func(w *fixture) {
 			o := w.org().ID
@@ -68,7 +70,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			for i := range names {
 				names[i] = someName(o)
 			}
-			w.allOK(concurrently(concurrent, func(i int) error { return w.blobNames().Announce(w.ctx, o, names[i], at(i)) }))
+			w.allOK(concurrently(concurrent, func(i int) error { return w.blobNames().Announce(w.ctx, o, names[i], 0, at(i)) }))
 			for i, b := range w.due(o) {
 				wantEqual(w, b, object.Blob{Org: o, Name: names[i], At: at(i)})
 			}
@@ -76,7 +78,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 		"forget removes only a name of the organisation with the given state": func(w *fixture) {
 			o, other := w.org().ID, w.org().ID
 			announced, discarded := object.Blob{Org: o, Name: someName(o), At: at(1)}, object.Blob{Org: o, Name: someName(o), Discarded: true, At: at(2)}
-			w.ok(w.blobNames().Announce(w.ctx, o, announced.Name, announced.At))
+			w.ok(w.blobNames().Announce(w.ctx, o, announced.Name, 0, announced.At))
 			w.ok(w.blobNames().Discard(w.ctx, o, []string{discarded.Name}, discarded.At))
 			for _, b := range []object.Blob{announced, discarded} {
 				theirs, opposite, unknown := b, b, b
@@ -112,8 +114,8 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			o := tn.ID
 			old, exact, gone := object.Blob{Org: o, Name: someName(o), At: longAgo(99)}, object.Blob{Org: o, Name: someName(o), At: longAgo(100)}, object.Blob{Org: o, Name: someName(o), At: longAgo(98), Discarded: true}
-			w.ok(w.blobNames().Announce(w.ctx, o, old.Name, old.At))
-			w.ok(w.blobNames().Announce(w.ctx, o, exact.Name, exact.At))
+			w.ok(w.blobNames().Announce(w.ctx, o, old.Name, 0, old.At))
+			w.ok(w.blobNames().Announce(w.ctx, o, exact.Name, 0, exact.At))
 			w.ok(w.blobNames().Discard(w.ctx, o, []string{gone.Name}, gone.At))
 			w.ok(w.blobNames().Expire(w.ctx, longAgo(100)))
 			w.wantNotFound(w.blobNames().Forget(w.ctx, old))
@@ -133,11 +135,11 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 				if b.Discarded {
 					w.ok(w.blobNames().Discard(w.ctx, of, []string{b.Name}, b.At))
 				} else {
-					w.ok(w.blobNames().Announce(w.ctx, of, b.Name, b.At))
+					w.ok(w.blobNames().Announce(w.ctx, of, b.Name, 0, b.At))
 				}
 				want = append(want, b)
 			}
-			w.ok(w.blobNames().Announce(w.ctx, o, string(o)+"/exact", at(100)))
+			w.ok(w.blobNames().Announce(w.ctx, o, string(o)+"/exact", 0, at(100)))
 			w.ok(w.blobNames().Discard(w.ctx, o, []string{string(o) + "/exact too"}, at(100)))
 			slices.SortFunc(want, func(a, b object.Blob) int { return strings.Compare(a.Name, b.Name) })
 			for _, limit := range []int{1, 3, len(want), 1000} {
@@ -148,7 +150,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 		"known returns stored names and those of objects": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			announced, discarded := someName(tn.ID), someName(other.ID)
-			w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced, at(1)))
+			w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced, 0, at(1)))
 			w.ok(w.blobNames().Discard(w.ctx, other.ID, []string{discarded}, at(1)))
 			w.known(map[string]bool{
 				announced: true, discarded: true, tn.sharedObject.Blob: true, other.personalObject.Blob: true,
@@ -173,7 +175,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 		"a rollback restores announced and discarded names": func(w *fixture) {
 			tn := w.tenant()
 			announced := object.Blob{Org: tn.ID, Name: someName(tn.ID), At: at(1)}
-			w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced.Name, announced.At))
+			w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced.Name, 0, announced.At))
 			w.rolledBack(func(r ports.Records) error {
 				b := r.Storage().BlobNames()
 				return errors.Join(b.Forget(w.ctx, announced), b.Discard(w.ctx, tn.ID, []string{tn.sharedObject.Blob}, at(2)))
@@ -183,7 +185,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 		"the blobs of an erased organisation stay known, and are discarded": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			announced, discarded := someName(tn.ID), object.Blob{Org: tn.ID, Name: someName(tn.ID), Discarded: true, At: at(2)}
-			w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced, at(1)))
+			w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced, 0, at(1)))
 			w.ok(w.blobNames().Discard(w.ctx, tn.ID, []string{discarded.Name}, discarded.At))
 			w.ok(w.organisations().Erase(w.ctx, tn.ID, at(300)))
 			w.known(map[string]bool{announced: true, discarded.Name: true, tn.sharedObject.Blob: true, tn.personalObject.Blob: true, other.sharedObject.Blob: true})
@@ -271,7 +273,7 @@ func (w *fixture) expireAgainstTakeover(tn tenant) {
 	for i := range 8 {
 		v := someObject(tn.ID, object.Place{Kind: object.Artifact, Scope: object.Shared}, fmt.Sprintf("%d.md", i), tn.owner.ID)
 		announced := object.Blob{Org: tn.ID, Name: v.Blob, At: longAgo(99)}
-		w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced.Name, announced.At))
+		w.ok(w.blobNames().Announce(w.ctx, tn.ID, announced.Name, 0, announced.At))
 		errs := concurrently(2, func(i int) error {
 			if i == 0 {
 				return w.blobNames().Expire(w.ctx, longAgo(100))

@@ -321,6 +321,7 @@ type content struct {
 	Audit        []audit.Entry
 	Epoch        int64
 	Objects      []object.Object
+	Used         object.Usage
 	Log          []object.Change
 	Head         object.Head
 	Account      quota.Account
@@ -350,6 +351,7 @@ func (w *fixture) content(tn tenant) content {
 	c.Audit = resultOf(w.audited(o, "", 0)).must(w)
 	c.Epoch = w.epoch(o)
 	c.Objects = w.objectsOf(o, nil, object.Filter{})
+	c.Used = w.used(o)
 	c.Log = w.log(o)
 	c.Head = w.head(o)
 	c.Account = resultOf(w.quotas().Account(w.ctx, o, tn.owner.ID, tn.lease.Day)).must(w)

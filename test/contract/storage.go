@@ -7,6 +7,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
+	"collab/domain/plan"
 	"collab/ports"
 )
 
@@ -18,7 +19,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			epoch := w.epoch(tn.ID)
 			for n, was := range []object.Object{tn.sharedObject, tn.personalObject} {
 				c := w.successor(was)
-				head := resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, was.Content, c)).must(w)
+				head := resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, was.Content, c, plan.Unlimited)).must(w)
 				wantEqual(w, head, object.Head{Epoch: head.Epoch, N: int64(n + 3)})
 				wantEqual(w, w.head(tn.ID), head)
 				c.N, c.Object.N = head.N, head.N
@@ -38,7 +39,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			c, epoch := w.successor(tn.sharedObject), w.epoch(tn.ID)
 			c.By = ""
-			c.N = resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c)).must(w).N
+			c.N = resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited)).must(w).N
 			c.Object.N = c.N
 			resultOf(w.changes().List(w.ctx, tn.ID, c.N-1, 10)).is(w, []object.Change{c})
 		},
@@ -74,7 +75,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 				"it names another blob, and the name is new": {tn.ID, tn.personalObject, unannounced, w.epoch(tn.ID)},
 			} {
 				was, wasTheirs, names, theirNames := w.content(tn), w.content(other), w.due(tn.ID), w.due(other.ID)
-				head, err := w.store.Storage().Replace(w.ctx, try.in, try.epoch, try.was.Content, try.c)
+				head, err := w.store.Storage().Replace(w.ctx, try.in, try.epoch, try.was.Content, try.c, plan.Unlimited)
 				if !fault.Is(err, fault.Conflict) {
 					w.Errorf("%s: %+v, %v", about, head, err)
 				}
@@ -91,7 +92,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 				made[i] = w.successor(tn.sharedObject)
 			}
 			winner := w.wantOneSuccess(concurrently(concurrent, func(i int) error {
-				_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, made[i])
+				_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, made[i], plan.Unlimited)
 				return err
 			}), fault.Conflict)
 			c := made[winner]
@@ -109,7 +110,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			from := w.head(tn.ID).N
 			w.allOK(concurrently(2*concurrent, func(i int) error {
 				if i < concurrent {
-					_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, all[i].Content, w.successor(all[i]))
+					_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, all[i].Content, w.successor(all[i]), plan.Unlimited)
 					return err
 				}
 				_, err := w.append(tn.ID, func(ports.Storage) ([]object.Change, error) {
@@ -133,12 +134,12 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			c, second := w.successor(tn.sharedObject), w.successor(tn.personalObject)
 			was, names, epoch := w.content(tn), w.due(tn.ID), w.epoch(tn.ID)
 			both := func(r ports.Records) error {
-				_, err := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c)
-				_, conflict := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, second)
+				_, err := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited)
+				_, conflict := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, second, plan.Unlimited)
 				if !fault.Is(conflict, fault.Conflict) {
 					w.Errorf("the second ended with %v", conflict)
 				}
-				_, err2 := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.personalObject.Content, second)
+				_, err2 := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.personalObject.Content, second, plan.Unlimited)
 				return errors.Join(err, err2)
 			}
 			w.rolledBack(both)
@@ -157,6 +158,6 @@ func (w *fixture) successor(was object.Object) object.Change {
 	next := was
 	next.MimeType, next.Version, next.UpdatedBy, next.UpdatedAt = "text/x-\"next\"", was.Version+1, fresh[id.User](), at(95)
 	next.Content = object.Content{Blob: was.BlobName(nextID()), Size: 7, Checksum: was.Checksum, Text: false}
-	w.ok(w.blobNames().Announce(w.ctx, was.Org, next.Blob, at(94)))
+	w.ok(w.blobNames().Announce(w.ctx, was.Org, next.Blob, 0, at(94)))
 	return object.NewChange(next)
 }

@@ -65,6 +65,9 @@ type Deployment struct {
 
 	Server
 
+	// StorageLimits may be changed between calls.
+	StorageLimits plan.StorageLimits
+
 	Secrets *memory.Secrets
 	Sealer  ports.Sealer
 	Tokens  ports.ServiceTokens
@@ -99,7 +102,7 @@ type Server struct {
 func NewDeployment(at time.Time) (*Deployment, error) {
 	w := &Deployment{
 		Faults: &Faults{}, Store: memory.NewStore(), Bus: &memory.Bus{}, Clock: memory.NewClock(at), IDs: &memory.IDs{},
-		Mailer: &memory.Mailer{}, Secrets: &memory.Secrets{}, invites: map[string]string{},
+		Mailer: &memory.Mailer{}, Secrets: &memory.Secrets{}, invites: map[string]string{}, StorageLimits: plan.StorageLimits{},
 	}
 	w.Store.OnChange(w.Bus.Publish)
 	kept, err := bucket.Open(context.Background(), "mem://")
@@ -143,15 +146,15 @@ func (w *Deployment) Restart() error {
 	})
 	s.Onboarding = onboarding.New(w.Clock, w.IDs, s.Access.Locked, s.Access.Atomic)
 	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, Mailer: w.Mailer, InviteURL: w.inviteURL, Locked: s.Access.Locked, Origin: access.Origin})
-	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Signed: faultySigned{blobs}, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, CheckExpiry: s.Access.CheckExpiry, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, LogPosition: s.Access.LogPosition, MaxSize: MaxSize})
+	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Signed: faultySigned{blobs}, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, CheckExpiry: s.Access.CheckExpiry, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, LogPosition: s.Access.LogPosition, Subscription: s.Access.Subscription, MaxSize: MaxSize, Limits: w.StorageLimits})
 	s.Tasks = tasks.New(store, w.Clock, w.IDs, s.Access.Atomic)
 	s.Teams = teams.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)
 	s.Workspaces = workspaces.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)
 	s.Chats = chats.New(chats.Options{
 		Store: store, Registry: w.models, Providers: map[string]ports.Models{modelProvider: w.Model}, Generations: w.Model,
-		Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, IDs: w.IDs, Log: log, Origin: access.Origin, Pause: pause,
+		Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, IDs: w.IDs, Log: log, Subscription: s.Access.Subscription, Origin: access.Origin, Pause: pause,
 	})
-	s.Metering = metering.New(store, w.Clock)
+	s.Metering = metering.New(store, w.Clock, w.StorageLimits)
 	s.Connectors = connectors.New(connectors.Options{
 		Store: store, Catalog: catalog, Servers: w.Tools, Authorizer: w.Tools, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, Log: log,
 		Page: PublicURL + "/authorize", Callback: CallbackURL, Pause: pause,
@@ -166,7 +169,7 @@ func (w *Deployment) Restart() error {
 		Store: store, Identity: identities, Payments: stripepay.NewEvents([]string{PaymentSecret}, Prices, w.Clock), Clock: w.Clock, IDs: w.IDs,
 		Objects: s.Objects, Billing: s.Billing,
 	})
-	s.Operator = operator.New(store, w.Clock, w.IDs, access.Origin)
+	s.Operator = operator.New(store, w.Clock, w.IDs, w.StorageLimits, access.Origin)
 	s.Upkeep = upkeep.New(store, blobs, w.Clock, s.Connectors, Retention)
 	return nil
 }

@@ -178,8 +178,8 @@ func (s faultyStorage) BlobNames() ports.BlobNames {
 	return faultyBlobNames{s.Storage.BlobNames(), s.faults}
 }
 
-func (s faultyStorage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change) (object.Head, error) {
-	return ask(s.faults, "Storage.Replace", func() (object.Head, error) { return s.Storage.Replace(ctx, o, epoch, was, c) })
+func (s faultyStorage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64) (object.Head, error) {
+	return ask(s.faults, "Storage.Replace", func() (object.Head, error) { return s.Storage.Replace(ctx, o, epoch, was, c, limit) })
 }
 
 type faultyObjects struct {
@@ -229,8 +229,8 @@ type faultyBlobNames struct {
 	faults *Faults
 }
 
-func (s faultyBlobNames) Announce(ctx context.Context, o id.Org, name string, now time.Time) error {
-	return s.faults.call("BlobNames.Announce", func() error { return s.BlobNames.Announce(ctx, o, name, now) })
+func (s faultyBlobNames) Announce(ctx context.Context, o id.Org, name string, size int64, now time.Time) error {
+	return s.faults.call("BlobNames.Announce", func() error { return s.BlobNames.Announce(ctx, o, name, size, now) })
 }
 
 func (s faultyBlobNames) Forget(ctx context.Context, b object.Blob) error {

@@ -89,7 +89,7 @@ func TestAnOperatorsListReadsTheFiguresOfAPartInTwoReads(t *testing.T) {
 		}
 	}
 	admin, counted := org.Actor{Operator: true}, &bulkReads{Store: store}
-	operators := operator.New(counted, clock, ids, access.Origin)
+	operators := operator.New(counted, clock, ids, nil, access.Origin)
 	_, err := operators.Grant(ctx, admin, name(2), plan.Grant{Plan: plan.Premium})
 	must(err)
 	for _, page := range []struct{ after, limit, want int }{{-1, 0, organisations}, {-1, 1, 1}, {-1, 200, 200}, {0, 201, 201}, {99, 300, 300}, {99, 400, 350}, {449, 10, 0}} {

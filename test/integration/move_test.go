@@ -24,7 +24,7 @@ func movedAnswers(t *testing.T, c collabd.Client, more ...string) map[string]str
 	all := map[string]string{}
 	for _, path := range append([]string{
 		"/tasks", "/tasks?tags=urgent", "/teams", "/workspaces", "/org/members", "/sync/manifest", "/sync/profile", "/billing/subscription", "/metering/org",
-		"/metering/user", "/metering/quota", "/updates/releases", "/auth/me",
+		"/metering/user", "/metering/quota", "/metering/storage", "/updates/releases", "/auth/me",
 	}, more...) {
 		status, body, err := c.Do("GET", path, nil)
 		if err != nil {

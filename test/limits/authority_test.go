@@ -102,6 +102,7 @@ var acts = map[string]heldRequest{
 	"GET /api/v1/metering/org":         {path: "/metering/org"},
 	"GET /api/v1/metering/user":        {path: "/metering/user"},
 	"GET /api/v1/metering/quota":       {path: "/metering/quota"},
+	"GET /api/v1/metering/storage":     {path: "/metering/storage"},
 
 	"GET /api/v1/connectors":                           {path: "/connectors"},
 	"POST /api/v1/connectors":                          {path: "/connectors", body: `{"providerId":"time"}`},

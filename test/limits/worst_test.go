@@ -388,9 +388,10 @@ var requests = map[string]func(w *largest) []request{
 	"GET /api/v1/billing/checkout/cancel": func(w *largest) []request { return anybody("/billing/checkout/cancel") },
 	"POST /api/v1/billing/webhook":        func(w *largest) []request { return w.paymentEvents() },
 
-	"GET /api/v1/metering/org":   func(w *largest) []request { return w.get("/metering/org") },
-	"GET /api/v1/metering/user":  func(w *largest) []request { return w.get("/metering/user") },
-	"GET /api/v1/metering/quota": func(w *largest) []request { return w.get("/metering/quota") },
+	"GET /api/v1/metering/org":     func(w *largest) []request { return w.get("/metering/org") },
+	"GET /api/v1/metering/user":    func(w *largest) []request { return w.get("/metering/user") },
+	"GET /api/v1/metering/quota":   func(w *largest) []request { return w.get("/metering/quota") },
+	"GET /api/v1/metering/storage": func(w *largest) []request { return w.get("/metering/storage") },
 
 	"GET /api/v1/connector-providers": func(w *largest) []request { return anybody("/connector-providers") },
 	"GET /api/v1/connectors":          func(w *largest) []request { return w.lists("/connectors") },

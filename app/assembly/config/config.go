@@ -79,6 +79,7 @@ type Config struct {
 	AdminSecret  Secret                 `env:"COLLAB_ADMIN_SECRET" help:"value of the operator's X-Admin-Secret header; empty: operator endpoints answer 404"`
 	CORSOrigins  []string               `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
 	MaxUpload    int64                  `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" default:"104857600" min:"1048576"` // min is the limit of JSON bodies, among which are documents
+	PlanStorage  plan.StorageLimits     `env:"COLLAB_PLAN_STORAGE" help:"how much content an organisation may store by plan, in MiB, GiB or TiB; a plan that is not named has no limit; or off" default:"NO_PLAN=5GiB,FREE=10GiB,STANDARD=100GiB,PREMIUM=1TiB"`
 	RateLimits   limit.Rates            `env:"COLLAB_RATE_LIMITS" help:"requests per caller, per address where there is no caller, and of providers per address (webhook); or off" default:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"`
 	Budgets      limit.Budgets          `env:"COLLAB_BUDGETS" help:"what all requests may hold at once: memory for those of callers who are not known yet (anonymous), for bodies and downloads of known ones (callers), and for connections with the headers of requests (connections), and disk for what waits in files (spool), in MiB or GiB" or:"anonymous=64MiB,callers=256MiB,connections=1GiB,spool= 16 times COLLAB_MAX_UPLOAD_BYTES"`
 	Connections  limit.ConnectionLimits `env:"COLLAB_CONNECTIONS" help:"connections in all, and from one address that is no trusted proxy; without trusted proxies those of this machine have no limit of their own" default:"total=16384,address=512"`
@@ -214,6 +215,8 @@ func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error
 		}
 	case *org.RoleMap:
 		*v, err = org.ParseRoleMap(text)
+	case *plan.StorageLimits:
+		*v, err = plan.ParseStorageLimits(text)
 	case *limit.Rates:
 		*v, err = limit.ParseRates(text)
 	case *limit.Budgets:

@@ -3,10 +3,12 @@ package scenario
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"collab/app/upkeep"
+	"collab/domain/plan"
 	"collab/test/harness"
 )
 
@@ -53,6 +55,19 @@ var serverActs = []*act{
 			})
 			return all, err
 		},
+	},
+	{
+		party: machinery, name: "storage-limit", subject: "plan", args: "bytes*",
+		does: "Limits what organisations with the plan may store, from now on. Without it no plan has a limit.",
+		do: without(func(c *call) error {
+			of, known := plan.Parse(c.subject())
+			limit, err := strconv.ParseInt(c.text("bytes"), 10, 64)
+			if !known || err != nil || limit < 0 {
+				return &misuse{"it limits a plan such as FREE to a number of bytes"}
+			}
+			c.StorageLimits[of] = limit
+			return nil
+		}),
 	},
 	{
 		party: machinery, name: "blobs",

@@ -1,0 +1,9 @@
+-- +goose Up
+-- The sizes of an organisation's objects by class. They count while counted_n is n: servers that
+-- do not know them change n alone.
+ALTER TABLE log_heads ADD COLUMN shared_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE log_heads ADD COLUMN personal_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE log_heads ADD COLUMN memory_bytes INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE log_heads ADD COLUMN counted_n INTEGER NOT NULL DEFAULT 0;
+-- What a client has declared that it will send to the object store.
+ALTER TABLE blob_names ADD COLUMN size INTEGER NOT NULL DEFAULT 0;

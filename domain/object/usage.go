@@ -1,0 +1,34 @@
+package object
+
+// Class is what the content of an object counts as.
+type Class int
+
+// The classes.
+const (
+	SharedFiles Class = iota
+	PersonalFiles
+	Memories // with the documents
+)
+
+// Class returns the class of the place's objects.
+func (p Place) Class() Class {
+	switch {
+	case p.Kind == HubMemory || p.Kind == TeamMemory || p.Kind == WorkspaceMemory:
+		return Memories
+	case p.Scope == Personal:
+		return PersonalFiles
+	}
+	return SharedFiles
+}
+
+// Usage is the size of the content of an organisation's objects by class, in bytes.
+type Usage [Memories + 1]int64
+
+// Total returns the sum of all classes.
+func (u Usage) Total() int64 { return u[SharedFiles] + u[PersonalFiles] + u[Memories] }
+
+// Allows reports whether the content may grow by so many bytes, which may be negative, where
+// it is limited to limit bytes. A negative limit is none. Content beyond the limit may shrink.
+func (u Usage) Allows(growth, limit int64) bool {
+	return limit < 0 || growth <= 0 || u.Total() <= limit-growth
+}
