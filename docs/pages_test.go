@@ -83,6 +83,20 @@ func TestDecisionsHaveUniqueIds(t *testing.T) {
 	}
 }
 
+func TestReleasesAreInThePageOnUpgrades(t *testing.T) {
+	var rows []string
+	for _, m := range regexp.MustCompile(`(?m)^\| (\d+\.\d+\.\d+ \| \d+) \| \d+\.\d+\.\d+ \|$`).FindAllStringSubmatch(pages.Read(t, "docs/operations.md"), -1) {
+		rows = append(rows, m[1])
+	}
+	var releases []string
+	for _, m := range regexp.MustCompile(`(?m)^## (\S+) \(schema (\d+)`).FindAllStringSubmatch(pages.Read(t, "CHANGELOG.md"), -1) {
+		releases = append(releases, m[1]+" | "+m[2])
+	}
+	if !slices.Equal(rows, releases) {
+		t.Errorf("docs/operations.md has the releases and schemas %q, CHANGELOG.md %q", rows, releases)
+	}
+}
+
 func TestFilesAndTestsOfThePageOnSecurityExist(t *testing.T) {
 	all := map[string]bool{}
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"testing"
 
 	"collab/adapters/gormdb"
@@ -40,13 +39,5 @@ func TestTheChangelogNamesTheSchemaOfEachRelease(t *testing.T) {
 		if !regexp.MustCompile(`^\d+\.\d+\.\d+ \(schema \d+, commit [0-9a-f]{8}\)$`).MatchString(r[1]) {
 			t.Errorf("CHANGELOG.md has the release %q, want its version, schema and commit", r[1])
 		}
-	}
-}
-
-func TestThePageOnUpgradesBeginsWithThisRelease(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operations.md")
-	must(t, err)
-	if row := fmt.Sprintf("|---|---|---|\n| %s | %d | %s |\n", number, gormdb.Schema(), oldest); !strings.Contains(string(text), row) {
-		t.Errorf("docs/operations.md does not have %s", row)
 	}
 }

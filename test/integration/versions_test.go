@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"collab/adapters/gormdb"
+	"collab/app/assembly"
 	"collab/domain/plan"
 	"collab/test/collabd"
 	"collab/test/nats"
@@ -98,6 +99,13 @@ func TestTheOldestReleaseThatRunsOnTheSchemaIsKnown(t *testing.T) {
 	}
 	if line := fmt.Sprintf("\n## %s (schema %d, commit ", release, oldest); !strings.Contains(string(changelog), line) {
 		t.Errorf("CHANGELOG.md does not have %s", line)
+	}
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row := fmt.Sprintf("|---|---|---|\n| %s | %d | %s |\n", assembly.Version(), gormdb.Schema(), release); !strings.Contains(string(page), row) {
+		t.Errorf("docs/operations.md does not have %s", row)
 	}
 	said, err := s.Command(t, []string{"version"}).Output()
 	if line := fmt.Sprintf("\nschema %d, on which servers from version %s on run\n", gormdb.Schema(), release); err != nil || !strings.HasSuffix(string(said), line) {
