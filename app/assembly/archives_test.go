@@ -325,12 +325,18 @@ func TestAnImportedOrganisationIsExportedAsItWas(t *testing.T) {
 	}
 }
 
-// sorted returns the texts with sorted lines, whose ids have no numbers: new ids are in another order.
+// sorted returns the texts with sorted lines, without the numbers of ids, because new ids are in another
+// order. Texts whose names differ by ids only are one.
 func sorted(texts map[string]string) map[string]string {
-	is := map[string]string{}
+	numbered := regexp.MustCompile(`\bid\d+\b`)
+	all := map[string][]string{}
 	for name, text := range texts {
-		all := slices.Sorted(strings.Lines(regexp.MustCompile(`\bid\d+\b`).ReplaceAllString(text, "id")))
-		is[regexp.MustCompile(`\bid\d+\b`).ReplaceAllString(name, "id")+fmt.Sprint(len(all))] = strings.Join(all, "")
+		name = numbered.ReplaceAllString(name, "id")
+		all[name] = append(all[name], slices.Collect(strings.Lines(numbered.ReplaceAllString(text, "id")))...)
+	}
+	is := map[string]string{}
+	for name, lines := range all {
+		is[name] = fmt.Sprintln(len(lines), slices.Sorted(slices.Values(lines)))
 	}
 	return is
 }

@@ -94,7 +94,7 @@ func withoutVariables(environ []string, name string) (rest []string) {
 }
 
 func TestAServerStartsAnswersAndEndsWithoutLeavingAnythingBehind(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for _, database := range []string{"memory://", "sqlite://" + filepath.Join(t.TempDir(), "collab.db")} {
 		c := read(t, "COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR="+t.TempDir(), "COLLAB_DATABASE_URL="+database)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -166,7 +166,7 @@ func request(t *testing.T, method, address, kind, body string, headers ...string
 // TestAnUnavailablePostHogDelaysNothing: one takes connections and never answers,
 // the other one is not there.
 func TestAnUnavailablePostHogDelaysNothing(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections for it
 	must(t, err)
 	defer mute.Close()
