@@ -135,6 +135,8 @@ func (i Inspection) schema(found condition) (f inspect.Findings) {
 		f.Wrong("call collabd move again with the same arguments, or with --abandon", "a move to this database is not complete")
 	case behind == 0:
 		f.OK("version %d", found.schema)
+	case found.onlyFor != "":
+		f.Wrong("install that release or a newer one", "version %d, which is for servers from version %s on", found.schema, found.onlyFor)
 	case behind < 0:
 		f.Note("expected during a rolling update; otherwise this collabd is too old", "version %d; this collabd knows %d", found.schema, found.latest)
 	case !i.Production:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -27,6 +28,7 @@ type condition struct {
 	schema   int64            // version that was migrated to; zero: none, or not readable
 	isTarget bool             // of a transfer that is not complete
 	latest   int64            // version that this program knows
+	onlyFor  string           // the oldest release that the schema is for, if it is newer than this program
 	missing  []id.Org         // of the given ones
 	postgres *serverCondition // nil for SQLite, and before a server has answered
 	damage   string           // the first problem of SQLite's quick_check; empty: none
@@ -50,6 +52,10 @@ type serverCondition struct {
 	utf8            bool
 	superuser       bool
 }
+
+// selectOnlyFor returns the oldest release that the schema is for if that needs a newer schema than %d,
+// else "".
+const selectOnlyFor = "SELECT COALESCE((SELECT release FROM schema_support WHERE oldest > %d), '')"
 
 // readPostgres and readSQLite read the state of the database at the address without
 // changing it. They return NotFound if there is no such database, Unauthenticated if the
@@ -115,6 +121,11 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 	}
 	if err := conn.QueryRow(ctx, selectVersion).Scan(&c.schema); err != nil {
 		return c, serverError(ctx, err)
+	}
+	if c.schema > c.latest {
+		if err := conn.QueryRow(ctx, fmt.Sprintf(selectOnlyFor, c.latest)).Scan(&c.onlyFor); err != nil {
+			return c, serverError(ctx, err)
+		}
 	}
 	if c.schema == 0 {
 		return c, nil
@@ -188,6 +199,11 @@ func readSQLite(ctx context.Context, address string, ask []id.Org) (c condition,
 	c.product, c.took = version, time.Since(asked)
 	if table {
 		if err := pool.QueryRowContext(ctx, selectVersion).Scan(&c.schema); err != nil {
+			return c, failed(ctx, err, "Database")
+		}
+	}
+	if c.schema > c.latest {
+		if err := pool.QueryRowContext(ctx, fmt.Sprintf(selectOnlyFor, c.latest)).Scan(&c.onlyFor); err != nil {
 			return c, failed(ctx, err, "Database")
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"collab/adapters/inspect"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/plan"
@@ -46,6 +47,13 @@ func TestADatabaseForNewerProgramsIsRefused(t *testing.T) {
 			if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "for servers from version 9.0.0 on") {
 				t.Error(err)
 			}
+		}
+		run(t, db, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (1000, true)")
+		found := Inspect(t.Context(), Inspection{Address: url, Clocks: &inspect.Clocks{}})
+		if !slices.ContainsFunc(found, func(f inspect.Finding) bool {
+			return f.Severity == inspect.Wrong && strings.Contains(f.Text, "from version 9.0.0 on")
+		}) {
+			t.Errorf("%+v", found)
 		}
 	})
 }
