@@ -75,10 +75,18 @@ func (db *DB) migrate(ctx context.Context, files fs.FS, version int64) (err erro
 	if err != nil {
 		return err
 	}
+	return failed(ctx, db.untilLocked(ctx, func() error {
+		_, err := provider.UpTo(ctx, version)
+		return err
+	}), "Database")
+}
+
+// untilLocked runs fn, and again while it fails because other transactions hold a table.
+func (db *DB) untilLocked(ctx context.Context, fn func() error) error {
 	for attempt := 1; ; attempt++ {
-		_, err = provider.UpTo(ctx, version)
+		err := fn()
 		if !isLocked(err) {
-			return failed(ctx, err, "Database")
+			return err
 		}
 		if attempt == lockAttempts {
 			return fault.Wrap(fault.Unavailable, err, "A migration does not get the lock of a table that other transactions hold")

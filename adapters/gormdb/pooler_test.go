@@ -9,10 +9,11 @@ import (
 	"collab/test/race"
 )
 
-func TestStoreThroughPgBouncer(t *testing.T) {
-	race.Skip(t, "it is the same on Postgres without a pooler")
+func TestStoreThroughPgBouncerOnPartitionedTables(t *testing.T) {
+	race.Skip(t, "it is the same on Postgres without a pooler and partitions")
 	direct := postgres.URL(t)
-	migrated(t, direct).Close()
+	db := migrated(t, direct)
+	partitioned(t, db)
 	testStore(t, opened(t, postgres.Pooled(t, direct)))
 }
 

@@ -107,6 +107,11 @@ func toSQLite(v any) any {
 	return v
 }
 
+// keyFields returns the fields of the primary key.
+func (t *table) keyFields() []field {
+	return slices.DeleteFunc(slices.Clone(t.all), func(f field) bool { return !f.key })
+}
+
 // key returns the values of the primary key as text.
 func (t *table) key(r rowValues) (key []string) {
 	for i, f := range t.all {
@@ -119,16 +124,13 @@ func (t *table) key(r rowValues) (key []string) {
 
 // keyArgs returns the parameters of a key that was made by key.
 func (t *table) keyArgs(key []string) (args []any, err error) {
-	for _, f := range t.all {
-		if !f.key {
-			continue
-		}
-		var v any = key[len(args)]
+	for i, f := range t.keyFields() {
+		var v any = key[i]
 		switch f.kind {
 		case "bigint":
-			v, err = strconv.ParseInt(key[len(args)], 10, 64)
+			v, err = strconv.ParseInt(key[i], 10, 64)
 		case "boolean":
-			v, err = strconv.ParseBool(key[len(args)])
+			v, err = strconv.ParseBool(key[i])
 		}
 		if err != nil {
 			return nil, err

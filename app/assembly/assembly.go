@@ -348,9 +348,9 @@ func printAddresses(out io.Writer, base publicURL, page signInPage) {
 	}
 }
 
-// Migrate brings the database's schema up to date. Any number of processes may do so
-// concurrently.
-func Migrate(ctx context.Context, c config.Config, log io.Writer) (err error) {
+// Migrate brings the database's schema up to date, and partitions its largest tables if partition
+// is set. Any number of processes may do so concurrently.
+func Migrate(ctx context.Context, c config.Config, partition bool, log io.Writer) (err error) {
 	if c.Database() == "memory" {
 		return nil
 	}
@@ -364,12 +364,29 @@ func Migrate(ctx context.Context, c config.Config, log io.Writer) (err error) {
 	if err != nil {
 		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}
-	err = errors.Join(db.Migrate(ctx), db.Close())
-	if err == nil {
-		logger.Info("schema up to date")
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.Migrate(ctx); err != nil {
+		return err
 	}
-	return err
+	logger.Info("schema up to date")
+	if !partition {
+		return nil
+	}
+	next := int64(progressRecords)
+	return db.Partition(ctx, func(table string, records int64, done bool) {
+		switch {
+		case done:
+			next = progressRecords
+			logger.Info("table partitioned", "table", table, "records", records)
+		case records >= next:
+			next = records + progressRecords
+			logger.Info("partitioning progress", "table", table, "records", records)
+		}
+	})
 }
+
+// progressRecords is how many records of a table are copied between two lines of the log.
+const progressRecords = 250_000
 
 // PrintKeys writes a new file of keys of the kind "tokens" or "secrets".
 func PrintKeys(out io.Writer, kind string) error {

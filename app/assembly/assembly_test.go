@@ -141,7 +141,7 @@ func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
 		var text bytes.Buffer
 		must(t, errors.Join(PrintKeys(&text, what), os.WriteFile(filepath.Join(folder, what), text.Bytes(), 0o600)))
 	}
-	must(t, Migrate(t.Context(), read(t, environ...), io.Discard))
+	must(t, Migrate(t.Context(), read(t, environ...), false, io.Discard))
 	for _, test := range []struct{ setting, remedy string }{
 		{"COLLAB_LOG_LEVEL=info", ""},
 		{"COLLAB_PUBLIC_URL=http://collab.example.com", "set COLLAB_PUBLIC_URL"},

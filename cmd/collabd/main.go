@@ -28,7 +28,8 @@ const usage = `collabd is the Collab server. It is configured by environment var
 
 Usage:
   collabd [serve]        run the server
-  collabd migrate        bring the database's schema up to date
+  collabd migrate        bring the database's schema up to date; with --partition also
+                         partition the largest tables on Postgres, while servers run
   collabd doctor         check the configuration for real: 0 when nothing is wrong, 1 otherwise
   collabd doctor --json  the same as JSON
   collabd gc             remove stored content that nothing names any more
@@ -78,9 +79,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return configured(environ, stderr, func(c config.Config) error {
 			return assembly.Serve(ctx, c, stdout, stderr)
 		})
-	case len(args) == 1 && command == "migrate":
+	case command == "migrate" && (len(args) == 1 || len(args) == 2 && args[1] == "--partition"):
 		return configured(environ, stderr, func(c config.Config) error {
-			return assembly.Migrate(ctx, c, stderr)
+			return assembly.Migrate(ctx, c, len(args) == 2, stderr)
 		})
 	case command == "doctor" && (len(args) == 1 || len(args) == 2 && args[1] == "--json"):
 		return doctor.Run(ctx, environ, assembly.Version(), len(args) == 2, stdout)

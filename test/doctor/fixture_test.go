@@ -273,7 +273,7 @@ func migrate(address string) error {
 	if err != nil {
 		return err
 	}
-	return assembly.Migrate(context.Background(), c, io.Discard)
+	return assembly.Migrate(context.Background(), c, false, io.Discard)
 }
 
 func newBus(t *testing.T) string {

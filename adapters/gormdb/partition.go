@@ -1,0 +1,300 @@
+package gormdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"collab/domain/fault"
+)
+
+// partitionedTables are the tables that Partition divides: those that grow with every day, and of
+// which requests add records far more often than they read any.
+var partitionedTables = []string{"usage_entries", "task_history", "changes"}
+
+// partitions is how many partitions a table is divided into. A statement that reads one of them
+// locks all of them first, as its plan is for any organisation.
+const partitions = 8
+
+// copiedBlocks is how many blocks of 8 KiB are copied in one transaction, which holds back changes
+// of their rows.
+const copiedBlocks = 64
+
+// partitionLock is how long Partition waits for a lock: it needs two in one transaction.
+const partitionLock = 200 * time.Millisecond
+
+// Partition replaces partitionedTables on Postgres by tables of the same names that are partitioned
+// by hash of the organisation, while servers of any release read and write them. Calling it again
+// continues after an interruption, and does nothing when all is done. It calls report with the rows
+// of a table that it has copied so far, and once with all and done when the table is replaced.
+//
+// A trigger repeats every change of the table in the new one; meanwhile the rows are copied. Rows
+// that other transactions have locked are left for another pass, so that the copy waits for none of
+// them. When both are equal, the names are swapped.
+func (db *DB) Partition(ctx context.Context, report func(table string, rows int64, done bool)) (err error) {
+	if db.dialect != onPostgres {
+		return fault.New(fault.Invalid, "Only tables on Postgres are partitioned")
+	}
+	m, err := db.migrator(ctx)
+	if err != nil {
+		return failed(ctx, err, "Database")
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	conn, err := m.pool.Conn(ctx)
+	if err == nil {
+		defer conn.Close()
+		err = advisory{}.SessionLock(ctx, conn)
+	}
+	if err == nil {
+		// A crash of the database may undo copies, which the next call finds missing.
+		_, err = conn.ExecContext(ctx, "SET statement_timeout = 0; SET synchronous_commit = off; SET jit = off")
+	}
+	for _, name := range partitionedTables {
+		if err == nil {
+			p := partitioning{db: db, conn: conn, table: name, next: name + "_partitioned", old: name + "_unpartitioned", mirror: name + "_mirror"}
+			err = p.run(ctx, func(rows int64, done bool) { report(name, rows, done) })
+		}
+	}
+	return failed(ctx, err, "Table")
+}
+
+// partitioning replaces one table by next. After the swap it is called old.
+type partitioning struct {
+	db                       *DB
+	conn                     *sql.Conn
+	table, next, old, mirror string // mirror is the name of the trigger and of its function
+}
+
+func (p *partitioning) run(ctx context.Context, report func(rows int64, done bool)) error {
+	var isPartitioned, isBegun bool
+	err := p.conn.QueryRowContext(ctx, "SELECT relkind = 'p', EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = c.oid AND tgname = $2) "+
+		"FROM pg_class c WHERE oid = $1::regclass", p.table, p.mirror).Scan(&isPartitioned, &isBegun)
+	switch {
+	case err != nil:
+		return err
+	case isPartitioned:
+		return p.dropOld(ctx)
+	}
+	if isBegun {
+		// A migration may have changed the table since then.
+		if isBegun, err = p.sameColumns(ctx); err == nil && !isBegun {
+			err = p.exec(ctx, "DROP TRIGGER "+p.mirror+" ON "+p.table, "DROP TABLE "+p.next)
+		}
+	}
+	if err == nil && !isBegun {
+		err = p.create(ctx)
+	}
+	var rows int64
+	if err == nil {
+		rows, err = p.copyAll(ctx, func(rows int64) { report(rows, false) })
+	}
+	if err == nil {
+		err = p.addReferences(ctx)
+	}
+	if err == nil {
+		err = p.swap(ctx)
+	}
+	if err == nil {
+		report(rows, true)
+		err = p.dropOld(ctx)
+	}
+	return err
+}
+
+// exec runs statements in a transaction, and again while other transactions hold a table that they
+// lock.
+func (p *partitioning) exec(ctx context.Context, statements ...string) error {
+	return p.db.untilLocked(ctx, func() error {
+		tx, err := p.conn.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		for _, s := range append([]string{fmt.Sprintf("SET LOCAL lock_timeout = %d", partitionLock.Milliseconds()), "SET LOCAL synchronous_commit = on"}, statements...) {
+			if _, err := tx.ExecContext(ctx, s); err != nil {
+				return fmt.Errorf("%w in %s", err, s)
+			}
+		}
+		return tx.Commit()
+	})
+}
+
+// texts returns the first column of a query's rows.
+func (p *partitioning) texts(ctx context.Context, query string, args ...any) (all []string, err error) {
+	rows, err := p.conn.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		all = append(all, text)
+	}
+	return all, rows.Err()
+}
+
+func (p *partitioning) columns(ctx context.Context, table string) ([]string, error) {
+	return p.texts(ctx, "SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum", table)
+}
+
+func (p *partitioning) sameColumns(ctx context.Context) (bool, error) {
+	was, err := p.columns(ctx, p.next)
+	if err != nil {
+		return false, err
+	}
+	is, err := p.columns(ctx, p.table)
+	return slices.Equal(was, is), err
+}
+
+// create creates the new table, with the columns, indexes and privileges of the old one, and the
+// trigger that repeats changes in it. It has no foreign keys yet: a copied row would wait for a
+// change of the row that it refers to.
+func (p *partitioning) create(ctx context.Context) error {
+	columns, err := p.columns(ctx, p.table)
+	if err != nil {
+		return err
+	}
+	statements := []string{
+		"CREATE TABLE " + p.next + " (LIKE " + p.table + " INCLUDING ALL EXCLUDING INDEXES) PARTITION BY HASH (org_id)",
+	}
+	for i := range partitions {
+		statements = append(statements, fmt.Sprintf("CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d)", p.partition(i), p.next, partitions, i))
+	}
+	indexes, err := p.texts(ctx, `SELECT CASE WHEN indisprimary
+			THEN format('ALTER TABLE %s ADD CONSTRAINT %I PRIMARY KEY %s', $2::text, i.relname || '_partitioned', substring(pg_get_indexdef(i.oid) FROM '\(.*'))
+			ELSE format('CREATE %sINDEX %I ON %s %s', CASE WHEN indisunique THEN 'UNIQUE ' END, i.relname || '_partitioned', $2::text, substring(pg_get_indexdef(i.oid) FROM 'USING .*')) END
+		FROM pg_index JOIN pg_class i ON i.oid = indexrelid WHERE indrelid = $1::regclass ORDER BY i.oid`, p.table, p.next)
+	if err != nil {
+		return err
+	}
+	grants, err := p.texts(ctx, `SELECT format('GRANT %s ON %s TO %s', privilege_type, $2::text, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END)
+		FROM pg_class, aclexplode(relacl) WHERE oid = $1::regclass AND grantee <> relowner`, p.table, p.next)
+	if err != nil {
+		return err
+	}
+	list := strings.Join(columns, ", ")
+	return p.exec(ctx, slices.Concat(statements, indexes, grants, []string{
+		"CREATE OR REPLACE FUNCTION " + p.mirror + "() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN" +
+			" IF TG_OP <> 'INSERT' THEN DELETE FROM " + p.next + " n WHERE (" + p.key("n.") + ") = (" + p.key("OLD.") + "); END IF;" +
+			" IF TG_OP <> 'DELETE' THEN INSERT INTO " + p.next + " (" + list + ") VALUES (NEW." + strings.Join(columns, ", NEW.") + "); END IF;" +
+			" RETURN NULL; END $$",
+		"CREATE TRIGGER " + p.mirror + " AFTER INSERT OR UPDATE OR DELETE ON " + p.table + " FOR EACH ROW EXECUTE FUNCTION " + p.mirror + "()",
+	})...)
+}
+
+func (p *partitioning) partition(i int) string { return fmt.Sprintf("%s_p%d", p.table, i) }
+
+// key returns the columns of the primary key, each after a prefix.
+func (p *partitioning) key(prefix string) string {
+	return join(tableNamed(p.table).keyFields(), prefix+"%")
+}
+
+// copyPass copies the rows that the new table lacks, block by block, except those that other
+// transactions have locked. A row is locked until its copy is committed, so that the trigger repeats
+// a change after it. A row that changes during the pass is the trigger's.
+func (p *partitioning) copyPass(ctx context.Context, report func(rows int64)) error {
+	// Blocks are found by number and rows by key, whatever the statistics say.
+	if _, err := p.conn.ExecContext(ctx, "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"); err != nil {
+		return err
+	}
+	var blocks int
+	if err := p.conn.QueryRowContext(ctx, "SELECT pg_relation_size($1::regclass) / current_setting('block_size')::int", p.table).Scan(&blocks); err != nil {
+		return err
+	}
+	var rows int64
+	for from := 0; from < blocks; from += copiedBlocks {
+		done, err := p.conn.ExecContext(ctx, "WITH held AS MATERIALIZED (SELECT t.* FROM "+p.table+" t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid"+
+			" AND NOT EXISTS (SELECT 1 FROM "+p.next+" n WHERE ("+p.key("n.")+") = ("+p.key("t.")+")) FOR SHARE OF t SKIP LOCKED)"+
+			" INSERT INTO "+p.next+" SELECT * FROM held ON CONFLICT DO NOTHING", fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+copiedBlocks))
+		if err != nil {
+			return err
+		}
+		n, err := done.RowsAffected()
+		if err != nil {
+			return err
+		}
+		rows += n
+		report(rows)
+	}
+	_, err := p.conn.ExecContext(ctx, "RESET enable_seqscan; RESET enable_hashjoin; RESET enable_mergejoin")
+	return err
+}
+
+// copyAll copies rows until both tables are equal, and returns how many there are. It also gathers
+// the statistics that plans need.
+func (p *partitioning) copyAll(ctx context.Context, report func(rows int64)) (rows int64, err error) {
+	digest := func(table string) string {
+		return "(SELECT COUNT(*) AS rows, SUM(hashtextextended(t::text, 0)::numeric) AS sum FROM " + table + " t)"
+	}
+	isEqual := false
+	for pass := 1; !isEqual; pass++ {
+		if pass == attempts {
+			return 0, fmt.Errorf("the tables %s and %s differ", p.table, p.next)
+		}
+		if err := p.copyPass(ctx, report); err != nil {
+			return 0, err
+		}
+		// Both are read at one moment.
+		err := p.conn.QueryRowContext(ctx, "SELECT a.rows, a IS NOT DISTINCT FROM b FROM "+digest(p.table)+" a, "+digest(p.next)+" b").Scan(&rows, &isEqual)
+		if err != nil {
+			return 0, err
+		}
+	}
+	_, err = p.conn.ExecContext(ctx, "ANALYZE "+p.next)
+	return rows, err
+}
+
+// addReferences adds the foreign keys of the old table to the new one. They are validated without a
+// lock that stops writes, which is possible for partitions alone; the table then takes over theirs.
+func (p *partitioning) addReferences(ctx context.Context) error {
+	found, err := p.texts(ctx, `SELECT concat_ws('|', quote_ident(conname), confrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint r
+		WHERE conrelid = $1::regclass AND contype = 'f' AND NOT EXISTS (SELECT 1 FROM pg_constraint n WHERE n.conrelid = $2::regclass AND n.conname = r.conname)`, p.table, p.next)
+	for _, text := range found {
+		parts := strings.SplitN(text, "|", 3)
+		name, lock, definition := parts[0], "LOCK TABLE "+parts[1]+" IN SHARE ROW EXCLUSIVE MODE", parts[2]
+		// The table that is referred to is locked first, as by statements that change both.
+		add, whole := []string{lock}, []string{lock, "ALTER TABLE " + p.next + " ADD CONSTRAINT " + name + " " + definition}
+		for i := range partitions {
+			add = append(add, "ALTER TABLE "+p.partition(i)+" DROP CONSTRAINT IF EXISTS "+name, "ALTER TABLE "+p.partition(i)+" ADD CONSTRAINT "+name+" "+definition+" NOT VALID")
+		}
+		if err = p.exec(ctx, add...); err != nil {
+			return err
+		}
+		for i := range partitions {
+			if err = p.exec(ctx, "ALTER TABLE "+p.partition(i)+" VALIDATE CONSTRAINT "+name); err != nil {
+				return err
+			}
+		}
+		if err = p.exec(ctx, whole...); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// swap renames both tables and their indexes. Servers plan their statements on the names anew.
+func (p *partitioning) swap(ctx context.Context) error {
+	renames, err := p.texts(ctx, `SELECT format('ALTER INDEX %I RENAME TO %I; ALTER INDEX %I RENAME TO %I', relname, relname || '_unpartitioned', relname || '_partitioned', relname)
+		FROM pg_index JOIN pg_class i ON i.oid = indexrelid WHERE indrelid = $1::regclass`, p.table)
+	if err != nil {
+		return err
+	}
+	return p.exec(ctx, append([]string{
+		"LOCK TABLE " + p.table + ", " + p.next + " IN ACCESS EXCLUSIVE MODE",
+		"DROP TRIGGER " + p.mirror + " ON " + p.table,
+		"ALTER TABLE " + p.table + " RENAME TO " + p.old,
+		"ALTER TABLE " + p.next + " RENAME TO " + p.table,
+	}, renames...)...)
+}
+
+// dropOld removes what is left of the old table.
+func (p *partitioning) dropOld(ctx context.Context) error {
+	return p.exec(ctx, "DROP TABLE IF EXISTS "+p.old, "DROP FUNCTION IF EXISTS "+p.mirror+"()")
+}

@@ -1,0 +1,234 @@
+package gormdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"collab/domain/chat"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/task"
+	"collab/domain/usage"
+	"collab/ports"
+	"collab/test/postgres"
+)
+
+// partitioned partitions the tables of a database.
+func partitioned(t *testing.T, db *DB) {
+	t.Helper()
+	if err := db.Partition(t.Context(), func(string, int64, bool) {}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLaterMigrationsRunOnPartitionedTables(t *testing.T) {
+	db := migratedTo(t, postgres.URL(t), released+1)
+	partitioned(t, db)
+	if err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSQLiteHasNoPartitions(t *testing.T) {
+	if err := migrated(t, databases[0].url(t)).Partition(t.Context(), nil); !fault.Is(err, fault.Invalid) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// Everything about tables that others can see.
+const describedTables = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
+	SELECT concat_ws(' ', c.relname, a.attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid)) AS line
+		FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid LEFT JOIN pg_attrdef d ON adrelid = attrelid AND adnum = attnum WHERE attnum > 0 AND relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace
+	UNION ALL SELECT concat_ws(' ', conrelid::regclass, conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE connamespace = 'public'::regnamespace AND conparentid = 0 AND conrelid::regclass::text !~ '_p[0-9]+$'
+	UNION ALL SELECT replace(pg_get_indexdef(indexrelid), ' ON ONLY ', ' ON ') FROM pg_index JOIN pg_class c ON c.oid = indexrelid WHERE relnamespace = 'public'::regnamespace AND NOT relispartition
+	UNION ALL SELECT pg_get_triggerdef(t.oid) FROM pg_trigger t WHERE NOT tgisinternal
+	UNION ALL SELECT p.oid::regprocedure::text FROM pg_proc p WHERE pronamespace = 'public'::regnamespace
+	UNION ALL SELECT concat_ws(' ', relname, relacl) FROM pg_class WHERE relname = ANY ('{usage_entries,task_history,changes}')
+) AS lines`
+
+func TestPartitionedTablesLookAsBefore(t *testing.T) {
+	db := migrated(t, postgres.URL(t))
+	role := "reader_" + strings.ReplaceAll(strings.ToLower(t.Name()), "/", "_")[:20]
+	run(t, db, "DROP ROLE IF EXISTS "+role)
+	run(t, db, "CREATE ROLE "+role)
+	run(t, db, "GRANT SELECT, INSERT ON usage_entries TO "+role)
+	t.Cleanup(func() {
+		_, err := db.pools[0].ExecContext(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	look := func() (all string) {
+		if err := db.pools[0].QueryRowContext(t.Context(), describedTables).Scan(&all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	before := look()
+	for range 2 {
+		partitioned(t, db)
+		if after := look(); after != before {
+			t.Errorf("before:\n%s\nafter:\n%s", before, after)
+		}
+	}
+	for _, table := range partitionedTables {
+		var n int
+		if err := db.pools[0].QueryRowContext(t.Context(), "SELECT COUNT(*) FROM pg_inherits WHERE inhparent = $1::regclass", table).Scan(&n); err != nil || n != partitions {
+			t.Errorf("%s has %d partitions, %v", table, n, err)
+		}
+	}
+}
+
+// activeMember is a member of an organisation of its own who adds and removes records of every
+// partitioned table, and remembers what was acknowledged.
+type activeMember struct {
+	db      *DB
+	org     id.Org
+	user    id.User
+	task    task.Task
+	added   map[string]int64 // rows by table
+	removed int
+}
+
+func newActiveMember(t *testing.T, db *DB, n int) *activeMember {
+	t.Helper()
+	w := &activeMember{db: db, org: organisation(t, db, uid[id.Org](kindOrg, n, 0)), user: uid[id.User](kindUser, n, 1), added: map[string]int64{}}
+	_, err := db.Directory().Users().Upsert(t.Context(), org.User{ID: w.user, ProviderID: string(w.user)}, func(u org.User) (org.User, error) { return u, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	// More rows than are copied in one transaction.
+	const rows = 4000
+	fill := fmt.Sprintf(" FROM generate_series(1, %d) AS n", rows)
+	o := "'" + string(w.org) + "'::uuid"
+	run(t, db, "INSERT INTO tasks (org_id, id, title, status, priority, sort_order, created_by, created_at, updated_at, version) VALUES ("+o+", "+o+", '', 'TODO', 'LOW', 0, "+o+", 0, 0, 1)")
+	run(t, db, "INSERT INTO task_history (org_id, id, task_id, at, by_user, reason, fields) SELECT "+o+", gen_random_uuid(), "+o+", 0, "+o+", '', '[]'"+fill)
+	run(t, db, "INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome) SELECT "+
+		o+", gen_random_uuid(), '"+string(w.user)+"', 0, 0, 'm', 'p', 1, 1, 0, 0, 0, '', ''"+fill)
+	run(t, db, "INSERT INTO changes (org_id, n, type, at, audience) SELECT "+o+", n, 'access-changed', 0, '{}'"+fill)
+	run(t, db, "INSERT INTO log_heads (org_id, n, floor) SELECT "+o+", MAX(n), 0"+fill)
+	for _, table := range partitionedTables {
+		w.added[table] = rows
+	}
+	return w
+}
+
+// write adds a record to each table, and every third time removes some of each that has them
+// removed, n being different each time.
+func (w *activeMember) write(ctx context.Context, n int) error {
+	tasks, now := w.db.Work().TasksAt(0), time.UnixMilli(int64(n)).UTC()
+	if w.task.ID == "" {
+		added, err := tasks.Add(ctx, w.org, task.Task{ID: uid[id.Task](kindTask, 1, n), Title: "x", Priority: task.Low, CreatedBy: w.user, CreatedAt: now, UpdatedAt: now, Version: 1}.Restore(task.Todo, nil))
+		if err != nil {
+			return err
+		}
+		w.task = added
+	}
+	next := w.task
+	next.Version++
+	err := tasks.Replace(ctx, w.org, w.task, next, []task.Change{{ID: uid[id.Entry](kindEntry, 1, n), Task: w.task.ID, At: now, By: w.user}})
+	if err != nil {
+		return err
+	}
+	w.task = next
+	w.added["task_history"]++
+	entry := usage.Entry{ID: uid[id.Request](kindEntry, 2, n), Org: w.org, User: w.user, At: now, Model: "m", Provider: "p", Tokens: chat.Usage{Input: 1, Output: 1}, Provenance: chat.Provider, Outcome: chat.Completed}
+	if err := w.db.Usage().Ledger().Settle(ctx, w.org, entry); err != nil {
+		return err
+	}
+	w.added["usage_entries"]++
+	if err := w.db.Atomic(ctx, func(r ports.Records) error {
+		_, err := r.Storage().Changes().Append(ctx, w.org, object.NewAccessChange(object.Audience{Everyone: true}, w.user, now))
+		return err
+	}); err != nil {
+		return err
+	}
+	w.added["changes"]++
+	if n%3 > 0 {
+		return nil
+	}
+	// The oldest task is that of the first rows; its history goes with it in parts.
+	const few = 10
+	if _, err := w.db.Work().TaskHistory().Remove(ctx, w.org, id.Task(w.org), few); err != nil {
+		return err
+	}
+	w.added["task_history"] -= few
+	return nil
+}
+
+// Each interruption comes later. Writers keep the statements that they prepared before.
+func TestPartitioningUnderLoad(t *testing.T) {
+	url := postgres.URL(t)
+	db := migrated(t, url)
+	writers := []*activeMember{newActiveMember(t, db, 1), newActiveMember(t, db, 2), newActiveMember(t, opened(t, url), 3)}
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	var wrote atomic.Int64
+	for i, w := range writers {
+		all.Go(func() {
+			for n := i; ctx.Err() == nil; n += len(writers) {
+				if err := w.write(t.Context(), n); err != nil {
+					t.Errorf("writer %d: %v", i, err)
+					return
+				}
+				wrote.Add(1)
+			}
+		})
+	}
+	for interruption := range int64(10) {
+		limited, interrupt := context.WithCancel(t.Context())
+		last := wrote.Load() + 30*interruption
+		all.Go(func() {
+			for wrote.Load() < last && limited.Err() == nil && !t.Failed() {
+				runtime.Gosched()
+			}
+			interrupt()
+		})
+		if err := db.Partition(limited, func(string, int64, bool) {}); err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		interrupt()
+	}
+	partitioned(t, db)
+	stop()
+	all.Wait()
+	for _, w := range writers {
+		for table, want := range w.added {
+			var n int64
+			if err := db.pools[0].QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+table+" WHERE org_id = $1", string(w.org)).Scan(&n); err != nil || n != want {
+				t.Errorf("%s has %d rows of %s, want %d, %v", table, n, w.org, want, err)
+			}
+		}
+	}
+	var left string
+	if err := db.pools[0].QueryRowContext(t.Context(), "SELECT COALESCE(string_agg(relname, ' '), '') FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relname ~ '_(un)?partitioned'").Scan(&left); err != nil || left != "" {
+		t.Errorf("what is left is %q, %v", left, err)
+	}
+}
+
+func TestTransferBetweenPartitionedTables(t *testing.T) {
+	from, to := postgres.URL(t), postgres.URL(t)
+	fill(t, from, 20)
+	want := digestsOf(t, from)
+	for _, url := range []string{from, to} {
+		db := migrated(t, url)
+		partitioned(t, db)
+		_ = db.Close() // the target of a transfer has no servers
+	}
+	if err := transfer(t.Context(), from, to, ignoreProgress); err != nil {
+		t.Fatal(err)
+	}
+	if got := digestsOf(t, to); !maps.Equal(got, want) {
+		t.Errorf("the target has %v, want %v", got, want)
+	}
+}
