@@ -30,6 +30,9 @@ func testProfile(t *testing.T, p profile) {
 	}
 	check := described(t, p.file(documentPath))
 	shared := start(t, p)
+	if len(shared.hosts) > 0 { // of releases with documents of their own
+		check = nil
+	}
 	t.Run("conversations", func(t *testing.T) {
 		if p.name == onSQLite.name {
 			race.Skip(t, "the server is the same on Postgres, and SQLite, being Go, takes minutes")

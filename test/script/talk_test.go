@@ -46,6 +46,7 @@ func newTalk(s *server, check *contract) *conversationRun {
 			unique: "k" + strconv.FormatInt(began.UnixMilli(), 36) + "x" + strconv.FormatInt(talks.Add(1), 36),
 			base:   s.base,
 			began:  began,
+			isOpen: len(s.hosts) > 0,
 		},
 	}
 	t.use(clientFrom(""))
