@@ -9,10 +9,11 @@ import (
 	"collab/domain/usage"
 )
 
-// Usage hands over the collections of tokens that requests to models use.
+// Usage hands over the collections of what organisations use: tokens of models, and requests.
 type Usage interface {
 	Quotas() Quotas
 	Ledger() Ledger
+	Requests() Requests
 }
 
 // Quotas holds each member's account of each day, and the leases on it, which end with
@@ -55,4 +56,13 @@ type Ledger interface {
 	// Entries calls each with the organisation's entries by At, then id, for recounting.
 	// An error of each ends it and is returned.
 	Entries(ctx context.Context, o id.Org, p usage.Period, each func(usage.Entry) error) error
+}
+
+// Requests holds how many requests of each organisation its servers have counted in each minute.
+type Requests interface {
+	// Add adds n requests to those of the organisation in the minute that begins at the time, and
+	// returns their sum. A crash of the store may lose them.
+	Add(ctx context.Context, o id.Org, minute time.Time, n int64) (sum int64, err error)
+	// Prune removes the counts of minutes that began before the time.
+	Prune(ctx context.Context, before time.Time) error
 }

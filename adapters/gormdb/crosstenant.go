@@ -14,6 +14,7 @@ var (
 	crossTenantAudit       = crossTenant("an entry of the deployment belongs to no organisation")
 	crossTenantConnectors  = crossTenant("tool servers are checked, and authorizations revoked, for all organisations")
 	crossTenantSessions    = crossTenant("a session is found by its id in a token, and a user has sessions in several organisations")
+	crossTenantRequests    = crossTenant("the counts of past minutes are removed for all organisations")
 	crossTenantFlows       = crossTenant("a provider's redirect contains only the state, and expired flows of all organisations are removed")
 )
 

@@ -330,8 +330,9 @@ func (s storage) Objects() ports.Objects     { return objects(s) }
 func (s storage) Changes() ports.Changes     { return changes(s) }
 func (s storage) BlobNames() ports.BlobNames { return blobNames(s) }
 
-func (m metering) Quotas() ports.Quotas { return quotas(m) }
-func (m metering) Ledger() ports.Ledger { return ledger(m) }
+func (m metering) Quotas() ports.Quotas     { return quotas(m) }
+func (m metering) Ledger() ports.Ledger     { return ledger(m) }
+func (m metering) Requests() ports.Requests { return requests(m) }
 
 func (c connections) Connectors() ports.Connectors   { return connectors(c) }
 func (c connections) Credentials() ports.Credentials { return credentials(c) }

@@ -39,6 +39,7 @@ var notTransferred = map[string]string{
 	"goose_db_version": "migrations write it",
 	"log_epoch":        "Finish writes it",
 	"schema_support":   "migrations write it",
+	"request_counts":   "they are of the last minutes",
 	"task_texts":       "only SQLite has it; tasks are read with their texts and written without",
 }
 

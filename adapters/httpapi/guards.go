@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"math"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/org"
+	"collab/domain/plan"
 )
 
 // guard names the callers that an endpoint admits.
@@ -93,7 +95,27 @@ func (a *api) admit(c *call, g guard) error {
 		return err
 	}
 	c.provisional = true
-	return nil
+	return a.chargePlan(c)
+}
+
+// chargePlan charges the request to the limit of the organisation's plan. It fails with
+// fault.Limited if nothing remains of that.
+func (a *api) chargePlan(c *call) error {
+	if a.PlanLimiter == nil || c.caller.Org == "" {
+		return nil
+	}
+	d := a.PlanLimiter.Take(c.r.Context(), c.caller.Org)
+	if d.Limit == plan.Unlimited {
+		return nil
+	}
+	reset := int(math.Ceil(d.Reset.Seconds()))
+	limit.SetHeaders(c, string(d.Plan), d.Limit, d.Remaining, reset)
+	if d.Allowed {
+		return nil
+	}
+	limited := fault.New(fault.Limited, "The organisation's plan %s allows %d requests in a minute", d.Plan, d.Limit)
+	limited.RetryAfter = reset
+	return limited
 }
 
 // authorize returns the actor of the request according to the present records, or the error

@@ -29,6 +29,7 @@ import (
 	"collab/app/objects"
 	"collab/app/onboarding"
 	"collab/app/operator"
+	"collab/app/ratelimit"
 	"collab/app/releases"
 	"collab/app/tasks"
 	"collab/app/teams"
@@ -71,10 +72,11 @@ type Options struct {
 	Origins     []string // of browser clients; empty: none
 	Rates       limit.Rates
 	Budgets     limit.Budgets
-	Concurrency limit.Concurrency // the zero value: organisations have no shares
-	Connections *limit.Budget     // of the connections that requests come over
-	Proxies     []netip.Prefix    // whose X-Forwarded-For is trusted, IPv4 addresses unmapped; empty: none
-	Heartbeat   time.Duration     // between the comments that keep streams open; 0: 30 seconds
+	Concurrency limit.Concurrency  // the zero value: organisations have no shares
+	PlanLimiter *ratelimit.Limiter // of requests by plan; nil: no limits
+	Connections *limit.Budget      // of the connections that requests come over
+	Proxies     []netip.Prefix     // whose X-Forwarded-For is trusted, IPv4 addresses unmapped; empty: none
+	Heartbeat   time.Duration      // between the comments that keep streams open; 0: 30 seconds
 
 	Document []byte // the OpenAPI document as JSON
 	JWKS     []byte // the public keys of service tokens

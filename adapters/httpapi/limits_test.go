@@ -1,13 +1,19 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"collab/adapters/httpapi/limit"
+	"collab/adapters/memory"
+	"collab/app/ratelimit"
 	"collab/domain/fault"
+	"collab/domain/plan"
 )
 
 // clock is moved by hand.
@@ -66,4 +72,48 @@ func TestFailedCredentialsAreChargedToTheAddress(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestRequestsAreLimitedByPlan(t *testing.T) {
+	const refusedBody = `{"message":7}` // 400, which counts as well
+	w := newMemberServer(t, limit.Rates{Caller: limit.Rate{Count: 22, Per: time.Hour}})
+	hand := memory.NewClock(time.Date(2026, 1, 2, 3, 4, 15, 0, time.UTC))
+	w.PlanLimiter = ratelimit.New(w.store, hand, plan.RequestLimits{plan.Premium: 20}, func(err error) { t.Error(err) })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.PlanLimiter.Work(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	headers := func(w *httptest.ResponseRecorder, want map[string]string) {
+		t.Helper()
+		for name, v := range want {
+			if got := w.Header().Get(name); got != v {
+				t.Errorf("%s is %q, want %q", name, got, v)
+			}
+		}
+	}
+	for i := range 20 {
+		last := w.chat(refusedBody)
+		refused(t, last, http.StatusBadRequest)
+		if i == 19 {
+			headers(last, map[string]string{"RateLimit": `"PREMIUM";r=0;t=45`})
+		}
+	}
+	over := w.chat(refusedBody)
+	if e := refused(t, over, http.StatusTooManyRequests); !strings.Contains(e.Message, "PREMIUM") {
+		t.Error(e.Message)
+	}
+	headers(over, map[string]string{
+		"Retry-After": "45", "RateLimit-Limit": "20", "RateLimit-Remaining": "0", "RateLimit-Reset": "45",
+		"RateLimit-Policy": `"PREMIUM";q=20;w=60`, "RateLimit": `"PREMIUM";r=0;t=45`,
+	})
+	hand.Advance(45 * time.Second)
+	next := w.chat(refusedBody)
+	refused(t, next, http.StatusBadRequest)
+	headers(next, map[string]string{"RateLimit-Limit": "22", "RateLimit-Remaining": "0"}) // of the caller, who has less left
 }

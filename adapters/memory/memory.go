@@ -66,6 +66,7 @@ func NewStore() *Store {
 		revocations: newTable[instance, connector.Revocation]("Revocation"),
 		releases:    newTable[id.Release, revisedRelease]("Release"),
 		adoption:    newTable[counted, release.Tally]("Count"),
+		requests:    newTable[orgMinute, requestCount]("Requests"),
 	}}
 	s.records = records{run: s.run}
 	return s
@@ -148,6 +149,7 @@ type state struct {
 	tenants     *table[id.Org, *tenant]
 	inbox       *table[message, time.Time]
 	audit       *table[id.Entry, audit.Entry]
+	requests    *table[orgMinute, requestCount]
 	replays     *table[string, replay.Record]
 	sessions    *table[id.Session, session.Session]
 	heads       *table[id.Org, object.Head] // of the logs that were appended to

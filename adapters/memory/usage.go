@@ -16,12 +16,15 @@ var (
 	_ ports.Usage  = metering{}
 	_ ports.Quotas = quotas{}
 	_ ports.Ledger = ledger{}
+
+	_ ports.Requests = requests{}
 )
 
 type metering records
 
-func (m metering) Quotas() ports.Quotas { return quotas{m.run} }
-func (m metering) Ledger() ports.Ledger { return ledger{m.run} }
+func (m metering) Quotas() ports.Quotas     { return quotas{m.run} }
+func (m metering) Ledger() ports.Ledger     { return ledger{m.run} }
+func (m metering) Requests() ports.Requests { return requests{m.run} }
 
 // account identifies the tokens of a user on a day.
 type account struct {
@@ -206,4 +209,33 @@ func parts(of map[string]usage.Sum) (all []usage.Part) {
 func (s ledger) Entries(_ context.Context, o id.Org, p usage.Period, each func(usage.Entry) error) error {
 	all, err := result(s.run, func(x *tx) ([]usage.Entry, error) { return x.tenant(o).entries(p), nil })
 	return forEach(all, err, each)
+}
+
+// orgMinute identifies the requests of an organisation in a minute.
+type orgMinute struct {
+	org    id.Org
+	minute time.Time
+}
+
+type requestCount struct {
+	orgMinute
+	n int64
+}
+
+type requests struct{ run runner }
+
+func (r requests) Add(_ context.Context, o id.Org, minute time.Time, n int64) (int64, error) {
+	return result(r.run, func(x *tx) (int64, error) {
+		c := x.requests.rows[orgMinute{o, minute}]
+		c = requestCount{orgMinute{o, minute}, c.n + n}
+		x.requests.put(x, c.orgMinute, c)
+		return c.n, nil
+	})
+}
+
+func (r requests) Prune(_ context.Context, before time.Time) error {
+	return r.run(func(x *tx) error {
+		x.requests.removeWhere(x, func(c requestCount) bool { return c.minute.Before(before) })
+		return nil
+	})
 }

@@ -38,6 +38,7 @@ import (
 	"collab/app/objects"
 	"collab/app/onboarding"
 	"collab/app/operator"
+	"collab/app/ratelimit"
 	"collab/app/releases"
 	"collab/app/tasks"
 	"collab/app/teams"
@@ -120,7 +121,7 @@ func server(c config.Config, logger *slog.Logger) fx.Option {
 		fx.Provide(
 			listen, func(c config.Config) org.RoleMap { return c.IdentityRoles }, newTelemetry, newDraining, newConnLimiter,
 			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks, newChats, newMetering, newBilling, newConnectors, newReleases,
-			newOperator, idempotency.New, newUpkeep, newHandler,
+			newOperator, idempotency.New, newUpkeep, newPlanLimiter, newHandler,
 		),
 		fx.Invoke(serve, startUpkeep),
 	)
@@ -263,6 +264,16 @@ func newUpkeep(c config.Config, store ports.Store, blobs ports.Blobs, clock port
 	return upkeep.New(store, blobs, clock, s, c.Retention)
 }
 
+// newPlanLimiter makes the limiter of requests by plan, which adds its counts to those of the store
+// between start and stop. It is nil without limits.
+func newPlanLimiter(lc fx.Lifecycle, c config.Config, store ports.Store, clock ports.Clock, log *slog.Logger) *ratelimit.Limiter {
+	l := ratelimit.New(store, clock, c.PlanRequests, func(err error) { log.Warn("request counts not exchanged", "error", err) })
+	if l != nil {
+		run(lc, l.Work)
+	}
+	return l
+}
+
 type webhooksNeeds struct {
 	fx.In
 	Store    ports.Store
@@ -302,6 +313,7 @@ type handlerNeeds struct {
 	Billing     *billing.Billing
 	Connectors  *connectors.Connectors
 	Releases    *releases.Releases
+	PlanLimiter *ratelimit.Limiter
 	Telemetry   telemetry
 	Health      ports.Health
 	Draining    *draining
@@ -328,7 +340,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Billing: n.Billing, Connectors: n.Connectors, Releases: n.Releases, Heartbeat: n.Config.Heartbeat,
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
 		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), SignIn: string(n.Page), Release: Version(), Schema: gormdb.Schema(), Compatible: oldest, AdminSecret: n.Config.AdminSecret.Value(), Origins: n.Config.CORSOrigins,
-		Rates: n.Config.RateLimits, Budgets: n.Config.Budgets, Concurrency: n.Config.Concurrency, Connections: n.Limiter.Budget(), Proxies: n.Config.Proxies,
+		Rates: n.Config.RateLimits, Budgets: n.Config.Budgets, Concurrency: n.Config.Concurrency, PlanLimiter: n.PlanLimiter, Connections: n.Limiter.Budget(), Proxies: n.Config.Proxies,
 		Document: document, JWKS: n.Keys,
 		Ready: func(ctx context.Context) error {
 			if n.Draining.begun() {

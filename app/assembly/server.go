@@ -148,13 +148,18 @@ func startUpkeep(lc fx.Lifecycle, u *upkeep.Upkeep, log *slog.Logger) {
 // schedule repeats work at intervals between start and stop, and logs its errors with the
 // message failed.
 func schedule(lc fx.Lifecycle, every time.Duration, work func(context.Context) error, log *slog.Logger, failed string) {
+	run(lc, func(ctx context.Context) { repeat(ctx, every, nil, work, log, failed) })
+}
+
+// run runs work, which lasts until its context ends, between start and stop.
+func run(lc fx.Lifecycle, work func(context.Context)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	lc.Append(fx.StartStopHook(
 		func() {
 			go func() {
 				defer close(done)
-				repeat(ctx, every, nil, work, log, failed)
+				work(ctx)
 			}()
 		},
 		func() {

@@ -18,6 +18,9 @@ import (
 // message again for some days, and people by hand for some weeks.
 const inboxRetention = 90 * 24 * time.Hour
 
+// requestsRetention is how long counts of requests are stored. Clocks of servers may differ.
+const requestsRetention = time.Hour
+
 // Upkeep is the regular work.
 type Upkeep struct {
 	store      ports.Store
@@ -44,6 +47,7 @@ func (u *Upkeep) Run(ctx context.Context) error {
 		u.store.Connections().Flows().Sweep(ctx, now),
 		u.sweepClients(ctx, now.Add(-connector.ClientRetention)),
 		u.store.Deployment().Adoption().Prune(ctx, release.DayOf(now.Add(-release.Retention))),
+		u.store.Usage().Requests().Prune(ctx, now.Add(-requestsRetention)),
 		u.store.Storage().Changes().Prune(ctx, now.Add(-u.retention)),
 		u.erase(ctx, now),
 		u.Collect(ctx, false, false, func(Garbage) error { return nil }),

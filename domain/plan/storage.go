@@ -21,7 +21,13 @@ var units = []struct {
 // ParseStorageLimits reads "FREE=10GiB,STANDARD=100GiB" with the units MiB, GiB and TiB, or
 // "off".
 func ParseStorageLimits(text string) (StorageLimits, error) {
-	limits := StorageLimits{}
+	return parseLimits(text, "FREE=10GiB, of NO_PLAN, FREE, STANDARD, PREMIUM or ENTERPRISE, in MiB, GiB or TiB", parseSize)
+}
+
+// parseLimits reads limits by plan, or "off". Parse returns 0 for a text that is no limit; want
+// describes one in the error.
+func parseLimits(text, want string, parse func(string) int64) (map[Plan]int64, error) {
+	limits := map[Plan]int64{}
 	if text == "off" {
 		return limits, nil
 	}
@@ -29,13 +35,21 @@ func ParseStorageLimits(text string) (StorageLimits, error) {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		p, known := Parse(name)
 		_, again := limits[p]
-		size := parseSize(value)
-		if !known || again || size == 0 {
-			return nil, fmt.Errorf("%q is not a limit such as FREE=10GiB, of NO_PLAN, FREE, STANDARD, PREMIUM or ENTERPRISE, in MiB, GiB or TiB", part)
+		limit := parse(value)
+		if !known || again || limit == 0 {
+			return nil, fmt.Errorf("%q is not a limit such as %s", part, want)
 		}
-		limits[p] = size
+		limits[p] = limit
 	}
 	return limits, nil
+}
+
+// limitOf returns the limit of a plan, or Unlimited.
+func limitOf(limits map[Plan]int64, p Plan) int64 {
+	if limit, ok := limits[p]; ok {
+		return limit
+	}
+	return Unlimited
 }
 
 // parseSize returns a number of bytes, or 0 if the text is none.
@@ -51,12 +65,7 @@ func parseSize(text string) int64 {
 }
 
 // Of returns the limit of a plan, or Unlimited.
-func (l StorageLimits) Of(p Plan) int64 {
-	if limit, ok := l[p]; ok {
-		return limit
-	}
-	return Unlimited
-}
+func (l StorageLimits) Of(p Plan) int64 { return limitOf(l, p) }
 
 // Check returns Forbidden if content may not grow by so many bytes on the plan.
 func (l StorageLimits) Check(p Plan, used object.Usage, growth int64) error {

@@ -15,7 +15,7 @@ import (
 // send a request at intervals.
 const (
 	quietOrgs  = 50
-	quietRows  = 50
+	quietRows  = 20
 	quietEvery = 200 * time.Millisecond
 
 	noisyUploads = 4   // connections

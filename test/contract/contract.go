@@ -61,6 +61,7 @@ func Store(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("BlobNames", func(t *testing.T) { BlobNames(t, open) })
 	t.Run("Quotas", func(t *testing.T) { Quotas(t, open) })
 	t.Run("Ledger", func(t *testing.T) { Ledger(t, open) })
+	t.Run("Requests", func(t *testing.T) { Requests(t, open) })
 	t.Run("Connectors", func(t *testing.T) { Connectors(t, open) })
 	t.Run("Credentials", func(t *testing.T) { Credentials(t, open) })
 	t.Run("Flows", func(t *testing.T) { Flows(t, open) })

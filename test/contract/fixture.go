@@ -95,6 +95,7 @@ func (w *fixture) changes() ports.Changes         { return w.store.Storage().Cha
 func (w *fixture) blobNames() ports.BlobNames     { return w.store.Storage().BlobNames() }
 func (w *fixture) quotas() ports.Quotas           { return w.store.Usage().Quotas() }
 func (w *fixture) ledger() ports.Ledger           { return w.store.Usage().Ledger() }
+func (w *fixture) requests() ports.Requests       { return w.store.Usage().Requests() }
 func (w *fixture) connectors() ports.Connectors   { return w.store.Connections().Connectors() }
 func (w *fixture) credentials() ports.Credentials { return w.store.Connections().Credentials() }
 func (w *fixture) flows() ports.Flows             { return w.store.Connections().Flows() }

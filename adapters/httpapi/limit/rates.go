@@ -117,19 +117,37 @@ func (l *RateLimiter) Take(c ResponseHeader, key string) error {
 	b := l.bucket(key)
 	allowed := b.AllowN(now, 1)
 	tokens := b.TokensAt(now)
-	remaining := strconv.Itoa(max(0, int(tokens)))
-	reset := strconv.Itoa(l.seconds(float64(l.rate.Count) - tokens))
-	h := c.Header()
-	h["Ratelimit-Limit"], h["Ratelimit-Policy"] = l.limit, l.policy
-	c.Set("Ratelimit-Remaining", remaining)
-	c.Set("Ratelimit-Reset", reset)
-	c.Set("Ratelimit", l.name+";r="+remaining+";t="+reset)
+	setHeaders(c, l.limit, l.policy, l.name, max(0, int64(tokens)), l.seconds(float64(l.rate.Count)-tokens))
 	if allowed {
 		return nil
 	}
 	limited := fault.New(fault.Limited, "Too many requests")
 	limited.RetryAfter = max(1, l.seconds(1-tokens))
 	return limited
+}
+
+// setHeaders sets the RateLimit headers; name is quoted, and reset in seconds.
+func setHeaders(c ResponseHeader, limit, policy []string, name string, remaining int64, reset int) {
+	left, until := strconv.FormatInt(remaining, 10), strconv.Itoa(reset)
+	h := c.Header()
+	h["Ratelimit-Limit"], h["Ratelimit-Policy"] = limit, policy
+	c.Set("Ratelimit-Remaining", left)
+	c.Set("Ratelimit-Reset", until)
+	c.Set("Ratelimit", name+";r="+left+";t="+until)
+}
+
+// SetHeaders sets the RateLimit headers to those of a limit of so many requests in a minute with
+// the name, of which some remain until it is reset in so many seconds, unless they are of a limit
+// of which fewer remain.
+func SetHeaders(c ResponseHeader, name string, count, remaining int64, reset int) {
+	if other := c.Header()["Ratelimit-Remaining"]; len(other) == 1 {
+		if n, err := strconv.ParseInt(other[0], 10, 64); err == nil && n < remaining {
+			return
+		}
+	}
+	limit := strconv.FormatInt(count, 10)
+	name = strconv.Quote(name)
+	setHeaders(c, []string{limit}, []string{name + ";q=" + limit + ";w=60"}, name, remaining, reset)
 }
 
 // Charge takes n tokens of the key's bucket, or all of a smaller one, even if fewer are

@@ -81,6 +81,7 @@ type Config struct {
 	MaxUpload    int64                  `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" default:"104857600" min:"1048576"` // min is the limit of JSON bodies, among which are documents
 	PlanStorage  plan.StorageLimits     `env:"COLLAB_PLAN_STORAGE" help:"how much content an organisation may store by plan, in MiB, GiB or TiB; a plan that is not named has no limit; or off" default:"NO_PLAN=5GiB,FREE=10GiB,STANDARD=100GiB,PREMIUM=1TiB"`
 	RateLimits   limit.Rates            `env:"COLLAB_RATE_LIMITS" help:"requests per caller, per address where there is no caller, and of providers per address (webhook); or off" default:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"`
+	PlanRequests plan.RequestLimits     `env:"COLLAB_PLAN_REQUESTS" help:"requests of an organisation in a minute by plan, on all servers together, such as FREE=600,STANDARD=6000; a plan that is not named has no limit; or off" default:"off"`
 	Budgets      limit.Budgets          `env:"COLLAB_BUDGETS" help:"what all requests may hold at once: memory for those of callers who are not known yet (anonymous), for bodies and downloads of known ones (callers), and for connections with the headers of requests (connections), and disk for what waits in files (spool), in MiB or GiB" or:"anonymous=64MiB,callers=256MiB,connections=1GiB,spool= 16 times COLLAB_MAX_UPLOAD_BYTES"`
 	Connections  limit.ConnectionLimits `env:"COLLAB_CONNECTIONS" help:"connections in all, and from one address that is no trusted proxy; without trusted proxies those of this machine have no limit of their own" default:"total=16384,address=512"`
 	Concurrency  limit.Concurrency      `env:"COLLAB_CONCURRENCY" help:"what organisations share on a server: requests that use the database at once, of which one organisation gets an eighth beside others, and provider messages (webhooks) likewise; change feeds (streams), uploads and downloads (transfers) and calls of models and other providers (calls), of which an eighth is left for others" or:"requests=32 for each processor, at least 64,streams=total= of COLLAB_CONNECTIONS,transfers=1024,calls=1024,webhooks=32"`
@@ -217,6 +218,8 @@ func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error
 		*v, err = org.ParseRoleMap(text)
 	case *plan.StorageLimits:
 		*v, err = plan.ParseStorageLimits(text)
+	case *plan.RequestLimits:
+		*v, err = plan.ParseRequestLimits(text)
 	case *limit.Rates:
 		*v, err = limit.ParseRates(text)
 	case *limit.Budgets:

@@ -1,0 +1,196 @@
+// Package ratelimit limits the requests of organisations in each minute by their plan, on all
+// servers together.
+package ratelimit
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"collab/domain/id"
+	"collab/domain/plan"
+	"collab/ports"
+)
+
+const (
+	exchangeTimeout = 2 * time.Second // of one exchange with the store
+	retryEvery      = time.Second     // after an exchange that failed
+	maxDue          = 4096            // organisations that wait for an exchange
+)
+
+// Limiter counts the requests of each organisation in each minute of the clock. It admits them
+// by the sum of all servers that it read last and what it has admitted since. When half a lot
+// (see plan.Lot) is not added to the store's count yet, Work adds it there and reads the sum; a
+// request waits for the store only if a whole lot is not added. So all servers together admit at most
+// a lot for each of them above the limit. While the store cannot be reached, each server admits as
+// many as the limit. A nil Limiter limits nothing.
+type Limiter struct {
+	store  ports.Store
+	clock  ports.Clock
+	limits plan.RequestLimits
+	failed func(error)
+	least  int64       // the smallest lot, which counts until the plan is known
+	due    chan *count // to be exchanged with the store
+
+	mu     sync.Mutex
+	minute time.Time
+	counts map[id.Org]*count // of the minute
+	before map[id.Org]*count // of the last minute, whose plans are assumed until they are read again
+}
+
+// count is what is known of an organisation in one minute.
+type count struct {
+	org      id.Org
+	minute   time.Time
+	plan     plan.Plan     // empty: not known
+	current  bool          // the plan was read in this minute
+	sum      int64         // admitted by all servers, as far as it is known here
+	pending  int64         // admitted here and not added to the store's count, nor being added
+	adding   int64         // admitted here and being added
+	exchange chan struct{} // closed at the end of the exchange that is due or running; nil: none
+	failedAt time.Time     // when the last exchange failed; zero: it did not
+}
+
+// Decision says whether a request is admitted.
+type Decision struct {
+	Allowed   bool
+	Plan      plan.Plan
+	Limit     int64         // plan.Unlimited: there is none, or the plan is not known yet
+	Remaining int64         // of the limit, as far as it is known
+	Reset     time.Duration // until the next minute
+}
+
+// New returns the limiter, or nil if no plan has a limit. Errors of the store are passed to
+// failed.
+func New(store ports.Store, clock ports.Clock, limits plan.RequestLimits, failed func(error)) *Limiter {
+	if len(limits) == 0 {
+		return nil
+	}
+	return &Limiter{store: store, clock: clock, limits: limits, failed: failed, least: limits.LeastLot(), due: make(chan *count, maxDue), counts: map[id.Org]*count{}}
+}
+
+// Take counts one request of the organisation, if it is admitted. It waits at most until the
+// context is done.
+func (l *Limiter) Take(ctx context.Context, o id.Org) Decision {
+	if l == nil {
+		return Decision{Allowed: true, Limit: plan.Unlimited}
+	}
+	for {
+		d, wait := l.take(o)
+		if wait == nil {
+			return d
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return d
+		}
+	}
+}
+
+// take returns the decision, and a channel if it is to be made again once that is closed.
+func (l *Limiter) take(o id.Org) (d Decision, wait <-chan struct{}) {
+	now := l.clock.Now()
+	minute := now.Truncate(time.Minute)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !minute.Equal(l.minute) {
+		l.minute, l.before, l.counts = minute, l.counts, make(map[id.Org]*count, len(l.counts))
+	}
+	c := l.counts[o]
+	if c == nil {
+		c = &count{org: o, minute: minute}
+		if b := l.before[o]; b != nil {
+			c.plan = b.plan
+		}
+		l.counts[o] = c
+	}
+	d = Decision{Allowed: true, Plan: c.plan, Limit: plan.Unlimited, Reset: minute.Add(time.Minute).Sub(now)}
+	lot, unknown := l.least, c.pending+c.adding
+	if c.plan != "" {
+		d.Limit = l.limits.Of(c.plan)
+	}
+	if c.current {
+		if d.Limit == plan.Unlimited {
+			return d, nil
+		}
+		lot = plan.Lot(d.Limit)
+	}
+	if d.Limit != plan.Unlimited {
+		if d.Remaining = d.Limit - c.sum - unknown; d.Remaining <= 0 {
+			d.Allowed, d.Remaining = false, 0
+			return d, nil
+		}
+		d.Remaining--
+	}
+	if unknown >= lot && c.exchange != nil && (c.plan == "" || d.Limit != plan.Unlimited) {
+		return d, c.exchange
+	}
+	c.pending++
+	if c.exchange == nil && c.pending >= lot/2 && now.Sub(c.failedAt) >= retryEvery {
+		select {
+		case l.due <- c:
+			c.exchange = make(chan struct{})
+		default: // a later request tries again
+		}
+	}
+	return d, nil
+}
+
+// Work makes the exchanges that are due until ctx ends.
+func (l *Limiter) Work(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case c := <-l.due:
+			l.exchange(ctx, c)
+		}
+	}
+}
+
+// exchange reads the plan of a count that was not exchanged yet, adds what is pending to the
+// store's count and reads the sum.
+func (l *Limiter) exchange(ctx context.Context, c *count) {
+	l.mu.Lock()
+	p, current := c.plan, c.current
+	c.adding, c.pending = c.pending, 0
+	n := c.adding
+	l.mu.Unlock()
+
+	sum, p, err := l.add(ctx, c, n, p, current)
+	if err != nil {
+		l.failed(err)
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(c.exchange)
+	c.exchange, c.adding = nil, 0
+	c.sum += n // also after an error, since the store may have added it
+	if err != nil {
+		c.failedAt = l.clock.Now()
+		return
+	}
+	c.failedAt = time.Time{}
+	c.plan, c.current, c.sum = p, true, max(c.sum, sum)
+}
+
+// add adds n requests to the store's count if the plan has a limit, and returns the sum of all
+// servers. It reads the plan unless that is current.
+func (l *Limiter) add(ctx context.Context, c *count, n int64, p plan.Plan, current bool) (int64, plan.Plan, error) {
+	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+	defer cancel()
+	if !current {
+		s, err := l.store.Directory().Subscriptions().Get(ctx, c.org)
+		if err != nil {
+			return 0, p, err
+		}
+		p = s.At(l.clock.Now()).Plan
+	}
+	if l.limits.Of(p) == plan.Unlimited {
+		return 0, p, nil
+	}
+	sum, err := l.store.Usage().Requests().Add(ctx, c.org, c.minute, n)
+	return sum, p, err
+}

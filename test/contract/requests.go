@@ -1,0 +1,53 @@
+package contract
+
+import (
+	"errors"
+	"testing"
+
+	"collab/ports"
+)
+
+// Requests is the suite of ports.Requests.
+func Requests(t *testing.T, open func(t *testing.T) Opened) {
+	suite{
+		"requests of a minute are added up": func(w *fixture) {
+			o := w.org().ID
+			resultOf(w.requests().Add(w.ctx, o, at(0), 7)).is(w, 7)
+			resultOf(w.requests().Add(w.ctx, o, at(0), 5)).is(w, 12)
+			resultOf(w.requests().Add(w.ctx, o, at(60_000), 1)).is(w, 1)
+			resultOf(w.requests().Add(w.ctx, o, at(0), 0)).is(w, 12)
+		},
+		"requests of another organisation are not counted": func(w *fixture) {
+			o, other := w.org().ID, w.org().ID
+			resultOf(w.requests().Add(w.ctx, o, at(0), 7)).is(w, 7)
+			resultOf(w.requests().Add(w.ctx, other, at(0), 5)).is(w, 5)
+		},
+		"none of concurrent additions is lost": func(w *fixture) {
+			o := w.org().ID
+			w.allOK(concurrently(concurrent, func(int) error {
+				_, err := w.requests().Add(w.ctx, o, at(0), 3)
+				return err
+			}))
+			resultOf(w.requests().Add(w.ctx, o, at(0), 0)).is(w, 3*concurrent)
+		},
+		"a transaction that fails adds nothing": func(w *fixture) {
+			o, failed := w.org().ID, errors.New("failed")
+			err := w.store.Atomic(w.ctx, func(r ports.Records) error {
+				_, err := r.Usage().Requests().Add(w.ctx, o, at(0), 3)
+				return errors.Join(err, failed)
+			})
+			if !errors.Is(err, failed) {
+				w.Error(err)
+			}
+			resultOf(w.requests().Add(w.ctx, o, at(0), 1)).is(w, 1)
+		},
+		"prune removes the counts of minutes before the time": func(w *fixture) {
+			o := w.org().ID
+			resultOf(w.requests().Add(w.ctx, o, longAgo(99), 7)).is(w, 7)
+			resultOf(w.requests().Add(w.ctx, o, longAgo(100), 7)).is(w, 7)
+			w.ok(w.requests().Prune(w.ctx, longAgo(100)))
+			resultOf(w.requests().Add(w.ctx, o, longAgo(99), 1)).is(w, 1)
+			resultOf(w.requests().Add(w.ctx, o, longAgo(100), 1)).is(w, 8)
+		},
+	}.run(t, open)
+}
