@@ -98,7 +98,7 @@ staticcheck:
 modules:
 	$(GO) mod verify
 
-# Nothing in domain runs at once, and the other folders of test hold documents, clients
+# Nothing in domain runs at once, and the other directories of test hold documents, clients
 # and tools. ./test/doctor has the checks of the command doctor, which run at once. Of
 # adapters and app it is the packages whose files, those of tests included, start
 # goroutines or servers, pass or lock something, or use what is under test.
@@ -126,7 +126,7 @@ bench: ## measure the server against a bare one and write docs/performance.md; s
 weigh: build ## compare binary, modules, idle memory and time to start with the limits of test/weigh/limits
 	$(GO) run ./test/weigh -binary $(BIN)/collabd
 
-weigh-cold: ## build and start the server in empty cache folders and print what that takes, by module; fetches all libraries
+weigh-cold: ## build and start the server in empty cache directories and print what that takes, by module; fetches all libraries
 	$(GO) run ./test/weigh -cold
 
 fuzz: ## run every fuzz target for FUZZTIME (10s)

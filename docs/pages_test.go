@@ -113,21 +113,21 @@ func TestFilesAndTestsOfThePageOnSecurityExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, named := "", 0
+	directory, named := "", 0
 	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(pages.Read(t, "docs/security.md"), -1) {
 		switch name := m[1]; {
 		case strings.HasPrefix(name, "test/script/testdata/"):
 			pages.Read(t, name)
 			named++
 		case regexp.MustCompile(`^(adapters|app|domain|test)/[\w/]+$`).MatchString(name):
-			folder = name
-			if _, err := os.Stat(filepath.Join(root, folder)); err != nil {
+			directory = name
+			if _, err := os.Stat(filepath.Join(root, directory)); err != nil {
 				t.Errorf("%s does not exist", name)
 			}
 		case regexp.MustCompile(`^(Test|Fuzz)[A-Z]\w+$`).MatchString(name):
 			named++
-			if !all[folder+" "+name] {
-				t.Errorf("%s has no %s", folder, name)
+			if !all[directory+" "+name] {
+				t.Errorf("%s has no %s", directory, name)
 			}
 		}
 	}
@@ -139,11 +139,11 @@ func TestFilesAndTestsOfThePageOnSecurityExist(t *testing.T) {
 func TestFilesOfTheWalksExist(t *testing.T) {
 	_, text, _ := strings.Cut(pages.Read(t, "docs/architecture.md"), "\n## Three walks\n")
 	text, _, _ = strings.Cut(text, "\n## ")
-	folder, named := "", 0
+	directory, named := "", 0
 	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(text, -1) {
 		name := m[1]
 		if regexp.MustCompile(`^(adapters|app|domain|ports|test)/[\w/]+$`).MatchString(name) {
-			folder = name
+			directory = name
 		}
 		if !strings.HasSuffix(name, ".go") {
 			continue
@@ -151,9 +151,9 @@ func TestFilesOfTheWalksExist(t *testing.T) {
 		named++
 		path := name
 		if strings.Contains(name, "/") {
-			folder = filepath.Dir(name)
+			directory = filepath.Dir(name)
 		} else {
-			path = filepath.Join(folder, name)
+			path = filepath.Join(directory, name)
 		}
 		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
 			t.Errorf("%s does not exist", path)

@@ -9,13 +9,13 @@ import (
 	"path/filepath"
 )
 
-// Replace calls write with a temporary file in the folder of path, syncs it and renames it
+// Replace calls write with a temporary file in the directory of path, syncs it and renames it
 // to path. If write fails, path is unchanged.
 func Replace(path string, write func(*os.File) error) error {
 	return publish(path, write, os.Rename)
 }
 
-// Create writes content to path unless the file exists. It creates missing folders.
+// Create writes content to path unless the file exists. It creates missing directories.
 func Create(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -45,7 +45,7 @@ func ReadOrCreate(path string, generate func() ([]byte, error)) ([]byte, error) 
 	return os.ReadFile(path)
 }
 
-// Sync flushes a file, or the entries of a folder, to disk.
+// Sync flushes a file, or the entries of a directory, to disk.
 func Sync(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -63,8 +63,8 @@ func contentWriter(content []byte) func(*os.File) error {
 
 // publish writes and syncs a temporary file and calls move to move it to path.
 func publish(path string, write func(*os.File) error, move func(temporary, path string) error) (err error) {
-	folder := filepath.Dir(path)
-	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+"-*") // mode 0600
+	directory := filepath.Dir(path)
+	f, err := os.CreateTemp(directory, "."+filepath.Base(path)+"-*") // mode 0600
 	if err != nil {
 		return err
 	}
@@ -82,5 +82,5 @@ func publish(path string, write func(*os.File) error, move func(temporary, path 
 	if err := move(f.Name(), path); err != nil {
 		return err
 	}
-	return Sync(folder)
+	return Sync(directory)
 }

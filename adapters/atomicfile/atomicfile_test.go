@@ -45,7 +45,7 @@ func TestAFileIsCreatedOnceAndForItsOwnerAlone(t *testing.T) {
 	}
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(entries) != 1 {
-		t.Errorf("the folder holds %v, %v", entries, err)
+		t.Errorf("the directory holds %v, %v", entries, err)
 	}
 	for p, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
 		if info, err := os.Stat(p); err != nil || info.Mode().Perm() != want {
@@ -55,11 +55,11 @@ func TestAFileIsCreatedOnceAndForItsOwnerAlone(t *testing.T) {
 }
 
 func TestAFileIsReplacedCompletelyOrNotAtAll(t *testing.T) {
-	folder := t.TempDir()
-	path := filepath.Join(folder, "backup")
+	directory := t.TempDir()
+	path := filepath.Join(directory, "backup")
 	look := func(want ...string) {
 		t.Helper()
-		entries, err := os.ReadDir(folder)
+		entries, err := os.ReadDir(directory)
 		if err != nil || len(entries) != len(want) {
 			t.Fatalf("%v, %v", entries, err)
 		}

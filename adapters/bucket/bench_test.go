@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// BenchmarkSmallFiles writes files of 4 KiB into one folder. Run it with TMPDIR on a disk.
+// BenchmarkSmallFiles writes files of 4 KiB into one directory. Run it with TMPDIR on a disk.
 func BenchmarkSmallFiles(b *testing.B) {
 	store := openFiles(b)
 	content := make([]byte, 4096)
@@ -45,9 +45,9 @@ func BenchmarkBigFile(b *testing.B) {
 	content := func() io.Reader { return io.LimitReader(zeros{}, size) }
 	b.Run("bare", func(b *testing.B) {
 		b.SetBytes(size)
-		folder := b.TempDir()
+		directory := b.TempDir()
 		for i := range b.N {
-			f, err := os.Create(filepath.Join(folder, "new"))
+			f, err := os.Create(filepath.Join(directory, "new"))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func BenchmarkBigFile(b *testing.B) {
 			if err := f.Close(); err != nil {
 				b.Fatal(err)
 			}
-			if err := os.Rename(f.Name(), filepath.Join(folder, fmt.Sprint(i))); err != nil {
+			if err := os.Rename(f.Name(), filepath.Join(directory, fmt.Sprint(i))); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -61,7 +61,7 @@ func open(ctx context.Context, address string, timeout time.Duration) (*Bucket, 
 	switch scheme {
 	case "file":
 		if rest == "" {
-			return nil, errors.New("file:// must be followed by a folder")
+			return nil, errors.New("file:// must be followed by a directory")
 		}
 		f, err := openFiles(rest)
 		if err != nil {

@@ -143,11 +143,11 @@ func isNotExist(err error) bool {
 
 // createTemp creates a file to write a blob to.
 func (f *files) createTemp() (*os.File, error) {
-	folder := filepath.Join(f.root, tempDir)
+	directory := filepath.Join(f.root, tempDir)
 	if f.unnamed {
-		return createUnnamed(folder)
+		return createUnnamed(directory)
 	}
-	return os.OpenFile(filepath.Join(folder, rand.Text()), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	return os.OpenFile(filepath.Join(directory, rand.Text()), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 }
 
 // linkTemp links the file to path. It returns fs.ErrExist if the path exists.

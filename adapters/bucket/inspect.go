@@ -24,7 +24,7 @@ var rights = map[string]string{
 	"gs":     "give the service account the role roles/storage.objectUser on the bucket, or set COLLAB_BLOB_URL",
 	"s3":     "allow s3:ListBucket on the bucket and s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload in it, or set COLLAB_BLOB_URL",
 	"azblob": "give the identity the role Storage Blob Data Contributor on the container, or set COLLAB_BLOB_URL",
-	"file":   "give the folder to the user that the server runs as (chown, chmod 700), or set COLLAB_BLOB_URL",
+	"file":   "give the directory to the user that the server runs as (chown, chmod 700), or set COLLAB_BLOB_URL",
 }
 
 // Inspect writes an object to the store at the address, reads it and removes it.
@@ -38,7 +38,7 @@ func Inspect(ctx context.Context, at inspect.Address, clocks *inspect.Clocks) (f
 	case "file":
 		where = path
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			if _, ok := f.Folder(path, "COLLAB_BLOB_URL"); ok {
+			if _, ok := f.Directory(path, "COLLAB_BLOB_URL"); ok {
 				f.Note("", "%s is created at the first start", path)
 			}
 			return f

@@ -102,18 +102,18 @@ func keyOf(name string) string {
 	return key.String()
 }
 
-// escape returns the key's form of a segment; folder says whether others follow.
-func escape(segment string, folder bool) string {
+// escape returns the key's form of a segment; directory says whether others follow.
+func escape(segment string, directory bool) string {
 	plain := true
 	for i := range len(segment) {
-		plain = plain && !mustEscape(segment, i, folder)
+		plain = plain && !mustEscape(segment, i, directory)
 	}
 	if plain {
 		return segment
 	}
 	var key strings.Builder
 	for i := range len(segment) {
-		if mustEscape(segment, i, folder) {
+		if mustEscape(segment, i, directory) {
 			key.WriteByte('!')
 			key.WriteByte(digits[segment[i]>>4])
 			key.WriteByte(digits[segment[i]&15])
@@ -127,12 +127,12 @@ func escape(segment string, folder bool) string {
 const digits = "0123456789ABCDEF"
 
 // mustEscape reports whether the byte at i is escaped.
-func mustEscape(segment string, i int, folder bool) bool {
+func mustEscape(segment string, i int, directory bool) bool {
 	switch c := segment[i]; c {
 	case '!', '"', '#', '%', '?', '\\', ':', '*', '<', '>', '|':
 		return true
 	case '@':
-		return folder
+		return directory
 	case '.', ' ': // Windows drops them at the end; .. is the parent directory
 		return i == len(segment)-1
 	case '_': // __0x is the escape of gocloud.dev

@@ -55,7 +55,7 @@ func TestKeys(t *testing.T) {
 			}
 		})
 	})
-	t.Run("no blob's key is a folder of another's", func(t *testing.T) {
+	t.Run("no blob's key is a directory of another's", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			a := nameGenerator().Draw(t, "a")
 			b := a + "/" + nameGenerator().Draw(t, "b")

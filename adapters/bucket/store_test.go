@@ -64,7 +64,7 @@ func TestAddresses(t *testing.T) {
 		t.Run("valid: "+address, func(t *testing.T) { openBucket(t, address) })
 	}
 	if info, err := os.Stat("blobs"); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the relative folder is %v, %v", info, err)
+		t.Errorf("the relative directory is %v, %v", info, err)
 	}
 	for _, address := range []string{
 		"", "blobs", "file://", "mem://x", "ftp://x", "gs://", "gs:///prefix", "gs://user:hunter2@bucket", "gs://bucket?x=hunter2", "gs://bucket/a//b",
@@ -77,19 +77,19 @@ func TestAddresses(t *testing.T) {
 func TestFiles(t *testing.T) {
 	const name = "org/personal/user/Notes & more.md@1-x"
 	t.Run("content is in a file of its name and survives a restart", func(t *testing.T) {
-		folder := t.TempDir()
-		put(t, openBucket(t, "file://"+folder), name, "content")
-		if content, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(content) != "content" {
+		directory := t.TempDir()
+		put(t, openBucket(t, "file://"+directory), name, "content")
+		if content, err := os.ReadFile(filepath.Join(directory, name)); err != nil || string(content) != "content" {
 			t.Errorf("the file is %q, %v", content, err)
 		}
-		if content, err := read(openBucket(t, "file://"+folder), name); err != nil || content != "content" {
+		if content, err := read(openBucket(t, "file://"+directory), name); err != nil || content != "content" {
 			t.Errorf("got %q, %v", content, err)
 		}
 	})
 	t.Run("only the owner has permissions", func(t *testing.T) {
-		folder := t.TempDir()
-		put(t, openBucket(t, "file://"+folder+"/data"), name, "content")
-		if err := filepath.WalkDir(folder+"/data", func(path string, e fs.DirEntry, err error) error {
+		directory := t.TempDir()
+		put(t, openBucket(t, "file://"+directory+"/data"), name, "content")
+		if err := filepath.WalkDir(directory+"/data", func(path string, e fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
@@ -101,9 +101,9 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	t.Run("empty folders are removed", func(t *testing.T) {
-		folder := t.TempDir()
-		b := openBucket(t, "file://"+folder)
+	t.Run("empty directories are removed", func(t *testing.T) {
+		directory := t.TempDir()
+		b := openBucket(t, "file://"+directory)
 		put(t, b, "org/a/b/c/x@1-x", "x")
 		put(t, b, "org/a/y@1-x", "y")
 		for _, step := range []struct{ remove, gone, stays string }{
@@ -112,18 +112,18 @@ func TestFiles(t *testing.T) {
 			if err := b.Remove(t.Context(), step.remove); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := os.Stat(filepath.Join(folder, step.gone)); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(filepath.Join(directory, step.gone)); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s is still there: %v", step.gone, err)
 			}
-			if _, err := os.Stat(filepath.Join(folder, step.stays)); err != nil {
+			if _, err := os.Stat(filepath.Join(directory, step.stays)); err != nil {
 				t.Error(err)
 			}
 		}
 		put(t, b, "org/a/b/c/x@1-x", "x")
 	})
-	t.Run("folders that another process removes are created again", func(t *testing.T) {
-		folder := t.TempDir()
-		a, b := openBucket(t, "file://"+folder), openBucket(t, "file://"+folder)
+	t.Run("directories that another process removes are created again", func(t *testing.T) {
+		directory := t.TempDir()
+		a, b := openBucket(t, "file://"+directory), openBucket(t, "file://"+directory)
 		for i := range 3 {
 			name := fmt.Sprintf("org/a/b/x@%d-x", i)
 			put(t, a, name, "x")
@@ -133,11 +133,11 @@ func TestFiles(t *testing.T) {
 		}
 	})
 	t.Run("foreign files are not listed", func(t *testing.T) {
-		folder := t.TempDir()
-		b := openBucket(t, "file://"+folder)
+		directory := t.TempDir()
+		b := openBucket(t, "file://"+directory)
 		put(t, b, name, "x")
 		for _, other := range []string{".DS_Store", "a%b@1-x", "org/x@y/z", "org/!zz@", "org/!", "!new/left", "org/!2e@", "org/\xff@1"} {
-			path := filepath.Join(folder, other)
+			path := filepath.Join(directory, other)
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +145,7 @@ func TestFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := os.Symlink("/etc/passwd", filepath.Join(folder, "link@1-x")); err != nil {
+		if err := os.Symlink("/etc/passwd", filepath.Join(directory, "link@1-x")); err != nil {
 			t.Fatal(err)
 		}
 		if got := list(t, b); len(got) != 1 || got[0] != name {
@@ -153,9 +153,9 @@ func TestFiles(t *testing.T) {
 		}
 	})
 	t.Run("files of crashed writers are removed after an hour", func(t *testing.T) {
-		folder := t.TempDir()
-		b := openBucket(t, "file://"+folder)
-		old, young := filepath.Join(folder, "!new", "old"), filepath.Join(folder, "!new", "young")
+		directory := t.TempDir()
+		b := openBucket(t, "file://"+directory)
+		old, young := filepath.Join(directory, "!new", "old"), filepath.Join(directory, "!new", "young")
 		leave := func() {
 			for path, age := range map[string]time.Duration{old: 2 * time.Hour, young: 0} {
 				if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
@@ -166,7 +166,7 @@ func TestFiles(t *testing.T) {
 				}
 			}
 		}
-		for name, sweep := range map[string]func(){"a start": func() { openBucket(t, "file://"+folder) }, "a list": func() { list(t, b) }} {
+		for name, sweep := range map[string]func(){"a start": func() { openBucket(t, "file://"+directory) }, "a list": func() { list(t, b) }} {
 			leave()
 			sweep()
 			if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
@@ -179,12 +179,12 @@ func TestFiles(t *testing.T) {
 	})
 	t.Run("a file being written has no name on file systems with O_TMPFILE", func(t *testing.T) {
 		// The temporary directory may be on another file system; /dev/shm is tmpfs.
-		folder, err := os.MkdirTemp("/dev/shm", "collab-")
+		directory, err := os.MkdirTemp("/dev/shm", "collab-")
 		if err != nil {
 			t.Skip("there is no shared memory: ", err)
 		}
-		defer os.RemoveAll(folder)
-		b := openBucket(t, "file://"+folder)
+		defer os.RemoveAll(directory)
+		b := openBucket(t, "file://"+directory)
 		put(t, b, name, "before")
 		reading, rest := make(chan struct{}), make(chan struct{})
 		done := make(chan error)
@@ -192,7 +192,7 @@ func TestFiles(t *testing.T) {
 			done <- b.Put(context.Background(), name+"2", "", -1, &pausingReader{reading: reading, rest: rest})
 		}()
 		<-reading
-		left, err := os.ReadDir(filepath.Join(folder, "!new"))
+		left, err := os.ReadDir(filepath.Join(directory, "!new"))
 		if err != nil || len(left) > 0 {
 			t.Errorf("the temporary files are %v, %v", left, err)
 		}
@@ -212,8 +212,8 @@ func TestFiles(t *testing.T) {
 	})
 	for way, prepare := range map[string]func(ports.Blobs){"": func(ports.Blobs) {}, " with named files": bucket.UseNamedFiles} {
 		t.Run("no temporary file remains"+way, func(t *testing.T) {
-			folder := t.TempDir()
-			b := openBucket(t, "file://"+folder)
+			directory := t.TempDir()
+			b := openBucket(t, "file://"+directory)
 			prepare(b)
 			put(t, b, name, "x")
 			for _, r := range []io.Reader{strings.NewReader("y"), io.MultiReader(strings.NewReader("z"), failingReader{})} {
@@ -221,15 +221,15 @@ func TestFiles(t *testing.T) {
 					t.Error("it was written")
 				}
 			}
-			if left, err := os.ReadDir(filepath.Join(folder, "!new")); err != nil || len(left) > 0 {
+			if left, err := os.ReadDir(filepath.Join(directory, "!new")); err != nil || len(left) > 0 {
 				t.Errorf("the temporary files are %v, %v", left, err)
 			}
 		})
 	}
-	t.Run("a store whose folder was removed is unavailable", func(t *testing.T) {
-		folder := filepath.Join(t.TempDir(), "blobs")
-		b := openBucket(t, "file://"+folder)
-		if err := os.RemoveAll(folder); err != nil {
+	t.Run("a store whose directory was removed is unavailable", func(t *testing.T) {
+		directory := filepath.Join(t.TempDir(), "blobs")
+		b := openBucket(t, "file://"+directory)
+		if err := os.RemoveAll(directory); err != nil {
 			t.Fatal(err)
 		}
 		unavailable(t, b.Ready(t.Context()))
@@ -266,12 +266,12 @@ func unavailable(t *testing.T, err error) {
 	}
 }
 
-// envWriter is the variable that makes the test binary write blobs into a folder and print
+// envWriter is the variable that makes the test binary write blobs into a directory and print
 // their names until it is killed.
 const envWriter = "COLLAB_TEST_BLOB_WRITER"
 
-func writeUntilKilled(folder string) {
-	b, err := bucket.Open(context.Background(), "file://"+folder)
+func writeUntilKilled(directory string) {
+	b, err := bucket.Open(context.Background(), "file://"+directory)
 	if err != nil {
 		fmt.Println("!", err)
 		return
@@ -314,9 +314,9 @@ func (p *pieces) ReadFrom(r io.Reader) (int64, error) {
 func TestFilesAreWrittenToReadersInPieces(t *testing.T) {
 	const piece = 256 << 10
 	content := strings.Repeat("0123456789abcdef", 3*piece/16) + "end"
-	folder := t.TempDir()
-	b := openBucket(t, "file://"+folder)
-	path := filepath.Join(folder, "org/x@1-x")
+	directory := t.TempDir()
+	b := openBucket(t, "file://"+directory)
+	path := filepath.Join(directory, "org/x@1-x")
 	put(t, b, "org/x@1-x", content)
 	file := func(t *testing.T, offset, length int64) ports.BlobFile {
 		r, err := b.Open(t.Context(), "org/x@1-x", offset, length)
@@ -405,13 +405,13 @@ func TestContentIsDurableWithItsNameWhenPutReturns(t *testing.T) {
 	const name = "org/x@1-x"
 	for about, ordered := range map[string]bool{"where the sync of a file includes its links": true, "elsewhere": false} {
 		t.Run(about, func(t *testing.T) {
-			folder := t.TempDir()
-			b := openBucket(t, "file://"+folder)
+			directory := t.TempDir()
+			b := openBucket(t, "file://"+directory)
 			var synced []string
 			var failure error
 			bucket.OnSync(b, ordered, func(f *os.File) error {
 				info, err := f.Stat()
-				_, missing := os.Stat(filepath.Join(folder, name))
+				_, missing := os.Stat(filepath.Join(directory, name))
 				synced = append(synced, fmt.Sprint(info.Size(), err, missing == nil))
 				return failure
 			})
@@ -432,9 +432,9 @@ func TestContentIsDurableWithItsNameWhenPutReturns(t *testing.T) {
 }
 
 func TestBlobsAreCompleteAfterAKill(t *testing.T) {
-	folder := t.TempDir()
+	directory := t.TempDir()
 	c := exec.Command(os.Args[0])
-	c.Env, c.Stderr = append(os.Environ(), envWriter+"="+folder), os.Stderr
+	c.Env, c.Stderr = append(os.Environ(), envWriter+"="+directory), os.Stderr
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -454,7 +454,7 @@ func TestBlobsAreCompleteAfterAKill(t *testing.T) {
 	if len(said) < 100 {
 		t.Fatalf("it said %q", said)
 	}
-	b := openBucket(t, "file://"+folder)
+	b := openBucket(t, "file://"+directory)
 	for _, name := range append(list(t, b), said...) {
 		if content, err := read(b, name); err != nil || content != contentOf(name) {
 			t.Errorf("%q has %d bytes of %d: %v", name, len(content), len(contentOf(name)), err)

@@ -61,8 +61,8 @@ func hasFastCommits(dir, device string) bool {
 }
 
 // createUnnamed creates a file without a name on the file system of the directory.
-func createUnnamed(folder string) (*os.File, error) {
-	return os.OpenFile(folder, unix.O_TMPFILE|os.O_WRONLY, 0o600)
+func createUnnamed(directory string) (*os.File, error) {
+	return os.OpenFile(directory, unix.O_TMPFILE|os.O_WRONLY, 0o600)
 }
 
 // linkUnnamed links the file to path. It uses /proc, which needs no privileges.

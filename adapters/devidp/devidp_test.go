@@ -32,8 +32,8 @@ func TestNew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newFixture(t, t.TempDir()).options
-			folder := t.TempDir()
-			o.KeyFile, o.AccountsFile = filepath.Join(folder, "key"), filepath.Join(folder, "accounts")
+			directory := t.TempDir()
+			o.KeyFile, o.AccountsFile = filepath.Join(directory, "key"), filepath.Join(directory, "accounts")
 			tt.change(&o)
 			if _, err := devidp.New(o); (err != nil) != tt.fails {
 				t.Errorf("New() = %v", err)
@@ -166,13 +166,13 @@ func TestForms(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	t.Run("a restart keeps accounts, organisations, roles and the key", func(t *testing.T) {
-		folder := t.TempDir()
-		st := newFixture(t, folder)
+		directory := t.TempDir()
+		st := newFixture(t, directory)
 		_, body := st.script(t, "email", "ada@example.com", "name", "Ada L", "org", "Engines", "role", "admin")
 		before := st.verify(t, body["identityToken"].(string), "")
 		st.service.take()
 
-		again := newFixture(t, folder, func(o *devidp.Options) { o.PublicURL = st.URL })
+		again := newFixture(t, directory, func(o *devidp.Options) { o.PublicURL = st.URL })
 		st.provider = again.provider
 		if c := st.verify(t, body["identityToken"].(string), ""); c.Subject != before.Subject {
 			t.Errorf("the old token names %s", c.Subject)
@@ -203,11 +203,11 @@ func TestFiles(t *testing.T) {
 		}
 	})
 	t.Run("no temporary file remains", func(t *testing.T) {
-		folder := t.TempDir()
-		st := newFixture(t, folder)
+		directory := t.TempDir()
+		st := newFixture(t, directory)
 		st.signedIn(t, "email", "ada@example.com")
 		st.signedIn(t, "email", "bob@example.com")
-		entries, err := os.ReadDir(folder)
+		entries, err := os.ReadDir(directory)
 		if err != nil || len(entries) != 2 {
 			t.Errorf("%v, %v", entries, err)
 		}
@@ -240,15 +240,15 @@ func TestFiles(t *testing.T) {
 		st.signedIn(t, "email", "ada@example.com")
 	})
 	t.Run("providers that start at once agree on the key", func(t *testing.T) {
-		folder := t.TempDir()
+		directory := t.TempDir()
 		stages := make([]*fixture, 8)
 		o := newFixture(t, t.TempDir()).options
-		o.KeyFile = filepath.Join(folder, "key")
+		o.KeyFile = filepath.Join(directory, "key")
 		var start sync.WaitGroup
 		for i := range stages {
 			start.Go(func() {
 				own := o
-				own.AccountsFile = filepath.Join(folder, string(rune('a'+i)))
+				own.AccountsFile = filepath.Join(directory, string(rune('a'+i)))
 				p, err := devidp.New(own)
 				if err != nil {
 					t.Error(err)

@@ -109,11 +109,11 @@ func TestEvents(t *testing.T) {
 		st.service.expect(t, "")
 	})
 	t.Run("undelivered events survive a restart", func(t *testing.T) {
-		folder := t.TempDir()
-		st := newFixture(t, folder)
+		directory := t.TempDir()
+		st := newFixture(t, directory)
 		st.service.setDown(errors.New("down"))
 		st.signedIn(t, "email", "ada@example.com")
-		again := newFixture(t, folder)
+		again := newFixture(t, directory)
 		again.signedIn(t, "email", "ada@example.com")
 		if got := again.service.take(); types(got) != "user.created" || got[0].message != "msg_00000000-0000-7000-8000-000000000001" {
 			t.Errorf("events: %s", types(got))

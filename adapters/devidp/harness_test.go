@@ -34,8 +34,8 @@ type fixture struct {
 	invitations map[string]devidp.Invite
 }
 
-// newFixture starts a provider whose files are in folder.
-func newFixture(t *testing.T, folder string, change ...func(*devidp.Options)) *fixture {
+// newFixture starts a provider whose files are in directory.
+func newFixture(t *testing.T, directory string, change ...func(*devidp.Options)) *fixture {
 	t.Helper()
 	st := &fixture{
 		clock:       memory.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
@@ -48,7 +48,7 @@ func newFixture(t *testing.T, folder string, change ...func(*devidp.Options)) *f
 		Development: true, Listen: st.Listener.Addr().String(), PublicURL: st.URL,
 		CallbackPath: "/api/v1/auth/cli-callback", ExchangePath: "/api/v1/auth/exchange-token",
 		AppURL:  "http://localhost:3000/welcome",
-		KeyFile: filepath.Join(folder, "identity.pem"), AccountsFile: filepath.Join(folder, "identity.json"),
+		KeyFile: filepath.Join(directory, "identity.pem"), AccountsFile: filepath.Join(directory, "identity.json"),
 		Clock: st.clock, IDs: &memory.IDs{}, Secrets: system.Secrets{},
 		Emit: st.service.emit,
 		Invitation: func(_ context.Context, token string) (devidp.Invite, error) {

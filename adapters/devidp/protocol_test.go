@@ -403,14 +403,14 @@ func TestScripts(t *testing.T) {
 		st.service.expect(t, "user.created organization.created organizationMembership.created")
 	})
 	t.Run("concurrent requests for many addresses lose none", func(t *testing.T) {
-		folder := t.TempDir()
-		st := newFixture(t, folder)
+		directory := t.TempDir()
+		st := newFixture(t, directory)
 		var all sync.WaitGroup
 		for i := range 32 {
 			all.Go(func() { st.signedIn(t, "email", fmt.Sprintf("user%d@example.com", i), "org", "Engines") })
 		}
 		all.Wait()
-		again := newFixture(t, folder)
+		again := newFixture(t, directory)
 		again.signedIn(t, "email", "user0@example.com") // redelivers events that were not marked as delivered
 		again.service.take()
 		for i := range 32 {

@@ -157,13 +157,13 @@ func TestIdempotency(t *testing.T) {
 		return p
 	}
 	t.Run("the same key has the same response, also after a restart", func(t *testing.T) {
-		folder := t.TempDir()
-		st := newFixture(t, folder)
+		directory := t.TempDir()
+		st := newFixture(t, directory)
 		first, err := st.customers().New(keyed("Engines", "customer:1"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := newFixture(t, folder)
+		again := newFixture(t, directory)
 		for _, from := range []*fixture{st, again} {
 			c, err := from.customers().New(keyed("Engines", "customer:1"))
 			if err != nil || c.ID != first.ID || c.LastResponse.Header.Get("Idempotent-Replayed") != "true" {

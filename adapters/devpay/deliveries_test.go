@@ -86,15 +86,15 @@ func TestDeliveries(t *testing.T) {
 		}
 	})
 	t.Run("undelivered events survive a restart with ids and order", func(t *testing.T) {
-		folder := t.TempDir()
-		st := newFixture(t, folder)
+		directory := t.TempDir()
+		st := newFixture(t, directory)
 		s := st.session(st.customer("Engines"))
 		st.service.setDown(true)
 		st.pay(s.ID)
 		if err := st.provider.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		again := newFixture(t, folder)
+		again := newFixture(t, directory)
 		if n := again.service.tried(); n != 0 {
 			t.Errorf("%d attempts before the service listens", n)
 		}
@@ -109,16 +109,16 @@ func TestDeliveries(t *testing.T) {
 		}
 	})
 	t.Run("delivered events are not sent again after a restart", func(t *testing.T) {
-		folder := t.TempDir()
-		st := newFixture(t, folder)
+		directory := t.TempDir()
+		st := newFixture(t, directory)
 		id := st.subscribed().ID
-		again := newFixture(t, folder)
+		again := newFixture(t, directory)
 		again.act(id, devpay.Cancel)
 		again.service.expect(t, "customer.subscription.deleted")
 	})
 	t.Run("Close ends a hanging attempt, which does not count", func(t *testing.T) {
-		hanging, folder := make(chan bool, 1), t.TempDir()
-		st := newFixture(t, folder, func(o *devpay.Options) {
+		hanging, directory := make(chan bool, 1), t.TempDir()
+		st := newFixture(t, directory, func(o *devpay.Options) {
 			o.Emit = func(ctx context.Context, _ string, _ []byte) error {
 				hanging <- true
 				<-ctx.Done()
@@ -138,7 +138,7 @@ func TestDeliveries(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("Pay: %v", err)
 		}
-		again := newFixture(t, folder)
+		again := newFixture(t, directory)
 		again.endPause()
 		again.service.awaitTypes(t, 4, paid)
 	})
@@ -164,13 +164,13 @@ func TestDeliveries(t *testing.T) {
 		close(hanging)
 	})
 	t.Run("deliveries stop if an attempt cannot be stored, until the next event", func(t *testing.T) {
-		folder := filepath.Join(t.TempDir(), "data")
+		directory := filepath.Join(t.TempDir(), "data")
 		var st *fixture
 		attempts := 0
-		st = newFixture(t, folder, func(o *devpay.Options) {
+		st = newFixture(t, directory, func(o *devpay.Options) {
 			o.Emit = func(ctx context.Context, id string, body []byte) error {
 				if attempts++; attempts == 1 {
-					if err := os.RemoveAll(folder); err != nil {
+					if err := os.RemoveAll(directory); err != nil {
 						t.Error(err)
 					}
 				}
@@ -180,7 +180,7 @@ func TestDeliveries(t *testing.T) {
 		s := st.session(st.customer("Engines"))
 		st.pay(s.ID)
 		st.service.expect(t, "checkout.session.completed")
-		if err := os.Mkdir(folder, 0o700); err != nil {
+		if err := os.Mkdir(directory, 0o700); err != nil {
 			t.Fatal(err)
 		}
 		s, err := st.sessions().Get(s.ID, nil)

@@ -410,12 +410,12 @@ func TestPages(t *testing.T) {
 
 func TestFile(t *testing.T) {
 	t.Run("a restart keeps the key, pages and subscriptions", func(t *testing.T) {
-		folder := t.TempDir()
-		st := newFixture(t, folder)
+		directory := t.TempDir()
+		st := newFixture(t, directory)
 		s := st.subscribed()
 		page := st.session(s.Customer.ID)
 		portal := st.portal(s.Customer.ID)
-		again := newFixture(t, folder)
+		again := newFixture(t, directory)
 		if again.provider.Key() != st.provider.Key() {
 			t.Error("the key is another")
 		}
@@ -428,10 +428,10 @@ func TestFile(t *testing.T) {
 		}
 	})
 	t.Run("only the owner can read it, and no temporary file remains", func(t *testing.T) {
-		folder := t.TempDir()
-		st := newFixture(t, folder)
+		directory := t.TempDir()
+		st := newFixture(t, directory)
 		st.subscribed()
-		entries, err := os.ReadDir(folder)
+		entries, err := os.ReadDir(directory)
 		if err != nil || len(entries) != 1 {
 			t.Fatalf("%v, %v", entries, err)
 		}
@@ -440,10 +440,10 @@ func TestFile(t *testing.T) {
 		}
 	})
 	t.Run("a payment that cannot be stored is not made and has no events", func(t *testing.T) {
-		folder := filepath.Join(t.TempDir(), "data")
-		st := newFixture(t, folder)
+		directory := filepath.Join(t.TempDir(), "data")
+		st := newFixture(t, directory)
 		s := st.session(st.customer("Engines"))
-		if err := os.RemoveAll(folder); err != nil {
+		if err := os.RemoveAll(directory); err != nil {
 			t.Fatal(err)
 		}
 		if p := st.submit(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusInternalServerError || !strings.Contains(p.text, "Something went wrong") {
@@ -458,9 +458,9 @@ func TestFile(t *testing.T) {
 		st.service.expect(t, "")
 	})
 	t.Run("old records are removed, used ones are not", func(t *testing.T) {
-		folder := t.TempDir()
-		file := filepath.Join(folder, "payments.json")
-		st := newFixture(t, folder, func(o *devpay.Options) {
+		directory := t.TempDir()
+		file := filepath.Join(directory, "payments.json")
+		st := newFixture(t, directory, func(o *devpay.Options) {
 			state := map[string]any{"key": "sk_dev_1"}
 			for kind, record := range map[string]map[string]any{
 				"customers": {"createdAt": "2026-01-01T00:00:00Z"}, "answers": {"createdAt": "2026-01-31T11:00:00Z"},
@@ -498,8 +498,8 @@ func TestFile(t *testing.T) {
 		}
 	})
 	t.Run("new records are refused while all are in use", func(t *testing.T) {
-		folder := t.TempDir()
-		st := newFixture(t, folder, func(o *devpay.Options) {
+		directory := t.TempDir()
+		st := newFixture(t, directory, func(o *devpay.Options) {
 			subscriptions := map[string]any{}
 			for i := range 1000 {
 				subscriptions[fmt.Sprint("sub", i)] = map[string]any{"status": "active", "customer": "cus_1", "anchor": "2026-01-01T00:00:00Z"}

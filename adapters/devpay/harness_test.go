@@ -48,8 +48,8 @@ type pause struct {
 	over   chan time.Time
 }
 
-// newFixture starts a provider whose file is in folder.
-func newFixture(t *testing.T, folder string, change ...func(*devpay.Options)) *fixture {
+// newFixture starts a provider whose file is in directory.
+func newFixture(t *testing.T, directory string, change ...func(*devpay.Options)) *fixture {
 	t.Helper()
 	st := &fixture{
 		t: t, clock: memory.NewClock(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)), service: &service{}, pauses: make(chan pause, 100),
@@ -58,7 +58,7 @@ func newFixture(t *testing.T, folder string, change ...func(*devpay.Options)) *f
 	st.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { st.provider.ServeHTTP(w, r) }))
 	st.options = devpay.Options{
 		Development: true, Listen: st.Listener.Addr().String(), PublicURL: st.URL, AppURL: "http://localhost:3000/welcome",
-		StateFile: filepath.Join(folder, "payments.json"), Prices: map[string]string{"price_s": "STANDARD", "price_p": "PREMIUM"},
+		StateFile: filepath.Join(directory, "payments.json"), Prices: map[string]string{"price_s": "STANDARD", "price_p": "PREMIUM"},
 		Clock: st.clock, IDs: &memory.IDs{}, Secrets: system.Secrets{}, Emit: st.service.emit,
 		After: func(d time.Duration) <-chan time.Time {
 			p := pause{d, make(chan time.Time, 1)}

@@ -91,13 +91,13 @@ func (i Inspection) postgres(f *inspect.Findings, found condition, err error) {
 }
 
 func (i Inspection) sqlite(f *inspect.Findings, found condition, err error) {
-	folder := filepath.Dir(found.location)
+	directory := filepath.Dir(found.location)
 	switch {
 	case found.location == "":
 		f.Wrong("set COLLAB_DATABASE_URL", "").Err = err
 		return
 	case fault.Is(err, fault.NotFound):
-		if _, ok := f.Folder(folder, "COLLAB_DATABASE_URL"); ok {
+		if _, ok := f.Directory(directory, "COLLAB_DATABASE_URL"); ok {
 			f.Note("", "%s is created at the first start", found.location)
 		}
 		return
@@ -112,13 +112,13 @@ func (i Inspection) sqlite(f *inspect.Findings, found condition, err error) {
 	if found.damage != "" {
 		f.Wrong("stop the server, keep the file, and restore the last good backup", "the file is damaged").Err = errors.New(found.damage)
 	}
-	if err := inspect.CheckWritable(folder); err != nil {
-		f.Wrong("give the folder to the user that the server runs as (chown, chmod 700)", "its folder cannot be written to").Err = err
+	if err := inspect.CheckWritable(directory); err != nil {
+		f.Wrong("give the directory to the user that the server runs as (chown, chmod 700)", "its directory cannot be written to").Err = err
 	}
-	if network := inspect.NetworkFileSystem(folder); network != "" {
+	if network := inspect.NetworkFileSystem(directory); network != "" {
 		f.Wrong("keep it on a disk of this machine, or use Postgres", "it is on %s, whose locks are not reliable", network)
 	}
-	f.Space(folder)
+	f.Space(directory)
 	if i.Production {
 		f.Note("", "SQLite serves a single server; several need Postgres")
 	}

@@ -64,7 +64,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 	return db.migrate(ctx, files, goose.MaxVersion)
 }
 
-// migrate runs the migrations of a folder up to a version.
+// migrate runs the migrations of a directory up to a version.
 func (db *DB) migrate(ctx context.Context, files fs.FS, version int64) (err error) {
 	m, err := db.migrator(ctx)
 	if err != nil {

@@ -131,11 +131,11 @@ func sqlitePath(address string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// makeFile creates the file and its folder, accessible to the process's user only.
+// makeFile creates the file and its directory, accessible to the process's user only.
 // SQLite creates its other files with the same mode.
 func makeFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "The database's folder cannot be created")
+		return fault.Wrap(fault.Unavailable, err, "The database's directory cannot be created")
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	switch {

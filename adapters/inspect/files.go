@@ -14,14 +14,14 @@ const (
 	lowSpace = 1 << 30
 )
 
-// Folder inspects a folder that is written to, or can be created if it does not exist. The
+// Directory inspects a directory that is written to, or can be created if it does not exist. The
 // variable is where it is configured.
-func (f *Findings) Folder(path, variable string) (exists, ok bool) {
+func (f *Findings) Directory(path, variable string) (exists, ok bool) {
 	existing := path
 	for {
 		info, err := os.Stat(existing)
 		if err == nil && !info.IsDir() {
-			f.Wrong("set "+variable, "%s is not a folder", existing)
+			f.Wrong("set "+variable, "%s is not a directory", existing)
 			return false, false
 		}
 		if err == nil {
@@ -42,30 +42,30 @@ func (f *Findings) Folder(path, variable string) (exists, ok bool) {
 	return existing == path, true
 }
 
-// CheckWritable creates a file in a folder and removes it.
-func CheckWritable(folder string) error {
-	f, err := os.CreateTemp(folder, ".collabd-doctor-*")
+// CheckWritable creates a file in a directory and removes it.
+func CheckWritable(directory string) error {
+	f, err := os.CreateTemp(directory, ".collabd-doctor-*")
 	if err != nil {
 		return err
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// Space inspects the free space of the disk that has a folder.
-func (f *Findings) Space(folder string) {
-	free, _, ok := disk(folder)
+// Space inspects the free space of the disk that has a directory.
+func (f *Findings) Space(directory string) {
+	free, _, ok := disk(directory)
 	switch {
 	case ok && free < minSpace:
-		f.Wrong("free some: writes fail without space", "%d MiB are free at %s", free>>20, folder)
+		f.Wrong("free some: writes fail without space", "%d MiB are free at %s", free>>20, directory)
 	case ok && free < lowSpace:
-		f.Note("", "%d MiB are free at %s", free>>20, folder)
+		f.Note("", "%d MiB are free at %s", free>>20, directory)
 	}
 }
 
-// NetworkFileSystem returns the name of the file system of a folder if it is on another
+// NetworkFileSystem returns the name of the file system of a directory if it is on another
 // machine, else an empty string.
-func NetworkFileSystem(folder string) string {
-	_, network, _ := disk(folder)
+func NetworkFileSystem(directory string) string {
+	_, network, _ := disk(directory)
 	return network
 }
 

@@ -1,5 +1,5 @@
 // Package inspect has what adapters report about the systems that a configuration names,
-// and the checks that several of them make: folders, files of keys, webhook secrets and
+// and the checks that several of them make: directories, files of keys, webhook secrets and
 // clocks. It is a leaf: it imports the standard library alone.
 package inspect
 

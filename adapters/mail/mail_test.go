@@ -405,6 +405,6 @@ func TestTheFileHoldsTheMessagesAndTheLogDoesNot(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if err := mail.NewFile(t.TempDir(), l.logger(), newClock()).Send(context.Background(), m); err == nil {
-		t.Error("a folder is written to like a file")
+		t.Error("a directory is written to like a file")
 	}
 }

@@ -312,8 +312,8 @@ func storable(e plan.Event) error {
 }
 
 func FuzzEvent(f *testing.F) {
-	for _, folder := range []string{"events", "subscriptions"} {
-		names, err := filepath.Glob(filepath.Join("testdata", folder, "*.json"))
+	for _, directory := range []string{"events", "subscriptions"} {
+		names, err := filepath.Glob(filepath.Join("testdata", directory, "*.json"))
 		if err != nil || len(names) == 0 {
 			f.Fatal("no examples", err)
 		}

@@ -128,18 +128,18 @@ func TestAServerStartsAnswersAndEndsWithoutLeavingAnythingBehind(t *testing.T) {
 }
 
 func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
-	folder := t.TempDir()
+	directory := t.TempDir()
 	environ := slices.Clone(complete)
 	for name, value := range map[string]string{
-		"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATA_DIR": folder, "COLLAB_DATABASE_URL": "sqlite://" + filepath.Join(folder, "collab.db"), "COLLAB_BLOB_URL": "file://" + filepath.Join(folder, "blobs"),
-		"COLLAB_TOKEN_KEYS": filepath.Join(folder, "tokens"), "COLLAB_SECRETS_KEYS": filepath.Join(folder, "secrets"), "COLLAB_LOG_FORMAT": "json",
+		"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATA_DIR": directory, "COLLAB_DATABASE_URL": "sqlite://" + filepath.Join(directory, "collab.db"), "COLLAB_BLOB_URL": "file://" + filepath.Join(directory, "blobs"),
+		"COLLAB_TOKEN_KEYS": filepath.Join(directory, "tokens"), "COLLAB_SECRETS_KEYS": filepath.Join(directory, "secrets"), "COLLAB_LOG_FORMAT": "json",
 		"COLLAB_IDENTITY_AUDIENCE": "collab", "COLLAB_IDENTITY_WEBHOOK_SECRETS": "whsec_c2VjcmV0LW9mLXRoZS10ZXN0cy1vZi1hc3NlbWJseQ==", "COLLAB_ADMIN_SECRET": strings.Repeat("x", 32),
 	} {
 		environ = append(withoutVariables(environ, name), name+"="+value)
 	}
 	for _, what := range []string{"tokens", "secrets"} {
 		var text bytes.Buffer
-		must(t, errors.Join(PrintKeys(&text, what), os.WriteFile(filepath.Join(folder, what), text.Bytes(), 0o600)))
+		must(t, errors.Join(PrintKeys(&text, what), os.WriteFile(filepath.Join(directory, what), text.Bytes(), 0o600)))
 	}
 	must(t, Migrate(t.Context(), read(t, environ...), false, io.Discard))
 	for _, test := range []struct{ setting, remedy string }{
@@ -203,13 +203,13 @@ func TestAFileOfKeysThatMakesNoSenseIsNamedAndKept(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestAConfiguredFileOfKeysIsNeverMade(t *testing.T) {
-	folder := t.TempDir()
-	_, err := keys(filepath.Join(folder, "gone"), filepath.Join(folder, "own"), servicetoken.Generate, servicetoken.Parse)
+	directory := t.TempDir()
+	_, err := keys(filepath.Join(directory, "gone"), filepath.Join(directory, "own"), servicetoken.Generate, servicetoken.Parse)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
-	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 0 {
-		t.Errorf("the folder holds %v, %v", entries, err)
+	if entries, err := os.ReadDir(directory); err != nil || len(entries) != 0 {
+		t.Errorf("the directory holds %v, %v", entries, err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"collab/ports"
 )
 
-// keys reads the configured file of keys, or the one in the data folder, which it makes if
+// keys reads the configured file of keys, or the one in the data directory, which it makes if
 // there is none. Errors name the file.
 func keys[K any](configured, own string, make func() ([]byte, error), parse func([]byte) (K, error)) (K, error) {
 	var none K

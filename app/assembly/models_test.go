@@ -78,9 +78,9 @@ func TestTheModelsAreThoseWhoseProviderIsConfigured(t *testing.T) {
 }
 
 func TestModelsThatCannotBeNameTheVariable(t *testing.T) {
-	folder := t.TempDir()
+	directory := t.TempDir()
 	file := func(name, content string) string {
-		path := filepath.Join(folder, name)
+		path := filepath.Join(directory, name)
 		must(t, os.WriteFile(path, []byte(content), 0o600))
 		return "COLLAB_MODELS_FILE=" + path
 	}
@@ -91,8 +91,8 @@ func TestModelsThatCannotBeNameTheVariable(t *testing.T) {
 		environ []string
 		says    string
 	}{
-		{"a file that is not there", []string{"COLLAB_MODELS_FILE=" + filepath.Join(folder, "gone")}, `COLLAB_MODELS_FILE: .*gone: no such file`},
-		{"a folder", []string{"COLLAB_MODELS_FILE=" + folder}, `COLLAB_MODELS_FILE: .*is a directory`},
+		{"a file that is not there", []string{"COLLAB_MODELS_FILE=" + filepath.Join(directory, "gone")}, `COLLAB_MODELS_FILE: .*gone: no such file`},
+		{"a directory", []string{"COLLAB_MODELS_FILE=" + directory}, `COLLAB_MODELS_FILE: .*is a directory`},
 		{"no JSON", []string{file("text", "models:")}, `COLLAB_MODELS_FILE: must be a JSON array of models`},
 		{"half of it", []string{file("half", `[{"id": "m"`)}, `COLLAB_MODELS_FILE: model 1 "m": must be a whole JSON object`},
 		{"an unknown field", []string{file("field", `[{`+fields+`, "provider": "local", "price": 1}]`)}, `COLLAB_MODELS_FILE: model 1 "m": "price": is no field of a model`},

@@ -34,16 +34,16 @@ Usage:
   collabd doctor --json  the same as JSON
   collabd gc             remove stored content that nothing names any more
   collabd gc --dry-run   list what that would remove
-  collabd backup FILE    write an archive of the data folder, over a file that is there;
+  collabd backup FILE    write an archive of the data directory, over a file that is there;
                          - is standard output
-  collabd restore FILE   make the data folder out of an archive; with --replace what
+  collabd restore FILE   make the data directory out of an archive; with --replace what
                          is there is moved aside, with --check nothing is changed
   collabd move --to TARGET [--blobs STORE]
                          copy the records of a stopped server and their content to an
-                         empty postgres://…, sqlite://path or data folder, and to
+                         empty postgres://…, sqlite://path or data directory, and to
                          gs://…, s3://…, azblob://… or file://…; continues when called
                          again; 3 when the copy differs
-         --from SOURCE   a database, data folder or archive; the configured one
+         --from SOURCE   a database, data directory or archive; the configured one
          --from-blobs    the store of a SOURCE that is a database
          --blobs STORE   without --to: copy content alone
          --abandon       remove what an incomplete move wrote
@@ -101,7 +101,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return 0
 	case command == "restore" && (len(args) == 2 || len(args) == 3 && args[1] == "--replace"):
 		return configured(environ, stderr, func(c config.Config) error {
-			return backup.RestoreFolder(ctx, c, args[len(args)-1], len(args) == 3, stdout)
+			return backup.RestoreDirectory(ctx, c, args[len(args)-1], len(args) == 3, stdout)
 		})
 	case command == "move":
 		if o, err := move.Parse(args[1:]); err == nil {

@@ -15,7 +15,7 @@ const actorsFile = "adapters/httpapi/guards.go"
 // or replace the request whose session and expiry are checked again.
 var lookups = []string{"Authorize", "Cached", "Reauthorize", "Reauthorizer", "actorOf", "NewContext", "carry"}
 
-// checkActor has adapters/httpapi, with the folders below it, get its actors in one file:
+// checkActor has adapters/httpapi, with the directories below it, get its actors in one file:
 // no other makes one that is not empty, changes one, keeps one, asks app/access for one, or
 // replaces the request that app/access checks again.
 func checkActor(t *tree) []finding {

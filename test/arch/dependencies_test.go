@@ -21,7 +21,7 @@ func requirements(goMod string) (direct []string) {
 	return direct
 }
 
-// reached returns the libraries' packages that the program of the folder and what it
+// reached returns the libraries' packages that the program of the directory and what it
 // imports of the project import.
 func (t *tree) reached(program string) (libraries []string) {
 	visited := map[string]bool{}

@@ -28,8 +28,8 @@ var outside = []string{"net", "os", "database", "log", "syscall", "testing", "em
 
 var outsideExcept = []string{"net/url", "log/slog"}
 
-// owners has the folder that a library belongs to. A library that is not listed
-// must be added with its owner before it is imported. An owner is a folder
+// owners has the directory that a library belongs to. A library that is not listed
+// must be added with its owner before it is imported. An owner is a directory
 // and what is below it.
 var owners = []struct {
 	library string // a path and everything below it
@@ -104,15 +104,15 @@ func isLeaf(dir string) bool {
 	return slices.ContainsFunc(leaves, func(l struct{ dir, reason string }) bool { return within(dir, l.dir) })
 }
 
-// A row of the table. The first row whose folder holds the importing package
-// counts. Importing itself, that is the package's own folder and those below
+// A row of the table. The first row whose directory holds the importing package
+// counts. Importing itself, that is the package's own directory and those below
 // it, is always allowed where own is set.
 type row struct {
 	who       string
 	own       bool
-	local     []string // folders of this module, with everything below them
-	except    []string // of those, the folders that are not allowed
-	anything  bool     // every folder of this module but test
+	local     []string // directories of this module, with everything below them
+	except    []string // of those, the directories that are not allowed
+	anything  bool     // every directory of this module but test
 	leaves    bool     // every leaf
 	standard  func(importPath string) bool
 	libraries func(importPath, dir string) bool
@@ -239,7 +239,7 @@ func checkImports(t *tree) []finding {
 	return found
 }
 
-// sameOwn reports whether both folders are parts of one package's own tree:
+// sameOwn reports whether both directories are parts of one package's own tree:
 // adapters/x with all below it, app/x likewise.
 func sameOwn(a, b string) bool {
 	own := func(dir string) string {

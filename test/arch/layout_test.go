@@ -36,8 +36,8 @@ func checkTop(t *tree) []finding {
 	return found
 }
 
-// ignoredAtTop returns the folders at the top that are not part of the
-// repository, which .gitignore names as /folder/.
+// ignoredAtTop returns the directories at the top that are not part of the
+// repository, which .gitignore names as /directory/.
 func ignoredAtTop(fsys fs.FS) []string {
 	text, err := fs.ReadFile(fsys, ".gitignore")
 	if err != nil {

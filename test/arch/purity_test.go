@@ -71,7 +71,7 @@ const ruleState = "domain and app keep nothing in package variables"
 func checkGlobals(t *tree) []finding {
 	var found []finding
 	report := t.reporter(ruleState, &found)
-	globals := map[string]map[string]bool{} // by folder, then name
+	globals := map[string]map[string]bool{} // by directory, then name
 	declared := map[*ast.ValueSpec]bool{}   // outside functions
 	for _, f := range t.files {
 		if f.test || !f.under("domain") && !f.under("app") {

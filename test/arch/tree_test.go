@@ -29,8 +29,8 @@ type file struct {
 	ast  *ast.File
 }
 
-// read parses every Go file below the root except in testdata folders and in
-// folders whose names begin with a dot or an underscore, as the go command
+// read parses every Go file below the root except in testdata directories and in
+// directories whose names begin with a dot or an underscore, as the go command
 // does.
 func read(fsys fs.FS) (*tree, error) {
 	mod, err := fs.ReadFile(fsys, "go.mod")
@@ -75,7 +75,7 @@ func read(fsys fs.FS) (*tree, error) {
 	return t, err
 }
 
-// under reports whether the file is in the folder or below it.
+// under reports whether the file is in the directory or below it.
 func (f *file) under(dir string) bool { return within(f.dir, dir) }
 
 func within(dir, root string) bool { return dir == root || strings.HasPrefix(dir, root+"/") }
@@ -115,7 +115,7 @@ func (f *file) names() map[string]string {
 	return names
 }
 
-// isLocal reports whether the import is of this module, and the folder it names.
+// isLocal reports whether the import is of this module, and the directory it names.
 func (t *tree) isLocal(importPath string) (dir string, ok bool) {
 	if importPath == t.module {
 		return ".", true
@@ -133,7 +133,7 @@ func isStandard(importPath string) bool {
 // finding is one place that breaks a rule.
 type finding struct {
 	path   string
-	line   int // 0: the file or folder as a whole
+	line   int // 0: the file or directory as a whole
 	rule   string
 	detail string
 }

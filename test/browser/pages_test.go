@@ -28,12 +28,12 @@ func identityServer(t *testing.T, redirects ...string) *devidp.Provider {
 	var provider *devidp.Provider
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { provider.ServeHTTP(w, r) }))
 	t.Cleanup(server.Close)
-	folder := t.TempDir()
+	directory := t.TempDir()
 	var err error
 	provider, err = devidp.New(devidp.Options{
 		Development: true, Listen: server.Listener.Addr().String(), PublicURL: server.URL, Redirects: redirects,
 		CallbackPath: "/api/v1/auth/cli-callback", ExchangePath: "/api/v1/auth/exchange-token",
-		KeyFile: filepath.Join(folder, "key"), AccountsFile: filepath.Join(folder, "accounts"),
+		KeyFile: filepath.Join(directory, "key"), AccountsFile: filepath.Join(directory, "accounts"),
 		Clock: system{}, IDs: system{}, Secrets: system{},
 		Invitation: func(context.Context, string) (devidp.Invite, error) {
 			return devidp.Invite{Email: "grace@example.com", OrgID: "org_1", OrgName: "Analytical Engines", OrgSlug: "engines", Role: "ADMIN"}, nil

@@ -1,5 +1,5 @@
 // Package cached keeps what tests build or download for longer than one run, in the
-// user's cache folder.
+// user's cache directory.
 package cached
 
 import (
@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// Folder returns the folder of the name below collab-tests in the user's cache folder.
-// Where it is missing, fill makes its content in a folder that has another name until
-// it is whole. Processes that ask for the same folder wait for each other. The name
+// Directory returns the directory of the name below collab-tests in the user's cache directory.
+// Where it is missing, fill makes its content in a directory that has another name until
+// it is whole. Processes that ask for the same directory wait for each other. The name
 // changes whenever the content is to.
-func Folder(name string, fill func(dir string) error) (path string, err error) {
+func Directory(name string, fill func(dir string) error) (path string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err

@@ -61,7 +61,7 @@ func Run(m *testing.M) int {
 	}
 	ready = true
 	code := m.Run()
-	if err := os.RemoveAll(folder); err != nil {
+	if err := os.RemoveAll(directory); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	return code
@@ -105,10 +105,10 @@ var binary = sync.OnceValues(func() (string, error) {
 			return "", err
 		}
 	}
-	if folder, err = os.MkdirTemp("", "collabd-*"); err != nil {
+	if directory, err = os.MkdirTemp("", "collabd-*"); err != nil {
 		return "", err
 	}
-	path := filepath.Join(folder, "collabd")
+	path := filepath.Join(directory, "collabd")
 	cmd := exec.Command("go", "build", "-o", path, "./cmd/collabd")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if race.Enabled {
@@ -121,13 +121,13 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// folder is where the program lies; empty: it was not built.
-var folder string
+// directory is where the program lies; empty: it was not built.
+var directory string
 
 // Server is one running process.
 type Server struct {
 	URL string // its address, http://host:port
-	Dir string // its data folder
+	Dir string // its data directory
 
 	// Program returns a process of the server for the next start, as Process does.
 	Program func() (*exec.Cmd, error)
@@ -242,7 +242,7 @@ func Process() (*exec.Cmd, error) {
 }
 
 // Command returns a command of the program with the server's settings, and some
-// more, to be run in the folder of its data folder. The server may be running.
+// more, to be run in the directory of its data directory. The server may be running.
 func (s *Server) Command(t testing.TB, args []string, more ...string) *exec.Cmd {
 	t.Helper()
 	path, err := binary()

@@ -106,7 +106,7 @@ func (w *fixture) broken(t *testing.T) {
 		{"a bucket that takes nothing", "bucket", []string{"COLLAB_BLOB_URL=gs://readonly"}, "wrong", "gs://readonly refuses to be written to (403)", "roles/storage.objectUser"},
 		{"a bucket that cannot be seen", "bucket", []string{"COLLAB_BLOB_URL=gs://closed"}, "wrong", "refuses to be listed (403)", "roles/storage.objectUser"},
 		{"a bucket that lets nothing go", "bucket", []string{"COLLAB_BLOB_URL=gs://keeping"}, "wrong", "refuses to have objects removed (403): collabd-doctor/", "roles/storage.objectUser"},
-		{"a file for a folder", "bucket", []string{"COLLAB_BLOB_URL=file://" + readable}, "wrong", "cannot be opened", "COLLAB_BLOB_URL"},
+		{"a file for a directory", "bucket", []string{"COLLAB_BLOB_URL=file://" + readable}, "wrong", "cannot be opened", "COLLAB_BLOB_URL"},
 		{"no bus", "bus", []string{"COLLAB_BUS_URL=nats://server:" + busPassword + "@" + gone}, "wrong", "does not answer", "COLLAB_BUS_URL"},
 		{"a second server of the bus that is not there", "bus", []string{"COLLAB_BUS_URL=" + w.settings["COLLAB_BUS_URL"] + ",nats://" + gone}, "wrong", "Server 2 of the bus does not answer", "COLLAB_BUS_URL"},
 		{"a wrong password of the bus", "bus", []string{"COLLAB_BUS_URL=" + strings.Replace(w.settings["COLLAB_BUS_URL"], busPassword, "pw-that-is-wrong", 1)}, "wrong", "does not let the user in", "user and password"},
@@ -114,7 +114,7 @@ func (w *fixture) broken(t *testing.T) {
 		{"token keys that are not there", "token-keys", []string{"COLLAB_TOKEN_KEYS=" + w.files + "/nothing"}, "wrong", "is not there", "collabd keys tokens"},
 		{"token keys that are none", "token-keys", []string{"COLLAB_TOKEN_KEYS=" + w.settings["COLLAB_SECRETS_KEYS"]}, "wrong", "not PEM", "collabd keys tokens"},
 		{"token keys that everybody reads", "token-keys", []string{"COLLAB_TOKEN_KEYS=" + readable}, "wrong", "can be read or written by all users", "chmod 600"},
-		{"a folder for the keyset", "secrets-keys", []string{"COLLAB_SECRETS_KEYS=" + w.files}, "wrong", "cannot be read", "read it"},
+		{"a directory for the keyset", "secrets-keys", []string{"COLLAB_SECRETS_KEYS=" + w.files}, "wrong", "cannot be read", "read it"},
 		{"a keyset that is none", "secrets-keys", []string{"COLLAB_SECRETS_KEYS=" + w.settings["COLLAB_TOKEN_KEYS"]}, "wrong", "does not hold a Tink keyset", "COLLAB_SECRETS_KEYS"},
 		{"no identity provider", "identity", []string{"COLLAB_IDENTITY_ISSUER=" + w.gone}, "wrong", "connection refused", "openid-configuration"},
 		{"another issuer", "identity", []string{"COLLAB_IDENTITY_ISSUER=" + issuer(t, func(d map[string]any) { d["issuer"] = "https://other.example.com" })}, "wrong", "https://other.example.com", "byte for byte"},
@@ -266,11 +266,11 @@ func (w *fixture) beside(t *testing.T) {
 	}
 }
 
-// tree lists the files of a folder with their content.
-func tree(t *testing.T, folder string) string {
+// tree lists the files of a directory with their content.
+func tree(t *testing.T, directory string) string {
 	t.Helper()
 	var lines []string
-	err := filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(directory, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			lines = append(lines, path)
 			return err
@@ -288,36 +288,36 @@ func tree(t *testing.T, folder string) string {
 // The configuration of a fresh machine has nothing wrong, and is as fresh after it
 // was looked at.
 func TestAFreshMachineStaysFresh(t *testing.T) {
-	folder := t.TempDir()
-	before := tree(t, folder)
-	code, all, text := examine(t, settings{"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATA_DIR": filepath.Join(folder, "data")})
+	directory := t.TempDir()
+	before := tree(t, directory)
+	code, all, text := examine(t, settings{"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATA_DIR": filepath.Join(directory, "data")})
 	if code != 0 || !says(all, "database", "note", "created at the first start") || !says(all, "identity", "note", "built-in") {
 		t.Errorf("the code is %d:\n%s", code, text)
 	}
-	if after := tree(t, folder); after != before {
+	if after := tree(t, directory); after != before {
 		t.Errorf("there is\n%s\nand there was\n%s", after, before)
 	}
 }
 
 func TestEmbeddedStateIsLookedAt(t *testing.T) {
-	folder := t.TempDir()
-	embedded := settings{"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATA_DIR": folder}
-	database := filepath.Join(folder, "collab.db")
+	directory := t.TempDir()
+	embedded := settings{"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATA_DIR": directory}
+	database := filepath.Join(directory, "collab.db")
 	if err := migrate("sqlite://" + database); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(folder, "blobs"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(directory, "blobs"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, text := examine(t, embedded); code != 0 { // which makes the folders of the store
+	if code, _, text := examine(t, embedded); code != 0 { // which makes the directories of the store
 		t.Fatalf("the code is %d:\n%s", code, text)
 	}
-	before := tree(t, folder)
+	before := tree(t, directory)
 	code, all, text := examine(t, embedded)
 	if code != 0 || !says(all, "database", "ok", database) || !says(all, "schema", "ok", "version") || !says(all, "bucket", "ok", "blobs") {
 		t.Errorf("the code is %d:\n%s", code, text)
 	}
-	if after := tree(t, folder); after != before {
+	if after := tree(t, directory); after != before {
 		t.Errorf("there is\n%s\nand there was\n%s", after, before)
 	}
 

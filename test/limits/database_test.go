@@ -48,7 +48,7 @@ var (
 type database struct {
 	dialect
 	server *collabd.Server
-	url    string // of Postgres; empty: SQLite in the server's folder
+	url    string // of Postgres; empty: SQLite in the server's directory
 }
 
 // onEach runs a test with a server on SQLite and, beside it, with one on Postgres.

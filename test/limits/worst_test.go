@@ -356,7 +356,7 @@ var requests = map[string]func(w *largest) []request{
 	},
 	"PUT /api/v1/sync/files/{id}":    func(w *largest) []request { return w.contents("/sync/files/"+w.file, "", 200)[:1] },
 	"DELETE /api/v1/sync/files/{id}": func(w *largest) []request { return w.get("/sync/files/" + w.file) },
-	// Folders give out no addresses.
+	// Directories give out no addresses.
 	"POST /api/v1/sync/uploads": func(w *largest) []request {
 		return w.write("/sync/uploads", 409, fields{"path": "late", "size": 1 << 20, "checksum": strings.Repeat("a", 64)})
 	},

@@ -43,25 +43,25 @@ var programs = sync.OnceValues(func() (paths map[string]string, err error) {
 	return paths, nil
 })
 
-// Folder is a folder with a program and the packages that its lock file names.
-type Folder struct {
+// Directory is a directory with a program and the packages that its lock file names.
+type Directory struct {
 	Dir string
 
 	test  testing.TB
 	paths map[string]string
 }
 
-// Install is InstallFrom for files of the test's own folder.
-func Install(t testing.TB, undone string, files ...string) *Folder {
+// Install is InstallFrom for files of the test's own directory.
+func Install(t testing.TB, undone string, files ...string) *Directory {
 	t.Helper()
 	return InstallFrom(t, undone, os.DirFS("."), files...)
 }
 
-// InstallFrom copies files into a temporary folder and links the packages there that
+// InstallFrom copies files into a temporary directory and links the packages there that
 // package-lock.json, which is one of them, names. It installs the packages where the
-// user's cache folder does not have them. Where COLLAB_SKIP_NODE is set it skips the
+// user's cache directory does not have them. Where COLLAB_SKIP_NODE is set it skips the
 // test, saying what is not done then.
-func InstallFrom(t testing.TB, undone string, from fs.FS, files ...string) *Folder {
+func InstallFrom(t testing.TB, undone string, from fs.FS, files ...string) *Directory {
 	t.Helper()
 	if os.Getenv("COLLAB_SKIP_NODE") != "" {
 		t.Skip("COLLAB_SKIP_NODE is set: " + undone)
@@ -70,7 +70,7 @@ func InstallFrom(t testing.TB, undone string, from fs.FS, files ...string) *Fold
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Folder{Dir: t.TempDir(), test: t, paths: paths}
+	f := &Directory{Dir: t.TempDir(), test: t, paths: paths}
 	files = append([]string{"package.json", "package-lock.json"}, files...)
 	installed := sha256.New()
 	for i, name := range files {
@@ -83,11 +83,11 @@ func InstallFrom(t testing.TB, undone string, from fs.FS, files ...string) *Fold
 			installed.Write(content)
 		}
 	}
-	kept, err := cached.Folder("npm-"+hex.EncodeToString(installed.Sum(nil)[:8]), func(dir string) error {
+	kept, err := cached.Directory("npm-"+hex.EncodeToString(installed.Sum(nil)[:8]), func(dir string) error {
 		if err := os.CopyFS(dir, os.DirFS(f.Dir)); err != nil {
 			return err
 		}
-		packages := &Folder{Dir: dir, test: t, paths: paths}
+		packages := &Directory{Dir: dir, test: t, paths: paths}
 		_, err := packages.Try(nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 		return err
 	})
@@ -100,23 +100,23 @@ func InstallFrom(t testing.TB, undone string, from fs.FS, files ...string) *Fold
 	return f
 }
 
-// Node returns a command that runs a program of the folder under Node.
-func (f *Folder) Node(args ...string) *exec.Cmd {
+// Node returns a command that runs a program of the directory under Node.
+func (f *Directory) Node(args ...string) *exec.Cmd {
 	command := exec.Command(f.paths["node"], args...)
 	command.Dir = f.Dir
 	return command
 }
 
-// Write writes a file into the folder.
-func (f *Folder) Write(name string, content []byte) {
+// Write writes a file into the directory.
+func (f *Directory) Write(name string, content []byte) {
 	f.test.Helper()
 	if err := os.WriteFile(filepath.Join(f.Dir, name), content, 0o600); err != nil {
 		f.test.Fatal(err)
 	}
 }
 
-// Try runs node or npm in the folder and returns what it has written.
-func (f *Folder) Try(input []byte, name string, args ...string) (output []byte, err error) {
+// Try runs node or npm in the directory and returns what it has written.
+func (f *Directory) Try(input []byte, name string, args ...string) (output []byte, err error) {
 	ctx, over := context.WithTimeout(f.test.Context(), patience)
 	defer over()
 	command := exec.CommandContext(ctx, f.paths[name], args...)
@@ -130,7 +130,7 @@ func (f *Folder) Try(input []byte, name string, args ...string) (output []byte, 
 }
 
 // Run is Try for what is to succeed.
-func (f *Folder) Run(input []byte, name string, args ...string) []byte {
+func (f *Directory) Run(input []byte, name string, args ...string) []byte {
 	f.test.Helper()
 	output, err := f.Try(input, name, args...)
 	if err != nil {

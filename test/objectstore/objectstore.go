@@ -25,10 +25,10 @@ type Server struct {
 }
 
 // Start starts an object store that ends with the test, or before by Stop. It
-// keeps objects in the folder, in memory where that is empty.
-func Start(t testing.TB, folder string) *Server {
+// keeps objects in the directory, in memory where that is empty.
+func Start(t testing.TB, directory string) *Server {
 	t.Helper()
-	s, err := Listen(folder)
+	s, err := Listen(directory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,14 +37,14 @@ func Start(t testing.TB, folder string) *Server {
 }
 
 // Listen starts an object store outside of a test.
-func Listen(folder string) (*Server, error) {
+func Listen(directory string) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	host := l.Addr().String()
 	store, err := fakestorage.NewServerWithOptions(fakestorage.Options{
-		NoListener: true, StorageRoot: folder, Scheme: "http", ExternalURL: "http://" + host, PublicHost: host,
+		NoListener: true, StorageRoot: directory, Scheme: "http", ExternalURL: "http://" + host, PublicHost: host,
 	})
 	if err != nil {
 		return nil, err

@@ -73,10 +73,10 @@ func StartS3(t testing.TB) *Store {
 }
 
 // ListenS3 starts a store that speaks Amazon's protocol outside of a test. It keeps objects in
-// the folder, whose file system must have extended attributes.
+// the directory, whose file system must have extended attributes.
 func ListenS3(data string) (*Store, error) {
 	version := versitygw[strings.LastIndex(versitygw, "@")+1:]
-	folder, err := cached.Folder("versitygw-"+version, func(dir string) error {
+	directory, err := cached.Directory("versitygw-"+version, func(dir string) error {
 		fmt.Fprintf(os.Stderr, "building %s once, which takes some minutes; %s=1 goes without\n", versitygw, skipS3)
 		build := exec.Command("go", "install", "-trimpath", versitygw)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOBIN="+dir)
@@ -97,7 +97,7 @@ func ListenS3(data string) (*Store, error) {
 		return nil, err
 	}
 	host := "127.0.0.1:" + strconv.Itoa(port)
-	c := exec.Command(filepath.Join(folder, "versitygw"), "--port", host, "--region", region, "--health", "/health", "--quiet",
+	c := exec.Command(filepath.Join(directory, "versitygw"), "--port", host, "--region", region, "--health", "/health", "--quiet",
 		"posix", data)
 	c.Env = []string{"ROOT_ACCESS_KEY=" + access, "ROOT_SECRET_KEY=" + secret}
 	stop, err := run(c, func() bool {

@@ -18,7 +18,7 @@ func Root(t testing.TB) string {
 			return root
 		}
 	}
-	t.Fatal("there is no go.mod above this folder")
+	t.Fatal("there is no go.mod above this directory")
 	return ""
 }
 

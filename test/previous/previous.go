@@ -68,7 +68,7 @@ func find() (r Release, err error) {
 	if exec.Command("git", "-C", root, "cat-file", "-e", commit+"^{commit}").Run() != nil {
 		return r, nil
 	}
-	r.Dir, err = cached.Folder("release-"+commit+"-"+runtime.Version(), func(dir string) error {
+	r.Dir, err = cached.Directory("release-"+commit+"-"+runtime.Version(), func(dir string) error {
 		unpack := exec.Command("sh", "-c", `git -C "$1" archive "$2" | tar -x -C "$3"`, "sh", root, commit, dir)
 		if out, err := unpack.CombinedOutput(); err != nil {
 			return fmt.Errorf("git archive %s: %w\n%s", commit, err, out)

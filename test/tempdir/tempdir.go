@@ -1,4 +1,4 @@
-// Package tempdir makes folders for what tests write and nobody needs after them.
+// Package tempdir makes directories for what tests write and nobody needs after them.
 // They are in memory where the system has room for it, as databases that wait for
 // a disk make tests several times slower. Tests that are about the disk use
 // testing.T.TempDir.
@@ -17,7 +17,7 @@ const (
 	room   = 4 << 30
 )
 
-// Parent returns the folder to make temporary folders in; empty: the system's usual
+// Parent returns the directory to make temporary directories in; empty: the system's usual
 // one.
 func Parent() string {
 	var s syscall.Statfs_t
@@ -27,7 +27,7 @@ func Parent() string {
 	return ""
 }
 
-// New returns a folder that is removed at the end of the test.
+// New returns a directory that is removed at the end of the test.
 func New(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(Parent(), "collab-test-")

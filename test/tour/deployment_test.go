@@ -37,8 +37,8 @@ func deploy(t *testing.T, issuer string) *machine {
 			"/srv/collab", filepath.Join(dir, "srv/collab"), "127.0.0.1:8080", fmt.Sprintf("127.0.0.1:%d", port),
 		),
 	}
-	for _, folder := range []string{"etc/collab", "var/lib/collab", "srv/collab"} {
-		if err := os.MkdirAll(filepath.Join(dir, folder), 0o750); err != nil {
+	for _, directory := range []string{"etc/collab", "var/lib/collab", "srv/collab"} {
+		if err := os.MkdirAll(filepath.Join(dir, directory), 0o750); err != nil {
 			t.Fatal(err)
 		}
 	}

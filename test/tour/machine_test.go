@@ -22,8 +22,8 @@ import (
 	"collab/test/pages"
 )
 
-// folder contains the server that built has compiled; it is empty before that.
-var folder string
+// directory contains the server that built has compiled; it is empty before that.
+var directory string
 
 // version is the version of the server of these tests.
 const version = "1.2.3"
@@ -32,13 +32,13 @@ const version = "1.2.3"
 var build = regexp.MustCompile(`(?m)^RUN (CGO_ENABLED=0 go build .*) -o /out/collabd (\./cmd/collabd)$`)
 
 // built compiles the server as the container file does, once for all tests, and returns
-// its folder.
+// its directory.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "collab-tour-")
 	if err != nil {
 		return "", err
 	}
-	folder = dir
+	directory = dir
 	text, err := os.ReadFile(filepath.Join(root, "docs/deploy/Containerfile"))
 	if err != nil {
 		return "", err
@@ -61,13 +61,13 @@ func quick(line string) string { return strings.Replace(line, "-trimpath ", "", 
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if folder != "" {
-		_ = os.RemoveAll(folder)
+	if directory != "" {
+		_ = os.RemoveAll(directory)
 	}
 	os.Exit(code)
 }
 
-// binaries returns the folder that the server is in.
+// binaries returns the directory that the server is in.
 func binaries(t *testing.T) string {
 	t.Helper()
 	pages.Read(t, "cmd/collabd/main.go") // makes the test cache depend on it
@@ -175,7 +175,7 @@ func (s *service) stop(t *testing.T) {
 	}
 }
 
-// machine is the environment in which a document's commands are run: its folders are
+// machine is the environment in which a document's commands are run: its directories are
 // below a temporary one, and its service is the server.
 type machine struct {
 	dir     string

@@ -21,9 +21,9 @@ import (
 
 // within reads an unexported constant such as upkeepEvery = 10 * time.Minute from the
 // source.
-func within(t *testing.T, folder, name string) time.Duration {
+func within(t *testing.T, directory, name string) time.Duration {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+	files, err := filepath.Glob(filepath.Join(root, directory, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func within(t *testing.T, folder, name string) time.Duration {
 		}
 		return d
 	}
-	t.Fatalf("%s has no %s", folder, name)
+	t.Fatalf("%s has no %s", directory, name)
 	return 0
 }
 

@@ -77,7 +77,7 @@ func TestTheToursAnswerAsShown(t *testing.T) {
 	server.make = true
 	url := server.url
 
-	// Files that a reader has in the checkout are in the test's folder.
+	// Files that a reader has in the checkout are in the test's directory.
 	here := strings.NewReplacer("http://localhost:8080", url, " data/", " "+dir+"/data/", "bin/collabd", dir+"/bin/collabd", "~/", dir+"/")
 
 	if len(all) < 40 {

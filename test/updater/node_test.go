@@ -12,7 +12,7 @@ import (
 // updaters are electron-updater, installed, and the script that runs it.
 type updaters struct {
 	*testing.T
-	folder *nodejs.Folder
+	directory *nodejs.Directory
 }
 
 func install(t *testing.T) updaters {
@@ -52,7 +52,7 @@ func (u updaters) check(all ...device) []feedResult {
 		u.Fatal(err)
 	}
 	var answers []feedResult
-	output := u.folder.Run(input, "node", "check.js")
+	output := u.directory.Run(input, "node", "check.js")
 	if err := json.Unmarshal(output, &answers); err != nil || len(answers) != len(all) {
 		u.Fatalf("%v: %s", err, output)
 	}

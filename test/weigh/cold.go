@@ -102,19 +102,19 @@ func (all packages) direct() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// weighCold builds and starts the server in empty cache folders and prints what that
+// weighCold builds and starts the server in empty cache directories and prints what that
 // takes.
 func weighCold(ctx context.Context) (err error) {
-	folder, err := os.MkdirTemp("", "weigh-*")
+	directory, err := os.MkdirTemp("", "weigh-*")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	graph := filepath.Join(folder, "graph.json")
-	caches := []string{"GOCACHE=" + filepath.Join(folder, "build"), "GOMODCACHE=" + filepath.Join(folder, "modules")}
-	const writable = " -modcacherw" // so that the folder can be removed
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	graph := filepath.Join(directory, "graph.json")
+	caches := []string{"GOCACHE=" + filepath.Join(directory, "build"), "GOMODCACHE=" + filepath.Join(directory, "modules")}
+	const writable = " -modcacherw" // so that the directory can be removed
 	given := strings.TrimSpace(os.Getenv("GOFLAGS"))
-	s, err := start(ctx, folder, append(caches, "BIN="+filepath.Join(folder, "bin"), "GOFLAGS="+given+writable+" -debug-actiongraph="+graph)...)
+	s, err := start(ctx, directory, append(caches, "BIN="+filepath.Join(directory, "bin"), "GOFLAGS="+given+writable+" -debug-actiongraph="+graph)...)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func weighCold(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	sizes, err := symbolSizes(ctx, filepath.Join(folder, "collabd"), environ)
+	sizes, err := symbolSizes(ctx, filepath.Join(directory, "collabd"), environ)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,9 @@
 // Command weigh measures what the server weighs, and compares it with limits.
 //
 //	go run ./test/weigh          the binary, its modules, idle memory and the time to start
-//	go run ./test/weigh -cold    a build in empty cache folders, by module
+//	go run ./test/weigh -cold    a build in empty cache directories, by module
 //
-// It runs make in the current folder, which is the project's, and needs /proc.
+// It runs make in the current directory, which is the project's, and needs /proc.
 package main
 
 import (
@@ -33,7 +33,7 @@ const (
 func main() {
 	binary := flag.String("binary", "bin/collabd", "what make build has built")
 	limits := flag.String("limits", "test/weigh/limits", "the file of limits")
-	cold := flag.Bool("cold", false, "build in empty cache folders")
+	cold := flag.Bool("cold", false, "build in empty cache directories")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -123,12 +123,12 @@ func measure(ctx context.Context, binary string) (map[string]float64, error) {
 		return nil, err
 	}
 	figures := map[string]float64{"binary_megabytes": float64(info.Size()) / 1e6, "modules": float64(len(packages.modules()))}
-	folder, err := os.MkdirTemp("", "weigh-*")
+	directory, err := os.MkdirTemp("", "weigh-*")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(folder)
-	s, err := start(ctx, folder)
+	defer os.RemoveAll(directory)
+	s, err := start(ctx, directory)
 	if err != nil {
 		return nil, err
 	}
@@ -161,18 +161,18 @@ type server struct {
 	ended chan struct{}
 }
 
-// start runs make run on data in the folder, with variables of the environment, until
+// start runs make run on data in the directory, with variables of the environment, until
 // the server answers that it is ready.
-func start(ctx context.Context, folder string, environ ...string) (*server, error) {
+func start(ctx context.Context, directory string, environ ...string) (*server, error) {
 	port, err := loopback.Port()
 	if err != nil {
 		return nil, err
 	}
 	listen := "127.0.0.1:" + strconv.Itoa(port)
 	s := &server{cmd: exec.Command("make", "run"), ended: make(chan struct{})}
-	s.cmd.Env = append(append(os.Environ(), "COLLAB_LISTEN="+listen, "COLLAB_DATA_DIR="+filepath.Join(folder, "data")), environ...)
+	s.cmd.Env = append(append(os.Environ(), "COLLAB_LISTEN="+listen, "COLLAB_DATA_DIR="+filepath.Join(directory, "data")), environ...)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	output, err := os.Create(filepath.Join(folder, "output"))
+	output, err := os.Create(filepath.Join(directory, "output"))
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ import (
 //	collab-backup.txt   the description, see about
 //	collab.db           the database
 //	token-keys.pem …    the existing ones of SmallFiles
-//	blobs/…             the content of files, named as in the data folder, in the
+//	blobs/…             the content of files, named as in the data directory, in the
 //	                    order of the names in the store
 //	manifest.txt        a line for each of the entries before it: SHA-256, size in
 //	                    bytes and name, with two spaces between; and their number and size
@@ -44,7 +44,7 @@ const (
 )
 
 // SmallFiles are the keys, secrets and state of development providers that servers make in the
-// data folder, in their order in archives.
+// data directory, in their order in archives.
 var SmallFiles = []string{
 	"token-keys.pem", "secrets-keys.json", "identity-webhook-secret", "payment-webhook-secret",
 	"dev-identity-key.pem", "dev-identity-accounts.json", "dev-payments.json",

@@ -88,13 +88,13 @@ func embedded(c config.Config) error {
 		return errors.New("COLLAB_DATABASE_URL names memory, which keeps nothing")
 	}
 	if c.BlobURL.Scheme() != "file" {
-		return errors.New("COLLAB_BLOB_URL does not name a folder: a backup is of the database on SQLite with the content of files beside it; let the bucket keep versions, and copy the database by sqlite3's .backup")
+		return errors.New("COLLAB_BLOB_URL does not name a directory: a backup is of the database on SQLite with the content of files beside it; let the bucket keep versions, and copy the database by sqlite3's .backup")
 	}
 	return nil
 }
 
 // checkTarget returns an error if writing a backup to file would destroy something:
-// anything but an earlier backup or an empty file. It also refuses files in the folders
+// anything but an earlier backup or an empty file. It also refuses files in the directories
 // that are backed up, where a restore would move the archive aside and a collection
 // remove it.
 func checkTarget(c config.Config, file string) error {
@@ -102,16 +102,16 @@ func checkTarget(c config.Config, file string) error {
 	if err != nil {
 		return err
 	}
-	for _, folder := range []string{c.DataDir, c.BlobURL.Path()} {
-		folder, err := realPath(folder)
+	for _, directory := range []string{c.DataDir, c.BlobURL.Path()} {
+		directory, err := realPath(directory)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if inside, err := filepath.Rel(folder, above); err == nil && filepath.IsLocal(inside) {
-			return fmt.Errorf("%s is in %s, which is backed up: name a file elsewhere", file, folder)
+		if inside, err := filepath.Rel(directory, above); err == nil && filepath.IsLocal(inside) {
+			return fmt.Errorf("%s is in %s, which is backed up: name a file elsewhere", file, directory)
 		}
 	}
 	info, err := os.Stat(file)
@@ -178,26 +178,26 @@ func packWithRetry(ctx context.Context, c config.Config, version string, blobs p
 }
 
 // pack writes an archive of a snapshot of the database, the content that it names, and the
-// other files of the data folder. Meanwhile the snapshot is stored in the data folder.
+// other files of the data directory. Meanwhile the snapshot is stored in the data directory.
 func pack(ctx context.Context, c config.Config, version string, blobs ports.Blobs, clock ports.Clock, out io.Writer) (t totals, err error) {
-	folder := filepath.Join(c.DataDir, ".backup")
-	if err := datadir.MakeFolder(folder); err != nil {
+	directory := filepath.Join(c.DataDir, ".backup")
+	if err := datadir.MakeDirectory(directory); err != nil {
 		return t, err
 	}
-	lock, err := datadir.Lock(filepath.Join(folder, datadir.LockName), true)
+	lock, err := datadir.Lock(filepath.Join(directory, datadir.LockName), true)
 	if errors.Is(err, datadir.ErrLocked) {
 		return t, errors.New("another backup is being made")
 	}
 	if err != nil {
 		return t, err
 	}
-	defer func() { err = errors.Join(err, clearFolder(folder), lock.Close()) }()
+	defer func() { err = errors.Join(err, clearDirectory(directory), lock.Close()) }()
 	// A killed backup may have left files behind.
-	if err := clearFolder(folder); err != nil {
+	if err := clearDirectory(directory); err != nil {
 		return t, err
 	}
 	made := clock.Now().UTC().Truncate(time.Second)
-	file := filepath.Join(folder, databaseName)
+	file := filepath.Join(directory, databaseName)
 	if err := gormdb.CopySQLite(ctx, c.DatabaseURL.Text(), file); err != nil {
 		return t, withCause(err)
 	}
@@ -209,7 +209,7 @@ func pack(ctx context.Context, c config.Config, version string, blobs ports.Blob
 	if db.Schema == 0 {
 		return t, errors.New("the database has no schema yet: there is nothing to back up")
 	}
-	manifest, err := os.CreateTemp(folder, "manifest-*")
+	manifest, err := os.CreateTemp(directory, "manifest-*")
 	if err != nil {
 		return t, err
 	}
@@ -288,9 +288,9 @@ func withCause(err error) error {
 	return err
 }
 
-// clearFolder removes everything in a folder except its lock.
-func clearFolder(folder string) error {
-	entries, err := os.ReadDir(folder)
+// clearDirectory removes everything in a directory except its lock.
+func clearDirectory(directory string) error {
+	entries, err := os.ReadDir(directory)
 	if err != nil {
 		return unlessNotExist(err)
 	}
@@ -298,7 +298,7 @@ func clearFolder(folder string) error {
 		if e.Name() == datadir.LockName {
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
+		if err := os.RemoveAll(filepath.Join(directory, e.Name())); err != nil {
 			return err
 		}
 	}

@@ -161,7 +161,7 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 		"a backslash":                  {hand(begin, database, file(`blobs/..\a@1`, "")), "does not belong"},
 		"a link":                       {hand(begin, database, header(tar.Header{Typeflag: tar.TypeSymlink, Name: "blobs/a@1", Linkname: "/etc/passwd"})), "no plain file"},
 		"a hard link":                  {hand(begin, database, header(tar.Header{Typeflag: tar.TypeLink, Name: "blobs/a@1", Linkname: "/etc/passwd"})), "no plain file"},
-		"a folder":                     {hand(begin, database, header(tar.Header{Typeflag: tar.TypeDir, Name: "blobs/a/", Mode: 0o777})), "no plain file"},
+		"a directory":                  {hand(begin, database, header(tar.Header{Typeflag: tar.TypeDir, Name: "blobs/a/", Mode: 0o777})), "no plain file"},
 		"a device":                     {hand(begin, database, header(tar.Header{Typeflag: tar.TypeChar, Name: "blobs/a@1"})), "no plain file"},
 		"attributes":                   {hand(begin, database, header(tar.Header{Typeflag: tar.TypeReg, Name: "blobs/a@1", PAXRecords: map[string]string{"SCHILY.xattr.user.a": "b"}})), "attribute"},
 		"attributes of all":            {hand(begin, header(tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"path": "b"}})), "no plain file"},
@@ -259,16 +259,16 @@ func TestOnlyTheEmbeddedProfileIsBackedUp(t *testing.T) {
 		{[]string{"COLLAB_BLOB_URL=gs://bucket"}, "versions"},
 		{nil, "nothing to back up"},
 	} {
-		folder := filepath.Join(t.TempDir(), "data")
-		conf := read(t, append(c.settings, "COLLAB_DATA_DIR="+folder)...)
+		directory := filepath.Join(t.TempDir(), "data")
+		conf := read(t, append(c.settings, "COLLAB_DATA_DIR="+directory)...)
 		file := filepath.Join(t.TempDir(), "backup")
 		if err := Write(t.Context(), conf, "1.0.0", file, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v", c.settings, err)
 		}
-		if err := RestoreFolder(t.Context(), conf, file, true, io.Discard); err == nil || c.settings != nil && !strings.Contains(err.Error(), c.want) {
+		if err := RestoreDirectory(t.Context(), conf, file, true, io.Discard); err == nil || c.settings != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("restore with %v: %v", c.settings, err)
 		}
-		for _, path := range []string{folder, file} {
+		for _, path := range []string{directory, file} {
 			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%v: %s is there: %v", c.settings, path, err)
 			}
@@ -277,8 +277,8 @@ func TestOnlyTheEmbeddedProfileIsBackedUp(t *testing.T) {
 }
 
 func TestABackupKeepsExistingFiles(t *testing.T) {
-	folder := t.TempDir()
-	at := func(name string) string { return filepath.Join(folder, name) }
+	directory := t.TempDir()
+	at := func(name string) string { return filepath.Join(directory, name) }
 	for _, path := range []string{"data/sub", "blobs/org"} {
 		if err := os.MkdirAll(at(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -327,29 +327,29 @@ func TestARestoreNeedsItsPlaces(t *testing.T) {
 	if err := os.WriteFile(whole, intact(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	folder := filepath.Join(t.TempDir(), "data")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	directory := filepath.Join(t.TempDir(), "data")
+	if err := os.MkdirAll(directory, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	refused := func(want string, replace bool, settings ...string) {
 		t.Helper()
-		err := RestoreFolder(t.Context(), read(t, append(settings, "COLLAB_DATA_DIR="+folder)...), whole, replace, io.Discard)
+		err := RestoreDirectory(t.Context(), read(t, append(settings, "COLLAB_DATA_DIR="+directory)...), whole, replace, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, not %s", err, want)
 		}
-		entries, err := os.ReadDir(filepath.Dir(folder))
+		entries, err := os.ReadDir(filepath.Dir(directory))
 		if err != nil || len(entries) != 1 {
 			t.Errorf("%v, %v", entries, err)
 		}
 	}
-	refused("COLLAB_DATABASE_URL", false, "COLLAB_DATABASE_URL=sqlite://"+folder+"/other.db")
-	refused("COLLAB_BLOB_URL", false, "COLLAB_BLOB_URL=file://"+folder+"/other")
+	refused("COLLAB_DATABASE_URL", false, "COLLAB_DATABASE_URL=sqlite://"+directory+"/other.db")
+	refused("COLLAB_BLOB_URL", false, "COLLAB_BLOB_URL=file://"+directory+"/other")
 	refused("nothing was changed: The database is damaged", false)
-	if err := os.WriteFile(filepath.Join(folder, "somebody's"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(directory, "somebody's"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	refused("not empty", false)
-	refused("does not look like a data folder", true)
+	refused("does not look like a data directory", true)
 }
 
 func FuzzArchive(f *testing.F) {

@@ -67,10 +67,10 @@ func notNewer(schema int64) error {
 	return err
 }
 
-// RestoreFolder replaces the data folder by the content of the archive, and reports on out. A
-// data folder that is not empty is moved aside if replace is set, and is an error otherwise. If
-// it is interrupted, the folder has either the old state or the new one.
-func RestoreFolder(ctx context.Context, c config.Config, file string, replace bool, out io.Writer) (err error) {
+// RestoreDirectory replaces the data directory by the content of the archive, and reports on out. A
+// data directory that is not empty is moved aside if replace is set, and is an error otherwise. If
+// it is interrupted, the directory has either the old state or the new one.
+func RestoreDirectory(ctx context.Context, c config.Config, file string, replace bool, out io.Writer) (err error) {
 	if err := embedded(c); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func RestoreFolder(ctx context.Context, c config.Config, file string, replace bo
 		return err
 	}
 	_, err = fmt.Fprintf(out, "Restored the state of %s, made by version %s: the database and the content of %d files, %s, are in %s.\n",
-		a.made.Format(time.RFC3339), a.version, t.blobs, inBytes(t.bytes), r.folder)
+		a.made.Format(time.RFC3339), a.version, t.blobs, inBytes(t.bytes), r.directory)
 	if err == nil && aside != "" {
 		_, err = fmt.Fprintf(out, "The previous data is in %s: remove it when you do not need it any more.\n", aside)
 	}
@@ -111,33 +111,33 @@ func RestoreFolder(ctx context.Context, c config.Config, file string, replace bo
 	return err
 }
 
-// Unpack verifies an archive and writes its files to an existing folder, from which it first removes
-// everything but the lock, which the caller must hold. If it fails, the folder is of no use.
-func Unpack(ctx context.Context, file, folder string) (err error) {
+// Unpack verifies an archive and writes its files to an existing directory, from which it first removes
+// everything but the lock, which the caller must hold. If it fails, the directory is of no use.
+func Unpack(ctx context.Context, file, directory string) (err error) {
 	f, err := openArchive(file)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := clearFolder(folder); err != nil {
+	if err := clearDirectory(directory); err != nil {
 		return err
 	}
-	return unpack(ctx, f, folder)
+	return unpack(ctx, f, directory)
 }
 
-// restoration makes a folder beside the data folder, and then replaces the data folder by it.
+// restoration makes a directory beside the data directory, and then replaces the data directory by it.
 type restoration struct {
-	folder string // the data folder, without links in its path
-	new    string // the new folder
-	old    fs.FileInfo
-	full   bool // the data folder is not empty
-	locks  []io.Closer
+	directory string // the data directory, without links in its path
+	new       string // the new directory
+	old       fs.FileInfo
+	full      bool // the data directory is not empty
+	locks     []io.Closer
 }
 
-// newRestoration returns an error if the data folder may not be replaced, and locks it.
+// newRestoration returns an error if the data directory may not be replaced, and locks it.
 func newRestoration(c config.Config, replace bool) (r *restoration, err error) {
 	r = &restoration{}
-	if r.folder, err = filepath.Abs(c.DataDir); err != nil {
+	if r.directory, err = filepath.Abs(c.DataDir); err != nil {
 		return nil, err
 	}
 	for variable, place := range map[string][2]string{
@@ -148,8 +148,8 @@ func newRestoration(c config.Config, replace bool) (r *restoration, err error) {
 			return nil, fmt.Errorf("%s: everything is restored into COLLAB_DATA_DIR; leave this unset, or name %s", variable, place[1])
 		}
 	}
-	if real, err := filepath.EvalSymlinks(r.folder); err == nil {
-		r.folder = real
+	if real, err := filepath.EvalSymlinks(r.directory); err == nil {
+		r.directory = real
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -162,23 +162,23 @@ func newRestoration(c config.Config, replace bool) (r *restoration, err error) {
 		}
 	}()
 	if r.full {
-		c.DataDir, c.DatabaseURL = r.folder, config.NewURL("sqlite://"+filepath.Join(r.folder, databaseName))
+		c.DataDir, c.DatabaseURL = r.directory, config.NewURL("sqlite://"+filepath.Join(r.directory, databaseName))
 		if r.locks, err = datadir.LockBoth(c, true); err != nil {
 			return r, err
 		}
 	}
-	// The lock file is moved with the folder, so that no server starts on it too early.
-	staging := r.folder + ".restoring"
+	// The lock file is moved with the directory, so that no server starts on it too early.
+	staging := r.directory + ".restoring"
 	lock, err := datadir.Lock(filepath.Join(staging, datadir.LockName), true)
 	if errors.Is(err, datadir.ErrLocked) {
-		return r, fmt.Errorf("another restore to %s is under way", r.folder)
+		return r, fmt.Errorf("another restore to %s is under way", r.directory)
 	}
 	if err != nil {
 		return r, err
 	}
 	r.locks, r.new = append(r.locks, lock), staging
 	// A killed restore may have left files behind.
-	return r, clearFolder(staging)
+	return r, clearDirectory(staging)
 }
 
 // samePath reports whether two paths are the same.
@@ -188,38 +188,38 @@ func samePath(a, b string) bool {
 	return errA == nil && errB == nil && x == y
 }
 
-// checkReplaceable returns an error unless the data folder may be replaced.
+// checkReplaceable returns an error unless the data directory may be replaced.
 func (r *restoration) checkReplaceable(replace bool) error {
-	info, err := os.Stat(r.folder)
+	info, err := os.Stat(r.directory)
 	if errors.Is(err, fs.ErrNotExist) {
-		return os.MkdirAll(filepath.Dir(r.folder), 0o700)
+		return os.MkdirAll(filepath.Dir(r.directory), 0o700)
 	}
 	if err != nil {
 		return err
 	}
 	r.old = info
-	above, err := os.Stat(filepath.Dir(r.folder))
+	above, err := os.Stat(filepath.Dir(r.directory))
 	if err != nil {
 		return err
 	}
 	if !datadir.SameDisk(info, above) {
-		return fmt.Errorf("%s is where a disk is mounted, which cannot be replaced: let COLLAB_DATA_DIR be a folder on that disk", r.folder)
+		return fmt.Errorf("%s is where a disk is mounted, which cannot be replaced: let COLLAB_DATA_DIR be a directory on that disk", r.directory)
 	}
-	entries, err := os.ReadDir(r.folder)
+	entries, err := os.ReadDir(r.directory)
 	if err != nil || len(entries) == 0 {
 		return err
 	}
 	r.full = true
 	if !replace {
-		return fmt.Errorf("%s is not empty: with --replace it is moved aside", r.folder)
+		return fmt.Errorf("%s is not empty: with --replace it is moved aside", r.directory)
 	}
-	if _, err := os.Stat(filepath.Join(r.folder, databaseName)); err != nil {
-		return fmt.Errorf("%s does not look like a data folder, because it has no %s: move it away yourself", r.folder, databaseName)
+	if _, err := os.Stat(filepath.Join(r.directory, databaseName)); err != nil {
+		return fmt.Errorf("%s does not look like a data directory, because it has no %s: move it away yourself", r.directory, databaseName)
 	}
 	return nil
 }
 
-// close removes the new folder unless it has replaced the data folder, and releases the locks.
+// close removes the new directory unless it has replaced the data directory, and releases the locks.
 func (r *restoration) close() error {
 	var errs []error
 	if r.new != "" {
@@ -231,7 +231,7 @@ func (r *restoration) close() error {
 	return errors.Join(errs...)
 }
 
-// unpack writes the archive to the new folder and syncs it to the disk. It returns the epoch of
+// unpack writes the archive to the new directory and syncs it to the disk. It returns the epoch of
 // the logs.
 func (r *restoration) unpack(ctx context.Context, f *os.File, now time.Time) (epoch int64, err error) {
 	if err := unpack(ctx, f, r.new); err != nil {
@@ -245,11 +245,11 @@ func (r *restoration) unpack(ctx context.Context, f *os.File, now time.Time) (ep
 	if err := errors.Join(err, db.Close()); err != nil {
 		return 0, withCause(err)
 	}
-	return epoch, r.syncFolder()
+	return epoch, r.syncDirectory()
 }
 
-// syncFolder gives the new folder the owner of the old one, and syncs it to the disk.
-func (r *restoration) syncFolder() error {
+// syncDirectory gives the new directory the owner of the old one, and syncs it to the disk.
+func (r *restoration) syncDirectory() error {
 	return filepath.WalkDir(r.new, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && r.old != nil {
 			err = datadir.SetOwner(path, r.old)
@@ -261,9 +261,9 @@ func (r *restoration) syncFolder() error {
 	})
 }
 
-// unpack writes the archive to a folder.
-func unpack(ctx context.Context, f *os.File, folder string) (err error) {
-	root, err := os.OpenRoot(folder)
+// unpack writes the archive to a directory.
+func unpack(ctx context.Context, f *os.File, directory string) (err error) {
+	root, err := os.OpenRoot(directory)
 	if err != nil {
 		return err
 	}
@@ -357,21 +357,21 @@ func (u *unpacking) close() error {
 	return u.db.Close()
 }
 
-// place atomically replaces the data folder by the new one. It returns the path to which the
+// place atomically replaces the data directory by the new one. It returns the path to which the
 // old one was moved, if that was not empty.
 func (r *restoration) place(now time.Time) (aside string, err error) {
-	above := filepath.Dir(r.folder)
+	above := filepath.Dir(r.directory)
 	if !r.full {
-		// This fails if the folder is no longer empty.
-		if err := os.Rename(r.new, r.folder); err != nil {
+		// This fails if the directory is no longer empty.
+		if err := os.Rename(r.new, r.directory); err != nil {
 			return "", fmt.Errorf("nothing was changed: %w", err)
 		}
 		r.new = ""
 		return "", atomicfile.Sync(above)
 	}
-	// Before the exchange the new folder is renamed to the later name of the old one, so that
+	// Before the exchange the new directory is renamed to the later name of the old one, so that
 	// the name of a restoration in progress never has the old state.
-	aside = r.folder + ".replaced-" + now.UTC().Format("20060102T150405.000Z")
+	aside = r.directory + ".replaced-" + now.UTC().Format("20060102T150405.000Z")
 	if _, err := os.Lstat(aside); err == nil {
 		return "", fmt.Errorf("nothing was changed: %s is there already", aside)
 	}
@@ -379,8 +379,8 @@ func (r *restoration) place(now time.Time) (aside string, err error) {
 		return "", fmt.Errorf("nothing was changed: %w", err)
 	}
 	r.new = aside
-	if err := exchange(aside, r.folder); err != nil {
-		return "", fmt.Errorf("nothing was changed: folders cannot be exchanged here; move %s away yourself and restore again: %w", r.folder, err)
+	if err := exchange(aside, r.directory); err != nil {
+		return "", fmt.Errorf("nothing was changed: directories cannot be exchanged here; move %s away yourself and restore again: %w", r.directory, err)
 	}
 	r.new = ""
 	return aside, atomicfile.Sync(above)

@@ -38,9 +38,9 @@ type Config struct {
 	Listen        HostPort `env:"COLLAB_LISTEN" help:"address to listen on" default:"127.0.0.1:8080"`
 	PublicURL     URL      `env:"COLLAB_PUBLIC_URL" help:"the base address that clients use, without a path" or:"http://localhost and the port" schemes:"http,https" required:"prod"`
 	DataDir       string   `env:"COLLAB_DATA_DIR" help:"where embedded state lives" default:"./data"`
-	DatabaseURL   URL      `env:"COLLAB_DATABASE_URL" help:"sqlite://path, postgres://…, or memory:// to keep nothing" or:"SQLite in the data folder" schemes:"sqlite,postgres,memory" required:"prod"`
+	DatabaseURL   URL      `env:"COLLAB_DATABASE_URL" help:"sqlite://path, postgres://…, or memory:// to keep nothing" or:"SQLite in the data directory" schemes:"sqlite,postgres,memory" required:"prod"`
 	DirectURL     URL      `env:"COLLAB_DATABASE_DIRECT_URL" help:"postgres://… of the same database for migrations, if COLLAB_DATABASE_URL is that of a pooler in transaction mode (pool_mode=transaction)" schemes:"postgres"`
-	BlobURL       URL      `env:"COLLAB_BLOB_URL" help:"where the content of files lies: file://folder, gs://bucket/prefix, s3://bucket/prefix, azblob://container/prefix, or mem:// to keep nothing" or:"files in the data folder" schemes:"file,gs,s3,azblob,mem" required:"prod"`
+	BlobURL       URL      `env:"COLLAB_BLOB_URL" help:"where the content of files lies: file://directory, gs://bucket/prefix, s3://bucket/prefix, azblob://container/prefix, or mem:// to keep nothing" or:"files in the data directory" schemes:"file,gs,s3,azblob,mem" required:"prod"`
 	SignedURLs    string   `env:"COLLAB_SIGNED_URLS" help:"on gives clients that ask for it addresses at the object store, so that content does not pass through the server" default:"on" oneof:"on,off"`
 	BlobPublicURL URL      `env:"COLLAB_BLOB_PUBLIC_URL" help:"origin by which clients reach the object store, if it is another than the server's" schemes:"http,https"`
 	BusURL        URL      `env:"COLLAB_BUS_URL" help:"how servers tell each other of changes: nats://…, or local:// for a single server" default:"local://" schemes:"local,nats,tls"`
@@ -88,7 +88,7 @@ type Config struct {
 	Proxies      Proxies                `env:"COLLAB_TRUSTED_PROXIES" help:"addresses and networks of the proxies whose X-Forwarded-For is trusted, such as 127.0.0.1, comma separated; empty: the header is ignored"`
 	Heartbeat    time.Duration          `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" default:"30s" min:"100ms" max:"1h"`
 	Retention    time.Duration          `env:"COLLAB_FEED_RETENTION" help:"how long changes stay in the feed for those who come back" default:"168h" min:"1m"`
-	SMTPURL      URL                    `env:"COLLAB_SMTP_URL" help:"smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the data folder"`
+	SMTPURL      URL                    `env:"COLLAB_SMTP_URL" help:"smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the data directory"`
 	MailFrom     string                 `env:"COLLAB_MAIL_FROM" help:"sender of e-mail; production with COLLAB_SMTP_URL needs it" dev:"Collab <no-reply@localhost>"`
 	AppURL       URL                    `env:"COLLAB_APP_URL" help:"address of the application, which invitations lead to" or:"the development provider's pages" schemes:"http,https" required:"prod"`
 	ReleaseOrgs  []id.Org               `env:"COLLAB_RELEASE_ORGS" help:"ids of the organisations that may publish releases of the desktop application, comma separated; empty: in development all, in production none"`

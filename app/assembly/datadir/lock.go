@@ -1,4 +1,4 @@
-// Package datadir locks data folders and SQLite databases between servers and commands.
+// Package datadir locks data directories and SQLite databases between servers and commands.
 package datadir
 
 import (
@@ -13,7 +13,7 @@ import (
 	"collab/app/assembly/config"
 )
 
-// LockName is the name of the file in a data folder that its server locks exclusively.
+// LockName is the name of the file in a data directory that its server locks exclusively.
 const LockName = "lock"
 
 // ErrLocked is returned if another process holds the lock.
@@ -31,7 +31,7 @@ func Lock(path string, exclusive bool) (io.Closer, error) {
 		if err := flock(f, exclusive); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		// The folder may have been replaced before the lock was taken.
+		// The directory may have been replaced before the lock was taken.
 		mine, err := f.Stat()
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -46,11 +46,11 @@ func Lock(path string, exclusive bool) (io.Closer, error) {
 	}
 }
 
-// openLock opens the file of a lock. It gives a new one the owner of the folder, so that a
+// openLock opens the file of a lock. It gives a new one the owner of the directory, so that a
 // command run by root does not lock servers out.
 func openLock(path string) (*os.File, error) {
-	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	directory := filepath.Dir(path)
+	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -60,7 +60,7 @@ func openLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(folder)
+	info, err := os.Stat(directory)
 	if err == nil {
 		err = SetOwner(path, info)
 	}
@@ -70,8 +70,8 @@ func openLock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// MakeFolder creates a folder if there is none, with the owner of its parent.
-func MakeFolder(path string) error {
+// MakeDirectory creates a directory if there is none, with the owner of its parent.
+func MakeDirectory(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -111,9 +111,9 @@ func LockDatabase(c config.Config, exclusive bool) (io.Closer, error) {
 	return lock, nil
 }
 
-// LockFolder locks the data folder for one server, because the development providers of two
+// LockDirectory locks the data directory for one server, because the development providers of two
 // would overwrite each other's files. Servers on other databases need no such lock.
-func LockFolder(c config.Config) (io.Closer, error) {
+func LockDirectory(c config.Config) (io.Closer, error) {
 	if c.Database() != "sqlite" {
 		return io.NopCloser(nil), nil
 	}
@@ -127,15 +127,15 @@ func LockFolder(c config.Config) (io.Closer, error) {
 	return lock, nil
 }
 
-// LockBoth locks the data folder for one server, and the database, exclusively or shared.
+// LockBoth locks the data directory for one server, and the database, exclusively or shared.
 func LockBoth(c config.Config, exclusive bool) ([]io.Closer, error) {
-	folder, err := LockFolder(c)
+	directory, err := LockDirectory(c)
 	if err != nil {
 		return nil, err
 	}
 	database, err := LockDatabase(c, exclusive)
 	if err != nil {
-		return nil, errors.Join(err, folder.Close())
+		return nil, errors.Join(err, directory.Close())
 	}
-	return []io.Closer{folder, database}, nil
+	return []io.Closer{directory, database}, nil
 }

@@ -33,7 +33,7 @@ func TestLocksAreOfOneOrOfMany(t *testing.T) {
 	alone := taken(true)
 	refused(false)
 	refused(true)
-	// A folder that is replaced has locks of its own.
+	// A directory that is replaced has locks of its own.
 	if err := os.Rename(filepath.Dir(path), filepath.Dir(path)+".replaced"); err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +49,12 @@ func TestLocksOfRootAreTheFoldersOwners(t *testing.T) {
 		t.Skip("only root gives files away")
 	}
 	const owner = 12345
-	folder := t.TempDir()
-	if err := os.Chown(folder, owner, owner); err != nil {
+	directory := t.TempDir()
+	if err := os.Chown(directory, owner, owner); err != nil {
 		t.Fatal(err)
 	}
-	within := filepath.Join(folder, "within")
-	if err := MakeFolder(within); err != nil {
+	within := filepath.Join(directory, "within")
+	if err := MakeDirectory(within); err != nil {
 		t.Fatal(err)
 	}
 	lock := filepath.Join(within, LockName)

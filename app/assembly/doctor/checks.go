@@ -153,13 +153,13 @@ func (d *doctor) proxies(context.Context) (f inspect.Findings) {
 	return f
 }
 
-// data checks the folder of embedded state.
+// data checks the directory of embedded state.
 func (d *doctor) data(context.Context) (f inspect.Findings) {
 	if d.c.Production() && d.c.SMTPURL.IsSet() {
 		f.Note("", "COLLAB_DATA_DIR is not used")
 		return f
 	}
-	switch exists, ok := f.Folder(d.c.DataDir, "COLLAB_DATA_DIR"); {
+	switch exists, ok := f.Directory(d.c.DataDir, "COLLAB_DATA_DIR"); {
 	case ok && exists:
 		f.OK("%s can be written to", d.c.DataDir)
 	case ok:
@@ -217,7 +217,7 @@ func (d *doctor) secretsKeys(context.Context) inspect.Findings {
 	return vault.Inspect(d.keyFile("COLLAB_SECRETS_KEYS", d.c.SecretsKeys, "secrets-keys.json"))
 }
 
-// keyFile returns the configured file of keys, else that of the data folder.
+// keyFile returns the configured file of keys, else that of the data directory.
 func (d *doctor) keyFile(variable, configured, own string) inspect.KeyFile {
 	if configured == "" {
 		return inspect.KeyFile{Path: filepath.Join(d.c.DataDir, own), Made: true, Variable: variable}
@@ -255,7 +255,7 @@ func (d *doctor) paymentWebhooks(context.Context) inspect.Findings {
 }
 
 func secretIsMade() (f inspect.Findings) {
-	f.Note("", "the server makes the secret at its first start, and keeps it in the data folder")
+	f.Note("", "the server makes the secret at its first start, and keeps it in the data directory")
 	return f
 }
 

@@ -18,13 +18,13 @@ func (p place) keyPath(name string) string {
 	if path := p.keys[name]; path != "" {
 		return path
 	}
-	return filepath.Join(p.folder, name)
+	return filepath.Join(p.directory, name)
 }
 
 // eachKey calls fn with the path in the target and the content of each file of keys, secrets and
-// development providers, if both places are data folders.
+// development providers, if both places are data directories.
 func (m *mover) eachKey(fn func(path string, content []byte) error) error {
-	if m.from.folder == "" || m.to.folder == "" {
+	if m.from.directory == "" || m.to.directory == "" {
 		return nil
 	}
 	for _, name := range backup.SmallFiles {
@@ -33,7 +33,7 @@ func (m *mover) eachKey(fn func(path string, content []byte) error) error {
 			continue
 		}
 		if err == nil {
-			err = fn(filepath.Join(m.to.folder, name), content)
+			err = fn(filepath.Join(m.to.directory, name), content)
 		}
 		if err != nil {
 			return err
@@ -68,22 +68,22 @@ func (m *mover) copyKeys() error {
 func (m *mover) summary() error {
 	w := tabwriter.NewWriter(m.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "The target is complete. Servers on it need:")
-	if m.to.folder != "" {
-		fmt.Fprintf(w, "  COLLAB_DATA_DIR\t%s\n", m.to.folder)
+	if m.to.directory != "" {
+		fmt.Fprintf(w, "  COLLAB_DATA_DIR\t%s\n", m.to.directory)
 	} else {
 		fmt.Fprintf(w, "  COLLAB_DATABASE_URL\t%s, as given with --to\n", m.to.database)
 	}
 	switch {
 	case !m.to.blobs.IsSet():
 		fmt.Fprintf(w, "  COLLAB_BLOB_URL\t%s, as before: no content was copied\n", m.from.blobs)
-	case m.to.folder == "" || m.to.blobs.Path() != filepath.Join(m.to.folder, "blobs"):
+	case m.to.directory == "" || m.to.blobs.Path() != filepath.Join(m.to.directory, "blobs"):
 		fmt.Fprintf(w, "  COLLAB_BLOB_URL\t%s, as given with --blobs\n", m.to.blobs)
 	}
 	switch {
-	case m.from.folder == "":
+	case m.from.directory == "":
 		fmt.Fprintln(w, "  COLLAB_TOKEN_KEYS, COLLAB_SECRETS_KEYS\tthe files of the source's servers")
-	case m.to.folder != "":
-		fmt.Fprintln(w, "The files of keys and secrets are in that folder.")
+	case m.to.directory != "":
+		fmt.Fprintln(w, "The files of keys and secrets are in that directory.")
 	case m.archive != "":
 		fmt.Fprintf(w, "  COLLAB_TOKEN_KEYS, COLLAB_SECRETS_KEYS\tthe files that are in the archive: tar --zstd -xf %s %s %s\n", m.archive, backup.SmallFiles[0], backup.SmallFiles[1])
 	default:

@@ -26,10 +26,10 @@ import (
 
 // Options are the arguments of collabd move.
 type Options struct {
-	From      string // address of a database, data folder or archive; empty: what is configured
+	From      string // address of a database, data directory or archive; empty: what is configured
 	FromBlobs string // address of the store; empty: that of From
-	To        string // address of a database, or data folder; empty: records stay
-	Blobs     string // address of the store; empty: that of the data folder To, else content stays
+	To        string // address of a database, or data directory; empty: records stay
+	Blobs     string // address of the store; empty: that of the data directory To, else content stays
 	Abandon   bool   // remove what an incomplete move wrote
 	Quiet     bool   // no progress
 
@@ -86,10 +86,10 @@ func Run(ctx context.Context, c config.Config, o Options, out, log io.Writer) (e
 
 // place is where a deployment has its data.
 type place struct {
-	database config.URL        // not set: records stay
-	blobs    config.URL        // not set: content stays
-	folder   string            // data folder; empty: there is none
-	keys     map[string]string // paths of key files that are not in the folder, by their name there
+	database  config.URL        // not set: records stay
+	blobs     config.URL        // not set: content stays
+	directory string            // data directory; empty: there is none
+	keys      map[string]string // paths of key files that are not in the directory, by their name there
 }
 
 type mover struct {
@@ -127,7 +127,7 @@ func (m *mover) choose(c config.Config, o Options) (err error) {
 	case strings.Contains(o.To, "://"):
 		m.to.database = config.NewURL(o.To)
 	case o.To != "":
-		m.to, err = inFolder(o.To)
+		m.to, err = inDirectory(o.To)
 	}
 	if o.Blobs != "" {
 		m.to.blobs = config.NewURL(o.Blobs)
@@ -137,7 +137,7 @@ func (m *mover) choose(c config.Config, o Options) (err error) {
 	}
 	for _, u := range []config.URL{m.from.database, m.to.database} {
 		if u.IsSet() && u.Scheme() != "postgres" && u.Scheme() != "sqlite" {
-			return fmt.Errorf("%s is not the address of a database that keeps records: name postgres://…, sqlite://path or a folder", u)
+			return fmt.Errorf("%s is not the address of a database that keeps records: name postgres://…, sqlite://path or a directory", u)
 		}
 	}
 	for _, u := range []config.URL{m.from.blobs, m.to.blobs} {
@@ -186,8 +186,8 @@ func full(address config.URL) string {
 func (m *mover) chooseSource(c config.Config, o Options) (place, error) {
 	switch {
 	case o.From == "":
-		folder, err := filepath.Abs(c.DataDir)
-		p := place{database: c.DatabaseURL, blobs: c.BlobURL, folder: folder, keys: map[string]string{}}
+		directory, err := filepath.Abs(c.DataDir)
+		p := place{database: c.DatabaseURL, blobs: c.BlobURL, directory: directory, keys: map[string]string{}}
 		for i, path := range []string{c.TokenKeys, c.SecretsKeys} {
 			if path != "" {
 				p.keys[backup.SmallFiles[i]] = path
@@ -202,21 +202,21 @@ func (m *mover) chooseSource(c config.Config, o Options) (place, error) {
 		return place{}, err
 	}
 	if info.IsDir() {
-		return inFolder(o.From)
+		return inDirectory(o.From)
 	}
 	if m.archive, err = filepath.Abs(o.From); err != nil {
 		return place{}, err
 	}
-	return inFolder(m.archive + ".moving")
+	return inDirectory(m.archive + ".moving")
 }
 
-// inFolder returns the place of a data folder.
-func inFolder(path string) (place, error) {
-	folder, err := filepath.Abs(path)
+// inDirectory returns the place of a data directory.
+func inDirectory(path string) (place, error) {
+	directory, err := filepath.Abs(path)
 	return place{
-		database: config.NewURL("sqlite://" + filepath.Join(folder, "collab.db")),
-		blobs:    config.NewURL("file://" + filepath.Join(folder, "blobs")),
-		folder:   folder,
+		database:  config.NewURL("sqlite://" + filepath.Join(directory, "collab.db")),
+		blobs:     config.NewURL("file://" + filepath.Join(directory, "blobs")),
+		directory: directory,
 	}, err
 }
 
@@ -225,27 +225,27 @@ func (m *mover) lock(p place) error {
 	if p.database.Scheme() != "sqlite" {
 		return nil
 	}
-	if p.folder == "" {
-		p.folder = filepath.Dir(p.database.Path())
+	if p.directory == "" {
+		p.directory = filepath.Dir(p.database.Path())
 	}
-	locks, err := datadir.LockBoth(config.Config{DataDir: p.folder, DatabaseURL: p.database}, true)
+	locks, err := datadir.LockBoth(config.Config{DataDir: p.directory, DatabaseURL: p.database}, true)
 	for _, l := range locks {
 		m.closers = append(m.closers, l.Close)
 	}
 	return err
 }
 
-// unpack makes a data folder of the archive beside it, which close removes.
+// unpack makes a data directory of the archive beside it, which close removes.
 func (m *mover) unpack(ctx context.Context) error {
-	lock, err := datadir.Lock(filepath.Join(m.from.folder, datadir.LockName), true)
+	lock, err := datadir.Lock(filepath.Join(m.from.directory, datadir.LockName), true)
 	if errors.Is(err, datadir.ErrLocked) {
 		return fmt.Errorf("another move of %s is under way", m.archive)
 	}
 	if err != nil {
 		return err
 	}
-	m.closers = append(m.closers, lock.Close, func() error { return os.RemoveAll(m.from.folder) })
-	if err := backup.Unpack(ctx, m.archive, m.from.folder); err != nil {
+	m.closers = append(m.closers, lock.Close, func() error { return os.RemoveAll(m.from.directory) })
+	if err := backup.Unpack(ctx, m.archive, m.from.directory); err != nil {
 		return err
 	}
 	db, err := gormdb.Open(ctx, gormdb.Options{URL: m.from.database.Text()})

@@ -31,11 +31,11 @@ const (
 	contents = roundSize + 20
 )
 
-// deployment is a data folder with records and content.
+// deployment is a data directory with records and content.
 type deployment struct {
 	*testing.T
-	folder string
-	config config.Config
+	directory string
+	config    config.Config
 }
 
 func contentName(i int) string { return fmt.Sprintf("%s/shared/artifacts/%04d@1", org, i) }
@@ -44,12 +44,12 @@ func contentText(i int) string { return strings.Repeat(fmt.Sprintf("content %d\n
 
 func newDeployment(t *testing.T) *deployment {
 	t.Helper()
-	folder := filepath.Join(tempdir.New(t), "data")
-	c, err := config.Read([]string{"COLLAB_DATA_DIR=" + folder, "COLLAB_LOG_FORMAT=json"})
+	directory := filepath.Join(tempdir.New(t), "data")
+	c, err := config.Read([]string{"COLLAB_DATA_DIR=" + directory, "COLLAB_LOG_FORMAT=json"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &deployment{t, folder, c}
+	d := &deployment{t, directory, c}
 	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: c.DatabaseURL.Text()})
 	if err == nil {
 		err = errors.Join(db.Migrate(t.Context()), db.Close())
@@ -86,7 +86,7 @@ func newDeployment(t *testing.T) *deployment {
 	}
 	rows.Close()
 	for _, name := range backup.SmallFiles[:2] {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte("the secret of "+name), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte("the secret of "+name), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -195,28 +195,28 @@ func TestADataFolderMovesThereAndBack(t *testing.T) {
 	if err := d.rows(o.To).QueryRow("SELECT epoch FROM log_epoch").Scan(&epoch); err != nil || epoch != 777 {
 		t.Errorf("the epoch is %d, %v", epoch, err)
 	}
-	for _, want := range []string{"COLLAB_TOKEN_KEYS", filepath.Join(d.folder, "secrets-keys.json"), "COLLAB_BLOB_URL"} {
+	for _, want := range []string{"COLLAB_TOKEN_KEYS", filepath.Join(d.directory, "secrets-keys.json"), "COLLAB_BLOB_URL"} {
 		if !strings.Contains(there, want) {
 			t.Errorf("%s is not named:\n%s", want, there)
 		}
 	}
 	d.refused(o, "not empty")
 
-	folder := filepath.Join(tempdir.New(t), "copy")
-	back := d.mustMove(Options{From: o.To, FromBlobs: o.Blobs, To: folder})
+	directory := filepath.Join(tempdir.New(t), "copy")
+	back := d.mustMove(Options{From: o.To, FromBlobs: o.Blobs, To: directory})
 	if want, got := digestLines(there), digestLines(back); len(want) < len(gormdb.TransferTables) || strings.Join(got, "") != strings.Join(want, "") {
 		t.Errorf("there\n%sand back\n%s", there, back)
 	}
-	// A folder has its keys with it.
+	// A directory has its keys with it.
 	again := filepath.Join(tempdir.New(t), "again")
-	d.mustMove(Options{From: d.folder, To: again})
+	d.mustMove(Options{From: d.directory, To: again})
 	for _, name := range backup.SmallFiles[:2] {
 		text, err := os.ReadFile(filepath.Join(again, name))
 		if err != nil || string(text) != "the secret of "+name {
 			t.Errorf("%s has %q, %v", name, text, err)
 		}
 	}
-	d.refused(Options{To: d.folder}, "the same")
+	d.refused(Options{To: d.directory}, "the same")
 }
 
 func TestAMoveThatIsInterruptedAnywhereContinues(t *testing.T) {
@@ -269,7 +269,7 @@ func TestContentThatIsNotWhatRecordsSayEndsAMove(t *testing.T) {
 	d := newDeployment(t)
 	o := newTarget(t)
 	const damaged = 13
-	path := filepath.Join(d.folder, "blobs", filepath.FromSlash(bucket.FileOf(contentName(damaged))))
+	path := filepath.Join(d.directory, "blobs", filepath.FromSlash(bucket.FileOf(contentName(damaged))))
 	for what, content := range map[string]string{"changed": strings.ToUpper(contentText(damaged)), "too short": "content", "too long": contentText(damaged) + "!"} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -355,7 +355,7 @@ func (d *deployment) interrupted(o Options, after int) {
 	d.refused(o, "planned")
 }
 
-// interruptedBack moves the deployment to a new target, and begins a move back to a new folder that
+// interruptedBack moves the deployment to a new target, and begins a move back to a new directory that
 // ends after a round of contents. It returns the options of both.
 func (d *deployment) interruptedBack() (there, back Options) {
 	d.Helper()
@@ -388,8 +388,8 @@ func TestASourceWithServersMovesWithANewEpoch(t *testing.T) {
 	there := newTarget(t)
 	d.mustMove(there)
 	for _, when := range []string{"no time", "the beginning", "the end"} {
-		folder := filepath.Join(tempdir.New(t), "copy")
-		back := Options{From: there.To, FromBlobs: there.Blobs, To: folder}
+		directory := filepath.Join(tempdir.New(t), "copy")
+		back := Options{From: there.To, FromBlobs: there.Blobs, To: directory}
 		var server *gormdb.DB
 		connect := func() (err error) {
 			server, err = gormdb.Open(t.Context(), gormdb.Options{URL: there.To})
@@ -415,7 +415,7 @@ func TestASourceWithServersMovesWithANewEpoch(t *testing.T) {
 			server.Close()
 		}
 		var epoch int
-		if err := d.rows("sqlite://" + filepath.Join(folder, "collab.db")).QueryRow("SELECT epoch FROM log_epoch").Scan(&epoch); err != nil || (epoch == 777) != (when == "no time") {
+		if err := d.rows("sqlite://" + filepath.Join(directory, "collab.db")).QueryRow("SELECT epoch FROM log_epoch").Scan(&epoch); err != nil || (epoch == 777) != (when == "no time") {
 			t.Errorf("with servers at %s the epoch is %d, %v", when, epoch, err)
 		}
 		if strings.Contains(printed, "read everything again") != (epoch != 777) {
@@ -534,7 +534,7 @@ func TestTargetsAndSourcesThatAreUsedAreRefused(t *testing.T) {
 	d.refused(Options{To: o.To, Blobs: "mem://"}, "keeps no content")
 	d.refused(Options{From: o.To, FromBlobs: o.Blobs, To: t.TempDir()}, "collabd migrate")
 	other := newDeployment(t)
-	d.refused(Options{To: other.folder}, "not empty")
+	d.refused(Options{To: other.directory}, "not empty")
 }
 
 func TestAnArchiveMovesWithANewEpoch(t *testing.T) {

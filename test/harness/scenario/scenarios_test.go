@@ -191,7 +191,7 @@ func TestThePageOfScenariosIsTrue(t *testing.T) {
 	}
 }
 
-// runText plays a scenario as the program does, in the present folder.
+// runText plays a scenario as the program does, in the present directory.
 func runText(t *testing.T, text string) string {
 	t.Helper()
 	if err := os.WriteFile("trial.txt", []byte(text), 0o600); err != nil {

@@ -26,25 +26,25 @@ const (
 	rapid  = "pgregory.net/rapid"
 )
 
-// name is one of the package level, or a method's, in a folder or library.
+// name is one of the package level, or a method's, in a directory or library.
 type name struct{ in, name string }
 
 // scales are the functions that a test which tries more calls in the end.
 var scales = []name{{"test/soak", "Count"}, {"test/soak", "Full"}, {rapid, "Check"}, {rapid, "MakeCheck"}}
 
 func main() {
-	tests, folders, err := scaled(os.DirFS("."))
+	tests, directories, err := scaled(os.DirFS("."))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	slices.Reverse(folders) // those that take longest are in test
-	fmt.Printf("-run ^(%s)$ %s\n", strings.Join(tests, "|"), strings.Join(folders, " "))
+	slices.Reverse(directories) // those that take longest are in test
+	fmt.Printf("-run ^(%s)$ %s\n", strings.Join(tests, "|"), strings.Join(directories, " "))
 }
 
-// scaled returns the names of the tests and the folders that they are in, as
+// scaled returns the names of the tests and the directories that they are in, as
 // arguments of go test.
-func scaled(fsys fs.FS) (tests, folders []string, err error) {
+func scaled(fsys fs.FS) (tests, directories []string, err error) {
 	uses := map[name][]name{} // what uses a name
 	all := map[name]bool{}    // the tests
 	err = fs.WalkDir(fsys, ".", func(file string, d fs.DirEntry, err error) error {
@@ -98,10 +98,10 @@ func scaled(fsys fs.FS) (tests, folders []string, err error) {
 	}
 	for test := range all {
 		if reached[test] && test.name != "TestMain" {
-			tests, folders = append(tests, test.name), append(folders, "./"+test.in)
+			tests, directories = append(tests, test.name), append(directories, "./"+test.in)
 		}
 	}
-	return sorted(tests), sorted(folders), nil
+	return sorted(tests), sorted(directories), nil
 }
 
 func sorted[T cmp.Ordered](all []T) []T {
@@ -109,7 +109,7 @@ func sorted[T cmp.Ordered](all []T) []T {
 	return slices.Compact(all)
 }
 
-// imports returns the folder or library that each imported name of a file stands for.
+// imports returns the directory or library that each imported name of a file stands for.
 func imports(f *ast.File) map[string]string {
 	found := map[string]string{}
 	for _, i := range f.Imports {

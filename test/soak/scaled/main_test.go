@@ -33,14 +33,14 @@ func TestDraws(t T) { rapid.Int() }`,
 	} {
 		fsys[name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	tests, folders, err := scaled(fsys)
+	tests, directories, err := scaled(fsys)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"TestByASuite", "TestByAVariable", "TestOfItsOwn"}; !slices.Equal(tests, want) {
 		t.Errorf("the tests are %q instead of %q", tests, want)
 	}
-	if want := []string{"./a", "./b"}; !slices.Equal(folders, want) {
-		t.Errorf("the folders are %q instead of %q", folders, want)
+	if want := []string{"./a", "./b"}; !slices.Equal(directories, want) {
+		t.Errorf("the directories are %q instead of %q", directories, want)
 	}
 }
