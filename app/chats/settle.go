@@ -43,11 +43,12 @@ func (s *Chats) await(ctx context.Context, before <-chan struct{}, most time.Dur
 }
 
 // store stores entries in one transaction. It returns false if that fails with several
-// entries; the failure of one is logged.
+// entries; the failure of one is logged. An entry is stored again and again while the database is
+// unavailable, because its use would count for nothing.
 func (s *Chats) store(ctx context.Context, entries []usage.Entry) bool {
-	timeout, several := settleTimeout, len(entries) > 1
+	timeout, several := storeTimeout, len(entries) > 1
 	if several {
-		timeout /= 2
+		timeout = settleTimeout / 2
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -59,7 +60,7 @@ func (s *Chats) store(ctx context.Context, entries []usage.Entry) bool {
 		switch {
 		case err == nil || conflict && !several:
 			return true
-		case !conflict && attempt < attempts && s.Pause(ctx, attempt) == nil:
+		case !conflict && (attempt < attempts || fault.Is(err, fault.Unavailable)) && s.Pause(ctx, min(attempt, attempts)) == nil:
 			continue
 		case several:
 			return false

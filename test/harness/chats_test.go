@@ -111,11 +111,13 @@ func TestSettlementsAreRetriedWhenTheStoreFails(t *testing.T) {
 	for name, test := range map[string]struct {
 		fails, pauses int
 		after         bool // it was stored, and the response lost
+		with          error
 		kept          bool
 	}{
-		"twice":                  {fails: 2, pauses: 2, kept: true},
-		"once, having stored it": {fails: 1, pauses: 1, after: true, kept: true},
-		"more than a few times":  {fails: 100, pauses: 2},
+		"twice":                  {fails: 2, pauses: 2, with: errBroken, kept: true},
+		"once, having stored it": {fails: 1, pauses: 1, after: true, with: errBroken, kept: true},
+		"more than a few times":  {fails: 100, pauses: 2, with: errBroken},
+		"by not answering":       {fails: 50, pauses: 50, with: fault.New(fault.Unavailable, "The database does not answer"), kept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newChatFixture(t, model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {
@@ -124,7 +126,7 @@ func TestSettlementsAreRetriedWhenTheStoreFails(t *testing.T) {
 			}), 0)
 			pauses := 0
 			s.pause = func() { pauses++ }
-			s.Chats.Store = &failingStore{Store: s.Deployment.Store, fails: test.fails, after: test.after}
+			s.Chats.Store = &failingStore{Store: s.Deployment.Store, fails: test.fails, after: test.after, with: test.with}
 			to := &chatClient{}
 			s.admit(t).Run(t.Context(), to)
 			if to.end() != chat.DoneChunk || pauses != test.pauses {
@@ -147,6 +149,7 @@ type failingStore struct {
 	ports.Store
 	fails int
 	after bool
+	with  error
 }
 
 func (s *failingStore) Usage() ports.Usage { return failingUsage{s.Store.Usage(), s} }
@@ -169,9 +172,9 @@ func (l failingLedger) Settle(ctx context.Context, o id.Org, entries ...usage.En
 	}
 	l.of.fails--
 	if !l.of.after {
-		return errBroken
+		return l.of.with
 	}
-	return errors.Join(l.Ledger.Settle(ctx, o, entries...), errBroken)
+	return errors.Join(l.Ledger.Settle(ctx, o, entries...), l.of.with)
 }
 
 // brokenQuotas fails every reservation.
