@@ -50,6 +50,7 @@ type call struct {
 	whole, work limit.Place // of the organisation's shares, see shares.of
 	overShare   error       // of enter
 	recorded    bool        // the response is recorded and stored for its idempotency key
+	recordID    string      // the id of a record that the request makes; empty: a new one
 
 	// Memory for the values of headers that Set sets.
 	values [8]string

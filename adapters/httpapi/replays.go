@@ -155,7 +155,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 			settle(attempt.Abandon)
 		}
 	}()
-	c.w, c.recorded = recorded, true
+	c.w, c.recorded, c.recordID = recorded, true, attempt.RecordID()
 	err = a.recheck(c, handle(c))
 	if recorded.long && !recorded.events {
 		return err
@@ -181,6 +181,19 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	c.WriteHeader(recorded.status)
 	_, _ = c.Write(recorded.body.Bytes())
 	return nil
+}
+
+// made returns the record that make makes. If it is there already, an earlier attempt of the request
+// has made it, and get returns it.
+func made[T any](c *call, make, get func() (T, error)) (T, error) {
+	v, err := make()
+	if c.recordID == "" || !fault.Is(err, fault.Conflict) {
+		return v, err
+	}
+	if found, e := get(); e == nil {
+		return found, nil
+	}
+	return v, err
 }
 
 // settleKey changes the stored record of a request, also after the client closed the

@@ -231,9 +231,18 @@ func (a *api) createTask(c *call) error {
 	if err != nil {
 		return err
 	}
+	d.ID = id.Task(c.recordID)
 	return c.replyTask(http.StatusCreated)(confirmed(a, c,
-		func(cached org.Actor) (task.Task, error) { return a.Tasks.CreateUnconfirmed(c.r.Context(), cached, d) },
-		func(actor org.Actor) (task.Task, error) { return a.Tasks.Create(c.r.Context(), actor, d) }))
+		func(cached org.Actor) (task.Task, error) {
+			return made(c,
+				func() (task.Task, error) { return a.Tasks.CreateUnconfirmed(c.r.Context(), cached, d) },
+				func() (task.Task, error) { return a.Tasks.GetUnconfirmed(c.r.Context(), cached, d.ID) })
+		},
+		func(actor org.Actor) (task.Task, error) {
+			return made(c,
+				func() (task.Task, error) { return a.Tasks.Create(c.r.Context(), actor, d) },
+				func() (task.Task, error) { return a.Tasks.Get(c.r.Context(), actor, d.ID) })
+		}))
 }
 
 func (a *api) updateTask(c *call) error {

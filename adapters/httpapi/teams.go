@@ -71,7 +71,10 @@ func readTeamDraft(o *body.Fields) (team.Draft, error) {
 }
 
 func (a *api) createTeam(c *call, actor org.Actor, d team.Draft) error {
-	return replyWith(c, http.StatusCreated, viewTeam)(a.Teams.Create(c.r.Context(), actor, d))
+	d.ID = id.Team(c.recordID)
+	return replyWith(c, http.StatusCreated, viewTeam)(made(c,
+		func() (team.Team, error) { return a.Teams.Create(c.r.Context(), actor, d) },
+		func() (team.Team, error) { return a.Teams.Get(c.r.Context(), actor, d.ID) }))
 }
 
 func readTeamPatch(o *body.Fields) (team.Patch, error) {

@@ -66,7 +66,10 @@ func readWorkspaceDraft(o *body.Fields) (workspace.Draft, error) {
 }
 
 func (a *api) createWorkspace(c *call, actor org.Actor, d workspace.Draft) error {
-	return replyWith(c, http.StatusCreated, viewWorkspace)(a.Workspaces.Create(c.r.Context(), actor, d))
+	d.ID = id.Workspace(c.recordID)
+	return replyWith(c, http.StatusCreated, viewWorkspace)(made(c,
+		func() (workspaces.Placed, error) { return a.Workspaces.Create(c.r.Context(), actor, d) },
+		func() (workspaces.Placed, error) { return a.Workspaces.Get(c.r.Context(), actor, d.ID) }))
 }
 
 func readWorkspacePatch(o *body.Fields) (workspace.Patch, error) {

@@ -4,6 +4,7 @@
 package connectors
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/url"
@@ -90,13 +91,21 @@ func (s *Connectors) Create(ctx context.Context, actor org.Actor, d connector.Dr
 	return made, nil
 }
 
+// Get returns an instance.
+func (s *Connectors) Get(ctx context.Context, actor org.Actor, i id.Connector) (connector.Instance, error) {
+	if err := actor.CheckMember(); err != nil {
+		return connector.Instance{}, err
+	}
+	return s.Store.Connections().Connectors().Get(ctx, actor.Org, i)
+}
+
 // draft makes an instance that is not stored.
 func (s *Connectors) draft(actor org.Actor, d connector.Draft) (connector.Instance, error) {
 	p, ok := s.Catalog.Get(d.Provider)
 	if !ok || !p.Enabled {
 		return connector.Instance{}, fault.Field("providerId", "must be one of GET /connector-providers")
 	}
-	made, err := connector.New(id.Connector(s.IDs.New()), actor.Org, actor.User, p, d, s.Clock.Now())
+	made, err := connector.New(cmp.Or(d.ID, id.Connector(s.IDs.New())), actor.Org, actor.User, p, d, s.Clock.Now())
 	if err == nil && made.URL != p.URL {
 		err = checkAddress(made.URL)
 	}

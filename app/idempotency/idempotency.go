@@ -34,6 +34,7 @@ func New(store ports.Store, sealer ports.Sealer, clock ports.Clock, secrets port
 type Attempt struct {
 	of     *Idempotency
 	record replay.Record
+	made   string
 	answer []byte
 }
 
@@ -58,7 +59,7 @@ func (s *Idempotency) Begin(ctx context.Context, caller, route, key string, fing
 		return nil, err
 	}
 	if got.Claim == want.Claim {
-		return &Attempt{of: s, record: got}, nil
+		return &Attempt{of: s, record: got, made: replay.RecordID(mac, now)}, nil
 	}
 	// The error is ignored because Verify refuses the truncated MAC.
 	mac, _ = hex.DecodeString(got.Fingerprint)
@@ -89,6 +90,9 @@ func fingerprintContext(key string) []byte { return []byte("fingerprint " + key)
 
 // Answer returns the first request's answer to a repetition.
 func (a *Attempt) Answer() ([]byte, bool) { return a.answer, a.record.Done }
+
+// RecordID returns the id of the record that the request makes, if it makes one: see replay.RecordID.
+func (a *Attempt) RecordID() string { return a.made }
 
 // Finish stores the answer for replay.Retention.
 func (a *Attempt) Finish(ctx context.Context, answer []byte) error {

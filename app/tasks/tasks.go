@@ -2,6 +2,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -101,7 +102,7 @@ func (s *Tasks) create(ctx context.Context, add func(context.Context, id.Org, ta
 	if err := actor.CheckWrite(); err != nil {
 		return task.Task{}, err
 	}
-	made, err := task.New(id.Task(s.ids.New()), actor.Org, actor.User, d, s.clock.Now())
+	made, err := task.New(cmp.Or(d.ID, id.Task(s.ids.New())), actor.Org, actor.User, d, s.clock.Now())
 	if err != nil {
 		return task.Task{}, err
 	}

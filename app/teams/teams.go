@@ -110,7 +110,7 @@ func (s *Teams) Create(ctx context.Context, actor org.Actor, d team.Draft) (team
 		return team.Team{}, err
 	}
 	now := s.clock.Now()
-	made, err := team.New(id.Team(s.ids.New()), actor.Org, team.Standard, actor.User, d, now)
+	made, err := team.New(cmp.Or(d.ID, id.Team(s.ids.New())), actor.Org, team.Standard, actor.User, d, now)
 	if err != nil {
 		return team.Team{}, err
 	}

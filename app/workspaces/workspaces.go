@@ -2,6 +2,7 @@
 package workspaces
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -121,7 +122,7 @@ func (s *Workspaces) Create(ctx context.Context, actor org.Actor, d workspace.Dr
 	if err := actor.CheckWrite(); err != nil {
 		return Placed{}, err
 	}
-	w, err := workspace.New(id.Workspace(s.ids.New()), actor.Org, actor.User, d, s.clock.Now())
+	w, err := workspace.New(cmp.Or(d.ID, id.Workspace(s.ids.New())), actor.Org, actor.User, d, s.clock.Now())
 	if err != nil {
 		return Placed{}, err
 	}

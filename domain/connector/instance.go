@@ -80,6 +80,7 @@ type Tool struct {
 
 // Draft is what an instance is made from.
 type Draft struct {
+	ID       id.Connector // empty: a new one
 	Provider string
 	Name     *string
 	Config   string // a JSON object; empty: none

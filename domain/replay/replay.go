@@ -2,7 +2,12 @@
 // of the request gets the same answer.
 package replay
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"time"
+)
 
 const (
 	// Retention is how long a key is remembered.
@@ -24,3 +29,16 @@ type Record struct {
 
 // Live reports whether the record has not expired at now.
 func (r Record) Live(now time.Time) bool { return now.Before(r.ExpiresAt) }
+
+// RecordID returns the id of the record that a request with the fingerprint makes, in the form of
+// UUIDv7. Attempts of the request have the same, so that a second one finds what the first has
+// made, also if the answer to that was lost or its server died. The time in the id is that of now to
+// within 50 days.
+func RecordID(fingerprint []byte, now time.Time) string {
+	sum := sha256.Sum256(fingerprint)
+	u := sum[:16]
+	binary.BigEndian.PutUint16(u, uint16(now.UnixMilli()>>32))
+	u[6] = 0x70 | u[6]&0x0f
+	u[8] = 0x80 | u[8]&0x3f
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}

@@ -101,6 +101,7 @@ func clone[V any](v *V) *V {
 // Draft is what a task is made from. The zero Status and Priority stand for
 // the defaults.
 type Draft struct {
+	ID          id.Task // empty: a new one
 	Title       string
 	Description *string
 	Status      Status

@@ -65,6 +65,7 @@ type Profile struct {
 
 // Draft is what a team is made from.
 type Draft struct {
+	ID          id.Team // empty: a new one
 	Name        string
 	Description *string
 }

@@ -43,6 +43,7 @@ type Ref struct {
 
 // Draft is what a workspace is made from.
 type Draft struct {
+	ID          id.Workspace // empty: a new one
 	Name        string
 	Description *string
 	Team        id.Team
