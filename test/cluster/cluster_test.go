@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"collab/test/cluster"
 	"collab/test/collabd"
@@ -20,6 +21,10 @@ func TestServersBehindTheBalancerAnswerAsOne(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		Servers: 3, Dir: t.TempDir(), Command: collabd.Process,
 		Settings: []string{"COLLAB_RATE_LIMITS=off"}, Postgres: postgres.Options{NoSync: true},
+		// Tokens and webhooks of one server are the others' too, whatever their machines' clocks say.
+		Each: func(server int) []string {
+			return []string{collabd.ShiftedClock(time.Duration(server-1) * 5 * time.Minute)}
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +52,16 @@ func TestServersBehindTheBalancerAnswerAsOne(t *testing.T) {
 		var memory struct{ Content string }
 		if direct(i).Must(t, 200, "GET", "/sync/memory/user", nil, &memory); memory.Content != content {
 			t.Errorf("server %d has %d bytes of the memory, want %d", i+1, len(memory.Content), len(content))
+		}
+	}
+
+	for i := range c.Servers {
+		var renewed struct{ Token string }
+		direct(i).Must(t, 200, "POST", "/auth/refresh", map[string]string{"token": ada.Token}, &renewed)
+		for j := range c.Servers {
+			me := direct(j)
+			me.Token = renewed.Token
+			me.Must(t, 200, "GET", "/auth/me", nil, nil)
 		}
 	}
 

@@ -185,6 +185,8 @@ func TestModelsFindWhatIsNotLinearizable(t *testing.T) {
 		{"a change that was refused without reason", "register", []Op{a, refused(change("a", "c", 5, 6)), read("a", 7, 8)}, false},
 		{"an unknown change that happened", "register", []Op{a, unknown(change("a", "b", 3, 4)), refused(change("a", "b", 5, 6)), read("b", 7, 8)}, true},
 		{"an unknown change that did not happen", "register", []Op{a, unknown(change("a", "b", 3, 4)), change("a", "c", 5, 6), read("c", 7, 8)}, true},
+		{"two unknown attempts of a change that happened", "register", []Op{a, unknown(change("a", "b", 3, 4)), unknown(change("a", "b", 5, 6)), change("b", "c", 9, 10), read("c", 11, 12)}, true},
+		{"an unknown attempt of a change that was answered", "register", []Op{a, unknown(change("a", "b", 3, 4)), change("a", "b", 5, 6), read("b", 7, 8)}, true},
 		{"an unknown write that happened late", "register", []Op{a, unknown(write("b", 3, 4)), read("a", 5, 6), read("b", 7, 8)}, true},
 		{"a value that was seen before it was sent", "register", []Op{a, read("b", 3, 4), unknown(write("b", 5, 6)), read("b", 7, 8)}, false},
 		{"an unknown write that came and went", "register", []Op{a, unknown(write("b", 3, 4)), read("b", 5, 6), read("a", 7, 8)}, false},

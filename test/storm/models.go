@@ -93,41 +93,50 @@ func Linearizable(model porcupine.Model, ops []Op) (decided bool, err error) {
 }
 
 // bounded gives unknown operations a return, which bounds the search, without allowing or
-// forbidding any other history. A history ends with a read.
+// forbidding any other history. A history ends with a read, and each of its changes has a value of
+// its own, which only repetitions of the change share.
 //
 // An unknown addition has only made more reads possible, so that it counts as made at its call. An
-// unknown write or change whose value nobody saw need not have happened; of one whose value one
-// operation saw, that operation returned after it.
+// unknown write or change whose value nobody saw need not have happened; of one whose value an
+// operation saw, that operation returned after it. Of several attempts of one change at most one
+// happened, as the value that it expects never returns: the one that was answered, if there is one.
 func bounded(ops []Op) (all []Op) {
-	seen := map[string][]int64{} // the returns of those that saw a value
-	writers := map[string]int{}
+	seen := map[string]int64{} // the first return of those that saw a value
+	see := func(value string, at int64) {
+		if first, ok := seen[value]; !ok || at < first {
+			seen[value] = at
+		}
+	}
+	writes, changed := map[string]int{}, map[string]bool{}
 	for _, op := range ops {
 		switch {
 		case op.Kind == "read":
-			seen[op.Value] = append(seen[op.Value], op.Return)
+			see(op.Value, op.Return)
+		case op.Kind == "write":
+			writes[op.Value]++
 		case op.Kind == "change" && !op.Refused && !op.Unknown:
-			seen[op.Expected] = append(seen[op.Expected], op.Return)
-		}
-		if op.Kind == "write" || op.Kind == "change" && !op.Refused {
-			writers[op.Value]++
+			see(op.Expected, op.Return)
+			changed[op.Value] = true
 		}
 	}
+	ops = slices.Clone(ops)
+	slices.SortStableFunc(ops, func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
 	for _, op := range ops {
+		first, was := seen[op.Value]
 		switch {
 		case !op.Unknown:
 		case op.Kind == "add":
 			op.Return = op.Call
-		case len(seen[op.Value]) == 0:
+		case !was, op.Kind == "change" && changed[op.Value]:
 			continue
-		case writers[op.Value] > 1:
+		case writes[op.Value] > 1:
 			op.Return = math.MaxInt64
 		default:
-			if op.Return = slices.Min(seen[op.Value]); op.Return < op.Call {
-				op.Return = op.Call // it was seen before it was sent, which the model refuses
-			}
+			// A value that was seen before it was sent is refused by the model.
+			op.Return = max(first, op.Call)
+			changed[op.Value] = op.Kind == "change"
 		}
 		all = append(all, op)
 	}
-	slices.SortStableFunc(all, func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
 	return all
 }

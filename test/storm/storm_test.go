@@ -83,7 +83,6 @@ type storm struct {
 	checks    []string // a line for each
 	events    int
 	resumes   int
-	injected  map[string]int
 }
 
 // clientAt returns a client of the set-up or of the checks at an address.
@@ -189,15 +188,9 @@ func (s *storm) run(duration time.Duration) {
 		}
 		working.Go(func() { w.run(load, ctx) })
 	}
-	s.injected = map[string]int{}
 	began := time.Now()
 	for _, f := range Faults(s.seed, servers, duration) {
 		pause(load, time.Until(began.Add(f.At)))
-		what := f.Kind
-		if slices.Contains(parts, f.Target) {
-			what += " " + f.Target
-		}
-		s.injected[what]++
 		failing.Go(func() {
 			if err := s.inject(load, f); err != nil {
 				s.violation("the fault %+v: %v", f, err)
@@ -205,25 +198,27 @@ func (s *storm) run(duration time.Duration) {
 		})
 	}
 	<-load.Done()
-	failing.Wait()
-	for i, server := range s.cluster.Servers {
-		began := time.Now()
-		for {
+	s.await("faults have ended", func() error {
+		failing.Wait()
+		return nil
+	})
+	s.await("all servers are ready", func() error {
+		for _, server := range s.cluster.Servers {
 			answer, err := http.Get(server.URL() + "/readyz")
-			if err == nil {
-				answer.Body.Close()
-				if answer.StatusCode == http.StatusOK {
-					break
-				}
+			if err != nil {
+				return err
 			}
-			if time.Since(began) > recovery {
-				s.violation("the server %d is not ready after %v", i, recovery)
-				break
+			answer.Body.Close()
+			if answer.StatusCode != http.StatusOK {
+				return fmt.Errorf("the server at %s is not ready: %d", server.URL(), answer.StatusCode)
 			}
-			pause(s.Context(), retryDelay)
 		}
-	}
-	working.Wait()
+		return nil
+	})
+	s.await("all clients have their last answers", func() error {
+		working.Wait()
+		return nil
+	})
 }
 
 // report prints what was done. It fails the test if something was wrong.
@@ -246,9 +241,9 @@ func (s *storm) report(duration time.Duration) {
 	}
 	fmt.Fprintln(&b, "\nfaults:")
 	faults := 0
-	for _, what := range slices.Sorted(maps.Keys(s.injected)) {
-		fmt.Fprintf(&b, "  %-34s %d\n", what, s.injected[what])
-		faults += s.injected[what]
+	for _, what := range slices.Sorted(maps.Keys(s.fleet.injected)) {
+		fmt.Fprintf(&b, "  %-34s %d\n", what, s.fleet.injected[what])
+		faults += s.fleet.injected[what]
 	}
 	fmt.Fprintf(&b, "\nchecks:\n  %s\n", strings.Join(s.checks, "\n  "))
 	if len(s.undecided) > 0 {

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -62,8 +63,9 @@ type fleet struct {
 	proxies map[string]*toxiproxy.Proxy
 	control map[string]*sync.Mutex // of each proxy and server, by part or number
 
-	mu     sync.Mutex
-	toxics int // a number for their names; guarded by mu
+	mu       sync.Mutex
+	toxics   int            // a number for their names; guarded by mu
+	injected map[string]int // guarded by mu
 }
 
 // relay forwards requests to the development providers. It delivers each of their webhooks to the
@@ -164,7 +166,7 @@ func (r *relay) waiting() int {
 // start starts everything.
 func start(t testing.TB, seed uint64) *fleet {
 	zerolog.SetGlobalLevel(zerolog.Disabled) // the proxies log each connection
-	s := &fleet{TB: t, proxies: map[string]*toxiproxy.Proxy{}, control: map[string]*sync.Mutex{}}
+	s := &fleet{TB: t, injected: map[string]int{}, proxies: map[string]*toxiproxy.Proxy{}, control: map[string]*sync.Mutex{}}
 	for i := range servers {
 		s.control[strconv.Itoa(i)] = &sync.Mutex{}
 	}
@@ -258,11 +260,22 @@ func (s *fleet) through(part, upstream string) string {
 	return p.Listen
 }
 
-// inject injects a fault and takes it back. Faults of one target come one after the other.
+// inject injects a fault and takes it back. Faults of one target come one after the other, and none
+// begins once the context has ended.
 func (s *fleet) inject(ctx context.Context, f Fault) error {
 	control := s.control[f.Target]
 	control.Lock()
 	defer control.Unlock()
+	if ctx.Err() != nil {
+		return nil
+	}
+	what := f.Kind
+	if slices.Contains(parts, f.Target) {
+		what += " " + f.Target
+	}
+	s.mu.Lock()
+	s.injected[what]++
+	s.mu.Unlock()
 	switch f.Kind {
 	case "killed", "frozen", "slowed":
 		i, err := strconv.Atoi(f.Target)
