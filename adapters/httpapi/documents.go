@@ -102,7 +102,7 @@ func (a *api) save(c *call, to slot, when condition, content []byte) error {
 			return err
 		}
 	}
-	u := objects.Upload{Content: bytes.NewReader(content), Size: int64(len(content)), Expected: when.version}
+	u := objects.Upload{Content: bytes.NewReader(content), Size: int64(len(content)), Expected: when.version, Storing: c.yield}
 	return c.replyObject(http.StatusOK)(to.save(c.r.Context(), actor, &u))
 }
 

@@ -16,14 +16,16 @@ import (
 // everything.
 type shares struct{ requests, streams, transfers, calls, webhooks *limit.Shares }
 
-// newShares returns the shares of a server. Work that waits for the database gets an eighth
+// newShares returns the shares of a server. Work that uses the database gets a thirty-second
 // beside other organisations, as each place delays the others. Places that are held for long
 // cost the others nothing, so that only the last eighth is left for them.
 func newShares(c limit.Concurrency) shares {
 	if c == (limit.Concurrency{}) {
 		return shares{}
 	}
-	short := func(work string, places int) *limit.Shares { return limit.NewShares(work, places, places/8, 2) }
+	short := func(work string, places int) *limit.Shares {
+		return limit.NewShares(work, places, max(2, places/32), 1)
+	}
 	long := func(work string, places int) *limit.Shares {
 		return limit.NewShares(work, places, places-places/8, 16)
 	}
@@ -71,12 +73,19 @@ func (c *call) enter() error {
 	return c.overShare
 }
 
-// leave gives the place of enter back before the response is sent or content is read or written,
-// so that clients do not determine how long it is held. A recorded response is stored first.
+// leave gives the place of enter back before the response is sent or content is transferred, so
+// that clients and the store of content do not determine how long it is held. A recorded
+// response is stored first.
 func (c *call) leave() {
 	if !c.recorded {
 		c.work.Leave()
 	}
+}
+
+// yield is leave until the function that it returns is called, which is enter.
+func (c *call) yield() func() error {
+	c.leave()
+	return c.enter
 }
 
 // enterWebhook takes a place for a provider's message about an organisation, until the end of

@@ -39,8 +39,8 @@ func TestRequestsOfAnOrganisationWaitForItsShare(t *testing.T) {
 			synctest.Wait()
 			return done
 		}
-		noisy := []<-chan *httptest.ResponseRecorder{begin("noisy"), begin("noisy"), begin("noisy")}
 		quiet := begin("quiet")
+		noisy := []<-chan *httptest.ResponseRecorder{begin("noisy"), begin("noisy"), begin("noisy")}
 		if f := a.shares.requests.Figures(); f.Used != 3 || f.Waiting != 1 {
 			t.Errorf("%+v", f)
 		}

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"io"
 	"slices"
 
@@ -24,7 +23,6 @@ type upload struct {
 	objects.Upload
 	draft object.Draft
 	form  *body.Form
-	call  *call
 	begun bool
 }
 
@@ -39,8 +37,8 @@ func (a *api) receive(c *call, placed bool) (*upload, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &upload{call: c, draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
-	u.Content = u
+	u := &upload{draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
+	u.Content, u.Storing = u, c.yield
 	o := body.FormOptions{
 		Fields: describing, Integers: []string{"expectedVersion"}, Trailing: describing,
 		Query: c.r.URL.RawQuery, Set: u.set, Resources: c,
@@ -128,17 +126,10 @@ func (u *upload) begin() error {
 	return err
 }
 
-// Read reads the content. Until its end the request has no place for its use of the database.
+// Read reads the content.
 func (u *upload) Read(p []byte) (int, error) {
-	u.call.leave()
 	if err := u.begin(); err != nil {
 		return 0, err
 	}
-	n, err := u.form.Read(p)
-	if errors.Is(err, io.EOF) {
-		if full := u.call.enter(); full != nil {
-			err = full
-		}
-	}
-	return n, err
+	return u.form.Read(p)
 }

@@ -32,11 +32,15 @@ func (s *Objects) store(ctx context.Context, actor org.Actor, o object.Object, u
 	if err := s.Store.Storage().BlobNames().Announce(ctx, o.Org, name, 0, s.Clock.Now()); err != nil {
 		return object.Content{}, err
 	}
+	stored := func() error { return nil }
+	if u.Storing != nil {
+		stored = u.Storing()
+	}
 	in := s.newIntake(u)
 	if err := s.Blobs.Put(ctx, name, o.MimeType, u.Size, in); err != nil {
 		return object.Content{}, err
 	}
-	return in.content(name), nil
+	return in.content(name), stored()
 }
 
 func tooLarge(limit int64) error {

@@ -12,14 +12,13 @@ import (
 
 const (
 	// maxWait is how long Enter waits for a place.
-	maxWait = 2 * time.Second
+	maxWait = 5 * time.Second
 
 	// maxQueue is how many calls of Enter of one holder wait at once.
 	maxQueue = 4096
 
-	// aloneAfter is the number of consecutive places taken by one holder from which on it
-	// counts as alone, if no other holder has a place.
-	aloneAfter = 1024
+	// aloneAfter is how long no other holder must have taken a place before one counts as alone.
+	aloneAfter = 10 * time.Second
 
 	// maxSpare is how many records of holders without places are kept for reuse.
 	maxSpare = 64
@@ -74,7 +73,7 @@ type Shares struct {
 	waiting  int64              // guarded by mu
 	refusals int64              // guarded by mu
 	last     string             // guarded by mu; the holder that took the last place
-	run      int                // guarded by mu; how many places in a row it took
+	changed  time.Time          // guarded by mu; when it took the first after another holder; zero: there was none
 }
 
 // holder has the places and the waiting calls of one holder.
@@ -199,8 +198,7 @@ func (s *Shares) admits(h *holder) bool {
 	if h.places < s.reserved {
 		return true
 	}
-	alone := len(s.holders) == 1 && s.run >= aloneAfter && s.last == h.key
-	return s.used < s.capacity && (alone || h.places < s.share)
+	return s.used < s.capacity && (h.places < s.share || s.alone(h))
 }
 
 // take takes a place for the holder. The caller holds mu.
@@ -208,9 +206,17 @@ func (s *Shares) take(h *holder) {
 	s.used++
 	h.places++
 	if s.last != h.key {
-		s.last, s.run = h.key, 0
+		if s.last != "" {
+			s.changed = time.Now()
+		}
+		s.last = h.key
 	}
-	s.run++
+}
+
+// alone reports whether no other holder uses the semaphore, nor has for aloneAfter. The caller
+// holds mu.
+func (s *Shares) alone(h *holder) bool {
+	return len(s.holders) == 1 && (s.last == "" || s.last == h.key) && (s.changed.IsZero() || time.Since(s.changed) >= aloneAfter)
 }
 
 // leave gives a place of the holder back and grants places to waiting calls.

@@ -49,11 +49,8 @@ func checkEmpty(t *testing.T, s *Shares) {
 }
 
 func TestShares(t *testing.T) {
-	t.Run("a holder that was alone for long may have all places, and others at once the reserved ones", func(t *testing.T) {
+	t.Run("a holder that is alone may have all places, and others at once the reserved ones", func(t *testing.T) {
 		s := NewShares("requests", 16, 4, 2)
-		for range aloneAfter {
-			enter(t, s, "noisy").Leave()
-		}
 		var places []*Place
 		for range 16 {
 			places = append(places, enter(t, s, "noisy"))
@@ -95,6 +92,39 @@ func TestShares(t *testing.T) {
 				p.Leave()
 			}
 			synctest.Wait()
+			checkEmpty(t, s)
+		})
+	})
+	t.Run("a holder is alone again after a time without others", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := NewShares("requests", 16, 4, 2)
+			most := func() (n int) {
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				var places []Place
+				for {
+					p, err := s.Enter(ctx, "noisy")
+					if err != nil {
+						break
+					}
+					places = append(places, p)
+				}
+				for i := range places {
+					places[i].Leave()
+				}
+				return len(places)
+			}
+			if n := most(); n != 16 {
+				t.Errorf("it has %d places at the beginning", n)
+			}
+			enter(t, s, "quiet").Leave()
+			if n := most(); n != 4 {
+				t.Errorf("it has %d places after another", n)
+			}
+			time.Sleep(aloneAfter)
+			if n := most(); n != 16 {
+				t.Errorf("it has %d places later", n)
+			}
 			checkEmpty(t, s)
 		})
 	})
@@ -191,6 +221,7 @@ func TestSharesKeepTheirBounds(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const capacity, share, reserved = 6, 3, 1
 			s := NewShares("requests", capacity, share, reserved)
+			s.last, s.changed = "another", time.Now().Add(time.Hour) // none is alone
 			held, waiting := map[string][]*Place{}, map[string]int{}
 			type end struct {
 				key string
