@@ -106,9 +106,10 @@ race:
 	@set -e; concurrent=$$(grep -lrE --include='*.go' '^[[:space:]]*go |\.Go\(|chan |"sync|"collab/test/|net/http/httptest' adapters app | xargs -n1 dirname | sort -u | sed 's|^|./|'); \
 	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 30m $(ATONCE) ./test/integration ./test/script ./test/limits ./test/harness/... ./test/doctor $$concurrent
 
-pages: ## print docs/routes.md, docs/profiles.md, docs/states.md and docs/scenarios.md anew
+pages: ## print docs/routes.md, docs/profiles.md, docs/states.md, docs/scenarios.md and the tables of docs/scale.md anew
 	$(GO) test ./adapters/httpapi ./app/assembly ./docs -update
 	$(GO) test ./test/harness/scenario -run TestThePageOfScenariosIsTrue -update
+	$(GO) run ./test/scale
 
 # The page needs nothing else of the package: the standalone script has all of it.
 renderer: ## fetch the renderer of the page at /docs anew, in the version SCALAR (1.72.1); needs npm

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"slices"
+	"strings"
+)
+
+// input is a row of the table of inputs.
+type input struct{ name, value, source string }
+
+var inputs []input
+
+// given is a value that the simulation uses, and its row of the table.
+func given(value float64, unit, name, source string) float64 {
+	inputs = append(inputs, input{name, strings.TrimSpace(figure(value, 3) + unit), source})
+	return value
+}
+
+const (
+	performance = "measured: performance.md, "
+	assumed     = "assumed"
+)
+
+// Costs and machines. Processor times are in microseconds.
+var (
+	deliveryCPU      = given(10.4, " µs", "server: an event or a heartbeat to one stream", performance+"Change feed, 5000 subscribers")
+	chunkCPU         = given(42.6, " µs", "server: a chunk of a chat", performance+"Chats, 500 that follow each other")
+	streamMemory     = given(6.6*1024, " bytes", "server: memory of an idle stream", performance+"Change feed, 5000 subscribers")
+	chatMemory       = given(62.8*1024, " bytes", "server: memory of an open chat", performance+"Chats")
+	idleMemory       = given(47e6, " bytes", "server: memory when idle", performance+"Start and memory")
+	serverProcessors = given(8, "", "server: processors, as fast as the measured ones", assumed)
+	serverMemory     = given(16e9, " bytes", "server: memory", assumed)
+	serverConns      = given(32, "", "server: connections to the primary", "the default: four for each processor")
+	primaryProcs     = given(32, "", "primary: processors, as fast as the measured ones", assumed)
+	flushSeconds     = given(0.001, " s", "primary: a flush of its log, which writes share that wait", assumed)
+	fullPages        = given(2, "", "primary: its log with images of pages, to its log without", assumed)
+	wireSeconds      = given(0.00025, " s", "between server and primary, one way", assumed)
+	maxBusy          = given(0.7, "", "limit: processors that are busy", assumed)
+	maxP99           = given(100, " ms", "limit: 99 of 100 answers", assumed)
+	maxConnections   = given(500, "", "limit: connections to a primary without a pooler", assumed)
+	maxWAL           = given(100e6, " bytes/s", "limit: log of a primary, which replicas and archives follow", assumed)
+	maxStreams       = given(65_536, "", "limit: streams of a server; `COLLAB_CONNECTIONS` allows 16,384 unless it is raised", assumed+", 12,000 were measured")
+	maxBus           = given(1e6, " messages/s", "limit: messages that a bus delivers", assumed)
+	onlineShare      = given(0.6, "", "user: share with an open stream in the busiest hour", assumed)
+	members          = given(20, "", "user: active members of an organisation", assumed)
+	heartbeatSeconds = given(30, " s", "stream: time between heartbeats", "the default of `COLLAB_HEARTBEAT`")
+	chunksPerSecond  = given(20, "", "chat: chunks a second", assumed)
+	burst            = given(1.5, "", "rate of the busiest minute to that of its hour", assumed)
+)
+
+// hours is the activity of each hour of a working day, in one time zone, to that of the busiest.
+var hours = [24]float64{0.03, 0.02, 0.01, 0.01, 0.02, 0.05, 0.12, 0.3, 0.65, 0.95, 1, 0.95, 0.6, 0.8, 0.95, 0.9, 0.8, 0.55, 0.3, 0.2, 0.15, 0.12, 0.1, 0.06}
+
+// busiest is an hour at which hours is 1.
+const busiest = 10
+
+// statement is what -measure found of an operation of its: microseconds of Postgres' processor time
+// and bytes of its log without images of pages.
+type statement struct {
+	name     string
+	cpu, wal float64
+}
+
+var statements = []statement{
+	{"epoch of an organisation", 18.9, 0},
+	{"get a task", 35.2, 0},
+	{"list 50 tasks by status", 123.6, 0},
+	{"add a task", 156.4, 1704},
+	{"change a task, with its history", 175.5, 1195},
+	{"list a task's history", 19.0, 0},
+	{"get a file's record", 21.4, 0},
+	{"announce content", 23.7, 332},
+	{"store a file's new record, with its event", 165.6, 3596},
+	{"read an event", 33.7, 0},
+	{"reserve tokens of a chat", 148.5, 745},
+	{"settle a chat", 228.4, 2650},
+	{"sum a month of an organisation", 88.8, 0},
+	{"poll the logs of 100 organisations", 201.4, 0},
+}
+
+func statementNamed(name string) statement {
+	return statements[slices.IndexFunc(statements, func(s statement) bool { return s.name == name })]
+}
+
+// request is one kind of request.
+type request struct {
+	name           string
+	daily          float64 // of an active user: assumed
+	server         float64 // microseconds of processor time
+	source         string  // of that, in performance.md
+	statements     []string
+	events, chunks float64
+}
+
+// primary is the microseconds of processor time of the request's statements.
+func (q *request) primary() (cpu float64) {
+	for _, name := range q.statements {
+		cpu += statementNamed(name).cpu
+	}
+	return cpu
+}
+
+// wal is the bytes of log that they write.
+func (q *request) wal() (bytes float64) {
+	for _, name := range q.statements {
+		bytes += statementNamed(name).wal
+	}
+	return bytes
+}
+
+var requests = []request{
+	{"list tasks", 30, 143, "Requests", []string{"list 50 tasks by status"}, 0, 0},
+	{"get a task", 20, 59, "Requests", []string{"get a task"}, 0, 0},
+	{"other reads, as a profile", 40, 31, "The path of a request", []string{"epoch of an organisation"}, 0, 0},
+	{"add a task", 3, 82, "Requests", []string{"add a task"}, 0, 0},
+	{"change a task", 10, 141, "Requests: get and create", []string{"get a task", "change a task, with its history"}, 0, 0},
+	{"list a task's history", 2, 59, "Requests: get", []string{"list a task's history"}, 0, 0},
+	{"get a file", 30, 54, "Files: 4 KiB", []string{"get a file's record"}, 0, 0},
+	{"store a file", 10, 547, "Small durable writes: new file", []string{"get a file's record", "announce content", "store a file's new record, with its event"}, 1, 0},
+	{"chat with 400 chunks", 10, 397, "Chats: first chunks", []string{"reserve tokens of a chat", "settle a chat"}, 0, 400},
+	{"sum a month of usage", 1, 143, "Requests: list", []string{"sum a month of an organisation"}, 0, 0},
+	{"check for an update", 4, 20, "Checks for updates", nil, 0, 0},
+}
+
+// record is what a user leaves in a table.
+type record struct {
+	table   string
+	daily   float64 // new rows of an active user: assumed
+	bytes   float64 // with indexes: measured by -measure
+	retains float64 // days, 0 for ever
+}
+
+var records = []record{
+	{"tasks", 3, 1072, 0}, {"task_tags", 6, 213, 0}, {"task_history", 10, 370, 0}, {"objects", 2, 1844, 0},
+	{"changes", 10, 885, 7}, {"usage_entries", 10, 468, 0}, {"sums of usage", 8, 285, 0}, {"audit", 1, 336, 0},
+}
