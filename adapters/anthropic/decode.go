@@ -49,11 +49,11 @@ type searchHit struct {
 }
 
 type counts struct {
-	Input       eventstream.Count `json:"input_tokens"`
-	CacheRead   eventstream.Count `json:"cache_read_input_tokens"`
-	CacheMade   eventstream.Count `json:"cache_creation_input_tokens"`
-	Output      eventstream.Count `json:"output_tokens"`
-	ServerTools struct {
+	Input        eventstream.Count `json:"input_tokens"`
+	CacheRead    eventstream.Count `json:"cache_read_input_tokens"`
+	CacheCreated eventstream.Count `json:"cache_creation_input_tokens"`
+	Output       eventstream.Count `json:"output_tokens"`
+	ServerTools  struct {
 		Searches eventstream.Count `json:"web_search_requests"`
 	} `json:"server_tool_use"`
 }

@@ -106,7 +106,7 @@ func (t *response) event(data []byte) (over bool, err error) {
 
 func (t *response) messageStart(u counts) {
 	t.inputKnown = u.Input.Known
-	t.usage.CacheRead, t.usage.CacheCreated = u.CacheRead.N, u.CacheMade.N
+	t.usage.CacheRead, t.usage.CacheCreated = u.CacheRead.N, u.CacheCreated.N
 	t.usage.Input = u.Input.N + t.usage.CacheRead + t.usage.CacheCreated
 	t.usage.Output = u.Output.N
 }
@@ -313,7 +313,7 @@ func (t *response) messageDelta(e event) error {
 	u := e.Usage
 	uncached := t.usage.Input - t.usage.CacheRead - t.usage.CacheCreated
 	overwrite(&t.usage.CacheRead, u.CacheRead)
-	overwrite(&t.usage.CacheCreated, u.CacheMade)
+	overwrite(&t.usage.CacheCreated, u.CacheCreated)
 	overwrite(&uncached, u.Input)
 	overwrite(&t.usage.Output, u.Output)
 	overwrite(&t.usage.Searches, u.ServerTools.Searches)

@@ -31,7 +31,7 @@ type counts struct {
 	Input        eventstream.Count `json:"prompt_tokens"`
 	Output       eventstream.Count `json:"completion_tokens"`
 	InputDetails struct {
-		CacheRead eventstream.Count `json:"cached_tokens"`
-		CacheMade eventstream.Count `json:"cache_write_tokens"`
+		CacheRead    eventstream.Count `json:"cached_tokens"`
+		CacheCreated eventstream.Count `json:"cache_write_tokens"`
 	} `json:"prompt_tokens_details"`
 }

@@ -106,7 +106,7 @@ func (t *response) setUsage(u *counts) {
 	if u == nil || !u.Input.Known || !u.Output.Known {
 		return
 	}
-	t.reply.Usage = chat.Usage{Input: u.Input.N, Output: u.Output.N, CacheRead: u.InputDetails.CacheRead.N, CacheCreated: u.InputDetails.CacheMade.N}
+	t.reply.Usage = chat.Usage{Input: u.Input.N, Output: u.Output.N, CacheRead: u.InputDetails.CacheRead.N, CacheCreated: u.InputDetails.CacheCreated.N}
 	t.reply.InputKnown = true
 	t.reply.OutputKnown = t.reply.Stop != ""
 }

@@ -106,14 +106,14 @@ func (s *Tasks) create(ctx context.Context, add func(context.Context, id.Org, ta
 	if err != nil {
 		return task.Task{}, err
 	}
-	places := func(actor org.Actor) error {
+	checkPlace := func(actor org.Actor) error {
 		if d.Workspace != nil && !actor.SeesWorkspace(*d.Workspace) {
 			return noWorkspace()
 		}
 		return actor.CheckWrite()
 	}
 	if d.Assignee == nil {
-		if err := places(actor); err != nil {
+		if err := checkPlace(actor); err != nil {
 			return task.Task{}, err
 		}
 		made, err = add(ctx, actor.Org, made)
@@ -121,7 +121,7 @@ func (s *Tasks) create(ctx context.Context, add func(context.Context, id.Org, ta
 	}
 	var added task.Task
 	err = s.atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := places(actor); err != nil {
+		if err := checkPlace(actor); err != nil {
 			return err
 		}
 		if err := checkAssignee(ctx, r, actor.Org, *d.Assignee); err != nil {

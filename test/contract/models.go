@@ -386,7 +386,7 @@ var scriptedModels = map[string]func(*modelFixture){
 		a.wantChunks(textChunk("Hello."))
 	},
 	"the usage is the provider's, with cache reads and writes": func(a *modelFixture) {
-		a.Server.SetScripts(provider.Script{provider.SetUsage(provider.Usage{Input: 1000, CacheRead: 200, CacheMade: 30, Output: 4}), provider.Text("Hello.")})
+		a.Server.SetScripts(provider.Script{provider.SetUsage(provider.Usage{Input: 1000, CacheRead: 200, CacheCreated: 30, Output: 4}), provider.Text("Hello.")})
 		reply := a.wantAnswer(a.call())
 		want := chat.Reply{Usage: chat.Usage{Input: 1230, CacheRead: 200, CacheCreated: 30, Output: 4}, InputKnown: true, OutputKnown: true, Stop: reply.Stop}
 		if reply != want {
@@ -780,7 +780,7 @@ var searchingModels = map[string]func(*modelFixture){
 	"a paused answer is continued, and the usage is the sum": func(a *modelFixture) {
 		a.Server.SetScripts(
 			provider.Script{provider.SetUsage(provider.Usage{Input: 10, CacheRead: 5, Output: 20}), provider.Think("Hm."), provider.Text("One"), provider.Cite("Owls", "https://example.com/owls"), provider.Searching("s1", "owls"), provider.Stop("pause_turn")},
-			provider.Script{provider.SetUsage(provider.Usage{Input: 100, CacheMade: 7, Output: 30}), provider.Found("s1", "[]"), provider.Text(", two"), provider.Stop("pause_turn")},
+			provider.Script{provider.SetUsage(provider.Usage{Input: 100, CacheCreated: 7, Output: 30}), provider.Found("s1", "[]"), provider.Text(", two"), provider.Stop("pause_turn")},
 			provider.Script{provider.SetMaxUsage(1000), provider.Text(", three.")},
 		)
 		reply := a.wantAnswer(a.searching())

@@ -85,7 +85,7 @@ var answered = map[string]struct {
 	outcome string
 }{
 	"whole": {"m-messages", provider.Script{
-		provider.SetUsage(provider.Usage{Input: 12, CacheRead: 30, CacheMade: 5, Output: 70}),
+		provider.SetUsage(provider.Usage{Input: 12, CacheRead: 30, CacheCreated: 5, Output: 70}),
 		provider.Think(secret + " thought"), provider.Text(secret, " said"), provider.Cite(secret, "https://example.com/"+secret),
 		provider.Search("s1", secret+" query", provider.Result{Title: secret + " title", URL: "https://example.com/" + secret, PageAge: secret}),
 		provider.Call("c_"+secret, secret+"_tool", `{"path":"`+secret, ` path"}`),

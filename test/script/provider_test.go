@@ -126,7 +126,7 @@ func uses(rest string) (provider.Step, error) {
 	var u provider.Usage
 	part := strings.Fields(rest)
 	for i := 0; i < len(part); i += 2 {
-		field := map[string]*int64{"input": &u.Input, "read": &u.CacheRead, "made": &u.CacheMade, "output": &u.Output}[part[i]]
+		field := map[string]*int64{"input": &u.Input, "read": &u.CacheRead, "made": &u.CacheCreated, "output": &u.Output}[part[i]]
 		if field == nil || i+1 == len(part) {
 			return nil, fmt.Errorf("uses input 1 read 2 made 3 output 4 is meant")
 		}

@@ -331,6 +331,9 @@ func lines(t *testing.T) map[string]line {
 				if !ok || len(c.Args) <= at {
 					return true
 				}
+				if of, ok := c.Args[0].(*ast.Ident); ok && of.Name == "ctx" && at == 0 && len(c.Args) > 1 {
+					at = 1 // GORM's logger
+				}
 				message, ok := text(c.Args[at])
 				if !ok {
 					return true

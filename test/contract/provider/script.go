@@ -19,11 +19,11 @@ type Step func(*answer) error
 
 // Usage is what an answer says that it used.
 type Usage struct {
-	Input     int64 // without the cache
-	CacheRead int64
-	CacheMade int64
-	Output    int64
-	Searches  int64
+	Input        int64 // without the cache
+	CacheRead    int64
+	CacheCreated int64
+	Output       int64
+	Searches     int64
 }
 
 var someUsage = Usage{Input: 12, Output: 7}
@@ -93,7 +93,7 @@ func (a *answer) begin() {
 	}
 	if a.Protocol == Messages {
 		a.event("message_start", `{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":%s,"content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":%d,"cache_creation_input_tokens":%d,"cache_read_input_tokens":%d,"output_tokens":1,"service_tier":"standard"}}}`,
-			quote(a.Model), a.usage.Input, a.usage.CacheMade, a.usage.CacheRead)
+			quote(a.Model), a.usage.Input, a.usage.CacheCreated, a.usage.CacheRead)
 		return
 	}
 	a.chunk(`{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}`)
@@ -112,7 +112,7 @@ func (a *answer) end() error {
 			}
 		}
 		a.event("message_delta", `{"type":"message_delta","delta":{"stop_reason":%s,"stop_sequence":null},"usage":{"input_tokens":%d,"cache_creation_input_tokens":%d,"cache_read_input_tokens":%d,"output_tokens":%d,"server_tool_use":{"web_search_requests":%d,"web_fetch_requests":0}}}`,
-			quote(stop), a.usage.Input, a.usage.CacheMade, a.usage.CacheRead, a.usage.Output, a.usage.Searches)
+			quote(stop), a.usage.Input, a.usage.CacheCreated, a.usage.CacheRead, a.usage.Output, a.usage.Searches)
 		if !a.endless {
 			a.event("message_stop", `{"type":"message_stop"}`)
 		}
@@ -130,9 +130,9 @@ func (a *answer) end() error {
 	a.chunk(`{"index":0,"delta":{},"logprobs":null,"finish_reason":%s}`, quote(stop))
 	if a.wantsUsage && !a.silent {
 		u := a.usage
-		input := u.Input + u.CacheRead + u.CacheMade
+		input := u.Input + u.CacheRead + u.CacheCreated
 		fmt.Fprintf(&a.text, `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":%s,"choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d,"cache_write_tokens":%d}}}`+"\n\n",
-			quote(a.Model), input, u.Output, input+u.Output, u.CacheRead, u.CacheMade)
+			quote(a.Model), input, u.Output, input+u.Output, u.CacheRead, u.CacheCreated)
 	}
 	if !a.endless {
 		a.text.WriteString("data: [DONE]\n\n")
