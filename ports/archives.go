@@ -3,8 +3,10 @@ package ports
 import (
 	"context"
 	"io"
+	"time"
 
 	"collab/domain/archive"
+	"collab/domain/export"
 	"collab/domain/id"
 	"collab/domain/object"
 )
@@ -18,6 +20,25 @@ type Snapshots interface {
 	// the log of changes are left out. NotFound for an organisation that does not exist or is
 	// closed. An error of each ends it and is returned.
 	Export(ctx context.Context, o id.Org, each func(archive.Record) error) error
+}
+
+// Exports holds the exports that members asked for.
+type Exports interface {
+	// Add stores an export; Conflict if its id is taken or another one of the organisation is open.
+	Add(ctx context.Context, o id.Org, e export.Export) error
+	Get(ctx context.Context, o id.Org, of id.Export) (export.Export, error)
+	// List returns at most limit exports of the organisation, the newest first (CreatedAt, then id,
+	// both descending).
+	List(ctx context.Context, o id.Org, limit int) ([]export.Export, error)
+	// Update locks the export and stores and returns what fn returns for it.
+	Update(ctx context.Context, o id.Org, of id.Export, fn func(export.Export) (export.Export, error)) (export.Export, error)
+	// Claim locks the export, of any organisation, that has been due for longest at now, and stores
+	// and returns what fn returns for it. NotFound if none is due. Of concurrent calls for the same
+	// export one gets it.
+	Claim(ctx context.Context, now time.Time, fn func(export.Export) (export.Export, error)) (export.Export, error)
+	// Prune removes the exports of all organisations that are not open and were created before the
+	// time.
+	Prune(ctx context.Context, before time.Time) error
 }
 
 // Archiver writes and reads archives.

@@ -73,12 +73,13 @@ type Work interface {
 	TaskHistory() TaskHistory
 }
 
-// Journal hands over the collections of messages, audit entries, replays and sessions.
+// Journal hands over the collections of messages, audit entries, replays, sessions and exports.
 type Journal interface {
 	Inbox() Inbox
 	Audit() Audit
 	Replays() Replays
 	Sessions() Sessions
+	Exports() Exports
 }
 
 // Health checks the store.

@@ -20,6 +20,7 @@ var notExported = map[string]string{
 	"usage_user_models":     "sums of the usage",
 	"usage_users":           "sums of the usage",
 	"usage_models":          "sums of the usage",
+	"exports":               "their archives are in the store",
 	"connector_credentials": "secrets",
 	"connector_flows":       "secrets",
 	"connector_revocations": "secrets",

@@ -19,6 +19,7 @@ import (
 
 	"collab/domain/audit"
 	"collab/domain/connector"
+	"collab/domain/export"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/invitation"
@@ -165,6 +166,8 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO inbox (source, message, noted_at) SELECT 's', 'm' || o || '_' || n, n * 100 + o " + each(200),
 		"INSERT INTO sessions (id, org_id, user_id, created_at, last_used_at, expires_at, address, user_agent, is_unnamed, is_ended) " +
 			"SELECT 's' || o || '_' || n, " + orgID + ", " + uid(kindUser, "o", "n") + ", n, n, n * 100 + o, '', '', false, false " + each(usersN),
+		"INSERT INTO exports (org_id, id, user_id, status, created_at, due_at, attempts, records, files, files_done, bytes, size, error) SELECT " + orgID + ", " + uid(kindEntry, "o", "n") + ", " +
+			uid(kindUser, "o", "n") + ", 'READY', n * 100 + o, CASE WHEN n = 1 THEN o END, 0, 0, 0, 0, 0, 0, '' " + each(20),
 		"INSERT INTO replays (key, fingerprint, claim, is_done, expires_at) SELECT 'k' || o || '_' || n, '', '', false, n * 100 + o " + each(200),
 		"INSERT INTO connectors (org_id, id, provider, label, config, url, hosting, transport, status, created_by, created_at, last_error, failures, version, due_at) SELECT " + orgID + ", " + uid(kindConnector, "o", "n") +
 			", 'p', 'P', '{}', '', 'CLOUD', 'HTTP', 'CONNECTED', " + uid(kindUser, "o", "1") + ", n, '', 0, 1, CASE WHEN n % 5 > 0 THEN n * 100 + o END " + each(200),
@@ -622,6 +625,15 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			fresh := taken
 			fresh.Key = "fresh"
 			return errors.Join(drop(q.Begin(ctx, taken, now)), drop(q.Begin(ctx, fresh, now)), q.Finish(ctx, fresh), q.Abandon(ctx, fresh.Key, fresh.Claim), q.Prune(ctx, now))
+		},
+		"exports": func(_ *DB, r ports.Records) error {
+			q := r.Journal().Exports()
+			of := uid[id.Export](kindEntry, 7, 2)
+			ready := export.New(uid[id.Export](kindEntry, 7, 90_000), o, user, now).Restore(export.Ready)
+			ready.DueAt = nil
+			same := func(e export.Export) (export.Export, error) { return e, nil }
+			return errors.Join(q.Add(ctx, o, ready), drop(q.Get(ctx, o, of)), drop(q.List(ctx, o, 20)),
+				drop(q.Update(ctx, o, of, same)), drop(q.Claim(ctx, now, same)), q.Prune(ctx, now))
 		},
 		"sessions": func(_ *DB, r ports.Records) error {
 			q := r.Journal().Sessions()

@@ -40,6 +40,7 @@ var notTransferred = map[string]string{
 	"log_epoch":        "Finish writes it",
 	"schema_support":   "migrations write it",
 	"request_counts":   "they are of the last minutes",
+	"exports":          "the archives that they name are not moved",
 	"task_texts":       "only SQLite has it; tasks are read with their texts and written without",
 }
 

@@ -250,6 +250,12 @@ func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, fi
 		return err
 	}
 	defer r.Close()
+	return c.copyContent(w, r, s.length, o.String(), first)
+}
+
+// copyContent copies content of the length, which what names, to w, and calls first before the
+// first write.
+func (c *call) copyContent(w io.Writer, r io.Reader, length int64, what string, first func() error) error {
 	if from, ok := r.(io.WriterTo); ok && w == io.Writer(c) && c.readsFiles() {
 		if err := c.Hold(copyMemory); err != nil {
 			return err
@@ -266,18 +272,18 @@ func (a *api) sendContent(c *call, w io.Writer, o object.Object, s byteRange, fi
 		}
 		return nil
 	}
-	block, err := spool.TakeBlock(c, s.length)
+	block, err := spool.TakeBlock(c, length)
 	if err != nil {
 		return err
 	}
 	defer spool.ReleaseBlock(c, &block)
-	for left, begun := s.length, false; ; begun = true {
+	for left, begun := length, false; ; begun = true {
 		// A whole block, so that what fits into one is known to be right before any
 		// of it is sent.
 		n, err := io.ReadFull(r, *block)
 		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if left -= int64(n); left < 0 || end && left > 0 {
-			return fault.Wrap(fault.Internal, err, "The stored content of %s is not as long as it was", o)
+			return fault.Wrap(fault.Internal, err, "The stored content of %s is not as long as it was", what)
 		}
 		if err != nil && !end {
 			return err

@@ -19,6 +19,7 @@ import (
 
 	"collab/adapters/httpapi/limit"
 	"collab/app/access"
+	"collab/app/archives"
 	"collab/app/billing"
 	"collab/app/changes"
 	"collab/app/chats"
@@ -54,6 +55,7 @@ type Options struct {
 	Feed        *changes.Feed
 	Chats       *chats.Chats
 	Metering    *metering.Metering
+	Archives    *archives.Archives
 	Billing     *billing.Billing
 	Connectors  *connectors.Connectors
 	Releases    *releases.Releases
@@ -124,7 +126,7 @@ func New(o Options) (http.Handler, error) {
 	for name, missing := range map[string]bool{
 		"Access": o.Access == nil, "Onboarding": o.Onboarding == nil, "Members": o.Members == nil, "Teams": o.Teams == nil,
 		"Workspaces": o.Workspaces == nil, "Tasks": o.Tasks == nil, "Webhooks": o.Webhooks == nil, "Operator": o.Operator == nil,
-		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Billing": o.Billing == nil, "Connectors": o.Connectors == nil, "Releases": o.Releases == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
+		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Archives": o.Archives == nil, "Billing": o.Billing == nil, "Connectors": o.Connectors == nil, "Releases": o.Releases == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
 		"Budgets": o.Budgets == limit.Budgets{}, "Connections": o.Connections == nil, "Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
 	} {
 		if missing {

@@ -71,6 +71,11 @@ func (a *api) routes() []row {
 		{"DELETE", "/org/invite/{id}", manager, a.authorized(onRecord("id", "Invitation", a.withdrawInvite))},
 		{"GET", "/org/audit", manager, listed(a, keyOfEntry, viewEntry, a.auditLog)},
 
+		{"POST", "/org/export", owner, a.authorized(a.startExport)},
+		{"GET", "/org/exports", owner, withoutQuery(a.authorized(a.listExports))},
+		{"GET", "/org/exports/{id}", owner, withoutQuery(a.authorized(onRecord("id", "Export", a.getExport)))},
+		{"GET", "/org/exports/{id}/archive", owner, withoutQuery(a.authorized(onRecord("id", "Export", a.downloadExport)))},
+
 		{"GET", "/tasks", member, a.listTasks},
 		{"POST", "/tasks", writer, a.createTask},
 		{"POST", "/tasks/reorder", writer, listChangedTasks(a, readTaskOrder, a.Tasks.Reorder)},

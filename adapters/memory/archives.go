@@ -5,10 +5,12 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"collab/domain/archive"
 	"collab/domain/audit"
 	"collab/domain/connector"
+	"collab/domain/export"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/invitation"
@@ -22,7 +24,10 @@ import (
 	"collab/ports"
 )
 
-var _ ports.Snapshots = (*Store)(nil)
+var (
+	_ ports.Snapshots = (*Store)(nil)
+	_ ports.Exports   = exports{}
+)
 
 // Export copies the records before it calls each, which may use the store.
 func (s *Store) Export(_ context.Context, o id.Org, each func(archive.Record) error) error {
@@ -104,4 +109,57 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 		add(archive.Record{Object: &v})
 	}
 	return all, nil
+}
+
+type exports struct{ run runner }
+
+func (q exports) Add(_ context.Context, o id.Org, e export.Export) error {
+	return q.run.in(o, func(x *tx, t *tenant) error {
+		if _, err := t.exports.find(export.Export.Open); err == nil && e.Open() {
+			return t.exports.errTaken()
+		}
+		return t.exports.add(x, e.ID, e)
+	})
+}
+
+func (q exports) Get(_ context.Context, o id.Org, of id.Export) (export.Export, error) {
+	return result(q.run, func(x *tx) (export.Export, error) { return x.tenant(o).exports.get(of) })
+}
+
+func (q exports) List(_ context.Context, o id.Org, limit int) ([]export.Export, error) {
+	return result(q.run, func(x *tx) ([]export.Export, error) {
+		return x.tenant(o).exports.list(always, func(a, b export.Export) int {
+			return -cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		}, limit), nil
+	})
+}
+
+func (q exports) Update(_ context.Context, o id.Org, of id.Export, fn func(export.Export) (export.Export, error)) (export.Export, error) {
+	return result(q.run, func(x *tx) (export.Export, error) { return x.tenant(o).exports.update(x, of, fn) })
+}
+
+func (q exports) Claim(_ context.Context, now time.Time, fn func(export.Export) (export.Export, error)) (export.Export, error) {
+	return result(q.run, func(x *tx) (export.Export, error) {
+		var due []export.Export
+		for _, t := range x.tenants.rows {
+			due = append(due, t.exports.list(func(e export.Export) bool { return e.DueAt != nil && !e.DueAt.After(now) }, dueFirst, 1)...)
+		}
+		if len(due) == 0 {
+			return export.Export{}, fault.Missing("Export")
+		}
+		first := slices.MinFunc(due, dueFirst)
+		return x.tenant(first.Org).exports.update(x, first.ID, fn)
+	})
+}
+
+func dueFirst(a, b export.Export) int {
+	return cmp.Or(a.DueAt.Compare(*b.DueAt), cmp.Compare(a.Org, b.Org), cmp.Compare(a.ID, b.ID))
+}
+
+func (q exports) Prune(_ context.Context, before time.Time) error {
+	return q.run.do(func(x *tx) {
+		for _, t := range x.tenants.rows {
+			t.exports.removeWhere(x, func(e export.Export) bool { return !e.Open() && e.CreatedAt.Before(before) })
+		}
+	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"collab/domain/audit"
 	"collab/domain/connector"
+	"collab/domain/export"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/invitation"
@@ -181,6 +182,7 @@ type tenant struct {
 	usage         *table[id.Request, usage.Entry]
 	connectors    *table[id.Connector, connector.Instance]
 	credentials   *table[id.Connector, connector.Sealed]
+	exports       *table[id.Export, export.Export]
 }
 
 func newTenant() *tenant {
@@ -202,6 +204,7 @@ func newTenant() *tenant {
 		usage:         newTable[id.Request, usage.Entry]("Entry"),
 		connectors:    newTable[id.Connector, connector.Instance]("Connector"),
 		credentials:   newTable[id.Connector, connector.Sealed]("Credentials"),
+		exports:       newTable[id.Export, export.Export]("Export"),
 	}
 }
 

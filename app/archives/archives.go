@@ -4,8 +4,10 @@ package archives
 import (
 	"context"
 	"io"
+	"time"
 
 	"collab/domain/archive"
+	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -24,13 +26,22 @@ type Options struct {
 	Secrets   ports.Secrets
 	Version   string // of the program
 	Issuer    string // of the identity provider
+
+	// Exports that members ask for need these as well.
+	Signed    ports.SignedBlobs // nil: the store gives out no addresses
+	Retention time.Duration     // how long an archive is kept
+	Locked    func(context.Context, org.Actor, func(ports.Records, org.Actor) error) error
+	Origin    func(context.Context) audit.Origin
 }
 
 // Archives are the use cases of archives.
-type Archives struct{ Options }
+type Archives struct {
+	Options
+	running running
+}
 
 // New returns the use cases.
-func New(o Options) *Archives { return &Archives{o} }
+func New(o Options) *Archives { return &Archives{Options: o} }
 
 // lookUp is how many organisations Find reads at a time.
 const lookUp = 500
@@ -74,12 +85,18 @@ func (a *Archives) Find(ctx context.Context, name string) (org.Organisation, err
 // Progress is called after each content. The content of files that are deleted or replaced
 // meanwhile stays in the store for object.Grace; an export that takes longer may fail.
 func (a *Archives) Export(ctx context.Context, o id.Org, s *archive.Selection, w io.Writer, progress func(contents, bytes int64)) (archive.Manifest, error) {
+	return a.exportTo(ctx, o, s, w, func(archive.Record) {}, progress)
+}
+
+// exportTo is Export that calls read with the records.
+func (a *Archives) exportTo(ctx context.Context, o id.Org, s *archive.Selection, w io.Writer, read func(archive.Record), progress func(contents, bytes int64)) (archive.Manifest, error) {
 	m := archive.Manifest{Organisation: o, Made: a.Clock.Now(), Version: a.Version, Issuer: a.Issuer, Member: s.Member()}
 	records := func(each func(archive.Record) error) error {
 		return a.Snapshots.Export(ctx, o, func(r archive.Record) error {
 			if !s.Includes(r) {
 				return nil
 			}
+			read(r)
 			return each(r)
 		})
 	}

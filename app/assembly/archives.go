@@ -8,18 +8,25 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"strings"
+	"time"
+
+	"go.uber.org/fx"
 
 	"collab/adapters/archive"
 	"collab/adapters/atomicfile"
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
 	"collab/adapters/system"
+	"collab/app/access"
 	"collab/app/archives"
 	"collab/app/assembly/config"
 	"collab/app/assembly/datadir"
 	domain "collab/domain/archive"
+	"collab/domain/export"
+	"collab/ports"
 )
 
 // Export writes an archive of an organisation, which is named by its id or slug, to a file that
@@ -118,4 +125,32 @@ func withArchives(ctx context.Context, c config.Config, log io.Writer, fn func(*
 	return fn(archives.New(archives.Options{
 		Store: db, Snapshots: db, Blobs: blobs, Archiver: archive.Archiver{}, Clock: system.Clock{}, IDs: system.IDs{}, Secrets: system.Secrets{}, Version: Version(), Issuer: c.IdentityIssuer.Text(),
 	}))
+}
+
+type archivesNeeds struct {
+	fx.In
+	Config    config.Config
+	Store     ports.Store
+	Snapshots ports.Snapshots
+	Blobs     ports.Blobs
+	Signed    ports.SignedBlobs
+	Clock     ports.Clock
+	IDs       ports.IDs
+	Secrets   ports.Secrets
+	Access    *access.Access
+	Log       *slog.Logger
+}
+
+// exportEvery is how often a server looks for exports that are due.
+const exportEvery = 2 * time.Second
+
+// newArchives makes the use cases of archives, which make those that are due between start and stop.
+func newArchives(lc fx.Lifecycle, n archivesNeeds) *archives.Archives {
+	a := archives.New(archives.Options{
+		Store: n.Store, Snapshots: n.Snapshots, Blobs: n.Blobs, Archiver: archive.Archiver{}, Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets,
+		Version: Version(), Issuer: n.Config.IdentityIssuer.Text(), Signed: n.Signed, Retention: n.Config.Exports, Locked: n.Access.Locked, Origin: access.Origin,
+	})
+	schedule(lc, exportEvery, a.Work, n.Log, "export failed")
+	schedule(lc, export.ExtendEvery, a.ExtendClaim, n.Log, "export claim extension failed")
+	return a
 }

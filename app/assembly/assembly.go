@@ -26,6 +26,7 @@ import (
 	"collab/adapters/system"
 	"collab/adapters/vault"
 	"collab/app/access"
+	"collab/app/archives"
 	"collab/app/assembly/config"
 	"collab/app/assembly/datadir"
 	"collab/app/billing"
@@ -120,7 +121,7 @@ func server(c config.Config, logger *slog.Logger) fx.Option {
 		options(profile(c)),
 		fx.Provide(
 			listen, func(c config.Config) org.RoleMap { return c.IdentityRoles }, newTelemetry, newDraining, newConnLimiter,
-			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks, newChats, newMetering, newBilling, newConnectors, newReleases,
+			newAccess, newMembers, newOnboarding, newTeams, newWorkspaces, newTasks, newObjects, newFeed, newWebhooks, newChats, newMetering, newArchives, newBilling, newConnectors, newReleases,
 			newOperator, idempotency.New, newUpkeep, newPlanLimiter, newHandler,
 		),
 		fx.Invoke(serve, startUpkeep),
@@ -310,6 +311,7 @@ type handlerNeeds struct {
 	Feed        *changes.Feed
 	Chats       *chats.Chats
 	Metering    *metering.Metering
+	Archives    *archives.Archives
 	Billing     *billing.Billing
 	Connectors  *connectors.Connectors
 	Releases    *releases.Releases
@@ -337,7 +339,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 	return httpapi.New(httpapi.Options{
 		Access: n.Access, Onboarding: n.Onboarding, Members: n.Members, Teams: n.Teams, Workspaces: n.Workspaces,
 		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
-		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Billing: n.Billing, Connectors: n.Connectors, Releases: n.Releases, Heartbeat: n.Config.Heartbeat,
+		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Archives: n.Archives, Billing: n.Billing, Connectors: n.Connectors, Releases: n.Releases, Heartbeat: n.Config.Heartbeat,
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
 		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), SignIn: string(n.Page), Release: Version(), Schema: gormdb.Schema(), Compatible: oldest, AdminSecret: n.Config.AdminSecret.Value(), Origins: n.Config.CORSOrigins,
 		Rates: n.Config.RateLimits, Budgets: n.Config.Budgets, Concurrency: n.Config.Concurrency, PlanLimiter: n.PlanLimiter, Connections: n.Limiter.Budget(), Proxies: n.Config.Proxies,

@@ -37,17 +37,19 @@ type records struct {
 	Epochs ports.Epochs
 	Health ports.Health
 	Time   databaseTime
+
+	Snapshots ports.Snapshots
 }
 
 func chooseRecords(c config.Config) choice {
-	ch := choice{group: "Store, Epochs, Health", decided: "COLLAB_DATABASE_URL"}
+	ch := choice{group: "Store, Epochs, Health, Snapshots", decided: "COLLAB_DATABASE_URL"}
 	switch c.Database() {
 	case "memory":
 		ch.adapter = "`memory`"
 		ch.option = fx.Provide(func(bus ports.Bus) records {
 			s := memory.NewStore()
 			s.OnChange(bus.Publish)
-			return records{Store: s, Epochs: s, Health: s}
+			return records{Store: s, Epochs: s, Health: s, Snapshots: s}
 		})
 	case "postgres":
 		ch.adapter, ch.option = "`gormdb` on Postgres", fx.Provide(openDatabase)
@@ -82,7 +84,7 @@ func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.
 			return records{}, errors.Join(fmt.Errorf("migrating the database: %w", err), db.Close())
 		}
 	}
-	all := records{Store: db, Epochs: db, Health: db}
+	all := records{Store: db, Epochs: db, Health: db, Snapshots: db}
 	if c.Database() == "postgres" {
 		all.Time = db.Now
 	}

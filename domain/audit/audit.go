@@ -30,6 +30,7 @@ const (
 	ReleasePublished    Action = "release.published"
 	ReleaseChanged      Action = "release.changed"
 	Imported            Action = "organisation.imported"
+	ExportRequested     Action = "organisation.export_requested"
 )
 
 // Entry is one line of the audit log. Org is empty for acts of an operator across

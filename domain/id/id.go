@@ -17,6 +17,7 @@ type (
 	Release    string
 	Request    string // a request to a model
 	Session    string // of a service token and those that it was refreshed to
+	Export     string // a member's request for an archive of the organisation
 	Entry      string // an entry of the audit log or of a task's history
 )
 

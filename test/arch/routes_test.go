@@ -133,6 +133,11 @@ var specified = []group{
 		PUT /admin/organisations/:id/subscription
 		PUT /admin/organisations/:id/members/:userId/role`},
 	{"audit", true, `GET /org/audit`},
+	{"exports", true, `
+		POST /org/export
+		GET /org/exports
+		GET /org/exports/:id
+		GET /org/exports/:id/archive`},
 	{"sessions", true, `
 		GET /auth/sessions
 		DELETE /auth/sessions

@@ -51,6 +51,7 @@ var aggregates = []aggregate{
 	{"domain/invitation", "Invitation", []string{"status"}},
 	{"domain/connector", "Instance", []string{"status"}},
 	{"domain/connector", "Flow", []string{"status"}},
+	{"domain/export", "Export", []string{"status"}},
 }
 
 const ruleFields = "state fields are unexported and given back by Restore, which returns the record"

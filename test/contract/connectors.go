@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"collab/domain/connector"
+	"collab/domain/export"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/ports"
@@ -30,6 +31,16 @@ func (w *fixture) claims() {
 	w.Cleanup(claimMutex.Unlock)
 	resultOf(w.connectors().Due(w.ctx, claimTime, 100_000)).must(w)
 	resultOf(w.revocations().Due(w.ctx, claimTime, claimTime.Add(time.Hour), 100_000)).must(w)
+	for {
+		_, err := w.exports().Claim(w.ctx, claimTime, func(e export.Export) (export.Export, error) {
+			e.DueAt = nil
+			return e, nil
+		})
+		if fault.Is(err, fault.NotFound) {
+			return
+		}
+		w.ok(err)
+	}
 }
 
 // someConnector returns an instance that is not stored yet, with every field

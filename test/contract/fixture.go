@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"collab/domain/connector"
+	"collab/domain/export"
 	"collab/domain/fault"
 	"collab/domain/invitation"
 	"collab/domain/plan"
@@ -90,6 +91,7 @@ func (w *fixture) inbox() ports.Inbox             { return w.store.Journal().Inb
 func (w *fixture) audit() ports.Audit             { return w.store.Journal().Audit() }
 func (w *fixture) replays() ports.Replays         { return w.store.Journal().Replays() }
 func (w *fixture) sessions() ports.Sessions       { return w.store.Journal().Sessions() }
+func (w *fixture) exports() ports.Exports         { return w.store.Journal().Exports() }
 func (w *fixture) objects() ports.Objects         { return w.store.Storage().Objects() }
 func (w *fixture) changes() ports.Changes         { return w.store.Storage().Changes() }
 func (w *fixture) blobNames() ports.BlobNames     { return w.store.Storage().BlobNames() }
@@ -193,7 +195,7 @@ func wantNone[V any](w *fixture, list []V, err error) {
 // compared is how values are compared: with all their fields, times by instant
 // and location, and no difference between no list and an empty one.
 var compared = cmp.Options{
-	cmp.AllowUnexported(task.Task{}, task.Due{}, invitation.Invitation{}, plan.Subscription{}, connector.Instance{}, connector.Flow{}),
+	cmp.AllowUnexported(task.Task{}, task.Due{}, invitation.Invitation{}, plan.Subscription{}, connector.Instance{}, connector.Flow{}, export.Export{}),
 	cmp.Comparer(func(a, b time.Time) bool {
 		return a.Equal(b) && a.Location().String() == b.Location().String()
 	}),

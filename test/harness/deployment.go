@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"collab/adapters/archive"
 	"collab/adapters/bucket"
 	"collab/adapters/memory"
 	"collab/adapters/servicetoken"
@@ -16,6 +17,7 @@ import (
 	"collab/adapters/stripepay"
 	"collab/adapters/vault"
 	"collab/app/access"
+	"collab/app/archives"
 	"collab/app/billing"
 	"collab/app/chats"
 	"collab/app/connectors"
@@ -31,6 +33,7 @@ import (
 	"collab/app/webhooks"
 	"collab/app/workspaces"
 	"collab/domain/chat"
+	"collab/domain/object"
 	"collab/domain/plan"
 	"collab/ports"
 )
@@ -89,6 +92,7 @@ type Server struct {
 	Objects    *objects.Objects
 	Chats      *chats.Chats
 	Metering   *metering.Metering
+	Archives   *archives.Archives
 	Connectors *connectors.Connectors
 	Billing    *billing.Billing
 	Releases   *releases.Releases
@@ -155,6 +159,10 @@ func (w *Deployment) Restart() error {
 		Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, IDs: w.IDs, Log: log, Subscription: s.Access.Subscription, Origin: access.Origin, Pause: pause,
 	})
 	s.Metering = metering.New(store, w.Clock, w.StorageLimits)
+	s.Archives = archives.New(archives.Options{
+		Store: store, Snapshots: w.Store, Blobs: blobs, Archiver: archive.Archiver{}, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets,
+		Version: "test", Retention: object.Grace, Locked: s.Access.Locked, Origin: access.Origin,
+	})
 	s.Connectors = connectors.New(connectors.Options{
 		Store: store, Catalog: catalog, Servers: w.Tools, Authorizer: w.Tools, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, Log: log,
 		Page: PublicURL + "/authorize", Callback: CallbackURL, Pause: pause,
@@ -214,7 +222,7 @@ func (w *Deployment) Advance(ctx context.Context, to time.Time) error {
 
 // Work does the server's periodic jobs once.
 func (w *Deployment) Work(ctx context.Context) error {
-	err := errors.Join(w.Billing.Reconcile(ctx), w.Chats.ExtendLeases(ctx), w.Releases.FlushCounts(ctx), w.Upkeep.Run(ctx))
+	err := errors.Join(w.Billing.Reconcile(ctx), w.Chats.ExtendLeases(ctx), w.Releases.FlushCounts(ctx), w.Archives.Work(ctx), w.Upkeep.Run(ctx))
 	for range rounds {
 		if e := w.Connectors.Work(ctx); e != nil {
 			return errors.Join(err, e)

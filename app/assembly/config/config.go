@@ -88,6 +88,7 @@ type Config struct {
 	Proxies      Proxies                `env:"COLLAB_TRUSTED_PROXIES" help:"addresses and networks of the proxies whose X-Forwarded-For is trusted, such as 127.0.0.1, comma separated; empty: the header is ignored"`
 	Heartbeat    time.Duration          `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" default:"30s" min:"100ms" max:"1h"`
 	Retention    time.Duration          `env:"COLLAB_FEED_RETENTION" help:"how long changes stay in the feed for those who come back" default:"168h" min:"1m"`
+	Exports      time.Duration          `env:"COLLAB_EXPORT_RETENTION" help:"how long the archive of an export that an owner asked for can be downloaded" default:"24h" min:"1m" max:"720h"`
 	SMTPURL      URL                    `env:"COLLAB_SMTP_URL" help:"smtp://user:password@host:port or smtps://…; empty: e-mail is written to a file in the data directory"`
 	MailFrom     string                 `env:"COLLAB_MAIL_FROM" help:"sender of e-mail; production with COLLAB_SMTP_URL needs it" dev:"Collab <no-reply@localhost>"`
 	AppURL       URL                    `env:"COLLAB_APP_URL" help:"address of the application, which invitations lead to" or:"the development provider's pages" schemes:"http,https" required:"prod"`

@@ -47,7 +47,7 @@ func newServer(w *harness.Deployment) (s server, err error) {
 	s.Handler, err = httpapi.New(httpapi.Options{
 		Access: w.Access, Onboarding: w.Onboarding, Members: w.Members, Teams: w.Teams, Workspaces: w.Workspaces, Tasks: w.Tasks,
 		Webhooks: w.Webhooks, Operator: w.Operator, Idempotency: idempotency.New(w.Store, w.Sealer, w.Clock, w.Secrets),
-		Objects: w.Objects, Feed: s.feed, Chats: w.Chats, Metering: w.Metering, Billing: w.Billing, Connectors: w.Connectors, Releases: w.Releases,
+		Objects: w.Objects, Feed: s.feed, Chats: w.Chats, Metering: w.Metering, Archives: w.Archives, Billing: w.Billing, Connectors: w.Connectors, Releases: w.Releases,
 		Log: log, Meter: noop.Meter{}, PublicURL: harness.PublicURL, AdminSecret: adminSecret,
 		Budgets: limit.Budgets{Anonymous: 64 << 20, Callers: 256 << 20, Spool: 64 << 20}, Connections: limit.NewBudget(64 << 20),
 		Document: []byte("{}"), JWKS: []byte("{}"), Ready: func(context.Context) error { return nil }, NewID: w.IDs.New, Now: w.Clock.Now,

@@ -1,0 +1,130 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+
+	"collab/app/archives"
+	"collab/domain/export"
+	"collab/domain/id"
+	"collab/domain/org"
+)
+
+const exportsPath = prefix + "/org/exports"
+
+type exportView struct {
+	ID         id.Export     `json:"id"`
+	Status     export.Status `json:"status"`
+	CreatedAt  jsonTime      `json:"createdAt"`
+	FinishedAt *jsonTime     `json:"finishedAt"`
+	ExpiresAt  *jsonTime     `json:"expiresAt"`
+	Records    int64         `json:"records"`
+	Files      int64         `json:"files"`
+	FilesDone  int64         `json:"filesDone"`
+	FileBytes  int64         `json:"fileBytes"`
+	Size       *int64        `json:"size"`
+	Error      *string       `json:"error"`
+
+	// The address of the archive, and when a download can no longer begin at it.
+	DownloadURL     *string   `json:"downloadUrl"`
+	DownloadExpires *jsonTime `json:"downloadExpiresAt"`
+}
+
+// viewExport has the address of the archive if that is ready: at the object store, or else of
+// this server.
+func (a *api) viewExport(c *call, e export.Export) (exportView, error) {
+	v := exportView{
+		ID: e.ID, Status: e.Status(a.Archives.Now()), CreatedAt: jsonTime(e.CreatedAt), FinishedAt: timeOrNull(e.FinishedAt), ExpiresAt: timeOrNull(e.ExpiresAt),
+		Records: e.Records, Files: e.Files, FilesDone: e.Done, FileBytes: e.Bytes,
+	}
+	if v.Status == export.Failed {
+		v.Error = textOrNull(e.Error)
+	}
+	if v.Status != export.Ready {
+		return v, nil
+	}
+	v.Size = &e.Size
+	to, expires, err := a.Archives.Link(c.r.Context(), e)
+	if to == "" {
+		to, expires = a.PublicURL+exportsPath+"/"+string(e.ID)+"/archive", *e.ExpiresAt
+	}
+	v.DownloadURL, v.DownloadExpires = &to, new(jsonTime(expires))
+	return v, err
+}
+
+func (a *api) replyExport(c *call, status int, e export.Export, err error) error {
+	if err != nil {
+		return err
+	}
+	v, err := a.viewExport(c, e)
+	if err != nil {
+		return err
+	}
+	c.Header()["Cache-Control"] = noStore
+	return c.reply(status, v)
+}
+
+// startExport answers before anything is exported.
+func (a *api) startExport(c *call, actor org.Actor) error {
+	e, err := a.Archives.Start(c.r.Context(), actor)
+	if err == nil {
+		c.Set("Location", exportsPath+"/"+string(e.ID))
+	}
+	return a.replyExport(c, http.StatusAccepted, e, err)
+}
+
+func (a *api) listExports(c *call, actor org.Actor) error {
+	all, err := a.Archives.Exports(c.r.Context(), actor)
+	if err != nil {
+		return err
+	}
+	views := make([]exportView, len(all))
+	for i, e := range all {
+		if views[i], err = a.viewExport(c, e); err != nil {
+			return err
+		}
+	}
+	c.Header()["Cache-Control"] = noStore
+	return c.reply(http.StatusOK, views)
+}
+
+func (a *api) getExport(c *call, actor org.Actor, of id.Export) error {
+	e, err := a.Archives.ExportOf(c.r.Context(), actor, of)
+	return a.replyExport(c, http.StatusOK, e, err)
+}
+
+// downloadExport answers with the archive, or with the one range of it that is asked for.
+func (a *api) downloadExport(c *call, actor org.Actor, of id.Export) error {
+	e, err := a.Archives.ExportOf(c.r.Context(), actor, of)
+	if err != nil {
+		return err
+	}
+	tag := `"` + string(e.ID) + `"`
+	part, status := byteRange{0, e.Size}, http.StatusOK
+	if ranges, err := rangesOf(c.r.Header, tag, e.Size); err == nil && len(ranges) == 1 {
+		part, status = ranges[0], http.StatusPartialContent
+	}
+	r, err := a.Archives.Archive(c.r.Context(), e, part.start, part.length)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	head := func() error {
+		c.Header()["Cache-Control"] = noStore
+		c.Header()["Accept-Ranges"] = byteRanges
+		c.Set("Etag", tag)
+		c.Set("Content-Type", archives.MimeType)
+		c.Set("Content-Disposition", archives.Disposition(e))
+		c.Set("Content-Length", strconv.FormatInt(part.length, 10))
+		if status == http.StatusPartialContent {
+			c.Set("Content-Range", part.contentRange(e.Size))
+		}
+		c.WriteHeader(status)
+		return nil
+	}
+	if c.r.Method == http.MethodHead {
+		return head()
+	}
+	c.leave()
+	return c.copyContent(c, r, part.length, "archive "+string(e.ID), head)
+}

@@ -1,0 +1,98 @@
+package export_test
+
+import (
+	"testing"
+	"time"
+
+	"collab/domain/export"
+	"collab/domain/fault"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func at(d time.Duration) time.Time { return start.Add(d) }
+
+func TestOneServerWorksOnAnExport(t *testing.T) {
+	e := export.New("e", "o", "u", start)
+	first, err := e.Claimed("one", start)
+	if err != nil || first.Status(start) != export.Running || !first.Open() {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if _, err := first.Claimed("two", at(export.ClaimDuration-time.Millisecond)); !fault.Is(err, fault.Conflict) {
+		t.Errorf("claimed while a claim lasts: %v", err)
+	}
+	extended, err := first.Extended("one", export.Progress{Records: 7}, at(30*time.Second))
+	if err != nil || extended.Records != 7 || !extended.DueAt.Equal(at(90*time.Second)) {
+		t.Errorf("%+v, %v", extended, err)
+	}
+	second, err := first.Claimed("two", at(export.ClaimDuration))
+	if err != nil || second.Attempts != 2 || second.Progress != (export.Progress{}) {
+		t.Fatalf("%+v, %v", second, err)
+	}
+	_, extending := second.Extended("one", export.Progress{}, start)
+	_, releasing := second.Released("one", start)
+	_, finishing := second.Finished("one", export.Progress{}, "b", 1, start, start)
+	_, failing := second.Failing("one", "so", false, start)
+	for i, err := range []error{extending, releasing, finishing, failing} {
+		if !fault.Is(err, fault.Conflict) {
+			t.Errorf("%d: the lost claim still counts: %v", i, err)
+		}
+	}
+	done, err := second.Finished("two", export.Progress{Files: 2, Done: 2}, "b", 9, at(time.Hour), at(25*time.Hour))
+	if err != nil || done.Open() || done.DueAt != nil || done.Status(at(25*time.Hour-1)) != export.Ready || done.Status(at(25*time.Hour)) != export.Expired {
+		t.Errorf("%+v, %v", done, err)
+	}
+}
+
+func TestAFailingExportIsTriedThreeTimes(t *testing.T) {
+	e, now := export.New("e", "o", "u", start), start
+	for n := 1; ; n++ {
+		claimed, err := e.Claimed("c", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 1 { // a server that stops costs no attempt
+			if claimed, err = claimed.Released("c", now); err != nil || claimed.Status(now) != export.Pending {
+				t.Fatal(err)
+			}
+			if claimed, err = claimed.Claimed("c", now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if e, err = claimed.Failing("c", "so", false, now); err != nil {
+			t.Fatal(err)
+		}
+		if e.Status(now) == export.Failed {
+			if n != export.MaxAttempts || e.DueAt != nil {
+				t.Errorf("it failed after %d attempts", n)
+			}
+			break
+		}
+		now = *e.DueAt
+	}
+	claimed, _ := export.New("e", "o", "u", start).Claimed("c", start)
+	if e, err := claimed.Failing("c", "so", true, start); err != nil || e.Status(start) != export.Failed || e.Error != "so" {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+func TestAnOrganisationHasOneOpenExportAndTenADay(t *testing.T) {
+	var all []export.Export
+	for i := range export.MaxPerDay {
+		if err := export.CheckLimit(all, at(time.Hour)); err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+		e := export.New("e", "o", "u", at(time.Duration(i)*time.Minute))
+		if err := export.CheckLimit(append(all, e), at(time.Hour)); !fault.Is(err, fault.Conflict) {
+			t.Fatalf("beside an open one: %v", err)
+		}
+		all = append(all, e.Restore(export.Failed))
+	}
+	err := export.CheckLimit(all, at(time.Hour))
+	if f, ok := err.(*fault.Error); !ok || f.Kind != fault.Limited || f.RetryAfter != 23*3600+1 {
+		t.Errorf("%v", err)
+	}
+	if err := export.CheckLimit(all, at(24*time.Hour)); err != nil {
+		t.Errorf("a day later: %v", err)
+	}
+}

@@ -1,0 +1,125 @@
+package contract
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/domain/export"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/ports"
+)
+
+// Exports is the suite of ports.Exports.
+func Exports(t *testing.T, open func(t *testing.T) Opened) {
+	claim := func(w *fixture, name string, now time.Time) (export.Export, error) {
+		return w.exports().Claim(w.ctx, now, func(e export.Export) (export.Export, error) { return e.Claimed(name, now) })
+	}
+	suite{
+		"an export is returned with every field as stored": func(w *fixture) {
+			bare := export.New(fresh[id.Export](), w.org().ID, fresh[id.User](), at(1))
+			full := export.Export{
+				ID: fresh[id.Export](), Org: w.org().ID, User: fresh[id.User](), CreatedAt: at(2), Claim: "c", DueAt: new(at(999_999)), Attempts: 2,
+				Progress: export.Progress{Records: 3, Files: 4, Done: 5, Bytes: 6}, Blob: "b/ü", Size: 7, FinishedAt: new(at(8)), ExpiresAt: new(at(9)), Error: "so",
+			}.Restore(export.Running)
+			for _, e := range []export.Export{bare, full} {
+				w.ok(w.exports().Add(w.ctx, e.Org, e))
+				resultOf(w.exports().Get(w.ctx, e.Org, e.ID)).is(w, e)
+				resultOf(w.exports().List(w.ctx, e.Org, 5)).is(w, []export.Export{e})
+			}
+		},
+		"an organisation has one open export": func(w *fixture) {
+			o, other := w.org().ID, w.org().ID
+			first := export.New(fresh[id.Export](), o, fresh[id.User](), at(1))
+			w.ok(w.exports().Add(w.ctx, o, first))
+			w.wantConflict(w.exports().Add(w.ctx, o, export.New(fresh[id.Export](), o, first.User, at(2))))
+			w.ok(w.exports().Add(w.ctx, other, export.New(fresh[id.Export](), other, first.User, at(2))))
+			resultOf(w.exports().Update(w.ctx, o, first.ID, func(e export.Export) (export.Export, error) {
+				e.DueAt, e.Error = nil, "so"
+				return e.Restore(export.Failed), nil
+			})).must(w)
+			second := export.New(fresh[id.Export](), o, first.User, at(3))
+			w.ok(w.exports().Add(w.ctx, o, second))
+			all := resultOf(w.exports().List(w.ctx, o, 5)).must(w)
+			wantEqual(w, []id.Export{all[0].ID, all[1].ID}, []id.Export{second.ID, first.ID})
+			resultOf(w.exports().List(w.ctx, o, 1)).is(w, all[:1])
+		},
+		"another organisation's export is not found": func(w *fixture) {
+			e := export.New(fresh[id.Export](), w.org().ID, fresh[id.User](), at(1))
+			w.ok(w.exports().Add(w.ctx, e.Org, e))
+			other := w.org().ID
+			resultOf(w.exports().Get(w.ctx, other, e.ID)).wantNotFound(w)
+			resultOf(w.exports().List(w.ctx, other, 5)).is(w, nil)
+			resultOf(w.exports().Update(w.ctx, other, e.ID, func(e export.Export) (export.Export, error) { return e, nil })).wantNotFound(w)
+		},
+		"a refused update changes nothing": func(w *fixture) {
+			e := export.New(fresh[id.Export](), w.org().ID, fresh[id.User](), at(1))
+			w.ok(w.exports().Add(w.ctx, e.Org, e))
+			no := fault.New(fault.Conflict, "no")
+			_, err := w.exports().Update(w.ctx, e.Org, e.ID, func(e export.Export) (export.Export, error) {
+				*e.DueAt = at(77)
+				e.Error = "never"
+				return e, no
+			})
+			w.wantSameError(err, no)
+			resultOf(w.exports().Get(w.ctx, e.Org, e.ID)).is(w, e)
+		},
+		"the export that has been due for longest is claimed, once": func(w *fixture) {
+			w.claims()
+			now := longAgo(0)
+			var made []export.Export
+			for i := range 3 {
+				o := w.org().ID
+				made = append(made, export.New(fresh[id.Export](), o, fresh[id.User](), now.Add(time.Duration(i)*time.Second)))
+				w.ok(w.exports().Add(w.ctx, o, made[i]))
+			}
+			_, err := claim(w, "early", now.Add(-time.Second))
+			w.wantNotFound(err)
+			for _, e := range made {
+				is := resultOf(claim(w, "c", now.Add(time.Minute/2))).must(w)
+				wantEqual(w, is.ID, e.ID)
+				resultOf(w.exports().Get(w.ctx, e.Org, e.ID)).is(w, is)
+			}
+			_, err = claim(w, "late", now.Add(time.Minute/2))
+			w.wantNotFound(err)
+			again := resultOf(claim(w, "next", now.Add(2*time.Minute))).must(w)
+			wantEqual(w, []any{again.ID, again.Attempts, again.Claim}, []any{made[0].ID, 2, "next"})
+		},
+		"of concurrent claims one gets the export": func(w *fixture) {
+			w.claims()
+			now := longAgo(0)
+			e := export.New(fresh[id.Export](), w.org().ID, fresh[id.User](), now)
+			w.ok(w.exports().Add(w.ctx, e.Org, e))
+			var all sync.WaitGroup
+			errs := make([]error, concurrent/4)
+			for i := range errs {
+				all.Go(func() { _, errs[i] = claim(w, nextID(), now) })
+			}
+			all.Wait()
+			errs = slices.DeleteFunc(errs, func(err error) bool { return fault.Is(err, fault.NotFound) })
+			wantEqual(w, errs, []error{nil})
+		},
+		"old exports that are not open are removed, and those of an erased organisation": func(w *fixture) {
+			before := longAgo(0)
+			add := func(o id.Org, created time.Time, open bool) export.Export {
+				e := export.New(fresh[id.Export](), o, fresh[id.User](), created)
+				e.DueAt = new(at(999_999)) // not the next one
+				if !open {
+					e.DueAt = nil
+					e = e.Restore(export.Failed)
+				}
+				w.ok(w.exports().Add(w.ctx, o, e))
+				return e
+			}
+			o := w.org().ID
+			old, open, late := add(o, before.Add(-time.Second), false), add(o, before.Add(-time.Second), true), add(o, before, false)
+			w.ok(w.exports().Prune(w.ctx, before))
+			resultOf(w.exports().Get(w.ctx, o, old.ID)).wantNotFound(w)
+			resultOf(w.exports().List(w.ctx, o, 5)).is(w, []export.Export{late, open})
+			w.atomic(func(r ports.Records) error { return r.Directory().Organisations().Erase(w.ctx, o, at(9)) })
+			resultOf(w.exports().List(w.ctx, o, 5)).is(w, nil)
+		},
+	}.run(t, open)
+}
