@@ -37,6 +37,18 @@ type Store interface {
 	// Methods that change records must not be called, nor those that read several tables in one
 	// snapshot.
 	At(o id.Org, epoch int64) Records
+
+	// Position returns a position of the store that follows every transaction that was committed
+	// before it was called, or the known one unless that is none of the store's. It is empty if the
+	// store has no replicas.
+	Position(ctx context.Context, known string) (string, error)
+
+	// From returns the collections for reading what may be stale. Of these, Members.List, Audit.List,
+	// Ledger.Summary and Adoption.List may be called. They see every transaction that was committed
+	// before a call of Position that returned the position, on this server or another one, and may
+	// miss those that were committed after it and less than about ten seconds ago. At a position that
+	// is empty or none of the store's they miss nothing.
+	From(position string) Records
 }
 
 // Records hands over the collections.

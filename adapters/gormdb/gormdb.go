@@ -37,6 +37,9 @@ type Options struct {
 	// pooler in transaction mode.
 	DirectURL string
 
+	// ReplicaURLs are the addresses of standbys on Postgres that From reads from.
+	ReplicaURLs []string
+
 	// Logger receives statements that failed unexpectedly, without their values. Nil:
 	// nothing is logged.
 	Logger *slog.Logger
@@ -59,6 +62,8 @@ type DB struct {
 	pause   func(ctx context.Context, attempt int) error
 	changed func(object.Hint)
 	queue   writeQueue // for SQLite's writer
+
+	replicas replicas
 
 	// migrator opens the connections of migrations and takes the lock that excludes those
 	// of other servers.
@@ -147,6 +152,9 @@ func (db *DB) Close() error {
 	var errs []error
 	for _, pool := range db.pools {
 		errs = append(errs, pool.Close())
+	}
+	for _, r := range db.replicas.all {
+		errs = append(errs, r.conns.Close())
 	}
 	return errors.Join(errs...)
 }

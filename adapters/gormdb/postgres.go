@@ -30,14 +30,7 @@ func (db *DB) openPostgres(o Options) error {
 	if err != nil {
 		return err
 	}
-	var options []stdlib.OptionOpenDB
-	if address.config.RuntimeParams["plan_cache_mode"] == "" && !address.pooled {
-		options = append(options, stdlib.OptionAfterConnect(keepPlans))
-	}
-	pool := stdlib.OpenDB(*address.config, options...)
-	pool.SetMaxOpenConns(address.conns)
-	pool.SetMaxIdleConns(address.conns)
-	pool.SetConnMaxIdleTime(idleTime)
+	pool := address.open()
 	g, err := db.openGORM(pool, postgres.New(postgres.Config{Conn: pool}), o.Logger)
 	if err != nil {
 		return err
@@ -49,7 +42,20 @@ func (db *DB) openPostgres(o Options) error {
 		}
 	}
 	db.migrator = migrationOnPostgres(address.config)
-	return nil
+	return db.openReplicas(o)
+}
+
+// open returns a pool for the address.
+func (a postgresAddress) open() *sql.DB {
+	var options []stdlib.OptionOpenDB
+	if a.config.RuntimeParams["plan_cache_mode"] == "" && !a.pooled {
+		options = append(options, stdlib.OptionAfterConnect(keepPlans))
+	}
+	pool := stdlib.OpenDB(*a.config, options...)
+	pool.SetMaxOpenConns(a.conns)
+	pool.SetMaxIdleConns(a.conns)
+	pool.SetConnMaxIdleTime(idleTime)
+	return pool
 }
 
 // Now returns the time of the server's clock. It is for Postgres only.
@@ -178,18 +184,26 @@ func (p epochPool) queryPgx(ctx context.Context, pool *sql.DB, text string, args
 	if err != nil {
 		return err
 	}
-	return onPgx(ctx, pool, func(c *pgx.Conn) error {
-		var both pgx.Batch
-		both.Queue(compared, first.args...)
-		both.Queue(text, args...)
-		results := c.SendBatch(ctx, &both)
-		defer results.Close()
+	return queryAfter(ctx, pool, compared, first.args, func(row pgx.Row) error {
 		var epoch int64
-		err := results.QueryRow().Scan(new(string), &epoch)
+		err := row.Scan(new(string), &epoch)
 		if err == nil || errors.Is(err, pgx.ErrNoRows) {
 			err = p.is(epoch, err == nil)
 		}
-		if err != nil {
+		return err
+	}, text, args, scan)
+}
+
+// queryAfter runs a query in one round trip with another one, which the database runs first, and scan
+// with its rows. If check returns an error for the row of the first one, queryAfter returns that.
+func queryAfter(ctx context.Context, pool *sql.DB, first string, firstArgs []any, check func(pgx.Row) error, text string, args []any, scan func(scanner) error) error {
+	return onPgx(ctx, pool, func(c *pgx.Conn) error {
+		var both pgx.Batch
+		both.Queue(first, firstArgs...)
+		both.Queue(text, args...)
+		results := c.SendBatch(ctx, &both)
+		defer results.Close()
+		if err := check(results.QueryRow()); err != nil {
 			return err
 		}
 		rows, err := results.Query()

@@ -193,8 +193,17 @@ func eachRowOn(ctx context.Context, db *gorm.DB, pool gorm.ConnPool, what string
 		}
 		return rows.Err()
 	}
+	stale, isStale := pool.(stalePool)
+	if isStale {
+		pool = stale.db.read.Statement.ConnPool
+	}
 	p, onPgx := pgxPool(db, pool)
+	read := false // on a replica
+	if isStale {
+		read, err = stale.query(ctx, text, c.args, scan)
+	}
 	switch {
+	case read:
 	case onPgx && atEpoch:
 		err = at.queryPgx(ctx, p, text, c.args, scan)
 	case onPgx:

@@ -42,6 +42,8 @@ type call struct {
 	broken    bool                // a stream ended before its last event
 	deadlines stream.Deadlines
 
+	position func() string // of the answer to a change; nil: it has none
+
 	budgets   *budgets
 	anonymous limit.Account // memory, until the caller is known
 	bodies    limit.Account // memory, of a known caller
@@ -139,6 +141,9 @@ func (c *call) send(status int, body []byte) { c.sendAs(jsonType, status, body) 
 // sendAs writes a whole body of a media type.
 func (c *call) sendAs(mediaType []string, status int, body []byte) {
 	c.Header()["Content-Type"] = mediaType
+	if c.position != nil && status < http.StatusMultipleChoices {
+		c.Set(positionHeader, c.position())
+	}
 	c.Set("Content-Length", strconv.Itoa(len(body)))
 	c.ExtendFor(len(body))
 	c.leave()

@@ -109,7 +109,7 @@ func newChatServer(t testing.TB, model modelFunc, change ...func(*Options)) *cha
 			},
 			Pause: func(context.Context, int) error { return nil },
 		})
-		o.Metering = metering.New(w.store, system.Clock{}, nil)
+		o.Metering = metering.New(w.store, access.From(w.store), system.Clock{}, nil)
 		o.Idempotency = idempotency.New(w.store, newVault(t), system.Clock{}, &memory.Secrets{})
 	}
 	w.api = serving(t, http.MethodPost, open, func(c *call) error {

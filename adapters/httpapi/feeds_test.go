@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"collab/adapters/memory"
+	"collab/app/access"
 	"collab/app/releases"
 	"collab/domain/id"
 	"collab/domain/release"
@@ -89,7 +90,7 @@ func signed64(r *release.Release) {
 func newReleases(t testing.TB, all []release.Release) *releases.Releases {
 	t.Helper()
 	store := memory.NewStore()
-	s := releases.New(releases.Options{Store: store, Clock: memory.NewClock(published), Log: slog.New(slog.DiscardHandler)})
+	s := releases.New(releases.Options{Store: store, From: access.From(store), Clock: memory.NewClock(published), Log: slog.New(slog.DiscardHandler)})
 	for i, r := range all {
 		r.ID = id.Release(fmt.Sprintf("00000000-0000-7000-8000-%012x", i))
 		if err := store.Deployment().Releases().Add(t.Context(), r); err != nil {

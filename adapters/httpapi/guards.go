@@ -80,7 +80,9 @@ func (a *api) admit(c *call, g guard) error {
 	}
 	caller.From = c.client()
 	c.caller = caller
-	c.carry(caller.Request(c.id))
+	of := caller.Request(c.id)
+	of.Position = a.position(c)
+	c.carry(of)
 	actor, known := a.Access.Cached(caller)
 	if c.provisional = known && g.check(actor) == nil; !c.provisional {
 		if actor, err = a.lookup(c); err != nil {

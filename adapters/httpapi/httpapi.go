@@ -83,6 +83,9 @@ type Options struct {
 	Document []byte // the OpenAPI document as JSON
 	JWKS     []byte // the public keys of service tokens
 
+	// Position is that of ports.Store. Nil: the store has no replicas.
+	Position func(ctx context.Context, known string) (string, error)
+
 	Ready   func(context.Context) error // whether requests can be served
 	Metrics http.Handler                // nil: there is no /metrics
 	Mounts  map[string]http.Handler     // more handlers by path prefix, such as /dev/identity; may be nil
@@ -179,11 +182,11 @@ func build(o Options) (*api, error) {
 			AllowedOrigins: o.Origins,
 			AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
 			AllowedHeaders: []string{
-				"Authorization", "Cache-Control", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range", "Last-Event-ID", "Prefer", "Range",
+				"Authorization", "Cache-Control", "Collab-Position", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range", "Last-Event-ID", "Prefer", "Range",
 				"X-Request-Id", "Traceparent", "Tracestate",
 			},
 			ExposedHeaders: append([]string{
-				"ETag", "Link", "Location", "X-Request-Id", "Retry-After", "Idempotent-Replayed", "X-Sync-Cursor",
+				"ETag", "Link", "Location", "X-Request-Id", "Retry-After", "Idempotent-Replayed", "X-Sync-Cursor", "Collab-Position",
 				"Accept-Ranges", "Content-Disposition", "Content-Range", "Preference-Applied",
 				"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit",
 			}, metadataHeaders...),

@@ -49,6 +49,7 @@ type row struct {
 
 // routes is the table of all endpoints. HEAD is allowed wherever GET is.
 func (a *api) routes() []row {
+	auditLog := listed(a, keyOfEntry, viewEntry, a.auditLog)
 	table := []row{
 		{"GET", "/auth/cli-auth", browser, a.startCLI},
 		{"GET", "/auth/cli-callback", browser, a.finishCLI},
@@ -62,14 +63,14 @@ func (a *api) routes() []row {
 		{"POST", "/auth/seed-onboarding", writer, a.authorized(a.seedOnboarding)},
 		{"POST", "/auth/webhook", signed, a.identityWebhook},
 
-		{"GET", "/org/members", member, listedConfirmed(a, keyOfMember, viewMember, a.listMembersUnconfirmed, a.listMembers)},
+		{"GET", "/org/members", member, a.stale(listedConfirmed(a, keyOfMember, viewMember, a.listMembersUnconfirmed, a.listMembers), listed(a, keyOfMember, viewMember, a.listMembers))},
 		{"PATCH", "/org/members/{userId}/role", owner, onRecordWithBody(a, "userId", "Member", readRole, a.changeRole)},
 		{"DELETE", "/org/members/{userId}", member, a.authorized(onRecord("userId", "Member", a.removeMember))}, // anyone may leave
 		{"GET", "/org/invites", manager, listed(a, keyOfInvitation, a.viewInvitation, a.listInvites)},
 		{"POST", "/org/invite", manager, withBody(a, readInvitation, a.invite)},
 		{"POST", "/org/invite/{id}/resend", manager, a.authorized(onRecord("id", "Invitation", a.resendInvite))},
 		{"DELETE", "/org/invite/{id}", manager, a.authorized(onRecord("id", "Invitation", a.withdrawInvite))},
-		{"GET", "/org/audit", manager, listed(a, keyOfEntry, viewEntry, a.auditLog)},
+		{"GET", "/org/audit", manager, a.stale(auditLog, auditLog)},
 
 		{"POST", "/org/export", owner, a.authorized(a.startExport)},
 		{"GET", "/org/exports", owner, withoutQuery(a.authorized(a.listExports))},
@@ -135,7 +136,7 @@ func (a *api) routes() []row {
 		{"GET", "/billing/checkout/cancel", browser, a.checkoutCancel},
 		{"POST", "/billing/webhook", signed, a.paymentWebhook},
 
-		{"GET", "/metering/org", member, withoutQuery(a.orgUsage)},
+		{"GET", "/metering/org", member, withoutQuery(a.stale(a.orgUsage, a.orgUsage))},
 		{"GET", "/metering/user", member, withoutQuery(a.authorized(a.ownUsage))},
 		{"GET", "/metering/quota", member, withoutQuery(a.quotaToday)},
 		{"GET", "/metering/storage", member, withoutQuery(a.authorized(a.storage))},
@@ -160,7 +161,7 @@ func (a *api) routes() []row {
 		{"PATCH", "/updates/{id}", manager, onRecordWithBody(a, "id", "Release", readReleasePatch, a.changeRelease)},
 		{"GET", "/updates/releases", manager, a.listReleases},
 		{"GET", "/updates/releases/{id}/rollout", manager, a.authorized(onRecord("id", "Release", a.explainRollout))},
-		{"GET", "/updates/adoption", manager, a.adoption},
+		{"GET", "/updates/adoption", manager, a.stale(a.adoption, a.adoption)},
 		{"GET", "/updates/feeds/electron/{file}", open, a.electronUpdates},
 		{"GET", "/updates/feeds/squirrel/darwin/{arch}/{version}", open, a.macUpdates},
 		{"GET", "/updates/feeds/squirrel/win32/{arch}/{version}/RELEASES", open, a.windowsUpdates},
@@ -252,6 +253,7 @@ func (a *api) handle(c *call, e *endpoint) error {
 			}
 		}
 	}
+	a.givePosition(c, e)
 	if key, ok := c.r.Header["Idempotency-Key"]; ok && e.Method == http.MethodPost && e.Guard.keyed() {
 		return a.idempotent(c, key, e.Handle)
 	}

@@ -91,6 +91,12 @@ func (s *Store) At(o id.Org, epoch int64) ports.Records {
 	}}
 }
 
+// Position returns none, as there are no replicas.
+func (s *Store) Position(context.Context, string) (string, error) { return "", nil }
+
+// From returns the store, which has no replicas.
+func (s *Store) From(string) ports.Records { return s }
+
 // Epochs reads the epochs of the organisations that exist.
 func (s *Store) Epochs(_ context.Context, orgs []id.Org) (map[id.Org]int64, error) {
 	epochs := make(map[id.Org]int64, len(orgs))

@@ -6,6 +6,7 @@ import (
 
 	"collab/domain/audit"
 	"collab/domain/id"
+	"collab/ports"
 )
 
 // Request is the origin, session and expiry of an authenticated request.
@@ -13,6 +14,9 @@ type Request struct {
 	Origin  audit.Origin
 	Session id.Session // of the service token; empty for an identity token
 	Expires time.Time  // when the token is no longer accepted; zero: never
+
+	// Position is that of ports.Store from which lists may be read that may be stale.
+	Position string
 }
 
 type requestKey struct{}
@@ -27,6 +31,12 @@ func NewContext(ctx context.Context, r Request) context.Context {
 func FromContext(ctx context.Context) Request {
 	r, _ := ctx.Value(requestKey{}).(Request)
 	return r
+}
+
+// From returns a function that returns the collections of the store for lists that may be stale, at
+// the position of the request that ctx carries.
+func From(s ports.Store) func(ctx context.Context) ports.Records {
+	return func(ctx context.Context) ports.Records { return s.From(FromContext(ctx).Position) }
 }
 
 // Origin returns the origin of the request that the context carries, for the audit log.

@@ -158,7 +158,7 @@ func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
 }
 
 func newMembers(store ports.Store, clock ports.Clock, ids ports.IDs, secrets ports.Secrets, mailer ports.Mailer, to inviteURL, a *access.Access) *members.Members {
-	return members.New(members.Options{Store: store, Clock: clock, IDs: ids, Secrets: secrets, Mailer: mailer, InviteURL: to, Locked: a.Locked, Origin: access.Origin})
+	return members.New(members.Options{Store: store, Clock: clock, IDs: ids, Secrets: secrets, Mailer: mailer, InviteURL: to, Locked: a.Locked, From: access.From(store), Origin: access.Origin})
 }
 
 func newOnboarding(clock ports.Clock, ids ports.IDs, a *access.Access) *onboarding.Onboarding {
@@ -246,7 +246,7 @@ func newChats(lc fx.Lifecycle, n chatsNeeds) *chats.Chats {
 }
 
 func newMetering(store ports.Store, clock ports.Clock, c config.Config) *metering.Metering {
-	return metering.New(store, clock, c.PlanStorage)
+	return metering.New(store, access.From(store), clock, c.PlanStorage)
 }
 
 func newOperator(store ports.Store, clock ports.Clock, ids ports.IDs, c config.Config) *operator.Operator {
@@ -297,6 +297,7 @@ func newWebhooks(n webhooksNeeds) *webhooks.Webhooks {
 type handlerNeeds struct {
 	fx.In
 	Config      config.Config
+	Store       ports.Store
 	Base        publicURL
 	Access      *access.Access
 	Onboarding  *onboarding.Onboarding
@@ -333,6 +334,10 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	var position func(context.Context, string) (string, error)
+	if n.Config.ReplicaURLs.IsSet() {
+		position = n.Store.Position
+	}
 	mounted := map[string]http.Handler{}
 	maps.Copy(mounted, n.Mounts)
 	maps.Copy(mounted, n.Payments)
@@ -343,7 +348,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
 		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), SignIn: string(n.Page), Release: Version(), Schema: gormdb.Schema(), Compatible: oldest, AdminSecret: n.Config.AdminSecret.Value(), Origins: n.Config.CORSOrigins,
 		Rates: n.Config.RateLimits, Budgets: n.Config.Budgets, Concurrency: n.Config.Concurrency, PlanLimiter: n.PlanLimiter, Connections: n.Limiter.Budget(), Proxies: n.Config.Proxies,
-		Document: document, JWKS: n.Keys,
+		Document: document, JWKS: n.Keys, Position: position,
 		Ready: func(ctx context.Context) error {
 			if n.Draining.begun() {
 				return errors.New("the server is shutting down")

@@ -64,7 +64,7 @@ const startWithin = time.Minute
 
 // openDatabase opens the database and, in development, brings its schema up to date. In
 // production "collabd migrate" does that, and the server is not ready before.
-func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.Bus) (records, error) {
+func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.Bus, t telemetry) (records, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
 	locks, err := datadir.LockBoth(c, false)
@@ -74,7 +74,7 @@ func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.
 	for _, lock := range locks {
 		lc.Append(fx.StopHook(lock.Close))
 	}
-	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), DirectURL: c.DirectURL.Text(), Logger: log, Pause: pause, Changed: bus.Publish})
+	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), DirectURL: c.DirectURL.Text(), ReplicaURLs: c.Replicas(), Logger: log, Pause: pause, Changed: bus.Publish})
 	if err != nil {
 		return records{}, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}
@@ -82,6 +82,12 @@ func openDatabase(lc fx.Lifecycle, c config.Config, log *slog.Logger, bus ports.
 	if !c.Production() {
 		if err := db.Migrate(ctx); err != nil {
 			return records{}, errors.Join(fmt.Errorf("migrating the database: %w", err), db.Close())
+		}
+	}
+	if c.ReplicaURLs.IsSet() {
+		schedule(lc, gormdb.PollReplicasEvery, db.PollReplicas, log, "replica poll failed")
+		if err := t.observeReplicas(db.ReplicaStatistics); err != nil {
+			return records{}, errors.Join(err, db.Close())
 		}
 	}
 	all := records{Store: db, Epochs: db, Health: db, Snapshots: db}

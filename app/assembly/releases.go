@@ -29,7 +29,7 @@ type releasesNeeds struct {
 // store their counts at stop.
 func newReleases(lc fx.Lifecycle, n releasesNeeds) *releases.Releases {
 	s := releases.New(releases.Options{
-		Store: n.Store, Bus: n.Bus, Clock: n.Clock, IDs: n.IDs, Log: n.Log, Atomic: n.Access.Atomic, Origin: access.Origin,
+		Store: n.Store, Bus: n.Bus, Clock: n.Clock, IDs: n.IDs, Log: n.Log, Atomic: n.Access.Atomic, From: access.From(n.Store), Origin: access.Origin,
 		Publishers: n.Config.ReleaseOrgs, AnyOrganisation: len(n.Config.ReleaseOrgs) == 0 && !n.Config.Production(),
 		Hosts: release.Hosts{Names: n.Config.ReleaseHosts, Loopback: !n.Config.Production()},
 	})

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/fx"
 
+	"collab/adapters/gormdb"
 	"collab/adapters/otlp"
 	"collab/adapters/prometheus"
 	"collab/app/assembly/config"
@@ -54,6 +55,30 @@ func (t telemetry) count(counters ...counter) error {
 		}
 	}
 	return nil
+}
+
+// observeReplicas registers the metrics of reads that replicas might answer. The lag of a replica that
+// is not read is infinite.
+func (t telemetry) observeReplicas(read func() gormdb.ReplicaStatistics) error {
+	m := t.meters.Meter("collab")
+	reads, err := m.Int64ObservableCounter("collab.replica.reads", metric.WithDescription("Lists that may be stale, by the server that was read."))
+	if err != nil {
+		return err
+	}
+	lag, err := m.Float64ObservableGauge("collab.replica.lag", metric.WithUnit("s"), metric.WithDescription("How far replicas are behind the primary at most."))
+	if err != nil {
+		return err
+	}
+	_, err = m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		now := read()
+		o.ObserveInt64(reads, now.Replica, metric.WithAttributes(attribute.String("source", "replica")))
+		o.ObserveInt64(reads, now.Primary, metric.WithAttributes(attribute.String("source", "primary")))
+		for name, behind := range now.Lags {
+			o.ObserveFloat64(lag, behind, metric.WithAttributes(attribute.String("replica", name)))
+		}
+		return nil
+	}, reads, lag)
+	return err
 }
 
 func newTelemetry(lc fx.Lifecycle, c config.Config) (telemetry, error) {

@@ -30,6 +30,8 @@ type Options struct {
 	InviteURL func(token string) string
 	// Locked is access.Access.Locked.
 	Locked func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+	// From is access.From of the store.
+	From func(ctx context.Context) ports.Records
 	// Origin returns the origin of the request that ctx carries, for the audit log.
 	Origin func(ctx context.Context) audit.Origin
 }
@@ -43,9 +45,9 @@ func New(o Options) *Members { return &Members{o} }
 // Now returns the present time, for the states of invitations.
 func (s *Members) Now() time.Time { return s.Clock.Now() }
 
-// List calls each with the members by when they joined.
+// List calls each with the members by when they joined. The list may be stale (see ports.Store.From).
 func (s *Members) List(ctx context.Context, actor org.Actor, after org.Position, limit int, each func(org.Profile) error) error {
-	return list(ctx, s.Store, actor, after, limit, each)
+	return list(ctx, s.From(ctx), actor, after, limit, each)
 }
 
 // ListUnconfirmed is List for an actor that access.Access.Cached returned: org.ErrEpochChanged
@@ -298,12 +300,12 @@ func (s *Members) Withdraw(ctx context.Context, actor org.Actor, i id.Invitation
 }
 
 // Audit calls each with the organisation's audit log, the newest entry first,
-// from after the entry on; at most limit, 0: all.
+// from after the entry on; at most limit, 0: all. The list may be stale (see ports.Store.From).
 func (s *Members) Audit(ctx context.Context, actor org.Actor, after id.Entry, limit int, each func(audit.Entry) error) error {
 	if err := actor.CheckManager(); err != nil {
 		return err
 	}
-	return s.Store.Journal().Audit().List(ctx, actor.Org, after, limit, each)
+	return s.From(ctx).Journal().Audit().List(ctx, actor.Org, after, limit, each)
 }
 
 func (s *Members) audit(ctx context.Context, r ports.Records, actor org.Actor, a audit.Action, target, detail string) error {

@@ -15,13 +15,14 @@ import (
 // Metering are the use cases of usage.
 type Metering struct {
 	store  ports.Store
+	from   func(ctx context.Context) ports.Records
 	clock  ports.Clock
 	limits plan.StorageLimits
 }
 
-// New returns the use cases over the store.
-func New(store ports.Store, clock ports.Clock, limits plan.StorageLimits) *Metering {
-	return &Metering{store: store, clock: clock, limits: limits}
+// New returns the use cases over the store. From is access.From of the store.
+func New(store ports.Store, from func(ctx context.Context) ports.Records, clock ports.Clock, limits plan.StorageLimits) *Metering {
+	return &Metering{store: store, from: from, clock: clock, limits: limits}
 }
 
 // Storage is what an organisation stores.
@@ -55,7 +56,7 @@ func (s *Metering) Own(ctx context.Context, actor org.Actor) (own usage.Summary,
 	if err := actor.CheckMember(); err != nil {
 		return own, err
 	}
-	err = s.summary(ctx, actor, actor.User, func(sum usage.Summary) error {
+	err = s.summary(ctx, s.store, actor, actor.User, func(sum usage.Summary) error {
 		own = sum
 		return nil
 	}, nil)
@@ -64,13 +65,13 @@ func (s *Metering) Own(ctx context.Context, actor org.Actor) (own usage.Summary,
 
 // Organisation calls head with the sum of the billing period, and then, if the actor manages
 // the organisation, each with the sum of every user; byUser reports whether it will. An error
-// of head or each ends it and is returned.
+// of head or each ends it and is returned. The sums may be stale (see ports.Store.From).
 func (s *Metering) Organisation(ctx context.Context, actor org.Actor, head func(sum usage.Summary, byUser bool) error, each func(usage.Part) error) error {
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
 	manages := actor.Role.MayManage()
-	return s.summary(ctx, actor, "", func(sum usage.Summary) error { return head(sum, manages) }, func(p usage.Part) error {
+	return s.summary(ctx, s.from(ctx), actor, "", func(sum usage.Summary) error { return head(sum, manages) }, func(p usage.Part) error {
 		if !manages {
 			return nil
 		}
@@ -78,11 +79,11 @@ func (s *Metering) Organisation(ctx context.Context, actor org.Actor, head func(
 	})
 }
 
-func (s *Metering) summary(ctx context.Context, actor org.Actor, user id.User, head func(usage.Summary) error, each func(usage.Part) error) error {
+func (s *Metering) summary(ctx context.Context, r ports.Records, actor org.Actor, user id.User, head func(usage.Summary) error, each func(usage.Part) error) error {
 	sub, err := s.store.Directory().Subscriptions().Get(ctx, actor.Org)
 	if err != nil {
 		return err
 	}
 	now := s.clock.Now()
-	return s.store.Usage().Ledger().Summary(ctx, actor.Org, user, usage.PeriodOf(sub.At(now), now), head, each)
+	return r.Usage().Ledger().Summary(ctx, actor.Org, user, usage.PeriodOf(sub.At(now), now), head, each)
 }

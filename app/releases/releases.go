@@ -43,6 +43,8 @@ type Options struct {
 
 	// Atomic is access.Access.Atomic.
 	Atomic func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error
+	// From is access.From of the store.
+	From func(ctx context.Context) ports.Records
 	// Origin returns the origin of the request that ctx carries, for the audit log.
 	Origin func(ctx context.Context) audit.Origin
 
@@ -359,7 +361,7 @@ func (s *Releases) Rollout(ctx context.Context, actor org.Actor, r id.Release, c
 }
 
 // Adoption stores this server's counts, and returns those of the days from first to last, from
-// after the given one, at most limit, 0: all.
+// after the given one, at most limit, 0: all. They may be stale (see ports.Store.From).
 func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last release.Day, of release.Target, after release.Tally, limit int) ([]release.Tally, error) {
 	if err := s.checkManager(actor); err != nil {
 		return nil, err
@@ -370,5 +372,5 @@ func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last re
 	if err := s.FlushCounts(flushing); err != nil {
 		return nil, err
 	}
-	return s.Store.Deployment().Adoption().List(ctx, first, last, of, after, limit)
+	return s.From(ctx).Deployment().Adoption().List(ctx, first, last, of, after, limit)
 }

@@ -75,7 +75,7 @@ func (w *fixture) server() *server {
 func (w *fixture) unstarted() *server {
 	a := access.New(access.Options{Store: w.store, Epochs: w.store, Clock: w.clock, IDs: w.ids})
 	return &server{releases.New(releases.Options{
-		Store: w.store, Bus: w.bus, Clock: w.clock, IDs: w.ids, Log: w.logger, Atomic: a.Atomic, Origin: access.Origin, Publishers: []id.Org{w.org},
+		Store: w.store, Bus: w.bus, Clock: w.clock, IDs: w.ids, Log: w.logger, Atomic: a.Atomic, From: access.From(w.store), Origin: access.Origin, Publishers: []id.Org{w.org},
 	}), make(chan time.Time), make(chan time.Time)}
 }
 

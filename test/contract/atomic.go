@@ -201,6 +201,10 @@ func (nestedRecords) Atomic(_ context.Context, _ func(ports.Records) error) erro
 
 func (w nestedRecords) At(id.Org, int64) ports.Records { return w.Records }
 
+func (w nestedRecords) Position(context.Context, string) (string, error) { return "", nil }
+
+func (w nestedRecords) From(string) ports.Records { return w.Records }
+
 // wholeTransaction is a change to every collection at once.
 type wholeTransaction struct {
 	tenant

@@ -35,6 +35,7 @@ type Opened struct {
 // cleanup, and may be the same value each time.
 func Store(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Atomic", func(t *testing.T) { Atomic(t, open) })
+	t.Run("From", func(t *testing.T) { From(t, open) })
 	t.Run("Users", func(t *testing.T) { Users(t, open) })
 	t.Run("Organisations", func(t *testing.T) { Organisations(t, open) })
 	t.Run("Epochs", func(t *testing.T) { Epochs(t, open) })

@@ -149,7 +149,7 @@ func (w *Deployment) Restart() error {
 		Store: store, Epochs: w.Store, Identity: w.Identity, Tokens: w.Tokens, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, CallbackURL: PublicURL + "/api/v1/auth/cli-callback",
 	})
 	s.Onboarding = onboarding.New(w.Clock, w.IDs, s.Access.Locked, s.Access.Atomic)
-	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, Mailer: w.Mailer, InviteURL: w.inviteURL, Locked: s.Access.Locked, Origin: access.Origin})
+	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, Mailer: w.Mailer, InviteURL: w.inviteURL, Locked: s.Access.Locked, From: access.From(store), Origin: access.Origin})
 	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Signed: faultySigned{blobs}, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, CheckExpiry: s.Access.CheckExpiry, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, LogPosition: s.Access.LogPosition, Subscription: s.Access.Subscription, MaxSize: MaxSize, Limits: w.StorageLimits})
 	s.Tasks = tasks.New(store, w.Clock, w.IDs, s.Access.Atomic)
 	s.Teams = teams.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)
@@ -158,7 +158,7 @@ func (w *Deployment) Restart() error {
 		Store: store, Registry: w.models, Providers: map[string]ports.Models{modelProvider: w.Model}, Generations: w.Model,
 		Clock: w.Clock, Alarms: &memory.Alarms{Clock: w.Clock}, IDs: w.IDs, Log: log, Subscription: s.Access.Subscription, Origin: access.Origin, Pause: pause,
 	})
-	s.Metering = metering.New(store, w.Clock, w.StorageLimits)
+	s.Metering = metering.New(store, access.From(store), w.Clock, w.StorageLimits)
 	s.Archives = archives.New(archives.Options{
 		Store: store, Snapshots: w.Store, Blobs: blobs, Archiver: archive.Archiver{}, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets,
 		Version: "test", Retention: object.Grace, Locked: s.Access.Locked, Origin: access.Origin,
@@ -172,7 +172,7 @@ func (w *Deployment) Restart() error {
 		Store: store, Payments: payments, Provider: payments, Clock: w.Clock, IDs: w.IDs, Log: log, PaidURL: PublicURL + "/api/v1/billing/checkout/success", AppURL: appURL,
 		Locked: s.Access.Locked, Origin: access.Origin,
 	})
-	s.Releases = releases.New(releases.Options{Store: store, Bus: w.Bus, Clock: w.Clock, IDs: w.IDs, Log: log, Atomic: s.Access.Atomic, Origin: access.Origin, AnyOrganisation: true})
+	s.Releases = releases.New(releases.Options{Store: store, Bus: w.Bus, Clock: w.Clock, IDs: w.IDs, Log: log, Atomic: s.Access.Atomic, From: access.From(store), Origin: access.Origin, AnyOrganisation: true})
 	s.Webhooks = webhooks.New(webhooks.Options{
 		Store: store, Identity: identities, Payments: stripepay.NewEvents([]string{PaymentSecret}, Prices, w.Clock), Clock: w.Clock, IDs: w.IDs,
 		Objects: s.Objects, Billing: s.Billing,

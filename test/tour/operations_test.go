@@ -27,6 +27,7 @@ import (
 	"collab/app/assembly/config"
 	"collab/test/nats"
 	"collab/test/pages"
+	"collab/test/postgres"
 )
 
 // section returns the text under a heading of a document, such as "### request", up to
@@ -115,7 +116,8 @@ func observed(t *testing.T) (map[string]family, string) {
 		_, _ = io.Copy(io.Discard, r.Body) // PostHog and a collector
 	}))
 	t.Cleanup(elsewhere.Close)
-	s := development(t,
+	database := postgres.URL(t)
+	s := development(t, "COLLAB_DATABASE_URL="+database, "COLLAB_DATABASE_REPLICA_URLS="+database,
 		"COLLAB_BUS_URL="+nats.Start(t).URL, "COLLAB_POSTHOG_KEY=phc_tour", "COLLAB_POSTHOG_URL="+elsewhere.URL,
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+elsewhere.URL, "COLLAB_HEARTBEAT=100ms") // detects disconnected clients
 	token := signIn(t, s.url, s.url)

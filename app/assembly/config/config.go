@@ -40,6 +40,7 @@ type Config struct {
 	DataDir       string   `env:"COLLAB_DATA_DIR" help:"where embedded state lives" default:"./data"`
 	DatabaseURL   URL      `env:"COLLAB_DATABASE_URL" help:"sqlite://path, postgres://…, or memory:// to keep nothing" or:"SQLite in the data directory" schemes:"sqlite,postgres,memory" required:"prod"`
 	DirectURL     URL      `env:"COLLAB_DATABASE_DIRECT_URL" help:"postgres://… of the same database for migrations, if COLLAB_DATABASE_URL is that of a pooler in transaction mode (pool_mode=transaction)" schemes:"postgres"`
+	ReplicaURLs   URL      `env:"COLLAB_DATABASE_REPLICA_URLS" help:"postgres://… of streaming replicas, comma separated, for lists that may be a moment old" schemes:"postgres"`
 	BlobURL       URL      `env:"COLLAB_BLOB_URL" help:"where the content of files lies: file://directory, gs://bucket/prefix, s3://bucket/prefix, azblob://container/prefix, or mem:// to keep nothing" or:"files in the data directory" schemes:"file,gs,s3,azblob,mem" required:"prod"`
 	SignedURLs    string   `env:"COLLAB_SIGNED_URLS" help:"on gives clients that ask for it addresses at the object store, so that content does not pass through the server" default:"on" oneof:"on,off"`
 	BlobPublicURL URL      `env:"COLLAB_BLOB_PUBLIC_URL" help:"origin by which clients reach the object store, if it is another than the server's" schemes:"http,https"`
@@ -268,6 +269,12 @@ func (c *Config) complete() {
 // contradictions reports what is wrong or missing because of other values, each under the name
 // of a variable.
 func (c Config) contradictions(report func(name, format string, args ...any)) {
+	for _, replica := range c.Replicas() {
+		if c.Database() != "postgres" || NewURL(replica).Scheme() != "postgres" {
+			report("COLLAB_DATABASE_REPLICA_URLS", "must be addresses of Postgres, like COLLAB_DATABASE_URL")
+			break
+		}
+	}
 	if u, err := url.Parse(c.PublicURL.Text()); err == nil && u.Path != "" {
 		report("COLLAB_PUBLIC_URL", "must not have a path")
 	}
@@ -326,6 +333,14 @@ func (c Config) Prices() map[plan.Plan]string {
 // Database names the kind of the database: "sqlite", "postgres" or "memory".
 func (c Config) Database() string {
 	return c.DatabaseURL.Scheme()
+}
+
+// Replicas returns the addresses of replicas, which must not be printed.
+func (c Config) Replicas() []string {
+	if !c.ReplicaURLs.IsSet() {
+		return nil
+	}
+	return strings.Split(c.ReplicaURLs.Text(), ",")
 }
 
 // minSecret is the length from which on a value is redacted; shorter ones occur in any text.

@@ -1,0 +1,303 @@
+package gormdb
+
+import (
+	"context"
+	"database/sql"
+	"math"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/domain/audit"
+	"collab/domain/id"
+	"collab/domain/usage"
+	"collab/test/contract"
+	"collab/test/postgres"
+	"collab/test/race"
+)
+
+// replicated is a primary with standbys.
+type replicated struct {
+	*testing.T
+	primary  *postgres.Server
+	standbys []*postgres.Server
+	name     string // of the database
+	db       *DB
+	conns    map[*postgres.Server]*sql.DB // to standbys
+}
+
+// newReplicated returns a migrated database that reads from its standbys.
+func newReplicated(t *testing.T, standbys int) *replicated {
+	t.Helper()
+	r := &replicated{T: t, conns: map[*postgres.Server]*sql.DB{}}
+	closing := func(s *postgres.Server, err error) *postgres.Server {
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return s
+	}
+	r.primary = closing(postgres.Start(t.Context(), postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "local"}}))
+	address, err := r.primary.Database(t.Context(), "replicated")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.name = strings.TrimPrefix(u.Path, "/")
+	migrated(t, address).Close()
+	for range standbys {
+		r.standbys = append(r.standbys, closing(r.primary.Standby(t.Context())))
+	}
+	r.db = r.opened(r.primary, r.standbys...)
+	for i, s := range r.standbys {
+		r.conns[s] = r.db.replicas.all[i].conns
+	}
+	return r
+}
+
+// opened returns the database on a server that reads from others.
+func (r *replicated) opened(primary *postgres.Server, replicas ...*postgres.Server) *DB {
+	r.Helper()
+	o := Options{URL: primary.URL(r.name)}
+	for _, s := range replicas {
+		o.ReplicaURLs = append(o.ReplicaURLs, s.URL(r.name))
+	}
+	db, err := Open(r.Context(), o)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			r.Error(err)
+		}
+	})
+	return db
+}
+
+// replayed waits until a standby has replayed the log up to the primary's present position.
+func (r *replicated) replayed(standby *postgres.Server) {
+	r.Helper()
+	now, err := r.db.present(r.Context())
+	if err != nil {
+		r.Fatal(err)
+	}
+	for reached := false; !reached; {
+		err := r.conns[standby].QueryRowContext(r.Context(), "SELECT pg_last_wal_replay_lsn() - '0/0' >= $1::bigint FROM pg_sleep(0.001)", int64(now.lsn)).Scan(&reached)
+		if err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// poll polls when the standby has replayed everything.
+func (r *replicated) poll(standby *postgres.Server) {
+	r.Helper()
+	r.replayed(standby)
+	if err := r.db.PollReplicas(r.Context()); err != nil {
+		r.Fatal(err)
+	}
+	r.replayed(standby)
+	if err := r.db.PollReplicas(r.Context()); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// execute executes a statement on a server.
+func (r *replicated) execute(on *postgres.Server, statement string) {
+	r.Helper()
+	db := opened(r.T, on.URL(r.name))
+	run(r.T, db, statement)
+	db.Close()
+}
+
+// add adds an entry to the audit log of an organisation, and returns the position after it.
+func (r *replicated) add(o id.Org, n int) (position string) {
+	r.Helper()
+	if err := r.db.Journal().Audit().Add(r.Context(), audit.Entry{ID: uid[id.Entry](kindTask, 1, n), Org: o, At: time.UnixMilli(int64(n)).UTC(), Action: audit.MemberLeft}); err != nil {
+		r.Fatal(err)
+	}
+	position, err := r.db.Position(r.Context(), "")
+	if err != nil {
+		r.Fatal(err)
+	}
+	return position
+}
+
+// wants checks how many entries are read at a position, and from where.
+func (r *replicated) wants(o id.Org, position string, entries int, fromReplica bool) {
+	r.Helper()
+	before, n := r.db.ReplicaStatistics(), 0
+	err := r.db.From(position).Journal().Audit().List(r.Context(), o, "", 0, func(audit.Entry) error {
+		n++
+		return nil
+	})
+	after := r.db.ReplicaStatistics()
+	if err != nil || n != entries {
+		r.Errorf("%d entries are read, error %v, want %d", n, err, entries)
+	}
+	replica, primary := after.Replica-before.Replica, after.Primary-before.Primary
+	if replica+primary != 1 || (replica == 1) != fromReplica {
+		r.Errorf("%d reads on the replica and %d on the primary are counted, want one on the replica: %v", replica, primary, fromReplica)
+	}
+}
+
+// replayedStore returns a position when the first standby has replayed the log up to it.
+type replayedStore struct {
+	*DB
+	r *replicated
+}
+
+// Position implements ports.Store.
+func (s replayedStore) Position(ctx context.Context, known string) (string, error) {
+	s.r.replayed(s.r.standbys[0])
+	return s.DB.Position(ctx, known)
+}
+
+func TestListsReadFromAReplica(t *testing.T) {
+	r := newReplicated(t, 1)
+	r.poll(r.standbys[0])
+	open := func(t *testing.T) contract.Opened {
+		return contract.Opened{Store: contract.ReadFrom(replayedStore{r.db, r}), Epochs: r.db, Apart: true}
+	}
+	t.Run("suites", func(t *testing.T) {
+		race.Skip(t, "it is the same as without replicas")
+		t.Run("From", func(t *testing.T) { contract.From(t, open) })
+		t.Run("Members", func(t *testing.T) { contract.Members(t, open) })
+		t.Run("Audit", func(t *testing.T) { contract.Audit(t, open) })
+		t.Run("Adoption", func(t *testing.T) { contract.Adoption(t, open) })
+	})
+	if s := r.db.ReplicaStatistics(); s.Replica < 100 && !race.Enabled {
+		t.Errorf("%d reads on the replica and %d on the primary", s.Replica, s.Primary)
+	}
+
+	standby := r.standbys[0]
+	r.poll(standby)
+	o := organisation(t, r.db, uid[id.Org](kindOrg, 1, 1))
+	before := r.add(o, 1)
+	r.replayed(standby)
+
+	t.Run("usage is read from a replica", func(t *testing.T) {
+		was := r.db.ReplicaStatistics().Replica
+		period := usage.Period{Start: time.UnixMilli(0), End: time.UnixMilli(1e12)}
+		err := r.db.From(before).Usage().Ledger().Summary(t.Context(), o, "", period, func(usage.Summary) error { return nil }, nil)
+		if n := r.db.ReplicaStatistics().Replica; err != nil || n != was+1 {
+			t.Errorf("%d reads on the replica, error %v", n-was, err)
+		}
+	})
+	t.Run("a replica that pauses is read at the positions that it has replayed alone", func(t *testing.T) {
+		r.execute(standby, "SELECT pg_wal_replay_pause()")
+		awaitTrue(t, standby.URL(r.name), "SELECT pg_get_wal_replay_pause_state() = 'paused'")
+		after := r.add(o, 2)
+		if after <= before {
+			t.Errorf("%s follows %s", after, before)
+		}
+		r.wants(o, before, 1, true)
+		r.wants(o, after, 2, false)
+		r.wants(o, before, 1, true) // being behind does not count against it
+		p, _ := parsePosition(before)
+		p.timeline++
+		r.wants(o, p.String(), 2, false)
+		r.execute(standby, "SELECT pg_wal_replay_resume()")
+		r.replayed(standby)
+		r.wants(o, after, 2, true)
+	})
+	t.Run("a replica that is far behind is not read", func(t *testing.T) {
+		now := time.Now()
+		r.db.replicas.now = func() time.Time { return now }
+		r.poll(standby)
+		r.execute(standby, "SELECT pg_wal_replay_pause()")
+		awaitTrue(t, standby.URL(r.name), "SELECT pg_get_wal_replay_pause_state() = 'paused'")
+		r.add(o, 3)
+		start := now
+		for _, c := range []struct {
+			after time.Duration
+			used  bool
+		}{{9 * time.Second, true}, {11 * time.Second, false}, {30 * time.Second, false}} {
+			now = start.Add(c.after)
+			if err := r.db.PollReplicas(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			lag, want := r.db.ReplicaStatistics().Lags[r.db.replicas.all[0].name], math.Inf(1)
+			if c.used {
+				want = c.after.Seconds()
+			}
+			if lag != want {
+				t.Errorf("after %v the lag is %v s, want %v", c.after, lag, want)
+			}
+			entries := 3
+			if c.used {
+				entries = 2
+			}
+			r.wants(o, before, entries, c.used)
+		}
+		r.execute(standby, "SELECT pg_wal_replay_resume()")
+		r.poll(standby)
+		r.wants(o, before, 3, true)
+	})
+	t.Run("a replica that is killed is left alone until it answers", func(t *testing.T) {
+		if err := standby.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			r.wants(o, before, 3, false)
+			if err := r.db.Ready(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := r.db.PollReplicas(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := standby.Restart(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		r.wants(o, before, 3, false)
+		r.poll(standby)
+		r.wants(o, before, 3, true)
+	})
+}
+
+func TestReplicasAfterAFailover(t *testing.T) {
+	r := newReplicated(t, 2)
+	promoted, left := r.standbys[0], r.standbys[1]
+	o := organisation(t, r.db, uid[id.Org](kindOrg, 1, 1))
+	before := r.add(o, 1)
+	r.poll(promoted)
+	if err := promoted.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range r.db.replicas.all {
+		s.usable.Store(s == r.db.replicas.all[0])
+	}
+	r.wants(o, before, 1, false) // no standby any more
+	if err := r.db.PollReplicas(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.db.replicas.all[0]; s.usable.Load() {
+		t.Error("a promoted standby is read")
+	}
+	// The other standby stays on the timeline of the former primary, which goes on.
+	for n := range 20 {
+		r.add(o, 2+n)
+	}
+	r.replayed(left)
+	r.db = r.opened(promoted, left)
+	after := r.add(o, 100)
+	if !strings.HasPrefix(after, "00000002") || after <= before {
+		t.Errorf("the position %s follows %s", after, before)
+	}
+	if err := r.db.PollReplicas(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.db.replicas.all[0]; !s.usable.Load() || s.timeline.Load() != 1 {
+		t.Fatalf("the standby that was left is used: %v, on the timeline %d", s.usable.Load(), s.timeline.Load())
+	}
+	r.wants(o, after, 2, false)
+}

@@ -1,0 +1,165 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"collab/test/collabd"
+	"collab/test/postgres"
+)
+
+func TestListsFromReplicas(t *testing.T) {
+	ctx := context.Background()
+	primary, err := postgres.Start(ctx, postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "local"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { primary.Close() })
+	address, err := primary.Database(ctx, "replicated")
+	if err != nil {
+		t.Fatal(err)
+	}
+	standby, err := primary.Standby(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { standby.Close() })
+	name, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := standby.URL(strings.TrimPrefix(name.Path, "/"))
+	s := collabd.Start(t, "COLLAB_DATABASE_URL="+address, "COLLAB_DATABASE_REPLICA_URLS="+replica, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
+	owner := s.SignIn(t, "owner@replicas.example", "Replicas", "owner")
+	guest := s.SignIn(t, "guest@replicas.example", "Replicas", "member")
+	owner.Grant(t, "ENTERPRISE")
+
+	// send returns the status, body and position of an answer.
+	send := func(c collabd.Client, method, path, body, position string) (int, string, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(ctx, method, c.Base+"/api/v1"+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+		r.Header.Set("Content-Type", "application/json")
+		if position != "" {
+			r.Header.Set("Collab-Position", position)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(text), answer.Header.Get("Collab-Position")
+	}
+	// changed sets the guest's role and returns the position after it.
+	changed := func(role string) string {
+		t.Helper()
+		status, text, position := send(owner, "PATCH", "/org/members/"+guest.User+"/role", `{"role": "`+role+`"}`, "")
+		if status != 200 || position == "" {
+			t.Fatalf("%d at %q: %s", status, position, text)
+		}
+		return position
+	}
+	// roleAt returns the guest's role in the list of members.
+	roleAt := func(position string) string {
+		t.Helper()
+		status, text, _ := send(owner, "GET", "/org/members", "", position)
+		var all []struct{ UserID, Role string }
+		if err := json.Unmarshal([]byte(text), &all); err != nil || status != 200 {
+			t.Fatalf("%d: %s", status, text)
+		}
+		for _, m := range all {
+			if m.UserID == guest.User {
+				return m.Role
+			}
+		}
+		return ""
+	}
+	// onReplica reports how many lists the replica has answered.
+	onReplica := func() string {
+		t.Helper()
+		answer, err := http.Get(s.URL + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, `collab_replica_reads_total{source="replica"}`) {
+				return strings.TrimSpace(line[strings.Index(line, "}")+1:])
+			}
+		}
+		t.Fatal("there is no number of reads")
+		return ""
+	}
+
+	first := changed("ADMIN")
+	for before := onReplica(); onReplica() == before; {
+		if role := roleAt(first); role != "ADMIN" {
+			t.Fatalf("the role is %q", role)
+		}
+	}
+	conn, err := pgx.Connect(ctx, replica)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	for paused := ""; paused != "paused"; {
+		if _, err := conn.Exec(ctx, "SELECT pg_wal_replay_pause()"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.QueryRow(ctx, "SELECT pg_get_wal_replay_pause_state()").Scan(&paused); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := changed("VIEWER")
+	if role := roleAt(first); role != "ADMIN" {
+		t.Errorf("at the first position the role is %q, which a replica that pauses has not", role)
+	}
+	if role := roleAt(second); role != "VIEWER" {
+		t.Errorf("after a change the role is %q", role)
+	}
+	if role := roleAt(""); role != "VIEWER" {
+		t.Errorf("without a position the role is %q", role)
+	}
+	if _, _, position := send(owner, "GET", "/org/members", "", ""); position < second {
+		t.Errorf("a list without a position gives the position %q, which is before %q", position, second)
+	}
+	if _, _, position := send(owner, "POST", "/tasks", `{"title": "T"}`, ""); position != "" {
+		t.Errorf("a new task has the position %q", position)
+	}
+	if status, text, _ := send(guest, "GET", "/org/audit", "", first); status != 403 {
+		t.Errorf("a former admin reads the audit log: %d %s", status, text)
+	}
+	if status, text, _ := send(owner, "DELETE", "/org/members/"+guest.User, "", ""); status != 200 {
+		t.Fatalf("%d %s", status, text)
+	}
+	if status, text, _ := send(guest, "GET", "/org/members", "", first); status != 403 {
+		t.Errorf("a removed member reads the members: %d %s", status, text)
+	}
+	if err := standby.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if role := roleAt(first); role != "" {
+		t.Errorf("without the replica a removed member has the role %q", role)
+	}
+	if answer, err := http.Get(s.URL + "/readyz"); err != nil || answer.StatusCode != 200 {
+		t.Errorf("without the replica the server is not ready: %v", err)
+	}
+}
