@@ -130,22 +130,23 @@ func TestShares(t *testing.T) {
 	})
 	t.Run("waiting holders take turns, and each is served in its order", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := NewShares("requests", 2, 2, 1)
-			a, b := enter(t, s, "a"), enter(t, s, "b")
+			s := NewShares("requests", 3, 3, 1)
+			a, b, free := enter(t, s, "a"), enter(t, s, "b"), enter(t, s, "c")
 			var order []string
 			for _, call := range []string{"a1", "a2", "a3", "b1", "b2"} {
 				go func() {
 					p := enter(t, s, call[:1])
-					order = append(order, call) // one at a time, since one place is free
+					order = append(order, call) // one at a time, since they take turns with one place
 					time.Sleep(time.Millisecond)
 					p.Leave()
 				}()
 				synctest.Wait()
 			}
-			a.Leave()
+			free.Leave()
 			time.Sleep(10 * time.Millisecond)
+			a.Leave()
 			b.Leave()
-			if want := []string{"a1", "a2", "b1", "a3", "b2"}; !slices.Equal(order, want) {
+			if want := []string{"a1", "b1", "a2", "b2", "a3"}; !slices.Equal(order, want) {
 				t.Errorf("%v, want %v", order, want)
 			}
 			synctest.Wait()
