@@ -43,6 +43,10 @@ var acts = map[string]heldRequest{
 	"POST /api/v1/org/invite/{id}/resend":     {path: "/org/invite/$invitation/resend", body: `{}`},
 	"DELETE /api/v1/org/invite/{id}":          {path: "/org/invite/$invitation"},
 	"GET /api/v1/org/audit":                   {path: "/org/audit"},
+	"POST /api/v1/org/export":                 {path: "/org/export", body: `{}`},
+	"GET /api/v1/org/exports":                 {path: "/org/exports"},
+	"GET /api/v1/org/exports/{id}":            {path: "/org/exports/$task"},
+	"GET /api/v1/org/exports/{id}/archive":    {path: "/org/exports/$task/archive"},
 
 	"GET /api/v1/tasks":               {path: "/tasks?workspaceId=$workspace", private: true},
 	"POST /api/v1/tasks":              {path: "/tasks", body: `{"title":"late","workspaceId":"$workspace"}`, private: true},

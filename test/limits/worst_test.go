@@ -273,6 +273,12 @@ var requests = map[string]func(w *largest) []request{
 	"POST /api/v1/org/invite/{id}/resend": func(w *largest) []request { return w.write("/org/invite/"+w.invitation+"/resend", 200, nil) },
 	"DELETE /api/v1/org/invite/{id}":      func(w *largest) []request { return w.get("/org/invite/" + w.invitation) },
 	"GET /api/v1/org/audit":               func(w *largest) []request { return w.lists("/org/audit") },
+	"POST /api/v1/org/export": func(w *largest) []request { // an owner has one at a time
+		return []request{{path: "/org/export", as: w.carl, body: many(fields{}), status: 403, headers: []string{"Content-Type: application/json"}}}
+	},
+	"GET /api/v1/org/exports":              func(w *largest) []request { return w.get("/org/exports") },
+	"GET /api/v1/org/exports/{id}":         func(w *largest) []request { return status(404, w.get("/org/exports/"+w.task)) },
+	"GET /api/v1/org/exports/{id}/archive": func(w *largest) []request { return status(404, w.get("/org/exports/"+w.task+"/archive")) },
 
 	"GET /api/v1/tasks": func(w *largest) []request {
 		return append(w.lists("/tasks"), append(w.lists("/tasks?workspaceId="+w.workspace), w.lists("/tasks?status=TODO&priority=HIGH&dueAfter=2020-01-01&tags="+text(62)+"00")...)...)
