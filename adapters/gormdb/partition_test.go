@@ -92,12 +92,11 @@ func TestPartitionedTablesLookAsBefore(t *testing.T) {
 // activeMember is a member of an organisation of its own who adds and removes records of every
 // partitioned table, and remembers what was acknowledged.
 type activeMember struct {
-	db      *DB
-	org     id.Org
-	user    id.User
-	task    task.Task
-	added   map[string]int64 // rows by table
-	removed int
+	db    *DB
+	org   id.Org
+	user  id.User
+	task  task.Task
+	added map[string]int64 // rows by table
 }
 
 func newActiveMember(t *testing.T, db *DB, n int) *activeMember {
