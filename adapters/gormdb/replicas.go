@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
-	"math"
 	"net"
 	"strconv"
 	"sync"
@@ -305,16 +304,16 @@ func (r *replica) poll(ctx context.Context, primary []sample, now time.Time, sys
 // ReplicaStatistics are the numbers of reads that replicas might answer, and the replicas' lags.
 type ReplicaStatistics struct {
 	Replica, Primary int64
-	Lags             map[string]float64 // in seconds, by host and port; infinite for a replica that is not read
+	Lags             map[string]int64 // in seconds, by host and port; -1 for a replica that is not read
 }
 
 // ReplicaStatistics returns the present ones.
 func (db *DB) ReplicaStatistics() ReplicaStatistics {
-	s := ReplicaStatistics{db.replicas.reads.Load(), db.replicas.fallbacks.Load(), map[string]float64{}}
+	s := ReplicaStatistics{db.replicas.reads.Load(), db.replicas.fallbacks.Load(), map[string]int64{}}
 	for _, r := range db.replicas.all {
-		s.Lags[r.name] = math.Inf(1)
+		s.Lags[r.name] = -1
 		if r.usable.Load() {
-			s.Lags[r.name] = time.Duration(r.lag.Load()).Seconds()
+			s.Lags[r.name] = r.lag.Load() / int64(time.Second)
 		}
 	}
 	return s

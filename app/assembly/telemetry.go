@@ -58,14 +58,14 @@ func (t telemetry) count(counters ...counter) error {
 }
 
 // observeReplicas registers the metrics of reads that replicas might answer. The lag of a replica that
-// is not read is infinite.
+// is not read is -1.
 func (t telemetry) observeReplicas(read func() gormdb.ReplicaStatistics) error {
 	m := t.meters.Meter("collab")
 	reads, err := m.Int64ObservableCounter("collab.replica.reads", metric.WithDescription("Lists that may be stale, by the server that was read."))
 	if err != nil {
 		return err
 	}
-	lag, err := m.Float64ObservableGauge("collab.replica.lag", metric.WithUnit("s"), metric.WithDescription("How far replicas are behind the primary at most."))
+	lag, err := m.Int64ObservableUpDownCounter("collab.replica.lag", metric.WithUnit("s"), metric.WithDescription("How far replicas are behind the primary at most."))
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (t telemetry) observeReplicas(read func() gormdb.ReplicaStatistics) error {
 		o.ObserveInt64(reads, now.Replica, metric.WithAttributes(attribute.String("source", "replica")))
 		o.ObserveInt64(reads, now.Primary, metric.WithAttributes(attribute.String("source", "primary")))
 		for name, behind := range now.Lags {
-			o.ObserveFloat64(lag, behind, metric.WithAttributes(attribute.String("replica", name)))
+			o.ObserveInt64(lag, behind, metric.WithAttributes(attribute.String("replica", name)))
 		}
 		return nil
 	}, reads, lag)
