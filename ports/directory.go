@@ -19,10 +19,6 @@ type Users interface {
 	// ByProvider finds the user by the identity provider's id, compared exactly.
 	ByProvider(ctx context.Context, providerID string) (org.User, error)
 
-	// ByEmail returns at most limit users with the address, compared without regard to case,
-	// by id. Deleted users have none.
-	ByEmail(ctx context.Context, email string, limit int) ([]org.User, error)
-
 	// Upsert finds the user with fresh.ProviderID, or takes fresh if there is none, and
 	// stores and returns what fn returns for it. It locks the record until the transaction
 	// ends. Fn must keep ID and ProviderID.

@@ -34,7 +34,6 @@ const (
 const (
 	maxManifest = 64 << 10
 	maxLine     = 1 << 20
-	maxContent  = 1 << 40
 	pieces      = 128 << 10
 	block       = 512 // of a tar
 )
@@ -465,7 +464,7 @@ func (s *scanner) readManifest() error {
 // part reads the file of one kind.
 func (s *scanner) part(p archive.Part) error {
 	name := archive.FileName(p.Kind)
-	h, err := s.next(name, maxContent)
+	h, err := s.next(name, p.Bytes)
 	if err != nil {
 		return err
 	}
@@ -509,7 +508,7 @@ func (s *scanner) part(p archive.Part) error {
 func (s *scanner) contents() error {
 	var total int64
 	for range s.manifest.Contents {
-		h, err := s.next("", maxContent)
+		h, err := s.next("", s.manifest.Bytes-total)
 		if err != nil {
 			return err
 		}
@@ -517,9 +516,7 @@ func (s *scanner) contents() error {
 		if !in || path.Clean(p) != p || path.IsAbs(p) || p == ".." || strings.HasPrefix(p, "../") {
 			return refused("%.100q does not belong in it", h.Name)
 		}
-		if total += h.Size; total > s.manifest.Bytes {
-			return refused("its files have more bytes than in the manifest")
-		}
+		total += h.Size
 		content := &errorReader{Reader: s.files}
 		if err := s.item(archive.Item{Path: p, Size: h.Size, Content: content}); err != nil {
 			if content.err != nil {

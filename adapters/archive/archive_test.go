@@ -303,6 +303,25 @@ func TestRecordsThatNobodyCouldHaveMadeAreRefused(t *testing.T) {
 	}
 }
 
+// Texts of profiles are cleaned as those of the identity provider are: hints of clients are not.
+func TestProfilesAreReadClean(t *testing.T) {
+	file, _ := pack(t, []archive.Record{
+		{Organisation: &org.Organisation{ID: ofOrg, Name: " a\nb", Slug: "c\u0085", ProviderID: "org_1"}},
+		{Member: &org.Profile{
+			Membership: org.Membership{Org: ofOrg, User: uid[id.User](2), Role: org.Owner, ProviderRole: "r\t"},
+			Person:     org.User{ID: uid[id.User](2), ProviderID: "user_1", Name: "Ada\x00", Email: "nobody", AvatarURL: "javascript:alert(1)"},
+		}},
+	})
+	_, got, _, err := read(t, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, m := got[0].Organisation, got[1].Member
+	if o.Name != "a b" || o.Slug != "c" || m.ProviderRole != "r" || m.Person.Name != "Ada" || m.Person.Email != "" || m.Person.AvatarURL != "" {
+		t.Errorf("%+v, %+v", o, m)
+	}
+}
+
 func TestFilesThatDoNotBelongInAnArchiveAreRefused(t *testing.T) {
 	file, m := pack(t, sample(t)[:10])
 	tarOf := unzipped(t, file)

@@ -175,14 +175,12 @@ func (r organisationRow) record(o id.Org) (archive.Record, error) {
 	if r.ID != o {
 		f.Add("id", "must be the organisation of the manifest")
 	}
-	f.Text("name", r.Name, check.MaxName)
-	f.Text("slug", r.Slug, check.MaxName)
 	if !identity.ValidID(r.IdentityOrganisationID) {
 		f.Add("identityOrganisationId", "must be an identity provider's id")
 	}
 	f.Text("createdByIdentityId", text(r.CreatedBy), identity.MaxID)
 	return f.record(archive.Record{Organisation: &org.Organisation{
-		ID: r.ID, Name: r.Name, Slug: r.Slug, ProviderID: r.IdentityOrganisationID, CreatedAt: time.Time(r.CreatedAt), UpdatedAt: time.Time(r.UpdatedAt),
+		ID: r.ID, Name: identity.CleanName(r.Name), Slug: identity.CleanName(r.Slug), ProviderID: r.IdentityOrganisationID, CreatedAt: time.Time(r.CreatedAt), UpdatedAt: time.Time(r.UpdatedAt),
 		CreatedBy: text(r.CreatedBy),
 	}})
 }
@@ -233,16 +231,16 @@ func (r memberRow) record(o id.Org) (archive.Record, error) {
 	if !identity.ValidID(r.IdentityUserID) {
 		f.Add("identityUserId", "must be an identity provider's id")
 	}
-	f.Text("name", text(r.Name), check.MaxName)
-	f.Text("email", text(r.Email), check.MaxEmail)
-	f.Text("avatarUrl", text(r.AvatarURL), check.MaxURL)
 	if _, ok := org.ParseRole(string(r.Role)); !ok {
 		f.Add("role", org.RoleRule)
 	}
-	f.Text("identityRole", text(r.IdentityRole), identity.MaxID)
 	return f.record(archive.Record{Member: &org.Profile{
-		Membership: org.Membership{Org: o, User: r.UserID, Role: r.Role, ProviderRole: text(r.IdentityRole), OnboardingCompleted: r.OnboardingCompleted, JoinedAt: time.Time(r.JoinedAt)},
-		Person:     org.User{ID: r.UserID, ProviderID: r.IdentityUserID, Name: text(r.Name), Email: text(r.Email), AvatarURL: text(r.AvatarURL)},
+		Membership: org.Membership{
+			Org: o, User: r.UserID, Role: r.Role, ProviderRole: identity.CleanName(text(r.IdentityRole)), OnboardingCompleted: r.OnboardingCompleted, JoinedAt: time.Time(r.JoinedAt),
+		},
+		Person: org.User{
+			ID: r.UserID, ProviderID: r.IdentityUserID, Name: identity.CleanName(text(r.Name)), Email: identity.CleanEmail(text(r.Email)), AvatarURL: identity.CleanURL(text(r.AvatarURL)),
+		},
 	}})
 }
 

@@ -55,10 +55,6 @@ func (q users) ByProvider(ctx context.Context, providerID string) (org.User, err
 	return get(ctx, userTable.on(q.read).filter("provider_id = ?", providerID), (*userRow).user)
 }
 
-func (q users) ByEmail(ctx context.Context, email string, limit int) ([]org.User, error) {
-	return all(ctx, userTable.on(q.read).filter("email_key = ? AND deleted_at IS NULL", identity.FoldEmail(email)).page("id", limit), (*userRow).user)
-}
-
 func (q users) Upsert(ctx context.Context, fresh org.User, fn func(org.User) (org.User, error)) (org.User, error) {
 	return atomically(ctx, q.conn, func(c *conn) (org.User, error) {
 		return upsert(ctx, userTable.on(c.write), fresh.ProviderID, (*userRow).user, rowOfUser, fresh, fn)

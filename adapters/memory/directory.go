@@ -50,13 +50,6 @@ func (u users) ByProvider(_ context.Context, providerID string) (org.User, error
 	})
 }
 
-func (u users) ByEmail(_ context.Context, email string, limit int) ([]org.User, error) {
-	return result(u.run, func(x *tx) ([]org.User, error) {
-		return x.users.list(func(v org.User) bool { return !v.Deleted() && identity.FoldEmail(v.Email) == identity.FoldEmail(email) },
-			func(a, b org.User) int { return cmp.Compare(a.ID, b.ID) }, limit), nil
-	})
-}
-
 func (u users) Upsert(_ context.Context, fresh org.User, fn func(org.User) (org.User, error)) (org.User, error) {
 	return result(u.run, func(x *tx) (org.User, error) {
 		v, _, err := x.users.upsert(x, func(v org.User) id.User { return v.ID }, fresh,

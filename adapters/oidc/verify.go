@@ -50,6 +50,8 @@ type payload struct {
 	Name    string `json:"name"`
 	Email   string `json:"email"`
 	Picture string `json:"picture"`
+
+	EmailVerified any `json:"email_verified"` // a boolean, or some providers' text
 }
 
 // Verify returns the claims of a token with a valid signature, audience and time.
@@ -94,6 +96,9 @@ func (p *Provider) verify(ctx context.Context, text string) (token, error) {
 	}
 	if !identity.ValidID(signed.Subject) {
 		return token{}, refuse(errors.New("sub is empty or cannot be an id"))
+	}
+	if c.EmailVerified == false || c.EmailVerified == "false" {
+		c.Email = ""
 	}
 	if c.Org == "" && c.Compact.Org != "" {
 		c.Org, c.OrgRole, c.OrgSlug = c.Compact.Org, fullRole(c.Compact.Role), c.Compact.Slug

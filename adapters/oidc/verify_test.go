@@ -59,6 +59,9 @@ func TestClaimsOfBothShapesAreRead(t *testing.T) {
 			map[string]any{"name": " Ada\nLovelace ", "email": "ada@example.com", "picture": "https://img.example.com/a.png"},
 			identity.Claims{Name: "Ada Lovelace", Email: "ada@example.com", AvatarURL: "https://img.example.com/a.png"},
 		},
+		"an address that is not verified":            {map[string]any{"email": "ada@example.com", "email_verified": false}, identity.Claims{}},
+		"an address that is not verified, as a text": {map[string]any{"email": "ada@example.com", "email_verified": "false"}, identity.Claims{}},
+		"an address that is verified":                {map[string]any{"email": "ada@example.com", "email_verified": "true"}, identity.Claims{Email: "ada@example.com"}},
 		"invalid names and addresses": {
 			map[string]any{"name": strings.Repeat("é", 300), "email": "nobody", "picture": "javascript:alert(1)"},
 			identity.Claims{Name: strings.Repeat("é", 200)},

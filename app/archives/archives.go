@@ -26,6 +26,7 @@ type Options struct {
 	Secrets   ports.Secrets
 	Version   string // of the program
 	Issuer    string // of the identity provider
+	MaxSize   int64  // of the content of a file that is imported, in bytes
 
 	// Exports that members ask for need these as well.
 	Signed    ports.SignedBlobs // nil: the store gives out no addresses

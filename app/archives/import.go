@@ -1,6 +1,7 @@
 package archives
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,7 +17,6 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
-	"collab/domain/invitation"
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/task"
@@ -29,19 +29,25 @@ type Import struct {
 	Open         func() (io.ReadCloser, error) // opens the archive, more than once
 	Name         string                        // of the organisation; empty: that in the archive
 	Slug         string                        // likewise
-	Organisation string                        // the identity provider's id of it; empty: that in the archive, of the same provider
-	ByEmail      bool                          // members of another identity provider are those users here who have their addresses
-	Invite       bool                          // members who are not known here are invited instead
+	Organisation string                        // the identity provider's id of it; empty: none
+	Users        map[id.User]string            // users here, by id or the identity provider's id, by the member in the archive; NoMember: none
+	MaxBytes     int64                         // of records and contents together; 0: DefaultMaxBytes
 }
+
+// NoMember stands in Import.Users for a member of the archive who does not become one here.
+const NoMember = "-"
+
+// DefaultMaxBytes bounds the records and contents of an import.
+const DefaultMaxBytes = 100 << 30
 
 // Imported is the outcome of an import.
 type Imported struct {
 	Manifest     archive.Manifest
 	Organisation org.Organisation
-	NewIDs       bool     // the organisation and its records have other ids than in the archive
-	Known        int      // members who were users before
-	Created      int      // members whose users were created
-	Invited      []string // addresses of the members who were invited instead
+	NewIDs       bool // the organisation and its records have other ids than in the archive
+	Known        int  // members who were users before
+	Created      int  // members whose users were created
+	Left         int  // members of the archive who are not members here
 }
 
 // errEnough ends the reading of an archive.
@@ -55,18 +61,19 @@ type importer struct {
 	sum     string // of the manifest's parts, so that each reading has the same
 	of      org.Organisation
 	mapping archive.Mapping
-	members map[id.User]org.Profile // by the id in the archive, with the user here; absent: invited
-	invited []org.Profile
-	unknown int    // members of another identity provider that are not known here
-	random  string // makes the names of the contents
+	members map[id.User]org.Profile // by the id in the archive, with the user here; absent: no member
+	joined  map[string]bool         // the identity provider's ids of these users
+	listed  int                     // members in Users
+	owners  int                     // members who are owners and may sign in
+	unknown int                     // members of another identity provider who are not in Users
+	random  string                  // makes the names of the contents
 }
 
 // Import makes an organisation of an archive, all of it or nothing. Members are users of the same
-// identity provider, who are created if they never signed in here, or with ByEmail users with the
-// same address. It reads the archive once to check all of it and to store the contents, and then
+// identity provider, who are created if they never signed in here, or those in Users. It reads the archive once to check all of it and to store the contents, and then
 // again to store the records in one transaction. The contents of an import that fails are garbage.
 func (a *Archives) Import(ctx context.Context, in Import) (Imported, error) {
-	i := &importer{Archives: a, Import: in, members: map[id.User]org.Profile{}, random: a.Secrets.Secret()}
+	i := &importer{Archives: a, Import: in, members: map[id.User]org.Profile{}, joined: map[string]bool{}, random: a.Secrets.Secret()}
 	if err := i.check(); err != nil {
 		return Imported{}, err
 	}
@@ -141,7 +148,8 @@ func (i *importer) examine(ctx context.Context) error {
 		case item.Manifest != nil:
 			i.did.Manifest = *item.Manifest
 			i.mapping = archive.Mapping{From: item.Manifest.Organisation, Users: map[id.User]id.User{}}
-			return nil
+			references.Made = item.Manifest.Made
+			return item.Manifest.Check(cmp.Or(i.MaxBytes, DefaultMaxBytes), i.Clock.Now())
 		case item.Content != nil:
 			if err := i.ready(&references); err != nil {
 				return err
@@ -156,6 +164,9 @@ func (i *importer) examine(ctx context.Context) error {
 			return i.content(ctx, o, item)
 		}
 		err := references.Check(item.Record)
+		if o := item.Record.Object; err == nil && o != nil && o.Size > i.MaxSize {
+			err = fault.Field("size", "must be at most %d, the largest content of a file here", i.MaxSize)
+		}
 		if err == nil && item.Record.Organisation != nil {
 			err = i.choose(ctx, *item.Record.Organisation)
 		}
@@ -181,21 +192,14 @@ func (i *importer) ready(references *archive.References) error {
 	if err := references.CheckOwner(); err != nil {
 		return err
 	}
-	owners := 0
-	for _, p := range i.members {
-		if p.Role == org.Owner {
-			owners++
-		}
-	}
 	switch {
-	case i.unknown > 0 && !i.ByEmail:
-		return fault.New(fault.Conflict, "The archive has users of another identity provider (%q, and here %q): their addresses can name users here instead, if both providers verify addresses",
-			i.did.Manifest.Issuer, i.Issuer)
-	case i.unknown > 0 && !i.Invite:
-		return fault.New(fault.Conflict, "%d members, %s among them, have no user with their address here: they can sign in here first, or be invited instead, which gives their personal files to nobody",
-			i.unknown, i.invited[0].Person.Email)
-	case owners == 0:
-		return fault.New(fault.Conflict, "No OWNER of the archive is a user here: one has to sign in here first")
+	case i.unknown > 0:
+		return fault.New(fault.Conflict, "The archive has %d members of another identity provider (%q, and here %q) of whom it is not said which users they are here",
+			i.unknown, i.did.Manifest.Issuer, i.Issuer)
+	case i.listed < len(i.Users):
+		return fault.New(fault.Conflict, "%d of the %d users that are given are of nobody in %s", len(i.Users)-i.listed, len(i.Users), archive.FileName(archive.Members))
+	case i.owners == 0:
+		return fault.New(fault.Conflict, "No OWNER of the archive is a user here who may sign in")
 	}
 	return nil
 }
@@ -205,7 +209,8 @@ func (i *importer) sameProvider() bool {
 	return i.Issuer != "" && i.Issuer == i.did.Manifest.Issuer
 }
 
-// choose sets the id of the organisation, and the provider's id: one that nobody else has.
+// choose sets the id of the organisation, and the provider's id: the given one, which nobody else
+// may have. That of the archive is not taken, since nothing proves that the archive is of it.
 func (i *importer) choose(ctx context.Context, o org.Organisation) error {
 	all := i.Store.Directory().Organisations()
 	_, err := all.Get(ctx, o.ID)
@@ -226,79 +231,96 @@ func (i *importer) choose(ctx context.Context, o org.Organisation) error {
 	if i.Slug != "" {
 		i.of.Slug = i.Slug
 	}
-	if i.sameProvider() {
-		i.of.CreatedBy = o.CreatedBy
-		if i.of.ProviderID == "" {
-			i.of.ProviderID = o.ProviderID
-		}
-	}
-	if i.of.ProviderID != "" {
-		_, err := all.ByProvider(ctx, i.of.ProviderID)
-		switch {
-		case err == nil && i.Organisation != "":
-			return fault.New(fault.Conflict, "the identity provider's organisation %s is another one's here", i.Organisation)
-		case err == nil:
-			i.of.ProviderID = ""
-		case !fault.Is(err, fault.NotFound):
-			return err
-		}
-	}
-	if i.of.ProviderID == "" {
+	if i.Organisation == "" {
 		i.of.ProviderID = "imported:" + string(i.mapping.To)
+		return nil
 	}
-	return nil
+	if i.sameProvider() && i.Organisation == o.ProviderID {
+		i.of.CreatedBy = o.CreatedBy
+	}
+	_, err = all.ByProvider(ctx, i.Organisation)
+	switch {
+	case err == nil:
+		return fault.New(fault.Conflict, "the identity provider's organisation %s is another one's here", i.Organisation)
+	case fault.Is(err, fault.NotFound):
+		return nil
+	}
+	return err
 }
 
 // member finds the user of a member.
 func (i *importer) member(ctx context.Context, p org.Profile) error {
 	users := i.Store.Directory().Users()
-	if i.sameProvider() {
-		u, err := users.ByProvider(ctx, p.Person.ProviderID)
-		if err == nil {
-			i.did.Known++
-			i.join(p, u)
-			return nil
-		}
-		if !fault.Is(err, fault.NotFound) {
-			return err
-		}
-		now := i.Clock.Now()
-		u = p.Person
-		u.CreatedAt, u.UpdatedAt = now, now
-		if _, err := users.Get(ctx, u.ID); err == nil {
-			u.ID = id.User(i.IDs.New())
-		} else if !fault.Is(err, fault.NotFound) {
-			return err
-		}
-		i.did.Created++
-		i.join(p, u)
+	name, listed := i.Users[p.User]
+	var u org.User
+	var err error
+	switch user, isID := id.Parse[id.User](name); {
+	case !listed && !i.sameProvider():
+		i.unknown++
 		return nil
+	case !listed:
+		u, err = users.ByProvider(ctx, p.Person.ProviderID)
+	case name == NoMember:
+		i.listed++
+		i.did.Left++
+		return nil
+	case isID:
+		u, err = users.Get(ctx, user)
+	default:
+		u, err = users.ByProvider(ctx, name)
 	}
-	var found []org.User
-	if i.ByEmail && p.Person.Email != "" {
-		var err error
-		if found, err = users.ByEmail(ctx, p.Person.Email, 2); err != nil {
-			return err
-		}
-	}
-	if len(found) == 1 {
-		i.did.Known++
+	if listed {
+		i.listed++
 		p.ProviderRole = ""
-		i.join(p, found[0])
-		return nil
+		if err != nil {
+			return fault.Wrap(fault.KindOf(err), err, "the member %s is not %.300q here", p.User, name)
+		}
 	}
-	i.unknown++
-	i.invited = append(i.invited, p)
-	i.did.Invited = append(i.did.Invited, p.Person.Email)
-	return nil
+	switch {
+	case fault.Is(err, fault.NotFound):
+		if u, err = i.fresh(ctx, p.Person); err == nil {
+			i.did.Created++
+		}
+	case err == nil && u.Deleted():
+		i.did.Left++
+		return nil
+	case err == nil:
+		i.did.Known++
+	}
+	if err != nil {
+		return err
+	}
+	return i.join(p, u)
 }
 
-func (i *importer) join(p org.Profile, u org.User) {
+// fresh returns the record of a user who never signed in here.
+func (i *importer) fresh(ctx context.Context, u org.User) (org.User, error) {
+	now := i.Clock.Now()
+	u.CreatedAt, u.UpdatedAt = now, now
+	_, err := i.Store.Directory().Users().Get(ctx, u.ID)
+	switch {
+	case err == nil:
+		u.ID = id.User(i.IDs.New())
+	case !fault.Is(err, fault.NotFound):
+		return u, err
+	}
+	return u, nil
+}
+
+func (i *importer) join(p org.Profile, u org.User) error {
+	if i.joined[u.ProviderID] {
+		return fault.Field("userId", "is of the same user here as that of another member")
+	}
+	i.joined[u.ProviderID] = true
 	if u.ID != p.User {
 		i.mapping.Users[p.User] = u.ID
 	}
+	if p.Role == org.Owner && u.CheckSignIn() == nil {
+		i.owners++
+	}
 	p.Person = u
 	i.members[p.User] = p
+	return nil
 }
 
 // blob returns the name of the content of a file of the archive.
@@ -355,13 +377,6 @@ func (i *importer) store(ctx context.Context, r ports.Records) error {
 	})
 	if err == nil {
 		err = w.flush()
-	}
-	for _, p := range i.invited {
-		if err == nil && p.Person.Email != "" {
-			err = r.Directory().Invitations().Put(ctx, w.o, invitation.New(invitation.Invitation{
-				ID: id.Invitation(i.IDs.New()), Org: w.o, Email: p.Person.Email, Role: p.Role,
-			}, "", now))
-		}
 	}
 	if err != nil {
 		return err
@@ -472,15 +487,18 @@ func (w *writer) putMember(user id.User) error {
 		return nil
 	}
 	dir := w.Directory()
-	u, err := dir.Users().Upsert(w.ctx, p.Person, func(u org.User) (org.User, error) { return u, nil })
-	if err == nil && u.ID != p.Person.ID {
-		err = fault.New(fault.Conflict, "The user signed in meanwhile: import again")
+	u, err := dir.Users().Get(w.ctx, p.Person.ID) // Upsert would lock it, and its sign-ins would wait for the import
+	if fault.Is(err, fault.NotFound) {
+		u, err = dir.Users().Upsert(w.ctx, p.Person, func(u org.User) (org.User, error) { return u, nil })
+	}
+	if err == nil && (u.ID != p.Person.ID || u.ProviderID != p.Person.ProviderID || u.Deleted()) {
+		err = fault.New(fault.Conflict, "The user signed in or was deleted meanwhile: import again")
 	}
 	if err != nil {
 		return err
 	}
-	m := p.Membership
-	m.Org, m.User, m.RoleSetHere, m.UsedAt = w.o, u.ID, true, m.JoinedAt
+	m := p.Membership // never used: it is nobody's default organisation before they choose it
+	m.Org, m.User, m.RoleSetHere = w.o, u.ID, true
 	return dir.Members().Put(w.ctx, w.o, m)
 }
 

@@ -26,6 +26,7 @@ import (
 	"collab/app/assembly/datadir"
 	domain "collab/domain/archive"
 	"collab/domain/export"
+	"collab/domain/id"
 	"collab/ports"
 )
 
@@ -58,27 +59,55 @@ func Export(ctx context.Context, c config.Config, organisation, file string, out
 	})
 }
 
-// ParseImport reads the arguments of collabd import: a file, then options.
-func ParseImport(args []string) (file string, in archives.Import, err error) {
+// ParseImport reads the arguments of collabd import: a file, then options, among them the file of
+// users.
+func ParseImport(args []string) (file, users string, in archives.Import, err error) {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
-		return "", in, errors.New("the file is missing")
+		return "", "", in, errors.New("the file is missing")
 	}
 	flags := flag.NewFlagSet("import", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&in.Name, "name", "", "")
 	flags.StringVar(&in.Slug, "slug", "", "")
 	flags.StringVar(&in.Organisation, "identity-organisation", "", "")
-	flags.BoolVar(&in.ByEmail, "by-email", false, "")
-	flags.BoolVar(&in.Invite, "invite", false, "")
+	flags.Int64Var(&in.MaxBytes, "max-bytes", archives.DefaultMaxBytes, "")
+	flags.StringVar(&users, "users", "", "")
 	if err = flags.Parse(args[1:]); err == nil && flags.NArg() > 0 {
 		err = errors.New("there is more than one file")
 	}
-	return args[0], in, err
+	return args[0], users, in, err
 }
 
-// ImportFile makes an organisation of an archive and reports it on out. Servers may be running; on
-// SQLite their writes wait meanwhile.
-func ImportFile(ctx context.Context, c config.Config, file string, in archives.Import, out, log io.Writer) error {
+// readUsers reads the users here of members of an archive: two ids on each line. If file is "" there
+// are none.
+func readUsers(file string) (map[id.User]string, error) {
+	if file == "" {
+		return nil, nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	users := map[id.User]string{}
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		member, user, _ := strings.Cut(strings.TrimSpace(lines.Text()), " ")
+		of, ok := id.Parse[id.User](member)
+		if user = strings.TrimSpace(user); !ok || user == "" || users[of] != "" || n > domain.MaxMembers {
+			return nil, fmt.Errorf("%s line %d must be the userId of another member and a user here", file, n)
+		}
+		users[of] = user
+	}
+	return users, lines.Err()
+}
+
+// ImportFile makes an organisation of an archive, with a file of users unless users is "", and reports
+// it on out. Servers may be running; on SQLite their writes wait meanwhile.
+func ImportFile(ctx context.Context, c config.Config, file, users string, in archives.Import, out, log io.Writer) (err error) {
+	if in.Users, err = readUsers(users); err != nil {
+		return err
+	}
 	return withArchives(ctx, c, log, func(a *archives.Archives) error {
 		in.Open = func() (io.ReadCloser, error) { return os.Open(file) }
 		did, err := a.Import(ctx, in)
@@ -91,10 +120,7 @@ func ImportFile(ctx context.Context, c config.Config, file string, in archives.I
 		if did.NewIDs {
 			fmt.Fprintf(w, "%s is in use here: the organisation and its records have new ids.\n", m.Organisation)
 		}
-		fmt.Fprintf(w, "Members: %d were users here, %d become users, %d are invited.\n", did.Known, did.Created, len(did.Invited))
-		for _, address := range did.Invited {
-			fmt.Fprintf(w, "  invited: %s\n", address)
-		}
+		fmt.Fprintf(w, "Members: %d were users here, %d become users, %d are no members here.\n", did.Known, did.Created, did.Left)
 		return w.Flush()
 	})
 }
@@ -123,7 +149,7 @@ func withArchives(ctx context.Context, c config.Config, log io.Writer, fn func(*
 	}
 	defer func() { err = errors.Join(err, blobs.Close()) }()
 	return fn(archives.New(archives.Options{
-		Store: db, Snapshots: db, Blobs: blobs, Archiver: archive.Archiver{}, Clock: system.Clock{}, IDs: system.IDs{}, Secrets: system.Secrets{}, Version: Version(), Issuer: c.IdentityIssuer.Text(),
+		Store: db, Snapshots: db, Blobs: blobs, Archiver: archive.Archiver{}, Clock: system.Clock{}, IDs: system.IDs{}, Secrets: system.Secrets{}, Version: Version(), Issuer: c.IdentityIssuer.Text(), MaxSize: c.MaxUpload,
 	}))
 }
 

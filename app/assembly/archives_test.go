@@ -211,8 +211,21 @@ func TestAnExportWithoutAContentLeavesNoFile(t *testing.T) {
 // imported imports an archive and returns what the command printed.
 func (d *deployment) imported(file string, in archives.Import) (string, error) {
 	d.Helper()
+	return d.importedWith("", file, in)
+}
+
+// importedWith imports an archive with the text of a file of users, unless that is empty.
+func (d *deployment) importedWith(users, file string, in archives.Import) (string, error) {
+	d.Helper()
 	var out, log bytes.Buffer
-	err := ImportFile(d.Context(), d.config, file, in, &out, &log)
+	name := ""
+	if users != "" {
+		name = filepath.Join(d.TempDir(), "users.txt")
+		if err := os.WriteFile(name, []byte(users), 0o600); err != nil {
+			d.Fatal(err)
+		}
+	}
+	err := ImportFile(d.Context(), d.config, file, name, in, &out, &log)
 	return out.String(), err
 }
 
@@ -282,8 +295,8 @@ func TestAnImportedOrganisationIsExportedAsItWas(t *testing.T) {
 	for name, database := range map[string]string{"SQLite": "", "Postgres": postgres.URL(t)} {
 		t.Run(name, func(t *testing.T) {
 			to := newDeployment(t, sameIssuer, "COLLAB_DATABASE_URL="+database)
-			printed, err := to.imported(file, archives.Import{})
-			if err != nil || !strings.Contains(printed, "Members: 0 were users here, 2 become users, 0 are invited.") {
+			printed, err := to.imported(file, archives.Import{Organisation: "org_1"})
+			if err != nil || !strings.Contains(printed, "Members: 0 were users here, 2 become users, 0 are no members here.") {
 				t.Fatalf("%v, %s", err, printed)
 			}
 			again, _, err := to.exported("example")
@@ -341,7 +354,7 @@ func sorted(texts map[string]string) map[string]string {
 	return is
 }
 
-func TestMembersOfAnotherProviderAreFoundByAddressOrInvited(t *testing.T) {
+func TestMembersOfAnotherProviderAreTheUsersThatTheOperatorNames(t *testing.T) {
 	from := newDeployment(t, sameIssuer)
 	from.add()
 	file, _, err := from.exported("example")
@@ -349,26 +362,32 @@ func TestMembersOfAnotherProviderAreFoundByAddressOrInvited(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := newDeployment(t, "COLLAB_IDENTITY_ISSUER=https://other.example.com")
-	ada := org.User{ID: uid[id.User](99), ProviderID: "other_ada", Email: "U0@example.com"}
-	if err := keep(to.db.Directory().Users().Upsert(t.Context(), ada, func(u org.User) (org.User, error) { return u, nil })); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		in   archives.Import
-		want string
-	}{
-		{archives.Import{}, "another identity provider"}, {archives.Import{ByEmail: true}, "1 members, u1@example.com among them"},
-		{archives.Import{Invite: true}, "another identity provider"},
+	ada := to.user(org.User{ID: uid[id.User](99), ProviderID: "other_ada"})
+	to.user(org.User{ID: uid[id.User](98), ProviderID: "mallory", Email: "u0@example.com"})
+	to.user(org.User{ID: uid[id.User](97), ProviderID: "blocked", Blocked: true})
+	to.user(org.User{ID: uid[id.User](96), ProviderID: "deleted", DeletedAt: new(time.Now())})
+	first, second := string(uid[id.User](11)), string(uid[id.User](12))
+	for _, c := range [][2]string{
+		{"", "2 members of another identity provider"},
+		{first + " other_ada", "1 members of another identity provider"},
+		{first + " nobody\n" + second + " -", "members.jsonl line 1: the member " + first + " is not \"nobody\" here: User not found"},
+		{first + " other_ada\n" + second + " " + string(ada.ID), "members.jsonl line 2: userId is of the same user here"},
+		{first + " other_ada\n" + second + " -\n" + string(uid[id.User](13)) + " -", "1 of the 3 users that are given are of nobody"},
+		{first + " -\n" + second + " other_ada", "No OWNER of the archive"},
+		{first + " blocked\n" + second + " other_ada", "No OWNER of the archive"},
+		{first + " deleted\n" + second + " other_ada", "No OWNER of the archive"},
+		{"u0@example.com other_ada", "line 1 must be the userId"},
+		{first + " a\n" + first + " b", "line 2 must be the userId of another member"},
 	} {
-		if _, err := to.imported(file, c.in); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v", c.in, err)
+		if _, err := to.importedWith(c[0], file, archives.Import{}); err == nil || !strings.Contains(err.Error(), c[1]) {
+			t.Errorf("%q: %v", c[0], err)
 		}
 	}
 	if _, err := to.db.Directory().Organisations().Get(t.Context(), exampleOrg); !fault.Is(err, fault.NotFound) {
 		t.Fatalf("a refused import left something: %v", err)
 	}
-	printed, err := to.imported(file, archives.Import{ByEmail: true, Invite: true, Organisation: "org_other"})
-	if err != nil || !strings.Contains(printed, "1 were users here, 0 become users, 1 are invited.\n  invited: u1@example.com") {
+	printed, err := to.importedWith(first+" other_ada\n"+second+" -\n", file, archives.Import{Organisation: "org_other"})
+	if err != nil || !strings.Contains(printed, "1 were users here, 0 become users, 1 are no members here.") {
 		t.Fatalf("%v, %s", err, printed)
 	}
 	m, err := to.db.Directory().Members().Get(t.Context(), exampleOrg, ada.ID)
@@ -383,15 +402,76 @@ func TestMembersOfAnotherProviderAreFoundByAddressOrInvited(t *testing.T) {
 	if err != nil || every.Assignee == nil || *every.Assignee != ada.ID || every.CreatedBy != uid[id.User](12) {
 		t.Errorf("the task is %+v, %v", every, err)
 	}
-	pending, err := to.db.Directory().Invitations().Pending(t.Context(), exampleOrg, "u1@example.com", time.Now())
-	if err != nil || len(pending) != 1 || pending[0].Role != org.Member {
-		t.Errorf("invited are %+v, %v", pending, err)
-	}
 	if o, err := to.db.Directory().Organisations().ByProvider(t.Context(), "org_other"); err != nil || o.ID != exampleOrg {
 		t.Errorf("the provider's organisation is %+v, %v", o, err)
 	}
 	if sub, err := to.db.Directory().Subscriptions().Get(t.Context(), exampleOrg); err != nil || sub.Plan != plan.None {
 		t.Errorf("the plan is %+v, %v", sub, err)
+	}
+}
+
+// user adds a user.
+func (d *deployment) user(u org.User) org.User {
+	d.Helper()
+	if err := keep(d.db.Directory().Users().Upsert(d.Context(), u, func(u org.User) (org.User, error) { return u, nil })); err != nil {
+		d.Fatal(err)
+	}
+	return u
+}
+
+// An archive of the same identity provider changes nothing for the users here beyond the new
+// membership, and on Postgres their sign-ins do not wait for it.
+func TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone(t *testing.T) {
+	from := newDeployment(t, sameIssuer)
+	from.add()
+	file, _, err := from.exported("example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	to := newDeployment(t, sameIssuer, "COLLAB_DATABASE_URL="+postgres.URL(t))
+	users, members := to.db.Directory().Users(), to.db.Directory().Members()
+	ada := to.user(org.User{ID: uid[id.User](99), ProviderID: "user_0", Name: "Known"})
+	to.user(org.User{ID: uid[id.User](98), ProviderID: "user_1", DeletedAt: new(time.Now())})
+	used := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	of := org.Organisation{ID: uid[id.Org](5), ProviderID: "org_own", Name: "Own"}
+	err = errors.Join(keep(to.db.Directory().Organisations().Upsert(ctx, of, func(o org.Organisation) (org.Organisation, error) { return o, nil })),
+		members.Put(ctx, of.ID, org.Membership{Org: of.ID, User: ada.ID, Role: org.Owner, JoinedAt: used, UsedAt: used}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := 0
+	err = withArchives(ctx, to.config, io.Discard, func(a *archives.Archives) error {
+		did, err := a.Import(ctx, archives.Import{Open: func() (io.ReadCloser, error) {
+			f, err := os.Open(file)
+			if opened++; opened < 3 || err != nil {
+				return f, err
+			}
+			return &cutReader{f, func() { // in the transaction, after all records
+				bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
+				defer cancel()
+				if err := keep(users.Upsert(bounded, ada, func(u org.User) (org.User, error) { return u, nil })); err != nil {
+					t.Errorf("a sign-in during the import: %v", err)
+				}
+			}}, nil
+		}})
+		if did.Known != 1 || did.Left != 1 || did.Created != 0 {
+			t.Errorf("%+v", did)
+		}
+		return err
+	})
+	if err != nil || opened != 3 {
+		t.Fatalf("%v after %d", err, opened)
+	}
+	all, err := users.Memberships(ctx, ada.ID)
+	if err != nil || len(all) != 2 || all[0].Org != of.ID {
+		t.Errorf("the memberships are %+v, %v", all, err)
+	}
+	if _, err := members.Get(ctx, exampleOrg, uid[id.User](98)); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a deleted user is a member: %v", err)
+	}
+	if o, err := to.db.Directory().Organisations().ByProvider(ctx, "org_1"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the provider's organisation is %+v, %v", o, err)
 	}
 }
 
@@ -418,6 +498,14 @@ func TestAnImportThatFailsLeavesNothingAndCanBeRepeated(t *testing.T) {
 	if err := os.WriteFile(file, whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	err = withArchives(t.Context(), to.config, io.Discard, func(a *archives.Archives) error {
+		a.MaxSize = 9
+		_, err := a.Import(t.Context(), archives.Import{Open: func() (io.ReadCloser, error) { return os.Open(file) }})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "files.jsonl line 1: size must be at most 9") {
+		t.Errorf("with a file that is too large: %v", err)
+	}
 	opened := 0
 	ctx, cancel := context.WithCancel(t.Context())
 	err = withArchives(ctx, to.config, io.Discard, func(a *archives.Archives) error {
@@ -435,8 +523,11 @@ func TestAnImportThatFailsLeavesNothingAndCanBeRepeated(t *testing.T) {
 	if _, err := to.db.Directory().Organisations().Get(t.Context(), exampleOrg); !fault.Is(err, fault.NotFound) {
 		t.Fatalf("something is left: %v", err)
 	}
-	if _, err := to.imported(file, archives.Import{}); err != nil {
+	if _, err := to.imported(file, archives.Import{Organisation: "org_1"}); err != nil {
 		t.Error(err)
+	}
+	if _, err := to.imported(file, archives.Import{MaxBytes: 1000}); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") {
+		t.Errorf("of more than its bound: %v", err)
 	}
 	if _, err := to.imported(file, archives.Import{Organisation: "org_1"}); err == nil || !strings.Contains(err.Error(), "is another one's here") {
 		t.Errorf("for an organisation that the provider has: %v", err)
@@ -475,6 +566,8 @@ func TestReferencesThatPointNowhereAreRefused(t *testing.T) {
 		{domain.Tasks, func(r *domain.Record) { r.Task.ID = uid[id.Task](41) }, "tasks.jsonl, up to line 3: "},
 		{domain.Changes, func(r *domain.Record) { r.Change.Task = uid[id.Task](98) }, "task-history.jsonl, up to line 2: Task not found"},
 		{domain.Members, func(r *domain.Record) { r.Member.Role = org.Viewer }, "No member of the archive is an OWNER"},
+		{domain.Members, func(r *domain.Record) { r.Member.Person.ProviderID = "user_0" }, "members.jsonl line 2: userId is of the same user here"},
+		{domain.Members, func(r *domain.Record) { r.Member.JoinedAt = time.Now().Add(2 * time.Hour) }, "members.jsonl line 1: has a time after the archive was made"},
 		{domain.Teams, func(r *domain.Record) { r.Team.Kind = team.Shared }, "teams.jsonl line 2: "},
 	} {
 		file := filepath.Join(t.TempDir(), "x.tar.gz")

@@ -55,10 +55,11 @@ Usage:
          --name NAME     its name; as in the archive
          --slug SLUG     its slug; as in the archive
          --identity-organisation ID
-                         its id at the identity provider
-         --by-email      members of another identity provider are the users here with
-                         their addresses
-         --invite        members who are not users here are invited instead
+                         its id at the identity provider; none
+         --users FILE    which users here the members are: a member's userId in the
+                         archive and a user's id or identity provider's id on each
+                         line, or - for a member who does not become one here
+         --max-bytes N   most bytes of its records and contents; 107374182400
   collabd keys secrets   print a new keyset for COLLAB_SECRETS_KEYS
   collabd keys tokens    print a new key for COLLAB_TOKEN_KEYS
   collabd version        print the version, commit and platform
@@ -114,9 +115,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 			return assembly.Export(ctx, c, args[1], args[2], stdout, stderr)
 		})
 	case command == "import":
-		if file, in, err := assembly.ParseImport(args[1:]); err == nil {
+		if file, users, in, err := assembly.ParseImport(args[1:]); err == nil {
 			return configured(environ, stderr, func(c config.Config) error {
-				return assembly.ImportFile(ctx, c, file, in, stdout, stderr)
+				return assembly.ImportFile(ctx, c, file, users, in, stdout, stderr)
 			})
 		}
 	case len(args) == 2 && command == "keys":

@@ -13,7 +13,7 @@ func TestWrongUsageIsAnsweredWithTheCorrectOne(t *testing.T) {
 		"restore a b c": "  collabd restore FILE   make",
 		"move --to":     "  collabd move --to TARGET [--blobs STORE]\n",
 		"move":          "         --abandon       remove what",
-		"import":        "         --invite        members",
+		"import":        "         --users FILE    which users",
 		"export one":    "  collabd export ORGANISATION FILE\n",
 		"serve now":     "There is no command \"collabd serve now\".\n",
 		"keys others":   "others",

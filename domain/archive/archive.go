@@ -3,6 +3,7 @@
 package archive
 
 import (
+	"cmp"
 	"io"
 	"time"
 
@@ -106,6 +107,31 @@ func (r Record) Kind() Kind {
 	return ""
 }
 
+// times returns the times of a record that is imported.
+func (r Record) times() []time.Time {
+	switch {
+	case r.Organisation != nil:
+		return []time.Time{r.Organisation.CreatedAt, r.Organisation.UpdatedAt}
+	case r.Member != nil:
+		return []time.Time{r.Member.JoinedAt}
+	case r.Team != nil:
+		return []time.Time{r.Team.CreatedAt, r.Team.UpdatedAt}
+	case r.TeamMember != nil:
+		return []time.Time{r.TeamMember.JoinedAt}
+	case r.Workspace != nil:
+		return []time.Time{r.Workspace.CreatedAt, r.Workspace.UpdatedAt}
+	case r.Task != nil:
+		return []time.Time{r.Task.CreatedAt, r.Task.UpdatedAt, cmp.Or(r.Task.CompletedAt(), new(time.Time)).UTC()}
+	case r.Change != nil:
+		return []time.Time{r.Change.At}
+	case r.Entry != nil:
+		return []time.Time{r.Entry.At}
+	case r.Object != nil:
+		return []time.Time{r.Object.CreatedAt, r.Object.UpdatedAt}
+	}
+	return nil
+}
+
 // Manifest describes an archive.
 type Manifest struct {
 	Organisation id.Org
@@ -116,6 +142,27 @@ type Manifest struct {
 	Parts        []Part    // in the order of Kinds
 	Contents     int64     // number of files
 	Bytes        int64     // of the content of all files
+}
+
+// clockSkew is how far clocks of deployments and of the identity provider may differ.
+const clockSkew = time.Hour
+
+// Check returns Invalid if an archive was made after now, and TooLarge if its records and contents
+// have more than limit bytes.
+func (m Manifest) Check(limit int64, now time.Time) error {
+	if m.Made.After(now.Add(clockSkew)) {
+		return fault.New(fault.Invalid, "The archive is from the future: %v", m.Made)
+	}
+	left := limit - m.Bytes
+	for _, p := range m.Parts {
+		if left >= 0 {
+			left -= p.Bytes
+		}
+	}
+	if left < 0 {
+		return fault.New(fault.TooLarge, "The archive has more than %d bytes of records and contents", limit)
+	}
+	return nil
 }
 
 // Part describes the file of one kind.

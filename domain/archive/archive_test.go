@@ -1,8 +1,11 @@
 package archive_test
 
 import (
+	"math"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"collab/domain/archive"
 	"collab/domain/id"
@@ -61,6 +64,31 @@ func TestASelectionHasNothingOfAnotherMemberAlone(t *testing.T) {
 	for _, r := range visible {
 		if !s.Includes(r) || !every.Includes(r) {
 			t.Errorf("%s: %+v", r.Kind(), r)
+		}
+	}
+}
+
+func TestAManifestBoundsItsArchive(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	parts := func(bytes ...int64) (all []archive.Part) {
+		for _, n := range bytes {
+			all = append(all, archive.Part{Bytes: n})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		m    archive.Manifest
+		want string
+	}{
+		{archive.Manifest{Made: now.Add(time.Hour), Bytes: 60, Parts: parts(30, 10)}, ""},
+		{archive.Manifest{Made: now.Add(time.Hour + time.Second)}, "from the future"},
+		{archive.Manifest{Bytes: 60, Parts: parts(30, 11)}, "more than 100 bytes"},
+		{archive.Manifest{Bytes: math.MaxInt64, Parts: parts(math.MaxInt64, math.MaxInt64)}, "more than 100 bytes"},
+		{archive.Manifest{Parts: parts(math.MaxInt64, math.MaxInt64, 3)}, "more than 100 bytes"},
+	} {
+		err := c.m.Check(100, now)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c.m, err)
 		}
 	}
 }

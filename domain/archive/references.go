@@ -1,6 +1,8 @@
 package archive
 
 import (
+	"time"
+
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -12,8 +14,9 @@ import (
 // MaxMembers is how many members an archive may have that is imported.
 const MaxMembers = 100_000
 
-// References checks that records refer to records before them. The zero value is ready for use.
+// References checks that records refer to records before them.
 type References struct {
+	Made         time.Time // when the archive was made
 	organisation bool
 	members      map[id.User]bool
 	owners       int
@@ -21,9 +24,15 @@ type References struct {
 	workspaces   map[id.Workspace]bool
 }
 
-// Check returns Invalid if the record refers to one that was not checked before, or is one more
-// than an organisation can have. Changes of tasks are left to the store.
+// Check returns Invalid if the record refers to one that was not checked before, is one more
+// than an organisation can have, or has a time after the archive was made. Changes of tasks are left
+// to the store.
 func (c *References) Check(r Record) error {
+	for _, at := range r.times() {
+		if at.After(c.Made.Add(clockSkew)) {
+			return fault.New(fault.Invalid, "has a time after the archive was made: %v", at)
+		}
+	}
 	switch {
 	case r.Organisation == nil && !c.organisation:
 		return fault.New(fault.Invalid, "%s is empty", FileName(Organisations))
@@ -31,7 +40,7 @@ func (c *References) Check(r Record) error {
 		if c.organisation {
 			return fault.New(fault.Invalid, "is a second organisation")
 		}
-		*c = References{organisation: true, members: map[id.User]bool{}, teams: map[id.Team]bool{}, workspaces: map[id.Workspace]bool{}}
+		*c = References{Made: c.Made, organisation: true, members: map[id.User]bool{}, teams: map[id.Team]bool{}, workspaces: map[id.Workspace]bool{}}
 	case r.Member != nil:
 		return c.member(*r.Member)
 	case r.Team != nil:

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"strings"
 	"testing"
 
 	"collab/domain/id"
@@ -29,23 +28,6 @@ func Users(t *testing.T, open func(t *testing.T) Opened) {
 		provider: func(u *org.User) *string { return &u.ProviderID },
 		seen:     func(u *org.User) *identity.Stamp { return &u.Seen },
 	}.suite().and(suite{
-		"users are found by address without regard to case, and deleted ones are not": func(w *fixture) {
-			address := "Ö" + nextID() + "@example.com"
-			add := func(email string, deleted bool) org.User {
-				u := someUser()
-				u.Email, u.DeletedAt = email, nil
-				if deleted {
-					u.DeletedAt = new(at(1))
-				}
-				return resultOf(w.users().Upsert(w.ctx, u, func(u org.User) (org.User, error) { return u, nil })).must(w)
-			}
-			first, second := add(address, false), add(strings.ToLower(address), false)
-			add(address, true)
-			add("x"+address, false)
-			resultOf(w.users().ByEmail(w.ctx, strings.ToUpper(address), 5)).is(w, []org.User{first, second})
-			resultOf(w.users().ByEmail(w.ctx, address, 1)).is(w, []org.User{first})
-			resultOf(w.users().ByEmail(w.ctx, "nobody"+address, 1)).is(w, nil)
-		},
 		"a profile is a membership with its user and its organisation": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			for _, u := range []org.User{tn.owner, tn.removed} {
