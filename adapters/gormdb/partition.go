@@ -210,13 +210,16 @@ func (p *partitioning) copyPass(ctx context.Context, report func(rows int64)) er
 	}
 	var rows int64
 	for from := 0; from < blocks; from += copiedBlocks {
-		done, err := p.conn.ExecContext(ctx, "WITH held AS MATERIALIZED (SELECT t.* FROM "+p.table+" t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid"+
-			" AND NOT EXISTS (SELECT 1 FROM "+p.next+" n WHERE ("+p.key("n.")+") = ("+p.key("t.")+")) FOR SHARE OF t SKIP LOCKED)"+
-			" INSERT INTO "+p.next+" SELECT * FROM held ON CONFLICT DO NOTHING", fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+copiedBlocks))
-		if err != nil {
+		var n int64
+		err := p.db.untilLocked(ctx, func() error {
+			done, err := p.conn.ExecContext(ctx, "WITH held AS MATERIALIZED (SELECT t.* FROM "+p.table+" t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid"+
+				" AND NOT EXISTS (SELECT 1 FROM "+p.next+" n WHERE ("+p.key("n.")+") = ("+p.key("t.")+")) FOR SHARE OF t SKIP LOCKED)"+
+				" INSERT INTO "+p.next+" SELECT * FROM held ON CONFLICT DO NOTHING", fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+copiedBlocks))
+			if err == nil {
+				n, err = done.RowsAffected()
+			}
 			return err
-		}
-		n, err := done.RowsAffected()
+		})
 		if err != nil {
 			return err
 		}
@@ -247,8 +250,7 @@ func (p *partitioning) copyAll(ctx context.Context, report func(rows int64)) (ro
 			return 0, err
 		}
 	}
-	_, err = p.conn.ExecContext(ctx, "ANALYZE "+p.next)
-	return rows, err
+	return rows, p.exec(ctx, "ANALYZE "+p.next)
 }
 
 // addReferences adds the foreign keys of the old table to the new one. They are validated without a

@@ -165,6 +165,37 @@ func (w *activeMember) write(ctx context.Context, n int) error {
 	return nil
 }
 
+func TestPartitioningWaitsForALock(t *testing.T) {
+	url := postgres.URL(t)
+	db := migrated(t, url)
+	run(t, db, "INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome) "+
+		"SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 1, 1, repeat('m', 100), 'p', 1, 1, 0, 0, 0, 'x', 'completed' FROM generate_series(1, 10000)")
+	released := make(chan error, 1)
+	lock := sync.OnceFunc(func() {
+		tx, err := opened(t, url).pools[0].BeginTx(t.Context(), nil)
+		if err == nil {
+			_, err = tx.ExecContext(t.Context(), "LOCK TABLE usage_entries_partitioned IN SHARE MODE")
+		}
+		if err != nil {
+			t.Error(err)
+			released <- err
+			return
+		}
+		go func() {
+			const waits = "EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
+			awaitTrue(t, url, "SELECT "+waits)
+			awaitTrue(t, url, "SELECT NOT "+waits)
+			released <- tx.Rollback()
+		}()
+	})
+	if err := db.Partition(t.Context(), func(string, int64, bool) { lock() }); err != nil {
+		t.Error(err)
+	}
+	if err := <-released; err != nil {
+		t.Error(err)
+	}
+}
+
 // Each interruption comes later. Writers keep the statements that they prepared before.
 func TestPartitioningUnderLoad(t *testing.T) {
 	url := postgres.URL(t)
