@@ -197,7 +197,6 @@ func getAll[R, T any, K ~string](ctx context.Context, s selection, record func(*
 		places[k] = i
 	}
 	found, err := all(ctx, s.among("id", list(dialectOf(s.db), validIDs(given))), record)
-	// slices.SortFunc would add 20 KB to the binary for each type of record.
 	sort.Slice(found, func(i, j int) bool { return places[key(found[i])] < places[key(found[j])] })
 	return found, err
 }

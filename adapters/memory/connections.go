@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sort"
 	"time"
 
 	"collab/domain/connector"
@@ -90,8 +91,9 @@ func (c connectors) Due(_ context.Context, now time.Time, limit int, without ...
 				}
 			}
 		}
-		slices.SortFunc(due, func(a, b connector.Instance) int {
-			return compareDue(*a.DueAt, instance{a.Org, a.ID}, *b.DueAt, instance{b.Org, b.ID})
+		sort.Slice(due, func(i, j int) bool {
+			a, b := due[i], due[j]
+			return compareDue(*a.DueAt, instance{a.Org, a.ID}, *b.DueAt, instance{b.Org, b.ID}) < 0
 		})
 		due = due[:min(limit, len(due))]
 		for n, i := range due {

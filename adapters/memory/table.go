@@ -115,7 +115,6 @@ func (t *table[K, V]) list(matches func(V) bool, compare func(a, b V) int, limit
 			vs = append(vs, v)
 		}
 	}
-	// slices.SortFunc would add 20 KB to the binary for each type of record.
 	sort.Slice(vs, func(i, j int) bool { return compare(vs[i], vs[j]) < 0 })
 	if limit > 0 && limit < len(vs) {
 		vs = vs[:limit]

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -69,7 +70,7 @@ type sample struct {
 
 // text writes the families in the order of their names.
 func text(families []family) []byte {
-	slices.SortFunc(families, func(a, b family) int { return cmp.Compare(a.name, b.name) })
+	sort.Slice(families, func(i, j int) bool { return families[i].name < families[j].name })
 	var b bytes.Buffer
 	for _, f := range families {
 		b.WriteString("# HELP " + f.name + " " + escapeHelp.Replace(f.help) + "\n# TYPE " + f.name + " " + f.kind + "\n")
@@ -124,7 +125,7 @@ func collect(ctx context.Context, reader sdkmetric.Reader) ([]family, error) {
 			if counts {
 				f.name, f.kind = strings.TrimSuffix(f.name, "_total")+"_total", "counter"
 			}
-			slices.SortStableFunc(f.samples, func(a, b sample) int { return cmp.Compare(a.labels, b.labels) })
+			sort.SliceStable(f.samples, func(i, j int) bool { return f.samples[i].labels < f.samples[j].labels })
 			families = append(families, f)
 		}
 	}

@@ -154,7 +154,9 @@ func (b *tab) leads(status int64, actions ...chromedp.Action[chromedp.Void]) {
 }
 
 // continueLabel is the button of the page that asks.
-func (w *connectorServer) continueLabel() string { return "Continue to " + strings.TrimPrefix(w.auth.URL, "http://") }
+func (w *connectorServer) continueLabel() string {
+	return "Continue to " + strings.TrimPrefix(w.auth.URL, "http://")
+}
 
 func button(text string) string { return fmt.Sprintf(`//button[normalize-space()=%q]`, text) }
 

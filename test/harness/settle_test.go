@@ -84,6 +84,8 @@ func (s gatedStore) Usage() ports.Usage { return s }
 func (s gatedStore) Ledger() ports.Ledger { return s.ledger }
 func (s gatedStore) Quotas() ports.Quotas { return s.quotas }
 
+func (s gatedStore) Requests() ports.Requests { return s.Store.Usage().Requests() }
+
 func TestCallsThatEndDuringASettlementAreSettledTogether(t *testing.T) {
 	for name, test := range map[string]struct {
 		refuses, panics bool

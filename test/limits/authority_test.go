@@ -330,7 +330,8 @@ func TestRightsAreThoseOfTheActOnEveryRow(t *testing.T) {
 		for n, way := range revocations {
 			t.Run(way.name, func(t *testing.T) { way.try(t, d, db, guards, n) })
 		}
-	}, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS="+collabd.WebhookSecret)
+	}, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS="+collabd.WebhookSecret,
+		"COLLAB_CONCURRENCY=requests=100000,transfers=100000,calls=100000") // requests of one organisation are held
 }
 
 func (way revocation) try(t *testing.T, d *database, db *sql.DB, guards map[string]string, n int) {
