@@ -447,7 +447,7 @@ func TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone(t *testing.T) {
 			if opened++; opened < 3 || err != nil {
 				return f, err
 			}
-			return &cutReader{f, func() { // in the transaction, after all records
+			return &closing{f, func() { // in the transaction, after all records
 				bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
 				defer cancel()
 				if err := keep(users.Upsert(bounded, ada, func(u org.User) (org.User, error) { return u, nil })); err != nil {
@@ -603,4 +603,15 @@ func (s changed) Export(ctx context.Context, o id.Org, each func(domain.Record) 
 		}
 		return each(r)
 	})
+}
+
+// closing is a file that calls a function before it is closed.
+type closing struct {
+	*os.File
+	before func()
+}
+
+func (c *closing) Close() error {
+	c.before()
+	return c.File.Close()
 }

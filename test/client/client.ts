@@ -86,6 +86,11 @@ async function people(api: Client): Promise<void> {
 	for (const entry of good(await api.GET("/api/v1/org/audit", { params: { query: { limit: 10, cursor: "c" } } }))) {
 		if (entry.action === "member.left") void [entry.actorId, address]
 	}
+	const started = good(await api.POST("/api/v1/org/export"))
+	for (const { id } of [started, ...good(await api.GET("/api/v1/org/exports"))]) {
+		const is = good(await api.GET("/api/v1/org/exports/{id}", { params: { path: { id } } }))
+		if (is.status === "READY") void (await api.GET("/api/v1/org/exports/{id}/archive", { params: { path: { id } }, parseAs: "stream" })).data
+	}
 }
 
 async function work(api: Client): Promise<void> {
@@ -151,6 +156,7 @@ async function money(api: Client): Promise<void> {
 	await api.GET("/api/v1/billing/checkout/cancel")
 	await api.POST("/api/v1/billing/webhook", { params: { header: { "Payment-Signature": "t=1,v1=x" } }, body: { id: "evt_1", type: "invoice.paid", data: { object: { customer: "cus_1" } } } })
 	for (const user of good(await api.GET("/api/v1/metering/org")).byUser ?? []) void user.totalTokens
+	void good(await api.GET("/api/v1/metering/storage")).used
 	for (const day of good(await api.GET("/api/v1/metering/user")).byDay) void day.date
 	void [plan, seats, page, portal]
 }
