@@ -47,9 +47,10 @@ type recorder struct {
 	to     http.ResponseWriter
 	status int
 	body   bytes.Buffer
-	events bool // the answer is an event stream
-	live   bool // the answer is sent as it is written
-	long   bool // the answer is too long to be stored
+	events bool   // the answer is an event stream
+	live   bool   // the answer is sent as it is written
+	long   bool   // the answer is too long to be stored
+	leave  func() // is called before a long answer is sent live
 }
 
 func (r *recorder) Header() http.Header { return r.to.Header() }
@@ -72,6 +73,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 		r.body = bytes.Buffer{}
 		if !r.live {
 			r.live = true
+			r.leave()
 			r.to.WriteHeader(r.status)
 			if _, err := r.to.Write(held); err != nil {
 				return 0, err
@@ -135,7 +137,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		a.settleKey(c, fn)
 	}
 	connection := c.w
-	recorded := &recorder{to: connection}
+	recorded := &recorder{to: connection, leave: c.work.Leave}
 	finish := func(ctx context.Context) error {
 		answer, err := json.Marshal(answerOf(recorded))
 		if err != nil {
@@ -253,6 +255,7 @@ func (c *call) replay(answer []byte) error {
 		h.Set(name, v)
 	}
 	h.Set("Idempotent-Replayed", "true")
+	c.leave()
 	c.WriteHeader(k.Status)
 	_, _ = c.Write(k.Body)
 	return nil

@@ -46,10 +46,11 @@ func (s shares) of(r row) (whole, work *limit.Shares) {
 		return s.streams, s.requests
 	case path == "/chat":
 		return s.calls, s.requests
-	case path == "/sync/files" && r.Method == http.MethodPost, path == "/sync/files/{id}" && r.Method != http.MethodDelete:
+	case path == "/sync/files" && r.Method == http.MethodPost, path == "/sync/files/{id}" && r.Method != http.MethodDelete, path == "/sync/uploads/{id}/complete":
 		return s.transfers, s.requests
-	case strings.HasPrefix(path, "/billing/"), strings.HasPrefix(path, "/connectors"), strings.HasPrefix(path, "/mcp-oauth/"):
-		return nil, s.calls // they wait for providers
+	case path == "/billing/checkout", path == "/billing/portal", path == "/billing/downgrade", path == "/mcp-oauth/start",
+		path == "/connectors/{instanceId}/credentials" && r.Method == http.MethodGet:
+		return nil, s.calls // they wait for providers between uses of the database
 	}
 	return nil, s.requests
 }
@@ -82,9 +83,10 @@ func (c *call) leave() {
 	}
 }
 
-// yield is leave until the function that it returns is called, which is enter.
+// yield gives the place of enter back until the function that it returns is called, which is
+// enter.
 func (c *call) yield() func() error {
-	c.leave()
+	c.work.Leave()
 	return c.enter
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,7 +11,9 @@ import (
 
 	"collab/adapters/httpapi/limit"
 	"collab/app/access"
+	"collab/app/objects"
 	"collab/domain/id"
+	"collab/ports"
 )
 
 // withShares gives organisations shares of few places: of 16 for requests, one has 2 beside others.
@@ -88,6 +91,74 @@ func (w *checkedContent) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
+// checkedBlobs fails the test if a place is taken while the store is used.
+type checkedBlobs struct {
+	ports.Blobs
+	ports.SignedBlobs
+	checkedContent
+}
+
+func (b *checkedBlobs) Put(ctx context.Context, name, mimeType string, size int64, r io.Reader) error {
+	b.check()
+	return b.Blobs.Put(ctx, name, mimeType, size, r)
+}
+
+func (b *checkedBlobs) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	b.check()
+	return b.Blobs.Open(ctx, name, offset, length)
+}
+
+func (b *checkedBlobs) Stat(ctx context.Context, name string) (size int64, checksum string, err error) {
+	b.check()
+	return b.SignedBlobs.Stat(ctx, name)
+}
+
+func TestNoPlaceIsHeldWhileTheStoreIsUsed(t *testing.T) {
+	blobs := &checkedBlobs{checkedContent: checkedContent{t: t}}
+	o := newFileServer(t, func(s *objects.Options) {
+		blobs.Blobs, blobs.SignedBlobs = s.Blobs, s.Signed
+		s.Blobs, s.Signed = blobs, blobs
+	})
+	o.shares = newShares(limit.Concurrency{Requests: 16, Streams: 16, Transfers: 16, Calls: 16, Webhooks: 16})
+	blobs.shares = o.shares.requests
+	started := o.sent(t, `"path": "a.md"`, "content")
+	read[record](t, o.finish(started.ID), http.StatusCreated)
+	if blobs.calls != 2 {
+		t.Errorf("%d calls", blobs.calls)
+	}
+	r := request(http.MethodPost, "/files?path=b.md", strings.NewReader("content"), "Content-Type: text/markdown", "Idempotency-Key: k")
+	read[record](t, send(o, r), http.StatusCreated)
+	if blobs.calls != 3 {
+		t.Errorf("%d calls", blobs.calls)
+	}
+	if f := o.shares.requests.Figures(); f != (limit.SharesFigures{}) {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestNoPlaceIsHeldWhileRecordedAnswersAreSent(t *testing.T) {
+	for about, size := range map[string]int{"an answer that is stored": 1000, "a long answer": 2 * maxStored} {
+		t.Run(about, func(t *testing.T) {
+			var a *api
+			a, _ = keyed(t, open, func(c *call) error {
+				c.caller, c.route.work = access.Caller{User: "u", Org: "o"}, a.shares.requests
+				if _, err := a.authorize(c); err != nil {
+					return err
+				}
+				_, err := c.Write(make([]byte, size))
+				return err
+			})
+			a.shares = newShares(limit.Concurrency{Requests: 16, Streams: 16, Transfers: 16, Calls: 16, Webhooks: 16})
+			for range 2 {
+				w := &checkedContent{ResponseRecorder: httptest.NewRecorder(), t: t, shares: a.shares.requests}
+				if a.ServeHTTP(w, withKey("k", "{}")); w.calls == 0 {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+			}
+		})
+	}
+}
+
 func TestNoPlaceIsHeldWhileContentIsReadOrSent(t *testing.T) {
 	o := newFileServer(t)
 	o.shares = newShares(limit.Concurrency{Requests: 16, Streams: 16, Transfers: 16, Calls: 16, Webhooks: 16})
@@ -123,8 +194,22 @@ func TestSharesOfEndpoints(t *testing.T) {
 		"PUT /sync/files/{id}":                      {s.transfers, s.requests},
 		"GET /sync/changes":                         {s.streams, s.requests},
 		"POST /chat":                                {s.calls, s.requests},
+		"POST /sync/uploads":                        {nil, s.requests},
+		"POST /sync/uploads/{id}/complete":          {s.transfers, s.requests},
+		"DELETE /sync/uploads/{id}":                 {nil, s.requests},
+		"GET /billing/status":                       {nil, s.requests},
+		"GET /billing/subscription":                 {nil, s.requests},
+		"POST /billing/trial":                       {nil, s.requests},
 		"POST /billing/checkout":                    {nil, s.calls},
-		"POST /connectors/{instanceId}/credentials": {nil, s.calls},
+		"POST /billing/portal":                      {nil, s.calls},
+		"POST /billing/downgrade":                   {nil, s.calls},
+		"GET /billing/checkout/success":             {nil, nil},
+		"GET /connectors":                           {nil, s.requests},
+		"POST /connectors":                          {nil, s.requests},
+		"DELETE /connectors/{instanceId}":           {nil, s.requests},
+		"GET /connectors/{instanceId}/credentials":  {nil, s.calls},
+		"POST /connectors/{instanceId}/credentials": {nil, s.requests},
+		"GET /mcp-oauth/poll":                       {nil, s.requests},
 		"POST /mcp-oauth/start":                     {nil, s.calls},
 		"POST /auth/exchange-token":                 {nil, nil},
 		"POST /auth/webhook":                        {nil, nil},

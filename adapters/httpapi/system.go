@@ -63,7 +63,7 @@ func (a *api) metrics() handler {
 			busy.RetryAfter = 1
 			return nil, busy
 		}
-		made := &recorder{to: c}
+		made := &recorder{to: c, leave: c.work.Leave}
 		a.Metrics.ServeHTTP(made, c.r)
 		return made, nil
 	}

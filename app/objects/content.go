@@ -2,6 +2,7 @@ package objects
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -18,7 +19,9 @@ import (
 // store writes the upload's content to a new blob and describes it.
 func (s *Objects) store(ctx context.Context, actor org.Actor, o object.Object, u *Upload) (object.Content, error) {
 	if u.started != nil {
-		return s.verify(ctx, u)
+		stored := u.yield()
+		content, err := s.verify(ctx, u)
+		return content, cmp.Or(err, stored())
 	}
 	if u.Size > s.MaxSize {
 		return object.Content{}, tooLarge(s.MaxSize)
@@ -32,15 +35,20 @@ func (s *Objects) store(ctx context.Context, actor org.Actor, o object.Object, u
 	if err := s.Store.Storage().BlobNames().Announce(ctx, o.Org, name, 0, s.Clock.Now()); err != nil {
 		return object.Content{}, err
 	}
-	stored := func() error { return nil }
-	if u.Storing != nil {
-		stored = u.Storing()
-	}
+	stored := u.yield()
 	in := s.newIntake(u)
 	if err := s.Blobs.Put(ctx, name, o.MimeType, u.Size, in); err != nil {
 		return object.Content{}, err
 	}
 	return in.content(name), stored()
+}
+
+// yield calls Storing, if it is set, and returns its result.
+func (u *Upload) yield() (stored func() error) {
+	if u.Storing == nil {
+		return func() error { return nil }
+	}
+	return u.Storing()
 }
 
 func tooLarge(limit int64) error {

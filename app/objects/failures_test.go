@@ -302,10 +302,10 @@ func TestFailedWritesAreAtomic(t *testing.T) {
 			return err
 		},
 		"an upload to the store of a new file is completed": func(ctx context.Context, w *fixture) error {
-			return errorOf(w.Objects.Complete(ctx, w.ben, w.made))
+			return errorOf(w.Objects.Complete(ctx, w.ben, w.made, nil))
 		},
 		"an upload to the store of a file is completed": func(ctx context.Context, w *fixture) error {
-			return errorOf(w.Objects.Complete(ctx, w.ben, w.remade))
+			return errorOf(w.Objects.Complete(ctx, w.ben, w.remade, nil))
 		},
 		"a file is deleted": func(ctx context.Context, w *fixture) error {
 			return w.Objects.Delete(ctx, w.ben, w.notes.ID, nil)

@@ -77,8 +77,8 @@ type Upload struct {
 	MimeType string // empty: determined by the path of a new object, else unchanged
 	Expected *int64 // the stored version, 0 for none; nil: any
 
-	// Storing is called before the content is read and written to the store of blobs, and its result
-	// after that; an error of the result fails the write. Nil: neither.
+	// Storing is called before the content is read, and written to the store of blobs unless it is
+	// there, and its result after that; an error of the result fails the write. Nil: neither.
 	Storing func() (stored func() error)
 
 	started *Started // nil unless Content is in the store already

@@ -174,12 +174,13 @@ func (s *Objects) targetOf(u *Upload) (target, func(object.Object) (object.Objec
 }
 
 // Complete stores the object with the content that was uploaded to the store, as Create or
-// Replace would. Completing it again returns the object while it has this content.
-func (s *Objects) Complete(ctx context.Context, actor org.Actor, of *Started) (object.Object, error) {
+// Replace would. Completing it again returns the object while it has this content. Storing is that
+// of an Upload.
+func (s *Objects) Complete(ctx context.Context, actor org.Actor, of *Started, storing func() (stored func() error)) (object.Object, error) {
 	if o, done, err := s.completed(ctx, source{s.Store, true}, actor, of); done || err != nil {
 		return o, err
 	}
-	u := &Upload{Size: of.Content.Size, Checksum: of.Content.Checksum, MimeType: of.MimeType, Expected: of.Expected, started: of}
+	u := &Upload{Size: of.Content.Size, Checksum: of.Content.Checksum, MimeType: of.MimeType, Expected: of.Expected, Storing: storing, started: of}
 	find, prepare := s.targetOf(u)
 	o, err := s.write(ctx, actor, u, prepare, find)
 	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.Gone) {

@@ -42,7 +42,7 @@ func TestUploadsToTheStore(t *testing.T) {
 		t.Run(about, func(t *testing.T) {
 			from := w.head(t)
 			for range 3 {
-				got, err := w.Objects.Complete(ctx, w.ben, row.of)
+				got, err := w.Objects.Complete(ctx, w.ben, row.of, nil)
 				must(t, err)
 				if got.Path != row.want.Path || got.Version != row.want.Version || got.MimeType != row.want.MimeType || got.UpdatedBy != w.ben.User || !got.Text || got.Content.Checksum != row.of.Content.Checksum {
 					t.Errorf("got %+v", got)
@@ -195,7 +195,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 			w := open(t)
 			must(t, row.before(t, w))
 			for _, of := range []*objects.Started{w.made, w.remade} {
-				_, err := w.Objects.Complete(t.Context(), w.ben, of)
+				_, err := w.Objects.Complete(t.Context(), w.ben, of, nil)
 				expectKind(t, err, row.want)
 			}
 		})
@@ -217,7 +217,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 				if row.text != "" {
 					w.send(t, to, row.text)
 				}
-				_, err = w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload))
+				_, err = w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)
 				expectKind(t, err, row.want)
 			}
 			w.assertLog(t, before, from)
@@ -231,24 +231,24 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 		w := open(t)
 		must(t, w.Workspaces.Delete(t.Context(), w.ada, w.desk))
 		w.reauthorize(t)
-		_, err := w.Objects.Complete(t.Context(), w.ben, w.made)
+		_, err := w.Objects.Complete(t.Context(), w.ben, w.made, nil)
 		expectKind(t, err, fault.Invalid)
-		_, err = w.Objects.Complete(t.Context(), w.ben, w.remade)
+		_, err = w.Objects.Complete(t.Context(), w.ben, w.remade, nil)
 		expectKind(t, err, fault.NotFound)
 		w.assertCollected(t, false)
 	})
 	t.Run("into a workspace that the member does not see any more", func(t *testing.T) {
 		w := open(t)
 		must(t, w.Teams.RemoveMember(t.Context(), w.ada, w.crew, w.ben.User))
-		_, err := w.Objects.Complete(t.Context(), w.ben, w.made)
+		_, err := w.Objects.Complete(t.Context(), w.ben, w.made, nil)
 		expectKind(t, err, fault.Invalid)
-		_, err = w.Objects.Complete(t.Context(), w.ben, w.remade)
+		_, err = w.Objects.Complete(t.Context(), w.ben, w.remade, nil)
 		expectKind(t, err, fault.NotFound)
 	})
 	t.Run("at a path that was taken meanwhile", func(t *testing.T) {
 		w := open(t)
 		w.create(t, w.ada, "sent.md", "was faster")
-		_, err := w.Objects.Complete(t.Context(), w.ben, w.made)
+		_, err := w.Objects.Complete(t.Context(), w.ben, w.made, nil)
 		expectKind(t, err, fault.Conflict)
 		w.assertContents(t)
 		w.assertCollected(t, false)
@@ -256,17 +256,17 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 	t.Run("of another version than there is by now", func(t *testing.T) {
 		w := open(t)
 		upload := w.sent(t, w.ben, w.notes.ID, "", "expecting", func(u *objects.Upload) { u.Expected = new(int64(1)) })
-		must(t, errorOf(w.Objects.Complete(t.Context(), w.ben, w.remade)))
-		_, err := w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload))
+		must(t, errorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)))
+		_, err := w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)
 		expectKind(t, err, fault.Conflict)
 		w.assertContents(t)
 		w.assertCollected(t, false)
 	})
 	t.Run("again after its content was replaced", func(t *testing.T) {
 		w := open(t)
-		must(t, errorOf(w.Objects.Complete(t.Context(), w.ben, w.remade)))
+		must(t, errorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)))
 		must(t, errorOf(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))))
-		_, err := w.Objects.Complete(t.Context(), w.ben, w.remade)
+		_, err := w.Objects.Complete(t.Context(), w.ben, w.remade, nil)
 		expectKind(t, err, fault.Gone)
 		w.assertContents(t)
 		w.assertCollected(t, false)
@@ -281,7 +281,7 @@ func TestAnUploadToTheStoreIsCompletedOnce(t *testing.T) {
 		for i := range 8 {
 			group.Go(func() {
 				of := []*objects.Started{w.made, w.remade}[i%2]
-				if o, err := w.Objects.Complete(context.WithoutCancel(t.Context()), w.ben, of); err != nil || o.Blob != of.Content.Blob {
+				if o, err := w.Objects.Complete(context.WithoutCancel(t.Context()), w.ben, of, nil); err != nil || o.Blob != of.Content.Blob {
 					t.Errorf("got %+v, %v: %v", o, err, errors.Unwrap(err))
 				}
 			})
@@ -337,7 +337,7 @@ func TestUploadsToTheStoreStayWithinThePlan(t *testing.T) {
 	// What is given up makes room, and what is completed counts as stored.
 	must(t, w.Objects.GiveUp(ctx, w.ben, w.started(t, w.ben, ids[0])))
 	for range 2 {
-		must(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[1]))))
+		must(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[1]), nil)))
 	}
 	if now, pending := state(); now != used+10 || pending != declared+20 {
 		t.Errorf("%d bytes are stored and %d declared", now, pending)
@@ -349,9 +349,9 @@ func TestUploadsToTheStoreStayWithinThePlan(t *testing.T) {
 	// Content that passes through the server does not wait for what was declared; the completion decides.
 	w.StorageLimits[plan.None] = used + 15
 	must(t, errorOf(w.Objects.Create(ctx, w.ben, object.Draft{Path: "five.md", Kind: object.Artifact, Scope: object.Shared}, harness.Text("12345"))))
-	expectKind(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]))), fault.Forbidden)
+	expectKind(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)), fault.Forbidden)
 	must(t, w.Objects.Delete(ctx, w.ben, w.started(t, w.ben, ids[1]).Object, nil))
-	must(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]))))
+	must(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)))
 	w.assertContents(t)
 }
 
@@ -374,7 +374,7 @@ func TestLongContentOfTheStoreIsNotRead(t *testing.T) {
 	upload := w.sent(t, w.ben, "", "long.md", text)
 	started := w.started(t, w.ben, upload)
 	w.Faults.Reset(-1, "")
-	o, err := w.Objects.Complete(t.Context(), w.ben, started)
+	o, err := w.Objects.Complete(t.Context(), w.ben, started, nil)
 	must(t, err)
 	if calls := fmt.Sprint(w.Faults.Calls()); o.Text || strings.Contains(calls, "Blobs.Open") || !strings.Contains(calls, "SignedBlobs.Stat") {
 		t.Errorf("%+v with %s", o, calls)
@@ -382,7 +382,7 @@ func TestLongContentOfTheStoreIsNotRead(t *testing.T) {
 	upload, to, err := w.start(t, w.ben, "", "other.md", text)
 	must(t, err)
 	w.send(t, to, strings.ToUpper(text))
-	_, err = w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload))
+	_, err = w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)
 	expectKind(t, err, fault.Invalid)
 	w.assertContents(t)
 }
