@@ -225,9 +225,9 @@ func (s *Shares) leave(h *holder) {
 	defer s.mu.Unlock()
 	s.used--
 	h.places--
+	s.forget(h) // first: the holder that is left may be alone now
 	for s.grant() {
 	}
-	s.forget(h)
 }
 
 // grant gives a place to the first waiting call of the next holder that may have one, and

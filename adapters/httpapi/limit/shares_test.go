@@ -128,6 +128,31 @@ func TestShares(t *testing.T) {
 			checkEmpty(t, s)
 		})
 	})
+	t.Run("a holder that waits gets more places when the last other one leaves", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := NewShares("requests", 16, 4, 2)
+			quiet := enter(t, s, "quiet")
+			var places []*Place
+			for range 4 {
+				places = append(places, enter(t, s, "noisy"))
+			}
+			time.Sleep(aloneAfter - time.Second)
+			waiting := []<-chan error{queue(t.Context(), t, s, "noisy"), queue(t.Context(), t, s, "noisy")}
+			time.Sleep(time.Second)
+			quiet.Leave()
+			synctest.Wait()
+			for _, done := range waiting {
+				if len(done) == 0 {
+					t.Error("a call still waits")
+				}
+			}
+			for _, p := range places {
+				p.Leave()
+			}
+			synctest.Wait()
+			checkEmpty(t, s)
+		})
+	})
 	t.Run("waiting holders take turns, and each is served in its order", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := NewShares("requests", 3, 3, 1)
