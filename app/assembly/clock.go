@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -19,6 +20,8 @@ const (
 	clockTolerance = 50 * time.Millisecond
 	// maxComparison is the longest duration of a comparison that counts.
 	maxComparison = time.Second
+	// comparisonTimeout bounds each comparison.
+	comparisonTimeout = 2 * time.Second
 )
 
 // machineClock is the clock of the machine.
@@ -44,33 +47,54 @@ func newClock(lc fx.Lifecycle, machine machineClock, database databaseTime, log 
 	c := &commonClock{machine: machine.Clock, database: database, log: log}
 	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
 	defer cancel()
-	if err := c.compare(ctx); err != nil {
+	if err := c.start(ctx); err != nil {
 		return nil, fmt.Errorf("reading the database's clock: %w", err)
 	}
-	schedule(lc, compareEvery, c.compare, log, "clock comparison failed")
+	schedule(lc, compareEvery, func(ctx context.Context) error {
+		_, err := c.compare(ctx)
+		return err
+	}, log, "clock comparison failed")
 	return c, nil
+}
+
+// start compares until a comparison counts. It returns the context's error if ctx ends first, and
+// that of a comparison that fails for another reason than its timeout.
+func (c *commonClock) start(ctx context.Context) error {
+	for {
+		counts, err := c.compare(ctx)
+		switch {
+		case counts:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && !errors.Is(err, context.DeadlineExceeded):
+			return err
+		}
+	}
 }
 
 // Now returns the present by the database's clock.
 func (c *commonClock) Now() time.Time { return c.machine.Now().Add(time.Duration(c.ahead.Load())) }
 
-// compare corrects the clock. It changes nothing if the comparison takes too long, or if the
-// difference could be due to its duration.
-func (c *commonClock) compare(ctx context.Context) error {
+// compare corrects the clock. It changes nothing if the comparison takes too long, which then does
+// not count, or if the difference could be due to its duration.
+func (c *commonClock) compare(ctx context.Context) (counts bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, comparisonTimeout)
+	defer cancel()
 	began := c.machine.Now()
 	is, err := c.database(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	took := c.machine.Now().Sub(began)
 	if took < 0 || took > maxComparison {
-		return nil
+		return false, nil
 	}
 	ahead := is.Sub(began.Add(took / 2)).Truncate(time.Millisecond)
 	if (ahead - time.Duration(c.ahead.Load())).Abs() <= took/2+clockTolerance {
-		return nil
+		return true, nil
 	}
 	c.ahead.Store(int64(ahead))
 	c.log.Warn("clock corrected", "ahead_seconds", ahead.Seconds())
-	return nil
+	return true, nil
 }

@@ -2,8 +2,10 @@ package assembly
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"collab/adapters/memory"
@@ -30,11 +32,56 @@ func TestTheClockOfAServerIsTheDatabases(t *testing.T) {
 		{"the correction follows the database", 3 * time.Second, 0, 3 * time.Second},
 	} {
 		ahead, takes = step.ahead, step.takes
-		if err := c.compare(t.Context()); err != nil {
+		if _, err := c.compare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.Now().Sub(machine.Now()); got != step.want {
 			t.Errorf("%s: the clock is %v ahead of the machine's, want %v", step.about, got, step.want)
 		}
 	}
+}
+
+func TestAServerStartsWhenAComparisonOfClocksCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		machine := memory.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+		comparisons := 0
+		c := &commonClock{machine: machine, log: slog.New(slog.DiscardHandler), database: func(ctx context.Context) (time.Time, error) {
+			switch comparisons++; comparisons {
+			case 1: // no answer
+				<-ctx.Done()
+				return time.Time{}, ctx.Err()
+			case 2: // a late one
+				machine.Advance(maxComparison + time.Millisecond)
+			}
+			return machine.Now().Add(time.Hour), nil
+		}}
+		ctx, cancel := context.WithTimeout(t.Context(), startWithin)
+		defer cancel()
+		if err := c.start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if ahead := c.Now().Sub(machine.Now()); comparisons != 3 || ahead != time.Hour {
+			t.Errorf("after %d comparisons the clock is %v ahead of the machine's", comparisons, ahead)
+		}
+	})
+}
+
+func TestAServerDoesNotStartWithoutAComparisonOfClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("the database is broken")
+		for name, test := range map[string]struct{ fails, want error }{"no answer": {nil, context.DeadlineExceeded}, "an error": {broken, broken}} {
+			c := &commonClock{machine: memory.NewClock(time.Now()), log: slog.New(slog.DiscardHandler), database: func(ctx context.Context) (time.Time, error) {
+				if test.fails != nil {
+					return time.Time{}, test.fails
+				}
+				<-ctx.Done()
+				return time.Time{}, ctx.Err()
+			}}
+			ctx, cancel := context.WithTimeout(t.Context(), startWithin)
+			if err := c.start(ctx); !errors.Is(err, test.want) {
+				t.Errorf("with %s it starts with %v", name, err)
+			}
+			cancel()
+		}
+	})
 }
