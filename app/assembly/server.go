@@ -69,7 +69,7 @@ func serve(lc fx.Lifecycle, shutdown fx.Shutdowner, l net.Listener, h http.Handl
 			defer cancel()
 			drain, over := within(stop, drainTime)
 			defer over()
-			if err := errors.Join(server.Shutdown(drain), talks.Close(drain)); err != nil {
+			if err := errors.Join(server.Shutdown(drain), talks.Wait(drain)); err != nil {
 				cancel()
 				return server.Close()
 			}

@@ -26,7 +26,7 @@ const (
 	firstByteTimeout = 60 * time.Second // until the provider sends the first byte
 	silenceTimeout   = 90 * time.Second // between two reads from it
 	callTimeout      = 30 * time.Minute // for the whole call
-	settleTimeout    = 10 * time.Second // for reserving, also after the client has left
+	settleTimeout    = 10 * time.Second // for reserving, also after the client has left, and for an attempt to settle
 	storeTimeout     = 2 * time.Minute  // for settling a call, likewise; shorter than its lease
 	attempts         = 3
 )
@@ -70,6 +70,8 @@ type Chats struct {
 	closed bool                                   // guarded by mu
 	idle   chan struct{}                          // closed when no call is left; nil unless drained was called; guarded by mu
 
+	unsettled map[id.Request]usage.Entry // of calls that ended and are not stored yet; guarded by mu
+
 	draining chan struct{} // closed when closed is set
 
 	reserving together[reservationKey, *reservation]
@@ -78,7 +80,7 @@ type Chats struct {
 
 // New returns the use cases.
 func New(o Options) *Chats {
-	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, draining: make(chan struct{})}
+	return &Chats{Options: o, leases: map[id.Request]quota.Lease{}, ends: map[id.Request]context.CancelCauseFunc{}, unsettled: map[id.Request]usage.Entry{}, draining: make(chan struct{})}
 }
 
 // Quota returns the actor's quota of today.

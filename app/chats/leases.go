@@ -2,6 +2,7 @@ package chats
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"collab/domain/fault"
@@ -111,9 +112,24 @@ func (s *Chats) Drain() {
 	}
 }
 
-// Close drains, and waits until all calls are settled. It returns the context's error if the
-// context ends first.
+// Close is Wait. If the context ends first, it logs the entries that are not stored.
 func (s *Chats) Close(ctx context.Context) error {
+	err := s.Wait(ctx)
+	if err == nil {
+		return nil
+	}
+	s.mu.Lock()
+	left := slices.Collect(maps.Keys(s.unsettled))
+	s.mu.Unlock()
+	for _, call := range left {
+		s.logUnsettled(call, errShutdown)
+	}
+	return err
+}
+
+// Wait drains, and waits until all calls are settled. It returns the context's error if the
+// context ends first.
+func (s *Chats) Wait(ctx context.Context) error {
 	s.Drain()
 	select {
 	case <-s.drained():

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/usage"
 )
 
@@ -19,6 +20,8 @@ const (
 // end while others of it are being stored are stored together.
 func (s *Chats) settle(ctx context.Context, e usage.Entry) {
 	ctx = context.WithoutCancel(ctx)
+	s.setUnsettled(e)
+	defer s.takeUnsettled(e.ID)
 	stored := s.settling.do(e.Org, e, maxSettled,
 		func(before <-chan struct{}) {
 			s.await(ctx, before, joinTimeout)
@@ -44,7 +47,8 @@ func (s *Chats) await(ctx context.Context, before <-chan struct{}, most time.Dur
 
 // store stores entries in one transaction. It returns false if that fails with several
 // entries; the failure of one is logged. An entry is stored again and again while the database is
-// unavailable, because its use would count for nothing.
+// unavailable, because its use would count for nothing. An attempt without an answer ends after
+// settleTimeout: the connection may be broken.
 func (s *Chats) store(ctx context.Context, entries []usage.Entry) bool {
 	timeout, several := storeTimeout, len(entries) > 1
 	if several {
@@ -54,18 +58,48 @@ func (s *Chats) store(ctx context.Context, entries []usage.Entry) bool {
 	defer cancel()
 	e := entries[0]
 	for attempt := 1; ; attempt++ {
-		err := s.Store.Usage().Ledger().Settle(ctx, e.Org, entries...)
+		silent, err := s.attemptSettle(ctx, entries)
 		// Conflict means that an earlier attempt was committed though it returned an error.
 		conflict := fault.Is(err, fault.Conflict)
 		switch {
 		case err == nil || conflict && !several:
 			return true
-		case !conflict && (attempt < attempts || fault.Is(err, fault.Unavailable)) && s.Pause(ctx, min(attempt, attempts)) == nil:
+		case !conflict && (attempt < attempts || silent || fault.Is(err, fault.Unavailable)) && s.Pause(ctx, min(attempt, attempts)) == nil:
 			continue
 		case several:
 			return false
 		}
-		s.Log.Error("model call settlement failed", "call", string(e.ID), "org", string(e.Org), "tokens", e.Tokens.Total(), "error", err)
+		s.logUnsettled(e.ID, err)
 		return true
+	}
+}
+
+// attemptSettle stores entries once. It reports silent if settleTimeout passed without an answer.
+func (s *Chats) attemptSettle(ctx context.Context, entries []usage.Entry) (silent bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	err = s.Store.Usage().Ledger().Settle(ctx, entries[0].Org, entries...)
+	return ctx.Err() != nil, err
+}
+
+func (s *Chats) setUnsettled(e usage.Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsettled[e.ID] = e
+}
+
+// takeUnsettled removes the entry of a call and returns it; false if it was removed before.
+func (s *Chats) takeUnsettled(call id.Request) (usage.Entry, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.unsettled[call]
+	delete(s.unsettled, call)
+	return e, ok
+}
+
+// logUnsettled logs the entry of a call that is not stored, unless it was logged before.
+func (s *Chats) logUnsettled(call id.Request, err error) {
+	if e, ok := s.takeUnsettled(call); ok {
+		s.Log.Error("model call settlement failed", "call", string(e.ID), "org", string(e.Org), "user", string(e.User), "tokens", e.Tokens.Total(), "error", err)
 	}
 }

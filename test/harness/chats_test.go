@@ -120,10 +120,7 @@ func TestSettlementsAreRetriedWhenTheStoreFails(t *testing.T) {
 		"by not answering":       {fails: 50, pauses: 50, with: fault.New(fault.Unavailable, "The database does not answer"), kept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newChatFixture(t, model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {
-				to.Alive()
-				return chat.Reply{Usage: chat.Usage{Input: 3, Output: 4}, InputKnown: true, OutputKnown: true}, nil
-			}), 0)
+			s := newChatFixture(t, answering, 0)
 			pauses := 0
 			s.pause = func() { pauses++ }
 			s.Chats.Store = &failingStore{Store: s.Deployment.Store, fails: test.fails, after: test.after, with: test.with}

@@ -1,8 +1,12 @@
 package harness_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -98,10 +102,7 @@ func TestCallsThatEndDuringASettlementAreSettledTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newChatFixture(t, model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {
-					to.Alive()
-					return chat.Reply{Usage: chat.Usage{Input: 3, Output: 4}, InputKnown: true, OutputKnown: true}, nil
-				}), 0)
+				s := newChatFixture(t, answering, 0)
 				s.Chats.Generations = unrecorded{}
 				ledger := &gatedLedger{Ledger: s.Deployment.Store.Usage().Ledger(), gate: make(chan struct{}), refuses: test.refuses, panics: test.panics}
 				s.Chats.Store = gatedStore{s.Deployment.Store, ledger, s.Deployment.Store.Usage().Quotas()}
@@ -189,4 +190,67 @@ func TestCallsAdmittedDuringAReservationAreReservedTogether(t *testing.T) {
 			})
 		})
 	}
+}
+
+// silentLedger does not answer the first settlements, whose contexts end.
+type silentLedger struct {
+	ports.Ledger
+	silent atomic.Int32
+}
+
+func (l *silentLedger) Settle(ctx context.Context, o id.Org, entries ...usage.Entry) error {
+	if l.silent.Add(-1) >= 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return l.Ledger.Settle(ctx, o, entries...)
+}
+
+// answering is a model whose calls use seven tokens.
+var answering = model(func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+	to.Alive()
+	return chat.Reply{Usage: chat.Usage{Input: 3, Output: 4}, InputKnown: true, OutputKnown: true}, nil
+})
+
+func TestASettlementWithoutAnAnswerIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newChatFixture(t, answering, 0)
+		ledger := &silentLedger{Ledger: s.Deployment.Store.Usage().Ledger()}
+		ledger.silent.Store(5)
+		s.Chats.Store = gatedStore{s.Deployment.Store, ledger, s.Deployment.Store.Usage().Quotas()}
+		if e, end := s.ask(t); e.Tokens.Total() != 7 || end != chat.DoneChunk {
+			t.Errorf("the entry is %+v, the end %s", e, end)
+		}
+	})
+}
+
+func TestShutdownLogsTheUseThatIsNotStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newChatFixture(t, answering, 0)
+		s.Chats.Generations = unrecorded{}
+		var logged bytes.Buffer
+		s.Chats.Log = slog.New(slog.NewTextHandler(&logged, nil))
+		ledger := &silentLedger{Ledger: s.Deployment.Store.Usage().Ledger()}
+		ledger.silent.Store(1000)
+		s.Chats.Store = gatedStore{s.Deployment.Store, ledger, s.Deployment.Store.Usage().Quotas()}
+		var calls sync.WaitGroup
+		for range 3 {
+			call := s.admit(t)
+			calls.Go(func() { call.Run(t.Context(), &chatClient{}) })
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Chats.Wait(ctx); err == nil || logged.Len() > 0 {
+			t.Errorf("waiting ended with %v and logged %s", err, &logged)
+		}
+		if err := s.Chats.Close(ctx); err == nil {
+			t.Error("it closed before the use was stored")
+		}
+		calls.Wait()
+		lines := strings.Count(logged.String(), "model call settlement failed")
+		if whole := strings.Count(logged.String(), fmt.Sprintf("org=%s user=%s tokens=7 error=\"the server is shutting down\"", s.ada.Org, s.ada.User)); lines != 3 || whole != 3 {
+			t.Errorf("of 3 calls it logged:\n%s", &logged)
+		}
+	})
 }
