@@ -71,13 +71,17 @@ type partitioning struct {
 
 func (p *partitioning) run(ctx context.Context, report func(rows int64, done bool)) error {
 	var isPartitioned, isBegun bool
-	err := p.conn.QueryRowContext(ctx, "SELECT relkind = 'p', EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = c.oid AND tgname = $2) "+
-		"FROM pg_class c WHERE oid = $1::regclass", p.table, p.mirror).Scan(&isPartitioned, &isBegun)
+	var owner, user string
+	err := p.conn.QueryRowContext(ctx, "SELECT relkind = 'p', EXISTS (SELECT 1 FROM pg_trigger WHERE tgrelid = c.oid AND tgname = $2), pg_get_userbyid(relowner), current_user "+
+		"FROM pg_class c WHERE oid = $1::regclass", p.table, p.mirror).Scan(&isPartitioned, &isBegun, &owner, &user)
 	switch {
 	case err != nil:
 		return err
 	case isPartitioned:
 		return p.dropOld(ctx)
+	case owner != user:
+		// The new table would be the user's, and servers of other roles could not write it.
+		return fault.New(fault.Invalid, "The table %s belongs to %s, not to %s: partition it as its owner", p.table, owner, user)
 	}
 	if isBegun {
 		// A migration may have changed the table since then.

@@ -61,13 +61,18 @@ func TestPartitionedTablesLookAsBefore(t *testing.T) {
 	role := "reader_" + strings.ReplaceAll(strings.ToLower(t.Name()), "/", "_")[:20]
 	run(t, db, "DROP ROLE IF EXISTS "+role)
 	run(t, db, "CREATE ROLE "+role)
-	run(t, db, "GRANT SELECT, INSERT ON usage_entries TO "+role)
 	t.Cleanup(func() {
 		_, err := db.pools[0].ExecContext(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
 		if err != nil {
 			t.Error(err)
 		}
 	})
+	run(t, db, "ALTER TABLE usage_entries OWNER TO "+role)
+	if err := db.Partition(t.Context(), func(string, int64, bool) {}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a role partitions the table of another: %v", err)
+	}
+	run(t, db, "ALTER TABLE usage_entries OWNER TO current_user")
+	run(t, db, "GRANT SELECT, INSERT ON usage_entries TO "+role)
 	look := func() (all string) {
 		if err := db.pools[0].QueryRowContext(t.Context(), describedTables).Scan(&all); err != nil {
 			t.Fatal(err)
