@@ -14,7 +14,13 @@ var (
 	NameOf     = nameOf
 	ObjectKey  = objectKey
 	Check      = checkName
+	PartSizeOf = partSizeOf
 )
+
+// SetPartSizes sets the sizes of the parts of uploads to Amazon after the first.
+func SetPartSizes(b ports.Blobs, of func(number int) int) {
+	b.(*Bucket).Blobs.(*objects).store.(*s3).partSizeOf = of
+}
 
 // OnSync makes a file store call sync to sync a file, as on a file system where that
 // makes links durable or on another.

@@ -28,10 +28,11 @@ import (
 
 // s3 is a bucket of a store that speaks Amazon's protocol.
 type s3 struct {
-	client    minio.Core
-	name      string
-	options   minio.Options
-	transport *http.Transport
+	client     minio.Core
+	name       string
+	options    minio.Options
+	transport  *http.Transport
+	partSizeOf func(number int) int // bytes, at least partSize
 }
 
 // openS3 returns a bucket. Without parameters, region and endpoint are those of Amazon's
@@ -74,7 +75,7 @@ func openS3(name string, parameters url.Values) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &s3{client: *client, name: name, options: *options, transport: transport}, nil
+	return &s3{client: *client, name: name, options: *options, transport: transport, partSizeOf: partSizeOf}, nil
 }
 
 func openCore(endpoint *url.URL, options minio.Options) (*minio.Core, error) {
@@ -185,6 +186,10 @@ const (
 	parts    = 2       // in flight at once
 )
 
+// partSizeOf returns the size in bytes of a part of an upload to Amazon. It grows, because there are
+// at most 10,000 parts, so that content of 268 GiB fits and the last parts have 55 MiB.
+func partSizeOf(number int) int { return partSize * (1 + number/1000) }
+
 // abortTimeout limits the request that aborts a failed upload.
 const abortTimeout = 5 * time.Second
 
@@ -257,7 +262,7 @@ func (b *s3) putParts(ctx context.Context, key string, first []byte, r io.Reader
 	for number := 1; ; number++ {
 		part := content
 		sending.Go(func() error {
-			defer func() { free <- part[:partSize] }()
+			defer func() { free <- part }()
 			sum := md5.Sum(part)
 			sent, err := b.client.PutObjectPart(groupCtx, b.name, key, id, number, bytes.NewReader(part), int64(len(part)),
 				minio.PutObjectPartOptions{Md5Base64: base64.StdEncoding.EncodeToString(sum[:])})
@@ -269,8 +274,11 @@ func (b *s3) putParts(ctx context.Context, key string, first []byte, r io.Reader
 		if last || groupCtx.Err() != nil {
 			break
 		}
-		if content = <-free; content == nil {
-			content = make([]byte, partSize)
+		content = <-free
+		if size := b.partSizeOf(number + 1); cap(content) < size {
+			content = make([]byte, size)
+		} else {
+			content = content[:size]
 		}
 		n, err := io.ReadFull(r, content)
 		if err == io.EOF {

@@ -2,6 +2,7 @@ package bucket_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -121,5 +122,33 @@ func TestAFailedUploadToS3LeavesNoParts(t *testing.T) {
 	}
 	if got := list(t, b); len(got) != 1 || got[0] != "org/y@1-x" {
 		t.Errorf("the list is %q", got)
+	}
+}
+
+func TestPartsOfAnUploadToS3Grow(t *testing.T) {
+	total := 0
+	for number := 1; number <= 10_000; number++ {
+		total += bucket.PartSizeOf(number)
+	}
+	if total < 268<<30 || bucket.PartSizeOf(1) != 5<<20 || bucket.PartSizeOf(10_000) > 55<<20 {
+		t.Errorf("10,000 parts have %d bytes", total)
+	}
+
+	store := objectstore.StartS3(t)
+	store.Setenv(t)
+	b := openBucket(t, store.Address)
+	bucket.SetPartSizes(b, func(number int) int { return 5<<20 + number/3<<19 })
+	var long strings.Builder
+	for long.Len() < 24<<20 {
+		fmt.Fprintf(&long, "%d ", long.Len())
+	}
+	put(t, b, "org/x@1-x", long.String())
+	r, err := b.Open(t.Context(), "org/x@1-x", 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got, err := io.ReadAll(r); err != nil || string(got) != long.String() {
+		t.Errorf("%d of %d bytes are the same, %v", len(got), long.Len(), err)
 	}
 }
