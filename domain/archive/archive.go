@@ -212,7 +212,8 @@ type Selection struct {
 func All() *Selection { return &Selection{members: map[id.User]bool{}} }
 
 // VisibleTo returns the selection without what belongs to other members alone: their personal
-// teams with all that is in these, their personal files, and their orders of workspaces.
+// teams with all that is in these, their personal files, their orders of workspaces, and their
+// requests to models.
 func VisibleTo(member id.User) *Selection {
 	return &Selection{member: member, members: map[id.User]bool{}, teams: map[id.Team]bool{}, workspaces: map[id.Workspace]bool{}}
 }
@@ -247,6 +248,8 @@ func (s *Selection) Includes(r Record) bool {
 		return !s.workspaces[r.Workspace.ID]
 	case r.Order != nil:
 		return r.Order.User == s.member
+	case r.Usage != nil:
+		return r.Usage.User == s.member
 	case r.Task != nil:
 		return !hidden(r.Task.Workspace)
 	case r.Change != nil:

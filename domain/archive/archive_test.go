@@ -13,6 +13,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/task"
 	"collab/domain/team"
+	"collab/domain/usage"
 	"collab/domain/workspace"
 )
 
@@ -42,6 +43,7 @@ func TestASelectionHasNothingOfAnotherMemberAlone(t *testing.T) {
 		{TeamMember: &team.Member{Team: "ben", User: ben}},
 		{Workspace: &workspace.Workspace{ID: theirs, Team: "ben"}},
 		{Order: &archive.Order{User: ben}},
+		{Usage: &usage.Entry{User: ben}},
 		file(object.Place{Scope: object.Personal, Owner: &ben}),
 		file(object.Place{Scope: object.Shared, Kind: object.TeamMemory, Team: new(id.Team("ben"))}),
 	}, in(&theirs))
