@@ -3,6 +3,7 @@ package archives
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -158,7 +159,7 @@ func (a *Archives) Work(ctx context.Context) error {
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
-	if err != nil {
+	if err != nil || !e.Open() { // it failed, as servers died
 		return err
 	}
 	working, lose := context.WithCancelCause(ctx)
@@ -208,6 +209,9 @@ func (a *Archives) ExtendClaim(ctx context.Context) error {
 	return err
 }
 
+// maxAttempt bounds an attempt, so that it ends before its archive's name is garbage.
+const maxAttempt = object.Grace - time.Hour
+
 // make writes the archive to the store under an announced name, which is announced anew so that it
 // is garbage when the archive expires.
 func (a *Archives) make(ctx context.Context, e export.Export) error {
@@ -222,7 +226,9 @@ func (a *Archives) make(ctx context.Context, e export.Export) error {
 	if err := a.Store.Storage().BlobNames().Announce(ctx, e.Org, name, 0, a.Clock.Now()); err != nil {
 		return err
 	}
-	size, err := a.pack(ctx, e, name)
+	packing, cancel := context.WithTimeout(ctx, maxAttempt)
+	defer cancel()
+	size, err := a.pack(packing, e, name)
 	if err != nil {
 		return err
 	}
@@ -252,6 +258,11 @@ func (a *Archives) pack(ctx context.Context, e export.Export, name string) (int6
 	s := archive.VisibleTo(e.User)
 	go func() {
 		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				to.CloseWithError(fmt.Errorf("panic: %v", p))
+			}
+		}()
 		_, err := a.exportTo(ctx, e.Org, s, w, func(r archive.Record) {
 			a.running.report(func(p *export.Progress) {
 				p.Records++

@@ -109,11 +109,15 @@ func (e Export) Status(now time.Time) Status {
 // Open reports whether the archive is still to be made.
 func (e Export) Open() bool { return e.status == Pending || e.status == Running }
 
-// Claimed returns the export as claimed at now. Conflict if no work is due, as while another claim
-// lasts.
+// Claimed returns the export as claimed at now, or as failed if MaxAttempts claims ended without a
+// result, as those of servers that died. Conflict if no work is due, as while another claim lasts.
 func (e Export) Claimed(claim string, now time.Time) (Export, error) {
 	if e.DueAt == nil || e.DueAt.After(now) {
 		return e, fault.New(fault.Conflict, "The export is not due")
+	}
+	if e.Attempts >= MaxAttempts {
+		e.Claim, e.DueAt, e.FinishedAt, e.Error, e.status = "", nil, &now, "Servers stopped while they made the archive", Failed
+		return e, nil
 	}
 	until := now.Add(ClaimDuration)
 	e.Claim, e.DueAt, e.Progress, e.status = claim, &until, Progress{}, Running

@@ -76,6 +76,21 @@ func TestAFailingExportIsTriedThreeTimes(t *testing.T) {
 	}
 }
 
+func TestAnExportWhoseServersDieFailsAfterThreeClaims(t *testing.T) {
+	e, now := export.New("e", "o", "u", start), start
+	for range export.MaxAttempts {
+		claimed, err := e.Claimed("c", now)
+		if err != nil || claimed.Status(now) != export.Running {
+			t.Fatalf("%+v, %v", claimed, err)
+		}
+		e, now = claimed, now.Add(export.ClaimDuration)
+	}
+	e, err := e.Claimed("c", now)
+	if err != nil || e.Status(now) != export.Failed || e.DueAt != nil || e.Claim != "" || e.Attempts != export.MaxAttempts || !e.FinishedAt.Equal(now) || e.Error == "" {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
 func TestAnOrganisationHasOneOpenExportAndTenADay(t *testing.T) {
 	var all []export.Export
 	for i := range export.MaxPerDay {
