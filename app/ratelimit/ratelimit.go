@@ -12,18 +12,22 @@ import (
 	"collab/ports"
 )
 
+// MaxWait is how long a request waits for the store at most.
+const MaxWait = 250 * time.Millisecond
+
 const (
 	exchangeTimeout = 2 * time.Second // of one exchange with the store
-	retryEvery      = time.Second     // after an exchange that failed
+	retryEvery      = time.Second     // after an exchange that failed, of any organisation
 	maxDue          = 4096            // organisations that wait for an exchange
 )
 
 // Limiter counts the requests of each organisation in each minute of the clock. It admits them
 // by the sum of all servers that it read last and what it has admitted since. When half a lot
 // (see plan.Lot) is not added to the store's count yet, Work adds it there and reads the sum; a
-// request waits for the store only if a whole lot is not added. So all servers together admit at most
-// a lot for each of them above the limit. While the store cannot be reached, each server admits as
-// many as the limit. A nil Limiter limits nothing.
+// request waits for the store only if a whole lot is not added, and at most for MaxWait. So all
+// servers together admit at most a lot for each of them above the limit while exchanges are faster
+// than MaxWait. While the store cannot be reached, each server admits as many as the limit: after an
+// exchange that failed no request waits until one has succeeded. A nil Limiter limits nothing.
 type Limiter struct {
 	store  ports.Store
 	clock  ports.Clock
@@ -32,10 +36,11 @@ type Limiter struct {
 	least  int64       // the smallest lot, which counts until the plan is known
 	due    chan *count // to be exchanged with the store
 
-	mu     sync.Mutex
-	minute time.Time
-	counts map[id.Org]*count // of the minute
-	before map[id.Org]*count // of the last minute, whose plans are assumed until they are read again
+	mu       sync.Mutex
+	minute   time.Time
+	counts   map[id.Org]*count // of the minute
+	before   map[id.Org]*count // of the last minute, whose plans are assumed until they are read again
+	failedAt time.Time         // when the last exchange failed; zero: it did not
 }
 
 // count is what is known of an organisation in one minute.
@@ -48,7 +53,6 @@ type count struct {
 	pending  int64         // admitted here and not added to the store's count, nor being added
 	adding   int64         // admitted here and being added
 	exchange chan struct{} // closed at the end of the exchange that is due or running; nil: none
-	failedAt time.Time     // when the last exchange failed; zero: it did not
 }
 
 // Decision says whether a request is admitted.
@@ -69,43 +73,51 @@ func New(store ports.Store, clock ports.Clock, limits plan.RequestLimits, failed
 	return &Limiter{store: store, clock: clock, limits: limits, failed: failed, least: limits.LeastLot(), due: make(chan *count, maxDue), counts: map[id.Org]*count{}}
 }
 
-// Take counts one request of the organisation, if it is admitted. It waits at most until the
-// context is done.
+// Take counts one request of the organisation, if it is admitted. It waits at most MaxWait, and until
+// the context is done.
 func (l *Limiter) Take(ctx context.Context, o id.Org) Decision {
 	if l == nil {
 		return Decision{Allowed: true, Limit: plan.Unlimited}
 	}
-	for {
-		d, wait := l.take(o)
-		if wait == nil {
-			return d
-		}
+	d, wait := l.take(o, true)
+	if wait == nil {
+		return d
+	}
+	waiting, cancel := context.WithTimeout(ctx, MaxWait)
+	defer cancel()
+	for wait != nil {
 		select {
 		case <-wait:
-		case <-ctx.Done():
-			return d
+			d, wait = l.take(o, true)
+		case <-waiting.Done():
+			if ctx.Err() != nil {
+				return d
+			}
+			d, wait = l.take(o, false)
 		}
 	}
+	return d
 }
 
-// take returns the decision, and a channel if it is to be made again once that is closed.
-func (l *Limiter) take(o id.Org) (d Decision, wait <-chan struct{}) {
-	now := l.clock.Now()
-	minute := now.Truncate(time.Minute)
+// take returns the decision, and a channel if it is to be made again once that is closed, which
+// mayWait allows.
+func (l *Limiter) take(o id.Org, mayWait bool) (d Decision, wait <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !minute.Equal(l.minute) {
+	now := l.clock.Now()
+	// A clock that is set back by a minute at most does not begin a minute again.
+	if minute := now.Truncate(time.Minute); minute.After(l.minute) || l.minute.Sub(now) > time.Minute {
 		l.minute, l.before, l.counts = minute, l.counts, make(map[id.Org]*count, len(l.counts))
 	}
 	c := l.counts[o]
 	if c == nil {
-		c = &count{org: o, minute: minute}
+		c = &count{org: o, minute: l.minute}
 		if b := l.before[o]; b != nil {
 			c.plan = b.plan
 		}
 		l.counts[o] = c
 	}
-	d = Decision{Allowed: true, Plan: c.plan, Limit: plan.Unlimited, Reset: minute.Add(time.Minute).Sub(now)}
+	d = Decision{Allowed: true, Plan: c.plan, Limit: plan.Unlimited, Reset: l.minute.Add(time.Minute).Sub(now)}
 	lot, unknown := l.least, c.pending+c.adding
 	if c.plan != "" {
 		d.Limit = l.limits.Of(c.plan)
@@ -123,11 +135,11 @@ func (l *Limiter) take(o id.Org) (d Decision, wait <-chan struct{}) {
 		}
 		d.Remaining--
 	}
-	if unknown >= lot && c.exchange != nil && (c.plan == "" || d.Limit != plan.Unlimited) {
+	if mayWait && l.failedAt.IsZero() && unknown >= lot && c.exchange != nil && (c.plan == "" || d.Limit != plan.Unlimited) {
 		return d, c.exchange
 	}
 	c.pending++
-	if c.exchange == nil && c.pending >= lot/2 && now.Sub(c.failedAt) >= retryEvery {
+	if c.exchange == nil && c.pending >= lot/2 && now.Sub(l.failedAt).Abs() >= retryEvery {
 		select {
 		case l.due <- c:
 			c.exchange = make(chan struct{})
@@ -150,7 +162,8 @@ func (l *Limiter) Work(ctx context.Context) {
 }
 
 // exchange reads the plan of a count that was not exchanged yet, adds what is pending to the
-// store's count and reads the sum.
+// store's count and reads the sum. If that fails, it ends those that are due without making them,
+// since each could take as long. An error after the end of ctx is not passed to failed.
 func (l *Limiter) exchange(ctx context.Context, c *count) {
 	l.mu.Lock()
 	p, current := c.plan, c.current
@@ -159,21 +172,30 @@ func (l *Limiter) exchange(ctx context.Context, c *count) {
 	l.mu.Unlock()
 
 	sum, p, err := l.add(ctx, c, n, p, current)
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		l.failed(err)
 	}
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(c.exchange)
-	c.exchange, c.adding = nil, 0
+	c.end()
+	c.adding = 0
 	c.sum += n // also after an error, since the store may have added it
 	if err != nil {
-		c.failedAt = l.clock.Now()
+		l.failedAt = l.clock.Now()
+		for len(l.due) > 0 {
+			(<-l.due).end()
+		}
 		return
 	}
-	c.failedAt = time.Time{}
+	l.failedAt = time.Time{}
 	c.plan, c.current, c.sum = p, true, max(c.sum, sum)
+}
+
+// end ends the exchange that is due or running. The caller holds Limiter.mu.
+func (c *count) end() {
+	close(c.exchange)
+	c.exchange = nil
 }
 
 // add adds n requests to the store's count if the plan has a limit, and returns the sum of all

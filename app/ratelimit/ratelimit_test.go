@@ -3,6 +3,8 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,11 +21,12 @@ const (
 	premium = id.Org("00000001-0001-7000-8000-000000000002")
 )
 
-// awayStore is a store whose counts cannot be reached while away is set.
+// awayStore is a store whose counts cannot be reached while away is set, and do not answer while
+// hanging is.
 type awayStore struct {
 	ports.Store
-	away  bool
-	added int // calls of Add
+	away, hanging bool
+	added         int // calls of Add
 }
 
 func (s *awayStore) Usage() ports.Usage { return awayUsage{s.Store.Usage(), s} }
@@ -42,6 +45,10 @@ type awayRequests struct {
 
 func (r awayRequests) Add(ctx context.Context, o id.Org, minute time.Time, n int64) (int64, error) {
 	r.store.added++
+	if r.store.hanging {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
 	if r.store.away {
 		return 0, errors.New("away")
 	}
@@ -61,19 +68,19 @@ func limited(t *testing.T, test func(f *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{T: t, store: &awayStore{Store: memory.NewStore()}, clock: memory.NewClock(time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC))}
 		for o, p := range map[id.Org]plan.Plan{free: plan.Free, premium: plan.Premium} {
-			_, err := f.store.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-			if err != nil {
-				t.Fatal(err)
-			}
 			f.grant(o, p)
 		}
 		test(f)
 	})
 }
 
-// grant gives an organisation a plan.
+// grant gives an organisation, which it adds if there is none, a plan.
 func (f *fixture) grant(o id.Org, p plan.Plan) {
 	f.Helper()
+	_, err := f.store.Directory().Organisations().Upsert(f.Context(), org.Organisation{ID: o, ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
+	if err != nil {
+		f.Fatal(err)
+	}
 	s, err := plan.Unsubscribed(o).Granted(plan.Grant{Plan: p}, f.clock.Now())
 	if err == nil {
 		err = f.store.Atomic(f.Context(), func(r ports.Records) error { return r.Directory().Subscriptions().Put(f.Context(), o, s) })
@@ -219,6 +226,92 @@ func TestARequestWaitsWhileALotIsNotAdded(t *testing.T) {
 		l.exchange(f.Context(), <-l.due)
 		if d := <-waiting; !d.Allowed || d.Remaining != 89 {
 			t.Errorf("%+v", d)
+		}
+	})
+}
+
+func TestARequestIsAdmittedAfterTheLongestWait(t *testing.T) {
+	limited(t, func(f *fixture) {
+		l := New(f.store, f.clock, plan.RequestLimits{plan.Free: 100}, func(error) {})
+		f.admitted(l, free, 10)
+		began := time.Now()
+		if d := l.Take(f.Context(), free); !d.Allowed || time.Since(began) != MaxWait {
+			t.Errorf("%+v after %v", d, time.Since(began))
+		}
+	})
+}
+
+func TestAStoreThatHangsDelaysRequestsUntilOneExchangeFails(t *testing.T) {
+	limited(t, func(f *fixture) {
+		l := f.server()
+		orgs := make([]id.Org, 30)
+		for i := range orgs {
+			orgs[i] = id.Org(fmt.Sprintf("00000002-0001-7000-8000-%012d", i))
+			f.grant(orgs[i], plan.Free)
+			f.admitted(l, orgs[i], 10)
+		}
+		f.store.hanging = true
+		for _, delay := range []time.Duration{exchangeTimeout, 0} {
+			f.clock.Advance(time.Minute)
+			began := time.Now()
+			var clients sync.WaitGroup
+			for _, o := range orgs {
+				clients.Go(func() {
+					n := 0
+					for range 300 {
+						if l.Take(f.Context(), o).Allowed {
+							n++
+						}
+					}
+					if n != 100 {
+						t.Errorf("%d requests of %s are admitted", n, o)
+					}
+				})
+			}
+			clients.Wait()
+			if d := time.Since(began); d != delay || f.errors != 1 {
+				t.Errorf("requests wait for %v, want %v; %d exchanges failed", d, delay, f.errors)
+			}
+		}
+	})
+}
+
+func TestAnExchangeAtTheEndOfWorkIsNoFailure(t *testing.T) {
+	limited(t, func(f *fixture) {
+		f.store.hanging = true
+		l := New(f.store, f.clock, plan.RequestLimits{plan.Free: 100}, func(err error) { t.Error(err) })
+		ctx, cancel := context.WithCancel(f.Context())
+		var working sync.WaitGroup
+		working.Go(func() { l.Work(ctx) })
+		f.admitted(l, free, 5)
+		cancel()
+		working.Wait()
+		if f.store.added != 1 {
+			t.Errorf("%d exchanges", f.store.added)
+		}
+	})
+}
+
+func TestAClockThatIsSetBackDoesNotBeginAMinuteAgain(t *testing.T) {
+	limited(t, func(f *fixture) {
+		l := f.server()
+		f.admitted(l, free, 100)
+		f.clock.Advance(-time.Second)
+		if d := l.Take(f.Context(), free); d != (Decision{Plan: plan.Free, Limit: 100, Reset: 61 * time.Second}) {
+			t.Errorf("%+v", d)
+		}
+		f.clock.Advance(time.Second)
+		if n := f.admitted(l, free, 1); n != 0 {
+			t.Error("a request is admitted when the clock shows the minute again")
+		}
+		f.clock.Advance(time.Minute)
+		f.store.away = true
+		f.admitted(l, free, 10)
+		f.store.away = false
+		f.clock.Advance(-time.Hour)
+		added := f.store.added
+		if n := f.admitted(l, free, 300); n != 100 || f.store.added == added {
+			t.Errorf("an hour ago %d requests are admitted, %d times added", n, f.store.added-added)
 		}
 	})
 }
