@@ -27,6 +27,7 @@ import (
 	"collab/app/assembly/config"
 	domain "collab/domain/archive"
 	"collab/domain/audit"
+	"collab/domain/export"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -586,6 +587,30 @@ func TestReferencesThatPointNowhereAreRefused(t *testing.T) {
 		if _, err := to.imported(file, archives.Import{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.kind, err, c.want)
 		}
+	}
+}
+
+func TestAPanicFailsTheAttemptOfAnExport(t *testing.T) {
+	d := newDeployment(t)
+	d.add()
+	err := withArchives(t.Context(), d.config, io.Discard, func(a *archives.Archives) error {
+		exports := a.Store.Journal().Exports()
+		e := export.New(uid[id.Export](81), exampleOrg, uid[id.User](11), a.Clock.Now())
+		if err := exports.Add(t.Context(), exampleOrg, e); err != nil {
+			return err
+		}
+		a.Snapshots = changed{a.Snapshots, domain.Tasks, func(*domain.Record) { panic("so") }}
+		if err := a.Work(t.Context()); err == nil || !strings.Contains(err.Error(), "panic: so") {
+			t.Errorf("%v", err)
+		}
+		e, err := exports.Get(t.Context(), exampleOrg, e.ID)
+		if e.Stored() != export.Pending || e.Attempts != 1 {
+			t.Errorf("%+v", e)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
