@@ -48,10 +48,9 @@ func parsePosition(text string) (p position, ok bool) {
 	return position{uint32(timeline), lsn}, err == nil && err2 == nil
 }
 
-// isAfter reports whether p follows q. Positions on different timelines are ordered by those.
-func (p position) isAfter(q position) bool {
-	return p.timeline > q.timeline || p.timeline == q.timeline && p.lsn > q.lsn
-}
+// includes reports whether a log at p has everything up to q. A log on another timeline may lack the
+// end of q's.
+func (p position) includes(q position) bool { return p.timeline == q.timeline && p.lsn >= q.lsn }
 
 // replica is a standby that streams from the primary.
 type replica struct {
@@ -60,8 +59,8 @@ type replica struct {
 
 	// What PollReplicas found last.
 	usable   atomic.Bool
-	timeline atomic.Uint32 // it has replayed the log on this timeline or a later one
-	lag      atomic.Int64  // nanoseconds, if usable
+	timeline atomic.Uint32             // that it had stored
+	replayed atomic.Pointer[time.Time] // it has replayed what was committed before, if usable
 }
 
 // replicas are the standbys of a primary, none in most deployments.
@@ -74,13 +73,13 @@ type replicas struct {
 	reads, fallbacks atomic.Int64             // of collections that From returned, on replicas and on the primary
 
 	polling sync.Mutex
-	samples []sample // the primary's positions within maxLag, the newest last; guarded by polling
+	samples []sample // the primary's positions within maxLag on its timeline, the newest last; guarded by polling
 }
 
 // sample is the position of the primary at a time before which it was not reached.
 type sample struct {
-	at  time.Time
-	lsn uint64
+	at time.Time
+	position
 }
 
 // openReplicas opens pools for the addresses. It connects to none.
@@ -111,17 +110,17 @@ func (db *DB) present(ctx context.Context) (position, error) {
 }
 
 // Position queries the primary unless there are no replicas or it is known to have been at the known
-// position.
+// position. A known position on another timeline than the primary's is replaced.
 func (db *DB) Position(ctx context.Context, known string) (string, error) {
 	if len(db.replicas.all) == 0 {
 		return "", nil
 	}
 	p, ok := parsePosition(known)
-	if last := db.replicas.latest.Load(); ok && last != nil && !p.isAfter(*last) {
+	if last := db.replicas.latest.Load(); ok && last != nil && last.includes(p) {
 		return known, nil
 	}
 	now, err := db.present(ctx)
-	if err != nil || ok && !p.isAfter(now) {
+	if err != nil || ok && now.includes(p) {
 		return known, err
 	}
 	return now.String(), nil
@@ -164,30 +163,34 @@ func (p stalePool) query(ctx context.Context, text string, args []any, scan func
 	defer cancel()
 	patience := time.AfterFunc(replicaTimeout, cancel)
 	defer patience.Stop()
-	err := queryAfter(reading, r.conns, comparePosition, []any{int64(p.at.lsn)}, func(row pgx.Row) error {
+	err := onPgx(reading, r.conns, func(c *pgx.Conn) error {
+		// In one round trip with the query, the answer would wait for the query's.
 		var reached bool
-		if err := row.Scan(&reached); err != nil {
+		if err := c.QueryRow(reading, comparePosition, int64(p.at.lsn)).Scan(&reached); err != nil {
 			return err
 		}
 		if !reached {
 			return errBehind
 		}
 		patience.Stop()
-		return nil
-	}, text, args, func(rows scanner) error {
+		rows, err := c.Query(reading, text, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
 		// The first row is awaited before scan may pass anything on.
 		first := rows.Next()
 		if err := rows.Err(); err != nil {
 			return err
 		}
 		scanned = true
-		return scan(&peekedRows{rows, first})
+		return scan(&peekedRows{pgxRows{rows}, first})
 	})
 	if scanned || ctx.Err() != nil {
 		p.db.replicas.reads.Add(1)
 		return true, err
 	}
-	if !errors.Is(err, errBehind) {
+	if !errors.Is(err, errBehind) && reading.Err() == nil { // PollReplicas judges slow ones
 		p.db.replicas.disuse(r, err)
 	}
 	p.db.replicas.fallbacks.Add(1)
@@ -211,14 +214,13 @@ func (r *peekedRows) Next() bool {
 
 // choose returns a replica for a query, the same one for an organisation, or nil.
 func (s *replicas) choose(at position, args []any) *replica {
-	h := fnv.New32a()
+	h, now := fnv.New32a(), s.now()
 	if len(args) > 0 {
 		fmt.Fprint(h, args[0])
 	}
 	for i := range s.all {
 		r := s.all[(int(h.Sum32()%uint32(len(s.all)))+i)%len(s.all)]
-		// A position on a later timeline may be before the end of the replica's own.
-		if r.usable.Load() && r.timeline.Load() >= at.timeline {
+		if r.usable.Load() && r.timeline.Load() == at.timeline && now.Sub(*r.replayed.Load()) <= maxLag {
 			return r
 		}
 	}
@@ -233,11 +235,13 @@ func (s *replicas) disuse(r *replica, reason error) {
 }
 
 // PollReplicas finds out which replicas are read until it is called again: those that answer, stream
-// from the primary, and are at most maxLag behind it.
+// from the primary on its timeline, and are at most maxLag behind it. It ends after maxLag.
 func (db *DB) PollReplicas(ctx context.Context) error {
 	s := &db.replicas
 	s.polling.Lock()
 	defer s.polling.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, maxLag)
+	defer cancel()
 	asked := s.now()
 	primary, err := db.present(ctx)
 	if err != nil {
@@ -248,14 +252,14 @@ func (db *DB) PollReplicas(ctx context.Context) error {
 		return err
 	}
 	s.latest.Store(&primary)
-	s.samples = append(s.samples, sample{asked, primary.lsn})
-	for len(s.samples) > 1 && asked.Sub(s.samples[0].at) > maxLag {
+	s.samples = append(s.samples, sample{asked, primary})
+	for s.samples[0].timeline != primary.timeline || asked.Sub(s.samples[0].at) > maxLag {
 		s.samples = s.samples[1:]
 	}
 	var all sync.WaitGroup
 	for _, r := range s.all {
 		all.Go(func() {
-			if err := r.poll(ctx, s.samples, asked, system); err != nil {
+			if err := r.poll(ctx, s.samples, system); err != nil {
 				s.disuse(r, err)
 			} else if !r.usable.Swap(true) {
 				s.log.Info("replica used", "replica", r.name)
@@ -272,7 +276,7 @@ const selectReplica = `SELECT pg_is_in_recovery(), COALESCE((pg_last_wal_replay_
 	FROM pg_control_checkpoint() c, pg_control_recovery() r, pg_control_system() s`
 
 // poll reads the state of the replica, and returns an error if it is not to be read.
-func (r *replica) poll(ctx context.Context, primary []sample, now time.Time, system int64) error {
+func (r *replica) poll(ctx context.Context, primary []sample, system int64) error {
 	ctx, cancel := context.WithTimeout(ctx, replicaTimeout)
 	defer cancel()
 	var standby bool
@@ -287,15 +291,14 @@ func (r *replica) poll(ctx context.Context, primary []sample, now time.Time, sys
 		return fault.New(fault.Unavailable, "It is not a standby")
 	}
 	r.timeline.Store(uint32(timeline))
+	if now := primary[len(primary)-1].timeline; uint32(timeline) != now {
+		return fault.New(fault.Unavailable, "It is on the timeline %d, and the primary on %d", timeline, now)
+	}
 	for n := len(primary) - 1; n >= 0; n-- {
 		if uint64(lsn) < primary[n].lsn {
 			continue
 		}
-		lag := now.Sub(primary[n].at)
-		if lag > maxLag {
-			break
-		}
-		r.lag.Store(int64(lag))
+		r.replayed.Store(&primary[n].at)
 		return nil
 	}
 	return fault.New(fault.Unavailable, "It is more than %v behind, or how far is not known yet", maxLag)
@@ -313,7 +316,7 @@ func (db *DB) ReplicaStatistics() ReplicaStatistics {
 	for _, r := range db.replicas.all {
 		s.Lags[r.name] = -1
 		if r.usable.Load() {
-			s.Lags[r.name] = r.lag.Load() / int64(time.Second)
+			s.Lags[r.name] = int64(db.replicas.now().Sub(*r.replayed.Load()) / time.Second)
 		}
 	}
 	return s

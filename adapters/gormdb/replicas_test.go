@@ -191,6 +191,20 @@ func TestListsReadFromAReplica(t *testing.T) {
 			t.Errorf("%d reads on the replica, error %v", n-was, err)
 		}
 	})
+	t.Run("a list may take longer than the comparison of positions", func(t *testing.T) {
+		p, _ := parsePosition(before)
+		rows := 0
+		onReplica, err := stalePool{db: r.db, at: p}.query(t.Context(), "SELECT pg_sleep(1.1)::text", nil, func(all scanner) error {
+			for all.Next() {
+				rows++
+			}
+			return all.Err()
+		})
+		if err != nil || !onReplica || rows != 1 {
+			t.Errorf("%d rows, on the replica: %v, error %v", rows, onReplica, err)
+		}
+		r.wants(o, before, 1, true)
+	})
 	t.Run("a replica that pauses is read at the positions that it has replayed alone", func(t *testing.T) {
 		r.execute(standby, "SELECT pg_wal_replay_pause()")
 		awaitTrue(t, standby.URL(r.name), "SELECT pg_get_wal_replay_pause_state() = 'paused'")
@@ -238,6 +252,10 @@ func TestListsReadFromAReplica(t *testing.T) {
 			r.wants(o, before, entries, c.used)
 		}
 		r.execute(standby, "SELECT pg_wal_replay_resume()")
+		r.poll(standby)
+		r.wants(o, before, 3, true)
+		now = now.Add(11 * time.Second)
+		r.wants(o, before, 3, false) // it was not polled
 		r.poll(standby)
 		r.wants(o, before, 3, true)
 	})
@@ -295,8 +313,18 @@ func TestReplicasAfterAFailover(t *testing.T) {
 	if err := r.db.PollReplicas(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s := r.db.replicas.all[0]; !s.usable.Load() || s.timeline.Load() != 1 {
+	if s := r.db.replicas.all[0]; s.usable.Load() || s.timeline.Load() != 1 {
 		t.Fatalf("the standby that was left is used: %v, on the timeline %d", s.usable.Load(), s.timeline.Load())
 	}
 	r.wants(o, after, 2, false)
+	r.wants(o, before, 2, false)
+	if now, err := r.db.Position(t.Context(), before); err != nil || now < after {
+		t.Errorf("after %s a position before the failover becomes %s, error %v", after, now, err)
+	}
+	// The first poll after a failover that the addresses follow forgets the former timeline.
+	former, _ := parsePosition(before)
+	r.db.replicas.samples = []sample{{time.Now(), former}}
+	if err := r.db.PollReplicas(t.Context()); err != nil || len(r.db.replicas.samples) != 1 || r.db.replicas.samples[0].timeline != 2 {
+		t.Errorf("the samples are %v, error %v", r.db.replicas.samples, err)
+	}
 }
