@@ -27,6 +27,9 @@ func (a *api) stale(present, list handler) handler {
 		if a.Position == nil {
 			return present(c)
 		}
+		if err := c.enter(); err != nil {
+			return err
+		}
 		known := a.position(c)
 		at, err := a.Position(c.r.Context(), known)
 		if err != nil {

@@ -35,7 +35,7 @@ type storedAnswer struct {
 }
 
 // storedHeaders are the stored headers of a response.
-var storedHeaders = []string{"Content-Type", "Etag", "Cache-Control", "Link", "Location", positionHeader}
+var storedHeaders = []string{"Content-Type", "Etag", "Cache-Control", "Link", "Location"}
 
 // maxStored is the longest response that is stored, in bytes.
 const maxStored = 1 << 20
@@ -255,6 +255,9 @@ func (c *call) replay(answer []byte) error {
 		h.Set(name, v)
 	}
 	h.Set("Idempotent-Replayed", "true")
+	if c.position != nil && k.Status < http.StatusMultipleChoices {
+		c.Set(positionHeader, c.position())
+	}
 	c.leave()
 	c.WriteHeader(k.Status)
 	_, _ = c.Write(k.Body)

@@ -120,6 +120,16 @@ func TestIdempotencyKeyReplaysTheFirstAnswer(t *testing.T) {
 	})
 }
 
+func TestReplayHasThePresentPosition(t *testing.T) {
+	a, _ := keyed(t, open, func(c *call) error { return c.succeed() })
+	for _, at := range []string{"1", "2"} {
+		a.Position = func(context.Context, string) (string, error) { return at, nil }
+		if w := send(a, withKey("k", `{}`)); w.Code != 200 || w.Header().Get("Collab-Position") != at {
+			t.Errorf("%d %s %v, want the position %s", w.Code, w.Body, w.Header(), at)
+		}
+	}
+}
+
 func TestAnswersStoredForAKey(t *testing.T) {
 	for _, test := range []struct {
 		guard  guard
