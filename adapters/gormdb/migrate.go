@@ -75,14 +75,26 @@ func (db *DB) migrate(ctx context.Context, files fs.FS, version int64) (err erro
 	if err != nil {
 		return err
 	}
-	return failed(ctx, db.untilLocked(ctx, func() error {
+	return failed(ctx, db.untilLocked(ctx, m.pool, func() error {
 		_, err := provider.UpTo(ctx, version)
 		return err
 	}), "Database")
 }
 
-// untilLocked runs fn, and again while it fails because other transactions hold a table.
-func (db *DB) untilLocked(ctx context.Context, fn func() error) error {
+// stopAutovacuums takes the locks of autovacuums, and releases them. Postgres cancels an autovacuum
+// for which another lock waits longer than deadlock_timeout. No writer waits behind these locks.
+const stopAutovacuums = `DO $$ DECLARE found regclass; BEGIN
+	PERFORM set_config('lock_timeout', (2000 * extract(epoch FROM current_setting('deadlock_timeout')::interval))::int::text, true);
+	FOR found IN SELECT DISTINCT c.oid FROM pg_locks JOIN pg_class c ON c.oid = relation JOIN pg_stat_activity USING (pid)
+		WHERE database = datid AND datname = current_database() AND usesysid IS NULL
+		AND mode = 'ShareUpdateExclusiveLock' AND relkind = 'r' AND pg_has_role(relowner, 'USAGE')
+	LOOP EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', found); END LOOP; END $$`
+
+// untilLocked runs fn, and again while it fails because other transactions hold a table. On conn it
+// stops autovacuums that do.
+func (db *DB) untilLocked(ctx context.Context, conn interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()
 		if !isLocked(err) {
@@ -96,6 +108,9 @@ func (db *DB) untilLocked(ctx context.Context, fn func() error) error {
 		}
 		if err := sleep(ctx, lockPause); err != nil {
 			return err
+		}
+		if attempt%5 == 1 {
+			_, _ = conn.ExecContext(ctx, stopAutovacuums) // the next attempt shows whether it helped
 		}
 	}
 }

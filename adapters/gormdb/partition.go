@@ -85,7 +85,7 @@ func (p *partitioning) run(ctx context.Context, report func(rows int64, done boo
 	}
 	if isBegun {
 		// A migration may have changed the table since then.
-		if isBegun, err = p.sameColumns(ctx); err == nil && !isBegun {
+		if isBegun, err = p.isSame(ctx); err == nil && !isBegun {
 			err = p.exec(ctx, "DROP TRIGGER "+p.mirror+" ON "+p.table, "DROP TABLE "+p.next)
 		}
 	}
@@ -112,7 +112,7 @@ func (p *partitioning) run(ctx context.Context, report func(rows int64, done boo
 // exec runs statements in a transaction, and again while other transactions hold a table that they
 // lock.
 func (p *partitioning) exec(ctx context.Context, statements ...string) error {
-	return p.db.untilLocked(ctx, func() error {
+	return p.db.untilLocked(ctx, p.conn, func() error {
 		tx, err := p.conn.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -148,18 +148,29 @@ func (p *partitioning) columns(ctx context.Context, table string) ([]string, err
 	return p.texts(ctx, "SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum", table)
 }
 
-func (p *partitioning) sameColumns(ctx context.Context) (bool, error) {
-	was, err := p.columns(ctx, p.next)
+// isSame reports whether the new table has the columns, checks and indexes of the old one, and no
+// foreign key that the old one lacks.
+func (p *partitioning) isSame(ctx context.Context) (bool, error) {
+	const describe = `SELECT concat_ws(' ', row_number() OVER (ORDER BY attnum), attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid)) AS line
+			FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped
+		UNION SELECT concat_ws(' ', conname, pg_get_constraintdef(oid)) FROM pg_constraint WHERE conrelid = $1::regclass AND contype = 'c'
+		UNION SELECT concat_ws(' ', r.conname, replace(pg_get_constraintdef(r.oid), ' NOT VALID', '')) FROM pg_constraint r
+			WHERE contype = 'f' AND (conrelid = $1::regclass OR conrelid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = $1::regclass))
+			AND EXISTS (SELECT 1 FROM pg_constraint n WHERE n.conname = r.conname AND (n.conrelid = $2::regclass OR n.conrelid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = $2::regclass)))
+		UNION SELECT concat_ws(' ', regexp_replace(relname, '_partitioned$', ''), indisunique, indisprimary, substring(pg_get_indexdef(indexrelid) FROM 'USING .*'))
+			FROM pg_index JOIN pg_class i ON i.oid = indexrelid WHERE indrelid = $1::regclass
+		ORDER BY line`
+	was, err := p.texts(ctx, describe, p.next, p.next)
 	if err != nil {
 		return false, err
 	}
-	is, err := p.columns(ctx, p.table)
+	is, err := p.texts(ctx, describe, p.table, p.next)
 	return slices.Equal(was, is), err
 }
 
 // create creates the new table, with the columns, indexes and privileges of the old one, and the
 // trigger that repeats changes in it. It has no foreign keys yet: a copied row would wait for a
-// change of the row that it refers to.
+// change of the row that it refers to. Until the swap, no autovacuum holds the locks that it needs.
 func (p *partitioning) create(ctx context.Context) error {
 	columns, err := p.columns(ctx, p.table)
 	if err != nil {
@@ -169,7 +180,7 @@ func (p *partitioning) create(ctx context.Context) error {
 		"CREATE TABLE " + p.next + " (LIKE " + p.table + " INCLUDING ALL EXCLUDING INDEXES) PARTITION BY HASH (org_id)",
 	}
 	for i := range partitions {
-		statements = append(statements, fmt.Sprintf("CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d)", p.partition(i), p.next, partitions, i))
+		statements = append(statements, fmt.Sprintf("CREATE TABLE %s PARTITION OF %s FOR VALUES WITH (MODULUS %d, REMAINDER %d) WITH (autovacuum_enabled = false)", p.partition(i), p.next, partitions, i))
 	}
 	indexes, err := p.texts(ctx, `SELECT CASE WHEN indisprimary
 			THEN format('ALTER TABLE %s ADD CONSTRAINT %I PRIMARY KEY %s', $2::text, i.relname || '_partitioned', substring(pg_get_indexdef(i.oid) FROM '\(.*'))
@@ -215,7 +226,7 @@ func (p *partitioning) copyPass(ctx context.Context, report func(rows int64)) er
 	var rows int64
 	for from := 0; from < blocks; from += copiedBlocks {
 		var n int64
-		err := p.db.untilLocked(ctx, func() error {
+		err := p.db.untilLocked(ctx, p.conn, func() error {
 			done, err := p.conn.ExecContext(ctx, "WITH held AS MATERIALIZED (SELECT t.* FROM "+p.table+" t WHERE t.ctid >= $1::tid AND t.ctid < $2::tid"+
 				" AND NOT EXISTS (SELECT 1 FROM "+p.next+" n WHERE ("+p.key("n.")+") = ("+p.key("t.")+")) FOR SHARE OF t SKIP LOCKED)"+
 				" INSERT INTO "+p.next+" SELECT * FROM held ON CONFLICT DO NOTHING", fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", from+copiedBlocks))
@@ -254,7 +265,8 @@ func (p *partitioning) copyAll(ctx context.Context, report func(rows int64)) (ro
 			return 0, err
 		}
 	}
-	return rows, p.exec(ctx, "ANALYZE "+p.next)
+	// No writer waits behind its lock.
+	return rows, p.exec(ctx, "SET LOCAL lock_timeout = 0", "ANALYZE "+p.next)
 }
 
 // addReferences adds the foreign keys of the old table to the new one. They are validated without a
@@ -291,6 +303,9 @@ func (p *partitioning) swap(ctx context.Context) error {
 		FROM pg_index JOIN pg_class i ON i.oid = indexrelid WHERE indrelid = $1::regclass`, p.table)
 	if err != nil {
 		return err
+	}
+	for i := range partitions {
+		renames = append(renames, "ALTER TABLE "+p.partition(i)+" RESET (autovacuum_enabled)")
 	}
 	return p.exec(ctx, append([]string{
 		"LOCK TABLE " + p.table + ", " + p.next + " IN ACCESS EXCLUSIVE MODE",

@@ -170,11 +170,30 @@ func (w *activeMember) write(ctx context.Context, n int) error {
 	return nil
 }
 
+func TestPartitioningBeginsAgainAfterAMigration(t *testing.T) {
+	db := migrated(t, postgres.URL(t))
+	newActiveMember(t, db, 1)
+	limited, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	if err := db.Partition(limited, func(string, int64, bool) { interrupt() }); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	run(t, db, "CREATE INDEX usage_entries_added ON usage_entries (org_id, outcome)")
+	run(t, db, "ALTER TABLE usage_entries ALTER searches SET DEFAULT 7, ADD CONSTRAINT usage_entries_checked CHECK (input >= 0)")
+	partitioned(t, db)
+	var all bool
+	if err := db.pools[0].QueryRowContext(t.Context(), "SELECT to_regclass('usage_entries_added') IS NOT NULL AND EXISTS (SELECT 1 FROM pg_constraint WHERE conname = 'usage_entries_checked' AND conrelid = 'usage_entries'::regclass)"+
+		" AND EXISTS (SELECT 1 FROM pg_attrdef WHERE adrelid = 'usage_entries'::regclass AND pg_get_expr(adbin, adrelid) = '7')").Scan(&all); err != nil || !all {
+		t.Errorf("the partitioned table lacks what a migration added, %v", err)
+	}
+}
+
 func TestPartitioningWaitsForALock(t *testing.T) {
 	url := postgres.URL(t)
 	db := migrated(t, url)
 	run(t, db, "INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome) "+
 		"SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 1, 1, repeat('m', 100), 'p', 1, 1, 0, 0, 0, 'x', 'completed' FROM generate_series(1, 10000)")
+	run(t, db, stopAutovacuums)
 	released := make(chan error, 1)
 	lock := sync.OnceFunc(func() {
 		tx, err := opened(t, url).pools[0].BeginTx(t.Context(), nil)
@@ -259,6 +278,14 @@ func TestTransferBetweenPartitionedTables(t *testing.T) {
 		db := migrated(t, url)
 		partitioned(t, db)
 		_ = db.Close() // the target of a transfer has no servers
+	}
+	source, err := OpenSource(t.Context(), from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitTrue(t, from, "SELECT COUNT(*) = 3 FROM pg_locks WHERE mode = 'AccessShareLock' AND relation = ANY ('{usage_entries,task_history,changes}'::regclass[])")
+	if err := source.Close(); err != nil {
+		t.Fatal(err)
 	}
 	if err := transfer(t.Context(), from, to, ignoreProgress); err != nil {
 		t.Fatal(err)

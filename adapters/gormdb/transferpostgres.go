@@ -30,13 +30,14 @@ func connectPostgres(ctx context.Context, address string) (postgresReader, error
 	return postgresReader{conn}, err
 }
 
-// openPostgresReader begins a transaction in which all is read as of one moment.
+// openPostgresReader begins a transaction in which all is read as of one moment. Before that moment
+// it takes locks that keep Partition from replacing tables.
 func openPostgresReader(ctx context.Context, address string) (reader, error) {
 	r, err := connectPostgres(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := r.conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "+fmt.Sprintf(withoutTimeouts, true)); err != nil {
+	if _, err := r.conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE "+strings.Join(partitionedTables, ", ")+" IN ACCESS SHARE MODE; "+fmt.Sprintf(withoutTimeouts, true)); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
