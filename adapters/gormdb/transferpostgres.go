@@ -37,7 +37,15 @@ func openPostgresReader(ctx context.Context, address string) (reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := r.conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE "+strings.Join(partitionedTables, ", ")+" IN ACCESS SHARE MODE; "+fmt.Sprintf(withoutTimeouts, true)); err != nil {
+	lock, found := "", false // there are no tables before the first migration
+	err = r.conn.QueryRow(ctx, "SELECT bool_and(to_regclass(name) IS NOT NULL) FROM unnest($1::text[]) AS name", partitionedTables).Scan(&found)
+	if found {
+		lock = "LOCK TABLE " + strings.Join(partitionedTables, ", ") + " IN ACCESS SHARE MODE; "
+	}
+	if err == nil {
+		_, err = r.conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "+lock+fmt.Sprintf(withoutTimeouts, true))
+	}
+	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
