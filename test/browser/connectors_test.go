@@ -276,7 +276,7 @@ func TestConnectorOfAnother(t *testing.T) {
 	mallory.leads(http.StatusOK, chromedp.Click(button(w.continueLabel())))
 	victim.leads(http.StatusOK, chromedp.Navigate(read(mallory, chromedp.Location())))
 	victim.leads(http.StatusForbidden, chromedp.Click(button("Allow")))
-	victim.says("This authorization was authorization in another browser")
+	victim.says("This authorization was begun in another browser")
 	victim.everywhere("refused")
 	w.checkStatus(f, "pending")
 	if all := w.auth.Redeemed(); len(all) != 0 {

@@ -91,7 +91,7 @@ func (s *serversFixture) checkStored(want plan.Plan, status plan.Status) {
 	s.t.Helper()
 	sub, err := s.Store.Directory().Subscriptions().Get(s.t.Context(), s.ada.Org)
 	if err != nil || sub.Plan != want || sub.Status() != status {
-		s.t.Errorf("%s %s is checkStored, %v; want %s %s", sub.Plan, sub.Status(), err, want, status)
+		s.t.Errorf("%s %s is stored, %v; want %s %s", sub.Plan, sub.Status(), err, want, status)
 	}
 }
 
