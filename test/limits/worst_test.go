@@ -604,7 +604,8 @@ func TestEveryRequestTakesBoundedMemory(t *testing.T) {
 		t.Fatalf("rows without requests: %q; requests without a row: %q", missing, stale)
 	}
 	onEach(t, func(t *testing.T, d *database) { fill(t, d).sweep(rows) },
-		"COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS="+collabd.WebhookSecret, "COLLAB_STRIPE_WEBHOOK_SECRETS="+collabd.PaymentSecret)
+		"COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_IDENTITY_WEBHOOK_SECRETS="+collabd.WebhookSecret, "COLLAB_STRIPE_WEBHOOK_SECRETS="+collabd.PaymentSecret,
+		"COLLAB_CONCURRENCY=requests=100000") // one organisation is filled beside another
 }
 
 // sweep measures requests to each row, on one database: first to those that read, and
