@@ -30,18 +30,7 @@ type replicated struct {
 func newReplicated(t *testing.T, standbys int) *replicated {
 	t.Helper()
 	r := &replicated{T: t, conns: map[*postgres.Server]*sql.DB{}}
-	closing := func(s *postgres.Server, err error) *postgres.Server {
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return s
-	}
-	r.primary = closing(postgres.Start(t.Context(), postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "local"}}))
+	r.primary = postgres.Own(t, postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "local"}})
 	address, err := r.primary.Database(t.Context(), "replicated")
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +42,7 @@ func newReplicated(t *testing.T, standbys int) *replicated {
 	r.name = strings.TrimPrefix(u.Path, "/")
 	migrated(t, address).Close()
 	for range standbys {
-		r.standbys = append(r.standbys, closing(r.primary.Standby(t.Context())))
+		r.standbys = append(r.standbys, r.primary.OwnStandby(t))
 	}
 	r.db = r.opened(r.primary, r.standbys...)
 	for i, s := range r.standbys {
@@ -99,13 +88,11 @@ func (r *replicated) replayed(standby *postgres.Server) {
 // poll polls when the standby has replayed everything.
 func (r *replicated) poll(standby *postgres.Server) {
 	r.Helper()
-	r.replayed(standby)
-	if err := r.db.PollReplicas(r.Context()); err != nil {
-		r.Fatal(err)
-	}
-	r.replayed(standby)
-	if err := r.db.PollReplicas(r.Context()); err != nil {
-		r.Fatal(err)
+	for range 2 {
+		r.replayed(standby)
+		if err := r.db.PollReplicas(r.Context()); err != nil {
+			r.Fatal(err)
+		}
 	}
 }
 

@@ -377,15 +377,7 @@ func TestAStoppedServerIsUnavailableUntilItRestarts(t *testing.T) {
 	if os.Getenv(postgres.EnvURL) != "" {
 		t.Skip("the given server is not ours to stop")
 	}
-	server, err := postgres.Start(t.Context(), postgres.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := postgres.Own(t, postgres.Options{NoSync: true})
 	url, err := server.Database(t.Context(), t.Name())
 	if err != nil {
 		t.Fatal(err)

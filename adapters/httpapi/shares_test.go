@@ -16,10 +16,11 @@ import (
 	"collab/ports"
 )
 
-// withShares gives organisations shares of few places: of 16 for requests, one has 2 beside others.
-func withShares(o *Options) {
-	o.Concurrency = limit.Concurrency{Requests: 16, Streams: 16, Transfers: 16, Calls: 16, Webhooks: 16}
-}
+// fewPlaces are few of each kind: of 16 for requests, an organisation has 2 beside others.
+var fewPlaces = limit.Concurrency{Requests: 16, Streams: 16, Transfers: 16, Calls: 16, Webhooks: 16}
+
+// withShares gives organisations shares of few places.
+func withShares(o *Options) { o.Concurrency = fewPlaces }
 
 func TestRequestsOfAnOrganisationWaitForItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -119,7 +120,7 @@ func TestNoPlaceIsHeldWhileTheStoreIsUsed(t *testing.T) {
 		blobs.Blobs, blobs.SignedBlobs = s.Blobs, s.Signed
 		s.Blobs, s.Signed = blobs, blobs
 	})
-	o.shares = newShares(limit.Concurrency{Requests: 16, Streams: 16, Transfers: 16, Calls: 16, Webhooks: 16})
+	o.shares = newShares(fewPlaces)
 	blobs.shares = o.shares.requests
 	started := o.sent(t, `"path": "a.md"`, "content")
 	read[record](t, o.finish(started.ID), http.StatusCreated)
@@ -148,7 +149,7 @@ func TestNoPlaceIsHeldWhileRecordedAnswersAreSent(t *testing.T) {
 				_, err := c.Write(make([]byte, size))
 				return err
 			})
-			a.shares = newShares(limit.Concurrency{Requests: 16, Streams: 16, Transfers: 16, Calls: 16, Webhooks: 16})
+			a.shares = newShares(fewPlaces)
 			for range 2 {
 				w := &checkedContent{ResponseRecorder: httptest.NewRecorder(), t: t, shares: a.shares.requests}
 				if a.ServeHTTP(w, withKey("k", "{}")); w.calls == 0 {
@@ -161,7 +162,7 @@ func TestNoPlaceIsHeldWhileRecordedAnswersAreSent(t *testing.T) {
 
 func TestNoPlaceIsHeldWhileContentIsReadOrSent(t *testing.T) {
 	o := newFileServer(t)
-	o.shares = newShares(limit.Concurrency{Requests: 16, Streams: 16, Transfers: 16, Calls: 16, Webhooks: 16})
+	o.shares = newShares(fewPlaces)
 	content := strings.Repeat("x", 100_000)
 	body := &checkedContent{t: t, shares: o.shares.requests, from: strings.NewReader(content)}
 	r := request(http.MethodPost, "/files?path=a", body, "Content-Type: application/octet-stream")

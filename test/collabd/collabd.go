@@ -285,6 +285,21 @@ func (s *Server) Log() string {
 	return s.log.String()
 }
 
+// Metrics returns what the server answers to /metrics.
+func (s *Server) Metrics(t testing.TB) string {
+	t.Helper()
+	answer, err := http.Get(s.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || len(text) == 0 {
+		t.Fatalf("/metrics: %v", err)
+	}
+	return string(text)
+}
+
 // Stop asks the server to end and waits until it has; again does nothing.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -48,6 +49,19 @@ type Follower struct {
 	Last    int64   // the number of the last event, or of a later id without one
 	LastID  string  // what to send as Last-Event-ID; empty: nothing
 	Events  []int64 // the numbers of the events
+}
+
+// Request returns a request for the feed of a server, after the last event that the follower has.
+func (f *Follower) Request(ctx context.Context, server, token string) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/api/v1/sync/changes", nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	if f.LastID != "" {
+		r.Header.Set("Last-Event-ID", f.LastID)
+	}
+	return r, nil
 }
 
 // ErrViolation is in the errors of a feed that breaks its contract. Other errors are those of a
@@ -153,6 +167,17 @@ func Log(ctx context.Context, changes ports.Changes, o id.Org) ([]object.Change,
 		}
 		all = append(all, page...)
 	}
+}
+
+// Last returns the number of the last change in a log that a follower sees, 0 if there is none.
+func Last(log []object.Change, sees func(object.Change) bool) int64 {
+	last := int64(0)
+	for _, e := range log {
+		if sees(e) {
+			last = e.N
+		}
+	}
+	return last
 }
 
 // Write is a change of an object that a server acknowledged.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"collab/domain/usage"
 	"collab/test/collabd"
 	"collab/test/contract/provider"
+	"collab/test/soak"
 )
 
 // patience bounds what a test waits for that is to happen at once; it measures
@@ -35,14 +35,9 @@ var chatModels = []string{"claude-haiku-5-5", "gpt-6-luna"}
 
 // seeded returns the seed of the test, by which it can be run again.
 func seeded(t testing.TB) uint64 {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv(envSeed); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("%s: %v", envSeed, err)
-		}
-	}
-	t.Logf("%s=%d", envSeed, seed)
+	t.Helper()
+	seed := soak.Seed(t)
+	t.Logf("%s=%d", soak.EnvSeed, seed)
 	return seed
 }
 

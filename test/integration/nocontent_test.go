@@ -215,17 +215,9 @@ func TestConversationsAreNotInLogsOrAnalytics(t *testing.T) {
 			t.Errorf("%v is answered with %d, %v", body, status, err)
 		}
 	}
-	answer, err := http.Get(s.URL + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics, err := io.ReadAll(answer.Body)
-	answer.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := s.Metrics(t)
 	s.Stop(t) // which sends what waits
-	told := map[string][]byte{"the log": []byte(s.Log()), "PostHog": hog.all(t), "OpenTelemetry": collector.all(t), "/metrics": metrics}
+	told := map[string][]byte{"the log": []byte(s.Log()), "PostHog": hog.all(t), "OpenTelemetry": collector.all(t), "/metrics": []byte(metrics)}
 	for where, text := range told {
 		for _, word := range []string{secret, ada.Token, posthogKey} {
 			if where == "PostHog" && word == posthogKey {
@@ -239,7 +231,7 @@ func TestConversationsAreNotInLogsOrAnalytics(t *testing.T) {
 	inLog(t, told["the log"], ada)
 	inPostHog(t, hog, ada)
 	inSpans(t, told["OpenTelemetry"], ada)
-	inMetrics(t, string(metrics))
+	inMetrics(t, metrics)
 }
 
 // outcomes are how often each outcome was, in all.

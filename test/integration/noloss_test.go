@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"collab/adapters/gormdb"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/test/collabd"
@@ -45,9 +44,6 @@ var (
 	clusterWrites = soak.Count(20_000)     // in all
 	faults        = max(4, soak.Count(16)) // how often something is killed or stopped, each kind as often
 )
-
-// envSeed names the variable with the seed of an earlier run.
-const envSeed = "COLLAB_SEED"
 
 // retryDelay is the pause after a refused or interrupted request.
 const retryDelay = 25 * time.Millisecond
@@ -81,15 +77,7 @@ type cluster struct {
 // change that is theirs once and in order, and of no other.
 func TestNothingIsLost(t *testing.T) {
 	seed := seeded(t)
-	db, err := postgres.Start(t.Context(), postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "on"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := postgres.Own(t, postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "on"}})
 	database, err := db.Database(context.Background(), "cluster")
 	if err != nil {
 		t.Fatal(err)
@@ -158,19 +146,15 @@ func (f *cluster) prove(database string, writers, followers, writes int, fn func
 	}
 
 	// Readers continue until they have received all their events.
-	logs := make([][]object.Change, clusterOrgs)
+	logs, changes := make([][]object.Change, clusterOrgs), opened(t, database).Storage().Changes()
 	for i, c := range f.tenants {
-		logs[i] = f.log(database, id.Org(c.users[0].Org))
+		var err error
+		if logs[i], err = feed.Log(t.Context(), changes, id.Org(c.users[0].Org)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for i, r := range readers {
-		log := logs[i%clusterOrgs]
-		last := int64(0)
-		for _, e := range log {
-			if r.sees(e) {
-				last = e.N
-			}
-		}
-		r.target.Store(last)
+		r.target.Store(feed.Last(logs[i%clusterOrgs], r.sees))
 		r.interrupt()
 	}
 	finished := make(chan struct{})
@@ -465,13 +449,9 @@ func (r *reader) follow(ctx context.Context) error {
 	r.mu.Lock()
 	r.cancel = cancel
 	r.mu.Unlock()
-	q, err := http.NewRequestWithContext(ctx, "GET", r.servers[r.random.IntN(2)].URL+"/api/v1/sync/changes", nil)
+	q, err := r.Request(ctx, r.servers[r.random.IntN(2)].URL, r.user.Token)
 	if err != nil {
 		return err
-	}
-	q.Header.Set("Authorization", "Bearer "+r.user.Token)
-	if r.LastID != "" {
-		q.Header.Set("Last-Event-ID", r.LastID)
 	}
 	a, err := r.streams.Do(q)
 	if err != nil {
@@ -508,20 +488,6 @@ func (r *reader) sees(e object.Change) bool {
 		return r.tenant.inside[user]
 	}
 	return true
-}
-
-// log reads an organisation's whole log from the database.
-func (f *cluster) log(database string, o id.Org) []object.Change {
-	db, err := gormdb.Open(f.Context(), gormdb.Options{URL: database})
-	if err != nil {
-		f.Fatal(err)
-	}
-	defer db.Close()
-	all, err := feed.Log(f.Context(), db.Storage().Changes(), o)
-	if err != nil {
-		f.Fatal(err)
-	}
-	return all
 }
 
 // check holds the log, what was acknowledged, what was told and what is there

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -17,25 +16,13 @@ import (
 
 func TestListsFromReplicas(t *testing.T) {
 	ctx := context.Background()
-	primary, err := postgres.Start(ctx, postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "local"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { primary.Close() })
+	primary := postgres.Own(t, postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "local"}})
 	address, err := primary.Database(ctx, "replicated")
 	if err != nil {
 		t.Fatal(err)
 	}
-	standby, err := primary.Standby(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { standby.Close() })
-	name, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	replica := standby.URL(strings.TrimPrefix(name.Path, "/"))
+	standby := primary.OwnStandby(t)
+	replica := strings.Replace(address, primary.Host(), standby.Host(), 1)
 	s := collabd.Start(t, "COLLAB_DATABASE_URL="+address, "COLLAB_DATABASE_REPLICA_URLS="+replica, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
 	owner := s.SignIn(t, "owner@replicas.example", "Replicas", "owner")
 	guest := s.SignIn(t, "guest@replicas.example", "Replicas", "member")
@@ -91,16 +78,7 @@ func TestListsFromReplicas(t *testing.T) {
 	// onReplica reports how many lists the replica has answered.
 	onReplica := func() string {
 		t.Helper()
-		answer, err := http.Get(s.URL + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
+		for line := range strings.Lines(s.Metrics(t)) {
 			if strings.HasPrefix(line, `collab_replica_reads_total{source="replica"}`) {
 				return strings.TrimSpace(line[strings.Index(line, "}")+1:])
 			}

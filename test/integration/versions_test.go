@@ -40,14 +40,14 @@ var phaseWrites = soak.Count(2_000)
 func TestAFleetIsUpgradedAndGoesBackUnderLoad(t *testing.T) {
 	t.Parallel()
 	release := previous.Get(t)
-	database := postgres.URL(t)
+	database := postgresDatabase(t)
 	store := objectstore.Start(t, tempdir.New(t))
-	first := collabd.StartProgram(t, release.Process, "COLLAB_DATABASE_URL="+database, "COLLAB_BUS_URL="+nats.Start(t).URL,
+	first := collabd.StartProgram(t, release.Process, "COLLAB_DATABASE_URL="+database.url, "COLLAB_BUS_URL="+nats.Start(t).URL,
 		"COLLAB_BLOB_URL="+store.Bucket("versions"), objectstore.EnvHost+"="+store.Host, "COLLAB_HEARTBEAT=2s", "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, listen(t))
 	second := first.PeerProgram(t, release.Process, listen(t))
 	f := newCluster(t, seeded(t), first, second)
 	var completed atomic.Int64
-	f.prove(database, 16, 40, 0, func(ctx context.Context) {
+	f.prove(database.url, 16, 40, 0, func(ctx context.Context) {
 		chatting, end := context.WithCancel(ctx)
 		var chats sync.WaitGroup
 		for _, c := range f.tenants {
@@ -67,7 +67,7 @@ func TestAFleetIsUpgradedAndGoesBackUnderLoad(t *testing.T) {
 		}
 		for _, phase := range []func(){
 			func() {
-				db := opened(t, database)
+				db := opened(t, database.url)
 				if err := errors.Join(db.Migrate(ctx), partition(ctx, db)); err != nil {
 					t.Error(err)
 				}
@@ -84,8 +84,9 @@ func TestAFleetIsUpgradedAndGoesBackUnderLoad(t *testing.T) {
 		end()
 		chats.Wait()
 	})
-	f.checkChats(database, completed.Load())
-	f.checkStorage(database, second)
+	rows := database.rows(t)
+	f.checkChats(rows, completed.Load())
+	f.checkStorage(rows, second)
 }
 
 // What the database, the server, the program and the changelog say is the same.
@@ -161,17 +162,9 @@ func TestMigrationsLetServersWrite(t *testing.T) {
 	if soak.Full() {
 		rows = 1_000_000
 	}
-	server, err := postgres.Start(t.Context(), postgres.Options{Settings: map[string]string{
+	server := postgres.Own(t, postgres.Options{Settings: map[string]string{
 		"fsync": "off", "full_page_writes": "off", "max_wal_size": "8GB", "checkpoint_timeout": "1h", "wal_level": "minimal", "max_wal_senders": "0", "shared_buffers": "1GB", "autovacuum": "off",
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	url, err := server.Database(t.Context(), "large")
 	if err != nil {
 		t.Fatal(err)
@@ -346,12 +339,7 @@ func (f *cluster) chat(ctx context.Context, u collabd.Client, completed *atomic.
 }
 
 // checkChats compares the accounts, the reservations and the ledger with the chats that were completed.
-func (f *cluster) checkChats(database string, completed int64) {
-	db, err := sql.Open("pgx", database)
-	if err != nil {
-		f.Fatal(err)
-	}
-	defer db.Close()
+func (f *cluster) checkChats(db *sql.DB, completed int64) {
 	var entries, spent, used, reserved, leases int64
 	if err := db.QueryRowContext(f.Context(), `SELECT
 		(SELECT count(*) FROM usage_entries WHERE outcome = 'completed'), (SELECT sum(input + output + cache_read + cache_made) FROM usage_entries),
@@ -368,12 +356,7 @@ func (f *cluster) checkChats(database string, completed int64) {
 
 // checkStorage compares what a present server counts as stored with the objects, of which servers of the
 // previous release wrote some without counting them.
-func (f *cluster) checkStorage(database string, at *collabd.Server) {
-	db, err := sql.Open("pgx", database)
-	if err != nil {
-		f.Fatal(err)
-	}
-	defer db.Close()
+func (f *cluster) checkStorage(db *sql.DB, at *collabd.Server) {
 	for _, c := range f.tenants {
 		owner := c.users[0].At(at)
 		var stored int64

@@ -41,6 +41,34 @@ func URL(t testing.TB) string {
 	return address
 }
 
+// Own starts a server that is the test's own, until the test ends.
+func Own(t testing.TB, o Options) *Server {
+	t.Helper()
+	s, err := Start(t.Context(), o)
+	return untilEnd(t, s, err)
+}
+
+// OwnStandby starts a standby of the server, as Standby does, until the test ends.
+func (s *Server) OwnStandby(t testing.TB) *Server {
+	t.Helper()
+	standby, err := s.Standby(t.Context())
+	return untilEnd(t, standby, err)
+}
+
+// untilEnd closes a server that has started when the test ends.
+func untilEnd(t testing.TB, s *Server, err error) *Server {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
 // given makes a database on a server that is not ours and removes it again.
 func given(t testing.TB, server string) string {
 	t.Helper()

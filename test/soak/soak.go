@@ -1,11 +1,19 @@
 // Package soak scales how much tests repeat: a tenth of it usually, all of it where
-// the environment asks for a soak.
+// the environment asks for a soak. It also seeds the tests that draw what they try.
 package soak
 
-import "os"
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
 
 // Env names the variable that asks for tests at full scale.
 const Env = "COLLAB_SOAK"
+
+// EnvSeed names the variable with the seed of an earlier run.
+const EnvSeed = "COLLAB_SEED"
 
 // Full reports whether tests run at full scale.
 func Full() bool { return os.Getenv(Env) != "" }
@@ -16,4 +24,18 @@ func Count(n int) int {
 		return n
 	}
 	return max(1, n/10)
+}
+
+// Seed returns the seed of an earlier run where the environment has one, and a new one otherwise.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	text := os.Getenv(EnvSeed)
+	if text == "" {
+		return uint64(time.Now().UnixNano())
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", EnvSeed, err)
+	}
+	return seed
 }

@@ -104,12 +104,7 @@ func (s *storm) checkFeed(t *tenant, db *gormdb.DB) {
 		if f.tenant != t {
 			continue
 		}
-		last := int64(0)
-		for _, e := range log {
-			if f.sees(e) {
-				last = e.N
-			}
-		}
+		last := feed.Last(log, f.sees)
 		f.end(last)
 		select {
 		case <-f.done:

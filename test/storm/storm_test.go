@@ -24,11 +24,8 @@ import (
 	"collab/test/soak"
 )
 
-// The variables of a storm.
-const (
-	envSeed     = "COLLAB_SEED"
-	envDuration = "COLLAB_STORM" // of the load; without it there is one in a soak only
-)
+// envDuration names the variable with how long the load takes. Without it there is one in a soak only.
+const envDuration = "COLLAB_STORM"
 
 const (
 	soakDuration = 90 * time.Second
@@ -43,7 +40,7 @@ var plans = []string{"PREMIUM", "PREMIUM", "STANDARD"}
 func TestMain(m *testing.M) { os.Exit(collabd.Run(m)) }
 
 func TestTheBooksAreRightAfterAStorm(t *testing.T) {
-	duration, seed := soakDuration, uint64(time.Now().UnixNano())
+	duration := soakDuration
 	if text := os.Getenv(envDuration); text != "" {
 		var err error
 		if duration, err = time.ParseDuration(text); err != nil {
@@ -55,13 +52,8 @@ func TestTheBooksAreRightAfterAStorm(t *testing.T) {
 	if os.Getenv("COLLAB_SKIP_S3") != "" {
 		t.Skip("COLLAB_SKIP_S3 is set: there is no object store")
 	}
-	if text := os.Getenv(envSeed); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatalf("%s: %v", envSeed, err)
-		}
-	}
-	fmt.Printf("%s=%d\n", envSeed, seed)
+	seed := soak.Seed(t)
+	fmt.Printf("%s=%d\n", soak.EnvSeed, seed)
 	s := &storm{fleet: start(t, seed), journal: newJournal(), seed: seed}
 	s.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: workers}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	s.prepare()
@@ -268,7 +260,7 @@ func (s *storm) report(duration time.Duration) {
 		log, failed := os.ReadFile(server.LogFile())
 		err = errors.Join(err, failed, os.WriteFile(filepath.Join(folder, fmt.Sprint("server-", i, ".log")), log, 0o600))
 	}
-	s.Errorf("%d violations with %s=%d; histories and logs are in %s (%v)", len(s.violations), envSeed, s.seed, folder, err)
+	s.Errorf("%d violations with %s=%d; histories and logs are in %s (%v)", len(s.violations), soak.EnvSeed, s.seed, folder, err)
 }
 
 // follower is a client of the feed that is cut off again and again.
@@ -330,13 +322,9 @@ func (f *follower) end(target int64) {
 }
 
 func (f *follower) follow(ctx context.Context) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.storm.cluster.URL+"/api/v1/sync/changes", nil)
+	r, err := f.Request(ctx, f.storm.cluster.URL, f.by.bearer())
 	if err != nil {
 		return err
-	}
-	r.Header.Set("Authorization", "Bearer "+f.by.bearer())
-	if f.LastID != "" {
-		r.Header.Set("Last-Event-ID", f.LastID)
 	}
 	answer, err := f.storm.http.Do(r)
 	if err != nil {

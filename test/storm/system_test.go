@@ -236,10 +236,7 @@ func start(t testing.TB, seed uint64) *fleet {
 		}
 	})
 	s.relay.to, s.bucket = s.cluster.URL, s.cluster.Store.Address
-	for _, credential := range s.cluster.Store.Credentials { // checks read the store
-		name, value, _ := strings.Cut(credential, "=")
-		t.Setenv(name, value)
-	}
+	s.cluster.Store.Setenv(t) // checks read the store
 	if s.standby, err = s.cluster.Postgres.Standby(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -361,8 +358,8 @@ func (s *fleet) failOver(ctx context.Context) error {
 	if err := next.Promote(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("promoting: %w", err)
 	}
+	s.cluster.Database = strings.Replace(s.cluster.Database, s.cluster.Postgres.Host(), next.Host(), 1)
 	s.cluster.Postgres, proxy.Upstream = next, next.Host()
-	s.cluster.Database = strings.Replace(s.cluster.Database, hostOf(s.cluster.Database), next.Host(), 1)
 	if err := proxy.Start(); err != nil {
 		return err
 	}
@@ -371,12 +368,4 @@ func (s *fleet) failOver(ctx context.Context) error {
 		return fmt.Errorf("the new standby: %w", err)
 	}
 	return nil
-}
-
-func hostOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return u.Host
 }
