@@ -17,13 +17,11 @@ import (
 
 	"collab/adapters/archive"
 	"collab/adapters/atomicfile"
-	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
 	"collab/adapters/system"
 	"collab/app/access"
 	"collab/app/archives"
 	"collab/app/assembly/config"
-	"collab/app/assembly/datadir"
 	domain "collab/domain/archive"
 	"collab/domain/export"
 	"collab/domain/id"
@@ -126,31 +124,12 @@ func ImportFile(ctx context.Context, c config.Config, file, users string, in arc
 }
 
 // withArchives calls fn with the use cases over the configured database and store.
-func withArchives(ctx context.Context, c config.Config, log io.Writer, fn func(*archives.Archives) error) (err error) {
-	if c.Database() == "memory" || c.BlobURL.Scheme() == "mem" {
-		return errors.New("COLLAB_DATABASE_URL and COLLAB_BLOB_URL name memory, which only its own server can read")
-	}
-	lock, err := datadir.LockDatabase(c, false)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	db, err := gormdb.Open(ctx, gormdb.Options{URL: c.DatabaseURL.Text(), Logger: newLogger(c, log), Pause: pause})
-	if err != nil {
-		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := db.Ready(ctx); err != nil {
-		return fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
-	}
-	blobs, err := bucket.Open(ctx, c.BlobURL.Text())
-	if err != nil {
-		return fmt.Errorf("COLLAB_BLOB_URL: %w", err)
-	}
-	defer func() { err = errors.Join(err, blobs.Close()) }()
-	return fn(archives.New(archives.Options{
-		Store: db, Snapshots: db, Blobs: blobs, Archiver: archive.Archiver{}, Clock: system.Clock{}, IDs: system.IDs{}, Secrets: system.Secrets{}, Version: Version(), Issuer: c.IdentityIssuer.Text(), MaxSize: c.MaxUpload,
-	}))
+func withArchives(ctx context.Context, c config.Config, log io.Writer, fn func(*archives.Archives) error) error {
+	return withStores(ctx, c, log, func(db *gormdb.DB, blobs ports.Blobs) error {
+		return fn(archives.New(archives.Options{
+			Store: db, Snapshots: db, Blobs: blobs, Archiver: archive.Archiver{}, Clock: system.Clock{}, IDs: system.IDs{}, Secrets: system.Secrets{}, Version: Version(), Issuer: c.IdentityIssuer.Text(), MaxSize: c.MaxUpload,
+		}))
+	})
 }
 
 type archivesNeeds struct {
