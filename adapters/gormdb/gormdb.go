@@ -292,6 +292,14 @@ func (c *conn) atomicAsync(ctx context.Context, fn func(*conn) error) error {
 	return c.db.attempt(ctx, true, fn)
 }
 
+// oneAsync is atomicAsync for changes of one statement, which is a transaction by itself on Postgres.
+func (c *conn) oneAsync(ctx context.Context, fn func(*conn) error) error {
+	if c.dialect == onPostgres {
+		return fn(c)
+	}
+	return c.atomicAsync(ctx, fn)
+}
+
 type (
 	directory struct{ *conn }
 	work      struct{ *conn }

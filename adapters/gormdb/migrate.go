@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+	"gorm.io/gorm"
 	"modernc.org/sqlite"
 	sqlitecode "modernc.org/sqlite/lib"
 
@@ -92,9 +93,7 @@ const stopAutovacuums = `DO $$ DECLARE found regclass; BEGIN
 
 // untilLocked runs fn, and again while it fails because other transactions hold a table. On conn it
 // stops autovacuums that do.
-func (db *DB) untilLocked(ctx context.Context, conn interface {
-	ExecContext(context.Context, string, ...any) (sql.Result, error)
-}, fn func() error) error {
+func (db *DB) untilLocked(ctx context.Context, conn gorm.ConnPool, fn func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := fn()
 		if !isLocked(err) {
@@ -150,25 +149,28 @@ func (db *DB) Ready(ctx context.Context) error {
 	if err != nil || !found || version < want {
 		return fault.Wrap(fault.Unavailable, err, "The database's schema has version %d and needs %d", version, want)
 	}
-	return db.checkSupported(ctx)
+	return db.requireSupported(ctx, want)
 }
 
-// checkSupported returns an error if the database's schema is only for servers that know a newer one
-// than this program.
+// checkSupported is requireSupported for a database whose schema may be older than the table.
 func (db *DB) checkSupported(ctx context.Context) error {
 	var release string
 	found, err := oneRow(ctx, db.read, "Database", sharedSQL(selectTables[db.dialect]+" = ?", "schema_support"), &release)
 	if err != nil || !found {
 		return err
 	}
-	var oldest int64
-	if _, err := oneRow(ctx, db.read, "Schema", sharedSQL("SELECT oldest, release FROM schema_support"), &oldest, &release); err != nil {
-		return err
+	return db.requireSupported(ctx, Schema())
+}
+
+// requireSupported returns an error if the database's schema is only for servers that know a newer one
+// than the known one.
+func (db *DB) requireSupported(ctx context.Context, known int64) error {
+	var release string
+	_, err := oneRow(ctx, db.read, "Schema", sharedSQL(fmt.Sprintf(selectOnlyFor, known)), &release)
+	if err == nil && release != "" {
+		err = fault.New(fault.Unavailable, "The database's schema is for servers from version %s on", release)
 	}
-	if oldest > Schema() {
-		return fault.New(fault.Unavailable, "The database's schema is for servers from version %s on", release)
-	}
-	return nil
+	return err
 }
 
 func (d dialect) migrations() string {

@@ -276,13 +276,9 @@ var _ ports.BlobNames = blobNames{}
 // Announce does not wait for the disk on SQLite. If a crash of the machine undoes it, only
 // a scan of the whole store finds the content.
 func (q blobNames) Announce(ctx context.Context, o id.Org, name string, size int64, now time.Time) error {
-	add := func(c *conn) error {
+	return q.oneAsync(ctx, func(c *conn) error {
 		return blobNameTable.of(c.write, o).add(ctx, &blobNameRow{Name: name, At: now, Size: size})
-	}
-	if q.dialect != onSQLite {
-		return add(q.conn)
-	}
-	return q.atomicAsync(ctx, add)
+	})
 }
 
 // Announced counts in the index of announced names, of which there are few.

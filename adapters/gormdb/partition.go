@@ -51,7 +51,7 @@ func (db *DB) Partition(ctx context.Context, report func(table string, rows int6
 	}
 	if err == nil {
 		// A crash of the database may undo copies, which the next call finds missing.
-		_, err = conn.ExecContext(ctx, "SET statement_timeout = 0; SET synchronous_commit = off; SET jit = off")
+		_, err = conn.ExecContext(ctx, fmt.Sprintf(withoutTimeouts, false)+"; SET synchronous_commit = off; SET jit = off")
 	}
 	for _, name := range partitionedTables {
 		if err == nil {
@@ -129,19 +129,17 @@ func (p *partitioning) exec(ctx context.Context, statements ...string) error {
 
 // texts returns the first column of a query's rows.
 func (p *partitioning) texts(ctx context.Context, query string, args ...any) (all []string, err error) {
-	rows, err := p.conn.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return nil, err
+	err = querySQL(ctx, p.conn, query, args, func(rows scanner) error {
+		for rows.Next() {
+			var text string
+			if err := rows.Scan(&text); err != nil {
+				return err
+			}
+			all = append(all, text)
 		}
-		all = append(all, text)
-	}
-	return all, rows.Err()
+		return rows.Err()
+	})
+	return all, err
 }
 
 func (p *partitioning) columns(ctx context.Context, table string) ([]string, error) {
@@ -208,7 +206,7 @@ func (p *partitioning) partition(i int) string { return fmt.Sprintf("%s_p%d", p.
 
 // key returns the columns of the primary key, each after a prefix.
 func (p *partitioning) key(prefix string) string {
-	return join(tableNamed(p.table).keyFields(), prefix+"%")
+	return join(keysOf(tableNamed(p.table).all), prefix+"%")
 }
 
 // copyPass copies the rows that the new table lacks, block by block, except those that other
@@ -274,6 +272,9 @@ func (p *partitioning) copyAll(ctx context.Context, report func(rows int64)) (ro
 func (p *partitioning) addReferences(ctx context.Context) error {
 	found, err := p.texts(ctx, `SELECT concat_ws('|', quote_ident(conname), confrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint r
 		WHERE conrelid = $1::regclass AND contype = 'f' AND NOT EXISTS (SELECT 1 FROM pg_constraint n WHERE n.conrelid = $2::regclass AND n.conname = r.conname)`, p.table, p.next)
+	if err != nil {
+		return err
+	}
 	for _, text := range found {
 		parts := strings.SplitN(text, "|", 3)
 		name, lock, definition := parts[0], "LOCK TABLE "+parts[1]+" IN SHARE ROW EXCLUSIVE MODE", parts[2]

@@ -62,7 +62,7 @@ func (a postgresAddress) open() *sql.DB {
 func (db *DB) Now(ctx context.Context) (time.Time, error) {
 	var ms int64
 	_, err := oneRow(ctx, db.read, "Clock", sharedSQL("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"), &ms)
-	return time.UnixMilli(ms).UTC(), err
+	return instant(ms), err
 }
 
 // keepPlans has a connection plan each statement once. Otherwise Postgres plans a statement for
@@ -184,26 +184,18 @@ func (p epochPool) queryPgx(ctx context.Context, pool *sql.DB, text string, args
 	if err != nil {
 		return err
 	}
-	return queryAfter(ctx, pool, compared, first.args, func(row pgx.Row) error {
-		var epoch int64
-		err := row.Scan(new(string), &epoch)
-		if err == nil || errors.Is(err, pgx.ErrNoRows) {
-			err = p.is(epoch, err == nil)
-		}
-		return err
-	}, text, args, scan)
-}
-
-// queryAfter runs a query in one round trip with another one, which the database runs first, and scan
-// with its rows. If check returns an error for the row of the first one, queryAfter returns that.
-func queryAfter(ctx context.Context, pool *sql.DB, first string, firstArgs []any, check func(pgx.Row) error, text string, args []any, scan func(scanner) error) error {
 	return onPgx(ctx, pool, func(c *pgx.Conn) error {
 		var both pgx.Batch
-		both.Queue(first, firstArgs...)
+		both.Queue(compared, first.args...)
 		both.Queue(text, args...)
 		results := c.SendBatch(ctx, &both)
 		defer results.Close()
-		if err := check(results.QueryRow()); err != nil {
+		var epoch int64
+		err := results.QueryRow().Scan(new(string), &epoch)
+		if err == nil || errors.Is(err, pgx.ErrNoRows) {
+			err = p.is(epoch, err == nil)
+		}
+		if err != nil {
 			return err
 		}
 		rows, err := results.Query()

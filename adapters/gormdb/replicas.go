@@ -243,14 +243,11 @@ func (db *DB) PollReplicas(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, maxLag)
 	defer cancel()
 	asked := s.now()
-	primary, err := db.present(ctx)
-	if err != nil {
+	var timeline, lsn, system int64
+	if _, err := oneRow(ctx, db.read, "Position", sharedSQL(selectPosition+", system_identifier FROM pg_control_system()"), &timeline, &lsn, &system); err != nil {
 		return err
 	}
-	var system int64
-	if _, err := oneRow(ctx, db.read, "Position", sharedSQL("SELECT system_identifier FROM pg_control_system()"), &system); err != nil {
-		return err
-	}
+	primary := position{uint32(timeline), uint64(lsn)}
 	s.latest.Store(&primary)
 	s.samples = append(s.samples, sample{asked, primary})
 	for s.samples[0].timeline != primary.timeline || asked.Sub(s.samples[0].at) > maxLag {

@@ -29,11 +29,7 @@ func (q requests) Add(ctx context.Context, o id.Org, minute time.Time, n int64) 
 		_, err := oneRow(ctx, c.write, s.what, s.newCommand(addRequests, bind(&row, s.table.fields, nil)), &sum)
 		return err
 	}
-	if q.dialect == onPostgres {
-		err = add(q.conn)
-	} else {
-		err = q.atomicAsync(ctx, add)
-	}
+	err = q.oneAsync(ctx, add)
 	return sum, err
 }
 

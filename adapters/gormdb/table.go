@@ -373,10 +373,13 @@ func (t *table) insertInto(d dialect, names, values string) string {
 	return "INSERT INTO " + t.name + " (" + names + ") SELECT " + values
 }
 
-// keyNames returns the columns of the primary key.
-func (t *table) keyNames() string {
-	return join(slices.DeleteFunc(slices.Clone(t.fields), func(f field) bool { return !f.key }), "%")
+// keysOf returns those of the fields that are in the primary key.
+func keysOf(fields []field) []field {
+	return slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return !f.key })
 }
+
+// keyNames returns the columns of the primary key.
+func (t *table) keyNames() string { return join(keysOf(t.fields), "%") }
 
 // onConflictUpdate returns the clause that updates the row with the same primary key.
 func (t *table) onConflictUpdate(changes []field) string {
@@ -385,8 +388,7 @@ func (t *table) onConflictUpdate(changes []field) string {
 
 // sameKey returns the condition that a row has the primary key of a record in v.
 func (t *table) sameKey() string {
-	keys := slices.DeleteFunc(slices.Clone(t.fields), func(f field) bool { return !f.key })
-	return strings.ReplaceAll(join(keys, t.name+".% = v.%"), ", ", " AND ")
+	return strings.ReplaceAll(join(keysOf(t.fields), t.name+".% = v.%"), ", ", " AND ")
 }
 
 // onConflictAdd returns the clause that adds to the columns of the row with the same

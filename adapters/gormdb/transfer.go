@@ -109,11 +109,6 @@ func toSQLite(v any) any {
 	return v
 }
 
-// keyFields returns the fields of the primary key.
-func (t *table) keyFields() []field {
-	return slices.DeleteFunc(slices.Clone(t.all), func(f field) bool { return !f.key })
-}
-
 // key returns the values of the primary key as text.
 func (t *table) key(r rowValues) (key []string) {
 	for i, f := range t.all {
@@ -126,7 +121,7 @@ func (t *table) key(r rowValues) (key []string) {
 
 // keyArgs returns the parameters of a key that was made by key.
 func (t *table) keyArgs(key []string) (args []any, err error) {
-	for i, f := range t.keyFields() {
+	for i, f := range keysOf(t.all) {
 		var v any = key[i]
 		switch f.kind {
 		case "bigint":
@@ -376,7 +371,7 @@ func (s *Source) records(ctx context.Context, t *table, after []string, each fun
 	text := "SELECT " + t.selected(s.dialect, t.all, t.read) + " FROM " + t.name
 	var args []any
 	if s.Resumable() {
-		keys := slices.DeleteFunc(slices.Clone(t.all), func(f field) bool { return !f.key })
+		keys := keysOf(t.all)
 		if after != nil {
 			var err error
 			if args, err = t.keyArgs(after); err != nil {
