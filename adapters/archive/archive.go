@@ -223,7 +223,7 @@ func (p *spool) copyTo(w io.Writer, m archive.Manifest) error {
 		if err := compressed(w, header(archive.FileName(part.Kind), part.Bytes, m.Made)); err != nil {
 			return err
 		}
-		if err := copyPieces(w, io.NewSectionReader(p.file, begin, p.ends[i]-begin)); err != nil {
+		if _, err := CopyPieces(w, io.NewSectionReader(p.file, begin, p.ends[i]-begin)); err != nil {
 			return err
 		}
 		begin = p.ends[i]
@@ -290,7 +290,7 @@ func packContent(ctx context.Context, files *tar.Writer, o object.Object, made t
 		return err
 	}
 	sum := sha256.New()
-	if err := copyPieces(io.MultiWriter(files, sum), io.LimitReader(contextReader{ctx, r}, o.Size)); err != nil {
+	if _, err := CopyPieces(io.MultiWriter(files, sum), io.LimitReader(ContextReader{ctx, r}, o.Size)); err != nil {
 		return err
 	}
 	if hex.EncodeToString(sum.Sum(nil)) != o.Checksum {
@@ -299,20 +299,21 @@ func packContent(ctx context.Context, files *tar.Writer, o object.Object, made t
 	return nil
 }
 
-// copyPieces copies in pieces of a fixed size.
-func copyPieces(to io.Writer, from io.Reader) error {
-	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, pieces))
-	return err
+// CopyPieces copies in pieces of a fixed size, without io.ReaderFrom and io.WriterTo, so that
+// the end of a context is noticed and little memory is used.
+func CopyPieces(to io.Writer, from io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, pieces))
 }
 
-// contextReader is a reader that fails after its context has ended.
-type contextReader struct {
-	ctx context.Context
+// ContextReader is a reader that fails after its context has ended.
+type ContextReader struct {
+	Ctx context.Context
 	io.Reader
 }
 
-func (r contextReader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
+// Read implements io.Reader.
+func (r ContextReader) Read(p []byte) (int, error) {
+	if err := r.Ctx.Err(); err != nil {
 		return 0, err
 	}
 	return r.Reader.Read(p)
@@ -321,7 +322,7 @@ func (r contextReader) Read(p []byte) (int, error) {
 // Read implements ports.Archiver.
 func (a Archiver) Read(ctx context.Context, r io.Reader, each func(archive.Item) error) error {
 	s := &scanner{each: each, lines: bufio.NewReaderSize(nil, maxLine)}
-	err := s.archive(contextReader{ctx, r})
+	err := s.archive(ContextReader{ctx, r})
 	if own, ok := err.(ownError); ok {
 		return own.error
 	}

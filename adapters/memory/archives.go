@@ -52,7 +52,7 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 	}
 	add(archive.Record{Subscription: &sub})
 	members := t.members.list(org.Membership.Active, func(a, b org.Membership) int {
-		return cmp.Or(a.JoinedAt.Compare(b.JoinedAt), cmp.Compare(a.User, b.User))
+		return byTime(a.JoinedAt, b.JoinedAt, a.User, b.User)
 	}, 0)
 	for _, m := range members {
 		person, err := x.users.get(m.User)
@@ -62,18 +62,18 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 		add(archive.Record{Member: &org.Profile{Membership: m, Person: person}})
 	}
 	for _, v := range t.invitations.list(func(i invitation.Invitation) bool { return i.Stored() != invitation.Revoked }, func(a, b invitation.Invitation) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
 	}, 0) {
 		add(archive.Record{Invitation: &v})
 	}
-	for _, v := range t.teams.list(always, func(a, b team.Team) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) }, 0) {
+	for _, v := range t.teams.list(always, func(a, b team.Team) int { return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID) }, 0) {
 		add(archive.Record{Team: &v})
 	}
 	for _, v := range t.teamMembers.list(always, func(a, b team.Member) int { return cmp.Or(cmp.Compare(a.Team, b.Team), cmp.Compare(a.User, b.User)) }, 0) {
 		add(archive.Record{TeamMember: &v})
 	}
 	for _, v := range t.workspaces.list(always, func(a, b workspace.Workspace) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
 	}, 0) {
 		add(archive.Record{Workspace: &v})
 	}
@@ -93,15 +93,15 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 		add(archive.Record{Change: &archive.Change{Change: v, Workspace: of.Workspace}})
 	}
 	for _, v := range t.connectors.list(always, func(a, b connector.Instance) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
 	}, 0) {
 		add(archive.Record{Connector: &v})
 	}
-	for _, v := range t.usage.list(always, func(a, b usage.Entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) }, 0) {
+	for _, v := range t.usage.list(always, func(a, b usage.Entry) int { return byTime(a.At, b.At, a.ID, b.ID) }, 0) {
 		add(archive.Record{Usage: &v})
 	}
 	for _, v := range x.audit.list(func(e audit.Entry) bool { return e.Org == o }, func(a, b audit.Entry) int {
-		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
+		return byTime(a.At, b.At, a.ID, b.ID)
 	}, 0) {
 		add(archive.Record{Entry: &v})
 	}
@@ -129,7 +129,7 @@ func (q exports) Get(_ context.Context, o id.Org, of id.Export) (export.Export, 
 func (q exports) List(_ context.Context, o id.Org, limit int) ([]export.Export, error) {
 	return result(q.run, func(x *tx) ([]export.Export, error) {
 		return x.tenant(o).exports.list(always, func(a, b export.Export) int {
-			return -cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+			return -byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
 		}, limit), nil
 	})
 }

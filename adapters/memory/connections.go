@@ -51,7 +51,7 @@ func (c connectors) Get(_ context.Context, o id.Org, i id.Connector) (connector.
 
 func (c connectors) List(_ context.Context, o id.Org, after connector.Position, limit int, each func(connector.Instance) error) error {
 	compare := func(a, b connector.Instance) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
 	}
 	found, err := result(c.run, func(x *tx) ([]connector.Instance, error) {
 		return x.tenant(o).connectors.page(always, compare, connector.Instance{CreatedAt: after.CreatedAt, ID: after.ID}, limit), nil

@@ -176,7 +176,7 @@ func (m members) Put(_ context.Context, o id.Org, v org.Membership) error {
 func (m members) List(_ context.Context, o id.Org, after org.Position, limit int, each func(org.Profile) error) error {
 	profiles, err := result(m.run, func(x *tx) ([]org.Profile, error) {
 		compare := func(a, b org.Membership) int {
-			return cmp.Or(a.JoinedAt.Compare(b.JoinedAt), cmp.Compare(a.User, b.User))
+			return byTime(a.JoinedAt, b.JoinedAt, a.User, b.User)
 		}
 		from := org.Membership{JoinedAt: after.JoinedAt, User: after.User}
 		active := x.tenant(o).members.page(org.Membership.Active, compare, from, limit)
@@ -277,7 +277,7 @@ func (i invitations) pending(
 ) ([]invitation.Invitation, error) {
 	isPending := func(v invitation.Invitation) bool { return v.Status(now) == invitation.Pending && matches(v) }
 	compare := func(a, b invitation.Invitation) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+		return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
 	}
 	from := invitation.Invitation{CreatedAt: after.CreatedAt, ID: after.ID}
 	return result(i.run, func(x *tx) ([]invitation.Invitation, error) {

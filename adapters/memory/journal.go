@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -49,7 +48,7 @@ func (a auditLog) Add(_ context.Context, e audit.Entry) error {
 
 func (a auditLog) List(_ context.Context, o id.Org, after id.Entry, limit int, each func(audit.Entry) error) error {
 	selected, err := result(a.run, func(x *tx) ([]audit.Entry, error) {
-		newestFirst := func(a, b audit.Entry) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.ID, a.ID)) }
+		newestFirst := func(a, b audit.Entry) int { return byTime(b.At, a.At, b.ID, a.ID) }
 		last, paged := x.audit.rows[after]
 		return x.audit.list(func(e audit.Entry) bool {
 			return o != "" && e.Org == o && (!paged || newestFirst(e, last) > 0)
@@ -111,7 +110,7 @@ func (s sessions) Put(_ context.Context, v session.Session) error {
 func (s sessions) List(_ context.Context, user id.User) ([]session.Session, error) {
 	return result(s.run, func(x *tx) ([]session.Session, error) {
 		return x.sessions.list(func(v session.Session) bool { return v.User == user && !v.Ended }, func(a, b session.Session) int {
-			return cmp.Or(b.LastUsedAt.Compare(a.LastUsedAt), cmp.Compare(b.ID, a.ID))
+			return byTime(b.LastUsedAt, a.LastUsedAt, b.ID, a.ID)
 		}, 0), nil
 	})
 }

@@ -1,8 +1,10 @@
 package memory
 
 import (
+	"cmp"
 	"reflect"
 	"sort"
+	"time"
 
 	"collab/domain/fault"
 )
@@ -174,6 +176,11 @@ func (t *table[K, V]) saveUndo(x *tx, k K) {
 
 // always matches every record.
 func always[V any](V) bool { return true }
+
+// byTime compares two records by a time and then by their ids.
+func byTime[K cmp.Ordered](a, b time.Time, i, j K) int {
+	return cmp.Or(a.Compare(b), cmp.Compare(i, j))
+}
 
 // clone returns a copy of a record that shares nothing with it that can be changed
 // from outside.

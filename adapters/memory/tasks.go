@@ -300,7 +300,7 @@ func (s taskHistory) Remove(_ context.Context, o id.Org, t id.Task, limit int) (
 }
 
 func (s taskHistory) List(_ context.Context, o id.Org, t id.Task, after task.ChangePosition, limit int, each func(task.Change) error) error {
-	compare := func(a, b task.Change) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) }
+	compare := func(a, b task.Change) int { return byTime(a.At, b.At, a.ID, b.ID) }
 	selected, err := result(s.run, func(x *tx) ([]task.Change, error) {
 		of := func(c task.Change) bool { return c.Task == t }
 		return x.tenant(o).history.page(of, compare, task.Change{At: after.At, ID: after.ID}, limit), nil

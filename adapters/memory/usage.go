@@ -169,7 +169,7 @@ func (s ledger) Settle(_ context.Context, o id.Org, entries ...usage.Entry) erro
 func (t *tenant) entries(p usage.Period) []usage.Entry {
 	return t.usage.list(func(e usage.Entry) bool {
 		return !e.At.Before(p.Start) && e.At.Before(p.End)
-	}, func(a, b usage.Entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) }, 0)
+	}, func(a, b usage.Entry) int { return byTime(a.At, b.At, a.ID, b.ID) }, 0)
 }
 
 func (s ledger) Summary(_ context.Context, o id.Org, user id.User, p usage.Period, head func(usage.Summary) error, each func(usage.Part) error) error {
@@ -234,8 +234,7 @@ func (r requests) Add(_ context.Context, o id.Org, minute time.Time, n int64) (i
 }
 
 func (r requests) Prune(_ context.Context, before time.Time) error {
-	return r.run(func(x *tx) error {
+	return r.run.do(func(x *tx) {
 		x.requests.removeWhere(x, func(c requestCount) bool { return c.minute.Before(before) })
-		return nil
 	})
 }

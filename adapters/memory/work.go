@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -43,7 +42,7 @@ func (s teams) Get(_ context.Context, o id.Org, t id.Team) (team.Team, error) {
 
 func (s teams) Refs(_ context.Context, o id.Org) ([]team.Ref, error) {
 	return result(s.run, func(x *tx) ([]team.Ref, error) {
-		compare := func(a, b team.Team) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) }
+		compare := func(a, b team.Team) int { return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID) }
 		var refs []team.Ref
 		for _, t := range x.tenant(o).teams.list(always, compare, 0) {
 			refs = append(refs, t.Ref())
@@ -103,7 +102,7 @@ func (m teamMembers) Get(_ context.Context, o id.Org, t id.Team, user id.User) (
 
 func (m teamMembers) List(_ context.Context, o id.Org, t id.Team, after org.Position, limit int, each func(team.Profile) error) error {
 	profiles, err := result(m.run, func(x *tx) ([]team.Profile, error) {
-		compare := func(a, b team.Member) int { return cmp.Or(a.JoinedAt.Compare(b.JoinedAt), cmp.Compare(a.User, b.User)) }
+		compare := func(a, b team.Member) int { return byTime(a.JoinedAt, b.JoinedAt, a.User, b.User) }
 		from := team.Member{JoinedAt: after.JoinedAt, User: after.User}
 		in := x.tenant(o).teamMembers.page(func(v team.Member) bool { return v.Team == t }, compare, from, limit)
 		profiles := make([]team.Profile, len(in))
@@ -177,7 +176,7 @@ func (s workspaces) Get(_ context.Context, o id.Org, w id.Workspace) (workspace.
 func (s workspaces) Refs(_ context.Context, o id.Org) ([]workspace.Ref, error) {
 	return result(s.run, func(x *tx) ([]workspace.Ref, error) {
 		compare := func(a, b workspace.Workspace) int {
-			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+			return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
 		}
 		var refs []workspace.Ref
 		for _, w := range x.tenant(o).workspaces.list(always, compare, 0) {

@@ -83,13 +83,13 @@ func (a *Archives) Find(ctx context.Context, name string) (org.Organisation, err
 }
 
 // Export writes the selected records of an organisation, and the content of its files, to w.
-// Progress is called after each content. The content of files that are deleted or replaced
-// meanwhile stays in the store for object.Grace; an export that takes longer may fail.
-func (a *Archives) Export(ctx context.Context, o id.Org, s *archive.Selection, w io.Writer, progress func(contents, bytes int64)) (archive.Manifest, error) {
-	return a.exportTo(ctx, o, s, w, func(archive.Record) {}, progress)
+// The content of files that are deleted or replaced meanwhile stays in the store for object.Grace; an
+// export that takes longer may fail.
+func (a *Archives) Export(ctx context.Context, o id.Org, s *archive.Selection, w io.Writer) (archive.Manifest, error) {
+	return a.exportTo(ctx, o, s, w, func(archive.Record) {}, func(int64, int64) {})
 }
 
-// exportTo is Export that calls read with the records.
+// exportTo is Export that calls read with each record, and progress after each content.
 func (a *Archives) exportTo(ctx context.Context, o id.Org, s *archive.Selection, w io.Writer, read func(archive.Record), progress func(contents, bytes int64)) (archive.Manifest, error) {
 	m := archive.Manifest{Organisation: o, Made: a.Clock.Now(), Version: a.Version, Issuer: a.Issuer, Member: s.Member()}
 	records := func(each func(archive.Record) error) error {

@@ -32,7 +32,7 @@ type running struct {
 	lose     context.CancelCauseFunc // ends the work
 }
 
-// set replaces the export and returns the previous progress.
+// set replaces the export, whose progress begins anew.
 func (r *running) set(e export.Export, lose context.CancelCauseFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -328,11 +328,8 @@ func (i *importer) blob(o object.Object) string {
 	is := *i.mapping.Record(archive.Record{Object: &o}).Object
 	is.Version--
 	sum := sha256.Sum256([]byte(i.random + string(o.ID)))
-	return is.BlobName(hex.EncodeToString(sum[:])[:randomLength])
+	return is.BlobName(hex.EncodeToString(sum[:16]))
 }
-
-// randomLength is the number of digits in a blob's name.
-const randomLength = 32
 
 // content stores the content of a file.
 func (i *importer) content(ctx context.Context, o object.Object, item archive.Item) error {
@@ -505,8 +502,10 @@ func (w *writer) putMember(user id.User) error {
 func (w *writer) putObject(o object.Object, blob string) error {
 	o.Blob = blob
 	storage := w.Storage()
-	if _, err := storage.Changes().Lock(w.ctx, w.o); err != nil {
-		return err
+	if len(w.objects) == 0 { // the first one locks the log until the end of the transaction
+		if _, err := storage.Changes().Lock(w.ctx, w.o); err != nil {
+			return err
+		}
 	}
 	if err := storage.BlobNames().Forget(w.ctx, object.Blob{Org: w.o, Name: blob}); err != nil {
 		return fault.Wrap(fault.KindOf(err), err, "its content was collected, as the import took longer than %v", object.Grace)

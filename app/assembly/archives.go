@@ -39,7 +39,7 @@ func Export(ctx context.Context, c config.Config, organisation, file string, out
 		}
 		var m domain.Manifest
 		write := func(w io.Writer) (err error) {
-			m, err = a.Export(ctx, o.ID, domain.All(), w, func(int64, int64) {})
+			m, err = a.Export(ctx, o.ID, domain.All(), w)
 			return err
 		}
 		if file == "-" {

@@ -578,7 +578,7 @@ func TestReferencesThatPointNowhereAreRefused(t *testing.T) {
 		}
 		err = withArchives(t.Context(), from.config, io.Discard, func(a *archives.Archives) error {
 			a.Snapshots = changed{a.Snapshots, c.kind, c.change}
-			_, err := a.Export(t.Context(), exampleOrg, domain.All(), f, func(int64, int64) {})
+			_, err := a.Export(t.Context(), exampleOrg, domain.All(), f)
 			return err
 		})
 		if err := errors.Join(err, f.Close()); err != nil {

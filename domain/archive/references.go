@@ -16,12 +16,11 @@ const MaxMembers = 100_000
 
 // References checks that records refer to records before them.
 type References struct {
-	Made         time.Time // when the archive was made
-	organisation bool
-	members      map[id.User]bool
-	owners       int
-	teams        map[id.Team]bool
-	workspaces   map[id.Workspace]bool
+	Made       time.Time        // when the archive was made
+	members    map[id.User]bool // nil: the organisation was not checked yet
+	owners     int
+	teams      map[id.Team]bool
+	workspaces map[id.Workspace]bool
 }
 
 // Check returns Invalid if the record refers to one that was not checked before, is one more
@@ -34,13 +33,13 @@ func (c *References) Check(r Record) error {
 		}
 	}
 	switch {
-	case r.Organisation == nil && !c.organisation:
+	case r.Organisation == nil && c.members == nil:
 		return fault.New(fault.Invalid, "%s is empty", FileName(Organisations))
 	case r.Organisation != nil:
-		if c.organisation {
+		if c.members != nil {
 			return fault.New(fault.Invalid, "is a second organisation")
 		}
-		*c = References{Made: c.Made, organisation: true, members: map[id.User]bool{}, teams: map[id.Team]bool{}, workspaces: map[id.Workspace]bool{}}
+		*c = References{Made: c.Made, members: map[id.User]bool{}, teams: map[id.Team]bool{}, workspaces: map[id.Workspace]bool{}}
 	case r.Member != nil:
 		return c.member(*r.Member)
 	case r.Team != nil:

@@ -20,6 +20,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"collab/adapters/archive"
 	"collab/adapters/bucket"
 )
 
@@ -56,7 +57,6 @@ const (
 	maxSmall   = 64 << 20
 	maxContent = 1 << 40
 	zstdWindow = 4 << 20
-	pieces     = 128 << 10
 )
 
 // seal begins the frame of the hash: zstd's magic number of a skippable frame, and the length
@@ -170,7 +170,7 @@ func (w *archiver) add(e entry, r io.Reader) (entry, error) {
 		return e, err
 	}
 	sum := newDigest()
-	n, err := copyPieces(io.MultiWriter(w.tar, sum), io.LimitReader(r, e.size))
+	n, err := archive.CopyPieces(io.MultiWriter(w.tar, sum), io.LimitReader(r, e.size))
 	if err != nil {
 		return e, err
 	}
@@ -230,12 +230,6 @@ func (w *archiver) close() error {
 	return err
 }
 
-// copyPieces copies in pieces of a fixed size, without io.ReaderFrom and io.WriterTo, so that
-// the end of a context is noticed and little memory is used.
-func copyPieces(to io.Writer, from io.Reader) (int64, error) {
-	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, pieces))
-}
-
 // scan reads a whole archive and calls each with every entry but the manifest, in their order;
 // each need not read all of an entry. If it returns nil, the archive is complete and valid.
 // Each is called before that is known, so its effects must be undone if scan fails.
@@ -280,12 +274,12 @@ func (s *scanner) archive(file io.ReadSeeker) error {
 		return err
 	}
 	sum := sha256.New()
-	body := io.TeeReader(contextReader{s.ctx, io.LimitReader(file, sealed)}, sum)
+	body := io.TeeReader(archive.ContextReader{Ctx: s.ctx, Reader: io.LimitReader(file, sealed)}, sum)
 	if err := s.compressed(body); err != nil {
 		return err
 	}
 	rest := make([]byte, len(seal)+sha256.Size)
-	if _, err := copyPieces(io.Discard, body); err != nil {
+	if _, err := archive.CopyPieces(io.Discard, body); err != nil {
 		return err
 	}
 	if _, err := io.ReadFull(file, rest); err != nil {
@@ -362,7 +356,7 @@ func (s *scanner) entry(h *tar.Header, content io.Reader) error {
 	if err := s.each(s.about, e, content); err != nil {
 		return sinkError{err}
 	}
-	if _, err := copyPieces(io.Discard, content); err != nil {
+	if _, err := archive.CopyPieces(io.Discard, content); err != nil {
 		return err
 	}
 	e.sum = sum.text()
@@ -440,7 +434,7 @@ func (s *scanner) manifest(h *tar.Header, content io.Reader) error {
 	s.expect(s.totals.line())
 	sum := sha256.New()
 	if h.Size == s.size {
-		if _, err := copyPieces(sum, content); err != nil {
+		if _, err := archive.CopyPieces(sum, content); err != nil {
 			return err
 		}
 	}
@@ -448,19 +442,6 @@ func (s *scanner) manifest(h *tar.Header, content io.Reader) error {
 		return errors.New("its manifest does not say what is in it")
 	}
 	return nil
-}
-
-// contextReader is a reader that fails after its context has ended.
-type contextReader struct {
-	ctx context.Context
-	io.Reader
-}
-
-func (r contextReader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.Reader.Read(p)
 }
 
 // inBytes formats a size.

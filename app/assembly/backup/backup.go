@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"collab/adapters/archive"
 	"collab/adapters/atomicfile"
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
@@ -256,7 +257,7 @@ func addFile(ctx context.Context, w *archiver, name, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = w.add(entry{name: name, size: info.Size()}, contextReader{ctx, f})
+	_, err = w.add(entry{name: name, size: info.Size()}, archive.ContextReader{Ctx: ctx, Reader: f})
 	return err
 }
 

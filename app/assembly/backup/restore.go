@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"collab/adapters/archive"
 	"collab/adapters/atomicfile"
 	"collab/adapters/gormdb"
 	"collab/adapters/system"
@@ -316,7 +317,7 @@ func (u *unpacking) entry(_ about, e entry, r io.Reader) (err error) {
 		return err
 	}
 	sum := newDigest()
-	_, err = copyPieces(io.MultiWriter(f, sum), r)
+	_, err = archive.CopyPieces(io.MultiWriter(f, sum), r)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
