@@ -107,7 +107,7 @@ race:
 	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 30m $(ATONCE) ./test/integration ./test/script ./test/limits ./test/harness/... ./test/doctor $$concurrent
 
 pages: ## print docs/routes.md, docs/profiles.md, docs/states.md, docs/scenarios.md and the tables of docs/scale.md anew
-	$(GO) test ./adapters/httpapi ./app/assembly ./docs -update
+	$(GO) test ./adapters/apiclient ./adapters/httpapi ./app/assembly ./docs -update
 	$(GO) test ./test/harness/scenario -run TestThePageOfScenariosIsTrue -update
 	$(GO) run ./test/scale
 

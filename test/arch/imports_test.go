@@ -89,6 +89,7 @@ var owners = []struct {
 // reason. A leaf imports the standard library and the technology that it owns: no
 // ports, no domain, no other package of ours.
 var leaves = []struct{ dir, reason string }{
+	{"adapters/apiclient", "the command line and its synchroniser speak to a server in one way"},
 	{"adapters/atomicfile", "the development providers, the keys of a deployment and backups are files that must survive a crash"},
 	{"adapters/devkit", "the development providers are pages, forms and errors of one kind under a prefix"},
 	{"adapters/eventstream", "two protocols of models are JSON in server-sent events, with the same client, bounds and errors"},

@@ -1,0 +1,525 @@
+// Package apiclient is a client of the HTTP interface. Its methods and types in api.go are
+// generated from docs/openapi.yaml, as far as they are used; the rest is the transport below
+// them: tokens and their renewal, idempotency keys, retries, pacing and errors. It is a leaf:
+// it imports the standard library alone.
+package apiclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxProblem  = 64 << 10         // bytes read of the body of an error
+	maxWait     = 2 * time.Minute  // for one retry, whatever the server asks for
+	firstWait   = time.Second / 4  // before the first retry; twice as long before each further one
+	defaultTry  = 6                // attempts for a request
+	idleTimeout = 90 * time.Second // without a byte of an answer: three heartbeats of the change feed
+)
+
+// Config says which server a client speaks to, and as whom.
+type Config struct {
+	Server    string // the server's address, scheme and host
+	Token     string // a service token; empty for operations without a caller
+	Operator  string // the operator's secret, for operators' operations
+	UserAgent string
+
+	// Renewed, if set, is given each token that replaces Token. It may be called from any
+	// goroutine, by one at a time.
+	Renewed func(token string)
+
+	Attempts  int               // for each request, 6 if zero
+	Transport http.RoundTripper // http.DefaultTransport's settings if nil
+	Now       func() time.Time
+	// Wait returns after d, or with ctx's error.
+	Wait   func(ctx context.Context, d time.Duration) error
+	Jitter func(d time.Duration) time.Duration // a random duration in [d/2, d)
+	NewKey func() string                       // an idempotency key
+}
+
+// Client makes requests to one server. Its methods may be called from several goroutines.
+type Client struct {
+	Config
+	http http.Client
+
+	mu    sync.Mutex
+	token string
+	next  time.Time // when the next request may begin, if requests are few
+
+	renewal sync.Mutex // held while the token is renewed
+}
+
+// New returns a client. It makes no request.
+func New(c Config) (*Client, error) {
+	u, err := url.Parse(c.Server)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return nil, fmt.Errorf("server address %q: must be like https://collab.example.com", c.Server)
+	}
+	c.Server = strings.TrimSuffix(c.Server, "/")
+	if c.Attempts == 0 {
+		c.Attempts = defaultTry
+	}
+	if c.Transport == nil {
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.MaxIdleConnsPerHost, t.ResponseHeaderTimeout = 64, 2*time.Minute
+		c.Transport = t
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Wait == nil {
+		c.Wait = wait
+	}
+	if c.Jitter == nil {
+		c.Jitter = func(d time.Duration) time.Duration { return d/2 + mathrand.N(d/2+1) }
+	}
+	if c.NewKey == nil {
+		c.NewKey = rand.Text
+	}
+	// Redirects are not followed: they could take the token to another host.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{Config: c, token: c.Token, http: http.Client{Transport: c.Transport, CheckRedirect: stay}}, nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// CloseIdle closes the connections that no request uses.
+func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
+
+// Error is an answer with a status of 300 or above.
+type Error struct {
+	Status     int
+	Message    string        // the server's sentence
+	RequestID  string        // the server's id of the request, or empty
+	RetryAfter time.Duration // zero if the server did not say
+	Header     http.Header   // in a conflict the record that is stored: ETag and X-Collab headers
+}
+
+func (e *Error) Error() string {
+	if e.RequestID == "" {
+		return fmt.Sprintf("%s (%d)", e.Message, e.Status)
+	}
+	return fmt.Sprintf("%s (%d, request %s)", e.Message, e.Status, e.RequestID)
+}
+
+// Status returns the status of an answer that is an error, and 0 for other errors.
+func Status(err error) int {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Status
+	}
+	return 0
+}
+
+// Content is the raw body of an upload. It is sent again after a refusal if Reader is an
+// io.Seeker.
+type Content struct {
+	Reader io.Reader
+	Size   int64 // in bytes; -1 if unknown
+}
+
+// Change is a field of a patch: absent if zero, null if it has no value.
+type Change[T any] struct {
+	set   bool
+	value *T
+}
+
+// Set changes a field to a value.
+func Set[T any](value T) Change[T] { return Change[T]{true, &value} }
+
+// Clear changes a field to null.
+func Clear[T any]() Change[T] { return Change[T]{set: true} }
+
+// IsZero reports whether the field is left alone.
+func (c Change[T]) IsZero() bool { return !c.set }
+
+// MarshalJSON returns the value or null.
+func (c Change[T]) MarshalJSON() ([]byte, error) { return json.Marshal(c.value) }
+
+// List is an answer that is an array, read as it arrives.
+type List[T any] struct {
+	Header http.Header
+	body   io.ReadCloser
+}
+
+// Close ends the answer. All does so itself.
+func (l *List[T]) Close() error { return l.body.Close() }
+
+// All returns the records. The last pair has an error if the answer ended early.
+func (l *List[T]) All() iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		defer l.body.Close()
+		var record T
+		d := json.NewDecoder(l.body)
+		_, err := d.Token()
+		for err == nil && d.More() {
+			record = *new(T)
+			if err = d.Decode(&record); err == nil && !yield(record, nil) {
+				return
+			}
+		}
+		if err == nil {
+			_, err = d.Token()
+		}
+		if err != nil {
+			yield(*new(T), fmt.Errorf("the answer ended early: %w", err))
+		}
+	}
+}
+
+func list[T any](c *Client, r *request) (*List[T], error) {
+	answer, err := c.send(r)
+	if err != nil {
+		return nil, err
+	}
+	return &List[T]{answer.Header, answer.Body}, nil
+}
+
+func receive[T any](c *Client, r *request) (T, error) {
+	var v T
+	answer, err := c.send(r)
+	if err != nil {
+		return v, err
+	}
+	defer answer.Body.Close()
+	if err := json.NewDecoder(answer.Body).Decode(&v); err != nil {
+		return v, fmt.Errorf("%s %s: %w", r.method, r.path, err)
+	}
+	return v, nil
+}
+
+// segment returns a value as a segment of a path.
+func segment(value string) string { return url.PathEscape(value) }
+
+// request is a request that can be made several times.
+type request struct {
+	ctx          context.Context
+	method, path string // the path with its query
+	header       http.Header
+	body         func() (io.ReadCloser, error) // nil without one
+	size         int64
+	resendable   bool // the body can be read again
+	open         bool // without credentials
+	err          error
+}
+
+// Properties of operations.
+const (
+	open  = 1 << iota // it needs no credentials, and gets none
+	keyed             // it takes an idempotency key
+)
+
+// request prepares a request: params is nil or a struct whose fields are tagged with query or
+// header, body is nil, a Content or encoded as JSON.
+func (c *Client) request(ctx context.Context, method, path string, params, body any, properties int) *request {
+	r := &request{ctx: ctx, method: method, path: path, header: http.Header{"User-Agent": {c.UserAgent}}, resendable: true, open: properties&open != 0}
+	if properties&keyed != 0 {
+		r.header.Set("Idempotency-Key", c.NewKey())
+	}
+	r.add(params)
+	switch body := body.(type) {
+	case nil:
+	case Content:
+		r.raw(body)
+	default:
+		text, err := json.Marshal(body)
+		r.err, r.size = err, int64(len(text))
+		r.header.Set("Content-Type", "application/json")
+		r.body = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
+	}
+	return r
+}
+
+// raw has the request send bytes, which are no form and no JSON to the server.
+func (r *request) raw(content Content) {
+	r.header.Set("Content-Type", "application/octet-stream")
+	r.size = content.Size
+	seeker, isSeeker := content.Reader.(io.Seeker)
+	r.resendable = isSeeker
+	var start int64
+	if isSeeker {
+		start, r.err = seeker.Seek(0, io.SeekCurrent)
+	}
+	sent := false
+	r.body = func() (io.ReadCloser, error) {
+		if sent {
+			if _, err := seeker.Seek(start, io.SeekStart); err != nil {
+				return nil, err
+			}
+		}
+		sent = true
+		return io.NopCloser(content.Reader), nil
+	}
+}
+
+// add adds the fields of params that are not zero.
+func (r *request) add(params any) {
+	if params == nil {
+		return
+	}
+	query := url.Values{}
+	v := reflect.ValueOf(params)
+	for i := range v.NumField() {
+		field := v.Field(i)
+		if field.IsZero() {
+			continue
+		}
+		text := fmt.Sprint(reflect.Indirect(field).Interface())
+		tag := v.Type().Field(i).Tag
+		if name, ok := tag.Lookup("query"); ok {
+			query.Set(name, text)
+		} else {
+			r.header.Set(tag.Get("header"), text)
+		}
+	}
+	if len(query) > 0 {
+		r.path += "?" + query.Encode()
+	}
+}
+
+// Do makes a request that api.go has no method for. A POST is given an idempotency key. The
+// body is nil, a Content or encoded as JSON.
+func (c *Client) Do(ctx context.Context, method, path string, header http.Header, body any) (*http.Response, error) {
+	properties := 0
+	if method == http.MethodPost {
+		properties = keyed
+	}
+	r := c.request(ctx, method, path, nil, body, properties)
+	for name, values := range header {
+		r.header[name] = values
+	}
+	return c.send(r)
+}
+
+// send makes the request until it is answered for good, and returns an answer with a status
+// below 300. The body is to be closed.
+func (c *Client) send(r *request) (*http.Response, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	for attempt := 1; ; attempt++ {
+		token := ""
+		if !r.open {
+			token = c.present()
+		}
+		answer, err := c.once(r, token)
+		if err == nil && answer.StatusCode == http.StatusUnauthorized && token != "" && r.resendable {
+			if c.renew(r.ctx, token) == nil {
+				discard(answer)
+				answer, err = c.once(r, c.present())
+			}
+		}
+		var problem *Error
+		if err == nil {
+			if answer.StatusCode < 300 {
+				return answer, nil
+			}
+			problem = problemOf(answer)
+			err = problem
+		}
+		if attempt >= c.Attempts || r.ctx.Err() != nil || !r.again(problem, err) {
+			return nil, err
+		}
+		delay := c.Jitter(min(firstWait<<(attempt-1), maxWait))
+		if problem != nil {
+			delay = max(delay, problem.RetryAfter)
+		}
+		if delay > maxWait {
+			return nil, err
+		}
+		if waited := c.Wait(r.ctx, delay); waited != nil {
+			return nil, waited
+		}
+	}
+}
+
+// again reports whether a request that failed may be made again: it was refused for now, or
+// whether it was carried out is unknown and does not matter.
+func (r *request) again(problem *Error, err error) bool {
+	if !r.resendable {
+		return false
+	}
+	if problem != nil {
+		return problem.Status == http.StatusTooManyRequests || problem.Status == http.StatusServiceUnavailable ||
+			problem.Status == http.StatusBadGateway || problem.Status == http.StatusGatewayTimeout
+	}
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" {
+		return true // nothing was sent
+	}
+	return r.method == http.MethodGet || r.method == http.MethodHead || r.header.Get("Idempotency-Key") != ""
+}
+
+// once makes the request once, when the pace allows it.
+func (c *Client) once(r *request, token string) (*http.Response, error) {
+	if err := c.pace(r.ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	request, err := http.NewRequestWithContext(ctx, r.method, c.Server+r.path, nil)
+	if err != nil {
+		cancel(err)
+		return nil, err
+	}
+	request.Header = r.header.Clone()
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	if c.Operator != "" && !r.open {
+		request.Header.Set("X-Admin-Secret", c.Operator)
+	}
+	if r.body != nil {
+		if request.Body, err = r.body(); err != nil {
+			cancel(err)
+			return nil, err
+		}
+		request.ContentLength = r.size
+	}
+	answer, err := c.http.Do(request)
+	if err != nil {
+		cause := context.Cause(r.ctx)
+		cancel(err)
+		if cause != nil {
+			return nil, cause
+		}
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // the address has a query
+		}
+		return nil, fmt.Errorf("%s %s: %w", r.method, c.Server, err)
+	}
+	c.slowDown(answer.Header)
+	answer.Body = &watched{answer.Body, ctx, cancel}
+	return answer, nil
+}
+
+// errIdle is the cause with which an answer ends of which nothing arrives any more.
+var errIdle = fmt.Errorf("the server sent nothing for %v", idleTimeout)
+
+// watched ends an answer of which no byte arrives for idleTimeout.
+type watched struct {
+	io.ReadCloser
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	timer := time.AfterFunc(idleTimeout, func() { w.cancel(errIdle) })
+	n, err := w.ReadCloser.Read(p)
+	timer.Stop()
+	if err != nil && err != io.EOF && context.Cause(w.ctx) != nil {
+		err = context.Cause(w.ctx)
+	}
+	return n, err
+}
+
+func (w *watched) Close() error {
+	err := w.ReadCloser.Close()
+	w.cancel(context.Canceled)
+	return err
+}
+
+// problemOf reads an error and closes the answer.
+func problemOf(answer *http.Response) *Error {
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxProblem)) // what arrived is enough
+	e := &Error{Status: answer.StatusCode, RequestID: answer.Header.Get("X-Request-Id"), Header: answer.Header}
+	var fields struct{ Message string }
+	if json.Unmarshal(text, &fields) == nil {
+		e.Message = fields.Message
+	}
+	if e.Message == "" {
+		e.Message = http.StatusText(answer.StatusCode)
+	}
+	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		e.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return e
+}
+
+// discard reads the rest of a short answer, so that its connection is used again.
+func discard(answer *http.Response) {
+	_, _ = io.CopyN(io.Discard, answer.Body, maxProblem)
+	_ = answer.Body.Close()
+}
+
+func (c *Client) present() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.token
+}
+
+// renew replaces the token, unless another request has replaced it since.
+func (c *Client) renew(ctx context.Context, old string) error {
+	c.renewal.Lock()
+	defer c.renewal.Unlock()
+	if c.present() != old {
+		return nil
+	}
+	session, err := c.RefreshToken(ctx, Refresh{Token: old})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.token = session.Token
+	c.mu.Unlock()
+	if c.Renewed != nil {
+		c.Renewed(session.Token)
+	}
+	return nil
+}
+
+// pace waits until the next request may begin.
+func (c *Client) pace(ctx context.Context) error {
+	c.mu.Lock()
+	delay := c.next.Sub(c.Now())
+	c.mu.Unlock()
+	if delay <= 0 {
+		return nil
+	}
+	return c.Wait(ctx, min(delay, maxWait))
+}
+
+// slowDown has requests begin no faster than the server admits them once less than a
+// twentieth of the limit remains.
+func (c *Client) slowDown(h http.Header) {
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(h.Get(name), 10, 64)
+		return n
+	}
+	limit, remaining, reset := number("RateLimit-Limit"), number("RateLimit-Remaining"), number("RateLimit-Reset")
+	if limit <= 0 || remaining >= limit/20 || remaining >= limit {
+		return
+	}
+	each := time.Duration(reset) * time.Second / time.Duration(limit-remaining)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.Now(); c.next.Before(now) {
+		c.next = now
+	}
+	c.next = c.next.Add(each)
+}

@@ -1,0 +1,244 @@
+package apiclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fixture is a server that notes requests, and a client of it whose clock stands still.
+type fixture struct {
+	*Client
+	requests []string // method, path and the headers that matter
+	waits    []time.Duration
+	tokens   []string
+}
+
+// serve answers the n-th request, from 1, with answer.
+func serve(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, body string, n int)) *fixture {
+	t.Helper()
+	f := &fixture{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		f.requests = append(f.requests, strings.TrimSpace(fmt.Sprint(r.Method, " ", r.URL.RequestURI(), " ", r.Header.Get("Authorization"), " ", r.Header.Get("Idempotency-Key"))))
+		answer(w, r, string(body), len(f.requests))
+	}))
+	t.Cleanup(server.Close)
+	keys := 0
+	client, err := New(Config{
+		Server: server.URL + "/", Token: "old", Renewed: func(token string) { f.tokens = append(f.tokens, token) },
+		Now:    func() time.Time { return time.Unix(0, 0) },
+		Wait:   func(_ context.Context, d time.Duration) error { f.waits = append(f.waits, d); return nil },
+		Jitter: func(d time.Duration) time.Duration { return d },
+		NewKey: func() string { keys++; return fmt.Sprint("key-", keys) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.CloseIdle)
+	f.Client = client
+	return f
+}
+
+func (f *fixture) expect(t *testing.T, requests ...string) {
+	t.Helper()
+	if diff := cmp.Diff(requests, f.requests); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+const stored = `{"id": "1", "path": "a", "version": 2}`
+
+func TestAnExpiredTokenIsRenewedOnce(t *testing.T) {
+	f := serve(t, func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+		switch {
+		case r.URL.Path == "/api/v1/auth/refresh":
+			fmt.Fprint(w, `{"token": "new"}`)
+		case r.Header.Get("Authorization") == "Bearer old":
+			w.WriteHeader(401)
+		default:
+			fmt.Fprint(w, stored)
+		}
+	})
+	o, err := f.UploadFile(t.Context(), UploadFileParams{Path: "a"}, Content{strings.NewReader("x"), 1})
+	if err != nil || o.Version != 2 {
+		t.Errorf("the upload answers %+v, %v", o, err)
+	}
+	f.expect(t, "POST /api/v1/sync/files?path=a Bearer old key-1", "POST /api/v1/auth/refresh  key-2", "POST /api/v1/sync/files?path=a Bearer new key-1")
+	if diff := cmp.Diff([]string{"new"}, f.tokens); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestATokenThatCannotBeRenewedIsAnError(t *testing.T) {
+	f := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
+		w.Header().Set("X-Request-Id", "r1")
+		w.WriteHeader(401)
+		fmt.Fprint(w, `{"statusCode": 401, "message": "The token has expired", "error": "Unauthorized"}`)
+	})
+	_, err := f.GetMe(t.Context())
+	if Status(err) != 401 || err.Error() != "The token has expired (401, request r1)" {
+		t.Errorf("the error is %v", err)
+	}
+	f.expect(t, "GET /api/v1/auth/me Bearer old", "POST /api/v1/auth/refresh  key-1")
+}
+
+func TestRefusalsForNowAreRetriedWithTheSameKeyAndBody(t *testing.T) {
+	f := serve(t, func(w http.ResponseWriter, _ *http.Request, body string, n int) {
+		switch n {
+		case 1:
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(429)
+		case 2:
+			w.WriteHeader(503)
+		default:
+			if body != "x" {
+				t.Errorf("the body is %q", body)
+			}
+			w.WriteHeader(201)
+			fmt.Fprint(w, stored)
+		}
+	})
+	if _, err := f.UploadFile(t.Context(), UploadFileParams{}, Content{strings.NewReader("x"), 1}); err != nil {
+		t.Error(err)
+	}
+	request := "POST /api/v1/sync/files Bearer old key-1"
+	f.expect(t, request, request, request)
+	if diff := cmp.Diff([]time.Duration{7 * time.Second, time.Second / 2}, f.waits); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRetriesEnd(t *testing.T) {
+	f := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string, _ int) { w.WriteHeader(503) })
+	if _, err := f.GetMe(t.Context()); Status(err) != 503 || len(f.requests) != 6 {
+		t.Errorf("%d requests end in %v", len(f.requests), err)
+	}
+}
+
+func TestALostAnswerIsAskedForAgainOnlyWhereThatIsSafe(t *testing.T) {
+	lost := func(http.ResponseWriter, *http.Request, string, int) { panic(http.ErrAbortHandler) }
+	for name, try := range map[string]struct {
+		call func(*Client) error
+		want int
+	}{
+		"a reading":              {func(c *Client) error { _, err := c.GetMe(t.Context()); return err }, 6},
+		"a change with a key":    {func(c *Client) error { _, err := c.ExchangeToken(t.Context(), Exchange{}); return err }, 6},
+		"a change without a key": {func(c *Client) error { _, err := c.DeleteFile(t.Context(), "1", DeleteFileParams{}); return err }, 1},
+		"a body that cannot be reread": {func(c *Client) error {
+			_, err := c.UploadFile(t.Context(), UploadFileParams{}, Content{io.MultiReader(strings.NewReader("x")), 1})
+			return err
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := serve(t, lost)
+			if err := try.call(f.Client); err == nil || len(f.requests) != try.want {
+				t.Errorf("%d requests end in %v", len(f.requests), err)
+			}
+		})
+	}
+}
+
+func TestRequestsSlowDownBeforeTheLimit(t *testing.T) {
+	f := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string, n int) {
+		w.Header().Set("RateLimit-Limit", "1200")
+		w.Header().Set("RateLimit-Remaining", fmt.Sprint(61-n))
+		w.Header().Set("RateLimit-Reset", "57")
+		fmt.Fprint(w, `{}`)
+	})
+	for range 4 {
+		if _, err := f.GetMe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(f.waits) != 2 || f.waits[0] != 57*time.Second/1141 || f.waits[1] <= f.waits[0] {
+		t.Errorf("the client waits %v", f.waits)
+	}
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	f := serve(t, func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	})
+	if _, err := f.GetMe(t.Context()); Status(err) != 302 {
+		t.Error(err)
+	}
+	f.expect(t, "GET /api/v1/auth/me Bearer old")
+}
+
+func TestAListIsReadToItsEnd(t *testing.T) {
+	for body, want := range map[string]int{`[]`: 0, `[{"path": "a"}, {"path": "b"}]`: 2, `[{"path": "a"}, {"pa`: -1, `[{"path": "a"}`: -1} {
+		f := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string, _ int) { fmt.Fprint(w, body) })
+		l, err := f.ListFiles(t.Context(), ListFilesParams{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, err := range l.All() {
+			if got++; err != nil {
+				got = -1
+			}
+		}
+		if got != want {
+			t.Errorf("%s is %d records, want %d", body, got, want)
+		}
+	}
+}
+
+func TestEventsAreThoseOfTheStream(t *testing.T) {
+	stream := "retry: 3000\n: a comment\nid: 1-1\n\nid: 1-2\ndata: {\"a\":\ndata: 1}\n\n:\n\nevent: resync\r\nid: 1-3\r\ndata: x\r\n\r\ndata: cut"
+	var got []Event
+	for e, err := range Events(io.NopCloser(strings.NewReader(stream))) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e)
+	}
+	retry := 3 * time.Second
+	want := []Event{{ID: "1-1", Data: []byte{}, Retry: retry}, {ID: "1-2", Data: []byte("{\"a\":\n1}"), Retry: retry}, {ID: "1-3", Type: "resync", Data: []byte("x"), Retry: retry}}
+	if diff := cmp.Diff(want, got, cmp.Transformer("text", func(b []byte) string { return string(b) })); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAChangeIsAValueOrNullOrAbsent(t *testing.T) {
+	var p struct {
+		A Change[string] `json:"a,omitzero"`
+		B Change[string] `json:"b,omitzero"`
+		C Change[string] `json:"c,omitzero"`
+	}
+	p.A, p.B = Set("x"), Clear[string]()
+	f := serve(t, func(_ http.ResponseWriter, _ *http.Request, body string, _ int) {
+		if body != `{"a":"x","b":null}` {
+			t.Errorf("the body is %s", body)
+		}
+	})
+	answer, err := f.Do(t.Context(), "PATCH", "/x", nil, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+}
+
+func TestACallEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	left := errors.New("left")
+	f := serve(t, func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
+		cancel(left)
+		<-r.Context().Done()
+	})
+	if _, err := f.GetMe(ctx); !errors.Is(err, left) || len(f.requests) != 1 {
+		t.Errorf("%d requests end in %v", len(f.requests), err)
+	}
+}
