@@ -36,6 +36,12 @@ var unsuited = map[string]string{
 	"Generations":    "one adapter, analytics, whose tests hold each of its forms to the protocol that it speaks",
 	"Sink":           "what models are given: their suite's own one holds them to how it is called",
 	"Alarm":          "part of Alarms, whose suite it is in",
+	"Disk":           "one adapter, the directory of a device; its suite holds it and the virtual disks of the simulation to the port's comment",
+	"DiskWriter":     "one adapter, the directory of a device; its suite holds it and the virtual disks of the simulation to the port's comment",
+	"Watcher":        "one adapter, the notifications of a system; a simulation names what changed itself",
+	"MirrorState":    "one adapter, a file of a device; its suite holds it and the state of the simulation to the port's comment",
+	"Remote":         "one adapter, the HTTP interface; the simulation has the core in its place",
+	"RemoteWriter":   "one adapter, the HTTP interface; the simulation has the core in its place",
 	"Mailer":         "what it does shows outside only: adapters/mail is tested against an SMTP server, memory keeps the letters",
 }
 

@@ -1,0 +1,137 @@
+package ports
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"collab/domain/mirror"
+	"collab/domain/object"
+)
+
+// Disk reads the directory that is synchronised. No method follows symbolic links or leaves the
+// directory. Methods fail with NotFound if a file or the directory itself is gone, Forbidden if
+// permissions do not allow it, and Unavailable if the file system fails otherwise.
+type Disk interface {
+	// Root describes the directory. NotFound if it is not there.
+	Root(ctx context.Context) (mirror.Root, error)
+	// Rules returns the rules of the directory as they are now.
+	Rules(ctx context.Context) (mirror.Rules, error)
+	// Scan calls each with the files of the scope, in any order, including symbolic links and
+	// special files, and with its directories, without the top. Ignored names, StateDirectory
+	// and what is below them are left out. What cannot be read is passed as Unreadable, and a
+	// directory of the scope that does not exist contains nothing. A file whose name and facts
+	// are those of known has the checksum that known returns; any other, and one that was
+	// changed so shortly before that its time may not show a later change, is read. A file that
+	// changes while it is read is passed as Unreadable. An error of each ends the scan and is
+	// returned.
+	Scan(ctx context.Context, scope mirror.Scope, known func(name string) (facts mirror.Facts, checksum string, ok bool), each func(mirror.Entry) error) error
+	// Open returns the content of a file with the facts of e. Conflict if the file has other
+	// facts when it is opened, or, in the place of io.EOF, when all of it was read.
+	Open(ctx context.Context, e mirror.Entry) (io.ReadCloser, error)
+}
+
+// DiskWriter changes the directory that Disk reads. What a method did is on stable storage when
+// it returns nil; when it fails or the machine stops, it did all or nothing. Methods change only
+// files that have the facts of the entry that they are given: Conflict otherwise, and if a name
+// that must be free is taken. Other errors are as those of Disk, Unavailable also if the disk is
+// full.
+type DiskWriter interface {
+	// Stage cuts the staged content of that name, which is one segment, to offset bytes,
+	// appends r to it, and returns what is staged then. If r or the disk fails, the bytes
+	// appended before are kept and returned with the error. Staged content has no name in the
+	// directory. Conflict if fewer than offset bytes are staged.
+	Stage(ctx context.Context, name string, offset int64, r io.Reader) (mirror.Staged, error)
+	// Staged returns the number of bytes that are staged under the name, 0 if none are.
+	Staged(ctx context.Context, name string) (int64, error)
+	// Place gives staged content a path and makes missing directories. If target is nil, the path must be
+	// free, else target's content is replaced. Directories in the way that contain nothing
+	// but junk of the system are removed; Conflict for others. It returns the new file, without
+	// its checksum, as a scan would find it. Directories that exist under another spelling of
+	// the same folded form are used as they are.
+	Place(ctx context.Context, name, path string, target *mirror.Entry) (mirror.Entry, error)
+	// Rename moves a file, or a directory with what is below, to a path, which must be free
+	// unless it is another spelling of the same name. It makes missing directories, uses those
+	// that exist under another spelling, and returns the file as a scan would find it.
+	Rename(ctx context.Context, e mirror.Entry, path string) (mirror.Entry, error)
+	// Trash moves a file to the trash, out of the directory's names, and removes the
+	// directories above it that then contain nothing but junk of the system.
+	Trash(ctx context.Context, e mirror.Entry) error
+	// Clean removes staged content that was last written, and trash that was made, before the
+	// times.
+	Clean(ctx context.Context, staged, trash time.Time) error
+}
+
+// Watcher says where the directory may have changed.
+type Watcher interface {
+	// Watch calls changed with what must be scanned, until ctx ends, which is no error. It
+	// gathers changes for a short time; a call stands for all that happened before it. The
+	// first call is as soon as changes are noticed, with everything. It passes everything also
+	// when notifications were lost. limited is empty, or says why some changes are noticed
+	// only by scans from time to time. Watch returns an error if the directory cannot be watched at all.
+	Watch(ctx context.Context, changed func(scope mirror.Scope, limited string)) error
+}
+
+// MirrorState stores what a client knows of one directory. A method's effect is on stable storage
+// when it returns nil. It is open in one process at most.
+type MirrorState interface {
+	// Binding returns what the directory is bound to. NotFound if it is not bound.
+	Binding(ctx context.Context) (mirror.Binding, error)
+	// Bind stores the binding in the place of an earlier one.
+	Bind(ctx context.Context, b mirror.Binding) error
+	// Rows calls each with all rows in any order.
+	Rows(ctx context.Context, each func(mirror.Row) error) error
+	// Cursor returns the place in the log of changes up to which rows are known, the zero
+	// value if none is stored.
+	Cursor(ctx context.Context) (object.Cursor, error)
+	// Put stores rows under their keys in one transaction, and removes those that are empty.
+	// If cursor is not nil, it is stored with them.
+	Put(ctx context.Context, rows []mirror.Row, cursor *object.Cursor) error
+	// Reset removes all rows and the cursor.
+	Reset(ctx context.Context) error
+}
+
+// Remote reads the stored objects of the place that a directory is synchronised with. Methods
+// fail as the interface does: Unauthenticated if the session has ended, Forbidden if the member
+// has lost access, Limited and Unavailable, with RetryAfter if it is known, if the request should
+// be repeated later; Unavailable also if the server cannot be reached.
+type Remote interface {
+	// Limits returns what the server accepts.
+	Limits(ctx context.Context) (mirror.Limits, error)
+	// Manifest calls each with all records and returns the place in the log of changes that
+	// they are of.
+	Manifest(ctx context.Context, each func(mirror.Record) error) (object.Cursor, error)
+	// Since calls each with the records that changed after the cursor, as they are now, first
+	// those of deleted objects, and returns the place in the log up to which it did. A moved
+	// object is passed with its new path alone. Gone if the whole manifest must be read.
+	Since(ctx context.Context, from object.Cursor, each func(mirror.Record) error) (object.Cursor, error)
+	// Watch calls wake after the log of changes has grown beyond the cursor, or may have, until
+	// ctx ends, which is no error.
+	Watch(ctx context.Context, after object.Cursor, wake func()) error
+	// Download returns the content of an object from the offset on, and the record that it is
+	// of. If the object does not have the record's checksum any more, it returns the whole
+	// present content with its record. NotFound if there is no such object, or none that the
+	// member sees. The reader fails with Unavailable if the content is cut off.
+	Download(ctx context.Context, r mirror.Record, offset int64) (now mirror.Record, content io.ReadCloser, err error)
+}
+
+// RemoteWriter changes the stored objects of the place that Remote reads. Errors are as those of
+// Remote; also Conflict if the object has another version than expected, or the path is taken;
+// NotFound if there is no such object, or none that the member sees; Invalid if the path or the
+// checksum is refused; TooLarge. Unavailable does not say whether the change was made.
+type RemoteWriter interface {
+	// Create stores a new object of size bytes. Content is read once.
+	Create(ctx context.Context, path, checksum string, size int64, content io.Reader) (mirror.Record, error)
+	// Replace stores content in the place of the version of r. Content is read once.
+	Replace(ctx context.Context, r mirror.Record, checksum string, size int64, content io.Reader) (mirror.Record, error)
+	// Delete removes the object if it has the version of r.
+	Delete(ctx context.Context, r mirror.Record) error
+	// Move gives the object another path if it has the version of r. The content is the same.
+	Move(ctx context.Context, r mirror.Record, path string) (mirror.Record, error)
+	// MoveDirectory moves all objects below a directory to below another one, all or none. It
+	// returns Unsupported if the server cannot; they must then be moved singly.
+	MoveDirectory(ctx context.Context, from, to string) error
+	// Batch makes changes in their order, each for itself, and returns a result for each. An
+	// error says that for some it is not known whether they were made.
+	Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Result, error)
+}
