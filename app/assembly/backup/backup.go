@@ -15,6 +15,7 @@ import (
 	"collab/adapters/archive"
 	"collab/adapters/atomicfile"
 	"collab/adapters/bucket"
+	"collab/adapters/filelock"
 	"collab/adapters/gormdb"
 	"collab/adapters/system"
 	"collab/app/assembly/config"
@@ -186,7 +187,7 @@ func pack(ctx context.Context, c config.Config, version string, blobs ports.Blob
 		return t, err
 	}
 	lock, err := datadir.Lock(filepath.Join(directory, datadir.LockName), true)
-	if errors.Is(err, datadir.ErrLocked) {
+	if errors.Is(err, filelock.ErrLocked) {
 		return t, errors.New("another backup is being made")
 	}
 	if err != nil {

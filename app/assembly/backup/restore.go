@@ -13,6 +13,7 @@ import (
 
 	"collab/adapters/archive"
 	"collab/adapters/atomicfile"
+	"collab/adapters/filelock"
 	"collab/adapters/gormdb"
 	"collab/adapters/system"
 	"collab/app/assembly/config"
@@ -171,7 +172,7 @@ func newRestoration(c config.Config, replace bool) (r *restoration, err error) {
 	// The lock file is moved with the directory, so that no server starts on it too early.
 	staging := r.directory + ".restoring"
 	lock, err := datadir.Lock(filepath.Join(staging, datadir.LockName), true)
-	if errors.Is(err, datadir.ErrLocked) {
+	if errors.Is(err, filelock.ErrLocked) {
 		return r, fmt.Errorf("another restore to %s is under way", r.directory)
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"collab/adapters/filelock"
 	"collab/adapters/gormdb"
 	"collab/app/assembly/config"
 )
@@ -16,19 +17,16 @@ import (
 // LockName is the name of the file in a data directory that its server locks exclusively.
 const LockName = "lock"
 
-// ErrLocked is returned if another process holds the lock.
-var ErrLocked = errors.New("the file is locked by another process")
-
 // Lock locks a file, exclusively or shared, until the closer is closed or the process ends. It
 // creates the file if there is none. It does not wait: if another process holds a lock that
-// excludes this one, the error is ErrLocked.
+// excludes this one, the error is filelock.ErrLocked.
 func Lock(path string, exclusive bool) (io.Closer, error) {
 	for {
 		f, err := openLock(path)
 		if err != nil {
 			return nil, err
 		}
-		if err := flock(f, exclusive); err != nil {
+		if err := filelock.TryLock(f, exclusive); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 		// The directory may have been replaced before the lock was taken.
@@ -101,9 +99,9 @@ func LockDatabase(c config.Config, exclusive bool) (io.Closer, error) {
 	}
 	lock, err := Lock(path+"-lock", exclusive)
 	switch {
-	case errors.Is(err, ErrLocked) && exclusive:
+	case errors.Is(err, filelock.ErrLocked) && exclusive:
 		return nil, fmt.Errorf("a server or another command has %s open: end it first", path)
-	case errors.Is(err, ErrLocked):
+	case errors.Is(err, filelock.ErrLocked):
 		return nil, fmt.Errorf("%s is being restored from a backup", path)
 	case err != nil:
 		return nil, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
@@ -119,7 +117,7 @@ func LockDirectory(c config.Config) (io.Closer, error) {
 	}
 	lock, err := Lock(filepath.Join(c.DataDir, LockName), true)
 	switch {
-	case errors.Is(err, ErrLocked):
+	case errors.Is(err, filelock.ErrLocked):
 		return nil, fmt.Errorf("COLLAB_DATA_DIR: another server runs on %s, or a backup is being restored to it", c.DataDir)
 	case err != nil:
 		return nil, fmt.Errorf("COLLAB_DATA_DIR: %w", err)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"collab/adapters/filelock"
 )
 
 func TestLocksAreOfOneOrOfMany(t *testing.T) {
@@ -21,7 +23,7 @@ func TestLocksAreOfOneOrOfMany(t *testing.T) {
 	}
 	refused := func(alone bool) {
 		t.Helper()
-		if l, err := Lock(path, alone); !errors.Is(err, ErrLocked) {
+		if l, err := Lock(path, alone); !errors.Is(err, filelock.ErrLocked) {
 			t.Errorf("%v, %v", l, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"collab/adapters/bucket"
+	"collab/adapters/filelock"
 	"collab/adapters/gormdb"
 	"collab/adapters/system"
 	"collab/app/assembly/backup"
@@ -238,7 +239,7 @@ func (m *mover) lock(p place) error {
 // unpack makes a data directory of the archive beside it, which close removes.
 func (m *mover) unpack(ctx context.Context) error {
 	lock, err := datadir.Lock(filepath.Join(m.from.directory, datadir.LockName), true)
-	if errors.Is(err, datadir.ErrLocked) {
+	if errors.Is(err, filelock.ErrLocked) {
 		return fmt.Errorf("another move of %s is under way", m.archive)
 	}
 	if err != nil {
