@@ -1,0 +1,265 @@
+// Package remote reads and changes the stored objects of one place over the HTTP interface,
+// for a client that keeps a directory in step with them.
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"collab/adapters/apiclient"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/mirror"
+	"collab/domain/object"
+	"collab/ports"
+)
+
+// Waits before the change feed is opened again.
+const (
+	firstReconnect = time.Second
+	maxReconnect   = time.Minute
+)
+
+// Remote is one place of the organisation that the client's token is for.
+type Remote struct {
+	client *apiclient.Client
+	place  object.Place
+}
+
+// New returns the place. It makes no request.
+func New(client *apiclient.Client, place object.Place) *Remote { return &Remote{client, place} }
+
+var (
+	_ ports.Remote       = (*Remote)(nil)
+	_ ports.RemoteWriter = (*Remote)(nil)
+)
+
+// kinds are the kinds of errors that the server answers with, by status.
+var kinds = map[int]fault.Kind{
+	400: fault.Invalid, 401: fault.Unauthenticated, 403: fault.Forbidden, 404: fault.NotFound, 405: fault.Unsupported, 409: fault.Conflict,
+	410: fault.Gone, 413: fault.TooLarge, 415: fault.Unsupported, 422: fault.Mismatch, 429: fault.Limited,
+}
+
+// failure returns an error of the client as the ports have it. What failed before it was
+// answered, and what the server could not do for now, is Unavailable.
+func failure(err error) error {
+	var e *apiclient.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e):
+		kind, known := kinds[e.Status]
+		if !known {
+			kind = fault.Unavailable
+		}
+		return &fault.Error{Kind: kind, Message: e.Message, Cause: err, RetryAfter: int(e.RetryAfter.Seconds())}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return fault.Wrap(fault.Unavailable, err, "the server cannot be reached")
+}
+
+// contains reports whether an object is in the place.
+func (r *Remote) contains(o apiclient.StoredObject) bool {
+	if o.Kind != string(r.place.Kind) || o.Scope != string(r.place.Scope) {
+		return false
+	}
+	return r.place.Scope == object.Personal || same(r.place.Workspace, o.WorkspaceID) && same(r.place.Team, o.TeamID)
+}
+
+func same[T ~string](a *T, b *string) bool {
+	return a == nil && b == nil || a != nil && b != nil && string(*a) == *b
+}
+
+// text returns an optional id as a parameter.
+func text[T ~string](v *T) string {
+	if v == nil {
+		return ""
+	}
+	return string(*v)
+}
+
+func recordOf(o apiclient.StoredObject) mirror.Record {
+	return mirror.Record{ID: id.Object(o.ID), Path: o.Path, Version: o.Version, Checksum: o.Checksum, Size: o.Size, Deleted: o.Deleted != nil}
+}
+
+// Manifest reads all records.
+func (r *Remote) Manifest(ctx context.Context, each func(mirror.Record) error) (object.Cursor, error) {
+	return r.read(ctx, "", each)
+}
+
+// Since reads the records that changed after the cursor.
+func (r *Remote) Since(ctx context.Context, from object.Cursor, each func(mirror.Record) error) (object.Cursor, error) {
+	return r.read(ctx, from.String(), each)
+}
+
+func (r *Remote) read(ctx context.Context, since string, each func(mirror.Record) error) (object.Cursor, error) {
+	list, err := r.client.GetManifest(ctx, apiclient.GetManifestParams{Since: since})
+	if err != nil {
+		return object.Cursor{}, failure(err)
+	}
+	defer list.Close()
+	cursor, ok := object.ParseCursor(list.Header.Get("X-Sync-Cursor"))
+	if !ok {
+		return cursor, fault.New(fault.Unavailable, "the manifest has no cursor")
+	}
+	for o, err := range list.All() {
+		if err != nil {
+			return object.Cursor{}, failure(err)
+		}
+		if r.contains(o) {
+			if err := each(recordOf(o)); err != nil {
+				return object.Cursor{}, err
+			}
+		}
+	}
+	return cursor, nil
+}
+
+// Watch follows the change feed, and opens it again after the last event when it breaks.
+func (r *Remote) Watch(ctx context.Context, after object.Cursor, wake func()) error {
+	last, delay := after.String(), firstReconnect
+	for {
+		answer, err := r.client.FollowChanges(ctx, apiclient.FollowChangesParams{LastEventID: last})
+		if err == nil {
+			for e, broken := range apiclient.Events(answer.Body) {
+				if err = broken; err != nil {
+					break
+				}
+				last, delay = e.ID, firstReconnect
+				if len(e.Data) > 0 {
+					wake()
+				}
+			}
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err = failure(err); fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
+			return err
+		}
+		if r.client.Wait(ctx, r.client.Jitter(delay)) != nil {
+			return nil
+		}
+		delay = min(2*delay, maxReconnect)
+	}
+}
+
+// Download reads an object's content.
+func (r *Remote) Download(ctx context.Context, record mirror.Record, offset int64) (mirror.Record, io.ReadCloser, error) {
+	params := apiclient.DownloadFileParams{Raw: "1"}
+	if offset > 0 && offset < record.Size {
+		params.Range, params.IfRange = fmt.Sprintf("bytes=%d-", offset), `"`+strconv.FormatInt(record.Version, 10)+`"`
+	}
+	answer, err := r.client.DownloadFile(ctx, string(record.ID), params)
+	if err != nil {
+		return mirror.Record{}, nil, failure(err)
+	}
+	now, err := recordIn(answer.Header)
+	if err != nil {
+		answer.Body.Close()
+		return mirror.Record{}, nil, err
+	}
+	switch {
+	case answer.StatusCode == http.StatusPartialContent && now.Checksum != record.Checksum:
+		// The version is the same and the content is not: the server was restored from a backup.
+		answer.Body.Close()
+		return r.Download(ctx, now, 0)
+	case answer.StatusCode == http.StatusOK && now.Checksum == record.Checksum && offset > 0:
+		if _, err := io.CopyN(io.Discard, answer.Body, min(offset, now.Size)); err != nil {
+			answer.Body.Close()
+			return mirror.Record{}, nil, failure(err)
+		}
+	}
+	return now, content{answer.Body}, nil
+}
+
+// content is an answer's body whose errors are those of the ports.
+type content struct{ io.ReadCloser }
+
+func (c content) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = failure(err)
+	}
+	return n, err
+}
+
+// recordIn reads the record in the headers of an answer.
+func recordIn(h http.Header) (mirror.Record, error) {
+	path, err := url.PathUnescape(h.Get("X-Collab-Path"))
+	version, versionErr := strconv.ParseInt(h.Get("X-Collab-Version"), 10, 64)
+	size, sizeErr := strconv.ParseInt(h.Get("X-Collab-Size"), 10, 64)
+	if err = errors.Join(err, versionErr, sizeErr); err != nil {
+		return mirror.Record{}, fault.Wrap(fault.Unavailable, err, "the answer has no record")
+	}
+	return mirror.Record{ID: id.Object(h.Get("X-Collab-Id")), Path: path, Version: version, Checksum: h.Get("X-Collab-Checksum"), Size: size}, nil
+}
+
+// once hides that a reader can be read again.
+type once struct{ io.Reader }
+
+// Create stores a new object.
+func (r *Remote) Create(ctx context.Context, path, checksum string, size int64, body io.Reader) (mirror.Record, error) {
+	return r.sent(ctx)(r.client.UploadFile(ctx, apiclient.UploadFileParams{
+		Path: path, Kind: string(r.place.Kind), Scope: string(r.place.Scope), WorkspaceID: text(r.place.Workspace), TeamID: text(r.place.Team), Checksum: checksum,
+	}, apiclient.Content{Reader: once{body}, Size: size}))
+}
+
+// Replace stores an object's new content.
+func (r *Remote) Replace(ctx context.Context, record mirror.Record, checksum string, size int64, body io.Reader) (mirror.Record, error) {
+	return r.sent(ctx)(r.client.ReplaceFile(ctx, string(record.ID), apiclient.ReplaceFileParams{
+		ExpectedVersion: &record.Version, Checksum: checksum,
+	}, apiclient.Content{Reader: once{body}, Size: size}))
+}
+
+// sent returns the result of an upload. The client could not renew the token and send the
+// content again: if another request can, the upload is to be repeated.
+func (r *Remote) sent(ctx context.Context) func(apiclient.StoredObject, error) (mirror.Record, error) {
+	return func(o apiclient.StoredObject, err error) (mirror.Record, error) {
+		if apiclient.Status(err) == http.StatusUnauthorized {
+			if _, again := r.client.GetMe(ctx); again == nil {
+				return mirror.Record{}, fault.Wrap(fault.Unavailable, err, "the token was renewed")
+			}
+		}
+		if err != nil {
+			return mirror.Record{}, failure(err)
+		}
+		return recordOf(o), nil
+	}
+}
+
+// Delete removes an object.
+func (r *Remote) Delete(ctx context.Context, record mirror.Record) error {
+	_, err := r.client.DeleteFile(ctx, string(record.ID), apiclient.DeleteFileParams{ExpectedVersion: &record.Version})
+	return failure(err)
+}
+
+// defaultMaxFile is the server's default limit of a file's size in bytes.
+const defaultMaxFile = 100 << 20
+
+// Limits returns the server's defaults: it does not tell its own.
+func (r *Remote) Limits(context.Context) (mirror.Limits, error) {
+	return mirror.Limits{MaxFile: defaultMaxFile}, nil
+}
+
+// Move is not offered by the server.
+func (r *Remote) Move(context.Context, mirror.Record, string) (mirror.Record, error) {
+	return mirror.Record{}, fault.New(fault.Unsupported, "the server cannot move files")
+}
+
+// MoveDirectory is not offered by the server.
+func (r *Remote) MoveDirectory(context.Context, string, string) error {
+	return fault.New(fault.Unsupported, "the server cannot move directories")
+}
+
+// Batch is not offered by the server.
+func (r *Remote) Batch(context.Context, []mirror.Write) ([]mirror.Result, error) {
+	return nil, fault.New(fault.Unsupported, "the server has no batches")
+}

@@ -1,0 +1,210 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"collab/adapters/apiclient"
+	"collab/domain/fault"
+	"collab/domain/mirror"
+	"collab/domain/object"
+	"collab/test/collabd"
+)
+
+func TestMain(m *testing.M) { os.Exit(collabd.Run(m)) }
+
+func sum(text string) string {
+	digest := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(digest[:])
+}
+
+// fixture is a place of an organisation of its own on a server.
+type fixture struct {
+	*Remote
+	t *testing.T
+}
+
+func open(t *testing.T, s *collabd.Server, place object.Place) fixture {
+	t.Helper()
+	member := s.SignIn(t, sum(t.Name())[:12]+"@example.com", t.Name(), "owner")
+	client, err := apiclient.New(apiclient.Config{Server: s.URL, Token: member.Token, Attempts: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.CloseIdle)
+	return fixture{New(client, place), t}
+}
+
+var shared = object.Place{Kind: object.Artifact, Scope: object.Shared}
+
+func (f fixture) create(path, text string) mirror.Record {
+	f.t.Helper()
+	r, err := f.Create(f.t.Context(), path, sum(text), int64(len(text)), strings.NewReader(text))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+func (f fixture) replace(r mirror.Record, text string) mirror.Record {
+	f.t.Helper()
+	r, err := f.Replace(f.t.Context(), r, sum(text), int64(len(text)), strings.NewReader(text))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r
+}
+
+// read returns the records of the place, all if from is nil.
+func (f fixture) read(from *object.Cursor) (all []mirror.Record, cursor object.Cursor) {
+	f.t.Helper()
+	each := func(r mirror.Record) error { all = append(all, r); return nil }
+	var err error
+	if from == nil {
+		cursor, err = f.Manifest(f.t.Context(), each)
+	} else {
+		cursor, err = f.Since(f.t.Context(), *from, each)
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return all, cursor
+}
+
+func (f fixture) same(what string, want, got any) {
+	f.t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func (f fixture) refused(what string, err error, kind fault.Kind) {
+	f.t.Helper()
+	if fault.KindOf(err) != kind || err == nil {
+		f.t.Errorf("%s is %v, of kind %d", what, err, fault.KindOf(err))
+	}
+}
+
+// download returns the content of r from the offset on and the record that it is of.
+func (f fixture) download(r mirror.Record, offset int64) (mirror.Record, string) {
+	f.t.Helper()
+	now, content, err := f.Download(f.t.Context(), r, offset)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer content.Close()
+	text, err := io.ReadAll(content)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return now, string(text)
+}
+
+func TestRemote(t *testing.T) {
+	s := collabd.Start(t)
+	t.Run("the manifest and what changed since have the records of the place alone", func(t *testing.T) {
+		f := open(t, s, shared)
+		personal := fixture{New(f.client, object.Place{Kind: object.Artifact, Scope: object.Personal}), t}
+		a, b := f.create("Büro/100% a.md", "a"), f.create("b", "b")
+		hidden := personal.create("mine", "x")
+		all, cursor := f.read(nil)
+		f.same("the manifest", []mirror.Record{a, b}, all)
+		mine, _ := personal.read(nil)
+		f.same("the personal manifest", []mirror.Record{hidden}, mine)
+
+		a = f.replace(a, "aa")
+		if err := f.Delete(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		personal.create("other", "x")
+		b.Deleted = true
+		changed, later := f.read(&cursor)
+		f.same("what changed", []mirror.Record{b, a}, changed)
+		changed, _ = f.read(&later)
+		f.same("what changed afterwards", []mirror.Record(nil), changed)
+
+		_, err := f.Since(t.Context(), object.Cursor{Epoch: 1, N: 1}, func(mirror.Record) error { return nil })
+		f.refused("a cursor of another life of the log", err, fault.Gone)
+	})
+	t.Run("changes are conditional", func(t *testing.T) {
+		f := open(t, s, shared)
+		first := f.create("a", "1")
+		second := f.replace(first, "2")
+		_, err := f.Replace(t.Context(), first, sum("3"), 1, strings.NewReader("3"))
+		f.refused("replacing an earlier version", err, fault.Conflict)
+		f.refused("deleting an earlier version", f.Delete(t.Context(), first), fault.Conflict)
+		_, err = f.Create(t.Context(), "A", sum("3"), 1, strings.NewReader("3"))
+		f.refused("a path that is taken", err, fault.Conflict)
+		_, err = f.Create(t.Context(), "c", sum("4"), 1, strings.NewReader("3"))
+		f.refused("a wrong checksum", err, fault.Invalid)
+		_, err = f.Create(t.Context(), "con", sum("3"), 1, strings.NewReader("3"))
+		f.refused("a path that other systems cannot have", err, fault.Invalid)
+		_, err = f.Create(t.Context(), "d", sum("34"), 2, io.MultiReader(strings.NewReader("3"), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		f.refused("content that cannot be read", err, fault.Unavailable)
+		if err := f.Delete(t.Context(), second); err != nil {
+			t.Error(err)
+		}
+		f.refused("deleting what is gone", f.Delete(t.Context(), second), fault.NotFound)
+	})
+	t.Run("a download goes on at the offset, or begins anew", func(t *testing.T) {
+		f := open(t, s, shared)
+		first := f.create("Ü/a 100%", "first content")
+		for offset, want := range map[int64]string{0: "first content", 6: "content", 13: "", 99: ""} {
+			now, text := f.download(first, offset)
+			f.same("the record", first, now)
+			f.same("the content", want, text)
+		}
+		second := f.replace(first, "second content")
+		now, text := f.download(first, 6)
+		f.same("the record after a change", second, now)
+		f.same("the content after a change", "second content", text)
+
+		restored := second
+		restored.Checksum = first.Checksum
+		now, text = f.download(restored, 6)
+		f.same("the record of the same version with other content", second, now)
+		f.same("the content of the same version with other content", "second content", text)
+
+		_, _, err := f.Download(t.Context(), mirror.Record{ID: "0198a1b2-0000-7000-8000-000000000001"}, 0)
+		f.refused("a file that is not there", err, fault.NotFound)
+	})
+	t.Run("a change wakes whoever watches", func(t *testing.T) {
+		f := open(t, s, shared)
+		_, cursor := f.read(nil)
+		f.create("before", "x")
+		ctx, stop := context.WithCancel(t.Context())
+		woken, ended := make(chan bool, 10), make(chan error, 1)
+		go func() { ended <- f.Watch(ctx, cursor, func() { woken <- true }) }()
+		<-woken
+		f.create("after", "x")
+		<-woken
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("a server that does not answer is unavailable, and a wrong token ends the session", func(t *testing.T) {
+		client, err := apiclient.New(apiclient.Config{Server: s.URL, Token: "wrong", Attempts: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.CloseIdle()
+		f := fixture{New(client, shared), t}
+		_, err = f.Manifest(t.Context(), nil)
+		f.refused("a manifest", err, fault.Unauthenticated)
+		_, err = f.Create(t.Context(), "a", sum("a"), 1, strings.NewReader("a"))
+		f.refused("an upload", err, fault.Unauthenticated)
+		f.refused("watching", f.Watch(t.Context(), object.Cursor{}, nil), fault.Unauthenticated)
+		client.Server = "http://127.0.0.1:1"
+		_, err = f.Manifest(t.Context(), nil)
+		f.refused("a manifest of no server", err, fault.Unavailable)
+	})
+}
