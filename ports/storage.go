@@ -16,7 +16,7 @@ type Storage interface {
 	Changes() Changes
 	BlobNames() BlobNames
 	// Announced returns how many names of the organisation are announced, and the sum of their
-	// sizes.
+	// sizes and those of its open resumable uploads.
 	Announced(ctx context.Context, o id.Org) (names int, size int64, err error)
 	// Used returns the usage of each of the organisations: the sums of the sizes of their
 	// objects. What a transaction reads that holds the Lock of the organisation's log does not
@@ -95,7 +95,7 @@ type BlobNames interface {
 	// discarded one when its blob has been removed.
 	Forget(ctx context.Context, b object.Blob) error
 	// Discard stores names as discarded at now, in the transaction in which their objects
-	// are deleted or replaced. A name that is discarded already keeps its time.
+	// are deleted or replaced. A name that is discarded already keeps the earlier time.
 	Discard(ctx context.Context, o id.Org, names []string, now time.Time) error
 	// Expire makes the names of all organisations that were announced before the time
 	// discarded ones with the same time, so that their uploads can no longer take them

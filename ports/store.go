@@ -85,13 +85,15 @@ type Work interface {
 	TaskHistory() TaskHistory
 }
 
-// Journal hands over the collections of messages, audit entries, replays, sessions and exports.
+// Journal hands over the collections of messages, audit entries, replays, sessions, exports and
+// resumable uploads.
 type Journal interface {
 	Inbox() Inbox
 	Audit() Audit
 	Replays() Replays
 	Sessions() Sessions
 	Exports() Exports
+	Uploads() Uploads
 }
 
 // Health checks the store.

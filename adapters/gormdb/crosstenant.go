@@ -15,6 +15,7 @@ var (
 	crossTenantConnectors  = crossTenant("tool servers are checked, and authorizations revoked, for all organisations")
 	crossTenantSessions    = crossTenant("a session is found by its id in a token, and a user has sessions in several organisations")
 	crossTenantRequests    = crossTenant("the counts of past minutes are removed for all organisations")
+	crossTenantUploads     = crossTenant("expired uploads of all organisations are removed")
 	crossTenantFlows       = crossTenant("a provider's redirect contains only the state, and expired flows of all organisations are removed")
 )
 

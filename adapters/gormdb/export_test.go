@@ -21,6 +21,8 @@ var notExported = map[string]string{
 	"usage_users":           "sums of the usage",
 	"usage_models":          "sums of the usage",
 	"exports":               "their archives are in the store",
+	"uploads":               "they are not files yet",
+	"upload_parts":          "the same",
 	"connector_credentials": "secrets",
 	"connector_flows":       "secrets",
 	"connector_revocations": "secrets",

@@ -342,6 +342,7 @@ func (j journal) Audit() ports.Audit       { return auditLog(j) }
 func (j journal) Replays() ports.Replays   { return replays(j) }
 func (j journal) Sessions() ports.Sessions { return sessions(j) }
 func (j journal) Exports() ports.Exports   { return exports(j) }
+func (j journal) Uploads() ports.Uploads   { return uploads(j) }
 
 func (s storage) Objects() ports.Objects     { return objects(s) }
 func (s storage) Changes() ports.Changes     { return changes(s) }

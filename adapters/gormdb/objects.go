@@ -281,11 +281,9 @@ func (q blobNames) Announce(ctx context.Context, o id.Org, name string, size int
 	})
 }
 
-// Announced counts in the index of announced names, of which there are few.
+// Announced counts in the indexes of announced names and of open uploads, of which there are few.
 func (s storage) Announced(ctx context.Context, o id.Org) (names int, size int64, err error) {
-	of := blobNameTable.of(s.read, o).filter("NOT is_discarded")
-	sums := of.newCommand("SELECT COUNT(*), CAST(COALESCE(SUM(size), 0) AS bigint) FROM blob_names WHERE "+of.where, of.args)
-	_, err = oneRow(ctx, s.read, of.what, sums, &names, &size)
+	_, err = oneRow(ctx, s.read, "Blob", tenantSQL(o, announced), &names, &size)
 	return names, size, err
 }
 
@@ -311,8 +309,8 @@ func (q blobNames) discardAll(ctx context.Context, o id.Org, now time.Time) erro
 	if err != nil {
 		return err
 	}
-	_, err = blobNameTable.of(q.write, o).filter("name >= ? AND name < ? AND NOT is_discarded", string(o)+"/", string(o)+"0"). // 0 comes after /
-																	set(ctx, "is_discarded = ?, at = ?", true, now.UnixMilli())
+	_, err = blobNameTable.of(q.write, o).filter("name >= ? AND name < ? AND (NOT is_discarded OR at > ?)", string(o)+"/", string(o)+"0", now.UnixMilli()). // 0 comes after /
+																				set(ctx, "is_discarded = ?, at = ?", true, now.UnixMilli())
 	return err
 }
 

@@ -32,6 +32,7 @@ import (
 	"collab/domain/session"
 	"collab/domain/task"
 	"collab/domain/team"
+	"collab/domain/upload"
 	"collab/domain/usage"
 	"collab/domain/workspace"
 	"collab/ports"
@@ -168,6 +169,9 @@ func load(t *testing.T, db *DB) {
 			"SELECT 's' || o || '_' || n, " + orgID + ", " + uid(kindUser, "o", "n") + ", n, n, n * 100 + o, '', '', false, false " + each(usersN),
 		"INSERT INTO exports (org_id, id, user_id, status, created_at, due_at, attempts, records, files, files_done, bytes, size, error) SELECT " + orgID + ", " + uid(kindEntry, "o", "n") + ", " +
 			uid(kindUser, "o", "n") + ", 'READY', n * 100 + o, CASE WHEN n = 1 THEN o END, 0, 0, 0, 0, 0, 0, '' " + each(20),
+		"INSERT INTO uploads (org_id, id, user_id, status, object_id, mime_type, size, checksum, received, created_at, expires_at) SELECT " + orgID + ", " + uid(kindEntry, "o", "n") + ", " +
+			uid(kindUser, "o", "n") + ", CASE WHEN n % 5 = 0 THEN 'OPEN' ELSE 'COMPLETED' END, " + uid(kindObject, "o", "n") + ", '', 9, '', 9, n, n * 100 + o " + each(200),
+		"INSERT INTO upload_parts (org_id, upload_id, first_byte, size, blob) SELECT org_id, id, 0, 9, '' FROM uploads",
 		"INSERT INTO replays (key, fingerprint, claim, is_done, expires_at) SELECT 'k' || o || '_' || n, '', '', false, n * 100 + o " + each(200),
 		"INSERT INTO connectors (org_id, id, provider, label, config, url, hosting, transport, status, created_by, created_at, last_error, failures, version, due_at) SELECT " + orgID + ", " + uid(kindConnector, "o", "n") +
 			", 'p', 'P', '{}', '', 'CLOUD', 'HTTP', 'CONNECTED', " + uid(kindUser, "o", "1") + ", n, '', 0, 1, CASE WHEN n % 5 > 0 THEN n * 100 + o END " + each(200),
@@ -634,6 +638,13 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			same := func(e export.Export) (export.Export, error) { return e, nil }
 			return errors.Join(q.Add(ctx, o, ready), drop(q.Get(ctx, o, of)), drop(q.List(ctx, o, 20)),
 				drop(q.Update(ctx, o, of, same)), drop(q.Claim(ctx, now, same)), q.Prune(ctx, now))
+		},
+		"uploads": func(_ *DB, r ports.Records) error {
+			q := r.Journal().Uploads()
+			of := uid[id.Upload](kindEntry, 7, 10)
+			fresh := upload.New(upload.Upload{ID: uid[id.Upload](kindEntry, 7, 90_000), User: user, Object: uid[id.Object](kindObject, 7, 10)}, now)
+			return errors.Join(q.Add(ctx, o, fresh), drop(q.Get(ctx, o, of)), q.Append(ctx, o, of, upload.Part{Offset: 9, Size: 9}), drop(q.Parts(ctx, o, of, 0, 100)),
+				drop(q.Update(ctx, o, of, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(now) })), drop(q.Sweep(ctx, time.UnixMilli(1200), 100)))
 		},
 		"sessions": func(_ *DB, r ports.Records) error {
 			q := r.Journal().Sessions()

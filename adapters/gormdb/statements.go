@@ -115,7 +115,11 @@ func sumSizesOf(d dialect) string {
 
 // discarded is the conflict clause for a name that is recorded already.
 const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_discarded, at = excluded.at" +
-	" WHERE NOT blob_names.is_discarded AND blob_names.org_id = excluded.org_id"
+	" WHERE (NOT blob_names.is_discarded OR blob_names.at > excluded.at) AND blob_names.org_id = excluded.org_id"
+
+// announced sums over two tables in one statement.
+const announced = "SELECT COUNT(*), CAST(COALESCE(SUM(b.size), 0) + COALESCE((SELECT SUM(u.size) FROM uploads u WHERE u.org_id = @org AND u.status = 'OPEN'), 0) AS bigint)" +
+	" FROM blob_names b WHERE b.org_id = @org AND NOT b.is_discarded"
 
 // discardNames, discardObjects and knownBlobs are about many names: those of a parameter,
 // those of the organisation's objects, and either.

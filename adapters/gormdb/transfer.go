@@ -41,6 +41,8 @@ var notTransferred = map[string]string{
 	"schema_support":   "migrations write it",
 	"request_counts":   "they are of the last minutes",
 	"exports":          "the archives that they name are not moved",
+	"uploads":          "the content of uploads that are not completed is not moved",
+	"upload_parts":     "the same",
 	"task_texts":       "only SQLite has it; tasks are read with their texts and written without",
 }
 

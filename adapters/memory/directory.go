@@ -142,6 +142,11 @@ func (s organisations) Erase(_ context.Context, o id.Org, now time.Time) error {
 		for _, v := range x.tenant(o).objects.rows {
 			x.discard(o, v.Blob, now)
 		}
+		for name, v := range x.blobs.rows {
+			if v.Org == o && v.Discarded {
+				x.discard(o, name, now)
+			}
+		}
 		x.orgs.put(x, o, there.Erased(now))
 		x.tenants.put(x, o, newTenant())
 		x.heads.remove(x, o)

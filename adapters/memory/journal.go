@@ -26,6 +26,7 @@ func (j journal) Audit() ports.Audit       { return auditLog{j.run} }
 func (j journal) Replays() ports.Replays   { return replays{j.run} }
 func (j journal) Sessions() ports.Sessions { return sessions{j.run} }
 func (j journal) Exports() ports.Exports   { return exports{j.run} }
+func (j journal) Uploads() ports.Uploads   { return uploads{j.run} }
 
 // message is a provider's message by its source and id there.
 type message struct{ source, id string }

@@ -29,6 +29,7 @@ import (
 	"collab/domain/session"
 	"collab/domain/task"
 	"collab/domain/team"
+	"collab/domain/upload"
 	"collab/domain/usage"
 	"collab/domain/workspace"
 	"collab/ports"
@@ -189,6 +190,8 @@ type tenant struct {
 	connectors    *table[id.Connector, connector.Instance]
 	credentials   *table[id.Connector, connector.Sealed]
 	exports       *table[id.Export, export.Export]
+	uploads       *table[id.Upload, upload.Upload]
+	uploadParts   *table[uploadOffset, uploadPart]
 }
 
 func newTenant() *tenant {
@@ -211,6 +214,8 @@ func newTenant() *tenant {
 		connectors:    newTable[id.Connector, connector.Instance]("Connector"),
 		credentials:   newTable[id.Connector, connector.Sealed]("Credentials"),
 		exports:       newTable[id.Export, export.Export]("Export"),
+		uploads:       newTable[id.Upload, upload.Upload]("Upload"),
+		uploadParts:   newTable[uploadOffset, uploadPart]("Part"),
 	}
 }
 

@@ -323,6 +323,9 @@ func (s storage) Announced(_ context.Context, o id.Org) (names int, size int64, 
 				names, size = names+1, size+v.Size
 			}
 		}
+		for _, u := range x.tenant(o).openUploads("") {
+			size += u.Size
+		}
 	})
 	return names, size, err
 }
@@ -348,7 +351,7 @@ func (b blobNames) Discard(_ context.Context, o id.Org, names []string, now time
 
 // discard marks a name as to be removed since now.
 func (x *tx) discard(o id.Org, name string, now time.Time) {
-	if !x.blobs.rows[name].Discarded {
+	if was := x.blobs.rows[name]; !was.Discarded || was.At.After(now) {
 		x.blobs.put(x, name, object.Blob{Org: o, Name: name, Discarded: true, At: now})
 	}
 }

@@ -18,6 +18,7 @@ type (
 	Request    string // a request to a model
 	Session    string // of a service token and those that it was refreshed to
 	Export     string // a member's request for an archive of the organisation
+	Upload     string // a resumable upload
 	Entry      string // an entry of the audit log or of a task's history
 )
 

@@ -52,6 +52,7 @@ var aggregates = []aggregate{
 	{"domain/connector", "Instance", []string{"status"}},
 	{"domain/connector", "Flow", []string{"status"}},
 	{"domain/export", "Export", []string{"status"}},
+	{"domain/upload", "Upload", []string{"status"}},
 }
 
 const ruleFields = "state fields are unexported and given back by Restore, which returns the record"

@@ -91,10 +91,11 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.blobNames().Forget(w.ctx, discarded))
 			wantEqual(w, w.due(o), []object.Blob{announced})
 		},
-		"a discarded name keeps its time": func(w *fixture) {
+		"a discarded name keeps the earlier time": func(w *fixture) {
 			o := w.org().ID
 			names := []string{someName(o), someName(o)}
 			w.ok(w.blobNames().Discard(w.ctx, o, names[:1], at(1)))
+			w.ok(w.blobNames().Discard(w.ctx, o, names[1:], at(9)))
 			w.ok(w.blobNames().Discard(w.ctx, o, names, at(2)))
 			w.ok(w.blobNames().Discard(w.ctx, o, nil, at(3)))
 			wantEqual(w, w.due(o), []object.Blob{{Org: o, Name: names[0], Discarded: true, At: at(1)}, {Org: o, Name: names[1], Discarded: true, At: at(2)}})

@@ -21,6 +21,7 @@ import (
 	"collab/domain/plan"
 	"collab/domain/release"
 	"collab/domain/task"
+	"collab/domain/upload"
 	"collab/ports"
 )
 
@@ -92,6 +93,7 @@ func (w *fixture) audit() ports.Audit             { return w.store.Journal().Aud
 func (w *fixture) replays() ports.Replays         { return w.store.Journal().Replays() }
 func (w *fixture) sessions() ports.Sessions       { return w.store.Journal().Sessions() }
 func (w *fixture) exports() ports.Exports         { return w.store.Journal().Exports() }
+func (w *fixture) uploads() ports.Uploads         { return w.store.Journal().Uploads() }
 func (w *fixture) objects() ports.Objects         { return w.store.Storage().Objects() }
 func (w *fixture) changes() ports.Changes         { return w.store.Storage().Changes() }
 func (w *fixture) blobNames() ports.BlobNames     { return w.store.Storage().BlobNames() }
@@ -195,7 +197,7 @@ func wantNone[V any](w *fixture, list []V, err error) {
 // compared is how values are compared: with all their fields, times by instant
 // and location, and no difference between no list and an empty one.
 var compared = cmp.Options{
-	cmp.AllowUnexported(task.Task{}, task.Due{}, invitation.Invitation{}, plan.Subscription{}, connector.Instance{}, connector.Flow{}, export.Export{}),
+	cmp.AllowUnexported(task.Task{}, task.Due{}, invitation.Invitation{}, plan.Subscription{}, connector.Instance{}, connector.Flow{}, export.Export{}, upload.Upload{}),
 	cmp.Comparer(func(a, b time.Time) bool {
 		return a.Equal(b) && a.Location().String() == b.Location().String()
 	}),

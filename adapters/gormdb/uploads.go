@@ -1,0 +1,127 @@
+package gormdb
+
+import (
+	"context"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/upload"
+	"collab/ports"
+)
+
+type uploadRow struct {
+	OrgID     id.Org    `gorm:"primaryKey"`
+	ID        id.Upload `gorm:"primaryKey"`
+	UserID    id.User   `gorm:"<-:create"`
+	Status    upload.Status
+	ObjectID  id.Object `gorm:"<-:create"`
+	Draft     *draftRow `gorm:"serializer:json;<-:create"`
+	MimeType  string    `gorm:"<-:create"`
+	Expected  *int64    `gorm:"<-:create"`
+	Size      int64     `gorm:"<-:create"`
+	Checksum  string
+	Offset    int64     `gorm:"column:received"`
+	CreatedAt time.Time `gorm:"<-:create"`
+	ExpiresAt time.Time
+}
+
+// draftRow is an object.Draft in an upload.
+type draftRow struct {
+	Path      string        `json:"path"`
+	Kind      object.Kind   `json:"kind"`
+	Scope     object.Scope  `json:"scope"`
+	Workspace *id.Workspace `json:"workspace,omitempty"`
+	Team      *id.Team      `json:"team,omitempty"`
+	MimeType  string        `json:"mimeType,omitempty"`
+}
+
+var uploadTable = tenant[uploadRow]("uploads", "Upload")
+
+func rowOfUpload(u upload.Upload) *uploadRow {
+	return &uploadRow{
+		OrgID: u.Org, ID: u.ID, UserID: u.User, Status: u.Status(), ObjectID: u.Object, Draft: (*draftRow)(u.Draft), MimeType: u.MimeType,
+		Expected: u.Expected, Size: u.Size, Checksum: u.Checksum, Offset: u.Offset, CreatedAt: u.CreatedAt, ExpiresAt: u.ExpiresAt,
+	}
+}
+
+func (r *uploadRow) upload() (upload.Upload, error) {
+	return upload.Upload{
+		ID: r.ID, Org: r.OrgID, User: r.UserID, Object: r.ObjectID, Draft: (*object.Draft)(r.Draft), MimeType: r.MimeType,
+		Expected: r.Expected, Size: r.Size, Checksum: r.Checksum, Offset: r.Offset, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
+	}.Restore(r.Status), nil
+}
+
+type uploadPartRow struct {
+	OrgID    id.Org    `gorm:"primaryKey"`
+	UploadID id.Upload `gorm:"primaryKey"`
+	Offset   int64     `gorm:"column:first_byte;primaryKey"`
+	Size     int64
+	Blob     string
+}
+
+var uploadPartTable = tenant[uploadPartRow]("upload_parts", "Part")
+
+func (r *uploadPartRow) part() (upload.Part, error) {
+	return upload.Part{Offset: r.Offset, Size: r.Size, Blob: r.Blob}, nil
+}
+
+type uploads struct{ *conn }
+
+var _ ports.Uploads = uploads{}
+
+func (q uploads) Add(ctx context.Context, o id.Org, u upload.Upload) error {
+	return q.atomic(ctx, func(c *conn) error {
+		open, err := uploadTable.of(c.write, o).filter("user_id = ? AND status = 'OPEN'", string(u.User)).count(ctx)
+		if err == nil && open >= upload.MaxOpen {
+			err = fault.New(fault.Conflict, "The user has %d open uploads", open)
+		}
+		if err != nil {
+			return err
+		}
+		return uploadTable.of(c.write, o).add(ctx, rowOfUpload(u))
+	})
+}
+
+func (q uploads) Get(ctx context.Context, o id.Org, of id.Upload) (upload.Upload, error) {
+	return get(ctx, uploadTable.of(q.read, o).key(string(of)), (*uploadRow).upload)
+}
+
+// Append compares and advances the offset in one statement, which locks the row.
+func (q uploads) Append(ctx context.Context, o id.Org, of id.Upload, p upload.Part) error {
+	return q.atomic(ctx, func(c *conn) error {
+		s := uploadTable.of(c.write, o).key(string(of))
+		n, err := s.filter("status = 'OPEN' AND received = ?", p.Offset).set(ctx, "received = received + ?", p.Size)
+		if err == nil && n == 0 {
+			if _, err = get(ctx, s, (*uploadRow).upload); err == nil {
+				err = fault.New(fault.Conflict, "Upload has another offset")
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return uploadPartTable.of(c.write, o).add(ctx, &uploadPartRow{UploadID: of, Offset: p.Offset, Size: p.Size, Blob: p.Blob})
+	})
+}
+
+func (q uploads) Parts(ctx context.Context, o id.Org, of id.Upload, from int64, limit int) ([]upload.Part, error) {
+	return all(ctx, uploadPartTable.of(q.read, o).filter("upload_id = ? AND first_byte >= ?", string(of), from).page("first_byte", limit), (*uploadPartRow).part)
+}
+
+func (q uploads) Update(ctx context.Context, o id.Org, of id.Upload, fn func(upload.Upload) (upload.Upload, error)) (upload.Upload, error) {
+	return atomically(ctx, q.conn, func(c *conn) (upload.Upload, error) {
+		return update(ctx, uploadTable.of(c.write, o).key(string(of)), (*uploadRow).upload, rowOfUpload, fn)
+	})
+}
+
+// Sweep skips uploads that are in use or swept concurrently.
+func (q uploads) Sweep(ctx context.Context, before time.Time, limit int) (int, error) {
+	return atomically(ctx, q.conn, func(c *conn) (int, error) {
+		old, err := all(ctx, uploadTable.crossTenant(c.write, crossTenantUploads).filter("expires_at < ?", before.UnixMilli()).claim("expires_at", limit), (*uploadRow).upload)
+		for n := 0; n < len(old) && err == nil; n++ {
+			_, err = uploadTable.of(c.write, old[n].Org).key(string(old[n].ID)).remove(ctx)
+		}
+		return len(old), err
+	})
+}

@@ -1,0 +1,96 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/upload"
+	"collab/ports"
+)
+
+var _ ports.Uploads = uploads{}
+
+type uploads struct{ run runner }
+
+// uploadPart is a part of an upload.
+type uploadPart struct {
+	of id.Upload
+	upload.Part
+}
+
+// uploadOffset is the key of a part.
+type uploadOffset struct {
+	of     id.Upload
+	offset int64
+}
+
+// openUploads returns the open uploads of a user, or of all if user is empty.
+func (t *tenant) openUploads(user id.User) []upload.Upload {
+	return t.uploads.list(func(u upload.Upload) bool {
+		return u.Status() == upload.Open && (user == "" || u.User == user)
+	}, func(a, b upload.Upload) int { return cmp.Compare(a.ID, b.ID) }, 0)
+}
+
+func (q uploads) Add(_ context.Context, o id.Org, u upload.Upload) error {
+	return q.run.in(o, func(x *tx, t *tenant) error {
+		if len(t.openUploads(u.User)) >= upload.MaxOpen {
+			return t.uploads.errTaken()
+		}
+		u.Org = o
+		return t.uploads.add(x, u.ID, u)
+	})
+}
+
+func (q uploads) Get(_ context.Context, o id.Org, of id.Upload) (upload.Upload, error) {
+	return result(q.run, func(x *tx) (upload.Upload, error) { return x.tenant(o).uploads.get(of) })
+}
+
+func (q uploads) Append(_ context.Context, o id.Org, of id.Upload, p upload.Part) error {
+	return q.run(func(x *tx) error {
+		t := x.tenant(o)
+		_, err := t.uploads.update(x, of, func(u upload.Upload) (upload.Upload, error) {
+			if u.Status() != upload.Open || u.Offset != p.Offset {
+				return u, fault.New(fault.Conflict, "Upload has another offset")
+			}
+			u.Offset += p.Size
+			return u, nil
+		})
+		if err == nil {
+			t.uploadParts.put(x, uploadOffset{of, p.Offset}, uploadPart{of, p})
+		}
+		return err
+	})
+}
+
+func (q uploads) Parts(_ context.Context, o id.Org, of id.Upload, from int64, limit int) ([]upload.Part, error) {
+	return result(q.run, func(x *tx) (parts []upload.Part, err error) {
+		for _, p := range x.tenant(o).uploadParts.list(func(p uploadPart) bool { return p.of == of && p.Offset >= from }, func(a, b uploadPart) int {
+			return cmp.Compare(a.Offset, b.Offset)
+		}, limit) {
+			parts = append(parts, p.Part)
+		}
+		return parts, nil
+	})
+}
+
+func (q uploads) Update(_ context.Context, o id.Org, of id.Upload, fn func(upload.Upload) (upload.Upload, error)) (upload.Upload, error) {
+	return result(q.run, func(x *tx) (upload.Upload, error) { return x.tenant(o).uploads.update(x, of, fn) })
+}
+
+func (q uploads) Sweep(_ context.Context, before time.Time, limit int) (n int, err error) {
+	return n, q.run.do(func(x *tx) {
+		n = 0
+		for _, t := range x.tenants.rows {
+			for of, u := range t.uploads.rows {
+				if n < limit && u.ExpiresAt.Before(before) {
+					n++
+					t.uploads.remove(x, of)
+					t.uploadParts.removeWhere(x, func(p uploadPart) bool { return p.of == of })
+				}
+			}
+		}
+	})
+}

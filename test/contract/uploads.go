@@ -1,0 +1,156 @@
+package contract
+
+import (
+	"testing"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/upload"
+	"collab/ports"
+)
+
+// Uploads is the suite of ports.Uploads.
+func Uploads(t *testing.T, open func(t *testing.T) Opened) {
+	made := func(o id.Org, user id.User, size int64) upload.Upload {
+		return upload.New(upload.Upload{ID: fresh[id.Upload](), Org: o, User: user, Object: fresh[id.Object](), Size: size}, at(1))
+	}
+	added := func(w *fixture, size int64) upload.Upload {
+		u := made(w.org().ID, fresh[id.User](), size)
+		w.ok(w.uploads().Add(w.ctx, u.Org, u))
+		return u
+	}
+	part := func(u upload.Upload, offset, size int64) upload.Part {
+		return upload.Part{Offset: offset, Size: size, Blob: someName(u.Org)}
+	}
+	suite{
+		"an upload is returned with every field as stored": func(w *fixture) {
+			bare := made(w.org().ID, fresh[id.User](), 0)
+			draft := object.Draft{Path: "é/b", Kind: object.Artifact, Scope: object.Shared, Workspace: new(fresh[id.Workspace]()), Team: new(fresh[id.Team]()), MimeType: "a/b"}
+			full := upload.Upload{
+				ID: fresh[id.Upload](), Org: w.org().ID, User: fresh[id.User](), Object: fresh[id.Object](), Draft: &draft, MimeType: "c/d", Expected: new(int64(3)),
+				Size: 5 << 40, Checksum: "ab", Offset: 4 << 40, CreatedAt: at(1), ExpiresAt: at(9),
+			}.Restore(upload.Completed)
+			for _, u := range []upload.Upload{bare, full} {
+				w.ok(w.uploads().Add(w.ctx, u.Org, u))
+				resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
+				w.wantConflict(w.uploads().Add(w.ctx, u.Org, u))
+			}
+			draft.Path = "spoilt"
+			wantEqual(w, resultOf(w.uploads().Get(w.ctx, full.Org, full.ID)).must(w).Draft.Path, "é/b")
+		},
+		"parts are appended at the offset, and listed in their order": func(w *fixture) {
+			u := added(w, 20)
+			first, second, third := part(u, 0, 9), part(u, 9, 2), part(u, 11, 9)
+			for _, p := range []upload.Part{first, second, third} {
+				w.wantConflict(w.uploads().Append(w.ctx, u.Org, u.ID, part(u, p.Offset+1, 1)))
+				w.ok(w.uploads().Append(w.ctx, u.Org, u.ID, p))
+				w.wantConflict(w.uploads().Append(w.ctx, u.Org, u.ID, p))
+				u.Offset += p.Size
+				resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
+			}
+			resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, []upload.Part{first, second, third})
+			resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 2)).is(w, []upload.Part{first, second})
+			resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 9, 9)).is(w, []upload.Part{second, third})
+		},
+		"of concurrent parts at one offset one is appended": func(w *fixture) {
+			u := added(w, 20)
+			w.wantOneSuccess(concurrently(concurrent, func(i int) error { return w.uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, int64(i+1))) }), fault.Conflict)
+			parts := resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).must(w)
+			u.Offset = parts[0].Size
+			wantEqual(w, len(parts), 1)
+			resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
+		},
+		"nothing is appended to an upload that is not open": func(w *fixture) {
+			u := added(w, 0)
+			resultOf(w.uploads().Update(w.ctx, u.Org, u.ID, upload.Upload.Complete)).must(w)
+			w.wantConflict(w.uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 1)))
+			resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, nil)
+		},
+		"a refused update changes nothing, and of concurrent ones one succeeds": func(w *fixture) {
+			u := added(w, 0)
+			no := fault.New(fault.Conflict, "no")
+			_, err := w.uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) {
+				u.Checksum = "never"
+				return u, no
+			})
+			w.wantSameError(err, no)
+			resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
+			w.wantOneSuccess(concurrently(concurrent, func(int) error {
+				_, err := w.uploads().Update(w.ctx, u.Org, u.ID, upload.Upload.Complete)
+				return err
+			}), fault.Conflict)
+		},
+		"another organisation's upload is not found": func(w *fixture) {
+			u, other := added(w, 9), w.org().ID
+			w.ok(w.uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 9)))
+			resultOf(w.uploads().Get(w.ctx, other, u.ID)).wantNotFound(w)
+			resultOf(w.uploads().Parts(w.ctx, other, u.ID, 0, 9)).is(w, nil)
+			w.wantNotFound(w.uploads().Append(w.ctx, other, u.ID, part(u, 9, 1)))
+			resultOf(w.uploads().Update(w.ctx, other, u.ID, upload.Upload.Complete)).wantNotFound(w)
+		},
+		"a member has a bounded number of open uploads": func(w *fixture) {
+			o, user := w.org().ID, fresh[id.User]()
+			var last upload.Upload
+			for range upload.MaxOpen {
+				last = made(o, user, 0)
+				w.ok(w.uploads().Add(w.ctx, o, last))
+			}
+			w.wantConflict(w.uploads().Add(w.ctx, o, made(o, user, 0)))
+			w.ok(w.uploads().Add(w.ctx, o, made(o, fresh[id.User](), 0)))
+			resultOf(w.uploads().Update(w.ctx, o, last.ID, upload.Upload.Complete)).must(w)
+			w.ok(w.uploads().Add(w.ctx, o, made(o, user, 0)))
+		},
+		"the sizes of open uploads are counted as announced": func(w *fixture) {
+			announced := func(o id.Org, want int64) {
+				w.Helper()
+				_, size, err := w.store.Storage().Announced(w.ctx, o)
+				w.ok(err)
+				wantEqual(w, size, want)
+			}
+			u := added(w, 5<<40)
+			announced(w.org().ID, 0)
+			w.ok(w.blobNames().Announce(w.ctx, u.Org, someName(u.Org), 7, at(1)))
+			w.ok(w.uploads().Add(w.ctx, u.Org, made(u.Org, u.User, 1)))
+			announced(u.Org, 5<<40+8)
+			resultOf(w.uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(at(2)) })).must(w)
+			announced(u.Org, 8)
+		},
+		"a rollback undoes a part": func(w *fixture) {
+			u := added(w, 9)
+			w.rolledBack(func(r ports.Records) error { return r.Journal().Uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 9)) })
+			resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
+			resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, nil)
+		},
+		"expired uploads are removed with their parts, and those of an erased organisation": func(w *fixture) {
+			before := longAgo(0)
+			var uploads [3]upload.Upload
+			for i := range uploads {
+				u := made(w.org().ID, fresh[id.User](), 9)
+				u.ExpiresAt = before.Add(-1)
+				if i == 2 {
+					u.ExpiresAt = before
+				}
+				w.ok(w.uploads().Add(w.ctx, u.Org, u))
+				w.ok(w.uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 9)))
+				uploads[i] = u
+			}
+			for range 2 {
+				wantEqual(w, resultOf(w.uploads().Sweep(w.ctx, before, 1)).must(w), 1)
+			}
+			wantEqual(w, resultOf(w.uploads().Sweep(w.ctx, before, 9)).must(w), 0)
+			for _, u := range uploads[:2] {
+				resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).wantNotFound(w)
+				resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, nil)
+			}
+			late := uploads[2]
+			name := object.Blob{Org: late.Org, Name: someName(late.Org), Discarded: true, At: at(900)}
+			w.ok(w.blobNames().Discard(w.ctx, late.Org, []string{name.Name}, name.At))
+			w.ok(w.organisations().Erase(w.ctx, late.Org, at(300)))
+			resultOf(w.uploads().Get(w.ctx, late.Org, late.ID)).wantNotFound(w)
+			resultOf(w.uploads().Parts(w.ctx, late.Org, late.ID, 0, 9)).is(w, nil)
+			name.At = at(300)
+			wantEqual(w, w.due(late.Org), []object.Blob{name})
+		},
+	}.run(t, open)
+}
