@@ -23,11 +23,11 @@ type Storage interface {
 	// change but by the transaction itself.
 	Used(ctx context.Context, orgs []id.Org) (map[id.Org]object.Usage, error)
 	// Replace stores an object's next content if the object still has the content was and the
-	// organisation the epoch (see Epochs).
+	// version before that of c's object, and the organisation the epoch (see Epochs).
 	// Under the log's Lock it does what Objects.Put does with c's object, BlobNames.Forget
 	// with the announced name of its blob, BlobNames.Discard with the previous blob at c's
 	// time, and Changes.Append with c, which is object.NewChange's. Conflict if the object
-	// was deleted, has another blob, the name is not announced, the epoch is another, or the
+	// was deleted, has another blob or version, the name is not announced, the epoch is another, or the
 	// organisation's usage does not allow that with the limit. It is also Conflict if
 	// the usage is not known without reading all objects; Used reads them.
 	Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64) (object.Head, error)
@@ -40,7 +40,8 @@ type Objects interface {
 	// At finds the object whose storage key has the same folded form.
 	At(ctx context.Context, o id.Org, storageKey string) (object.Object, error)
 	// List calls each with the objects that f selects (exactly those for which f.Selects)
-	// and the viewer sees, in the byte order of their storage keys; a nil viewer sees all.
+	// and the viewer sees, in the byte order of their storage keys, or of their folded storage
+	// keys if f has a folder; a nil viewer sees all.
 	// Before that it calls head, unless it is nil, with the log's head in the same
 	// snapshot. An error of either ends the list and is returned.
 	List(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, head func(object.Head) error, each func(object.Object) error) error
@@ -48,8 +49,11 @@ type Objects interface {
 	// one of the two is a parent folder of the other. NotFound if its workspace or team
 	// does not exist, unless it is personal.
 	Add(ctx context.Context, o id.Org, v object.Object) error
-	// Put replaces an existing object, whose storage key stays the same.
-	Put(ctx context.Context, o id.Org, v object.Object) error
+	// Put replaces existing objects, each at most once and in its place, in a bounded number of
+	// statements. Their paths may change and be exchanged. object.PathTaken of the first of them
+	// whose folded storage key is that of another object, or of which one is a parent folder of
+	// the other: of an object that is not replaced, or of one before it.
+	Put(ctx context.Context, o id.Org, objects ...object.Object) error
 	// Remove deletes those of the objects that exist, in a bounded number of statements.
 	Remove(ctx context.Context, o id.Org, ids []id.Object) error
 }

@@ -54,13 +54,14 @@ type recordRow struct {
 	Created   int64   `json:"createdAt"`
 	Updated   int64   `json:"updatedAt"`
 	contentRow
-	N int64 `json:"n"`
+	FromPath string `json:"fromPath,omitempty"` // of a moved object: see object.Change
+	N        int64  `json:"n"`
 }
 
-func rowOfRecord(v object.Object) *recordRow {
+func rowOfRecord(v object.Object, fromPath string) *recordRow {
 	return &recordRow{
 		v.ID, v.Path, placeRow(v.Place), v.MimeType, v.Version, v.CreatedBy, v.UpdatedBy, v.CreatedAt.UnixMilli(), v.UpdatedAt.UnixMilli(),
-		contentRow(v.Content), v.N,
+		contentRow(v.Content), fromPath, v.N,
 	}
 }
 
@@ -86,7 +87,7 @@ var (
 func (r *changeRow) change() (object.Change, error) {
 	c := object.Change{N: r.N, Type: r.Type, By: r.ByUser, At: r.At, Audience: (*object.Audience)(r.Audience)}
 	if r.Record != nil {
-		c.Object = r.Record.object(r.OrgID)
+		c.Object, c.FromPath = r.Record.object(r.OrgID), r.Record.FromPath
 	}
 	return c, nil
 }
@@ -157,7 +158,7 @@ func (q changes) Append(ctx context.Context, o id.Org, made ...object.Change) (o
 			c.Object.N, moved[c.Object.ID] = h.N, h.N
 		}
 		if c.Type != object.AccessChanged {
-			r.Record = rowOfRecord(c.Object)
+			r.Record = rowOfRecord(c.Object, c.FromPath)
 		}
 		rows[i] = r
 	}
@@ -188,12 +189,15 @@ func (q changes) append(ctx context.Context, o id.Org, h lockedHead, rows []chan
 			return err
 		}
 	}
-	for of, n := range moved {
-		if _, err := objectTable.of(q.write, o).key(string(of)).set(ctx, "n = ?", n); err != nil {
-			return err
-		}
+	if len(moved) == 0 {
+		return nil
 	}
-	return nil
+	numbered := make([]objectRow, 0, len(moved))
+	for of, n := range moved {
+		numbered = append(numbered, objectRow{ID: of, N: n})
+	}
+	_, err := insertRecords(ctx, objectTable.of(q.write, o), numberObjects, numbered, objectNumber)
+	return err
 }
 
 func (q changes) Heads(ctx context.Context, orgs []id.Org) (map[id.Org]object.Head, error) {

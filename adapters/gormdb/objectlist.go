@@ -82,6 +82,9 @@ func objectList(db *gorm.DB, o id.Org, viewer *org.Actor, f object.Filter) (s se
 		}
 	}
 	ranges := clipRanges(visibleRanges(o, viewer, f), f)
+	if f.Folder != "" {
+		return inFolder(s, ranges, f), len(ranges) > 0
+	}
 	return inRanges(s, ranges, f.Limit), len(ranges) > 0
 }
 
@@ -90,35 +93,51 @@ func objectList(db *gorm.DB, o id.Org, viewer *org.Actor, f object.Filter) (s se
 // order of the index. CROSS keeps SQLite to that order, and OFFSET, or a coarse limit as in
 // page, Postgres.
 func inRanges(s selection, ranges []keyRange, limit int) selection {
-	lows, highs := make([]string, len(ranges)), make([]string, len(ranges))
-	for i, r := range ranges {
-		lows[i], highs[i] = r.low, r.high
-	}
-	var bounds []any
 	last := ""
 	if limit > 0 {
 		last, s.args = " LIMIT ?", append(s.args, limit)
 	}
-	if d := dialectOf(s.db); d == onPostgres {
-		bounds = []any{list(d, lows), list(d, highs)}
+	d := dialectOf(s.db)
+	table, low, high, bounds := rangeTable(d, ranges)
+	within := " AND objects.storage_key >= " + low + " AND objects.storage_key < " + high
+	if d == onPostgres {
 		end := " OFFSET 0"
 		if limit > 0 {
 			end = " LIMIT " + strconv.Itoa(roundLimit(limit))
 		}
-		s.from = "unnest(?::text[], ?::text[]) AS f(low, high) CROSS JOIN LATERAL (SELECT * FROM objects WHERE " + s.where +
-			" AND storage_key >= f.low AND storage_key < f.high ORDER BY storage_key" + end + ") objects" + last
+		s.from = table + " CROSS JOIN LATERAL (SELECT * FROM objects WHERE " + s.where + within + " ORDER BY storage_key" + end + ") objects" + last
 		s.where = ""
 	} else {
-		pairs := make([]string, len(ranges))
-		for i := range ranges {
-			pairs[i] = array([]string{lows[i], highs[i]})
-		}
-		bounds = []any{"[" + strings.Join(pairs, ",") + "]"}
-		s.from = "json_each(?) f CROSS JOIN objects INDEXED BY objects_order"
-		s.where += " AND objects.storage_key >= f.value->>0 AND objects.storage_key < f.value->>1" + last
+		s.from = table + " CROSS JOIN objects INDEXED BY objects_order"
+		s.where += within + last
 	}
 	s.args = append(bounds, s.args...)
 	return s
+}
+
+// inFolder narrows a selection to the objects of the filter's folder that are in the ranges, in the order
+// of their folded keys.
+func inFolder(s selection, ranges []keyRange, f object.Filter) selection {
+	table, low, high, bounds := rangeTable(dialectOf(s.db), ranges)
+	s = s.filter("objects.folded_key > ? AND objects.folded_key < ?", f.Folder+"/", f.Folder+"0") // 0 comes after /
+	within := "EXISTS (SELECT 1 FROM " + table + " WHERE objects.storage_key >= " + low + " AND objects.storage_key < " + high + ")"
+	return s.filter(within, bounds...).page("objects.folded_key", f.Limit)
+}
+
+// rangeTable returns a table of parameters that has the ranges as rows, and its columns.
+func rangeTable(d dialect, ranges []keyRange) (table, low, high string, bounds []any) {
+	if d == onPostgres {
+		lows, highs := make([]string, len(ranges)), make([]string, len(ranges))
+		for i, r := range ranges {
+			lows[i], highs[i] = r.low, r.high
+		}
+		return "unnest(?::text[], ?::text[]) AS f(low, high)", "f.low", "f.high", []any{list(d, lows), list(d, highs)}
+	}
+	pairs := make([]string, len(ranges))
+	for i, r := range ranges {
+		pairs[i] = array([]string{r.low, r.high})
+	}
+	return "json_each(?) f", "f.value->>0", "f.value->>1", []any{"[" + strings.Join(pairs, ",") + "]"}
 }
 
 // keyRange has the storage keys from low to before high, in byte order.

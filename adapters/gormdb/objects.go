@@ -3,6 +3,7 @@ package gormdb
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -52,12 +53,23 @@ type contentRow struct {
 
 var objectTable = tenant[objectRow]("objects", "Object")
 
-// rowOfObject omits the keys, which only Add writes.
+// rowOfObject omits the keys, which placedRow has.
 func rowOfObject(v object.Object) *objectRow {
 	return &objectRow{
 		OrgID: v.Org, ID: v.ID, Path: v.Path, Place: placeRow(v.Place), MimeType: v.MimeType, Version: v.Version, CreatedBy: v.CreatedBy,
 		UpdatedBy: v.UpdatedBy, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Content: contentRow(v.Content), N: v.N,
 	}
+}
+
+// placedRow returns the row of an object with its keys.
+func placedRow(v object.Object) *objectRow {
+	r := rowOfObject(v)
+	r.StorageKey = v.StorageKey()
+	r.FoldedKey = object.Fold(r.StorageKey)
+	if v.Scope != object.Personal {
+		r.InWorkspaceID = v.Workspace
+	}
+	return r
 }
 
 func (r *objectRow) object() (object.Object, error) {
@@ -89,12 +101,7 @@ func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRu
 // folders or below it are added concurrently.
 func (q objects) Add(ctx context.Context, o id.Org, v object.Object) error {
 	v.Org = o
-	r := rowOfObject(v)
-	r.StorageKey = v.StorageKey()
-	r.FoldedKey = object.Fold(r.StorageKey)
-	if v.Scope != object.Personal {
-		r.InWorkspaceID = v.Workspace
-	}
+	r := placedRow(v)
 	placed := r.InWorkspaceID
 	args := append(make([]any, 0, 5), list(q.dialect, object.Ancestors(r.FoldedKey)), r.FoldedKey+"/", r.FoldedKey+"0") // 0 comes after /
 	which := 0
@@ -129,19 +136,88 @@ func (q objects) Add(ctx context.Context, o id.Org, v object.Object) error {
 	})
 }
 
-func (q objects) Put(ctx context.Context, o id.Org, v object.Object) error {
+func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 	return q.atomic(ctx, func(c *conn) error {
 		if _, err := (changes{c}).lock(ctx, o); fault.Is(err, fault.NotFound) {
 			return fault.Missing("Object")
 		} else if err != nil {
 			return err
 		}
-		was, err := get(ctx, objectTable.of(c.write, o).key(string(v.ID)).read("kind", "scope", "size"), (*objectRow).object)
-		if err != nil {
+		ids := make([]id.Object, len(vs))
+		for i, v := range vs {
+			ids[i] = v.ID
+		}
+		all := objectTable.of(c.write, o).among("id", list(c.dialect, validIDs(ids)))
+		was := make(map[id.Object]object.Object, len(vs))
+		err := each(ctx, all.read("id", "path", "kind", "scope", "size"), (*objectRow).object, func(v object.Object) error {
+			was[v.ID] = v
+			return nil
+		})
+		if err == nil && len(was) < len(vs) {
+			err = fault.Missing("Object")
+		}
+		if err == nil && len(vs) == 1 && was[ids[0]].Path == vs[0].Path {
+			return objects{c}.put(ctx, o, was[ids[0]], vs[0])
+		}
+		if err == nil {
+			err = objects{c}.checkFree(ctx, o, vs, ids)
+		}
+		if err != nil || len(vs) == 0 {
 			return err
 		}
-		return objects{c}.put(ctx, o, was, v)
+		// An object may take the path of another one that moves too, so all are freed first: no folded key is an id.
+		if _, err := all.set(ctx, "folded_key = CAST(objects.id AS text)"); err != nil {
+			return err
+		}
+		rows := make([]objectRow, len(vs))
+		for i, v := range vs {
+			rows[i] = *placedRow(v)
+			c.grow(o, v.Class(), v.Size-was[v.ID].Size)
+		}
+		_, err = insertRecords(ctx, objectTable.of(c.write, o), putObjects, rows, objectTable.rest)
+		return err
 	})
+}
+
+// checkFree returns object.PathTaken of the first of the objects, which have the ids, that Put must not
+// store.
+func (q objects) checkFree(ctx context.Context, o id.Org, vs []object.Object, ids []id.Object) error {
+	keys := make([]string, len(vs))
+	claimed := map[string]bool{} // the keys and their folders
+	for i, v := range vs {
+		keys[i] = object.Fold(v.StorageKey())
+		claimed[keys[i]] = true
+		for _, folder := range object.Ancestors(keys[i]) {
+			claimed[folder] = true
+		}
+	}
+	files, folders := map[string]bool{}, map[string]bool{}
+	moved := list(q.dialect, ids)
+	taken := tenantSQL(o, takenKeys[q.dialect], list(q.dialect, slices.Collect(maps.Keys(claimed))), moved, list(q.dialect, keys), moved)
+	var key string
+	var isFolder bool
+	err := eachRow(ctx, q.write, "Object", taken, []any{&key, &isFolder}, func() error {
+		if isFolder {
+			folders[key] = true
+		} else {
+			files[key] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, v := range vs {
+		above := object.Ancestors(keys[i])
+		if files[keys[i]] || folders[keys[i]] || slices.ContainsFunc(above, func(folder string) bool { return files[folder] }) {
+			return object.PathTaken(v.Path)
+		}
+		files[keys[i]] = true
+		for _, folder := range above {
+			folders[folder] = true
+		}
+	}
+	return nil
 }
 
 // put is Put in place of an object whose place and size are given.
@@ -198,7 +274,7 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.
 	}
 	var there object.Object
 	if err == nil {
-		there, err = get(ctx, objectTable.of(s.write, o).filter("id = ? AND blob = ?", string(c.Object.ID), was.Blob), (*objectRow).object)
+		there, err = get(ctx, objectTable.of(s.write, o).filter("id = ? AND blob = ? AND version = ?", string(c.Object.ID), was.Blob, c.Object.Version-1), (*objectRow).object)
 	}
 	if h := s.heads[o]; err == nil && !(h.counted && h.usage.Allows(c.Object.Size-there.Size, limit)) {
 		err = errChanged()
@@ -224,8 +300,8 @@ func (s storage) replaceAtOnce(ctx context.Context, o id.Org, epoch int64, was o
 	if growth > 0 && limit >= 0 {
 		room = limit - growth
 	}
-	record := jsonText(rowOfRecord(c.Object))
-	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 26), epoch, room, string(c.Object.ID), was.Blob, c.Object.Blob))
+	record := jsonText(rowOfRecord(c.Object, c.FromPath))
+	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 27), epoch, room, string(c.Object.ID), was.Blob, c.Object.Version-1, c.Object.Blob))
 	by := sql.NullString{String: string(c.By), Valid: c.By != ""}
 	args = append(args, string(c.Object.ID), was.Blob, c.At.UnixMilli(),
 		string(c.Type), c.At.UnixMilli(), by, strings.TrimSuffix(record, "0}"), growth) // the number is the record's last field

@@ -660,7 +660,11 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			inside, ofTeam := shared, shared
 			inside.ID, inside.Kind, inside.Workspace = uid[id.Object](kindObject, 7, 90_001), object.Artifact, new(uid[id.Workspace](kindWorkspace, 7, 3))
 			ofTeam.ID, ofTeam.Kind, ofTeam.Team = uid[id.Object](kindObject, 7, 90_002), object.TeamMemory, new(uid[id.Team](kindTeam, 7, 3))
-			return errors.Join(err, drop(q.At(ctx, o, v.StorageKey())), q.Add(ctx, o, shared), q.Add(ctx, o, inside), q.Add(ctx, o, ofTeam), q.Put(ctx, o, v),
+			moved, movedToo := v, shared
+			moved.Path, movedToo.Path = "a/b/c", "a/B/d"
+			folder := object.Filter{Folder: object.Fold(strings.TrimSuffix(shared.StorageKey(), "/b/c")), Limit: 10}
+			return errors.Join(err, drop(q.At(ctx, o, v.StorageKey())), q.Add(ctx, o, shared), q.Add(ctx, o, inside), q.Add(ctx, o, ofTeam), q.Put(ctx, o, v), q.Put(ctx, o, moved, movedToo),
+				q.List(ctx, o, nil, folder, nil, func(object.Object) error { return nil }),
 				q.Remove(ctx, o, []id.Object{v.ID}), q.Remove(ctx, o, []id.Object{shared.ID, inside.ID, ofTeam.ID}))
 		},
 		"changes": func(db *DB, r ports.Records) error {
@@ -684,7 +688,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 				return err
 			}
 			next := v
-			next.Blob = string(o) + "/next"
+			next.Blob, next.Version = string(o)+"/next", v.Version+1
 			if err := q.BlobNames().Announce(ctx, o, next.Blob, 0, now); err != nil {
 				return err
 			}

@@ -81,6 +81,21 @@ var addObject = func() (s [4][2]string) {
 	return s
 }()
 
+// putObjects stores existing objects from one parameter, as reviseTasks does, with their keys.
+var putObjects = objectTable.insertsRecords(objectTable.rest,
+	objectTable.onConflictUpdate(slices.Concat(objectTable.changes, objectTable.fieldsOf("path", "storage_key", "folded_key"))))
+
+// takenKeys finds out about many keys in one statement, except for objects with some ids: which of them
+// an object has, and then which of them are folders of objects.
+var takenKeys = func() (s [2]string) {
+	for d, from := range map[dialect]string{onSQLite: "json_each(?) AS v", onPostgres: "unnest(?::text[]) AS v(value)"} {
+		s[d] = "SELECT a.folded_key, FALSE FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + " AND NOT " + d.in("a.id", "uuid") +
+			" UNION ALL SELECT v.value, TRUE FROM " + from + " WHERE EXISTS (SELECT 1 FROM objects b WHERE b.org_id = @org" +
+			" AND b.folded_key > v.value || '/' AND b.folded_key < v.value || '0' AND NOT " + d.in("b.id", "uuid") + ")"
+	}
+	return s
+}()
+
 // replaceFields are the fields that Replace is given; it computes the number.
 var replaceFields = slices.DeleteFunc(slices.Clone(objectTable.changes), func(f field) bool { return f.name == "n" })
 
@@ -96,7 +111,7 @@ var replaceObject = func() (s [len(usageColumns)]string) {
 
 var replaceObjectBefore = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org AND " + ofEpoch +
 	" AND h.counted_n = h.n AND h.shared_bytes + h.personal_bytes + h.memory_bytes <= ?" + onPostgres.forUpdate() + ")," +
-	" was AS (SELECT head.n, head.floor FROM objects x, head WHERE x.org_id = @org AND x.id = ? AND x.blob = ?" + onPostgres.forUpdate() + " OF x)," +
+	" was AS (SELECT head.n, head.floor FROM objects x, head WHERE x.org_id = @org AND x.id = ? AND x.blob = ? AND x.version = ?" + onPostgres.forUpdate() + " OF x)," +
 	" taken AS (DELETE FROM blob_names b USING was WHERE b.org_id = @org AND b.name = ? AND NOT b.is_discarded RETURNING was.n, was.floor)," +
 	" put AS (UPDATE objects SET " + join(replaceFields, "% = ?") + ", n = taken.n FROM taken WHERE org_id = @org AND id = ?)," +
 	" discarded AS (INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT @org, ?::text, TRUE, ?::bigint FROM taken" + discarded + ")," +
@@ -167,6 +182,16 @@ var appendChanges = func() [2]string {
 	s := changeTable.insertsRecords(changeTable.rest, "")
 	s[onPostgres] = "WITH head AS (UPDATE log_heads SET " + setHead + " WHERE org_id = @org), " +
 		"moved AS (UPDATE objects SET n = ? WHERE org_id = @org AND id = ?) " + s[onPostgres]
+	return s
+}()
+
+// numberObjects sets the numbers of many objects from one parameter.
+var objectNumber = objectTable.fieldsOf("id", "n")
+
+var numberObjects = func() (s [2]string) {
+	for _, d := range []dialect{onSQLite, onPostgres} {
+		s[d] = "UPDATE objects SET n = v.n FROM " + d.records(objectNumber) + " WHERE objects.org_id = @org AND objects.id = v.id"
+	}
 	return s
 }()
 

@@ -51,7 +51,8 @@ func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.
 	return result(s.run, func(x *tx) (object.Head, error) {
 		tenant := x.tenant(o)
 		there, ok := tenant.objects.rows[c.Object.ID]
-		if now, err := x.epochs.get(o); err != nil || now != epoch || !ok || there.Blob != was.Blob || !tenant.used().Allows(c.Object.Size-was.Size, limit) {
+		if now, err := x.epochs.get(o); err != nil || now != epoch || !ok || there.Blob != was.Blob || there.Version != c.Object.Version-1 ||
+			!tenant.used().Allows(c.Object.Size-was.Size, limit) {
 			return object.Head{}, fault.New(fault.Conflict, "The object has changed")
 		}
 		inside := storage{run: x.run, inside: true}
@@ -85,12 +86,16 @@ func (s objects) At(_ context.Context, o id.Org, storageKey string) (object.Obje
 // List copies the objects before it calls head and each, which may use the store.
 func (s objects) List(_ context.Context, o id.Org, viewer *org.Actor, f object.Filter, head func(object.Head) error, each func(object.Object) error) error {
 	var at object.Head
+	order := object.Object.StorageKey
+	if f.Folder != "" {
+		order = foldedKey
+	}
 	all, err := result(s.run, func(x *tx) ([]object.Object, error) {
 		tenant := x.tenant(o)
 		at = x.head(o)
 		return tenant.objects.list(func(v object.Object) bool {
 			return f.Selects(v) && (viewer == nil || v.VisibleTo(*viewer))
-		}, func(a, b object.Object) int { return cmp.Compare(a.StorageKey(), b.StorageKey()) }, f.Limit), nil
+		}, func(a, b object.Object) int { return cmp.Compare(order(a), order(b)) }, f.Limit), nil
 	})
 	if err == nil && head != nil {
 		err = head(at)
@@ -100,7 +105,7 @@ func (s objects) List(_ context.Context, o id.Org, viewer *org.Actor, f object.F
 
 func (s objects) Add(_ context.Context, o id.Org, v object.Object) error {
 	return s.run.in(o, func(x *tx, tenant *tenant) error {
-		key := object.Fold(v.StorageKey())
+		key := foldedKey(v)
 		if err := tenant.checkFreeKey(key); err != nil {
 			return err
 		}
@@ -130,17 +135,38 @@ func (t *tenant) checkFreeKey(key string) error {
 			return fault.New(fault.Conflict, "A folder of the path is a file")
 		}
 	}
+	below := key + "/"
 	for other := range t.keys.rows {
-		if strings.HasPrefix(other, key+"/") {
+		if strings.HasPrefix(other, below) {
 			return fault.New(fault.Conflict, "The path is a folder")
 		}
 	}
 	return nil
 }
 
-func (s objects) Put(_ context.Context, o id.Org, v object.Object) error {
-	return s.run(func(x *tx) error { return x.tenant(o).objects.replace(x, v.ID, v) })
+// Put frees the paths of all objects before it takes the new ones. An error undoes both.
+func (s objects) Put(_ context.Context, o id.Org, objects ...object.Object) error {
+	return s.run.in(o, func(x *tx, tenant *tenant) error {
+		for _, v := range objects {
+			was, err := tenant.objects.get(v.ID)
+			if err != nil {
+				return err
+			}
+			tenant.keys.remove(x, foldedKey(was))
+		}
+		for _, v := range objects {
+			if tenant.checkFreeKey(foldedKey(v)) != nil {
+				return object.PathTaken(v.Path)
+			}
+			tenant.keys.put(x, foldedKey(v), v.ID)
+			tenant.objects.put(x, v.ID, v)
+		}
+		return nil
+	})
 }
+
+// foldedKey returns the folded storage key of an object.
+func foldedKey(v object.Object) string { return object.Fold(v.StorageKey()) }
 
 func (s objects) Remove(_ context.Context, o id.Org, ids []id.Object) error {
 	return s.run.do(func(x *tx) {
@@ -148,7 +174,7 @@ func (s objects) Remove(_ context.Context, o id.Org, ids []id.Object) error {
 		for _, i := range ids {
 			if v, ok := tenant.objects.rows[i]; ok {
 				tenant.objects.remove(x, i)
-				tenant.keys.remove(x, object.Fold(v.StorageKey()))
+				tenant.keys.remove(x, foldedKey(v))
 			}
 		}
 	})

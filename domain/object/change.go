@@ -27,9 +27,11 @@ const (
 type Change struct {
 	N      int64 // its number: one more than the entry's before it
 	Type   ChangeType
-	Object Object  // as it is after the change, of a deletion as it was before
-	By     id.User // empty: not a user
-	At     time.Time
+	Object Object // as it is after the change, of a deletion as it was before
+	// FromPath is the path that a moved object had before; empty: the change is not a move.
+	FromPath string
+	By       id.User // empty: not a user
+	At       time.Time
 	// Audience are the members who receive the change, if that does not follow from the object.
 	Audience *Audience
 }
@@ -47,10 +49,20 @@ func (a Audience) Includes(actor org.Actor) bool {
 	return a.Everyone || a.Managers && actor.Role.MayManage() || slices.ContainsFunc(a.Teams, actor.SeesTeam) || slices.Contains(a.Users, actor.User)
 }
 
-// NewChange returns the change for an object whose content was just stored.
+// NewChange returns the change for an object that was just stored.
 func NewChange(o Object) Change {
 	return Change{Type: Changed, Object: o, By: o.UpdatedBy, At: o.UpdatedAt}
 }
+
+// NewMove returns the change for an object that was just moved from a path.
+func NewMove(o Object, fromPath string) Change {
+	c := NewChange(o)
+	c.FromPath = fromPath
+	return c
+}
+
+// From returns the storage key that a moved object had before.
+func (c Change) From() string { return c.Object.keyPrefix(c.Object.Org) + c.FromPath }
 
 // NewDeletion returns the change for a deleted object. The audience is nil if the
 // object's place cannot be deleted.

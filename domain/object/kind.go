@@ -7,6 +7,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/org"
 )
 
 // Kind is the purpose of an object.
@@ -44,7 +45,7 @@ var Scopes = []Scope{Shared, Personal}
 func ParseScope(s string) (Scope, bool) { return Scope(s), slices.Contains(Scopes, Scope(s)) }
 
 // Place is the location of an object, which decides the prefix of its storage key and who
-// sees it. It never changes.
+// sees it. It never changes, also not when an object is moved.
 type Place struct {
 	Kind      Kind
 	Scope     Scope
@@ -80,6 +81,20 @@ func (p Place) check() error {
 		return needs("workspaceId", p.Workspace != nil, true)
 	}
 	return needs("workspaceId", p.Workspace != nil, false)
+}
+
+// checkFor is check for a place in which the actor stores objects: Invalid if the actor does not see it.
+func (p Place) checkFor(actor org.Actor) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	if p.Workspace != nil && !actor.SeesWorkspace(*p.Workspace) {
+		return fault.Field("workspaceId", "must be a workspace that you can see")
+	}
+	if p.Team != nil && !actor.SeesTeam(*p.Team) {
+		return fault.Field("teamId", "must be a team that you can see")
+	}
+	return nil
 }
 
 // keyPrefix returns the prefix of the storage keys of the place's objects.

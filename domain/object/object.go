@@ -24,7 +24,7 @@ type Object struct {
 	Org       id.Org
 	Path      string // logical, below the place's folder; composed (NFC)
 	MimeType  string
-	Version   int64 // 1 for the first content, one more for each that replaces it
+	Version   int64 // 1 for the first content, one more for each that replaces it and for each move
 	CreatedBy id.User
 	UpdatedBy id.User
 	CreatedAt time.Time
@@ -53,6 +53,15 @@ type Draft struct {
 	MimeType  string // empty: that of the path's extension
 }
 
+// place returns the place of the draft's object, which the actor makes.
+func (d Draft) place(actor org.Actor) Place {
+	p := Place{Kind: d.Kind, Scope: d.Scope, Workspace: d.Workspace, Team: d.Team}
+	if d.Scope == Personal {
+		p.Owner = &actor.User
+	}
+	return p
+}
+
 // New returns an object of the actor without content. Invalid for a place that the actor
 // does not see, Conflict for a path that belongs to a document.
 func New(objectID id.Object, actor org.Actor, d Draft) (Object, error) {
@@ -60,33 +69,26 @@ func New(objectID id.Object, actor org.Actor, d Draft) (Object, error) {
 	if err != nil {
 		return Object{}, err
 	}
-	o := Object{
-		ID: objectID, Org: actor.Org, Path: path,
-		Place: Place{Kind: d.Kind, Scope: d.Scope, Workspace: d.Workspace, Team: d.Team},
-	}
-	if d.Scope == Personal {
-		o.Owner = &actor.User
-	}
-	if err := o.Place.check(); err != nil {
+	o := Object{ID: objectID, Org: actor.Org, Path: path, Place: d.place(actor)}
+	if err := o.Place.checkFor(actor); err != nil {
 		return Object{}, err
 	}
 	if o.MimeType, err = mimeType(d.MimeType, path); err != nil {
 		return Object{}, err
 	}
-	if d.Workspace != nil && !actor.SeesWorkspace(*d.Workspace) {
-		return Object{}, fault.Field("workspaceId", "must be a workspace that you can see")
-	}
-	if d.Team != nil && !actor.SeesTeam(*d.Team) {
-		return Object{}, fault.Field("teamId", "must be a team that you can see")
-	}
+	return o, o.checkDocuments(actor)
+}
+
+// checkDocuments returns a Conflict if the object lies at the path of a document of the actor's or of
+// the organisation's, or below it, where the document could not be stored.
+func (o Object) checkDocuments(actor org.Actor) error {
 	key := Fold(o.StorageKey())
 	for _, doc := range documents {
-		of := Fold(doc.object("", actor).StorageKey())
-		if key == of || strings.HasPrefix(key, of+"/") { // the document could not be stored below a file
-			return Object{}, fault.New(fault.Conflict, "The path %s is a document's, which is stored through its own endpoint", path)
+		if of := Fold(doc.object("", actor).StorageKey()); key == of || strings.HasPrefix(key, of+"/") {
+			return fault.New(fault.Conflict, "The path %s is a document's, which is stored through its own endpoint", o.Path)
 		}
 	}
-	return o, nil
+	return nil
 }
 
 func mimeType(given, path string) (string, error) {
@@ -100,11 +102,12 @@ func mimeType(given, path string) (string, error) {
 	return given, nil
 }
 
-// StorageKey returns the object's key, which never changes.
+// StorageKey returns the object's key, which changes only when the object is moved.
 func (o Object) StorageKey() string { return o.keyPrefix(o.Org) + o.Path }
 
 // BlobName returns the name of the next content's blob. random makes it unique,
-// so that it is never reused. The path's hash replaces a path that makes the
+// so that it is never reused. It begins with the present storage key, for people who look at the store;
+// it stays when the object is moved. The path's hash replaces a path that makes the
 // name too long for a store.
 func (o Object) BlobName(random string) string {
 	suffix := "@" + strconv.FormatInt(o.Version+1, 10) + "-" + random
@@ -244,6 +247,7 @@ type Filter struct {
 	Team      id.Team
 	Owner     id.User
 	Prefix    string // of the storage key, without a leading slash
+	Folder    string // the folded storage key of a folder that the objects lie in
 	After     string // only storage keys after this one, for paging
 	Limit     int    // at most so many; 0: all
 }
@@ -258,7 +262,8 @@ func (f Filter) Selects(o Object) bool {
 		(!f.Unplaced || o.Workspace == nil) &&
 		(f.Team == "" || o.Team != nil && *o.Team == f.Team) &&
 		(f.Owner == "" || o.Owner != nil && *o.Owner == f.Owner) &&
-		strings.HasPrefix(key, f.Prefix) && key > f.After
+		strings.HasPrefix(key, f.Prefix) && key > f.After &&
+		(f.Folder == "" || strings.HasPrefix(Fold(key), f.Folder+"/"))
 }
 
 // ParseChecksum returns a SHA-256 in the form in which it is kept.

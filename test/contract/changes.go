@@ -64,6 +64,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			users := []id.User{tn.owner.ID, tn.removed.ID}
 			made := []object.Change{
 				object.NewChange(someObject(tn.ID, blobCases, "not stored.md", "")),
+				object.NewMove(tn.sharedObject, "Ünï %/'a'/\"before\".md"),
 				object.NewAccessChange(object.Audience{}, "", at(90)),
 				object.NewAccessChange(object.Audience{Everyone: true}, tn.owner.ID, at(89)),
 				object.NewDeletion(tn.sharedObject, "", at(91), &object.Audience{Users: users}),
@@ -78,7 +79,7 @@ func Changes(t *testing.T, open func(t *testing.T) Opened) {
 			for i := range made {
 				made[i].N = tn.personalObject.N + 1 + int64(i)
 			}
-			made[0].Object.N = made[0].N
+			made[0].Object.N, made[1].Object.N = made[0].N, made[1].N
 			wantEqual(w, head.N, made[len(made)-1].N)
 			resultOf(w.changes().List(w.ctx, tn.ID, tn.personalObject.N, 100)).is(w, made)
 		},

@@ -58,7 +58,7 @@ func (c logModel) draw(t *rapid.T) []object.Change {
 	var made []object.Change
 	for n := range rapid.IntRange(1, 6).Draw(t, "changes") {
 		ids := slices.Sorted(maps.Keys(there))
-		what := rapid.IntRange(0, 3).Draw(t, "what")
+		what := rapid.IntRange(0, 4).Draw(t, "what")
 		switch {
 		case what == 0:
 			a := object.Audience{Everyone: rapid.Bool().Draw(t, "everyone"), Users: []id.User{c.by}}
@@ -72,6 +72,13 @@ func (c logModel) draw(t *rapid.T) []object.Change {
 			v = v.WithContent(object.Content{Blob: v.BlobName(nextID())}, c.by, at(n))
 			there[v.ID] = v
 			made = append(made, object.NewChange(v))
+		case what == 3:
+			was := there[rapid.SampledFrom(ids).Draw(t, "moved")]
+			v := was
+			v.Path = string(fresh[id.Object]())
+			v.Version++
+			there[v.ID] = v
+			made = append(made, object.NewMove(v, was.Path))
 		default:
 			v := there[rapid.SampledFrom(ids).Draw(t, "removed")]
 			delete(there, v.ID)

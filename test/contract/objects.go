@@ -95,6 +95,22 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.objects().At(w.ctx, tn.ID, v.StorageKey())).is(w, v)
 			resultOf(w.objects().Get(w.ctx, tn.ID, beside.ID)).is(w, beside)
 		},
+		"put moves objects": putMoves,
+		"put moves hundreds of objects, and names the first that cannot": putMovesMany,
+		"put moves objects as a map of paths does":                       moveProperty,
+		"of concurrent moves to one path one succeeds": func(w *fixture) {
+			tn := w.tenant()
+			paths := []string{"to.md", "TO.md", "to.md/b"}
+			vs := make([]object.Object, concurrent)
+			for i := range vs {
+				vs[i] = someObject(tn.ID, blobCases, fmt.Sprint(i), tn.owner.ID)
+			}
+			vs = w.addObjects(vs...)
+			w.wantOneSuccess(concurrently(concurrent, func(i int) error {
+				return w.move(vs[i], paths[i%2])
+			}), fault.Conflict)
+			w.wantConflict(w.add(someObject(tn.ID, blobCases, paths[2], tn.owner.ID)))
+		},
 		"an object is found by its storage key in any case and normal form": func(w *fixture) {
 			tn := w.tenant()
 			v := w.addObject(someObject(tn.ID, blobCases, "Ärger/Straße K.md", tn.owner.ID))

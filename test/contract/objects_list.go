@@ -80,6 +80,13 @@ func objectListProperty(w *fixture) {
 	rapid.Check(w.T, func(t *rapid.T) {
 		for range perCase {
 			viewer, f := l.viewer(t), l.filter(t)
+			if f.Folder == "" {
+				slices.SortFunc(l.objects, byStorageKey)
+			} else {
+				slices.SortFunc(l.objects, func(a, b object.Object) int {
+					return strings.Compare(object.Fold(a.StorageKey()), object.Fold(b.StorageKey()))
+				})
+			}
 			var want []object.Object
 			for _, v := range l.objects {
 				if f.Selects(v) && (viewer == nil || v.VisibleTo(*viewer)) {
@@ -150,7 +157,6 @@ func newObjectFixture(w *fixture) objectFixture {
 	for _, v := range slices.Concat(l.objects, elsewhere) {
 		l.keys = append(l.keys, v.StorageKey())
 	}
-	slices.SortFunc(l.objects, byStorageKey)
 	return l
 }
 
@@ -198,6 +204,11 @@ func (l objectFixture) filter(t *rapid.T) object.Filter {
 	}
 	if some("prefix") {
 		f.Prefix = l.cut(t, "prefix")
+	}
+	if some("folder") {
+		key := rapid.SampledFrom(l.keys).Draw(t, "folder")
+		above := object.Ancestors(object.Fold(key))
+		f.Folder = rapid.SampledFrom(above).Draw(t, "above")
 	}
 	if some("after") {
 		f.After = l.cut(t, "after")

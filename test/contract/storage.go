@@ -85,6 +85,16 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 				wantEqual(w, w.due(other.ID), theirNames)
 			}
 		},
+		"an object that has moved is not replaced, although its content is the same": func(w *fixture) {
+			tn := w.tenant()
+			late := w.successor(tn.sharedObject)
+			moved := w.moved(tn.sharedObject, "elsewhere.md")
+			was := w.content(tn)
+			_, err := w.store.Storage().Replace(w.ctx, tn.ID, w.epoch(tn.ID), tn.sharedObject.Content, late, plan.Unlimited)
+			w.wantConflict(err)
+			wantEqual(w, w.content(tn), was)
+			resultOf(w.objects().Get(w.ctx, tn.ID, moved.ID)).is(w, moved)
+		},
 		"of concurrent replacements one succeeds": func(w *fixture) {
 			tn := w.tenant()
 			epoch, made := w.epoch(tn.ID), make([]object.Change, concurrent)

@@ -203,8 +203,8 @@ func (s faultyObjects) Add(ctx context.Context, o id.Org, v object.Object) error
 	return s.faults.call("Objects.Add", func() error { return s.Objects.Add(ctx, o, v) })
 }
 
-func (s faultyObjects) Put(ctx context.Context, o id.Org, v object.Object) error {
-	return s.faults.call("Objects.Put", func() error { return s.Objects.Put(ctx, o, v) })
+func (s faultyObjects) Put(ctx context.Context, o id.Org, objects ...object.Object) error {
+	return s.faults.call("Objects.Put", func() error { return s.Objects.Put(ctx, o, objects...) })
 }
 
 func (s faultyObjects) Remove(ctx context.Context, o id.Org, ids []id.Object) error {

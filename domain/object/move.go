@@ -1,0 +1,80 @@
+package object
+
+import (
+	"strings"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/org"
+)
+
+// MaxMoved is the most objects that are moved together.
+const MaxMoved = 10_000
+
+// Moved returns the object at another path of its place, moved by the actor at now, with the next
+// version and its content as it was. At its own path it is returned unchanged. Invalid for a path that
+// none can have, whose field is named, Conflict for a document and for the path of one.
+func (o Object) Moved(field, path string, actor org.Actor, now time.Time) (Object, error) {
+	path, err := ParsePath(field, path)
+	if err != nil {
+		return o, err
+	}
+	for _, doc := range documents {
+		if doc.is(o) {
+			return o, fault.New(fault.Conflict, "%s is a document, which stays at its path", o.Path)
+		}
+	}
+	if path == o.Path {
+		return o, nil
+	}
+	moved := o
+	moved.Path, moved.UpdatedBy, moved.UpdatedAt = path, actor.User, now
+	moved.Version++
+	return moved, moved.checkDocuments(actor)
+}
+
+// PathTaken returns the Conflict of a path that another object has, or that is a folder, or that lies
+// below an object.
+func PathTaken(path string) error { return fault.New(fault.Conflict, "The path %s is taken", path) }
+
+// FolderMove is the move of all objects below one folder of a place to below another.
+type FolderMove struct {
+	folder   Object // without its last slash
+	depth    int    // the number of the folder's segments
+	to       string
+	actor    org.Actor
+	happened time.Time
+}
+
+// NewFolderMove returns the move of the folder from to the folder to, in the place of d, whose other
+// fields do not count. The place of personal objects is the same for all kinds. Invalid for a place that
+// the actor does not see, for paths that no object can have, and if to lies in from.
+func NewFolderMove(actor org.Actor, d Draft, from, to string, now time.Time) (m FolderMove, err error) {
+	if from, err = ParsePath("from", from); err != nil {
+		return m, err
+	}
+	if to, err = ParsePath("to", to); err != nil {
+		return m, err
+	}
+	p := d.place(actor)
+	if err := p.checkFor(actor); err != nil {
+		return m, err
+	}
+	if strings.HasPrefix(Fold(to), Fold(from)+"/") {
+		return m, fault.Field("to", "must not lie in the folder that is moved")
+	}
+	folder := Object{Org: actor.Org, Place: p, Path: from}
+	return FolderMove{folder, 1 + strings.Count(from, "/"), to, actor, now}, nil
+}
+
+// Folder returns the folded storage key of the folder that is moved.
+func (m FolderMove) Folder() string { return Fold(m.folder.StorageKey()) }
+
+// Moved returns an object of the folder at its new path, see Object.Moved.
+func (m FolderMove) Moved(o Object) (Object, error) {
+	rest := o.Path
+	for range m.depth { // the object's path may have other letters than the folder's, which are as many segments
+		_, rest, _ = strings.Cut(rest, "/")
+	}
+	return o.Moved("to", m.to+"/"+rest, m.actor, m.happened)
+}
