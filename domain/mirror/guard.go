@@ -1,0 +1,53 @@
+package mirror
+
+import "slices"
+
+// A plan of more deletions than both of these is stopped.
+const (
+	guardDeletions = 20
+	guardShare     = 4 // one in so many of the known files
+)
+
+// Changes are what happened around a directory since its last complete round.
+type Changes struct {
+	Root   bool // another directory has taken its place
+	Ignore bool // the patterns of ignored files
+}
+
+// Guard returns why the deletions of the plan must not be made before somebody has accepted them,
+// empty if they may be.
+func (p Plan) Guard(c Changes) string {
+	switch {
+	case p.Deletions == 0:
+		return ""
+	case c.Root:
+		return "Another directory is in the place of the synchronised one."
+	case p.Emptied:
+		return "The directory is empty, and was not."
+	case p.Deletions > max(guardDeletions, p.Known/guardShare):
+		return "An unusual number of files would be deleted."
+	case p.Missing > 0:
+		return "The server has no record of why files are missing there: they were deleted long ago, or are no longer visible."
+	case c.Ignore:
+		return "The patterns of ignored files have changed."
+	}
+	return ""
+}
+
+// WithoutDeletions returns the plan without its deletions and without the steps that need them.
+func (p Plan) WithoutDeletions() Plan {
+	staying := newKeys()
+	for _, s := range p.Steps {
+		if s.Action.Deletes() {
+			staying.add(s.Row.Key)
+		}
+	}
+	p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s Step) bool {
+		key := s.Row.Key
+		if s.Action == Rename || s.Action == Move {
+			key = s.To.Key
+		}
+		return s.Action.Deletes() || staying.collide(key)
+	})
+	return p
+}

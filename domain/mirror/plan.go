@@ -1,0 +1,439 @@
+package mirror
+
+import (
+	"cmp"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"collab/domain/object"
+)
+
+// Action is what a step of a plan does.
+type Action uint8
+
+// The actions, in the order in which a plan has them. Steps of one action are independent of each
+// other, and a step needs only steps of earlier actions to be done.
+const (
+	RespellDirectory Action = iota // the directory's spelling follows the server's
+	SetAside                       // the local file gets the name of a conflict copy
+	TrashFirst                     // as Trash, where a directory takes the file's path or the reverse
+	DeleteFirst                    // as Delete, likewise
+	Rename                         // the local file is moved as the server's was
+	MoveDirectory                  // all of a directory on the server is moved as the local ones were
+	Move                           // the server's file is moved as the local one was
+	Download                       // the local file gets the server's content
+	Upload                         // the server's file gets the local content
+	Delete                         // the server's file is deleted as the local one was
+	Trash                          // the local file goes to the trash as the server's was deleted
+)
+
+var actions = []string{"respell", "set aside", "trash", "delete", "rename", "move directory", "move", "download", "upload", "delete", "trash"}
+
+func (a Action) String() string { return actions[a] }
+
+// Deletes reports whether the action removes something.
+func (a Action) Deletes() bool {
+	return a == TrashFirst || a == DeleteFirst || a == Trash || a == Delete
+}
+
+// Step is one change of the directory or the server.
+type Step struct {
+	Action Action
+	Row    Row    // what it follows from
+	To     Row    // of Rename and Move: of the new path
+	Path   string // of RespellDirectory, SetAside, Rename and the moves: the new path; of others the row's
+	From   string // of RespellDirectory and MoveDirectory: the old path
+	Steps  []Step // of MoveDirectory: the moves that it stands for
+}
+
+// Plan is how directory and server become equal.
+type Plan struct {
+	// Settled are rows on whose files both sides agree, to be stored.
+	Settled []Row
+	Steps   []Step
+	Held    []Held
+
+	Deletions int  // steps that delete
+	Missing   int  // of those, steps that follow from Row.Missing
+	Known     int  // files on which both sides agreed before
+	Emptied   bool // the directory contains no file, and contained at least two
+}
+
+// Input is what a plan follows from.
+type Input struct {
+	Rows   map[string]Row // by key, with Local as in Tree
+	Tree   Tree
+	Rules  Rules
+	Device string
+}
+
+// MakePlan returns the plan for the rows. It changes nothing.
+func MakePlan(in Input) Plan {
+	p := planner{Input: in, decided: map[string]Action{}, kept: newKeys(), arriving: newKeys(), leaving: newKeys()}
+	p.Held = slices.Clone(in.Tree.Held)
+	p.Emptied = len(in.Tree.Files) == 0
+	keys := slices.Sorted(maps.Keys(in.Rows))
+	for _, key := range keys {
+		p.decide(in.Rows[key])
+	}
+	p.Emptied = p.Emptied && p.Known >= 2
+	for _, key := range keys {
+		if action, ok := p.decided[key]; ok && action == Upload && in.Rows[key].Remote == nil && p.kept.collide(key) {
+			p.decided[key] = SetAside
+		}
+	}
+	for key, action := range p.decided {
+		switch {
+		case action.Deletes():
+			p.leaving.add(key)
+		case action == Download, action == Upload, action == SetAside && in.Rows[key].Remote != nil:
+			p.arriving.add(key)
+		}
+	}
+	for _, key := range keys {
+		if action, ok := p.decided[key]; ok {
+			p.step(in.Rows[key], action)
+		}
+	}
+	p.pair(Trash, TrashFirst, Download, Rename)
+	p.pair(Delete, DeleteFirst, Upload, Move)
+	p.gather()
+	for _, s := range p.Steps {
+		if s.Action.Deletes() {
+			p.Deletions++
+			if s.Row.Missing {
+				p.Missing++
+			}
+		}
+	}
+	slices.SortStableFunc(p.Steps, func(a, b Step) int { return cmp.Compare(a.Action, b.Action) })
+	return p.Plan
+}
+
+type planner struct {
+	Input
+	Plan
+	decided  map[string]Action // by key; none for rows without a step
+	kept     keys              // files of the server that stay
+	arriving keys              // files that are downloaded or uploaded
+	leaving  keys              // files that are removed on either side
+}
+
+// keys is a set of keys and of the directories that they are in.
+type keys struct{ files, directories map[string]bool }
+
+func newKeys() keys { return keys{map[string]bool{}, map[string]bool{}} }
+
+func (k keys) add(key string) {
+	k.files[key] = true
+	for _, above := range object.Ancestors(key) {
+		k.directories[above] = true
+	}
+}
+
+// collide reports whether the file of a key cannot exist beside those of the set, because one
+// would be a directory that the other is in.
+func (k keys) collide(key string) bool {
+	return k.directories[key] || slices.ContainsFunc(object.Ancestors(key), func(above string) bool { return k.files[above] })
+}
+
+// skipped reports whether a row is left alone, and adds it to the held ones if people should know.
+func (p *planner) skipped(r Row) bool {
+	if p.Tree.holds(r.Key) {
+		return true
+	}
+	if r.Key == KeyOf(StateDirectory) || strings.HasPrefix(r.Key, KeyOf(StateDirectory)+"/") {
+		if r.Remote != nil {
+			p.Held = append(p.Held, Held{r.Remote.Path, "The name is that of the directory in which the client keeps its own files."})
+		}
+		return true
+	}
+	if r.Local != nil && p.Rules.Ignored(r.Local.Path) || r.Synced != nil && p.Rules.Ignored(r.Synced.Name) {
+		return true
+	}
+	if r.Remote != nil {
+		if p.Rules.Ignored(r.Remote.Path) {
+			return true
+		}
+		if reason := p.Rules.Refused(r.Remote.Path); reason != "" {
+			p.Held = append(p.Held, Held{r.Remote.Path, reason})
+			return true
+		}
+	}
+	return false
+}
+
+// side is what became of a file since both sides agreed.
+type side uint8
+
+const (
+	same side = iota
+	changed
+	gone
+)
+
+func sideOf(synced *Synced, present bool, checksum string) side {
+	switch {
+	case present && (synced == nil || synced.Checksum != checksum):
+		return changed
+	case !present && synced != nil:
+		return gone
+	}
+	return same
+}
+
+// decide chooses the action for a row, if it needs one.
+func (p *planner) decide(r Row) {
+	if r.Synced != nil {
+		p.Known++
+	}
+	if !p.skipped(r) {
+		p.compare(r)
+	}
+	if action, ok := p.decided[r.Key]; r.Remote != nil && !(ok && action == Delete) {
+		p.kept.add(r.Key)
+	}
+}
+
+// compare decides about a row that is not left alone.
+func (p *planner) compare(r Row) {
+	local, remote := same, same
+	if r.Local != nil {
+		local = sideOf(r.Synced, true, r.Local.Checksum)
+	} else {
+		local = sideOf(r.Synced, false, "")
+	}
+	if r.Remote != nil {
+		remote = sideOf(r.Synced, true, r.Remote.Checksum)
+	} else {
+		remote = sideOf(r.Synced, false, "")
+	}
+	switch {
+	case r.Local == nil && r.Remote == nil:
+		if r.Synced != nil {
+			p.Settled = append(p.Settled, Row{Key: r.Key})
+		}
+	case r.Local != nil && r.Remote != nil && r.Local.Checksum == r.Remote.Checksum:
+		p.name(r)
+	case local == same && remote == gone:
+		p.decided[r.Key] = Trash
+	case remote == same && local == gone:
+		p.decided[r.Key] = Delete
+	case local != changed || r.Local == nil:
+		p.decided[r.Key] = Download
+	case remote != changed || r.Remote == nil:
+		p.decided[r.Key] = Upload
+	default:
+		p.decided[r.Key] = SetAside
+	}
+}
+
+// name decides about a row whose contents are equal: the name may have changed.
+func (p *planner) name(r Row) {
+	settled := r
+	settled.Synced = &Synced{ID: r.Remote.ID, Version: r.Remote.Version, Checksum: r.Remote.Checksum, Path: r.Remote.Path, Name: r.Local.Path}
+	settled.Missing = false
+	here, there := r.Local.Path != r.Remote.Path, false
+	if r.Synced != nil {
+		here, there = r.Local.Path != r.Synced.Name, r.Remote.Path != r.Synced.Path
+	} else {
+		there = path.Base(r.Local.Path) != path.Base(r.Remote.Path)
+	}
+	switch {
+	case there && !here && r.Synced != nil && p.respell(r):
+	case there && path.Base(r.Local.Path) != path.Base(r.Remote.Path):
+		p.Steps = append(p.Steps, Step{Action: Rename, Row: r, To: r, Path: r.Remote.Path})
+	case here && !there && r.Synced != nil && r.Local.Path != r.Remote.Path:
+		p.Steps = append(p.Steps, Step{Action: Move, Row: r, To: r, Path: r.Local.Path})
+	case r.Synced == nil || *r.Synced != *settled.Synced || r.Missing:
+		p.Settled = append(p.Settled, settled)
+	}
+}
+
+// respell plans that a directory of the row gets the spelling that all files of the server in it
+// have, if it has another one.
+func (p *planner) respell(r Row) bool {
+	for _, above := range object.Ancestors(r.Key) {
+		spelled, ok := p.Tree.Directories[above]
+		depth := strings.Count(above, "/")
+		want := strings.Split(r.Remote.Path, "/")[depth]
+		if !ok || path.Base(spelled) == want {
+			continue
+		}
+		for key, other := range p.Rows {
+			if other.Remote != nil && strings.HasPrefix(key, above+"/") && strings.Split(other.Remote.Path, "/")[depth] != want {
+				return false
+			}
+		}
+		s := Step{Action: RespellDirectory, Row: r, From: spelled, Path: path.Join(path.Dir(spelled), want)}
+		if !slices.ContainsFunc(p.Steps, func(other Step) bool { return other.Action == RespellDirectory && other.From == s.From }) {
+			p.Steps = append(p.Steps, s)
+		}
+		return true
+	}
+	return false
+}
+
+// step adds the step for a decision.
+func (p *planner) step(r Row, action Action) {
+	s := Step{Action: action, Row: r}
+	switch action {
+	case SetAside:
+		free := false
+		if s.Path, free = p.aside(r); s.Path == "" {
+			p.Held = append(p.Held, Held{r.Local.Path, "Both sides changed it, and the path leaves no room for the name of a conflict copy."})
+			return
+		}
+		if !free { // the copy exists
+			s.Action, s.Path = TrashFirst, r.Local.Path
+		}
+	case Trash:
+		if s.Path = r.Local.Path; p.arriving.collide(r.Key) {
+			s.Action = TrashFirst
+		}
+	case Delete:
+		if s.Path = r.Remote.Path; p.arriving.collide(r.Key) {
+			s.Action = DeleteFirst
+		}
+	case Download:
+		s.Path = r.Remote.Path
+	case Upload:
+		s.Path = r.Local.Path
+	}
+	p.Steps = append(p.Steps, s)
+	if s.Action == SetAside && r.Remote != nil {
+		after := r
+		after.Local, after.Synced = nil, nil
+		p.Steps = append(p.Steps, Step{Action: Download, Row: after, Path: r.Remote.Path})
+	}
+}
+
+// aside returns the path of the conflict copy of a row's local file. If a directory of the path
+// is a file on the server, the copy is in a directory of such a name. free is false if the copy
+// is there already, with the same content.
+func (p *planner) aside(r Row) (copied string, free bool) {
+	for _, digits := range []int{6, 12, 64} {
+		copied, ok := ConflictPath(r.Local.Path, p.Device, r.Local.Facts.ModTime, r.Local.Checksum, digits)
+		for _, above := range object.Ancestors(r.Key) {
+			if in := p.Rows[above]; p.kept.files[above] && in.Remote != nil {
+				n := len(strings.Join(strings.SplitAfter(r.Local.Path, "/")[:strings.Count(above, "/")+1], "")) - 1
+				if copied, ok = ConflictPath(r.Local.Path[:n], p.Device, r.Local.Facts.ModTime, in.Remote.Checksum, digits); ok {
+					copied += r.Local.Path[n:]
+					_, err := object.ParsePath("path", copied)
+					ok = err == nil
+				}
+			}
+		}
+		if !ok {
+			return "", false
+		}
+		key := KeyOf(copied)
+		at := p.Rows[key]
+		if at.Local != nil && at.Local.Checksum == r.Local.Checksum {
+			return copied, false
+		}
+		below := slices.ContainsFunc(object.Ancestors(key), func(above string) bool { return p.Tree.Files[above] != nil })
+		if at.Empty() && !below && !p.Tree.holds(key) && p.Tree.Directories[key] == "" && !p.kept.collide(key) {
+			return copied, true
+		}
+	}
+	return "", false
+}
+
+// pair replaces a removal and an arrival of the same content by one step.
+func (p *planner) pair(removal, removalFirst, arrival, move Action) {
+	content := func(s Step) string { // of the file that arrives or leaves
+		if move == Rename && s.Action == arrival {
+			return s.Row.Remote.Checksum
+		}
+		if move == Rename || s.Action == arrival {
+			return s.Row.Local.Checksum
+		}
+		return s.Row.Remote.Checksum
+	}
+	arrivals := map[string][]int{} // steps by content
+	for i, s := range p.Steps {
+		if s.Action == arrival && s.Row.Synced == nil && (move == Rename && s.Row.Local == nil || move == Move && s.Row.Remote == nil) && !p.leaving.collide(s.Row.Key) {
+			arrivals[content(s)] = append(arrivals[content(s)], i)
+		}
+	}
+	if len(arrivals) == 0 {
+		return
+	}
+	done := map[int]bool{}
+	for i, s := range p.Steps {
+		if s.Action != removal && s.Action != removalFirst || s.Row.Synced == nil || s.Row.Synced.Checksum != content(s) {
+			continue
+		}
+		candidates := arrivals[content(s)]
+		if len(candidates) == 0 {
+			continue
+		}
+		best := 0
+		for n, candidate := range candidates {
+			if to := p.Steps[candidate].Row; to.Remote != nil && to.Remote.ID == s.Row.Synced.ID || path.Base(to.Key) == path.Base(s.Row.Key) {
+				best = n
+				break
+			}
+		}
+		to := p.Steps[candidates[best]]
+		done[candidates[best]] = true
+		arrivals[content(s)] = slices.Delete(candidates, best, best+1)
+		p.Steps[i] = Step{Action: move, Row: s.Row, To: to.Row, Path: to.Path}
+	}
+	kept := p.Steps[:0]
+	for i, s := range p.Steps {
+		if !done[i] {
+			kept = append(kept, s)
+		}
+	}
+	p.Steps = kept
+}
+
+// gather replaces the moves of all files in a directory of the server by one.
+func (p *planner) gather() {
+	type pair struct{ from, to string }
+	groups := map[pair][]int{}
+	for i, s := range p.Steps {
+		if s.Action != Move {
+			continue
+		}
+		from, to := path.Dir(s.Row.Remote.Path), path.Dir(s.Path)
+		for path.Base(from) == path.Base(to) && path.Dir(from) != "." && path.Dir(to) != "." {
+			from, to = path.Dir(from), path.Dir(to)
+		}
+		if at := (pair{from, to}); from != "." && to != "." && strings.TrimPrefix(s.Row.Remote.Path, from) == strings.TrimPrefix(s.Path, to) {
+			groups[at] = append(groups[at], i)
+		}
+	}
+	gone := map[int]bool{}
+	for _, at := range slices.SortedFunc(maps.Keys(groups), func(a, b pair) int { return cmp.Compare(a.from+"\x00"+a.to, b.from+"\x00"+b.to) }) {
+		members := groups[at]
+		below := KeyOf(at.from) + "/"
+		n := 0
+		for key, r := range p.Rows {
+			if r.Remote != nil && strings.HasPrefix(key, below) {
+				n++
+			}
+		}
+		nested := strings.HasPrefix(KeyOf(at.to)+"/", below) && KeyOf(at.to)+"/" != below
+		if len(members) < 2 || n != len(members) || nested {
+			continue
+		}
+		s := Step{Action: MoveDirectory, From: at.from, Path: at.to}
+		for _, i := range members {
+			gone[i] = true
+			s.Steps = append(s.Steps, p.Steps[i])
+		}
+		p.Steps = append(p.Steps, s)
+	}
+	kept := p.Steps[:0]
+	for i, s := range p.Steps {
+		if !gone[i] {
+			kept = append(kept, s)
+		}
+	}
+	p.Steps = kept
+}

@@ -1,0 +1,102 @@
+package mirror
+
+import (
+	"cmp"
+	"iter"
+	"path"
+	"slices"
+	"strings"
+
+	"collab/domain/object"
+)
+
+// Held is a path that is not synchronised at present.
+type Held struct {
+	Path   string
+	Reason string // a sentence for people
+}
+
+// Tree is the files of the directory by their keys.
+type Tree struct {
+	Files       map[string]*Entry
+	Directories map[string]string // how each is spelled, by its folded path
+	Held        []Held
+	held        map[string]bool // keys; true: with everything below
+}
+
+// NewTree makes the tree of what a scan found. Of names with the same key the one that preferred
+// returns is in the tree, else the least; the others are held.
+func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
+	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, held: map[string]bool{}}
+	hold := func(key string, e *Entry, reason string) {
+		t.held[key] = true
+		t.Held = append(t.Held, Held{e.Path, reason})
+	}
+	twin := func(e *Entry, other string) {
+		t.Held = append(t.Held, Held{e.Path, "The name differs from " + other + " only in case or Unicode form."})
+	}
+	var twins []*Entry
+	for e := range entries {
+		key := KeyOf(e.Path)
+		switch e.Kind {
+		case Directory:
+			if was, ok := t.Directories[key]; !ok || e.Path < was {
+				t.Directories[key] = e.Path
+			}
+		case Symlink:
+			hold(key, e, "Symbolic links are not synchronised.")
+		case Special:
+			hold(key, e, "It is neither a file nor a directory.")
+		case Unreadable:
+			hold(key, e, "It cannot be read at present.")
+		case File:
+			if _, err := object.ParsePath("The path", e.Path); err != nil {
+				hold(key, e, err.Error())
+				continue
+			}
+			if other := t.Files[key]; other != nil {
+				if name := preferred(key); e.Path == name || other.Path != name && e.Path < other.Path {
+					e, other = other, e
+					t.Files[key] = other
+				}
+				twins = append(twins, e)
+				continue
+			}
+			t.Files[key] = e
+		}
+	}
+	for _, e := range twins {
+		twin(e, t.Files[KeyOf(e.Path)].Path)
+	}
+	for key, e := range t.Files {
+		if directory, ok := t.Directories[key]; ok {
+			delete(t.Files, key)
+			t.held[key] = false
+			twin(e, directory)
+		}
+	}
+	slices.SortFunc(t.Held, func(a, b Held) int { return cmp.Compare(a.Path, b.Path) })
+	return t
+}
+
+// holds reports whether a key, or a directory that it is in, is held.
+func (t Tree) holds(key string) bool {
+	if _, ok := t.held[key]; ok {
+		return true
+	}
+	return slices.ContainsFunc(object.Ancestors(key), func(above string) bool { return t.held[above] })
+}
+
+// localized returns a path of the server as the directory would have it: with the directories
+// that exist as they are spelled.
+func (t Tree) localized(p string) string {
+	directory, base := path.Split(p)
+	directory = strings.TrimSuffix(directory, "/")
+	if directory == "" {
+		return base
+	}
+	if spelled, ok := t.Directories[KeyOf(directory)]; ok {
+		return spelled + "/" + base
+	}
+	return t.localized(directory) + "/" + base
+}
