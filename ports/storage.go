@@ -9,28 +9,30 @@ import (
 	"collab/domain/org"
 )
 
-// Storage holds stored objects, the log of their changes and the names of
+// Storage holds stored objects, their earlier versions, the log of their changes and the names of
 // their blobs.
 type Storage interface {
 	Objects() Objects
+	Versions() Versions
 	Changes() Changes
 	BlobNames() BlobNames
 	// Announced returns how many names of the organisation are announced, and the sum of their
 	// sizes and those of its open resumable uploads.
 	Announced(ctx context.Context, o id.Org) (names int, size int64, err error)
 	// Used returns the usage of each of the organisations: the sums of the sizes of their
-	// objects. What a transaction reads that holds the Lock of the organisation's log does not
+	// objects and earlier versions. What a transaction reads that holds the Lock of the organisation's log does not
 	// change but by the transaction itself.
 	Used(ctx context.Context, orgs []id.Org) (map[id.Org]object.Usage, error)
 	// Replace stores an object's next content if the object still has the content was and the
 	// version before that of c's object, and the organisation the epoch (see Epochs).
 	// Under the log's Lock it does what Objects.Put does with c's object, BlobNames.Forget
-	// with the announced name of its blob, BlobNames.Discard with the previous blob at c's
-	// time, and Changes.Append with c, which is object.NewChange's. Conflict if the object
-	// was deleted, has another blob or version, the name is not announced, the epoch is another, or the
-	// organisation's usage does not allow that with the limit. It is also Conflict if
-	// the usage is not known without reading all objects; Used reads them.
-	Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64) (object.Head, error)
+	// with the announced name of its blob, Versions.Keep with the previous content, or if keep
+	// keeps none BlobNames.Discard with the previous blob at c's time, and Changes.Append with
+	// c, which is object.NewChange's. Conflict if the object was deleted, has another blob or version, the
+	// name is not announced, the epoch is another, or all content including earlier versions
+	// would grow beyond the limit. It is also Conflict if the usage is not known without
+	// reading all objects; Used reads them.
+	Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error)
 }
 
 // Objects holds the records of stored objects. A caller that changes them holds the Lock of
@@ -56,6 +58,32 @@ type Objects interface {
 	Put(ctx context.Context, o id.Org, objects ...object.Object) error
 	// Remove deletes those of the objects that exist, in a bounded number of statements.
 	Remove(ctx context.Context, o id.Org, ids []id.Object) error
+}
+
+// Versions holds earlier versions of objects. Each has its blob to itself, as objects do. A caller
+// that changes them holds the Lock of the organisation's log.
+type Versions interface {
+	// List calls each with at most limit versions of an object whose numbers are less than
+	// before, the latest first; limit 0: all. An error of each ends it and is returned.
+	List(ctx context.Context, o id.Org, of id.Object, before int64, limit int, each func(object.Earlier) error) error
+	// Deleted is Objects.List for the last versions of deleted objects. They are in the byte
+	// order of their deleted keys, and f.After is one; f has no folder.
+	Deleted(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, each func(object.Earlier) error) error
+	// Keep stores a version that has just ended and discards the oldest ones of its object beyond
+	// the number that keep keeps. Those of a deleted object expire with the last one at
+	// the latest. Conflict if the version is stored.
+	Keep(ctx context.Context, o id.Org, v object.Earlier, keep object.Retention) error
+	// Take removes a version without discarding its blob, which the caller does or gives to
+	// the object. No version of the object is the last of a deleted one after that. NotFound
+	// if there is no such version.
+	Take(ctx context.Context, o id.Org, of id.Object, version int64) (object.Earlier, error)
+	// Discard removes versions and discards their blobs at now: those of the objects, or if of is
+	// nil those of the organisation that expire first, until their sizes are together at least
+	// size, and at most limit. It returns their number.
+	Discard(ctx context.Context, o id.Org, of []id.Object, size int64, limit int, now time.Time) (int, error)
+	// Expire does the same with the versions of all organisations that expire until now, in
+	// several transactions of bounded size.
+	Expire(ctx context.Context, now time.Time) error
 }
 
 // Changes holds each organisation's log of changes. When a transaction that
@@ -87,9 +115,9 @@ type Changes interface {
 	Prune(ctx context.Context, before time.Time) error
 }
 
-// BlobNames holds the names of blobs that no object names: announced ones, which are about
-// to be written, and discarded ones, which are to be removed. A blob whose name neither an
-// object nor BlobNames has is never read.
+// BlobNames holds the names of blobs that no object and no earlier version names: announced ones,
+// which are about to be written, and discarded ones, which are to be removed. A blob whose name
+// none of them has is never read.
 type BlobNames interface {
 	// Announce stores the name of a blob that is about to be written, with its declared size
 	// if that is sent to the store by a client, else 0. Conflict if the name is stored. A crash of the database may undo it until a later transaction is durable.
@@ -108,6 +136,7 @@ type BlobNames interface {
 	// Due lists at most limit names of all organisations that were announced or discarded
 	// before the time, in byte order from after the given one.
 	Due(ctx context.Context, before time.Time, after string, limit int) ([]object.Blob, error)
-	// Known returns which of the names, at most 1,000, are stored here or are an object's.
+	// Known returns which of the names, at most 1,000, are stored here or are an object's or an
+	// earlier version's.
 	Known(ctx context.Context, names []string) (map[string]bool, error)
 }

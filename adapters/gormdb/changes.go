@@ -29,6 +29,7 @@ type logHeadRow struct {
 	SharedBytes   int64
 	PersonalBytes int64
 	MemoryBytes   int64
+	VersionBytes  int64
 	CountedN      int64 // the number of the log at which the bytes were counted
 }
 
@@ -124,7 +125,11 @@ func (q changes) lock(ctx context.Context, o id.Org) (object.Head, error) {
 	}
 	lock := tenantSQL(o, lockHead[q.dialect])
 	h, countedN := &lockedHead{}, int64(0)
-	to := append(headDest(&h.Head), &h.usage[object.SharedFiles], &h.usage[object.PersonalFiles], &h.usage[object.Memories], &countedN)
+	to := headDest(&h.Head)
+	for class := range h.usage {
+		to = append(to, &h.usage[class])
+	}
+	to = append(to, &countedN)
 	found, err := oneRow(ctx, q.write, "Organisation", lock, to...)
 	if err == nil && !found {
 		if _, err = exec(ctx, q.write, "Organisation", tenantSQL(o, beginLog)); err == nil {

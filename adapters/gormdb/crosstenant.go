@@ -10,6 +10,7 @@ var (
 	crossTenantHeads       = crossTenant("a server reads the logs of all organisations that its clients follow")
 	crossTenantLogs        = crossTenant("old entries are removed from all logs")
 	crossTenantBlobs       = crossTenant("all organisations share one store of blobs, from which garbage is removed")
+	crossTenantVersions    = crossTenant("expired versions of objects are removed for all organisations")
 	crossTenantLeases      = crossTenant("a server extends the leases of all its requests, and returns the tokens of expired ones of all organisations")
 	crossTenantAudit       = crossTenant("an entry of the deployment belongs to no organisation")
 	crossTenantConnectors  = crossTenant("tool servers are checked, and authorizations revoked, for all organisations")

@@ -340,7 +340,7 @@ func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisati
 // erased are the tables that Erase empties, in an order that foreign keys allow. Rows of
 // the others are deleted by cascade, except revocations, which stay until they are done.
 var erased = []string{
-	"objects", "changes", "log_heads", "tasks", "workspaces", "teams", "workspace_orders", "invitations", "memberships", "subscriptions", "audit",
+	"objects", "object_versions", "changes", "log_heads", "tasks", "workspaces", "teams", "workspace_orders", "invitations", "memberships", "subscriptions", "audit",
 	"quota_accounts", "usage_entries", "usage_user_models", "usage_users", "usage_models", "connectors", "sessions", "exports", "uploads",
 }
 

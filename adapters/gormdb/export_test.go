@@ -14,6 +14,7 @@ var notExported = map[string]string{
 	"sessions":              "sign-ins belong to a deployment",
 	"log_heads":             "an import begins a log",
 	"changes":               "an import begins a log",
+	"object_versions":       "an export has what is, not what was",
 	"blob_names":            "they are names of a store",
 	"quota_accounts":        "they follow from the usage of one day",
 	"quota_leases":          "they end with requests that are under way",

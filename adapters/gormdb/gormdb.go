@@ -347,6 +347,7 @@ func (j journal) Uploads() ports.Uploads   { return uploads(j) }
 func (s storage) Objects() ports.Objects     { return objects(s) }
 func (s storage) Changes() ports.Changes     { return changes(s) }
 func (s storage) BlobNames() ports.BlobNames { return blobNames(s) }
+func (s storage) Versions() ports.Versions   { return versions(s) }
 
 func (m metering) Quotas() ports.Quotas     { return quotas(m) }
 func (m metering) Ledger() ports.Ledger     { return ledger(m) }

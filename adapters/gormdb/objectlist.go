@@ -20,7 +20,7 @@ import (
 // viewer sees, so that invisible objects are not read.
 func (q objects) List(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, head func(object.Head) error, fn func(object.Object) error) error {
 	objects := func(db *gorm.DB) error {
-		s, some := objectList(db, o, viewer, f)
+		s, some := objectList(objectTable.of(db, o), "storage_key", "objects_order", o, viewer, f)
 		if !some {
 			return nil
 		}
@@ -57,26 +57,25 @@ func (c *conn) snapshot(ctx context.Context, fn func(*gorm.DB) error) error {
 	return failed(ctx, err, "Record")
 }
 
-// objectList builds the query of a list; some is false when no object can be in
-// it.
-func objectList(db *gorm.DB, o id.Org, viewer *org.Actor, f object.Filter) (s selection, some bool) {
-	s = objectTable.of(db, o)
+// objectList narrows a selection of objects, or of rows that have their places, to those of a list
+// that is ordered by a key, with the key's index; some is false when none can be in it.
+func objectList(s selection, key, index string, o id.Org, viewer *org.Actor, f object.Filter) (_ selection, some bool) {
 	if f.Kind != "" {
 		if _, ok := object.ParseKind(string(f.Kind)); !ok {
 			return s, false
 		}
-		s = s.filter("objects.kind = ?", string(f.Kind))
+		s = s.filter(s.name+".kind = ?", string(f.Kind))
 	}
 	if f.Scope != "" {
 		if _, ok := object.ParseScope(string(f.Scope)); !ok {
 			return s, false
 		}
-		s = s.filter("objects.scope = ?", string(f.Scope))
+		s = s.filter(s.name+".scope = ?", string(f.Scope))
 	}
 	if f.Unplaced {
-		s = s.filter("objects.workspace_id IS NULL")
+		s = s.filter(s.name + ".workspace_id IS NULL")
 	}
-	for _, is := range [][2]string{{"objects.workspace_id", string(f.Workspace)}, {"objects.team_id", string(f.Team)}, {"objects.owner_id", string(f.Owner)}} {
+	for _, is := range [][2]string{{s.name + ".workspace_id", string(f.Workspace)}, {s.name + ".team_id", string(f.Team)}, {s.name + ".owner_id", string(f.Owner)}} {
 		if s, some = s.is(is[0], is[1]); !some {
 			return s, false
 		}
@@ -85,30 +84,30 @@ func objectList(db *gorm.DB, o id.Org, viewer *org.Actor, f object.Filter) (s se
 	if f.Folder != "" {
 		return inFolder(s, ranges, f), len(ranges) > 0
 	}
-	return inRanges(s, ranges, f.Limit), len(ranges) > 0
+	return inRanges(s, key, index, ranges, f.Limit), len(ranges) > 0
 }
 
-// inRanges narrows a selection to the objects in disjoint ascending ranges, so that they
+// inRanges narrows a selection to the rows whose keys are in disjoint ascending ranges, so that they
 // are in the order of their keys without sorting: range by range, and within one in the
 // order of the index. CROSS keeps SQLite to that order, and OFFSET, or a coarse limit as in
 // page, Postgres.
-func inRanges(s selection, ranges []keyRange, limit int) selection {
+func inRanges(s selection, key, index string, ranges []keyRange, limit int) selection {
 	last := ""
 	if limit > 0 {
 		last, s.args = " LIMIT ?", append(s.args, limit)
 	}
 	d := dialectOf(s.db)
 	table, low, high, bounds := rangeTable(d, ranges)
-	within := " AND objects.storage_key >= " + low + " AND objects.storage_key < " + high
+	within := " AND " + key + " >= " + low + " AND " + key + " < " + high
 	if d == onPostgres {
 		end := " OFFSET 0"
 		if limit > 0 {
 			end = " LIMIT " + strconv.Itoa(roundLimit(limit))
 		}
-		s.from = table + " CROSS JOIN LATERAL (SELECT * FROM objects WHERE " + s.where + within + " ORDER BY storage_key" + end + ") objects" + last
+		s.from = table + " CROSS JOIN LATERAL (SELECT * FROM " + s.name + " WHERE " + s.where + within + " ORDER BY " + key + end + ") " + s.name + last
 		s.where = ""
 	} else {
-		s.from = table + " CROSS JOIN objects INDEXED BY objects_order"
+		s.from = table + " CROSS JOIN " + s.name + " INDEXED BY " + index
 		s.where += within + last
 	}
 	s.args = append(bounds, s.args...)

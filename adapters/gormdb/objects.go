@@ -230,22 +230,22 @@ func (q objects) put(ctx context.Context, o id.Org, was, v object.Object) error 
 }
 
 // Replace is one statement on Postgres, and so one round trip instead of eight.
-func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64) (head object.Head, err error) {
+func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (head object.Head, err error) {
 	switch {
 	case s.dialect == onSQLite:
-		return atomically(ctx, s.conn, func(tx *conn) (object.Head, error) { return storage{tx}.replace(ctx, o, epoch, was, c, limit) })
+		return atomically(ctx, s.conn, func(tx *conn) (object.Head, error) { return storage{tx}.replace(ctx, o, epoch, was, c, limit, keep) })
 	case s.inTransaction():
 		if err = s.storeUsage(ctx); err != nil {
 			return head, err
 		}
-		if head, err = s.replaceAtOnce(ctx, o, epoch, was, c, limit); err == nil {
+		if head, err = s.replaceAtOnce(ctx, o, epoch, was, c, limit, keep); err == nil {
 			delete(s.heads, o) // is still locked, and read again
 			s.appended[o] = head.N
 		}
 		return head, err
 	}
 	err = s.db.retry(ctx, func() error {
-		head, err = s.replaceAtOnce(ctx, o, epoch, was, c, limit)
+		head, err = s.replaceAtOnce(ctx, o, epoch, was, c, limit, keep)
 		return err
 	})
 	if err == nil {
@@ -265,7 +265,7 @@ func notFoundAsChanged(err error) error {
 }
 
 // replace makes all checks before it changes a row.
-func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64) (head object.Head, err error) {
+func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (head object.Head, err error) {
 	if _, err = changes(s).lock(ctx, o); err == nil {
 		var now int64
 		if now, err = members(s).Epoch(ctx, o); err == nil && now != epoch {
@@ -276,7 +276,7 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.
 	if err == nil {
 		there, err = get(ctx, objectTable.of(s.write, o).filter("id = ? AND blob = ? AND version = ?", string(c.Object.ID), was.Blob, c.Object.Version-1), (*objectRow).object)
 	}
-	if h := s.heads[o]; err == nil && !(h.counted && h.usage.Allows(c.Object.Size-there.Size, limit)) {
+	if h := s.heads[o]; err == nil && !(h.counted && h.usage.Total() <= room(there.Size, c.Object.Size, limit, keep)) {
 		err = errChanged()
 	}
 	if err == nil {
@@ -288,25 +288,50 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.
 	if err := objects(s).put(ctx, o, there, c.Object); err != nil {
 		return head, err
 	}
-	if err := s.BlobNames().Discard(ctx, o, []string{was.Blob}, c.At); err != nil {
+	if keep.Keeps() {
+		err = s.Versions().Keep(ctx, o, keep.Ended(there, c.By, c.At, false), keep)
+	} else {
+		err = s.BlobNames().Discard(ctx, o, []string{was.Blob}, c.At)
+	}
+	if err != nil {
 		return head, err
 	}
 	return s.Changes().Append(ctx, o, c)
 }
 
-func (s storage) replaceAtOnce(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64) (object.Head, error) {
-	c.Object.N = 0
-	growth, room := c.Object.Size-was.Size, int64(math.MaxInt64)
-	if growth > 0 && limit >= 0 {
-		room = limit - growth
+// room returns how much an organisation may store before a replacement of content of size was by
+// content of size next.
+func room(was, next, limit int64, keep object.Retention) int64 {
+	growth := next - was
+	if keep.Keeps() {
+		growth = next
 	}
+	if growth <= 0 || limit < 0 {
+		return math.MaxInt64
+	}
+	return limit - growth
+}
+
+func (s storage) replaceAtOnce(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
+	c.Object.N = 0
+	kept, of := 0, string(c.Object.ID)
 	record := jsonText(rowOfRecord(c.Object, c.FromPath))
-	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 27), epoch, room, string(c.Object.ID), was.Blob, c.Object.Version-1, c.Object.Blob))
-	by := sql.NullString{String: string(c.By), Valid: c.By != ""}
-	args = append(args, string(c.Object.ID), was.Blob, c.At.UnixMilli(),
-		string(c.Type), c.At.UnixMilli(), by, strings.TrimSuffix(record, "0}"), growth) // the number is the record's last field
+	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 36), epoch, room(was.Size, c.Object.Size, limit, keep), of, was.Blob, c.Object.Version-1, c.Object.Blob))
+	at, by := c.At.UnixMilli(), sql.NullString{String: string(c.By), Valid: c.By != ""}
+	args = append(args, of)
+	if keep.Keeps() {
+		kept = 1
+		v := keep.Ended(c.Object, c.By, c.At, false)
+		args = append(args, at, by, v.ExpiresAt.UnixMilli(), of, of, keep.Versions-1, at)
+	} else {
+		args = append(args, was.Blob, at)
+	}
+	args = append(args, string(c.Type), at, by, strings.TrimSuffix(record, "0}"), c.Object.Size-was.Size) // the number is the record's last field
+	if kept == 1 {
+		args = append(args, was.Size)
+	}
 	var head object.Head
-	found, err := oneRow(ctx, s.write, "Object", tenantSQL(o, replaceObject[c.Object.Class()], args...), headDest(&head)...)
+	found, err := oneRow(ctx, s.write, "Object", tenantSQL(o, replaceObject[kept][c.Object.Class()], args...), headDest(&head)...)
 	if err == nil && !found {
 		err = errChanged()
 	}
@@ -378,10 +403,10 @@ func (q blobNames) Discard(ctx context.Context, o id.Org, names []string, now ti
 	return err
 }
 
-// discardAll discards every name that the organisation has; those that no object has are
-// found by their prefix.
+// discardAll discards every name that the organisation has; those that no object or earlier
+// version has are found by their prefix.
 func (q blobNames) discardAll(ctx context.Context, o id.Org, now time.Time) error {
-	_, err := exec(ctx, q.write, "Blob", tenantSQL(o, discardObjects[q.dialect], true, now.UnixMilli()))
+	_, err := exec(ctx, q.write, "Blob", tenantSQL(o, discardContents[q.dialect], true, now.UnixMilli()))
 	if err != nil {
 		return err
 	}
@@ -411,7 +436,7 @@ func (q blobNames) Known(ctx context.Context, names []string) (map[string]bool, 
 	}
 	of := list(q.dialect, names)
 	var name string
-	return known, eachRow(ctx, q.read, "Blob", crossTenantSQL(crossTenantBlobs, knownBlobs[q.dialect], of, of), []any{&name}, func() error {
+	return known, eachRow(ctx, q.read, "Blob", crossTenantSQL(crossTenantBlobs, knownBlobs[q.dialect], of, of, of), []any{&name}, func() error {
 		known[name] = true
 		return nil
 	})

@@ -120,6 +120,12 @@ func load(t *testing.T, db *DB) {
 		place("'PERSONAL'", "'SHARED'", "'SHARED'", "'SHARED'") + ", CASE WHEN n % 5 > 2 OR n % 10 = 0 THEN " + inWorkspace + " END, CASE WHEN n % 5 > 2 THEN " + inWorkspace + " END, " +
 		"CASE WHEN n % 5 = 2 THEN " + inTeam + " END, CASE WHEN n % 5 = 0 THEN " + user + " END, 'text/markdown', 1, " + user + ", " + user + ", n, n, " +
 		key + " || '@1-x', n, '0000000000000000000000000000000000000000000000000000000000000000', true, n "
+	// A seventh of the versions is the last of a deleted object.
+	versions := "INSERT INTO object_versions (org_id, object_id, version, deleted_key, path, kind, scope, workspace_id, team_id, owner_id, mime_type, created_by, updated_by, created_at, updated_at, blob, size, checksum, is_text, ended_at, expires_at) " +
+		"SELECT " + orgID + ", " + uid(kindObject, "o", "n % 500") + ", n, CASE n % 7 WHEN 0 THEN " + key + " END, " + path + ", " + place("'ARTIFACT'", "'TEMPLATE'", "'TEAM_MEMORY'", "'ARTIFACT'") + ", " +
+		place("'PERSONAL'", "'SHARED'", "'SHARED'", "'SHARED'") + ", CASE WHEN n % 5 > 2 OR n % 10 = 0 THEN " + inWorkspace + " END, " +
+		"CASE WHEN n % 5 = 2 THEN " + inTeam + " END, CASE WHEN n % 5 = 0 THEN " + user + " END, 'text/markdown', " + user + ", " + user + ", n, n, " +
+		key + " || '@0-x', n, '0000000000000000000000000000000000000000000000000000000000000000', true, n, n * 100 + o "
 	changes := "INSERT INTO changes (org_id, n, type, at, record) SELECT " + orgID + ", n, CASE n % 50 WHEN 0 THEN 'file-deleted' WHEN 1 THEN 'access-changed' ELSE 'file-changed' END, n * 100 + o, '{}' "
 	today := fmt.Sprint(time.UnixMilli(loadedAt).Truncate(day).UnixMilli())
 	entries := "INSERT INTO usage_entries (org_id, id, user_id, at, day, model, provider, input, output, cache_read, cache_made, searches, provenance, outcome) SELECT " + orgID + ", " +
@@ -152,6 +158,8 @@ func load(t *testing.T, db *DB) {
 		tasks + inSeven(tasksN, moreTasksN),
 		objects + each(objectsN),
 		objects + inSeven(objectsN, moreObjectsN),
+		versions + each(objectsN),
+		versions + inSeven(objectsN, moreObjectsN),
 		changes + each(objectsN),
 		changes + inSeven(objectsN, moreObjectsN),
 		"INSERT INTO log_heads (org_id, n, floor) SELECT org_id, MAX(n), 0 FROM changes GROUP BY org_id",
@@ -698,8 +706,23 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			if err := errors.Join(drop(q.Used(ctx, []id.Org{other})), drop(q.Used(ctx, append(pageOfOrgs(), other)))); err != nil {
 				return err
 			}
-			_, err4 := q.Replace(ctx, o, 0, v.Content, object.NewChange(next), plan.Unlimited)
-			return errors.Join(err, err2, err3, err4)
+			_, err4 := q.Replace(ctx, o, 0, v.Content, object.NewChange(next), plan.Unlimited, object.Retention{})
+			kept := next
+			kept.Version, kept.Blob = next.Version+1, string(o)+"/kept"
+			err5 := q.BlobNames().Announce(ctx, o, kept.Blob, 0, now)
+			_, err6 := q.Replace(ctx, o, 0, next.Content, object.NewChange(kept), plan.Unlimited, object.Retention{Days: 1, Versions: 1})
+			return errors.Join(err, err2, err3, err4, err5, err6)
+		},
+		"versions": func(_ *DB, r ports.Records) error {
+			q := r.Storage().Versions()
+			of := uid[id.Object](kindObject, 7, 31)
+			each := func(object.Earlier) error { return nil }
+			keep := object.Retention{Days: 1, Versions: 5}
+			v, err := r.Storage().Objects().Get(ctx, o, of)
+			v.Version, v.Blob = 90_000, string(o)+"/earlier"
+			return errors.Join(err, q.List(ctx, o, of, 50, 20, each), q.List(ctx, o, of, 50, 0, each), q.Keep(ctx, o, keep.Ended(v, user, now, true), keep),
+				drop(q.Take(ctx, o, of, 90_000)), drop(q.Discard(ctx, o, []id.Object{of, uid[id.Object](kindObject, 7, 32)}, 0, 20, now)),
+				drop(q.Discard(ctx, o, nil, 1000, 20, now)), q.Expire(ctx, time.UnixMilli(300)))
 		},
 		"blob names": func(_ *DB, r ports.Records) error {
 			q := r.Storage().BlobNames()
@@ -876,6 +899,13 @@ func testObjectPlans(t *testing.T, db *DB, r *recorder) {
 					})
 					if f.After == "" && n == 0 {
 						t.Errorf("%s selects nothing", name)
+					}
+					deleted := 0
+					seen = append(seen, r.during(t, func() error {
+						return db.Storage().Versions().Deleted(t.Context(), o, viewer, f, func(object.Earlier) error { deleted++; return nil })
+					})...)
+					if f.After == "" && deleted == 0 {
+						t.Errorf("%s selects nothing that is deleted", name)
 					}
 					for _, s := range seen[1:] {
 						for _, p := range explain(t, db, s) {

@@ -86,7 +86,7 @@ func (c *Copy) examine(ctx context.Context) error {
 // Close closes the file.
 func (c *Copy) Close() error { return c.pool.Close() }
 
-// Named is the content of an object.
+// Named is the content of an object or of an earlier version.
 type Named struct {
 	Blob     string // its name in the store
 	Size     int64  // in bytes
@@ -94,15 +94,25 @@ type Named struct {
 	MimeType string
 }
 
-// selectContents returns the contents that objects name, each with its largest and its smallest
-// size and checksum.
-const selectContents = "SELECT blob, MAX(size), MAX(checksum), MIN(size), MIN(checksum), MAX(mime_type) FROM objects"
+// selectContents selects the contents that rows name, each with its largest and its smallest size and
+// checksum, and contents are the rows that name some: objects and earlier versions.
+const (
+	selectContents = "SELECT blob, MAX(size), MAX(checksum), MIN(size), MIN(checksum), MAX(mime_type) FROM "
+	contents       = "(SELECT blob, size, checksum, mime_type FROM objects UNION ALL SELECT blob, size, checksum, mime_type FROM object_versions) AS contents"
+)
 
-// Blobs ranges over the contents of the objects of all organisations, each once, in the
+// versionsSchema is the first version of the schema that has earlier versions.
+const versionsSchema = 19
+
+// Blobs ranges over the contents of the objects and earlier versions of all organisations, each once, in the
 // byte order of their names. An error is the last element.
 func (c *Copy) Blobs(ctx context.Context) iter.Seq2[Named, error] {
 	return func(yield func(Named, error) bool) {
-		rows, err := c.pool.QueryContext(ctx, selectContents+" GROUP BY blob ORDER BY blob")
+		from := contents
+		if c.Schema < versionsSchema {
+			from = "objects"
+		}
+		rows, err := c.pool.QueryContext(ctx, selectContents+from+" GROUP BY blob ORDER BY blob")
 		if err != nil {
 			yield(Named{}, failed(ctx, err, "Content"))
 			return

@@ -3,6 +3,8 @@ package gormdb
 import (
 	"slices"
 	"strings"
+
+	"collab/domain/object"
 )
 
 // The statements that are SQL text, each with the reason why it is not made from the
@@ -99,33 +101,63 @@ var takenKeys = func() (s [2]string) {
 // replaceFields are the fields that Replace is given; it computes the number.
 var replaceFields = slices.DeleteFunc(slices.Clone(objectTable.changes), func(f field) bool { return f.name == "n" })
 
-// replaceObject is Replace in one statement instead of eight on Postgres, by the object's class.
-// Each part reads its rows from the one before: the log's head is locked first, as everywhere,
-// and nothing is changed if a part finds no row.
-var replaceObject = func() (s [len(usageColumns)]string) {
-	for class, bytes := range usageColumns {
-		s[class] = replaceObjectBefore + ", counted_n = taken.n, " + bytes + " = log_heads." + bytes + " + ?" + replaceObjectAfter
+// replaceObject is Replace in one statement instead of eight on Postgres, by whether the previous
+// content is kept and by the object's class. Each part reads its rows from the one before: the log's
+// head is locked first, as everywhere, and nothing is changed if a part finds no row.
+var replaceObject = func() (s [2][object.Versions]string) {
+	const insertName = " discarded AS (INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT @org, "
+	released := insertName + "?::text, TRUE, ?::bigint FROM taken" + discarded + "),"
+	kept := " kept AS (INSERT INTO object_versions (org_id, " + join(keptFields, "%") + ", ended_at, ended_by, expires_at) SELECT @org, " +
+		join(keptFields, "was.%") + ", ?::bigint, ?::uuid, ?::bigint FROM was JOIN taken ON TRUE)," +
+		" excess AS (DELETE FROM object_versions v USING taken WHERE v.org_id = @org AND v.object_id = ? AND v.version <= " +
+		oldVersions("@org") + " RETURNING v.blob, v.size)," +
+		insertName + "excess.blob, TRUE, ?::bigint FROM excess" + discarded + "),"
+	for class := range s[0] {
+		bytes := ", counted_n = taken.n, " + usageColumns[class] + " = log_heads." + usageColumns[class] + " + ?"
+		s[0][class] = replaceObjectBefore("") + released + replaceObjectLogged + bytes + replaceObjectAfter
+		s[1][class] = replaceObjectBefore(", x.id AS object_id, "+join(keptFields[1:], "x.%")) + kept + replaceObjectLogged + bytes +
+			", version_bytes = log_heads.version_bytes + ? - (SELECT CAST(COALESCE(SUM(e.size), 0) AS bigint) FROM excess e)" + replaceObjectAfter
 	}
 	return s
 }()
 
-var replaceObjectBefore = "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org AND " + ofEpoch +
-	" AND h.counted_n = h.n AND h.shared_bytes + h.personal_bytes + h.memory_bytes <= ?" + onPostgres.forUpdate() + ")," +
-	" was AS (SELECT head.n, head.floor FROM objects x, head WHERE x.org_id = @org AND x.id = ? AND x.blob = ? AND x.version = ?" + onPostgres.forUpdate() + " OF x)," +
-	" taken AS (DELETE FROM blob_names b USING was WHERE b.org_id = @org AND b.name = ? AND NOT b.is_discarded RETURNING was.n, was.floor)," +
-	" put AS (UPDATE objects SET " + join(replaceFields, "% = ?") + ", n = taken.n FROM taken WHERE org_id = @org AND id = ?)," +
-	" discarded AS (INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT @org, ?::text, TRUE, ?::bigint FROM taken" + discarded + ")," +
-	" logged AS (INSERT INTO changes (org_id, n, type, at, by_user, record)" +
+// oldVersions returns a query of the latest version of an object after as many as are kept.
+func oldVersions(o string) string {
+	return "(SELECT e.version FROM object_versions e WHERE e.org_id = " + o + " AND e.object_id = ? ORDER BY e.version DESC LIMIT 1 OFFSET ?)"
+}
+
+// keptFields are the fields of an earlier version that are those of its object, the id first.
+var keptFields = versionTable.fieldsOf("object_id", "version", "path", "kind", "scope", "workspace_id", "team_id", "owner_id", "mime_type",
+	"created_by", "updated_by", "created_at", "updated_at", "blob", "size", "checksum", "is_text")
+
+func replaceObjectBefore(columns string) string {
+	return "WITH head AS (SELECT h.n + 1 AS n, h.floor FROM log_heads h WHERE h.org_id = @org AND " + ofEpoch +
+		" AND h.counted_n = h.n AND h." + strings.Join(usageColumns[:], " + h.") + " <= ?" + onPostgres.forUpdate() + ")," +
+		" was AS (SELECT head.n, head.floor" + columns + " FROM objects x, head WHERE x.org_id = @org AND x.id = ? AND x.blob = ? AND x.version = ?" + onPostgres.forUpdate() + " OF x)," +
+		" taken AS (DELETE FROM blob_names b USING was WHERE b.org_id = @org AND b.name = ? AND NOT b.is_discarded RETURNING was.n, was.floor)," +
+		" put AS (UPDATE objects SET " + join(replaceFields, "% = ?") + ", n = taken.n FROM taken WHERE org_id = @org AND id = ?),"
+}
+
+const replaceObjectLogged = " logged AS (INSERT INTO changes (org_id, n, type, at, by_user, record)" +
 	" SELECT @org, taken.n, ?::text, ?::bigint, ?::uuid, ?::text || taken.n || '}' FROM taken)," +
 	" moved AS (UPDATE log_heads SET n = taken.n"
 
 const replaceObjectAfter = " FROM taken WHERE org_id = @org) SELECT taken.n, taken.floor, (SELECT e.epoch FROM log_epoch e) FROM taken"
 
+// orgsWithExpired returns the next organisations with earlier versions that have expired: one look
+// into the index for each organisation.
+const orgsWithExpired = "SELECT o.id FROM organisations o WHERE o.id > ? AND EXISTS (SELECT 1 FROM object_versions v WHERE v.org_id = o.id AND v.expires_at <= ?)" +
+	" ORDER BY o.id LIMIT ?"
+
 // sumSizes sums what several organisations store.
 var sumSizes = [2]string{onSQLite: sumSizesOf(onSQLite), onPostgres: sumSizesOf(onPostgres)}
 
 func sumSizesOf(d dialect) string {
-	return "SELECT x.org_id, x.kind, x.scope, CAST(SUM(x.size) AS bigint) FROM objects x WHERE " + d.in("x.org_id", "uuid") + " GROUP BY x.org_id, x.kind, x.scope"
+	sums := func(table, earlier string) string {
+		return "SELECT x.org_id, x.kind, x.scope, CAST(SUM(x.size) AS bigint), " + earlier + " FROM " + table + " x WHERE " + d.in("x.org_id", "uuid") +
+			" GROUP BY x.org_id, x.kind, x.scope"
+	}
+	return sums("objects", "FALSE") + " UNION ALL " + sums("object_versions", "TRUE")
 }
 
 // discarded is the conflict clause for a name that is recorded already.
@@ -136,17 +168,19 @@ const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_
 const announced = "SELECT COUNT(*), CAST(COALESCE(SUM(b.size), 0) + COALESCE((SELECT SUM(u.size) FROM uploads u WHERE u.org_id = @org AND u.status = 'OPEN'), 0) AS bigint)" +
 	" FROM blob_names b WHERE b.org_id = @org AND NOT b.is_discarded"
 
-// discardNames, discardObjects and knownBlobs are about many names: those of a parameter,
-// those of the organisation's objects, and either.
-var discardNames, discardObjects, knownBlobs = func() (names, objects, known [2]string) {
+// discardNames, discardContents and knownBlobs are about many names: those of a parameter,
+// those of the organisation's objects and earlier versions, and either.
+var discardNames, discardContents, knownBlobs = func() (names, contents, known [2]string) {
 	for d, from := range map[dialect]string{onSQLite: "json_each(?)", onPostgres: "unnest(?::text[]) AS value"} {
 		bits := ", " + d.param("boolean") + ", " + d.param("bigint")
 		insert := "INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT "
 		names[d] = insert + d.org() + ", value" + bits + " FROM " + from + " WHERE 1 = 1" + discarded
-		objects[d] = insert + "DISTINCT x.org_id, x.blob" + bits + " FROM objects x WHERE x.org_id = @org" + discarded
-		known[d] = "SELECT b.name FROM blob_names b WHERE " + d.in("b.name", "text") + " UNION ALL SELECT x.blob FROM objects x WHERE " + d.in("x.blob", "text")
+		contents[d] = insert + "u.org_id, u.blob" + bits + " FROM (SELECT x.org_id, x.blob FROM objects x WHERE x.org_id = @org" +
+			" UNION SELECT v.org_id, v.blob FROM object_versions v WHERE v.org_id = @org) AS u WHERE 1 = 1" + discarded
+		known[d] = "SELECT b.name FROM blob_names b WHERE " + d.in("b.name", "text") + " UNION ALL SELECT x.blob FROM objects x WHERE " + d.in("x.blob", "text") +
+			" UNION ALL SELECT v.blob FROM object_versions v WHERE " + d.in("v.blob", "text")
 	}
-	return names, objects, known
+	return names, contents, known
 }()
 
 // marks reads three tables in one statement, and so in one snapshot.
@@ -171,7 +205,7 @@ const (
 // lockHead reads and locks the head of a log; SQLite has no other writers.
 var lockHead = [2]string{onSQLite: selectHead, onPostgres: selectHead + onPostgres.forUpdate()}
 
-const selectHead = "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e), h.shared_bytes, h.personal_bytes, h.memory_bytes, h.counted_n FROM log_heads h WHERE h.org_id = @org"
+var selectHead = "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e), h." + strings.Join(usageColumns[:], ", h.") + ", h.counted_n FROM log_heads h WHERE h.org_id = @org"
 
 // beginLog inserts a log's head if the organisation exists.
 const beginLog = "INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id = @org ON CONFLICT DO NOTHING"

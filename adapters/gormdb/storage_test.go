@@ -126,11 +126,11 @@ func TestHints(t *testing.T) {
 			if err := db.Storage().BlobNames().Announce(ctx, o, next.Blob, 0, time.UnixMilli(1).UTC()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited); err != nil {
+			if _, err := db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited, object.Retention{}); err != nil {
 				t.Fatal(err)
 			}
 			expect(t, object.Hint{Org: o, N: 5})
-			if _, err := db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited); !fault.Is(err, fault.Conflict) {
+			if _, err := db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited, object.Retention{}); !fault.Is(err, fault.Conflict) {
 				t.Errorf("the error is %v", err)
 			}
 			expect(t)
@@ -379,7 +379,7 @@ func TestUsageCountsWhatServersOfThePreviousReleaseWrite(t *testing.T) {
 			if err := db.Storage().BlobNames().Announce(ctx, o, next.Blob, 0, time.UnixMilli(1).UTC()); err != nil && !fault.Is(err, fault.Conflict) {
 				t.Fatal(err)
 			}
-			_, err = db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), 1000)
+			_, err = db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), 1000, object.Retention{})
 			return err
 		}
 		used(3)

@@ -22,7 +22,7 @@ import (
 // foreign keys refer to.
 var TransferTables = []string{
 	"users", "organisations", "memberships", "invitations", "subscriptions", "teams", "team_members", "workspaces", "workspace_orders",
-	"tasks", "task_history", "inbox", "audit", "replays", "sessions", "log_heads", "objects", "changes", "blob_names",
+	"tasks", "task_history", "inbox", "audit", "replays", "sessions", "log_heads", "objects", "object_versions", "changes", "blob_names",
 	"quota_accounts", "quota_leases", "usage_entries", "usage_user_models", "usage_users", "usage_models",
 	"connectors", "connector_credentials", "connector_flows", "connector_clients", "connector_revocations",
 	"releases", "release_revision", "release_adoption",
@@ -437,12 +437,12 @@ func (s *Source) Digests(ctx context.Context, table string, each func(n int) err
 	return digests, each(n)
 }
 
-// Contents ranges over the content that the objects of all organisations name after a name, in the
+// Contents ranges over the content that the objects and earlier versions of all organisations name after a name, in the
 // order of names. An error is the last. No other method may be called meanwhile.
 func (s *Source) Contents(ctx context.Context, after string) iter.Seq2[Named, error] {
 	return func(yield func(Named, error) bool) {
 		stopped := false
-		err := s.conn.rows(ctx, s.blobsAfter(selectContents)+" GROUP BY blob ORDER BY blob", []any{after}, func(v []any) error {
+		err := s.conn.rows(ctx, s.blobsAfter(selectContents+contents)+" GROUP BY blob ORDER BY blob", []any{after}, func(v []any) error {
 			n := Named{Blob: v[0].(string), Size: v[1].(int64), Checksum: v[2].(string), MimeType: v[5].(string)}
 			if v[3] != any(n.Size) || v[4] != any(n.Checksum) {
 				return fmt.Errorf("two objects have %q with different sizes or checksums", n.Blob)
@@ -461,7 +461,7 @@ func (s *Source) Contents(ctx context.Context, after string) iter.Seq2[Named, er
 
 // CountContents returns the number of contents that Contents ranges over.
 func (s *Source) CountContents(ctx context.Context, after string) (int64, error) {
-	return s.number(ctx, s.blobsAfter("SELECT count(DISTINCT blob) FROM objects"), after)
+	return s.number(ctx, s.blobsAfter("SELECT count(DISTINCT blob) FROM "+contents), after)
 }
 
 // blobsAfter adds the condition that content follows a name.

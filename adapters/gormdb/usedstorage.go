@@ -2,6 +2,7 @@ package gormdb
 
 import (
 	"context"
+	"strings"
 
 	"collab/domain/id"
 	"collab/domain/object"
@@ -17,21 +18,27 @@ type lockedHead struct {
 }
 
 // usageColumns are the columns of log_heads by class.
-var usageColumns = [...]string{object.SharedFiles: "shared_bytes", object.PersonalFiles: "personal_bytes", object.Memories: "memory_bytes"}
+var usageColumns = [...]string{
+	object.SharedFiles: "shared_bytes", object.PersonalFiles: "personal_bytes", object.Memories: "memory_bytes", object.Versions: "version_bytes",
+}
 
 // setHead stores what row returns.
-const setHead = "n = ?, shared_bytes = ?, personal_bytes = ?, memory_bytes = ?, counted_n = ?"
+var setHead = "n = ?, " + strings.Join(usageColumns[:], " = ?, ") + " = ?, counted_n = ?"
 
 func (h *lockedHead) row() []any {
 	countedN := int64(-1) // no number of an entry
 	if h.counted {
 		countedN = h.N
 	}
-	return []any{h.N, h.usage[object.SharedFiles], h.usage[object.PersonalFiles], h.usage[object.Memories], countedN}
+	row := []any{h.N}
+	for _, size := range h.usage {
+		row = append(row, size)
+	}
+	return append(row, countedN)
 }
 
 func (r *logHeadRow) usage() (object.Usage, bool) {
-	return object.Usage{r.SharedBytes, r.PersonalBytes, r.MemoryBytes}, r.CountedN == r.N
+	return object.Usage{r.SharedBytes, r.PersonalBytes, r.MemoryBytes, r.VersionBytes}, r.CountedN == r.N
 }
 
 // grow adds to the usage of an organisation whose log the transaction has locked.
@@ -55,7 +62,7 @@ func (c *conn) storeUsage(ctx context.Context) error {
 	return nil
 }
 
-// Used sums the sizes of objects where the stored usage does not count. A transaction that has
+// Used sums the sizes of objects and earlier versions where the stored usage does not count. A transaction that has
 // locked the log stores the sums.
 func (s storage) Used(ctx context.Context, orgs []id.Org) (map[id.Org]object.Usage, error) {
 	used := make(map[id.Org]object.Usage, len(orgs))
@@ -89,10 +96,14 @@ func (s storage) Used(ctx context.Context, orgs []id.Org) (map[id.Org]object.Usa
 	}
 	if len(sum) > 0 {
 		var r objectRow
-		c := crossTenantSQL(crossTenantOverview, sumSizes[s.dialect], list(s.dialect, sum))
-		err := eachRow(ctx, s.read, "Object", c, []any{&r.OrgID, &r.Place.Kind, &r.Place.Scope, &r.Content.Size}, func() error {
-			usage := used[r.OrgID]
-			usage[object.Place(r.Place).Class()] += r.Content.Size
+		earlier, of := false, list(s.dialect, sum)
+		c := crossTenantSQL(crossTenantOverview, sumSizes[s.dialect], of, of)
+		err := eachRow(ctx, s.read, "Object", c, []any{&r.OrgID, &r.Place.Kind, &r.Place.Scope, &r.Content.Size, &earlier}, func() error {
+			usage, class := used[r.OrgID], object.Place(r.Place).Class()
+			if earlier {
+				class = object.Versions
+			}
+			usage[class] += r.Content.Size
 			used[r.OrgID] = usage
 			return nil
 		})

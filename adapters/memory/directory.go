@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -142,6 +143,7 @@ func (s organisations) Erase(_ context.Context, o id.Org, now time.Time) error {
 		for _, v := range x.tenant(o).objects.rows {
 			x.discard(o, v.Blob, now)
 		}
+		x.discardVersions(o, always, math.MaxInt64, 0, now)
 		for name, v := range x.blobs.rows {
 			if v.Org == o && v.Discarded {
 				x.discard(o, name, now)

@@ -183,6 +183,7 @@ type tenant struct {
 	history       *table[id.Entry, task.Change]
 	objects       *table[id.Object, object.Object]
 	keys          *table[string, id.Object] // by folded storage key
+	versions      *table[version, object.Earlier]
 	log           *table[int64, object.Change]
 	accounts      *table[account, quota.Account]
 	leases        *table[leaseKey, quota.Lease]
@@ -207,6 +208,7 @@ func newTenant() *tenant {
 		history:       newTable[id.Entry, task.Change]("Change"),
 		objects:       newTable[id.Object, object.Object]("Object"),
 		keys:          newTable[string, id.Object]("Path"),
+		versions:      newTable[version, object.Earlier]("Version"),
 		log:           newTable[int64, object.Change]("Change"),
 		accounts:      newTable[account, quota.Account]("Account"),
 		leases:        newTable[leaseKey, quota.Lease]("Lease"),

@@ -21,6 +21,7 @@ var (
 	_ ports.Objects   = objects{}
 	_ ports.Changes   = changes{}
 	_ ports.BlobNames = blobNames{}
+	_ ports.Versions  = versions{}
 )
 
 type storage records
@@ -28,6 +29,7 @@ type storage records
 func (s storage) Objects() ports.Objects     { return objects{s.run} }
 func (s storage) Changes() ports.Changes     { return changes(s) }
 func (s storage) BlobNames() ports.BlobNames { return blobNames{s.run} }
+func (s storage) Versions() ports.Versions   { return versions{s.run} }
 
 // Used sums the sizes each time.
 func (s storage) Used(_ context.Context, orgs []id.Org) (map[id.Org]object.Usage, error) {
@@ -44,22 +46,35 @@ func (t *tenant) used() (u object.Usage) {
 	for _, v := range t.objects.rows {
 		u[v.Class()] += v.Size
 	}
+	for _, v := range t.versions.rows {
+		u[object.Versions] += v.Size
+	}
 	return u
 }
 
-func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64) (object.Head, error) {
+func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
 	return result(s.run, func(x *tx) (object.Head, error) {
 		tenant := x.tenant(o)
 		there, ok := tenant.objects.rows[c.Object.ID]
-		if now, err := x.epochs.get(o); err != nil || now != epoch || !ok || there.Blob != was.Blob || there.Version != c.Object.Version-1 ||
-			!tenant.used().Allows(c.Object.Size-was.Size, limit) {
+		growth := c.Object.Size - was.Size
+		if keep.Keeps() {
+			growth = c.Object.Size
+		}
+		fits := limit < 0 || growth <= 0 || tenant.used().Total() <= limit-growth
+		if now, err := x.epochs.get(o); err != nil || now != epoch || !ok || there.Blob != was.Blob || there.Version != c.Object.Version-1 || !fits {
 			return object.Head{}, fault.New(fault.Conflict, "The object has changed")
 		}
 		inside := storage{run: x.run, inside: true}
 		if err := inside.BlobNames().Forget(ctx, object.Blob{Org: o, Name: c.Object.Blob}); err != nil {
 			return object.Head{}, fault.Wrap(fault.Conflict, err, "The blob is not announced")
 		}
-		if err := errors.Join(inside.Objects().Put(ctx, o, c.Object), inside.BlobNames().Discard(ctx, o, []string{was.Blob}, c.At)); err != nil {
+		err := inside.Objects().Put(ctx, o, c.Object)
+		if keep.Keeps() {
+			err = errors.Join(err, inside.Versions().Keep(ctx, o, keep.Ended(there, c.By, c.At, false), keep))
+		} else {
+			err = errors.Join(err, inside.BlobNames().Discard(ctx, o, []string{was.Blob}, c.At))
+		}
+		if err != nil {
 			return object.Head{}, err
 		}
 		return inside.Changes().Append(ctx, o, c)
@@ -415,6 +430,11 @@ func (b blobNames) Known(_ context.Context, names []string) (map[string]bool, er
 		}
 		for _, t := range x.tenants.rows {
 			for _, v := range t.objects.rows {
+				if asked[v.Blob] {
+					known[v.Blob] = true
+				}
+			}
+			for _, v := range t.versions.rows {
 				if asked[v.Blob] {
 					known[v.Blob] = true
 				}

@@ -217,7 +217,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 			return o, err
 		}
 		written = o.WithContent(content, actor.User, now)
-		if head, err = s.Store.Storage().Replace(ctx, actor.Org, actor.Epoch(), found.Content, object.NewChange(written), s.Limits.Of(sub.At(now).Plan)); err == nil {
+		if head, err = s.Store.Storage().Replace(ctx, actor.Org, actor.Epoch(), found.Content, object.NewChange(written), s.Limits.Of(sub.At(now).Plan), object.Retention{}); err == nil {
 			written.N = head.N
 			s.cacheRecord(written, head)
 			return written, nil

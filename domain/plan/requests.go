@@ -8,11 +8,9 @@ type RequestLimits map[Plan]int64
 
 // ParseRequestLimits reads "FREE=600,STANDARD=6000", or "off".
 func ParseRequestLimits(text string) (RequestLimits, error) {
-	return parseLimits(text, "FREE=600, of NO_PLAN, FREE, STANDARD, PREMIUM or ENTERPRISE", func(s string) int64 {
-		if n, err := strconv.ParseInt(s, 10, 64); err == nil && n >= 1 && n <= 1_000_000_000 {
-			return n
-		}
-		return 0
+	return parseLimits(text, "FREE=600, of NO_PLAN, FREE, STANDARD, PREMIUM or ENTERPRISE", func(s string) (int64, bool) {
+		n, err := strconv.ParseInt(s, 10, 64)
+		return n, err == nil && n >= 1 && n <= 1_000_000_000
 	})
 }
 

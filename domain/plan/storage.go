@@ -24,10 +24,10 @@ func ParseStorageLimits(text string) (StorageLimits, error) {
 	return parseLimits(text, "FREE=10GiB, of NO_PLAN, FREE, STANDARD, PREMIUM or ENTERPRISE, in MiB, GiB or TiB", parseSize)
 }
 
-// parseLimits reads limits by plan, or "off". Parse returns 0 for a text that is no limit; want
+// parseLimits reads limits by plan, or "off". Parse reports whether a text is a limit; want
 // describes one in the error.
-func parseLimits(text, want string, parse func(string) int64) (map[Plan]int64, error) {
-	limits := map[Plan]int64{}
+func parseLimits[L any](text, want string, parse func(string) (L, bool)) (map[Plan]L, error) {
+	limits := map[Plan]L{}
 	if text == "off" {
 		return limits, nil
 	}
@@ -35,8 +35,8 @@ func parseLimits(text, want string, parse func(string) int64) (map[Plan]int64, e
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		p, known := Parse(name)
 		_, again := limits[p]
-		limit := parse(value)
-		if !known || again || limit == 0 {
+		limit, ok := parse(value)
+		if !known || again || !ok {
 			return nil, fmt.Errorf("%q is not a limit such as %s", part, want)
 		}
 		limits[p] = limit
@@ -52,16 +52,16 @@ func limitOf(limits map[Plan]int64, p Plan) int64 {
 	return Unlimited
 }
 
-// parseSize returns a number of bytes, or 0 if the text is none.
-func parseSize(text string) int64 {
+// parseSize returns a number of bytes.
+func parseSize(text string) (size int64, ok bool) {
 	for _, unit := range units {
 		if count, ok := strings.CutSuffix(text, unit.suffix); ok {
 			if n, err := strconv.ParseInt(count, 10, 64); err == nil && n >= 1 && n <= 1<<20 {
-				return n * unit.size
+				return n * unit.size, true
 			}
 		}
 	}
-	return 0
+	return 0, false
 }
 
 // Of returns the limit of a plan, or Unlimited.
@@ -80,5 +80,5 @@ func (l StorageLimits) Check(p Plan, used object.Usage, growth int64) error {
 			break
 		}
 	}
-	return fault.New(fault.Forbidden, "The organisation's plan %s allows at most %s of stored content, and %d bytes are stored: delete content, or choose another plan", p, size, used.Total())
+	return fault.New(fault.Forbidden, "The organisation's plan %s allows at most %s of stored content, and %d bytes are stored: delete content, or choose another plan", p, size, used.Present())
 }

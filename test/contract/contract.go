@@ -60,6 +60,7 @@ func Store(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Objects", func(t *testing.T) { Objects(t, open) })
 	t.Run("Changes", func(t *testing.T) { Changes(t, open) })
 	t.Run("BlobNames", func(t *testing.T) { BlobNames(t, open) })
+	t.Run("Versions", func(t *testing.T) { Versions(t, open) })
 	t.Run("Quotas", func(t *testing.T) { Quotas(t, open) })
 	t.Run("Ledger", func(t *testing.T) { Ledger(t, open) })
 	t.Run("Requests", func(t *testing.T) { Requests(t, open) })

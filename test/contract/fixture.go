@@ -97,6 +97,7 @@ func (w *fixture) uploads() ports.Uploads         { return w.store.Journal().Upl
 func (w *fixture) objects() ports.Objects         { return w.store.Storage().Objects() }
 func (w *fixture) changes() ports.Changes         { return w.store.Storage().Changes() }
 func (w *fixture) blobNames() ports.BlobNames     { return w.store.Storage().BlobNames() }
+func (w *fixture) versions() ports.Versions       { return w.store.Storage().Versions() }
 func (w *fixture) quotas() ports.Quotas           { return w.store.Usage().Quotas() }
 func (w *fixture) ledger() ports.Ledger           { return w.store.Usage().Ledger() }
 func (w *fixture) requests() ports.Requests       { return w.store.Usage().Requests() }

@@ -19,7 +19,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			epoch := w.epoch(tn.ID)
 			for n, was := range []object.Object{tn.sharedObject, tn.personalObject} {
 				c := w.successor(was)
-				head := resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, was.Content, c, plan.Unlimited)).must(w)
+				head := resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, was.Content, c, plan.Unlimited, object.Retention{})).must(w)
 				wantEqual(w, head, object.Head{Epoch: head.Epoch, N: int64(n + 3)})
 				wantEqual(w, w.head(tn.ID), head)
 				c.N, c.Object.N = head.N, head.N
@@ -39,7 +39,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			tn := w.tenant()
 			c, epoch := w.successor(tn.sharedObject), w.epoch(tn.ID)
 			c.By = ""
-			c.N = resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited)).must(w).N
+			c.N = resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited, object.Retention{})).must(w).N
 			c.Object.N = c.N
 			resultOf(w.changes().List(w.ctx, tn.ID, c.N-1, 10)).is(w, []object.Change{c})
 		},
@@ -75,7 +75,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 				"it names another blob, and the name is new": {tn.ID, tn.personalObject, unannounced, w.epoch(tn.ID)},
 			} {
 				was, wasTheirs, names, theirNames := w.content(tn), w.content(other), w.due(tn.ID), w.due(other.ID)
-				head, err := w.store.Storage().Replace(w.ctx, try.in, try.epoch, try.was.Content, try.c, plan.Unlimited)
+				head, err := w.store.Storage().Replace(w.ctx, try.in, try.epoch, try.was.Content, try.c, plan.Unlimited, object.Retention{})
 				if !fault.Is(err, fault.Conflict) {
 					w.Errorf("%s: %+v, %v", about, head, err)
 				}
@@ -90,7 +90,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			late := w.successor(tn.sharedObject)
 			moved := w.moved(tn.sharedObject, "elsewhere.md")
 			was := w.content(tn)
-			_, err := w.store.Storage().Replace(w.ctx, tn.ID, w.epoch(tn.ID), tn.sharedObject.Content, late, plan.Unlimited)
+			_, err := w.store.Storage().Replace(w.ctx, tn.ID, w.epoch(tn.ID), tn.sharedObject.Content, late, plan.Unlimited, object.Retention{})
 			w.wantConflict(err)
 			wantEqual(w, w.content(tn), was)
 			resultOf(w.objects().Get(w.ctx, tn.ID, moved.ID)).is(w, moved)
@@ -102,7 +102,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 				made[i] = w.successor(tn.sharedObject)
 			}
 			winner := w.wantOneSuccess(concurrently(concurrent, func(i int) error {
-				_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, made[i], plan.Unlimited)
+				_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, made[i], plan.Unlimited, object.Retention{})
 				return err
 			}), fault.Conflict)
 			c := made[winner]
@@ -120,7 +120,7 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			from := w.head(tn.ID).N
 			w.allOK(concurrently(2*concurrent, func(i int) error {
 				if i < concurrent {
-					_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, all[i].Content, w.successor(all[i]), plan.Unlimited)
+					_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, all[i].Content, w.successor(all[i]), plan.Unlimited, object.Retention{})
 					return err
 				}
 				_, err := w.append(tn.ID, func(ports.Storage) ([]object.Change, error) {
@@ -144,12 +144,12 @@ func Storage(t *testing.T, open func(t *testing.T) Opened) {
 			c, second := w.successor(tn.sharedObject), w.successor(tn.personalObject)
 			was, names, epoch := w.content(tn), w.due(tn.ID), w.epoch(tn.ID)
 			both := func(r ports.Records) error {
-				_, err := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited)
-				_, conflict := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, second, plan.Unlimited)
+				_, err := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited, object.Retention{})
+				_, conflict := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, second, plan.Unlimited, object.Retention{})
 				if !fault.Is(conflict, fault.Conflict) {
 					w.Errorf("the second ended with %v", conflict)
 				}
-				_, err2 := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.personalObject.Content, second, plan.Unlimited)
+				_, err2 := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.personalObject.Content, second, plan.Unlimited, object.Retention{})
 				return errors.Join(err, err2)
 			}
 			w.rolledBack(both)

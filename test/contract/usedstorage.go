@@ -82,7 +82,7 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 					if random.IntN(4) == 0 {
 						next := resized(v)
 						w.ok(w.blobNames().Announce(w.ctx, tn.ID, next.Blob, 0, at(90)))
-						resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, v.Content, object.NewChange(next), plan.Unlimited)).must(w)
+						resultOf(w.store.Storage().Replace(w.ctx, tn.ID, epoch, v.Content, object.NewChange(next), plan.Unlimited, object.Retention{})).must(w)
 						there[i] = next
 					}
 				}
@@ -135,7 +135,7 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			replaced := 0
 			for _, err := range concurrently(concurrent, func(i int) error {
-				_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, all[i].Content, next[i], limit)
+				_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, all[i].Content, next[i], limit, object.Retention{})
 				return err
 			}) {
 				if err == nil {
@@ -158,7 +158,7 @@ func UsedStorage(t *testing.T, open func(t *testing.T) Opened) {
 				c := w.successor(is)
 				c.Object.Size = step.size
 				after := w.used(tn.ID).Total() + step.size - is.Size
-				_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, is.Content, c, max(0, after-step.beyond))
+				_, err := w.store.Storage().Replace(w.ctx, tn.ID, epoch, is.Content, c, max(0, after-step.beyond), object.Retention{})
 				if step.kind != 0 {
 					w.wantError(err, step.kind)
 					continue

@@ -174,12 +174,44 @@ type faultyStorage struct {
 
 func (s faultyStorage) Objects() ports.Objects { return faultyObjects{s.Storage.Objects(), s.faults} }
 func (s faultyStorage) Changes() ports.Changes { return faultyChanges{s.Storage.Changes(), s.faults} }
+func (s faultyStorage) Versions() ports.Versions {
+	return faultyVersions{s.Storage.Versions(), s.faults}
+}
 func (s faultyStorage) BlobNames() ports.BlobNames {
 	return faultyBlobNames{s.Storage.BlobNames(), s.faults}
 }
 
-func (s faultyStorage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64) (object.Head, error) {
-	return ask(s.faults, "Storage.Replace", func() (object.Head, error) { return s.Storage.Replace(ctx, o, epoch, was, c, limit) })
+func (s faultyStorage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
+	return ask(s.faults, "Storage.Replace", func() (object.Head, error) { return s.Storage.Replace(ctx, o, epoch, was, c, limit, keep) })
+}
+
+type faultyVersions struct {
+	ports.Versions
+	faults *Faults
+}
+
+func (s faultyVersions) List(ctx context.Context, o id.Org, of id.Object, before int64, limit int, each func(object.Earlier) error) error {
+	return s.faults.call("Versions.List", func() error { return s.Versions.List(ctx, o, of, before, limit, each) })
+}
+
+func (s faultyVersions) Deleted(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, each func(object.Earlier) error) error {
+	return s.faults.call("Versions.Deleted", func() error { return s.Versions.Deleted(ctx, o, viewer, f, each) })
+}
+
+func (s faultyVersions) Keep(ctx context.Context, o id.Org, v object.Earlier, keep object.Retention) error {
+	return s.faults.call("Versions.Keep", func() error { return s.Versions.Keep(ctx, o, v, keep) })
+}
+
+func (s faultyVersions) Take(ctx context.Context, o id.Org, of id.Object, version int64) (object.Earlier, error) {
+	return ask(s.faults, "Versions.Take", func() (object.Earlier, error) { return s.Versions.Take(ctx, o, of, version) })
+}
+
+func (s faultyVersions) Discard(ctx context.Context, o id.Org, of []id.Object, size int64, limit int, now time.Time) (int, error) {
+	return ask(s.faults, "Versions.Discard", func() (int, error) { return s.Versions.Discard(ctx, o, of, size, limit, now) })
+}
+
+func (s faultyVersions) Expire(ctx context.Context, now time.Time) error {
+	return s.faults.call("Versions.Expire", func() error { return s.Versions.Expire(ctx, now) })
 }
 
 type faultyObjects struct {

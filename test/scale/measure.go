@@ -212,7 +212,7 @@ var operations = []operation{
 		}
 		change := object.NewChange(was.WithContent(content, was.CreatedBy, now))
 		return func() error {
-			_, err := b.db.Storage().Replace(ctx, of, 0, was.Content, change, 1<<40)
+			_, err := b.db.Storage().Replace(ctx, of, 0, was.Content, change, 1<<40, object.Retention{})
 			return err
 		}, err
 	}},

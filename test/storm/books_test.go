@@ -401,7 +401,7 @@ func (s *storm) checkStore(db *gormdb.DB) {
 	}
 	named := map[string]bool{}
 	s.query(func(c *pgx.Conn) error {
-		rows, err := c.Query(s.Context(), "SELECT blob FROM objects")
+		rows, err := c.Query(s.Context(), "SELECT blob FROM objects UNION ALL SELECT blob FROM object_versions")
 		if err != nil {
 			return err
 		}

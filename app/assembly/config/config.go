@@ -81,6 +81,7 @@ type Config struct {
 	CORSOrigins  []string               `env:"COLLAB_CORS_ORIGINS" help:"origins of browser clients, comma separated"`
 	MaxUpload    int64                  `env:"COLLAB_MAX_UPLOAD_BYTES" help:"largest content of a file, in bytes" default:"104857600" min:"1048576"` // min is the limit of JSON bodies, among which are documents
 	PlanStorage  plan.StorageLimits     `env:"COLLAB_PLAN_STORAGE" help:"how much content an organisation may store by plan, in MiB, GiB or TiB; a plan that is not named has no limit; or off" default:"NO_PLAN=5GiB,FREE=10GiB,STANDARD=100GiB,PREMIUM=1TiB"`
+	PlanVersions plan.VersionRetention  `env:"COLLAB_PLAN_VERSIONS" help:"for how many days, and how many, earlier versions of each file, memory and document are kept by plan, such as FREE=7d/10; 0, or a plan that is not named, keeps none; or off" default:"NO_PLAN=30d/100,FREE=30d/100,STANDARD=30d/100,PREMIUM=30d/100,ENTERPRISE=30d/100"`
 	RateLimits   limit.Rates            `env:"COLLAB_RATE_LIMITS" help:"requests per caller, per address where there is no caller, and of providers per address (webhook); or off" default:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"`
 	PlanRequests plan.RequestLimits     `env:"COLLAB_PLAN_REQUESTS" help:"requests of an organisation in a minute by plan, on all servers together, such as FREE=600,STANDARD=6000; a plan that is not named has no limit; or off" default:"off"`
 	Budgets      limit.Budgets          `env:"COLLAB_BUDGETS" help:"what all requests may hold at once: memory for those of callers who are not known yet (anonymous), for bodies and downloads of known ones (callers), and for connections with the headers of requests (connections), and disk for what waits in files (spool), in MiB or GiB" or:"anonymous=64MiB,callers=256MiB,connections=1GiB,spool= 16 times COLLAB_MAX_UPLOAD_BYTES"`
@@ -220,6 +221,8 @@ func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error
 		*v, err = org.ParseRoleMap(text)
 	case *plan.StorageLimits:
 		*v, err = plan.ParseStorageLimits(text)
+	case *plan.VersionRetention:
+		*v, err = plan.ParseVersionRetention(text)
 	case *plan.RequestLimits:
 		*v, err = plan.ParseRequestLimits(text)
 	case *limit.Rates:

@@ -1,0 +1,196 @@
+package gormdb
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/ports"
+)
+
+// The most that Expire removes in one transaction, and for how many organisations it asks at once.
+const (
+	expiredVersions = 500
+	expiringOrgs    = 100
+)
+
+type versionRow struct {
+	OrgID      id.Org    `gorm:"primaryKey"`
+	Object     id.Object `gorm:"column:object_id;primaryKey"`
+	Version    int64     `gorm:"primaryKey"`
+	DeletedKey string    `gorm:"default:null"` // of the last version of a deleted object
+	Path       string
+	Place      placeRow `gorm:"embedded"`
+	MimeType   string
+	CreatedBy  id.User
+	UpdatedBy  id.User
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+	Content    contentRow `gorm:"embedded"`
+	EndedAt    time.Time
+	EndedBy    id.User `gorm:"default:null"`
+	ExpiresAt  time.Time
+}
+
+var versionTable = tenant[versionRow]("object_versions", "Version")
+
+func rowOfVersion(v object.Earlier) *versionRow {
+	r := &versionRow{
+		OrgID: v.Org, Object: v.ID, Version: v.Version, Path: v.Path, Place: placeRow(v.Place), MimeType: v.MimeType, CreatedBy: v.CreatedBy,
+		UpdatedBy: v.UpdatedBy, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Content: contentRow(v.Content),
+		EndedAt: v.EndedAt, EndedBy: v.EndedBy, ExpiresAt: v.ExpiresAt,
+	}
+	if v.Deleted {
+		r.DeletedKey = v.DeletedKey()
+	}
+	return r
+}
+
+func (r *versionRow) earlier() (object.Earlier, error) {
+	return object.Earlier{
+		Object: object.Object{
+			Place: object.Place(r.Place), ID: r.Object, Org: r.OrgID, Path: r.Path, MimeType: r.MimeType, Version: r.Version, CreatedBy: r.CreatedBy,
+			UpdatedBy: r.UpdatedBy, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Content: object.Content(r.Content),
+		},
+		EndedAt: r.EndedAt, EndedBy: r.EndedBy, Deleted: r.DeletedKey != "", ExpiresAt: r.ExpiresAt,
+	}, nil
+}
+
+type versions struct{ *conn }
+
+var _ ports.Versions = versions{}
+
+func (q versions) List(ctx context.Context, o id.Org, of id.Object, before int64, limit int, fn func(object.Earlier) error) error {
+	s := versionTable.of(q.read, o).filter("object_id = ? AND version < ?", cursorID(of), before)
+	return each(ctx, s.page("version DESC", limit), (*versionRow).earlier, fn)
+}
+
+func (q versions) Deleted(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, fn func(object.Earlier) error) error {
+	s, some := objectList(versionTable.of(q.read, o), "deleted_key", "object_versions_deleted", o, viewer, f)
+	if !some {
+		return nil
+	}
+	return each(ctx, s, (*versionRow).earlier, fn)
+}
+
+func (q versions) Keep(ctx context.Context, o id.Org, v object.Earlier, keep object.Retention) error {
+	return q.atomic(ctx, func(c *conn) error {
+		if _, err := (changes{c}).lock(ctx, o); err != nil {
+			return err
+		}
+		if err := versionTable.of(c.write, o).add(ctx, rowOfVersion(v)); err != nil {
+			return err
+		}
+		c.grow(o, object.Versions, v.Size)
+		of := versionTable.of(c.write, o).filter("object_id = ?", string(v.ID))
+		if v.Deleted {
+			expires := v.ExpiresAt.UnixMilli()
+			if _, err := of.filter("expires_at > ?", expires).set(ctx, "expires_at = ?", expires); err != nil {
+				return err
+			}
+		}
+		_, err := versions{c}.discard(ctx, of.filter("version <= "+oldVersions("?"), string(o), string(v.ID), keep.Versions), math.MaxInt64, 0, v.EndedAt)
+		return err
+	})
+}
+
+func (q versions) Take(ctx context.Context, o id.Org, of id.Object, version int64) (v object.Earlier, err error) {
+	err = q.atomic(ctx, func(c *conn) error {
+		if _, err := (changes{c}).lock(ctx, o); err != nil {
+			return err
+		}
+		row := versionTable.of(c.write, o).key(cursorID(of), version)
+		if v, err = get(ctx, row, (*versionRow).earlier); err != nil {
+			return err
+		}
+		if _, err := row.remove(ctx); err != nil {
+			return err
+		}
+		c.grow(o, object.Versions, -v.Size)
+		_, err := versionTable.of(c.write, o).filter("object_id = ? AND deleted_key IS NOT NULL", string(of)).set(ctx, "deleted_key = NULL")
+		return err
+	})
+	return v, err
+}
+
+func (q versions) Discard(ctx context.Context, o id.Org, of []id.Object, size int64, limit int, now time.Time) (n int, err error) {
+	some := validIDs(of)
+	if limit <= 0 || of != nil && len(some) == 0 {
+		return 0, nil
+	}
+	err = q.atomic(ctx, func(c *conn) error {
+		if _, err := (changes{c}).lock(ctx, o); err != nil {
+			return err
+		}
+		s := versionTable.of(c.write, o)
+		if of != nil {
+			s, size = s.among("object_id", list(c.dialect, some)), math.MaxInt64
+		}
+		n, err = versions{c}.discard(ctx, s, size, limit, now)
+		return err
+	})
+	return n, err
+}
+
+// discard removes the first of the versions in the order of their expiry, as Discard does. The log is
+// locked.
+func (q versions) discard(ctx context.Context, s selection, size int64, limit int, now time.Time) (int, error) {
+	var names []string
+	var r versionRow
+	sum, enough := int64(0), s.page("expires_at, version", limit).read("blob", "size")
+	err := eachRow(ctx, q.write, s.what, enough.command(), enough.dest(&r), func() error {
+		if sum < size {
+			names, sum = append(names, r.Content.Blob), sum+r.Content.Size
+		}
+		return nil
+	})
+	if err != nil || len(names) == 0 {
+		return 0, err
+	}
+	if _, err := versionTable.of(q.write, s.org).among("blob", list(q.dialect, names)).remove(ctx); err != nil {
+		return 0, err
+	}
+	q.grow(s.org, object.Versions, -sum)
+	return len(names), blobNames(q).Discard(ctx, s.org, names, now)
+}
+
+func (q versions) Expire(ctx context.Context, now time.Time) error {
+	for after, more := id.Org(""), true; more; {
+		var o id.Org
+		var due []id.Org
+		c := crossTenantSQL(crossTenantVersions, orgsWithExpired, cursorID(after), now.UnixMilli(), expiringOrgs)
+		err := eachRow(ctx, q.read, "Version", c, []any{&o}, func() error {
+			due = append(due, o)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, after = range due {
+			if err := q.expire(ctx, after, now); err != nil {
+				return err
+			}
+		}
+		more = len(due) == expiringOrgs
+	}
+	return nil
+}
+
+func (q versions) expire(ctx context.Context, o id.Org, now time.Time) error {
+	for n := expiredVersions; n == expiredVersions; {
+		err := q.atomic(ctx, func(c *conn) (err error) {
+			if _, err := (changes{c}).lock(ctx, o); err != nil {
+				return err
+			}
+			n, err = versions{c}.discard(ctx, versionTable.of(c.write, o).filter("expires_at <= ?", now.UnixMilli()), math.MaxInt64, expiredVersions, now)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

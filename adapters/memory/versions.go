@@ -1,0 +1,120 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+)
+
+// version is the key of an earlier version.
+type version struct {
+	object id.Object
+	number int64
+}
+
+func keyOfVersion(v object.Earlier) version { return version{v.ID, v.Version} }
+
+type versions struct{ run runner }
+
+func (q versions) List(_ context.Context, o id.Org, of id.Object, before int64, limit int, each func(object.Earlier) error) error {
+	all, err := result(q.run, func(x *tx) ([]object.Earlier, error) {
+		return x.tenant(o).versions.list(func(v object.Earlier) bool { return v.ID == of && v.Version < before },
+			func(a, b object.Earlier) int { return cmp.Compare(b.Version, a.Version) }, limit), nil
+	})
+	return forEach(all, err, each)
+}
+
+func (q versions) Deleted(_ context.Context, o id.Org, viewer *org.Actor, f object.Filter, each func(object.Earlier) error) error {
+	after := f.After
+	f.After = ""
+	all, err := result(q.run, func(x *tx) ([]object.Earlier, error) {
+		return x.tenant(o).versions.list(func(v object.Earlier) bool {
+			return v.Deleted && f.Selects(v.Object) && v.DeletedKey() > after && (viewer == nil || v.VisibleTo(*viewer))
+		}, func(a, b object.Earlier) int { return cmp.Compare(a.DeletedKey(), b.DeletedKey()) }, f.Limit), nil
+	})
+	return forEach(all, err, each)
+}
+
+func (q versions) Keep(_ context.Context, o id.Org, v object.Earlier, keep object.Retention) error {
+	return q.run.in(o, func(x *tx, t *tenant) error {
+		if err := t.versions.add(x, keyOfVersion(v), v); err != nil {
+			return err
+		}
+		for k, other := range t.versions.rows {
+			if v.Deleted && k.object == v.ID && other.ExpiresAt.After(v.ExpiresAt) {
+				other.ExpiresAt = v.ExpiresAt
+				t.versions.put(x, k, other)
+			}
+		}
+		of := t.versions.list(func(other object.Earlier) bool { return other.ID == v.ID }, func(a, b object.Earlier) int { return cmp.Compare(b.Version, a.Version) }, 0)
+		if int64(len(of)) > keep.Versions {
+			latest := of[keep.Versions].Version
+			x.discardVersions(o, func(other object.Earlier) bool { return other.ID == v.ID && other.Version <= latest }, math.MaxInt64, 0, v.EndedAt)
+		}
+		return nil
+	})
+}
+
+func (q versions) Take(_ context.Context, o id.Org, of id.Object, number int64) (object.Earlier, error) {
+	return result(q.run, func(x *tx) (object.Earlier, error) {
+		t := x.tenant(o)
+		v, err := t.versions.get(version{of, number})
+		if err != nil {
+			return v, err
+		}
+		t.versions.remove(x, keyOfVersion(v))
+		for k, other := range t.versions.rows {
+			if k.object == of && other.Deleted {
+				other.Deleted = false
+				t.versions.put(x, k, other)
+			}
+		}
+		return v, nil
+	})
+}
+
+func (q versions) Discard(_ context.Context, o id.Org, of []id.Object, size int64, limit int, now time.Time) (int, error) {
+	if limit <= 0 {
+		return 0, nil
+	}
+	return result(q.run, func(x *tx) (int, error) {
+		if _, err := x.tenants.get(o); err != nil {
+			return 0, err
+		}
+		if of == nil {
+			return x.discardVersions(o, always, size, limit, now), nil
+		}
+		return x.discardVersions(o, func(v object.Earlier) bool { return slices.Contains(of, v.ID) }, math.MaxInt64, limit, now), nil
+	})
+}
+
+// discardVersions removes the first of the versions that match, in the order of their expiry, as
+// ports.Versions.Discard does; limit 0 is none.
+func (x *tx) discardVersions(o id.Org, matches func(object.Earlier) bool, size int64, limit int, now time.Time) (n int) {
+	t, sum := x.tenant(o), int64(0)
+	for _, v := range t.versions.list(matches, func(a, b object.Earlier) int {
+		return cmp.Or(a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.Version, b.Version))
+	}, limit) {
+		if sum >= size {
+			break
+		}
+		t.versions.remove(x, keyOfVersion(v))
+		x.discard(o, v.Blob, now)
+		n, sum = n+1, sum+v.Size
+	}
+	return n
+}
+
+func (q versions) Expire(_ context.Context, now time.Time) error {
+	return q.run.do(func(x *tx) {
+		for o := range x.tenants.rows {
+			x.discardVersions(o, func(v object.Earlier) bool { return !v.ExpiresAt.After(now) }, math.MaxInt64, 0, now)
+		}
+	})
+}
