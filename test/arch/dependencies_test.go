@@ -64,23 +64,33 @@ func TestTheTableOfDependenciesIsThatOfTheModule(t *testing.T) {
 	if len(direct) < 20 {
 		t.Fatalf("go.mod requires %q", direct)
 	}
-	inServer := map[string]bool{}
-	for _, library := range project.reached("cmd/collabd") {
-		longest := ""
-		for _, module := range direct {
-			if within(library, module) && len(module) > len(longest) {
-				longest = module
+	// modules returns the modules of what the programs import, of those that go.mod requires.
+	modules := func(programs ...string) map[string]bool {
+		found := map[string]bool{}
+		for _, program := range programs {
+			for _, library := range project.reached(program) {
+				longest := ""
+				for _, module := range direct {
+					if within(library, module) && len(module) > len(longest) {
+						longest = module
+					}
+				}
+				if longest == "" {
+					t.Errorf("%s is of no module that go.mod requires", library)
+				}
+				found[longest] = true
 			}
 		}
-		if longest == "" {
-			t.Errorf("%s is of no module that go.mod requires", library)
-		}
-		inServer[longest] = true
+		return found
 	}
-	server, tests, found := strings.Cut(text("docs/dependencies.md"), "\n## In tests\n")
+	inServer := modules("cmd/collabd")
+	inClient := modules("cmd/collab", "adapters/localdisk", "adapters/mirrorstate")
+	maps.DeleteFunc(inClient, func(module string, _ bool) bool { return inServer[module] })
+	server, client, found := strings.Cut(text("docs/dependencies.md"), "\n## In the client\n")
+	client, tests, more := strings.Cut(client, "\n## In tests\n")
 	tests, _, programs := strings.Cut(tests, "\n## Programs\n")
-	if !found || !programs {
-		t.Fatal("docs/dependencies.md has no parts about tests and programs")
+	if !found || !more || !programs {
+		t.Fatal("docs/dependencies.md has no parts about the client, tests and programs")
 	}
 	listed := func(part string) (modules []string) {
 		for _, match := range regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(part, -1) {
@@ -89,10 +99,13 @@ func TestTheTableOfDependenciesIsThatOfTheModule(t *testing.T) {
 		slices.Sort(modules)
 		return modules
 	}
-	inTests := slices.DeleteFunc(slices.Clone(direct), func(module string) bool { return inServer[module] })
+	inTests := slices.DeleteFunc(slices.Clone(direct), func(module string) bool { return inServer[module] || inClient[module] })
 	slices.Sort(inTests)
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(inServer)), listed(server)); diff != "" {
 		t.Errorf("libraries of the server (-go.mod +docs/dependencies.md):\n%s", diff)
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(inClient)), listed(client)); diff != "" {
+		t.Errorf("libraries of the client alone (-go.mod +docs/dependencies.md):\n%s", diff)
 	}
 	if diff := cmp.Diff(inTests, listed(tests)); diff != "" {
 		t.Errorf("libraries of tests (-go.mod +docs/dependencies.md):\n%s", diff)

@@ -43,8 +43,10 @@ var owners = []struct {
 	{"github.com/anishathalye/porcupine", []string{"test/storm"}},
 	{"github.com/chromedp", nil}, // tests only
 	{"github.com/coreos/go-oidc", []string{"adapters/oidc"}},
+	{"github.com/fsnotify/fsnotify", []string{"adapters/localdisk"}},
 	{"github.com/fsouza/fake-gcs-server", []string{"test"}},
 	{"github.com/getkin/kin-openapi", nil}, // tests only
+	{"github.com/git-pkgs/gitignore", []string{"adapters/localdisk"}},
 	{"github.com/go-jose/go-jose", []string{"adapters/devidp", "adapters/oidc"}},
 	{"github.com/go-oauth2/oauth2", []string{"test"}},
 	{"github.com/golang-jwt/jwt", []string{"adapters/servicetoken"}},
@@ -76,11 +78,11 @@ var owners = []struct {
 	{"golang.org/x/net", []string{"adapters/httpapi", "adapters/mcp", "adapters/otlp"}},
 	{"golang.org/x/oauth2", []string{"adapters/mcp", "adapters/oidc"}},
 	{"golang.org/x/sync", []string{"adapters"}},
-	{"golang.org/x/sys", []string{"adapters/bucket", "adapters/filelock", "app/assembly"}},
+	{"golang.org/x/sys", []string{"adapters/bucket", "adapters/filelock", "adapters/localdisk", "app/assembly"}},
 	{"golang.org/x/text", []string{"adapters", "domain"}},
 	{"golang.org/x/time", []string{"adapters/httpapi", "adapters/oidc"}},
 	{"gorm.io", []string{"adapters/gormdb"}},
-	{"modernc.org/sqlite", []string{"adapters/gormdb", "test"}},
+	{"modernc.org/sqlite", []string{"adapters/gormdb", "adapters/mirrorstate", "test"}},
 	{"modernc.org/libc", []string{"adapters/gormdb"}},
 	{"pgregory.net/rapid", []string{"test"}},
 }

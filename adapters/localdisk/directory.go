@@ -1,0 +1,189 @@
+package localdisk
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+
+	"collab/domain/mirror"
+)
+
+// directory is an open directory that was reached through directories alone.
+type directory struct {
+	name string // from the top, / between segments, as the file system has it; the top is empty
+	root *os.Root
+}
+
+// below returns the name of a file in the directory, from the top.
+func (at directory) below(name string) string { return path.Join(at.name, name) }
+
+// split returns the directory and the last segment of a name, the directory being empty for the
+// top.
+func split(name string) (parent, last string) {
+	i := strings.LastIndexByte(name, '/')
+	return name[:max(i, 0)], name[i+1:]
+}
+
+// enter opens a directory in another one.
+func (at directory) enter(name string) (directory, error) {
+	before, err := at.root.Lstat(name)
+	if err != nil {
+		return directory{}, err
+	}
+	if !before.IsDir() {
+		return directory{}, &fs.PathError{Op: "open", Path: at.below(name), Err: syscall.ENOTDIR}
+	}
+	root, err := at.root.OpenRoot(name)
+	if err != nil {
+		return directory{}, err
+	}
+	// A symbolic link may have taken the place of the directory.
+	after, err := root.Stat(".")
+	if err == nil && !os.SameFile(before, after) {
+		err = &fs.PathError{Op: "open", Path: at.below(name), Err: syscall.ENOTDIR}
+	}
+	if err != nil {
+		discard(root)
+		return directory{}, err
+	}
+	return directory{at.below(name), root}, nil
+}
+
+// makeDirectory opens a directory in another one, and makes it durable if it had to be made.
+func (at directory) makeDirectory(name string, mode fs.FileMode) (directory, error) {
+	err := at.root.Mkdir(name, mode)
+	if err == nil {
+		err = at.sync()
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return directory{}, err
+	}
+	return at.enter(name)
+}
+
+// descend calls next for each segment of a path, with the directory reached so far, which it
+// closes afterwards. The result is to be closed.
+func (at directory) descend(name string, next func(at directory, segment string) (directory, error)) (directory, error) {
+	root, err := at.root.OpenRoot(".")
+	if err != nil || name == "" {
+		return directory{at.name, root}, err
+	}
+	at = directory{at.name, root}
+	for segment := range strings.SplitSeq(name, "/") {
+		below, err := next(at, segment)
+		discard(at.root)
+		if err != nil {
+			return directory{}, err
+		}
+		at = below
+	}
+	return at, nil
+}
+
+// open opens the directory of that name below.
+func (at directory) open(name string) (directory, error) {
+	return at.descend(name, directory.enter)
+}
+
+// names returns what the directory has under a name that is accepted. A name of ASCII letters that
+// the file system lists as it was asked for is looked up without a list.
+func (d *Disk) names(at directory, name string, accepted func(name string) bool) ([]string, error) {
+	if !d.caseInsensitive && strings.IndexFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
+		if _, err := at.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			return []string{name}, err
+		}
+	}
+	f, err := at.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer discard(f)
+	names, err := f.Readdirnames(-1)
+	return slices.DeleteFunc(names, func(name string) bool { return !accepted(name) }), err
+}
+
+// provide opens the directory of a path, and makes those that do not exist under any spelling of
+// the same folded form. The caller must hold d.directories.
+func (d *Disk) provide(path string) (directory, error) {
+	return d.top.descend(path, func(at directory, segment string) (directory, error) {
+		names, err := d.names(at, segment, func(name string) bool { return mirror.KeyOf(name) == mirror.KeyOf(segment) })
+		switch {
+		case err != nil:
+			return directory{}, err
+		case slices.Contains(names, segment):
+			return at.enter(segment)
+		case len(names) > 0:
+			return at.enter(names[0])
+		}
+		return at.makeDirectory(segment, 0o777)
+	})
+}
+
+// find calls each with every directory below at whose name composes to path, one for most paths.
+func (d *Disk) find(at directory, path string, each func(directory) error) error {
+	if path == "" {
+		return each(at)
+	}
+	segment, rest, _ := strings.Cut(path, "/")
+	names, err := d.names(at, segment, func(name string) bool { return norm.NFC.String(name) == segment })
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		below, err := at.enter(name)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			continue // files are found by a scan of the directory that they are in
+		}
+		if err != nil {
+			return err
+		}
+		err = d.find(below, rest, each)
+		discard(below.root)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each calls fn with what is in the directory. Of a symbolic link it is the link.
+func (at directory) each(fn func(fs.FileInfo) error) error {
+	f, err := at.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer discard(f)
+	for {
+		// A bounded number at a time.
+		infos, err := f.Readdir(1024)
+		for _, info := range infos {
+			if err := fn(info); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// sync makes the names in the directory durable.
+func (at directory) sync() error {
+	f, err := at.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer discard(f)
+	return syncDirectory(f)
+}

@@ -1,0 +1,131 @@
+package localdisk
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"collab/adapters/system"
+	"collab/domain/fault"
+	"collab/domain/mirror"
+)
+
+func opened(t *testing.T) (d *Disk, write func(name, content string), read func(name string) string) {
+	top := t.TempDir()
+	d, err := Open(top, system.Clock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	write = func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(top, name), []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read = func(name string) string {
+		content, _ := os.ReadFile(filepath.Join(top, name))
+		return string(content)
+	}
+	return d, write, read
+}
+
+func TestAChangeJustBeforeAReplacementIsNotLost(t *testing.T) {
+	d, write, read := opened(t)
+	write("a", "as it was planned for")
+	info, err := d.top.root.Lstat("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := d.entryOf(d.top, info)
+	if _, err := d.Stage(t.Context(), "x", 0, strings.NewReader("from the server")); err != nil {
+		t.Fatal(err)
+	}
+	at, info, err := d.lookUp(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.root.Close()
+	write("a", "by the user meanwhile")
+	if err := d.replaceFile("x", at, info, target); !errors.Is(err, errChanged) {
+		t.Errorf("the file was replaced: %v", err)
+	}
+	if got := read("a"); got != "by the user meanwhile" {
+		t.Errorf("the file has %q", got)
+	}
+	if n, err := d.Staged(t.Context(), "x"); err != nil || n != int64(len("from the server")) {
+		t.Errorf("%d bytes are staged, %v", n, err)
+	}
+	// The content that was replaced is not needed any more.
+	if _, err := d.Place(t.Context(), "x", "a", ptr(d.entryOf(d.top, mustStat(t, d, "a")))); err != nil {
+		t.Fatal(err)
+	}
+	if got := read("a"); got != "from the server" {
+		t.Errorf("the file has %q", got)
+	}
+	err = fs.WalkDir(os.DirFS(d.path), mirror.StateDirectory+"/trash", func(name string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			t.Errorf("%s is in the trash", name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func ptr[V any](v V) *V { return &v }
+
+func mustStat(t *testing.T, d *Disk, name string) fs.FileInfo {
+	t.Helper()
+	info, err := d.top.root.Lstat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+func TestFileSystemsWithoutExclusiveRenames(t *testing.T) {
+	d, write, read := opened(t)
+	write("a", "a")
+	write("b", "b")
+	if err := d.renamePath("a", "b", exclusive); !errors.Is(err, fs.ErrExist) || read("a")+read("b") != "ab" {
+		t.Errorf("a name that is taken: %v", err)
+	}
+	if err := d.renamePath("a", "c", exclusive); err != nil || read("a")+read("c") != "a" {
+		t.Errorf("a free name: %v", err)
+	}
+	if err := d.renamePath("c", "b", replacing); err != nil || read("c")+read("b") != "a" {
+		t.Errorf("a replacement: %v", err)
+	}
+	for _, name := range []string{"d", "e"} {
+		if err := d.top.root.Mkdir(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.renamePath("d", "e", exclusive); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a directory to a name that is taken: %v", err)
+	}
+	if err := d.renamePath("d", "f", exclusive); err != nil {
+		t.Errorf("a directory: %v", err)
+	}
+}
+
+func TestErrorsOfTheSystemHaveKinds(t *testing.T) {
+	for err, want := range map[error]fault.Kind{
+		syscall.ENOENT: fault.NotFound, syscall.EEXIST: fault.Conflict, syscall.ENOTDIR: fault.Conflict, syscall.EACCES: fault.Forbidden,
+		syscall.EROFS: fault.Forbidden, syscall.ENOSPC: fault.Unavailable, syscall.EIO: fault.Unavailable,
+	} {
+		got := failed(&fs.PathError{Op: "open", Path: "x", Err: err}, "The file x cannot be opened")
+		if fault.KindOf(got) != want || !errors.Is(got, err) {
+			t.Errorf("%v is %v, of kind %d", err, got, fault.KindOf(got))
+		}
+		if full := strings.Contains(got.Error(), "the disk is full"); full != (err == syscall.ENOSPC) {
+			t.Errorf("%v is %v", err, got)
+		}
+	}
+}

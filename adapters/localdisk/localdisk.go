@@ -1,0 +1,275 @@
+// Package localdisk implements ports.Disk, ports.DiskWriter and ports.Watcher on a directory of
+// this machine. It reaches files through os.Root and open directories alone, so it neither leaves
+// the directory nor follows symbolic links.
+package localdisk
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/text/unicode/norm"
+
+	"collab/adapters/filelock"
+	"collab/domain/fault"
+	"collab/domain/mirror"
+	"collab/ports"
+)
+
+var (
+	_ ports.Disk       = (*Disk)(nil)
+	_ ports.DiskWriter = (*Disk)(nil)
+	_ ports.Watcher    = (*Disk)(nil)
+)
+
+// Names in mirror.StateDirectory.
+const (
+	lockName    = "lock"
+	idName      = "id"
+	stagingName = "tmp"
+	trashName   = "trash"
+)
+
+// Disk is a directory that this process has locked. It is safe for concurrent use.
+type Disk struct {
+	path    string // absolute
+	top     directory
+	state   directory // mirror.StateDirectory
+	staging directory // for staged content, in state
+	lock    *os.File
+	clock   ports.Clock
+	device  uint64 // of the directory; 0 if unknown
+
+	caseInsensitive bool
+	normalizing     bool
+	maxName         int           // bytes of a name
+	grain           time.Duration // two changes that are closer may have the same time
+
+	rules atomic.Pointer[rules] // those that Rules returned last
+
+	// Held while directories are made for a file, or removed with one, so that no directory is
+	// removed into which a file is about to be moved.
+	directories sync.Mutex
+}
+
+// Open opens an existing directory, makes its state directory if there is none, and locks it
+// until Close or the end of the process. NotFound if there is no such directory, Conflict if
+// another process has it open.
+func Open(path string, clock ports.Clock) (*Disk, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, failed(err, "The directory cannot be found")
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, failed(err, "The directory %s cannot be opened", path)
+	}
+	d := &Disk{path: path, top: directory{root: root}, clock: clock}
+	if err := d.prepare(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// Close releases the directory. No method may be called after it.
+func (d *Disk) Close() error {
+	var errs []error
+	for _, at := range []directory{d.staging, d.state, d.top} {
+		if at.root != nil {
+			errs = append(errs, at.root.Close())
+		}
+	}
+	if d.lock != nil {
+		errs = append(errs, d.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// prepare makes and locks the state directory, and finds out how the file system treats names
+// and times.
+func (d *Disk) prepare() error {
+	info, err := d.top.root.Stat(".")
+	if err != nil {
+		return failed(err, "The directory cannot be read")
+	}
+	_, d.device = factsOf(info)
+	if d.state, err = d.top.makeDirectory(mirror.StateDirectory, 0o700); err != nil {
+		return failed(err, "The directory %s cannot be made", mirror.StateDirectory)
+	}
+	d.lock, err = d.state.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		err = filelock.TryLock(d.lock, true)
+	}
+	if errors.Is(err, filelock.ErrLocked) {
+		return fault.Wrap(fault.Conflict, err, "Another process synchronises %s", d.path)
+	}
+	if err != nil {
+		return failed(err, "The lock of the directory cannot be taken")
+	}
+	if d.staging, err = d.state.makeDirectory(stagingName, 0o700); err != nil {
+		return failed(err, "The directory for downloads cannot be made")
+	}
+	if err := d.identify(); err != nil {
+		return failed(err, "The directory cannot be marked")
+	}
+	if err := d.probe(); err != nil {
+		return failed(err, "The file system cannot be tried out")
+	}
+	return nil
+}
+
+// identify gives the directory a random id if it has none.
+func (d *Disk) identify() error {
+	if id, err := d.state.root.ReadFile(idName); err == nil && len(id) > 0 {
+		return nil
+	}
+	f, err := d.state.root.OpenFile(idName, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(rand.Text())
+	return errors.Join(err, f.Sync(), f.Close(), d.state.sync(), d.top.sync())
+}
+
+// probe tries out the file system in the staging directory.
+func (d *Disk) probe() (err error) {
+	const created, otherCase, decomposed = "probe-\u00e9", "PROBE-\u00e9", "probe-e\u0301"
+	f, err := d.staging.root.OpenFile(created, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.staging.root.Remove(created)) }()
+	if err := f.Close(); err != nil {
+		return err
+	}
+	_, err = d.staging.root.Lstat(otherCase)
+	d.caseInsensitive = err == nil
+	err = d.staging.each(func(info fs.FileInfo) error {
+		d.normalizing = d.normalizing || info.Name() == decomposed
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	// A file system keeps a time to its own precision, and the kernel takes it from a clock
+	// that ticks at least every 10 ms.
+	precise := time.Unix(1_600_000_001, 123_456_700)
+	if err := d.staging.root.Chtimes(created, precise, precise); err != nil {
+		return err
+	}
+	info, err := d.staging.root.Lstat(created)
+	if err != nil {
+		return err
+	}
+	d.grain = 20 * time.Millisecond
+	if !info.ModTime().Equal(precise) {
+		d.grain = 2 * time.Second
+	}
+	for d.maxName = 255; d.maxName > 64; d.maxName-- {
+		if _, err := d.staging.root.Lstat(strings.Repeat("x", d.maxName)); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return nil
+}
+
+// Root describes the directory. Its identity is that of a random id stored in it and its inode.
+// Device numbers, which can change when the machine starts, are no part of it.
+func (d *Disk) Root(context.Context) (mirror.Root, error) {
+	if err := d.present(); err != nil {
+		return mirror.Root{}, err
+	}
+	info, err := d.top.root.Stat(".")
+	if err != nil {
+		return mirror.Root{}, failed(err, "The directory cannot be read")
+	}
+	id, err := d.state.root.ReadFile(idName)
+	if err != nil {
+		return mirror.Root{}, failed(err, "The id of the directory cannot be read")
+	}
+	facts, _ := factsOf(info)
+	return mirror.Root{
+		Identity:        fmt.Sprintf("%s-%d", strings.TrimSpace(string(id)), facts.Inode),
+		CaseInsensitive: d.caseInsensitive,
+		Normalizing:     d.normalizing,
+	}, nil
+}
+
+// present returns an error unless the directory that was opened, with its state directory, is
+// still the one of the path.
+func (d *Disk) present() error {
+	for _, at := range []directory{d.top, d.state} {
+		opened, err := at.root.Stat(".")
+		if err != nil {
+			return failed(err, "The directory cannot be read")
+		}
+		now, err := os.Lstat(filepath.Join(d.path, filepath.FromSlash(at.name)))
+		if at.name == "" {
+			now, err = os.Stat(d.path)
+		}
+		if err != nil {
+			return failed(err, "The directory %s cannot be found", filepath.Join(d.path, at.name))
+		}
+		if !os.SameFile(opened, now) {
+			return fault.New(fault.NotFound, "Another directory has taken the place of %s", filepath.Join(d.path, at.name))
+		}
+	}
+	return nil
+}
+
+// entryOf returns what a scan finds of a file or directory, without a checksum.
+func (d *Disk) entryOf(in directory, info fs.FileInfo) mirror.Entry {
+	name := in.below(info.Name())
+	if d.normalizing {
+		name = in.below(norm.NFD.String(info.Name()))
+	}
+	e := mirror.Entry{Path: norm.NFC.String(name), Name: name}
+	var device uint64
+	e.Facts, device = factsOf(info)
+	switch mode := info.Mode(); {
+	case mode.IsDir() && device != d.device:
+		e.Kind = mirror.Unreadable // nothing can be moved between file systems
+	case mode.IsDir():
+		e.Kind = mirror.Directory
+	case mode.IsRegular():
+		e.Kind = mirror.File
+	case mode&fs.ModeSymlink != 0:
+		e.Kind = mirror.Symlink
+	default:
+		e.Kind = mirror.Special
+	}
+	return e
+}
+
+// failed returns an error of the kinds that the port names.
+func failed(err error, format string, args ...any) error {
+	kind := fault.Unavailable
+	switch {
+	case err == nil:
+		return nil
+	case fault.KindOf(err) != fault.Internal, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		kind = fault.NotFound
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTDIR):
+		kind = fault.Conflict
+	case errors.Is(err, fs.ErrPermission), isReadOnly(err):
+		kind = fault.Forbidden
+	case isFull(err):
+		return fault.Wrap(kind, err, "%s: the disk is full", fmt.Sprintf(format, args...))
+	}
+	return fault.Wrap(kind, err, format, args...)
+}
+
+// discard closes what was only read.
+func discard(c io.Closer) { _ = c.Close() }

@@ -1,0 +1,294 @@
+package localdisk_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/adapters/localdisk"
+	"collab/adapters/system"
+	"collab/domain/fault"
+	"collab/domain/mirror"
+	"collab/test/contract"
+)
+
+// opened opens a directory until the test ends, after it and the clock were made ready.
+func opened(t *testing.T, path string) *localdisk.Disk {
+	t.Helper()
+	d, err := localdisk.Open(path, system.Clock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// must ends the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// write makes or overwrites a file, with its directories.
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o777))
+	must(t, os.WriteFile(path, []byte(content), 0o666))
+}
+
+// openForSuite opens an empty directory and acts in it as other programs do.
+func openForSuite(t *testing.T) contract.OpenedDisk {
+	top := filepath.Join(t.TempDir(), "top")
+	must(t, os.Mkdir(top, 0o777))
+	d := opened(t, top)
+	at := func(path string) string { return filepath.Join(top, path) }
+	return contract.OpenedDisk{
+		Disk: d, Writer: d,
+		Write: func(path, content string) { t.Helper(); write(t, at(path), content) },
+		Read: func(path string) (string, bool) {
+			content, err := os.ReadFile(at(path))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Error(err)
+			}
+			return string(content), err == nil
+		},
+		Remove:  func(path string) { t.Helper(); must(t, os.RemoveAll(at(path))) },
+		Mkdir:   func(path string) { t.Helper(); must(t, os.MkdirAll(at(path), 0o777)) },
+		Symlink: func(path, target string) { t.Helper(); must(t, os.Symlink(target, at(path))) },
+	}
+}
+
+func TestDisk(t *testing.T)       { contract.Disk(t, openForSuite) }
+func TestDiskWriter(t *testing.T) { contract.DiskWriter(t, openForSuite) }
+
+func TestADirectoryIsOpenInOneProcess(t *testing.T) {
+	top := t.TempDir()
+	if _, err := localdisk.Open(filepath.Join(top, "none"), system.Clock{}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a directory that does not exist: %v", err)
+	}
+	d, err := localdisk.Open(top, system.Clock{})
+	must(t, err)
+	if _, err := localdisk.Open(top, system.Clock{}); !fault.Is(err, fault.Conflict) {
+		t.Errorf("opened twice: %v", err)
+	}
+	before, err := d.Root(t.Context())
+	must(t, err)
+	must(t, d.Close())
+	after, err := opened(t, top).Root(t.Context())
+	must(t, err)
+	if before != after {
+		t.Errorf("%+v, then %+v", before, after)
+	}
+	info, err := os.Stat(filepath.Join(top, mirror.StateDirectory))
+	must(t, err)
+	if info.Mode().Perm() != 0o700 {
+		t.Errorf("the state directory has the mode %v", info.Mode())
+	}
+}
+
+func TestTheStateDirectoryIsNoSymbolicLink(t *testing.T) {
+	top := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(top, "d"), 0o700))
+	must(t, os.Symlink("d", filepath.Join(top, mirror.StateDirectory)))
+	if _, err := localdisk.Open(top, system.Clock{}); !fault.Is(err, fault.Conflict) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestACopyOfADirectoryAndOneInItsPlaceAreOthers(t *testing.T) {
+	top := filepath.Join(t.TempDir(), "top")
+	must(t, os.Mkdir(top, 0o777))
+	d := opened(t, top)
+	original, err := d.Root(t.Context())
+	must(t, err)
+	must(t, os.CopyFS(top+"-copy", os.DirFS(top)))
+	copied, err := opened(t, top+"-copy").Root(t.Context())
+	must(t, err)
+	if copied.Identity == original.Identity {
+		t.Errorf("both are %q", copied.Identity)
+	}
+	must(t, os.Rename(top, top+"-moved"))
+	must(t, os.Mkdir(top, 0o777))
+	if _, err := d.Root(t.Context()); !fault.Is(err, fault.NotFound) {
+		t.Errorf("another directory has taken the place: %v", err)
+	}
+	must(t, os.Remove(top))
+	must(t, os.Rename(top+"-moved", top))
+	must(t, os.RemoveAll(filepath.Join(top, mirror.StateDirectory)))
+	if _, err := d.Root(t.Context()); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the state directory is gone: %v", err)
+	}
+}
+
+func TestFilesThatAreNotRegularAreFoundAndNotRead(t *testing.T) {
+	top := t.TempDir()
+	d := opened(t, top)
+	l, err := net.Listen("unix", filepath.Join(top, "socket"))
+	must(t, err)
+	defer l.Close()
+	write(t, filepath.Join(top, "\xff"), "not UTF-8")
+	if got := found(t, d); len(got) != 2 || got["socket"].Kind != mirror.Special || got["\xff"].Kind != mirror.File {
+		t.Errorf("found %+v", got)
+	}
+}
+
+// unknown is what a scan is given that knows nothing.
+func unknown(string) (mirror.Facts, string, bool) { return mirror.Facts{}, "", false }
+
+// found returns what the directory has by name.
+func found(t *testing.T, d *localdisk.Disk) map[string]mirror.Entry {
+	t.Helper()
+	all := map[string]mirror.Entry{}
+	must(t, d.Scan(t.Context(), mirror.Everything(), unknown, func(e mirror.Entry) error {
+		all[e.Name] = e
+		return nil
+	}))
+	return all
+}
+
+func TestAFileThatIsReplacedKeepsItsPermissions(t *testing.T) {
+	top := t.TempDir()
+	d, path := opened(t, top), filepath.Join(top, "run.sh")
+	write(t, path, "old")
+	must(t, os.Chmod(path, 0o750))
+	_, err := d.Stage(t.Context(), "x", 0, strings.NewReader("new"))
+	must(t, err)
+	target := found(t, d)["run.sh"]
+	_, err = d.Place(t.Context(), "x", "run.sh", &target)
+	must(t, err)
+	info, err := os.Stat(path)
+	must(t, err)
+	if info.Mode() != 0o750 || info.Size() != 3 {
+		t.Errorf("%d bytes with the mode %v", info.Size(), info.Mode())
+	}
+}
+
+// day is a clock that stands still.
+type day time.Time
+
+func (d *day) Now() time.Time { return time.Time(*d) }
+
+func TestTheTrashIsKeptForDays(t *testing.T) {
+	top := t.TempDir()
+	now := day(time.Date(2030, 1, 30, 23, 0, 0, 0, time.UTC))
+	d, err := localdisk.Open(top, &now)
+	must(t, err)
+	defer d.Close()
+	trash := func(content string) {
+		t.Helper()
+		write(t, filepath.Join(top, "a/b"), content)
+		must(t, d.Trash(t.Context(), found(t, d)["a/b"]))
+	}
+	contents := func() (all []string) {
+		must(t, fs.WalkDir(os.DirFS(filepath.Join(top, mirror.StateDirectory, "trash")), ".", func(name string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				content, err := os.ReadFile(filepath.Join(top, mirror.StateDirectory, "trash", name))
+				must(t, err)
+				all = append(all, string(content))
+			}
+			return err
+		}))
+		slices.Sort(all)
+		return all
+	}
+	trash("1")
+	trash("2")
+	trash("3")
+	now = day(time.Date(2030, 2, 1, 1, 0, 0, 0, time.UTC))
+	trash("4")
+	for _, c := range []struct {
+		before time.Time
+		want   []string
+	}{
+		{time.Date(2030, 1, 30, 23, 30, 0, 0, time.UTC), []string{"1", "2", "3", "4"}},
+		{time.Date(2030, 1, 31, 0, 0, 0, 0, time.UTC), []string{"4"}},
+		{time.Date(2030, 2, 2, 0, 0, 0, 0, time.UTC), nil},
+	} {
+		must(t, d.Clean(t.Context(), time.Time{}, c.before))
+		if got := contents(); !slices.Equal(got, c.want) {
+			t.Errorf("before %v: %q", c.before, got)
+		}
+	}
+}
+
+func TestChangesAreNotifiedWithTheirDirectories(t *testing.T) {
+	top := t.TempDir()
+	write(t, filepath.Join(top, "a/b/c"), "")
+	write(t, filepath.Join(top, ".collabignore"), "build/\n")
+	write(t, filepath.Join(top, "build/x"), "")
+	d := opened(t, top)
+	ctx, stop := context.WithCancel(t.Context())
+	scopes, ended := make(chan mirror.Scope, 100), make(chan error)
+	go func() {
+		ended <- d.Watch(ctx, func(s mirror.Scope, limited string) {
+			if limited != "" {
+				t.Errorf("limited: %s", limited)
+			}
+			scopes <- s
+		})
+	}()
+	// until returns when everything that was passed since holds what is wanted.
+	until := func(about string, want mirror.Scope) {
+		t.Helper()
+		var got mirror.Scope
+		for {
+			next, ok := <-scopes, true
+			got = got.Add(next)
+			for _, name := range want.Directories {
+				ok = ok && (slices.Contains(got.Directories, name) || got.Whole())
+			}
+			for _, name := range want.Trees {
+				ok = ok && (slices.Contains(got.Trees, name) || got.Whole())
+			}
+			if ok && got.Whole() == want.Whole() {
+				return
+			}
+			t.Logf("%s: %+v so far", about, got)
+		}
+	}
+	until("the beginning", mirror.Everything())
+	write(t, filepath.Join(top, "a/b/c"), "content")
+	until("a file written", mirror.Scope{Directories: []string{"a/b"}})
+	write(t, filepath.Join(top, "build/y"), "")
+	write(t, filepath.Join(top, "n/m/file"), "")
+	until("new directories", mirror.Scope{Directories: []string{""}, Trees: []string{"n"}})
+	write(t, filepath.Join(top, "n/m/other"), "")
+	until("a file in a new directory", mirror.Scope{Directories: []string{"n/m"}})
+	must(t, os.Rename(filepath.Join(top, "a"), filepath.Join(top, "n/a")))
+	until("a directory renamed", mirror.Scope{Directories: []string{"", "n"}, Trees: []string{"a", "n/a"}})
+	write(t, filepath.Join(top, "n/a/b/c"), "again")
+	until("a file in a directory that was renamed with one above it", mirror.Scope{Directories: []string{"n/a/b"}})
+	must(t, os.RemoveAll(filepath.Join(top, "n/a")))
+	until("a directory removed", mirror.Scope{Directories: []string{"n"}, Trees: []string{"n/a"}})
+	must(t, os.Remove(filepath.Join(top, ".collabignore")))
+	until("other patterns", mirror.Everything())
+	write(t, filepath.Join(top, "build/y"), "watched")
+	until("a file that is not ignored any more", mirror.Scope{Directories: []string{"build"}})
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the watch ended with %v", err)
+	}
+}
+
+func TestADirectoryThatGoesEndsTheWatch(t *testing.T) {
+	top := filepath.Join(t.TempDir(), "top")
+	must(t, os.Mkdir(top, 0o777))
+	d := opened(t, top)
+	err := d.Watch(t.Context(), func(mirror.Scope, string) { must(t, os.Rename(top, top+"-moved")) })
+	if !fault.Is(err, fault.NotFound) {
+		t.Errorf("%v", err)
+	}
+}

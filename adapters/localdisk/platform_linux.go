@@ -1,0 +1,23 @@
+package localdisk
+
+import (
+	"io/fs"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"collab/domain/mirror"
+)
+
+var renameFlags = [...]uint{replacing: 0, exclusive: unix.RENAME_NOREPLACE, exchanging: unix.RENAME_EXCHANGE}
+
+var systemRename = unix.Renameat2
+
+// factsOf returns the facts of a file and the number of its file system.
+func factsOf(info fs.FileInfo) (f mirror.Facts, device uint64) {
+	f = mirror.Facts{Size: info.Size(), ModTime: info.ModTime().UnixNano()}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		f.Inode, f.ChangeTime, device = s.Ino, s.Ctim.Nano(), s.Dev
+	}
+	return f, device
+}

@@ -1,0 +1,50 @@
+//go:build unix
+
+package localdisk
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// nonBlocking opens a pipe that took the place of a file without waiting for its other end.
+const nonBlocking = unix.O_NONBLOCK
+
+// syncDirectory makes the names in a directory durable, on file systems that can.
+func syncDirectory(f *os.File) error {
+	if err := f.Sync(); !isUnsupported(err) {
+		return err
+	}
+	return nil
+}
+
+func isFull(err error) bool     { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+func isReadOnly(err error) bool { return errors.Is(err, unix.EROFS) }
+func isUnsupported(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP)
+}
+
+// renameAt renames a file or directory in open directories. It returns errors.ErrUnsupported if
+// the file system cannot do it in this way.
+func renameAt(from directory, name string, to directory, newName string, how renameMode) error {
+	a, err := from.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer discard(a)
+	b, err := to.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer discard(b)
+	err = systemRename(int(a.Fd()), name, int(b.Fd()), newName, renameFlags[how])
+	if err != nil && isUnsupported(err) {
+		err = errors.ErrUnsupported
+	}
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from.below(name), New: to.below(newName), Err: err}
+	}
+	return nil
+}

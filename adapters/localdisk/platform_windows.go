@@ -1,0 +1,30 @@
+package localdisk
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/windows"
+
+	"collab/domain/mirror"
+)
+
+const nonBlocking = 0
+
+// syncDirectory does nothing: the file system's journal has the names.
+func syncDirectory(*os.File) error { return nil }
+
+func isFull(err error) bool {
+	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
+}
+
+func isReadOnly(err error) bool { return errors.Is(err, windows.ERROR_WRITE_PROTECT) }
+
+// renameAt is not supported.
+func renameAt(directory, string, directory, string, renameMode) error { return errors.ErrUnsupported }
+
+// factsOf returns size and time. Others would need every file to be opened.
+func factsOf(info fs.FileInfo) (f mirror.Facts, device uint64) {
+	return mirror.Facts{Size: info.Size(), ModTime: info.ModTime().UnixNano()}, 0
+}

@@ -1,0 +1,129 @@
+package localdisk
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/git-pkgs/gitignore"
+	"golang.org/x/text/unicode/norm"
+
+	"collab/domain/fault"
+	"collab/domain/mirror"
+)
+
+// ignoreName is the file at the top with the patterns of ignored files, and maxIgnore the bytes
+// that it may have.
+const (
+	ignoreName = ".collabignore"
+	maxIgnore  = 1 << 20
+)
+
+// junk are the names of files that systems leave in directories, in lower case. They go with their
+// directory.
+var junk = []string{".ds_store", "._*", "thumbs.db", "ehthumbs.db", "desktop.ini"}
+
+// systemDirectories are what systems keep at the top of a file system, in lower case.
+var systemDirectories = []string{".spotlight-v100", ".fseventsd", ".trashes", ".temporaryitems", ".documentrevisions-v100", "$recycle.bin", "system volume information", "lost+found"}
+
+// isJunk reports whether a name is that of junk.
+func isJunk(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(junk, func(pattern string) bool {
+		matched, _ := path.Match(pattern, name) // of patterns without errors
+		return matched
+	})
+}
+
+// rules are which files are ignored.
+type rules struct {
+	hash    string
+	matcher *gitignore.Matcher
+}
+
+// Rules reads the patterns of the directory. Scans use those that it returned last.
+func (d *Disk) Rules(context.Context) (mirror.Rules, error) {
+	r, err := d.readRules()
+	if err != nil {
+		return mirror.Rules{}, failed(err, "The patterns in %s cannot be read", ignoreName)
+	}
+	d.rules.Store(r)
+	return mirror.Rules{Hash: r.hash, Ignored: r.ignores, Refused: d.refused}, nil
+}
+
+// lastRules returns the rules that Rules returned last.
+func (d *Disk) lastRules(ctx context.Context) (*rules, error) {
+	if r := d.rules.Load(); r != nil {
+		return r, nil
+	}
+	_, err := d.Rules(ctx)
+	return d.rules.Load(), err
+}
+
+// readRules reads the file of patterns. One that is missing or not a regular file has none.
+func (d *Disk) readRules() (*rules, error) {
+	var content []byte
+	info, err := d.top.root.Lstat(ignoreName)
+	if err == nil && info.Mode().IsRegular() {
+		f, err := openRegular(d.top, info)
+		if err != nil {
+			return nil, err
+		}
+		defer discard(f)
+		if content, err = io.ReadAll(io.LimitReader(f, maxIgnore+1)); err != nil {
+			return nil, err
+		}
+		if len(content) > maxIgnore {
+			return nil, fault.New(fault.TooLarge, "%s has more than %d bytes", ignoreName, maxIgnore)
+		}
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	content = norm.NFC.Bytes(content) // as paths are
+	sum := sha256.Sum256(content)
+	r := &rules{hash: hex.EncodeToString(sum[:]), matcher: new(gitignore.Matcher)}
+	r.matcher.AddPatterns(content, "")
+	return r, nil
+}
+
+// ignores reports whether a file, or a directory above it, is ignored.
+func (r *rules) ignores(path string) bool {
+	parent, _ := split(path)
+	return parent != "" && r.ignoresDirectory(parent) || r.ignored(path, false)
+}
+
+// ignoresDirectory reports whether a directory, or one above it, is ignored.
+func (r *rules) ignoresDirectory(path string) bool {
+	for i := range len(path) {
+		if path[i] == '/' && r.ignored(path[:i], true) {
+			return true
+		}
+	}
+	return r.ignored(path, true)
+}
+
+// ignored reports whether the name itself is ignored.
+func (r *rules) ignored(path string, isDirectory bool) bool {
+	parent, name := split(path)
+	if parent == "" && slices.Contains(systemDirectories, strings.ToLower(name)) {
+		return true
+	}
+	return !isDirectory && isJunk(name) || r.matcher.MatchPath(path, isDirectory)
+}
+
+// refused returns why the file system cannot have a path. Names that Windows refuses no server has.
+func (d *Disk) refused(path string) string {
+	for segment := range strings.SplitSeq(path, "/") {
+		if len(segment) > d.maxName {
+			return fmt.Sprintf("the file system has no names of more than %d bytes", d.maxName)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,328 @@
+package localdisk
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/text/unicode/norm"
+
+	"collab/domain/fault"
+	"collab/domain/mirror"
+	"collab/domain/object"
+)
+
+// Scan implements ports.Disk. A directory of another file system is passed as unreadable, since
+// nothing can be moved into it.
+func (d *Disk) Scan(ctx context.Context, scope mirror.Scope, known func(name string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
+	if err := d.present(); err != nil {
+		return err
+	}
+	r, err := d.lastRules(ctx)
+	if err != nil {
+		return err
+	}
+	s := &scan{d: d, ctx: ctx, rules: r, known: known, each: each, hash: sha256.New(), buffer: make([]byte, 256<<10)}
+	within := func(path string, trees []string) bool {
+		return slices.ContainsFunc(trees, func(tree string) bool { return tree == "" || path == tree || strings.HasPrefix(path, tree+"/") })
+	}
+	var trees []string
+	for _, tree := range slices.Sorted(slices.Values(scope.Trees)) {
+		if !within(tree, trees) {
+			trees = append(trees, tree)
+			s.start(tree, true)
+		}
+	}
+	for _, path := range scope.Directories {
+		if !within(path, trees) {
+			s.start(path, false)
+		}
+	}
+	if s.stopped != nil {
+		return s.stopped
+	}
+	return d.present() // a directory that is gone reads as empty
+}
+
+// scan is a call of Scan.
+type scan struct {
+	d       *Disk
+	ctx     context.Context
+	rules   *rules
+	known   func(name string) (mirror.Facts, string, bool)
+	each    func(mirror.Entry) error
+	hash    hash.Hash
+	buffer  []byte
+	stopped error // what Scan returns; nothing is read after it was set
+}
+
+// pass calls each.
+func (s *scan) pass(e mirror.Entry) {
+	if s.stopped == nil {
+		s.stopped = s.each(e)
+	}
+}
+
+func (s *scan) unreadable(name string) {
+	s.pass(mirror.Entry{Path: norm.NFC.String(name), Name: name, Kind: mirror.Unreadable})
+}
+
+// start scans the directories of a path, alone or with what is below.
+func (s *scan) start(path string, deep bool) {
+	if s.stopped != nil || path != "" && (isState(path) || s.rules.ignoresDirectory(path)) {
+		return
+	}
+	err := s.d.find(s.d.top, path, func(at directory) error {
+		s.directory(at, deep)
+		return s.stopped
+	})
+	if err != nil && s.stopped == nil && !errors.Is(err, fs.ErrNotExist) {
+		s.unreadable(path)
+	}
+}
+
+// isState reports whether a path is that of the state directory or below it.
+func isState(path string) bool {
+	top, _, _ := strings.Cut(path, "/")
+	return mirror.KeyOf(top) == mirror.KeyOf(mirror.StateDirectory)
+}
+
+// directory passes what is in a directory. If it cannot be read, the directory itself is passed as
+// unreadable, unless it is the top, which is an error.
+func (s *scan) directory(at directory, deep bool) {
+	var below []string
+	err := at.each(func(info fs.FileInfo) error {
+		if s.stopped == nil {
+			s.stopped = context.Cause(s.ctx)
+		}
+		if s.stopped != nil {
+			return s.stopped
+		}
+		e := s.d.entryOf(at, info)
+		if isState(e.Path) || s.rules.ignored(e.Path, info.IsDir()) {
+			return nil
+		}
+		switch e.Kind {
+		case mirror.Directory:
+			if deep && len(e.Path) < object.MaxPath { // no server has a path below
+				below = append(below, info.Name())
+			}
+		case mirror.File:
+			s.file(at, info, e)
+			return s.stopped
+		}
+		s.pass(e)
+		return s.stopped
+	})
+	switch {
+	case s.stopped != nil:
+		return
+	case err != nil && at.name == "":
+		s.stopped = failed(err, "The directory cannot be read")
+	case err != nil:
+		s.unreadable(at.name)
+	}
+	for _, name := range below {
+		if s.stopped != nil {
+			return
+		}
+		in, err := at.enter(name)
+		switch {
+		case err == nil:
+			s.directory(in, deep)
+			discard(in.root)
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR): // else it was just replaced
+			s.unreadable(at.below(name))
+		}
+	}
+}
+
+// file passes a file with its checksum.
+func (s *scan) file(at directory, info fs.FileInfo, e mirror.Entry) {
+	facts, checksum, ok := s.known(e.Name)
+	recent := s.d.sinceChange(e.Facts) < s.d.grain
+	if ok && facts == e.Facts && !recent {
+		e.Checksum = checksum
+		s.pass(e)
+		return
+	}
+	if recent {
+		s.d.settle(s.ctx, e.Facts)
+	}
+	var err error
+	e.Checksum, err = s.read(at, info)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return
+	case s.ctx.Err() != nil:
+		s.stopped = context.Cause(s.ctx)
+	case err != nil:
+		e.Kind = mirror.Unreadable
+	}
+	s.pass(e)
+}
+
+// read returns the checksum of a file, or errChanged unless the file is before and after it is
+// read as info says.
+func (s *scan) read(at directory, info fs.FileInfo) (string, error) {
+	f, err := openRegular(at, info)
+	if err != nil {
+		return "", err
+	}
+	defer discard(f)
+	s.hash.Reset()
+	for {
+		n, err := f.Read(s.buffer)
+		s.hash.Write(s.buffer[:n])
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = context.Cause(s.ctx)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	facts, _ := factsOf(info)
+	return hex.EncodeToString(s.hash.Sum(nil)), unchanged(f, facts)
+}
+
+// sinceChange returns how long ago a file was changed, by this machine's clock. It is negative if
+// the time of the change is in the future.
+func (d *Disk) sinceChange(f mirror.Facts) time.Duration {
+	changed := f.ChangeTime
+	if changed == 0 {
+		changed = f.ModTime
+	}
+	return time.Duration(d.clock.Now().UnixNano() - changed)
+}
+
+// settle waits until a change of a file would give it another time than it has, or ctx ends. It
+// does not wait for a time in the future.
+func (d *Disk) settle(ctx context.Context, f mirror.Facts) {
+	since := d.sinceChange(f)
+	if since < 0 {
+		return
+	}
+	timer := time.NewTimer(d.grain - since)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// errChanged says that a file is not as it was found.
+var errChanged = errors.New("the file has changed")
+
+// unchanged returns errChanged if a file has other facts.
+func unchanged(f *os.File, want mirror.Facts) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if facts, _ := factsOf(info); facts != want {
+		return errChanged
+	}
+	return nil
+}
+
+// openRegular opens the regular file that info is of, for reading. It returns errChanged if another
+// is in its place.
+func openRegular(at directory, info fs.FileInfo) (*os.File, error) {
+	f, err := at.root.OpenFile(info.Name(), os.O_RDONLY|nonBlocking, 0)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := f.Stat()
+	if err == nil && (!opened.Mode().IsRegular() || !os.SameFile(info, opened)) {
+		err = errChanged
+	}
+	if err == nil {
+		want, _ := factsOf(info)
+		err = unchanged(f, want)
+	}
+	if err != nil {
+		discard(f)
+		return nil, err
+	}
+	return f, nil
+}
+
+// Open implements ports.Disk.
+func (d *Disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
+	at, info, err := d.lookUp(e)
+	if err != nil {
+		return nil, err
+	}
+	defer discard(at.root)
+	f, err := openRegular(at, info)
+	if err != nil {
+		return nil, unreadable(err, e)
+	}
+	return &reader{f, e}, nil
+}
+
+// lookUp returns the directory that a file is in, which is to be closed, and what it is now.
+// Conflict if it has other facts than e. Of a directory the inode alone counts.
+func (d *Disk) lookUp(e mirror.Entry) (at directory, info fs.FileInfo, err error) {
+	parent, name := split(e.Name)
+	if at, err = d.top.open(parent); err != nil {
+		return at, nil, unreadable(err, e)
+	}
+	info, err = at.root.Lstat(name)
+	if err == nil {
+		now := d.entryOf(at, info)
+		switch {
+		case now.Kind != e.Kind, e.Kind == mirror.File && now.Facts != e.Facts, e.Kind == mirror.Directory && now.Facts.Inode != e.Facts.Inode:
+			err = errChanged
+		case e.Kind != mirror.File && e.Kind != mirror.Directory:
+			err = fault.New(fault.Conflict, "%s is neither a file nor a directory", e.Path)
+		}
+	}
+	if err != nil {
+		discard(at.root)
+		return directory{}, nil, unreadable(err, e)
+	}
+	return at, info, nil
+}
+
+func unreadable(err error, e mirror.Entry) error {
+	if errors.Is(err, errChanged) {
+		return fault.Wrap(fault.Conflict, err, "%s has changed", e.Path)
+	}
+	return failed(err, "%s cannot be read", e.Path)
+}
+
+// reader is the content of a file.
+type reader struct {
+	file  *os.File
+	entry mirror.Entry
+}
+
+// Read fails with Conflict in the place of io.EOF if the file was changed.
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.file.Read(p)
+	if errors.Is(err, io.EOF) {
+		if changed := unchanged(r.file, r.entry.Facts); changed != nil {
+			return n, unreadable(changed, r.entry)
+		}
+		return n, io.EOF
+	}
+	if err != nil {
+		return n, unreadable(err, r.entry)
+	}
+	return n, nil
+}
+
+func (r *reader) Close() error { return r.file.Close() }

@@ -1,0 +1,196 @@
+package localdisk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
+	"golang.org/x/text/unicode/norm"
+
+	"collab/domain/mirror"
+)
+
+// maxDirty is the number of directories from which on everything is scanned.
+const maxDirty = 4096
+
+// Watch implements ports.Watcher with a watch for each directory that is not ignored. If the
+// system allows no more, it passes everything every pollInterval.
+func (d *Disk) Watch(ctx context.Context, changed func(mirror.Scope, string)) error {
+	for ctx.Err() == nil {
+		if err := d.watch(ctx, changed); err != nil {
+			return failed(err, "The directory cannot be watched")
+		}
+	}
+	return nil
+}
+
+// watch watches until ctx ends or the watches have to be made again, because notifications were
+// lost or other files are ignored.
+func (d *Disk) watch(ctx context.Context, changed func(mirror.Scope, string)) error {
+	if err := d.present(); err != nil {
+		return err
+	}
+	rules, err := d.readRules()
+	if err != nil {
+		return err
+	}
+	notify, err := fsnotify.NewWatcher()
+	if errors.Is(err, unix.EMFILE) {
+		return d.poll(ctx, changed, "this user may watch nothing more; raise fs.inotify.max_user_instances with sysctl")
+	}
+	if err != nil {
+		return err
+	}
+	defer discard(notify)
+	w := &watcher{d: d, rules: rules, notify: notify, watched: map[string]bool{}}
+	w.forget()
+	w.watchTree(d.top)
+	changed(mirror.Everything(), w.limited)
+
+	gathered := time.NewTimer(0)
+	<-gathered.C
+	var poll <-chan time.Time
+	for !w.again {
+		if w.limited != "" && poll == nil {
+			ticker := time.NewTicker(pollInterval)
+			defer ticker.Stop()
+			poll = ticker.C
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-notify.Events:
+			if pending := w.dirty(); !w.event(e) || pending {
+				continue
+			}
+		case <-notify.Errors: // notifications were lost
+			w.again = true
+			continue
+		case <-poll:
+			changed(mirror.Everything(), w.limited)
+			continue
+		case <-gathered.C:
+			changed(w.scope(), w.limited)
+			w.forget()
+			continue
+		}
+		gathered.Reset(gatherFor)
+	}
+	return nil
+}
+
+// watcher has the watches of a directory, and what changed since changes were last passed.
+type watcher struct {
+	d       *Disk
+	rules   *rules
+	notify  *fsnotify.Watcher
+	watched map[string]bool // directories by the names that the file system has
+	limited string
+	again   bool // the watches have to be made again
+
+	directories, trees map[string]bool // by their paths
+}
+
+// dirty reports whether there is something to pass.
+func (w *watcher) dirty() bool { return len(w.directories)+len(w.trees) > 0 }
+
+// scope returns what is to be scanned.
+func (w *watcher) scope() mirror.Scope {
+	if len(w.directories)+len(w.trees) > maxDirty {
+		return mirror.Everything()
+	}
+	return mirror.Scope{Directories: slices.Sorted(maps.Keys(w.directories)), Trees: slices.Sorted(maps.Keys(w.trees))}
+}
+
+// forget is called when everything was passed.
+func (w *watcher) forget() { w.directories, w.trees = map[string]bool{}, map[string]bool{} }
+
+// watchTree watches a directory and those below it.
+func (w *watcher) watchTree(at directory) {
+	path := norm.NFC.String(at.name)
+	if path != "" && (isState(path) || w.rules.ignored(path, true)) {
+		return
+	}
+	if !w.watched[at.name] {
+		err := w.notify.Add(filepath.Join(w.d.path, filepath.FromSlash(at.name)))
+		switch {
+		case errors.Is(err, unix.ENOSPC):
+			w.limited = fmt.Sprintf("this user may watch %d directories here and no more; raise fs.inotify.max_user_watches with sysctl", len(w.watched))
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			w.limited = fmt.Sprintf("%s cannot be watched", path)
+		}
+		if err != nil {
+			return
+		}
+		w.watched[at.name] = true
+	}
+	// Directories that are made from here on are notified.
+	var below []string
+	_ = at.each(func(info fs.FileInfo) error { // a scan reports errors
+		if info.IsDir() {
+			below = append(below, info.Name())
+		}
+		return nil
+	})
+	for _, name := range below {
+		if in, err := at.enter(name); err == nil {
+			w.watchTree(in)
+			discard(in.root)
+		}
+	}
+}
+
+// unwatchTree removes the watches of a directory that was removed or renamed, and of those below
+// it, which would report changes under their old names. It reports whether there were any.
+func (w *watcher) unwatchTree(name string) (found bool) {
+	for below := range w.watched {
+		if below == name || strings.HasPrefix(below, name+"/") {
+			found = true
+			delete(w.watched, below)
+			_ = w.notify.Remove(filepath.Join(w.d.path, filepath.FromSlash(below))) // it may be gone
+		}
+	}
+	return found
+}
+
+// event notes a change, and reports whether there was one.
+func (w *watcher) event(e fsnotify.Event) bool {
+	rest, inside := strings.CutPrefix(e.Name, strings.TrimSuffix(w.d.path, "/")+"/")
+	name := filepath.ToSlash(rest)
+	path := norm.NFC.String(name)
+	switch {
+	case e.Name == w.d.path && e.Has(fsnotify.Remove|fsnotify.Rename), path == ignoreName:
+		w.again = true
+		return true
+	case !inside, isState(path):
+		return false
+	}
+	parent, last := split(name)
+	w.directories[norm.NFC.String(parent)] = true
+	if e.Has(fsnotify.Remove|fsnotify.Rename) && (w.unwatchTree(name) || w.limited != "") {
+		w.trees[path] = true
+	}
+	if !e.Has(fsnotify.Create) {
+		return true
+	}
+	at, err := w.d.top.open(parent)
+	if err != nil {
+		return true // it is gone, which is notified as well
+	}
+	defer discard(at.root)
+	if in, err := at.enter(last); err == nil {
+		w.unwatchTree(name) // those of a directory that had the name before
+		w.watchTree(in)
+		discard(in.root)
+		w.trees[path] = true
+	}
+	return true
+}

@@ -1,0 +1,354 @@
+package localdisk
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"syscall"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/mirror"
+)
+
+// renameMode says what becomes of a file that has the new name.
+type renameMode int
+
+const (
+	replacing  renameMode = iota // it is removed
+	exclusive                    // it stays, and the rename fails with fs.ErrExist
+	exchanging                   // it gets the old name
+)
+
+// rename renames a file or directory. It returns errors.ErrUnsupported if the file system has no
+// exchange.
+func (d *Disk) rename(from directory, name string, to directory, newName string, how renameMode) error {
+	err := renameAt(from, name, to, newName, how)
+	if errors.Is(err, errors.ErrUnsupported) && how != exchanging {
+		err = d.renamePath(from.below(name), to.below(newName), how)
+	}
+	return err
+}
+
+// renamePath renames a file or directory where renameAt cannot.
+func (d *Disk) renamePath(from, to string, how renameMode) error {
+	if how == replacing {
+		return d.top.root.Rename(from, to)
+	}
+	err := d.top.root.Link(from, to)
+	if err == nil {
+		return d.top.root.Remove(from)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	// Directories and some file systems have no links.
+	if _, err := d.top.root.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(fs.ErrExist, err)
+	}
+	return d.top.root.Rename(from, to)
+}
+
+// Stage implements ports.DiskWriter.
+func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader) (staged mirror.Staged, err error) {
+	f, err := d.staging.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return staged, failed(err, "The download cannot be stored")
+	}
+	defer func() { err = failed(errors.Join(err, f.Close()), "The download cannot be stored") }()
+	info, err := f.Stat()
+	if err != nil {
+		return staged, err
+	}
+	if info.Size() < offset {
+		return staged, fault.New(fault.Conflict, "Only %d bytes of the download are stored", info.Size())
+	}
+	if err := f.Truncate(offset); err != nil {
+		return staged, err
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return staged, err
+	}
+	written, err := io.Copy(io.MultiWriter(f, sum), &contextReader{ctx, r})
+	err = errors.Join(err, f.Sync())
+	return mirror.Staged{Size: offset + written, Checksum: hex.EncodeToString(sum.Sum(nil))}, err
+}
+
+// contextReader fails when the context ends.
+type contextReader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r *contextReader) Read(p []byte) (int, error) {
+	if err := context.Cause(r.ctx); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
+
+// Staged implements ports.DiskWriter.
+func (d *Disk) Staged(_ context.Context, name string) (int64, error) {
+	info, err := d.staging.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, failed(err, "The download cannot be read")
+	}
+	return info.Size(), nil
+}
+
+// Place implements ports.DiskWriter. A file that it replaces keeps its permissions.
+func (d *Disk) Place(_ context.Context, name, path string, target *mirror.Entry) (placed mirror.Entry, err error) {
+	// The kernel's times are ticks of a clock. With a time between two of them, a change by
+	// somebody else in the same tick shows.
+	now := time.Now()
+	if err := d.staging.root.Chtimes(name, now, now); err != nil {
+		return placed, failed(err, "The download cannot be read")
+	}
+	var to directory
+	var last string
+	if target == nil {
+		_, last = split(path)
+		to, err = d.placeNew(name, path)
+	} else {
+		_, last = split(target.Name)
+		to, err = d.replace(name, *target)
+	}
+	if err != nil {
+		return placed, failed(err, "%s cannot be written", path)
+	}
+	defer discard(to.root)
+	info, err := to.root.Lstat(last)
+	if err = errors.Join(err, to.sync()); err != nil {
+		return placed, failed(err, "%s cannot be written", path)
+	}
+	return d.entryOf(to, info), nil
+}
+
+// placeNew gives staged content a name that is free, and returns its directory.
+func (d *Disk) placeNew(name, path string) (to directory, err error) {
+	d.directories.Lock()
+	defer d.directories.Unlock()
+	parent, last := split(path)
+	if to, err = d.provide(parent); err != nil {
+		return to, err
+	}
+	err = d.rename(d.staging, name, to, last, exclusive)
+	if errors.Is(err, fs.ErrExist) && to.removeDirectory(last, true) {
+		err = d.rename(d.staging, name, to, last, exclusive)
+	}
+	if err != nil {
+		discard(to.root)
+	}
+	return to, err
+}
+
+// replace gives staged content the name of the target, and returns its directory.
+func (d *Disk) replace(name string, target mirror.Entry) (directory, error) {
+	at, info, err := d.lookUp(target)
+	if err != nil {
+		return at, err
+	}
+	err = d.staging.root.Chmod(name, info.Mode().Perm())
+	if err == nil {
+		err = d.replaceFile(name, at, info, target)
+	}
+	if err != nil {
+		discard(at.root)
+	}
+	return at, err
+}
+
+// replaceFile exchanges the file with the staged content in the trash, where a change that was made
+// since the file was looked up is found, and is safe if the process ends.
+func (d *Disk) replaceFile(name string, at directory, info fs.FileInfo, target mirror.Entry) error {
+	trash, err := d.toTrash(d.staging, name, target.Name)
+	if err != nil {
+		return err
+	}
+	defer discard(trash.root)
+	err = d.rename(trash, info.Name(), at, info.Name(), exchanging)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return d.rename(trash, info.Name(), at, info.Name(), replacing)
+	}
+	if err == nil {
+		if err = d.sameContent(trash, info); err == nil {
+			return trash.root.Remove(info.Name())
+		}
+		err = errors.Join(err, d.rename(trash, info.Name(), at, info.Name(), exchanging))
+	}
+	return errors.Join(err, d.rename(trash, info.Name(), d.staging, name, exclusive))
+}
+
+// sameContent returns errChanged if a file that was renamed has been changed before. The rename may
+// have changed the time of its inode.
+func (d *Disk) sameContent(at directory, before fs.FileInfo) error {
+	now, err := at.root.Lstat(before.Name())
+	if err == nil && !(os.SameFile(now, before) && now.Size() == before.Size() && now.ModTime().Equal(before.ModTime())) {
+		err = errChanged
+	}
+	return err
+}
+
+// toTrash moves a file to a name in the trash that is like the one of original, and returns the
+// directory there.
+func (d *Disk) toTrash(from directory, name, original string) (directory, error) {
+	now := d.clock.Now()
+	parent, last := split(original)
+	for i := 0; ; i++ {
+		// All but one of the files that have one name on a day are in directories of their own.
+		day := now.Format(time.DateOnly)
+		if i > 0 {
+			day = fmt.Sprintf("%s %s.%d", day, now.Format("150405.000"), i)
+		}
+		in := path.Join(trashName, day, parent)
+		err := d.state.root.MkdirAll(in, 0o700)
+		var to directory
+		if err == nil {
+			to, err = d.state.open(in)
+		}
+		if err == nil {
+			if err = d.rename(from, name, to, last, exclusive); err == nil {
+				return to, nil
+			}
+			discard(to.root)
+		}
+		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return directory{}, err
+		}
+	}
+}
+
+// Rename implements ports.DiskWriter.
+func (d *Disk) Rename(_ context.Context, e mirror.Entry, path string) (renamed mirror.Entry, err error) {
+	at, info, err := d.lookUp(e)
+	if err != nil {
+		return renamed, err
+	}
+	defer discard(at.root)
+	parent, last := split(path)
+	d.directories.Lock()
+	to, err := d.provide(parent)
+	if err == nil {
+		err = d.rename(at, info.Name(), to, last, exclusive)
+		if there, lookErr := to.root.Lstat(last); errors.Is(err, fs.ErrExist) && lookErr == nil && os.SameFile(info, there) && mirror.KeyOf(e.Path) == mirror.KeyOf(path) {
+			err = d.rename(at, info.Name(), to, last, replacing) // the same file in another case
+		}
+	}
+	d.directories.Unlock()
+	if err != nil {
+		return renamed, failed(err, "%s cannot be renamed to %s", e.Path, path)
+	}
+	defer discard(to.root)
+	if info, err = to.root.Lstat(last); err == nil {
+		err = errors.Join(to.sync(), at.sync())
+	}
+	if err != nil {
+		return renamed, failed(err, "%s cannot be renamed to %s", e.Path, path)
+	}
+	renamed = d.entryOf(to, info)
+	renamed.Checksum = e.Checksum
+	return renamed, nil
+}
+
+// Trash implements ports.DiskWriter.
+func (d *Disk) Trash(_ context.Context, e mirror.Entry) error {
+	at, info, err := d.lookUp(e)
+	if err != nil {
+		return err
+	}
+	defer discard(at.root)
+	trash, err := d.toTrash(at, info.Name(), e.Name)
+	if err != nil {
+		return failed(err, "%s cannot be moved to the trash", e.Path)
+	}
+	defer discard(trash.root)
+	if err := d.sameContent(trash, info); err != nil {
+		return unreadable(errors.Join(err, d.rename(trash, info.Name(), at, info.Name(), exclusive)), e)
+	}
+	if err := errors.Join(trash.sync(), at.sync()); err != nil {
+		return failed(err, "%s cannot be moved to the trash", e.Path)
+	}
+	d.directories.Lock()
+	defer d.directories.Unlock()
+	for parent, _ := split(e.Name); parent != ""; {
+		above, last := split(parent)
+		in, err := d.top.open(above)
+		if err != nil {
+			return nil // it is gone
+		}
+		removed := in.removeDirectory(last, false)
+		discard(in.root)
+		if !removed {
+			return nil
+		}
+		parent = above
+	}
+	return nil
+}
+
+// removeDirectory removes a directory that has nothing but junk in it, and, if deep is set,
+// directories of which the same holds. It reports whether it did.
+func (at directory) removeDirectory(name string, deep bool) bool {
+	in, err := at.enter(name)
+	if err != nil {
+		return false
+	}
+	defer discard(in.root)
+	var found []string
+	clear := true
+	err = in.each(func(info fs.FileInfo) error {
+		switch {
+		case info.IsDir() && deep && in.removeDirectory(info.Name(), deep):
+		case info.Mode().IsRegular() && isJunk(info.Name()):
+			found = append(found, info.Name())
+		default:
+			clear = false
+		}
+		return nil
+	})
+	if err != nil || !clear {
+		return false
+	}
+	for _, junk := range found {
+		if err := in.root.Remove(junk); err != nil {
+			return false
+		}
+	}
+	return at.root.Remove(name) == nil
+}
+
+// Clean implements ports.DiskWriter.
+func (d *Disk) Clean(_ context.Context, staged, trash time.Time) error {
+	var errs []error
+	errs = append(errs, d.staging.each(func(info fs.FileInfo) error {
+		if info.ModTime().Before(staged) {
+			return d.staging.root.Remove(info.Name())
+		}
+		return nil
+	}))
+	in, err := d.state.enter(trashName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return failed(errors.Join(errs...), "The downloads cannot be removed")
+	}
+	if err == nil {
+		defer discard(in.root)
+		err = in.each(func(info fs.FileInfo) error {
+			made, err := time.Parse(time.DateOnly, info.Name()[:min(len(info.Name()), len(time.DateOnly))])
+			if err == nil && !made.AddDate(0, 0, 1).After(trash) {
+				return in.root.RemoveAll(info.Name())
+			}
+			return nil
+		})
+	}
+	return failed(errors.Join(append(errs, err)...), "The trash cannot be emptied")
+}

@@ -1,0 +1,119 @@
+package mirrorstate_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"collab/adapters/mirrorstate"
+	"collab/domain/fault"
+	"collab/domain/mirror"
+	"collab/domain/object"
+	"collab/ports"
+	"collab/test/contract"
+)
+
+func TestMirrorState(t *testing.T) {
+	contract.MirrorState(t, func(t *testing.T) (ports.MirrorState, func() ports.MirrorState) {
+		directory := bound(t)
+		s := opened(t, directory)
+		return s, func() ports.MirrorState {
+			must(t, s.Close())
+			return opened(t, directory)
+		}
+	})
+}
+
+// must ends the test on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bound returns a new directory with a state directory.
+func bound(t *testing.T) string {
+	directory := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(directory, mirror.StateDirectory), 0o700))
+	return directory
+}
+
+func opened(t *testing.T, directory string) *mirrorstate.State {
+	t.Helper()
+	s, err := mirrorstate.Open(directory)
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	return s
+}
+
+func TestAStateIsOpenOnce(t *testing.T) {
+	directory := bound(t)
+	s := opened(t, directory)
+	for range 2 {
+		if _, err := mirrorstate.Open(directory); !fault.Is(err, fault.Conflict) {
+			t.Errorf("opened again: %v", err)
+		}
+	}
+	must(t, s.Put(t.Context(), nil, &object.Cursor{N: 1}))
+}
+
+func TestADamagedStateIsSetAsideAndAnotherBegun(t *testing.T) {
+	path := func(directory string) string { return filepath.Join(directory, mirror.StateDirectory, "state.db") }
+	for about, damage := range map[string]func(content []byte) []byte{
+		"no database": func([]byte) []byte {
+			return []byte("this is no database, and long enough to be read as one ... ... ... ... ... ... ... ... ...")
+		},
+		"a page overwritten": func(b []byte) []byte { copy(b[4096:], make([]byte, 8)); return b },
+		"cut":                func(b []byte) []byte { return b[:len(b)-4096] },
+	} {
+		t.Run(about, func(t *testing.T) {
+			directory := bound(t)
+			for n := range int64(2) {
+				s := opened(t, directory)
+				var rows []mirror.Row
+				for key := range 200 {
+					rows = append(rows, mirror.Row{Key: string(rune('a' + key)), Local: &mirror.Entry{Path: "p"}})
+				}
+				must(t, s.Put(t.Context(), rows, &object.Cursor{N: 1}))
+				must(t, s.Close())
+				content, err := os.ReadFile(path(directory))
+				must(t, err)
+				must(t, os.WriteFile(path(directory), damage(content), 0o600))
+
+				s = opened(t, directory)
+				if s.Damaged() == "" {
+					t.Fatal("the damage was not noticed")
+				}
+				if _, err := os.Stat(s.Damaged()); err != nil {
+					t.Error(err)
+				}
+				c, err := s.Cursor(t.Context())
+				must(t, err)
+				if c.N != 0 {
+					t.Errorf("the cursor is %v", c)
+				}
+				must(t, s.Close())
+				found, err := filepath.Glob(path(directory) + ".damaged*")
+				must(t, err)
+				if int64(len(found)) != n+1 {
+					t.Errorf("set aside: %q", found)
+				}
+			}
+		})
+	}
+}
+
+func TestAStateOfALaterVersionIsLeftAlone(t *testing.T) {
+	directory := bound(t)
+	s := opened(t, directory)
+	must(t, s.Close())
+	path := filepath.Join(directory, mirror.StateDirectory, "state.db")
+	content, err := os.ReadFile(path)
+	must(t, err)
+	content[63]++ // the last byte of user_version
+	must(t, os.WriteFile(path, content, 0o600))
+	if _, err := mirrorstate.Open(directory); !fault.Is(err, fault.Conflict) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,513 @@
+package contract
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/mirror"
+	"collab/domain/object"
+	"collab/ports"
+)
+
+// OpenedDisk is an empty directory, and what other programs do in it.
+type OpenedDisk struct {
+	Disk   ports.Disk
+	Writer ports.DiskWriter
+
+	Write   func(path, content string) // makes or overwrites a file, with its directories
+	Read    func(path string) (content string, ok bool)
+	Remove  func(path string) // with what is below; the empty path is the directory itself
+	Mkdir   func(path string) // with those above
+	Symlink func(path, target string)
+}
+
+// diskFixture is the directory of a sub-test.
+type diskFixture struct {
+	*fixture
+	OpenedDisk
+}
+
+type diskSuite map[string]func(s *diskFixture)
+
+func (s diskSuite) run(t *testing.T, open func(t *testing.T) OpenedDisk) {
+	for _, sentence := range slices.Sorted(maps.Keys(s)) {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			s[sentence](&diskFixture{&fixture{T: t, ctx: t.Context()}, open(t)})
+		})
+	}
+}
+
+func checksumOf(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return hex.EncodeToString(sum[:])
+}
+
+// unknown is what a scan is given that knows nothing.
+func unknown(string) (mirror.Facts, string, bool) { return mirror.Facts{}, "", false }
+
+// scan returns what the scope has by path.
+func (s *diskFixture) scan(scope mirror.Scope) map[string]mirror.Entry {
+	s.Helper()
+	_, err := s.Disk.Rules(s.ctx)
+	s.ok(err)
+	found := map[string]mirror.Entry{}
+	s.ok(s.Disk.Scan(s.ctx, scope, unknown, func(e mirror.Entry) error {
+		if _, twice := found[e.Path]; twice {
+			return fmt.Errorf("%q is found twice", e.Path)
+		}
+		found[e.Path] = e
+		return nil
+	}))
+	return found
+}
+
+// entry returns a file or directory as a scan finds it.
+func (s *diskFixture) entry(path string) mirror.Entry {
+	s.Helper()
+	e, ok := s.scan(mirror.Everything())[path]
+	if !ok {
+		s.Fatalf("there is no %q", path)
+	}
+	return e
+}
+
+// wantTree ends the sub-test unless the directory has these files, and directories, whose content
+// is "/".
+func (s *diskFixture) wantTree(want map[string]string) {
+	s.Helper()
+	got := map[string]string{}
+	for path, e := range s.scan(mirror.Everything()) {
+		got[path] = "/"
+		if e.Kind != mirror.Directory {
+			content, _ := s.Read(path)
+			if got[path] = content; e.Kind == mirror.File && e.Checksum != checksumOf(content) {
+				s.Errorf("%q has the checksum %q", path, e.Checksum)
+			}
+		}
+	}
+	wantEqual(s.fixture, got, want)
+}
+
+// stage stages content under a name.
+func (s *diskFixture) stage(name, content string) {
+	s.Helper()
+	staged, err := s.Writer.Stage(s.ctx, name, 0, strings.NewReader(content))
+	s.ok(err)
+	wantEqual(s.fixture, staged, mirror.Staged{Size: int64(len(content)), Checksum: checksumOf(content)})
+}
+
+// wantPlaced ends the sub-test unless the entry is what a scan finds but for the checksum.
+func (s *diskFixture) wantPlaced(got mirror.Entry, err error) {
+	s.Helper()
+	s.ok(err)
+	want := s.entry(got.Path)
+	want.Checksum = got.Checksum
+	wantEqual(s.fixture, got, want)
+}
+
+// Disk is the suite of ports.Disk. Open returns an empty directory.
+func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
+	diskSuite{
+		"a scan finds files with checksums, and directories": func(s *diskFixture) {
+			s.wantTree(map[string]string{})
+			s.Write("a.txt", "a")
+			s.Write("d/e/f.txt", "f")
+			s.Write("d/empty", "")
+			s.Mkdir("g")
+			s.wantTree(map[string]string{"a.txt": "a", "d": "/", "d/e": "/", "d/e/f.txt": "f", "d/empty": "", "g": "/"})
+			if e := s.entry("d/e/f.txt"); e.Kind != mirror.File || e.Facts.Size != 1 || e.Name != "d/e/f.txt" {
+				s.Errorf("%+v", e)
+			}
+		},
+		"a scan reads its scope alone": func(s *diskFixture) {
+			for _, path := range []string{"a", "b/c", "b/d/e", "b/d/f/g", "h/i"} {
+				s.Write(path, path)
+			}
+			for _, c := range []struct {
+				scope mirror.Scope
+				want  []string
+			}{
+				{mirror.Scope{}, nil},
+				{mirror.Scope{Directories: []string{""}}, []string{"a", "b", "h"}},
+				{mirror.Scope{Directories: []string{"b", "h"}}, []string{"b/c", "b/d", "h/i"}},
+				{mirror.Scope{Trees: []string{"b/d"}}, []string{"b/d/e", "b/d/f", "b/d/f/g"}},
+				{mirror.Scope{Trees: []string{"b/d", "b"}, Directories: []string{"b/d", ""}}, []string{"a", "b", "b/c", "b/d", "b/d/e", "b/d/f", "b/d/f/g", "h"}},
+				{mirror.Scope{Trees: []string{"none", "a", "b/none/none"}, Directories: []string{"none", "a/b"}}, nil},
+				{mirror.Scope{Trees: []string{mirror.StateDirectory}, Directories: []string{mirror.StateDirectory}}, nil},
+			} {
+				got := slices.Sorted(maps.Keys(s.scan(c.scope)))
+				if !slices.Equal(got, c.want) {
+					s.Errorf("%+v has %q, want %q", c.scope, got, c.want)
+				}
+			}
+		},
+		"a file with known facts has its known checksum": func(s *diskFixture) {
+			s.Write("a", "one")
+			s.Write("b", "one")
+			known := s.scan(mirror.Everything())
+			s.Write("b", "two") // the same size
+			got := map[string]string{}
+			s.ok(s.Disk.Scan(s.ctx, mirror.Everything(), func(name string) (mirror.Facts, string, bool) {
+				e, ok := known[name]
+				return e.Facts, "known", ok
+			}, func(e mirror.Entry) error {
+				got[e.Path] = e.Checksum
+				return nil
+			}))
+			wantEqual(s.fixture, got, map[string]string{"a": "known", "b": checksumOf("two")})
+		},
+		"names are in composed form": func(s *diskFixture) {
+			s.Write("\u00fc/e\u0301", "x")
+			want := s.entry("\u00fc/\u00e9")
+			got := s.scan(mirror.Scope{Directories: []string{"\u00fc"}})
+			wantEqual(s.fixture, got, map[string]mirror.Entry{want.Path: want})
+			r, err := s.Disk.Open(s.ctx, want)
+			s.ok(err)
+			s.ok(r.Close())
+		},
+		"symbolic links are found and not followed": func(s *diskFixture) {
+			if s.Symlink == nil {
+				s.Skip("there are none")
+			}
+			s.Write("d/a", "a")
+			s.Symlink("l", "d")
+			s.Symlink("d/m", "a")
+			s.Symlink("dangling", "none")
+			got := s.scan(mirror.Everything())
+			for path, kind := range map[string]mirror.EntryKind{"d": mirror.Directory, "d/a": mirror.File, "l": mirror.Symlink, "d/m": mirror.Symlink, "dangling": mirror.Symlink} {
+				if e, ok := got[path]; !ok || e.Kind != kind {
+					s.Errorf("%q is %+v", path, e)
+				}
+			}
+			if len(got) != 5 || len(s.scan(mirror.Scope{Trees: []string{"l"}})) != 0 {
+				s.Errorf("found %+v", got)
+			}
+			below := got["d/a"]
+			below.Path, below.Name = "l/a", "l/a"
+			if _, err := s.Disk.Open(s.ctx, below); err == nil {
+				s.Error("a file is read through a link")
+			}
+			s.stage("x", "x")
+			if _, err := s.Writer.Place(s.ctx, "x", "l/new", nil); err == nil {
+				s.Error("a file is written through a link")
+			}
+		},
+		"an error of the caller ends the scan": func(s *diskFixture) {
+			s.Write("a", "")
+			s.Write("b", "")
+			no, calls := errors.New("no"), 0
+			s.wantSameError(s.Disk.Scan(s.ctx, mirror.Everything(), unknown, func(mirror.Entry) error {
+				calls++
+				return no
+			}), no)
+			if calls != 1 {
+				s.Errorf("%d calls", calls)
+			}
+		},
+		"ignored files and junk are left out": func(s *diskFixture) {
+			before, err := s.Disk.Rules(s.ctx)
+			s.ok(err)
+			for _, path := range []string{"a.log", "keep.log", "build/x", "d/build/y", "d/.DS_Store", "Thumbs.db", "z/build"} {
+				s.Write(path, "x")
+			}
+			s.Write(".collabignore", "*.log\n!keep.log\nbuild/\n")
+			s.wantTree(map[string]string{"keep.log": "x", "d": "/", "z": "/", "z/build": "x", ".collabignore": "*.log\n!keep.log\nbuild/\n"})
+			after, err := s.Disk.Rules(s.ctx)
+			s.ok(err)
+			if before.Hash == after.Hash {
+				s.Error("the hash of the rules is the same")
+			}
+			for path, want := range map[string]bool{"a.log": true, "keep.log": false, "build/x": true, "q/build/r/s": true, "build": false, "d/.ds_store": true, "a": false} {
+				if got := after.Ignored(path); got != want {
+					s.Errorf("%q is ignored: %v", path, got)
+				}
+			}
+			if before.Ignored("a.log") {
+				s.Error("rules change")
+			}
+			s.Remove(".collabignore")
+			again, err := s.Disk.Rules(s.ctx)
+			s.ok(err)
+			if again.Hash != before.Hash || again.Ignored("a.log") {
+				s.Error("patterns are remembered")
+			}
+		},
+		"a file is opened only with the facts that it was found with": func(s *diskFixture) {
+			s.Write("a", "one")
+			e := s.entry("a")
+			r, err := s.Disk.Open(s.ctx, e)
+			s.ok(err)
+			content, err := io.ReadAll(r)
+			resultOf(string(content), errors.Join(err, r.Close())).is(s.fixture, "one")
+
+			r, err = s.Disk.Open(s.ctx, e)
+			s.ok(err)
+			s.Write("a", "a longer content")
+			_, err = io.ReadAll(r)
+			s.wantConflict(err)
+			s.ok(r.Close())
+			_, err = s.Disk.Open(s.ctx, e)
+			s.wantConflict(err)
+			s.Remove("a")
+			_, err = s.Disk.Open(s.ctx, e)
+			s.wantNotFound(err)
+		},
+		"nothing is found of a directory that is gone": func(s *diskFixture) {
+			s.Write("a", "one")
+			before, err := s.Disk.Root(s.ctx)
+			s.ok(err)
+			again, err := s.Disk.Root(s.ctx)
+			s.ok(err)
+			if before != again {
+				s.Errorf("%+v, then %+v", before, again)
+			}
+			s.Remove("")
+			_, err = s.Disk.Root(s.ctx)
+			s.wantNotFound(err)
+			s.wantNotFound(s.Disk.Scan(s.ctx, mirror.Everything(), unknown, func(e mirror.Entry) error { return fmt.Errorf("%q is there", e.Path) }))
+		},
+	}.run(t, open)
+}
+
+// DiskWriter is the suite of ports.DiskWriter. Open returns an empty directory.
+func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
+	diskSuite{
+		"content is staged in parts": func(s *diskFixture) {
+			size := func() int64 { s.Helper(); n, err := s.Writer.Staged(s.ctx, "x"); s.ok(err); return n }
+			wantEqual(s.fixture, size(), 0)
+			s.stage("x", "hello")
+			wantEqual(s.fixture, size(), 5)
+			staged, err := s.Writer.Stage(s.ctx, "x", 4, strings.NewReader("p me"))
+			resultOf(staged, err).is(s.fixture, mirror.Staged{Size: 8, Checksum: checksumOf("hellp me")})
+			_, err = s.Writer.Stage(s.ctx, "x", 9, strings.NewReader(""))
+			s.wantConflict(err)
+			_, err = s.Writer.Stage(s.ctx, "x", 2, io.MultiReader(strings.NewReader("ro"), iotest.ErrReader(fault.New(fault.Unavailable, "cut"))))
+			s.wantError(err, fault.Unavailable)
+			wantEqual(s.fixture, size(), 4)
+			s.stage("x", "")
+			wantEqual(s.fixture, size(), 0)
+			s.wantTree(map[string]string{})
+		},
+		"staged content gets a path that is free": func(s *diskFixture) {
+			s.stage("x", "content")
+			s.wantPlaced(s.Writer.Place(s.ctx, "x", "a/b/c", nil))
+			s.wantTree(map[string]string{"a": "/", "a/b": "/", "a/b/c": "content"})
+			if n, err := s.Writer.Staged(s.ctx, "x"); n != 0 || err != nil {
+				s.Errorf("%d bytes are staged, %v", n, err)
+			}
+			_, err := s.Writer.Place(s.ctx, "x", "d", nil)
+			s.wantNotFound(err)
+		},
+		"a path that is taken keeps its file": func(s *diskFixture) {
+			s.Write("a", "old")
+			s.Write("d/e", "other")
+			s.stage("x", "new")
+			for _, path := range []string{"a", "a/b", "d"} {
+				_, err := s.Writer.Place(s.ctx, "x", path, nil)
+				s.wantConflict(err)
+			}
+			s.wantTree(map[string]string{"a": "old", "d": "/", "d/e": "other"})
+			s.wantPlaced(s.Writer.Place(s.ctx, "x", "b", nil))
+		},
+		"directories with nothing but junk make way": func(s *diskFixture) {
+			s.Write("d/e/.DS_Store", "junk")
+			s.Mkdir("d/f")
+			s.stage("x", "new")
+			s.wantPlaced(s.Writer.Place(s.ctx, "x", "d", nil))
+			s.wantTree(map[string]string{"d": "new"})
+		},
+		"content is replaced if it is as it was found": func(s *diskFixture) {
+			s.Write("a/b", "old")
+			e := s.entry("a/b")
+			s.stage("x", "new")
+			s.wantPlaced(s.Writer.Place(s.ctx, "x", "a/b", &e))
+			s.wantTree(map[string]string{"a": "/", "a/b": "new"})
+
+			s.stage("x", "newer")
+			_, err := s.Writer.Place(s.ctx, "x", "a/b", &e)
+			s.wantConflict(err)
+			s.wantTree(map[string]string{"a": "/", "a/b": "new"})
+			e = s.entry("a/b")
+			s.Remove("a/b")
+			if _, err = s.Writer.Place(s.ctx, "x", "a/b", &e); !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
+				s.Errorf("a file that is gone is replaced: %v", err)
+			}
+			if n, err := s.Writer.Staged(s.ctx, "x"); n != 5 || err != nil {
+				s.Errorf("%d bytes are staged, %v", n, err)
+			}
+		},
+		"files and directories are renamed to paths that are free": func(s *diskFixture) {
+			s.Write("a", "a")
+			s.Write("d/e", "e")
+			e, err := s.Writer.Rename(s.ctx, s.entry("a"), "n/b")
+			s.wantPlaced(e, err)
+			if e.Checksum != checksumOf("a") {
+				s.Errorf("the checksum is %q", e.Checksum)
+			}
+			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("d"), "n/d"))
+			s.wantTree(map[string]string{"n": "/", "n/b": "a", "n/d": "/", "n/d/e": "e"})
+
+			s.Write("c", "c")
+			for _, path := range []string{"n/b", "n/d", "n/b/x"} {
+				_, err := s.Writer.Rename(s.ctx, s.entry("c"), path)
+				s.wantConflict(err)
+			}
+			old := s.entry("c")
+			s.Write("c", "changed")
+			_, err = s.Writer.Rename(s.ctx, old, "f")
+			s.wantConflict(err)
+			s.Remove("c")
+			_, err = s.Writer.Rename(s.ctx, old, "f")
+			s.wantNotFound(err)
+			s.wantTree(map[string]string{"n": "/", "n/b": "a", "n/d": "/", "n/d/e": "e"})
+		},
+		"another spelling of the same name is free": func(s *diskFixture) {
+			s.Write("d/readme", "x")
+			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("d/readme"), "d/README"))
+			s.wantTree(map[string]string{"d": "/", "d/README": "x"})
+			s.stage("x", "y")
+			s.wantPlaced(s.Writer.Place(s.ctx, "x", "D/other", nil))
+			s.wantTree(map[string]string{"d": "/", "d/README": "x", "d/other": "y"})
+		},
+		"removed files are in the trash, and their directories go if nothing but junk is left": func(s *diskFixture) {
+			s.Write("a/b/c", "c")
+			s.Write("a/b/.DS_Store", "junk")
+			s.Write("a/d", "d")
+			old := s.entry("a/b/c")
+			s.Write("a/b/c", "changed")
+			s.wantConflict(s.Writer.Trash(s.ctx, old))
+			s.ok(s.Writer.Trash(s.ctx, s.entry("a/b/c")))
+			s.wantTree(map[string]string{"a": "/", "a/d": "d"})
+			s.wantNotFound(s.Writer.Trash(s.ctx, old))
+			s.ok(s.Writer.Trash(s.ctx, s.entry("a/d")))
+			s.wantTree(map[string]string{})
+			s.Write("a/d", "again")
+			s.ok(s.Writer.Trash(s.ctx, s.entry("a/d")))
+			s.wantTree(map[string]string{})
+		},
+		"old staged content is removed": func(s *diskFixture) {
+			s.stage("x", "content")
+			s.ok(s.Writer.Clean(s.ctx, time.Unix(0, 0), time.Unix(0, 0)))
+			n, err := s.Writer.Staged(s.ctx, "x")
+			resultOf(n, err).is(s.fixture, 7)
+			future := time.Now().AddDate(100, 0, 0)
+			s.ok(s.Writer.Clean(s.ctx, future, future))
+			n, err = s.Writer.Staged(s.ctx, "x")
+			resultOf(n, err).is(s.fixture, 0)
+		},
+	}.run(t, open)
+}
+
+// MirrorState is the suite of ports.MirrorState. Open returns an empty state, and a function that
+// opens it again as another process would later.
+func MirrorState(t *testing.T, open func(t *testing.T) (state ports.MirrorState, again func() ports.MirrorState)) {
+	type stateFixture struct {
+		*fixture
+		ports.MirrorState
+		again func() ports.MirrorState
+	}
+	rowsOf := func(s *stateFixture, from ports.MirrorState) map[string]mirror.Row {
+		s.Helper()
+		rows := map[string]mirror.Row{}
+		s.ok(from.Rows(s.ctx, func(r mirror.Row) error {
+			rows[r.Key] = r
+			return nil
+		}))
+		return rows
+	}
+	full := func(key string) mirror.Row {
+		return mirror.Row{
+			Key:     key,
+			Synced:  &mirror.Synced{ID: fresh[id.Object](), Version: 3, Checksum: "c1", Path: key + "1", Name: key + "2"},
+			Remote:  &mirror.Record{ID: fresh[id.Object](), Path: key + "3", Version: 1 << 40, Checksum: "c2", Size: 1 << 50, Deleted: true},
+			Local:   &mirror.Entry{Path: key + "4", Name: "e\u0301\xff", Kind: mirror.Unreadable, Facts: mirror.Facts{Size: 1 << 60, ModTime: -5, ChangeTime: 1 << 62, Inode: 1<<64 - 1}, Checksum: "c3"},
+			Missing: true,
+		}
+	}
+	for sentence, test := range map[string]func(s *stateFixture){
+		"rows are stored with each of their parts": func(s *stateFixture) {
+			want := map[string]mirror.Row{"F": full("F")}
+			for key, r := range map[string]mirror.Row{"S": {Synced: full("S").Synced}, "R": {Remote: full("R").Remote}, "L": {Local: full("L").Local}, "\xff'": full("\xff'")} {
+				r.Key = key
+				want[key] = r
+			}
+			s.ok(s.Put(s.ctx, slices.Collect(maps.Values(want)), nil))
+			wantEqual(s.fixture, rowsOf(s, s.MirrorState), want)
+
+			changed := full("S")
+			changed.Local = nil
+			want["S"] = changed
+			delete(want, "R")
+			s.ok(s.Put(s.ctx, []mirror.Row{changed, {Key: "R"}, {Key: "none"}}, nil))
+			wantEqual(s.fixture, rowsOf(s, s.again()), want)
+		},
+		"the cursor is stored with rows": func(s *stateFixture) {
+			c, err := s.Cursor(s.ctx)
+			resultOf(c, err).is(s.fixture, object.Cursor{})
+			s.ok(s.Put(s.ctx, []mirror.Row{full("A")}, &object.Cursor{Epoch: 2, N: 7}))
+			s.ok(s.Put(s.ctx, []mirror.Row{full("B")}, nil))
+			s.ok(s.Put(s.ctx, nil, &object.Cursor{Epoch: 3, N: 1}))
+			c, err = s.Cursor(s.ctx)
+			resultOf(c, err).is(s.fixture, object.Cursor{Epoch: 3, N: 1})
+			s.ok(s.Reset(s.ctx))
+			later := s.again()
+			c, err = later.Cursor(s.ctx)
+			resultOf(c, err).is(s.fixture, object.Cursor{})
+			if rows := rowsOf(s, later); len(rows) != 0 {
+				s.Errorf("rows %v are left", rows)
+			}
+		},
+		"a directory is bound to one place": func(s *stateFixture) {
+			_, err := s.Binding(s.ctx)
+			s.wantNotFound(err)
+			b := mirror.Binding{Server: "https://s", Org: fresh[id.Org](), User: fresh[id.User](), Place: "WORKSPACE/x", Root: "r", Ignore: "i", Paused: true}
+			s.ok(s.Bind(s.ctx, mirror.Binding{Server: "http://earlier"}))
+			s.ok(s.Bind(s.ctx, b))
+			s.ok(s.Reset(s.ctx))
+			got, err := s.again().Binding(s.ctx)
+			resultOf(got, err).is(s.fixture, b)
+		},
+		"an error of the caller ends the rows": func(s *stateFixture) {
+			s.ok(s.Put(s.ctx, []mirror.Row{full("A"), full("B")}, nil))
+			no, calls := errors.New("no"), 0
+			s.wantSameError(s.Rows(s.ctx, func(mirror.Row) error {
+				calls++
+				return no
+			}), no)
+			if calls != 1 {
+				s.Errorf("%d calls", calls)
+			}
+		},
+		"rows are stored at the same time": func(s *stateFixture) {
+			done := make(chan error, concurrent)
+			for i := range concurrent {
+				go func() { done <- s.Put(s.ctx, []mirror.Row{full(fmt.Sprint(i))}, nil) }()
+			}
+			for range concurrent {
+				s.ok(<-done)
+			}
+			if rows := rowsOf(s, s.again()); len(rows) != concurrent {
+				s.Errorf("%d rows", len(rows))
+			}
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			s := &stateFixture{fixture: &fixture{T: t, ctx: t.Context()}}
+			s.MirrorState, s.again = open(t)
+			test(s)
+		})
+	}
+}
