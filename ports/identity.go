@@ -2,6 +2,7 @@ package ports
 
 import (
 	"context"
+	"time"
 
 	"collab/domain/identity"
 	"collab/domain/session"
@@ -46,4 +47,23 @@ type ServiceTokens interface {
 	// Read returns the claims of a token with a valid signature of a known key, even if it
 	// has expired. Unauthenticated for any other.
 	Read(token string) (session.Claims, error)
+}
+
+// DeviceGrants holds the sign-ins of devices. They are found by digests of codes, as nothing
+// else is known of a device or of the browser in which its code is typed.
+type DeviceGrants interface {
+	// Add fails with Conflict if the device code or the user code is taken.
+	Add(ctx context.Context, g session.DeviceGrant) error
+
+	// ByUserCode returns the grant with this digest of its user code.
+	ByUserCode(ctx context.Context, digest string) (session.DeviceGrant, error)
+
+	// Update locks the grant with this digest of its device code, stores what fn returns for it,
+	// and returns that. An error of fn is returned unchanged, and nothing is stored. Fn must keep
+	// Code and UserCode, may run more than once, and has no side effects. In Atomic the grant
+	// stays locked until the transaction ends.
+	Update(ctx context.Context, digest string, fn func(session.DeviceGrant) (session.DeviceGrant, error)) (session.DeviceGrant, error)
+
+	// Prune removes grants that expired before the time.
+	Prune(ctx context.Context, before time.Time) error
 }

@@ -7,10 +7,12 @@ import (
 	"collab/domain/release"
 )
 
-// Deployment hands over the collections that belong to no organisation.
+// Deployment hands over the collections that belong to no organisation, device grants until they
+// are decided.
 type Deployment interface {
 	Releases() Releases
 	Adoption() Adoption
+	DeviceGrants() DeviceGrants
 }
 
 // Releases holds the releases of the desktop application. Each change increments their

@@ -341,7 +341,7 @@ func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisati
 // the others are deleted by cascade, except revocations, which stay until they are done.
 var erased = []string{
 	"objects", "object_versions", "changes", "log_heads", "tasks", "workspaces", "teams", "workspace_orders", "invitations", "memberships", "subscriptions", "audit",
-	"quota_accounts", "usage_entries", "usage_user_models", "usage_users", "usage_models", "connectors", "sessions", "exports", "uploads",
+	"quota_accounts", "usage_entries", "usage_user_models", "usage_users", "usage_models", "connectors", "sessions", "device_grants", "exports", "uploads",
 }
 
 func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error {

@@ -12,6 +12,7 @@ var notExported = map[string]string{
 	"task_texts":            "tasks are read with their texts",
 	"task_tags":             "triggers derive it from the tasks",
 	"sessions":              "sign-ins belong to a deployment",
+	"device_grants":         "sign-ins belong to a deployment",
 	"log_heads":             "an import begins a log",
 	"changes":               "an import begins a log",
 	"object_versions":       "an export has what is, not what was",

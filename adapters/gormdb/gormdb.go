@@ -359,5 +359,6 @@ func (c connections) Flows() ports.Flows             { return flows(c) }
 func (c connections) Clients() ports.Clients         { return clients(c) }
 func (c connections) Revocations() ports.Revocations { return revocations(c) }
 
-func (d deployment) Releases() ports.Releases { return releases(d) }
-func (d deployment) Adoption() ports.Adoption { return adoption(d) }
+func (d deployment) Releases() ports.Releases         { return releases(d) }
+func (d deployment) Adoption() ports.Adoption         { return adoption(d) }
+func (d deployment) DeviceGrants() ports.DeviceGrants { return deviceGrants(d) }

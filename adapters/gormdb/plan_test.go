@@ -175,6 +175,8 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO inbox (source, message, noted_at) SELECT 's', 'm' || o || '_' || n, n * 100 + o " + each(200),
 		"INSERT INTO sessions (id, org_id, user_id, created_at, last_used_at, expires_at, address, user_agent, is_unnamed, is_ended) " +
 			"SELECT 's' || o || '_' || n, " + orgID + ", " + uid(kindUser, "o", "n") + ", n, n, n * 100 + o, '', '', false, false " + each(usersN),
+		"INSERT INTO device_grants (code, org_id, user_code, name, address, user_agent, status, poll_every, created_at, expires_at) " +
+			"SELECT 'd' || o || '_' || n, " + orgID + ", 'u' || o || '_' || n, '', '', '', 'pending', 5000, n, n * 100 + o " + each(usersN),
 		"INSERT INTO exports (org_id, id, user_id, status, created_at, due_at, attempts, records, files, files_done, bytes, size, error) SELECT " + orgID + ", " + uid(kindEntry, "o", "n") + ", " +
 			uid(kindUser, "o", "n") + ", 'READY', n * 100 + o, CASE WHEN n = 1 THEN o END, 0, 0, 0, 0, 0, 0, '' " + each(20),
 		"INSERT INTO uploads (org_id, id, user_id, status, object_id, mime_type, size, checksum, received, created_at, expires_at) SELECT " + orgID + ", " + uid(kindEntry, "o", "n") + ", " +
@@ -659,6 +661,14 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			v := session.Session{ID: "new", User: uid[id.User](kindUser, 7, 1), Org: o, CreatedAt: now, LastUsedAt: now, ExpiresAt: now}
 			return errors.Join(q.Put(ctx, v), drop(q.Get(ctx, "s7_50")), drop(q.List(ctx, v.User)), q.Use(ctx, map[id.Session]time.Time{"s7_50": now}),
 				q.Remove(ctx, "s7_51"), q.Prune(ctx, now))
+		},
+		"device grants": func(_ *DB, r ports.Records) error {
+			q := r.Deployment().DeviceGrants()
+			g, err := q.ByUserCode(ctx, "u7_50")
+			fresh := g
+			fresh.Code, fresh.UserCode = "fresh", "fresh"
+			return errors.Join(err, q.Add(ctx, fresh), q.Prune(ctx, time.UnixMilli(103)),
+				drop(q.Update(ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) { return g, nil })))
 		},
 		"objects": func(_ *DB, r ports.Records) error {
 			q := r.Storage().Objects()

@@ -22,7 +22,7 @@ import (
 // foreign keys refer to.
 var TransferTables = []string{
 	"users", "organisations", "memberships", "invitations", "subscriptions", "teams", "team_members", "workspaces", "workspace_orders",
-	"tasks", "task_history", "inbox", "audit", "replays", "sessions", "log_heads", "objects", "object_versions", "changes", "blob_names",
+	"tasks", "task_history", "inbox", "audit", "replays", "sessions", "device_grants", "log_heads", "objects", "object_versions", "changes", "blob_names",
 	"quota_accounts", "quota_leases", "usage_entries", "usage_user_models", "usage_users", "usage_models",
 	"connectors", "connector_credentials", "connector_flows", "connector_clients", "connector_revocations",
 	"releases", "release_revision", "release_adoption",

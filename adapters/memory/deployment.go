@@ -3,22 +3,26 @@ package memory
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"collab/domain/id"
 	"collab/domain/release"
+	"collab/domain/session"
 	"collab/ports"
 )
 
 var (
-	_ ports.Deployment = deployment{}
-	_ ports.Releases   = releases{}
-	_ ports.Adoption   = adoption{}
+	_ ports.Deployment   = deployment{}
+	_ ports.DeviceGrants = deviceGrants{}
+	_ ports.Releases     = releases{}
+	_ ports.Adoption     = adoption{}
 )
 
 type deployment records
 
-func (d deployment) Releases() ports.Releases { return releases{d.run} }
-func (d deployment) Adoption() ports.Adoption { return adoption{d.run} }
+func (d deployment) Releases() ports.Releases         { return releases{d.run} }
+func (d deployment) Adoption() ports.Adoption         { return adoption{d.run} }
+func (d deployment) DeviceGrants() ports.DeviceGrants { return deviceGrants{d.run} }
 
 // revisedRelease is a release with the revision that its last change made.
 type revisedRelease struct {
@@ -127,4 +131,33 @@ func (s adoption) List(_ context.Context, first, last release.Day, of release.Ta
 
 func (s adoption) Prune(_ context.Context, before release.Day) error {
 	return s.run.do(func(x *tx) { x.adoption.removeWhere(x, func(t release.Tally) bool { return t.Day < before }) })
+}
+
+type deviceGrants struct{ run runner }
+
+func (d deviceGrants) Add(_ context.Context, g session.DeviceGrant) error {
+	return d.run(func(x *tx) error {
+		if _, err := x.userCode(g.UserCode); err == nil {
+			return x.devices.errTaken()
+		}
+		return x.devices.add(x, g.Code, g)
+	})
+}
+
+func (d deviceGrants) ByUserCode(_ context.Context, digest string) (session.DeviceGrant, error) {
+	return result(d.run, func(x *tx) (session.DeviceGrant, error) { return x.userCode(digest) })
+}
+
+func (x *tx) userCode(digest string) (session.DeviceGrant, error) {
+	return x.devices.find(func(g session.DeviceGrant) bool { return g.UserCode == digest })
+}
+
+func (d deviceGrants) Update(_ context.Context, digest string, fn func(session.DeviceGrant) (session.DeviceGrant, error)) (session.DeviceGrant, error) {
+	return result(d.run, func(x *tx) (session.DeviceGrant, error) { return x.devices.update(x, digest, fn) })
+}
+
+func (d deviceGrants) Prune(_ context.Context, before time.Time) error {
+	return d.run.do(func(x *tx) {
+		x.devices.removeWhere(x, func(g session.DeviceGrant) bool { return g.ExpiresAt.Before(before) })
+	})
 }

@@ -155,6 +155,7 @@ func (s organisations) Erase(_ context.Context, o id.Org, now time.Time) error {
 		x.audit.removeWhere(x, func(e audit.Entry) bool { return e.Org == o })
 		x.flows.removeWhere(x, func(f connector.Flow) bool { return f.Org == o })
 		x.sessions.removeWhere(x, func(s session.Session) bool { return s.Org == o })
+		x.devices.removeWhere(x, func(g session.DeviceGrant) bool { return g.Org == o })
 		return nil
 	})
 }

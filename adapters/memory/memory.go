@@ -61,6 +61,7 @@ func NewStore() *Store {
 		audit:       newTable[id.Entry, audit.Entry]("Entry"),
 		replays:     newTable[string, replay.Record]("Key"),
 		sessions:    newTable[id.Session, session.Session]("Session"),
+		devices:     newTable[string, session.DeviceGrant]("Device"),
 		heads:       newTable[id.Org, object.Head]("Log"),
 		blobs:       newTable[string, object.Blob]("Blob"),
 		flows:       newTable[string, connector.Flow]("Authorization"),
@@ -160,7 +161,8 @@ type state struct {
 	requests    *table[orgMinute, requestCount]
 	replays     *table[string, replay.Record]
 	sessions    *table[id.Session, session.Session]
-	heads       *table[id.Org, object.Head] // of the logs that were appended to
+	devices     *table[string, session.DeviceGrant] // by the digest of the device code
+	heads       *table[id.Org, object.Head]         // of the logs that were appended to
 	blobs       *table[string, object.Blob]
 	flows       *table[string, connector.Flow]
 	clients     *table[client, connector.Registered]

@@ -45,6 +45,7 @@ func (u *Upkeep) Run(ctx context.Context) error {
 		u.store.Journal().Inbox().Prune(ctx, now.Add(-inboxRetention)),
 		u.store.Journal().Replays().Prune(ctx, now),
 		u.store.Journal().Sessions().Prune(ctx, now),
+		u.store.Deployment().DeviceGrants().Prune(ctx, now),
 		u.store.Journal().Exports().Prune(ctx, now.Add(-export.Kept)),
 		u.store.Connections().Flows().Sweep(ctx, now),
 		u.sweepClients(ctx, now.Add(-connector.ClientRetention)),

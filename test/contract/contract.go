@@ -55,6 +55,7 @@ func Store(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Audit", func(t *testing.T) { Audit(t, open) })
 	t.Run("Replays", func(t *testing.T) { Replays(t, open) })
 	t.Run("Sessions", func(t *testing.T) { Sessions(t, open) })
+	t.Run("DeviceGrants", func(t *testing.T) { DeviceGrants(t, open) })
 	t.Run("Storage", func(t *testing.T) { Storage(t, open) })
 	t.Run("UsedStorage", func(t *testing.T) { UsedStorage(t, open) })
 	t.Run("Objects", func(t *testing.T) { Objects(t, open) })

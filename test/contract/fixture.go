@@ -20,6 +20,7 @@ import (
 	"collab/domain/invitation"
 	"collab/domain/plan"
 	"collab/domain/release"
+	"collab/domain/session"
 	"collab/domain/task"
 	"collab/domain/upload"
 	"collab/ports"
@@ -107,6 +108,7 @@ func (w *fixture) flows() ports.Flows             { return w.store.Connections()
 func (w *fixture) clients() ports.Clients         { return w.store.Connections().Clients() }
 func (w *fixture) revocations() ports.Revocations { return w.store.Connections().Revocations() }
 func (w *fixture) releases() ports.Releases       { return w.store.Deployment().Releases() }
+func (w *fixture) devices() ports.DeviceGrants    { return w.store.Deployment().DeviceGrants() }
 func (w *fixture) adoption() ports.Adoption       { return w.store.Deployment().Adoption() }
 
 // atomic runs fn in a transaction that must succeed.
@@ -198,7 +200,7 @@ func wantNone[V any](w *fixture, list []V, err error) {
 // compared is how values are compared: with all their fields, times by instant
 // and location, and no difference between no list and an empty one.
 var compared = cmp.Options{
-	cmp.AllowUnexported(task.Task{}, task.Due{}, invitation.Invitation{}, plan.Subscription{}, connector.Instance{}, connector.Flow{}, export.Export{}, upload.Upload{}),
+	cmp.AllowUnexported(task.Task{}, task.Due{}, invitation.Invitation{}, plan.Subscription{}, connector.Instance{}, connector.Flow{}, export.Export{}, upload.Upload{}, session.DeviceGrant{}),
 	cmp.Comparer(func(a, b time.Time) bool {
 		return a.Equal(b) && a.Location().String() == b.Location().String()
 	}),

@@ -16,6 +16,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/release"
 	"collab/domain/replay"
+	"collab/domain/session"
 	"collab/test/pages"
 )
 
@@ -82,6 +83,7 @@ func TestThePageOnOperationsHasTheTimes(t *testing.T) {
 		"## Upkeep": {
 			"events":        within(t, "app/upkeep", "inboxRetention"),
 			"keys":          replay.Retention,
+			"devices":       session.DeviceLifetime,
 			"flows":         connector.FlowLifetime,
 			"clients":       connector.ClientRetention,
 			"checks":        release.Retention,

@@ -1,0 +1,142 @@
+package contract
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/session"
+	"collab/ports"
+)
+
+// someDevice returns a device grant that is not stored yet, with every field set.
+func someDevice(o id.Org) session.DeviceGrant {
+	return session.DeviceGrant{
+		Code: session.CodeDigest(nextID()), UserCode: session.CodeDigest(nextID()), Name: "Ada's \"büro\" 🦉",
+		From: session.Client{Address: "2001:db8::1", UserAgent: "Agent/1.0 (ünïcödé)"}, User: fresh[id.User](), Org: o,
+		Interval: 15 * time.Second, PolledAt: new(at(3)), CreatedAt: at(1), ExpiresAt: at(1000),
+	}.Restore(session.DeviceApproved)
+}
+
+// device adds an undecided grant.
+func (w *fixture) device() session.DeviceGrant {
+	w.Helper()
+	g := session.BeginDevice(nextID(), nextID(), "device", session.Client{Address: "192.0.2.1"}, at(1))
+	w.ok(w.devices().Add(w.ctx, g))
+	return g
+}
+
+// DeviceGrants is the suite of ports.DeviceGrants.
+func DeviceGrants(t *testing.T, open func(t *testing.T) Opened) {
+	keep := func(g session.DeviceGrant) (session.DeviceGrant, error) { return g, nil }
+	suite{
+		"a grant is returned with every field as stored": func(w *fixture) {
+			full, bare := someDevice(w.org().ID), w.device()
+			w.ok(w.devices().Add(w.ctx, full))
+			for _, g := range []session.DeviceGrant{full, bare} {
+				resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).is(w, g)
+				resultOf(w.devices().Update(w.ctx, g.Code, keep)).is(w, g)
+			}
+			for _, swap := range [][2]session.DeviceGrant{{full, bare}, {bare, full}} {
+				next := swap[1]
+				next.Code, next.UserCode = swap[0].Code, swap[0].UserCode
+				resultOf(w.devices().Update(w.ctx, next.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return next, nil })).is(w, next)
+				resultOf(w.devices().ByUserCode(w.ctx, next.UserCode)).is(w, next)
+			}
+		},
+		"a grant is found by only its codes, compared exactly": func(w *fixture) {
+			a, b := w.device(), w.device()
+			resultOf(w.devices().ByUserCode(w.ctx, a.UserCode)).is(w, a)
+			resultOf(w.devices().ByUserCode(w.ctx, b.UserCode)).is(w, b)
+			for _, unknown := range []string{"", session.CodeDigest(nextID()), a.Code, a.UserCode + " ", "%"} {
+				resultOf(w.devices().ByUserCode(w.ctx, unknown)).wantNotFound(w)
+			}
+			for _, unknown := range []string{"", session.CodeDigest(nextID()), a.UserCode, a.Code + " ", "%"} {
+				resultOf(w.devices().Update(w.ctx, unknown, keep)).wantNotFound(w)
+			}
+		},
+		"a taken code of either kind is a conflict, and the transaction continues": func(w *fixture) {
+			g := w.device()
+			sameDevice, sameUser, next := someDevice(w.org().ID), someDevice(""), someDevice("")
+			sameDevice.Code, sameUser.UserCode = g.Code, g.UserCode
+			w.wantConflict(w.devices().Add(w.ctx, sameDevice))
+			w.atomic(func(r ports.Records) error {
+				w.wantConflict(r.Deployment().DeviceGrants().Add(w.ctx, sameUser))
+				return r.Deployment().DeviceGrants().Add(w.ctx, next)
+			})
+			resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).is(w, g)
+			resultOf(w.devices().ByUserCode(w.ctx, sameDevice.UserCode)).wantNotFound(w)
+			resultOf(w.devices().ByUserCode(w.ctx, next.UserCode)).is(w, next)
+		},
+		"an error of fn is returned unchanged, and nothing is stored": func(w *fixture) {
+			g := w.device()
+			no := errors.New("no")
+			_, err := w.devices().Update(w.ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) { return g.Restore(session.DeviceDenied), no })
+			w.wantSameError(err, no)
+			resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).is(w, g)
+		},
+		"of concurrent claims and decisions one succeeds": func(w *fixture) {
+			g := w.device()
+			w.wantOneSuccess(concurrently(manyGoroutines, func(int) error {
+				_, err := w.devices().Update(w.ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) {
+					return g.Decided(true, fresh[id.User](), "", at(2))
+				})
+				return err
+			}), fault.NotFound)
+			w.wantOneSuccess(concurrently(manyGoroutines, func(int) (refused error) {
+				err := w.store.Atomic(w.ctx, func(r ports.Records) error {
+					_, err := r.Deployment().DeviceGrants().Update(w.ctx, g.Code, func(g session.DeviceGrant) (session.DeviceGrant, error) {
+						if g, refused = g.Polled(at(3)); refused != nil {
+							refused = fault.Wrap(fault.NotFound, refused, "refused")
+						}
+						return g, nil
+					})
+					return err
+				})
+				return errors.Join(err, refused)
+			}), fault.NotFound)
+		},
+		"prune removes those that expired before the time": func(w *fixture) {
+			old, kept, open := someDevice(w.org().ID), someDevice(""), w.device()
+			old.ExpiresAt, kept.ExpiresAt = longAgo(1), longAgo(2)
+			w.ok(w.devices().Add(w.ctx, old))
+			w.ok(w.devices().Add(w.ctx, kept))
+			w.ok(w.devices().Prune(w.ctx, longAgo(2)))
+			resultOf(w.devices().ByUserCode(w.ctx, old.UserCode)).wantNotFound(w)
+			resultOf(w.devices().ByUserCode(w.ctx, kept.UserCode)).is(w, kept)
+			resultOf(w.devices().ByUserCode(w.ctx, open.UserCode)).is(w, open)
+		},
+		"a transaction sees its own writes, and a rollback undoes them": func(w *fixture) {
+			g, added := w.device(), someDevice("")
+			denied := g.Restore(session.DeviceDenied)
+			w.rolledBack(func(r ports.Records) error {
+				q := r.Deployment().DeviceGrants()
+				w.ok(q.Add(w.ctx, added))
+				resultOf(q.Update(w.ctx, g.Code, func(session.DeviceGrant) (session.DeviceGrant, error) { return denied, nil })).is(w, denied)
+				resultOf(q.ByUserCode(w.ctx, g.UserCode)).is(w, denied)
+				resultOf(q.ByUserCode(w.ctx, added.UserCode)).is(w, added)
+				return nil
+			})
+			resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).is(w, g)
+			resultOf(w.devices().ByUserCode(w.ctx, added.UserCode)).wantNotFound(w)
+		},
+		"the grants of an organisation are erased with it": func(w *fixture) {
+			gone, stays := w.org(), w.org()
+			g, other, open := someDevice(gone.ID), someDevice(stays.ID), w.device()
+			w.ok(w.devices().Add(w.ctx, g))
+			w.ok(w.devices().Add(w.ctx, other))
+			w.ok(w.organisations().Erase(w.ctx, gone.ID, at(9)))
+			resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).wantNotFound(w)
+			resultOf(w.devices().ByUserCode(w.ctx, other.UserCode)).is(w, other)
+			resultOf(w.devices().ByUserCode(w.ctx, open.UserCode)).is(w, open)
+		},
+		"results belong to the caller": func(w *fixture) {
+			g := someDevice("")
+			w.ok(w.devices().Add(w.ctx, g))
+			*resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).must(w).PolledAt = at(500)
+			resultOf(w.devices().ByUserCode(w.ctx, g.UserCode)).is(w, g)
+		},
+	}.run(t, open)
+}
