@@ -277,6 +277,7 @@ func (a *api) showCLIPrompt(c *call, port, state string) error {
 	return c.page(http.StatusOK, "command line", map[string]any{"Port": port, "Link": link.String()}, "'none'")
 }
 
+// finishCLI handles the callback of the identity provider, for command lines and devices.
 func (a *api) finishCLI(c *call) error {
 	c.hideAddress()
 	q := c.r.URL.Query()
@@ -289,9 +290,14 @@ func (a *api) finishCLI(c *call) error {
 	}
 	flow := cookieValue(c.r, access.CLICookie)
 	a.setFlow(c, "", -1)
-	to, err := a.Access.FinishCLI(c.r.Context(), flow, back)
+	in, err := a.Access.FinishSignIn(c.r.Context(), flow, back)
 	if err != nil {
 		return err
+	}
+	to := in.Redirect
+	if in.UserCode != "" {
+		a.setFlowCookie(c, cookieDevice, in.UserCode, in.Decider)
+		to = verificationPath(in.UserCode)
 	}
 	c.redirect(http.StatusFound, to)
 	return nil
@@ -305,7 +311,7 @@ func cookieValue(r *http.Request, name string) string {
 	return cookie.Value
 }
 
-// setFlow sets the cookie that carries a command line's sign-in; a negative
+// setFlow sets the cookie that carries the sign-in of a command line or a device; a negative
 // age removes it.
 func (a *api) setFlow(c *call, value string, age int) {
 	http.SetCookie(c, &http.Cookie{

@@ -45,7 +45,7 @@ const (
 	cookieConfirmed = "collab_confirmed_" // set when its form is sent
 )
 
-var noIndex = []string{"noindex"}
+var noIndex, sameOrigin = []string{"noindex"}, []string{"same-origin"}
 
 // hidePage keeps the pages of an authorization, whose addresses contain secrets, out of
 // caches, indexes and other sites' logs.
@@ -90,7 +90,7 @@ func (a *api) showAuthorizationPrompt(c *call) error {
 	}
 	a.setFlowCookie(c, cookieAsked, state, secret)
 	// "no-referrer" would remove the Origin of our own form.
-	c.Header()["Referrer-Policy"] = []string{"same-origin"}
+	c.Header()["Referrer-Policy"] = sameOrigin
 	// Browsers check the whole chain of redirects after a form against form-action, and
 	// a provider may redirect to any site.
 	return c.page(http.StatusOK, "ask", map[string]any{

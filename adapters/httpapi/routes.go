@@ -53,6 +53,10 @@ func (a *api) routes() []row {
 	table := []row{
 		{"GET", "/auth/cli-auth", browser, a.startCLI},
 		{"GET", "/auth/cli-callback", browser, a.finishCLI},
+		{"POST", "/auth/device", open, a.startDevice},
+		{"POST", "/auth/device/token", open, a.claimDevice},
+		{"GET", "/auth/device", browser, a.showDevice},
+		{"POST", "/auth/device/decision", browser, a.decideDevice},
 		{"POST", "/auth/exchange-token", open, a.exchange},
 		{"POST", "/auth/refresh", open, a.refresh},
 		{"GET", "/auth/me", caller, withoutQuery(a.me)},

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 	"unicode"
@@ -16,8 +18,8 @@ import (
 	"collab/domain/session"
 )
 
-// CLICookie is the name of the cookie with the state of a command line's sign-in, which
-// expires after CLILifetime.
+// CLICookie is the name of the cookie with the state of a sign-in for a command line or a device,
+// which expires after CLILifetime.
 const (
 	CLICookie   = "collab_cli"
 	CLILifetime = 10 * time.Minute
@@ -54,59 +56,75 @@ func (a *Access) StartCLI(ctx context.Context, port, state string) (redirect, co
 	if err != nil {
 		return "", "", err
 	}
-	f := identity.Flow{
-		Port: n, State: state,
-		Own: a.Secrets.Secret(), Nonce: a.Secrets.Secret(), Verifier: a.Secrets.Secret(),
-		Expires: a.Clock.Now().Add(CLILifetime),
-	}
-	plain, err := json.Marshal(f)
-	if err != nil {
-		return "", "", err
-	}
-	sealed, err := a.Sealer.Seal(plain, []byte(CLICookie))
-	if err != nil {
+	return a.startSignIn(ctx, identity.Flow{Port: n, State: state})
+}
+
+// startSignIn starts the sign-in of a browser for the command line or device that f names. It
+// returns the address to redirect the browser to, and the value of CLICookie.
+func (a *Access) startSignIn(ctx context.Context, f identity.Flow) (redirect, cookie string, err error) {
+	f.Own, f.Nonce, f.Verifier = a.Secrets.Secret(), a.Secrets.Secret(), a.Secrets.Secret()
+	f.Expires = a.Clock.Now().Add(CLILifetime)
+	if cookie, err = a.sealCookie(CLICookie, f); err != nil {
 		return "", "", err
 	}
 	redirect, err = a.SignIn.Start(ctx, f, a.callback(f))
-	return redirect, base64.RawURLEncoding.EncodeToString(sealed), err
+	return redirect, cookie, err
 }
 
-// FinishCLI completes the sign-in and returns the command line's local address with a service
-// token of the user.
-func (a *Access) FinishCLI(ctx context.Context, cookie string, q CLIReturn) (redirect string, err error) {
-	lost := fault.New(fault.Invalid, "This sign-in was not started in this browser, or it took longer than %d minutes", int(CLILifetime.Minutes()))
+// sealCookie returns the value of a cookie for this purpose.
+func (a *Access) sealCookie(purpose string, v any) (string, error) {
+	plain, err := json.Marshal(v)
+	if err != nil {
+		return "", err
+	}
+	sealed, err := a.Sealer.Seal(plain, []byte(purpose))
+	return base64.RawURLEncoding.EncodeToString(sealed), err
+}
+
+// openCookie reads what sealCookie returned for this purpose, and reports whether it could.
+func (a *Access) openCookie(purpose, cookie string, v any) bool {
 	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
 	if err != nil || cookie == "" {
-		return "", lost
+		return false
 	}
-	plain, err := a.Sealer.Open(sealed, []byte(CLICookie))
-	if err != nil {
-		return "", lost
-	}
+	plain, err := a.Sealer.Open(sealed, []byte(purpose))
+	return err == nil && json.Unmarshal(plain, v) == nil
+}
+
+// SignedIn is a completed sign-in of a browser.
+type SignedIn struct {
+	Redirect string // the command line's local address with its token; empty for a device
+	UserCode string // of the device
+	Decider  string // the value of a cookie with which the browser may decide about the device
+}
+
+// FinishSignIn completes the sign-in that StartCLI or StartDeviceSignIn started.
+func (a *Access) FinishSignIn(ctx context.Context, cookie string, q CLIReturn) (SignedIn, error) {
 	var f identity.Flow
-	if err := json.Unmarshal(plain, &f); err != nil {
-		return "", lost
+	if !a.openCookie(CLICookie, cookie, &f) || !a.Clock.Now().Before(f.Expires) {
+		return SignedIn{}, fault.New(fault.Invalid, "This sign-in was not started in this browser, or it took longer than %d minutes", int(CLILifetime.Minutes()))
 	}
-	if !a.Clock.Now().Before(f.Expires) {
-		return "", lost
-	}
-	if a.SessionCookie != "" && (q.Port != strconv.Itoa(f.Port) || q.State != f.State) {
-		return "", fault.New(fault.Invalid, "port and state must be those that the sign-in was started with")
+	if a.SessionCookie != "" && !maps.EqualFunc(a.callbackQuery(f), url.Values{"port": {q.Port}, "state": {q.State}}, slices.Equal) {
+		return SignedIn{}, fault.New(fault.Invalid, "port and state must be those that the sign-in was started with")
 	}
 	q.Return.State = q.State
 	token, err := a.SignIn.Finish(ctx, f, a.callback(f), q.Return)
 	if err != nil {
-		return "", err
+		return SignedIn{}, err
 	}
-	s, err := a.Exchange(ctx, Exchange{IdentityToken: token, From: q.From})
+	x := Exchange{IdentityToken: token, From: q.From}
+	if f.UserCode != "" {
+		return a.signInDecider(ctx, f, x)
+	}
+	s, err := a.Exchange(ctx, x)
 	if err != nil {
-		return "", err
+		return SignedIn{}, err
 	}
 	to := url.URL{
 		Scheme: "http", Host: "localhost:" + strconv.Itoa(f.Port), Path: "/callback",
 		RawQuery: url.Values{"token": {s.Token}, "state": {f.State}}.Encode(),
 	}
-	return to.String(), nil
+	return SignedIn{Redirect: to.String()}, nil
 }
 
 // callback returns our redirect address. It has a query only with a provider that signs in by
@@ -115,7 +133,16 @@ func (a *Access) callback(f identity.Flow) string {
 	if a.SessionCookie == "" {
 		return a.CallbackURL
 	}
-	return a.CallbackURL + "?" + url.Values{"port": {strconv.Itoa(f.Port)}, "state": {f.State}}.Encode()
+	return a.CallbackURL + "?" + a.callbackQuery(f).Encode()
+}
+
+// callbackQuery returns the query of our redirect address for a provider that signs in by
+// session. For a device the state is our own.
+func (a *Access) callbackQuery(f identity.Flow) url.Values {
+	if f.UserCode != "" {
+		f.State = f.Own
+	}
+	return url.Values{"port": {strconv.Itoa(f.Port)}, "state": {f.State}}
 }
 
 func printable(s string) bool {

@@ -62,15 +62,21 @@ func (a *Access) Exchange(ctx context.Context, x Exchange) (Session, error) {
 	if len(x.IdentityToken) > maxToken {
 		return Session{}, badToken(nil)
 	}
-	claims, err := a.Identity.Verify(ctx, x.IdentityToken)
-	if err != nil {
-		return Session{}, err
-	}
-	in, err := a.provision(ctx, claims, x, true)
+	in, err := a.identify(ctx, x)
 	if err != nil {
 		return Session{}, err
 	}
 	return a.issue(ctx, in, nil, x.From)
+}
+
+// identify verifies an identity token and returns whose it is, with their records brought up to
+// date.
+func (a *Access) identify(ctx context.Context, x Exchange) (principal, error) {
+	claims, err := a.Identity.Verify(ctx, x.IdentityToken)
+	if err != nil {
+		return principal{}, err
+	}
+	return a.provision(ctx, claims, x, true)
 }
 
 // Refresh issues a new token of the same session for one that is within its grace period, with
@@ -116,7 +122,7 @@ func (a *Access) me(ctx context.Context, r ports.Records, actor org.Actor) (Sess
 		return Session{}, err
 	}
 	if actor.Visibility == nil {
-		return a.view(ctx, in)
+		return view(ctx, a.Store, in)
 	}
 	known, err := a.actorCache.structure(ctx, actor.Org, actor.Epoch())
 	if err != nil {
@@ -264,19 +270,13 @@ func (a *Access) enter(ctx context.Context, r ports.Records, claims identity.Cla
 // issue signs a token. It belongs to the session of the refreshed token, or to a new one if
 // that is nil.
 func (a *Access) issue(ctx context.Context, in principal, refreshed *session.Claims, from session.Client) (Session, error) {
-	s, err := a.view(ctx, in)
+	s, err := view(ctx, a.Store, in)
 	if err != nil {
 		return Session{}, err
 	}
-	var o id.Org
-	if in.org != nil {
-		o = in.org.ID
-	}
-	now := a.Clock.Now()
-	claims := session.Issue(a.IDs.New(), in.user.ID, o, s.Role, now)
-	claims = claims.WithSession(id.Session(claims.ID))
+	claims := a.claims(in)
 	if refreshed == nil {
-		err = a.Store.Atomic(ctx, func(r ports.Records) error { return a.begin(ctx, r, session.Begin(claims, from, now)) })
+		err = a.Store.Atomic(ctx, func(r ports.Records) error { return a.begin(ctx, r, session.Begin(claims, from, a.Clock.Now())) })
 	} else {
 		claims = claims.WithSession(refreshed.SessionID())
 		err = a.continueSession(ctx, *refreshed, claims, from)
@@ -286,6 +286,17 @@ func (a *Access) issue(ctx context.Context, in principal, refreshed *session.Cla
 	}
 	s.Token, err = a.Tokens.Issue(claims)
 	return s, err
+}
+
+// claims returns the claims of a new token of a new session.
+func (a *Access) claims(in principal) session.Claims {
+	var o id.Org
+	var role org.Role
+	if in.org != nil {
+		o, role = in.org.ID, in.member.Role
+	}
+	c := session.Issue(a.IDs.New(), in.user.ID, o, role, a.Clock.Now())
+	return c.WithSession(id.Session(c.ID))
 }
 
 // continueSession records a new token in the session of the old one: Unauthenticated if the
@@ -308,11 +319,11 @@ func (a *Access) continueSession(ctx context.Context, old, claims session.Claims
 	})
 }
 
-func (a *Access) view(ctx context.Context, in principal) (Session, error) {
+func view(ctx context.Context, r ports.Records, in principal) (Session, error) {
 	if in.org == nil {
 		return Session{User: in.user}, nil
 	}
-	teams, err := a.Store.Work().Teams().Refs(ctx, in.org.ID)
+	teams, err := r.Work().Teams().Refs(ctx, in.org.ID)
 	return in.session(teams), err
 }
 

@@ -130,8 +130,9 @@ func FoldEmail(email string) string { return strings.ToLower(strings.TrimSpace(e
 // Flow is the state of a sign-in while the browser is at the provider. It is stored in a
 // sealed cookie.
 type Flow struct {
-	Port     int    // the command line's local port
+	Port     int    // the command line's local port; 0 for a device
 	State    string // the command line's state, returned unchanged
+	UserCode string // the user code of the device that is signed in; empty for a command line
 	Own      string // our own state, which the provider returns
 	Nonce    string
 	Verifier string // PKCE

@@ -142,6 +142,11 @@ var specified = []group{
 		GET /auth/sessions
 		DELETE /auth/sessions
 		DELETE /auth/sessions/:id`},
+	{"sign-in of devices", true, `
+		POST /auth/device
+		POST /auth/device/token
+		GET /auth/device
+		POST /auth/device/decision`},
 	{"uploads to object stores", true, `
 		POST /sync/uploads
 		POST /sync/uploads/:id/complete

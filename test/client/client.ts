@@ -61,12 +61,16 @@ async function auth(api: Client): Promise<void> {
 	const sessions = good(await api.GET("/api/v1/auth/sessions"))
 	equal(sessions.map((s) => s.current), [true], "the sessions")
 	equal((await api.DELETE("/api/v1/auth/sessions/{id}", { params: { path: { id: "0198a1b2-0000-7000-8000-00000000000f" } } })).response.status, 404, "a session that is not there")
+	const device: Schema<"DeviceCodes"> = good(await api.POST("/api/v1/auth/device", { body: { client_name: "client" } }))
+	await api.GET("/api/v1/auth/device", { params: { query: { user_code: device.user_code } }, redirect: "manual" })
+	await api.POST("/api/v1/auth/device/decision", { body: { user_code: device.user_code, token: "t", decision: "deny" }, bodySerializer: (form) => new URLSearchParams(form) })
+	const refused: "authorization_pending" | string | undefined = (await api.POST("/api/v1/auth/device/token", { body: { device_code: device.device_code } })).error?.error
 	const role: Schema<"Role"> | null = me.role
 	const done: true = good(await api.POST("/api/v1/auth/onboarding-complete")).success
 	const first: string | undefined = good(await api.POST("/api/v1/auth/seed-onboarding", { params: { header: { "Idempotency-Key": "k" } } })).taskIds[0]
 	const message: Schema<"IdentityEvent"> = { type: "user.created", data: { id: "user_1" } }
 	await api.POST("/api/v1/auth/webhook", { params: { header: { "webhook-id": "m", "webhook-timestamp": "1767323045", "webhook-signature": "v1,x" } }, body: message })
-	void [organisation, role, done, first]
+	void [organisation, refused, role, done, first]
 }
 
 async function people(api: Client): Promise<void> {

@@ -249,6 +249,18 @@ var requests = map[string]func(w *largest) []request{
 	"GET /api/v1/auth/cli-callback": func(w *largest) []request {
 		return status(400, anybody("/auth/cli-callback?port=4711&state="+strings.Repeat("s", 60_000)))
 	},
+	"POST /api/v1/auth/device": func(w *largest) []request {
+		return w.write("/auth/device", 413, fields{"client_name": strings.Repeat("n", 500_000)})
+	},
+	"POST /api/v1/auth/device/token": func(w *largest) []request {
+		return w.write("/auth/device/token", 413, fields{"device_code": strings.Repeat("c", 500_000)})
+	},
+	"GET /api/v1/auth/device": func(w *largest) []request {
+		return status(404, anybody("/auth/device?user_code="+strings.Repeat("B", 60_000)))
+	},
+	"POST /api/v1/auth/device/decision": func(w *largest) []request {
+		return []request{{path: "/auth/device/decision", body: []byte("token=" + strings.Repeat("t", 1<<20)), status: 413, headers: []string{"Content-Type: application/x-www-form-urlencoded"}}}
+	},
 	"POST /api/v1/auth/exchange-token": func(w *largest) []request {
 		return status(401, w.write("/auth/exchange-token", 401, fields{"identityToken": strings.Repeat("a.", 300_000), "orgName": text(200)}))
 	},

@@ -45,6 +45,27 @@ func ParseFields(contentType string, data []byte) (*Fields, error) {
 	return &Fields{pairs: found, read: make([]string, 0, 12), problems: &check.List{}}, nil
 }
 
+// ParseFormFields reads a body of the content type as the fields of a form, which are strings, or
+// as ParseFields does.
+func ParseFormFields(contentType string, data []byte) (*Fields, error) {
+	if media, _, err := mime.ParseMediaType(contentType); err != nil || media != "application/x-www-form-urlencoded" {
+		return ParseFields(contentType, data)
+	}
+	form, err := ParseForm(string(data))
+	if err != nil {
+		return nil, err
+	}
+	o := &Fields{problems: &check.List{}}
+	for name := range form {
+		raw, err := json.Marshal(form.Get(name))
+		if err != nil {
+			return nil, err
+		}
+		o.pairs = append(o.pairs, pair{[]byte(name), raw})
+	}
+	return o, nil
+}
+
 // jsonContent accepts application/json and types that end in +json, in UTF-8.
 func jsonContent(header string) error {
 	if header == "application/json" {

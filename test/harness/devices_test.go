@@ -1,0 +1,185 @@
+package harness_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/app/access"
+	"collab/domain/fault"
+	"collab/domain/identity"
+	"collab/domain/org"
+	"collab/domain/session"
+	"collab/test/harness"
+)
+
+// signInPage is an identity provider whose sign-in page signs in whoever returns its code.
+type signInPage struct{}
+
+func (signInPage) Start(_ context.Context, f identity.Flow, callback string) (string, error) {
+	return callback + "?" + url.Values{"state": {f.Own}}.Encode(), nil
+}
+
+func (signInPage) Finish(_ context.Context, f identity.Flow, _ string, r identity.Return) (string, error) {
+	if r.State != f.Own {
+		return "", fault.New(fault.Unauthenticated, "The sign-in did not succeed")
+	}
+	return "token", nil
+}
+
+// browsers returns servers for the browser of a person with these claims.
+func browsers(t *testing.T, c *harness.Deployment) func(identity.Claims) *access.Access {
+	server := presenting(t, c)
+	return func(claims identity.Claims) *access.Access {
+		a := server(claims)
+		a.SignIn, a.Sealer, a.Secrets, a.CallbackURL = signInPage{}, c.Sealer, c.Secrets, "https://collab.example.com/callback"
+		return a
+	}
+}
+
+// decider signs a person in in a browser to decide about a device, and returns the cookie.
+func decider(t *testing.T, a *access.Access, userCode string) string {
+	t.Helper()
+	to, cookie, err := a.StartDeviceSignIn(t.Context(), userCode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := a.FinishSignIn(t.Context(), cookie, access.CLIReturn{State: u.Query().Get("state"), Return: identity.Return{Code: "code"}})
+	if err != nil || in.UserCode != userCode || in.Redirect != "" {
+		t.Fatalf("%+v, %v", in, err)
+	}
+	return in.Decider
+}
+
+// wantRefused checks the refusal of a poll.
+func wantRefused(t *testing.T, a *access.Access, device string, want session.DeviceRefusal) {
+	t.Helper()
+	s, err := a.ClaimDevice(t.Context(), device, laptop)
+	if refused := session.DeviceRefusal(""); !errors.As(err, &refused) || refused != want || s.Token != "" {
+		t.Fatalf("a poll is %v, want %s", err, want)
+	}
+}
+
+func TestADeviceIsSignedInByWhoSignedInInTheBrowser(t *testing.T) {
+	c := core(t)
+	server := browsers(t, c)
+	ada, ben := server(claimsOf(c, "user_ada", "org_1")), server(claimsOf(c, "user_ben", "org_1"))
+	device, code, err := ada.StartDevice(t.Context(), "laptop", laptop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other, err := ada.StartDevice(t.Context(), "", laptop)
+	if err != nil || other == code {
+		t.Fatalf("%s, %v", other, err)
+	}
+	of, ofBen := decider(t, ada, code), decider(t, ben, code)
+	for name, cookie := range map[string]string{"no cookie": "", "nonsense": "AAAA", "the cookie of another device": decider(t, ada, other)} {
+		if _, signedIn, err := ada.DeviceRequest(t.Context(), cookie, code); signedIn || err != nil {
+			t.Errorf("%s shows the device: %v", name, err)
+		}
+		if err := ada.DecideDevice(t.Context(), cookie, code, true); !fault.Is(err, fault.Forbidden) {
+			t.Errorf("%s decides: %v", name, err)
+		}
+	}
+	wantRefused(t, ben, device, session.DeviceUndecided)
+	wantRefused(t, ada, device, session.DeviceTooEarly) // a poll on another server counts
+	asked, signedIn, err := ada.DeviceRequest(t.Context(), of, code)
+	if err != nil || !signedIn || asked.Device.Name != "laptop" || asked.Device.From != laptop || asked.Person.ProviderID != "user_ada" || asked.Org.ProviderID != "org_1" {
+		t.Fatalf("%+v, %v", asked, err)
+	}
+	if err := errors.Join(ben.DecideDevice(t.Context(), of, code, true), ada.DecideDevice(t.Context(), of, code, true)); err != nil {
+		t.Fatal(err)
+	}
+	if err := ada.DecideDevice(t.Context(), ofBen, code, false); !fault.Is(err, fault.NotFound) {
+		t.Fatalf("another person decides as well: %v", err)
+	}
+	if _, _, err := ada.DeviceRequest(t.Context(), of, code); !fault.Is(err, fault.NotFound) {
+		t.Fatalf("a decided device is shown: %v", err)
+	}
+
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	var tokens []string
+	for i := range 8 {
+		wait.Go(func() {
+			s, err := []*access.Access{ada, ben}[i%2].ClaimDevice(t.Context(), device, session.Client{Address: "192.0.2.7"})
+			if refused := session.DeviceRefusal(""); err != nil && (!errors.As(err, &refused) || refused != session.DeviceUnknown) {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if s.Token != "" {
+				tokens = append(tokens, s.Token)
+			}
+		})
+	}
+	wait.Wait()
+	if len(tokens) != 1 {
+		t.Fatalf("%d polls got a token", len(tokens))
+	}
+	actor, err := use(t, ben, tokens[0])
+	if err != nil || actor.Role != org.Member || actor.User != asked.Person.ID || actor.Org != asked.Org.ID {
+		t.Fatalf("%+v, %v", actor, err)
+	}
+	all, err := ben.Sessions(t.Context(), actor.Actor)
+	if err != nil || len(all) != 1 || all[0].Address != "192.0.2.7" {
+		t.Errorf("the sessions are %+v, %v", all, err)
+	}
+}
+
+func TestADevicesCodesLiveTenMinutes(t *testing.T) {
+	c := core(t)
+	a := browsers(t, c)(claimsOf(c, "user_ada", ""))
+	device, code, err := a.StartDevice(t.Context(), "", laptop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Clock.Advance(10*time.Minute - time.Millisecond)
+	of := decider(t, a, code)
+	c.Clock.Advance(time.Millisecond)
+	wantRefused(t, a, device, session.DeviceExpired)
+	if err := a.DecideDevice(t.Context(), of, code, true); !fault.Is(err, fault.NotFound) {
+		t.Errorf("an expired device is approved: %v", err)
+	}
+	if _, _, err := a.StartDeviceSignIn(t.Context(), code); !fault.Is(err, fault.NotFound) {
+		t.Errorf("somebody signs in for an expired device: %v", err)
+	}
+	c.Clock.Advance(time.Millisecond)
+	if err := c.Upkeep.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantRefused(t, a, device, session.DeviceUnknown)
+}
+
+func TestADeviceIsNotSignedInForWhoMayNotSignInAnyMore(t *testing.T) {
+	for name, event := range map[string]string{
+		"banned":  `{"type":"user.updated","timestamp":%[1]d,"data":{"id":"user_ada","banned":true,"updated_at":%[1]d}}`,
+		"deleted": `{"type":"user.deleted","timestamp":%d,"data":{"id":"user_ada","deleted":true}}`,
+		"removed": `{"type":"organizationMembership.deleted","timestamp":%[1]d,"data":{"id":"m","role":"org:member","updated_at":%[1]d,"organization":{"id":"org_1"},"public_user_data":{"user_id":"user_ada"}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := core(t)
+			a := browsers(t, c)(claimsOf(c, "user_ada", "org_1"))
+			device, code, err := a.StartDevice(t.Context(), "", laptop)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.DecideDevice(t.Context(), decider(t, a, code), code, true); err != nil {
+				t.Fatal(err)
+			}
+			c.Clock.Advance(time.Second)
+			if err := c.Receive(t.Context(), "msg_1", fmt.Appendf(nil, event, c.Clock.Now().UnixMilli())); err != nil {
+				t.Fatal(err)
+			}
+			wantRefused(t, a, device, session.DeviceRefused)
+		})
+	}
+}
