@@ -16,22 +16,20 @@ import (
 // everything.
 type shares struct{ requests, streams, transfers, calls, webhooks *limit.Shares }
 
-// newShares returns the shares of a server. Work that uses the database gets a thirty-second
-// beside other organisations, as each place delays the others. Places that are held for long
-// cost the others nothing, so that only the last eighth is left for them.
+// newShares returns the shares of a server. Beside other organisations, requests that use the
+// database get one place for every two processors, as each place delays the others, and providers'
+// messages two. Places that are held for long cost the others nothing, so that only the last eighth
+// is left for them.
 func newShares(c limit.Concurrency) shares {
 	if c == (limit.Concurrency{}) {
 		return shares{}
-	}
-	short := func(work string, places int) *limit.Shares {
-		return limit.NewShares(work, places, max(2, places/32), 1)
 	}
 	long := func(work string, places int) *limit.Shares {
 		return limit.NewShares(work, places, places-places/8, 16)
 	}
 	return shares{
-		requests: short("requests", c.Requests), streams: long("change feeds", c.Streams), transfers: long("uploads and downloads", c.Transfers),
-		calls: long("calls of models and providers", c.Calls), webhooks: short("messages", c.Webhooks),
+		requests: limit.NewShares("requests", c.Requests, c.Requests/64, 1), streams: long("change feeds", c.Streams), transfers: long("uploads and downloads", c.Transfers),
+		calls: long("calls of models and providers", c.Calls), webhooks: limit.NewShares("messages", c.Webhooks, max(2, c.Webhooks/32), 1),
 	}
 }
 

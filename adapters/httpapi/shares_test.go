@@ -16,8 +16,8 @@ import (
 	"collab/ports"
 )
 
-// fewPlaces are few of each kind: of 16 for requests, an organisation has 2 beside others.
-var fewPlaces = limit.Concurrency{Requests: 16, Streams: 16, Transfers: 16, Calls: 16, Webhooks: 16}
+// fewPlaces are few of each kind; of those for requests, an organisation has 2 beside others.
+var fewPlaces = limit.Concurrency{Requests: 128, Streams: 16, Transfers: 16, Calls: 16, Webhooks: 16}
 
 // withShares gives organisations shares of few places.
 func withShares(o *Options) { o.Concurrency = fewPlaces }
