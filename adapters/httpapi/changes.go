@@ -88,6 +88,12 @@ func EncodeChange(at object.Cursor, c object.Change) []byte {
 	f = encode.AppendString(f, c.Object.StorageKey())
 	f = append(f, `,"path":`...)
 	f = encode.AppendString(f, c.Object.Path)
+	if c.FromPath != "" {
+		f = append(f, `,"from":`...)
+		f = encode.AppendString(f, c.From())
+		f = append(f, `,"fromPath":`...)
+		f = encode.AppendString(f, c.FromPath)
+	}
 	if c.Type == object.Changed {
 		f = append(f, `,"checksum":`...)
 		f = encode.AppendString(f, c.Object.Checksum)

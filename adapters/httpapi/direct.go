@@ -21,21 +21,22 @@ type startedView struct {
 	Expires jsonTime          `json:"expiresAt"`
 }
 
+// readPlace reads the fields of a place: by default that of shared artifacts.
+func readPlace(f *body.Fields) object.Draft {
+	return object.Draft{
+		Kind:      body.OrElse(f, "kind", body.OneOf(object.ParseKind, object.Kinds...), object.Artifact),
+		Scope:     body.OrElse(f, "scope", body.OneOf(object.ParseScope, object.Scopes...), object.Shared),
+		Workspace: body.Optional(f, "workspaceId", body.ID[id.Workspace]("workspace")),
+		Team:      body.Optional(f, "teamId", body.ID[id.Team]("team")),
+	}
+}
+
 // readStart reads what is to be uploaded: the content of the file in fileId, or else of a new
 // file, which draft describes.
 func readStart(f *body.Fields, when condition) (of id.Object, draft *object.Draft, u objects.Upload, err error) {
 	replaced := body.Optional(f, "fileId", body.ID[id.Object]("file"))
-	d := object.Draft{
-		Path: body.OrZero(f, "path", body.Text), Kind: object.Artifact, Scope: object.Shared,
-		Workspace: body.Optional(f, "workspaceId", body.ID[id.Workspace]("workspace")),
-		Team:      body.Optional(f, "teamId", body.ID[id.Team]("team")),
-	}
-	if kind := body.Optional(f, "kind", body.OneOf(object.ParseKind, object.Kinds...)); kind != nil {
-		d.Kind = *kind
-	}
-	if scope := body.Optional(f, "scope", body.OneOf(object.ParseScope, object.Scopes...)); scope != nil {
-		d.Scope = *scope
-	}
+	d := readPlace(f)
+	d.Path = body.OrZero(f, "path", body.Text)
 	if replaced != nil {
 		for _, name := range placing {
 			if _, given := f.Find(name); given {

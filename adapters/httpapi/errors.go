@@ -9,7 +9,9 @@ import (
 
 	"collab/adapters/httpapi/encode"
 	"collab/adapters/httpapi/stream"
+	"collab/app/objects"
 	"collab/domain/fault"
+	"collab/domain/object"
 )
 
 // statusGone is the logged and measured status of a request whose client disconnected before
@@ -40,7 +42,8 @@ var statuses = [...]int{
 type errorView struct {
 	Status     int
 	Message    string
-	RetryAfter int // seconds; 0: the header is not sent
+	RetryAfter int            // seconds; 0: the header is not sent
+	Stored     *object.Object // what a conflict is about, whose metadata the headers have; nil: unknown
 }
 
 // viewError returns the view of an error. An error without a kind is a 500 without details.
@@ -48,11 +51,14 @@ func viewError(err error) errorView {
 	var e *fault.Error
 	if !errors.As(err, &e) {
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			return errorView{http.StatusServiceUnavailable, "The request took too long", defaultRetryAfter}
+			return errorView{Status: http.StatusServiceUnavailable, Message: "The request took too long", RetryAfter: defaultRetryAfter}
 		}
 		e = &fault.Error{}
 	}
 	r := errorView{Status: http.StatusInternalServerError, Message: e.Message, RetryAfter: e.RetryAfter}
+	if conflict, ok := errors.AsType[*objects.ConflictError](err); ok {
+		r.Stored = &conflict.Stored
+	}
 	if int(e.Kind) < len(statuses) {
 		r.Status = statuses[e.Kind]
 	}
@@ -114,6 +120,10 @@ func (c *call) writeError(r errorView) {
 	delete(h, "Etag")
 	delete(h, "Link")
 	delete(h, cursorHeader)
+	if r.Stored != nil {
+		c.setMetadataHeaders(*r.Stored)
+		c.Set("Etag", etag(r.Stored.Version))
+	}
 	if r.RetryAfter > 0 {
 		c.Set("Retry-After", strconv.Itoa(r.RetryAfter))
 	}

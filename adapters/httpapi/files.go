@@ -110,6 +110,54 @@ func (a *api) replaceFile(c *call) error {
 	return c.replyObject(http.StatusOK)(a.Objects.Replace(c.r.Context(), actor, of, &u.Upload))
 }
 
+// moveFile moves a file to another path of its place.
+func (a *api) moveFile(c *call) error {
+	of, err := pathID[id.Object](c, "id", "File")
+	if err != nil {
+		return err
+	}
+	when, err := c.condition()
+	if err != nil {
+		return err
+	}
+	f, err := c.fields()
+	if err != nil {
+		return err
+	}
+	path := body.Required(f, "path", body.Text)
+	when = when.or(f)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	return c.replyObject(http.StatusOK)(a.Objects.Move(c.r.Context(), actor, of, path, when.version))
+}
+
+// folderMove is a request to move a folder in the place of the draft.
+type folderMove struct {
+	place    object.Draft
+	from, to string
+}
+
+func readFolderMove(f *body.Fields) (folderMove, error) {
+	m := folderMove{readPlace(f), body.Required(f, "from", body.Text), body.Required(f, "to", body.Text)}
+	return m, f.Err()
+}
+
+// movedView is the answer to a move of a folder.
+type movedView struct {
+	Moved  int    `json:"moved"`
+	Cursor string `json:"cursor"`
+}
+
+func (a *api) moveFolder(c *call, actor org.Actor, m folderMove) error {
+	moved, head, err := a.Objects.MoveFolder(c.r.Context(), actor, m.place, m.from, m.to)
+	return replyWith(c, http.StatusOK, func(moved int) movedView { return movedView{moved, head.Cursor().String()} })(moved, err)
+}
+
 func (a *api) deleteFile(c *call, actor org.Actor, of id.Object) error {
 	when, err := c.condition()
 	if err != nil {

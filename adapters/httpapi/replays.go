@@ -35,7 +35,7 @@ type storedAnswer struct {
 }
 
 // storedHeaders are the stored headers of a response.
-var storedHeaders = []string{"Content-Type", "Etag", "Cache-Control", "Link", "Location"}
+var storedHeaders = append([]string{"Content-Type", "Etag", "Cache-Control", "Link", "Location"}, metadataHeaders...)
 
 // maxStored is the longest response that is stored, in bytes.
 const maxStored = 1 << 20

@@ -193,6 +193,7 @@ func TestSharesOfEndpoints(t *testing.T) {
 		"POST /sync/files":                          {s.transfers, s.requests},
 		"GET /sync/files/{id}":                      {s.transfers, s.requests},
 		"PUT /sync/files/{id}":                      {s.transfers, s.requests},
+		"PATCH /sync/files/{id}":                    {nil, s.requests},
 		"GET /sync/changes":                         {s.streams, s.requests},
 		"POST /chat":                                {s.calls, s.requests},
 		"POST /sync/uploads":                        {nil, s.requests},

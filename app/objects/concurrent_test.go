@@ -89,6 +89,20 @@ func TestChangesDuringAnUpload(t *testing.T) {
 		_, err := w.Objects.Create(t.Context(), w.ada, w.draft("new.md/inside"), harness.Text("Ada's"))
 		return err
 	}
+	createInFolder := func(t *testing.T, w *fixture) error {
+		_, err := w.Objects.Create(t.Context(), w.ben, w.draft("folder/new.md"), harness.Text("new"))
+		return err
+	}
+	moveFirst := func(t *testing.T, w *fixture) error {
+		return errorOf(w.Objects.Move(t.Context(), w.ada, w.notes.ID, "elsewhere/notes.md", nil))
+	}
+	moveToPath := func(t *testing.T, w *fixture) error {
+		return errorOf(w.Objects.Move(t.Context(), w.ada, w.notes.ID, "NEW.md", nil))
+	}
+	moveFolder := func(t *testing.T, w *fixture) error {
+		_, _, err := w.Objects.MoveFolder(t.Context(), w.ada, w.draft(""), "folder", "other")
+		return err
+	}
 	saveMemoryFirst := func(t *testing.T, w *fixture) error {
 		_, err := w.Objects.SaveMemory(t.Context(), w.ada, w.desk, "memory.md", harness.Text("Ada's"))
 		return err
@@ -120,6 +134,10 @@ func TestChangesDuringAnUpload(t *testing.T) {
 		{"another user takes the path in another case", create, takePath, fault.Conflict},
 		{"another user makes a folder of the path", create, makeFolder, fault.Conflict},
 		{"another user makes the memory file", saveMemory, saveMemoryFirst, done},
+		{"another user moves the file", replace, moveFirst, done},
+		{"another user moves the expected version", replaceExpected, moveFirst, fault.Conflict},
+		{"another user moves a file to the path", create, moveToPath, fault.Conflict},
+		{"another user moves the folder", createInFolder, moveFolder, done},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			w := open(t)
@@ -525,7 +543,7 @@ func TestDeletionsAreSentAfterTheirWorkspaceOrTeamIsDeleted(t *testing.T) {
 	}
 	must(t, w.Objects.Delete(ctx, w.ben, w.notes.ID, nil))
 	must(t, w.Workspaces.Delete(ctx, w.ada, w.desk))
-	check("file-deleted notes.md", "file-deleted plan.md")
+	check("file-deleted notes.md", "file-deleted folder/a.md", "file-deleted folder/sub/b.md", "file-deleted plan.md")
 	must(t, w.Teams.Delete(ctx, w.ada, w.crew))
 	check("file-deleted facts.md", "access-changed ")
 }
@@ -566,7 +584,7 @@ func TestDeletingAUserRemovesTheirObjects(t *testing.T) {
 	if told := w.told(t, from, w.ada); len(told) > 0 {
 		t.Errorf("another member is told of %d deletions, the first %q", len(told), told[0])
 	}
-	if left := w.objects(t); len(left) != 3 { // notes, plan and facts
+	if left := w.objects(t); len(left) != 5 { // notes, plan, facts and those of the folder
 		t.Errorf("%d files are left", len(left))
 	}
 	for _, o := range own {

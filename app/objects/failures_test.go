@@ -56,6 +56,8 @@ func open(t testing.TB) *fixture {
 	w.reauthorize(t)
 	w.notes = w.create(t, w.ada, "notes.md", "old notes")
 	w.create(t, w.ada, "plan.md", "old plan")
+	w.create(t, w.ada, "folder/a.md", "a")
+	w.create(t, w.ada, "folder/sub/b.md", "b")
 	must(t, errorOf(f.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("Ben's memory"))))
 	must(t, errorOf(f.Objects.Create(ctx, w.ada, object.Draft{Path: "facts.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("facts"))))
 	w.made = w.started(t, w.ben, w.sent(t, w.ben, "", "sent.md", "sent to the store"))
@@ -189,6 +191,12 @@ func (w *fixture) assertLog(t testing.TB, was map[string]string, after int64) {
 			if now[key] == next {
 				t.Errorf("entry %d changes nothing of %s", c.N, key)
 			}
+			if c.FromPath != "" {
+				if _, there := now[c.From()]; !there {
+					t.Errorf("entry %d moves %s, which is not there", c.N, c.From())
+				}
+				delete(now, c.From())
+			}
 			now[key] = next
 		case object.Deleted:
 			if _, there := now[key]; !there {
@@ -309,6 +317,13 @@ func TestFailedWritesAreAtomic(t *testing.T) {
 		},
 		"a file is deleted": func(ctx context.Context, w *fixture) error {
 			return w.Objects.Delete(ctx, w.ben, w.notes.ID, nil)
+		},
+		"a file is moved": func(ctx context.Context, w *fixture) error {
+			return errorOf(w.Objects.Move(ctx, w.ben, w.notes.ID, "moved/notes.md", nil))
+		},
+		"a folder is moved": func(ctx context.Context, w *fixture) error {
+			_, _, err := w.Objects.MoveFolder(ctx, w.ben, w.draft(""), "folder", "another")
+			return err
 		},
 		"a workspace is deleted": func(ctx context.Context, w *fixture) error {
 			return w.Workspaces.Delete(ctx, w.ben, w.desk)

@@ -97,17 +97,13 @@ func (s *Objects) creation(made id.Object, d object.Draft, u *Upload) target {
 		if err != nil || u.started == nil && u.Size >= 0 && u.Size <= large {
 			return o, err
 		}
-		if _, err := r.Storage().Objects().At(ctx, actor.Org, o.StorageKey()); err == nil {
-			return o, pathTaken(o)
+		if there, err := r.Storage().Objects().At(ctx, actor.Org, o.StorageKey()); err == nil {
+			return o, against(there, object.PathTaken(o.Path))
 		} else if !fault.Is(err, fault.NotFound) {
 			return o, err
 		}
 		return o, nil
 	}
-}
-
-func pathTaken(o object.Object) error {
-	return fault.New(fault.Conflict, "The path %s is taken", o.Path)
 }
 
 // Replace stores new content of an object that the actor sees.
@@ -181,6 +177,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		if o, err = prepare(found); err == nil {
 			err = o.CheckVersion(u.Expected)
 		}
+		err = against(found, err)
 		return err
 	}
 	for attempt := 1; ; attempt++ {
@@ -234,15 +231,16 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
 			return err
 		}
-		was, err := find(ctx, source{r, false}, actor)
-		if err == nil {
-			was, err = prepare(was)
-		}
+		there, err := find(ctx, source{r, false}, actor)
 		if err != nil {
 			return err
 		}
-		if err := was.CheckVersion(u.Expected); err != nil {
-			return err
+		was, err := prepare(there)
+		if err == nil {
+			err = was.CheckVersion(u.Expected)
+		}
+		if err != nil {
+			return against(there, err)
 		}
 		now := s.Clock.Now()
 		if err := s.checkGrowth(ctx, r, actor, content.Size-was.Size); err != nil {
@@ -251,7 +249,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		written = was.WithContent(content, actor.User, now)
 		if was.Version == 0 {
 			if err = storage.Objects().Add(ctx, actor.Org, written); fault.Is(err, fault.Conflict) {
-				err = pathTaken(was)
+				err = s.pathTaken(ctx, source{r, false}, actor, was)
 			}
 		} else {
 			err = storage.Objects().Put(ctx, actor.Org, written)
@@ -309,23 +307,13 @@ func (s *Objects) checkGrowth(ctx context.Context, r ports.Records, actor org.Ac
 
 // Delete removes an object that the actor sees.
 func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, expected *int64) error {
-	if err := actor.CheckWrite(); err != nil {
-		return err
-	}
-	return s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.CheckWrite(); err != nil {
-			return err
-		}
-		storage := r.Storage()
-		if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
-			return err
-		}
+	return s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
 		o, err := s.visible(ctx, source{r, false}, actor, of)
 		if err != nil {
 			return err
 		}
 		if err := o.CheckVersion(expected); err != nil {
-			return err
+			return against(o, err)
 		}
 		seen, err := audience(ctx, r, o)
 		if err != nil {

@@ -103,7 +103,7 @@ func (s *Objects) Since(ctx context.Context, actor org.Actor, from object.Cursor
 		case !c.VisibleTo(actor):
 			return nil
 		case c.Type == object.AccessChanged:
-			return tooOld
+			return fault.New(fault.Gone, "What you see has changed since: read the whole manifest")
 		}
 		if err := sendHead(); err != nil {
 			return err

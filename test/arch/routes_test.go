@@ -147,6 +147,9 @@ var specified = []group{
 		POST /auth/device/token
 		GET /auth/device
 		POST /auth/device/decision`},
+	{"moves", true, `
+		PATCH /sync/files/:id
+		POST /sync/move`},
 	{"uploads to object stores", true, `
 		POST /sync/uploads
 		POST /sync/uploads/:id/complete
