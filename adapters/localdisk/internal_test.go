@@ -36,7 +36,7 @@ func opened(t *testing.T) (d *Disk, write func(name, content string), read func(
 
 func TestAChangeJustBeforeAReplacementIsNotLost(t *testing.T) {
 	d, write, read := opened(t)
-	write("a", "as it was planned for")
+	write("a", "as it was")
 	info, err := d.top.root.Lstat("a")
 	if err != nil {
 		t.Fatal(err)

@@ -261,7 +261,7 @@ func failed(err error, format string, args ...any) error {
 		return err
 	case errors.Is(err, fs.ErrNotExist):
 		kind = fault.NotFound
-	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTDIR):
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, errChanged):
 		kind = fault.Conflict
 	case errors.Is(err, fs.ErrPermission), isReadOnly(err):
 		kind = fault.Forbidden

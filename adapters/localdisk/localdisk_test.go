@@ -3,6 +3,7 @@ package localdisk_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/mirror"
 	"collab/test/contract"
+	"collab/test/soak"
 )
 
 // opened opens a directory until the test ends, after it and the clock were made ready.
@@ -176,6 +178,55 @@ func TestAFileThatIsReplacedKeepsItsPermissions(t *testing.T) {
 	}
 }
 
+func TestNoChangeOfAUserIsOverwrittenOrRemoved(t *testing.T) {
+	t.Parallel()
+	top, outside := t.TempDir(), t.TempDir()
+	d, path := opened(t, top), filepath.Join(top, "a")
+	saves := map[string]func(content string) error{
+		"in place": func(content string) error { return os.WriteFile(path, []byte(content), 0o666) },
+		"by a rename": func(content string) error {
+			temporary := filepath.Join(outside, "a")
+			return errors.Join(os.WriteFile(temporary, []byte(content), 0o666), os.Rename(temporary, path))
+		},
+	}
+	changes := map[string]func(e mirror.Entry) error{
+		"replaced": func(e mirror.Entry) error {
+			_, err := d.Place(t.Context(), "x", "a", &e)
+			return err
+		},
+		"removed": func(e mirror.Entry) error { return d.Trash(t.Context(), e) },
+		"renamed": func(e mirror.Entry) error {
+			_, err := d.Rename(t.Context(), e, "b")
+			return err
+		},
+	}
+	for round := range soak.Count(50) {
+		for how, save := range saves {
+			for what, change := range changes {
+				write(t, path, "before")
+				e := found(t, d)["a"]
+				_, err := d.Stage(t.Context(), "x", 0, strings.NewReader("from the server"))
+				must(t, err)
+				mine := fmt.Sprintf("round %d, saved %s", round, how)
+				saved := make(chan error)
+				go func() { saved <- save(mine) }()
+				if err := change(e); err != nil && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
+					t.Fatal(err)
+				}
+				must(t, <-saved)
+				content, err := os.ReadFile(path)
+				if errors.Is(err, fs.ErrNotExist) && what == "renamed" {
+					content, err = os.ReadFile(filepath.Join(top, "b")) // it was saved, then renamed
+				}
+				if err != nil || string(content) != mine {
+					t.Fatalf("round %d: saved %s while it was %s, the file has %q, %v", round, how, what, content, err)
+				}
+				must(t, errors.Join(os.RemoveAll(path), os.RemoveAll(filepath.Join(top, "b"))))
+			}
+		}
+	}
+}
+
 // day is a clock that stands still.
 type day time.Time
 
@@ -225,6 +276,7 @@ func TestTheTrashIsKeptForDays(t *testing.T) {
 }
 
 func TestChangesAreNotifiedWithTheirDirectories(t *testing.T) {
+	t.Parallel()
 	top := t.TempDir()
 	write(t, filepath.Join(top, "a/b/c"), "")
 	write(t, filepath.Join(top, ".collabignore"), "build/\n")

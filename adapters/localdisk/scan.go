@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -31,7 +32,8 @@ func (d *Disk) Scan(ctx context.Context, scope mirror.Scope, known func(name str
 	if err != nil {
 		return err
 	}
-	s := &scan{d: d, ctx: ctx, rules: r, known: known, each: each, hash: sha256.New(), buffer: make([]byte, 256<<10)}
+	s := &scan{d: d, ctx: ctx, rules: r, known: known, each: each, hash: sha256.New(), buffer: buffers.Get().(*[bufferSize]byte)}
+	defer buffers.Put(s.buffer)
 	within := func(path string, trees []string) bool {
 		return slices.ContainsFunc(trees, func(tree string) bool { return tree == "" || path == tree || strings.HasPrefix(path, tree+"/") })
 	}
@@ -53,6 +55,11 @@ func (d *Disk) Scan(ctx context.Context, scope mirror.Scope, known func(name str
 	return d.present() // a directory that is gone reads as empty
 }
 
+const bufferSize = 128 << 10
+
+// buffers are for content that is hashed.
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
 // scan is a call of Scan.
 type scan struct {
 	d       *Disk
@@ -61,7 +68,7 @@ type scan struct {
 	known   func(name string) (mirror.Facts, string, bool)
 	each    func(mirror.Entry) error
 	hash    hash.Hash
-	buffer  []byte
+	buffer  *[bufferSize]byte
 	stopped error // what Scan returns; nothing is read after it was set
 }
 
@@ -181,7 +188,7 @@ func (s *scan) read(at directory, info fs.FileInfo) (string, error) {
 	defer discard(f)
 	s.hash.Reset()
 	for {
-		n, err := f.Read(s.buffer)
+		n, err := f.Read(s.buffer[:])
 		s.hash.Write(s.buffer[:n])
 		if errors.Is(err, io.EOF) {
 			break
@@ -208,13 +215,13 @@ func (d *Disk) sinceChange(f mirror.Facts) time.Duration {
 }
 
 // settle waits until a change of a file would give it another time than it has, or ctx ends. It
-// does not wait for a time in the future.
+// does not wait for a time that is more than a second in the future.
 func (d *Disk) settle(ctx context.Context, f mirror.Facts) {
 	since := d.sinceChange(f)
-	if since < 0 {
+	if since < -time.Second {
 		return
 	}
-	timer := time.NewTimer(d.grain - since)
+	timer := time.NewTimer(d.grain - since + time.Millisecond) // which the clock is cut to
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -268,7 +275,7 @@ func (d *Disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
 	defer discard(at.root)
 	f, err := openRegular(at, info)
 	if err != nil {
-		return nil, unreadable(err, e)
+		return nil, failed(err, "%s cannot be read", e.Path)
 	}
 	return &reader{f, e}, nil
 }
@@ -278,7 +285,7 @@ func (d *Disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
 func (d *Disk) lookUp(e mirror.Entry) (at directory, info fs.FileInfo, err error) {
 	parent, name := split(e.Name)
 	if at, err = d.top.open(parent); err != nil {
-		return at, nil, unreadable(err, e)
+		return at, nil, failed(err, "%s cannot be read", e.Path)
 	}
 	info, err = at.root.Lstat(name)
 	if err == nil {
@@ -292,16 +299,9 @@ func (d *Disk) lookUp(e mirror.Entry) (at directory, info fs.FileInfo, err error
 	}
 	if err != nil {
 		discard(at.root)
-		return directory{}, nil, unreadable(err, e)
+		return directory{}, nil, failed(err, "%s cannot be read", e.Path)
 	}
 	return at, info, nil
-}
-
-func unreadable(err error, e mirror.Entry) error {
-	if errors.Is(err, errChanged) {
-		return fault.Wrap(fault.Conflict, err, "%s has changed", e.Path)
-	}
-	return failed(err, "%s cannot be read", e.Path)
 }
 
 // reader is the content of a file.
@@ -315,12 +315,12 @@ func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.file.Read(p)
 	if errors.Is(err, io.EOF) {
 		if changed := unchanged(r.file, r.entry.Facts); changed != nil {
-			return n, unreadable(changed, r.entry)
+			return n, failed(changed, "%s cannot be read", r.entry.Path)
 		}
 		return n, io.EOF
 	}
 	if err != nil {
-		return n, unreadable(err, r.entry)
+		return n, failed(err, "%s cannot be read", r.entry.Path)
 	}
 	return n, nil
 }

@@ -72,11 +72,12 @@ func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader
 	if err := f.Truncate(offset); err != nil {
 		return staged, err
 	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
+	sum, buffer := sha256.New(), buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buffer)
+	if _, err := io.CopyBuffer(sum, io.LimitReader(f, offset), buffer[:]); err != nil {
 		return staged, err
 	}
-	written, err := io.Copy(io.MultiWriter(f, sum), &contextReader{ctx, r})
+	written, err := io.CopyBuffer(io.MultiWriter(f, sum), &contextReader{ctx, r}, buffer[:])
 	err = errors.Join(err, f.Sync())
 	return mirror.Staged{Size: offset + written, Checksum: hex.EncodeToString(sum.Sum(nil))}, err
 }
@@ -273,7 +274,7 @@ func (d *Disk) Trash(_ context.Context, e mirror.Entry) error {
 	}
 	defer discard(trash.root)
 	if err := d.sameContent(trash, info); err != nil {
-		return unreadable(errors.Join(err, d.rename(trash, info.Name(), at, info.Name(), exclusive)), e)
+		return failed(errors.Join(err, d.rename(trash, info.Name(), at, info.Name(), exclusive)), "%s cannot be moved to the trash", e.Path)
 	}
 	if err := errors.Join(trash.sync(), at.sync()); err != nil {
 		return failed(err, "%s cannot be moved to the trash", e.Path)
