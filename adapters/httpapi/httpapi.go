@@ -183,11 +183,11 @@ func build(o Options) (*api, error) {
 			AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
 			AllowedHeaders: []string{
 				"Authorization", "Cache-Control", "Collab-Position", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range", "Last-Event-ID", "Prefer", "Range",
-				"X-Request-Id", "Traceparent", "Tracestate",
+				"X-Request-Id", "Traceparent", "Tracestate", uploadComplete, uploadLength, uploadOffset,
 			},
 			ExposedHeaders: append([]string{
 				"ETag", "Link", "Location", "X-Request-Id", "Retry-After", "Idempotent-Replayed", "X-Sync-Cursor", "Collab-Position",
-				"Accept-Ranges", "Content-Disposition", "Content-Range", "Preference-Applied",
+				"Accept-Ranges", "Content-Disposition", "Content-Range", "Preference-Applied", uploadComplete, uploadLength, uploadLimit, uploadOffset,
 				"RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "RateLimit-Policy", "RateLimit",
 			}, metadataHeaders...),
 			MaxAge: 600,

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -279,6 +280,9 @@ func keyOwner(c *call) string {
 func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 	if c.route.Path != filesPath {
 		body, err := c.read(body.MaxJSON)
+		if c.route.Path == resumablePath {
+			body = append(slices.Clip(body), c.r.Header.Get(uploadLength)...)
+		}
 		return fingerprint(c.r, body), func() {}, err
 	}
 	f, err := body.ParseFormType(c.r.Header, c.r.ContentLength, a.Objects.MaxSize)

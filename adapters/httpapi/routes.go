@@ -126,6 +126,10 @@ func (a *api) routes() []row {
 		{"POST", "/sync/uploads", writer, withoutQuery(a.startUpload)},
 		{"POST", "/sync/uploads/{id}/complete", writer, withoutQuery(a.authorized(a.onUpload(a.completeUpload)))},
 		{"DELETE", "/sync/uploads/{id}", writer, withoutQuery(a.authorized(a.onUpload(a.giveUpUpload)))},
+		{"POST", "/sync/uploads/resumable", writer, withUploadHeaders(a.createResumable)},
+		{"GET", "/sync/uploads/resumable/{id}", member, withoutQuery(a.authorized(a.onResumable(a.getResumable)))},
+		{"PATCH", "/sync/uploads/resumable/{id}", writer, withUploadHeaders(a.appendResumable)},
+		{"DELETE", "/sync/uploads/resumable/{id}", writer, withoutQuery(a.authorized(a.onResumable(a.cancelResumable)))},
 		{"GET", "/sync/manifest", member, a.manifest},
 		{"GET", "/sync/changes", member, a.authorized(a.followChanges)},
 

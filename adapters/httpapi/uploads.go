@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"io"
 	"slices"
 
@@ -18,8 +19,8 @@ var (
 	describing = []string{"mimeType", "checksum", "expectedVersion"}
 )
 
-// upload is the request of an upload, and the reader of its content.
-type upload struct {
+// uploadRequest is the request of an upload, and the reader of its content.
+type uploadRequest struct {
 	objects.Upload
 	draft object.Draft
 	form  *body.Form
@@ -28,7 +29,7 @@ type upload struct {
 
 // receive prepares to read an upload: of a new file with the fields that place it, of one
 // that is there without.
-func (a *api) receive(c *call, placed bool) (*upload, error) {
+func (a *api) receive(c *call, placed bool) (*uploadRequest, error) {
 	t, err := body.ParseFormType(c.r.Header, c.r.ContentLength, a.Objects.MaxSize)
 	if err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func (a *api) receive(c *call, placed bool) (*upload, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &upload{draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
+	u := &uploadRequest{draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
 	u.Content, u.Storing = u, c.yield
 	o := body.FormOptions{
 		Fields: describing, Integers: []string{"expectedVersion"}, Trailing: describing,
@@ -56,16 +57,19 @@ func (a *api) receive(c *call, placed bool) (*upload, error) {
 	return u, nil
 }
 
-// uploadBody returns the body of an upload: streamed, or from the spool.
+// uploadBody returns the body of an upload: streamed, or as it was read before.
 func (c *call) uploadBody() io.Reader {
-	if c.spooled != nil {
+	switch {
+	case c.spooled != nil:
 		return c.spooled
+	case c.hasBody:
+		return bytes.NewReader(c.body)
 	}
 	return c.deadlines.Body(c.r, true)
 }
 
 // set sets a field.
-func (u *upload) set(name, text string) (err error) {
+func (u *uploadRequest) set(name, text string) (err error) {
 	var ok bool
 	switch name {
 	case "path":
@@ -106,7 +110,7 @@ func (u *upload) set(name, text string) (err error) {
 }
 
 // complete fills in what the form says and no field does.
-func (u *upload) complete() {
+func (u *uploadRequest) complete() {
 	u.Size = u.form.Size
 	if u.MimeType == "" {
 		u.MimeType = u.form.MimeType
@@ -117,7 +121,7 @@ func (u *upload) complete() {
 }
 
 // begin reads the fields that come before the content.
-func (u *upload) begin() error {
+func (u *uploadRequest) begin() error {
 	err := u.form.Begin()
 	if !u.begun {
 		u.begun = true
@@ -127,7 +131,7 @@ func (u *upload) begin() error {
 }
 
 // Read reads the content.
-func (u *upload) Read(p []byte) (int, error) {
+func (u *uploadRequest) Read(p []byte) (int, error) {
 	if err := u.begin(); err != nil {
 		return 0, err
 	}

@@ -104,7 +104,9 @@ func (in *intake) compare() error {
 	if err != nil {
 		return err
 	}
-	return checkChecksum(stated, in.checksum())
+	err = checkChecksum(stated, in.checksum())
+	in.upload.differs = err != nil
+	return err
 }
 
 func checkChecksum(stated, actual string) error {

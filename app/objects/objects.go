@@ -9,6 +9,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
+	"collab/domain/upload"
 	"collab/ports"
 )
 
@@ -51,6 +53,9 @@ type Options struct {
 	Subscription func(context.Context, ports.Records, org.Actor) (plan.Subscription, error)
 	// MaxSize is the largest content, in bytes.
 	MaxSize int64
+	// PartSize and MinAppend are those of resumable uploads, in bytes; 0: upload.PartSize and
+	// upload.MinAppend.
+	PartSize, MinAppend int64
 	// Limits are those of each organisation's content.
 	Limits plan.StorageLimits
 }
@@ -65,6 +70,7 @@ type Objects struct {
 
 // New returns the use cases.
 func New(o Options) *Objects {
+	o.PartSize, o.MinAppend = cmp.Or(o.PartSize, upload.PartSize), cmp.Or(o.MinAppend, upload.MinAppend)
 	return &Objects{Options: o, records: newRecords(), contents: newContents(), verified: newVerified()}
 }
 
@@ -81,7 +87,10 @@ type Upload struct {
 	// there, and its result after that; an error of the result fails the write. Nil: neither.
 	Storing func() (stored func() error)
 
-	started *Started // nil unless Content is in the store already
+	started   *Started                  // nil unless Content is in the store already
+	checkPath bool                      // whether the path is free is checked before Content is read, whatever its size
+	finish    func(ports.Records) error // is called in the transaction that stores the object; may be nil
+	differs   bool                      // Content has another checksum
 }
 
 // Create stores a new object. Conflict if another object has its path.
@@ -94,7 +103,7 @@ func (s *Objects) creation(made id.Object, d object.Draft, u *Upload) target {
 	return func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		d.MimeType = u.MimeType
 		o, err := object.New(made, actor, d)
-		if err != nil || u.started == nil && u.Size >= 0 && u.Size <= large {
+		if err != nil || !u.checkPath && u.Size >= 0 && u.Size <= large {
 			return o, err
 		}
 		if there, err := r.Storage().Objects().At(ctx, actor.Org, o.StorageKey()); err == nil {
@@ -206,7 +215,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		return o, err
 	}
 	var head object.Head
-	if found.Version > 0 && prepareFound() == nil {
+	if found.Version > 0 && u.finish == nil && prepareFound() == nil {
 		// Mostly the object found before is unchanged, and one statement stores everything.
 		now := s.Clock.Now()
 		sub, err := s.Subscription(ctx, s.Store, actor)
@@ -266,6 +275,11 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		}
 		if err != nil {
 			return err
+		}
+		if u.finish != nil {
+			if err := u.finish(r); err != nil {
+				return err
+			}
 		}
 		if was.Version > 0 {
 			if err := storage.BlobNames().Discard(ctx, actor.Org, []string{was.Blob}, now); err != nil {

@@ -74,43 +74,20 @@ func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *o
 		of = id.Object(s.IDs.New())
 	}
 	started := &Started{Object: of, Draft: d, MimeType: u.MimeType, Expected: u.Expected, Content: object.Content{Size: u.Size, Checksum: u.Checksum}}
-	u.started = started
 	var o object.Object
 	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.CheckWrite(); err != nil {
-			return err
-		}
-		storage := r.Storage()
-		if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
-			return err
-		}
-		find, prepare := s.targetOf(&u)
-		if o, err = find(ctx, source{r, false}, actor); err == nil {
-			o, err = prepare(o)
-		}
-		if err == nil {
-			err = o.CheckVersion(u.Expected)
-		}
-		if err != nil {
-			return err
-		}
-		names, pending, err := storage.Announced(ctx, actor.Org)
-		if err != nil {
+		var names int
+		if o, names, err = s.reserve(ctx, r, actor, of, d, u); err != nil {
 			return err
 		}
 		if names >= maxStarted {
 			return fault.New(fault.Limited, "The organisation has %d uploads that are not completed: complete or delete some, or send the content to the server", names)
 		}
-		if growth := u.Size - o.Size; growth > 0 {
-			if err := s.checkGrowth(ctx, r, actor, growth+pending); err != nil {
-				return err
-			}
-		}
 		started.Content.Blob = o.BlobName(s.Secrets.Secret()[:randomLength])
 		if upload, err = s.sealStarted(actor, started); err != nil {
 			return err
 		}
-		return storage.BlobNames().Announce(ctx, actor.Org, started.Content.Blob, u.Size, s.Clock.Now())
+		return r.Storage().BlobNames().Announce(ctx, actor.Org, started.Content.Blob, u.Size, s.Clock.Now())
 	})
 	if err != nil {
 		return "", to, expires, err
@@ -118,6 +95,36 @@ func (s *Objects) Start(ctx context.Context, actor org.Actor, of id.Object, d *o
 	expires = s.Clock.Now().Add(uploadLifetime)
 	to, err = s.Signed.SignPut(ctx, o.MimeType, started.Content, uploadLifetime)
 	return upload, to, expires, err
+}
+
+// reserve returns the object that an upload is for, and how many names its organisation has announced. It
+// refuses what Create and Replace would refuse now, and content for which there is no room beside that
+// of all uploads that are not completed. It locks the organisation's log.
+func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor, of id.Object, d *object.Draft, u Upload) (o object.Object, names int, err error) {
+	if err := actor.CheckWrite(); err != nil {
+		return o, 0, err
+	}
+	storage := r.Storage()
+	if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
+		return o, 0, err
+	}
+	u.checkPath = true
+	find, prepare := s.targetOf(of, d, &u)
+	there, err := find(ctx, source{r, false}, actor)
+	if err != nil {
+		return there, 0, err
+	}
+	if o, err = prepare(there); err == nil {
+		err = o.CheckVersion(u.Expected)
+	}
+	if err != nil {
+		return o, 0, against(there, err)
+	}
+	names, pending, err := storage.Announced(ctx, actor.Org)
+	if growth := u.Size - o.Size; err == nil && growth > 0 {
+		err = s.checkGrowth(ctx, r, actor, growth+pending)
+	}
+	return o, names, err
 }
 
 // sealStarted returns the id of an upload.
@@ -165,12 +172,13 @@ func (s *Objects) Started(actor org.Actor, upload string) (*Started, error) {
 	return started, err
 }
 
-// targetOf returns what write needs for an upload that was started.
-func (s *Objects) targetOf(u *Upload) (target, func(object.Object) (object.Object, error)) {
-	if u.started.Draft != nil {
-		return s.creation(u.started.Object, *u.started.Draft, u), unprepared
+// targetOf returns what write needs for an upload of a new object, or of the object's next content if d
+// is nil.
+func (s *Objects) targetOf(of id.Object, d *object.Draft, u *Upload) (target, func(object.Object) (object.Object, error)) {
+	if d != nil {
+		return s.creation(of, *d, u), unprepared
 	}
-	return s.replacement(u.started.Object), typed(u)
+	return s.replacement(of), typed(u)
 }
 
 // Complete stores the object with the content that was uploaded to the store, as Create or
@@ -180,8 +188,8 @@ func (s *Objects) Complete(ctx context.Context, actor org.Actor, of *Started, st
 	if o, done, err := s.completed(ctx, source{s.Store, true}, actor, of); done || err != nil {
 		return o, err
 	}
-	u := &Upload{Size: of.Content.Size, Checksum: of.Content.Checksum, MimeType: of.MimeType, Expected: of.Expected, Storing: storing, started: of}
-	find, prepare := s.targetOf(u)
+	u := &Upload{Size: of.Content.Size, Checksum: of.Content.Checksum, MimeType: of.MimeType, Expected: of.Expected, Storing: storing, started: of, checkPath: true}
+	find, prepare := s.targetOf(of.Object, of.Draft, u)
 	o, err := s.write(ctx, actor, u, prepare, find)
 	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.Gone) {
 		// Another request may have completed it meanwhile.

@@ -48,7 +48,8 @@ func (u *Upkeep) Run(ctx context.Context) error {
 		u.store.Deployment().DeviceGrants().Prune(ctx, now),
 		u.store.Journal().Exports().Prune(ctx, now.Add(-export.Kept)),
 		u.store.Connections().Flows().Sweep(ctx, now),
-		u.sweepClients(ctx, now.Add(-connector.ClientRetention)),
+		u.sweep(ctx, u.store.Connections().Clients().Sweep, now.Add(-connector.ClientRetention)),
+		u.sweep(ctx, u.store.Journal().Uploads().Sweep, now),
 		u.store.Deployment().Adoption().Prune(ctx, release.DayOf(now.Add(-release.Retention))),
 		u.store.Usage().Requests().Prune(ctx, now.Add(-requestsRetention)),
 		u.store.Storage().Changes().Prune(ctx, now.Add(-u.retention)),
@@ -57,11 +58,11 @@ func (u *Upkeep) Run(ctx context.Context) error {
 	)
 }
 
-// sweepClients removes the clients at authorization servers that were last used before the
-// time. Existing authorizations do not need them.
-func (u *Upkeep) sweepClients(ctx context.Context, before time.Time) error {
+// sweep calls some, which removes at most limit records from before the time and returns how many, until
+// no more are left.
+func (u *Upkeep) sweep(ctx context.Context, some func(ctx context.Context, before time.Time, limit int) (int, error), before time.Time) error {
 	for {
-		n, err := u.store.Connections().Clients().Sweep(ctx, before, batchSize)
+		n, err := some(ctx, before, batchSize)
 		if err != nil || n < batchSize {
 			return err
 		}

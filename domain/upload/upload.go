@@ -14,7 +14,7 @@ import (
 // Bounds of resumable uploads.
 const (
 	PartSize  = 16 << 20           // of a part at most, in bytes
-	MinAppend = 256 << 10          // of what a request appends at least, in bytes, unless it is the end of the content
+	MinAppend = 256 << 10          // of what a request appends at least, in bytes, unless it is the end of the content; it bounds the number of parts
 	Lifetime  = 7 * 24 * time.Hour // from the creation of an upload
 	MaxOpen   = 50                 // uploads of a member that are open
 )
@@ -79,8 +79,8 @@ func (u Upload) BlobName(random string) string {
 
 // CheckAppend returns an error unless a request may append at the offset: Conflict if the upload has
 // another one or is not open, Invalid if length, which is negative if unknown, is too long, too short
-// for last, which is the end of the content, or too short for any other request.
-func (u Upload) CheckAppend(offset, length int64, last bool) error {
+// for last, which is the end of the content, or less than least for any other request.
+func (u Upload) CheckAppend(offset, length int64, last bool, least int64) error {
 	end := offset + length
 	switch {
 	case u.status != Open:
@@ -92,16 +92,16 @@ func (u Upload) CheckAppend(offset, length int64, last bool) error {
 	case end > u.Size, last && end != u.Size:
 		return fault.Field("Upload-Length", "is %d, and this request ends at %d", u.Size, end)
 	case !last && length > 0:
-		return u.CheckLength(length)
+		return u.CheckLength(offset, length, least)
 	}
 	return nil
 }
 
-// CheckLength returns Invalid if length bytes from the offset on are too few for a request that does not
-// reach the end of the content.
-func (u Upload) CheckLength(length int64) error {
-	if length < MinAppend && u.Offset+length < u.Size {
-		return fault.New(fault.Invalid, "A request must append at least %d bytes, or the rest", MinAppend)
+// CheckLength returns Invalid if length bytes from an offset on are less than least and do not reach the end
+// of the content.
+func (u Upload) CheckLength(offset, length, least int64) error {
+	if length < least && offset+length < u.Size {
+		return fault.New(fault.Invalid, "A request must append at least %d bytes, or the rest", least)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func TestCheckAppend(t *testing.T) {
 		"to an upload that is complete": {completed, size, 0, true, fault.Conflict},
 	} {
 		t.Run(about, func(t *testing.T) {
-			err := row.u.CheckAppend(row.offset, row.length, row.last)
+			err := row.u.CheckAppend(row.offset, row.length, row.last, MinAppend)
 			if (err == nil) != (row.want == fault.Internal) || err != nil && !fault.Is(err, row.want) {
 				t.Error(err)
 			}

@@ -154,6 +154,11 @@ var specified = []group{
 		POST /sync/uploads
 		POST /sync/uploads/:id/complete
 		DELETE /sync/uploads/:id`},
+	{"resumable uploads", true, `
+		POST /sync/uploads/resumable
+		GET /sync/uploads/resumable/:id
+		PATCH /sync/uploads/resumable/:id
+		DELETE /sync/uploads/resumable/:id`},
 	{"storage", true, `GET /metering/storage`},
 	{"task history", true, `GET /tasks/:id/history`},
 	{"authorizations", true, `

@@ -21,6 +21,12 @@ const Retention = 7 * 24 * time.Hour
 // MaxSize is the largest content of a file here, in bytes.
 const MaxSize = 1 << 20
 
+// PartSize and MinAppend are those of resumable uploads here, in bytes.
+const (
+	PartSize  = 1000
+	MinAppend = 100
+)
+
 // SendIdentityEvent delivers a message of the identity provider, a millisecond after all that
 // was before it.
 func (w *Deployment) SendIdentityEvent(ctx context.Context, kind string, data map[string]any) error {

@@ -22,6 +22,7 @@ type heldRequest struct {
 	path    string
 	body    string // empty: the row takes none; {}: it waits for one only under a key
 	private bool   // it concerns the private team or its content
+	headers string // more lines of the header
 }
 
 // acts has one of each row that asks for a token, and of the one that takes it in
@@ -91,6 +92,10 @@ var acts = map[string]heldRequest{
 	"POST /api/v1/sync/uploads":                                  {path: "/sync/uploads", body: `{"path":"late","size":4,"checksum":"089001a35679a33ef3db0ca350db9b9a2f0136e0e327577b04b3b98127470961"}`},
 	"POST /api/v1/sync/uploads/{id}/complete":                    {path: "/sync/uploads/none/complete", body: `{}`},
 	"DELETE /api/v1/sync/uploads/{id}":                           {path: "/sync/uploads/none"},
+	"POST /api/v1/sync/uploads/resumable":                        {path: "/sync/uploads/resumable?path=late&workspaceId=$workspace", headers: "Upload-Complete: ?0\r\nUpload-Length: 4\r\n", private: true},
+	"GET /api/v1/sync/uploads/resumable/{id}":                    {path: "/sync/uploads/resumable/$task"},
+	"PATCH /api/v1/sync/uploads/resumable/{id}":                  {path: "/sync/uploads/resumable/$task", headers: "Content-Type: application/partial-upload\r\nUpload-Complete: ?1\r\nUpload-Offset: 0\r\n"},
+	"DELETE /api/v1/sync/uploads/resumable/{id}":                 {path: "/sync/uploads/resumable/$task"},
 	"GET /api/v1/sync/manifest":                                  {path: "/sync/manifest"},
 	"GET /api/v1/sync/changes":                                   {path: "/sync/changes"},
 
@@ -174,7 +179,7 @@ var revocations = []revocation{
 func (a heldRequest) forms(row string, of collabd.Client, ids *strings.Replacer, key string) (all []pending) {
 	method, _, _ := strings.Cut(row, " ")
 	form := func(name, path, contentType, body string, keyed bool) {
-		head := method + " /api/v1" + ids.Replace(path) + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + of.Token + "\r\n"
+		head := method + " /api/v1" + ids.Replace(path) + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + of.Token + "\r\n" + a.headers
 		if keyed {
 			head += "Idempotency-Key: " + key + "-" + name + "\r\n"
 			name += ", with a key"

@@ -35,8 +35,8 @@ type FormType struct {
 // ParseFormType decides by the content type. It fails with fault.TooLarge if the length of
 // the body, negative if unknown, is too large for content of at most maxSize bytes.
 func ParseFormType(h http.Header, length, maxSize int64) (f FormType, err error) {
-	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return f, fault.New(fault.Unsupported, "The body must not have a content encoding")
+	if err := CheckEncoding(h); err != nil {
+		return f, err
 	}
 	f.Limit, f.maxSize = maxSize, maxSize
 	header := h.Get("Content-Type")
@@ -56,7 +56,7 @@ func ParseFormType(h http.Header, length, maxSize int64) (f FormType, err error)
 		f.json = true
 		f.Limit = MaxEscaped*f.Limit + maxAround
 	default:
-		f.MimeType = specificType(header)
+		f.MimeType = SpecificType(header)
 	}
 	if length > f.Limit {
 		return f, f.TooLarge()
@@ -64,14 +64,22 @@ func ParseFormType(h http.Header, length, maxSize int64) (f FormType, err error)
 	return f, nil
 }
 
+// CheckEncoding returns an error if the body has a content encoding.
+func CheckEncoding(h http.Header) error {
+	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return fault.New(fault.Unsupported, "The body must not have a content encoding")
+	}
+	return nil
+}
+
 // TooLarge returns the error for content that is larger than it may be.
 func (t FormType) TooLarge() error {
 	return fault.New(fault.TooLarge, "The content must be at most %d bytes", t.maxSize)
 }
 
-// specificType returns a media type, or nothing for the generic types of bytes and, which
+// SpecificType returns a media type, or nothing for the generic types of bytes and, which
 // some clients send by default, of forms.
-func specificType(mimeType string) string {
+func SpecificType(mimeType string) string {
 	switch media, _, _ := mime.ParseMediaType(mimeType); media {
 	case object.Bytes, "application/x-www-form-urlencoded":
 		return ""
@@ -289,7 +297,7 @@ func (f *Form) readParts() error {
 		case p.name == "file" && f.found:
 			return fault.Field("file", "must be given only once")
 		case p.name == "file":
-			f.found, f.FileName, f.MimeType = true, p.fileName, specificType(p.mimeType)
+			f.found, f.FileName, f.MimeType = true, p.fileName, SpecificType(p.mimeType)
 			return nil
 		case p.file:
 			return fault.Field(Quote(p.name), "is not the file of an upload")

@@ -1,0 +1,291 @@
+package httpapi
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"collab/adapters/httpapi/body"
+	"collab/app/objects"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/upload"
+)
+
+// resumablePath is where resumable uploads are created.
+const resumablePath = prefix + "/sync/uploads/resumable"
+
+// The headers of resumable uploads (draft-ietf-httpbis-resumable-upload).
+const (
+	uploadComplete = "Upload-Complete"
+	uploadOffset   = "Upload-Offset"
+	uploadLength   = "Upload-Length"
+	uploadLimit    = "Upload-Limit"
+)
+
+// statusResumable announces the address of an upload before its content is read.
+const statusResumable = 104
+
+// resumableView is a resumable upload.
+type resumableView struct {
+	ID       id.Upload `json:"id"`
+	FileID   id.Object `json:"fileId"`
+	Offset   int64     `json:"offset"`
+	Size     int64     `json:"size"`
+	Complete bool      `json:"complete"`
+	Expires  jsonTime  `json:"expiresAt"`
+}
+
+func viewResumable(u upload.Upload) resumableView {
+	return resumableView{u.ID, u.Object, u.Offset, u.Size, u.Status() == upload.Completed, jsonTime(u.ExpiresAt)}
+}
+
+// uploadHeaders are those of a request.
+type uploadHeaders struct {
+	complete bool   // the request ends the content
+	offset   *int64 // nil: none
+	length   *int64 // of the whole content; nil: none
+}
+
+// uploadHeaders reads the headers of a request with content of an upload.
+func (c *call) uploadHeaders() (h uploadHeaders, err error) {
+	if err := body.CheckEncoding(c.r.Header); err != nil {
+		return h, err
+	}
+	switch strings.TrimSpace(c.r.Header.Get(uploadComplete)) {
+	case "?1":
+		h.complete = true
+	case "?0":
+	default:
+		return h, fault.Field(uploadComplete, "must be ?1 if the request ends the content, else ?0")
+	}
+	for name, to := range map[string]**int64{uploadOffset: &h.offset, uploadLength: &h.length} {
+		if text := strings.TrimSpace(c.r.Header.Get(name)); text != "" {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil || n < 0 {
+				return h, fault.Field(name, "must be a number of bytes")
+			}
+			*to = &n
+		}
+	}
+	return h, nil
+}
+
+// setUpload sets the headers that describe an upload.
+func (a *api) setUpload(c *call, u upload.Upload) {
+	c.Header()["Cache-Control"] = noStore
+	c.Set(uploadOffset, strconv.FormatInt(u.Offset, 10))
+	c.Set(uploadLength, strconv.FormatInt(u.Size, 10))
+	c.Set(uploadLimit, fmt.Sprintf("max-size=%d, min-append-size=%d, max-age=%d", a.Objects.MaxSize, a.Objects.MinAppend, max(0, u.ExpiresAt.Sub(a.Now())/time.Second)))
+	c.setUploadComplete(u.Status() == upload.Completed)
+}
+
+// withUploadHeaders returns a handler whose errors have the headers of an upload only if they are about it:
+// after others the client asks where to continue.
+func withUploadHeaders(h handler) handler {
+	return func(c *call) error {
+		err := h(c)
+		switch {
+		case err == nil:
+			return nil
+		case fault.Is(err, fault.Invalid), fault.Is(err, fault.Conflict), fault.Is(err, fault.TooLarge):
+		default:
+			for _, name := range []string{uploadComplete, uploadOffset, uploadLength, uploadLimit} {
+				c.Header().Del(name)
+			}
+		}
+		c.Header().Del("Location")
+		return err
+	}
+}
+
+// setUploadComplete says whether the response is that of the upload's completion.
+func (c *call) setUploadComplete(complete bool) {
+	c.Set(uploadComplete, map[bool]string{true: "?1", false: "?0"}[complete])
+}
+
+// createResumable creates an upload, and appends the request's content to it if there is any.
+func (a *api) createResumable(c *call) error {
+	q, err := c.query(slices.Concat(placing, describing, []string{"fileId"})...)
+	if err != nil {
+		return err
+	}
+	when, err := c.condition()
+	if err != nil {
+		return err
+	}
+	h, err := c.uploadHeaders()
+	if err != nil {
+		return err
+	}
+	of, draft, u, err := readResumable(c.r, q, h)
+	if err != nil {
+		return err
+	}
+	u.Expected = when.version
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	made, err := a.Objects.Begin(c.r.Context(), actor, of, draft, u)
+	if fault.Is(err, fault.TooLarge) {
+		c.Set(uploadLimit, fmt.Sprintf("max-size=%d", a.Objects.MaxSize))
+	}
+	if err != nil {
+		return err
+	}
+	a.setUpload(c, made)
+	c.Set("Location", resumablePath+"/"+string(made.ID))
+	if c.r.ContentLength == 0 && !h.complete {
+		return c.reply(http.StatusCreated, viewResumable(made))
+	}
+	if !c.recorded && c.r.ProtoAtLeast(1, 1) {
+		c.WriteHeader(statusResumable)
+	}
+	made, err = a.appendTo(c, actor, made, 0, h.complete)
+	if err == nil && !h.complete {
+		return c.reply(http.StatusCreated, viewResumable(made))
+	}
+	if err != nil {
+		return err
+	}
+	return a.finishResumable(c, actor, made, "", http.StatusOK) // 201 is the answer of an upload that is not complete
+}
+
+// readResumable reads what is to be uploaded: the content of the file in fileId, or else of a new file,
+// which draft describes.
+func readResumable(r *http.Request, q body.Query, h uploadHeaders) (of id.Object, draft *object.Draft, o objects.Upload, err error) {
+	u := &uploadRequest{draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
+	text, replaces := q.Get("fileId")
+	if of = id.Object(text); replaces && body.IDParam[id.Object](text) == body.NilID {
+		return of, nil, o, fault.Field("fileId", "must be the id of a file")
+	}
+	for _, name := range append(placing, "mimeType", "checksum") {
+		text, given := q.Get(name)
+		if given && replaces && slices.Contains(placing, name) {
+			return of, nil, o, fault.Field(name, "does not go with fileId")
+		}
+		if given {
+			if err := u.set(name, text); err != nil {
+				return of, nil, o, err
+			}
+		}
+	}
+	if !replaces {
+		draft = &u.draft
+	}
+	if u.MimeType == "" {
+		u.MimeType = body.SpecificType(r.Header.Get("Content-Type"))
+	}
+	switch {
+	case h.complete && r.ContentLength >= 0:
+		u.Size = r.ContentLength
+		if h.length != nil && *h.length != u.Size {
+			err = fault.Field(uploadLength, "is not the length of the content, which is complete")
+		}
+	case h.length != nil:
+		u.Size = *h.length
+	default:
+		err = fault.Field(uploadLength, "is required")
+	}
+	return of, draft, u.Upload, err
+}
+
+// onResumable returns an action on the resumable upload whose id is in the path.
+func (a *api) onResumable(do func(*call, org.Actor, upload.Upload) error) action {
+	return onRecord("id", "Upload", func(c *call, actor org.Actor, of id.Upload) error {
+		u, err := a.Objects.Resumable(c.r.Context(), actor, of)
+		if err != nil {
+			return err
+		}
+		return do(c, actor, u)
+	})
+}
+
+func (a *api) getResumable(c *call, _ org.Actor, u upload.Upload) error {
+	a.setUpload(c, u)
+	return c.reply(http.StatusOK, viewResumable(u))
+}
+
+// appendResumable appends the request's content to an upload, and finishes it if that is its end.
+func (a *api) appendResumable(c *call) error {
+	q, err := c.query("checksum")
+	if err != nil {
+		return err
+	}
+	checksum := ""
+	if text, given := q.Get("checksum"); given {
+		if checksum, err = object.ParseChecksum(text); err != nil {
+			return err
+		}
+	}
+	if c.r.Header.Get("Content-Type") != "application/partial-upload" {
+		return fault.New(fault.Unsupported, "The content type must be application/partial-upload")
+	}
+	h, err := c.uploadHeaders()
+	if err == nil && h.offset == nil {
+		err = fault.Field(uploadOffset, "is required")
+	}
+	if err != nil {
+		return err
+	}
+	return a.authorized(a.onResumable(func(c *call, actor org.Actor, u upload.Upload) error {
+		a.setUpload(c, u)
+		switch {
+		case h.length != nil && *h.length != u.Size:
+			return fault.Field(uploadLength, "is not that of the upload, which is %d", u.Size)
+		case h.complete && u.Status() == upload.Completed:
+			// The response to the same request was lost.
+			if _, err := io.Copy(io.Discard, io.LimitReader(c.uploadBody(), u.Size)); err != nil {
+				return err
+			}
+		default:
+			if u, err = a.appendTo(c, actor, u, *h.offset, h.complete); err != nil {
+				return err
+			}
+		}
+		if h.complete {
+			status := http.StatusOK
+			if u.Draft != nil {
+				status = http.StatusCreated
+			}
+			return a.finishResumable(c, actor, u, checksum, status)
+		}
+		c.leave()
+		c.WriteHeader(http.StatusNoContent)
+		return nil
+	}))(c)
+}
+
+// appendTo appends the request's content to an upload and returns it as it is then.
+func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, last bool) (upload.Upload, error) {
+	u, err := a.Objects.Append(c.r.Context(), actor, u, offset, last, &objects.Upload{Content: c.uploadBody(), Size: c.r.ContentLength, Storing: c.yield})
+	a.setUpload(c, u)
+	c.setUploadComplete(false)
+	return u, err
+}
+
+// finishResumable stores the object of an upload, and answers with its record.
+func (a *api) finishResumable(c *call, actor org.Actor, u upload.Upload, checksum string, status int) error {
+	c.ExtendFor(int(u.Size)) // it is read and written once more
+	o, err := a.Objects.Finish(c.r.Context(), actor, u, checksum, c.yield)
+	if err != nil {
+		// The upload can be finished later unless it was cancelled.
+		_, lookup := a.Objects.Resumable(c.r.Context(), actor, u.ID)
+		c.setUploadComplete(fault.Is(lookup, fault.NotFound))
+		return err
+	}
+	c.setUploadComplete(true)
+	c.Set("Location", filesPath+"/"+string(o.ID))
+	return c.replyObject(status)(o, nil)
+}
+
+func (a *api) cancelResumable(c *call, actor org.Actor, u upload.Upload) error {
+	return c.succeedUnless(a.Objects.Cancel(c.r.Context(), actor, u))
+}

@@ -1,0 +1,306 @@
+package objects
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"io"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/upload"
+	"collab/ports"
+)
+
+const (
+	// partTimeout is how long the storing of a part may take, which includes its arrival.
+	partTimeout = 10 * time.Minute
+
+	// partsPage is how many parts are read or discarded at a time.
+	partsPage = 500
+)
+
+// Begin creates a resumable upload of a new object, or of the next content of the object if d is nil. It
+// refuses what Create and Replace would refuse now. U has the size and may have the checksum; its
+// content is not read.
+func (s *Objects) Begin(ctx context.Context, actor org.Actor, of id.Object, d *object.Draft, u Upload) (made upload.Upload, err error) {
+	if u.Size > s.MaxSize {
+		return made, tooLarge(s.MaxSize)
+	}
+	if d != nil {
+		of = id.Object(s.IDs.New())
+	}
+	made = upload.New(upload.Upload{
+		ID: id.Upload(s.IDs.New()), Org: actor.Org, User: actor.User, Object: of, Draft: d, MimeType: u.MimeType, Expected: u.Expected,
+		Size: u.Size, Checksum: u.Checksum,
+	}, s.Clock.Now())
+	return made, s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if _, _, err := s.reserve(ctx, r, actor, of, d, u); err != nil {
+			return err
+		}
+		err := r.Journal().Uploads().Add(ctx, actor.Org, made)
+		if fault.Is(err, fault.Conflict) {
+			return fault.Wrap(fault.Limited, err, "You have %d uploads that are not complete: complete or cancel some", upload.MaxOpen)
+		}
+		return err
+	})
+}
+
+// Resumable returns a resumable upload that the actor created.
+func (s *Objects) Resumable(ctx context.Context, actor org.Actor, of id.Upload) (upload.Upload, error) {
+	u, err := s.Store.Journal().Uploads().Get(ctx, actor.Org, of)
+	if err == nil && (u.User != actor.User || !u.Exists(s.Clock.Now())) {
+		err = fault.Missing("Upload")
+	}
+	return u, err
+}
+
+// Append appends in's content to an upload at the offset, where last says whether it is the end of the
+// whole content. The content is stored part by part; what was stored before an error stays, also if the
+// content ends with one. It returns the upload as it is then.
+func (s *Objects) Append(ctx context.Context, actor org.Actor, of upload.Upload, offset int64, last bool, in *Upload) (upload.Upload, error) {
+	err := of.CheckAppend(offset, in.Size, last, s.MinAppend)
+	content := bufio.NewReader(in.Content)
+	for total := int64(0); err == nil; {
+		if _, err = content.Peek(1); err != nil {
+			break
+		}
+		if of.Offset == of.Size {
+			err = fault.Field("Upload-Length", "is %d, and the content is longer: the upload is cancelled", of.Size)
+			return of, cmp.Or(s.Cancel(ctx, actor, of), err)
+		}
+		r := &partReader{from: content, left: min(s.PartSize, of.Size-of.Offset), enough: func(n int64) error {
+			if last {
+				return nil
+			}
+			return of.CheckLength(offset, total+n, s.MinAppend)
+		}}
+		var n int64
+		if n, err = s.appendPart(ctx, actor, of, r, in); err == nil {
+			of.Offset += n
+			total, err = total+n, r.broken
+		}
+	}
+	switch {
+	case err == io.EOF && last && of.Offset < of.Size:
+		err = fault.Field("Upload-Length", "is %d, and the content ended at %d", of.Size, of.Offset)
+	case err == io.EOF:
+		err = nil
+	case fault.Is(err, fault.Conflict):
+		// Another request has appended, completed or cancelled it.
+		now, lookup := s.Resumable(ctx, actor, of.ID)
+		if lookup != nil {
+			return of, lookup
+		}
+		of = now
+	}
+	return of, err
+}
+
+// appendPart stores what r reads as the next part of an upload, and returns its size. It does not end with
+// the request, so that what has arrived of a broken one is stored.
+func (s *Objects) appendPart(ctx context.Context, actor org.Actor, of upload.Upload, r *partReader, in *Upload) (int64, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), partTimeout)
+	defer cancel()
+	p := upload.Part{Offset: of.Offset, Blob: of.BlobName(s.Secrets.Secret()[:randomLength])}
+	if err := s.Store.Storage().BlobNames().Announce(ctx, of.Org, p.Blob, 0, s.Clock.Now()); err != nil {
+		return 0, err
+	}
+	stored := in.yield()
+	if err := s.Blobs.Put(ctx, p.Blob, object.Bytes, -1, r); err != nil {
+		return 0, err
+	}
+	if err := stored(); err != nil {
+		return 0, err
+	}
+	p.Size = r.size
+	return p.Size, s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.CheckWrite(); err != nil {
+			return err
+		}
+		if err := r.Journal().Uploads().Append(ctx, of.Org, of.ID, p); err != nil {
+			return err
+		}
+		names := r.Storage().BlobNames()
+		if err := names.Forget(ctx, object.Blob{Org: of.Org, Name: p.Blob}); err != nil {
+			return fault.Wrap(fault.Unavailable, err, "The part took too long and was given up; send it again")
+		}
+		return names.Discard(ctx, of.Org, []string{p.Blob}, of.ExpiresAt)
+	})
+}
+
+// partReader reads one part of a request's content. It ends at an error, which is broken then, if enough
+// returns nil for the size of the part.
+type partReader struct {
+	from   io.Reader
+	left   int64 // in bytes
+	enough func(size int64) error
+
+	size   int64 // in bytes, as read
+	broken error // io.EOF at the end of the content
+}
+
+func (r *partReader) Read(p []byte) (int, error) {
+	if r.left == 0 || r.broken != nil {
+		return 0, io.EOF
+	}
+	n, err := r.from.Read(p[:min(int64(len(p)), r.left)])
+	r.size, r.left = r.size+int64(n), r.left-int64(n)
+	if err == nil {
+		return n, nil
+	}
+	r.broken = err
+	if short := r.enough(r.size); short == nil {
+		err = io.EOF
+	} else if err == io.EOF {
+		err = short
+	}
+	return n, err
+}
+
+// Finish stores the object with the content of an upload, as Create or Replace would. The checksum may be
+// empty if the upload has one. Repeated, it returns the object. An upload whose content has another
+// checksum, or lacks parts, is cancelled; after other errors it can be finished later. Storing is that
+// of an Upload.
+func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload, checksum string, storing func() (stored func() error)) (object.Object, error) {
+	if of.Status() == upload.Completed {
+		return s.visible(ctx, source{s.Store, false}, actor, of.Object)
+	}
+	if _, err := of.Complete(); err != nil {
+		return object.Object{}, err
+	}
+	switch {
+	case of.Checksum == "" && checksum == "":
+		return object.Object{}, fault.Field("checksum", "is required when an upload is created or completed")
+	case checksum == "":
+		checksum = of.Checksum
+	case of.Checksum != "" && of.Checksum != checksum:
+		return object.Object{}, fault.Field("checksum", "is not that of the creation of the upload")
+	}
+	parts := &partsReader{ctx: ctx, objects: s, of: of}
+	defer parts.Close()
+	u := &Upload{Content: parts, Size: of.Size, Checksum: checksum, MimeType: of.MimeType, Expected: of.Expected, Storing: storing}
+	u.finish = func(r ports.Records) error {
+		_, err := r.Journal().Uploads().Update(ctx, of.Org, of.ID, upload.Upload.Complete)
+		if fault.Is(err, fault.NotFound) {
+			err = fault.Wrap(fault.Gone, err, "The upload has expired")
+		}
+		return err
+	}
+	find, prepare := s.targetOf(of.Object, of.Draft, u)
+	o, err := s.write(ctx, actor, u, prepare, find)
+	switch {
+	case err == nil:
+		s.discardParts(ctx, of)
+	case u.differs || parts.lost:
+		err = cmp.Or(s.Cancel(ctx, actor, of), err)
+	case fault.Is(err, fault.Conflict):
+		// Another request may have finished it meanwhile.
+		now, lookup := s.Resumable(ctx, actor, of.ID)
+		if lookup != nil {
+			return o, lookup
+		}
+		if now.Status() == upload.Completed {
+			return s.visible(ctx, source{s.Store, false}, actor, of.Object)
+		}
+	}
+	return o, err
+}
+
+// partsReader reads the content of an upload.
+type partsReader struct {
+	ctx     context.Context
+	objects *Objects
+	of      upload.Upload
+
+	offset int64         // in the content
+	parts  []upload.Part // the next ones
+	part   io.ReadCloser // nil: the next one is not open
+	end    int64         // of part in the content
+	lost   bool          // a part is not in the store
+}
+
+func (r *partsReader) Read(p []byte) (int, error) {
+	if r.part == nil {
+		if r.offset == r.of.Size {
+			return 0, io.EOF
+		}
+		if err := r.open(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := r.part.Read(p)
+	r.offset += int64(n)
+	if err == io.EOF {
+		if err = r.Close(); err == nil && r.offset != r.end {
+			err = r.lose(nil)
+		}
+	}
+	return n, err
+}
+
+// open opens the part at the offset.
+func (r *partsReader) open() (err error) {
+	if len(r.parts) == 0 {
+		if r.parts, err = r.objects.Store.Journal().Uploads().Parts(r.ctx, r.of.Org, r.of.ID, r.offset, partsPage); err != nil {
+			return err
+		}
+	}
+	if len(r.parts) == 0 || r.parts[0].Offset != r.offset {
+		return r.lose(nil)
+	}
+	if r.part, err = r.objects.Blobs.Open(r.ctx, r.parts[0].Blob, 0, -1); fault.Is(err, fault.NotFound) {
+		return r.lose(err)
+	}
+	r.end, r.parts = r.offset+r.parts[0].Size, r.parts[1:]
+	return err
+}
+
+func (r *partsReader) lose(cause error) error {
+	r.lost = true
+	return fault.Wrap(fault.Gone, cause, "The store has lost a part of the upload: start another one")
+}
+
+// Close closes the open part.
+func (r *partsReader) Close() (err error) {
+	if r.part != nil {
+		err, r.part = r.part.Close(), nil
+	}
+	return err
+}
+
+// Cancel cancels an upload that is not complete. Its parts are collected.
+func (s *Objects) Cancel(ctx context.Context, actor org.Actor, of upload.Upload) error {
+	err := s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
+		if err := actor.CheckWrite(); err != nil {
+			return err
+		}
+		_, err := r.Journal().Uploads().Update(ctx, of.Org, of.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(s.Clock.Now()) })
+		return err
+	})
+	if err == nil {
+		s.discardParts(ctx, of)
+	}
+	return err
+}
+
+// discardParts has the parts of an upload that has ended collected sooner than they would be when it
+// expires. Errors are ignored for that reason.
+func (s *Objects) discardParts(ctx context.Context, of upload.Upload) {
+	for from := int64(0); ; {
+		parts, err := s.Store.Journal().Uploads().Parts(ctx, of.Org, of.ID, from, partsPage)
+		if err != nil || len(parts) == 0 {
+			return
+		}
+		names := make([]string, len(parts))
+		for i, p := range parts {
+			names[i], from = p.Blob, p.Offset+1
+		}
+		if s.Store.Storage().BlobNames().Discard(ctx, of.Org, names, s.Clock.Now()) != nil {
+			return
+		}
+	}
+}
