@@ -14,8 +14,9 @@ PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # which the library of Google's storage leaves out with the first tag, and without
 # the pages about it, whose templates make the linker keep all methods. VERSION
 # stands in for the version of app/assembly/version.go.
+NUMBER  := $(shell sed -n 's/^const number = "\(.*\)"/\1/p' app/assembly/version.go)
 TAGS    := disable_grpc_modules,grpcnotrace
-LINK    := -s -w -X collab/app/assembly.built=$(VERSION)
+LINK    := -s -w -X collab/app/assembly.built=$(VERSION) -X main.version=$(or $(VERSION),$(NUMBER))
 export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath -tags=$(TAGS)
 
 # Nothing is linked with C. The race detector alone needs it.
@@ -39,8 +40,9 @@ PACKAGES := $(ATONCE) ./test/limits ./test/integration ./adapters/gormdb ./test/
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
-build: ## build bin/collabd
+build: ## build bin/collabd, the server, and bin/collab, the client
 	$(GO) build -ldflags "$(LINK)" -o $(BIN)/collabd ./cmd/collabd
+	$(GO) build -ldflags "$(LINK)" -o $(BIN)/collab ./cmd/collab
 
 run: ## build the server and start it on SQLite and local files
 	@echo "Building $(BIN)/collabd, which takes minutes the first time and a second when nothing has changed."
@@ -54,7 +56,7 @@ cluster: build ## start three servers behind a balancer with Postgres, NATS and 
 release: ## build dist/collabd_VERSION_OS_ARCH.tar.gz for Linux and macOS with dist/SHA256SUMS, and try the build for Windows
 	GOOS=windows GOARCH=amd64 $(GO) build -o /dev/null ./cmd/collabd
 	@set -e; rm -rf dist; mkdir dist; \
-	version=$${VERSION:-$$(sed -n 's/^const number = "\(.*\)"/\1/p' app/assembly/version.go)}; \
+	version=$(or $(VERSION),$(NUMBER)); \
 	for platform in $(PLATFORMS); do \
 		name=collabd_$${version}_$$(echo $$platform | tr / _); mkdir dist/$$name; \
 		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -ldflags "$(LINK)" -o dist/$$name/collabd ./cmd/collabd; \
@@ -106,8 +108,8 @@ race:
 	@set -e; concurrent=$$(grep -lrE --include='*.go' '^[[:space:]]*go |\.Go\(|chan |"sync|"collab/test/|net/http/httptest' adapters app | xargs -n1 dirname | sort -u | sed 's|^|./|'); \
 	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 30m $(ATONCE) ./test/integration ./test/script ./test/limits ./test/harness/... ./test/doctor $$concurrent
 
-pages: ## print docs/routes.md, docs/profiles.md, docs/states.md, docs/scenarios.md and the tables of docs/scale.md anew
-	$(GO) test ./adapters/apiclient ./adapters/httpapi ./app/assembly ./docs -update
+pages: ## print docs/cli.md, docs/routes.md, docs/profiles.md, docs/states.md, docs/scenarios.md and the tables of docs/scale.md anew
+	$(GO) test ./adapters/apiclient ./adapters/httpapi ./app/assembly ./cmd/collab ./docs -update
 	$(GO) test ./test/harness/scenario -run TestThePageOfScenariosIsTrue -update
 	$(GO) run ./test/scale
 

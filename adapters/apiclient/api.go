@@ -8,6 +8,16 @@ import (
 	"time"
 )
 
+// StartDeviceSignIn is POST /api/v1/auth/device: Start signing in a device.
+func (c *Client) StartDeviceSignIn(ctx context.Context, body DeviceStart) (DeviceCodes, error) {
+	return receive[DeviceCodes](c, c.request(ctx, http.MethodPost, "/api/v1/auth/device", nil, body, open|keyed))
+}
+
+// ClaimDeviceToken is POST /api/v1/auth/device/token: Get the token of a device.
+func (c *Client) ClaimDeviceToken(ctx context.Context, body DeviceClaim) (DeviceSession, error) {
+	return receive[DeviceSession](c, c.request(ctx, http.MethodPost, "/api/v1/auth/device/token", nil, body, open|keyed))
+}
+
 // ExchangeToken is POST /api/v1/auth/exchange-token: Get a service token.
 func (c *Client) ExchangeToken(ctx context.Context, body Exchange) (Session, error) {
 	return receive[Session](c, c.request(ctx, http.MethodPost, "/api/v1/auth/exchange-token", nil, body, open|keyed))
@@ -21,6 +31,11 @@ func (c *Client) GetMe(ctx context.Context) (Me, error) {
 // RefreshToken is POST /api/v1/auth/refresh: Refresh a service token.
 func (c *Client) RefreshToken(ctx context.Context, body Refresh) (Session, error) {
 	return receive[Session](c, c.request(ctx, http.MethodPost, "/api/v1/auth/refresh", nil, body, open|keyed))
+}
+
+// EndOtherSessions is DELETE /api/v1/auth/sessions: End the caller's other sessions.
+func (c *Client) EndOtherSessions(ctx context.Context) (Success, error) {
+	return receive[Success](c, c.request(ctx, http.MethodDelete, "/api/v1/auth/sessions", nil, nil, 0))
 }
 
 // ListSessions is GET /api/v1/auth/sessions: List the caller's sessions.
@@ -72,6 +87,40 @@ func (c *Client) GetManifest(ctx context.Context, params GetManifestParams) (*Li
 type DeleteFileParams struct {
 	IfMatch         string `header:"If-Match"`       // The expected version as entity tag or number, or * for any; 409 if it differs or the tag is weak. Not with expectedVersion.
 	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
+}
+
+// DeviceClaim: A poll for the token of a device.
+type DeviceClaim struct {
+	DeviceCode string  `json:"device_code"`
+	GrantType  *string `json:"grant_type,omitzero"`
+}
+
+// DeviceCodes: The sign-in of a device (RFC 8628, section 3.2).
+type DeviceCodes struct {
+	DeviceCode              string `json:"device_code"`
+	UserCode                string `json:"user_code"`
+	VerificationURI         string `json:"verification_uri"`
+	VerificationURIComplete string `json:"verification_uri_complete"`
+	ExpiresIn               int64  `json:"expires_in"`
+	Interval                int64  `json:"interval"`
+}
+
+// DeviceSession: A service token with its user and organisation, and the fields of RFC 6749, section 5.1.
+type DeviceSession struct {
+	Token               string  `json:"token"`
+	User                Person  `json:"user"`
+	Org                 *Org    `json:"org"`
+	Role                *string `json:"role"`
+	OnboardingCompleted bool    `json:"onboardingCompleted"`
+	OnboardingSeeded    bool    `json:"onboardingSeeded"`
+	AccessToken         string  `json:"access_token"`
+	TokenType           string  `json:"token_type"`
+	ExpiresIn           int64   `json:"expires_in"`
+}
+
+// DeviceStart: A device that asks to be signed in.
+type DeviceStart struct {
+	ClientName *string `json:"client_name,omitzero"`
 }
 
 // DownloadFileParams are the parameters of DownloadFile. Zero fields are left out.

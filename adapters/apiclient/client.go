@@ -114,6 +114,7 @@ func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 type Error struct {
 	Status     int
 	Message    string        // the server's sentence
+	Code       string        // the status's name, or a code of OAuth
 	RequestID  string        // the server's id of the request, or empty
 	RetryAfter time.Duration // zero if the server did not say
 	Header     http.Header   // in a conflict the record that is stored: ETag and X-Collab headers
@@ -448,9 +449,9 @@ func problemOf(answer *http.Response) *Error {
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxProblem)) // what arrived is enough
 	e := &Error{Status: answer.StatusCode, RequestID: answer.Header.Get("X-Request-Id"), Header: answer.Header}
-	var fields struct{ Message string }
+	var fields struct{ Message, Error string }
 	if json.Unmarshal(text, &fields) == nil {
-		e.Message = fields.Message
+		e.Message, e.Code = fields.Message, fields.Error
 	}
 	if e.Message == "" {
 		e.Message = http.StatusText(answer.StatusCode)

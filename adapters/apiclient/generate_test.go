@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write api.go")
 
 // operations are those that api.go has, by their ids in the document.
 var operations = strings.Fields(`
-	exchangeToken refreshToken getMe endSession listSessions
+	exchangeToken startDeviceSignIn claimDeviceToken refreshToken getMe endSession listSessions endOtherSessions
 	listFiles uploadFile downloadFile replaceFile deleteFile getManifest followChanges`)
 
 func TestTheClientIsThatOfTheDocument(t *testing.T) {
@@ -248,7 +248,7 @@ func exported(name string) string {
 	for _, word := range words.FindAllString(name, -1) {
 		word = titled(strings.ToLower(word[:1]) + word[1:])
 		switch word {
-		case "Id", "Url", "Json":
+		case "Id", "Url", "Uri", "Json":
 			word = strings.ToUpper(word)
 		case "Ids":
 			word = "IDs"

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zalando/go-keyring"
+
+	"collab/adapters/apiclient"
+)
+
+// keyringTimeout bounds a call of the system's keyring, which can wait for a service that does
+// not answer.
+const keyringTimeout = 3 * time.Second
+
+// secretStore keeps tokens, each under a name.
+type secretStore interface {
+	Get(name string) (string, error)
+	Set(name, secret string) error
+	Delete(name string) error
+}
+
+// systemKeyring is the keyring of the operating system.
+type systemKeyring struct{}
+
+const keyringService = "collab"
+
+func (systemKeyring) Get(name string) (string, error) { return keyring.Get(keyringService, name) }
+func (systemKeyring) Set(name, secret string) error   { return keyring.Set(keyringService, name, secret) }
+func (systemKeyring) Delete(name string) error        { return keyring.Delete(keyringService, name) }
+
+// within returns the result of a call of the keyring, or an error after keyringTimeout.
+func within[T any](call func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := call()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-time.After(keyringTimeout):
+		return *new(T), errors.New("the system's keyring does not answer")
+	}
+}
+
+// account is an organisation that one is signed in to.
+type account struct {
+	Server string `json:"server"`
+	OrgID  string `json:"orgId"`
+	Org    string `json:"org"`
+	User   string `json:"user"` // the e-mail address
+	Token  string `json:"token,omitempty"`
+	Active bool   `json:"active"` // the one that commands use
+
+	inKeyring bool // Token was read from the keyring
+}
+
+// key names the account's token in the keyring.
+func (c account) key() string { return c.Server + "#" + c.OrgID }
+
+// accounts is the file with the accounts. Tokens are in the keyring where there is one.
+func (a *app) accounts() (file string, all []account, err error) {
+	directory := a.env("COLLAB_CONFIG_DIR")
+	if directory == "" {
+		if directory, err = os.UserConfigDir(); err != nil {
+			return "", nil, fmt.Errorf("set COLLAB_CONFIG_DIR: %w", err)
+		}
+		directory = filepath.Join(directory, "collab")
+	}
+	file = filepath.Join(directory, "accounts.json")
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return file, nil, nil
+	}
+	if err == nil {
+		if err = json.Unmarshal(text, &all); err != nil {
+			err = fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return file, all, err
+}
+
+// changeAccounts replaces the accounts by what change makes of them.
+func (a *app) changeAccounts(change func([]account) []account) error {
+	file, all, err := a.accounts()
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(change(all), "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	// Two processes may do so at once: each has a file of its own until the rename.
+	temporary, err := os.CreateTemp(filepath.Dir(file), "accounts-*") // with the mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name())
+	_, err = temporary.Write(append(text, '\n'))
+	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), file)
+}
+
+// sameAs reports whether both are the same organisation of the same server.
+func (c account) sameAs(other account) bool { return c.key() == other.key() }
+
+// keep stores the account with its token as the active one.
+func (a *app) keep(c account, insecure bool) error {
+	token := c.Token
+	c.Token, c.Active = "", true
+	if !insecure {
+		if err := a.setSecret(c, token); err != nil {
+			a.note("%s the token is kept in a file that only you can read: %v", a.paint(a.errTerminal, yellow, "warning:"), err)
+			insecure = true
+		}
+	}
+	if insecure {
+		c.Token = token
+	}
+	return a.changeAccounts(func(all []account) []account {
+		all = slices.DeleteFunc(all, c.sameAs)
+		for i := range all {
+			all[i].Active = false
+		}
+		return append(all, c)
+	})
+}
+
+func (a *app) setSecret(c account, token string) error {
+	_, err := within(func() (struct{}, error) { return struct{}{}, a.secrets.Set(c.key(), token) })
+	return err
+}
+
+// renewed stores another token of an account.
+func (a *app) renewed(c account, token string) error {
+	if c.inKeyring {
+		return a.setSecret(c, token)
+	}
+	return a.changeAccounts(func(all []account) []account {
+		for i := range all {
+			if all[i].sameAs(c) {
+				all[i].Token = token
+			}
+		}
+		return all
+	})
+}
+
+// forget removes accounts with their tokens.
+func (a *app) forget(gone []account) error {
+	for _, c := range gone {
+		if c.Token == "" {
+			_, err := within(func() (struct{}, error) { return struct{}{}, a.secrets.Delete(c.key()) })
+			if err != nil && !errors.Is(err, keyring.ErrNotFound) {
+				return err
+			}
+		}
+	}
+	return a.changeAccounts(func(all []account) []account {
+		return slices.DeleteFunc(all, func(c account) bool { return slices.ContainsFunc(gone, c.sameAs) })
+	})
+}
+
+// serverAddress returns the server that was asked for, or an empty text.
+func (a *app) serverAddress() string {
+	return strings.TrimSuffix(cmp.Or(a.flags.server, a.env("COLLAB_SERVER")), "/")
+}
+
+// account returns the account that the command is for.
+func (a *app) account() (account, error) {
+	server, org := a.serverAddress(), cmp.Or(a.flags.org, a.env("COLLAB_ORG"))
+	_, all, err := a.accounts()
+	if err != nil {
+		return account{}, err
+	}
+	if token := a.env("COLLAB_TOKEN"); token != "" {
+		for _, c := range all {
+			if server == "" && c.Active {
+				server = c.Server
+			}
+		}
+		if server == "" {
+			return account{}, usage("set COLLAB_SERVER to the address of the server that COLLAB_TOKEN is for")
+		}
+		return account{Server: server, Token: token}, nil
+	}
+	for _, c := range slices.Backward(all) {
+		named := org != "" && (org == c.OrgID || strings.EqualFold(org, c.Org))
+		if (server == "" || server == c.Server) && (named || org == "" && (c.Active || server != "")) {
+			if c.Token != "" {
+				return c, nil
+			}
+			token, err := within(func() (string, error) { return a.secrets.Get(c.key()) })
+			if err != nil {
+				return account{}, coded{exitSignIn, fmt.Errorf("read the token of %s: %w", c.Server, err)}
+			}
+			c.Token, c.inKeyring = token, true
+			return c, nil
+		}
+	}
+	return account{}, coded{exitSignIn, errors.New("not signed in: run collab login, or set COLLAB_SERVER and COLLAB_TOKEN")}
+}
+
+// client returns a client of the account's server.
+func (a *app) client() (*apiclient.Client, error) {
+	c, err := a.account()
+	if err != nil {
+		return nil, err
+	}
+	config := apiclient.Config{Server: c.Server, Token: c.Token, UserAgent: userAgent()}
+	if a.env("COLLAB_TOKEN") == "" {
+		config.Renewed = func(token string) {
+			if err := a.renewed(c, token); err != nil {
+				a.note("the renewed token was not stored: %v", err)
+			}
+		}
+	}
+	return apiclient.New(config)
+}
+
+// anonymous returns a client of a server without a token.
+func (a *app) anonymous(server, token string) (*apiclient.Client, error) {
+	c, err := apiclient.New(apiclient.Config{Server: server, Token: token, UserAgent: userAgent()})
+	if err != nil {
+		return nil, coded{exitUsage, err}
+	}
+	return c, nil
+}
+
+func userAgent() string { return "collab/" + version }
+
+// whois asks a server for the account of a token.
+func (a *app) whois(ctx context.Context, server, token string) (account, error) {
+	client, err := a.anonymous(server, token)
+	if err != nil {
+		return account{}, err
+	}
+	me, err := client.GetMe(ctx)
+	if err != nil {
+		return account{}, err
+	}
+	c := account{Server: server, User: cmp.Or(or(me.User.Email, ""), me.User.ID), Token: token}
+	if me.Org != nil {
+		c.OrgID, c.Org = me.Org.ID, or(me.Org.Name, me.Org.ID)
+	}
+	return c, nil
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"collab/adapters/apiclient"
+)
+
+func (a *app) api() *cobra.Command {
+	var method, input string
+	var fields, headers []string
+	c := command("api PATH", "Make a request to the interface", 1, 1, func(c *cobra.Command, args []string) error {
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		path := args[0]
+		if !strings.HasPrefix(path, "/") {
+			path = "/" + path
+		}
+		if !strings.HasPrefix(path, "/api/") {
+			path = "/api/v1" + path
+		}
+		var body any
+		header := http.Header{}
+		switch {
+		case len(fields) > 0 && input != "":
+			return usage("--field and --input exclude each other")
+		case len(fields) > 0:
+			object := map[string]any{}
+			for _, f := range fields {
+				name, value, ok := strings.Cut(f, "=")
+				if !ok {
+					return usage("--field %s: must be NAME=VALUE", f)
+				}
+				object[name] = valueOf(value)
+			}
+			body = object
+		case input != "":
+			content, closer, err := a.open(input)
+			if err != nil {
+				return err
+			}
+			defer closer()
+			body = content
+			header.Set("Content-Type", "application/json")
+		}
+		for _, h := range headers {
+			name, value, ok := strings.Cut(h, ":")
+			if !ok {
+				return usage("--header %s: must be NAME: VALUE", h)
+			}
+			header.Set(name, strings.TrimSpace(value))
+		}
+		if method == "" {
+			method = http.MethodGet
+			if body != nil {
+				method = http.MethodPost
+			}
+		}
+		answer, err := client.Do(c.Context(), strings.ToUpper(method), path, header, body)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		if a.flags.jq == "" && a.flags.json == "" {
+			_, err := io.Copy(a.out, answer.Body)
+			return err
+		}
+		var tree any
+		if err := json.NewDecoder(answer.Body).Decode(&tree); err != nil {
+			return err
+		}
+		if a.flags.json != "" && a.flags.json != "all" {
+			tree = pick(tree, strings.Split(a.flags.json, ","))
+		}
+		return a.printTree(tree)
+	})
+	c.Long = "api makes a request with the stored token and prints the answer. PATH begins at /api/v1.\n" +
+		"The method is GET, or POST with a body."
+	c.Example = "  collab api /tasks?limit=10 --jq '.[].title'\n  collab api /teams --field name=Sales"
+	c.Flags().StringVarP(&method, "method", "X", "", "method of the request")
+	c.Flags().StringArrayVarP(&fields, "field", "f", nil, "field of a JSON body, as `NAME=VALUE`; numbers, true, false, null, arrays and objects as JSON")
+	c.Flags().StringArrayVarP(&headers, "header", "H", nil, "header, as `NAME: VALUE`")
+	c.Flags().StringVar(&input, "input", "", "`file` with the body, JSON unless a header says otherwise; - is standard input")
+	return c
+}
+
+// valueOf returns the JSON value that a text is, else the text.
+func valueOf(text string) any {
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err == nil {
+		if _, isText := v.(string); !isText {
+			return v
+		}
+	}
+	return text
+}
+
+// open returns the content of a file, or of standard input for -.
+func (a *app) open(file string) (apiclient.Content, func(), error) {
+	if file == "-" {
+		return apiclient.Content{Reader: struct{ io.Reader }{a.in}, Size: -1}, func() {}, nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return apiclient.Content{}, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = usage("%s is a directory", file)
+	}
+	if err != nil {
+		f.Close()
+		return apiclient.Content{}, nil, err
+	}
+	return apiclient.Content{Reader: f, Size: info.Size()}, func() { f.Close() }, nil
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"collab/adapters/apiclient"
+)
+
+// tokenFromDevice signs in with a browser on any machine (RFC 8628).
+func (a *app) tokenFromDevice(ctx context.Context, server string) (string, error) {
+	client, err := a.anonymous(server, "")
+	if err != nil {
+		return "", err
+	}
+	codes, err := client.StartDeviceSignIn(ctx, apiclient.DeviceStart{ClientName: new(hostName())})
+	if err != nil {
+		return "", err
+	}
+	a.note("Open %s in a browser, and allow this device if the page shows the code\n%s", codes.VerificationURIComplete, a.paint(a.errTerminal, bold, codes.UserCode))
+	interval := time.Duration(codes.Interval) * time.Second
+	for {
+		if err := client.Wait(ctx, interval); err != nil {
+			return "", err
+		}
+		session, err := client.ClaimDeviceToken(ctx, apiclient.DeviceClaim{DeviceCode: codes.DeviceCode})
+		var problem *apiclient.Error
+		switch {
+		case err == nil:
+			return session.Token, nil
+		case !errors.As(err, &problem):
+			return "", err
+		}
+		switch problem.Code {
+		case "authorization_pending":
+		case "slow_down":
+			interval += 5 * time.Second
+		case "access_denied", "expired_token":
+			return "", coded{exitSignIn, fmt.Errorf("%s", problem.Message)}
+		default:
+			return "", err
+		}
+	}
+}

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"collab/adapters/apiclient"
+)
+
+const (
+	signInTimeout = 10 * time.Minute // as long as the server waits
+	maxToken      = 16 << 10         // bytes
+)
+
+func (a *app) login() *cobra.Command {
+	var fromInput, noBrowser, device, insecure bool
+	c := command("login", "Sign in to a server", 0, 0, func(c *cobra.Command, _ []string) error {
+		_, all, err := a.accounts()
+		if err != nil {
+			return err
+		}
+		server := a.serverAddress()
+		for _, known := range all {
+			if server == "" && known.Active {
+				server = known.Server
+			}
+		}
+		if server == "" {
+			return usage("name the server: --server https://collab.example.com, or COLLAB_SERVER")
+		}
+		if _, err := a.anonymous(server, ""); err != nil {
+			return err
+		}
+		token := ""
+		switch {
+		case fromInput:
+			token, err = a.tokenFromInput(c.Context(), server)
+		case device:
+			token, err = a.tokenFromDevice(c.Context(), server)
+		case !a.errTerminal && !noBrowser || a.env("CI") != "":
+			err = coded{exitSignIn, errors.New("there is no terminal to sign in from: set COLLAB_TOKEN, or pass a token to collab login --with-token")}
+		case a.env("SSH_CONNECTION") != "" && !noBrowser:
+			token, err = a.tokenFromDevice(c.Context(), server)
+		default:
+			token, err = a.tokenFromBrowser(c.Context(), server, noBrowser)
+		}
+		if err != nil {
+			return err
+		}
+		who, err := a.whois(c.Context(), server, token)
+		if err != nil {
+			return err
+		}
+		if who.OrgID == "" {
+			return coded{exitSignIn, fmt.Errorf("%s is in no organisation of %s", who.User, server)}
+		}
+		if err := a.keep(who, insecure); err != nil {
+			return err
+		}
+		a.note("%s signed in to %s as %s of %s", a.paint(a.errTerminal, green, "✓"), server, who.User, who.Org)
+		return nil
+	})
+	c.Long = "login signs in with a browser on this machine, or on any other where SSH_CONNECTION is set.\n" +
+		"Pipelines set COLLAB_SERVER and COLLAB_TOKEN instead."
+	c.Flags().BoolVar(&fromInput, "with-token", false, "read a service token or an identity token from standard input")
+	c.Flags().BoolVar(&device, "device", false, "sign in with a browser on any machine")
+	c.Flags().BoolVar(&noBrowser, "no-browser", false, "print the address to open, and open no browser")
+	c.Flags().BoolVar(&insecure, "insecure-storage", false, "keep the token in a file in place of the system's keyring")
+	return c
+}
+
+// tokenFromInput reads a token, and exchanges it if it is an identity token.
+func (a *app) tokenFromInput(ctx context.Context, server string) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(a.in, maxToken))
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", usage("standard input has no token")
+	}
+	client, err := a.anonymous(server, "")
+	if err != nil {
+		return "", err
+	}
+	session, err := client.ExchangeToken(ctx, apiclient.Exchange{IdentityToken: token})
+	switch {
+	case err == nil:
+		return session.Token, nil
+	case apiclient.Status(err) == http.StatusUnauthorized:
+		return token, nil // it is a service token, or nothing
+	}
+	return "", err
+}
+
+// tokenFromBrowser has the server send a token to a port of this machine, through a browser
+// (RFC 8252). The state proves that it answers this call.
+func (a *app) tokenFromBrowser(ctx context.Context, server string, noBrowser bool) (string, error) {
+	listeners, port, err := listen()
+	if err != nil {
+		return "", err
+	}
+	state := rand.Text()
+	tokens := make(chan string, 1)
+	handler := http.NewServeMux()
+	handler.HandleFunc("GET /callback", func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(state)) != 1 || q.Get("token") == "" {
+			http.Error(w, "This sign-in was not started here.", http.StatusBadRequest)
+			return
+		}
+		select {
+		case tokens <- q.Get("token"):
+		default: // one was received
+		}
+		// The token leaves the address bar and the history.
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		http.Redirect(w, r, "/done", http.StatusSeeOther)
+	})
+	done := make(chan struct{})
+	handler.HandleFunc("GET /done", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "You are signed in. You can close this page.")
+		select {
+		case <-done:
+		default:
+			close(done)
+		}
+	})
+	loopback := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	for _, l := range listeners {
+		go func() { _ = loopback.Serve(l) }() // until Shutdown
+	}
+	defer func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = loopback.Shutdown(end)
+	}()
+
+	address := server + "/api/v1/auth/cli-auth?" + url.Values{"port": {strconv.Itoa(port)}, "state": {state}}.Encode()
+	a.note("Sign in with a browser at\n%s", address)
+	if !noBrowser {
+		if err := a.browse(address); err != nil {
+			a.note("open it yourself: %v", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, signInTimeout)
+	defer cancel()
+	select {
+	case token := <-tokens:
+		select {
+		case <-done:
+		case <-time.After(time.Second): // a browser that does not follow
+		}
+		return token, nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// hostName returns the machine's name, as the page that asks for consent shows it.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		name = runtime.GOOS
+	}
+	return "collab on " + name
+}
+
+// listen opens a free port of the loopback networks. localhost is either of them.
+func listen() (all []net.Listener, port int, err error) {
+	v4, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, 0, err
+	}
+	port = v4.Addr().(*net.TCPAddr).Port
+	all = append(all, v4)
+	if v6, err := net.Listen("tcp6", "[::1]:"+strconv.Itoa(port)); err == nil {
+		all = append(all, v6) // without IPv6 localhost is 127.0.0.1
+	}
+	return all, port, nil
+}
+
+// browse opens an address of http or https in the browser.
+func (a *app) browse(address string) error {
+	if !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
+		return fmt.Errorf("%q is no address of a page", address)
+	}
+	if program := a.env("BROWSER"); program != "" {
+		return exec.Command(program, address).Start()
+	}
+	switch runtime.GOOS {
+	case "windows":
+		return exec.Command("rundll32", "url.dll,FileProtocolHandler", address).Start()
+	case "darwin":
+		return exec.Command("open", address).Start()
+	}
+	return exec.Command("xdg-open", address).Start()
+}
+
+func (a *app) logout() *cobra.Command {
+	var everywhere bool
+	c := command("logout", "End the session and forget the token", 0, 0, func(c *cobra.Command, _ []string) error {
+		if a.env("COLLAB_TOKEN") != "" {
+			return usage("COLLAB_TOKEN is set: there is nothing to forget")
+		}
+		current, err := a.account()
+		if err != nil {
+			return err
+		}
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		if err := end(c.Context(), client, everywhere); err != nil {
+			a.note("%s the session may still be open: %v", a.paint(a.errTerminal, yellow, "warning:"), err)
+		}
+		_, all, err := a.accounts()
+		if err != nil {
+			return err
+		}
+		for _, stored := range all {
+			if stored.sameAs(current) {
+				if err := a.forget([]account{stored}); err != nil {
+					return err
+				}
+			}
+		}
+		a.note("%s signed out of %s", a.paint(a.errTerminal, green, "✓"), current.Server)
+		return nil
+	})
+	c.Flags().BoolVar(&everywhere, "everywhere", false, "end all sessions of the user, on other devices too")
+	return c
+}
+
+// end ends the client's session, or all of its user.
+func end(ctx context.Context, client *apiclient.Client, everywhere bool) error {
+	if everywhere {
+		if _, err := client.EndOtherSessions(ctx); err != nil {
+			return err
+		}
+	}
+	sessions, err := client.ListSessions(ctx)
+	if err != nil {
+		return err
+	}
+	for s, err := range sessions.All() {
+		if err != nil {
+			return err
+		}
+		if s.Current {
+			_, err := client.EndSession(ctx, s.ID)
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) whoami() *cobra.Command {
+	return command("whoami", "Print who one is signed in as", 0, 0, func(c *cobra.Command, _ []string) error {
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		me, err := client.GetMe(c.Context())
+		if err != nil {
+			return err
+		}
+		return record(a, me,
+			column[apiclient.Me]{"server", func(apiclient.Me) string { return client.Server }},
+			column[apiclient.Me]{"user", func(m apiclient.Me) string { return cmp.Or(or(m.User.Email, ""), m.User.ID) }},
+			column[apiclient.Me]{"name", func(m apiclient.Me) string { return or(m.User.Name, "") }},
+			column[apiclient.Me]{"organisation", func(m apiclient.Me) string {
+				if m.Org == nil {
+					return ""
+				}
+				return or(m.Org.Name, m.Org.ID)
+			}},
+			column[apiclient.Me]{"role", func(m apiclient.Me) string { return or(m.Role, "") }})
+	})
+}
+
+func (a *app) orgs() *cobra.Command {
+	list := command("list", "List the organisations that one is signed in to", 0, 0, func(*cobra.Command, []string) error {
+		_, all, err := a.accounts()
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			all[i].Token = ""
+		}
+		return rows(a, values(all),
+			column[account]{"active", func(c account) string {
+				if c.Active {
+					return "*"
+				}
+				return ""
+			}},
+			column[account]{"organisation", func(c account) string { return c.Org }},
+			column[account]{"id", func(c account) string { return c.OrgID }},
+			column[account]{"user", func(c account) string { return c.User }},
+			column[account]{"server", func(c account) string { return c.Server }})
+	})
+	use := command("use ORGANISATION", "Work with another organisation that one is signed in to", 1, 1, func(_ *cobra.Command, args []string) error {
+		a.flags.org = args[0]
+		chosen, err := a.account()
+		if err != nil {
+			return err
+		}
+		return a.changeAccounts(func(all []account) []account {
+			for i := range all {
+				all[i].Active = all[i].sameAs(chosen)
+			}
+			return all
+		})
+	})
+	return group("orgs", "Choose among organisations", list, use)
+}

@@ -1,0 +1,194 @@
+// Command collab is the client of Collab servers: a command line for what the interface
+// offers. docs/cli.md has its commands.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"collab/adapters/apiclient"
+)
+
+// Exit codes.
+const (
+	exitFailure   = 1
+	exitUsage     = 2
+	exitSignIn    = 4
+	exitConflict  = 5
+	exitCancelled = 130
+)
+
+// version is the release, which make has the linker set.
+var version = "devel"
+
+func main() { os.Exit(program()) }
+
+// program runs the command line of the process and returns its exit code.
+func program() int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel(context.Canceled)
+		<-signals // the first one finishes what runs
+		os.Exit(exitCancelled)
+	}()
+	a := &app{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr,
+		inTerminal: term.IsTerminal(int(os.Stdin.Fd())), outTerminal: term.IsTerminal(int(os.Stdout.Fd())), errTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+		env: os.Getenv, now: time.Now, secrets: systemKeyring{},
+	}
+	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+		a.width = width
+	}
+	return a.run(ctx, os.Args[1:])
+}
+
+// app is what commands use of the process.
+type app struct {
+	in                                   io.Reader
+	out, err                             io.Writer
+	inTerminal, outTerminal, errTerminal bool
+	width                                int // of the terminal in columns, or 0
+	env                                  func(string) string
+	now                                  func() time.Time
+	secrets                              secretStore
+
+	flags struct{ server, org, json, jq string }
+}
+
+// run runs a command line and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	code := exitCode(err)
+	if code == exitCancelled {
+		return code
+	}
+	fmt.Fprintf(a.err, "%s %v\n", a.paint(a.errTerminal, red, "collab:"), err)
+	return code
+}
+
+// coded is an error with the exit code of the process.
+type coded struct {
+	code int
+	error
+}
+
+func (e coded) Unwrap() error { return e.error }
+
+func usage(format string, args ...any) error { return coded{exitUsage, fmt.Errorf(format, args...)} }
+
+func exitCode(err error) int {
+	var c coded
+	switch {
+	case errors.As(err, &c):
+		return c.code
+	case errors.Is(err, context.Canceled):
+		return exitCancelled
+	case apiclient.Status(err) == 401:
+		return exitSignIn
+	case apiclient.Status(err) == 409:
+		return exitConflict
+	}
+	return exitFailure
+}
+
+func (a *app) root() *cobra.Command {
+	root := group("collab", "Work with a Collab server from the command line",
+		a.login(), a.logout(), a.whoami(), a.orgs(), a.api(), a.versionCommand(), topic("environment", "Variables that commands read", environment), topic("exit-codes", "What a command's exit code says", exitCodes))
+	root.Long = "collab works with a Collab server from the command line. Sign in with collab login."
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded{exitUsage, err} })
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.flags.server, "server", "", "address of the server; COLLAB_SERVER, or the one signed in to last")
+	flags.StringVar(&a.flags.org, "org", "", "id or name of the organisation; COLLAB_ORG, or the one signed in to last")
+	flags.StringVar(&a.flags.json, "json", "", "print JSON with these `fields`, separated by commas; all for all of them")
+	flags.StringVar(&a.flags.jq, "jq", "", "print what this jq `expression` makes of the JSON")
+	return root
+}
+
+// topic returns a page of help.
+func topic(name, short, text string) *cobra.Command {
+	return &cobra.Command{Use: name, Short: short, Long: strings.TrimSpace(text)}
+}
+
+const environment = `
+COLLAB_SERVER      address of the server, in place of the one signed in to last
+COLLAB_TOKEN       service token, before any that is stored
+COLLAB_ORG         id or name of the organisation, in place of the one signed in to last
+COLLAB_CONFIG_DIR  directory of the accounts; collab in the user's directory of settings
+COLLAB_ADMIN_SECRET  the operator's secret, for collab admin
+EDITOR, VISUAL     editor of collab memory edit
+BROWSER            program that opens pages
+NO_COLOR           no colours, if it is not empty
+CI                 no sign-in, if it is not empty
+`
+
+const exitCodes = `
+0    done
+1    failed
+2    wrong usage
+3    stopped before deletions that were not accepted
+4    not signed in
+5    in conflict with what is stored, or with files held back
+130  interrupted
+`
+
+// group returns a command that only has others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usage("%s has no command %q: see %s --help", c.CommandPath(), args[0], c.CommandPath())
+		}
+		return nil
+	}, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(commands...)
+	return c
+}
+
+// command returns a command with between least and most arguments, or any number from least
+// where most is negative. An argument in use is in capital letters.
+func command(use, short string, least, most int, run func(c *cobra.Command, args []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: func(c *cobra.Command, args []string) error {
+		if len(args) < least || most >= 0 && len(args) > most {
+			return usage("usage: %s", c.UseLine())
+		}
+		return nil
+	}, RunE: run}
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return command("version", "Print the version, commit and platform", 0, 0, func(*cobra.Command, []string) error {
+		line := version
+		if info, ok := debug.ReadBuildInfo(); ok {
+			for _, s := range info.Settings {
+				if s.Key == "vcs.revision" {
+					line += " " + s.Value
+				}
+			}
+		}
+		_, err := fmt.Fprintln(a.out, "collab", line, runtime.GOOS+"/"+runtime.GOARCH, runtime.Version())
+		return err
+	})
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"collab/test/pages"
+)
+
+var update = flag.Bool("update", false, "write docs/cli.md")
+
+func TestThePageOfCommandsIsTrue(t *testing.T) {
+	var b strings.Builder
+	root := (&app{}).root()
+	root.InitDefaultCompletionCmd()
+	fmt.Fprintf(&b, "# The command line\n\nPrinted from the commands of `cmd/collab` by their test. Every command has:\n\n```\n%s```\n", root.PersistentFlags().FlagUsages())
+	describe(&b, root)
+	if *update {
+		if err := os.WriteFile(pages.Root(t)+"/docs/cli.md", []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pages.Read(t, "docs/cli.md") != b.String() {
+		t.Error("docs/cli.md is not that of the commands: run go test ./cmd/collab -update")
+	}
+}
+
+// describe writes a section for each command below c.
+func describe(b *strings.Builder, c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		if sub.Hidden || sub.Name() == "help" {
+			continue
+		}
+		if !sub.HasSubCommands() {
+			fmt.Fprintf(b, "\n## %s\n\n%s.\n", sub.CommandPath(), sub.Short)
+			var usage []string
+			if sub.Runnable() {
+				usage = append(usage, sub.UseLine())
+			}
+			for _, part := range []string{sub.Example, sub.LocalNonPersistentFlags().FlagUsages()} {
+				if part = strings.Trim(part, "\n"); part != "" {
+					usage = append(usage, part)
+				}
+			}
+			if sub.Long != "" && !sub.Runnable() {
+				usage = append(usage, sub.Long)
+			} else if sub.Long != "" && sub.Parent().Name() != "completion" {
+				fmt.Fprintf(b, "%s\n", sub.Long)
+			}
+			fmt.Fprintf(b, "\n```\n%s\n```\n", strings.Join(usage, "\n\n"))
+		}
+		describe(b, sub)
+	}
+}
