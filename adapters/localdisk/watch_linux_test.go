@@ -1,0 +1,114 @@
+package localdisk_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/mirror"
+)
+
+func TestChangesAreNotifiedWithTheirDirectories(t *testing.T) {
+	t.Parallel()
+	top := t.TempDir()
+	write(t, filepath.Join(top, "a/b/c"), "")
+	write(t, filepath.Join(top, ".collabignore"), "build/\n")
+	write(t, filepath.Join(top, "build/x"), "")
+	d := opened(t, top)
+	ctx, stop := context.WithCancel(t.Context())
+	scopes, ended := make(chan mirror.Scope, 100), make(chan error)
+	go func() {
+		ended <- d.Watch(ctx, func(s mirror.Scope, limited string) {
+			if limited != "" {
+				t.Errorf("limited: %s", limited)
+			}
+			scopes <- s
+		})
+	}()
+	// until returns when everything that was passed since holds what is wanted.
+	until := func(about string, want mirror.Scope) {
+		t.Helper()
+		var got mirror.Scope
+		for {
+			next, ok := <-scopes, true
+			got = got.Add(next)
+			for _, name := range want.Directories {
+				ok = ok && (slices.Contains(got.Directories, name) || got.Whole())
+			}
+			for _, name := range want.Trees {
+				ok = ok && (slices.Contains(got.Trees, name) || got.Whole())
+			}
+			if ok && got.Whole() == want.Whole() {
+				return
+			}
+			t.Logf("%s: %+v so far", about, got)
+		}
+	}
+	until("the beginning", mirror.Everything())
+	write(t, filepath.Join(top, "a/b/c"), "content")
+	until("a file written", mirror.Scope{Directories: []string{"a/b"}})
+	write(t, filepath.Join(top, "build/y"), "")
+	write(t, filepath.Join(top, "n/m/file"), "")
+	until("new directories", mirror.Scope{Directories: []string{""}, Trees: []string{"n"}})
+	write(t, filepath.Join(top, "n/m/other"), "")
+	until("a file in a new directory", mirror.Scope{Directories: []string{"n/m"}})
+	must(t, os.Rename(filepath.Join(top, "a"), filepath.Join(top, "n/a")))
+	until("a directory renamed", mirror.Scope{Directories: []string{"", "n"}, Trees: []string{"a", "n/a"}})
+	write(t, filepath.Join(top, "n/a/b/c"), "again")
+	until("a file in a directory that was renamed with one above it", mirror.Scope{Directories: []string{"n/a/b"}})
+	must(t, os.RemoveAll(filepath.Join(top, "n/a")))
+	until("a directory removed", mirror.Scope{Directories: []string{"n"}, Trees: []string{"n/a"}})
+	must(t, os.Remove(filepath.Join(top, ".collabignore")))
+	until("other patterns", mirror.Everything())
+	write(t, filepath.Join(top, "build/y"), "watched")
+	until("a file that is not ignored any more", mirror.Scope{Directories: []string{"build"}})
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the watch ended with %v", err)
+	}
+}
+
+func TestADirectoryThatGoesEndsTheWatch(t *testing.T) {
+	top := filepath.Join(t.TempDir(), "top")
+	must(t, os.Mkdir(top, 0o777))
+	d := opened(t, top)
+	err := d.Watch(t.Context(), func(mirror.Scope, string) { must(t, os.Rename(top, top+"-moved")) })
+	if !fault.Is(err, fault.NotFound) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestEverythingIsPassedAfterNotificationsWereLost(t *testing.T) {
+	t.Parallel()
+	limit, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
+	must(t, err)
+	queued, err := strconv.Atoi(strings.TrimSpace(string(limit)))
+	must(t, err)
+	if queued > 100_000 {
+		t.Skipf("%d notifications are kept", queued)
+	}
+	top := t.TempDir()
+	write(t, filepath.Join(top, "a"), "")
+	write(t, filepath.Join(top, "b"), "")
+	d := opened(t, top)
+	ctx, stop := context.WithCancel(t.Context())
+	calls := 0
+	must(t, d.Watch(ctx, func(s mirror.Scope, _ string) {
+		calls++
+		switch {
+		case calls == 1: // no notification is taken meanwhile
+			for i := range 2 * queued {
+				now := time.Unix(int64(i), 0)
+				must(t, os.Chtimes(filepath.Join(top, string("ab"[i%2])), now, now))
+			}
+		case s.Whole():
+			stop()
+		}
+	}))
+}
