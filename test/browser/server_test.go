@@ -180,6 +180,31 @@ func TestCommandLine(t *testing.T) {
 	b.clean(s.base, "http://localhost:"+port)
 }
 
+func TestDeviceSignIn(t *testing.T) {
+	s, b := startServer(t), openTab(t)
+	device := decode[struct {
+		Code string `json:"device_code"`
+		User string `json:"user_code"`
+		Page string `json:"verification_uri"`
+	}](t, s.call("POST", "/auth/device", "", map[string]string{"client_name": "<b>Build</b> server"}, http.StatusOK))
+
+	b.do(chromedp.Navigate(device.Page), chromedp.WaitVisible(chromedp.CSS("h1")))
+	b.everywhere("device-code")
+	b.fill("Code", strings.ToLower(strings.ReplaceAll(device.User, "-", "")))
+	b.press("Continue")
+	b.fill("Name", "Grace Hopper")
+	b.fill("E-mail address", "grace@collab.example")
+	b.fill("Organisation’s name", "Navy Yard")
+	b.press("Sign in")
+	b.says(device.User, "<b>Build</b> server", "Grace Hopper", "grace@collab.example", "Navy Yard")
+	b.everywhere("device")
+	b.press("Allow")
+	b.says("Allowed")
+	claimed := decode[session](t, s.call("POST", "/auth/device/token", "", map[string]string{"device_code": device.Code}, http.StatusOK))
+	decode[session](t, s.call("GET", "/auth/me", bearer(claimed.Token), nil, http.StatusOK)).is(t, "grace@collab.example", "Navy Yard", "OWNER")
+	b.clean(s.base)
+}
+
 func TestInvitation(t *testing.T) {
 	s, b := startServer(t), openTab(t)
 	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")

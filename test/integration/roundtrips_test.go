@@ -36,6 +36,7 @@ type roundTrip struct {
 var roundTrips = []roundTrip{
 	{"POST /auth/exchange-token", `{"identityToken": "{identity}"}`, 16, false},
 	{"POST /auth/refresh", `{"token": "{token}"}`, 8, false},
+	{"POST /auth/device", `{"client_name": "device {n}"}`, 1, false},
 	{"GET /auth/me", "", 1, false},
 	{"GET /auth/sessions", "", 2, false},
 	{"DELETE /auth/sessions", "", 7, false},
@@ -127,7 +128,7 @@ var roundTrips = []roundTrip{
 // uncounted are beginnings of endpoints that need a provider, an object store, a browser or work in
 // the background beside the request.
 var uncounted = []string{
-	"GET /auth/cli-", "GET /org/exports/", "POST /sync/uploads", "DELETE /sync/uploads/", "POST /auth/webhook", "GET /mcp-oauth/", "POST /mcp-oauth/",
+	"GET /auth/cli-", "GET /auth/device", "POST /auth/device/", "GET /org/exports/", "POST /sync/uploads", "DELETE /sync/uploads/", "POST /auth/webhook", "GET /mcp-oauth/", "POST /mcp-oauth/",
 	"POST /billing/checkout", "POST /billing/portal", "POST /billing/downgrade", "GET /billing/checkout/", "POST /billing/webhook",
 }
 
