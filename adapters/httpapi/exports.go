@@ -99,6 +99,7 @@ func (a *api) downloadExport(c *call, actor org.Actor, of id.Export) error {
 	if err != nil {
 		return err
 	}
+	c.leave()
 	tag := `"` + string(e.ID) + `"`
 	part, status := byteRange{0, e.Size}, http.StatusOK
 	if ranges, err := rangesOf(c.r.Header, tag, e.Size); err == nil && len(ranges) == 1 {
@@ -125,6 +126,5 @@ func (a *api) downloadExport(c *call, actor org.Actor, of id.Export) error {
 	if c.r.Method == http.MethodHead {
 		return head()
 	}
-	c.leave()
 	return c.copyContent(c, r, part.length, "archive "+string(e.ID), head)
 }

@@ -1,6 +1,10 @@
 package plan
 
-import "strconv"
+import (
+	"maps"
+	"slices"
+	"strconv"
+)
 
 // RequestLimits are how many requests the members of an organisation may send in a minute, by
 // plan. A plan that is missing has no limit.
@@ -21,13 +25,7 @@ func (l RequestLimits) Of(p Plan) int64 { return limitOf(l, p) }
 // tenth, at least 10.
 func Lot(limit int64) int64 { return max(10, limit/10) }
 
-// LeastLot returns the smallest lot of the limits.
+// LeastLot returns the smallest lot of the limits, of which there must be one.
 func (l RequestLimits) LeastLot() int64 {
-	var least int64
-	for _, limit := range l {
-		if lot := Lot(limit); least == 0 || lot < least {
-			least = lot
-		}
-	}
-	return least
+	return Lot(slices.Min(slices.Collect(maps.Values(l))))
 }
