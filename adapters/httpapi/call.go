@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -42,7 +43,7 @@ type call struct {
 	broken    bool                // a stream ended before its last event
 	deadlines stream.Deadlines
 
-	position func() string // of the answer to a change; nil: it has none
+	position func(context.Context) string // of the answer to a change; nil: it has none
 
 	budgets   *budgets
 	anonymous limit.Account // memory, until the caller is known
@@ -51,7 +52,6 @@ type call struct {
 
 	whole, work limit.Place // of the organisation's shares, see shares.of
 	overShare   error       // of enter
-	recorded    bool        // the response is recorded and stored for its idempotency key
 	recordID    string      // the id of a record that the request makes; empty: a new one
 
 	// Memory for the values of headers that Set sets.
@@ -89,6 +89,12 @@ func (c *call) Write(b []byte) (int, error) {
 	n, err := c.w.Write(b)
 	c.bytes += int64(n)
 	return n, err
+}
+
+// recorded reports whether the response is recorded, and stored for its idempotency key.
+func (c *call) recorded() bool {
+	_, ok := c.w.(*recorder)
+	return ok
 }
 
 // Unwrap lets http.ResponseController reach the connection, for deadlines,
@@ -141,10 +147,15 @@ func (c *call) send(status int, body []byte) { c.sendAs(jsonType, status, body) 
 // sendAs writes a whole body of a media type.
 func (c *call) sendAs(mediaType []string, status int, body []byte) {
 	c.Header()["Content-Type"] = mediaType
-	if c.position != nil && status < http.StatusMultipleChoices {
-		c.Set(positionHeader, c.position())
-	}
 	c.Set("Content-Length", strconv.Itoa(len(body)))
+	c.sendBody(status, body)
+}
+
+// sendBody writes a whole body, whose headers are set, with the position after a change.
+func (c *call) sendBody(status int, body []byte) {
+	if c.position != nil && status < http.StatusMultipleChoices {
+		c.Set(positionHeader, c.position(c.r.Context()))
+	}
 	c.ExtendFor(len(body))
 	c.leave()
 	c.WriteHeader(status)

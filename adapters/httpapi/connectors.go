@@ -125,9 +125,7 @@ func readConnector(o *body.Fields) (connector.Draft, error) {
 
 func (a *api) createConnector(c *call, actor org.Actor, d connector.Draft) error {
 	d.ID = id.Connector(c.recordID)
-	return replyWith(c, http.StatusCreated, viewConnector)(made(c,
-		func() (connector.Instance, error) { return a.Connectors.Create(c.r.Context(), actor, d) },
-		func() (connector.Instance, error) { return a.Connectors.Get(c.r.Context(), actor, d.ID) }))
+	return replyWith(c, http.StatusCreated, viewConnector)(made(c, actor, d, a.Connectors.Create, d.ID, a.Connectors.Get))
 }
 
 func (a *api) deleteConnector(c *call, actor org.Actor, i id.Connector) error {

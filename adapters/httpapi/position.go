@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -20,9 +22,12 @@ func (a *api) position(c *call) string {
 	return ""
 }
 
-// stale returns the handler of a list that may be stale. Requests without a position of the store are
-// handled by present, and get one for the next request.
-func (a *api) stale(present, list handler) handler {
+// stale returns the handler of a list that may be stale. Requests without a position of the store get
+// one for the next request.
+func (a *api) stale(list handler) handler { return a.staleElse(list, list) }
+
+// staleElse is stale with another handler, present, of requests without a position of the store.
+func (a *api) staleElse(present, list handler) handler {
 	return func(c *call) error {
 		if a.Position == nil {
 			return present(c)
@@ -43,26 +48,22 @@ func (a *api) stale(present, list handler) handler {
 	}
 }
 
-// givePosition has the answer to a change get the position after it if lists show the change that may
-// be old.
-func (a *api) givePosition(c *call, e *endpoint) {
-	switch e.Guard {
+// positioned reports whether answers of the row have the position after their change: lists show it
+// that may be stale.
+func positioned(r row) bool {
+	switch r.Guard {
 	case free, browser, signed:
-		return
+		return false
 	}
-	if a.Position == nil || e.Method == http.MethodGet {
-		return
+	return r.Method != http.MethodGet &&
+		!slices.ContainsFunc(unlisted, func(beginning string) bool { return strings.HasPrefix(r.Path, beginning) })
+}
+
+// presentPosition returns a position after all changes that were made.
+func (a *api) presentPosition(ctx context.Context) string {
+	at, err := a.Position(ctx, "")
+	if err != nil {
+		return "unknown" // no position of the store: the client's next list is of the present
 	}
-	for _, beginning := range unlisted {
-		if strings.HasPrefix(e.Path, beginning) {
-			return
-		}
-	}
-	c.position = func() string {
-		at, err := a.Position(c.r.Context(), "")
-		if err != nil {
-			return "unknown" // no position of the store: the client's next list is of the present
-		}
-		return at
-	}
+	return at
 }

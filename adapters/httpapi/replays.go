@@ -19,6 +19,7 @@ import (
 	"collab/adapters/httpapi/stream"
 	"collab/app/idempotency"
 	"collab/domain/fault"
+	"collab/domain/org"
 )
 
 // maxKey is the longest idempotency key, in characters.
@@ -158,7 +159,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 			settle(attempt.Abandon)
 		}
 	}()
-	c.w, c.recorded, c.recordID = recorded, true, attempt.RecordID()
+	c.w, c.recordID = recorded, attempt.RecordID()
 	err = a.recheck(c, handle(c))
 	if recorded.long && !recorded.events {
 		return err
@@ -175,7 +176,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	default:
 		settle(finish)
 	}
-	c.w, c.recorded = connection, false
+	c.w = connection
 	c.leave()
 	if recorded.live {
 		return nil
@@ -186,14 +187,14 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 	return nil
 }
 
-// made returns the record that make makes. If it is there already, an earlier attempt of the request
-// has made it, and get returns it.
-func made[T any](c *call, make, get func() (T, error)) (T, error) {
-	v, err := make()
+// made returns the record that create makes of the draft d. If it is there already, an earlier attempt
+// of the request has made it, and get returns it by the id i.
+func made[D, I, T any](c *call, actor org.Actor, d D, create func(context.Context, org.Actor, D) (T, error), i I, get func(context.Context, org.Actor, I) (T, error)) (T, error) {
+	v, err := create(c.r.Context(), actor, d)
 	if c.recordID == "" || !fault.Is(err, fault.Conflict) {
 		return v, err
 	}
-	if found, e := get(); e == nil {
+	if found, e := get(c.r.Context(), actor, i); e == nil {
 		return found, nil
 	}
 	return v, err
@@ -256,12 +257,7 @@ func (c *call) replay(answer []byte) error {
 		h.Set(name, v)
 	}
 	h.Set("Idempotent-Replayed", "true")
-	if c.position != nil && k.Status < http.StatusMultipleChoices {
-		c.Set(positionHeader, c.position())
-	}
-	c.leave()
-	c.WriteHeader(k.Status)
-	_, _ = c.Write(k.Body)
+	c.sendBody(k.Status, k.Body)
 	return nil
 }
 

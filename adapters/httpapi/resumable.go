@@ -145,7 +145,7 @@ func (a *api) createResumable(c *call) error {
 	if c.r.ContentLength == 0 && !h.complete {
 		return c.reply(http.StatusCreated, viewResumable(made))
 	}
-	if !c.recorded && c.r.ProtoAtLeast(1, 1) {
+	if !c.recorded() && c.r.ProtoAtLeast(1, 1) {
 		c.WriteHeader(statusResumable)
 	}
 	made, err = a.appendTo(c, actor, made, 0, h.complete)

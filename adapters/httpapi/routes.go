@@ -49,7 +49,6 @@ type row struct {
 
 // routes is the table of all endpoints. HEAD is allowed wherever GET is.
 func (a *api) routes() []row {
-	auditLog := listed(a, keyOfEntry, viewEntry, a.auditLog)
 	table := []row{
 		{"GET", "/auth/cli-auth", browser, a.startCLI},
 		{"GET", "/auth/cli-callback", browser, a.finishCLI},
@@ -67,14 +66,14 @@ func (a *api) routes() []row {
 		{"POST", "/auth/seed-onboarding", writer, a.authorized(a.seedOnboarding)},
 		{"POST", "/auth/webhook", signed, a.identityWebhook},
 
-		{"GET", "/org/members", member, a.stale(listedConfirmed(a, keyOfMember, viewMember, a.listMembersUnconfirmed, a.listMembers), listed(a, keyOfMember, viewMember, a.listMembers))},
+		{"GET", "/org/members", member, a.staleElse(listedConfirmed(a, keyOfMember, viewMember, a.listMembersUnconfirmed, a.listMembers), listed(a, keyOfMember, viewMember, a.listMembers))},
 		{"PATCH", "/org/members/{userId}/role", owner, onRecordWithBody(a, "userId", "Member", readRole, a.changeRole)},
 		{"DELETE", "/org/members/{userId}", member, a.authorized(onRecord("userId", "Member", a.removeMember))}, // anyone may leave
 		{"GET", "/org/invites", manager, listed(a, keyOfInvitation, a.viewInvitation, a.listInvites)},
 		{"POST", "/org/invite", manager, withBody(a, readInvitation, a.invite)},
 		{"POST", "/org/invite/{id}/resend", manager, a.authorized(onRecord("id", "Invitation", a.resendInvite))},
 		{"DELETE", "/org/invite/{id}", manager, a.authorized(onRecord("id", "Invitation", a.withdrawInvite))},
-		{"GET", "/org/audit", manager, a.stale(auditLog, auditLog)},
+		{"GET", "/org/audit", manager, a.stale(listed(a, keyOfEntry, viewEntry, a.auditLog))},
 
 		{"POST", "/org/export", owner, a.authorized(a.startExport)},
 		{"GET", "/org/exports", owner, withoutQuery(a.authorized(a.listExports))},
@@ -146,7 +145,7 @@ func (a *api) routes() []row {
 		{"GET", "/billing/checkout/cancel", browser, a.checkoutCancel},
 		{"POST", "/billing/webhook", signed, a.paymentWebhook},
 
-		{"GET", "/metering/org", member, withoutQuery(a.stale(a.orgUsage, a.orgUsage))},
+		{"GET", "/metering/org", member, withoutQuery(a.stale(a.orgUsage))},
 		{"GET", "/metering/user", member, withoutQuery(a.authorized(a.ownUsage))},
 		{"GET", "/metering/quota", member, withoutQuery(a.quotaToday)},
 		{"GET", "/metering/storage", member, withoutQuery(a.authorized(a.storage))},
@@ -171,7 +170,7 @@ func (a *api) routes() []row {
 		{"PATCH", "/updates/{id}", manager, onRecordWithBody(a, "id", "Release", readReleasePatch, a.changeRelease)},
 		{"GET", "/updates/releases", manager, a.listReleases},
 		{"GET", "/updates/releases/{id}/rollout", manager, a.authorized(onRecord("id", "Release", a.explainRollout))},
-		{"GET", "/updates/adoption", manager, a.stale(a.adoption, a.adoption)},
+		{"GET", "/updates/adoption", manager, a.stale(a.adoption)},
 		{"GET", "/updates/feeds/electron/{file}", open, a.electronUpdates},
 		{"GET", "/updates/feeds/squirrel/darwin/{arch}/{version}", open, a.macUpdates},
 		{"GET", "/updates/feeds/squirrel/win32/{arch}/{version}/RELEASES", open, a.windowsUpdates},
@@ -206,10 +205,11 @@ func (a *api) routes() []row {
 // endpoint is a row with its measurements.
 type endpoint struct {
 	row
-	series   *series
-	whole    *limit.Shares // a request takes a place of it while it is handled; nil: none
-	work     *limit.Shares // and of this while it uses the database; nil: none
-	inMemory bool          // the handler does not block, and is not charged to the memory budget
+	series     *series
+	whole      *limit.Shares // a request takes a place of it while it is handled; nil: none
+	work       *limit.Shares // and of this while it uses the database; nil: none
+	inMemory   bool          // the handler does not block, and is not charged to the memory budget
+	positioned bool          // the answer to a change has the position after it
 }
 
 // path is all endpoints with one path: it chooses among them by method.
@@ -257,13 +257,13 @@ func (a *api) handle(c *call, e *endpoint) error {
 			return err
 		}
 		defer leave()
-		if e.whole != nil {
-			if c.whole, err = e.whole.Enter(c.r.Context(), c.shareHolder()); err != nil {
-				return err
-			}
+		if c.whole, err = e.whole.Enter(c.r.Context(), c.shareHolder()); err != nil {
+			return err
 		}
 	}
-	a.givePosition(c, e)
+	if e.positioned && a.Position != nil {
+		c.position = a.presentPosition
+	}
 	if key, ok := c.r.Header["Idempotency-Key"]; ok && e.Method == http.MethodPost && e.Guard.keyed() {
 		return a.idempotent(c, key, e.Handle)
 	}
@@ -311,7 +311,7 @@ func (a *api) router(table []row) (*router, error) {
 		if p.methods[r.Method] != nil {
 			return nil, fmt.Errorf("httpapi: %s %s is in the table twice", r.Method, r.Path)
 		}
-		e := &endpoint{row: r, series: a.newSeries(r.Path), inMemory: r.Path == checkPath}
+		e := &endpoint{row: r, series: a.newSeries(r.Path), inMemory: r.Path == checkPath, positioned: positioned(r)}
 		e.whole, e.work = a.shares.of(r)
 		p.methods[r.Method] = e
 	}

@@ -66,7 +66,7 @@ func (c *call) shareHolder() string {
 // enter takes a place for the request's use of the database, unless it has one or needs none.
 // Once refused, it returns the same error.
 func (c *call) enter() error {
-	if c.route == nil || c.route.work == nil || c.work.Held() || c.overShare != nil {
+	if c.route == nil || c.work.Held() || c.overShare != nil {
 		return c.overShare
 	}
 	c.work, c.overShare = c.route.work.Enter(c.r.Context(), c.shareHolder())
@@ -77,7 +77,7 @@ func (c *call) enter() error {
 // that clients and the store of content do not determine how long it is held. A recorded
 // response is stored first.
 func (c *call) leave() {
-	if !c.recorded {
+	if !c.recorded() {
 		c.work.Leave()
 	}
 }

@@ -234,14 +234,10 @@ func (a *api) createTask(c *call) error {
 	d.ID = id.Task(c.recordID)
 	return c.replyTask(http.StatusCreated)(confirmed(a, c,
 		func(cached org.Actor) (task.Task, error) {
-			return made(c,
-				func() (task.Task, error) { return a.Tasks.CreateUnconfirmed(c.r.Context(), cached, d) },
-				func() (task.Task, error) { return a.Tasks.GetUnconfirmed(c.r.Context(), cached, d.ID) })
+			return made(c, cached, d, a.Tasks.CreateUnconfirmed, d.ID, a.Tasks.GetUnconfirmed)
 		},
 		func(actor org.Actor) (task.Task, error) {
-			return made(c,
-				func() (task.Task, error) { return a.Tasks.Create(c.r.Context(), actor, d) },
-				func() (task.Task, error) { return a.Tasks.Get(c.r.Context(), actor, d.ID) })
+			return made(c, actor, d, a.Tasks.Create, d.ID, a.Tasks.Get)
 		}))
 }
 

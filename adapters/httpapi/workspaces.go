@@ -67,9 +67,7 @@ func readWorkspaceDraft(o *body.Fields) (workspace.Draft, error) {
 
 func (a *api) createWorkspace(c *call, actor org.Actor, d workspace.Draft) error {
 	d.ID = id.Workspace(c.recordID)
-	return replyWith(c, http.StatusCreated, viewWorkspace)(made(c,
-		func() (workspaces.Placed, error) { return a.Workspaces.Create(c.r.Context(), actor, d) },
-		func() (workspaces.Placed, error) { return a.Workspaces.Get(c.r.Context(), actor, d.ID) }))
+	return replyWith(c, http.StatusCreated, viewWorkspace)(made(c, actor, d, a.Workspaces.Create, d.ID, a.Workspaces.Get))
 }
 
 func readWorkspacePatch(o *body.Fields) (workspace.Patch, error) {

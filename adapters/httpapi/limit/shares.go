@@ -70,7 +70,6 @@ type Shares struct {
 	holders  map[string]*holder // guarded by mu; those with places or waiting calls
 	turns    []*holder          // guarded by mu; those with waiting calls, the next one first
 	spare    []*holder          // guarded by mu; without places and waiting calls
-	waiting  int64              // guarded by mu
 	refusals int64              // guarded by mu
 	last     string             // guarded by mu; the holder that took the last place
 	changed  time.Time          // guarded by mu; when it took the first after another holder; zero: there was none
@@ -132,7 +131,6 @@ func (s *Shares) Enter(ctx context.Context, key string) (Place, error) {
 		s.turns = append(s.turns, h)
 	}
 	h.waiting = append(h.waiting, granted)
-	s.waiting++
 	s.mu.Unlock()
 
 	timer := time.NewTimer(maxWait)
@@ -249,7 +247,6 @@ func (s *Shares) grant() bool {
 
 // remove removes a waiting call of the holder. The caller holds mu.
 func (s *Shares) remove(h *holder, at int) {
-	s.waiting--
 	if h.waiting = slices.Delete(h.waiting, at, at+1); len(h.waiting) == 0 {
 		i := slices.Index(s.turns, h)
 		s.turns = slices.Delete(s.turns, i, i+1)
@@ -266,5 +263,9 @@ type SharesFigures struct {
 func (s *Shares) Figures() SharesFigures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return SharesFigures{int64(s.used), s.waiting, s.refusals}
+	f := SharesFigures{Used: int64(s.used), Refusals: s.refusals}
+	for _, h := range s.turns {
+		f.Waiting += int64(len(h.waiting))
+	}
+	return f
 }
