@@ -412,3 +412,38 @@ func TestUsageCountsWhatServersOfThePreviousReleaseWrite(t *testing.T) {
 		}
 	})
 }
+
+func TestAMoveOfManyObjectsTakesAFixedNumberOfStatements(t *testing.T) {
+	const most = 8
+	onBoth(t, func(t *testing.T, db *DB) {
+		o, u := seeded(t, db)
+		sent := record(t, db)
+		move := func(from, n int) []statement {
+			if err := db.Atomic(t.Context(), func(r ports.Records) (err error) {
+				for i := range n {
+					err = errors.Join(err, store(t.Context(), r, o, u, from+i))
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return sent.during(t, func() error {
+				return db.Atomic(t.Context(), func(r ports.Records) error {
+					next, changes := make([]object.Object, n), make([]object.Change, n)
+					for i := range n {
+						next[i] = someObject(o, u, from+i)
+						next[i].Path, next[i].Version = "moved/"+next[i].Path, 2
+						changes[i] = object.NewMove(next[i], fmt.Sprintf("%d.md", from+i))
+					}
+					err := r.Storage().Objects().Put(t.Context(), o, next...)
+					_, err2 := r.Storage().Changes().Append(t.Context(), o, changes...)
+					return errors.Join(err, err2)
+				})
+			})
+		}
+		few, many := move(1, 2), move(10, 200)
+		if len(many) > most || len(few) != len(many) {
+			t.Errorf("2 objects take %d statements, 200 take %d: %v", len(few), len(many), many)
+		}
+	})
+}

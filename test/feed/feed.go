@@ -211,8 +211,19 @@ func Replay(o id.Org, log []object.Change, acknowledged []Write, received *Recei
 		key := e.Object.StorageKey()
 		switch e.Type {
 		case object.Changed:
-			if is := exist[key]; e.Object.Version != is.Version+1 {
+			before := key
+			if e.FromPath != "" {
+				before = e.From()
+			}
+			is := exist[before]
+			if e.Object.Version != is.Version+1 {
 				report("entry %d makes version %d of %s, before there was %d", e.N, e.Object.Version, key, is.Version)
+			}
+			if before != key {
+				if e.Object.Checksum != is.Checksum {
+					report("entry %d moves %s with another content", e.N, before)
+				}
+				delete(exist, before)
 			}
 			exist[key] = Content{e.Object.Version, e.Object.Checksum}
 			entries[Write{key, e.Object.Version, e.Object.Checksum}] = true
@@ -231,14 +242,18 @@ func Replay(o id.Org, log []object.Change, acknowledged []Write, received *Recei
 			continue // Compare covers that
 		}
 		var event struct {
-			Type, StorageKey, Path, Checksum, ChangedBy string
-			Version                                     int64
+			Type, StorageKey, Path, From, FromPath, Checksum, ChangedBy string
+			Version                                                     int64
 		}
 		if err := json.Unmarshal([]byte(data), &event); err != nil {
 			report("the event of entry %d: %w", e.N, err)
 		}
 		want := event
 		want.Type, want.StorageKey, want.Path, want.ChangedBy = string(e.Type), key, e.Object.Path, string(e.By)
+		want.From, want.FromPath = "", e.FromPath
+		if e.FromPath != "" {
+			want.From = e.From()
+		}
 		if e.Type == object.Changed {
 			want.Checksum, want.Version = e.Object.Checksum, e.Object.Version
 		}

@@ -59,6 +59,7 @@ type audience struct {
 type event struct {
 	kind stored.ChangeType
 	file file
+	from string // the storage key before a move; empty: it is none
 	by   string
 	to   *audience
 	at   time.Time
@@ -81,7 +82,7 @@ type orgModel struct {
 type client struct {
 	user   string
 	from   stored.Cursor
-	copy   map[string]string // content by storage key; nil: nothing was read yet
+	copy   map[id.Object]string // storage keys and contents; nil: nothing was read yet
 	resync int
 }
 
@@ -232,7 +233,7 @@ func newModelled(t *rapid.T, resyncs *int) *modelled {
 // frame encodes an entry for the clients of this test.
 func frame(at stored.Cursor, c stored.Change) []byte {
 	b, err := json.Marshal(map[string]any{
-		"id": at.String(), "type": c.Type, "key": keyOf(c), "version": c.Object.Version, "checksum": c.Object.Checksum, "by": c.By,
+		"id": at.String(), "type": c.Type, "key": keyOf(c), "from": fromOf(c), "object": c.Object.ID, "version": c.Object.Version, "checksum": c.Object.Checksum, "by": c.By,
 	})
 	if err != nil {
 		panic(err)
@@ -245,6 +246,13 @@ func keyOf(c stored.Change) string {
 		return ""
 	}
 	return c.Object.StorageKey()
+}
+
+func fromOf(c stored.Change) string {
+	if c.FromPath == "" {
+		return ""
+	}
+	return c.From()
 }
 
 func (m *modelled) actor(c *orgModel, u string) org.Actor {
@@ -455,6 +463,121 @@ func (m *modelled) remove(c *orgModel) {
 	}
 }
 
+// place is the part of the storage key that a move does not change.
+func (f *file) place() string { return strings.TrimSuffix(f.key, f.path) }
+
+// document reports whether a document is stored at the path, or a file below one would be.
+func (f *file) document(path string) bool {
+	lower := strings.ToLower(path)
+	for _, d := range map[bool][]string{true: {"profile.json", "user-memory.md"}, false: {"org.json", "org-memory.md"}}[f.owner != ""] {
+		if (lower == d || strings.HasPrefix(lower, d+"/")) && (f.owner != "" || strings.HasSuffix(f.place(), "/hub-memory/")) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *modelled) move(c *orgModel) {
+	u := m.member(c)
+	of, f := m.anyFile(c)
+	version := int64(0)
+	if f != nil {
+		version = f.version
+	}
+	expected, holds := m.expected(version)
+	path := m.pick("path", paths)
+	got, err := m.Objects.Move(context.Background(), m.actor(c, u), of, path, expected)
+	want := first(!c.roles[u].MayWrite(), fault.Forbidden, f == nil || !c.sees(u, *f), fault.NotFound, !holds, fault.Conflict)
+	if want == none {
+		want = c.moves(map[*file]string{f: norm.NFC.String(path)})
+	}
+	if m.wants(fmt.Sprintf("%s moves %+v to %s", u, f, path), err, want) {
+		m.moved(c, u, f, norm.NFC.String(path))
+		if got.StorageKey() != f.key || got.Version != f.version || got.N != f.changed {
+			m.Fatalf("moved %+v, the model has %+v", got, *f)
+		}
+	}
+}
+
+// moveFolder moves the folder of a file in its place.
+func (m *modelled) moveFolder(c *orgModel) {
+	u := m.member(c)
+	_, in := m.anyFile(c)
+	if in == nil || !c.sees(u, *in) {
+		return
+	}
+	folder := in.path[:max(0, strings.LastIndexByte(in.path, '/'))]
+	if folder == "" {
+		folder = "x"
+	}
+	from, to := m.pick("from", []string{folder, strings.ToUpper(folder)}), m.pick("to", []string{"B", "x", "deep", "deep/er", "b/deep", "E\u0301"})
+	d := stored.Draft{Kind: in.kind, Scope: stored.Shared, Team: (*id.Team)(&in.team)}
+	if in.owner != "" {
+		d.Scope = stored.Personal
+	}
+	if in.team == "" {
+		d.Team = nil
+	}
+	if in.workspace != "" {
+		d.Workspace = (*id.Workspace)(&in.workspace)
+	}
+	to = norm.NFC.String(to)
+	next := map[*file]string{}
+	var order []*file
+	for _, f := range c.files {
+		if rest, ok := strings.CutPrefix(strings.ToLower(f.path), strings.ToLower(from)+"/"); ok && f.place() == in.place() {
+			next[f] = to + "/" + f.path[len(f.path)-len(rest):]
+			order = append(order, f)
+		}
+	}
+	slices.SortFunc(order, func(a, b *file) int { return strings.Compare(stored.Fold(a.key), stored.Fold(b.key)) })
+	moved, _, err := m.Objects.MoveFolder(context.Background(), m.actor(c, u), d, from, to)
+	want := first(!c.roles[u].MayWrite(), fault.Forbidden, in.workspace != "" && !c.seesWorkspace(u, in.workspace), fault.Invalid,
+		strings.HasPrefix(strings.ToLower(to), strings.ToLower(from)+"/"), fault.Invalid)
+	if want == none {
+		want = c.moves(next)
+	}
+	if m.wants(fmt.Sprintf("%s moves the folder %s of %s to %s", u, from, in.place(), to), err, want) {
+		for _, f := range order {
+			if m.moved(c, u, f, next[f]) {
+				moved--
+			}
+		}
+		if moved != 0 {
+			m.Fatalf("%d files more were moved than the model has", moved)
+		}
+	}
+}
+
+// moves returns what a move of files to paths ends with.
+func (c *orgModel) moves(to map[*file]string) fault.Kind {
+	rest := maps.Clone(c.files)
+	defer func(all map[id.Object]*file) { c.files = all }(c.files)
+	c.files = rest
+	for f := range to {
+		delete(rest, f.id)
+	}
+	for f, path := range to {
+		there, blocked := c.at(f.place() + path)
+		if f.document(f.path) || path != f.path && f.document(path) || there != nil || blocked {
+			return fault.Conflict
+		}
+	}
+	return none
+}
+
+// moved applies a move to the model, and reports whether it is one.
+func (m *modelled) moved(c *orgModel, u string, f *file, path string) bool {
+	if path == f.path {
+		return false
+	}
+	from := f.key
+	f.key, f.path = f.place()+path, path
+	f.version, f.by, f.changed = f.version+1, u, int64(len(c.log)+1)
+	c.note(event{kind: stored.Changed, file: *f, from: from, by: u, at: m.Clock.Now()})
+	return true
+}
+
 func (m *modelled) gone(c *orgModel, u string, f *file, to *audience) {
 	delete(c.files, f.id)
 	c.note(event{kind: stored.Deleted, file: *f, by: u, to: to, at: m.Clock.Now()})
@@ -660,27 +783,28 @@ func (m *modelled) read(c *orgModel) {
 }
 
 // manifest is what a member is shown, as a client keeps it.
-func (c *orgModel) manifest(u string) map[string]string {
-	all := map[string]string{}
+func (c *orgModel) manifest(u string) map[id.Object]string {
+	all := map[id.Object]string{}
 	for _, f := range c.visible(u) {
-		all[f.key] = fmt.Sprintf("version %d, %s", f.version, harness.Checksum(f.text))
+		all[f.id] = kept(f.key, f.version, harness.Checksum(f.text))
 	}
 	return all
 }
 
-func (k *client) put(key string, version int64, checksum string) {
-	k.copy[key] = fmt.Sprintf("version %d, %s", version, checksum)
+// kept is what a client keeps of a file.
+func kept(key string, version int64, checksum string) string {
+	return fmt.Sprintf("%s, version %d, %s", key, version, checksum)
 }
 
 // takeAll has a client read the whole manifest.
 func (m *modelled) takeAll(c *orgModel, k *client) {
-	k.copy = map[string]string{}
+	k.copy = map[id.Object]string{}
 	k.resync++
 	m.must(m.Objects.List(context.Background(), m.actor(c, k.user), stored.Filter{}, func(h stored.Head) error {
 		k.from = h.Cursor()
 		return nil
 	}, func(o stored.Object) error {
-		k.put(o.StorageKey(), o.Version, o.Checksum)
+		k.copy[o.ID] = kept(o.StorageKey(), o.Version, o.Checksum)
 		return nil
 	}))
 }
@@ -695,9 +819,9 @@ func (m *modelled) since(c *orgModel, k *client) {
 		return nil
 	}, func(e stored.Change) error {
 		if e.Type == stored.Deleted {
-			delete(fresh, e.Object.StorageKey())
+			delete(fresh, e.Object.ID)
 		} else {
-			fresh[e.Object.StorageKey()] = fmt.Sprintf("version %d, %s", e.Object.Version, e.Object.Checksum)
+			fresh[e.Object.ID] = kept(e.Object.StorageKey(), e.Object.Version, e.Object.Checksum)
 		}
 		return nil
 	})
@@ -711,8 +835,9 @@ func (m *modelled) since(c *orgModel, k *client) {
 
 // read is a frame as a client reads it.
 type read struct {
-	ID, Type, Key, Checksum, By string
-	Version                     int64
+	ID, Type, Key, From, Checksum, By string
+	Version                           int64
+	Object                            id.Object
 }
 
 // follow returns what the feed tells a member from a place on until there is no
@@ -779,7 +904,7 @@ func (m *modelled) feeds(c *orgModel) {
 			if e.by != "" {
 				by = string(m.users[e.by])
 			}
-			want = append(want, read{at, string(e.kind), e.file.key, harness.Checksum(e.file.text), by, e.file.version})
+			want = append(want, read{at, string(e.kind), e.file.key, e.from, harness.Checksum(e.file.text), by, e.file.version, e.file.id})
 		}
 	}
 	resynced := ""
@@ -823,9 +948,9 @@ func (m *modelled) catchUp(c *orgModel, k *client) {
 				m.takeAll(c, k)
 			case is.N <= k.from.N: // the manifest had it
 			case r.Type == string(stored.Changed):
-				k.put(r.Key, r.Version, r.Checksum)
+				k.copy[r.Object] = kept(r.Key, r.Version, r.Checksum)
 			case r.Type == string(stored.Deleted):
-				delete(k.copy, r.Key)
+				delete(k.copy, r.Object)
 			}
 		}
 		k.from = at
@@ -841,7 +966,7 @@ func TestTheCoreDoesWithFilesWhatTheModelSays(t *testing.T) {
 		m := newModelled(t, &resyncs)
 		defer func() { m.must(m.feed.Close(context.Background())) }()
 		steps := map[string]func(*orgModel){
-			"create": m.create, "create again": m.create, "replace": m.replace, "save": m.save, "save memory": m.saveMemory, "delete": m.remove,
+			"create": m.create, "create again": m.create, "replace": m.replace, "save": m.save, "save memory": m.saveMemory, "delete": m.remove, "move": m.move, "move a folder": m.moveFolder,
 			"make a team": m.makeTeam, "change a team": m.changeTeam, "change a workspace": m.changeWorkspace, "change a member": m.changeMember,
 			"list": m.list, "read": m.read, "follow": m.feeds,
 			"time":     func(*orgModel) { m.timePasses() },

@@ -34,9 +34,19 @@ func entries(versions ...int64) (log []object.Change) {
 	return log
 }
 
+// moved returns the log of a file that is made and moved, and the event of the move.
+func moved(checksum string) (log []object.Change, frame string) {
+	log = entries(1, 2)
+	log[1].Object.Path, log[1].Object.Checksum, log[1].FromPath = "b", checksum, "a"
+	frame = strings.Replace(event("2"), `artifacts/a","path":"a","checksum":"2"`, `artifacts/b","path":"b","from":"o/shared/artifacts/a","fromPath":"a","checksum":"`+checksum+`"`, 1)
+	return log, frame
+}
+
 func TestChecksOfFeedsFindWhatIsWrong(t *testing.T) {
 	all := func(object.Change) bool { return true }
 	first := feed.Write{Key: "o/shared/artifacts/a", Version: 1, Checksum: "1"}
+	move, moveEvent := moved("1")
+	bad, badEvent := moved("3")
 	for _, c := range []struct {
 		about  string
 		frames []string
@@ -52,6 +62,9 @@ func TestChecksOfFeedsFindWhatIsWrong(t *testing.T) {
 		{"an event of nothing", []string{event("1"), event("2")}, entries(1), nil, "too many [2]"},
 		{"an event of another content", []string{strings.Replace(event("1"), `"checksum":"1"`, `"checksum":"2"`, 1)}, entries(1), nil, "was sent as"},
 		{"a lost write", []string{event("1")}, entries(1), []feed.Write{{Key: first.Key, Version: 2, Checksum: "2"}}, "was acknowledged and is not in the log"},
+		{"a move", []string{event("1"), moveEvent}, move, []feed.Write{first, {Key: "o/shared/artifacts/b", Version: 2, Checksum: "1"}}, ""},
+		{"a move that says nothing of before", []string{event("1"), strings.Replace(moveEvent, `"fromPath":"a",`, "", 1)}, move, nil, "was sent as"},
+		{"a move with another content", []string{event("1"), badEvent}, bad, nil, "moves o/shared/artifacts/a with another content"},
 		{"a version that does not follow", []string{event("1")}, entries(1, 3), nil, "makes version 3"},
 	} {
 		var received feed.Received

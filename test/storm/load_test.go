@@ -159,6 +159,10 @@ func (w *worker) perform(ctx context.Context, r Request) {
 				w.acknowledgeWrite(w.owner.org, feed.Write{Key: f.name})
 			}
 		}
+	case "file moved":
+		if f, ok := w.take("file", a); ok {
+			w.moveFile(f, strings.ReplaceAll(unique, " ", "/")+".txt", do)
+		}
 	case "file read":
 		w.readFile(a%registers, do)
 	case "file replaced":
@@ -348,6 +352,25 @@ func (w *worker) keepFile(x answer, path, content string) {
 	w.fate("file", name, fateOf(x))
 	if f := w.acknowledgeFile(x, content); f.ID != "" {
 		w.put("file", record{f.ID, name})
+	}
+}
+
+func (w *worker) moveFile(f record, path string, do do) {
+	name := w.owner.org + "/shared/artifacts/" + path
+	var moved stored
+	x := do(call{method: "PATCH", path: "/sync/files/" + f.id, body: map[string]any{"path": path}})
+	w.fate("file", name, fateOf(x))
+	switch {
+	case x.ok() && x.decode(&moved) == nil && moved.StorageKey == name:
+		w.fate("file", f.name, Absent)
+		w.acknowledgeWrite(w.owner.org, feed.Write{Key: name, Version: moved.Version, Checksum: moved.Checksum})
+		w.put("file", record{f.id, name})
+	case x.ok():
+		w.violation("the request %s moved %s to %s and was answered %s", x.request, f.name, name, x.body)
+	case x.doubtful():
+		w.fate("file", f.name, Perhaps)
+	default:
+		w.put("file", f)
 	}
 }
 

@@ -24,7 +24,7 @@ var mix = []struct {
 }{
 	{"task made", 10}, {"task read", 8}, {"task changed", 16}, {"task deleted", 2}, {"tasks listed", 2},
 	{"tasks reordered", 6}, {"order read", 6},
-	{"file made", 6}, {"file read", 8}, {"file replaced", 14}, {"file deleted", 3}, {"file sent to the store", 3}, {"files listed", 1},
+	{"file made", 6}, {"file read", 8}, {"file replaced", 14}, {"file deleted", 3}, {"file moved", 4}, {"file sent to the store", 3}, {"files listed", 1},
 	{"memory written", 8}, {"memory read", 3},
 	{"chat", 10}, {"quota read", 5},
 	{"member invited", 3}, {"invitation resent", 1}, {"invitation deleted", 1}, {"role changed", 4}, {"roles read", 4},
