@@ -69,10 +69,11 @@ type Versions interface {
 	// Deleted is Objects.List for the last versions of deleted objects. They are in the byte
 	// order of their deleted keys, and f.After is one; f has no folder.
 	Deleted(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, each func(object.Earlier) error) error
-	// Keep stores a version that has just ended and discards the oldest ones of its object beyond
-	// the number that keep keeps. Those of a deleted object expire with the last one at
-	// the latest. Conflict if the version is stored.
-	Keep(ctx context.Context, o id.Org, v object.Earlier, keep object.Retention) error
+	// Keep stores versions that ended together, at most one of an object, whose numbers are not
+	// stored, in a bounded number of statements. It discards the oldest ones of their objects
+	// beyond the number that keep keeps. Those of a deleted object expire with the last one at
+	// the latest.
+	Keep(ctx context.Context, o id.Org, keep object.Retention, ended ...object.Earlier) error
 	// Take removes a version without discarding its blob, which the caller does or gives to
 	// the object. No version of the object is the last of a deleted one after that. NotFound
 	// if there is no such version.

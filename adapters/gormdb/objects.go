@@ -289,7 +289,7 @@ func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.
 		return head, err
 	}
 	if keep.Keeps() {
-		err = s.Versions().Keep(ctx, o, keep.Ended(there, c.By, c.At, false), keep)
+		err = s.Versions().Keep(ctx, o, keep, keep.Ended(there, c.By, c.At, false))
 	} else {
 		err = s.BlobNames().Discard(ctx, o, []string{was.Blob}, c.At)
 	}

@@ -730,7 +730,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			keep := object.Retention{Days: 1, Versions: 5}
 			v, err := r.Storage().Objects().Get(ctx, o, of)
 			v.Version, v.Blob = 90_000, string(o)+"/earlier"
-			return errors.Join(err, q.List(ctx, o, of, 50, 20, each), q.List(ctx, o, of, 50, 0, each), q.Keep(ctx, o, keep.Ended(v, user, now, true), keep),
+			return errors.Join(err, q.List(ctx, o, of, 50, 20, each), q.List(ctx, o, of, 50, 0, each), q.Keep(ctx, o, keep, keep.Ended(v, user, now, true)),
 				drop(q.Take(ctx, o, of, 90_000)), drop(q.Discard(ctx, o, []id.Object{of, uid[id.Object](kindObject, 7, 32)}, 0, 20, now)),
 				drop(q.Discard(ctx, o, nil, 1000, 20, now)), q.Expire(ctx, time.UnixMilli(300)))
 		},

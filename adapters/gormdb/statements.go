@@ -109,8 +109,8 @@ var replaceObject = func() (s [2][object.Versions]string) {
 	released := insertName + "?::text, TRUE, ?::bigint FROM taken" + discarded + "),"
 	kept := " kept AS (INSERT INTO object_versions (org_id, " + join(keptFields, "%") + ", ended_at, ended_by, expires_at) SELECT @org, " +
 		join(keptFields, "was.%") + ", ?::bigint, ?::uuid, ?::bigint FROM was JOIN taken ON TRUE)," +
-		" excess AS (DELETE FROM object_versions v USING taken WHERE v.org_id = @org AND v.object_id = ? AND v.version <= " +
-		oldVersions("@org") + " RETURNING v.blob, v.size)," +
+		" excess AS (DELETE FROM object_versions v USING taken WHERE v.org_id = @org AND v.object_id = ? AND v.version <=" +
+		" (SELECT e.version FROM object_versions e WHERE e.org_id = @org AND e.object_id = ? ORDER BY e.version DESC LIMIT 1 OFFSET ?) RETURNING v.blob, v.size)," +
 		insertName + "excess.blob, TRUE, ?::bigint FROM excess" + discarded + "),"
 	for class := range s[0] {
 		bytes := ", counted_n = taken.n, " + usageColumns[class] + " = log_heads." + usageColumns[class] + " + ?"
@@ -121,10 +121,15 @@ var replaceObject = func() (s [2][object.Versions]string) {
 	return s
 }()
 
-// oldVersions returns a query of the latest version of an object after as many as are kept.
-func oldVersions(o string) string {
-	return "(SELECT e.version FROM object_versions e WHERE e.org_id = " + o + " AND e.object_id = ? ORDER BY e.version DESC LIMIT 1 OFFSET ?)"
-}
+// keepVersions inserts earlier versions, and excessVersions returns the names and sizes of those of
+// objects that are beyond a number.
+var keepVersions, excessVersions = func() (keep, excess [2]string) {
+	for _, d := range []dialect{onSQLite, onPostgres} {
+		excess[d] = "SELECT r.blob, r.size FROM (SELECT v.blob, v.size, ROW_NUMBER() OVER (PARTITION BY v.object_id ORDER BY v.version DESC) AS place" +
+			" FROM object_versions v WHERE v.org_id = @org AND " + d.in("v.object_id", "uuid") + ") AS r WHERE r.place > ?"
+	}
+	return versionTable.insertsRecords(versionTable.rest, ""), excess
+}()
 
 // keptFields are the fields of an earlier version that are those of its object, the id first.
 var keptFields = versionTable.fieldsOf("object_id", "version", "path", "kind", "scope", "workspace_id", "team_id", "owner_id", "mime_type",

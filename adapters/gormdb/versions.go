@@ -76,23 +76,36 @@ func (q versions) Deleted(ctx context.Context, o id.Org, viewer *org.Actor, f ob
 	return each(ctx, s, (*versionRow).earlier, fn)
 }
 
-func (q versions) Keep(ctx context.Context, o id.Org, v object.Earlier, keep object.Retention) error {
+func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, ended ...object.Earlier) error {
+	if len(ended) == 0 {
+		return nil
+	}
 	return q.atomic(ctx, func(c *conn) error {
 		if _, err := (changes{c}).lock(ctx, o); err != nil {
 			return err
 		}
-		if err := versionTable.of(c.write, o).add(ctx, rowOfVersion(v)); err != nil {
+		rows := make([]versionRow, len(ended))
+		var all, deleted []id.Object
+		for i, v := range ended {
+			rows[i] = *rowOfVersion(v)
+			all = append(all, v.ID)
+			if v.Deleted {
+				deleted = append(deleted, v.ID)
+			}
+			c.grow(o, object.Versions, v.Size)
+		}
+		if _, err := insertRecords(ctx, versionTable.of(c.write, o), keepVersions, rows, versionTable.rest); err != nil {
 			return err
 		}
-		c.grow(o, object.Versions, v.Size)
-		of := versionTable.of(c.write, o).filter("object_id = ?", string(v.ID))
-		if v.Deleted {
-			expires := v.ExpiresAt.UnixMilli()
-			if _, err := of.filter("expires_at > ?", expires).set(ctx, "expires_at = ?", expires); err != nil {
+		if len(deleted) > 0 {
+			expires := ended[0].ExpiresAt.UnixMilli()
+			of := versionTable.of(c.write, o).among("object_id", list(c.dialect, deleted)).filter("expires_at > ?", expires)
+			if _, err := of.set(ctx, "expires_at = ?", expires); err != nil {
 				return err
 			}
 		}
-		_, err := versions{c}.discard(ctx, of.filter("version <= "+oldVersions("?"), string(o), string(v.ID), keep.Versions), math.MaxInt64, 0, v.EndedAt)
+		excess := tenantSQL(o, excessVersions[c.dialect], list(c.dialect, all), keep.Versions)
+		_, err := versions{c}.discard(ctx, o, excess, math.MaxInt64, ended[0].EndedAt)
 		return err
 	})
 }
@@ -129,32 +142,37 @@ func (q versions) Discard(ctx context.Context, o id.Org, of []id.Object, size in
 		if of != nil {
 			s, size = s.among("object_id", list(c.dialect, some)), math.MaxInt64
 		}
-		n, err = versions{c}.discard(ctx, s, size, limit, now)
+		n, err = versions{c}.discard(ctx, o, firstToExpire(s, limit), size, now)
 		return err
 	})
 	return n, err
 }
 
-// discard removes the first of the versions in the order of their expiry, as Discard does. The log is
-// locked.
-func (q versions) discard(ctx context.Context, s selection, size int64, limit int, now time.Time) (int, error) {
+// firstToExpire returns a query of the names and sizes of the versions that expire first.
+func firstToExpire(s selection, limit int) command {
+	return s.page("expires_at, version", limit).read("blob", "size").command()
+}
+
+// discard removes versions, whose names and sizes a query returns, until their sizes are together at
+// least size. The log is locked.
+func (q versions) discard(ctx context.Context, o id.Org, of command, size int64, now time.Time) (int, error) {
 	var names []string
-	var r versionRow
-	sum, enough := int64(0), s.page("expires_at, version", limit).read("blob", "size")
-	err := eachRow(ctx, q.write, s.what, enough.command(), enough.dest(&r), func() error {
+	var name string
+	var one, sum int64
+	err := eachRow(ctx, q.write, "Version", of, []any{&name, &one}, func() error {
 		if sum < size {
-			names, sum = append(names, r.Content.Blob), sum+r.Content.Size
+			names, sum = append(names, name), sum+one
 		}
 		return nil
 	})
 	if err != nil || len(names) == 0 {
 		return 0, err
 	}
-	if _, err := versionTable.of(q.write, s.org).among("blob", list(q.dialect, names)).remove(ctx); err != nil {
+	if _, err := versionTable.of(q.write, o).among("blob", list(q.dialect, names)).remove(ctx); err != nil {
 		return 0, err
 	}
-	q.grow(s.org, object.Versions, -sum)
-	return len(names), blobNames(q).Discard(ctx, s.org, names, now)
+	q.grow(o, object.Versions, -sum)
+	return len(names), blobNames(q).Discard(ctx, o, names, now)
 }
 
 func (q versions) Expire(ctx context.Context, now time.Time) error {
@@ -185,7 +203,8 @@ func (q versions) expire(ctx context.Context, o id.Org, now time.Time) error {
 			if _, err := (changes{c}).lock(ctx, o); err != nil {
 				return err
 			}
-			n, err = versions{c}.discard(ctx, versionTable.of(c.write, o).filter("expires_at <= ?", now.UnixMilli()), math.MaxInt64, expiredVersions, now)
+			due := versionTable.of(c.write, o).filter("expires_at <= ?", now.UnixMilli())
+			n, err = versions{c}.discard(ctx, o, firstToExpire(due, expiredVersions), math.MaxInt64, now)
 			return err
 		})
 		if err != nil {

@@ -70,7 +70,7 @@ func (s storage) Replace(ctx context.Context, o id.Org, epoch int64, was object.
 		}
 		err := inside.Objects().Put(ctx, o, c.Object)
 		if keep.Keeps() {
-			err = errors.Join(err, inside.Versions().Keep(ctx, o, keep.Ended(there, c.By, c.At, false), keep))
+			err = errors.Join(err, inside.Versions().Keep(ctx, o, keep, keep.Ended(there, c.By, c.At, false)))
 		} else {
 			err = errors.Join(err, inside.BlobNames().Discard(ctx, o, []string{was.Blob}, c.At))
 		}

@@ -41,21 +41,24 @@ func (q versions) Deleted(_ context.Context, o id.Org, viewer *org.Actor, f obje
 	return forEach(all, err, each)
 }
 
-func (q versions) Keep(_ context.Context, o id.Org, v object.Earlier, keep object.Retention) error {
+func (q versions) Keep(_ context.Context, o id.Org, keep object.Retention, ended ...object.Earlier) error {
 	return q.run.in(o, func(x *tx, t *tenant) error {
-		if err := t.versions.add(x, keyOfVersion(v), v); err != nil {
-			return err
-		}
-		for k, other := range t.versions.rows {
-			if v.Deleted && k.object == v.ID && other.ExpiresAt.After(v.ExpiresAt) {
-				other.ExpiresAt = v.ExpiresAt
-				t.versions.put(x, k, other)
+		for _, v := range ended {
+			if err := t.versions.add(x, keyOfVersion(v), v); err != nil {
+				return err
 			}
-		}
-		of := t.versions.list(func(other object.Earlier) bool { return other.ID == v.ID }, func(a, b object.Earlier) int { return cmp.Compare(b.Version, a.Version) }, 0)
-		if int64(len(of)) > keep.Versions {
-			latest := of[keep.Versions].Version
-			x.discardVersions(o, func(other object.Earlier) bool { return other.ID == v.ID && other.Version <= latest }, math.MaxInt64, 0, v.EndedAt)
+			ofObject := func(other object.Earlier) bool { return other.ID == v.ID }
+			all := t.versions.list(ofObject, func(a, b object.Earlier) int { return cmp.Compare(b.Version, a.Version) }, 0)
+			for i, other := range all {
+				if v.Deleted && other.ExpiresAt.After(v.ExpiresAt) {
+					other.ExpiresAt = v.ExpiresAt
+					t.versions.put(x, keyOfVersion(other), other)
+				}
+				if int64(i) >= keep.Versions {
+					t.versions.remove(x, keyOfVersion(other))
+					x.discard(o, other.Blob, v.EndedAt)
+				}
+			}
 		}
 		return nil
 	})

@@ -45,7 +45,6 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				wantStop(w, func(each func(object.Earlier) error) error {
 					return w.versions().List(w.ctx, tn.ID, v.ID, math.MaxInt64, 0, each)
 				})
-				w.wantConflict(w.versions().Keep(w.ctx, tn.ID, want[0], keepTen))
 			}
 		},
 		"another organisation's versions are not found": func(w *fixture) {
@@ -69,7 +68,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.versions().Discard(w.ctx, o, []id.Object{}, math.MaxInt64, 9, at(1))).is(w, 0)
 			resultOf(w.versions().Discard(w.ctx, o, nil, math.MaxInt64, 0, at(1))).is(w, 0)
 			v := keepTen.Ended(someObject(unknown, blobCases, "a", ""), "", at(1), false)
-			w.wantNotFound(w.versions().Keep(w.ctx, unknown, v, keepTen))
+			w.wantNotFound(w.versions().Keep(w.ctx, unknown, keepTen, v))
 		},
 		"beyond their number the oldest versions of an object are discarded": func(w *fixture) {
 			tn := w.tenant()
@@ -80,7 +79,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				v := tn.sharedObject
 				v.Version, v.Blob, v.Size = int64(n*n+1), v.BlobName(nextID()), 10 // moves take numbers as well
 				kept = append(kept, three.Ended(v, tn.owner.ID, at(100+n), false))
-				w.ok(w.versions().Keep(w.ctx, tn.ID, kept[n], three))
+				w.ok(w.versions().Keep(w.ctx, tn.ID, three, kept[n]))
 			}
 			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), []object.Earlier{kept[5], kept[4], kept[3]})
 			wantEqual(w, w.versionsOf(tn.ID, beside.ID), []object.Earlier{beside})
@@ -90,6 +89,31 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, len(w.due(tn.ID)), 3)
 			wantEqual(w, w.usedBy(tn.ID)[object.Versions], 30+5)
 			w.known(map[string]bool{kept[0].Blob: true, kept[5].Blob: true, beside.Blob: true})
+		},
+		"many versions are kept together, each object by itself": func(w *fixture) {
+			tn := w.tenant()
+			two := object.Retention{Days: 1, Versions: 2}
+			var objects []object.Object
+			for range 20 {
+				objects = append(objects, someObject(tn.ID, blobCases, "x", tn.owner.ID))
+			}
+			for n := range 3 {
+				var ended []object.Earlier
+				for i := range objects {
+					objects[i].Version, objects[i].Size, objects[i].Blob = int64(n+1), 1, objects[i].BlobName(nextID())
+					ended = append(ended, two.Ended(objects[i], "", at(100+n), n == 2 && i%2 == 0))
+				}
+				w.ok(w.versions().Keep(w.ctx, tn.ID, two, ended...))
+			}
+			w.ok(w.versions().Keep(w.ctx, tn.ID, two))
+			for _, v := range objects {
+				all := w.versionsOf(tn.ID, v.ID)
+				wantEqual(w, len(all), 2)
+				wantEqual(w, [2]int64{all[0].Version, all[1].Version}, [2]int64{3, 2})
+			}
+			wantEqual(w, len(w.deletedOf(tn.ID, nil, object.Filter{})), 10)
+			wantEqual(w, len(w.due(tn.ID)), 20)
+			wantEqual(w, w.usedBy(tn.ID)[object.Versions], 40)
 		},
 		"deleted lists the last versions of deleted objects as lists of objects do": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
@@ -273,7 +297,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				s := r.Storage()
 				next := v
 				next.Version, next.Blob = v.Version+1, v.BlobName(nextID())
-				err := s.Versions().Keep(w.ctx, tn.ID, next, object.Retention{Days: 1, Versions: 1})
+				err := s.Versions().Keep(w.ctx, tn.ID, object.Retention{Days: 1, Versions: 1}, next)
 				_, taken := s.Versions().Take(w.ctx, tn.ID, next.ID, next.Version)
 				return errors.Join(err, taken)
 			})
@@ -386,7 +410,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 // keep keeps a version.
 func (w *fixture) keep(v object.Earlier) {
 	w.Helper()
-	w.ok(w.versions().Keep(w.ctx, v.Org, v, keepTen))
+	w.ok(w.versions().Keep(w.ctx, v.Org, keepTen, v))
 }
 
 // deleted keeps what an object of the size was as the last version of a deleted one.

@@ -198,8 +198,8 @@ func (s faultyVersions) Deleted(ctx context.Context, o id.Org, viewer *org.Actor
 	return s.faults.call("Versions.Deleted", func() error { return s.Versions.Deleted(ctx, o, viewer, f, each) })
 }
 
-func (s faultyVersions) Keep(ctx context.Context, o id.Org, v object.Earlier, keep object.Retention) error {
-	return s.faults.call("Versions.Keep", func() error { return s.Versions.Keep(ctx, o, v, keep) })
+func (s faultyVersions) Keep(ctx context.Context, o id.Org, keep object.Retention, ended ...object.Earlier) error {
+	return s.faults.call("Versions.Keep", func() error { return s.Versions.Keep(ctx, o, keep, ended...) })
 }
 
 func (s faultyVersions) Take(ctx context.Context, o id.Org, of id.Object, version int64) (object.Earlier, error) {
