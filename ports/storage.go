@@ -74,9 +74,8 @@ type Versions interface {
 	// beyond the number that keep keeps. Those of a deleted object expire with the last one at
 	// the latest.
 	Keep(ctx context.Context, o id.Org, keep object.Retention, ended ...object.Earlier) error
-	// Take removes a version without discarding its blob, which the caller does or gives to
-	// the object. No version of the object is the last of a deleted one after that. NotFound
-	// if there is no such version.
+	// Take removes a version without discarding its blob: the caller does, or stores it with an
+	// object or a version. NotFound if there is no such version.
 	Take(ctx context.Context, o id.Org, of id.Object, version int64) (object.Earlier, error)
 	// Discard removes versions and discards their blobs at now: those of the objects, or if of is
 	// nil those of the organisation that expire first, until their sizes are together at least

@@ -160,6 +160,7 @@ type ListFilesParams struct {
 	Scope       string `query:"scope"`       // Only files of this scope.
 	WorkspaceID string `query:"workspaceId"` // A workspace's id; null selects files without a workspace.
 	Prefix      string `query:"prefix"`      // A prefix of the storage key, with or without a leading slash; at most 4096 bytes.
+	Deleted     string `query:"deleted"`     // true for the deleted files that can be restored in place of those that are there, each as its last version was. Several may have had one path.
 	Limit       *int64 `query:"limit"`       // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
 	Cursor      string `query:"cursor"`      // The start of the page, from the Link header.
 }
@@ -230,23 +231,26 @@ type SignIn struct {
 
 // StoredObject: The record of a stored file.
 type StoredObject struct {
-	ID          string    `json:"id"`
-	StorageKey  string    `json:"storageKey"`
-	Path        string    `json:"path"`
-	MimeType    string    `json:"mimeType"`
-	Size        int64     `json:"size"`
-	Checksum    string    `json:"checksum"`
-	Version     int64     `json:"version"`
-	Kind        string    `json:"kind"`
-	Scope       string    `json:"scope"`
-	WorkspaceID *string   `json:"workspaceId"`
-	TeamID      *string   `json:"teamId"`
-	OwnerID     *string   `json:"ownerId"`
-	CreatedBy   string    `json:"createdBy"`
-	UpdatedBy   string    `json:"updatedBy"`
-	CreatedAt   time.Time `json:"createdAt"`
-	UpdatedAt   time.Time `json:"updatedAt"`
-	Deleted     *bool     `json:"deleted,omitzero"`
+	ID          string     `json:"id"`
+	StorageKey  string     `json:"storageKey"`
+	Path        string     `json:"path"`
+	MimeType    string     `json:"mimeType"`
+	Size        int64      `json:"size"`
+	Checksum    string     `json:"checksum"`
+	Version     int64      `json:"version"`
+	Kind        string     `json:"kind"`
+	Scope       string     `json:"scope"`
+	WorkspaceID *string    `json:"workspaceId"`
+	TeamID      *string    `json:"teamId"`
+	OwnerID     *string    `json:"ownerId"`
+	CreatedBy   string     `json:"createdBy"`
+	UpdatedBy   string     `json:"updatedBy"`
+	CreatedAt   time.Time  `json:"createdAt"`
+	UpdatedAt   time.Time  `json:"updatedAt"`
+	Deleted     *bool      `json:"deleted,omitzero"`
+	DeletedAt   *time.Time `json:"deletedAt,omitzero"`
+	DeletedBy   *string    `json:"deletedBy,omitzero"`
+	ExpiresAt   *time.Time `json:"expiresAt,omitzero"`
 }
 
 // Success: The operation succeeded.

@@ -123,8 +123,7 @@ func (q versions) Take(ctx context.Context, o id.Org, of id.Object, version int6
 			return err
 		}
 		c.grow(o, object.Versions, -v.Size)
-		_, err := versionTable.of(c.write, o).filter("object_id = ? AND deleted_key IS NOT NULL", string(of)).set(ctx, "deleted_key = NULL")
-		return err
+		return nil
 	})
 	return v, err
 }

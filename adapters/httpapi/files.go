@@ -179,6 +179,11 @@ func (a *api) readFile(c *call, actor org.Actor, of id.Object) error {
 	if err != nil {
 		return err
 	}
+	return a.sendFile(c, q, redirect, o)
+}
+
+// sendFile answers with a file in the representation that the client prefers.
+func (a *api) sendFile(c *call, q body.Query, redirect bool, o object.Object) error {
 	bytes, err := c.wantsBytes(q, o)
 	if err != nil {
 		return err
@@ -217,13 +222,21 @@ func readObjectFilter(q body.Query, p body.Page) (f object.Filter, err error) {
 }
 
 func (a *api) listFiles(c *call) error {
-	q, p, err := c.listingByKey("kind", "scope", "workspaceId", "prefix")
+	q, p, err := c.listingByKey("kind", "scope", "workspaceId", "prefix", "deleted")
 	if err != nil {
 		return err
 	}
 	f, err := readObjectFilter(q, p)
 	if err != nil {
 		return err
+	}
+	switch text, given := q.Get("deleted"); {
+	case given && text == "true":
+		return list(a, c, q, p, keyOfDeleted, appendDeleted, func(actor org.Actor, each func(object.Earlier) error) error {
+			return a.Objects.Deleted(c.r.Context(), actor, f, each)
+		})
+	case given && text != "false":
+		return fault.Field("deleted", "must be true or false")
 	}
 	return list(a, c, q, p, keyOfObject, appendListed, func(actor org.Actor, each func(object.Object) error) error {
 		return a.Objects.List(c.r.Context(), actor, f, nil, each)

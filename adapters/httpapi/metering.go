@@ -81,14 +81,14 @@ type (
 		SharedFiles   int64 `json:"sharedFiles"`
 		PersonalFiles int64 `json:"personalFiles"`
 		Memories      int64 `json:"memories"`
+		Versions      int64 `json:"versions"`
 	}
 )
 
 func viewStorage(s metering.Storage) storageView {
-	used := s.Used.Total()
 	return storageView{
-		s.Plan, used, limitOrNull(s.Limit), s.Limit != plan.Unlimited && used > s.Limit,
-		storageByClassView{s.Used[object.SharedFiles], s.Used[object.PersonalFiles], s.Used[object.Memories]}, s.Uploads,
+		s.Plan, s.Used.Total(), limitOrNull(s.Limit), s.Limit != plan.Unlimited && s.Used.Present() > s.Limit,
+		storageByClassView{s.Used[object.SharedFiles], s.Used[object.PersonalFiles], s.Used[object.Memories], s.Used[object.Versions]}, s.Uploads,
 	}
 }
 

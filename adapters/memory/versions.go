@@ -72,12 +72,6 @@ func (q versions) Take(_ context.Context, o id.Org, of id.Object, number int64) 
 			return v, err
 		}
 		t.versions.remove(x, keyOfVersion(v))
-		for k, other := range t.versions.rows {
-			if k.object == of && other.Deleted {
-				other.Deleted = false
-				t.versions.put(x, k, other)
-			}
-		}
 		return v, nil
 	})
 }

@@ -186,7 +186,7 @@ func newObjects(n objectsNeeds) *objects.Objects {
 	return objects.New(objects.Options{
 		Store: n.Store, Blobs: n.Blobs, Signed: n.Signed, Sealer: n.Sealer, Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets,
 		CheckExpiry: n.Access.CheckExpiry, Reauthorize: n.Access.Reauthorize, Atomic: n.Access.Atomic, LogPosition: n.Access.LogPosition,
-		Subscription: n.Access.Subscription, MaxSize: n.Config.MaxUpload, Limits: n.Config.PlanStorage,
+		Subscription: n.Access.Subscription, MaxSize: n.Config.MaxUpload, Limits: n.Config.PlanStorage, Retention: n.Config.PlanVersions,
 	})
 }
 

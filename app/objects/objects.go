@@ -58,6 +58,8 @@ type Options struct {
 	PartSize, MinAppend int64
 	// Limits are those of each organisation's content.
 	Limits plan.StorageLimits
+	// Retention is that of earlier versions.
+	Retention plan.VersionRetention
 }
 
 // Objects are the use cases of stored objects.
@@ -223,7 +225,8 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 			return o, err
 		}
 		written = o.WithContent(content, actor.User, now)
-		if head, err = s.Store.Storage().Replace(ctx, actor.Org, actor.Epoch(), found.Content, object.NewChange(written), s.Limits.Of(sub.At(now).Plan), object.Retention{}); err == nil {
+		p := sub.At(now).Plan
+		if head, err = s.Store.Storage().Replace(ctx, actor.Org, actor.Epoch(), found.Content, object.NewChange(written), s.Limits.Of(p), s.Retention.Of(p)); err == nil {
 			written.N = head.N
 			s.cacheRecord(written, head)
 			return written, nil
@@ -282,9 +285,12 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 			}
 		}
 		if was.Version > 0 {
-			if err := storage.BlobNames().Discard(ctx, actor.Org, []string{was.Blob}, now); err != nil {
+			if err := s.keep(ctx, r, actor, now, false, there); err != nil {
 				return err
 			}
+		}
+		if err := s.makeRoom(ctx, r, actor, now); err != nil {
+			return err
 		}
 		head, err = storage.Changes().Append(ctx, actor.Org, object.NewChange(written))
 		written.N = head.N
@@ -340,7 +346,14 @@ func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, exp
 		if err != nil {
 			return err
 		}
-		return remove(ctx, r, actor.Org, []object.Object{o}, actor.User, s.Clock.Now(), seen)
+		now := s.Clock.Now()
+		if err := remove(ctx, r, actor.Org, []object.Object{o}, actor.User, now, seen); err != nil {
+			return err
+		}
+		if err := s.keep(ctx, r, actor, now, true, o); err != nil {
+			return err
+		}
+		return s.makeRoom(ctx, r, actor, now)
 	})
 }
 
@@ -355,49 +368,81 @@ func audience(ctx context.Context, r ports.Records, o object.Object) (*object.Au
 	return &object.Audience{Teams: []id.Team{w.Team}}, err
 }
 
-// SweepLimit is the most objects that one Sweep removes; between sweeps others can write.
-const SweepLimit = 200
+// SweepLimit is the most objects that one Sweep removes, and sweptVersions the most earlier versions;
+// between sweeps others can write.
+const (
+	SweepLimit    = 200
+	sweptVersions = 1000
+)
 
 // Sweep removes the first SweepLimit objects of the organisation that f selects, in r's
-// transaction: those of a deleted workspace, team or user. It returns the storage key of
-// the last one, as f.After for the next call, or "" if there are no more. By is empty if
-// the deletion is not a user's. The audience is who sees the deletions, if the objects'
-// workspace or team is deleted too.
+// transaction: those of a deleted workspace, team or user, with their earlier versions and those of
+// deleted objects. It returns a storage key as f.After for the next call, or "" if there are no
+// more. By is empty if the deletion is not a user's. The audience is who sees the deletions, if the
+// objects' workspace or team is deleted too.
 func (s *Objects) Sweep(ctx context.Context, r ports.Records, o id.Org, f object.Filter, by id.User, a *object.Audience) (last string, err error) {
-	if _, err := r.Storage().Changes().Lock(ctx, o); err != nil {
+	storage, now := r.Storage(), s.Clock.Now()
+	if _, err := storage.Changes().Lock(ctx, o); err != nil {
 		return "", err
 	}
+	again := cmp.Or(f.After, string(o)+"/") // before all storage keys
 	f.Limit = SweepLimit
 	var found []object.Object
-	err = r.Storage().Objects().List(ctx, o, nil, f, nil, func(v object.Object) error {
+	err = storage.Objects().List(ctx, o, nil, f, nil, func(v object.Object) error {
 		found = append(found, v)
 		return nil
 	})
-	if err != nil || len(found) == 0 {
+	if err != nil {
 		return "", err
 	}
-	if len(found) == SweepLimit {
-		last = found[SweepLimit-1].StorageKey()
+	if len(found) > 0 {
+		blobs := make([]string, len(found))
+		ids := make([]id.Object, len(found))
+		for i, v := range found {
+			blobs[i], ids[i] = v.Blob, v.ID
+		}
+		n, err := storage.Versions().Discard(ctx, o, ids, 0, sweptVersions, now)
+		if err != nil || n == sweptVersions {
+			return again, err
+		}
+		if err := storage.BlobNames().Discard(ctx, o, blobs, now); err != nil {
+			return "", err
+		}
+		if err := remove(ctx, r, o, found, by, now, a); err != nil {
+			return "", err
+		}
+		if again = found[len(found)-1].StorageKey(); len(found) == SweepLimit {
+			return again, nil
+		}
 	}
-	return last, remove(ctx, r, o, found, by, s.Clock.Now(), a)
+	f.After = ""
+	var deleted []id.Object
+	err = storage.Versions().Deleted(ctx, o, nil, f, func(v object.Earlier) error {
+		deleted = append(deleted, v.ID)
+		return nil
+	})
+	if err != nil || len(deleted) == 0 {
+		return "", err
+	}
+	n, err := storage.Versions().Discard(ctx, o, deleted, 0, sweptVersions, now)
+	if n < sweptVersions && len(deleted) < SweepLimit {
+		again = ""
+	}
+	return again, err
 }
 
-// remove deletes objects and appends the deletions to the log, whose lock r holds.
+// remove deletes objects and appends the deletions to the log, whose lock r holds. Their blobs are
+// left to the caller.
 func remove(ctx context.Context, r ports.Records, o id.Org, gone []object.Object, by id.User, now time.Time, a *object.Audience) error {
 	ids := make([]id.Object, len(gone))
-	blobs := make([]string, len(gone))
 	changes := make([]object.Change, len(gone))
 	for i, v := range gone {
-		ids[i], blobs[i], changes[i] = v.ID, v.Blob, object.NewDeletion(v, by, now, a)
+		ids[i], changes[i] = v.ID, object.NewDeletion(v, by, now, a)
 	}
-	storage := r.Storage()
-	if err := storage.Objects().Remove(ctx, o, ids); err != nil {
+	if err := r.Storage().Objects().Remove(ctx, o, ids); err != nil {
 		return err
 	}
-	if err := storage.BlobNames().Discard(ctx, o, blobs, now); err != nil {
-		return err
-	}
-	_, err := storage.Changes().Append(ctx, o, changes...)
+	_, err := r.Storage().Changes().Append(ctx, o, changes...)
 	return err
 }
 

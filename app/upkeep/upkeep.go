@@ -53,6 +53,7 @@ func (u *Upkeep) Run(ctx context.Context) error {
 		u.store.Deployment().Adoption().Prune(ctx, release.DayOf(now.Add(-release.Retention))),
 		u.store.Usage().Requests().Prune(ctx, now.Add(-requestsRetention)),
 		u.store.Storage().Changes().Prune(ctx, now.Add(-u.retention)),
+		u.store.Storage().Versions().Expire(ctx, now),
 		u.erase(ctx, now),
 		u.Collect(ctx, false, false, func(Garbage) error { return nil }),
 	)

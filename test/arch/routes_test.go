@@ -150,6 +150,12 @@ var specified = []group{
 	{"moves", true, `
 		PATCH /sync/files/:id
 		POST /sync/move`},
+	{"earlier versions", true, `
+		GET /sync/files/:id/versions
+		DELETE /sync/files/:id/versions
+		GET /sync/files/:id/versions/:version
+		DELETE /sync/files/:id/versions/:version
+		POST /sync/files/:id/restore`},
 	{"uploads to object stores", true, `
 		POST /sync/uploads
 		POST /sync/uploads/:id/complete

@@ -185,9 +185,8 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				return err
 			}), fault.NotFound)
-			first.Deleted = false
 			wantEqual(w, w.versionsOf(tn.ID, first.ID), []object.Earlier{first})
-			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{}), nil)
+			wantEqual(w, w.deletedOf(tn.ID, nil, object.Filter{}), []object.Earlier{first})
 			w.known(map[string]bool{first.Blob: true, second.Blob: false})
 			wantEqual(w, w.usedBy(tn.ID)[object.Versions], 4)
 		},

@@ -70,6 +70,8 @@ type Deployment struct {
 
 	// StorageLimits may be changed between calls.
 	StorageLimits plan.StorageLimits
+	// VersionRetention may be changed likewise.
+	VersionRetention plan.VersionRetention
 
 	Secrets *memory.Secrets
 	Sealer  ports.Sealer
@@ -106,7 +108,7 @@ type Server struct {
 func NewDeployment(at time.Time) (*Deployment, error) {
 	w := &Deployment{
 		Faults: &Faults{}, Store: memory.NewStore(), Bus: &memory.Bus{}, Clock: memory.NewClock(at), IDs: &memory.IDs{},
-		Mailer: &memory.Mailer{}, Secrets: &memory.Secrets{}, invites: map[string]string{}, StorageLimits: plan.StorageLimits{},
+		Mailer: &memory.Mailer{}, Secrets: &memory.Secrets{}, invites: map[string]string{}, StorageLimits: plan.StorageLimits{}, VersionRetention: plan.VersionRetention{},
 	}
 	w.Store.OnChange(w.Bus.Publish)
 	kept, err := bucket.Open(context.Background(), "mem://")
@@ -150,7 +152,7 @@ func (w *Deployment) Restart() error {
 	})
 	s.Onboarding = onboarding.New(w.Clock, w.IDs, s.Access.Locked, s.Access.Atomic)
 	s.Members = members.New(members.Options{Store: store, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, Mailer: w.Mailer, InviteURL: w.inviteURL, Locked: s.Access.Locked, From: access.From(store), Origin: access.Origin})
-	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Signed: faultySigned{blobs}, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, CheckExpiry: s.Access.CheckExpiry, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, LogPosition: s.Access.LogPosition, Subscription: s.Access.Subscription, MaxSize: MaxSize, PartSize: PartSize, MinAppend: MinAppend, Limits: w.StorageLimits})
+	s.Objects = objects.New(objects.Options{Store: store, Blobs: blobs, Signed: faultySigned{blobs}, Sealer: w.Sealer, Clock: w.Clock, IDs: w.IDs, Secrets: w.Secrets, CheckExpiry: s.Access.CheckExpiry, Reauthorize: s.Access.Reauthorize, Atomic: s.Access.Atomic, LogPosition: s.Access.LogPosition, Subscription: s.Access.Subscription, MaxSize: MaxSize, PartSize: PartSize, MinAppend: MinAppend, Limits: w.StorageLimits, Retention: w.VersionRetention})
 	s.Tasks = tasks.New(store, w.Clock, w.IDs, s.Access.Atomic)
 	s.Teams = teams.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)
 	s.Workspaces = workspaces.New(store, w.Clock, w.IDs, s.Objects.Sweep, s.Access.Locked, s.Access.Atomic)

@@ -1,0 +1,146 @@
+package httpapi
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/gorilla/mux"
+
+	"collab/adapters/httpapi/body"
+	"collab/adapters/httpapi/encode"
+	"collab/app/objects"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+)
+
+// appendEnding appends a comma, and when and by whom a version ended and when it expires. The names
+// are those of the first two.
+func appendEnding(dst []byte, at, by string, v object.Earlier) []byte {
+	dst = append(append(append(dst, ',', '"'), at...), '"', ':')
+	dst = encode.AppendTime(dst, v.EndedAt)
+	dst = append(append(append(dst, ',', '"'), by...), '"', ':')
+	dst = encode.AppendOptional(dst, textOrNull(v.EndedBy))
+	dst = append(dst, `,"expiresAt":`...)
+	return encode.AppendTime(dst, v.ExpiresAt)
+}
+
+// appendDeleted appends the record of a deleted file.
+func appendDeleted(dst []byte, v object.Earlier) ([]byte, error) {
+	dst = appendObject(dst, v.Object)
+	dst = append(dst[:len(dst)-1], `,"deleted":true`...)
+	return append(appendEnding(dst, "deletedAt", "deletedBy", v), '}'), nil
+}
+
+func keyOfDeleted(v object.Earlier) body.Position { return body.Position{Key: v.DeletedKey()} }
+
+// appendVersion appends the record of a version of a file.
+func appendVersion(dst []byte, v objects.Version) ([]byte, error) {
+	dst = appendObject(dst, v.Object)
+	dst = append(dst[:len(dst)-1], `,"present":`...)
+	dst = strconv.AppendBool(dst, v.Present)
+	if v.Present {
+		return append(dst, `,"deleted":false,"endedAt":null,"endedBy":null,"expiresAt":null}`...), nil
+	}
+	dst = append(dst, `,"deleted":`...)
+	dst = strconv.AppendBool(dst, v.Deleted)
+	return append(appendEnding(dst, "endedAt", "endedBy", v.Earlier), '}'), nil
+}
+
+func keyOfVersion(v objects.Version) body.Position {
+	return body.Position{Rank: v.Version, ID: string(v.ID)}
+}
+
+// listVersions answers with the versions of a file, or of a deleted one, the latest first.
+func (a *api) listVersions(c *call) error {
+	of, err := pathID[id.Object](c, "id", "File")
+	if err != nil {
+		return err
+	}
+	q, p, err := c.listing()
+	if err != nil {
+		return err
+	}
+	before := int64(math.MaxInt64)
+	if p.After.ID != "" {
+		before = p.After.Rank
+	}
+	return list(a, c, q, p, keyOfVersion, appendVersion, func(actor org.Actor, each func(objects.Version) error) error {
+		return a.Objects.Versions(c.r.Context(), actor, of, before, p.Fetch(), each)
+	})
+}
+
+// pathVersion reads the number of a version in the path.
+func pathVersion(c *call) (int64, error) {
+	text := mux.Vars(c.r)["version"]
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || strconv.FormatInt(n, 10) != text {
+		return 0, fault.Missing("Version")
+	}
+	return n, nil
+}
+
+func (a *api) readVersion(c *call, actor org.Actor, of id.Object) error {
+	q, err := c.query("raw", "redirect")
+	if err != nil {
+		return err
+	}
+	version, err := pathVersion(c)
+	if err != nil {
+		return err
+	}
+	redirect, err := c.wantsRedirect(q)
+	if err != nil {
+		return err
+	}
+	o, err := a.Objects.Version(c.r.Context(), actor, of, version)
+	if err != nil {
+		return err
+	}
+	return a.sendFile(c, q, redirect, o)
+}
+
+// restoreFile makes an earlier version of a file the next one, or a deleted file present again.
+func (a *api) restoreFile(c *call) error {
+	of, err := pathID[id.Object](c, "id", "File")
+	if err != nil {
+		return err
+	}
+	when, err := c.condition()
+	if err != nil {
+		return err
+	}
+	f, err := c.fields()
+	if err != nil {
+		return err
+	}
+	what := objects.Restoration{Path: body.Optional(f, "path", body.Text)}
+	if version := body.Optional(f, "version", body.Integer); version != nil {
+		if what.Version = *version; what.Version < 1 {
+			f.Refuse("version", "must be at least 1")
+		}
+	}
+	what.Expected = when.or(f).version
+	if err := f.Err(); err != nil {
+		return err
+	}
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	return c.replyObject(http.StatusOK)(a.Objects.RestoreVersion(c.r.Context(), actor, of, what))
+}
+
+func (a *api) discardVersion(c *call, actor org.Actor, of id.Object) error {
+	version, err := pathVersion(c)
+	if err != nil {
+		return err
+	}
+	return c.succeedUnless(a.Objects.DiscardVersion(c.r.Context(), actor, of, version))
+}
+
+func (a *api) discardVersions(c *call, actor org.Actor, of id.Object) error {
+	return c.succeedUnless(a.Objects.DiscardVersions(c.r.Context(), actor, of))
+}
