@@ -8,6 +8,26 @@ import (
 	"time"
 )
 
+// ListOrganisations is GET /api/v1/admin/organisations: List organisations.
+func (c *Client) ListOrganisations(ctx context.Context, params ListOrganisationsParams) (*List[Overview], error) {
+	return list[Overview](c, c.request(ctx, http.MethodGet, "/api/v1/admin/organisations", params, nil, 0))
+}
+
+// GetOrganisation is GET /api/v1/admin/organisations/{id}: Get an organisation.
+func (c *Client) GetOrganisation(ctx context.Context, id string) (Overview, error) {
+	return receive[Overview](c, c.request(ctx, http.MethodGet, "/api/v1/admin/organisations/"+segment(id), nil, nil, 0))
+}
+
+// SetRole is PUT /api/v1/admin/organisations/{id}/members/{userId}/role: Set a member's role.
+func (c *Client) SetRole(ctx context.Context, id string, userId string, body RoleChange) (Member, error) {
+	return receive[Member](c, c.request(ctx, http.MethodPut, "/api/v1/admin/organisations/"+segment(id)+"/members/"+segment(userId)+"/role", nil, body, 0))
+}
+
+// GrantSubscription is PUT /api/v1/admin/organisations/{id}/subscription: Grant a subscription.
+func (c *Client) GrantSubscription(ctx context.Context, id string, body Grant) (Overview, error) {
+	return receive[Overview](c, c.request(ctx, http.MethodPut, "/api/v1/admin/organisations/"+segment(id)+"/subscription", nil, body, 0))
+}
+
 // StartDeviceSignIn is POST /api/v1/auth/device: Start signing in a device.
 func (c *Client) StartDeviceSignIn(ctx context.Context, body DeviceStart) (DeviceCodes, error) {
 	return receive[DeviceCodes](c, c.request(ctx, http.MethodPost, "/api/v1/auth/device", nil, body, open|keyed))
@@ -48,6 +68,136 @@ func (c *Client) EndSession(ctx context.Context, id string) (Success, error) {
 	return receive[Success](c, c.request(ctx, http.MethodDelete, "/api/v1/auth/sessions/"+segment(id), nil, nil, 0))
 }
 
+// StartCheckout is POST /api/v1/billing/checkout: Start a checkout.
+func (c *Client) StartCheckout(ctx context.Context, body CheckoutDraft) (Elsewhere, error) {
+	return receive[Elsewhere](c, c.request(ctx, http.MethodPost, "/api/v1/billing/checkout", nil, body, keyed))
+}
+
+// Downgrade is POST /api/v1/billing/downgrade: Downgrade to FREE.
+func (c *Client) Downgrade(ctx context.Context) (Subscription, error) {
+	return receive[Subscription](c, c.request(ctx, http.MethodPost, "/api/v1/billing/downgrade", nil, nil, keyed))
+}
+
+// OpenPortal is POST /api/v1/billing/portal: Open the billing portal.
+func (c *Client) OpenPortal(ctx context.Context) (Elsewhere, error) {
+	return receive[Elsewhere](c, c.request(ctx, http.MethodPost, "/api/v1/billing/portal", nil, nil, keyed))
+}
+
+// GetBillingStatus is GET /api/v1/billing/status: Get the billing status.
+func (c *Client) GetBillingStatus(ctx context.Context) (BillingStatus, error) {
+	return receive[BillingStatus](c, c.request(ctx, http.MethodGet, "/api/v1/billing/status", nil, nil, 0))
+}
+
+// GetSubscription is GET /api/v1/billing/subscription: Get the subscription.
+func (c *Client) GetSubscription(ctx context.Context) (Subscription, error) {
+	return receive[Subscription](c, c.request(ctx, http.MethodGet, "/api/v1/billing/subscription", nil, nil, 0))
+}
+
+// StartTrial is POST /api/v1/billing/trial: Start the trial.
+func (c *Client) StartTrial(ctx context.Context) (Subscription, error) {
+	return receive[Subscription](c, c.request(ctx, http.MethodPost, "/api/v1/billing/trial", nil, nil, keyed))
+}
+
+// Chat is POST /api/v1/chat: Chat with a model.
+func (c *Client) Chat(ctx context.Context, body ChatRequest) (*http.Response, error) {
+	return c.send(c.request(ctx, http.MethodPost, "/api/v1/chat", nil, body, keyed))
+}
+
+// ListConnectorProviders is GET /api/v1/connector-providers: List connector providers.
+func (c *Client) ListConnectorProviders(ctx context.Context, params ListConnectorProvidersParams) (*List[ConnectorProvider], error) {
+	return list[ConnectorProvider](c, c.request(ctx, http.MethodGet, "/api/v1/connector-providers", params, nil, open))
+}
+
+// ListConnectors is GET /api/v1/connectors: List connectors.
+func (c *Client) ListConnectors(ctx context.Context, params ListConnectorsParams) (*List[Connector], error) {
+	return list[Connector](c, c.request(ctx, http.MethodGet, "/api/v1/connectors", params, nil, 0))
+}
+
+// CreateConnector is POST /api/v1/connectors: Create a connector.
+func (c *Client) CreateConnector(ctx context.Context, body ConnectorDraft) (Connector, error) {
+	return receive[Connector](c, c.request(ctx, http.MethodPost, "/api/v1/connectors", nil, body, keyed))
+}
+
+// DeleteConnector is DELETE /api/v1/connectors/{instanceId}: Delete a connector.
+func (c *Client) DeleteConnector(ctx context.Context, instanceId string) (Success, error) {
+	return receive[Success](c, c.request(ctx, http.MethodDelete, "/api/v1/connectors/"+segment(instanceId), nil, nil, 0))
+}
+
+// StoreConnectorCredentials is POST /api/v1/connectors/{instanceId}/credentials: Store a connector's credentials.
+func (c *Client) StoreConnectorCredentials(ctx context.Context, instanceId string, body CredentialsDraft) (Connector, error) {
+	return receive[Connector](c, c.request(ctx, http.MethodPost, "/api/v1/connectors/"+segment(instanceId)+"/credentials", nil, body, keyed))
+}
+
+// PollAuthorization is GET /api/v1/mcp-oauth/poll: Poll an authorization.
+func (c *Client) PollAuthorization(ctx context.Context, params PollAuthorizationParams) (AuthorizationStatus, error) {
+	return receive[AuthorizationStatus](c, c.request(ctx, http.MethodGet, "/api/v1/mcp-oauth/poll", params, nil, 0))
+}
+
+// StartAuthorization is POST /api/v1/mcp-oauth/start: Start an authorization.
+func (c *Client) StartAuthorization(ctx context.Context, body AuthorizationDraft) (Authorization, error) {
+	return receive[Authorization](c, c.request(ctx, http.MethodPost, "/api/v1/mcp-oauth/start", nil, body, keyed))
+}
+
+// GetOrganisationUsage is GET /api/v1/metering/org: Get the organisation's usage.
+func (c *Client) GetOrganisationUsage(ctx context.Context) (OrganisationUsage, error) {
+	return receive[OrganisationUsage](c, c.request(ctx, http.MethodGet, "/api/v1/metering/org", nil, nil, 0))
+}
+
+// GetQuota is GET /api/v1/metering/quota: Get the daily quota.
+func (c *Client) GetQuota(ctx context.Context) (Quota, error) {
+	return receive[Quota](c, c.request(ctx, http.MethodGet, "/api/v1/metering/quota", nil, nil, 0))
+}
+
+// GetStorage is GET /api/v1/metering/storage: Get what the organisation stores.
+func (c *Client) GetStorage(ctx context.Context) (Storage, error) {
+	return receive[Storage](c, c.request(ctx, http.MethodGet, "/api/v1/metering/storage", nil, nil, 0))
+}
+
+// GetOwnUsage is GET /api/v1/metering/user: Get the caller's usage.
+func (c *Client) GetOwnUsage(ctx context.Context) (Usage, error) {
+	return receive[Usage](c, c.request(ctx, http.MethodGet, "/api/v1/metering/user", nil, nil, 0))
+}
+
+// ListModels is GET /api/v1/models: List models.
+func (c *Client) ListModels(ctx context.Context) (*List[Model], error) {
+	return list[Model](c, c.request(ctx, http.MethodGet, "/api/v1/models", nil, nil, 0))
+}
+
+// Invite is POST /api/v1/org/invite: Create an invitation.
+func (c *Client) Invite(ctx context.Context, body Invite) (InvitationWithAddress, error) {
+	return receive[InvitationWithAddress](c, c.request(ctx, http.MethodPost, "/api/v1/org/invite", nil, body, keyed))
+}
+
+// DeleteInvitation is DELETE /api/v1/org/invite/{id}: Delete an invitation.
+func (c *Client) DeleteInvitation(ctx context.Context, id string) (Success, error) {
+	return receive[Success](c, c.request(ctx, http.MethodDelete, "/api/v1/org/invite/"+segment(id), nil, nil, 0))
+}
+
+// ResendInvitation is POST /api/v1/org/invite/{id}/resend: Resend an invitation.
+func (c *Client) ResendInvitation(ctx context.Context, id string) (InvitationWithAddress, error) {
+	return receive[InvitationWithAddress](c, c.request(ctx, http.MethodPost, "/api/v1/org/invite/"+segment(id)+"/resend", nil, nil, keyed))
+}
+
+// ListInvitations is GET /api/v1/org/invites: List pending invitations.
+func (c *Client) ListInvitations(ctx context.Context, params ListInvitationsParams) (*List[Invitation], error) {
+	return list[Invitation](c, c.request(ctx, http.MethodGet, "/api/v1/org/invites", params, nil, 0))
+}
+
+// ListMembers is GET /api/v1/org/members: List members.
+func (c *Client) ListMembers(ctx context.Context, params ListMembersParams) (*List[Member], error) {
+	return list[Member](c, c.request(ctx, http.MethodGet, "/api/v1/org/members", params, nil, 0))
+}
+
+// RemoveMember is DELETE /api/v1/org/members/{userId}: Remove a member.
+func (c *Client) RemoveMember(ctx context.Context, userId string) (Success, error) {
+	return receive[Success](c, c.request(ctx, http.MethodDelete, "/api/v1/org/members/"+segment(userId), nil, nil, 0))
+}
+
+// ChangeRole is PATCH /api/v1/org/members/{userId}/role: Change a member's role.
+func (c *Client) ChangeRole(ctx context.Context, userId string, body RoleChange) (Member, error) {
+	return receive[Member](c, c.request(ctx, http.MethodPatch, "/api/v1/org/members/"+segment(userId)+"/role", nil, body, 0))
+}
+
 // FollowChanges is GET /api/v1/sync/changes: Follow changes.
 func (c *Client) FollowChanges(ctx context.Context, params FollowChangesParams) (*http.Response, error) {
 	return c.send(c.request(ctx, http.MethodGet, "/api/v1/sync/changes", params, nil, 0))
@@ -73,6 +223,11 @@ func (c *Client) DownloadFile(ctx context.Context, id string, params DownloadFil
 	return c.send(c.request(ctx, http.MethodGet, "/api/v1/sync/files/"+segment(id), params, nil, 0))
 }
 
+// MoveFile is PATCH /api/v1/sync/files/{id}: Move a file.
+func (c *Client) MoveFile(ctx context.Context, id string, params MoveFileParams, body FileMove) (StoredObject, error) {
+	return receive[StoredObject](c, c.request(ctx, http.MethodPatch, "/api/v1/sync/files/"+segment(id), params, body, 0))
+}
+
 // ReplaceFile is PUT /api/v1/sync/files/{id}: Replace a file's content.
 func (c *Client) ReplaceFile(ctx context.Context, id string, params ReplaceFileParams, body Content) (StoredObject, error) {
 	return receive[StoredObject](c, c.request(ctx, http.MethodPut, "/api/v1/sync/files/"+segment(id), params, body, 0))
@@ -81,6 +236,319 @@ func (c *Client) ReplaceFile(ctx context.Context, id string, params ReplaceFileP
 // GetManifest is GET /api/v1/sync/manifest: Get the manifest.
 func (c *Client) GetManifest(ctx context.Context, params GetManifestParams) (*List[StoredObject], error) {
 	return list[StoredObject](c, c.request(ctx, http.MethodGet, "/api/v1/sync/manifest", params, nil, 0))
+}
+
+// GetWorkspaceMemory is GET /api/v1/sync/memory/workspace/{workspaceId}/{fileName}: Get a workspace's memory file.
+func (c *Client) GetWorkspaceMemory(ctx context.Context, workspaceId string, fileName string, params GetWorkspaceMemoryParams) (*StoredFile, error) {
+	return receive[*StoredFile](c, c.request(ctx, http.MethodGet, "/api/v1/sync/memory/workspace/"+segment(workspaceId)+"/"+segment(fileName), params, nil, 0))
+}
+
+// PutWorkspaceMemory is PUT /api/v1/sync/memory/workspace/{workspaceId}/{fileName}: Store a workspace's memory file.
+func (c *Client) PutWorkspaceMemory(ctx context.Context, workspaceId string, fileName string, params PutWorkspaceMemoryParams, body MemoryDraft) (StoredObject, error) {
+	return receive[StoredObject](c, c.request(ctx, http.MethodPut, "/api/v1/sync/memory/workspace/"+segment(workspaceId)+"/"+segment(fileName), params, body, 0))
+}
+
+// GetMemory is GET /api/v1/sync/memory/{scope}: Get a memory.
+func (c *Client) GetMemory(ctx context.Context, scope string, params GetMemoryParams) (*StoredFile, error) {
+	return receive[*StoredFile](c, c.request(ctx, http.MethodGet, "/api/v1/sync/memory/"+segment(scope), params, nil, 0))
+}
+
+// PutMemory is PUT /api/v1/sync/memory/{scope}: Store a memory.
+func (c *Client) PutMemory(ctx context.Context, scope string, params PutMemoryParams, body MemoryDraft) (StoredObject, error) {
+	return receive[StoredObject](c, c.request(ctx, http.MethodPut, "/api/v1/sync/memory/"+segment(scope), params, body, 0))
+}
+
+// MoveFolder is POST /api/v1/sync/move: Move a folder.
+func (c *Client) MoveFolder(ctx context.Context, body FolderMove) (FolderMoved, error) {
+	return receive[FolderMoved](c, c.request(ctx, http.MethodPost, "/api/v1/sync/move", nil, body, keyed))
+}
+
+// CreateResumableUpload is POST /api/v1/sync/uploads/resumable: Create a resumable upload.
+func (c *Client) CreateResumableUpload(ctx context.Context, params CreateResumableUploadParams, body Content) (*http.Response, error) {
+	return c.send(c.request(ctx, http.MethodPost, "/api/v1/sync/uploads/resumable", params, body, keyed))
+}
+
+// GetResumableUpload is GET /api/v1/sync/uploads/resumable/{id}: Get a resumable upload.
+func (c *Client) GetResumableUpload(ctx context.Context, id string) (ResumableUpload, error) {
+	return receive[ResumableUpload](c, c.request(ctx, http.MethodGet, "/api/v1/sync/uploads/resumable/"+segment(id), nil, nil, 0))
+}
+
+// AppendToResumableUpload is PATCH /api/v1/sync/uploads/resumable/{id}: Append content to a resumable upload.
+func (c *Client) AppendToResumableUpload(ctx context.Context, id string, params AppendToResumableUploadParams, body Content) (*http.Response, error) {
+	return c.send(c.request(ctx, http.MethodPatch, "/api/v1/sync/uploads/resumable/"+segment(id), params, body, 0))
+}
+
+// ListTasks is GET /api/v1/tasks: List tasks.
+func (c *Client) ListTasks(ctx context.Context, params ListTasksParams) (*List[Task], error) {
+	return list[Task](c, c.request(ctx, http.MethodGet, "/api/v1/tasks", params, nil, 0))
+}
+
+// CreateTask is POST /api/v1/tasks: Create a task.
+func (c *Client) CreateTask(ctx context.Context, body TaskDraft) (Task, error) {
+	return receive[Task](c, c.request(ctx, http.MethodPost, "/api/v1/tasks", nil, body, keyed))
+}
+
+// ReorderTasks is POST /api/v1/tasks/reorder: Reorder tasks.
+func (c *Client) ReorderTasks(ctx context.Context, body Reorder) (*List[Task], error) {
+	return list[Task](c, c.request(ctx, http.MethodPost, "/api/v1/tasks/reorder", nil, body, keyed))
+}
+
+// GetTask is GET /api/v1/tasks/{id}: Get a task.
+func (c *Client) GetTask(ctx context.Context, id string, params GetTaskParams) (Task, error) {
+	return receive[Task](c, c.request(ctx, http.MethodGet, "/api/v1/tasks/"+segment(id), params, nil, 0))
+}
+
+// UpdateTask is PATCH /api/v1/tasks/{id}: Update a task.
+func (c *Client) UpdateTask(ctx context.Context, id string, params UpdateTaskParams, body TaskPatch) (Task, error) {
+	return receive[Task](c, c.request(ctx, http.MethodPatch, "/api/v1/tasks/"+segment(id), params, body, 0))
+}
+
+// GetTaskHistory is GET /api/v1/tasks/{id}/history: List a task's changes.
+func (c *Client) GetTaskHistory(ctx context.Context, id string, params GetTaskHistoryParams) (*List[TaskChange], error) {
+	return list[TaskChange](c, c.request(ctx, http.MethodGet, "/api/v1/tasks/"+segment(id)+"/history", params, nil, 0))
+}
+
+// ListTeams is GET /api/v1/teams: List teams.
+func (c *Client) ListTeams(ctx context.Context, params ListTeamsParams) (*List[Team], error) {
+	return list[Team](c, c.request(ctx, http.MethodGet, "/api/v1/teams", params, nil, 0))
+}
+
+// CreateTeam is POST /api/v1/teams: Create a team.
+func (c *Client) CreateTeam(ctx context.Context, body TeamDraft) (Team, error) {
+	return receive[Team](c, c.request(ctx, http.MethodPost, "/api/v1/teams", nil, body, keyed))
+}
+
+// DeleteTeam is DELETE /api/v1/teams/{id}: Delete a team.
+func (c *Client) DeleteTeam(ctx context.Context, id string) (Success, error) {
+	return receive[Success](c, c.request(ctx, http.MethodDelete, "/api/v1/teams/"+segment(id), nil, nil, 0))
+}
+
+// ListTeamMembers is GET /api/v1/teams/{id}/members: List a team's members.
+func (c *Client) ListTeamMembers(ctx context.Context, id string, params ListTeamMembersParams) (*List[TeamMember], error) {
+	return list[TeamMember](c, c.request(ctx, http.MethodGet, "/api/v1/teams/"+segment(id)+"/members", params, nil, 0))
+}
+
+// AddTeamMember is POST /api/v1/teams/{id}/members: Add a team member.
+func (c *Client) AddTeamMember(ctx context.Context, id string, body TeamMemberDraft) (TeamMember, error) {
+	return receive[TeamMember](c, c.request(ctx, http.MethodPost, "/api/v1/teams/"+segment(id)+"/members", nil, body, keyed))
+}
+
+// RemoveTeamMember is DELETE /api/v1/teams/{id}/members/{userId}: Remove a team member.
+func (c *Client) RemoveTeamMember(ctx context.Context, id string, userId string) (Success, error) {
+	return receive[Success](c, c.request(ctx, http.MethodDelete, "/api/v1/teams/"+segment(id)+"/members/"+segment(userId), nil, nil, 0))
+}
+
+// PublishRelease is POST /api/v1/updates: Publish a release.
+func (c *Client) PublishRelease(ctx context.Context, body ReleaseDraft) (Release, error) {
+	return receive[Release](c, c.request(ctx, http.MethodPost, "/api/v1/updates", nil, body, keyed))
+}
+
+// GetAdoption is GET /api/v1/updates/adoption: List adoption.
+func (c *Client) GetAdoption(ctx context.Context, params GetAdoptionParams) (*List[Adoption], error) {
+	return list[Adoption](c, c.request(ctx, http.MethodGet, "/api/v1/updates/adoption", params, nil, 0))
+}
+
+// ListReleases is GET /api/v1/updates/releases: List releases.
+func (c *Client) ListReleases(ctx context.Context, params ListReleasesParams) (*List[Release], error) {
+	return list[Release](c, c.request(ctx, http.MethodGet, "/api/v1/updates/releases", params, nil, 0))
+}
+
+// ExplainRollout is GET /api/v1/updates/releases/{id}/rollout: Explain a rollout.
+func (c *Client) ExplainRollout(ctx context.Context, id string, params ExplainRolloutParams) (Rollout, error) {
+	return receive[Rollout](c, c.request(ctx, http.MethodGet, "/api/v1/updates/releases/"+segment(id)+"/rollout", params, nil, 0))
+}
+
+// ChangeRelease is PATCH /api/v1/updates/{id}: Update a release.
+func (c *Client) ChangeRelease(ctx context.Context, id string, body ReleasePatch) (Release, error) {
+	return receive[Release](c, c.request(ctx, http.MethodPatch, "/api/v1/updates/"+segment(id), nil, body, 0))
+}
+
+// ListWorkspaces is GET /api/v1/workspaces: List workspaces.
+func (c *Client) ListWorkspaces(ctx context.Context, params ListWorkspacesParams) (*List[Workspace], error) {
+	return list[Workspace](c, c.request(ctx, http.MethodGet, "/api/v1/workspaces", params, nil, 0))
+}
+
+// CreateWorkspace is POST /api/v1/workspaces: Create a workspace.
+func (c *Client) CreateWorkspace(ctx context.Context, body WorkspaceDraft) (Workspace, error) {
+	return receive[Workspace](c, c.request(ctx, http.MethodPost, "/api/v1/workspaces", nil, body, keyed))
+}
+
+// DeleteWorkspace is DELETE /api/v1/workspaces/{id}: Delete a workspace.
+func (c *Client) DeleteWorkspace(ctx context.Context, id string) (Success, error) {
+	return receive[Success](c, c.request(ctx, http.MethodDelete, "/api/v1/workspaces/"+segment(id), nil, nil, 0))
+}
+
+// MoveWorkspace is POST /api/v1/workspaces/{id}/move: Move a workspace.
+func (c *Client) MoveWorkspace(ctx context.Context, id string, body Move) (Workspace, error) {
+	return receive[Workspace](c, c.request(ctx, http.MethodPost, "/api/v1/workspaces/"+segment(id)+"/move", nil, body, keyed))
+}
+
+// Adoption: The checks of a day, target and version.
+type Adoption struct {
+	Day      string `json:"day"`
+	Platform string `json:"platform"`
+	Arch     string `json:"arch"`
+	Channel  string `json:"channel"`
+	Version  string `json:"version"`
+	Checks   int64  `json:"checks"`
+	Offered  int64  `json:"offered"`
+}
+
+// AppendToResumableUploadParams are the parameters of AppendToResumableUpload. Zero fields are left out.
+type AppendToResumableUploadParams struct {
+	UploadComplete string `header:"Upload-Complete"` // ?1 if the content ends with this request, else ?0.
+	UploadOffset   *int64 `header:"Upload-Offset"`   // The number of bytes that are stored; 409 with the right one if it differs.
+	UploadLength   *int64 `header:"Upload-Length"`   // Bytes of the whole content. It is required when an upload is created, except with Upload-Complete: ?1 and a length of the request's content.
+	Checksum       string `query:"checksum"`         // SHA-256 of the whole content in hexadecimal; required with Upload-Complete: ?1 unless the upload was created with it.
+}
+
+// Authorization: A pending authorization.
+type Authorization struct {
+	AuthURL    string `json:"authUrl"`
+	State      string `json:"state"`
+	InstanceID string `json:"instanceId"`
+}
+
+// AuthorizationDraft: The connector or the provider, one of the two.
+type AuthorizationDraft struct {
+	InstanceID *string `json:"instanceId,omitzero"`
+	ProviderID *string `json:"providerId,omitzero"`
+}
+
+// AuthorizationStatus: The status of an authorization.
+type AuthorizationStatus struct {
+	Status     string  `json:"status"`
+	InstanceID string  `json:"instanceId"`
+	Error      *string `json:"error"`
+}
+
+// BillingStatus: Whether the organisation's subscription is active.
+type BillingStatus struct {
+	Allowed              bool       `json:"allowed"`
+	HasActivePlan        bool       `json:"hasActivePlan"`
+	HadPriorSubscription bool       `json:"hadPriorSubscription"`
+	Plan                 string     `json:"plan"`
+	Status               string     `json:"status"`
+	TrialEndsAt          *time.Time `json:"trialEndsAt"`
+}
+
+// ChatChunk: The data of an event of a chat's stream.
+type ChatChunk struct {
+	Type       string      `json:"type"`
+	Error      *string     `json:"error,omitzero"`
+	Text       *string     `json:"text,omitzero"`
+	ToolCall   *ToolCall   `json:"toolCall,omitzero"`
+	ToolResult *ToolResult `json:"toolResult,omitzero"`
+	Usage      *ChatUsage  `json:"usage,omitzero"`
+}
+
+// ChatRequest: A message to a model with its history.
+type ChatRequest struct {
+	Message         string           `json:"message"`
+	EnableWebSearch *bool            `json:"enableWebSearch,omitzero"`
+	History         []HistoryMessage `json:"history,omitzero"`
+	MaxTokens       *int64           `json:"maxTokens,omitzero"`
+	Model           *string          `json:"model,omitzero"`
+	SystemPrompt    *string          `json:"systemPrompt,omitzero"`
+	Tools           []ToolDefinition `json:"tools,omitzero"`
+}
+
+// ChatUsage: The tokens used by the answer.
+type ChatUsage struct {
+	InputTokens  int64 `json:"inputTokens"`
+	OutputTokens int64 `json:"outputTokens"`
+}
+
+// CheckoutDraft: The plan to buy.
+type CheckoutDraft struct {
+	Plan string `json:"plan"`
+}
+
+// Connector: A tool server of the organisation.
+type Connector struct {
+	ID                  string          `json:"id"`
+	InstanceID          string          `json:"instanceId"`
+	ServerID            string          `json:"serverId"`
+	Label               string          `json:"label"`
+	Name                *string         `json:"name"`
+	Config              map[string]any  `json:"config"`
+	Hosting             string          `json:"hosting"`
+	Transport           string          `json:"transport"`
+	Status              string          `json:"status"`
+	LastError           *string         `json:"lastError"`
+	LastUsedAt          *time.Time      `json:"lastUsedAt"`
+	CreatedBy           string          `json:"createdBy"`
+	CreatedAt           time.Time       `json:"createdAt"`
+	Tools               []ConnectorTool `json:"tools"`
+	HasCredentials      bool            `json:"hasCredentials"`
+	CredentialsExpireAt *time.Time      `json:"credentialsExpireAt"`
+}
+
+// ConnectorDraft: The fields of a new connector.
+type ConnectorDraft struct {
+	ProviderID string         `json:"providerId"`
+	Config     map[string]any `json:"config,omitzero"`
+	Name       *string        `json:"name,omitzero"`
+}
+
+// ConnectorProvider: An entry of the catalog.
+type ConnectorProvider struct {
+	ServerID         string            `json:"serverId"`
+	DisplayName      string            `json:"displayName"`
+	Description      string            `json:"description"`
+	IconURL          *string           `json:"iconUrl"`
+	Category         *string           `json:"category"`
+	AuthMode         string            `json:"authMode"`
+	McpTransport     string            `json:"mcpTransport"`
+	McpURL           *string           `json:"mcpUrl"`
+	CredentialFields []CredentialField `json:"credentialFields"`
+	Headers          map[string]string `json:"headers"`
+	Command          []string          `json:"command"`
+	Env              map[string]string `json:"env"`
+}
+
+// ConnectorTool: A tool that the server offers.
+type ConnectorTool struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+// CreateResumableUploadParams are the parameters of CreateResumableUpload. Zero fields are left out.
+type CreateResumableUploadParams struct {
+	UploadComplete  string `header:"Upload-Complete"` // ?1 if the content ends with this request, else ?0.
+	UploadLength    *int64 `header:"Upload-Length"`   // Bytes of the whole content. It is required when an upload is created, except with Upload-Complete: ?1 and a length of the request's content.
+	IfMatch         string `header:"If-Match"`        // The expected version as entity tag or number, or * for any; 409 if it differs or the tag is weak. Not with expectedVersion.
+	IfNoneMatch     string `header:"If-None-Match"`   // Only *: nothing must be stored yet, else 409. Not with If-Match or expectedVersion.
+	FileID          string `query:"fileId"`           // The file whose content is replaced; path, kind, scope, workspaceId and teamId must be absent.
+	Path            string `query:"path"`             // The path; required for a new file.
+	Kind            string `query:"kind"`             // The kind; ARTIFACT by default.
+	Scope           string `query:"scope"`            // The scope; SHARED by default.
+	WorkspaceID     string `query:"workspaceId"`      // A workspace that the caller sees.
+	TeamID          string `query:"teamId"`           // A team that the caller sees.
+	MimeType        string `query:"mimeType"`         // The media type; by default from the content type, else from the path's extension, or unchanged.
+	Checksum        string `query:"checksum"`         // SHA-256 of the content in hexadecimal; 400 if it does not match.
+	ExpectedVersion *int64 `query:"expectedVersion"`  // The expected version, 0 for none; 409 if it differs.
+}
+
+// CredentialField: An entry of the credentials.
+type CredentialField struct {
+	Name     string `json:"name"`
+	Label    string `json:"label"`
+	Optional bool   `json:"optional"`
+}
+
+// CredentialsDraft: The new credentials of a connector.
+type CredentialsDraft struct {
+	Credentials map[string]any `json:"credentials"`
+}
+
+// DayUsage: The tokens of one day.
+type DayUsage struct {
+	Date         string `json:"date"`
+	InputTokens  int64  `json:"inputTokens"`
+	OutputTokens int64  `json:"outputTokens"`
+	TotalTokens  int64  `json:"totalTokens"`
+	Requests     int64  `json:"requests"`
 }
 
 // DeleteFileParams are the parameters of DeleteFile. Zero fields are left out.
@@ -131,6 +599,11 @@ type DownloadFileParams struct {
 	IfRange     string `header:"If-Range"`      // The entity tag that the ranges belong to; if it is outdated, all bytes are returned.
 }
 
+// Elsewhere: An address to redirect the user to.
+type Elsewhere struct {
+	URL string `json:"url"`
+}
+
 // Exchange: The request for a service token.
 type Exchange struct {
 	IdentityToken string  `json:"identityToken"`
@@ -141,9 +614,54 @@ type Exchange struct {
 	UserName      *string `json:"userName,omitzero"`
 }
 
+// ExplainRolloutParams are the parameters of ExplainRollout. Zero fields are left out.
+type ExplainRolloutParams struct {
+	ClientIDs string `query:"clientIds"` // 1 to 100 ids of devices of 1 to 200 characters, separated by commas.
+}
+
+// FieldChange: The change of a field.
+type FieldChange struct {
+	Field string  `json:"field"`
+	From  *string `json:"from"`
+	To    *string `json:"to"`
+}
+
+// FileMove: A file's new path.
+type FileMove struct {
+	Path            string `json:"path"`
+	ExpectedVersion *int64 `json:"expectedVersion,omitzero"`
+}
+
+// FolderMove: A folder's new path, and the place of its files.
+type FolderMove struct {
+	From        string  `json:"from"`
+	To          string  `json:"to"`
+	Kind        *string `json:"kind,omitzero"`
+	Scope       *string `json:"scope,omitzero"`
+	TeamID      *string `json:"teamId,omitzero"`
+	WorkspaceID *string `json:"workspaceId,omitzero"`
+}
+
+// FolderMoved: The outcome of a move of a folder.
+type FolderMoved struct {
+	Moved  int64  `json:"moved"`
+	Cursor string `json:"cursor"`
+}
+
 // FollowChangesParams are the parameters of FollowChanges. Zero fields are left out.
 type FollowChangesParams struct {
 	LastEventID string `header:"Last-Event-ID"` // The id of the last event received.
+}
+
+// GetAdoptionParams are the parameters of GetAdoption. Zero fields are left out.
+type GetAdoptionParams struct {
+	From     string `query:"from"`     // The first day, in UTC; by default 29 days before the last one, and at most 399 days before it.
+	To       string `query:"to"`       // The last day, in UTC; by default today.
+	Platform string `query:"platform"` // darwin, win32 or linux, in any case; all by default.
+	Arch     string `query:"arch"`     // x64, arm64 or universal, in any case; all by default.
+	Channel  string `query:"channel"`  // stable, beta or canary, in any case; all by default.
+	Limit    *int64 `query:"limit"`    // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
+	Cursor   string `query:"cursor"`   // The start of the page, from the Link header.
 }
 
 // GetManifestParams are the parameters of GetManifest. Zero fields are left out.
@@ -152,6 +670,82 @@ type GetManifestParams struct {
 	Limit       *int64 `query:"limit"`          // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
 	Cursor      string `query:"cursor"`         // The start of the page, from the Link header.
 	IfNoneMatch string `header:"If-None-Match"` // Entity tags; 304 if one matches. Weak tags match too.
+}
+
+// GetMemoryParams are the parameters of GetMemory. Zero fields are left out.
+type GetMemoryParams struct {
+	IfNoneMatch string `header:"If-None-Match"` // Entity tags; 304 if one matches. Weak tags match too.
+}
+
+// GetTaskHistoryParams are the parameters of GetTaskHistory. Zero fields are left out.
+type GetTaskHistoryParams struct {
+	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
+	Cursor string `query:"cursor"` // The start of the page, from the Link header.
+}
+
+// GetTaskParams are the parameters of GetTask. Zero fields are left out.
+type GetTaskParams struct {
+	IfNoneMatch string `header:"If-None-Match"` // Entity tags; 304 if one matches. Weak tags match too.
+}
+
+// GetWorkspaceMemoryParams are the parameters of GetWorkspaceMemory. Zero fields are left out.
+type GetWorkspaceMemoryParams struct {
+	IfNoneMatch string `header:"If-None-Match"` // Entity tags; 304 if one matches. Weak tags match too.
+}
+
+// Grant: A subscription that an operator sets.
+type Grant struct {
+	Plan             string  `json:"plan"`
+	CurrentPeriodEnd *string `json:"currentPeriodEnd,omitzero"`
+	Seats            *int64  `json:"seats,omitzero"`
+}
+
+// HistoryMessage: A previous message of the user or the assistant.
+type HistoryMessage struct {
+	Role    string `json:"role"`
+	Content any    `json:"content"`
+}
+
+// Invitation: An invitation, valid for 24 hours.
+type Invitation struct {
+	ID         string     `json:"id"`
+	Email      string     `json:"email"`
+	Role       string     `json:"role"`
+	Status     string     `json:"status"`
+	ExpiresAt  time.Time  `json:"expiresAt"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	AcceptedAt *time.Time `json:"acceptedAt"`
+	InvitedBy  *string    `json:"invitedBy"`
+}
+
+// InvitationWithAddress: An invitation with the address that accepts it.
+type InvitationWithAddress struct {
+	ID         string     `json:"id"`
+	Email      string     `json:"email"`
+	Role       string     `json:"role"`
+	Status     string     `json:"status"`
+	ExpiresAt  time.Time  `json:"expiresAt"`
+	CreatedAt  time.Time  `json:"createdAt"`
+	AcceptedAt *time.Time `json:"acceptedAt"`
+	InvitedBy  *string    `json:"invitedBy"`
+	InviteURL  string     `json:"inviteUrl"`
+}
+
+// Invite: The address and role of an invitation.
+type Invite struct {
+	Email string `json:"email"`
+	Role  string `json:"role"`
+}
+
+// ListConnectorProvidersParams are the parameters of ListConnectorProviders. Zero fields are left out.
+type ListConnectorProvidersParams struct {
+	IfNoneMatch string `header:"If-None-Match"` // Entity tags; 304 if one matches. Weak tags match too.
+}
+
+// ListConnectorsParams are the parameters of ListConnectors. Zero fields are left out.
+type ListConnectorsParams struct {
+	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
+	Cursor string `query:"cursor"` // The start of the page, from the Link header.
 }
 
 // ListFilesParams are the parameters of ListFiles. Zero fields are left out.
@@ -165,6 +759,62 @@ type ListFilesParams struct {
 	Cursor      string `query:"cursor"`      // The start of the page, from the Link header.
 }
 
+// ListInvitationsParams are the parameters of ListInvitations. Zero fields are left out.
+type ListInvitationsParams struct {
+	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
+	Cursor string `query:"cursor"` // The start of the page, from the Link header.
+}
+
+// ListMembersParams are the parameters of ListMembers. Zero fields are left out.
+type ListMembersParams struct {
+	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
+	Cursor string `query:"cursor"` // The start of the page, from the Link header.
+}
+
+// ListOrganisationsParams are the parameters of ListOrganisations. Zero fields are left out.
+type ListOrganisationsParams struct {
+	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
+	Cursor string `query:"cursor"` // The start of the page, from the Link header.
+}
+
+// ListReleasesParams are the parameters of ListReleases. Zero fields are left out.
+type ListReleasesParams struct {
+	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
+	Cursor string `query:"cursor"` // The start of the page, from the Link header.
+}
+
+// ListTasksParams are the parameters of ListTasks. Zero fields are left out.
+type ListTasksParams struct {
+	Status      string `query:"status"`      // Only tasks with this status.
+	Priority    string `query:"priority"`    // Only tasks with this priority.
+	AssigneeID  string `query:"assigneeId"`  // A user's id; null selects the unassigned.
+	WorkspaceID string `query:"workspaceId"` // A workspace's id; null selects the tasks of the organisation.
+	Tags        string `query:"tags"`        // 1 to 50 tags, separated by commas; any of them matches.
+	DueBefore   string `query:"dueBefore"`   // A date or time, included; a date covers its whole day in UTC.
+	DueAfter    string `query:"dueAfter"`    // A date or time, included; a date covers its whole day in UTC.
+	Limit       *int64 `query:"limit"`       // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
+	Cursor      string `query:"cursor"`      // The start of the page, from the Link header.
+}
+
+// ListTeamMembersParams are the parameters of ListTeamMembers. Zero fields are left out.
+type ListTeamMembersParams struct {
+	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
+	Cursor string `query:"cursor"` // The start of the page, from the Link header.
+}
+
+// ListTeamsParams are the parameters of ListTeams. Zero fields are left out.
+type ListTeamsParams struct {
+	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
+	Cursor string `query:"cursor"` // The start of the page, from the Link header.
+}
+
+// ListWorkspacesParams are the parameters of ListWorkspaces. Zero fields are left out.
+type ListWorkspacesParams struct {
+	TeamID string `query:"teamId"` // Only the workspaces of this team.
+	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
+	Cursor string `query:"cursor"` // The start of the page, from the Link header.
+}
+
 // Me: The caller.
 type Me struct {
 	User                Profile `json:"user"`
@@ -174,6 +824,54 @@ type Me struct {
 	OnboardingSeeded    bool    `json:"onboardingSeeded"`
 }
 
+// Member: A member of the organisation.
+type Member struct {
+	UserID              string    `json:"userId"`
+	Name                *string   `json:"name"`
+	Email               *string   `json:"email"`
+	AvatarURL           *string   `json:"avatarUrl"`
+	Role                string    `json:"role"`
+	OnboardingCompleted bool      `json:"onboardingCompleted"`
+	JoinedAt            time.Time `json:"joinedAt"`
+}
+
+// MemoryDraft: A memory's new content.
+type MemoryDraft struct {
+	Content         string `json:"content"`
+	ExpectedVersion *int64 `json:"expectedVersion,omitzero"`
+}
+
+// Model: A model that a chat may name.
+type Model struct {
+	ID              string   `json:"id"`
+	DisplayName     string   `json:"displayName"`
+	Provider        string   `json:"provider"`
+	Tier            string   `json:"tier"`
+	ContextWindow   int64    `json:"contextWindow"`
+	MaxOutputTokens int64    `json:"maxOutputTokens"`
+	Capabilities    []string `json:"capabilities"`
+}
+
+// ModelUsage: The tokens of one model.
+type ModelUsage struct {
+	Model        string `json:"model"`
+	InputTokens  int64  `json:"inputTokens"`
+	OutputTokens int64  `json:"outputTokens"`
+	TotalTokens  int64  `json:"totalTokens"`
+	Requests     int64  `json:"requests"`
+}
+
+// Move: The target of a move.
+type Move struct {
+	TargetTeamID string `json:"targetTeamId"`
+}
+
+// MoveFileParams are the parameters of MoveFile. Zero fields are left out.
+type MoveFileParams struct {
+	IfMatch         string `header:"If-Match"`       // The expected version as entity tag or number, or * for any; 409 if it differs or the tag is weak. Not with expectedVersion.
+	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
+}
+
 // Org: An organisation.
 type Org struct {
 	ID   string  `json:"id"`
@@ -181,11 +879,45 @@ type Org struct {
 	Slug *string `json:"slug"`
 }
 
+// OrganisationUsage: The tokens that an organisation has used in a billing period.
+type OrganisationUsage struct {
+	PeriodStart  time.Time    `json:"periodStart"`
+	PeriodEnd    time.Time    `json:"periodEnd"`
+	InputTokens  int64        `json:"inputTokens"`
+	OutputTokens int64        `json:"outputTokens"`
+	TotalTokens  int64        `json:"totalTokens"`
+	Requests     int64        `json:"requests"`
+	ByModel      []ModelUsage `json:"byModel"`
+	ByDay        []DayUsage   `json:"byDay"`
+	ByUser       []UserUsage  `json:"byUser,omitzero"`
+}
+
+// Overview: An organisation as operators see it.
+type Overview struct {
+	ID                 string       `json:"id"`
+	Name               *string      `json:"name"`
+	Slug               *string      `json:"slug"`
+	CreatedAt          time.Time    `json:"createdAt"`
+	UpdatedAt          time.Time    `json:"updatedAt"`
+	ClosedAt           *time.Time   `json:"closedAt"`
+	Owners             int64        `json:"owners"`
+	Members            int64        `json:"members"`
+	PendingInvitations int64        `json:"pendingInvitations"`
+	Subscription       Subscription `json:"subscription"`
+	StorageUsed        int64        `json:"storageUsed"`
+	StorageLimit       *int64       `json:"storageLimit"`
+}
+
 // Person: A user.
 type Person struct {
 	ID    string  `json:"id"`
 	Name  *string `json:"name"`
 	Email *string `json:"email"`
+}
+
+// PollAuthorizationParams are the parameters of PollAuthorization. Zero fields are left out.
+type PollAuthorizationParams struct {
+	State string `query:"state"` // The state from the start of the authorization.
 }
 
 // Profile: A user with their picture.
@@ -196,9 +928,92 @@ type Profile struct {
 	AvatarURL *string `json:"avatarUrl"`
 }
 
+// PutMemoryParams are the parameters of PutMemory. Zero fields are left out.
+type PutMemoryParams struct {
+	IfMatch         string `header:"If-Match"`       // The expected version as entity tag or number, or * for any; 409 if it differs or the tag is weak. Not with expectedVersion.
+	IfNoneMatch     string `header:"If-None-Match"`  // Only *: nothing must be stored yet, else 409. Not with If-Match or expectedVersion.
+	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
+}
+
+// PutWorkspaceMemoryParams are the parameters of PutWorkspaceMemory. Zero fields are left out.
+type PutWorkspaceMemoryParams struct {
+	IfMatch         string `header:"If-Match"`       // The expected version as entity tag or number, or * for any; 409 if it differs or the tag is weak. Not with expectedVersion.
+	IfNoneMatch     string `header:"If-None-Match"`  // Only *: nothing must be stored yet, else 409. Not with If-Match or expectedVersion.
+	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
+}
+
+// Quota: A user's quota of today.
+type Quota struct {
+	Used      int64     `json:"used"`
+	Limit     int64     `json:"limit"`
+	Remaining int64     `json:"remaining"`
+	ResetsAt  time.Time `json:"resetsAt"`
+}
+
 // Refresh: The token to refresh.
 type Refresh struct {
 	Token string `json:"token"`
+}
+
+// Release: A version of the desktop application for one platform, architecture and channel.
+type Release struct {
+	ID                string    `json:"id"`
+	Version           string    `json:"version"`
+	Platform          string    `json:"platform"`
+	Arch              string    `json:"arch"`
+	Channel           string    `json:"channel"`
+	DownloadURL       string    `json:"downloadUrl"`
+	Sha512            *string   `json:"sha512"`
+	Sha512Base64      *string   `json:"sha512Base64"`
+	Sha1              *string   `json:"sha1"`
+	FileSizeBytes     *int64    `json:"fileSizeBytes"`
+	ReleaseNotes      *string   `json:"releaseNotes"`
+	MinOsVersion      *string   `json:"minOsVersion"`
+	Signature         *string   `json:"signature"`
+	Mandatory         bool      `json:"mandatory"`
+	RolloutPercentage int64     `json:"rolloutPercentage"`
+	Active            bool      `json:"active"`
+	PublishedAt       time.Time `json:"publishedAt"`
+	UpdatedAt         time.Time `json:"updatedAt"`
+}
+
+// ReleaseDraft: The fields of a new release.
+type ReleaseDraft struct {
+	Version           string  `json:"version"`
+	Platform          string  `json:"platform"`
+	Arch              string  `json:"arch"`
+	DownloadURL       string  `json:"downloadUrl"`
+	Active            *bool   `json:"active,omitzero"`
+	Channel           *string `json:"channel,omitzero"`
+	FileSizeBytes     *int64  `json:"fileSizeBytes,omitzero"`
+	Mandatory         *bool   `json:"mandatory,omitzero"`
+	MinOsVersion      *string `json:"minOsVersion,omitzero"`
+	PublishedAt       *string `json:"publishedAt,omitzero"`
+	ReleaseNotes      *string `json:"releaseNotes,omitzero"`
+	RolloutPercentage *int64  `json:"rolloutPercentage,omitzero"`
+	Sha1              *string `json:"sha1,omitzero"`
+	Sha512            *string `json:"sha512,omitzero"`
+	Signature         *string `json:"signature,omitzero"`
+}
+
+// ReleasePatch: The settings to change.
+type ReleasePatch struct {
+	Active            *bool          `json:"active,omitzero"`
+	DownloadURL       *string        `json:"downloadUrl,omitzero"`
+	FileSizeBytes     Change[int64]  `json:"fileSizeBytes,omitzero"`
+	Mandatory         *bool          `json:"mandatory,omitzero"`
+	MinOsVersion      Change[string] `json:"minOsVersion,omitzero"`
+	PublishedAt       *string        `json:"publishedAt,omitzero"`
+	ReleaseNotes      Change[string] `json:"releaseNotes,omitzero"`
+	RolloutPercentage *int64         `json:"rolloutPercentage,omitzero"`
+	Sha1              Change[string] `json:"sha1,omitzero"`
+	Sha512            Change[string] `json:"sha512,omitzero"`
+	Signature         Change[string] `json:"signature,omitzero"`
+}
+
+// Reorder: Tasks in their new order.
+type Reorder struct {
+	TaskIDs []string `json:"taskIds"`
 }
 
 // ReplaceFileParams are the parameters of ReplaceFile. Zero fields are left out.
@@ -207,6 +1022,36 @@ type ReplaceFileParams struct {
 	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
 	Checksum        string `query:"checksum"`        // SHA-256 of the content in hexadecimal; 400 if it does not match.
 	MimeType        string `query:"mimeType"`        // The media type, for raw bytes; unchanged if absent.
+}
+
+// ResumableUpload: A resumable upload.
+type ResumableUpload struct {
+	ID        string    `json:"id"`
+	FileID    string    `json:"fileId"`
+	Offset    int64     `json:"offset"`
+	Size      int64     `json:"size"`
+	Complete  bool      `json:"complete"`
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// RoleChange: A member's new role.
+type RoleChange struct {
+	Role string `json:"role"`
+}
+
+// Rollout: The devices to which a release is offered.
+type Rollout struct {
+	Release           string          `json:"release"`
+	RolloutPercentage int64           `json:"rolloutPercentage"`
+	Devices           []RolloutDevice `json:"devices"`
+}
+
+// RolloutDevice: Whether a device is offered a release.
+type RolloutDevice struct {
+	ClientID string `json:"clientId"`
+	Bucket   int64  `json:"bucket"`
+	Offered  bool   `json:"offered"`
+	Reason   string `json:"reason"`
 }
 
 // Session: A service token with its user and organisation.
@@ -227,6 +1072,45 @@ type SignIn struct {
 	Address    *string   `json:"address"`
 	UserAgent  *string   `json:"userAgent"`
 	Current    bool      `json:"current"`
+}
+
+// Storage: What an organisation stores, in bytes.
+type Storage struct {
+	Plan      string         `json:"plan"`
+	Used      int64          `json:"used"`
+	Limit     *int64         `json:"limit"`
+	OverLimit bool           `json:"overLimit"`
+	ByClass   StorageByClass `json:"byClass"`
+	Uploads   int64          `json:"uploads"`
+}
+
+// StorageByClass: The size of content by what it is, in bytes.
+type StorageByClass struct {
+	SharedFiles   int64 `json:"sharedFiles"`
+	PersonalFiles int64 `json:"personalFiles"`
+	Memories      int64 `json:"memories"`
+}
+
+// StoredFile: The record of a stored file with its content.
+type StoredFile struct {
+	ID          string    `json:"id"`
+	StorageKey  string    `json:"storageKey"`
+	Path        string    `json:"path"`
+	MimeType    string    `json:"mimeType"`
+	Size        int64     `json:"size"`
+	Checksum    string    `json:"checksum"`
+	Version     int64     `json:"version"`
+	Kind        string    `json:"kind"`
+	Scope       string    `json:"scope"`
+	WorkspaceID *string   `json:"workspaceId"`
+	TeamID      *string   `json:"teamId"`
+	OwnerID     *string   `json:"ownerId"`
+	CreatedBy   string    `json:"createdBy"`
+	UpdatedBy   string    `json:"updatedBy"`
+	CreatedAt   time.Time `json:"createdAt"`
+	UpdatedAt   time.Time `json:"updatedAt"`
+	Content     string    `json:"content"`
+	Encoding    string    `json:"encoding"`
 }
 
 // StoredObject: The record of a stored file.
@@ -253,9 +1137,136 @@ type StoredObject struct {
 	ExpiresAt   *time.Time `json:"expiresAt,omitzero"`
 }
 
+// Subscription: An organisation's subscription.
+type Subscription struct {
+	Plan               string     `json:"plan"`
+	Status             string     `json:"status"`
+	Seats              int64      `json:"seats"`
+	PurchasedSeats     *int64     `json:"purchasedSeats"`
+	CurrentPeriodStart *time.Time `json:"currentPeriodStart"`
+	CurrentPeriodEnd   *time.Time `json:"currentPeriodEnd"`
+	CancelAtPeriodEnd  bool       `json:"cancelAtPeriodEnd"`
+	TrialEnd           *time.Time `json:"trialEnd"`
+	ManagedExternally  bool       `json:"managedExternally"`
+	HasPaymentMethod   bool       `json:"hasPaymentMethod"`
+}
+
 // Success: The operation succeeded.
 type Success struct {
 	Success bool `json:"success"`
+}
+
+// Task: A task.
+type Task struct {
+	ID          string         `json:"id"`
+	Title       string         `json:"title"`
+	Description *string        `json:"description"`
+	Status      string         `json:"status"`
+	Priority    string         `json:"priority"`
+	AssigneeID  *string        `json:"assigneeId"`
+	WorkspaceID *string        `json:"workspaceId"`
+	DueDate     *string        `json:"dueDate"`
+	Tags        []string       `json:"tags"`
+	Metadata    map[string]any `json:"metadata"`
+	SortOrder   int64          `json:"sortOrder"`
+	CompletedAt *time.Time     `json:"completedAt"`
+	CreatedBy   string         `json:"createdBy"`
+	CreatedAt   time.Time      `json:"createdAt"`
+	UpdatedAt   time.Time      `json:"updatedAt"`
+}
+
+// TaskChange: An entry of a task's history.
+type TaskChange struct {
+	ID        string        `json:"id"`
+	TaskID    string        `json:"taskId"`
+	ChangedBy string        `json:"changedBy"`
+	ChangedAt time.Time     `json:"changedAt"`
+	Reason    *string       `json:"reason"`
+	Changes   []FieldChange `json:"changes"`
+}
+
+// TaskDraft: The fields of a new task.
+type TaskDraft struct {
+	Title       string         `json:"title"`
+	AssigneeID  *string        `json:"assigneeId,omitzero"`
+	Description *string        `json:"description,omitzero"`
+	DueDate     *string        `json:"dueDate,omitzero"`
+	Metadata    map[string]any `json:"metadata,omitzero"`
+	Priority    *string        `json:"priority,omitzero"`
+	Status      *string        `json:"status,omitzero"`
+	Tags        []string       `json:"tags,omitzero"`
+	WorkspaceID *string        `json:"workspaceId,omitzero"`
+}
+
+// TaskPatch: The fields to change.
+type TaskPatch struct {
+	AssigneeID  Change[string]         `json:"assigneeId,omitzero"`
+	Description Change[string]         `json:"description,omitzero"`
+	DueDate     Change[string]         `json:"dueDate,omitzero"`
+	Metadata    Change[map[string]any] `json:"metadata,omitzero"`
+	Priority    *string                `json:"priority,omitzero"`
+	Status      *string                `json:"status,omitzero"`
+	Tags        Change[[]string]       `json:"tags,omitzero"`
+	Title       *string                `json:"title,omitzero"`
+	WorkspaceID Change[string]         `json:"workspaceId,omitzero"`
+}
+
+// Team: A group of members that workspaces belong to.
+type Team struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	Description *string   `json:"description"`
+	Kind        string    `json:"kind"`
+	CreatedBy   string    `json:"createdBy"`
+	CreatedAt   time.Time `json:"createdAt"`
+	UpdatedAt   time.Time `json:"updatedAt"`
+}
+
+// TeamDraft: The fields of a new team.
+type TeamDraft struct {
+	Name        string  `json:"name"`
+	Description *string `json:"description,omitzero"`
+}
+
+// TeamMember: A member of a team.
+type TeamMember struct {
+	UserID    string    `json:"userId"`
+	Name      *string   `json:"name"`
+	Email     *string   `json:"email"`
+	AvatarURL *string   `json:"avatarUrl"`
+	JoinedAt  time.Time `json:"joinedAt"`
+}
+
+// TeamMemberDraft: The member to add.
+type TeamMemberDraft struct {
+	UserID string `json:"userId"`
+}
+
+// ToolCall: A call of a tool.
+type ToolCall struct {
+	ID            string         `json:"id"`
+	Name          string         `json:"name"`
+	Args          map[string]any `json:"args"`
+	ServerHandled *bool          `json:"serverHandled,omitzero"`
+}
+
+// ToolDefinition: A tool that the client runs.
+type ToolDefinition struct {
+	Name        string         `json:"name"`
+	Description *string        `json:"description,omitzero"`
+	InputSchema map[string]any `json:"inputSchema,omitzero"`
+	Parameters  map[string]any `json:"parameters,omitzero"`
+}
+
+// ToolResult: The result of a tool.
+type ToolResult struct {
+	CallID string `json:"callId"`
+	Result any    `json:"result"`
+}
+
+// UpdateTaskParams are the parameters of UpdateTask. Zero fields are left out.
+type UpdateTaskParams struct {
+	IfMatch string `header:"If-Match"` // Entity tags; 412 if none matches the current version. Weak tags never match.
 }
 
 // UploadFileParams are the parameters of UploadFile. Zero fields are left out.
@@ -268,4 +1279,44 @@ type UploadFileParams struct {
 	MimeType        string `query:"mimeType"`        // The media type; by default from the content type or the path's extension.
 	Checksum        string `query:"checksum"`        // SHA-256 of the content in hexadecimal; 400 if it does not match.
 	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
+}
+
+// Usage: The tokens that a user has used in a billing period.
+type Usage struct {
+	PeriodStart  time.Time    `json:"periodStart"`
+	PeriodEnd    time.Time    `json:"periodEnd"`
+	InputTokens  int64        `json:"inputTokens"`
+	OutputTokens int64        `json:"outputTokens"`
+	TotalTokens  int64        `json:"totalTokens"`
+	Requests     int64        `json:"requests"`
+	ByModel      []ModelUsage `json:"byModel"`
+	ByDay        []DayUsage   `json:"byDay"`
+}
+
+// UserUsage: The tokens of one user.
+type UserUsage struct {
+	UserID       string `json:"userId"`
+	InputTokens  int64  `json:"inputTokens"`
+	OutputTokens int64  `json:"outputTokens"`
+	TotalTokens  int64  `json:"totalTokens"`
+	Requests     int64  `json:"requests"`
+}
+
+// Workspace: A workspace of a team.
+type Workspace struct {
+	ID          string    `json:"id"`
+	TeamID      string    `json:"teamId"`
+	Name        string    `json:"name"`
+	Description *string   `json:"description"`
+	SortOrder   int64     `json:"sortOrder"`
+	CreatedBy   string    `json:"createdBy"`
+	CreatedAt   time.Time `json:"createdAt"`
+	UpdatedAt   time.Time `json:"updatedAt"`
+}
+
+// WorkspaceDraft: The fields of a new workspace.
+type WorkspaceDraft struct {
+	Name        string  `json:"name"`
+	TeamID      string  `json:"teamId"`
+	Description *string `json:"description,omitzero"`
 }

@@ -6,6 +6,7 @@ package apiclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -140,7 +141,8 @@ func Status(err error) int {
 // io.Seeker.
 type Content struct {
 	Reader io.Reader
-	Size   int64 // in bytes; -1 if unknown
+	Size   int64  // in bytes; -1 if unknown
+	Type   string // the content type; application/octet-stream if empty
 }
 
 // Change is a field of a patch: absent if zero, null if it has no value.
@@ -201,14 +203,18 @@ func list[T any](c *Client, r *request) (*List[T], error) {
 }
 
 func receive[T any](c *Client, r *request) (T, error) {
-	var v T
 	answer, err := c.send(r)
 	if err != nil {
-		return v, err
+		return *new(T), err
 	}
+	return Decode[T](answer)
+}
+
+// Decode reads an answer whose JSON is a T, and closes it.
+func Decode[T any](answer *http.Response) (v T, err error) {
 	defer answer.Body.Close()
 	if err := json.NewDecoder(answer.Body).Decode(&v); err != nil {
-		return v, fmt.Errorf("%s %s: %w", r.method, r.path, err)
+		return v, fmt.Errorf("%s %s: %w", answer.Request.Method, answer.Request.URL.Path, err)
 	}
 	return v, nil
 }
@@ -257,7 +263,7 @@ func (c *Client) request(ctx context.Context, method, path string, params, body 
 
 // raw has the request send bytes, which are no form and no JSON to the server.
 func (r *request) raw(content Content) {
-	r.header.Set("Content-Type", "application/octet-stream")
+	r.header.Set("Content-Type", cmp.Or(content.Type, "application/octet-stream"))
 	r.size = content.Size
 	seeker, isSeeker := content.Reader.(io.Seeker)
 	r.resendable = isSeeker

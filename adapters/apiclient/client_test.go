@@ -71,7 +71,7 @@ func TestAnExpiredTokenIsRenewedOnce(t *testing.T) {
 			fmt.Fprint(w, stored)
 		}
 	})
-	o, err := f.UploadFile(t.Context(), UploadFileParams{Path: "a"}, Content{strings.NewReader("x"), 1})
+	o, err := f.UploadFile(t.Context(), UploadFileParams{Path: "a"}, Content{Reader: strings.NewReader("x"), Size: 1})
 	if err != nil || o.Version != 2 {
 		t.Errorf("the upload answers %+v, %v", o, err)
 	}
@@ -110,7 +110,7 @@ func TestRefusalsForNowAreRetriedWithTheSameKeyAndBody(t *testing.T) {
 			fmt.Fprint(w, stored)
 		}
 	})
-	if _, err := f.UploadFile(t.Context(), UploadFileParams{}, Content{strings.NewReader("x"), 1}); err != nil {
+	if _, err := f.UploadFile(t.Context(), UploadFileParams{}, Content{Reader: strings.NewReader("x"), Size: 1}); err != nil {
 		t.Error(err)
 	}
 	request := "POST /api/v1/sync/files Bearer old key-1"
@@ -137,7 +137,7 @@ func TestALostAnswerIsAskedForAgainOnlyWhereThatIsSafe(t *testing.T) {
 		"a change with a key":    {func(c *Client) error { _, err := c.ExchangeToken(t.Context(), Exchange{}); return err }, 6},
 		"a change without a key": {func(c *Client) error { _, err := c.DeleteFile(t.Context(), "1", DeleteFileParams{}); return err }, 1},
 		"a body that cannot be reread": {func(c *Client) error {
-			_, err := c.UploadFile(t.Context(), UploadFileParams{}, Content{io.MultiReader(strings.NewReader("x")), 1})
+			_, err := c.UploadFile(t.Context(), UploadFileParams{}, Content{Reader: io.MultiReader(strings.NewReader("x")), Size: 1})
 			return err
 		}, 1},
 	} {

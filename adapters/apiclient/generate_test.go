@@ -24,7 +24,18 @@ var update = flag.Bool("update", false, "write api.go")
 // operations are those that api.go has, by their ids in the document.
 var operations = strings.Fields(`
 	exchangeToken startDeviceSignIn claimDeviceToken refreshToken getMe endSession listSessions endOtherSessions
-	listFiles uploadFile downloadFile replaceFile deleteFile getManifest followChanges`)
+	listFiles uploadFile downloadFile replaceFile deleteFile moveFile moveFolder getManifest followChanges
+	createResumableUpload getResumableUpload appendToResumableUpload
+	listTasks createTask getTask updateTask reorderTasks getTaskHistory
+	getMemory putMemory getWorkspaceMemory putWorkspaceMemory chat listModels
+	listMembers changeRole removeMember listInvitations invite resendInvitation deleteInvitation
+	listTeams createTeam deleteTeam listTeamMembers addTeamMember removeTeamMember
+	listWorkspaces createWorkspace deleteWorkspace moveWorkspace
+	getOwnUsage getOrganisationUsage getQuota getStorage
+	getBillingStatus getSubscription startTrial startCheckout openPortal downgrade
+	listConnectors listConnectorProviders createConnector deleteConnector storeConnectorCredentials startAuthorization pollAuthorization
+	publishRelease changeRelease listReleases explainRollout getAdoption
+	listOrganisations getOrganisation grantSubscription setRole`)
 
 func TestTheClientIsThatOfTheDocument(t *testing.T) {
 	doc, err := openapi3.NewLoader().LoadFromFile(pages.Root(t) + "/docs/openapi.yaml")
@@ -113,7 +124,7 @@ func (g *generator) operation(b *bytes.Buffer, method, path string, o *openapi3.
 	if o.RequestBody != nil {
 		content := o.RequestBody.Value.Content
 		kind := "Content"
-		if content["multipart/form-data"] == nil {
+		if content["multipart/form-data"] == nil && content["application/json"] != nil {
 			kind = g.typeOf(content["application/json"].Schema, name+"Body")
 		}
 		signature, body = signature+", body "+kind, "body"
@@ -126,25 +137,35 @@ func (g *generator) operation(b *bytes.Buffer, method, path string, o *openapi3.
 // unused are the parameters that the transport sets, or that nobody needs.
 var unused = []string{"X-Request-Id", "traceparent", "tracestate", "Collab-Position", "Sec-Fetch-Site", "Prefer", "redirect", "lastEventId"}
 
-// answer returns the type of an operation's result and the call that reads it.
+// answer returns the type of an operation's result and the call that reads it: that of JSON if
+// every success has the same, else the response.
 func (g *generator) answer(name string, o *openapi3.Operation) (result, call string) {
-	for _, status := range []int{http.StatusOK, http.StatusCreated, http.StatusAccepted} {
+	for _, status := range []int{http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent} {
 		ref := o.Responses.Status(status)
 		if ref == nil {
 			continue
 		}
 		media := ref.Value.Content["application/json"]
-		switch {
-		case media == nil || ref.Value.Content["*/*"] != nil:
-			return "*http.Response", "c.send(%s)"
-		case media.Schema.Value.Type.Is("array"):
-			item := g.typeOf(media.Schema.Value.Items, name+"Item")
-			return "*List[" + item + "]", "list[" + item + "](c, %s)"
+		if stream := ref.Value.Content["text/event-stream"]; stream != nil {
+			g.typeOf(stream.Schema, name+"Event") // for those who read the events
 		}
-		kind := g.property(media.Schema, name+"Answer", true)
-		return kind, "receive[" + kind + "](c, %s)"
+		if media == nil || ref.Value.Content["*/*"] != nil {
+			return "*http.Response", "c.send(%s)"
+		}
+		kind, reading := "", ""
+		if media.Schema.Value.Type.Is("array") {
+			item := g.typeOf(media.Schema.Value.Items, name+"Item")
+			kind, reading = "*List["+item+"]", "list["+item+"](c, %s)"
+		} else {
+			kind = g.property(media.Schema, name+"Answer", true)
+			reading = "receive[" + kind + "](c, %s)"
+		}
+		if result != "" && result != kind {
+			return "*http.Response", "c.send(%s)"
+		}
+		result, call = kind, reading
 	}
-	return "*http.Response", "c.send(%s)"
+	return result, call
 }
 
 // property is typeOf for a value that is always there or may be absent; null is a pointer

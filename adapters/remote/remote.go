@@ -249,14 +249,30 @@ func (r *Remote) Limits(context.Context) (mirror.Limits, error) {
 	return mirror.Limits{MaxFile: defaultMaxFile}, nil
 }
 
-// Move is not offered by the server.
-func (r *Remote) Move(context.Context, mirror.Record, string) (mirror.Record, error) {
-	return mirror.Record{}, fault.New(fault.Unsupported, "the server cannot move files")
+// Move gives an object another path.
+func (r *Remote) Move(ctx context.Context, record mirror.Record, path string) (mirror.Record, error) {
+	o, err := r.client.MoveFile(ctx, string(record.ID), apiclient.MoveFileParams{}, apiclient.FileMove{Path: path, ExpectedVersion: &record.Version})
+	if err != nil {
+		return mirror.Record{}, failure(err)
+	}
+	return recordOf(o), nil
 }
 
-// MoveDirectory is not offered by the server.
-func (r *Remote) MoveDirectory(context.Context, string, string) error {
-	return fault.New(fault.Unsupported, "the server cannot move directories")
+// MoveDirectory moves all objects of the place below a directory, but in a personal place, where
+// the server would move those of all kinds.
+func (r *Remote) MoveDirectory(ctx context.Context, from, to string) error {
+	if r.place.Scope == object.Personal {
+		return fault.New(fault.Unsupported, "personal directories are moved file by file")
+	}
+	move := apiclient.FolderMove{From: from, To: to, Kind: new(string(r.place.Kind)), Scope: new(string(r.place.Scope))}
+	if r.place.Workspace != nil {
+		move.WorkspaceID = new(string(*r.place.Workspace))
+	}
+	if r.place.Team != nil {
+		move.TeamID = new(string(*r.place.Team))
+	}
+	_, err := r.client.MoveFolder(ctx, move)
+	return failure(err)
 }
 
 // Batch is not offered by the server.

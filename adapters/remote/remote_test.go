@@ -176,6 +176,30 @@ func TestRemote(t *testing.T) {
 		_, _, err := f.Download(t.Context(), mirror.Record{ID: "0198a1b2-0000-7000-8000-000000000001"}, 0)
 		f.refused("a file that is not there", err, fault.NotFound)
 	})
+	t.Run("files and directories move", func(t *testing.T) {
+		f := open(t, s, shared)
+		a, b := f.create("old/a", "a"), f.create("b", "b")
+		_, cursor := f.read(nil)
+		if err := f.MoveDirectory(t.Context(), "old", "Old"); err != nil {
+			t.Fatal(err)
+		}
+		moved, err := f.Move(t.Context(), b, "Old/b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.same("the moved record", mirror.Record{ID: b.ID, Path: "Old/b", Version: 2, Checksum: b.Checksum, Size: 1}, moved)
+		a.Path, a.Version = "Old/a", 2
+		changed, _ := f.read(&cursor)
+		f.same("what changed", []mirror.Record{a, moved}, changed)
+		_, err = f.Move(t.Context(), b, "c")
+		f.refused("moving an earlier version", err, fault.Conflict)
+		_, err = f.Move(t.Context(), moved, "OLD/A")
+		f.refused("a path that is taken", err, fault.Conflict)
+		f.refused("a directory into itself", f.MoveDirectory(t.Context(), "Old", "Old/c"), fault.Invalid)
+
+		personal := fixture{New(f.client, object.Place{Kind: object.Artifact, Scope: object.Personal}), t}
+		f.refused("a personal directory", personal.MoveDirectory(t.Context(), "a", "b"), fault.Unsupported)
+	})
 	t.Run("a change wakes whoever watches", func(t *testing.T) {
 		f := open(t, s, shared)
 		_, cursor := f.read(nil)

@@ -116,7 +116,9 @@ func exitCode(err error) int {
 
 func (a *app) root() *cobra.Command {
 	root := group("collab", "Work with a Collab server from the command line",
-		a.login(), a.logout(), a.whoami(), a.orgs(), a.api(), a.versionCommand(), topic("environment", "Variables that commands read", environment), topic("exit-codes", "What a command's exit code says", exitCodes))
+		a.login(), a.logout(), a.whoami(), a.orgs(),
+		a.files(), a.tasks(), a.chat(), a.models(), a.memory(), a.members(), a.invitations(), a.teams(), a.workspaces(),
+		a.api(), a.versionCommand(), topic("environment", "Variables that commands read", environment), topic("exit-codes", "What a command's exit code says", exitCodes))
 	root.Long = "collab works with a Collab server from the command line. Sign in with collab login."
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded{exitUsage, err} })

@@ -259,6 +259,14 @@ func or(p *string, other string) string {
 	return *p
 }
 
+// given returns a text that is not empty.
+func given(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
 // day returns a time as people read it.
 func day(t time.Time) string { return t.Local().Format("2006-01-02 15:04") }
 

@@ -1,0 +1,348 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"collab/adapters/apiclient"
+)
+
+const (
+	// resumableSize is the size from which an upload continues after interruptions, in bytes.
+	resumableSize = 16 << 20
+	// resumptions bounds how often a transfer continues without any progress.
+	resumptions = 5
+)
+
+// place is the place of files that flags name.
+type place struct {
+	personal  bool
+	workspace string
+}
+
+// flags adds the flags to a command.
+func (p *place) flags(c *cobra.Command) *cobra.Command {
+	c.Flags().BoolVar(&p.personal, "personal", false, "one's own files")
+	c.Flags().StringVar(&p.workspace, "workspace", "", "files of the workspace with this id or `name`")
+	return c
+}
+
+// folder is a place of an organisation.
+type folder struct {
+	client           *apiclient.Client
+	scope, workspace string
+	prefix           string // of the storage keys
+}
+
+// folder asks the server for the place.
+func (a *app) folder(ctx context.Context, p place) (*folder, error) {
+	if p.personal && p.workspace != "" {
+		return nil, usage("--personal and --workspace exclude each other")
+	}
+	client, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	me, err := client.GetMe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if me.Org == nil {
+		return nil, coded{exitSignIn, errors.New("the token is for no organisation")}
+	}
+	f := &folder{client: client, scope: "SHARED", prefix: me.Org.ID + "/shared/artifacts/"}
+	switch {
+	case p.personal:
+		f.scope, f.prefix = "PERSONAL", me.Org.ID+"/personal/"+me.User.ID+"/"
+	case p.workspace != "":
+		w, err := workspaceOf(ctx, client, p.workspace)
+		if err != nil {
+			return nil, err
+		}
+		f.workspace, f.prefix = w.ID, me.Org.ID+"/workspaces/"+w.ID+"/artifacts/"
+	}
+	return f, nil
+}
+
+// list returns the files whose paths begin with prefix.
+func (f *folder) list(ctx context.Context, prefix string) (*apiclient.List[apiclient.StoredObject], error) {
+	return f.client.ListFiles(ctx, apiclient.ListFilesParams{Kind: "ARTIFACT", Scope: f.scope, Prefix: f.prefix + prefix})
+}
+
+// find returns the file at a path.
+func (f *folder) find(ctx context.Context, name string) (apiclient.StoredObject, error) {
+	list, err := f.list(ctx, name)
+	if err != nil {
+		return apiclient.StoredObject{}, err
+	}
+	for o, err := range list.All() {
+		if err != nil || o.Path == name {
+			return o, err
+		}
+	}
+	return apiclient.StoredObject{}, fmt.Errorf("there is no file %s", name)
+}
+
+func fileColumns() []column[apiclient.StoredObject] {
+	return []column[apiclient.StoredObject]{
+		{"path", func(o apiclient.StoredObject) string { return o.Path }},
+		{"size", func(o apiclient.StoredObject) string { return sizeText(o.Size) }},
+		{"version", func(o apiclient.StoredObject) string { return strconv.FormatInt(o.Version, 10) }},
+		{"updated", func(o apiclient.StoredObject) string { return day(o.UpdatedAt) }},
+		{"id", func(o apiclient.StoredObject) string { return o.ID }},
+	}
+}
+
+func (a *app) files() *cobra.Command {
+	var at place
+	ls := command("ls [PREFIX]", "List files", 0, 1, func(c *cobra.Command, args []string) error {
+		f, err := a.folder(c.Context(), at)
+		if err != nil {
+			return err
+		}
+		list, err := f.list(c.Context(), strings.Join(args, ""))
+		if err != nil {
+			return err
+		}
+		return rows(a, list.All(), fileColumns()...)
+	})
+	get := command("get PATH [FILE]", "Download a file", 1, 2, func(c *cobra.Command, args []string) error {
+		f, err := a.folder(c.Context(), at)
+		if err != nil {
+			return err
+		}
+		o, err := f.find(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		to := path.Base(o.Path)
+		if len(args) == 2 {
+			to = args[1]
+		}
+		if to == "-" {
+			return a.download(c.Context(), f.client, o, a.out)
+		}
+		if info, err := os.Stat(to); err == nil && info.IsDir() {
+			to = filepath.Join(to, path.Base(o.Path))
+		}
+		return a.downloadTo(c.Context(), f.client, o, to)
+	})
+	get.Long = "get downloads a file to FILE, or to its name in the working directory; - is standard output."
+	put := command("put FILE [PATH]", "Upload a file", 1, 2, func(c *cobra.Command, args []string) error {
+		f, err := a.folder(c.Context(), at)
+		if err != nil {
+			return err
+		}
+		to := filepath.Base(args[0])
+		if len(args) == 2 {
+			to = args[1]
+		} else if args[0] == "-" {
+			return usage("name the path for standard input")
+		}
+		o, err := a.upload(c.Context(), f, args[0], to)
+		if err != nil {
+			return err
+		}
+		return record(a, o, fileColumns()...)
+	})
+	put.Long = "put stores a new file, or a file's new content, at PATH or at FILE's name; FILE may be - for\nstandard input. Large files continue after interruptions."
+	mv := command("mv PATH TO", "Move a file or a folder", 2, 2, func(c *cobra.Command, args []string) error {
+		f, err := a.folder(c.Context(), at)
+		if err != nil {
+			return err
+		}
+		if strings.HasSuffix(args[0], "/") {
+			move := apiclient.FolderMove{From: strings.TrimSuffix(args[0], "/"), To: strings.TrimSuffix(args[1], "/"), Scope: &f.scope}
+			if f.workspace != "" {
+				move.WorkspaceID = &f.workspace
+			}
+			moved, err := f.client.MoveFolder(c.Context(), move)
+			if err != nil {
+				return err
+			}
+			return record(a, moved, column[apiclient.FolderMoved]{"moved", func(m apiclient.FolderMoved) string { return strconv.FormatInt(m.Moved, 10) }})
+		}
+		o, err := f.find(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		o, err = f.client.MoveFile(c.Context(), o.ID, apiclient.MoveFileParams{ExpectedVersion: &o.Version}, apiclient.FileMove{Path: args[1]})
+		if err != nil {
+			return err
+		}
+		return record(a, o, fileColumns()...)
+	})
+	mv.Long = "mv gives a file another path, or all files below a folder, whose name ends in a slash."
+	rm := command("rm PATH...", "Delete files", 1, -1, func(c *cobra.Command, args []string) error {
+		f, err := a.folder(c.Context(), at)
+		if err != nil {
+			return err
+		}
+		for _, name := range args {
+			o, err := f.find(c.Context(), name)
+			if err != nil {
+				return err
+			}
+			if _, err := f.client.DeleteFile(c.Context(), o.ID, apiclient.DeleteFileParams{ExpectedVersion: &o.Version}); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	})
+	files := group("files", "Work with stored files")
+	for _, c := range []*cobra.Command{ls, get, put, mv, rm} {
+		files.AddCommand(at.flags(c))
+	}
+	return files
+}
+
+// download writes a file's content, and continues where a connection broke.
+func (a *app) download(ctx context.Context, client *apiclient.Client, o apiclient.StoredObject, w io.Writer) error {
+	digest := sha256.New()
+	shown := a.progress(o.Path, o.Size, 0)
+	defer shown.end()
+	tag := `"` + strconv.FormatInt(o.Version, 10) + `"`
+	for failures := 0; ; {
+		params := apiclient.DownloadFileParams{Raw: "1"}
+		if shown.done > 0 {
+			params.Range, params.IfRange = fmt.Sprintf("bytes=%d-", shown.done), tag
+		}
+		answer, err := client.DownloadFile(ctx, o.ID, params)
+		if err != nil {
+			return err
+		}
+		if answer.Header.Get("X-Collab-Checksum") != o.Checksum || shown.done > 0 && answer.StatusCode != http.StatusPartialContent {
+			answer.Body.Close()
+			return coded{exitConflict, fmt.Errorf("%s was changed meanwhile", o.Path)}
+		}
+		before := shown.done
+		_, err = io.Copy(io.MultiWriter(w, digest), counted{answer.Body, shown})
+		answer.Body.Close()
+		if err == nil {
+			break
+		}
+		if failures++; shown.done > before {
+			failures = 0
+		}
+		if failures == resumptions || ctx.Err() != nil || shown.done == o.Size {
+			return err
+		}
+	}
+	if hex.EncodeToString(digest.Sum(nil)) != o.Checksum {
+		return fmt.Errorf("%s: the content does not have the checksum %s", o.Path, o.Checksum)
+	}
+	return nil
+}
+
+// downloadTo makes a file with the content, which gets its name when it is whole.
+func (a *app) downloadTo(ctx context.Context, client *apiclient.Client, o apiclient.StoredObject, to string) (err error) {
+	part, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(part.Name())
+		}
+	}()
+	err = a.download(ctx, client, o, part)
+	if err == nil {
+		err = errors.Join(part.Chmod(0o644), part.Sync())
+	}
+	if err = errors.Join(err, part.Close()); err != nil {
+		return err
+	}
+	return os.Rename(part.Name(), to)
+}
+
+// upload stores a file's content at a path.
+func (a *app) upload(ctx context.Context, f *folder, file, to string) (apiclient.StoredObject, error) {
+	content, closer, err := a.open(file)
+	if err != nil {
+		return apiclient.StoredObject{}, err
+	}
+	defer closer()
+	list, err := f.list(ctx, to)
+	if err != nil {
+		return apiclient.StoredObject{}, err
+	}
+	var old *apiclient.StoredObject
+	for o, err := range list.All() {
+		if err != nil {
+			return apiclient.StoredObject{}, err
+		}
+		if o.Path == to {
+			old = &o
+			break
+		}
+	}
+	seeker, isFile := content.Reader.(io.ReadSeeker)
+	if isFile && content.Size >= resumableSize {
+		return a.uploadResumably(ctx, f, old, seeker, content.Size, to)
+	}
+	if old == nil {
+		return f.client.UploadFile(ctx, apiclient.UploadFileParams{Path: to, Scope: f.scope, WorkspaceID: f.workspace}, content)
+	}
+	return f.client.ReplaceFile(ctx, old.ID, apiclient.ReplaceFileParams{ExpectedVersion: &old.Version}, content)
+}
+
+// uploadResumably sends a file in requests that continue where the last one broke.
+func (a *app) uploadResumably(ctx context.Context, f *folder, old *apiclient.StoredObject, file io.ReadSeeker, size int64, to string) (stored apiclient.StoredObject, err error) {
+	digest := sha256.New()
+	if _, err := io.Copy(digest, file); err != nil {
+		return stored, err
+	}
+	params := apiclient.CreateResumableUploadParams{UploadComplete: "?0", UploadLength: &size, Checksum: hex.EncodeToString(digest.Sum(nil))}
+	if old != nil {
+		params.FileID, params.ExpectedVersion = old.ID, &old.Version
+	} else {
+		params.Path, params.Scope, params.WorkspaceID = to, f.scope, f.workspace
+	}
+	answer, err := f.client.CreateResumableUpload(ctx, params, apiclient.Content{Reader: strings.NewReader("")})
+	if err != nil {
+		return stored, err
+	}
+	answer.Body.Close()
+	id := path.Base(answer.Header.Get("Location"))
+	shown := a.progress(to, size, 0)
+	defer shown.end()
+	for failures, offset := 0, int64(0); ; {
+		if _, err := file.Seek(offset, io.SeekStart); err != nil {
+			return stored, err
+		}
+		shown.done = offset
+		answer, err := f.client.AppendToResumableUpload(ctx, id, apiclient.AppendToResumableUploadParams{UploadComplete: "?1", UploadOffset: &offset},
+			apiclient.Content{Reader: counted{io.LimitReader(file, size-offset), shown}, Size: size - offset, Type: "application/partial-upload"})
+		if err == nil {
+			return apiclient.Decode[apiclient.StoredObject](answer)
+		}
+		var refused *apiclient.Error
+		again := !errors.As(err, &refused) || refused.Status == http.StatusUnauthorized || refused.Status >= 500 ||
+			refused.Status == http.StatusConflict && refused.Header.Get("Upload-Offset") != ""
+		if !again || ctx.Err() != nil {
+			return stored, err
+		}
+		now, problem := f.client.GetResumableUpload(ctx, id)
+		if problem != nil {
+			return stored, problem
+		}
+		if failures++; now.Offset > offset {
+			failures = 0
+		}
+		if offset = now.Offset; failures == resumptions {
+			return stored, err
+		}
+	}
+}

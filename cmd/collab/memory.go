@@ -1,0 +1,129 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"collab/adapters/apiclient"
+)
+
+// memoryOf is a memory: the caller's (user), the organisation's (org), or a file of a workspace.
+type memoryOf struct {
+	client                 *apiclient.Client
+	scope, workspace, file string
+}
+
+func (m memoryOf) get(ctx context.Context) (*apiclient.StoredFile, error) {
+	if m.workspace != "" {
+		return m.client.GetWorkspaceMemory(ctx, m.workspace, m.file, apiclient.GetWorkspaceMemoryParams{})
+	}
+	return m.client.GetMemory(ctx, m.scope, apiclient.GetMemoryParams{})
+}
+
+func (m memoryOf) put(ctx context.Context, draft apiclient.MemoryDraft) (apiclient.StoredObject, error) {
+	if m.workspace != "" {
+		return m.client.PutWorkspaceMemory(ctx, m.workspace, m.file, apiclient.PutWorkspaceMemoryParams{}, draft)
+	}
+	return m.client.PutMemory(ctx, m.scope, apiclient.PutMemoryParams{}, draft)
+}
+
+func (a *app) memory() *cobra.Command {
+	var workspace, file string
+	find := func(c *cobra.Command, args []string) (m memoryOf, err error) {
+		m = memoryOf{scope: "user", file: file}
+		if m.client, err = a.client(); err != nil {
+			return m, err
+		}
+		if len(args) > 0 {
+			m.scope = args[0]
+		}
+		if m.scope != "user" && m.scope != "org" {
+			return m, usage("%q is neither user nor org", m.scope)
+		}
+		m.workspace, err = workspaceID(c.Context(), m.client, workspace)
+		return m, err
+	}
+	show := command("show [user|org]", "Print a memory", 0, 1, func(c *cobra.Command, args []string) error {
+		m, err := find(c, args)
+		if err != nil {
+			return err
+		}
+		stored, err := m.get(c.Context())
+		if err != nil || stored == nil {
+			return err
+		}
+		if a.flags.json != "" || a.flags.jq != "" {
+			return record(a, *stored)
+		}
+		_, err = io.WriteString(a.out, a.printable(stored.Content))
+		return err
+	})
+	edit := command("edit [user|org]", "Change a memory in an editor", 0, 1, func(c *cobra.Command, args []string) error {
+		m, err := find(c, args)
+		if err != nil {
+			return err
+		}
+		return a.editMemory(c.Context(), m)
+	})
+	edit.Long = "edit opens a memory in $VISUAL or $EDITOR and stores the result. If somebody else has changed it\nmeanwhile, nothing is stored and the text is kept in a file."
+	memory := group("memory", "Work with the memories that chats share")
+	for _, c := range []*cobra.Command{show, edit} {
+		c.Flags().StringVar(&workspace, "workspace", "", "a memory of the workspace with this id or `name`")
+		c.Flags().StringVar(&file, "file", "memory.md", "the `name` of the workspace's memory")
+		memory.AddCommand(c)
+	}
+	return memory
+}
+
+func (a *app) editMemory(ctx context.Context, m memoryOf) error {
+	stored, err := m.get(ctx)
+	if err != nil {
+		return err
+	}
+	content, version := "", int64(0)
+	if stored != nil {
+		content, version = stored.Content, stored.Version
+	}
+	text, err := os.CreateTemp("", "collab-*.md")
+	if err != nil {
+		return err
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			_ = os.Remove(text.Name())
+		}
+	}()
+	_, err = text.WriteString(content)
+	if err = cmp.Or(err, text.Close()); err != nil {
+		return err
+	}
+	editor := strings.Fields(cmp.Or(a.env("VISUAL"), a.env("EDITOR"), "vi"))
+	program := exec.CommandContext(ctx, editor[0], append(editor[1:], text.Name())...)
+	program.Stdin, program.Stdout, program.Stderr = a.in, a.out, a.err
+	if err := program.Run(); err != nil {
+		return fmt.Errorf("%s: %w", editor[0], err)
+	}
+	edited, err := os.ReadFile(text.Name())
+	if err != nil {
+		return err
+	}
+	if string(edited) == content {
+		a.note("nothing was changed")
+		return nil
+	}
+	o, err := m.put(ctx, apiclient.MemoryDraft{Content: string(edited), ExpectedVersion: &version})
+	if err != nil {
+		keep = true
+		return fmt.Errorf("%w\nyour text is in %s", err, text.Name())
+	}
+	a.note("%s stored version %d of %s", a.paint(a.errTerminal, green, "✓"), o.Version, o.Path)
+	return nil
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"collab/adapters/apiclient"
+)
+
+const shortID = 8 // characters at the end of an id, which are random
+
+func taskColumns() []column[apiclient.Task] {
+	return []column[apiclient.Task]{
+		{"id", func(t apiclient.Task) string { return t.ID[len(t.ID)-shortID:] }},
+		{"status", func(t apiclient.Task) string { return t.Status }},
+		{"priority", func(t apiclient.Task) string { return t.Priority }},
+		{"due", func(t apiclient.Task) string { return or(t.DueDate, "") }},
+		{"title", func(t apiclient.Task) string { return t.Title }},
+		{"tags", func(t apiclient.Task) string { return strings.Join(t.Tags, ",") }},
+	}
+}
+
+// taskIDs returns the ids that are named by themselves or by their ends.
+func taskIDs(ctx context.Context, client *apiclient.Client, named ...string) (ids, all []string, err error) {
+	list, err := client.ListTasks(ctx, apiclient.ListTasksParams{})
+	if err != nil {
+		return nil, nil, err
+	}
+	for t, err := range list.All() {
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, t.ID)
+	}
+	for _, name := range named {
+		found := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !strings.HasSuffix(id, strings.ToLower(name)) })
+		if len(found) != 1 {
+			return nil, nil, fmt.Errorf("%d tasks have an id that ends in %s", len(found), name)
+		}
+		ids = append(ids, found[0])
+	}
+	return ids, all, nil
+}
+
+func (a *app) tasks() *cobra.Command {
+	var filter apiclient.ListTasksParams
+	var workspace string
+	list := command("list", "List tasks", 0, 0, func(c *cobra.Command, _ []string) error {
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		if filter.WorkspaceID, err = workspaceID(c.Context(), client, workspace); err != nil {
+			return err
+		}
+		filter.Status, filter.Priority = strings.ToUpper(filter.Status), strings.ToUpper(filter.Priority)
+		tasks, err := client.ListTasks(c.Context(), filter)
+		if err != nil {
+			return err
+		}
+		return rows(a, tasks.All(), taskColumns()...)
+	})
+	flags := list.Flags()
+	flags.StringVar(&filter.Status, "status", "", "only tasks with this status: todo, in_progress, done or cancelled")
+	flags.StringVar(&filter.Priority, "priority", "", "only tasks with this priority: low, medium, high or urgent")
+	flags.StringVar(&filter.AssigneeID, "assignee", "", "only tasks of the user with this id; null for nobody's")
+	flags.StringVar(&filter.Tags, "tags", "", "only tasks with any of these tags, separated by commas")
+	flags.StringVar(&filter.DueBefore, "due-before", "", "only tasks due until this `date`")
+	flags.StringVar(&workspace, "workspace", "", "only tasks of the workspace with this id or `name`")
+
+	var draft taskFields
+	add := command("add TITLE", "Add a task", 1, 1, func(c *cobra.Command, args []string) error {
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		d := apiclient.TaskDraft{Title: args[0], Tags: draft.tags}
+		for _, field := range []struct {
+			flag  string
+			to    **string
+			value string
+		}{
+			{"description", &d.Description, draft.description}, {"status", &d.Status, strings.ToUpper(draft.status)}, {"priority", &d.Priority, strings.ToUpper(draft.priority)},
+			{"assignee", &d.AssigneeID, draft.assignee}, {"due", &d.DueDate, draft.due},
+		} {
+			if c.Flags().Changed(field.flag) {
+				*field.to = &field.value
+			}
+		}
+		id, err := workspaceID(c.Context(), client, draft.workspace)
+		if err != nil {
+			return err
+		}
+		if id != "" {
+			d.WorkspaceID = &id
+		}
+		task, err := client.CreateTask(c.Context(), d)
+		if err != nil {
+			return err
+		}
+		return record(a, task, taskColumns()...)
+	})
+	draft.flags(add)
+
+	var changed taskFields
+	edit := command("edit ID", "Change a task", 1, 1, func(c *cobra.Command, args []string) error {
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		var p apiclient.TaskPatch
+		given := c.Flags().Changed
+		if given("title") {
+			p.Title = &changed.title
+		}
+		if given("status") {
+			p.Status = new(strings.ToUpper(changed.status))
+		}
+		if given("priority") {
+			p.Priority = new(strings.ToUpper(changed.priority))
+		}
+		for _, field := range []struct {
+			flag  string
+			to    *apiclient.Change[string]
+			value string
+		}{{"description", &p.Description, changed.description}, {"assignee", &p.AssigneeID, changed.assignee}, {"due", &p.DueDate, changed.due}, {"workspace", &p.WorkspaceID, changed.workspace}} {
+			if !given(field.flag) {
+				continue
+			}
+			if *field.to = apiclient.Clear[string](); field.value != "" {
+				*field.to = apiclient.Set(field.value)
+			}
+		}
+		if given("workspace") && changed.workspace != "" {
+			id, err := workspaceID(c.Context(), client, changed.workspace)
+			if err != nil {
+				return err
+			}
+			p.WorkspaceID = apiclient.Set(id)
+		}
+		if given("tags") {
+			p.Tags = apiclient.Set(changed.tags)
+		}
+		return a.patchTask(c.Context(), client, args[0], p)
+	})
+	edit.Long = "edit changes the fields whose flags are given; an empty value clears a field."
+	edit.Flags().StringVar(&changed.title, "title", "", "the title")
+	changed.flags(edit)
+
+	done := command("done ID...", "Mark tasks as done", 1, -1, func(c *cobra.Command, args []string) error {
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		for _, id := range args {
+			if err := a.patchTask(c.Context(), client, id, apiclient.TaskPatch{Status: new("DONE")}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+
+	var before string
+	var first bool
+	move := command("move ID", "Move a task to another place in the order", 1, 1, func(c *cobra.Command, args []string) error {
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		if first == (before != "") {
+			return usage("name either --first or --before ID")
+		}
+		named := args
+		if before != "" {
+			named = append(named, before)
+		}
+		ids, order, err := taskIDs(c.Context(), client, named...)
+		if err != nil {
+			return err
+		}
+		order = slices.DeleteFunc(order, func(id string) bool { return id == ids[0] })
+		at := 0
+		if before != "" {
+			if at = slices.Index(order, ids[1]); at < 0 {
+				return usage("a task cannot be moved before itself")
+			}
+		}
+		tasks, err := client.ReorderTasks(c.Context(), apiclient.Reorder{TaskIDs: slices.Insert(order, at, ids[0])})
+		if err != nil {
+			return err
+		}
+		return tasks.Close()
+	})
+	move.Flags().StringVar(&before, "before", "", "the `id` of the task before which it comes")
+	move.Flags().BoolVar(&first, "first", false, "before all others")
+
+	history := command("history ID", "List the changes of a task", 1, 1, func(c *cobra.Command, args []string) error {
+		client, err := a.client()
+		if err != nil {
+			return err
+		}
+		ids, _, err := taskIDs(c.Context(), client, args...)
+		if err != nil {
+			return err
+		}
+		changes, err := client.GetTaskHistory(c.Context(), ids[0], apiclient.GetTaskHistoryParams{})
+		if err != nil {
+			return err
+		}
+		return rows(a, changes.All(),
+			column[apiclient.TaskChange]{"changed", func(h apiclient.TaskChange) string { return day(h.ChangedAt) }},
+			column[apiclient.TaskChange]{"by", func(h apiclient.TaskChange) string { return h.ChangedBy }},
+			column[apiclient.TaskChange]{"changes", func(h apiclient.TaskChange) string {
+				var all []string
+				for _, f := range h.Changes {
+					all = append(all, f.Field+": "+strconv.Quote(or(f.From, ""))+" to "+strconv.Quote(or(f.To, "")))
+				}
+				return strings.Join(all, ", ")
+			}},
+			column[apiclient.TaskChange]{"reason", func(h apiclient.TaskChange) string { return or(h.Reason, "") }})
+	})
+	tasks := group("tasks", "Work with tasks", list, add, edit, done, move, history)
+	tasks.Long = "An ID may be the end of a task's id, as list prints it."
+	return tasks
+}
+
+// taskFields are flags.
+type taskFields struct {
+	title, description, status, priority, assignee, workspace, due string
+	tags                                                           []string
+}
+
+func (t *taskFields) flags(c *cobra.Command) {
+	c.Flags().StringVar(&t.description, "description", "", "the description")
+	c.Flags().StringVar(&t.status, "status", "", "the status: todo, in_progress, done or cancelled")
+	c.Flags().StringVar(&t.priority, "priority", "", "the priority: low, medium, high or urgent")
+	c.Flags().StringVar(&t.assignee, "assignee", "", "the `id` of the assigned user")
+	c.Flags().StringVar(&t.workspace, "workspace", "", "the workspace's id or `name`")
+	c.Flags().StringVar(&t.due, "due", "", "the `date` or time at which it is due")
+	c.Flags().StringSliceVar(&t.tags, "tags", nil, "the tags, separated by commas")
+}
+
+func (a *app) patchTask(ctx context.Context, client *apiclient.Client, named string, p apiclient.TaskPatch) error {
+	ids, _, err := taskIDs(ctx, client, named)
+	if err != nil {
+		return err
+	}
+	task, err := client.UpdateTask(ctx, ids[0], apiclient.UpdateTaskParams{}, p)
+	if err != nil {
+		return err
+	}
+	return record(a, task, taskColumns()...)
+}
