@@ -19,7 +19,7 @@ import (
 )
 
 // resumablePath is where resumable uploads are created.
-const resumablePath = prefix + "/sync/uploads/resumable"
+const resumablePath = prefix + "/sync/resumable-uploads"
 
 // The headers of resumable uploads (draft-ietf-httpbis-resumable-upload).
 const (

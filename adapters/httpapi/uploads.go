@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"slices"
+	"strings"
 
 	"collab/adapters/httpapi/body"
 	"collab/app/objects"
@@ -30,6 +31,9 @@ type uploadRequest struct {
 // receive prepares to read an upload: of a new file with the fields that place it, of one
 // that is there without.
 func (a *api) receive(c *call, placed bool) (*uploadRequest, error) {
+	if strings.TrimSpace(c.r.Header.Get(uploadComplete)) == "?0" {
+		return nil, fault.Field(uploadComplete, "must not be ?0 here: create a resumable upload at %s", resumablePath)
+	}
 	t, err := body.ParseFormType(c.r.Header, c.r.ContentLength, a.Objects.MaxSize)
 	if err != nil {
 		return nil, err

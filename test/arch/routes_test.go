@@ -161,10 +161,10 @@ var specified = []group{
 		POST /sync/uploads/:id/complete
 		DELETE /sync/uploads/:id`},
 	{"resumable uploads", true, `
-		POST /sync/uploads/resumable
-		GET /sync/uploads/resumable/:id
-		PATCH /sync/uploads/resumable/:id
-		DELETE /sync/uploads/resumable/:id`},
+		POST /sync/resumable-uploads
+		GET /sync/resumable-uploads/:id
+		PATCH /sync/resumable-uploads/:id
+		DELETE /sync/resumable-uploads/:id`},
 	{"storage", true, `GET /metering/storage`},
 	{"task history", true, `GET /tasks/:id/history`},
 	{"authorizations", true, `

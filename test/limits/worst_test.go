@@ -384,19 +384,19 @@ var requests = map[string]func(w *largest) []request{
 	"DELETE /api/v1/sync/uploads/{id}": func(w *largest) []request {
 		return []request{{path: "/sync/uploads/" + strings.Repeat("A", 1_000), as: w.ada, status: 404}}
 	},
-	"POST /api/v1/sync/uploads/resumable": func(w *largest) []request {
-		all := w.contents("/sync/uploads/resumable", "?path=resumed", 201)[:1]
+	"POST /api/v1/sync/resumable-uploads": func(w *largest) []request {
+		all := w.contents("/sync/resumable-uploads", "?path=resumed", 201)[:1]
 		all[0].headers = append(all[0].headers, "Upload-Complete: ?0", fmt.Sprint("Upload-Length: ", 100<<20))
 		return all
 	},
-	"GET /api/v1/sync/uploads/resumable/{id}": func(w *largest) []request {
-		return []request{{path: "/sync/uploads/resumable/" + w.file, as: w.ada, status: 404}}
+	"GET /api/v1/sync/resumable-uploads/{id}": func(w *largest) []request {
+		return []request{{path: "/sync/resumable-uploads/" + w.file, as: w.ada, status: 404}}
 	},
-	"PATCH /api/v1/sync/uploads/resumable/{id}": func(w *largest) []request {
-		return []request{{path: "/sync/uploads/resumable/" + w.file, as: w.ada, status: 404, headers: []string{"Content-Type: application/partial-upload", "Upload-Complete: ?1", "Upload-Offset: 0"}}}
+	"PATCH /api/v1/sync/resumable-uploads/{id}": func(w *largest) []request {
+		return []request{{path: "/sync/resumable-uploads/" + w.file, as: w.ada, status: 404, headers: []string{"Content-Type: application/partial-upload", "Upload-Complete: ?1", "Upload-Offset: 0"}}}
 	},
-	"DELETE /api/v1/sync/uploads/resumable/{id}": func(w *largest) []request {
-		return []request{{path: "/sync/uploads/resumable/" + w.file, as: w.ada, status: 404}}
+	"DELETE /api/v1/sync/resumable-uploads/{id}": func(w *largest) []request {
+		return []request{{path: "/sync/resumable-uploads/" + w.file, as: w.ada, status: 404}}
 	},
 	"GET /api/v1/sync/manifest": func(w *largest) []request {
 		return append(w.lists("/sync/manifest"), w.get("/sync/manifest?since="+w.start)...)
