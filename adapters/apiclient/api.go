@@ -83,11 +83,6 @@ func (c *Client) OpenPortal(ctx context.Context) (Elsewhere, error) {
 	return receive[Elsewhere](c, c.request(ctx, http.MethodPost, "/api/v1/billing/portal", nil, nil, keyed))
 }
 
-// GetBillingStatus is GET /api/v1/billing/status: Get the billing status.
-func (c *Client) GetBillingStatus(ctx context.Context) (BillingStatus, error) {
-	return receive[BillingStatus](c, c.request(ctx, http.MethodGet, "/api/v1/billing/status", nil, nil, 0))
-}
-
 // GetSubscription is GET /api/v1/billing/subscription: Get the subscription.
 func (c *Client) GetSubscription(ctx context.Context) (Subscription, error) {
 	return receive[Subscription](c, c.request(ctx, http.MethodGet, "/api/v1/billing/subscription", nil, nil, 0))
@@ -233,6 +228,21 @@ func (c *Client) ReplaceFile(ctx context.Context, id string, params ReplaceFileP
 	return receive[StoredObject](c, c.request(ctx, http.MethodPut, "/api/v1/sync/files/"+segment(id), params, body, 0))
 }
 
+// RestoreFile is POST /api/v1/sync/files/{id}/restore: Restore a file.
+func (c *Client) RestoreFile(ctx context.Context, id string, params RestoreFileParams, body Restoration) (StoredObject, error) {
+	return receive[StoredObject](c, c.request(ctx, http.MethodPost, "/api/v1/sync/files/"+segment(id)+"/restore", params, body, keyed))
+}
+
+// ListVersions is GET /api/v1/sync/files/{id}/versions: List the versions of a file.
+func (c *Client) ListVersions(ctx context.Context, id string, params ListVersionsParams) (*List[StoredVersion], error) {
+	return list[StoredVersion](c, c.request(ctx, http.MethodGet, "/api/v1/sync/files/"+segment(id)+"/versions", params, nil, 0))
+}
+
+// DownloadVersion is GET /api/v1/sync/files/{id}/versions/{version}: Download a version of a file.
+func (c *Client) DownloadVersion(ctx context.Context, id string, version string, params DownloadVersionParams) (*http.Response, error) {
+	return c.send(c.request(ctx, http.MethodGet, "/api/v1/sync/files/"+segment(id)+"/versions/"+segment(version), params, nil, 0))
+}
+
 // GetManifest is GET /api/v1/sync/manifest: Get the manifest.
 func (c *Client) GetManifest(ctx context.Context, params GetManifestParams) (*List[StoredObject], error) {
 	return list[StoredObject](c, c.request(ctx, http.MethodGet, "/api/v1/sync/manifest", params, nil, 0))
@@ -293,11 +303,6 @@ func (c *Client) ReorderTasks(ctx context.Context, body Reorder) (*List[Task], e
 	return list[Task](c, c.request(ctx, http.MethodPost, "/api/v1/tasks/reorder", nil, body, keyed))
 }
 
-// GetTask is GET /api/v1/tasks/{id}: Get a task.
-func (c *Client) GetTask(ctx context.Context, id string, params GetTaskParams) (Task, error) {
-	return receive[Task](c, c.request(ctx, http.MethodGet, "/api/v1/tasks/"+segment(id), params, nil, 0))
-}
-
 // UpdateTask is PATCH /api/v1/tasks/{id}: Update a task.
 func (c *Client) UpdateTask(ctx context.Context, id string, params UpdateTaskParams, body TaskPatch) (Task, error) {
 	return receive[Task](c, c.request(ctx, http.MethodPatch, "/api/v1/tasks/"+segment(id), params, body, 0))
@@ -351,11 +356,6 @@ func (c *Client) GetAdoption(ctx context.Context, params GetAdoptionParams) (*Li
 // ListReleases is GET /api/v1/updates/releases: List releases.
 func (c *Client) ListReleases(ctx context.Context, params ListReleasesParams) (*List[Release], error) {
 	return list[Release](c, c.request(ctx, http.MethodGet, "/api/v1/updates/releases", params, nil, 0))
-}
-
-// ExplainRollout is GET /api/v1/updates/releases/{id}/rollout: Explain a rollout.
-func (c *Client) ExplainRollout(ctx context.Context, id string, params ExplainRolloutParams) (Rollout, error) {
-	return receive[Rollout](c, c.request(ctx, http.MethodGet, "/api/v1/updates/releases/"+segment(id)+"/rollout", params, nil, 0))
 }
 
 // ChangeRelease is PATCH /api/v1/updates/{id}: Update a release.
@@ -420,16 +420,6 @@ type AuthorizationStatus struct {
 	Status     string  `json:"status"`
 	InstanceID string  `json:"instanceId"`
 	Error      *string `json:"error"`
-}
-
-// BillingStatus: Whether the organisation's subscription is active.
-type BillingStatus struct {
-	Allowed              bool       `json:"allowed"`
-	HasActivePlan        bool       `json:"hasActivePlan"`
-	HadPriorSubscription bool       `json:"hadPriorSubscription"`
-	Plan                 string     `json:"plan"`
-	Status               string     `json:"status"`
-	TrialEndsAt          *time.Time `json:"trialEndsAt"`
 }
 
 // ChatChunk: The data of an event of a chat's stream.
@@ -599,6 +589,14 @@ type DownloadFileParams struct {
 	IfRange     string `header:"If-Range"`      // The entity tag that the ranges belong to; if it is outdated, all bytes are returned.
 }
 
+// DownloadVersionParams are the parameters of DownloadVersion. Zero fields are left out.
+type DownloadVersionParams struct {
+	Raw         string `query:"raw"`            // 1 for the bytes, 0 for JSON, regardless of Accept.
+	IfNoneMatch string `header:"If-None-Match"` // Entity tags; 304 if one matches. Weak tags match too.
+	Range       string `header:"Range"`         // Ranges of the bytes, such as bytes=0-1023; at most 16, more return everything.
+	IfRange     string `header:"If-Range"`      // The entity tag that the ranges belong to; if it is outdated, all bytes are returned.
+}
+
 // Elsewhere: An address to redirect the user to.
 type Elsewhere struct {
 	URL string `json:"url"`
@@ -612,11 +610,6 @@ type Exchange struct {
 	UserAvatarURL *string `json:"userAvatarUrl,omitzero"`
 	UserEmail     *string `json:"userEmail,omitzero"`
 	UserName      *string `json:"userName,omitzero"`
-}
-
-// ExplainRolloutParams are the parameters of ExplainRollout. Zero fields are left out.
-type ExplainRolloutParams struct {
-	ClientIDs string `query:"clientIds"` // 1 to 100 ids of devices of 1 to 200 characters, separated by commas.
 }
 
 // FieldChange: The change of a field.
@@ -681,11 +674,6 @@ type GetMemoryParams struct {
 type GetTaskHistoryParams struct {
 	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
 	Cursor string `query:"cursor"` // The start of the page, from the Link header.
-}
-
-// GetTaskParams are the parameters of GetTask. Zero fields are left out.
-type GetTaskParams struct {
-	IfNoneMatch string `header:"If-None-Match"` // Entity tags; 304 if one matches. Weak tags match too.
 }
 
 // GetWorkspaceMemoryParams are the parameters of GetWorkspaceMemory. Zero fields are left out.
@@ -804,6 +792,12 @@ type ListTeamMembersParams struct {
 
 // ListTeamsParams are the parameters of ListTeams. Zero fields are left out.
 type ListTeamsParams struct {
+	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
+	Cursor string `query:"cursor"` // The start of the page, from the Link header.
+}
+
+// ListVersionsParams are the parameters of ListVersions. Zero fields are left out.
+type ListVersionsParams struct {
 	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
 	Cursor string `query:"cursor"` // The start of the page, from the Link header.
 }
@@ -1024,6 +1018,18 @@ type ReplaceFileParams struct {
 	MimeType        string `query:"mimeType"`        // The media type, for raw bytes; unchanged if absent.
 }
 
+// Restoration: Which version of a file is restored.
+type Restoration struct {
+	ExpectedVersion *int64  `json:"expectedVersion,omitzero"`
+	Path            *string `json:"path,omitzero"`
+	Version         *int64  `json:"version,omitzero"`
+}
+
+// RestoreFileParams are the parameters of RestoreFile. Zero fields are left out.
+type RestoreFileParams struct {
+	IfMatch string `header:"If-Match"` // The expected version as entity tag or number, or * for any; 409 if it differs or the tag is weak. Not with expectedVersion.
+}
+
 // ResumableUpload: A resumable upload.
 type ResumableUpload struct {
 	ID        string    `json:"id"`
@@ -1037,21 +1043,6 @@ type ResumableUpload struct {
 // RoleChange: A member's new role.
 type RoleChange struct {
 	Role string `json:"role"`
-}
-
-// Rollout: The devices to which a release is offered.
-type Rollout struct {
-	Release           string          `json:"release"`
-	RolloutPercentage int64           `json:"rolloutPercentage"`
-	Devices           []RolloutDevice `json:"devices"`
-}
-
-// RolloutDevice: Whether a device is offered a release.
-type RolloutDevice struct {
-	ClientID string `json:"clientId"`
-	Bucket   int64  `json:"bucket"`
-	Offered  bool   `json:"offered"`
-	Reason   string `json:"reason"`
 }
 
 // Session: A service token with its user and organisation.
@@ -1089,6 +1080,7 @@ type StorageByClass struct {
 	SharedFiles   int64 `json:"sharedFiles"`
 	PersonalFiles int64 `json:"personalFiles"`
 	Memories      int64 `json:"memories"`
+	Versions      int64 `json:"versions"`
 }
 
 // StoredFile: The record of a stored file with its content.
@@ -1135,6 +1127,31 @@ type StoredObject struct {
 	DeletedAt   *time.Time `json:"deletedAt,omitzero"`
 	DeletedBy   *string    `json:"deletedBy,omitzero"`
 	ExpiresAt   *time.Time `json:"expiresAt,omitzero"`
+}
+
+// StoredVersion: The record of a version of a file.
+type StoredVersion struct {
+	ID          string     `json:"id"`
+	StorageKey  string     `json:"storageKey"`
+	Path        string     `json:"path"`
+	MimeType    string     `json:"mimeType"`
+	Size        int64      `json:"size"`
+	Checksum    string     `json:"checksum"`
+	Version     int64      `json:"version"`
+	Kind        string     `json:"kind"`
+	Scope       string     `json:"scope"`
+	WorkspaceID *string    `json:"workspaceId"`
+	TeamID      *string    `json:"teamId"`
+	OwnerID     *string    `json:"ownerId"`
+	CreatedBy   string     `json:"createdBy"`
+	UpdatedBy   string     `json:"updatedBy"`
+	CreatedAt   time.Time  `json:"createdAt"`
+	UpdatedAt   time.Time  `json:"updatedAt"`
+	Present     bool       `json:"present"`
+	Deleted     bool       `json:"deleted"`
+	EndedAt     *time.Time `json:"endedAt"`
+	EndedBy     *string    `json:"endedBy"`
+	ExpiresAt   *time.Time `json:"expiresAt"`
 }
 
 // Subscription: An organisation's subscription.

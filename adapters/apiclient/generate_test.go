@@ -24,17 +24,17 @@ var update = flag.Bool("update", false, "write api.go")
 // operations are those that api.go has, by their ids in the document.
 var operations = strings.Fields(`
 	exchangeToken startDeviceSignIn claimDeviceToken refreshToken getMe endSession listSessions endOtherSessions
-	listFiles uploadFile downloadFile replaceFile deleteFile moveFile moveFolder getManifest followChanges
+	listFiles uploadFile downloadFile replaceFile deleteFile moveFile moveFolder listVersions downloadVersion restoreFile getManifest followChanges
 	createResumableUpload getResumableUpload appendToResumableUpload
-	listTasks createTask getTask updateTask reorderTasks getTaskHistory
+	listTasks createTask updateTask reorderTasks getTaskHistory
 	getMemory putMemory getWorkspaceMemory putWorkspaceMemory chat listModels
 	listMembers changeRole removeMember listInvitations invite resendInvitation deleteInvitation
 	listTeams createTeam deleteTeam listTeamMembers addTeamMember removeTeamMember
 	listWorkspaces createWorkspace deleteWorkspace moveWorkspace
 	getOwnUsage getOrganisationUsage getQuota getStorage
-	getBillingStatus getSubscription startTrial startCheckout openPortal downgrade
+	getSubscription startTrial startCheckout openPortal downgrade
 	listConnectors listConnectorProviders createConnector deleteConnector storeConnectorCredentials startAuthorization pollAuthorization
-	publishRelease changeRelease listReleases explainRollout getAdoption
+	publishRelease changeRelease listReleases getAdoption
 	listOrganisations getOrganisation grantSubscription setRole`)
 
 func TestTheClientIsThatOfTheDocument(t *testing.T) {

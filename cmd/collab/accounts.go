@@ -185,23 +185,33 @@ func (a *app) serverAddress() string {
 	return strings.TrimSuffix(cmp.Or(a.flags.server, a.env("COLLAB_SERVER")), "/")
 }
 
+// chosenServer returns the server that was asked for, or the active account's.
+func (a *app) chosenServer() (string, error) {
+	if server := a.serverAddress(); server != "" {
+		return server, nil
+	}
+	_, all, err := a.accounts()
+	if err != nil {
+		return "", err
+	}
+	for _, c := range all {
+		if c.Active {
+			return c.Server, nil
+		}
+	}
+	return "", usage("name the server: --server https://collab.example.com, or COLLAB_SERVER")
+}
+
 // account returns the account that the command is for.
 func (a *app) account() (account, error) {
+	if token := a.env("COLLAB_TOKEN"); token != "" {
+		server, err := a.chosenServer()
+		return account{Server: server, Token: token}, err
+	}
 	server, org := a.serverAddress(), cmp.Or(a.flags.org, a.env("COLLAB_ORG"))
 	_, all, err := a.accounts()
 	if err != nil {
 		return account{}, err
-	}
-	if token := a.env("COLLAB_TOKEN"); token != "" {
-		for _, c := range all {
-			if server == "" && c.Active {
-				server = c.Server
-			}
-		}
-		if server == "" {
-			return account{}, usage("set COLLAB_SERVER to the address of the server that COLLAB_TOKEN is for")
-		}
-		return account{Server: server, Token: token}, nil
 	}
 	for _, c := range slices.Backward(all) {
 		named := org != "" && (org == c.OrgID || strings.EqualFold(org, c.Org))

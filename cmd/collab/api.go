@@ -33,15 +33,9 @@ func (a *app) api() *cobra.Command {
 		case len(fields) > 0 && input != "":
 			return usage("--field and --input exclude each other")
 		case len(fields) > 0:
-			object := map[string]any{}
-			for _, f := range fields {
-				name, value, ok := strings.Cut(f, "=")
-				if !ok {
-					return usage("--field %s: must be NAME=VALUE", f)
-				}
-				object[name] = valueOf(value)
+			if body, err = fieldsFrom(fields, "--field"); err != nil {
+				return err
 			}
-			body = object
 		case input != "":
 			content, closer, err := a.open(input)
 			if err != nil {
@@ -90,6 +84,19 @@ func (a *app) api() *cobra.Command {
 	c.Flags().StringArrayVarP(&headers, "header", "H", nil, "header, as `NAME: VALUE`")
 	c.Flags().StringVar(&input, "input", "", "`file` with the body, JSON unless a header says otherwise; - is standard input")
 	return c
+}
+
+// fieldsFrom returns the fields that the values of a flag are, NAME=VALUE each.
+func fieldsFrom(texts []string, flag string) (map[string]any, error) {
+	fields := map[string]any{}
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, usage("%s %s: must be NAME=VALUE", flag, text)
+		}
+		fields[name] = valueOf(value)
+	}
+	return fields, nil
 }
 
 // valueOf returns the JSON value that a text is, else the text.

@@ -42,14 +42,11 @@ func (a *app) chat() *cobra.Command {
 		}
 		parts := []string{strings.Join(args, " ")}
 		if !a.inTerminal {
-			text, err := io.ReadAll(io.LimitReader(a.in, maxMessage+1))
+			text, err := a.readAll(maxMessage)
 			if err != nil {
 				return err
 			}
-			if len(text) > maxMessage {
-				return usage("standard input has more than %s", sizeText(maxMessage))
-			}
-			parts = append(parts, string(text))
+			parts = append(parts, text)
 		}
 		if request.Message = strings.TrimSpace(strings.Join(parts, "\n\n")); request.Message != "" {
 			_, err := a.ask(c.Context(), client, request)
@@ -98,7 +95,7 @@ func (a *app) ask(ctx context.Context, client *apiclient.Client, request apiclie
 		return "", err
 	}
 	var text strings.Builder
-	var usage *apiclient.ChatUsage
+	var used *apiclient.ChatUsage
 	for e, err := range apiclient.Events(answer.Body) {
 		if err != nil {
 			return text.String(), err
@@ -120,10 +117,10 @@ func (a *app) ask(ctx context.Context, client *apiclient.Client, request apiclie
 		case "error":
 			return text.String(), errors.New(*chunk.Error)
 		case "done":
-			usage = chunk.Usage
+			used = chunk.Usage
 		}
 	}
-	if usage == nil {
+	if used == nil {
 		return text.String(), errors.New("the answer was cut off")
 	}
 	if a.flags.json != "" || a.flags.jq != "" {
@@ -131,7 +128,7 @@ func (a *app) ask(ctx context.Context, client *apiclient.Client, request apiclie
 			Text  string              `json:"text"`
 			Usage apiclient.ChatUsage `json:"usage"`
 		}
-		return text.String(), a.printJSON(result{text.String(), *usage}, []string{"text", "usage"})
+		return text.String(), a.printJSON(result{text.String(), *used}, []string{"text", "usage"})
 	}
 	if !strings.HasSuffix(text.String(), "\n") {
 		fmt.Fprintln(a.out)

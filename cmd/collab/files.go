@@ -44,6 +44,7 @@ type folder struct {
 	client           *apiclient.Client
 	scope, workspace string
 	prefix           string // of the storage keys
+	deleted          bool   // those that can be restored in place of those that are there
 }
 
 // folder asks the server for the place.
@@ -78,7 +79,11 @@ func (a *app) folder(ctx context.Context, p place) (*folder, error) {
 
 // list returns the files whose paths begin with prefix.
 func (f *folder) list(ctx context.Context, prefix string) (*apiclient.List[apiclient.StoredObject], error) {
-	return f.client.ListFiles(ctx, apiclient.ListFilesParams{Kind: "ARTIFACT", Scope: f.scope, Prefix: f.prefix + prefix})
+	params := apiclient.ListFilesParams{Kind: "ARTIFACT", Scope: f.scope, Prefix: f.prefix + prefix}
+	if f.deleted {
+		params.Deleted = "true"
+	}
+	return f.client.ListFiles(ctx, params)
 }
 
 // find returns the file at a path.
@@ -107,17 +112,21 @@ func fileColumns() []column[apiclient.StoredObject] {
 
 func (a *app) files() *cobra.Command {
 	var at place
+	var deleted bool
 	ls := command("ls [PREFIX]", "List files", 0, 1, func(c *cobra.Command, args []string) error {
 		f, err := a.folder(c.Context(), at)
 		if err != nil {
 			return err
 		}
+		f.deleted = deleted
 		list, err := f.list(c.Context(), strings.Join(args, ""))
 		if err != nil {
 			return err
 		}
 		return rows(a, list.All(), fileColumns()...)
 	})
+	ls.Flags().BoolVar(&deleted, "deleted", false, "the deleted files that can be restored")
+	var version int64
 	get := command("get PATH [FILE]", "Download a file", 1, 2, func(c *cobra.Command, args []string) error {
 		f, err := a.folder(c.Context(), at)
 		if err != nil {
@@ -127,19 +136,31 @@ func (a *app) files() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		fetch := func(params apiclient.DownloadFileParams) (*http.Response, error) {
+			return f.client.DownloadFile(c.Context(), o.ID, params)
+		}
+		if version > 0 {
+			if o, err = f.version(c.Context(), o, version); err != nil {
+				return err
+			}
+			fetch = func(params apiclient.DownloadFileParams) (*http.Response, error) {
+				return f.client.DownloadVersion(c.Context(), o.ID, strconv.FormatInt(version, 10), apiclient.DownloadVersionParams(params))
+			}
+		}
 		to := path.Base(o.Path)
 		if len(args) == 2 {
 			to = args[1]
 		}
 		if to == "-" {
-			return a.download(c.Context(), f.client, o, a.out)
+			return a.download(c.Context(), o, a.out, fetch)
 		}
 		if info, err := os.Stat(to); err == nil && info.IsDir() {
 			to = filepath.Join(to, path.Base(o.Path))
 		}
-		return a.downloadTo(c.Context(), f.client, o, to)
+		return a.downloadTo(c.Context(), o, to, fetch)
 	})
 	get.Long = "get downloads a file to FILE, or to its name in the working directory; - is standard output."
+	get.Flags().Int64Var(&version, "version", 0, "an earlier `version`")
 	put := command("put FILE [PATH]", "Upload a file", 1, 2, func(c *cobra.Command, args []string) error {
 		f, err := a.folder(c.Context(), at)
 		if err != nil {
@@ -201,15 +222,77 @@ func (a *app) files() *cobra.Command {
 		}
 		return nil
 	})
+	versions := command("versions PATH", "List the versions of a file", 1, 1, func(c *cobra.Command, args []string) error {
+		f, err := a.folder(c.Context(), at)
+		if err != nil {
+			return err
+		}
+		o, err := f.find(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		list, err := f.client.ListVersions(c.Context(), o.ID, apiclient.ListVersionsParams{})
+		if err != nil {
+			return err
+		}
+		return rows(a, list.All(),
+			column[apiclient.StoredVersion]{"version", func(v apiclient.StoredVersion) string { return strconv.FormatInt(v.Version, 10) }},
+			column[apiclient.StoredVersion]{"size", func(v apiclient.StoredVersion) string { return sizeText(v.Size) }},
+			column[apiclient.StoredVersion]{"written", func(v apiclient.StoredVersion) string { return day(v.UpdatedAt) }},
+			column[apiclient.StoredVersion]{"path", func(v apiclient.StoredVersion) string { return v.Path }})
+	})
+	var earlier int64
+	var to string
+	restore := command("restore PATH", "Restore an earlier version of a file, or a deleted file", 1, 1, func(c *cobra.Command, args []string) error {
+		f, err := a.folder(c.Context(), at)
+		if err != nil {
+			return err
+		}
+		f.deleted = earlier == 0
+		o, err := f.find(c.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		body := apiclient.Restoration{Path: given(to)}
+		if earlier > 0 {
+			body.Version, body.ExpectedVersion = &earlier, &o.Version
+		}
+		o, err = f.client.RestoreFile(c.Context(), o.ID, apiclient.RestoreFileParams{}, body)
+		if err != nil {
+			return err
+		}
+		return record(a, o, fileColumns()...)
+	})
+	restore.Long = "restore returns a deleted file, or makes an earlier version the next one with --version."
+	restore.Flags().Int64Var(&earlier, "version", 0, "the `version` of a file that is there")
+	restore.Flags().StringVar(&to, "to", "", "another `path` for a deleted file")
 	files := group("files", "Work with stored files")
-	for _, c := range []*cobra.Command{ls, get, put, mv, rm} {
+	for _, c := range []*cobra.Command{ls, get, put, mv, rm, versions, restore} {
 		files.AddCommand(at.flags(c))
 	}
 	return files
 }
 
-// download writes a file's content, and continues where a connection broke.
-func (a *app) download(ctx context.Context, client *apiclient.Client, o apiclient.StoredObject, w io.Writer) error {
+// version returns the record of a file's earlier version.
+func (f *folder) version(ctx context.Context, o apiclient.StoredObject, version int64) (apiclient.StoredObject, error) {
+	list, err := f.client.ListVersions(ctx, o.ID, apiclient.ListVersionsParams{})
+	if err != nil {
+		return o, err
+	}
+	for v, err := range list.All() {
+		if err != nil {
+			return o, err
+		}
+		if v.Version == version {
+			o.Version, o.Size, o.Checksum = v.Version, v.Size, v.Checksum
+			return o, nil
+		}
+	}
+	return o, fmt.Errorf("%s has no version %d", o.Path, version)
+}
+
+// download writes the content that fetch requests, and continues where a connection broke.
+func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Writer, fetch func(apiclient.DownloadFileParams) (*http.Response, error)) error {
 	digest := sha256.New()
 	shown := a.progress(o.Path, o.Size, 0)
 	defer shown.end()
@@ -219,7 +302,7 @@ func (a *app) download(ctx context.Context, client *apiclient.Client, o apiclien
 		if shown.done > 0 {
 			params.Range, params.IfRange = fmt.Sprintf("bytes=%d-", shown.done), tag
 		}
-		answer, err := client.DownloadFile(ctx, o.ID, params)
+		answer, err := fetch(params)
 		if err != nil {
 			return err
 		}
@@ -247,7 +330,7 @@ func (a *app) download(ctx context.Context, client *apiclient.Client, o apiclien
 }
 
 // downloadTo makes a file with the content, which gets its name when it is whole.
-func (a *app) downloadTo(ctx context.Context, client *apiclient.Client, o apiclient.StoredObject, to string) (err error) {
+func (a *app) downloadTo(ctx context.Context, o apiclient.StoredObject, to string, fetch func(apiclient.DownloadFileParams) (*http.Response, error)) (err error) {
 	part, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*")
 	if err != nil {
 		return err
@@ -257,7 +340,7 @@ func (a *app) downloadTo(ctx context.Context, client *apiclient.Client, o apicli
 			_ = os.Remove(part.Name())
 		}
 	}()
-	err = a.download(ctx, client, o, part)
+	err = a.download(ctx, o, part, fetch)
 	if err == nil {
 		err = errors.Join(part.Chmod(0o644), part.Sync())
 	}

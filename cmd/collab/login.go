@@ -31,18 +31,9 @@ const (
 func (a *app) login() *cobra.Command {
 	var fromInput, noBrowser, device, insecure bool
 	c := command("login", "Sign in to a server", 0, 0, func(c *cobra.Command, _ []string) error {
-		_, all, err := a.accounts()
+		server, err := a.chosenServer()
 		if err != nil {
 			return err
-		}
-		server := a.serverAddress()
-		for _, known := range all {
-			if server == "" && known.Active {
-				server = known.Server
-			}
-		}
-		if server == "" {
-			return usage("name the server: --server https://collab.example.com, or COLLAB_SERVER")
 		}
 		if _, err := a.anonymous(server, ""); err != nil {
 			return err
@@ -87,11 +78,11 @@ func (a *app) login() *cobra.Command {
 
 // tokenFromInput reads a token, and exchanges it if it is an identity token.
 func (a *app) tokenFromInput(ctx context.Context, server string) (string, error) {
-	text, err := io.ReadAll(io.LimitReader(a.in, maxToken))
+	text, err := a.readAll(maxToken)
 	if err != nil {
 		return "", err
 	}
-	token := strings.TrimSpace(string(text))
+	token := strings.TrimSpace(text)
 	if token == "" {
 		return "", usage("standard input has no token")
 	}
@@ -107,6 +98,15 @@ func (a *app) tokenFromInput(ctx context.Context, server string) (string, error)
 		return token, nil // it is a service token, or nothing
 	}
 	return "", err
+}
+
+// readAll reads standard input, which may have most bytes.
+func (a *app) readAll(most int64) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(a.in, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = usage("standard input has more than %s", sizeText(most))
+	}
+	return string(text), err
 }
 
 // tokenFromBrowser has the server send a token to a port of this machine, through a browser

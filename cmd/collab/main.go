@@ -118,6 +118,7 @@ func (a *app) root() *cobra.Command {
 	root := group("collab", "Work with a Collab server from the command line",
 		a.login(), a.logout(), a.whoami(), a.orgs(),
 		a.files(), a.tasks(), a.chat(), a.models(), a.memory(), a.members(), a.invitations(), a.teams(), a.workspaces(),
+		a.usageCommand(), a.billing(), a.connectors(), a.releases(), a.admin(),
 		a.api(), a.versionCommand(), topic("environment", "Variables that commands read", environment), topic("exit-codes", "What a command's exit code says", exitCodes))
 	root.Long = "collab works with a Collab server from the command line. Sign in with collab login."
 	root.SilenceErrors, root.SilenceUsage = true, true

@@ -3,7 +3,9 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -27,6 +29,24 @@ func TestThePageOfCommandsIsTrue(t *testing.T) {
 	}
 	if pages.Read(t, "docs/cli.md") != b.String() {
 		t.Error("docs/cli.md is not that of the commands: run go test ./cmd/collab -update")
+	}
+}
+
+func TestEveryOperationOfTheClientIsUsed(t *testing.T) {
+	var users strings.Builder
+	for _, pattern := range []string{"cmd/collab/*.go", "adapters/remote/remote.go", "adapters/apiclient/client.go"} {
+		files, err := fs.Glob(os.DirFS(pages.Root(t)), pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, file := range files {
+			users.WriteString(pages.Read(t, file))
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)^func \(c \*Client\) (\w+)\(`).FindAllStringSubmatch(pages.Read(t, "adapters/apiclient/api.go"), -1) {
+		if !regexp.MustCompile(`[.)]` + m[1] + `\b`).MatchString(users.String()) {
+			t.Errorf("nothing uses %s", m[1])
+		}
 	}
 }
 

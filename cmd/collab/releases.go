@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"collab/adapters/apiclient"
+)
+
+func (a *app) releases() *cobra.Command {
+	columns := []column[apiclient.Release]{
+		{"version", func(r apiclient.Release) string { return r.Version }},
+		{"platform", func(r apiclient.Release) string { return r.Platform }},
+		{"arch", func(r apiclient.Release) string { return r.Arch }},
+		{"channel", func(r apiclient.Release) string { return r.Channel }},
+		{"rollout", func(r apiclient.Release) string { return strconv.FormatInt(r.RolloutPercentage, 10) + " %" }},
+		{"active", func(r apiclient.Release) string { return strconv.FormatBool(r.Active) }},
+		{"id", func(r apiclient.Release) string { return r.ID }},
+	}
+	list := command("list", "List releases", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
+		list, err := client.ListReleases(ctx, apiclient.ListReleasesParams{})
+		if err != nil {
+			return err
+		}
+		return rows(a, list.All(), columns...)
+	}))
+	var draft apiclient.ReleaseDraft
+	var channel, notes, signature, file string
+	var rollout int64
+	var mandatory bool
+	publish := command("publish VERSION", "Publish a release", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		d := draft
+		d.Version, d.Channel, d.ReleaseNotes, d.Signature = args[0], given(channel), given(notes), given(signature)
+		d.RolloutPercentage, d.Mandatory = &rollout, &mandatory
+		if file != "" {
+			f, err := os.Open(file)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			digest := sha512.New()
+			size, err := io.Copy(digest, f)
+			if err != nil {
+				return err
+			}
+			d.FileSizeBytes, d.Sha512 = &size, new(hex.EncodeToString(digest.Sum(nil)))
+		}
+		r, err := client.PublishRelease(ctx, d)
+		if err != nil {
+			return err
+		}
+		return record(a, r, columns...)
+	}))
+	publish.Flags().StringVar(&draft.Platform, "platform", "", "darwin, win32 or linux")
+	publish.Flags().StringVar(&draft.Arch, "arch", "", "x64, arm64 or universal")
+	publish.Flags().StringVar(&draft.DownloadURL, "url", "", "`address` of the download")
+	publish.Flags().StringVar(&channel, "channel", "", "stable, beta or canary")
+	publish.Flags().StringVar(&notes, "notes", "", "what has changed")
+	publish.Flags().StringVar(&signature, "signature", "", "signature of the download in the updater's form")
+	publish.Flags().StringVar(&file, "file", "", "the download, for its size and SHA-512")
+	publish.Flags().Int64Var(&rollout, "rollout", 100, "`percentage` of devices that are offered it")
+	publish.Flags().BoolVar(&mandatory, "mandatory", false, "whether the update is mandatory")
+
+	change := func(ctx context.Context, client *apiclient.Client, id string, p apiclient.ReleasePatch) error {
+		r, err := client.ChangeRelease(ctx, id, p)
+		if err != nil {
+			return err
+		}
+		return record(a, r, columns...)
+	}
+	percent := command("rollout ID PERCENTAGE", "Change the share of devices that are offered a release", 2, 2, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		n, err := strconv.ParseInt(args[1], 10, 64)
+		if err != nil {
+			return usage("%q is no percentage", args[1])
+		}
+		return change(ctx, client, args[0], apiclient.ReleasePatch{RolloutPercentage: &n})
+	}))
+	withdraw := command("withdraw ID", "Offer a release to nobody any more", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		return change(ctx, client, args[0], apiclient.ReleasePatch{Active: new(false)})
+	}))
+	var days apiclient.GetAdoptionParams
+	adoption := command("adoption", "List the update checks by day and version", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
+		list, err := client.GetAdoption(ctx, days)
+		if err != nil {
+			return err
+		}
+		return rows(a, list.All(),
+			column[apiclient.Adoption]{"day", func(d apiclient.Adoption) string { return d.Day }},
+			column[apiclient.Adoption]{"version", func(d apiclient.Adoption) string { return d.Version }},
+			column[apiclient.Adoption]{"platform", func(d apiclient.Adoption) string { return d.Platform }},
+			column[apiclient.Adoption]{"arch", func(d apiclient.Adoption) string { return d.Arch }},
+			column[apiclient.Adoption]{"channel", func(d apiclient.Adoption) string { return d.Channel }},
+			column[apiclient.Adoption]{"checks", func(d apiclient.Adoption) string { return strconv.FormatInt(d.Checks, 10) }},
+			column[apiclient.Adoption]{"offered", func(d apiclient.Adoption) string { return strconv.FormatInt(d.Offered, 10) }})
+	}))
+	adoption.Flags().StringVar(&days.From, "from", "", "the first `day`")
+	adoption.Flags().StringVar(&days.To, "to", "", "the last `day`")
+	return group("releases", "Publish releases of the desktop application", list, publish, percent, withdraw, adoption)
+}
+
+func (a *app) admin() *cobra.Command {
+	columns := []column[apiclient.Overview]{
+		{"name", func(o apiclient.Overview) string { return or(o.Name, "") }},
+		{"members", func(o apiclient.Overview) string { return strconv.FormatInt(o.Members, 10) }},
+		{"plan", func(o apiclient.Overview) string { return o.Subscription.Plan }},
+		{"status", func(o apiclient.Overview) string { return o.Subscription.Status }},
+		{"storage", func(o apiclient.Overview) string { return sizeText(o.StorageUsed) }},
+		{"id", func(o apiclient.Overview) string { return o.ID }},
+	}
+	printed := func(o apiclient.Overview, err error) error {
+		if err != nil {
+			return err
+		}
+		return record(a, o, columns...)
+	}
+	orgs := command("orgs", "List organisations", 0, 0, a.asOperator(func(ctx context.Context, client *apiclient.Client, _ []string) error {
+		list, err := client.ListOrganisations(ctx, apiclient.ListOrganisationsParams{})
+		if err != nil {
+			return err
+		}
+		return rows(a, list.All(), columns...)
+	}))
+	show := command("org ID", "Print an organisation", 1, 1, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		return printed(client.GetOrganisation(ctx, args[0]))
+	}))
+	var until string
+	grant := command("grant ID PLAN", "Set an organisation's plan: free, standard, premium or enterprise", 2, 2, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		return printed(client.GrantSubscription(ctx, args[0], apiclient.Grant{Plan: strings.ToUpper(args[1]), CurrentPeriodEnd: given(until)}))
+	}))
+	grant.Flags().StringVar(&until, "until", "", "the `date` or time at which it ends")
+	role := command("role ID USER ROLE", "Set a member's role", 3, 3, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		m, err := client.SetRole(ctx, args[0], args[1], apiclient.RoleChange{Role: strings.ToUpper(args[2])})
+		if err != nil {
+			return err
+		}
+		return record(a, m, memberColumns()...)
+	}))
+	admin := group("admin", "Work with organisations as the operator of a server", orgs, show, grant, role)
+	admin.Long = "The commands of admin take the operator's secret from COLLAB_ADMIN_SECRET."
+	return admin
+}
+
+// asOperator returns a command that has a client with the operator's secret.
+func (a *app) asOperator(run func(ctx context.Context, client *apiclient.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		secret := a.env("COLLAB_ADMIN_SECRET")
+		if secret == "" {
+			return coded{exitSignIn, errors.New("set COLLAB_ADMIN_SECRET to the operator's secret")}
+		}
+		server, err := a.chosenServer()
+		if err != nil {
+			return err
+		}
+		client, err := a.anonymous(server, "")
+		if err != nil {
+			return err
+		}
+		client.Operator = secret
+		return run(c.Context(), client, args)
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"collab/adapters/apiclient"
+)
+
+// chartWidth is that of a chart's bars in columns.
+const chartWidth = 40
+
+func (a *app) usageCommand() *cobra.Command {
+	var own bool
+	c := command("usage", "Print the tokens used by day, the daily quota and the storage", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
+		var days []apiclient.DayUsage
+		if own {
+			u, err := client.GetOwnUsage(ctx)
+			if err != nil {
+				return err
+			}
+			days = u.ByDay
+		} else {
+			u, err := client.GetOrganisationUsage(ctx)
+			if err != nil {
+				return err
+			}
+			days = u.ByDay
+		}
+		most := int64(0)
+		for _, d := range days {
+			most = max(most, d.TotalTokens)
+		}
+		columns := []column[apiclient.DayUsage]{
+			{"day", func(d apiclient.DayUsage) string { return d.Date }},
+			{"requests", func(d apiclient.DayUsage) string { return strconv.FormatInt(d.Requests, 10) }},
+			{"tokens", func(d apiclient.DayUsage) string { return strconv.FormatInt(d.TotalTokens, 10) }},
+		}
+		if a.outTerminal {
+			columns = append(columns, column[apiclient.DayUsage]{"", func(d apiclient.DayUsage) string { return bar(d.TotalTokens, most, chartWidth) }})
+		}
+		if err := rows(a, values(days), columns...); err != nil || !a.outTerminal || a.flags.json != "" || a.flags.jq != "" {
+			return err
+		}
+		quota, err := client.GetQuota(ctx)
+		if err != nil {
+			return err
+		}
+		storage, err := client.GetStorage(ctx)
+		if err != nil {
+			return err
+		}
+		limit := "no limit"
+		if storage.Limit != nil {
+			limit = sizeText(*storage.Limit)
+		}
+		_, err = fmt.Fprintf(a.out, "\ntoday    %d of %d tokens\nstorage  %s of %s\n", quota.Used, quota.Limit, sizeText(storage.Used), limit)
+		return err
+	}))
+	c.Flags().BoolVar(&own, "own", false, "one's own use in place of the organisation's")
+	return c
+}
+
+func (a *app) billing() *cobra.Command {
+	columns := []column[apiclient.Subscription]{
+		{"plan", func(s apiclient.Subscription) string { return s.Plan }},
+		{"status", func(s apiclient.Subscription) string { return s.Status }},
+		{"seats", func(s apiclient.Subscription) string { return strconv.FormatInt(s.Seats, 10) }},
+		{"until", func(s apiclient.Subscription) string {
+			if s.CurrentPeriodEnd == nil {
+				return ""
+			}
+			return day(*s.CurrentPeriodEnd)
+		}},
+		{"ends", func(s apiclient.Subscription) string { return strconv.FormatBool(s.CancelAtPeriodEnd) }},
+	}
+	printed := func(call func(*apiclient.Client, context.Context) (apiclient.Subscription, error)) func(*cobra.Command, []string) error {
+		return a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
+			s, err := call(client, ctx)
+			if err != nil {
+				return err
+			}
+			return record(a, s, columns...)
+		})
+	}
+	// opened prints the address of a page, and opens it for a person.
+	opened := func(e apiclient.Elsewhere, err error) error {
+		if err != nil {
+			return err
+		}
+		if a.outTerminal {
+			if err := a.browse(e.URL); err != nil {
+				a.note("open it yourself: %v", err)
+			}
+		}
+		_, err = fmt.Fprintln(a.out, e.URL)
+		return err
+	}
+	checkout := command("checkout PLAN", "Buy a plan: standard or premium", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		return opened(client.StartCheckout(ctx, apiclient.CheckoutDraft{Plan: strings.ToUpper(args[0])}))
+	}))
+	portal := command("portal", "Change the payment method, or read invoices", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
+		return opened(client.OpenPortal(ctx))
+	}))
+	billing := group("billing", "Work with the organisation's subscription",
+		command("status", "Print the subscription", 0, 0, printed((*apiclient.Client).GetSubscription)),
+		command("trial", "Begin the trial", 0, 0, printed((*apiclient.Client).StartTrial)),
+		command("downgrade", "Give up the paid plan", 0, 0, printed((*apiclient.Client).Downgrade)),
+		checkout, portal)
+	billing.Long = "checkout and portal print the address of a page of the payment provider, and open it on a terminal."
+	return billing
+}
