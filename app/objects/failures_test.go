@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -163,10 +164,60 @@ func (w *fixture) head(t testing.TB) int64 {
 	return h.N
 }
 
-// assertContents checks that every object has the content that its record describes.
+// versions returns all earlier versions of the objects and of the deleted objects.
+func (w *fixture) versions(t testing.TB) (all []object.Earlier) {
+	t.Helper()
+	storage := w.Store.Storage()
+	note := func(v object.Earlier) error {
+		all = append(all, v)
+		return nil
+	}
+	var ids []id.Object
+	for _, o := range w.objects(t) {
+		ids = append(ids, o.ID)
+	}
+	must(t, storage.Versions().Deleted(t.Context(), w.ada.Org, nil, object.Filter{}, func(v object.Earlier) error {
+		ids = append(ids, v.ID)
+		return nil
+	}))
+	for _, of := range ids {
+		must(t, storage.Versions().List(t.Context(), w.ada.Org, of, math.MaxInt64, 0, note))
+	}
+	return all
+}
+
+// state returns versionsOf the objects with the earlier versions.
+func (w *fixture) state(t testing.TB) map[string]string {
+	t.Helper()
+	all := versionsOf(w.objects(t))
+	for _, v := range w.versions(t) {
+		all[fmt.Sprintf("%s, version %d", v.ID, v.Version)] = fmt.Sprintf("%s, deleted: %v", v.Checksum, v.Deleted)
+	}
+	return all
+}
+
+// assertContents checks that every object and every earlier version has the content that its record
+// describes, and a blob of its own, and that the usage is that of the records.
 func (w *fixture) assertContents(t testing.TB) {
 	t.Helper()
-	for key, o := range w.objects(t) {
+	all := w.objects(t)
+	var sum object.Usage
+	for _, o := range all {
+		sum[o.Class()] += o.Size
+	}
+	for _, v := range w.versions(t) {
+		all[fmt.Sprintf("%s, version %d", v.ID, v.Version)] = v.Object
+		sum[object.Versions] += v.Size
+	}
+	if used, err := w.Store.Storage().Used(t.Context(), []id.Org{w.ada.Org}); err != nil || used[w.ada.Org] != sum {
+		t.Errorf("the usage is %v, %v; the records sum to %v", used, err, sum)
+	}
+	owners := map[string]string{}
+	for key, o := range all {
+		if other, taken := owners[o.Blob]; taken {
+			t.Errorf("%s and %s have the blob %s", key, other, o.Blob)
+		}
+		owners[o.Blob] = key
 		content, err := w.Read(t.Context(), o.Blob)
 		if err != nil || harness.Checksum(content) != o.Checksum || int64(len(content)) != o.Size {
 			t.Errorf("%s has %q, %v; its record is %+v", key, content, err, o)
@@ -249,8 +300,11 @@ func (w *fixture) assertCollected(t testing.TB, whole bool) {
 	for _, o := range w.objects(t) {
 		named[o.Blob] = true
 	}
+	for _, v := range w.versions(t) {
+		named[v.Blob] = true
+	}
 	if left := kept(); !maps.Equal(left, named) {
-		t.Errorf("the store has %v, objects name %v", left, named)
+		t.Errorf("the store has %v, objects and versions name %v", left, named)
 	}
 	if left := names(); len(left) > 0 {
 		t.Errorf("names are left: %v", left)
@@ -332,45 +386,48 @@ func TestFailedWritesAreAtomic(t *testing.T) {
 			return w.SendIdentityEvent(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true})
 		},
 	} {
-		t.Run(about, func(t *testing.T) {
-			undisturbed := open(t)
-			before, from := versionsOf(undisturbed.objects(t)), undisturbed.head(t)
-			must(t, do(t.Context(), undisturbed))
-			calls, after := undisturbed.Faults.Calls(), versionsOf(undisturbed.objects(t))
-			if maps.Equal(before, after) || len(calls) < 3 {
-				t.Fatalf("%v made nothing", calls)
-			}
-			undisturbed.assertLog(t, before, from)
-			undisturbed.assertContents(t)
-			undisturbed.assertCollected(t, false)
-			for at, call := range calls {
-				for _, failure := range harness.AllFaults {
-					t.Run(fmt.Sprintf("call %d, %s: %s", at, call, failure), func(t *testing.T) {
-						w := open(t)
-						w.Faults.Reset(at, failure)
-						err, died := run(func() error { return do(t.Context(), w) })
-						w.Faults.Reset(-1, "")
-						now := versionsOf(w.objects(t))
-						switch {
-						case !maps.Equal(now, before) && !maps.Equal(now, after):
-							t.Errorf("there is %v, before %v, wanted %v", now, before, after)
-						case err == nil && !died && !maps.Equal(now, after):
-							t.Errorf("was acknowledged, and there is %v, wanted %v", now, after)
-						case failure == harness.Retried && (err != nil || died):
-							t.Errorf("ended with %v, died: %v", err, died)
-						case (failure == harness.ResponseLost || failure == harness.CrashAfter) && (call == "Atomic" || call == "Storage.Replace") && !maps.Equal(now, after):
-							t.Errorf("was committed, and there is %v, wanted %v", now, after)
-						case (failure == harness.Refused || failure == harness.CrashBefore) && !maps.Equal(now, before):
-							t.Errorf("was not committed, and there is %v, before %v", now, before)
-						}
-						w.assertServed(t, w.Objects)
-						w.assertLog(t, before, from)
-						w.assertContents(t)
-						w.assertCollected(t, false)
-					})
+		t.Run(about, func(t *testing.T) { assertAtomic(t, open, do) })
+	}
+}
+
+// assertAtomic checks that an operation that fails at any call has changed everything or nothing.
+func assertAtomic(t *testing.T, open func(testing.TB) *fixture, do func(context.Context, *fixture) error) {
+	undisturbed := open(t)
+	before, from, start := undisturbed.state(t), undisturbed.head(t), versionsOf(undisturbed.objects(t))
+	must(t, do(t.Context(), undisturbed))
+	calls, after := undisturbed.Faults.Calls(), undisturbed.state(t)
+	if maps.Equal(before, after) || len(calls) < 3 {
+		t.Fatalf("%v made nothing", calls)
+	}
+	undisturbed.assertLog(t, start, from)
+	undisturbed.assertContents(t)
+	undisturbed.assertCollected(t, false)
+	for at, call := range calls {
+		for _, failure := range harness.AllFaults {
+			t.Run(fmt.Sprintf("call %d, %s: %s", at, call, failure), func(t *testing.T) {
+				w := open(t)
+				w.Faults.Reset(at, failure)
+				err, died := run(func() error { return do(t.Context(), w) })
+				w.Faults.Reset(-1, "")
+				now := w.state(t)
+				switch {
+				case !maps.Equal(now, before) && !maps.Equal(now, after):
+					t.Errorf("there is %v, before %v, wanted %v", now, before, after)
+				case err == nil && !died && !maps.Equal(now, after):
+					t.Errorf("was acknowledged, and there is %v, wanted %v", now, after)
+				case failure == harness.Retried && (err != nil || died):
+					t.Errorf("ended with %v, died: %v", err, died)
+				case (failure == harness.ResponseLost || failure == harness.CrashAfter) && (call == "Atomic" || call == "Storage.Replace") && !maps.Equal(now, after):
+					t.Errorf("was committed, and there is %v, wanted %v", now, after)
+				case (failure == harness.Refused || failure == harness.CrashBefore) && !maps.Equal(now, before):
+					t.Errorf("was not committed, and there is %v, before %v", now, before)
 				}
-			}
-		})
+				w.assertServed(t, w.Objects)
+				w.assertLog(t, start, from)
+				w.assertContents(t)
+				w.assertCollected(t, false)
+			})
+		}
 	}
 }
 

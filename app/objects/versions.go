@@ -12,7 +12,8 @@ import (
 	"collab/ports"
 )
 
-// maxDiscarded is the most earlier versions that one write discards for want of room.
+// maxDiscarded is the most earlier versions that one write discards; more are left to later writes, or
+// until they expire.
 const maxDiscarded = 1000
 
 // keep makes earlier versions of objects that the actor replaced or deleted at now, or discards
@@ -31,8 +32,14 @@ func (s *Objects) keep(ctx context.Context, r ports.Records, actor org.Actor, no
 		return r.Storage().Versions().Keep(ctx, actor.Org, retention, ended...)
 	}
 	blobs := make([]string, len(were))
+	ids := make([]id.Object, len(were))
 	for i, v := range were {
-		blobs[i] = v.Blob
+		blobs[i], ids[i] = v.Blob, v.ID
+	}
+	if deleted { // nobody can find what an earlier plan kept of them
+		if _, err := r.Storage().Versions().Discard(ctx, actor.Org, ids, 0, maxDiscarded, now); err != nil {
+			return err
+		}
 	}
 	return r.Storage().BlobNames().Discard(ctx, actor.Org, blobs, now)
 }

@@ -1,0 +1,273 @@
+package objects_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"collab/app/objects"
+	"collab/app/upkeep"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/plan"
+	"collab/test/harness"
+)
+
+// withVersions is open with two earlier versions of the notes and a deleted file gone.md, which had
+// two versions. Ten versions are kept for 30 days.
+func withVersions(t testing.TB) *fixture {
+	w := open(t)
+	w.VersionRetention[plan.None] = object.Retention{Days: 30, Versions: 10}
+	for _, text := range []string{"second notes", "third notes"} {
+		must(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text(text))))
+		w.Clock.Advance(time.Second)
+	}
+	gone := w.create(t, w.ada, "gone.md", "gone")
+	must(t, errorOf(w.Objects.Replace(t.Context(), w.ada, gone.ID, harness.Text("gone for good"))))
+	must(t, w.Objects.Delete(t.Context(), w.ada, gone.ID, nil))
+	w.Clock.Advance(time.Hour)
+	w.Faults.Reset(-1, "")
+	return w
+}
+
+// gone returns the id of the only deleted file, or "".
+func (w *fixture) gone(t testing.TB) (of id.Object) {
+	t.Helper()
+	must(t, w.Objects.Deleted(t.Context(), w.ada, object.Filter{}, func(v object.Earlier) error {
+		of = v.ID
+		return nil
+	}))
+	return of
+}
+
+// numbers returns the numbers of the versions of an object that the actor lists.
+func (w *fixture) numbers(t testing.TB, of id.Object) string {
+	t.Helper()
+	var all []string
+	must(t, w.Objects.Versions(t.Context(), w.ada, of, math.MaxInt64, 0, func(v objects.Version) error {
+		all = append(all, fmt.Sprint(v.Version))
+		return nil
+	}))
+	return strings.Join(all, " ")
+}
+
+func TestFailedChangesOfVersionsAreAtomic(t *testing.T) {
+	for about, do := range map[string]func(context.Context, *fixture) error{
+		"a file is replaced, and its content kept": func(ctx context.Context, w *fixture) error {
+			return errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("new notes")))
+		},
+		"the oldest version goes": func(ctx context.Context, w *fixture) error {
+			w.VersionRetention[plan.None] = object.Retention{Days: 30, Versions: 2}
+			return errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("new notes")))
+		},
+		"versions give way": func(ctx context.Context, w *fixture) error {
+			w.StorageLimits[plan.None] = 110
+			return errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("new notes, longer")))
+		},
+		"a file is deleted, and kept": func(ctx context.Context, w *fixture) error { return w.Objects.Delete(ctx, w.ben, w.notes.ID, nil) },
+		"an earlier version is restored": func(ctx context.Context, w *fixture) error {
+			return errorOf(w.Objects.RestoreVersion(ctx, w.ben, w.notes.ID, objects.Restoration{Version: 1}))
+		},
+		"a deleted file is restored": func(ctx context.Context, w *fixture) error {
+			return restoreGone(ctx, w, objects.Restoration{})
+		},
+		"an earlier version of a deleted file is restored elsewhere": func(ctx context.Context, w *fixture) error {
+			return restoreGone(ctx, w, objects.Restoration{Version: 1, Path: new("back.md")})
+		},
+		"a version is discarded": func(ctx context.Context, w *fixture) error {
+			return w.Objects.DiscardVersion(ctx, w.ben, w.notes.ID, 1)
+		},
+		"all versions are discarded": func(ctx context.Context, w *fixture) error {
+			return w.Objects.DiscardVersions(ctx, w.ben, w.notes.ID)
+		},
+	} {
+		t.Run(about, func(t *testing.T) { assertAtomic(t, withVersions, do) })
+	}
+}
+
+// restoreGone restores the deleted file of withVersions.
+func restoreGone(ctx context.Context, w *fixture, what objects.Restoration) error {
+	var of id.Object
+	err := w.Objects.Deleted(ctx, w.ben, object.Filter{}, func(v object.Earlier) error {
+		of = v.ID
+		return nil
+	})
+	if err == nil {
+		_, err = w.Objects.RestoreVersion(ctx, w.ben, of, what)
+	}
+	return err
+}
+
+func TestNumbersGoOnAfterRestoring(t *testing.T) {
+	w := withVersions(t)
+	ctx, gone := t.Context(), w.gone(t)
+	o, err := w.Objects.RestoreVersion(ctx, w.ben, w.notes.ID, objects.Restoration{Version: 1})
+	if err != nil || o.Version != 4 || o.Checksum != harness.Checksum("old notes") || w.numbers(t, w.notes.ID) != "4 3 2" {
+		t.Errorf("%+v, %v, versions %s", o, err, w.numbers(t, w.notes.ID))
+	}
+	o, err = w.Objects.RestoreVersion(ctx, w.ben, gone, objects.Restoration{Version: 1})
+	if err != nil || o.Version != 3 || o.Checksum != harness.Checksum("gone") || w.numbers(t, gone) != "3 2" {
+		t.Errorf("%+v, %v, versions %s", o, err, w.numbers(t, gone))
+	}
+	must(t, errorOf(w.Objects.Move(ctx, w.ben, gone, "moved.md", nil)))
+	must(t, w.Objects.Delete(ctx, w.ben, gone, nil))
+	o, err = w.Objects.RestoreVersion(ctx, w.ben, gone, objects.Restoration{Version: 2})
+	if err != nil || o.Version != 5 || o.Path != "moved.md" || o.Checksum != harness.Checksum("gone for good") || w.numbers(t, gone) != "5 4" {
+		t.Errorf("%+v, %v, versions %s", o, err, w.numbers(t, gone))
+	}
+	w.assertServed(t, w.Objects)
+	w.assertContents(t)
+	w.assertCollected(t, true)
+}
+
+func TestVersionsGiveWayToContent(t *testing.T) {
+	w := withVersions(t)
+	ctx := t.Context()
+	usage := func() object.Usage {
+		used, err := w.Store.Storage().Used(ctx, []id.Org{w.ada.Org})
+		must(t, err)
+		return used[w.ada.Org]
+	}
+	was := usage()
+	w.StorageLimits[plan.None] = was.Total()
+	// The oldest version, of the notes, makes room for five bytes.
+	w.create(t, w.ben, "five.md", "12345")
+	if now := usage(); now.Present() != was.Present()+5 || now[object.Versions] != was[object.Versions]-int64(len("old notes")) {
+		t.Errorf("%v, before %v", now, was)
+	}
+	// What is there alone must be within the limit, and all versions go for that.
+	w.create(t, w.ben, "rest.md", strings.Repeat("x", int(w.StorageLimits[plan.None]-usage().Present())))
+	if now := usage(); now.Total() != w.StorageLimits[plan.None] || now[object.Versions] != 0 {
+		t.Errorf("%v", now)
+	}
+	expectKind(t, errorOf(w.Objects.Create(ctx, w.ben, w.draft("more.md"), harness.Text("x"))), fault.Forbidden)
+	expectKind(t, errorOf(w.Objects.RestoreVersion(ctx, w.ben, w.notes.ID, objects.Restoration{Version: 1})), fault.NotFound)
+	// What is replaced has no room to stay, and neither has what is deleted, until there is some.
+	must(t, errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("THIRD notes"))))
+	if got := w.numbers(t, w.notes.ID); got != "4" {
+		t.Errorf("the versions are %s", got)
+	}
+	must(t, w.Objects.Delete(ctx, w.ben, w.notes.ID, nil))
+	if now := usage(); now.Total() > w.StorageLimits[plan.None] {
+		t.Errorf("%v", now)
+	}
+	// Restoring is content like any other.
+	w.StorageLimits[plan.None] = -1
+	gone := w.create(t, w.ben, "large.md", strings.Repeat("x", 1000))
+	must(t, w.Objects.Delete(ctx, w.ben, gone.ID, nil))
+	w.StorageLimits[plan.None] = usage().Present() + 999
+	expectKind(t, errorOf(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})), fault.Forbidden)
+	w.StorageLimits[plan.None]++
+	must(t, errorOf(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})))
+	w.assertContents(t)
+	w.assertCollected(t, true)
+}
+
+func TestVersionsExpire(t *testing.T) {
+	w := withVersions(t)
+	gone := w.gone(t)
+	w.Clock.Advance(30*24*time.Hour - time.Hour - 2*time.Second - time.Millisecond)
+	must(t, w.Upkeep.Run(t.Context()))
+	if got := w.numbers(t, w.notes.ID); got != "3 2 1" {
+		t.Errorf("before their time the versions are %s", got)
+	}
+	w.Clock.Advance(time.Millisecond)
+	must(t, w.Upkeep.Run(t.Context()))
+	if got := w.numbers(t, w.notes.ID); got != "3 2" {
+		t.Errorf("the versions are %s", got)
+	}
+	w.Clock.Advance(2 * time.Second)
+	must(t, w.Upkeep.Run(t.Context()))
+	if got := w.numbers(t, w.notes.ID); got != "3" || w.gone(t) != "" {
+		t.Errorf("the versions are %s, deleted is %s", got, w.gone(t))
+	}
+	w.reauthorize(t)
+	expectKind(t, errorOf(w.Objects.RestoreVersion(t.Context(), w.ben, gone, objects.Restoration{})), fault.NotFound)
+	w.assertContents(t)
+	w.assertCollected(t, true)
+}
+
+func TestAPlanThatKeepsNoneKeepsNone(t *testing.T) {
+	w := withVersions(t)
+	delete(w.VersionRetention, plan.None)
+	must(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("new notes"))))
+	must(t, errorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{Version: 2})))
+	if got := w.numbers(t, w.notes.ID); got != "5 1" {
+		t.Errorf("the versions are %s", got)
+	}
+	must(t, w.Objects.Delete(t.Context(), w.ben, w.notes.ID, nil))
+	expectKind(t, errorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{})), fault.NotFound)
+	w.assertContents(t)
+}
+
+func TestVersionsGoWithTheirPlace(t *testing.T) {
+	w := withVersions(t)
+	ctx := t.Context()
+	for i := range objects.SweepLimit + 5 { // more than one sweep
+		o := w.create(t, w.ada, fmt.Sprintf("many/%03d.md", i), "x")
+		must(t, w.Objects.Delete(ctx, w.ada, o.ID, nil))
+	}
+	memory, err := w.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("more"))
+	must(t, err)
+	must(t, w.Objects.Delete(ctx, w.ben, memory.ID, nil))
+	must(t, w.Workspaces.Delete(ctx, w.ada, w.desk))
+	if left := w.versions(t); len(left) != 2 || left[0].ID != memory.ID {
+		t.Errorf("left are %v", left)
+	}
+	must(t, w.SendIdentityEvent(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true}))
+	if left := w.versions(t); len(left) != 0 {
+		t.Errorf("left are %v", left)
+	}
+	w.assertContents(t)
+}
+
+func TestConcurrentChangesOfOneFileAndItsVersions(t *testing.T) {
+	for round := range 20 {
+		w := withVersions(t)
+		gone := w.gone(t)
+		var all sync.WaitGroup
+		for i, do := range []func() error{
+			func() error { return errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("Ben's"))) },
+			func() error { return errorOf(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("Ada's"))) },
+			func() error {
+				return errorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{Version: 1}))
+			},
+			func() error {
+				return errorOf(w.Objects.RestoreVersion(t.Context(), w.ada, w.notes.ID, objects.Restoration{Version: 1}))
+			},
+			func() error { return w.Objects.DiscardVersion(t.Context(), w.ada, w.notes.ID, 2) },
+			func() error {
+				return errorOf(w.Objects.RestoreVersion(t.Context(), w.ada, gone, objects.Restoration{}))
+			},
+			func() error {
+				return errorOf(w.Objects.RestoreVersion(t.Context(), w.ben, gone, objects.Restoration{}))
+			},
+			func() error { return w.Objects.DiscardVersions(t.Context(), w.ben, gone) },
+			func() error { return w.Store.Storage().Versions().Expire(t.Context(), w.Clock.Now().Add(time.Hour)) },
+			func() error {
+				return w.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil })
+			},
+			func() error {
+				if round%2 == 0 {
+					return nil
+				}
+				return w.Objects.Delete(t.Context(), w.ada, w.notes.ID, nil)
+			},
+		} {
+			all.Go(func() {
+				if err := do(); err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Invalid) {
+					t.Errorf("%d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+		w.assertContents(t)
+		w.assertServed(t, w.Objects)
+		w.assertCollected(t, true)
+	}
+}
