@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,9 @@ import (
 type signInPage struct{}
 
 func (signInPage) Start(_ context.Context, f identity.Flow, callback string) (string, error) {
+	if strings.Contains(callback, "?") { // of a provider that signs in by session
+		return callback, nil
+	}
 	return callback + "?" + url.Values{"state": {f.Own}}.Encode(), nil
 }
 
@@ -132,6 +136,33 @@ func TestADeviceIsSignedInByWhoSignedInInTheBrowser(t *testing.T) {
 	all, err := ben.Sessions(t.Context(), actor.Actor)
 	if err != nil || len(all) != 1 || all[0].Address != "192.0.2.7" {
 		t.Errorf("the sessions are %+v, %v", all, err)
+	}
+}
+
+func TestASignInForADeviceComesBackFromAProviderThatSignsInBySession(t *testing.T) {
+	c := core(t)
+	a := browsers(t, c)(claimsOf(c, "user_ada", "org_1"))
+	a.SessionCookie = "__session"
+	_, code, err := a.StartDevice(t.Context(), "", laptop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, cookie, err := a.StartDeviceSignIn(t.Context(), code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, state := u.Query().Get("port"), u.Query().Get("state")
+	for _, wrong := range []access.CLIReturn{{Port: port}, {State: state}, {Port: "4711", State: state}, {Port: port, State: state + "x"}} {
+		if _, err := a.FinishSignIn(t.Context(), cookie, wrong); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%+v: %v", wrong, err)
+		}
+	}
+	if in, err := a.FinishSignIn(t.Context(), cookie, access.CLIReturn{Port: port, State: state}); err != nil || in.UserCode != code {
+		t.Errorf("%+v, %v", in, err)
 	}
 }
 
