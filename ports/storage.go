@@ -16,6 +16,7 @@ type Storage interface {
 	Versions() Versions
 	Changes() Changes
 	BlobNames() BlobNames
+	ObjectSets() ObjectSets
 	// Announced returns how many names of the organisation are announced, and the sum of their
 	// sizes and those of its open resumable uploads.
 	Announced(ctx context.Context, o id.Org) (names int, size int64, err error)
@@ -84,6 +85,28 @@ type Versions interface {
 	// Expire does the same with the versions of all organisations that expire until now, in
 	// several transactions of bounded size.
 	Expire(ctx context.Context, now time.Time) error
+}
+
+// ObjectSets reads and stores many objects of an organisation, and announces their blobs, in a
+// bounded number of statements.
+type ObjectSets interface {
+	// Get returns those of the objects that exist.
+	Get(ctx context.Context, o id.Org, ids []id.Object) (map[id.Object]object.Object, error)
+	// Taken returns those of the storage keys that Objects.Add would refuse as a Conflict if the
+	// objects of without did not exist, with the object that has the same folded form, or an empty id
+	// for one of a parent folder or below an object.
+	Taken(ctx context.Context, o id.Org, storageKeys []string, without []id.Object) (map[string]id.Object, error)
+	// Add stores new objects, whose folded storage keys are all different and none of which is a
+	// parent folder of another. It does not look for parent folders of and below them, see Taken.
+	// Conflict if a folded storage key is another object's, NotFound if a workspace or team does
+	// not exist, unless the object is personal; a transaction in which it fails must be given up.
+	Add(ctx context.Context, o id.Org, vs []object.Object) error
+	// Announce is BlobNames.Announce for names of which the client declared no size. Conflict if
+	// one of them is stored; none is then.
+	Announce(ctx context.Context, o id.Org, names []string, now time.Time) error
+	// Forget is BlobNames.Forget for announced names, which are all different. NotFound if one of
+	// them is not announced; the transaction must be given up then.
+	Forget(ctx context.Context, o id.Org, names []string) error
 }
 
 // Changes holds each organisation's log of changes. When a transaction that

@@ -349,6 +349,8 @@ func (s storage) Changes() ports.Changes     { return changes(s) }
 func (s storage) BlobNames() ports.BlobNames { return blobNames(s) }
 func (s storage) Versions() ports.Versions   { return versions(s) }
 
+func (s storage) ObjectSets() ports.ObjectSets { return objectSets(s) }
+
 func (m metering) Quotas() ports.Quotas     { return quotas(m) }
 func (m metering) Ledger() ports.Ledger     { return ledger(m) }
 func (m metering) Requests() ports.Requests { return requests(m) }

@@ -3,7 +3,6 @@ package gormdb
 import (
 	"context"
 	"database/sql"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -159,15 +158,17 @@ func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 		if err == nil && len(vs) == 1 && was[ids[0]].Path == vs[0].Path {
 			return objects{c}.put(ctx, o, was[ids[0]], vs[0])
 		}
-		if err == nil {
-			err = objects{c}.checkFree(ctx, o, vs, ids)
-		}
 		if err != nil || len(vs) == 0 {
 			return err
 		}
-		// An object may take the path of another one that moves too, so all are freed first: no folded key is an id.
-		if _, err := all.set(ctx, "folded_key = CAST(objects.id AS text)"); err != nil {
-			return err
+		if slices.ContainsFunc(vs, func(v object.Object) bool { return was[v.ID].Path != v.Path }) {
+			if err := (objects{c}).checkFree(ctx, o, vs, ids); err != nil {
+				return err
+			}
+			// An object may take the path of another one that moves too, so all are freed first: no folded key is an id.
+			if _, err := all.set(ctx, "folded_key = CAST(objects.id AS text)"); err != nil {
+				return err
+			}
 		}
 		rows := make([]objectRow, len(vs))
 		for i, v := range vs {
@@ -183,38 +184,20 @@ func (q objects) Put(ctx context.Context, o id.Org, vs ...object.Object) error {
 // store.
 func (q objects) checkFree(ctx context.Context, o id.Org, vs []object.Object, ids []id.Object) error {
 	keys := make([]string, len(vs))
-	claimed := map[string]bool{} // the keys and their folders
 	for i, v := range vs {
 		keys[i] = object.Fold(v.StorageKey())
-		claimed[keys[i]] = true
-		for _, folder := range object.Ancestors(keys[i]) {
-			claimed[folder] = true
-		}
 	}
-	files, folders := map[string]bool{}, map[string]bool{}
-	moved := list(q.dialect, ids)
-	taken := tenantSQL(o, takenKeys[q.dialect], list(q.dialect, slices.Collect(maps.Keys(claimed))), moved, list(q.dialect, keys), moved)
-	var key string
-	var isFolder bool
-	err := eachRow(ctx, q.write, "Object", taken, []any{&key, &isFolder}, func() error {
-		if isFolder {
-			folders[key] = true
-		} else {
-			files[key] = true
-		}
-		return nil
-	})
+	there, err := q.occupied(ctx, o, keys, ids)
 	if err != nil {
 		return err
 	}
 	for i, v := range vs {
-		above := object.Ancestors(keys[i])
-		if files[keys[i]] || folders[keys[i]] || slices.ContainsFunc(above, func(folder string) bool { return files[folder] }) {
+		if there.taken(keys[i]) {
 			return object.PathTaken(v.Path)
 		}
-		files[keys[i]] = true
-		for _, folder := range above {
-			folders[folder] = true
+		there.files[keys[i]] = v.ID
+		for _, folder := range object.Ancestors(keys[i]) {
+			there.folders[folder] = true
 		}
 	}
 	return nil

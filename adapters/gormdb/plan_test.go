@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -684,6 +685,25 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			return errors.Join(err, drop(q.At(ctx, o, v.StorageKey())), q.Add(ctx, o, shared), q.Add(ctx, o, inside), q.Add(ctx, o, ofTeam), q.Put(ctx, o, v), q.Put(ctx, o, moved, movedToo),
 				q.List(ctx, o, nil, folder, nil, func(object.Object) error { return nil }),
 				q.Remove(ctx, o, []id.Object{v.ID}), q.Remove(ctx, o, []id.Object{shared.ID, inside.ID, ofTeam.ID}))
+		},
+		"object sets": func(_ *DB, r ports.Records) error {
+			q := r.Storage().ObjectSets()
+			ids := make([]id.Object, 100)
+			for i := range ids {
+				ids[i] = uid[id.Object](kindObject, 7, 31+i)
+			}
+			there, err := q.Get(ctx, o, ids)
+			if len(there) != len(ids) {
+				return fmt.Errorf("%d objects are there: %w", len(there), err)
+			}
+			var added []object.Object
+			var keys, names []string
+			for i, v := range slices.Collect(maps.Values(there)) {
+				keys = append(keys, v.StorageKey())
+				v.ID, v.Path = uid[id.Object](kindObject, 7, 91_000+i), fmt.Sprintf("a/set/%d", i)
+				added, keys, names = append(added, v), append(keys, v.StorageKey()), append(names, fmt.Sprintf("%s/set/%d", o, i))
+			}
+			return errors.Join(drop(q.Taken(ctx, o, keys, ids[:5])), q.Announce(ctx, o, names, now), q.Forget(ctx, o, names), q.Add(ctx, o, added))
 		},
 		"changes": func(db *DB, r ports.Records) error {
 			q := r.Storage().Changes()

@@ -87,13 +87,16 @@ var addObject = func() (s [4][2]string) {
 var putObjects = objectTable.insertsRecords(objectTable.rest,
 	objectTable.onConflictUpdate(slices.Concat(objectTable.changes, objectTable.fieldsOf("path", "storage_key", "folded_key"))))
 
-// takenKeys finds out about many keys in one statement, except for objects with some ids: which of them
-// an object has, and then which of them are folders of objects.
+// addObjects stores rows as they are.
+var addObjects = objectTable.insertsRecords(objectTable.rest, "")
+
+// takenKeys returns the objects that have keys of its first parameter, and those of the keys of the
+// third that are parent folders of objects; objects of the second and of the fourth do not count.
 var takenKeys = func() (s [2]string) {
-	for d, from := range map[dialect]string{onSQLite: "json_each(?) AS v", onPostgres: "unnest(?::text[]) AS v(value)"} {
-		s[d] = "SELECT a.folded_key, FALSE FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + " AND NOT " + d.in("a.id", "uuid") +
-			" UNION ALL SELECT v.value, TRUE FROM " + from + " WHERE EXISTS (SELECT 1 FROM objects b WHERE b.org_id = @org" +
-			" AND b.folded_key > v.value || '/' AND b.folded_key < v.value || '0' AND NOT " + d.in("b.id", "uuid") + ")"
+	for d, from := range listed {
+		s[d] = "SELECT a.folded_key, a.id FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + " AND NOT (" + d.in("a.id", "uuid") + ")" +
+			" UNION ALL SELECT value, NULL FROM " + from + " WHERE EXISTS (SELECT 1 FROM objects b WHERE b.org_id = @org" +
+			" AND b.folded_key > value || '/' AND b.folded_key < value || '0' AND NOT (" + d.in("b.id", "uuid") + "))"
 	}
 	return s
 }()
@@ -173,19 +176,23 @@ const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_
 const announced = "SELECT COUNT(*), CAST(COALESCE(SUM(b.size), 0) + COALESCE((SELECT SUM(u.size) FROM uploads u WHERE u.org_id = @org AND u.status = 'OPEN'), 0) AS bigint)" +
 	" FROM blob_names b WHERE b.org_id = @org AND NOT b.is_discarded"
 
-// discardNames, discardContents and knownBlobs are about many names: those of a parameter,
-// those of the organisation's objects and earlier versions, and either.
-var discardNames, discardContents, knownBlobs = func() (names, contents, known [2]string) {
-	for d, from := range map[dialect]string{onSQLite: "json_each(?)", onPostgres: "unnest(?::text[]) AS value"} {
+// listed are the texts of a parameter made by list, as the column value of a table.
+var listed = map[dialect]string{onSQLite: "json_each(?)", onPostgres: "unnest(?::text[]) AS value"}
+
+// announceNames, discardNames, discardContents and knownBlobs are about many names: those of a
+// parameter, those of the organisation's objects and earlier versions, and either.
+var announceNames, discardNames, discardContents, knownBlobs = func() (announced, names, contents, known [2]string) {
+	for d, from := range listed {
 		bits := ", " + d.param("boolean") + ", " + d.param("bigint")
 		insert := "INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT "
-		names[d] = insert + d.org() + ", value" + bits + " FROM " + from + " WHERE 1 = 1" + discarded
+		announced[d] = insert + d.org() + ", value" + bits + " FROM " + from
+		names[d] = announced[d] + " WHERE 1 = 1" + discarded
 		contents[d] = insert + "u.org_id, u.blob" + bits + " FROM (SELECT x.org_id, x.blob FROM objects x WHERE x.org_id = @org" +
 			" UNION SELECT v.org_id, v.blob FROM object_versions v WHERE v.org_id = @org) AS u WHERE 1 = 1" + discarded
 		known[d] = "SELECT b.name FROM blob_names b WHERE " + d.in("b.name", "text") + " UNION ALL SELECT x.blob FROM objects x WHERE " + d.in("x.blob", "text") +
 			" UNION ALL SELECT v.blob FROM object_versions v WHERE " + d.in("v.blob", "text")
 	}
-	return names, contents, known
+	return announced, names, contents, known
 }()
 
 // marks reads three tables in one statement, and so in one snapshot.

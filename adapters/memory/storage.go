@@ -31,6 +31,8 @@ func (s storage) Changes() ports.Changes     { return changes(s) }
 func (s storage) BlobNames() ports.BlobNames { return blobNames{s.run} }
 func (s storage) Versions() ports.Versions   { return versions{s.run} }
 
+func (s storage) ObjectSets() ports.ObjectSets { return objectSets{s.run} }
+
 // Used sums the sizes each time.
 func (s storage) Used(_ context.Context, orgs []id.Org) (map[id.Org]object.Usage, error) {
 	return result(s.run, func(x *tx) (map[id.Org]object.Usage, error) {

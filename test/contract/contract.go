@@ -59,6 +59,7 @@ func Store(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Storage", func(t *testing.T) { Storage(t, open) })
 	t.Run("UsedStorage", func(t *testing.T) { UsedStorage(t, open) })
 	t.Run("Objects", func(t *testing.T) { Objects(t, open) })
+	t.Run("ObjectSets", func(t *testing.T) { ObjectSets(t, open) })
 	t.Run("Changes", func(t *testing.T) { Changes(t, open) })
 	t.Run("BlobNames", func(t *testing.T) { BlobNames(t, open) })
 	t.Run("Versions", func(t *testing.T) { Versions(t, open) })

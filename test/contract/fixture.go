@@ -96,6 +96,7 @@ func (w *fixture) sessions() ports.Sessions       { return w.store.Journal().Ses
 func (w *fixture) exports() ports.Exports         { return w.store.Journal().Exports() }
 func (w *fixture) uploads() ports.Uploads         { return w.store.Journal().Uploads() }
 func (w *fixture) objects() ports.Objects         { return w.store.Storage().Objects() }
+func (w *fixture) objectSets() ports.ObjectSets   { return w.store.Storage().ObjectSets() }
 func (w *fixture) changes() ports.Changes         { return w.store.Storage().Changes() }
 func (w *fixture) blobNames() ports.BlobNames     { return w.store.Storage().BlobNames() }
 func (w *fixture) versions() ports.Versions       { return w.store.Storage().Versions() }

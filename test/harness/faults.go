@@ -181,6 +181,10 @@ func (s faultyStorage) BlobNames() ports.BlobNames {
 	return faultyBlobNames{s.Storage.BlobNames(), s.faults}
 }
 
+func (s faultyStorage) ObjectSets() ports.ObjectSets {
+	return faultyObjectSets{s.Storage.ObjectSets(), s.faults}
+}
+
 func (s faultyStorage) Replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
 	return ask(s.faults, "Storage.Replace", func() (object.Head, error) { return s.Storage.Replace(ctx, o, epoch, was, c, limit, keep) })
 }
@@ -372,4 +376,29 @@ func (b *datedBlobs) List(ctx context.Context, each func(name string, size int64
 		b.mu.Unlock()
 		return each(name, size, written)
 	})
+}
+
+type faultyObjectSets struct {
+	ports.ObjectSets
+	faults *Faults
+}
+
+func (s faultyObjectSets) Get(ctx context.Context, o id.Org, ids []id.Object) (map[id.Object]object.Object, error) {
+	return ask(s.faults, "ObjectSets.Get", func() (map[id.Object]object.Object, error) { return s.ObjectSets.Get(ctx, o, ids) })
+}
+
+func (s faultyObjectSets) Taken(ctx context.Context, o id.Org, storageKeys []string, without []id.Object) (map[string]id.Object, error) {
+	return ask(s.faults, "ObjectSets.Taken", func() (map[string]id.Object, error) { return s.ObjectSets.Taken(ctx, o, storageKeys, without) })
+}
+
+func (s faultyObjectSets) Add(ctx context.Context, o id.Org, vs []object.Object) error {
+	return s.faults.call("ObjectSets.Add", func() error { return s.ObjectSets.Add(ctx, o, vs) })
+}
+
+func (s faultyObjectSets) Announce(ctx context.Context, o id.Org, names []string, now time.Time) error {
+	return s.faults.call("ObjectSets.Announce", func() error { return s.ObjectSets.Announce(ctx, o, names, now) })
+}
+
+func (s faultyObjectSets) Forget(ctx context.Context, o id.Org, names []string) error {
+	return s.faults.call("ObjectSets.Forget", func() error { return s.ObjectSets.Forget(ctx, o, names) })
 }

@@ -1,0 +1,141 @@
+package gormdb
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/ports"
+)
+
+// maxKeyBytes bounds the keys of one statement of occupied and their parent folders, in bytes. One key
+// has at most half as many.
+const maxKeyBytes = 1 << 20
+
+type objectSets struct{ *conn }
+
+var _ ports.ObjectSets = objectSets{}
+
+func (q objectSets) Get(ctx context.Context, o id.Org, ids []id.Object) (map[id.Object]object.Object, error) {
+	found := make(map[id.Object]object.Object, len(ids))
+	if ids = validIDs(ids); len(ids) == 0 {
+		return found, nil
+	}
+	return found, each(ctx, objectTable.of(q.read, o).among("id", list(q.dialect, ids)), (*objectRow).object, func(v object.Object) error {
+		found[v.ID] = v
+		return nil
+	})
+}
+
+func (q objectSets) Taken(ctx context.Context, o id.Org, storageKeys []string, without []id.Object) (map[string]id.Object, error) {
+	folded := make([]string, len(storageKeys))
+	for i, key := range storageKeys {
+		folded[i] = object.Fold(key)
+	}
+	there, err := q.occupied(ctx, o, folded, without)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[string]id.Object{}
+	for i, key := range folded {
+		if there.taken(key) {
+			taken[storageKeys[i]] = there.files[key]
+		}
+	}
+	return taken, nil
+}
+
+// occupation is what keeps objects from having keys.
+type occupation struct {
+	files   map[string]id.Object // by folded key: of the keys and their parent folders, those that objects have
+	folders map[string]bool      // those of the keys that are parent folders of objects
+}
+
+// taken reports whether an object cannot have a folded key.
+func (w occupation) taken(key string) bool {
+	return w.files[key] != "" || w.folders[key] || slices.ContainsFunc(object.Ancestors(key), func(folder string) bool { return w.files[folder] != "" })
+}
+
+// occupied returns what keeps objects from having the folded keys, as if some objects did not exist.
+// It takes one statement for keys of maxKeyBytes.
+func (c *conn) occupied(ctx context.Context, o id.Org, folded []string, without []id.Object) (occupation, error) {
+	there, ignored := occupation{map[string]id.Object{}, map[string]bool{}}, list(c.dialect, validIDs(without))
+	for len(folded) > 0 {
+		n, bytes := 0, 0
+		var files []string
+		for _, key := range folded {
+			folders := object.Ancestors(key)
+			if bytes += len(key) * (1 + len(folders)); bytes > maxKeyBytes && n > 0 {
+				break
+			}
+			files = append(append(files, key), folders...)
+			n++
+		}
+		slices.Sort(files)
+		var key string
+		var of sql.NullString // NULL: the key is a folder
+		taken := tenantSQL(o, takenKeys[c.dialect], list(c.dialect, slices.Compact(files)), ignored, list(c.dialect, folded[:n]), ignored)
+		err := eachRow(ctx, c.read, "Object", taken, []any{&key, &of}, func() error {
+			if of.Valid {
+				there.files[key] = id.Object(of.String)
+			} else {
+				there.folders[key] = true
+			}
+			return nil
+		})
+		if err != nil {
+			return there, err
+		}
+		folded = folded[n:]
+	}
+	return there, nil
+}
+
+func (q objectSets) Add(ctx context.Context, o id.Org, vs []object.Object) error {
+	if len(vs) == 0 {
+		return nil
+	}
+	rows := make([]objectRow, len(vs))
+	for i, v := range vs {
+		v.Org = o
+		rows[i] = *placedRow(v)
+	}
+	return q.atomic(ctx, func(c *conn) error {
+		if _, err := (changes{c}).lock(ctx, o); err != nil {
+			return err
+		}
+		if _, err := insertRecords(ctx, objectTable.of(c.write, o), addObjects, rows, objectTable.rest); err != nil {
+			return err
+		}
+		for _, v := range vs {
+			c.grow(o, v.Class(), v.Size)
+		}
+		return nil
+	})
+}
+
+// Announce does not wait for the disk on SQLite, as BlobNames.Announce.
+func (q objectSets) Announce(ctx context.Context, o id.Org, names []string, now time.Time) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return q.oneAsync(ctx, func(c *conn) error {
+		_, err := exec(ctx, c.write, "Blob", tenantSQL(o, announceNames[c.dialect], false, now.UnixMilli(), list(c.dialect, names)))
+		return err
+	})
+}
+
+func (q objectSets) Forget(ctx context.Context, o id.Org, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	n, err := blobNameTable.of(q.write, o).among("name", list(q.dialect, names)).filter("is_discarded IS NOT TRUE").remove(ctx) // as an equality would select all announced names
+	if err == nil && n < int64(len(names)) {
+		err = fault.Missing("Blob")
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/ports"
+)
+
+type objectSets struct{ run runner }
+
+var _ ports.ObjectSets = objectSets{}
+
+func (s objectSets) Get(_ context.Context, o id.Org, ids []id.Object) (map[id.Object]object.Object, error) {
+	return result(s.run, func(x *tx) (map[id.Object]object.Object, error) {
+		found := map[id.Object]object.Object{}
+		for _, v := range x.tenant(o).objects.getAll(ids) {
+			found[v.ID] = v
+		}
+		return found, nil
+	})
+}
+
+func (s objectSets) Taken(_ context.Context, o id.Org, storageKeys []string, without []id.Object) (map[string]id.Object, error) {
+	return result(s.run, func(x *tx) (map[string]id.Object, error) {
+		others := &tenant{keys: newTable[string, id.Object]("Object")}
+		for key, of := range x.tenant(o).keys.rows {
+			if !slices.Contains(without, of) {
+				others.keys.rows[key] = of
+			}
+		}
+		taken := map[string]id.Object{}
+		for _, key := range storageKeys {
+			if folded := object.Fold(key); others.checkFreeKey(folded) != nil {
+				taken[key] = others.keys.rows[folded]
+			}
+		}
+		return taken, nil
+	})
+}
+
+func (s objectSets) Add(ctx context.Context, o id.Org, vs []object.Object) error {
+	return s.run(func(x *tx) error {
+		for _, v := range vs {
+			if err := (objects{x.run}).Add(ctx, o, v); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s objectSets) Announce(ctx context.Context, o id.Org, names []string, now time.Time) error {
+	return s.run(func(x *tx) error {
+		for _, name := range names {
+			if err := (blobNames{x.run}).Announce(ctx, o, name, 0, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (s objectSets) Forget(ctx context.Context, o id.Org, names []string) error {
+	return s.run(func(x *tx) error {
+		for _, name := range names {
+			if err := (blobNames{x.run}).Forget(ctx, object.Blob{Org: o, Name: name}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
