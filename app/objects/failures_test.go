@@ -369,6 +369,12 @@ func TestFailedWritesAreAtomic(t *testing.T) {
 		"an upload to the store of a file is completed": func(ctx context.Context, w *fixture) error {
 			return errorOf(w.Objects.Complete(ctx, w.ben, w.remade, nil))
 		},
+		"a batch is carried out": func(ctx context.Context, w *fixture) error {
+			_, err := w.Objects.Batch(ctx, w.ben, []objects.Operation{
+				w.put("new.md", "new"), deleted(w.notes.ID), w.put("NOTES.md", "other notes"), w.put("plan.md", "taken"),
+			}, nil)
+			return err
+		},
 		"a file is deleted": func(ctx context.Context, w *fixture) error {
 			return w.Objects.Delete(ctx, w.ben, w.notes.ID, nil)
 		},

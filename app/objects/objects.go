@@ -68,12 +68,13 @@ type Objects struct {
 	records  *recent[name, record]
 	contents *recent[string, []byte]       // by blob; never changed
 	verified *recent[string, verification] // by blob
+	writes   chan struct{}                 // has a value for each content of a batch that is being written
 }
 
 // New returns the use cases.
 func New(o Options) *Objects {
 	o.PartSize, o.MinAppend = cmp.Or(o.PartSize, upload.PartSize), cmp.Or(o.MinAppend, upload.MinAppend)
-	return &Objects{Options: o, records: newRecords(), contents: newContents(), verified: newVerified()}
+	return &Objects{Options: o, records: newRecords(), contents: newContents(), verified: newVerified(), writes: make(chan struct{}, parallelWrites)}
 }
 
 // Upload is content that a client sends. Content and Size are read first; the other
@@ -274,7 +275,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 			if u.started != nil {
 				return fault.New(fault.Gone, "The upload was given up, or another content has replaced it: start another one")
 			}
-			return fault.New(fault.Unavailable, "The upload took too long and was given up; send it again")
+			return givenUp()
 		}
 		if err != nil {
 			return err
@@ -309,6 +310,10 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 		}
 	}
 	return written, err
+}
+
+func givenUp() error {
+	return fault.New(fault.Unavailable, "The upload took too long and was given up; send it again")
 }
 
 // checkGrowth returns Forbidden if the plan of the actor's organisation does not allow that its

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -15,6 +16,23 @@ const (
 	MaxPath    = 1024
 	MaxSegment = 255
 )
+
+// ForbiddenCharacters are those that no path has, beside control characters and those that change the
+// direction of text.
+const ForbiddenCharacters = `\:*?"<>|`
+
+// ForbiddenEndings are what no segment of a path ends with.
+var ForbiddenEndings = []string{".", " "}
+
+// ForbiddenNames are the names that no segment of a path has before its first dot, in any case and
+// with spaces after them: those of devices on Windows.
+var ForbiddenNames = func() []string {
+	names := []string{"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"}
+	for _, digit := range "0123456789¹²³" {
+		names = append(names, "COM"+string(digit), "LPT"+string(digit))
+	}
+	return names
+}()
 
 // ParsePath returns a logical path in its composed form (NFC). It refuses what some
 // client's file system cannot store: paths must be relative, with / between segments, none
@@ -40,7 +58,7 @@ func ParsePath(field, s string) (string, error) {
 		switch {
 		case unicode.IsControl(r) || isBidi(r):
 			return wrong("must not contain control characters")
-		case strings.ContainsRune(`\:*?"<>|`, r):
+		case strings.ContainsRune(ForbiddenCharacters, r):
 			return wrong("must not contain any of \\ : * ? \" < > |")
 		}
 	}
@@ -52,7 +70,7 @@ func ParsePath(field, s string) (string, error) {
 			return wrong("must not have the segments . and ..")
 		case len(segment) > MaxSegment:
 			return wrong("must have segments of at most %d bytes", MaxSegment)
-		case strings.HasSuffix(segment, ".") || strings.HasSuffix(segment, " "):
+		case slices.ContainsFunc(ForbiddenEndings, func(end string) bool { return strings.HasSuffix(segment, end) }):
 			return wrong("must not have segments that end with a dot or a space")
 		case isDevice(segment):
 			return wrong("must not have a segment that is a device's name on Windows")
@@ -71,16 +89,7 @@ func isBidi(r rune) bool {
 // first dot.
 func isDevice(segment string) bool {
 	name, _, _ := strings.Cut(strings.ToUpper(segment), ".")
-	name = strings.TrimRight(name, " ")
-	switch name {
-	case "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$":
-		return true
-	}
-	port, ok := strings.CutPrefix(name, "COM")
-	if !ok {
-		port, ok = strings.CutPrefix(name, "LPT")
-	}
-	return ok && utf8.RuneCountInString(port) == 1 && strings.Contains("0123456789¹²³", port)
+	return slices.Contains(ForbiddenNames, strings.TrimRight(name, " "))
 }
 
 // Fold returns the form in which paths are compared: case-insensitive file systems treat

@@ -1,0 +1,520 @@
+package objects
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/domain/plan"
+	"collab/ports"
+)
+
+// Bounds of batches.
+const (
+	// MaxOperations is the most operations of a batch.
+	MaxOperations = 1000
+
+	// MaxTogether is the most operations that Batch takes and stores in one transaction; between
+	// them others can write.
+	MaxTogether = 500
+
+	// MaxBatchFile is the largest content of a file in a batch, in bytes. No MaxSize is less.
+	MaxBatchFile = 1 << 20
+
+	// parallelWrites is how many contents of all batches are written to the store at once.
+	parallelWrites = 32
+
+	// maxFolders is the most folders of a footprint.
+	maxFolders = 16 << 10
+)
+
+// Action is what an operation of a batch does.
+type Action string
+
+// The actions.
+const (
+	PutFile    Action = "put" // stores a new object, or the next content of one
+	MoveFile   Action = "move"
+	DeleteFile Action = "delete"
+)
+
+// Actions are all actions.
+var Actions = []Action{PutFile, MoveFile, DeleteFile}
+
+// ParseAction returns the action that s names exactly.
+func ParseAction(s string) (Action, bool) { return Action(s), slices.Contains(Actions, Action(s)) }
+
+// Operation is one operation of a batch.
+type Operation struct {
+	Action   Action
+	Object   id.Object    // empty: a new object of Draft is stored
+	Draft    object.Draft // its media type does not count; of a move only the path does
+	Content  []byte
+	Checksum string // of the content according to the client; empty: not stated
+	MimeType string // as in Upload
+	Expected *int64 // as in Upload
+	Err      error  // why the operation could not be read; nil: it was
+}
+
+// Outcome is the result of one operation of a batch.
+type Outcome struct {
+	Object object.Object // as it was stored, of a deletion as it was before
+	Err    error         // nil: the operation was carried out
+}
+
+// batch is the operations that are stored in one transaction. Slices have an element for each
+// operation.
+type batch struct {
+	*Objects
+	operations []Operation
+	refused    []error // before the transaction
+	made       []id.Object
+	contents   []object.Content
+	wrong      []error // of contents
+	mimeTypes  []string
+}
+
+// Batch carries out at most MaxTogether operations in their order, each of which succeeds or fails
+// as Create, Replace and Delete do. An error means that none was carried out. Storing is that of an
+// Upload.
+func (s *Objects) Batch(ctx context.Context, actor org.Actor, operations []Operation, storing func() (stored func() error)) ([]Outcome, error) {
+	if err := actor.CheckWrite(); err != nil {
+		return nil, err
+	}
+	n := len(operations)
+	b := &batch{
+		Objects: s, operations: operations,
+		refused: make([]error, n), made: make([]id.Object, n), contents: make([]object.Content, n), wrong: make([]error, n), mimeTypes: make([]string, n),
+	}
+	if err := b.examine(ctx, actor); err != nil {
+		return nil, err
+	}
+	if err := b.storeContents(ctx, actor, storing); err != nil {
+		return nil, err
+	}
+	outcomes, err := b.store(ctx, actor)
+	if fault.Is(err, fault.NotFound) {
+		// A workspace or team was deleted during the transaction.
+		if actor, err = s.Reauthorize(ctx, actor); err == nil {
+			outcomes, err = b.store(ctx, actor)
+		}
+	}
+	return outcomes, err
+}
+
+// existing returns the objects that the operations name.
+func (b *batch) existing(ctx context.Context, r ports.Records, o id.Org) (map[id.Object]object.Object, error) {
+	var ids []id.Object
+	for _, op := range b.operations {
+		if op.Object != "" {
+			ids = append(ids, op.Object)
+		}
+	}
+	if len(ids) == 0 {
+		return map[id.Object]object.Object{}, nil
+	}
+	return r.Storage().ObjectSets().Get(ctx, o, ids)
+}
+
+// change is what an operation changes.
+type change struct {
+	operation int
+	was       object.Object // a new one has no content
+	is        object.Object // the same, or where it is moved to
+}
+
+// find returns what an operation changes: one of the objects that are there, or a new one. If there is
+// an object it is returned with an error too.
+func (b *batch) find(i int, actor org.Actor, there map[id.Object]object.Object, now time.Time) (change, error) {
+	was, err := b.findObject(i, actor, there)
+	c := change{i, was, was}
+	if op := &b.operations[i]; err == nil && op.Action == MoveFile {
+		c.is, err = was.Moved("path", op.Draft.Path, actor, now)
+	}
+	return c, err
+}
+
+func (b *batch) findObject(i int, actor org.Actor, there map[id.Object]object.Object) (o object.Object, err error) {
+	op := &b.operations[i]
+	if op.Object == "" {
+		d := op.Draft
+		d.MimeType = op.MimeType
+		o, err = object.New(b.made[i], actor, d)
+	} else {
+		var ok bool
+		if o, ok = there[op.Object]; !ok || !o.VisibleTo(actor) {
+			return object.Object{}, fault.Missing("File")
+		}
+		if op.Action == PutFile {
+			o, err = typed(&Upload{MimeType: op.MimeType})(o)
+		}
+	}
+	if err == nil {
+		err = o.CheckVersion(op.Expected)
+	}
+	return o, err
+}
+
+// examine refuses operations that do not depend on earlier ones and cannot be carried out, so that
+// no content is written for them, and describes the contents of the others.
+func (b *batch) examine(ctx context.Context, actor org.Actor) error {
+	there, err := b.existing(ctx, b.Store, actor.Org)
+	if err != nil {
+		return err
+	}
+	var earlier footprint
+	var keys []string // of new objects
+	asked := map[int]object.Object{}
+	for i, op := range b.operations {
+		if b.refused[i] = op.Err; op.Err != nil {
+			continue
+		}
+		if op.Object == "" {
+			b.made[i] = id.Object(b.IDs.New())
+		}
+		c, err := b.find(i, actor, there, b.Clock.Now())
+		independent := !earlier.touches(c.was)
+		if c.was.ID == "" || err != nil && independent {
+			b.refused[i] = against(there[op.Object], err)
+			continue
+		}
+		if op.Action == PutFile {
+			if b.wrong[i] = b.describe(i, c.was); b.wrong[i] != nil && independent {
+				b.refused[i] = b.wrong[i]
+				continue
+			}
+		}
+		if op.Object == "" && independent {
+			asked[i] = c.was
+			keys = append(keys, c.was.StorageKey())
+		}
+		earlier.add(c.was)
+		earlier.add(c.is)
+	}
+	taken, err := takenBy(ctx, b.Store, actor, keys, nil)
+	for i, o := range asked {
+		if by, ok := taken[o.StorageKey()]; ok {
+			b.refused[i] = against(by, object.PathTaken(o.Path))
+		}
+	}
+	return err
+}
+
+// takenBy returns those of the storage keys that are taken, as ObjectSets.Taken does, with the object
+// that has the path if the actor sees it.
+func takenBy(ctx context.Context, r ports.Records, actor org.Actor, keys []string, without []id.Object) (map[string]object.Object, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	sets := r.Storage().ObjectSets()
+	ids, err := sets.Taken(ctx, actor.Org, keys, without)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	there, err := sets.Get(ctx, actor.Org, slices.Collect(maps.Values(ids)))
+	taken := make(map[string]object.Object, len(ids))
+	for key, of := range ids {
+		taken[key] = object.Object{}
+		if o, ok := there[of]; ok && o.VisibleTo(actor) {
+			taken[key] = o
+		}
+	}
+	return taken, err
+}
+
+// describe checks the content of an operation and names its blob.
+func (b *batch) describe(i int, o object.Object) error {
+	op := &b.operations[i]
+	if len(op.Content) > MaxBatchFile {
+		return tooLarge(MaxBatchFile)
+	}
+	in := b.newIntake(&Upload{Content: bytes.NewReader(op.Content), Checksum: op.Checksum})
+	if _, err := io.Copy(io.Discard, in); err != nil {
+		return err
+	}
+	b.contents[i], b.mimeTypes[i] = in.content(o.BlobName(b.Secrets.Secret()[:randomLength])), o.MimeType
+	return nil
+}
+
+// storeContents announces the blobs of all operations that are not refused, and writes them.
+func (b *batch) storeContents(ctx context.Context, actor org.Actor, storing func() (stored func() error)) error {
+	var names []string
+	for i, c := range b.contents {
+		if b.refused[i] == nil && c.Blob != "" {
+			names = append(names, c.Blob)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if err := b.Store.Storage().ObjectSets().Announce(ctx, actor.Org, names, b.Clock.Now()); err != nil {
+		return err
+	}
+	stored := (&Upload{Storing: storing}).yield()
+	writing, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for i, c := range b.contents {
+		if b.refused[i] != nil || c.Blob == "" {
+			continue
+		}
+		select {
+		case b.writes <- struct{}{}:
+		case <-writing.Done():
+			continue
+		}
+		all.Go(func() {
+			defer func() { <-b.writes }()
+			err := error(fault.New(fault.Unavailable, "The content was not stored"))
+			defer func() {
+				if err != nil {
+					cancel(err)
+				}
+			}()
+			err = b.Blobs.Put(writing, c.Blob, b.mimeTypes[i], c.Size, bytes.NewReader(b.operations[i].Content))
+		})
+	}
+	all.Wait()
+	if writing.Err() != nil {
+		return context.Cause(writing)
+	}
+	return stored()
+}
+
+// store carries out the operations in one transaction.
+func (b *batch) store(ctx context.Context, actor org.Actor) ([]Outcome, error) {
+	var t *batchTransaction
+	err := b.locked(ctx, actor, func(r ports.Records, actor org.Actor, head object.Head) error {
+		t = &batchTransaction{
+			batch: b, ctx: ctx, Records: r, actor: actor, now: b.Clock.Now(), head: head,
+			outcomes: make([]Outcome, len(b.operations)), audiences: map[id.Workspace]*object.Audience{},
+		}
+		return t.run()
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range t.there {
+		b.cacheRecord(o, t.head)
+	}
+	return t.outcomes, nil
+}
+
+// batchTransaction carries out the operations of a batch. Operations that do not depend on each
+// other are gathered and stored by a bounded number of statements.
+type batchTransaction struct {
+	*batch
+	ports.Records
+	ctx   context.Context
+	actor org.Actor
+	now   time.Time
+
+	there    map[id.Object]object.Object // that the operations name or made, as they are now
+	usage    object.Usage
+	plan     plan.Plan
+	head     object.Head
+	outcomes []Outcome
+
+	audiences map[id.Workspace]*object.Audience
+
+	gathered []change  // that are not stored yet
+	touched  footprint // of them
+}
+
+func (t *batchTransaction) run() (err error) {
+	if t.there, err = t.existing(t.ctx, t.Records, t.actor.Org); err != nil {
+		return err
+	}
+	used, err := t.Storage().Used(t.ctx, []id.Org{t.actor.Org})
+	if err != nil {
+		return err
+	}
+	sub, err := t.Subscription(t.ctx, t.Records, t.actor)
+	if err != nil {
+		return err
+	}
+	t.usage, t.plan = used[t.actor.Org], sub.At(t.now).Plan
+	for i := range t.operations {
+		if t.outcomes[i].Err = t.refused[i]; t.refused[i] != nil {
+			continue
+		}
+		c, err := t.find(i, t.actor, t.there, t.now)
+		if c.was.ID != "" && (t.touched.touches(c.was) || t.touched.touches(c.is)) {
+			if err := t.flush(); err != nil {
+				return err
+			}
+			c, err = t.find(i, t.actor, t.there, t.now)
+		}
+		if err == nil {
+			err = t.wrong[i]
+		}
+		switch {
+		case err != nil:
+			t.outcomes[i].Err = against(t.there[t.operations[i].Object], err)
+		case t.operations[i].Action == MoveFile && c.is.Version == c.was.Version:
+			t.outcomes[i].Object = c.was
+		default:
+			t.gathered = append(t.gathered, c)
+			t.touched.add(c.was)
+			t.touched.add(c.is)
+		}
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if err := t.makeRoom(t.ctx, t.Records, t.actor, t.now); err != nil {
+		return err
+	}
+	var unused []string
+	for i, c := range t.contents {
+		if c.Blob != "" && t.refused[i] == nil && t.outcomes[i].Err != nil {
+			unused = append(unused, c.Blob)
+		}
+	}
+	return t.Storage().BlobNames().Discard(t.ctx, t.actor.Org, unused, t.now)
+}
+
+// flush stores the gathered changes.
+func (t *batchTransaction) flush() error {
+	var keys []string
+	var moved []id.Object
+	for _, c := range t.gathered {
+		switch {
+		case c.was.Version == 0:
+			keys = append(keys, c.was.StorageKey())
+		case t.operations[c.operation].Action == MoveFile:
+			keys, moved = append(keys, c.is.StorageKey()), append(moved, c.is.ID)
+		}
+	}
+	taken, err := takenBy(t.ctx, t.Records, t.actor, keys, moved)
+	if err != nil {
+		return err
+	}
+	storage := t.Storage()
+	var added, replaced []object.Object
+	var removed []id.Object
+	var written []string            // blobs
+	var ended, gone []object.Object // as they were before they were replaced or deleted
+	var changes []object.Change
+	for _, c := range t.gathered {
+		op, content, to := &t.operations[c.operation], t.contents[c.operation], &t.outcomes[c.operation]
+		if by, ok := taken[c.is.StorageKey()]; ok && (c.was.Version == 0 || op.Action == MoveFile) {
+			to.Err = against(by, object.PathTaken(c.is.Path))
+			continue
+		}
+		switch op.Action {
+		case MoveFile:
+			to.Object = c.is
+			replaced, changes = append(replaced, c.is), append(changes, object.NewMove(c.is, c.was.Path))
+		case DeleteFile:
+			seen, err := t.audience(c.was)
+			if err != nil {
+				return err
+			}
+			to.Object = c.was
+			t.usage[c.was.Class()] -= c.was.Size
+			removed, gone = append(removed, c.was.ID), append(gone, c.was)
+			changes = append(changes, object.NewDeletion(c.was, t.actor.User, t.now, seen))
+		case PutFile:
+			growth := content.Size - c.was.Size
+			if to.Err = t.Limits.Check(t.plan, t.usage, growth); to.Err != nil {
+				continue
+			}
+			t.usage[c.was.Class()] += growth
+			to.Object = c.was.WithContent(content, t.actor.User, t.now)
+			written = append(written, content.Blob)
+			if c.was.Version == 0 {
+				added = append(added, to.Object)
+			} else {
+				replaced, ended = append(replaced, to.Object), append(ended, t.there[c.was.ID])
+			}
+			changes = append(changes, object.NewChange(to.Object))
+		}
+		if op.Action == DeleteFile {
+			delete(t.there, c.was.ID)
+			continue
+		}
+		to.Object.N = t.head.N + int64(len(changes))
+		t.there[c.was.ID] = to.Object
+	}
+	t.gathered, t.touched = t.gathered[:0], footprint{}
+	if len(changes) == 0 {
+		return nil
+	}
+	if err := storage.Objects().Remove(t.ctx, t.actor.Org, removed); err != nil {
+		return err
+	}
+	if err := storage.Objects().Put(t.ctx, t.actor.Org, replaced...); err != nil {
+		return err
+	}
+	if err := storage.ObjectSets().Add(t.ctx, t.actor.Org, added); err != nil {
+		return err
+	}
+	if err := storage.ObjectSets().Forget(t.ctx, t.actor.Org, written); fault.Is(err, fault.NotFound) {
+		return givenUp()
+	} else if err != nil {
+		return err
+	}
+	for deleted, were := range map[bool][]object.Object{false: ended, true: gone} {
+		if len(were) == 0 {
+			continue
+		}
+		if err := t.keep(t.ctx, t.Records, t.actor, t.now, deleted, were...); err != nil {
+			return err
+		}
+	}
+	t.head, err = storage.Changes().Append(t.ctx, t.actor.Org, changes...)
+	return err
+}
+
+// audience is the function audience, which reads each workspace once.
+func (t *batchTransaction) audience(o object.Object) (*object.Audience, error) {
+	if o.Workspace == nil {
+		return nil, nil
+	}
+	a, known := t.audiences[*o.Workspace]
+	if known && o.Scope != object.Personal {
+		return a, nil
+	}
+	a, err := audience(t.ctx, t.Records, o)
+	if a != nil {
+		t.audiences[*o.Workspace] = a
+	}
+	return a, err
+}
+
+// footprint is the storage keys of objects that operations change, to find operations whose order
+// counts. The zero value is empty.
+type footprint struct {
+	keys, folders map[string]bool // folded
+}
+
+// touches reports whether an object has one of the keys, or one of the two is a parent folder of the
+// other. It may be true for any object if there are many folders.
+func (f *footprint) touches(o object.Object) bool {
+	if len(f.keys) == 0 {
+		return false
+	}
+	key := object.Fold(o.StorageKey())
+	return len(f.folders) > maxFolders || f.keys[key] || f.folders[key] ||
+		slices.ContainsFunc(object.Ancestors(key), func(folder string) bool { return f.keys[folder] })
+}
+
+func (f *footprint) add(o object.Object) {
+	if f.keys == nil {
+		f.keys, f.folders = map[string]bool{}, map[string]bool{}
+	}
+	key := object.Fold(o.StorageKey())
+	f.keys[key] = true
+	for _, folder := range object.Ancestors(key) {
+		f.folders[folder] = true
+	}
+}
