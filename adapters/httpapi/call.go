@@ -35,6 +35,9 @@ type call struct {
 	hasBody bool
 	spooled *spool.Spool // the body, if it is stored to be read again
 
+	spooledSum []byte // SHA-256 of a batch
+	operations int    // of a batch
+
 	w         http.ResponseWriter // the connection, or the recorder of a response that is stored
 	status    int                 // as sent
 	bytes     int64               // of the answer's body

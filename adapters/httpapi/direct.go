@@ -31,34 +31,45 @@ func readPlace(f *body.Fields) object.Draft {
 	}
 }
 
+// readTarget reads which file an upload is for: the id of one that is there from the field, or else the
+// draft of a new one.
+func readTarget(f *body.Fields, idField string) (of id.Object, d object.Draft) {
+	there := body.Optional(f, idField, body.ID[id.Object]("file"))
+	d = readPlace(f)
+	d.Path = body.OrZero(f, "path", body.Text)
+	if there == nil {
+		return "", d
+	}
+	for _, name := range placing {
+		if _, given := f.Find(name); given {
+			f.Refuse(name, "does not go with "+idField)
+		}
+	}
+	return *there, object.Draft{}
+}
+
+// asChecksum is the Reader of a SHA-256.
+func asChecksum(raw []byte) (string, string) {
+	text, problem := body.Text(raw)
+	sum, err := object.ParseChecksum(text)
+	if problem == "" && err != nil {
+		problem = "must be a SHA-256 in hexadecimal"
+	}
+	return sum, problem
+}
+
 // readStart reads what is to be uploaded: the content of the file in fileId, or else of a new
 // file, which draft describes.
 func readStart(f *body.Fields, when condition) (of id.Object, draft *object.Draft, u objects.Upload, err error) {
-	replaced := body.Optional(f, "fileId", body.ID[id.Object]("file"))
-	d := readPlace(f)
-	d.Path = body.OrZero(f, "path", body.Text)
-	if replaced != nil {
-		for _, name := range placing {
-			if _, given := f.Find(name); given {
-				f.Refuse(name, "does not go with fileId")
-			}
-		}
-		of = *replaced
-	} else {
+	of, d := readTarget(f, "fileId")
+	if of == "" {
 		draft = &d
 	}
 	u.MimeType = body.OrZero(f, "mimeType", body.Text)
 	if u.Size = body.Required(f, "size", body.Integer); u.Size < 0 {
 		f.Refuse("size", "must not be negative")
 	}
-	u.Checksum = body.Required(f, "checksum", func(raw []byte) (string, string) {
-		text, problem := body.Text(raw)
-		sum, err := object.ParseChecksum(text)
-		if problem == "" && err != nil {
-			problem = "must be a SHA-256 in hexadecimal"
-		}
-		return sum, problem
-	})
+	u.Checksum = body.Required(f, "checksum", asChecksum)
 	u.Expected = when.or(f).version
 	return of, draft, u, f.Err()
 }

@@ -272,9 +272,17 @@ func keyOwner(c *call) string {
 
 // fingerprinted reads the whole body, which the handler can read again, and returns the
 // request's fingerprint. For an upload, which is spooled until done is called, it contains
-// the hash of the body with its type, and for a form the digest of its parts.
+// the hash of the body with its type, and for a form the digest of its parts; a batch is spooled
+// likewise.
 func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
-	if c.route.Path != filesPath {
+	switch c.route.Path {
+	case filesPath:
+	case batchPath:
+		if err := c.spoolBatch(); err != nil {
+			return print, nil, err
+		}
+		return fingerprint(c.r, c.spooledSum), func() { _ = c.spooled.Close() }, nil
+	default:
 		body, err := c.read(body.MaxJSON)
 		if c.route.Path == resumablePath {
 			body = append(slices.Clip(body), c.r.Header.Get(uploadLength)...)

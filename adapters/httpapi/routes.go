@@ -127,6 +127,8 @@ func (a *api) routes() []row {
 		{"DELETE", "/sync/files/{id}/versions/{version}", writer, withoutQuery(a.authorized(onRecord("id", "File", a.discardVersion)))},
 		{"POST", "/sync/files/{id}/restore", writer, withoutQuery(a.restoreFile)},
 		{"POST", "/sync/move", writer, withBody(a, readFolderMove, a.moveFolder)},
+		{"POST", "/sync/batch", writer, withoutQuery(a.batchFiles)},
+		{"GET", "/sync/limits", member, withoutQuery(a.authorized(a.syncLimits))},
 		{"POST", "/sync/uploads", writer, withoutQuery(a.startUpload)},
 		{"POST", "/sync/uploads/{id}/complete", writer, withoutQuery(a.authorized(a.onUpload(a.completeUpload)))},
 		{"DELETE", "/sync/uploads/{id}", writer, withoutQuery(a.authorized(a.onUpload(a.giveUpUpload)))},

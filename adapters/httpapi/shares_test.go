@@ -196,6 +196,8 @@ func TestSharesOfEndpoints(t *testing.T) {
 		"PATCH /sync/files/{id}":                    {nil, s.requests},
 		"GET /sync/changes":                         {s.streams, s.requests},
 		"POST /chat":                                {s.calls, s.requests},
+		"POST /sync/batch":                          {s.transfers, s.requests},
+		"GET /sync/limits":                          {nil, s.requests},
 		"POST /sync/uploads":                        {nil, s.requests},
 		"POST /sync/uploads/{id}/complete":          {s.transfers, s.requests},
 		"DELETE /sync/uploads/{id}":                 {nil, s.requests},

@@ -21,7 +21,6 @@ var wider = map[string]string{
 	"Records": "it hands over collections and does nothing: a part of the store is a method",
 	"Storage": "it hands over collections, and does what takes several of them",
 	"Store":   "it is Records, with transactions over it",
-	"Storage": "it hands over collections, and does what concerns several of them",
 	"Work":    "it hands over collections and does nothing",
 }
 

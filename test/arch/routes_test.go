@@ -166,6 +166,9 @@ var specified = []group{
 		PATCH /sync/resumable-uploads/:id
 		DELETE /sync/resumable-uploads/:id`},
 	{"storage", true, `GET /metering/storage`},
+	{"batches of files", true, `
+		POST /sync/batch
+		GET /sync/limits`},
 	{"task history", true, `GET /tasks/:id/history`},
 	{"authorizations", true, `
 		GET /mcp-oauth/authorize

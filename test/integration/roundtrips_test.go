@@ -98,6 +98,8 @@ var roundTrips = []roundTrip{
 	{"GET /billing/subscription", "", 3, false},
 	{"POST /billing/trial", "", 10, true},
 	{"GET /metering/org", "", 3, false},
+	{"POST /sync/batch", `{"op": "put", "path": "batch/{n}/a.md", "content": "{n}"}` + "\n" + `{"op": "put", "path": "batch/{n}.md", "content": "{n}"}`, 14, false},
+	{"GET /sync/limits", "", 4, false},
 	{"GET /metering/user", "", 3, false},
 	{"GET /metering/quota", "", 1, false},
 	{"GET /metering/storage", "", 4, false},
@@ -252,6 +254,9 @@ func (v *ownerClient) send(method, path, body string) int {
 	}
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
+	}
+	if path == "/sync/batch" {
+		r.Header.Set("Content-Type", "application/x-ndjson")
 	}
 	r.Header.Set("Authorization", "Bearer "+v.Token)
 	r.Header.Set("X-Admin-Secret", collabd.AdminSecret)

@@ -2,6 +2,7 @@ package limits
 
 import (
 	"bufio"
+	"cmp"
 	"database/sql"
 	"fmt"
 	"io"
@@ -23,6 +24,8 @@ type heldRequest struct {
 	body    string // empty: the row takes none; {}: it waits for one only under a key
 	private bool   // it concerns the private team or its content
 	headers string // more lines of the header
+
+	contentType string // empty: JSON
 }
 
 // acts has one of each row that asks for a token, and of the one that takes it in
@@ -89,6 +92,8 @@ var acts = map[string]heldRequest{
 	"GET /api/v1/sync/files/{id}":                                {path: "/sync/files/$file", private: true},
 	"PUT /api/v1/sync/files/{id}":                                {path: "/sync/files/$file", body: "late", private: true},
 	"DELETE /api/v1/sync/files/{id}":                             {path: "/sync/files/$file", private: true},
+	"POST /api/v1/sync/batch":                                    {path: "/sync/batch", body: `{"op":"put","path":"late","content":"late"}`, contentType: "application/x-ndjson"},
+	"GET /api/v1/sync/limits":                                    {path: "/sync/limits"},
 	"POST /api/v1/sync/uploads":                                  {path: "/sync/uploads", body: `{"path":"late","size":4,"checksum":"089001a35679a33ef3db0ca350db9b9a2f0136e0e327577b04b3b98127470961"}`},
 	"POST /api/v1/sync/uploads/{id}/complete":                    {path: "/sync/uploads/none/complete", body: `{}`},
 	"DELETE /api/v1/sync/uploads/{id}":                           {path: "/sync/uploads/none"},
@@ -197,7 +202,7 @@ func (a heldRequest) forms(row string, of collabd.Client, ids *strings.Replacer,
 			break
 		}
 		if !strings.HasPrefix(a.path, "/sync/files") || a.body == "" {
-			form("", a.path, "application/json", a.body, keyed)
+			form("", a.path, cmp.Or(a.contentType, "application/json"), a.body, keyed)
 			continue
 		}
 		query, inForm, inJSON := "", "", ""

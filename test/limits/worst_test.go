@@ -374,6 +374,14 @@ var requests = map[string]func(w *largest) []request{
 	},
 	"PUT /api/v1/sync/files/{id}":    func(w *largest) []request { return w.contents("/sync/files/"+w.file, "", 200)[:1] },
 	"DELETE /api/v1/sync/files/{id}": func(w *largest) []request { return w.get("/sync/files/" + w.file) },
+	"POST /api/v1/sync/batch": func(w *largest) []request {
+		var body []byte
+		for i := range 1000 {
+			body = fmt.Appendf(body, `{"op":"put","path":"batch/%d","content":"%s"}`+"\n", i, strings.Repeat("x", 16_600))
+		}
+		return []request{{path: "/sync/batch", as: w.ada, body: body, status: 200, headers: []string{"Content-Type: application/x-ndjson"}}}
+	},
+	"GET /api/v1/sync/limits": func(w *largest) []request { return w.get("/sync/limits") },
 	// Directories give out no addresses.
 	"POST /api/v1/sync/uploads": func(w *largest) []request {
 		return w.write("/sync/uploads", 409, fields{"path": "late", "size": 1 << 20, "checksum": strings.Repeat("a", 64)})

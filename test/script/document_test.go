@@ -93,6 +93,10 @@ func (c *contract) exchange(r *http.Request, body []byte, answer *http.Response,
 	options := c.options
 	// The schema of a stream is that of its events, to which event holds each.
 	options.ExcludeResponseBody = r.Method == http.MethodHead || strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream")
+	isLines := strings.HasPrefix(answer.Header.Get("Content-Type"), linesType)
+	if isLines {
+		options.ExcludeRequestBody, options.ExcludeResponseBody = true, true
+	}
 	input := &openapi3filter.RequestValidationInput{Request: asked, PathParams: params, Route: route, Options: &options}
 	var wrong []string
 	if answer.StatusCode < 400 {
@@ -112,8 +116,40 @@ func (c *contract) exchange(r *http.Request, body []byte, answer *http.Response,
 		wrong = append(wrong, "the document does not describe the answer: "+oneLine(err))
 	}
 	wrong = append(wrong, undescribed(response.Value, answer.Header)...)
+	if isLines {
+		wrong = append(wrong, checkLines(route.Operation.RequestBody.Value.Content[linesType].Schema, response.Value.Content[linesType].Schema, body, text)...)
+	}
 	if route.Operation.OperationID == "chat" && answer.StatusCode == http.StatusOK {
 		wrong = append(wrong, c.chunks(r, text)...)
+	}
+	return wrong
+}
+
+// linesType is the media type of JSON lines, whose schema is that of each line.
+const linesType = "application/x-ndjson"
+
+// checkLines returns which lines of an answer the document does not describe, and which lines of the
+// request it does not allow although they were accepted.
+func checkLines(request, response *openapi3.SchemaRef, body, text []byte) (wrong []string) {
+	asked := slices.DeleteFunc(strings.Split(string(body), "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
+	answered := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	if len(asked) != len(answered) {
+		return []string{fmt.Sprintf("%d lines are answered with %d", len(asked), len(answered))}
+	}
+	for i, line := range answered {
+		var outcome, operation map[string]any
+		err := json.Unmarshal([]byte(line), &outcome)
+		if err == nil {
+			err = response.Value.VisitJSON(outcome)
+		}
+		if err == nil && outcome["error"] == nil {
+			if err = json.Unmarshal([]byte(asked[i]), &operation); err == nil {
+				err = request.Value.VisitJSON(operation)
+			}
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("line %d: %s", i, oneLine(err)))
+		}
 	}
 	return wrong
 }

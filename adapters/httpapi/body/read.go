@@ -7,15 +7,13 @@ import (
 	"io"
 
 	"collab/adapters/httpapi/spool"
-	"collab/domain/fault"
 )
 
 // ReadAll reads a body of at most limit bytes, and fails with fault.TooLarge beyond. Length
 // is the announced length, negative for none. The memory is charged to r.
 func ReadAll(from io.Reader, length, limit int64, r spool.Resources) ([]byte, error) {
-	tooLarge := fault.New(fault.TooLarge, "The body must be at most %d bytes", limit)
 	if length > limit {
-		return nil, tooLarge
+		return nil, TooLarge(limit)
 	}
 	// The announced length is not trusted: little is allocated for it.
 	var buf []byte
@@ -34,7 +32,7 @@ func ReadAll(from io.Reader, length, limit int64, r spool.Resources) ([]byte, er
 		buf = buf[:len(buf)+n]
 		switch {
 		case int64(len(buf)) > limit:
-			return nil, tooLarge
+			return nil, TooLarge(limit)
 		case err == io.EOF:
 			return buf, nil
 		case err != nil:

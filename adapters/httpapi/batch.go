@@ -1,0 +1,225 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"collab/adapters/httpapi/body"
+	"collab/adapters/httpapi/encode"
+	"collab/adapters/httpapi/spool"
+	"collab/app/objects"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+)
+
+const (
+	// batchPath is where batches of operations on files are sent to.
+	batchPath = prefix + "/sync/batch"
+
+	// maxBatch is the longest body of a batch, in bytes.
+	maxBatch = 16 << 20
+
+	// maxOperation is the longest line of a batch, in bytes, and how many bytes of lines are carried
+	// out together.
+	maxOperation = 4 << 20
+
+	// operationsPerToken is how many operations of a batch count as one request in the rate limit.
+	operationsPerToken = 100
+)
+
+var linesType = []string{"application/x-ndjson"}
+
+// batchFiles carries out the operations in the lines of the body, in their order, and answers with a
+// line for each. If the store or the database fails, the operations that were not carried out are
+// answered with that; if that are all, the whole request is.
+func (a *api) batchFiles(c *call) error {
+	if err := c.spoolBatch(); err != nil {
+		return err
+	}
+	defer c.spooled.Close()
+	if c.operations == 0 {
+		return fault.New(fault.Invalid, "The body must have at least one operation")
+	}
+	actor, err := a.authorize(c)
+	if err != nil {
+		return err
+	}
+	a.callers.Charge(string(c.caller.User), (c.operations-1)/operationsPerToken)
+	size := min(c.spooled.Size+1, maxOperation)
+	if err := c.Hold(size); err != nil { // contents are decoded in place
+		return err
+	}
+	lines := &body.LineReader{From: c.spooled, Buffer: make([]byte, size)}
+	var answer []byte
+	var failed error
+	for index := 0; ; {
+		found, err := lines.Next(objects.MaxTogether)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		operations := make([]objects.Operation, len(found))
+		for i, line := range found {
+			operations[i] = readOperation(line)
+		}
+		var outcomes []objects.Outcome
+		if failed == nil {
+			if outcomes, failed = a.Objects.Batch(c.r.Context(), actor, operations, c.yield); failed != nil {
+				if index == 0 {
+					return failed
+				}
+				a.classify(c, failed)
+			}
+		}
+		held := len(answer)
+		for i, op := range operations {
+			outcome := objects.Outcome{Err: failed}
+			if failed == nil {
+				outcome = outcomes[i]
+			}
+			answer = append(appendOutcome(answer, index, op, outcome), '\n')
+			index++
+		}
+		if err := c.Hold(int64(len(answer) - held)); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	c.sendAs(linesType, http.StatusOK, answer)
+	return nil
+}
+
+// spoolBatch reads the body of a batch into the spool, unless it is there, and counts the operations.
+func (c *call) spoolBatch() error {
+	if c.spooled != nil {
+		return nil
+	}
+	if err := body.CheckLines(c.r.Header, c.r.ContentLength, maxBatch); err != nil {
+		return err
+	}
+	kept, sum, count := spool.New(c), sha256.New(), &body.LineCounter{}
+	err := kept.Fill(io.TeeReader(c.deadlines.Body(c.r, true), io.MultiWriter(sum, count)), maxBatch, func() error { return body.TooLarge(maxBatch) })
+	if err == nil && count.Lines > objects.MaxOperations {
+		err = fault.New(fault.TooLarge, "The body must have at most %d operations", objects.MaxOperations)
+	}
+	if err != nil {
+		_ = kept.Close() // the file is unlinked
+		return err
+	}
+	c.spooled, c.spooledSum, c.operations = kept, sum.Sum(nil), count.Lines
+	return nil
+}
+
+// readOperation reads a line of a batch; nil is one that is too long.
+func readOperation(line []byte) objects.Operation {
+	if line == nil {
+		return objects.Operation{Err: fault.New(fault.TooLarge, "An operation must be at most %d bytes", maxOperation)}
+	}
+	f, err := body.ParseFields("application/json", line)
+	if err != nil {
+		return objects.Operation{Err: err}
+	}
+	op := objects.Operation{
+		Action:   body.Required(f, "op", body.OneOf(objects.ParseAction, objects.Actions...)),
+		Expected: condition{}.or(f).version,
+	}
+	switch op.Action {
+	case objects.PutFile:
+		op.Object, op.Draft = readTarget(f, "id")
+		op.MimeType = body.OrZero(f, "mimeType", body.Text)
+		op.Checksum = body.OrZero(f, "checksum", asChecksum)
+		op.Content = body.Content(f)
+	case objects.MoveFile:
+		op.Draft.Path = body.Required(f, "path", body.Text)
+		fallthrough
+	case objects.DeleteFile:
+		op.Object = body.Required(f, "id", body.ID[id.Object]("file"))
+	}
+	op.Err = f.Err()
+	return op
+}
+
+// appendOutcome appends the answer to an operation.
+func appendOutcome(dst []byte, index int, op objects.Operation, o objects.Outcome) []byte {
+	status := http.StatusOK
+	if op.Action == objects.PutFile && op.Object == "" {
+		status = http.StatusCreated
+	}
+	var problem errorView
+	if o.Err != nil {
+		problem = viewError(o.Err)
+		status = problem.Status
+	}
+	dst = append(dst, `{"index":`...)
+	dst = strconv.AppendInt(dst, int64(index), 10)
+	dst = append(dst, `,"status":`...)
+	dst = strconv.AppendInt(dst, int64(status), 10)
+	file := o.Object
+	if conflict := (*objects.ConflictError)(nil); errors.As(o.Err, &conflict) {
+		file = conflict.Stored
+	}
+	if file.ID != "" && (op.Action != objects.DeleteFile || o.Err != nil) {
+		dst = append(dst, `,"file":`...)
+		dst = appendObject(dst, file)
+	}
+	if o.Err != nil {
+		dst = append(dst, `,"error":`...)
+		dst = encode.AppendError(dst, status, problem.Message)
+		dst = dst[:len(dst)-1] // without the line break
+	}
+	return append(dst, '}')
+}
+
+type (
+	syncLimitsView struct {
+		MaxFileBytes           int64         `json:"maxFileBytes"`
+		MaxBatchOperations     int           `json:"maxBatchOperations"`
+		MaxBatchBytes          int           `json:"maxBatchBytes"`
+		MaxBatchOperationBytes int           `json:"maxBatchOperationBytes"`
+		MaxBatchFileBytes      int           `json:"maxBatchFileBytes"`
+		MaxPathBytes           int           `json:"maxPathBytes"`
+		MaxSegmentBytes        int           `json:"maxSegmentBytes"`
+		ForbiddenCharacters    string        `json:"forbiddenCharacters"`
+		ForbiddenNames         []string      `json:"forbiddenNames"`
+		ForbiddenEndings       []string      `json:"forbiddenEndings"`
+		Rates                  syncRatesView `json:"rates"`
+		Storage                usedView      `json:"storage"`
+	}
+	syncRatesView struct {
+		Requests             *rateView `json:"requests"`
+		OperationsPerRequest int       `json:"operationsPerRequest"`
+	}
+	rateView struct {
+		Count   int `json:"count"`
+		Seconds int `json:"seconds"`
+	}
+	usedView struct {
+		Used  int64  `json:"used"`
+		Limit *int64 `json:"limit"`
+	}
+)
+
+// syncLimits answers with what a client must know before it sends files.
+func (a *api) syncLimits(c *call, actor org.Actor) error {
+	stored, err := a.Metering.Storage(c.r.Context(), actor)
+	if err != nil {
+		return err
+	}
+	v := syncLimitsView{
+		MaxFileBytes: a.Objects.MaxSize, MaxBatchOperations: objects.MaxOperations, MaxBatchBytes: maxBatch, MaxBatchOperationBytes: maxOperation - 1,
+		MaxBatchFileBytes: objects.MaxBatchFile, MaxPathBytes: object.MaxPath, MaxSegmentBytes: object.MaxSegment,
+		ForbiddenCharacters: object.ForbiddenCharacters, ForbiddenNames: object.ForbiddenNames, ForbiddenEndings: object.ForbiddenEndings,
+		Rates:   syncRatesView{OperationsPerRequest: operationsPerToken},
+		Storage: usedView{stored.Used.Total(), limitOrNull(stored.Limit)},
+	}
+	if r := a.Rates.Caller; r.Count > 0 {
+		v.Rates.Requests = &rateView{r.Count, int(r.Per.Seconds())}
+	}
+	return c.reply(http.StatusOK, v)
+}
