@@ -194,7 +194,12 @@ func (q changes) append(ctx context.Context, o id.Org, h lockedHead, rows []chan
 			return err
 		}
 	}
-	if len(moved) == 0 {
+	if len(moved) < 2 {
+		for of, n := range moved {
+			if _, err := objectTable.of(q.write, o).key(string(of)).set(ctx, "n = ?", n); err != nil {
+				return err
+			}
+		}
 		return nil
 	}
 	numbered := make([]objectRow, 0, len(moved))

@@ -231,15 +231,27 @@ var appendChanges = func() [2]string {
 	return s
 }()
 
-// numberObjects sets the numbers of many objects from one parameter.
-var objectNumber = objectTable.fieldsOf("id", "n")
-
-var numberObjects = func() (s [2]string) {
-	for _, d := range []dialect{onSQLite, onPostgres} {
-		s[d] = "UPDATE objects SET n = v.n FROM " + d.records(objectNumber) + " WHERE objects.org_id = @org AND objects.id = v.id"
+// numberObjects sets the numbers of many objects from one parameter. On SQLite an UPDATE with a join
+// starts from the table, and reads the parameter for each of its rows.
+var numberObjects = func() [2]string {
+	list := make([]string, len(objectTable.rest))
+	for i, f := range objectTable.rest {
+		list[i] = "x." + f.name
+		switch f.name {
+		case "n":
+			list[i] = "v.n"
+		case "folded_key": // is never stored, and must not be that of the object
+			list[i] = "v.id"
+		}
 	}
-	return s
+	return [2]string{
+		onSQLite: objectTable.insertInto(onSQLite, join(objectTable.rest, "%"), strings.Join(list, ", ")) + " FROM " + onSQLite.records(objectNumber) +
+			" CROSS JOIN objects x WHERE x.org_id = @org AND x.id = v.id" + objectTable.onConflictUpdate(objectTable.fieldsOf("n")),
+		onPostgres: "UPDATE objects SET n = v.n FROM " + onPostgres.records(objectNumber) + " WHERE objects.org_id = @org AND objects.id = v.id",
+	}
 }()
+
+var objectNumber = objectTable.fieldsOf("id", "n")
 
 // entriesAndEpoch reads a page of a log and the organisation's epoch in one snapshot and
 // one round trip. Without entries it returns a row with the number 0. % is a coarse limit.
