@@ -193,6 +193,11 @@ func (c *Client) ChangeRole(ctx context.Context, userId string, body RoleChange)
 	return receive[Member](c, c.request(ctx, http.MethodPatch, "/api/v1/org/members/"+segment(userId)+"/role", nil, body, 0))
 }
 
+// ChangeFiles is POST /api/v1/sync/batch: Change many files.
+func (c *Client) ChangeFiles(ctx context.Context, body Content) (*http.Response, error) {
+	return c.send(c.request(ctx, http.MethodPost, "/api/v1/sync/batch", nil, body, keyed))
+}
+
 // FollowChanges is GET /api/v1/sync/changes: Follow changes.
 func (c *Client) FollowChanges(ctx context.Context, params FollowChangesParams) (*http.Response, error) {
 	return c.send(c.request(ctx, http.MethodGet, "/api/v1/sync/changes", params, nil, 0))
@@ -243,6 +248,11 @@ func (c *Client) DownloadVersion(ctx context.Context, id string, version string,
 	return c.send(c.request(ctx, http.MethodGet, "/api/v1/sync/files/"+segment(id)+"/versions/"+segment(version), params, nil, 0))
 }
 
+// GetSyncLimits is GET /api/v1/sync/limits: Get the limits of files.
+func (c *Client) GetSyncLimits(ctx context.Context) (SyncLimits, error) {
+	return receive[SyncLimits](c, c.request(ctx, http.MethodGet, "/api/v1/sync/limits", nil, nil, 0))
+}
+
 // GetManifest is GET /api/v1/sync/manifest: Get the manifest.
 func (c *Client) GetManifest(ctx context.Context, params GetManifestParams) (*List[StoredObject], error) {
 	return list[StoredObject](c, c.request(ctx, http.MethodGet, "/api/v1/sync/manifest", params, nil, 0))
@@ -273,19 +283,19 @@ func (c *Client) MoveFolder(ctx context.Context, body FolderMove) (FolderMoved, 
 	return receive[FolderMoved](c, c.request(ctx, http.MethodPost, "/api/v1/sync/move", nil, body, keyed))
 }
 
-// CreateResumableUpload is POST /api/v1/sync/uploads/resumable: Create a resumable upload.
+// CreateResumableUpload is POST /api/v1/sync/resumable-uploads: Create a resumable upload.
 func (c *Client) CreateResumableUpload(ctx context.Context, params CreateResumableUploadParams, body Content) (*http.Response, error) {
-	return c.send(c.request(ctx, http.MethodPost, "/api/v1/sync/uploads/resumable", params, body, keyed))
+	return c.send(c.request(ctx, http.MethodPost, "/api/v1/sync/resumable-uploads", params, body, keyed))
 }
 
-// GetResumableUpload is GET /api/v1/sync/uploads/resumable/{id}: Get a resumable upload.
+// GetResumableUpload is GET /api/v1/sync/resumable-uploads/{id}: Get a resumable upload.
 func (c *Client) GetResumableUpload(ctx context.Context, id string) (ResumableUpload, error) {
-	return receive[ResumableUpload](c, c.request(ctx, http.MethodGet, "/api/v1/sync/uploads/resumable/"+segment(id), nil, nil, 0))
+	return receive[ResumableUpload](c, c.request(ctx, http.MethodGet, "/api/v1/sync/resumable-uploads/"+segment(id), nil, nil, 0))
 }
 
-// AppendToResumableUpload is PATCH /api/v1/sync/uploads/resumable/{id}: Append content to a resumable upload.
+// AppendToResumableUpload is PATCH /api/v1/sync/resumable-uploads/{id}: Append content to a resumable upload.
 func (c *Client) AppendToResumableUpload(ctx context.Context, id string, params AppendToResumableUploadParams, body Content) (*http.Response, error) {
-	return c.send(c.request(ctx, http.MethodPatch, "/api/v1/sync/uploads/resumable/"+segment(id), params, body, 0))
+	return c.send(c.request(ctx, http.MethodPatch, "/api/v1/sync/resumable-uploads/"+segment(id), params, body, 0))
 }
 
 // ListTasks is GET /api/v1/tasks: List tasks.
@@ -625,6 +635,30 @@ type FileMove struct {
 	ExpectedVersion *int64 `json:"expectedVersion,omitzero"`
 }
 
+// FileOperation: An operation on a file. put stores a new file, or the content of the file with the id, for which path, kind, scope, workspaceId and teamId must be absent; move moves the file with the id to the path in its place; delete deletes it. Fields that an operation does not need are ignored.
+type FileOperation struct {
+	Op              string  `json:"op"`
+	Checksum        *string `json:"checksum,omitzero"`
+	Content         *string `json:"content,omitzero"`
+	Encoding        *string `json:"encoding,omitzero"`
+	ExpectedVersion *int64  `json:"expectedVersion,omitzero"`
+	ID              *string `json:"id,omitzero"`
+	Kind            *string `json:"kind,omitzero"`
+	MimeType        *string `json:"mimeType,omitzero"`
+	Path            *string `json:"path,omitzero"`
+	Scope           *string `json:"scope,omitzero"`
+	TeamID          *string `json:"teamId,omitzero"`
+	WorkspaceID     *string `json:"workspaceId,omitzero"`
+}
+
+// FileOutcome: The outcome of an operation.
+type FileOutcome struct {
+	Index  int64         `json:"index"`
+	Status int64         `json:"status"`
+	Error  *Problem      `json:"error,omitzero"`
+	File   *StoredObject `json:"file,omitzero"`
+}
+
 // FolderMove: A folder's new path, and the place of its files.
 type FolderMove struct {
 	From        string  `json:"from"`
@@ -914,6 +948,13 @@ type PollAuthorizationParams struct {
 	State string `query:"state"` // The state from the start of the authorization.
 }
 
+// Problem: The form of every error.
+type Problem struct {
+	StatusCode int64  `json:"statusCode"`
+	Message    string `json:"message"`
+	Error      string `json:"error"`
+}
+
 // Profile: A user with their picture.
 type Profile struct {
 	ID        string  `json:"id"`
@@ -1171,6 +1212,40 @@ type Subscription struct {
 // Success: The operation succeeded.
 type Success struct {
 	Success bool `json:"success"`
+}
+
+// SyncLimits: What a client must know before it sends files.
+type SyncLimits struct {
+	MaxFileBytes           int64       `json:"maxFileBytes"`
+	MaxBatchOperations     int64       `json:"maxBatchOperations"`
+	MaxBatchBytes          int64       `json:"maxBatchBytes"`
+	MaxBatchOperationBytes int64       `json:"maxBatchOperationBytes"`
+	MaxBatchFileBytes      int64       `json:"maxBatchFileBytes"`
+	MaxPathBytes           int64       `json:"maxPathBytes"`
+	MaxSegmentBytes        int64       `json:"maxSegmentBytes"`
+	ForbiddenCharacters    string      `json:"forbiddenCharacters"`
+	ForbiddenNames         []string    `json:"forbiddenNames"`
+	ForbiddenEndings       []string    `json:"forbiddenEndings"`
+	Rates                  SyncRates   `json:"rates"`
+	Storage                SyncStorage `json:"storage"`
+}
+
+// SyncRates: How many requests the caller may send.
+type SyncRates struct {
+	Requests             *SyncRatesRequests `json:"requests"`
+	OperationsPerRequest int64              `json:"operationsPerRequest"`
+}
+
+// SyncRatesRequests: The caller's requests in so many seconds on each server; null if they are not limited.
+type SyncRatesRequests struct {
+	Count   int64 `json:"count"`
+	Seconds int64 `json:"seconds"`
+}
+
+// SyncStorage: What the organisation stores and may store, in bytes.
+type SyncStorage struct {
+	Used  int64  `json:"used"`
+	Limit *int64 `json:"limit"`
 }
 
 // Task: A task.

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write api.go")
 // operations are those that api.go has, by their ids in the document.
 var operations = strings.Fields(`
 	exchangeToken startDeviceSignIn claimDeviceToken refreshToken getMe endSession listSessions endOtherSessions
-	listFiles uploadFile downloadFile replaceFile deleteFile moveFile moveFolder listVersions downloadVersion restoreFile getManifest followChanges
+	listFiles uploadFile downloadFile replaceFile deleteFile moveFile moveFolder listVersions downloadVersion restoreFile getManifest followChanges changeFiles getSyncLimits
 	createResumableUpload getResumableUpload appendToResumableUpload
 	listTasks createTask updateTask reorderTasks getTaskHistory
 	getMemory putMemory getWorkspaceMemory putWorkspaceMemory chat listModels
@@ -124,6 +124,7 @@ func (g *generator) operation(b *bytes.Buffer, method, path string, o *openapi3.
 	if o.RequestBody != nil {
 		content := o.RequestBody.Value.Content
 		kind := "Content"
+		g.lines(content, name)
 		if content["multipart/form-data"] == nil && content["application/json"] != nil {
 			kind = g.typeOf(content["application/json"].Schema, name+"Body")
 		}
@@ -146,9 +147,7 @@ func (g *generator) answer(name string, o *openapi3.Operation) (result, call str
 			continue
 		}
 		media := ref.Value.Content["application/json"]
-		if stream := ref.Value.Content["text/event-stream"]; stream != nil {
-			g.typeOf(stream.Schema, name+"Event") // for those who read the events
-		}
+		g.lines(ref.Value.Content, name)
 		if media == nil || ref.Value.Content["*/*"] != nil {
 			return "*http.Response", "c.send(%s)"
 		}
@@ -168,6 +167,16 @@ func (g *generator) answer(name string, o *openapi3.Operation) (result, call str
 	return result, call
 }
 
+// lines declares the type of the events of a stream, or of the lines of a body, which callers
+// write and read themselves.
+func (g *generator) lines(content openapi3.Content, name string) {
+	for _, kind := range []string{"text/event-stream", "application/x-ndjson"} {
+		if media := content[kind]; media != nil {
+			g.typeOf(media.Schema, name+"Line")
+		}
+	}
+}
+
 // property is typeOf for a value that is always there or may be absent; null is a pointer
 // that is nil.
 func (g *generator) property(ref *openapi3.SchemaRef, name string, required bool) string {
@@ -184,6 +193,9 @@ func (g *generator) typeOf(ref *openapi3.SchemaRef, name string) string {
 	s := ref.Value
 	if ref.Ref != "" {
 		name = exported(ref.Ref[strings.LastIndex(ref.Ref, "/")+1:])
+		if name == "Error" {
+			name = "Problem" // Error is the answer with it
+		}
 	}
 	switch {
 	case len(s.AllOf) == 1:

@@ -3,7 +3,10 @@
 package remote
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -241,12 +244,20 @@ func (r *Remote) Delete(ctx context.Context, record mirror.Record) error {
 	return failure(err)
 }
 
-// defaultMaxFile is the server's default limit of a file's size in bytes.
-const defaultMaxFile = 100 << 20
+// operationBytes is what a line of a batch has beside its content at most.
+const operationBytes = 4 << 10
 
-// Limits returns the server's defaults: it does not tell its own.
-func (r *Remote) Limits(context.Context) (mirror.Limits, error) {
-	return mirror.Limits{MaxFile: defaultMaxFile}, nil
+// Limits returns the server's limits. Contents of a batch are sent in base64.
+func (r *Remote) Limits(ctx context.Context) (mirror.Limits, error) {
+	l, err := r.client.GetSyncLimits(ctx)
+	if err != nil {
+		return mirror.Limits{}, failure(err)
+	}
+	return mirror.Limits{
+		MaxFile: l.MaxFileBytes, BatchFiles: int(l.MaxBatchOperations),
+		BatchBytes:    max(0, l.MaxBatchBytes-l.MaxBatchOperations*operationBytes) / 4 * 3,
+		BatchFileSize: min(l.MaxBatchFileBytes, (l.MaxBatchOperationBytes-operationBytes)/4*3),
+	}, nil
 }
 
 // Move gives an object another path.
@@ -275,7 +286,59 @@ func (r *Remote) MoveDirectory(ctx context.Context, from, to string) error {
 	return failure(err)
 }
 
-// Batch is not offered by the server.
-func (r *Remote) Batch(context.Context, []mirror.Write) ([]mirror.Result, error) {
-	return nil, fault.New(fault.Unsupported, "the server has no batches")
+// Batch makes changes in their order.
+func (r *Remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Result, error) {
+	var body bytes.Buffer
+	lines := json.NewEncoder(&body)
+	for _, w := range writes {
+		if err := lines.Encode(r.operation(w)); err != nil {
+			return nil, err
+		}
+	}
+	content := apiclient.Content{Reader: bytes.NewReader(body.Bytes()), Size: int64(body.Len()), Type: "application/x-ndjson"}
+	answer, err := r.client.ChangeFiles(ctx, content)
+	if err != nil {
+		return nil, failure(err)
+	}
+	defer answer.Body.Close()
+	results := make([]mirror.Result, len(writes))
+	outcomes := json.NewDecoder(answer.Body)
+	for i := range results {
+		var o apiclient.FileOutcome
+		if err := outcomes.Decode(&o); err != nil {
+			return nil, failure(err)
+		}
+		switch {
+		case o.Error != nil:
+			results[i].Err = failure(&apiclient.Error{Status: int(o.Status), Message: o.Error.Message})
+		case o.File != nil:
+			results[i].Record = recordOf(*o.File)
+		}
+	}
+	return results, nil
+}
+
+func (r *Remote) operation(w mirror.Write) apiclient.FileOperation {
+	o := apiclient.FileOperation{Op: "put"}
+	if w.ID != "" {
+		o.ID, o.ExpectedVersion = new(string(w.ID)), &w.Version
+	}
+	switch {
+	case w.Delete:
+		o.Op = "delete"
+		return o
+	case w.Move:
+		o.Op, o.Path = "move", &w.Path
+		return o
+	case w.ID == "":
+		o.Path, o.Kind, o.Scope = &w.Path, new(string(r.place.Kind)), new(string(r.place.Scope))
+		if r.place.Workspace != nil {
+			o.WorkspaceID = new(string(*r.place.Workspace))
+		}
+		if r.place.Team != nil {
+			o.TeamID = new(string(*r.place.Team))
+		}
+	}
+	o.Content, o.Encoding, o.Checksum = new(base64.StdEncoding.EncodeToString(w.Content)), new("base64"), &w.Checksum
+	return o
 }

@@ -200,6 +200,41 @@ func TestRemote(t *testing.T) {
 		personal := fixture{New(f.client, object.Place{Kind: object.Artifact, Scope: object.Personal}), t}
 		f.refused("a personal directory", personal.MoveDirectory(t.Context(), "a", "b"), fault.Unsupported)
 	})
+	t.Run("a batch makes changes in their order, each for itself", func(t *testing.T) {
+		f := open(t, s, shared)
+		a, b, c := f.create("a", "a"), f.create("b", "b"), f.create("c", "c")
+		limits, err := f.Limits(t.Context())
+		if err != nil || limits.MaxFile != 100<<20 || limits.BatchFiles < 100 || limits.BatchFileSize < 512<<10 || limits.BatchBytes < 4*limits.BatchFileSize {
+			t.Errorf("the limits are %+v, %v", limits, err)
+		}
+		bytes := "\x00\xff<>"
+		results, err := f.Batch(t.Context(), []mirror.Write{
+			{Path: "new/d", Checksum: sum(bytes), Content: []byte(bytes)},
+			{ID: a.ID, Version: 1, Checksum: sum("aa"), Content: []byte("aa")},
+			{ID: b.ID, Version: 1, Move: true, Path: "new/b"},
+			{ID: c.ID, Version: 1, Delete: true},
+			{Path: "new/D", Checksum: sum("x"), Content: []byte("x")},
+			{ID: a.ID, Version: 1, Checksum: sum("x"), Content: []byte("x")},
+			{Path: "e", Checksum: sum("y"), Content: []byte("x")},
+			{ID: c.ID, Version: 1, Delete: true},
+			{Path: "empty", Checksum: sum("")},
+		})
+		if err != nil || len(results) != 9 {
+			t.Fatalf("%d results, %v", len(results), err)
+		}
+		d, empty := results[0].Record, results[8].Record
+		a.Version, a.Checksum, a.Size = 2, sum("aa"), 2
+		b.Version, b.Path = 2, "new/b"
+		want := []mirror.Record{{ID: d.ID, Path: "new/d", Version: 1, Checksum: sum(bytes), Size: 4}, a, b, {}}
+		for i, r := range want {
+			f.same("a result", r, results[i].Record)
+		}
+		for i, kind := range []fault.Kind{fault.Conflict, fault.Conflict, fault.Invalid, fault.NotFound} {
+			f.refused("a change that cannot be made", results[4+i].Err, kind)
+		}
+		all, _ := f.read(nil)
+		f.same("the manifest", []mirror.Record{a, empty, b, d}, all)
+	})
 	t.Run("a change wakes whoever watches", func(t *testing.T) {
 		f := open(t, s, shared)
 		_, cursor := f.read(nil)
