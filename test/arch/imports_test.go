@@ -60,7 +60,7 @@ var owners = []struct {
 	{"github.com/minio/minio-go", []string{"adapters/bucket"}},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"adapters/mcp", "test"}},
 	{"github.com/pressly/goose", []string{"adapters/gormdb"}},
-	{"github.com/prometheus", nil}, // tests only
+	{"github.com/prometheus", nil},           // tests only
 	{"github.com/rogpeppe/go-internal", nil}, // tests only
 	{"github.com/rs/cors", []string{"adapters/httpapi"}},
 	{"github.com/rs/zerolog", nil}, // tests only

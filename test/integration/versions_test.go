@@ -354,13 +354,13 @@ func (f *cluster) checkChats(db *sql.DB, completed int64) {
 	f.Logf("%d chats were completed", completed)
 }
 
-// checkStorage compares what a present server counts as stored with the objects, of which servers of the
-// previous release wrote some without counting them.
+// checkStorage compares what a present server counts as stored with the objects and their earlier versions, of
+// which servers of the previous release wrote some without counting them.
 func (f *cluster) checkStorage(db *sql.DB, at *collabd.Server) {
 	for _, c := range f.tenants {
 		owner := c.users[0].At(at)
 		var stored int64
-		if err := db.QueryRowContext(f.Context(), "SELECT sum(size) FROM objects WHERE org_id = $1", owner.Org).Scan(&stored); err != nil {
+		if err := db.QueryRowContext(f.Context(), "SELECT sum(size) FROM (SELECT size FROM objects WHERE org_id = $1 UNION ALL SELECT size FROM object_versions WHERE org_id = $1) s", owner.Org).Scan(&stored); err != nil {
 			f.Fatal(err)
 		}
 		var counted struct{ Used int64 }

@@ -94,6 +94,13 @@ var acts = map[string]heldRequest{
 	"DELETE /api/v1/sync/files/{id}":                             {path: "/sync/files/$file", private: true},
 	"POST /api/v1/sync/batch":                                    {path: "/sync/batch", body: `{"op":"put","path":"late","content":"late"}`, contentType: "application/x-ndjson"},
 	"GET /api/v1/sync/limits":                                    {path: "/sync/limits"},
+	"PATCH /api/v1/sync/files/{id}":                              {path: "/sync/files/$file", body: `{"path":"late"}`, private: true},
+	"GET /api/v1/sync/files/{id}/versions":                       {path: "/sync/files/$file/versions", private: true},
+	"DELETE /api/v1/sync/files/{id}/versions":                    {path: "/sync/files/$file/versions", private: true},
+	"GET /api/v1/sync/files/{id}/versions/{version}":             {path: "/sync/files/$file/versions/1", private: true},
+	"DELETE /api/v1/sync/files/{id}/versions/{version}":          {path: "/sync/files/$file/versions/1", private: true},
+	"POST /api/v1/sync/files/{id}/restore":                       {path: "/sync/files/$file/restore", body: `{"version":1}`, private: true},
+	"POST /api/v1/sync/move":                                     {path: "/sync/move", body: `{"from":"early","to":"late","kind":"ARTIFACT","scope":"SHARED","workspaceId":"$workspace"}`, private: true},
 	"POST /api/v1/sync/uploads":                                  {path: "/sync/uploads", body: `{"path":"late","size":4,"checksum":"089001a35679a33ef3db0ca350db9b9a2f0136e0e327577b04b3b98127470961"}`},
 	"POST /api/v1/sync/uploads/{id}/complete":                    {path: "/sync/uploads/none/complete", body: `{}`},
 	"DELETE /api/v1/sync/uploads/{id}":                           {path: "/sync/uploads/none"},
@@ -201,7 +208,7 @@ func (a heldRequest) forms(row string, of collabd.Client, ids *strings.Replacer,
 		if keyed && method != "POST" {
 			break
 		}
-		if !strings.HasPrefix(a.path, "/sync/files") || a.body == "" {
+		if a.body == "" || row != "POST /api/v1/sync/files" && row != "PUT /api/v1/sync/files/{id}" {
 			form("", a.path, cmp.Or(a.contentType, "application/json"), a.body, keyed)
 			continue
 		}

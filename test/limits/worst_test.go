@@ -383,6 +383,23 @@ var requests = map[string]func(w *largest) []request{
 	},
 	"GET /api/v1/sync/limits": func(w *largest) []request { return w.get("/sync/limits") },
 	// Directories give out no addresses.
+	"PATCH /api/v1/sync/files/{id}": func(w *largest) []request {
+		return w.write("/sync/files/"+w.file, 200, fields{"path": "moved/" + strings.Repeat("a", 250)})
+	},
+	"GET /api/v1/sync/files/{id}/versions":    func(w *largest) []request { return w.lists("/sync/files/" + w.file + "/versions") },
+	"DELETE /api/v1/sync/files/{id}/versions": func(w *largest) []request { return w.get("/sync/files/" + w.file + "/versions") },
+	"GET /api/v1/sync/files/{id}/versions/{version}": func(w *largest) []request {
+		return w.get("/sync/files/"+w.file+"/versions/1", "/sync/files/"+w.file+"/versions/1?raw=1")
+	},
+	"DELETE /api/v1/sync/files/{id}/versions/{version}": func(w *largest) []request {
+		return status(404, w.get("/sync/files/"+w.file+"/versions/1"))
+	},
+	"POST /api/v1/sync/files/{id}/restore": func(w *largest) []request {
+		return w.write("/sync/files/"+w.file+"/restore", 409, fields{"version": 1})
+	},
+	"POST /api/v1/sync/move": func(w *largest) []request {
+		return w.write("/sync/move", 200, fields{"from": strings.Repeat("a", 250), "to": strings.Repeat("b", 250), "kind": "ARTIFACT", "scope": "SHARED"})
+	},
 	"POST /api/v1/sync/uploads": func(w *largest) []request {
 		return w.write("/sync/uploads", 409, fields{"path": "late", "size": 1 << 20, "checksum": strings.Repeat("a", 64)})
 	},
