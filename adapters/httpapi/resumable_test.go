@@ -1,0 +1,122 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
+	"strings"
+	"testing"
+
+	"collab/adapters/bucket"
+	"collab/app/objects"
+	"collab/test/harness"
+)
+
+// resumable is a resumable upload as clients read it.
+type resumable struct {
+	ID, FileID   string
+	Offset, Size int64
+	Complete     bool
+	ExpiresAt    string
+}
+
+func TestWhatArrivesBeforeARequestBreaksIsKept(t *testing.T) {
+	const arrives = 2*harness.PartSize + harness.PartSize/2
+	text := strings.Repeat("x", arrives)
+	for protocol, sends := range map[string]func(t *testing.T, server *httptest.Server, r *http.Request, received chan struct{}){
+		"HTTP/1.1": func(t *testing.T, server *httptest.Server, r *http.Request, received chan struct{}) {
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			head := "PATCH " + r.URL.Path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n"
+			for name, values := range r.Header {
+				head += name + ": " + values[0] + "\r\n"
+			}
+			if _, err := io.WriteString(conn, head+"\r\n"+text); err != nil {
+				t.Fatal(err)
+			}
+			<-received
+		},
+		"HTTP/2": func(t *testing.T, server *httptest.Server, r *http.Request, received chan struct{}) {
+			broken := errors.New("cut")
+			breaks := readFunc(func([]byte) (int, error) {
+				<-received
+				return 0, broken
+			})
+			r.RequestURI, r.URL.Scheme, r.URL.Host = "", "http", server.Listener.Addr().String()
+			r.Body, r.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader(text), breaks)), 5000
+			transport := &http.Transport{Protocols: server.Config.Protocols}
+			defer transport.CloseIdleConnections()
+			if _, err := (&http.Client{Transport: transport}).Do(r); !errors.Is(err, broken) {
+				t.Fatalf("the request ended with %v", err)
+			}
+		},
+	} {
+		t.Run(protocol, func(t *testing.T) {
+			blobs, err := bucket.Open(t.Context(), "file://"+t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := newFileServer(t, func(s *objects.Options) { s.Blobs = blobs })
+			made := read[resumable](t, send(o, request("POST", "/resumable-uploads?path=a", nil, "Upload-Complete: ?0", "Upload-Length: 5000")), http.StatusCreated)
+			handled, received, left := make(chan struct{}), make(chan struct{}), arrives
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer close(handled)
+				from := r.Body
+				r.Body = io.NopCloser(readFunc(func(p []byte) (int, error) {
+					n, err := from.Read(p)
+					if left -= n; left == 0 && n > 0 {
+						close(received)
+					}
+					return n, err
+				}))
+				o.ServeHTTP(w, r)
+			}))
+			server.Config.Protocols = &http.Protocols{}
+			server.Config.Protocols.SetHTTP1(protocol == "HTTP/1.1")
+			server.Config.Protocols.SetUnencryptedHTTP2(protocol == "HTTP/2")
+			server.Start()
+			defer server.Close()
+			sends(t, server, request("PATCH", "/resumable-uploads/"+made.ID, nil, "Content-Type: application/partial-upload", "Upload-Complete: ?1", "Upload-Offset: 0"), received)
+			<-handled
+			if now := read[resumable](t, o.get("/resumable-uploads/"+made.ID), http.StatusOK); now.Offset != arrives || now.Complete {
+				t.Errorf("stored is %+v", now)
+			}
+		})
+	}
+}
+
+// readFunc implements io.Reader.
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+func TestACreationWithContentAnnouncesTheAddress(t *testing.T) {
+	o := newFileServer(t)
+	server := httptest.NewServer(o)
+	defer server.Close()
+	r := request("POST", "/resumable-uploads?path=a&checksum="+checksum("text"), strings.NewReader("text"), "Upload-Complete: ?1")
+	r.RequestURI, r.URL.Scheme, r.URL.Host = "", "http", server.Listener.Addr().String()
+	var interim []string
+	answer, err := server.Client().Do(r.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+		interim = append(interim, fmt.Sprint(code, " ", header.Get("Location")))
+		return nil
+	}})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK || answer.Header.Get("Upload-Complete") != "?1" || len(interim) != 1 || !strings.HasPrefix(interim[0], "104 "+resumablePath+"/") {
+		t.Errorf("%d %v after %v", answer.StatusCode, answer.Header, interim)
+	}
+	if body, err := io.ReadAll(answer.Body); err != nil || !strings.Contains(string(body), checksum("text")) {
+		t.Errorf("%s, %v", body, err)
+	}
+}
