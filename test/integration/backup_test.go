@@ -168,6 +168,9 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 	s := collabd.Start(t)
 	ada := s.SignIn(t, "ada@example.com", "Backups", "owner")
 	ada.Must(t, 200, "PUT", "/sync/profile", map[string]string{"a": "b"}, nil)
+	var deleted record
+	ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "deleted.txt", "content": "deleted"}, &deleted)
+	ada.Must(t, 200, "DELETE", "/sync/files/"+deleted.ID, nil, nil)
 	ran(t, s, true, "version") // it is built before the writes begin
 	scribes := make([]*backupWriter, 3)
 	stop := make(chan struct{})
@@ -235,7 +238,9 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 			t.Errorf("backup %d: a follower is told %q first", n, event)
 		}
 		ada.Must(t, 410, "GET", "/sync/manifest?since="+url.QueryEscape(cursor), nil, nil)
-		// The new state can be written to, and a token signed before is good.
+		// The new state has what was deleted, can be written to, and a token signed before is good.
+		ada.Must(t, 200, "POST", "/sync/files/"+deleted.ID+"/restore", map[string]any{}, nil)
+		ada.Must(t, 200, "GET", "/sync/files/"+deleted.ID, nil, nil)
 		ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "after.txt", "content": "after"}, nil)
 		r.Stop(t)
 	}
@@ -313,6 +318,7 @@ func TestContentRemovedDuringABackup(t *testing.T) {
 				t.Fatal(err)
 			}
 			ada.Must(t, 200, "DELETE", "/sync/files/"+gone.ID, nil, nil)
+			ada.Must(t, 200, "DELETE", "/sync/files/"+gone.ID+"/versions", nil, nil)
 			if aged {
 				db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "collab.db")+"?_pragma=busy_timeout(10000)")
 				if err != nil {

@@ -74,6 +74,9 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 	for path, content := range map[string]string{"empty.txt": "", "a/small.txt": "small", "large.bin": strings.Repeat("0123456789abcdef", 6<<20/16)} {
 		ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": path, "content": content}, nil)
 	}
+	var deleted record
+	ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "deleted.txt", "content": "deleted"}, &deleted)
+	ada.Must(t, 200, "DELETE", "/sync/files/"+deleted.ID, nil, nil)
 	search := p.create(ada, map[string]any{"providerId": "search"})
 	ada.Must(t, 200, "POST", "/connectors/"+search.ID+"/credentials", map[string]any{"credentials": map[string]string{"apiKey": toolsKey}}, nil)
 	p.awaitStatus(ada, search.ID, "CONNECTED")
@@ -85,7 +88,10 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 	ada.Must(t, 201, "POST", "/tasks", once, &first, key)
 	cursor := header(t, ada, "/sync/manifest", "X-Sync-Cursor")
 	ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "later.txt", "content": "later"}, nil)
-	more := []string{"/connectors/" + search.ID + "/credentials", "/tasks/" + task.ID, "/tasks/" + task.ID + "/history"}
+	more := []string{
+		"/connectors/" + search.ID + "/credentials", "/tasks/" + task.ID, "/tasks/" + task.ID + "/history",
+		"/sync/files?deleted=true", "/sync/files/" + deleted.ID + "/versions/1", "/metering/storage",
+	}
 	want := movedAnswers(t, ada, more...)
 
 	postgresURL := postgres.URL(t)
