@@ -80,7 +80,7 @@ func (s *Objects) MoveFolder(ctx context.Context, actor org.Actor, d object.Draf
 		var next []object.Object
 		var changes []object.Change
 		storage, found := r.Storage(), 0
-		err = storage.Objects().List(ctx, actor.Org, nil, object.Filter{Folder: move.Folder(), Limit: object.MaxMoved + 1}, nil, func(was object.Object) error {
+		err = storage.Objects().List(ctx, actor.Org, nil, move.Filter(), nil, func(was object.Object) error {
 			if found++; found > object.MaxMoved {
 				return fault.New(fault.Conflict, "The folder %s has more than %d files: move its folders one after the other", from, object.MaxMoved)
 			}

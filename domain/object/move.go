@@ -37,7 +37,8 @@ func (o Object) Moved(field, path string, actor org.Actor, now time.Time) (Objec
 // below an object.
 func PathTaken(path string) error { return fault.New(fault.Conflict, "The path %s is taken", path) }
 
-// FolderMove is the move of all objects below one folder of a place to below another.
+// FolderMove is the move of all objects of a place below one folder to below another. Of a personal
+// folder, which has objects of all kinds, those of one kind are moved.
 type FolderMove struct {
 	folder   Object // without its last slash
 	depth    int    // the number of the folder's segments
@@ -47,8 +48,8 @@ type FolderMove struct {
 }
 
 // NewFolderMove returns the move of the folder from to the folder to, in the place of d, whose other
-// fields do not count. The place of personal objects is the same for all kinds. Invalid for a place that
-// the actor does not see, for paths that no object can have, and if to lies in from.
+// fields do not count. Invalid for a place that the actor does not see, for paths that no object can
+// have, and if to lies in from.
 func NewFolderMove(actor org.Actor, d Draft, from, to string, now time.Time) (m FolderMove, err error) {
 	if from, err = ParsePath("from", from); err != nil {
 		return m, err
@@ -67,8 +68,10 @@ func NewFolderMove(actor org.Actor, d Draft, from, to string, now time.Time) (m 
 	return FolderMove{folder, 1 + strings.Count(from, "/"), to, actor, now}, nil
 }
 
-// Folder returns the folded storage key of the folder that is moved.
-func (m FolderMove) Folder() string { return Fold(m.folder.StorageKey()) }
+// Filter selects the objects that are moved, and one more than may be.
+func (m FolderMove) Filter() Filter {
+	return Filter{Kind: m.folder.Kind, Folder: Fold(m.folder.StorageKey()), Limit: MaxMoved + 1}
+}
 
 // Moved returns an object of the folder at its new path, see Object.Moved.
 func (m FolderMove) Moved(o Object) (Object, error) {

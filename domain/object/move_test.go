@@ -72,7 +72,7 @@ func TestFolderMove(t *testing.T) {
 			continue
 		}
 		o := Object{Place: Place{Kind: Template, Scope: Shared}, Org: "o", Path: c.path}
-		if !(Filter{Folder: m.Folder()}).Selects(o) {
+		if !m.Filter().Selects(o) {
 			t.Errorf("%s does not lie in %s", c.path, c.from)
 		}
 		if moved, err := m.Moved(o); moved.Path != c.want || err != nil {
@@ -80,8 +80,10 @@ func TestFolderMove(t *testing.T) {
 		}
 	}
 	m, err := NewFolderMove(actor, Draft{Kind: Artifact, Scope: Personal}, "a", strings.Repeat("b/", 500)+"b", time.Time{})
-	if err != nil || !(Filter{Folder: m.Folder()}).Selects(Object{Place: Place{Kind: Template, Scope: Personal, Owner: &actor.User}, Org: "o", Path: "a/x"}) {
-		t.Errorf("a folder of personal objects has those of one kind only, error %v", err)
+	for kind, want := range map[Kind]bool{Artifact: true, Template: false} {
+		if o := (Object{Place: Place{Kind: kind, Scope: Personal, Owner: &actor.User}, Org: "o", Path: "a/x"}); err != nil || m.Filter().Selects(o) != want {
+			t.Errorf("a move of personal artifacts selects those of the kind %s: %v, error %v", kind, !want, err)
+		}
 	}
 	if _, err := m.Moved(Object{Place: Place{Kind: Artifact, Scope: Personal, Owner: &actor.User}, Org: "o", Path: "a/" + strings.Repeat("c", 200)}); !fault.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), "to ") {
 		t.Errorf("a path that gets too long: %v", err)

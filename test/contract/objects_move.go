@@ -163,7 +163,7 @@ func moveProperty(w *fixture) {
 						continue
 					}
 					var all []object.Object
-					if err := objects.List(w.ctx, tn.ID, nil, object.Filter{Folder: m.Folder()}, nil, func(v object.Object) error {
+					if err := objects.List(w.ctx, tn.ID, nil, m.Filter(), nil, func(v object.Object) error {
 						all = append(all, v)
 						return nil
 					}); err != nil {

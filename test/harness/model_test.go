@@ -525,7 +525,7 @@ func (m *modelled) moveFolder(c *orgModel) {
 	next := map[*file]string{}
 	var order []*file
 	for _, f := range c.files {
-		if rest, ok := strings.CutPrefix(strings.ToLower(f.path), strings.ToLower(from)+"/"); ok && f.place() == in.place() {
+		if rest, ok := strings.CutPrefix(strings.ToLower(f.path), strings.ToLower(from)+"/"); ok && f.place() == in.place() && f.kind == in.kind {
 			next[f] = to + "/" + f.path[len(f.path)-len(rest):]
 			order = append(order, f)
 		}
