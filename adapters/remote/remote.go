@@ -269,12 +269,8 @@ func (r *Remote) Move(ctx context.Context, record mirror.Record, path string) (m
 	return recordOf(o), nil
 }
 
-// MoveDirectory moves all objects of the place below a directory, but in a personal place, where
-// the server would move those of all kinds.
+// MoveDirectory moves all objects of the place below a directory.
 func (r *Remote) MoveDirectory(ctx context.Context, from, to string) error {
-	if r.place.Scope == object.Personal {
-		return fault.New(fault.Unsupported, "personal directories are moved file by file")
-	}
 	move := apiclient.FolderMove{From: from, To: to, Kind: new(string(r.place.Kind)), Scope: new(string(r.place.Scope))}
 	if r.place.Workspace != nil {
 		move.WorkspaceID = new(string(*r.place.Workspace))

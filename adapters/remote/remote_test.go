@@ -198,7 +198,13 @@ func TestRemote(t *testing.T) {
 		f.refused("a directory into itself", f.MoveDirectory(t.Context(), "Old", "Old/c"), fault.Invalid)
 
 		personal := fixture{New(f.client, object.Place{Kind: object.Artifact, Scope: object.Personal}), t}
-		f.refused("a personal directory", personal.MoveDirectory(t.Context(), "a", "b"), fault.Unsupported)
+		mine := personal.create("old/a", "a")
+		if err := personal.MoveDirectory(t.Context(), "old", "new"); err != nil {
+			t.Fatal(err)
+		}
+		mine.Path, mine.Version = "new/a", 2
+		all, _ := personal.read(nil)
+		personal.same("a personal directory", []mirror.Record{mine}, all)
 	})
 	t.Run("a batch makes changes in their order, each for itself", func(t *testing.T) {
 		f := open(t, s, shared)
