@@ -14,16 +14,25 @@ type Changes struct {
 	Ignore bool // the patterns of ignored files
 }
 
-// Guard returns why the deletions of the plan must not be made before somebody has accepted them,
-// empty if they may be.
-func (p Plan) Guard(c Changes) string {
+// Guard returns why deletions of the plan, or all of it, must not be made before somebody has
+// accepted that, empty if they may be. All of it is stopped if the directory does not seem to be
+// the one that was synchronised: even downloads would go to the wrong place.
+func (p Plan) Guard(c Changes) (reason string, all bool) {
+	switch {
+	case len(p.Steps) == 0:
+		return "", false
+	case c.Root:
+		return "Another directory is in the place of the synchronised one.", true
+	case p.Emptied:
+		return "The directory is empty, and was not.", true
+	}
+	return p.guardDeletions(c), false
+}
+
+func (p Plan) guardDeletions(c Changes) string {
 	switch {
 	case p.Deletions == 0:
 		return ""
-	case c.Root:
-		return "Another directory is in the place of the synchronised one."
-	case p.Emptied:
-		return "The directory is empty, and was not."
 	case p.Deletions > max(guardDeletions, p.Known/guardShare):
 		return "An unusual number of files would be deleted."
 	case p.Missing > 0:

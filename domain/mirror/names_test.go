@@ -42,15 +42,19 @@ func TestNamesThatOneFileSystemCannotHaveTogetherAreHeld(t *testing.T) {
 		file("a:b"), {Path: "link", Name: "link", Kind: mirror.Symlink}, {Path: "dark", Name: "dark", Kind: mirror.Unreadable},
 	}
 	tree := mirror.NewTree(slices.Values(entries), func(string) string { return "b.txt" })
-	if tree.Files["B.TXT"].Path != "b.txt" || tree.Files["DIR/X"] == nil || len(tree.Files) != 2 {
+	if tree.Files["B.TXT"].Path != "b.txt" || tree.Files["DIR/X"] == nil || len(tree.Files) != 3 {
 		t.Errorf("the tree has %v", tree.Files)
 	}
 	var held []string
 	for _, h := range tree.Held {
 		held = append(held, h.Path)
 	}
-	if want := []string{"B.txt", "a:b", "dark", "dir", "link"}; !slices.Equal(held, want) {
+	if want := []string{"B.txt", "a:b", "dark", "link"}; !slices.Equal(held, want) {
 		t.Errorf("held are %q, want %q", held, want)
+	}
+	beside := map[string]mirror.Row{"DIR": {Key: "DIR", Local: tree.Files["DIR"]}, "DIR/X": {Key: "DIR/X", Local: tree.Files["DIR/X"]}}
+	if p := mirror.MakePlan(mirror.Input{Rows: beside, Tree: tree, Rules: open}); len(p.Steps) != 2 || p.Steps[0].Action != mirror.SetAside || p.Steps[1].Path != "DIR/x" {
+		t.Errorf("a file beside a directory of its name: %+v", p.Steps)
 	}
 	rows := map[string]mirror.Row{"DARK/X": {
 		Key: "DARK/X", Synced: &mirror.Synced{Checksum: "c", Path: "dark/x", Name: "dark/x"}, Remote: &mirror.Record{Path: "dark/x", Checksum: "c"},
@@ -64,24 +68,27 @@ var open = mirror.Rules{Ignored: func(string) bool { return false }, Refused: fu
 
 func TestGuardsStopDeletions(t *testing.T) {
 	for _, c := range []struct {
-		about   string
-		plan    mirror.Plan
-		changes mirror.Changes
-		stopped bool
+		about                  string
+		deletions, others      int
+		known, missing         int
+		emptied, root, ignore  bool
+		stopped, stoppedWholly bool
 	}{
-		{"no deletion", mirror.Plan{Emptied: true}, mirror.Changes{Root: true, Ignore: true}, false},
-		{"a few deletions", mirror.Plan{Deletions: 20, Known: 20}, mirror.Changes{}, false},
-		{"a quarter of many files", mirror.Plan{Deletions: 100, Known: 400}, mirror.Changes{}, false},
-		{"more than a quarter", mirror.Plan{Deletions: 101, Known: 400}, mirror.Changes{}, true},
-		{"more than twenty of few files", mirror.Plan{Deletions: 21, Known: 30}, mirror.Changes{}, true},
-		{"an emptied directory", mirror.Plan{Deletions: 2, Known: 2, Emptied: true}, mirror.Changes{}, true},
-		{"absences of a whole manifest", mirror.Plan{Deletions: 1, Known: 9, Missing: 1}, mirror.Changes{}, true},
-		{"another directory", mirror.Plan{Deletions: 1, Known: 9}, mirror.Changes{Root: true}, true},
-		{"other patterns", mirror.Plan{Deletions: 1, Known: 9}, mirror.Changes{Ignore: true}, true},
+		{about: "no step", emptied: true, root: true, ignore: true},
+		{about: "no deletion", others: 100, ignore: true},
+		{about: "a few deletions", deletions: 20, known: 20},
+		{about: "a quarter of many files", deletions: 100, known: 400},
+		{about: "more than a quarter", deletions: 101, known: 400, stopped: true},
+		{about: "more than twenty of few files", deletions: 21, known: 30, stopped: true},
+		{about: "absences of a whole manifest", deletions: 1, known: 9, missing: 1, stopped: true},
+		{about: "other patterns", deletions: 1, known: 9, ignore: true, stopped: true},
+		{about: "an emptied directory", others: 1, known: 2, emptied: true, stopped: true, stoppedWholly: true},
+		{about: "another directory", others: 1, known: 9, root: true, stopped: true, stoppedWholly: true},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			if reason := c.plan.Guard(c.changes); reason != "" != c.stopped {
-				t.Errorf("the reason is %q", reason)
+			p := mirror.Plan{Steps: make([]mirror.Step, c.deletions+c.others), Deletions: c.deletions, Known: c.known, Missing: c.missing, Emptied: c.emptied}
+			if reason, all := p.Guard(mirror.Changes{Root: c.root, Ignore: c.ignore}); (reason != "") != c.stopped || all != c.stoppedWholly {
+				t.Errorf("the reason is %q, for all steps: %v", reason, all)
 			}
 		})
 	}

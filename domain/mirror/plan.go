@@ -67,6 +67,9 @@ type Input struct {
 	Tree   Tree
 	Rules  Rules
 	Device string
+	Had    int // files in the directory when rows were stored
+	// Immovable says that the server cannot move files: they are uploaded and deleted instead.
+	Immovable bool
 }
 
 // MakePlan returns the plan for the rows. It changes nothing.
@@ -78,9 +81,9 @@ func MakePlan(in Input) Plan {
 	for _, key := range keys {
 		p.decide(in.Rows[key])
 	}
-	p.Emptied = p.Emptied && p.Known >= 2
+	p.Emptied = p.Emptied && max(p.Known, in.Had) >= 2
 	for _, key := range keys {
-		if action, ok := p.decided[key]; ok && action == Upload && in.Rows[key].Remote == nil && p.kept.collide(key) {
+		if action, ok := p.decided[key]; ok && action == Upload && in.Rows[key].Remote == nil && (p.kept.collide(key) || in.Tree.crowded[key]) {
 			p.decided[key] = SetAside
 		}
 	}
@@ -98,8 +101,10 @@ func MakePlan(in Input) Plan {
 		}
 	}
 	p.pair(Trash, TrashFirst, Download, Rename)
-	p.pair(Delete, DeleteFirst, Upload, Move)
-	p.gather()
+	if !p.Immovable {
+		p.pair(Delete, DeleteFirst, Upload, Move)
+		p.gather()
+	}
 	for _, s := range p.Steps {
 		if s.Action.Deletes() {
 			p.Deletions++
@@ -245,7 +250,7 @@ func (p *planner) name(r Row) {
 	case there && !here && r.Synced != nil && p.respell(r):
 	case there && path.Base(r.Local.Path) != path.Base(r.Remote.Path):
 		p.Steps = append(p.Steps, Step{Action: Rename, Row: r, To: r, Path: r.Remote.Path})
-	case here && !there && r.Synced != nil && r.Local.Path != r.Remote.Path:
+	case here && !there && r.Synced != nil && r.Local.Path != r.Remote.Path && !p.Immovable:
 		p.Steps = append(p.Steps, Step{Action: Move, Row: r, To: r, Path: r.Local.Path})
 	case r.Synced == nil || *r.Synced != *settled.Synced || r.Missing:
 		p.Settled = append(p.Settled, settled)
@@ -330,6 +335,9 @@ func (p *planner) aside(r Row) (copied string, free bool) {
 			return "", false
 		}
 		key := KeyOf(copied)
+		if key == r.Key { // the file is a copy itself
+			continue
+		}
 		at := p.Rows[key]
 		if at.Local != nil && at.Local.Checksum == r.Local.Checksum {
 			return copied, false
@@ -353,9 +361,12 @@ func (p *planner) pair(removal, removalFirst, arrival, move Action) {
 		}
 		return s.Row.Remote.Checksum
 	}
+	free := func(r Row) bool { // only a download replaces a directory that is empty
+		return move == Rename && r.Local == nil && p.Tree.Directories[r.Key] == "" || move == Move && r.Remote == nil
+	}
 	arrivals := map[string][]int{} // steps by content
 	for i, s := range p.Steps {
-		if s.Action == arrival && s.Row.Synced == nil && (move == Rename && s.Row.Local == nil || move == Move && s.Row.Remote == nil) && !p.leaving.collide(s.Row.Key) {
+		if s.Action == arrival && s.Row.Synced == nil && free(s.Row) && !p.leaving.collide(s.Row.Key) {
 			arrivals[content(s)] = append(arrivals[content(s)], i)
 		}
 	}

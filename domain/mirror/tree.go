@@ -21,19 +21,17 @@ type Tree struct {
 	Files       map[string]*Entry
 	Directories map[string]string // how each is spelled, by its folded path
 	Held        []Held
-	held        map[string]bool // keys; true: with everything below
+	held        map[string]bool // keys of names that are held, with everything below
+	crowded     map[string]bool // keys of files beside directories that contain something
 }
 
 // NewTree makes the tree of what a scan found. Of names with the same key the one that preferred
 // returns is in the tree, else the least; the others are held.
 func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
-	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, held: map[string]bool{}}
+	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, held: map[string]bool{}, crowded: map[string]bool{}}
 	hold := func(key string, e *Entry, reason string) {
 		t.held[key] = true
 		t.Held = append(t.Held, Held{e.Path, reason})
-	}
-	twin := func(e *Entry, other string) {
-		t.Held = append(t.Held, Held{e.Path, "The name differs from " + other + " only in case or Unicode form."})
 	}
 	var twins []*Entry
 	for e := range entries {
@@ -66,25 +64,30 @@ func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 		}
 	}
 	for _, e := range twins {
-		twin(e, t.Files[KeyOf(e.Path)].Path)
+		t.Held = append(t.Held, Held{e.Path, "The name differs from " + t.Files[KeyOf(e.Path)].Path + " only in case or Unicode form."})
 	}
-	for key, e := range t.Files {
-		if directory, ok := t.Directories[key]; ok {
-			delete(t.Files, key)
-			t.held[key] = false
-			twin(e, directory)
+	for key := range t.Files {
+		if _, ok := t.Directories[key]; ok && !emptied(entries, key) {
+			t.crowded[key] = true
 		}
 	}
 	slices.SortFunc(t.Held, func(a, b Held) int { return cmp.Compare(a.Path, b.Path) })
 	return t
 }
 
+// emptied reports whether nothing but directories is in the directory of a key.
+func emptied(entries iter.Seq[*Entry], key string) bool {
+	for e := range entries {
+		if e.Kind != Directory && strings.HasPrefix(KeyOf(e.Path), key+"/") {
+			return false
+		}
+	}
+	return true
+}
+
 // holds reports whether a key, or a directory that it is in, is held.
 func (t Tree) holds(key string) bool {
-	if _, ok := t.held[key]; ok {
-		return true
-	}
-	return slices.ContainsFunc(object.Ancestors(key), func(above string) bool { return t.held[above] })
+	return t.held[key] || slices.ContainsFunc(object.Ancestors(key), func(above string) bool { return t.held[above] })
 }
 
 // localized returns a path of the server as the directory would have it: with the directories

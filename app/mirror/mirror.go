@@ -1,0 +1,400 @@
+// Package mirror keeps a directory and a place of stored objects the same in both directions. A
+// round scans what may have changed in the directory, reads what has changed on the server, makes
+// a plan of domain/mirror, and does its steps.
+//
+// What is stored are observations, never pending work, and only after they were made: a row's
+// Synced changes when both sides have the file. A process that is killed therefore finds at its
+// next start either what it had done, which it adopts as equal on both sides, or what it had not,
+// which it plans again.
+package mirror
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/mirror"
+	"collab/domain/object"
+	"collab/ports"
+)
+
+// Options are what a Mirror needs.
+type Options struct {
+	Disk         ports.Disk
+	DiskWriter   ports.DiskWriter
+	Watcher      ports.Watcher // for Run alone
+	State        ports.MirrorState
+	Remote       ports.Remote
+	RemoteWriter ports.RemoteWriter
+	Clock        ports.Clock
+	// Wait returns after the duration, or when ctx ends with its error.
+	Wait func(ctx context.Context, d time.Duration) error
+	// Random returns a number of at least 0 and less than 1; it spreads retries and scans.
+	Random func() float64
+	// Binding is what the directory is to be bound to. Root, Ignore and Paused are not used.
+	Binding mirror.Binding
+	// Device is the name of this device in those of conflict copies.
+	Device string
+	// Workers is how many steps are done at a time, at least 1.
+	Workers int
+	// Plan makes plans. It is mirror.MakePlan if nil.
+	Plan func(mirror.Input) mirror.Plan
+	// Report is called with what happens, from several goroutines; nil for nobody.
+	Report func(Event)
+}
+
+// Event is something that happened in a round.
+type Event struct {
+	Step    mirror.Step
+	State   Progress
+	Bytes   int64 // of Transferred: so many more; of Started: the size of the content to transfer
+	Problem error // of Failed
+	Steps   int   // of Planned
+	Content int64 // of Planned: bytes to transfer
+}
+
+// Progress is how far a step, or a plan, is.
+type Progress uint8
+
+// The states of progress.
+const (
+	Planned Progress = iota
+	Started
+	Transferred
+	Done
+	Failed
+)
+
+// Mirror is a directory that is synchronised. Its methods are not for concurrent use, but for
+// Pause, Resume and AcceptDeletions.
+type Mirror struct {
+	Options
+
+	loaded    bool
+	rows      map[string]mirror.Row // as they are stored
+	keys      map[id.Object]string  // of the rows with these objects
+	cursor    object.Cursor
+	binding   mirror.Binding
+	entries   map[string]*mirror.Entry // the last scan, by name
+	scanned   bool                     // the whole directory was, since the rows were loaded
+	limits    *mirror.Limits
+	immovable bool               // the server cannot move files
+	refused   map[string]refusal // by key
+	// sent has the contents whose uploads began and whose answers have not come, by key, with
+	// the paths that the files had in the directory.
+	sent map[string]map[string]string
+
+	lock   sync.Mutex // of what follows, and of the fields above during a round's steps
+	scope  mirror.Scope
+	accept bool
+	paused bool
+	wakes  chan struct{}
+}
+
+// refusal is why a file is not tried again until one of its sides changes.
+type refusal struct {
+	local, remote string // checksums
+	held          mirror.Held
+}
+
+// New returns a mirror. It does nothing yet.
+func New(o Options) *Mirror {
+	if o.Plan == nil {
+		o.Plan = mirror.MakePlan
+	}
+	if o.Report == nil {
+		o.Report = func(Event) {}
+	}
+	return &Mirror{Options: o, wakes: make(chan struct{}, 1)}
+}
+
+// AcceptDeletions lets the next round delete what a guard has stopped.
+func (m *Mirror) AcceptDeletions() {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.accept = true
+	m.wake()
+}
+
+// Changed marks a part of the directory to be scanned by the next round.
+func (m *Mirror) Changed(scope mirror.Scope) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.scope = m.scope.Add(scope)
+	m.wake()
+}
+
+// wake has Run do a round.
+func (m *Mirror) wake() {
+	select {
+	case m.wakes <- struct{}{}:
+	default:
+	}
+}
+
+// load reads the stored rows, and binds the directory if it is not bound.
+func (m *Mirror) load(ctx context.Context) error {
+	b, err := m.State.Binding(ctx)
+	wanted := m.Binding
+	switch {
+	case fault.Is(err, fault.NotFound):
+		if err = m.State.Bind(ctx, wanted); err != nil {
+			return err
+		}
+		b = wanted
+	case err != nil:
+		return err
+	}
+	if b.Server != wanted.Server || b.Org != wanted.Org || b.User != wanted.User || b.Place != wanted.Place {
+		return fault.New(fault.Conflict, "The directory is synchronised with another place: %s of the organisation %s at %s", b.Place, b.Org, b.Server)
+	}
+	m.binding = b
+	m.rows, m.keys, m.refused, m.entries, m.scanned = map[string]mirror.Row{}, map[id.Object]string{}, map[string]refusal{}, map[string]*mirror.Entry{}, false
+	m.sent = map[string]map[string]string{}
+	if m.cursor, err = m.State.Cursor(ctx); err != nil {
+		return err
+	}
+	if err := m.State.Rows(ctx, func(r mirror.Row) error {
+		m.keep(r)
+		return nil
+	}); err != nil {
+		return err
+	}
+	m.loaded = true
+	return nil
+}
+
+// keep changes a row in memory.
+func (m *Mirror) keep(r mirror.Row) {
+	if was := m.rows[r.Key].Remote; was != nil && m.keys[was.ID] == r.Key {
+		delete(m.keys, was.ID)
+	}
+	if r.Empty() {
+		delete(m.rows, r.Key)
+		return
+	}
+	m.rows[r.Key] = r
+	if r.Remote != nil {
+		m.keys[r.Remote.ID] = r.Key
+	}
+}
+
+// sending notes that the content of a row is about to be uploaded.
+func (m *Mirror) sending(r mirror.Row) {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if m.sent[r.Key] == nil {
+		m.sent[r.Key] = map[string]string{}
+	}
+	m.sent[r.Key][r.Local.Checksum] = r.Local.Path
+}
+
+// put stores rows.
+func (m *Mirror) put(ctx context.Context, cursor *object.Cursor, rows ...mirror.Row) error {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	if err := m.State.Put(ctx, rows, cursor); err != nil {
+		m.loaded = false // whether it was stored is not known
+		return stateError{err}
+	}
+	for _, r := range rows {
+		m.keep(r)
+		if cursor == nil {
+			delete(m.sent, r.Key)
+		}
+	}
+	if cursor != nil {
+		m.cursor = *cursor
+	}
+	return nil
+}
+
+// stateError is a failure to store what was done, which ends a round.
+type stateError struct{ error }
+
+func (e stateError) Unwrap() error { return e.error }
+
+// remoteError is an error of the server.
+type remoteError struct{ error }
+
+func (e remoteError) Unwrap() error { return e.error }
+
+func remotely(err error) error {
+	if err == nil {
+		return nil
+	}
+	return remoteError{err}
+}
+
+// scan reads a part of the directory.
+func (m *Mirror) scan(ctx context.Context, scope mirror.Scope) error {
+	if !m.scanned {
+		scope = mirror.Everything()
+	}
+	for !scope.Empty() {
+		was := m.entries
+		within := func(name string, e *mirror.Entry) bool {
+			return slices.ContainsFunc(scope.Trees, func(tree string) bool { return tree == "" || strings.HasPrefix(e.Path, tree+"/") }) ||
+				slices.Contains(scope.Directories, parent(e.Path))
+		}
+		now := map[string]*mirror.Entry{}
+		maps.Copy(now, was)
+		maps.DeleteFunc(now, within)
+		known := func(name string) (mirror.Facts, string, bool) {
+			e := was[name]
+			if e == nil && !m.scanned {
+				e = m.rows[mirror.KeyOf(name)].Local
+			}
+			if e == nil || e.Name != name || e.Kind != mirror.File || e.Checksum == "" {
+				return mirror.Facts{}, "", false
+			}
+			return e.Facts, e.Checksum, true
+		}
+		var fresh []string
+		if err := m.Disk.Scan(ctx, scope, known, func(e mirror.Entry) error {
+			now[e.Name] = &e
+			if old := was[e.Name]; e.Kind == mirror.Directory && (old == nil || old.Kind != mirror.Directory) && slices.Contains(scope.Directories, parent(e.Path)) {
+				fresh = append(fresh, e.Path)
+			}
+			return nil
+		}); err != nil {
+			m.scanned = false
+			return err
+		}
+		for name, e := range was { // what was below directories that are gone
+			if e.Kind == mirror.Directory && (now[name] == nil || now[name].Kind != mirror.Directory) {
+				maps.DeleteFunc(now, func(_ string, below *mirror.Entry) bool { return strings.HasPrefix(below.Path, e.Path+"/") })
+			}
+		}
+		m.entries, m.scanned = now, true
+		scope = mirror.Scope{Trees: fresh}
+	}
+	return nil
+}
+
+func parent(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		return path[:i]
+	}
+	return ""
+}
+
+// read reads what has changed on the server since the stored cursor.
+func (m *Mirror) read(ctx context.Context) error {
+	var records []mirror.Record
+	each := func(r mirror.Record) error {
+		records = append(records, r)
+		return nil
+	}
+	whole := m.cursor == object.Cursor{}
+	var now object.Cursor
+	var err error
+	if !whole {
+		now, err = m.Remote.Since(ctx, m.cursor, each)
+		whole = fault.Is(err, fault.Gone)
+	}
+	if whole {
+		records = nil
+		now, err = m.Remote.Manifest(ctx, each)
+	}
+	if err != nil {
+		return remoteError{err}
+	}
+	changed := map[string]mirror.Row{}
+	row := func(key string) mirror.Row {
+		r, ok := changed[key]
+		if !ok {
+			r = m.rows[key]
+			r.Key = key
+		}
+		return r
+	}
+	if whole {
+		union := m.cursor != object.Cursor{} && now.Epoch != m.cursor.Epoch
+		for key, r := range m.rows {
+			if union {
+				r.Synced, r.Remote, r.Missing = nil, nil, false
+				changed[key] = r
+			} else if r.Remote != nil {
+				r.Remote, r.Missing = nil, true
+				changed[key] = r
+			}
+		}
+	}
+	for _, record := range records { // first what their old paths say, as paths may be exchanged
+		key, known := m.keys[record.ID]
+		if r := row(key); known && r.Remote != nil && r.Remote.ID == record.ID {
+			r.Remote, r.Missing = nil, false
+			changed[key] = r
+		}
+	}
+	for _, record := range records {
+		if record.Deleted {
+			continue
+		}
+		r := row(mirror.KeyOf(record.Path))
+		r.Remote, r.Missing = &record, false
+		if name, ok := m.sent[r.Key][record.Checksum]; ok { // what the directory has now came after it
+			synced := mirror.Synced{ID: record.ID, Version: record.Version, Checksum: record.Checksum, Path: record.Path, Name: name}
+			if r.Synced != nil {
+				synced.Path, synced.Name = r.Synced.Path, r.Synced.Name
+			}
+			r.Synced = &synced
+		}
+		changed[r.Key] = r
+	}
+	maps.DeleteFunc(changed, func(key string, r mirror.Row) bool { return same(r, m.rows[key]) })
+	if len(changed) == 0 && now == m.cursor {
+		return nil
+	}
+	return m.put(ctx, &now, slices.Collect(maps.Values(changed))...)
+}
+
+func same(a, b mirror.Row) bool {
+	return a.Missing == b.Missing && equal(a.Synced, b.Synced) && equal(a.Remote, b.Remote) && equal(a.Local, b.Local)
+}
+
+func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// input is what a plan follows from.
+func (m *Mirror) input(rules mirror.Rules) mirror.Input {
+	tree := mirror.NewTree(maps.Values(m.entries), func(key string) string {
+		if s := m.rows[key].Synced; s != nil {
+			return s.Name
+		}
+		return ""
+	})
+	rows := make(map[string]mirror.Row, len(m.rows)+len(tree.Files))
+	had := 0
+	for key, r := range m.rows {
+		if r.Local != nil {
+			had++
+		}
+		r.Local = tree.Files[key]
+		rows[key] = r
+	}
+	for key, e := range tree.Files {
+		if r, ok := rows[key]; !ok {
+			r.Key, r.Local = key, e
+			rows[key] = r
+		}
+	}
+	return mirror.Input{Rows: rows, Tree: tree, Rules: rules, Device: m.Device, Had: had, Immovable: m.immovable}
+}
+
+// Conflicts returns the paths of the conflict copies in the directory, as of the last scan.
+func (m *Mirror) Conflicts() []string {
+	var found []string
+	for _, e := range m.entries {
+		if e.Kind == mirror.File && mirror.IsConflict(e.Path) {
+			found = append(found, e.Path)
+		}
+	}
+	slices.Sort(found)
+	return found
+}

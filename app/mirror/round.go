@@ -1,0 +1,368 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"collab/domain/fault"
+	"collab/domain/mirror"
+	"collab/domain/object"
+)
+
+const (
+	// maxPlans is how many plans a round makes at most.
+	maxPlans = 8
+	// maxAttempts is how often a round tries a file that changes meanwhile.
+	maxAttempts = 3
+)
+
+// Outcome is what a round has come to.
+type Outcome struct {
+	Done     int // steps
+	Held     []mirror.Held
+	Failed   []mirror.Held // files whose steps failed, to be tried again later
+	Guard    string        // why Pending was not done; empty if nothing was stopped
+	Pending  []mirror.Step // the steps that a guard has stopped, or all steps of a dry run
+	ReadOnly bool          // the member may not write: what the directory has was not uploaded
+	Files    int           // in the directory
+	Paused   bool
+}
+
+// round is the state of one round.
+type round struct {
+	*Mirror
+	Outcome
+	scope    mirror.Scope
+	attempts map[string]int // by key
+	stopped  error          // why the round cannot go on
+	progress bool           // a step of the present plan was done, or its premises have changed
+}
+
+// Round makes directory and server equal, as far as it can at present. It returns an error if it
+// could not read one of the two or was interrupted; what it had done until then counts.
+func (m *Mirror) Round(ctx context.Context) (Outcome, error) { return m.round(ctx, false) }
+
+// DryRun returns what Round would do first, in Outcome.Pending, and changes nothing on either side.
+func (m *Mirror) DryRun(ctx context.Context) (Outcome, error) { return m.round(ctx, true) }
+
+func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
+	m.lock.Lock()
+	r := &round{Mirror: m, scope: m.scope, attempts: map[string]int{}}
+	accept := m.accept
+	m.scope, m.accept = mirror.Scope{}, false
+	m.lock.Unlock()
+	err := r.run(ctx, accept, dry)
+	if err != nil { // the next round has to see what this one was to
+		m.lock.Lock()
+		m.scope, m.accept = m.scope.Add(r.scope), m.accept || accept
+		m.lock.Unlock()
+	}
+	return r.Outcome, err
+}
+
+func (r *round) run(ctx context.Context, accept, dry bool) error {
+	if !r.loaded {
+		if err := r.load(ctx); err != nil {
+			return err
+		}
+	}
+	if r.binding.Paused {
+		r.Paused = true
+		return nil
+	}
+	root, err := r.Disk.Root(ctx)
+	if err != nil {
+		return err
+	}
+	if r.limits == nil {
+		limits, err := r.Remote.Limits(ctx)
+		if err != nil {
+			return remoteError{err}
+		}
+		r.limits = &limits
+	}
+	guarded := false
+	for range maxPlans {
+		rules, err := r.Disk.Rules(ctx)
+		if err != nil {
+			return err
+		}
+		changes := mirror.Changes{Root: r.binding.Root != "" && root.Identity != r.binding.Root, Ignore: r.binding.Ignore != "" && rules.Hash != r.binding.Ignore}
+		if changes.Root || changes.Ignore {
+			r.scope = mirror.Everything()
+		}
+		if err := r.scan(ctx, r.scope); err != nil {
+			return err
+		}
+		r.scope = mirror.Scope{}
+		if err := r.read(ctx); err != nil {
+			return err
+		}
+		in := r.input(rules)
+		plan := r.Plan(in)
+		r.Held, r.Files = plan.Held, len(in.Tree.Files)
+		if dry {
+			r.Guard, _ = plan.Guard(changes)
+			r.Pending = plan.Steps
+			return nil
+		}
+		reason, all := plan.Guard(changes)
+		if r.Guard, r.Pending = "", nil; reason != "" && !accept {
+			guarded, r.Guard = true, reason
+			r.Pending = slices.DeleteFunc(slices.Clone(plan.Steps), func(s mirror.Step) bool { return !all && !s.Action.Deletes() })
+			if all {
+				return nil
+			}
+			plan = plan.WithoutDeletions()
+		}
+		if err := r.settle(ctx, in, plan.Settled); err != nil {
+			return err
+		}
+		if err := r.execute(ctx, r.tried(plan.Steps)); err != nil {
+			return err
+		}
+		if r.progress {
+			continue
+		}
+		if bound := r.binding; !guarded && r.stopped == nil {
+			bound.Root, bound.Ignore = root.Identity, rules.Hash
+			if bound != r.binding {
+				if err := r.State.Bind(ctx, bound); err != nil {
+					return stateError{err}
+				}
+				r.binding = bound
+			}
+		}
+		break
+	}
+	return r.stopped
+}
+
+// settle stores the rows on whose files both sides agree, and the facts of files whose content is
+// known to be the same, so that it is not read again.
+func (r *round) settle(ctx context.Context, in mirror.Input, settled []mirror.Row) error {
+	rows := slices.Clone(settled)
+	listed := map[string]bool{}
+	for _, row := range rows {
+		listed[row.Key] = true
+	}
+	for key, was := range r.rows {
+		now := in.Rows[key].Local
+		if was.Synced != nil && now != nil && !equal(was.Local, now) && !listed[key] {
+			was.Local = now
+			rows = append(rows, was)
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	slices.SortFunc(rows, func(a, b mirror.Row) int { return strings.Compare(a.Key, b.Key) })
+	return r.put(ctx, nil, rows...)
+}
+
+// tried returns the steps that are worth trying.
+func (r *round) tried(steps []mirror.Step) []mirror.Step {
+	return slices.DeleteFunc(slices.Clone(steps), func(s mirror.Step) bool {
+		if refused, ok := r.refused[s.Row.Key]; ok {
+			if refused.local == localOf(s.Row) && refused.remote == remoteOf(s.Row) {
+				r.Held = append(r.Held, refused.held)
+				return true
+			}
+			delete(r.refused, s.Row.Key)
+		}
+		return r.attempts[s.Row.Key] >= maxAttempts || r.ReadOnly && writes(s.Action)
+	})
+}
+
+func localOf(r mirror.Row) string {
+	if r.Local == nil {
+		return ""
+	}
+	return r.Local.Path + r.Local.Checksum
+}
+
+func remoteOf(r mirror.Row) string {
+	if r.Remote == nil {
+		return ""
+	}
+	return r.Remote.Path + r.Remote.Checksum
+}
+
+// writes reports whether an action changes the server.
+func writes(a mirror.Action) bool {
+	switch a {
+	case mirror.Upload, mirror.Move, mirror.MoveDirectory, mirror.Delete, mirror.DeleteFirst:
+		return true
+	}
+	return false
+}
+
+// execute does steps in the order of their actions, those of one action side by side.
+func (r *round) execute(ctx context.Context, steps []mirror.Step) error {
+	r.progress = false
+	if len(steps) > 0 {
+		planned := Event{State: Planned, Steps: len(steps)}
+		for _, s := range steps {
+			planned.Content += sizeOf(s)
+		}
+		r.Report(planned)
+	}
+	for len(steps) > 0 {
+		n := 1
+		for n < len(steps) && steps[n].Action == steps[0].Action {
+			n++
+		}
+		jobs := r.jobs(steps[:n])
+		steps = steps[n:]
+		next := make(chan func(context.Context) error)
+		group, cancel := context.WithCancel(ctx)
+		var done sync.WaitGroup
+		work := func(job func(context.Context) error) {
+			if err := job(group); err != nil {
+				r.lock.Lock()
+				if r.stopped == nil {
+					r.stopped = err
+				}
+				r.lock.Unlock()
+				cancel()
+			}
+		}
+		for range min(r.Workers, len(jobs)) - 1 {
+			done.Go(func() {
+				for job := range next {
+					work(job)
+				}
+			})
+		}
+		for _, job := range jobs {
+			if group.Err() != nil {
+				break
+			}
+			if r.Workers > 1 && len(jobs) > 1 {
+				select {
+				case next <- job:
+					continue
+				default: // all others work
+				}
+			}
+			work(job)
+		}
+		close(next)
+		done.Wait()
+		cancel()
+		if r.stopped != nil {
+			return r.stopped
+		}
+	}
+	return ctx.Err()
+}
+
+// sizeOf returns how many bytes of content a step transfers.
+func sizeOf(s mirror.Step) int64 {
+	switch s.Action {
+	case mirror.Download:
+		return s.Row.Remote.Size
+	case mirror.Upload:
+		return s.Row.Local.Facts.Size
+	}
+	return 0
+}
+
+// jobs returns functions that do the steps, which have one action. Small changes of the server
+// are made many at a time, if it can.
+func (r *round) jobs(steps []mirror.Step) []func(context.Context) error {
+	var jobs []func(context.Context) error
+	var batch []mirror.Step
+	var size int64
+	flush := func() {
+		if members := batch; len(members) == 1 {
+			jobs = append(jobs, func(ctx context.Context) error { return r.do(ctx, members[0]) })
+		} else if len(members) > 1 {
+			jobs = append(jobs, func(ctx context.Context) error { return r.batch(ctx, members) })
+		}
+		batch, size = nil, 0
+	}
+	for _, s := range steps {
+		if n := sizeOf(s); writes(s.Action) && s.Action != mirror.MoveDirectory && r.limits.BatchFiles > 1 && n <= r.limits.BatchFileSize {
+			if len(batch) == r.limits.BatchFiles || size+n > r.limits.BatchBytes {
+				flush()
+			}
+			batch, size = append(batch, s), size+n
+			continue
+		}
+		jobs = append(jobs, func(ctx context.Context) error { return r.do(ctx, s) })
+	}
+	flush()
+	return jobs
+}
+
+// do does a step. It returns an error only if the round cannot go on.
+func (r *round) do(ctx context.Context, s mirror.Step) error {
+	r.Report(Event{Step: s, State: Started, Bytes: sizeOf(s)})
+	return r.finish(ctx, s, r.step(ctx, s))
+}
+
+// finish sorts the error of a step out: whether the file is held, tried again with a new plan, or
+// in a later round, or the round ends.
+func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	for _, e := range []*mirror.Entry{s.Row.Local, s.To.Local} {
+		if e != nil {
+			r.touch(e.Path)
+		}
+	}
+	r.touch(s.Path)
+	if err == nil {
+		r.Done++
+		r.progress = true
+		r.Report(Event{Step: s, State: Done})
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.Report(Event{Step: s, State: Failed, Problem: err})
+	var stored stateError
+	var remote remoteError
+	fromServer := errors.As(err, &remote)
+	kind := fault.KindOf(err)
+	held := mirror.Held{Path: s.Path, Reason: err.Error()}
+	switch {
+	case errors.As(err, &stored):
+		return err
+	case kind == fault.Conflict || kind == fault.NotFound || kind == fault.Gone:
+		r.attempts[s.Row.Key]++
+		if r.attempts[s.Row.Key] < maxAttempts {
+			r.progress = true
+			return nil
+		}
+	case !fromServer: // the directory: other files may go
+		r.attempts[s.Row.Key] = maxAttempts
+	case kind == fault.Unsupported && (s.Action == mirror.Move || s.Action == mirror.MoveDirectory):
+		r.immovable, r.progress = true, true
+		return nil
+	case kind == fault.Forbidden:
+		if !writes(s.Action) {
+			return err
+		}
+		r.ReadOnly = true
+	case kind == fault.Invalid || kind == fault.TooLarge || kind == fault.Unsupported:
+		r.refused[s.Row.Key] = refusal{localOf(s.Row), remoteOf(s.Row), held}
+		r.Held = append(r.Held, held)
+		return nil
+	default:
+		return err
+	}
+	r.Failed = append(r.Failed, held)
+	return nil
+}
+
+// touch has the next scan look at the directories of a path.
+func (r *round) touch(path string) {
+	directories := object.Ancestors(path)
+	r.scope = r.scope.Add(mirror.Scope{Directories: append(directories, "")})
+}

@@ -1,0 +1,321 @@
+package mirror
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"strings"
+
+	"collab/domain/fault"
+	"collab/domain/mirror"
+)
+
+// step does a step and stores the rows that follow from it.
+func (r *round) step(ctx context.Context, s mirror.Step) error {
+	row := s.Row
+	switch s.Action {
+	case mirror.RespellDirectory:
+		e := r.directory(s.From)
+		if e == nil {
+			return fault.Missing("Directory")
+		}
+		_, err := r.DiskWriter.Rename(ctx, *e, s.Path)
+		r.lock.Lock()
+		r.scope = r.scope.Add(mirror.Scope{Trees: []string{s.From, s.Path}})
+		r.lock.Unlock()
+		return err
+	case mirror.SetAside, mirror.TrashFirst, mirror.Trash:
+		after := mirror.Row{Key: row.Key, Remote: row.Remote}
+		if row.Synced != nil && row.Remote != nil {
+			// The file leaves its path without having been deleted by anybody.
+			if err := r.put(ctx, nil, after); err != nil {
+				return err
+			}
+		}
+		if s.Action == mirror.SetAside {
+			e, err := r.DiskWriter.Rename(ctx, *row.Local, s.Path)
+			if err != nil {
+				return err
+			}
+			e.Checksum = row.Local.Checksum
+			r.found(row.Local, &e)
+		} else {
+			if err := r.DiskWriter.Trash(ctx, *row.Local); err != nil {
+				return err
+			}
+			r.found(row.Local, nil)
+		}
+		return r.put(ctx, nil, after)
+	case mirror.Rename:
+		e, err := r.DiskWriter.Rename(ctx, *row.Local, s.Path)
+		if err != nil {
+			return err
+		}
+		e.Checksum = row.Local.Checksum
+		r.found(row.Local, &e)
+		return r.moved(ctx, row, agreed(s.To, *s.To.Remote, e))
+	case mirror.Move:
+		record, err := r.RemoteWriter.Move(ctx, *row.Remote, s.Path)
+		if err != nil {
+			return remoteError{err}
+		}
+		return r.moved(ctx, row, agreed(s.To, record, *s.To.Local))
+	case mirror.MoveDirectory:
+		// The records have other versions now, which the next reading of the server tells.
+		return remotely(r.RemoteWriter.MoveDirectory(ctx, s.From, s.Path))
+	case mirror.DeleteFirst, mirror.Delete:
+		if err := r.RemoteWriter.Delete(ctx, *row.Remote); err != nil {
+			return remoteError{err}
+		}
+		return r.put(ctx, nil, mirror.Row{Key: row.Key})
+	case mirror.Download:
+		return r.download(ctx, s)
+	}
+	return r.upload(ctx, s)
+}
+
+// found changes what is known of the directory after a step: a file is not where it was, but
+// where the step has put it, which may be in a directory of another spelling than planned.
+func (r *round) found(was, is *mirror.Entry) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if was != nil {
+		delete(r.entries, was.Name)
+	}
+	if is != nil {
+		r.entries[is.Name] = is
+		r.touch(is.Path)
+	}
+}
+
+// directory returns a directory of the last scan by its path.
+func (r *round) directory(path string) *mirror.Entry {
+	for _, e := range r.entries {
+		if e.Kind == mirror.Directory && e.Path == path {
+			return e
+		}
+	}
+	return nil
+}
+
+// agreed returns the row of a file that both sides have.
+func agreed(was mirror.Row, record mirror.Record, e mirror.Entry) mirror.Row {
+	return mirror.Row{
+		Key: was.Key, Remote: &record, Local: &e,
+		Synced: &mirror.Synced{ID: record.ID, Version: record.Version, Checksum: record.Checksum, Path: record.Path, Name: e.Path},
+	}
+}
+
+// moved stores the row of a file at its new path, and takes the old one away.
+func (r *round) moved(ctx context.Context, from, to mirror.Row) error {
+	if from.Key == to.Key {
+		return r.put(ctx, nil, to)
+	}
+	return r.put(ctx, nil, mirror.Row{Key: from.Key}, to)
+}
+
+// renamed returns a row after an agreement on the content alone: a change of the name on either
+// side is still to be followed.
+func renamed(was, now mirror.Row) mirror.Row {
+	if was.Synced != nil && was.Local != nil && was.Remote != nil {
+		now.Synced.Path, now.Synced.Name = was.Synced.Path, was.Synced.Name
+	}
+	return now
+}
+
+// source is a reader whose own error is kept: those who read from it may return another one.
+type source struct {
+	io.Reader
+	err  error
+	read func(n int)
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	if n > 0 {
+		s.read(n)
+	}
+	return n, err
+}
+
+func (r *round) transferred(s mirror.Step) func(int) {
+	return func(n int) { r.Report(Event{Step: s, State: Transferred, Bytes: int64(n)}) }
+}
+
+// stagedName returns the name under which the content for a row is staged. An interrupted
+// download of the same content goes on from what is there.
+func stagedName(key, checksum string) string {
+	of := sha256.Sum256([]byte(key))
+	return checksum + "-" + hex.EncodeToString(of[:8])
+}
+
+func (r *round) download(ctx context.Context, s mirror.Step) error {
+	record := *s.Row.Remote
+	name := stagedName(s.Row.Key, record.Checksum)
+	offset, err := r.DiskWriter.Staged(ctx, name)
+	if err != nil {
+		return err
+	}
+	if offset > record.Size {
+		offset = 0
+	}
+	var staged mirror.Staged
+	if offset == record.Size && offset > 0 {
+		staged, err = r.DiskWriter.Stage(ctx, name, offset, strings.NewReader(""))
+	} else {
+		now, content, openErr := r.Remote.Download(ctx, record, offset)
+		if openErr != nil {
+			return remoteError{openErr}
+		}
+		if now.Checksum != record.Checksum {
+			_ = content.Close()
+			return fault.New(fault.Conflict, "The server's file was changed meanwhile.")
+		}
+		from := &source{content, nil, r.transferred(s)}
+		staged, err = r.DiskWriter.Stage(ctx, name, offset, from)
+		_ = content.Close()
+		if from.err != nil {
+			return remoteError{from.err}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if staged.Checksum != record.Checksum {
+		if _, err := r.DiskWriter.Stage(ctx, name, 0, strings.NewReader("")); err != nil {
+			return err
+		}
+		return fault.New(fault.Conflict, "The content was damaged on its way.")
+	}
+	path := record.Path
+	if s.Row.Local != nil {
+		path = s.Row.Local.Path
+	}
+	e, err := r.DiskWriter.Place(ctx, name, path, s.Row.Local)
+	if err != nil {
+		return err
+	}
+	e.Checksum = record.Checksum
+	r.found(s.Row.Local, &e)
+	return r.put(ctx, nil, renamed(s.Row, agreed(s.Row, record, e)))
+}
+
+func (r *round) upload(ctx context.Context, s mirror.Step) error {
+	local := *s.Row.Local
+	if r.limits.MaxFile > 0 && local.Facts.Size > r.limits.MaxFile {
+		return remoteError{fault.New(fault.TooLarge, "The file is larger than the server accepts, %d bytes.", r.limits.MaxFile)}
+	}
+	content, err := r.Disk.Open(ctx, local)
+	if err != nil {
+		return err
+	}
+	r.sending(s.Row)
+	from := &source{content, nil, r.transferred(s)}
+	var record mirror.Record
+	if s.Row.Remote == nil {
+		record, err = r.RemoteWriter.Create(ctx, local.Path, local.Checksum, local.Facts.Size, from)
+	} else {
+		record, err = r.RemoteWriter.Replace(ctx, *s.Row.Remote, local.Checksum, local.Facts.Size, from)
+	}
+	_ = content.Close()
+	if from.err != nil {
+		return from.err
+	}
+	if err != nil {
+		return remoteError{err}
+	}
+	return r.put(ctx, nil, renamed(s.Row, agreed(s.Row, record, local)))
+}
+
+// batch does several steps of one action, which change the server, in one request.
+func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
+	var writes []mirror.Write
+	var sent []mirror.Step
+	for _, s := range steps {
+		r.Report(Event{Step: s, State: Started, Bytes: sizeOf(s)})
+		var w mirror.Write
+		if remote := s.Row.Remote; remote != nil {
+			w.ID, w.Version = remote.ID, remote.Version
+		}
+		switch s.Action {
+		case mirror.Delete, mirror.DeleteFirst:
+			w.Delete = true
+		case mirror.Move:
+			w.Move, w.Path, w.Checksum = true, s.Path, s.Row.Remote.Checksum
+		default:
+			w.Path, w.Checksum = s.Path, s.Row.Local.Checksum
+			content, err := r.readAll(ctx, *s.Row.Local)
+			if err != nil {
+				if err := r.finish(ctx, s, err); err != nil {
+					return err
+				}
+				continue
+			}
+			w.Content = content
+			r.sending(s.Row)
+		}
+		writes, sent = append(writes, w), append(sent, s)
+	}
+	if len(sent) == 0 {
+		return nil
+	}
+	results, err := r.RemoteWriter.Batch(ctx, writes)
+	if fault.Is(err, fault.Unsupported) {
+		r.lock.Lock()
+		r.limits.BatchFiles = 0
+		r.lock.Unlock()
+		for _, s := range sent {
+			if err := r.finish(ctx, s, r.step(ctx, s)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err == nil && len(results) != len(sent) {
+		err = fault.New(fault.Unavailable, "The server answered for %d of %d files.", len(results), len(sent))
+	}
+	if err != nil {
+		return remoteError{err}
+	}
+	for i, s := range sent {
+		err := remotely(results[i].Err)
+		if err == nil {
+			r.transferred(s)(len(writes[i].Content))
+			switch record := results[i].Record; {
+			case writes[i].Delete:
+				err = r.put(ctx, nil, mirror.Row{Key: s.Row.Key})
+			case writes[i].Move:
+				err = r.moved(ctx, s.Row, agreed(s.To, record, *s.To.Local))
+			default:
+				err = r.put(ctx, nil, renamed(s.Row, agreed(s.Row, record, *s.Row.Local)))
+			}
+		}
+		if err := r.finish(ctx, s, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAll returns the content of a small file with the checksum of e.
+func (r *round) readAll(ctx context.Context, e mirror.Entry) ([]byte, error) {
+	content, err := r.Disk.Open(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	_, err = io.Copy(&b, io.LimitReader(content, e.Facts.Size+1))
+	if err := errors.Join(err, content.Close()); err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(b.Bytes()); hex.EncodeToString(sum[:]) != e.Checksum {
+		return nil, fault.New(fault.Conflict, "The file was changed meanwhile.")
+	}
+	return b.Bytes(), nil
+}

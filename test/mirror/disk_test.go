@@ -1,0 +1,503 @@
+package mirror_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"collab/domain/fault"
+	"collab/domain/mirror"
+	"collab/domain/object"
+	"collab/ports"
+	"collab/test/contract"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// file is a file of a virtual disk.
+type file struct {
+	content       string
+	changed, made int64 // modification time and time of the inode's change, in nanoseconds
+	inode         uint64
+}
+
+// disk is a virtual disk with the behaviour of some file system. A name of a directory or file is
+// spelled in one way in all paths.
+type disk struct {
+	insensitive bool          // names that differ in case are one
+	decomposing bool          // names are stored in decomposed form
+	grain       time.Duration // of modification times
+	inodes      bool          // files have inodes and times of their change
+	now         func() time.Time
+	wait        func(time.Duration) // until times show changes
+
+	files       map[string]*file
+	directories map[string]bool
+	staged      map[string]string
+	inode       uint64
+	ticks       int64 // of the inodes' times
+	identity    string
+	gone        bool
+
+	// before is called with each call of the client, and may fail it; half says that the call is
+	// to be done in part, as far as it can be.
+	before func(call string) (half bool, err error)
+	placed func(content string)
+}
+
+var (
+	_ ports.Disk       = (*disk)(nil)
+	_ ports.DiskWriter = (*disk)(nil)
+)
+
+func newDisk(now func() time.Time) *disk {
+	return &disk{
+		now: now, files: map[string]*file{}, directories: map[string]bool{}, staged: map[string]string{}, identity: "root", inodes: true, grain: 1,
+		wait: func(time.Duration) {}, before: func(string) (bool, error) { return false, nil }, placed: func(string) {},
+	}
+}
+
+func checksum(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return hex.EncodeToString(sum[:])
+}
+
+// spelled returns a path as the disk stores new names.
+func (d *disk) spelled(p string) string {
+	if d.decomposing {
+		return norm.NFD.String(p)
+	}
+	return p
+}
+
+func (d *disk) same(a, b string) bool {
+	switch {
+	case d.insensitive:
+		return object.Fold(a) == object.Fold(b)
+	case d.decomposing:
+		return norm.NFC.String(a) == norm.NFC.String(b)
+	}
+	return a == b
+}
+
+// find returns the name that a path has on the disk.
+func find[T any](d *disk, in map[string]T, p string) (string, bool) {
+	if _, ok := in[p]; ok {
+		return p, true
+	}
+	for name := range in {
+		if d.same(name, p) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// target returns the name for a new file, with the directories that exist under any spelling.
+func (d *disk) target(p string) string {
+	directory, base := path.Split(p)
+	directory = strings.TrimSuffix(directory, "/")
+	if directory == "" {
+		return d.spelled(base)
+	}
+	if name, ok := find(d, d.directories, directory); ok {
+		return name + "/" + d.spelled(base)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.directories)) {
+		if object.Fold(name) == object.Fold(directory) {
+			return name + "/" + d.spelled(base)
+		}
+	}
+	return d.target(directory) + "/" + d.spelled(base)
+}
+
+// mkdir makes the directories above a name. Conflict if one is a file.
+func (d *disk) mkdir(name string) error {
+	for above := path.Dir(name); above != "."; above = path.Dir(above) {
+		if _, ok := find(d, d.files, above); ok {
+			return fault.New(fault.Conflict, "%s is a file", above)
+		}
+	}
+	for above := path.Dir(name); above != "."; above = path.Dir(above) {
+		d.directories[above] = true
+	}
+	return nil
+}
+
+// prune removes the directories above a name that are empty.
+func (d *disk) prune(name string) {
+	for above := path.Dir(name); above != "." && d.empty(above); above = path.Dir(above) {
+		delete(d.directories, above)
+	}
+}
+
+func (d *disk) empty(directory string) bool {
+	below := func(name string) bool { return strings.HasPrefix(name, directory+"/") }
+	for name := range d.files {
+		if below(name) && !junk(name) {
+			return false
+		}
+	}
+	for name := range d.directories {
+		if below(name) && !d.empty(name) {
+			return false
+		}
+	}
+	maps.DeleteFunc(d.files, func(name string, _ *file) bool { return below(name) })
+	maps.DeleteFunc(d.directories, func(name string, _ bool) bool { return below(name) })
+	return true
+}
+
+func junk(name string) bool {
+	return strings.EqualFold(path.Base(name), ".DS_Store") || strings.EqualFold(path.Base(name), "Thumbs.db")
+}
+
+func (d *disk) touch(f *file, content string) {
+	now := d.now()
+	d.ticks++
+	f.content, f.changed, f.made = content, now.Truncate(d.grain).UnixNano(), now.UnixNano()+d.ticks
+}
+
+func (d *disk) facts(f *file) mirror.Facts {
+	facts := mirror.Facts{Size: int64(len(f.content)), ModTime: f.changed}
+	if d.inodes {
+		facts.ChangeTime, facts.Inode = f.made, f.inode
+	}
+	return facts
+}
+
+// show waits until the times of a file show every later change.
+func (d *disk) show(f *file) {
+	if !d.inodes && d.now().UnixNano()-f.changed < int64(d.grain) {
+		d.wait(d.grain)
+	}
+}
+
+func (d *disk) entry(name string) mirror.Entry {
+	return mirror.Entry{Path: norm.NFC.String(name), Name: name, Facts: d.facts(d.files[name])}
+}
+
+// current returns the file of an entry if it is as it was found.
+func (d *disk) current(e mirror.Entry) (*file, error) {
+	f := d.files[e.Name]
+	switch {
+	case f == nil:
+		return nil, fault.Missing("File")
+	case d.facts(f) != e.Facts:
+		return nil, fault.New(fault.Conflict, "%s has changed", e.Name)
+	}
+	return f, nil
+}
+
+// write is what a program does.
+func (d *disk) write(p, content string) bool {
+	if name, ok := find(d, d.files, p); ok {
+		d.touch(d.files[name], content)
+		return true
+	}
+	name := d.target(p)
+	if _, ok := find(d, d.directories, name); ok || d.mkdir(name) != nil {
+		return false
+	}
+	d.inode++
+	f := &file{inode: d.inode}
+	d.touch(f, content)
+	d.files[name] = f
+	return true
+}
+
+// move is what a program does; it takes files as well as directories.
+func (d *disk) move(from, to string) bool {
+	name := d.target(to)
+	f, isFile := d.files[from]
+	if strings.HasPrefix(name+"/", from+"/") && name != from {
+		return false
+	}
+	if other, taken := find(d, d.files, name); taken && other != from {
+		return false
+	}
+	if other, taken := find(d, d.directories, name); taken && other != from {
+		return false
+	}
+	if d.mkdir(name) != nil {
+		return false
+	}
+	if isFile {
+		delete(d.files, from)
+		d.files[name] = f
+		d.ticks++
+		f.made = d.now().UnixNano() + d.ticks
+		return true
+	}
+	for below, f := range maps.Clone(d.files) {
+		if rest, ok := strings.CutPrefix(below, from+"/"); ok {
+			delete(d.files, below)
+			d.files[name+"/"+rest] = f
+		}
+	}
+	for below := range maps.Clone(d.directories) {
+		if rest, ok := strings.CutPrefix(below+"/", from+"/"); ok {
+			delete(d.directories, below)
+			d.directories[strings.TrimSuffix(name+"/"+rest, "/")] = true
+		}
+	}
+	return true
+}
+
+func (d *disk) Root(context.Context) (mirror.Root, error) {
+	if _, err := d.before("root"); err != nil {
+		return mirror.Root{}, err
+	}
+	if d.gone {
+		return mirror.Root{}, fault.Missing("Directory")
+	}
+	return mirror.Root{Identity: d.identity, CaseInsensitive: d.insensitive, Normalizing: d.decomposing}, nil
+}
+
+func (d *disk) Rules(context.Context) (mirror.Rules, error) {
+	var patterns []string
+	if f := d.files[".collabignore"]; f != nil {
+		patterns = strings.Fields(f.content)
+	}
+	return mirror.Rules{
+		Hash: checksum(strings.Join(patterns, "\n")),
+		Ignored: func(p string) bool {
+			if junk(p) {
+				return true
+			}
+			ignored := false
+			for i, segments := 1, strings.Split(p, "/"); i <= len(segments); i++ {
+				inner := i < len(segments)
+				for _, pattern := range patterns {
+					pattern, keep := strings.CutPrefix(pattern, "!")
+					pattern, directory := strings.CutSuffix(pattern, "/")
+					if ok, _ := path.Match(pattern, segments[i-1]); ok && (inner || !directory) {
+						ignored = !keep
+					}
+				}
+				if ignored && inner {
+					return true
+				}
+			}
+			return ignored
+		},
+		Refused: func(string) string { return "" },
+	}, nil
+}
+
+func (d *disk) Scan(ctx context.Context, scope mirror.Scope, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
+	if _, err := d.before("scan"); err != nil {
+		return err
+	}
+	if d.gone {
+		return fault.Missing("Directory")
+	}
+	rules, _ := d.Rules(ctx)
+	in := func(p string) bool {
+		return slices.ContainsFunc(scope.Trees, func(tree string) bool { return tree == "" || strings.HasPrefix(p, tree+"/") }) ||
+			slices.Contains(scope.Directories, strings.TrimPrefix(path.Dir("/"+p), "/"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.directories)) {
+		p := norm.NFC.String(name)
+		if in(p) && !rules.Ignored(p) && !rules.Ignored(p+"/x") {
+			if err := each(mirror.Entry{Path: p, Name: name, Kind: mirror.Directory}); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.files)) {
+		f, e := d.files[name], d.entry(name)
+		if !in(e.Path) || rules.Ignored(e.Path) {
+			continue
+		}
+		facts, sum, ok := known(name)
+		if e.Checksum = sum; !ok || facts != e.Facts {
+			d.show(f)
+			e.Checksum = checksum(f.content)
+		}
+		if err := each(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checked is content whose file must be as it was found when all of it was read.
+type checked struct {
+	io.Reader
+	d *disk
+	e mirror.Entry
+}
+
+func (c checked) Close() error { return nil }
+
+func (c checked) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if err == io.EOF {
+		if _, changed := c.d.current(c.e); changed != nil {
+			return n, fault.Wrap(fault.Conflict, changed, "The file was changed meanwhile")
+		}
+	}
+	return n, err
+}
+
+func (d *disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
+	if _, err := d.before("open"); err != nil {
+		return nil, err
+	}
+	f, err := d.current(e)
+	if err != nil {
+		return nil, err
+	}
+	return checked{strings.NewReader(f.content), d, e}, nil
+}
+
+func (d *disk) Stage(_ context.Context, name string, offset int64, r io.Reader) (mirror.Staged, error) {
+	half, err := d.before("stage")
+	if int64(len(d.staged[name])) < offset {
+		return mirror.Staged{}, fault.New(fault.Conflict, "fewer bytes are staged")
+	}
+	if err != nil && !half {
+		return mirror.Staged{}, err
+	}
+	var b bytes.Buffer
+	_, readErr := io.Copy(&b, r)
+	content := b.String()
+	if half {
+		content = content[:len(content)/2]
+	} else {
+		err = readErr
+	}
+	content = d.staged[name][:offset] + content
+	d.staged[name] = content
+	return mirror.Staged{Size: int64(len(content)), Checksum: checksum(content)}, err
+}
+
+func (d *disk) Staged(_ context.Context, name string) (int64, error) {
+	if _, err := d.before("staged"); err != nil {
+		return 0, err
+	}
+	return int64(len(d.staged[name])), nil
+}
+
+func (d *disk) Place(_ context.Context, name, p string, target *mirror.Entry) (mirror.Entry, error) {
+	half, err := d.before("place")
+	if err != nil && !half {
+		return mirror.Entry{}, err
+	}
+	content, ok := d.staged[name]
+	if !ok {
+		return mirror.Entry{}, fault.Missing("Staged content")
+	}
+	to := d.target(p)
+	if target != nil {
+		if _, err := d.current(*target); err != nil {
+			return mirror.Entry{}, err
+		}
+		delete(d.files, target.Name)
+		to = target.Name
+	} else {
+		if other, ok := find(d, d.files, to); ok {
+			return mirror.Entry{}, fault.New(fault.Conflict, "%s is there", other)
+		}
+		if other, ok := find(d, d.directories, to); ok {
+			if !d.empty(other) {
+				return mirror.Entry{}, fault.New(fault.Conflict, "%s is a directory", other)
+			}
+			delete(d.directories, other)
+		}
+		if err := d.mkdir(to); err != nil {
+			return mirror.Entry{}, err
+		}
+	}
+	d.inode++
+	f := &file{inode: d.inode}
+	d.touch(f, content)
+	d.files[to] = f
+	d.show(f)
+	delete(d.staged, name)
+	d.placed(content)
+	return d.entry(to), err
+}
+
+func (d *disk) Rename(_ context.Context, e mirror.Entry, p string) (mirror.Entry, error) {
+	half, err := d.before("rename")
+	if err != nil && !half {
+		return mirror.Entry{}, err
+	}
+	if e.Kind == mirror.File {
+		if _, err := d.current(e); err != nil {
+			return mirror.Entry{}, err
+		}
+	} else if !d.directories[e.Name] {
+		return mirror.Entry{}, fault.Missing("Directory")
+	}
+	if !d.move(e.Name, p) {
+		return mirror.Entry{}, fault.New(fault.Conflict, "%s is taken", p)
+	}
+	if to := d.target(p); e.Kind == mirror.File {
+		now := d.entry(to)
+		now.Checksum = e.Checksum
+		return now, err
+	}
+	e.Path, e.Name = norm.NFC.String(d.target(p)), d.target(p)
+	return e, err
+}
+
+func (d *disk) Trash(_ context.Context, e mirror.Entry) error {
+	half, err := d.before("trash")
+	if err != nil && !half {
+		return err
+	}
+	if _, changed := d.current(e); changed != nil {
+		return changed
+	}
+	delete(d.files, e.Name)
+	d.prune(e.Name)
+	return err
+}
+
+func (d *disk) Clean(_ context.Context, staged, _ time.Time) error {
+	if staged.After(d.now()) {
+		clear(d.staged)
+	}
+	return nil
+}
+
+// opened is an empty virtual disk for the suites.
+func opened(t *testing.T) contract.OpenedDisk {
+	d := newDisk(time.Now)
+	return contract.OpenedDisk{
+		Disk: d, Writer: d, Write: func(p, content string) {
+			if !d.write(p, content) {
+				t.Fatalf("%s cannot be written", p)
+			}
+		},
+		Read: func(p string) (string, bool) {
+			f, ok := d.files[p]
+			if !ok {
+				return "", false
+			}
+			return f.content, true
+		},
+		Remove: func(p string) {
+			d.gone = d.gone || p == ""
+			maps.DeleteFunc(d.files, func(name string, _ *file) bool { return name == p || strings.HasPrefix(name, p+"/") })
+			maps.DeleteFunc(d.directories, func(name string, _ bool) bool { return name == p || strings.HasPrefix(name, p+"/") })
+		},
+		Mkdir: func(p string) { _ = d.mkdir(p + "/x") },
+	}
+}
+
+func TestVirtualDisksBehaveAsRealOnes(t *testing.T) {
+	t.Run("reading", func(t *testing.T) { contract.Disk(t, opened) })
+	t.Run("writing", func(t *testing.T) { contract.DiskWriter(t, opened) })
+}

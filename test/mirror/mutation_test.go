@@ -1,0 +1,203 @@
+package mirror_test
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	client "collab/app/mirror"
+	"collab/domain/fault"
+	"collab/domain/mirror"
+	"collab/domain/object"
+	"collab/ports"
+)
+
+// planned alters plans.
+func planned(alter func(*mirror.Plan)) func(*client.Options) {
+	return func(o *client.Options) {
+		o.Plan = func(in mirror.Input) mirror.Plan {
+			p := mirror.MakePlan(in)
+			alter(&p)
+			slices.SortStableFunc(p.Steps, func(a, b mirror.Step) int { return int(a.Action) - int(b.Action) })
+			return p
+		}
+	}
+}
+
+// mutations are faults that the simulation must find, by what is wrong in the client that has one.
+var mutations = map[string]func(*client.Options){
+	"a deletion on the server beats an edit in the directory": planned(func(p *mirror.Plan) {
+		for i, s := range p.Steps {
+			if s.Action == mirror.Upload && s.Row.Remote == nil && s.Row.Synced != nil {
+				p.Steps[i].Action = mirror.Trash
+			}
+		}
+	}),
+	"a deletion in the directory beats an edit on the server": planned(func(p *mirror.Plan) {
+		for i, s := range p.Steps {
+			if s.Action == mirror.Download && s.Row.Local == nil && s.Row.Synced != nil {
+				p.Steps[i].Action = mirror.Delete
+			}
+		}
+	}),
+	"of two edits the server's replaces the other": planned(func(p *mirror.Plan) {
+		lost := map[string]mirror.Row{}
+		p.Steps = slices.DeleteFunc(p.Steps, func(s mirror.Step) bool {
+			if s.Action == mirror.SetAside && s.Row.Remote != nil {
+				lost[s.Row.Key] = s.Row
+			}
+			return s.Action == mirror.SetAside && s.Row.Remote != nil
+		})
+		for i, s := range p.Steps {
+			if r, ok := lost[s.Row.Key]; ok && s.Action == mirror.Download {
+				p.Steps[i].Row = r
+			}
+		}
+	}),
+	"of two edits the directory's replaces the other": planned(func(p *mirror.Plan) {
+		won := map[string]bool{}
+		for i, s := range p.Steps {
+			if s.Action == mirror.SetAside && s.Row.Remote != nil {
+				won[s.Row.Key] = true
+				p.Steps[i].Action, p.Steps[i].Path = mirror.Upload, s.Row.Local.Path
+			}
+		}
+		p.Steps = slices.DeleteFunc(p.Steps, func(s mirror.Step) bool { return s.Action == mirror.Download && won[s.Row.Key] })
+	}),
+	"conflict copies are not uploaded": planned(func(p *mirror.Plan) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s mirror.Step) bool { return s.Action == mirror.Upload && mirror.IsConflict(s.Path) })
+	}),
+	"no guard looks at an emptied directory": planned(func(p *mirror.Plan) { p.Emptied = false }),
+	"files are not looked at again before they are replaced, moved or removed": func(o *client.Options) {
+		o.DiskWriter = blindDisk{o.DiskWriter, o.DiskWriter.(*disk)}
+	},
+	"staged content is not verified": func(o *client.Options) { o.DiskWriter = trustingDisk{o.DiskWriter} },
+	"versions are not compared":      func(o *client.Options) { o.RemoteWriter = anyVersion{o.RemoteWriter, o.Remote.(*remote).server} },
+	"an upload to a path that is taken replaces what is there": func(o *client.Options) {
+		o.RemoteWriter = replacing{o.RemoteWriter, o.Remote.(*remote).server}
+	},
+	"the cursor is stored without the records": func(o *client.Options) { o.State = cursorState{o.State} },
+}
+
+type blindDisk struct {
+	ports.DiskWriter
+	disk *disk
+}
+
+// now returns the entry as the file is at present.
+func (b blindDisk) now(e mirror.Entry) mirror.Entry {
+	if f := b.disk.files[e.Name]; f != nil && e.Kind == mirror.File {
+		e.Facts, e.Checksum = b.disk.facts(f), checksum(f.content)
+	}
+	return e
+}
+
+func (b blindDisk) Place(ctx context.Context, name, path string, target *mirror.Entry) (mirror.Entry, error) {
+	if target != nil {
+		e := b.now(*target)
+		target = &e
+	}
+	return b.DiskWriter.Place(ctx, name, path, target)
+}
+
+func (b blindDisk) Trash(ctx context.Context, e mirror.Entry) error {
+	return b.DiskWriter.Trash(ctx, b.now(e))
+}
+
+func (b blindDisk) Rename(ctx context.Context, e mirror.Entry, path string) (mirror.Entry, error) {
+	moved, err := b.DiskWriter.Rename(ctx, b.now(e), path)
+	moved.Checksum = e.Checksum
+	return moved, err
+}
+
+type trustingDisk struct{ ports.DiskWriter }
+
+func (d trustingDisk) Stage(ctx context.Context, name string, offset int64, r io.Reader) (mirror.Staged, error) {
+	staged, err := d.DiskWriter.Stage(ctx, name, max(offset-1, 0), r)
+	staged.Checksum, _, _ = strings.Cut(name, "-")
+	return staged, err
+}
+
+type anyVersion struct {
+	ports.RemoteWriter
+	server *server
+}
+
+// now returns the record as it is at present.
+func (r anyVersion) now(ctx context.Context, of mirror.Record) mirror.Record {
+	_, _ = r.server.list(ctx, func(record mirror.Record) error {
+		if record.ID == of.ID {
+			of = record
+		}
+		return nil
+	})
+	return of
+}
+
+func (r anyVersion) Replace(ctx context.Context, of mirror.Record, sum string, size int64, content io.Reader) (mirror.Record, error) {
+	return r.RemoteWriter.Replace(ctx, r.now(ctx, of), sum, size, content)
+}
+
+func (r anyVersion) Delete(ctx context.Context, of mirror.Record) error {
+	return r.RemoteWriter.Delete(ctx, r.now(ctx, of))
+}
+
+func (r anyVersion) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Result, error) {
+	writes = slices.Clone(writes)
+	for i, w := range writes {
+		writes[i].Version = r.now(ctx, mirror.Record{ID: w.ID, Version: w.Version}).Version
+	}
+	return r.RemoteWriter.Batch(ctx, writes)
+}
+
+type replacing struct {
+	ports.RemoteWriter
+	server *server
+}
+
+func (r replacing) Create(ctx context.Context, path, sum string, size int64, content io.Reader) (mirror.Record, error) {
+	var there *mirror.Record
+	_, _ = r.server.list(ctx, func(record mirror.Record) error {
+		if mirror.KeyOf(record.Path) == mirror.KeyOf(path) {
+			there = &record
+		}
+		return nil
+	})
+	if there != nil {
+		return r.Replace(ctx, *there, sum, size, content)
+	}
+	return r.RemoteWriter.Create(ctx, path, sum, size, content)
+}
+
+func (r replacing) Batch(context.Context, []mirror.Write) ([]mirror.Result, error) {
+	return nil, fault.New(fault.Unsupported, "no batches")
+}
+
+type cursorState struct{ ports.MirrorState }
+
+func (s cursorState) Put(ctx context.Context, rows []mirror.Row, cursor *object.Cursor) error {
+	if cursor == nil {
+		return s.MirrorState.Put(ctx, rows, nil)
+	}
+	if err := s.MirrorState.Put(ctx, nil, cursor); err != nil {
+		return err
+	}
+	return s.MirrorState.Put(ctx, rows, nil)
+}
+
+func TestTheSimulationFindsEachFault(t *testing.T) {
+	for about, mutate := range mutations {
+		t.Run(about, func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1); seed <= seeds; seed++ {
+				if _, err := simulate(t.Context(), newScenario(seed), mutate); err != nil {
+					t.Logf("found by seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Errorf("no seed up to %d finds it", seeds)
+		})
+	}
+}

@@ -1,0 +1,253 @@
+package mirror_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing/iotest"
+
+	"collab/app/objects"
+	"collab/domain/fault"
+	"collab/domain/mirror"
+	"collab/domain/object"
+	"collab/domain/org"
+	"collab/ports"
+	"collab/test/harness"
+)
+
+// server is a place of the core in memory, without an interface before it.
+type server struct {
+	core  *harness.Deployment
+	actor org.Actor
+	epoch int64 // how often the log was restored from a copy
+}
+
+// remote is the server as one client reaches it.
+type remote struct {
+	*server
+	batches int
+	// before is called with each request. It may fail it before it has an effect, or, with lost,
+	// have its answer lost.
+	before   func(call string) (lost bool, err error)
+	requests int
+}
+
+var (
+	_ ports.Remote       = (*remote)(nil)
+	_ ports.RemoteWriter = (*remote)(nil)
+)
+
+var shared = object.Filter{Kind: object.Artifact, Scope: object.Shared, Unplaced: true}
+
+func recordOf(o object.Object) mirror.Record {
+	return mirror.Record{ID: o.ID, Path: o.Path, Version: o.Version, Checksum: o.Checksum, Size: o.Size}
+}
+
+func (s *server) acting(ctx context.Context) (org.Actor, error) {
+	return s.core.Actor(ctx, s.actor.Org, s.actor.User)
+}
+
+func (s *server) cursor(h object.Head) object.Cursor {
+	c := h.Cursor()
+	c.Epoch += s.epoch
+	return c
+}
+
+func (s *server) list(ctx context.Context, each func(mirror.Record) error) (now object.Cursor, err error) {
+	actor, err := s.acting(ctx)
+	if err != nil {
+		return now, err
+	}
+	return now, s.core.Objects.List(ctx, actor, shared, func(h object.Head) error {
+		now = s.cursor(h)
+		return nil
+	}, func(o object.Object) error { return each(recordOf(o)) })
+}
+
+func (s *server) create(ctx context.Context, path string, content io.Reader, size int64, checksum string) (mirror.Record, error) {
+	actor, err := s.acting(ctx)
+	if err != nil {
+		return mirror.Record{}, err
+	}
+	o, err := s.core.Objects.Create(ctx, actor, object.Draft{Path: path, Kind: object.Artifact, Scope: object.Shared}, &objects.Upload{Content: content, Size: size, Checksum: checksum})
+	return recordOf(o), err
+}
+
+func (s *server) replace(ctx context.Context, r mirror.Record, content io.Reader, size int64, checksum string) (mirror.Record, error) {
+	actor, err := s.acting(ctx)
+	if err != nil {
+		return mirror.Record{}, err
+	}
+	o, err := s.core.Objects.Replace(ctx, actor, r.ID, &objects.Upload{Content: content, Size: size, Checksum: checksum, Expected: &r.Version})
+	return recordOf(o), err
+}
+
+func (s *server) delete(ctx context.Context, r mirror.Record) error {
+	actor, err := s.acting(ctx)
+	if err != nil {
+		return err
+	}
+	return s.core.Objects.Delete(ctx, actor, r.ID, &r.Version)
+}
+
+func (s *server) move(ctx context.Context, r mirror.Record, path string) (mirror.Record, error) {
+	actor, err := s.acting(ctx)
+	if err != nil {
+		return mirror.Record{}, err
+	}
+	o, err := s.core.Objects.Move(ctx, actor, r.ID, path, &r.Version)
+	return recordOf(o), err
+}
+
+func (r *remote) call(call string) (lost bool, err error) {
+	r.requests++
+	return r.before(call)
+}
+
+func (r *remote) Limits(context.Context) (mirror.Limits, error) {
+	return mirror.Limits{MaxFile: harness.MaxSize, BatchFiles: r.batches, BatchBytes: 1 << 20, BatchFileSize: 1 << 10}, nil
+}
+
+func (r *remote) Manifest(ctx context.Context, each func(mirror.Record) error) (object.Cursor, error) {
+	if _, err := r.call("manifest"); err != nil {
+		return object.Cursor{}, err
+	}
+	return r.list(ctx, each)
+}
+
+func (r *remote) Since(ctx context.Context, from object.Cursor, each func(mirror.Record) error) (now object.Cursor, err error) {
+	if _, err := r.call("since"); err != nil {
+		return now, err
+	}
+	if from.Epoch -= r.epoch; from.Epoch != 1 {
+		return now, fault.New(fault.Gone, "the log was restored")
+	}
+	actor, err := r.acting(ctx)
+	if err != nil {
+		return now, err
+	}
+	return now, r.core.Objects.Since(ctx, actor, from, func(h object.Head) error {
+		now = r.cursor(h)
+		return nil
+	}, func(c object.Change) error {
+		record := recordOf(c.Object)
+		record.Deleted = c.Type == object.Deleted
+		return each(record)
+	})
+}
+
+func (r *remote) Watch(context.Context, object.Cursor, func()) error { return nil }
+
+func (r *remote) Download(ctx context.Context, record mirror.Record, offset int64) (mirror.Record, io.ReadCloser, error) {
+	lost, err := r.call("download")
+	if err != nil && !lost {
+		return mirror.Record{}, nil, err
+	}
+	actor, actErr := r.acting(ctx)
+	if actErr != nil {
+		return mirror.Record{}, nil, actErr
+	}
+	o, getErr := r.core.Objects.Get(ctx, actor, record.ID)
+	if getErr != nil {
+		return mirror.Record{}, nil, getErr
+	}
+	if o.Checksum != record.Checksum {
+		offset = 0
+	}
+	content, openErr := r.core.Objects.Open(ctx, o, offset, -1)
+	if lost { // in its middle
+		content = cut{io.MultiReader(io.LimitReader(content, (o.Size-offset)/2), iotest.ErrReader(err)), content}
+	}
+	return recordOf(o), content, openErr
+}
+
+// cut is content that breaks off.
+type cut struct {
+	io.Reader
+	io.Closer
+}
+
+// answered loses the answer of a change that was made.
+func answered[T any](lost bool, cause error, v T, err error) (T, error) {
+	if lost && err == nil {
+		var none T
+		return none, cause
+	}
+	return v, err
+}
+
+func (r *remote) Create(ctx context.Context, path, checksum string, size int64, content io.Reader) (mirror.Record, error) {
+	lost, cause := r.call("create")
+	if cause != nil && !lost {
+		return mirror.Record{}, cause
+	}
+	made, err := r.create(ctx, path, content, size, checksum)
+	return answered(lost, cause, made, err)
+}
+
+func (r *remote) Replace(ctx context.Context, of mirror.Record, checksum string, size int64, content io.Reader) (mirror.Record, error) {
+	lost, cause := r.call("replace")
+	if cause != nil && !lost {
+		return mirror.Record{}, cause
+	}
+	made, err := r.replace(ctx, of, content, size, checksum)
+	return answered(lost, cause, made, err)
+}
+
+func (r *remote) Delete(ctx context.Context, of mirror.Record) error {
+	lost, cause := r.call("delete")
+	if cause != nil && !lost {
+		return cause
+	}
+	_, err := answered(lost, cause, true, r.delete(ctx, of))
+	return err
+}
+
+func (r *remote) Move(ctx context.Context, of mirror.Record, path string) (mirror.Record, error) {
+	lost, cause := r.call("move")
+	if cause != nil && !lost {
+		return mirror.Record{}, cause
+	}
+	moved, err := r.move(ctx, of, path)
+	return answered(lost, cause, moved, err)
+}
+
+func (r *remote) MoveDirectory(ctx context.Context, from, to string) error {
+	lost, cause := r.call("move directory")
+	if cause != nil && !lost {
+		return cause
+	}
+	actor, err := r.acting(ctx)
+	if err == nil {
+		_, _, err = r.core.Objects.MoveFolder(ctx, actor, object.Draft{Kind: object.Artifact, Scope: object.Shared}, from, to)
+	}
+	_, err = answered(lost, cause, true, err)
+	return err
+}
+
+func (r *remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Result, error) {
+	lost, cause := r.call("batch")
+	if cause != nil && !lost {
+		return nil, cause
+	}
+	var results []mirror.Result
+	for i, w := range writes {
+		if lost && i > len(writes)/2 {
+			break
+		}
+		var result mirror.Result
+		of := mirror.Record{ID: w.ID, Version: w.Version}
+		switch {
+		case w.Delete:
+			result.Err = r.delete(ctx, of)
+		case w.Move:
+			result.Record, result.Err = r.move(ctx, of, w.Path)
+		case w.ID == "":
+			result.Record, result.Err = r.create(ctx, w.Path, bytes.NewReader(w.Content), int64(len(w.Content)), w.Checksum)
+		default:
+			result.Record, result.Err = r.replace(ctx, of, bytes.NewReader(w.Content), int64(len(w.Content)), w.Checksum)
+		}
+		results = append(results, result)
+	}
+	return answered(lost, cause, results, nil)
+}

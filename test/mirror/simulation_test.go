@@ -1,0 +1,649 @@
+package mirror_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	client "collab/app/mirror"
+	"collab/domain/fault"
+	"collab/domain/mirror"
+	"collab/domain/org"
+	"collab/test/harness"
+	"collab/test/soak"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/text/unicode/norm"
+)
+
+// seeds is how many cases the simulation runs. COLLAB_SEED is the only one to run instead.
+const seeds = 2000
+
+// op is one event of a case. What its numbers choose depends on what there is at that moment, so
+// that events can be left out.
+type op struct {
+	kind       string
+	device     int
+	a, b, call int
+}
+
+var kinds = []struct {
+	kind   string
+	weight int
+}{
+	{"write", 22}, {"remove", 7}, {"rename", 8}, {"round", 30}, {"meanwhile", 7}, {"kill", 7}, {"lose", 6}, {"fail", 3}, {"storm", 3},
+	{"server writes", 8}, {"server deletes", 3}, {"server moves", 3}, {"hours", 3}, {"weeks", 2}, {"restore", 1}, {"unmount", 2}, {"forbid", 1},
+}
+
+// plan of a case: how many devices, of which behaviour, and what happens.
+type scenario struct {
+	seed    uint64
+	devices int
+	single  bool // one device writes, and nobody else
+	ops     []op
+}
+
+func newScenario(seed uint64) scenario {
+	random := rand.New(rand.NewPCG(seed, 7))
+	s := scenario{seed: seed, devices: 2 + random.IntN(3), single: random.IntN(5) == 0}
+	total := 0
+	for _, k := range kinds {
+		total += k.weight
+	}
+	calm := random.IntN(3) == 0 // without faults
+	for range 8 + random.IntN(28) {
+		n := random.IntN(total)
+		for _, k := range kinds {
+			if n -= k.weight; n < 0 {
+				o := op{k.kind, random.IntN(s.devices), random.IntN(1 << 16), random.IntN(1 << 16), random.IntN(40)}
+				if calm && slices.Contains(faulty, o.kind) {
+					o.kind = "round"
+				}
+				if s.single && (strings.HasPrefix(o.kind, "server") || slices.Contains([]string{"restore", "kill", "weeks"}, o.kind)) {
+					o.kind = "round"
+				}
+				if s.single && slices.Contains([]string{"write", "remove", "rename", "meanwhile"}, o.kind) {
+					o.device = 0
+				}
+				s.ops = append(s.ops, o)
+				break
+			}
+		}
+	}
+	return s
+}
+
+var faulty = []string{"kill", "lose", "fail", "storm", "restore", "unmount", "forbid", "weeks"}
+
+var paths = []string{"a", "A", "b.txt", "caf\u00e9", "d", "d/x", "D/y", "d/e/x", "d/e/y", "e", "e/x", "e/b.txt", "f/x", "f/y", "f/z", "f.txt"}
+
+var (
+	errKilled = errors.New("the process was killed")
+	errDisk   = fault.New(fault.Unavailable, "no space left on the disk")
+)
+
+// device is a client with its disk.
+type device struct {
+	name    string
+	disk    *disk
+	state   *state
+	remote  *remote
+	client  *client.Mirror
+	calls   int
+	at      map[int]func() (half bool, err error) // what happens at calls of the present round
+	killed  bool
+	refuses int   // requests that are refused with 429
+	forbids int   // changes that are refused with 403
+	losing  []int // which of the next changes lose their answers: they count down
+	failing int
+}
+
+// world is a running case.
+type world struct {
+	t        context.Context
+	s        scenario
+	server   *server
+	devices  []*device
+	random   *rand.Rand
+	contents int
+	ledger   map[string]string // by content: empty, or why it may be gone
+	moved    map[string]bool   // contents that somebody moved
+	faulty   bool
+	trace    []string
+	err      error
+	mutate   func(*client.Options)
+}
+
+func (w *world) failf(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (w *world) log(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf(format, args...))
+}
+
+func (w *world) now() time.Time { return w.server.core.Clock.Now() }
+
+// content returns a new content; all differ, and some have one length.
+func (w *world) content() string {
+	w.contents++
+	c := fmt.Sprintf("content %03d", w.contents)
+	if w.contents%3 == 0 {
+		c += strings.Repeat(".", w.contents%40)
+	}
+	w.ledger[c] = ""
+	return c
+}
+
+// gone says that a content may be nowhere, as somebody has knowingly replaced or removed it.
+func (w *world) gone(c, why string) { w.ledger[c] = why }
+
+func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*world, error) {
+	core, err := harness.NewDeployment(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	if err != nil {
+		return nil, err
+	}
+	actor, err := core.Join(ctx, "org_1", "user_1", org.Owner)
+	if err != nil {
+		return nil, err
+	}
+	w := &world{
+		t: ctx, s: s, server: &server{core: core, actor: actor}, random: rand.New(rand.NewPCG(s.seed, 11)), ledger: map[string]string{}, moved: map[string]bool{}, mutate: mutate,
+	}
+	for i := range s.devices {
+		d := &device{name: fmt.Sprintf("device%d", i), disk: newDisk(w.now), state: newState(), at: map[int]func() (bool, error){}}
+		switch (int(s.seed) + i) % 4 {
+		case 1:
+			d.disk.insensitive = true
+		case 2:
+			d.disk.insensitive, d.disk.decomposing, d.disk.grain = true, true, time.Second
+		case 3:
+			d.disk.insensitive, d.disk.grain, d.disk.inodes = true, 2*time.Second, false
+		}
+		d.disk.wait = func(d time.Duration) { core.Clock.Advance(d) }
+		d.remote = &remote{server: w.server, batches: []int{0, 4}[(int(s.seed)+i)/2%2]}
+		d.disk.placed = func(content string) {
+			if _, known := w.ledger[content]; !known {
+				w.failf("%s: a file has the content %q, which nobody wrote", d.name, content)
+			}
+		}
+		step := func(call string) (bool, error) {
+			core.Clock.Advance(time.Duration(w.random.IntN(300)) * time.Millisecond)
+			if d.killed {
+				return false, errKilled
+			}
+			d.calls++
+			w.log("%s %d %s", d.name, d.calls, call)
+			if fn := d.at[d.calls]; fn != nil {
+				return fn()
+			}
+			return false, nil
+		}
+		d.state.before = step
+		d.disk.before = func(call string) (bool, error) {
+			half, err := step(call)
+			if err == nil && d.failing > 0 && slices.Contains([]string{"stage", "place", "rename", "trash"}, call) {
+				if d.failing--; d.failing == 0 {
+					return call == "stage", errDisk
+				}
+			}
+			return half, err
+		}
+		d.remote.before = func(call string) (bool, error) {
+			lost, err := step(call)
+			if err != nil {
+				return lost, err
+			}
+			if d.refuses > 0 {
+				d.refuses--
+				return false, &fault.Error{Kind: fault.Limited, Message: "slow down", RetryAfter: 5}
+			}
+			if call != "manifest" && call != "since" {
+				if d.forbids > 0 && call != "download" {
+					d.forbids--
+					return false, fault.New(fault.Forbidden, "VIEWER")
+				}
+				for i := range d.losing {
+					if d.losing[i]--; d.losing[i] == 0 {
+						return true, fault.New(fault.Unavailable, "the answer was lost")
+					}
+				}
+			}
+			return false, nil
+		}
+		w.devices = append(w.devices, d)
+		w.start(d)
+	}
+	return w, nil
+}
+
+// start starts the client of a device.
+func (w *world) start(d *device) {
+	d.killed = false
+	o := client.Options{
+		Disk: d.disk, DiskWriter: d.disk, State: d.state, Remote: d.remote, RemoteWriter: d.remote, Clock: w.server.core.Clock,
+		Binding: mirror.Binding{Server: "https://collab.invalid", Place: "shared"}, Device: d.name, Workers: 1,
+	}
+	if w.mutate != nil {
+		w.mutate(&o)
+	}
+	d.client = client.New(o)
+	d.client.Changed(mirror.Everything())
+}
+
+// round has a client do a round.
+func (w *world) round(d *device) (client.Outcome, error) {
+	d.calls = 0
+	d.client.Changed(mirror.Everything()) // a watcher would say which part
+	out, err := d.client.Round(w.t)
+	clear(d.at)
+	w.log("%s round: %d done, guard %q, %v", d.name, out.Done, out.Guard, err)
+	if d.killed {
+		w.start(d)
+	}
+	return out, err
+}
+
+func (d *device) names() []string {
+	var all []string
+	for name := range d.disk.files {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// file returns the file that a path of the server belongs to, nil if there is none.
+func (d *device) file(p string) *file {
+	for _, name := range d.names() {
+		if mirror.KeyOf(name) == mirror.KeyOf(p) {
+			return d.disk.files[name]
+		}
+	}
+	return nil
+}
+
+// records returns the files of the server in the order of their paths.
+func (w *world) records() (all []mirror.Record) {
+	if _, err := w.server.list(w.t, func(r mirror.Record) error {
+		all = append(all, r)
+		return nil
+	}); err != nil {
+		w.failf("the manifest: %v", err)
+	}
+	slices.SortFunc(all, func(a, b mirror.Record) int { return strings.Compare(a.Path, b.Path) })
+	return all
+}
+
+// stored returns the content of a record.
+func (w *world) stored(r mirror.Record) string {
+	for c := range w.ledger {
+		if checksum(c) == r.Checksum {
+			return c
+		}
+	}
+	w.failf("the server has a content that nobody wrote at %s", r.Path)
+	return ""
+}
+
+func pick[T any](from []T, n int) T { return from[n%len(from)] }
+
+// user does what a person does on a device.
+func (w *world) user(d *device, o op) {
+	names := d.names()
+	switch {
+	case o.kind == "write" || len(names) == 0:
+		p := pick(paths, o.a)
+		if o.b%4 == 0 && len(names) > 0 {
+			p = pick(names, o.a)
+		}
+		for name := range d.disk.files { // twins are held, and tested elsewhere
+			if mirror.KeyOf(name) == mirror.KeyOf(p) {
+				p = name
+			}
+			if strings.HasPrefix(mirror.KeyOf(p), mirror.KeyOf(name)+"/") {
+				return
+			}
+		}
+		for name := range d.disk.directories {
+			if mirror.KeyOf(name) == mirror.KeyOf(p) {
+				return
+			}
+		}
+		if f := d.disk.files[p]; f != nil {
+			w.gone(f.content, "overwritten on "+d.name)
+		}
+		c := w.content()
+		if !d.disk.write(p, c) {
+			w.gone(c, "never written")
+		}
+		w.log("%s writes %q to %s", d.name, c, p)
+	case o.kind == "remove":
+		p := pick(names, o.a)
+		w.gone(d.disk.files[p].content, "removed on "+d.name)
+		delete(d.disk.files, p)
+		d.disk.prune(p)
+		w.log("%s removes %s", d.name, p)
+	case o.kind == "rename":
+		from, to := pick(names, o.a), pick(paths, o.b)
+		if o.call%3 == 0 && strings.Contains(from, "/") { // a directory
+			from, to = from[:strings.LastIndexByte(from, '/')], []string{"g", "d", "D", "f", "F", "d/h"}[o.b%6]
+		}
+		for _, name := range names {
+			if mirror.KeyOf(name) == mirror.KeyOf(to) && name != from || strings.HasPrefix(mirror.KeyOf(to), mirror.KeyOf(name)+"/") {
+				return
+			}
+		}
+		for name := range d.disk.directories {
+			if mirror.KeyOf(name) == mirror.KeyOf(to) && name != from {
+				return
+			}
+		}
+		for _, name := range names {
+			if name == from || strings.HasPrefix(name, from+"/") {
+				w.moved[d.disk.files[name].content] = true
+			}
+		}
+		ok := d.disk.move(from, to)
+		d.disk.prune(from)
+		w.log("%s renames %s to %s: %v", d.name, from, to, ok)
+	}
+}
+
+// do makes an event happen.
+func (w *world) do(o op) {
+	d := w.devices[o.device%len(w.devices)]
+	w.server.core.Clock.Advance(time.Duration(o.call*40) * time.Millisecond)
+	w.faulty = w.faulty || slices.Contains(faulty, o.kind)
+	switch o.kind {
+	case "write", "remove", "rename":
+		w.user(d, o)
+	case "round":
+		_, _ = w.round(d)
+	case "meanwhile":
+		d.at[1+o.call%20] = func() (bool, error) {
+			if others := []string{"server writes", "server writes", "server deletes", "server moves"}; o.b%8 < 4 && !w.s.single {
+				if names := d.names(); o.b%8 == 1 && len(names) > 0 { // perhaps before this device creates it
+					w.serverCreates(norm.NFC.String(pick(names, o.a)))
+					return false, nil
+				}
+				for _, r := range w.records() { // perhaps before this device replaces it
+					if f := d.file(r.Path); o.b%8 == 0 && f != nil && checksum(f.content) != r.Checksum {
+						w.serverReplaces(r)
+						return false, nil
+					}
+				}
+				w.do(op{kind: others[o.b%8], a: o.a, b: o.a / 7})
+				return false, nil
+			}
+			w.user(d, op{kind: []string{"write", "write", "remove", "rename"}[o.b%4], a: o.a, b: 4 * (o.b % 2), call: o.call})
+			return false, nil
+		}
+		_, _ = w.round(d)
+	case "kill":
+		d.at[1+o.call%25] = func() (bool, error) {
+			d.killed = true
+			w.log("%s is killed", d.name)
+			return o.a%2 == 0, errKilled
+		}
+		_, _ = w.round(d)
+	case "lose":
+		d.losing = append(d.losing, 1+o.call%5)
+		_, _ = w.round(d)
+	case "fail":
+		d.failing = 1 + o.call%6
+		_, _ = w.round(d)
+	case "storm":
+		d.refuses = 1 + o.call%8
+		_, _ = w.round(d)
+	case "forbid":
+		d.forbids = 1 + o.call%4
+		_, _ = w.round(d)
+	case "hours":
+		w.server.core.Clock.Advance(time.Duration(o.a%20) * time.Hour)
+	case "weeks":
+		w.server.core.Clock.Advance(harness.Retention + 24*time.Hour)
+		if err := w.server.core.Upkeep.Run(w.t); err != nil {
+			w.failf("upkeep: %v", err)
+		}
+	case "unmount":
+		known := 0
+		for _, r := range d.state.rows {
+			if r.Synced != nil {
+				known++
+			}
+		}
+		if known < 2 {
+			return
+		}
+		files, directories := d.disk.files, d.disk.directories
+		d.disk.files, d.disk.directories = map[string]*file{}, map[string]bool{}
+		before := w.records()
+		if o.a%2 == 0 && d.state.binding.Root != "" {
+			d.disk.identity = "another"
+		}
+		_, _ = w.round(d)
+		if after := w.records(); len(after) < len(before) || len(d.disk.files) > 0 {
+			w.failf("%s has %d files, and the server %d of %d, after it was unmounted", d.name, len(d.disk.files), len(after), len(before))
+		}
+		d.disk.files, d.disk.directories, d.disk.identity = files, directories, "root"
+	case "restore": // the server's data are those of a copy that lacks a file
+		w.server.epoch++
+		if all := w.records(); len(all) > 0 {
+			r := pick(all, o.a)
+			c := w.stored(r)
+			held := false
+			for _, d := range w.devices {
+				for _, f := range d.disk.files {
+					held = held || f.content == c
+				}
+			}
+			if !held {
+				w.gone(c, "lost by the server")
+			}
+			if err := w.server.delete(w.t, r); err != nil {
+				w.failf("restore: %v", err)
+			}
+		}
+		w.log("the server is restored")
+	case "server writes":
+		all := w.records()
+		if o.b%2 == 1 || len(all) == 0 {
+			w.serverCreates(pick(paths, o.a))
+			return
+		}
+		w.serverReplaces(pick(all, o.a))
+	case "server deletes":
+		if all := w.records(); len(all) > 0 {
+			r := pick(all, o.a)
+			w.gone(w.stored(r), "deleted on the server")
+			if err := w.server.delete(w.t, r); err != nil {
+				w.failf("delete: %v", err)
+			}
+			w.log("the server deletes %s", r.Path)
+		}
+	case "server moves":
+		if all := w.records(); len(all) > 0 {
+			r := pick(all, o.a)
+			w.moved[w.stored(r)] = true
+			_, err := w.server.move(w.t, r, pick(paths, o.b))
+			w.log("the server moves %s to %s: %v", r.Path, pick(paths, o.b), err)
+		}
+	}
+}
+
+// serverCreates has another client make a file, if the path is free.
+func (w *world) serverCreates(path string) {
+	c := w.content()
+	_, err := w.server.create(w.t, path, strings.NewReader(c), int64(len(c)), "")
+	if err != nil {
+		w.gone(c, "refused")
+	}
+	w.log("the server gets %q at %s: %v", c, path, err)
+}
+
+// serverReplaces has another client replace a file.
+func (w *world) serverReplaces(r mirror.Record) {
+	c := w.content()
+	if _, err := w.server.replace(w.t, r, strings.NewReader(c), int64(len(c)), ""); err != nil {
+		w.failf("replace: %v", err)
+	}
+	w.gone(w.stored(r), "overwritten on the server")
+	w.log("the server gets %q at %s", c, r.Path)
+}
+
+// quiet ends all faults, lets every client work until none has anything to do, and checks the
+// invariants.
+func (w *world) quiet() {
+	for _, d := range w.devices {
+		d.refuses, d.forbids, d.losing, d.failing = 0, 0, nil, 0
+	}
+	const most = 14
+	for pass := 1; ; pass++ {
+		w.server.core.Clock.Advance(10 * time.Second)
+		busy := false
+		for _, d := range w.devices {
+			d.client.AcceptDeletions()
+			writes := d.state.writes
+			out, err := w.round(d)
+			if err != nil {
+				w.failf("%s: a round without faults: %v", d.name, err)
+				return
+			}
+			if len(out.Failed) > 0 || len(out.Held) > 0 {
+				w.failf("%s: held %v, failed %v", d.name, out.Held, out.Failed)
+			}
+			busy = busy || out.Done > 0 || d.state.writes > writes
+		}
+		if !busy {
+			break
+		}
+		if pass == most {
+			w.failf("the devices do not come to rest")
+			return
+		}
+	}
+	there := map[string]string{}
+	for _, r := range w.records() {
+		there[mirror.KeyOf(r.Path)] = r.Checksum
+	}
+	kept := map[string]bool{}
+	for _, sum := range there {
+		kept[sum] = true
+	}
+	present := map[string]bool{}
+	for _, d := range w.devices {
+		d.remote.requests, d.state.writes = 0, 0
+		if _, err := w.round(d); err != nil || d.remote.requests > 1 || d.state.writes > 0 {
+			w.failf("%s makes %d requests and %d writes in quiet, %v", d.name, d.remote.requests, d.state.writes, err)
+		}
+		here := map[string]string{}
+		for name, f := range d.disk.files {
+			here[mirror.KeyOf(name)] = checksum(f.content)
+			kept[checksum(f.content)], present[f.content] = true, true
+			if w.s.single && mirror.IsConflict(norm.NFC.String(name)) {
+				w.failf("%s has the conflict copy %s, and one device alone has written", d.name, name)
+			}
+		}
+		if diff := cmp.Diff(there, here); diff != "" {
+			w.failf("%s (-server +directory):\n%s", d.name, diff)
+		}
+	}
+	for c, why := range w.ledger {
+		if why == "" && !kept[checksum(c)] {
+			w.failf("%q is lost", c)
+		}
+		if (strings.HasPrefix(why, "removed") || strings.HasPrefix(why, "deleted")) && present[c] && !w.moved[c] && !w.faulty {
+			w.failf("%q is back, which was %s", c, why)
+		}
+	}
+}
+
+// simulate runs a case and returns what it has violated, and its trace.
+func simulate(ctx context.Context, s scenario, mutate func(*client.Options)) (trace []string, err error) {
+	w, err := newWorld(ctx, s, mutate)
+	if err != nil {
+		return nil, err
+	}
+	defer w.server.core.Close()
+	for _, o := range s.ops {
+		w.log("%+v", o)
+		if w.do(o); w.err != nil {
+			return w.trace, w.err
+		}
+	}
+	w.quiet()
+	return w.trace, w.err
+}
+
+// shrink leaves out events as long as the case fails.
+func shrink(ctx context.Context, s scenario, mutate func(*client.Options)) scenario {
+	for size := len(s.ops) / 2; size > 0; size /= 2 {
+		for at := 0; at+size <= len(s.ops); {
+			less := s
+			less.ops = slices.Delete(slices.Clone(s.ops), at, at+size)
+			if _, err := simulate(ctx, less, mutate); err != nil {
+				s = less
+				continue
+			}
+			at += size
+		}
+	}
+	return s
+}
+
+func TestClientsAndServerBecomeEqualAndLoseNothing(t *testing.T) {
+	ctx := t.Context()
+	check := func(seed uint64) bool {
+		s := newScenario(seed)
+		if _, err := simulate(ctx, s, nil); err != nil {
+			s = shrink(ctx, s, nil)
+			trace, err := simulate(ctx, s, nil)
+			t.Errorf("seed %d, %d devices, %d events after shrinking: %v\n%s", seed, s.devices, len(s.ops), err, strings.Join(trace, "\n"))
+			return false
+		}
+		return true
+	}
+	if os.Getenv(soak.EnvSeed) != "" {
+		check(soak.Seed(t))
+		return
+	}
+	count := uint64(seeds)
+	if soak.Full() {
+		count = 100_000
+	}
+	const lanes = 4
+	for lane := range uint64(lanes) {
+		t.Run(fmt.Sprintf("lane %d", lane), func(t *testing.T) {
+			t.Parallel()
+			for seed := lane + 1; seed <= count; seed += lanes {
+				if !check(seed) {
+					return
+				}
+			}
+		})
+	}
+}
+
+func TestTheSameSeedHasTheSameTrace(t *testing.T) {
+	for seed := uint64(1); seed <= 20; seed++ {
+		first, _ := simulate(t.Context(), newScenario(seed), nil)
+		second, _ := simulate(t.Context(), newScenario(seed), nil)
+		if !slices.Equal(first, second) {
+			for i := range min(len(first), len(second)) {
+				if first[i] != second[i] {
+					t.Fatalf("seed %d: line %d is %q, then %q", seed, i, first[i], second[i])
+				}
+			}
+			t.Fatalf("seed %d: %d lines, then %d", seed, len(first), len(second))
+		}
+	}
+}
