@@ -78,7 +78,7 @@ func TestTheToursAnswerAsShown(t *testing.T) {
 	url := server.url
 
 	// Files that a reader has in the checkout are in the test's directory.
-	here := strings.NewReplacer("http://localhost:8080", url, " data/", " "+dir+"/data/", "bin/collabd", dir+"/bin/collabd", "~/", dir+"/")
+	here := strings.NewReplacer("http://localhost:8080", url, " data/", " "+dir+"/data/", "bin/collab", dir+"/bin/collab", "~/", dir+"/")
 
 	if len(all) < 40 {
 		t.Errorf("the tours have only %d steps", len(all))

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// terminal returns an app whose streams are terminals, and what it prints.
+func terminal(t *testing.T, width int, environment map[string]string) (a *app, out, err *strings.Builder) {
+	t.Helper()
+	out, err = &strings.Builder{}, &strings.Builder{}
+	directory := t.TempDir()
+	return &app{
+		in: strings.NewReader(""), out: out, err: err, inTerminal: true, outTerminal: true, errTerminal: true, width: width,
+		env: func(name string) string {
+			if name == "COLLAB_CONFIG_DIR" {
+				return directory
+			}
+			return environment[name]
+		},
+		now: time.Now,
+	}, out, err
+}
+
+type animal struct {
+	Name  string `json:"name"`
+	Sound string `json:"sound"`
+}
+
+var (
+	animals = []animal{{"cat", "miaow \x1b[31m\n"}, {"Mäuschen", "a long sound, repeated"}}
+	columns = []column[animal]{{"name", func(a animal) string { return a.Name }}, {"sound", func(a animal) string { return a.Sound }}}
+)
+
+func TestATableFitsTheTerminalAndCannotControlIt(t *testing.T) {
+	a, out, _ := terminal(t, 24, map[string]string{"NO_COLOR": "1"})
+	if err := rows(a, values(animals), columns...); err != nil {
+		t.Fatal(err)
+	}
+	want := "NAME      SOUND\ncat       miaow  [31m \nMäuschen  a long sound,…\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestHeadingsHaveAColourUnlessItIsRefused(t *testing.T) {
+	for refusal, coloured := range map[string]bool{"": true, "NO_COLOR": false} {
+		a, out, _ := terminal(t, 80, map[string]string{refusal: "1"})
+		if err := rows(a, values(animals), columns...); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out.String(), "\x1b[2mNAME") != coloured {
+			t.Errorf("with %q it is %q", refusal, out.String())
+		}
+	}
+}
+
+func TestNothingIsPrintedOfAListThatBreaks(t *testing.T) {
+	broken := errors.New("broken")
+	a, out, _ := terminal(t, 80, nil)
+	a.flags.json = "name"
+	list := func(yield func(animal, error) bool) { _ = yield(animals[0], nil) && yield(animal{}, broken) }
+	if err := rows(a, list, columns...); !errors.Is(err, broken) || out.Len() > 0 {
+		t.Errorf("it prints %q and returns %v", out, err)
+	}
+}
+
+// safe is a keyring in memory that can be out of order.
+type safe struct {
+	secrets map[string]string
+	fault   error
+}
+
+func (s safe) Get(name string) (string, error) { return s.secrets[name], s.fault }
+func (s safe) Set(name, secret string) error {
+	if s.fault == nil {
+		s.secrets[name] = secret
+	}
+	return s.fault
+}
+func (s safe) Delete(name string) error { delete(s.secrets, name); return s.fault }
+
+func TestATokenIsInTheKeyringOrInTheFile(t *testing.T) {
+	c := account{Server: "https://a.example", OrgID: "1", Org: "A", User: "ada", Token: "secret"}
+	for name, try := range map[string]struct {
+		fault    error
+		insecure bool
+		inFile   bool
+	}{
+		"a keyring":                    {nil, false, false},
+		"a keyring that is not wanted": {nil, true, true},
+		"a keyring that fails":         {errors.New("no D-Bus"), false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _, said := terminal(t, 80, nil)
+			keyring := safe{map[string]string{}, try.fault}
+			a.secrets = keyring
+			if err := a.keep(c, try.insecure); err != nil {
+				t.Fatal(err)
+			}
+			_, stored, err := a.accounts()
+			if err != nil || len(stored) != 1 || (stored[0].Token == "secret") != try.inFile || (keyring.secrets[c.key()] == "secret") == try.inFile {
+				t.Errorf("the file has %+v, %v, the keyring %v", stored, err, keyring.secrets)
+			}
+			if warned := strings.Contains(said.String(), "warning:"); warned != (try.fault != nil) {
+				t.Errorf("it says %q", said)
+			}
+			found, err := a.account()
+			if err != nil || found.Token != "secret" {
+				t.Errorf("the account is %+v, %v", found, err)
+			}
+			if err := a.renewed(found, "newer"); err != nil {
+				t.Fatal(err)
+			}
+			if found, err = a.account(); err != nil || found.Token != "newer" {
+				t.Errorf("after its renewal it is %+v, %v", found, err)
+			}
+			if err := a.forget(stored); err != nil {
+				t.Fatal(err)
+			}
+			if _, err = a.account(); exitCode(err) != exitSignIn || len(keyring.secrets) > 0 {
+				t.Errorf("after signing out: %v, %v", err, keyring.secrets)
+			}
+		})
+	}
+}
+
+func TestSizesAreReadable(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536 << 10: "1.5 MiB", 1 << 40: "1.0 TiB"} {
+		if got := sizeText(n); got != want {
+			t.Errorf("%d is %q, want %q", n, got, want)
+		}
+	}
+}
