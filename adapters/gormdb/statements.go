@@ -92,11 +92,12 @@ var addObjects = objectTable.insertsRecords(objectTable.rest, "")
 
 // takenKeys returns the objects that have keys of its first parameter, and those of the keys of the
 // third that are parent folders of objects; objects of the second and of the fourth do not count.
+// Postgres would join the whole table for an EXISTS instead of looking in the index for each key.
 var takenKeys = func() (s [2]string) {
 	for d, from := range listed {
 		s[d] = "SELECT a.folded_key, a.id FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + " AND NOT (" + d.in("a.id", "uuid") + ")" +
-			" UNION ALL SELECT value, NULL FROM " + from + " WHERE EXISTS (SELECT 1 FROM objects b WHERE b.org_id = @org" +
-			" AND b.folded_key > value || '/' AND b.folded_key < value || '0' AND NOT (" + d.in("b.id", "uuid") + "))"
+			" UNION ALL SELECT value, NULL FROM " + from + " WHERE (SELECT 1 FROM objects b WHERE b.org_id = @org" +
+			" AND b.folded_key > value || '/' AND b.folded_key < value || '0' AND NOT (" + d.in("b.id", "uuid") + ") ORDER BY b.folded_key LIMIT 1) = 1"
 	}
 	return s
 }()
