@@ -361,10 +361,11 @@ func (c Client) At(s *Server) Client {
 	return c
 }
 
-// Do sends a request to a path under /api/v1 and returns the status and body.
+// Do sends a request to a path under /api/v1 and returns the status and body. The body is sent as JSON,
+// or as it is if it is an io.Reader.
 func (c Client) Do(method, path string, body any, headers ...string) (int, []byte, error) {
-	var content io.Reader
-	if body != nil {
+	content, whole := body.(io.Reader)
+	if body != nil && !whole {
 		data, err := json.Marshal(body)
 		if err != nil {
 			return 0, nil, err
@@ -375,7 +376,7 @@ func (c Client) Do(method, path string, body any, headers ...string) (int, []byt
 	if err != nil {
 		return 0, nil, err
 	}
-	if body != nil {
+	if body != nil && !whole {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if c.Token != "" {
