@@ -99,8 +99,8 @@ format:
 vet:
 	$(GO) vet ./...
 	$(GO) vet -tags browser,$(TAGS) ./test/browser
-	GOOS=windows $(GO) vet ./cmd/collab
-	GOOS=darwin $(GO) vet ./cmd/collab
+	GOOS=windows $(GO) build -o /dev/null ./cmd/collab
+	GOOS=darwin $(GO) build -o /dev/null ./cmd/collab
 	@echo "ok	vet"
 
 staticcheck:
