@@ -25,6 +25,7 @@ import (
 const (
 	exitFailure   = 1
 	exitUsage     = 2
+	exitGuard     = 3
 	exitSignIn    = 4
 	exitConflict  = 5
 	exitCancelled = 130
@@ -117,7 +118,7 @@ func exitCode(err error) int {
 func (a *app) root() *cobra.Command {
 	root := group("collab", "Work with a Collab server from the command line",
 		a.login(), a.logout(), a.whoami(), a.orgs(),
-		a.files(), a.tasks(), a.chat(), a.models(), a.memory(), a.members(), a.invitations(), a.teams(), a.workspaces(),
+		a.sync(), a.files(), a.tasks(), a.chat(), a.models(), a.memory(), a.members(), a.invitations(), a.teams(), a.workspaces(),
 		a.usageCommand(), a.billing(), a.connectors(), a.releases(), a.admin(),
 		a.api(), a.versionCommand(), topic("environment", "Variables that commands read", environment), topic("exit-codes", "What a command's exit code says", exitCodes))
 	root.Long = "collab works with a Collab server from the command line. Sign in with collab login."

@@ -56,7 +56,7 @@ func describe(b *strings.Builder, c *cobra.Command) {
 		if sub.Hidden || sub.Name() == "help" {
 			continue
 		}
-		if !sub.HasSubCommands() {
+		if !sub.HasSubCommands() || sub.Use != sub.Name() {
 			fmt.Fprintf(b, "\n## %s\n\n%s.\n", sub.CommandPath(), sub.Short)
 			var usage []string
 			if sub.Runnable() {

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"collab/domain/mirror"
+	"collab/test/collabd"
+	"collab/test/soak"
+)
+
+// device is a directory, and what its user does there.
+type device struct {
+	*testing.T
+	name, dir string
+	account   collabd.Client
+	random    *rand.Rand
+	outside   string // where files are written before they are saved
+	running   *exec.Cmd
+	lines     chan string // of the running process
+}
+
+func (d *device) path(name string) string { return filepath.Join(d.dir, name) }
+
+func (d *device) must(err error) {
+	d.Helper()
+	if err != nil {
+		d.Fatal(err)
+	}
+}
+
+// command returns the process of the device.
+func (d *device) command(flags ...string) *exec.Cmd {
+	d.Helper()
+	path, err := exec.LookPath("collab")
+	d.must(err)
+	c := exec.Command(path, append([]string{"sync", d.dir}, flags...)...)
+	c.Env = append(os.Environ(), "COLLAB_SERVER="+d.account.Base, "COLLAB_TOKEN="+d.account.Token, "COLLAB_DEVICE="+d.name, "COLLAB_CONFIG_DIR="+d.outside)
+	return c
+}
+
+// start starts the process of the device.
+func (d *device) start() {
+	d.Helper()
+	d.running = d.command()
+	out, err := d.running.StdoutPipe()
+	d.must(err)
+	d.running.Stderr = os.Stderr
+	d.must(d.running.Start())
+	lines := make(chan string)
+	d.lines = lines
+	go func() {
+		defer close(lines)
+		for scanner := bufio.NewScanner(out); scanner.Scan(); {
+			lines <- scanner.Text()
+		}
+	}()
+}
+
+// kill kills the process after so many lines, or when a round is over. Until then the user goes on.
+func (d *device) kill(after int, l *ledger) {
+	d.Helper()
+	for line := range d.lines {
+		d.Logf("%s: %s", d.name, line)
+		var r syncRound
+		d.must(json.Unmarshal([]byte(line), &r))
+		if after--; after < 0 || r.Done > 0 {
+			break
+		}
+		if d.random.IntN(4) == 0 {
+			d.edit(l)
+		}
+	}
+	d.must(d.running.Process.Kill())
+	for range d.lines {
+	}
+	if err := d.running.Wait(); d.running.ProcessState.ExitCode() >= 0 {
+		d.Fatalf("%s had ended: %v", d.name, err)
+	}
+}
+
+// once runs a round in a process of its own, and returns how many changes it has made.
+func (d *device) once() int {
+	d.Helper()
+	out, err := d.command("--once").Output()
+	d.Logf("%s: %s", d.name, out)
+	d.must(err)
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	var r syncRound
+	d.must(json.Unmarshal([]byte(lines[len(lines)-1]), &r))
+	return r.Done
+}
+
+// files returns the contents of the directory by path, without the client's own.
+func (d *device) files() map[string]string {
+	all := map[string]string{}
+	d.walk(d.dir, func(name, content string) {
+		if !strings.HasPrefix(name, mirror.StateDirectory+"/") {
+			all[name] = content
+		}
+	})
+	return all
+}
+
+func (d *device) walk(top string, each func(name, content string)) {
+	d.Helper()
+	d.must(fs.WalkDir(os.DirFS(top), ".", func(name string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && e.IsDir() {
+			return nil
+		}
+		content, err := os.ReadFile(filepath.Join(top, name))
+		if errors.Is(err, fs.ErrNotExist) { // it was just moved
+			return nil
+		}
+		each(name, string(content))
+		return err
+	}))
+}
+
+// ledger has the contents that were written, and whether somebody has knowingly overwritten or
+// deleted them.
+type ledger struct {
+	n    int
+	gone map[string]bool
+	all  map[string]bool
+}
+
+// content returns a new content.
+func (l *ledger) content(by string) string {
+	l.n++
+	c := fmt.Sprintf("content %d of %s\n", l.n, by)
+	l.all[c] = true
+	return c
+}
+
+// edit does what a person does to a file or directory, and knows which content it takes away.
+func (d *device) edit(l *ledger) {
+	d.Helper()
+	names := slices.Sorted(maps.Keys(d.files()))
+	some := func() string { return names[d.random.IntN(len(names))] }
+	fresh := func() string {
+		name := fmt.Sprintf("%c/%c%d", 'p'+rune(d.random.IntN(4)), 'a'+rune(d.random.IntN(12)), d.random.IntN(3))
+		d.must(os.MkdirAll(filepath.Dir(d.path(name)), 0o777))
+		return name
+	}
+	saved := filepath.Join(d.outside, "saved")
+	taken := func() {
+		content, err := os.ReadFile(saved)
+		d.must(err)
+		l.gone[string(content)] = true
+		d.must(os.Remove(saved))
+	}
+	// What another process has moved meanwhile is not there, or is there again.
+	raced := func(err error) bool {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EINVAL) {
+			d.Fatal(err)
+		}
+		return err != nil
+	}
+	rename := func(from, to string, flags uint) bool {
+		return !raced(unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags))
+	}
+	what := d.random.IntN(10)
+	if len(names) < 5 {
+		what = 0
+	}
+	switch {
+	case what < 4: // a new file
+		d.must(os.WriteFile(saved, []byte(l.content(d.name)), 0o666))
+		if !rename(saved, d.path(fresh()), unix.RENAME_NOREPLACE) {
+			taken()
+		}
+	case what < 7: // a changed one
+		d.must(os.WriteFile(saved, []byte(l.content(d.name)), 0o666))
+		rename(saved, d.path(some()), unix.RENAME_EXCHANGE)
+		taken()
+	case what < 8: // a deleted one
+		if rename(d.path(some()), saved, unix.RENAME_NOREPLACE) {
+			taken()
+		}
+	case what < 9: // a renamed one
+		rename(d.path(some()), d.path(fresh()), unix.RENAME_NOREPLACE)
+	default: // a renamed directory
+		directory := filepath.Dir(some())
+		rename(d.path(directory), d.path(directory+"-"+fmt.Sprint(l.n)), unix.RENAME_NOREPLACE)
+	}
+}
+
+// devices returns two new directories on a server.
+func devices(t *testing.T, s *collabd.Server, seed uint64) (all []*device) {
+	owner := s.SignIn(t, "ada@example.com", t.Name(), "owner")
+	top := t.TempDir()
+	for i, name := range []string{"ann", "bob"} {
+		d := &device{T: t, name: name, dir: filepath.Join(top, name), account: owner, random: rand.New(rand.NewPCG(seed, uint64(i+1))), outside: filepath.Join(top, name+"-outside")}
+		d.must(errors.Join(os.Mkdir(d.dir, 0o777), os.Mkdir(d.outside, 0o777)))
+		d.start()
+		t.Cleanup(func() {
+			_ = d.running.Process.Kill() // unless the test did
+			for range d.lines {
+			}
+			_ = d.running.Wait()
+		})
+		all = append(all, d)
+	}
+	return all
+}
+
+func TestWhatIsSavedOnOneDeviceAppearsOnTheOther(t *testing.T) {
+	all := devices(t, collabd.Start(t), 1)
+	for i := range 3 {
+		from, to := all[i%2], all[(i+1)%2]
+		name := fmt.Sprintf("folder %d/notes.txt", i)
+		from.must(errors.Join(os.MkdirAll(filepath.Dir(from.path(name)), 0o777), os.WriteFile(from.path(name), []byte(name), 0o666)))
+		for line := range to.lines {
+			if strings.Contains(line, name) {
+				break
+			}
+		}
+		if got := to.files()[name]; got != name {
+			t.Errorf("%s has %q", to.name, got)
+		}
+	}
+}
+
+func TestDevicesAndServersThatAreKilledLoseNothingAndConverge(t *testing.T) {
+	seed := soak.Seed(t)
+	t.Logf("COLLAB_SEED=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	s := collabd.Start(t)
+	devices := devices(t, s, seed)
+	l := &ledger{gone: map[string]bool{}, all: map[string]bool{}}
+	for range soak.Count(50) {
+		for _, d := range devices {
+			for range 1 + random.IntN(20) {
+				d.edit(l)
+			}
+		}
+		d := devices[random.IntN(len(devices))]
+		d.kill(random.IntN(60), l)
+		if random.IntN(3) == 0 {
+			s.Kill()
+			if err := s.Restart(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.edit(l)
+		d.start()
+	}
+	for _, d := range devices {
+		d.kill(0, l)
+	}
+	for rounds := 0; ; rounds++ {
+		steps := 0
+		for _, d := range devices {
+			steps += d.once()
+		}
+		if steps == 0 {
+			break
+		}
+		if rounds == 5 {
+			t.Fatalf("after %d rounds of each device there is still something to do", rounds)
+		}
+	}
+	ann, bob := devices[0].files(), devices[1].files()
+	if diff := cmp.Diff(ann, bob); diff != "" {
+		t.Errorf("the devices differ (-ann +bob):\n%s", diff)
+	}
+	stored := map[string]string{}
+	var manifest []struct{ Path, Checksum string }
+	devices[0].account.Must(t, 200, "GET", "/sync/manifest", nil, &manifest)
+	for _, o := range manifest {
+		stored[o.Path] = o.Checksum
+	}
+	kept := map[string]bool{}
+	for name, content := range ann {
+		kept[content] = true
+		sum := sha256.Sum256([]byte(content))
+		ann[name] = hex.EncodeToString(sum[:])
+	}
+	if diff := cmp.Diff(stored, ann); diff != "" {
+		t.Errorf("server and devices differ (-server +devices):\n%s", diff)
+	}
+	for _, d := range devices {
+		d.walk(filepath.Join(d.dir, mirror.StateDirectory, "trash"), func(_, content string) { kept[content] = true })
+	}
+	for content := range l.all {
+		if !kept[content] && !l.gone[content] {
+			t.Errorf("%q is lost", content)
+		}
+	}
+	for content := range kept {
+		if !l.all[content] {
+			t.Errorf("a file has %q, which nobody wrote", content)
+		}
+	}
+	if len(ann) < 5 {
+		t.Errorf("only %d files are left", len(ann))
+	}
+}
