@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"sync/atomic"
 	"testing/iotest"
 
 	"collab/app/objects"
@@ -29,7 +30,7 @@ type remote struct {
 	// before is called with each request. It may fail it before it has an effect, or, with lost,
 	// have its answer lost.
 	before   func(call string) (lost bool, err error)
-	requests int
+	requests atomic.Int64
 }
 
 var (
@@ -100,7 +101,7 @@ func (s *server) move(ctx context.Context, r mirror.Record, path string) (mirror
 }
 
 func (r *remote) call(call string) (lost bool, err error) {
-	r.requests++
+	r.requests.Add(1)
 	return r.before(call)
 }
 

@@ -541,9 +541,10 @@ func (w *world) quiet() {
 	}
 	present := map[string]bool{}
 	for _, d := range w.devices {
-		d.remote.requests, d.state.writes = 0, 0
-		if _, err := w.round(d); err != nil || d.remote.requests > 1 || d.state.writes > 0 {
-			w.failf("%s makes %d requests and %d writes in quiet, %v", d.name, d.remote.requests, d.state.writes, err)
+		d.remote.requests.Store(0)
+		d.state.writes = 0
+		if _, err := w.round(d); err != nil || d.remote.requests.Load() > 1 || d.state.writes > 0 {
+			w.failf("%s makes %d requests and %d writes in quiet, %v", d.name, d.remote.requests.Load(), d.state.writes, err)
 		}
 		here := map[string]string{}
 		for name, f := range d.disk.files {
