@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,7 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fixture is a server that notes requests, and a client of it whose clock stands still.
 type fixture struct {
 	*Client
-	requests []string // method, path and the headers that matter
+	lock     sync.Mutex // of requests: handlers may outlive their connections
+	requests []string   // method, path and the headers that matter
 	waits    []time.Duration
 	tokens   []string
 }
@@ -31,8 +33,11 @@ func serve(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, bod
 	f := &fixture{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		f.lock.Lock()
 		f.requests = append(f.requests, strings.TrimSpace(fmt.Sprint(r.Method, " ", r.URL.RequestURI(), " ", r.Header.Get("Authorization"), " ", r.Header.Get("Idempotency-Key"))))
-		answer(w, r, string(body), len(f.requests))
+		n := len(f.requests)
+		f.lock.Unlock()
+		answer(w, r, string(body), n)
 	}))
 	t.Cleanup(server.Close)
 	keys := 0
@@ -51,8 +56,17 @@ func serve(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, bod
 	return f
 }
 
+// count returns the number of requests.
+func (f *fixture) count() int {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return len(f.requests)
+}
+
 func (f *fixture) expect(t *testing.T, requests ...string) {
 	t.Helper()
+	f.lock.Lock()
+	defer f.lock.Unlock()
 	if diff := cmp.Diff(requests, f.requests); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
@@ -122,8 +136,8 @@ func TestRefusalsForNowAreRetriedWithTheSameKeyAndBody(t *testing.T) {
 
 func TestRetriesEnd(t *testing.T) {
 	f := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string, _ int) { w.WriteHeader(503) })
-	if _, err := f.GetMe(t.Context()); Status(err) != 503 || len(f.requests) != 6 {
-		t.Errorf("%d requests end in %v", len(f.requests), err)
+	if _, err := f.GetMe(t.Context()); Status(err) != 503 || f.count() != 6 {
+		t.Errorf("%d requests end in %v", f.count(), err)
 	}
 }
 
@@ -143,8 +157,8 @@ func TestALostAnswerIsAskedForAgainOnlyWhereThatIsSafe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, lost)
-			if err := try.call(f.Client); err == nil || len(f.requests) != try.want {
-				t.Errorf("%d requests end in %v", len(f.requests), err)
+			if err := try.call(f.Client); err == nil || f.count() != try.want {
+				t.Errorf("%d requests end in %v", f.count(), err)
 			}
 		})
 	}
@@ -238,7 +252,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		cancel(left)
 		<-r.Context().Done()
 	})
-	if _, err := f.GetMe(ctx); !errors.Is(err, left) || len(f.requests) != 1 {
-		t.Errorf("%d requests end in %v", len(f.requests), err)
+	if _, err := f.GetMe(ctx); !errors.Is(err, left) || f.count() != 1 {
+		t.Errorf("%d requests end in %v", f.count(), err)
 	}
 }
