@@ -297,24 +297,27 @@ func room(was, next, limit int64, keep object.Retention) int64 {
 
 func (s storage) replaceAtOnce(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
 	c.Object.N = 0
-	kept, of := 0, string(c.Object.ID)
+	how, of := replaceReleased, string(c.Object.ID)
 	record := jsonText(rowOfRecord(c.Object, c.FromPath))
 	args := bind(rowOfObject(c.Object), replaceFields, append(make([]any, 0, 36), epoch, room(was.Size, c.Object.Size, limit, keep), of, was.Blob, c.Object.Version-1, c.Object.Blob))
 	at, by := c.At.UnixMilli(), sql.NullString{String: string(c.By), Valid: c.By != ""}
 	args = append(args, of)
 	if keep.Keeps() {
-		kept = 1
-		v := keep.Ended(c.Object, c.By, c.At, false)
-		args = append(args, at, by, v.ExpiresAt.UnixMilli(), of, of, keep.Versions-1, at)
+		how = replaceKept
+		args = append(args, at, by, keep.Ended(c.Object, c.By, c.At, false).ExpiresAt.UnixMilli())
+		if mayExceed(c.Object.Version-1, keep) {
+			how = replaceKeptOfMany
+			args = append(args, of, of, keep.Versions-1, at)
+		}
 	} else {
 		args = append(args, was.Blob, at)
 	}
 	args = append(args, string(c.Type), at, by, strings.TrimSuffix(record, "0}"), c.Object.Size-was.Size) // the number is the record's last field
-	if kept == 1 {
+	if how != replaceReleased {
 		args = append(args, was.Size)
 	}
 	var head object.Head
-	found, err := oneRow(ctx, s.write, "Object", tenantSQL(o, replaceObject[kept][c.Object.Class()], args...), headDest(&head)...)
+	found, err := oneRow(ctx, s.write, "Object", tenantSQL(o, replaceObject[how][c.Object.Class()], args...), headDest(&head)...)
 	if err == nil && !found {
 		err = errChanged()
 	}

@@ -105,34 +105,46 @@ var takenKeys = func() (s [2]string) {
 // replaceFields are the fields that Replace is given; it computes the number.
 var replaceFields = slices.DeleteFunc(slices.Clone(objectTable.changes), func(f field) bool { return f.name == "n" })
 
-// replaceObject is Replace in one statement instead of eight on Postgres, by whether the previous
-// content is kept and by the object's class. Each part reads its rows from the one before: the log's
-// head is locked first, as everywhere, and nothing is changed if a part finds no row.
-var replaceObject = func() (s [2][object.Versions]string) {
+// The texts of replaceObject: the previous content is released, or kept, or kept where others may be
+// too many.
+const (
+	replaceReleased = iota
+	replaceKept
+	replaceKeptOfMany
+)
+
+// replaceObject is Replace in one statement instead of eight on Postgres, by what becomes of the previous
+// content and by the object's class. Each part reads its rows from the one before: the log's head is locked
+// first, as everywhere, and nothing is changed if a part finds no row.
+var replaceObject = func() (s [3][object.Versions]string) {
 	const insertName = " discarded AS (INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT @org, "
 	released := insertName + "?::text, TRUE, ?::bigint FROM taken" + discarded + "),"
 	kept := " kept AS (INSERT INTO object_versions (org_id, " + join(keptFields, "%") + ", ended_at, ended_by, expires_at) SELECT @org, " +
-		join(keptFields, "was.%") + ", ?::bigint, ?::uuid, ?::bigint FROM was JOIN taken ON TRUE)," +
-		" excess AS (DELETE FROM object_versions v USING taken WHERE v.org_id = @org AND v.object_id = ? AND v.version <=" +
+		join(keptFields, "was.%") + ", ?::bigint, ?::uuid, ?::bigint FROM was JOIN taken ON TRUE),"
+	excess := " excess AS (DELETE FROM object_versions v USING taken WHERE v.org_id = @org AND v.object_id = ? AND v.version <=" +
 		" (SELECT e.version FROM object_versions e WHERE e.org_id = @org AND e.object_id = ? ORDER BY e.version DESC LIMIT 1 OFFSET ?) RETURNING v.blob, v.size)," +
 		insertName + "excess.blob, TRUE, ?::bigint FROM excess" + discarded + "),"
 	for class := range s[0] {
-		bytes := ", counted_n = taken.n, " + usageColumns[class] + " = log_heads." + usageColumns[class] + " + ?"
-		s[0][class] = replaceObjectBefore("") + released + replaceObjectLogged + bytes + replaceObjectAfter
-		s[1][class] = replaceObjectBefore(", x.id AS object_id, "+join(keptFields[1:], "x.%")) + kept + replaceObjectLogged + bytes +
-			", version_bytes = log_heads.version_bytes + ? - (SELECT CAST(COALESCE(SUM(e.size), 0) AS bigint) FROM excess e)" + replaceObjectAfter
+		logged := replaceObjectLogged + ", counted_n = taken.n, " + usageColumns[class] + " = log_heads." + usageColumns[class] + " + ?"
+		before := replaceObjectBefore(", x.id AS object_id, "+join(keptFields[1:], "x.%")) + kept
+		grown := ", version_bytes = log_heads.version_bytes + ?"
+		s[replaceReleased][class] = replaceObjectBefore("") + released + logged + replaceObjectAfter
+		s[replaceKept][class] = before + logged + grown + replaceObjectAfter
+		s[replaceKeptOfMany][class] = before + excess + logged + grown + " - (SELECT CAST(COALESCE(SUM(e.size), 0) AS bigint) FROM excess e)" + replaceObjectAfter
 	}
 	return s
 }()
 
-// keepVersions inserts earlier versions, and excessVersions returns the names and sizes of those of
-// objects that are beyond a number.
-var keepVersions, excessVersions = func() (keep, excess [2]string) {
-	for _, d := range []dialect{onSQLite, onPostgres} {
+// keepVersions inserts earlier versions, excessVersions returns the names and sizes of those of objects
+// that are beyond a number, and removeVersions deletes those with the names of blobs. Without the name of
+// the index SQLite would read all versions of the organisation for that.
+var keepVersions, excessVersions, removeVersions = func() (keep, excess, remove [2]string) {
+	for d, index := range map[dialect]string{onSQLite: " INDEXED BY object_versions_blob", onPostgres: ""} {
+		remove[d] = "DELETE FROM object_versions" + index + " WHERE org_id = @org AND " + d.in("blob", "text")
 		excess[d] = "SELECT r.blob, r.size FROM (SELECT v.blob, v.size, ROW_NUMBER() OVER (PARTITION BY v.object_id ORDER BY v.version DESC) AS place" +
 			" FROM object_versions v WHERE v.org_id = @org AND " + d.in("v.object_id", "uuid") + ") AS r WHERE r.place > ?"
 	}
-	return versionTable.insertsRecords(versionTable.rest, ""), excess
+	return versionTable.insertsRecords(versionTable.rest, ""), excess, remove
 }()
 
 // keptFields are the fields of an earlier version that are those of its object, the id first.

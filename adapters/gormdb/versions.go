@@ -85,10 +85,12 @@ func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, end
 			return err
 		}
 		rows := make([]versionRow, len(ended))
-		var all, deleted []id.Object
+		var many, deleted []id.Object
 		for i, v := range ended {
 			rows[i] = *rowOfVersion(v)
-			all = append(all, v.ID)
+			if mayExceed(v.Version, keep) {
+				many = append(many, v.ID)
+			}
 			if v.Deleted {
 				deleted = append(deleted, v.ID)
 			}
@@ -104,11 +106,18 @@ func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, end
 				return err
 			}
 		}
-		excess := tenantSQL(o, excessVersions[c.dialect], list(c.dialect, all), keep.Versions)
+		if len(many) == 0 {
+			return nil
+		}
+		excess := tenantSQL(o, excessVersions[c.dialect], list(c.dialect, many), keep.Versions)
 		_, err := versions{c}.discard(ctx, o, excess, math.MaxInt64, ended[0].EndedAt)
 		return err
 	})
 }
+
+// mayExceed reports whether an object can have more versions than are kept when one with the number ends:
+// numbers begin with 1.
+func mayExceed(version int64, keep object.Retention) bool { return version > keep.Versions }
 
 func (q versions) Take(ctx context.Context, o id.Org, of id.Object, version int64) (v object.Earlier, err error) {
 	err = q.atomic(ctx, func(c *conn) error {
@@ -167,7 +176,7 @@ func (q versions) discard(ctx context.Context, o id.Org, of command, size int64,
 	if err != nil || len(names) == 0 {
 		return 0, err
 	}
-	if _, err := versionTable.of(q.write, o).among("blob", list(q.dialect, names)).remove(ctx); err != nil {
+	if _, err := exec(ctx, q.write, "Version", tenantSQL(o, removeVersions[q.dialect], list(q.dialect, names))); err != nil {
 		return 0, err
 	}
 	q.grow(o, object.Versions, -sum)
