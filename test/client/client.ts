@@ -138,9 +138,22 @@ async function documents(api: Client, workspaceId: string): Promise<void> {
 	for (const file of good(await api.GET("/api/v1/sync/files", { params: { query: { kind: "ARTIFACT", scope: "SHARED", prefix: "o/shared", workspaceId } } }))) {
 		const path = { id: file.id }
 		good(await api.PUT("/api/v1/sync/files/{id}", { params: { path }, body: { content: "YQ==", encoding: "base64", expectedVersion: file.version } }))
+		good(await api.PATCH("/api/v1/sync/files/{id}", { params: { path }, body: { path: `moved/${file.path}`, expectedVersion: 1 } }))
+		for (const earlier of good(await api.GET("/api/v1/sync/files/{id}/versions", { params: { path, query: { limit: 10 } } }))) {
+			const version = { path: { ...path, version: String(earlier.version) } }
+			good(await api.GET("/api/v1/sync/files/{id}/versions/{version}", { params: version }))
+			good(await api.POST("/api/v1/sync/files/{id}/restore", { params: { path }, body: { version: earlier.version } }))
+			good(await api.DELETE("/api/v1/sync/files/{id}/versions/{version}", { params: version }))
+		}
+		good(await api.DELETE("/api/v1/sync/files/{id}/versions", { params: { path } }))
 		good(await api.DELETE("/api/v1/sync/files/{id}", { params: { path, query: { expectedVersion: 2 } } }))
 	}
 	const checksum = "ed7002b439e9ac845f22357d822bac1444730fbdb6016d3ec9432297b9ec9f73"
+	const { moved }: { moved: number } = good(await api.POST("/api/v1/sync/move", { body: { from: "reports", to: "archive", kind: "ARTIFACT", scope: "SHARED" } }))
+	const { maxBatchOperations } = good(await api.GET("/api/v1/sync/limits"))
+	if (moved < maxBatchOperations) {
+		good(await api.POST("/api/v1/sync/batch", { body: { op: "put", path: "a.md", content: "a" }, bodySerializer: (o) => JSON.stringify(o), headers: { "Content-Type": "application/x-ndjson" } }))
+	}
 	const upload = good(await api.POST("/api/v1/sync/uploads", { body: { path: "reports/january.pdf", size: 7, checksum } }))
 	const started = { path: { id: upload.id } }
 	good(await api.POST("/api/v1/sync/uploads/{id}/complete", { params: started }))
