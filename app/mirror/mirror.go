@@ -85,8 +85,8 @@ type Mirror struct {
 	limits    *mirror.Limits
 	immovable bool               // the server cannot move files
 	refused   map[string]refusal // by key
-	// sent has the contents whose uploads began and whose answers have not come, by key, with
-	// the paths that the files had in the directory.
+	// sent has the contents whose uploads or moves began and whose answers have not come, by key,
+	// with the paths that the files had in the directory.
 	sent map[string]map[string]string
 
 	lock   sync.Mutex // of what follows, and of the fields above during a round's steps
@@ -184,7 +184,7 @@ func (m *Mirror) keep(r mirror.Row) {
 	}
 }
 
-// sending notes that the content of a row is about to be uploaded.
+// sending notes that the server is about to get the local content of a row, uploaded or moved.
 func (m *Mirror) sending(r mirror.Row) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -238,9 +238,13 @@ func (m *Mirror) scan(ctx context.Context, scope mirror.Scope) error {
 	}
 	for !scope.Empty() {
 		was := m.entries
+		directories := map[string]bool{}
+		for _, d := range scope.Directories {
+			directories[d] = true
+		}
 		within := func(name string, e *mirror.Entry) bool {
 			return slices.ContainsFunc(scope.Trees, func(tree string) bool { return tree == "" || strings.HasPrefix(e.Path, tree+"/") }) ||
-				slices.Contains(scope.Directories, parent(e.Path))
+				directories[parent(e.Path)]
 		}
 		now := map[string]*mirror.Entry{}
 		maps.Copy(now, was)
@@ -258,7 +262,7 @@ func (m *Mirror) scan(ctx context.Context, scope mirror.Scope) error {
 		var fresh []string
 		if err := m.Disk.Scan(ctx, scope, known, func(e mirror.Entry) error {
 			now[e.Name] = &e
-			if old := was[e.Name]; e.Kind == mirror.Directory && (old == nil || old.Kind != mirror.Directory) && slices.Contains(scope.Directories, parent(e.Path)) {
+			if old := was[e.Name]; e.Kind == mirror.Directory && (old == nil || old.Kind != mirror.Directory) && directories[parent(e.Path)] {
 				fresh = append(fresh, e.Path)
 			}
 			return nil

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -36,9 +37,11 @@ type round struct {
 	*Mirror
 	Outcome
 	scope    mirror.Scope
-	attempts map[string]int // by key
-	stopped  error          // why the round cannot go on
-	progress bool           // a step of the present plan was done, or its premises have changed
+	touched  map[string]bool // directories in which steps may have changed something
+	attempts map[string]int  // by key
+	broken   map[string]bool // keys of the present plan of which a step has failed
+	stopped  error           // why the round cannot go on
+	progress bool            // a step of the present plan was done, or its premises have changed
 }
 
 // Round makes directory and server equal, as far as it can at present. It returns an error if it
@@ -50,7 +53,7 @@ func (m *Mirror) DryRun(ctx context.Context) (Outcome, error) { return m.round(c
 
 func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 	m.lock.Lock()
-	r := &round{Mirror: m, scope: m.scope, attempts: map[string]int{}}
+	r := &round{Mirror: m, scope: m.scope, touched: map[string]bool{}, attempts: map[string]int{}}
 	accept := m.accept
 	m.scope, m.accept = mirror.Scope{}, false
 	m.lock.Unlock()
@@ -121,7 +124,10 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		if err := r.settle(ctx, in, plan.Settled); err != nil {
 			return err
 		}
-		if err := r.execute(ctx, r.tried(plan.Steps)); err != nil {
+		err = r.execute(ctx, r.tried(plan.Steps))
+		r.scope = r.scope.Add(mirror.Scope{Directories: slices.Collect(maps.Keys(r.touched))})
+		clear(r.touched)
+		if err != nil {
 			return err
 		}
 		if r.progress {
@@ -202,7 +208,7 @@ func writes(a mirror.Action) bool {
 
 // execute does steps in the order of their actions, those of one action side by side.
 func (r *round) execute(ctx context.Context, steps []mirror.Step) error {
-	r.progress = false
+	r.progress, r.broken = false, map[string]bool{}
 	if len(steps) > 0 {
 		planned := Event{State: Planned, Steps: len(steps)}
 		for _, s := range steps {
@@ -215,7 +221,7 @@ func (r *round) execute(ctx context.Context, steps []mirror.Step) error {
 		for n < len(steps) && steps[n].Action == steps[0].Action {
 			n++
 		}
-		jobs := r.jobs(steps[:n])
+		jobs := r.jobs(slices.DeleteFunc(slices.Clone(steps[:n]), func(s mirror.Step) bool { return r.broken[s.Row.Key] }))
 		steps = steps[n:]
 		next := make(chan func(context.Context) error)
 		group, cancel := context.WithCancel(ctx)
@@ -325,6 +331,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	r.broken[s.Row.Key] = true
 	r.Report(Event{Step: s, State: Failed, Problem: err})
 	var stored stateError
 	var remote remoteError
@@ -363,6 +370,8 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 
 // touch has the next scan look at the directories of a path.
 func (r *round) touch(path string) {
-	directories := object.Ancestors(path)
-	r.scope = r.scope.Add(mirror.Scope{Directories: append(directories, "")})
+	r.touched[""] = true
+	for _, above := range object.Ancestors(path) {
+		r.touched[above] = true
+	}
 }

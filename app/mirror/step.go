@@ -58,12 +58,16 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 		r.found(row.Local, &e)
 		return r.moved(ctx, row, agreed(s.To, *s.To.Remote, e))
 	case mirror.Move:
+		r.sending(s.To)
 		record, err := r.RemoteWriter.Move(ctx, *row.Remote, s.Path)
 		if err != nil {
 			return remoteError{err}
 		}
 		return r.moved(ctx, row, agreed(s.To, record, *s.To.Local))
 	case mirror.MoveDirectory:
+		for _, one := range s.Steps {
+			r.sending(one.To)
+		}
 		// The records have other versions now, which the next reading of the server tells.
 		return remotely(r.RemoteWriter.MoveDirectory(ctx, s.From, s.Path))
 	case mirror.DeleteFirst, mirror.Delete:
@@ -248,6 +252,7 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 			w.Delete = true
 		case mirror.Move:
 			w.Move, w.Path, w.Checksum = true, s.Path, s.Row.Remote.Checksum
+			r.sending(s.To)
 		default:
 			w.Path, w.Checksum = s.Path, s.Row.Local.Checksum
 			content, err := r.readAll(ctx, *s.Row.Local)
