@@ -334,6 +334,9 @@ func (m *Mirror) read(ctx context.Context) error {
 		key, known := m.keys[record.ID]
 		if r := row(key); known && r.Remote != nil && r.Remote.ID == record.ID {
 			r.Remote, r.Missing = nil, false
+			if to := mirror.KeyOf(record.Path); to != key && m.sent[to][record.Checksum] != "" {
+				r.Synced = nil // this client moved it: nobody has deleted what is at the old path now
+			}
 			changed[key] = r
 		}
 	}
