@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -87,7 +88,7 @@ func (a *api) setUpload(c *call, u upload.Upload) {
 }
 
 // withUploadHeaders returns a handler whose errors have the headers of an upload only if they are about it:
-// after others the client asks where to continue.
+// after others the client asks where to continue, at the Location of an upload that was created.
 func withUploadHeaders(h handler) handler {
 	return func(c *call) error {
 		err := h(c)
@@ -100,7 +101,6 @@ func withUploadHeaders(h handler) handler {
 				c.Header().Del(name)
 			}
 		}
-		c.Header().Del("Location")
 		return err
 	}
 }
@@ -129,6 +129,13 @@ func (a *api) createResumable(c *call) error {
 		return err
 	}
 	u.Expected = when.version
+	if h.offset == nil {
+		h.offset = new(int64(0))
+	}
+	fresh := upload.New(upload.Upload{Size: u.Size}, a.Now())
+	if err := fresh.CheckAppend(*h.offset, c.r.ContentLength, h.complete, a.Objects.MinAppend); err != nil {
+		return err
+	}
 	actor, err := a.authorize(c)
 	if err != nil {
 		return err
@@ -242,7 +249,9 @@ func (a *api) appendResumable(c *call) error {
 			return fault.Field(uploadLength, "is not that of the upload, which is %d", u.Size)
 		case h.complete && u.Status() == upload.Completed:
 			// The response to the same request was lost.
-			if _, err := io.Copy(io.Discard, io.LimitReader(c.uploadBody(), u.Size)); err != nil {
+			arrived := c.yield()
+			_, err := io.Copy(io.Discard, io.LimitReader(c.uploadBody(), u.Size))
+			if err = cmp.Or(err, arrived()); err != nil {
 				return err
 			}
 		default:
@@ -267,7 +276,6 @@ func (a *api) appendResumable(c *call) error {
 func (a *api) appendTo(c *call, actor org.Actor, u upload.Upload, offset int64, last bool) (upload.Upload, error) {
 	u, err := a.Objects.Append(c.r.Context(), actor, u, offset, last, &objects.Upload{Content: c.uploadBody(), Size: c.r.ContentLength, Storing: c.yield})
 	a.setUpload(c, u)
-	c.setUploadComplete(false)
 	return u, err
 }
 
@@ -278,7 +286,10 @@ func (a *api) finishResumable(c *call, actor org.Actor, u upload.Upload, checksu
 	if err != nil {
 		// The upload can be finished later unless it was cancelled.
 		_, lookup := a.Objects.Resumable(c.r.Context(), actor, u.ID)
-		c.setUploadComplete(fault.Is(lookup, fault.NotFound))
+		cancelled := fault.Is(lookup, fault.NotFound)
+		if c.setUploadComplete(cancelled); cancelled {
+			c.Header().Del("Location")
+		}
 		return err
 	}
 	c.setUploadComplete(true)

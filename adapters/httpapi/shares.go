@@ -66,11 +66,14 @@ func (c *call) shareHolder() string {
 
 // enter takes a place for the request's use of the database, unless it has one or needs none.
 // Once refused, it returns the same error.
-func (c *call) enter() error {
+func (c *call) enter() error { return c.enterUntil(c.r.Context()) }
+
+// enterUntil is enter, which waits no longer than until the context is done.
+func (c *call) enterUntil(ctx context.Context) error {
 	if c.route == nil || c.work.Held() || c.overShare != nil {
 		return c.overShare
 	}
-	c.work, c.overShare = c.route.work.Enter(c.r.Context(), c.shareHolder())
+	c.work, c.overShare = c.route.work.Enter(ctx, c.shareHolder())
 	return c.overShare
 }
 
@@ -83,11 +86,11 @@ func (c *call) leave() {
 	}
 }
 
-// yield gives the place of enter back until the function that it returns is called, which is
-// enter.
+// yield gives the place of enter back until the function that it returns is called, which enters also
+// if the client has gone meanwhile, so that what it sent is stored.
 func (c *call) yield() func() error {
 	c.work.Leave()
-	return c.enter
+	return func() error { return c.enterUntil(context.WithoutCancel(c.r.Context())) }
 }
 
 // enterWebhook takes a place for a provider's message about an organisation, until the end of

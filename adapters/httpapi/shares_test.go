@@ -171,6 +171,15 @@ func TestNoPlaceIsHeldWhileContentIsReadOrSent(t *testing.T) {
 	if body.calls < 20 {
 		t.Errorf("the content was read in %d parts", body.calls)
 	}
+	began := read[resumable](t, send(o, request(http.MethodPost, "/resumable-uploads?path=b&checksum="+checksum(content), nil, "Upload-Complete: ?0", "Upload-Length: 100000")), http.StatusCreated)
+	for range 2 { // the second repeats the first
+		body.calls, body.from = 0, strings.NewReader(content)
+		r := request(http.MethodPatch, "/resumable-uploads/"+began.ID, body, "Content-Type: application/partial-upload", "Upload-Complete: ?1", "Upload-Offset: 0")
+		r.ContentLength = int64(len(content))
+		if read[record](t, send(o, r), http.StatusCreated); body.calls < 20 {
+			t.Errorf("the content was read in %d parts", body.calls)
+		}
+	}
 	for _, target := range []string{"/files/" + made.ID, "/files/" + made.ID + "?raw=1", "/files", "/manifest"} {
 		w := &checkedContent{ResponseRecorder: httptest.NewRecorder(), t: t, shares: o.shares.requests}
 		if o.ServeHTTP(w, request(http.MethodGet, target, nil)); w.Code != http.StatusOK || w.calls == 0 {
@@ -180,6 +189,27 @@ func TestNoPlaceIsHeldWhileContentIsReadOrSent(t *testing.T) {
 	if f := o.shares.requests.Figures(); f != (limit.SharesFigures{}) {
 		t.Errorf("%+v", f)
 	}
+}
+
+func TestAPlaceIsTakenAfterTheClientHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		work := limit.NewShares("requests", 1, 1, 1)
+		other, err := work.Enter(t.Context(), "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		c := &call{r: get("/test").WithContext(ctx), route: &endpoint{work: work}}
+		enter, entered := c.yield(), make(chan error, 1)
+		go func() { entered <- enter() }()
+		synctest.Wait()
+		other.Leave()
+		if err := <-entered; err != nil || !c.work.Held() {
+			t.Errorf("%v", err)
+		}
+		c.leave()
+	})
 }
 
 func TestSharesOfEndpoints(t *testing.T) {

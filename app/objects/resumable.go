@@ -60,12 +60,15 @@ func (s *Objects) Resumable(ctx context.Context, actor org.Actor, of id.Upload) 
 
 // Append appends in's content to an upload at the offset, where last says whether it is the end of the
 // whole content. The content is stored part by part; what was stored before an error stays, also if the
-// content ends with one. It returns the upload as it is then.
+// content ends with one. It returns the upload as it is then. In's Storing is called before each part is
+// awaited and before it is stored.
 func (s *Objects) Append(ctx context.Context, actor org.Actor, of upload.Upload, offset int64, last bool, in *Upload) (upload.Upload, error) {
 	err := of.CheckAppend(offset, in.Size, last, s.MinAppend)
 	content := bufio.NewReader(in.Content)
 	for total := int64(0); err == nil; {
-		if _, err = content.Peek(1); err != nil {
+		arrived := in.yield()
+		_, err = content.Peek(1)
+		if err = cmp.Or(arrived(), err); err != nil {
 			break
 		}
 		if of.Offset == of.Size {
@@ -73,9 +76,6 @@ func (s *Objects) Append(ctx context.Context, actor org.Actor, of upload.Upload,
 			return of, cmp.Or(s.Cancel(ctx, actor, of), err)
 		}
 		r := &partReader{from: content, left: min(s.PartSize, of.Size-of.Offset), enough: func(n int64) error {
-			if last {
-				return nil
-			}
 			return of.CheckLength(offset, total+n, s.MinAppend)
 		}}
 		var n int64
@@ -163,7 +163,7 @@ func (r *partReader) Read(p []byte) (int, error) {
 
 // Finish stores the object with the content of an upload, as Create or Replace would. The checksum may be
 // empty if the upload has one. Repeated, it returns the object. An upload whose content has another
-// checksum, or lacks parts, is cancelled; after other errors it can be finished later. Storing is that
+// checksum than its own, or lacks parts, is cancelled; after other errors it can be finished later. Storing is that
 // of an Upload.
 func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload, checksum string, storing func() (stored func() error)) (object.Object, error) {
 	if of.Status() == upload.Completed {
@@ -195,7 +195,7 @@ func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload,
 	switch {
 	case err == nil:
 		s.discardParts(ctx, of)
-	case u.differs || parts.lost:
+	case u.differs && of.Checksum != "" || parts.lost:
 		err = cmp.Or(s.Cancel(ctx, actor, of), err)
 	case fault.Is(err, fault.Conflict):
 		// Another request may have finished it meanwhile.

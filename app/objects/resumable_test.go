@@ -161,8 +161,8 @@ func TestARequestIsStoredInParts(t *testing.T) {
 	_, err := w.Objects.Append(ctx, w.ben, u, u.Offset, false, &objects.Upload{Content: strings.NewReader("few"), Size: -1})
 	expectKind(t, err, fault.Invalid)
 	_, err = w.Objects.Append(ctx, w.ben, u, u.Offset, true, &objects.Upload{Content: strings.NewReader("few"), Size: -1})
-	expectKind(t, err, fault.Invalid) // it is not the end, and stays
-	if got := fmt.Sprint(parts()); got != "[1000 1000 100 100 1000 1 3]" {
+	expectKind(t, err, fault.Invalid) // it is not the end
+	if got := fmt.Sprint(parts()); got != "[1000 1000 100 100 1000 1]" {
 		t.Errorf("the parts are %s", got)
 	}
 	must(t, w.Objects.Cancel(ctx, w.ben, u))
@@ -211,6 +211,14 @@ func TestResumableUploadsAreRefusedAtTheirBeginning(t *testing.T) {
 		expectKind(t, err, fault.Forbidden)
 		must(t, w.Objects.Cancel(t.Context(), w.ben, u))
 		w.began(t, "", "second", strings.Repeat("x", 2000))
+	})
+	t.Run("beyond the limit of the plan, in place of smaller content", func(t *testing.T) {
+		w := open(t)
+		large := w.create(t, w.ben, "large", strings.Repeat("x", 2000))
+		w.StorageLimits[plan.None] = 3000
+		w.began(t, large.ID, "", strings.Repeat("y", 2000))
+		_, err := w.Objects.Begin(t.Context(), w.ben, large.ID, nil, objects.Upload{Size: 2000})
+		expectKind(t, err, fault.Forbidden)
 	})
 }
 
@@ -294,6 +302,7 @@ func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 		must(t, err)
 		u = w.appended(t, w.Objects, u, "text")
 		expectKind(t, finish(t, w, u, ""), fault.Invalid)
+		expectKind(t, finish(t, w, u, harness.Checksum("other")), fault.Invalid)
 		must(t, finish(t, w, u, harness.Checksum("text")))
 	})
 	t.Run("when its content is longer", func(t *testing.T) {

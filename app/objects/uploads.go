@@ -121,8 +121,8 @@ func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor,
 		return o, 0, against(there, err)
 	}
 	names, pending, err := storage.Announced(ctx, actor.Org)
-	if growth := u.Size - o.Size; err == nil && growth > 0 {
-		err = s.checkGrowth(ctx, r, actor, growth+pending)
+	if err == nil {
+		err = s.checkGrowth(ctx, r, actor, u.Size-o.Size+pending)
 	}
 	return o, names, err
 }
