@@ -1,10 +1,16 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -144,59 +150,160 @@ func (b *bench) fairnessOn(ctx context.Context, database string, t table) (err e
 
 // besides measures the quiet organisations of a server, and the noisy one if it is to take part.
 func (b *bench) besides(ctx context.Context, s *fairServer, noisy bool) (quiet, loud figures, err error) {
-	var (
-		phase  atomic.Int32
-		done   sync.WaitGroup
-		mu     sync.Mutex
-		failed error
-		broken = make(chan struct{}, quietOrgs+3*noisyPerKind+noisyUploads)
-
-		quietTook, loudTook []time.Duration
-	)
-	begin := func(into *[]time.Duration, run func(c *connection) ([]time.Duration, error)) error {
-		c, err := dial(s.address, b.warm+b.run+patience)
-		if err != nil {
-			return err
+	var l *noisyLoad
+	if noisy {
+		if l, err = b.startNoisy(s); err != nil {
+			return quiet, loud, err
 		}
-		done.Go(func() {
-			defer c.Close()
-			took, err := run(c)
-			mu.Lock()
-			defer mu.Unlock()
-			if *into = append(*into, took...); err != nil {
-				failed = err
-				broken <- struct{}{}
-			}
-		})
-		return nil
 	}
+	m := newConnectionGroup(len(s.quiet))
 	for i, q := range s.quiet {
-		err = errors.Join(err, begin(&quietTook, func(c *connection) ([]time.Duration, error) {
-			return c.pace(q.kinds, quietEvery, time.Duration(i)*quietEvery/quietOrgs, &phase, uint64(i))
+		err = errors.Join(err, m.begin(s.address, b.warm+b.run+patience, func(c *connection) ([]time.Duration, error) {
+			return c.pace(q.kinds, quietEvery, time.Duration(i)*quietEvery/quietOrgs, &m.phase, uint64(i))
 		}))
 	}
-	if noisy {
-		for i := range noisyPerKind {
-			for _, w := range s.requestKinds(s.ids) {
-				err = errors.Join(err, begin(&loudTook, func(c *connection) ([]time.Duration, error) { return c.repeat(w, &phase, uint64(i)) }))
-			}
-		}
-		upload := fileServer{process: s.process, token: s.token, uploads: "/api/v1/sync/files"}.form(make([]byte, kib), noisySize)
-		for i := range noisyUploads {
-			err = errors.Join(err, begin(&loudTook, func(c *connection) ([]time.Duration, error) { return c.repeat(upload, &phase, uint64(i)) }))
-		}
-	}
 	if err == nil {
-		wait(ctx, b.warm, broken)
-		phase.Store(counting)
-		wait(ctx, b.run, broken)
+		wait(ctx, b.warm, m.broken)
+		if l != nil {
+			err = l.count()
+		}
+		m.phase.Store(counting)
+		wait(ctx, b.run, m.broken)
 	}
-	phase.Store(over)
-	done.Wait()
-	if err = errors.Join(err, failed, ctx.Err()); err != nil {
-		return quiet, loud, err
+	took, failed := m.end()
+	quiet = b.summarize(took)
+	err = errors.Join(err, failed, ctx.Err())
+	if l != nil {
+		answers, failed := l.end()
+		loud.rate = float64(answers) / b.run.Seconds()
+		err = errors.Join(err, failed)
 	}
-	return b.summarize(quietTook), b.summarize(loudTook), nil
+	return quiet, loud, err
+}
+
+// connectionGroup runs connections at once and collects how long their counted answers took.
+type connectionGroup struct {
+	phase  atomic.Int32
+	done   sync.WaitGroup
+	broken chan struct{} // receives when a connection has failed
+
+	mu     sync.Mutex
+	took   []time.Duration // guarded by mu
+	failed error           // guarded by mu
+}
+
+func newConnectionGroup(connections int) *connectionGroup {
+	return &connectionGroup{broken: make(chan struct{}, connections)}
+}
+
+// begin dials and runs run in a goroutine.
+func (m *connectionGroup) begin(address string, lifetime time.Duration, run func(*connection) ([]time.Duration, error)) error {
+	c, err := dial(address, lifetime)
+	if err != nil {
+		return err
+	}
+	m.done.Go(func() {
+		defer c.Close()
+		took, err := run(c)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.took = append(m.took, took...); err != nil {
+			m.failed = err
+			m.broken <- struct{}{}
+		}
+	})
+	return nil
+}
+
+// end ends the measurement and waits for all connections.
+func (m *connectionGroup) end() ([]time.Duration, error) {
+	m.phase.Store(over)
+	m.done.Wait()
+	return m.took, m.failed
+}
+
+// noisyCommand makes this program the noisy organisation's clients instead of the benchmark.
+const noisyCommand = "noisy"
+
+// noisyOptions are what the noisy clients need.
+type noisyOptions struct {
+	Address, Token string
+	IDs            []string // of tasks
+	Lifetime       time.Duration
+}
+
+// noisyLoad is the process of the noisy clients.
+type noisyLoad struct {
+	command *exec.Cmd
+	in      io.WriteCloser
+	out     bytes.Buffer
+}
+
+// startNoisy starts the clients of the noisy organisation as a process of the lowest priority:
+// they take processor time that neither the server nor the quiet clients ask for, as clients on
+// other machines would.
+func (b *bench) startNoisy(s *fairServer) (*noisyLoad, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	options, err := json.Marshal(noisyOptions{s.address, s.token, s.ids, b.warm + b.run + patience})
+	if err != nil {
+		return nil, err
+	}
+	l := &noisyLoad{command: exec.Command("nice", "-n", "19", program, noisyCommand, string(options))}
+	l.command.Stdout, l.command.Stderr, l.command.SysProcAttr = &l.out, os.Stderr, withParent()
+	if l.in, err = l.command.StdinPipe(); err != nil {
+		return nil, err
+	}
+	return l, l.command.Start()
+}
+
+// count has the clients count their answers from now on.
+func (l *noisyLoad) count() error {
+	_, err := io.WriteString(l.in, "count\n")
+	return err
+}
+
+// end ends the clients and returns how many answers they counted.
+func (l *noisyLoad) end() (answers int, err error) {
+	if err := errors.Join(l.in.Close(), l.command.Wait()); err != nil {
+		return 0, fmt.Errorf("noisy clients: %w", err)
+	}
+	_, err = fmt.Sscan(l.out.String(), &answers)
+	return answers, err
+}
+
+// runNoisy is the process of noisyLoad: it sends requests until in ends, and writes to out how many
+// answers came after the first line of in.
+func runNoisy(options string, in io.Reader, out io.Writer) error {
+	var o noisyOptions
+	if err := json.Unmarshal([]byte(options), &o); err != nil {
+		return err
+	}
+	uploaded.Store(int64(os.Getpid()%100_000) * 10_000_000) // paths that earlier rounds have not used
+	s := &process{address: o.Address}
+	m := newConnectionGroup(3*noisyPerKind + noisyUploads)
+	repeat := func(w workload, seed int) error {
+		return m.begin(o.Address, o.Lifetime, func(c *connection) ([]time.Duration, error) { return c.repeat(w, &m.phase, uint64(seed)) })
+	}
+	var err error
+	for i := range noisyPerKind {
+		for _, w := range (&collab{process: s, token: o.Token}).requestKinds(o.IDs) {
+			err = errors.Join(err, repeat(w, i))
+		}
+	}
+	upload := fileServer{process: s, token: o.Token, uploads: "/api/v1/sync/files"}.form(make([]byte, kib), noisySize)
+	for i := range noisyUploads {
+		err = errors.Join(err, repeat(upload, i))
+	}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		m.phase.Store(counting)
+	}
+	took, failed := m.end()
+	fmt.Fprintln(out, len(took))
+	return errors.Join(err, failed, lines.Err())
 }
 
 // summarize returns the figures of requests that took so long.

@@ -69,8 +69,14 @@ var parts = []struct {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == bareCommand {
-		if err := serveBare(os.Args[2:]); err != nil {
+	if len(os.Args) > 2 && (os.Args[1] == bareCommand || os.Args[1] == noisyCommand) {
+		var err error
+		if os.Args[1] == bareCommand {
+			err = serveBare(os.Args[2:])
+		} else {
+			err = runNoisy(os.Args[2], os.Stdin, os.Stdout)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
