@@ -335,9 +335,15 @@ func (c *Client) send(r *request) (*http.Response, error) {
 		}
 		answer, err := c.once(r, token)
 		if err == nil && answer.StatusCode == http.StatusUnauthorized && token != "" && r.resendable {
-			if c.renew(r.ctx, token) == nil {
+			renewed := c.renew(r.ctx, token)
+			status := Status(renewed)
+			switch {
+			case renewed == nil:
 				discard(answer)
 				answer, err = c.once(r, c.present())
+			case status == 0 || status == http.StatusTooManyRequests || status >= 500:
+				discard(answer)
+				return nil, renewed // the session may still be valid
 			}
 		}
 		var problem *Error

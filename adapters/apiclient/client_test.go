@@ -108,6 +108,21 @@ func TestATokenThatCannotBeRenewedIsAnError(t *testing.T) {
 	f.expect(t, "GET /api/v1/auth/me Bearer old", "POST /api/v1/auth/refresh  key-1")
 }
 
+func TestARenewalThatFailsForNowDoesNotEndTheSession(t *testing.T) {
+	f := serve(t, func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+		if r.URL.Path == "/api/v1/auth/refresh" {
+			w.WriteHeader(503)
+			return
+		}
+		w.WriteHeader(401)
+	})
+	f.Attempts = 1
+	if _, err := f.GetMe(t.Context()); Status(err) != 503 {
+		t.Errorf("the error is %v", err)
+	}
+	f.expect(t, "GET /api/v1/auth/me Bearer old", "POST /api/v1/auth/refresh  key-1")
+}
+
 func TestRefusalsForNowAreRetriedWithTheSameKeyAndBody(t *testing.T) {
 	f := serve(t, func(w http.ResponseWriter, _ *http.Request, body string, n int) {
 		switch n {

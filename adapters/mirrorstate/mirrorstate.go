@@ -4,6 +4,7 @@ package mirrorstate
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"collab/adapters/atomicfile"
 	"collab/domain/fault"
 	"collab/domain/mirror"
 	"collab/domain/object"
@@ -24,8 +26,11 @@ import (
 
 var _ ports.MirrorState = (*State)(nil)
 
-// fileName is the name of the database in mirror.StateDirectory.
-const fileName = "state.db"
+// Names in mirror.StateDirectory.
+const (
+	fileName    = "state.db"
+	bindingName = "binding.json" // the binding again: without it a lost database would lose the place
+)
 
 // version is that of the schema, kept in user_version.
 const version = 1
@@ -56,6 +61,7 @@ var (
 // given to Rows must not call it.
 type State struct {
 	db      *sql.DB
+	binding string // the path of the binding's file
 	damaged string
 
 	// Changes that are waiting when one begins to be stored share its transaction.
@@ -120,7 +126,7 @@ func open(path string) (*State, error) {
 		return nil, failed(err)
 	}
 	db.SetMaxOpenConns(1)
-	s := &State{db: db}
+	s := &State{db: db, binding: filepath.Join(filepath.Dir(path), bindingName)}
 	if err := s.prepare(); err != nil {
 		return nil, errors.Join(failed(err), db.Close())
 	}
@@ -200,19 +206,46 @@ func (s *State) transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// Binding implements ports.MirrorState.
+// Binding implements ports.MirrorState. In a new database it is that of the database which the
+// directory had before, without Root and Ignore.
 func (s *State) Binding(ctx context.Context) (b mirror.Binding, err error) {
 	err = s.db.QueryRowContext(ctx, "SELECT server, org, user, place, root, ignore_hash, paused FROM binding").
 		Scan(&b.Server, &b.Org, &b.User, &b.Place, &b.Root, &b.Ignore, &b.Paused)
 	if errors.Is(err, sql.ErrNoRows) {
-		return b, fault.Missing("Binding")
+		return s.storedBinding()
 	}
 	return b, failed(err)
 }
 
+// storedBinding reads the binding's file.
+func (s *State) storedBinding() (b mirror.Binding, err error) {
+	text, err := os.ReadFile(s.binding)
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, fault.Missing("Binding")
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &b)
+	}
+	if err != nil {
+		return b, fault.Wrap(fault.Unavailable, err, "The binding of the directory cannot be read: %s", s.binding)
+	}
+	b.Root, b.Ignore = "", ""
+	return b, nil
+}
+
 // Bind implements ports.MirrorState.
 func (s *State) Bind(ctx context.Context, b mirror.Binding) error {
-	_, err := s.db.ExecContext(ctx, "INSERT OR REPLACE INTO binding VALUES (1, ?, ?, ?, ?, ?, ?, ?)", b.Server, b.Org, b.User, b.Place, b.Root, b.Ignore, b.Paused)
+	text, err := json.Marshal(b)
+	if err == nil {
+		err = atomicfile.Replace(s.binding, func(f *os.File) error {
+			_, err := f.Write(text)
+			return err
+		})
+	}
+	if err != nil {
+		return fault.Wrap(fault.Unavailable, err, "The binding of the directory cannot be stored")
+	}
+	_, err = s.db.ExecContext(ctx, "INSERT OR REPLACE INTO binding VALUES (1, ?, ?, ?, ?, ?, ?, ?)", b.Server, b.Org, b.User, b.Place, b.Root, b.Ignore, b.Paused)
 	return failed(err)
 }
 

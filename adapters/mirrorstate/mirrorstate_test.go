@@ -69,8 +69,12 @@ func TestADamagedStateIsSetAsideAndAnotherBegun(t *testing.T) {
 	} {
 		t.Run(about, func(t *testing.T) {
 			directory := bound(t)
+			place := mirror.Binding{Server: "s", Org: "o", User: "u", Place: "personal", Paused: true}
 			for n := range int64(2) {
 				s := opened(t, directory)
+				bind := place
+				bind.Root, bind.Ignore = "root", "rules"
+				must(t, s.Bind(t.Context(), bind))
 				var rows []mirror.Row
 				for key := range 200 {
 					rows = append(rows, mirror.Row{Key: string(rune('a' + key)), Local: &mirror.Entry{Path: "p"}})
@@ -92,6 +96,9 @@ func TestADamagedStateIsSetAsideAndAnotherBegun(t *testing.T) {
 				must(t, err)
 				if c.N != 0 {
 					t.Errorf("the cursor is %v", c)
+				}
+				if b, err := s.Binding(t.Context()); err != nil || b != place {
+					t.Errorf("the binding is %+v, %v", b, err)
 				}
 				must(t, s.Close())
 				found, err := filepath.Glob(path(directory) + ".damaged*")

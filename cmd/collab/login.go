@@ -183,18 +183,28 @@ func hostName() string {
 	return "collab on " + name
 }
 
-// listen opens a free port of the loopback networks. localhost is either of them.
+// listenAttempts is how many ports are tried that may be in use in one of the networks.
+const listenAttempts = 20
+
+// listen opens a free port of the loopback networks. localhost is either of them, so where there
+// is IPv6 both are needed: another user's program on one of them could receive the token.
 func listen() (all []net.Listener, port int, err error) {
-	v4, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return nil, 0, err
+	for range listenAttempts {
+		all, port = nil, 0
+		v6, absent := net.Listen("tcp6", "[::1]:0")
+		if absent == nil {
+			all, port = []net.Listener{v6}, v6.Addr().(*net.TCPAddr).Port
+		}
+		var v4 net.Listener
+		if v4, err = net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			return append(all, v4), v4.Addr().(*net.TCPAddr).Port, nil
+		}
+		if absent != nil {
+			return nil, 0, err
+		}
+		_ = v6.Close() // nothing was accepted
 	}
-	port = v4.Addr().(*net.TCPAddr).Port
-	all = append(all, v4)
-	if v6, err := net.Listen("tcp6", "[::1]:"+strconv.Itoa(port)); err == nil {
-		all = append(all, v6) // without IPv6 localhost is 127.0.0.1
-	}
-	return all, port, nil
+	return nil, 0, err
 }
 
 // browse opens an address of http or https in the browser.

@@ -166,8 +166,12 @@ func (a *app) openSynced(ctx context.Context, dir string, at place) (s *synced, 
 		a.note("the state of %s was damaged and is now %s; both sides are united", dir, damaged)
 	}
 	binding := mirror.Binding{Server: account.Server, Org: id.Org(me.Org.ID), User: id.User(me.User.ID), Place: placeText(f)}
-	if bound, err := s.state.Binding(ctx); err == nil && at == (place{}) {
+	bound, err := s.state.Binding(ctx)
+	switch {
+	case err == nil && at == (place{}):
 		binding.Place = bound.Place
+	case err != nil && !fault.Is(err, fault.NotFound):
+		return s, err
 	}
 	where, err := parsePlace(binding.Place)
 	if err != nil {
