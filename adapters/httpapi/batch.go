@@ -49,7 +49,7 @@ func (a *api) batchFiles(c *call) error {
 	if err != nil {
 		return err
 	}
-	a.callers.Charge(string(c.caller.User), (c.operations-1)/operationsPerToken)
+	a.chargeOperations(c, c.operations)
 	size := min(c.spooled.Size+1, maxOperation)
 	if err := c.Hold(size); err != nil { // contents are decoded in place
 		return err
@@ -95,6 +95,18 @@ func (a *api) batchFiles(c *call) error {
 	return nil
 }
 
+// chargeOperations charges the caller and the limit of the organisation's plan for n operations on
+// files, less those that the request itself counts for.
+func (a *api) chargeOperations(c *call, n int) {
+	tokens := max(0, n-1) / operationsPerToken
+	a.callers.Charge(string(c.caller.User), tokens)
+	for range tokens {
+		if !a.PlanLimiter.Take(c.r.Context(), c.caller.Org).Allowed {
+			return
+		}
+	}
+}
+
 // spoolBatch reads the body of a batch into the spool, unless it is there, and counts the operations.
 func (c *call) spoolBatch() error {
 	if c.spooled != nil {
@@ -121,7 +133,7 @@ func readOperation(line []byte) objects.Operation {
 	if line == nil {
 		return objects.Operation{Err: fault.New(fault.TooLarge, "An operation must be at most %d bytes", maxOperation)}
 	}
-	f, err := body.ParseFields("application/json", line)
+	f, err := body.ParseLine(line)
 	if err != nil {
 		return objects.Operation{Err: err}
 	}
@@ -216,7 +228,7 @@ func (a *api) syncLimits(c *call, actor org.Actor) error {
 		MaxBatchFileBytes: objects.MaxBatchFile, MaxPathBytes: object.MaxPath, MaxSegmentBytes: object.MaxSegment,
 		ForbiddenCharacters: object.ForbiddenCharacters, ForbiddenNames: object.ForbiddenNames, ForbiddenEndings: object.ForbiddenEndings,
 		Rates:   syncRatesView{OperationsPerRequest: operationsPerToken},
-		Storage: usedView{stored.Used.Total(), limitOrNull(stored.Limit)},
+		Storage: usedView{stored.Used.Present(), limitOrNull(stored.Limit)},
 	}
 	if r := a.Rates.Caller; r.Count > 0 {
 		v.Rates.Requests = &rateView{r.Count, int(r.Per.Seconds())}

@@ -123,6 +123,9 @@ func TestAFailureOfTheStoreEndsABatch(t *testing.T) {
 			if files := read[[]record](t, o.get("/files"), http.StatusOK); len(files) != max(0, c.want) {
 				t.Errorf("%d files are stored", len(files))
 			}
+			if names, _, err := o.core.Store.Storage().Announced(t.Context(), o.actor(t, "ada").Org); names != 0 || err != nil {
+				t.Errorf("%d names are announced, %v", names, err)
+			}
 			w = o.batch(puts(0, 600), "Idempotency-Key: once")
 			all := outcomes(t, w)
 			if c.want < 0 && (all[0].Status != http.StatusCreated || all[599].Status != http.StatusCreated) || c.want > 0 && w.Header().Get("Idempotent-Replayed") != "true" {
@@ -141,18 +144,25 @@ func TestABatchIsChargedToTheBudgetsAndTheRate(t *testing.T) {
 		t.Fatal(err)
 	}
 	outcomes(t, o.batch(puts(0, 1000)))
+	if w := send(o, request(http.MethodPost, "/move", strings.NewReader(`{"from":"many","to":"all"}`), "Content-Type: application/json")); w.Code != http.StatusOK {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
 	ada := o.actor(t, "ada")
 	left := 0
 	for o.callers.Take(&call{w: httptest.NewRecorder()}, string(ada.User)) == nil {
 		left++
 	}
-	if left != 11 { // the request itself was admitted elsewhere
+	if left != 2 { // the requests themselves were admitted elsewhere
 		t.Errorf("%d requests are left", left)
 	}
 	long := fmt.Sprintf(`{"op":"put","path":"long","content":"%s"}`, strings.Repeat(`\u0001`, 1<<20))
 	whole := fmt.Sprintf(`{"op":"put","path":"whole","content":"%s"}`, strings.Repeat("x", 1<<20))
-	all := outcomes(t, o.batch([]string{long, whole, whole[:len(whole)-2] + `x"}`, puts(2000, 2001)[0]}))
-	if len(all) != 4 || all[0].Status != http.StatusRequestEntityTooLarge || all[1].Status != http.StatusCreated || all[2].Status != http.StatusRequestEntityTooLarge || all[3].Status != http.StatusCreated {
+	fields := `{"op":"put","path":"fields","content":""`
+	for i := range 70 {
+		fields += fmt.Sprintf(`,"%d":{"nested":0}`, i)
+	}
+	all := outcomes(t, o.batch([]string{long, whole, whole[:len(whole)-2] + `x"}`, puts(2000, 2001)[0], fields + "}"}))
+	if len(all) != 5 || all[4].Status != http.StatusBadRequest || !strings.Contains(all[4].Error.Message, "more than 64 fields") || all[0].Status != http.StatusRequestEntityTooLarge || all[1].Status != http.StatusCreated || all[2].Status != http.StatusRequestEntityTooLarge || all[3].Status != http.StatusCreated {
 		t.Errorf("%+v", all)
 	}
 	if used := o.budgets.callers.Used(); used != 0 {

@@ -136,6 +136,9 @@ func (a *api) moveFile(c *call) error {
 	return c.replyObject(http.StatusOK)(a.Objects.Move(c.r.Context(), actor, of, path, when.version))
 }
 
+// moveMemory is how much memory a move of a folder of object.MaxMoved files takes, in bytes.
+const moveMemory = 6 << 20
+
 // folderMove is a request to move a folder in the place of the draft.
 type folderMove struct {
 	place    object.Draft
@@ -154,7 +157,11 @@ type movedView struct {
 }
 
 func (a *api) moveFolder(c *call, actor org.Actor, m folderMove) error {
+	if err := c.Hold(moveMemory); err != nil {
+		return err
+	}
 	moved, head, err := a.Objects.MoveFolder(c.r.Context(), actor, m.place, m.from, m.to)
+	a.chargeOperations(c, moved)
 	return replyWith(c, http.StatusOK, func(moved int) movedView { return movedView{moved, head.Cursor().String()} })(moved, err)
 }
 

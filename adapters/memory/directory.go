@@ -145,7 +145,7 @@ func (s organisations) Erase(_ context.Context, o id.Org, now time.Time) error {
 		}
 		x.discardVersions(o, always, math.MaxInt64, 0, now)
 		for name, v := range x.blobs.rows {
-			if v.Org == o && v.Discarded {
+			if v.Org == o {
 				x.discard(o, name, now)
 			}
 		}

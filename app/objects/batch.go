@@ -32,6 +32,9 @@ const (
 	// parallelWrites is how many contents of all batches are written to the store at once.
 	parallelWrites = 32
 
+	// discardTimeout is how long a failed batch may take to discard its contents.
+	discardTimeout = 5 * time.Second
+
 	// maxFolders is the most folders of a footprint.
 	maxFolders = 16 << 10
 )
@@ -98,7 +101,7 @@ func (s *Objects) Batch(ctx context.Context, actor org.Actor, operations []Opera
 		return nil, err
 	}
 	if err := b.storeContents(ctx, actor, storing); err != nil {
-		return nil, err
+		return nil, b.discardContents(ctx, actor.Org, err)
 	}
 	outcomes, err := b.store(ctx, actor)
 	if fault.Is(err, fault.NotFound) {
@@ -107,7 +110,39 @@ func (s *Objects) Batch(ctx context.Context, actor org.Actor, operations []Opera
 			outcomes, err = b.store(ctx, actor)
 		}
 	}
+	if err != nil {
+		err = b.discardContents(ctx, actor.Org, err)
+	}
 	return outcomes, err
+}
+
+// discardContents discards the blobs of a batch that failed, and returns why it failed. If the
+// transaction was committed nevertheless, or discarding fails, it does nothing: upkeep collects what was
+// announced.
+func (b *batch) discardContents(ctx context.Context, o id.Org, why error) error {
+	names := b.blobs()
+	if len(names) == 0 {
+		return why
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
+	defer cancel()
+	_ = b.Store.Atomic(ctx, func(r ports.Records) error {
+		if err := r.Storage().ObjectSets().Forget(ctx, o, names); err != nil {
+			return err
+		}
+		return r.Storage().BlobNames().Discard(ctx, o, names, b.Clock.Now())
+	})
+	return why
+}
+
+// blobs returns the names of the blobs of all operations that are not refused.
+func (b *batch) blobs() (names []string) {
+	for i, c := range b.contents {
+		if b.refused[i] == nil && c.Blob != "" {
+			names = append(names, c.Blob)
+		}
+	}
+	return names
 }
 
 // existing returns the objects that the operations name.
@@ -246,12 +281,7 @@ func (b *batch) describe(i int, o object.Object) error {
 
 // storeContents announces the blobs of all operations that are not refused, and writes them.
 func (b *batch) storeContents(ctx context.Context, actor org.Actor, storing func() (stored func() error)) error {
-	var names []string
-	for i, c := range b.contents {
-		if b.refused[i] == nil && c.Blob != "" {
-			names = append(names, c.Blob)
-		}
-	}
+	names := b.blobs()
 	if len(names) == 0 {
 		return nil
 	}
@@ -325,6 +355,8 @@ type batchTransaction struct {
 
 	audiences map[id.Workspace]*object.Audience
 
+	stored, ended int64 // bytes: of the contents that were stored, and of those that were replaced or deleted
+
 	gathered []change  // that are not stored yet
 	touched  footprint // of them
 }
@@ -370,7 +402,7 @@ func (t *batchTransaction) run() (err error) {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	if err := t.makeRoom(t.ctx, t.Records, t.actor, t.now); err != nil {
+	if err := t.makeRoom(t.ctx, t.Records, t.actor, t.now, t.stored, t.ended); err != nil {
 		return err
 	}
 	var unused []string
@@ -421,6 +453,7 @@ func (t *batchTransaction) flush() error {
 			}
 			to.Object = c.was
 			t.usage[c.was.Class()] -= c.was.Size
+			t.ended += c.was.Size
 			removed, gone = append(removed, c.was.ID), append(gone, c.was)
 			changes = append(changes, object.NewDeletion(c.was, t.actor.User, t.now, seen))
 		case PutFile:
@@ -429,6 +462,7 @@ func (t *batchTransaction) flush() error {
 				continue
 			}
 			t.usage[c.was.Class()] += growth
+			t.stored, t.ended = t.stored+content.Size, t.ended+c.was.Size
 			to.Object = c.was.WithContent(content, t.actor.User, t.now)
 			written = append(written, content.Blob)
 			if c.was.Version == 0 {

@@ -290,7 +290,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 				return err
 			}
 		}
-		if err := s.makeRoom(ctx, r, actor, now); err != nil {
+		if err := s.makeRoom(ctx, r, actor, now, content.Size, was.Size); err != nil {
 			return err
 		}
 		head, err = storage.Changes().Append(ctx, actor.Org, object.NewChange(written))
@@ -355,10 +355,7 @@ func (s *Objects) Delete(ctx context.Context, actor org.Actor, of id.Object, exp
 		if err := remove(ctx, r, actor.Org, []object.Object{o}, actor.User, now, seen); err != nil {
 			return err
 		}
-		if err := s.keep(ctx, r, actor, now, true, o); err != nil {
-			return err
-		}
-		return s.makeRoom(ctx, r, actor, now)
+		return s.keep(ctx, r, actor, now, true, o)
 	})
 }
 

@@ -12,8 +12,8 @@ import (
 	"collab/ports"
 )
 
-// maxDiscarded is the most earlier versions that one write discards; more are left to later writes, or
-// until they expire.
+// maxDiscarded is the most earlier versions that one write discards for its content, or a deletion at
+// once; more are left to later writes, or until they expire.
 const maxDiscarded = 1000
 
 // keep makes earlier versions of objects that the actor replaced or deleted at now, or discards
@@ -37,17 +37,20 @@ func (s *Objects) keep(ctx context.Context, r ports.Records, actor org.Actor, no
 		blobs[i], ids[i] = v.Blob, v.ID
 	}
 	if deleted { // nobody can find what an earlier plan kept of them
-		if _, err := r.Storage().Versions().Discard(ctx, actor.Org, ids, 0, maxDiscarded, now); err != nil {
-			return err
+		for n := maxDiscarded; n == maxDiscarded; {
+			var err error
+			if n, err = r.Storage().Versions().Discard(ctx, actor.Org, ids, 0, maxDiscarded, now); err != nil {
+				return err
+			}
 		}
 	}
 	return r.Storage().BlobNames().Discard(ctx, actor.Org, blobs, now)
 }
 
-// makeRoom discards the earlier versions of the organisation that expire first, after a change in r's
-// transaction, until its content is within the limit of its plan, and a little more, so that not
-// every write has to. If they are many, later writes discard the rest.
-func (s *Objects) makeRoom(ctx context.Context, r ports.Records, actor org.Actor, now time.Time) error {
+// makeRoom discards the earlier versions of the organisation that expire first, after r's transaction
+// wrote content of so many bytes and made versions of ended bytes, as object.Usage.Excess says. If they
+// are many, later writes discard the rest.
+func (s *Objects) makeRoom(ctx context.Context, r ports.Records, actor org.Actor, now time.Time, written, ended int64) error {
 	used, err := r.Storage().Used(ctx, []id.Org{actor.Org})
 	if err != nil {
 		return err
@@ -56,12 +59,11 @@ func (s *Objects) makeRoom(ctx context.Context, r ports.Records, actor org.Actor
 	if err != nil {
 		return err
 	}
-	limit := s.Limits.Of(sub.At(now).Plan)
-	excess := used[actor.Org].Excess(limit)
+	excess := used[actor.Org].Excess(s.Limits.Of(sub.At(now).Plan), written, ended)
 	if excess == 0 {
 		return nil
 	}
-	_, err = r.Storage().Versions().Discard(ctx, actor.Org, nil, excess+limit/64, maxDiscarded, now)
+	_, err = r.Storage().Versions().Discard(ctx, actor.Org, nil, excess, maxDiscarded, now)
 	return err
 }
 
@@ -155,6 +157,7 @@ func (s *Objects) RestoreVersion(ctx context.Context, actor org.Actor, of id.Obj
 		if err != nil {
 			return err
 		}
+		what := what // this function may run again
 		if what.Version, err = what.of(last); err != nil {
 			return err
 		}
@@ -168,11 +171,11 @@ func (s *Objects) RestoreVersion(ctx context.Context, actor org.Actor, of id.Obj
 		}
 		restored = was.WithContent(taken.Content, actor.User, now)
 		restored.MimeType = taken.MimeType
-		growth := taken.Size
+		var replaced int64
 		if last.Present {
-			growth -= was.Size
+			replaced = was.Size
 		}
-		if err := s.checkGrowth(ctx, r, actor, growth); err != nil {
+		if err := s.checkGrowth(ctx, r, actor, taken.Size-replaced); err != nil {
 			return err
 		}
 		if last.Present {
@@ -185,7 +188,7 @@ func (s *Objects) RestoreVersion(ctx context.Context, actor org.Actor, of id.Obj
 		if err != nil {
 			return err
 		}
-		if err := s.makeRoom(ctx, r, actor, now); err != nil {
+		if err := s.makeRoom(ctx, r, actor, now, taken.Size, replaced); err != nil {
 			return err
 		}
 		head, err = storage.Changes().Append(ctx, actor.Org, object.NewChange(restored))

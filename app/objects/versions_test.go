@@ -147,14 +147,26 @@ func TestVersionsGiveWayToContent(t *testing.T) {
 	}
 	expectKind(t, errorOf(w.Objects.Create(ctx, w.ben, w.draft("more.md"), harness.Text("x"))), fault.Forbidden)
 	expectKind(t, errorOf(w.Objects.RestoreVersion(ctx, w.ben, w.notes.ID, objects.Restoration{Version: 1})), fault.NotFound)
-	// What is replaced has no room to stay, and neither has what is deleted, until there is some.
+	// What is replaced stays until the next write, and what is deleted while there is room.
 	must(t, errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("THIRD notes"))))
-	if got := w.numbers(t, w.notes.ID); got != "4" {
+	if got := w.numbers(t, w.notes.ID); got != "4 3" {
+		t.Errorf("the versions are %s", got)
+	}
+	must(t, errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("third notes"))))
+	if got := w.numbers(t, w.notes.ID); got != "5 4" {
 		t.Errorf("the versions are %s", got)
 	}
 	must(t, w.Objects.Delete(ctx, w.ben, w.notes.ID, nil))
-	if now := usage(); now.Total() > w.StorageLimits[plan.None] {
-		t.Errorf("%v", now)
+	if got := w.numbers(t, w.notes.ID); got != "5 4" {
+		t.Errorf("the versions are %s", got)
+	}
+	// Content that is beyond a smaller limit by itself takes no more than is written.
+	was = usage()
+	w.StorageLimits[plan.None] = 1
+	empty := w.create(t, w.ben, "empty.md", "")
+	must(t, w.Objects.Delete(ctx, w.ben, empty.ID, nil))
+	if now := usage(); now != was {
+		t.Errorf("%v, before %v", now, was)
 	}
 	// Restoring is content like any other.
 	w.StorageLimits[plan.None] = -1

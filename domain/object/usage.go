@@ -39,11 +39,19 @@ func (u Usage) Allows(growth, limit int64) bool {
 	return limit < 0 || growth <= 0 || u.Present() <= limit-growth
 }
 
-// Excess returns how many bytes of earlier versions are to be discarded where all content is limited to
-// limit bytes. A negative limit is none.
-func (u Usage) Excess(limit int64) int64 {
-	if limit < 0 {
+// Excess returns how many bytes of earlier versions are to be discarded after a transaction that wrote
+// so many bytes of content, and made versions of ended bytes, where all content is limited to limit bytes: a
+// sixty-fourth of the limit more than necessary, but none of the made versions, and not more than was
+// written if the rest alone is beyond the limit. A negative limit is none.
+func (u Usage) Excess(limit, written, ended int64) int64 {
+	excess := u.Total() - limit
+	switch {
+	case limit < 0 || excess <= 0 || written == 0:
 		return 0
+	case u.Present() > limit:
+		excess = min(excess, written)
+	default:
+		excess += limit / 64
 	}
-	return max(0, min(u[Versions], u.Total()-limit))
+	return max(0, min(excess, u[Versions]-ended))
 }

@@ -42,7 +42,11 @@ func ParseFields(contentType string, data []byte) (*Fields, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Fields{pairs: found, read: make([]string, 0, 12), problems: &check.List{}}, nil
+	return newFields(found), nil
+}
+
+func newFields(pairs []pair) *Fields {
+	return &Fields{pairs: pairs, read: make([]string, 0, 12), problems: &check.List{}}
 }
 
 // ParseFormFields reads a body of the content type as the fields of a form, which are strings, or

@@ -41,6 +41,8 @@ type scanner struct {
 	pos     int
 	problem string
 
+	most, names int // that all objects may have together, 0: any number, and how many there were
+
 	// For a body without the text of its content: the offset and the length of the omitted
 	// text, in bytes.
 	gap, skipped int
@@ -149,6 +151,9 @@ func (s *scanner) object(depth int, found *[]pair) bool {
 			return s.wrong("a name in double quotes is missing")
 		}
 		start := s.pos
+		if s.names++; s.most > 0 && s.names > s.most {
+			return s.wrong("more than " + strconv.Itoa(s.most) + " fields")
+		}
 		if !s.text() {
 			return false
 		}

@@ -98,7 +98,7 @@ func (r *LineReader) Next(most int) (lines [][]byte, err error) {
 			return nil, io.EOF
 		}
 		if r.start == 0 && r.end == len(r.Buffer) {
-			r.end, r.long = 0, true
+			r.end, r.long = 0, r.long || !isBlank(r.Buffer)
 		}
 		r.start, r.end = 0, copy(r.Buffer, r.Buffer[r.start:r.end])
 		for !r.ended && r.end < len(r.Buffer) {
@@ -109,6 +109,20 @@ func (r *LineReader) Next(most int) (lines [][]byte, err error) {
 			}
 		}
 	}
+}
+
+// maxLineFields is the most fields of a line that ParseLine reads.
+const maxLineFields = 64
+
+// ParseLine reads a line as ParseFields reads a body, with a bounded number of fields in the object and
+// those within it.
+func ParseLine(line []byte) (*Fields, error) {
+	s := scanner{data: line, most: maxLineFields}
+	found, err := s.whole()
+	if err != nil {
+		return nil, err
+	}
+	return newFields(found), nil
 }
 
 // Content reads the fields content and encoding of a file. The content may lie in the object's text,

@@ -56,14 +56,15 @@ func TestLinesAreReadHoweverTheyCome(t *testing.T) {
 			reader = iotest.OneByteReader(reader)
 		}
 		found := readLines(t, reader, size, most)
-		if size > 20 && count.Lines != len(found) {
+		if count.Lines != len(found) {
 			t.Fatalf("%d lines were counted, %d read", count.Lines, len(found))
 		}
 		if !slices.ContainsFunc(lines, func(line string) bool { return len(line) >= size }) && !slices.Equal(found, want) {
 			t.Fatalf("%q in a buffer of %d is %q, want %q", text, size, found, want)
 		}
 		for _, line := range found {
-			if line != "LONG" && !slices.Contains(lines, line) {
+			isLine := func(of string) bool { return strings.Trim(of, " \r") == strings.Trim(line, " \r") }
+			if line != "LONG" && !slices.ContainsFunc(lines, isLine) {
 				t.Fatalf("%q is no line of %q", line, text)
 			}
 		}
