@@ -78,6 +78,59 @@ func TestAChangeJustBeforeAReplacementIsNotLost(t *testing.T) {
 	}
 }
 
+func TestAChangeJustBeforeARenameOrAnOverwriteIsNotLost(t *testing.T) {
+	d, write, read := opened(t)
+	write("a", "as it was")
+	info := mustStat(t, d, "a")
+	e := d.entryOf(d.top, info)
+	write("a", "by the user meanwhile")
+	if _, err := d.renameFound(d.top, info, e, "b"); fault.KindOf(err) != fault.Conflict {
+		t.Errorf("the file was renamed: %v", err)
+	}
+	if _, err := d.Stage(t.Context(), "a", 0, strings.NewReader("from the server")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.overwrite(d.staging, d.top, info); !errors.Is(err, errChanged) {
+		t.Errorf("the file was replaced: %v", err)
+	}
+	if read("a") != "by the user meanwhile" || read("b") != "" {
+		t.Errorf("the files have %q and %q", read("a"), read("b"))
+	}
+	if err := d.overwrite(d.staging, d.top, mustStat(t, d, "a")); err != nil || read("a") != "from the server" {
+		t.Errorf("the file has %q, %v", read("a"), err)
+	}
+}
+
+func TestPatternsCanBeReadWhileTheyAreSaved(t *testing.T) {
+	d, _, _ := opened(t)
+	done := make(chan error, 1)
+	go func() {
+		defer close(done)
+		for range 2000 {
+			err := d.top.root.WriteFile("new", []byte("*.tmp\n"), 0o666)
+			if err = errors.Join(err, d.top.root.Rename("new", ignoreName)); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+			if _, err := d.Rules(t.Context()); err != nil && fault.KindOf(err) != fault.Unavailable {
+				t.Error(err)
+				<-done
+				return
+			}
+		}
+	}
+}
+
 func ptr[V any](v V) *V { return &v }
 
 func mustStat(t *testing.T, d *Disk, name string) fs.FileInfo {

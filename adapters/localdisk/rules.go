@@ -48,9 +48,17 @@ type rules struct {
 	matcher *gitignore.Matcher
 }
 
-// Rules reads the patterns of the directory. Scans use those that it returned last.
+// Rules reads the patterns of the directory. Scans use those that it returned last. While the file
+// is being saved the error is Unavailable.
 func (d *Disk) Rules(context.Context) (mirror.Rules, error) {
 	r, err := d.readRules()
+	beingSaved := func() bool { return errors.Is(err, errChanged) || errors.Is(err, fs.ErrNotExist) }
+	for i := 0; i < 2 && beingSaved(); i++ {
+		r, err = d.readRules()
+	}
+	if beingSaved() {
+		return mirror.Rules{}, fault.Wrap(fault.Unavailable, err, "%s is being saved", ignoreName)
+	}
 	if err != nil {
 		return mirror.Rules{}, failed(err, "The patterns in %s cannot be read", ignoreName)
 	}

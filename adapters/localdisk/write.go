@@ -179,10 +179,11 @@ func (d *Disk) replaceFile(name string, at directory, info fs.FileInfo, target m
 	defer discard(trash.root)
 	err = d.rename(trash, info.Name(), at, info.Name(), exchanging)
 	if errors.Is(err, errors.ErrUnsupported) {
-		return d.rename(trash, info.Name(), at, info.Name(), replacing)
-	}
-	if err == nil {
-		if err = d.sameContent(trash, info); err == nil {
+		if err = d.overwrite(trash, at, info); err == nil {
+			return nil
+		}
+	} else if err == nil {
+		if _, err = sameContent(trash, info.Name(), info); err == nil {
 			return trash.root.Remove(info.Name())
 		}
 		err = errors.Join(err, d.rename(trash, info.Name(), at, info.Name(), exchanging))
@@ -190,14 +191,23 @@ func (d *Disk) replaceFile(name string, at directory, info fs.FileInfo, target m
 	return errors.Join(err, d.rename(trash, info.Name(), d.staging, name, exclusive))
 }
 
-// sameContent returns errChanged if a file that was renamed has been changed before. The rename may
-// have changed the time of its inode.
-func (d *Disk) sameContent(at directory, before fs.FileInfo) error {
-	now, err := at.root.Lstat(before.Name())
+// overwrite replaces a file, on a file system without exchange, by the one of the same name in
+// another directory. It returns errChanged if the file is not as before.
+func (d *Disk) overwrite(from, at directory, before fs.FileInfo) error {
+	if _, err := sameContent(at, before.Name(), before); err != nil {
+		return err
+	}
+	return d.rename(from, before.Name(), at, before.Name(), replacing)
+}
+
+// sameContent returns what a file is now, and errChanged if it has been changed. A rename may have
+// changed its name and the time of its inode.
+func sameContent(at directory, name string, before fs.FileInfo) (fs.FileInfo, error) {
+	now, err := at.root.Lstat(name)
 	if err == nil && !(os.SameFile(now, before) && now.Size() == before.Size() && now.ModTime().Equal(before.ModTime())) {
 		err = errChanged
 	}
-	return err
+	return now, err
 }
 
 // toTrash moves a file to a name in the trash that is like the one of original, and returns the
@@ -236,6 +246,12 @@ func (d *Disk) Rename(_ context.Context, e mirror.Entry, path string) (renamed m
 		return renamed, err
 	}
 	defer discard(at.root)
+	return d.renameFound(at, info, e, path)
+}
+
+// renameFound renames a file or directory that was looked up. A file that was changed since gets
+// its old name again.
+func (d *Disk) renameFound(at directory, info fs.FileInfo, e mirror.Entry, path string) (renamed mirror.Entry, err error) {
 	parent, last := split(path)
 	d.directories.Lock()
 	to, err := d.provide(parent)
@@ -250,13 +266,19 @@ func (d *Disk) Rename(_ context.Context, e mirror.Entry, path string) (renamed m
 		return renamed, failed(err, "%s cannot be renamed to %s", e.Path, path)
 	}
 	defer discard(to.root)
-	if info, err = to.root.Lstat(last); err == nil {
+	now, err := sameContent(to, last, info)
+	if errors.Is(err, errChanged) && info.IsDir() {
+		err = nil // what is in it has changed
+	} else if errors.Is(err, errChanged) {
+		err = errors.Join(err, d.rename(to, last, at, info.Name(), exclusive))
+	}
+	if err == nil {
 		err = errors.Join(to.sync(), at.sync())
 	}
 	if err != nil {
 		return renamed, failed(err, "%s cannot be renamed to %s", e.Path, path)
 	}
-	renamed = d.entryOf(to, info)
+	renamed = d.entryOf(to, now)
 	renamed.Checksum = e.Checksum
 	return renamed, nil
 }
@@ -273,7 +295,7 @@ func (d *Disk) Trash(_ context.Context, e mirror.Entry) error {
 		return failed(err, "%s cannot be moved to the trash", e.Path)
 	}
 	defer discard(trash.root)
-	if err := d.sameContent(trash, info); err != nil {
+	if _, err := sameContent(trash, info.Name(), info); err != nil {
 		return failed(errors.Join(err, d.rename(trash, info.Name(), at, info.Name(), exclusive)), "%s cannot be moved to the trash", e.Path)
 	}
 	if err := errors.Join(trash.sync(), at.sync()); err != nil {
