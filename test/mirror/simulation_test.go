@@ -505,6 +505,17 @@ func (w *world) serverReplaces(r mirror.Record) {
 func (w *world) quiet() {
 	for _, d := range w.devices {
 		d.refuses, d.forbids, d.losing, d.failing = 0, 0, nil, 0
+		// A file that was written while one was downloaded whose name differs in case alone is held
+		// until its user renames it.
+		keys := map[string]bool{}
+		for _, name := range d.names() {
+			if keys[mirror.KeyOf(name)] {
+				w.log("%s renames %s", d.name, name)
+				d.disk.files[name+" 2"] = d.disk.files[name]
+				delete(d.disk.files, name)
+			}
+			keys[mirror.KeyOf(name)] = true
+		}
 	}
 	const most = 14
 	for pass := 1; ; pass++ {

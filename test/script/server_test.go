@@ -35,8 +35,9 @@ type profile struct {
 	serve     func(t *testing.T, settings ...string) []*collabd.Server
 	isReverse bool
 
-	root  string                 // of the source that has the conversations; empty: this one
-	holds func(file string) bool // whether the conversations of a file are held; nil: all
+	root    string                 // of the source that has the conversations; empty: this one
+	holds   func(file string) bool // whether the conversations of a file are held; nil: all
+	without string                 // the title of a conversation that is not held
 }
 
 // file returns the path of a file of the source that has the conversations.

@@ -299,6 +299,9 @@ func (c *client) attempt(ctx context.Context, q call, a *answer) (status int, er
 // writes returns the operations of a call that writes a value: those of its doubtful attempts, and
 // of the last one.
 func (c *client) writes(a answer, value string) (ops []Op) {
+	if a.ok() && a.header.Get("Idempotent-Replayed") != "" { // an attempt before the last one has written
+		return []Op{{Client: c.n, Kind: "write", Value: value, Call: a.attempts[0].call, Return: a.last().ret}}
+	}
 	for _, t := range a.attempts {
 		if t.unknown || a.ok() {
 			ops = append(ops, Op{Client: c.n, Kind: "write", Value: value, Unknown: t.unknown, Call: t.call, Return: t.ret})
