@@ -86,7 +86,11 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if code == exitCancelled {
 		return code
 	}
-	fmt.Fprintf(a.err, "%s %v\n", a.paint(a.errTerminal, red, "collab:"), err)
+	lines := strings.Split(err.Error(), "\n")
+	for i := range lines {
+		lines[i] = plain(lines[i])
+	}
+	fmt.Fprintf(a.err, "%s %s\n", a.paint(a.errTerminal, red, "collab:"), strings.Join(lines, "\n"))
 	return code
 }
 

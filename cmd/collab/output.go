@@ -25,15 +25,29 @@ const (
 )
 
 // paint returns text in a colour if the stream is a terminal and NO_COLOR is not set.
-func (a *app) paint(terminal bool, colour, text string) string {
+func (a *app) paint(terminal bool, colour, text string) painted {
 	if !terminal || a.env("NO_COLOR") != "" || a.env("TERM") == "dumb" {
-		return text
+		return painted(plain(text))
 	}
-	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+	return painted("\x1b[" + colour + "m" + plain(text) + "\x1b[0m")
 }
 
-// note prints a line for people, on the stream of errors.
-func (a *app) note(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", args...) }
+// painted is text that may have the sequences of a colour.
+type painted string
+
+// note prints a line for people, on the stream of errors. Texts and errors among args are printed
+// without characters that control a terminal.
+func (a *app) note(format string, args ...any) {
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case string:
+			args[i] = plain(arg)
+		case error:
+			args[i] = plain(arg.Error())
+		}
+	}
+	fmt.Fprintf(a.err, format+"\n", args...)
+}
 
 // values returns records that are there.
 func values[T any](all []T) iter.Seq2[T, error] {
@@ -115,7 +129,7 @@ func (a *app) table(lines [][]string) error {
 				padded += strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2)
 			}
 			if n == 0 {
-				padded = a.paint(a.outTerminal, dim, padded)
+				padded = string(a.paint(a.outTerminal, dim, padded))
 			}
 			b.WriteString(padded)
 		}
@@ -137,7 +151,7 @@ func record[T any](a *app, r T, columns ...column[T]) error {
 	for _, c := range columns {
 		text := plain(c.text(r))
 		if a.outTerminal {
-			text = a.paint(true, dim, c.name+strings.Repeat(" ", width-len(c.name))) + "  " + text
+			text = string(a.paint(true, dim, c.name+strings.Repeat(" ", width-len(c.name)))) + "  " + text
 		} else {
 			text = c.name + "\t" + text
 		}
@@ -241,11 +255,15 @@ func (a *app) printTree(tree any) error {
 	}
 }
 
-// plain returns text on one line, without characters that control a terminal.
+// plain returns text on one line, without characters that control a terminal or the order of
+// its text.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		switch {
+		case unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp):
 			return ' '
+		case unicode.Is(unicode.Cf, r):
+			return -1
 		}
 		return r
 	}, text)

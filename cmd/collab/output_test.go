@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -134,5 +135,13 @@ func TestSizesAreReadable(t *testing.T) {
 		if got := sizeText(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)
 		}
+	}
+}
+
+func TestANoteCannotControlTheTerminal(t *testing.T) {
+	a, _, errors := terminal(t, 80, nil)
+	a.note("%s %s: %v", a.paint(true, green, "✓"), "a\x1b[2Jb\u202ec\u2028", fmt.Errorf("d\re"))
+	if got, want := errors.String(), "\x1b["+green+"m✓\x1b[0m a [2Jbc : d e\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -61,7 +61,7 @@ func (a *app) sync() *cobra.Command {
 				if once || dry {
 					results <- s.once(c.Context(), dry)
 				} else {
-					results <- s.mirror.Run(c.Context(), s.finished)
+					results <- s.ended(s.mirror.Run(c.Context(), s.finished), len(all) > 1)
 				}
 			}()
 		}
@@ -313,7 +313,7 @@ func (s *synced) change(event string, step mirror.Step, problem error) {
 	}
 	text := c.Action + "  " + plain(filepath.Join(s.dir, filepath.FromSlash(c.Path)))
 	if problem != nil {
-		text = s.app.paint(true, yellow, text+": "+plain(c.Problem))
+		text = string(s.app.paint(true, yellow, text+": "+plain(c.Problem)))
 	}
 	fmt.Fprintln(s.app.out, text)
 }
@@ -354,6 +354,23 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 	if r.Problem != "" && s.app.errTerminal {
 		s.app.note("%s", s.app.paint(true, yellow, plain(r.Problem)))
 	}
+}
+
+// ended stores the error with which the synchronisation has ended, and prints it if others go on.
+func (s *synced) ended(err error, others bool) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	s.lock.Lock()
+	stored := s.stopped == err.Error()
+	s.lock.Unlock()
+	if !stored {
+		s.finished(rounds.Outcome{}, err)
+	}
+	if others {
+		s.app.note("%s is not synchronised any more: %v", s.dir, err)
+	}
+	return err
 }
 
 // once makes one round, or prints its plan.
