@@ -84,6 +84,7 @@ type Mirror struct {
 	scanned   bool                     // the whole directory was, since the rows were loaded
 	limits    *mirror.Limits
 	immovable bool               // the server cannot move files
+	apart     map[[2]string]bool // moves of directories that the server has refused, from and to
 	refused   map[string]refusal // by key
 	// sent has the contents whose uploads or moves began and whose answers have not come, by key,
 	// with the paths that the files had in the directory.
@@ -113,7 +114,9 @@ func New(o Options) *Mirror {
 	return &Mirror{Options: o, wakes: make(chan struct{}, 1)}
 }
 
-// AcceptDeletions lets the next round delete what a guard has stopped.
+// AcceptDeletions lets the first plan of the next round delete what a guard has stopped, but not if
+// another directory has taken the place of the synchronised one. It is over with that round, also
+// if the round fails.
 func (m *Mirror) AcceptDeletions() {
 	m.lock.Lock()
 	defer m.lock.Unlock()
@@ -155,7 +158,7 @@ func (m *Mirror) load(ctx context.Context) error {
 	}
 	m.binding = b
 	m.rows, m.keys, m.refused, m.entries, m.scanned = map[string]mirror.Row{}, map[id.Object]string{}, map[string]refusal{}, map[string]*mirror.Entry{}, false
-	m.sent = map[string]map[string]string{}
+	m.sent, m.apart = map[string]map[string]string{}, map[[2]string]bool{}
 	if m.cursor, err = m.State.Cursor(ctx); err != nil {
 		return err
 	}
@@ -391,7 +394,7 @@ func (m *Mirror) input(rules mirror.Rules) mirror.Input {
 			rows[key] = r
 		}
 	}
-	return mirror.Input{Rows: rows, Tree: tree, Rules: rules, Device: m.Device, Had: had, Immovable: m.immovable}
+	return mirror.Input{Rows: rows, Tree: tree, Rules: rules, Device: m.Device, Had: had, Immovable: m.immovable, Apart: m.apart}
 }
 
 // Conflicts returns the paths of the conflict copies in the directory, as of the last scan.

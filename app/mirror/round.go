@@ -60,7 +60,7 @@ func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 	err := r.run(ctx, accept, dry)
 	if err != nil { // the next round has to see what this one was to
 		m.lock.Lock()
-		m.scope, m.accept = m.scope.Add(r.scope), m.accept || accept
+		m.scope = m.scope.Add(r.scope)
 		m.lock.Unlock()
 	}
 	return r.Outcome, err
@@ -113,7 +113,9 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 			return nil
 		}
 		reason, all := plan.Guard(changes)
-		if r.Guard, r.Pending = "", nil; reason != "" && !accept {
+		accepted := accept && !changes.Root
+		accept = false
+		if r.Guard, r.Pending = "", nil; reason != "" && !accepted {
 			guarded, r.Guard = true, reason
 			r.Pending = slices.DeleteFunc(slices.Clone(plan.Steps), func(s mirror.Step) bool { return !all && !s.Action.Deletes() })
 			if all {
@@ -311,6 +313,9 @@ func (r *round) do(ctx context.Context, s mirror.Step) error {
 	return r.finish(ctx, s, r.step(ctx, s))
 }
 
+// refusals are the errors after which a directory's files are moved one by one.
+var refusals = []fault.Kind{fault.Conflict, fault.NotFound, fault.Gone, fault.Invalid, fault.TooLarge}
+
 // finish sorts the error of a step out: whether the file is held, tried again with a new plan, or
 // in a later round, or the round ends.
 func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
@@ -341,6 +346,9 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	switch {
 	case errors.As(err, &stored):
 		return err
+	case s.Action == mirror.MoveDirectory && slices.Contains(refusals, kind):
+		r.apart[[2]string{s.From, s.Path}], r.progress = true, true
+		return nil
 	case kind == fault.Conflict || kind == fault.NotFound || kind == fault.Gone:
 		r.attempts[s.Row.Key]++
 		if r.attempts[s.Row.Key] < maxAttempts {

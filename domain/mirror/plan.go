@@ -70,6 +70,8 @@ type Input struct {
 	Had    int // files in the directory when rows were stored
 	// Immovable says that the server cannot move files: they are uploaded and deleted instead.
 	Immovable bool
+	// Apart are the moves of directories, from and to, that are made file by file.
+	Apart map[[2]string]bool
 }
 
 // MakePlan returns the plan for the rows. It changes nothing.
@@ -430,7 +432,7 @@ func (p *planner) gather() {
 			}
 		}
 		nested := strings.HasPrefix(KeyOf(at.to)+"/", below) && KeyOf(at.to)+"/" != below
-		if len(members) < 2 || n != len(members) || nested {
+		if len(members) < 2 || n != len(members) || nested || p.Apart[[2]string{at.from, at.to}] {
 			continue
 		}
 		s := Step{Action: MoveDirectory, From: at.from, Path: at.to}

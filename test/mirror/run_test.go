@@ -13,6 +13,7 @@ import (
 	"collab/adapters/mirrorstate"
 	"collab/adapters/system"
 	client "collab/app/mirror"
+	"collab/domain/fault"
 	"collab/domain/mirror"
 	"collab/domain/org"
 	"collab/test/harness"
@@ -82,6 +83,56 @@ func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"d/a"}, paths); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestARefusedMoveOfADirectoryIsMadeFileByFile(t *testing.T) {
+	s := place(t)
+	d := newDisk(s.core.Clock.Now)
+	m := client.New(client.Options{
+		Disk: d, DiskWriter: d, State: newState(), Remote: &remote{server: s, before: answers}, Clock: s.core.Clock, Device: "desk", Workers: 1,
+		RemoteWriter: &remote{server: s, before: func(call string) (bool, error) {
+			if call == "move directory" {
+				return false, fault.New(fault.Invalid, "The directory cannot be moved.")
+			}
+			return false, nil
+		}},
+	})
+	round := func() client.Outcome {
+		m.Changed(mirror.Everything())
+		out, err := m.Round(t.Context())
+		if err != nil || len(out.Failed)+len(out.Held) > 0 {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		return out
+	}
+	d.write("d/a", "one")
+	d.write("d/b", "two")
+	round()
+	d.move("d", "e")
+	if out := round(); out.Done != 2 {
+		t.Errorf("%+v, want two moves", out)
+	}
+
+	// What was accepted for a round that failed is not accepted for the next one, and another
+	// directory in the place of the synchronised one is never accepted.
+	m.AcceptDeletions()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.core.Clock.Advance(time.Second)
+	d.write("e/c", "three")
+	m.Changed(mirror.Everything())
+	if _, err := m.Round(ended); err == nil {
+		t.Fatal("a round whose context has ended succeeds")
+	}
+	clear(d.files)
+	if out := round(); out.Guard == "" {
+		t.Errorf("%+v, want the guard of an empty directory", out)
+	}
+	d.identity = "another"
+	m.AcceptDeletions()
+	if out := round(); out.Guard == "" || out.Done > 0 {
+		t.Errorf("%+v, want the guard of another directory", out)
 	}
 }
 
