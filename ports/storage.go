@@ -20,6 +20,9 @@ type Storage interface {
 	// Announced returns how many names of the organisation are announced, and the sum of their
 	// sizes and those of its open resumable uploads.
 	Announced(ctx context.Context, o id.Org) (names int, size int64, err error)
+	// CancelUploads cancels the open resumable uploads of a user in the organisation at now, and discards
+	// the names of their parts.
+	CancelUploads(ctx context.Context, o id.Org, user id.User, now time.Time) error
 	// Used returns the usage of each of the organisations: the sums of the sizes of their
 	// objects and earlier versions. What a transaction reads that holds the Lock of the organisation's log does not
 	// change but by the transaction itself.

@@ -14,7 +14,7 @@ type Uploads interface {
 	// caller holds the Lock of the organisation's log, so that concurrent calls count each other.
 	Add(ctx context.Context, o id.Org, u upload.Upload) error
 	Get(ctx context.Context, o id.Org, of id.Upload) (upload.Upload, error)
-	// Append stores a part and advances the upload's offset by its size. Conflict unless the upload is
+	// Append stores a part and the upload with it, as Appended returns it. Conflict unless the upload is
 	// open and has the part's offset, so that of concurrent calls one succeeds.
 	Append(ctx context.Context, o id.Org, of id.Upload, p upload.Part) error
 	// Parts returns at most limit parts of an upload from the offset on, in their order.

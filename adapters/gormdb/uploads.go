@@ -92,7 +92,7 @@ func (q uploads) Get(ctx context.Context, o id.Org, of id.Upload) (upload.Upload
 func (q uploads) Append(ctx context.Context, o id.Org, of id.Upload, p upload.Part) error {
 	return q.atomic(ctx, func(c *conn) error {
 		s := uploadTable.of(c.write, o).key(string(of))
-		n, err := s.filter("status = 'OPEN' AND received = ?", p.Offset).set(ctx, "received = received + ?", p.Size)
+		n, err := s.filter("status = 'OPEN' AND received = ?", p.Offset).set(ctx, "received = received + ?, expires_at = created_at + ?", p.Size, upload.Lifetime.Milliseconds())
 		if err == nil && n == 0 {
 			if _, err = get(ctx, s, (*uploadRow).upload); err == nil {
 				err = fault.New(fault.Conflict, "Upload has another offset")
@@ -123,5 +123,18 @@ func (q uploads) Sweep(ctx context.Context, before time.Time, limit int) (int, e
 			_, err = uploadTable.of(c.write, old[n].Org).key(string(old[n].ID)).remove(ctx)
 		}
 		return len(old), err
+	})
+}
+
+// CancelUploads selects the parts of earlier cancelled uploads too, whose names are discarded already.
+func (s storage) CancelUploads(ctx context.Context, o id.Org, user id.User, now time.Time) error {
+	return s.atomic(ctx, func(c *conn) error {
+		n, err := uploadTable.of(c.write, o).filter("user_id = ? AND status = 'OPEN'", string(user)).set(ctx, "status = ?, expires_at = ?", upload.Cancelled, now.UnixMilli())
+		if err != nil || n == 0 {
+			return err
+		}
+		_, err = blobNameTable.of(c.write, o).filter("is_discarded AND at > ? AND name IN (SELECT p.blob FROM upload_parts p JOIN uploads u ON u.org_id = p.org_id AND u.id = p.upload_id"+
+			" WHERE u.org_id = ? AND u.user_id = ? AND u.status = 'CANCELLED')", now.UnixMilli(), string(o), string(user)).set(ctx, "at = ?", now.UnixMilli())
+		return err
 	})
 }

@@ -135,7 +135,7 @@ func (a *api) routes() []row {
 		{"POST", "/sync/resumable-uploads", writer, withUploadHeaders(a.createResumable)},
 		{"GET", "/sync/resumable-uploads/{id}", member, withoutQuery(a.authorized(a.onResumable(a.getResumable)))},
 		{"PATCH", "/sync/resumable-uploads/{id}", writer, withUploadHeaders(a.appendResumable)},
-		{"DELETE", "/sync/resumable-uploads/{id}", writer, withoutQuery(a.authorized(a.onResumable(a.cancelResumable)))},
+		{"DELETE", "/sync/resumable-uploads/{id}", member, withoutQuery(a.authorized(a.onResumable(a.cancelResumable)))},
 		{"GET", "/sync/manifest", member, a.manifest},
 		{"GET", "/sync/changes", member, a.authorized(a.followChanges)},
 

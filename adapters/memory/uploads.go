@@ -55,8 +55,7 @@ func (q uploads) Append(_ context.Context, o id.Org, of id.Upload, p upload.Part
 			if u.Status() != upload.Open || u.Offset != p.Offset {
 				return u, fault.New(fault.Conflict, "Upload has another offset")
 			}
-			u.Offset += p.Size
-			return u, nil
+			return u.Appended(p.Size), nil
 		})
 		if err == nil {
 			t.uploadParts.put(x, uploadOffset{of, p.Offset}, uploadPart{of, p})
@@ -92,5 +91,20 @@ func (q uploads) Sweep(_ context.Context, before time.Time, limit int) (n int, e
 				}
 			}
 		}
+	})
+}
+
+func (s storage) CancelUploads(_ context.Context, o id.Org, user id.User, now time.Time) error {
+	return s.run(func(x *tx) error {
+		t := x.tenant(o)
+		for _, u := range t.openUploads(user) {
+			if _, err := t.uploads.update(x, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(now) }); err != nil {
+				return err
+			}
+			for _, p := range t.uploadParts.list(func(p uploadPart) bool { return p.of == u.ID }, func(a, b uploadPart) int { return cmp.Compare(a.Offset, b.Offset) }, 0) {
+				x.discard(o, p.Blob, now)
+			}
+		}
+		return nil
 	})
 }

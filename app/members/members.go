@@ -127,6 +127,9 @@ func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) err
 		if err := r.Work().Tasks().Unassign(ctx, actor.Org, user, now); err != nil {
 			return err
 		}
+		if err := r.Storage().CancelUploads(ctx, actor.Org, user, now); err != nil {
+			return err
+		}
 		action := audit.MemberRemoved
 		if actor.User == user {
 			action = audit.MemberLeft

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"io"
 	"time"
 
@@ -123,6 +124,9 @@ func (s *Objects) reserve(ctx context.Context, r ports.Records, actor org.Actor,
 	names, pending, err := storage.Announced(ctx, actor.Org)
 	if err == nil {
 		err = s.checkGrowth(ctx, r, actor, u.Size-o.Size+pending)
+	}
+	if refusal := (*fault.Error)(nil); pending > 0 && fault.Is(err, fault.Forbidden) && errors.As(err, &refusal) {
+		err = fault.New(fault.Forbidden, "%s; %d bytes are of uploads that are not complete", refusal.Message, pending)
 	}
 	return o, names, err
 }

@@ -226,12 +226,16 @@ func (w *Webhooks) put(ctx context.Context, r ports.Records, was, next org.Membe
 	return r.Journal().Audit().Add(ctx, audit.ByProvider(id.Entry(w.IDs.New()), next.Org, action, string(next.User), detail, w.Clock.Now()))
 }
 
-// removeFromTeams removes a user whose membership ended from teams and unassigns their tasks.
+// removeFromTeams removes a user whose membership ended from teams, unassigns their tasks and cancels
+// their resumable uploads.
 func (w *Webhooks) removeFromTeams(ctx context.Context, r ports.Records, o id.Org, u id.User) error {
 	if err := r.Work().TeamMembers().RemoveUser(ctx, o, u); err != nil {
 		return err
 	}
-	return r.Work().Tasks().Unassign(ctx, o, u, w.Clock.Now())
+	if err := r.Work().Tasks().Unassign(ctx, o, u, w.Clock.Now()); err != nil {
+		return err
+	}
+	return r.Storage().CancelUploads(ctx, o, u, w.Clock.Now())
 }
 
 // tasksAtOnce is how many tasks one transaction deletes; others can write in between.

@@ -54,6 +54,10 @@ func TestAnUploadIsCompletedOrCancelledOnce(t *testing.T) {
 		t.Errorf("half of it is complete: %v", err)
 	}
 	u := New(Upload{}, now)
+	if u.Exists(now.Add(FirstPart)) {
+		t.Error("without a part it exists after a day")
+	}
+	u = u.Appended(0)
 	completed, err := u.Complete()
 	if err != nil || completed.Status() != Completed || !completed.Exists(now.Add(Lifetime-1)) || completed.Exists(now.Add(Lifetime)) {
 		t.Errorf("completed it is %+v, %v", completed, err)

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"testing"
+	"time"
 
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -46,7 +47,7 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 				w.wantConflict(w.uploads().Append(w.ctx, u.Org, u.ID, part(u, p.Offset+1, 1)))
 				w.ok(w.uploads().Append(w.ctx, u.Org, u.ID, p))
 				w.wantConflict(w.uploads().Append(w.ctx, u.Org, u.ID, p))
-				u.Offset += p.Size
+				u = u.Appended(p.Size)
 				resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
 			}
 			resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).is(w, []upload.Part{first, second, third})
@@ -57,7 +58,7 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 			u := added(w, 20)
 			w.wantOneSuccess(concurrently(concurrent, func(i int) error { return w.uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, int64(i+1))) }), fault.Conflict)
 			parts := resultOf(w.uploads().Parts(w.ctx, u.Org, u.ID, 0, 9)).must(w)
-			u.Offset = parts[0].Size
+			u = u.Appended(parts[0].Size)
 			wantEqual(w, len(parts), 1)
 			resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, u)
 		},
@@ -116,6 +117,35 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.uploads().Update(w.ctx, u.Org, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(at(2)) })).must(w)
 			announced(u.Org, 8)
 		},
+		"a user's open uploads are cancelled, and the names of their parts discarded": func(w *fixture) {
+			u := added(w, 9)
+			done, other := made(u.Org, u.User, 0), made(u.Org, fresh[id.User](), 9)
+			w.ok(w.uploads().Add(w.ctx, u.Org, done))
+			done = resultOf(w.uploads().Update(w.ctx, u.Org, done.ID, upload.Upload.Complete)).must(w)
+			w.ok(w.uploads().Add(w.ctx, u.Org, other))
+			var names []string
+			for _, of := range []upload.Upload{u, other} {
+				p := part(of, 0, 9)
+				w.ok(w.uploads().Append(w.ctx, u.Org, of.ID, p))
+				w.ok(w.blobNames().Discard(w.ctx, u.Org, []string{p.Blob}, at(900)))
+				names = append(names, p.Blob)
+			}
+			other = other.Appended(9)
+			cancelled, err := u.Appended(9).Cancel(at(3))
+			w.ok(err)
+			w.ok(w.store.Storage().CancelUploads(w.ctx, w.org().ID, u.User, at(3)))
+			for range 2 {
+				w.ok(w.store.Storage().CancelUploads(w.ctx, u.Org, u.User, at(3)))
+			}
+			resultOf(w.uploads().Get(w.ctx, u.Org, u.ID)).is(w, cancelled)
+			for _, left := range []upload.Upload{done, other} {
+				resultOf(w.uploads().Get(w.ctx, u.Org, left.ID)).is(w, left)
+			}
+			want := map[string]time.Time{names[0]: at(3), names[1]: at(900)}
+			for _, b := range w.due(u.Org) {
+				wantEqual(w, b, object.Blob{Org: u.Org, Name: b.Name, Discarded: true, At: want[b.Name]})
+			}
+		},
 		"a rollback undoes a part": func(w *fixture) {
 			u := added(w, 9)
 			w.rolledBack(func(r ports.Records) error { return r.Journal().Uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 9)) })
@@ -127,9 +157,9 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 			var uploads [3]upload.Upload
 			for i := range uploads {
 				u := made(w.org().ID, fresh[id.User](), 9)
-				u.ExpiresAt = before.Add(-1)
+				u.CreatedAt = before.Add(-upload.Lifetime - time.Millisecond)
 				if i == 2 {
-					u.ExpiresAt = before
+					u.CreatedAt = before.Add(-upload.Lifetime)
 				}
 				w.ok(w.uploads().Add(w.ctx, u.Org, u))
 				w.ok(w.uploads().Append(w.ctx, u.Org, u.ID, part(u, 0, 9)))
