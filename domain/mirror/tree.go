@@ -3,7 +3,6 @@ package mirror
 import (
 	"cmp"
 	"iter"
-	"path"
 	"slices"
 	"strings"
 
@@ -88,18 +87,4 @@ func emptied(entries iter.Seq[*Entry], key string) bool {
 // holds reports whether a key, or a directory that it is in, is held.
 func (t Tree) holds(key string) bool {
 	return t.held[key] || slices.ContainsFunc(object.Ancestors(key), func(above string) bool { return t.held[above] })
-}
-
-// localized returns a path of the server as the directory would have it: with the directories
-// that exist as they are spelled.
-func (t Tree) localized(p string) string {
-	directory, base := path.Split(p)
-	directory = strings.TrimSuffix(directory, "/")
-	if directory == "" {
-		return base
-	}
-	if spelled, ok := t.Directories[KeyOf(directory)]; ok {
-		return spelled + "/" + base
-	}
-	return t.localized(directory) + "/" + base
 }
