@@ -90,11 +90,12 @@ type Mirror struct {
 	// with the paths that the files had in the directory.
 	sent map[string]map[string]string
 
-	lock   sync.Mutex // of what follows, and of the fields above during a round's steps
-	scope  mirror.Scope
-	accept bool
-	paused bool
-	wakes  chan struct{}
+	lock    sync.Mutex // of what follows, and of the fields above during a round's steps
+	scope   mirror.Scope
+	accept  bool
+	storing map[string]bool // keys of the rows that are being stored
+	stored  sync.Cond       // some no longer are; with lock
+	wakes   chan struct{}
 }
 
 // refusal is why a file is not tried again until one of its sides changes.
@@ -111,7 +112,9 @@ func New(o Options) *Mirror {
 	if o.Report == nil {
 		o.Report = func(Event) {}
 	}
-	return &Mirror{Options: o, wakes: make(chan struct{}, 1)}
+	m := &Mirror{Options: o, storing: map[string]bool{}, wakes: make(chan struct{}, 1)}
+	m.stored.L = &m.lock
+	return m
 }
 
 // AcceptDeletions lets the first plan of the next round delete what a guard has stopped, but not if
@@ -197,11 +200,25 @@ func (m *Mirror) sending(r mirror.Row) {
 	m.sent[r.Key][r.Local.Checksum] = r.Local.Path
 }
 
-// put stores rows.
+// put stores rows. Calls at the same time can share a transaction, but rows of one key are stored
+// in the order in which they are kept in memory.
 func (m *Mirror) put(ctx context.Context, cursor *object.Cursor, rows ...mirror.Row) error {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	if err := m.State.Put(ctx, rows, cursor); err != nil {
+	for slices.ContainsFunc(rows, func(r mirror.Row) bool { return m.storing[r.Key] }) {
+		m.stored.Wait()
+	}
+	for _, r := range rows {
+		m.storing[r.Key] = true
+	}
+	m.lock.Unlock()
+	err := m.State.Put(ctx, rows, cursor)
+	m.lock.Lock()
+	for _, r := range rows {
+		delete(m.storing, r.Key)
+	}
+	m.stored.Broadcast()
+	if err != nil {
 		m.loaded = false // whether it was stored is not known
 		return stateError{err}
 	}

@@ -56,14 +56,14 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 		}
 		e.Checksum = row.Local.Checksum
 		r.found(row.Local, &e)
-		return r.moved(ctx, row, agreed(s.To, *s.To.Remote, e))
+		return r.put(ctx, nil, moved(row, agreed(s.To, *s.To.Remote, e))...)
 	case mirror.Move:
 		r.sending(s.To)
 		record, err := r.RemoteWriter.Move(ctx, *row.Remote, s.Path)
 		if err != nil {
 			return remoteError{err}
 		}
-		return r.moved(ctx, row, agreed(s.To, record, *s.To.Local))
+		return r.put(ctx, nil, moved(row, agreed(s.To, record, *s.To.Local))...)
 	case mirror.MoveDirectory:
 		for _, one := range s.Steps {
 			r.sending(one.To)
@@ -113,12 +113,12 @@ func agreed(was mirror.Row, record mirror.Record, e mirror.Entry) mirror.Row {
 	}
 }
 
-// moved stores the row of a file at its new path, and takes the old one away.
-func (r *round) moved(ctx context.Context, from, to mirror.Row) error {
+// moved returns the rows after a move: none is left at the old path.
+func moved(from, to mirror.Row) []mirror.Row {
 	if from.Key == to.Key {
-		return r.put(ctx, nil, to)
+		return []mirror.Row{to}
 	}
-	return r.put(ctx, nil, mirror.Row{Key: from.Key}, to)
+	return []mirror.Row{{Key: from.Key}, to}
 }
 
 // renamed returns a row after an agreement on the content alone: a change of the name on either
@@ -288,20 +288,30 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 	if err != nil {
 		return remoteError{err}
 	}
+	var rows []mirror.Row
 	for i, s := range sent {
-		err := remotely(results[i].Err)
-		if err == nil {
-			r.transferred(s)(len(writes[i].Content))
-			switch record := results[i].Record; {
-			case writes[i].Delete:
-				err = r.put(ctx, nil, mirror.Row{Key: s.Row.Key})
-			case writes[i].Move:
-				err = r.moved(ctx, s.Row, agreed(s.To, record, *s.To.Local))
-			default:
-				err = r.put(ctx, nil, renamed(s.Row, agreed(s.Row, record, *s.Row.Local)))
-			}
+		if results[i].Err != nil {
+			continue
 		}
-		if err := r.finish(ctx, s, err); err != nil {
+		r.transferred(s)(len(writes[i].Content))
+		switch record := results[i].Record; {
+		case writes[i].Delete:
+			rows = append(rows, mirror.Row{Key: s.Row.Key})
+		case writes[i].Move:
+			rows = append(rows, moved(s.Row, agreed(s.To, record, *s.To.Local))...)
+		default:
+			rows = append(rows, renamed(s.Row, agreed(s.Row, record, *s.Row.Local)))
+		}
+	}
+	if len(rows) > 0 {
+		err = r.put(ctx, nil, rows...)
+	}
+	for i, s := range sent {
+		of := remotely(results[i].Err)
+		if of == nil {
+			of = err
+		}
+		if err := r.finish(ctx, s, of); err != nil {
 			return err
 		}
 	}

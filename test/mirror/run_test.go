@@ -56,12 +56,14 @@ func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
 	d := newDisk(s.core.Clock.Now)
 	ctx, cancel := context.WithCancel(t.Context())
 	notify := make(watcher, 1)
+	stored := newState()
+	r := &remote{server: s, before: answers, batches: 10}
 	m := client.New(client.Options{
-		Disk: d, DiskWriter: d, Watcher: notify, State: newState(), Remote: &remote{server: s, before: answers}, RemoteWriter: &remote{server: s, before: answers},
+		Disk: d, DiskWriter: d, Watcher: notify, State: stored, Remote: r, RemoteWriter: r,
 		Clock: s.core.Clock, Device: "desk", Workers: 2, Random: func() float64 { return 0 },
 		Wait: func(ctx context.Context, _ time.Duration) error { <-ctx.Done(); return ctx.Err() },
 	})
-	rounds := 0
+	rounds, writes := 0, 0
 	if err := m.Run(ctx, func(out client.Outcome, err error) {
 		if err != nil {
 			t.Error(err)
@@ -70,8 +72,14 @@ func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
 		switch rounds++; {
 		case rounds == 1:
 			d.write("d/a", "content")
+			d.write("d/b", "content")
+			d.write("d/c", "content")
+			writes = stored.writes
 			notify <- mirror.Scope{Directories: []string{""}}
-		case out.Done == 1:
+		case out.Done == 3:
+			if writes = stored.writes - writes; writes > 2 { // the answers of the batch, and the cursor
+				t.Errorf("the state was written %d times", writes)
+			}
 			cancel()
 		}
 	}); err != nil {
@@ -81,7 +89,7 @@ func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
 	if _, err := s.list(t.Context(), func(r mirror.Record) error { paths = append(paths, r.Path); return nil }); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{"d/a"}, paths); diff != "" {
+	if diff := cmp.Diff([]string{"d/a", "d/b", "d/c"}, paths); diff != "" {
 		t.Error(diff)
 	}
 }

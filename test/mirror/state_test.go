@@ -2,6 +2,7 @@ package mirror_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"collab/domain/fault"
@@ -13,6 +14,7 @@ import (
 
 // state is a client's state in memory. It outlives clients.
 type state struct {
+	lock    sync.Mutex // of Put
 	binding *mirror.Binding
 	rows    map[string]mirror.Row
 	cursor  object.Cursor
@@ -54,6 +56,8 @@ func (s *state) Rows(_ context.Context, each func(mirror.Row) error) error {
 func (s *state) Cursor(context.Context) (object.Cursor, error) { return s.cursor, nil }
 
 func (s *state) Put(_ context.Context, rows []mirror.Row, cursor *object.Cursor) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
 	half, err := s.before("put")
 	if err != nil && !half {
 		return err
