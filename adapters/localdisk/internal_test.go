@@ -106,7 +106,7 @@ func TestPatternsCanBeReadWhileTheyAreSaved(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		defer close(done)
-		for range 2000 {
+		for range 200 {
 			err := d.top.root.WriteFile("new", []byte("*.tmp\n"), 0o666)
 			if err = errors.Join(err, d.top.root.Rename("new", ignoreName)); err != nil {
 				done <- err

@@ -8,6 +8,9 @@ const (
 	guardShare     = 4 // one in so many of the known files
 )
 
+// AnotherDirectory is the reason of a guard that nobody can accept.
+const AnotherDirectory = "Another directory is in the place of the synchronised one."
+
 // Changes are what happened around a directory since its last complete round.
 type Changes struct {
 	Root   bool // another directory has taken its place
@@ -22,7 +25,7 @@ func (p Plan) Guard(c Changes) (reason string, all bool) {
 	case len(p.Steps) == 0:
 		return "", false
 	case c.Root:
-		return "Another directory is in the place of the synchronised one.", true
+		return AnotherDirectory, true
 	case p.Emptied:
 		return "The directory is empty, and was not.", true
 	}
