@@ -166,7 +166,7 @@ func (a *app) tokenFromBrowser(ctx context.Context, server string, noBrowser boo
 	case token := <-tokens:
 		select {
 		case <-done:
-		case <-time.After(time.Second): // a browser that does not follow
+		case <-time.After(5 * time.Second): // a browser that does not follow
 		}
 		return token, nil
 	case <-ctx.Done():

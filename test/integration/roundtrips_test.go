@@ -45,7 +45,7 @@ var roundTrips = []roundTrip{
 	{"POST /auth/seed-onboarding", "", 6, false},
 	{"GET /org/members", "", 1, false},
 	{"PATCH /org/members/{userId}/role", `{"role": "VIEWER"}`, 10, true},
-	{"DELETE /org/members/{userId}", "", 11, true},
+	{"DELETE /org/members/{userId}", "", 12, true},
 	{"GET /org/invites", "", 2, false},
 	{"POST /org/invite", `{"email": "guest-{n}@rounds.example", "role": "MEMBER"}`, 15, false},
 	{"POST /org/invite/{invitation}/resend", "", 12, true},
