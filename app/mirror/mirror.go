@@ -117,9 +117,8 @@ func New(o Options) *Mirror {
 	return m
 }
 
-// AcceptDeletions lets the first plan of the next round delete what a guard has stopped, but not if
-// another directory has taken the place of the synchronised one. It is over with that round, also
-// if the round fails.
+// AcceptDeletions lets the first plan of the next round do what a guard has stopped. It is over with
+// that round, also if the round fails.
 func (m *Mirror) AcceptDeletions() {
 	m.lock.Lock()
 	defer m.lock.Unlock()

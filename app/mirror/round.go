@@ -113,7 +113,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 			return nil
 		}
 		reason, all := plan.Guard(changes)
-		accepted := accept && !changes.Root
+		accepted := accept
 		accept = false
 		if r.Guard, r.Pending = "", nil; reason != "" && !accepted {
 			guarded, r.Guard = true, reason

@@ -348,10 +348,8 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 		return
 	}
 	s.stopped = said
-	if stopped := s.app.paint(s.app.errTerminal, yellow, r.Stopped); r.Stopped == mirror.AnotherDirectory {
-		s.app.note("%s Remove %s to synchronise it as a new one", stopped, filepath.Join(s.dir, mirror.StateDirectory))
-	} else if r.Stopped != "" {
-		s.app.note("%s %d deletions were not made. Continue with: collab sync %s --accept-deletions", stopped, len(o.Pending), s.dir)
+	if r.Stopped != "" {
+		s.app.note("%s %d deletions were not made. Continue with: collab sync %s --accept-deletions", s.app.paint(s.app.errTerminal, yellow, r.Stopped), len(o.Pending), s.dir)
 	}
 	if r.Problem != "" && s.app.errTerminal {
 		s.app.note("%s", s.app.paint(true, yellow, plain(r.Problem)))

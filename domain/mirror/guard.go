@@ -8,9 +8,6 @@ const (
 	guardShare     = 4 // one in so many of the known files
 )
 
-// AnotherDirectory is the reason of a guard that nobody can accept.
-const AnotherDirectory = "Another directory is in the place of the synchronised one."
-
 // Changes are what happened around a directory since its last complete round.
 type Changes struct {
 	Root   bool // another directory has taken its place
@@ -22,10 +19,10 @@ type Changes struct {
 // the one that was synchronised: even downloads would go to the wrong place.
 func (p Plan) Guard(c Changes) (reason string, all bool) {
 	switch {
+	case c.Root && (len(p.Steps)+len(p.Settled) > 0 || p.Known == 0): // what is absent on both sides is not forgotten either
+		return "Another directory is in the place of the synchronised one.", true
 	case len(p.Steps) == 0:
 		return "", false
-	case c.Root:
-		return AnotherDirectory, true
 	case p.Emptied:
 		return "The directory is empty, and was not.", true
 	}

@@ -74,7 +74,8 @@ func TestGuardsStopDeletions(t *testing.T) {
 		emptied, root, ignore  bool
 		stopped, stoppedWholly bool
 	}{
-		{about: "no step", emptied: true, root: true, ignore: true},
+		{about: "no step", known: 9, emptied: true, root: true, ignore: true},
+		{about: "no step and no known file in another directory", root: true, stopped: true, stoppedWholly: true},
 		{about: "no deletion", others: 100, ignore: true},
 		{about: "a few deletions", deletions: 20, known: 20},
 		{about: "a quarter of many files", deletions: 100, known: 400},
