@@ -181,11 +181,12 @@ const (
 	gone
 )
 
-func sideOf(synced *Synced, present bool, checksum string) side {
+// sideOf compares a side with what was agreed. checksum is nil if the side has no file.
+func sideOf(synced *Synced, checksum *string) side {
 	switch {
-	case present && (synced == nil || synced.Checksum != checksum):
+	case checksum != nil && (synced == nil || synced.Checksum != *checksum):
 		return changed
-	case !present && synced != nil:
+	case checksum == nil && synced != nil:
 		return gone
 	}
 	return same
@@ -206,16 +207,12 @@ func (p *planner) decide(r Row) {
 
 // compare decides about a row that is not left alone.
 func (p *planner) compare(r Row) {
-	local, remote := same, same
+	local, remote := sideOf(r.Synced, nil), sideOf(r.Synced, nil)
 	if r.Local != nil {
-		local = sideOf(r.Synced, true, r.Local.Checksum)
-	} else {
-		local = sideOf(r.Synced, false, "")
+		local = sideOf(r.Synced, &r.Local.Checksum)
 	}
 	if r.Remote != nil {
-		remote = sideOf(r.Synced, true, r.Remote.Checksum)
-	} else {
-		remote = sideOf(r.Synced, false, "")
+		remote = sideOf(r.Synced, &r.Remote.Checksum)
 	}
 	switch {
 	case r.Local == nil && r.Remote == nil:
@@ -228,9 +225,9 @@ func (p *planner) compare(r Row) {
 		p.decided[r.Key] = Trash
 	case remote == same && local == gone:
 		p.decided[r.Key] = Delete
-	case local != changed || r.Local == nil:
+	case local != changed:
 		p.decided[r.Key] = Download
-	case remote != changed || r.Remote == nil:
+	case remote != changed:
 		p.decided[r.Key] = Upload
 	default:
 		p.decided[r.Key] = SetAside
@@ -242,17 +239,16 @@ func (p *planner) name(r Row) {
 	settled := r
 	settled.Synced = &Synced{ID: r.Remote.ID, Version: r.Remote.Version, Checksum: r.Remote.Checksum, Path: r.Remote.Path, Name: r.Local.Path}
 	settled.Missing = false
-	here, there := r.Local.Path != r.Remote.Path, false
+	differs := path.Base(r.Local.Path) != path.Base(r.Remote.Path)
+	here, there := false, differs
 	if r.Synced != nil {
 		here, there = r.Local.Path != r.Synced.Name, r.Remote.Path != r.Synced.Path
-	} else {
-		there = path.Base(r.Local.Path) != path.Base(r.Remote.Path)
 	}
 	switch {
 	case there && !here && r.Synced != nil && p.respell(r):
-	case there && path.Base(r.Local.Path) != path.Base(r.Remote.Path):
+	case there && differs:
 		p.Steps = append(p.Steps, Step{Action: Rename, Row: r, To: r, Path: r.Remote.Path})
-	case here && !there && r.Synced != nil && r.Local.Path != r.Remote.Path && !p.Immovable:
+	case here && !there && r.Local.Path != r.Remote.Path && !p.Immovable:
 		p.Steps = append(p.Steps, Step{Action: Move, Row: r, To: r, Path: r.Local.Path})
 	case r.Synced == nil || *r.Synced != *settled.Synced || r.Missing:
 		p.Settled = append(p.Settled, settled)
@@ -396,13 +392,7 @@ func (p *planner) pair(removal, removalFirst, arrival, move Action) {
 		arrivals[content(s)] = slices.Delete(candidates, best, best+1)
 		p.Steps[i] = Step{Action: move, Row: s.Row, To: to.Row, Path: to.Path}
 	}
-	kept := p.Steps[:0]
-	for i, s := range p.Steps {
-		if !done[i] {
-			kept = append(kept, s)
-		}
-	}
-	p.Steps = kept
+	p.drop(done)
 }
 
 // gather replaces the moves of all files in a directory of the server by one.
@@ -442,9 +432,14 @@ func (p *planner) gather() {
 		}
 		p.Steps = append(p.Steps, s)
 	}
+	p.drop(gone)
+}
+
+// drop removes the steps with these indexes.
+func (p *planner) drop(indexes map[int]bool) {
 	kept := p.Steps[:0]
 	for i, s := range p.Steps {
-		if !gone[i] {
+		if !indexes[i] {
 			kept = append(kept, s)
 		}
 	}
