@@ -63,7 +63,7 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 		if err != nil {
 			return remoteError{err}
 		}
-		return r.put(ctx, nil, moved(row, agreed(s.To, record, *s.To.Local))...)
+		return r.put(ctx, nil, answered(s, record)...)
 	case mirror.MoveDirectory:
 		for _, one := range s.Steps {
 			r.sending(one.To)
@@ -74,7 +74,7 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 		if err := r.RemoteWriter.Delete(ctx, *row.Remote); err != nil {
 			return remoteError{err}
 		}
-		return r.put(ctx, nil, mirror.Row{Key: row.Key})
+		return r.put(ctx, nil, answered(s, mirror.Record{})...)
 	case mirror.Download:
 		return r.download(ctx, s)
 	}
@@ -128,6 +128,18 @@ func renamed(was, now mirror.Row) mirror.Row {
 		now.Synced.Path, now.Synced.Name = was.Synced.Path, was.Synced.Name
 	}
 	return now
+}
+
+// answered returns the rows after the server has done a step, alone or in a batch: a deletion, a
+// move or an upload. record is the file there, empty after a deletion.
+func answered(s mirror.Step, record mirror.Record) []mirror.Row {
+	switch s.Action {
+	case mirror.DeleteFirst, mirror.Delete:
+		return []mirror.Row{{Key: s.Row.Key}}
+	case mirror.Move:
+		return moved(s.Row, agreed(s.To, record, *s.To.Local))
+	}
+	return []mirror.Row{renamed(s.Row, agreed(s.Row, record, *s.Row.Local))}
 }
 
 // source is a reader whose own error is kept: those who read from it may return another one.
@@ -234,7 +246,7 @@ func (r *round) upload(ctx context.Context, s mirror.Step) error {
 	if err != nil {
 		return remoteError{err}
 	}
-	return r.put(ctx, nil, renamed(s.Row, agreed(s.Row, record, local)))
+	return r.put(ctx, nil, answered(s, record)...)
 }
 
 // batch does several steps of one action, which change the server, in one request.
@@ -294,14 +306,7 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 			continue
 		}
 		r.transferred(s)(len(writes[i].Content))
-		switch record := results[i].Record; {
-		case writes[i].Delete:
-			rows = append(rows, mirror.Row{Key: s.Row.Key})
-		case writes[i].Move:
-			rows = append(rows, moved(s.Row, agreed(s.To, record, *s.To.Local))...)
-		default:
-			rows = append(rows, renamed(s.Row, agreed(s.Row, record, *s.Row.Local)))
-		}
+		rows = append(rows, answered(s, results[i].Record)...)
 	}
 	if len(rows) > 0 {
 		err = r.put(ctx, nil, rows...)
