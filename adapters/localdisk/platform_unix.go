@@ -4,9 +4,13 @@ package localdisk
 
 import (
 	"errors"
+	"io/fs"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"collab/domain/mirror"
 )
 
 // nonBlocking opens a pipe that took the place of a file without waiting for its other end.
@@ -47,4 +51,13 @@ func renameAt(from directory, name string, to directory, newName string, how ren
 		return &os.LinkError{Op: "rename", Old: from.below(name), New: to.below(newName), Err: err}
 	}
 	return nil
+}
+
+// factsOf returns the facts of a file and the number of its file system.
+func factsOf(info fs.FileInfo) (f mirror.Facts, device uint64) {
+	f = mirror.Facts{Size: info.Size(), ModTime: info.ModTime().UnixNano()}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		f.Inode, f.ChangeTime, device = s.Ino, changeTimeOf(s), uint64(s.Dev)
+	}
+	return f, device
 }
