@@ -52,7 +52,8 @@ type DiskWriter interface {
 	Place(ctx context.Context, name, path string, target *mirror.Entry) (mirror.Entry, error)
 	// Rename moves a file, or a directory with what is below, to a path, which must be free
 	// unless it is another spelling of the same name. It makes missing directories, uses those
-	// that exist under another spelling, and returns the file as a scan would find it.
+	// that exist under another spelling, and returns the file as a scan would find it, with the
+	// checksum of e.
 	Rename(ctx context.Context, e mirror.Entry, path string) (mirror.Entry, error)
 	// Trash moves a file to the trash, out of the directory's names, and removes the
 	// directories above it that then contain nothing but junk of the system.

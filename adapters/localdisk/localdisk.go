@@ -50,8 +50,8 @@ type Disk struct {
 	clock   ports.Clock
 	device  uint64 // of the directory; 0 if unknown
 
-	caseInsensitive bool
-	normalizing     bool
+	caseInsensitive bool          // names that differ in case are one file
+	normalizing     bool          // names are listed in another Unicode form than they were created in
 	maxName         int           // bytes of a name
 	grain           time.Duration // two changes that are closer may have the same time
 
@@ -198,11 +198,7 @@ func (d *Disk) Root(context.Context) (mirror.Root, error) {
 		return mirror.Root{}, failed(err, "The id of the directory cannot be read")
 	}
 	facts, _ := factsOf(info)
-	return mirror.Root{
-		Identity:        fmt.Sprintf("%s-%d", strings.TrimSpace(string(id)), facts.Inode),
-		CaseInsensitive: d.caseInsensitive,
-		Normalizing:     d.normalizing,
-	}, nil
+	return mirror.Root{Identity: fmt.Sprintf("%s-%d", strings.TrimSpace(string(id)), facts.Inode)}, nil
 }
 
 // present returns an error unless the directory that was opened, with its state directory, is

@@ -71,7 +71,7 @@ const (
 )
 
 // Mirror is a directory that is synchronised. Its methods are not for concurrent use, but for
-// Pause, Resume and AcceptDeletions.
+// Changed and AcceptDeletions.
 type Mirror struct {
 	Options
 
@@ -411,16 +411,4 @@ func (m *Mirror) input(rules mirror.Rules) mirror.Input {
 		}
 	}
 	return mirror.Input{Rows: rows, Tree: tree, Rules: rules, Device: m.Device, Had: had, Immovable: m.immovable, Apart: m.apart}
-}
-
-// Conflicts returns the paths of the conflict copies in the directory, as of the last scan.
-func (m *Mirror) Conflicts() []string {
-	var found []string
-	for _, e := range m.entries {
-		if e.Kind == mirror.File && mirror.IsConflict(e.Path) {
-			found = append(found, e.Path)
-		}
-	}
-	slices.Sort(found)
-	return found
 }

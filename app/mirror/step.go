@@ -40,7 +40,6 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 			if err != nil {
 				return err
 			}
-			e.Checksum = row.Local.Checksum
 			r.found(row.Local, &e)
 		} else {
 			if err := r.DiskWriter.Trash(ctx, *row.Local); err != nil {
@@ -54,7 +53,6 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 		if err != nil {
 			return err
 		}
-		e.Checksum = row.Local.Checksum
 		r.found(row.Local, &e)
 		return r.put(ctx, nil, moved(row, agreed(s.To, *s.To.Remote, e))...)
 	case mirror.Move:

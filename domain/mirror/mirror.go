@@ -117,9 +117,7 @@ func (s Scope) Add(other Scope) Scope {
 type Root struct {
 	// Identity is that of the directory itself, such as its device and inode. It changes if
 	// another directory takes its place. It is empty if the file system has none.
-	Identity        string
-	CaseInsensitive bool // names that differ in case are one file
-	Normalizing     bool // names are listed in another Unicode form than they were created in
+	Identity string
 }
 
 // Rules are which paths a directory takes no part in.

@@ -259,7 +259,7 @@ func (d *disk) Root(context.Context) (mirror.Root, error) {
 	if d.gone {
 		return mirror.Root{}, fault.Missing("Directory")
 	}
-	return mirror.Root{Identity: d.identity, CaseInsensitive: d.insensitive, Normalizing: d.decomposing}, nil
+	return mirror.Root{Identity: d.identity}, nil
 }
 
 func (d *disk) Rules(context.Context) (mirror.Rules, error) {
