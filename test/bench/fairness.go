@@ -171,7 +171,7 @@ func (b *bench) besides(ctx context.Context, s *fairServer, noisy bool) (quiet, 
 		wait(ctx, b.run, m.broken)
 	}
 	took, failed := m.end()
-	quiet = b.summarize(took)
+	quiet = summarize(took, b.run)
 	err = errors.Join(err, failed, ctx.Err())
 	if l != nil {
 		answers, failed := l.end()
@@ -208,7 +208,7 @@ func (m *connectionGroup) begin(address string, lifetime time.Duration, run func
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		if m.took = append(m.took, took...); err != nil {
-			m.failed = err
+			m.failed = err // one error is enough: the others are alike
 			m.broken <- struct{}{}
 		}
 	})
@@ -306,11 +306,11 @@ func runNoisy(options string, in io.Reader, out io.Writer) error {
 	return errors.Join(err, failed, lines.Err())
 }
 
-// summarize returns the figures of requests that took so long.
-func (b *bench) summarize(took []time.Duration) (f figures) {
+// summarize returns the rate and the percentiles of requests that took so long and were sent in a time.
+func summarize(took []time.Duration, lasted time.Duration) (f figures) {
 	if n := len(took); n > 0 {
 		slices.Sort(took)
-		f = figures{rate: float64(n) / b.run.Seconds(), p50: took[n/2], p99: took[n*99/100]}
+		f = figures{rate: float64(n) / lasted.Seconds(), p50: took[n/2], p99: took[n*99/100]}
 	}
 	return f
 }

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -81,61 +80,40 @@ func (b *bench) round(ctx context.Context, connections int, turns ...measurement
 // each, and counts those whose answer came within the time that follows the
 // warm-up. A wrong answer ends it.
 func measure(ctx context.Context, p *process, w workload, connections int, warm, run time.Duration, database *postmaster) (figures, error) {
-	var (
-		phase   atomic.Int32
-		done    sync.WaitGroup
-		mu      sync.Mutex
-		took    []time.Duration
-		failed  error
-		started = make(chan struct{})
-		broken  = make(chan struct{}, connections)
-	)
+	m := newConnectionGroup(connections)
+	started := make(chan struct{})
 	for i := range connections {
-		c, err := dial(p.address, warm+run+patience)
+		err := m.begin(p.address, warm+run+patience, func(c *connection) ([]time.Duration, error) {
+			<-started
+			return c.repeat(w, &m.phase, uint64(i))
+		})
 		if err != nil {
-			phase.Store(over)
 			close(started)
-			done.Wait()
+			_, _ = m.end()
 			return figures{}, err
 		}
-		done.Go(func() {
-			defer c.Close()
-			<-started
-			own, err := c.repeat(w, &phase, uint64(i))
-			mu.Lock()
-			defer mu.Unlock()
-			took = append(took, own...)
-			if err != nil {
-				failed = err // the first error is enough: the others are alike
-				broken <- struct{}{}
-			}
-		})
 	}
 	close(started)
-	wait(ctx, warm, broken)
+	wait(ctx, warm, m.broken)
 	cpuBefore, err1 := p.cpu()
 	dbBefore, err2 := database.cpu()
 	began := time.Now()
-	phase.Store(counting)
-	wait(ctx, run, broken)
-	phase.Store(over)
+	m.phase.Store(counting)
+	wait(ctx, run, m.broken)
+	m.phase.Store(over)
 	lasted := time.Since(began)
 	cpuAfter, err3 := p.cpu()
 	dbAfter, err4 := database.cpu()
-	done.Wait()
+	took, failed := m.end()
 	if err := errors.Join(failed, err1, err2, err3, err4, ctx.Err()); err != nil {
 		return figures{}, fmt.Errorf("%s on %s: %w", w.name, p.name, err)
 	}
 	if len(took) == 0 {
 		return figures{}, fmt.Errorf("%s on %s: no answer within %v", w.name, p.name, run)
 	}
-	slices.Sort(took)
-	n := time.Duration(len(took))
-	return figures{
-		rate: float64(len(took)) / lasted.Seconds(),
-		cpu:  (cpuAfter - cpuBefore) / n, database: (dbAfter - dbBefore) / n,
-		p50: took[len(took)/2], p99: took[len(took)*99/100],
-	}, nil
+	f, n := summarize(took, lasted), time.Duration(len(took))
+	f.cpu, f.database = (cpuAfter-cpuBefore)/n, (dbAfter-dbBefore)/n
+	return f, nil
 }
 
 func wait(ctx context.Context, d time.Duration, broken <-chan struct{}) {
