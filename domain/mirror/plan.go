@@ -76,7 +76,7 @@ type Input struct {
 
 // MakePlan returns the plan for the rows. It changes nothing.
 func MakePlan(in Input) Plan {
-	p := planner{Input: in, decided: map[string]Action{}, kept: newKeys(), arriving: newKeys(), leaving: newKeys()}
+	p := planner{Input: in, decided: map[string]Action{}, kept: newKeys(), arriving: newKeys(), leaving: newKeys(), respelled: map[[2]string]bool{}}
 	p.Held = slices.Clone(in.Tree.Held)
 	p.Emptied = len(in.Tree.Files) == 0
 	keys := slices.Sorted(maps.Keys(in.Rows))
@@ -126,6 +126,8 @@ type planner struct {
 	kept     keys              // files of the server that stay
 	arriving keys              // files that are downloaded or uploaded
 	leaving  keys              // files that are removed on either side
+	// respelled says of directories, by folded path and wanted spelling, whether that is planned.
+	respelled map[[2]string]bool
 }
 
 // keys is a set of keys and of the directories that they are in.
@@ -265,16 +267,22 @@ func (p *planner) respell(r Row) bool {
 		if !ok || path.Base(spelled) == want {
 			continue
 		}
-		for key, other := range p.Rows {
-			if other.Remote != nil && strings.HasPrefix(key, above+"/") && strings.Split(other.Remote.Path, "/")[depth] != want {
-				return false
+		at := [2]string{above, want}
+		planned, known := p.respelled[at]
+		if !known {
+			planned = true
+			for key, other := range p.Rows {
+				if other.Remote != nil && strings.HasPrefix(key, above+"/") && strings.Split(other.Remote.Path, "/")[depth] != want {
+					planned = false
+					break
+				}
+			}
+			p.respelled[at] = planned
+			if planned {
+				p.Steps = append(p.Steps, Step{Action: RespellDirectory, Row: r, From: spelled, Path: path.Join(path.Dir(spelled), want)})
 			}
 		}
-		s := Step{Action: RespellDirectory, Row: r, From: spelled, Path: path.Join(path.Dir(spelled), want)}
-		if !slices.ContainsFunc(p.Steps, func(other Step) bool { return other.Action == RespellDirectory && other.From == s.From }) {
-			p.Steps = append(p.Steps, s)
-		}
-		return true
+		return planned
 	}
 	return false
 }
@@ -415,14 +423,17 @@ func (p *planner) gather() {
 	for _, at := range slices.SortedFunc(maps.Keys(groups), func(a, b pair) int { return cmp.Compare(a.from+"\x00"+a.to, b.from+"\x00"+b.to) }) {
 		members := groups[at]
 		below := KeyOf(at.from) + "/"
+		nested := strings.HasPrefix(KeyOf(at.to)+"/", below) && KeyOf(at.to)+"/" != below
+		if len(members) < 2 || nested || p.Apart[[2]string{at.from, at.to}] {
+			continue
+		}
 		n := 0
 		for key, r := range p.Rows {
 			if r.Remote != nil && strings.HasPrefix(key, below) {
 				n++
 			}
 		}
-		nested := strings.HasPrefix(KeyOf(at.to)+"/", below) && KeyOf(at.to)+"/" != below
-		if len(members) < 2 || n != len(members) || nested || p.Apart[[2]string{at.from, at.to}] {
+		if n != len(members) {
 			continue
 		}
 		s := Step{Action: MoveDirectory, From: at.from, Path: at.to}
