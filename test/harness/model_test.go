@@ -380,16 +380,22 @@ func (m *modelled) anyFile(c *orgModel) (id.Object, *file) {
 	return of, c.files[of]
 }
 
-func isDocument(f *file, key string) bool { return strings.HasSuffix(f.key, key) }
-
-func (m *modelled) replace(c *orgModel) {
-	u := m.member(c)
-	of, f := m.anyFile(c)
+// anyVersion returns a file as anyFile does, with the version that a request expects and whether it has that one.
+func (m *modelled) anyVersion(c *orgModel) (of id.Object, f *file, expected *int64, holds bool) {
+	of, f = m.anyFile(c)
 	version := int64(0)
 	if f != nil {
 		version = f.version
 	}
-	expected, holds := m.expected(version)
+	expected, holds = m.expected(version)
+	return of, f, expected, holds
+}
+
+func isDocument(f *file, key string) bool { return strings.HasSuffix(f.key, key) }
+
+func (m *modelled) replace(c *orgModel) {
+	u := m.member(c)
+	of, f, expected, holds := m.anyVersion(c)
 	text := m.pick("text", texts)
 	up := harness.Text(text)
 	up.Expected = expected
@@ -450,12 +456,7 @@ func (m *modelled) put(c *orgModel, u string, f *file, save func(org.Actor, *obj
 
 func (m *modelled) remove(c *orgModel) {
 	u := m.member(c)
-	of, f := m.anyFile(c)
-	version := int64(0)
-	if f != nil {
-		version = f.version
-	}
-	expected, holds := m.expected(version)
+	of, f, expected, holds := m.anyVersion(c)
 	err := m.Objects.Delete(context.Background(), m.actor(c, u), of, expected)
 	want := first(!c.roles[u].MayWrite(), fault.Forbidden, f == nil || !c.sees(u, *f), fault.NotFound, !holds, fault.Conflict)
 	if m.wants(fmt.Sprintf("%s deletes %+v", u, f), err, want) {
@@ -479,12 +480,7 @@ func (f *file) document(path string) bool {
 
 func (m *modelled) move(c *orgModel) {
 	u := m.member(c)
-	of, f := m.anyFile(c)
-	version := int64(0)
-	if f != nil {
-		version = f.version
-	}
-	expected, holds := m.expected(version)
+	of, f, expected, holds := m.anyVersion(c)
 	path := m.pick("path", paths)
 	got, err := m.Objects.Move(context.Background(), m.actor(c, u), of, path, expected)
 	want := first(!c.roles[u].MayWrite(), fault.Forbidden, f == nil || !c.sees(u, *f), fault.NotFound, !holds, fault.Conflict)
