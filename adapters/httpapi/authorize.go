@@ -102,6 +102,27 @@ func (a *api) showAuthorizationPrompt(c *call) error {
 // cannot compute it.
 func confirmation(secret, state string) string { return deriveToken("confirm", secret, state) }
 
+// checkConfirmation returns Forbidden unless the form has the token of the cookie's secret.
+func checkConfirmation(form url.Values, secret, state string) error {
+	if secret == "" || !equalSecrets(form.Get("token"), confirmation(secret, state)) {
+		return fault.New(fault.Forbidden, "This form is not from a page that was recently shown in this browser")
+	}
+	return nil
+}
+
+// readPageForm reads the form of one of the server's own pages, whose answer is hidden as the page is.
+func (a *api) readPageForm(c *call) (url.Values, error) {
+	c.hidePage()
+	if err := a.checkOrigin(c.r); err != nil {
+		return nil, err
+	}
+	text, err := c.read(maxForm)
+	if err != nil {
+		return nil, err
+	}
+	return body.ParseForm(string(text))
+}
+
 // deriveToken returns a digest of a browser's secret and a state, for one purpose.
 func deriveToken(purpose, secret, state string) string {
 	sum := sha256.Sum256([]byte(purpose + "\n" + secret + "\n" + state))
@@ -110,15 +131,7 @@ func deriveToken(purpose, secret, state string) string {
 
 // confirmAuthorization sends the browser to the provider.
 func (a *api) confirmAuthorization(c *call) error {
-	c.hidePage()
-	if err := a.checkOrigin(c.r); err != nil {
-		return err
-	}
-	text, err := c.read(maxForm)
-	if err != nil {
-		return err
-	}
-	form, err := body.ParseForm(string(text))
+	form, err := a.readPageForm(c)
 	if err != nil {
 		return err
 	}
@@ -127,8 +140,8 @@ func (a *api) confirmAuthorization(c *call) error {
 	}
 	state := form.Get("state")
 	secret := cookieValue(c.r, a.flowCookie(cookieAsked, state))
-	if secret == "" || !equalSecrets(form.Get("token"), confirmation(secret, state)) {
-		return fault.New(fault.Forbidden, "This form is not from a page that was recently shown in this browser")
+	if err := checkConfirmation(form, secret, state); err != nil {
+		return err
 	}
 	// The same for each form of this page, as it may be sent twice.
 	browser := deriveToken("confirmed", secret, state)

@@ -179,15 +179,7 @@ func (a *api) refuseUserCode(c *call, err error) error {
 
 // decideDevice takes the decision about a device from its page.
 func (a *api) decideDevice(c *call) error {
-	c.hidePage()
-	if err := a.checkOrigin(c.r); err != nil {
-		return err
-	}
-	text, err := c.read(maxForm)
-	if err != nil {
-		return err
-	}
-	form, err := body.ParseForm(string(text))
+	form, err := a.readPageForm(c)
 	if err != nil {
 		return err
 	}
@@ -197,8 +189,8 @@ func (a *api) decideDevice(c *call) error {
 	}
 	code, _ := session.ParseUserCode(form.Get("user_code"))
 	cookie := cookieValue(c.r, a.flowCookie(cookieDevice, code))
-	if cookie == "" || !equalSecrets(form.Get("token"), confirmation(cookie, code)) {
-		return fault.New(fault.Forbidden, "This form is not from a page that was recently shown in this browser")
+	if err := checkConfirmation(form, cookie, code); err != nil {
+		return err
 	}
 	if err := a.Access.DecideDevice(c.r.Context(), cookie, code, decision == "allow"); err != nil {
 		return err

@@ -110,17 +110,21 @@ func (a *api) replaceFile(c *call) error {
 	return c.replyObject(http.StatusOK)(a.Objects.Replace(c.r.Context(), actor, of, &u.Upload))
 }
 
+// fileChange reads the file that a request changes, its condition and the fields of its body.
+func (c *call) fileChange() (of id.Object, when condition, f *body.Fields, err error) {
+	if of, err = pathID[id.Object](c, "id", "File"); err != nil {
+		return of, when, nil, err
+	}
+	if when, err = c.condition(); err != nil {
+		return of, when, nil, err
+	}
+	f, err = c.fields()
+	return of, when, f, err
+}
+
 // moveFile moves a file to another path of its place.
 func (a *api) moveFile(c *call) error {
-	of, err := pathID[id.Object](c, "id", "File")
-	if err != nil {
-		return err
-	}
-	when, err := c.condition()
-	if err != nil {
-		return err
-	}
-	f, err := c.fields()
+	of, when, f, err := c.fileChange()
 	if err != nil {
 		return err
 	}

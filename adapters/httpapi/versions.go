@@ -104,15 +104,7 @@ func (a *api) readVersion(c *call, actor org.Actor, of id.Object) error {
 
 // restoreFile makes an earlier version of a file the next one, or a deleted file present again.
 func (a *api) restoreFile(c *call) error {
-	of, err := pathID[id.Object](c, "id", "File")
-	if err != nil {
-		return err
-	}
-	when, err := c.condition()
-	if err != nil {
-		return err
-	}
-	f, err := c.fields()
+	of, when, f, err := c.fileChange()
 	if err != nil {
 		return err
 	}
