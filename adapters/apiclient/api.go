@@ -9,8 +9,8 @@ import (
 )
 
 // ListOrganisations is GET /api/v1/admin/organisations: List organisations.
-func (c *Client) ListOrganisations(ctx context.Context, params ListOrganisationsParams) (*List[Overview], error) {
-	return list[Overview](c, c.request(ctx, http.MethodGet, "/api/v1/admin/organisations", params, nil, 0))
+func (c *Client) ListOrganisations(ctx context.Context) (*List[Overview], error) {
+	return list[Overview](c, c.request(ctx, http.MethodGet, "/api/v1/admin/organisations", nil, nil, 0))
 }
 
 // GetOrganisation is GET /api/v1/admin/organisations/{id}: Get an organisation.
@@ -99,13 +99,13 @@ func (c *Client) Chat(ctx context.Context, body ChatRequest) (*http.Response, er
 }
 
 // ListConnectorProviders is GET /api/v1/connector-providers: List connector providers.
-func (c *Client) ListConnectorProviders(ctx context.Context, params ListConnectorProvidersParams) (*List[ConnectorProvider], error) {
-	return list[ConnectorProvider](c, c.request(ctx, http.MethodGet, "/api/v1/connector-providers", params, nil, open))
+func (c *Client) ListConnectorProviders(ctx context.Context) (*List[ConnectorProvider], error) {
+	return list[ConnectorProvider](c, c.request(ctx, http.MethodGet, "/api/v1/connector-providers", nil, nil, open))
 }
 
 // ListConnectors is GET /api/v1/connectors: List connectors.
-func (c *Client) ListConnectors(ctx context.Context, params ListConnectorsParams) (*List[Connector], error) {
-	return list[Connector](c, c.request(ctx, http.MethodGet, "/api/v1/connectors", params, nil, 0))
+func (c *Client) ListConnectors(ctx context.Context) (*List[Connector], error) {
+	return list[Connector](c, c.request(ctx, http.MethodGet, "/api/v1/connectors", nil, nil, 0))
 }
 
 // CreateConnector is POST /api/v1/connectors: Create a connector.
@@ -174,13 +174,13 @@ func (c *Client) ResendInvitation(ctx context.Context, id string) (InvitationWit
 }
 
 // ListInvitations is GET /api/v1/org/invites: List pending invitations.
-func (c *Client) ListInvitations(ctx context.Context, params ListInvitationsParams) (*List[Invitation], error) {
-	return list[Invitation](c, c.request(ctx, http.MethodGet, "/api/v1/org/invites", params, nil, 0))
+func (c *Client) ListInvitations(ctx context.Context) (*List[Invitation], error) {
+	return list[Invitation](c, c.request(ctx, http.MethodGet, "/api/v1/org/invites", nil, nil, 0))
 }
 
 // ListMembers is GET /api/v1/org/members: List members.
-func (c *Client) ListMembers(ctx context.Context, params ListMembersParams) (*List[Member], error) {
-	return list[Member](c, c.request(ctx, http.MethodGet, "/api/v1/org/members", params, nil, 0))
+func (c *Client) ListMembers(ctx context.Context) (*List[Member], error) {
+	return list[Member](c, c.request(ctx, http.MethodGet, "/api/v1/org/members", nil, nil, 0))
 }
 
 // RemoveMember is DELETE /api/v1/org/members/{userId}: Remove a member.
@@ -234,13 +234,13 @@ func (c *Client) ReplaceFile(ctx context.Context, id string, params ReplaceFileP
 }
 
 // RestoreFile is POST /api/v1/sync/files/{id}/restore: Restore a file.
-func (c *Client) RestoreFile(ctx context.Context, id string, params RestoreFileParams, body Restoration) (StoredObject, error) {
-	return receive[StoredObject](c, c.request(ctx, http.MethodPost, "/api/v1/sync/files/"+segment(id)+"/restore", params, body, keyed))
+func (c *Client) RestoreFile(ctx context.Context, id string, body Restoration) (StoredObject, error) {
+	return receive[StoredObject](c, c.request(ctx, http.MethodPost, "/api/v1/sync/files/"+segment(id)+"/restore", nil, body, keyed))
 }
 
 // ListVersions is GET /api/v1/sync/files/{id}/versions: List the versions of a file.
-func (c *Client) ListVersions(ctx context.Context, id string, params ListVersionsParams) (*List[StoredVersion], error) {
-	return list[StoredVersion](c, c.request(ctx, http.MethodGet, "/api/v1/sync/files/"+segment(id)+"/versions", params, nil, 0))
+func (c *Client) ListVersions(ctx context.Context, id string) (*List[StoredVersion], error) {
+	return list[StoredVersion](c, c.request(ctx, http.MethodGet, "/api/v1/sync/files/"+segment(id)+"/versions", nil, nil, 0))
 }
 
 // DownloadVersion is GET /api/v1/sync/files/{id}/versions/{version}: Download a version of a file.
@@ -259,8 +259,8 @@ func (c *Client) GetManifest(ctx context.Context, params GetManifestParams) (*Li
 }
 
 // GetWorkspaceMemory is GET /api/v1/sync/memory/workspace/{workspaceId}/{fileName}: Get a workspace's memory file.
-func (c *Client) GetWorkspaceMemory(ctx context.Context, workspaceId string, fileName string, params GetWorkspaceMemoryParams) (*StoredFile, error) {
-	return receive[*StoredFile](c, c.request(ctx, http.MethodGet, "/api/v1/sync/memory/workspace/"+segment(workspaceId)+"/"+segment(fileName), params, nil, 0))
+func (c *Client) GetWorkspaceMemory(ctx context.Context, workspaceId string, fileName string) (*StoredFile, error) {
+	return receive[*StoredFile](c, c.request(ctx, http.MethodGet, "/api/v1/sync/memory/workspace/"+segment(workspaceId)+"/"+segment(fileName), nil, nil, 0))
 }
 
 // PutWorkspaceMemory is PUT /api/v1/sync/memory/workspace/{workspaceId}/{fileName}: Store a workspace's memory file.
@@ -269,8 +269,8 @@ func (c *Client) PutWorkspaceMemory(ctx context.Context, workspaceId string, fil
 }
 
 // GetMemory is GET /api/v1/sync/memory/{scope}: Get a memory.
-func (c *Client) GetMemory(ctx context.Context, scope string, params GetMemoryParams) (*StoredFile, error) {
-	return receive[*StoredFile](c, c.request(ctx, http.MethodGet, "/api/v1/sync/memory/"+segment(scope), params, nil, 0))
+func (c *Client) GetMemory(ctx context.Context, scope string) (*StoredFile, error) {
+	return receive[*StoredFile](c, c.request(ctx, http.MethodGet, "/api/v1/sync/memory/"+segment(scope), nil, nil, 0))
 }
 
 // PutMemory is PUT /api/v1/sync/memory/{scope}: Store a memory.
@@ -314,18 +314,18 @@ func (c *Client) ReorderTasks(ctx context.Context, body Reorder) (*List[Task], e
 }
 
 // UpdateTask is PATCH /api/v1/tasks/{id}: Update a task.
-func (c *Client) UpdateTask(ctx context.Context, id string, params UpdateTaskParams, body TaskPatch) (Task, error) {
-	return receive[Task](c, c.request(ctx, http.MethodPatch, "/api/v1/tasks/"+segment(id), params, body, 0))
+func (c *Client) UpdateTask(ctx context.Context, id string, body TaskPatch) (Task, error) {
+	return receive[Task](c, c.request(ctx, http.MethodPatch, "/api/v1/tasks/"+segment(id), nil, body, 0))
 }
 
 // GetTaskHistory is GET /api/v1/tasks/{id}/history: List a task's changes.
-func (c *Client) GetTaskHistory(ctx context.Context, id string, params GetTaskHistoryParams) (*List[TaskChange], error) {
-	return list[TaskChange](c, c.request(ctx, http.MethodGet, "/api/v1/tasks/"+segment(id)+"/history", params, nil, 0))
+func (c *Client) GetTaskHistory(ctx context.Context, id string) (*List[TaskChange], error) {
+	return list[TaskChange](c, c.request(ctx, http.MethodGet, "/api/v1/tasks/"+segment(id)+"/history", nil, nil, 0))
 }
 
 // ListTeams is GET /api/v1/teams: List teams.
-func (c *Client) ListTeams(ctx context.Context, params ListTeamsParams) (*List[Team], error) {
-	return list[Team](c, c.request(ctx, http.MethodGet, "/api/v1/teams", params, nil, 0))
+func (c *Client) ListTeams(ctx context.Context) (*List[Team], error) {
+	return list[Team](c, c.request(ctx, http.MethodGet, "/api/v1/teams", nil, nil, 0))
 }
 
 // CreateTeam is POST /api/v1/teams: Create a team.
@@ -339,8 +339,8 @@ func (c *Client) DeleteTeam(ctx context.Context, id string) (Success, error) {
 }
 
 // ListTeamMembers is GET /api/v1/teams/{id}/members: List a team's members.
-func (c *Client) ListTeamMembers(ctx context.Context, id string, params ListTeamMembersParams) (*List[TeamMember], error) {
-	return list[TeamMember](c, c.request(ctx, http.MethodGet, "/api/v1/teams/"+segment(id)+"/members", params, nil, 0))
+func (c *Client) ListTeamMembers(ctx context.Context, id string) (*List[TeamMember], error) {
+	return list[TeamMember](c, c.request(ctx, http.MethodGet, "/api/v1/teams/"+segment(id)+"/members", nil, nil, 0))
 }
 
 // AddTeamMember is POST /api/v1/teams/{id}/members: Add a team member.
@@ -364,8 +364,8 @@ func (c *Client) GetAdoption(ctx context.Context, params GetAdoptionParams) (*Li
 }
 
 // ListReleases is GET /api/v1/updates/releases: List releases.
-func (c *Client) ListReleases(ctx context.Context, params ListReleasesParams) (*List[Release], error) {
-	return list[Release](c, c.request(ctx, http.MethodGet, "/api/v1/updates/releases", params, nil, 0))
+func (c *Client) ListReleases(ctx context.Context) (*List[Release], error) {
+	return list[Release](c, c.request(ctx, http.MethodGet, "/api/v1/updates/releases", nil, nil, 0))
 }
 
 // ChangeRelease is PATCH /api/v1/updates/{id}: Update a release.
@@ -517,8 +517,6 @@ type ConnectorTool struct {
 type CreateResumableUploadParams struct {
 	UploadComplete  string `header:"Upload-Complete"` // ?1 if the content ends with this request, else ?0.
 	UploadLength    *int64 `header:"Upload-Length"`   // Bytes of the whole content. It is required when an upload is created, except with Upload-Complete: ?1 and a length of the request's content.
-	IfMatch         string `header:"If-Match"`        // The expected version as entity tag or number, or * for any; 409 if it differs or the tag is weak. Not with expectedVersion.
-	IfNoneMatch     string `header:"If-None-Match"`   // Only *: nothing must be stored yet, else 409. Not with If-Match or expectedVersion.
 	FileID          string `query:"fileId"`           // The file whose content is replaced; path, kind, scope, workspaceId and teamId must be absent.
 	Path            string `query:"path"`             // The path; required for a new file.
 	Kind            string `query:"kind"`             // The kind; ARTIFACT by default.
@@ -553,7 +551,6 @@ type DayUsage struct {
 
 // DeleteFileParams are the parameters of DeleteFile. Zero fields are left out.
 type DeleteFileParams struct {
-	IfMatch         string `header:"If-Match"`       // The expected version as entity tag or number, or * for any; 409 if it differs or the tag is weak. Not with expectedVersion.
 	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
 }
 
@@ -593,18 +590,16 @@ type DeviceStart struct {
 
 // DownloadFileParams are the parameters of DownloadFile. Zero fields are left out.
 type DownloadFileParams struct {
-	Raw         string `query:"raw"`            // 1 for the bytes, 0 for JSON, regardless of Accept.
-	IfNoneMatch string `header:"If-None-Match"` // Entity tags; 304 if one matches. Weak tags match too.
-	Range       string `header:"Range"`         // Ranges of the bytes, such as bytes=0-1023; at most 16, more return everything.
-	IfRange     string `header:"If-Range"`      // The entity tag that the ranges belong to; if it is outdated, all bytes are returned.
+	Raw     string `query:"raw"`       // 1 for the bytes, 0 for JSON, regardless of Accept.
+	Range   string `header:"Range"`    // Ranges of the bytes, such as bytes=0-1023; at most 16, more return everything.
+	IfRange string `header:"If-Range"` // The entity tag that the ranges belong to; if it is outdated, all bytes are returned.
 }
 
 // DownloadVersionParams are the parameters of DownloadVersion. Zero fields are left out.
 type DownloadVersionParams struct {
-	Raw         string `query:"raw"`            // 1 for the bytes, 0 for JSON, regardless of Accept.
-	IfNoneMatch string `header:"If-None-Match"` // Entity tags; 304 if one matches. Weak tags match too.
-	Range       string `header:"Range"`         // Ranges of the bytes, such as bytes=0-1023; at most 16, more return everything.
-	IfRange     string `header:"If-Range"`      // The entity tag that the ranges belong to; if it is outdated, all bytes are returned.
+	Raw     string `query:"raw"`       // 1 for the bytes, 0 for JSON, regardless of Accept.
+	Range   string `header:"Range"`    // Ranges of the bytes, such as bytes=0-1023; at most 16, more return everything.
+	IfRange string `header:"If-Range"` // The entity tag that the ranges belong to; if it is outdated, all bytes are returned.
 }
 
 // Elsewhere: An address to redirect the user to.
@@ -687,32 +682,11 @@ type GetAdoptionParams struct {
 	Platform string `query:"platform"` // darwin, win32 or linux, in any case; all by default.
 	Arch     string `query:"arch"`     // x64, arm64 or universal, in any case; all by default.
 	Channel  string `query:"channel"`  // stable, beta or canary, in any case; all by default.
-	Limit    *int64 `query:"limit"`    // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor   string `query:"cursor"`   // The start of the page, from the Link header.
 }
 
 // GetManifestParams are the parameters of GetManifest. Zero fields are left out.
 type GetManifestParams struct {
-	Since       string `query:"since"`          // An earlier X-Sync-Cursor, or the id of an event of the change feed.
-	Limit       *int64 `query:"limit"`          // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor      string `query:"cursor"`         // The start of the page, from the Link header.
-	IfNoneMatch string `header:"If-None-Match"` // Entity tags; 304 if one matches. Weak tags match too.
-}
-
-// GetMemoryParams are the parameters of GetMemory. Zero fields are left out.
-type GetMemoryParams struct {
-	IfNoneMatch string `header:"If-None-Match"` // Entity tags; 304 if one matches. Weak tags match too.
-}
-
-// GetTaskHistoryParams are the parameters of GetTaskHistory. Zero fields are left out.
-type GetTaskHistoryParams struct {
-	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor string `query:"cursor"` // The start of the page, from the Link header.
-}
-
-// GetWorkspaceMemoryParams are the parameters of GetWorkspaceMemory. Zero fields are left out.
-type GetWorkspaceMemoryParams struct {
-	IfNoneMatch string `header:"If-None-Match"` // Entity tags; 304 if one matches. Weak tags match too.
+	Since string `query:"since"` // An earlier X-Sync-Cursor, or the id of an event of the change feed.
 }
 
 // Grant: A subscription that an operator sets.
@@ -759,17 +733,6 @@ type Invite struct {
 	Role  string `json:"role"`
 }
 
-// ListConnectorProvidersParams are the parameters of ListConnectorProviders. Zero fields are left out.
-type ListConnectorProvidersParams struct {
-	IfNoneMatch string `header:"If-None-Match"` // Entity tags; 304 if one matches. Weak tags match too.
-}
-
-// ListConnectorsParams are the parameters of ListConnectors. Zero fields are left out.
-type ListConnectorsParams struct {
-	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor string `query:"cursor"` // The start of the page, from the Link header.
-}
-
 // ListFilesParams are the parameters of ListFiles. Zero fields are left out.
 type ListFilesParams struct {
 	Kind        string `query:"kind"`        // Only files of this kind.
@@ -777,32 +740,6 @@ type ListFilesParams struct {
 	WorkspaceID string `query:"workspaceId"` // A workspace's id; null selects files without a workspace.
 	Prefix      string `query:"prefix"`      // A prefix of the storage key, with or without a leading slash; at most 4096 bytes.
 	Deleted     string `query:"deleted"`     // true for the deleted files that can be restored in place of those that are there, each as its last version was. Several may have had one path.
-	Limit       *int64 `query:"limit"`       // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor      string `query:"cursor"`      // The start of the page, from the Link header.
-}
-
-// ListInvitationsParams are the parameters of ListInvitations. Zero fields are left out.
-type ListInvitationsParams struct {
-	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor string `query:"cursor"` // The start of the page, from the Link header.
-}
-
-// ListMembersParams are the parameters of ListMembers. Zero fields are left out.
-type ListMembersParams struct {
-	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor string `query:"cursor"` // The start of the page, from the Link header.
-}
-
-// ListOrganisationsParams are the parameters of ListOrganisations. Zero fields are left out.
-type ListOrganisationsParams struct {
-	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor string `query:"cursor"` // The start of the page, from the Link header.
-}
-
-// ListReleasesParams are the parameters of ListReleases. Zero fields are left out.
-type ListReleasesParams struct {
-	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor string `query:"cursor"` // The start of the page, from the Link header.
 }
 
 // ListTasksParams are the parameters of ListTasks. Zero fields are left out.
@@ -814,33 +751,11 @@ type ListTasksParams struct {
 	Tags        string `query:"tags"`        // 1 to 50 tags, separated by commas; any of them matches.
 	DueBefore   string `query:"dueBefore"`   // A date or time, included; a date covers its whole day in UTC.
 	DueAfter    string `query:"dueAfter"`    // A date or time, included; a date covers its whole day in UTC.
-	Limit       *int64 `query:"limit"`       // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor      string `query:"cursor"`      // The start of the page, from the Link header.
-}
-
-// ListTeamMembersParams are the parameters of ListTeamMembers. Zero fields are left out.
-type ListTeamMembersParams struct {
-	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor string `query:"cursor"` // The start of the page, from the Link header.
-}
-
-// ListTeamsParams are the parameters of ListTeams. Zero fields are left out.
-type ListTeamsParams struct {
-	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor string `query:"cursor"` // The start of the page, from the Link header.
-}
-
-// ListVersionsParams are the parameters of ListVersions. Zero fields are left out.
-type ListVersionsParams struct {
-	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor string `query:"cursor"` // The start of the page, from the Link header.
 }
 
 // ListWorkspacesParams are the parameters of ListWorkspaces. Zero fields are left out.
 type ListWorkspacesParams struct {
 	TeamID string `query:"teamId"` // Only the workspaces of this team.
-	Limit  *int64 `query:"limit"`  // The maximum number of records on a page. A page of more than 4 MiB has fewer; the Link header tells whether there is a next one. Without limit the list is complete.
-	Cursor string `query:"cursor"` // The start of the page, from the Link header.
 }
 
 // Me: The caller.
@@ -896,7 +811,6 @@ type Move struct {
 
 // MoveFileParams are the parameters of MoveFile. Zero fields are left out.
 type MoveFileParams struct {
-	IfMatch         string `header:"If-Match"`       // The expected version as entity tag or number, or * for any; 409 if it differs or the tag is weak. Not with expectedVersion.
 	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
 }
 
@@ -965,15 +879,11 @@ type Profile struct {
 
 // PutMemoryParams are the parameters of PutMemory. Zero fields are left out.
 type PutMemoryParams struct {
-	IfMatch         string `header:"If-Match"`       // The expected version as entity tag or number, or * for any; 409 if it differs or the tag is weak. Not with expectedVersion.
-	IfNoneMatch     string `header:"If-None-Match"`  // Only *: nothing must be stored yet, else 409. Not with If-Match or expectedVersion.
 	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
 }
 
 // PutWorkspaceMemoryParams are the parameters of PutWorkspaceMemory. Zero fields are left out.
 type PutWorkspaceMemoryParams struct {
-	IfMatch         string `header:"If-Match"`       // The expected version as entity tag or number, or * for any; 409 if it differs or the tag is weak. Not with expectedVersion.
-	IfNoneMatch     string `header:"If-None-Match"`  // Only *: nothing must be stored yet, else 409. Not with If-Match or expectedVersion.
 	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
 }
 
@@ -1053,7 +963,6 @@ type Reorder struct {
 
 // ReplaceFileParams are the parameters of ReplaceFile. Zero fields are left out.
 type ReplaceFileParams struct {
-	IfMatch         string `header:"If-Match"`       // The expected version as entity tag or number, or * for any; 409 if it differs or the tag is weak. Not with expectedVersion.
 	ExpectedVersion *int64 `query:"expectedVersion"` // The expected version, 0 for none; 409 if it differs.
 	Checksum        string `query:"checksum"`        // SHA-256 of the content in hexadecimal; 400 if it does not match.
 	MimeType        string `query:"mimeType"`        // The media type, for raw bytes; unchanged if absent.
@@ -1064,11 +973,6 @@ type Restoration struct {
 	ExpectedVersion *int64  `json:"expectedVersion,omitzero"`
 	Path            *string `json:"path,omitzero"`
 	Version         *int64  `json:"version,omitzero"`
-}
-
-// RestoreFileParams are the parameters of RestoreFile. Zero fields are left out.
-type RestoreFileParams struct {
-	IfMatch string `header:"If-Match"` // The expected version as entity tag or number, or * for any; 409 if it differs or the tag is weak. Not with expectedVersion.
 }
 
 // ResumableUpload: A resumable upload.
@@ -1354,11 +1258,6 @@ type ToolDefinition struct {
 type ToolResult struct {
 	CallID string `json:"callId"`
 	Result any    `json:"result"`
-}
-
-// UpdateTaskParams are the parameters of UpdateTask. Zero fields are left out.
-type UpdateTaskParams struct {
-	IfMatch string `header:"If-Match"` // Entity tags; 412 if none matches the current version. Weak tags never match.
 }
 
 // UploadFileParams are the parameters of UploadFile. Zero fields are left out.

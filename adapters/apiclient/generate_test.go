@@ -136,7 +136,8 @@ func (g *generator) operation(b *bytes.Buffer, method, path string, o *openapi3.
 }
 
 // unused are the parameters that the transport sets, or that nobody needs.
-var unused = []string{"X-Request-Id", "traceparent", "tracestate", "Collab-Position", "Sec-Fetch-Site", "Prefer", "redirect", "lastEventId"}
+var unused = []string{"X-Request-Id", "traceparent", "tracestate", "Collab-Position", "Sec-Fetch-Site", "Prefer", "redirect", "lastEventId",
+	"limit", "cursor", "If-Match", "If-None-Match"}
 
 // answer returns the type of an operation's result and the call that reads it: that of JSON if
 // every success has the same, else the response.

@@ -18,7 +18,7 @@ const (
 )
 
 func connectorOf(ctx context.Context, client *apiclient.Client, name string) (apiclient.Connector, error) {
-	list, err := client.ListConnectors(ctx, apiclient.ListConnectorsParams{})
+	list, err := client.ListConnectors(ctx)
 	if err != nil {
 		return apiclient.Connector{}, err
 	}
@@ -35,14 +35,14 @@ func (a *app) connectors() *cobra.Command {
 		{"id", func(c apiclient.Connector) string { return c.ID }},
 	}
 	list := command("list", "List the organisation's connectors", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListConnectors(ctx, apiclient.ListConnectorsParams{})
+		list, err := client.ListConnectors(ctx)
 		if err != nil {
 			return err
 		}
 		return rows(a, list.All(), columns...)
 	}))
 	providers := command("providers", "List the tool servers that can be connected", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListConnectorProviders(ctx, apiclient.ListConnectorProvidersParams{})
+		list, err := client.ListConnectorProviders(ctx)
 		if err != nil {
 			return err
 		}

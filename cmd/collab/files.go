@@ -231,7 +231,7 @@ func (a *app) files() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		list, err := f.client.ListVersions(c.Context(), o.ID, apiclient.ListVersionsParams{})
+		list, err := f.client.ListVersions(c.Context(), o.ID)
 		if err != nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func (a *app) files() *cobra.Command {
 		if earlier > 0 {
 			body.Version, body.ExpectedVersion = &earlier, &o.Version
 		}
-		o, err = f.client.RestoreFile(c.Context(), o.ID, apiclient.RestoreFileParams{}, body)
+		o, err = f.client.RestoreFile(c.Context(), o.ID, body)
 		if err != nil {
 			return err
 		}
@@ -275,7 +275,7 @@ func (a *app) files() *cobra.Command {
 
 // version returns the record of a file's earlier version.
 func (f *folder) version(ctx context.Context, o apiclient.StoredObject, version int64) (apiclient.StoredObject, error) {
-	list, err := f.client.ListVersions(ctx, o.ID, apiclient.ListVersionsParams{})
+	list, err := f.client.ListVersions(ctx, o.ID)
 	if err != nil {
 		return o, err
 	}

@@ -22,9 +22,9 @@ type memoryOf struct {
 
 func (m memoryOf) get(ctx context.Context) (*apiclient.StoredFile, error) {
 	if m.workspace != "" {
-		return m.client.GetWorkspaceMemory(ctx, m.workspace, m.file, apiclient.GetWorkspaceMemoryParams{})
+		return m.client.GetWorkspaceMemory(ctx, m.workspace, m.file)
 	}
-	return m.client.GetMemory(ctx, m.scope, apiclient.GetMemoryParams{})
+	return m.client.GetMemory(ctx, m.scope)
 }
 
 func (m memoryOf) put(ctx context.Context, draft apiclient.MemoryDraft) (apiclient.StoredObject, error) {

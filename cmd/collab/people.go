@@ -33,7 +33,7 @@ func named[T any](list *apiclient.List[T], kind, name string, texts func(T) []st
 }
 
 func memberOf(ctx context.Context, client *apiclient.Client, name string) (apiclient.Member, error) {
-	list, err := client.ListMembers(ctx, apiclient.ListMembersParams{})
+	list, err := client.ListMembers(ctx)
 	if err != nil {
 		return apiclient.Member{}, err
 	}
@@ -43,7 +43,7 @@ func memberOf(ctx context.Context, client *apiclient.Client, name string) (apicl
 }
 
 func teamOf(ctx context.Context, client *apiclient.Client, name string) (apiclient.Team, error) {
-	list, err := client.ListTeams(ctx, apiclient.ListTeamsParams{})
+	list, err := client.ListTeams(ctx)
 	if err != nil {
 		return apiclient.Team{}, err
 	}
@@ -90,7 +90,7 @@ func memberColumns() []column[apiclient.Member] {
 
 func (a *app) members() *cobra.Command {
 	list := command("list", "List members", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListMembers(ctx, apiclient.ListMembersParams{})
+		list, err := client.ListMembers(ctx)
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func invitationColumns() []column[apiclient.Invitation] {
 }
 
 func invitationOf(ctx context.Context, client *apiclient.Client, name string) (apiclient.Invitation, error) {
-	list, err := client.ListInvitations(ctx, apiclient.ListInvitationsParams{})
+	list, err := client.ListInvitations(ctx)
 	if err != nil {
 		return apiclient.Invitation{}, err
 	}
@@ -154,7 +154,7 @@ func (a *app) invitations() *cobra.Command {
 	}))
 	send.Flags().StringVar(&role, "role", role, "the role: owner, admin, member or viewer")
 	list := command("list", "List pending invitations", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListInvitations(ctx, apiclient.ListInvitationsParams{})
+		list, err := client.ListInvitations(ctx)
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (a *app) teams() *cobra.Command {
 		{"id", func(t apiclient.Team) string { return t.ID }},
 	}
 	list := command("list", "List teams", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListTeams(ctx, apiclient.ListTeamsParams{})
+		list, err := client.ListTeams(ctx)
 		if err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (a *app) teams() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		list, err := client.ListTeamMembers(ctx, t.ID, apiclient.ListTeamMembersParams{})
+		list, err := client.ListTeamMembers(ctx, t.ID)
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func (a *app) releases() *cobra.Command {
 		{"id", func(r apiclient.Release) string { return r.ID }},
 	}
 	list := command("list", "List releases", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListReleases(ctx, apiclient.ListReleasesParams{})
+		list, err := client.ListReleases(ctx)
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (a *app) admin() *cobra.Command {
 		return record(a, o, columns...)
 	}
 	orgs := command("orgs", "List organisations", 0, 0, a.asOperator(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListOrganisations(ctx, apiclient.ListOrganisationsParams{})
+		list, err := client.ListOrganisations(ctx)
 		if err != nil {
 			return err
 		}

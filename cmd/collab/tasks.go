@@ -208,7 +208,7 @@ func (a *app) tasks() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		changes, err := client.GetTaskHistory(c.Context(), ids[0], apiclient.GetTaskHistoryParams{})
+		changes, err := client.GetTaskHistory(c.Context(), ids[0])
 		if err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ func (a *app) patchTask(ctx context.Context, client *apiclient.Client, named str
 	if err != nil {
 		return err
 	}
-	task, err := client.UpdateTask(ctx, ids[0], apiclient.UpdateTaskParams{}, p)
+	task, err := client.UpdateTask(ctx, ids[0], p)
 	if err != nil {
 		return err
 	}
