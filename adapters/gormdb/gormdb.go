@@ -270,6 +270,16 @@ func (c *conn) atomic(ctx context.Context, fn func(*conn) error) error {
 	return c.db.transact(ctx, fn)
 }
 
+// atomicWithLog is atomic with the log of an organisation locked.
+func (c *conn) atomicWithLog(ctx context.Context, o id.Org, fn func(*conn) error) error {
+	return c.atomic(ctx, func(c *conn) error {
+		if _, err := (changes{c}).lock(ctx, o); err != nil {
+			return err
+		}
+		return fn(c)
+	})
+}
+
 // atomically is atomic for functions with a result.
 func atomically[T any](ctx context.Context, c *conn, fn func(*conn) (T, error)) (v T, err error) {
 	err = c.atomic(ctx, func(c *conn) error {

@@ -110,10 +110,7 @@ func (q objects) Add(ctx context.Context, o id.Org, v object.Object) error {
 	if v.Team != nil {
 		which, args = which|2, append(args, string(*v.Team))
 	}
-	return q.atomic(ctx, func(c *conn) error {
-		if _, err := (changes{c}).lock(ctx, o); err != nil {
-			return err
-		}
+	return q.atomicWithLog(ctx, o, func(c *conn) error {
 		n, err := exec(ctx, c.write, "Object", insertCommand(o, addObject[which][c.dialect], r, objectTable.rest, args...))
 		if err == nil && n == 1 {
 			c.grow(o, v.Class(), v.Size)

@@ -104,10 +104,7 @@ func (q objectSets) Add(ctx context.Context, o id.Org, vs []object.Object) error
 		v.Org = o
 		rows[i] = *placedRow(v)
 	}
-	return q.atomic(ctx, func(c *conn) error {
-		if _, err := (changes{c}).lock(ctx, o); err != nil {
-			return err
-		}
+	return q.atomicWithLog(ctx, o, func(c *conn) error {
 		if _, err := insertRecords(ctx, objectTable.of(c.write, o), addObjects, rows, objectTable.rest); err != nil {
 			return err
 		}

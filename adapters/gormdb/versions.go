@@ -80,10 +80,7 @@ func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, end
 	if len(ended) == 0 {
 		return nil
 	}
-	return q.atomic(ctx, func(c *conn) error {
-		if _, err := (changes{c}).lock(ctx, o); err != nil {
-			return err
-		}
+	return q.atomicWithLog(ctx, o, func(c *conn) error {
 		rows := make([]versionRow, len(ended))
 		var many, deleted []id.Object
 		for i, v := range ended {
@@ -120,10 +117,7 @@ func (q versions) Keep(ctx context.Context, o id.Org, keep object.Retention, end
 func mayExceed(version int64, keep object.Retention) bool { return version > keep.Versions }
 
 func (q versions) Take(ctx context.Context, o id.Org, of id.Object, version int64) (v object.Earlier, err error) {
-	err = q.atomic(ctx, func(c *conn) error {
-		if _, err := (changes{c}).lock(ctx, o); err != nil {
-			return err
-		}
+	err = q.atomicWithLog(ctx, o, func(c *conn) error {
 		row := versionTable.of(c.write, o).key(cursorID(of), version)
 		if v, err = get(ctx, row, (*versionRow).earlier); err != nil {
 			return err
@@ -142,10 +136,7 @@ func (q versions) Discard(ctx context.Context, o id.Org, of []id.Object, size in
 	if limit <= 0 || of != nil && len(some) == 0 {
 		return 0, nil
 	}
-	err = q.atomic(ctx, func(c *conn) error {
-		if _, err := (changes{c}).lock(ctx, o); err != nil {
-			return err
-		}
+	err = q.atomicWithLog(ctx, o, func(c *conn) error {
 		s := versionTable.of(c.write, o)
 		if of != nil {
 			s, size = s.among("object_id", list(c.dialect, some)), math.MaxInt64
@@ -207,10 +198,7 @@ func (q versions) Expire(ctx context.Context, now time.Time) error {
 
 func (q versions) expire(ctx context.Context, o id.Org, now time.Time) error {
 	for n := expiredVersions; n == expiredVersions; {
-		err := q.atomic(ctx, func(c *conn) (err error) {
-			if _, err := (changes{c}).lock(ctx, o); err != nil {
-				return err
-			}
+		err := q.atomicWithLog(ctx, o, func(c *conn) (err error) {
 			due := versionTable.of(c.write, o).filter("expires_at <= ?", now.UnixMilli())
 			n, err = versions{c}.discard(ctx, o, firstToExpire(due, expiredVersions), math.MaxInt64, now)
 			return err
