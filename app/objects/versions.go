@@ -9,6 +9,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/plan"
 	"collab/ports"
 )
 
@@ -51,15 +52,22 @@ func (s *Objects) keep(ctx context.Context, r ports.Records, actor org.Actor, no
 // wrote content of so many bytes and made versions of ended bytes, as object.Usage.Excess says. If they
 // are many, later writes discard the rest.
 func (s *Objects) makeRoom(ctx context.Context, r ports.Records, actor org.Actor, now time.Time, written, ended int64) error {
-	used, err := r.Storage().Used(ctx, []id.Org{actor.Org})
-	if err != nil {
-		return err
+	if written == 0 {
+		return nil
 	}
 	sub, err := s.Subscription(ctx, r, actor)
 	if err != nil {
 		return err
 	}
-	excess := used[actor.Org].Excess(s.Limits.Of(sub.At(now).Plan), written, ended)
+	limit := s.Limits.Of(sub.At(now).Plan)
+	if limit == plan.Unlimited {
+		return nil
+	}
+	used, err := r.Storage().Used(ctx, []id.Org{actor.Org})
+	if err != nil {
+		return err
+	}
+	excess := used[actor.Org].Excess(limit, written, ended)
 	if excess == 0 {
 		return nil
 	}
