@@ -53,6 +53,11 @@ type Ledger interface {
 	// All are read in one snapshot. An error of head or each ends it and is returned. Its
 	// cost depends on the number of users, models and days, not of entries.
 	Summary(ctx context.Context, o id.Org, user id.User, p usage.Period, head func(usage.Summary) error, each func(usage.Part) error) error
+	// Daily calls each with the sums that b selects and that have requests, by day, and within
+	// a day in a fixed order of the store; from after the given one, the zero value is the
+	// start, at most limit, 0: all. An error of each ends it and is returned. Its cost depends
+	// on the number of users or models and days, not of entries.
+	Daily(ctx context.Context, o id.Org, b usage.Breakdown, after usage.Daily, limit int, each func(usage.Daily) error) error
 	// Entries calls each with the organisation's entries by At, then id, for recounting.
 	// An error of each ends it and is returned.
 	Entries(ctx context.Context, o id.Org, p usage.Period, each func(usage.Entry) error) error

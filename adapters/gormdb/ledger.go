@@ -349,6 +349,36 @@ func parts(of map[string]usage.Sum) (all []usage.Part) {
 	return all
 }
 
+func (q ledger) Daily(ctx context.Context, o id.Org, b usage.Breakdown, after usage.Daily, limit int, fn func(usage.Daily) error) error {
+	d := usage.Daily{User: b.User}
+	at, of, to := "since", "model", any(&d.Model)
+	sums, from := "CAST(SUM(input) AS BIGINT), CAST(SUM(output) AS BIGINT), CAST(SUM(requests) AS BIGINT)", "usage_models WHERE org_id = @org AND unit = ?"
+	group, scope, last := " GROUP BY since, model", any(day.Milliseconds()), any(after.Model)
+	switch {
+	case b.ByUser:
+		of, to, from, last = "user_id", &d.User, "usage_users WHERE org_id = @org AND unit = ?", cursorID(after.User)
+	case b.User != "":
+		at, from, scope = "day", "usage_user_models WHERE org_id = @org AND user_id = ?", string(b.User)
+	}
+	if b.ByUser || b.User != "" {
+		sums, group = "input, output, requests", ""
+	}
+	text := "SELECT " + at + ", " + of + ", " + sums + " FROM " + from + " AND " + at + " >= ? AND " + at + " < ?"
+	args := []any{scope, max(b.First, after.Day).Start().UnixMilli(), b.Last.End().UnixMilli()}
+	if after.Day != "" {
+		text, args = text+" AND ("+at+", "+of+") > (?, ?)", append(args, after.Day.Start().UnixMilli(), last)
+	}
+	text += group + " ORDER BY " + at + ", " + of
+	if limit > 0 {
+		text, args = text+" LIMIT ?", append(args, limit)
+	}
+	var on int64
+	return eachRow(ctx, q.read, "Entry", tenantSQL(o, text, args...), []any{&on, to, &d.Input, &d.Output, &d.Requests}, func() error {
+		d.Day = quota.DayOf(instant(on))
+		return fn(d)
+	})
+}
+
 func (q ledger) Entries(ctx context.Context, o id.Org, p usage.Period, fn func(usage.Entry) error) error {
 	s := entryTable.of(q.read, o).filter("at >= ? AND at < ?", p.Start.UnixMilli(), p.End.UnixMilli())
 	return each(ctx, s.page("at, id", 0), (*entryRow).entry, fn)

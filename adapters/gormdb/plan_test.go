@@ -794,6 +794,17 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			}
 			var s usage.Summary
 			head, ignore := func(sum usage.Summary) error { s = sum; return nil }, func(usage.Part) error { return nil }
+			first, last := quota.DayOf(start), quota.DayOf(p.End)
+			for _, b := range []usage.Breakdown{{First: first, Last: last}, {First: first, Last: last, ByUser: true}, {First: first, Last: last, User: user}} {
+				n, ended := 0, usage.Daily{}
+				if err := q.Daily(ctx, o, b, usage.Daily{}, 0, func(d usage.Daily) error { n, ended = n+1, d; return nil }); err != nil || n < 2 {
+					return fmt.Errorf("%d daily sums of %+v: %w", n, b, err)
+				}
+				ended.Day = first
+				if err := q.Daily(ctx, o, b, ended, 2, func(usage.Daily) error { return nil }); err != nil {
+					return err
+				}
+			}
 			err := q.Summary(ctx, o, "", p, head, ignore)
 			if s.Requests != 1803-121 {
 				return fmt.Errorf("the summary is %+v: %w", s, err)

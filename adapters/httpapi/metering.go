@@ -1,14 +1,19 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
+	"strings"
 
 	"collab/adapters/httpapi/body"
 	"collab/app/metering"
+	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/quota"
+	"collab/domain/release"
 	"collab/domain/usage"
 )
 
@@ -115,6 +120,64 @@ func (a *api) ownUsage(c *call, actor org.Actor) error {
 }
 
 func viewUserSum(p usage.Part) userSumView { return userSumView{p.Of, viewSum(p.Sum)} }
+
+type dailyView struct {
+	Date   quota.Day `json:"date"`
+	Model  *string   `json:"model"`
+	UserID *string   `json:"userId"`
+	sumView
+}
+
+func viewDaily(d usage.Daily) dailyView {
+	return dailyView{d.Day, textOrNull(d.Model), textOrNull(d.User), viewSum(d.Sum)}
+}
+
+// keyOfDaily returns the position of a sum among the daily ones of models, or of users.
+func keyOfDaily(d usage.Daily) body.Position {
+	return body.Position{Key: string(d.Day) + "/" + cmp.Or(d.Model, string(d.User))}
+}
+
+// parseDailyCursor reads the cursor of a list of daily sums.
+func parseDailyCursor(text string) (body.Position, bool) {
+	p, ok := body.ParseKeyCursor(text)
+	on, _, _ := strings.Cut(p.Key, "/")
+	_, isDay := release.ParseDay(on)
+	return p, ok && isDay
+}
+
+// dailyUsage lists the sums of each day and model or user.
+func (a *api) dailyUsage(c *call) error {
+	q, p, err := c.paged(parseDailyCursor, []string{"from", "to", "by", "userId"})
+	if err != nil {
+		return err
+	}
+	first, last, err := readDays(q, a.Releases.Clock.Now())
+	if err != nil {
+		return err
+	}
+	b := usage.Breakdown{First: quota.Day(first), Last: quota.Day(last)}
+	if text, given := q.Get("by"); given {
+		if b.ByUser = text == "user"; !b.ByUser && text != "model" {
+			return fault.Field("by", "must be model or user")
+		}
+	}
+	var after usage.Daily
+	on, of, _ := strings.Cut(p.After.Key, "/")
+	if after.Day = quota.Day(on); b.ByUser {
+		after.User = id.User(of)
+	} else {
+		after.Model = of
+	}
+	if text, given := q.Get("userId"); given {
+		if b.User, given = id.Parse[id.User](text); !given || b.ByUser {
+			return fault.Field("userId", "must be the id of a user, and not together with by=user")
+		}
+		after.User = b.User
+	}
+	return list(a, c, q, p, keyOfDaily, appendViewed(viewDaily), func(actor org.Actor, each func(usage.Daily) error) error {
+		return a.Metering.Daily(c.r.Context(), actor, b, after, p.Fetch(), each)
+	})
+}
 
 // orgUsage streams the sums of the users, of whom there can be any number.
 func (a *api) orgUsage(c *call) error {

@@ -20,7 +20,7 @@ import (
 const (
 	maxClients = 100 // devices in one request for an explanation
 
-	reportDays    = 30  // of an adoption report by default
+	reportDays    = 30  // of a report by default
 	maxReportDays = 400 // and at most
 )
 
@@ -389,30 +389,36 @@ func (a *api) adoption(c *call) error {
 
 // readReport reads the days and the target of a report.
 func readReport(q body.Query, now time.Time) (first, last release.Day, of release.Target, err error) {
+	first, last, err = readDays(q, now)
+	err = cmp.Or(err,
+		readParam(q, "platform", release.ParsePlatform, &of.Platform),
+		readParam(q, "arch", release.ParseArch, &of.Arch),
+		readParam(q, "channel", release.ParseChannel, &of.Channel))
+	return first, last, of, err
+}
+
+// readDays reads the first and the last day of a report.
+func readDays(q body.Query, now time.Time) (first, last release.Day, err error) {
 	last = release.DayOf(now)
 	if text, given := q.Get("to"); given {
 		if last, given = release.ParseDay(text); !given {
-			return "", "", of, fault.Field("to", "must be a day such as 2026-01-31")
+			return "", "", fault.Field("to", "must be a day such as 2026-01-31")
 		}
 	}
 	end, _ := time.Parse(time.DateOnly, string(last))
 	first = release.DayOf(end.AddDate(0, 0, 1-reportDays))
 	if text, given := q.Get("from"); given {
 		if first, given = release.ParseDay(text); !given {
-			return "", "", of, fault.Field("from", "must be a day such as 2026-01-31")
+			return "", "", fault.Field("from", "must be a day such as 2026-01-31")
 		}
 	}
 	switch {
 	case first > last:
-		return "", "", of, fault.Field("from", "must not be after to")
+		return "", "", fault.Field("from", "must not be after to")
 	case first < release.DayOf(end.AddDate(0, 0, 1-maxReportDays)):
-		return "", "", of, fault.Field("from", "must be at most %d days before to", maxReportDays-1)
+		return "", "", fault.Field("from", "must be at most %d days before to", maxReportDays-1)
 	}
-	err = cmp.Or(
-		readParam(q, "platform", release.ParsePlatform, &of.Platform),
-		readParam(q, "arch", release.ParseArch, &of.Arch),
-		readParam(q, "channel", release.ParseChannel, &of.Channel))
-	return first, last, of, err
+	return first, last, nil
 }
 
 // readParam sets to to a parsed parameter, if it is given.

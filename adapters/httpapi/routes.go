@@ -154,6 +154,7 @@ func (a *api) routes() []row {
 
 		{"GET", "/metering/org", member, withoutQuery(a.stale(a.orgUsage))},
 		{"GET", "/metering/user", member, withoutQuery(a.authorized(a.ownUsage))},
+		{"GET", "/metering/daily", member, a.stale(a.dailyUsage)},
 		{"GET", "/metering/quota", member, withoutQuery(a.quotaToday)},
 		{"GET", "/metering/storage", member, withoutQuery(a.authorized(a.storage))},
 

@@ -205,6 +205,37 @@ func parts(of map[string]usage.Sum) (all []usage.Part) {
 	return all
 }
 
+func (s ledger) Daily(_ context.Context, o id.Org, b usage.Breakdown, after usage.Daily, limit int, each func(usage.Daily) error) error {
+	all, err := result(s.run, func(x *tx) (all []usage.Daily, err error) {
+		sums := map[usage.Daily]usage.Sum{}
+		for _, e := range x.tenant(o).entries(usage.Period{Start: b.First.Start(), End: b.Last.End()}) {
+			if b.User != "" && e.User != b.User {
+				continue
+			}
+			of := usage.Daily{Day: quota.DayOf(e.At), Model: e.Model, User: b.User}
+			if b.ByUser {
+				of.Model, of.User = "", e.User
+			}
+			sums[of] = sums[of].Plus(usage.Sum{Input: e.Tokens.Input, Output: e.Tokens.Output, Requests: 1})
+		}
+		order := func(a, b usage.Daily) int {
+			return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.User, b.User), cmp.Compare(a.Model, b.Model))
+		}
+		for of, sum := range sums {
+			if order(of, after) > 0 {
+				of.Sum = sum
+				all = append(all, of)
+			}
+		}
+		slices.SortFunc(all, order)
+		if limit > 0 {
+			all = all[:min(limit, len(all))]
+		}
+		return all, nil
+	})
+	return forEach(all, err, each)
+}
+
 // Entries copies the entries before it calls each, as Objects.List does.
 func (s ledger) Entries(_ context.Context, o id.Org, p usage.Period, each func(usage.Entry) error) error {
 	all, err := result(s.run, func(x *tx) ([]usage.Entry, error) { return x.tenant(o).entries(p), nil })

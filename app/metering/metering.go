@@ -79,6 +79,21 @@ func (s *Metering) Organisation(ctx context.Context, actor org.Actor, head func(
 	})
 }
 
+// Daily calls each with the daily sums of the actor's organisation that b selects, as
+// ports.Ledger.Daily. Those of users other than the actor are for managers. They may be stale (see
+// ports.Store.From).
+func (s *Metering) Daily(ctx context.Context, actor org.Actor, b usage.Breakdown, after usage.Daily, limit int, each func(usage.Daily) error) error {
+	if err := actor.CheckMember(); err != nil {
+		return err
+	}
+	if b.ByUser || b.User != "" && b.User != actor.User {
+		if err := actor.CheckManager(); err != nil {
+			return err
+		}
+	}
+	return s.from(ctx).Usage().Ledger().Daily(ctx, actor.Org, b, after, limit, each)
+}
+
 func (s *Metering) summary(ctx context.Context, r ports.Records, actor org.Actor, user id.User, head func(usage.Summary) error, each func(usage.Part) error) error {
 	sub, err := s.store.Directory().Subscriptions().Get(ctx, actor.Org)
 	if err != nil {

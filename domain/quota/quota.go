@@ -17,7 +17,7 @@ func DayOf(t time.Time) Day { return Day(t.UTC().Format(time.DateOnly)) }
 
 // Start returns the first instant of the day.
 func (d Day) Start() time.Time {
-	t, _ := time.Parse(time.DateOnly, string(d)) // every Day is made by DayOf
+	t, _ := time.Parse(time.DateOnly, string(d)) // every Day is valid
 	return t
 }
 

@@ -8,6 +8,7 @@ import (
 	"collab/domain/chat"
 	"collab/domain/id"
 	"collab/domain/plan"
+	"collab/domain/quota"
 )
 
 // Entry is what one request used. The ledger is only ever appended to.
@@ -66,4 +67,19 @@ type Summary struct {
 	Sum
 	ByModel []Part
 	ByDay   []Part
+}
+
+// Daily is the sum of one model or one user on one day.
+type Daily struct {
+	Day   quota.Day
+	Model string  // "" in the sum of a user
+	User  id.User // "" in the sum of a model of all users
+	Sum
+}
+
+// Breakdown selects daily sums of the days from First to Last, both included.
+type Breakdown struct {
+	First, Last quota.Day
+	ByUser      bool    // sums of users rather than of models
+	User        id.User // whose models; "": those of all users. Not together with ByUser
 }

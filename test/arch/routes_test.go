@@ -165,7 +165,9 @@ var specified = []group{
 		GET /sync/resumable-uploads/:id
 		PATCH /sync/resumable-uploads/:id
 		DELETE /sync/resumable-uploads/:id`},
-	{"storage", true, `GET /metering/storage`},
+	{"storage and daily usage", true, `
+		GET /metering/storage
+		GET /metering/daily`},
 	{"batches of files", true, `
 		POST /sync/batch
 		GET /sync/limits`},

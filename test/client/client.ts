@@ -180,6 +180,7 @@ async function money(api: Client): Promise<void> {
 	await api.POST("/api/v1/billing/webhook", { params: { header: { "Payment-Signature": "t=1,v1=x" } }, body: { id: "evt_1", type: "invoice.paid", data: { object: { customer: "cus_1" } } } })
 	for (const user of good(await api.GET("/api/v1/metering/org")).byUser ?? []) void user.totalTokens
 	void good(await api.GET("/api/v1/metering/storage")).used
+	for (const sum of good(await api.GET("/api/v1/metering/daily", { params: { query: { from: "2026-01-01", to: "2026-01-31", by: "user" } } }))) void sum.userId
 	for (const day of good(await api.GET("/api/v1/metering/user")).byDay) void day.date
 	void [plan, seats, page, portal]
 }

@@ -117,6 +117,10 @@ func (l fromLedger) Summary(ctx context.Context, o id.Org, user id.User, p usage
 	return l.s.from(ctx, func(r ports.Records) error { return r.Usage().Ledger().Summary(ctx, o, user, p, head, each) })
 }
 
+func (l fromLedger) Daily(ctx context.Context, o id.Org, b usage.Breakdown, after usage.Daily, limit int, each func(usage.Daily) error) error {
+	return l.s.from(ctx, func(r ports.Records) error { return r.Usage().Ledger().Daily(ctx, o, b, after, limit, each) })
+}
+
 func (a fromAdoption) List(ctx context.Context, first, last release.Day, of release.Target, after release.Tally, limit int) (all []release.Tally, err error) {
 	err = a.s.from(ctx, func(r ports.Records) error {
 		all, err = r.Deployment().Adoption().List(ctx, first, last, of, after, limit)

@@ -168,6 +168,54 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 			east := time.FixedZone("east", 5*3600)
 			wantEqual(w, inputs(usage.Period{Start: midnight.In(east), End: midnight.AddDate(0, 0, 1).In(east)}), []int64{6})
 		},
+		"daily sums have the models of everybody or of one user, or the users, in pages": func(w *fixture) {
+			o, theirs := w.org().ID, w.org().ID
+			users := several[id.User](2)
+			first := quota.DayOf(at(0)).Start()
+			add := func(o id.Org, user, days int, model string, in int64) {
+				e := someUsage(o, users[user])
+				e.At, e.Model, e.Tokens = first.AddDate(0, 0, days).Add(23*time.Hour), model, chat.Usage{Input: in, Output: 10 * in}
+				w.ok(w.ledger().Settle(w.ctx, o, e))
+			}
+			add(o, 0, 0, "a", 1)
+			add(o, 1, 0, "a", 2)
+			add(o, 1, 0, "a", 4)
+			add(o, 1, 0, "b", 8)
+			add(o, 0, 1, "b", 16)
+			add(o, 1, 2, "a", 32)
+			add(theirs, 1, 0, "a", 64)
+			on := func(days int) quota.Day { return quota.DayOf(first.AddDate(0, 0, days)) }
+			sum := func(days int, model string, user id.User, in, requests int64) usage.Daily {
+				return usage.Daily{Day: on(days), Model: model, User: user, Sum: usage.Sum{Input: in, Output: 10 * in, Requests: requests}}
+			}
+			for b, want := range map[usage.Breakdown][]usage.Daily{
+				{First: on(0), Last: on(2)}:                 {sum(0, "a", "", 7, 3), sum(0, "b", "", 8, 1), sum(1, "b", "", 16, 1), sum(2, "a", "", 32, 1)},
+				{First: on(0), Last: on(1), User: users[1]}: {sum(0, "a", users[1], 6, 2), sum(0, "b", users[1], 8, 1)},
+				{First: on(0), Last: on(1), ByUser: true}:   {sum(0, "", users[0], 1, 1), sum(0, "", users[1], 14, 3), sum(1, "", users[0], 16, 1)},
+				{First: on(1), Last: on(1)}:                 {sum(1, "b", "", 16, 1)},
+				{First: on(3), Last: on(9)}:                 nil,
+				{First: on(1), Last: on(0)}:                 nil,
+			} {
+				read := func(after usage.Daily, limit int) (all []usage.Daily) {
+					w.ok(w.ledger().Daily(w.ctx, o, b, after, limit, func(d usage.Daily) error {
+						all = append(all, d)
+						return nil
+					}))
+					return all
+				}
+				wantEqual(w, read(usage.Daily{}, 0), want)
+				var paged []usage.Daily
+				for page := read(usage.Daily{}, 2); len(page) > 0; page = read(page[len(page)-1], 2) {
+					wantEqual(w, len(page) <= 2, true)
+					paged = append(paged, page...)
+				}
+				wantEqual(w, paged, want)
+			}
+			wantStop(w, func(each func(usage.Daily) error) error {
+				return w.ledger().Daily(w.ctx, o, usage.Breakdown{First: on(0), Last: on(2)}, usage.Daily{}, 0, each)
+			})
+			wantEqual(w, w.ledger().Daily(w.ctx, o, usage.Breakdown{First: on(0), Last: on(2), ByUser: true}, usage.Daily{Day: on(0), User: "none"}, 1, func(usage.Daily) error { return nil }), nil)
+		},
 		"a summary equals a recount of the period's entries": summaryProperty,
 		"of concurrent settlements of one entry one succeeds, and it counts once": func(w *fixture) {
 			e := someUsage(w.org().ID, fresh[id.User]())

@@ -108,6 +108,7 @@ var roundTrips = []roundTrip{
 	{"POST /sync/batch", `{"op": "put", "path": "batch/{n}/a.md", "content": "{n}"}` + "\n" + `{"op": "put", "path": "batch/{n}.md", "content": "{n}"}`, 14, false},
 	{"GET /sync/limits", "", 4, false},
 	{"GET /metering/user", "", 3, false},
+	{"GET /metering/daily", "", 2, false},
 	{"GET /metering/quota", "", 1, false},
 	{"GET /metering/storage", "", 4, false},
 	{"GET /connector-providers", "", 0, false},

@@ -122,6 +122,7 @@ var acts = map[string]heldRequest{
 	"POST /api/v1/billing/downgrade":   {path: "/billing/downgrade", body: `{}`},
 	"GET /api/v1/metering/org":         {path: "/metering/org"},
 	"GET /api/v1/metering/user":        {path: "/metering/user"},
+	"GET /api/v1/metering/daily":       {path: "/metering/daily"},
 	"GET /api/v1/metering/quota":       {path: "/metering/quota"},
 	"GET /api/v1/metering/storage":     {path: "/metering/storage"},
 

@@ -445,8 +445,12 @@ var requests = map[string]func(w *largest) []request{
 	"GET /api/v1/billing/checkout/cancel": func(w *largest) []request { return anybody("/billing/checkout/cancel") },
 	"POST /api/v1/billing/webhook":        func(w *largest) []request { return w.paymentEvents() },
 
-	"GET /api/v1/metering/org":     func(w *largest) []request { return w.get("/metering/org") },
-	"GET /api/v1/metering/user":    func(w *largest) []request { return w.get("/metering/user") },
+	"GET /api/v1/metering/org":  func(w *largest) []request { return w.get("/metering/org") },
+	"GET /api/v1/metering/user": func(w *largest) []request { return w.get("/metering/user") },
+	"GET /api/v1/metering/daily": func(w *largest) []request {
+		from := "?from=" + time.Now().UTC().AddDate(0, 0, -390).Format(time.DateOnly)
+		return append(w.lists("/metering/daily"+from), append(w.lists("/metering/daily"+from+"&by=user"), w.lists("/metering/daily"+from+"&userId="+w.ada.User)...)...)
+	},
 	"GET /api/v1/metering/quota":   func(w *largest) []request { return w.get("/metering/quota") },
 	"GET /api/v1/metering/storage": func(w *largest) []request { return w.get("/metering/storage") },
 

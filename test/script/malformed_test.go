@@ -253,6 +253,10 @@ var wrong = []malformed{
 	{"GET /api/v1/models/local-1 as anna", "", "", 404, ""},
 	{"GET /api/v1/metering as anna", "", "", 404, ""},
 	{"GET /api/v1/metering/users as anna", "", "", 404, ""},
+	{"GET /api/v1/metering/daily?by=day as anna", "", "", 400, "by"},
+	{"GET /api/v1/metering/daily?by=user&userId=0198a1b2-0000-7000-8000-000000000003 as anna", "", "", 400, "userId"},
+	{"GET /api/v1/metering/daily?from=2025-01-01&to=2026-12-31 as anna", "", "", 400, "from"},
+	{"GET /api/v1/metering/daily?cursor=YS9i as anna", "", "", 400, "cursor"},
 	{"POST /api/v1/metering/quota as anna", "", `{}`, 405, ""},
 
 	{"POST /api/v1/connectors as anna", "", `{"providerId":null}`, 400, "providerId"},
