@@ -32,7 +32,7 @@ type Disk interface {
 }
 
 // DiskWriter changes the directory that Disk reads. What a method did is on stable storage when
-// it returns nil; when it fails or the machine stops, it did all or nothing. Methods change only
+// it returns nil, but for what is staged; when it fails or the machine stops, it did all or nothing. Methods change only
 // files that have the facts of the entry that they are given: Conflict otherwise, and if a name
 // that must be free is taken. Other errors are as those of Disk, Unavailable also if the disk is
 // full.
@@ -40,16 +40,17 @@ type DiskWriter interface {
 	// Stage cuts the staged content of that name, which is one segment, to offset bytes,
 	// appends r to it, and returns what is staged then. If r or the disk fails, the bytes
 	// appended before are kept and returned with the error. Staged content has no name in the
-	// directory. Conflict if fewer than offset bytes are staged.
+	// directory, and can be lost or damaged when the machine stops. Conflict if fewer than
+	// offset bytes are staged.
 	Stage(ctx context.Context, name string, offset int64, r io.Reader) (mirror.Staged, error)
 	// Staged returns the number of bytes that are staged under the name, 0 if none are.
 	Staged(ctx context.Context, name string) (int64, error)
-	// Place gives staged content a path and makes missing directories. If target is nil, the path must be
+	// Place gives staged contents their paths, in their order and each for itself, makes missing
+	// directories, and returns a result for each. If its target is nil, the path must be
 	// free, else target's content is replaced. Directories in the way that contain nothing
-	// but junk of the system are removed; Conflict for others. It returns the new file, without
-	// its checksum, as a scan would find it. Directories that exist under another spelling of
-	// the same folded form are used as they are.
-	Place(ctx context.Context, name, path string, target *mirror.Entry) (mirror.Entry, error)
+	// but junk of the system are removed; Conflict for others. Directories that exist under
+	// another spelling of the same folded form are used as they are.
+	Place(ctx context.Context, contents ...mirror.Placement) []mirror.Placed
 	// Rename moves a file, or a directory with what is below, to a path, which must be free
 	// unless it is another spelling of the same name. It makes missing directories, uses those
 	// that exist under another spelling, and returns the file as a scan would find it, with the

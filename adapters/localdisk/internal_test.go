@@ -61,7 +61,8 @@ func TestAChangeJustBeforeAReplacementIsNotLost(t *testing.T) {
 		t.Errorf("%d bytes are staged, %v", n, err)
 	}
 	// The content that was replaced is not needed any more.
-	if _, err := d.Place(t.Context(), "x", "a", ptr(d.entryOf(d.top, mustStat(t, d, "a")))); err != nil {
+	target = d.entryOf(d.top, mustStat(t, d, "a"))
+	if err := d.Place(t.Context(), mirror.Placement{Name: "x", Path: "a", Target: &target})[0].Err; err != nil {
 		t.Fatal(err)
 	}
 	if got := read("a"); got != "from the server" {
@@ -130,8 +131,6 @@ func TestPatternsCanBeReadWhileTheyAreSaved(t *testing.T) {
 		}
 	}
 }
-
-func ptr[V any](v V) *V { return &v }
 
 func mustStat(t *testing.T, d *Disk, name string) fs.FileInfo {
 	t.Helper()

@@ -168,8 +168,7 @@ func TestAFileThatIsReplacedKeepsItsPermissions(t *testing.T) {
 	_, err := d.Stage(t.Context(), "x", 0, strings.NewReader("new"))
 	must(t, err)
 	target := found(t, d)["run.sh"]
-	_, err = d.Place(t.Context(), "x", "run.sh", &target)
-	must(t, err)
+	must(t, d.Place(t.Context(), mirror.Placement{Name: "x", Path: "run.sh", Target: &target})[0].Err)
 	info, err := os.Stat(path)
 	must(t, err)
 	if info.Mode() != 0o750 || info.Size() != 3 {
@@ -190,8 +189,7 @@ func TestNoChangeOfAUserIsOverwrittenOrRemoved(t *testing.T) {
 	}
 	changes := map[string]func(e mirror.Entry) error{
 		"replaced": func(e mirror.Entry) error {
-			_, err := d.Place(t.Context(), "x", "a", &e)
-			return err
+			return d.Place(t.Context(), mirror.Placement{Name: "x", Path: "a", Target: &e})[0].Err
 		},
 		"removed": func(e mirror.Entry) error { return d.Trash(t.Context(), e) },
 		"renamed": func(e mirror.Entry) error {

@@ -28,3 +28,6 @@ func renameAt(directory, string, directory, string, renameMode) error { return e
 func factsOf(info fs.FileInfo) (f mirror.Facts, device uint64) {
 	return mirror.Facts{Size: info.Size(), ModTime: info.ModTime().UnixNano()}, 0
 }
+
+// syncFileSystem is not supported.
+func syncFileSystem(directory) error { return errors.ErrUnsupported }

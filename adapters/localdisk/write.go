@@ -78,7 +78,6 @@ func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader
 		return staged, err
 	}
 	written, err := io.CopyBuffer(io.MultiWriter(f, sum), &contextReader{ctx, r}, buffer[:])
-	err = errors.Join(err, f.Sync())
 	return mirror.Staged{Size: offset + written, Checksum: hex.EncodeToString(sum.Sum(nil))}, err
 }
 
@@ -107,47 +106,123 @@ func (d *Disk) Staged(_ context.Context, name string) (int64, error) {
 	return info.Size(), nil
 }
 
+// maxChanged is the most directories that Place keeps open.
+const maxChanged = 64
+
 // Place implements ports.DiskWriter. A file that it replaces keeps its permissions.
-func (d *Disk) Place(_ context.Context, name, path string, target *mirror.Entry) (placed mirror.Entry, err error) {
+func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.Placed {
+	placed := make([]mirror.Placed, len(contents))
+	synced := d.syncAll(len(contents), func(i int) error { return d.syncStaged(contents[i].Name) })
+	var changed []directory // whose names are not durable yet, each but the last once
+	var within []int        // the contents that were placed there
+	settle := func() {
+		err := d.syncAll(len(changed), func(i int) error { return changed[i].sync() })
+		for _, i := range within {
+			if err != nil {
+				placed[i] = mirror.Placed{Err: failed(err, "%s cannot be written", contents[i].Path)}
+			}
+		}
+		for _, at := range changed {
+			discard(at.root)
+		}
+		changed, within = nil, nil
+	}
+	for i, c := range contents {
+		var last *directory // if it is the one that the content belongs to
+		if parent, _ := split(c.Path); len(changed) > 0 && c.Target == nil && changed[len(changed)-1].name == parent {
+			last = &changed[len(changed)-1]
+		}
+		to, e, err := d.place(c, last, synced)
+		if err != nil {
+			placed[i].Err = failed(err, "%s cannot be written", c.Path)
+			continue
+		}
+		placed[i].Entry, within = e, append(within, i)
+		if last == nil {
+			if changed = append(changed, to); len(changed) == maxChanged {
+				settle()
+			}
+		}
+	}
+	settle()
+	return placed
+}
+
+// place gives staged content, which was synced with an error or nil, its path, and returns its
+// directory, which is last if that is not nil.
+func (d *Disk) place(c mirror.Placement, last *directory, synced error) (to directory, e mirror.Entry, err error) {
 	// The kernel's times are ticks of a clock. With a time between two of them, a change by
 	// somebody else in the same tick shows.
 	now := time.Now()
-	if err := d.staging.root.Chtimes(name, now, now); err != nil {
-		return placed, failed(err, "The download cannot be read")
+	if err := errors.Join(synced, d.staging.root.Chtimes(c.Name, now, now)); err != nil {
+		return to, e, err
 	}
-	var to directory
-	var last string
-	if target == nil {
-		_, last = split(path)
-		to, err = d.placeNew(name, path)
+	name := c.Path
+	if c.Target == nil {
+		to, err = d.placeNew(c.Name, c.Path, last)
 	} else {
-		_, last = split(target.Name)
-		to, err = d.replace(name, *target)
+		name = c.Target.Name
+		to, err = d.replace(c.Name, *c.Target)
 	}
 	if err != nil {
-		return placed, failed(err, "%s cannot be written", path)
+		return to, e, err
 	}
-	defer discard(to.root)
-	info, err := to.root.Lstat(last)
-	if err = errors.Join(err, to.sync()); err != nil {
-		return placed, failed(err, "%s cannot be written", path)
+	_, name = split(name)
+	info, err := to.root.Lstat(name)
+	if err != nil {
+		if last == nil {
+			discard(to.root)
+		}
+		return to, e, err
 	}
-	return d.entryOf(to, info), nil
+	return to, d.entryOf(to, info), nil
 }
 
-// placeNew gives staged content a name that is free, and returns its directory.
-func (d *Disk) placeNew(name, path string) (to directory, err error) {
+// manySyncs is the number of files from which on their file system is synced as a whole.
+const manySyncs = 16
+
+// syncAll makes n files or directories durable, of which one syncs the one with an index.
+func (d *Disk) syncAll(n int, one func(i int) error) (err error) {
+	if n >= manySyncs {
+		if err = syncFileSystem(d.staging); !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+		err = nil
+	}
+	for i := range n {
+		err = errors.Join(err, one(i))
+	}
+	return err
+}
+
+// syncStaged makes staged content durable. It ignores that there is none.
+func (d *Disk) syncStaged(name string) error {
+	f, err := d.staging.root.OpenFile(name, os.O_RDWR, 0)
+	if err == nil {
+		err = errors.Join(f.Sync(), f.Close())
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// placeNew gives staged content a name that is free, and returns its directory, which is last if
+// that is not nil.
+func (d *Disk) placeNew(name, path string, last *directory) (to directory, err error) {
 	d.directories.Lock()
 	defer d.directories.Unlock()
-	parent, last := split(path)
-	if to, err = d.provide(parent); err != nil {
+	parent, base := split(path)
+	if last != nil {
+		to = *last
+	} else if to, err = d.provide(parent); err != nil {
 		return to, err
 	}
-	err = d.rename(d.staging, name, to, last, exclusive)
-	if errors.Is(err, fs.ErrExist) && to.removeDirectory(last, true) {
-		err = d.rename(d.staging, name, to, last, exclusive)
+	err = d.rename(d.staging, name, to, base, exclusive)
+	if errors.Is(err, fs.ErrExist) && to.removeDirectory(base, true) {
+		err = d.rename(d.staging, name, to, base, exclusive)
 	}
-	if err != nil {
+	if err != nil && last == nil {
 		discard(to.root)
 	}
 	return to, err

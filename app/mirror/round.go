@@ -18,6 +18,10 @@ const (
 	maxPlans = 8
 	// maxAttempts is how often a round tries a file that changes meanwhile.
 	maxAttempts = 3
+	// togetherFiles and togetherBytes are the most files, and bytes of them, that are downloaded
+	// one by one and get their paths together.
+	togetherFiles = 250
+	togetherBytes = 8 << 20
 )
 
 // Outcome is what a round has come to.
@@ -280,9 +284,22 @@ func sizeOf(s mirror.Step) int64 {
 }
 
 // jobs returns functions that do the steps, which have one action. Small changes of the server
-// are made many at a time, if it can.
+// are made many at a time, if it can, and so are small downloads if there are more than workers.
 func (r *round) jobs(steps []mirror.Step) []func(context.Context) error {
 	var jobs []func(context.Context) error
+	if len(steps) > 0 && steps[0].Action == mirror.Download {
+		most := min(togetherFiles, (len(steps)+r.Workers-1)/r.Workers)
+		for len(steps) > 0 {
+			n := 1
+			for size := sizeOf(steps[0]); n < min(most, len(steps)) && size+sizeOf(steps[n]) <= togetherBytes; n++ {
+				size += sizeOf(steps[n])
+			}
+			members := steps[:n]
+			jobs = append(jobs, func(ctx context.Context) error { return r.download(ctx, members) })
+			steps = steps[n:]
+		}
+		return jobs
+	}
 	var batch []mirror.Step
 	var size int64
 	flush := func() {

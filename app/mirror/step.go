@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,7 +14,7 @@ import (
 	"collab/domain/mirror"
 )
 
-// step does a step and stores the rows that follow from it.
+// step does a step, which is no download, and stores the rows that follow from it.
 func (r *round) step(ctx context.Context, s mirror.Step) error {
 	row := s.Row
 	switch s.Action {
@@ -73,8 +74,6 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 			return remoteError{err}
 		}
 		return r.put(ctx, nil, answered(s, mirror.Record{})...)
-	case mirror.Download:
-		return r.download(ctx, s)
 	}
 	return r.upload(ctx, s)
 }
@@ -169,9 +168,56 @@ func stagedName(key, checksum string) string {
 	return checksum + "-" + hex.EncodeToString(of[:8])
 }
 
-func (r *round) download(ctx context.Context, s mirror.Step) error {
+// download does downloads. Their contents are staged one by one, and get their paths together.
+func (r *round) download(ctx context.Context, steps []mirror.Step) error {
+	var staged []mirror.Step
+	var contents []mirror.Placement
+	for _, s := range steps {
+		r.Report(Event{Step: s, State: Started, Bytes: sizeOf(s)})
+		c := mirror.Placement{Name: stagedName(s.Row.Key, s.Row.Remote.Checksum), Path: s.Row.Remote.Path, Target: s.Row.Local}
+		if c.Target != nil {
+			c.Path = c.Target.Path
+		}
+		if err := r.stage(ctx, s, c.Name); err != nil {
+			if err := r.finish(ctx, s, err); err != nil {
+				return err
+			}
+			continue
+		}
+		staged, contents = append(staged, s), append(contents, c)
+	}
+	if len(staged) == 0 {
+		return nil
+	}
+	placed := r.DiskWriter.Place(ctx, contents...)
+	var rows []mirror.Row
+	for i, s := range staged {
+		if e := placed[i].Entry; placed[i].Err == nil {
+			e.Checksum = s.Row.Remote.Checksum
+			r.found(s.Row.Local, &e)
+			rows = append(rows, renamed(s.Row, agreed(s.Row, *s.Row.Remote, e)))
+		}
+	}
+	var stored error
+	if len(rows) > 0 {
+		stored = r.put(ctx, nil, rows...)
+	}
+	return r.finishAll(ctx, staged, func(i int) error { return cmp.Or(placed[i].Err, stored) })
+}
+
+// finishAll calls finish for steps that were done together.
+func (r *round) finishAll(ctx context.Context, steps []mirror.Step, errorOf func(i int) error) error {
+	for i, s := range steps {
+		if err := r.finish(ctx, s, errorOf(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stage stages the content of a download under a name.
+func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 	record := *s.Row.Remote
-	name := stagedName(s.Row.Key, record.Checksum)
 	offset, err := r.DiskWriter.Staged(ctx, name)
 	if err != nil {
 		return err
@@ -207,17 +253,7 @@ func (r *round) download(ctx context.Context, s mirror.Step) error {
 		}
 		return fault.New(fault.Conflict, "The content was damaged on its way.")
 	}
-	path := record.Path
-	if s.Row.Local != nil {
-		path = s.Row.Local.Path
-	}
-	e, err := r.DiskWriter.Place(ctx, name, path, s.Row.Local)
-	if err != nil {
-		return err
-	}
-	e.Checksum = record.Checksum
-	r.found(s.Row.Local, &e)
-	return r.put(ctx, nil, renamed(s.Row, agreed(s.Row, record, e)))
+	return nil
 }
 
 func (r *round) upload(ctx context.Context, s mirror.Step) error {
@@ -285,12 +321,7 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 		r.lock.Lock()
 		r.limits.BatchFiles = 0
 		r.lock.Unlock()
-		for _, s := range sent {
-			if err := r.finish(ctx, s, r.step(ctx, s)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return r.finishAll(ctx, sent, func(i int) error { return r.step(ctx, sent[i]) })
 	}
 	if err == nil && len(results) != len(sent) {
 		err = fault.New(fault.Unavailable, "The server answered for %d of %d files.", len(results), len(sent))
@@ -309,16 +340,7 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 	if len(rows) > 0 {
 		err = r.put(ctx, nil, rows...)
 	}
-	for i, s := range sent {
-		of := remotely(results[i].Err)
-		if of == nil {
-			of = err
-		}
-		if err := r.finish(ctx, s, of); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.finishAll(ctx, sent, func(i int) error { return cmp.Or(remotely(results[i].Err), err) })
 }
 
 // readAll returns the content of a small file with the checksum of e.

@@ -148,6 +148,19 @@ type Staged struct {
 	Checksum string // of all of it
 }
 
+// Placement is staged content and the path that it is to get.
+type Placement struct {
+	Name   string // of the staged content
+	Path   string
+	Target *Entry // the file that is replaced, nil for none
+}
+
+// Placed is what became of a Placement.
+type Placed struct {
+	Entry Entry // the new file as a scan would find it, without its checksum
+	Err   error
+}
+
 // Limits are what the server accepts.
 type Limits struct {
 	MaxFile       int64 // bytes of a file

@@ -388,7 +388,15 @@ func (d *disk) Staged(_ context.Context, name string) (int64, error) {
 	return int64(len(d.staged[name])), nil
 }
 
-func (d *disk) Place(_ context.Context, name, p string, target *mirror.Entry) (mirror.Entry, error) {
+func (d *disk) Place(_ context.Context, contents ...mirror.Placement) (placed []mirror.Placed) {
+	for _, c := range contents {
+		e, err := d.place(c.Name, c.Path, c.Target)
+		placed = append(placed, mirror.Placed{Entry: e, Err: err})
+	}
+	return placed
+}
+
+func (d *disk) place(name, p string, target *mirror.Entry) (mirror.Entry, error) {
 	half, err := d.before("place")
 	if err != nil && !half {
 		return mirror.Entry{}, err

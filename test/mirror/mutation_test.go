@@ -94,12 +94,15 @@ func (b blindDisk) now(e mirror.Entry) mirror.Entry {
 	return e
 }
 
-func (b blindDisk) Place(ctx context.Context, name, path string, target *mirror.Entry) (mirror.Entry, error) {
-	if target != nil {
-		e := b.now(*target)
-		target = &e
+func (b blindDisk) Place(ctx context.Context, contents ...mirror.Placement) (placed []mirror.Placed) {
+	for _, c := range contents {
+		if c.Target != nil {
+			e := b.now(*c.Target)
+			c.Target = &e
+		}
+		placed = append(placed, b.DiskWriter.Place(ctx, c)...)
 	}
-	return b.DiskWriter.Place(ctx, name, path, target)
+	return placed
 }
 
 func (b blindDisk) Trash(ctx context.Context, e mirror.Entry) error {
