@@ -74,6 +74,11 @@ func (a *api) admit(c *call, g guard) error {
 		c.carry(access.Request{Origin: audit.Origin{Address: c.address, Request: c.id}})
 		return nil
 	}
+	if a.Access.BrowserUnread(c.r.Context()) {
+		if err := a.addresses.Take(c, limit.Network(c.address)); err != nil {
+			return err
+		}
+	}
 	caller, err := a.Access.Verify(c.r.Context(), bearer(c.r.Header["Authorization"]))
 	if err != nil {
 		return a.chargeRefusal(c, err, refusedCredentials...)

@@ -89,6 +89,7 @@ type Options struct {
 	Ready   func(context.Context) error // whether requests can be served
 	Metrics http.Handler                // nil: there is no /metrics
 	Mounts  map[string]http.Handler     // more handlers by path prefix, such as /dev/identity; may be nil
+	Console Console                     // nil: there is none
 
 	NewID func() string    // makes request ids
 	Now   func() time.Time // nil: the wall clock

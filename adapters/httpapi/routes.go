@@ -360,6 +360,9 @@ func (a *api) router(table []row) (*router, error) {
 			}
 		})
 	}
+	if a.Console != nil {
+		a.routeConsole(root)
+	}
 	return &router{literal, root}, nil
 }
 

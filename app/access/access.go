@@ -42,6 +42,8 @@ type Options struct {
 	Roles    org.RoleMap
 	// CallbackURL is our redirect address for the provider's sign-in page.
 	CallbackURL string
+	// BrowserCallbackURL is that for sign-ins of the browser itself.
+	BrowserCallbackURL string
 	// SessionCookie is the name of the identity provider's session cookie; empty if it
 	// signs in by authorization code.
 	SessionCookie string
@@ -54,6 +56,7 @@ type Access struct {
 	verified   *cache[[sha256.Size]byte, verified]
 	actorCache *actorCache
 	sessions   *cache[id.Session, openSession]
+	browsers   *cache[id.Session, Caller]
 	uses       uses
 
 	subscriptions *cache[id.Org, cachedSubscription]
@@ -112,19 +115,28 @@ func New(o Options) *Access {
 		verified:   newCache[[sha256.Size]byte, verified](maxVerified),
 		actorCache: newActorCache(o.Store, maxCachedActors),
 		sessions:   newCache[id.Session, openSession](maxSessions),
+		browsers:   newCache[id.Session, Caller](maxSessions),
 
 		subscriptions: newCache[id.Org, cachedSubscription](maxSubscriptions),
 	}
 }
 
-// Verify returns the caller of a bearer token of either kind: Unauthenticated for an invalid
-// token or a deleted user. The caller of a token without an organisation is in the one that
-// the user used last.
+// Verify returns the caller of a bearer token of either kind, or that of the browser session which
+// ctx carries: Unauthenticated for an invalid token, an ended session or a deleted user. The
+// caller of a token without an organisation is in the one that the user used last.
 func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
-	v, err := a.verify(ctx, bearer)
-	if err == nil && v.Org == "" {
-		v.Org, err = a.defaultOrg(ctx, v.User)
+	c, err := a.verifyEither(ctx, bearer)
+	if err == nil && c.Org == "" {
+		c.Org, err = a.defaultOrg(ctx, c.User)
 	}
+	return c, err
+}
+
+func (a *Access) verifyEither(ctx context.Context, bearer string) (Caller, error) {
+	if secret := browserSecret(ctx); secret != "" {
+		return a.verifyBrowser(ctx, secret)
+	}
+	v, err := a.verify(ctx, bearer)
 	return v.Caller, err
 }
 

@@ -59,8 +59,8 @@ func (a *Access) StartCLI(ctx context.Context, port, state string) (redirect, co
 	return a.startSignIn(ctx, identity.Flow{Port: n, State: state})
 }
 
-// startSignIn starts the sign-in of a browser for the command line or device that f names. It
-// returns the address to redirect the browser to, and the value of CLICookie.
+// startSignIn starts the sign-in of a browser for what f names. It returns the address to redirect
+// the browser to, and the value of the cookie with the state.
 func (a *Access) startSignIn(ctx context.Context, f identity.Flow) (redirect, cookie string, err error) {
 	f.Own, f.Nonce, f.Verifier = a.Secrets.Secret(), a.Secrets.Secret(), a.Secrets.Secret()
 	f.Expires = a.Clock.Now().Add(CLILifetime)
@@ -100,9 +100,9 @@ type SignedIn struct {
 
 // FinishSignIn completes the sign-in that StartCLI or StartDeviceSignIn started.
 func (a *Access) FinishSignIn(ctx context.Context, cookie string, q CLIReturn) (SignedIn, error) {
-	var f identity.Flow
-	if !a.openCookie(CLICookie, cookie, &f) || !a.Clock.Now().Before(f.Expires) {
-		return SignedIn{}, fault.New(fault.Invalid, "This sign-in was not started in this browser, or it took longer than %d minutes", int(CLILifetime.Minutes()))
+	f, err := a.openFlow(cookie, false)
+	if err != nil {
+		return SignedIn{}, err
 	}
 	if a.SessionCookie != "" && !maps.EqualFunc(a.callbackQuery(f), url.Values{"port": {q.Port}, "state": {q.State}}, slices.Equal) {
 		return SignedIn{}, fault.New(fault.Invalid, "port and state must be those that the sign-in was started with")
@@ -127,19 +127,32 @@ func (a *Access) FinishSignIn(ctx context.Context, cookie string, q CLIReturn) (
 	return SignedIn{Redirect: to.String()}, nil
 }
 
+// openFlow returns the flow in the cookie of a sign-in that was started for the browser itself or
+// for something else.
+func (a *Access) openFlow(cookie string, browser bool) (f identity.Flow, err error) {
+	if !a.openCookie(CLICookie, cookie, &f) || !a.Clock.Now().Before(f.Expires) || f.Browser != browser {
+		err = fault.New(fault.Invalid, "This sign-in was not started in this browser, or it took longer than %d minutes", int(CLILifetime.Minutes()))
+	}
+	return f, err
+}
+
 // callback returns our redirect address. It has a query only with a provider that signs in by
 // session, because others compare the address exactly.
 func (a *Access) callback(f identity.Flow) string {
-	if a.SessionCookie == "" {
-		return a.CallbackURL
+	to := a.CallbackURL
+	if f.Browser {
+		to = a.BrowserCallbackURL
 	}
-	return a.CallbackURL + "?" + a.callbackQuery(f).Encode()
+	if a.SessionCookie == "" {
+		return to
+	}
+	return to + "?" + a.callbackQuery(f).Encode()
 }
 
 // callbackQuery returns the query of our redirect address for a provider that signs in by
-// session. For a device the state is our own.
+// session. For a device and a browser the state is our own.
 func (a *Access) callbackQuery(f identity.Flow) url.Values {
-	if f.UserCode != "" {
+	if f.UserCode != "" || f.Browser {
 		f.State = f.Own
 	}
 	return url.Values{"port": {strconv.Itoa(f.Port)}, "state": {f.State}}

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/dig"
 	"go.uber.org/fx"
 
+	"collab/adapters/console"
 	"collab/adapters/gormdb"
 	"collab/adapters/httpapi"
 	"collab/adapters/httpapi/limit"
@@ -150,7 +151,7 @@ func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
 	a := access.New(access.Options{
 		Store: n.Store, Epochs: n.Epochs, Identity: n.Identity, Tokens: n.Tokens, SignIn: n.SignIn, Sealer: n.Sealer,
 		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Roles: n.Roles,
-		CallbackURL: string(n.Base) + httpapi.CLICallbackPath, SessionCookie: string(n.Cookie),
+		CallbackURL: string(n.Base) + httpapi.CLICallbackPath, BrowserCallbackURL: string(n.Base) + console.CallbackPath, SessionCookie: string(n.Cookie),
 	})
 	lc.Append(fx.StopHook(drainHook(settleTime, a.FlushUses, n.Log.Error, "session use write failed")))
 	schedule(lc, access.FlushEvery, a.FlushUses, n.Log, "session use write failed")
@@ -341,7 +342,11 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 	mounted := map[string]http.Handler{}
 	maps.Copy(mounted, n.Mounts)
 	maps.Copy(mounted, n.Payments)
-	return httpapi.New(httpapi.Options{
+	pages, err := console.New(n.Access, string(n.Base))
+	if err != nil {
+		return nil, err
+	}
+	api, err := httpapi.New(httpapi.Options{
 		Access: n.Access, Onboarding: n.Onboarding, Members: n.Members, Teams: n.Teams, Workspaces: n.Workspaces,
 		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
 		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Archives: n.Archives, Billing: n.Billing, Connectors: n.Connectors, Releases: n.Releases, Heartbeat: n.Config.Heartbeat,
@@ -355,8 +360,12 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 			}
 			return n.Health.Ready(ctx)
 		},
-		Metrics: n.Telemetry.scrape, Mounts: mounted, NewID: n.IDs.New,
+		Metrics: n.Telemetry.scrape, Mounts: mounted, Console: pages, NewID: n.IDs.New,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return pages.Bridge(api), nil
 }
 
 // printAddresses writes the addresses of the server.

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/fx"
 
 	"collab/adapters/bucket"
+	"collab/adapters/console"
 	"collab/adapters/devidp"
 	"collab/adapters/gormdb"
 	"collab/adapters/httpapi"
@@ -224,6 +225,7 @@ func developmentIdentity(n developmentNeeds) (identityEdge, error) {
 		AppURL:       n.Config.AppURL.Text(),
 		CallbackPath: httpapi.CLICallbackPath,
 		ExchangePath: httpapi.ExchangePath,
+		Redirects:    []string{string(n.Base) + console.CallbackPath},
 		KeyFile:      filepath.Join(n.Config.DataDir, "dev-identity-key.pem"),
 		AccountsFile: filepath.Join(n.Config.DataDir, "dev-identity-accounts.json"),
 		Clock:        n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log,

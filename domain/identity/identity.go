@@ -130,8 +130,10 @@ func FoldEmail(email string) string { return strings.ToLower(strings.TrimSpace(e
 // Flow is the state of a sign-in while the browser is at the provider. It is stored in a
 // sealed cookie.
 type Flow struct {
-	Port     int    // the command line's local port; 0 for a device
+	Port     int    // the command line's local port; 0 for a device and a browser
 	State    string // the command line's state, returned unchanged
+	Browser  bool   // the browser itself is signed in, by a session of its own
+	Path     string // where the browser that is signed in goes next
 	UserCode string // the user code of the device that is signed in; empty for a command line
 	Own      string // our own state, which the provider returns
 	Nonce    string

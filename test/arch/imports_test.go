@@ -43,6 +43,7 @@ var owners = []struct {
 	{"github.com/anishathalye/porcupine", []string{"test/storm"}},
 	{"github.com/chromedp", nil}, // tests only
 	{"github.com/coreos/go-oidc", []string{"adapters/oidc"}},
+	{"github.com/evanw/esbuild", nil}, // tests only
 	{"github.com/fsnotify/fsnotify", []string{"adapters/localdisk"}},
 	{"github.com/fsouza/fake-gcs-server", []string{"test"}},
 	{"github.com/getkin/kin-openapi", nil}, // tests only
@@ -135,6 +136,7 @@ var table = []row{
 	{who: "app/upkeep", local: []string{"domain", "ports", "app"}, except: []string{"app/assembly", "app/webhooks"}, standard: isInside, libraries: none},
 	{who: "app", own: true, local: []string{"domain", "ports"}, standard: isInside, libraries: none},
 	{who: "adapters/httpapi", own: true, local: []string{"domain", "app"}, except: []string{"app/assembly"}, standard: all, libraries: isOwned},
+	{who: "adapters/console", own: true, local: []string{"domain", "app"}, except: []string{"app/assembly"}, standard: all, libraries: none},
 	{who: "adapters", own: true, local: []string{"domain", "ports"}, leaves: true, standard: all, libraries: isOwned},
 	{who: "cmd/harness", own: true, local: []string{"test/harness"}, standard: all, libraries: none},
 	{who: "cmd", own: true, anything: true, standard: all, libraries: isOwned},
@@ -160,6 +162,7 @@ var tests = []row{
 	{who: "app/assembly", local: []string{"test"}},
 	{who: "app", local: []string{"app", "adapters/memory", "adapters/system", "test"}, except: []string{"app/assembly"}},
 	{who: "adapters/httpapi", anything: true, local: []string{"test"}},
+	{who: "adapters/console", local: []string{"adapters", "app", "docs", "test"}, except: []string{"app/assembly"}},
 	{who: "adapters", local: []string{"adapters", "test"}, except: []string{"adapters/httpapi"}},
 	{who: "cmd", anything: true, local: []string{"test"}},
 	{who: "docs", local: []string{"domain", "test/pages"}},

@@ -67,10 +67,10 @@ func (c *contract) find(r *http.Request) (*routers.Route, map[string]string, err
 // exchange returns what the document does not say of a request and its answer: the
 // status, the headers and the body of the answer must be described, and what was
 // accepted must have been allowed. Paths that are not described must be answered
-// with 404, methods with 405. The pages of the development providers are no part of
-// the interface, and preflights are CORS's.
+// with 404, methods with 405. The pages of the development providers and of the console are no
+// part of the interface, and preflights are CORS's.
 func (c *contract) exchange(r *http.Request, body []byte, answer *http.Response, text []byte) []string {
-	if strings.HasPrefix(r.URL.Path, "/dev/") || r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+	if strings.HasPrefix(r.URL.Path, "/dev/") || strings.HasPrefix(r.URL.Path, "/console") || r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 		return nil
 	}
 	route, params, err := c.find(r)

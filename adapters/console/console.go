@@ -1,0 +1,218 @@
+// Package console serves the web console: its files, the sign-in of browsers, and the bridge by
+// which its scripts use the HTTP interface with a cookie instead of a bearer token.
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"collab/app/access"
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/identity"
+	"collab/domain/session"
+)
+
+// Prefix is the path below which everything of the console is.
+const Prefix = "/console"
+
+// CallbackPath is where the identity provider redirects browsers to after a sign-in.
+const CallbackPath = Prefix + "/callback"
+
+// Paths that are neither files nor bridged.
+const (
+	signInPath  = Prefix + "/sign-in"
+	signOutPath = Prefix + "/sign-out"
+	refusedPath = Prefix + "/refused" // of requests that the bridge does not admit
+)
+
+// The bridge maps paths below bridged to those below interfacePrefix.
+const (
+	bridged         = Prefix + interfacePrefix
+	interfacePrefix = "/api/v1/"
+)
+
+const secretLength = 43 // characters of 256 bits in base64url
+
+// Console serves the console.
+type Console struct {
+	access *access.Access
+	files  files
+
+	secure        bool   // cookies are for https only
+	sessionCookie string // the name of the cookie with the secret of the session
+	flowCookie    string // the name of the cookie with the state of a sign-in
+}
+
+// New returns the console of a server at an address without a trailing slash. Over https the name
+// of the session's cookie binds it to the host; otherwise, in development, it has the port, as
+// servers of one machine share cookies.
+func New(a *access.Access, publicURL string) (*Console, error) {
+	u, err := url.Parse(publicURL)
+	if err != nil {
+		return nil, err
+	}
+	c := &Console{access: a, secure: u.Scheme == "https", sessionCookie: "__Host-collab_console", flowCookie: "__Secure-collab_console_sign_in"}
+	if !c.secure {
+		c.sessionCookie, c.flowCookie = "collab_console_"+u.Port(), "collab_console_sign_in_"+u.Port()
+	}
+	if c.files, err = readFiles(dist); err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	return c, nil
+}
+
+// Bridge returns a handler that passes requests below /console/api/v1 to the interface below
+// /api/v1, authenticated by the session of the cookie alone: Authorization and cookies are
+// removed. It refuses what a page of this origin has not sent. Other requests are passed on
+// unchanged.
+func (c *Console) Bridge(api http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.EscapedPath(), bridged) {
+			api.ServeHTTP(w, r)
+			return
+		}
+		ctx, to := r.Context(), *r.URL
+		to.Path, to.RawPath = strings.TrimPrefix(to.Path, Prefix), strings.TrimPrefix(to.RawPath, Prefix)
+		switch secret := c.secret(r); {
+		case !sameOrigin(r):
+			to.Path, to.RawPath = refusedPath, ""
+		case secret != "":
+			ctx = access.WithBrowser(ctx, secret)
+		}
+		passed := r.WithContext(ctx)
+		passed.URL, passed.Header = &to, r.Header.Clone()
+		passed.Header.Del("Authorization")
+		passed.Header.Del("Cookie")
+		api.ServeHTTP(w, passed)
+	})
+}
+
+// sameOrigin reports whether a page of this origin has sent the request, as browsers say.
+func sameOrigin(r *http.Request) bool {
+	site := r.Header["Sec-Fetch-Site"]
+	return len(site) == 1 && site[0] == "same-origin"
+}
+
+// secret returns the secret of the session in a request's cookie, empty if there is none that can
+// be one.
+func (c *Console) secret(r *http.Request) string {
+	if v := cookieValue(r, c.sessionCookie); len(v) == secretLength {
+		return v
+	}
+	return ""
+}
+
+func cookieValue(r *http.Request, name string) string {
+	cookie, err := r.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
+// IsFile reports whether the path is that of a page or another file.
+func (c *Console) IsFile(path string) bool {
+	switch path {
+	case signInPath, CallbackPath, signOutPath, refusedPath:
+		return false
+	}
+	return true
+}
+
+// Serve answers a request below Prefix, or returns an error before anything was sent.
+func (c *Console) Serve(w http.ResponseWriter, r *http.Request, from session.Client, id string) error {
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+	switch path := r.URL.Path; {
+	case path == signOutPath && r.Method == http.MethodPost:
+		return c.signOut(w, r, audit.Origin{Address: from.Address, Request: id})
+	case path == refusedPath || path == signOutPath:
+		return fault.New(fault.Forbidden, "The console's own pages alone may send this request")
+	case !read:
+		return notFound()
+	case path == signInPath:
+		return c.signIn(w, r)
+	case path == CallbackPath:
+		return c.finishSignIn(w, r, from)
+	}
+	return c.files.serve(w, r)
+}
+
+func notFound() error { return fault.New(fault.NotFound, "There is no such page") }
+
+// signIn redirects the browser to the identity provider. The query's "to" is the page to return to.
+func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
+	hideAddress(w)
+	to, state, err := c.access.StartBrowser(r.Context(), ownPage(r.URL.Query().Get("to")))
+	if err != nil {
+		return err
+	}
+	c.setCookie(w, c.flowCookie, state, CallbackPath, int(access.CLILifetime.Seconds()), http.SameSiteLaxMode)
+	redirect(w, to)
+	return nil
+}
+
+// finishSignIn handles the callback of the identity provider. Whatever session the browser had
+// before remains and is not used any more.
+func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request, from session.Client) error {
+	hideAddress(w)
+	q := r.URL.Query()
+	back := identity.Return{Code: q.Get("code"), State: q.Get("state"), Issuer: q.Get("iss"), Error: q.Get("error")}
+	if name := c.access.SessionCookie; name != "" {
+		back.Session = cookieValue(r, name)
+	}
+	state := cookieValue(r, c.flowCookie)
+	c.setCookie(w, c.flowCookie, "", CallbackPath, -1, http.SameSiteLaxMode)
+	secret, path, err := c.access.FinishBrowser(r.Context(), state, back, from)
+	if err != nil {
+		return err
+	}
+	c.setCookie(w, c.sessionCookie, secret, "/", int(session.BrowserLifetime.Seconds()), http.SameSiteStrictMode)
+	redirect(w, path)
+	return nil
+}
+
+// signOut ends the session of the cookie.
+func (c *Console) signOut(w http.ResponseWriter, r *http.Request, origin audit.Origin) error {
+	if !sameOrigin(r) {
+		return fault.New(fault.Forbidden, "The console's own pages alone may send this request")
+	}
+	if secret := c.secret(r); secret != "" {
+		if err := c.access.EndBrowser(r.Context(), secret, origin); err != nil {
+			return err
+		}
+	}
+	c.setCookie(w, c.sessionCookie, "", "/", -1, http.SameSiteStrictMode)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// setCookie sets a cookie; a negative age removes it.
+func (c *Console) setCookie(w http.ResponseWriter, name, value, path string, age int, site http.SameSite) {
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: path, MaxAge: age, HttpOnly: true, SameSite: site, Secure: c.secure})
+}
+
+// ownPage returns the path and query of a page of the console, the first page for anything else.
+func ownPage(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || strings.Contains(address, `\`) || !strings.HasPrefix(u.EscapedPath(), Prefix+"/") {
+		return Prefix
+	}
+	return (&url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}).String()
+}
+
+// hideAddress keeps the address of a sign-in, which contains secrets, out of caches and Referer
+// headers.
+func hideAddress(w http.ResponseWriter) {
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+}
+
+func redirect(w http.ResponseWriter, to string) {
+	w.Header().Set("Location", to)
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusSeeOther)
+}

@@ -1,0 +1,135 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+
+	"collab/domain/fault"
+)
+
+// dist has the page and, below assets, the files that it names, all compressed with gzip. Package
+// bundle makes it.
+//
+//go:embed all:dist
+var dist embed.FS
+
+// policy is the Content-Security-Policy of the page.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// assets is the path below which files have a digest of their content in their name.
+const assets = Prefix + "/assets/"
+
+// mediaTypes are those of files by the end of their names.
+var mediaTypes = map[string]string{
+	".css":  "text/css; charset=utf-8",
+	".html": "text/html; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+}
+
+// file is one file.
+type file struct {
+	mediaType string
+	tag       string // the entity tag without quotes
+	packed    []byte // compressed with gzip
+}
+
+// files are the page and the files by their path.
+type files struct {
+	page   file
+	assets map[string]file
+}
+
+// readFiles reads the files of the console.
+func readFiles(from fs.FS) (f files, err error) {
+	f.assets = map[string]file{}
+	return f, fs.WalkDir(from, "dist", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		packed, err := fs.ReadFile(from, name)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(packed)
+		plain := strings.TrimSuffix(name, ".gz")
+		one := file{mediaTypes[path.Ext(plain)], hex.EncodeToString(sum[:8]), packed}
+		if plain == "dist/index.html" {
+			f.page = one
+		} else {
+			f.assets[Prefix+strings.TrimPrefix(plain, "dist")] = one
+		}
+		return nil
+	})
+}
+
+// serve answers with an asset, or with the page, whose script shows what belongs to the path. A
+// missing asset is NotFound.
+func (f files) serve(w http.ResponseWriter, r *http.Request) error {
+	h := w.Header()
+	if one, ok := f.assets[r.URL.Path]; ok {
+		h.Set("Cache-Control", "public, max-age=31536000, immutable")
+		return one.send(w, r)
+	}
+	if strings.HasPrefix(r.URL.Path, assets) || strings.HasPrefix(r.URL.Path, Prefix+"/api/") || r.URL.Path != Prefix && !strings.HasPrefix(r.URL.Path, Prefix+"/") {
+		return fault.New(fault.NotFound, "There is no such file")
+	}
+	h.Set("Cache-Control", "no-cache")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups") // of connectors' sign-ins
+	return f.page.send(w, r)
+}
+
+// send answers with the file, compressed if the client accepts that, or 304 if it has it.
+func (f file) send(w http.ResponseWriter, r *http.Request) error {
+	h := w.Header()
+	h.Add("Vary", "Accept-Encoding")
+	compressed := takesGzip(r.Header["Accept-Encoding"])
+	tag := `"` + f.tag + `"`
+	if compressed {
+		tag = `"` + f.tag + `-gzip"`
+	}
+	h.Set("Etag", tag)
+	if r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	content := f.packed
+	if compressed {
+		h.Set("Content-Encoding", "gzip")
+	} else {
+		plain, err := gzip.NewReader(bytes.NewReader(f.packed))
+		if err != nil {
+			return err
+		}
+		if content, err = io.ReadAll(plain); err != nil {
+			return err
+		}
+	}
+	h.Set("Content-Type", f.mediaType)
+	h.Set("Content-Length", strconv.Itoa(len(content)))
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(content) // it fails if the client closed the connection
+	return nil
+}
+
+// takesGzip reports whether a client accepts gzip by name.
+func takesGzip(header []string) bool {
+	for coding := range strings.SplitSeq(strings.Join(header, ","), ",") {
+		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
+		if strings.EqualFold(name, "gzip") {
+			return strings.Trim(weight, "q=.0") != "" || weight == ""
+		}
+	}
+	return false
+}

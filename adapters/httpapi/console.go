@@ -1,0 +1,41 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/gorilla/mux"
+
+	"collab/domain/session"
+)
+
+// ConsolePrefix is the path below which the console has its pages.
+const ConsolePrefix = "/console"
+
+// Console is the web console below ConsolePrefix.
+type Console interface {
+	// IsFile reports whether the path is that of a file, which is the same for everyone and is
+	// served without limits on how often.
+	IsFile(path string) bool
+
+	// Serve answers a request of a client, or returns an error before anything was sent. ID is
+	// the request's.
+	Serve(w http.ResponseWriter, r *http.Request, from session.Client, id string) error
+}
+
+// routeConsole adds the console to the router.
+func (a *api) routeConsole(root *mux.Router) {
+	serve := func(c *call) error { return a.Console.Serve(c, c.r, c.client(), c.id) }
+	series := a.newSeries(ConsolePrefix + "/*")
+	file := &endpoint{row: row{Path: ConsolePrefix + "/*", Guard: free, Handle: serve}, series: series}
+	other := &endpoint{row: row{Path: ConsolePrefix + "/*", Guard: browser, Handle: serve}, series: series}
+	root.PathPrefix(ConsolePrefix).HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := w.(*call)
+		c.r, c.route = r, other
+		if a.Console.IsFile(r.URL.Path) {
+			c.route = file
+		}
+		if err := a.serve(c, c.route); err != nil {
+			a.fail(c, err)
+		}
+	})
+}

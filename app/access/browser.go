@@ -1,0 +1,109 @@
+package access
+
+import (
+	"context"
+
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/identity"
+	"collab/domain/org"
+	"collab/domain/session"
+	"collab/ports"
+)
+
+type browserKey struct{}
+
+// WithBrowser returns a context that carries the secret of a browser session, by which Verify
+// authenticates the request instead of a bearer token.
+func WithBrowser(ctx context.Context, secret string) context.Context {
+	return context.WithValue(ctx, browserKey{}, secret)
+}
+
+func browserSecret(ctx context.Context) string {
+	secret, _ := ctx.Value(browserKey{}).(string)
+	return secret
+}
+
+// BrowserUnread reports whether ctx carries the secret of a browser session whose record this
+// server has not read, so that it may be a guess.
+func (a *Access) BrowserUnread(ctx context.Context) bool {
+	secret := browserSecret(ctx)
+	if secret == "" {
+		return false
+	}
+	_, known := a.browsers.get(session.BrowserID(secret))
+	return !known
+}
+
+// StartBrowser starts the sign-in of the browser itself, which goes to the path afterwards. It
+// returns the address to redirect the browser to, and the value of a cookie with the state, which
+// expires after CLILifetime.
+func (a *Access) StartBrowser(ctx context.Context, path string) (redirect, cookie string, err error) {
+	return a.startSignIn(ctx, identity.Flow{Browser: true, Path: path})
+}
+
+// FinishBrowser completes the sign-in that StartBrowser started, and begins a session. It returns
+// the session's secret and the path to go to.
+func (a *Access) FinishBrowser(ctx context.Context, cookie string, r identity.Return, from session.Client) (secret, path string, err error) {
+	f, err := a.openFlow(cookie, true)
+	if err != nil {
+		return "", "", err
+	}
+	if a.SessionCookie != "" && r.State != f.Own {
+		return "", "", fault.New(fault.Invalid, "state must be that which the sign-in was started with")
+	}
+	token, err := a.SignIn.Finish(ctx, f, a.callback(f), r)
+	if err != nil {
+		return "", "", err
+	}
+	in, err := a.identify(ctx, Exchange{IdentityToken: token})
+	if err != nil {
+		return "", "", err
+	}
+	secret = a.Secrets.Secret()
+	c := a.claims(in)
+	err = a.Store.Atomic(ctx, func(r ports.Records) error {
+		return a.begin(ctx, r, session.BeginBrowser(secret, c.User, c.Org, from, a.Clock.Now()))
+	})
+	return secret, f.Path, err
+}
+
+// verifyBrowser returns the caller of a browser session: Unauthenticated if it is not known or has
+// ended. Whether it has ended since its record was read is checked by Authorize.
+func (a *Access) verifyBrowser(ctx context.Context, secret string) (Caller, error) {
+	of, now := session.BrowserID(secret), a.Clock.Now()
+	if c, known := a.browsers.get(of); known {
+		if was, ok := a.sessions.get(of); ok && !session.IdleSince(was.used, now) && now.Before(c.expires) {
+			return c, nil
+		}
+	}
+	s, err := getOpenSession(ctx, a.Store, of)
+	if fault.Is(err, fault.NotFound) {
+		return Caller{}, endedBrowser()
+	}
+	if err != nil {
+		return Caller{}, err
+	}
+	if session.IdleSince(s.LastUsedAt, now) || !now.Before(s.ExpiresAt) {
+		return Caller{}, endedBrowser()
+	}
+	c := Caller{User: s.User, Org: s.Org, claims: s.BrowserClaims(), expires: s.ExpiresAt}
+	a.browsers.put(of, c)
+	return c, nil
+}
+
+// EndBrowser ends the browser session with a secret, if there is one.
+func (a *Access) EndBrowser(ctx context.Context, secret string, origin audit.Origin) error {
+	s, err := getOpenSession(ctx, a.Store, session.BrowserID(secret))
+	if err == nil {
+		_, err = a.endSessions(NewContext(ctx, Request{Origin: origin}), org.Actor{User: s.User, Org: s.Org}, func(o session.Session) bool { return o.ID == s.ID })
+	}
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+func endedBrowser() error {
+	return fault.New(fault.Unauthenticated, "The session has ended: sign in again")
+}
