@@ -419,21 +419,25 @@ func (p *planner) gather() {
 			groups[at] = append(groups[at], i)
 		}
 	}
+	files := map[string]int{} // of the server, below the directories that are moved from
+	for at := range groups {
+		files[KeyOf(at.from)] = 0
+	}
+	if len(groups) > 0 {
+		for key, r := range p.Rows {
+			for _, above := range object.Ancestors(key) {
+				if n, ok := files[above]; ok && r.Remote != nil {
+					files[above] = n + 1
+				}
+			}
+		}
+	}
 	gone := map[int]bool{}
 	for _, at := range slices.SortedFunc(maps.Keys(groups), func(a, b pair) int { return cmp.Compare(a.from+"\x00"+a.to, b.from+"\x00"+b.to) }) {
 		members := groups[at]
 		below := KeyOf(at.from) + "/"
 		nested := strings.HasPrefix(KeyOf(at.to)+"/", below) && KeyOf(at.to)+"/" != below
-		if len(members) < 2 || nested || p.Apart[[2]string{at.from, at.to}] {
-			continue
-		}
-		n := 0
-		for key, r := range p.Rows {
-			if r.Remote != nil && strings.HasPrefix(key, below) {
-				n++
-			}
-		}
-		if n != len(members) {
+		if len(members) < 2 || len(members) != files[KeyOf(at.from)] || nested || p.Apart[[2]string{at.from, at.to}] {
 			continue
 		}
 		s := Step{Action: MoveDirectory, From: at.from, Path: at.to}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-	"strings"
 
 	"collab/domain/object"
 )
@@ -65,23 +64,26 @@ func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 	for _, e := range twins {
 		t.Held = append(t.Held, Held{e.Path, "The name differs from " + t.Files[KeyOf(e.Path)].Path + " only in case or Unicode form."})
 	}
+	beside := map[string]bool{} // keys of files and of directories
 	for key := range t.Files {
-		if _, ok := t.Directories[key]; ok && !emptied(entries, key) {
-			t.crowded[key] = true
+		if _, ok := t.Directories[key]; ok {
+			beside[key] = true
+		}
+	}
+	if len(beside) > 0 {
+		for e := range entries {
+			if e.Kind == Directory {
+				continue
+			}
+			for _, above := range object.Ancestors(KeyOf(e.Path)) {
+				if beside[above] {
+					t.crowded[above] = true
+				}
+			}
 		}
 	}
 	slices.SortFunc(t.Held, func(a, b Held) int { return cmp.Compare(a.Path, b.Path) })
 	return t
-}
-
-// emptied reports whether nothing but directories is in the directory of a key.
-func emptied(entries iter.Seq[*Entry], key string) bool {
-	for e := range entries {
-		if e.Kind != Directory && strings.HasPrefix(KeyOf(e.Path), key+"/") {
-			return false
-		}
-	}
-	return true
 }
 
 // holds reports whether a key, or a directory that it is in, is held.
