@@ -281,16 +281,22 @@ func (d *Disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
 }
 
 // lookUp returns the directory that a file is in, which is to be closed, and what it is now.
-// Conflict if it has other facts than e. Of a directory the inode alone counts.
+// Conflict if it has other facts than e, NotFound if a directory is in its place or a file in that of
+// the directory. Of a directory the inode alone counts.
 func (d *Disk) lookUp(e mirror.Entry) (at directory, info fs.FileInfo, err error) {
 	parent, name := split(e.Name)
 	if at, err = d.top.open(parent); err != nil {
+		if errors.Is(err, syscall.ENOTDIR) {
+			err = fs.ErrNotExist
+		}
 		return at, nil, failed(err, "%s cannot be read", e.Path)
 	}
 	info, err = at.root.Lstat(name)
 	if err == nil {
 		now := d.entryOf(at, info)
 		switch {
+		case e.Kind == mirror.File && now.Kind == mirror.Directory:
+			err = fs.ErrNotExist
 		case now.Kind != e.Kind, e.Kind == mirror.File && now.Facts != e.Facts, e.Kind == mirror.Directory && now.Facts.Inode != e.Facts.Inode:
 			err = errChanged
 		case e.Kind != mirror.File && e.Kind != mirror.Directory:

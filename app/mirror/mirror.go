@@ -83,12 +83,10 @@ type Mirror struct {
 	entries   map[string]*mirror.Entry // the last scan, by name
 	scanned   bool                     // the whole directory was, since the rows were loaded
 	limits    *mirror.Limits
-	immovable bool               // the server cannot move files
-	apart     map[[2]string]bool // moves of directories that the server has refused, from and to
-	refused   map[string]refusal // by key
-	// sent has the contents whose uploads or moves began and whose answers have not come, by key,
-	// with the paths that the files had in the directory.
-	sent map[string]map[string]string
+	immovable bool                             // the server cannot move files
+	apart     map[[2]string]bool               // moves of directories that the server has refused, from and to
+	refused   map[string]refusal               // by key
+	sent      map[string]map[string]unanswered // by the key and the checksum that the server gets
 
 	lock    sync.Mutex // of what follows, and of the fields above during a round's steps
 	scope   mirror.Scope
@@ -98,10 +96,24 @@ type Mirror struct {
 	wakes   chan struct{}
 }
 
-// refusal is why a file is not tried again until one of its sides changes.
+// refusal is why a file is not tried again until one of its sides changes or, if there is one, the
+// time has come.
 type refusal struct {
 	local, remote string // checksums
 	held          mirror.Held
+	until         time.Time
+	wait          time.Duration // which until is the end of
+}
+
+// lateness is how long after its request was given up a change may still be made by the server.
+const lateness = 10 * time.Minute
+
+// unanswered is an upload or a move whose answer has not come, so it may have been made or may still be.
+type unanswered struct {
+	id      id.Object // empty if the object is new
+	version int64     // of the object if the change was made
+	name    string    // the path that the file had in the directory
+	read    time.Time // when the server was first read afterwards; zero if it was not
 }
 
 // New returns a mirror. It does nothing yet.
@@ -112,7 +124,7 @@ func New(o Options) *Mirror {
 	if o.Report == nil {
 		o.Report = func(Event) {}
 	}
-	m := &Mirror{Options: o, storing: map[string]bool{}, wakes: make(chan struct{}, 1)}
+	m := &Mirror{Options: o, sent: map[string]map[string]unanswered{}, storing: map[string]bool{}, wakes: make(chan struct{}, 1)}
 	m.stored.L = &m.lock
 	return m
 }
@@ -160,7 +172,7 @@ func (m *Mirror) load(ctx context.Context) error {
 	}
 	m.binding = b
 	m.rows, m.keys, m.refused, m.entries, m.scanned = map[string]mirror.Row{}, map[id.Object]string{}, map[string]refusal{}, map[string]*mirror.Entry{}, false
-	m.sent, m.apart = map[string]map[string]string{}, map[[2]string]bool{}
+	m.apart = map[[2]string]bool{}
 	if m.cursor, err = m.State.Cursor(ctx); err != nil {
 		return err
 	}
@@ -189,14 +201,46 @@ func (m *Mirror) keep(r mirror.Row) {
 	}
 }
 
-// sending notes that the server is about to get the local content of a row, uploaded or moved.
-func (m *Mirror) sending(r mirror.Row) {
+// sending notes that the server is about to get the local content of a step, uploaded or moved.
+func (m *Mirror) sending(s mirror.Step) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	if m.sent[r.Key] == nil {
-		m.sent[r.Key] = map[string]string{}
+	to := s.Row
+	if s.Action == mirror.Move {
+		to = s.To
 	}
-	m.sent[r.Key][r.Local.Checksum] = r.Local.Path
+	u := unanswered{version: 1, name: to.Local.Path}
+	if r := s.Row.Remote; r != nil {
+		u.id, u.version = r.ID, r.Version+1
+	}
+	if m.sent[to.Key] == nil {
+		m.sent[to.Key] = map[string]unanswered{}
+	}
+	m.sent[to.Key][to.Local.Checksum] = u
+}
+
+// made returns the unanswered change that has led to a record, if there is one.
+func (m *Mirror) made(r mirror.Record) (u unanswered, ok bool) {
+	u, ok = m.sent[mirror.KeyOf(r.Path)][r.Checksum]
+	return u, ok && u.version == r.Version && (u.id == "" || u.id == r.ID)
+}
+
+// expire forgets unanswered changes that are made no more, after the server was read.
+func (m *Mirror) expire() {
+	now := m.Clock.Now()
+	for key, contents := range m.sent {
+		for checksum, u := range contents {
+			if u.read.IsZero() {
+				u.read = now
+				contents[checksum] = u
+			} else if now.Sub(u.read) > lateness {
+				delete(contents, checksum)
+			}
+		}
+		if len(contents) == 0 {
+			delete(m.sent, key)
+		}
+	}
 }
 
 // put stores rows. Calls at the same time can share a transaction, but rows of one key are stored
@@ -223,7 +267,7 @@ func (m *Mirror) put(ctx context.Context, cursor *object.Cursor, rows ...mirror.
 	}
 	for _, r := range rows {
 		m.keep(r)
-		if cursor == nil {
+		if cursor == nil && r.Agreed() {
 			delete(m.sent, r.Key)
 		}
 	}
@@ -250,6 +294,25 @@ func remotely(err error) error {
 	return remoteError{err}
 }
 
+// alike returns how many known files have the same size and time, on a file system without inodes.
+// One of several may have taken the name of another, which its facts do not tell.
+func (m *Mirror) alike() map[mirror.Facts]int {
+	files := map[mirror.Facts]int{}
+	for _, e := range m.entries {
+		if e.Kind == mirror.File && e.Facts.Inode == 0 {
+			files[e.Facts]++
+		}
+	}
+	if !m.scanned {
+		for _, r := range m.rows {
+			if e := r.Local; e != nil && e.Facts.Inode == 0 && m.entries[e.Name] == nil {
+				files[e.Facts]++
+			}
+		}
+	}
+	return files
+}
+
 // scan reads a part of the directory.
 func (m *Mirror) scan(ctx context.Context, scope mirror.Scope) error {
 	if !m.scanned {
@@ -268,12 +331,13 @@ func (m *Mirror) scan(ctx context.Context, scope mirror.Scope) error {
 		now := map[string]*mirror.Entry{}
 		maps.Copy(now, was)
 		maps.DeleteFunc(now, within)
+		alike := m.alike()
 		known := func(name string) (mirror.Facts, string, bool) {
 			e := was[name]
 			if e == nil && !m.scanned {
 				e = m.rows[mirror.KeyOf(name)].Local
 			}
-			if e == nil || e.Name != name || e.Kind != mirror.File || e.Checksum == "" {
+			if e == nil || e.Name != name || e.Kind != mirror.File || e.Checksum == "" || alike[e.Facts] > 1 {
 				return mirror.Facts{}, "", false
 			}
 			return e.Facts, e.Checksum, true
@@ -339,6 +403,9 @@ func (m *Mirror) read(ctx context.Context) error {
 	}
 	if whole {
 		union := m.cursor != object.Cursor{} && now.Epoch != m.cursor.Epoch
+		if union {
+			clear(m.sent)
+		}
 		for key, r := range m.rows {
 			if union {
 				r.Synced, r.Remote, r.Missing = nil, nil, false
@@ -353,7 +420,7 @@ func (m *Mirror) read(ctx context.Context) error {
 		key, known := m.keys[record.ID]
 		if r := row(key); known && r.Remote != nil && r.Remote.ID == record.ID {
 			r.Remote, r.Missing = nil, false
-			if to := mirror.KeyOf(record.Path); to != key && m.sent[to][record.Checksum] != "" {
+			if _, own := m.made(record); own && mirror.KeyOf(record.Path) != key {
 				r.Synced = nil // this client moved it: nobody has deleted what is at the old path now
 			}
 			changed[key] = r
@@ -365,8 +432,8 @@ func (m *Mirror) read(ctx context.Context) error {
 		}
 		r := row(mirror.KeyOf(record.Path))
 		r.Remote, r.Missing = &record, false
-		if name, ok := m.sent[r.Key][record.Checksum]; ok { // what the directory has now came after it
-			synced := mirror.Synced{ID: record.ID, Version: record.Version, Checksum: record.Checksum, Path: record.Path, Name: name}
+		if u, own := m.made(record); own { // what the directory has now came after it
+			synced := mirror.Synced{ID: record.ID, Version: record.Version, Checksum: record.Checksum, Path: record.Path, Name: u.name}
 			if r.Synced != nil {
 				synced.Path, synced.Name = r.Synced.Path, r.Synced.Name
 			}
@@ -374,6 +441,7 @@ func (m *Mirror) read(ctx context.Context) error {
 		}
 		changed[r.Key] = r
 	}
+	m.expire()
 	maps.DeleteFunc(changed, func(key string, r mirror.Row) bool { return same(r, m.rows[key]) })
 	if len(changed) == 0 && now == m.cursor {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"collab/domain/fault"
 	"collab/domain/mirror"
@@ -22,6 +23,10 @@ const (
 	// one by one and get their paths together.
 	togetherFiles = 250
 	togetherBytes = 8 << 20
+	// minDamaged and maxDamaged are the times after which a content that came damaged is downloaded
+	// again: first the shorter one, then twice as long each time.
+	minDamaged = time.Minute
+	maxDamaged = 24 * time.Hour
 )
 
 // Outcome is what a round has come to.
@@ -179,11 +184,14 @@ func (r *round) settle(ctx context.Context, in mirror.Input, settled []mirror.Ro
 func (r *round) tried(steps []mirror.Step) []mirror.Step {
 	return slices.DeleteFunc(slices.Clone(steps), func(s mirror.Step) bool {
 		if refused, ok := r.refused[s.Row.Key]; ok {
-			if refused.local == localOf(s.Row) && refused.remote == remoteOf(s.Row) {
+			left := refused.until.Sub(r.Clock.Now()) // is more than was set if the clock was set back
+			switch {
+			case refused.local != localOf(s.Row) || refused.remote != remoteOf(s.Row):
+				delete(r.refused, s.Row.Key)
+			case refused.wait == 0 || left > 0 && left <= refused.wait:
 				r.Held = append(r.Held, refused.held)
 				return true
 			}
-			delete(r.refused, s.Row.Key)
 		}
 		return r.attempts[s.Row.Key] >= maxAttempts || r.ReadOnly && writes(s.Action)
 	})
@@ -366,6 +374,11 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	case s.Action == mirror.MoveDirectory && slices.Contains(refusals, kind):
 		r.apart[[2]string{s.From, s.Path}], r.progress = true, true
 		return nil
+	case errors.Is(err, errDamaged):
+		wait := min(max(2*r.refused[s.Row.Key].wait, minDamaged), maxDamaged)
+		r.refused[s.Row.Key] = refusal{localOf(s.Row), remoteOf(s.Row), held, r.Clock.Now().Add(wait), wait}
+		r.Held = append(r.Held, held)
+		return nil
 	case kind == fault.Conflict || kind == fault.NotFound || kind == fault.Gone:
 		r.attempts[s.Row.Key]++
 		if r.attempts[s.Row.Key] < maxAttempts {
@@ -383,7 +396,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		}
 		r.ReadOnly = true
 	case kind == fault.Invalid || kind == fault.TooLarge || kind == fault.Unsupported:
-		r.refused[s.Row.Key] = refusal{localOf(s.Row), remoteOf(s.Row), held}
+		r.refused[s.Row.Key] = refusal{local: localOf(s.Row), remote: remoteOf(s.Row), held: held}
 		r.Held = append(r.Held, held)
 		return nil
 	default:

@@ -57,7 +57,7 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 		r.found(row.Local, &e)
 		return r.put(ctx, nil, moved(row, agreed(s.To, *s.To.Remote, e))...)
 	case mirror.Move:
-		r.sending(s.To)
+		r.sending(s)
 		record, err := r.RemoteWriter.Move(ctx, *row.Remote, s.Path)
 		if err != nil {
 			return remoteError{err}
@@ -65,17 +65,39 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 		return r.put(ctx, nil, answered(s, record)...)
 	case mirror.MoveDirectory:
 		for _, one := range s.Steps {
-			r.sending(one.To)
+			r.sending(one)
 		}
 		// The records have other versions now, which the next reading of the server tells.
 		return remotely(r.RemoteWriter.MoveDirectory(ctx, s.From, s.Path))
 	case mirror.DeleteFirst, mirror.Delete:
+		if err := r.absent(ctx, s); err != nil {
+			return err
+		}
 		if err := r.RemoteWriter.Delete(ctx, *row.Remote); err != nil {
 			return remoteError{err}
 		}
 		return r.put(ctx, nil, answered(s, mirror.Record{})...)
 	}
 	return r.upload(ctx, s)
+}
+
+// absent looks once more for the file of which the server's is to be deleted. It returns Conflict if
+// the file is there again.
+func (r *round) absent(ctx context.Context, s mirror.Step) error {
+	r.lock.Lock()
+	was := r.rows[s.Row.Key].Local // where it was last
+	r.lock.Unlock()
+	if was == nil {
+		return nil
+	}
+	content, err := r.Disk.Open(ctx, *was)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err == nil {
+		err = errors.Join(content.Close(), fault.New(fault.Conflict, "The file is there again."))
+	}
+	return err
 }
 
 // found changes what is known of the directory after a step: a file is not where it was, but
@@ -168,6 +190,9 @@ func stagedName(key, checksum string) string {
 	return checksum + "-" + hex.EncodeToString(of[:8])
 }
 
+// errDamaged says that all of a content came and does not have its checksum.
+var errDamaged = fault.New(fault.Unavailable, "The content came damaged from the server. It is downloaded again later.")
+
 // download does downloads. Their contents are staged one by one, and get their paths together.
 func (r *round) download(ctx context.Context, steps []mirror.Step) error {
 	var staged []mirror.Step
@@ -251,7 +276,10 @@ func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 		if _, err := r.DiskWriter.Stage(ctx, name, 0, strings.NewReader("")); err != nil {
 			return err
 		}
-		return fault.New(fault.Conflict, "The content was damaged on its way.")
+		if offset > 0 { // what was staged before may be to blame
+			return fault.New(fault.Conflict, "The content that was staged is damaged.")
+		}
+		return errDamaged
 	}
 	return nil
 }
@@ -265,7 +293,7 @@ func (r *round) upload(ctx context.Context, s mirror.Step) error {
 	if err != nil {
 		return err
 	}
-	r.sending(s.Row)
+	r.sending(s)
 	from := &source{content, nil, r.transferred(s)}
 	var record mirror.Record
 	if s.Row.Remote == nil {
@@ -295,10 +323,16 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 		}
 		switch s.Action {
 		case mirror.Delete, mirror.DeleteFirst:
+			if err := r.absent(ctx, s); err != nil {
+				if err := r.finish(ctx, s, err); err != nil {
+					return err
+				}
+				continue
+			}
 			w.Delete = true
 		case mirror.Move:
 			w.Move, w.Path, w.Checksum = true, s.Path, s.Row.Remote.Checksum
-			r.sending(s.To)
+			r.sending(s)
 		default:
 			w.Path, w.Checksum = s.Path, s.Row.Local.Checksum
 			content, err := r.readAll(ctx, *s.Row.Local)
@@ -309,7 +343,7 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 				continue
 			}
 			w.Content = content
-			r.sending(s.Row)
+			r.sending(s)
 		}
 		writes, sent = append(writes, w), append(sent, s)
 	}

@@ -81,6 +81,11 @@ type Row struct {
 // Empty reports whether the row says nothing.
 func (r Row) Empty() bool { return r.Synced == nil && r.Remote == nil && r.Local == nil }
 
+// Agreed reports whether both sides have the file with the content on which they agree.
+func (r Row) Agreed() bool {
+	return r.Synced != nil && r.Remote != nil && r.Local != nil && r.Synced.Checksum == r.Remote.Checksum && r.Synced.Checksum == r.Local.Checksum
+}
+
 // KeyOf returns the key of the row that a path belongs to.
 func KeyOf(path string) string { return object.Fold(path) }
 

@@ -269,6 +269,15 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			s.Remove("a")
 			_, err = s.Disk.Open(s.ctx, e)
 			s.wantNotFound(err)
+			s.Mkdir("a")
+			_, err = s.Disk.Open(s.ctx, e)
+			s.wantNotFound(err)
+			s.Write("d/b", "two")
+			e = s.entry("d/b")
+			s.Remove("d")
+			s.Write("d", "a file")
+			_, err = s.Disk.Open(s.ctx, e)
+			s.wantNotFound(err)
 		},
 		"nothing is found of a directory that is gone": func(s *diskFixture) {
 			s.Write("a", "one")

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +94,228 @@ func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
 	if diff := cmp.Diff([]string{"d/a", "d/b", "d/c"}, paths); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// single is one client of a server.
+type single struct {
+	t      *testing.T
+	server *server
+	disk   *disk
+	state  *state
+	remote *remote
+	client *client.Mirror
+}
+
+func newSingle(t *testing.T, alter ...func(*client.Options)) *single {
+	s := &single{t: t, server: place(t), state: newState()}
+	s.disk, s.remote = newDisk(s.server.core.Clock.Now), &remote{server: s.server, before: answers}
+	o := client.Options{
+		Disk: s.disk, DiskWriter: s.disk, State: s.state, Remote: s.remote, RemoteWriter: s.remote, Clock: s.server.core.Clock, Device: "desk", Workers: 1,
+	}
+	for _, alter := range alter {
+		alter(&o)
+	}
+	s.client = client.New(o)
+	return s
+}
+
+// round scans everything and does a round. The error is returned if it is of the server.
+func (s *single) round() (client.Outcome, error) {
+	s.t.Helper()
+	s.server.core.Clock.Advance(10 * time.Second)
+	s.client.Changed(mirror.Everything())
+	out, err := s.client.Round(s.t.Context())
+	if err != nil && !fault.Is(err, fault.Unavailable) || len(out.Failed) > 0 || out.Guard != "" {
+		s.t.Fatalf("%+v, %v", out, err)
+	}
+	return out, err
+}
+
+// at has fn be called before the next request of a kind.
+func (s *single) at(request string, fn func() (lost bool, err error)) {
+	s.remote.before = func(call string) (bool, error) {
+		if call != request {
+			return false, nil
+		}
+		s.remote.before = answers
+		return fn()
+	}
+}
+
+// records returns the server's files by path.
+func (s *single) records() map[string]mirror.Record {
+	all := map[string]mirror.Record{}
+	if _, err := s.server.list(s.t.Context(), func(r mirror.Record) error { all[r.Path] = r; return nil }); err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
+// want compares the server and the directory with contents by path.
+func (s *single) want(contents map[string]string) {
+	s.t.Helper()
+	sums, there, here := map[string]string{}, map[string]string{}, map[string]string{}
+	for p, c := range contents {
+		sums[p] = checksum(c)
+	}
+	for p, r := range s.records() {
+		there[p] = r.Checksum
+	}
+	for p, f := range s.disk.files {
+		here[p] = checksum(f.content)
+	}
+	if diff := cmp.Diff(sums, there); diff != "" {
+		s.t.Errorf("the server (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(sums, here); diff != "" {
+		s.t.Errorf("the directory (-want +got):\n%s", diff)
+	}
+}
+
+func TestAFileThatTakesTheNameOfAnotherOfItsSizeAndTimeIsReadAgain(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		s := newSingle(t)
+		s.disk.inodes, s.disk.grain = false, 2*time.Second
+		s.disk.write("a", "content 1")
+		s.disk.write("b", "content 2")
+		_, _ = s.round()
+		if restarted {
+			s.client = newSingle(t, func(o *client.Options) {
+				o.Disk, o.DiskWriter, o.State, o.Remote, o.RemoteWriter = s.disk, s.disk, s.state, s.remote, s.remote
+			}).client
+		}
+		delete(s.disk.files, "a")
+		s.disk.move("b", "a")
+		_, _ = s.round()
+		s.want(map[string]string{"a": "content 2"})
+	}
+}
+
+func TestAFileThatIsThereAgainIsNotDeletedOnTheServer(t *testing.T) {
+	for _, batches := range []int{0, 10} {
+		s := newSingle(t)
+		s.remote.batches = batches
+		for _, name := range []string{"a", "b", "c", "d"} {
+			s.disk.write(name, "content")
+		}
+		_, _ = s.round()
+		before := s.records()["a"]
+		delete(s.disk.files, "a")
+		delete(s.disk.files, "b")
+		s.at("since", func() (bool, error) {
+			s.disk.write("a", "an edit")
+			return false, nil
+		})
+		_, _ = s.round()
+		if after := s.records()["a"]; after.ID != before.ID {
+			t.Errorf("with batches of %d, the file was deleted and made again", batches)
+		}
+		s.want(map[string]string{"a": "an edit", "c": "content", "d": "content"})
+	}
+}
+
+// damaging damages the contents that are downloaded.
+type damaging struct {
+	*remote
+	downloads int
+	mended    bool
+}
+
+func (d *damaging) Download(ctx context.Context, r mirror.Record, offset int64) (mirror.Record, io.ReadCloser, error) {
+	d.downloads++
+	record, content, err := d.remote.Download(ctx, r, offset)
+	if err == nil && !d.mended {
+		content = cut{io.MultiReader(strings.NewReader("x"), content), content}
+	}
+	return record, content, err
+}
+
+func TestADamagedContentIsHeldAndDownloadedEverMoreRarely(t *testing.T) {
+	var d *damaging
+	s := newSingle(t, func(o *client.Options) {
+		d = &damaging{remote: o.Remote.(*remote)}
+		o.Remote = d
+	})
+	if _, err := s.server.create(t.Context(), "a", strings.NewReader("content"), 7, ""); err != nil {
+		t.Fatal(err)
+	}
+	for range 360 { // an hour
+		out, err := s.round()
+		if err != nil || len(out.Held) != 1 || !strings.Contains(out.Held[0].Reason, "damaged") {
+			t.Fatalf("%+v, %v", out, err)
+		}
+	}
+	if d.downloads != 6 { // after 0, 1, 3, 7, 15 and 31 minutes
+		t.Errorf("%d downloads in an hour", d.downloads)
+	}
+	d.mended = true
+	s.server.core.Clock.Advance(time.Hour)
+	if out, err := s.round(); err != nil || len(out.Held) > 0 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	s.want(map[string]string{"a": "content"})
+}
+
+func TestAChangeThatIsMadeAfterItWasGivenUpIsNoRivalEdit(t *testing.T) {
+	t.Run("an upload", func(t *testing.T) {
+		s := newSingle(t)
+		var late func()
+		s.remote.delay = func(fn func()) { late = fn }
+		lost := func() (bool, error) { return true, fault.New(fault.Unavailable, "no answer") }
+		s.disk.write("a", "one")
+		s.at("create", lost)
+		_, _ = s.round()
+		s.disk.write("a", "two is longer")
+		s.at("create", func() (bool, error) {
+			late()
+			return false, nil
+		})
+		_, _ = s.round()
+		s.want(map[string]string{"a": "two is longer"})
+
+		s.disk.write("a", "three is longer yet")
+		s.at("replace", lost)
+		_, _ = s.round()
+		s.state.before = func(call string) (bool, error) { // what is known is read again from the state
+			s.state.before = answers
+			return false, fault.New(fault.Unavailable, "%s: the disk is full", call)
+		}
+		s.disk.write("a", "four")
+		_, _ = s.round()
+		late()
+		_, _ = s.round()
+		s.want(map[string]string{"a": "four"})
+	})
+	t.Run("an upload of which nothing was made, of a file that came back by another device", func(t *testing.T) {
+		s := newSingle(t)
+		s.disk.write("a", "one")
+		s.at("create", func() (bool, error) { return false, fault.New(fault.Unavailable, "no connection") })
+		_, _ = s.round()
+		s.disk.move("a", "b")
+		_, _ = s.round()
+		if _, err := s.server.move(t.Context(), s.records()["b"], "a"); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = s.round()
+		s.want(map[string]string{"a": "one"})
+	})
+	t.Run("an upload that was given up long ago", func(t *testing.T) {
+		s := newSingle(t)
+		s.disk.write("a", "one")
+		s.at("create", func() (bool, error) { return false, fault.New(fault.Unavailable, "no connection") })
+		_, _ = s.round()
+		delete(s.disk.files, "a")
+		s.disk.write("b", "another")
+		_, _ = s.round()
+		s.server.core.Clock.Advance(time.Hour)
+		s.disk.write("b", "another edit")
+		_, _ = s.round()
+		if _, err := s.server.create(t.Context(), "a", strings.NewReader("one"), 3, ""); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = s.round()
+		s.want(map[string]string{"a": "one", "b": "another edit"})
+	})
 }
 
 func TestARefusedMoveOfADirectoryIsMadeFileByFile(t *testing.T) {

@@ -29,7 +29,9 @@ type remote struct {
 	batches int
 	// before is called with each request. It may fail it before it has an effect, or, with lost,
 	// have its answer lost.
-	before   func(call string) (lost bool, err error)
+	before func(call string) (lost bool, err error)
+	// delay gets changes whose answers are lost, to make them later; they are made at once if it is nil.
+	delay    func(change func())
 	requests atomic.Int64
 }
 
@@ -168,87 +170,84 @@ type cut struct {
 	io.Closer
 }
 
-// answered loses the answer of a change that was made.
-func answered[T any](lost bool, cause error, v T, err error) (T, error) {
-	if lost && err == nil {
-		var none T
+// change makes a change of the server, unless its request is lost.
+func change[T any](r *remote, call string, do func(lost bool) (T, error)) (T, error) {
+	var none T
+	lost, cause := r.call(call)
+	if cause != nil && !lost {
 		return none, cause
 	}
-	return v, err
+	if cause != nil && r.delay != nil {
+		r.delay(func() { _, _ = do(lost) })
+		return none, cause
+	}
+	made, err := do(lost)
+	if lost && err == nil {
+		return none, cause
+	}
+	return made, err
 }
 
 func (r *remote) Create(ctx context.Context, path, checksum string, size int64, content io.Reader) (mirror.Record, error) {
-	lost, cause := r.call("create")
-	if cause != nil && !lost {
-		return mirror.Record{}, cause
+	received, err := io.ReadAll(content)
+	if err != nil {
+		return mirror.Record{}, err
 	}
-	made, err := r.create(ctx, path, content, size, checksum)
-	return answered(lost, cause, made, err)
+	return change(r, "create", func(bool) (mirror.Record, error) {
+		return r.create(ctx, path, bytes.NewReader(received), size, checksum)
+	})
 }
 
 func (r *remote) Replace(ctx context.Context, of mirror.Record, checksum string, size int64, content io.Reader) (mirror.Record, error) {
-	lost, cause := r.call("replace")
-	if cause != nil && !lost {
-		return mirror.Record{}, cause
+	received, err := io.ReadAll(content)
+	if err != nil {
+		return mirror.Record{}, err
 	}
-	made, err := r.replace(ctx, of, content, size, checksum)
-	return answered(lost, cause, made, err)
+	return change(r, "replace", func(bool) (mirror.Record, error) {
+		return r.replace(ctx, of, bytes.NewReader(received), size, checksum)
+	})
 }
 
 func (r *remote) Delete(ctx context.Context, of mirror.Record) error {
-	lost, cause := r.call("delete")
-	if cause != nil && !lost {
-		return cause
-	}
-	_, err := answered(lost, cause, true, r.delete(ctx, of))
+	_, err := change(r, "delete", func(bool) (bool, error) { return true, r.delete(ctx, of) })
 	return err
 }
 
 func (r *remote) Move(ctx context.Context, of mirror.Record, path string) (mirror.Record, error) {
-	lost, cause := r.call("move")
-	if cause != nil && !lost {
-		return mirror.Record{}, cause
-	}
-	moved, err := r.move(ctx, of, path)
-	return answered(lost, cause, moved, err)
+	return change(r, "move", func(bool) (mirror.Record, error) { return r.move(ctx, of, path) })
 }
 
 func (r *remote) MoveDirectory(ctx context.Context, from, to string) error {
-	lost, cause := r.call("move directory")
-	if cause != nil && !lost {
-		return cause
-	}
-	actor, err := r.acting(ctx)
-	if err == nil {
-		_, _, err = r.core.Objects.MoveFolder(ctx, actor, object.Draft{Kind: object.Artifact, Scope: object.Shared}, from, to)
-	}
-	_, err = answered(lost, cause, true, err)
+	_, err := change(r, "move directory", func(bool) (bool, error) {
+		actor, err := r.acting(ctx)
+		if err == nil {
+			_, _, err = r.core.Objects.MoveFolder(ctx, actor, object.Draft{Kind: object.Artifact, Scope: object.Shared}, from, to)
+		}
+		return true, err
+	})
 	return err
 }
 
 func (r *remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Result, error) {
-	lost, cause := r.call("batch")
-	if cause != nil && !lost {
-		return nil, cause
-	}
-	var results []mirror.Result
-	for i, w := range writes {
-		if lost && i > len(writes)/2 {
-			break
+	return change(r, "batch", func(lost bool) (results []mirror.Result, err error) {
+		for i, w := range writes {
+			if lost && i > len(writes)/2 {
+				break
+			}
+			var result mirror.Result
+			of := mirror.Record{ID: w.ID, Version: w.Version}
+			switch {
+			case w.Delete:
+				result.Err = r.delete(ctx, of)
+			case w.Move:
+				result.Record, result.Err = r.move(ctx, of, w.Path)
+			case w.ID == "":
+				result.Record, result.Err = r.create(ctx, w.Path, bytes.NewReader(w.Content), int64(len(w.Content)), w.Checksum)
+			default:
+				result.Record, result.Err = r.replace(ctx, of, bytes.NewReader(w.Content), int64(len(w.Content)), w.Checksum)
+			}
+			results = append(results, result)
 		}
-		var result mirror.Result
-		of := mirror.Record{ID: w.ID, Version: w.Version}
-		switch {
-		case w.Delete:
-			result.Err = r.delete(ctx, of)
-		case w.Move:
-			result.Record, result.Err = r.move(ctx, of, w.Path)
-		case w.ID == "":
-			result.Record, result.Err = r.create(ctx, w.Path, bytes.NewReader(w.Content), int64(len(w.Content)), w.Checksum)
-		default:
-			result.Record, result.Err = r.replace(ctx, of, bytes.NewReader(w.Content), int64(len(w.Content)), w.Checksum)
-		}
-		results = append(results, result)
-	}
-	return answered(lost, cause, results, nil)
+		return results, nil
+	})
 }

@@ -630,7 +630,7 @@ func TestClientsAndServerBecomeEqualAndLoseNothing(t *testing.T) {
 	}
 	count := uint64(seeds)
 	if soak.Full() {
-		count = 50_000
+		count = 100_000
 	}
 	const lanes = 4
 	for lane := range uint64(lanes) {
