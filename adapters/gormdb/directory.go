@@ -331,6 +331,9 @@ func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisati
 	if f.After != "" {
 		s = s.after("id", cursorID(f.After))
 	}
+	if f.IDs != nil {
+		s = s.among("id", list(q.dialect, validIDs(f.IDs)))
+	}
 	if f.ClosedBefore != nil {
 		s = s.filter("closed_at <= ? AND erased_at IS NULL", f.ClosedBefore.UnixMilli())
 	}

@@ -103,11 +103,37 @@ func (a *api) exchange(c *call) error {
 }
 
 func (a *api) refresh(c *call) error {
-	token, err := readBody(c, oneField("token", body.Text))
+	o, err := c.fields()
 	if err != nil {
 		return err
 	}
+	token, to := body.Required(o, "token", body.Text), body.OrZero(o, "orgId", body.ID[id.Org]("organisation of the caller"))
+	if err := o.Err(); err != nil {
+		return err
+	}
+	if to != "" {
+		return replyUnstored(c, viewSession)(a.Access.Switch(c.r.Context(), token, to, c.client()))
+	}
 	return replyUnstored(c, viewSession)(a.Access.Refresh(c.r.Context(), token, c.client()))
+}
+
+type placeView struct {
+	orgView
+	Role    org.Role `json:"role"`
+	Current bool     `json:"current"`
+}
+
+func (a *api) listOwnOrganisations(c *call, actor org.Actor) error {
+	all, err := a.Access.Organisations(c.r.Context(), actor)
+	if err != nil {
+		return err
+	}
+	views := make([]placeView, len(all))
+	for i, p := range all {
+		views[i] = placeView{*viewOrg(&p.Organisation), p.Role, p.ID == actor.Org}
+	}
+	c.Header()["Cache-Control"] = noStore
+	return c.reply(http.StatusOK, views)
 }
 
 func (a *api) me(c *call) error {

@@ -59,6 +59,7 @@ func (a *api) routes() []row {
 		{"POST", "/auth/exchange-token", open, a.exchange},
 		{"POST", "/auth/refresh", open, a.refresh},
 		{"GET", "/auth/me", caller, withoutQuery(a.me)},
+		{"GET", "/auth/organisations", caller, withoutQuery(a.authorized(a.listOwnOrganisations))},
 		{"GET", "/auth/sessions", caller, withoutQuery(a.authorized(a.listSessions))},
 		{"DELETE", "/auth/sessions", caller, a.authorized(a.endOtherSessions)},
 		{"DELETE", "/auth/sessions/{id}", caller, a.authorized(onRecord("id", "Session", a.endSession))},

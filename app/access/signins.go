@@ -82,20 +82,67 @@ func (a *Access) identify(ctx context.Context, x Exchange) (principal, error) {
 // Refresh issues a new token of the same session for one that is within its grace period, with
 // the present membership and role.
 func (a *Access) Refresh(ctx context.Context, token string, from session.Client) (Session, error) {
-	if token == "" {
-		return Session{}, fault.Field("token", "must not be empty")
-	}
-	if len(token) > maxToken {
-		return Session{}, badToken(nil)
-	}
-	claims, err := a.Tokens.Read(token)
+	claims, err := a.refreshable(token)
 	if err != nil {
 		return Session{}, err
 	}
-	if !claims.Refreshable(a.Clock.Now()) {
-		return Session{}, badToken(nil)
+	return a.refresh(ctx, claims, claims.Org, from)
+}
+
+// Switch is Refresh that returns a token for another organisation of the user, which is the one
+// used last from then on. The given token stays valid.
+func (a *Access) Switch(ctx context.Context, token string, to id.Org, from session.Client) (Session, error) {
+	claims, err := a.refreshable(token)
+	if err != nil {
+		return Session{}, err
 	}
-	in, err := a.find(ctx, a.Store, claims.User, claims.Org)
+	// Only a session that has not ended learns whether the organisation has the user.
+	if err := a.useSession(ctx, claims, from, "", 0); err != nil {
+		return Session{}, err
+	}
+	err = a.Store.Atomic(ctx, func(r ports.Records) error {
+		if err := checkUser(ctx, r, claims.User); err != nil {
+			return err
+		}
+		o, err := r.Directory().Organisations().Get(ctx, to)
+		if err != nil {
+			return err
+		}
+		m, err := r.Directory().Members().GetLocked(ctx, to, claims.User)
+		if err == nil && (o.Closed() || !m.Active()) {
+			err = fault.Missing("Member")
+		}
+		if err != nil {
+			return err
+		}
+		return r.Directory().Members().Put(ctx, to, m.Used(a.Clock.Now()))
+	})
+	if fault.Is(err, fault.NotFound) {
+		return Session{}, fault.Field("orgId", "must be the id of an organisation of the caller")
+	}
+	if err != nil {
+		return Session{}, err
+	}
+	return a.refresh(ctx, claims, to, from)
+}
+
+// refreshable reads a token that is within its grace period.
+func (a *Access) refreshable(token string) (session.Claims, error) {
+	if token == "" {
+		return session.Claims{}, fault.Field("token", "must not be empty")
+	}
+	if len(token) > maxToken {
+		return session.Claims{}, badToken(nil)
+	}
+	claims, err := a.Tokens.Read(token)
+	if err == nil && !claims.Refreshable(a.Clock.Now()) {
+		err = badToken(nil)
+	}
+	return claims, err
+}
+
+func (a *Access) refresh(ctx context.Context, claims session.Claims, o id.Org, from session.Client) (Session, error) {
+	in, err := a.find(ctx, a.Store, claims.User, o)
 	if fault.Is(err, fault.NotFound) {
 		return Session{}, badToken(err)
 	}
@@ -103,6 +150,38 @@ func (a *Access) Refresh(ctx context.Context, token string, from session.Client)
 		return Session{}, err
 	}
 	return a.issue(ctx, in, &claims, from)
+}
+
+// Place is an organisation with the role of one of its members.
+type Place struct {
+	org.Organisation
+	Role org.Role
+}
+
+// Organisations returns the open organisations that the actor's user is a member of, the most
+// recently used first.
+func (a *Access) Organisations(ctx context.Context, actor org.Actor) ([]Place, error) {
+	all, err := a.Store.Directory().Users().Memberships(ctx, actor.User)
+	all = slices.DeleteFunc(all, func(m org.Membership) bool { return !m.Active() })
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	ids := make([]id.Org, len(all))
+	for i, m := range all {
+		ids[i] = m.Org
+	}
+	found, err := a.Store.Directory().Organisations().List(ctx, org.Filter{IDs: ids})
+	of := make(map[id.Org]org.Organisation, len(found))
+	for _, o := range found {
+		of[o.ID] = o
+	}
+	var places []Place
+	for _, m := range all {
+		if o, ok := of[m.Org]; ok && !o.Closed() {
+			places = append(places, Place{o, m.Role})
+		}
+	}
+	return places, err
 }
 
 // Me returns the actor's own profile.

@@ -16,7 +16,7 @@ type Membership struct {
 	Role                Role
 	OnboardingCompleted bool
 	JoinedAt            time.Time
-	UsedAt              time.Time // when a token of it was last exchanged
+	UsedAt              time.Time // when a token of it was last exchanged, or its user chose it last
 
 	ProviderRole string    // the provider's name of the role, as last seen
 	RoleIssuedAt time.Time // when the token was issued that ProviderRole comes from; zero if it comes from an event
@@ -114,6 +114,12 @@ func (m Membership) Exchanged(providerRole string, issued time.Time, n Naming, n
 	if m.ProviderRole != before {
 		m.Role, m.RoleSetHere = n.of(m.ProviderRole), false
 	}
+	m.UsedAt = now
+	return m
+}
+
+// Used returns the membership after its user chose it at now.
+func (m Membership) Used(now time.Time) Membership {
 	m.UsedAt = now
 	return m
 }

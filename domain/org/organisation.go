@@ -123,9 +123,10 @@ func (o Organisation) Close(now time.Time) Organisation {
 	return o
 }
 
-// Filter selects organisations for operators and upkeep.
+// Filter selects organisations.
 type Filter struct {
 	After        id.Org     // only those with a greater id, for paging
 	Limit        int        // at most so many; 0: all
+	IDs          []id.Org   // only those with one of these; nil: all
 	ClosedBefore *time.Time // only those closed at this time or before and not erased
 }

@@ -139,6 +139,7 @@ var specified = []group{
 		GET /org/exports/:id
 		GET /org/exports/:id/archive`},
 	{"sessions", true, `
+		GET /auth/organisations
 		GET /auth/sessions
 		DELETE /auth/sessions
 		DELETE /auth/sessions/:id`},

@@ -57,6 +57,9 @@ async function auth(api: Client): Promise<void> {
 	const again: Schema<"Session"> = good(await api.POST("/api/v1/auth/refresh", { body: { token: session.token } }))
 	const organisation: string | null | undefined = again.org?.name
 	const me = good(await api.GET("/api/v1/auth/me"))
+	for (const place of good(await api.GET("/api/v1/auth/organisations"))) {
+		if (!place.current) good(await api.POST("/api/v1/auth/refresh", { body: { token: session.token, orgId: place.id } }))
+	}
 	good(await api.DELETE("/api/v1/auth/sessions"))
 	const sessions = good(await api.GET("/api/v1/auth/sessions"))
 	equal(sessions.map((s) => s.current), [true], "the sessions")

@@ -157,6 +157,12 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 				wantEqual(w, found, mine)
 			}
 		},
+		"list selects those with one of several ids": func(w *fixture) {
+			a, b := w.org(), w.org()
+			w.org()
+			resultOf(w.organisations().List(w.ctx, org.Filter{IDs: []id.Org{b.ID, fresh[id.Org](), a.ID, "none"}})).is(w, []org.Organisation{a, b})
+			resultOf(w.organisations().List(w.ctx, org.Filter{IDs: []id.Org{}})).is(w, nil)
+		},
 		"list selects those closed at a time or before and not erased": func(w *fixture) {
 			start, open := fresh[id.Org](), w.org()
 			closed := func(at time.Time) org.Organisation {

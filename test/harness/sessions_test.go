@@ -97,6 +97,21 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 					}
 				}
 			}
+			elsewhere := signIn(t, server(claimsOf(c, "user_1", "org_2")))
+			other, err := use(t, one, elsewhere)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switched, err := two.Switch(t.Context(), lost, other.Org, laptop)
+			if err != nil || switched.Org == nil || switched.Org.ID != other.Org {
+				t.Fatalf("got %+v, %v", switched, err)
+			}
+			if _, err := use(t, one, switched.Token); err != nil {
+				t.Fatal(err)
+			}
+			if err := one.EndSession(other.ctx, other.Actor, other.session); err != nil {
+				t.Fatal(err)
+			}
 			refreshed, err := two.Refresh(t.Context(), lost, laptop)
 			if err != nil {
 				t.Fatal(err)
@@ -120,12 +135,15 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 				t.Errorf("again: %v", err)
 			}
 			for i, a := range []*access.Access{one, two} {
-				for _, token := range []string{lost, refreshed.Token} {
+				for _, token := range []string{lost, refreshed.Token, switched.Token} {
 					if _, err := use(t, a, token); !fault.Is(err, fault.Unauthenticated) {
 						t.Errorf("on server %d: %v", i, err)
 					}
 					if _, err := a.Refresh(t.Context(), token, laptop); !fault.Is(err, fault.Unauthenticated) {
 						t.Errorf("on server %d a refresh: %v", i, err)
+					}
+					if _, err := a.Switch(t.Context(), token, other.Org, laptop); !fault.Is(err, fault.Unauthenticated) {
+						t.Errorf("on server %d a switch: %v", i, err)
 					}
 				}
 				if _, err := use(t, a, kept); err != nil {

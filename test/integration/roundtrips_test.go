@@ -38,6 +38,7 @@ var roundTrips = []roundTrip{
 	{"POST /auth/refresh", `{"token": "{token}"}`, 8, false},
 	{"POST /auth/device", `{"client_name": "device {n}"}`, 1, false},
 	{"GET /auth/me", "", 1, false},
+	{"GET /auth/organisations", "", 3, false},
 	{"GET /auth/sessions", "", 2, false},
 	{"DELETE /auth/sessions", "", 7, false},
 	{"DELETE /auth/sessions/{session}", "", 11, true},

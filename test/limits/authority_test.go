@@ -33,6 +33,7 @@ type heldRequest struct {
 var acts = map[string]heldRequest{
 	"POST /api/v1/auth/refresh":             {path: "/auth/refresh", body: `{"token":"$token"}`},
 	"GET /api/v1/auth/me":                   {path: "/auth/me"},
+	"GET /api/v1/auth/organisations":        {path: "/auth/organisations"},
 	"GET /api/v1/auth/sessions":             {path: "/auth/sessions"},
 	"DELETE /api/v1/auth/sessions":          {path: "/auth/sessions"},
 	"DELETE /api/v1/auth/sessions/{id}":     {path: "/auth/sessions/$task"},

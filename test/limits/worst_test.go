@@ -265,6 +265,7 @@ var requests = map[string]func(w *largest) []request{
 		return status(401, w.write("/auth/exchange-token", 401, fields{"identityToken": strings.Repeat("a.", 300_000), "orgName": text(200)}))
 	},
 	"POST /api/v1/auth/refresh":             func(w *largest) []request { return w.write("/auth/refresh", 200, fields{"token": w.ada.Token}) },
+	"GET /api/v1/auth/organisations":        func(w *largest) []request { return w.get("/auth/organisations") },
 	"GET /api/v1/auth/sessions":             func(w *largest) []request { return w.get("/auth/sessions") },
 	"DELETE /api/v1/auth/sessions":          func(w *largest) []request { return w.get("/auth/sessions") },
 	"DELETE /api/v1/auth/sessions/{id}":     func(w *largest) []request { return status(404, w.get("/auth/sessions/"+w.task)) },
