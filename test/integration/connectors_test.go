@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"collab/domain/connector"
 	"collab/test/authserver"
@@ -129,16 +128,6 @@ func (p *connectorTest) count(query string) (n int) {
 	return n
 }
 
-// until waits for something that is to happen in a moment.
-func (p *connectorTest) until(about string, is func() bool) {
-	p.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(retryDelay) {
-		if time.Now().After(deadline) {
-			p.Fatalf("it does not come to pass that %s", about)
-		}
-	}
-}
-
 // instance is a connector as clients see it.
 type instance struct {
 	ID, ServerID, Status string
@@ -174,7 +163,7 @@ func (p *connectorTest) get(c collabd.Client, id string) instance {
 // awaitStatus waits for a status.
 func (p *connectorTest) awaitStatus(c collabd.Client, id, status string) (i instance) {
 	p.Helper()
-	p.until("the connector is "+status, func() bool {
+	until(p, "the connector is "+status, func() bool {
 		i = p.get(c, id)
 		return i.Status == status
 	})
@@ -363,13 +352,13 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 		// Deleted while the authorization server is down, it is taken back later.
 		p.auth.Fail(authserver.Revocation, authserver.Status(503), 1)
 		p.ben.At(two).Must(p, 200, "DELETE", "/connectors/"+f.InstanceID, nil, nil)
-		p.until("the failure is noted", func() bool { return p.count("SELECT count(*) FROM connector_revocations WHERE attempts = 1") == 1 })
+		until(p, "the failure is noted", func() bool { return p.count("SELECT count(*) FROM connector_revocations WHERE attempts = 1") == 1 })
 		if !p.auth.Valid(token) || len(p.auth.Revoked()) != 0 {
 			p.Error("it was taken back by a server that is down")
 		}
 		p.exec(1, "UPDATE connector_revocations SET due_at = 0")
-		p.until("it is taken back", func() bool { return !p.auth.Valid(token) })
-		p.until("that is forgotten", func() bool { return p.count("SELECT count(*) FROM connector_revocations") == 0 })
+		until(p, "it is taken back", func() bool { return !p.auth.Valid(token) })
+		until(p, "that is forgotten", func() bool { return p.count("SELECT count(*) FROM connector_revocations") == 0 })
 		if n := p.count("SELECT count(*) FROM connector_credentials") + p.count("SELECT count(*) FROM connector_flows"); n != 0 {
 			p.Errorf("%d records are left", n)
 		}

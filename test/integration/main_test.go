@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"collab/adapters/gormdb"
 	"collab/test/collabd"
@@ -69,4 +70,14 @@ func opened(t testing.TB, url string) *gormdb.DB {
 		}
 	})
 	return db
+}
+
+// until waits for something that is to happen in a moment.
+func until(t testing.TB, about string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(retryDelay) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not come to pass that %s", about)
+		}
+	}
 }

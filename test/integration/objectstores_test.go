@@ -19,7 +19,12 @@ func TestClientsUseTheObjectStoreByAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store := start(t)
 			s := collabd.Start(t, append(store.Credentials, "COLLAB_BLOB_URL="+store.Address)...)
-			useAddresses(t, s.SignIn(t, "ada@example.com", "Ada Ltd", "owner"), store)
+			ada := s.SignIn(t, "ada@example.com", "Ada Ltd", "owner")
+			export := startExport(t, ada)
+			useAddresses(t, ada, store)
+			if at := checkExport(t, ada, export); !strings.HasPrefix(at, "http://"+store.Host+"/") {
+				t.Errorf("the archive is at %s", at)
+			}
 		})
 	}
 }
