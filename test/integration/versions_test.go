@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"collab/adapters/gormdb"
@@ -27,6 +29,7 @@ import (
 	"collab/test/objectstore"
 	"collab/test/postgres"
 	"collab/test/previous"
+	"collab/test/race"
 	"collab/test/soak"
 	"collab/test/tempdir"
 )
@@ -238,6 +241,86 @@ func TestMigrationsLetServersWrite(t *testing.T) {
 	close(ended)
 	writers.Wait()
 	t.Logf("migrations of %q with %d rows took %s, the longest statement of a writer about %d ms", large, rows, took.Round(time.Millisecond), longest.Load()/1000)
+}
+
+// TestAMigrationThatIsKilledIsRepeated kills the command after 20 changes of the schema, after 40 in the next
+// attempt and so on, until it has migrated and partitioned the database, which then is as one that was migrated at once.
+func TestAMigrationThatIsKilledIsRepeated(t *testing.T) {
+	t.Parallel()
+	race.Skip(t, "commands of the program migrate")
+	url := postgres.URL(t)
+	watch := connect(t, url)
+	execute(t, watch, `CREATE SCHEMA stops; CREATE SEQUENCE stops.left INCREMENT -1 MAXVALUE 1000000;
+		CREATE FUNCTION stops.stop() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN IF nextval('stops.left') = 1 THEN PERFORM pg_sleep(600); END IF; END $$;
+		CREATE EVENT TRIGGER stop ON ddl_command_end EXECUTE FUNCTION stops.stop()`)
+	s := &collabd.Server{Dir: t.TempDir()}
+	killed := 0
+	for migrated := false; !migrated; {
+		execute(t, watch, fmt.Sprintf("SELECT setval('stops.left', %d)", 20*(killed+1)))
+		c := s.Command(t, []string{"migrate", "--partition"}, "COLLAB_DATABASE_URL="+url, "COLLAB_DATA_DIR="+s.Dir)
+		var said bytes.Buffer
+		c.Stderr = &said
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- c.Wait() }()
+		until(t, "the command stops or ends", func() bool {
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Fatalf("%v\n%s", err, &said)
+				}
+				migrated = true
+				return true
+			default:
+			}
+			var stopped int
+			if err := watch.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'").Scan(&stopped); err != nil {
+				t.Fatal(err)
+			}
+			return stopped > 0
+		})
+		if !migrated {
+			killed++
+			_ = c.Process.Kill()
+			<-ended
+			// Postgres notices that at the end of the statement.
+			execute(t, watch, "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'")
+		}
+	}
+	if killed < 5 {
+		t.Errorf("it was killed %d times", killed)
+	}
+	other := postgres.URL(t)
+	db := opened(t, other)
+	if err := errors.Join(db.Migrate(t.Context()), db.Partition(t.Context(), func(string, int64, bool) {})); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(schemaOf(t, connect(t, other)), schemaOf(t, watch)); diff != "" {
+		t.Errorf("migrated at once, and killed and repeated (-once +repeated):\n%s", diff)
+	}
+}
+
+// schemaOf returns the columns, indexes, constraints, triggers and functions of a database.
+func schemaOf(t *testing.T, c *pgx.Conn) []string {
+	rows, err := c.Query(t.Context(), `WITH here AS (SELECT oid FROM pg_namespace WHERE nspname = 'public')
+		SELECT concat_ws(' ', c.relname, c.relkind, attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid)) AS line
+			FROM pg_class c JOIN here ON relnamespace = here.oid LEFT JOIN pg_attribute ON attrelid = c.oid AND attnum > 0 AND NOT attisdropped LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+		UNION ALL SELECT pg_get_indexdef(c.oid) FROM pg_class c JOIN here ON relnamespace = here.oid WHERE relkind IN ('i', 'I')
+		UNION ALL SELECT concat_ws(' ', conrelid::regclass, conname, pg_get_constraintdef(r.oid), convalidated) FROM pg_constraint r JOIN here ON connamespace = here.oid
+		UNION ALL SELECT pg_get_triggerdef(g.oid) FROM pg_trigger g JOIN pg_class c ON c.oid = tgrelid JOIN here ON relnamespace = here.oid WHERE NOT tgisinternal
+		UNION ALL SELECT pg_get_functiondef(f.oid) FROM pg_proc f JOIN here ON pronamespace = here.oid
+		UNION ALL SELECT 'version ' || max(version_id) FROM goose_db_version
+		ORDER BY line`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(lines) == 0 {
+		t.Fatalf("%d lines, %v", len(lines), err)
+	}
+	return lines
 }
 
 // migrationsSince returns the statements of the migrations on Postgres since a release.
