@@ -1,7 +1,9 @@
 package script
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,16 +18,28 @@ import (
 
 // migrated returns the address of a database with the present schema.
 func migrated(t *testing.T, _ string) (url, direct string) {
+	return prepared(t, (*gormdb.DB).Migrate), ""
+}
+
+// partitioned is migrated with partitioned tables.
+func partitioned(t *testing.T, _ string) (url, direct string) {
+	return prepared(t, func(db *gormdb.DB, ctx context.Context) error {
+		return errors.Join(db.Migrate(ctx), db.Partition(ctx, func(string, int64, bool) {}))
+	}), ""
+}
+
+// prepared returns the address of a database on which prepare was called.
+func prepared(t *testing.T, prepare func(*gormdb.DB, context.Context) error) (url string) {
 	url = postgres.URL(t)
 	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: url})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := db.Migrate(t.Context()); err != nil {
+	if err := prepare(db, t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return url, ""
+	return url
 }
 
 func TestThePreviousReleaseOnThePresentSchema(t *testing.T) {
@@ -50,7 +64,8 @@ var perServer = map[string]string{
 // shortly are the conversations with two servers that are held without a soak.
 var shortly = []string{"auth.txt", "billing.txt", "chat_keys.txt", "chat_quota.txt", "conventions.txt", "invitations.txt", "sync_feed.txt", "sync_files.txt", "tasks.txt", "task_order.txt"}
 
-// Each request of the previous release's conversations goes to the other server than the one before.
+// Each request of the previous release's conversations goes to the other server than the one before, and the
+// largest tables are partitioned.
 func TestThePreviousReleaseBesideThisOne(t *testing.T) {
 	r := previous.Get(t)
 	serve := func(t *testing.T, settings ...string) []*collabd.Server {
@@ -72,7 +87,7 @@ func TestThePreviousReleaseBesideThisOne(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			testProfile(t, profile{
-				name: name, root: r.Dir, database: migrated, serve: serve, isReverse: isReverse,
+				name: name, root: r.Dir, database: partitioned, serve: serve, isReverse: isReverse,
 				without: "Ids that are none are not found", // it expects that files cannot be moved
 				holds: func(file string) bool {
 					return perServer[file] == "" && (soak.Full() || slices.Contains(shortly, file))
