@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -36,16 +35,20 @@ type bench struct {
 	out    io.Writer
 	folder string // for everything that is written
 	binary string // the server
+	client string // the command-line client; empty until it is built
 	rounds int
 	warm   time.Duration // before each measurement
 	run    time.Duration // of each measurement
 	many   int           // rows of the large table of pages
 	quick  bool
+	rows   string     // of mirror, comma separated; empty: all
 	page   string     // the file that is written into; empty: none
 	found  partResult // by the part that runs
 
 	server   *postgres.Server // started when first asked for
 	postgres string           // its version
+
+	installed map[string]string // programs of peers by their names
 }
 
 // The parts, in the order in which they run.
@@ -65,6 +68,7 @@ var parts = []struct {
 	{"chat", (*bench).chat},
 	{"updates", (*bench).updates},
 	{"http2", (*bench).http2},
+	{"mirror", (*bench).mirror},
 	{"endurance", (*bench).endurance},
 }
 
@@ -98,6 +102,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	only := flags.String("only", "", "parts to run, comma separated: "+strings.Join(partNames(), ", ")+" (default all but endurance, which lasts ten minutes)")
 	flags.IntVar(&b.rounds, "rounds", 3, "rounds of each measurement")
 	flags.StringVar(&b.binary, "server", "", "a server that was built already (default: build ./cmd/collabd)")
+	flags.StringVar(&b.client, "client", "", "a client that was built already (default: build ./cmd/collab)")
+	flags.StringVar(&b.rows, "rows", "", "what the part mirror measures, comma separated: first, saved, idle, renamed, resumed (default all; the page is written only then)")
 	flags.StringVar(&b.page, "page", "", "a page to write the figures into, docs/performance.md")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -126,7 +132,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		}
 	}()
 	if b.binary == "" {
-		if err := b.build(ctx); err != nil {
+		b.binary = filepath.Join(b.folder, "collabd")
+		if err := b.build(ctx, b.binary, "./cmd/collabd"); err != nil {
 			return err
 		}
 	}
@@ -140,7 +147,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		if err := p.run(b, ctx); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		if b.page != "" && len(b.found.verdicts) > 0 {
+		if b.page != "" && (p.name != "mirror" || b.rows == "") && len(b.found.verdicts) > 0 {
 			if err := b.updatePage(p.name); err != nil {
 				return err
 			}
@@ -170,14 +177,9 @@ func choose(only string) (chosen []string, err error) {
 	return chosen, nil
 }
 
-func (b *bench) build(ctx context.Context) error {
-	b.binary = filepath.Join(b.folder, "collabd")
-	build := exec.CommandContext(ctx, "go", "build", "-o", b.binary, "./cmd/collabd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build ./cmd/collabd: %w\n%s", err, out)
-	}
-	return nil
+// build builds a program of a package.
+func (b *bench) build(ctx context.Context, program, from string) error {
+	return command(ctx, "", []string{"CGO_ENABLED=0"}, "go", "build", "-o", program, from)
 }
 
 // database makes a database on the one Postgres server, which waits for the

@@ -1,0 +1,771 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"collab/domain/upload"
+)
+
+// Goals of the synchroniser.
+var (
+	firstSync     = atMost("mirror", "time, of copying over net/http", "%.2f", 1.5)
+	firstOfPeers  = atMost("mirror", "time, of the peer's", "%.2f", 1)
+	savedMedian   = atMost("mirror", "p50 until it is on the other device", "%.0f ms", 700)
+	savedMost     = atMost("mirror", "p99 until it is on the other device", "%.0f ms", 1200)
+	idleResident  = atMost("mirror", "memory", "%.1f MB", 60)
+	idleProcessor = atMost("mirror", "share of a processor", "%.2f %%", 0.2)
+	renamedBytes  = atMost("mirror", "bytes sent and received, of the contents", "%.2f", 0.1)
+	resumedParts  = atMost("mirror", "bytes sent twice, in parts", "%.2f", 1)
+)
+
+// How directories are synchronised.
+const (
+	mirrorWorkers  = 8 // of the bare client, as many as collab has
+	mirrorPatience = 5 * time.Minute
+	mirrorPoll     = 50 * time.Millisecond // for the files of a directory
+	savePoll       = time.Millisecond      // for one file
+	filesInOne     = 100                   // directory
+)
+
+// mirrorRows are what mirror measures; the flag -rows chooses some.
+var mirrorRows = []struct {
+	name string
+	run  func(*bench, context.Context) error
+}{
+	{"first", (*bench).firstSyncs},
+	{"saved", (*bench).savedFiles},
+	{"idle", (*bench).idleClients},
+	{"renamed", (*bench).renamedDirectory},
+	{"resumed", (*bench).resumedFile},
+}
+
+// mirror measures the client that keeps directories the same.
+func (b *bench) mirror(ctx context.Context) error {
+	if b.client == "" {
+		b.client = filepath.Join(b.folder, "collab")
+		if err := b.build(ctx, b.client, "./cmd/collab"); err != nil {
+			return err
+		}
+	}
+	for _, row := range mirrorRows {
+		if b.rows != "" && !slices.Contains(strings.Split(b.rows, ","), row.name) {
+			continue
+		}
+		if err := row.run(b, ctx); err != nil {
+			return fmt.Errorf("%s: %w", row.name, err)
+		}
+	}
+	return nil
+}
+
+// replica is a directory that a client keeps the same as the shared files of an organisation.
+type replica struct {
+	b       *bench
+	dir     string
+	environ []string
+}
+
+// newReplica returns a replica in a new directory; address is the server's, or that of a meter before it.
+func (b *bench) newReplica(c *collab, address string) (*replica, error) {
+	home, err := os.MkdirTemp(b.folder, "replica-")
+	if err != nil {
+		return nil, err
+	}
+	r := &replica{b, filepath.Join(home, "files"), append(os.Environ(), "COLLAB_SERVER=http://"+address, "COLLAB_TOKEN="+c.token, "COLLAB_CONFIG_DIR="+home)}
+	return r, os.Mkdir(r.dir, 0o700)
+}
+
+// once makes both sides equal.
+func (r *replica) once(ctx context.Context) error {
+	c := exec.CommandContext(ctx, r.b.client, "sync", r.dir, "--once")
+	c.Env = r.environ
+	var problem bytes.Buffer
+	c.Stderr = &problem
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("collab sync: %w\n%s", err, problem.String())
+	}
+	return nil
+}
+
+// start starts a process that keeps both sides equal, and waits for its first round.
+func (r *replica) start(ctx context.Context) (*process, error) {
+	p, err := launch(filepath.Base(filepath.Dir(r.dir)), r.b.folder, "", r.b.client, r.environ, "sync", r.dir)
+	if err != nil {
+		return nil, err
+	}
+	err = until(ctx, mirrorPoll, func() bool {
+		text, err := os.ReadFile(p.log)
+		return err == nil && bytes.Contains(text, []byte(`"event":"round"`)) || p.command.ProcessState != nil
+	})
+	return p, err
+}
+
+// pair starts two replicas of one server that are kept the same.
+func (b *bench) pair(ctx context.Context, c *collab, address string) (dirs [2]string, stop func() error, err error) {
+	var started []*process
+	stop = func() error {
+		var errs []error
+		for _, p := range started {
+			errs = append(errs, p.stop())
+		}
+		return errors.Join(errs...)
+	}
+	for i := range dirs {
+		r, err := b.newReplica(c, address)
+		if err != nil {
+			return dirs, stop, err
+		}
+		p, err := r.start(ctx)
+		if p != nil {
+			started = append(started, p)
+		}
+		if err != nil {
+			return dirs, stop, err
+		}
+		dirs[i] = r.dir
+	}
+	return dirs, stop, nil
+}
+
+// until waits until a condition holds, for at most mirrorPatience.
+func until(ctx context.Context, poll time.Duration, holds func() bool) error {
+	for deadline := time.Now().Add(mirrorPatience); !holds(); {
+		if time.Now().After(deadline) {
+			return errors.New("the directories do not become the same")
+		}
+		if err := rest(ctx, poll); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill makes n files of random bytes in directories.
+func fill(dir string, n, size int) error {
+	content := randomBytes(n + size) // each file has another piece of it
+	for i := range n {
+		file := filepath.Join(dir, fmt.Sprintf("d%04d/f%06d.bin", i/filesInOne, i))
+		if i%filesInOne == 0 {
+			if err := os.Mkdir(filepath.Dir(file), 0o777); err != nil {
+				return err
+			}
+		}
+		if err := os.WriteFile(file, content[i:i+size], 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each calls fn with the files of a directory, but for those of programs that keep it the same.
+func each(dir string, fn func(path string) error) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		hidden := path != dir && strings.HasPrefix(filepath.Base(path), ".")
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || err == nil && hidden && !e.IsDir():
+			return nil
+		case err == nil && e.IsDir() && hidden:
+			return fs.SkipDir
+		case err != nil || e.IsDir():
+			return err
+		}
+		return fn(path)
+	})
+}
+
+// count returns how many files a directory has.
+func count(dir string) (n int) {
+	_ = each(dir, func(string) error { n++; return nil })
+	return n
+}
+
+// compare returns an error unless two directories have the same files.
+func compare(a, z string) error {
+	err := each(a, func(path string) error {
+		one, err := os.ReadFile(path)
+		two, other := os.ReadFile(z + strings.TrimPrefix(path, a))
+		if err == nil && other == nil && !bytes.Equal(one, two) {
+			err = fmt.Errorf("%s differs", path)
+		}
+		return errors.Join(err, other)
+	})
+	if n, m := count(a), count(z); err == nil && n != m {
+		err = fmt.Errorf("%d files are %d", n, m)
+	}
+	return err
+}
+
+// timed returns how long fn takes, after what was written before is on the disk.
+func timed(fn func() error) (time.Duration, error) {
+	syscall.Sync()
+	began := time.Now()
+	err := fn()
+	return time.Since(began), err
+}
+
+// legs are how long a first synchronisation took.
+type legs struct{ up, down time.Duration }
+
+func (l legs) both() time.Duration { return l.up + l.down }
+
+func secondsOf(d time.Duration) string { return fmt.Sprintf("%.2f", d.Seconds()) }
+
+// firstSyncs measures how long many small files take from one directory over the server to another.
+func (b *bench) firstSyncs(ctx context.Context) error {
+	n, size := 10_000, 4*kib
+	if b.quick {
+		n = 1_000
+	}
+	others := b.peers(ctx)
+	var ours, bare []legs
+	theirs := make([][]legs, len(others))
+	for range b.rounds {
+		from, err := os.MkdirTemp(b.folder, "from-")
+		if err != nil {
+			return err
+		}
+		if err := fill(from, n, size); err != nil {
+			return err
+		}
+		l, err := b.syncFirst(ctx, from)
+		if err != nil {
+			return err
+		}
+		ours = append(ours, l)
+		if l, err = b.copyFirst(ctx, from); err != nil {
+			return err
+		}
+		bare = append(bare, l)
+		for i, p := range others {
+			l, err := p.first(ctx, b, from)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			theirs[i] = append(theirs[i], l)
+		}
+		if err := os.RemoveAll(from); err != nil {
+			return err
+		}
+	}
+	t := b.newTable(fmt.Sprintf("First sync of %d files of %d KiB from one directory to another, Collab by a server on SQLite (net/http: %d at a time, each file is hashed and synced by the bare server, and by the client that gets it; others: from directory to directory, without a server)", n, size/kib, mirrorWorkers),
+		"", "s to the server", "s from it", "together", "ratio of Collab", "")
+	both := func(l legs) float64 { return float64(l.both()) }
+	row := func(name string, l []legs, of *goal) {
+		cells := []string{name, "", "", secondsOf(median(l, legs.both)), "", ""}
+		if median(l, func(l legs) time.Duration { return l.down }) > 0 {
+			cells[1], cells[2] = secondsOf(median(l, func(l legs) time.Duration { return l.up })), secondsOf(median(l, func(l legs) time.Duration { return l.down }))
+		}
+		if of != nil {
+			share := ratio(ours, l, both)
+			cells[4], cells[5] = fmt.Sprintf("%.2f", share), b.judge(of, fmt.Sprintf("first sync of %d files, %s", n, name), share)
+		}
+		t.row(cells...)
+	}
+	row("Collab", ours, nil)
+	row("net/http", bare, firstSync)
+	for i, p := range others {
+		row(p.name, theirs[i], firstOfPeers)
+	}
+	t.print()
+	return nil
+}
+
+// syncFirst measures the client.
+func (b *bench) syncFirst(ctx context.Context, from string) (l legs, err error) {
+	c, err := b.startCollab(ctx, "collabd-mirror", "sqlite")
+	if err != nil {
+		return l, err
+	}
+	defer func() { err = errors.Join(err, c.stop(), os.RemoveAll(c.folder)) }()
+	var sides [2]*replica
+	for i := range sides {
+		if sides[i], err = b.newReplica(c, c.address); err != nil {
+			return l, err
+		}
+	}
+	// The first directory has the files where the replica is to be.
+	if err := errors.Join(os.Remove(sides[0].dir), os.CopyFS(sides[0].dir, os.DirFS(from))); err != nil {
+		return l, err
+	}
+	if l.up, err = timed(func() error { return sides[0].once(ctx) }); err != nil {
+		return l, err
+	}
+	if l.down, err = timed(func() error { return sides[1].once(ctx) }); err != nil {
+		return l, err
+	}
+	return l, errors.Join(compare(from, sides[1].dir), os.RemoveAll(sides[0].dir), os.RemoveAll(sides[1].dir))
+}
+
+// copyFirst measures the floor: the same files by a bare server.
+func (b *bench) copyFirst(ctx context.Context, from string) (l legs, err error) {
+	bare, err := b.startBare(ctx, "")
+	if err != nil {
+		return l, err
+	}
+	defer func() { err = errors.Join(err, bare.stop(), os.RemoveAll(bare.folder)) }()
+	var paths []string
+	if err := each(from, func(path string) error { paths = append(paths, path); return nil }); err != nil {
+		return l, err
+	}
+	to, err := os.MkdirTemp(b.folder, "to-")
+	if err != nil {
+		return l, err
+	}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: mirrorWorkers}}
+	defer client.CloseIdleConnections()
+	ids, sums := make([]string, len(paths)), make([]string, len(paths))
+	if l.up, err = timed(func() error {
+		return inParallel(len(paths), func(i int) (err error) {
+			ids[i], sums[i], err = copyUp(ctx, client, bare.address, paths[i])
+			return err
+		})
+	}); err != nil {
+		return l, err
+	}
+	if l.down, err = timed(func() error {
+		return inParallel(len(paths), func(i int) error {
+			return copyDown(ctx, client, bare.address, ids[i], sums[i], to+strings.TrimPrefix(paths[i], from))
+		})
+	}); err != nil {
+		return l, err
+	}
+	return l, errors.Join(compare(from, to), os.RemoveAll(to))
+}
+
+// inParallel calls fn for each number below n, mirrorWorkers at a time.
+func inParallel(n int, fn func(i int) error) error {
+	next := make(chan int)
+	results := make(chan error, mirrorWorkers)
+	for range mirrorWorkers {
+		go func() {
+			var err error
+			for i := range next {
+				if err == nil {
+					err = fn(i)
+				}
+			}
+			results <- err
+		}()
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	var errs []error
+	for range mirrorWorkers {
+		errs = append(errs, <-results)
+	}
+	return errors.Join(errs...)
+}
+
+// copyUp posts a file to the bare server and returns what it is called there.
+func copyUp(ctx context.Context, client *http.Client, address, path string) (id, checksum string, err error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", err
+	}
+	sum := sha256.Sum256(content)
+	answer, err := request(ctx, client, "POST", "http://"+address+bareUploads, content)
+	if err != nil {
+		return "", "", err
+	}
+	var made struct{ ID, Checksum string }
+	if err := json.Unmarshal(answer, &made); err != nil {
+		return "", "", err
+	}
+	if made.Checksum != hex.EncodeToString(sum[:]) {
+		err = fmt.Errorf("%s has another checksum", path)
+	}
+	return made.ID, made.Checksum, err
+}
+
+// copyDown gets a file of the bare server and stores it durably.
+func copyDown(ctx context.Context, client *http.Client, address, id, checksum, path string) error {
+	content, err := request(ctx, client, "GET", "http://"+address+bareUploads+"/"+id, nil)
+	if err != nil {
+		return err
+	}
+	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != checksum {
+		return fmt.Errorf("%s has another checksum", path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	f, err := os.Create(path + ".new")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+func request(ctx context.Context, client *http.Client, method, address string, content []byte) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s %s: %s", method, address, answer.Status)
+	}
+	return body, err
+}
+
+// savedFiles measures the time from saving a file to its being in the other directory.
+func (b *bench) savedFiles(ctx context.Context) (err error) {
+	saves := 300
+	if b.quick {
+		saves = 30
+	}
+	t := b.newTable(fmt.Sprintf("From saving a file of 4 KiB to its being in another directory, %d times after pauses of up to 500 ms, Collab by a server on SQLite", saves),
+		"", "p50 ms", "", "p99 ms", "")
+	c, err := b.startCollab(ctx, "collabd-mirror-saved", "sqlite")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stop()) }()
+	dirs, stop, err := b.pair(ctx, c, c.address)
+	if err == nil {
+		var took []time.Duration
+		if took, err = save(ctx, dirs[0], dirs[1], saves); err == nil {
+			p50, p99 := millisOf(took[len(took)/2]), millisOf(took[len(took)*99/100])
+			t.row("Collab", fmt.Sprintf("%.0f", p50), b.judge(savedMedian, "saved file", p50), fmt.Sprintf("%.0f", p99), b.judge(savedMost, "saved file", p99))
+		}
+	}
+	if err := errors.Join(err, stop()); err != nil {
+		return err
+	}
+	for _, p := range b.peers(ctx) {
+		if len(p.serve) == 0 {
+			continue // it ends, and would have to be started for each file
+		}
+		took, err := p.saved(ctx, b, min(saves, 50))
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		t.row(p.name, fmt.Sprintf("%.0f", millisOf(took[len(took)/2])), "", fmt.Sprintf("%.0f", millisOf(took[len(took)*99/100])), "")
+	}
+	t.print()
+	return nil
+}
+
+// save saves n files in one directory, one after the other, and returns the times until they are in the
+// other one, in order.
+func save(ctx context.Context, from, to string, n int) (took []time.Duration, err error) {
+	random := rand.New(rand.NewPCG(7, 7))
+	for i := range n + 1 {
+		if err := rest(ctx, time.Duration(random.Int64N(int64(500*time.Millisecond)))); err != nil {
+			return nil, err
+		}
+		content, name := randomBytes(4*kib+i), fmt.Sprintf("saved%d", i%10)
+		if err := os.WriteFile(filepath.Join(from, name), content, 0o666); err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		if err := until(ctx, savePoll, func() bool {
+			info, err := os.Stat(filepath.Join(to, name))
+			return err == nil && info.Size() == int64(len(content))
+		}); err != nil {
+			return nil, err
+		}
+		if i > 0 { // the first one waits for the programs to have started
+			took = append(took, time.Since(began))
+		}
+		if got, err := os.ReadFile(filepath.Join(to, name)); err != nil || !bytes.Equal(got, content) {
+			return nil, fmt.Errorf("%s has other content, %v", name, err)
+		}
+	}
+	slices.Sort(took)
+	return took, nil
+}
+
+// idleClients measures what a client takes that keeps many files the same while nothing happens.
+func (b *bench) idleClients(ctx context.Context) (err error) {
+	n, settled, watched := 100_000, 90*time.Second, time.Minute
+	if b.quick {
+		n, settled, watched = 10_000, 3*time.Second, 5*time.Second
+	}
+	c, err := b.startCollab(ctx, "collabd-mirror-idle", "sqlite")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stop()) }()
+	r, err := b.newReplica(c, c.address)
+	if err != nil {
+		return err
+	}
+	if err := fill(r.dir, n, 100); err != nil {
+		return err
+	}
+	first, err := timed(func() error { return r.once(ctx) })
+	if err != nil {
+		return err
+	}
+	p, err := r.start(ctx)
+	if p != nil {
+		defer func() { err = errors.Join(err, p.stop()) }()
+	}
+	if err != nil {
+		return err
+	}
+	started := time.Since(p.began)
+	if err := rest(ctx, settled); err != nil {
+		return err
+	}
+	most, err := p.peak()
+	if err != nil {
+		return err
+	}
+	before, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	if err := rest(ctx, watched); err != nil {
+		return err
+	}
+	after, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	held, err := p.resident()
+	if err != nil {
+		return err
+	}
+	share := 100 * float64(after-before) / float64(watched)
+	load := fmt.Sprintf("idle with %d files", n)
+	t := b.newTable(fmt.Sprintf("A client with %d files of 100 bytes in %d directories", n, n/filesInOne),
+		"s of the first sync", "s of a start", "MB at most", "MB idle", "", fmt.Sprintf("of a processor in %v", watched), "")
+	t.row(secondsOf(first), secondsOf(started), fmt.Sprintf("%.1f", float64(most)/1e6), fmt.Sprintf("%.1f", float64(held)/1e6),
+		b.judge(idleResident, load, float64(held)/1e6), fmt.Sprintf("%.2f %%", share), b.judge(idleProcessor, load, share))
+	t.print()
+	return nil
+}
+
+// renamedDirectory measures what another name of a directory moves.
+func (b *bench) renamedDirectory(ctx context.Context) (err error) {
+	n, size := 1_000, 16*kib
+	c, err := b.startCollab(ctx, "collabd-mirror-renamed", "sqlite")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stop()) }()
+	m, err := newMeter(c.address)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	dirs, stop, err := b.pair(ctx, c, m.address())
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return err
+	}
+	if err := fill(dirs[0], n, size); err != nil {
+		return err
+	}
+	if err := until(ctx, mirrorPoll, func() bool { return count(dirs[1]) == n }); err != nil {
+		return err
+	}
+	if err := rest(ctx, settling); err != nil {
+		return err
+	}
+	name := func(i int, name string) string { return filepath.Join(dirs[i], name) }
+	if err := os.Mkdir(name(0, "in"), 0o777); err != nil {
+		return err
+	}
+	before, began := m.bytes(), time.Now()
+	for d := range n / filesInOne {
+		if err := os.Rename(name(0, fmt.Sprintf("d%04d", d)), name(0, fmt.Sprintf("in/d%04d", d))); err != nil {
+			return err
+		}
+	}
+	if err := until(ctx, mirrorPoll, func() bool { return count(name(1, "in")) == n && count(dirs[1]) == n }); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	if err := rest(ctx, settling); err != nil { // what a content would still move
+		return err
+	}
+	share := float64(m.bytes()-before) / float64(2*n*size)
+	t := b.newTable(fmt.Sprintf("%d files of %d KiB in directories that get another name, two clients", n, size/kib), "s until the other has it", "KiB moved", "of the contents, up and down", "")
+	t.row(secondsOf(took), fmt.Sprint((m.bytes()-before)/kib), fmt.Sprintf("%.3f", share), b.judge(renamedBytes, fmt.Sprintf("renamed directories of %d files", n), share))
+	t.print()
+	return compare(dirs[0], dirs[1])
+}
+
+// resumedFile measures what is sent twice of a large file whose connection is cut in the middle.
+func (b *bench) resumedFile(ctx context.Context) (err error) {
+	size := int64(1 << 30)
+	if b.quick {
+		size = 64 * mib
+	}
+	c, err := b.startCollab(ctx, "collabd-mirror-resumed", "sqlite", fmt.Sprint("COLLAB_MAX_UPLOAD_BYTES=", 2*size))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.stop(), os.RemoveAll(c.folder)) }()
+	m, err := newMeter(c.address)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	t := b.newTable(fmt.Sprintf("A file of %d MiB whose connection is cut in the middle (part: %d MiB)", size/mib, upload.PartSize/mib), "", "s", "KiB moved twice", "parts", "")
+	var dirs [2]string
+	for i, way := range []string{"upload", "download"} {
+		r, err := b.newReplica(c, m.address())
+		if err != nil {
+			return err
+		}
+		if dirs[i] = r.dir; i == 0 {
+			if err := writeLarge(filepath.Join(r.dir, "large"), size); err != nil {
+				return err
+			}
+		}
+		before := m.bytes()
+		m.cutAfter(size / 2)
+		took, err := timed(func() (err error) {
+			for range 3 { // by hand, as far as the client does not go on by itself
+				if err = r.once(ctx); err == nil {
+					break
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		twice := max(0, m.bytes()-before-size)
+		parts := float64(twice) / upload.PartSize
+		t.row(way, secondsOf(took), fmt.Sprint(twice/kib), fmt.Sprintf("%.2f", parts), b.judge(resumedParts, fmt.Sprintf("%s of %d MiB, cut", way, size/mib), parts))
+	}
+	t.print()
+	return errors.Join(compare(dirs[0], dirs[1]), os.RemoveAll(dirs[0]), os.RemoveAll(dirs[1]))
+}
+
+// writeLarge writes a file whose blocks differ.
+func writeLarge(path string, size int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	block := randomBytes(mib)
+	for i := int64(0); i < size && err == nil; i += mib {
+		copy(block, fmt.Sprint(i))
+		_, err = f.Write(block)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// meter passes connections on to a server, counts the bytes in both directions, and cuts all of them once.
+type meter struct {
+	listener net.Listener
+	to       string
+
+	mu    sync.Mutex
+	moved int64
+	cut   int64 // how many more bytes are moved before connections are cut; 0: they are not
+	open  map[net.Conn]bool
+}
+
+func newMeter(to string) (*meter, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	m := &meter{listener: l, to: to, open: map[net.Conn]bool{}}
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			go m.pass(c)
+		}
+	}()
+	return m, nil
+}
+
+func (m *meter) address() string { return m.listener.Addr().String() }
+
+func (m *meter) close() { _ = m.listener.Close() }
+
+func (m *meter) bytes() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.moved
+}
+
+// cutAfter cuts the connections that are open after so many more bytes.
+func (m *meter) cutAfter(n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cut = n
+}
+
+func (m *meter) pass(client net.Conn) {
+	defer client.Close()
+	server, err := dialReset(m.to)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	for _, c := range []net.Conn{client, server} {
+		m.mu.Lock()
+		m.open[c] = true
+		m.mu.Unlock()
+		defer func() {
+			m.mu.Lock()
+			delete(m.open, c)
+			m.mu.Unlock()
+		}()
+	}
+	go func() {
+		defer client.Close()
+		_, _ = io.Copy(metered{client, m}, server)
+	}()
+	_, _ = io.Copy(metered{server, m}, client)
+}
+
+// metered counts what is written.
+type metered struct {
+	io.Writer
+	m *meter
+}
+
+func (w metered) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	w.m.moved += int64(n)
+	if w.m.cut > 0 {
+		if w.m.cut -= int64(n); w.m.cut <= 0 {
+			w.m.cut = 0
+			for c := range w.m.open {
+				_ = c.Close()
+			}
+		}
+	}
+	return n, err
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// peer is another program that keeps two directories the same. In its arguments {a} and {z} stand for
+// the directories, and {home} for that of its own files. That both are the same is seen by the files.
+type peer struct {
+	name    string
+	install func(ctx context.Context, b *bench) (program string, err error)
+	prepare func(ctx context.Context, program, home, a, z string) error // nil: nothing
+	serve   [][]string                                                  // processes that go on
+	once    []string                                                    // one that ends; it is repeated until the others are ready
+
+	program string
+}
+
+// peers returns the peers that can be had here. The others are named on standard error.
+func (b *bench) peers(ctx context.Context) (found []*peer) {
+	all := []*peer{
+		{name: "Unison", install: unpacked("unison-2.52", "unison-2.52"), once: []string{"{a}", "{z}", "-batch", "-auto", "-silent"}},
+		{name: "rclone bisync", install: unpacked("rclone", "rclone"), once: []string{"bisync", "{a}", "{z}", "--resync", "--workdir", "{home}/work", "--transfers", fmt.Sprint(mirrorWorkers)}},
+		{name: "Syncthing", install: unpacked("syncthing", "syncthing"), prepare: prepareSyncthing, serve: [][]string{
+			{"serve", "--home", "{home}/a", "--no-browser", "--no-restart", "--no-upgrade"},
+			{"serve", "--home", "{home}/z", "--no-browser", "--no-restart", "--no-upgrade"},
+		}},
+		{name: "Mutagen", install: builtMutagen, serve: [][]string{{"daemon", "run"}}, once: []string{"sync", "create", "{a}", "{z}"}},
+	}
+	for _, p := range all {
+		if b.installed[p.name] == "" {
+			program, err := p.install(ctx, b)
+			if err != nil {
+				fmt.Fprintf(os.Stderr, "%s is left out: %v\n", p.name, err)
+				continue
+			}
+			if b.installed == nil {
+				b.installed = map[string]string{}
+			}
+			b.installed[p.name] = program
+		}
+		p.program = b.installed[p.name]
+		found = append(found, p)
+	}
+	return found
+}
+
+// unpacked returns a function that unpacks a program of a Debian package.
+func unpacked(name, program string) func(context.Context, *bench) (string, error) {
+	return func(ctx context.Context, b *bench) (string, error) {
+		to := filepath.Join(b.folder, "package-"+name)
+		if err := os.Mkdir(to, 0o700); err != nil {
+			return "", err
+		}
+		if err := command(ctx, to, nil, "apt-get", "download", name); err != nil {
+			return "", err
+		}
+		files, err := filepath.Glob(filepath.Join(to, "*.deb"))
+		if err != nil || len(files) != 1 {
+			return "", errors.Join(err, fmt.Errorf("apt-get download %s left %d files", name, len(files)))
+		}
+		return filepath.Join(to, "usr/bin", program), command(ctx, to, nil, "dpkg-deb", "-x", files[0], to)
+	}
+}
+
+// mutagenVersion is the newest that the Go module proxy resolves.
+const mutagenVersion = "github.com/mutagen-io/mutagen@v0.18.1"
+
+// builtMutagen builds Mutagen from its module, without the parts of another licence.
+func builtMutagen(ctx context.Context, b *bench) (string, error) {
+	environ := []string{"CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off"}
+	download := exec.CommandContext(ctx, "go", "mod", "download", "-json", mutagenVersion)
+	download.Dir, download.Env = b.folder, append(os.Environ(), environ...)
+	text, err := download.Output()
+	if err != nil {
+		return "", fmt.Errorf("go mod download %s: %w", mutagenVersion, err)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(text, &module); err != nil {
+		return "", err
+	}
+	program := filepath.Join(b.folder, "mutagen")
+	return program, command(ctx, module.Dir, environ, "go", "build", "-tags=mutagencli", "-o", program, "./cmd/mutagen")
+}
+
+// prepareSyncthing makes two devices that know each other and nobody else. Of the watcher's delay a second
+// is the least.
+func prepareSyncthing(ctx context.Context, program, home, a, z string) error {
+	var devices string
+	var ids, addresses [2]string
+	for i, name := range []string{"a", "z"} {
+		at := filepath.Join(home, name)
+		if err := command(ctx, home, nil, program, "generate", "--home", at, "--no-default-folder", "--skip-port-probing"); err != nil {
+			return err
+		}
+		id, err := exec.CommandContext(ctx, program, "--home", at, "--device-id").Output()
+		if err != nil {
+			return err
+		}
+		if addresses[i], err = freeAddress(); err != nil {
+			return err
+		}
+		ids[i] = strings.TrimSpace(string(id))
+		devices += fmt.Sprintf(`<device id=%q name=%q><address>tcp://%s</address></device>`, ids[i], name, addresses[i])
+	}
+	for i, dir := range []string{a, z} {
+		text := fmt.Sprintf(`<configuration version="36">
+<folder id="bench" path=%q type="sendreceive" rescanIntervalS="3600" fsWatcherEnabled="true" fsWatcherDelayS="1"><device id=%q></device><device id=%q></device></folder>
+%s<gui enabled="false"></gui>
+<options><listenAddress>tcp://%s</listenAddress><globalAnnounceEnabled>false</globalAnnounceEnabled><localAnnounceEnabled>false</localAnnounceEnabled>
+<reconnectionIntervalS>1</reconnectionIntervalS><relaysEnabled>false</relaysEnabled><natEnabled>false</natEnabled><urAccepted>-1</urAccepted><crashReportingEnabled>false</crashReportingEnabled>
+<stunKeepaliveStartS>0</stunKeepaliveStartS></options></configuration>`, dir, ids[0], ids[1], devices, addresses[i])
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, ".stfolder"), 0o700), os.WriteFile(filepath.Join(home, []string{"a", "z"}[i], "config.xml"), []byte(text), 0o600)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// command runs a program that ends, with more variables of the environment.
+func command(ctx context.Context, dir string, environ []string, program string, args ...string) error {
+	c := exec.CommandContext(ctx, program, args...)
+	c.Dir, c.Env = dir, append(os.Environ(), environ...)
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(program), err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// directories makes the directories of a run, and returns arguments with them in the place of their names.
+func (p *peer) directories(b *bench) (home, a, z string, fill func(args []string) []string, err error) {
+	if home, err = os.MkdirTemp(b.folder, "peer-"); err != nil {
+		return
+	}
+	a, z = filepath.Join(home, "from"), filepath.Join(home, "to")
+	names := strings.NewReplacer("{a}", a, "{z}", z, "{home}", home)
+	return home, a, z, func(args []string) (filled []string) {
+		for _, arg := range args {
+			filled = append(filled, names.Replace(arg))
+		}
+		return filled
+	}, os.Mkdir(z, 0o777)
+}
+
+// start starts the programs, and returns a function that stops those that go on.
+func (p *peer) start(ctx context.Context, b *bench, home string, fill func([]string) []string) (stop func() error, err error) {
+	environ := []string{"HOME=" + home, "UNISON=" + home, "MUTAGEN_DATA_DIRECTORY=" + home, "MUTAGEN_DISABLE_AUTOSTART=1"}
+	var started []*process
+	stop = func() error {
+		for _, s := range started {
+			_ = s.stop() // some end with an error when they are told to end
+		}
+		return os.RemoveAll(home)
+	}
+	for i, args := range p.serve {
+		s, err := launch(fmt.Sprintf("%s-%d", strings.Fields(p.name)[0], i), home, "", p.program, append(os.Environ(), environ...), fill(args)...)
+		if err != nil {
+			return stop, err
+		}
+		started = append(started, s)
+	}
+	if p.once == nil {
+		return stop, nil
+	}
+	for range 50 {
+		if err = command(ctx, home, environ, p.program, fill(p.once)...); err == nil || len(p.serve) == 0 {
+			break
+		}
+		if err := rest(ctx, 100*time.Millisecond); err != nil {
+			return stop, err
+		}
+	}
+	return stop, err
+}
+
+// first measures how long a directory takes to be in another one.
+func (p *peer) first(ctx context.Context, b *bench, from string) (l legs, err error) {
+	home, a, z, fill, err := p.directories(b)
+	if err != nil {
+		return l, err
+	}
+	if err := os.CopyFS(a, os.DirFS(from)); err != nil {
+		return l, err
+	}
+	if p.prepare != nil {
+		if err := p.prepare(ctx, p.program, home, a, z); err != nil {
+			return l, err
+		}
+	}
+	n, stop := count(a), func() error { return nil }
+	l.up, err = timed(func() (err error) {
+		if stop, err = p.start(ctx, b, home, fill); err != nil {
+			return err
+		}
+		return until(ctx, mirrorPoll, func() bool { return count(z) == n })
+	})
+	if err == nil {
+		err = compare(a, z)
+	}
+	return l, errors.Join(err, stop())
+}
+
+// saved measures what save does.
+func (p *peer) saved(ctx context.Context, b *bench, n int) (took []time.Duration, err error) {
+	home, a, z, fill, err := p.directories(b)
+	if err == nil {
+		err = os.Mkdir(a, 0o777)
+	}
+	if err == nil && p.prepare != nil {
+		err = p.prepare(ctx, p.program, home, a, z)
+	}
+	if err != nil {
+		return nil, err
+	}
+	stop, err := p.start(ctx, b, home, fill)
+	if err == nil {
+		took, err = save(ctx, a, z, n)
+	}
+	return took, errors.Join(err, stop())
+}
