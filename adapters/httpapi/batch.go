@@ -72,7 +72,7 @@ func (a *api) batchFiles(c *call) error {
 		var outcomes []objects.Outcome
 		if failed == nil {
 			if outcomes, failed = a.Objects.Batch(c.r.Context(), actor, operations, c.yield); failed != nil {
-				if index == 0 {
+				if index+len(outcomes) == 0 {
 					return failed
 				}
 				a.classify(c, failed)
@@ -81,7 +81,7 @@ func (a *api) batchFiles(c *call) error {
 		held := len(answer)
 		for i, op := range operations {
 			outcome := objects.Outcome{Err: failed}
-			if failed == nil {
+			if i < len(outcomes) {
 				outcome = outcomes[i]
 			}
 			answer = append(appendOutcome(answer, index, op, outcome), '\n')
@@ -163,19 +163,19 @@ func appendOutcome(dst []byte, index int, op objects.Operation, o objects.Outcom
 	if op.Action == objects.PutFile && op.Object == "" {
 		status = http.StatusCreated
 	}
+	file := o.Object
 	var problem errorView
 	if o.Err != nil {
 		problem = viewError(o.Err)
 		status = problem.Status
 	}
+	if problem.Stored != nil {
+		file = *problem.Stored
+	}
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(index), 10)
 	dst = append(dst, `,"status":`...)
 	dst = strconv.AppendInt(dst, int64(status), 10)
-	file := o.Object
-	if conflict := (*objects.ConflictError)(nil); errors.As(o.Err, &conflict) {
-		file = conflict.Stored
-	}
 	if file.ID != "" && (op.Action != objects.DeleteFile || o.Err != nil) {
 		dst = append(dst, `,"file":`...)
 		dst = appendObject(dst, file)

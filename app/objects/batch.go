@@ -26,6 +26,10 @@ const (
 	// them others can write.
 	MaxTogether = 500
 
+	// maxSteps is the most steps of one transaction of a batch. A step stores operations that do not
+	// depend on each other.
+	maxSteps = 16
+
 	// MaxBatchFile is the largest content of a file in a batch, in bytes. No MaxSize is less.
 	MaxBatchFile = 1 << 20
 
@@ -73,56 +77,59 @@ type Outcome struct {
 	Err    error         // nil: the operation was carried out
 }
 
-// batch is the operations that are stored in one transaction. Slices have an element for each
-// operation.
+// batch is the operations of a call of Batch.
 type batch struct {
 	*Objects
-	operations []Operation
-	refused    []error // before the transaction
-	made       []id.Object
-	contents   []object.Content
-	wrong      []error // of contents
-	mimeTypes  []string
+	operations []batchOperation
+	done       int // how many were carried out, from the first on
+}
+
+// batchOperation is an operation of a batch.
+type batchOperation struct {
+	Operation
+	refused  error          // before the transaction; nil: it was not
+	made     id.Object      // the id of a new object
+	mimeType string         // of the content
+	content  object.Content // without a blob: nothing is written
+	wrong    error          // of the content
 }
 
 // Batch carries out at most MaxTogether operations in their order, each of which succeeds or fails
-// as Create, Replace and Delete do. An error means that none was carried out. Storing is that of an
-// Upload.
+// as Create, Replace, Move and Delete do. It returns the outcomes of those that were carried out, from the
+// first on, and if these are not all of them, why the others were not. Storing is that of an Upload.
 func (s *Objects) Batch(ctx context.Context, actor org.Actor, operations []Operation, storing func() (stored func() error)) ([]Outcome, error) {
 	if err := actor.CheckWrite(); err != nil {
 		return nil, err
 	}
-	n := len(operations)
-	b := &batch{
-		Objects: s, operations: operations,
-		refused: make([]error, n), made: make([]id.Object, n), contents: make([]object.Content, n), wrong: make([]error, n), mimeTypes: make([]string, n),
+	b := &batch{Objects: s, operations: make([]batchOperation, len(operations))}
+	for i, op := range operations {
+		b.operations[i].Operation = op
 	}
 	if err := b.examine(ctx, actor); err != nil {
 		return nil, err
 	}
-	if err := b.storeContents(ctx, actor, storing); err != nil {
-		return nil, b.discardContents(ctx, actor.Org, err)
-	}
-	outcomes, err := b.store(ctx, actor)
-	if fault.Is(err, fault.NotFound) {
-		// A workspace or team was deleted during the transaction.
-		if actor, err = s.Reauthorize(ctx, actor); err == nil {
-			outcomes, err = b.store(ctx, actor)
+	outcomes := make([]Outcome, len(operations))
+	err := b.storeContents(ctx, actor, storing)
+	for reauthorized := false; err == nil && b.done < len(operations); {
+		err = b.store(ctx, actor, outcomes)
+		if fault.Is(err, fault.NotFound) && !reauthorized {
+			// A workspace or team was deleted during the transaction.
+			reauthorized = true
+			actor, err = s.Reauthorize(ctx, actor)
 		}
 	}
 	if err != nil {
-		err = b.discardContents(ctx, actor.Org, err)
+		b.discardContents(ctx, actor.Org)
 	}
-	return outcomes, err
+	return outcomes[:b.done], err
 }
 
-// discardContents discards the blobs of a batch that failed, and returns why it failed. If the
-// transaction was committed nevertheless, or discarding fails, it does nothing: upkeep collects what was
-// announced.
-func (b *batch) discardContents(ctx context.Context, o id.Org, why error) error {
+// discardContents discards the blobs of the operations that were not carried out. If their transaction
+// was committed nevertheless, or discarding fails, it does nothing: upkeep collects what was announced.
+func (b *batch) discardContents(ctx context.Context, o id.Org) {
 	names := b.blobs()
 	if len(names) == 0 {
-		return why
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTimeout)
 	defer cancel()
@@ -132,23 +139,22 @@ func (b *batch) discardContents(ctx context.Context, o id.Org, why error) error 
 		}
 		return r.Storage().BlobNames().Discard(ctx, o, names, b.Clock.Now())
 	})
-	return why
 }
 
-// blobs returns the names of the blobs of all operations that are not refused.
+// blobs returns the names of the blobs of all operations that are neither refused nor carried out.
 func (b *batch) blobs() (names []string) {
-	for i, c := range b.contents {
-		if b.refused[i] == nil && c.Blob != "" {
-			names = append(names, c.Blob)
+	for _, op := range b.operations[b.done:] {
+		if op.refused == nil && op.content.Blob != "" {
+			names = append(names, op.content.Blob)
 		}
 	}
 	return names
 }
 
-// existing returns the objects that the operations name.
+// existing returns the objects that the operations name which were not carried out yet.
 func (b *batch) existing(ctx context.Context, r ports.Records, o id.Org) (map[id.Object]object.Object, error) {
 	var ids []id.Object
-	for _, op := range b.operations {
+	for _, op := range b.operations[b.done:] {
 		if op.Object != "" {
 			ids = append(ids, op.Object)
 		}
@@ -182,7 +188,7 @@ func (b *batch) findObject(i int, actor org.Actor, there map[id.Object]object.Ob
 	if op.Object == "" {
 		d := op.Draft
 		d.MimeType = op.MimeType
-		o, err = object.New(b.made[i], actor, d)
+		o, err = object.New(op.made, actor, d)
 	} else {
 		var ok bool
 		if o, ok = there[op.Object]; !ok || !o.VisibleTo(actor) {
@@ -208,22 +214,23 @@ func (b *batch) examine(ctx context.Context, actor org.Actor) error {
 	var earlier footprint
 	var keys []string // of new objects
 	asked := map[int]object.Object{}
-	for i, op := range b.operations {
-		if b.refused[i] = op.Err; op.Err != nil {
+	for i := range b.operations {
+		op := &b.operations[i]
+		if op.refused = op.Err; op.Err != nil {
 			continue
 		}
 		if op.Object == "" {
-			b.made[i] = id.Object(b.IDs.New())
+			op.made = id.Object(b.IDs.New())
 		}
 		c, err := b.find(i, actor, there, b.Clock.Now())
 		independent := !earlier.touches(c.was)
 		if c.was.ID == "" || err != nil && independent {
-			b.refused[i] = against(there[op.Object], err)
+			op.refused = against(there[op.Object], err)
 			continue
 		}
 		if op.Action == PutFile {
-			if b.wrong[i] = b.describe(i, c.was); b.wrong[i] != nil && independent {
-				b.refused[i] = b.wrong[i]
+			if op.wrong = b.describe(op, c.was); op.wrong != nil && independent {
+				op.refused = op.wrong
 				continue
 			}
 		}
@@ -237,7 +244,7 @@ func (b *batch) examine(ctx context.Context, actor org.Actor) error {
 	taken, err := takenBy(ctx, b.Store, actor, keys, nil)
 	for i, o := range asked {
 		if by, ok := taken[o.StorageKey()]; ok {
-			b.refused[i] = against(by, object.PathTaken(o.Path))
+			b.operations[i].refused = against(by, object.PathTaken(o.Path))
 		}
 	}
 	return err
@@ -266,8 +273,7 @@ func takenBy(ctx context.Context, r ports.Records, actor org.Actor, keys []strin
 }
 
 // describe checks the content of an operation and names its blob.
-func (b *batch) describe(i int, o object.Object) error {
-	op := &b.operations[i]
+func (b *batch) describe(op *batchOperation, o object.Object) error {
 	if len(op.Content) > MaxBatchFile {
 		return tooLarge(MaxBatchFile)
 	}
@@ -275,7 +281,7 @@ func (b *batch) describe(i int, o object.Object) error {
 	if _, err := io.Copy(io.Discard, in); err != nil {
 		return err
 	}
-	b.contents[i], b.mimeTypes[i] = in.content(o.BlobName(b.Secrets.Secret()[:randomLength])), o.MimeType
+	op.content, op.mimeType = in.content(o.BlobName(b.Secrets.Secret()[:randomLength])), o.MimeType
 	return nil
 }
 
@@ -292,8 +298,8 @@ func (b *batch) storeContents(ctx context.Context, actor org.Actor, storing func
 	writing, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var all sync.WaitGroup
-	for i, c := range b.contents {
-		if b.refused[i] != nil || c.Blob == "" {
+	for _, op := range b.operations {
+		if op.refused != nil || op.content.Blob == "" {
 			continue
 		}
 		select {
@@ -309,7 +315,7 @@ func (b *batch) storeContents(ctx context.Context, actor org.Actor, storing func
 					cancel(err)
 				}
 			}()
-			err = b.Blobs.Put(writing, c.Blob, b.mimeTypes[i], c.Size, bytes.NewReader(b.operations[i].Content))
+			err = b.Blobs.Put(writing, op.content.Blob, op.mimeType, op.content.Size, bytes.NewReader(op.Content))
 		})
 	}
 	all.Wait()
@@ -319,27 +325,28 @@ func (b *batch) storeContents(ctx context.Context, actor org.Actor, storing func
 	return stored()
 }
 
-// store carries out the operations in one transaction.
-func (b *batch) store(ctx context.Context, actor org.Actor) ([]Outcome, error) {
+// store carries out the next operations in one transaction.
+func (b *batch) store(ctx context.Context, actor org.Actor, outcomes []Outcome) error {
 	var t *batchTransaction
 	err := b.locked(ctx, actor, func(r ports.Records, actor org.Actor, head object.Head) error {
 		t = &batchTransaction{
 			batch: b, ctx: ctx, Records: r, actor: actor, now: b.Clock.Now(), head: head,
-			outcomes: make([]Outcome, len(b.operations)), audiences: map[id.Workspace]*object.Audience{},
+			outcomes: outcomes, audiences: map[id.Workspace]*object.Audience{},
 		}
 		return t.run()
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, o := range t.there {
 		b.cacheRecord(o, t.head)
 	}
-	return t.outcomes, nil
+	b.done = t.end
+	return nil
 }
 
-// batchTransaction carries out the operations of a batch. Operations that do not depend on each
-// other are gathered and stored by a bounded number of statements.
+// batchTransaction carries out operations of a batch, at most maxSteps steps. Operations that do not
+// depend on each other are gathered and stored by a bounded number of statements.
 type batchTransaction struct {
 	*batch
 	ports.Records
@@ -351,7 +358,8 @@ type batchTransaction struct {
 	usage    object.Usage
 	plan     plan.Plan
 	head     object.Head
-	outcomes []Outcome
+	outcomes []Outcome // of all operations of the batch
+	end      int       // of the operations that it carries out
 
 	audiences map[id.Workspace]*object.Audience
 
@@ -374,24 +382,29 @@ func (t *batchTransaction) run() (err error) {
 		return err
 	}
 	t.usage, t.plan = used[t.actor.Org], sub.At(t.now).Plan
-	for i := range t.operations {
-		if t.outcomes[i].Err = t.refused[i]; t.refused[i] != nil {
+	steps := 1
+	for t.end = t.done; t.end < len(t.operations); t.end++ {
+		i, op := t.end, &t.operations[t.end]
+		if t.outcomes[i] = (Outcome{Err: op.refused}); op.refused != nil {
 			continue
 		}
 		c, err := t.find(i, t.actor, t.there, t.now)
 		if c.was.ID != "" && (t.touched.touches(c.was) || t.touched.touches(c.is)) {
+			if steps++; steps > maxSteps {
+				break
+			}
 			if err := t.flush(); err != nil {
 				return err
 			}
 			c, err = t.find(i, t.actor, t.there, t.now)
 		}
 		if err == nil {
-			err = t.wrong[i]
+			err = op.wrong
 		}
 		switch {
 		case err != nil:
-			t.outcomes[i].Err = against(t.there[t.operations[i].Object], err)
-		case t.operations[i].Action == MoveFile && c.is.Version == c.was.Version:
+			t.outcomes[i].Err = against(t.there[op.Object], err)
+		case op.Action == MoveFile && c.is.Version == c.was.Version:
 			t.outcomes[i].Object = c.was
 		default:
 			t.gathered = append(t.gathered, c)
@@ -406,9 +419,9 @@ func (t *batchTransaction) run() (err error) {
 		return err
 	}
 	var unused []string
-	for i, c := range t.contents {
-		if c.Blob != "" && t.refused[i] == nil && t.outcomes[i].Err != nil {
-			unused = append(unused, c.Blob)
+	for i := t.done; i < t.end; i++ {
+		if op := t.operations[i]; op.content.Blob != "" && op.refused == nil && t.outcomes[i].Err != nil {
+			unused = append(unused, op.content.Blob)
 		}
 	}
 	return t.Storage().BlobNames().Discard(t.ctx, t.actor.Org, unused, t.now)
@@ -437,7 +450,7 @@ func (t *batchTransaction) flush() error {
 	var ended, gone []object.Object // as they were before they were replaced or deleted
 	var changes []object.Change
 	for _, c := range t.gathered {
-		op, content, to := &t.operations[c.operation], t.contents[c.operation], &t.outcomes[c.operation]
+		op, to := &t.operations[c.operation], &t.outcomes[c.operation]
 		if by, ok := taken[c.is.StorageKey()]; ok && (c.was.Version == 0 || op.Action == MoveFile) {
 			to.Err = against(by, object.PathTaken(c.is.Path))
 			continue
@@ -457,14 +470,14 @@ func (t *batchTransaction) flush() error {
 			removed, gone = append(removed, c.was.ID), append(gone, c.was)
 			changes = append(changes, object.NewDeletion(c.was, t.actor.User, t.now, seen))
 		case PutFile:
-			growth := content.Size - c.was.Size
+			growth := op.content.Size - c.was.Size
 			if to.Err = t.Limits.Check(t.plan, t.usage, growth); to.Err != nil {
 				continue
 			}
 			t.usage[c.was.Class()] += growth
-			t.stored, t.ended = t.stored+content.Size, t.ended+c.was.Size
-			to.Object = c.was.WithContent(content, t.actor.User, t.now)
-			written = append(written, content.Blob)
+			t.stored, t.ended = t.stored+op.content.Size, t.ended+c.was.Size
+			to.Object = c.was.WithContent(op.content, t.actor.User, t.now)
+			written = append(written, op.content.Blob)
 			if c.was.Version == 0 {
 				added = append(added, to.Object)
 			} else {

@@ -418,3 +418,50 @@ func TestContentsOfAllBatchesAreWrittenInParallelWithABound(t *testing.T) {
 		t.Errorf("%d contents were written at once", blobs.most)
 	}
 }
+
+func TestDependentOperationsAreStoredInShortTransactions(t *testing.T) {
+	operations := func(w *fixture) (all []objects.Operation) {
+		for i := range 50 {
+			all = append(all, replaced(w.notes.ID, fmt.Sprintf("content %d", i)))
+		}
+		return all
+	}
+	w := open(t)
+	for i, o := range w.batch(t, w.ben, operations(w)...) {
+		if o.Err != nil || o.Object.Version != int64(i+2) {
+			t.Fatalf("operation %d: version %d, %v", i, o.Object.Version, o.Err)
+		}
+	}
+	var transactions, appends, most int
+	second := 0 // the call that begins the second transaction
+	for i, call := range w.Faults.Calls() {
+		switch call {
+		case "Atomic":
+			if transactions++; transactions == 2 {
+				second = i
+			}
+			appends = 0
+		case "Changes.Append":
+			appends++
+			most = max(most, appends)
+		}
+	}
+	if most == 0 || most > 16 || transactions > 10 {
+		t.Errorf("%d transactions, of which one stores %d times", transactions, most)
+	}
+	w.assertContents(t)
+	w.assertCollected(t, false)
+
+	failing := open(t)
+	failing.Faults.Reset(second, harness.Refused)
+	outcomes, err := failing.Objects.Batch(t.Context(), failing.ben, operations(failing), nil)
+	failing.Faults.Reset(-1, "")
+	if !fault.Is(err, fault.Unavailable) || len(outcomes) != most || outcomes[most-1].Object.Version != int64(most+1) {
+		t.Fatalf("%d operations were carried out, %v", len(outcomes), err)
+	}
+	if o, err := failing.Objects.Get(t.Context(), failing.ben, failing.notes.ID); err != nil || o.Version != int64(most+1) || o.Checksum != harness.Checksum(fmt.Sprintf("content %d", most-1)) {
+		t.Errorf("version %d is stored, %v", o.Version, err)
+	}
+	failing.assertContents(t)
+	failing.assertCollected(t, false)
+}
