@@ -1120,18 +1120,20 @@ type Success struct {
 
 // SyncLimits: What a client must know before it sends files.
 type SyncLimits struct {
-	MaxFileBytes           int64       `json:"maxFileBytes"`
-	MaxBatchOperations     int64       `json:"maxBatchOperations"`
-	MaxBatchBytes          int64       `json:"maxBatchBytes"`
-	MaxBatchOperationBytes int64       `json:"maxBatchOperationBytes"`
-	MaxBatchFileBytes      int64       `json:"maxBatchFileBytes"`
-	MaxPathBytes           int64       `json:"maxPathBytes"`
-	MaxSegmentBytes        int64       `json:"maxSegmentBytes"`
-	ForbiddenCharacters    string      `json:"forbiddenCharacters"`
-	ForbiddenNames         []string    `json:"forbiddenNames"`
-	ForbiddenEndings       []string    `json:"forbiddenEndings"`
-	Rates                  SyncRates   `json:"rates"`
-	Storage                SyncStorage `json:"storage"`
+	MaxFileBytes           int64         `json:"maxFileBytes"`
+	MaxBatchOperations     int64         `json:"maxBatchOperations"`
+	MaxBatchBytes          int64         `json:"maxBatchBytes"`
+	MaxBatchOperationBytes int64         `json:"maxBatchOperationBytes"`
+	MaxBatchFileBytes      int64         `json:"maxBatchFileBytes"`
+	MaxPathBytes           int64         `json:"maxPathBytes"`
+	MaxSegmentBytes        int64         `json:"maxSegmentBytes"`
+	ForbiddenCharacters    string        `json:"forbiddenCharacters"`
+	ForbiddenNames         []string      `json:"forbiddenNames"`
+	ForbiddenEndings       []string      `json:"forbiddenEndings"`
+	Rates                  SyncRates     `json:"rates"`
+	Storage                SyncStorage   `json:"storage"`
+	Versions               *SyncVersions `json:"versions"`
+	ResumableUploads       SyncResumable `json:"resumableUploads"`
 }
 
 // SyncRates: How many requests the caller may send.
@@ -1146,10 +1148,23 @@ type SyncRatesRequests struct {
 	Seconds int64 `json:"seconds"`
 }
 
+// SyncResumable: The bounds of resumable uploads.
+type SyncResumable struct {
+	PartBytes      int64 `json:"partBytes"`
+	MinAppendBytes int64 `json:"minAppendBytes"`
+	MaxOpen        int64 `json:"maxOpen"`
+}
+
 // SyncStorage: What the organisation stores and may store, in bytes.
 type SyncStorage struct {
 	Used  int64  `json:"used"`
 	Limit *int64 `json:"limit"`
+}
+
+// SyncVersions: How long the organisation's plan keeps earlier versions; null if it keeps none.
+type SyncVersions struct {
+	Days  int64 `json:"days"`
+	Count int64 `json:"count"`
 }
 
 // Task: A task.

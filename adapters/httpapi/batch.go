@@ -15,6 +15,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/upload"
 )
 
 const (
@@ -190,18 +191,29 @@ func appendOutcome(dst []byte, index int, op objects.Operation, o objects.Outcom
 
 type (
 	syncLimitsView struct {
-		MaxFileBytes           int64         `json:"maxFileBytes"`
-		MaxBatchOperations     int           `json:"maxBatchOperations"`
-		MaxBatchBytes          int           `json:"maxBatchBytes"`
-		MaxBatchOperationBytes int           `json:"maxBatchOperationBytes"`
-		MaxBatchFileBytes      int           `json:"maxBatchFileBytes"`
-		MaxPathBytes           int           `json:"maxPathBytes"`
-		MaxSegmentBytes        int           `json:"maxSegmentBytes"`
-		ForbiddenCharacters    string        `json:"forbiddenCharacters"`
-		ForbiddenNames         []string      `json:"forbiddenNames"`
-		ForbiddenEndings       []string      `json:"forbiddenEndings"`
-		Rates                  syncRatesView `json:"rates"`
-		Storage                usedView      `json:"storage"`
+		MaxFileBytes           int64              `json:"maxFileBytes"`
+		MaxBatchOperations     int                `json:"maxBatchOperations"`
+		MaxBatchBytes          int                `json:"maxBatchBytes"`
+		MaxBatchOperationBytes int                `json:"maxBatchOperationBytes"`
+		MaxBatchFileBytes      int                `json:"maxBatchFileBytes"`
+		MaxPathBytes           int                `json:"maxPathBytes"`
+		MaxSegmentBytes        int                `json:"maxSegmentBytes"`
+		ForbiddenCharacters    string             `json:"forbiddenCharacters"`
+		ForbiddenNames         []string           `json:"forbiddenNames"`
+		ForbiddenEndings       []string           `json:"forbiddenEndings"`
+		Rates                  syncRatesView      `json:"rates"`
+		Storage                usedView           `json:"storage"`
+		Versions               *keptView          `json:"versions"`
+		Resumable              resumableSizesView `json:"resumableUploads"`
+	}
+	keptView struct {
+		Days  int   `json:"days"`
+		Count int64 `json:"count"`
+	}
+	resumableSizesView struct {
+		PartBytes   int64 `json:"partBytes"`
+		AppendBytes int64 `json:"minAppendBytes"`
+		MaxOpen     int   `json:"maxOpen"`
 	}
 	syncRatesView struct {
 		Requests             *rateView `json:"requests"`
@@ -227,8 +239,12 @@ func (a *api) syncLimits(c *call, actor org.Actor) error {
 		MaxFileBytes: a.Objects.MaxSize, MaxBatchOperations: objects.MaxOperations, MaxBatchBytes: maxBatch, MaxBatchOperationBytes: maxOperation - 1,
 		MaxBatchFileBytes: objects.MaxBatchFile, MaxPathBytes: object.MaxPath, MaxSegmentBytes: object.MaxSegment,
 		ForbiddenCharacters: object.ForbiddenCharacters, ForbiddenNames: object.ForbiddenNames, ForbiddenEndings: object.ForbiddenEndings,
-		Rates:   syncRatesView{OperationsPerRequest: operationsPerToken},
-		Storage: usedView{stored.Used.Present(), limitOrNull(stored.Limit)},
+		Rates:     syncRatesView{OperationsPerRequest: operationsPerToken},
+		Storage:   usedView{stored.Used.Present(), limitOrNull(stored.Limit)},
+		Resumable: resumableSizesView{a.Objects.PartSize, a.Objects.MinAppend, upload.MaxOpen},
+	}
+	if kept := a.Objects.Retention.Of(stored.Plan); kept.Keeps() {
+		v.Versions = &keptView{kept.Days, kept.Versions}
 	}
 	if r := a.Rates.Caller; r.Count > 0 {
 		v.Rates.Requests = &rateView{r.Count, int(r.Per.Seconds())}
