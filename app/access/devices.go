@@ -131,10 +131,10 @@ func (a *Access) DecideDevice(ctx context.Context, cookie, userCode string, appr
 	return err
 }
 
-// ClaimDevice issues a service token to a device whose sign-in was approved, once, if the person
-// is still who may sign in. Otherwise the error is a session.DeviceRefusal.
+// ClaimDevice issues a service token to a device whose sign-in was approved, if the person is still
+// who may sign in. The client that was given it can ask for it again for a minute, as the answer may be
+// lost. Otherwise the error is a session.DeviceRefusal.
 func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from session.Client) (s Session, err error) {
-	var claims session.Claims
 	var refused error
 	err = a.Store.Atomic(ctx, func(r ports.Records) error {
 		g, err := r.Deployment().DeviceGrants().Update(ctx, session.CodeDigest(deviceCode), func(g session.DeviceGrant) (session.DeviceGrant, error) {
@@ -144,18 +144,35 @@ func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from sessio
 		if fault.Is(err, fault.NotFound) {
 			refused, err = session.DeviceUnknown, nil
 		}
-		if err != nil || refused != nil {
+		again := refused != nil && g.Status() == session.DeviceClaimed
+		if err != nil || refused != nil && !again {
 			return err
 		}
+		refused = nil
 		in, err := a.find(ctx, r, g.User, g.Org)
 		if err != nil {
 			return leftSince(err)
 		}
-		if s, err = view(ctx, r, in); err != nil {
-			return err
+		claims := a.claims(in).WithSession(g.SessionID())
+		claims.ID = string(claims.Session)
+		if again {
+			was, err := getOpenSession(ctx, r, g.SessionID())
+			if fault.Is(err, fault.NotFound) {
+				return session.DeviceUnknown
+			}
+			if err == nil {
+				claims, err = was.Again(from, claims.Role, a.Clock.Now())
+			}
+			if err != nil {
+				return err
+			}
+		} else if err := a.begin(ctx, r, session.Begin(claims, from, a.Clock.Now())); err != nil {
+			return leftSince(err)
 		}
-		claims = a.claims(in)
-		return leftSince(a.begin(ctx, r, session.Begin(claims, from, a.Clock.Now())))
+		if s, err = view(ctx, r, in); err == nil {
+			s.Token, err = a.Tokens.Issue(claims)
+		}
+		return err
 	})
 	if err == nil {
 		err = refused
@@ -163,8 +180,7 @@ func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from sessio
 	if err != nil {
 		return Session{}, err
 	}
-	s.Token, err = a.Tokens.Issue(claims)
-	return s, err
+	return s, nil
 }
 
 // leftSince returns the refusal for an error which says that the person who approved a device may

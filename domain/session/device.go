@@ -10,6 +10,8 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
+	"collab/domain/org"
+	"collab/domain/replay"
 )
 
 // Times of device grants.
@@ -21,6 +23,7 @@ const (
 	DeviceInterval = 5 * time.Second
 
 	deviceLeeway = time.Second // how much earlier a poll may arrive than it is allowed
+	deviceRepeat = time.Minute // how long after its sign-in a device may ask for its token again
 )
 
 // User codes are of letters that form no words and are not mistaken for each other (RFC 8628,
@@ -159,13 +162,28 @@ func (g DeviceGrant) Decided(approve bool, user id.User, o id.Org, now time.Time
 	return g, nil
 }
 
+// SessionID returns the id of the session of a device whose sign-in is approved, in the form of UUIDv7. It
+// is the same each time, so that the device has one session however often it asks for its token.
+func (g DeviceGrant) SessionID() id.Session {
+	return id.Session(replay.RecordID([]byte("device "+g.Code), g.CreatedAt))
+}
+
+// Again returns the claims of the token that the device with a session was given, with its present role:
+// DeviceUnknown unless the client that asks is the one which it was given to, within a minute of that.
+func (s Session) Again(from Client, role org.Role, now time.Time) (Claims, error) {
+	if s.Address != from.Address || s.UserAgent != identity.CleanName(from.UserAgent) || !now.Before(s.CreatedAt.Add(deviceRepeat)) {
+		return Claims{}, DeviceUnknown
+	}
+	return Issue(string(s.ID), s.User, s.Org, role, s.CreatedAt).WithSession(s.ID), nil
+}
+
 // Polled returns the grant after the device asked for its token at now, which is to be stored
 // also with an error. It returns nil once, after the approval; the grant is claimed then.
 // Otherwise the error is a DeviceRefusal. Once a grant is decided polls are never too early.
 func (g DeviceGrant) Polled(now time.Time) (DeviceGrant, error) {
 	switch {
 	case g.status == DeviceClaimed:
-		return g, DeviceUnknown
+		return g, DeviceUnknown // but see Session.Again
 	case !now.Before(g.ExpiresAt):
 		return g, DeviceExpired
 	case g.status == DeviceDenied:

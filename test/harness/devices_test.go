@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"collab/domain/identity"
 	"collab/domain/org"
 	"collab/domain/session"
+	"collab/ports"
 	"collab/test/harness"
 )
 
@@ -111,7 +114,7 @@ func TestADeviceIsSignedInByWhoSignedInInTheBrowser(t *testing.T) {
 
 	var mu sync.Mutex
 	var wait sync.WaitGroup
-	var tokens []string
+	tokens, elsewhere := map[string]int{}, session.Client{Address: "192.0.2.8"}
 	for i := range 8 {
 		wait.Go(func() {
 			s, err := []*access.Access{ada, ben}[i%2].ClaimDevice(t.Context(), device, session.Client{Address: "192.0.2.7"})
@@ -121,21 +124,102 @@ func TestADeviceIsSignedInByWhoSignedInInTheBrowser(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if s.Token != "" {
-				tokens = append(tokens, s.Token)
+				tokens[s.Token]++
 			}
 		})
 	}
 	wait.Wait()
 	if len(tokens) != 1 {
-		t.Fatalf("%d polls got a token", len(tokens))
+		t.Fatalf("8 polls of the device got %d tokens", len(tokens))
 	}
-	actor, err := use(t, ben, tokens[0])
+	token := slices.Collect(maps.Keys(tokens))[0]
+	actor, err := use(t, ben, token)
 	if err != nil || actor.Role != org.Member || actor.User != asked.Person.ID || actor.Org != asked.Org.ID {
 		t.Fatalf("%+v, %v", actor, err)
 	}
 	all, err := ben.Sessions(t.Context(), actor.Actor)
 	if err != nil || len(all) != 1 || all[0].Address != "192.0.2.7" {
 		t.Errorf("the sessions are %+v, %v", all, err)
+	}
+	claim := func(from session.Client) (string, error) {
+		s, err := ada.ClaimDevice(t.Context(), device, from)
+		return s.Token, err
+	}
+	if again, err := claim(elsewhere); !errors.Is(err, session.DeviceUnknown) || again != "" {
+		t.Errorf("another client got a token: %v", err)
+	}
+	c.Clock.Advance(time.Minute - time.Millisecond)
+	if again, err := claim(session.Client{Address: "192.0.2.7"}); err != nil || again != token {
+		t.Errorf("the device got another token: %v", err)
+	}
+	c.Clock.Advance(time.Millisecond)
+	if again, err := claim(session.Client{Address: "192.0.2.7"}); !errors.Is(err, session.DeviceUnknown) || again != "" {
+		t.Errorf("the device got a token after a minute: %v", err)
+	}
+}
+
+// unsigned signs no token once.
+type unsigned struct {
+	ports.ServiceTokens
+	failed bool
+}
+
+func (u *unsigned) Issue(c session.Claims) (string, error) {
+	if !u.failed {
+		u.failed = true
+		return "", errors.New("no token")
+	}
+	return u.ServiceTokens.Issue(c)
+}
+
+// losing is a store whose first transaction is committed, but the call fails.
+type losing struct {
+	ports.Store
+	failed bool
+}
+
+func (l *losing) Atomic(ctx context.Context, fn func(ports.Records) error) error {
+	err := l.Store.Atomic(ctx, fn)
+	if err == nil && !l.failed {
+		l.failed = true
+		err = fault.New(fault.Unavailable, "the answer of the database was lost")
+	}
+	return err
+}
+
+func TestADeviceGetsItsTokenAfterAFailure(t *testing.T) {
+	c := core(t)
+	ada := browsers(t, c)(claimsOf(c, "user_ada", "org_1"))
+	signed := ada.Tokens
+	for about, disturb := range map[string]func(){
+		"no token is signed": func() { ada.Tokens = &unsigned{ServiceTokens: signed} },
+		"the answer is lost": func() { ada.Store = &losing{Store: c.Store} },
+	} {
+		device, code, err := ada.StartDevice(t.Context(), about, laptop)
+		if err == nil {
+			err = ada.DecideDevice(t.Context(), decider(t, ada, code), code, true)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		disturb()
+		if s, err := ada.ClaimDevice(t.Context(), device, laptop); err == nil || s.Token != "" {
+			t.Errorf("%s: no error", about)
+		}
+		ada.Tokens, ada.Store = signed, c.Store
+		s, err := ada.ClaimDevice(t.Context(), device, laptop)
+		if err != nil {
+			t.Errorf("%s: %v", about, err)
+			continue
+		}
+		actor, err := use(t, ada, s.Token)
+		if err == nil {
+			err = ada.EndSession(t.Context(), actor.Actor, actor.session)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", about, err)
+		}
+		wantRefused(t, ada, device, session.DeviceUnknown)
 	}
 }
 
