@@ -17,6 +17,9 @@ import (
 const (
 	devicePath         = prefix + "/auth/device"
 	deviceDecisionPath = devicePath + "/decision"
+
+	// devicePagePath is devicePath for browsers, short enough to be typed.
+	devicePagePath = "/device"
 )
 
 // How many requests one is charged as that stores a record without a caller, or guesses.
@@ -58,7 +61,7 @@ type refusalView struct {
 
 // verificationPath returns the path of the page with the user code of a device.
 func verificationPath(code string) string {
-	return devicePath + "?" + url.Values{"user_code": {session.FormatUserCode(code)}}.Encode()
+	return devicePagePath + "?" + url.Values{"user_code": {session.FormatUserCode(code)}}.Encode()
 }
 
 // readForm reads the fields of a body of at most maxForm bytes, which is a form or JSON. The answer
@@ -92,7 +95,7 @@ func (a *api) startDevice(c *call) error {
 	}
 	c.Header()["Cache-Control"] = noStore
 	return c.reply(http.StatusOK, deviceStartView{
-		DeviceCode: device, UserCode: session.FormatUserCode(user), Page: a.PublicURL + devicePath, PageWithCode: a.PublicURL + verificationPath(user),
+		DeviceCode: device, UserCode: session.FormatUserCode(user), Page: a.PublicURL + devicePagePath, PageWithCode: a.PublicURL + verificationPath(user),
 		LifetimeSeconds: int(session.DeviceLifetime.Seconds()), IntervalSeconds: int(session.DeviceInterval.Seconds()),
 	})
 }
@@ -161,7 +164,7 @@ func (a *api) showDevice(c *call) error {
 // askUserCode shows the page on which a user code is typed, with the problem of the one before.
 func (a *api) askUserCode(c *call, status int, problem string) error {
 	// Browsers check the redirect after a form against form-action, and the provider is elsewhere.
-	return c.page(status, "device code", map[string]string{"Action": devicePath, "Problem": problem}, "'self' https: http:")
+	return c.page(status, "device code", map[string]string{"Action": devicePagePath, "Problem": problem}, "'self' https: http:")
 }
 
 // refuseUserCode charges a wrong user code to the address, as wrongCodeCost requests, and asks

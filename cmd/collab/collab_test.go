@@ -117,8 +117,8 @@ func browse(address, email, organisation string) error {
 	page, text, err := submit(&browser, page, url.Values{
 		"account": {"new"}, "email": {email}, "name": {email}, "org": {"new"}, "orgName": {organisation}, "role": {"owner"}, "action": {"sign-in"},
 	})
-	if err == nil && page.Request.URL.Path == "/api/v1/auth/device" {
-		page.Request.URL = page.Request.URL.JoinPath("decision")
+	if err == nil && page.Request.URL.Path == "/device" {
+		page.Request.URL = page.Request.URL.ResolveReference(&url.URL{Path: "/api/v1/auth/device/decision"})
 		page.Body = io.NopCloser(strings.NewReader(text))
 		page, text, err = submit(&browser, page, url.Values{"decision": {"allow"}})
 	}

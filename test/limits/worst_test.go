@@ -258,6 +258,9 @@ var requests = map[string]func(w *largest) []request{
 	"GET /api/v1/auth/device": func(w *largest) []request {
 		return status(404, anybody("/auth/device?user_code="+strings.Repeat("B", 60_000)))
 	},
+	"GET /device": func(w *largest) []request {
+		return status(404, anybody("//device?user_code="+strings.Repeat("B", 60_000)))
+	},
 	"POST /api/v1/auth/device/decision": func(w *largest) []request {
 		return []request{{path: "/auth/device/decision", body: []byte("token=" + strings.Repeat("t", 1<<20)), status: 413, headers: []string{"Content-Type: application/x-www-form-urlencoded"}}}
 	},
