@@ -30,7 +30,8 @@ const (
 	maxWait     = 2 * time.Minute  // for one retry, whatever the server asks for
 	firstWait   = time.Second / 4  // before the first retry; twice as long before each further one
 	defaultTry  = 6                // attempts for a request
-	idleTimeout = 90 * time.Second // without a byte of an answer: three heartbeats of the change feed
+	idleTimeout = 90 * time.Second // without a byte of an answer, three heartbeats of the change feed, or of a body that is taken
+	answerWait  = 2 * time.Minute  // for the head of an answer, after the request was sent
 )
 
 // Config says which server a client speaks to, and as whom.
@@ -77,7 +78,7 @@ func New(c Config) (*Client, error) {
 	}
 	if c.Transport == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
-		t.MaxIdleConnsPerHost, t.ResponseHeaderTimeout = 64, 2*time.Minute
+		t.MaxIdleConnsPerHost, t.ResponseHeaderTimeout = 64, answerWait
 		c.Transport = t
 	}
 	if c.Now == nil {
@@ -411,10 +412,14 @@ func (c *Client) once(r *request, token string) (*http.Response, error) {
 			return nil, err
 		}
 		request.ContentLength = r.size
+		sent := &sending{ReadCloser: request.Body}
+		sent.stalled = time.AfterFunc(idleTimeout, func() { cancel(errStalled) })
+		defer sent.end()
+		request.Body = sent
 	}
 	answer, err := c.http.Do(request)
 	if err != nil {
-		cause := context.Cause(r.ctx)
+		cause := context.Cause(ctx)
 		cancel(err)
 		if cause != nil {
 			return nil, cause
@@ -428,6 +433,47 @@ func (c *Client) once(r *request, token string) (*http.Response, error) {
 	c.slowDown(answer.Header)
 	answer.Body = &watched{answer.Body, ctx, cancel}
 	return answer, nil
+}
+
+// errStalled is the cause with which a request ends of which the server takes nothing any more.
+var errStalled = fmt.Errorf("the server took nothing for %v", idleTimeout)
+
+// sending is the body of a request. The request ends if the next part of it is not asked for within
+// idleTimeout, because what was sent is not taken.
+type sending struct {
+	io.ReadCloser
+
+	mu       sync.Mutex
+	stalled  *time.Timer // guarded by mu; ends the request
+	answered bool        // guarded by mu
+}
+
+func (s *sending) Read(p []byte) (int, error) {
+	s.restart(0) // reading may take any time
+	n, err := s.ReadCloser.Read(p)
+	if err == nil {
+		s.restart(idleTimeout)
+	} else {
+		s.restart(idleTimeout + answerWait)
+	}
+	return n, err
+}
+
+// restart has the request end after d, or not if d is 0.
+func (s *sending) restart(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stalled.Stop(); d > 0 && !s.answered {
+		s.stalled.Reset(d)
+	}
+}
+
+// end is called when the answer has begun.
+func (s *sending) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered = true
+	s.stalled.Stop()
 }
 
 // errIdle is the cause with which an answer ends of which nothing arrives any more.

@@ -1,15 +1,18 @@
 package apiclient
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -269,5 +272,56 @@ func TestACallEndsWithItsContext(t *testing.T) {
 	})
 	if _, err := f.GetMe(ctx); !errors.Is(err, left) || f.count() != 1 {
 		t.Errorf("%d requests end in %v", f.count(), err)
+	}
+}
+
+// lateContent is content of one byte that takes ten minutes to be read.
+type lateContent struct{ read bool }
+
+func (l *lateContent) Read(p []byte) (int, error) {
+	if l.read {
+		return 0, io.EOF
+	}
+	time.Sleep(10 * time.Minute)
+	l.read = true
+	return copy(p, "x"), nil
+}
+
+func TestAnUploadEndsIfTheServerTakesNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		server  func(net.Conn)
+		content Content
+		took    time.Duration
+		err     error
+	}{
+		"a server that reads nothing": {func(net.Conn) {}, Content{Reader: strings.NewReader(strings.Repeat("x", 1<<20)), Size: 1 << 20}, idleTimeout, errStalled},
+		"content that is read slowly": {func(c net.Conn) {
+			if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+				_, _ = io.Copy(io.Discard, r.Body)
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+			}
+		}, Content{Reader: &lateContent{}, Size: 1}, 10 * time.Minute, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var far net.Conn
+				transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+					near, other := net.Pipe()
+					far = other
+					go test.server(far)
+					return near, nil
+				}}
+				c, err := New(Config{Server: "http://collab.example.com", Attempts: 1, Transport: transport})
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				if _, err := c.ReplaceFile(t.Context(), "id", ReplaceFileParams{}, test.content); !errors.Is(err, test.err) || time.Since(began) != test.took {
+					t.Errorf("it ended after %v with %v", time.Since(began), err)
+				}
+				transport.CloseIdleConnections()
+				far.Close()
+			})
+		})
 	}
 }
