@@ -101,8 +101,10 @@ func (s storage) CancelUploads(_ context.Context, o id.Org, user id.User, now ti
 			if _, err := t.uploads.update(x, u.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(now) }); err != nil {
 				return err
 			}
-			for _, p := range t.uploadParts.list(func(p uploadPart) bool { return p.of == u.ID }, func(a, b uploadPart) int { return cmp.Compare(a.Offset, b.Offset) }, 0) {
-				x.discard(o, p.Blob, now)
+			for _, p := range t.uploadParts.rows {
+				if p.of == u.ID {
+					x.discard(o, p.Blob, now)
+				}
 			}
 		}
 		return nil

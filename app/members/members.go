@@ -121,13 +121,7 @@ func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) err
 		if err := r.Directory().Members().Put(ctx, actor.Org, target.Removed(now)); err != nil {
 			return err
 		}
-		if err := r.Work().TeamMembers().RemoveUser(ctx, actor.Org, user); err != nil {
-			return err
-		}
-		if err := r.Work().Tasks().Unassign(ctx, actor.Org, user, now); err != nil {
-			return err
-		}
-		if err := r.Storage().CancelUploads(ctx, actor.Org, user, now); err != nil {
+		if err := EndWork(ctx, r, actor.Org, user, now); err != nil {
 			return err
 		}
 		action := audit.MemberRemoved
@@ -136,6 +130,18 @@ func (s *Members) Remove(ctx context.Context, actor org.Actor, user id.User) err
 		}
 		return s.audit(ctx, r, actor, action, string(user), string(target.Role))
 	})
+}
+
+// EndWork removes a user whose membership ended from teams, unassigns their tasks and cancels their
+// resumable uploads.
+func EndWork(ctx context.Context, r ports.Records, o id.Org, user id.User, now time.Time) error {
+	if err := r.Work().TeamMembers().RemoveUser(ctx, o, user); err != nil {
+		return err
+	}
+	if err := r.Work().Tasks().Unassign(ctx, o, user, now); err != nil {
+		return err
+	}
+	return r.Storage().CancelUploads(ctx, o, user, now)
 }
 
 // Invites calls each with the invitations that are pending and not expired, by creation.

@@ -236,14 +236,8 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 			return o, err
 		}
 	}
-	err = s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
-		if err := actor.CheckWrite(); err != nil {
-			return err
-		}
+	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
 		storage := r.Storage()
-		if _, err := storage.Changes().Lock(ctx, actor.Org); err != nil {
-			return err
-		}
 		there, err := find(ctx, source{r, false}, actor)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"collab/app/access"
 	"collab/app/billing"
+	"collab/app/members"
 	"collab/app/objects"
 	"collab/domain/audit"
 	"collab/domain/fault"
@@ -200,7 +201,7 @@ func (w *Webhooks) member(ctx context.Context, r ports.Records, e identity.Event
 	if err := w.put(ctx, r, was, next); err != nil || next.Active() {
 		return err
 	}
-	return w.removeFromTeams(ctx, r, o.ID, u.ID)
+	return members.EndWork(ctx, r, o.ID, u.ID, w.Clock.Now())
 }
 
 // put stores a membership, and audits a change of role or the end of an active one.
@@ -224,18 +225,6 @@ func (w *Webhooks) put(ctx context.Context, r ports.Records, was, next org.Membe
 		action, detail = audit.RoleChanged, string(was.Role)+" -> "+string(next.Role)
 	}
 	return r.Journal().Audit().Add(ctx, audit.ByProvider(id.Entry(w.IDs.New()), next.Org, action, string(next.User), detail, w.Clock.Now()))
-}
-
-// removeFromTeams removes a user whose membership ended from teams, unassigns their tasks and cancels
-// their resumable uploads.
-func (w *Webhooks) removeFromTeams(ctx context.Context, r ports.Records, o id.Org, u id.User) error {
-	if err := r.Work().TeamMembers().RemoveUser(ctx, o, u); err != nil {
-		return err
-	}
-	if err := r.Work().Tasks().Unassign(ctx, o, u, w.Clock.Now()); err != nil {
-		return err
-	}
-	return r.Storage().CancelUploads(ctx, o, u, w.Clock.Now())
 }
 
 // tasksAtOnce is how many tasks one transaction deletes; others can write in between.
@@ -318,7 +307,7 @@ func (w *Webhooks) erase(ctx context.Context, r ports.Records, e identity.Event)
 		if err := w.put(ctx, r, m, m.Removed(now)); err != nil {
 			return nil, err
 		}
-		if err := w.removeFromTeams(ctx, r, m.Org, u.ID); err != nil {
+		if err := members.EndWork(ctx, r, m.Org, u.ID, w.Clock.Now()); err != nil {
 			return nil, err
 		}
 	}

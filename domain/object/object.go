@@ -76,15 +76,25 @@ func New(objectID id.Object, actor org.Actor, d Draft) (Object, error) {
 	if o.MimeType, err = mimeType(d.MimeType, path); err != nil {
 		return Object{}, err
 	}
-	return o, o.checkDocuments(actor)
+	return o, o.checkDocuments(documentKeys(actor))
 }
 
-// checkDocuments returns a Conflict if the object lies at the path of a document of the actor's or of
-// the organisation's, or below it, where the document could not be stored.
-func (o Object) checkDocuments(actor org.Actor) error {
+// documentKeys returns the folded storage keys of the documents of the actor's and of the
+// organisation's.
+func documentKeys(actor org.Actor) []string {
+	keys := make([]string, len(documents))
+	for i, doc := range documents {
+		keys[i] = Fold(doc.object("", actor).StorageKey())
+	}
+	return keys
+}
+
+// checkDocuments returns a Conflict if the object lies at the key of a document, or below it, where the
+// document could not be stored.
+func (o Object) checkDocuments(keys []string) error {
 	key := Fold(o.StorageKey())
-	for _, doc := range documents {
-		if of := Fold(doc.object("", actor).StorageKey()); key == of || strings.HasPrefix(key, of+"/") {
+	for _, of := range keys {
+		if rest, ok := strings.CutPrefix(key, of); ok && (rest == "" || rest[0] == '/') {
 			return fault.New(fault.Conflict, "The path %s is a document's, which is stored through its own endpoint", o.Path)
 		}
 	}
