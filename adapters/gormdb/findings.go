@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"collab/adapters/inspect"
 	"collab/domain/fault"
@@ -16,6 +17,7 @@ import (
 // Inspection is the configuration that Inspect checks.
 type Inspection struct {
 	Address    string
+	Replicas   []string // addresses
 	Publishers []id.Org // organisations that may publish releases
 	Production bool
 	Clocks     *inspect.Clocks
@@ -34,7 +36,7 @@ func Inspect(ctx context.Context, i Inspection) (f inspect.Findings) {
 		i.postgres(&f, found, err)
 	}
 	if err == nil {
-		f = slices.Concat(f, i.schema(found), i.releases(found))
+		f = slices.Concat(f, i.replicas(ctx), i.schema(found), i.releases(found))
 	}
 	return f
 }
@@ -88,6 +90,49 @@ func (i Inspection) postgres(f *inspect.Findings, found condition, err error) {
 	if p.superuser && i.Production {
 		f.Note("use a user that owns only this database", "%s is a superuser", p.user)
 	}
+}
+
+// replicaPatience is how long a replica may take to replay what the primary has.
+const replicaPatience = 2 * time.Second
+
+// replicas reports which replicas servers will read from, as PollReplicas decides it.
+func (i Inspection) replicas(ctx context.Context) (f inspect.Findings) {
+	for _, address := range i.Replicas {
+		name, err := checkReplica(ctx, i.Address, address)
+		if err != nil {
+			f.Wrong("start it, name a streaming replica of the database, or take it out of COLLAB_DATABASE_REPLICA_URLS", "the replica %s is not read", name).Err = err
+		} else {
+			f.OK("the replica %s is read", name)
+		}
+	}
+	return f.Of("replicas")
+}
+
+// checkReplica returns the name of the replica at an address, and why it is not read.
+func checkReplica(ctx context.Context, primary, address string) (name string, err error) {
+	of, err := parsePostgres(primary)
+	if err != nil {
+		return "", err
+	}
+	a, err := parsePostgres(address)
+	if err != nil {
+		return "", err
+	}
+	r := newReplica(a)
+	conns := of.open()
+	defer func() { err = errors.Join(err, conns.Close(), r.conns.Close()) }()
+	var timeline, lsn, system int64
+	if err := conns.QueryRowContext(ctx, selectPrimary).Scan(&timeline, &lsn, &system); err != nil {
+		return r.name, serverError(ctx, err)
+	}
+	if err := r.conns.PingContext(ctx); err != nil {
+		return r.name, serverError(ctx, err)
+	}
+	at := []sample{{time.Now(), position{uint32(timeline), uint64(lsn)}}}
+	for err = r.poll(ctx, at, system); errors.Is(err, errLagging) && time.Since(at[0].at) < replicaPatience; err = r.poll(ctx, at, system) {
+		time.Sleep(replicaPatience / 20)
+	}
+	return r.name, err
 }
 
 func (i Inspection) sqlite(f *inspect.Findings, found condition, err error) {

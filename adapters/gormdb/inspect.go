@@ -48,7 +48,7 @@ type serverCondition struct {
 	losesCommits    bool // a commit may be lost in a crash: fsync or synchronous_commit is off
 	readOnly        bool // a standby, or set so
 	canCreate       bool // the user may make tables, as migrations do
-	deniedTables    int  // tables that the user may not read and write; if there are any, none is read
+	deniedTables    int  // tables that the user may not read and write, partitions aside; if there are any, none is read
 	utf8            bool
 	superuser       bool
 }
@@ -103,8 +103,8 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 		current_setting('fsync') = 'off' OR current_setting('synchronous_commit') = 'off',
 		pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
 		current_schema() IS NOT NULL AND has_schema_privilege(current_schema(), 'CREATE'),
-		(SELECT count(*)::int FROM pg_tables t WHERE t.schemaname = current_schema() AND NOT (
-			SELECT bool_and(has_table_privilege(format('%I.%I', t.schemaname, t.tablename), p)) FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p)),
+		(SELECT count(*)::int FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace AND n.nspname = current_schema() WHERE t.relkind IN ('r', 'p') AND NOT t.relispartition AND NOT (
+			SELECT bool_and(has_table_privilege(t.oid, p)) FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p)),
 		current_setting('server_encoding') = 'UTF8', r.rolsuper
 		FROM pg_roles r, pg_database d WHERE r.rolname = current_user AND d.datname = current_database()`).Scan(
 		&version, &p.user, &p.connectionsLeft, &p.encrypted, &p.losesCommits, &p.readOnly, &p.canCreate, &p.deniedTables, &p.utf8, &p.superuser)

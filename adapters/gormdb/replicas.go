@@ -93,14 +93,21 @@ func (db *DB) openReplicas(o Options) error {
 		if err != nil {
 			return err
 		}
-		r := &replica{name: net.JoinHostPort(a.config.Host, strconv.Itoa(int(a.config.Port))), conns: a.open()}
-		db.replicas.all = append(db.replicas.all, r)
+		db.replicas.all = append(db.replicas.all, newReplica(a))
 	}
 	return nil
 }
 
+// newReplica returns the replica at an address. It does not connect.
+func newReplica(a postgresAddress) *replica {
+	return &replica{name: net.JoinHostPort(a.config.Host, strconv.Itoa(int(a.config.Port))), conns: a.open()}
+}
+
 // selectPosition is the primary's position after all commits that have returned.
 const selectPosition = "SELECT ('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::bigint, (pg_current_wal_insert_lsn() - '0/0')::bigint"
+
+// selectPrimary is selectPosition with what distinguishes the primary and its replicas from other servers.
+const selectPrimary = selectPosition + ", system_identifier FROM pg_control_system()"
 
 // present returns the primary's position.
 func (db *DB) present(ctx context.Context) (position, error) {
@@ -244,7 +251,7 @@ func (db *DB) PollReplicas(ctx context.Context) error {
 	defer cancel()
 	asked := s.now()
 	var timeline, lsn, system int64
-	if _, err := oneRow(ctx, db.read, "Position", sharedSQL(selectPosition+", system_identifier FROM pg_control_system()"), &timeline, &lsn, &system); err != nil {
+	if _, err := oneRow(ctx, db.read, "Position", sharedSQL(selectPrimary), &timeline, &lsn, &system); err != nil {
 		return err
 	}
 	primary := position{uint32(timeline), uint64(lsn)}
@@ -298,8 +305,11 @@ func (r *replica) poll(ctx context.Context, primary []sample, system int64) erro
 		r.replayed.Store(&primary[n].at)
 		return nil
 	}
-	return fault.New(fault.Unavailable, "It is more than %v behind, or how far is not known yet", maxLag)
+	return errLagging
 }
+
+// errLagging is the error of a replica that has not replayed what the primary had within maxLag.
+var errLagging = fault.New(fault.Unavailable, "It is more than %v behind, or how far is not known yet", maxLag)
 
 // ReplicaStatistics are the numbers of reads that replicas might answer, and the replicas' lags.
 type ReplicaStatistics struct {

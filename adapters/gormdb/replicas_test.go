@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"collab/adapters/inspect"
 	"collab/domain/audit"
 	"collab/domain/id"
 	"collab/domain/usage"
@@ -286,6 +287,10 @@ func TestReplicasAfterAFailover(t *testing.T) {
 	}
 	if s := r.db.replicas.all[0]; s.usable.Load() {
 		t.Error("a promoted standby is read")
+	}
+	found := Inspection{Address: r.primary.URL(r.name), Replicas: []string{left.URL(r.name), promoted.URL(r.name)}}.replicas(t.Context())
+	if len(found) != 2 || found[0].Severity != inspect.OK || found[1].Severity != inspect.Wrong || !strings.Contains(found[1].Err.Error(), "It is not a standby") {
+		t.Errorf("the doctor finds %+v", found)
 	}
 	// The other standby stays on the timeline of the former primary, which goes on.
 	for n := range 20 {

@@ -180,7 +180,7 @@ func (d *doctor) database(ctx context.Context) (f inspect.Findings) {
 	}
 	defer lock.Close()
 	return gormdb.Inspect(ctx, gormdb.Inspection{
-		Address: d.c.DatabaseURL.Text(), Publishers: d.c.ReleaseOrgs, Production: d.c.Production(), Clocks: d.clocks,
+		Address: d.c.DatabaseURL.Text(), Replicas: d.c.Replicas(), Publishers: d.c.ReleaseOrgs, Production: d.c.Production(), Clocks: d.clocks,
 	})
 }
 
