@@ -115,7 +115,9 @@ const (
 
 // replaceObject is Replace in one statement instead of eight on Postgres, by what becomes of the previous
 // content and by the object's class. Each part reads its rows from the one before: the log's head is locked
-// first, as everywhere, and nothing is changed if a part finds no row.
+// first, as everywhere, and nothing is changed if a part finds no row. Which versions are too many is decided
+// by the statement's snapshot, which is older than the lock: beside a transaction that discards versions of
+// the object meanwhile, the result is that of the replacement before it.
 var replaceObject = func() (s [3][object.Versions]string) {
 	const insertName = " discarded AS (INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT @org, "
 	released := insertName + "?::text, TRUE, ?::bigint FROM taken" + discarded + "),"
