@@ -897,7 +897,8 @@ type Quota struct {
 
 // Refresh: The token to refresh.
 type Refresh struct {
-	Token string `json:"token"`
+	Token string  `json:"token"`
+	OrgID *string `json:"orgId,omitzero"`
 }
 
 // Release: A version of the desktop application for one platform, architecture and channel.

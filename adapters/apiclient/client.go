@@ -241,12 +241,24 @@ const (
 	keyed             // it takes an idempotency key
 )
 
+// keyOfRequest is the context's key of WithKey.
+type keyOfRequest struct{}
+
+// WithKey returns a context with which requests that take an idempotency key have this one.
+func WithKey(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, keyOfRequest{}, key)
+}
+
 // request prepares a request: params is nil or a struct whose fields are tagged with query or
 // header, body is nil, a Content or encoded as JSON.
 func (c *Client) request(ctx context.Context, method, path string, params, body any, properties int) *request {
 	r := &request{ctx: ctx, method: method, path: path, header: http.Header{"User-Agent": {c.UserAgent}}, resendable: true, open: properties&open != 0}
 	if properties&keyed != 0 {
-		r.header.Set("Idempotency-Key", c.NewKey())
+		key, chosen := ctx.Value(keyOfRequest{}).(string)
+		if !chosen {
+			key = c.NewKey()
+		}
+		r.header.Set("Idempotency-Key", key)
 	}
 	r.add(params)
 	switch body := body.(type) {

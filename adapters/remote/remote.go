@@ -210,6 +210,11 @@ type once struct{ io.Reader }
 
 // Create stores a new object.
 func (r *Remote) Create(ctx context.Context, path, checksum string, size int64, body io.Reader) (mirror.Record, error) {
+	if size >= resumableSize {
+		return r.uploadResumably(ctx, apiclient.CreateResumableUploadParams{
+			Path: path, Kind: string(r.place.Kind), Scope: string(r.place.Scope), WorkspaceID: text(r.place.Workspace), TeamID: text(r.place.Team), Checksum: checksum,
+		}, size, body)
+	}
 	return r.sent(ctx)(r.client.UploadFile(ctx, apiclient.UploadFileParams{
 		Path: path, Kind: string(r.place.Kind), Scope: string(r.place.Scope), WorkspaceID: text(r.place.Workspace), TeamID: text(r.place.Team), Checksum: checksum,
 	}, apiclient.Content{Reader: once{body}, Size: size}))
@@ -217,6 +222,9 @@ func (r *Remote) Create(ctx context.Context, path, checksum string, size int64, 
 
 // Replace stores an object's new content.
 func (r *Remote) Replace(ctx context.Context, record mirror.Record, checksum string, size int64, body io.Reader) (mirror.Record, error) {
+	if size >= resumableSize {
+		return r.uploadResumably(ctx, apiclient.CreateResumableUploadParams{FileID: string(record.ID), ExpectedVersion: &record.Version, Checksum: checksum}, size, body)
+	}
 	return r.sent(ctx)(r.client.ReplaceFile(ctx, string(record.ID), apiclient.ReplaceFileParams{
 		ExpectedVersion: &record.Version, Checksum: checksum,
 	}, apiclient.Content{Reader: once{body}, Size: size}))

@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
@@ -41,6 +43,28 @@ func open(t *testing.T, s *collabd.Server, place object.Place) fixture {
 	}
 	t.Cleanup(client.CloseIdle)
 	return fixture{New(client, place), t}
+}
+
+// counting counts the bytes of requests' contents.
+type counting struct {
+	http.RoundTripper
+	bytes atomic.Int64
+}
+
+func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	if body := r.Body; body != nil {
+		r = r.Clone(r.Context())
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.TeeReader(body, c), body}
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+func (c *counting) Write(p []byte) (int, error) {
+	c.bytes.Add(int64(len(p)))
+	return len(p), nil
 }
 
 var shared = object.Place{Kind: object.Artifact, Scope: object.Shared}
@@ -175,6 +199,56 @@ func TestRemote(t *testing.T) {
 
 		_, _, err := f.Download(t.Context(), mirror.Record{ID: "0198a1b2-0000-7000-8000-000000000001"}, 0)
 		f.refused("a file that is not there", err, fault.NotFound)
+	})
+	t.Run("a large upload goes on where it was cut off, also in another process", func(t *testing.T) {
+		f := open(t, s, shared)
+		content := strings.Repeat("0123456789abcdef", (resumableSize+1<<20)/16)
+		cut := func() io.Reader {
+			return io.MultiReader(strings.NewReader(content[:8<<20]), iotest.ErrReader(io.ErrUnexpectedEOF))
+		}
+		again := func(to string, send func(f fixture, body io.Reader) (mirror.Record, error)) mirror.Record {
+			t.Helper()
+			_, err := send(f, cut())
+			f.refused("an upload that is cut off", err, fault.Unavailable)
+			sent := &counting{RoundTripper: http.DefaultTransport}
+			client, err := apiclient.New(apiclient.Config{Server: s.URL, Token: f.client.Token, Transport: sent})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := send(fixture{New(client, shared), t}, strings.NewReader(content))
+			for i := 0; i < 10 && fault.Is(err, fault.Conflict); i++ { // the first one is still being stored
+				r, err = send(fixture{New(client, shared), t}, strings.NewReader(content))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := sent.bytes.Load(); n > int64(len(content))-4<<20 {
+				t.Errorf("%d bytes are sent of %d to %s, of which at least 4 MiB had arrived", n, len(content), to)
+			}
+			if now, text := f.download(r, 0); now != r || text != content {
+				t.Errorf("%+v has %d bytes", now, len(text))
+			}
+			return r
+		}
+		r := again("a new file", func(f fixture, body io.Reader) (mirror.Record, error) {
+			return f.Create(t.Context(), "large", sum(content), int64(len(content)), body)
+		})
+		content = content[:len(content)-1] + "x"
+		r = again("a file", func(f fixture, body io.Reader) (mirror.Record, error) {
+			return f.Replace(t.Context(), r, sum(content), int64(len(content)), body)
+		})
+		if err := f.Delete(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // what was uploaded once can be uploaded again
+			r, err := f.Create(t.Context(), "twice", sum(content), int64(len(content)), strings.NewReader(content))
+			if err == nil {
+				err = f.Delete(t.Context(), r)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 	})
 	t.Run("files and directories move", func(t *testing.T) {
 		f := open(t, s, shared)
