@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -61,70 +62,80 @@ func NewServers(client *http.Client, blocked func(error) bool) *Servers {
 // Tools lists the tools of a server, with names and descriptions without control
 // characters. It takes at most 20 seconds.
 func (s *Servers) Tools(ctx context.Context, a connector.Access) ([]connector.Tool, error) {
-	address, err := addressOf(a.URL)
-	if err != nil {
-		return nil, err
-	}
-	headers, err := headersFor(a)
-	if err != nil {
-		return nil, err
-	}
 	limited, cancel := context.WithTimeout(ctx, toolsLimit)
 	defer cancel()
-	x := newExchange(limited, s.client, address, headers)
-	tools, err := s.list(limited, a.Transport, address.String(), x)
+	x, err := newExchange(limited, s.client, a)
+	if err != nil {
+		return nil, err
+	}
+	tools, err := s.list(limited, a.Transport, x)
 	if err != nil {
 		return nil, s.failure(limited, x.outcome(), err)
 	}
 	return tools, nil
 }
 
-func (s *Servers) list(ctx context.Context, t connector.Transport, address string, x *exchange) ([]connector.Tool, error) {
-	client := x.client()
-	var transport sdk.Transport = &sdk.StreamableClientTransport{
-		Endpoint: address, HTTPClient: client, DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: MaxAnswers,
-	}
-	var options *sdk.ClientSessionOptions
+// connect opens a session, whose requests x makes.
+func (s *Servers) connect(ctx context.Context, t connector.Transport, x *exchange) (*sdk.ClientSession, error) {
 	if t == connector.SSE {
-		transport = &sdk.SSEClientTransport{Endpoint: address, HTTPClient: client, MaxEventSize: MaxAnswers}
-		options = &sdk.ClientSessionOptions{ProtocolVersion: initialized}
+		return s.sdk.Connect(ctx, &sdk.SSEClientTransport{Endpoint: x.address, HTTPClient: x.client(), MaxEventSize: MaxAnswers}, &sdk.ClientSessionOptions{ProtocolVersion: initialized})
 	}
-	session, err := s.sdk.Connect(ctx, transport, options)
+	return s.sdk.Connect(ctx, &sdk.StreamableClientTransport{
+		Endpoint: x.address, HTTPClient: x.client(), DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: MaxAnswers,
+	}, nil)
+}
+
+func (s *Servers) list(ctx context.Context, t connector.Transport, x *exchange) ([]connector.Tool, error) {
+	session, err := s.connect(ctx, t, x)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = session.Close() }()
 	tools := []connector.Tool{}
-	if c := session.InitializeResult().Capabilities; c == nil || c.Tools == nil {
-		return tools, nil
-	}
-	params := &sdk.ListToolsParams{}
 	length := 0
-	for range maxPages {
-		page, err := session.ListTools(ctx, params)
+	for tool, err := range offered(ctx, session) {
 		if err != nil {
 			return nil, err
 		}
-		for _, tool := range page.Tools {
-			name := sanitized(tool.Name, connector.MaxToolName)
-			if name == "" {
-				continue
-			}
-			description := sanitized(tool.Description, connector.MaxToolText)
-			if length += len(name) + len(description); length > connector.MaxToolTexts {
-				return tools, nil
-			}
-			tools = append(tools, connector.Tool{Name: name, Description: description})
-			if len(tools) == connector.MaxTools {
-				return tools, nil
-			}
+		name := sanitized(tool.Name, connector.MaxToolName)
+		if name == "" {
+			continue
 		}
-		if page.NextCursor == "" {
+		description := sanitized(tool.Description, connector.MaxToolText)
+		if length += len(name) + len(description); length > connector.MaxToolTexts {
 			break
 		}
-		params = &sdk.ListToolsParams{Cursor: page.NextCursor}
+		if tools = append(tools, connector.Tool{Name: name, Description: description}); len(tools) == connector.MaxTools {
+			break
+		}
 	}
 	return tools, nil
+}
+
+// offered returns the tools of a server, of maxPages pages at most.
+func offered(ctx context.Context, session *sdk.ClientSession) iter.Seq2[*sdk.Tool, error] {
+	return func(yield func(*sdk.Tool, error) bool) {
+		if c := session.InitializeResult().Capabilities; c == nil || c.Tools == nil {
+			return
+		}
+		params := &sdk.ListToolsParams{}
+		for range maxPages {
+			page, err := session.ListTools(ctx, params)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, tool := range page.Tools {
+				if !yield(tool, nil) {
+					return
+				}
+			}
+			if page.NextCursor == "" {
+				return
+			}
+			params = &sdk.ListToolsParams{Cursor: page.NextCursor}
+		}
+	}
 }
 
 // failure returns the error of a failed exchange. Err contains text of the server, so the

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"collab/domain/connector"
 )
 
 var (
@@ -25,11 +27,12 @@ type outcome struct {
 	responded bool  // a response was received
 }
 
-// exchange has the requests of one Tools call. It sets their headers, enforces limits and
+// exchange has the requests of one Tools call, or of a session. It sets their headers, enforces limits and
 // records outcomes, which the SDK reports as text alone.
 type exchange struct {
 	ctx     context.Context // ends all requests
 	guarded *http.Client
+	address string
 	origin  string
 	headers http.Header
 
@@ -40,8 +43,23 @@ type exchange struct {
 	bytes    int64   // guarded by mu; the rest of MaxAnswers
 }
 
-func newExchange(ctx context.Context, guarded *http.Client, address *url.URL, headers http.Header) *exchange {
-	return &exchange{ctx: ctx, guarded: guarded, origin: originOf(address), headers: headers, bytes: MaxAnswers}
+func newExchange(ctx context.Context, guarded *http.Client, a connector.Access) (*exchange, error) {
+	address, err := addressOf(a.URL)
+	if err != nil {
+		return nil, err
+	}
+	headers, err := headersFor(a)
+	if err != nil {
+		return nil, err
+	}
+	return &exchange{ctx: ctx, guarded: guarded, address: address.String(), origin: originOf(address), headers: headers, bytes: MaxAnswers}, nil
+}
+
+// again has the limits begin anew for the next call.
+func (x *exchange) again() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.last, x.final, x.requests, x.bytes = outcome{}, false, 0, MaxAnswers
 }
 
 // client returns the guarded client with the exchange around its transport.

@@ -1,0 +1,96 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"collab/domain/connector"
+)
+
+// callLimit is how long a call of a tool may take.
+const callLimit = 5 * time.Minute
+
+// Session is a connection to a tool server for calls of its tools, one at a time. It has the limits of
+// a Tools call for each call, but for the time.
+type Session struct {
+	servers *Servers
+	sdk     *sdk.ClientSession
+	x       *exchange
+	end     context.CancelFunc
+}
+
+// Tool is a tool with the JSON schema of its arguments.
+type Tool struct {
+	Name, Description string
+	Schema            map[string]any
+}
+
+// Open connects to a server. The session is to be closed; ctx ends it as well.
+func (s *Servers) Open(ctx context.Context, a connector.Access) (*Session, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	x, err := newExchange(ctx, s.client, a)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	late := time.AfterFunc(toolsLimit, cancel)
+	session, err := s.connect(ctx, a.Transport, x) // ctx ends the session too
+	if !late.Stop() || err != nil {
+		err = s.failure(ctx, x.outcome(), err)
+		cancel()
+		return nil, err
+	}
+	return &Session{s, session, x, cancel}, nil
+}
+
+// Close ends the session.
+func (s *Session) Close() error {
+	defer s.end()
+	return s.sdk.Close()
+}
+
+// Tools returns the server's tools, at most connector.MaxTools. Their texts are as the server has them.
+func (s *Session) Tools(ctx context.Context) (all []Tool, err error) {
+	ctx, done := context.WithTimeout(ctx, toolsLimit)
+	defer done()
+	s.x.again()
+	for tool, err := range offered(ctx, s.sdk) {
+		if err != nil {
+			return nil, s.servers.failure(ctx, s.x.outcome(), err)
+		}
+		schema, _ := tool.InputSchema.(map[string]any) // others are refused by models
+		if all = append(all, Tool{tool.Name, tool.Description, schema}); len(all) == connector.MaxTools {
+			break
+		}
+	}
+	return all, nil
+}
+
+// Call calls a tool and returns its texts, and whether it failed. Content of other kinds is returned as
+// JSON.
+func (s *Session) Call(ctx context.Context, name string, arguments map[string]any) (text string, failed bool, err error) {
+	ctx, done := context.WithTimeout(ctx, callLimit)
+	defer done()
+	s.x.again()
+	result, err := s.sdk.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: arguments})
+	if err != nil {
+		return "", false, s.servers.failure(ctx, s.x.outcome(), err)
+	}
+	var all []string
+	for _, content := range result.Content {
+		if t, ok := content.(*sdk.TextContent); ok {
+			all = append(all, t.Text)
+			continue
+		}
+		encoded, err := json.Marshal(content)
+		if err != nil {
+			return "", false, err
+		}
+		all = append(all, string(encoded))
+	}
+	return strings.Join(all, "\n"), result.IsError, nil
+}

@@ -1,0 +1,54 @@
+package mcp_test
+
+import (
+	"net/http"
+	"testing"
+
+	"collab/domain/connector"
+	"collab/domain/fault"
+	"collab/test/toolserver"
+)
+
+func TestToolsAreCalledInASession(t *testing.T) {
+	for _, transport := range []connector.Transport{connector.HTTP, connector.SSE} {
+		s := toolserver.Start(t)
+		s.RequireBearer(func(token string) bool { return token == secret })
+		session, err := servers(t).Open(t.Context(), bearerOf(transport, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tools, err := session.Tools(t.Context())
+		if err != nil || len(tools) != 1 || tools[0].Name != "echo" || tools[0].Schema["type"] != "object" {
+			t.Errorf("%s: %+v, %v", transport, tools, err)
+		}
+		for range 70 { // more requests than a visit has
+			if text, failed, err := session.Call(t.Context(), "echo", map[string]any{"a": "b"}); err != nil || failed || text != `{"a":"b"}` {
+				t.Fatal(transport, text, failed, err)
+			}
+		}
+		if _, _, err := session.Call(t.Context(), "nothing", nil); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: a tool that is not there: %v", transport, err)
+		}
+		if err := session.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestASessionHasTheLimitsOfAVisitForEachCall(t *testing.T) {
+	s := toolserver.Start(t)
+	if _, err := servers(t).Open(t.Context(), bearer(connector.HTTP, "file:///etc/passwd")); !fault.Is(err, fault.Invalid) {
+		t.Error(err)
+	}
+	session, err := servers(t).Open(t.Context(), open(s.HTTP()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	for behaviour, b := range map[string]toolserver.Behaviour{"an endless answer": toolserver.Endless, "an enormous event": toolserver.EnormousEvent, "an error": toolserver.Status(http.StatusInternalServerError)} {
+		s.On("tools/call", b)
+		if _, _, err := session.Call(t.Context(), "echo", nil); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: %v", behaviour, err)
+		}
+	}
+}
