@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // Replace calls write with a temporary file in the directory of path, syncs it and renames it
@@ -45,8 +46,11 @@ func ReadOrCreate(path string, generate func() ([]byte, error)) ([]byte, error) 
 	return os.ReadFile(path)
 }
 
-// Sync flushes a file, or the entries of a directory, to disk.
+// Sync flushes a file, or the entries of a directory, to disk. Windows cannot flush directories.
 func Sync(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() && runtime.GOOS == "windows" {
+		return nil
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return err
