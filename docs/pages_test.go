@@ -119,7 +119,7 @@ func TestFilesAndTestsOfThePageOnSecurityExist(t *testing.T) {
 		case strings.HasPrefix(name, "test/script/testdata/"):
 			pages.Read(t, name)
 			named++
-		case regexp.MustCompile(`^(adapters|app|domain|test)/[\w/]+$`).MatchString(name):
+		case regexp.MustCompile(`^(adapters|app|cmd|domain|test)/[\w/]+$`).MatchString(name):
 			directory = name
 			if _, err := os.Stat(filepath.Join(root, directory)); err != nil {
 				t.Errorf("%s does not exist", name)

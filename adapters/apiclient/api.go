@@ -118,6 +118,11 @@ func (c *Client) DeleteConnector(ctx context.Context, instanceId string) (Succes
 	return receive[Success](c, c.request(ctx, http.MethodDelete, "/api/v1/connectors/"+segment(instanceId), nil, nil, 0))
 }
 
+// GetConnectorCredentials is GET /api/v1/connectors/{instanceId}/credentials: Get a connector's credentials.
+func (c *Client) GetConnectorCredentials(ctx context.Context, instanceId string) (ConnectorCredentials, error) {
+	return receive[ConnectorCredentials](c, c.request(ctx, http.MethodGet, "/api/v1/connectors/"+segment(instanceId)+"/credentials", nil, nil, 0))
+}
+
 // StoreConnectorCredentials is POST /api/v1/connectors/{instanceId}/credentials: Store a connector's credentials.
 func (c *Client) StoreConnectorCredentials(ctx context.Context, instanceId string, body CredentialsDraft) (Connector, error) {
 	return receive[Connector](c, c.request(ctx, http.MethodPost, "/api/v1/connectors/"+segment(instanceId)+"/credentials", nil, body, keyed))
@@ -313,6 +318,11 @@ func (c *Client) ReorderTasks(ctx context.Context, body Reorder) (*List[Task], e
 	return list[Task](c, c.request(ctx, http.MethodPost, "/api/v1/tasks/reorder", nil, body, keyed))
 }
 
+// GetTask is GET /api/v1/tasks/{id}: Get a task.
+func (c *Client) GetTask(ctx context.Context, id string) (Task, error) {
+	return receive[Task](c, c.request(ctx, http.MethodGet, "/api/v1/tasks/"+segment(id), nil, nil, 0))
+}
+
 // UpdateTask is PATCH /api/v1/tasks/{id}: Update a task.
 func (c *Client) UpdateTask(ctx context.Context, id string, body TaskPatch) (Task, error) {
 	return receive[Task](c, c.request(ctx, http.MethodPatch, "/api/v1/tasks/"+segment(id), nil, body, 0))
@@ -482,6 +492,12 @@ type Connector struct {
 	Tools               []ConnectorTool `json:"tools"`
 	HasCredentials      bool            `json:"hasCredentials"`
 	CredentialsExpireAt *time.Time      `json:"credentialsExpireAt"`
+}
+
+// ConnectorCredentials: The credentials of a connector.
+type ConnectorCredentials struct {
+	Credentials map[string]any `json:"credentials"`
+	ExpiresAt   *time.Time     `json:"expiresAt"`
 }
 
 // ConnectorDraft: The fields of a new connector.

@@ -26,14 +26,14 @@ var operations = strings.Fields(`
 	exchangeToken startDeviceSignIn claimDeviceToken refreshToken getMe endSession listSessions endOtherSessions
 	listFiles uploadFile downloadFile replaceFile deleteFile moveFile moveFolder listVersions downloadVersion restoreFile getManifest followChanges changeFiles getSyncLimits
 	createResumableUpload getResumableUpload appendToResumableUpload
-	listTasks createTask updateTask reorderTasks getTaskHistory
+	listTasks getTask createTask updateTask reorderTasks getTaskHistory
 	getMemory putMemory getWorkspaceMemory putWorkspaceMemory chat listModels
 	listMembers changeRole removeMember listInvitations invite resendInvitation deleteInvitation
 	listTeams createTeam deleteTeam listTeamMembers addTeamMember removeTeamMember
 	listWorkspaces createWorkspace deleteWorkspace moveWorkspace
 	getOwnUsage getOrganisationUsage getQuota getStorage
 	getSubscription startTrial startCheckout openPortal downgrade
-	listConnectors listConnectorProviders createConnector deleteConnector storeConnectorCredentials startAuthorization pollAuthorization
+	listConnectors listConnectorProviders createConnector deleteConnector getConnectorCredentials storeConnectorCredentials startAuthorization pollAuthorization
 	publishRelease changeRelease listReleases getAdoption
 	listOrganisations getOrganisation grantSubscription setRole`)
 

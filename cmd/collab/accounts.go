@@ -16,6 +16,7 @@ import (
 	"github.com/zalando/go-keyring"
 
 	"collab/adapters/apiclient"
+	"collab/adapters/atomicfile"
 )
 
 // keyringTimeout bounds a call of the system's keyring, which can wait for a service that does
@@ -38,8 +39,8 @@ func (systemKeyring) Get(name string) (string, error) { return keyring.Get(keyri
 func (systemKeyring) Set(name, secret string) error   { return keyring.Set(keyringService, name, secret) }
 func (systemKeyring) Delete(name string) error        { return keyring.Delete(keyringService, name) }
 
-// within returns the result of a call of the keyring, or an error after keyringTimeout.
-func within[T any](call func() (T, error)) (T, error) {
+// within returns the result of a call, or the cause for which ctx ends before.
+func within[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -52,9 +53,16 @@ func within[T any](call func() (T, error)) (T, error) {
 	select {
 	case r := <-done:
 		return r.value, r.err
-	case <-time.After(keyringTimeout):
-		return *new(T), errors.New("the system's keyring does not answer")
+	case <-ctx.Done():
+		return *new(T), context.Cause(ctx)
 	}
+}
+
+// fromKeyring returns the result of a call of the keyring, or an error after keyringTimeout.
+func fromKeyring[T any](call func() (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), keyringTimeout, errors.New("the system's keyring does not answer"))
+	defer cancel()
+	return within(ctx, call)
 }
 
 // account is an organisation that one is signed in to.
@@ -72,14 +80,23 @@ type account struct {
 // key names the account's token in the keyring.
 func (c account) key() string { return c.Server + "#" + c.OrgID }
 
+// directory is where the accounts are kept.
+func (a *app) directory() (string, error) {
+	if directory := a.env("COLLAB_CONFIG_DIR"); directory != "" {
+		return directory, nil
+	}
+	directory, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("set COLLAB_CONFIG_DIR: %w", err)
+	}
+	return filepath.Join(directory, "collab"), nil
+}
+
 // accounts is the file with the accounts. Tokens are in the keyring where there is one.
 func (a *app) accounts() (file string, all []account, err error) {
-	directory := a.env("COLLAB_CONFIG_DIR")
-	if directory == "" {
-		if directory, err = os.UserConfigDir(); err != nil {
-			return "", nil, fmt.Errorf("set COLLAB_CONFIG_DIR: %w", err)
-		}
-		directory = filepath.Join(directory, "collab")
+	directory, err := a.directory()
+	if err != nil {
+		return "", nil, err
 	}
 	file = filepath.Join(directory, "accounts.json")
 	text, err := os.ReadFile(file)
@@ -107,17 +124,10 @@ func (a *app) changeAccounts(change func([]account) []account) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	// Two processes may do so at once: each has a file of its own until the rename.
-	temporary, err := os.CreateTemp(filepath.Dir(file), "accounts-*") // with the mode 0600
-	if err != nil {
+	return atomicfile.Replace(file, func(f *os.File) error {
+		_, err := f.Write(append(text, '\n'))
 		return err
-	}
-	defer os.Remove(temporary.Name())
-	_, err = temporary.Write(append(text, '\n'))
-	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), file)
+	})
 }
 
 // sameAs reports whether both are the same organisation of the same server.
@@ -146,7 +156,7 @@ func (a *app) keep(c account, insecure bool) error {
 }
 
 func (a *app) setSecret(c account, token string) error {
-	_, err := within(func() (struct{}, error) { return struct{}{}, a.secrets.Set(c.key(), token) })
+	_, err := fromKeyring(func() (struct{}, error) { return struct{}{}, a.secrets.Set(c.key(), token) })
 	return err
 }
 
@@ -169,7 +179,7 @@ func (a *app) renewed(c account, token string) error {
 func (a *app) forget(gone []account) error {
 	for _, c := range gone {
 		if c.Token == "" {
-			_, err := within(func() (struct{}, error) { return struct{}{}, a.secrets.Delete(c.key()) })
+			_, err := fromKeyring(func() (struct{}, error) { return struct{}{}, a.secrets.Delete(c.key()) })
 			if err != nil && !errors.Is(err, keyring.ErrNotFound) {
 				return err
 			}
@@ -219,13 +229,16 @@ func (a *app) account() (account, error) {
 			if c.Token != "" {
 				return c, nil
 			}
-			token, err := within(func() (string, error) { return a.secrets.Get(c.key()) })
+			token, err := fromKeyring(func() (string, error) { return a.secrets.Get(c.key()) })
 			if err != nil {
 				return account{}, coded{exitSignIn, fmt.Errorf("read the token of %s: %w", c.Server, err)}
 			}
 			c.Token, c.inKeyring = token, true
 			return c, nil
 		}
+	}
+	if org != "" && len(all) > 0 {
+		return account{}, coded{exitSignIn, fmt.Errorf("not signed in to an organisation %q: see collab orgs list", org)}
 	}
 	return account{}, coded{exitSignIn, errors.New("not signed in: run collab login, or set COLLAB_SERVER and COLLAB_TOKEN")}
 }

@@ -63,7 +63,7 @@ func (a *app) api() *cobra.Command {
 			return err
 		}
 		defer answer.Body.Close()
-		if a.flags.jq == "" && a.flags.json == "" {
+		if !a.wantsJSON() {
 			_, err := io.Copy(a.out, answer.Body)
 			return err
 		}

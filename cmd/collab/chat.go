@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +19,7 @@ const maxMessage = 1 << 20
 
 func (a *app) chat() *cobra.Command {
 	var model, system string
+	var connectors, allowed []string
 	var search bool
 	var tokens int64
 	c := command("chat [MESSAGE...]", "Chat with a model", 0, -1, func(c *cobra.Command, args []string) error {
@@ -27,18 +27,14 @@ func (a *app) chat() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		request := apiclient.ChatRequest{}
-		if model != "" {
-			request.Model = &model
-		}
-		if system != "" {
-			request.SystemPrompt = &system
-		}
+		ctx := c.Context()
+		chat := conversation{app: a, client: client}
+		chat.request.Model, chat.request.SystemPrompt = given(model), given(system)
 		if search {
-			request.EnableWebSearch = &search
+			chat.request.EnableWebSearch = &search
 		}
 		if tokens > 0 {
-			request.MaxTokens = &tokens
+			chat.request.MaxTokens = &tokens
 		}
 		parts := []string{strings.Join(args, " ")}
 		if !a.inTerminal {
@@ -48,121 +44,183 @@ func (a *app) chat() *cobra.Command {
 			}
 			parts = append(parts, text)
 		}
-		if request.Message = strings.TrimSpace(strings.Join(parts, "\n\n")); request.Message != "" {
-			_, err := a.ask(c.Context(), client, request)
-			return err
-		}
-		if !a.inTerminal {
+		message := strings.TrimSpace(strings.Join(parts, "\n\n"))
+		if message == "" && !a.inTerminal {
 			return usage("there is no message: pass one as argument or on standard input")
 		}
-		return a.converse(c.Context(), client, request)
+		if chat.tools, err = a.toolbox(ctx, client, connectors, allowed); err != nil {
+			return err
+		}
+		defer chat.tools.close()
+		chat.request.Tools = chat.tools.definitions()
+		if message != "" {
+			return chat.ask(ctx, message)
+		}
+		for {
+			message, err := a.question(ctx, "%s", a.paint(a.errTerminal, bold, "> "))
+			if err != nil || message == "" {
+				return err
+			}
+			if err := chat.ask(ctx, message); err != nil {
+				return err
+			}
+		}
 	})
-	c.Long = "chat prints a model's answer as it arrives. What is on standard input follows the message of the\narguments. " +
-		"On a terminal without a message it is a conversation, which an empty line ends."
-	c.Example = "  collab chat What is a monad?\n  git diff | collab chat 'Write a commit message for this change' > message"
+	c.Long = "chat prints a model's answer as it arrives, on a terminal with its Markdown rendered. What is on\n" +
+		"standard input follows the message of the arguments. On a terminal without a message it is a\n" +
+		"conversation, which an empty line ends.\n\n" +
+		"With --tools the model may call the tools of connectors. collab asks before each call, and where\n" +
+		"nobody can be asked it refuses those that --allow does not name."
+	c.Example = "  collab chat What is a monad?\n  git diff | collab chat 'Write a commit message for this change' > message\n" +
+		"  collab chat --tools wiki --allow search 'What does our wiki say about holidays?' < /dev/null"
 	c.Flags().StringVar(&model, "model", "", "`id` of the model; see collab models")
 	c.Flags().StringVar(&system, "system", "", "the system prompt")
 	c.Flags().BoolVar(&search, "web-search", false, "let the provider search the web")
 	c.Flags().Int64Var(&tokens, "max-tokens", 0, "most tokens of the answer")
+	c.Flags().StringSliceVar(&connectors, "tools", nil, "`connectors` whose tools the model may call, separated by commas")
+	c.Flags().StringSliceVar(&allowed, "allow", nil, "`tools` that are called without a question, separated by commas; all for all")
 	return c
 }
 
-// converse asks what is typed, with what was said before as history.
-func (a *app) converse(ctx context.Context, client *apiclient.Client, request apiclient.ChatRequest) error {
-	lines := bufio.NewScanner(a.in)
-	lines.Buffer(nil, maxMessage)
-	for {
-		fmt.Fprint(a.err, a.paint(a.errTerminal, bold, "> "))
-		if !lines.Scan() || strings.TrimSpace(lines.Text()) == "" {
-			return lines.Err()
-		}
-		request.Message = lines.Text()
-		answer, err := a.ask(ctx, client, request)
+// maxRounds bounds how often a model is told the results of its tools before it has answered.
+const maxRounds = 50
+
+// conversation is a chat with a model, with what was said before as history.
+type conversation struct {
+	app     *app
+	client  *apiclient.Client
+	request apiclient.ChatRequest
+	tools   *toolbox
+}
+
+// ask prints the answer to a message, for which the model may call tools.
+func (c *conversation) ask(ctx context.Context, message string) error {
+	var all answer
+	for range maxRounds {
+		c.request.Message = message
+		said, err := c.answer(ctx)
 		if err != nil {
 			return err
 		}
-		request.History = append(request.History, apiclient.HistoryMessage{Role: "user", Content: request.Message})
-		if answer != "" {
-			request.History = append(request.History, apiclient.HistoryMessage{Role: "assistant", Content: answer})
+		all.Text += said.Text
+		all.Usage.InputTokens += said.Usage.InputTokens
+		all.Usage.OutputTokens += said.Usage.OutputTokens
+		if message != "" {
+			c.request.History = append(c.request.History, apiclient.HistoryMessage{Role: "user", Content: message})
+			message = ""
 		}
+		var blocks, results []block
+		if said.Text != "" {
+			blocks = append(blocks, block{"type": "text", "text": said.Text})
+		}
+		for _, call := range said.calls {
+			result, failed, err := c.tools.call(ctx, call)
+			if err != nil {
+				return err
+			}
+			blocks = append(blocks, block{"type": "tool_use", "id": call.ID, "name": call.Name, "input": call.Args})
+			results = append(results, block{"type": "tool_result", "toolUseId": call.ID, "content": result, "isError": failed})
+		}
+		if blocks != nil {
+			c.request.History = append(c.request.History, apiclient.HistoryMessage{Role: "assistant", Content: blocks})
+		}
+		if results == nil {
+			if c.app.wantsJSON() {
+				return c.app.printJSON(all, []string{"text", "usage"})
+			}
+			return nil
+		}
+		c.request.History = append(c.request.History, apiclient.HistoryMessage{Role: "user", Content: results})
 	}
+	return fmt.Errorf("the model has called tools %d times without an answer", maxRounds)
 }
 
-// ask prints the answer to a request as it arrives, and returns its text.
-func (a *app) ask(ctx context.Context, client *apiclient.Client, request apiclient.ChatRequest) (string, error) {
-	answer, err := client.Chat(ctx, request)
+// block is a block of a message.
+type block map[string]any
+
+// answer is what a model has said.
+type answer struct {
+	Text  string              `json:"text"`
+	Usage apiclient.ChatUsage `json:"usage"`
+	calls []apiclient.ToolCall
+}
+
+// answer prints the answer to the request as it arrives. The end of ctx ends the call on the server
+// too, as it closes the connection.
+func (c *conversation) answer(ctx context.Context) (said answer, err error) {
+	a := c.app
+	response, err := c.client.Chat(ctx, c.request)
 	if err != nil {
-		return "", err
+		return said, err
+	}
+	printed := a.prose()
+	if a.wantsJSON() {
+		printed = unclosed{io.Discard}
 	}
 	var text strings.Builder
-	var used *apiclient.ChatUsage
-	for e, err := range apiclient.Events(answer.Body) {
+	done := false
+	for e, err := range apiclient.Events(response.Body) {
 		if err != nil {
-			return text.String(), err
+			return said, errors.Join(err, printed.Close())
 		}
 		var chunk apiclient.ChatChunk
 		if err := json.Unmarshal(e.Data, &chunk); err != nil {
-			return text.String(), err
+			return said, err
 		}
 		switch chunk.Type {
 		case "text":
 			text.WriteString(*chunk.Text)
-			if a.flags.json == "" && a.flags.jq == "" {
-				if _, err := io.WriteString(a.out, a.printable(*chunk.Text)); err != nil {
-					return text.String(), err
-				}
+			if _, err := io.WriteString(printed, *chunk.Text); err != nil {
+				return said, err
 			}
 		case "tool_call":
-			a.note("%s", a.paint(a.errTerminal, dim, plain("the model uses "+chunk.ToolCall.Name)))
+			if or(chunk.ToolCall.ServerHandled, false) {
+				a.note("%s", a.paint(a.errTerminal, dim, "the model uses "+chunk.ToolCall.Name))
+			} else {
+				said.calls = append(said.calls, *chunk.ToolCall)
+			}
 		case "error":
-			return text.String(), errors.New(*chunk.Error)
+			return said, errors.Join(errors.New(*chunk.Error), printed.Close())
 		case "done":
-			used = chunk.Usage
+			done, said.Usage = true, *chunk.Usage
 		}
 	}
-	if used == nil {
-		return text.String(), errors.New("the answer was cut off")
+	said.Text = text.String()
+	if !a.outTerminal && said.Text != "" && !strings.HasSuffix(said.Text, "\n") {
+		_, err = io.WriteString(printed, "\n")
 	}
-	if a.flags.json != "" || a.flags.jq != "" {
-		type result struct {
-			Text  string              `json:"text"`
-			Usage apiclient.ChatUsage `json:"usage"`
-		}
-		return text.String(), a.printJSON(result{text.String(), *used}, []string{"text", "usage"})
+	if err = errors.Join(err, printed.Close()); err == nil && !done {
+		err = errors.New("the answer was cut off")
 	}
-	if !strings.HasSuffix(text.String(), "\n") {
-		fmt.Fprintln(a.out)
-	}
-	return text.String(), nil
+	return said, err
 }
 
-// printable returns text without what controls a terminal, if it goes to one.
-func (a *app) printable(text string) string {
-	if !a.outTerminal {
-		return text
+// prose returns what prints Markdown: rendered on a terminal, as it is elsewhere.
+func (a *app) prose() io.WriteCloser {
+	if a.outTerminal {
+		return a.markdown()
 	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return -1
-		}
-		return r
-	}, text)
+	return unclosed{a.out}
 }
+
+// printProse prints Markdown.
+func (a *app) printProse(text string) error {
+	printed := a.prose()
+	_, err := io.WriteString(printed, text)
+	return errors.Join(err, printed.Close())
+}
+
+// unclosed is a writer that Close leaves open.
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }
 
 func (a *app) models() *cobra.Command {
-	return command("models", "List the models that one may chat with", 0, 0, func(c *cobra.Command, _ []string) error {
-		client, err := a.client()
-		if err != nil {
-			return err
-		}
-		list, err := client.ListModels(c.Context())
-		if err != nil {
-			return err
-		}
-		return rows(a, list.All(),
+	return command("models", "List the models that one may chat with", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
+		return all(a,
 			column[apiclient.Model]{"id", func(m apiclient.Model) string { return m.ID }},
 			column[apiclient.Model]{"name", func(m apiclient.Model) string { return m.DisplayName }},
 			column[apiclient.Model]{"provider", func(m apiclient.Model) string { return m.Provider }},
-			column[apiclient.Model]{"tier", func(m apiclient.Model) string { return m.Tier }})
-	})
+			column[apiclient.Model]{"tier", func(m apiclient.Model) string { return m.Tier }})(client.ListModels(ctx))
+	}))
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"collab/test/collabd"
+	"collab/test/toolserver"
 )
 
 // tests runs the tests, or is the server.
@@ -33,9 +35,18 @@ func TestMain(m *testing.M) {
 // owner's token is in $TOKEN. Beside testscript's commands they have:
 //
 //	exits CODE PROGRAM ARGUMENT…   runs a program that ends with that code
+//	interrupts PROGRAM ARGUMENT…   interrupts a program once it prints something; it ends with 130
 //	signin EMAIL ORGANISATION FLAG runs collab login with --no-browser or --device, and is the browser
 func TestScripts(t *testing.T) {
-	s := collabd.Start(t, "COLLAB_ADMIN_SECRET=operator")
+	catalog := filepath.Join(t.TempDir(), "catalog.json")
+	if err := os.WriteFile(catalog, []byte(`{"builtIn": true, "providers": [{
+		"serverId": "wiki", "displayName": "Wiki", "description": "Pages.", "authMode": "API_KEY", "mcpTransport": "HTTP",
+		"credentials": [{"name": "apiKey", "label": "API key"}], "headers": {"Authorization": "Bearer {apiKey}"}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := collabd.Start(t, "COLLAB_ADMIN_SECRET=operator", "COLLAB_CONNECTORS_FILE="+catalog, "COLLAB_CONNECTOR_NETWORKS=127.0.0.0/8")
+	tools := toolserver.Start(t)
+	tools.RequireBearer(func(token string) bool { return token == "key" })
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
@@ -43,13 +54,13 @@ func TestScripts(t *testing.T) {
 			owner := s.SignIn(t, name+"@example.com", "Org of "+name, "owner")
 			for name, value := range map[string]string{
 				"SERVER": s.URL, "TOKEN": owner.Token, "ORG": owner.Org, "USER_ID": owner.User, "NAME": name,
-				"COLLAB_CONFIG_DIR": e.WorkDir + "/config", "TZ": "UTC",
+				"COLLAB_CONFIG_DIR": e.WorkDir + "/config", "TZ": "UTC", "TOOLS": tools.HTTP(),
 			} {
 				e.Setenv(name, value)
 			}
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "signin": signIn},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "interrupts": interrupts, "signin": signIn},
 	})
 }
 
@@ -65,6 +76,24 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("%s exits with %d, want %d", strings.Join(args[1:], " "), got, want)
+	}
+}
+
+func interrupts(ts *testscript.TestScript, _ bool, args []string) {
+	path, err := exec.LookPath(args[0])
+	ts.Check(err)
+	program := exec.Command(path, args[1:]...)
+	program.Env = append(os.Environ(), "COLLAB_SERVER="+ts.Getenv("SERVER"), "COLLAB_TOKEN="+ts.Getenv("TOKEN"), "COLLAB_CONFIG_DIR="+ts.Getenv("COLLAB_CONFIG_DIR"))
+	stdout, err := program.StdoutPipe()
+	ts.Check(err)
+	ts.Check(program.Start())
+	_, err = stdout.Read(make([]byte, 1))
+	ts.Check(err)
+	ts.Check(program.Process.Signal(os.Interrupt))
+	rest, err := io.ReadAll(stdout)
+	ts.Check(err)
+	if _ = program.Wait(); program.ProcessState.ExitCode() != 130 {
+		ts.Fatalf("%s ends with %v after %q", strings.Join(args, " "), program.ProcessState, rest)
 	}
 }
 

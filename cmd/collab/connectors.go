@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -18,11 +18,7 @@ const (
 )
 
 func connectorOf(ctx context.Context, client *apiclient.Client, name string) (apiclient.Connector, error) {
-	list, err := client.ListConnectors(ctx)
-	if err != nil {
-		return apiclient.Connector{}, err
-	}
-	return named(list, "connectors", name, func(c apiclient.Connector) []string { return []string{c.ID, c.Label} })
+	return named("connector", name, func(c apiclient.Connector) []string { return []string{c.ID, c.Label} })(client.ListConnectors(ctx))
 }
 
 func (a *app) connectors() *cobra.Command {
@@ -35,21 +31,13 @@ func (a *app) connectors() *cobra.Command {
 		{"id", func(c apiclient.Connector) string { return c.ID }},
 	}
 	list := command("list", "List the organisation's connectors", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListConnectors(ctx)
-		if err != nil {
-			return err
-		}
-		return rows(a, list.All(), columns...)
+		return all(a, columns...)(client.ListConnectors(ctx))
 	}))
 	providers := command("providers", "List the tool servers that can be connected", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListConnectorProviders(ctx)
-		if err != nil {
-			return err
-		}
-		return rows(a, list.All(),
+		return all(a,
 			column[apiclient.ConnectorProvider]{"id", func(p apiclient.ConnectorProvider) string { return p.ServerID }},
 			column[apiclient.ConnectorProvider]{"name", func(p apiclient.ConnectorProvider) string { return p.DisplayName }},
-			column[apiclient.ConnectorProvider]{"sign-in", func(p apiclient.ConnectorProvider) string { return p.AuthMode }})
+			column[apiclient.ConnectorProvider]{"sign-in", func(p apiclient.ConnectorProvider) string { return p.AuthMode }})(client.ListConnectorProviders(ctx))
 	}))
 	var name string
 	var config []string
@@ -58,11 +46,7 @@ func (a *app) connectors() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		c, err := client.CreateConnector(ctx, apiclient.ConnectorDraft{ProviderID: args[0], Name: given(name), Config: settings})
-		if err != nil {
-			return err
-		}
-		return record(a, c, columns...)
+		return one(a, columns...)(client.CreateConnector(ctx, apiclient.ConnectorDraft{ProviderID: args[0], Name: given(name), Config: settings}))
 	}))
 	add.Flags().StringVar(&name, "name", "", "the connector's name")
 	add.Flags().StringArrayVar(&config, "config", nil, "setting, as `NAME=VALUE`")
@@ -80,11 +64,7 @@ func (a *app) connectors() *cobra.Command {
 			for i, name := range args[1:] {
 				draft.Credentials[name] = lines[i]
 			}
-			c, err = client.StoreConnectorCredentials(ctx, c.ID, draft)
-			if err != nil {
-				return err
-			}
-			return record(a, c, columns...)
+			return one(a, columns...)(client.StoreConnectorCredentials(ctx, c.ID, draft))
 		}))
 	authorize := command("authorize CONNECTOR", "Allow a connector in the browser to use an account", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		c, err := connectorOf(ctx, client, args[0])
@@ -96,36 +76,32 @@ func (a *app) connectors() *cobra.Command {
 			return err
 		}
 		a.note("Allow it with a browser at\n%s", started.AuthURL)
+		allowed := func(ctx context.Context) error {
+			for range authorizationPolls {
+				status, err := client.PollAuthorization(ctx, apiclient.PollAuthorizationParams{State: started.State})
+				switch {
+				case err != nil:
+					return err
+				case status.Status == "ready":
+					a.note("%s %s may use the account", a.paint(a.errTerminal, green, "✓"), c.Label)
+					return nil
+				case status.Status == "error":
+					return errors.New(or(status.Error, "the provider refused"))
+				}
+				if err := client.Wait(ctx, authorizationPoll); err != nil {
+					return err
+				}
+			}
+			return errors.New("nobody has allowed it")
+		}
 		if a.errTerminal {
-			if err := a.browse(started.AuthURL); err != nil {
-				a.note("open it yourself: %v", err)
-			}
+			return a.browse(ctx, started.AuthURL, allowed)
 		}
-		for range authorizationPolls {
-			status, err := client.PollAuthorization(ctx, apiclient.PollAuthorizationParams{State: started.State})
-			switch {
-			case err != nil:
-				return err
-			case status.Status == "ready":
-				a.note("%s %s may use the account", a.paint(a.errTerminal, green, "✓"), c.Label)
-				return nil
-			case status.Status == "error":
-				return fmt.Errorf("%s", or(status.Error, "the provider refused"))
-			}
-			if err := client.Wait(ctx, authorizationPoll); err != nil {
-				return err
-			}
-		}
-		return fmt.Errorf("nobody has allowed it")
+		return allowed(ctx)
 	}))
-	remove := command("remove CONNECTOR", "Delete a connector with its credentials", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		c, err := connectorOf(ctx, client, args[0])
-		if err != nil {
-			return err
-		}
-		_, err = client.DeleteConnector(ctx, c.ID)
-		return err
-	}))
+	remove := removes(a, "remove CONNECTOR", "Delete a connector with its credentials", connectorOf, func(ctx context.Context, client *apiclient.Client, c apiclient.Connector) (apiclient.Success, error) {
+		return client.DeleteConnector(ctx, c.ID)
+	})
 	return group("connectors", "Work with connectors to tool servers", list, providers, add, credentials, authorize, remove)
 }
 

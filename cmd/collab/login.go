@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -143,35 +142,31 @@ func (a *app) tokenFromBrowser(ctx context.Context, server string, noBrowser boo
 			close(done)
 		}
 	})
-	loopback := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	for _, l := range listeners {
-		go func() { _ = loopback.Serve(l) }() // until Shutdown
-	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = loopback.Shutdown(end)
-	}()
+	defer serve(handler, listeners...)()
 
 	address := server + "/api/v1/auth/cli-auth?" + url.Values{"port": {strconv.Itoa(port)}, "state": {state}}.Encode()
 	a.note("Sign in with a browser at\n%s", address)
-	if !noBrowser {
-		if err := a.browse(address); err != nil {
-			a.note("open it yourself: %v", err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, signInTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, signInTimeout, errors.New("nobody has signed in"))
 	defer cancel()
-	select {
-	case token := <-tokens:
+	token := ""
+	received := func(ctx context.Context) error {
+		select {
+		case token = <-tokens:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 		select {
 		case <-done:
 		case <-time.After(5 * time.Second): // a browser that does not follow
 		}
-		return token, nil
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
+		return nil
 	}
+	if noBrowser {
+		err = received(ctx)
+	} else {
+		err = a.browse(ctx, address, received)
+	}
+	return token, err
 }
 
 // hostName returns the machine's name, as the page that asks for consent shows it.
@@ -205,23 +200,6 @@ func listen() (all []net.Listener, port int, err error) {
 		_ = v6.Close() // nothing was accepted
 	}
 	return nil, 0, err
-}
-
-// browse opens an address of http or https in the browser.
-func (a *app) browse(address string) error {
-	if !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
-		return fmt.Errorf("%q is no address of a page", address)
-	}
-	if program := a.env("BROWSER"); program != "" {
-		return exec.Command(program, address).Start()
-	}
-	switch runtime.GOOS {
-	case "windows":
-		return exec.Command("rundll32", "url.dll,FileProtocolHandler", address).Start()
-	case "darwin":
-		return exec.Command("open", address).Start()
-	}
-	return exec.Command("xdg-open", address).Start()
 }
 
 func (a *app) logout() *cobra.Command {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,7 @@ func program() int {
 // app is what commands use of the process.
 type app struct {
 	in                                   io.Reader
+	typed                                *bufio.Reader // of in, once a question was asked
 	out, err                             io.Writer
 	inTerminal, outTerminal, errTerminal bool
 	width                                int // of the terminal in columns, or 0
@@ -78,6 +80,8 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
+	check := a.checkForUpdate(ctx)
+	defer check.report(a)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -120,14 +124,27 @@ func exitCode(err error) int {
 }
 
 func (a *app) root() *cobra.Command {
-	root := group("collab", "Work with a Collab server from the command line",
-		a.login(), a.logout(), a.whoami(), a.orgs(),
-		a.sync(), a.files(), a.tasks(), a.chat(), a.models(), a.memory(), a.members(), a.invitations(), a.teams(), a.workspaces(),
-		a.usageCommand(), a.billing(), a.connectors(), a.releases(), a.admin(),
-		a.api(), a.versionCommand(), topic("environment", "Variables that commands read", environment), topic("exit-codes", "What a command's exit code says", exitCodes))
+	root := group("collab", "Work with a Collab server from the command line")
+	for _, part := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Work", []*cobra.Command{a.sync(), a.files(), a.tasks(), a.chat(), a.models(), a.memory()}},
+		{"Organisation", []*cobra.Command{a.members(), a.invitations(), a.teams(), a.workspaces(), a.connectors(), a.usageCommand(), a.billing()}},
+		{"Account", []*cobra.Command{a.login(), a.logout(), a.whoami(), a.orgs()}},
+		{"Operation", []*cobra.Command{a.api(), a.releases(), a.admin()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: part.title, Title: part.title + ":"})
+		for _, c := range part.commands {
+			c.GroupID = part.title
+		}
+		root.AddCommand(part.commands...)
+	}
+	root.AddCommand(a.versionCommand(), a.manual(), topic("environment", "Variables that commands read", environment), topic("exit-codes", "What a command's exit code says", exitCodes))
+	root.Version = version
 	root.Long = "collab works with a Collab server from the command line. Sign in with collab login."
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return coded{exitUsage, err} })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage("%w: see %s --help", err, c.CommandPath()) })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.flags.server, "server", "", "address of the server; COLLAB_SERVER, or the one signed in to last")
 	flags.StringVar(&a.flags.org, "org", "", "id or name of the organisation; COLLAB_ORG, or the one signed in to last")
@@ -147,10 +164,11 @@ COLLAB_TOKEN       service token, before any that is stored
 COLLAB_ORG         id or name of the organisation, in place of the one signed in to last
 COLLAB_CONFIG_DIR  directory of the accounts; collab in the user's directory of settings
 COLLAB_ADMIN_SECRET  the operator's secret, for collab admin
+COLLAB_NO_UPDATE_CHECK  no look for a newer release once a day, if it is not empty
 EDITOR, VISUAL     editor of collab memory edit
 BROWSER            program that opens pages
 NO_COLOR           no colours, if it is not empty
-CI                 no sign-in, if it is not empty
+CI                 no sign-in and no look for releases, if it is not empty
 `
 
 const exitCodes = `
@@ -167,10 +185,13 @@ const exitCodes = `
 func group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
+			if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+				return usage("%s has no command %q, but %s", c.CommandPath(), args[0], strings.Join(like, ", "))
+			}
 			return usage("%s has no command %q: see %s --help", c.CommandPath(), args[0], c.CommandPath())
 		}
 		return nil
-	}, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	}, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }, SuggestionsMinimumDistance: 2}
 	c.AddCommand(commands...)
 	return c
 }

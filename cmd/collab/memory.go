@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -59,11 +58,10 @@ func (a *app) memory() *cobra.Command {
 		if err != nil || stored == nil {
 			return err
 		}
-		if a.flags.json != "" || a.flags.jq != "" {
+		if a.wantsJSON() {
 			return record(a, *stored)
 		}
-		_, err = io.WriteString(a.out, a.printable(stored.Content))
-		return err
+		return a.printProse(stored.Content)
 	})
 	edit := command("edit [user|org]", "Change a memory in an editor", 0, 1, func(c *cobra.Command, args []string) error {
 		m, err := find(c, args)

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -13,23 +16,40 @@ import (
 	"unicode/utf8"
 
 	"github.com/itchyny/gojq"
+	"github.com/spf13/cobra"
+	"golang.org/x/text/width"
+
+	"collab/adapters/apiclient"
 )
 
-// Colours of terminals.
+// Styles of terminals, parameters of an SGR sequence.
 const (
-	red    = "31"
-	green  = "32"
-	yellow = "33"
-	dim    = "2"
-	bold   = "1"
+	bold       = "1"
+	dim        = "2"
+	italic     = "3"
+	underlined = "4"
+	struck     = "9"
+	red        = "31"
+	green      = "32"
+	yellow     = "33"
+	code       = "36"
 )
 
-// paint returns text in a colour if the stream is a terminal and NO_COLOR is not set.
-func (a *app) paint(terminal bool, colour, text string) painted {
-	if !terminal || a.env("NO_COLOR") != "" || a.env("TERM") == "dumb" {
-		return painted(plain(text))
+// paint returns text in a style if the stream is a terminal and NO_COLOR is not set.
+func (a *app) paint(terminal bool, style, text string) painted {
+	text = plain(text)
+	if terminal {
+		text = a.styled(style, text)
 	}
-	return painted("\x1b[" + colour + "m" + plain(text) + "\x1b[0m")
+	return painted(text)
+}
+
+// styled returns text, which cannot control a terminal, in a style of terminals unless NO_COLOR is set.
+func (a *app) styled(style, text string) string {
+	if style == "" || text == "" || a.env("NO_COLOR") != "" || a.env("TERM") == "dumb" {
+		return text
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
 // painted is text that may have the sequences of a colour.
@@ -37,7 +57,9 @@ type painted string
 
 // note prints a line for people, on the stream of errors. Texts and errors among args are printed
 // without characters that control a terminal.
-func (a *app) note(format string, args ...any) {
+func (a *app) note(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", cleaned(args)...) }
+
+func cleaned(args []any) []any {
 	for i, arg := range args {
 		switch arg := arg.(type) {
 		case string:
@@ -46,7 +68,26 @@ func (a *app) note(format string, args ...any) {
 			args[i] = plain(arg.Error())
 		}
 	}
-	fmt.Fprintf(a.err, format+"\n", args...)
+	return args
+}
+
+// question asks the person at the terminal, and returns what was typed.
+func (a *app) question(ctx context.Context, format string, args ...any) (string, error) {
+	fmt.Fprintf(a.err, format, cleaned(args)...)
+	if a.typed == nil {
+		a.typed = bufio.NewReader(a.in)
+	}
+	line, err := within(ctx, func() (string, error) {
+		line, err := a.typed.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return strings.TrimSpace(line), err
+	})
+	if ctx.Err() != nil {
+		fmt.Fprintln(a.err)
+	}
+	return line, err
 }
 
 // values returns records that are there.
@@ -66,10 +107,13 @@ type column[T any] struct {
 	text func(T) string
 }
 
+// wantsJSON reports whether --json or --jq is given.
+func (a *app) wantsJSON() bool { return a.flags.json != "" || a.flags.jq != "" }
+
 // rows prints records: as a table on a terminal, tab-separated without a heading elsewhere, or
 // as --json and --jq say.
 func rows[T any](a *app, records iter.Seq2[T, error], columns ...column[T]) error {
-	if a.flags.json != "" || a.flags.jq != "" {
+	if a.wantsJSON() {
 		all := []T{}
 		for r, err := range records {
 			if err != nil {
@@ -95,6 +139,9 @@ func rows[T any](a *app, records iter.Seq2[T, error], columns ...column[T]) erro
 		}
 	}
 	if len(lines) == 0 {
+		if a.outTerminal {
+			a.note("nothing was found")
+		}
 		return nil
 	}
 	heads := make([]string, len(columns))
@@ -104,29 +151,35 @@ func rows[T any](a *app, records iter.Seq2[T, error], columns ...column[T]) erro
 	return a.table(append([][]string{heads}, lines...))
 }
 
-// table prints lines in columns, of which the widest is cut to the terminal's width.
+// minColumns is how narrow the columns of a table become at most.
+const minColumns = 8
+
+// table prints lines in columns, of which the widest ones are cut to the terminal's width.
 func (a *app) table(lines [][]string) error {
 	widths := make([]int, len(lines[0]))
 	total := 2 * (len(widths) - 1)
 	for i := range widths {
 		for _, line := range lines {
-			widths[i] = max(widths[i], utf8.RuneCountInString(line[i]))
+			widths[i] = max(widths[i], columnsOf(line[i]))
 		}
 		total += widths[i]
 	}
-	if a.width > 0 && total > a.width {
-		widest := slices.Index(widths, slices.Max(widths))
-		widths[widest] = max(12, widths[widest]-(total-a.width))
+	for ; a.width > 0 && total > a.width && slices.Max(widths) > minColumns; total-- {
+		widths[slices.Index(widths, slices.Max(widths))]--
 	}
 	var b strings.Builder
 	for n, line := range lines {
 		for i, text := range line {
-			if utf8.RuneCountInString(text) > widths[i] {
-				text = string([]rune(text)[:widths[i]-1]) + "…"
+			if columnsOf(text) > widths[i] {
+				for columnsOf(text) >= widths[i] {
+					_, last := utf8.DecodeLastRuneInString(text)
+					text = text[:len(text)-last]
+				}
+				text += "…"
 			}
 			padded := text
 			if i < len(line)-1 {
-				padded += strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text)+2)
+				padded += strings.Repeat(" ", widths[i]-columnsOf(text)+2)
 			}
 			if n == 0 {
 				padded = string(a.paint(a.outTerminal, dim, padded))
@@ -139,9 +192,29 @@ func (a *app) table(lines [][]string) error {
 	return err
 }
 
+// all returns a function that prints the records of an answer as rows does.
+func all[T any](a *app, columns ...column[T]) func(*apiclient.List[T], error) error {
+	return func(list *apiclient.List[T], err error) error {
+		if err != nil {
+			return err
+		}
+		return rows(a, list.All(), columns...)
+	}
+}
+
+// one returns a function that prints the record of an answer as record does.
+func one[T any](a *app, columns ...column[T]) func(T, error) error {
+	return func(r T, err error) error {
+		if err != nil {
+			return err
+		}
+		return record(a, r, columns...)
+	}
+}
+
 // record prints one record: a line for each column, or as --json and --jq say.
 func record[T any](a *app, r T, columns ...column[T]) error {
-	if a.flags.json != "" || a.flags.jq != "" {
+	if a.wantsJSON() {
 		return a.printJSON(r, fieldsOf(reflect.TypeFor[T]()))
 	}
 	width := 0
@@ -269,8 +342,46 @@ func plain(text string) string {
 	}, text)
 }
 
+// printable returns text without characters that control a terminal or the order of its text, but with
+// its lines.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n':
+			return r
+		case unicode.In(r, unicode.Zl, unicode.Zp) || r == '\t':
+			return ' '
+		case unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// columnsOf returns how many columns of a terminal a text takes.
+func columnsOf(text string) (n int) {
+	for _, r := range text {
+		switch kind := width.LookupRune(r).Kind(); {
+		case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
+		case kind == width.EastAsianWide || kind == width.EastAsianFullwidth:
+			n += 2
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+// oneOf adds a flag whose value is one of some, which shells complete.
+func oneOf(c *cobra.Command, to *string, flag, value, about string, values ...string) {
+	c.Flags().StringVar(to, flag, value, about+": "+strings.Join(values[:len(values)-1], ", ")+" or "+values[len(values)-1])
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // there is no such flag
+	}
+}
+
 // or returns what p points to, or other.
-func or(p *string, other string) string {
+func or[T any](p *T, other T) T {
 	if p == nil {
 		return other
 	}

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"collab/adapters/apiclient"
 )
 
 // terminal returns an app whose streams are terminals, and what it prints.
@@ -143,5 +149,67 @@ func TestANoteCannotControlTheTerminal(t *testing.T) {
 	a.note("%s %s: %v", a.paint(true, green, "✓"), "a\x1b[2Jb\u202ec\u2028", fmt.Errorf("d\re"))
 	if got, want := errors.String(), "\x1b["+green+"m✓\x1b[0m a [2Jbc : d e\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestColumnsOfATerminal(t *testing.T) {
+	for text, want := range map[string]int{"": 0, "abc": 3, "Mäuschen": 8, "a\u0308": 1, "漢字": 4, "🙂": 2} {
+		if got := columnsOf(text); got != want {
+			t.Errorf("%q takes %d columns, want %d", text, got, want)
+		}
+	}
+}
+
+func TestAToolIsCalledWhenThePersonAllowsIt(t *testing.T) {
+	for typed, want := range map[string]string{"y\ny\n": "yes yes", "n\n\n": "no no", "a\n": "yes yes", "what\nyes\n": "yes no", "": "no no"} {
+		a, _, said := terminal(t, 80, nil)
+		a.in = strings.NewReader(typed)
+		box := &toolbox{app: a}
+		var got []string
+		for range 2 {
+			allowed, err := box.allows(t.Context(), &toolServer{label: "Wiki\x1b"}, apiclient.ToolCall{Name: "search", Args: map[string]any{"query": "\x1b[2J\u202e"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, map[bool]string{true: "yes", false: "no"}[allowed])
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("after %q: %v, want %s", typed, got, want)
+		}
+		if strings.ContainsAny(strings.ReplaceAll(said.String(), "\x1b["+dim+"m", ""), "\u202e") || !strings.Contains(said.String(), `search {"query"`) {
+			t.Errorf("it asks %q", said)
+		}
+	}
+}
+
+func TestAnInterruptionEndsAQuestion(t *testing.T) {
+	a, _, _ := terminal(t, 80, nil)
+	in, typed := io.Pipe()
+	defer typed.Close()
+	a.in = in
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.question(ctx, "?"); exitCode(err) != exitCancelled {
+		t.Error(err)
+	}
+}
+
+func TestAPersonIsAskedBeforeARemoval(t *testing.T) {
+	for typed, want := range map[string]bool{"y\n": true, "\n": false} {
+		s := httptest.NewServer(http.NotFoundHandler())
+		a, _, _ := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "COLLAB_TOKEN": "secret"})
+		a.in = strings.NewReader(typed)
+		removed := false
+		c := removes(a, "remove NAME", "Remove it", func(context.Context, *apiclient.Client, string) (string, error) { return "it", nil },
+			func(context.Context, *apiclient.Client, string) (apiclient.Success, error) {
+				removed = true
+				return apiclient.Success{}, nil
+			})
+		c.SetArgs([]string{"it"})
+		c.SilenceErrors, c.SilenceUsage = true, true
+		if err := c.ExecuteContext(t.Context()); (err == nil) != want || removed != want {
+			t.Errorf("after %q: %v, %v", typed, removed, err)
+		}
+		s.Close()
 	}
 }

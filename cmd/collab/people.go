@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,51 +13,45 @@ import (
 	"collab/adapters/apiclient"
 )
 
-// named returns the only record whose id is name, or whose name or address it is, in any case.
-func named[T any](list *apiclient.List[T], kind, name string, texts func(T) []string) (found T, err error) {
-	n := 0
-	for r, err := range list.All() {
+// named returns a function that finds the only record of an answer whose id is name, or whose name or
+// address it is, in any case.
+func named[T any](kind, name string, texts func(T) []string) func(*apiclient.List[T], error) (T, error) {
+	return func(list *apiclient.List[T], err error) (found T, _ error) {
 		if err != nil {
 			return found, err
 		}
-		for _, text := range texts(r) {
-			if strings.EqualFold(text, name) {
+		n := 0
+		for r, err := range list.All() {
+			if err != nil {
+				return found, err
+			}
+			if slices.ContainsFunc(texts(r), func(text string) bool { return strings.EqualFold(text, name) }) {
 				found = r
 				n++
-				break
 			}
 		}
+		switch n {
+		case 0:
+			return found, fmt.Errorf("there is no %s %q", kind, name)
+		case 1:
+			return found, nil
+		}
+		return found, fmt.Errorf("%d %ss are called %q: name one by its id", n, kind, name)
 	}
-	if n != 1 {
-		return found, fmt.Errorf("%d %s are called %q", n, kind, name)
-	}
-	return found, nil
 }
 
 func memberOf(ctx context.Context, client *apiclient.Client, name string) (apiclient.Member, error) {
-	list, err := client.ListMembers(ctx)
-	if err != nil {
-		return apiclient.Member{}, err
-	}
-	return named(list, "members", name, func(m apiclient.Member) []string {
+	return named("member", name, func(m apiclient.Member) []string {
 		return []string{m.UserID, or(m.Email, m.UserID), or(m.Name, m.UserID)}
-	})
+	})(client.ListMembers(ctx))
 }
 
 func teamOf(ctx context.Context, client *apiclient.Client, name string) (apiclient.Team, error) {
-	list, err := client.ListTeams(ctx)
-	if err != nil {
-		return apiclient.Team{}, err
-	}
-	return named(list, "teams", name, func(t apiclient.Team) []string { return []string{t.ID, t.Name} })
+	return named("team", name, func(t apiclient.Team) []string { return []string{t.ID, t.Name} })(client.ListTeams(ctx))
 }
 
 func workspaceOf(ctx context.Context, client *apiclient.Client, name string) (apiclient.Workspace, error) {
-	list, err := client.ListWorkspaces(ctx, apiclient.ListWorkspacesParams{})
-	if err != nil {
-		return apiclient.Workspace{}, err
-	}
-	return named(list, "workspaces", name, func(w apiclient.Workspace) []string { return []string{w.ID, w.Name} })
+	return named("workspace", name, func(w apiclient.Workspace) []string { return []string{w.ID, w.Name} })(client.ListWorkspaces(ctx, apiclient.ListWorkspacesParams{}))
 }
 
 // workspaceID returns the id of a workspace, and nothing for nothing.
@@ -65,6 +61,31 @@ func workspaceID(ctx context.Context, client *apiclient.Client, name string) (st
 	}
 	w, err := workspaceOf(ctx, client, name)
 	return w.ID, err
+}
+
+// removes returns a command that removes what its argument names. A person is asked before.
+func removes[T any](a *app, use, short string, find func(context.Context, *apiclient.Client, string) (T, error),
+	remove func(context.Context, *apiclient.Client, T) (apiclient.Success, error)) *cobra.Command {
+	var yes bool
+	c := command(use, short, 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		found, err := find(ctx, client, args[0])
+		if err != nil {
+			return err
+		}
+		if a.inTerminal && a.errTerminal && !yes {
+			answer, err := a.question(ctx, "%s: %s? [y/N] ", short, args[0])
+			if err != nil {
+				return err
+			}
+			if !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
+				return coded{exitCancelled, errors.New("nothing was removed")}
+			}
+		}
+		_, err = remove(ctx, client, found)
+		return err
+	}))
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
 }
 
 // with returns a command that has a client.
@@ -90,31 +111,18 @@ func memberColumns() []column[apiclient.Member] {
 
 func (a *app) members() *cobra.Command {
 	list := command("list", "List members", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListMembers(ctx)
-		if err != nil {
-			return err
-		}
-		return rows(a, list.All(), memberColumns()...)
+		return all(a, memberColumns()...)(client.ListMembers(ctx))
 	}))
 	role := command("role MEMBER ROLE", "Change a member's role", 2, 2, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		m, err := memberOf(ctx, client, args[0])
 		if err != nil {
 			return err
 		}
-		m, err = client.ChangeRole(ctx, m.UserID, apiclient.RoleChange{Role: strings.ToUpper(args[1])})
-		if err != nil {
-			return err
-		}
-		return record(a, m, memberColumns()...)
+		return one(a, memberColumns()...)(client.ChangeRole(ctx, m.UserID, apiclient.RoleChange{Role: strings.ToUpper(args[1])}))
 	}))
-	remove := command("remove MEMBER", "Remove a member", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		m, err := memberOf(ctx, client, args[0])
-		if err != nil {
-			return err
-		}
-		_, err = client.RemoveMember(ctx, m.UserID)
-		return err
-	}))
+	remove := removes(a, "remove MEMBER", "Remove a member", memberOf, func(ctx context.Context, client *apiclient.Client, m apiclient.Member) (apiclient.Success, error) {
+		return client.RemoveMember(ctx, m.UserID)
+	})
 	members := group("members", "Work with the organisation's members", list, role, remove)
 	members.Long = "A MEMBER is a name, an e-mail address or an id; a ROLE is owner, admin, member or viewer."
 	return members
@@ -130,35 +138,22 @@ func invitationColumns() []column[apiclient.Invitation] {
 }
 
 func invitationOf(ctx context.Context, client *apiclient.Client, name string) (apiclient.Invitation, error) {
-	list, err := client.ListInvitations(ctx)
-	if err != nil {
-		return apiclient.Invitation{}, err
-	}
-	return named(list, "invitations", name, func(i apiclient.Invitation) []string { return []string{i.ID, i.Email} })
+	return named("invitation", name, func(i apiclient.Invitation) []string { return []string{i.ID, i.Email} })(client.ListInvitations(ctx))
 }
 
 func (a *app) invitations() *cobra.Command {
-	sent := func(i apiclient.InvitationWithAddress, err error) error {
-		if err != nil {
-			return err
-		}
-		return record(a, i,
-			column[apiclient.InvitationWithAddress]{"email", func(i apiclient.InvitationWithAddress) string { return i.Email }},
-			column[apiclient.InvitationWithAddress]{"role", func(i apiclient.InvitationWithAddress) string { return i.Role }},
-			column[apiclient.InvitationWithAddress]{"expires", func(i apiclient.InvitationWithAddress) string { return day(i.ExpiresAt) }},
-			column[apiclient.InvitationWithAddress]{"address", func(i apiclient.InvitationWithAddress) string { return i.InviteURL }})
-	}
+	sent := one(a,
+		column[apiclient.InvitationWithAddress]{"email", func(i apiclient.InvitationWithAddress) string { return i.Email }},
+		column[apiclient.InvitationWithAddress]{"role", func(i apiclient.InvitationWithAddress) string { return i.Role }},
+		column[apiclient.InvitationWithAddress]{"expires", func(i apiclient.InvitationWithAddress) string { return day(i.ExpiresAt) }},
+		column[apiclient.InvitationWithAddress]{"address", func(i apiclient.InvitationWithAddress) string { return i.InviteURL }})
 	role := "member"
 	send := command("send EMAIL", "Invite somebody", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		return sent(client.Invite(ctx, apiclient.Invite{Email: args[0], Role: strings.ToUpper(role)}))
 	}))
-	send.Flags().StringVar(&role, "role", role, "the role: owner, admin, member or viewer")
+	oneOf(send, &role, "role", role, "the role", "owner", "admin", "member", "viewer")
 	list := command("list", "List pending invitations", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListInvitations(ctx)
-		if err != nil {
-			return err
-		}
-		return rows(a, list.All(), invitationColumns()...)
+		return all(a, invitationColumns()...)(client.ListInvitations(ctx))
 	}))
 	resend := command("resend EMAIL", "Send an invitation again, with another address", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		i, err := invitationOf(ctx, client, args[0])
@@ -167,14 +162,9 @@ func (a *app) invitations() *cobra.Command {
 		}
 		return sent(client.ResendInvitation(ctx, i.ID))
 	}))
-	revoke := command("revoke EMAIL", "Withdraw an invitation", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		i, err := invitationOf(ctx, client, args[0])
-		if err != nil {
-			return err
-		}
-		_, err = client.DeleteInvitation(ctx, i.ID)
-		return err
-	}))
+	revoke := removes(a, "revoke EMAIL", "Withdraw an invitation", invitationOf, func(ctx context.Context, client *apiclient.Client, i apiclient.Invitation) (apiclient.Success, error) {
+		return client.DeleteInvitation(ctx, i.ID)
+	})
 	return group("invite", "Invite people to the organisation", send, list, resend, revoke)
 }
 
@@ -185,42 +175,25 @@ func (a *app) teams() *cobra.Command {
 		{"id", func(t apiclient.Team) string { return t.ID }},
 	}
 	list := command("list", "List teams", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListTeams(ctx)
-		if err != nil {
-			return err
-		}
-		return rows(a, list.All(), columns...)
+		return all(a, columns...)(client.ListTeams(ctx))
 	}))
 	var description string
 	add := command("add NAME", "Add a team", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		t, err := client.CreateTeam(ctx, apiclient.TeamDraft{Name: args[0], Description: given(description)})
-		if err != nil {
-			return err
-		}
-		return record(a, t, columns...)
+		return one(a, columns...)(client.CreateTeam(ctx, apiclient.TeamDraft{Name: args[0], Description: given(description)}))
 	}))
 	add.Flags().StringVar(&description, "description", "", "the description")
-	remove := command("remove TEAM", "Delete a team", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		t, err := teamOf(ctx, client, args[0])
-		if err != nil {
-			return err
-		}
-		_, err = client.DeleteTeam(ctx, t.ID)
-		return err
-	}))
+	remove := removes(a, "remove TEAM", "Delete a team", teamOf, func(ctx context.Context, client *apiclient.Client, t apiclient.Team) (apiclient.Success, error) {
+		return client.DeleteTeam(ctx, t.ID)
+	})
 	members := command("members TEAM", "List the members of a team", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		t, err := teamOf(ctx, client, args[0])
 		if err != nil {
 			return err
 		}
-		list, err := client.ListTeamMembers(ctx, t.ID)
-		if err != nil {
-			return err
-		}
-		return rows(a, list.All(),
+		return all(a,
 			column[apiclient.TeamMember]{"name", func(m apiclient.TeamMember) string { return or(m.Name, "") }},
 			column[apiclient.TeamMember]{"email", func(m apiclient.TeamMember) string { return or(m.Email, "") }},
-			column[apiclient.TeamMember]{"id", func(m apiclient.TeamMember) string { return m.UserID }})
+			column[apiclient.TeamMember]{"id", func(m apiclient.TeamMember) string { return m.UserID }})(client.ListTeamMembers(ctx, t.ID))
 	}))
 	join := command("join TEAM MEMBER", "Add a member to a team", 2, 2, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		t, m, err := teamAndMember(ctx, client, args)
@@ -256,11 +229,7 @@ func (a *app) workspaces() *cobra.Command {
 		{"id", func(w apiclient.Workspace) string { return w.ID }},
 	}
 	list := command("list", "List workspaces", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListWorkspaces(ctx, apiclient.ListWorkspacesParams{})
-		if err != nil {
-			return err
-		}
-		return rows(a, list.All(), columns...)
+		return all(a, columns...)(client.ListWorkspaces(ctx, apiclient.ListWorkspacesParams{}))
 	}))
 	var team, description string
 	add := command("add NAME", "Add a workspace", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
@@ -268,22 +237,13 @@ func (a *app) workspaces() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		w, err := client.CreateWorkspace(ctx, apiclient.WorkspaceDraft{Name: args[0], TeamID: t.ID, Description: given(description)})
-		if err != nil {
-			return err
-		}
-		return record(a, w, columns...)
+		return one(a, columns...)(client.CreateWorkspace(ctx, apiclient.WorkspaceDraft{Name: args[0], TeamID: t.ID, Description: given(description)}))
 	}))
 	add.Flags().StringVar(&team, "team", "", "the team's id or `name`; Shared if it is not given")
 	add.Flags().StringVar(&description, "description", "", "the description")
-	remove := command("remove WORKSPACE", "Delete a workspace", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		w, err := workspaceOf(ctx, client, args[0])
-		if err != nil {
-			return err
-		}
-		_, err = client.DeleteWorkspace(ctx, w.ID)
-		return err
-	}))
+	remove := removes(a, "remove WORKSPACE", "Delete a workspace", workspaceOf, func(ctx context.Context, client *apiclient.Client, w apiclient.Workspace) (apiclient.Success, error) {
+		return client.DeleteWorkspace(ctx, w.ID)
+	})
 	move := command("move WORKSPACE TEAM", "Move a workspace to another team", 2, 2, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		w, err := workspaceOf(ctx, client, args[0])
 		if err != nil {
@@ -293,11 +253,7 @@ func (a *app) workspaces() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		w, err = client.MoveWorkspace(ctx, w.ID, apiclient.Move{TargetTeamID: t.ID})
-		if err != nil {
-			return err
-		}
-		return record(a, w, columns...)
+		return one(a, columns...)(client.MoveWorkspace(ctx, w.ID, apiclient.Move{TargetTeamID: t.ID}))
 	}))
 	return group("workspaces", "Work with workspaces", list, add, remove, move)
 }

@@ -26,11 +26,7 @@ func (a *app) releases() *cobra.Command {
 		{"id", func(r apiclient.Release) string { return r.ID }},
 	}
 	list := command("list", "List releases", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListReleases(ctx)
-		if err != nil {
-			return err
-		}
-		return rows(a, list.All(), columns...)
+		return all(a, columns...)(client.ListReleases(ctx))
 	}))
 	var draft apiclient.ReleaseDraft
 	var channel, notes, signature, file string
@@ -53,53 +49,38 @@ func (a *app) releases() *cobra.Command {
 			}
 			d.FileSizeBytes, d.Sha512 = &size, new(hex.EncodeToString(digest.Sum(nil)))
 		}
-		r, err := client.PublishRelease(ctx, d)
-		if err != nil {
-			return err
-		}
-		return record(a, r, columns...)
+		return one(a, columns...)(client.PublishRelease(ctx, d))
 	}))
-	publish.Flags().StringVar(&draft.Platform, "platform", "", "darwin, win32 or linux")
-	publish.Flags().StringVar(&draft.Arch, "arch", "", "x64, arm64 or universal")
+	oneOf(publish, &draft.Platform, "platform", "", "the platform", "darwin", "win32", "linux")
+	oneOf(publish, &draft.Arch, "arch", "", "the processor", "x64", "arm64", "universal")
 	publish.Flags().StringVar(&draft.DownloadURL, "url", "", "`address` of the download")
-	publish.Flags().StringVar(&channel, "channel", "", "stable, beta or canary")
+	oneOf(publish, &channel, "channel", "", "the channel", "stable", "beta", "canary")
 	publish.Flags().StringVar(&notes, "notes", "", "what has changed")
 	publish.Flags().StringVar(&signature, "signature", "", "signature of the download in the updater's form")
 	publish.Flags().StringVar(&file, "file", "", "the download, for its size and SHA-512")
 	publish.Flags().Int64Var(&rollout, "rollout", 100, "`percentage` of devices that are offered it")
 	publish.Flags().BoolVar(&mandatory, "mandatory", false, "whether the update is mandatory")
 
-	change := func(ctx context.Context, client *apiclient.Client, id string, p apiclient.ReleasePatch) error {
-		r, err := client.ChangeRelease(ctx, id, p)
-		if err != nil {
-			return err
-		}
-		return record(a, r, columns...)
-	}
 	percent := command("rollout ID PERCENTAGE", "Change the share of devices that are offered a release", 2, 2, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		n, err := strconv.ParseInt(args[1], 10, 64)
 		if err != nil {
 			return usage("%q is no percentage", args[1])
 		}
-		return change(ctx, client, args[0], apiclient.ReleasePatch{RolloutPercentage: &n})
+		return one(a, columns...)(client.ChangeRelease(ctx, args[0], apiclient.ReleasePatch{RolloutPercentage: &n}))
 	}))
 	withdraw := command("withdraw ID", "Offer a release to nobody any more", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		return change(ctx, client, args[0], apiclient.ReleasePatch{Active: new(false)})
+		return one(a, columns...)(client.ChangeRelease(ctx, args[0], apiclient.ReleasePatch{Active: new(false)}))
 	}))
 	var days apiclient.GetAdoptionParams
 	adoption := command("adoption", "List the update checks by day and version", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.GetAdoption(ctx, days)
-		if err != nil {
-			return err
-		}
-		return rows(a, list.All(),
+		return all(a,
 			column[apiclient.Adoption]{"day", func(d apiclient.Adoption) string { return d.Day }},
 			column[apiclient.Adoption]{"version", func(d apiclient.Adoption) string { return d.Version }},
 			column[apiclient.Adoption]{"platform", func(d apiclient.Adoption) string { return d.Platform }},
 			column[apiclient.Adoption]{"arch", func(d apiclient.Adoption) string { return d.Arch }},
 			column[apiclient.Adoption]{"channel", func(d apiclient.Adoption) string { return d.Channel }},
 			column[apiclient.Adoption]{"checks", func(d apiclient.Adoption) string { return strconv.FormatInt(d.Checks, 10) }},
-			column[apiclient.Adoption]{"offered", func(d apiclient.Adoption) string { return strconv.FormatInt(d.Offered, 10) }})
+			column[apiclient.Adoption]{"offered", func(d apiclient.Adoption) string { return strconv.FormatInt(d.Offered, 10) }})(client.GetAdoption(ctx, days))
 	}))
 	adoption.Flags().StringVar(&days.From, "from", "", "the first `day`")
 	adoption.Flags().StringVar(&days.To, "to", "", "the last `day`")
@@ -115,18 +96,9 @@ func (a *app) admin() *cobra.Command {
 		{"storage", func(o apiclient.Overview) string { return sizeText(o.StorageUsed) }},
 		{"id", func(o apiclient.Overview) string { return o.ID }},
 	}
-	printed := func(o apiclient.Overview, err error) error {
-		if err != nil {
-			return err
-		}
-		return record(a, o, columns...)
-	}
+	printed := one(a, columns...)
 	orgs := command("orgs", "List organisations", 0, 0, a.asOperator(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		list, err := client.ListOrganisations(ctx)
-		if err != nil {
-			return err
-		}
-		return rows(a, list.All(), columns...)
+		return all(a, columns...)(client.ListOrganisations(ctx))
 	}))
 	show := command("org ID", "Print an organisation", 1, 1, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		return printed(client.GetOrganisation(ctx, args[0]))
@@ -137,11 +109,7 @@ func (a *app) admin() *cobra.Command {
 	}))
 	grant.Flags().StringVar(&until, "until", "", "the `date` or time at which it ends")
 	role := command("role ID USER ROLE", "Set a member's role", 3, 3, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		m, err := client.SetRole(ctx, args[0], args[1], apiclient.RoleChange{Role: strings.ToUpper(args[2])})
-		if err != nil {
-			return err
-		}
-		return record(a, m, memberColumns()...)
+		return one(a, memberColumns()...)(client.SetRole(ctx, args[0], args[1], apiclient.RoleChange{Role: strings.ToUpper(args[2])}))
 	}))
 	admin := group("admin", "Work with organisations as the operator of a server", orgs, show, grant, role)
 	admin.Long = "The commands of admin take the operator's secret from COLLAB_ADMIN_SECRET."

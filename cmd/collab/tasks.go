@@ -14,6 +14,11 @@ import (
 
 const shortID = 8 // characters at the end of an id, which are random
 
+var (
+	statuses   = []string{"todo", "in_progress", "done", "cancelled"}
+	priorities = []string{"low", "medium", "high", "urgent"}
+)
+
 func taskColumns() []column[apiclient.Task] {
 	return []column[apiclient.Task]{
 		{"id", func(t apiclient.Task) string { return t.ID[len(t.ID)-shortID:] }},
@@ -66,8 +71,8 @@ func (a *app) tasks() *cobra.Command {
 		return rows(a, tasks.All(), taskColumns()...)
 	})
 	flags := list.Flags()
-	flags.StringVar(&filter.Status, "status", "", "only tasks with this status: todo, in_progress, done or cancelled")
-	flags.StringVar(&filter.Priority, "priority", "", "only tasks with this priority: low, medium, high or urgent")
+	oneOf(list, &filter.Status, "status", "", "only tasks with this status", statuses...)
+	oneOf(list, &filter.Priority, "priority", "", "only tasks with this priority", priorities...)
 	flags.StringVar(&filter.AssigneeID, "assignee", "", "only tasks of the user with this id; null for nobody's")
 	flags.StringVar(&filter.Tags, "tags", "", "only tasks with any of these tags, separated by commas")
 	flags.StringVar(&filter.DueBefore, "due-before", "", "only tasks due until this `date`")
@@ -146,32 +151,27 @@ func (a *app) tasks() *cobra.Command {
 		if given("tags") {
 			p.Tags = apiclient.Set(changed.tags)
 		}
+		if p == (apiclient.TaskPatch{}) {
+			return usage("name what changes: see %s --help", c.CommandPath())
+		}
 		return a.patchTask(c.Context(), client, args[0], p)
 	})
 	edit.Long = "edit changes the fields whose flags are given; an empty value clears a field."
 	edit.Flags().StringVar(&changed.title, "title", "", "the title")
 	changed.flags(edit)
 
-	done := command("done ID...", "Mark tasks as done", 1, -1, func(c *cobra.Command, args []string) error {
-		client, err := a.client()
-		if err != nil {
-			return err
-		}
+	done := command("done ID...", "Mark tasks as done", 1, -1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		for _, id := range args {
-			if err := a.patchTask(c.Context(), client, id, apiclient.TaskPatch{Status: new("DONE")}); err != nil {
+			if err := a.patchTask(ctx, client, id, apiclient.TaskPatch{Status: new("DONE")}); err != nil {
 				return err
 			}
 		}
 		return nil
-	})
+	}))
 
 	var before string
 	var first bool
-	move := command("move ID", "Move a task to another place in the order", 1, 1, func(c *cobra.Command, args []string) error {
-		client, err := a.client()
-		if err != nil {
-			return err
-		}
+	move := command("move ID", "Move a task to another place in the order", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		if first == (before != "") {
 			return usage("name either --first or --before ID")
 		}
@@ -179,7 +179,7 @@ func (a *app) tasks() *cobra.Command {
 		if before != "" {
 			named = append(named, before)
 		}
-		ids, order, err := taskIDs(c.Context(), client, named...)
+		ids, order, err := taskIDs(ctx, client, named...)
 		if err != nil {
 			return err
 		}
@@ -190,29 +190,21 @@ func (a *app) tasks() *cobra.Command {
 				return usage("a task cannot be moved before itself")
 			}
 		}
-		tasks, err := client.ReorderTasks(c.Context(), apiclient.Reorder{TaskIDs: slices.Insert(order, at, ids[0])})
+		tasks, err := client.ReorderTasks(ctx, apiclient.Reorder{TaskIDs: slices.Insert(order, at, ids[0])})
 		if err != nil {
 			return err
 		}
 		return tasks.Close()
-	})
+	}))
 	move.Flags().StringVar(&before, "before", "", "the `id` of the task before which it comes")
 	move.Flags().BoolVar(&first, "first", false, "before all others")
 
-	history := command("history ID", "List the changes of a task", 1, 1, func(c *cobra.Command, args []string) error {
-		client, err := a.client()
+	history := command("history ID", "List the changes of a task", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		ids, _, err := taskIDs(ctx, client, args...)
 		if err != nil {
 			return err
 		}
-		ids, _, err := taskIDs(c.Context(), client, args...)
-		if err != nil {
-			return err
-		}
-		changes, err := client.GetTaskHistory(c.Context(), ids[0])
-		if err != nil {
-			return err
-		}
-		return rows(a, changes.All(),
+		return all(a,
 			column[apiclient.TaskChange]{"changed", func(h apiclient.TaskChange) string { return day(h.ChangedAt) }},
 			column[apiclient.TaskChange]{"by", func(h apiclient.TaskChange) string { return h.ChangedBy }},
 			column[apiclient.TaskChange]{"changes", func(h apiclient.TaskChange) string {
@@ -222,9 +214,26 @@ func (a *app) tasks() *cobra.Command {
 				}
 				return strings.Join(all, ", ")
 			}},
-			column[apiclient.TaskChange]{"reason", func(h apiclient.TaskChange) string { return or(h.Reason, "") }})
-	})
-	tasks := group("tasks", "Work with tasks", list, add, edit, done, move, history)
+			column[apiclient.TaskChange]{"reason", func(h apiclient.TaskChange) string { return or(h.Reason, "") }})(client.GetTaskHistory(ctx, ids[0]))
+	}))
+	show := command("show ID", "Print a task", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		ids, _, err := taskIDs(ctx, client, args...)
+		if err != nil {
+			return err
+		}
+		t, err := client.GetTask(ctx, ids[0])
+		if err != nil {
+			return err
+		}
+		err = record(a, t, append(taskColumns(),
+			column[apiclient.Task]{"assignee", func(t apiclient.Task) string { return or(t.AssigneeID, "") }},
+			column[apiclient.Task]{"workspace", func(t apiclient.Task) string { return or(t.WorkspaceID, "") }})...)
+		if err != nil || a.wantsJSON() || or(t.Description, "") == "" {
+			return err
+		}
+		return a.printProse("\n" + *t.Description + "\n")
+	}))
+	tasks := group("tasks", "Work with tasks", list, show, add, edit, done, move, history)
 	tasks.Long = "An ID may be the end of a task's id, as list prints it."
 	return tasks
 }
@@ -237,8 +246,8 @@ type taskFields struct {
 
 func (t *taskFields) flags(c *cobra.Command) {
 	c.Flags().StringVar(&t.description, "description", "", "the description")
-	c.Flags().StringVar(&t.status, "status", "", "the status: todo, in_progress, done or cancelled")
-	c.Flags().StringVar(&t.priority, "priority", "", "the priority: low, medium, high or urgent")
+	oneOf(c, &t.status, "status", "", "the status", statuses...)
+	oneOf(c, &t.priority, "priority", "", "the priority", priorities...)
 	c.Flags().StringVar(&t.assignee, "assignee", "", "the `id` of the assigned user")
 	c.Flags().StringVar(&t.workspace, "workspace", "", "the workspace's id or `name`")
 	c.Flags().StringVar(&t.due, "due", "", "the `date` or time at which it is due")

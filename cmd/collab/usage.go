@@ -43,7 +43,7 @@ func (a *app) usageCommand() *cobra.Command {
 		if a.outTerminal {
 			columns = append(columns, column[apiclient.DayUsage]{"", func(d apiclient.DayUsage) string { return bar(d.TotalTokens, most, chartWidth) }})
 		}
-		if err := rows(a, values(days), columns...); err != nil || !a.outTerminal || a.flags.json != "" || a.flags.jq != "" {
+		if err := rows(a, values(days), columns...); err != nil || !a.outTerminal || a.wantsJSON() {
 			return err
 		}
 		quota, err := client.GetQuota(ctx)
@@ -80,31 +80,26 @@ func (a *app) billing() *cobra.Command {
 	}
 	printed := func(call func(*apiclient.Client, context.Context) (apiclient.Subscription, error)) func(*cobra.Command, []string) error {
 		return a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-			s, err := call(client, ctx)
-			if err != nil {
-				return err
-			}
-			return record(a, s, columns...)
+			return one(a, columns...)(call(client, ctx))
 		})
 	}
 	// opened prints the address of a page, and opens it for a person.
-	opened := func(e apiclient.Elsewhere, err error) error {
+	opened := func(ctx context.Context, e apiclient.Elsewhere, err error) error {
 		if err != nil {
 			return err
 		}
-		if a.outTerminal {
-			if err := a.browse(e.URL); err != nil {
-				a.note("open it yourself: %v", err)
-			}
+		if _, err := fmt.Fprintln(a.out, e.URL); err != nil || !a.outTerminal {
+			return err
 		}
-		_, err = fmt.Fprintln(a.out, e.URL)
-		return err
+		return a.browse(ctx, e.URL, nil)
 	}
 	checkout := command("checkout PLAN", "Buy a plan: standard or premium", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		return opened(client.StartCheckout(ctx, apiclient.CheckoutDraft{Plan: strings.ToUpper(args[0])}))
+		e, err := client.StartCheckout(ctx, apiclient.CheckoutDraft{Plan: strings.ToUpper(args[0])})
+		return opened(ctx, e, err)
 	}))
 	portal := command("portal", "Change the payment method, or read invoices", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return opened(client.OpenPortal(ctx))
+		e, err := client.OpenPortal(ctx)
+		return opened(ctx, e, err)
 	}))
 	billing := group("billing", "Work with the organisation's subscription",
 		command("status", "Print the subscription", 0, 0, printed((*apiclient.Client).GetSubscription)),

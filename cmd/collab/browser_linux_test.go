@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// browser returns an app whose browser does nothing, and the address that it is started with.
+func browser(t *testing.T) (a *app, address func() string) {
+	t.Helper()
+	directory := t.TempDir()
+	program, pipe := directory+"/browser", directory+"/address"
+	if err := errors.Join(os.WriteFile(program, []byte("#!/bin/sh\necho \"$1\" > "+pipe+"\n"), 0o700), syscall.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	a, _, _ = terminal(t, 80, map[string]string{"BROWSER": program})
+	return a, func() string {
+		text, err := os.ReadFile(pipe) // waits for the program
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+}
+
+func get(t *testing.T, address string) (status int, text string) {
+	t.Helper()
+	answer, err := http.Get(address)
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return answer.StatusCode, string(body)
+}
+
+func TestTheStateOfASignInIsNotAmongTheArgumentsOfTheBrowser(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		http.Redirect(w, r, "http://localhost:"+q.Get("port")+"/callback?token=secret&state="+q.Get("state"), http.StatusFound)
+	}))
+	defer server.Close()
+	a, address := browser(t)
+	go func() {
+		given := address()
+		if strings.Contains(given, "state") || strings.HasPrefix(given, server.URL) {
+			t.Errorf("the browser is started with %s", given)
+		}
+		if status, text := get(t, given); status != http.StatusOK || !strings.Contains(text, "signed in") {
+			t.Errorf("it shows %d %s", status, text)
+		}
+	}()
+	if token, err := a.tokenFromBrowser(t.Context(), server.URL, false); err != nil || token != "secret" {
+		t.Errorf("the token is %q, %v", token, err)
+	}
+}
+
+func TestAPageThatIsOpenedTwiceEndsTheCommand(t *testing.T) {
+	page := httptest.NewServer(http.NotFoundHandler())
+	defer page.Close()
+	a, address := browser(t)
+	go func() {
+		given := address()
+		for i, want := range []int{http.StatusNotFound, http.StatusGone} {
+			if status, _ := get(t, given); status != want {
+				t.Errorf("answer %d is %d, want %d", i, status, want)
+			}
+		}
+	}()
+	err := a.browse(t.Context(), page.URL, func(ctx context.Context) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	if !errors.Is(err, errOpenedTwice) {
+		t.Error(err)
+	}
+}
+
+func TestACommandThatIsDoneWaitsForTheBrowser(t *testing.T) {
+	page := httptest.NewServer(http.NotFoundHandler())
+	defer page.Close()
+	a, address := browser(t)
+	go func() { get(t, address()) }()
+	if err := a.browse(t.Context(), page.URL, nil); err != nil {
+		t.Error(err)
+	}
+	if err := a.browse(t.Context(), "file:///etc/passwd", nil); err == nil {
+		t.Error("a file is opened")
+	}
+}
+
+func TestAnotherUserCannotOpenThePage(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	for uid, allowed := range map[uint32]bool{0: true, 65534: false} {
+		other := exec.Command("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/"+port+" && cat <&3")
+		other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		_ = listener.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
+		c, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ofThisUser(c.RemoteAddr().String(), c.LocalAddr().String()); got != allowed {
+			t.Errorf("user %d: %v", uid, got)
+		}
+		c.Close()
+		_ = other.Wait()
+	}
+}

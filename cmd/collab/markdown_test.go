@@ -1,0 +1,90 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// rendered returns what a terminal shows of Markdown that arrives in parts.
+func rendered(t *testing.T, width int, environment map[string]string, parts ...string) string {
+	t.Helper()
+	a, out, _ := terminal(t, width, environment)
+	m := a.markdown()
+	for _, part := range parts {
+		if n, err := m.Write([]byte(part)); err != nil || n != len(part) {
+			t.Fatal(n, err)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestMarkdownOnATerminal(t *testing.T) {
+	source, err := os.ReadFile("testdata/markdown/answer.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.ReplaceAll(rendered(t, 40, nil, string(source)), "\x1b", "^")
+	if *update {
+		if err := os.WriteFile("testdata/markdown/answer.txt", []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/markdown/answer.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Error(diff)
+	}
+	for _, refusal := range []map[string]string{{"NO_COLOR": "1"}, {"TERM": "dumb"}} {
+		if got := rendered(t, 40, refusal, string(source)); strings.Contains(got, "\x1b") {
+			t.Errorf("with %v it has styles", refusal)
+		}
+	}
+	if got := rendered(t, 40, nil, strings.SplitAfter(string(source), "")...); strings.ReplaceAll(got, "\x1b", "^") != string(want) {
+		t.Error("in parts of one character it is another text")
+	}
+}
+
+func TestABlockIsPrintedWhenItHasEnded(t *testing.T) {
+	a, out, _ := terminal(t, 40, nil)
+	m := a.markdown()
+	for _, step := range []struct{ part, want string }{
+		{"One", ""}, {"\n\n", ""}, {"T", "One\n"}, {"wo\n\n```\na\n\nb\n", "One\n\nTwo\n"}, {"```\n\nend", "One\n\nTwo\n\n    ^[36ma^[0m\n    \n    ^[36mb^[0m\n"},
+	} {
+		if _, err := m.Write([]byte(step.part)); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.ReplaceAll(out.String(), "\x1b", "^"); got != step.want {
+			t.Errorf("after %q it is %q, want %q", step.part, got, step.want)
+		}
+	}
+}
+
+func TestMarkdownCannotControlTheTerminal(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		parts := rapid.SliceOfN(rapid.SampledFrom([]string{
+			"\x1b[2J", "\u009b31m", "&#27;[2J", "&#x9b;", "&#x202e;", "\u202e", "\r", "\x9b", "\a", "`", "``", "```\n", "*", "**", "_", "~~", "[", "](", ")", "<", ">", "http://a", "\n", "\n\n", "    ", "\t", "- ", "1. ", "> ", "| ", "|-|-|\n", "# ", "\\", "a", "ß", "漢", "<b>", "<!--", "-->", "![",
+		}), 0, 40).Draw(r, "parts")
+		a, out, _ := terminal(t, rapid.IntRange(0, 30).Draw(r, "width"), map[string]string{"NO_COLOR": "1"})
+		m := a.markdown()
+		for _, part := range parts {
+			if _, err := m.Write([]byte(part)); err != nil {
+				r.Fatal(err)
+			}
+		}
+		if err := m.Close(); err != nil {
+			r.Fatal(err)
+		}
+		if strings.ContainsAny(out.String(), "\x1b\u009b\u202e\r\a") {
+			r.Fatalf("%q", out)
+		}
+	})
+}

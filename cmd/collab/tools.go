@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"collab/adapters/apiclient"
+	"collab/adapters/mcp"
+	"collab/domain/connector"
+)
+
+const (
+	maxResult = 100_000 // bytes of a tool's result that the model is given
+	maxAsked  = 500     // characters of a call's arguments that a person is shown
+)
+
+// toolbox has the tools that a model may call. They are those of connectors, and this program calls
+// them.
+type toolbox struct {
+	app     *app
+	tools   map[string]mcp.Tool
+	servers map[string]*toolServer // by the tool's name
+	allowed []string               // names of tools that nobody is asked about; all for all
+}
+
+// toolServer is a connector with a session.
+type toolServer struct {
+	label string
+	*mcp.Session
+}
+
+// toolbox connects to the servers of connectors.
+func (a *app) toolbox(ctx context.Context, client *apiclient.Client, connectors, allowed []string) (*toolbox, error) {
+	t := &toolbox{app: a, tools: map[string]mcp.Tool{}, servers: map[string]*toolServer{}, allowed: allowed}
+	if len(connectors) == 0 {
+		return t, nil
+	}
+	providers := map[string]apiclient.ConnectorProvider{}
+	list, err := client.ListConnectorProviders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for p, err := range list.All() {
+		if err != nil {
+			return nil, err
+		}
+		providers[p.ServerID] = p
+	}
+	for _, name := range connectors {
+		c, err := connectorOf(ctx, client, name)
+		if err == nil {
+			err = t.add(ctx, client, c, providers[c.ServerID])
+		}
+		if err != nil {
+			t.close()
+			return nil, fmt.Errorf("tools of %s: %w", name, err)
+		}
+	}
+	return t, nil
+}
+
+func (t *toolbox) close() {
+	for _, s := range t.servers {
+		_ = s.Close() // another tool may have closed it
+	}
+}
+
+// add adds the tools of a connector.
+func (t *toolbox) add(ctx context.Context, client *apiclient.Client, c apiclient.Connector, p apiclient.ConnectorProvider) error {
+	if c.Transport == string(connector.Stdio) {
+		return errors.New("the connector's server is a program on this machine, which collab does not start")
+	}
+	access := connector.Access{URL: or(p.McpURL, ""), Transport: connector.Transport(c.Transport), Auth: connector.AuthMode(p.AuthMode), Carriers: p.Headers}
+	if access.URL == "" {
+		access.URL, _ = c.Config["url"].(string)
+	}
+	if c.HasCredentials {
+		stored, err := client.GetConnectorCredentials(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		entries, err := json.Marshal(stored.Credentials)
+		if err != nil {
+			return err
+		}
+		access.Entries = string(entries)
+	}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	session, err := mcp.NewServers(&http.Client{CheckRedirect: stay}, func(error) bool { return false }).Open(ctx, access)
+	if err != nil {
+		return err
+	}
+	server := &toolServer{c.Label, session}
+	tools, err := session.Tools(ctx)
+	for _, tool := range tools {
+		if other := t.servers[tool.Name]; other != nil && err == nil {
+			err = fmt.Errorf("%s has a tool %s too: name one of them", other.label, plain(tool.Name))
+		}
+		t.tools[tool.Name], t.servers[tool.Name] = tool, server
+	}
+	if err != nil || len(tools) == 0 {
+		_ = session.Close() // nothing was called
+	}
+	return err
+}
+
+// definitions returns the tools as a model is told of them.
+func (t *toolbox) definitions() (all []apiclient.ToolDefinition) {
+	for name, tool := range t.tools {
+		all = append(all, apiclient.ToolDefinition{Name: name, Description: given(tool.Description), InputSchema: tool.Schema})
+	}
+	slices.SortFunc(all, func(a, b apiclient.ToolDefinition) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// call calls a tool if that is allowed, and returns its result as the model is told of it.
+func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall) (result string, failed bool, err error) {
+	server := t.servers[call.Name]
+	if server == nil {
+		return "There is no tool of this name.", true, nil
+	}
+	allowed, err := t.allows(ctx, server, call)
+	if err != nil {
+		return "", false, err
+	}
+	if !allowed {
+		return "The user does not allow this call.", true, nil
+	}
+	result, failed, err = server.Call(ctx, call.Name, call.Args)
+	switch {
+	case ctx.Err() != nil:
+		return "", false, context.Cause(ctx)
+	case err != nil:
+		t.app.note("%s: %v", call.Name, err)
+		return err.Error(), true, nil
+	case len(result) > maxResult:
+		result = strings.ToValidUTF8(result[:maxResult], "") + "\n(cut off)"
+	}
+	return result, failed, nil
+}
+
+// allows reports whether a tool may be called: it was allowed before, or the person at the terminal
+// allows it. Where nobody can be asked it may not.
+func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient.ToolCall) (bool, error) {
+	a := t.app
+	arguments, err := json.Marshal(call.Args)
+	if err != nil {
+		return false, err
+	}
+	shown := []rune(string(arguments))
+	if len(shown) > maxAsked {
+		shown = append(shown[:maxAsked], '…')
+	}
+	said := fmt.Sprintf("%s: %s %s", server.label, call.Name, string(shown))
+	switch {
+	case slices.Contains(t.allowed, call.Name) || slices.Contains(t.allowed, "all"):
+		a.note("%s", a.paint(a.errTerminal, dim, said))
+		return true, nil
+	case !a.inTerminal || !a.errTerminal:
+		a.note("%s refused %s (allow it with --allow %s)", a.paint(a.errTerminal, yellow, "warning:"), said, call.Name)
+		return false, nil
+	}
+	for {
+		answer, err := a.question(ctx, "%s\nCall it? [y]es, [N]o, [a]lways in this chat: ", said)
+		if err != nil {
+			return false, err
+		}
+		switch strings.ToLower(answer) {
+		case "y", "yes":
+			return true, nil
+		case "a", "always":
+			t.allowed = append(t.allowed, call.Name)
+			return true, nil
+		case "", "n", "no":
+			return false, nil
+		}
+	}
+}

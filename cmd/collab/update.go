@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"collab/adapters/apiclient"
+	"collab/adapters/atomicfile"
+)
+
+const (
+	updateInterval = 24 * time.Hour
+	updateTimeout  = 10 * time.Second
+	// updateDevices is how many numbers devices choose from. It suffices for rollouts in percent, and
+	// tells no device from others.
+	updateDevices = 1000
+)
+
+// updateState is the file with the last check for an update.
+type updateState struct {
+	Checked time.Time `json:"checked"`
+	Device  int       `json:"device"` // the number that decides about rollouts
+}
+
+// updateCheck is a check for an update that runs beside a command.
+type updateCheck struct {
+	done   chan struct{}
+	notice string // once done is closed
+}
+
+// checkForUpdate asks the server for a newer release of the program if that is due and a person is at
+// the terminal.
+func (a *app) checkForUpdate(ctx context.Context) *updateCheck {
+	check := &updateCheck{done: make(chan struct{})}
+	directory, err := a.directory()
+	server, err2 := a.chosenServer()
+	if errors.Join(err, err2) != nil || version == "devel" || !a.outTerminal || !a.errTerminal || a.env("CI") != "" || a.env("COLLAB_NO_UPDATE_CHECK") != "" {
+		return check
+	}
+	file, now := filepath.Join(directory, "update.json"), a.now()
+	state := updateState{Device: rand.IntN(updateDevices)}
+	if text, err := os.ReadFile(file); err == nil {
+		_ = json.Unmarshal(text, &state) // a damaged one is replaced
+	}
+	if age := now.Sub(state.Checked); age >= 0 && age < updateInterval {
+		return check
+	}
+	go func() {
+		defer close(check.done)
+		ctx, cancel := context.WithTimeout(ctx, updateTimeout)
+		defer cancel()
+		notice, err := newerRelease(ctx, server, strconv.Itoa(state.Device))
+		if err != nil && apiclient.Status(err) == 0 {
+			return // the next command tries again
+		}
+		state.Checked = now
+		if text, err := json.Marshal(state); err == nil {
+			_ = atomicfile.Replace(file, func(f *os.File) error { // otherwise the next command tries again
+				_, err := f.Write(text)
+				return err
+			})
+		}
+		check.notice = notice
+	}()
+	return check
+}
+
+// report says that there is an update if the answer is there. It does not wait.
+func (c *updateCheck) report(a *app) {
+	select {
+	case <-c.done:
+		if c.notice != "" {
+			a.note("%s", a.paint(a.errTerminal, dim, c.notice))
+		}
+	default:
+	}
+}
+
+// newerRelease returns a line about the release that a server offers a device. Releases of other
+// programs, which the server may offer too, are told from those of this one by the names of their files.
+func newerRelease(ctx context.Context, server, device string) (string, error) {
+	client, err := apiclient.New(apiclient.Config{Server: server, UserAgent: userAgent(), Attempts: 1})
+	if err != nil {
+		return "", err
+	}
+	query := url.Values{"version": {version}, "platform": {runtime.GOOS}, "arch": {runtime.GOARCH}, "clientId": {device}}
+	if runtime.GOOS == "windows" {
+		query.Set("platform", "win32")
+	}
+	if runtime.GOARCH == "amd64" {
+		query.Set("arch", "x64")
+	}
+	answer, err := client.Do(ctx, "GET", "/api/v1/updates/check?"+query.Encode(), nil, nil)
+	if err != nil {
+		return "", err
+	}
+	offer, err := apiclient.Decode[struct {
+		UpdateAvailable            bool
+		LatestVersion, DownloadURL string
+	}](answer)
+	if err != nil || !offer.UpdateAvailable || !strings.HasPrefix(path.Base(offer.DownloadURL), "collab_") {
+		return "", err
+	}
+	return "collab " + offer.LatestVersion + " is available: " + offer.DownloadURL, nil
+}
