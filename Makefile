@@ -55,23 +55,23 @@ cluster: build ## start three servers behind a balancer with Postgres, NATS and 
 SBOM := $(GO) run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0 bin -json -licenses=false -noserial
 
 # Archives are for the platforms that are built; the one that tests run on is Linux.
-release: ## build dist/collabd_VERSION_OS_ARCH.tar.gz for Linux and macOS, dist/collab_VERSION_OS_ARCH for these and Windows, lists of the modules in each (CycloneDX), and dist/SHA256SUMS; and try the build of the server for Windows
+release: ## build archives of collabd for Linux and macOS, and of collab with its manual pages and completions for these and Windows, as dist/NAME_VERSION_OS_ARCH.tar.gz, lists of the modules in each (CycloneDX), and dist/SHA256SUMS; and try the build of the server for Windows
 	GOOS=windows GOARCH=amd64 $(GO) build -o /dev/null ./cmd/collabd
 	@set -e; rm -rf dist; mkdir dist; \
 	version=$(or $(VERSION),$(NUMBER)); \
-	for platform in $(PLATFORMS); do \
-		name=collabd_$${version}_$$(echo $$platform | tr / _); mkdir dist/$$name; \
-		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -ldflags "$(LINK)" -o dist/$$name/collabd ./cmd/collabd; \
-		$(SBOM) -output dist/$$name.cdx.json dist/$$name/collabd; \
-		cp -R LICENSE README.md CHANGELOG.md docs/deploy dist/$$name; \
+	$(GO) run -ldflags "$(LINK)" ./cmd/collab manual dist; \
+	pack() { \
+		program=$$1; shift; name=$${program}_$${version}_$$(echo $$platform | tr / _); mkdir dist/$$name; \
+		file=dist/$$name/$$program; case $$platform in windows/*) file=$$file.exe;; esac; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -ldflags "$(LINK)" -o $$file ./cmd/$$program; \
+		$(SBOM) -output dist/$$name.cdx.json $$file; \
+		cp -R LICENSE CHANGELOG.md "$$@" dist/$$name; \
 		tar -C dist --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$$(git log -1 --format=%ct)" -cf - $$name | gzip -9n > dist/$$name.tar.gz; \
 		rm -r dist/$$name; echo "ok	dist/$$name.tar.gz"; \
-	done; \
-	for platform in $(PLATFORMS) windows/amd64 windows/arm64; do \
-		name=collab_$${version}_$$(echo $$platform | tr / _); case $$platform in windows/*) name=$$name.exe;; esac; \
-		GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -ldflags "$(LINK)" -o dist/$$name ./cmd/collab; \
-		$(SBOM) -output dist/$$name.cdx.json dist/$$name; echo "ok	dist/$$name"; \
-	done; \
+	}; \
+	for platform in $(PLATFORMS); do pack collabd README.md docs/deploy; done; \
+	for platform in $(PLATFORMS) windows/amd64 windows/arm64; do pack collab docs/cli.md docs/client.md dist/man dist/completions; done; \
+	rm -r dist/man dist/completions; \
 	cd dist; sha256sum * > SHA256SUMS
 
 test: ## run all tests; those on Postgres start temporary servers, those of updaters and of the OpenAPI document run Node, those of documents jq and wget, installing the packages postgresql, pgbouncer, nodejs, npm, jq and wget where they are missing and one is root; without Node set COLLAB_SKIP_NODE; those of object stores build versitygw once, without it set COLLAB_SKIP_S3; those beside the previous release build it once from the history of the repository, and are skipped where that is missing
