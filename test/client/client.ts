@@ -66,6 +66,7 @@ async function auth(api: Client): Promise<void> {
 	equal((await api.DELETE("/api/v1/auth/sessions/{id}", { params: { path: { id: "0198a1b2-0000-7000-8000-00000000000f" } } })).response.status, 404, "a session that is not there")
 	const device: Schema<"DeviceCodes"> = good(await api.POST("/api/v1/auth/device", { body: { client_name: "client" } }))
 	await api.GET("/api/v1/auth/device", { params: { query: { user_code: device.user_code } }, redirect: "manual" })
+	await api.GET("/device", { params: { query: { user_code: device.user_code } }, redirect: "manual" })
 	await api.POST("/api/v1/auth/device/decision", { body: { user_code: device.user_code, token: "t", decision: "deny" }, bodySerializer: (form) => new URLSearchParams(form) })
 	const refused: "authorization_pending" | string | undefined = (await api.POST("/api/v1/auth/device/token", { body: { device_code: device.device_code } })).error?.error
 	const role: Schema<"Role"> | null = me.role
