@@ -89,8 +89,6 @@ type MirrorState interface {
 	// Put stores rows under their keys in one transaction, and removes those that are empty.
 	// If cursor is not nil, it is stored with them.
 	Put(ctx context.Context, rows []mirror.Row, cursor *object.Cursor) error
-	// Reset removes all rows and the cursor.
-	Reset(ctx context.Context) error
 }
 
 // Remote reads the stored objects of the place that a directory is synchronised with. Methods

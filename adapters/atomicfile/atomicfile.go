@@ -3,6 +3,7 @@
 package atomicfile
 
 import (
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,7 +14,22 @@ import (
 // Replace calls write with a temporary file in the directory of path, syncs it and renames it
 // to path. If write fails, path is unchanged.
 func Replace(path string, write func(*os.File) error) error {
-	return publish(path, write, os.Rename)
+	return in(path, func(directory *os.Root, name string) error { return ReplaceIn(directory, name, write) })
+}
+
+// ReplaceIn is Replace for a name in an open directory. A symbolic link of that name is replaced,
+// not followed.
+func ReplaceIn(directory *os.Root, name string, write func(*os.File) error) error {
+	return publish(directory, name, write, directory.Rename)
+}
+
+// in calls fn with the directory of path and the name there.
+func in(path string, fn func(directory *os.Root, name string) error) error {
+	directory, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(directory, filepath.Base(path)), directory.Close())
 }
 
 // Create writes content to path unless the file exists. It creates missing directories.
@@ -21,12 +37,14 @@ func Create(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return publish(path, contentWriter(content), func(temporary, path string) error {
-		// Unlike a rename, a link never replaces a file of another process.
-		if err := os.Link(temporary, path); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		return nil
+	return in(path, func(directory *os.Root, name string) error {
+		return publish(directory, name, contentWriter(content), func(temporary, name string) error {
+			// Unlike a rename, a link never replaces a file of another process.
+			if err := directory.Link(temporary, name); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+			return nil
+		})
 	})
 }
 
@@ -55,7 +73,17 @@ func Sync(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return synced(f)
+}
+
+// synced flushes an open file or directory to disk, and closes it. On Windows directories cannot be
+// flushed, and the journal of the file system has their entries.
+func synced(f *os.File) (err error) {
+	info, err := f.Stat()
+	if err == nil && !(info.IsDir() && runtime.GOOS == "windows") {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 func contentWriter(content []byte) func(*os.File) error {
@@ -65,15 +93,15 @@ func contentWriter(content []byte) func(*os.File) error {
 	}
 }
 
-// publish writes and syncs a temporary file and calls move to move it to path.
-func publish(path string, write func(*os.File) error, move func(temporary, path string) error) (err error) {
-	directory := filepath.Dir(path)
-	f, err := os.CreateTemp(directory, "."+filepath.Base(path)+"-*") // mode 0600
+// publish writes and syncs a temporary file and calls move to give it the name.
+func publish(directory *os.Root, name string, write func(*os.File) error, move func(temporary, name string) error) (err error) {
+	temporary := "." + name + "-" + rand.Text()
+	f, err := directory.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if removeErr := os.Remove(f.Name()); !errors.Is(removeErr, fs.ErrNotExist) {
+		if removeErr := directory.Remove(temporary); !errors.Is(removeErr, fs.ErrNotExist) {
 			err = errors.Join(err, removeErr)
 		}
 	}()
@@ -83,8 +111,12 @@ func publish(path string, write func(*os.File) error, move func(temporary, path 
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := move(f.Name(), path); err != nil {
+	if err := move(temporary, name); err != nil {
 		return err
 	}
-	return Sync(directory)
+	entries, err := directory.Open(".")
+	if err != nil {
+		return err
+	}
+	return synced(entries)
 }

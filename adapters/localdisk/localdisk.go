@@ -106,6 +106,15 @@ func (d *Disk) prepare() error {
 	if d.state, err = d.top.makeDirectory(mirror.StateDirectory, 0o700); err != nil {
 		return failed(err, "The directory %s cannot be made", mirror.StateDirectory)
 	}
+	if info, err = d.state.root.Stat("."); err != nil {
+		return failed(err, "The directory %s cannot be read", mirror.StateDirectory)
+	}
+	if isForeign(info) {
+		return fault.New(fault.Forbidden, "The directory %s belongs to another user", filepath.Join(d.path, mirror.StateDirectory))
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		_ = d.state.root.Chmod(".", 0o700) // some file systems have no permissions
+	}
 	d.lock, err = d.state.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
 		err = filelock.TryLock(d.lock, true)

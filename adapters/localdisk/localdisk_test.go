@@ -109,6 +109,24 @@ func TestTheStateDirectoryIsNoSymbolicLink(t *testing.T) {
 	}
 }
 
+func TestTheStateDirectoryIsItsOwnersAlone(t *testing.T) {
+	top := t.TempDir()
+	state := filepath.Join(top, mirror.StateDirectory)
+	must(t, os.Mkdir(state, 0o777))
+	d, err := localdisk.Open(top, system.Clock{})
+	must(t, err)
+	must(t, d.Close())
+	if info, err := os.Stat(state); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if os.Chown(state, 12345, -1) != nil {
+		t.Skip("only root can give files away")
+	}
+	if _, err := localdisk.Open(top, system.Clock{}); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("opened with the state of another user: %v", err)
+	}
+}
+
 func TestACopyOfADirectoryAndOneInItsPlaceAreOthers(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
 	must(t, os.Mkdir(top, 0o777))

@@ -53,6 +53,12 @@ func renameAt(from directory, name string, to directory, newName string, how ren
 	return nil
 }
 
+// isForeign reports whether a file belongs to another user.
+func isForeign(info fs.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(s.Uid) != os.Geteuid()
+}
+
 // factsOf returns the facts of a file and the number of its file system.
 func factsOf(info fs.FileInfo) (f mirror.Facts, device uint64) {
 	f = mirror.Facts{Size: info.Size(), ModTime: info.ModTime().UnixNano()}

@@ -24,6 +24,9 @@ func isReadOnly(err error) bool { return errors.Is(err, windows.ERROR_WRITE_PROT
 // renameAt is not supported.
 func renameAt(directory, string, directory, string, renameMode) error { return errors.ErrUnsupported }
 
+// isForeign is not known.
+func isForeign(fs.FileInfo) bool { return false }
+
 // factsOf returns size and time. Others would need every file to be opened.
 func factsOf(info fs.FileInfo) (f mirror.Facts, device uint64) {
 	return mirror.Facts{Size: info.Size(), ModTime: info.ModTime().UnixNano()}, 0

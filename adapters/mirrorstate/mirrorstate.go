@@ -11,8 +11,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -46,23 +48,19 @@ CREATE TABLE rows (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE cursor (only INTEGER PRIMARY KEY CHECK (only = 1), epoch INTEGER NOT NULL, n INTEGER NOT NULL) STRICT;
 CREATE TABLE binding (only INTEGER PRIMARY KEY CHECK (only = 1), server TEXT NOT NULL, org TEXT NOT NULL, user TEXT NOT NULL,
-	place TEXT NOT NULL, root TEXT NOT NULL, ignore_hash TEXT NOT NULL, paused INTEGER NOT NULL) STRICT;
+	place TEXT NOT NULL, root TEXT NOT NULL, ignore_hash TEXT NOT NULL) STRICT;
 PRAGMA user_version = 1;`
 
-// columns is the number of columns of rows.
-const columns = 21
+var putRow = "INSERT OR REPLACE INTO rows VALUES (?" + strings.Repeat(", ?", len(new(storedRow).columns())-1) + ")"
 
-var (
-	putRow    = "INSERT OR REPLACE INTO rows VALUES (?" + strings.Repeat(", ?", columns-1) + ")"
-	removeRow = "DELETE FROM rows WHERE key = ?"
-)
+const removeRow = "DELETE FROM rows WHERE key = ?"
 
 // State is a database that this process has locked. It is safe for concurrent use, but functions
 // given to Rows must not call it.
 type State struct {
-	db      *sql.DB
-	binding string // the path of the binding's file
-	damaged string
+	db        *sql.DB
+	directory *os.Root // mirror.StateDirectory
+	damaged   string
 
 	// Changes that are waiting when one begins to be stored share its transaction.
 	writer  sync.Mutex
@@ -78,39 +76,86 @@ type change struct {
 	err    error
 }
 
+// OpenDirectory opens the state directory of a directory. It must be in the directory itself: a symbolic
+// link is refused. NotFound if there is none.
+func OpenDirectory(directory string) (*os.Root, error) {
+	top, err := os.OpenRoot(directory)
+	if err != nil {
+		return nil, failed(err)
+	}
+	defer func() { _ = top.Close() }()
+	info, err := top.Lstat(mirror.StateDirectory)
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: filepath.Join(directory, mirror.StateDirectory), Err: syscall.ENOTDIR}
+	}
+	if err != nil {
+		return nil, failed(err)
+	}
+	state, err := top.OpenRoot(mirror.StateDirectory)
+	return state, failed(err)
+}
+
+// Own returns Forbidden if a name in the state directory is that of anything but a file, such as a
+// symbolic link, which another program must have made.
+func Own(directory *os.Root, name string) error {
+	info, err := directory.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && !info.Mode().IsRegular():
+		return fault.New(fault.Forbidden, "%s is not a file of this program; remove it", filepath.Join(directory.Name(), name))
+	}
+	return failed(err)
+}
+
 // Open opens the state of a directory and creates one if there is none, in its state directory,
 // which must exist. Conflict if another process has it open, or if it is of a later version of this
 // program. A damaged database is renamed, and Damaged returns its name.
 func Open(directory string) (*State, error) {
-	path := filepath.Join(directory, mirror.StateDirectory, fileName)
-	s, err := open(path)
-	if !isDamaged(err) {
-		return s, err
+	in, err := OpenDirectory(directory)
+	if err != nil {
+		return nil, err
 	}
-	aside := freeName(path + ".damaged")
-	for _, suffix := range []string{"", "-wal", "-journal"} {
-		if err := os.Rename(path+suffix, aside+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, failed(err)
+	s, err := open(in)
+	if isDamaged(err) {
+		aside := freeName(in, fileName+".damaged")
+		for _, suffix := range suffixes {
+			if err := in.Rename(fileName+suffix, aside+suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, errors.Join(failed(err), in.Close())
+			}
+		}
+		if s, err = open(in); err == nil {
+			s.damaged = filepath.Join(in.Name(), aside)
 		}
 	}
-	if s, err = open(path); err == nil {
-		s.damaged = aside
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
 	}
-	return s, err
+	return s, nil
 }
 
+// suffixes are those of the names of the database's files.
+var suffixes = []string{"", "-wal", "-journal"}
+
 // freeName returns a name that no file has.
-func freeName(name string) string {
+func freeName(directory *os.Root, name string) string {
 	for i, free := 1, name; ; i++ {
-		if _, err := os.Lstat(free); err != nil {
+		if _, err := directory.Lstat(free); err != nil {
 			return free
 		}
 		free = fmt.Sprintf("%s.%d", name, i)
 	}
 }
 
-func open(path string) (*State, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// open opens the database. SQLite opens its files by their paths, so none may be a symbolic link;
+// the directory is writable by its owner only, so none becomes one.
+func open(in *os.Root) (*State, error) {
+	for _, suffix := range slices.Concat(suffixes, []string{"-shm"}) {
+		if err := Own(in, fileName+suffix); err != nil {
+			return nil, err
+		}
+	}
+	f, err := in.OpenFile(fileName, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -119,14 +164,14 @@ func open(path string) (*State, error) {
 	}
 	// With the exclusive lock there is no memory shared with other processes, which some file
 	// systems do not have.
-	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
+	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(filepath.Join(in.Name(), fileName))}).EscapedPath()}
 	u.RawQuery = url.Values{"_txlock": {"exclusive"}, "_pragma": {"locking_mode(EXCLUSIVE)", "journal_mode(WAL)", "synchronous(FULL)"}}.Encode()
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
 		return nil, failed(err)
 	}
 	db.SetMaxOpenConns(1)
-	s := &State{db: db, binding: filepath.Join(filepath.Dir(path), bindingName)}
+	s := &State{db: db, directory: in}
 	if err := s.prepare(); err != nil {
 		return nil, errors.Join(failed(err), db.Close())
 	}
@@ -160,7 +205,7 @@ func (s *State) prepare() error {
 }
 
 // Close closes the database and releases its lock.
-func (s *State) Close() error { return s.db.Close() }
+func (s *State) Close() error { return errors.Join(s.db.Close(), s.directory.Close()) }
 
 // Damaged returns the path of the damaged database that Open renamed, empty if it did not.
 func (s *State) Damaged() string { return s.damaged }
@@ -186,6 +231,8 @@ func failed(err error) error {
 	switch code := codeOf(err); {
 	case err == nil, fault.KindOf(err) != fault.Internal, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.Wrap(fault.NotFound, err, "The directory cannot be found, or was never synchronised")
 	case code == sqlite3.SQLITE_BUSY, code == sqlite3.SQLITE_LOCKED:
 		return fault.Wrap(fault.Conflict, err, "Another process has the state open")
 	case code == sqlite3.SQLITE_FULL:
@@ -209,8 +256,8 @@ func (s *State) transact(ctx context.Context, fn func(tx *sql.Tx) error) error {
 // Binding implements ports.MirrorState. In a new database it is that of the database which the
 // directory had before, without Root and Ignore.
 func (s *State) Binding(ctx context.Context) (b mirror.Binding, err error) {
-	err = s.db.QueryRowContext(ctx, "SELECT server, org, user, place, root, ignore_hash, paused FROM binding").
-		Scan(&b.Server, &b.Org, &b.User, &b.Place, &b.Root, &b.Ignore, &b.Paused)
+	err = s.db.QueryRowContext(ctx, "SELECT server, org, user, place, root, ignore_hash FROM binding").
+		Scan(&b.Server, &b.Org, &b.User, &b.Place, &b.Root, &b.Ignore)
 	if errors.Is(err, sql.ErrNoRows) {
 		return s.storedBinding()
 	}
@@ -219,7 +266,10 @@ func (s *State) Binding(ctx context.Context) (b mirror.Binding, err error) {
 
 // storedBinding reads the binding's file.
 func (s *State) storedBinding() (b mirror.Binding, err error) {
-	text, err := os.ReadFile(s.binding)
+	if err := Own(s.directory, bindingName); err != nil {
+		return b, err
+	}
+	text, err := s.directory.ReadFile(bindingName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, fault.Missing("Binding")
 	}
@@ -227,7 +277,7 @@ func (s *State) storedBinding() (b mirror.Binding, err error) {
 		err = json.Unmarshal(text, &b)
 	}
 	if err != nil {
-		return b, fault.Wrap(fault.Unavailable, err, "The binding of the directory cannot be read: %s", s.binding)
+		return b, fault.Wrap(fault.Unavailable, err, "The binding of the directory cannot be read: %s", filepath.Join(s.directory.Name(), bindingName))
 	}
 	b.Root, b.Ignore = "", ""
 	return b, nil
@@ -237,7 +287,7 @@ func (s *State) storedBinding() (b mirror.Binding, err error) {
 func (s *State) Bind(ctx context.Context, b mirror.Binding) error {
 	text, err := json.Marshal(b)
 	if err == nil {
-		err = atomicfile.Replace(s.binding, func(f *os.File) error {
+		err = atomicfile.ReplaceIn(s.directory, bindingName, func(f *os.File) error {
 			_, err := f.Write(text)
 			return err
 		})
@@ -245,7 +295,7 @@ func (s *State) Bind(ctx context.Context, b mirror.Binding) error {
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "The binding of the directory cannot be stored")
 	}
-	_, err = s.db.ExecContext(ctx, "INSERT OR REPLACE INTO binding VALUES (1, ?, ?, ?, ?, ?, ?, ?)", b.Server, b.Org, b.User, b.Place, b.Root, b.Ignore, b.Paused)
+	_, err = s.db.ExecContext(ctx, "INSERT OR REPLACE INTO binding VALUES (1, ?, ?, ?, ?, ?, ?)", b.Server, b.Org, b.User, b.Place, b.Root, b.Ignore)
 	return failed(err)
 }
 
@@ -258,12 +308,55 @@ func (s *State) Cursor(ctx context.Context) (c object.Cursor, err error) {
 	return c, failed(err)
 }
 
-// Reset implements ports.MirrorState.
-func (s *State) Reset(ctx context.Context) error {
-	return failed(s.transact(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, "DELETE FROM rows; DELETE FROM cursor")
-		return err
-	}))
+// storedRow is a row as the table has it.
+type storedRow struct {
+	key     string
+	missing bool
+	synced  mirror.Synced
+	remote  mirror.Record
+	local   mirror.Entry
+	inode   int64
+}
+
+// row returns the row, which shares nothing with r.
+func (r *storedRow) row() mirror.Row {
+	row := mirror.Row{Key: r.key, Missing: r.missing}
+	if r.synced.ID != "" {
+		row.Synced = new(r.synced)
+	}
+	if r.remote.ID != "" {
+		row.Remote = new(r.remote)
+	}
+	if r.local.Path != "" {
+		row.Local = new(r.local)
+		row.Local.Facts.Inode = uint64(r.inode)
+	}
+	return row
+}
+
+// set makes r what the table has for the row.
+func (r *storedRow) set(row mirror.Row) {
+	*r = storedRow{key: row.Key, missing: row.Missing}
+	if row.Synced != nil {
+		r.synced = *row.Synced
+	}
+	if row.Remote != nil {
+		r.remote = *row.Remote
+	}
+	if row.Local != nil {
+		r.local, r.inode = *row.Local, int64(row.Local.Facts.Inode)
+	}
+}
+
+// columns returns the addresses of the columns in the order of the table.
+func (r *storedRow) columns() []any {
+	return []any{
+		&r.key, &r.missing,
+		&r.synced.ID, &r.synced.Version, &r.synced.Checksum, &r.synced.Path, &r.synced.Name,
+		&r.remote.ID, &r.remote.Path, &r.remote.Version, &r.remote.Checksum, &r.remote.Size, &r.remote.Deleted,
+		&r.local.Path, &r.local.Name, &r.local.Kind, &r.local.Checksum,
+		&r.local.Facts.Size, &r.local.Facts.ModTime, &r.local.Facts.ChangeTime, &r.inode,
+	}
 }
 
 // Rows implements ports.MirrorState.
@@ -273,28 +366,13 @@ func (s *State) Rows(ctx context.Context, each func(mirror.Row) error) error {
 		return failed(err)
 	}
 	defer func() { _ = rows.Close() }()
+	var r storedRow
+	columns := r.columns()
 	for rows.Next() {
-		r, synced, remote, local := mirror.Row{}, mirror.Synced{}, mirror.Record{}, mirror.Entry{}
-		var inode int64
-		err := rows.Scan(&r.Key, &r.Missing,
-			&synced.ID, &synced.Version, &synced.Checksum, &synced.Path, &synced.Name,
-			&remote.ID, &remote.Path, &remote.Version, &remote.Checksum, &remote.Size, &remote.Deleted,
-			&local.Path, &local.Name, &local.Kind, &local.Checksum,
-			&local.Facts.Size, &local.Facts.ModTime, &local.Facts.ChangeTime, &inode)
-		if err != nil {
+		if err := rows.Scan(columns...); err != nil {
 			return failed(err)
 		}
-		local.Facts.Inode = uint64(inode)
-		if synced.ID != "" {
-			r.Synced = &synced
-		}
-		if remote.ID != "" {
-			r.Remote = &remote
-		}
-		if local.Path != "" {
-			r.Local = &local
-		}
-		if err := each(r); err != nil {
+		if err := each(r.row()); err != nil {
 			return err
 		}
 	}
@@ -333,12 +411,15 @@ func (s *State) store(ctx context.Context, changes []*change) error {
 		if err != nil {
 			return err
 		}
+		var r storedRow
+		columns := r.columns()
 		for _, c := range changes {
-			for _, r := range c.rows {
-				if r.Empty() {
-					_, err = tx.ExecContext(ctx, removeRow, r.Key)
+			for _, row := range c.rows {
+				if row.Empty() {
+					_, err = tx.ExecContext(ctx, removeRow, row.Key)
 				} else {
-					_, err = put.ExecContext(ctx, valuesOf(r)...)
+					r.set(row)
+					_, err = put.ExecContext(ctx, columns...)
 				}
 				if err != nil {
 					return err
@@ -352,23 +433,4 @@ func (s *State) store(ctx context.Context, changes []*change) error {
 		}
 		return put.Close()
 	})
-}
-
-// valuesOf returns the columns of a row.
-func valuesOf(r mirror.Row) []any {
-	synced, remote, local := mirror.Synced{}, mirror.Record{}, mirror.Entry{}
-	if r.Synced != nil {
-		synced = *r.Synced
-	}
-	if r.Remote != nil {
-		remote = *r.Remote
-	}
-	if r.Local != nil {
-		local = *r.Local
-	}
-	return []any{r.Key, r.Missing,
-		synced.ID, synced.Version, synced.Checksum, synced.Path, synced.Name,
-		remote.ID, remote.Path, remote.Version, remote.Checksum, remote.Size, remote.Deleted,
-		local.Path, local.Name, local.Kind, local.Checksum,
-		local.Facts.Size, local.Facts.ModTime, local.Facts.ChangeTime, int64(local.Facts.Inode)}
 }

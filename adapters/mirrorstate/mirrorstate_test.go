@@ -1,8 +1,10 @@
 package mirrorstate_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"collab/adapters/mirrorstate"
@@ -69,7 +71,7 @@ func TestADamagedStateIsSetAsideAndAnotherBegun(t *testing.T) {
 	} {
 		t.Run(about, func(t *testing.T) {
 			directory := bound(t)
-			place := mirror.Binding{Server: "s", Org: "o", User: "u", Place: "personal", Paused: true}
+			place := mirror.Binding{Server: "s", Org: "o", User: "u", Place: "personal"}
 			for n := range int64(2) {
 				s := opened(t, directory)
 				bind := place
@@ -122,5 +124,79 @@ func TestAStateOfALaterVersionIsLeftAlone(t *testing.T) {
 	must(t, os.WriteFile(path, content, 0o600))
 	if _, err := mirrorstate.Open(directory); !fault.Is(err, fault.Conflict) {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestNoSymbolicLinkIsFollowedOutOfOrInTheStateDirectory(t *testing.T) {
+	for _, name := range []string{"", "state.db", "state.db-wal", "state.db-journal", "binding.json"} {
+		t.Run(name, func(t *testing.T) {
+			directory, outside := bound(t), filepath.Join(t.TempDir(), "outside")
+			planted := filepath.Join(directory, mirror.StateDirectory, name)
+			if name == "" {
+				must(t, os.Remove(planted))
+				must(t, os.Mkdir(outside, 0o700))
+			}
+			must(t, os.Symlink(outside, planted))
+			s, err := mirrorstate.Open(directory)
+			if err == nil {
+				_, err = s.Binding(t.Context())
+				must(t, s.Close())
+			}
+			if err == nil || fault.Is(err, fault.NotFound) {
+				t.Errorf("opened: %v", err)
+			}
+			if entries, _ := os.ReadDir(outside); len(entries) > 0 {
+				t.Errorf("the link was followed: %v", entries)
+			}
+			if _, err := os.Stat(outside); err == nil && name != "" {
+				t.Error("the link was followed")
+			}
+		})
+	}
+}
+
+func TestALogHasTheLastLinesAndCanBeFollowed(t *testing.T) {
+	directory, err := mirrorstate.OpenDirectory(bound(t))
+	must(t, err)
+	defer directory.Close()
+	log := mirrorstate.Log{Directory: directory}
+	written := 0
+	write := func(lines int) {
+		for range lines {
+			written++
+			_, err := fmt.Fprintf(&log, "%0100d\n", written)
+			must(t, err)
+		}
+	}
+	var read []int
+	each := func(line []byte) error {
+		n, err := strconv.Atoi(string(line))
+		read = append(read, n)
+		return err
+	}
+	must(t, mirrorstate.ReadLog(directory, each, func() bool { return false }))
+	write(30_000) // the files are renamed twice
+	must(t, log.Close())
+	write(1)
+	must(t, mirrorstate.ReadLog(directory, each, func() bool {
+		if written < 45_000 { // they are renamed again between two looks
+			write(5000)
+			return true
+		}
+		return false
+	}))
+	must(t, log.Close())
+	if first, last := read[0], read[len(read)-1]; last != written || len(read) != last-first+1 || first > 20_000 || first < 9_000 {
+		t.Errorf("%d lines from %d to %d were read of %d", len(read), first, last, written)
+	}
+	entries, err := os.ReadDir(directory.Name())
+	must(t, err)
+	if len(entries) != 2 {
+		t.Errorf("the files are %v", entries)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || info.Size() > 1<<20 || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has %d bytes and the mode %v, %v", e.Name(), info.Size(), info.Mode(), err)
+		}
 	}
 }

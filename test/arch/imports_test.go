@@ -99,7 +99,7 @@ var owners = []struct {
 // ports, no domain, no other package of ours.
 var leaves = []struct{ dir, reason string }{
 	{"adapters/apiclient", "the command line and its synchroniser speak to a server in one way"},
-	{"adapters/atomicfile", "the development providers, the keys of a deployment, backups and bindings of directories are files that must survive a crash"},
+	{"adapters/atomicfile", "the development providers, the keys of a deployment, backups and the client's state of directories are files that must survive a crash"},
 	{"adapters/devkit", "the development providers are pages, forms and errors of one kind under a prefix"},
 	{"adapters/eventstream", "two protocols of models are JSON in server-sent events, with the same client, bounds and errors"},
 	{"adapters/filelock", "servers, backups and synchronisers lock files between processes, on each platform in one way"},

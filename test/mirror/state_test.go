@@ -76,11 +76,6 @@ func (s *state) Put(_ context.Context, rows []mirror.Row, cursor *object.Cursor)
 	return err
 }
 
-func (s *state) Reset(context.Context) error {
-	s.rows, s.cursor = map[string]mirror.Row{}, object.Cursor{}
-	return nil
-}
-
 func TestTheStateInMemoryBehavesAsTheRealOne(t *testing.T) {
 	contract.MirrorState(t, func(*testing.T) (ports.MirrorState, func() ports.MirrorState) {
 		s := newState()
