@@ -61,7 +61,7 @@ func failure(err error) error {
 		if !known {
 			kind = fault.Unavailable
 		}
-		return &fault.Error{Kind: kind, Message: e.Message, Cause: err, RetryAfter: int(e.RetryAfter.Seconds())}
+		return &fault.Error{Kind: kind, Message: e.Error(), RetryAfter: int(e.RetryAfter.Seconds())}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
@@ -261,10 +261,15 @@ func (r *Remote) Limits(ctx context.Context) (mirror.Limits, error) {
 	if err != nil {
 		return mirror.Limits{}, failure(err)
 	}
+	storage := int64(0)
+	if l.Storage.Limit != nil {
+		storage = max(1, *l.Storage.Limit) // nothing may be stored
+	}
 	return mirror.Limits{
 		MaxFile: l.MaxFileBytes, BatchFiles: int(l.MaxBatchOperations),
 		BatchBytes:    max(0, l.MaxBatchBytes-l.MaxBatchOperations*operationBytes) / 4 * 3,
 		BatchFileSize: min(l.MaxBatchFileBytes, (l.MaxBatchOperationBytes-operationBytes)/4*3),
+		Stored:        l.Storage.Used, Storage: storage,
 	}, nil
 }
 

@@ -36,7 +36,7 @@ type Options struct {
 	Wait func(ctx context.Context, d time.Duration) error
 	// Random returns a number of at least 0 and less than 1; it spreads retries and scans.
 	Random func() float64
-	// Binding is what the directory is to be bound to. Root, Ignore and Paused are not used.
+	// Binding is what the directory is to be bound to. Root and Ignore are not used.
 	Binding mirror.Binding
 	// Device is the name of this device in those of conflict copies.
 	Device string
@@ -44,6 +44,8 @@ type Options struct {
 	Workers int
 	// Plan makes plans. It is mirror.MakePlan if nil.
 	Plan func(mirror.Input) mirror.Plan
+	// IsPaused reports whether no round is to be done at present; nil for never.
+	IsPaused func() bool
 	// Report is called with what happens, from several goroutines; nil for nobody.
 	Report func(Event)
 }
@@ -80,20 +82,24 @@ type Mirror struct {
 	keys      map[id.Object]string  // of the rows with these objects
 	cursor    object.Cursor
 	binding   mirror.Binding
-	entries   map[string]*mirror.Entry // the last scan, by name
-	scanned   bool                     // the whole directory was, since the rows were loaded
-	limits    *mirror.Limits
+	entries   map[string]*mirror.Entry         // the last scan, by name
+	scanned   bool                             // the whole directory was, since the rows were loaded
 	immovable bool                             // the server cannot move files
 	apart     map[[2]string]bool               // moves of directories that the server has refused, from and to
 	refused   map[string]refusal               // by key
 	sent      map[string]map[string]unanswered // by the key and the checksum that the server gets
 
-	lock    sync.Mutex // of what follows, and of the fields above during a round's steps
-	scope   mirror.Scope
-	accept  bool
-	storing map[string]bool // keys of the rows that are being stored
-	stored  sync.Cond       // some no longer are; with lock
-	wakes   chan struct{}
+	lock      sync.Mutex     // of what follows, and of the fields above during a round's steps
+	limits    *mirror.Limits // nil if they are not known
+	asked     time.Time      // when the server was asked for them
+	limited   bool           // files were held by the last round because of them
+	unwatched string         // why changes of the directory are noticed late
+	interrupt func()         // ends the present round of Run
+	scope     mirror.Scope
+	accept    bool
+	storing   map[string]bool // keys of the rows that are being stored
+	stored    sync.Cond       // some no longer are; with lock
+	wakes     chan struct{}
 }
 
 // refusal is why a file is not tried again until one of its sides changes or, if there is one, the
@@ -103,6 +109,7 @@ type refusal struct {
 	held          mirror.Held
 	until         time.Time
 	wait          time.Duration // which until is the end of
+	limited       bool          // because of the server's limits
 }
 
 // lateness is how long after its request was given up a change may still be made by the server.
@@ -120,6 +127,9 @@ type unanswered struct {
 func New(o Options) *Mirror {
 	if o.Plan == nil {
 		o.Plan = mirror.MakePlan
+	}
+	if o.IsPaused == nil {
+		o.IsPaused = func() bool { return false }
 	}
 	if o.Report == nil {
 		o.Report = func(Event) {}
@@ -168,7 +178,7 @@ func (m *Mirror) load(ctx context.Context) error {
 		return err
 	}
 	if b.Server != wanted.Server || b.Org != wanted.Org || b.User != wanted.User || b.Place != wanted.Place {
-		return fault.New(fault.Conflict, "The directory is synchronised with another place: %s of the organisation %s at %s", b.Place, b.Org, b.Server)
+		return finalError{fault.New(fault.Conflict, "The directory is synchronised with another place: %s of the organisation %s at %s", b.Place, b.Org, b.Server)}
 	}
 	m.binding = b
 	m.rows, m.keys, m.refused, m.entries, m.scanned = map[string]mirror.Row{}, map[id.Object]string{}, map[string]refusal{}, map[string]*mirror.Entry{}, false
@@ -276,6 +286,11 @@ func (m *Mirror) put(ctx context.Context, cursor *object.Cursor, rows ...mirror.
 	}
 	return nil
 }
+
+// finalError is an error of the directory that does not pass by itself.
+type finalError struct{ error }
+
+func (e finalError) Unwrap() error { return e.error }
 
 // stateError is a failure to store what was done, which ends a round.
 type stateError struct{ error }

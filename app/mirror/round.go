@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,6 +28,10 @@ const (
 	// again: first the shorter one, then twice as long each time.
 	minDamaged = time.Minute
 	maxDamaged = 24 * time.Hour
+	// limitsFor and limitsForHeld are how long the server's limits are believed, the latter while
+	// files are held because of them.
+	limitsFor     = time.Hour
+	limitsForHeld = time.Minute
 )
 
 // Outcome is what a round has come to.
@@ -37,8 +42,10 @@ type Outcome struct {
 	Guard    string        // why Pending was not done; empty if nothing was stopped
 	Pending  []mirror.Step // the steps that a guard has stopped, or all steps of a dry run
 	ReadOnly bool          // the member may not write: what the directory has was not uploaded
+	Limited  bool          // some of Held go when the server accepts more
 	Files    int           // in the directory
-	Paused   bool
+	Paused   bool          // nothing was done
+	Late     string        // why changes of the directory are noticed late, empty if they are not
 }
 
 // round is the state of one round.
@@ -67,6 +74,12 @@ func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 	m.scope, m.accept = mirror.Scope{}, false
 	m.lock.Unlock()
 	err := r.run(ctx, accept, dry)
+	m.lock.Lock()
+	r.Late = m.unwatched
+	if err == nil {
+		m.limited = r.Limited
+	}
+	m.lock.Unlock()
 	if err != nil { // the next round has to see what this one was to
 		m.lock.Lock()
 		m.scope = m.scope.Add(r.scope)
@@ -76,25 +89,24 @@ func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 }
 
 func (r *round) run(ctx context.Context, accept, dry bool) error {
+	if r.IsPaused() {
+		r.Paused = true
+		return nil
+	}
 	if !r.loaded {
 		if err := r.load(ctx); err != nil {
 			return err
 		}
 	}
-	if r.binding.Paused {
-		r.Paused = true
-		return nil
-	}
 	root, err := r.Disk.Root(ctx)
+	if fault.Is(err, fault.NotFound) {
+		return finalError{err}
+	}
 	if err != nil {
 		return err
 	}
-	if r.limits == nil {
-		limits, err := r.Remote.Limits(ctx)
-		if err != nil {
-			return remoteError{err}
-		}
-		r.limits = &limits
+	if err := r.readLimits(ctx); err != nil {
+		return err
 	}
 	guarded := false
 	for range maxPlans {
@@ -115,7 +127,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		}
 		in := r.input(rules)
 		plan := r.Plan(in)
-		r.Held, r.Files = plan.Held, len(in.Tree.Files)
+		r.Held, r.Files, r.Limited = plan.Held, len(in.Tree.Files), false
 		if dry {
 			r.Guard, _ = plan.Guard(changes)
 			r.Pending = plan.Steps
@@ -158,6 +170,81 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 	return r.stopped
 }
 
+// readLimits asks the server for its limits, if that was long ago.
+func (r *round) readLimits(ctx context.Context) error {
+	r.lock.Lock()
+	fresh := limitsFor
+	if r.limited {
+		fresh = limitsForHeld
+	}
+	known := r.limits != nil && r.Clock.Now().Sub(r.asked) < fresh
+	r.lock.Unlock()
+	if known {
+		return nil
+	}
+	limits, err := r.Remote.Limits(ctx)
+	if err != nil {
+		return remoteError{err}
+	}
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if r.limits != nil && r.limits.MaxFile != limits.MaxFile {
+		maps.DeleteFunc(r.refused, func(_ string, refused refusal) bool { return refused.limited })
+	}
+	r.limits, r.asked = &limits, r.Clock.Now()
+	return nil
+}
+
+// growth returns by how many bytes an upload would make the stored content grow.
+func growth(s mirror.Step) int64 {
+	if s.Row.Remote == nil {
+		return sizeOf(s)
+	}
+	return sizeOf(s) - s.Row.Remote.Size
+}
+
+// noRoom reports whether an upload that the server forbade was forbidden for lack of storage. It asks
+// the server for that once, not for each upload.
+func (r *round) noRoom(ctx context.Context, s mirror.Step, err error) bool {
+	var remote remoteError
+	if s.Action != mirror.Upload || !errors.As(err, &remote) || !fault.Is(err, fault.Forbidden) {
+		return false
+	}
+	r.lock.Lock()
+	limited, limits, readOnly := r.limited, *r.limits, r.ReadOnly
+	r.lock.Unlock()
+	switch {
+	case readOnly:
+		return false
+	case limited && !limits.Room(growth(s)):
+		return true
+	}
+	limits, err = r.Remote.Limits(ctx)
+	if err != nil || limits.Room(growth(s)) {
+		return false
+	}
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.limits, r.asked, r.limited = &limits, r.Clock.Now(), true
+	return true
+}
+
+// hold reports whether a step is not to be tried in this round, and notes why. The caller must hold
+// the lock.
+func (r *round) hold(s mirror.Step) bool {
+	reason := ""
+	switch {
+	case r.ReadOnly && writes(s.Action):
+		reason = "The member may only read in this place."
+	case r.limited && s.Action == mirror.Upload && !r.limits.Room(growth(s)):
+		reason, r.Limited = fmt.Sprintf("The organisation has no room for it: %d of %d bytes are stored.", r.limits.Stored, r.limits.Storage), true
+	default:
+		return false
+	}
+	r.Held = append(r.Held, mirror.Held{Path: s.Path, Reason: reason})
+	return true
+}
+
 // settle stores the rows on whose files both sides agree, and the facts of files whose content is
 // known to be the same, so that it is not read again.
 func (r *round) settle(ctx context.Context, in mirror.Input, settled []mirror.Row) error {
@@ -182,6 +269,8 @@ func (r *round) settle(ctx context.Context, in mirror.Input, settled []mirror.Ro
 
 // tried returns the steps that are worth trying.
 func (r *round) tried(steps []mirror.Step) []mirror.Step {
+	r.lock.Lock()
+	defer r.lock.Unlock()
 	return slices.DeleteFunc(slices.Clone(steps), func(s mirror.Step) bool {
 		if refused, ok := r.refused[s.Row.Key]; ok {
 			left := refused.until.Sub(r.Clock.Now()) // is more than was set if the clock was set back
@@ -189,11 +278,11 @@ func (r *round) tried(steps []mirror.Step) []mirror.Step {
 			case refused.local != localOf(s.Row) || refused.remote != remoteOf(s.Row):
 				delete(r.refused, s.Row.Key)
 			case refused.wait == 0 || left > 0 && left <= refused.wait:
-				r.Held = append(r.Held, refused.held)
+				r.Held, r.Limited = append(r.Held, refused.held), r.Limited || refused.limited
 				return true
 			}
 		}
-		return r.attempts[s.Row.Key] >= maxAttempts || r.ReadOnly && writes(s.Action)
+		return r.attempts[s.Row.Key] >= maxAttempts || r.hold(s)
 	})
 }
 
@@ -334,6 +423,12 @@ func (r *round) jobs(steps []mirror.Step) []func(context.Context) error {
 
 // do does a step. It returns an error only if the round cannot go on.
 func (r *round) do(ctx context.Context, s mirror.Step) error {
+	r.lock.Lock()
+	held := r.hold(s)
+	r.lock.Unlock()
+	if held {
+		return nil
+	}
 	r.Report(Event{Step: s, State: Started, Bytes: sizeOf(s)})
 	return r.finish(ctx, s, r.step(ctx, s))
 }
@@ -344,6 +439,7 @@ var refusals = []fault.Kind{fault.Conflict, fault.NotFound, fault.Gone, fault.In
 // finish sorts the error of a step out: whether the file is held, tried again with a new plan, or
 // in a later round, or the round ends.
 func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
+	noRoom := r.noRoom(ctx, s, err)
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	for _, e := range []*mirror.Entry{s.Row.Local, s.To.Local} {
@@ -376,7 +472,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		return nil
 	case errors.Is(err, errDamaged):
 		wait := min(max(2*r.refused[s.Row.Key].wait, minDamaged), maxDamaged)
-		r.refused[s.Row.Key] = refusal{localOf(s.Row), remoteOf(s.Row), held, r.Clock.Now().Add(wait), wait}
+		r.refused[s.Row.Key] = refusal{local: localOf(s.Row), remote: remoteOf(s.Row), held: held, until: r.Clock.Now().Add(wait), wait: wait}
 		r.Held = append(r.Held, held)
 		return nil
 	case kind == fault.Conflict || kind == fault.NotFound || kind == fault.Gone:
@@ -390,14 +486,18 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	case kind == fault.Unsupported && (s.Action == mirror.Move || s.Action == mirror.MoveDirectory):
 		r.immovable, r.progress = true, true
 		return nil
+	case noRoom:
+		r.hold(s)
+		r.Limited = true
+		return nil
 	case kind == fault.Forbidden:
 		if !writes(s.Action) {
 			return err
 		}
 		r.ReadOnly = true
 	case kind == fault.Invalid || kind == fault.TooLarge || kind == fault.Unsupported:
-		r.refused[s.Row.Key] = refusal{local: localOf(s.Row), remote: remoteOf(s.Row), held: held}
-		r.Held = append(r.Held, held)
+		r.refused[s.Row.Key] = refusal{local: localOf(s.Row), remote: remoteOf(s.Row), held: held, limited: kind == fault.TooLarge}
+		r.Held, r.Limited = append(r.Held, held), r.Limited || kind == fault.TooLarge
 		return nil
 	default:
 		return err

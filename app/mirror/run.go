@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"collab/domain/fault"
@@ -14,102 +15,165 @@ const (
 	// scanEvery is how often the whole directory is scanned, from three quarters to five
 	// quarters of it, as notifications may be lost.
 	scanEvery = time.Hour
+	// watchAgain is the wait before a directory that could not be watched is watched again.
+	watchAgain = time.Minute
 	// maxBackoff is the longest wait before a failed round is repeated, unless the server asks
-	// for a longer one.
-	maxBackoff = 5 * time.Minute
+	// for a longer one, and maxRetry the one before files that failed are tried again.
+	maxBackoff = time.Minute
+	maxRetry   = 5 * time.Minute
+	// pauseInterval is how often IsPaused is asked.
+	pauseInterval = time.Second
 	// keepStaged and keepTrash are how long unfinished downloads and the trash are kept.
 	keepStaged = 24 * time.Hour
 	keepTrash  = 30 * 24 * time.Hour
 )
 
-// Pause stops rounds, or lets them go on, also after a restart.
-func (m *Mirror) Pause(ctx context.Context, paused bool) error {
-	if !m.loaded {
-		if err := m.load(ctx); err != nil {
-			return err
-		}
-	}
-	b := m.binding
-	b.Paused = paused
-	if err := m.State.Bind(ctx, b); err != nil {
-		return err
-	}
-	m.binding = b
-	return nil
+// backoff is a wait that doubles each time, from a second to most.
+type backoff struct{ last, most time.Duration }
+
+// next returns the wait, from half to all of it.
+func (b *backoff) next(random float64) time.Duration {
+	b.last = min(max(2*b.last, time.Second), b.most)
+	return time.Duration(float64(b.last) * (0.5 + random/2))
 }
 
 // Run does rounds whenever something has changed on either side, until ctx ends, which is no
-// error, or until somebody has to do something: the session has ended, access was lost, or the
-// directory is gone. After each round it calls each with the outcome, and with the error of a
-// round that will be repeated.
+// error, or until somebody has to do something: the session or the membership has ended, the
+// directory is gone, or it is bound to another place. Every other error passes, and rounds go on
+// after a wait. While IsPaused it does none, and a round that has begun is interrupted. After each
+// round it calls each with the outcome, or with the error of a round that will be repeated.
 func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer cancel(nil)
-	follow := func(fn func(context.Context) error) {
-		background.Go(func() {
-			if err := fn(ctx); err != nil && ctx.Err() == nil {
-				cancel(err)
-			}
-		})
-	}
-	follow(func(ctx context.Context) error {
-		return m.Watcher.Watch(ctx, func(scope mirror.Scope, _ string) { m.Changed(scope) })
-	})
-	follow(func(ctx context.Context) error {
-		for {
-			every := time.Duration(float64(scanEvery) * (0.75 + m.Random()/2))
-			if m.Wait(ctx, every) != nil {
-				return nil
-			}
+	background.Go(func() { m.watch(ctx) })
+	wasPaused := m.IsPaused()
+	background.Go(func() { m.followPauses(ctx, wasPaused) })
+	background.Go(func() {
+		for m.Wait(ctx, time.Duration(float64(scanEvery)*(0.75+m.Random()/2))) == nil {
 			m.Changed(mirror.Everything())
 		}
 	})
 	m.Changed(mirror.Everything())
-	following := false
+	following, paused := false, false
 	var cleaned time.Time
-	backoff := time.Second
+	failing, failed := backoff{most: maxBackoff}, backoff{most: maxRetry}
+	var retrying atomic.Bool
 	for {
 		select {
 		case <-ctx.Done():
 			return m.ended(ctx)
 		case <-m.wakes:
 		}
-		out, err := m.Round(ctx)
+		out, err := m.interruptible(ctx)
 		if ctx.Err() != nil {
 			return m.ended(ctx)
 		}
+		if out.Paused && paused {
+			continue
+		}
+		paused = out.Paused
 		each(out, err)
-		var remote remoteError
-		switch kind := fault.KindOf(err); {
-		case err == nil && len(out.Failed) == 0:
-			backoff = time.Second
-		case kind == fault.Unauthenticated || kind == fault.Forbidden || err != nil && !errors.As(err, &remote) && kind == fault.NotFound || kind == fault.Conflict:
+		switch {
+		case Final(err):
 			return err
-		default:
-			wait := time.Duration(float64(backoff) * (0.5 + m.Random()/2))
+		case err != nil:
+			wait := failing.next(m.Random())
 			var e *fault.Error
 			if errors.As(err, &e) {
 				wait = max(wait, time.Duration(e.RetryAfter)*time.Second)
 			}
-			backoff = min(2*backoff, maxBackoff)
 			if m.Wait(ctx, wait) != nil {
 				return m.ended(ctx)
 			}
 			m.Changed(mirror.Scope{})
+			continue
+		case paused:
+			continue
+		case len(out.Failed) == 0 && !out.Limited:
+			failed.last = 0
+		case !retrying.Swap(true): // other changes are not to wait for these files
+			wait := failed.next(m.Random())
+			background.Go(func() {
+				_ = m.Wait(ctx, wait)
+				retrying.Store(false)
+				m.Changed(mirror.Scope{})
+			})
 		}
+		failing.last = 0
 		if now := m.Clock.Now(); now.Sub(cleaned) > keepStaged {
 			cleaned = now
 			_ = m.DiskWriter.Clean(ctx, now.Add(-keepStaged), now.Add(-keepTrash)) // else tomorrow
 		}
-		if after := m.cursor; !following && err == nil {
+		if after := m.cursor; !following {
 			following = true
-			follow(func(ctx context.Context) error {
-				return m.Remote.Watch(ctx, after, func() { m.Changed(mirror.Scope{}) })
+			background.Go(func() {
+				if err := m.Remote.Watch(ctx, after, func() { m.Changed(mirror.Scope{}) }); err != nil && ctx.Err() == nil {
+					cancel(remoteError{err})
+				}
 			})
 		}
 	}
+}
+
+// Final reports whether the error of a round does not pass before somebody does something.
+func Final(err error) bool {
+	var directory finalError
+	var remote remoteError
+	return errors.As(err, &directory) || errors.As(err, &remote) && (fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden))
+}
+
+// watch marks what changes in the directory. Where it cannot be watched it marks everything from
+// time to time; a round finds out whether the directory is gone.
+func (m *Mirror) watch(ctx context.Context) {
+	late := func(reason string) {
+		m.lock.Lock()
+		defer m.lock.Unlock()
+		m.unwatched = reason
+	}
+	for {
+		err := m.Watcher.Watch(ctx, func(scope mirror.Scope, limited string) {
+			late(limited)
+			m.Changed(scope)
+		})
+		if err != nil {
+			late(err.Error())
+			m.Changed(mirror.Everything())
+		}
+		if ctx.Err() != nil || m.Wait(ctx, watchAgain) != nil {
+			return
+		}
+	}
+}
+
+// followPauses has Run notice when IsPaused no longer returns paused.
+func (m *Mirror) followPauses(ctx context.Context, paused bool) {
+	for m.Wait(ctx, pauseInterval) == nil {
+		if now := m.IsPaused(); now != paused {
+			paused = now
+			m.lock.Lock()
+			if paused && m.interrupt != nil {
+				m.interrupt()
+			}
+			m.lock.Unlock()
+			m.Changed(mirror.Scope{})
+		}
+	}
+}
+
+// interruptible does a round that ends when IsPaused says so.
+func (m *Mirror) interruptible(ctx context.Context) (Outcome, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	m.lock.Lock()
+	m.interrupt = cancel
+	m.lock.Unlock()
+	out, err := m.Round(ctx)
+	if ctx.Err() != nil {
+		return Outcome{Paused: true}, nil
+	}
+	return out, err
 }
 
 // ended returns why Run has ended, nil if it was to.

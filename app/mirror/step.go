@@ -286,8 +286,11 @@ func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 
 func (r *round) upload(ctx context.Context, s mirror.Step) error {
 	local := *s.Row.Local
-	if r.limits.MaxFile > 0 && local.Facts.Size > r.limits.MaxFile {
-		return remoteError{fault.New(fault.TooLarge, "The file is larger than the server accepts, %d bytes.", r.limits.MaxFile)}
+	r.lock.Lock()
+	most := r.limits.MaxFile
+	r.lock.Unlock()
+	if most > 0 && local.Facts.Size > most {
+		return remoteError{fault.New(fault.TooLarge, "The file is larger than the server accepts, %d bytes.", most)}
 	}
 	content, err := r.Disk.Open(ctx, local)
 	if err != nil {
@@ -316,6 +319,12 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 	var writes []mirror.Write
 	var sent []mirror.Step
 	for _, s := range steps {
+		r.lock.Lock()
+		held := r.hold(s)
+		r.lock.Unlock()
+		if held {
+			continue
+		}
 		r.Report(Event{Step: s, State: Started, Bytes: sizeOf(s)})
 		var w mirror.Write
 		if remote := s.Row.Remote; remote != nil {

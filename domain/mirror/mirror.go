@@ -144,7 +144,6 @@ type Binding struct {
 	Place  string // kind, scope, workspace and team, as the client writes them
 	Root   string // Root.Identity
 	Ignore string // Rules.Hash
-	Paused bool
 }
 
 // Staged is content that was downloaded and not yet given a name.
@@ -172,6 +171,13 @@ type Limits struct {
 	BatchFiles    int   // operations of a batch; 0 or 1: the server has no batches
 	BatchBytes    int64 // bytes of all contents of a batch
 	BatchFileSize int64 // bytes of one content in a batch
+	Stored        int64 // bytes that the organisation stores
+	Storage       int64 // bytes that it may store; 0: any number
+}
+
+// Room reports whether the organisation may store so many bytes more.
+func (l Limits) Room(growth int64) bool {
+	return l.Storage == 0 || growth <= 0 || l.Stored+growth <= l.Storage
 }
 
 // Write is one change of the server in a batch: a new file if ID is empty, a move if Move is set,

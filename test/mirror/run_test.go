@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -316,6 +318,196 @@ func TestAChangeThatIsMadeAfterItWasGivenUpIsNoRivalEdit(t *testing.T) {
 		_, _ = s.round()
 		s.want(map[string]string{"a": "one", "b": "another edit"})
 	})
+}
+
+// runner is a client whose Run waits as a test says, and what it does.
+type runner struct {
+	*disk
+	*client.Mirror
+	state  *state
+	fail   func(call string) error // of each request
+	paused atomic.Bool
+	tick   chan struct{} // the next look at paused
+	waits  atomic.Int32  // after failed rounds
+}
+
+func newRunner(s *server) *runner {
+	r := &runner{disk: newDisk(s.core.Clock.Now), state: newState(), tick: make(chan struct{}), fail: func(string) error { return nil }}
+	to := &remote{server: s, before: func(call string) (bool, error) { return false, r.fail(call) }}
+	r.Mirror = client.New(client.Options{
+		Disk: r.disk, DiskWriter: r.disk, Watcher: make(watcher), State: r.state, Remote: to, RemoteWriter: to,
+		Clock: s.core.Clock, Device: "desk", Workers: 1, Random: func() float64 { return 0.9 }, IsPaused: r.paused.Load,
+		Wait: func(ctx context.Context, d time.Duration) error {
+			switch {
+			case d == time.Second: // until the next look whether rounds are paused
+				select {
+				case <-r.tick:
+					return nil
+				case <-ctx.Done():
+				}
+			case d < 30*time.Minute:
+				r.waits.Add(1)
+			default:
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		},
+	})
+	return r
+}
+
+func TestRunGoesOnAfterErrorsThatPass(t *testing.T) {
+	r := newRunner(place(t))
+	kinds := []fault.Kind{fault.Unavailable, fault.Conflict, fault.NotFound, fault.Limited, fault.Internal, fault.Invalid}
+	n := 0
+	r.fail = func(call string) error {
+		if n++; n <= len(kinds) {
+			return fault.New(kinds[n-1], "it passes")
+		}
+		return nil
+	}
+	r.state.before = func(call string) (bool, error) {
+		if call == "put" && r.waits.Load() == int32(len(kinds)) {
+			return false, fault.New(fault.Conflict, "the state is locked")
+		}
+		return false, nil
+	}
+	r.write("a", "content")
+	ctx, cancel := context.WithCancel(t.Context())
+	var failed, done int
+	if err := r.Run(ctx, func(o client.Outcome, err error) {
+		if err != nil {
+			failed++
+		}
+		if done += o.Done; done > 0 {
+			cancel()
+		}
+	}); err != nil {
+		t.Error(err)
+	}
+	if failed != len(kinds)+1 || r.waits.Load() != int32(failed) {
+		t.Errorf("%d rounds have failed, and Run has waited %d times", failed, r.waits.Load())
+	}
+}
+
+func TestRunEndsWithWhatDoesNotPass(t *testing.T) {
+	for about, c := range map[string]struct {
+		kind  fault.Kind
+		spoil func(r *runner)
+	}{
+		"the session has ended":    {fault.Unauthenticated, func(r *runner) { r.fail = func(string) error { return fault.New(fault.Unauthenticated, "no") } }},
+		"the membership has ended": {fault.Forbidden, func(r *runner) { r.fail = func(string) error { return fault.New(fault.Forbidden, "no") } }},
+		"the directory is gone":    {fault.NotFound, func(r *runner) { r.gone = true }},
+		"it has another place": {fault.Conflict, func(r *runner) {
+			r.state.binding = &mirror.Binding{Server: "https://elsewhere.invalid"}
+		}},
+	} {
+		t.Run(about, func(t *testing.T) {
+			r := newRunner(place(t))
+			c.spoil(r)
+			rounds := 0
+			if err := r.Run(t.Context(), func(client.Outcome, error) { rounds++ }); !fault.Is(err, c.kind) || rounds != 1 {
+				t.Errorf("after %d rounds: %v", rounds, err)
+			}
+		})
+	}
+}
+
+func TestAPauseInterruptsARoundAndLastsUntilItIsOver(t *testing.T) {
+	r := newRunner(place(t))
+	r.write("a", "content")
+	interrupted := make(chan struct{})
+	var once sync.Once
+	ctx, cancel := context.WithCancel(t.Context())
+	r.state.before = func(call string) (half bool, err error) {
+		once.Do(func() { // in the middle of a round
+			r.paused.Store(true)
+			r.tick <- struct{}{}
+			r.tick <- struct{}{} // the first look is over
+			close(interrupted)
+			err = context.Canceled
+		})
+		return false, err
+	}
+	var seen []string
+	if err := r.Run(ctx, func(o client.Outcome, err error) {
+		seen = append(seen, fmt.Sprint(o.Paused, o.Done, err))
+		switch {
+		case o.Paused:
+			<-interrupted
+			r.Changed(mirror.Everything()) // which is not followed
+			r.paused.Store(false)
+			go func() { r.tick <- struct{}{} }()
+		case o.Done > 0:
+			cancel()
+		}
+	}); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"true 0 <nil>", "false 1 <nil>"}, seen); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// narrow is a server that accepts so much.
+type narrow struct {
+	*remote
+	limits mirror.Limits
+	asked  int
+}
+
+func (n *narrow) Limits(context.Context) (mirror.Limits, error) {
+	n.asked++
+	return n.limits, nil
+}
+
+func (n *narrow) Create(ctx context.Context, path, checksum string, size int64, content io.Reader) (mirror.Record, error) {
+	if !n.limits.Room(size) {
+		return mirror.Record{}, fault.New(fault.Forbidden, "The plan allows no more.")
+	}
+	n.limits.Stored += size
+	return n.remote.Create(ctx, path, checksum, size, content)
+}
+
+func TestWhatTheServerHasNoRoomForIsHeldUntilItHas(t *testing.T) {
+	n := &narrow{limits: mirror.Limits{MaxFile: 20, Stored: 90, Storage: 100}}
+	s := newSingle(t, func(o *client.Options) {
+		n.remote = o.Remote.(*remote)
+		o.Remote, o.RemoteWriter = n, n
+	})
+	round := func() client.Outcome {
+		t.Helper()
+		out, err := s.round()
+		if err != nil || out.ReadOnly {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		return out
+	}
+	s.disk.write("a", "1234567")
+	s.disk.write("b", "1234567")
+	s.disk.write("c", "1234567")
+	s.disk.write("aa", "more than twenty bytes")
+	s.disk.write("z", "123")
+	out := round()
+	want := []mirror.Held{
+		{Path: "aa", Reason: "The file is larger than the server accepts, 20 bytes."},
+		{Path: "b", Reason: "The organisation has no room for it: 97 of 100 bytes are stored."},
+		{Path: "c", Reason: "The organisation has no room for it: 97 of 100 bytes are stored."},
+	}
+	if diff := cmp.Diff(want, out.Held); diff != "" || out.Done != 2 {
+		t.Errorf("%d files were uploaded\n%s", out.Done, diff)
+	}
+	if n.asked != 2 {
+		t.Errorf("the limits were asked for %d times", n.asked)
+	}
+	if out = round(); len(out.Held) != 3 || !out.Limited || n.asked != 2 {
+		t.Errorf("%+v, and the limits were asked for %d times", out, n.asked)
+	}
+	n.limits.Storage, n.limits.MaxFile = 200, 30
+	s.server.core.Clock.Advance(time.Minute)
+	if out = round(); len(out.Held) > 0 || out.Limited || out.Done != 3 {
+		t.Errorf("%+v", out)
+	}
 }
 
 func TestARefusedMoveOfADirectoryIsMadeFileByFile(t *testing.T) {
