@@ -42,6 +42,7 @@ func (p *place) flags(c *cobra.Command) *cobra.Command {
 // folder is a place of an organisation.
 type folder struct {
 	client           *apiclient.Client
+	me               apiclient.Me // with an organisation
 	scope, workspace string
 	prefix           string // of the storage keys
 	deleted          bool   // those that can be restored in place of those that are there
@@ -63,7 +64,7 @@ func (a *app) folder(ctx context.Context, p place) (*folder, error) {
 	if me.Org == nil {
 		return nil, coded{exitSignIn, errors.New("the token is for no organisation")}
 	}
-	f := &folder{client: client, scope: "SHARED", prefix: me.Org.ID + "/shared/artifacts/"}
+	f := &folder{client: client, me: me, scope: "SHARED", prefix: me.Org.ID + "/shared/artifacts/"}
 	switch {
 	case p.personal:
 		f.scope, f.prefix = "PERSONAL", me.Org.ID+"/personal/"+me.User.ID+"/"

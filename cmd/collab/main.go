@@ -163,6 +163,7 @@ COLLAB_SERVER      address of the server, in place of the one signed in to last
 COLLAB_TOKEN       service token, before any that is stored
 COLLAB_ORG         id or name of the organisation, in place of the one signed in to last
 COLLAB_CONFIG_DIR  directory of the accounts; collab in the user's directory of settings
+COLLAB_DEVICE      name of this device in those of conflict copies, in place of the machine's
 COLLAB_ADMIN_SECRET  the operator's secret, for collab admin
 COLLAB_NO_UPDATE_CHECK  no look for a newer release once a day, if it is not empty
 EDITOR, VISUAL     editor of collab memory edit
@@ -176,7 +177,7 @@ const exitCodes = `
 1    failed
 2    wrong usage
 3    stopped before deletions that were not accepted
-4    not signed in
+4    not signed in, or without access
 5    in conflict with what is stored, or with files held back
 130  interrupted
 `

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -8,14 +9,18 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"collab/adapters/apiclient"
 	"collab/adapters/atomicfile"
 	"collab/adapters/localdisk"
 	"collab/adapters/mirrorstate"
@@ -33,6 +38,13 @@ const (
 	syncWorkers = 8
 	// statusName is the file in mirror.StateDirectory with what the last round has come to.
 	statusName = "status.json"
+	// maxListed is how many files a status lists that are held or failed.
+	maxListed = 1000
+	// followInterval is how often sync log --follow looks for new lines.
+	followInterval = time.Second
+	// maxStart is the longest wait before a server that cannot be reached is asked again at the
+	// start.
+	maxStart = time.Minute
 )
 
 func (a *app) sync() *cobra.Command {
@@ -45,8 +57,12 @@ func (a *app) sync() *cobra.Command {
 				s.close()
 			}
 		}()
+		f, err := a.reachable(c.Context(), at, once || dry)
+		if err != nil {
+			return syncError(err)
+		}
 		for _, dir := range args {
-			s, err := a.openSynced(c.Context(), dir, at)
+			s, err := a.openSynced(c.Context(), dir, f, at == place{})
 			if err != nil {
 				return err
 			}
@@ -78,14 +94,52 @@ func (a *app) sync() *cobra.Command {
 	c.Long = `sync keeps each directory in step with a place of the server: the files that the organisation
 shares, or those that a flag names. The directory remembers the place. On a terminal it prints what
 changes, elsewhere a line of JSON for each change. docs/client.md says what happens when.`
-	status := command("status DIR", "Print what the last round of a directory has come to", 1, 1, func(_ *cobra.Command, args []string) error {
-		text, err := os.ReadFile(filepath.Join(args[0], mirror.StateDirectory, statusName))
+	c.AddCommand(a.syncStatus(), a.syncConflicts(), a.syncLog(), a.syncPause(), a.syncResume())
+	return c
+}
+
+// reachable asks the server for the place, unless once until it answers: at the start of a machine
+// there may be no network yet.
+func (a *app) reachable(ctx context.Context, at place, once bool) (*folder, error) {
+	for wait := time.Second; ; wait = min(2*wait, maxStart) {
+		f, err := a.folder(ctx, at)
+		var network net.Error
+		if status := apiclient.Status(err); once || status != http.StatusTooManyRequests && status < 500 && !errors.As(err, &network) {
+			return f, err
+		}
+		if wait == time.Second {
+			a.note("the server cannot be reached, and is asked again: %v", err)
+		}
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (a *app) syncStatus() *cobra.Command {
+	return command("status DIR", "Print what the last round of a directory has come to", 1, 1, func(_ *cobra.Command, args []string) error {
+		directory, err := mirrorstate.OpenDirectory(args[0])
+		if err != nil {
+			return err
+		}
+		defer directory.Close()
+		text, err := directory.ReadFile(statusName)
 		if err != nil {
 			return fmt.Errorf("%s was not synchronised: %w", args[0], err)
 		}
 		var last syncRound
 		if err := json.Unmarshal(text, &last); err != nil {
 			return err
+		}
+		p, err := a.pauseOf(directory)
+		if err != nil {
+			return err
+		}
+		last.Paused, last.PausedUntil = p != nil, nil
+		if p != nil {
+			last.PausedUntil = p.Until
 		}
 		return record(a, last,
 			column[syncRound]{"at", func(r syncRound) string { return r.Time.Local().Format(time.DateTime) }},
@@ -94,9 +148,22 @@ changes, elsewhere a line of JSON for each change. docs/client.md says what happ
 			column[syncRound]{"failed", func(r syncRound) string { return problems(r.Failed) }},
 			column[syncRound]{"stopped", func(r syncRound) string { return r.Stopped }},
 			column[syncRound]{"problem", func(r syncRound) string { return r.Problem }},
+			column[syncRound]{"late", func(r syncRound) string { return r.Late }},
+			column[syncRound]{"paused", func(r syncRound) string {
+				switch {
+				case r.PausedUntil != nil:
+					return "until " + r.PausedUntil.Local().Format(time.DateTime)
+				case r.Paused:
+					return "until collab sync resume"
+				}
+				return ""
+			}},
 		)
 	})
-	conflicts := command("conflicts DIR", "List the conflict copies in a directory", 1, 1, func(_ *cobra.Command, args []string) error {
+}
+
+func (a *app) syncConflicts() *cobra.Command {
+	return command("conflicts DIR", "List the conflict copies in a directory", 1, 1, func(_ *cobra.Command, args []string) error {
 		return filepath.WalkDir(args[0], func(path string, e fs.DirEntry, err error) error {
 			switch {
 			case err == nil && e.IsDir() && e.Name() == mirror.StateDirectory:
@@ -107,8 +174,195 @@ changes, elsewhere a line of JSON for each change. docs/client.md says what happ
 			return err
 		})
 	})
-	c.AddCommand(status, conflicts)
+}
+
+func (a *app) syncLog() *cobra.Command {
+	var follow bool
+	var limit int
+	c := command("log DIR", "List what was changed in a directory and on the server", 1, 1, func(c *cobra.Command, args []string) error {
+		directory, err := mirrorstate.OpenDirectory(args[0])
+		if err != nil {
+			return err
+		}
+		defer directory.Close()
+		var last []syncChange
+		following := false
+		err = mirrorstate.ReadLog(directory, func(line []byte) error {
+			var change syncChange
+			switch {
+			case json.Unmarshal(line, &change) != nil: // the machine stopped while it was written
+				return nil
+			case following:
+				return a.logged(change)
+			}
+			if last = append(last, change); limit > 0 && len(last) > limit {
+				last = last[1:]
+			}
+			return nil
+		}, func() bool {
+			if follow && !following {
+				for _, change := range last {
+					if err := a.logged(change); err != nil {
+						return false
+					}
+				}
+				last, following = nil, true
+			}
+			if follow {
+				select {
+				case <-time.After(followInterval):
+				case <-c.Context().Done():
+				}
+			}
+			return follow && c.Context().Err() == nil
+		})
+		if err != nil || follow {
+			return err
+		}
+		return rows(a, values(last), logColumns...)
+	})
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is changed from now on, until it is interrupted")
+	c.Flags().IntVar(&limit, "limit", 100, "the last so many changes; 0 for all")
+	c.Long = `log lists what sync has changed, when and in which direction: "up" on the server, "down" in the
+directory; and what kept it from doing so. It has the last changes, 1 to 2 MB of them.`
 	return c
+}
+
+var logColumns = []column[syncChange]{
+	{"at", func(c syncChange) string { return c.Time.Local().Format(time.DateTime) }},
+	{"direction", func(c syncChange) string { return c.Direction }},
+	{"action", func(c syncChange) string { return cmp.Or(c.Action, c.Event) }},
+	{"path", func(c syncChange) string {
+		if c.From != "" {
+			return c.From + " -> " + c.Path
+		}
+		return c.Path
+	}},
+	{"problem", func(c syncChange) string { return c.Problem }},
+}
+
+// logged prints one line of a log that is followed.
+func (a *app) logged(c syncChange) error {
+	if a.flags.json != "" || a.flags.jq != "" {
+		return a.printJSON(c, fieldsOf(reflect.TypeFor[syncChange]()))
+	}
+	var line []string
+	for _, column := range logColumns {
+		line = append(line, plain(column.text(c)))
+	}
+	_, err := fmt.Fprintln(a.out, strings.Join(line, "\t"))
+	return err
+}
+
+// pauseName is the file that pauses: in mirror.StateDirectory the directory, beside the accounts all.
+const pauseName = "paused.json"
+
+// pause says that directories are not synchronised.
+type pause struct {
+	Until *time.Time `json:"until"` // nil: until it is removed
+}
+
+// pauseIn returns the pause of a directory of files, nil if there is none or it is over.
+func (a *app) pauseIn(directory *os.Root) (*pause, error) {
+	err := mirrorstate.Own(directory, pauseName)
+	if err != nil {
+		return nil, err
+	}
+	text, err := directory.ReadFile(pauseName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var p pause
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err == nil && p.Until != nil && !a.now().Before(*p.Until) {
+		return nil, nil
+	}
+	return &p, err
+}
+
+// pauseOf returns the pause of a directory with that state directory, or that of all.
+func (a *app) pauseOf(state *os.Root) (*pause, error) {
+	p, err := a.pauseIn(state)
+	if err != nil || p != nil {
+		return p, err
+	}
+	at, err := a.directory()
+	if err != nil {
+		return nil, nil // nobody has paused all
+	}
+	settings, err := os.OpenRoot(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer settings.Close()
+	return a.pauseIn(settings)
+}
+
+// pauseEach makes, or with nil ends, the pauses of directories, or without any that of all.
+func (a *app) pauseEach(dirs []string, p *pause) error {
+	set := func(directory *os.Root, err error) error {
+		if err != nil {
+			return err
+		}
+		defer directory.Close()
+		if p != nil {
+			text, err := json.Marshal(p)
+			if err != nil {
+				return err
+			}
+			return atomicfile.ReplaceIn(directory, pauseName, func(f *os.File) error {
+				_, err := f.Write(text)
+				return err
+			})
+		}
+		if err := directory.Remove(pauseName); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if len(dirs) == 0 {
+		at, err := a.directory()
+		if err == nil {
+			err = os.MkdirAll(at, 0o700)
+		}
+		if err != nil {
+			return err
+		}
+		return set(os.OpenRoot(at))
+	}
+	for _, dir := range dirs {
+		if err := set(mirrorstate.OpenDirectory(dir)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) syncPause() *cobra.Command {
+	var lasting time.Duration
+	c := command("pause [DIR...]", "Stop synchronising directories, or all of them", 0, -1, func(_ *cobra.Command, args []string) error {
+		var p pause
+		if lasting > 0 {
+			p.Until = new(a.now().Add(lasting).UTC())
+		}
+		return a.pauseEach(args, &p)
+	})
+	c.Flags().DurationVar(&lasting, "for", 0, "go on by itself after this `time`, such as 2h")
+	c.Long = `pause stops the synchronisation of directories, or without any of all directories of this user, also
+in processes that run, within two seconds, and until collab sync resume. A transfer that has begun is
+interrupted, and goes on later where it can. Files are not touched meanwhile.`
+	return c
+}
+
+func (a *app) syncResume() *cobra.Command {
+	return command("resume [DIR...]", "Go on synchronising directories, or all but those paused by name", 0, -1, func(_ *cobra.Command, args []string) error {
+		return a.pauseEach(args, nil)
+	})
 }
 
 // syncError returns an error with the exit code for it.
@@ -126,49 +380,46 @@ func syncError(err error) error {
 type synced struct {
 	app    *app
 	dir    string
+	server string // the address
 	disk   *localdisk.Disk
 	state  *mirrorstate.State
 	mirror *rounds.Mirror
 
-	lock    sync.Mutex // of what follows, and of the output
-	shown   *progress
-	stopped string // what was said last about a stop
+	files *os.Root // mirror.StateDirectory
+
+	lock  sync.Mutex // of what follows, and of the output
+	shown *progress
+	log   mirrorstate.Log
+	last  syncRound
 }
 
-// openSynced opens a directory, and binds it to the place if it is not bound.
-func (a *app) openSynced(ctx context.Context, dir string, at place) (s *synced, err error) {
-	s = &synced{app: a, dir: dir}
+// openSynced opens a directory, to be bound to the place f if it is not bound. If it is bound it
+// must be to f, or, with anyPlace, to another place of the same organisation.
+func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bool) (s *synced, err error) {
+	s = &synced{app: a, dir: dir, server: f.client.Server, last: syncRound{Held: []syncProblem{}, Failed: []syncProblem{}}}
 	defer func() {
 		if err != nil {
 			s.close()
 			err = syncError(err)
 		}
 	}()
-	account, err := a.account()
-	if err != nil {
-		return s, err
-	}
-	f, err := a.folder(ctx, at)
-	if err != nil {
-		return s, err
-	}
-	me, err := f.client.GetMe(ctx)
-	if err != nil {
-		return s, err
-	}
 	if s.disk, err = localdisk.Open(dir, system.Clock{}); err != nil {
 		return s, err
 	}
+	if s.files, err = mirrorstate.OpenDirectory(dir); err != nil {
+		return s, err
+	}
+	s.log.Directory = s.files
 	if s.state, err = mirrorstate.Open(dir); err != nil {
 		return s, err
 	}
 	if damaged := s.state.Damaged(); damaged != "" {
 		a.note("the state of %s was damaged and is now %s; both sides are united", dir, damaged)
 	}
-	binding := mirror.Binding{Server: account.Server, Org: id.Org(me.Org.ID), User: id.User(me.User.ID), Place: placeText(f)}
+	binding := mirror.Binding{Server: f.client.Server, Org: id.Org(f.me.Org.ID), User: id.User(f.me.User.ID), Place: placeText(f)}
 	bound, err := s.state.Binding(ctx)
 	switch {
-	case err == nil && at == (place{}):
+	case err == nil && anyPlace:
 		binding.Place = bound.Place
 	case err != nil && !fault.Is(err, fault.NotFound):
 		return s, err
@@ -185,6 +436,10 @@ func (a *app) openSynced(ctx context.Context, dir string, at place) (s *synced, 
 	s.mirror = rounds.New(rounds.Options{
 		Disk: s.disk, DiskWriter: s.disk, Watcher: s.disk, State: s.state, Remote: server, RemoteWriter: server, Clock: system.Clock{},
 		Wait: f.client.Wait, Random: rand.Float64, Binding: binding, Device: cmp.Or(a.env("COLLAB_DEVICE"), device), Workers: syncWorkers, Report: s.report,
+		IsPaused: func() bool {
+			p, err := a.pauseOf(s.files)
+			return p != nil || err != nil // what cannot be read may be a pause
+		},
 	})
 	return s, nil
 }
@@ -192,6 +447,9 @@ func (a *app) openSynced(ctx context.Context, dir string, at place) (s *synced, 
 func (s *synced) close() {
 	if s.state != nil {
 		_ = s.state.Close()
+	}
+	if s.files != nil {
+		_ = errors.Join(s.log.Close(), s.files.Close())
 	}
 	if s.disk != nil {
 		_ = s.disk.Close()
@@ -229,27 +487,33 @@ func parsePlace(text string) (object.Place, error) {
 	return where, nil
 }
 
-// syncChange is a line about a change.
+// syncChange is a line about a change, or in the log about a problem.
 type syncChange struct {
-	Time    time.Time `json:"time"`
-	Dir     string    `json:"dir"`
-	Event   string    `json:"event"` // done, failed or planned
-	Action  string    `json:"action"`
-	Path    string    `json:"path"`
-	Problem string    `json:"problem,omitempty"`
+	Time      time.Time `json:"time"`
+	Dir       string    `json:"dir"`
+	Event     string    `json:"event"` // done, failed or planned; in the log also problem, stopped, paused, late and recovered
+	Action    string    `json:"action"`
+	Path      string    `json:"path"`
+	Direction string    `json:"direction,omitempty"` // up or down
+	From      string    `json:"from,omitempty"`      // of what is moved
+	Bytes     int64     `json:"bytes,omitempty"`     // of content that is transferred
+	Problem   string    `json:"problem,omitempty"`
 }
 
 // syncRound is a line about a round, and the status of a directory.
 type syncRound struct {
-	Time    time.Time     `json:"time"`
-	Dir     string        `json:"dir"`
-	Event   string        `json:"event"` // round
-	Done    int           `json:"done"`  // changes
-	Files   int           `json:"files"`
-	Held    []syncProblem `json:"held"`
-	Failed  []syncProblem `json:"failed"`
-	Stopped string        `json:"stopped"` // why deletions were not made
-	Problem string        `json:"problem"`
+	Time        time.Time     `json:"time"`
+	Dir         string        `json:"dir"`
+	Event       string        `json:"event"` // round
+	Done        int           `json:"done"`  // changes
+	Files       int           `json:"files"`
+	Held        []syncProblem `json:"held"`
+	Failed      []syncProblem `json:"failed"`
+	Stopped     string        `json:"stopped"` // why deletions were not made
+	Problem     string        `json:"problem"`
+	Late        string        `json:"late"` // why changes of the directory are noticed late
+	Paused      bool          `json:"paused"`
+	PausedUntil *time.Time    `json:"pausedUntil"`
 }
 
 type syncProblem struct {
@@ -259,7 +523,10 @@ type syncProblem struct {
 
 func problemsOf(held []mirror.Held) []syncProblem {
 	all := []syncProblem{}
-	for _, h := range held {
+	for i, h := range held {
+		if i == maxListed {
+			return append(all, syncProblem{Reason: fmt.Sprintf("%d more", len(held)-i)})
+		}
 		all = append(all, syncProblem(h))
 	}
 	return all
@@ -273,11 +540,20 @@ func problems(all []syncProblem) string {
 	return strings.Join(lines, "; ")
 }
 
-// line prints a value as a line of JSON.
-func (s *synced) line(v any) {
-	encode := json.NewEncoder(s.app.out)
+// line returns a value as a line of JSON.
+func line(v any) []byte {
+	var b bytes.Buffer
+	encode := json.NewEncoder(&b)
 	encode.SetEscapeHTML(false)
-	_ = encode.Encode(v) // what nobody reads is not needed
+	_ = encode.Encode(v) // these values can be encoded
+	return b.Bytes()
+}
+
+// write appends a line to the log. The caller must hold the lock.
+func (s *synced) write(c syncChange) {
+	if _, err := s.log.Write(line(c)); err != nil {
+		s.app.note("the log of %s was not written: %v", s.dir, err)
+	}
 }
 
 // report shows what happens in a round.
@@ -298,14 +574,29 @@ func (s *synced) report(e rounds.Event) {
 	}
 }
 
-// change prints a change. The caller must hold the lock.
+// change logs and prints a change. The caller must hold the lock.
 func (s *synced) change(event string, step mirror.Step, problem error) {
-	c := syncChange{Time: s.app.now().UTC(), Dir: s.dir, Event: event, Action: step.Action.String(), Path: step.Path}
+	c := syncChange{Time: s.app.now().UTC(), Dir: s.dir, Event: event, Direction: "down", Action: step.Action.String(), Path: step.Path, From: step.From}
+	switch step.Action {
+	case mirror.Upload:
+		c.Direction, c.Bytes = "up", step.Row.Local.Facts.Size
+	case mirror.Download:
+		c.Bytes = step.Row.Remote.Size
+	case mirror.Move:
+		c.Direction, c.From = "up", step.Row.Remote.Path
+	case mirror.MoveDirectory, mirror.Delete, mirror.DeleteFirst:
+		c.Direction = "up"
+	case mirror.Rename, mirror.SetAside:
+		c.From = step.Row.Local.Path
+	}
 	if problem != nil {
 		c.Problem = problem.Error()
 	}
+	if event != "planned" {
+		s.write(c)
+	}
 	if !s.app.outTerminal {
-		s.line(c)
+		_, _ = s.app.out.Write(line(c)) // what nobody reads is not needed
 		return
 	}
 	if s.shown != nil {
@@ -318,7 +609,8 @@ func (s *synced) change(event string, step mirror.Step, problem error) {
 	fmt.Fprintln(s.app.out, text)
 }
 
-// finished stores what a round has come to, and says what a person should know.
+// finished stores what a round has come to, and says what a person should know: each state when it
+// begins.
 func (s *synced) finished(o rounds.Outcome, err error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -326,34 +618,66 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 		s.shown.end()
 		s.shown = nil
 	}
-	r := syncRound{Time: s.app.now().UTC(), Dir: s.dir, Event: "round", Done: o.Done, Files: o.Files, Held: problemsOf(o.Held), Failed: problemsOf(o.Failed), Stopped: o.Guard}
+	r, last := s.last, s.last // a round that failed or was not made says nothing of the files
+	r.Time, r.Dir, r.Event, r.Done, r.Paused, r.Late, r.Problem = s.app.now().UTC(), s.dir, "round", o.Done, o.Paused, o.Late, ""
 	if err != nil {
 		r.Problem = err.Error()
+	} else if !o.Paused {
+		r.Files, r.Held, r.Failed, r.Stopped = o.Files, problemsOf(o.Held), problemsOf(o.Failed), o.Guard
 	}
-	text, encodeErr := json.Marshal(r)
-	if encodeErr == nil {
-		encodeErr = atomicfile.Replace(filepath.Join(s.dir, mirror.StateDirectory, statusName), func(f *os.File) error {
-			_, err := f.Write(text)
-			return err
-		})
-	}
-	if encodeErr != nil {
-		s.app.note("the status of %s was not stored: %v", s.dir, encodeErr)
+	s.last = r
+	text := line(r)
+	if err := atomicfile.ReplaceIn(s.files, statusName, func(f *os.File) error {
+		_, err := f.Write(text)
+		return err
+	}); err != nil {
+		s.app.note("the status of %s was not stored: %v", s.dir, err)
 	}
 	if !s.app.outTerminal {
-		s.line(r)
+		_, _ = s.app.out.Write(text)
 	}
-	said := r.Stopped + r.Problem
-	if said == s.stopped {
-		return
+	if r.Stopped != "" && r.Stopped != last.Stopped {
+		s.say("stopped", r.Stopped, true, fmt.Sprintf(" %d deletions were not made. Continue with: collab sync %s --accept-deletions", len(o.Pending), s.dir))
 	}
-	s.stopped = said
-	if r.Stopped != "" {
-		s.app.note("%s %d deletions were not made. Continue with: collab sync %s --accept-deletions", s.app.paint(s.app.errTerminal, yellow, r.Stopped), len(o.Pending), s.dir)
+	switch {
+	case r.Problem != "" && last.Problem == "":
+		s.say("problem", r.Problem, false, "")
+	case r.Problem == "" && last.Problem != "" && !r.Paused:
+		s.say("recovered", s.dir+" is synchronised again.", false, "")
 	}
-	if r.Problem != "" && s.app.errTerminal {
-		s.app.note("%s", s.app.paint(true, yellow, plain(r.Problem)))
+	if r.Late != "" && r.Late != last.Late {
+		s.say("late", r.Late, false, "")
 	}
+	if r.Paused && !last.Paused {
+		s.say("paused", s.dir+" is paused. Continue with: collab sync resume", false, "")
+	}
+}
+
+// say logs a state of the directory, and prints it with what to do, on a terminal at least. The
+// caller must hold the lock.
+func (s *synced) say(event, text string, always bool, todo string) {
+	s.write(syncChange{Time: s.app.now().UTC(), Dir: s.dir, Event: event, Problem: text})
+	if always || s.app.errTerminal {
+		s.app.note("%s%s", s.app.paint(s.app.errTerminal, yellow, text), todo)
+	}
+}
+
+// remedied returns the error with which the synchronisation has ended, with what to do about it.
+func (s *synced) remedied(err error) error {
+	if !rounds.Final(err) {
+		return err
+	}
+	switch fault.KindOf(err) {
+	case fault.Unauthenticated:
+		return fmt.Errorf("%w. Sign in again: collab login --server %s", err, s.server)
+	case fault.Forbidden:
+		return coded{exitSignIn, fmt.Errorf("%w. The place is closed to this account; ask an owner of the organisation. %s stays as it is", err, s.dir)}
+	case fault.NotFound:
+		return fmt.Errorf("%w. When it is there again, start collab sync %s again", err, s.dir)
+	case fault.Conflict:
+		return fmt.Errorf("%w. To synchronise it with another place, remove %s, which deletes no other file", err, filepath.Join(s.dir, mirror.StateDirectory))
+	}
+	return err
 }
 
 // ended stores the error with which the synchronisation has ended, and prints it if others go on.
@@ -361,12 +685,11 @@ func (s *synced) ended(err error, others bool) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
+	err = s.remedied(err)
 	s.lock.Lock()
-	stored := s.stopped == err.Error()
+	s.last.Problem = "" // that of the last round is the same without the remedy
 	s.lock.Unlock()
-	if !stored {
-		s.finished(rounds.Outcome{}, err)
-	}
+	s.finished(rounds.Outcome{}, err)
 	if others {
 		s.app.note("%s is not synchronised any more: %v", s.dir, err)
 	}
@@ -388,7 +711,9 @@ func (s *synced) once(ctx context.Context, dry bool) error {
 	s.finished(o, err)
 	switch {
 	case err != nil:
-		return err
+		return s.remedied(err)
+	case o.Paused:
+		return fmt.Errorf("%s is paused: collab sync resume %s, or collab sync resume for all", s.dir, s.dir)
 	case o.Guard != "":
 		return coded{exitGuard, errors.New(o.Guard)}
 	case len(o.Failed) > 0 || len(o.Held) > 0:

@@ -54,7 +54,7 @@ func blocks(t *testing.T, file string) (all []block) {
 }
 
 // run has the documents whose commands are run by tests of this package.
-var run = []string{"README.md", "docs/tour.md", "docs/deployment.md", "docs/operations.md", "docs/scenarios.md"}
+var run = []string{"README.md", "docs/tour.md", "docs/client.md", "docs/deployment.md", "docs/operations.md", "docs/scenarios.md"}
 
 func TestEveryCommandIsRunOrHasAReason(t *testing.T) {
 	// Languages of blocks without commands.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,8 +62,8 @@ func TestTheToursAnswerAsShown(t *testing.T) {
 	dir := t.TempDir()
 	var all []step
 	begin := ""
-	// The long tour continues that of the README.
-	for _, b := range append(blocks(t, "README.md"), blocks(t, "docs/tour.md")...) {
+	// The other tours continue that of the README.
+	for _, b := range slices.Concat(blocks(t, "README.md"), blocks(t, "docs/tour.md"), blocks(t, "docs/client.md")) {
 		switch {
 		case b.language == "console":
 			all = append(all, stepsOf(b.text)...)
