@@ -9,13 +9,14 @@ import (
 
 	"collab/domain/connector"
 	"collab/domain/plan"
+	"collab/domain/release"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 func TestThePageOfStatesIsTheTables(t *testing.T) {
 	const file = "states.md"
-	page := subscriptions() + "\n" + connectors()
+	page := subscriptions() + "\n" + connectors() + "\n" + rollouts()
 	if *update {
 		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
 			t.Fatal(err)
@@ -74,6 +75,16 @@ func connectors() string {
 			from = "not there"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", from, row.By, row.To, row.Also)
+	}
+	return b.String()
+}
+
+func rollouts() string {
+	var b strings.Builder
+	b.WriteString("# States of a rollout\n\nPrinted from `domain/release/reports.go` by a test. All are decided here.\n\n")
+	b.WriteString("| From | Moved by | To | Also happens |\n|---|---|---|---|\n")
+	for _, row := range release.Rollouts() {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", names(row.From, len(release.RolloutStates())), row.By, row.To, row.Also)
 	}
 	return b.String()
 }

@@ -2,6 +2,7 @@ package ports
 
 import (
 	"context"
+	"time"
 
 	"collab/domain/id"
 	"collab/domain/release"
@@ -12,6 +13,7 @@ import (
 type Deployment interface {
 	Releases() Releases
 	Adoption() Adoption
+	Reports() Reports
 	DeviceGrants() DeviceGrants
 }
 
@@ -57,4 +59,20 @@ type Adoption interface {
 
 	// Prune removes the counts of days before the day.
 	Prune(ctx context.Context, before release.Day) error
+}
+
+// Reports holds the numbers of installations that devices reported.
+type Reports interface {
+	// Add adds the counts to the stored ones, all or none of them.
+	Add(ctx context.Context, all []release.Report) error
+
+	// Sum returns the outcomes of all hours of the release.
+	Sum(ctx context.Context, r id.Release) (release.Outcomes, error)
+
+	// List returns the reports of the release by hour, of hours after the given one; at most
+	// limit, 0: all.
+	List(ctx context.Context, r id.Release, after time.Time, limit int) ([]release.Report, error)
+
+	// Prune removes the reports of hours that began before the time.
+	Prune(ctx context.Context, before time.Time) error
 }

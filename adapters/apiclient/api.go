@@ -919,24 +919,27 @@ type Refresh struct {
 
 // Release: A version of the desktop application for one platform, architecture and channel.
 type Release struct {
-	ID                string    `json:"id"`
-	Version           string    `json:"version"`
-	Platform          string    `json:"platform"`
-	Arch              string    `json:"arch"`
-	Channel           string    `json:"channel"`
-	DownloadURL       string    `json:"downloadUrl"`
-	Sha512            *string   `json:"sha512"`
-	Sha512Base64      *string   `json:"sha512Base64"`
-	Sha1              *string   `json:"sha1"`
-	FileSizeBytes     *int64    `json:"fileSizeBytes"`
-	ReleaseNotes      *string   `json:"releaseNotes"`
-	MinOsVersion      *string   `json:"minOsVersion"`
-	Signature         *string   `json:"signature"`
-	Mandatory         bool      `json:"mandatory"`
-	RolloutPercentage int64     `json:"rolloutPercentage"`
-	Active            bool      `json:"active"`
-	PublishedAt       time.Time `json:"publishedAt"`
-	UpdatedAt         time.Time `json:"updatedAt"`
+	ID                string     `json:"id"`
+	Version           string     `json:"version"`
+	Platform          string     `json:"platform"`
+	Arch              string     `json:"arch"`
+	Channel           string     `json:"channel"`
+	DownloadURL       string     `json:"downloadUrl"`
+	Sha512            *string    `json:"sha512"`
+	Sha512Base64      *string    `json:"sha512Base64"`
+	Sha1              *string    `json:"sha1"`
+	FileSizeBytes     *int64     `json:"fileSizeBytes"`
+	ReleaseNotes      *string    `json:"releaseNotes"`
+	MinOsVersion      *string    `json:"minOsVersion"`
+	Signature         *string    `json:"signature"`
+	Mandatory         bool       `json:"mandatory"`
+	RolloutPercentage int64      `json:"rolloutPercentage"`
+	Active            bool       `json:"active"`
+	PausedAt          *time.Time `json:"pausedAt"`
+	FailureLimit      *int64     `json:"failureLimit"`
+	FailureMinimum    *int64     `json:"failureMinimum"`
+	PublishedAt       time.Time  `json:"publishedAt"`
+	UpdatedAt         time.Time  `json:"updatedAt"`
 }
 
 // ReleaseDraft: The fields of a new release.
@@ -947,6 +950,8 @@ type ReleaseDraft struct {
 	DownloadURL       string  `json:"downloadUrl"`
 	Active            *bool   `json:"active,omitzero"`
 	Channel           *string `json:"channel,omitzero"`
+	FailureLimit      *int64  `json:"failureLimit,omitzero"`
+	FailureMinimum    *int64  `json:"failureMinimum,omitzero"`
 	FileSizeBytes     *int64  `json:"fileSizeBytes,omitzero"`
 	Mandatory         *bool   `json:"mandatory,omitzero"`
 	MinOsVersion      *string `json:"minOsVersion,omitzero"`
@@ -962,9 +967,12 @@ type ReleaseDraft struct {
 type ReleasePatch struct {
 	Active            *bool          `json:"active,omitzero"`
 	DownloadURL       *string        `json:"downloadUrl,omitzero"`
+	FailureLimit      Change[int64]  `json:"failureLimit,omitzero"`
+	FailureMinimum    *int64         `json:"failureMinimum,omitzero"`
 	FileSizeBytes     Change[int64]  `json:"fileSizeBytes,omitzero"`
 	Mandatory         *bool          `json:"mandatory,omitzero"`
 	MinOsVersion      Change[string] `json:"minOsVersion,omitzero"`
+	Paused            *bool          `json:"paused,omitzero"`
 	PublishedAt       *string        `json:"publishedAt,omitzero"`
 	ReleaseNotes      Change[string] `json:"releaseNotes,omitzero"`
 	RolloutPercentage *int64         `json:"rolloutPercentage,omitzero"`

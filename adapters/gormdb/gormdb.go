@@ -373,4 +373,5 @@ func (c connections) Revocations() ports.Revocations { return revocations(c) }
 
 func (d deployment) Releases() ports.Releases         { return releases(d) }
 func (d deployment) Adoption() ports.Adoption         { return adoption(d) }
+func (d deployment) Reports() ports.Reports           { return reports(d) }
 func (d deployment) DeviceGrants() ports.DeviceGrants { return deviceGrants(d) }

@@ -193,6 +193,7 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO connector_revocations (org_id, id, renewal, attempts, due_at) SELECT " + orgID + ", " + uid(kindConnector, "o", "n") + ", " + some + ", 0, n * 100 + o " + each(200),
 		"INSERT INTO releases (id, version, version_key, platform, arch, channel, download_url, is_mandatory, rollout, is_active, published_at, updated_at, revision) SELECT " + uid(kindRelease, "o", "n") +
 			", o || '.' || n || '.0', o || '.' || n || '.0', 'LINUX', 'X64', 'STABLE', 'https://a/b', false, 100, true, n, n, 0 " + each(3),
+		"INSERT INTO release_reports (release_id, hour, succeeded, failed) SELECT " + uid(kindRelease, "o", "n") + ", n * 3600000, 1, 1 " + each(200),
 		"INSERT INTO release_adoption (day, platform, arch, channel, version, checks, offered) SELECT '20' || (10 + n / 3) || '-01-01', 'LINUX', 'X64', 'STABLE', o || '.' || n || '.0', n, 0 " + each(200),
 	}, ledgerSums(db.dialect)...) {
 		run(t, db, statement)
@@ -456,7 +457,7 @@ func literalOf(t *testing.T, v any) string {
 // guarded are the tables that no statement may go through: all but
 // organisations and releases, which are few, and which who lists them wants all
 // of.
-var guarded = append(slices.Clone(tenantTables), "users", "inbox", "replays", "connector_clients", "release_adoption")
+var guarded = append(slices.Clone(tenantTables), "users", "inbox", "replays", "connector_clients", "release_adoption", "release_reports")
 
 func checkScans(t *testing.T, s statement, p planSummary) {
 	t.Helper()
@@ -864,6 +865,14 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			fresh.ID, fresh.Channel = uid[id.Release](kindRelease, 7, 90_000), release.Beta
 			return errors.Join(drop(q.Revision(ctx)), drop(q.Count(ctx)), q.Add(ctx, fresh),
 				drop(q.Update(ctx, uid[id.Release](kindRelease, 7, 2), func(r release.Release) (release.Release, error) { return r, nil })))
+		},
+		"reports": func(_ *DB, r ports.Records) error {
+			q, of := r.Deployment().Reports(), uid[id.Release](kindRelease, 7, 2)
+			all, err := q.List(ctx, of, time.Time{}, 0)
+			if len(all) != 1 {
+				err = fmt.Errorf("%d reports: %w", len(all), err)
+			}
+			return errors.Join(err, drop(q.List(ctx, of, time.UnixMilli(1), 2)), drop(q.Sum(ctx, of)), q.Add(ctx, all), q.Prune(ctx, time.UnixMilli(3600000)))
 		},
 		"adoption": func(_ *DB, r ports.Records) error {
 			q := r.Deployment().Adoption()

@@ -17,6 +17,7 @@ type releaseRow struct {
 	Key       string      `gorm:"->:false;<-:create;column:version_key"`
 	Target    targetRow   `gorm:"embedded"`
 	Settings  settingsRow `gorm:"embedded"`
+	Guard     guardRow    `gorm:"embedded"`
 	Published time.Time   `gorm:"column:published_at"`
 	Updated   time.Time   `gorm:"column:updated_at"`
 	Revision  int64       `gorm:"->:false;<-"`
@@ -43,6 +44,15 @@ type settingsRow struct {
 	Active        bool `gorm:"column:is_active"`
 }
 
+// guardRow is a release.Guard.
+type guardRow struct {
+	FailureLimit   *int
+	FailureMinimum int
+	GuardedBy      *id.Org
+	Before         release.Outcomes `gorm:"embedded;embeddedPrefix:before_"`
+	PausedAt       *time.Time
+}
+
 // releaseRevisionRow is the only row of its table.
 type releaseRevisionRow struct {
 	One bool `gorm:"primaryKey"`
@@ -57,16 +67,25 @@ var (
 func (r *releaseRevisionRow) revision() (int64, error) { return r.N, nil }
 
 func rowOfRelease(r release.Release, revision int64) *releaseRow {
+	g := guardRow{FailureLimit: r.FailureLimit, FailureMinimum: r.FailureMinimum, Before: r.Before, PausedAt: r.PausedAt}
+	if r.GuardedBy != "" {
+		g.GuardedBy = &r.GuardedBy
+	}
 	return &releaseRow{
-		ID: r.ID, Version: r.Version.String(), Key: r.Version.Key(), Target: targetRow(r.Target), Settings: settingsRow(r.Settings),
+		Guard: g, ID: r.ID, Version: r.Version.String(), Key: r.Version.Key(), Target: targetRow(r.Target), Settings: settingsRow(r.Settings),
 		Published: r.PublishedAt, Updated: r.UpdatedAt, Revision: revision,
 	}
 }
 
 func (r *releaseRow) release() (release.Release, error) {
 	version, err := release.ParseVersion("version", r.Version)
+	g := release.Guard{FailureLimit: r.Guard.FailureLimit, FailureMinimum: r.Guard.FailureMinimum, Before: r.Guard.Before, PausedAt: r.Guard.PausedAt}
+	if r.Guard.GuardedBy != nil {
+		g.GuardedBy = *r.Guard.GuardedBy
+	}
 	return release.Release{
-		ID: r.ID, Version: version, Target: release.Target(r.Target), Settings: release.Settings(r.Settings), PublishedAt: r.Published, UpdatedAt: r.Updated,
+		Guard: g,
+		ID:    r.ID, Version: version, Target: release.Target(r.Target), Settings: release.Settings(r.Settings), PublishedAt: r.Published, UpdatedAt: r.Updated,
 	}, err
 }
 
@@ -82,7 +101,7 @@ func (q releases) Revision(ctx context.Context) (int64, error) {
 // no change, as every change adds or updates a release and none is removed.
 func (q releases) Since(ctx context.Context, revision int64) (int64, []release.Entry, error) {
 	now := max(revision, 0)
-	s := releaseTable.on(q.read).read("id", "version", "platform", "arch", "channel", "rollout", "is_active").filter("releases.revision > ?", revision)
+	s := releaseTable.on(q.read).read("id", "version", "platform", "arch", "channel", "rollout", "is_active", "paused_at").filter("releases.revision > ?", revision)
 	found, err := all(ctx, s.join("releases CROSS JOIN release_revision v", ", v.n", &now), func(r *releaseRow) (release.Entry, error) {
 		made, err := r.release()
 		return made.Entry(), err
@@ -204,5 +223,64 @@ func (q adoption) List(ctx context.Context, first, last release.Day, of release.
 // table.
 func (q adoption) Prune(ctx context.Context, before release.Day) error {
 	_, err := adoptionTable.on(q.write).filter("day >= '' AND day < ?", string(before)).remove(ctx)
+	return err
+}
+
+type reportRow struct {
+	Release  id.Release       `gorm:"column:release_id;primaryKey"`
+	Hour     time.Time        `gorm:"primaryKey"`
+	Outcomes release.Outcomes `gorm:"embedded"`
+}
+
+var (
+	reportTable = shared[reportRow]("release_reports", "Report")
+	addReports  = reportTable.insertsRecords(reportTable.fields, reportTable.onConflictAdd("succeeded", "failed"))
+)
+
+func (r *reportRow) report() (release.Report, error) {
+	return release.Report{Release: r.Release, Hour: r.Hour, Outcomes: r.Outcomes}, nil
+}
+
+type reports struct{ *conn }
+
+var _ ports.Reports = reports{}
+
+// Add sums and orders the rows for the reasons of adoption.Add.
+func (q reports) Add(ctx context.Context, given []release.Report) error {
+	rows := make([]reportRow, len(given))
+	for i, r := range given {
+		rows[i] = reportRow{r.Release, r.Hour, r.Outcomes}
+	}
+	rows = summed(rows, func(a, b reportRow) int { return cmp.Or(cmp.Compare(a.Release, b.Release), a.Hour.Compare(b.Hour)) },
+		func(to *reportRow, one reportRow) {
+			to.Outcomes = release.Outcomes{Succeeded: to.Outcomes.Succeeded + one.Outcomes.Succeeded, Failed: to.Outcomes.Failed + one.Outcomes.Failed}
+		})
+	if len(rows) == 0 {
+		return nil
+	}
+	return q.atomic(ctx, func(c *conn) error {
+		_, err := insertRecords(ctx, reportTable.on(c.write), addReports, rows, reportTable.fields)
+		return err
+	})
+}
+
+func (q reports) Sum(ctx context.Context, of id.Release) (sum release.Outcomes, err error) {
+	return sum, each(ctx, reportTable.on(q.read).filter("release_id = ?", cursorID(of)), (*reportRow).report, func(r release.Report) error {
+		sum.Succeeded, sum.Failed = sum.Succeeded+r.Succeeded, sum.Failed+r.Failed
+		return nil
+	})
+}
+
+func (q reports) List(ctx context.Context, of id.Release, after time.Time, limit int) ([]release.Report, error) {
+	s := reportTable.on(q.read).filter("release_id = ?", cursorID(of))
+	if !after.IsZero() {
+		s = s.filter("hour > ?", after.UnixMilli())
+	}
+	return all(ctx, s.page("hour", limit), (*reportRow).report)
+}
+
+// Prune has a lower bound for the reason of adoption.Prune.
+func (q reports) Prune(ctx context.Context, before time.Time) error {
+	_, err := reportTable.on(q.write).filter("hour >= 0 AND hour < ?", before.UnixMilli()).remove(ctx)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/encode"
+	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/stream"
 	"collab/app/releases"
 	"collab/domain/fault"
@@ -41,13 +42,20 @@ type releaseView struct {
 	Mandatory     bool             `json:"mandatory"`
 	Rollout       int              `json:"rolloutPercentage"`
 	Active        bool             `json:"active"`
+	PausedAt      *jsonTime        `json:"pausedAt"`
+	Limit         *int             `json:"failureLimit"`
+	Minimum       *int             `json:"failureMinimum"`
 	PublishedAt   jsonTime         `json:"publishedAt"`
 	UpdatedAt     jsonTime         `json:"updatedAt"`
 }
 
 func viewRelease(r release.Release) releaseView {
+	var minimum *int
+	if r.FailureMinimum > 0 {
+		minimum = &r.FailureMinimum
+	}
 	return releaseView{
-		ID: r.ID, Version: r.Version.String(), Platform: r.Platform, Arch: r.Arch, Channel: r.Channel, DownloadURL: r.DownloadURL,
+		PausedAt: timeOrNull(r.PausedAt), Limit: r.FailureLimit, Minimum: minimum, ID: r.ID, Version: r.Version.String(), Platform: r.Platform, Arch: r.Arch, Channel: r.Channel, DownloadURL: r.DownloadURL,
 		SHA512: r.SHA512, SHA512Base64: inBase64(r.SHA512), SHA1: r.SHA1, FileSizeBytes: r.FileSizeBytes, Notes: r.Notes,
 		MinOSVersion: r.MinOSVersion, Signature: r.Signature, Mandatory: r.Mandatory, Rollout: r.Rollout, Active: r.Active,
 		PublishedAt: jsonTime(r.PublishedAt), UpdatedAt: jsonTime(r.UpdatedAt),
@@ -234,10 +242,14 @@ func (a *api) readReleaseDraft(o *body.Fields) (release.Draft, error) {
 			MinOSVersion: body.Optional(o, "minOsVersion", body.Text), Signature: body.Optional(o, "signature", body.Text),
 			Mandatory: body.OrZero(o, "mandatory", body.Bool), Rollout: body.OrElse(o, "rolloutPercentage", body.Count, 100), Active: body.OrElse(o, "active", body.Bool, true),
 		},
+		Guard:       release.GuardPatch{FailureLimit: body.Field(o, "failureLimit", body.Count), FailureMinimum: body.Field(o, "failureMinimum", body.Count)},
 		PublishedAt: body.Optional(o, "publishedAt", body.Instant),
 	}
 	return d, o.Err(func() error {
-		_, err := release.New("", d, a.Releases.Hosts, time.Time{})
+		made, err := release.New("", d, a.Releases.Hosts, time.Time{})
+		if err == nil {
+			_, err = made.Guarded(d.Guard, "", release.Outcomes{}, time.Time{})
+		}
 		return err
 	})
 }
@@ -261,6 +273,9 @@ func readReleasePatch(o *body.Fields) (release.Patch, error) {
 		MinOSVersion: body.Field(o, "minOsVersion", body.Text), Signature: body.Field(o, "signature", body.Text),
 		Mandatory: body.Field(o, "mandatory", body.Bool), Rollout: body.Field(o, "rolloutPercentage", body.Count), Active: body.Field(o, "active", body.Bool),
 		PublishedAt: body.Field(o, "publishedAt", body.Instant),
+		GuardPatch: release.GuardPatch{
+			FailureLimit: body.Field(o, "failureLimit", body.Count), FailureMinimum: body.Field(o, "failureMinimum", body.Count), Paused: body.Field(o, "paused", body.Bool),
+		},
 	}
 	return p, o.Err()
 }
@@ -321,6 +336,85 @@ func (a *api) explainRollout(c *call, actor org.Actor, r id.Release) error {
 		v.Devices[i] = deviceView(d)
 	}
 	return c.reply(http.StatusOK, v)
+}
+
+// maxReport is the largest report of an installation, in bytes.
+const maxReport = 4 << 10
+
+// reportInstallation counts an installation that a device reports. The answer does not say whether
+// it was counted.
+func (a *api) reportInstallation(c *call) error {
+	data, err := c.read(maxReport)
+	if err != nil {
+		return err
+	}
+	o, err := body.ParseFields(c.r.Header.Get("Content-Type"), data)
+	if err != nil {
+		return err
+	}
+	version, platform, arch := body.Required(o, "version", body.Text), body.Required(o, "platform", body.Text), body.Required(o, "arch", body.Text)
+	channel := cmp.Or(body.OrZero(o, "channel", asChannel), string(release.Stable))
+	outcome := body.Required(o, "outcome", body.OneOf(func(s string) (string, bool) { return s, s == "success" || s == "failure" }, "success", "failure"))
+	if err := o.Err(); err != nil {
+		return err
+	}
+	var of release.Target
+	at, err := release.ParseVersion("version", version)
+	if err == nil {
+		of.Platform, err = release.ParsePlatform("platform", platform)
+	}
+	if err == nil {
+		of.Arch, err = release.ParseArch("arch", arch)
+	}
+	if err == nil {
+		of.Channel, err = release.ParseChannel("channel", channel)
+	}
+	if err == nil {
+		a.Releases.Report(of, at, outcome == "failure", limit.Network(c.address))
+	}
+	return c.succeedUnless(err)
+}
+
+type reportView struct {
+	Hour      jsonTime `json:"hour"`
+	Succeeded int64    `json:"succeeded"`
+	Failed    int64    `json:"failed"`
+}
+
+func viewReport(r release.Report) reportView {
+	return reportView{jsonTime(r.Hour), r.Succeeded, r.Failed}
+}
+
+func keyOfReport(r release.Report) body.Position {
+	return body.Position{Key: r.Hour.UTC().Format(time.RFC3339)}
+}
+
+// parseReportCursor reads the cursor of a list of reports.
+func parseReportCursor(text string) (body.Position, bool) {
+	p, ok := body.ParseKeyCursor(text)
+	_, err := time.Parse(time.RFC3339, p.Key)
+	return p, ok && err == nil
+}
+
+func (a *api) listReports(c *call) error {
+	of, err := pathID[id.Release](c, "id", "Release")
+	if err != nil {
+		return err
+	}
+	q, p, err := c.paged(parseReportCursor, nil)
+	if err != nil {
+		return err
+	}
+	after, _ := time.Parse(time.RFC3339, p.After.Key)
+	return list(a, c, q, p, keyOfReport, appendViewed(viewReport), func(actor org.Actor, each func(release.Report) error) error {
+		all, err := a.Releases.Reports(c.r.Context(), actor, of, after, p.Fetch())
+		for _, r := range all {
+			if err := each(r); err != nil {
+				return err
+			}
+		}
+		return err
+	})
 }
 
 type tallyView struct {

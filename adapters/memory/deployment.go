@@ -16,12 +16,14 @@ var (
 	_ ports.DeviceGrants = deviceGrants{}
 	_ ports.Releases     = releases{}
 	_ ports.Adoption     = adoption{}
+	_ ports.Reports      = reports{}
 )
 
 type deployment records
 
 func (d deployment) Releases() ports.Releases         { return releases{d.run} }
 func (d deployment) Adoption() ports.Adoption         { return adoption{d.run} }
+func (d deployment) Reports() ports.Reports           { return reports{d.run} }
 func (d deployment) DeviceGrants() ports.DeviceGrants { return deviceGrants{d.run} }
 
 // revisedRelease is a release with the revision that its last change made.
@@ -131,6 +133,48 @@ func (s adoption) List(_ context.Context, first, last release.Day, of release.Ta
 
 func (s adoption) Prune(_ context.Context, before release.Day) error {
 	return s.run.do(func(x *tx) { x.adoption.removeWhere(x, func(t release.Tally) bool { return t.Day < before }) })
+}
+
+// reportedHour is what the reports of a row have in common.
+type reportedHour struct {
+	release id.Release
+	hour    time.Time
+}
+
+type reports struct{ run runner }
+
+func (s reports) Add(_ context.Context, all []release.Report) error {
+	return s.run.do(func(x *tx) {
+		for _, r := range all {
+			k := reportedHour{r.Release, r.Hour}
+			there := x.reports.rows[k]
+			r.Succeeded += there.Succeeded
+			r.Failed += there.Failed
+			x.reports.put(x, k, r)
+		}
+	})
+}
+
+func (s reports) Sum(_ context.Context, of id.Release) (release.Outcomes, error) {
+	return result(s.run, func(x *tx) (all release.Outcomes, err error) {
+		for _, r := range x.reports.rows {
+			if r.Release == of {
+				all.Succeeded, all.Failed = all.Succeeded+r.Succeeded, all.Failed+r.Failed
+			}
+		}
+		return all, nil
+	})
+}
+
+func (s reports) List(_ context.Context, of id.Release, after time.Time, limit int) ([]release.Report, error) {
+	return result(s.run, func(x *tx) ([]release.Report, error) {
+		return x.reports.list(func(r release.Report) bool { return r.Release == of && r.Hour.After(after) },
+			func(a, b release.Report) int { return a.Hour.Compare(b.Hour) }, limit), nil
+	})
+}
+
+func (s reports) Prune(_ context.Context, before time.Time) error {
+	return s.run.do(func(x *tx) { x.reports.removeWhere(x, func(r release.Report) bool { return r.Hour.Before(before) }) })
 }
 
 type deviceGrants struct{ run runner }

@@ -69,6 +69,7 @@ func NewStore() *Store {
 		revocations: newTable[instance, connector.Revocation]("Revocation"),
 		releases:    newTable[id.Release, revisedRelease]("Release"),
 		adoption:    newTable[counted, release.Tally]("Count"),
+		reports:     newTable[reportedHour, release.Report]("Report"),
 		requests:    newTable[orgMinute, requestCount]("Requests"),
 	}}
 	s.records = records{run: s.run}
@@ -170,6 +171,7 @@ type state struct {
 	releases    *table[id.Release, revisedRelease]
 	revision    int64 // of releases
 	adoption    *table[counted, release.Tally]
+	reports     *table[reportedHour, release.Report]
 }
 
 // tenant has the records of one organisation.

@@ -2,6 +2,7 @@ package releases
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 
@@ -109,10 +110,14 @@ func (c *counts) take() []release.Tally {
 	return all
 }
 
-// FlushCounts adds this server's counts to the store.
+// FlushCounts adds this server's counts of checks and reports to the store.
 func (s *Releases) FlushCounts(ctx context.Context) error {
 	s.counts.flushing.Lock()
 	defer s.counts.flushing.Unlock()
+	return errors.Join(s.flushChecks(ctx), s.flushReports(ctx))
+}
+
+func (s *Releases) flushChecks(ctx context.Context) error {
 	all := s.counts.take()
 	if len(all) == 0 {
 		return nil

@@ -61,6 +61,7 @@ type Releases struct {
 	Options
 	snapshot atomic.Pointer[release.Snapshot]
 	counts   counts
+	reports  reports
 
 	ctx         context.Context // of the background work
 	stop        context.CancelFunc
@@ -218,6 +219,9 @@ func (s *Releases) Publish(ctx context.Context, actor org.Actor, d release.Draft
 		return release.Release{}, err
 	}
 	made, err := release.New(id.Release(s.IDs.New()), d, s.Hosts, s.Clock.Now())
+	if err == nil {
+		made, err = made.Guarded(d.Guard, actor.Org, release.Outcomes{}, s.Clock.Now())
+	}
 	if err != nil {
 		return release.Release{}, err
 	}
@@ -257,9 +261,18 @@ func (s *Releases) Change(ctx context.Context, actor org.Actor, r id.Release, p 
 		if err := actor.CheckManager(); err != nil {
 			return err
 		}
+		var reported release.Outcomes
+		if p.GuardPatch != (release.GuardPatch{}) {
+			if reported, err = records.Deployment().Reports().Sum(ctx, r); err != nil {
+				return err
+			}
+		}
 		now, err = records.Deployment().Releases().Update(ctx, r, func(r release.Release) (release.Release, error) {
 			was = r
 			next, err := r.Apply(p, s.Hosts, s.Clock.Now())
+			if err == nil {
+				next, err = next.Guarded(p.GuardPatch, actor.Org, reported, s.Clock.Now())
+			}
 			if err == nil && next.Same(r) {
 				err = errSame
 			}

@@ -50,6 +50,7 @@ func (u *Upkeep) Run(ctx context.Context) error {
 		u.store.Connections().Flows().Sweep(ctx, now),
 		u.sweep(ctx, u.store.Connections().Clients().Sweep, now.Add(-connector.ClientRetention)),
 		u.sweep(ctx, u.store.Journal().Uploads().Sweep, now),
+		u.store.Deployment().Reports().Prune(ctx, now.Add(-release.Retention)),
 		u.store.Deployment().Adoption().Prune(ctx, release.DayOf(now.Add(-release.Retention))),
 		u.store.Usage().Requests().Prune(ctx, now.Add(-requestsRetention)),
 		u.store.Storage().Changes().Prune(ctx, now.Add(-u.retention)),

@@ -29,6 +29,7 @@ const (
 	ConnectorAuthorised Action = "connector.authorized"
 	ReleasePublished    Action = "release.published"
 	ReleaseChanged      Action = "release.changed"
+	ReleasePaused       Action = "release.paused"
 	Imported            Action = "organisation.imported"
 	ExportRequested     Action = "organisation.export_requested"
 )

@@ -19,8 +19,12 @@ func Bucket(client string) int {
 }
 
 // Served reports whether the rollout includes the device with the id. A device
-// without one, given as empty, is included in a rollout of 100 percent alone.
+// without one, given as empty, is included in a rollout of 100 percent alone. A paused
+// rollout includes none.
 func (e Entry) Served(client string) bool {
+	if e.Paused {
+		return false
+	}
 	if client == "" {
 		return e.Rollout >= 100
 	}
@@ -168,6 +172,7 @@ type Reason string
 const (
 	Reached    Reason = "in the rollout"
 	NotReached Reason = "not in the rollout yet"
+	Halt       Reason = "the rollout is paused"
 	Inactive   Reason = "not active"
 	Superseded Reason = "another release is served in its place"
 )
@@ -180,6 +185,8 @@ func (s *Snapshot) Explain(e Entry, client string) (bool, Reason) {
 		return false, Inactive
 	case now == nil || now.ID != e.ID:
 		return false, Superseded
+	case e.Paused:
+		return false, Halt
 	case !e.Served(client):
 		return false, NotReached
 	}

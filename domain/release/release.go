@@ -96,6 +96,7 @@ type Release struct {
 	Version Version
 	Target
 	Settings
+	Guard
 	PublishedAt time.Time
 	UpdatedAt   time.Time
 }
@@ -108,10 +109,13 @@ type Entry struct {
 	Target
 	Rollout int
 	Active  bool
+	Paused  bool
 }
 
 // Entry returns the fields that decide which devices the release is offered to.
-func (r Release) Entry() Entry { return Entry{r.ID, r.Version, r.Target, r.Rollout, r.Active} }
+func (r Release) Entry() Entry {
+	return Entry{r.ID, r.Version, r.Target, r.Rollout, r.Active, r.PausedAt != nil}
+}
 
 // MaxReleases is how many releases a deployment has at most. Each server has the
 // entries of all of them in memory.
@@ -146,6 +150,7 @@ type Draft struct {
 	Arch        string
 	Channel     string // empty: stable
 	Settings    Settings
+	Guard       GuardPatch
 	PublishedAt *time.Time // nil: now
 }
 
@@ -191,6 +196,7 @@ type Patch struct {
 	Rollout       patch.Field[int]
 	Active        patch.Field[bool]
 	PublishedAt   patch.Field[time.Time]
+	GuardPatch
 }
 
 // Apply returns the release after a change at now. UpdatedAt stays if the change
@@ -217,9 +223,9 @@ func (r Release) Apply(p Patch, from Hosts, now time.Time) (Release, error) {
 	return r, c.Err()
 }
 
-// Same reports whether two states of a release have the same settings.
+// Same reports whether two states of a release have the same settings and guard.
 func (r Release) Same(was Release) bool {
-	return r.DownloadURL == was.DownloadURL && equal(r.SHA512, was.SHA512) && equal(r.SHA1, was.SHA1) &&
+	return r.Guard.same(was.Guard) && r.DownloadURL == was.DownloadURL && equal(r.SHA512, was.SHA512) && equal(r.SHA1, was.SHA1) &&
 		equal(r.FileSizeBytes, was.FileSizeBytes) && equal(r.Notes, was.Notes) && equal(r.MinOSVersion, was.MinOSVersion) &&
 		equal(r.Signature, was.Signature) && r.Mandatory == was.Mandatory && r.Rollout == was.Rollout && r.Active == was.Active &&
 		r.PublishedAt.Equal(was.PublishedAt)
@@ -277,6 +283,12 @@ func (r Release) state() string {
 	}
 	if !r.Active {
 		s += ", not active"
+	}
+	if r.PausedAt != nil {
+		s += ", paused"
+	}
+	if r.FailureLimit != nil {
+		s += fmt.Sprintf(", at most %d %% failures", *r.FailureLimit)
 	}
 	return s
 }

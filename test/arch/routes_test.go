@@ -179,7 +179,9 @@ var specified = []group{
 		GET /mcp-oauth/callback/:issuer
 		GET /mcp-oauth/client-metadata.json
 		GET /mcp-oauth/client-metadata/:issuer`},
-	{"rollout and adoption", true, `
+	{"rollout, adoption and reports", true, `
+		GET /updates/releases/:id/reports
+		POST /updates/reports
 		GET /updates/releases/:id/rollout
 		GET /updates/adoption`},
 	{"feeds of updaters", true, `

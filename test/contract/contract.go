@@ -75,6 +75,7 @@ func Store(t *testing.T, open func(t *testing.T) Opened) {
 	t.Run("Exports", func(t *testing.T) { Exports(t, open) })
 	t.Run("Uploads", func(t *testing.T) { Uploads(t, open) })
 	t.Run("Snapshots", func(t *testing.T) { Snapshots(t, open) })
+	t.Run("Reports", func(t *testing.T) { Reports(t, open) })
 	t.Run("Adoption", func(t *testing.T) { Adoption(t, open) })
 }
 

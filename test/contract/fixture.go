@@ -110,6 +110,7 @@ func (w *fixture) clients() ports.Clients         { return w.store.Connections()
 func (w *fixture) revocations() ports.Revocations { return w.store.Connections().Revocations() }
 func (w *fixture) releases() ports.Releases       { return w.store.Deployment().Releases() }
 func (w *fixture) devices() ports.DeviceGrants    { return w.store.Deployment().DeviceGrants() }
+func (w *fixture) reports() ports.Reports         { return w.store.Deployment().Reports() }
 func (w *fixture) adoption() ports.Adoption       { return w.store.Deployment().Adoption() }
 
 // atomic runs fn in a transaction that must succeed.

@@ -52,6 +52,9 @@ func someRelease(w *fixture) release.Release {
 			FileSizeBytes: new(int64(1 << 40)), Notes: new("# Nöw\n\n- \"faster\" 🦉\\ <b>\r\n"), MinOSVersion: new("14.2"), Signature: new("dW50cnVzdGVk\n"),
 			Mandatory: true, Rollout: 37, Active: true,
 		},
+		Guard: release.Guard{
+			FailureLimit: new(7), FailureMinimum: 20, GuardedBy: fresh[id.Org](), Before: release.Outcomes{Succeeded: 1 << 33, Failed: 5}, PausedAt: new(at(92)),
+		},
 		PublishedAt: at(90), UpdatedAt: at(91),
 	}
 }
@@ -118,7 +121,7 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 			// Each gets the settings of the other.
 			for i, swap := range [][2]release.Release{{full, bare}, {bare, full}} {
 				next := swap[0]
-				next.Settings, next.PublishedAt, next.UpdatedAt = swap[1].Settings, swap[1].PublishedAt, swap[1].UpdatedAt
+				next.Settings, next.Guard, next.PublishedAt, next.UpdatedAt = swap[1].Settings, swap[1].Guard, swap[1].PublishedAt, swap[1].UpdatedAt
 				resultOf(w.releases().Update(w.ctx, next.ID, func(r release.Release) (release.Release, error) {
 					wantEqual(w, r, swap[0])
 					return next, nil
@@ -568,6 +571,67 @@ func Adoption(t *testing.T, open func(t *testing.T) Opened) {
 			}
 			wantEqual(w, left, days[2:])
 			wantEqual(w, len(resultOf(w.adoption().List(w.ctx, later, later, anywhere, release.Tally{}, 0)).must(w)), 1)
+		},
+	}.run(t, open)
+}
+
+// Reports is the suite of ports.Reports.
+func Reports(t *testing.T, open func(t *testing.T) Opened) {
+	hour := func(n int) time.Time { return at(0).Truncate(time.Hour).Add(time.Duration(n) * time.Hour) }
+	report := func(r id.Release, n int, succeeded, failed int64) release.Report {
+		return release.Report{Release: r, Hour: hour(n), Outcomes: release.Outcomes{Succeeded: succeeded, Failed: failed}}
+	}
+	suite{
+		"reports are added by release and hour, and listed in pages": func(w *fixture) {
+			of, other := fresh[id.Release](), fresh[id.Release]()
+			resultOf(w.reports().List(w.ctx, of, time.Time{}, 0)).is(w, nil)
+			resultOf(w.reports().Sum(w.ctx, of)).is(w, release.Outcomes{})
+			w.ok(w.reports().Add(w.ctx, nil))
+			w.ok(w.reports().Add(w.ctx, []release.Report{report(of, 2, 1, 0), report(other, 1, 64, 64), report(of, 0, 2, 1), report(of, 2, 4, 2)}))
+			w.ok(w.reports().Add(w.ctx, []release.Report{report(of, 1, 0, 8), report(of, 0, 1<<33, 0)}))
+			want := []release.Report{report(of, 0, 1<<33+2, 1), report(of, 1, 0, 8), report(of, 2, 5, 2)}
+			resultOf(w.reports().List(w.ctx, of, time.Time{}, 0)).is(w, want)
+			resultOf(w.reports().List(w.ctx, of, time.Time{}, 2)).is(w, want[:2])
+			resultOf(w.reports().List(w.ctx, of, hour(0), 0)).is(w, want[1:])
+			resultOf(w.reports().List(w.ctx, of, hour(2), 0)).is(w, nil)
+			resultOf(w.reports().List(w.ctx, "none", time.Time{}, 0)).is(w, nil)
+			resultOf(w.reports().Sum(w.ctx, of)).is(w, release.Outcomes{Succeeded: 1<<33 + 7, Failed: 11})
+		},
+		"concurrent reports are all added, in any order": func(w *fixture) {
+			a, b := fresh[id.Release](), fresh[id.Release]()
+			all := []release.Report{report(a, 0, 1, 2), report(b, 1, 3, 4)}
+			w.allOK(concurrently(concurrent, func(i int) error {
+				mine := slices.Clone(all)
+				if i%2 == 0 {
+					slices.Reverse(mine)
+				}
+				return w.reports().Add(w.ctx, mine)
+			}))
+			resultOf(w.reports().Sum(w.ctx, a)).is(w, release.Outcomes{Succeeded: concurrent, Failed: 2 * concurrent})
+			resultOf(w.reports().Sum(w.ctx, b)).is(w, release.Outcomes{Succeeded: 3 * concurrent, Failed: 4 * concurrent})
+		},
+		"a transaction sees its own reports, and a rollback undoes them": func(w *fixture) {
+			of := fresh[id.Release]()
+			w.ok(w.reports().Add(w.ctx, []release.Report{report(of, 0, 1, 1)}))
+			w.rolledBack(func(r ports.Records) error {
+				in := r.Deployment().Reports()
+				if err := in.Add(w.ctx, []release.Report{report(of, 0, 1, 1)}); err != nil {
+					return err
+				}
+				resultOf(in.Sum(w.ctx, of)).is(w, release.Outcomes{Succeeded: 2, Failed: 2})
+				return nil
+			})
+			resultOf(w.reports().Sum(w.ctx, of)).is(w, release.Outcomes{Succeeded: 1, Failed: 1})
+		},
+		"prune removes only the hours before the time": func(w *fixture) {
+			of, start := fresh[id.Release](), time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+			var all []release.Report
+			for n := range 3 {
+				all = append(all, release.Report{Release: of, Hour: start.Add(time.Duration(n) * time.Hour), Outcomes: release.Outcomes{Succeeded: 1}})
+			}
+			w.ok(w.reports().Add(w.ctx, all))
+			w.ok(w.reports().Prune(w.ctx, all[1].Hour))
+			resultOf(w.reports().List(w.ctx, of, time.Time{}, 0)).is(w, all[1:])
 		},
 	}.run(t, open)
 }

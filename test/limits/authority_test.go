@@ -139,6 +139,7 @@ var acts = map[string]heldRequest{
 	"PATCH /api/v1/updates/{id}":                {path: "/updates/$release", body: `{"releaseNotes":"late"}`},
 	"GET /api/v1/updates/releases":              {path: "/updates/releases"},
 	"GET /api/v1/updates/releases/{id}/rollout": {path: "/updates/releases/$release/rollout?clientIds=c"},
+	"GET /api/v1/updates/releases/{id}/reports": {path: "/updates/releases/$release/reports"},
 	"GET /api/v1/updates/adoption":              {path: "/updates/adoption"},
 }
 

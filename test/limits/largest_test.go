@@ -158,6 +158,8 @@ func fill(t *testing.T, d *database) *largest {
 		f.multiply("releases", "id = '"+w.release+"'", n, short)
 	}
 	f.exec(fmt.Sprint("UPDATE release_revision SET n = ", release.MaxReleases))
+	f.exec("INSERT INTO release_reports (release_id, hour, succeeded, failed) VALUES ('" + w.release + "', 0, 1, 1)")
+	f.multiply("release_reports", "true", d.scaled(9_600, 9_600), set{"hour": "i * 3600000"})
 	f.multiply("release_adoption", "true", d.scaled(400_000, 100_000), set{"day": fmt.Sprintf(d.day, "i % 400"), "version": "'0.'||i||'.0'"})
 	files := d.scaled(100_000, 20_000)
 	numbered := func(column string) string {

@@ -1,0 +1,160 @@
+package releases
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"collab/domain/audit"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/org"
+	"collab/domain/release"
+	"collab/ports"
+)
+
+// maxReporters is how many reporters a server remembers on a day. Those beyond are not counted.
+const maxReporters = 100_000
+
+// reporter is a network that has reported an outcome of a release.
+type reporter struct {
+	release id.Release
+	failed  bool
+	network string
+}
+
+// reports holds the reports that are not stored yet, and who reported on the present day.
+type reports struct {
+	mu   sync.Mutex
+	day  release.Day                                   // of seen; guarded by mu
+	seen map[reporter]struct{}                         // guarded by mu
+	all  map[id.Release]map[time.Time]release.Outcomes // by hour; guarded by mu
+}
+
+// Report counts an installation that succeeded or failed on a device in the network, if the
+// version is the latest of the target. Of each network it counts one success and one failure of a
+// release a day.
+func (s *Releases) Report(t release.Target, v release.Version, failed bool, network string) {
+	of := s.snapshot.Load().Latest(t)
+	if of == nil || of.Version.Compare(v) != 0 {
+		return
+	}
+	now := s.Clock.Now().UTC()
+	r := &s.reports
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if day := release.DayOf(now); r.day != day {
+		r.day, r.seen = day, map[reporter]struct{}{}
+	}
+	by := reporter{of.ID, failed, network}
+	if _, again := r.seen[by]; again || len(r.seen) == maxReporters {
+		return
+	}
+	r.seen[by] = struct{}{}
+	one := release.Outcomes{Succeeded: 1}
+	if failed {
+		one = release.Outcomes{Failed: 1}
+	}
+	r.add(release.Report{Release: of.ID, Hour: now.Truncate(time.Hour), Outcomes: one})
+}
+
+// add adds to the reports that are not stored yet. The caller holds mu.
+func (r *reports) add(one release.Report) {
+	if r.all == nil {
+		r.all = map[id.Release]map[time.Time]release.Outcomes{}
+	}
+	if r.all[one.Release] == nil {
+		r.all[one.Release] = map[time.Time]release.Outcomes{}
+	}
+	n := r.all[one.Release][one.Hour]
+	r.all[one.Release][one.Hour] = release.Outcomes{Succeeded: n.Succeeded + one.Succeeded, Failed: n.Failed + one.Failed}
+}
+
+// flushReports adds this server's reports to the store and pauses the rollouts that fail.
+func (s *Releases) flushReports(ctx context.Context) error {
+	s.reports.mu.Lock()
+	taken := s.reports.all
+	s.reports.all = nil
+	s.reports.mu.Unlock()
+	var all []release.Report
+	for of, hours := range taken {
+		for hour, n := range hours {
+			all = append(all, release.Report{Release: of, Hour: hour, Outcomes: n})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if err := s.Store.Deployment().Reports().Add(ctx, all); err != nil {
+		s.reports.mu.Lock()
+		defer s.reports.mu.Unlock()
+		for _, r := range all {
+			s.reports.add(r)
+		}
+		return err
+	}
+	var failed error
+	for of := range taken {
+		failed = errors.Join(failed, s.guard(ctx, of))
+	}
+	return failed
+}
+
+// guard pauses the rollout of a release if too many of the reported installations failed.
+func (s *Releases) guard(ctx context.Context, of id.Release) error {
+	found, err := s.Store.Deployment().Releases().List(ctx, []id.Release{of})
+	if err != nil || len(found) == 0 || found[0].FailureLimit == nil {
+		return err
+	}
+	all, err := s.Store.Deployment().Reports().Sum(ctx, of)
+	if err != nil || !found[0].Failing(all) {
+		return err
+	}
+	var why string
+	err = s.Store.Atomic(ctx, func(r ports.Records) error {
+		paused, err := r.Deployment().Releases().Update(ctx, of, func(r release.Release) (release.Release, error) {
+			if !r.Failing(all) {
+				return r, errSame
+			}
+			r, why = r.Halted(all, s.Clock.Now())
+			return r, nil
+		})
+		if err != nil {
+			return err
+		}
+		told := paused.GuardedBy
+		if o, err := r.Directory().Organisations().Get(ctx, told); fault.Is(err, fault.NotFound) || err == nil && o.Closed() {
+			told = ""
+		} else if err != nil {
+			return err
+		}
+		return r.Journal().Audit().Add(ctx, audit.By(org.Actor{}, audit.Origin{}, id.Entry(s.IDs.New()), told, audit.ReleasePaused, string(of), why, s.Clock.Now()))
+	})
+	if errors.Is(err, errSame) {
+		return nil
+	}
+	if err == nil {
+		s.Log.Warn("rollout paused", "release", of, "reason", why)
+		s.announce(ctx)
+	}
+	return err
+}
+
+// Reports stores this server's reports, and returns those of the release by hour, of hours after
+// the given one, at most limit, 0: all.
+func (s *Releases) Reports(ctx context.Context, actor org.Actor, of id.Release, after time.Time, limit int) ([]release.Report, error) {
+	if err := s.checkManager(actor); err != nil {
+		return nil, err
+	}
+	// A client that disconnects must not interrupt the write: see Close.
+	flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
+	defer cancel()
+	if err := s.FlushCounts(flushing); err != nil {
+		return nil, err
+	}
+	if found, err := s.Store.Deployment().Releases().List(ctx, []id.Release{of}); err != nil || len(found) == 0 {
+		return nil, errors.Join(err, fault.Missing("Release"))
+	}
+	return s.Store.Deployment().Reports().List(ctx, of, after, limit)
+}
