@@ -92,7 +92,7 @@ type Mirror struct {
 	lock      sync.Mutex     // of what follows, and of the fields above during a round's steps
 	limits    *mirror.Limits // nil if they are not known
 	asked     time.Time      // when the server was asked for them
-	limited   bool           // files were held by the last round because of them
+	limited   bool           // files were held by the last round, perhaps because of them
 	unwatched string         // why changes of the directory are noticed late
 	interrupt func()         // ends the present round of Run
 	scope     mirror.Scope

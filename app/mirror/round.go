@@ -42,7 +42,7 @@ type Outcome struct {
 	Guard    string        // why Pending was not done; empty if nothing was stopped
 	Pending  []mirror.Step // the steps that a guard has stopped, or all steps of a dry run
 	ReadOnly bool          // the member may not write: what the directory has was not uploaded
-	Limited  bool          // some of Held go when the server accepts more
+	Retry    bool          // some of Held are tried again after a time, or when the server accepts more
 	Files    int           // in the directory
 	Paused   bool          // nothing was done
 	Late     string        // why changes of the directory are noticed late, empty if they are not
@@ -77,7 +77,7 @@ func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 	m.lock.Lock()
 	r.Late = m.unwatched
 	if err == nil {
-		m.limited = r.Limited
+		m.limited = r.Retry
 	}
 	m.lock.Unlock()
 	if err != nil { // the next round has to see what this one was to
@@ -127,7 +127,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		}
 		in := r.input(rules)
 		plan := r.Plan(in)
-		r.Held, r.Files, r.Limited = plan.Held, len(in.Tree.Files), false
+		r.Held, r.Files, r.Retry = plan.Held, len(in.Tree.Files), false
 		if dry {
 			r.Guard, _ = plan.Guard(changes)
 			r.Pending = plan.Steps
@@ -237,7 +237,7 @@ func (r *round) hold(s mirror.Step) bool {
 	case r.ReadOnly && writes(s.Action):
 		reason = "The member may only read in this place."
 	case r.limited && s.Action == mirror.Upload && !r.limits.Room(growth(s)):
-		reason, r.Limited = fmt.Sprintf("The organisation has no room for it: %d of %d bytes are stored.", r.limits.Stored, r.limits.Storage), true
+		reason, r.Retry = fmt.Sprintf("The organisation has no room for it: %d of %d bytes are stored.", r.limits.Stored, r.limits.Storage), true
 	default:
 		return false
 	}
@@ -278,7 +278,7 @@ func (r *round) tried(steps []mirror.Step) []mirror.Step {
 			case refused.local != localOf(s.Row) || refused.remote != remoteOf(s.Row):
 				delete(r.refused, s.Row.Key)
 			case refused.wait == 0 || left > 0 && left <= refused.wait:
-				r.Held, r.Limited = append(r.Held, refused.held), r.Limited || refused.limited
+				r.Held, r.Retry = append(r.Held, refused.held), r.Retry || refused.limited || refused.wait > 0
 				return true
 			}
 		}
@@ -473,7 +473,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	case errors.Is(err, errDamaged):
 		wait := min(max(2*r.refused[s.Row.Key].wait, minDamaged), maxDamaged)
 		r.refused[s.Row.Key] = refusal{local: localOf(s.Row), remote: remoteOf(s.Row), held: held, until: r.Clock.Now().Add(wait), wait: wait}
-		r.Held = append(r.Held, held)
+		r.Held, r.Retry = append(r.Held, held), true
 		return nil
 	case kind == fault.Conflict || kind == fault.NotFound || kind == fault.Gone:
 		r.attempts[s.Row.Key]++
@@ -488,7 +488,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		return nil
 	case noRoom:
 		r.hold(s)
-		r.Limited = true
+		r.Retry = true
 		return nil
 	case kind == fault.Forbidden:
 		if !writes(s.Action) {
@@ -497,7 +497,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		r.ReadOnly = true
 	case kind == fault.Invalid || kind == fault.TooLarge || kind == fault.Unsupported:
 		r.refused[s.Row.Key] = refusal{local: localOf(s.Row), remote: remoteOf(s.Row), held: held, limited: kind == fault.TooLarge}
-		r.Held, r.Limited = append(r.Held, held), r.Limited || kind == fault.TooLarge
+		r.Held, r.Retry = append(r.Held, held), r.Retry || kind == fault.TooLarge
 		return nil
 	default:
 		return err

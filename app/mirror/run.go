@@ -91,7 +91,7 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 			continue
 		case paused:
 			continue
-		case len(out.Failed) == 0 && !out.Limited:
+		case len(out.Failed) == 0 && !out.Retry:
 			failed.last = 0
 		case !retrying.Swap(true): // other changes are not to wait for these files
 			wait := failed.next(m.Random())

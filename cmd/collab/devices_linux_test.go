@@ -222,20 +222,47 @@ func devices(t *testing.T, s *collabd.Server, seed uint64) (all []*device) {
 }
 
 func TestWhatIsSavedOnOneDeviceAppearsOnTheOther(t *testing.T) {
-	all := devices(t, collabd.Start(t), 1)
+	all := devices(t, collabd.Start(t, "COLLAB_PLAN_STORAGE=NO_PLAN=1MiB"), 1)
+	until := func(d *device, text string) {
+		for line := range d.lines {
+			if strings.Contains(line, text) {
+				return
+			}
+		}
+		t.Fatalf("%s has ended without %q", d.name, text)
+	}
 	for i := range 3 {
 		from, to := all[i%2], all[(i+1)%2]
 		name := fmt.Sprintf("folder %d/notes.txt", i)
 		from.must(errors.Join(os.MkdirAll(filepath.Dir(from.path(name)), 0o777), os.WriteFile(from.path(name), []byte(name), 0o666)))
-		for line := range to.lines {
-			if strings.Contains(line, name) {
-				break
-			}
-		}
+		until(to, name)
 		if got := to.files()[name]; got != name {
 			t.Errorf("%s has %q", to.name, got)
 		}
 	}
+
+	// A process that runs leaves a paused directory alone.
+	ann, bob := all[0], all[1]
+	pausing := func(command string) {
+		c := bob.command()
+		c.Args = []string{"collab", "sync", command, bob.dir}
+		bob.must(c.Run())
+	}
+	pausing("pause")
+	until(bob, `"paused":true`)
+	ann.must(os.WriteFile(ann.path("meanwhile"), nil, 0o666))
+	until(ann, `"action":"upload","path":"meanwhile"`)
+	if _, there := bob.files()["meanwhile"]; there {
+		t.Error("a paused directory was changed")
+	}
+	pausing("resume")
+	until(bob, `"action":"download","path":"meanwhile"`)
+
+	// What the organisation has no room for is held, and other files go on.
+	ann.must(os.WriteFile(ann.path("big"), make([]byte, 2<<20), 0o666))
+	until(ann, `{"path":"big","reason":"The organisation has no room for it: `)
+	ann.must(os.WriteFile(ann.path("small"), nil, 0o666))
+	until(bob, `"action":"download","path":"small"`)
 }
 
 func TestDevicesAndServersThatAreKilledLoseNothingAndConverge(t *testing.T) {

@@ -243,7 +243,7 @@ func TestADamagedContentIsHeldAndDownloadedEverMoreRarely(t *testing.T) {
 	}
 	for range 360 { // an hour
 		out, err := s.round()
-		if err != nil || len(out.Held) != 1 || !strings.Contains(out.Held[0].Reason, "damaged") {
+		if err != nil || len(out.Held) != 1 || !out.Retry || !strings.Contains(out.Held[0].Reason, "damaged") {
 			t.Fatalf("%+v, %v", out, err)
 		}
 	}
@@ -500,12 +500,12 @@ func TestWhatTheServerHasNoRoomForIsHeldUntilItHas(t *testing.T) {
 	if n.asked != 2 {
 		t.Errorf("the limits were asked for %d times", n.asked)
 	}
-	if out = round(); len(out.Held) != 3 || !out.Limited || n.asked != 2 {
+	if out = round(); len(out.Held) != 3 || !out.Retry || n.asked != 2 {
 		t.Errorf("%+v, and the limits were asked for %d times", out, n.asked)
 	}
 	n.limits.Storage, n.limits.MaxFile = 200, 30
 	s.server.core.Clock.Advance(time.Minute)
-	if out = round(); len(out.Held) > 0 || out.Limited || out.Done != 3 {
+	if out = round(); len(out.Held) > 0 || out.Retry || out.Done != 3 {
 		t.Errorf("%+v", out)
 	}
 }
