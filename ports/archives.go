@@ -53,6 +53,7 @@ type Archiver interface {
 	// Read reads an archive and calls each with its items in their order. Records are valid by
 	// themselves; what they refer to is not checked. If Read returns nil, the archive is complete
 	// and what it has is as its manifest says, except contents that each did not read. Invalid
-	// names the file and line of what is wrong. An error of each ends it and is returned.
-	Read(ctx context.Context, r io.Reader, each func(archive.Item) error) error
+	// names the file and line of what is wrong. An error of each ends it and is returned. If only is
+	// not empty, records of other kinds are skipped unread.
+	Read(ctx context.Context, r io.Reader, only archive.Kind, each func(archive.Item) error) error
 }

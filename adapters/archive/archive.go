@@ -320,8 +320,8 @@ func (r ContextReader) Read(p []byte) (int, error) {
 }
 
 // Read implements ports.Archiver.
-func (a Archiver) Read(ctx context.Context, r io.Reader, each func(archive.Item) error) error {
-	s := &scanner{each: each, lines: bufio.NewReaderSize(nil, maxLine)}
+func (a Archiver) Read(ctx context.Context, r io.Reader, only archive.Kind, each func(archive.Item) error) error {
+	s := &scanner{only: only, each: each, lines: bufio.NewReaderSize(nil, maxLine)}
 	err := s.archive(ContextReader{ctx, r})
 	if own, ok := err.(ownError); ok {
 		return own.error
@@ -336,6 +336,7 @@ func (a Archiver) Read(ctx context.Context, r io.Reader, each func(archive.Item)
 type ownError struct{ error }
 
 type scanner struct {
+	only     archive.Kind // of the records that are read; empty: all
 	each     func(archive.Item) error
 	manifest archive.Manifest
 	files    *tar.Reader
@@ -471,6 +472,9 @@ func (s *scanner) part(p archive.Part) error {
 	}
 	if h.Size != p.Bytes {
 		return refused("%s has %d bytes, and %d in the manifest", name, h.Size, p.Bytes)
+	}
+	if s.only != "" && s.only != p.Kind {
+		return nil
 	}
 	sum := sha256.New()
 	lines := s.lines

@@ -117,8 +117,14 @@ var compared = cmp.Options{cmp.AllowUnexported(task.Task{}, task.Due{}), cmpopts
 // read reads an archive to its end.
 func read(t testing.TB, file []byte) (m archive.Manifest, records []archive.Record, texts map[string]string, err error) {
 	t.Helper()
+	return readOnly(t, file, "")
+}
+
+// readOnly is read for the records of one kind.
+func readOnly(t testing.TB, file []byte, only archive.Kind) (m archive.Manifest, records []archive.Record, texts map[string]string, err error) {
+	t.Helper()
 	texts = map[string]string{}
-	err = Archiver{}.Read(t.Context(), bytes.NewReader(file), func(i archive.Item) error {
+	err = Archiver{}.Read(t.Context(), bytes.NewReader(file), only, func(i archive.Item) error {
 		switch {
 		case i.Manifest != nil:
 			m = *i.Manifest
@@ -150,6 +156,13 @@ func TestAnArchiveIsReadAsItWasWritten(t *testing.T) {
 	want := map[string]string{archive.ContentPath(*records[10].Object): contents[0], archive.ContentPath(*records[11].Object): contents[1]}
 	if diff := cmp.Diff(want, texts); diff != "" {
 		t.Errorf("the contents (-want +got):\n%s", diff)
+	}
+	got, read, texts, err = readOnly(t, file, archive.Objects)
+	if err != nil || len(texts) != len(want) || got.Records() != m.Records() {
+		t.Errorf("with its files only it is %+v with %d contents, %v", got, len(texts), err)
+	}
+	if diff := cmp.Diff(records[10:12], read, compared); diff != "" {
+		t.Errorf("its files (-written +read):\n%s", diff)
 	}
 }
 
@@ -356,7 +369,7 @@ func TestFilesThatDoNotBelongInAnArchiveAreRefused(t *testing.T) {
 func TestAnErrorOfTheReceiverIsReturned(t *testing.T) {
 	file, _ := pack(t, sample(t))
 	no := errors.New("no")
-	if err := (Archiver{}).Read(t.Context(), bytes.NewReader(file), func(archive.Item) error { return no }); err != no {
+	if err := (Archiver{}).Read(t.Context(), bytes.NewReader(file), "", func(archive.Item) error { return no }); err != no {
 		t.Errorf("%v", err)
 	}
 }

@@ -98,14 +98,15 @@ func (i *importer) check() error {
 	return c.Err()
 }
 
-// read reads the archive and calls each with its items. Each may return errEnough.
-func (i *importer) read(ctx context.Context, each func(archive.Item) error) (err error) {
+// read reads the archive, its records of one kind only unless only is empty, and calls each with its
+// items. Each may return errEnough.
+func (i *importer) read(ctx context.Context, only archive.Kind, each func(archive.Item) error) (err error) {
 	r, err := i.Open()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	err = i.Archiver.Read(ctx, r, func(item archive.Item) error {
+	err = i.Archiver.Read(ctx, r, only, func(item archive.Item) error {
 		if m := item.Manifest; m != nil {
 			sum := fmt.Sprintf("%+v", *m)
 			if i.sum == "" {
@@ -126,7 +127,7 @@ func (i *importer) read(ctx context.Context, each func(archive.Item) error) (err
 // files ranges over the files of the archive; an error is the last.
 func (i *importer) files(ctx context.Context) iter.Seq2[object.Object, error] {
 	return func(yield func(object.Object, error) bool) {
-		err := i.read(ctx, func(item archive.Item) error {
+		err := i.read(ctx, archive.Objects, func(item archive.Item) error {
 			if o := item.Record.Object; o != nil && !yield(*o, nil) || item.Content != nil {
 				return errEnough
 			}
@@ -143,7 +144,7 @@ func (i *importer) examine(ctx context.Context) error {
 	next, stop := iter.Pull2(i.files(ctx))
 	defer stop()
 	var references archive.References
-	err := i.read(ctx, func(item archive.Item) error {
+	err := i.read(ctx, "", func(item archive.Item) error {
 		switch {
 		case item.Manifest != nil:
 			i.did.Manifest = *item.Manifest
@@ -363,7 +364,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 func (i *importer) store(ctx context.Context, r ports.Records) error {
 	now := i.Clock.Now()
 	w := &writer{importer: i, ctx: ctx, Records: r, o: i.mapping.To}
-	err := i.read(ctx, func(item archive.Item) error {
+	err := i.read(ctx, "", func(item archive.Item) error {
 		if item.Content != nil {
 			return errEnough
 		}

@@ -140,7 +140,7 @@ func contents(t *testing.T, file string) (m domain.Manifest, records map[domain.
 	}
 	defer f.Close()
 	records, texts = map[domain.Kind]int{}, map[string]string{}
-	err = archive.Archiver{}.Read(context.Background(), f, func(i domain.Item) error {
+	err = archive.Archiver{}.Read(context.Background(), f, "", func(i domain.Item) error {
 		switch {
 		case i.Manifest != nil:
 			m = *i.Manifest
