@@ -185,7 +185,7 @@ func (w *worker) perform(ctx context.Context, r Request) {
 		}
 	case "member invited":
 		email := fmt.Sprintf("guest-%d-%d@example.com", w.n, w.sent)
-		x := do(call{method: "POST", path: "/org/invite", by: w.owner, body: map[string]string{"email": email, "role": "MEMBER"}, key: true, expect: []int{201, 403}})
+		x := do(call{method: "POST", path: "/org/invite", by: w.owner, body: map[string]string{"email": email, "role": "MEMBER"}, key: true, expect: []int{201, 403, 429}})
 		w.audit(w.owner.org, x)
 		w.keep(x, "invitation", w.owner.org+" "+email)
 	case "invitation resent":

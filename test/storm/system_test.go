@@ -42,7 +42,9 @@ const (
 
 // skews are the differences of the servers' clocks from that of the machine: at most five minutes
 // apart.
-var skews = [servers]time.Duration{0, -150 * time.Second, 150 * time.Second}
+var skews = [servers]time.Duration{0, -maxSkew, maxSkew}
+
+const maxSkew = 150 * time.Second
 
 // Why a chat has no complete answer.
 var (
