@@ -42,6 +42,11 @@ type Options struct {
 	Device string
 	// Workers is how many steps are done at a time, at least 1.
 	Workers int
+	// Resident is how many files may stay in memory while Run has nothing to do; 0 for all. More are
+	// read from State again, and the directory is scanned, when something happens. Released is
+	// called when they no longer take memory; nil for nobody.
+	Resident int
+	Released func()
 	// Plan makes plans. It is mirror.MakePlan if nil.
 	Plan func(mirror.Input) mirror.Plan
 	// IsPaused reports whether no round is to be done at present; nil for never.
@@ -83,7 +88,7 @@ type Mirror struct {
 	cursor    object.Cursor
 	binding   mirror.Binding
 	entries   map[string]*mirror.Entry         // the last scan, by name
-	scanned   bool                             // the whole directory was, since the rows were loaded
+	scanned   bool                             // the whole directory was, since the rows were loaded; else entries may lack files that rows have
 	immovable bool                             // the server cannot move files
 	apart     map[[2]string]bool               // moves of directories that the server has refused, from and to
 	refused   map[string]refusal               // by key
@@ -134,7 +139,13 @@ func New(o Options) *Mirror {
 	if o.Report == nil {
 		o.Report = func(Event) {}
 	}
-	m := &Mirror{Options: o, sent: map[string]map[string]unanswered{}, storing: map[string]bool{}, wakes: make(chan struct{}, 1)}
+	if o.Released == nil {
+		o.Released = func() {}
+	}
+	m := &Mirror{
+		Options: o, entries: map[string]*mirror.Entry{}, apart: map[[2]string]bool{}, refused: map[string]refusal{}, sent: map[string]map[string]unanswered{},
+		storing: map[string]bool{}, wakes: make(chan struct{}, 1),
+	}
 	m.stored.L = &m.lock
 	return m
 }
@@ -181,8 +192,7 @@ func (m *Mirror) load(ctx context.Context) error {
 		return finalError{fault.New(fault.Conflict, "The directory is synchronised with another place: %s of the organisation %s at %s", b.Place, b.Org, b.Server)}
 	}
 	m.binding = b
-	m.rows, m.keys, m.refused, m.entries, m.scanned = map[string]mirror.Row{}, map[id.Object]string{}, map[string]refusal{}, map[string]*mirror.Entry{}, false
-	m.apart = map[[2]string]bool{}
+	m.rows, m.keys, m.scanned = map[string]mirror.Row{}, map[id.Object]string{}, false
 	if m.cursor, err = m.State.Cursor(ctx); err != nil {
 		return err
 	}
@@ -194,6 +204,18 @@ func (m *Mirror) load(ctx context.Context) error {
 	}
 	m.loaded = true
 	return nil
+}
+
+// release forgets the rows, which are stored, and of the last scan what they say as well.
+func (m *Mirror) release() {
+	others := map[string]*mirror.Entry{}
+	for name, e := range m.entries {
+		if e.Kind == mirror.File && !equal(m.rows[mirror.KeyOf(e.Path)].Local, e) {
+			others[name] = e
+		}
+	}
+	m.rows, m.keys, m.entries, m.loaded, m.scanned = nil, nil, others, false, false
+	m.Released()
 }
 
 // keep changes a row in memory.

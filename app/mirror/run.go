@@ -26,6 +26,8 @@ const (
 	// keepStaged and keepTrash are how long unfinished downloads and the trash are kept.
 	keepStaged = 24 * time.Hour
 	keepTrash  = 30 * 24 * time.Hour
+	// releaseAfter is how long nothing has happened when the rows of many files are released.
+	releaseAfter = time.Minute
 )
 
 // backoff is a wait that doubles each time, from a second to most.
@@ -61,10 +63,8 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 	failing, failed := backoff{most: maxBackoff}, backoff{most: maxRetry}
 	var retrying atomic.Bool
 	for {
-		select {
-		case <-ctx.Done():
+		if !m.await(ctx) {
 			return m.ended(ctx)
-		case <-m.wakes:
 		}
 		out, err := m.interruptible(ctx)
 		if ctx.Err() != nil {
@@ -114,6 +114,33 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 				}
 			})
 		}
+	}
+}
+
+// await waits until there is something to do, and reports false if ctx ends before. Meanwhile it releases
+// the rows if they are many.
+func (m *Mirror) await(ctx context.Context) bool {
+	if m.Resident > 0 && len(m.rows) > m.Resident {
+		quiet, cancel := context.WithCancel(ctx)
+		defer cancel()
+		passed := make(chan error, 1)
+		go func() { passed <- m.Wait(quiet, releaseAfter) }()
+		select {
+		case <-m.wakes:
+			cancel()
+			<-passed
+			return true
+		case err := <-passed:
+			if err == nil {
+				m.release()
+			}
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-m.wakes:
+		return true
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +37,8 @@ import (
 const (
 	// syncWorkers is how many files are transferred at a time.
 	syncWorkers = 8
+	// residentFiles is how many files of a directory stay in memory while nothing happens.
+	residentFiles = 10_000
 	// statusName is the file in mirror.StateDirectory with what the last round has come to.
 	statusName = "status.json"
 	// maxListed is how many files a status lists that are held or failed.
@@ -436,6 +439,7 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 	s.mirror = rounds.New(rounds.Options{
 		Disk: s.disk, DiskWriter: s.disk, Watcher: s.disk, State: s.state, Remote: server, RemoteWriter: server, Clock: system.Clock{},
 		Wait: f.client.Wait, Random: rand.Float64, Binding: binding, Device: cmp.Or(a.env("COLLAB_DEVICE"), device), Workers: syncWorkers, Report: s.report,
+		Resident: residentFiles, Released: debug.FreeOSMemory,
 		IsPaused: func() bool {
 			p, err := a.pauseOf(s.files)
 			return p != nil || err != nil // what cannot be read may be a pause

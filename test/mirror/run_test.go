@@ -98,6 +98,54 @@ func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
 	}
 }
 
+func TestManyFilesAreReleasedWhileNothingHappens(t *testing.T) {
+	s := place(t)
+	d := newDisk(s.core.Clock.Now)
+	ctx, cancel := context.WithCancel(t.Context())
+	notify := make(watcher, 1)
+	r := &remote{server: s, before: answers, batches: 10}
+	released, done := 0, 0
+	m := client.New(client.Options{
+		Disk: d, DiskWriter: d, Watcher: notify, State: newState(), Remote: r, RemoteWriter: r,
+		Clock: s.core.Clock, Device: "desk", Workers: 1, Random: func() float64 { return 0 }, Resident: 2,
+		Wait: func(ctx context.Context, d time.Duration) error {
+			if d == time.Minute {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		Released: func() {
+			if released++; released == 2 {
+				cancel()
+				return
+			}
+			d.write("b", "changed")
+			d.write("d", "new")
+			delete(d.files, "c")
+			notify <- mirror.Scope{Directories: []string{""}}
+		},
+	})
+	for _, name := range []string{"a", "b", "c"} {
+		d.write(name, "content")
+	}
+	if err := m.Run(ctx, func(out client.Outcome, err error) {
+		if done += out.Done; err != nil || len(out.Failed) > 0 || out.Guard != "" {
+			t.Errorf("%+v, %v", out, err)
+			cancel()
+		}
+	}); err != nil {
+		t.Error(err)
+	}
+	var all []string
+	if _, err := s.list(t.Context(), func(r mirror.Record) error { all = append(all, fmt.Sprint(r.Path, r.Version)); return nil }); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"a1", "b2", "d1"}, all); diff != "" || done != 6 || released != 2 {
+		t.Errorf("%d steps, %d releases: %s", done, released, diff)
+	}
+}
+
 // single is one client of a server.
 type single struct {
 	t      *testing.T
