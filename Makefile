@@ -99,8 +99,9 @@ format:
 vet:
 	$(GO) vet ./...
 	$(GO) vet -tags browser,$(TAGS) ./test/browser
-	GOOS=windows $(GO) build -o /dev/null ./cmd/collab
-	GOOS=darwin $(GO) build -o /dev/null ./cmd/collab
+	@set -e; for system in windows darwin; do for processor in amd64 arm64; do \
+		export GOOS=$$system GOARCH=$$processor; $(GO) build -o /dev/null ./cmd/collab; \
+	done; $(GO) vet ./adapters/localdisk ./adapters/filelock ./adapters/atomicfile; done
 	@echo "ok	vet"
 
 staticcheck:

@@ -98,7 +98,7 @@ func (f *folder) find(ctx context.Context, name string) (apiclient.StoredObject,
 			return o, err
 		}
 	}
-	return apiclient.StoredObject{}, fmt.Errorf("there is no file %s", name)
+	return apiclient.StoredObject{}, fmt.Errorf("%w %s", errNoFile, name)
 }
 
 func fileColumns() []column[apiclient.StoredObject] {
@@ -111,41 +111,41 @@ func fileColumns() []column[apiclient.StoredObject] {
 	}
 }
 
+// errNoFile is wrapped by errors about files that are not there.
+var errNoFile = errors.New("there is no file")
+
 func (a *app) files() *cobra.Command {
 	var at place
+	in := func(run func(ctx context.Context, f *folder, args []string) error) func(*cobra.Command, []string) error {
+		return func(c *cobra.Command, args []string) error {
+			f, err := a.folder(c.Context(), at)
+			if err != nil {
+				return err
+			}
+			return run(c.Context(), f, args)
+		}
+	}
 	var deleted bool
-	ls := command("ls [PREFIX]", "List files", 0, 1, func(c *cobra.Command, args []string) error {
-		f, err := a.folder(c.Context(), at)
-		if err != nil {
-			return err
-		}
+	ls := command("ls [PREFIX]", "List files", 0, 1, in(func(ctx context.Context, f *folder, args []string) error {
 		f.deleted = deleted
-		list, err := f.list(c.Context(), strings.Join(args, ""))
-		if err != nil {
-			return err
-		}
-		return rows(a, list.All(), fileColumns()...)
-	})
+		return all(a, fileColumns()...)(f.list(ctx, strings.Join(args, "")))
+	}))
 	ls.Flags().BoolVar(&deleted, "deleted", false, "the deleted files that can be restored")
 	var version int64
-	get := command("get PATH [FILE]", "Download a file", 1, 2, func(c *cobra.Command, args []string) error {
-		f, err := a.folder(c.Context(), at)
-		if err != nil {
-			return err
-		}
-		o, err := f.find(c.Context(), args[0])
+	get := command("get PATH [FILE]", "Download a file", 1, 2, in(func(ctx context.Context, f *folder, args []string) error {
+		o, err := f.find(ctx, args[0])
 		if err != nil {
 			return err
 		}
 		fetch := func(params apiclient.DownloadFileParams) (*http.Response, error) {
-			return f.client.DownloadFile(c.Context(), o.ID, params)
+			return f.client.DownloadFile(ctx, o.ID, params)
 		}
 		if version > 0 {
-			if o, err = f.version(c.Context(), o, version); err != nil {
+			if o, err = f.version(ctx, o, version); err != nil {
 				return err
 			}
 			fetch = func(params apiclient.DownloadFileParams) (*http.Response, error) {
-				return f.client.DownloadVersion(c.Context(), o.ID, strconv.FormatInt(version, 10), apiclient.DownloadVersionParams(params))
+				return f.client.DownloadVersion(ctx, o.ID, strconv.FormatInt(version, 10), apiclient.DownloadVersionParams(params))
 			}
 		}
 		to := path.Base(o.Path)
@@ -153,104 +153,68 @@ func (a *app) files() *cobra.Command {
 			to = args[1]
 		}
 		if to == "-" {
-			return a.download(c.Context(), o, a.out, fetch)
+			return a.download(ctx, o, a.out, fetch)
 		}
 		if info, err := os.Stat(to); err == nil && info.IsDir() {
 			to = filepath.Join(to, path.Base(o.Path))
 		}
-		return a.downloadTo(c.Context(), o, to, fetch)
-	})
+		return a.downloadTo(ctx, o, to, fetch)
+	}))
 	get.Long = "get downloads a file to FILE, or to its name in the working directory; - is standard output."
 	get.Flags().Int64Var(&version, "version", 0, "an earlier `version`")
-	put := command("put FILE [PATH]", "Upload a file", 1, 2, func(c *cobra.Command, args []string) error {
-		f, err := a.folder(c.Context(), at)
-		if err != nil {
-			return err
-		}
+	put := command("put FILE [PATH]", "Upload a file", 1, 2, in(func(ctx context.Context, f *folder, args []string) error {
 		to := filepath.Base(args[0])
 		if len(args) == 2 {
 			to = args[1]
 		} else if args[0] == "-" {
 			return usage("name the path for standard input")
 		}
-		o, err := a.upload(c.Context(), f, args[0], to)
-		if err != nil {
-			return err
-		}
-		return record(a, o, fileColumns()...)
-	})
+		return one(a, fileColumns()...)(a.upload(ctx, f, args[0], to))
+	}))
 	put.Long = "put stores a new file, or a file's new content, at PATH or at FILE's name; FILE may be - for\nstandard input. Large files continue after interruptions."
-	mv := command("mv PATH TO", "Move a file or a folder", 2, 2, func(c *cobra.Command, args []string) error {
-		f, err := a.folder(c.Context(), at)
-		if err != nil {
-			return err
-		}
+	mv := command("mv PATH TO", "Move a file or a folder", 2, 2, in(func(ctx context.Context, f *folder, args []string) error {
 		if strings.HasSuffix(args[0], "/") {
 			move := apiclient.FolderMove{From: strings.TrimSuffix(args[0], "/"), To: strings.TrimSuffix(args[1], "/"), Scope: &f.scope}
 			if f.workspace != "" {
 				move.WorkspaceID = &f.workspace
 			}
-			moved, err := f.client.MoveFolder(c.Context(), move)
-			if err != nil {
-				return err
-			}
-			return record(a, moved, column[apiclient.FolderMoved]{"moved", func(m apiclient.FolderMoved) string { return strconv.FormatInt(m.Moved, 10) }})
+			return one(a, column[apiclient.FolderMoved]{"moved", func(m apiclient.FolderMoved) string { return strconv.FormatInt(m.Moved, 10) }})(f.client.MoveFolder(ctx, move))
 		}
-		o, err := f.find(c.Context(), args[0])
+		o, err := f.find(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		o, err = f.client.MoveFile(c.Context(), o.ID, apiclient.MoveFileParams{ExpectedVersion: &o.Version}, apiclient.FileMove{Path: args[1]})
-		if err != nil {
-			return err
-		}
-		return record(a, o, fileColumns()...)
-	})
+		return one(a, fileColumns()...)(f.client.MoveFile(ctx, o.ID, apiclient.MoveFileParams{ExpectedVersion: &o.Version}, apiclient.FileMove{Path: args[1]}))
+	}))
 	mv.Long = "mv gives a file another path, or all files below a folder, whose name ends in a slash."
-	rm := command("rm PATH...", "Delete files", 1, -1, func(c *cobra.Command, args []string) error {
-		f, err := a.folder(c.Context(), at)
-		if err != nil {
-			return err
-		}
+	rm := command("rm PATH...", "Delete files", 1, -1, in(func(ctx context.Context, f *folder, args []string) error {
 		for _, name := range args {
-			o, err := f.find(c.Context(), name)
+			o, err := f.find(ctx, name)
 			if err != nil {
 				return err
 			}
-			if _, err := f.client.DeleteFile(c.Context(), o.ID, apiclient.DeleteFileParams{ExpectedVersion: &o.Version}); err != nil {
+			if _, err := f.client.DeleteFile(ctx, o.ID, apiclient.DeleteFileParams{ExpectedVersion: &o.Version}); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 		return nil
-	})
-	versions := command("versions PATH", "List the versions of a file", 1, 1, func(c *cobra.Command, args []string) error {
-		f, err := a.folder(c.Context(), at)
+	}))
+	versions := command("versions PATH", "List the versions of a file", 1, 1, in(func(ctx context.Context, f *folder, args []string) error {
+		o, err := f.find(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		o, err := f.find(c.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		list, err := f.client.ListVersions(c.Context(), o.ID)
-		if err != nil {
-			return err
-		}
-		return rows(a, list.All(),
+		return all(a,
 			column[apiclient.StoredVersion]{"version", func(v apiclient.StoredVersion) string { return strconv.FormatInt(v.Version, 10) }},
 			column[apiclient.StoredVersion]{"size", func(v apiclient.StoredVersion) string { return sizeText(v.Size) }},
 			column[apiclient.StoredVersion]{"written", func(v apiclient.StoredVersion) string { return day(v.UpdatedAt) }},
-			column[apiclient.StoredVersion]{"path", func(v apiclient.StoredVersion) string { return v.Path }})
-	})
+			column[apiclient.StoredVersion]{"path", func(v apiclient.StoredVersion) string { return v.Path }})(f.client.ListVersions(ctx, o.ID))
+	}))
 	var earlier int64
 	var to string
-	restore := command("restore PATH", "Restore an earlier version of a file, or a deleted file", 1, 1, func(c *cobra.Command, args []string) error {
-		f, err := a.folder(c.Context(), at)
-		if err != nil {
-			return err
-		}
+	restore := command("restore PATH", "Restore an earlier version of a file, or a deleted file", 1, 1, in(func(ctx context.Context, f *folder, args []string) error {
 		f.deleted = earlier == 0
-		o, err := f.find(c.Context(), args[0])
+		o, err := f.find(ctx, args[0])
 		if err != nil {
 			return err
 		}
@@ -258,12 +222,8 @@ func (a *app) files() *cobra.Command {
 		if earlier > 0 {
 			body.Version, body.ExpectedVersion = &earlier, &o.Version
 		}
-		o, err = f.client.RestoreFile(c.Context(), o.ID, body)
-		if err != nil {
-			return err
-		}
-		return record(a, o, fileColumns()...)
-	})
+		return one(a, fileColumns()...)(f.client.RestoreFile(ctx, o.ID, body))
+	}))
 	restore.Long = "restore returns a deleted file, or makes an earlier version the next one with --version."
 	restore.Flags().Int64Var(&earlier, "version", 0, "the `version` of a file that is there")
 	restore.Flags().StringVar(&to, "to", "", "another `path` for a deleted file")
@@ -358,38 +318,28 @@ func (a *app) upload(ctx context.Context, f *folder, file, to string) (apiclient
 		return apiclient.StoredObject{}, err
 	}
 	defer closer()
-	list, err := f.list(ctx, to)
-	if err != nil {
-		return apiclient.StoredObject{}, err
-	}
-	var old *apiclient.StoredObject
-	for o, err := range list.All() {
-		if err != nil {
-			return apiclient.StoredObject{}, err
-		}
-		if o.Path == to {
-			old = &o
-			break
-		}
+	old, err := f.find(ctx, to)
+	if err != nil && !errors.Is(err, errNoFile) {
+		return old, err
 	}
 	seeker, isFile := content.Reader.(io.ReadSeeker)
 	if isFile && content.Size >= resumableSize {
 		return a.uploadResumably(ctx, f, old, seeker, content.Size, to)
 	}
-	if old == nil {
+	if old.ID == "" {
 		return f.client.UploadFile(ctx, apiclient.UploadFileParams{Path: to, Scope: f.scope, WorkspaceID: f.workspace}, content)
 	}
 	return f.client.ReplaceFile(ctx, old.ID, apiclient.ReplaceFileParams{ExpectedVersion: &old.Version}, content)
 }
 
 // uploadResumably sends a file in requests that continue where the last one broke.
-func (a *app) uploadResumably(ctx context.Context, f *folder, old *apiclient.StoredObject, file io.ReadSeeker, size int64, to string) (stored apiclient.StoredObject, err error) {
+func (a *app) uploadResumably(ctx context.Context, f *folder, old apiclient.StoredObject, file io.ReadSeeker, size int64, to string) (stored apiclient.StoredObject, err error) {
 	digest := sha256.New()
 	if _, err := io.Copy(digest, file); err != nil {
 		return stored, err
 	}
 	params := apiclient.CreateResumableUploadParams{UploadComplete: "?0", UploadLength: &size, Checksum: hex.EncodeToString(digest.Sum(nil))}
-	if old != nil {
+	if old.ID != "" {
 		params.FileID, params.ExpectedVersion = old.ID, &old.Version
 	} else {
 		params.Path, params.Scope, params.WorkspaceID = to, f.scope, f.workspace

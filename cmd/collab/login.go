@@ -261,16 +261,8 @@ func end(ctx context.Context, client *apiclient.Client, everywhere bool) error {
 }
 
 func (a *app) whoami() *cobra.Command {
-	return command("whoami", "Print who one is signed in as", 0, 0, func(c *cobra.Command, _ []string) error {
-		client, err := a.client()
-		if err != nil {
-			return err
-		}
-		me, err := client.GetMe(c.Context())
-		if err != nil {
-			return err
-		}
-		return record(a, me,
+	return command("whoami", "Print who one is signed in as", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
+		return one(a,
 			column[apiclient.Me]{"server", func(apiclient.Me) string { return client.Server }},
 			column[apiclient.Me]{"user", func(m apiclient.Me) string { return cmp.Or(or(m.User.Email, ""), m.User.ID) }},
 			column[apiclient.Me]{"name", func(m apiclient.Me) string { return or(m.User.Name, "") }},
@@ -280,8 +272,8 @@ func (a *app) whoami() *cobra.Command {
 				}
 				return or(m.Org.Name, m.Org.ID)
 			}},
-			column[apiclient.Me]{"role", func(m apiclient.Me) string { return or(m.Role, "") }})
-	})
+			column[apiclient.Me]{"role", func(m apiclient.Me) string { return or(m.Role, "") }})(client.GetMe(ctx))
+	}))
 }
 
 func (a *app) orgs() *cobra.Command {

@@ -55,21 +55,13 @@ func taskIDs(ctx context.Context, client *apiclient.Client, named ...string) (id
 func (a *app) tasks() *cobra.Command {
 	var filter apiclient.ListTasksParams
 	var workspace string
-	list := command("list", "List tasks", 0, 0, func(c *cobra.Command, _ []string) error {
-		client, err := a.client()
-		if err != nil {
-			return err
-		}
-		if filter.WorkspaceID, err = workspaceID(c.Context(), client, workspace); err != nil {
+	list := command("list", "List tasks", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) (err error) {
+		if filter.WorkspaceID, err = workspaceID(ctx, client, workspace); err != nil {
 			return err
 		}
 		filter.Status, filter.Priority = strings.ToUpper(filter.Status), strings.ToUpper(filter.Priority)
-		tasks, err := client.ListTasks(c.Context(), filter)
-		if err != nil {
-			return err
-		}
-		return rows(a, tasks.All(), taskColumns()...)
-	})
+		return all(a, taskColumns()...)(client.ListTasks(ctx, filter))
+	}))
 	flags := list.Flags()
 	oneOf(list, &filter.Status, "status", "", "only tasks with this status", statuses...)
 	oneOf(list, &filter.Priority, "priority", "", "only tasks with this priority", priorities...)
@@ -79,11 +71,8 @@ func (a *app) tasks() *cobra.Command {
 	flags.StringVar(&workspace, "workspace", "", "only tasks of the workspace with this id or `name`")
 
 	var draft taskFields
-	add := command("add TITLE", "Add a task", 1, 1, func(c *cobra.Command, args []string) error {
-		client, err := a.client()
-		if err != nil {
-			return err
-		}
+	var add, edit *cobra.Command
+	add = command("add TITLE", "Add a task", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		d := apiclient.TaskDraft{Title: args[0], Tags: draft.tags}
 		for _, field := range []struct {
 			flag  string
@@ -93,33 +82,23 @@ func (a *app) tasks() *cobra.Command {
 			{"description", &d.Description, draft.description}, {"status", &d.Status, strings.ToUpper(draft.status)}, {"priority", &d.Priority, strings.ToUpper(draft.priority)},
 			{"assignee", &d.AssigneeID, draft.assignee}, {"due", &d.DueDate, draft.due},
 		} {
-			if c.Flags().Changed(field.flag) {
+			if add.Flags().Changed(field.flag) {
 				*field.to = &field.value
 			}
 		}
-		id, err := workspaceID(c.Context(), client, draft.workspace)
+		id, err := workspaceID(ctx, client, draft.workspace)
 		if err != nil {
 			return err
 		}
-		if id != "" {
-			d.WorkspaceID = &id
-		}
-		task, err := client.CreateTask(c.Context(), d)
-		if err != nil {
-			return err
-		}
-		return record(a, task, taskColumns()...)
-	})
+		d.WorkspaceID = given(id)
+		return one(a, taskColumns()...)(client.CreateTask(ctx, d))
+	}))
 	draft.flags(add)
 
 	var changed taskFields
-	edit := command("edit ID", "Change a task", 1, 1, func(c *cobra.Command, args []string) error {
-		client, err := a.client()
-		if err != nil {
-			return err
-		}
+	edit = command("edit ID", "Change a task", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		var p apiclient.TaskPatch
-		given := c.Flags().Changed
+		given := edit.Flags().Changed
 		if given("title") {
 			p.Title = &changed.title
 		}
@@ -142,7 +121,7 @@ func (a *app) tasks() *cobra.Command {
 			}
 		}
 		if given("workspace") && changed.workspace != "" {
-			id, err := workspaceID(c.Context(), client, changed.workspace)
+			id, err := workspaceID(ctx, client, changed.workspace)
 			if err != nil {
 				return err
 			}
@@ -152,10 +131,10 @@ func (a *app) tasks() *cobra.Command {
 			p.Tags = apiclient.Set(changed.tags)
 		}
 		if p == (apiclient.TaskPatch{}) {
-			return usage("name what changes: see %s --help", c.CommandPath())
+			return usage("name what changes: see %s --help", edit.CommandPath())
 		}
-		return a.patchTask(c.Context(), client, args[0], p)
-	})
+		return a.patchTask(ctx, client, args[0], p)
+	}))
 	edit.Long = "edit changes the fields whose flags are given; an empty value clears a field."
 	edit.Flags().StringVar(&changed.title, "title", "", "the title")
 	changed.flags(edit)
@@ -259,9 +238,5 @@ func (a *app) patchTask(ctx context.Context, client *apiclient.Client, named str
 	if err != nil {
 		return err
 	}
-	task, err := client.UpdateTask(ctx, ids[0], p)
-	if err != nil {
-		return err
-	}
-	return record(a, task, taskColumns()...)
+	return one(a, taskColumns()...)(client.UpdateTask(ctx, ids[0], p))
 }
