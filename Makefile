@@ -84,7 +84,7 @@ soak: ## run the tests that repeat what they try, or check properties, ten times
 storm: ## run a cluster under load of all kinds while servers are killed, connections break and the database fails over, and check its books afterwards: DURATION=10m, SEED=n as an earlier run printed it
 	COLLAB_STORM=$(DURATION) COLLAB_SEED=$(SEED) $(GO) test -vet=off -count=1 -timeout 0 -v -run '^TestTheBooksAreRightAfterAStorm$$' ./test/storm
 
-test-browser: ## run the tests in a browser; starts Chromium, installing the package chromium where it is missing and one is root
+test-browser: ## run the tests in a browser; starts Chromium and takes axe-core from npm, installing the packages chromium, nodejs and npm where they are missing and one is root
 	$(GO) test -vet=off -timeout 20m -tags browser,$(TAGS) ./test/browser
 
 # The race detector waits a lot, and the analyses run beside it.
@@ -119,7 +119,8 @@ race:
 	@set -e; concurrent=$$(grep -lrE --include='*.go' '^[[:space:]]*go |\.Go\(|chan |"sync|"collab/test/|net/http/httptest' adapters app | xargs -n1 dirname | sort -u | sed 's|^|./|'); \
 	CGO_ENABLED=1 $(GO) test -race -vet=off -timeout 30m $(ATONCE) ./test/integration ./test/script ./test/limits ./test/harness/... ./test/doctor $$concurrent
 
-pages: ## print docs/cli.md, docs/routes.md, docs/profiles.md, docs/states.md, docs/scenarios.md and the tables of docs/scale.md anew
+pages: ## bundle the console, and print docs/cli.md, docs/routes.md, docs/profiles.md, docs/states.md, docs/scenarios.md and the tables of docs/scale.md anew
+	$(GO) generate ./adapters/console
 	$(GO) test ./adapters/apiclient ./adapters/httpapi ./app/assembly ./cmd/collab ./docs -update
 	$(GO) test ./test/harness/scenario -run TestThePageOfScenariosIsTrue -update
 	$(GO) run ./test/scale

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
+	"encoding/base64"
 	"encoding/hex"
 	"io"
 	"io/fs"
@@ -22,16 +23,20 @@ import (
 //go:embed all:dist
 var dist embed.FS
 
-// policy is the Content-Security-Policy of the page.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; form-action 'self'; " +
-	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+// policy returns the Content-Security-Policy of a page, whose style element it names by its digest.
+func policy(page []byte) string {
+	_, rest, _ := bytes.Cut(page, []byte("<style>"))
+	style, _, _ := bytes.Cut(rest, []byte("</style>"))
+	sum := sha256.Sum256(style)
+	return "default-src 'none'; script-src 'self'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; img-src 'self' blob:; connect-src 'self'; " +
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+}
 
 // assets is the path below which files have a digest of their content in their name.
 const assets = Prefix + "/assets/"
 
 // mediaTypes are those of files by the end of their names.
 var mediaTypes = map[string]string{
-	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
 }
@@ -46,6 +51,7 @@ type file struct {
 // files are the page and the files by their path.
 type files struct {
 	page   file
+	policy string // of the page
 	assets map[string]file
 }
 
@@ -65,9 +71,11 @@ func readFiles(from fs.FS) (f files, err error) {
 		one := file{mediaTypes[path.Ext(plain)], hex.EncodeToString(sum[:8]), packed}
 		if plain == "dist/index.html" {
 			f.page = one
-		} else {
-			f.assets[Prefix+strings.TrimPrefix(plain, "dist")] = one
+			content, err := one.unpack()
+			f.policy = policy(content)
+			return err
 		}
+		f.assets[Prefix+strings.TrimPrefix(plain, "dist")] = one
 		return nil
 	})
 }
@@ -84,7 +92,7 @@ func (f files) serve(w http.ResponseWriter, r *http.Request) error {
 		return fault.New(fault.NotFound, "There is no such file")
 	}
 	h.Set("Cache-Control", "no-cache")
-	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Security-Policy", f.policy)
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups") // of connectors' sign-ins
 	return f.page.send(w, r)
@@ -108,11 +116,8 @@ func (f file) send(w http.ResponseWriter, r *http.Request) error {
 	if compressed {
 		h.Set("Content-Encoding", "gzip")
 	} else {
-		plain, err := gzip.NewReader(bytes.NewReader(f.packed))
-		if err != nil {
-			return err
-		}
-		if content, err = io.ReadAll(plain); err != nil {
+		var err error
+		if content, err = f.unpack(); err != nil {
 			return err
 		}
 	}
@@ -121,6 +126,15 @@ func (f file) send(w http.ResponseWriter, r *http.Request) error {
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write(content) // it fails if the client closed the connection
 	return nil
+}
+
+// unpack returns the content without compression.
+func (f file) unpack() ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(f.packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
 }
 
 // takesGzip reports whether a client accepts gzip by name.

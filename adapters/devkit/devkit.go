@@ -23,7 +23,7 @@ import (
 
 const maxForm = 64 << 10 // bytes
 
-//go:embed layout.html style.css icon.svg
+//go:embed layout.html tokens.css style.css icon.svg
 var files embed.FS
 
 // Options are what a Site needs. Log may be left out.
@@ -77,8 +77,11 @@ func New(o Options, templates ...string) *Site {
 	maps.Copy(funcs, o.Funcs)
 	s.pages = template.Must(template.New("").Funcs(funcs).ParseFS(files, "layout.html"))
 	template.Must(s.pages.ParseFS(o.Files, templates...))
-	for _, in := range []fs.FS{files, o.Files} {
-		style, err := fs.ReadFile(in, "style.css")
+	for _, sheet := range []struct {
+		in   fs.FS
+		name string
+	}{{files, "tokens.css"}, {files, "style.css"}, {o.Files, "style.css"}} {
+		style, err := fs.ReadFile(sheet.in, sheet.name)
 		if err != nil {
 			panic(err)
 		}

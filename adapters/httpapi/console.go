@@ -5,6 +5,7 @@ import (
 
 	"github.com/gorilla/mux"
 
+	"collab/domain/fault"
 	"collab/domain/session"
 )
 
@@ -22,20 +23,40 @@ type Console interface {
 	Serve(w http.ResponseWriter, r *http.Request, from session.Client, id string) error
 }
 
-// routeConsole adds the console to the router.
+// routeConsole adds the console to the router, and the redirect of browsers from / to it.
 func (a *api) routeConsole(root *mux.Router) {
 	serve := func(c *call) error { return a.Console.Serve(c, c.r, c.client(), c.id) }
 	series := a.newSeries(ConsolePrefix + "/*")
 	file := &endpoint{row: row{Path: ConsolePrefix + "/*", Guard: free, Handle: serve}, series: series}
 	other := &endpoint{row: row{Path: ConsolePrefix + "/*", Guard: browser, Handle: serve}, series: series}
+	front := &endpoint{row: row{Path: "/", Guard: free, Handle: openConsole}, series: a.newSeries("/")}
+	root.Path("/").HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.serveAt(front, w, r)
+	})
 	root.PathPrefix(ConsolePrefix).HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := w.(*call)
-		c.r, c.route = r, other
 		if a.Console.IsFile(r.URL.Path) {
-			c.route = file
-		}
-		if err := a.serve(c, c.route); err != nil {
-			a.fail(c, err)
+			a.serveAt(file, w, r)
+		} else {
+			a.serveAt(other, w, r)
 		}
 	})
+}
+
+// serveAt answers a request at an endpoint, whatever its method.
+func (a *api) serveAt(e *endpoint, w http.ResponseWriter, r *http.Request) {
+	c := w.(*call)
+	c.r, c.route = r, e
+	if err := a.serve(c, e); err != nil {
+		a.fail(c, err)
+	}
+}
+
+// openConsole redirects browsers to the console. Other clients get NotFound.
+func openConsole(c *call) error {
+	c.Header().Add("Vary", "Accept")
+	if !c.prefersPage() {
+		return fault.New(fault.NotFound, "There is no such endpoint")
+	}
+	c.redirect(http.StatusSeeOther, ConsolePrefix)
+	return nil
 }

@@ -66,7 +66,6 @@ type Options struct {
 
 	PublicURL   string   // the address that clients use, without a trailing slash
 	AppURL      string   // the application, which pages link to; empty: no link
-	SignIn      string   // the development provider's page; empty: no link
 	Release     string   // the running version, which pages and probes show
 	Schema      int64    // the version of the database schema that the server needs
 	Compatible  string   // the oldest version whose servers run on that schema

@@ -8,8 +8,6 @@ import (
 	"net/http"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
-
-	"collab/domain/fault"
 )
 
 //go:embed pages.css
@@ -45,17 +43,6 @@ func (c *call) page(status int, name string, data any, forms string) error {
 
 //go:embed icon.svg
 var icon []byte
-
-// readFrontPage answers browsers with an overview of the server. Other clients get
-// NotFound.
-func (a *api) readFrontPage(c *call) error {
-	c.Header().Add("Vary", "Accept")
-	if !c.prefersPage() {
-		return fault.New(fault.NotFound, "There is no such endpoint")
-	}
-	c.Header()["Referrer-Policy"] = noReferrer
-	return c.page(http.StatusOK, "front", map[string]string{"Release": a.Release, "SignIn": a.SignIn, "App": a.AppURL}, "'none'")
-}
 
 // readIcon answers with the favicon.
 func (a *api) readIcon(c *call) error {

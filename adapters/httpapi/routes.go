@@ -202,7 +202,6 @@ func (a *api) routes() []row {
 		}
 	}
 	return append(table,
-		row{"GET", "/", free, a.readFrontPage},
 		row{"GET", "/favicon.ico", free, a.readIcon},
 		row{"GET", devicePagePath, browser, a.showDevice},
 		row{"GET", "/docs", free, a.readReference},

@@ -326,7 +326,6 @@ type handlerNeeds struct {
 	Keys        publicKeys
 	Mounts      mounts
 	Payments    payMounts
-	Page        signInPage
 	Log         *slog.Logger
 }
 
@@ -351,7 +350,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 		Tasks: n.Tasks, Webhooks: n.Webhooks, Operator: n.Operator, Idempotency: n.Idempotency,
 		Objects: n.Objects, Feed: n.Feed, Chats: n.Chats, Metering: n.Metering, Archives: n.Archives, Billing: n.Billing, Connectors: n.Connectors, Releases: n.Releases, Heartbeat: n.Config.Heartbeat,
 		Log: n.Log, Meter: n.Telemetry.meters.Meter("collab"), Tracer: n.Telemetry.tracer,
-		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), SignIn: string(n.Page), Release: Version(), Schema: gormdb.Schema(), Compatible: oldest, AdminSecret: n.Config.AdminSecret.Value(), Origins: n.Config.CORSOrigins,
+		PublicURL: string(n.Base), AppURL: appURL(n.Config, n.Base), Release: Version(), Schema: gormdb.Schema(), Compatible: oldest, AdminSecret: n.Config.AdminSecret.Value(), Origins: n.Config.CORSOrigins,
 		Rates: n.Config.RateLimits, Budgets: n.Config.Budgets, Concurrency: n.Config.Concurrency, PlanLimiter: n.PlanLimiter, Connections: n.Limiter.Budget(), Proxies: n.Config.Proxies,
 		Document: document, JWKS: n.Keys, Position: position,
 		Ready: func(ctx context.Context) error {
@@ -370,7 +369,7 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 
 // printAddresses writes the addresses of the server.
 func printAddresses(out io.Writer, base publicURL, page signInPage) {
-	fmt.Fprintf(out, "Collab %s is running.\n  Overview   %s/\n  API        %s\n  Documents  %s/docs\n", Version(), base, string(base)+httpapi.Prefix, base)
+	fmt.Fprintf(out, "Collab %s is running.\n  Console    %s/\n  API        %s\n  Documents  %s/docs\n", Version(), base, string(base)+httpapi.Prefix, base)
 	if page != "" {
 		fmt.Fprintf(out, "  Sign in    %s\n", page)
 	}

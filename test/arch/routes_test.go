@@ -194,7 +194,7 @@ var specified = []group{
 }
 
 // outsidePrefix are the paths of the server that are not below the prefix.
-var outsidePrefix = []string{"/", "/favicon.ico", "/device", "/docs", "/docs/{file}", "/healthz", "/readyz", "/metrics", "/.well-known/jwks.json"}
+var outsidePrefix = []string{"/favicon.ico", "/device", "/docs", "/docs/{file}", "/healthz", "/readyz", "/metrics", "/.well-known/jwks.json"}
 
 func (g group) list() []string {
 	var list []string

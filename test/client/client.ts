@@ -243,14 +243,13 @@ async function operators(api: Client): Promise<void> {
 		good(await api.PUT("/api/v1/admin/organisations/{id}/members/{userId}/role", { params: { path: { id, userId: "u" } }, body: { role: "OWNER" } }))
 	}
 	const version: unknown = good(await api.GET("/api/v1/openapi.json"))["openapi"]
-	const front: string = good(await api.GET("/", { headers: { Accept: "text/html" }, parseAs: "text" }))
 	const icon: string = good(await api.GET("/favicon.ico", { parseAs: "text" }))
 	const page: string = good(await api.GET("/docs", { parseAs: "text" }))
 	const script: string = good(await api.GET("/docs/{file}", { params: { path: { file: "f.js" } }, parseAs: "text" }))
 	const state: "ok" | "ready" = good(await api.GET("/readyz")).status
 	const figures: string = good(await api.GET("/metrics", { parseAs: "text" }))
 	const keys: string[] = good(await api.GET("/.well-known/jwks.json")).keys.map((key) => key.kid)
-	void [version, front, icon, page, script, state, figures, keys]
+	void [version, icon, page, script, state, figures, keys]
 }
 
 // signIn makes a token at the development identity provider, whose pages are no part

@@ -538,7 +538,6 @@ var requests = map[string]func(w *largest) []request{
 	},
 
 	"GET /api/v1/openapi.json":   func(w *largest) []request { return anybody("/openapi.json") },
-	"GET /":                      func(w *largest) []request { return []request{{path: "//", headers: []string{"Accept: text/html"}}} },
 	"GET /favicon.ico":           func(w *largest) []request { return anybody("//favicon.ico") },
 	"GET /docs":                  func(w *largest) []request { return anybody("//docs") },
 	"GET /docs/{file}":           func(w *largest) []request { return anybody("//docs/" + w.script) },

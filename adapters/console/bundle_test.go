@@ -1,0 +1,216 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/evanw/esbuild/pkg/api"
+	"github.com/google/go-cmp/cmp"
+
+	"collab/test/nodejs"
+)
+
+//go:generate go test . -run ^TestThe(Types|Bundle) -update
+
+var update = flag.Bool("update", false, "write dist and web/types.ts")
+
+// vendored are the modules of web/vendor by the names under which sources import them.
+var vendored = map[string]string{
+	"preact": "preact.mjs", "preact/hooks": "hooks.mjs", "preact/jsx-runtime": "jsxRuntime.mjs",
+}
+
+// bundle returns the files of dist by their names, without compression.
+func bundle(t *testing.T) map[string][]byte {
+	t.Helper()
+	web, err := filepath.Abs("web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alias := map[string]string{}
+	for name, file := range vendored {
+		alias[name] = filepath.Join(web, "vendor/preact", file)
+	}
+	made := api.Build(api.BuildOptions{
+		EntryPoints: []string{"main.tsx", "style.css"}, AbsWorkingDir: web, Outdir: "/assets", Alias: alias,
+		Bundle: true, Splitting: true, Format: api.FormatESModule, Target: api.ES2022, Charset: api.CharsetUTF8,
+		JSX: api.JSXAutomatic, JSXImportSource: "preact", LegalComments: api.LegalCommentsNone,
+		MinifyWhitespace: true, MinifyIdentifiers: true, MinifySyntax: true,
+		EntryNames: "[name]-[hash]", ChunkNames: "[name]-[hash]",
+		TsconfigRaw: "{}", Metafile: true,
+	})
+	for _, e := range made.Errors {
+		t.Fatalf("%+v: %s", e.Location, e.Text)
+	}
+	files, style, script := map[string][]byte{}, "", ""
+	for _, f := range made.OutputFiles {
+		switch name := filepath.Base(f.Path); {
+		case filepath.Ext(name) == ".css":
+			style = strings.TrimSpace(string(f.Contents))
+			continue
+		case strings.HasPrefix(name, "main-"):
+			script = assets + name
+			fallthrough
+		default:
+			files["assets/"+name] = f.Contents
+		}
+	}
+	page, err := os.ReadFile("web/index.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["index.html"] = []byte(strings.NewReplacer(
+		"{{style}}", style, "{{script}}", script, "{{beside}}", beside(t, made.Metafile),
+	).Replace(string(page)))
+	return files
+}
+
+// beside returns links to the scripts that main imports, so that they are loaded together.
+func beside(t *testing.T, metafile string) string {
+	t.Helper()
+	var made struct {
+		Outputs map[string]struct {
+			EntryPoint string
+			Imports    []struct{ Path, Kind string }
+		}
+	}
+	if err := json.Unmarshal([]byte(metafile), &made); err != nil {
+		t.Fatal(err)
+	}
+	var links strings.Builder
+	for _, output := range made.Outputs {
+		for _, i := range output.Imports {
+			if output.EntryPoint == "main.tsx" && i.Kind == "import-statement" {
+				fmt.Fprintf(&links, "<link rel=\"modulepreload\" href=%q>\n", assets+filepath.Base(i.Path))
+			}
+		}
+	}
+	return links.String()
+}
+
+func TestTheBundleIsThatOfTheSources(t *testing.T) {
+	want := bundle(t)
+	if *update {
+		if err := os.RemoveAll("dist"); err != nil {
+			t.Fatal(err)
+		}
+		for name, content := range want {
+			var b bytes.Buffer
+			w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+			_, err := w.Write(content)
+			if err == nil {
+				err = w.Close()
+			}
+			if err == nil {
+				err = os.MkdirAll(filepath.Dir("dist/"+name), 0o755)
+			}
+			if err == nil {
+				err = os.WriteFile("dist/"+name+".gz", b.Bytes(), 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got := map[string][]byte{}
+	err := fs.WalkDir(os.DirFS("dist"), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		packed, err := os.Open(filepath.Join("dist", name))
+		if err != nil {
+			return err
+		}
+		defer packed.Close()
+		r, err := gzip.NewReader(packed)
+		if err != nil {
+			return err
+		}
+		got[strings.TrimSuffix(name, ".gz")], err = io.ReadAll(r)
+		return err
+	})
+	if err != nil || !cmp.Equal(got, want) {
+		t.Errorf("dist is not that of web: run go generate ./adapters/console (%v)", err)
+	}
+}
+
+// vendorSums are the checksums and origins of the vendored modules.
+func vendorSums(t *testing.T) [][2]string {
+	t.Helper()
+	text, err := os.ReadFile("web/vendor/preact.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sums [][2]string
+	for line := range strings.Lines(string(text)) {
+		sum, from, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		sums = append(sums, [2]string{sum, from})
+	}
+	return sums
+}
+
+func checksum(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+func TestVendoredModulesMatchTheirChecksums(t *testing.T) {
+	var files []string
+	for _, s := range vendorSums(t) {
+		name := filepath.Base(s[1])
+		files = append(files, name)
+		content, err := os.ReadFile("web/vendor/preact/" + name)
+		if err != nil || checksum(content) != s[0] {
+			t.Errorf("%s is not %s: %v", name, s[1], err)
+		}
+	}
+	for _, name := range vendored {
+		if !slices.Contains(files, name) {
+			t.Errorf("%s has no checksum", name)
+		}
+	}
+}
+
+func TestTheSourcesAreTyped(t *testing.T) {
+	web := os.DirFS("web")
+	var sources []string
+	for _, pattern := range []string{"*.ts", "*.tsx", "pages/*.tsx"} {
+		found, err := fs.Glob(web, pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, found...)
+	}
+	f := nodejs.InstallFrom(t, "the types of the console are not checked in this run", web, "tsconfig.json")
+	for _, name := range sources {
+		content, err := fs.ReadFile(web, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(f.Dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		f.Write(name, content)
+	}
+	if out, err := f.Try(nil, "node", "node_modules/.bin/tsc", "--project", "."); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, s := range vendorSums(t) {
+		_, file, _ := strings.Cut(s[1], "/")
+		content, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/preact", file))
+		if err != nil || checksum(content) != s[0] {
+			t.Errorf("%s of the registry is another one: %v", fmt.Sprint(s[1]), err)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+// A chart of days, with the same figures as a table and as CSV.
+import type { JSX } from "preact"
+import { useMemo } from "preact/hooks"
+import { count } from "./text"
+
+// Figure is the amount of one series on one day.
+export type Figure = { date: string; series: string; amount: number }
+
+const most = 6 // series with a colour of their own; the others are one
+const width = 1000, height = 100 // of the drawing, which is stretched
+
+// DayChart shows amounts of the days from first to last, stacked by series.
+export function DayChart({ figures, first, last, name, file }: { figures: Figure[]; first: string; last: string; name: string; file: string }): JSX.Element {
+	const { days, series, top } = useMemo(() => arrange(figures, first, last), [figures, first, last])
+	const step = width / days.length
+	const total = figures.reduce((sum, f) => sum + f.amount, 0)
+	return (
+		<figure class="chart">
+			<p class="ends"><span>{count(top)}</span></p>
+			<svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={`${name}: ${count(total)} from ${first} to ${last}. The figures are in the table below.`}>
+				{days.map((d, i) => {
+					let y = height
+					return d.amounts.map((amount, s) => {
+						const h = top === 0 ? 0 : (amount / top) * height
+						y -= h
+						return amount > 0 && <rect key={`${d.date} ${s}`} class={`series-${s}`} x={i * step + step / 10} y={y} width={step * 0.8} height={h}><title>{`${d.date} · ${series[s]}: ${count(amount)}`}</title></rect>
+					})
+				})}
+			</svg>
+			<p class="ends"><span>{first}</span><span>{last}</span></p>
+			<figcaption>
+				{series.map((s, i) => <span class="key" key={s}><svg viewBox="0 0 10 10" width="10" height="10" aria-hidden="true"><rect class={`series-${i}`} width="10" height="10" /></svg> {s}</span>)}
+			</figcaption>
+			<details>
+				<summary>Figures</summary>
+				<p><a href="#figures" download={file} onClick={(e) => offer(e.currentTarget, figures, name)}>Download as CSV</a></p>
+				<div class="scroll" tabIndex={0} role="region" aria-label={`${name} as a table`}>
+					<table>
+						<thead><tr><th scope="col">Day (UTC)</th>{series.map((s) => <th scope="col" class="number" key={s}>{s}</th>)}</tr></thead>
+						<tbody>{days.filter((d) => d.amounts.some((a) => a > 0)).map((d) => <tr key={d.date}><th scope="row">{d.date}</th>{d.amounts.map((a) => <td class="number">{count(a)}</td>)}</tr>)}</tbody>
+					</table>
+				</div>
+			</details>
+		</figure>
+	)
+}
+
+function arrange(figures: Figure[], first: string, last: string): { days: { date: string; amounts: number[] }[]; series: string[]; top: number } {
+	const totals = new Map<string, number>()
+	for (const f of figures) totals.set(f.series, (totals.get(f.series) ?? 0) + f.amount)
+	let series = [...totals].sort((a, b) => b[1] - a[1]).map(([name]) => name)
+	if (series.length > most) series = [...series.slice(0, most - 1), "Others"]
+	const days: { date: string; amounts: number[] }[] = []
+	for (let at = new Date(first); days.length < 400; at = new Date(at.getTime() + 86_400_000)) {
+		const date = at.toISOString().slice(0, 10)
+		days.push({ date, amounts: series.map(() => 0) })
+		if (date >= last) break
+	}
+	const place = new Map(days.map((d) => [d.date, d]))
+	for (const f of figures) {
+		const amounts = place.get(f.date)?.amounts
+		const i = series.indexOf(f.series)
+		const at = i < 0 ? series.length - 1 : i
+		if (amounts) amounts[at] = (amounts[at] ?? 0) + f.amount
+	}
+	return { days, series, top: Math.max(0, ...days.map((d) => d.amounts.reduce((a, b) => a + b, 0))) }
+}
+
+// offer gives a link the figures as CSV. Texts that spreadsheets would take for formulas are quoted
+// with an apostrophe.
+function offer(link: HTMLAnchorElement, figures: Figure[], name: string): void {
+	const cell = (text: string): string => `"${text.replace(/^(?=[=+@-])/, "'").replaceAll('"', '""')}"`
+	const rows = figures.map((f) => [f.date, cell(f.series), f.amount].join(","))
+	link.href = URL.createObjectURL(new Blob([["date", "series", cell(name)].join(",") + "\r\n", ...rows.map((r) => r + "\r\n")], { type: "text/csv" }))
+	setTimeout(() => URL.revokeObjectURL(link.href), 60_000)
+}

@@ -1,0 +1,87 @@
+// Calls of the HTTP interface, with types generated from its document.
+import type { Operations } from "./types"
+
+type Operation = keyof Operations
+type Arguments<Name extends Operation> = Omit<Operations[Name], "answer">
+// Operations without required arguments may be called without any.
+type Optional<Value> = object extends Value ? [Value?] : [Value]
+
+// Answer is the body of an operation's success.
+export type Answer<Name extends Operation> = Operations[Name]["answer"]
+
+// Failure is an error of the interface, or of the way to it.
+export class Failure extends Error {
+	constructor(
+		message: string,
+		readonly status: number, // 0: the server was not reached
+		readonly request: string, // the request's id; empty: unknown
+		readonly wait: number, // seconds until a repetition makes sense
+	) {
+		super(message)
+	}
+}
+
+// Page is an answer with its headers.
+export type Page<Value> = { value: Value; headers: Headers }
+
+let expired = (): void => undefined
+
+// onExpired has fn called when a call finds that the session has ended.
+export function onExpired(fn: () => void): void {
+	expired = fn
+}
+
+// call calls an operation by the session of this browser. It throws a Failure.
+export async function call<Name extends Operation>(operation: Name, ...given: Optional<Arguments<Name>>): Promise<Answer<Name>> {
+	return (await page(operation, ...given)).value
+}
+
+// page is call with the headers of the answer.
+export async function page<Name extends Operation>(operation: Name, ...given: Optional<Arguments<Name>>): Promise<Page<Answer<Name>>> {
+	const of: { path?: Record<string, string>; query?: Record<string, unknown>; body?: unknown } = given[0] ?? {}
+	const [method = "GET", template = ""] = operation.split(" ")
+	const path = template.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(of.path?.[name] ?? ""))
+	const query = new URLSearchParams()
+	for (const [name, value] of Object.entries(of.query ?? {})) if (value !== undefined) query.set(name, String(value))
+	const init: RequestInit = { method, headers: { Accept: "application/json" } }
+	if (of.body !== undefined) {
+		init.headers = { Accept: "application/json", "Content-Type": "application/json" }
+		init.body = JSON.stringify(of.body)
+	}
+	const response = await send("/console" + path + (query.size > 0 ? `?${query}` : ""), init)
+	return { value: (await response.json()) as Answer<Name>, headers: response.headers }
+}
+
+// all returns the records of every page of a list, at most limit pages.
+export async function all<Name extends Operation>(operation: Name, query: Operations[Name] extends { query?: infer Query } ? Query : never, limit = 10): Promise<Answer<Name>> {
+	const records: unknown[] = []
+	let cursor: string | undefined
+	for (let i = 0; i < limit; i++) {
+		const one = await page(operation, ...([{ query: { ...(query as object), limit: 1000, cursor } }] as unknown as Optional<Arguments<Name>>))
+		records.push(...(one.value as unknown[]))
+		cursor = /[?&]cursor=([^&>]+)[^>]*>; *rel="next"/.exec(one.headers.get("Link") ?? "")?.[1]
+		if (cursor === undefined) break
+		cursor = decodeURIComponent(cursor)
+	}
+	return records as Answer<Name>
+}
+
+// signOut ends the session of this browser, and before that all others of the person where
+// everywhere is set.
+export async function signOut(everywhere: boolean): Promise<void> {
+	if (everywhere) await call("DELETE /api/v1/auth/sessions")
+	await send("/console/sign-out", { method: "POST" })
+}
+
+async function send(address: string, init: RequestInit): Promise<Response> {
+	let response: Response
+	try {
+		response = await fetch(address, init)
+	} catch {
+		throw new Failure("The server cannot be reached", 0, "", 5)
+	}
+	if (response.ok) return response
+	if (response.status === 401) expired()
+	const problem = (await response.json().catch(() => ({}))) as { message?: string }
+	throw new Failure(problem.message ?? response.statusText, response.status, response.headers.get("X-Request-Id") ?? "", Number(response.headers.get("Retry-After") ?? 0))
+}

@@ -1,0 +1,44 @@
+// What is loaded, and how the three states of it are shown.
+import type { ComponentChildren, JSX } from "preact"
+import { useCallback, useEffect, useState } from "preact/hooks"
+import { Failure } from "./interface"
+
+// Loaded is a value that is loaded, is there, or could not be loaded.
+export type Loaded<Value> = { value?: Value; failure?: Failure; retry: () => void }
+
+// useLoaded loads a value, and again whenever one of the inputs changes or retry is called. A value
+// that is there stays until the next one is.
+export function useLoaded<Value>(load: () => Promise<Value>, inputs: readonly unknown[]): Loaded<Value> {
+	const [state, set] = useState<{ value?: Value; failure?: Failure }>({})
+	const [attempt, again] = useState(0)
+	useEffect(() => {
+		let current = true
+		load().then(
+			(value) => current && set({ value }),
+			(error: unknown) => current && set((was) => ({ ...was, failure: error instanceof Failure ? error : new Failure(String(error), 0, "", 0) })),
+		)
+		return () => {
+			current = false
+		}
+	}, [...inputs, attempt])
+	return { ...state, retry: useCallback(() => (set((was) => ({ ...was, failure: undefined })), again((n) => n + 1)), []) }
+}
+
+// Show shows what was loaded, a placeholder, or the failure with a way to try again.
+export function Show<Value>({ of, what, children }: { of: Loaded<Value>; what: string; children: (value: Value) => ComponentChildren }): JSX.Element {
+	if (of.failure) return <Problem failure={of.failure} what={what} retry={of.retry} />
+	if (of.value === undefined) return <p class="placeholder" aria-busy="true"><span class="hidden">Loading {what}</span></p>
+	return <>{children(of.value)}</>
+}
+
+// Problem says what failed, with the request's id to copy.
+export function Problem({ failure, what, retry }: { failure: Failure; what: string; retry: () => void }): JSX.Element {
+	const reason = failure.status === 503 ? "The server is busy or is being maintained" : failure.message
+	return (
+		<div class="problem" role="alert">
+			<p><strong>Loading {what} failed.</strong> {reason}.</p>
+			{failure.request && <p class="soft">Request <code>{failure.request}</code> <button type="button" class="small" onClick={() => void navigator.clipboard?.writeText(failure.request)}>Copy</button></p>}
+			<button type="button" class="small" onClick={retry}>Try again</button>
+		</div>
+	)
+}

@@ -1,0 +1,264 @@
+//go:build browser
+
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/nodejs"
+)
+
+// Limits of the first load of the console's first page.
+const (
+	mostBytes    = 80_000
+	mostRequests = 8
+)
+
+// axeScreens are the screens on which accessibility is checked.
+var axeScreens = []struct {
+	width   int64
+	colours string
+}{{1280, "light"}, {1280, "dark"}, {320, "light"}, {320, "dark"}}
+
+// inConsole waits for a page of the console with this heading, for what it loads too.
+func (b *tab) inConsole(heading string) {
+	b.t.Helper()
+	b.shown(fmt.Sprintf(`//h1[normalize-space()=%q]`, heading))
+	b.do(chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`)))
+}
+
+// shown waits until elements are visible.
+func (b *tab) shown(paths ...string) {
+	b.t.Helper()
+	for _, path := range paths {
+		b.do(chromedp.WaitVisible(path))
+	}
+}
+
+// bottom scrolls to the end of the page, of which the rest is loaded then.
+func (b *tab) bottom() {
+	b.t.Helper()
+	b.do(chromedp.ScrollIntoView(`//main/section[last()]`), chromedp.WaitNotPresent(chromedp.CSS(".placeholder")))
+}
+
+// key presses keys.
+func (b *tab) key(keys ...string) {
+	b.t.Helper()
+	for _, k := range keys {
+		b.do(chromedp.KeyEvent(k))
+	}
+}
+
+// tabTo moves the focus with the tabulator until it is on what has this text.
+func (b *tab) tabTo(text string) {
+	b.t.Helper()
+	for range 40 {
+		b.key(kb.Tab)
+		if got := read(b, chromedp.Evaluate[string](`(document.activeElement.labels?.[0] ?? document.activeElement).textContent.trim()`)); strings.HasPrefix(got, text) {
+			return
+		}
+	}
+	b.fail(fmt.Errorf("the tabulator does not reach %q", text))
+}
+
+// axe checks the page's accessibility by axe-core on every screen. The page must be one that was
+// loaded after its policy was bypassed.
+func (b *tab) axe(script, name string) {
+	b.t.Helper()
+	for _, screen := range axeScreens {
+		b.resize(screen.width, 800, screen.colours)
+		b.picture(fmt.Sprintf("%s-%d-%s", name, screen.width, screen.colours))
+		if _, err := chromedp.Run(b, chromedp.Evaluate[any](script+"; 0")); err != nil {
+			b.fail(err)
+		}
+		found := read(b, chromedp.Evaluate[[]string](`axe.run(document, { rules: { "target-size": { enabled: true } }, resultTypes: ["violations"] }).then((r) =>
+			r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html.slice(0, 120) + " " + n.failureSummary.slice(0, 200))))`, chromedp.EvalAwaitPromise))
+		for _, f := range found {
+			b.t.Errorf("%s at %d in %s: %s", name, screen.width, screen.colours, f)
+		}
+		if wide := read(b, chromedp.Evaluate[int](`document.documentElement.scrollWidth - innerWidth`)); wide > 0 {
+			b.t.Errorf("%s at %d scrolls sideways by %d", name, screen.width, wide)
+		}
+	}
+	b.resize(1280, 800, "light")
+}
+
+// bypassPolicy loads pages without their policy from now on.
+func (b *tab) bypassPolicy() {
+	b.t.Helper()
+	if _, err := chromedp.Call(b, page.SetBypassCSP, page.SetBypassCSPParams{Enabled: true}); err != nil {
+		b.fail(err)
+	}
+}
+
+// busyOnce has the pages that are loaded from now on get 503 for their first request to a path.
+func (b *tab) busyOnce(path string) {
+	b.t.Helper()
+	script := fmt.Sprintf(`{
+		const real = fetch
+		let answered = false
+		window.fetch = (address, init) => {
+			if (answered || !String(address).endsWith(%q)) return real(address, init)
+			answered = true
+			return Promise.resolve(Response.json({ statusCode: 503, message: "busy", error: "Service Unavailable" }, { status: 503, headers: { "X-Request-Id": "request-1" } }))
+		}
+	}`, path)
+	if _, err := chromedp.Call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
+		b.fail(err)
+	}
+}
+
+// enterConsole signs an account of the development provider in to the console.
+func (b *tab) enterConsole(s *server, account, organisation string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(s.base + "/"))
+	b.inConsole("Sign in to Collab")
+	b.do(chromedp.Click(`//a[normalize-space()="Sign in"]`), chromedp.WaitVisible(button("Sign in")))
+	b.choose(account)
+	b.choose(organisation)
+	b.press("Sign in")
+	b.inConsole(organisation)
+}
+
+func TestConsole(t *testing.T) {
+	s := startServer(t)
+	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	as := bearer(owner.Token)
+	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
+	s.call("POST", "/chat", as, map[string]any{"message": "Good morning", "maxTokens": 5}, http.StatusOK)
+	s.call("POST", "/sync/files", as, map[string]any{"path": "reports/january.md", "content": "# January", "mimeType": "text/markdown"}, http.StatusCreated)
+	f := nodejs.InstallFrom(t, "the console's accessibility is not checked in this run", os.DirFS("../../adapters/console/web"))
+	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("home shows quota, plan, usage, storage and changes, and loads little", func(t *testing.T) {
+		b := openTab(t)
+		b.resize(1280, 800, "light")
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		if _, err := chromedp.Call(b, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}); err != nil {
+			b.fail(err)
+		}
+		b.mu.Lock()
+		before := len(b.requests)
+		b.mu.Unlock()
+		bytes := 0.0
+		if err := chromedp.Listen(b, func(event any) {
+			if e, ok := event.(*network.EventLoadingFinished); ok {
+				b.mu.Lock()
+				bytes += e.EncodedDataLength
+				b.mu.Unlock()
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		b.do(chromedp.Reload())
+		b.inConsole("Analytical Engines")
+		b.shown(`//h2[.="Tokens by day"]`, `//figure`)
+		b.says("Tokens today", "of 2,000,000 left", "at 00:00 UTC", "Standard", "trialing", "The trial ends on", "local-1", "1 member")
+		b.mu.Lock()
+		requests := b.requests[before:]
+		t.Logf("the first load is %d requests and %.0f bytes", len(requests), bytes)
+		if len(requests) > mostRequests || bytes > mostBytes {
+			t.Errorf("the first load is %d requests and %.0f bytes: %q", len(requests), bytes, requests)
+		}
+		b.mu.Unlock()
+		b.bottom()
+		b.says("reports/january.md was added", "Ada joined", "earlier versions")
+		b.do(chromedp.Click(`//summary[.="Figures"]`), chromedp.WaitVisible(`//table//th[.="local-1"]`))
+		if csv := read(b, chromedp.Evaluate[string](`(() => {
+			const link = document.querySelector("a[download]")
+			link.addEventListener("click", (e) => e.preventDefault())
+			link.click()
+			return fetch(link.href).then((r) => r.text(), () => link.href)
+		})()`, chromedp.EvalAwaitPromise)); !strings.HasPrefix(csv, "blob:"+s.base) {
+			t.Errorf("the CSV is %q", csv) // connect-src keeps the page from reading it, a download may
+		}
+		b.mu.Lock()
+		b.problems = nil // of reading it
+		b.mu.Unlock()
+		b.do(chromedp.SetValue(`//label[starts-with(., "By")]/select`, "user"))
+		b.shown(`//figcaption/span[contains(., "Ada")]`)
+		b.clean(s.base)
+	})
+	t.Run("every page is accessible, in light and dark, wide and narrow, with the menu open", func(t *testing.T) {
+		b := openTab(t)
+		b.bypassPolicy()
+		b.do(chromedp.Navigate(s.base + "/console"))
+		b.inConsole("Sign in to Collab")
+		b.axe(string(axe), "sign-in")
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.bottom()
+		b.do(chromedp.Click(`//summary[.="Figures"]`))
+		b.axe(string(axe), "home")
+		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.WaitVisible(button("Sign out")))
+		b.axe(string(axe), "menu")
+		b.do(chromedp.Navigate(s.base + "/console/sessions"))
+		b.inConsole("Sessions")
+		b.axe(string(axe), "sessions")
+		b.do(chromedp.Navigate(s.base + "/console/nothing"))
+		b.inConsole("There is no such page")
+		b.axe(string(axe), "missing")
+	})
+	t.Run("with the keyboard alone one signs in, ends a session and signs out", func(t *testing.T) {
+		b := openTab(t)
+		b.do(chromedp.Navigate(s.base + "/console/sessions?from=here"))
+		b.inConsole("Sign in to Collab")
+		b.tabTo("Sign in")
+		b.key(kb.Enter)
+		b.shown(button("Sign in"))
+		b.tabTo("Sign in")
+		b.key(kb.Enter)
+		b.inConsole("Sessions")
+		if where := read(b, chromedp.Location()); where != s.base+"/console/sessions?from=here" {
+			t.Errorf("the sign-in leads to %s", where)
+		}
+		b.shown(`//*[@class="badge" and .="This browser"]`)
+		b.tabTo("Skip to the page")
+		b.key(kb.Enter)
+		b.tabTo("End")
+		b.key(kb.Enter)
+		b.do(chromedp.WaitNotPresent(`//button[.="End"][2]`))
+		b.do(chromedp.Focus(chromedp.CSS("a.brand")))
+		b.key(kb.Enter)
+		b.inConsole("Analytical Engines")
+		b.do(chromedp.Focus(chromedp.CSS("button.account")))
+		b.key(kb.Enter)
+		b.tabTo("Sign out everywhere")
+		b.key(kb.Enter)
+		b.inConsole("You are signed out")
+		s.call("GET", "/auth/me", as, nil, http.StatusUnauthorized)
+		b.do(chromedp.Reload())
+		b.inConsole("Sign in to Collab")
+		b.mu.Lock()
+		b.problems = nil // of 401
+		b.mu.Unlock()
+		b.clean(s.base)
+	})
+	t.Run("what fails is said beside it and can be tried again, and an ended session is named", func(t *testing.T) {
+		b := openTab(t)
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.busyOnce("/metering/quota")
+		b.do(chromedp.Reload())
+		b.shown(`//*[@role="alert" and contains(., "Loading today's quota failed") and contains(., "The server is busy") and contains(., "request-1")]`, `//figure`)
+		b.do(chromedp.Click(button("Try again")))
+		b.shown(`//p[contains(., "of 2,000,000 left")]`)
+
+		again := s.signedIn("ada@collab.example", "Analytical Engines", "")
+		s.call("DELETE", "/auth/sessions", bearer(again.Token), nil, http.StatusOK)
+		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(`//a[.="Sessions"]`))
+		b.shown(`//*[@role="alert" and contains(., "Your session has ended")]`)
+		b.do(chromedp.Click(`//a[.="Sign in again"]`), chromedp.WaitVisible(button("Sign in")))
+	})
+}
