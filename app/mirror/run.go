@@ -50,15 +50,15 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 	defer background.Wait()
 	defer cancel(nil)
 	background.Go(func() { m.watch(ctx) })
-	wasPaused := m.IsPaused()
-	background.Go(func() { m.followPauses(ctx, wasPaused) })
+	var paused atomic.Bool // the last round was left out or interrupted
+	background.Go(func() { m.followPauses(ctx, &paused) })
 	background.Go(func() {
 		for m.Wait(ctx, time.Duration(float64(scanEvery)*(0.75+m.Random()/2))) == nil {
 			m.Changed(mirror.Everything())
 		}
 	})
 	m.Changed(mirror.Everything())
-	following, paused := false, false
+	following := false
 	var cleaned time.Time
 	failing, failed := backoff{most: maxBackoff}, backoff{most: maxRetry}
 	var retrying atomic.Bool
@@ -66,14 +66,20 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 		if !m.await(ctx) {
 			return m.ended(ctx)
 		}
-		out, err := m.interruptible(ctx)
+		out, err := Outcome{Paused: true}, error(nil)
+		if !m.IsPaused() {
+			paused.Store(false)
+			out, err = m.interruptible(ctx)
+		}
 		if ctx.Err() != nil {
 			return m.ended(ctx)
 		}
-		if out.Paused && paused {
+		if out.Paused {
+			if !paused.Swap(true) {
+				each(out, nil)
+			}
 			continue
 		}
-		paused = out.Paused
 		each(out, err)
 		switch {
 		case Final(err):
@@ -88,8 +94,6 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 				return m.ended(ctx)
 			}
 			m.Changed(mirror.Scope{})
-			continue
-		case paused:
 			continue
 		case len(out.Failed) == 0 && !out.Retry:
 			failed.last = 0
@@ -174,13 +178,12 @@ func (m *Mirror) watch(ctx context.Context) {
 	}
 }
 
-// followPauses has Run notice when IsPaused no longer returns paused.
-func (m *Mirror) followPauses(ctx context.Context, paused bool) {
+// followPauses has Run notice when IsPaused returns something else than Run goes by.
+func (m *Mirror) followPauses(ctx context.Context, paused *atomic.Bool) {
 	for m.Wait(ctx, pauseInterval) == nil {
-		if now := m.IsPaused(); now != paused {
-			paused = now
+		if now := m.IsPaused(); now != paused.Load() {
 			m.lock.Lock()
-			if paused && m.interrupt != nil {
+			if now && m.interrupt != nil {
 				m.interrupt()
 			}
 			m.lock.Unlock()

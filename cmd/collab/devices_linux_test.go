@@ -258,11 +258,28 @@ func TestWhatIsSavedOnOneDeviceAppearsOnTheOther(t *testing.T) {
 	pausing("resume")
 	until(bob, `"action":"download","path":"meanwhile"`)
 
+	log := bob.command()
+	log.Args = []string{"collab", "sync", "log", bob.dir, "--follow", "--limit", "1"}
+	out, err := log.StdoutPipe()
+	bob.must(errors.Join(err, log.Start()))
+	logged := bufio.NewScanner(out)
+	follow := func(want string) {
+		for logged.Scan() {
+			if strings.HasSuffix(logged.Text(), want) {
+				return
+			}
+		}
+		t.Errorf("the log that is followed has no line %q", want)
+	}
+	follow("\tdown\tdownload\tmeanwhile\t")
+
 	// What the organisation has no room for is held, and other files go on.
 	ann.must(os.WriteFile(ann.path("big"), make([]byte, 2<<20), 0o666))
 	until(ann, `{"path":"big","reason":"The organisation has no room for it: `)
 	ann.must(os.WriteFile(ann.path("small"), nil, 0o666))
 	until(bob, `"action":"download","path":"small"`)
+	follow("\tdown\tdownload\tsmall\t")
+	bob.must(errors.Join(log.Process.Signal(os.Interrupt), log.Wait()))
 }
 
 func TestDevicesAndServersThatAreKilledLoseNothingAndConverge(t *testing.T) {

@@ -623,7 +623,10 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 		s.shown = nil
 	}
 	r, last := s.last, s.last // a round that failed or was not made says nothing of the files
-	r.Time, r.Dir, r.Event, r.Done, r.Paused, r.Late, r.Problem = s.app.now().UTC(), s.dir, "round", o.Done, o.Paused, o.Late, ""
+	r.Time, r.Dir, r.Event, r.Done, r.Paused, r.Problem = s.app.now().UTC(), s.dir, "round", o.Done, o.Paused, ""
+	if !o.Paused {
+		r.Late = o.Late
+	}
 	if err != nil {
 		r.Problem = err.Error()
 	} else if !o.Paused {

@@ -478,21 +478,27 @@ func TestAPauseInterruptsARoundAndLastsUntilItIsOver(t *testing.T) {
 		return false, err
 	}
 	var seen []string
+	resume := func() {
+		r.paused.Store(false)
+		go func() { r.tick <- struct{}{} }()
+	}
 	if err := r.Run(ctx, func(o client.Outcome, err error) {
 		seen = append(seen, fmt.Sprint(o.Paused, o.Done, err))
 		switch {
 		case o.Paused:
 			<-interrupted
 			r.Changed(mirror.Everything()) // which is not followed
-			r.paused.Store(false)
-			go func() { r.tick <- struct{}{} }()
-		case o.Done > 0:
+			resume()
+		case o.Done > 0: // another pause, which is over before the next look
+			r.paused.Store(true)
+			r.Changed(mirror.Everything())
+		default:
 			cancel()
 		}
 	}); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{"true 0 <nil>", "false 1 <nil>"}, seen); diff != "" {
+	if diff := cmp.Diff([]string{"true 0 <nil>", "false 1 <nil>", "true 0 <nil>", "false 0 <nil>"}, seen); diff != "" {
 		t.Error(diff)
 	}
 }
