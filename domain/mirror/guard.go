@@ -18,12 +18,11 @@ type Changes struct {
 // accepted that, empty if they may be. All of it is stopped if the directory does not seem to be
 // the one that was synchronised: even downloads would go to the wrong place.
 func (p Plan) Guard(c Changes) (reason string, all bool) {
+	changes := len(p.Steps)+len(p.Settled) > 0 // what is absent on both sides is not forgotten either
 	switch {
-	case c.Root && (len(p.Steps)+len(p.Settled) > 0 || p.Known == 0): // what is absent on both sides is not forgotten either
+	case c.Root && (changes || p.Known == 0):
 		return "Another directory is in the place of the synchronised one.", true
-	case len(p.Steps) == 0:
-		return "", false
-	case p.Emptied:
+	case p.Emptied && changes:
 		return "The directory is empty, and was not.", true
 	}
 	return p.guardDeletions(c), false

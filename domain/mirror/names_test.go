@@ -70,6 +70,7 @@ func TestGuardsStopDeletions(t *testing.T) {
 	for _, c := range []struct {
 		about                  string
 		deletions, others      int
+		settled                int
 		known, missing         int
 		emptied, root, ignore  bool
 		stopped, stoppedWholly bool
@@ -84,10 +85,11 @@ func TestGuardsStopDeletions(t *testing.T) {
 		{about: "absences of a whole manifest", deletions: 1, known: 9, missing: 1, stopped: true},
 		{about: "other patterns", deletions: 1, known: 9, ignore: true, stopped: true},
 		{about: "an emptied directory", others: 1, known: 2, emptied: true, stopped: true, stoppedWholly: true},
+		{about: "an emptied directory whose files are gone on the server", settled: 2, known: 2, emptied: true, stopped: true, stoppedWholly: true},
 		{about: "another directory", others: 1, known: 9, root: true, stopped: true, stoppedWholly: true},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			p := mirror.Plan{Steps: make([]mirror.Step, c.deletions+c.others), Deletions: c.deletions, Known: c.known, Missing: c.missing, Emptied: c.emptied}
+			p := mirror.Plan{Steps: make([]mirror.Step, c.deletions+c.others), Settled: make([]mirror.Row, c.settled), Deletions: c.deletions, Known: c.known, Missing: c.missing, Emptied: c.emptied}
 			if reason, all := p.Guard(mirror.Changes{Root: c.root, Ignore: c.ignore}); (reason != "") != c.stopped || all != c.stoppedWholly {
 				t.Errorf("the reason is %q, for all steps: %v", reason, all)
 			}

@@ -2,6 +2,7 @@ package mirror_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -32,16 +33,21 @@ type file struct {
 // disk is a virtual disk with the behaviour of some file system. A name of a directory or file is
 // spelled in one way in all paths.
 type disk struct {
-	insensitive bool          // names that differ in case are one
-	decomposing bool          // names are stored in decomposed form
-	grain       time.Duration // of modification times
-	inodes      bool          // files have inodes and times of their change
-	now         func() time.Time
+	insensitive bool             // names that differ in case are one
+	decomposing bool             // names are stored in decomposed form
+	grain       time.Duration    // of modification times
+	inodes      bool             // files have inodes and times of their change
+	now         func() time.Time // by the machine's clock, which can be wrong by skew
+	skew        time.Duration
+	steady      func() time.Time    // by a clock that is right
 	wait        func(time.Duration) // until times show changes
 
 	files       map[string]*file
 	directories map[string]bool
 	staged      map[string]string
+	unsynced    []unsynced // what programs have changed, in order
+	held        string     // the name of a file that another program has open
+	exclusive   bool       // which does not let others read it
 	inode       uint64
 	ticks       int64 // of the inodes' times
 	identity    string
@@ -59,10 +65,79 @@ var (
 )
 
 func newDisk(now func() time.Time) *disk {
-	return &disk{
-		now: now, files: map[string]*file{}, directories: map[string]bool{}, staged: map[string]string{}, identity: "root", inodes: true, grain: 1,
+	d := &disk{
+		steady: now, files: map[string]*file{}, directories: map[string]bool{}, staged: map[string]string{}, identity: "root", inodes: true, grain: 1,
 		wait: func(time.Duration) {}, before: func(string) (bool, error) { return false, nil }, placed: func(string) {},
 	}
+	d.now = func() time.Time { return now().Add(d.skew) }
+	return d
+}
+
+// unsynced is what a name had before a program changed it.
+type unsynced struct {
+	at   time.Time
+	name string
+	was  *file // nil if there was none
+	own  bool  // the client has changed it
+}
+
+// writeback is how long what programs have changed is not on stable storage.
+const writeback = 30 * time.Second
+
+// changes notes that a program changes what a name has.
+func (d *disk) changes(name string) {
+	u := unsynced{at: d.steady(), name: name}
+	if f := d.files[name]; f != nil {
+		was := *f
+		u.was = &was
+	}
+	d.unsynced = append(d.unsynced, u)
+}
+
+// synced notes that what a name has, and what is below it, is on stable storage.
+func (d *disk) synced(name string) {
+	d.unsynced = slices.DeleteFunc(d.unsynced, func(u unsynced) bool { return u.name == name || strings.HasPrefix(u.name, name+"/") })
+}
+
+// stop is a power failure: what was changed since a time not longer ago than writeback is
+// undone or, with torn, files that were written in place are empty. It returns the contents that programs
+// gave the names.
+func (d *disk) stop(ago time.Duration, torn bool) (before []string) {
+	for _, u := range slices.Backward(d.unsynced) {
+		f := d.files[u.name]
+		if d.steady().Sub(u.at) >= min(ago, writeback) {
+			break
+		}
+		if u.was != nil {
+			before = append(before, u.was.content)
+		}
+		if f != nil && !u.own {
+			before = append(before, f.content)
+		}
+		if torn && u.was != nil && f != nil && u.was.inode == f.inode {
+			f.content = ""
+			continue
+		}
+		delete(d.files, u.name)
+		if _, taken := find(d, d.directories, u.name); u.was != nil && !taken && d.mkdir(u.name) == nil {
+			d.files[u.name] = u.was
+		}
+	}
+	for name, content := range d.staged {
+		if d.staged[name] = strings.Repeat("?", len(content)); !torn {
+			delete(d.staged, name)
+		}
+	}
+	d.unsynced = nil
+	return before
+}
+
+// busy returns an error if another program has the file of a name open, or one below it.
+func (d *disk) busy(name string) error {
+	if d.held == name || strings.HasPrefix(d.held, name+"/") {
+		return fault.New(fault.Unavailable, "%s is open in another program", name)
+	}
+	return nil
 }
 
 func checksum(content string) string {
@@ -174,9 +249,9 @@ func (d *disk) facts(f *file) mirror.Facts {
 	return facts
 }
 
-// show waits until the times of a file show every later change.
+// show waits until the times of a file show every later change, unless they are in the future.
 func (d *disk) show(f *file) {
-	if !d.inodes && d.now().UnixNano()-f.changed < int64(d.grain) {
+	if since := d.now().UnixNano() - f.changed; !d.inodes && since < int64(d.grain) && since >= 0 {
 		d.wait(d.grain)
 	}
 }
@@ -200,6 +275,7 @@ func (d *disk) current(e mirror.Entry) (*file, error) {
 // write is what a program does.
 func (d *disk) write(p, content string) bool {
 	if name, ok := find(d, d.files, p); ok {
+		d.changes(name)
 		d.touch(d.files[name], content)
 		return true
 	}
@@ -207,11 +283,19 @@ func (d *disk) write(p, content string) bool {
 	if _, ok := find(d, d.directories, name); ok || d.mkdir(name) != nil {
 		return false
 	}
+	d.changes(name)
 	d.inode++
 	f := &file{inode: d.inode}
 	d.touch(f, content)
 	d.files[name] = f
 	return true
+}
+
+// remove is what a program does.
+func (d *disk) remove(name string) {
+	d.changes(name)
+	delete(d.files, name)
+	d.prune(name)
 }
 
 // move is what a program does; it takes files as well as directories.
@@ -231,6 +315,8 @@ func (d *disk) move(from, to string) bool {
 		return false
 	}
 	if isFile {
+		d.changes(from)
+		d.changes(name)
 		delete(d.files, from)
 		d.files[name] = f
 		d.ticks++
@@ -239,6 +325,8 @@ func (d *disk) move(from, to string) bool {
 	}
 	for below, f := range maps.Clone(d.files) {
 		if rest, ok := strings.CutPrefix(below, from+"/"); ok {
+			d.changes(below)
+			d.changes(name + "/" + rest)
 			delete(d.files, below)
 			d.files[name+"/"+rest] = f
 		}
@@ -319,9 +407,12 @@ func (d *disk) Scan(ctx context.Context, scope mirror.Scope, known func(string) 
 			continue
 		}
 		facts, sum, ok := known(name)
-		if e.Checksum = sum; !ok || facts != e.Facts {
+		if e.Checksum = sum; !ok || facts != e.Facts || d.now().UnixNano() < f.changed {
 			d.show(f)
 			e.Checksum = checksum(f.content)
+		}
+		if d.exclusive && d.busy(name) != nil {
+			e.Kind = mirror.Unreadable
 		}
 		if err := each(e); err != nil {
 			return err
@@ -354,6 +445,9 @@ func (d *disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
 		return nil, err
 	}
 	f, err := d.current(e)
+	if err == nil && d.exclusive {
+		err = d.busy(e.Name)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -407,8 +501,9 @@ func (d *disk) place(name, p string, target *mirror.Entry) (mirror.Entry, error)
 	}
 	to := d.target(p)
 	if target != nil {
-		if _, err := d.current(*target); err != nil {
-			return mirror.Entry{}, err
+		_, changed := d.current(*target)
+		if changed = cmp.Or(changed, d.busy(target.Name)); changed != nil {
+			return mirror.Entry{}, changed
 		}
 		delete(d.files, target.Name)
 		to = target.Name
@@ -430,6 +525,7 @@ func (d *disk) place(name, p string, target *mirror.Entry) (mirror.Entry, error)
 	f := &file{inode: d.inode}
 	d.touch(f, content)
 	d.files[to] = f
+	d.synced(to)
 	d.show(f)
 	delete(d.staged, name)
 	d.placed(content)
@@ -448,9 +544,14 @@ func (d *disk) Rename(_ context.Context, e mirror.Entry, p string) (mirror.Entry
 	} else if !d.directories[e.Name] {
 		return mirror.Entry{}, fault.Missing("Directory")
 	}
+	if err := d.busy(e.Name); err != nil {
+		return mirror.Entry{}, err
+	}
 	if !d.move(e.Name, p) {
 		return mirror.Entry{}, fault.New(fault.Conflict, "%s is taken", p)
 	}
+	d.synced(e.Name)
+	d.synced(d.target(p))
 	if to := d.target(p); e.Kind == mirror.File {
 		now := d.entry(to)
 		now.Checksum = e.Checksum
@@ -465,10 +566,12 @@ func (d *disk) Trash(_ context.Context, e mirror.Entry) error {
 	if err != nil && !half {
 		return err
 	}
-	if _, changed := d.current(e); changed != nil {
+	_, changed := d.current(e)
+	if changed = cmp.Or(changed, d.busy(e.Name)); changed != nil {
 		return changed
 	}
 	delete(d.files, e.Name)
+	d.synced(e.Name)
 	d.prune(e.Name)
 	return err
 }

@@ -3,6 +3,7 @@ package mirror_test
 import (
 	"context"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -78,7 +79,87 @@ var mutations = map[string]func(*client.Options){
 	"an upload to a path that is taken replaces what is there": func(o *client.Options) {
 		o.RemoteWriter = replacing{o.RemoteWriter, o.Remote.(*remote).server}
 	},
-	"the cursor is stored without the records": func(o *client.Options) { o.State = cursorState{o.State} },
+	"the cursor is stored without the records":      func(o *client.Options) { o.State = cursorState{o.State} },
+	"what was agreed is forgotten at each start":    func(o *client.Options) { o.State = forgetful{o.State} },
+	"errors of the disk are taken for success":      func(o *client.Options) { o.DiskWriter = successful{o.DiskWriter} },
+	"downloads are stored before they are durable":  func(o *client.Options) { o.DiskWriter = unsyncedDisk{o.DiskWriter, o.DiskWriter.(*disk)} },
+	"a file with an older time counts as unchanged": func(o *client.Options) { o.Disk = newerDisk{o.Disk} },
+	"equal edits of both sides are a conflict": func(o *client.Options) {
+		o.Plan = func(in mirror.Input) mirror.Plan {
+			in.Rows = maps.Clone(in.Rows)
+			was := map[string]*mirror.Record{}
+			for key, r := range in.Rows {
+				if r.Local != nil && r.Remote != nil && r.Local.Checksum == r.Remote.Checksum && (r.Synced == nil || r.Synced.Checksum != r.Local.Checksum) {
+					was[key] = r.Remote
+					other := *r.Remote
+					other.Checksum = "another"
+					r.Remote = &other
+					in.Rows[key] = r
+				}
+			}
+			p := mirror.MakePlan(in)
+			for i, s := range p.Steps {
+				if r := was[s.Row.Key]; r != nil {
+					p.Steps[i].Row.Remote = r
+				}
+			}
+			return p
+		}
+	},
+}
+
+// forgetful is a state whose rows say nothing of agreements.
+type forgetful struct{ ports.MirrorState }
+
+func (s forgetful) Rows(ctx context.Context, each func(mirror.Row) error) error {
+	return s.MirrorState.Rows(ctx, func(r mirror.Row) error {
+		r.Synced = nil
+		return each(r)
+	})
+}
+
+type successful struct{ ports.DiskWriter }
+
+func (d successful) Rename(ctx context.Context, e mirror.Entry, path string) (mirror.Entry, error) {
+	moved, err := d.DiskWriter.Rename(ctx, e, path)
+	if fault.Is(err, fault.Unavailable) {
+		return e, nil
+	}
+	return moved, err
+}
+
+func (d successful) Trash(ctx context.Context, e mirror.Entry) error {
+	if err := d.DiskWriter.Trash(ctx, e); !fault.Is(err, fault.Unavailable) {
+		return err
+	}
+	return nil
+}
+
+type unsyncedDisk struct {
+	ports.DiskWriter
+	disk *disk
+}
+
+func (d unsyncedDisk) Place(ctx context.Context, contents ...mirror.Placement) (placed []mirror.Placed) {
+	for _, c := range contents {
+		one := d.DiskWriter.Place(ctx, c)
+		if e := one[0].Entry; one[0].Err == nil {
+			d.disk.unsynced = append(d.disk.unsynced, unsynced{at: d.disk.steady(), name: e.Name, own: true})
+		}
+		placed = append(placed, one...)
+	}
+	return placed
+}
+
+type newerDisk struct{ ports.Disk }
+
+func (d newerDisk) Scan(ctx context.Context, scope mirror.Scope, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
+	return d.Disk.Scan(ctx, scope, known, func(e mirror.Entry) error {
+		if facts, sum, ok := known(e.Name); ok && e.Facts.ModTime < facts.ModTime {
+			e.Checksum = sum
+		}
+		return each(e)
+	})
 }
 
 type blindDisk struct {

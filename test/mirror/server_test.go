@@ -32,6 +32,7 @@ type remote struct {
 	before func(call string) (lost bool, err error)
 	// delay gets changes whose answers are lost, to make them later; they are made at once if it is nil.
 	delay    func(change func())
+	uploads  func(checksum string) // is called before an upload; nil for nobody
 	requests atomic.Int64
 }
 
@@ -188,11 +189,18 @@ func change[T any](r *remote, call string, do func(lost bool) (T, error)) (T, er
 	return made, err
 }
 
+func (r *remote) uploading(checksum string) {
+	if r.uploads != nil {
+		r.uploads(checksum)
+	}
+}
+
 func (r *remote) Create(ctx context.Context, path, checksum string, size int64, content io.Reader) (mirror.Record, error) {
 	received, err := io.ReadAll(content)
 	if err != nil {
 		return mirror.Record{}, err
 	}
+	r.uploading(checksum)
 	return change(r, "create", func(bool) (mirror.Record, error) {
 		return r.create(ctx, path, bytes.NewReader(received), size, checksum)
 	})
@@ -203,6 +211,7 @@ func (r *remote) Replace(ctx context.Context, of mirror.Record, checksum string,
 	if err != nil {
 		return mirror.Record{}, err
 	}
+	r.uploading(checksum)
 	return change(r, "replace", func(bool) (mirror.Record, error) {
 		return r.replace(ctx, of, bytes.NewReader(received), size, checksum)
 	})
@@ -229,6 +238,9 @@ func (r *remote) MoveDirectory(ctx context.Context, from, to string) error {
 }
 
 func (r *remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Result, error) {
+	for _, w := range writes {
+		r.uploading(w.Checksum)
+	}
 	return change(r, "batch", func(lost bool) (results []mirror.Result, err error) {
 		for i, w := range writes {
 			if lost && i > len(writes)/2 {

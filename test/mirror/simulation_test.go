@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -39,6 +40,7 @@ var kinds = []struct {
 }{
 	{"write", 22}, {"remove", 7}, {"rename", 8}, {"round", 30}, {"meanwhile", 7}, {"kill", 7}, {"lose", 6}, {"fail", 3}, {"storm", 3},
 	{"server writes", 8}, {"server deletes", 3}, {"server moves", 3}, {"hours", 3}, {"weeks", 2}, {"restore", 1}, {"unmount", 2}, {"forbid", 1},
+	{"late", 4}, {"power", 4}, {"hold", 3}, {"clock", 2}, {"equal", 1},
 }
 
 // plan of a case: how many devices, of which behaviour, and what happens.
@@ -65,7 +67,7 @@ func newScenario(seed uint64) scenario {
 				if calm && slices.Contains(faulty, o.kind) {
 					o.kind = "round"
 				}
-				if s.single && (strings.HasPrefix(o.kind, "server") || slices.Contains([]string{"restore", "kill", "weeks"}, o.kind)) {
+				if s.single && (strings.HasPrefix(o.kind, "server") || slices.Contains([]string{"restore", "weeks"}, o.kind)) {
 					o.kind = "round"
 				}
 				if s.single && slices.Contains([]string{"write", "remove", "rename", "meanwhile"}, o.kind) {
@@ -79,7 +81,7 @@ func newScenario(seed uint64) scenario {
 	return s
 }
 
-var faulty = []string{"kill", "lose", "fail", "storm", "restore", "unmount", "forbid", "weeks"}
+var faulty = []string{"kill", "lose", "fail", "storm", "restore", "unmount", "forbid", "weeks", "late", "power", "hold", "clock"}
 
 var paths = []string{"a", "A", "b.txt", "caf\u00e9", "d", "d/x", "D/y", "d/e/x", "d/e/y", "e", "e/x", "e/b.txt", "f/x", "f/y", "f/z", "f.txt"}
 
@@ -101,7 +103,19 @@ type device struct {
 	refuses int   // requests that are refused with 429
 	forbids int   // changes that are refused with 403
 	losing  []int // which of the next changes lose their answers: they count down
+	late    int   // after how many calls changes whose answers are lost are made
 	failing int
+	// unstored are the contents, by checksum, that were sent or received and are not stored as agreed.
+	unstored map[string]bool
+}
+
+// Now is the device's time.
+func (d *device) Now() time.Time { return d.disk.now() }
+
+// pending is a change of the server that is made after so many calls.
+type pending struct {
+	after int
+	make  func()
 }
 
 // world is a running case.
@@ -113,8 +127,11 @@ type world struct {
 	random   *rand.Rand
 	contents int
 	ledger   map[string]string // by content: empty, or why it may be gone
-	moved    map[string]bool   // contents that somebody moved
-	faulty   bool
+	back     map[string]bool   // contents that may come back: somebody moved them
+	excused  map[string]bool   // contents, by checksum, that were unstored when a process was killed
+	restored bool              // the server was
+	calls    int
+	pending  []pending
 	trace    []string
 	err      error
 	mutate   func(*client.Options)
@@ -144,7 +161,12 @@ func (w *world) content() string {
 }
 
 // gone says that a content may be nowhere, as somebody has knowingly replaced or removed it.
-func (w *world) gone(c, why string) { w.ledger[c] = why }
+func (w *world) gone(c, why string) {
+	w.ledger[c] = why
+	for _, d := range w.devices { // who does not know that both sides have had it uploads it again
+		w.back[c] = w.back[c] || d.unstored[checksum(c)]
+	}
+}
 
 func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*world, error) {
 	core, err := harness.NewDeployment(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
@@ -156,10 +178,11 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 		return nil, err
 	}
 	w := &world{
-		t: ctx, s: s, server: &server{core: core, actor: actor}, random: rand.New(rand.NewPCG(s.seed, 11)), ledger: map[string]string{}, moved: map[string]bool{}, mutate: mutate,
+		t: ctx, s: s, server: &server{core: core, actor: actor}, random: rand.New(rand.NewPCG(s.seed, 11)), ledger: map[string]string{}, back: map[string]bool{}, excused: map[string]bool{}, mutate: mutate,
 	}
+	w.ledger[""], w.back[""] = "what a power failure leaves of a file", true
 	for i := range s.devices {
-		d := &device{name: fmt.Sprintf("device%d", i), disk: newDisk(w.now), state: newState(), at: map[int]func() (bool, error){}}
+		d := &device{name: fmt.Sprintf("device%d", i), disk: newDisk(w.now), state: newState(), at: map[int]func() (bool, error){}, unstored: map[string]bool{}}
 		switch (int(s.seed) + i) % 4 {
 		case 1:
 			d.disk.insensitive = true
@@ -170,7 +193,23 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 		}
 		d.disk.wait = func(d time.Duration) { core.Clock.Advance(d) }
 		d.remote = &remote{server: w.server, batches: []int{0, 4}[(int(s.seed)+i)/2%2]}
+		d.remote.uploads = func(checksum string) { d.unstored[checksum] = true }
+		d.remote.delay = func(change func()) {
+			if d.late == 0 {
+				change()
+				return
+			}
+			w.pending = append(w.pending, pending{w.calls + d.late, change})
+		}
+		d.state.stored = func(rows []mirror.Row) {
+			for _, r := range rows {
+				if r.Synced != nil {
+					delete(d.unstored, r.Synced.Checksum)
+				}
+			}
+		}
 		d.disk.placed = func(content string) {
+			d.unstored[checksum(content)] = true
 			if _, known := w.ledger[content]; !known {
 				w.failf("%s: a file has the content %q, which nobody wrote", d.name, content)
 			}
@@ -181,6 +220,8 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 				return false, errKilled
 			}
 			d.calls++
+			w.calls++
+			w.settle(func(p pending) bool { return p.after <= w.calls })
 			w.log("%s %d %s", d.name, d.calls, call)
 			if fn := d.at[d.calls]; fn != nil {
 				return fn()
@@ -228,8 +269,9 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 // start starts the client of a device.
 func (w *world) start(d *device) {
 	d.killed = false
+	w.excuse(d)
 	o := client.Options{
-		Disk: d.disk, DiskWriter: d.disk, State: d.state, Remote: d.remote, RemoteWriter: d.remote, Clock: w.server.core.Clock,
+		Disk: d.disk, DiskWriter: d.disk, State: d.state, Remote: d.remote, RemoteWriter: d.remote, Clock: d,
 		Binding: mirror.Binding{Server: "https://collab.invalid", Place: "shared"}, Device: d.name, Workers: 1,
 	}
 	if w.mutate != nil {
@@ -237,6 +279,41 @@ func (w *world) start(d *device) {
 	}
 	d.client = client.New(o)
 	d.client.Changed(mirror.Everything())
+}
+
+// excuse excuses the contents of which a device no longer knows that both sides have them.
+func (w *world) excuse(d *device) {
+	maps.Copy(w.excused, d.unstored)
+	clear(d.unstored)
+}
+
+// settle makes pending changes of the server.
+func (w *world) settle(due func(pending) bool) {
+	for _, p := range w.pending {
+		if due(p) {
+			p.make()
+		}
+	}
+	w.pending = slices.DeleteFunc(w.pending, due)
+}
+
+// calm ends all faults that last.
+func (w *world) calm() {
+	w.settle(func(pending) bool { return true })
+	for _, d := range w.devices {
+		d.refuses, d.forbids, d.losing, d.late, d.failing, d.disk.held = 0, 0, nil, 0, 0, ""
+		// A file that was written while one was downloaded whose name differs in case alone is held
+		// until its user renames it.
+		keys := map[string]bool{}
+		for _, name := range d.names() {
+			if keys[mirror.KeyOf(name)] {
+				w.log("%s renames %s", d.name, name)
+				d.disk.files[name+" 2"] = d.disk.files[name]
+				delete(d.disk.files, name)
+			}
+			keys[mirror.KeyOf(name)] = true
+		}
+	}
 }
 
 // round has a client do a round.
@@ -271,6 +348,15 @@ func (d *device) file(p string) *file {
 	return nil
 }
 
+// contents returns what is in the files of a device.
+func (d *device) contents() map[string]bool {
+	all := map[string]bool{}
+	for _, f := range d.disk.files {
+		all[f.content] = true
+	}
+	return all
+}
+
 // records returns the files of the server in the order of their paths.
 func (w *world) records() (all []mirror.Record) {
 	if _, err := w.server.list(w.t, func(r mirror.Record) error {
@@ -296,6 +382,25 @@ func (w *world) stored(r mirror.Record) string {
 
 func pick[T any](from []T, n int) T { return from[n%len(from)] }
 
+// writable returns the name by which a person writes to a path. ok is false if a directory is there, or
+// a file where a directory is needed.
+func (w *world) writable(d *device, p string) (name string, ok bool) {
+	for name := range d.disk.files { // twins are held, and tested elsewhere
+		if mirror.KeyOf(name) == mirror.KeyOf(p) {
+			p = name
+		}
+		if strings.HasPrefix(mirror.KeyOf(p), mirror.KeyOf(name)+"/") {
+			return "", false
+		}
+	}
+	for name := range d.disk.directories {
+		if mirror.KeyOf(name) == mirror.KeyOf(p) {
+			return "", false
+		}
+	}
+	return p, true
+}
+
 // user does what a person does on a device.
 func (w *world) user(d *device, o op) {
 	names := d.names()
@@ -305,18 +410,9 @@ func (w *world) user(d *device, o op) {
 		if o.b%4 == 0 && len(names) > 0 {
 			p = pick(names, o.a)
 		}
-		for name := range d.disk.files { // twins are held, and tested elsewhere
-			if mirror.KeyOf(name) == mirror.KeyOf(p) {
-				p = name
-			}
-			if strings.HasPrefix(mirror.KeyOf(p), mirror.KeyOf(name)+"/") {
-				return
-			}
-		}
-		for name := range d.disk.directories {
-			if mirror.KeyOf(name) == mirror.KeyOf(p) {
-				return
-			}
+		p, ok := w.writable(d, p)
+		if !ok {
+			return
 		}
 		if f := d.disk.files[p]; f != nil {
 			w.gone(f.content, "overwritten on "+d.name)
@@ -328,14 +424,19 @@ func (w *world) user(d *device, o op) {
 		w.log("%s writes %q to %s", d.name, c, p)
 	case o.kind == "remove":
 		p := pick(names, o.a)
+		if d.disk.busy(p) != nil {
+			return
+		}
 		w.gone(d.disk.files[p].content, "removed on "+d.name)
-		delete(d.disk.files, p)
-		d.disk.prune(p)
+		d.disk.remove(p)
 		w.log("%s removes %s", d.name, p)
 	case o.kind == "rename":
 		from, to := pick(names, o.a), pick(paths, o.b)
 		if o.call%3 == 0 && strings.Contains(from, "/") { // a directory
 			from, to = from[:strings.LastIndexByte(from, '/')], []string{"g", "d", "D", "f", "F", "d/h"}[o.b%6]
+		}
+		if d.disk.busy(from) != nil {
+			return
 		}
 		for _, name := range names {
 			if mirror.KeyOf(name) == mirror.KeyOf(to) && name != from || strings.HasPrefix(mirror.KeyOf(to), mirror.KeyOf(name)+"/") {
@@ -349,7 +450,7 @@ func (w *world) user(d *device, o op) {
 		}
 		for _, name := range names {
 			if name == from || strings.HasPrefix(name, from+"/") {
-				w.moved[d.disk.files[name].content] = true
+				w.back[d.disk.files[name].content] = true
 			}
 		}
 		ok := d.disk.move(from, to)
@@ -362,7 +463,6 @@ func (w *world) user(d *device, o op) {
 func (w *world) do(o op) {
 	d := w.devices[o.device%len(w.devices)]
 	w.server.core.Clock.Advance(time.Duration(o.call*40) * time.Millisecond)
-	w.faulty = w.faulty || slices.Contains(faulty, o.kind)
 	switch o.kind {
 	case "write", "remove", "rename":
 		w.user(d, o)
@@ -395,6 +495,41 @@ func (w *world) do(o op) {
 			return o.a%2 == 0, errKilled
 		}
 		_, _ = w.round(d)
+	case "power":
+		if o.b%2 == 0 {
+			d.at[1+o.call%25] = func() (bool, error) {
+				d.killed = true
+				return o.a%2 == 0, errKilled
+			}
+			_, _ = w.round(d)
+		}
+		w.log("%s loses its power", d.name)
+		before := d.disk.stop(time.Duration(o.a%40)*time.Second, o.a%3 == 0)
+		after := d.contents()
+		for _, c := range before {
+			if w.back[c] = true; !after[c] {
+				w.gone(c, "lost in a power failure")
+			}
+		}
+		w.start(d)
+	case "hold":
+		if names := d.names(); d.disk.held == "" && len(names) > 0 {
+			d.disk.held, d.disk.exclusive = pick(names, o.a), o.b%2 == 0
+			w.log("%s holds %s", d.name, d.disk.held)
+		} else {
+			d.disk.held = ""
+		}
+		_, _ = w.round(d)
+	case "clock":
+		w.excuse(d)
+		d.disk.skew = time.Duration(o.a-1<<15) * 997 * time.Second // up to a year
+		w.log("%s's clock is wrong by %s", d.name, d.disk.skew)
+	case "equal":
+		w.equalEdits(o)
+	case "late":
+		d.losing, d.late = append(d.losing, 1+o.call%5), 1+o.a%40
+		_, _ = w.round(d)
+		d.late = 0
 	case "lose":
 		d.losing = append(d.losing, 1+o.call%5)
 		_, _ = w.round(d)
@@ -410,11 +545,13 @@ func (w *world) do(o op) {
 	case "hours":
 		w.server.core.Clock.Advance(time.Duration(o.a%20) * time.Hour)
 	case "weeks":
+		w.settle(func(pending) bool { return true })
 		w.server.core.Clock.Advance(harness.Retention + 24*time.Hour)
 		if err := w.server.core.Upkeep.Run(w.t); err != nil {
 			w.failf("upkeep: %v", err)
 		}
 	case "unmount":
+		w.settle(func(pending) bool { return true })
 		known := 0
 		for _, r := range d.state.rows {
 			if r.Synced != nil {
@@ -436,7 +573,9 @@ func (w *world) do(o op) {
 		}
 		d.disk.files, d.disk.directories, d.disk.identity = files, directories, "root"
 	case "restore": // the server's data are those of a copy that lacks a file
+		w.settle(func(pending) bool { return true })
 		w.server.epoch++
+		w.restored = true
 		if all := w.records(); len(all) > 0 {
 			r := pick(all, o.a)
 			c := w.stored(r)
@@ -473,9 +612,62 @@ func (w *world) do(o op) {
 	case "server moves":
 		if all := w.records(); len(all) > 0 {
 			r := pick(all, o.a)
-			w.moved[w.stored(r)] = true
+			w.back[w.stored(r)] = true
 			_, err := w.server.move(w.t, r, pick(paths, o.b))
 			w.log("the server moves %s to %s: %v", r.Path, pick(paths, o.b), err)
+		}
+	}
+}
+
+// equalEdits has all devices, when they agree on a file, make the same edit of it. Each then does a
+// round, some without an answer. No device may take another's edit for a rival of its own.
+func (w *world) equalEdits(o op) {
+	rounds := func() {
+		for i := range w.devices {
+			_, _ = w.round(pick(w.devices, i+o.b))
+		}
+	}
+	w.calm()
+	rounds()
+	rounds()
+	p := pick(paths, o.a)
+	there := ""
+	for _, r := range w.records() {
+		if mirror.KeyOf(r.Path) == mirror.KeyOf(p) {
+			there = r.Checksum
+		}
+	}
+	names := make([]string, len(w.devices))
+	for i, d := range w.devices {
+		here, ok := "", false
+		if names[i], ok = w.writable(d, p); !ok {
+			return
+		}
+		if f := d.file(p); f != nil {
+			here = checksum(f.content)
+		}
+		if here != there {
+			return
+		}
+	}
+	c := w.content()
+	w.log("all write %q to %s", c, p)
+	for i, d := range w.devices {
+		if f := d.disk.files[names[i]]; f != nil {
+			w.gone(f.content, "overwritten on "+d.name)
+		}
+		d.disk.write(names[i], c)
+	}
+	d := pick(w.devices, o.call)
+	d.losing = []int{1}
+	rounds()
+	w.calm()
+	rounds()
+	for _, d := range w.devices {
+		for _, name := range d.names() {
+			if mirror.IsConflict(norm.NFC.String(name)) && strings.Contains(name, checksum(c)[:6]) {
+				w.failf("%s has the conflict copy %s of equal edits", d.name, name)
+			}
 		}
 	}
 }
@@ -503,20 +695,7 @@ func (w *world) serverReplaces(r mirror.Record) {
 // quiet ends all faults, lets every client work until none has anything to do, and checks the
 // invariants.
 func (w *world) quiet() {
-	for _, d := range w.devices {
-		d.refuses, d.forbids, d.losing, d.failing = 0, 0, nil, 0
-		// A file that was written while one was downloaded whose name differs in case alone is held
-		// until its user renames it.
-		keys := map[string]bool{}
-		for _, name := range d.names() {
-			if keys[mirror.KeyOf(name)] {
-				w.log("%s renames %s", d.name, name)
-				d.disk.files[name+" 2"] = d.disk.files[name]
-				delete(d.disk.files, name)
-			}
-			keys[mirror.KeyOf(name)] = true
-		}
-	}
+	w.calm()
 	const most = 14
 	for pass := 1; ; pass++ {
 		w.server.core.Clock.Advance(10 * time.Second)
@@ -542,9 +721,15 @@ func (w *world) quiet() {
 			return
 		}
 	}
-	there := map[string]string{}
+	there, copies := map[string]string{}, 0
 	for _, r := range w.records() {
 		there[mirror.KeyOf(r.Path)] = r.Checksum
+		if mirror.IsConflict(r.Path) {
+			copies++
+		}
+	}
+	if w.s.single && copies > len(w.excused) {
+		w.failf("%d conflict copies, and one device alone has written, with %d contents of which it does not know that both sides have them", copies, len(w.excused))
 	}
 	kept := map[string]bool{}
 	for _, sum := range there {
@@ -561,9 +746,6 @@ func (w *world) quiet() {
 		for name, f := range d.disk.files {
 			here[mirror.KeyOf(name)] = checksum(f.content)
 			kept[checksum(f.content)], present[f.content] = true, true
-			if w.s.single && mirror.IsConflict(norm.NFC.String(name)) {
-				w.failf("%s has the conflict copy %s, and one device alone has written", d.name, name)
-			}
 		}
 		if diff := cmp.Diff(there, here); diff != "" {
 			w.failf("%s (-server +directory):\n%s", d.name, diff)
@@ -573,7 +755,7 @@ func (w *world) quiet() {
 		if why == "" && !kept[checksum(c)] {
 			w.failf("%q is lost", c)
 		}
-		if (strings.HasPrefix(why, "removed") || strings.HasPrefix(why, "deleted")) && present[c] && !w.moved[c] && !w.faulty {
+		if (strings.HasPrefix(why, "removed") || strings.HasPrefix(why, "deleted")) && present[c] && !w.back[c] && !w.excused[checksum(c)] && !w.restored {
 			w.failf("%q is back, which was %s", c, why)
 		}
 	}

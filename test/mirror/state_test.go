@@ -19,6 +19,7 @@ type state struct {
 	rows    map[string]mirror.Row
 	cursor  object.Cursor
 	writes  int
+	stored  func(rows []mirror.Row) // is called with rows that are stored; nil for nobody
 	before  func(call string) (half bool, err error)
 }
 
@@ -72,6 +73,9 @@ func (s *state) Put(_ context.Context, rows []mirror.Row, cursor *object.Cursor)
 	}
 	if cursor != nil {
 		s.cursor = *cursor
+	}
+	if s.stored != nil {
+		s.stored(rows)
 	}
 	return err
 }
