@@ -29,6 +29,9 @@ type Disk interface {
 	// Open returns the content of a file with the facts of e. Conflict if the file has other
 	// facts when it is opened, or, in the place of io.EOF, when all of it was read.
 	Open(ctx context.Context, e mirror.Entry) (io.ReadCloser, error)
+	// Sync puts the present contents and the names of files, which programs have written, on
+	// stable storage. It ignores those that are gone.
+	Sync(ctx context.Context, files ...mirror.Entry) error
 }
 
 // DiskWriter changes the directory that Disk reads. What a method did is on stable storage when

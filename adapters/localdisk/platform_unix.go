@@ -16,6 +16,11 @@ import (
 // nonBlocking opens a pipe that took the place of a file without waiting for its other end.
 const nonBlocking = unix.O_NONBLOCK
 
+// forSync opens a file to sync it.
+const forSync = os.O_RDONLY | nonBlocking
+
+func syncFile(f *os.File) error { return syncDirectory(f) }
+
 // syncDirectory makes the names in a directory durable, on file systems that can.
 func syncDirectory(f *os.File) error {
 	if err := f.Sync(); !isUnsupported(err) {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"syscall"
 	"time"
 
@@ -193,6 +194,36 @@ func (d *Disk) syncAll(n int, one func(i int) error) (err error) {
 		err = errors.Join(err, one(i))
 	}
 	return err
+}
+
+// writeback is how long after a change at most the system makes it durable by itself.
+const writeback = 2 * time.Minute
+
+// Sync implements ports.Disk. It leaves out files that were not changed lately.
+func (d *Disk) Sync(_ context.Context, files ...mirror.Entry) error {
+	files = slices.DeleteFunc(slices.Clone(files), func(e mirror.Entry) bool { return d.sinceChange(e.Facts) > writeback })
+	return failed(d.syncAll(len(files), func(i int) error {
+		err := d.syncNamed(files[i].Name)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) {
+			return nil // gone, or no program can be writing it
+		}
+		return err
+	}), "What programs have written cannot be made durable")
+}
+
+// syncNamed makes a file and its name durable.
+func (d *Disk) syncNamed(name string) error {
+	parent, name := split(name)
+	at, err := d.top.open(parent)
+	if err != nil {
+		return err
+	}
+	defer discard(at.root)
+	f, err := at.root.OpenFile(name, forSync, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(syncFile(f), f.Close(), at.sync())
 }
 
 // syncStaged makes staged content durable. It ignores that there is none.

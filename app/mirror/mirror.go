@@ -122,10 +122,10 @@ const lateness = 10 * time.Minute
 
 // unanswered is an upload or a move whose answer has not come, so it may have been made or may still be.
 type unanswered struct {
-	id      id.Object // empty if the object is new
-	version int64     // of the object if the change was made
-	name    string    // the path that the file had in the directory
-	read    time.Time // when the server was first read afterwards; zero if it was not
+	id      id.Object    // empty if the object is new
+	version int64        // of the object if the change was made
+	file    mirror.Entry // in the directory
+	read    time.Time    // when the server was first read afterwards; zero if it was not
 }
 
 // New returns a mirror. It does nothing yet.
@@ -241,7 +241,7 @@ func (m *Mirror) sending(s mirror.Step) {
 	if s.Action == mirror.Move {
 		to = s.To
 	}
-	u := unanswered{version: 1, name: to.Local.Path}
+	u := unanswered{version: 1, file: *to.Local}
 	if r := s.Row.Remote; r != nil {
 		u.id, u.version = r.ID, r.Version+1
 	}
@@ -463,6 +463,7 @@ func (m *Mirror) read(ctx context.Context) error {
 			changed[key] = r
 		}
 	}
+	var made []mirror.Entry
 	for _, record := range records {
 		if record.Deleted {
 			continue
@@ -470,13 +471,19 @@ func (m *Mirror) read(ctx context.Context) error {
 		r := row(mirror.KeyOf(record.Path))
 		r.Remote, r.Missing = &record, false
 		if u, own := m.made(record); own { // what the directory has now came after it
-			synced := mirror.Synced{ID: record.ID, Version: record.Version, Checksum: record.Checksum, Path: record.Path, Name: u.name}
+			synced := mirror.Synced{ID: record.ID, Version: record.Version, Checksum: record.Checksum, Path: record.Path, Name: u.file.Path}
+			made = append(made, u.file)
 			if r.Synced != nil {
 				synced.Path, synced.Name = r.Synced.Path, r.Synced.Name
 			}
 			r.Synced = &synced
 		}
 		changed[r.Key] = r
+	}
+	if len(made) > 0 {
+		if err := m.Disk.Sync(ctx, made...); err != nil {
+			return err
+		}
 	}
 	m.expire()
 	maps.DeleteFunc(changed, func(key string, r mirror.Row) bool { return same(r, m.rows[key]) })

@@ -250,8 +250,22 @@ func (r *round) hold(s mirror.Step) bool {
 func (r *round) settle(ctx context.Context, in mirror.Input, settled []mirror.Row) error {
 	rows := slices.Clone(settled)
 	listed := map[string]bool{}
+	var written []mirror.Entry
+	fresh := func(row mirror.Row) bool { // the content or the name was not agreed on before
+		was := r.rows[row.Key].Synced
+		return row.Local != nil && (was == nil || was.Checksum != row.Local.Checksum || was.Name != row.Local.Path)
+	}
 	for _, row := range rows {
 		listed[row.Key] = true
+		if fresh(row) {
+			written = append(written, *row.Local)
+		}
+	}
+	if len(written) > 0 {
+		if err := r.Disk.Sync(ctx, written...); err != nil {
+			rows = slices.DeleteFunc(rows, fresh)
+			r.Failed = append(r.Failed, mirror.Held{Path: written[0].Path, Reason: err.Error()})
+		}
 	}
 	for key, was := range r.rows {
 		now := in.Rows[key].Local

@@ -62,7 +62,7 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 		if err != nil {
 			return remoteError{err}
 		}
-		return r.put(ctx, nil, answered(s, record)...)
+		return r.agree(ctx, answered(s, record)...)
 	case mirror.MoveDirectory:
 		for _, one := range s.Steps {
 			r.sending(one)
@@ -311,7 +311,24 @@ func (r *round) upload(ctx context.Context, s mirror.Step) error {
 	if err != nil {
 		return remoteError{err}
 	}
-	return r.put(ctx, nil, answered(s, record)...)
+	return r.agree(ctx, answered(s, record)...)
+}
+
+// agree stores the rows after a change of the server. The files that both sides are said to have then
+// are made durable before: a power failure that took one back would look like a change by its user.
+func (r *round) agree(ctx context.Context, rows ...mirror.Row) error {
+	var files []mirror.Entry
+	for _, row := range rows {
+		if row.Local != nil {
+			files = append(files, *row.Local)
+		}
+	}
+	if len(files) > 0 {
+		if err := r.Disk.Sync(ctx, files...); err != nil {
+			return err
+		}
+	}
+	return r.put(ctx, nil, rows...)
 }
 
 // batch does several steps of one action, which change the server, in one request.
@@ -381,7 +398,7 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 		rows = append(rows, answered(s, results[i].Record)...)
 	}
 	if len(rows) > 0 {
-		err = r.put(ctx, nil, rows...)
+		err = r.agree(ctx, rows...)
 	}
 	return r.finishAll(ctx, sent, func(i int) error { return cmp.Or(remotely(results[i].Err), err) })
 }

@@ -279,6 +279,17 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			_, err = s.Disk.Open(s.ctx, e)
 			s.wantNotFound(err)
 		},
+		"files are synced, but for those that are gone": func(s *diskFixture) {
+			s.Write("a", "one")
+			s.Write("d/b", "two")
+			s.Write("c", "three")
+			files := []mirror.Entry{s.entry("a"), s.entry("d/b"), s.entry("c")}
+			s.Remove("d")
+			s.Write("d", "a file")
+			s.Remove("c")
+			s.ok(s.Disk.Sync(s.ctx, files...))
+			s.ok(s.Disk.Sync(s.ctx))
+		},
 		"nothing is found of a directory that is gone": func(s *diskFixture) {
 			s.Write("a", "one")
 			before, err := s.Disk.Root(s.ctx)

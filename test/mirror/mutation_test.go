@@ -83,6 +83,7 @@ var mutations = map[string]func(*client.Options){
 	"what was agreed is forgotten at each start":    func(o *client.Options) { o.State = forgetful{o.State} },
 	"errors of the disk are taken for success":      func(o *client.Options) { o.DiskWriter = successful{o.DiskWriter} },
 	"downloads are stored before they are durable":  func(o *client.Options) { o.DiskWriter = unsyncedDisk{o.DiskWriter, o.DiskWriter.(*disk)} },
+	"uploads are stored before they are durable":    func(o *client.Options) { o.Disk = unsyncedFiles{o.Disk} },
 	"a file with an older time counts as unchanged": func(o *client.Options) { o.Disk = newerDisk{o.Disk} },
 	"equal edits of both sides are a conflict": func(o *client.Options) {
 		o.Plan = func(in mirror.Input) mirror.Plan {
@@ -150,6 +151,10 @@ func (d unsyncedDisk) Place(ctx context.Context, contents ...mirror.Placement) (
 	}
 	return placed
 }
+
+type unsyncedFiles struct{ ports.Disk }
+
+func (unsyncedFiles) Sync(context.Context, ...mirror.Entry) error { return nil }
 
 type newerDisk struct{ ports.Disk }
 

@@ -564,6 +564,30 @@ func TestWhatTheServerHasNoRoomForIsHeldUntilItHas(t *testing.T) {
 	}
 }
 
+func TestAPowerFailureTakesNothingBackThatBothSidesHave(t *testing.T) {
+	for _, batches := range []int{0, 10} {
+		s := newSingle(t)
+		s.remote.batches = batches
+		want := map[string]string{"a": "one", "b": "two"}
+		for name, content := range want {
+			s.disk.write(name, content)
+		}
+		_, _ = s.round()
+		s.disk.stop(writeback, false)
+		_, _ = s.round()
+		s.want(want)
+
+		s.disk.write("c", "three")
+		s.at("create", func() (bool, error) { return true, fault.New(fault.Unavailable, "no answer") })
+		_, _ = s.round()
+		_, _ = s.round()
+		s.disk.stop(writeback, false)
+		_, _ = s.round()
+		want["c"] = "three"
+		s.want(want)
+	}
+}
+
 func TestARefusedMoveOfADirectoryIsMadeFileByFile(t *testing.T) {
 	s := place(t)
 	d := newDisk(s.core.Clock.Now)

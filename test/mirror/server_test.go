@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"strings"
 	"sync/atomic"
 	"testing/iotest"
 
@@ -32,7 +33,7 @@ type remote struct {
 	before func(call string) (lost bool, err error)
 	// delay gets changes whose answers are lost, to make them later; they are made at once if it is nil.
 	delay    func(change func())
-	uploads  func(checksum string) // is called before an upload; nil for nobody
+	sends    func(checksum string) // is called before an upload or a move; nil for nobody
 	requests atomic.Int64
 }
 
@@ -189,9 +190,9 @@ func change[T any](r *remote, call string, do func(lost bool) (T, error)) (T, er
 	return made, err
 }
 
-func (r *remote) uploading(checksum string) {
-	if r.uploads != nil {
-		r.uploads(checksum)
+func (r *remote) sending(checksum string) {
+	if r.sends != nil {
+		r.sends(checksum)
 	}
 }
 
@@ -200,7 +201,7 @@ func (r *remote) Create(ctx context.Context, path, checksum string, size int64, 
 	if err != nil {
 		return mirror.Record{}, err
 	}
-	r.uploading(checksum)
+	r.sending(checksum)
 	return change(r, "create", func(bool) (mirror.Record, error) {
 		return r.create(ctx, path, bytes.NewReader(received), size, checksum)
 	})
@@ -211,7 +212,7 @@ func (r *remote) Replace(ctx context.Context, of mirror.Record, checksum string,
 	if err != nil {
 		return mirror.Record{}, err
 	}
-	r.uploading(checksum)
+	r.sending(checksum)
 	return change(r, "replace", func(bool) (mirror.Record, error) {
 		return r.replace(ctx, of, bytes.NewReader(received), size, checksum)
 	})
@@ -223,11 +224,21 @@ func (r *remote) Delete(ctx context.Context, of mirror.Record) error {
 }
 
 func (r *remote) Move(ctx context.Context, of mirror.Record, path string) (mirror.Record, error) {
+	r.sending(of.Checksum)
 	return change(r, "move", func(bool) (mirror.Record, error) { return r.move(ctx, of, path) })
 }
 
 func (r *remote) MoveDirectory(ctx context.Context, from, to string) error {
-	_, err := change(r, "move directory", func(bool) (bool, error) {
+	_, err := r.list(ctx, func(record mirror.Record) error {
+		if strings.HasPrefix(record.Path, from+"/") {
+			r.sending(record.Checksum)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = change(r, "move directory", func(bool) (bool, error) {
 		actor, err := r.acting(ctx)
 		if err == nil {
 			_, _, err = r.core.Objects.MoveFolder(ctx, actor, object.Draft{Kind: object.Artifact, Scope: object.Shared}, from, to)
@@ -239,7 +250,7 @@ func (r *remote) MoveDirectory(ctx context.Context, from, to string) error {
 
 func (r *remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Result, error) {
 	for _, w := range writes {
-		r.uploading(w.Checksum)
+		r.sending(w.Checksum)
 	}
 	return change(r, "batch", func(lost bool) (results []mirror.Result, err error) {
 		for i, w := range writes {

@@ -193,7 +193,7 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 		}
 		d.disk.wait = func(d time.Duration) { core.Clock.Advance(d) }
 		d.remote = &remote{server: w.server, batches: []int{0, 4}[(int(s.seed)+i)/2%2]}
-		d.remote.uploads = func(checksum string) { d.unstored[checksum] = true }
+		d.remote.sends = func(checksum string) { d.unstored[checksum] = true }
 		d.remote.delay = func(change func()) {
 			if d.late == 0 {
 				change()
@@ -231,7 +231,7 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 		d.state.before = step
 		d.disk.before = func(call string) (bool, error) {
 			half, err := step(call)
-			if err == nil && d.failing > 0 && slices.Contains([]string{"stage", "place", "rename", "trash"}, call) {
+			if err == nil && d.failing > 0 && slices.Contains([]string{"stage", "place", "rename", "trash", "sync"}, call) {
 				if d.failing--; d.failing == 0 {
 					return call == "stage", errDisk
 				}
@@ -505,9 +505,12 @@ func (w *world) do(o op) {
 		}
 		w.log("%s loses its power", d.name)
 		before := d.disk.stop(time.Duration(o.a%40)*time.Second, o.a%3 == 0)
-		after := d.contents()
+		kept := d.contents()
+		for _, r := range w.records() { // what the server has got is not lost
+			kept[w.stored(r)] = true
+		}
 		for _, c := range before {
-			if w.back[c] = true; !after[c] {
+			if w.back[c] = true; !kept[c] {
 				w.gone(c, "lost in a power failure")
 			}
 		}
