@@ -139,3 +139,24 @@ func TestAMovedDirectoryIsOneStep(t *testing.T) {
 		t.Errorf("the steps are %+v", p.Steps)
 	}
 }
+
+// A file system that tells cases apart has two directories of one folded name, of which one has the
+// name that the server gave the other.
+func TestADirectoryGetsNoSpellingThatAnotherHas(t *testing.T) {
+	file := mirror.Entry{Path: "F/y", Name: "F/y", Checksum: "y"}
+	rows := map[string]mirror.Row{"F/Y": {
+		Key: "F/Y", Local: &file, Remote: &mirror.Record{ID: "1", Path: "f/y", Checksum: "y"},
+		Synced: &mirror.Synced{ID: "1", Checksum: "y", Path: "F/y", Name: "F/y"},
+	}}
+	entries := []*mirror.Entry{{Path: "F", Name: "F", Kind: mirror.Directory}, &file}
+	steps := func() []mirror.Step {
+		return mirror.MakePlan(mirror.Input{Rows: rows, Tree: mirror.NewTree(slices.Values(entries), func(string) string { return "" }), Rules: open}).Steps
+	}
+	if s := steps(); len(s) != 1 || s[0].Action != mirror.RespellDirectory {
+		t.Errorf("%+v, want the directory to get the server's spelling", s)
+	}
+	entries = append(entries, &mirror.Entry{Path: "f", Name: "f", Kind: mirror.Directory})
+	if s := steps(); len(s) > 0 {
+		t.Errorf("%+v, want no step", s)
+	}
+}

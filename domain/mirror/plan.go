@@ -264,7 +264,7 @@ func (p *planner) respell(r Row) bool {
 		spelled, ok := p.Tree.Directories[above]
 		depth := strings.Count(above, "/")
 		want := strings.Split(r.Remote.Path, "/")[depth]
-		if !ok || path.Base(spelled) == want {
+		if !ok || path.Base(spelled) == want || p.Tree.doubled[above] {
 			continue
 		}
 		at := [2]string{above, want}

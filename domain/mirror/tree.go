@@ -21,12 +21,13 @@ type Tree struct {
 	Held        []Held
 	held        map[string]bool // keys of names that are held, with everything below
 	crowded     map[string]bool // keys of files beside directories that contain something
+	doubled     map[string]bool // keys of directories that exist in several spellings
 }
 
 // NewTree makes the tree of what a scan found. Of names with the same key the one that preferred
 // returns is in the tree, else the least; the others are held.
 func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
-	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, held: map[string]bool{}, crowded: map[string]bool{}}
+	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, held: map[string]bool{}, crowded: map[string]bool{}, doubled: map[string]bool{}}
 	hold := func(key string, e *Entry, reason string) {
 		t.held[key] = true
 		t.Held = append(t.Held, Held{e.Path, reason})
@@ -36,7 +37,11 @@ func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 		key := KeyOf(e.Path)
 		switch e.Kind {
 		case Directory:
-			if was, ok := t.Directories[key]; !ok || e.Path < was {
+			was, ok := t.Directories[key]
+			if ok {
+				t.doubled[key] = true
+			}
+			if !ok || e.Path < was {
 				t.Directories[key] = e.Path
 			}
 		case Symlink:
