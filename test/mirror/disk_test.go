@@ -45,9 +45,10 @@ type disk struct {
 	files       map[string]*file
 	directories map[string]bool
 	staged      map[string]string
-	unsynced    []unsynced // what programs have changed, in order
-	held        string     // the name of a file that another program has open
-	exclusive   bool       // which does not let others read it
+	unsynced    []unsynced      // what programs have changed, in order
+	trash       map[string]bool // contents
+	held        string          // the name of a file that another program has open
+	exclusive   bool            // which does not let others read it
 	inode       uint64
 	ticks       int64 // of the inodes' times
 	identity    string
@@ -66,7 +67,7 @@ var (
 
 func newDisk(now func() time.Time) *disk {
 	d := &disk{
-		steady: now, files: map[string]*file{}, directories: map[string]bool{}, staged: map[string]string{}, identity: "root", inodes: true, grain: 1,
+		steady: now, trash: map[string]bool{}, files: map[string]*file{}, directories: map[string]bool{}, staged: map[string]string{}, identity: "root", inodes: true, grain: 1,
 		wait: func(time.Duration) {}, before: func(string) (bool, error) { return false, nil }, placed: func(string) {},
 	}
 	d.now = func() time.Time { return now().Add(d.skew) }
@@ -459,7 +460,9 @@ func (d *disk) Sync(_ context.Context, files ...mirror.Entry) error {
 		return err
 	}
 	for _, e := range files {
-		d.synced(e.Name)
+		if d.files[e.Name] != nil {
+			d.synced(e.Name)
+		}
 	}
 	return nil
 }
@@ -580,6 +583,7 @@ func (d *disk) Trash(_ context.Context, e mirror.Entry) error {
 	if changed = cmp.Or(changed, d.busy(e.Name)); changed != nil {
 		return changed
 	}
+	d.trash[d.files[e.Name].content] = true
 	delete(d.files, e.Name)
 	d.synced(e.Name)
 	d.prune(e.Name)

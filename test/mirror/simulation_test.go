@@ -118,6 +118,10 @@ type pending struct {
 	make  func()
 }
 
+// undone is in the ledger for contents of which a power failure has undone a change. If the client
+// had followed it, they may be in a trash.
+const undone = "undone"
+
 // world is a running case.
 type world struct {
 	t        context.Context
@@ -512,6 +516,8 @@ func (w *world) do(o op) {
 		for _, c := range before {
 			if w.back[c] = true; !kept[c] {
 				w.gone(c, "lost in a power failure")
+			} else if w.ledger[c] == "" {
+				w.ledger[c] = undone
 			}
 		}
 		w.start(d)
@@ -755,7 +761,8 @@ func (w *world) quiet() {
 		}
 	}
 	for c, why := range w.ledger {
-		if why == "" && !kept[checksum(c)] {
+		trashed := slices.ContainsFunc(w.devices, func(d *device) bool { return d.disk.trash[c] })
+		if !kept[checksum(c)] && (why == "" || why == undone && !trashed) {
 			w.failf("%q is lost", c)
 		}
 		if (strings.HasPrefix(why, "removed") || strings.HasPrefix(why, "deleted")) && present[c] && !w.back[c] && !w.excused[checksum(c)] && !w.restored {
