@@ -192,6 +192,36 @@ func TestConsole(t *testing.T) {
 		b.shown(`//figcaption/span[contains(., "Ada")]`)
 		b.clean(s.base)
 	})
+	t.Run("the change feed and chats pass through to the page as they come", func(t *testing.T) {
+		b := openTab(t)
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		if status := read(b, chromedp.Evaluate[int](`fetch("/console/api/v1/sync/changes").then((r) => {
+			const reader = r.body.pipeThrough(new TextDecoderStream()).getReader()
+			window.followed = (async () => {
+				for (let text = ""; ; ) {
+					const { value, done } = await reader.read()
+					text += value ?? ""
+					if (done || text.includes("february.md")) return reader.cancel().then(() => text)
+				}
+			})()
+			return r.status
+		})`, chromedp.EvalAwaitPromise)); status != http.StatusOK {
+			t.Fatalf("the feed is %d", status)
+		}
+		s.call("POST", "/sync/files", as, map[string]any{"path": "reports/february.md", "content": "# February", "mimeType": "text/markdown"}, http.StatusCreated)
+		if text := read(b, chromedp.Evaluate[string](`window.followed`, chromedp.EvalAwaitPromise)); !strings.Contains(text, "reports/february.md") {
+			t.Errorf("the feed ended after %q", text)
+		}
+		if text := read(b, chromedp.Evaluate[string](`fetch("/console/api/v1/chat", {
+			method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ message: "Good morning", maxTokens: 5 }),
+		}).then((r) => r.text())`, chromedp.EvalAwaitPromise)); !strings.Contains(text, `"type":"done"`) {
+			t.Errorf("the chat is %q", text)
+		}
+		b.mu.Lock()
+		b.problems = nil // of 401 before the sign-in
+		b.mu.Unlock()
+		b.clean(s.base)
+	})
 	t.Run("every page is accessible, in light and dark, wide and narrow, with the menu open", func(t *testing.T) {
 		b := openTab(t)
 		b.bypassPolicy()
