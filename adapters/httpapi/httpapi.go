@@ -120,6 +120,8 @@ type api struct {
 	active   atomic.Int64
 	other    *series // measurements of requests without a route
 	ends     metric.Int64Counter
+	began    time.Time
+	recent   recent
 
 	inner http.Handler // CORS and the routes
 }
@@ -145,7 +147,7 @@ func build(o Options) (*api, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	a := &api{Options: o, documentTag: tagOf(o.Document), secure: strings.HasPrefix(o.PublicURL, "https://"), actorOf: o.Access.Authorize}
+	a := &api{Options: o, began: o.Now(), documentTag: tagOf(o.Document), secure: strings.HasPrefix(o.PublicURL, "https://"), actorOf: o.Access.Authorize}
 	var err error
 	for _, l := range []struct {
 		to   **limit.RateLimiter

@@ -113,7 +113,7 @@ func (a *api) instrumentBudgets() error {
 		return err
 	}
 	_, err = a.Meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for name, b := range map[string]*limit.Budget{"anonymous": a.budgets.anonymous, "callers": a.budgets.callers, "connections": a.Connections, "spool": a.budgets.spool} {
+		for name, b := range a.budgetsByName() {
 			of := metric.WithAttributes(attribute.String("budget", name))
 			o.ObserveInt64(used, b.Used(), of)
 			o.ObserveInt64(refusals, b.Refusals(), of)

@@ -188,6 +188,7 @@ func (a *api) routes() []row {
 		{"GET", "/updates/feeds/tauri/{target}/{arch}/{version}", open, a.tauriUpdates},
 		{"GET", "/updates/feeds/sparkle/appcast.xml", open, a.appcastUpdates},
 
+		{"GET", "/admin/health", operating, withoutQuery(a.authorized(a.health))},
 		{"GET", "/admin/organisations", operating, listed(a, keyOfOverview, viewOverview, a.listOrganisations)},
 		{"GET", "/admin/organisations/{id}", operating, withoutQuery(a.authorized(onRecord("id", "Organisation", a.getOrganisation)))},
 		{"PUT", "/admin/organisations/{id}/subscription", operating, onRecordWithBody(a, "id", "Organisation", readGrant, a.grant)},

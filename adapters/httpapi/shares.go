@@ -104,7 +104,7 @@ func (a *api) enterWebhook(c *call) webhooks.Enter {
 
 // instrumentShares makes the instruments of the shares.
 func (a *api) instrumentShares() error {
-	if a.shares == (shares{}) {
+	if a.shares.kinds() == nil {
 		return nil
 	}
 	used, err := a.Meter.Int64ObservableUpDownCounter("collab.share.used",
@@ -123,7 +123,7 @@ func (a *api) instrumentShares() error {
 		return err
 	}
 	_, err = a.Meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		for kind, s := range map[string]*limit.Shares{"requests": a.shares.requests, "streams": a.shares.streams, "transfers": a.shares.transfers, "calls": a.shares.calls, "webhooks": a.shares.webhooks} {
+		for kind, s := range a.shares.kinds() {
 			of, f := metric.WithAttributes(attribute.String("kind", kind)), s.Figures()
 			o.ObserveInt64(used, f.Used, of)
 			o.ObserveInt64(waiting, f.Waiting, of)

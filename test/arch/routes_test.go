@@ -128,6 +128,7 @@ var specified = []group{
 
 	// What docs/decisions/ adds to the specification.
 	{"operator", true, `
+		GET /admin/health
 		GET /admin/organisations
 		GET /admin/organisations/:id
 		PUT /admin/organisations/:id/subscription

@@ -237,6 +237,7 @@ async function updates(api: Client): Promise<void> {
 }
 
 async function operators(api: Client): Promise<void> {
+	for (const minute of good(await api.GET("/api/v1/admin/health")).minutes) void minute.serverErrors
 	for (const { id } of good(await api.GET("/api/v1/admin/organisations"))) {
 		const seen: Schema<"Overview"> = good(await api.GET("/api/v1/admin/organisations/{id}", { params: { path: { id } } }))
 		good(await api.PUT("/api/v1/admin/organisations/{id}/subscription", { params: { path: { id } }, body: { plan: "ENTERPRISE", seats: seen.members } }))

@@ -131,6 +131,7 @@ var roundTrips = []roundTrip{
 	{"GET /updates/feeds/squirrel/win32/x64/1.0.0/RELEASES", "", 0, false},
 	{"GET /updates/feeds/tauri/darwin/arm64/1.0.0", "", 0, false},
 	{"GET /updates/feeds/sparkle/appcast.xml", "", 0, false},
+	{"GET /admin/health", "", 3, false},
 	{"GET /admin/organisations", "", 9, false},
 	{"GET /admin/organisations/{org}", "", 5, false},
 	{"PUT /admin/organisations/{org}/subscription", `{"plan": "PREMIUM"}`, 9, false},

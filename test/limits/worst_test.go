@@ -528,6 +528,7 @@ var requests = map[string]func(w *largest) []request{
 	"GET /api/v1/updates/feeds/tauri/{target}/{arch}/{version}":          func(w *largest) []request { return anybody("/updates/feeds/tauri/linux/x86_64/0.0.1") },
 	"GET /api/v1/updates/feeds/sparkle/appcast.xml":                      func(w *largest) []request { return anybody("/updates/feeds/sparkle/appcast.xml") },
 
+	"GET /api/v1/admin/health":             func(w *largest) []request { return operating(w.get("/admin/health")...) },
 	"GET /api/v1/admin/organisations":      func(w *largest) []request { return operating(w.lists("/admin/organisations")...) },
 	"GET /api/v1/admin/organisations/{id}": func(w *largest) []request { return operating(w.get("/admin/organisations/" + w.ada.Org)...) },
 	"PUT /api/v1/admin/organisations/{id}/subscription": func(w *largest) []request {

@@ -1,0 +1,169 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"collab/adapters/httpapi/limit"
+	"collab/domain/org"
+)
+
+// minutesKept is how many minutes a server has counts of.
+const minutesKept = 60
+
+// minuteCounts are the requests that ended in one minute, and what was waiting when the first did.
+type minuteCounts struct {
+	start    time.Time
+	requests int64
+	refused  int64 // answered 4xx
+	failed   int64 // answered 5xx
+	total    time.Duration
+	feeds    int64
+	waiting  int64
+}
+
+// recent counts the requests of the last minutesKept minutes.
+type recent struct {
+	mu      sync.Mutex
+	minutes [minutesKept]minuteCounts // by the number of the minute, modulo; guarded by mu
+}
+
+// minuteAt returns the counts of the minute of a time, new ones if it has none. The caller holds mu.
+func (r *recent) minuteAt(at time.Time) (m *minuteCounts, first bool) {
+	start := at.Truncate(time.Minute)
+	m = &r.minutes[start.Unix()/60%minutesKept]
+	if first = !m.start.Equal(start); first {
+		*m = minuteCounts{start: start}
+	}
+	return m, first
+}
+
+// add counts a request, and reports whether it is the first of its minute.
+func (r *recent) add(ended time.Time, took time.Duration, status int) (first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, first := r.minuteAt(ended)
+	m.requests++
+	m.total += took
+	switch {
+	case status >= http.StatusInternalServerError:
+		m.failed++
+	case status >= http.StatusBadRequest:
+		m.refused++
+	}
+	return first
+}
+
+// sample records what waits in the minute of a time.
+func (r *recent) sample(at time.Time, feeds, waiting int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, _ := r.minuteAt(at)
+	m.feeds, m.waiting = feeds, waiting
+}
+
+// list returns the counts of the last minutes that have any, the oldest first.
+func (r *recent) list(now time.Time) (all []minuteCounts) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n := minutesKept - 1; n >= 0; n-- {
+		start := now.Truncate(time.Minute).Add(-time.Duration(n) * time.Minute)
+		if m := r.minutes[start.Unix()/60%minutesKept]; m.start.Equal(start) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// record counts a request that ended.
+func (a *api) record(ended time.Time, took time.Duration, status int) {
+	if !a.recent.add(ended, took, status) {
+		return
+	}
+	var waiting int64
+	for _, s := range a.shares.kinds() {
+		waiting += s.Figures().Waiting
+	}
+	a.recent.sample(ended, a.openFeeds(), waiting)
+}
+
+// openFeeds returns the number of change feeds of this server.
+func (a *api) openFeeds() int64 {
+	if a.Feed == nil {
+		return 0
+	}
+	return a.Feed.Figures().Subscribers
+}
+
+type (
+	healthView struct {
+		Ready     bool                  `json:"ready"`
+		Problem   *string               `json:"problem"`
+		Version   string                `json:"version"`
+		Schema    int64                 `json:"schema"`
+		StartedAt jsonTime              `json:"startedAt"`
+		Active    int64                 `json:"activeRequests"`
+		Feeds     int64                 `json:"feeds"`
+		Shares    map[string]shareView  `json:"shares"`
+		Budgets   map[string]budgetView `json:"budgets"`
+		Minutes   []minuteView          `json:"minutes"`
+	}
+	shareView struct {
+		Used     int64 `json:"used"`
+		Waiting  int64 `json:"waiting"`
+		Refusals int64 `json:"refusals"`
+	}
+	budgetView struct {
+		UsedBytes int64 `json:"usedBytes"`
+		Refusals  int64 `json:"refusals"`
+	}
+	minuteView struct {
+		Start    jsonTime `json:"start"`
+		Requests int64    `json:"requests"`
+		Refused  int64    `json:"clientErrors"`
+		Failed   int64    `json:"serverErrors"`
+		Mean     float64  `json:"meanSeconds"`
+		Feeds    int64    `json:"feeds"`
+		Waiting  int64    `json:"waiting"`
+	}
+)
+
+// health answers with the state of this server and its counts of the last hour.
+func (a *api) health(c *call, _ org.Actor) error {
+	ctx, cancel := context.WithTimeout(c.r.Context(), readyTimeout)
+	defer cancel()
+	v := healthView{
+		Ready: true, Version: a.Release, Schema: a.Schema, StartedAt: jsonTime(a.began), Active: a.active.Load(), Feeds: a.openFeeds(),
+		Shares: map[string]shareView{}, Budgets: map[string]budgetView{}, Minutes: []minuteView{},
+	}
+	if err := a.Ready(ctx); err != nil {
+		v.Ready, v.Problem = false, textOrNull(err.Error())
+	}
+	for kind, s := range a.shares.kinds() {
+		f := s.Figures()
+		v.Shares[kind] = shareView{f.Used, f.Waiting, f.Refusals}
+	}
+	for name, b := range a.budgetsByName() {
+		v.Budgets[name] = budgetView{b.Used(), b.Refusals()}
+	}
+	for _, m := range a.recent.list(a.Now()) {
+		v.Minutes = append(v.Minutes, minuteView{jsonTime(m.start), m.requests, m.refused, m.failed, m.total.Seconds() / float64(max(1, m.requests)), m.feeds, m.waiting})
+	}
+	c.Header()["Cache-Control"] = noStore
+	return c.reply(http.StatusOK, v)
+}
+
+// kinds returns the shares by kind of work; none without a limit of concurrency.
+func (s shares) kinds() map[string]*limit.Shares {
+	if s == (shares{}) {
+		return nil
+	}
+	return map[string]*limit.Shares{"requests": s.requests, "streams": s.streams, "transfers": s.transfers, "calls": s.calls, "webhooks": s.webhooks}
+}
+
+// budgetsByName returns the budgets of requests and connections.
+func (a *api) budgetsByName() map[string]*limit.Budget {
+	return map[string]*limit.Budget{"anonymous": a.budgets.anonymous, "callers": a.budgets.callers, "connections": a.Connections, "spool": a.budgets.spool}
+}

@@ -1,0 +1,41 @@
+package httpapi
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestRequestsAreCountedByMinuteForAnHour(t *testing.T) {
+	var r recent
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for n := range 100 {
+		at := start.Add(time.Duration(n) * time.Minute)
+		if !r.add(at, 2*time.Second, http.StatusOK) {
+			t.Fatalf("the first request of minute %d is not the first", n)
+		}
+		r.sample(at, int64(n), 1)
+		for i, status := range []int{http.StatusNotFound, statusGone, http.StatusServiceUnavailable} {
+			if r.add(at.Add(time.Duration(i)*time.Second), 0, status) {
+				t.Fatalf("request %d of minute %d is the first", i, n)
+			}
+		}
+	}
+	now := start.Add(99*time.Minute + 30*time.Second)
+	all := r.list(now)
+	if len(all) != minutesKept {
+		t.Fatalf("there are %d minutes", len(all))
+	}
+	for i, m := range all {
+		want := minuteCounts{start.Truncate(time.Minute).Add(time.Duration(40+i) * time.Minute), 4, 2, 1, 2 * time.Second, int64(40 + i), 1}
+		if m != want {
+			t.Errorf("minute %d is %+v, want %+v", i, m, want)
+		}
+	}
+	if left := r.list(now.Add(58 * time.Minute)); len(left) != 2 {
+		t.Errorf("58 minutes later %d minutes are left", len(left))
+	}
+	if left := r.list(now.Add(2 * time.Hour)); len(left) != 0 {
+		t.Errorf("two hours later %d minutes are left", len(left))
+	}
+}
