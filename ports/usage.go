@@ -53,6 +53,9 @@ type Ledger interface {
 	// All are read in one snapshot. An error of head or each ends it and is returned. Its
 	// cost depends on the number of users, models and days, not of entries.
 	Summary(ctx context.Context, o id.Org, user id.User, p usage.Period, head func(usage.Summary) error, each func(usage.Part) error) error
+	// Totals returns the sums of the days from first to last, both included, of each of the
+	// organisations; those that do not exist used nothing. Its cost is that of Daily.
+	Totals(ctx context.Context, orgs []id.Org, first, last quota.Day) (map[id.Org]usage.Sum, error)
 	// Daily calls each with the sums that b selects and that have requests, by day, and within
 	// a day in a fixed order of the store; from after the given one, the zero value is the
 	// start, at most limit, 0: all. An error of each ends it and is returned. Its cost depends

@@ -864,6 +864,7 @@ type Overview struct {
 	Subscription       Subscription `json:"subscription"`
 	StorageUsed        int64        `json:"storageUsed"`
 	StorageLimit       *int64       `json:"storageLimit"`
+	Usage              UsageSum     `json:"usage"`
 }
 
 // Person: A user.
@@ -1322,6 +1323,14 @@ type Usage struct {
 	Requests     int64        `json:"requests"`
 	ByModel      []ModelUsage `json:"byModel"`
 	ByDay        []DayUsage   `json:"byDay"`
+}
+
+// UsageSum: The tokens of the last 30 days of UTC, the present one included.
+type UsageSum struct {
+	InputTokens  int64 `json:"inputTokens"`
+	OutputTokens int64 `json:"outputTokens"`
+	TotalTokens  int64 `json:"totalTokens"`
+	Requests     int64 `json:"requests"`
 }
 
 // UserUsage: The tokens of one user.

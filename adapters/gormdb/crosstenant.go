@@ -6,7 +6,7 @@ var (
 	crossTenantInvitations  = crossTenant("an invitation's token is all that an invited person has")
 	crossTenantCustomers    = crossTenant("a customer's id is the only reference to an organisation in the payment provider's messages")
 	crossTenantDue          = crossTenant("due work is done for all organisations")
-	crossTenantOverview     = crossTenant("an operator's list shows the seats and the subscription of each organisation in it")
+	crossTenantOverview     = crossTenant("an operator's list shows the seats, the subscription and the usage of each organisation in it")
 	crossTenantHeads        = crossTenant("a server reads the logs of all organisations that its clients follow")
 	crossTenantLogs         = crossTenant("old entries are removed from all logs")
 	crossTenantBlobs        = crossTenant("all organisations share one store of blobs, from which garbage is removed")

@@ -349,6 +349,24 @@ func parts(of map[string]usage.Sum) (all []usage.Part) {
 	return all
 }
 
+func (q ledger) Totals(ctx context.Context, orgs []id.Org, first, last quota.Day) (map[id.Org]usage.Sum, error) {
+	sums := make(map[id.Org]usage.Sum, len(orgs))
+	for _, o := range orgs {
+		sums[o] = usage.Sum{}
+	}
+	known := validIDs(orgs)
+	if len(known) == 0 {
+		return sums, nil
+	}
+	var o id.Org
+	var sum usage.Sum
+	c := crossTenantSQL(crossTenantOverview, usageTotals[q.dialect], list(q.dialect, known), day.Milliseconds(), first.Start().UnixMilli(), last.End().UnixMilli())
+	return sums, eachRow(ctx, q.read, "Entry", c, []any{&o, &sum.Input, &sum.Output, &sum.Requests}, func() error {
+		sums[o] = sum
+		return nil
+	})
+}
+
 func (q ledger) Daily(ctx context.Context, o id.Org, b usage.Breakdown, after usage.Daily, limit int, fn func(usage.Daily) error) error {
 	d := usage.Daily{User: b.User}
 	at, of, to := "since", "model", any(&d.Model)

@@ -806,6 +806,9 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 					return err
 				}
 			}
+			if err := errors.Join(drop(q.Totals(ctx, []id.Org{o}, first, last)), drop(q.Totals(ctx, pageOfOrgs(), first, last))); err != nil {
+				return err
+			}
 			err := q.Summary(ctx, o, "", p, head, ignore)
 			if s.Requests != 1803-121 {
 				return fmt.Errorf("the summary is %+v: %w", s, err)

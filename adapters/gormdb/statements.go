@@ -183,6 +183,13 @@ func sumSizesOf(d dialect) string {
 	return sums("objects", "FALSE") + " UNION ALL " + sums("object_versions", "TRUE")
 }
 
+var usageTotals = [2]string{onSQLite: usageTotalsOf(onSQLite), onPostgres: usageTotalsOf(onPostgres)}
+
+func usageTotalsOf(d dialect) string {
+	return "SELECT x.org_id, CAST(SUM(x.input) AS bigint), CAST(SUM(x.output) AS bigint), CAST(SUM(x.requests) AS bigint) FROM usage_models x WHERE " +
+		d.in("x.org_id", "uuid") + " AND x.unit = ? AND x.since >= ? AND x.since < ? GROUP BY x.org_id"
+}
+
 // discarded is the conflict clause for a name that is recorded already.
 const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_discarded, at = excluded.at" +
 	" WHERE (NOT blob_names.is_discarded OR blob_names.at > excluded.at) AND blob_names.org_id = excluded.org_id"

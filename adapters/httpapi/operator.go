@@ -24,13 +24,14 @@ type overviewView struct {
 	Subscription       subscriptionView `json:"subscription"`
 	StorageUsed        int64            `json:"storageUsed"`
 	StorageLimit       *int64           `json:"storageLimit"`
+	Usage              sumView          `json:"usage"`
 }
 
 func viewOverview(o operator.Overview) overviewView {
 	return overviewView{
 		ID: o.ID, Name: textOrNull(o.Name), Slug: textOrNull(o.Slug), CreatedAt: jsonTime(o.CreatedAt), UpdatedAt: jsonTime(o.UpdatedAt),
 		ClosedAt: timeOrNull(o.ClosedAt), Owners: o.Seats.Owners, Members: o.Seats.Members, PendingInvitations: o.Seats.Pending,
-		Subscription: viewSubscription(o.Subscription, o.Seats.Members), StorageUsed: o.Used.Total(), StorageLimit: limitOrNull(o.StorageLimit),
+		Subscription: viewSubscription(o.Subscription, o.Seats.Members), StorageUsed: o.Used.Total(), StorageLimit: limitOrNull(o.StorageLimit), Usage: viewSum(o.Usage),
 	}
 }
 

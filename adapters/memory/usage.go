@@ -205,6 +205,20 @@ func parts(of map[string]usage.Sum) (all []usage.Part) {
 	return all
 }
 
+func (s ledger) Totals(_ context.Context, orgs []id.Org, first, last quota.Day) (map[id.Org]usage.Sum, error) {
+	return result(s.run, func(x *tx) (map[id.Org]usage.Sum, error) {
+		sums := make(map[id.Org]usage.Sum, len(orgs))
+		for _, o := range orgs {
+			var sum usage.Sum
+			for _, e := range x.tenant(o).entries(usage.Period{Start: first.Start(), End: last.End()}) {
+				sum = sum.Plus(usage.Sum{Input: e.Tokens.Input, Output: e.Tokens.Output, Requests: 1})
+			}
+			sums[o] = sum
+		}
+		return sums, nil
+	})
+}
+
 func (s ledger) Daily(_ context.Context, o id.Org, b usage.Breakdown, after usage.Daily, limit int, each func(usage.Daily) error) error {
 	all, err := result(s.run, func(x *tx) (all []usage.Daily, err error) {
 		sums := map[usage.Daily]usage.Sum{}

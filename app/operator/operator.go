@@ -11,6 +11,8 @@ import (
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
+	"collab/domain/quota"
+	"collab/domain/usage"
 	"collab/ports"
 )
 
@@ -35,8 +37,12 @@ type Overview struct {
 	Subscription plan.Subscription
 	Seats        org.Seats
 	Used         object.Usage
-	StorageLimit int64 // in bytes, or plan.Unlimited
+	StorageLimit int64     // in bytes, or plan.Unlimited
+	Usage        usage.Sum // of the last UsageDays days
 }
+
+// UsageDays is the number of days, with the present one, whose usage an Overview has.
+const UsageDays = 30
 
 // batch is how many organisations Organisations reads at a time.
 const batch = 200
@@ -193,10 +199,14 @@ func (s *Operator) overviews(ctx context.Context, r ports.Records, orgs []org.Or
 	if err != nil {
 		return nil, err
 	}
+	spent, err := r.Usage().Ledger().Totals(ctx, ids, quota.DayOf(now.AddDate(0, 0, 1-UsageDays)), quota.DayOf(now))
+	if err != nil {
+		return nil, err
+	}
 	list := make([]Overview, len(orgs))
 	for i, o := range orgs {
 		sub := subs[o.ID].At(now)
-		list[i] = Overview{o, sub, seats[o.ID], used[o.ID], s.limits.Of(sub.Plan)}
+		list[i] = Overview{o, sub, seats[o.ID], used[o.ID], s.limits.Of(sub.Plan), spent[o.ID]}
 	}
 	return list, nil
 }

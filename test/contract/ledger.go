@@ -196,6 +196,14 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 				{First: on(3), Last: on(9)}:                 nil,
 				{First: on(1), Last: on(0)}:                 nil,
 			} {
+				if b.User == "" {
+					var sum usage.Sum
+					for _, d := range want {
+						sum = sum.Plus(d.Sum)
+					}
+					absent := fresh[id.Org]()
+					resultOf(w.ledger().Totals(w.ctx, []id.Org{o, absent, "none"}, b.First, b.Last)).is(w, map[id.Org]usage.Sum{o: sum, absent: {}, "none": {}})
+				}
 				read := func(after usage.Daily, limit int) (all []usage.Daily) {
 					w.ok(w.ledger().Daily(w.ctx, o, b, after, limit, func(d usage.Daily) error {
 						all = append(all, d)
@@ -211,6 +219,8 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 				}
 				wantEqual(w, paged, want)
 			}
+			both := resultOf(w.ledger().Totals(w.ctx, []id.Org{o, theirs}, on(0), on(0))).must(w)
+			wantEqual(w, both, map[id.Org]usage.Sum{o: {Input: 15, Output: 150, Requests: 4}, theirs: {Input: 64, Output: 640, Requests: 1}})
 			wantStop(w, func(each func(usage.Daily) error) error {
 				return w.ledger().Daily(w.ctx, o, usage.Breakdown{First: on(0), Last: on(2)}, usage.Daily{}, 0, each)
 			})
