@@ -487,8 +487,7 @@ func TestAPauseInterruptsARoundAndLastsUntilItIsOver(t *testing.T) {
 		switch {
 		case o.Paused:
 			<-interrupted
-			r.Changed(mirror.Everything()) // which is not followed
-			resume()
+			resume() // which only a look notices
 		case o.Done > 0: // another pause, which is over before the next look
 			r.paused.Store(true)
 			r.Changed(mirror.Everything())
