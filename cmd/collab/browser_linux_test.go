@@ -15,22 +15,27 @@ import (
 	"time"
 )
 
-// browser returns an app whose browser does nothing, and the address that it is started with.
-func browser(t *testing.T) (a *app, address func() string) {
+// browser returns an app whose browser calls visit with the address that it is started with. The test
+// ends after that.
+func browser(t *testing.T, visit func(address string)) *app {
 	t.Helper()
 	directory := t.TempDir()
 	program, pipe := directory+"/browser", directory+"/address"
 	if err := errors.Join(os.WriteFile(program, []byte("#!/bin/sh\necho \"$1\" > "+pipe+"\n"), 0o700), syscall.Mkfifo(pipe, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	a, _, _ = terminal(t, 80, map[string]string{"BROWSER": program})
-	return a, func() string {
+	visited := make(chan struct{})
+	go func() {
+		defer close(visited)
 		text, err := os.ReadFile(pipe) // waits for the program
 		if err != nil {
 			t.Error(err)
 		}
-		return strings.TrimSpace(string(text))
-	}
+		visit(strings.TrimSpace(string(text)))
+	}()
+	t.Cleanup(func() { <-visited })
+	a, _, _ := terminal(t, 80, map[string]string{"BROWSER": program})
+	return a
 }
 
 func get(t *testing.T, address string) (status int, text string) {
@@ -53,17 +58,15 @@ func TestTheStateOfASignInIsNotAmongTheArgumentsOfTheBrowser(t *testing.T) {
 		q := r.URL.Query()
 		http.Redirect(w, r, "http://localhost:"+q.Get("port")+"/callback?token=secret&state="+q.Get("state"), http.StatusFound)
 	}))
-	defer server.Close()
-	a, address := browser(t)
-	go func() {
-		given := address()
+	t.Cleanup(server.Close)
+	a := browser(t, func(given string) {
 		if strings.Contains(given, "state") || strings.HasPrefix(given, server.URL) {
 			t.Errorf("the browser is started with %s", given)
 		}
 		if status, text := get(t, given); status != http.StatusOK || !strings.Contains(text, "signed in") {
 			t.Errorf("it shows %d %s", status, text)
 		}
-	}()
+	})
 	if token, err := a.tokenFromBrowser(t.Context(), server.URL, false); err != nil || token != "secret" {
 		t.Errorf("the token is %q, %v", token, err)
 	}
@@ -71,16 +74,14 @@ func TestTheStateOfASignInIsNotAmongTheArgumentsOfTheBrowser(t *testing.T) {
 
 func TestAPageThatIsOpenedTwiceEndsTheCommand(t *testing.T) {
 	page := httptest.NewServer(http.NotFoundHandler())
-	defer page.Close()
-	a, address := browser(t)
-	go func() {
-		given := address()
+	t.Cleanup(page.Close)
+	a := browser(t, func(given string) {
 		for i, want := range []int{http.StatusNotFound, http.StatusGone} {
 			if status, _ := get(t, given); status != want {
 				t.Errorf("answer %d is %d, want %d", i, status, want)
 			}
 		}
-	}()
+	})
 	err := a.browse(t.Context(), page.URL, func(ctx context.Context) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
@@ -92,9 +93,8 @@ func TestAPageThatIsOpenedTwiceEndsTheCommand(t *testing.T) {
 
 func TestACommandThatIsDoneWaitsForTheBrowser(t *testing.T) {
 	page := httptest.NewServer(http.NotFoundHandler())
-	defer page.Close()
-	a, address := browser(t)
-	go func() { get(t, address()) }()
+	t.Cleanup(page.Close)
+	a := browser(t, func(given string) { get(t, given) })
 	if err := a.browse(t.Context(), page.URL, nil); err != nil {
 		t.Error(err)
 	}

@@ -54,6 +54,18 @@ func TestATableFitsTheTerminalAndCannotControlIt(t *testing.T) {
 	}
 }
 
+func TestSeveralColumnsBecomeNarrow(t *testing.T) {
+	a, out, _ := terminal(t, 30, map[string]string{"NO_COLOR": "1"})
+	long := []animal{{"漢字漢字漢字漢字漢字", "a long sound, repeated and repeated"}}
+	if err := rows(a, values(long), columns...); err != nil {
+		t.Fatal(err)
+	}
+	want := "NAME            SOUND\n漢字漢字漢字…   a long sound,…\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestHeadingsHaveAColourUnlessItIsRefused(t *testing.T) {
 	for refusal, coloured := range map[string]bool{"": true, "NO_COLOR": false} {
 		a, out, _ := terminal(t, 80, map[string]string{refusal: "1"})
