@@ -120,13 +120,13 @@ func TestManyFilesAreReleasedWhileNothingHappens(t *testing.T) {
 				cancel()
 				return
 			}
-			d.write("b", "changed")
-			d.write("d", "new")
-			delete(d.files, "c")
-			notify <- mirror.Scope{Directories: []string{""}}
+			d.write("in/b", "changed")
+			d.write("in/d", "new")
+			delete(d.files, "in/c")
+			notify <- mirror.Scope{Directories: []string{"in"}}
 		},
 	})
-	for _, name := range []string{"a", "b", "c"} {
+	for _, name := range []string{"a", "in/b", "in/c"} {
 		d.write(name, "content")
 	}
 	if err := m.Run(ctx, func(out client.Outcome, err error) {
@@ -141,7 +141,7 @@ func TestManyFilesAreReleasedWhileNothingHappens(t *testing.T) {
 	if _, err := s.list(t.Context(), func(r mirror.Record) error { all = append(all, fmt.Sprint(r.Path, r.Version)); return nil }); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{"a1", "b2", "d1"}, all); diff != "" || done != 6 || released != 2 {
+	if diff := cmp.Diff([]string{"a1", "in/b2", "in/d1"}, all); diff != "" || done != 6 || released != 2 {
 		t.Errorf("%d steps, %d releases: %s", done, released, diff)
 	}
 }
