@@ -83,6 +83,7 @@ var mutations = map[string]func(*client.Options){
 	"what was agreed is forgotten at each start":    func(o *client.Options) { o.State = forgetful{o.State} },
 	"errors of the disk are taken for success":      func(o *client.Options) { o.DiskWriter = successful{o.DiskWriter} },
 	"downloads are stored before they are durable":  func(o *client.Options) { o.DiskWriter = unsyncedDisk{o.DiskWriter, o.DiskWriter.(*disk)} },
+	"contents are downloaded twice":                 func(o *client.Options) { o.Remote = twice{o.Remote} },
 	"uploads are stored before they are durable":    func(o *client.Options) { o.Disk = unsyncedFiles{o.Disk} },
 	"a file with an older time counts as unchanged": func(o *client.Options) { o.Disk = newerDisk{o.Disk} },
 	"equal edits of both sides are a conflict": func(o *client.Options) {
@@ -150,6 +151,15 @@ func (d unsyncedDisk) Place(ctx context.Context, contents ...mirror.Placement) (
 		placed = append(placed, one...)
 	}
 	return placed
+}
+
+type twice struct{ ports.Remote }
+
+func (r twice) Download(ctx context.Context, of mirror.Record, offset int64) (mirror.Record, io.ReadCloser, error) {
+	if _, content, err := r.Remote.Download(ctx, of, offset); err == nil {
+		_ = content.Close()
+	}
+	return r.Remote.Download(ctx, of, offset)
 }
 
 type unsyncedFiles struct{ ports.Disk }

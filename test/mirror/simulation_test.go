@@ -105,6 +105,8 @@ type device struct {
 	losing  []int // which of the next changes lose their answers: they count down
 	late    int   // after how many calls changes whose answers are lost are made
 	failing int
+	// transfers are the requests that do not read changes.
+	transfers int
 	// unstored are the contents, by checksum, that were sent or received and are not stored as agreed.
 	unstored map[string]bool
 }
@@ -252,6 +254,7 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 				return false, &fault.Error{Kind: fault.Limited, Message: "slow down", RetryAfter: 5}
 			}
 			if call != "manifest" && call != "since" {
+				d.transfers++
 				if d.forbids > 0 && call != "download" {
 					d.forbids--
 					return false, fault.New(fault.Forbidden, "VIEWER")
@@ -712,6 +715,8 @@ func (w *world) quiet() {
 		for _, d := range w.devices {
 			d.client.AcceptDeletions()
 			writes := d.state.writes
+			most := len(d.disk.staged) // which may be damaged
+			d.transfers = 0
 			out, err := w.round(d)
 			if err != nil {
 				w.failf("%s: a round without faults: %v", d.name, err)
@@ -719,6 +724,9 @@ func (w *world) quiet() {
 			}
 			if len(out.Failed) > 0 || len(out.Held) > 0 {
 				w.failf("%s: held %v, failed %v", d.name, out.Held, out.Failed)
+			}
+			if most += out.Done; d.transfers > most {
+				w.failf("%s: %d requests beside readings of changes, of at most %d", d.name, d.transfers, most)
 			}
 			busy = busy || out.Done > 0 || d.state.writes > writes
 		}
