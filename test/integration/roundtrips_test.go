@@ -132,7 +132,7 @@ var roundTrips = []roundTrip{
 	{"GET /updates/feeds/tauri/darwin/arm64/1.0.0", "", 0, false},
 	{"GET /updates/feeds/sparkle/appcast.xml", "", 0, false},
 	{"GET /admin/health", "", 3, false},
-	{"GET /admin/organisations", "", 10, false},
+	{"GET /admin/organisations", "", 11, false},
 	{"GET /admin/organisations/{org}", "", 6, false},
 	{"PUT /admin/organisations/{org}/subscription", `{"plan": "PREMIUM"}`, 10, false},
 	{"PUT /admin/organisations/{org}/members/{userId}/role", `{"role": "ADMIN"}`, 12, true},
