@@ -402,7 +402,7 @@ func TestVariablesOfDocumentsExist(t *testing.T) {
 	variable := regexp.MustCompile(`\b(?:COLLAB|OTEL)_[A-Z0-9_]*[A-Z0-9]\b`)
 	known := map[string]bool{
 		// Not the server's own.
-		"COLLAB_SKIP_NODE": true, "COLLAB_SKIP_S3": true, "COLLAB_SEED": true, "COLLAB_SERVER": true, "COLLAB_TOKEN": true, "COLLAB_ORG": true, "COLLAB_CONFIG_DIR": true, "COLLAB_DEVICE": true, "COLLAB_TEST_POSTGRES_URL": true, "OTEL_EXPORTER_OTLP_HEADERS": true,
+		"COLLAB_SKIP_NODE": true, "COLLAB_SKIP_S3": true, "COLLAB_SEED": true, "COLLAB_SERVER": true, "COLLAB_TOKEN": true, "COLLAB_ORG": true, "COLLAB_CONFIG_DIR": true, "COLLAB_DEVICE": true, "COLLAB_NO_UPDATE_CHECK": true, "COLLAB_TEST_POSTGRES_URL": true, "OTEL_EXPORTER_OTLP_HEADERS": true,
 	}
 	deployment := pages.Read(t, "docs/deployment.md")
 	for line := range strings.Lines(help.String()) {
