@@ -185,6 +185,13 @@ func (u unsteady) Revision(ctx context.Context) (int64, error) {
 	return u.Releases.Revision(ctx)
 }
 
+func (u unsteady) List(ctx context.Context, ids []id.Release) ([]release.Release, error) {
+	if u.of.unread.Load() {
+		return nil, errDown
+	}
+	return u.Releases.List(ctx, ids)
+}
+
 func (u unsteady) Count(ctx context.Context) (int, error) {
 	n, err := u.Releases.Count(ctx)
 	return n + u.of.others, err

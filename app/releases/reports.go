@@ -30,6 +30,9 @@ type reports struct {
 	day  release.Day                                   // of seen; guarded by mu
 	seen map[reporter]struct{}                         // guarded by mu
 	all  map[id.Release]map[time.Time]release.Outcomes // by hour; guarded by mu
+	// unguarded are the releases whose reports are stored and whose rollout was not looked at since;
+	// guarded by counts.flushing.
+	unguarded map[id.Release]struct{}
 }
 
 // Report counts an installation that succeeded or failed on a device in the network, if the
@@ -71,7 +74,8 @@ func (r *reports) add(one release.Report) {
 	r.all[one.Release][one.Hour] = release.Outcomes{Succeeded: n.Succeeded + one.Succeeded, Failed: n.Failed + one.Failed}
 }
 
-// flushReports adds this server's reports to the store and pauses the rollouts that fail.
+// flushReports adds this server's reports to the store and pauses the rollouts that fail. The
+// caller holds counts.flushing.
 func (s *Releases) flushReports(ctx context.Context) error {
 	s.reports.mu.Lock()
 	taken := s.reports.all
@@ -83,20 +87,29 @@ func (s *Releases) flushReports(ctx context.Context) error {
 			all = append(all, release.Report{Release: of, Hour: hour, Outcomes: n})
 		}
 	}
-	if len(all) == 0 {
-		return nil
-	}
-	if err := s.Store.Deployment().Reports().Add(ctx, all); err != nil {
-		s.reports.mu.Lock()
-		defer s.reports.mu.Unlock()
-		for _, r := range all {
-			s.reports.add(r)
+	if len(all) > 0 {
+		if err := s.Store.Deployment().Reports().Add(ctx, all); err != nil {
+			s.reports.mu.Lock()
+			defer s.reports.mu.Unlock()
+			for _, r := range all {
+				s.reports.add(r)
+			}
+			return err
 		}
-		return err
+	}
+	if s.reports.unguarded == nil {
+		s.reports.unguarded = map[id.Release]struct{}{}
+	}
+	for of := range taken {
+		s.reports.unguarded[of] = struct{}{}
 	}
 	var failed error
-	for of := range taken {
-		failed = errors.Join(failed, s.guard(ctx, of))
+	for of := range s.reports.unguarded {
+		err := s.guard(ctx, of)
+		if err == nil {
+			delete(s.reports.unguarded, of)
+		}
+		failed = errors.Join(failed, err)
 	}
 	return failed
 }

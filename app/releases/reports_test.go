@@ -1,6 +1,7 @@
 package releases_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -55,6 +56,11 @@ func TestARolloutWhoseInstallationsFailIsPausedOnEveryServer(t *testing.T) {
 		t.Fatalf("with 2 failures of 20, which is the limit, %q is offered", got)
 	}
 	report(two, true)
+	w.store.unread.Store(true)
+	if err := two.FlushCounts(t.Context()); !errors.Is(err, errDown) {
+		t.Fatalf("without releases to read it is %v", err)
+	}
+	w.store.unread.Store(false)
 	flush()
 	if one, two := w.offered(one), w.offered(two); one != "" || two != "" {
 		t.Fatalf("with 3 failures of 21 %q and %q are offered", one, two)
