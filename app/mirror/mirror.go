@@ -408,8 +408,26 @@ func parent(path string) string {
 	return ""
 }
 
-// read reads what has changed on the server since the stored cursor.
-func (m *Mirror) read(ctx context.Context) error {
+// emptied reports whether the directory has no file and had several.
+func (m *Mirror) emptied() bool {
+	for _, e := range m.entries {
+		if e.Kind == mirror.File {
+			return false
+		}
+	}
+	had := 0
+	for _, r := range m.rows {
+		if r.Local != nil || r.Synced != nil {
+			had++
+		}
+	}
+	return had >= 2
+}
+
+// read reads what has changed on the server since the stored cursor. Unanswered changes
+// that the server has made are stored as agreed, unless the directory is absent: their files cannot be
+// made durable then.
+func (m *Mirror) read(ctx context.Context, absent bool) error {
 	var records []mirror.Record
 	each := func(r mirror.Record) error {
 		records = append(records, r)
@@ -463,29 +481,38 @@ func (m *Mirror) read(ctx context.Context) error {
 			changed[key] = r
 		}
 	}
-	var made []mirror.Entry
 	for _, record := range records {
 		if record.Deleted {
 			continue
 		}
 		r := row(mirror.KeyOf(record.Path))
 		r.Remote, r.Missing = &record, false
-		if u, own := m.made(record); own { // what the directory has now came after it
-			synced := mirror.Synced{ID: record.ID, Version: record.Version, Checksum: record.Checksum, Path: record.Path, Name: u.file.Path}
-			made = append(made, u.file)
-			if r.Synced != nil {
-				synced.Path, synced.Name = r.Synced.Path, r.Synced.Name
-			}
-			r.Synced = &synced
-		}
 		changed[r.Key] = r
 	}
-	if len(made) > 0 {
-		if err := m.Disk.Sync(ctx, made...); err != nil {
-			return err
+	if !absent {
+		var made []mirror.Entry
+		for key := range m.sent {
+			r := row(key)
+			if r.Remote == nil {
+				continue
+			}
+			if u, own := m.made(*r.Remote); own { // what the directory has now came after it
+				synced := mirror.Synced{ID: r.Remote.ID, Version: r.Remote.Version, Checksum: r.Remote.Checksum, Path: r.Remote.Path, Name: u.file.Path}
+				made = append(made, u.file)
+				if r.Synced != nil {
+					synced.Path, synced.Name = r.Synced.Path, r.Synced.Name
+				}
+				r.Synced = &synced
+				changed[key] = r
+			}
 		}
+		if len(made) > 0 {
+			if err := m.Disk.Sync(ctx, made...); err != nil {
+				return err
+			}
+		}
+		m.expire()
 	}
-	m.expire()
 	maps.DeleteFunc(changed, func(key string, r mirror.Row) bool { return same(r, m.rows[key]) })
 	if len(changed) == 0 && now == m.cursor {
 		return nil

@@ -122,7 +122,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 			return err
 		}
 		r.scope = mirror.Scope{}
-		if err := r.read(ctx); err != nil {
+		if err := r.read(ctx, !accept && (changes.Root || r.emptied())); err != nil {
 			return err
 		}
 		in := r.input(rules)

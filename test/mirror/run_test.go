@@ -154,6 +154,7 @@ type single struct {
 	state  *state
 	remote *remote
 	client *client.Mirror
+	start  func() // the client, again
 }
 
 func newSingle(t *testing.T, alter ...func(*client.Options)) *single {
@@ -165,7 +166,8 @@ func newSingle(t *testing.T, alter ...func(*client.Options)) *single {
 	for _, alter := range alter {
 		alter(&o)
 	}
-	s.client = client.New(o)
+	s.start = func() { s.client = client.New(o) }
+	s.start()
 	return s
 }
 
@@ -223,13 +225,13 @@ func (s *single) want(contents map[string]string) {
 }
 
 func TestAFileThatTakesTheNameOfAnotherOfItsSizeAndTimeIsReadAgain(t *testing.T) {
-	for _, restarted := range []bool{false, true} {
+	for _, fails := range []bool{false, true} {
 		s := newSingle(t)
 		s.disk.inodes, s.disk.grain = false, 2*time.Second
 		s.disk.write("a", "content 1")
 		s.disk.write("b", "content 2")
 		_, _ = s.round()
-		if restarted {
+		if fails {
 			s.client = newSingle(t, func(o *client.Options) {
 				o.Disk, o.DiskWriter, o.State, o.Remote, o.RemoteWriter = s.disk, s.disk, s.state, s.remote, s.remote
 			}).client
@@ -584,6 +586,39 @@ func TestAPowerFailureTakesNothingBackThatBothSidesHave(t *testing.T) {
 		_, _ = s.round()
 		want["c"] = "three"
 		s.want(want)
+	}
+}
+
+func TestAnUploadIsNotAgreedOnWhileItsFileCannotBeMadeDurable(t *testing.T) {
+	for _, identity := range []string{"root", "another"} {
+		for _, fails := range []bool{false, true} {
+			t.Run(fmt.Sprintf("the directory is empty, identity %s, power fails %t", identity, fails), func(t *testing.T) {
+				s := newSingle(t)
+				s.disk.write("a", "one")
+				s.disk.write("b", "two")
+				_, _ = s.round()
+				s.disk.write("a", "an edit")
+				s.at("replace", func() (bool, error) { return true, fault.New(fault.Unavailable, "no answer") })
+				_, _ = s.round()
+				files := s.disk.files
+				s.disk.files, s.disk.identity = map[string]*file{}, identity
+				s.client.Changed(mirror.Everything())
+				if out, err := s.client.Round(t.Context()); err != nil || out.Guard == "" {
+					t.Fatalf("%+v, %v", out, err)
+				}
+				s.disk.files, s.disk.identity = files, "root"
+				if !fails { // the next edit is no rival of the one whose answer was lost
+					s.disk.write("a", "another edit")
+					_, _ = s.round()
+					s.want(map[string]string{"a": "another edit", "b": "two"})
+					return
+				}
+				s.disk.stop(writeback, false)
+				s.start()
+				_, _ = s.round()
+				s.want(map[string]string{"a": "an edit", "b": "two"})
+			})
+		}
 	}
 }
 
