@@ -3,7 +3,9 @@
 package console
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"collab/app/access"
 	"collab/domain/audit"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/identity"
 	"collab/domain/session"
 )
@@ -25,6 +28,7 @@ const CallbackPath = Prefix + "/callback"
 const (
 	signInPath  = Prefix + "/sign-in"
 	signOutPath = Prefix + "/sign-out"
+	switchPath  = Prefix + "/switch"
 	refusedPath = Prefix + "/refused" // of requests that the bridge does not admit
 )
 
@@ -34,7 +38,10 @@ const (
 	interfacePrefix = "/api/v1/"
 )
 
-const secretLength = 43 // characters of 256 bits in base64url
+const (
+	secretLength = 43  // characters of 256 bits in base64url
+	maxSwitch    = 256 // bytes of the body that names an organisation
+)
 
 // Console serves the console.
 type Console struct {
@@ -116,20 +123,22 @@ func cookieValue(r *http.Request, name string) string {
 // IsFile reports whether the path is that of a page or another file.
 func (c *Console) IsFile(path string) bool {
 	switch path {
-	case signInPath, CallbackPath, signOutPath, refusedPath:
+	case signInPath, CallbackPath, signOutPath, switchPath, refusedPath:
 		return false
 	}
 	return true
 }
 
 // Serve answers a request below Prefix, or returns an error before anything was sent.
-func (c *Console) Serve(w http.ResponseWriter, r *http.Request, from session.Client, id string) error {
+func (c *Console) Serve(w http.ResponseWriter, r *http.Request, from session.Client, requestID string) error {
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch path := r.URL.Path; {
-	case path == signOutPath && r.Method == http.MethodPost:
-		return c.signOut(w, r, audit.Origin{Address: from.Address, Request: id})
-	case path == refusedPath || path == signOutPath:
+	case path == refusedPath, (path == signOutPath || path == switchPath) && (r.Method != http.MethodPost || !sameOrigin(r)):
 		return fault.New(fault.Forbidden, "The console's own pages alone may send this request")
+	case path == signOutPath:
+		return c.signOut(w, r, audit.Origin{Address: from.Address, Request: requestID})
+	case path == switchPath:
+		return c.switchOrganisation(w, r, from, requestID)
 	case !read:
 		return notFound()
 	case path == signInPath:
@@ -176,15 +185,40 @@ func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request, from sess
 
 // signOut ends the session of the cookie.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request, origin audit.Origin) error {
-	if !sameOrigin(r) {
-		return fault.New(fault.Forbidden, "The console's own pages alone may send this request")
-	}
 	if secret := c.secret(r); secret != "" {
 		if err := c.access.EndBrowser(r.Context(), secret, origin); err != nil {
 			return err
 		}
 	}
 	c.setCookie(w, c.sessionCookie, "", "/", -1, http.SameSiteStrictMode)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// switchOrganisation begins a session in the organisation that the body names, a JSON object with
+// orgId, and ends that of the cookie. After an error the cookie stays, as it may be the one that
+// another tab's switch has set meanwhile.
+func (c *Console) switchOrganisation(w http.ResponseWriter, r *http.Request, from session.Client, requestID string) error {
+	data, err := io.ReadAll(io.LimitReader(r.Body, maxSwitch))
+	if err != nil {
+		return err
+	}
+	var body struct {
+		OrgID string `json:"orgId"`
+	}
+	to, ok := id.Org(""), json.Unmarshal(data, &body) == nil
+	if ok {
+		to, ok = id.Parse[id.Org](body.OrgID)
+	}
+	if !ok {
+		return fault.Field("orgId", "must be the id of an organisation of the caller")
+	}
+	secret, left, err := c.access.SwitchBrowser(r.Context(), c.secret(r), to, from, audit.Origin{Address: from.Address, Request: requestID})
+	if err != nil {
+		return err
+	}
+	c.setCookie(w, c.sessionCookie, secret, "/", int(left.Seconds()), http.SameSiteStrictMode)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusNoContent)
 	return nil

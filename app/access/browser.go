@@ -2,9 +2,11 @@ package access
 
 import (
 	"context"
+	"time"
 
 	"collab/domain/audit"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/identity"
 	"collab/domain/org"
 	"collab/domain/session"
@@ -102,6 +104,42 @@ func (a *Access) EndBrowser(ctx context.Context, secret string, origin audit.Ori
 		return nil
 	}
 	return err
+}
+
+// SwitchBrowser ends the browser session with a secret and begins one in another organisation of its
+// user, which is the one used last from then on. It returns the new session's secret and how long
+// that can last, which is what the old one had left. Unauthenticated if the session has ended;
+// Invalid if the organisation is closed or unknown, or the user is no member of it.
+func (a *Access) SwitchBrowser(ctx context.Context, secret string, to id.Org, from session.Client, origin audit.Origin) (next string, left time.Duration, err error) {
+	c, err := a.verifyBrowser(ctx, secret)
+	if err != nil {
+		return "", 0, err
+	}
+	next, now := a.Secrets.Secret(), a.Clock.Now()
+	err = a.Store.Atomic(ctx, func(r ports.Records) error {
+		if err := lockUser(ctx, r, c.User); err != nil {
+			return err
+		}
+		s, err := getOpenSession(ctx, r, session.BrowserID(secret))
+		if fault.Is(err, fault.NotFound) {
+			return endedBrowser()
+		}
+		if err != nil {
+			return err
+		}
+		// Ending locks the organisations in the order of all locks, so the membership comes after it.
+		err = end(ctx, r, s.User, []session.Session{s}, func(s session.Session) audit.Entry {
+			return audit.By(org.Actor{User: s.User, Org: s.Org}, origin, id.Entry(a.IDs.New()), s.Org, audit.SessionEnded, string(s.ID), "switched to another organisation", now)
+		})
+		if err == nil {
+			err = a.useMembership(ctx, r, s.User, to)
+		}
+		if err != nil {
+			return err
+		}
+		return a.begin(ctx, r, s.Switched(next, to, from, now))
+	})
+	return next, c.expires.Sub(now), err
 }
 
 func endedBrowser() error {

@@ -104,26 +104,29 @@ func (a *Access) Switch(ctx context.Context, token string, to id.Org, from sessi
 		if err := checkUser(ctx, r, claims.User); err != nil {
 			return err
 		}
-		o, err := r.Directory().Organisations().Get(ctx, to)
-		if err != nil {
-			return err
-		}
-		m, err := r.Directory().Members().GetLocked(ctx, to, claims.User)
-		if err == nil && (o.Closed() || !m.Active()) {
-			err = fault.Missing("Member")
-		}
-		if err != nil {
-			return err
-		}
-		return r.Directory().Members().Put(ctx, to, m.Used(a.Clock.Now()))
+		return a.useMembership(ctx, r, claims.User, to)
 	})
-	if fault.Is(err, fault.NotFound) {
-		return Session{}, fault.Field("orgId", "must be the id of an organisation of the caller")
-	}
 	if err != nil {
 		return Session{}, err
 	}
 	return a.refresh(ctx, claims, to, from)
+}
+
+// useMembership makes the membership in an open organisation the one that the user used last:
+// Invalid if there is none.
+func (a *Access) useMembership(ctx context.Context, r ports.Records, user id.User, of id.Org) error {
+	o, err := r.Directory().Organisations().Get(ctx, of)
+	var m org.Membership
+	if err == nil {
+		m, err = r.Directory().Members().GetLocked(ctx, of, user)
+	}
+	switch {
+	case fault.Is(err, fault.NotFound), err == nil && (o.Closed() || !m.Active()):
+		return fault.Field("orgId", "must be the id of an organisation of the caller")
+	case err != nil:
+		return err
+	}
+	return r.Directory().Members().Put(ctx, of, m.Used(a.Clock.Now()))
 }
 
 // refreshable reads a token that is within its grace period.

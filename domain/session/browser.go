@@ -35,6 +35,14 @@ func BeginBrowser(secret string, user id.User, o id.Org, from Client, now time.T
 	}
 }
 
+// Switched returns the browser session that follows this one when the browser changes to another
+// organisation at now: with a new secret, and the old beginning and end.
+func (s Session) Switched(secret string, o id.Org, from Client, now time.Time) Session {
+	next := BeginBrowser(secret, s.User, o, from, now)
+	next.CreatedAt, next.ExpiresAt = s.CreatedAt, s.ExpiresAt
+	return next
+}
+
 // BrowserClaims returns the claims that a token of a browser session would have. There is none.
 func (s Session) BrowserClaims() Claims {
 	return Claims{ID: string(s.ID), Session: s.ID, User: s.User, Org: s.Org, IssuedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt}

@@ -8,6 +8,7 @@ import (
 	"collab/app/access"
 	"collab/domain/audit"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/identity"
 	"collab/domain/session"
 )
@@ -102,5 +103,124 @@ func TestABrowserSessionEndsWhenItIsNotUsedAndAfterItsLifetime(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantOut(ended)
+	}
+}
+
+func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
+	c := core(t)
+	start := browsers(t, c)
+	one, two := start(claimsOf(c, "user_1", "org_1")), start(claimsOf(c, "user_1", "org_2"))
+	for _, a := range []*access.Access{one, two} {
+		a.BrowserCallbackURL = "https://collab.example.com/console/callback"
+	}
+	in := func(a *access.Access, secret string) (user, error) {
+		caller, err := a.Verify(access.WithBrowser(t.Context(), secret), "")
+		if err != nil {
+			return user{}, err
+		}
+		actor, err := a.Authorize(t.Context(), caller)
+		r := caller.Request("request")
+		return user{actor, r.Session, access.NewContext(t.Context(), r)}, err
+	}
+	stored := func(secret string) session.Session {
+		t.Helper()
+		s, err := c.Store.Journal().Sessions().Get(t.Context(), session.BrowserID(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	other, err := use(t, two, signIn(t, two))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := use(t, one, signIn(t, start(claimsOf(c, "user_2", "org_3"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := signInBrowser(t, one)
+	began := stored(first)
+	for _, a := range []*access.Access{one, two} {
+		if _, err := in(a, first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for day := range 5 {
+		c.Clock.Advance(24 * time.Hour)
+		if _, err := in(one, first); err != nil {
+			t.Fatalf("after %d days: %v", day+1, err)
+		}
+	}
+
+	for name, to := range map[string]id.Org{"of others": stranger.Org, "that does not exist": "00000000-0000-4000-8000-000000000000"} {
+		if _, _, err := one.SwitchBrowser(t.Context(), first, to, laptop, audit.Origin{}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("to an organisation %s: %v", name, err)
+		}
+	}
+	if _, _, err := one.SwitchBrowser(t.Context(), first+"x", other.Org, laptop, audit.Origin{}); !fault.Is(err, fault.Unauthenticated) {
+		t.Errorf("with another secret: %v", err)
+	}
+	if _, err := in(one, first); err != nil {
+		t.Fatalf("after refused switches: %v", err)
+	}
+
+	type result struct {
+		secret string
+		left   time.Duration
+		err    error
+	}
+	tabs := make(chan result)
+	for _, a := range []*access.Access{one, two} {
+		go func() {
+			secret, left, err := a.SwitchBrowser(t.Context(), first, other.Org, laptop, audit.Origin{})
+			tabs <- result{secret, left, err}
+		}()
+	}
+	won, lost := <-tabs, <-tabs
+	if won.err != nil {
+		won, lost = lost, won
+	}
+	if won.err != nil || !fault.Is(lost.err, fault.Unauthenticated) {
+		t.Fatalf("two tabs at once: %v and %v", won.err, lost.err)
+	}
+	if want := session.BrowserLifetime - 5*24*time.Hour; won.left != want {
+		t.Errorf("the new session lasts %v, want %v", won.left, want)
+	}
+	if s := stored(won.secret); !s.CreatedAt.Equal(began.CreatedAt) || !s.ExpiresAt.Equal(began.ExpiresAt) || !s.LastUsedAt.Equal(c.Clock.Now()) {
+		t.Errorf("the new session is %+v, the old one was %+v", s, began)
+	}
+	for i, a := range []*access.Access{one, two} {
+		if got, err := in(a, won.secret); err != nil || got.Org != other.Org {
+			t.Errorf("on server %d: in %s, %v", i, got.Org, err)
+		}
+		if _, err := in(a, first); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("on server %d the old session: %v", i, err)
+		}
+	}
+	if all, err := one.Sessions(t.Context(), other.Actor); err != nil || len(all) != 2 {
+		t.Errorf("the sessions are %+v, %v", all, err)
+	}
+	var ended []string
+	if err := c.Store.Journal().Audit().List(t.Context(), began.Org, "", 0, func(e audit.Entry) error {
+		ended = append(ended, string(e.Action)+" "+e.Target)
+		return nil
+	}); err != nil || len(ended) != 1 || ended[0] != string(audit.SessionEnded)+" "+string(began.ID) {
+		t.Errorf("the audit log has %q, %v", ended, err)
+	}
+
+	members := c.Store.Directory().Members()
+	m, err := members.Get(t.Context(), began.Org, other.User)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := members.Put(t.Context(), began.Org, m.Removed(c.Clock.Now())); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := one.SwitchBrowser(t.Context(), won.secret, began.Org, laptop, audit.Origin{}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("to an organisation after a removal: %v", err)
+	}
+	c.Clock.Advance(session.BrowserIdle)
+	if _, _, err := one.SwitchBrowser(t.Context(), won.secret, other.Org, laptop, audit.Origin{}); !fault.Is(err, fault.Unauthenticated) {
+		t.Errorf("of a session that was not used: %v", err)
 	}
 }

@@ -73,6 +73,11 @@ export async function signOut(everywhere: boolean): Promise<void> {
 	await send("/console/sign-out", { method: "POST" })
 }
 
+// switchTo moves the session of this browser, in all tabs, to another organisation of the person.
+export async function switchTo(orgId: string): Promise<void> {
+	await send("/console/switch", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ orgId }) })
+}
+
 async function send(address: string, init: RequestInit): Promise<Response> {
 	let response: Response
 	try {

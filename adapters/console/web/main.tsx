@@ -1,8 +1,8 @@
 // The frame of all pages: who is signed in, the menu, and the page of the address.
 import { render, type ComponentType, type JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
-import { call, Failure, onExpired, signOut } from "./interface"
-import { Problem, useLoaded } from "./loading"
+import { call, Failure, onExpired, signOut, switchTo } from "./interface"
+import { Problem, Show, useLoaded } from "./loading"
 import { pages, type PageOf } from "./pages"
 import { usePath } from "./router"
 import type { Me } from "./types"
@@ -14,7 +14,7 @@ function Console(): JSX.Element {
 	const me = useLoaded(() => call("GET /api/v1/auth/me"), [])
 	useEffect(() => {
 		onExpired(() => setOut((was) => (was === "no" ? "expired" : was)))
-		tabs.onmessage = () => setOut("left")
+		tabs.onmessage = (e) => (e.data === "switched" ? location.assign("/console") : setOut("left"))
 	}, [])
 	if (out === "left" || me.value === undefined && out === "expired") return <SignIn left={out === "left"} />
 	if (me.failure && me.value === undefined) {
@@ -27,7 +27,12 @@ function Console(): JSX.Element {
 		tabs.postMessage("signed out")
 		setOut("left")
 	}
-	return <Frame me={me.value} expired={out === "expired"} leave={leave} />
+	const change = async (organisation: string): Promise<void> => {
+		await switchTo(organisation)
+		tabs.postMessage("switched")
+		location.assign("/console")
+	}
+	return <Frame me={me.value} expired={out === "expired"} leave={leave} change={change} />
 }
 
 // back returns the address of the sign-in that leads back to this page.
@@ -55,20 +60,44 @@ function Refused(): JSX.Element {
 	)
 }
 
-function Frame({ me, expired, leave }: { me: Me; expired: boolean; leave: (everywhere: boolean) => Promise<void> }): JSX.Element {
+// Organisations are those of the person, as buttons that switch to them.
+function Organisations({ change }: { change: (organisation: string) => void }): JSX.Element {
+	const own = useLoaded(() => call("GET /api/v1/auth/organisations"), [])
+	return (
+		<Show of={own} what="your organisations">
+			{(list) => list.length > 0 && (
+				<ul aria-label="Organisations">
+					{list.map((o) => (
+						<li key={o.id}>
+							<button type="button" aria-current={o.current ? "true" : undefined} popoverTarget="account" popoverTargetAction="hide" onClick={() => o.current || change(o.id)}>
+								{o.name ?? "An organisation"} <span class="soft">{o.role.toLowerCase()}</span>
+							</button>
+						</li>
+					))}
+				</ul>
+			)}
+		</Show>
+	)
+}
+
+type FrameOf = { me: Me; expired: boolean; leave: (everywhere: boolean) => Promise<void>; change: (organisation: string) => Promise<void> }
+
+function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 	const path = usePath()
 	const at = pages.find((p) => p.path === path)
 	const main = useRef<HTMLElement>(null)
-	const [failure, fail] = useState<Failure>()
+	const [failed, fail] = useState<{ failure: Failure; what: string }>()
+	const [open, setOpen] = useState(false)
 	const first = useRef(true)
 	useEffect(() => {
 		document.title = `${at?.name ?? "Not found"} · Collab`
 		if (!first.current) main.current?.focus()
 		first.current = false
 	}, [path])
-	const end = (everywhere: boolean): void => {
-		leave(everywhere).catch((error: unknown) => fail(error instanceof Failure ? error : new Failure(String(error), 0, "", 0)))
+	const attempt = (what: string, act: Promise<void>): void => {
+		act.catch((error: unknown) => fail({ failure: error instanceof Failure ? error : new Failure(String(error), 0, "", 0), what }))
 	}
+	const end = (everywhere: boolean): void => attempt("the sign-out", leave(everywhere))
 	const name = me.user.name ?? me.user.email ?? "You"
 	return (
 		<>
@@ -77,11 +106,11 @@ function Frame({ me, expired, leave }: { me: Me; expired: boolean; leave: (every
 				<a class="brand" href="/console"><svg viewBox="0 0 32 32" width="24" height="24" aria-hidden="true"><circle cx="12" cy="16" r="9" /><circle cx="20" cy="16" r="9" opacity=".45" /></svg> Collab</a>
 				<nav aria-label="Pages">{pages.filter((p) => p.menu).map((p) => <a key={p.path} href={p.path} aria-current={p.path === path ? "page" : undefined}>{p.name}</a>)}</nav>
 				<button type="button" class="account" popoverTarget="account"><span class="initials" aria-hidden="true">{initials(name)}</span> <span class="who">{me.org?.name ?? name}</span></button>
-				<div id="account" popover="auto" class="menu" onClick={(e) => e.target instanceof HTMLAnchorElement && e.currentTarget.hidePopover()}>
+				<div id="account" popover="auto" class="menu" onToggle={(e) => setOpen(e.newState === "open")} onClick={(e) => e.target instanceof HTMLAnchorElement && e.currentTarget.hidePopover()}>
 					<p><b>{name}</b><br /><span class="soft">{me.user.email}</span></p>
-					<p class="soft">{me.org ? `${me.role?.toLowerCase()} of ${me.org.name ?? "an organisation"}` : "No organisation"}</p>
+					{me.org ? open && <Organisations change={(organisation) => attempt("the other organisation", change(organisation))} /> : <p class="soft">No organisation</p>}
 					<a href="/console/sessions">Sessions</a>
-					<a href="/console/sign-in">Switch account or organisation</a>
+					<a href="/console/sign-in">Sign in with another account</a>
 					<a href="/docs">Documents</a>
 					<button type="button" onClick={() => end(false)}>Sign out</button>
 					<button type="button" onClick={() => end(true)}>Sign out everywhere</button>
@@ -89,7 +118,7 @@ function Frame({ me, expired, leave }: { me: Me; expired: boolean; leave: (every
 			</header>
 			{expired && <div class="notice" role="alert"><p><b>Your session has ended.</b> What is on this page stays until you leave it. <a href={back()}>Sign in again</a></p></div>}
 			<main id="main" ref={main} tabIndex={-1}>
-				{failure && <Problem failure={failure} what="the sign-out" retry={() => fail(undefined)} />}
+				{failed && <Problem {...failed} retry={() => fail(undefined)} />}
 				{at ? <Shown key={at.path} at={at} me={me} /> : <><h1>There is no such page</h1><p>The address may be mistyped. <a href="/console">Home</a></p></>}
 			</main>
 		</>

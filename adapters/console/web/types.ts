@@ -45,6 +45,8 @@ export type FileOutcome = { error?: Error; file?: (StoredObject); index: number;
 export type FolderMove = { from: (Path); kind?: (StorageKind) | null; scope?: (Scope) | null; teamId?: string | null; to: (Path); workspaceId?: string | null; }
 export type FolderMoved = { cursor: SyncCursor; moved: number; }
 export type Grant = { currentPeriodEnd?: string | null; plan: Plan; seats?: number | null; }
+export type HealthOfBudget = { refusals: number; usedBytes: number; }
+export type HealthOfShare = { refusals: number; used: number; waiting: number; }
 export type HistoryBlock = (TextBlock | ToolUseBlock | ToolResultBlock)
 export type HistoryMessage = { content: (string | HistoryBlock[]); role: "user" | "assistant"; }
 export type Id = string
@@ -67,6 +69,7 @@ export type Me = { onboardingCompleted: boolean; onboardingSeeded: boolean; org:
 export type Member = { avatarUrl: PersonAvatar; email: PersonEmail; joinedAt: string; name: PersonName; onboardingCompleted: boolean; role: Role; userId: Id; }
 export type MemoryDraft = { content: string; expectedVersion?: number | null; }
 export type MimeType = string
+export type MinuteOfHealth = { clientErrors: number; feeds: number; meanSeconds: number; requests: number; serverErrors: number; start: string; waiting: number; }
 export type Model = { capabilities: string[]; contextWindow: number; displayName: string; id: string; maxOutputTokens: number; provider: "anthropic" | "openai" | "local"; tier: string; }
 export type ModelUsage = { inputTokens: number; model: string; outputTokens: number; requests: number; totalTokens: number; }
 export type Move = { targetTeamId: string; }
@@ -76,7 +79,7 @@ export type Onboarded = { onboardingCompleted: true; success: true; }
 export type Org = { id: Id; name: string | null; slug: string | null; }
 export type OrganisationUsage = { byDay: DayUsage[]; byModel: ModelUsage[]; byUser?: UserUsage[]; inputTokens: number; outputTokens: number; periodEnd: string; periodStart: Time; requests: number; totalTokens: number; }
 export type Outcome = { plan: "STANDARD" | "PREMIUM" | null; status: "open" | "complete" | "expired" | "cancelled" | "unknown"; }
-export type Overview = { closedAt: string | null; createdAt: Time; id: Id; members: number; name: string | null; owners: number; pendingInvitations: number; slug: string | null; storageLimit: number | null; storageUsed: number; subscription: Subscription; updatedAt: Time; }
+export type Overview = { closedAt: string | null; createdAt: Time; id: Id; members: number; name: string | null; owners: number; pendingInvitations: number; slug: string | null; storageLimit: number | null; storageUsed: number; subscription: Subscription; updatedAt: Time; usage: UsageSum; }
 export type OwnOrganisation = { current: boolean; id: Id; name: string | null; role: Role; slug: string | null; }
 export type Page = string
 export type Path = string
@@ -111,6 +114,7 @@ export type Rollout = { devices: RolloutDevice[]; release: Id; rolloutPercentage
 export type RolloutDevice = { bucket: number; clientId: string; offered: boolean; reason: "in the rollout" | "not in the rollout yet" | "the rollout is paused" | "not active" | "another release is served in its place"; }
 export type Scope = "SHARED" | "PERSONAL"
 export type Seeded = { personalTeamId: string | null; personalWorkspaceId: string | null; seeded: boolean; sharedTeamId: string | null; sharedWorkspaceId: string | null; taskIds: Id[]; }
+export type ServerHealth = { activeRequests: number; budgets: { [name: string]: HealthOfBudget }; feeds: number; minutes: MinuteOfHealth[]; problem: string | null; ready: boolean; schema: number; shares: { [name: string]: HealthOfShare }; startedAt: Time; version: string; }
 export type Session = { onboardingCompleted: boolean; onboardingSeeded: boolean; org: (Org) | null; role: RoleOrNone; token: string; user: Person; }
 export type SignIn = { address: string | null; createdAt: string; current: boolean; id: Id; lastUsedAt: string; userAgent: string | null; }
 export type SquirrelUpdate = { name: string; notes?: string; pub_date: string; url: string; }
@@ -159,6 +163,7 @@ export type ToolUseBlock = { id: string; input: { [name: string]: unknown }; nam
 export type Update = { channel: ReleaseChannel; currentVersion: string; downloadUrl: string; fileSizeBytes: number | null; latestVersion: string; mandatory: boolean; minOsVersion: string | null; publishedAt: Time; releaseNotes: string | null; sha512: string | null; sha512Base64: string | null; signature: string | null; updateAvailable: true; version: string; }
 export type UploadDraft = { checksum: Checksum; expectedVersion?: number | null; fileId?: string | null; kind?: (StorageKind) | null; mimeType?: (MimeType) | null; path?: (Path) | null; scope?: (Scope) | null; size: number; teamId?: string | null; workspaceId?: string | null; }
 export type Usage = { byDay: DayUsage[]; byModel: ModelUsage[]; inputTokens: number; outputTokens: number; periodEnd: string; periodStart: Time; requests: number; totalTokens: number; }
+export type UsageSum = { inputTokens: number; outputTokens: number; requests: number; totalTokens: number; }
 export type UserUsage = { inputTokens: number; outputTokens: number; requests: number; totalTokens: number; userId: Id; }
 export type Workspace = { createdAt: string; createdBy: string; description: string | null; id: Id; name: string; sortOrder: number; teamId: string; updatedAt: string; }
 export type WorkspaceDraft = { description?: Description; name: Name; teamId: string; }
@@ -167,6 +172,7 @@ export type WorkspacePatch = { description?: Description; name?: Name; }
 export type WorkspaceReference = string
 
 export type Operations = {
+	"GET /api/v1/admin/health": { answer: ServerHealth }
 	"GET /api/v1/admin/organisations": { query?: { limit?: number; cursor?: string; }; answer: Overview[] }
 	"GET /api/v1/admin/organisations/{id}": { path: { id: string; }; answer: Overview }
 	"PUT /api/v1/admin/organisations/{id}/members/{userId}/role": { path: { id: string; userId: string; }; body: RoleChange; answer: Member }
