@@ -293,6 +293,11 @@ func (c *Client) CreateResumableUpload(ctx context.Context, params CreateResumab
 	return c.send(c.request(ctx, http.MethodPost, "/api/v1/sync/resumable-uploads", params, body, keyed))
 }
 
+// CancelResumableUpload is DELETE /api/v1/sync/resumable-uploads/{id}: Cancel a resumable upload.
+func (c *Client) CancelResumableUpload(ctx context.Context, id string) (Success, error) {
+	return receive[Success](c, c.request(ctx, http.MethodDelete, "/api/v1/sync/resumable-uploads/"+segment(id), nil, nil, 0))
+}
+
 // GetResumableUpload is GET /api/v1/sync/resumable-uploads/{id}: Get a resumable upload.
 func (c *Client) GetResumableUpload(ctx context.Context, id string) (ResumableUpload, error) {
 	return receive[ResumableUpload](c, c.request(ctx, http.MethodGet, "/api/v1/sync/resumable-uploads/"+segment(id), nil, nil, 0))

@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write api.go")
 var operations = strings.Fields(`
 	exchangeToken startDeviceSignIn claimDeviceToken refreshToken getMe endSession listSessions endOtherSessions
 	listFiles uploadFile downloadFile replaceFile deleteFile moveFile moveFolder listVersions downloadVersion restoreFile getManifest followChanges changeFiles getSyncLimits
-	createResumableUpload getResumableUpload appendToResumableUpload
+	createResumableUpload getResumableUpload appendToResumableUpload cancelResumableUpload
 	listTasks getTask createTask updateTask reorderTasks getTaskHistory
 	getMemory putMemory getWorkspaceMemory putWorkspaceMemory chat listModels
 	listMembers changeRole removeMember listInvitations invite resendInvitation deleteInvitation

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/mirror"
 	"collab/domain/object"
+	"collab/domain/upload"
 	"collab/test/collabd"
 )
 
@@ -248,6 +250,18 @@ func TestRemote(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+		}
+	})
+	t.Run("large uploads of files that change are cancelled", func(t *testing.T) {
+		f := open(t, s, shared)
+		content := strings.Repeat("x", resumableSize)
+		changed := iotest.ErrReader(fault.New(fault.Conflict, "The file was changed."))
+		for i := range upload.MaxOpen {
+			_, err := f.Create(t.Context(), fmt.Sprint("changing ", i), sum(content), int64(len(content)), changed)
+			f.refused("content that changes", err, fault.Unavailable)
+		}
+		if _, err := f.Create(t.Context(), "large", sum(content), int64(len(content)), strings.NewReader(content)); err != nil {
+			t.Errorf("after %d uploads that were given up: %v", upload.MaxOpen, err)
 		}
 	})
 	t.Run("files and directories move", func(t *testing.T) {

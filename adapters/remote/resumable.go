@@ -21,24 +21,35 @@ const resumableSize = 16 << 20
 
 // uploadResumably stores large content, which is read once, where to says. It goes on with an upload
 // that was interrupted, also in another process: both have the same idempotency key, so the
-// server answers with the upload that it created first.
+// server answers with the upload that it created first. If body fails with Conflict, the upload is cancelled:
+// other content has another key.
 func (r *Remote) uploadResumably(ctx context.Context, to apiclient.CreateResumableUploadParams, size int64, body io.Reader) (mirror.Record, error) {
 	to.UploadComplete, to.UploadLength = "?0", &size
 	u, err := r.openUpload(ctx, to)
 	if err != nil {
 		return mirror.Record{}, failure(err)
 	}
-	if _, err := io.CopyN(io.Discard, body, u.Offset); errors.Is(err, io.EOF) {
-		return mirror.Record{}, fault.New(fault.Conflict, "The file was changed meanwhile.")
-	} else if err != nil {
-		return mirror.Record{}, failure(err)
+	if _, err = io.CopyN(io.Discard, body, u.Offset); errors.Is(err, io.EOF) {
+		err = fault.New(fault.Conflict, "The file was changed meanwhile.")
+	}
+	if err != nil {
+		return mirror.Record{}, r.abandon(ctx, u, err)
 	}
 	answer, err := r.client.AppendToResumableUpload(ctx, u.ID, apiclient.AppendToResumableUploadParams{UploadComplete: "?1", UploadOffset: &u.Offset},
 		apiclient.Content{Reader: once{body}, Size: size - u.Offset, Type: "application/partial-upload"})
 	if err != nil {
-		return r.sent(ctx)(apiclient.StoredObject{}, err)
+		return r.sent(ctx)(apiclient.StoredObject{}, r.abandon(ctx, u, err))
 	}
 	return r.sent(ctx)(apiclient.Decode[apiclient.StoredObject](answer))
+}
+
+// abandon cancels an upload if err says that its content has changed, and returns err. An upload that
+// cannot be cancelled expires.
+func (r *Remote) abandon(ctx context.Context, u apiclient.ResumableUpload, err error) error {
+	if fault.Is(err, fault.Conflict) {
+		_, _ = r.client.CancelResumableUpload(ctx, u.ID)
+	}
+	return err
 }
 
 // openUpload returns the upload of the content that was interrupted, or creates one.

@@ -19,6 +19,11 @@ const (
 	// partTimeout is how long the storing of a part may take, which includes its arrival.
 	partTimeout = 10 * time.Minute
 
+	// finishTimeout is how long the storing of the object of an upload may take, and finishRate how much
+	// longer its size makes that, in bytes a second.
+	finishTimeout = 10 * time.Minute
+	finishRate    = 64 << 10
+
 	// partsPage is how many parts are read or discarded at a time.
 	partsPage = 500
 )
@@ -163,8 +168,8 @@ func (r *partReader) Read(p []byte) (int, error) {
 
 // Finish stores the object with the content of an upload, as Create or Replace would. The checksum may be
 // empty if the upload has one. Repeated, it returns the object. An upload whose content has another
-// checksum than its own, or lacks parts, is cancelled; after other errors it can be finished later. Storing is that
-// of an Upload.
+// checksum than its own, or lacks parts, is cancelled; after other errors it can be finished later. It does not
+// end with the request. Storing is that of an Upload.
 func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload, checksum string, storing func() (stored func() error)) (object.Object, error) {
 	if of.Status() == upload.Completed {
 		return s.visible(ctx, source{s.Store, false}, actor, of.Object)
@@ -180,6 +185,8 @@ func (s *Objects) Finish(ctx context.Context, actor org.Actor, of upload.Upload,
 	case of.Checksum != "" && of.Checksum != checksum:
 		return object.Object{}, fault.Field("checksum", "is not that of the creation of the upload")
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout+time.Duration(of.Size/finishRate)*time.Second)
+	defer cancel()
 	parts := &partsReader{ctx: ctx, objects: s, of: of}
 	defer parts.Close()
 	u := &Upload{Content: parts, Size: of.Size, Checksum: checksum, MimeType: of.MimeType, Expected: of.Expected, Storing: storing}
@@ -273,8 +280,10 @@ func (r *partsReader) Close() (err error) {
 }
 
 // Cancel cancels an upload that is not complete, also for a member who may no longer write. Its parts
-// are collected.
+// are collected. It does not end with the request.
 func (s *Objects) Cancel(ctx context.Context, actor org.Actor, of upload.Upload) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), partTimeout)
+	defer cancel()
 	err := s.Atomic(ctx, actor, func(r ports.Records, actor org.Actor) error {
 		_, err := r.Journal().Uploads().Update(ctx, of.Org, of.ID, func(u upload.Upload) (upload.Upload, error) { return u.Cancel(s.Clock.Now()) })
 		return err

@@ -2,6 +2,7 @@ package objects_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -291,6 +292,16 @@ func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 		expectKind(t, err, fault.NotFound)
 		w.assertContents(t)
 		w.assertCollected(t, false)
+	})
+	t.Run("of other content than declared, after the client has gone", func(t *testing.T) {
+		w := open(t)
+		u := w.appended(t, w.Objects, w.began(t, w.notes.ID, "", text), strings.ToUpper(text))
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		_, err := w.Objects.Finish(gone, w.ben, u, "", nil)
+		expectKind(t, err, fault.Invalid)
+		_, err = w.Objects.Resumable(t.Context(), w.ben, u.ID)
+		expectKind(t, err, fault.NotFound)
 	})
 	t.Run("before all of it has arrived", func(t *testing.T) {
 		w := open(t)
