@@ -473,7 +473,8 @@ func (m *Mirror) read(ctx context.Context, absent bool) error {
 	}
 	for _, record := range records { // first what their old paths say, as paths may be exchanged
 		key, known := m.keys[record.ID]
-		if r := row(key); known && r.Remote != nil && r.Remote.ID == record.ID {
+		if was := m.rows[key].Remote; known && was != nil && was.ID == record.ID {
+			r := row(key)
 			r.Remote, r.Missing = nil, false
 			if _, own := m.made(record); own && mirror.KeyOf(record.Path) != key {
 				r.Synced = nil // this client moved it: nobody has deleted what is at the old path now

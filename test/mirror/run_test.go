@@ -622,6 +622,24 @@ func TestAnUploadIsNotAgreedOnWhileItsFileCannotBeMadeDurable(t *testing.T) {
 	}
 }
 
+func TestAFileThatIsMovedBackAfterItsMoveHadNoAnswerIsNotDeleted(t *testing.T) {
+	s := newSingle(t)
+	s.disk.write("a", "one")
+	s.disk.write("b", "two")
+	_, _ = s.round()
+	s.disk.move("a", "c")
+	s.at("move", func() (bool, error) { return true, fault.New(fault.Unavailable, "no answer") })
+	_, _ = s.round()
+	s.disk.move("c", "a")
+	// Everything is listed again, as the log of changes does not reach back.
+	s.server.core.Clock.Advance(harness.Retention + 24*time.Hour)
+	if err := s.server.core.Upkeep.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = s.round()
+	s.want(map[string]string{"a": "one", "b": "two"})
+}
+
 func TestARefusedMoveOfADirectoryIsMadeFileByFile(t *testing.T) {
 	s := place(t)
 	d := newDisk(s.core.Clock.Now)
