@@ -17,6 +17,7 @@ import (
 
 	"collab/adapters/apiclient"
 	"collab/adapters/atomicfile"
+	"collab/adapters/filelock"
 )
 
 // keyringTimeout bounds a call of the system's keyring, which can wait for a service that does
@@ -111,17 +112,50 @@ func (a *app) accounts() (file string, all []account, err error) {
 	return file, all, err
 }
 
-// changeAccounts replaces the accounts by what change makes of them.
+// Waits for another process that changes the accounts.
+const (
+	accountsTimeout = 10 * time.Second
+	accountsRetry   = 10 * time.Millisecond
+)
+
+// lockAccounts locks the accounts for a change, until the file that it returns is closed.
+func (a *app) lockAccounts() (*os.File, error) {
+	directory, err := a.directory()
+	if err == nil {
+		err = os.MkdirAll(directory, 0o700)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(directory, "accounts.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for range accountsTimeout / accountsRetry {
+		if err = filelock.TryLock(f, true); !errors.Is(err, filelock.ErrLocked) {
+			break
+		}
+		time.Sleep(accountsRetry)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// changeAccounts replaces the accounts by what change makes of them, one process at a time.
 func (a *app) changeAccounts(change func([]account) []account) error {
+	lock, err := a.lockAccounts()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	file, all, err := a.accounts()
 	if err != nil {
 		return err
 	}
 	text, err := json.MarshalIndent(change(all), "", "  ")
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
 	return atomicfile.Replace(file, func(f *os.File) error {

@@ -64,7 +64,7 @@ func (a *app) api() *cobra.Command {
 		}
 		defer answer.Body.Close()
 		if !a.wantsJSON() {
-			_, err := io.Copy(a.out, answer.Body)
+			_, err := io.Copy(a.toTerminal(printable), answer.Body)
 			return err
 		}
 		var tree any

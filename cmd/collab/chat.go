@@ -169,20 +169,24 @@ func (c *conversation) answer(ctx context.Context) (said answer, err error) {
 		}
 		switch chunk.Type {
 		case "text":
-			text.WriteString(*chunk.Text)
-			if _, err := io.WriteString(printed, *chunk.Text); err != nil {
+			piece := or(chunk.Text, "")
+			text.WriteString(piece)
+			if _, err := io.WriteString(printed, piece); err != nil {
 				return said, err
 			}
 		case "tool_call":
+			if chunk.ToolCall == nil {
+				return said, errors.Join(errors.New("the server sent a call without a tool"), printed.Close())
+			}
 			if or(chunk.ToolCall.ServerHandled, false) {
 				a.note("%s", a.paint(a.errTerminal, dim, "the model uses "+chunk.ToolCall.Name))
 			} else {
 				said.calls = append(said.calls, *chunk.ToolCall)
 			}
 		case "error":
-			return said, errors.Join(errors.New(*chunk.Error), printed.Close())
+			return said, errors.Join(errors.New(or(chunk.Error, "the answer failed")), printed.Close())
 		case "done":
-			done, said.Usage = true, *chunk.Usage
+			done, said.Usage = true, or(chunk.Usage, apiclient.ChatUsage{})
 		}
 	}
 	said.Text = text.String()

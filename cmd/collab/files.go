@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path"
@@ -290,9 +292,15 @@ func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Write
 	return nil
 }
 
-// downloadTo makes a file with the content, which gets its name when it is whole.
+// downloadTo makes a file with the content, which gets its name when it is whole. It has the mode of the
+// file that it replaces.
 func (a *app) downloadTo(ctx context.Context, o apiclient.StoredObject, to string, fetch func(apiclient.DownloadFileParams) (*http.Response, error)) (err error) {
-	part, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*")
+	mode := fs.FileMode(0o666) // less what the umask has
+	replaced, missing := os.Stat(to)
+	if missing == nil {
+		mode = replaced.Mode().Perm()
+	}
+	part, err := os.OpenFile(filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+"."+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
@@ -302,8 +310,11 @@ func (a *app) downloadTo(ctx context.Context, o apiclient.StoredObject, to strin
 		}
 	}()
 	err = a.download(ctx, o, part, fetch)
+	if err == nil && missing == nil {
+		err = part.Chmod(mode)
+	}
 	if err == nil {
-		err = errors.Join(part.Chmod(0o644), part.Sync())
+		err = part.Sync()
 	}
 	if err = errors.Join(err, part.Close()); err != nil {
 		return err

@@ -290,9 +290,9 @@ func pick(tree any, wanted []string) any {
 }
 
 // printTree prints JSON, through the expression of --jq: texts as they are, other values each
-// on a line.
+// on a line. It does not control a terminal.
 func (a *app) printTree(tree any) error {
-	encode := json.NewEncoder(a.out)
+	encode := json.NewEncoder(a.toTerminal(escaped))
 	encode.SetEscapeHTML(false)
 	if a.outTerminal {
 		encode.SetIndent("", "  ")
@@ -318,7 +318,7 @@ func (a *app) printTree(tree any) error {
 			return fmt.Errorf("--jq: %w", err)
 		}
 		if text, isText := v.(string); isText {
-			_, err = fmt.Fprintln(a.out, text)
+			_, err = fmt.Fprintln(a.toTerminal(printable), text)
 		} else {
 			err = encode.Encode(v)
 		}
@@ -356,6 +356,50 @@ func printable(text string) string {
 		}
 		return r
 	}, text)
+}
+
+// escaped returns JSON with escapes for characters that control a terminal or the order of its text.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r >= 0x7f && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			fmt.Fprintf(&b, "\\u%04x", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// toTerminal returns the output, which on a terminal has what clean makes of text.
+func (a *app) toTerminal(clean func(string) string) io.Writer {
+	if !a.outTerminal {
+		return a.out
+	}
+	return &cleaning{to: a.out, clean: clean}
+}
+
+// cleaning is a writer of what clean makes of text.
+type cleaning struct {
+	to    io.Writer
+	clean func(string) string
+	rest  []byte // the beginning of a character
+}
+
+func (c *cleaning) Write(p []byte) (int, error) {
+	text := append(c.rest, p...)
+	end := len(text)
+	for i := max(0, end-utf8.UTFMax); i < len(text); i++ {
+		if utf8.RuneStart(text[i]) && !utf8.FullRune(text[i:]) {
+			end = i
+			break
+		}
+	}
+	c.rest = slices.Clone(text[end:])
+	if _, err := io.WriteString(c.to, c.clean(string(text[:end]))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // columnsOf returns how many columns of a terminal a text takes.

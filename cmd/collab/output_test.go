@@ -2,12 +2,18 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -188,7 +194,7 @@ func TestAToolIsCalledWhenThePersonAllowsIt(t *testing.T) {
 		if strings.Join(got, " ") != want {
 			t.Errorf("after %q: %v, want %s", typed, got, want)
 		}
-		if strings.ContainsAny(strings.ReplaceAll(said.String(), "\x1b["+dim+"m", ""), "\u202e") || !strings.Contains(said.String(), `search {"query"`) {
+		if strings.ContainsAny(strings.ReplaceAll(said.String(), "\x1b["+dim+"m", ""), "\u202e") || !strings.Contains(said.String(), "search\n query: ") {
 			t.Errorf("it asks %q", said)
 		}
 	}
@@ -223,5 +229,114 @@ func TestAPersonIsAskedBeforeARemoval(t *testing.T) {
 			t.Errorf("after %q: %v, %v", typed, removed, err)
 		}
 		s.Close()
+	}
+}
+
+func TestAPersonSeesAllArgumentsOfACall(t *testing.T) {
+	a, _, said := terminal(t, 80, nil)
+	a.in = strings.NewReader("n\n")
+	long := strings.Repeat("harmless ", 100)
+	args := map[string]any{"a": long, "mail": map[string]any{"body": long, "to": []any{"eve@example.com"}}, "z": "rm -r"}
+	if _, err := (&toolbox{app: a}).allows(t.Context(), &toolServer{label: "Wiki"}, apiclient.ToolCall{Name: "send", Args: args}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{" a: \"harmless ", "(902 characters)\n", "\n mail.body: ", "\n mail.to[0]: \"eve@example.com\"\n", "\n z: \"rm -r\"\n"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("%q is not in %s", want, said)
+		}
+	}
+}
+
+func TestJSONCannotControlATerminal(t *testing.T) {
+	tree := map[string]any{"a": "\x1b[2Jü\u009b\u202e\x7f"}
+	for jq, want := range map[string][2]string{
+		"":   {"{\n  \"a\": \"\\u001b[2Jü\\u009b\\u202e\\u007f\"\n}\n", "{\"a\":\"\\u001b[2Jü\u009b\u202e\x7f\"}\n"},
+		".a": {"[2Jü\n", "\x1b[2Jü\u009b\u202e\x7f\n"},
+	} {
+		for i, want := range want {
+			a, out, _ := terminal(t, 80, nil)
+			a.flags.jq, a.outTerminal = jq, i == 0
+			if err := a.printTree(tree); err != nil || out.String() != want {
+				t.Errorf("--jq %q: %q, %v, want %q", jq, out, err, want)
+			}
+		}
+	}
+}
+
+func TestCharactersInPiecesCannotControlATerminal(t *testing.T) {
+	a, out, _ := terminal(t, 80, nil)
+	w := a.toTerminal(printable)
+	for _, b := range []byte("ü\x1b[2J\u202e🙂\u009b\x9b!") {
+		if _, err := w.Write([]byte{b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "ü[2J🙂\ufffd!"; out.String() != want {
+		t.Errorf("%q, want %q", out, want)
+	}
+}
+
+func TestABrokenAnswerOfAModelIsNotFatal(t *testing.T) {
+	for _, kind := range []string{"text", "tool_call", "error", "done"} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprintf(w, "data: {\"type\":%q}\n\n", kind)
+		}))
+		a, _, _ := terminal(t, 80, nil)
+		client, err := apiclient.New(apiclient.Config{Server: s.URL, Token: "secret"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := conversation{app: a, client: client, tools: &toolbox{app: a}}
+		if _, err := c.answer(t.Context()); (err == nil) != (kind == "done") {
+			t.Errorf("after %s without content: %v", kind, err)
+		}
+		s.Close()
+	}
+}
+
+func TestConcurrentChangesOfTheAccountsAreKept(t *testing.T) {
+	a, _, _ := terminal(t, 80, nil)
+	var changes sync.WaitGroup
+	const n = 20
+	for i := range n {
+		changes.Go(func() {
+			if err := a.changeAccounts(func(all []account) []account { return append(all, account{OrgID: fmt.Sprint(i)}) }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	changes.Wait()
+	_, all, err := a.accounts()
+	if err != nil || len(all) != n {
+		t.Errorf("%d accounts of %d, %v", len(all), n, err)
+	}
+}
+
+func TestADownloadHasTheModeOfTheFileThatItReplaces(t *testing.T) {
+	a, _, _ := terminal(t, 80, nil)
+	empty := sha256.Sum256(nil)
+	o := apiclient.StoredObject{Path: "a", Checksum: hex.EncodeToString(empty[:]), Version: 1}
+	fetch := func(apiclient.DownloadFileParams) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"X-Collab-Checksum": {o.Checksum}}, Body: http.NoBody}, nil
+	}
+	directory := t.TempDir()
+	modes := func(name string) fs.FileMode {
+		info, err := os.Stat(filepath.Join(directory, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Mode().Perm()
+	}
+	for _, name := range []string{"plain", "private"} {
+		if err := os.WriteFile(filepath.Join(directory, name), nil, map[string]fs.FileMode{"plain": 0o666, "private": 0o600}[name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, like := range map[string]string{"new": "plain", "private": "private"} {
+		want := modes(like)
+		if err := a.downloadTo(t.Context(), o, filepath.Join(directory, name), fetch); err != nil || modes(name) != want {
+			t.Errorf("the mode of a %s file is %v, want %v; %v", name, modes(name), want, err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ import (
 
 const (
 	maxResult = 100_000 // bytes of a tool's result that the model is given
-	maxAsked  = 500     // characters of a call's arguments that a person is shown
+	maxAsked  = 200     // characters of each end of an argument that a person is shown
 )
 
 // toolbox has the tools that a model may call. They are those of connectors, and this program calls
@@ -148,25 +149,24 @@ func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall) (result str
 // allows it. Where nobody can be asked it may not.
 func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient.ToolCall) (bool, error) {
 	a := t.app
-	arguments, err := json.Marshal(call.Args)
-	if err != nil {
-		return false, err
+	said := fmt.Sprintf("%s: %s", server.label, call.Name)
+	var arguments []string
+	if len(call.Args) == 0 {
+		said += " {}"
+	} else {
+		eachArgument("", call.Args, func(name, value string) { arguments = append(arguments, plain("\t"+name+": "+value)) })
 	}
-	shown := []rune(string(arguments))
-	if len(shown) > maxAsked {
-		shown = append(shown[:maxAsked], '…')
-	}
-	said := fmt.Sprintf("%s: %s %s", server.label, call.Name, string(shown))
+	details := painted(strings.Join(append([]string{""}, arguments...), "\n"))
 	switch {
 	case slices.Contains(t.allowed, call.Name) || slices.Contains(t.allowed, "all"):
-		a.note("%s", a.paint(a.errTerminal, dim, said))
+		a.note("%s%s", a.paint(a.errTerminal, dim, said), details)
 		return true, nil
 	case !a.inTerminal || !a.errTerminal:
-		a.note("%s refused %s (allow it with --allow %s)", a.paint(a.errTerminal, yellow, "warning:"), said, call.Name)
+		a.note("%s refused %s (allow it with --allow %s)%s", a.paint(a.errTerminal, yellow, "warning:"), said, call.Name, details)
 		return false, nil
 	}
 	for {
-		answer, err := a.question(ctx, "%s\nCall it? [y]es, [N]o, [a]lways in this chat: ", said)
+		answer, err := a.question(ctx, "%s%s\nCall it? [y]es, [N]o, [a]lways in this chat: ", said, details)
 		if err != nil {
 			return false, err
 		}
@@ -180,4 +180,31 @@ func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient
 			return false, nil
 		}
 	}
+}
+
+// eachArgument calls each with the path and the value in JSON of all arguments of a call, also of those in
+// objects and arrays, in the order of their names. A long value is shortened to its ends with its length.
+func eachArgument(name string, v any, each func(name, value string)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			eachArgument(strings.TrimPrefix(name+"."+key, "."), v[key], each)
+		}
+		if len(v) > 0 {
+			return
+		}
+	case []any:
+		for i := range v {
+			eachArgument(fmt.Sprintf("%s[%d]", name, i), v[i], each)
+		}
+		if len(v) > 0 {
+			return
+		}
+	}
+	text, _ := json.Marshal(v) // it was read from JSON
+	value := string(text)
+	if long := []rune(value); len(long) > 2*maxAsked {
+		value = fmt.Sprintf("%s … %s (%d characters)", string(long[:maxAsked]), string(long[len(long)-maxAsked:]), len(long))
+	}
+	each(name, value)
 }
