@@ -9,7 +9,10 @@ import (
 
 // read returns the whole body, of at most limit bytes. It may be called again.
 func (c *call) read(limit int64) (_ []byte, err error) {
-	if c.hasBody {
+	if c.hasBody { // of a request with an idempotency key
+		if int64(len(c.body)) > limit {
+			return nil, body.TooLarge(limit)
+		}
 		return c.body, nil
 	}
 	if c.authorized {
