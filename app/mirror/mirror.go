@@ -498,12 +498,12 @@ func (m *Mirror) read(ctx context.Context, absent bool) error {
 				continue
 			}
 			if u, own := m.made(*r.Remote); own { // what the directory has now came after it
-				synced := mirror.Synced{ID: r.Remote.ID, Version: r.Remote.Version, Checksum: r.Remote.Checksum, Path: r.Remote.Path, Name: u.file.Path}
+				synced := mirror.NewSynced(*r.Remote, u.file.Path)
 				made = append(made, u.file)
 				if r.Synced != nil {
 					synced.Path, synced.Name = r.Synced.Path, r.Synced.Name
 				}
-				r.Synced = &synced
+				r.Synced = synced
 				changed[key] = r
 			}
 		}

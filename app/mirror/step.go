@@ -126,10 +126,7 @@ func (r *round) directory(path string) *mirror.Entry {
 
 // agreed returns the row of a file that both sides have.
 func agreed(was mirror.Row, record mirror.Record, e mirror.Entry) mirror.Row {
-	return mirror.Row{
-		Key: was.Key, Remote: &record, Local: &e,
-		Synced: &mirror.Synced{ID: record.ID, Version: record.Version, Checksum: record.Checksum, Path: record.Path, Name: e.Path},
-	}
+	return mirror.Row{Key: was.Key, Remote: &record, Local: &e, Synced: mirror.NewSynced(record, e.Path)}
 }
 
 // moved returns the rows after a move: none is left at the old path.

@@ -66,6 +66,11 @@ type Synced struct {
 	Name     string // the directory's, as Entry.Path
 }
 
+// NewSynced returns what a file is when the server's record and the directory's file of that name agree.
+func NewSynced(r Record, name string) *Synced {
+	return &Synced{ID: r.ID, Version: r.Version, Checksum: r.Checksum, Path: r.Path, Name: name}
+}
+
 // Row is what is known of the files whose paths have one folded form. Each part is nil if there
 // is no such file. The parts are never changed, but replaced.
 type Row struct {

@@ -239,7 +239,7 @@ func (p *planner) compare(r Row) {
 // name decides about a row whose contents are equal: the name may have changed.
 func (p *planner) name(r Row) {
 	settled := r
-	settled.Synced = &Synced{ID: r.Remote.ID, Version: r.Remote.Version, Checksum: r.Remote.Checksum, Path: r.Remote.Path, Name: r.Local.Path}
+	settled.Synced = NewSynced(*r.Remote, r.Local.Path)
 	settled.Missing = false
 	differs := path.Base(r.Local.Path) != path.Base(r.Remote.Path)
 	here, there := false, differs
