@@ -75,15 +75,12 @@ func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 	m.lock.Unlock()
 	err := r.run(ctx, accept, dry)
 	m.lock.Lock()
+	defer m.lock.Unlock()
 	r.Late = m.unwatched
 	if err == nil {
 		m.limited = r.Retry
-	}
-	m.lock.Unlock()
-	if err != nil { // the next round has to see what this one was to
-		m.lock.Lock()
+	} else { // the next round has to see what this one was to
 		m.scope = m.scope.Add(r.scope)
-		m.lock.Unlock()
 	}
 	return r.Outcome, err
 }
@@ -128,12 +125,11 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		in := r.input(rules)
 		plan := r.Plan(in)
 		r.Held, r.Files, r.Retry = plan.Held, len(in.Tree.Files), false
+		reason, all := plan.Guard(changes)
 		if dry {
-			r.Guard, _ = plan.Guard(changes)
-			r.Pending = plan.Steps
+			r.Guard, r.Pending = reason, plan.Steps
 			return nil
 		}
-		reason, all := plan.Guard(changes)
 		accepted := accept
 		accept = false
 		if r.Guard, r.Pending = "", nil; reason != "" && !accepted {
@@ -243,6 +239,17 @@ func (r *round) hold(s mirror.Step) bool {
 	}
 	r.Held = append(r.Held, mirror.Held{Path: s.Path, Reason: reason})
 	return true
+}
+
+// begin reports whether a step is to be done, and has Report called then.
+func (r *round) begin(s mirror.Step) bool {
+	r.lock.Lock()
+	held := r.hold(s)
+	r.lock.Unlock()
+	if !held {
+		r.Report(Event{Step: s, State: Started, Bytes: sizeOf(s)})
+	}
+	return !held
 }
 
 // settle stores the rows on whose files both sides agree, and the facts of files whose content is
@@ -437,13 +444,9 @@ func (r *round) jobs(steps []mirror.Step) []func(context.Context) error {
 
 // do does a step. It returns an error only if the round cannot go on.
 func (r *round) do(ctx context.Context, s mirror.Step) error {
-	r.lock.Lock()
-	held := r.hold(s)
-	r.lock.Unlock()
-	if held {
+	if !r.begin(s) {
 		return nil
 	}
-	r.Report(Event{Step: s, State: Started, Bytes: sizeOf(s)})
 	return r.finish(ctx, s, r.step(ctx, s))
 }
 

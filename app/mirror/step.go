@@ -333,40 +333,15 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 	var writes []mirror.Write
 	var sent []mirror.Step
 	for _, s := range steps {
-		r.lock.Lock()
-		held := r.hold(s)
-		r.lock.Unlock()
-		if held {
+		if !r.begin(s) {
 			continue
 		}
-		r.Report(Event{Step: s, State: Started, Bytes: sizeOf(s)})
-		var w mirror.Write
-		if remote := s.Row.Remote; remote != nil {
-			w.ID, w.Version = remote.ID, remote.Version
-		}
-		switch s.Action {
-		case mirror.Delete, mirror.DeleteFirst:
-			if err := r.absent(ctx, s); err != nil {
-				if err := r.finish(ctx, s, err); err != nil {
-					return err
-				}
-				continue
+		w, err := r.write(ctx, s)
+		if err != nil {
+			if err := r.finish(ctx, s, err); err != nil {
+				return err
 			}
-			w.Delete = true
-		case mirror.Move:
-			w.Move, w.Path, w.Checksum = true, s.Path, s.Row.Remote.Checksum
-			r.sending(s)
-		default:
-			w.Path, w.Checksum = s.Path, s.Row.Local.Checksum
-			content, err := r.readAll(ctx, *s.Row.Local)
-			if err != nil {
-				if err := r.finish(ctx, s, err); err != nil {
-					return err
-				}
-				continue
-			}
-			w.Content = content
-			r.sending(s)
+			continue
 		}
 		writes, sent = append(writes, w), append(sent, s)
 	}
@@ -398,6 +373,27 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 		err = r.agree(ctx, rows...)
 	}
 	return r.finishAll(ctx, sent, func(i int) error { return cmp.Or(remotely(results[i].Err), err) })
+}
+
+// write returns a step as part of a batch that is about to be sent.
+func (r *round) write(ctx context.Context, s mirror.Step) (w mirror.Write, err error) {
+	if remote := s.Row.Remote; remote != nil {
+		w.ID, w.Version = remote.ID, remote.Version
+	}
+	switch s.Action {
+	case mirror.Delete, mirror.DeleteFirst:
+		w.Delete = true
+		return w, r.absent(ctx, s)
+	case mirror.Move:
+		w.Move, w.Path, w.Checksum = true, s.Path, s.Row.Remote.Checksum
+	default:
+		w.Path, w.Checksum = s.Path, s.Row.Local.Checksum
+		if w.Content, err = r.readAll(ctx, *s.Row.Local); err != nil {
+			return w, err
+		}
+	}
+	r.sending(s)
+	return w, nil
 }
 
 // readAll returns the content of a small file with the checksum of e.
