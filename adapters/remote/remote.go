@@ -285,12 +285,7 @@ func (r *Remote) Move(ctx context.Context, record mirror.Record, path string) (m
 // MoveDirectory moves all objects of the place below a directory.
 func (r *Remote) MoveDirectory(ctx context.Context, from, to string) error {
 	move := apiclient.FolderMove{From: from, To: to, Kind: new(string(r.place.Kind)), Scope: new(string(r.place.Scope))}
-	if r.place.Workspace != nil {
-		move.WorkspaceID = new(string(*r.place.Workspace))
-	}
-	if r.place.Team != nil {
-		move.TeamID = new(string(*r.place.Team))
-	}
+	move.WorkspaceID, move.TeamID = (*string)(r.place.Workspace), (*string)(r.place.Team)
 	_, err := r.client.MoveFolder(ctx, move)
 	return failure(err)
 }
@@ -341,12 +336,7 @@ func (r *Remote) operation(w mirror.Write) apiclient.FileOperation {
 		return o
 	case w.ID == "":
 		o.Path, o.Kind, o.Scope = &w.Path, new(string(r.place.Kind)), new(string(r.place.Scope))
-		if r.place.Workspace != nil {
-			o.WorkspaceID = new(string(*r.place.Workspace))
-		}
-		if r.place.Team != nil {
-			o.TeamID = new(string(*r.place.Team))
-		}
+		o.WorkspaceID, o.TeamID = (*string)(r.place.Workspace), (*string)(r.place.Team)
 	}
 	o.Content, o.Encoding, o.Checksum = new(base64.StdEncoding.EncodeToString(w.Content)), new("base64"), &w.Checksum
 	return o
