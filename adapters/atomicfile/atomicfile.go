@@ -38,7 +38,7 @@ func Create(path string, content []byte) error {
 		return err
 	}
 	return in(path, func(directory *os.Root, name string) error {
-		return publish(directory, name, contentWriter(content), func(temporary, name string) error {
+		return publish(directory, name, Content(content), func(temporary, name string) error {
 			// Unlike a rename, a link never replaces a file of another process.
 			if err := directory.Link(temporary, name); err != nil && !errors.Is(err, fs.ErrExist) {
 				return err
@@ -86,7 +86,8 @@ func synced(f *os.File) (err error) {
 	return errors.Join(err, f.Close())
 }
 
-func contentWriter(content []byte) func(*os.File) error {
+// Content returns a function that writes content, to be given to Replace and ReplaceIn.
+func Content(content []byte) func(*os.File) error {
 	return func(f *os.File) error {
 		_, err := f.Write(content)
 		return err

@@ -73,7 +73,7 @@ func (d *Document[T]) Update(fn func(*T) (changed bool, err error)) error {
 func (d *Document[T]) store(value T) error {
 	content, err := json.Marshal(value)
 	if err == nil {
-		err = Replace(d.path, contentWriter(content))
+		err = Replace(d.path, Content(content))
 	}
 	if err == nil {
 		d.value = value

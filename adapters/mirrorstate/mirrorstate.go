@@ -287,10 +287,7 @@ func (s *State) storedBinding() (b mirror.Binding, err error) {
 func (s *State) Bind(ctx context.Context, b mirror.Binding) error {
 	text, err := json.Marshal(b)
 	if err == nil {
-		err = atomicfile.ReplaceIn(s.directory, bindingName, func(f *os.File) error {
-			_, err := f.Write(text)
-			return err
-		})
+		err = atomicfile.ReplaceIn(s.directory, bindingName, atomicfile.Content(text))
 	}
 	if err != nil {
 		return fault.Wrap(fault.Unavailable, err, "The binding of the directory cannot be stored")

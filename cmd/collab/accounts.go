@@ -158,10 +158,7 @@ func (a *app) changeAccounts(change func([]account) []account) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Replace(file, func(f *os.File) error {
-		_, err := f.Write(append(text, '\n'))
-		return err
-	})
+	return atomicfile.Replace(file, atomicfile.Content(append(text, '\n')))
 }
 
 // sameAs reports whether both are the same organisation of the same server.

@@ -318,10 +318,7 @@ func (a *app) pauseEach(dirs []string, p *pause) error {
 			if err != nil {
 				return err
 			}
-			return atomicfile.ReplaceIn(directory, pauseName, func(f *os.File) error {
-				_, err := f.Write(text)
-				return err
-			})
+			return atomicfile.ReplaceIn(directory, pauseName, atomicfile.Content(text))
 		}
 		if err := directory.Remove(pauseName); !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -634,10 +631,7 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 	}
 	s.last = r
 	text := line(r)
-	if err := atomicfile.ReplaceIn(s.files, statusName, func(f *os.File) error {
-		_, err := f.Write(text)
-		return err
-	}); err != nil {
+	if err := atomicfile.ReplaceIn(s.files, statusName, atomicfile.Content(text)); err != nil {
 		s.app.note("the status of %s was not stored: %v", s.dir, err)
 	}
 	if !s.app.outTerminal {

@@ -65,10 +65,7 @@ func (a *app) checkForUpdate(ctx context.Context) *updateCheck {
 		}
 		state.Checked = now
 		if text, err := json.Marshal(state); err == nil {
-			_ = atomicfile.Replace(file, func(f *os.File) error { // otherwise the next command tries again
-				_, err := f.Write(text)
-				return err
-			})
+			_ = atomicfile.Replace(file, atomicfile.Content(text)) // otherwise the next command tries again
 		}
 		check.notice = notice
 	}()
