@@ -424,18 +424,14 @@ func (m *Mirror) emptied() bool {
 	return had >= 2
 }
 
-// read reads what has changed on the server since the stored cursor. Unanswered changes
-// that the server has made are stored as agreed, unless the directory is absent: their files cannot be
-// made durable then.
-func (m *Mirror) read(ctx context.Context, absent bool) error {
-	var records []mirror.Record
+// records asks the server for the records that have changed since the stored cursor, or for all of them,
+// and returns the cursor that they are of.
+func (m *Mirror) records(ctx context.Context) (records []mirror.Record, now object.Cursor, whole bool, err error) {
 	each := func(r mirror.Record) error {
 		records = append(records, r)
 		return nil
 	}
-	whole := m.cursor == object.Cursor{}
-	var now object.Cursor
-	var err error
+	whole = m.cursor == object.Cursor{}
 	if !whole {
 		now, err = m.Remote.Since(ctx, m.cursor, each)
 		whole = fault.Is(err, fault.Gone)
@@ -444,8 +440,16 @@ func (m *Mirror) read(ctx context.Context, absent bool) error {
 		records = nil
 		now, err = m.Remote.Manifest(ctx, each)
 	}
+	return records, now, whole, remotely(err)
+}
+
+// read reads what has changed on the server since the stored cursor. Unanswered changes
+// that the server has made are stored as agreed, unless the directory is absent: their files cannot be
+// made durable then.
+func (m *Mirror) read(ctx context.Context, absent bool) error {
+	records, now, whole, err := m.records(ctx)
 	if err != nil {
-		return remoteError{err}
+		return err
 	}
 	changed := map[string]mirror.Row{}
 	row := func(key string) mirror.Row {
@@ -472,8 +476,7 @@ func (m *Mirror) read(ctx context.Context, absent bool) error {
 		}
 	}
 	for _, record := range records { // first what their old paths say, as paths may be exchanged
-		key, known := m.keys[record.ID]
-		if was := m.rows[key].Remote; known && was != nil && was.ID == record.ID {
+		if key, known := m.keys[record.ID]; known {
 			r := row(key)
 			r.Remote, r.Missing = nil, false
 			if _, own := m.made(record); own && mirror.KeyOf(record.Path) != key {
