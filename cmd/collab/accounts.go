@@ -206,19 +206,15 @@ func (a *app) renewed(c account, token string) error {
 	})
 }
 
-// forget removes accounts with their tokens.
-func (a *app) forget(gone []account) error {
-	for _, c := range gone {
-		if c.Token == "" {
-			_, err := fromKeyring(func() (struct{}, error) { return struct{}{}, a.secrets.Delete(c.key()) })
-			if err != nil && !errors.Is(err, keyring.ErrNotFound) {
-				return err
-			}
+// forget removes an account with its token.
+func (a *app) forget(c account) error {
+	if c.inKeyring {
+		_, err := fromKeyring(func() (struct{}, error) { return struct{}{}, a.secrets.Delete(c.key()) })
+		if err != nil && !errors.Is(err, keyring.ErrNotFound) {
+			return err
 		}
 	}
-	return a.changeAccounts(func(all []account) []account {
-		return slices.DeleteFunc(all, func(c account) bool { return slices.ContainsFunc(gone, c.sameAs) })
-	})
+	return a.changeAccounts(func(all []account) []account { return slices.DeleteFunc(all, c.sameAs) })
 }
 
 // serverAddress returns the server that was asked for, or an empty text.
@@ -274,12 +270,17 @@ func (a *app) account() (account, error) {
 	return account{}, coded{exitSignIn, errors.New("not signed in: run collab login, or set COLLAB_SERVER and COLLAB_TOKEN")}
 }
 
-// client returns a client of the account's server.
+// client returns a client for the account that the command is for.
 func (a *app) client() (*apiclient.Client, error) {
 	c, err := a.account()
 	if err != nil {
 		return nil, err
 	}
+	return a.clientOf(c)
+}
+
+// clientOf returns a client of the account's server.
+func (a *app) clientOf(c account) (*apiclient.Client, error) {
 	config := apiclient.Config{Server: c.Server, Token: c.Token, UserAgent: userAgent()}
 	if a.env("COLLAB_TOKEN") == "" {
 		config.Renewed = func(token string) {

@@ -212,23 +212,15 @@ func (a *app) logout() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		client, err := a.client()
+		client, err := a.clientOf(current)
 		if err != nil {
 			return err
 		}
 		if err := end(c.Context(), client, everywhere); err != nil {
 			a.note("%s the session may still be open: %v", a.paint(a.errTerminal, yellow, "warning:"), err)
 		}
-		_, all, err := a.accounts()
-		if err != nil {
+		if err := a.forget(current); err != nil {
 			return err
-		}
-		for _, stored := range all {
-			if stored.sameAs(current) {
-				if err := a.forget([]account{stored}); err != nil {
-					return err
-				}
-			}
 		}
 		a.note("%s signed out of %s", a.paint(a.errTerminal, green, "✓"), current.Server)
 		return nil

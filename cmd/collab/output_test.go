@@ -144,7 +144,7 @@ func TestATokenIsInTheKeyringOrInTheFile(t *testing.T) {
 			if found, err = a.account(); err != nil || found.Token != "newer" {
 				t.Errorf("after its renewal it is %+v, %v", found, err)
 			}
-			if err := a.forget(stored); err != nil {
+			if err := a.forget(found); err != nil {
 				t.Fatal(err)
 			}
 			if _, err = a.account(); exitCode(err) != exitSignIn || len(keyring.secrets) > 0 {
