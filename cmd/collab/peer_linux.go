@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/hex"
+	"fmt"
 	"net/netip"
 	"os"
 	"slices"
@@ -13,6 +13,7 @@ import (
 // address peer to this process's address own, both of IPv4. The kernel lists the connections with
 // their users.
 func ofThisUser(peer, own string) bool {
+	from, to := kernelAddress(peer), kernelAddress(own)
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} { // a socket of IPv6 can have addresses of IPv4
 		table, err := os.ReadFile(file)
 		if err != nil {
@@ -20,8 +21,7 @@ func ofThisUser(peer, own string) bool {
 		}
 		for line := range strings.Lines(string(table)) {
 			row := strings.Fields(line)
-			if len(row) > 7 && strings.HasSuffix(row[1], kernelAddress(peer)) && strings.HasSuffix(row[2], kernelAddress(own)) &&
-				row[7] != "0" && row[7] != strconv.Itoa(os.Getuid()) {
+			if len(row) > 7 && strings.HasSuffix(row[1], from) && strings.HasSuffix(row[2], to) && row[7] != "0" && row[7] != strconv.Itoa(os.Getuid()) {
 				return false
 			}
 		}
@@ -37,5 +37,5 @@ func kernelAddress(address string) string {
 	}
 	ip := a.Addr().Unmap().As4()
 	slices.Reverse(ip[:])
-	return strings.ToUpper(hex.EncodeToString(ip[:])) + ":" + strings.ToUpper(hex.EncodeToString([]byte{byte(a.Port() >> 8), byte(a.Port())}))
+	return fmt.Sprintf("%X:%04X", ip[:], a.Port())
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -42,9 +41,11 @@ type updateCheck struct {
 // the terminal.
 func (a *app) checkForUpdate(ctx context.Context) *updateCheck {
 	check := &updateCheck{done: make(chan struct{})}
+	if version == "devel" || !a.outTerminal || !a.errTerminal || a.env("CI") != "" || a.env("COLLAB_NO_UPDATE_CHECK") != "" {
+		return check
+	}
 	directory, err := a.directory()
-	server, err2 := a.chosenServer()
-	if errors.Join(err, err2) != nil || version == "devel" || !a.outTerminal || !a.errTerminal || a.env("CI") != "" || a.env("COLLAB_NO_UPDATE_CHECK") != "" {
+	if err != nil {
 		return check
 	}
 	file, now := filepath.Join(directory, "update.json"), a.now()
@@ -53,6 +54,10 @@ func (a *app) checkForUpdate(ctx context.Context) *updateCheck {
 		_ = json.Unmarshal(text, &state) // a damaged one is replaced
 	}
 	if age := now.Sub(state.Checked); age >= 0 && age < updateInterval {
+		return check
+	}
+	server, err := a.chosenServer()
+	if err != nil {
 		return check
 	}
 	go func() {
