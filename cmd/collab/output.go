@@ -128,13 +128,9 @@ func rows[T any](a *app, records iter.Seq2[T, error], columns ...column[T]) erro
 		if err != nil {
 			return err
 		}
-		line := make([]string, len(columns))
-		for i, c := range columns {
-			line[i] = plain(c.text(r))
-		}
 		if a.outTerminal {
-			lines = append(lines, line)
-		} else if _, err := fmt.Fprintln(a.out, strings.Join(line, "\t")); err != nil {
+			lines = append(lines, cells(r, columns))
+		} else if err := a.tabbed(cells(r, columns)); err != nil {
 			return err
 		}
 	}
@@ -149,6 +145,21 @@ func rows[T any](a *app, records iter.Seq2[T, error], columns ...column[T]) erro
 		heads[i] = strings.ToUpper(c.name)
 	}
 	return a.table(append([][]string{heads}, lines...))
+}
+
+// cells returns the texts that a record has in columns.
+func cells[T any](r T, columns []column[T]) []string {
+	line := make([]string, len(columns))
+	for i, c := range columns {
+		line[i] = plain(c.text(r))
+	}
+	return line
+}
+
+// tabbed prints a line whose texts tabs separate.
+func (a *app) tabbed(line []string) error {
+	_, err := fmt.Fprintln(a.out, strings.Join(line, "\t"))
+	return err
 }
 
 // minColumns is how narrow the columns of a table become at most.

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -203,7 +202,10 @@ func (a *app) syncLog() *cobra.Command {
 			}
 			return nil
 		}, func() bool {
-			if follow && !following {
+			if !follow {
+				return false
+			}
+			if !following {
 				for _, change := range last {
 					if err := a.logged(change); err != nil {
 						return false
@@ -211,13 +213,11 @@ func (a *app) syncLog() *cobra.Command {
 				}
 				last, following = nil, true
 			}
-			if follow {
-				select {
-				case <-time.After(followInterval):
-				case <-c.Context().Done():
-				}
+			select {
+			case <-time.After(followInterval):
+			case <-c.Context().Done():
 			}
-			return follow && c.Context().Err() == nil
+			return c.Context().Err() == nil
 		})
 		if err != nil || follow {
 			return err
@@ -246,15 +246,10 @@ var logColumns = []column[syncChange]{
 
 // logged prints one line of a log that is followed.
 func (a *app) logged(c syncChange) error {
-	if a.flags.json != "" || a.flags.jq != "" {
-		return a.printJSON(c, fieldsOf(reflect.TypeFor[syncChange]()))
+	if a.wantsJSON() {
+		return record(a, c)
 	}
-	var line []string
-	for _, column := range logColumns {
-		line = append(line, plain(column.text(c)))
-	}
-	_, err := fmt.Fprintln(a.out, strings.Join(line, "\t"))
-	return err
+	return a.tabbed(cells(c, logColumns))
 }
 
 // pauseName is the file that pauses: in mirror.StateDirectory the directory, beside the accounts all.
