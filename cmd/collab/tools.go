@@ -24,9 +24,14 @@ const (
 // them.
 type toolbox struct {
 	app     *app
-	tools   map[string]mcp.Tool
-	servers map[string]*toolServer // by the tool's name
-	allowed []string               // names of tools that nobody is asked about; all for all
+	tools   map[string]servedTool // by name
+	allowed []string              // names of tools that nobody is asked about; all for all
+}
+
+// servedTool is a tool with the server that has it.
+type servedTool struct {
+	mcp.Tool
+	server *toolServer
 }
 
 // toolServer is a connector with a session.
@@ -37,7 +42,7 @@ type toolServer struct {
 
 // toolbox connects to the servers of connectors.
 func (a *app) toolbox(ctx context.Context, client *apiclient.Client, connectors, allowed []string) (*toolbox, error) {
-	t := &toolbox{app: a, tools: map[string]mcp.Tool{}, servers: map[string]*toolServer{}, allowed: allowed}
+	t := &toolbox{app: a, tools: map[string]servedTool{}, allowed: allowed}
 	if len(connectors) == 0 {
 		return t, nil
 	}
@@ -66,8 +71,8 @@ func (a *app) toolbox(ctx context.Context, client *apiclient.Client, connectors,
 }
 
 func (t *toolbox) close() {
-	for _, s := range t.servers {
-		_ = s.Close() // another tool may have closed it
+	for _, tool := range t.tools {
+		_ = tool.server.Close() // another tool may have closed it
 	}
 }
 
@@ -99,10 +104,10 @@ func (t *toolbox) add(ctx context.Context, client *apiclient.Client, c apiclient
 	server := &toolServer{c.Label, session}
 	tools, err := session.Tools(ctx)
 	for _, tool := range tools {
-		if other := t.servers[tool.Name]; other != nil && err == nil {
-			err = fmt.Errorf("%s has a tool %s too: name one of them", other.label, plain(tool.Name))
+		if other, twice := t.tools[tool.Name]; twice && err == nil {
+			err = fmt.Errorf("%s has a tool %s too: name one of them", other.server.label, plain(tool.Name))
 		}
-		t.tools[tool.Name], t.servers[tool.Name] = tool, server
+		t.tools[tool.Name] = servedTool{tool, server}
 	}
 	if err != nil || len(tools) == 0 {
 		_ = session.Close() // nothing was called
@@ -112,8 +117,8 @@ func (t *toolbox) add(ctx context.Context, client *apiclient.Client, c apiclient
 
 // definitions returns the tools as a model is told of them.
 func (t *toolbox) definitions() (all []apiclient.ToolDefinition) {
-	for name, tool := range t.tools {
-		all = append(all, apiclient.ToolDefinition{Name: name, Description: given(tool.Description), InputSchema: tool.Schema})
+	for _, tool := range t.tools {
+		all = append(all, apiclient.ToolDefinition{Name: tool.Name, Description: given(tool.Description), InputSchema: tool.Schema})
 	}
 	slices.SortFunc(all, func(a, b apiclient.ToolDefinition) int { return strings.Compare(a.Name, b.Name) })
 	return all
@@ -121,18 +126,18 @@ func (t *toolbox) definitions() (all []apiclient.ToolDefinition) {
 
 // call calls a tool if that is allowed, and returns its result as the model is told of it.
 func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall) (result string, failed bool, err error) {
-	server := t.servers[call.Name]
-	if server == nil {
+	tool, known := t.tools[call.Name]
+	if !known {
 		return "There is no tool of this name.", true, nil
 	}
-	allowed, err := t.allows(ctx, server, call)
+	allowed, err := t.allows(ctx, tool.server, call)
 	if err != nil {
 		return "", false, err
 	}
 	if !allowed {
 		return "The user does not allow this call.", true, nil
 	}
-	result, failed, err = server.Call(ctx, call.Name, call.Args)
+	result, failed, err = tool.server.Call(ctx, call.Name, call.Args)
 	switch {
 	case ctx.Err() != nil:
 		return "", false, context.Cause(ctx)
