@@ -93,6 +93,15 @@ func (a *app) directory() (string, error) {
 	return filepath.Join(directory, "collab"), nil
 }
 
+// makeDirectory returns the directory of the accounts, which it makes if it is not there.
+func (a *app) makeDirectory() (string, error) {
+	directory, err := a.directory()
+	if err == nil {
+		err = os.MkdirAll(directory, 0o700)
+	}
+	return directory, err
+}
+
 // accounts is the file with the accounts. Tokens are in the keyring where there is one.
 func (a *app) accounts() (file string, all []account, err error) {
 	directory, err := a.directory()
@@ -120,10 +129,7 @@ const (
 
 // lockAccounts locks the accounts for a change, until the file that it returns is closed.
 func (a *app) lockAccounts() (*os.File, error) {
-	directory, err := a.directory()
-	if err == nil {
-		err = os.MkdirAll(directory, 0o700)
-	}
+	directory, err := a.makeDirectory()
 	if err != nil {
 		return nil, err
 	}

@@ -257,7 +257,7 @@ func (f *folder) version(ctx context.Context, o apiclient.StoredObject, version 
 // download writes the content that fetch requests, and continues where a connection broke.
 func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Writer, fetch func(apiclient.DownloadFileParams) (*http.Response, error)) error {
 	digest := sha256.New()
-	shown := a.progress(o.Path, o.Size, 0)
+	shown := a.progress(o.Path, o.Size)
 	defer shown.end()
 	tag := `"` + strconv.FormatInt(o.Version, 10) + `"`
 	for failures := 0; ; {
@@ -361,7 +361,7 @@ func (a *app) uploadResumably(ctx context.Context, f *folder, old apiclient.Stor
 	}
 	answer.Body.Close()
 	id := path.Base(answer.Header.Get("Location"))
-	shown := a.progress(to, size, 0)
+	shown := a.progress(to, size)
 	defer shown.end()
 	for failures, offset := 0, int64(0); ; {
 		if _, err := file.Seek(offset, io.SeekStart); err != nil {

@@ -18,9 +18,9 @@ type progress struct {
 // progressInterval is the least time between two lines.
 const progressInterval = 200 * time.Millisecond
 
-func (a *app) progress(name string, total, done int64) *progress {
+func (a *app) progress(name string, total int64) *progress {
 	now := a.now()
-	return &progress{app: a, name: plain(name), total: total, done: done, began: now, last: now}
+	return &progress{app: a, name: plain(name), total: total, began: now, last: now}
 }
 
 // add counts bytes.

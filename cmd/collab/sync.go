@@ -321,10 +321,7 @@ func (a *app) pauseEach(dirs []string, p *pause) error {
 		return nil
 	}
 	if len(dirs) == 0 {
-		at, err := a.directory()
-		if err == nil {
-			err = os.MkdirAll(at, 0o700)
-		}
+		at, err := a.makeDirectory()
 		if err != nil {
 			return err
 		}
@@ -558,7 +555,7 @@ func (s *synced) report(e rounds.Event) {
 	defer s.lock.Unlock()
 	switch e.State {
 	case rounds.Planned:
-		s.shown = s.app.progress(s.dir, e.Content, 0)
+		s.shown = s.app.progress(s.dir, e.Content)
 	case rounds.Transferred:
 		if s.shown != nil {
 			s.shown.add(int(e.Bytes))
