@@ -62,10 +62,17 @@ type round struct {
 
 // Round makes directory and server equal, as far as it can at present. It returns an error if it
 // could not read one of the two or was interrupted; what it had done until then counts.
-func (m *Mirror) Round(ctx context.Context) (Outcome, error) { return m.round(ctx, false) }
+func (m *Mirror) Round(ctx context.Context) (Outcome, error) { return m.unlessPaused(ctx, false) }
 
 // DryRun returns what Round would do first, in Outcome.Pending, and changes nothing on either side.
-func (m *Mirror) DryRun(ctx context.Context) (Outcome, error) { return m.round(ctx, true) }
+func (m *Mirror) DryRun(ctx context.Context) (Outcome, error) { return m.unlessPaused(ctx, true) }
+
+func (m *Mirror) unlessPaused(ctx context.Context, dry bool) (Outcome, error) {
+	if m.IsPaused() {
+		return Outcome{Paused: true}, nil
+	}
+	return m.round(ctx, dry)
+}
 
 func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 	m.lock.Lock()
@@ -86,10 +93,6 @@ func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 }
 
 func (r *round) run(ctx context.Context, accept, dry bool) error {
-	if r.IsPaused() {
-		r.Paused = true
-		return nil
-	}
 	if !r.loaded {
 		if err := r.load(ctx); err != nil {
 			return err

@@ -199,7 +199,7 @@ func (m *Mirror) interruptible(ctx context.Context) (Outcome, error) {
 	m.lock.Lock()
 	m.interrupt = cancel
 	m.lock.Unlock()
-	out, err := m.Round(ctx)
+	out, err := m.round(ctx, false)
 	if ctx.Err() != nil {
 		return Outcome{Paused: true}, nil
 	}
