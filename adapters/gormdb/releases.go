@@ -48,7 +48,7 @@ type settingsRow struct {
 type guardRow struct {
 	FailureLimit   *int
 	FailureMinimum int
-	GuardedBy      *id.Org
+	GuardedBy      id.Org           `gorm:"default:null"`
 	Before         release.Outcomes `gorm:"embedded;embeddedPrefix:before_"`
 	PausedAt       *time.Time
 }
@@ -67,25 +67,17 @@ var (
 func (r *releaseRevisionRow) revision() (int64, error) { return r.N, nil }
 
 func rowOfRelease(r release.Release, revision int64) *releaseRow {
-	g := guardRow{FailureLimit: r.FailureLimit, FailureMinimum: r.FailureMinimum, Before: r.Before, PausedAt: r.PausedAt}
-	if r.GuardedBy != "" {
-		g.GuardedBy = &r.GuardedBy
-	}
 	return &releaseRow{
-		Guard: g, ID: r.ID, Version: r.Version.String(), Key: r.Version.Key(), Target: targetRow(r.Target), Settings: settingsRow(r.Settings),
+		ID: r.ID, Version: r.Version.String(), Key: r.Version.Key(), Target: targetRow(r.Target), Settings: settingsRow(r.Settings), Guard: guardRow(r.Guard),
 		Published: r.PublishedAt, Updated: r.UpdatedAt, Revision: revision,
 	}
 }
 
 func (r *releaseRow) release() (release.Release, error) {
 	version, err := release.ParseVersion("version", r.Version)
-	g := release.Guard{FailureLimit: r.Guard.FailureLimit, FailureMinimum: r.Guard.FailureMinimum, Before: r.Guard.Before, PausedAt: r.Guard.PausedAt}
-	if r.Guard.GuardedBy != nil {
-		g.GuardedBy = *r.Guard.GuardedBy
-	}
 	return release.Release{
-		Guard: g,
-		ID:    r.ID, Version: version, Target: release.Target(r.Target), Settings: release.Settings(r.Settings), PublishedAt: r.Published, UpdatedAt: r.Updated,
+		ID: r.ID, Version: version, Target: release.Target(r.Target), Settings: release.Settings(r.Settings), Guard: release.Guard(r.Guard),
+		PublishedAt: r.Published, UpdatedAt: r.Updated,
 	}, err
 }
 
@@ -252,9 +244,7 @@ func (q reports) Add(ctx context.Context, given []release.Report) error {
 		rows[i] = reportRow{r.Release, r.Hour, r.Outcomes}
 	}
 	rows = summed(rows, func(a, b reportRow) int { return cmp.Or(cmp.Compare(a.Release, b.Release), a.Hour.Compare(b.Hour)) },
-		func(to *reportRow, one reportRow) {
-			to.Outcomes = release.Outcomes{Succeeded: to.Outcomes.Succeeded + one.Outcomes.Succeeded, Failed: to.Outcomes.Failed + one.Outcomes.Failed}
-		})
+		func(to *reportRow, one reportRow) { to.Outcomes = to.Outcomes.Plus(one.Outcomes) })
 	if len(rows) == 0 {
 		return nil
 	}
@@ -266,7 +256,7 @@ func (q reports) Add(ctx context.Context, given []release.Report) error {
 
 func (q reports) Sum(ctx context.Context, of id.Release) (sum release.Outcomes, err error) {
 	return sum, each(ctx, reportTable.on(q.read).filter("release_id = ?", cursorID(of)), (*reportRow).report, func(r release.Report) error {
-		sum.Succeeded, sum.Failed = sum.Succeeded+r.Succeeded, sum.Failed+r.Failed
+		sum = sum.Plus(r.Outcomes)
 		return nil
 	})
 }

@@ -147,9 +147,7 @@ func (s reports) Add(_ context.Context, all []release.Report) error {
 	return s.run.do(func(x *tx) {
 		for _, r := range all {
 			k := reportedHour{r.Release, r.Hour}
-			there := x.reports.rows[k]
-			r.Succeeded += there.Succeeded
-			r.Failed += there.Failed
+			r.Outcomes = r.Plus(x.reports.rows[k].Outcomes)
 			x.reports.put(x, k, r)
 		}
 	})
@@ -159,7 +157,7 @@ func (s reports) Sum(_ context.Context, of id.Release) (release.Outcomes, error)
 	return result(s.run, func(x *tx) (all release.Outcomes, err error) {
 		for _, r := range x.reports.rows {
 			if r.Release == of {
-				all.Succeeded, all.Failed = all.Succeeded+r.Succeeded, all.Failed+r.Failed
+				all = all.Plus(r.Outcomes)
 			}
 		}
 		return all, nil

@@ -180,7 +180,7 @@ func (s ledger) Summary(_ context.Context, o id.Org, user id.User, p usage.Perio
 			if user != "" && e.User != user {
 				continue
 			}
-			one := usage.Sum{Input: e.Tokens.Input, Output: e.Tokens.Output, Requests: 1}
+			one := e.Sum()
 			sum.Sum = sum.Sum.Plus(one)
 			models[e.Model] = models[e.Model].Plus(one)
 			days[string(quota.DayOf(e.At))] = days[string(quota.DayOf(e.At))].Plus(one)
@@ -211,7 +211,7 @@ func (s ledger) Totals(_ context.Context, orgs []id.Org, first, last quota.Day) 
 		for _, o := range orgs {
 			var sum usage.Sum
 			for _, e := range x.tenant(o).entries(usage.Period{Start: first.Start(), End: last.End()}) {
-				sum = sum.Plus(usage.Sum{Input: e.Tokens.Input, Output: e.Tokens.Output, Requests: 1})
+				sum = sum.Plus(e.Sum())
 			}
 			sums[o] = sum
 		}
@@ -230,7 +230,7 @@ func (s ledger) Daily(_ context.Context, o id.Org, b usage.Breakdown, after usag
 			if b.ByUser {
 				of.Model, of.User = "", e.User
 			}
-			sums[of] = sums[of].Plus(usage.Sum{Input: e.Tokens.Input, Output: e.Tokens.Output, Requests: 1})
+			sums[of] = sums[of].Plus(e.Sum())
 		}
 		order := func(a, b usage.Daily) int {
 			return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.User, b.User), cmp.Compare(a.Model, b.Model))

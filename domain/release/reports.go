@@ -15,6 +15,11 @@ type Outcomes struct {
 	Failed    int64
 }
 
+// Plus returns the sum of both.
+func (n Outcomes) Plus(m Outcomes) Outcomes {
+	return Outcomes{n.Succeeded + m.Succeeded, n.Failed + m.Failed}
+}
+
 // Report has the outcomes of one release in the hour that begins at Hour.
 type Report struct {
 	Release id.Release

@@ -24,6 +24,9 @@ type Entry struct {
 	Outcome    chat.Outcome
 }
 
+// Sum returns the sum of the entry alone.
+func (e Entry) Sum() Sum { return Sum{e.Tokens.Input, e.Tokens.Output, 1} }
+
 // Period is the time from Start up to, but not including, End.
 type Period struct {
 	Start time.Time
