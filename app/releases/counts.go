@@ -117,6 +117,14 @@ func (s *Releases) FlushCounts(ctx context.Context) error {
 	return errors.Join(s.flushChecks(ctx), s.flushReports(ctx))
 }
 
+// flushFor is FlushCounts for a request. A client that disconnects must not interrupt the write: see
+// Close.
+func (s *Releases) flushFor(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
+	defer cancel()
+	return s.FlushCounts(ctx)
+}
+
 func (s *Releases) flushChecks(ctx context.Context) error {
 	all := s.counts.take()
 	if len(all) == 0 {

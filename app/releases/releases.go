@@ -379,10 +379,7 @@ func (s *Releases) Adoption(ctx context.Context, actor org.Actor, first, last re
 	if err := s.checkManager(actor); err != nil {
 		return nil, err
 	}
-	// A client that disconnects must not interrupt the write: see Close.
-	flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
-	defer cancel()
-	if err := s.FlushCounts(flushing); err != nil {
+	if err := s.flushFor(ctx); err != nil {
 		return nil, err
 	}
 	return s.From(ctx).Deployment().Adoption().List(ctx, first, last, of, after, limit)

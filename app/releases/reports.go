@@ -24,12 +24,18 @@ type reporter struct {
 	network string
 }
 
+// reportedHour is what is counted together.
+type reportedHour struct {
+	release id.Release
+	hour    time.Time // its beginning, in UTC
+}
+
 // reports holds the reports that are not stored yet, and who reported on the present day.
 type reports struct {
 	mu   sync.Mutex
-	day  release.Day                                   // of seen; guarded by mu
-	seen map[reporter]struct{}                         // guarded by mu
-	all  map[id.Release]map[time.Time]release.Outcomes // by hour; guarded by mu
+	day  release.Day                       // of seen; guarded by mu
+	seen map[reporter]struct{}             // guarded by mu
+	all  map[reportedHour]release.Outcomes // guarded by mu
 	// unguarded are the releases whose reports are stored and whose rollout was not looked at since;
 	// guarded by counts.flushing.
 	unguarded map[id.Release]struct{}
@@ -59,19 +65,15 @@ func (s *Releases) Report(t release.Target, v release.Version, failed bool, netw
 	if failed {
 		one = release.Outcomes{Failed: 1}
 	}
-	r.add(release.Report{Release: of.ID, Hour: now.Truncate(time.Hour), Outcomes: one})
+	r.add(reportedHour{of.ID, now.Truncate(time.Hour)}, one)
 }
 
 // add adds to the reports that are not stored yet. The caller holds mu.
-func (r *reports) add(one release.Report) {
+func (r *reports) add(to reportedHour, n release.Outcomes) {
 	if r.all == nil {
-		r.all = map[id.Release]map[time.Time]release.Outcomes{}
+		r.all = map[reportedHour]release.Outcomes{}
 	}
-	if r.all[one.Release] == nil {
-		r.all[one.Release] = map[time.Time]release.Outcomes{}
-	}
-	n := r.all[one.Release][one.Hour]
-	r.all[one.Release][one.Hour] = release.Outcomes{Succeeded: n.Succeeded + one.Succeeded, Failed: n.Failed + one.Failed}
+	r.all[to] = r.all[to].Plus(n)
 }
 
 // flushReports adds this server's reports to the store and pauses the rollouts that fail. The
@@ -82,17 +84,15 @@ func (s *Releases) flushReports(ctx context.Context) error {
 	s.reports.all = nil
 	s.reports.mu.Unlock()
 	var all []release.Report
-	for of, hours := range taken {
-		for hour, n := range hours {
-			all = append(all, release.Report{Release: of, Hour: hour, Outcomes: n})
-		}
+	for of, n := range taken {
+		all = append(all, release.Report{Release: of.release, Hour: of.hour, Outcomes: n})
 	}
 	if len(all) > 0 {
 		if err := s.Store.Deployment().Reports().Add(ctx, all); err != nil {
 			s.reports.mu.Lock()
 			defer s.reports.mu.Unlock()
-			for _, r := range all {
-				s.reports.add(r)
+			for of, n := range taken {
+				s.reports.add(of, n)
 			}
 			return err
 		}
@@ -101,7 +101,7 @@ func (s *Releases) flushReports(ctx context.Context) error {
 		s.reports.unguarded = map[id.Release]struct{}{}
 	}
 	for of := range taken {
-		s.reports.unguarded[of] = struct{}{}
+		s.reports.unguarded[of.release] = struct{}{}
 	}
 	var failed error
 	for of := range s.reports.unguarded {
@@ -160,10 +160,7 @@ func (s *Releases) Reports(ctx context.Context, actor org.Actor, of id.Release, 
 	if err := s.checkManager(actor); err != nil {
 		return nil, err
 	}
-	// A client that disconnects must not interrupt the write: see Close.
-	flushing, cancel := context.WithTimeout(context.WithoutCancel(ctx), queryTimeout)
-	defer cancel()
-	if err := s.FlushCounts(flushing); err != nil {
+	if err := s.flushFor(ctx); err != nil {
 		return nil, err
 	}
 	if found, err := s.Store.Deployment().Releases().List(ctx, []id.Release{of}); err != nil || len(found) == 0 {
