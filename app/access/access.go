@@ -133,8 +133,8 @@ func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
 }
 
 func (a *Access) verifyEither(ctx context.Context, bearer string) (Caller, error) {
-	if secret := browserSecret(ctx); secret != "" {
-		return a.verifyBrowser(ctx, secret)
+	if of := browserOf(ctx); of != "" {
+		return a.verifyBrowser(ctx, of)
 	}
 	v, err := a.verify(ctx, bearer)
 	return v.Caller, err

@@ -15,25 +15,26 @@ import (
 
 type browserKey struct{}
 
-// WithBrowser returns a context that carries the secret of a browser session, by which Verify
+// WithBrowser returns a context that carries the browser session with a secret, by which Verify
 // authenticates the request instead of a bearer token.
 func WithBrowser(ctx context.Context, secret string) context.Context {
-	return context.WithValue(ctx, browserKey{}, secret)
+	return context.WithValue(ctx, browserKey{}, session.BrowserID(secret))
 }
 
-func browserSecret(ctx context.Context) string {
-	secret, _ := ctx.Value(browserKey{}).(string)
-	return secret
+// browserOf returns the id of the browser session that ctx carries, empty if there is none.
+func browserOf(ctx context.Context) id.Session {
+	of, _ := ctx.Value(browserKey{}).(id.Session)
+	return of
 }
 
-// BrowserUnread reports whether ctx carries the secret of a browser session whose record this
-// server has not read, so that it may be a guess.
+// BrowserUnread reports whether ctx carries a browser session whose record this server has not
+// read, so that its secret may be a guess.
 func (a *Access) BrowserUnread(ctx context.Context) bool {
-	secret := browserSecret(ctx)
-	if secret == "" {
+	of := browserOf(ctx)
+	if of == "" {
 		return false
 	}
-	_, known := a.browsers.get(session.BrowserID(secret))
+	_, known := a.browsers.get(of)
 	return !known
 }
 
@@ -72,17 +73,14 @@ func (a *Access) FinishBrowser(ctx context.Context, cookie string, r identity.Re
 
 // verifyBrowser returns the caller of a browser session: Unauthenticated if it is not known or has
 // ended. Whether it has ended since its record was read is checked by Authorize.
-func (a *Access) verifyBrowser(ctx context.Context, secret string) (Caller, error) {
-	of, now := session.BrowserID(secret), a.Clock.Now()
+func (a *Access) verifyBrowser(ctx context.Context, of id.Session) (Caller, error) {
+	now := a.Clock.Now()
 	if c, known := a.browsers.get(of); known {
 		if was, ok := a.sessions.get(of); ok && !session.IdleSince(was.used, now) && now.Before(c.expires) {
 			return c, nil
 		}
 	}
-	s, err := getOpenSession(ctx, a.Store, of)
-	if fault.Is(err, fault.NotFound) {
-		return Caller{}, endedBrowser()
-	}
+	s, err := getOpenBrowser(ctx, a.Store, of)
 	if err != nil {
 		return Caller{}, err
 	}
@@ -111,7 +109,8 @@ func (a *Access) EndBrowser(ctx context.Context, secret string, origin audit.Ori
 // that can last, which is what the old one had left. Unauthenticated if the session has ended;
 // Invalid if the organisation is closed or unknown, or the user is no member of it.
 func (a *Access) SwitchBrowser(ctx context.Context, secret string, to id.Org, from session.Client, origin audit.Origin) (next string, left time.Duration, err error) {
-	c, err := a.verifyBrowser(ctx, secret)
+	of := session.BrowserID(secret)
+	c, err := a.verifyBrowser(ctx, of)
 	if err != nil {
 		return "", 0, err
 	}
@@ -120,10 +119,7 @@ func (a *Access) SwitchBrowser(ctx context.Context, secret string, to id.Org, fr
 		if err := lockUser(ctx, r, c.User); err != nil {
 			return err
 		}
-		s, err := getOpenSession(ctx, r, session.BrowserID(secret))
-		if fault.Is(err, fault.NotFound) {
-			return endedBrowser()
-		}
+		s, err := getOpenBrowser(ctx, r, of)
 		if err != nil {
 			return err
 		}
@@ -140,6 +136,15 @@ func (a *Access) SwitchBrowser(ctx context.Context, secret string, to id.Org, fr
 		return a.begin(ctx, r, s.Switched(next, to, from, now))
 	})
 	return next, c.expires.Sub(now), err
+}
+
+// getOpenBrowser is getOpenSession of a browser session: Unauthenticated if it has ended.
+func getOpenBrowser(ctx context.Context, r ports.Records, of id.Session) (session.Session, error) {
+	s, err := getOpenSession(ctx, r, of)
+	if fault.Is(err, fault.NotFound) {
+		err = endedBrowser()
+	}
+	return s, err
 }
 
 func endedBrowser() error {
