@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"collab/app/access"
 	"collab/domain/audit"
@@ -132,13 +133,14 @@ func (c *Console) IsFile(path string) bool {
 // Serve answers a request below Prefix, or returns an error before anything was sent.
 func (c *Console) Serve(w http.ResponseWriter, r *http.Request, from session.Client, requestID string) error {
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+	origin := audit.Origin{Address: from.Address, Request: requestID}
 	switch path := r.URL.Path; {
 	case path == refusedPath, (path == signOutPath || path == switchPath) && (r.Method != http.MethodPost || !sameOrigin(r)):
 		return fault.New(fault.Forbidden, "The console's own pages alone may send this request")
 	case path == signOutPath:
-		return c.signOut(w, r, audit.Origin{Address: from.Address, Request: requestID})
+		return c.signOut(w, r, origin)
 	case path == switchPath:
-		return c.switchOrganisation(w, r, from, requestID)
+		return c.switchOrganisation(w, r, from, origin)
 	case !read:
 		return notFound()
 	case path == signInPath:
@@ -158,7 +160,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c.setCookie(w, c.flowCookie, state, CallbackPath, int(access.CLILifetime.Seconds()), http.SameSiteLaxMode)
+	c.setFlow(w, state, access.CLILifetime)
 	redirect(w, to)
 	return nil
 }
@@ -173,12 +175,12 @@ func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request, from sess
 		back.Session = cookieValue(r, name)
 	}
 	state := cookieValue(r, c.flowCookie)
-	c.setCookie(w, c.flowCookie, "", CallbackPath, -1, http.SameSiteLaxMode)
+	c.setFlow(w, "", -time.Second)
 	secret, path, err := c.access.FinishBrowser(r.Context(), state, back, from)
 	if err != nil {
 		return err
 	}
-	c.setCookie(w, c.sessionCookie, secret, "/", int(session.BrowserLifetime.Seconds()), http.SameSiteStrictMode)
+	c.setSession(w, secret, session.BrowserLifetime)
 	redirect(w, path)
 	return nil
 }
@@ -190,16 +192,14 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request, origin audit.O
 			return err
 		}
 	}
-	c.setCookie(w, c.sessionCookie, "", "/", -1, http.SameSiteStrictMode)
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusNoContent)
+	c.replySession(w, "", -time.Second)
 	return nil
 }
 
 // switchOrganisation begins a session in the organisation that the body names, a JSON object with
 // orgId, and ends that of the cookie. After an error the cookie stays, as it may be the one that
 // another tab's switch has set meanwhile.
-func (c *Console) switchOrganisation(w http.ResponseWriter, r *http.Request, from session.Client, requestID string) error {
+func (c *Console) switchOrganisation(w http.ResponseWriter, r *http.Request, from session.Client, origin audit.Origin) error {
 	data, err := io.ReadAll(io.LimitReader(r.Body, maxSwitch))
 	if err != nil {
 		return err
@@ -214,19 +214,35 @@ func (c *Console) switchOrganisation(w http.ResponseWriter, r *http.Request, fro
 	if !ok {
 		return fault.Field("orgId", "must be the id of an organisation of the caller")
 	}
-	secret, left, err := c.access.SwitchBrowser(r.Context(), c.secret(r), to, from, audit.Origin{Address: from.Address, Request: requestID})
+	secret, left, err := c.access.SwitchBrowser(r.Context(), c.secret(r), to, from, origin)
 	if err != nil {
 		return err
 	}
-	c.setCookie(w, c.sessionCookie, secret, "/", int(left.Seconds()), http.SameSiteStrictMode)
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusNoContent)
+	c.replySession(w, secret, left)
 	return nil
 }
 
-// setCookie sets a cookie; a negative age removes it.
-func (c *Console) setCookie(w http.ResponseWriter, name, value, path string, age int, site http.SameSite) {
-	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: path, MaxAge: age, HttpOnly: true, SameSite: site, Secure: c.secure})
+// replySession answers a script with no content, and with a new cookie of the session; a negative age
+// removes it.
+func (c *Console) replySession(w http.ResponseWriter, secret string, age time.Duration) {
+	c.setSession(w, secret, age)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// setSession sets the cookie with the secret of the session; a negative age removes it.
+func (c *Console) setSession(w http.ResponseWriter, secret string, age time.Duration) {
+	c.setCookie(w, http.Cookie{Name: c.sessionCookie, Value: secret, Path: "/", SameSite: http.SameSiteStrictMode}, age)
+}
+
+// setFlow sets the cookie with the state of a sign-in; a negative age removes it.
+func (c *Console) setFlow(w http.ResponseWriter, state string, age time.Duration) {
+	c.setCookie(w, http.Cookie{Name: c.flowCookie, Value: state, Path: CallbackPath, SameSite: http.SameSiteLaxMode}, age)
+}
+
+func (c *Console) setCookie(w http.ResponseWriter, made http.Cookie, age time.Duration) {
+	made.MaxAge, made.HttpOnly, made.Secure = int(age.Seconds()), true, c.secure
+	http.SetCookie(w, &made)
 }
 
 // ownPage returns the path and query of a page of the console, the first page for anything else.
