@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 )
@@ -142,13 +141,7 @@ func (b *bench) life() time.Duration { return b.run * 5 / 3 }
 // them.
 func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks [waysOfAsking]chatTarget, stop func() error, err error) {
 	var started []*process
-	stop = func() error {
-		var errs []error
-		for _, s := range started {
-			errs = append(errs, s.stop(), os.RemoveAll(s.folder))
-		}
-		return errors.Join(errs...)
-	}
+	stop = func() error { return discard(started...) }
 	talks[askedDirectly] = chatTarget{name: "the provider", address: p.address(), path: "/v1/messages", provider: p}
 	bare, err := b.startBare(ctx, "")
 	if err != nil {

@@ -141,14 +141,19 @@ func fetch(ctx context.Context, method, address, token, kind, body string) (http
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	got, err := http.DefaultClient.Do(request)
+	return send(http.DefaultClient, request)
+}
+
+// send sends a request and returns its answer, of which the status is 2xx.
+func send(client *http.Client, request *http.Request) (http.Header, []byte, error) {
+	got, err := client.Do(request)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer got.Body.Close()
 	text, err := io.ReadAll(got.Body)
 	if err == nil && got.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s %s: %s\n%s", method, address, got.Status, text)
+		err = fmt.Errorf("%s %s: %s\n%s", request.Method, request.URL, got.Status, text)
 	}
 	return got.Header, text, err
 }

@@ -316,10 +316,16 @@ func runNoisy(options string, in io.Reader, out io.Writer) error {
 // summarize returns the rate and the percentiles of requests that took so long and were sent in a time.
 func summarize(took []time.Duration, lasted time.Duration) (f figures) {
 	if n := len(took); n > 0 {
-		slices.Sort(took)
-		f = figures{rate: float64(n) / lasted.Seconds(), p50: took[n/2], p99: took[n*99/100]}
+		f.rate = float64(n) / lasted.Seconds()
+		f.p50, f.p99 = percentiles(took)
 	}
 	return f
+}
+
+// percentiles sorts times, of which there is at least one, and returns their percentiles.
+func percentiles(took []time.Duration) (p50, p99 time.Duration) {
+	slices.Sort(took)
+	return took[len(took)/2], took[len(took)*99/100]
 }
 
 // pace sends one request of the workloads in turn at each interval, after a delay, until the

@@ -254,7 +254,7 @@ func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, toke
 	for _, w := range a.followers {
 		late = append(late, w.took[warmEvents:next]...)
 	}
-	slices.Sort(late)
+	f.p50, f.p99 = percentiles(late)
 	// And what an event costs by itself, which nobody follows any more. The first
 	// ones tell the server so.
 	a.followers = nil
@@ -269,7 +269,6 @@ func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, toke
 	}
 	f.cpu = (took - f.making) / time.Duration(paced*load.subscribers)
 	f.making /= time.Duration(paced)
-	f.p50, f.p99 = late[len(late)/2], late[len(late)*99/100]
 	return f, nil
 }
 

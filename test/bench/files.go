@@ -11,7 +11,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -150,13 +149,7 @@ func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploa
 // ends them, and what they have stored.
 func (b *bench) startFileServers(ctx context.Context, name string) (servers [3]fileServer, stop func() error, err error) {
 	var started []*process
-	stop = func() error {
-		var errs []error
-		for _, p := range started {
-			errs = append(errs, p.stop(), os.RemoveAll(p.folder))
-		}
-		return errors.Join(errs...)
-	}
+	stop = func() error { return discard(started...) }
 	database, conn, err := b.database(ctx, name)
 	if err != nil {
 		return servers, stop, err

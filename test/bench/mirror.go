@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net"
@@ -112,23 +111,26 @@ func (r *replica) start(ctx context.Context) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	ended := false
 	err = until(ctx, mirrorPoll, func() bool {
+		select {
+		case <-p.ended:
+			ended = true
+		default:
+		}
 		text, err := os.ReadFile(p.log)
-		return err == nil && bytes.Contains(text, []byte(`"event":"round"`)) || p.command.ProcessState != nil
+		return ended || err == nil && bytes.Contains(text, []byte(`"event":"round"`))
 	})
+	if ended {
+		err = fmt.Errorf("%s ended:\n%s", p.name, tail(p.log))
+	}
 	return p, err
 }
 
 // pair starts two replicas of one server that are kept the same.
 func (b *bench) pair(ctx context.Context, c *collab, address string) (dirs [2]string, stop func() error, err error) {
 	var started []*process
-	stop = func() error {
-		var errs []error
-		for _, p := range started {
-			errs = append(errs, p.stop())
-		}
-		return errors.Join(errs...)
-	}
+	stop = func() error { return discard(started...) }
 	for i := range dirs {
 		r, err := b.newReplica(c, address)
 		if err != nil {
@@ -295,7 +297,7 @@ func (b *bench) syncFirst(ctx context.Context, from string) (l legs, err error) 
 	if err != nil {
 		return l, err
 	}
-	defer func() { err = errors.Join(err, c.stop(), os.RemoveAll(c.folder)) }()
+	defer func() { err = errors.Join(err, discard(c.process)) }()
 	var sides [2]*replica
 	for i := range sides {
 		if sides[i], err = b.newReplica(c, c.address); err != nil {
@@ -321,7 +323,7 @@ func (b *bench) copyFirst(ctx context.Context, from string) (l legs, err error) 
 	if err != nil {
 		return l, err
 	}
-	defer func() { err = errors.Join(err, bare.stop(), os.RemoveAll(bare.folder)) }()
+	defer func() { err = errors.Join(err, discard(bare)) }()
 	var paths []string
 	if err := each(from, func(path string) error { paths = append(paths, path); return nil }); err != nil {
 		return l, err
@@ -421,20 +423,13 @@ func copyDown(ctx context.Context, client *http.Client, address, id, checksum, p
 	return os.Rename(f.Name(), path)
 }
 
+// request makes a request of the bare client and returns the body of its answer.
 func request(ctx context.Context, client *http.Client, method, address string, content []byte) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(content))
 	if err != nil {
 		return nil, err
 	}
-	answer, err := client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s %s: %s", method, address, answer.Status)
-	}
+	_, body, err := send(client, r)
 	return body, err
 }
 
@@ -451,12 +446,12 @@ func (b *bench) savedFiles(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
+	whole := func(d time.Duration) string { return fmt.Sprintf("%.0f", millisOf(d)) }
 	dirs, stop, err := b.pair(ctx, c, c.address)
 	if err == nil {
-		var took []time.Duration
-		if took, err = save(ctx, dirs[0], dirs[1], saves); err == nil {
-			p50, p99 := millisOf(took[len(took)/2]), millisOf(took[len(took)*99/100])
-			t.row("Collab", fmt.Sprintf("%.0f", p50), b.judge(savedMedian, "saved file", p50), fmt.Sprintf("%.0f", p99), b.judge(savedMost, "saved file", p99))
+		var p50, p99 time.Duration
+		if p50, p99, err = save(ctx, dirs[0], dirs[1], saves); err == nil {
+			t.row("Collab", whole(p50), b.judge(savedMedian, "saved file", millisOf(p50)), whole(p99), b.judge(savedMost, "saved file", millisOf(p99)))
 		}
 	}
 	if err := errors.Join(err, stop()); err != nil {
@@ -466,44 +461,45 @@ func (b *bench) savedFiles(ctx context.Context) (err error) {
 		if len(p.serve) == 0 {
 			continue // it ends, and would have to be started for each file
 		}
-		took, err := p.saved(ctx, b, min(saves, 50))
+		p50, p99, err := p.saved(ctx, b, min(saves, 50))
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		t.row(p.name, fmt.Sprintf("%.0f", millisOf(took[len(took)/2])), "", fmt.Sprintf("%.0f", millisOf(took[len(took)*99/100])), "")
+		t.row(p.name, whole(p50), "", whole(p99), "")
 	}
 	t.print()
 	return nil
 }
 
-// save saves n files in one directory, one after the other, and returns the times until they are in the
-// other one, in order.
-func save(ctx context.Context, from, to string, n int) (took []time.Duration, err error) {
+// save saves n files in one directory, one after the other, and returns the percentiles of the times until
+// they are in the other one.
+func save(ctx context.Context, from, to string, n int) (p50, p99 time.Duration, err error) {
+	var took []time.Duration
 	random := rand.New(rand.NewPCG(7, 7))
 	for i := range n + 1 {
 		if err := rest(ctx, time.Duration(random.Int64N(int64(500*time.Millisecond)))); err != nil {
-			return nil, err
+			return 0, 0, err
 		}
 		content, name := randomBytes(4*kib+i), fmt.Sprintf("saved%d", i%10)
 		if err := os.WriteFile(filepath.Join(from, name), content, 0o666); err != nil {
-			return nil, err
+			return 0, 0, err
 		}
 		began := time.Now()
 		if err := until(ctx, savePoll, func() bool {
 			info, err := os.Stat(filepath.Join(to, name))
 			return err == nil && info.Size() == int64(len(content))
 		}); err != nil {
-			return nil, err
+			return 0, 0, err
 		}
 		if i > 0 { // the first one waits for the programs to have started
 			took = append(took, time.Since(began))
 		}
 		if got, err := os.ReadFile(filepath.Join(to, name)); err != nil || !bytes.Equal(got, content) {
-			return nil, fmt.Errorf("%s has other content, %v", name, err)
+			return 0, 0, fmt.Errorf("%s has other content, %v", name, err)
 		}
 	}
-	slices.Sort(took)
-	return took, nil
+	p50, p99 = percentiles(took)
+	return p50, p99, nil
 }
 
 // idleClients measures what a client takes that keeps many files the same while nothing happens.
@@ -629,7 +625,7 @@ func (b *bench) resumedFile(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.stop(), os.RemoveAll(c.folder)) }()
+	defer func() { err = errors.Join(err, discard(c.process)) }()
 	m, err := newMeter(c.address)
 	if err != nil {
 		return err
@@ -685,7 +681,6 @@ func writeLarge(path string, size int64) error {
 // meter passes connections on to a server, counts the bytes in both directions, and cuts all of them once.
 type meter struct {
 	listener net.Listener
-	to       string
 
 	mu    sync.Mutex
 	moved int64
@@ -698,10 +693,10 @@ func newMeter(to string) (*meter, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &meter{listener: l, to: to, open: map[net.Conn]bool{}}
+	m := &meter{listener: l, open: map[net.Conn]bool{}}
 	go func() {
 		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-			go m.pass(c)
+			go relay(c, to, m.count)
 		}
 	}()
 	return m, nil
@@ -724,48 +719,39 @@ func (m *meter) cutAfter(n int64) {
 	m.cut = n
 }
 
-func (m *meter) pass(client net.Conn) {
-	defer client.Close()
-	server, err := dialReset(m.to)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	for _, c := range []net.Conn{client, server} {
-		m.mu.Lock()
-		m.open[c] = true
-		m.mu.Unlock()
-		defer func() {
-			m.mu.Lock()
-			delete(m.open, c)
-			m.mu.Unlock()
-		}()
-	}
-	go func() {
-		defer client.Close()
-		_, _ = io.Copy(metered{client, m}, server)
-	}()
-	_, _ = io.Copy(metered{server, m}, client)
+// count returns a connection whose written bytes are counted, and which is cut with the others.
+func (m *meter) count(c net.Conn) net.Conn {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open[c] = true
+	return metered{c, m}
 }
 
-// metered counts what is written.
+// metered is an open connection of a meter.
 type metered struct {
-	io.Writer
+	net.Conn
 	m *meter
 }
 
-func (w metered) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	w.m.mu.Lock()
-	defer w.m.mu.Unlock()
-	w.m.moved += int64(n)
-	if w.m.cut > 0 {
-		if w.m.cut -= int64(n); w.m.cut <= 0 {
-			w.m.cut = 0
-			for c := range w.m.open {
-				_ = c.Close()
+func (c metered) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	c.m.moved += int64(n)
+	if c.m.cut > 0 {
+		if c.m.cut -= int64(n); c.m.cut <= 0 {
+			c.m.cut = 0
+			for open := range c.m.open {
+				_ = open.Close()
 			}
 		}
 	}
 	return n, err
+}
+
+func (c metered) Close() error {
+	c.m.mu.Lock()
+	delete(c.m.open, c.Conn)
+	c.m.mu.Unlock()
+	return c.Conn.Close()
 }

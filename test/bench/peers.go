@@ -210,7 +210,7 @@ func (p *peer) first(ctx context.Context, b *bench, from string) (l legs, err er
 }
 
 // saved measures what save does.
-func (p *peer) saved(ctx context.Context, b *bench, n int) (took []time.Duration, err error) {
+func (p *peer) saved(ctx context.Context, b *bench, n int) (p50, p99 time.Duration, err error) {
 	home, a, z, fill, err := p.directories(b)
 	if err == nil {
 		err = os.Mkdir(a, 0o777)
@@ -219,11 +219,11 @@ func (p *peer) saved(ctx context.Context, b *bench, n int) (took []time.Duration
 		err = p.prepare(ctx, p.program, home, a, z)
 	}
 	if err != nil {
-		return nil, err
+		return 0, 0, err
 	}
 	stop, err := p.start(ctx, b, home, fill)
 	if err == nil {
-		took, err = save(ctx, a, z, n)
+		p50, p99, err = save(ctx, a, z, n)
 	}
-	return took, errors.Join(err, stop())
+	return p50, p99, errors.Join(err, stop())
 }

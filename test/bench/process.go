@@ -96,6 +96,15 @@ func (p *process) stop() error {
 	}
 }
 
+// discard stops processes and removes where they keep their state.
+func discard(all ...*process) error {
+	var errs []error
+	for _, p := range all {
+		errs = append(errs, p.stop(), os.RemoveAll(p.folder))
+	}
+	return errors.Join(errs...)
+}
+
 func tail(file string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {

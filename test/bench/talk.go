@@ -319,8 +319,7 @@ func (f *pacedFigures) delays(talkers []*chatClient) {
 		took = append(took, w.took...)
 	}
 	if len(took) > 0 {
-		slices.Sort(took)
-		f.p50, f.p99 = took[len(took)/2], took[len(took)*99/100]
+		f.p50, f.p99 = percentiles(took)
 	}
 }
 
@@ -478,11 +477,9 @@ func (t chatTarget) begin(ctx context.Context, connections int, warm, run time.D
 	if len(took) == 0 {
 		return f, fmt.Errorf("no first chunk of %s within %v", t.name, run)
 	}
-	slices.Sort(took)
-	return figures{
-		rate: float64(len(took)) / lasted.Seconds(), cpu: (after - before) / time.Duration(len(took)),
-		p50: took[len(took)/2], p99: took[len(took)*99/100],
-	}, nil
+	f = summarize(took, lasted)
+	f.cpu = (after - before) / time.Duration(len(took))
+	return f, nil
 }
 
 // repeat asks until the measurement is over, and keeps how long the counted

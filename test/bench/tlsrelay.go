@@ -41,7 +41,7 @@ func newTLSRelay(to string) (*tlsRelay, error) {
 	r := &tlsRelay{l, &tls.Config{RootCAs: roots, ServerName: "localhost"}}
 	go func() {
 		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-			go relay(c, to)
+			go relay(c, to, func(c net.Conn) net.Conn { return c })
 		}
 	}()
 	return r, nil
@@ -51,14 +51,16 @@ func (r *tlsRelay) address() string { return r.listener.Addr().String() }
 
 func (r *tlsRelay) close() { _ = r.listener.Close() }
 
-// relay passes on what a client and a server send until one of them is gone. A client that
-// gets nothing notices.
-func relay(client net.Conn, to string) {
+// relay passes on what a client and a server send until one of them is gone, over what wrap makes
+// of their connections. A client that gets nothing notices.
+func relay(client net.Conn, to string, wrap func(net.Conn) net.Conn) {
+	client = wrap(client)
 	defer client.Close()
 	server, err := dialReset(to)
 	if err != nil {
 		return
 	}
+	server = wrap(server)
 	defer server.Close()
 	go func() {
 		defer client.Close()
