@@ -1,7 +1,6 @@
 package harness_test
 
 import (
-	"net/url"
 	"testing"
 	"time"
 
@@ -20,11 +19,7 @@ func signInBrowser(t *testing.T, a *access.Access) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back := identity.Return{Code: "code", State: u.Query().Get("state")}
+	back := identity.Return{Code: "code", State: queryOf(t, to).Get("state")}
 	if _, err := a.FinishSignIn(t.Context(), cookie, access.CLIReturn{State: back.State, Return: back}); !fault.Is(err, fault.Invalid) {
 		t.Fatalf("the cookie of a browser's sign-in is one of a command line's: %v", err)
 	}
@@ -35,25 +30,20 @@ func signInBrowser(t *testing.T, a *access.Access) string {
 	return secret
 }
 
+// useBrowser makes a request with the secret of a browser's session.
+func useBrowser(t *testing.T, a *access.Access, secret string) (user, error) {
+	return verified(access.WithBrowser(t.Context(), secret), a, "")
+}
+
 func TestABrowserSessionEndsWhenItIsNotUsedAndAfterItsLifetime(t *testing.T) {
 	c := core(t)
 	start := browsers(t, c)
 	claims := identity.Claims{Subject: "user_1", Org: "org_1", OrgRole: "org:member", IssuedAt: c.Clock.Now()}
 	servers := []*access.Access{start(claims), start(claims)}
-	for _, a := range servers {
-		a.BrowserCallbackURL = "https://collab.example.com/console/callback"
-	}
-	enter := func(a *access.Access, secret string) error {
-		caller, err := a.Verify(access.WithBrowser(t.Context(), secret), "")
-		if err == nil {
-			_, err = a.Authorize(t.Context(), caller)
-		}
-		return err
-	}
 	wantIn := func(secret string) {
 		t.Helper()
 		for i, a := range servers {
-			if err := enter(a, secret); err != nil {
+			if _, err := useBrowser(t, a, secret); err != nil {
 				t.Fatalf("server %d: %v", i, err)
 			}
 		}
@@ -61,7 +51,7 @@ func TestABrowserSessionEndsWhenItIsNotUsedAndAfterItsLifetime(t *testing.T) {
 	wantOut := func(secret string) {
 		t.Helper()
 		for i, a := range servers {
-			if err := enter(a, secret); !fault.Is(err, fault.Unauthenticated) {
+			if _, err := useBrowser(t, a, secret); !fault.Is(err, fault.Unauthenticated) {
 				t.Fatalf("server %d: %v", i, err)
 			}
 		}
@@ -76,7 +66,7 @@ func TestABrowserSessionEndsWhenItIsNotUsedAndAfterItsLifetime(t *testing.T) {
 	wantIn(idle)
 	for day := range 29 {
 		c.Clock.Advance(24 * time.Hour)
-		if err := enter(servers[0], secret); err != nil {
+		if _, err := useBrowser(t, servers[0], secret); err != nil {
 			t.Fatalf("after %d days: %v", day+1, err)
 		}
 		if err := servers[0].FlushUses(t.Context()); err != nil {
@@ -84,7 +74,7 @@ func TestABrowserSessionEndsWhenItIsNotUsedAndAfterItsLifetime(t *testing.T) {
 		}
 		switch day + 1 {
 		case 6:
-			if err := enter(servers[1], secret); err != nil { // which was used on the other server alone
+			if _, err := useBrowser(t, servers[1], secret); err != nil { // which was used on the other server alone
 				t.Fatal(err)
 			}
 		case 7:
@@ -110,18 +100,6 @@ func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
 	c := core(t)
 	start := browsers(t, c)
 	one, two := start(claimsOf(c, "user_1", "org_1")), start(claimsOf(c, "user_1", "org_2"))
-	for _, a := range []*access.Access{one, two} {
-		a.BrowserCallbackURL = "https://collab.example.com/console/callback"
-	}
-	in := func(a *access.Access, secret string) (user, error) {
-		caller, err := a.Verify(access.WithBrowser(t.Context(), secret), "")
-		if err != nil {
-			return user{}, err
-		}
-		actor, err := a.Authorize(t.Context(), caller)
-		r := caller.Request("request")
-		return user{actor, r.Session, access.NewContext(t.Context(), r)}, err
-	}
 	stored := func(secret string) session.Session {
 		t.Helper()
 		s, err := c.Store.Journal().Sessions().Get(t.Context(), session.BrowserID(secret))
@@ -141,13 +119,13 @@ func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
 	first := signInBrowser(t, one)
 	began := stored(first)
 	for _, a := range []*access.Access{one, two} {
-		if _, err := in(a, first); err != nil {
+		if _, err := useBrowser(t, a, first); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for day := range 5 {
 		c.Clock.Advance(24 * time.Hour)
-		if _, err := in(one, first); err != nil {
+		if _, err := useBrowser(t, one, first); err != nil {
 			t.Fatalf("after %d days: %v", day+1, err)
 		}
 	}
@@ -160,7 +138,7 @@ func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
 	if _, _, err := one.SwitchBrowser(t.Context(), first+"x", other.Org, laptop, audit.Origin{}); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("with another secret: %v", err)
 	}
-	if _, err := in(one, first); err != nil {
+	if _, err := useBrowser(t, one, first); err != nil {
 		t.Fatalf("after refused switches: %v", err)
 	}
 
@@ -190,10 +168,10 @@ func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
 		t.Errorf("the new session is %+v, the old one was %+v", s, began)
 	}
 	for i, a := range []*access.Access{one, two} {
-		if got, err := in(a, won.secret); err != nil || got.Org != other.Org {
+		if got, err := useBrowser(t, a, won.secret); err != nil || got.Org != other.Org {
 			t.Errorf("on server %d: in %s, %v", i, got.Org, err)
 		}
-		if _, err := in(a, first); !fault.Is(err, fault.Unauthenticated) {
+		if _, err := useBrowser(t, a, first); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("on server %d the old session: %v", i, err)
 		}
 	}

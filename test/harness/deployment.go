@@ -143,7 +143,7 @@ func (w *Deployment) Restart() error {
 		return err
 	}
 	log := slog.New(slog.DiscardHandler)
-	var store ports.Store = faultyStore{w.Store, w.Faults}
+	store := w.Faults.Store(w.Store)
 	blobs, payments := faultyBlobs{w.Blobs, w.Faults}, faultyPayments{w.Payments, w.Faults}
 	pause := func(ctx context.Context, _ int) error { return ctx.Err() }
 	s := &w.Server

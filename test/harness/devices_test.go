@@ -43,9 +43,20 @@ func browsers(t *testing.T, c *harness.Deployment) func(identity.Claims) *access
 	server := presenting(t, c)
 	return func(claims identity.Claims) *access.Access {
 		a := server(claims)
-		a.SignIn, a.Sealer, a.Secrets, a.CallbackURL = signInPage{}, c.Sealer, c.Secrets, "https://collab.example.com/callback"
+		a.SignIn, a.Sealer, a.Secrets = signInPage{}, c.Sealer, c.Secrets
+		a.CallbackURL, a.BrowserCallbackURL = "https://collab.example.com/callback", "https://collab.example.com/console/callback"
 		return a
 	}
+}
+
+// queryOf returns the query of the address that a sign-in leads to.
+func queryOf(t *testing.T, to string) url.Values {
+	t.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Query()
 }
 
 // decider signs a person in in a browser to decide about a device, and returns the cookie.
@@ -55,11 +66,7 @@ func decider(t *testing.T, a *access.Access, userCode string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, err := a.FinishSignIn(t.Context(), cookie, access.CLIReturn{State: u.Query().Get("state"), Return: identity.Return{Code: "code"}})
+	in, err := a.FinishSignIn(t.Context(), cookie, access.CLIReturn{State: queryOf(t, to).Get("state"), Return: identity.Return{Code: "code"}})
 	if err != nil || in.UserCode != userCode || in.Redirect != "" {
 		t.Fatalf("%+v, %v", in, err)
 	}
@@ -172,28 +179,16 @@ func (u *unsigned) Issue(c session.Claims) (string, error) {
 	return u.ServiceTokens.Issue(c)
 }
 
-// losing is a store whose first transaction is committed, but the call fails.
-type losing struct {
-	ports.Store
-	failed bool
-}
-
-func (l *losing) Atomic(ctx context.Context, fn func(ports.Records) error) error {
-	err := l.Store.Atomic(ctx, fn)
-	if err == nil && !l.failed {
-		l.failed = true
-		err = fault.New(fault.Unavailable, "the answer of the database was lost")
-	}
-	return err
-}
-
 func TestADeviceGetsItsTokenAfterAFailure(t *testing.T) {
 	c := core(t)
 	ada := browsers(t, c)(claimsOf(c, "user_ada", "org_1"))
 	signed := ada.Tokens
 	for about, disturb := range map[string]func(){
 		"no token is signed": func() { ada.Tokens = &unsigned{ServiceTokens: signed} },
-		"the answer is lost": func() { ada.Store = &losing{Store: c.Store} },
+		"the answer is lost": func() {
+			ada.Store = c.Faults.Store(c.Store)
+			c.Faults.FailNext(map[string]harness.Fault{"Atomic": harness.ResponseLost})
+		},
 	} {
 		device, code, err := ada.StartDevice(t.Context(), about, laptop)
 		if err == nil {
@@ -235,11 +230,8 @@ func TestASignInForADeviceComesBackFromAProviderThatSignsInBySession(t *testing.
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, state := u.Query().Get("port"), u.Query().Get("state")
+	query := queryOf(t, to)
+	port, state := query.Get("port"), query.Get("state")
 	for _, wrong := range []access.CLIReturn{{Port: port}, {State: state}, {Port: "4711", State: state}, {Port: port, State: state + "x"}} {
 		if _, err := a.FinishSignIn(t.Context(), cookie, wrong); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%+v: %v", wrong, err)

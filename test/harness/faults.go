@@ -135,6 +135,9 @@ func ask[V any](l *Faults, name string, do func() (V, error)) (v V, err error) {
 	return v, nil
 }
 
+// Store returns a store whose calls have the faults.
+func (l *Faults) Store(s ports.Store) ports.Store { return faultyStore{s, l} }
+
 // faultyStore is a store with faults.
 type faultyStore struct {
 	ports.Store

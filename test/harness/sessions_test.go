@@ -72,13 +72,18 @@ type user struct {
 
 // use makes a request with a token.
 func use(t *testing.T, a *access.Access, token string) (user, error) {
-	caller, err := a.Verify(t.Context(), token)
+	return verified(t.Context(), a, token)
+}
+
+// verified makes a request with the token or the context of a browser's session.
+func verified(ctx context.Context, a *access.Access, token string) (user, error) {
+	caller, err := a.Verify(ctx, token)
 	if err != nil {
 		return user{}, err
 	}
-	actor, err := a.Authorize(t.Context(), caller)
+	actor, err := a.Authorize(ctx, caller)
 	r := caller.Request("request")
-	return user{actor, r.Session, access.NewContext(t.Context(), r)}, err
+	return user{actor, r.Session, access.NewContext(ctx, r)}, err
 }
 
 func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing.T) {
