@@ -220,6 +220,13 @@ func (b *tab) picture(name string) {
 	}
 }
 
+// forget forgets what the browser has had to complain of.
+func (b *tab) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.problems = nil
+}
+
 // clean checks that the browser has had nothing to complain of and has asked
 // nobody but these servers.
 func (b *tab) clean(servers ...string) {

@@ -185,9 +185,7 @@ func TestConsole(t *testing.T) {
 		})()`, chromedp.EvalAwaitPromise)); !strings.HasPrefix(csv, "blob:"+s.base) {
 			t.Errorf("the CSV is %q", csv) // connect-src keeps the page from reading it, a download may
 		}
-		b.mu.Lock()
-		b.problems = nil // of reading it
-		b.mu.Unlock()
+		b.forget() // of reading it
 		b.do(chromedp.SetValue(`//label[starts-with(., "By")]/select`, "user"))
 		b.shown(`//figcaption/span[contains(., "Ada")]`)
 		b.clean(s.base)
@@ -217,9 +215,7 @@ func TestConsole(t *testing.T) {
 		}).then((r) => r.text())`, chromedp.EvalAwaitPromise)); !strings.Contains(text, `"type":"done"`) {
 			t.Errorf("the chat is %q", text)
 		}
-		b.mu.Lock()
-		b.problems = nil // of 401 before the sign-in
-		b.mu.Unlock()
+		b.forget() // of 401 before the sign-in
 		b.clean(s.base)
 	})
 	t.Run("every page is accessible, in light and dark, wide and narrow, with the menu open", func(t *testing.T) {
@@ -272,9 +268,7 @@ func TestConsole(t *testing.T) {
 		s.call("GET", "/auth/me", as, nil, http.StatusUnauthorized)
 		b.do(chromedp.Reload())
 		b.inConsole("Sign in to Collab")
-		b.mu.Lock()
-		b.problems = nil // of 401
-		b.mu.Unlock()
+		b.forget() // of 401
 		b.clean(s.base)
 	})
 	t.Run("the menu switches to another organisation of the person, in all tabs", func(t *testing.T) {
@@ -293,9 +287,7 @@ func TestConsole(t *testing.T) {
 		other.inConsole("Difference Engines")
 		b.do(chromedp.Click(chromedp.CSS("button.account")))
 		b.shown(`//li/button[@aria-current="true" and normalize-space()="Difference Engines member"]`)
-		b.mu.Lock()
-		b.problems = nil // of 401 before the sign-in
-		b.mu.Unlock()
+		b.forget() // of 401 before the sign-in
 		b.clean(s.base)
 	})
 	t.Run("what fails is said beside it and can be tried again, and an ended session is named", func(t *testing.T) {
