@@ -48,7 +48,7 @@ type bench struct {
 	server   *postgres.Server // started when first asked for
 	postgres string           // its version
 
-	installed map[string]string // programs of peers by their names
+	installed []*peer // nil until they are asked for
 }
 
 // The parts, in the order in which they run.

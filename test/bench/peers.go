@@ -25,9 +25,13 @@ type peer struct {
 	program string
 }
 
-// peers returns the peers that can be had here. The others are named on standard error.
-func (b *bench) peers(ctx context.Context) (found []*peer) {
-	all := []*peer{
+// peers returns the peers that can be had here, which are installed once. The others are named on standard error.
+func (b *bench) peers(ctx context.Context) []*peer {
+	if b.installed != nil {
+		return b.installed
+	}
+	b.installed = []*peer{}
+	for _, p := range []*peer{
 		{name: "Unison", install: unpacked("unison-2.52", "unison-2.52"), once: []string{"{a}", "{z}", "-batch", "-auto", "-silent"}},
 		{name: "rclone bisync", install: unpacked("rclone", "rclone"), once: []string{"bisync", "{a}", "{z}", "--resync", "--workdir", "{home}/work", "--transfers", fmt.Sprint(mirrorWorkers)}},
 		{name: "Syncthing", install: unpacked("syncthing", "syncthing"), prepare: prepareSyncthing, serve: [][]string{
@@ -35,23 +39,15 @@ func (b *bench) peers(ctx context.Context) (found []*peer) {
 			{"serve", "--home", "{home}/z", "--no-browser", "--no-restart", "--no-upgrade"},
 		}},
 		{name: "Mutagen", install: builtMutagen, serve: [][]string{{"daemon", "run"}}, once: []string{"sync", "create", "{a}", "{z}"}},
-	}
-	for _, p := range all {
-		if b.installed[p.name] == "" {
-			program, err := p.install(ctx, b)
-			if err != nil {
-				fmt.Fprintf(os.Stderr, "%s is left out: %v\n", p.name, err)
-				continue
-			}
-			if b.installed == nil {
-				b.installed = map[string]string{}
-			}
-			b.installed[p.name] = program
+	} {
+		var err error
+		if p.program, err = p.install(ctx, b); err != nil {
+			fmt.Fprintf(os.Stderr, "%s is left out: %v\n", p.name, err)
+			continue
 		}
-		p.program = b.installed[p.name]
-		found = append(found, p)
+		b.installed = append(b.installed, p)
 	}
-	return found
+	return b.installed
 }
 
 // unpacked returns a function that unpacks a program of a Debian package.
@@ -152,7 +148,7 @@ func (p *peer) directories(b *bench) (home, a, z string, fill func(args []string
 }
 
 // start starts the programs, and returns a function that stops those that go on.
-func (p *peer) start(ctx context.Context, b *bench, home string, fill func([]string) []string) (stop func() error, err error) {
+func (p *peer) start(ctx context.Context, home string, fill func([]string) []string) (stop func() error, err error) {
 	environ := []string{"HOME=" + home, "UNISON=" + home, "MUTAGEN_DATA_DIRECTORY=" + home, "MUTAGEN_DISABLE_AUTOSTART=1"}
 	var started []*process
 	stop = func() error {
@@ -198,7 +194,7 @@ func (p *peer) first(ctx context.Context, b *bench, from string) (l legs, err er
 	}
 	n, stop := count(a), func() error { return nil }
 	l.up, err = timed(func() (err error) {
-		if stop, err = p.start(ctx, b, home, fill); err != nil {
+		if stop, err = p.start(ctx, home, fill); err != nil {
 			return err
 		}
 		return until(ctx, mirrorPoll, func() bool { return count(z) == n })
@@ -221,7 +217,7 @@ func (p *peer) saved(ctx context.Context, b *bench, n int) (p50, p99 time.Durati
 	if err != nil {
 		return 0, 0, err
 	}
-	stop, err := p.start(ctx, b, home, fill)
+	stop, err := p.start(ctx, home, fill)
 	if err == nil {
 		p50, p99, err = save(ctx, a, z, n)
 	}
