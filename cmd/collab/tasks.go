@@ -108,24 +108,21 @@ func (a *app) tasks() *cobra.Command {
 		if given("priority") {
 			p.Priority = new(strings.ToUpper(changed.priority))
 		}
+		workspace, err := workspaceID(ctx, client, changed.workspace)
+		if err != nil {
+			return err
+		}
 		for _, field := range []struct {
 			flag  string
 			to    *apiclient.Change[string]
 			value string
-		}{{"description", &p.Description, changed.description}, {"assignee", &p.AssigneeID, changed.assignee}, {"due", &p.DueDate, changed.due}, {"workspace", &p.WorkspaceID, changed.workspace}} {
+		}{{"description", &p.Description, changed.description}, {"assignee", &p.AssigneeID, changed.assignee}, {"due", &p.DueDate, changed.due}, {"workspace", &p.WorkspaceID, workspace}} {
 			if !given(field.flag) {
 				continue
 			}
 			if *field.to = apiclient.Clear[string](); field.value != "" {
 				*field.to = apiclient.Set(field.value)
 			}
-		}
-		if given("workspace") && changed.workspace != "" {
-			id, err := workspaceID(ctx, client, changed.workspace)
-			if err != nil {
-				return err
-			}
-			p.WorkspaceID = apiclient.Set(id)
 		}
 		if given("tags") {
 			p.Tags = apiclient.Set(changed.tags)
