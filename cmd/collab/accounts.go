@@ -176,7 +176,7 @@ func (a *app) keep(c account, insecure bool) error {
 	c.Token, c.Active = "", true
 	if !insecure {
 		if err := a.setSecret(c, token); err != nil {
-			a.note("%s the token is kept in a file that only you can read: %v", a.paint(a.errTerminal, yellow, "warning:"), err)
+			a.warn("the token is kept in a file that only you can read: %v", err)
 			insecure = true
 		}
 	}

@@ -83,7 +83,7 @@ func (a *app) connectors() *cobra.Command {
 				case err != nil:
 					return err
 				case status.Status == "ready":
-					a.note("%s %s may use the account", a.paint(a.errTerminal, green, "✓"), c.Label)
+					a.succeeded("%s may use the account", c.Label)
 					return nil
 				case status.Status == "error":
 					return errors.New(or(status.Error, "the provider refused"))

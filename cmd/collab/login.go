@@ -63,7 +63,7 @@ func (a *app) login() *cobra.Command {
 		if err := a.keep(who, insecure); err != nil {
 			return err
 		}
-		a.note("%s signed in to %s as %s of %s", a.paint(a.errTerminal, green, "✓"), server, who.User, who.Org)
+		a.succeeded("signed in to %s as %s of %s", server, who.User, who.Org)
 		return nil
 	})
 	c.Long = "login signs in with a browser on this machine, or on any other where SSH_CONNECTION is set.\n" +
@@ -217,12 +217,12 @@ func (a *app) logout() *cobra.Command {
 			return err
 		}
 		if err := end(c.Context(), client, everywhere); err != nil {
-			a.note("%s the session may still be open: %v", a.paint(a.errTerminal, yellow, "warning:"), err)
+			a.warn("the session may still be open: %v", err)
 		}
 		if err := a.forget(current); err != nil {
 			return err
 		}
-		a.note("%s signed out of %s", a.paint(a.errTerminal, green, "✓"), current.Server)
+		a.succeeded("signed out of %s", current.Server)
 		return nil
 	})
 	c.Flags().BoolVar(&everywhere, "everywhere", false, "end all sessions of the user, on other devices too")

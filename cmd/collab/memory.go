@@ -122,6 +122,6 @@ func (a *app) editMemory(ctx context.Context, m memoryOf) error {
 		keep = true
 		return fmt.Errorf("%w\nyour text is in %s", err, text.Name())
 	}
-	a.note("%s stored version %d of %s", a.paint(a.errTerminal, green, "✓"), o.Version, o.Path)
+	a.succeeded("stored version %d of %s", o.Version, o.Path)
 	return nil
 }

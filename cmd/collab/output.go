@@ -59,6 +59,16 @@ type painted string
 // without characters that control a terminal.
 func (a *app) note(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", cleaned(args)...) }
 
+// succeeded prints a line about what was done, as note does.
+func (a *app) succeeded(format string, args ...any) { a.marked(green, "✓", format, args) }
+
+// warn prints a line about what was not done, as note does.
+func (a *app) warn(format string, args ...any) { a.marked(yellow, "warning:", format, args) }
+
+func (a *app) marked(style, mark, format string, args []any) {
+	a.note("%s "+format, slices.Insert(args, 0, any(a.paint(a.errTerminal, style, mark)))...)
+}
+
 func cleaned(args []any) []any {
 	for i, arg := range args {
 		switch arg := arg.(type) {

@@ -167,7 +167,7 @@ func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient
 		a.note("%s%s", a.paint(a.errTerminal, dim, said), details)
 		return true, nil
 	case !a.inTerminal || !a.errTerminal:
-		a.note("%s refused %s (allow it with --allow %s)%s", a.paint(a.errTerminal, yellow, "warning:"), said, call.Name, details)
+		a.warn("refused %s (allow it with --allow %s)%s", said, call.Name, details)
 		return false, nil
 	}
 	for {
