@@ -40,7 +40,7 @@ func (s *Servers) Open(ctx context.Context, a connector.Access) (*Session, error
 	late := time.AfterFunc(toolsLimit, cancel)
 	session, err := s.connect(ctx, a.Transport, x) // ctx ends the session too
 	if !late.Stop() || err != nil {
-		err = s.failure(ctx, x.outcome(), err)
+		err = s.failure(ctx, x, err)
 		cancel()
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *Session) Tools(ctx context.Context) (all []Tool, err error) {
 	s.x.again()
 	for tool, err := range offered(ctx, s.sdk) {
 		if err != nil {
-			return nil, s.servers.failure(ctx, s.x.outcome(), err)
+			return nil, s.servers.failure(ctx, s.x, err)
 		}
 		schema, _ := tool.InputSchema.(map[string]any) // others are refused by models
 		if all = append(all, Tool{tool.Name, tool.Description, schema}); len(all) == connector.MaxTools {
@@ -78,7 +78,7 @@ func (s *Session) Call(ctx context.Context, name string, arguments map[string]an
 	s.x.again()
 	result, err := s.sdk.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: arguments})
 	if err != nil {
-		return "", false, s.servers.failure(ctx, s.x.outcome(), err)
+		return "", false, s.servers.failure(ctx, s.x, err)
 	}
 	var all []string
 	for _, content := range result.Content {

@@ -70,7 +70,7 @@ func (s *Servers) Tools(ctx context.Context, a connector.Access) ([]connector.To
 	}
 	tools, err := s.list(limited, a.Transport, x)
 	if err != nil {
-		return nil, s.failure(limited, x.outcome(), err)
+		return nil, s.failure(limited, x, err)
 	}
 	return tools, nil
 }
@@ -139,8 +139,9 @@ func offered(ctx context.Context, session *sdk.ClientSession) iter.Seq2[*sdk.Too
 }
 
 // failure returns the error of a failed exchange. Err contains text of the server, so the
-// message depends on the outcome of the last request.
-func (s *Servers) failure(ctx context.Context, o outcome, err error) error {
+// message depends on the outcome of the last request of x.
+func (s *Servers) failure(ctx context.Context, x *exchange, err error) error {
+	o := x.outcome()
 	if s.blocked(o.err) || s.blocked(err) {
 		return addressRefused()
 	}
