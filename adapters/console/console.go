@@ -19,23 +19,23 @@ import (
 	"collab/domain/session"
 )
 
-// Prefix is the path below which everything of the console is.
-const Prefix = "/console"
+// prefix is the path below which everything of the console is.
+const prefix = "/console"
 
 // CallbackPath is where the identity provider redirects browsers to after a sign-in.
-const CallbackPath = Prefix + "/callback"
+const CallbackPath = prefix + "/callback"
 
 // Paths that are neither files nor bridged.
 const (
-	signInPath  = Prefix + "/sign-in"
-	signOutPath = Prefix + "/sign-out"
-	switchPath  = Prefix + "/switch"
-	refusedPath = Prefix + "/refused" // of requests that the bridge does not admit
+	signInPath  = prefix + "/sign-in"
+	signOutPath = prefix + "/sign-out"
+	switchPath  = prefix + "/switch"
+	refusedPath = prefix + "/refused" // of requests that the bridge does not admit
 )
 
 // The bridge maps paths below bridged to those below interfacePrefix.
 const (
-	bridged         = Prefix + interfacePrefix
+	bridged         = prefix + interfacePrefix
 	interfacePrefix = "/api/v1/"
 )
 
@@ -83,7 +83,7 @@ func (c *Console) Bridge(api http.Handler) http.Handler {
 			return
 		}
 		ctx, to := r.Context(), *r.URL
-		to.Path, to.RawPath = strings.TrimPrefix(to.Path, Prefix), strings.TrimPrefix(to.RawPath, Prefix)
+		to.Path, to.RawPath = strings.TrimPrefix(to.Path, prefix), strings.TrimPrefix(to.RawPath, prefix)
 		switch secret := c.secret(r); {
 		case !sameOrigin(r):
 			to.Path, to.RawPath = refusedPath, ""
@@ -130,7 +130,7 @@ func (c *Console) IsFile(path string) bool {
 	return true
 }
 
-// Serve answers a request below Prefix, or returns an error before anything was sent.
+// Serve answers a request below /console, or returns an error before anything was sent.
 func (c *Console) Serve(w http.ResponseWriter, r *http.Request, from session.Client, requestID string) error {
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	origin := audit.Origin{Address: from.Address, Request: requestID}
@@ -248,8 +248,8 @@ func (c *Console) setCookie(w http.ResponseWriter, made http.Cookie, age time.Du
 // ownPage returns the path and query of a page of the console, the first page for anything else.
 func ownPage(address string) string {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || strings.Contains(address, `\`) || !strings.HasPrefix(u.EscapedPath(), Prefix+"/") {
-		return Prefix
+	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || strings.Contains(address, `\`) || !strings.HasPrefix(u.EscapedPath(), prefix+"/") {
+		return prefix
 	}
 	return (&url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}).String()
 }

@@ -33,7 +33,7 @@ func policy(page []byte) string {
 }
 
 // assets is the path below which files have a digest of their content in their name.
-const assets = Prefix + "/assets/"
+const assets = prefix + "/assets/"
 
 // mediaTypes are those of files by the end of their names.
 var mediaTypes = map[string]string{
@@ -75,7 +75,7 @@ func readFiles(from fs.FS) (f files, err error) {
 			f.policy = policy(content)
 			return err
 		}
-		f.assets[Prefix+strings.TrimPrefix(plain, "dist")] = one
+		f.assets[prefix+strings.TrimPrefix(plain, "dist")] = one
 		return nil
 	})
 }
@@ -88,7 +88,7 @@ func (f files) serve(w http.ResponseWriter, r *http.Request) error {
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
 		return one.send(w, r)
 	}
-	if strings.HasPrefix(r.URL.Path, assets) || strings.HasPrefix(r.URL.Path, Prefix+"/api/") || r.URL.Path != Prefix && !strings.HasPrefix(r.URL.Path, Prefix+"/") {
+	if strings.HasPrefix(r.URL.Path, assets) || strings.HasPrefix(r.URL.Path, prefix+"/api/") || r.URL.Path != prefix && !strings.HasPrefix(r.URL.Path, prefix+"/") {
 		return fault.New(fault.NotFound, "There is no such file")
 	}
 	h.Set("Cache-Control", "no-cache")

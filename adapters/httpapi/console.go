@@ -9,10 +9,10 @@ import (
 	"collab/domain/session"
 )
 
-// ConsolePrefix is the path below which the console has its pages.
-const ConsolePrefix = "/console"
+// consolePrefix is the path below which the console has its pages.
+const consolePrefix = "/console"
 
-// Console is the web console below ConsolePrefix.
+// Console is the web console below /console.
 type Console interface {
 	// IsFile reports whether the path is that of a file, which is the same for everyone and is
 	// served without limits on how often.
@@ -26,14 +26,14 @@ type Console interface {
 // routeConsole adds the console to the router, and the redirect of browsers from / to it.
 func (a *api) routeConsole(root *mux.Router) {
 	serve := func(c *call) error { return a.Console.Serve(c, c.r, c.client(), c.id) }
-	series := a.newSeries(ConsolePrefix + "/*")
-	file := &endpoint{row: row{Path: ConsolePrefix + "/*", Guard: free, Handle: serve}, series: series}
-	other := &endpoint{row: row{Path: ConsolePrefix + "/*", Guard: browser, Handle: serve}, series: series}
+	series := a.newSeries(consolePrefix + "/*")
+	file := &endpoint{row: row{Path: consolePrefix + "/*", Guard: free, Handle: serve}, series: series}
+	other := &endpoint{row: row{Path: consolePrefix + "/*", Guard: browser, Handle: serve}, series: series}
 	front := &endpoint{row: row{Path: "/", Guard: free, Handle: openConsole}, series: a.newSeries("/")}
 	root.Path("/").HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.serveAt(front, w, r)
 	})
-	root.PathPrefix(ConsolePrefix).HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	root.PathPrefix(consolePrefix).HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a.Console.IsFile(r.URL.Path) {
 			a.serveAt(file, w, r)
 		} else {
@@ -42,21 +42,12 @@ func (a *api) routeConsole(root *mux.Router) {
 	})
 }
 
-// serveAt answers a request at an endpoint, whatever its method.
-func (a *api) serveAt(e *endpoint, w http.ResponseWriter, r *http.Request) {
-	c := w.(*call)
-	c.r, c.route = r, e
-	if err := a.serve(c, e); err != nil {
-		a.fail(c, err)
-	}
-}
-
 // openConsole redirects browsers to the console. Other clients get NotFound.
 func openConsole(c *call) error {
 	c.Header().Add("Vary", "Accept")
 	if !c.prefersPage() {
 		return fault.New(fault.NotFound, "There is no such endpoint")
 	}
-	c.redirect(http.StatusSeeOther, ConsolePrefix)
+	c.redirect(http.StatusSeeOther, consolePrefix)
 	return nil
 }

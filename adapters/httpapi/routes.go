@@ -233,20 +233,26 @@ type path struct {
 
 // ServeHTTP answers a request whose path matched.
 func (p *path) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := w.(*call)
-	c.r = r
 	e := p.methods[r.Method]
 	if e == nil && r.Method == http.MethodHead {
 		e = p.methods[http.MethodGet]
 	}
 	if e == nil {
+		c := w.(*call)
+		c.r = r
 		c.Header()["Allow"] = p.allow
 		c.writeError(errorView{Status: http.StatusMethodNotAllowed, Message: "This endpoint allows only " + p.allow[0]})
 		return
 	}
-	c.route = e
-	if err := p.api.serve(c, e); err != nil {
-		p.api.fail(c, err)
+	p.api.serveAt(e, w, r)
+}
+
+// serveAt answers a request at an endpoint, whatever its method.
+func (a *api) serveAt(e *endpoint, w http.ResponseWriter, r *http.Request) {
+	c := w.(*call)
+	c.r, c.route = r, e
+	if err := a.serve(c, e); err != nil {
+		a.fail(c, err)
 	}
 }
 
