@@ -2,7 +2,9 @@
 import type { Operations } from "./types"
 
 type Operation = keyof Operations
-type Arguments<Name extends Operation> = Omit<Operations[Name], "answer">
+type Arguments<Name extends Operation> = Omit<Operations[Name], "answer"> & Sending
+// Sending is how a request is sent, beside what it says.
+type Sending = { headers?: Record<string, string>; keepalive?: boolean; signal?: AbortSignal }
 // Operations without required arguments may be called without any.
 type Optional<Value> = object extends Value ? [Value?] : [Value]
 
@@ -38,14 +40,15 @@ export async function call<Name extends Operation>(operation: Name, ...given: Op
 
 // page is call with the headers of the answer.
 export async function page<Name extends Operation>(operation: Name, ...given: Optional<Arguments<Name>>): Promise<Page<Answer<Name>>> {
-	const of: { path?: Record<string, string>; query?: Record<string, unknown>; body?: unknown } = given[0] ?? {}
+	const of: { path?: Record<string, string>; query?: Record<string, unknown>; body?: unknown } & Sending = given[0] ?? {}
 	const [method = "GET", template = ""] = operation.split(" ")
 	const path = template.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(of.path?.[name] ?? ""))
 	const query = new URLSearchParams()
 	for (const [name, value] of Object.entries(of.query ?? {})) if (value !== undefined) query.set(name, String(value))
-	const init: RequestInit = { method, headers: { Accept: "application/json" } }
+	const headers: Record<string, string> = { Accept: "application/json", ...of.headers }
+	const init: RequestInit = { method, headers, keepalive: of.keepalive ?? false, signal: of.signal ?? null }
 	if (of.body !== undefined) {
-		init.headers = { Accept: "application/json", "Content-Type": "application/json" }
+		headers["Content-Type"] = "application/json"
 		init.body = JSON.stringify(of.body)
 	}
 	const response = await send("/console" + path + (query.size > 0 ? `?${query}` : ""), init)
@@ -59,11 +62,21 @@ export async function all<Name extends Operation>(operation: Name, query: Operat
 	for (let i = 0; i < limit; i++) {
 		const one = await page(operation, ...([{ query: { ...(query as object), limit: 1000, cursor } }] as unknown as Optional<Arguments<Name>>))
 		records.push(...(one.value as unknown[]))
-		cursor = /[?&]cursor=([^&>]+)[^>]*>; *rel="next"/.exec(one.headers.get("Link") ?? "")?.[1]
+		cursor = cursorOf(one.headers)
 		if (cursor === undefined) break
-		cursor = decodeURIComponent(cursor)
 	}
 	return records as Answer<Name>
+}
+
+// cursorOf returns the cursor of the page after one with these headers, undefined after the last.
+export function cursorOf(headers: Headers): string | undefined {
+	const next = /[?&]cursor=([^&>]+)[^>]*>; *rel="next"/.exec(headers.get("Link") ?? "")?.[1]
+	return next === undefined ? undefined : decodeURIComponent(next)
+}
+
+// failureOf returns an error as a Failure.
+export function failureOf(error: unknown): Failure {
+	return error instanceof Failure ? error : new Failure(String(error), 0, "", 0)
 }
 
 // signOut ends the session of this browser, and before that all others of the person where

@@ -1,7 +1,7 @@
 // What is loaded, and how the three states of it are shown.
 import type { ComponentChildren, JSX } from "preact"
 import { useCallback, useEffect, useState } from "preact/hooks"
-import { Failure } from "./interface"
+import { failureOf, type Failure } from "./interface"
 
 // Loaded is a value that is loaded, is there, or could not be loaded.
 export type Loaded<Value> = { value?: Value; failure?: Failure; retry: () => void }
@@ -15,7 +15,7 @@ export function useLoaded<Value>(load: () => Promise<Value>, inputs: readonly un
 		let current = true
 		load().then(
 			(value) => current && set({ value }),
-			(error: unknown) => current && set((was) => ({ ...was, failure: error instanceof Failure ? error : new Failure(String(error), 0, "", 0) })),
+			(error: unknown) => current && set((was) => ({ ...was, failure: failureOf(error) })),
 		)
 		return () => {
 			current = false
@@ -26,19 +26,21 @@ export function useLoaded<Value>(load: () => Promise<Value>, inputs: readonly un
 
 // Show shows what was loaded, a placeholder, or the failure with a way to try again.
 export function Show<Value>({ of, what, children }: { of: Loaded<Value>; what: string; children: (value: Value) => ComponentChildren }): JSX.Element {
-	if (of.failure) return <Problem failure={of.failure} what={what} retry={of.retry} />
+	if (of.failure) return <Problem failure={of.failure} what={`Loading ${what}`} retry={of.retry} />
 	if (of.value === undefined) return <p class="placeholder" aria-busy="true"><span class="hidden">Loading {what}</span></p>
 	return <>{children(of.value)}</>
 }
 
-// Problem says what failed, with the request's id to copy.
-export function Problem({ failure, what, retry }: { failure: Failure; what: string; retry: () => void }): JSX.Element {
+// Problem says that what failed, with the request's id to copy, ways to try again and to give up,
+// and what else is said about it. It stands beside what failed.
+export function Problem({ failure, what, retry, giveUp, children }: { failure: Failure; what: string; retry?: () => void; giveUp?: () => void; children?: ComponentChildren }): JSX.Element {
 	const reason = failure.status === 503 ? "The server is busy or is being maintained" : failure.message
 	return (
 		<div class="problem" role="alert">
-			<p><strong>Loading {what} failed.</strong> {reason}.</p>
+			<p><strong>{what} failed.</strong> {reason}.</p>
+			{children}
 			{failure.request && <p class="soft">Request <code>{failure.request}</code> <button type="button" class="small" onClick={() => void navigator.clipboard?.writeText(failure.request)}>Copy</button></p>}
-			<button type="button" class="small" onClick={retry}>Try again</button>
+			{retry && <button type="button" class="small" onClick={retry}>Try again</button>} {giveUp && <button type="button" class="small" onClick={giveUp}>Dismiss</button>}
 		</div>
 	)
 }

@@ -1,11 +1,13 @@
 // The frame of all pages: who is signed in, the menu, and the page of the address.
 import { render, type ComponentType, type JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
-import { call, Failure, onExpired, signOut, switchTo } from "./interface"
+import { call, Failure, failureOf, onExpired, signOut, switchTo } from "./interface"
+import { Announcer } from "./live"
 import { Problem, Show, useLoaded } from "./loading"
 import { pages, type PageOf } from "./pages"
 import { usePath } from "./router"
 import type { Me } from "./types"
+import { UndoBar } from "./undo"
 
 const tabs = new BroadcastChannel("collab-console")
 
@@ -19,7 +21,7 @@ function Console(): JSX.Element {
 	if (out === "left" || me.value === undefined && out === "expired") return <SignIn left={out === "left"} />
 	if (me.failure && me.value === undefined) {
 		if (me.failure.status === 403) return <Refused />
-		return <main class="narrow"><h1>Collab</h1><Problem failure={me.failure} what="your account" retry={me.retry} /></main>
+		return <main class="narrow"><h1>Collab</h1><Problem failure={me.failure} what="Loading your account" retry={me.retry} /></main>
 	}
 	if (me.value === undefined) return <main class="narrow" aria-busy="true"><h1 class="hidden">Loading</h1></main>
 	const leave = async (everywhere: boolean): Promise<void> => {
@@ -95,9 +97,9 @@ function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 		first.current = false
 	}, [path])
 	const attempt = (what: string, act: Promise<void>): void => {
-		act.catch((error: unknown) => fail({ failure: error instanceof Failure ? error : new Failure(String(error), 0, "", 0), what }))
+		act.catch((error: unknown) => fail({ failure: failureOf(error), what }))
 	}
-	const end = (everywhere: boolean): void => attempt("the sign-out", leave(everywhere))
+	const end = (everywhere: boolean): void => attempt("Signing out", leave(everywhere))
 	const name = me.user.name ?? me.user.email ?? "You"
 	return (
 		<>
@@ -108,7 +110,7 @@ function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 				<button type="button" class="account" popoverTarget="account"><span class="initials" aria-hidden="true">{initials(name)}</span> <span class="who">{me.org?.name ?? name}</span></button>
 				<div id="account" popover="auto" class="menu" onToggle={(e) => setOpen(e.newState === "open")} onClick={(e) => e.target instanceof HTMLAnchorElement && e.currentTarget.hidePopover()}>
 					<p><b>{name}</b><br /><span class="soft">{me.user.email}</span></p>
-					{me.org ? open && <Organisations change={(organisation) => attempt("the other organisation", change(organisation))} /> : <p class="soft">No organisation</p>}
+					{me.org ? open && <Organisations change={(organisation) => attempt("Switching the organisation", change(organisation))} /> : <p class="soft">No organisation</p>}
 					<a href="/console/sessions">Sessions</a>
 					<a href="/console/sign-in">Sign in with another account</a>
 					<a href="/docs">Documents</a>
@@ -121,6 +123,8 @@ function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 				{failed && <Problem {...failed} retry={() => fail(undefined)} />}
 				{at ? <Shown key={at.path} at={at} me={me} /> : <><h1>There is no such page</h1><p>The address may be mistyped. <a href="/console">Home</a></p></>}
 			</main>
+			<UndoBar />
+			<Announcer />
 		</>
 	)
 }
@@ -144,7 +148,7 @@ function Shown({ at, me }: { at: PageOf; me: Me }): JSX.Element {
 	}, [at.path])
 	const Page = at.page ?? page.value
 	if (Page) return <Page me={me} />
-	if (page.failure) return <><h1>{at.name}</h1><Problem failure={page.failure} what="the page" retry={page.retry} /></>
+	if (page.failure) return <><h1>{at.name}</h1><Problem failure={page.failure} what="Loading the page" retry={page.retry} /></>
 	return <h1>{at.name}</h1>
 }
 

@@ -1,5 +1,5 @@
 // The address of the page: paths below /console, changed without loading the page again.
-import { useEffect, useState } from "preact/hooks"
+import { useEffect, useMemo, useState } from "preact/hooks"
 
 const moved = new EventTarget()
 
@@ -29,6 +29,39 @@ export function usePath(): string {
 		}
 	}, [])
 	return path
+}
+
+// Changes are new values of parameters of the address; undefined removes one.
+export type Changes = Record<string, string | undefined>
+
+// useQuery returns the parameters of the address, and a function that changes some of them: as a
+// step that the browser can go back from, or, with replace set, in place.
+export function useQuery(): [URLSearchParams, (changes: Changes, replace?: boolean) => void] {
+	const [query, set] = useState(location.search)
+	useEffect(() => {
+		const update = (): void => set(location.search)
+		moved.addEventListener("move", update)
+		addEventListener("popstate", update)
+		update()
+		return () => {
+			moved.removeEventListener("move", update)
+			removeEventListener("popstate", update)
+		}
+	}, [])
+	return [useMemo(() => new URLSearchParams(query), [query]), changeQuery]
+}
+
+// addressWith returns the address of this page with changed parameters.
+export function addressWith(changes: Changes): string {
+	const next = new URLSearchParams(location.search)
+	for (const [name, value] of Object.entries(changes)) value === undefined ? next.delete(name) : next.set(name, value)
+	return location.pathname + (next.size > 0 ? `?${next}` : "")
+}
+
+function changeQuery(changes: Changes, replace = false): void {
+	const address = addressWith(changes)
+	replace ? history.replaceState(null, "", address) : history.pushState(null, "", address)
+	moved.dispatchEvent(new Event("move"))
 }
 
 // follow has links to pages of the console change the address alone.

@@ -23,7 +23,7 @@ export default function Sessions(): JSX.Element {
 		<>
 			<h1 tabIndex={-1}>Sessions</h1>
 			<p class="soft">Each is a browser, a command line or an application that is signed in as you. One that ends is refused at its next request.</p>
-			{failed && <Problem failure={failed.failure} what="the end of the session" retry={failed.again} />}
+			{failed && <Problem failure={failed.failure} what="Ending the session" retry={failed.again} />}
 			<Show of={sessions} what="your sessions">
 				{(list) => (
 					<ul class="rows">

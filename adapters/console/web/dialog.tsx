@@ -1,0 +1,32 @@
+// A modal dialog.
+import type { ComponentChildren, JSX } from "preact"
+import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks"
+
+// Dialog is open as long as it is rendered. onClose is called when the person closes it: by its
+// button, by Escape or beside it. The focus then returns to where it was.
+export function Dialog({ title, onClose, wide, children }: { title: string; onClose: () => void; wide?: boolean; children: ComponentChildren }): JSX.Element {
+	const place = useRef<HTMLDialogElement>(null)
+	const name = useId()
+	const close = useRef<(() => void) | undefined>(onClose)
+	useEffect(() => {
+		close.current = onClose
+	})
+	useLayoutEffect(() => {
+		const dialog = place.current
+		if (!dialog) return
+		dialog.showModal()
+		return () => {
+			close.current = undefined
+			dialog.close()
+		}
+	}, [])
+	const shut = (): void => place.current?.close()
+	return (
+		<dialog ref={place} class={wide ? "wide" : undefined} aria-labelledby={name} onClose={() => close.current?.()} onPointerDown={(e) => e.target === e.currentTarget && shut()}>
+			<div class="inner">
+				<header class="bar"><h2 id={name}>{title}</h2><button type="button" class="small plain" aria-label="Close" onClick={shut}>✕</button></header>
+				{children}
+			</div>
+		</dialog>
+	)
+}

@@ -1,0 +1,29 @@
+// Keyboard shortcuts.
+
+// onKeys returns a handler of keydown that calls what a table has for the keys: names of
+// KeyboardEvent.key after "Mod+" (Ctrl, or Command), "Alt+" and "Shift+", the last for keys with
+// names only. Where text is written, and in menus and dialogs in front of the element that listens,
+// keys without Mod are left alone. WCAG 2.1.4 wants keys without modifiers to act only while the
+// element that listens has the focus.
+export function onKeys(table: Record<string, (event: KeyboardEvent) => void>): (event: KeyboardEvent) => void {
+	return (event) => {
+		if (event.isComposing || event.defaultPrevented) return
+		const mod = event.ctrlKey || event.metaKey
+		const target = event.target instanceof Element ? event.target : null
+		const front = target?.closest("dialog, [popover]")
+		const listener = event.currentTarget
+		if (front && listener instanceof Element && !front.contains(listener)) return
+		if (writes(target) && (!mod || event.key === "z")) return
+		const named = event.key.length > 1
+		const act = table[(mod ? "Mod+" : "") + (event.altKey ? "Alt+" : "") + (event.shiftKey && named ? "Shift+" : "") + (named ? event.key : event.key.toLowerCase())]
+		if (!act) return
+		event.preventDefault()
+		act(event)
+	}
+}
+
+// writes reports whether keys write or choose in an element.
+function writes(element: Element | null): boolean {
+	if (element instanceof HTMLInputElement) return element.type !== "checkbox" && element.type !== "radio"
+	return element instanceof HTMLTextAreaElement || element instanceof HTMLSelectElement
+}

@@ -1,0 +1,71 @@
+// What was done and can be undone, until something else is done or ten seconds have passed.
+import type { JSX } from "preact"
+import { useEffect, useRef, useState } from "preact/hooks"
+import { onKeys } from "./keys"
+
+// Undoable is an act that can be undone. What cannot be undone at the server waits in commit,
+// which is called when the offer ends without being taken; leaving says that the page is being
+// left, when requests need keepalive.
+export type Undoable = { text: string; undo: () => void; commit?: (leaving: boolean) => void }
+
+const offered = 10_000 // milliseconds
+
+let current: Undoable | undefined
+let show: (u: Undoable | undefined) => void = () => undefined
+
+// offerUndo shows what was done with a way to undo it, and commits what was offered before.
+export function offerUndo(u: Undoable): void {
+	end(false)
+	show((current = u))
+}
+
+// endUndo commits what is offered.
+export function endUndo(): void {
+	end(false)
+}
+
+function end(leaving: boolean): void {
+	const was = current
+	show((current = undefined))
+	was?.commit?.(leaving)
+}
+
+// UndoBar shows the offer. The frame has one. The time stops while the pointer or the focus is on
+// it, and Ctrl+Z takes it from everywhere but where text is written.
+export function UndoBar(): JSX.Element {
+	const [offer, set] = useState(current)
+	const [held, hold] = useState(false)
+	const back = useRef<Element | null>(null)
+	const take = (): void => {
+		const was = current
+		show((current = undefined))
+		was?.undo()
+		if (back.current instanceof HTMLElement) back.current.focus()
+	}
+	useEffect(() => {
+		show = set
+		const leave = (): void => end(true)
+		const undo = onKeys({ "Mod+z": () => take() })
+		const key = (e: KeyboardEvent): void => void (current && undo(e))
+		addEventListener("pagehide", leave)
+		addEventListener("keydown", key)
+		return () => {
+			removeEventListener("pagehide", leave)
+			removeEventListener("keydown", key)
+		}
+	}, [])
+	useEffect(() => {
+		if (!offer || held) return
+		const timer = setTimeout(() => end(false), offered)
+		return () => clearTimeout(timer)
+	}, [offer, held])
+	useEffect(() => {
+		back.current = document.activeElement
+		hold(false)
+	}, [offer])
+	return (
+		<div class="undo" role="status" data-open={offer !== undefined} onPointerEnter={() => hold(true)} onPointerLeave={() => hold(false)} onFocusIn={() => hold(true)} onFocusOut={() => hold(false)}>
+			{offer && <><p>{offer.text}</p><button type="button" class="small" onClick={take}>Undo</button><button type="button" class="small" onClick={() => end(false)}>Dismiss</button></>}
+		</div>
+	)
+}
