@@ -70,8 +70,10 @@ func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader
 	if info.Size() < offset {
 		return staged, fault.New(fault.Conflict, "Only %d bytes of the download are stored", info.Size())
 	}
-	if err := f.Truncate(offset); err != nil {
-		return staged, err
+	if info.Size() > offset { // ext4 writes files that were cut to nothing when they are closed, each by itself
+		if err := f.Truncate(offset); err != nil {
+			return staged, err
+		}
 	}
 	sum, buffer := sha256.New(), buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(buffer)
