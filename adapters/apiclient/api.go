@@ -203,6 +203,11 @@ func (c *Client) ChangeFiles(ctx context.Context, body Content) (*http.Response,
 	return c.send(c.request(ctx, http.MethodPost, "/api/v1/sync/batch", nil, body, keyed))
 }
 
+// ReadFiles is POST /api/v1/sync/batch/read: Read many small files.
+func (c *Client) ReadFiles(ctx context.Context, body FilesToRead) (*http.Response, error) {
+	return c.send(c.request(ctx, http.MethodPost, "/api/v1/sync/batch/read", nil, body, 0))
+}
+
 // FollowChanges is GET /api/v1/sync/changes: Follow changes.
 func (c *Client) FollowChanges(ctx context.Context, params FollowChangesParams) (*http.Response, error) {
 	return c.send(c.request(ctx, http.MethodGet, "/api/v1/sync/changes", params, nil, 0))
@@ -673,6 +678,17 @@ type FileOutcome struct {
 	Status int64         `json:"status"`
 	Error  *Problem      `json:"error,omitzero"`
 	File   *StoredObject `json:"file,omitzero"`
+}
+
+// FileToRead: A file that is to be read.
+type FileToRead struct {
+	ID              string `json:"id"`
+	ExpectedVersion *int64 `json:"expectedVersion,omitzero"`
+}
+
+// FilesToRead: Which files are to be read.
+type FilesToRead struct {
+	Files []FileToRead `json:"files"`
 }
 
 // FolderMove: A folder's new path, and the place of its files.
@@ -1149,22 +1165,30 @@ type Success struct {
 	Success bool `json:"success"`
 }
 
+// SyncBatchReads: The bounds of reading many files in one request.
+type SyncBatchReads struct {
+	MaxFiles     int64 `json:"maxFiles"`
+	MaxBytes     int64 `json:"maxBytes"`
+	MaxFileBytes int64 `json:"maxFileBytes"`
+}
+
 // SyncLimits: What a client must know before it sends files.
 type SyncLimits struct {
-	MaxFileBytes           int64         `json:"maxFileBytes"`
-	MaxBatchOperations     int64         `json:"maxBatchOperations"`
-	MaxBatchBytes          int64         `json:"maxBatchBytes"`
-	MaxBatchOperationBytes int64         `json:"maxBatchOperationBytes"`
-	MaxBatchFileBytes      int64         `json:"maxBatchFileBytes"`
-	MaxPathBytes           int64         `json:"maxPathBytes"`
-	MaxSegmentBytes        int64         `json:"maxSegmentBytes"`
-	ForbiddenCharacters    string        `json:"forbiddenCharacters"`
-	ForbiddenNames         []string      `json:"forbiddenNames"`
-	ForbiddenEndings       []string      `json:"forbiddenEndings"`
-	Rates                  SyncRates     `json:"rates"`
-	Storage                SyncStorage   `json:"storage"`
-	Versions               *SyncVersions `json:"versions"`
-	ResumableUploads       SyncResumable `json:"resumableUploads"`
+	MaxFileBytes           int64          `json:"maxFileBytes"`
+	MaxBatchOperations     int64          `json:"maxBatchOperations"`
+	MaxBatchBytes          int64          `json:"maxBatchBytes"`
+	MaxBatchOperationBytes int64          `json:"maxBatchOperationBytes"`
+	MaxBatchFileBytes      int64          `json:"maxBatchFileBytes"`
+	MaxPathBytes           int64          `json:"maxPathBytes"`
+	MaxSegmentBytes        int64          `json:"maxSegmentBytes"`
+	ForbiddenCharacters    string         `json:"forbiddenCharacters"`
+	ForbiddenNames         []string       `json:"forbiddenNames"`
+	ForbiddenEndings       []string       `json:"forbiddenEndings"`
+	Rates                  SyncRates      `json:"rates"`
+	Storage                SyncStorage    `json:"storage"`
+	Versions               *SyncVersions  `json:"versions"`
+	BatchReads             SyncBatchReads `json:"batchReads"`
+	ResumableUploads       SyncResumable  `json:"resumableUploads"`
 }
 
 // SyncRates: How many requests the caller may send.

@@ -173,17 +173,31 @@ func appendOutcome(dst []byte, index int, op objects.Operation, o objects.Outcom
 	if problem.Stored != nil {
 		file = *problem.Stored
 	}
+	if op.Action == objects.DeleteFile && o.Err == nil {
+		file = object.Object{}
+	}
+	return appendFileOutcome(appendNumbers(dst, index, status), file, problem)
+}
+
+// appendNumbers appends the beginning of the answer for one file of several: its number in the request
+// and its status.
+func appendNumbers(dst []byte, index, status int) []byte {
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(index), 10)
 	dst = append(dst, `,"status":`...)
-	dst = strconv.AppendInt(dst, int64(status), 10)
-	if file.ID != "" && (op.Action != objects.DeleteFile || o.Err != nil) {
+	return strconv.AppendInt(dst, int64(status), 10)
+}
+
+// appendFileOutcome appends the end of the answer for one file of several: its record and its error, of
+// which the zero value is left out.
+func appendFileOutcome(dst []byte, file object.Object, problem errorView) []byte {
+	if file.ID != "" {
 		dst = append(dst, `,"file":`...)
 		dst = appendObject(dst, file)
 	}
-	if o.Err != nil {
+	if problem.Status != 0 {
 		dst = append(dst, `,"error":`...)
-		dst = encode.AppendError(dst, status, problem.Message)
+		dst = encode.AppendError(dst, problem.Status, problem.Message)
 		dst = dst[:len(dst)-1] // without the line break
 	}
 	return append(dst, '}')
@@ -204,7 +218,13 @@ type (
 		Rates                  syncRatesView      `json:"rates"`
 		Storage                usedView           `json:"storage"`
 		Versions               *keptView          `json:"versions"`
+		Reads                  readSizesView      `json:"batchReads"`
 		Resumable              resumableSizesView `json:"resumableUploads"`
+	}
+	readSizesView struct {
+		Files     int   `json:"maxFiles"`
+		Bytes     int64 `json:"maxBytes"`
+		FileBytes int64 `json:"maxFileBytes"`
 	}
 	keptView struct {
 		Days  int   `json:"days"`
@@ -241,6 +261,7 @@ func (a *api) syncLimits(c *call, actor org.Actor) error {
 		ForbiddenCharacters: object.ForbiddenCharacters, ForbiddenNames: object.ForbiddenNames, ForbiddenEndings: object.ForbiddenEndings,
 		Rates:     syncRatesView{OperationsPerRequest: operationsPerToken},
 		Storage:   usedView{stored.Used.Present(), limitOrNull(stored.Limit)},
+		Reads:     readSizesView{objects.MaxReads, objects.MaxReadBytes, objects.MaxReadFile},
 		Resumable: resumableSizesView{a.Objects.PartSize, a.Objects.MinAppend, upload.MaxOpen},
 	}
 	if kept := a.Objects.Retention.Of(stored.Plan); kept.Keeps() {

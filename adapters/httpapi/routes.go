@@ -129,6 +129,7 @@ func (a *api) routes() []row {
 		{"POST", "/sync/files/{id}/restore", writer, withoutQuery(a.restoreFile)},
 		{"POST", "/sync/move", writer, withBody(a, readFolderMove, a.moveFolder)},
 		{"POST", "/sync/batch", writer, withoutQuery(a.batchFiles)},
+		{"POST", "/sync/batch/read", member, withoutQuery(withBody(a, readWanted, a.readFiles))},
 		{"GET", "/sync/limits", member, withoutQuery(a.authorized(a.syncLimits))},
 		{"POST", "/sync/uploads", writer, withoutQuery(a.startUpload)},
 		{"POST", "/sync/uploads/{id}/complete", writer, withoutQuery(a.authorized(a.onUpload(a.completeUpload)))},

@@ -186,6 +186,10 @@ func TestNoPlaceIsHeldWhileContentIsReadOrSent(t *testing.T) {
 			t.Errorf("%s: %d %.100s", target, w.Code, w.Body)
 		}
 	}
+	w := &checkedContent{ResponseRecorder: httptest.NewRecorder(), t: t, shares: o.shares.requests}
+	if o.ServeHTTP(w, readFilesRequest([]string{made.ID, made.ID})); w.Code != http.StatusOK || w.calls == 0 {
+		t.Errorf("many files: %d %.100s", w.Code, w.Body)
+	}
 	if f := o.shares.requests.Figures(); f != (limit.SharesFigures{}) {
 		t.Errorf("%+v", f)
 	}
@@ -227,6 +231,7 @@ func TestSharesOfEndpoints(t *testing.T) {
 		"GET /sync/changes":                         {s.streams, s.requests},
 		"POST /chat":                                {s.calls, s.requests},
 		"POST /sync/batch":                          {s.transfers, s.requests},
+		"POST /sync/batch/read":                     {s.transfers, s.requests},
 		"GET /sync/limits":                          {nil, s.requests},
 		"POST /sync/uploads":                        {nil, s.requests},
 		"POST /sync/uploads/{id}/complete":          {s.transfers, s.requests},

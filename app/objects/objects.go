@@ -69,12 +69,16 @@ type Objects struct {
 	contents *recent[string, []byte]       // by blob; never changed
 	verified *recent[string, verification] // by blob
 	writes   chan struct{}                 // has a value for each content of a batch that is being written
+	reads    chan struct{}                 // has a value for each content that Contents is reading
 }
 
 // New returns the use cases.
 func New(o Options) *Objects {
 	o.PartSize, o.MinAppend = cmp.Or(o.PartSize, upload.PartSize), cmp.Or(o.MinAppend, upload.MinAppend)
-	return &Objects{Options: o, records: newRecords(), contents: newContents(), verified: newVerified(), writes: make(chan struct{}, parallelWrites)}
+	return &Objects{
+		Options: o, records: newRecords(), contents: newContents(), verified: newVerified(),
+		writes: make(chan struct{}, parallelWrites), reads: make(chan struct{}, parallelReads),
+	}
 }
 
 // Upload is content that a client sends. Content and Size are read first; the other

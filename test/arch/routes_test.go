@@ -172,6 +172,7 @@ var specified = []group{
 		GET /metering/daily`},
 	{"batches of files", true, `
 		POST /sync/batch
+		POST /sync/batch/read
 		GET /sync/limits`},
 	{"task history", true, `GET /tasks/:id/history`},
 	{"authorizations", true, `

@@ -49,6 +49,17 @@ async function* events(stream: ReadableStream<Uint8Array> | null | undefined): A
 	}
 }
 
+// readFiles reads the answer about many files: a line for each, which its content follows.
+function* readFiles(answer: ArrayBuffer): Generator<[Schema<"FileReading">, Uint8Array]> {
+	const bytes = new Uint8Array(answer)
+	for (let at = 0; at < bytes.length; ) {
+		const end = bytes.indexOf(10, at) + 1
+		const file = JSON.parse(new TextDecoder().decode(bytes.subarray(at, end))) as Schema<"FileReading">
+		at = end + file.length
+		yield [file, bytes.subarray(end, at)]
+	}
+}
+
 async function auth(api: Client): Promise<void> {
 	const signIn = await api.GET("/api/v1/auth/cli-auth", { params: { query: { port: 5000, state: "s" } }, redirect: "manual" })
 	const where: string | null = signIn.response.headers.get("Location")
@@ -157,6 +168,11 @@ async function documents(api: Client, workspaceId: string): Promise<void> {
 	const { maxBatchOperations } = good(await api.GET("/api/v1/sync/limits"))
 	if (moved < maxBatchOperations) {
 		good(await api.POST("/api/v1/sync/batch", { body: { op: "put", path: "a.md", content: "a" }, bodySerializer: (o) => JSON.stringify(o), headers: { "Content-Type": "application/x-ndjson" } }))
+	}
+	for (const [file, content] of readFiles(good(await api.POST("/api/v1/sync/batch/read", { body: { files: [{ id: checksum, expectedVersion: 1 }] }, parseAs: "arrayBuffer" })))) {
+		if (file.status === 200 && content.byteLength !== file.length) {
+			throw new Error(file.error?.message)
+		}
 	}
 	const upload = good(await api.POST("/api/v1/sync/uploads", { body: { path: "reports/january.pdf", size: 7, checksum } }))
 	const started = { path: { id: upload.id } }

@@ -107,6 +107,7 @@ var roundTrips = []roundTrip{
 	{"POST /billing/trial", "", 10, true},
 	{"GET /metering/org", "", 3, false},
 	{"POST /sync/batch", `{"op": "put", "path": "batch/{n}/a.md", "content": "{n}"}` + "\n" + `{"op": "put", "path": "batch/{n}.md", "content": "{n}"}`, 14, false},
+	{"POST /sync/batch/read", `{"files": [{"id": "{file}"}, {"id": "{replaced}"}]}`, 2, false},
 	{"GET /sync/limits", "", 4, false},
 	{"GET /metering/user", "", 3, false},
 	{"GET /metering/daily", "", 2, false},

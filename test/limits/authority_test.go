@@ -94,6 +94,7 @@ var acts = map[string]heldRequest{
 	"PUT /api/v1/sync/files/{id}":                                {path: "/sync/files/$file", body: "late", private: true},
 	"DELETE /api/v1/sync/files/{id}":                             {path: "/sync/files/$file", private: true},
 	"POST /api/v1/sync/batch":                                    {path: "/sync/batch", body: `{"op":"put","path":"late","content":"late"}`, contentType: "application/x-ndjson"},
+	"POST /api/v1/sync/batch/read":                               {path: "/sync/batch/read", body: `{"files":[{"id":"$file"}]}`, private: true},
 	"GET /api/v1/sync/limits":                                    {path: "/sync/limits"},
 	"PATCH /api/v1/sync/files/{id}":                              {path: "/sync/files/$file", body: `{"path":"late"}`, private: true},
 	"GET /api/v1/sync/files/{id}/versions":                       {path: "/sync/files/$file/versions", private: true},
@@ -285,7 +286,7 @@ func refused(status int, body string) bool {
 	case 400:
 		return strings.Contains(body, "that you can see")
 	}
-	return body == "[]\n"
+	return body == "[]\n" || strings.HasPrefix(body, `{"index":0,"status":404,`)
 }
 
 // notActs are the tables that are no act's: what is remembered of requests, and names

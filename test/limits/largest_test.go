@@ -46,6 +46,7 @@ type largest struct {
 	team       string         // with the most members
 	workspace  string         // with all tasks and files
 	file       string         // with the largest content
+	short      string         // one of which many are read together
 	connector  string         // with the largest credentials
 	release    string
 	invitation string
@@ -106,6 +107,7 @@ func fill(t *testing.T, d *database) *largest {
 	script := regexp.MustCompile(`scalar-[0-9a-f]+\.js`).Find(html)
 	path := strings.Repeat(strings.Repeat("p", 200)+"/", 4) + "7777777777"
 	stored := made("/sync/files", map[string]any{"path": path, "content": "small", "workspaceId": w.workspace})
+	w.short = made("/sync/files", map[string]any{"path": strings.Repeat(strings.Repeat("s", 200)+"/", 4) + "s", "content": strings.Repeat("x", 16_700), "workspaceId": w.workspace})
 	content := newNoise(100 << 20)
 	a := send(t, w.ada, "POST", "/sync/files?path=large&mimeType=text/plain", content.left, content, "Content-Type: application/octet-stream")
 	if a.StatusCode != 201 {

@@ -385,6 +385,13 @@ var requests = map[string]func(w *largest) []request{
 		}
 		return []request{{path: "/sync/batch", as: w.ada, body: body, status: 200, headers: []string{"Content-Type: application/x-ndjson"}}}
 	},
+	"POST /api/v1/sync/batch/read": func(w *largest) []request {
+		files := make([]fields, 1000)
+		for i := range files {
+			files[i] = fields{"id": w.short, "expectedVersion": 1}
+		}
+		return w.write("/sync/batch/read", 200, fields{"files": files})
+	},
 	"GET /api/v1/sync/limits": func(w *largest) []request { return w.get("/sync/limits") },
 	// Directories give out no addresses.
 	"PATCH /api/v1/sync/files/{id}": func(w *largest) []request {

@@ -97,6 +97,8 @@ func (c *contract) exchange(r *http.Request, body []byte, answer *http.Response,
 	if isLines {
 		options.ExcludeRequestBody, options.ExcludeResponseBody = true, true
 	}
+	isContents := answer.Header.Get("Content-Type") == contentsType
+	options.ExcludeResponseBody = options.ExcludeResponseBody || isContents
 	input := &openapi3filter.RequestValidationInput{Request: asked, PathParams: params, Route: route, Options: &options}
 	var wrong []string
 	if answer.StatusCode < 400 {
@@ -118,6 +120,9 @@ func (c *contract) exchange(r *http.Request, body []byte, answer *http.Response,
 	wrong = append(wrong, undescribed(response.Value, answer.Header)...)
 	if isLines {
 		wrong = append(wrong, checkLines(route.Operation.RequestBody.Value.Content[linesType].Schema, response.Value.Content[linesType].Schema, body, text)...)
+	}
+	if isContents {
+		wrong = append(wrong, checkContents(response.Value.Content[contentsType].Schema, text)...)
 	}
 	if route.Operation.OperationID == "chat" && answer.StatusCode == http.StatusOK {
 		wrong = append(wrong, c.chunks(r, text)...)
@@ -150,6 +155,30 @@ func checkLines(request, response *openapi3.SchemaRef, body, text []byte) (wrong
 		if err != nil {
 			wrong = append(wrong, fmt.Sprintf("line %d: %s", i, oneLine(err)))
 		}
+	}
+	return wrong
+}
+
+// contentsType is the media type of lines each of which is followed by content.
+const contentsType = "application/vnd.collab.files"
+
+// checkContents returns which lines of an answer with contents the document does not describe.
+func checkContents(schema *openapi3.SchemaRef, text []byte) (wrong []string) {
+	for i := 0; len(text) > 0; i++ {
+		line, rest, _ := bytes.Cut(text, []byte{'\n'})
+		var outcome map[string]any
+		err := json.Unmarshal(line, &outcome)
+		if err == nil {
+			err = schema.Value.VisitJSON(outcome)
+		}
+		if err != nil {
+			return append(wrong, fmt.Sprintf("line %d: %s", i, oneLine(err)))
+		}
+		length := int(outcome["length"].(float64))
+		if length > len(rest) || outcome["index"] != float64(i) {
+			return append(wrong, fmt.Sprintf("line %d is %s, before %d bytes", i, line, len(rest)))
+		}
+		text = rest[length:]
 	}
 	return wrong
 }

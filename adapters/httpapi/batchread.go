@@ -1,0 +1,120 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+	"strconv"
+
+	"collab/adapters/httpapi/body"
+	"collab/adapters/httpapi/spool"
+	"collab/adapters/httpapi/stream"
+	"collab/app/objects"
+	"collab/domain/fault"
+	"collab/domain/id"
+	"collab/domain/object"
+	"collab/domain/org"
+)
+
+// selectedMemory is how much memory the records of objects.MaxReads files take, in bytes.
+const selectedMemory = 1 << 20
+
+// contentsType is the media type of lines each of which is followed by content.
+var contentsType = []string{"application/vnd.collab.files"}
+
+// readWanted reads which files a request for many wants.
+func readWanted(f *body.Fields) (wanted []objects.Wanted, err error) {
+	body.Each(f, "files", func(part *body.Fields) {
+		of, _ := id.Parse[id.Object](body.Required(part, "id", body.Text)) // nothing has a malformed one
+		wanted = append(wanted, objects.Wanted{Object: of, Expected: condition{}.or(part).version})
+	})
+	if err := f.Err(); err != nil {
+		return nil, err
+	}
+	if n := len(wanted); n == 0 || n > objects.MaxReads {
+		return nil, fault.Field("files", "must be 1 to %d files", objects.MaxReads)
+	}
+	return wanted, nil
+}
+
+// readFiles answers with a line for each of the files, which is followed by as many bytes of content as
+// it says. Content is verified before its line is sent, so that damaged content is the error of its file
+// alone. If the store fails, the files that were not read yet are answered with that; if none was
+// answered, the whole request is.
+func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error {
+	a.chargeOperations(c, len(wanted))
+	if err := c.Hold(selectedMemory); err != nil {
+		return err
+	}
+	outcomes, err := a.Objects.Select(c.r.Context(), actor, wanted)
+	if err != nil {
+		return err
+	}
+	c.leave()
+	block, err := spool.TakeBlock(c, spool.BlockSize)
+	if err != nil {
+		return err
+	}
+	defer spool.ReleaseBlock(c, &block)
+	out := stream.TakeBuffer()
+	defer stream.GiveBuffer(out)
+	c.Header()["Content-Type"] = contentsType
+	for index := 0; index < len(outcomes); {
+		contents, failed := a.Objects.Contents(c.r.Context(), outcomes[index:], *block)
+		if failed != nil {
+			if index == 0 || !fault.Is(failed, fault.Unavailable) {
+				return failed
+			}
+			a.classify(c, failed)
+			contents = make([][]byte, len(outcomes)-index)
+		}
+		for _, content := range contents {
+			o := outcomes[index]
+			if o.Err == nil {
+				o.Err = failed
+			}
+			var problem errorView
+			switch {
+			case fault.Is(o.Err, fault.Internal):
+				problem = a.classify(c, o.Err)
+			case o.Err != nil:
+				problem = viewError(o.Err)
+			}
+			*out = appendRead(*out, index, o.Object, problem, len(content))
+			if err := c.writeParts(out, content); err != nil {
+				return err
+			}
+			index++
+		}
+	}
+	return c.sendPart(*out)
+}
+
+// appendRead appends the line of a file, which content of so many bytes follows.
+func appendRead(dst []byte, index int, file object.Object, problem errorView, length int) []byte {
+	dst = appendNumbers(dst, index, cmp.Or(problem.Status, http.StatusOK))
+	dst = append(dst, `,"length":`...)
+	dst = strconv.AppendInt(dst, int64(length), 10)
+	return append(appendFileOutcome(dst, file, problem), '\n')
+}
+
+// writeParts appends content to what is to be sent, or sends both if they are long.
+func (c *call) writeParts(out *[]byte, content []byte) error {
+	if len(*out)+len(content) < stream.FlushAt {
+		*out = append(*out, content...)
+		return nil
+	}
+	if err := c.sendPart(*out); err != nil {
+		return err
+	}
+	*out = (*out)[:0]
+	return c.sendPart(content)
+}
+
+// sendPart sends a part of an answer whose length is not known.
+func (c *call) sendPart(part []byte) error {
+	c.ExtendFor(len(part))
+	if _, err := c.Write(part); err != nil {
+		return c.Gone(err)
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"collab/adapters/httpapi/limit"
+	"collab/app/objects"
+	"collab/domain/fault"
+	"collab/ports"
+)
+
+// fileReading is what a request for many files is answered with for one of them.
+type fileReading struct {
+	fileOutcome
+	Length  int `json:"length"`
+	content string
+}
+
+// readFilesRequest is a request for many files.
+func readFilesRequest(ids []string, headers ...string) *http.Request {
+	files := make([]map[string]string, len(ids))
+	for i, of := range ids {
+		files[i] = map[string]string{"id": of}
+	}
+	body, err := json.Marshal(map[string]any{"files": files})
+	if err != nil {
+		panic(err) // the test's own
+	}
+	return request(http.MethodPost, "/batch/read", strings.NewReader(string(body)), append(headers, "Content-Type: application/json")...)
+}
+
+// readings reads the answer to a request for so many files.
+func readings(t testing.TB, w *httptest.ResponseRecorder, n int) (all []fileReading) {
+	t.Helper()
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/vnd.collab.files" {
+		t.Fatalf("%d %.300s", w.Code, w.Body)
+	}
+	answer := bufio.NewReader(w.Body)
+	for {
+		line, err := answer.ReadBytes('\n')
+		if err == io.EOF && len(line) == 0 {
+			break
+		}
+		var of fileReading
+		if err := json.Unmarshal(line, &of); err != nil || of.Index != len(all) || (of.Error == nil) != (of.Status == 200) || of.Error != nil && (of.Error.StatusCode != of.Status || of.Length != 0) {
+			t.Fatalf("line %d is %s, %v", len(all), line, err)
+		}
+		content := make([]byte, of.Length)
+		if _, err := io.ReadFull(answer, content); err != nil {
+			t.Fatalf("the content of %d bytes after line %d: %v", of.Length, len(all), err)
+		}
+		of.content = string(content)
+		if of.Status == 200 && (of.File == nil || of.File.Checksum != checksum(of.content)) {
+			t.Fatalf("%+v is not the content of %+v", of, of.File)
+		}
+		all = append(all, of)
+	}
+	if len(all) != n {
+		t.Fatalf("%d lines", len(all))
+	}
+	return all
+}
+
+func TestManyFilesAreReadInTheirOrder(t *testing.T) {
+	o := newFileServer(t)
+	var ids, contents []string
+	for i, size := range []int{0, 5, 20_000, 256 << 10, 33_000, 1, 256 << 10, 100_000, 100_000, 100_000} {
+		contents = append(contents, strings.Repeat(fmt.Sprintf("line %d\n", i), size)[:size])
+		ids = append(ids, o.store(t, fmt.Sprintf("%d.txt", i), contents[i]).ID)
+	}
+	for _, headers := range [][]string{nil, {"Idempotency-Key: k"}, {"Idempotency-Key: k"}} {
+		w := send(o, readFilesRequest(ids, headers...))
+		if w.Code == http.StatusConflict && len(headers) > 0 {
+			continue // it was too long to be kept
+		}
+		for i, of := range readings(t, w, len(ids)) {
+			if of.Status != 200 || of.content != contents[i] || of.File.ID != ids[i] {
+				t.Errorf("file %d is %d with %d bytes, want %d", i, of.Status, of.Length, len(contents[i]))
+			}
+		}
+	}
+	first := send(o, readFilesRequest(ids[:2], "Idempotency-Key: short")).Body.String()
+	if again := send(o, readFilesRequest(ids[:2], "Idempotency-Key: short")); again.Header().Get("Idempotent-Replayed") != "true" || again.Body.String() != first {
+		t.Errorf("%v %.300s", again.Header(), again.Body)
+	}
+}
+
+func TestWhatDoesNotFitIntoAnAnswerIsAskedForAgain(t *testing.T) {
+	o := newFileServer(t)
+	large := o.store(t, "large.txt", strings.Repeat("x", objects.MaxReadFile)).ID
+	ids := slices.Repeat([]string{large}, objects.MaxReadBytes/objects.MaxReadFile+2)
+	left := 0
+	for i, of := range readings(t, send(o, readFilesRequest(ids)), len(ids)) {
+		if of.Status == 200 {
+			continue
+		}
+		if left++; of.Status != http.StatusRequestEntityTooLarge || of.File == nil || of.File.Size != objects.MaxReadFile || i < len(ids)-2 {
+			t.Errorf("file %d is %+v", i, of)
+		}
+	}
+	if left != 2 || readings(t, send(o, readFilesRequest(ids[:left])), 2)[1].Status != 200 {
+		t.Errorf("%d files are left", left)
+	}
+}
+
+// failingBlobs has the store fail to open content.
+type failingBlobs struct {
+	ports.Blobs
+	fails func() error
+}
+
+func (b *failingBlobs) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	if err := b.fails(); err != nil {
+		return nil, err
+	}
+	return b.Blobs.Open(ctx, name, offset, length)
+}
+
+func TestAFailureOfTheStoreIsOneOfTheFilesThatWereNotRead(t *testing.T) {
+	blobs := &failingBlobs{fails: func() error { return nil }}
+	o := newFileServer(t, func(o *objects.Options) { blobs.Blobs, o.Blobs = o.Blobs, blobs })
+	logs, lines := logging(slog.LevelWarn)
+	logs(&o.api.Options)
+	var ids []string
+	for i := range 6 {
+		ids = append(ids, o.store(t, fmt.Sprintf("%d.txt", i), strings.Repeat("x", 100_000+i)).ID)
+	}
+	failAfter := func(n int64) func() error {
+		var opened atomic.Int64
+		return func() error {
+			if opened.Add(1) > n {
+				return fault.New(fault.Unavailable, "the store is down")
+			}
+			return nil
+		}
+	}
+	blobs.fails = failAfter(0)
+	if w := send(o, readFilesRequest(ids[:1])); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	blobs.fails = failAfter(2) // two fit into the buffer
+	before := strings.Count(lines.String(), "\n")
+	all := readings(t, send(o, readFilesRequest(append(slices.Clone(ids[:2]), ids[2], "none"))), 4)
+	for i, want := range []int{200, 200, 503, 404} {
+		if all[i].Status != want {
+			t.Errorf("file %d is %+v", i, all[i])
+		}
+	}
+	if n := strings.Count(lines.String(), "\n") - before; n != 1 {
+		t.Errorf("%d lines are logged: %s", n, lines)
+	}
+
+	blobs.fails = func() error { return fault.New(fault.NotFound, "no such blob") }
+	before = strings.Count(lines.String(), "\n")
+	for i, of := range readings(t, send(o, readFilesRequest(ids)), len(ids)) {
+		if of.Status != 500 || of.Error.Message != "Internal server error" {
+			t.Errorf("file %d is %+v", i, of)
+		}
+	}
+	if n := strings.Count(lines.String(), "\n") - before; n != len(ids) {
+		t.Errorf("%d lines are logged: %s", n, lines)
+	}
+}
+
+func TestReadingManyFilesIsChargedToTheBudgetsAndTheRate(t *testing.T) {
+	o := newFileServer(t)
+	o.Budgets.Callers = 4 << 20
+	o.budgets = newBudgets(o.Budgets)
+	var err error
+	if o.callers, err = limit.NewRateLimiter("caller", limit.Rate{Count: 20, Per: 3600e9}, o.Now); err != nil {
+		t.Fatal(err)
+	}
+	short := o.store(t, "short.txt", "short").ID
+	readings(t, send(o, readFilesRequest(slices.Repeat([]string{short}, 1000))), 1000)
+	left := 0
+	for o.callers.Take(&call{w: httptest.NewRecorder()}, string(o.actor(t, "ada").User)) == nil {
+		left++
+	}
+	if left != 11 { // the requests themselves were admitted elsewhere
+		t.Errorf("%d requests are left", left)
+	}
+	if used := o.budgets.callers.Used(); used != 0 {
+		t.Errorf("%d bytes are still held", used)
+	}
+	for i := 0; o.budgets.callers.Take(fmt.Sprint("other ", i), 1<<20); i++ {
+	}
+	if w := send(o, readFilesRequest([]string{short})); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("%d %.300s", w.Code, w.Body)
+	}
+}
