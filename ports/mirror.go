@@ -116,6 +116,12 @@ type Remote interface {
 	// present content with its record. NotFound if there is no such object, or none that the
 	// member sees. The reader fails with Unavailable if the content is cut off.
 	Download(ctx context.Context, r mirror.Record, offset int64) (now mirror.Record, content io.ReadCloser, err error)
+	// DownloadAll calls each, in the order of the records, with the contents of their objects, which
+	// are valid until each returns, or with the error of one: Conflict if the object has another
+	// version or checksum, TooLarge if it must be downloaded by itself, Internal if the server cannot read
+	// its content. It returns an error if it did not call each for all records, Unsupported if
+	// the server cannot do this. An error of each ends it and is returned.
+	DownloadAll(ctx context.Context, records []mirror.Record, each func(i int, content []byte, err error) error) error
 }
 
 // RemoteWriter changes the stored objects of the place that Remote reads. Errors are as those of

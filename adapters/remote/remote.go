@@ -3,6 +3,7 @@
 package remote
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -194,6 +196,64 @@ func (c content) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Bounds of an answer with several files, in bytes.
+const (
+	maxLine     = 64 << 10 // of a line about a file
+	maxTogether = 1 << 20  // of the content of one
+)
+
+// fileReading is what is used of a line about a file.
+type fileReading struct {
+	Index, Status, Length int
+	File                  struct{ Checksum string }
+	Error                 *apiclient.Problem
+}
+
+// DownloadAll reads the contents of objects.
+func (r *Remote) DownloadAll(ctx context.Context, records []mirror.Record, each func(i int, content []byte, err error) error) error {
+	wanted := apiclient.FilesToRead{Files: make([]apiclient.FileToRead, len(records))}
+	for i, record := range records {
+		wanted.Files[i] = apiclient.FileToRead{ID: string(record.ID), ExpectedVersion: &record.Version}
+	}
+	answer, err := r.client.ReadFiles(ctx, wanted)
+	if status := apiclient.Status(err); status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
+		return fault.Wrap(fault.Unsupported, err, "the server is older than this endpoint")
+	}
+	if err != nil {
+		return failure(err)
+	}
+	defer answer.Body.Close()
+	from, content := bufio.NewReaderSize(answer.Body, maxLine), []byte(nil)
+	for i, record := range records {
+		line, err := from.ReadSlice('\n')
+		if err != nil {
+			return failure(err)
+		}
+		var of fileReading
+		if err := json.Unmarshal(line, &of); err != nil || of.Index != i || of.Length < 0 || of.Length > maxTogether {
+			return fault.Wrap(fault.Unavailable, err, "the answer has no content of file %d", i)
+		}
+		content = slices.Grow(content[:0], of.Length)[:of.Length]
+		if _, err := io.ReadFull(from, content); err != nil {
+			return failure(err)
+		}
+		var refused error
+		switch {
+		case of.Status == http.StatusInternalServerError:
+			refused = fault.New(fault.Internal, "the server cannot read the content")
+		case of.Error != nil:
+			refused = failure(&apiclient.Error{Status: of.Status, Message: of.Error.Message})
+		case of.File.Checksum != record.Checksum:
+			refused = fault.New(fault.Conflict, "The server's file was changed meanwhile.")
+		}
+		if err := each(i, content, refused); err != nil {
+			return err
+		}
+	}
+	_, _ = from.ReadByte() // the end, after which the connection is used again
+	return nil
+}
+
 // recordIn reads the record in the headers of an answer.
 func recordIn(h http.Header) (mirror.Record, error) {
 	path, err := url.PathUnescape(h.Get("X-Collab-Path"))
@@ -270,6 +330,7 @@ func (r *Remote) Limits(ctx context.Context) (mirror.Limits, error) {
 		BatchBytes:    max(0, l.MaxBatchBytes-l.MaxBatchOperations*operationBytes) / 4 * 3,
 		BatchFileSize: min(l.MaxBatchFileBytes, (l.MaxBatchOperationBytes-operationBytes)/4*3),
 		Stored:        l.Storage.Used, Storage: storage,
+		ReadFiles: int(l.BatchReads.MaxFiles), ReadBytes: l.BatchReads.MaxBytes, ReadFileSize: l.BatchReads.MaxFileBytes,
 	}, nil
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -202,6 +204,40 @@ func TestRemote(t *testing.T) {
 		_, _, err := f.Download(t.Context(), mirror.Record{ID: "0198a1b2-0000-7000-8000-000000000001"}, 0)
 		f.refused("a file that is not there", err, fault.NotFound)
 	})
+	t.Run("small files are downloaded together, each for itself", func(t *testing.T) {
+		f := open(t, s, shared)
+		limits, err := f.Limits(t.Context())
+		if err != nil || limits.ReadFiles < 100 || limits.ReadFileSize < 64<<10 || limits.ReadBytes < 4*limits.ReadFileSize {
+			t.Errorf("the limits are %+v, %v", limits, err)
+		}
+		a, empty, b := f.create("a", "the line\nof {\"index\":0}\n"), f.create("empty", ""), f.create("b", "bb")
+		changed, restored := f.create("c", "c"), f.create("d", "d")
+		f.replace(changed, "cc")
+		restored.Checksum = sum("another")
+		large := f.create("large", strings.Repeat("x", int(limits.ReadFileSize)+1))
+		gone := mirror.Record{ID: "0198a1b2-0000-7000-8000-000000000001", Version: 1}
+		kinds := []fault.Kind{0, fault.Conflict, 0, fault.Conflict, fault.NotFound, fault.TooLarge, 0}
+		contents := []string{"the line\nof {\"index\":0}\n", "", "", "", "", "", "bb"}
+		next := 0
+		if err := f.DownloadAll(t.Context(), []mirror.Record{a, changed, empty, restored, gone, large, b}, func(i int, content []byte, err error) error {
+			if i != next || kinds[i] == 0 && (err != nil || string(content) != contents[i]) || kinds[i] != 0 && !fault.Is(err, kinds[i]) {
+				t.Errorf("file %d is %q, %v", i, content, err)
+			}
+			next++
+			return nil
+		}); err != nil || next != len(kinds) {
+			t.Errorf("%d files, %v", next, err)
+		}
+		no := errors.New("no")
+		if err := f.DownloadAll(t.Context(), []mirror.Record{a, b}, func(i int, _ []byte, _ error) error {
+			if i > 0 {
+				t.Error("files are passed after an error")
+			}
+			return no
+		}); err != no {
+			t.Error(err)
+		}
+	})
 	t.Run("a large upload goes on where it was cut off, also in another process", func(t *testing.T) {
 		f := open(t, s, shared)
 		content := strings.Repeat("0123456789abcdef", (resumableSize+1<<20)/16)
@@ -360,4 +396,49 @@ func TestRemote(t *testing.T) {
 		_, err = f.Manifest(t.Context(), nil)
 		f.refused("a manifest of no server", err, fault.Unavailable)
 	})
+}
+
+func TestAnswersWithManyFilesThatAreNoneOfTheInterface(t *testing.T) {
+	line := func(index, length int) string {
+		return fmt.Sprintf(`{"index":%d,"status":200,"length":%d,"file":{"checksum":%q}}`+"\n", index, length, sum("content"))
+	}
+	for about, c := range map[string]struct {
+		status int
+		body   string
+		whole  int // files that are passed
+		kind   fault.Kind
+	}{
+		"an older server":                {404, `{"statusCode":404,"message":"No such endpoint","error":"Not Found"}`, 0, fault.Unsupported},
+		"one with other methods":         {405, `{"statusCode":405,"message":"This endpoint allows only GET","error":"Method Not Allowed"}`, 0, fault.Unsupported},
+		"one that is down":               {503, `{"statusCode":503,"message":"Later","error":"Service Unavailable"}`, 0, fault.Unavailable},
+		"an answer cut off in a content": {200, line(0, 7) + "content" + line(1, 7) + "con", 1, fault.Unavailable},
+		"an answer cut off in a line":    {200, line(0, 7) + "content" + line(1, 7)[:20], 1, fault.Unavailable},
+		"another file":                   {200, line(0, 7) + "content" + line(2, 7) + "content", 1, fault.Unavailable},
+		"no line":                        {200, "content\n", 0, fault.Unavailable},
+		"an endless line":                {200, strings.Repeat("x", 1<<20), 0, fault.Unavailable},
+		"a content of negative length":   {200, line(0, -1), 0, fault.Unavailable},
+		"an endless content":             {200, line(0, 1<<40), 0, fault.Unavailable},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(c.status)
+			_, _ = io.WriteString(w, c.body)
+		}))
+		client, err := apiclient.New(apiclient.Config{Server: server.URL, Token: "token", Attempts: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := 0
+		record := mirror.Record{ID: "0198a1b2-0000-7000-8000-000000000001", Version: 1, Checksum: sum("content"), Size: 7}
+		err = New(client, shared).DownloadAll(t.Context(), []mirror.Record{record, record}, func(_ int, content []byte, err error) error {
+			if whole++; err != nil || string(content) != "content" {
+				t.Errorf("%s: %q, %v", about, content, err)
+			}
+			return nil
+		})
+		if !fault.Is(err, c.kind) || whole != c.whole {
+			t.Errorf("%s: %d files, %v", about, whole, err)
+		}
+		client.CloseIdle()
+		server.Close()
+	}
 }

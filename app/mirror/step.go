@@ -190,23 +190,31 @@ func stagedName(key, checksum string) string {
 // errDamaged says that all of a content came and does not have its checksum.
 var errDamaged = fault.New(fault.Unavailable, "The content came damaged from the server. It is downloaded again later.")
 
-// download does downloads. Their contents are staged one by one, and get their paths together.
+// download does downloads. Their contents are staged, small ones together, and get their paths together.
 func (r *round) download(ctx context.Context, steps []mirror.Step) error {
 	var staged []mirror.Step
 	var contents []mirror.Placement
-	for _, s := range steps {
+	all := make([]*downloading, len(steps))
+	for i, s := range steps {
 		r.Report(Event{Step: s, State: Started, Bytes: sizeOf(s)})
 		c := mirror.Placement{Name: stagedName(s.Row.Key, s.Row.Remote.Checksum), Path: s.Row.Remote.Path, Target: s.Row.Local}
 		if c.Target != nil {
 			c.Path = c.Target.Path
 		}
-		if err := r.stage(ctx, s, c.Name); err != nil {
-			if err := r.finish(ctx, s, err); err != nil {
+		all[i] = &downloading{Step: s, content: c}
+	}
+	r.stageTogether(ctx, all)
+	for _, d := range all {
+		if !d.tried {
+			d.err = r.stage(ctx, d.Step, d.content.Name)
+		}
+		if d.err != nil {
+			if err := r.finish(ctx, d.Step, d.err); err != nil {
 				return err
 			}
 			continue
 		}
-		staged, contents = append(staged, s), append(contents, c)
+		staged, contents = append(staged, d.Step), append(contents, d.content)
 	}
 	if len(staged) == 0 {
 		return nil
@@ -235,6 +243,87 @@ func (r *round) finishAll(ctx context.Context, steps []mirror.Step, errorOf func
 		}
 	}
 	return nil
+}
+
+// downloading is a download that is being staged.
+type downloading struct {
+	mirror.Step
+	content mirror.Placement
+	tried   bool // its content is staged, or err is why not
+	err     error
+}
+
+// stageTogether stages the contents of small downloads of which nothing is staged yet, many for each
+// request, if the server can. Those that it leaves untried are to be staged one by one.
+func (r *round) stageTogether(ctx context.Context, all []*downloading) {
+	r.lock.Lock()
+	limits := *r.limits
+	r.lock.Unlock()
+	if limits.ReadFiles < 2 {
+		return
+	}
+	var together []*downloading
+	var records []mirror.Record
+	var size int64
+	can := true
+	flush := func() {
+		if can && len(together) > 1 {
+			can = r.stageRequested(ctx, together, records)
+		}
+		together, records, size = nil, nil, 0
+	}
+	for _, d := range all {
+		record := *d.Row.Remote
+		if record.Size > limits.ReadFileSize {
+			continue
+		}
+		if staged, err := r.DiskWriter.Staged(ctx, d.content.Name); staged > 0 || err != nil {
+			continue
+		}
+		if len(records) == limits.ReadFiles || size+record.Size > limits.ReadBytes {
+			flush()
+		}
+		together, records, size = append(together, d), append(records, record), size+record.Size
+	}
+	flush()
+}
+
+// stageRequested stages the contents of downloads that one request gets. It reports whether the server has
+// such requests.
+func (r *round) stageRequested(ctx context.Context, all []*downloading, records []mirror.Record) bool {
+	err := r.Remote.DownloadAll(ctx, records, func(i int, content []byte, err error) error {
+		d := all[i]
+		switch {
+		case fault.Is(err, fault.TooLarge):
+			return nil
+		case fault.Is(err, fault.Internal):
+			err = errDamaged
+		case err != nil:
+			err = remoteError{err}
+		default:
+			r.transferred(d.Step)(len(content))
+			var staged mirror.Staged
+			if staged, err = r.DiskWriter.Stage(ctx, d.content.Name, 0, bytes.NewReader(content)); err == nil {
+				err = r.checkStaged(ctx, d.Step, d.content.Name, 0, staged)
+			}
+		}
+		d.tried, d.err = true, err
+		return nil
+	})
+	if fault.Is(err, fault.Unsupported) {
+		r.lock.Lock()
+		r.limits.ReadFiles = 0
+		r.lock.Unlock()
+		return false
+	}
+	if err != nil {
+		for _, d := range all {
+			if !d.tried {
+				d.tried, d.err = true, remoteError{err}
+			}
+		}
+	}
+	return true
 }
 
 // stage stages the content of a download under a name.
@@ -269,7 +358,13 @@ func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 	if err != nil {
 		return err
 	}
-	if staged.Checksum != record.Checksum {
+	return r.checkStaged(ctx, s, name, offset, staged)
+}
+
+// checkStaged returns an error if what is staged under a name is not the content of a download, and
+// removes it then. The offset is how much of it was staged before.
+func (r *round) checkStaged(ctx context.Context, s mirror.Step, name string, offset int64, staged mirror.Staged) error {
+	if staged.Checksum != s.Row.Remote.Checksum {
 		if _, err := r.DiskWriter.Stage(ctx, name, 0, strings.NewReader("")); err != nil {
 			return err
 		}

@@ -176,6 +176,9 @@ type Limits struct {
 	BatchFiles    int   // operations of a batch; 0 or 1: the server has no batches
 	BatchBytes    int64 // bytes of all contents of a batch
 	BatchFileSize int64 // bytes of one content in a batch
+	ReadFiles     int   // files whose contents one request gets; 0 or 1: the server has no such requests
+	ReadBytes     int64 // bytes of all their contents
+	ReadFileSize  int64 // bytes of one of them
 	Stored        int64 // bytes that the organisation stores
 	Storage       int64 // bytes that it may store; 0: any number
 }

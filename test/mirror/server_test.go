@@ -110,7 +110,10 @@ func (r *remote) call(call string) (lost bool, err error) {
 }
 
 func (r *remote) Limits(context.Context) (mirror.Limits, error) {
-	return mirror.Limits{MaxFile: harness.MaxSize, BatchFiles: r.batches, BatchBytes: 1 << 20, BatchFileSize: 1 << 10}, nil
+	return mirror.Limits{
+		MaxFile: harness.MaxSize, BatchFiles: r.batches, BatchBytes: 1 << 20, BatchFileSize: 1 << 10,
+		ReadFiles: r.batches, ReadBytes: 1 << 10, ReadFileSize: 1 << 8,
+	}, nil
 }
 
 func (r *remote) Manifest(ctx context.Context, each func(mirror.Record) error) (object.Cursor, error) {
@@ -164,6 +167,41 @@ func (r *remote) Download(ctx context.Context, record mirror.Record, offset int6
 		content = cut{io.MultiReader(io.LimitReader(content, (o.Size-offset)/2), iotest.ErrReader(err)), content}
 	}
 	return recordOf(o), content, openErr
+}
+
+func (r *remote) DownloadAll(ctx context.Context, records []mirror.Record, each func(i int, content []byte, err error) error) error {
+	lost, cause := r.call("download all")
+	if cause != nil && !lost {
+		return cause
+	}
+	actor, err := r.acting(ctx)
+	if err != nil {
+		return err
+	}
+	wanted := make([]objects.Wanted, len(records))
+	for i, record := range records {
+		wanted[i] = objects.Wanted{Object: record.ID, Expected: &record.Version}
+	}
+	outcomes, err := r.core.Objects.Select(ctx, actor, wanted)
+	if err != nil {
+		return err
+	}
+	contents, err := r.core.Objects.Contents(ctx, outcomes, make([]byte, objects.MaxReadBytes))
+	if err != nil {
+		return err
+	}
+	for i, o := range outcomes {
+		if lost && i == len(outcomes)/2 {
+			return cause
+		}
+		if o.Err == nil && o.Object.Checksum != records[i].Checksum {
+			o.Err = fault.New(fault.Conflict, "the server was restored")
+		}
+		if err := each(i, contents[i], o.Err); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cut is content that breaks off.

@@ -255,7 +255,7 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 			}
 			if call != "manifest" && call != "since" {
 				d.transfers++
-				if d.forbids > 0 && call != "download" {
+				if d.forbids > 0 && call != "download" && call != "download all" {
 					d.forbids--
 					return false, fault.New(fault.Forbidden, "VIEWER")
 				}

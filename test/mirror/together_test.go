@@ -1,0 +1,184 @@
+package mirror_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	client "collab/app/mirror"
+	"collab/domain/fault"
+	"collab/domain/mirror"
+)
+
+// together is a remote that counts downloads and changes what several files are answered with.
+type together struct {
+	*remote
+	singles, requests int
+	answer            func(i int, content []byte, err error) ([]byte, error)
+	fails             error
+}
+
+func (d *together) Download(ctx context.Context, r mirror.Record, offset int64) (now mirror.Record, content io.ReadCloser, err error) {
+	d.singles++
+	return d.remote.Download(ctx, r, offset)
+}
+
+func (d *together) DownloadAll(ctx context.Context, records []mirror.Record, each func(int, []byte, error) error) error {
+	d.requests++
+	if d.fails != nil {
+		return d.fails
+	}
+	return d.remote.DownloadAll(ctx, records, func(i int, content []byte, err error) error {
+		if d.answer != nil {
+			content, err = d.answer(i, content, err)
+		}
+		return each(i, content, err)
+	})
+}
+
+// newTogether returns a client of a server with small files.
+func newTogether(t *testing.T, files int) (s *single, d *together, contents map[string]string) {
+	s = newSingle(t, func(o *client.Options) {
+		d = &together{remote: o.Remote.(*remote)}
+		o.Remote = d
+	})
+	s.remote.batches = 20
+	contents = map[string]string{}
+	for i := range files {
+		s.put(contents, fmt.Sprintf("d%d/f%02d", i%2, i), fmt.Sprintf("content %d", i))
+	}
+	return s, d, contents
+}
+
+// put stores a file on the server, and in contents.
+func (s *single) put(contents map[string]string, path, content string) {
+	s.t.Helper()
+	if _, err := s.server.create(s.t.Context(), path, strings.NewReader(content), int64(len(content)), ""); err != nil {
+		s.t.Fatal(err)
+	}
+	contents[path] = content
+}
+
+func TestSmallFilesShareRequests(t *testing.T) {
+	s, d, contents := newTogether(t, 30)
+	s.put(contents, "large", strings.Repeat("x", 300))
+	s.put(contents, "empty", "")
+	s.put(contents, "middle", strings.Repeat("y", 250))
+	if out, err := s.round(); err != nil || out.Done != len(contents) {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	s.want(contents)
+	if d.requests != 2 || d.singles != 1 { // 20 files, then 12, then the large one
+		t.Errorf("%d requests for several files, %d for one", d.requests, d.singles)
+	}
+}
+
+func TestFilesOfAnOlderServerAreDownloadedOneByOne(t *testing.T) {
+	s, d, contents := newTogether(t, 30)
+	d.fails = fault.New(fault.Unsupported, "no such endpoint")
+	if out, err := s.round(); err != nil || out.Done != len(contents) {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	s.want(contents)
+	if d.requests != 1 || d.singles != 30 {
+		t.Errorf("%d requests for several files, %d for one", d.requests, d.singles)
+	}
+}
+
+func TestAFileThatTheServerLeavesOutIsDownloadedByItself(t *testing.T) {
+	s, d, contents := newTogether(t, 5)
+	d.answer = func(i int, content []byte, err error) ([]byte, error) {
+		if i == 2 {
+			return nil, fault.New(fault.TooLarge, "no room")
+		}
+		return content, err
+	}
+	if out, err := s.round(); err != nil || out.Done != 5 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	s.want(contents)
+	if d.requests != 1 || d.singles != 1 {
+		t.Errorf("%d requests for several files, %d for one", d.requests, d.singles)
+	}
+}
+
+func TestADamagedFileIsHeldAndThoseOfItsRequestAreNot(t *testing.T) {
+	for about, damage := range map[string]func([]byte) ([]byte, error){
+		"the server says so":         func([]byte) ([]byte, error) { return nil, fault.New(fault.Internal, "damaged") },
+		"another content came":       func([]byte) ([]byte, error) { return []byte("Content 2"), nil },
+		"a part of the content came": func(content []byte) ([]byte, error) { return content[:3], nil },
+	} {
+		t.Run(about, func(t *testing.T) {
+			s, d, contents := newTogether(t, 5)
+			d.answer = func(_ int, content []byte, err error) ([]byte, error) {
+				if string(content) == "content 2" {
+					return damage(content)
+				}
+				return content, err
+			}
+			out, err := s.round()
+			if err != nil || out.Done != 4 || len(out.Held) != 1 || !out.Retry || out.Held[0].Path != "d0/f02" {
+				t.Fatalf("%+v, %v", out, err)
+			}
+			here := map[string]string{}
+			for p, f := range s.disk.files {
+				here[p] = f.content
+			}
+			want := maps.Clone(contents)
+			delete(want, "d0/f02")
+			if !maps.Equal(here, want) {
+				t.Errorf("the directory has %q", here)
+			}
+			d.answer = nil
+			s.server.core.Clock.Advance(time.Hour)
+			if out, err := s.round(); err != nil || len(out.Held) > 0 {
+				t.Errorf("%+v, %v", out, err)
+			}
+			s.want(contents)
+		})
+	}
+}
+
+func TestWhatCameBeforeAnAnswerWasCutOffIsKept(t *testing.T) {
+	s, d, contents := newTogether(t, 10)
+	s.at("download all", func() (bool, error) { return true, fault.New(fault.Unavailable, "cut off") })
+	if out, err := s.round(); err == nil {
+		t.Fatalf("%+v", out)
+	}
+	asked := 0
+	d.answer = func(_ int, content []byte, err error) ([]byte, error) {
+		asked++
+		return content, err
+	}
+	if out, err := s.round(); err != nil || out.Done == 0 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	s.want(contents)
+	if asked != 5 {
+		t.Errorf("%d of 10 files are asked for again", asked)
+	}
+}
+
+func TestAFileThatChangesBeforeItIsReadIsReadAgain(t *testing.T) {
+	s, _, contents := newTogether(t, 5)
+	s.at("download all", func() (bool, error) {
+		r := s.records()["d1/f01"]
+		if _, err := s.server.replace(t.Context(), r, strings.NewReader("changed"), 7, ""); err != nil {
+			t.Error(err)
+		}
+		if err := s.server.delete(t.Context(), s.records()["d0/f02"]); err != nil {
+			t.Error(err)
+		}
+		return false, nil
+	})
+	if out, err := s.round(); err != nil || len(out.Held) > 0 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	contents["d1/f01"] = "changed"
+	delete(contents, "d0/f02")
+	s.want(contents)
+}
