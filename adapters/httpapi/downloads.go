@@ -281,7 +281,7 @@ func (c *call) copyContent(w io.Writer, r io.Reader, length int64, what string, 
 		// A whole block, so that what fits into one is known to be right before any
 		// of it is sent.
 		n, err := io.ReadFull(r, *block)
-		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		end := err == io.EOF || err == io.ErrUnexpectedEOF // of r itself, not what a broken connection wraps
 		if left -= int64(n); left < 0 || end && left > 0 {
 			return fault.Wrap(fault.Internal, err, "The stored content of %s is not as long as it was", what)
 		}

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,6 +30,7 @@ import (
 	"collab/adapters/bucket"
 	"collab/adapters/httpapi/spool"
 	"collab/app/objects"
+	"collab/domain/fault"
 	"collab/ports"
 )
 
@@ -380,6 +382,30 @@ func TestDamagedContentIsNeverComplete(t *testing.T) {
 				t.Errorf("%d errors are logged: %s", n, lines)
 			}
 		})
+	}
+}
+
+// cutBlobs are of a store whose connection breaks before the end of a content.
+type cutBlobs struct{ ports.Blobs }
+
+func (b cutBlobs) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	r, err := b.Blobs.Open(ctx, name, offset, length)
+	if err != nil {
+		return nil, err
+	}
+	broken := fault.Wrap(fault.Unavailable, io.ErrUnexpectedEOF, "The object store does not answer")
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(io.LimitReader(r, 1), iotest.ErrReader(broken)), r}, nil
+}
+
+func TestABrokenConnectionToTheStoreIsNoDamagedContent(t *testing.T) {
+	o := newFileServer(t, func(o *objects.Options) { o.Blobs = cutBlobs{o.Blobs} })
+	id := o.store(t, "short.txt", "short").ID
+	read[record](t, o.put("/profile", "application/json", `{"a":1}`), 200)
+	for _, target := range []string{"/profile", "/files/" + id, "/files/" + id + "?raw=1"} {
+		refused(t, o.get(target), 503)
 	}
 }
 
