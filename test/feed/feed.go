@@ -48,7 +48,8 @@ type Follower struct {
 	Start   int64   // the number after which it began
 	Last    int64   // the number of the last event, or of a later id without one
 	LastID  string  // what to send as Last-Event-ID; empty: nothing
-	Events  []int64 // the numbers of the events
+	Events  []int64 // the numbers of the events about files
+	Resyncs []int64 // and of those that have the client read all files again
 }
 
 // Request returns a request for the feed of a server, after the last event that the follower has.
@@ -102,7 +103,7 @@ func (f *Follower) Read(body io.Reader, done func() bool) error {
 
 // take takes one frame.
 func (f *Follower) take(event, at, data string) error {
-	if event != "" {
+	if event != "" && event != "resync" {
 		return fmt.Errorf("after %q an event %s %s came", f.LastID, event, data)
 	}
 	if at == "" {
@@ -125,7 +126,11 @@ func (f *Follower) take(event, at, data string) error {
 		return fmt.Errorf("after %s came %s with %q", f.LastID, at, data)
 	}
 	f.Last, f.LastID = c.N, at
-	if data == "" {
+	switch {
+	case data == "":
+		return nil
+	case event == "resync":
+		f.Resyncs = append(f.Resyncs, c.N)
 		return nil
 	}
 	f.Events = append(f.Events, c.N)
@@ -133,13 +138,22 @@ func (f *Follower) take(event, at, data string) error {
 }
 
 // Compare returns an error unless the follower received each entry of the log that it sees and
-// that is later than its start, once, and nothing else.
+// that is later than its start, once, and nothing else. Of entries that have it read all files again
+// it must have received the first one, as one such event does for several.
 func (f *Follower) Compare(log []object.Change, sees func(object.Change) bool) error {
-	var want []int64
+	var want, resyncs []int64
 	for _, e := range log {
-		if e.N > f.Start && sees(e) {
+		switch {
+		case e.N <= f.Start || !sees(e):
+		case e.Type == object.AccessChanged:
+			resyncs = append(resyncs, e.N)
+		default:
 			want = append(want, e.N)
 		}
+	}
+	unknown := slices.ContainsFunc(f.Resyncs, func(n int64) bool { return !slices.Contains(resyncs, n) })
+	if unknown || len(resyncs) > 0 && !slices.Contains(f.Resyncs, resyncs[0]) {
+		return fmt.Errorf("a follower who began after %d received the resyncs %v, of %v", f.Start, f.Resyncs, resyncs)
 	}
 	if slices.Equal(f.Events, want) {
 		return nil
@@ -203,6 +217,7 @@ func Replay(o id.Org, log []object.Change, acknowledged []Write, received *Recei
 	received.mu.Lock()
 	defer received.mu.Unlock()
 	entries := map[Write]bool{}
+	deleted := map[string]int64{} // the last versions of objects, by key, which go on if they are restored
 	for i, e := range log {
 		if e.N != int64(i+1) {
 			report("entry %d has the number %d", i, e.N)
@@ -215,8 +230,8 @@ func Replay(o id.Org, log []object.Change, acknowledged []Write, received *Recei
 			if e.FromPath != "" {
 				before = e.From()
 			}
-			is := exist[before]
-			if e.Object.Version != is.Version+1 {
+			is, there := exist[before]
+			if e.Object.Version != is.Version+1 && (there || e.Object.Version != deleted[key]+1) {
 				report("entry %d makes version %d of %s, before there was %d", e.N, e.Object.Version, key, is.Version)
 			}
 			if before != key {
@@ -228,9 +243,11 @@ func Replay(o id.Org, log []object.Change, acknowledged []Write, received *Recei
 			exist[key] = Content{e.Object.Version, e.Object.Checksum}
 			entries[Write{key, e.Object.Version, e.Object.Checksum}] = true
 		case object.Deleted:
-			if _, ok := exist[key]; !ok {
+			is, ok := exist[key]
+			if !ok {
 				report("entry %d deletes %s, which was not there", e.N, key)
 			}
+			deleted[key] = is.Version
 			delete(exist, key)
 			entries[Write{Key: key}] = true
 		}

@@ -26,6 +26,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/quota"
+	"collab/domain/upload"
 	"collab/domain/usage"
 	"collab/test/feed"
 )
@@ -53,6 +54,7 @@ func (s *storm) check(idle []load) {
 		s.checkRecords(t)
 		s.checkAudit(t)
 		s.checkContent(t)
+		s.checkExports(t)
 	}
 	s.checkRegisters()
 	s.checkQuotas(db)
@@ -134,7 +136,7 @@ func (s *storm) checkFeed(t *tenant, db *gormdb.DB) {
 // checkRecords compares what was made and deleted with what is there.
 func (s *storm) checkRecords(t *tenant) {
 	c, org := s.server(1), t.owner.org
-	found := map[string]map[string]int{"task": {}, "invitation": {}, "connector": {}, "file": {}}
+	found := map[string]map[string]int{"task": {}, "invitation": {}, "connector": {}, "file": {}, "team": {}, "workspace": {}}
 	var tasks []struct{ Title string }
 	s.must(c, call{method: "GET", path: "/tasks", by: t.owner}, &tasks)
 	for _, x := range tasks {
@@ -162,11 +164,26 @@ func (s *storm) checkRecords(t *tenant) {
 	for _, x := range files {
 		found["file"][x.StorageKey]++
 	}
+	for _, kind := range []string{"team", "workspace"} {
+		var all []struct{ Name string }
+		s.must(c, call{method: "GET", path: "/" + kind + "s", by: t.owner}, &all)
+		for _, x := range all {
+			if strings.HasPrefix(x.Name, kind+"-made") {
+				found[kind][org+" "+x.Name]++
+			}
+		}
+	}
 	for _, kind := range slices.Sorted(maps.Keys(found)) {
-		made := maps.Clone(s.made[kind])
-		maps.DeleteFunc(made, func(name string, _ Fate) bool { return !strings.HasPrefix(name, org) })
+		made := within(s.made[kind], org)
 		s.found(CheckMade(kind, made, found[kind]), "%s: %d of the kind %s were made, %d are there", t.name, len(made), kind, len(found[kind]))
 	}
+}
+
+// within returns the records of an organisation.
+func within[T any](all map[string]T, org string) map[string]T {
+	own := maps.Clone(all)
+	maps.DeleteFunc(own, func(name string, _ T) bool { return !strings.HasPrefix(name, org) })
+	return own
 }
 
 // checkAudit compares the requests that belong into the audit log with its entries.
@@ -183,19 +200,31 @@ func (s *storm) checkAudit(t *tenant) {
 	s.found(CheckAudit(sent, requests), "%s: %d requests that may belong into the audit log, %d entries", t.name, len(sent), len(requests))
 }
 
-// checkContent reads every file.
+// checkContent reads every file, and its earlier versions.
 func (s *storm) checkContent(t *tenant) {
 	var manifest []stored
 	s.must(s.server(0), call{method: "GET", path: "/sync/manifest", by: t.owner}, &manifest)
 	var wrong []error
+	read := 0
 	for i, f := range manifest {
-		c := s.server(i)
-		a := c.do(s.Context(), call{kind: "set-up and checks", method: "GET", path: "/sync/files/" + f.ID + "?raw=1", by: t.owner, expect: []int{200}})
-		if !a.ok() || digest(string(a.body)) != f.Checksum {
-			wrong = append(wrong, fmt.Errorf("the content of %s is %d %.100q", f.StorageKey, a.status, a.body))
+		var versions []stored
+		s.must(s.server(i+1), call{method: "GET", path: "/sync/files/" + f.ID + "/versions", by: t.owner}, &versions)
+		if len(versions) == 0 || versions[0].Version != f.Version || versions[0].Checksum != f.Checksum {
+			wrong = append(wrong, fmt.Errorf("the versions of %s do not begin with %d: %.300v", f.StorageKey, f.Version, versions))
+		}
+		for _, v := range versions {
+			path := "/sync/files/" + f.ID
+			if v.Version != f.Version {
+				path += "/versions/" + fmt.Sprint(v.Version)
+			}
+			a := s.server(i).do(s.Context(), call{kind: "set-up and checks", method: "GET", path: path + "?raw=1", by: t.owner, expect: []int{200}})
+			if !a.ok() || digest(string(a.body)) != v.Checksum {
+				wrong = append(wrong, fmt.Errorf("the content of version %d of %s is %d %.100q", v.Version, v.StorageKey, a.status, a.body))
+			}
+			read++
 		}
 	}
-	s.found(wrong, "%s: %d files read", t.name, len(manifest))
+	s.found(wrong, "%s: %d versions of %d files read", t.name, read, len(manifest))
 }
 
 // checkRegisters reads all registers at all servers, as the ends of their histories.
@@ -220,6 +249,15 @@ func (s *storm) checkRegisters() {
 			w.readOrder(do)
 			w.readRoles(do)
 			w.readCredentials(do)
+			w.readTeam(do)
+			w.readMembership(do)
+			w.readWorkspace(do)
+			for _, p := range t.people {
+				(&worker{client: w.client, tenant: t, me: p}).readWorkspaces(func(q call) answer {
+					q.by = p
+					return do(q)
+				})
+			}
 			if t == s.tenants[0] {
 				w.readRollout(do)
 			}
@@ -290,7 +328,7 @@ func (s *storm) isOneDay() bool {
 
 // checkHistories checks that histories are linearizable, those of quotas within a day.
 func (s *storm) checkHistories() {
-	for _, kind := range []string{"task", "file", "memory", "order", "role", "credentials", "rollout", "quota"} {
+	for _, kind := range []string{"task", "file", "memory", "order", "role", "credentials", "rollout", "team", "membership", "workspace", "place", "workspaces", "quota"} {
 		if kind == "quota" && !s.isOneDay() {
 			continue
 		}
@@ -383,8 +421,8 @@ func (s *storm) checkNewcomers() {
 	s.found(wrong, "%d organisations made", len(s.newcomers.owners))
 }
 
-// checkStore collects garbage, as is done after a day, and compares the store with what objects
-// name.
+// checkStore collects garbage, as is done after uploads and archives have expired, and compares the
+// store with what objects name.
 func (s *storm) checkStore(db *gormdb.DB) {
 	blobs, err := bucket.Open(s.Context(), s.bucket)
 	if err != nil {
@@ -392,7 +430,7 @@ func (s *storm) checkStore(db *gormdb.DB) {
 	}
 	defer blobs.Close()
 	collected := 0
-	err = upkeep.New(db, blobs, later(object.Grace+time.Hour), nil, 0).Collect(s.Context(), true, false, func(upkeep.Garbage) error {
+	err = upkeep.New(db, blobs, later(upload.Lifetime+object.Grace+time.Hour), nil, 0).Collect(s.Context(), true, false, func(upkeep.Garbage) error {
 		collected++
 		return nil
 	})

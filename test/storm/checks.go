@@ -1,6 +1,7 @@
 package storm
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +18,55 @@ const (
 	Exists              // it was acknowledged
 	Perhaps             // nobody knows, but there is at most one
 )
+
+// Life is when a record was there, in nanoseconds of one clock. Zeros are unknown.
+type Life struct {
+	Sent  int64 // before, it was not there
+	Made  int64 // from then on it was
+	Ends  int64 // from then on it may not have been
+	Ended int64 // from then on it was not
+}
+
+// After returns the life of a record after a call, from its beginning to its answer, by what has
+// become of the record.
+func (l Life) After(f Fate, call, ret int64) Life {
+	l.Sent = cmp.Or(l.Sent, call)
+	if f == Exists {
+		l.Made, l.Ended = cmp.Or(l.Made, ret), 0
+		return l
+	}
+	l.Ends = cmp.Or(l.Ends, call)
+	if f == Absent {
+		l.Ended = ret
+	}
+	return l
+}
+
+// CheckExported compares the records of a kind in an archive with the lives of all. The archive is of a
+// moment between two times.
+func CheckExported(kind string, lives map[string]Life, found map[string]int, from, to int64) (wrong []error) {
+	report := func(format, name string) {
+		wrong = append(wrong, fmt.Errorf("an archive "+format, kind+" "+name))
+	}
+	for _, name := range slices.Sorted(maps.Keys(lives)) {
+		switch l, n := lives[name], found[name]; {
+		case n > 1:
+			report("has %s more than once", name)
+		case n == 0 && l.Made != 0 && l.Made < from && (l.Ends == 0 || l.Ends > to):
+			report("lacks %s, which was acknowledged before", name)
+		case n == 1 && l.Ended != 0 && l.Ended < from:
+			report("has %s, which was refused or deleted before", name)
+		case n == 1 && l.Sent > to:
+			report("has %s, which was sent later", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if _, ok := lives[name]; !ok {
+			report("has %s, which was never sent", name)
+		}
+	}
+	return wrong
+}
 
 // CheckMade compares the fates of records of a kind with how often each was found.
 func CheckMade(kind string, made map[string]Fate, found map[string]int) (wrong []error) {

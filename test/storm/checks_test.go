@@ -1,6 +1,7 @@
 package storm
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -81,6 +82,38 @@ func TestChecksOfFeedsFindWhatIsWrong(t *testing.T) {
 		}
 		expect(t, c.about, wrong, c.wrong)
 	}
+	for version, want := range map[int64]string{1: "", 3: "", 4: "makes version 4"} { // of a file that was deleted as the second one
+		log := entries(1, 2, 2, version)
+		log[2].Type = object.Deleted
+		_, _, wrong := feed.Replay("o", log, nil, &feed.Received{})
+		expect(t, fmt.Sprint("the version after a deletion is ", version), texts(wrong), want)
+	}
+	visible := entries(1, 2, 3, 4)
+	for _, i := range []int{1, 2} {
+		visible[i].Type = object.AccessChanged
+	}
+	resync := func(n string) string { return "event: resync\nid: 1-" + n + "\ndata: {\"id\":\"1-" + n + "\"}\n\n" }
+	for _, c := range []struct {
+		about  string
+		frames []string
+		wrong  string
+	}{
+		{"both resyncs", []string{event("1"), resync("2"), resync("3"), event("4")}, ""},
+		{"one for both", []string{event("1"), resync("2"), event("4")}, ""},
+		{"a lost resync", []string{event("1"), event("4")}, "received the resyncs [], of [2 3]"},
+		{"a resync too late", []string{event("1"), resync("3"), event("4")}, "received the resyncs [3], of [2 3]"},
+		{"a resync without reason", []string{resync("1"), resync("2"), event("4")}, "received the resyncs [1 2], of [2 3]"},
+	} {
+		f, err := follow(&feed.Received{}, c.frames...)
+		if err == nil {
+			err = f.Compare(visible, all)
+		}
+		var wrong []string
+		if err != nil {
+			wrong = append(wrong, err.Error())
+		}
+		expect(t, c.about, wrong, c.wrong)
+	}
 	var received feed.Received
 	if _, err := follow(&received, event("1")); err != nil {
 		t.Error(err)
@@ -122,6 +155,39 @@ func TestChecksOfRecordsFindWhatIsWrong(t *testing.T) {
 	} {
 		expect(t, c.about, texts(CheckMade("record", c.made, c.found)), c.wrong)
 	}
+}
+
+func TestChecksOfArchivesFindWhatIsWrong(t *testing.T) {
+	made := Life{}.After(Exists, 1, 2)
+	deleted := made.After(Absent, 3, 4)
+	for _, c := range []struct {
+		about    string
+		life     Life
+		found    int
+		from, to int64
+		wrong    string
+	}{
+		{"a record that was acknowledged", made, 1, 3, 4, ""},
+		{"a lost record", made, 0, 3, 4, "lacks"},
+		{"a record that was made meanwhile", made, 0, 2, 4, ""},
+		{"a record that was made later", made, 1, 0, 0, "was sent later"},
+		{"a record that is there twice", made, 2, 3, 4, "more than once"},
+		{"a record that was deleted meanwhile", deleted, 1, 3, 5, ""},
+		{"another one", deleted, 0, 3, 5, ""},
+		{"a record that was deleted later", deleted, 0, 3, 2, "lacks"},
+		{"a record that was deleted before", deleted, 1, 5, 6, "refused or deleted"},
+		{"a refused record", Life{}.After(Absent, 1, 2), 1, 3, 4, "refused or deleted"},
+		{"a record of an unknown request", Life{}.After(Perhaps, 1, 2), 0, 3, 4, ""},
+		{"a record whose deletion is unknown", made.After(Perhaps, 3, 4), 1, 5, 6, ""},
+		{"a record that was restored", deleted.After(Exists, 5, 6), 1, 7, 8, ""},
+	} {
+		found := map[string]int{}
+		if c.found > 0 {
+			found["a"] = c.found
+		}
+		expect(t, c.about, texts(CheckExported("task", map[string]Life{"a": c.life}, found, c.from, c.to)), c.wrong)
+	}
+	expect(t, "one that nobody sent", texts(CheckExported("task", nil, map[string]int{"a": 1}, 1, 2)), "task a, which was never sent")
 }
 
 func TestChecksOfAuditLogsFindWhatIsWrong(t *testing.T) {

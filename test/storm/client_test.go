@@ -33,6 +33,7 @@ type journal struct {
 	answers     map[string]map[string]int // counts by kind and status; guarded by mu
 	histories   map[string][]Op           // by object; guarded by mu
 	made        map[string]map[string]Fate
+	lives       map[string]map[string]Life    // of the same records
 	written     map[string][]feed.Write       // acknowledged changes of files, by organisation
 	audited     map[string]map[string]Entries // by organisation and request
 	contents    map[string]bool               // whether a digest may be in a change log
@@ -44,7 +45,7 @@ type journal struct {
 
 func newJournal() *journal {
 	return &journal{
-		began: time.Now(), answers: map[string]map[string]int{}, histories: map[string][]Op{}, made: map[string]map[string]Fate{},
+		began: time.Now(), answers: map[string]map[string]int{}, histories: map[string][]Op{}, made: map[string]map[string]Fate{}, lives: map[string]map[string]Life{},
 		written: map[string][]feed.Write{}, audited: map[string]map[string]Entries{}, contents: map[string]bool{}, trials: map[string]int{},
 	}
 }
@@ -66,14 +67,15 @@ func (j *journal) record(object string, ops ...Op) {
 	j.histories[object] = append(j.histories[object], ops...)
 }
 
-// fate records what has become of a record that a client made or deletes.
-func (j *journal) fate(kind, name string, f Fate) {
+// fate records what has become of a record that a call made or deleted.
+func (j *journal) fate(kind, name string, f Fate, a answer) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.made[kind] == nil {
-		j.made[kind] = map[string]Fate{}
+		j.made[kind], j.lives[kind] = map[string]Fate{}, map[string]Life{}
 	}
 	j.made[kind][name] = f
+	j.lives[kind][name] = j.lives[kind][name].After(f, a.attempts[0].call, a.last().ret)
 }
 
 // audit records that a request was sent that has an entry in the audit log if it succeeds, and an
@@ -163,7 +165,7 @@ type call struct {
 	kind   string // in the report
 	method string
 	path   string
-	body   any // sent as JSON; a string is sent as a text
+	body   any // sent as JSON; a string as it is, as a text unless the header has another type
 	by     *person
 	header http.Header
 	key    bool // it has an Idempotency-Key
@@ -193,6 +195,13 @@ func (a answer) ok() bool      { return !a.last().unknown && a.status/100 == 2 }
 // doubtful reports whether an attempt may have had its effect though the answer does not say so.
 func (a answer) doubtful() bool {
 	return slices.ContainsFunc(a.attempts, func(t attempt) bool { return t.unknown })
+}
+
+// part returns the answer to one operation of a call as that to a call by itself. The call has an
+// idempotency key: it was carried out at most once, unless a server ended meanwhile.
+func (a answer) part(status int, body []byte) answer {
+	unknown := status >= 500 || status == http.StatusConflict && a.doubtful()
+	return answer{status: status, body: body, request: a.request, key: a.key, attempts: []attempt{{a.attempts[0].call, a.last().ret, unknown}}}
 }
 
 func (a answer) decode(into any) error { return json.Unmarshal(a.body, into) }
@@ -270,13 +279,13 @@ func (c *client) attempt(ctx context.Context, q call, a *answer) (status int, er
 	if err != nil {
 		return 0, err
 	}
-	maps.Copy(r.Header, q.header)
 	switch {
 	case plain:
 		r.Header.Set("Content-Type", "text/plain")
 	case q.body != nil:
 		r.Header.Set("Content-Type", "application/json")
 	}
+	maps.Copy(r.Header, q.header)
 	r.Header.Set("X-Request-Id", a.request)
 	if q.by != nil {
 		r.Header.Set("Authorization", "Bearer "+q.by.bearer())

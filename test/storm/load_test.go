@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,8 +17,9 @@ import (
 
 // register names of a tenant.
 const (
-	registers   = 4 // tasks and files that all clients of a tenant change
-	orderedSize = 6 // tasks whose order is changed
+	registers       = 4 // tasks and files that all clients of a tenant change
+	orderedSize     = 6 // tasks whose order is changed
+	spacesOfAnOrder = 3 // workspaces that everybody has an order of
 )
 
 // pair is a value of a register with what a change of it has to name.
@@ -36,12 +38,16 @@ type tenant struct {
 	ordered   [orderedSize]string
 	connector string
 
+	teams  [2]string               // ids; all people are members of both, the subject comes and goes in the first
+	spaces [spacesOfAnOrder]string // ids; the first one is renamed and moved between the teams
+
 	received feed.Received
 
 	mu       sync.Mutex
 	lastTask [registers]pair // guarded by mu, as all below
 	lastFile [registers]pair
 	spare    map[string][]record // what may be deleted, by kind
+	exports  []*asked
 }
 
 // record is a record that a client made.
@@ -127,10 +133,65 @@ func (w *worker) perform(ctx context.Context, r Request) {
 	case "task made":
 		x := do(call{method: "POST", path: "/tasks", body: map[string]any{"title": unique}, key: true, expect: []int{201}})
 		w.keep(x, "task", w.owner.org+" "+unique)
+	case "team made":
+		x := do(call{method: "POST", path: "/teams", by: w.owner, body: map[string]string{"name": unique}, key: true, expect: []int{201}})
+		w.keep(x, "team", w.owner.org+" "+unique)
+	case "team deleted":
+		if t, ok := w.take("team", a); ok {
+			x := do(call{method: "DELETE", path: "/teams/" + t.id, by: w.owner, expect: []int{200, 404}})
+			w.fate("team", t.name, fateOfDeleted(x), x)
+		}
+	case "team renamed":
+		x := do(call{method: "PATCH", path: "/teams/" + w.teams[0], body: map[string]string{"name": unique}})
+		w.record("team "+w.teams[0], w.writes(x, unique)...)
+	case "team read":
+		w.readTeam(do)
+	case "team joined":
+		x := do(call{method: "POST", path: "/teams/" + w.teams[0] + "/members", body: map[string]string{"userId": w.subject.user}, key: true})
+		w.record("membership of "+w.subject.user, w.writes(x, "member")...)
+	case "team left":
+		w.leaveTeam(do)
+	case "team's members read":
+		w.readMembership(do)
+	case "workspace made":
+		x := do(call{method: "POST", path: "/workspaces", by: w.owner, body: map[string]string{"name": unique, "teamId": w.teams[a%2]}, key: true, expect: []int{201}})
+		w.keep(x, "workspace", w.owner.org+" "+unique)
+	case "workspace deleted":
+		if s, ok := w.take("workspace", a); ok {
+			x := do(call{method: "DELETE", path: "/workspaces/" + s.id, by: w.owner, expect: []int{200, 404}})
+			w.fate("workspace", s.name, fateOfDeleted(x), x)
+		}
+	case "workspace renamed":
+		x := do(call{method: "PATCH", path: "/workspaces/" + w.spaces[0], body: map[string]string{"name": unique}})
+		w.record("workspace "+w.spaces[0], w.writes(x, unique)...)
+	case "workspace moved":
+		to := w.teams[a%2]
+		x := do(call{method: "POST", path: "/workspaces/" + w.spaces[0] + "/move", body: map[string]string{"targetTeamId": to}, key: true})
+		w.record("place of "+w.spaces[0], w.writes(x, to)...)
+	case "workspace read":
+		w.readWorkspace(do)
+	case "workspaces reordered":
+		order := shuffled(w.spaces[:], b)
+		x := do(call{method: "PUT", path: "/workspaces/order", body: map[string]any{"order": order}})
+		w.record("workspaces of "+w.me.user, w.writes(x, strings.Join(order, " "))...)
+	case "workspaces listed":
+		w.readWorkspaces(do)
+	case "files changed at once":
+		w.batch(unique, a, do)
+	case "file sent in parts":
+		w.sendInParts(unique, a, b, do)
+	case "version restored":
+		if f, ok := w.take("file", a); ok {
+			w.restore(f, unique, b%2 == 0, do)
+		}
+	case "export requested":
+		w.requestExport(do)
+	case "export read":
+		w.readExport(a, do)
 	case "task deleted":
 		if t, ok := w.take("task", a); ok {
 			x := do(call{method: "DELETE", path: "/tasks/" + t.id, expect: []int{200, 404}})
-			w.fate("task", t.name, fateOfDeleted(x))
+			w.fate("task", t.name, fateOfDeleted(x), x)
 		}
 	case "task read":
 		w.readTask(a%registers, do)
@@ -139,7 +200,7 @@ func (w *worker) perform(ctx context.Context, r Request) {
 	case "tasks listed":
 		do(call{method: "GET", path: "/tasks?limit=200"})
 	case "tasks reordered":
-		order := shuffled(w.ordered, b)
+		order := shuffled(w.ordered[:], b)
 		x := do(call{method: "POST", path: "/tasks/reorder", body: map[string]any{"taskIds": order}, key: true})
 		w.record("order of "+w.owner.org, w.writes(x, strings.Join(order, " "))...)
 	case "order read":
@@ -154,14 +215,12 @@ func (w *worker) perform(ctx context.Context, r Request) {
 	case "file deleted":
 		if f, ok := w.take("file", a); ok {
 			x := do(call{method: "DELETE", path: "/sync/files/" + f.id, expect: []int{200, 404}})
-			w.fate("file", f.name, fateOfDeleted(x))
-			if x.ok() {
-				w.acknowledgeWrite(w.owner.org, feed.Write{Key: f.name})
-			}
+			w.keepDeleted(x, f)
 		}
 	case "file moved":
 		if f, ok := w.take("file", a); ok {
-			w.moveFile(f, strings.ReplaceAll(unique, " ", "/")+".txt", do)
+			path := strings.ReplaceAll(unique, " ", "/") + ".txt"
+			w.keepMoved(do(call{method: "PATCH", path: "/sync/files/" + f.id, body: map[string]any{"path": path}}), f, path)
 		}
 	case "file read":
 		w.readFile(a%registers, do)
@@ -198,7 +257,7 @@ func (w *worker) perform(ctx context.Context, r Request) {
 		if i, ok := w.take("invitation", a); ok {
 			x := do(call{method: "DELETE", path: "/org/invite/" + i.id, by: w.owner, expect: []int{200, 404}})
 			w.audit(w.owner.org, x)
-			w.fate("invitation", i.name, fateOfDeleted(x))
+			w.fate("invitation", i.name, fateOfDeleted(x), x)
 		}
 	case "role changed":
 		role := []string{"ADMIN", "MEMBER", "VIEWER"}[a%3]
@@ -236,7 +295,7 @@ func (w *worker) perform(ctx context.Context, r Request) {
 		if i, ok := w.take("connector", a); ok {
 			x := do(call{method: "DELETE", path: "/connectors/" + i.id, expect: []int{200, 404}})
 			w.audit(w.owner.org, x)
-			w.fate("connector", i.name, fateOfDeleted(x))
+			w.fate("connector", i.name, fateOfDeleted(x), x)
 		}
 	case "credentials stored":
 		x := do(call{method: "POST", path: "/connectors/" + w.connector + "/credentials", body: map[string]any{"credentials": map[string]string{"apiKey": unique}}, key: true})
@@ -271,16 +330,15 @@ func (w *worker) perform(ctx context.Context, r Request) {
 
 // keep records what has become of a record that a call made, and that others may delete.
 func (w *worker) keep(x answer, kind, name string) {
-	w.fate(kind, name, fateOf(x))
+	w.fate(kind, name, fateOf(x), x)
 	var made struct{ ID string }
 	if x.ok() && x.decode(&made) == nil {
 		w.put(kind, record{made.ID, name})
 	}
 }
 
-func shuffled(ids [orderedSize]string, draw int) []string {
-	order := ids[:]
-	order = append([]string(nil), order...)
+func shuffled(ids []string, draw int) []string {
+	order := slices.Clone(ids)
 	for i := len(order) - 1; i > 0; i-- {
 		j := draw % (i + 1)
 		draw /= i + 1
@@ -349,26 +407,34 @@ func (w *worker) acknowledgeFile(x answer, content string) (f stored) {
 
 func (w *worker) keepFile(x answer, path, content string) {
 	name := w.owner.org + "/shared/artifacts/" + path
-	w.fate("file", name, fateOf(x))
+	w.fate("file", name, fateOf(x), x)
 	if f := w.acknowledgeFile(x, content); f.ID != "" {
 		w.put("file", record{f.ID, name})
 	}
 }
 
-func (w *worker) moveFile(f record, path string, do do) {
+// keepDeleted records what has become of a file that a call deleted.
+func (w *worker) keepDeleted(x answer, f record) {
+	w.fate("file", f.name, fateOfDeleted(x), x)
+	if x.ok() {
+		w.acknowledgeWrite(w.owner.org, feed.Write{Key: f.name})
+	}
+}
+
+// keepMoved records what has become of a file that a call moved.
+func (w *worker) keepMoved(x answer, f record, path string) {
 	name := w.owner.org + "/shared/artifacts/" + path
 	var moved stored
-	x := do(call{method: "PATCH", path: "/sync/files/" + f.id, body: map[string]any{"path": path}})
-	w.fate("file", name, fateOf(x))
+	w.fate("file", name, fateOf(x), x)
 	switch {
 	case x.ok() && x.decode(&moved) == nil && moved.StorageKey == name:
-		w.fate("file", f.name, Absent)
+		w.fate("file", f.name, Absent, x)
 		w.acknowledgeWrite(w.owner.org, feed.Write{Key: name, Version: moved.Version, Checksum: moved.Checksum})
 		w.put("file", record{f.id, name})
 	case x.ok():
 		w.violation("the request %s moved %s to %s and was answered %s", x.request, f.name, name, x.body)
 	case x.doubtful():
-		w.fate("file", f.name, Perhaps)
+		w.fate("file", f.name, Perhaps, x)
 	default:
 		w.put("file", f)
 	}
@@ -389,12 +455,22 @@ func (w *worker) readFile(i int, do do) {
 	w.lastFile[i] = pair{f.Content, fmt.Sprint(f.Version)}
 }
 
-func (w *worker) replaceFile(i int, content string, do do) {
+// expectedFile returns what a change of a register has to expect.
+func (w *worker) expectedFile(i int) pair {
 	w.tenant.mu.Lock()
-	last := w.lastFile[i]
-	w.tenant.mu.Unlock()
+	defer w.tenant.mu.Unlock()
+	return w.lastFile[i]
+}
+
+func (w *worker) replaceFile(i int, content string, do do) {
+	last := w.expectedFile(i)
 	w.content(content, true)
 	x := do(call{method: "PUT", path: "/sync/files/" + w.files[i] + "?expectedVersion=" + last.tag, body: content, expect: []int{200, 409}})
+	w.keepReplaced(x, i, last, content, do)
+}
+
+// keepReplaced records what has become of a register that a call replaced if it was the last one.
+func (w *worker) keepReplaced(x answer, i int, last pair, content string, do do) {
 	w.record("file "+w.files[i], w.changes(x, last.value, content)...)
 	if f := w.acknowledgeFile(x, content); f.ID != "" {
 		w.tenant.mu.Lock()
@@ -444,7 +520,7 @@ func (w *worker) upload(ctx context.Context, path, content string, do do) {
 	}
 	name := w.owner.org + "/shared/artifacts/" + path
 	x = do(call{method: "POST", path: "/sync/uploads/" + to.ID + "/complete", key: true, expect: []int{200, 201}})
-	w.fate("file", name, fateOf(x))
+	w.fate("file", name, fateOf(x), x)
 	if f := w.acknowledgeFile(x, content); f.ID != "" {
 		w.put("file", record{f.ID, name})
 	}

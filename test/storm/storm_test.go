@@ -136,7 +136,7 @@ func (s *storm) prepare() {
 			a = s.must(c, call{method: "POST", path: fmt.Sprint("/sync/files?path=register-", n, ".txt"), by: by, body: first}, &f)
 			t.files[n], t.lastFile[n] = f.ID, pair{first, "1"}
 			s.record("file "+f.ID, Op{Kind: "write", Value: first, Call: a.last().call, Return: a.last().ret})
-			s.fate("file", f.StorageKey, Exists)
+			s.fate("file", f.StorageKey, Exists, a)
 		}
 		for n := range orderedSize {
 			s.must(c, call{method: "POST", path: "/tasks", by: by, body: map[string]any{"title": fmt.Sprint("ordered ", n), "tags": []string{"ordered"}}}, &made)
@@ -149,6 +149,7 @@ func (s *storm) prepare() {
 		t.connector = made.ID
 		a = s.must(c, call{method: "POST", path: "/connectors/" + made.ID + "/credentials", by: by, body: map[string]any{"credentials": map[string]string{"apiKey": "first"}}}, nil)
 		s.record("credentials of "+made.ID, Op{Kind: "write", Value: "first", Call: a.last().call, Return: a.last().ret})
+		s.preparePlaces(c, t)
 		s.tenants = append(s.tenants, t)
 	}
 	var release struct{ ID string }
@@ -341,7 +342,12 @@ func (f *follower) follow(ctx context.Context) error {
 	return f.Read(answer.Body, f.arrived)
 }
 
-// sees reports whether the follower receives a change, by the rules of the contract.
+// sees reports whether the follower receives a change, by the rules of the contract. It belongs to the
+// teams of its tenant.
 func (f *follower) sees(e object.Change) bool {
-	return e.Type != object.AccessChanged && (e.Object.Scope != object.Personal || *e.Object.Owner == id.User(f.by.user))
+	if e.Type == object.AccessChanged {
+		return e.Audience.Everyone || e.Audience.Managers && f.by == f.tenant.owner || slices.Contains(e.Audience.Users, id.User(f.by.user)) ||
+			slices.ContainsFunc(e.Audience.Teams, func(t id.Team) bool { return slices.Contains(f.tenant.teams[:], string(t)) })
+	}
+	return e.Object.Scope != object.Personal || *e.Object.Owner == id.User(f.by.user)
 }
