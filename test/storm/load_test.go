@@ -399,7 +399,7 @@ func (w *worker) acknowledgeFile(x answer, content string) (f stored) {
 		return stored{}
 	}
 	if err := x.decode(&f); err != nil || f.Checksum != digest(content) {
-		w.violation("the request %s wrote %q and was answered %s: %v", x.request, content, x.body, err)
+		w.violation("the request %s wrote %.100q and was answered %s: %v", x.request, content, x.body, err)
 	}
 	w.acknowledgeWrite(w.owner.org, feed.Write{Key: f.StorageKey, Version: f.Version, Checksum: f.Checksum})
 	return f
