@@ -25,6 +25,7 @@ const (
 	quietOrgs  = 50
 	quietRows  = 20
 	quietEvery = 200 * time.Millisecond
+	quietRuns  = 3 // a measurement of few requests, of which one in a hundred counts, lasts so many others
 
 	noisyUploads = 4   // connections
 	noisyPerKind = 32  // connections of each kind of request
@@ -91,8 +92,8 @@ func (c *collab) requestKinds(ids []string) []workload {
 // fairness measures what the requests of quiet organisations take while another sends requests
 // and uploads at full speed, with shares and without.
 func (b *bench) fairness(ctx context.Context) error {
-	t := b.newTable(fmt.Sprintf("Requests of %d quiet organisations, one each %v, beside one with %d connections that send requests and %d that send files of %d KiB at full speed",
-		quietOrgs, quietEvery, 3*noisyPerKind, noisyUploads, noisySize),
+	t := b.newTable(fmt.Sprintf("Requests of %d quiet organisations, one each %v for %v, beside one with %d connections that send requests and %d that send files of %d KiB at full speed",
+		quietOrgs, quietEvery, quietRuns*b.run, 3*noisyPerKind, noisyUploads, noisySize),
 		"", "p50 ms alone", "beside", "beside, no shares", "p99 ms alone", "beside", "beside, no shares", "p99 beside / alone", "", "noisy requests/s", "no shares")
 	for _, database := range []string{"Postgres", "SQLite"} {
 		if err := b.fairnessOn(ctx, database, t); err != nil {
@@ -131,12 +132,16 @@ func (b *bench) fairnessOn(ctx context.Context, database string, t table) (err e
 	}
 	var alone, beside, without []figures
 	var noisy, noisyWithout []figures
+	type turn struct {
+		on    *fairServer
+		quiet *[]figures
+		noisy *[]figures
+	}
+	// The order turns around with each round, as the database writes what one turn has changed during the next.
+	turns := []turn{{servers[0], &alone, nil}, {servers[0], &beside, &noisy}, {servers[1], &without, &noisyWithout}}
 	for range b.rounds {
-		for _, turn := range []struct {
-			on    *fairServer
-			quiet *[]figures
-			noisy *[]figures
-		}{{servers[0], &alone, nil}, {servers[0], &beside, &noisy}, {servers[1], &without, &noisyWithout}} {
+		slices.Reverse(turns)
+		for _, turn := range turns {
 			quiet, loud, err := b.besides(ctx, turn.on, turn.noisy != nil)
 			if err != nil {
 				return fmt.Errorf("%s: %w", database, err)
@@ -164,8 +169,9 @@ func (b *bench) besides(ctx context.Context, s *fairServer, noisy bool) (quiet, 
 		}
 	}
 	m := newConnectionGroup(len(s.quiet))
+	run := quietRuns * b.run
 	for i, q := range s.quiet {
-		err = errors.Join(err, m.begin(s.address, b.warm+b.run+patience, func(c *connection) ([]time.Duration, error) {
+		err = errors.Join(err, m.begin(s.address, b.warm+run+patience, func(c *connection) ([]time.Duration, error) {
 			return c.pace(q.kinds, quietEvery, time.Duration(i)*quietEvery/quietOrgs, &m.phase, uint64(i))
 		}))
 	}
@@ -175,14 +181,14 @@ func (b *bench) besides(ctx context.Context, s *fairServer, noisy bool) (quiet, 
 			err = l.count()
 		}
 		m.phase.Store(counting)
-		wait(ctx, b.run, m.broken)
+		wait(ctx, run, m.broken)
 	}
 	took, failed := m.end()
-	quiet = summarize(took, b.run)
+	quiet = summarize(took, run)
 	err = errors.Join(err, failed, ctx.Err())
 	if l != nil {
 		answers, failed := l.end()
-		loud.rate = float64(answers) / b.run.Seconds()
+		loud.rate = float64(answers) / run.Seconds()
 		err = errors.Join(err, failed)
 	}
 	return quiet, loud, err
@@ -254,7 +260,7 @@ func (b *bench) startNoisy(s *fairServer) (*noisyLoad, error) {
 	if err != nil {
 		return nil, err
 	}
-	options, err := json.Marshal(noisyOptions{s.address, s.token, s.ids, b.warm + b.run + patience})
+	options, err := json.Marshal(noisyOptions{s.address, s.token, s.ids, b.warm + quietRuns*b.run + patience})
 	if err != nil {
 		return nil, err
 	}
