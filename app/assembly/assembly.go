@@ -62,13 +62,20 @@ func Serve(ctx context.Context, c config.Config, out, log io.Writer) error {
 }
 
 // ServeWithClock is Serve on a machine with the clock.
-func ServeWithClock(ctx context.Context, c config.Config, clock ports.Clock, out, log io.Writer) (err error) {
+func ServeWithClock(ctx context.Context, c config.Config, clock ports.Clock, out, log io.Writer) error {
+	return serveWith(ctx, c, log, func(base publicURL, page signInPage, _ net.Listener) { printAddresses(out, base, page) },
+		fx.Decorate(func(machineClock) machineClock { return machineClock{clock} }))
+}
+
+// serveWith runs the server until ctx ends, with more options of the graph. It writes the log to log, and
+// calls listening once requests are answered.
+func serveWith(ctx context.Context, c config.Config, log io.Writer, listening func(publicURL, signInPage, net.Listener), more ...fx.Option) (err error) {
 	lines := newBufferedLog(log)
 	defer func() { err = errors.Join(err, lines.flush()) }()
 	logger := slog.New(flushingHandler{newLogger(c, lines).Handler(), lines})
-	app := fx.New(server(c, logger), fx.Decorate(func(machineClock) machineClock { return machineClock{clock} }), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
+	app := fx.New(server(c, logger), fx.Options(more...), fx.Invoke(func(lc fx.Lifecycle, base publicURL, page signInPage, l net.Listener) {
 		lc.Append(fx.StartHook(func() {
-			printAddresses(out, base, page)
+			listening(base, page, l)
 			for _, u := range c.Unknown {
 				logger.Warn("unknown variable", "name", u.Name, "nearest", u.Nearest)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"strings"
@@ -28,6 +29,9 @@ const usage = `collabd is the Collab server. It is configured by environment var
 
 Usage:
   collabd [serve]        run the server
+  collabd demo           run the server on an organisation with a month of work, in the
+                         directory demo of the data directory, with the development
+                         providers alone; the first call makes it
   collabd migrate        bring the database's schema up to date; with --partition also
                          partition the largest tables on Postgres, while servers run
   collabd doctor         check the configuration for real: 0 when nothing is wrong, 1 otherwise
@@ -79,6 +83,11 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case len(args) <= 1 && command == "serve":
 		return configured(environ, stderr, func(c config.Config) error {
 			return assembly.Serve(ctx, c, stdout, stderr)
+		})
+	case len(args) == 1 && command == "demo":
+		return configured(environ, stderr, func(c config.Config) error {
+			// A constant seed, so that every demo is the same.
+			return assembly.Demo(ctx, c, rand.New(rand.NewPCG(2026, 30)).IntN, stdout, stderr)
 		})
 	case command == "migrate" && (len(args) == 1 || len(args) == 2 && args[1] == "--partition"):
 		return configured(environ, stderr, func(c config.Config) error {

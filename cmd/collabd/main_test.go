@@ -35,7 +35,7 @@ func TestHelpHasEveryCommand(t *testing.T) {
 	if code := run(t.Context(), []string{"help"}, nil, &out, &log); code != 0 || log.Len() > 0 {
 		t.Fatalf("ended with %d and said %q", code, log.String())
 	}
-	for _, name := range []string{"serve", "migrate", "doctor", "gc", "backup", "restore", "move", "export", "import", "keys", "version", "COLLAB_DATABASE_URL"} {
+	for _, name := range []string{"serve", "demo", "migrate", "doctor", "gc", "backup", "restore", "move", "export", "import", "keys", "version", "COLLAB_DATABASE_URL"} {
 		if !strings.Contains(out.String(), name) {
 			t.Errorf("it does not know %s", name)
 		}

@@ -173,6 +173,16 @@ func root(e ast.Expr) *ast.Ident {
 	}
 }
 
+// isEmbedFS reports whether a type is embed.FS, given the names of a file's imports.
+func isEmbedFS(names map[string]string, typ ast.Expr) bool {
+	s, ok := typ.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && names[x.Name] == "embed" && s.Sel.Name == "FS"
+}
+
 // changes reports whether a package variable is of a kind that only makes sense
 // when it changes.
 func changes(f *file, v *ast.ValueSpec) bool {
@@ -199,10 +209,11 @@ func changes(f *file, v *ast.ValueSpec) bool {
 		if star, ok := typ.(*ast.StarExpr); ok {
 			typ = star.X
 		}
-		// A string without a value can be set by the linker, and stays what it is
-		// when nothing assigns it.
+		// A string without a value can be set by the linker, and an embed.FS by the
+		// compiler. Both stay what they are when nothing assigns them.
 		name, isName := typ.(*ast.Ident)
-		return mutable(typ) || len(v.Values) == 0 && !(isName && name.Name == "string")
+		set := isName && name.Name == "string" || isEmbedFS(names, typ)
+		return mutable(typ) || len(v.Values) == 0 && !set
 	}
 	for _, value := range v.Values {
 		if u, ok := value.(*ast.UnaryExpr); ok {

@@ -241,15 +241,25 @@ func Process() (*exec.Cmd, error) {
 	return c, nil
 }
 
+// Program returns processes of the program itself with the arguments, for StartProgram.
+func Program(args ...string) func() (*exec.Cmd, error) {
+	return func() (*exec.Cmd, error) {
+		path, err := binary()
+		if err != nil {
+			return nil, err
+		}
+		return exec.Command(path, args...), nil
+	}
+}
+
 // Command returns a command of the program with the server's settings, and some
 // more, to be run in the directory of its data directory. The server may be running.
 func (s *Server) Command(t testing.TB, args []string, more ...string) *exec.Cmd {
 	t.Helper()
-	path, err := binary()
+	c, err := Program(args...)()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(path, args...)
 	c.Dir, c.Env = filepath.Dir(s.Dir), append(slices.Clone(s.settings), more...)
 	return c
 }

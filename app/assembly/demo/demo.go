@@ -1,0 +1,415 @@
+// Package demo fills an organisation with a month of believable work, through the interface of
+// a server whose clock it moves: members, tasks with histories, files with versions, chats and
+// a rollout that is under way.
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"sort"
+	"strings"
+	"time"
+
+	"collab/adapters/apiclient"
+)
+
+// days is the length of the month, today included.
+const days = 30
+
+// Options are what Fill needs.
+type Options struct {
+	URL string // of a server with the development providers and no rate limits, which trusts X-Forwarded-For
+
+	Now      time.Time           // the end of the month
+	SetClock func(time.Time)     // moves the server's clock
+	Random   func(n int) int     // a number in [0, n)
+	Progress func(day, last int) // is called when a day is complete
+}
+
+// Fill makes the organisation. The server's clock, which SetClock moves on from request to
+// request, ends at Now; no time is later than that. The same Random and Now make the same
+// content, but for ids.
+func Fill(ctx context.Context, o Options) error {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	defer transport.CloseIdleConnections()
+	f := plan(o)
+	f.http = transport
+	var err error
+	if f.anyone, err = f.connect(""); err != nil {
+		return err
+	}
+	return f.run(ctx)
+}
+
+// plan returns what happens in the month, in the order of times.
+func plan(o Options) *filling {
+	today := o.Now.UTC().Truncate(24 * time.Hour)
+	f := &filling{Options: o, first: today.AddDate(0, 0, 1-days), today: today, members: make([]signedIn, len(people))}
+	f.found()
+	for i := range people[1:] {
+		f.join(i + 1)
+	}
+	f.planTasks()
+	f.planFiles()
+	f.planMemories()
+	f.planChats()
+	f.planReleases()
+	f.at(days-1, 17*time.Hour, "inviting", func(ctx context.Context) error {
+		_, err := f.members[priya].Invite(ctx, apiclient.Invite{Email: invited, Role: member})
+		return err
+	})
+	sort.SliceStable(f.acts, func(i, j int) bool { return f.acts[i].at.Before(f.acts[j].at) })
+	return f
+}
+
+// PrintPeople writes who can sign in to the organisation.
+func PrintPeople(out io.Writer) {
+	fmt.Fprintf(out, "Open the console and sign in to %s as one of these; nobody has a password:\n", Organisation)
+	for _, p := range people {
+		fmt.Fprintf(out, "  %-24s %-15s %s\n", p.email, p.name, p.role)
+	}
+}
+
+// signedIn is a person with a service token.
+type signedIn struct {
+	*apiclient.Client
+	id string
+}
+
+// filling is an organisation that is being filled.
+type filling struct {
+	Options
+	http    http.RoundTripper
+	first   time.Time // the first day's midnight in UTC
+	today   time.Time // the last day's
+	acts    []act
+	anyone  *apiclient.Client
+	members []signedIn // as people
+	teams   []string   // ids, as teams
+	places  []string   // ids, as workspaces
+}
+
+// act is something that somebody does at a time.
+type act struct {
+	at   time.Time
+	day  int
+	what string // for errors
+	do   func(context.Context) error
+}
+
+// at plans something for a time of a day. Times of today are earlier in proportion, so that
+// none is after Now.
+func (f *filling) at(day int, after time.Duration, what string, do func(context.Context) error) {
+	if day >= days {
+		return // it has not happened yet
+	}
+	if day == days-1 {
+		after = time.Duration(float64(after) / float64(24*time.Hour) * float64(f.Now.Sub(f.today)))
+	}
+	f.acts = append(f.acts, act{f.first.AddDate(0, 0, day).Add(after), day, what, do})
+}
+
+// run does what is planned.
+func (f *filling) run(ctx context.Context) error {
+	for i, a := range f.acts {
+		if i > 0 && a.day > f.acts[i-1].day {
+			f.Progress(f.acts[i-1].day+1, days)
+		}
+		f.SetClock(a.at)
+		if err := a.do(ctx); err != nil {
+			return fmt.Errorf("%s on day %d: %w", a.what, a.day+1, err)
+		}
+	}
+	f.SetClock(f.Now)
+	f.Progress(days, days)
+	return nil
+}
+
+// working returns a random time of a working day.
+func (f *filling) working() time.Duration {
+	return 8*time.Hour + time.Duration(f.Random(9*60*60))*time.Second
+}
+
+// weekend reports whether a day is a Saturday or a Sunday.
+func (f *filling) weekend(day int) bool {
+	d := f.first.AddDate(0, 0, day).Weekday()
+	return d == time.Saturday || d == time.Sunday
+}
+
+// workday returns the day, or the next one that is no weekend.
+func (f *filling) workday(day int) int {
+	for f.weekend(day) {
+		day++
+	}
+	return day
+}
+
+// one returns an element at random.
+func one[T any](f *filling, of []T) T { return of[f.Random(len(of))] }
+
+// found makes the organisation, its teams and workspaces, and buys a plan.
+func (f *filling) found() {
+	f.at(0, 9*time.Hour, "founding", func(ctx context.Context) error {
+		if err := f.signIn(ctx, ada); err != nil {
+			return err
+		}
+		_, err := f.members[ada].StartTrial(ctx)
+		return err
+	})
+	f.at(0, 10*time.Hour, "making teams", func(ctx context.Context) error {
+		for _, t := range teams {
+			made, err := f.members[ada].CreateTeam(ctx, apiclient.TeamDraft{Name: t.name, Description: &t.description})
+			if err != nil {
+				return err
+			}
+			f.teams = append(f.teams, made.ID)
+		}
+		for _, w := range workspaces {
+			made, err := f.members[ada].CreateWorkspace(ctx, apiclient.WorkspaceDraft{Name: w.name, TeamID: f.teams[w.team], Description: &w.description})
+			if err != nil {
+				return err
+			}
+			f.places = append(f.places, made.ID)
+		}
+		return nil
+	})
+	f.at(1, 9*time.Hour, "paying", func(ctx context.Context) error {
+		page, err := f.members[ada].StartCheckout(ctx, apiclient.CheckoutDraft{Plan: "PREMIUM"})
+		if err != nil {
+			return err
+		}
+		_, _, err = f.submit(ctx, page.URL, url.Values{"action": {"pay"}})
+		return err
+	})
+	f.at(4, 11*time.Hour, "connecting a tool server", func(ctx context.Context) error {
+		name := "Clock"
+		_, err := f.members[priya].CreateConnector(ctx, apiclient.ConnectorDraft{ProviderID: "time", Name: &name})
+		return err
+	})
+}
+
+// join invites a person, who accepts within the hour and is put into their teams.
+func (f *filling) join(i int) {
+	p := people[i]
+	address := ""
+	f.at(p.day, 10*time.Hour+time.Duration(i)*time.Minute, "inviting", func(ctx context.Context) error {
+		made, err := f.members[ada].Invite(ctx, apiclient.Invite{Email: p.email, Role: p.role})
+		address = made.InviteURL
+		return err
+	})
+	f.at(p.day, 11*time.Hour+time.Duration(i)*time.Minute, "accepting an invitation", func(ctx context.Context) error {
+		if err := f.accept(ctx, address, p.name); err != nil {
+			return err
+		}
+		if err := f.signIn(ctx, i); err != nil {
+			return err
+		}
+		for _, t := range p.teams {
+			if _, err := f.members[ada].AddTeamMember(ctx, f.teams[t], apiclient.TeamMemberDraft{UserID: f.members[i].id}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// accept opens the page of an invitation and sends its form.
+func (f *filling) accept(ctx context.Context, address, name string) error {
+	page, cookies, err := f.submit(ctx, address, nil)
+	if err != nil {
+		return err
+	}
+	_, after, _ := strings.Cut(page, `name="csrf" value="`)
+	token, _, ok := strings.Cut(after, `"`)
+	if !ok {
+		return errors.New("the page of the invitation has no form")
+	}
+	_, _, err = f.submit(ctx, address, url.Values{"csrf": {token}, "name": {name}, "action": {"accept"}}, cookies...)
+	return err
+}
+
+// signIn signs a person in with the development provider, into the organisation, which the first
+// one makes by that, and completes their onboarding.
+func (f *filling) signIn(ctx context.Context, i int) error {
+	answer, _, err := f.submit(ctx, f.URL+"/dev/identity/token", url.Values{"email": {people[i].email}, "name": {people[i].name}, "org": {Organisation}})
+	if err != nil {
+		return err
+	}
+	var identity struct{ IdentityToken string }
+	if err := json.Unmarshal([]byte(answer), &identity); err != nil {
+		return err
+	}
+	session, err := f.anyone.ExchangeToken(ctx, apiclient.Exchange{IdentityToken: identity.IdentityToken})
+	if err != nil {
+		return err
+	}
+	c, err := f.connect(session.Token)
+	if err != nil {
+		return err
+	}
+	f.members[i] = signedIn{c, session.User.ID}
+	return f.send(ctx, c, http.MethodPost, "/api/v1/auth/onboarding-complete", nil, nil)
+}
+
+// connect returns a client with a service token, or without one.
+func (f *filling) connect(token string) (*apiclient.Client, error) {
+	return apiclient.New(apiclient.Config{Server: f.URL, Token: token, UserAgent: "collabd demo", Transport: f.http})
+}
+
+// send makes a request that apiclient has no method for.
+func (f *filling) send(ctx context.Context, c *apiclient.Client, method, path string, header http.Header, body any) error {
+	answer, err := c.Do(ctx, method, path, header, body)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, answer.Body)
+	return errors.Join(err, answer.Body.Close())
+}
+
+// maxPage is the most bytes that are read of a page.
+const maxPage = 1 << 20
+
+// submit sends a form to a page of the development providers, or opens the page if fields is nil.
+// A redirect counts as its answer.
+func (f *filling) submit(ctx context.Context, address string, fields url.Values, cookies ...*http.Cookie) (page string, set []*http.Cookie, err error) {
+	method := http.MethodGet
+	if fields != nil {
+		method = http.MethodPost
+	}
+	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(fields.Encode()))
+	if err != nil {
+		return "", nil, err
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for _, c := range cookies {
+		r.AddCookie(c)
+	}
+	answer, err := f.http.RoundTrip(r)
+	if err != nil {
+		return "", nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxPage))
+	if err := errors.Join(err, answer.Body.Close()); err != nil {
+		return "", nil, err
+	}
+	if answer.StatusCode >= http.StatusBadRequest {
+		return "", nil, fmt.Errorf("%s answered %s", r.URL.Path, answer.Status)
+	}
+	return string(text), answer.Cookies(), nil
+}
+
+// planFiles plans the files, each of whose versions has more of the content than the one before.
+func (f *filling) planFiles() {
+	for _, d := range documents {
+		content, err := fs.ReadFile(texts, path.Join("files", d.source))
+		if err != nil {
+			panic(err) // the list names a file that is not there
+		}
+		lines := bytes.SplitAfter(content, []byte("\n"))
+		id := ""
+		day := f.workday(d.day)
+		for v := range d.versions {
+			part := content
+			if d.versions > 1 {
+				part = bytes.Join(lines[:len(lines)*(v+1)/d.versions], nil)
+			}
+			f.at(day, f.working(), "writing "+d.path, func(ctx context.Context) error {
+				body := apiclient.Content{Reader: bytes.NewReader(part), Size: int64(len(part))}
+				if id != "" {
+					_, err := f.members[d.author].ReplaceFile(ctx, id, apiclient.ReplaceFileParams{}, body)
+					return err
+				}
+				p := apiclient.UploadFileParams{Path: d.path, Kind: d.kind, Scope: d.scope}
+				if d.place != everywhere {
+					p.WorkspaceID = f.places[d.place]
+				}
+				made, err := f.members[d.author].UploadFile(ctx, p, body)
+				id = made.ID
+				return err
+			})
+			day = f.workday(day + 2 + f.Random(9))
+		}
+	}
+	id := ""
+	f.at(f.workday(5), f.working(), "writing a draft", func(ctx context.Context) error {
+		text := "Plan of the spring campaign, first draft\n"
+		made, err := f.members[priya].UploadFile(ctx, apiclient.UploadFileParams{Path: "draft.txt"}, apiclient.Content{Reader: strings.NewReader(text), Size: int64(len(text))})
+		id = made.ID
+		return err
+	})
+	f.at(f.workday(12), f.working(), "moving a draft", func(ctx context.Context) error {
+		_, err := f.members[priya].MoveFile(ctx, id, apiclient.MoveFileParams{}, apiclient.FileMove{Path: "campaign/spring.txt"})
+		return err
+	})
+	f.at(f.workday(20), f.working(), "deleting a draft", func(ctx context.Context) error {
+		_, err := f.members[priya].DeleteFile(ctx, id, apiclient.DeleteFileParams{})
+		return err
+	})
+}
+
+// planMemories plans the memories of the organisation, a workspace and a person.
+func (f *filling) planMemories() {
+	for i, text := range orgMemory {
+		f.at(f.workday(2+13*i), f.working(), "writing a memory", func(ctx context.Context) error {
+			_, err := f.members[ada].PutMemory(ctx, "org", apiclient.PutMemoryParams{}, apiclient.MemoryDraft{Content: text})
+			return err
+		})
+	}
+	for i, text := range stationMemory {
+		f.at(f.workday(4+12*i), f.working(), "writing a memory", func(ctx context.Context) error {
+			_, err := f.members[sofia].PutWorkspaceMemory(ctx, f.places[station], "decisions.md", apiclient.PutWorkspaceMemoryParams{}, apiclient.MemoryDraft{Content: text})
+			return err
+		})
+	}
+	for _, text := range adaMemory {
+		f.at(f.workday(3), f.working(), "writing a memory", func(ctx context.Context) error {
+			_, err := f.members[ada].PutMemory(ctx, "user", apiclient.PutMemoryParams{}, apiclient.MemoryDraft{Content: text})
+			return err
+		})
+	}
+}
+
+// planChats plans a few chats a day of everybody who may, most of them on working days. Their
+// history is what the person wrote into files.
+func (f *filling) planChats() {
+	for day := 1; day < days; day++ {
+		for i, p := range people {
+			most := 4
+			if f.weekend(day) {
+				most = 1
+			}
+			for range f.Random(most + 1) {
+				if p.role == viewer || day <= p.day {
+					continue
+				}
+				ask := apiclient.ChatRequest{Message: one(f, prompts), SystemPrompt: new(string), MaxTokens: new(int64)}
+				*ask.SystemPrompt, *ask.MaxTokens = system, int64(60+f.Random(200))
+				for range 2 + f.Random(14) {
+					text, err := fs.ReadFile(texts, path.Join("files", one(f, documents[7:]).source)) // no picture
+					if err != nil {
+						panic(err) // likewise
+					}
+					ask.History = append(ask.History,
+						apiclient.HistoryMessage{Role: "user", Content: "Read this:\n\n" + string(text)},
+						apiclient.HistoryMessage{Role: "assistant", Content: "I have read it. What do you want to know?"})
+				}
+				f.at(day, f.working(), "chatting", func(ctx context.Context) error {
+					answer, err := f.members[i].Chat(ctx, ask)
+					if err != nil {
+						return err
+					}
+					_, err = io.Copy(io.Discard, answer.Body)
+					return errors.Join(err, answer.Body.Close())
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"collab/adapters/apiclient"
+)
+
+// planTasks plans a task for each action and subject of each workspace, on random days. Most are
+// begun and done within days; some wait, are postponed, get another priority or are cancelled.
+func (f *filling) planTasks() {
+	for place, w := range workspaces {
+		for _, a := range w.actions {
+			for _, subject := range w.subjects {
+				// A third is there from the beginning.
+				day := 3
+				if f.Random(3) > 0 {
+					day += f.Random(days - 3)
+				}
+				if f.weekend(day) {
+					day -= 2
+				}
+				f.planTask(place, day, a, subject)
+			}
+		}
+	}
+}
+
+// planTask plans one task and its history from a day on.
+func (f *filling) planTask(place, day int, a action, subject string) {
+	var team []int // who can do it on that day
+	for i, p := range people {
+		if i == ada || p.role != viewer && p.day < day && slices.Contains(p.teams, workspaces[place].team) {
+			team = append(team, i)
+		}
+	}
+	creator, assignee := one(f, team), -1 // nobody
+	if f.Random(6) > 0 {
+		assignee = one(f, team)
+	}
+	priority := one(f, []string{"LOW", "MEDIUM", "MEDIUM", "MEDIUM", "HIGH", "HIGH", "URGENT"})
+	draft := apiclient.TaskDraft{Title: fmt.Sprintf(a.title, subject), Priority: &priority, Tags: []string{a.tag}}
+	if a.description != "" {
+		draft.Description = &a.description
+	}
+	if f.Random(4) == 0 {
+		draft.Tags = append(draft.Tags, "quarter")
+	}
+	due := f.workday(day + 4 + f.Random(16))
+	if f.Random(4) > 0 {
+		date := f.date(due)
+		draft.DueDate = &date
+	}
+	id := ""
+	f.at(day, f.working(), "making a task", func(ctx context.Context) error {
+		draft.WorkspaceID = &f.places[place]
+		if assignee >= 0 {
+			draft.AssigneeID = &f.members[assignee].id
+		}
+		made, err := f.members[creator].CreateTask(ctx, draft)
+		id = made.ID
+		return err
+	})
+	change := func(day int, p apiclient.TaskPatch) {
+		f.at(day, f.working(), "changing a task", func(ctx context.Context) error {
+			_, err := f.members[max(assignee, ada)].UpdateTask(ctx, id, p)
+			return err
+		})
+	}
+	status := func(s string) apiclient.TaskPatch { return apiclient.TaskPatch{Status: &s} }
+	begins := f.workday(day + 1 + f.Random(6))
+	if f.Random(8) == 0 {
+		next, reason := one(f, []string{"LOW", "URGENT"}), one(f, reasons)
+		f.at(begins, 7*time.Hour, "giving a task another priority", func(ctx context.Context) error {
+			return f.send(ctx, f.members[creator].Client, http.MethodPost, "/api/v1/tasks/reprioritize", nil, map[string]any{
+				"changes": []map[string]any{{"taskId": id, "priority": next, "reason": reason}},
+			})
+		})
+	}
+	switch fate := f.Random(20); {
+	case fate < 3: // it waits
+	case fate == 3:
+		change(begins, status("CANCELLED"))
+	default:
+		change(begins, status("IN_PROGRESS"))
+		ends := f.workday(begins + 1 + f.Random(8))
+		if fate == 4 && draft.DueDate != nil {
+			change(ends, apiclient.TaskPatch{DueDate: apiclient.Set(f.date(f.workday(due + 7)))})
+		} else if fate > 5 {
+			change(ends, status("DONE"))
+		}
+	}
+}
+
+// date returns the date of a day.
+func (f *filling) date(day int) string { return f.first.AddDate(0, 0, day).Format(time.DateOnly) }
