@@ -63,12 +63,17 @@ func Parse(args []string) (o Options, err error) {
 // stays closed to servers.
 var ErrDiffers = errors.New("the target differs from the source: call collabd move --abandon with the same target, and move again")
 
-// memoryLimit is the size of the heap, in bytes, from which on garbage is collected more often.
-const memoryLimit = 64 << 20
+// Few records are held at a time, so that half the usual growth of the heap costs hardly any processor
+// time. memoryLimit is the size of the heap, in bytes, from which on garbage is collected more often.
+const (
+	gcPercent   = 50
+	memoryLimit = 64 << 20
+)
 
 // Run moves what the options name. It reports progress on log and the result on out. If it is
 // interrupted, another call with the same options continues.
 func Run(ctx context.Context, c config.Config, o Options, out, log io.Writer) (err error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(memoryLimit))
 	m := &mover{out: out, progress: newProgress(c, o.Quiet, log), copied: o.copied}
 	defer func() { err = errors.Join(err, m.close()) }()
