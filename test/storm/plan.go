@@ -27,7 +27,7 @@ var mix = []struct {
 	{"file made", 6}, {"file read", 8}, {"file replaced", 14}, {"file deleted", 3}, {"file moved", 4}, {"file sent to the store", 3}, {"files listed", 1},
 	{"files changed at once", 5}, {"file sent in parts", 4}, {"version restored", 5},
 	{"team made", 2}, {"team deleted", 1}, {"team renamed", 4}, {"team read", 4}, {"team joined", 2}, {"team left", 2}, {"team's members read", 3},
-	{"workspace made", 2}, {"workspace deleted", 1}, {"workspace renamed", 4}, {"workspace moved", 3}, {"workspace read", 5},
+	{"workspace made", 2}, {"workspace deleted", 1}, {"workspace renamed", 4}, {"workspace moved", 1}, {"workspace read", 5},
 	{"workspaces reordered", 4}, {"workspaces listed", 4},
 	{"export requested", 1}, {"export read", 3},
 	{"memory written", 8}, {"memory read", 3},
