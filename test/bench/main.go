@@ -69,6 +69,7 @@ var parts = []struct {
 	{"updates", (*bench).updates},
 	{"http2", (*bench).http2},
 	{"mirror", (*bench).mirror},
+	{"console", (*bench).console},
 	{"endurance", (*bench).endurance},
 }
 
