@@ -33,6 +33,11 @@ export function onExpired(fn: () => void): void {
 	expired = fn
 }
 
+// expire says that a request found that the session has ended.
+export function expire(): void {
+	expired()
+}
+
 // call calls an operation by the session of this browser. It throws a Failure.
 export async function call<Name extends Operation>(operation: Name, ...given: Optional<Arguments<Name>>): Promise<Answer<Name>> {
 	return (await page(operation, ...given)).value
@@ -91,7 +96,8 @@ export async function switchTo(orgId: string): Promise<void> {
 	await send("/console/switch", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ orgId }) })
 }
 
-async function send(address: string, init: RequestInit): Promise<Response> {
+// send sends a request to an address of this server. It throws a Failure for errors.
+export async function send(address: string, init: RequestInit): Promise<Response> {
 	let response: Response
 	try {
 		response = await fetch(address, init)
@@ -99,7 +105,7 @@ async function send(address: string, init: RequestInit): Promise<Response> {
 		throw new Failure("The server cannot be reached", 0, "", 5)
 	}
 	if (response.ok) return response
-	if (response.status === 401) expired()
+	if (response.status === 401) expire()
 	const problem = (await response.json().catch(() => ({}))) as { message?: string }
 	throw new Failure(problem.message ?? response.statusText, response.status, response.headers.get("X-Request-Id") ?? "", Number(response.headers.get("Retry-After") ?? 0))
 }

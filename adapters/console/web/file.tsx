@@ -1,0 +1,107 @@
+// One file: what it is, its content, and its versions with their differences.
+import type { JSX } from "preact"
+import { useEffect, useRef, useState } from "preact/hooks"
+import { Difference } from "./diff"
+import { call, failureOf, type Failure } from "./interface"
+import { Problem, Show, useLoaded } from "./loading"
+import type { Acts } from "./pages/files"
+import { addressOf, kindOf, Preview, textOf, type Content } from "./preview"
+import { addressWith, useQuery } from "./router"
+import { count, exact, relative, size } from "./text"
+import type { StoredObject, StoredVersion } from "./types"
+import { offerUndo } from "./undo"
+
+type FileOf = { record: StoredObject; names: Map<string, string>; writes: boolean; acts: Acts; version: number | undefined }
+
+// FileView shows a file, or one of its versions.
+export function FileView({ record, names, writes, acts, version }: FileOf): JSX.Element {
+	const heading = useRef<HTMLHeadingElement>(null)
+	useEffect(() => heading.current?.focus(), [])
+	const versions = useLoaded(() => call("GET /api/v1/sync/files/{id}/versions", { path: { id: record.id } }), [record.id, record.version])
+	const name = record.path.slice(record.path.lastIndexOf("/") + 1)
+	const memory = memoryOf(record)
+	const of = (v: number): StoredVersion | undefined => versions.value?.find((one) => one.version === v)
+	const earlier = version !== undefined && version !== record.version ? of(version) : undefined
+	const contentOf = (o: StoredObject | StoredVersion, v?: number): Content => ({ address: addressOf(o.id, v), path: o.path, mimeType: o.mimeType, size: o.size, checksum: o.checksum })
+	return (
+		<article class="file">
+			<h2 ref={heading} tabIndex={-1}>{name}</h2>
+			<p class="soft">{size(record.size)} · {record.mimeType} · version {count(record.version)} · changed <time dateTime={record.updatedAt} title={exact(record.updatedAt)}>{relative(record.updatedAt)}</time> by {names.get(record.updatedBy) ?? "a former member"}</p>
+			<div class="bar">
+				<a class="button" href={addressOf(record.id, version)} download={name}>Download</a>
+				{writes && memory && <a class="button" href={`/console/memories?memory=${encodeURIComponent(memory)}`}>Edit</a>}
+				{writes && <button type="button" onClick={() => acts.rename(record)}>Rename</button>}
+				{writes && <button type="button" onClick={() => acts.remove(record)}>Delete</button>}
+			</div>
+			{version === undefined || version === record.version
+				? <Preview of={contentOf(record)} />
+				: <Show of={versions} what="the version">
+					{() => earlier
+						? <Earlier key={version} record={record} earlier={earlier} now={contentOf(record)} then={contentOf(earlier, version)} writes={writes} stored={acts.stored} />
+						: <p class="empty">The version {version} is not kept any more. <a href={addressWith({ version: undefined })}>The present one</a></p>}
+				</Show>}
+			<h3>Versions</h3>
+			<Show of={versions} what="the versions">
+				{(list) => (
+					<ul class="rows versions">
+						{list.map((v) => (
+							<li key={v.version}>
+								<div>
+									<a href={addressWith({ version: v.version === record.version ? undefined : String(v.version) })} aria-current={v.version === (version ?? record.version) ? "true" : undefined}>Version {v.version}</a>
+									<p class="soft"><time dateTime={v.updatedAt} title={exact(v.updatedAt)}>{relative(v.updatedAt)}</time> by {names.get(v.updatedBy) ?? "a former member"} · {size(v.size)}{v.path !== record.path && <> · {v.path}</>}{v.expiresAt && <> · kept until {exact(v.expiresAt)}</>}</p>
+								</div>
+								{v.version === record.version && <span class="badge">Present</span>}
+							</li>
+						))}
+					</ul>
+				)}
+			</Show>
+		</article>
+	)
+}
+
+// memoryOf returns the name of a memory on its page, undefined for other files.
+function memoryOf(o: StoredObject): string | undefined {
+	if (o.kind === "HUB_MEMORY" && o.scope === "SHARED" && o.path === "org-memory.md") return "org"
+	if (o.kind === "HUB_MEMORY" && o.scope === "PERSONAL" && o.path === "user-memory.md") return "user"
+	return o.kind === "WORKSPACE_MEMORY" && o.scope === "SHARED" && !o.path.includes("/") ? `${o.workspaceId}/${o.path}` : undefined
+}
+
+// Earlier shows an earlier version, as what has changed since or by itself, and restores it.
+function Earlier({ record, earlier, now, then, writes, stored }: { record: StoredObject; earlier: StoredVersion; now: Content; then: Content; writes: boolean; stored: (o: StoredObject) => void }): JSX.Element {
+	const written = ["text", "markdown"].includes(kindOf(now)) && ["text", "markdown"].includes(kindOf(then))
+	const [, change] = useQuery()
+	const [compared, compare] = useState(written)
+	const [failure, fail] = useState<Failure>()
+	const texts = useLoaded(async () => (compared ? Promise.all([textOf(then), textOf(now)]) : ["", ""]), [compared, then.checksum, now.checksum])
+	const restore = async (version: number, expectedVersion: number): Promise<StoredObject | undefined> => {
+		fail(undefined)
+		try {
+			const o = await call("POST /api/v1/sync/files/{id}/restore", { path: { id: record.id }, body: { version, expectedVersion } })
+			stored(o)
+			change({ version: undefined }, true)
+			return o
+		} catch (error) {
+			fail(failureOf(error))
+			return undefined
+		}
+	}
+	const act = async (): Promise<void> => {
+		const o = await restore(earlier.version, record.version)
+		if (o) offerUndo({ text: `The content of version ${earlier.version} is the present one now.`, undo: () => void restore(record.version, o.version) })
+	}
+	return (
+		<>
+			<div class="bar">
+				<h3>Version {earlier.version}</h3>
+				{written && <button type="button" class="small" aria-pressed={compared} onClick={() => compare(!compared)}>Changes since</button>}
+				{writes && <button type="button" class="small primary" onClick={() => void act()}>Restore this version</button>}
+				<a href={addressWith({ version: undefined })}>The present one</a>
+			</div>
+			{failure && <Problem failure={failure} what="Restoring the version" retry={() => void act()} giveUp={() => fail(undefined)} />}
+			{compared
+				? <Show of={texts} what="both versions">{([first = "", second = ""]) => <Difference first={first} second={second} label={`Changes from version ${earlier.version} to ${record.version}`} />}</Show>
+				: <Preview of={then} />}
+		</>
+	)
+}

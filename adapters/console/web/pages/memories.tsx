@@ -1,0 +1,204 @@
+// Memories: texts that chats of a person, of the organisation or of a workspace are given, and their
+// editor.
+import type { JSX } from "preact"
+import { useEffect, useRef, useState } from "preact/hooks"
+import { Difference } from "../diff"
+import { retryFeed } from "../feed"
+import { all, call, failureOf, Failure } from "../interface"
+import { announce } from "../live"
+import { Problem, Show, useLoaded } from "../loading"
+import { Markdown } from "../markdown"
+import { namesOf, useRecords, useOpen } from "../records"
+import { addressWith, useQuery } from "../router"
+import { exact, relative } from "../text"
+import type { Me, StoredFile, StoredObject, Workspace } from "../types"
+
+// Memory is where a memory is: name is that in the address, key that of its storage after the
+// organisation's id.
+type Memory = { name: string; title: string; key: string; about: string }
+
+export default function Memories({ me }: { me: Me }): JSX.Element {
+	const known = useLoaded(async () => {
+		const [workspaces, names] = await Promise.all([all("GET /api/v1/workspaces", {}), namesOf()])
+		return { workspaces, names }
+	}, [])
+	const org = me.org
+	if (!org) return <><h1>Memories</h1><p>Memories belong to an organisation, and you belong to none yet.</p></>
+	if (known.value) return <Chosen {...known.value} me={me} org={org.id} />
+	return <><h1>Memories</h1><Show of={known} what="the memories">{() => null}</Show></>
+}
+
+function Chosen({ workspaces, names, me, org }: { workspaces: Workspace[]; names: Map<string, string>; me: Me; org: string }): JSX.Element {
+	const [query, change] = useQuery()
+	const [records, feed] = useRecords(org)
+	const asked = query.get("memory") ?? "user"
+	const [workspace = "", fileName = ""] = asked.includes("/") ? [asked.slice(0, asked.indexOf("/")), asked.slice(asked.indexOf("/") + 1)] : []
+	const fixed: Memory[] = [
+		{ name: "user", title: "Your memory", key: `personal/${me.user.id}/user-memory.md`, about: "Nobody else sees it." },
+		{ name: "org", title: "Memory of the organisation", key: "shared/hub-memory/org-memory.md", about: "Every member sees it." },
+	]
+	const owner = workspaces.find((w) => w.id === workspace)
+	const memory = owner && fileName ? { name: asked, title: fileName, key: `workspaces/${owner.id}/memory/${fileName}`, about: `Everybody who sees the workspace ${owner.name} sees it.` } : fixed.find((m) => m.name === asked)
+	const place = memory && `${memory.key.slice(0, memory.key.lastIndexOf("/"))}/`
+	useOpen(records, place)
+	const stored = memory && [...(records.of(place ?? "")?.files.values() ?? [])].find((o) => o.storageKey.endsWith(`/${memory.key}`))
+	return (
+		<>
+			<header class="bar"><h1 tabIndex={-1}>Memories</h1><span class="badge" data-feed={feed.state}>{feed.state === "live" ? "Live" : feed.state === "down" ? "Not live" : "Connecting"}</span></header>
+			{feed.state === "down" && feed.failure && <Problem failure={feed.failure} what="Following changes" retry={retryFeed}><p>What you write stays. Saving says if somebody else has changed the memory.</p></Problem>}
+			<div class="explorer">
+				<nav class="memories" aria-label="Memories">
+					<ul>{fixed.map((m) => <li key={m.name}><a href={addressWith({ memory: m.name })} aria-current={m.name === asked ? "page" : undefined}>{m.title}</a></li>)}</ul>
+					{workspaces.map((w) => <OfWorkspace key={w.id} workspace={w} asked={asked} open={(name) => change({ memory: `${w.id}/${name}` })} seen={w.id === workspace ? stored : undefined} writes={me.role !== "VIEWER"} />)}
+				</nav>
+				<div class="within">
+					{memory
+						? <Editor key={memory.name} memory={memory} stored={stored} names={names} writes={me.role !== "VIEWER"} person={me.user.id} saved={(o) => records.put(o)} />
+						: <p class="empty">There is no such memory, or you do not see its workspace any more. <a href="/console/memories">Your memory</a></p>}
+				</div>
+			</div>
+		</>
+	)
+}
+
+// OfWorkspace lists the memory files of a workspace, and adds one.
+function OfWorkspace({ workspace, asked, open, seen, writes }: { workspace: Workspace; asked: string; open: (name: string) => void; seen: StoredObject | undefined; writes: boolean }): JSX.Element {
+	const files = useLoaded(() => call("GET /api/v1/sync/memory/workspace/{workspaceId}", { path: { workspaceId: workspace.id } }), [workspace.id, seen?.id])
+	const [name, setName] = useState("")
+	const add = (): void => {
+		const wanted = name.trim()
+		if (wanted === "") return
+		setName("")
+		open(/\.[^.]+$/.test(wanted) ? wanted : `${wanted}.md`)
+	}
+	return (
+		<section aria-label={`Memories of ${workspace.name}`}>
+			<h2>{workspace.name}</h2>
+			<Show of={files} what={`the memories of ${workspace.name}`}>
+				{(list) => list.length === 0
+					? <p class="empty">No memory yet.</p>
+					: <ul>{list.map((o) => <li key={o.id}><a href={addressWith({ memory: `${workspace.id}/${o.path}` })} aria-current={asked === `${workspace.id}/${o.path}` ? "page" : undefined}>{o.path}</a></li>)}</ul>}
+			</Show>
+			{writes && (
+				<form class="bar" onSubmit={(e) => (e.preventDefault(), add())}>
+					<input class="grow" aria-label={`Name of a new memory of ${workspace.name}`} placeholder="notes.md" maxLength={255} value={name} onInput={(e) => setName(e.currentTarget.value)} />
+					<button type="submit" class="small">Add</button>
+				</form>
+			)}
+		</section>
+	)
+}
+
+// get returns a memory, null if nothing is stored.
+function get(name: string): Promise<StoredFile | null> {
+	const [workspaceId = "", fileName = ""] = [name.slice(0, name.indexOf("/")), name.slice(name.indexOf("/") + 1)]
+	return name.includes("/")
+		? call("GET /api/v1/sync/memory/workspace/{workspaceId}/{fileName}", { path: { workspaceId, fileName } })
+		: call("GET /api/v1/sync/memory/{scope}", { path: { scope: name as "user" | "org" } })
+}
+
+function put(name: string, content: string, expectedVersion: number): Promise<StoredObject> {
+	const [workspaceId = "", fileName = ""] = [name.slice(0, name.indexOf("/")), name.slice(name.indexOf("/") + 1)]
+	return name.includes("/")
+		? call("PUT /api/v1/sync/memory/workspace/{workspaceId}/{fileName}", { path: { workspaceId, fileName }, body: { content, expectedVersion } })
+		: call("PUT /api/v1/sync/memory/{scope}", { path: { scope: name as "user" | "org" }, body: { content, expectedVersion } })
+}
+
+// Draft is a text that is not saved, and the version that it was made of.
+type Draft = { text: string; version: number }
+
+type EditorOf = { memory: Memory; stored: StoredObject | undefined; names: Map<string, string>; writes: boolean; person: string; saved: (o: StoredObject) => void }
+
+// Editor edits a memory. What is not saved is kept in the tab's storage until it is: a session that
+// ends, or a page that is left, loses nothing. If somebody else saves meanwhile both texts are shown.
+function Editor({ memory, stored, names, writes, person, saved }: EditorOf): JSX.Element {
+	const slot = `memory ${person} ${memory.key}`
+	const [draft, setDraft] = useState(() => draftIn(slot))
+	const [failure, fail] = useState<Failure>()
+	const [saving, setSaving] = useState(false)
+	const [shown, show] = useState(false)
+	const area = useRef<HTMLTextAreaElement>(null)
+	const loaded = useLoaded(() => get(memory.name), [memory.name, stored?.version])
+	const there = loaded.value === undefined ? undefined : { text: loaded.value?.content ?? "", version: loaded.value?.version ?? 0 }
+	useEffect(() => {
+		draft ? sessionStorage.setItem(slot, JSON.stringify(draft)) : sessionStorage.removeItem(slot)
+	}, [draft])
+	useEffect(() => {
+		if (draft && there && draft.text === there.text) setDraft(undefined)
+	}, [loaded.value])
+	const text = draft?.text ?? there?.text ?? ""
+	const conflict = draft && there && there.version > draft.version ? there : undefined
+	const write = (value: string): void => {
+		if (there) setDraft(value === there.text && !conflict ? undefined : { text: value, version: draft?.version ?? there.version })
+	}
+	const save = async (content: string, version: number): Promise<void> => {
+		setSaving(true)
+		fail(undefined)
+		try {
+			const o = await put(memory.name, content, version)
+			setDraft((was) => was && { ...was, version: o.version }) // it goes when the memory with it is there
+			saved(o)
+			announce("The memory is saved.")
+			loaded.retry()
+		} catch (error) {
+			const failed = failureOf(error)
+			failed.status === 409 ? loaded.retry() : fail(failed)
+		}
+		setSaving(false)
+	}
+	const submit = (version: number): void => {
+		if (conflict) return
+		draft ? void save(text, version) : announce("Nothing has changed.")
+	}
+	const by = stored ? names.get(stored.updatedBy) ?? "A former member" : "Somebody"
+	return (
+		<Show of={there ? { ...loaded, value: there } : { failure: loaded.failure, retry: loaded.retry }} what="the memory">
+			{(now) => (
+				<form class="memory" onSubmit={(e) => (e.preventDefault(), submit(now.version))} onKeyDown={(e) => {
+					if ((e.ctrlKey || e.metaKey) && e.key === "s") {
+						e.preventDefault()
+						submit(now.version)
+					}
+				}}>
+					<h2>{memory.title}</h2>
+					<p class="soft">{memory.about} {stored && now.version > 0 ? <>Version {now.version}, changed <time dateTime={stored.updatedAt} title={exact(stored.updatedAt)}>{relative(stored.updatedAt)}</time> by {by}. <a href={fileAddress(memory, stored)}>Versions</a></> : now.version === 0 && "Nothing is stored yet: what you write is given to chats when it is saved."}</p>
+					{conflict && (
+						<div class="problem conflict" role="alert">
+							<p><strong>{by} has changed this memory since you began.</strong> Yours is kept below, and theirs is beside it. Take over what you want to keep, then save yours, or take theirs.</p>
+							<button type="button" class="small" disabled={saving} onClick={() => void save(text, conflict.version)}>Save mine</button>{" "}
+							<button type="button" class="small" onClick={() => (setDraft(undefined), area.current?.focus())}>Take theirs</button>
+						</div>
+					)}
+					{failure && <Problem failure={failure} what="Saving" retry={() => void save(text, now.version)} giveUp={() => fail(undefined)}><p>What you wrote is kept here.</p></Problem>}
+					<div class={conflict ? "sides" : undefined}>
+						<p>
+							<label for="text">{conflict ? "Yours" : "Text, in Markdown"}</label>
+							<textarea ref={area} id="text" class="text" readOnly={!writes} value={text} onInput={(e) => write(e.currentTarget.value)} />
+						</p>
+						{conflict && <p><label for="theirs">Theirs</label><textarea id="theirs" class="text" readOnly value={conflict.text} /></p>}
+					</div>
+					{conflict && <><h3>From theirs to yours</h3><Difference first={conflict.text} second={text} label="From theirs to yours" /></>}
+					<div class="bar">
+						{writes && !conflict && <button type="submit" class="primary" aria-busy={saving}>Save</button>}
+						<button type="button" aria-pressed={shown} onClick={() => show(!shown)}>Preview</button>
+						{draft && !conflict && <button type="button" onClick={() => setDraft(undefined)}>Discard my changes</button>}
+						{draft && <span class="soft" role="status">Not saved</span>}
+					</div>
+					{shown && (text === "" ? <p class="empty">There is nothing to show.</p> : <Markdown text={text} />)}
+				</form>
+			)}
+		</Show>
+	)
+}
+
+const fileAddress = (memory: Memory, stored: StoredObject): string => "/console/files?" + new URLSearchParams({ place: memory.key.slice(0, memory.key.lastIndexOf("/")), file: stored.id })
+
+// draftIn returns the draft that the tab's storage has.
+function draftIn(slot: string): Draft | undefined {
+	try {
+		const kept = JSON.parse(sessionStorage.getItem(slot) ?? "null") as Partial<Draft> | null
+		return kept && typeof kept.text === "string" && typeof kept.version === "number" ? { text: kept.text, version: kept.version } : undefined
+	} catch {
+		return undefined
+	}
+}

@@ -1,0 +1,139 @@
+// The records of files by their places, kept in step with the server by its feed.
+import { useEffect, useMemo, useReducer } from "preact/hooks"
+import { useFeed, type Feed } from "./feed"
+import { all, cursorOf, Failure, failureOf, page } from "./interface"
+import type { Me, Scope, StorageKind, StoredObject, Team, Workspace } from "./types"
+
+// Place is where files are: key is the beginning of their storage keys after the organisation's id,
+// and fields are what an upload into it says.
+export type Place = { key: string; name: string; fields: { kind: StorageKind; scope: Scope; workspaceId?: string; teamId?: string } }
+
+// placesOf returns the places that a person sees.
+export function placesOf(me: Me, workspaces: Workspace[], teams: Team[]): Place[] {
+	return [
+		{ key: `personal/${me.user.id}/`, name: "Your own files", fields: { kind: "ARTIFACT", scope: "PERSONAL" } },
+		{ key: "shared/artifacts/", name: "Shared files", fields: { kind: "ARTIFACT", scope: "SHARED" } },
+		...workspaces.map((w): Place => ({ key: `workspaces/${w.id}/artifacts/`, name: w.name, fields: { kind: "ARTIFACT", scope: "SHARED", workspaceId: w.id } })),
+		{ key: "shared/templates/", name: "Templates", fields: { kind: "TEMPLATE", scope: "SHARED" } },
+		{ key: "shared/brand/", name: "Brand", fields: { kind: "BRAND_ASSET", scope: "SHARED" } },
+		{ key: "shared/hub-memory/", name: "Memory of the organisation", fields: { kind: "HUB_MEMORY", scope: "SHARED" } },
+		...workspaces.map((w): Place => ({ key: `workspaces/${w.id}/memory/`, name: `Memory of ${w.name}`, fields: { kind: "WORKSPACE_MEMORY", scope: "SHARED", workspaceId: w.id } })),
+		...teams.map((t): Place => ({ key: `teams/${t.id}/memory/`, name: `Memory of the team ${t.name}`, fields: { kind: "TEAM_MEMORY", scope: "SHARED", teamId: t.id } })),
+	]
+}
+
+// placeKeyOf returns the key of a record's place.
+export const placeKeyOf = (o: StoredObject): string => o.storageKey.slice(o.storageKey.indexOf("/") + 1, o.storageKey.length - o.path.length)
+
+const most = 20 // pages of 1,000 records of a place
+
+// Shelf is what is known of a place: complete is unset if it has more files than are listed.
+export type Shelf = { files: Map<string, StoredObject>; complete: boolean; failure?: Failure }
+
+// Records are the records of the places that were opened.
+export class Records {
+	private shelves = new Map<string, Shelf>()
+	private loading = new Set<string>()
+	private cursor: Promise<string> | undefined
+	private reading = false
+	private again = false // whether the manifest changed while it was read
+
+	constructor(private org: string, private changed: () => void) {}
+
+	// of returns what is known of a place, undefined if that is nothing yet.
+	of(place: string): Shelf | undefined {
+		return this.shelves.get(place)
+	}
+
+	// open loads the records of a place that are not known.
+	open(place: string): void {
+		if (!this.loading.has(place) && !this.shelves.has(place)) void this.load(place)
+	}
+
+	// load loads the records of a place.
+	async load(place: string): Promise<void> {
+		this.loading.add(place)
+		try {
+			this.cursor ??= position()
+			await this.cursor // changes after it are read again
+			const files = new Map<string, StoredObject>()
+			let cursor: string | undefined
+			for (let i = 0; i < most; i++) {
+				const one = await page("GET /api/v1/sync/files", { query: { prefix: `${this.org}/${place}`, limit: 1000, cursor } })
+				for (const o of one.value) files.set(o.id, o)
+				cursor = cursorOf(one.headers)
+				if (cursor === undefined) break
+				this.shelves.set(place, { files, complete: false })
+				this.changed()
+			}
+			this.shelves.set(place, { files, complete: cursor === undefined })
+			void this.update()
+		} catch (error) {
+			this.cursor = this.shelves.size > 0 ? this.cursor : undefined
+			this.shelves.set(place, { files: this.shelves.get(place)?.files ?? new Map(), complete: false, failure: failureOf(error) })
+		}
+		this.loading.delete(place)
+		this.changed()
+	}
+
+	// put stores a record, as it is after a change of this page.
+	put(o: StoredObject): void {
+		const place = placeKeyOf(o)
+		for (const [key, shelf] of this.shelves) {
+			const known = shelf.files.get(o.id)
+			if (known && known.version > o.version) return
+			if (o.deleted || key !== place) shelf.files.delete(o.id)
+			else shelf.files.set(o.id, o)
+		}
+		this.changed()
+	}
+
+	// update reads what has changed since it was called last.
+	async update(): Promise<void> {
+		if (this.reading || !this.cursor) {
+			this.again = true
+			return
+		}
+		this.reading = true
+		this.again = false
+		try {
+			const since = await this.cursor
+			const { value, headers } = await page("GET /api/v1/sync/manifest", { query: { since } })
+			for (const o of value) this.put(o)
+			this.cursor = Promise.resolve(headers.get("X-Sync-Cursor") ?? since)
+		} catch (error) {
+			if (error instanceof Failure && error.status === 410) {
+				this.cursor = undefined
+				for (const place of this.shelves.keys()) void this.load(place)
+			} // after others the feed, or the next change, has it read again
+		}
+		this.reading = false
+		if (this.again) void this.update()
+	}
+}
+
+// position returns the cursor of the manifest as it is now.
+async function position(): Promise<string> {
+	const { headers } = await page("GET /api/v1/sync/manifest", { query: { limit: 1 } })
+	return headers.get("X-Sync-Cursor") ?? ""
+}
+
+// useRecords returns the records, which follow the feed, and the state of the feed.
+export function useRecords(org: string): [Records, Feed] {
+	const [, changed] = useReducer((n: number) => n + 1, 0)
+	const records = useMemo(() => new Records(org, () => changed(undefined)), [org])
+	const feed = useFeed(() => void records.update())
+	return [records, feed]
+}
+
+// namesOf returns the names of the members by their ids.
+export async function namesOf(): Promise<Map<string, string>> {
+	return new Map((await all("GET /api/v1/org/members", {})).map((m) => [m.userId, m.name ?? m.email ?? m.userId]))
+}
+
+// useOpen opens a place.
+export function useOpen(records: Records, place: string | undefined): void {
+	useEffect(() => {
+		if (place !== undefined) records.open(place)
+	}, [records, place])
+}

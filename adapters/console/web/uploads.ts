@@ -1,0 +1,235 @@
+// Uploads of files: a queue that goes on while other pages of the console are shown.
+import { useEffect, useState } from "preact/hooks"
+import { expire, failureOf, Failure } from "./interface"
+import type { Place } from "./records"
+import type { ResumableUpload, StoredObject } from "./types"
+
+// Upload is a file on its way. sent is in bytes; taken is the file that has its path, after 409.
+export type Upload = {
+	id: number
+	file: File
+	place: Place
+	path: string
+	state: "waiting" | "sending" | "done" | "failed" | "cancelled"
+	sent: number
+	failure?: Failure
+	taken?: { id: string; version: number }
+	replaces?: { id: string; version: number }
+	key: string // of idempotency, the same in all attempts of one request
+	started?: string // the id of its resumable upload
+	stop?: AbortController
+}
+
+const together = 3 // requests at a time
+const resumableFrom = 8_000_000 // bytes from which on an upload is resumable
+
+let uploads: Upload[] = []
+let held: ReturnType<typeof setTimeout> | undefined // while the server wants a pause
+let next = 1
+const observers = new Set<(list: Upload[]) => void>()
+let stored: (o: StoredObject) => void = () => undefined
+
+// useUploads returns all uploads, and has fn called with the record of each that is done.
+export function useUploads(fn: (o: StoredObject) => void): Upload[] {
+	const [list, set] = useState(uploads)
+	useEffect(() => {
+		stored = fn
+		observers.add(set)
+		set(uploads)
+		return () => {
+			observers.delete(set)
+			stored = () => undefined
+		}
+	}, [fn])
+	return list
+}
+
+// add begins uploads of files to a folder of a place; a folder is empty or ends with a slash.
+export function add(place: Place, folder: string, files: { file: File; path: string }[]): void {
+	const added = files.map(({ file, path }): Upload => ({ id: next++, file, place, path: (folder + path).normalize("NFC"), state: "waiting", sent: 0, key: crypto.randomUUID() }))
+	uploads = [...uploads, ...added]
+	work()
+}
+
+// cancel ends uploads that are not done; what arrived is removed.
+export function cancel(...list: Upload[]): void {
+	for (const u of list) {
+		if (u.state === "done") continue
+		u.stop?.abort()
+		if (u.started) void request("DELETE", `sync/resumable-uploads/${u.started}`, {}).catch(() => undefined) // it expires by itself
+		Object.assign(u, { state: "cancelled", started: undefined })
+	}
+	work()
+}
+
+// retry begins uploads again where they were.
+export function retry(...list: Upload[]): void {
+	for (const u of list) Object.assign(u, { state: "waiting", failure: undefined, taken: undefined })
+	work()
+}
+
+// replace makes uploads the next versions of the files that have their paths.
+export function replace(...list: Upload[]): void {
+	for (const u of list) Object.assign(u, { replaces: u.taken, key: crypto.randomUUID(), started: undefined })
+	retry(...list)
+}
+
+// keepBoth stores uploads under other names.
+export function keepBoth(...list: Upload[]): void {
+	for (const u of list) {
+		const [, stem = u.path, number, ending = ""] = /^(.*?)(?: \((\d+)\))?(\.[^./]*)?$/.exec(u.path) ?? []
+		Object.assign(u, { path: `${stem} (${Number(number ?? 1) + 1})${ending}`, key: crypto.randomUUID(), started: undefined })
+	}
+	retry(...list)
+}
+
+// clear forgets uploads that are over.
+export function clear(): void {
+	uploads = uploads.filter((u) => u.state === "waiting" || u.state === "sending")
+	work()
+}
+
+// underway reports whether an upload is not over.
+export const underway = (u: Upload): boolean => u.state === "waiting" || u.state === "sending"
+
+addEventListener("beforeunload", (e) => uploads.some(underway) && e.preventDefault())
+
+// work begins waiting uploads, and tells observers what there is.
+function work(): void {
+	let free = held === undefined ? together - uploads.filter((u) => u.state === "sending").length : 0
+	for (const u of uploads) {
+		if (free > 0 && u.state === "waiting") {
+			free--
+			void carryOut(u)
+		}
+	}
+	uploads = [...uploads]
+	for (const observer of observers) observer(uploads)
+}
+
+// carryOut sends a file. A server that limits requests is asked again after the time it says; a
+// refusal for all, such as that of full storage, ends the uploads that wait too.
+async function carryOut(u: Upload): Promise<void> {
+	const stop = new AbortController()
+	Object.assign(u, { state: "sending", stop, sent: 0 })
+	try {
+		const record = u.file.size < resumableFrom ? await sendWhole(u, stop.signal) : await sendParts(u, stop.signal)
+		Object.assign(u, { state: "done", sent: u.file.size })
+		stored(record)
+	} catch (error) {
+		if (stop.signal.aborted) return
+		const failure = failureOf(error)
+		if (failure.status === 429) {
+			u.state = "waiting"
+			clearTimeout(held)
+			held = setTimeout(() => {
+				held = undefined
+				work()
+			}, 1000 * Math.max(1, failure.wait))
+		} else {
+			Object.assign(u, { state: "failed", failure, taken: failure instanceof Refusal ? failure.stored : undefined })
+			if (failure.status === 403 || failure.status === 401) for (const w of uploads) if (w.state === "waiting") Object.assign(w, { state: "failed", failure })
+		}
+	}
+	work()
+}
+
+// fieldsOf returns the fields of the request that stores a file.
+const fieldsOf = (u: Upload): URLSearchParams => new URLSearchParams(u.replaces ? { expectedVersion: String(u.replaces.version) } : { path: u.path, ...u.place.fields })
+
+async function sendWhole(u: Upload, signal: AbortSignal): Promise<StoredObject> {
+	const query = fieldsOf(u)
+	const headers: Record<string, string> = { "Content-Type": u.file.type || "application/octet-stream" }
+	if (!u.file.type && !u.replaces) query.set("mimeType", guess(u.path))
+	if (!u.replaces) headers["Idempotency-Key"] = u.key
+	const progress = (sent: number): void => {
+		u.sent = Math.min(sent, u.file.size)
+		work()
+	}
+	const method = u.replaces ? "PUT" : "POST"
+	return (await request(method, (u.replaces ? `sync/files/${u.replaces.id}?` : "sync/files?") + query, { body: u.file, headers, signal, progress })).body as StoredObject
+}
+
+// sendParts sends a file as a resumable upload, on from what the server has.
+async function sendParts(u: Upload, signal: AbortSignal): Promise<StoredObject> {
+	let offset = 0
+	if (u.started) {
+		try {
+			offset = ((await request("GET", `sync/resumable-uploads/${u.started}`, { signal })).body as ResumableUpload).offset
+		} catch (error) {
+			if (!(error instanceof Failure) || error.status !== 404 && error.status !== 410) throw error
+			Object.assign(u, { started: undefined, key: crypto.randomUUID() }) // it has expired
+		}
+	}
+	if (!u.started) {
+		const query = fieldsOf(u)
+		if (u.replaces) query.set("fileId", u.replaces.id)
+		const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", await u.file.arrayBuffer()))
+		query.set("checksum", [...sum].map((b) => b.toString(16).padStart(2, "0")).join(""))
+		query.set("mimeType", u.file.type || guess(u.path))
+		signal.throwIfAborted()
+		const headers = { "Upload-Complete": "?0", "Upload-Length": String(u.file.size), "Idempotency-Key": u.key }
+		u.started = ((await request("POST", `sync/resumable-uploads?${query}`, { headers, signal })).body as ResumableUpload).id
+	}
+	const headers = { "Content-Type": "application/partial-upload", "Upload-Complete": "?1", "Upload-Offset": String(offset) }
+	const progress = (sent: number): void => {
+		u.sent = Math.min(offset + sent, u.file.size)
+		work()
+	}
+	return (await request("PATCH", `sync/resumable-uploads/${u.started}`, { body: u.file.slice(offset), headers, signal, progress })).body as StoredObject
+}
+
+// guess returns a media type for files of which the browser knows none.
+const guess = (path: string): string => (/\.(md|markdown)$/i.test(path) ? "text/markdown" : "application/octet-stream")
+
+// Refusal is a Failure with the record that is stored in the way of the request.
+class Refusal extends Failure {
+	constructor(message: string, status: number, request: string, wait: number, readonly stored: { id: string; version: number } | undefined) {
+		super(message, status, request, wait)
+	}
+}
+
+type Sent = { body?: Blob; headers?: Record<string, string>; signal?: AbortSignal; progress?: (sent: number) => void }
+
+// request sends a request by XMLHttpRequest, which alone tells how much of a body was sent.
+function request(method: string, path: string, { body, headers, signal, progress }: Sent): Promise<{ body: unknown }> {
+	return new Promise((resolve, reject) => {
+		const sending = new XMLHttpRequest()
+		sending.open(method, "/console/api/v1/" + path)
+		sending.responseType = "json"
+		sending.setRequestHeader("Accept", "application/json")
+		for (const [name, value] of Object.entries(headers ?? {})) sending.setRequestHeader(name, value)
+		if (progress) sending.upload.onprogress = (e) => progress(e.loaded)
+		sending.onerror = () => reject(new Failure("The server cannot be reached", 0, "", 5))
+		sending.onabort = () => reject(new Failure("It was cancelled", 0, "", 0))
+		sending.onload = () => {
+			if (sending.status >= 200 && sending.status < 300) return resolve({ body: sending.response })
+			if (sending.status === 401) expire()
+			const header = (name: string): string => sending.getResponseHeader(name) ?? ""
+			const there = header("X-Collab-Id") ? { id: header("X-Collab-Id"), version: Number(header("X-Collab-Version")) } : undefined
+			reject(new Refusal(sending.response?.message ?? sending.statusText, sending.status, header("X-Request-Id"), Number(header("Retry-After")), sending.status === 409 ? there : undefined))
+		}
+		signal?.addEventListener("abort", () => sending.abort())
+		sending.send(body ?? null)
+	})
+}
+
+// filesOf returns the files of what was dropped or chosen, with their paths below it. Folders are
+// read, as far as the browser gives them.
+export async function filesOf(transfer: DataTransfer): Promise<{ file: File; path: string }[]> {
+	const found: { file: File; path: string }[] = []
+	const read = async (entry: FileSystemEntry): Promise<void> => {
+		if (entry instanceof FileSystemFileEntry) {
+			found.push({ file: await new Promise((resolve, reject) => entry.file(resolve, reject)), path: entry.fullPath.slice(1) })
+		} else if (entry instanceof FileSystemDirectoryEntry) {
+			const reader = entry.createReader()
+			for (;;) {
+				const some = await new Promise<FileSystemEntry[]>((resolve, reject) => reader.readEntries(resolve, reject))
+				if (some.length === 0) break
+				for (const e of some) await read(e)
+			}
+		}
+	}
+	for (const entry of [...transfer.items].map((i) => i.webkitGetAsEntry())) if (entry) await read(entry)
+	return found
+}
