@@ -1185,6 +1185,7 @@ type SyncLimits struct {
 	ForbiddenNames         []string       `json:"forbiddenNames"`
 	ForbiddenEndings       []string       `json:"forbiddenEndings"`
 	Rates                  SyncRates      `json:"rates"`
+	ReadOnly               bool           `json:"readOnly"`
 	Storage                SyncStorage    `json:"storage"`
 	Versions               *SyncVersions  `json:"versions"`
 	BatchReads             SyncBatchReads `json:"batchReads"`
@@ -1212,8 +1213,9 @@ type SyncResumable struct {
 
 // SyncStorage: What the organisation stores and may store, in bytes.
 type SyncStorage struct {
-	Used  int64  `json:"used"`
-	Limit *int64 `json:"limit"`
+	Used     int64  `json:"used"`
+	Reserved int64  `json:"reserved"`
+	Limit    *int64 `json:"limit"`
 }
 
 // SyncVersions: How long the organisation's plan keeps earlier versions; null if it keeps none.

@@ -216,6 +216,7 @@ type (
 		ForbiddenNames         []string           `json:"forbiddenNames"`
 		ForbiddenEndings       []string           `json:"forbiddenEndings"`
 		Rates                  syncRatesView      `json:"rates"`
+		ReadOnly               bool               `json:"readOnly"`
 		Storage                usedView           `json:"storage"`
 		Versions               *keptView          `json:"versions"`
 		Reads                  readSizesView      `json:"batchReads"`
@@ -244,8 +245,9 @@ type (
 		Seconds int `json:"seconds"`
 	}
 	usedView struct {
-		Used  int64  `json:"used"`
-		Limit *int64 `json:"limit"`
+		Used     int64  `json:"used"`
+		Reserved int64  `json:"reserved"`
+		Limit    *int64 `json:"limit"`
 	}
 )
 
@@ -260,7 +262,8 @@ func (a *api) syncLimits(c *call, actor org.Actor) error {
 		MaxBatchFileBytes: objects.MaxBatchFile, MaxPathBytes: object.MaxPath, MaxSegmentBytes: object.MaxSegment,
 		ForbiddenCharacters: object.ForbiddenCharacters, ForbiddenNames: object.ForbiddenNames, ForbiddenEndings: object.ForbiddenEndings,
 		Rates:     syncRatesView{OperationsPerRequest: operationsPerToken},
-		Storage:   usedView{stored.Used.Present(), limitOrNull(stored.Limit)},
+		ReadOnly:  actor.CheckWrite() != nil,
+		Storage:   usedView{stored.Used.Present(), stored.Uploads, limitOrNull(stored.Limit)},
 		Reads:     readSizesView{objects.MaxReads, objects.MaxReadBytes, objects.MaxReadFile},
 		Resumable: resumableSizesView{a.Objects.PartSize, a.Objects.MinAppend, upload.MaxOpen},
 	}
