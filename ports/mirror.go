@@ -127,7 +127,9 @@ type Remote interface {
 // RemoteWriter changes the stored objects of the place that Remote reads. Errors are as those of
 // Remote; also Conflict if the object has another version than expected, or the path is taken;
 // NotFound if there is no such object, or none that the member sees; Invalid if the path or the
-// checksum is refused; TooLarge. Unavailable does not say whether the change was made.
+// checksum is refused; TooLarge; Forbidden if the member may not write or there is no room, which
+// Limits tells; Limited without RetryAfter if this upload has to wait for others. Unavailable does
+// not say whether the change was made.
 type RemoteWriter interface {
 	// Create stores a new object of size bytes. Content is read once.
 	Create(ctx context.Context, path, checksum string, size int64, content io.Reader) (mirror.Record, error)

@@ -329,7 +329,7 @@ func (r *Remote) Limits(ctx context.Context) (mirror.Limits, error) {
 		MaxFile: l.MaxFileBytes, BatchFiles: int(l.MaxBatchOperations),
 		BatchBytes:    max(0, l.MaxBatchBytes-l.MaxBatchOperations*operationBytes) / 4 * 3,
 		BatchFileSize: min(l.MaxBatchFileBytes, (l.MaxBatchOperationBytes-operationBytes)/4*3),
-		Stored:        l.Storage.Used, Storage: storage,
+		Stored:        l.Storage.Used, Reserved: l.Storage.Reserved, Reserving: resumableSize, Storage: storage, ReadOnly: l.ReadOnly,
 		ReadFiles: int(l.BatchReads.MaxFiles), ReadBytes: l.BatchReads.MaxBytes, ReadFileSize: l.BatchReads.MaxFileBytes,
 	}, nil
 }

@@ -26,6 +26,9 @@ const resumableSize = 16 << 20
 func (r *Remote) uploadResumably(ctx context.Context, to apiclient.CreateResumableUploadParams, size int64, body io.Reader) (mirror.Record, error) {
 	to.UploadComplete, to.UploadLength = "?0", &size
 	u, err := r.openUpload(ctx, to)
+	if apiclient.Status(err) == http.StatusTooManyRequests {
+		return mirror.Record{}, fault.New(fault.Limited, "%v", err) // of open uploads: other requests need not wait
+	}
 	if err != nil {
 		return mirror.Record{}, failure(err)
 	}

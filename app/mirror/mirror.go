@@ -115,6 +115,7 @@ type refusal struct {
 	until         time.Time
 	wait          time.Duration // which until is the end of
 	limited       bool          // because of the server's limits
+	full          bool          // an upload, as the server had no room: it is not tried while the limits leave none
 }
 
 // lateness is how long after its request was given up a change may still be made by the server.
@@ -151,7 +152,7 @@ func New(o Options) *Mirror {
 }
 
 // AcceptDeletions lets the first plan of the next round do what a guard has stopped. It is over with
-// that round, also if the round fails.
+// that round, also if the round fails, and with a pause.
 func (m *Mirror) AcceptDeletions() {
 	m.lock.Lock()
 	defer m.lock.Unlock()

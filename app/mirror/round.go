@@ -13,6 +13,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/mirror"
 	"collab/domain/object"
+	"collab/ports"
 )
 
 const (
@@ -64,14 +65,37 @@ type round struct {
 // could not read one of the two or was interrupted; what it had done until then counts.
 func (m *Mirror) Round(ctx context.Context) (Outcome, error) { return m.unlessPaused(ctx, false) }
 
-// DryRun returns what Round would do first, in Outcome.Pending, and changes nothing on either side.
-func (m *Mirror) DryRun(ctx context.Context) (Outcome, error) { return m.unlessPaused(ctx, true) }
+// DryRun returns what Round would do first, in Outcome.Pending. It changes nothing on either side, and
+// stores nothing.
+func (m *Mirror) DryRun(ctx context.Context) (Outcome, error) {
+	state := m.State
+	m.State = unchanged{state}
+	defer func() { m.State, m.loaded = state, false }() // the rows have what was not stored
+	return m.unlessPaused(ctx, true)
+}
+
+// unchanged is a state in which nothing is stored.
+type unchanged struct{ ports.MirrorState }
+
+func (unchanged) Bind(context.Context, mirror.Binding) error { return nil }
+
+func (unchanged) Put(context.Context, []mirror.Row, *object.Cursor) error { return nil }
 
 func (m *Mirror) unlessPaused(ctx context.Context, dry bool) (Outcome, error) {
-	if m.IsPaused() {
+	if m.paused() {
 		return Outcome{Paused: true}, nil
 	}
 	return m.round(ctx, dry)
+}
+
+// paused reports whether no round is to be done at present. What was accepted for the next one is not for one
+// after a pause, whose plan nobody has seen.
+func (m *Mirror) paused() bool {
+	paused := m.IsPaused()
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.accept = m.accept && !paused
+	return paused
 }
 
 func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
@@ -169,7 +193,8 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 	return r.stopped
 }
 
-// readLimits asks the server for its limits, if that was long ago.
+// readLimits asks the server for its limits, if that was long ago. What its answers to other requests
+// have shown that it cannot do is tried again then.
 func (r *round) readLimits(ctx context.Context) error {
 	r.lock.Lock()
 	fresh := limitsFor
@@ -191,52 +216,53 @@ func (r *round) readLimits(ctx context.Context) error {
 		maps.DeleteFunc(r.refused, func(_ string, refused refusal) bool { return refused.limited })
 	}
 	r.limits, r.asked = &limits, r.Clock.Now()
+	r.immovable, r.apart = false, map[[2]string]bool{}
 	return nil
 }
 
-// growth returns by how many bytes an upload would make the stored content grow.
-func growth(s mirror.Step) int64 {
-	if s.Row.Remote == nil {
-		return sizeOf(s)
+// room reports whether limits leave room for an upload.
+func room(l mirror.Limits, s mirror.Step) bool {
+	replaced := int64(0)
+	if s.Row.Remote != nil {
+		replaced = s.Row.Remote.Size
 	}
-	return sizeOf(s) - s.Row.Remote.Size
+	return l.Room(sizeOf(s), replaced)
 }
 
-// noRoom reports whether an upload that the server forbade was forbidden for lack of storage. It asks
-// the server for that once, not for each upload.
-func (r *round) noRoom(ctx context.Context, s mirror.Step, err error) bool {
-	var remote remoteError
-	if s.Action != mirror.Upload || !errors.As(err, &remote) || !fault.Is(err, fault.Forbidden) {
-		return false
-	}
+// askWhy asks the server for its limits after it has forbidden a step, unless the known ones say why:
+// the member may only read, or storage is short. It fails as every request does if the membership has ended.
+func (r *round) askWhy(ctx context.Context, s mirror.Step) error {
 	r.lock.Lock()
-	limited, limits, readOnly := r.limited, *r.limits, r.ReadOnly
+	known := writes(s.Action) && r.ReadOnly || s.Action == mirror.Upload && r.limited && !room(*r.limits, s)
 	r.lock.Unlock()
-	switch {
-	case readOnly:
-		return false
-	case limited && !limits.Room(growth(s)):
-		return true
+	if known {
+		return nil
 	}
-	limits, err = r.Remote.Limits(ctx)
-	if err != nil || limits.Room(growth(s)) {
-		return false
+	limits, err := r.Remote.Limits(ctx)
+	if err != nil {
+		return remoteError{err}
 	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	r.limits, r.asked, r.limited = &limits, r.Clock.Now(), true
-	return true
+	r.limits, r.asked = &limits, r.Clock.Now()
+	return nil
 }
 
 // hold reports whether a step is not to be tried in this round, and notes why. The caller must hold
 // the lock.
 func (r *round) hold(s mirror.Step) bool {
-	reason := ""
+	reason, limits := "", *r.limits
+	if !r.refused[s.Row.Key].full { // what is reserved may be for this file, whose upload goes on
+		limits.Reserved = 0
+	}
 	switch {
 	case r.ReadOnly && writes(s.Action):
 		reason = "The member may only read in this place."
-	case r.limited && s.Action == mirror.Upload && !r.limits.Room(growth(s)):
-		reason, r.Retry = fmt.Sprintf("The organisation has no room for it: %d of %d bytes are stored.", r.limits.Stored, r.limits.Storage), true
+	case r.limited && s.Action == mirror.Upload && !room(limits, s):
+		reason, r.Retry = fmt.Sprintf("The organisation has no room for it: %d of %d bytes are stored.", limits.Stored, limits.Storage), true
+		if limits.Reserves(sizeOf(s)) && limits.Reserved > 0 {
+			reason += fmt.Sprintf(" %d are reserved for uploads that are not complete.", limits.Reserved)
+		}
 	default:
 		return false
 	}
@@ -301,6 +327,7 @@ func (r *round) tried(steps []mirror.Step) []mirror.Step {
 			switch {
 			case refused.local != localOf(s.Row) || refused.remote != remoteOf(s.Row):
 				delete(r.refused, s.Row.Key)
+			case refused.full: // hold knows whether there is room now
 			case refused.wait == 0 || left > 0 && left <= refused.wait:
 				r.Held, r.Retry = append(r.Held, refused.held), r.Retry || refused.limited || refused.wait > 0
 				return true
@@ -459,7 +486,13 @@ var refusals = []fault.Kind{fault.Conflict, fault.NotFound, fault.Gone, fault.In
 // finish sorts the error of a step out: whether the file is held, tried again with a new plan, or
 // in a later round, or the round ends.
 func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
-	noRoom := r.noRoom(ctx, s, err)
+	var remote remoteError
+	fromServer := errors.As(err, &remote)
+	kind := fault.KindOf(err)
+	var unasked error
+	if fromServer && kind == fault.Forbidden {
+		unasked = r.askWhy(ctx, s)
+	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	for _, e := range []*mirror.Entry{s.Row.Local, s.To.Local} {
@@ -480,9 +513,6 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	r.broken[s.Row.Key] = true
 	r.Report(Event{Step: s, State: Failed, Problem: err})
 	var stored stateError
-	var remote remoteError
-	fromServer := errors.As(err, &remote)
-	kind := fault.KindOf(err)
 	held := mirror.Held{Path: s.Path, Reason: err.Error()}
 	switch {
 	case errors.As(err, &stored):
@@ -506,15 +536,17 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	case kind == fault.Unsupported && (s.Action == mirror.Move || s.Action == mirror.MoveDirectory):
 		r.immovable, r.progress = true, true
 		return nil
-	case noRoom:
+	case unasked != nil:
+		return unasked
+	case kind == fault.Forbidden && s.Action == mirror.Upload && !r.limits.ReadOnly && !room(*r.limits, s):
+		r.limited, r.refused[s.Row.Key] = true, refusal{local: localOf(s.Row), remote: remoteOf(s.Row), full: true}
 		r.hold(s)
-		r.Retry = true
 		return nil
 	case kind == fault.Forbidden:
-		if !writes(s.Action) {
-			return err
-		}
-		r.ReadOnly = true
+		r.ReadOnly = r.ReadOnly || writes(s.Action) && r.limits.ReadOnly
+		r.attempts[s.Row.Key] = maxAttempts
+	case kind == fault.Mismatch || kind == fault.Limited && retryAfter(err) == 0: // the caller may send others
+		r.attempts[s.Row.Key] = maxAttempts
 	case kind == fault.Invalid || kind == fault.TooLarge || kind == fault.Unsupported:
 		r.refused[s.Row.Key] = refusal{local: localOf(s.Row), remote: remoteOf(s.Row), held: held, limited: kind == fault.TooLarge}
 		r.Held, r.Retry = append(r.Held, held), r.Retry || kind == fault.TooLarge

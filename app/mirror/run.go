@@ -67,7 +67,7 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 			return m.ended(ctx)
 		}
 		out, err := Outcome{Paused: true}, error(nil)
-		if !m.IsPaused() {
+		if !m.paused() {
 			paused.Store(false)
 			out, err = m.interruptible(ctx)
 		}
@@ -85,12 +85,7 @@ func (m *Mirror) Run(ctx context.Context, each func(Outcome, error)) error {
 		case Final(err):
 			return err
 		case err != nil:
-			wait := failing.next(m.Random())
-			var e *fault.Error
-			if errors.As(err, &e) {
-				wait = max(wait, time.Duration(e.RetryAfter)*time.Second)
-			}
-			if m.Wait(ctx, wait) != nil {
+			if m.Wait(ctx, max(failing.next(m.Random()), retryAfter(err))) != nil {
 				return m.ended(ctx)
 			}
 			m.Changed(mirror.Scope{})
@@ -146,6 +141,15 @@ func (m *Mirror) await(ctx context.Context) bool {
 	case <-m.wakes:
 		return true
 	}
+}
+
+// retryAfter returns how long the server asks to wait before a request is repeated, 0 if it does not.
+func retryAfter(err error) time.Duration {
+	var e *fault.Error
+	if !errors.As(err, &e) {
+		return 0
+	}
+	return time.Duration(e.RetryAfter) * time.Second
 }
 
 // Final reports whether the error of a round does not pass before somebody does something.

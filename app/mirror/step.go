@@ -450,6 +450,9 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 		r.lock.Unlock()
 		return r.finishAll(ctx, sent, func(i int) error { return r.step(ctx, sent[i]) })
 	}
+	if fault.Is(err, fault.Forbidden) { // as each of them would be
+		return r.finishAll(ctx, sent, func(int) error { return remoteError{err} })
+	}
 	if err == nil && len(results) != len(sent) {
 		err = fault.New(fault.Unavailable, "The server answered for %d of %d files.", len(results), len(sent))
 	}

@@ -180,11 +180,21 @@ type Limits struct {
 	ReadBytes     int64 // bytes of all their contents
 	ReadFileSize  int64 // bytes of one of them
 	Stored        int64 // bytes that the organisation stores
+	Reserved      int64 // bytes that its open uploads are to store
+	Reserving     int64 // from so many bytes on, an upload needs room beside Reserved, and reserves it; 0: never
 	Storage       int64 // bytes that it may store; 0: any number
+	ReadOnly      bool  // the member may not change files
 }
 
-// Room reports whether the organisation may store so many bytes more.
-func (l Limits) Room(growth int64) bool {
+// Reserves reports whether an upload of so many bytes reserves room for them.
+func (l Limits) Reserves(size int64) bool { return l.Reserving > 0 && size >= l.Reserving }
+
+// Room reports whether the organisation may store size bytes in the place of others, replaced of them.
+func (l Limits) Room(size, replaced int64) bool {
+	growth := size - replaced
+	if l.Reserves(size) {
+		growth += l.Reserved
+	}
 	return l.Storage == 0 || growth <= 0 || l.Stored+growth <= l.Storage
 }
 

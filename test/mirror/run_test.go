@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -504,6 +505,26 @@ func TestAPauseInterruptsARoundAndLastsUntilItIsOver(t *testing.T) {
 	}
 }
 
+func TestWhatWasAcceptedIsNotAcceptedAfterAPause(t *testing.T) {
+	paused := false
+	s := newSingle(t, func(o *client.Options) { o.IsPaused = func() bool { return paused } })
+	s.disk.write("a", "one")
+	s.disk.write("b", "two")
+	_, _ = s.round()
+	s.disk.remove("a")
+	s.disk.remove("b")
+	s.client.AcceptDeletions()
+	paused = true
+	if out, err := s.client.Round(t.Context()); err != nil || !out.Paused {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	paused = false
+	s.client.Changed(mirror.Everything())
+	if out, err := s.client.Round(t.Context()); err != nil || out.Guard == "" || len(s.records()) != 2 {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
 // narrow is a server that accepts so much.
 type narrow struct {
 	*remote
@@ -517,7 +538,7 @@ func (n *narrow) Limits(context.Context) (mirror.Limits, error) {
 }
 
 func (n *narrow) Create(ctx context.Context, path, checksum string, size int64, content io.Reader) (mirror.Record, error) {
-	if !n.limits.Room(size) {
+	if !n.limits.Room(size, 0) {
 		return mirror.Record{}, fault.New(fault.Forbidden, "The plan allows no more.")
 	}
 	n.limits.Stored += size
@@ -562,6 +583,182 @@ func TestWhatTheServerHasNoRoomForIsHeldUntilItHas(t *testing.T) {
 	s.server.core.Clock.Advance(time.Minute)
 	if out = round(); len(out.Held) > 0 || out.Retry || out.Done != 3 {
 		t.Errorf("%+v", out)
+	}
+}
+
+// refusing is a server that refuses files, by their paths.
+type refusing struct {
+	*remote
+	limits  mirror.Limits
+	refuses map[string]error
+}
+
+func newRefusing(t *testing.T) (*single, *refusing) {
+	n := &refusing{limits: mirror.Limits{MaxFile: 1 << 20}, refuses: map[string]error{}}
+	return newSingle(t, func(o *client.Options) {
+		n.remote = o.Remote.(*remote)
+		o.Remote, o.RemoteWriter = n, n
+	}), n
+}
+
+func (n *refusing) Limits(context.Context) (mirror.Limits, error) { return n.limits, nil }
+
+func (n *refusing) Download(ctx context.Context, r mirror.Record, offset int64) (mirror.Record, io.ReadCloser, error) {
+	if err := n.refuses[r.Path]; err != nil {
+		return mirror.Record{}, nil, err
+	}
+	return n.remote.Download(ctx, r, offset)
+}
+
+func (n *refusing) Create(ctx context.Context, path, checksum string, size int64, content io.Reader) (mirror.Record, error) {
+	if err := n.refuses[path]; err != nil {
+		return mirror.Record{}, err
+	}
+	return n.remote.Create(ctx, path, checksum, size, content)
+}
+
+func TestAFileThatTheServerRefusesDoesNotKeepOthers(t *testing.T) {
+	for about, refusal := range map[string]*fault.Error{
+		"an upload that is forbidden, and there is room":    fault.New(fault.Forbidden, "Not this one."),
+		"an upload beside too many that are not complete":   fault.New(fault.Limited, "You have 50 uploads that are not complete"),
+		"an upload whose idempotency key has another use":   fault.New(fault.Mismatch, "The key was used before"),
+		"a download that is forbidden, and access is there": fault.New(fault.Forbidden, "Not this one."),
+	} {
+		t.Run(about, func(t *testing.T) {
+			s, n := newRefusing(t)
+			n.refuses["b"] = refusal
+			if strings.Contains(about, "download") {
+				if _, err := s.server.create(t.Context(), "b", strings.NewReader("two"), 3, ""); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				s.disk.write("b", "two")
+			}
+			s.disk.write("a", "one")
+			s.disk.write("c", "three")
+			out, err := s.client.Round(t.Context())
+			if err != nil || out.ReadOnly || out.Done != 2 || len(out.Failed) != 1 || out.Failed[0].Path != "b" {
+				t.Fatalf("%+v, %v", out, err)
+			}
+			delete(n.refuses, "b")
+			_, _ = s.round()
+			s.want(map[string]string{"a": "one", "b": "two", "c": "three"})
+		})
+	}
+}
+
+func TestARateLimitEndsARound(t *testing.T) {
+	s, n := newRefusing(t)
+	n.refuses["a"] = &fault.Error{Kind: fault.Limited, Message: "Too many requests", RetryAfter: 7}
+	s.disk.write("a", "one")
+	s.disk.write("b", "two")
+	if out, err := s.client.Round(t.Context()); !fault.Is(err, fault.Limited) || out.Done > 0 {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+func TestAMemberWhoMayOnlyReadIsToldByTheRole(t *testing.T) {
+	for _, batches := range []int{0, 10} {
+		s, n := newRefusing(t)
+		n.limits.ReadOnly, n.limits.BatchFiles, n.limits.BatchBytes, n.limits.BatchFileSize = true, batches, 1<<20, 1<<10
+		requests := 0
+		s.remote.before = func(call string) (bool, error) {
+			if call != "create" && call != "batch" {
+				return false, nil
+			}
+			requests++
+			return false, fault.New(fault.Forbidden, "A VIEWER has read-only access")
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			s.disk.write(name, "content")
+		}
+		out, err := s.client.Round(t.Context())
+		if err != nil || !out.ReadOnly || len(out.Failed)+len(out.Held) != 3 || requests != 1 {
+			t.Errorf("with batches of %d, %d requests to write: %+v, %v", batches, requests, out, err)
+		}
+		n.limits.ReadOnly, s.remote.before = false, answers
+		_, _ = s.round()
+		s.want(map[string]string{"a": "content", "b": "content", "c": "content"})
+	}
+}
+
+func TestWhatOpenUploadsReserveHoldsOthersOfTheirKindAlone(t *testing.T) {
+	s, n := newRefusing(t)
+	n.limits = mirror.Limits{MaxFile: 100, Stored: 10, Reserved: 60, Reserving: 10, Storage: 100}
+	n.refuses["big"] = fault.New(fault.Forbidden, "The plan allows no more; 60 bytes are of uploads that are not complete")
+	s.disk.write("big", strings.Repeat("x", 40))
+	s.disk.write("small", "one")
+	out, err := s.client.Round(t.Context())
+	want := []mirror.Held{{Path: "big", Reason: "The organisation has no room for it: 10 of 100 bytes are stored. 60 are reserved for uploads that are not complete."}}
+	if diff := cmp.Diff(want, out.Held); diff != "" || err != nil || out.ReadOnly || !out.Retry || out.Done != 1 {
+		t.Fatalf("%+v, %v\n%s", out, err, diff)
+	}
+	// What is reserved may be for this one, which was interrupted.
+	s.disk.write("interrupted", strings.Repeat("y", 60))
+	s.disk.remove("small")
+	n.refuses["big"] = errors.New("it is not to be tried")
+	if out, err = s.round(); err != nil || out.Done != 2 || len(out.Held) != 1 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	n.limits.Reserved = 0
+	delete(n.refuses, "big")
+	s.server.core.Clock.Advance(time.Minute)
+	if out, err = s.round(); err != nil || out.Done != 1 || len(out.Held) > 0 || out.Retry {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+func TestADryRunStoresNothing(t *testing.T) {
+	s := newSingle(t)
+	if _, err := s.server.create(t.Context(), "a", strings.NewReader("one"), 3, ""); err != nil {
+		t.Fatal(err)
+	}
+	s.disk.write("b", "two")
+	for range 2 {
+		out, err := s.client.DryRun(t.Context())
+		if err != nil || len(out.Pending) != 2 || s.state.writes != 0 || s.state.binding != nil {
+			t.Fatalf("%d writes: %+v, %v", s.state.writes, out, err)
+		}
+	}
+	_, _ = s.round()
+	s.want(map[string]string{"a": "one", "b": "two"})
+	if s.state.binding == nil {
+		t.Error("a round after it does not bind the directory")
+	}
+}
+
+func TestWhatTheServerCannotDoIsTriedAgainWithItsLimits(t *testing.T) {
+	for _, batches := range []int{0, 10} {
+		s := newSingle(t)
+		s.remote.batches = batches
+		var calls []string
+		lacking := true
+		s.remote.before = func(call string) (bool, error) {
+			switch calls = append(calls, call); {
+			case !lacking:
+			case call == "move":
+				return false, fault.New(fault.Unsupported, "There are no moves.")
+			case call == "move directory":
+				return false, fault.New(fault.Invalid, "The directory cannot be moved.")
+			}
+			return false, nil
+		}
+		names := []string{"a", "d/x", "d/y"}
+		for i, name := range names {
+			s.disk.write(name, fmt.Sprint("content ", i))
+		}
+		_, _ = s.round()
+		s.disk.move("d", "e")
+		_, _ = s.round()
+		s.disk.move("e", "d")
+		_, _ = s.round()
+		lacking, calls = false, nil
+		s.server.core.Clock.Advance(2 * time.Hour)
+		s.disk.move("a", "b")
+		s.disk.move("d", "e")
+		if out, err := s.round(); err != nil || out.Done != 2 || !slices.Contains(calls, "move directory") {
+			t.Errorf("%+v, %v, %q", out, err, calls)
+		}
 	}
 }
 

@@ -35,6 +35,7 @@ type remote struct {
 	delay    func(change func())
 	sends    func(checksum string) // is called before an upload or a move; nil for nobody
 	requests atomic.Int64
+	readOnly bool
 }
 
 var (
@@ -111,7 +112,8 @@ func (r *remote) call(call string) (lost bool, err error) {
 
 func (r *remote) Limits(context.Context) (mirror.Limits, error) {
 	return mirror.Limits{
-		MaxFile: harness.MaxSize, BatchFiles: r.batches, BatchBytes: 1 << 20, BatchFileSize: 1 << 10,
+		ReadOnly: r.readOnly,
+		MaxFile:  harness.MaxSize, BatchFiles: r.batches, BatchBytes: 1 << 20, BatchFileSize: 1 << 10,
 		ReadFiles: r.batches, ReadBytes: 1 << 10, ReadFileSize: 1 << 8,
 	}, nil
 }
