@@ -139,7 +139,7 @@ func (d *Disk) find(at directory, path string, each func(directory) error) error
 	}
 	for _, name := range names {
 		below, err := at.enter(name)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		if isGone(err) {
 			continue // files are found by a scan of the directory that they are in
 		}
 		if err != nil {

@@ -276,5 +276,10 @@ func failed(err error, format string, args ...any) error {
 	return fault.Wrap(kind, err, format, args...)
 }
 
+// isGone reports whether an error says that there is no such file or directory.
+func isGone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
 // discard closes what was only read.
 func discard(c io.Closer) { _ = c.Close() }

@@ -1,7 +1,6 @@
 package localdisk
 
 import (
-	"errors"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +12,3 @@ var systemRename = unix.RenameatxNp
 
 // changeTimeOf returns the time of the last change of an inode, in nanoseconds since 1970.
 func changeTimeOf(s *syscall.Stat_t) int64 { return s.Ctimespec.Nano() }
-
-// syncFileSystem is not supported.
-func syncFileSystem(directory) error { return errors.ErrUnsupported }

@@ -36,6 +36,3 @@ func isForeign(fs.FileInfo) bool { return false }
 func factsOf(info fs.FileInfo) (f mirror.Facts, device uint64) {
 	return mirror.Facts{Size: info.Size(), ModTime: info.ModTime().UnixNano()}, 0
 }
-
-// syncFileSystem is not supported.
-func syncFileSystem(directory) error { return errors.ErrUnsupported }

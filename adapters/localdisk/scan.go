@@ -85,7 +85,7 @@ func (s *scan) unreadable(name string) {
 
 // start scans the directories of a path, alone or with what is below.
 func (s *scan) start(path string, deep bool) {
-	if s.stopped != nil || path != "" && (isState(path) || s.rules.ignoresDirectory(path)) {
+	if s.stopped != nil || path != "" && (mirror.IsState(path) || s.rules.ignoresDirectory(path)) {
 		return
 	}
 	err := s.d.find(s.d.top, path, func(at directory) error {
@@ -95,12 +95,6 @@ func (s *scan) start(path string, deep bool) {
 	if err != nil && s.stopped == nil && !errors.Is(err, fs.ErrNotExist) {
 		s.unreadable(path)
 	}
-}
-
-// isState reports whether a path is that of the state directory or below it.
-func isState(path string) bool {
-	top, _, _ := strings.Cut(path, "/")
-	return mirror.KeyOf(top) == mirror.KeyOf(mirror.StateDirectory)
 }
 
 // directory passes what is in a directory. If it cannot be read, the directory itself is passed as
@@ -115,7 +109,7 @@ func (s *scan) directory(at directory, deep bool) {
 			return s.stopped
 		}
 		e := s.d.entryOf(at, info)
-		if isState(e.Path) || s.rules.ignored(e.Path, info.IsDir()) {
+		if mirror.IsState(e.Path) || s.rules.ignored(e.Path, info.IsDir()) {
 			return nil
 		}
 		switch e.Kind {
@@ -147,7 +141,7 @@ func (s *scan) directory(at directory, deep bool) {
 		case err == nil:
 			s.directory(in, deep)
 			discard(in.root)
-		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR): // else it was just replaced
+		case !isGone(err): // else it was just replaced
 			s.unreadable(at.below(name))
 		}
 	}
@@ -244,10 +238,9 @@ func unchanged(f *os.File, want mirror.Facts) error {
 	return nil
 }
 
-// openRegular opens the regular file that info is of, for reading. It returns errChanged if another
-// is in its place.
-func openRegular(at directory, info fs.FileInfo) (*os.File, error) {
-	f, err := at.root.OpenFile(info.Name(), os.O_RDONLY|nonBlocking, 0)
+// openSame opens the regular file that info is of. It returns errChanged if another is in its place.
+func openSame(at directory, info fs.FileInfo, flag int) (*os.File, error) {
+	f, err := at.root.OpenFile(info.Name(), flag, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -255,11 +248,22 @@ func openRegular(at directory, info fs.FileInfo) (*os.File, error) {
 	if err == nil && (!opened.Mode().IsRegular() || !os.SameFile(info, opened)) {
 		err = errChanged
 	}
-	if err == nil {
-		want, _ := factsOf(info)
-		err = unchanged(f, want)
-	}
 	if err != nil {
+		discard(f)
+		return nil, err
+	}
+	return f, nil
+}
+
+// openRegular opens the regular file that info is of, for reading. It returns errChanged if it is not
+// as info says.
+func openRegular(at directory, info fs.FileInfo) (*os.File, error) {
+	f, err := openSame(at, info, os.O_RDONLY|nonBlocking)
+	if err != nil {
+		return nil, err
+	}
+	want, _ := factsOf(info)
+	if err := unchanged(f, want); err != nil {
 		discard(f)
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func (w *watcher) forget() { w.directories, w.trees = map[string]bool{}, map[str
 // watchTree watches a directory and those below it.
 func (w *watcher) watchTree(at directory) {
 	path := norm.NFC.String(at.name)
-	if path != "" && (isState(path) || w.rules.ignored(path, true)) {
+	if path != "" && (mirror.IsState(path) || w.rules.ignored(path, true)) {
 		return
 	}
 	if !w.watched[at.name] {
@@ -170,7 +170,7 @@ func (w *watcher) event(e fsnotify.Event) bool {
 	case e.Name == w.d.path && e.Has(fsnotify.Remove|fsnotify.Rename), path == ignoreName:
 		w.again = true
 		return true
-	case !inside, isState(path):
+	case !inside, mirror.IsState(path):
 		return false
 	}
 	parent, last := split(name)

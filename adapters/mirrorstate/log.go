@@ -116,7 +116,10 @@ func openLog(directory *os.Root, name string) (*logFile, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return &logFile{file: f, reader: bufio.NewReader(f)}, failed(err)
+	if err != nil {
+		return nil, failed(err)
+	}
+	return &logFile{file: f, reader: bufio.NewReader(f)}, nil
 }
 
 func (l *logFile) close() {

@@ -6,6 +6,7 @@ package mirror
 
 import (
 	"slices"
+	"strings"
 
 	"collab/domain/id"
 	"collab/domain/object"
@@ -14,6 +15,12 @@ import (
 // StateDirectory is the directory at the top of a synchronised one that holds the client's own
 // files. It is never synchronised.
 const StateDirectory = ".collab"
+
+// IsState reports whether a path, or the key of a row, is that of StateDirectory or below it.
+func IsState(path string) bool {
+	top, _, _ := strings.Cut(path, "/")
+	return KeyOf(top) == KeyOf(StateDirectory)
+}
 
 // EntryKind is what a name in a directory is.
 type EntryKind uint8

@@ -153,7 +153,7 @@ func (p *planner) skipped(r Row) bool {
 	if p.Tree.holds(r.Key) {
 		return true
 	}
-	if r.Key == KeyOf(StateDirectory) || strings.HasPrefix(r.Key, KeyOf(StateDirectory)+"/") {
+	if IsState(r.Key) {
 		if r.Remote != nil {
 			p.Held = append(p.Held, Held{r.Remote.Path, "The name is that of the directory in which the client keeps its own files."})
 		}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package localdisk
+
+import "errors"
+
+// syncFileSystem is not supported.
+func syncFileSystem(directory) error { return errors.ErrUnsupported }
