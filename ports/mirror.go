@@ -29,9 +29,10 @@ type Disk interface {
 	// Open returns the content of a file with the facts of e. Conflict if the file has other
 	// facts when it is opened, or, in the place of io.EOF, when all of it was read.
 	Open(ctx context.Context, e mirror.Entry) (io.ReadCloser, error)
-	// Sync puts the present contents and the names of files, which programs have written, on
-	// stable storage. It ignores those that are gone.
-	Sync(ctx context.Context, files ...mirror.Entry) error
+	// Sync puts the present contents and the paths of files, which programs have written or
+	// moved, on stable storage, and returns an error or nil for each. Of a file that is gone, or
+	// that something else has taken the place of, it puts on stable storage that it is.
+	Sync(ctx context.Context, files ...mirror.Entry) []error
 }
 
 // DiskWriter changes the directory that Disk reads. What a method did is on stable storage when

@@ -2,16 +2,20 @@ package localdisk
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"collab/adapters/system"
 	"collab/domain/fault"
 	"collab/domain/mirror"
+	"collab/ports"
 )
 
 func opened(t *testing.T) (d *Disk, write func(name, content string), read func(name string) string) {
@@ -139,6 +143,57 @@ func mustStat(t *testing.T, d *Disk, name string) fs.FileInfo {
 		t.Fatal(err)
 	}
 	return info
+}
+
+func TestARenamedDirectoryAndTheOnesItLeftAndCameToAreSynced(t *testing.T) {
+	d, write, _ := opened(t)
+	if err := errors.Join(d.top.root.MkdirAll("from/d", 0o700), d.top.root.Mkdir("to", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	write("from/d/x", "x")
+	write("from/d/y", "y")
+	if err := d.top.root.Rename("from/d", "to/d"); err != nil {
+		t.Fatal(err)
+	}
+	old := mirror.Facts{ChangeTime: d.clock.Now().Add(-time.Hour).UnixNano()}
+	var files []mirror.Entry
+	for _, name := range []string{"to/d/x", "from/d/x", "to/d/y", "from/d/y"} {
+		files = append(files, mirror.Entry{Path: name, Name: name, Facts: old})
+	}
+	list := func() (all []string) {
+		for _, c := range d.recentChanges(files) {
+			all = append(all, fmt.Sprint(c.name, c.of))
+		}
+		slices.Sort(all)
+		return all
+	}
+	if got, want := list(), []string{"[0 1 2 3]", "from[1 3]", "to/d[0 2]", "to[0 2]"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	files[0].Facts.ChangeTime = d.clock.Now().UnixNano()
+	if got := list(); !slices.Contains(got, "to/d/x[0]") || len(got) != 5 {
+		t.Errorf("with a file that was written: %q", got)
+	}
+	d.clock = later{d.clock}
+	if got := list(); len(got) > 0 {
+		t.Errorf("after a time in which the system makes everything durable: %q", got)
+	}
+}
+
+// later is a clock that is ahead of another.
+type later struct{ ports.Clock }
+
+func (l later) Now() time.Time { return l.Clock.Now().Add(2 * writeback) }
+
+func TestAFileThatCannotBeSyncedIsOneError(t *testing.T) {
+	d, write, _ := opened(t)
+	write("a", "a")
+	now := mirror.Facts{ChangeTime: d.clock.Now().UnixNano()}
+	none := strings.Repeat("x", 1000) // a name that no file system has
+	errs := d.Sync(t.Context(), mirror.Entry{Path: none, Name: none, Facts: now}, mirror.Entry{Path: "a", Name: "a", Facts: now})
+	if !fault.Is(errs[0], fault.Unavailable) || errs[1] != nil {
+		t.Errorf("%v", errs)
+	}
 }
 
 func TestFileSystemsWithoutExclusiveRenames(t *testing.T) {

@@ -69,6 +69,12 @@ func openForSuite(t *testing.T) contract.OpenedDisk {
 		Remove:  func(path string) { t.Helper(); must(t, os.RemoveAll(at(path))) },
 		Mkdir:   func(path string) { t.Helper(); must(t, os.MkdirAll(at(path), 0o777)) },
 		Symlink: func(path, target string) { t.Helper(); must(t, os.Symlink(target, at(path))) },
+		Special: func(path string) {
+			t.Helper()
+			l, err := net.Listen("unix", at(path))
+			must(t, err)
+			t.Cleanup(func() { l.Close() })
+		},
 	}
 }
 

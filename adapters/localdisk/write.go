@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"syscall"
 	"time"
 
@@ -179,53 +178,6 @@ func (d *Disk) place(c mirror.Placement, last *directory, synced error) (to dire
 		return to, e, err
 	}
 	return to, d.entryOf(to, info), nil
-}
-
-// manySyncs is the number of files from which on their file system is synced as a whole.
-const manySyncs = 16
-
-// syncAll makes n files or directories durable, of which one syncs the one with an index.
-func (d *Disk) syncAll(n int, one func(i int) error) (err error) {
-	if n >= manySyncs {
-		if err = syncFileSystem(d.staging); !errors.Is(err, errors.ErrUnsupported) {
-			return err
-		}
-		err = nil
-	}
-	for i := range n {
-		err = errors.Join(err, one(i))
-	}
-	return err
-}
-
-// writeback is how long after a change at most the system makes it durable by itself.
-const writeback = 2 * time.Minute
-
-// Sync implements ports.Disk. It leaves out files that were not changed lately.
-func (d *Disk) Sync(_ context.Context, files ...mirror.Entry) error {
-	files = slices.DeleteFunc(slices.Clone(files), func(e mirror.Entry) bool { return d.sinceChange(e.Facts) > writeback })
-	return failed(d.syncAll(len(files), func(i int) error {
-		err := d.syncNamed(files[i].Name)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) {
-			return nil // gone, or no program can be writing it
-		}
-		return err
-	}), "What programs have written cannot be made durable")
-}
-
-// syncNamed makes a file and its name durable.
-func (d *Disk) syncNamed(name string) error {
-	parent, name := split(name)
-	at, err := d.top.open(parent)
-	if err != nil {
-		return err
-	}
-	defer discard(at.root)
-	f, err := at.root.OpenFile(name, forSync, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(syncFile(f), f.Close(), at.sync())
 }
 
 // syncStaged makes staged content durable. It ignores that there is none.

@@ -9,6 +9,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -446,11 +447,11 @@ func (m *Mirror) records(ctx context.Context) (records []mirror.Record, now obje
 
 // read reads what has changed on the server since the stored cursor. Unanswered changes
 // that the server has made are stored as agreed, unless the directory is absent: their files cannot be
-// made durable then.
-func (m *Mirror) read(ctx context.Context, absent bool) error {
+// made durable then. It returns the errors of those that cannot be for another reason, by key.
+func (m *Mirror) read(ctx context.Context, absent bool) (unsynced map[string]error, err error) {
 	records, now, whole, err := m.records(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	changed := map[string]mirror.Row{}
 	row := func(key string) mirror.Row {
@@ -476,12 +477,14 @@ func (m *Mirror) read(ctx context.Context, absent bool) error {
 			}
 		}
 	}
+	var made []mirror.Row            // as they must be durable
 	for _, record := range records { // first what their old paths say, as paths may be exchanged
 		if key, known := m.keys[record.ID]; known {
 			r := row(key)
 			r.Remote, r.Missing = nil, false
 			if _, own := m.made(record); own && mirror.KeyOf(record.Path) != key {
 				r.Synced = nil // this client moved it: nobody has deleted what is at the old path now
+				made = append(made, mirror.Row{Key: key})
 			}
 			changed[key] = r
 		}
@@ -495,34 +498,57 @@ func (m *Mirror) read(ctx context.Context, absent bool) error {
 		changed[r.Key] = r
 	}
 	if !absent {
-		var made []mirror.Entry
 		for key := range m.sent {
-			r := row(key)
-			if r.Remote == nil {
-				continue
-			}
-			if u, own := m.made(*r.Remote); own { // what the directory has now came after it
-				synced := mirror.NewSynced(*r.Remote, u.file.Path)
-				made = append(made, u.file)
-				if r.Synced != nil {
-					synced.Path, synced.Name = r.Synced.Path, r.Synced.Name
+			if r := row(key); r.Remote != nil {
+				if u, own := m.made(*r.Remote); own {
+					made = append(made, mirror.Row{Key: key, Local: &u.file})
 				}
-				r.Synced = synced
-				changed[key] = r
 			}
 		}
-		if len(made) > 0 {
-			if err := m.Disk.Sync(ctx, made...); err != nil {
-				return err
+		unsynced = m.sync(ctx, made)
+		for _, done := range made {
+			if done.Local == nil || unsynced[done.Key] != nil {
+				continue
 			}
+			r := row(done.Key) // what the directory has now came after it
+			synced := mirror.NewSynced(*r.Remote, done.Local.Path)
+			if r.Synced != nil {
+				synced.Path, synced.Name = r.Synced.Path, r.Synced.Name
+			}
+			r.Synced = synced
+			changed[done.Key] = r
 		}
 		m.expire()
 	}
 	maps.DeleteFunc(changed, func(key string, r mirror.Row) bool { return same(r, m.rows[key]) })
 	if len(changed) == 0 && now == m.cursor {
+		return unsynced, nil
+	}
+	return unsynced, m.put(ctx, &now, slices.Collect(maps.Values(changed))...)
+}
+
+// sync makes the files of rows durable and, of rows without one, that the last known one is gone. It
+// returns errors by key.
+func (m *Mirror) sync(ctx context.Context, rows []mirror.Row) map[string]error {
+	var files []mirror.Entry
+	var keys []string
+	m.lock.Lock()
+	for _, r := range rows {
+		if e := cmp.Or(r.Local, m.rows[r.Key].Local); e != nil {
+			files, keys = append(files, *e), append(keys, r.Key)
+		}
+	}
+	m.lock.Unlock()
+	if len(files) == 0 {
 		return nil
 	}
-	return m.put(ctx, &now, slices.Collect(maps.Values(changed))...)
+	errs := map[string]error{}
+	for i, err := range m.Disk.Sync(ctx, files...) {
+		if err != nil {
+			errs[keys[i]] = err
+		}
+	}
+	return errs
 }
 
 func same(a, b mirror.Row) bool {

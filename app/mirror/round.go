@@ -146,8 +146,12 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 			return err
 		}
 		r.scope = mirror.Scope{}
-		if err := r.read(ctx, !accept && (changes.Root || r.emptied())); err != nil {
+		unsynced, err := r.read(ctx, !accept && (changes.Root || r.emptied()))
+		if err != nil {
 			return err
+		}
+		for key, err := range unsynced {
+			r.postpone(key, err)
 		}
 		in := r.input(rules)
 		plan := r.Plan(in)
@@ -286,22 +290,18 @@ func (r *round) begin(s mirror.Step) bool {
 func (r *round) settle(ctx context.Context, in mirror.Input, settled []mirror.Row) error {
 	rows := slices.Clone(settled)
 	listed := map[string]bool{}
-	var written []mirror.Entry
-	fresh := func(row mirror.Row) bool { // the content or the name was not agreed on before
-		was := r.rows[row.Key].Synced
-		return row.Local != nil && (was == nil || was.Checksum != row.Local.Checksum || was.Name != row.Local.Path)
-	}
+	var written []mirror.Row
 	for _, row := range rows {
 		listed[row.Key] = true
-		if fresh(row) {
-			written = append(written, *row.Local)
+		// Unless the content and the name were agreed on before.
+		if was := r.rows[row.Key].Synced; row.Local == nil || was == nil || was.Checksum != row.Local.Checksum || was.Name != row.Local.Path {
+			written = append(written, row)
 		}
 	}
-	if len(written) > 0 {
-		if err := r.Disk.Sync(ctx, written...); err != nil {
-			rows = slices.DeleteFunc(rows, fresh)
-			r.Failed = append(r.Failed, mirror.Held{Path: written[0].Path, Reason: err.Error()})
-		}
+	unsynced := r.sync(ctx, written)
+	rows = slices.DeleteFunc(rows, func(row mirror.Row) bool { return unsynced[row.Key] != nil })
+	for key, err := range unsynced {
+		r.postpone(key, err)
 	}
 	for key, was := range r.rows {
 		now := in.Rows[key].Local
@@ -556,6 +556,21 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	}
 	r.Failed = append(r.Failed, held)
 	return nil
+}
+
+// postpone leaves a file to a later round, because of an error of the directory.
+func (r *round) postpone(key string, err error) {
+	if r.attempts[key] >= maxAttempts {
+		return
+	}
+	r.attempts[key] = maxAttempts
+	held := mirror.Held{Path: key, Reason: err.Error()}
+	if row := r.rows[key]; row.Local != nil {
+		held.Path = row.Local.Path
+	} else if row.Remote != nil {
+		held.Path = row.Remote.Path
+	}
+	r.Failed = append(r.Failed, held)
 }
 
 // touch has the next scan look at the directories of a path.

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"collab/domain/fault"
@@ -59,10 +60,7 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 	case mirror.Move:
 		r.sending(s)
 		record, err := r.RemoteWriter.Move(ctx, *row.Remote, s.Path)
-		if err != nil {
-			return remoteError{err}
-		}
-		return r.agree(ctx, answered(s, record)...)
+		return r.agreeOn(ctx, s, record, err)
 	case mirror.MoveDirectory:
 		for _, one := range s.Steps {
 			r.sending(one)
@@ -73,10 +71,7 @@ func (r *round) step(ctx context.Context, s mirror.Step) error {
 		if err := r.absent(ctx, s); err != nil {
 			return err
 		}
-		if err := r.RemoteWriter.Delete(ctx, *row.Remote); err != nil {
-			return remoteError{err}
-		}
-		return r.put(ctx, nil, answered(s, mirror.Record{})...)
+		return r.agreeOn(ctx, s, mirror.Record{}, r.RemoteWriter.Delete(ctx, *row.Remote))
 	}
 	return r.upload(ctx, s)
 }
@@ -400,27 +395,42 @@ func (r *round) upload(ctx context.Context, s mirror.Step) error {
 	if from.err != nil {
 		return from.err
 	}
-	if err != nil {
-		return remoteError{err}
-	}
-	return r.agree(ctx, answered(s, record)...)
+	return r.agreeOn(ctx, s, record, err)
 }
 
-// agree stores the rows after a change of the server. The files that both sides are said to have then
-// are made durable before: a power failure that took one back would look like a change by its user.
-func (r *round) agree(ctx context.Context, rows ...mirror.Row) error {
-	var files []mirror.Entry
-	for _, row := range rows {
-		if row.Local != nil {
-			files = append(files, *row.Local)
+// agreeOn is agree for one step, which has led to a record of the server or an error.
+func (r *round) agreeOn(ctx context.Context, s mirror.Step, record mirror.Record, err error) error {
+	return r.agree(ctx, []mirror.Step{s}, []mirror.Result{{Record: record, Err: err}})[0]
+}
+
+// agree stores the rows after steps that the server has done, each with its result, and returns an
+// error or nil for each. Before, what the directory has then is made durable: a power failure that
+// took it back would look like a change by its user.
+func (r *round) agree(ctx context.Context, steps []mirror.Step, results []mirror.Result) []error {
+	changes, errs := make([][]mirror.Row, len(steps)), make([]error, len(steps))
+	for i, s := range steps {
+		if errs[i] = remotely(results[i].Err); errs[i] == nil {
+			changes[i] = answered(s, results[i].Record)
 		}
 	}
-	if len(files) > 0 {
-		if err := r.Disk.Sync(ctx, files...); err != nil {
-			return err
+	unsynced := r.sync(ctx, slices.Concat(changes...))
+	var rows []mirror.Row
+	for i, change := range changes {
+		for _, row := range change {
+			errs[i] = cmp.Or(errs[i], unsynced[row.Key])
+		}
+		if errs[i] == nil {
+			rows = append(rows, change...)
 		}
 	}
-	return r.put(ctx, nil, rows...)
+	if len(rows) > 0 {
+		if err := r.put(ctx, nil, rows...); err != nil {
+			for i := range errs {
+				errs[i] = cmp.Or(errs[i], err)
+			}
+		}
+	}
+	return errs
 }
 
 // batch does several steps of one action, which change the server, in one request.
@@ -459,18 +469,13 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 	if err != nil {
 		return remoteError{err}
 	}
-	var rows []mirror.Row
 	for i, s := range sent {
-		if results[i].Err != nil {
-			continue
+		if results[i].Err == nil {
+			r.transferred(s)(len(writes[i].Content))
 		}
-		r.transferred(s)(len(writes[i].Content))
-		rows = append(rows, answered(s, results[i].Record)...)
 	}
-	if len(rows) > 0 {
-		err = r.agree(ctx, rows...)
-	}
-	return r.finishAll(ctx, sent, func(i int) error { return cmp.Or(remotely(results[i].Err), err) })
+	errs := r.agree(ctx, sent, results)
+	return r.finishAll(ctx, sent, func(i int) error { return errs[i] })
 }
 
 // write returns a step as part of a batch that is about to be sent.

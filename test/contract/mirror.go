@@ -27,9 +27,11 @@ type OpenedDisk struct {
 
 	Write   func(path, content string) // makes or overwrites a file, with its directories
 	Read    func(path string) (content string, ok bool)
-	Remove  func(path string) // with what is below; the empty path is the directory itself
-	Mkdir   func(path string) // with those above
-	Symlink func(path, target string)
+	Remove  func(path string)         // with what is below; the empty path is the directory itself
+	Mkdir   func(path string)         // with those above
+	Symlink func(path, target string) // nil if there are none
+	Special func(path string)         // makes a file that is none, such as a socket; nil if there are none
+	Hold    func(path string)         // opens a file so that nobody else can; nil if programs cannot
 }
 
 // diskFixture is the directory of a sub-test.
@@ -279,16 +281,43 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			_, err = s.Disk.Open(s.ctx, e)
 			s.wantNotFound(err)
 		},
-		"files are synced, but for those that are gone": func(s *diskFixture) {
-			s.Write("a", "one")
-			s.Write("d/b", "two")
-			s.Write("c", "three")
-			files := []mirror.Entry{s.entry("a"), s.entry("d/b"), s.entry("c")}
-			s.Remove("d")
-			s.Write("d", "a file")
-			s.Remove("c")
-			s.ok(s.Disk.Sync(s.ctx, files...))
-			s.ok(s.Disk.Sync(s.ctx))
+		"files are synced, but for those that are gone or no longer files": func(s *diskFixture) {
+			var files []mirror.Entry
+			replace := func(path string, by func(path string)) {
+				s.Write(path, path)
+				if files = append(files, s.entry(path)); by != nil {
+					s.Remove(path)
+					by(path)
+				}
+			}
+			replace("a", nil)
+			replace("d/b", func(string) { s.Remove("d"); s.Write("d", "a file") })
+			replace("c", func(string) {})
+			replace("e", s.Mkdir)
+			if s.Symlink != nil {
+				replace("f", func(path string) { s.Symlink(path, "/etc/passwd") })
+				replace("g", func(path string) { s.Symlink(path, "a") })
+			}
+			if s.Special != nil {
+				replace("h", s.Special)
+			}
+			wantEqual(s.fixture, s.Disk.Sync(s.ctx, files...), make([]error, len(files)))
+			wantEqual(s.fixture, len(s.Disk.Sync(s.ctx)), 0)
+		},
+		"a file that cannot be synced is one error": func(s *diskFixture) {
+			if s.Hold == nil {
+				s.Skip("programs cannot keep others from a file")
+			}
+			var files []mirror.Entry
+			for _, path := range []string{"a", "b", "c"} {
+				s.Write(path, path)
+				files = append(files, s.entry(path))
+			}
+			s.Hold("b")
+			errs := s.Disk.Sync(s.ctx, files...)
+			s.ok(errs[0])
+			s.wantError(errs[1], fault.Unavailable)
+			s.ok(errs[2])
 		},
 		"nothing is found of a directory that is gone": func(s *diskFixture) {
 			s.Write("a", "one")

@@ -100,6 +100,11 @@ func (d *disk) synced(name string) {
 	d.unsynced = slices.DeleteFunc(d.unsynced, func(u unsynced) bool { return u.name == name || strings.HasPrefix(u.name, name+"/") })
 }
 
+// durable reports whether what a name has, or that it has nothing, is on stable storage.
+func (d *disk) durable(name string) bool {
+	return !slices.ContainsFunc(d.unsynced, func(u unsynced) bool { return u.name == name && d.steady().Sub(u.at) < writeback })
+}
+
 // stop is a power failure: what was changed since a time not longer ago than writeback is
 // undone or, with torn, files that were written in place are empty. It returns the contents that programs
 // gave the names.
@@ -455,16 +460,18 @@ func (d *disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
 	return checked{strings.NewReader(f.content), d, e}, nil
 }
 
-func (d *disk) Sync(_ context.Context, files ...mirror.Entry) error {
-	if _, err := d.before("sync"); err != nil {
-		return err
-	}
-	for _, e := range files {
-		if d.files[e.Name] != nil {
+func (d *disk) Sync(_ context.Context, files ...mirror.Entry) []error {
+	_, err := d.before("sync")
+	errs := make([]error, len(files))
+	for i, e := range files {
+		if errs[i] = err; err == nil && d.exclusive && d.files[e.Name] != nil {
+			errs[i] = d.busy(e.Name)
+		}
+		if errs[i] == nil {
 			d.synced(e.Name)
 		}
 	}
-	return nil
+	return errs
 }
 
 func (d *disk) Stage(_ context.Context, name string, offset int64, r io.Reader) (mirror.Staged, error) {
@@ -619,6 +626,7 @@ func opened(t *testing.T) contract.OpenedDisk {
 			maps.DeleteFunc(d.directories, func(name string, _ bool) bool { return name == p || strings.HasPrefix(name, p+"/") })
 		},
 		Mkdir: func(p string) { _ = d.mkdir(p + "/x") },
+		Hold:  func(p string) { d.held, d.exclusive = p, true },
 	}
 }
 

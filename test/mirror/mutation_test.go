@@ -79,12 +79,20 @@ var mutations = map[string]func(*client.Options){
 	"an upload to a path that is taken replaces what is there": func(o *client.Options) {
 		o.RemoteWriter = replacing{o.RemoteWriter, o.Remote.(*remote).server}
 	},
-	"the cursor is stored without the records":      func(o *client.Options) { o.State = cursorState{o.State} },
-	"what was agreed is forgotten at each start":    func(o *client.Options) { o.State = forgetful{o.State} },
-	"errors of the disk are taken for success":      func(o *client.Options) { o.DiskWriter = successful{o.DiskWriter} },
-	"downloads are stored before they are durable":  func(o *client.Options) { o.DiskWriter = unsyncedDisk{o.DiskWriter, o.DiskWriter.(*disk)} },
-	"contents are downloaded twice":                 func(o *client.Options) { o.Remote = twice{o.Remote} },
-	"uploads are stored before they are durable":    func(o *client.Options) { o.Disk = unsyncedFiles{o.Disk} },
+	"the cursor is stored without the records":     func(o *client.Options) { o.State = cursorState{o.State} },
+	"what was agreed is forgotten at each start":   func(o *client.Options) { o.State = forgetful{o.State} },
+	"errors of the disk are taken for success":     func(o *client.Options) { o.DiskWriter = successful{o.DiskWriter} },
+	"downloads are stored before they are durable": func(o *client.Options) { o.DiskWriter = unsyncedDisk{o.DiskWriter, o.DiskWriter.(*disk)} },
+	"contents are downloaded twice":                func(o *client.Options) { o.Remote = twice{o.Remote} },
+	"uploads are stored before they are durable":   func(o *client.Options) { o.Disk = unsyncedFiles{o.Disk} },
+	"moved files count as durable if their contents are": func(o *client.Options) {
+		d := o.Disk.(*disk)
+		o.Disk = partlySynced{d, func(e mirror.Entry) bool { return d.now().UnixNano()-e.Facts.ChangeTime < int64(writeback) }}
+	},
+	"that files are gone is stored before it is durable": func(o *client.Options) {
+		d := o.Disk.(*disk)
+		o.Disk = partlySynced{d, func(e mirror.Entry) bool { return d.files[e.Name] != nil }}
+	},
 	"a file with an older time counts as unchanged": func(o *client.Options) { o.Disk = newerDisk{o.Disk} },
 	"equal edits of both sides are a conflict": func(o *client.Options) {
 		o.Plan = func(in mirror.Input) mirror.Plan {
@@ -164,7 +172,25 @@ func (r twice) Download(ctx context.Context, of mirror.Record, offset int64) (mi
 
 type unsyncedFiles struct{ ports.Disk }
 
-func (unsyncedFiles) Sync(context.Context, ...mirror.Entry) error { return nil }
+func (unsyncedFiles) Sync(_ context.Context, files ...mirror.Entry) []error {
+	return make([]error, len(files))
+}
+
+// partlySynced syncs only some files.
+type partlySynced struct {
+	*disk
+	synced func(mirror.Entry) bool
+}
+
+func (d partlySynced) Sync(ctx context.Context, files ...mirror.Entry) []error {
+	errs := make([]error, len(files))
+	for i, e := range files {
+		if d.synced(e) {
+			errs[i] = d.disk.Sync(ctx, e)[0]
+		}
+	}
+	return errs
+}
 
 type newerDisk struct{ ports.Disk }
 

@@ -819,6 +819,77 @@ func TestAnUploadIsNotAgreedOnWhileItsFileCannotBeMadeDurable(t *testing.T) {
 	}
 }
 
+func TestAFileThatCannotBeMadeDurableKeepsNoOtherFromBeingAgreedOn(t *testing.T) {
+	s := newSingle(t)
+	s.remote.batches = 10
+	for _, name := range []string{"a", "b", "c"} {
+		s.disk.write(name, "content of "+name)
+	}
+	s.at("batch", func() (bool, error) {
+		s.disk.held, s.disk.exclusive = "b", true
+		return false, nil
+	})
+	round := func(failed ...string) {
+		t.Helper()
+		s.server.core.Clock.Advance(10 * time.Second)
+		s.client.Changed(mirror.Everything())
+		out, err := s.client.Round(t.Context())
+		var paths []string
+		for _, held := range out.Failed {
+			paths = append(paths, held.Path)
+		}
+		if diff := cmp.Diff(failed, paths); err != nil || diff != "" {
+			t.Errorf("%v, failed (-want +got):\n%s", err, diff)
+		}
+		for name := range s.disk.files {
+			if row := s.state.rows[mirror.KeyOf(name)]; row.Agreed() != (s.disk.held != name) {
+				t.Errorf("%s: %+v", name, row)
+			}
+		}
+	}
+	round("b")
+	s.disk.write("d", "meanwhile")
+	s.disk.write("b", "another content of b") // by the program that has it
+	round("b")
+	s.disk.held = ""
+	round()
+	s.want(map[string]string{"a": "content of a", "b": "another content of b", "c": "content of c", "d": "meanwhile"})
+}
+
+func TestALinkInThePlaceOfAFileThatIsSentIsLeftAlone(t *testing.T) {
+	top, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
+	d, err := localdisk.Open(top, system.Clock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	write := func(path, content string) {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(outside, "of another place")
+	write(filepath.Join(top, "a"), "a")
+	write(filepath.Join(top, "b"), "b")
+	s := newSingle(t, func(o *client.Options) { o.Disk, o.DiskWriter, o.Clock = d, d, system.Clock{} })
+	s.remote.batches = 10
+	s.at("batch", func() (bool, error) {
+		link := filepath.Join(top, "a")
+		return false, errors.Join(os.Remove(link), os.Symlink(outside, link))
+	})
+	for range 2 {
+		out, err := s.round()
+		if err != nil || len(out.Held) != 1 || out.Held[0].Path != "a" || !strings.Contains(out.Held[0].Reason, "link") {
+			t.Errorf("%+v, %v", out, err)
+		}
+	}
+	for _, name := range []string{"a", "b"} {
+		if got := s.records()[name].Checksum; got != checksum(name) {
+			t.Errorf("the server's %s has %s", name, got)
+		}
+	}
+}
+
 func TestAFileThatIsMovedBackAfterItsMoveHadNoAnswerIsNotDeleted(t *testing.T) {
 	s := newSingle(t)
 	s.disk.write("a", "one")

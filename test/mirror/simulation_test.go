@@ -215,6 +215,11 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 				}
 			}
 		}
+		d.state.storing = func(rows []mirror.Row) {
+			for _, r := range rows {
+				w.durable(d, r)
+			}
+		}
 		d.disk.placed = func(content string) {
 			d.unstored[checksum(content)] = true
 			if _, known := w.ledger[content]; !known {
@@ -272,6 +277,24 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 		w.start(d)
 	}
 	return w, nil
+}
+
+// durable checks that a power failure would not take back what a row is the first to say that both sides
+// have, or that neither has.
+func (w *world) durable(d *device, r mirror.Row) {
+	was := d.state.rows[r.Key].Synced
+	switch f := d.file(r.Key); {
+	case r.Synced != nil && f != nil && (was == nil || was.Checksum != r.Synced.Checksum || was.Name != r.Synced.Name):
+		for name, at := range d.disk.files {
+			if at == f && checksum(f.content) == r.Synced.Checksum && !d.disk.durable(name) {
+				w.failf("%s: %s is agreed on and not durable", d.name, name)
+			}
+		}
+	case r.Empty() && was != nil && f == nil:
+		if e := d.state.rows[r.Key].Local; e != nil && !d.disk.durable(e.Name) {
+			w.failf("%s: neither side has %s, which is not durable", d.name, e.Name)
+		}
+	}
 }
 
 // start starts the client of a device.

@@ -19,6 +19,7 @@ type state struct {
 	rows    map[string]mirror.Row
 	cursor  object.Cursor
 	writes  int
+	storing func(rows []mirror.Row) // is called with rows that are to be stored; nil for nobody
 	stored  func(rows []mirror.Row) // is called with rows that are stored; nil for nobody
 	before  func(call string) (half bool, err error)
 }
@@ -59,6 +60,9 @@ func (s *state) Cursor(context.Context) (object.Cursor, error) { return s.cursor
 func (s *state) Put(_ context.Context, rows []mirror.Row, cursor *object.Cursor) error {
 	s.lock.Lock()
 	defer s.lock.Unlock()
+	if s.storing != nil {
+		s.storing(rows)
+	}
 	half, err := s.before("put")
 	if err != nil && !half {
 		return err
