@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 )
 
 // Replace calls write with a temporary file in the directory of path, syncs it and renames it
@@ -96,23 +97,27 @@ func Content(content []byte) func(*os.File) error {
 
 // publish writes and syncs a temporary file and calls move to give it the name.
 func publish(directory *os.Root, name string, write func(*os.File) error, move func(temporary, name string) error) (err error) {
-	temporary := "." + name + "-" + rand.Text()
-	f, err := directory.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err := removeLeft(directory, name); err != nil {
+		return err
+	}
+	f, temporary, err := createTemporary(directory, name)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if removeErr := directory.Remove(temporary); !errors.Is(removeErr, fs.ErrNotExist) {
-			err = errors.Join(err, removeErr)
+	defer func() { // it must be open as long as it has its name
+		removeErr := directory.Remove(temporary)
+		if errors.Is(removeErr, fs.ErrNotExist) {
+			removeErr = nil
 		}
+		err = errors.Join(err, removeErr, f.Close())
 	}()
 	if err = write(f); err == nil {
 		err = f.Sync()
 	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
+	if err == nil {
+		err = move(temporary, name)
 	}
-	if err := move(temporary, name); err != nil {
+	if err != nil {
 		return err
 	}
 	entries, err := directory.Open(".")
@@ -120,4 +125,43 @@ func publish(directory *os.Root, name string, write func(*os.File) error, move f
 		return err
 	}
 	return synced(entries)
+}
+
+// removeLeft removes the temporary files of a name that processes have left which were killed.
+func removeLeft(directory *os.Root, name string) error {
+	entries, err := directory.Open(".")
+	if err != nil {
+		return err
+	}
+	files, err := entries.Readdirnames(-1)
+	for _, file := range files {
+		random, ok := strings.CutPrefix(file, prefix(name))
+		if ok && len(random) == len(rand.Text()) && strings.Trim(random, base32) == "" {
+			removeAbandoned(directory, file)
+		}
+	}
+	return errors.Join(err, entries.Close())
+}
+
+// base32 is what rand.Text consists of.
+const base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+
+// prefix returns what the temporary files of a name begin with. rand.Text follows.
+func prefix(name string) string { return "." + name + "-" }
+
+// createTemporary creates a temporary file of a name. Nobody takes it for abandoned while it is open.
+func createTemporary(directory *os.Root, name string) (*os.File, string, error) {
+	for {
+		temporary := prefix(name) + rand.Text()
+		f, err := directory.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return nil, "", err
+		}
+		if isOwn(directory, f, temporary) {
+			return f, temporary, nil
+		}
+		if err := f.Close(); err != nil {
+			return nil, "", err
+		}
+	}
 }

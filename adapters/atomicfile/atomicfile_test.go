@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -95,6 +96,46 @@ func TestAFileIsReplacedCompletelyOrNotAtAll(t *testing.T) {
 		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 			t.Errorf("%v, %v", info.Mode(), err)
 		}
+	}
+}
+
+func TestTemporaryFilesOfKilledProcessesAreRemoved(t *testing.T) {
+	directory := t.TempDir()
+	path := filepath.Join(directory, "backup")
+	list := func() (all []string) {
+		entries, err := os.ReadDir(directory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			all = append(all, e.Name())
+		}
+		return all
+	}
+	others := []string{".backup-" + strings.Repeat("a", 26), ".backup-NOTES", ".other-" + strings.Repeat("A", 26)}
+	for _, name := range append(others, ".backup-"+strings.Repeat("A", 26)) {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What a process is writing is not taken for abandoned by others.
+	err := atomicfile.Replace(path, func(f *os.File) error {
+		if left := list(); len(left) != len(others)+1 || !slices.Contains(left, filepath.Base(f.Name())) {
+			t.Errorf("while it is written there are %q", left)
+		}
+		_, err := f.WriteString("one")
+		return errors.Join(err, atomicfile.Replace(path, atomicfile.Content([]byte("another"))), atomicfile.Create(path, nil))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "one" {
+		t.Errorf("%q, %v", got, err)
+	}
+	want := append(others, "backup")
+	slices.Sort(want)
+	if got := list(); !slices.Equal(got, want) {
+		t.Errorf("there are %q, want %q", got, want)
 	}
 }
 
