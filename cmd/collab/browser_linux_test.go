@@ -113,9 +113,17 @@ func TestAnotherUserCannotOpenThePage(t *testing.T) {
 	}
 	defer listener.Close()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	for uid, allowed := range map[uint32]bool{0: true, 65534: false} {
-		other := exec.Command("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/"+port+" && cat <&3")
-		other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	for _, try := range []struct {
+		uid     uint32
+		closed  bool
+		allowed bool
+	}{{uid: 0, allowed: true}, {uid: 65534}, {uid: 65534, closed: true}} {
+		then := "cat <&3"
+		if try.closed {
+			then = "echo GET >&3" // and ends
+		}
+		other := exec.Command("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/"+port+" && "+then)
+		other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: try.uid, Gid: try.uid}}
 		if err := other.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -124,10 +132,40 @@ func TestAnotherUserCannotOpenThePage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ofThisUser(c.RemoteAddr().String(), c.LocalAddr().String()); got != allowed {
-			t.Errorf("user %d: %v", uid, got)
+		if try.closed {
+			_ = other.Wait()
+		}
+		if got := ofThisUser(c.RemoteAddr().String(), c.LocalAddr().String()); got != try.allowed {
+			t.Errorf("%+v: %v", try, got)
 		}
 		c.Close()
 		_ = other.Wait()
+	}
+}
+
+func TestAConnectionThatIsResetIsNobodys(t *testing.T) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	peer, err := net.Dial("tcp4", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	from, to := c.RemoteAddr().String(), c.LocalAddr().String()
+	if !ofThisUser(from, to) {
+		t.Error("an open connection is another user's")
+	}
+	if err := errors.Join(peer.(*net.TCPConn).SetLinger(0), peer.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if ofThisUser(from, to) {
+		t.Error("a connection that was reset is this user's")
 	}
 }

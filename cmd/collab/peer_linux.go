@@ -11,9 +11,29 @@ import (
 
 // ofThisUser reports whether no other user than this one and root has opened a connection from the
 // address peer to this process's address own, both of IPv4. The kernel lists the connections with
-// their users.
+// their users. Of one that a program has closed it no longer tells the user, so its answer is false
+// then: nobody would read what is answered.
 func ofThisUser(peer, own string) bool {
 	from, to := kernelAddress(peer), kernelAddress(own)
+	found, all := connections(from, to)
+	if len(found) == 0 { // it is closed, or another machine's, such as the one that this one is a guest of
+		found, all = connections(to, from)
+		return all == 0 || len(found) > 0 && found[0].state == established
+	}
+	return !slices.ContainsFunc(found, func(c connection) bool {
+		return c.inode == "0" || c.user != "0" && c.user != strconv.Itoa(os.Getuid())
+	})
+}
+
+// established is the state of a connection that neither side has closed.
+const established = "01"
+
+// connection is a row of the kernel's list.
+type connection struct{ state, user, inode string } // the inode is 0 if no program has the connection open
+
+// connections returns those from an address to another, as the kernel's list has them, and how many
+// that has in all: none where it cannot be read.
+func connections(from, to string) (found []connection, all int) {
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} { // a socket of IPv6 can have addresses of IPv4
 		table, err := os.ReadFile(file)
 		if err != nil {
@@ -21,12 +41,16 @@ func ofThisUser(peer, own string) bool {
 		}
 		for line := range strings.Lines(string(table)) {
 			row := strings.Fields(line)
-			if len(row) > 7 && strings.HasSuffix(row[1], from) && strings.HasSuffix(row[2], to) && row[7] != "0" && row[7] != strconv.Itoa(os.Getuid()) {
-				return false
+			if len(row) < 10 || !strings.Contains(row[1], ":") { // the heading
+				continue
+			}
+			all++
+			if strings.HasSuffix(row[1], from) && strings.HasSuffix(row[2], to) {
+				found = append(found, connection{row[3], row[7], row[9]})
 			}
 		}
 	}
-	return true
+	return found, all
 }
 
 // kernelAddress returns an address of IPv4 with its port as the kernel's list has it.
