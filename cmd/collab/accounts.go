@@ -74,8 +74,6 @@ type account struct {
 	User   string `json:"user"` // the e-mail address
 	Token  string `json:"token,omitempty"`
 	Active bool   `json:"active"` // the one that commands use
-
-	inKeyring bool // Token was read from the keyring
 }
 
 // key names the account's token in the keyring.
@@ -149,8 +147,9 @@ func (a *app) lockAccounts() (*os.File, error) {
 	return f, nil
 }
 
-// changeAccounts replaces the accounts by what change makes of them, one process at a time.
-func (a *app) changeAccounts(change func([]account) []account) error {
+// changeAccounts replaces the accounts by what change makes of them, one process at a time. change may
+// use the keyring as well. If it fails, the accounts stay as they are.
+func (a *app) changeAccounts(change func([]account) ([]account, error)) error {
 	lock, err := a.lockAccounts()
 	if err != nil {
 		return err
@@ -160,12 +159,18 @@ func (a *app) changeAccounts(change func([]account) []account) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(change(all), "", "  ")
+	if all, err = change(all); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
 		return err
 	}
 	return atomicfile.Replace(file, atomicfile.Content(append(text, '\n')))
 }
+
+// inKeyring reports whether the token of an account of the file is in the keyring.
+func (c account) inKeyring() bool { return c.Token == "" }
 
 // sameAs reports whether both are the same organisation of the same server.
 func (c account) sameAs(other account) bool { return c.key() == other.key() }
@@ -174,21 +179,21 @@ func (c account) sameAs(other account) bool { return c.key() == other.key() }
 func (a *app) keep(c account, insecure bool) error {
 	token := c.Token
 	c.Token, c.Active = "", true
-	if !insecure {
-		if err := a.setSecret(c, token); err != nil {
-			a.warn("the token is kept in a file that only you can read: %v", err)
-			insecure = true
+	return a.changeAccounts(func(all []account) ([]account, error) {
+		if !insecure {
+			if err := a.setSecret(c, token); err != nil {
+				a.warn("the token is kept in a file that only you can read: %v", err)
+				insecure = true
+			}
 		}
-	}
-	if insecure {
-		c.Token = token
-	}
-	return a.changeAccounts(func(all []account) []account {
+		if insecure {
+			c.Token = token
+		}
 		all = slices.DeleteFunc(all, c.sameAs)
 		for i := range all {
 			all[i].Active = false
 		}
-		return append(all, c)
+		return append(all, c), nil
 	})
 }
 
@@ -197,30 +202,37 @@ func (a *app) setSecret(c account, token string) error {
 	return err
 }
 
-// renewed stores another token of an account.
+// renewed stores another token of an account, unless somebody has signed out of it meanwhile, or another
+// user in.
 func (a *app) renewed(c account, token string) error {
-	if c.inKeyring {
-		return a.setSecret(c, token)
-	}
-	return a.changeAccounts(func(all []account) []account {
-		for i := range all {
-			if all[i].sameAs(c) {
-				all[i].Token = token
-			}
+	return a.changeAccounts(func(all []account) ([]account, error) {
+		i := slices.IndexFunc(all, c.sameAs)
+		switch {
+		case i < 0 || all[i].User != c.User:
+		case all[i].inKeyring():
+			return all, a.setSecret(c, token)
+		default:
+			all[i].Token = token
 		}
-		return all
+		return all, nil
 	})
 }
 
 // forget removes an account with its token.
 func (a *app) forget(c account) error {
-	if c.inKeyring {
-		_, err := fromKeyring(func() (struct{}, error) { return struct{}{}, a.secrets.Delete(c.key()) })
-		if err != nil && !errors.Is(err, keyring.ErrNotFound) {
-			return err
+	return a.changeAccounts(func(all []account) ([]account, error) {
+		i := slices.IndexFunc(all, c.sameAs)
+		if i < 0 {
+			return all, nil
 		}
-	}
-	return a.changeAccounts(func(all []account) []account { return slices.DeleteFunc(all, c.sameAs) })
+		if all[i].inKeyring() {
+			_, err := fromKeyring(func() (struct{}, error) { return struct{}{}, a.secrets.Delete(c.key()) })
+			if err != nil && !errors.Is(err, keyring.ErrNotFound) {
+				return nil, err
+			}
+		}
+		return slices.Delete(all, i, i+1), nil
+	})
 }
 
 // serverAddress returns the server that was asked for, or an empty text.
@@ -259,14 +271,14 @@ func (a *app) account() (account, error) {
 	for _, c := range slices.Backward(all) {
 		named := org != "" && (org == c.OrgID || strings.EqualFold(org, c.Org))
 		if (server == "" || server == c.Server) && (named || org == "" && (c.Active || server != "")) {
-			if c.Token != "" {
+			if !c.inKeyring() {
 				return c, nil
 			}
 			token, err := fromKeyring(func() (string, error) { return a.secrets.Get(c.key()) })
 			if err != nil {
 				return account{}, coded{exitSignIn, fmt.Errorf("read the token of %s: %w", c.Server, err)}
 			}
-			c.Token, c.inKeyring = token, true
+			c.Token = token
 			return c, nil
 		}
 	}

@@ -295,11 +295,11 @@ func (a *app) orgs() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.changeAccounts(func(all []account) []account {
+		return a.changeAccounts(func(all []account) ([]account, error) {
 			for i := range all {
 				all[i].Active = all[i].sameAs(chosen)
 			}
-			return all
+			return all, nil
 		})
 	})
 	return group("orgs", "Choose among organisations", list, use)

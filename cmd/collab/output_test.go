@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"collab/adapters/apiclient"
+	"collab/adapters/filelock"
 )
 
 // terminal returns an app whose streams are terminals, and what it prints.
@@ -150,7 +151,52 @@ func TestATokenIsInTheKeyringOrInTheFile(t *testing.T) {
 			if _, err = a.account(); exitCode(err) != exitSignIn || len(keyring.secrets) > 0 {
 				t.Errorf("after signing out: %v, %v", err, keyring.secrets)
 			}
+			if err := a.renewed(found, "late"); err != nil || len(keyring.secrets) > 0 {
+				t.Errorf("a token that is renewed after signing out: %v, %v", keyring.secrets, err)
+			}
+			another := c
+			another.User = "bob"
+			if err := errors.Join(a.keep(another, try.insecure), a.renewed(found, "late")); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := a.account(); err != nil || got.Token != "secret" || got.User != "bob" {
+				t.Errorf("after a token of another user was renewed the account is %+v, %v", got, err)
+			}
 		})
+	}
+}
+
+// locking is a keyring that is changed only while the accounts are locked.
+type locking struct {
+	safe
+	locked func() error
+}
+
+func (l locking) Set(name, secret string) error {
+	return errors.Join(l.locked(), l.safe.Set(name, secret))
+}
+func (l locking) Delete(name string) error { return errors.Join(l.locked(), l.safe.Delete(name)) }
+
+func TestTheKeyringIsChangedByOneProcessAtATime(t *testing.T) {
+	a, _, said := terminal(t, 80, nil)
+	a.secrets = locking{safe{map[string]string{}, nil}, func() error {
+		directory, err := a.directory()
+		if err != nil {
+			return err
+		}
+		f, err := os.OpenFile(filepath.Join(directory, "accounts.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := filelock.TryLock(f, true); !errors.Is(err, filelock.ErrLocked) {
+			return fmt.Errorf("the accounts are not locked: %v", err)
+		}
+		return nil
+	}}
+	c := account{Server: "https://a.example", OrgID: "1", Token: "secret"}
+	if err := errors.Join(a.keep(c, false), a.renewed(c, "newer"), a.forget(c)); err != nil || said.Len() > 0 {
+		t.Errorf("%v, %s", err, said)
 	}
 }
 
@@ -301,7 +347,7 @@ func TestConcurrentChangesOfTheAccountsAreKept(t *testing.T) {
 	const n = 20
 	for i := range n {
 		changes.Go(func() {
-			if err := a.changeAccounts(func(all []account) []account { return append(all, account{OrgID: fmt.Sprint(i)}) }); err != nil {
+			if err := a.changeAccounts(func(all []account) ([]account, error) { return append(all, account{OrgID: fmt.Sprint(i)}), nil }); err != nil {
 				t.Error(err)
 			}
 		})
