@@ -1005,7 +1005,8 @@ type ReleasePatch struct {
 
 // Reorder: Tasks in their new order.
 type Reorder struct {
-	TaskIDs []string `json:"taskIds"`
+	TaskIDs   []string `json:"taskIds"`
+	SortOrder *int64   `json:"sortOrder,omitzero"`
 }
 
 // ReplaceFileParams are the parameters of ReplaceFile. Zero fields are left out.

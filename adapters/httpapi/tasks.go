@@ -277,8 +277,8 @@ func listChangedTasks[B any](a *api, read func(*body.Fields) (B, error), run fun
 	}
 }
 
-func readTaskOrder(o *body.Fields) ([]id.Task, error) {
-	order := body.Operands[id.Task](o, "taskIds", "Task")
+func readTaskOrder(o *body.Fields) (task.Order, error) {
+	order := task.Order{Tasks: body.Operands[id.Task](o, "taskIds", "Task"), First: body.OrZero(o, "sortOrder", body.Integer)}
 	return order, o.Err()
 }
 

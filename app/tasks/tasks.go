@@ -255,10 +255,15 @@ func (s *Tasks) Delete(ctx context.Context, actor org.Actor, t id.Task, match Ma
 	return nil
 }
 
-// Reorder sets the sort orders of the tasks to 0, 1, 2, … and then calls each with them.
-func (s *Tasks) Reorder(ctx context.Context, actor org.Actor, named []id.Task, each func(task.Task) error) error {
-	return s.move(ctx, actor, "taskIds", named, each, func(i int, was task.Placement) (task.Placement, string) {
-		was.SortOrder = int64(i)
+// Reorder sets the sort orders of the tasks to consecutive numbers and then calls each with them.
+func (s *Tasks) Reorder(ctx context.Context, actor org.Actor, o task.Order, each func(task.Task) error) error {
+	var c check.List
+	o.Check(&c)
+	if err := c.Err(); err != nil {
+		return err
+	}
+	return s.move(ctx, actor, "taskIds", o.Tasks, each, func(i int, was task.Placement) (task.Placement, string) {
+		was.SortOrder = o.First + int64(i)
 		return was, ""
 	})
 }

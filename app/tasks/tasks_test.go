@@ -80,7 +80,7 @@ func TestTheAnswerIsInTheOrderOfTheRequest(t *testing.T) {
 		got = append(got, t.ID)
 		return nil
 	}
-	w.must(w.tasks.Reorder(t.Context(), w.ada, ids, each))
+	w.must(w.tasks.Reorder(t.Context(), w.ada, task.Order{Tasks: ids}, each))
 	last, first := int64(9), int64(1)
 	w.must(w.tasks.Reprioritize(t.Context(), w.ada, []task.Reprioritization{{Task: ids[2], Reason: "a", SortOrder: &last}, {Task: ids[0], Reason: "b", SortOrder: &first}}, each))
 	if want := append(slices.Clone(ids), ids[2], ids[0]); !slices.Equal(got, want) {
@@ -92,9 +92,9 @@ func TestTheTagsOfTheTasksAreBounded(t *testing.T) {
 	w := newFixture(t)
 	most := w.made(tasks.MaxOperandTags/task.MaxTags, task.MaxTags)
 	slices.Reverse(most)
-	w.must(w.tasks.Reorder(t.Context(), w.ada, most, nothing))
+	w.must(w.tasks.Reorder(t.Context(), w.ada, task.Order{Tasks: most}, nothing))
 	more := append(w.made(1, 1), most...)
-	err := w.tasks.Reorder(t.Context(), w.ada, more, nothing)
+	err := w.tasks.Reorder(t.Context(), w.ada, task.Order{Tasks: more}, nothing)
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Kind != fault.Invalid || e.Problems[0].Field != "taskIds" {
 		t.Fatalf("got %v", err)
@@ -124,7 +124,7 @@ func TestADeletedTaskIsNotInTheResponse(t *testing.T) {
 	}}
 	later := tasks.New(store, w.clock, w.ids, within(store))
 	var got []id.Task
-	w.must(later.Reorder(t.Context(), w.ada, ids, func(t task.Task) error {
+	w.must(later.Reorder(t.Context(), w.ada, task.Order{Tasks: ids}, func(t task.Task) error {
 		got = append(got, t.ID)
 		return nil
 	}))
@@ -146,7 +146,7 @@ func TestAnotherMembersTaskIsNotFound(t *testing.T) {
 	})
 	w.must(err)
 	ids := append(w.made(1, 0), "hidden")
-	if err := w.tasks.Reorder(t.Context(), w.ada, ids, nothing); !fault.Is(err, fault.NotFound) {
+	if err := w.tasks.Reorder(t.Context(), w.ada, task.Order{Tasks: ids}, nothing); !fault.Is(err, fault.NotFound) {
 		t.Errorf("got %v", err)
 	}
 	if there, err := w.tasks.Get(t.Context(), w.ada, ids[0]); err != nil || there.Version != 1 {

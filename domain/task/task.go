@@ -192,6 +192,19 @@ func (r Reprioritization) Check(c *check.List) {
 	}
 }
 
+// Order is the order of tasks that get the sort orders First, First+1 and so on.
+type Order struct {
+	Tasks []id.Task
+	First int64
+}
+
+// Check adds a problem unless First is one that a caller may set.
+func (o Order) Check(c *check.List) {
+	if o.First < 0 || o.First > MaxSortOrder {
+		c.Add("sortOrder", "must be between 0 and %d", MaxSortOrder)
+	}
+}
+
 // Placement has the fields that a reprioritization reads: the task's sort order and
 // priority, those that decide who sees the task, and its number of tags.
 type Placement struct {

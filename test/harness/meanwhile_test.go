@@ -121,7 +121,7 @@ func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
 				},
 				"deletes the task": func() error { return w.Tasks.Delete(ctx, ben, made.ID, nil) },
 				"reorders the task": func() error {
-					return w.Tasks.Reorder(ctx, ben, []id.Task{made.ID}, func(task.Task) error { return nil })
+					return w.Tasks.Reorder(ctx, ben, task.Order{Tasks: []id.Task{made.ID}}, func(task.Task) error { return nil })
 				},
 				"replaces the file":  func() error { _, err := w.Objects.Replace(ctx, ben, file.ID, content()); return err },
 				"deletes the file":   func() error { return w.Objects.Delete(ctx, ben, file.ID, nil) },
