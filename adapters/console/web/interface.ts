@@ -60,12 +60,13 @@ export async function page<Name extends Operation>(operation: Name, ...given: Op
 	return { value: (await response.json()) as Answer<Name>, headers: response.headers }
 }
 
-// all returns the records of every page of a list, at most limit pages.
-export async function all<Name extends Operation>(operation: Name, query: Operations[Name] extends { query?: infer Query } ? Query : never, limit = 10): Promise<Answer<Name>> {
+// all returns the records of every page of a list, at most limit pages; path has the parameters of
+// the operation's path.
+export async function all<Name extends Operation>(operation: Name, query: Operations[Name] extends { query?: infer Query } ? Query : never, limit = 10, path: Record<string, string> = {}): Promise<Answer<Name>> {
 	const records: unknown[] = []
 	let cursor: string | undefined
 	for (let i = 0; i < limit; i++) {
-		const one = await page(operation, ...([{ query: { ...(query as object), limit: 1000, cursor } }] as unknown as Optional<Arguments<Name>>))
+		const one = await page(operation, ...([{ path, query: { ...(query as object), limit: 1000, cursor } }] as unknown as Optional<Arguments<Name>>))
 		records.push(...(one.value as unknown[]))
 		cursor = cursorOf(one.headers)
 		if (cursor === undefined) break

@@ -8,6 +8,7 @@ export type PageOf = { path: string; name: string; menu?: boolean; page?: Compon
 
 export const pages: PageOf[] = [
 	{ path: "/console", name: "Home", menu: true, page: Home },
+	{ path: "/console/tasks", name: "Tasks", menu: true, load: () => import("./pages/tasks") },
 	{ path: "/console/files", name: "Files", menu: true, load: () => import("./pages/files") },
 	{ path: "/console/memories", name: "Memories", menu: true, load: () => import("./pages/memories") },
 	{ path: "/console/sessions", name: "Sessions", load: () => import("./pages/sessions") },

@@ -39,8 +39,8 @@ export function UndoBar(): JSX.Element {
 	const take = (): void => {
 		const was = current
 		show((current = undefined))
-		was?.undo()
 		if (back.current instanceof HTMLElement) back.current.focus()
+		was?.undo()
 	}
 	useEffect(() => {
 		show = set

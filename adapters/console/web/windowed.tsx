@@ -77,7 +77,7 @@ export function Windowed<Item>({ label, items, keyOf, row, active, onActive, com
 			ref={scroller} class="windowed" onScroll={look}
 			onKeyDown={(e) => {
 				const act = keys[e.key]
-				if (!act || e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || e.shiftKey || !(e.target as Element).closest("[data-row]")) return
+				if (!act || e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || e.shiftKey || !(e.target as Element).closest("a[data-row], button[data-row]")) return
 				e.preventDefault()
 				act()
 			}}

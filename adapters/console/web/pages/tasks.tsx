@@ -1,0 +1,431 @@
+// Tasks as a list or a board: filters and the open task are in the address, changes show at once.
+import type { JSX } from "preact"
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
+import { Dialog } from "../dialog"
+import { dragRows } from "../drag"
+import { useDraft } from "../draft"
+import { all, call, Failure, failureOf } from "../interface"
+import { onKeys } from "../keys"
+import { announce } from "../live"
+import { Problem, useLoaded } from "../loading"
+import { Menu, type Choice } from "../menu"
+import { addressWith, useQuery } from "../router"
+import { Conflict, applied, filters, mostMoved, orderFor, priorities, reorder, saveTask, statuses, tagOf, useTasks, type Filter } from "../taskdata"
+import { ConflictDialog, TaskDialog, nameOf, type Names } from "../taskdialog"
+import { count, day, exact } from "../text"
+import type { Me, Reprioritization, Task, TaskPatch, TaskPriority, TaskStatus } from "../types"
+import { offerUndo } from "../undo"
+import { Windowed } from "../windowed"
+
+const nobody: Names = { members: [], workspaces: [] }
+const columns = Object.keys(statuses) as TaskStatus[]
+const marks: Record<TaskPriority, string> = { URGENT: "!!", HIGH: "▲", MEDIUM: "•", LOW: "▽" }
+const signs: Record<TaskStatus, string> = { TODO: "○", IN_PROGRESS: "◐", DONE: "●", CANCELLED: "⊘" }
+
+const shortcuts: [string, string][] = [
+	["↑ ↓ or k j", "move between tasks"], ["Home End", "the first and the last task"], ["Enter", "open the task"], ["e", "edit the title in place"], ["s", "status"], ["p", "priority"], ["a", "assignee"],
+	["m", "move, and all else that can be done"], ["Alt+↑ Alt+↓", "move the task in the order"], ["Alt+← Alt+→", "move the task to the status beside it"], ["x", "select"], ["Delete", "delete"],
+	["c", "new task"], ["f", "filters"], ["Ctrl+Z", "undo a deletion"], ["?", "this list"],
+]
+
+export default function Tasks({ me }: { me: Me }): JSX.Element {
+	if (!me.org) return <><h1>Tasks</h1><p>Tasks belong to organisations, and you are in none yet.</p></>
+	return <Page writes={me.role !== "VIEWER"} />
+}
+
+type Trouble = { what: string; failure: Failure; retry: () => void }
+
+function Page({ writes }: { writes: boolean }): JSX.Element {
+	const [query, change] = useQuery()
+	const board = query.get("view") === "board"
+	const filter = useMemo(() => Object.fromEntries(filters.flatMap((f) => (query.get(f) ? [[f, query.get(f)]] : []))) as Filter, [query])
+	const shown = board && filter.status ? [filter.status] : columns
+	const tasks = useTasks(board ? shown.map((status) => ({ ...filter, status })) : [filter])
+	const loaded = useLoaded<Names>(async () => ({ members: await all("GET /api/v1/org/members", {}), workspaces: await all("GET /api/v1/workspaces", {}) }), [])
+	const names = loaded.value ?? nobody
+	const [active, setActive] = useState<string>()
+	const [editing, setEditing] = useState<string>()
+	const [selected, select] = useState<ReadonlySet<string>>(new Set())
+	const [troubles, setTroubles] = useState<ReadonlyMap<string, Trouble>>(new Map())
+	const [conflict, setConflict] = useState<{ conflict: Conflict; base: Task }>()
+	const [dialog, setDialog] = useState<"keys" | "reprioritise">()
+	const turns = useRef(new Map<string, Promise<void>>()) // the last change of each task that is being stored
+	const latest = useRef(new Map<string, Task>()) // what those before it have stored
+	const place = useRef<HTMLDivElement>(null)
+
+	const trouble = (id: string, t?: Trouble): void => setTroubles((was) => {
+		const next = new Map(was)
+		t ? next.set(id, t) : next.delete(id)
+		return next
+	})
+
+	const focusRow = (id: string | undefined): void => {
+		setActive(id)
+		requestAnimationFrame(() => place.current?.querySelector<HTMLElement>(`[data-id="${id}"] [data-row]`)?.focus({ preventScroll: true }))
+	}
+
+	// attempt shows what is to be, has it stored after the changes of the task before it, and shows
+	// what was stored, or again what was.
+	const attempt = (was: Task, what: string, shows: Task[], store: () => Promise<Task[]>, before: Task[]): void => {
+		trouble(was.id)
+		tasks.put(...shows)
+		const turn = (turns.current.get(was.id) ?? Promise.resolve()).then(store).then((now) => tasks.put(...now), (error: unknown) => {
+			if (error instanceof Conflict) {
+				tasks.put(error.theirs)
+				setConflict({ conflict: error, base: was })
+				return
+			}
+			tasks.put(...before)
+			trouble(was.id, { what, failure: failureOf(error), retry: () => attempt(was, what, shows, store, before) })
+		})
+		turns.current.set(was.id, turn)
+		void turn.then(() => turns.current.get(was.id) === turn && (turns.current.delete(was.id), latest.current.delete(was.id)))
+	}
+	const edit = (t: Task, patch: TaskPatch, what = `Changing “${t.title}”`, base?: Task): void => {
+		const store = async (): Promise<Task[]> => {
+			const now = await saveTask(base ?? latest.current.get(t.id) ?? t, patch)
+			latest.current.set(t.id, now)
+			return [now]
+		}
+		attempt(t, what, [applied(t, patch)], store, [t])
+	}
+	const postpone = (c: { conflict: Conflict; base: Task }): void =>
+		trouble(c.base.id, { what: `Changing “${c.base.title}”`, failure: new Failure("Somebody else has changed it meanwhile", 0, "", 0), retry: () => (trouble(c.base.id), setConflict(c)) })
+	const move = (t: Task, list: number, at: number): void => {
+		const target = tasks.lists[list]
+		if (!target) return
+		const status = board ? shown[list] : undefined
+		const others = target.tasks.filter((o) => o.id !== t.id)
+		const to = Math.max(0, Math.min(at, others.length))
+		const order = orderFor(others, t, to)
+		const what = `Moving “${t.title}”`
+		if (order.tasks.length > mostMoved) {
+			announce(`A task moves past at most ${count(mostMoved)} others at once`)
+			return
+		}
+		const moved = status && status !== t.status ? { ...t, status } : t
+		const before = [t, ...order.tasks.filter((o) => o.id !== t.id)]
+		const shows = order.tasks.map((o, i) => ({ ...(o.id === t.id ? moved : o), sortOrder: order.sortOrder + i }))
+		attempt(t, what, shows, async () => {
+			if (moved !== t) before[0] = await saveTask(latest.current.get(t.id) ?? t, { status: moved.status }) // stored, even if the order is not
+			const now = await reorder(order)
+			for (const one of now) if (latest.current.has(one.id)) latest.current.set(one.id, one)
+			return now
+		}, before)
+		const after = others[to - 1]
+		announce(`“${t.title}” moved${status ? ` to ${statuses[status]},` : " to"} place ${to + 1}${after ? `, after “${after.title}”` : ""}`)
+		focusRow(t.id)
+	}
+	const moveTo = (t: Task, status: TaskStatus): void => {
+		edit(t, { status }, `Moving “${t.title}”`)
+		announce(`“${t.title}” moved to ${statuses[status]}`)
+		focusRow(t.id)
+	}
+	const remove = (t: Task): void => {
+		if (query.has("task")) change({ task: undefined }, true)
+		const list = tasks.lists.find((l) => l.tasks.some((o) => o.id === t.id))?.tasks ?? []
+		const at = list.findIndex((o) => o.id === t.id)
+		tasks.drop(t.id)
+		focusRow((list[at + 1] ?? list[at - 1])?.id)
+		select((was) => new Set([...was].filter((id) => id !== t.id)))
+		announce(`“${t.title}” deleted. Ctrl+Z undoes it.`)
+		const commit = (leaving: boolean): void => {
+			const tag = tagOf(t)
+			call("DELETE /api/v1/tasks/{id}", { path: { id: t.id }, keepalive: leaving, headers: tag ? { "If-Match": tag } : {} }).catch((error: unknown) => {
+				const failure = failureOf(error)
+				if (failure.status === 404) return
+				tasks.put(t)
+				trouble(t.id, { what: `Deleting “${t.title}”`, failure, retry: () => (trouble(t.id), tasks.drop(t.id), commit(false)) })
+			})
+		}
+		offerUndo({ text: `“${t.title}” was deleted.`, undo: () => (tasks.put(t), focusRow(t.id), announce(`“${t.title}” is back`)), commit })
+	}
+	const toggle = (t: Task): void => select((was) => {
+		const next = new Set(was)
+		next.delete(t.id) || next.add(t.id)
+		return next
+	})
+
+	const at = (id: string): { list: number; index: number } => {
+		const list = tasks.lists.findIndex((l) => l.tasks.some((t) => t.id === id))
+		return { list, index: tasks.lists[list]?.tasks.findIndex((t) => t.id === id) ?? -1 }
+	}
+	const shift = (t: Task, by: number): void => {
+		const { list, index } = at(t.id)
+		if (index + by >= 0 && index + by < (tasks.lists[list]?.tasks.length ?? 0)) move(t, list, index + by)
+	}
+	const beside = (t: Task, by: number): void => {
+		const next = columns[columns.indexOf(t.status) + by]
+		if (next) moveTo(t, next)
+	}
+	const open = (t: Task): void => change({ task: t.id })
+	const choices = (t: Task): Choice[] => {
+		const { list, index } = at(t.id)
+		const length = tasks.lists[list]?.tasks.length ?? 0
+		return [
+			{ text: "Open", act: () => open(t) },
+			...(writes ? [
+				{ text: "Edit title", act: () => setEditing(t.id) },
+				...(index > 0 ? [{ text: "Move up", act: () => shift(t, -1) }, { text: "Move to top", act: () => move(t, list, 0) }] : []),
+				...(index < length - 1 ? [{ text: "Move down", act: () => shift(t, 1) }] : []),
+				...(index < length - 1 && tasks.lists[list]?.complete ? [{ text: "Move to bottom", act: () => move(t, list, length - 1) }] : []),
+				...columns.filter((s) => s !== t.status).map((s) => ({ text: `Move to ${statuses[s]}`, act: () => moveTo(t, s) })),
+				{ text: "Delete", act: () => remove(t) },
+			] : []),
+		]
+	}
+	const here = (e: KeyboardEvent): Task | undefined => tasks.find((e.target as Element).closest<HTMLElement>("[data-id]")?.dataset.id ?? "")
+	const within = (act: (t: Task, e: KeyboardEvent) => void) => (e: KeyboardEvent): void => {
+		const t = here(e)
+		if (t) act(t, e)
+	}
+	const press = (e: KeyboardEvent, key: string): void => (e.target as Element).closest("[data-id]")?.querySelector<HTMLElement>(`[data-key=${key}]`)?.click()
+	const keys = onKeys({
+		s: (e) => press(e, "s"), p: (e) => press(e, "p"), a: (e) => press(e, "a"), m: (e) => press(e, "m"),
+		c: () => place.current?.querySelector<HTMLElement>("[data-new]")?.focus(),
+		f: () => document.querySelector<HTMLElement>("details.filters summary")?.focus(),
+		"?": () => setDialog("keys"),
+		...(writes && {
+			e: within((t) => setEditing(t.id)), F2: within((t) => setEditing(t.id)), x: within(toggle), Delete: within(remove),
+			"Alt+ArrowUp": within((t) => shift(t, -1)), "Alt+ArrowDown": within((t) => shift(t, 1)),
+			"Alt+ArrowLeft": within((t) => beside(t, -1)), "Alt+ArrowRight": within((t) => beside(t, 1)),
+		}),
+	})
+	const drag = dragRows({
+		name: (id) => tasks.find(id)?.title ?? "",
+		dropped: (id, list, to) => {
+			const t = tasks.find(id), into = Number(list), from = at(id)
+			if (t) move(t, into, from.list === into && from.index < to ? to - 1 : to)
+		},
+	})
+	const rename = (t: Task, title: string): void => {
+		setEditing(undefined)
+		if (title.trim() !== "" && title !== t.title) edit(t, { title })
+		focusRow(t.id)
+	}
+	const row = (t: Task, isActive: boolean): JSX.Element => (
+		<Row
+			task={t} names={names} board={board} writes={writes} tabIndex={isActive ? 0 : -1} selected={selected.has(t.id)} editing={editing === t.id} troubled={troubles.has(t.id)}
+			edit={(patch) => edit(t, patch)} rename={(title) => rename(t, title)} toggle={() => toggle(t)} choices={() => choices(t)}
+		/>
+	)
+	const filtered = Object.keys(filter).length > 0
+	const id = query.get("task")
+	const first = (list: number): string | undefined => (tasks.lists[list]?.tasks.some((t) => t.id === active) ? active : tasks.lists[list]?.tasks[0]?.id)
+	return (
+		<div class="tasks">
+			<header class="bar">
+				<h1>Tasks</h1>
+				<div role="group" aria-label="View">
+					<button type="button" class="small" aria-pressed={!board} onClick={() => change({ view: undefined })}>List</button>
+					<button type="button" class="small" aria-pressed={board} onClick={() => change({ view: "board" })}>Board</button>
+				</div>
+				<button type="button" class="small" onClick={() => setDialog("keys")}>Keyboard</button>
+			</header>
+			<Filters filter={filter} names={names} change={change} />
+			{loaded.failure && <Problem failure={loaded.failure} what="Loading members and workspaces" retry={loaded.retry} />}
+			{[...troubles].map(([of, t]) => <Problem key={of} failure={t.failure} what={t.what} retry={t.retry} giveUp={() => trouble(of)} />)}
+			{selected.size > 0 && (
+				<div class="bar" role="group" aria-label="Selected tasks">
+					<span role="status">{count(selected.size)} selected</span>
+					<button type="button" class="small primary" onClick={() => setDialog("reprioritise")}>Reprioritise…</button>
+					<button type="button" class="small" onClick={() => select(new Set())}>Clear the selection</button>
+				</div>
+			)}
+			<div ref={place} class={board ? "board" : "list"} onKeyDown={keys} onPointerDown={writes ? drag : undefined}>
+				{tasks.lists.map((list, i) => {
+					const status = board ? shown[i] : undefined
+					const label = status ? statuses[status] : "Tasks"
+					return (
+						<section key={status ?? "list"} data-list={i} aria-label={label}>
+							{status && <h2>{signs[status]} {label} <span class="soft">{count(list.tasks.length)}{list.complete ? "" : "+"}</span></h2>}
+							{writes && <NewTask of={{ ...filter, ...(status && { status }) }} label={status ? `New task: ${label}` : "New task"} onMade={(t) => (tasks.put(t), setActive(t.id), announce(`“${t.title}” created`))} />}
+							{list.failure && <Problem failure={list.failure} what={`Loading ${status ? `“${label}”` : "the tasks"}`} retry={tasks.reload} />}
+							{list.complete && list.tasks.length === 0 && !board
+								? <p class="empty">{filtered ? <>No task fits these filters. <button type="button" class="small" onClick={() => change(Object.fromEntries(filters.map((f) => [f, undefined])))}>Clear the filters</button></> : "There are no tasks yet. Write what is to be done above and press Enter."}</p>
+								: <Windowed label={label} items={list.tasks} keyOf={(t) => t.id} row={row} active={first(i)} onActive={setActive} complete={list.complete} more={() => tasks.more(i)}>
+									{!list.complete && !list.failure && list.tasks.length === 0 && <p class="placeholder" aria-busy="true"><span class="hidden">Loading tasks</span></p>}
+									{list.complete && list.tasks.length === 0 && <p class="empty">Nothing here.</p>}
+								</Windowed>}
+						</section>
+					)
+				})}
+			</div>
+			{id && <TaskDialog key={id} id={id} names={names} writes={writes} onClose={() => change({ task: undefined }, true)} onSaved={(t) => tasks.put(t)} onDelete={remove} />}
+			{conflict && <ConflictDialog
+				conflict={conflict.conflict} names={names} onClose={() => (setConflict(undefined), postpone(conflict))} take={() => setConflict(undefined)}
+				keep={() => (setConflict(undefined), edit(conflict.conflict.theirs, conflict.conflict.patch, `Changing “${conflict.conflict.theirs.title}”`, conflict.conflict.theirs))}
+			/>}
+			{dialog === "keys" && <Dialog title="Keyboard" onClose={() => setDialog(undefined)}><p class="soft">Single keys act while a task has the focus.</p><dl class="keys">{shortcuts.map(([key, what]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{what}</dd></div>)}</dl></Dialog>}
+			{dialog === "reprioritise" && <Reprioritise of={[...selected].flatMap((one) => tasks.find(one) ?? [])} onClose={() => setDialog(undefined)} onDone={(now) => (tasks.put(...now), select(new Set()), setDialog(undefined), announce(`${count(now.length)} tasks reprioritised`))} />}
+		</div>
+	)
+}
+
+function Filters({ filter, names, change }: { filter: Filter; names: Names; change: (changes: Record<string, string | undefined>) => void }): JSX.Element {
+	const active = Object.keys(filter).length
+	const [open] = useState(active > 0)
+	const choose = (name: keyof Filter, label: string, options: [string, string][]): JSX.Element => (
+		<label>{label} <select value={filter[name] ?? ""} onChange={(e) => change({ [name]: e.currentTarget.value || undefined })}><option value="">Any</option>{options.map(([value, text]) => <option key={value} value={value}>{text}</option>)}</select></label>
+	)
+	const written = (name: keyof Filter) => ({ value: filter[name] ?? "", onChange: (e: { currentTarget: HTMLInputElement }) => change({ [name]: e.currentTarget.value.trim() || undefined }) })
+	return (
+		<details class="filters" open={open}>
+			<summary>Filters{active > 0 && ` (${active})`}</summary>
+			<div class="bar">
+				{choose("status", "Status", Object.entries(statuses))}
+				{choose("priority", "Priority", Object.entries(priorities))}
+				{choose("assigneeId", "Assignee", [["null", "Nobody"], ...names.members.map((m): [string, string] => [m.userId, nameOf(names, m.userId)])])}
+				{choose("workspaceId", "Workspace", [["null", "The organisation"], ...names.workspaces.map((w): [string, string] => [w.id, w.name])])}
+				<label>Tags <input {...written("tags")} /></label>
+				<label>Due from <input type="date" {...written("dueAfter")} /></label>
+				<label>Due to <input type="date" {...written("dueBefore")} /></label>
+				{active > 0 && <button type="button" class="small" onClick={() => change(Object.fromEntries(filters.map((f) => [f, undefined])))}>Clear</button>}
+			</div>
+		</details>
+	)
+}
+
+type RowOf = {
+	task: Task; names: Names; board: boolean; writes: boolean; tabIndex: number; selected: boolean; editing: boolean; troubled: boolean
+	edit: (patch: TaskPatch) => void; rename: (title: string) => void; toggle: () => void; choices: () => Choice[]
+}
+
+function Row({ task: t, names, board, writes, tabIndex, selected, editing, troubled, edit, rename, toggle, choices }: RowOf): JSX.Element {
+	const late = t.dueDate !== null && t.dueDate.slice(0, 10) < new Date().toISOString().slice(0, 10) && (t.status === "TODO" || t.status === "IN_PROGRESS")
+	const one = <Value extends string>(all: Record<Value, string>, now: Value, patch: (v: Value) => TaskPatch) => (): Choice[] =>
+		(Object.keys(all) as Value[]).map((v) => ({ text: all[v], current: v === now, act: () => v !== now && edit(patch(v)) }))
+	const people = (): Choice[] => [
+		{ text: "Nobody", current: t.assigneeId === null, act: () => edit({ assigneeId: null }) },
+		...names.members.map((m) => ({ text: `${nameOf(names, m.userId)}${m.name && m.email ? ` (${m.email})` : ""}`, current: m.userId === t.assigneeId, act: () => edit({ assigneeId: m.userId }) })),
+	]
+	const common = { tabIndex, class: "small plain" }
+	return (
+		<div class="task" data-trouble={troubled} data-done={t.status === "DONE" || t.status === "CANCELLED"}>
+			{writes && <span data-grip aria-hidden="true">⠿</span>}
+			{writes && <input type="checkbox" tabIndex={tabIndex} checked={selected} aria-label={`Select ${t.title}`} onChange={toggle} />}
+			{writes ? <Menu {...common} label={`Priority of ${t.title}: ${priorities[t.priority]}`} shortcut="p" choices={one(priorities, t.priority, (priority) => ({ priority }))}><span data-priority={t.priority}>{marks[t.priority]}</span></Menu> : <span title={priorities[t.priority]}>{marks[t.priority]}</span>}
+			{!board && (writes ? <Menu {...common} label={`Status of ${t.title}: ${statuses[t.status]}`} shortcut="s" choices={one(statuses, t.status, (status) => ({ status }))}>{signs[t.status]}</Menu> : <span title={statuses[t.status]}>{signs[t.status]}</span>)}
+			{editing
+				? <Rename title={t.title} rename={rename} />
+				: <a class="title" data-row href={addressWith({ task: t.id })} tabIndex={tabIndex} draggable={false}>{t.title}</a>}
+			<span class="about">
+				{t.tags.slice(0, 3).map((tag) => <span class="badge" key={tag}>{tag}</span>)}
+				{t.dueDate && <time class={late ? "warning" : "soft"} dateTime={t.dueDate} title={`Due ${exact(t.dueDate)}${late ? ", late" : ""}`}>{late && <span class="hidden">Late: </span>}{day(t.dueDate)}</time>}
+				{writes ? <Menu {...common} label={`Assignee of ${t.title}: ${nameOf(names, t.assigneeId)}`} shortcut="a" choices={people}>{t.assigneeId === null ? "–" : nameOf(names, t.assigneeId)}</Menu> : t.assigneeId !== null && <span class="soft">{nameOf(names, t.assigneeId)}</span>}
+			</span>
+			<Menu {...common} label={`More for ${t.title}`} shortcut="m" choices={choices}>⋯</Menu>
+		</div>
+	)
+}
+
+function Rename({ title, rename }: { title: string; rename: (title: string) => void }): JSX.Element {
+	const [done] = useState({ yes: false })
+	const field = useRef<HTMLInputElement>(null)
+	useLayoutEffect(() => {
+		field.current?.focus()
+		field.current?.select()
+	}, [])
+	const end = (text: string): void => {
+		if (done.yes) return
+		done.yes = true
+		rename(text)
+	}
+	return (
+		<input
+			class="title" data-row defaultValue={title} maxLength={200} aria-label="Title" ref={field}
+			onBlur={(e) => end(e.currentTarget.value)} onKeyDown={(e) => {
+				if (e.key === "Enter") end(e.currentTarget.value)
+				else if (e.key === "Escape") end(title)
+				else return
+				e.preventDefault()
+			}}
+		/>
+	)
+}
+
+// NewTask creates a task that a list's filter selects, from its title. The text stays until the
+// server has it, and a repetition creates nothing twice.
+function NewTask({ of, label, onMade }: { of: Filter; label: string; onMade: (t: Task) => void }): JSX.Element {
+	const [draft, setDraft] = useDraft<{ title: string; key: string }>(label)
+	const [failed, fail] = useState<Failure>()
+	const busy = useRef(false)
+	const title = draft?.title ?? ""
+	const create = async (): Promise<void> => {
+		if (title.trim() === "" || busy.current) return
+		busy.current = true
+		fail(undefined)
+		const known = (v: string | undefined): string | null => (v === undefined || v === "null" ? null : v)
+		try {
+			const made = await call("POST /api/v1/tasks", {
+				headers: { "Idempotency-Key": draft?.key ?? "" },
+				body: { title: title.trim(), status: of.status ?? "TODO", priority: of.priority ?? "MEDIUM", assigneeId: known(of.assigneeId), workspaceId: known(of.workspaceId), tags: of.tags ? [of.tags.split(",")[0] ?? ""] : [], dueDate: of.dueAfter ?? of.dueBefore ?? null },
+			})
+			setDraft(undefined)
+			onMade(made)
+		} catch (error) {
+			fail(failureOf(error))
+		} finally {
+			busy.current = false
+		}
+	}
+	return (
+		<form onSubmit={(e) => (e.preventDefault(), void create())}>
+			<input data-new class="new" aria-label={label} placeholder="New task, then Enter" maxLength={200} value={title} onInput={(e) => setDraft(e.currentTarget.value ? { title: e.currentTarget.value, key: crypto.randomUUID() } : undefined)} />
+			{failed && <Problem failure={failed} what="Creating the task" retry={() => void create()} />}
+		</form>
+	)
+}
+
+const listed = 50 // tasks with a reason of their own
+
+type Plan = { priority: TaskPriority | ""; reason: string; key: string; own: Record<string, { priority?: TaskPriority; reason?: string }> }
+
+// Reprioritise gives tasks other priorities, with reasons for their histories.
+function Reprioritise({ of, onClose, onDone }: { of: Task[]; onClose: () => void; onDone: (now: Task[]) => void }): JSX.Element {
+	const [kept, keep] = useDraft<Plan>("reprioritise")
+	const plan: Plan = kept ?? { priority: "", reason: "", key: "", own: {} }
+	const [failed, fail] = useState<Failure>()
+	const set = (part: Partial<Plan>): void => keep({ ...plan, ...part, key: crypto.randomUUID() })
+	const own = (id: string, part: { priority?: TaskPriority; reason?: string }): void => set({ own: { ...plan.own, [id]: { ...plan.own[id], ...part } } })
+	const send = async (): Promise<void> => {
+		fail(undefined)
+		const changes = of.map((t): Reprioritization => {
+			const priority = plan.own[t.id]?.priority ?? plan.priority
+			return { taskId: t.id, reason: plan.own[t.id]?.reason?.trim() || plan.reason, ...(priority !== "" && { priority }) }
+		})
+		try {
+			const now = await call("POST /api/v1/tasks/reprioritize", { body: { changes }, headers: { "Idempotency-Key": plan.key } })
+			keep(undefined)
+			onDone(now)
+		} catch (error) {
+			fail(failureOf(error))
+		}
+	}
+	const covered = of.every((t, i) => i < listed && plan.own[t.id]?.reason?.trim())
+	return (
+		<Dialog title={`Reprioritise ${count(of.length)} ${of.length === 1 ? "task" : "tasks"}`} onClose={onClose} wide>
+			<form class="fields" onSubmit={(e) => (e.preventDefault(), void send())}>
+				<label>Priority of all<select required value={plan.priority} onChange={(e) => set({ priority: e.currentTarget.value as TaskPriority })}><option value="">Choose</option>{Object.entries(priorities).map(([v, text]) => <option key={v} value={v}>{text}</option>)}</select></label>
+				<label class="long">Reason, kept in each task’s history<textarea required={!covered} maxLength={1000} value={plan.reason} onInput={(e) => set({ reason: e.currentTarget.value })} /></label>
+				<fieldset class="long">
+					<legend>Tasks with a priority or a reason of their own</legend>
+					<ul>
+						{of.slice(0, listed).map((t) => (
+							<li key={t.id}>
+								<b>{t.title}</b> <span class="soft">now {priorities[t.priority].toLowerCase()}</span>
+								<span class="bar">
+									<select aria-label={`Priority of ${t.title}`} value={plan.own[t.id]?.priority ?? ""} onChange={(e) => own(t.id, { priority: (e.currentTarget.value || undefined) as TaskPriority })}><option value="">As all</option>{Object.entries(priorities).map(([v, text]) => <option key={v} value={v}>{text}</option>)}</select>
+									<input class="grow" aria-label={`Reason for ${t.title}`} placeholder="As all" maxLength={1000} value={plan.own[t.id]?.reason ?? ""} onInput={(e) => own(t.id, { reason: e.currentTarget.value })} />
+								</span>
+							</li>
+						))}
+					</ul>
+					{of.length > listed && <p class="soft">And {count(of.length - listed)} more, which get the priority and the reason of all.</p>}
+				</fieldset>
+				{failed && <div class="long"><Problem failure={failed} what="Reprioritising" retry={() => void send()} /></div>}
+				<p class="long bar"><button type="submit" class="primary">Reprioritise</button><button type="button" onClick={onClose}>Cancel</button></p>
+			</form>
+		</Dialog>
+	)
+}

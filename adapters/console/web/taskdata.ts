@@ -1,0 +1,224 @@
+// Tasks as the page has them: lists in pages, changes that show at once, and their order.
+import { useCallback, useEffect, useRef, useState } from "preact/hooks"
+import { call, cursorOf, Failure, failureOf, page } from "./interface"
+import type { Task, TaskPatch, TaskPriority, TaskStatus } from "./types"
+
+export const statuses: Record<TaskStatus, string> = { TODO: "To do", IN_PROGRESS: "In progress", DONE: "Done", CANCELLED: "Cancelled" }
+export const priorities: Record<TaskPriority, string> = { URGENT: "Urgent", HIGH: "High", MEDIUM: "Medium", LOW: "Low" }
+
+// Filter are the parameters of a list, as texts of the address.
+export type Filter = { status?: TaskStatus; priority?: TaskPriority; assigneeId?: string; workspaceId?: string; tags?: string; dueAfter?: string; dueBefore?: string }
+export const filters = ["status", "priority", "assigneeId", "workspaceId", "tags", "dueAfter", "dueBefore"] as const
+
+// List is what is loaded of a list, in order.
+export type List = { tasks: Task[]; complete: boolean; failure?: Failure }
+
+const firstPage = 100, nextPage = 500, largestPage = 1000
+
+// compare orders tasks as the interface does.
+const compare = (a: Task, b: Task): number => a.sortOrder - b.sortOrder || a.createdAt.localeCompare(b.createdAt) || a.id.localeCompare(b.id)
+
+// selects reports whether a filter selects a task. Dates are compared by day, in UTC.
+function selects(f: Filter, t: Task): boolean {
+	const is = (wanted: string | undefined, value: string | null): boolean => wanted === undefined || wanted === (value ?? "null")
+	const tags = f.tags?.split(",").map((tag) => tag.trim())
+	const due = t.dueDate?.slice(0, 10)
+	return is(f.status, t.status) && is(f.priority, t.priority) && is(f.assigneeId, t.assigneeId) && is(f.workspaceId, t.workspaceId) &&
+		(!tags || t.tags.some((tag) => tags.includes(tag))) &&
+		(!f.dueAfter || due !== undefined && due >= f.dueAfter) && (!f.dueBefore || due !== undefined && due <= f.dueBefore)
+}
+
+// Tasks are lists of tasks.
+export type Tasks = {
+	lists: List[]
+	more: (list: number) => void
+	reload: () => void
+	put: (...changed: Task[]) => void // shows tasks where they now belong
+	drop: (id: string) => void // hides a task until it is put again
+	find: (id: string) => Task | undefined
+}
+
+// useTasks loads a list for each filter, and again when the tab comes back to the front.
+export function useTasks(of: Filter[]): Tasks {
+	const key = JSON.stringify(of)
+	const state = useRef<{ lists: (List & { cursor?: string; busy: boolean })[]; hidden: Set<string>; round: number; at: number; of: Filter[] }>({ lists: [], hidden: new Set(), round: 0, at: 0, of })
+	const [, render] = useState(0)
+	const now = state.current
+	now.of = of
+	const show = useCallback(() => render((n) => n + 1), [])
+
+	const fetchPage = useCallback(async (i: number, limit: number) => {
+		const round = now.round, list = now.lists[i], filter = of[i]
+		if (!list || list.busy || list.complete || list.failure) return
+		list.busy = true
+		try {
+			const { value, headers } = await page("GET /api/v1/tasks", { query: { ...filter, limit, ...(list.cursor !== undefined && { cursor: list.cursor }) } })
+			if (round !== now.round) return
+			const known = new Set(list.tasks.map((t) => t.id))
+			const cursor = cursorOf(headers)
+			const tasks = [...list.tasks, ...value.filter((t) => !known.has(t.id) && !now.hidden.has(t.id))]
+			now.lists[i] = { tasks, complete: cursor === undefined, busy: false, ...(cursor !== undefined && { cursor }) }
+		} catch (error) {
+			if (round !== now.round) return
+			now.lists[i] = { ...list, busy: false, failure: failureOf(error) }
+		}
+		show()
+	}, [key])
+
+	// load reads as much of each list as it has, and shows that when it is complete.
+	const load = useCallback((keep: boolean) => {
+		const round = ++now.round
+		now.at = Date.now()
+		const was = now.lists
+		if (!keep || was.length !== of.length) {
+			now.lists = of.map(() => ({ tasks: [], complete: false, busy: false }))
+			show()
+			of.forEach((_, i) => void fetchPage(i, firstPage))
+			return
+		}
+		now.lists = was.map(({ failure, ...list }) => ({ ...list, busy: true }))
+		show()
+		of.forEach(async (filter, i) => {
+			const tasks: Task[] = []
+			let cursor: string | undefined
+			try {
+				do {
+					const one = await page("GET /api/v1/tasks", { query: { ...filter, limit: Math.min(largestPage, Math.max(firstPage, was[i]?.tasks.length ?? 0)), ...(cursor !== undefined && { cursor }) } })
+					if (round !== now.round) return
+					tasks.push(...one.value.filter((t) => !now.hidden.has(t.id)))
+					cursor = cursorOf(one.headers)
+				} while (cursor !== undefined && tasks.length < (was[i]?.tasks.length ?? 0))
+				now.lists[i] = { tasks, complete: cursor === undefined, busy: false, ...(cursor !== undefined && { cursor }) }
+			} catch (error) {
+				if (round !== now.round) return
+				now.lists[i] = { ...(now.lists[i] ?? { tasks: [], complete: false }), busy: false, failure: failureOf(error) }
+			}
+			show()
+		})
+	}, [key])
+
+	useEffect(() => {
+		load(false)
+		const back = (): void => void (document.visibilityState === "visible" && Date.now() - now.at > 5_000 && load(true))
+		document.addEventListener("visibilitychange", back)
+		addEventListener("focus", back)
+		return () => {
+			now.round++
+			document.removeEventListener("visibilitychange", back)
+			removeEventListener("focus", back)
+		}
+	}, [key])
+
+	return {
+		lists: now.lists,
+		more: (i) => void fetchPage(i, nextPage),
+		reload: () => load(true),
+		find: (id) => now.lists.flatMap((l) => l.tasks).find((t) => t.id === id),
+		put: (...changed) => {
+			const by = new Map(changed.map((t) => [t.id, t]))
+			for (const t of changed) now.hidden.delete(t.id)
+			now.lists = now.lists.map((list, i) => {
+				const rest = list.tasks.filter((t) => !by.has(t.id))
+				const last = list.tasks.at(-1)
+				const here = changed.filter((t) => selects(now.of[i] ?? {}, t) && (list.complete || last !== undefined && compare(t, last) <= 0))
+				return { ...list, tasks: here.length === 0 ? rest : [...rest, ...here].sort(compare) }
+			})
+			show()
+		},
+		drop: (id) => {
+			now.hidden.add(id)
+			now.lists = now.lists.map((list) => ({ ...list, tasks: list.tasks.filter((t) => t.id !== id) }))
+			show()
+		},
+	}
+}
+
+// Conflict is thrown by saveTask when somebody else has changed a field that the patch changes.
+export class Conflict extends Error {
+	constructor(readonly theirs: Task, readonly patch: TaskPatch, readonly fields: (keyof TaskPatch)[]) {
+		super("The task has changed meanwhile")
+	}
+}
+
+const same = (a: unknown, b: unknown): boolean => JSON.stringify(a ?? null) === JSON.stringify(b ?? null)
+
+// fieldsOf returns the names of the fields of a patch.
+const fieldsOf = (patch: TaskPatch): (keyof TaskPatch)[] => Object.keys(patch) as (keyof TaskPatch)[]
+
+// differing returns what of a patch is another value than the task's.
+export const differing = (t: Task, patch: TaskPatch): (keyof TaskPatch)[] => fieldsOf(patch).filter((f) => !same(t[f], patch[f]))
+
+// applied returns the task as it will be with the patch.
+export function applied(t: Task, patch: TaskPatch): Task {
+	return { ...t, ...(patch as Partial<Task>) }
+}
+
+const tags = new Map<string, { tag: string; of: string }>() // entity tags by task, with their updatedAt
+const attempts = 5 // at changes of fields that the patch does not have
+
+function remember(t: Task, headers: Headers): Task {
+	const tag = headers.get("ETag")
+	if (tag) tags.set(t.id, { tag, of: t.updatedAt })
+	return t
+}
+
+// tagOf returns the entity tag of a task as it is here, if it is known.
+export function tagOf(t: Task): string | undefined {
+	const known = tags.get(t.id)
+	return known?.of === t.updatedAt ? known.tag : undefined
+}
+
+// readTask returns a task as it is now.
+export async function readTask(id: string): Promise<Task> {
+	const { value, headers } = await page("GET /api/v1/tasks/{id}", { path: { id } })
+	return remember(value, headers)
+}
+
+// saveTask changes a task that was base when the person decided. It writes over no change of
+// another to the same fields: it throws a Conflict then, and a Failure when it does not come through.
+export async function saveTask(base: Task, patch: TaskPatch): Promise<Task> {
+	let tag = tagOf(base)
+	for (let i = 0; ; i++) {
+		if (tag === undefined) {
+			const is = await readTask(base.id)
+			const fields = differing(is, patch).filter((f) => !same(is[f], base[f]))
+			if (fields.length > 0) throw new Conflict(is, patch, fields)
+			tag = tagOf(is) ?? "*"
+		}
+		try {
+			const { value, headers } = await page("PATCH /api/v1/tasks/{id}", { path: { id: base.id }, body: patch, headers: { "If-Match": tag } })
+			return remember(value, headers)
+		} catch (error) {
+			if (!(error instanceof Failure) || error.status !== 412 || i === attempts) throw error
+			tag = undefined
+		}
+	}
+}
+
+export const mostMoved = 5000 // tasks of one request
+
+// orderFor returns what puts a task at a place of a list without it, and as few others as possible.
+export function orderFor(others: Task[], task: Task, at: number): { tasks: Task[]; sortOrder: number } {
+	const before = others[at - 1], after = others[at]
+	const low = before ? before.sortOrder : -1
+	if (!after || after.sortOrder - low >= 2) return { tasks: [task], sortOrder: after && !before ? after.sortOrder - 1 : low + 1 }
+	const later = [task]
+	for (let i = at; i < others.length; i++) {
+		const next = others[i] as Task
+		if (next.sortOrder > low + later.length) break
+		later.push(next)
+	}
+	const earlier = [task]
+	for (let i = at - 1; i >= 0; i--) {
+		const next = others[i] as Task
+		if (next.sortOrder < after.sortOrder - earlier.length) break
+		earlier.unshift(next)
+	}
+	const first = after.sortOrder - earlier.length
+	return first >= 0 && earlier.length < later.length ? { tasks: earlier, sortOrder: first } : { tasks: later, sortOrder: low + 1 }
+}
+
+// reorder stores an order that orderFor made.
+export async function reorder(order: { tasks: Task[]; sortOrder: number }): Promise<Task[]> {
+	return call("POST /api/v1/tasks/reorder", { body: { taskIds: order.tasks.map((t) => t.id), sortOrder: order.sortOrder } })
+}

@@ -1,0 +1,165 @@
+// One task: its fields, its history, and both sides of a conflict.
+import type { JSX } from "preact"
+import { useEffect, useState } from "preact/hooks"
+import { Dialog } from "./dialog"
+import { useDraft } from "./draft"
+import { all, failureOf, type Failure } from "./interface"
+import { onKeys } from "./keys"
+import { Problem, Show, useLoaded } from "./loading"
+import { Conflict, applied, differing, priorities, readTask, saveTask, statuses } from "./taskdata"
+import { day, exact, relative } from "./text"
+import type { Member, Task, TaskPatch, TaskPriority, TaskStatus, Workspace } from "./types"
+
+// Names are the people and workspaces that tasks refer to.
+export type Names = { members: Member[]; workspaces: Workspace[] }
+
+// nameOf returns a member as a text.
+export const nameOf = (names: Names, id: string | null): string => {
+	const m = names.members.find((one) => one.userId === id)
+	return id === null ? "Nobody" : m ? m.name ?? m.email ?? "A member" : "A former member"
+}
+
+const fieldNames: Record<string, string> = {
+	title: "Title", description: "Description", status: "Status", priority: "Priority", assigneeId: "Assignee", workspaceId: "Workspace",
+	dueDate: "Due", tags: "Tags", metadata: "Metadata", sortOrder: "Place",
+}
+
+// valueOf returns a field's value as a text.
+function valueOf(names: Names, field: string, value: unknown): string {
+	if (field === "assigneeId") return nameOf(names, value as string | null)
+	if (value === null || value === undefined || value === "") return "None"
+	if (field === "workspaceId") return names.workspaces.find((w) => w.id === value)?.name ?? "Another workspace"
+	if (field === "status") return statuses[value as TaskStatus] ?? String(value)
+	if (field === "priority") return priorities[value as TaskPriority] ?? String(value)
+	if (field === "dueDate") return day(String(value))
+	return Array.isArray(value) ? value.join(", ") : typeof value === "object" ? JSON.stringify(value) : String(value)
+}
+
+// ConflictDialog shows what the person wants beside what somebody else has stored meanwhile. keep
+// stores the former, take leaves the latter, and closing it leaves both undecided.
+export function ConflictDialog({ conflict, names, keep, take, onClose }: { conflict: Conflict; names: Names; keep: () => void; take: () => void; onClose: () => void }): JSX.Element {
+	const { theirs, patch, fields } = conflict
+	return (
+		<Dialog title="Somebody else has changed this task" onClose={onClose} wide>
+			<p>“{theirs.title}” was changed <time dateTime={theirs.updatedAt} title={exact(theirs.updatedAt)}>{relative(theirs.updatedAt)}</time>, after you had opened it. Nothing of yours is stored yet, and nothing is lost.</p>
+			<div class="sides">
+				{([["Yours", patch], ["Theirs, stored", theirs]] as [string, Partial<Task>][]).map(([side, of]) => (
+					<section key={side} aria-label={side}>
+						<h3>{side}</h3>
+						<dl>{fields.map((f) => <div key={f}><dt>{fieldNames[f]}</dt><dd>{valueOf(names, f, of[f])}</dd></div>)}</dl>
+					</section>
+				))}
+			</div>
+			<p class="bar"><button type="button" class="primary" onClick={keep}>Keep yours</button><button type="button" onClick={take}>Take theirs</button></p>
+		</Dialog>
+	)
+}
+
+type TaskDialogOf = { id: string; names: Names; writes: boolean; onClose: () => void; onSaved: (t: Task) => void; onDelete: (t: Task) => void }
+
+// TaskDialog shows a task. What is changed in it is kept in this tab until it is saved or discarded.
+export function TaskDialog({ id, names, writes, onClose, onSaved, onDelete }: TaskDialogOf): JSX.Element {
+	const stored = useLoaded(() => readTask(id), [id])
+	useEffect(() => {
+		const was = document.title
+		if (stored.value) document.title = `${stored.value.title} · Collab`
+		return () => void (document.title = was)
+	}, [stored.value])
+	return (
+		<Dialog title={stored.value?.title ?? "Task"} onClose={onClose} wide>
+			{stored.failure?.status === 404
+				? <p class="empty">There is no such task, or it is one that you cannot see. It may have been deleted.</p>
+				: <Show of={stored} what="the task">{(t) => <Form key={t.id} task={t} {...{ names, writes, onSaved, onDelete }} />}</Show>}
+		</Dialog>
+	)
+}
+
+type Kept = { base: Task; patch: TaskPatch }
+
+function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<TaskDialogOf, "names" | "writes" | "onSaved" | "onDelete">): JSX.Element {
+	const [stored, setStored] = useState(task)
+	const [draft, setDraft] = useDraft<Kept>(`task ${task.id}`)
+	const [restored] = useState(draft !== undefined)
+	const [failed, fail] = useState<Failure>()
+	const [conflict, setConflict] = useState<Conflict>()
+	const [saved, setSaved] = useState(0)
+	const shown = draft ? applied(stored, draft.patch) : stored
+	const set = (patch: TaskPatch): void => {
+		const base = draft?.base ?? stored
+		const next = { ...draft?.patch, ...patch }
+		for (const f of Object.keys(next) as (keyof TaskPatch)[]) if (!differing(base, { [f]: next[f] }).length) delete next[f]
+		setDraft(Object.keys(next).length > 0 ? { base, patch: next } : undefined)
+		setSaved(0)
+	}
+	const save = async (base?: Task): Promise<void> => {
+		fail(undefined)
+		setConflict(undefined)
+		if (!draft) return
+		try {
+			const now = await saveTask(base ?? draft.base, draft.patch)
+			setStored(now)
+			setDraft(undefined)
+			setSaved((n) => n + 1)
+			onSaved(now)
+		} catch (error) {
+			if (error instanceof Conflict) setConflict(error)
+			else fail(failureOf(error))
+		}
+	}
+	const take = (theirs: Task, fields: (keyof TaskPatch)[]): void => {
+		const rest = { ...draft?.patch }
+		for (const f of fields) delete rest[f]
+		setDraft(Object.keys(rest).length > 0 ? { base: theirs, patch: rest } : undefined)
+		setStored(theirs)
+		setConflict(undefined)
+		onSaved(theirs)
+	}
+	const options = (all: Record<string, string>): JSX.Element[] => Object.entries(all).map(([value, text]) => <option key={value} value={value}>{text}</option>)
+	return (
+		<>
+			<form class="fields" onSubmit={(e) => (e.preventDefault(), void save())} onKeyDown={onKeys({ "Mod+Enter": () => void save() })}>
+				{restored && draft && <p class="soft">What you had typed and not saved is here again.</p>}
+				<label class="long">Title<input value={shown.title} maxLength={200} required readOnly={!writes} onInput={(e) => set({ title: e.currentTarget.value })} /></label>
+				<label class="long">Description<textarea value={shown.description ?? ""} maxLength={10000} readOnly={!writes} onInput={(e) => set({ description: e.currentTarget.value || null })} /></label>
+				<label>Status<select value={shown.status} disabled={!writes} onChange={(e) => set({ status: e.currentTarget.value as TaskStatus })}>{options(statuses)}</select></label>
+				<label>Priority<select value={shown.priority} disabled={!writes} onChange={(e) => set({ priority: e.currentTarget.value as TaskPriority })}>{options(priorities)}</select></label>
+				<label>Assignee<select value={shown.assigneeId ?? ""} disabled={!writes} onChange={(e) => set({ assigneeId: e.currentTarget.value || null })}><option value="">Nobody</option>{names.members.map((m) => <option key={m.userId} value={m.userId}>{nameOf(names, m.userId)}</option>)}</select></label>
+				<label>Workspace<select value={shown.workspaceId ?? ""} disabled={!writes} onChange={(e) => set({ workspaceId: e.currentTarget.value || null })}><option value="">The organisation</option>{names.workspaces.map((w) => <option key={w.id} value={w.id}>{w.name}</option>)}</select></label>
+				<label>Due (UTC)<input type="date" value={shown.dueDate?.slice(0, 10) ?? ""} readOnly={!writes} onInput={(e) => set({ dueDate: e.currentTarget.value || null })} /></label>
+				<label>Tags, with commas between<input defaultValue={shown.tags.join(", ")} key={`${stored.updatedAt} ${conflict === undefined}`} readOnly={!writes} onInput={(e) => set({ tags: [...new Set(e.currentTarget.value.split(",").map((tag) => tag.trim()).filter(Boolean))] })} /></label>
+				{failed && <div class="long"><Problem failure={failed} what="Saving the task" retry={() => void save()} /></div>}
+				<p class="long bar">
+					{writes && <button type="submit" class="primary">Save</button>}
+					{draft && <button type="button" onClick={() => (setDraft(undefined), setStored({ ...stored }), fail(undefined))}>Discard changes</button>}
+					<span class="soft grow" role="status">{draft ? "Not saved yet" : saved > 0 ? "Saved" : <>Changed <time dateTime={stored.updatedAt} title={exact(stored.updatedAt)}>{relative(stored.updatedAt)}</time></>}</span>
+					{writes && <button type="button" onClick={() => onDelete(stored)}>Delete</button>}
+				</p>
+			</form>
+			{conflict && <ConflictDialog conflict={conflict} names={names} keep={() => void save(conflict.theirs)} take={() => take(conflict.theirs, conflict.fields)} onClose={() => setConflict(undefined)} />}
+			<History id={task.id} key={saved} names={names} made={stored} />
+		</>
+	)
+}
+
+// History is what has happened to a task, the newest first.
+function History({ id, names, made }: { id: string; names: Names; made: Task }): JSX.Element {
+	const history = useLoaded(() => all("GET /api/v1/tasks/{id}/history", {}, 10, { id }), [id])
+	return (
+		<section class="history">
+			<h3>History</h3>
+			<Show of={history} what="the history">
+				{(entries) => (
+					<ol>
+						{entries.slice().reverse().map((e) => (
+							<li key={e.id}>
+								<p><b>{nameOf(names, e.changedBy)}</b> <time dateTime={e.changedAt} title={exact(e.changedAt)}>{relative(e.changedAt)}</time>{e.reason !== null && <>: <q>{e.reason}</q></>}</p>
+								<ul>{e.changes.map((c) => <li key={c.field}>{fieldNames[c.field] ?? c.field} {c.from === null && c.to === null ? "changed" : <>{valueOf(names, c.field, c.from)} → {valueOf(names, c.field, c.to)}</>}</li>)}</ul>
+							</li>
+						))}
+						<li><p><b>{nameOf(names, made.createdBy)}</b> <time dateTime={made.createdAt} title={exact(made.createdAt)}>{relative(made.createdAt)}</time>: created</p></li>
+					</ol>
+				)}
+			</Show>
+		</section>
+	)
+}

@@ -1,0 +1,289 @@
+//go:build browser
+
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/collabd"
+	"collab/test/nodejs"
+)
+
+// longTask is how long the page may be busy at once while a list scrolls, in milliseconds.
+const longTask = 50
+
+// task is what the tests read of a task.
+type task struct {
+	ID, Title, Status, Priority string
+	SortOrder                   int64
+}
+
+// tasksOf returns the tasks as they are at the server, in order.
+func (s *server) tasksOf(as string) []task {
+	s.t.Helper()
+	return decode[[]task](s.t, s.call("GET", "/tasks?limit=1000", as, nil, http.StatusOK))
+}
+
+// titles returns the titles of tasks, as one text.
+func titles(tasks []task) string {
+	var all []string
+	for _, t := range tasks {
+		all = append(all, t.Title)
+	}
+	return strings.Join(all, " ")
+}
+
+// eventually waits until fn returns want.
+func (b *tab) eventually(want string, fn func() string) {
+	b.t.Helper()
+	got := ""
+	for b.Err() == nil {
+		if got = fn(); got == want {
+			return
+		}
+		read(b, chromedp.Evaluate[int](`new Promise((r) => requestAnimationFrame(() => r(0)))`, chromedp.EvalAwaitPromise))
+	}
+	b.fail(fmt.Errorf("%q does not become %q", got, want))
+}
+
+// focus puts the focus on the row of a task.
+func (b *tab) focus(title string) {
+	b.t.Helper()
+	path := fmt.Sprintf(`//a[@data-row and .=%q]`, title)
+	b.shown(path)
+	b.do(chromedp.Focus(path))
+}
+
+// chord presses a key with modifiers.
+func (b *tab) chord(key string, with chromedp.Modifier) {
+	b.t.Helper()
+	b.do(chromedp.KeyEvent(key, chromedp.KeyModifiers(with)))
+}
+
+// choice is an entry of the open menu.
+func choice(text string) string {
+	return fmt.Sprintf(`//*[@role="menu"]/button[.=%q]`, text)
+}
+
+func TestTasksPage(t *testing.T) {
+	s := startServer(t)
+	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	as := bearer(owner.Token)
+	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
+	make := func(title, status string) task {
+		t.Helper()
+		return decode[task](t, s.call("POST", "/tasks", as, map[string]any{"title": title, "status": status}, http.StatusCreated))
+	}
+	for _, old := range s.tasksOf(as) {
+		s.call("DELETE", "/tasks/"+old.ID, as, nil, http.StatusOK)
+	}
+	first, second, third := make("first", "TODO"), make("second", "TODO"), make("third", "IN_PROGRESS")
+	f := nodejs.InstallFrom(t, "the accessibility of the page of tasks is not checked in this run", os.DirFS("../../adapters/console/web"))
+	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := func() string { return titles(s.tasksOf(as)) }
+	open := func(t *testing.T, address string) *tab {
+		t.Helper()
+		b := openTab(t)
+		b.resize(1280, 800, "light")
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.do(chromedp.Navigate(s.base + "/console/tasks" + address))
+		b.inConsole("Tasks")
+		return b
+	}
+
+	t.Run("filters are in the address, and a board has a column for each status", func(t *testing.T) {
+		b := open(t, "?status=IN_PROGRESS")
+		b.shown(`//a[@data-row and .="third"]`, `//summary[.="Filters (1)"]`)
+		b.do(chromedp.WaitNotPresent(`//a[@data-row and .="first"]`))
+		b.do(chromedp.SetValue(`//label[starts-with(., "Status")]/select`, "DONE"))
+		b.shown(`//p[starts-with(., "No task fits these filters")]`)
+		b.do(chromedp.Click(button("Clear the filters")))
+		b.shown(`//a[@data-row and .="first"]`)
+		b.do(chromedp.Click(button("Board")))
+		b.shown(`//section[@aria-label="In progress"]//a[.="third"]`, `//section[@aria-label="To do"]//a[.="first"]`)
+		if where := read(b, chromedp.Location()); !strings.HasSuffix(where, "/console/tasks?view=board") {
+			t.Errorf("the address is %s", where)
+		}
+		b.forget() // of 401 before the sign-in
+		b.clean(s.base)
+	})
+	t.Run("with the keyboard alone tasks are created, changed, moved, selected and opened", func(t *testing.T) {
+		b := open(t, "")
+		b.focus("third")
+		b.key("c", "fourth", kb.Enter)
+		b.shown(`//a[@data-row and .="fourth"]`)
+		b.focus("fourth")
+		b.chord(kb.ArrowUp, chromedp.ModifierAlt)
+		b.shown(`//*[@id="said" and contains(., "moved to place 3, after “second”")]`)
+		b.eventually("first second fourth third", order)
+		b.key("e")
+		b.shown(`//input[@data-row]`)
+		b.key("fifth", kb.Enter)
+		b.shown(`//a[@data-row and .="fifth"]`)
+		b.eventually("first second fifth third", order)
+		b.focus("fifth")
+		b.key("p")
+		b.shown(choice("Urgent"))
+		b.key("u", kb.Enter)
+		b.eventually("URGENT", func() string { return s.tasksOf(as)[2].Priority })
+		b.focus("fifth")
+		b.chord(kb.ArrowRight, chromedp.ModifierAlt)
+		b.eventually("IN_PROGRESS", func() string { return s.tasksOf(as)[2].Status })
+		b.focus("fifth")
+		b.key(kb.Enter)
+		b.shown(`//dialog//h2[.="fifth"]`, `//dialog//li[contains(., "Title fourth → fifth")]`)
+		b.key(kb.Escape)
+		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
+		b.focus("fifth")
+		b.key(kb.Delete)
+		b.shown(button("Undo"))
+		b.do(chromedp.WaitNotPresent(`//a[@data-row and .="fifth"]`))
+		b.chord("z", chromedp.ModifierCtrl)
+		b.focus("fifth")
+		b.key(kb.Delete)
+		b.do(chromedp.Click(button("Dismiss")))
+		b.eventually("first second third", order)
+		b.forget()
+		b.clean(s.base)
+	})
+	t.Run("tasks are dragged in the order, and to another status", func(t *testing.T) {
+		b := open(t, "?view=board")
+		drag := func(title, onto string) {
+			t.Helper()
+			b.shown(fmt.Sprintf(`//a[@data-row and .=%q]`, title), fmt.Sprintf(`//a[@data-row and .=%q]`, onto))
+			at := read(b, chromedp.Evaluate[[]float64](fmt.Sprintf(`[%q, %q].flatMap((title) => {
+				const box = [...document.querySelectorAll("a[data-row]")].find((a) => a.textContent === title).closest("li").getBoundingClientRect()
+				return [box.x + 60, box.y + 15]
+			})`, title, onto)))
+			b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMousePressed, at[0], at[1], chromedp.ButtonLeft), chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0]+20, at[1]+20, chromedp.ButtonLeft),
+				chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[2], at[3], chromedp.ButtonLeft), chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, at[2], at[3], chromedp.ButtonLeft))
+		}
+		drag("second", "first")
+		b.eventually("second first third", order)
+		drag("first", "third")
+		b.shown(`//section[@aria-label="In progress"]//a[.="first"]`)
+		b.eventually("IN_PROGRESS", func() string {
+			return decode[task](t, s.call("GET", "/tasks/"+first.ID, as, nil, http.StatusOK)).Status
+		})
+		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
+		s.call("PATCH", "/tasks/"+first.ID, as, map[string]string{"status": "TODO"}, http.StatusOK)
+		b.forget()
+		b.clean(s.base)
+	})
+	t.Run("tasks are reprioritised together, with reasons", func(t *testing.T) {
+		b := open(t, "")
+		b.focus("first")
+		b.key("x")
+		b.focus("second")
+		b.key("x")
+		b.do(chromedp.Click(button("Reprioritise…")))
+		b.do(chromedp.SetValue(`//label[starts-with(., "Priority of all")]/select`, "HIGH"))
+		b.do(chromedp.SendKeys(chromedp.CSS("dialog textarea"), "The customer waits"), chromedp.SendKeys(`//input[@aria-label="Reason for second"]`, "It is broken"))
+		b.do(chromedp.Click(`//dialog//button[.="Reprioritise"]`), chromedp.WaitNotPresent(chromedp.CSS("dialog")))
+		for _, reason := range []struct{ id, text string }{{first.ID, "The customer waits"}, {second.ID, "It is broken"}} {
+			if history := string(s.call("GET", "/tasks/"+reason.id+"/history", as, nil, http.StatusOK)); !strings.Contains(history, reason.text) {
+				t.Errorf("the history lacks %q: %s", reason.text, history)
+			}
+		}
+		b.forget()
+		b.clean(s.base)
+	})
+	t.Run("a conflict shows both sides, and either can be kept", func(t *testing.T) {
+		b := open(t, "?task="+third.ID)
+		for i, keep := range []string{"Keep yours", "Take theirs"} {
+			mine, theirs := fmt.Sprint("mine ", i), fmt.Sprint("theirs ", i)
+			b.do(chromedp.WaitVisible(chromedp.CSS("dialog textarea")), chromedp.SetValue(chromedp.CSS("dialog textarea"), mine))
+			s.call("PATCH", "/tasks/"+third.ID, as, map[string]string{"description": theirs}, http.StatusOK)
+			b.do(chromedp.Click(`//dialog//button[.="Save"]`))
+			b.shown(fmt.Sprintf(`//section[@aria-label="Yours" and contains(., %q)]`, mine), fmt.Sprintf(`//section[@aria-label="Theirs, stored" and contains(., %q)]`, theirs))
+			b.do(chromedp.Click(button(keep)), chromedp.WaitNotPresent(button(keep)))
+			want := []string{mine, theirs}[i]
+			b.eventually(want, func() string {
+				return decode[struct{ Description string }](t, s.call("GET", "/tasks/"+third.ID, as, nil, http.StatusOK)).Description
+			})
+			b.eventually(want, func() string { return read(b, chromedp.Value(chromedp.CSS("dialog textarea"))) })
+		}
+		b.forget()
+		b.clean(s.base)
+	})
+	t.Run("a 503 is said with the request's id, nothing typed is lost, and it can be tried again", func(t *testing.T) {
+		b := open(t, "")
+		b.busyOnce("/tasks?limit=100")
+		b.do(chromedp.Reload())
+		b.shown(`//*[@role="alert" and contains(., "Loading the tasks failed") and contains(., "request-1")]`)
+		b.do(chromedp.Click(button("Try again")))
+		b.focus("first")
+		b.busyOnce("/tasks/" + second.ID)
+		b.do(chromedp.Navigate(s.base + "/console/tasks"))
+		b.shown(`//*[@role="alert"]`)
+		b.do(chromedp.Click(button("Try again")))
+		b.focus("second")
+		b.key("e", "renamed", kb.Enter)
+		b.shown(`//*[@role="alert" and contains(., "Changing “second” failed") and contains(., "request-1")]`, `//a[@data-row and .="second"]`)
+		b.do(chromedp.Click(button("Try again")))
+		b.shown(`//a[@data-row and .="renamed"]`)
+		b.eventually("renamed", func() string {
+			return decode[task](t, s.call("GET", "/tasks/"+second.ID, as, nil, http.StatusOK)).Title
+		})
+	})
+	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
+		b := openTab(t)
+		b.bypassPolicy()
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		for name, address := range map[string]string{"tasks": "", "board": "?view=board&priority=HIGH", "task": "?task=" + third.ID} {
+			b.do(chromedp.Navigate(s.base + "/console/tasks" + address))
+			b.inConsole("Tasks")
+			b.shown(`//*[@data-row]`)
+			b.axe(string(axe), name)
+		}
+	})
+	t.Run("10,000 tasks scroll without a stall", func(t *testing.T) {
+		const many = 10_000
+		client := collabd.Client{Base: s.base}
+		var group sync.WaitGroup
+		for w := range 8 {
+			group.Go(func() {
+				for i := w; i < many; i += 8 {
+					if status, answer, err := client.Do("POST", "/tasks", map[string]string{"title": fmt.Sprint("Task ", i)}, as); err != nil || status != http.StatusCreated {
+						t.Errorf("%d %s %v", status, answer, err)
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		b := open(t, "")
+		b.shown(`//*[@data-row]`)
+		got := read(b, chromedp.Evaluate[[]float64](`(async () => {
+			const box = document.querySelector(".windowed"), frame = () => new Promise((r) => requestAnimationFrame(r))
+			let longest = 0
+			new PerformanceObserver((l) => l.getEntries().forEach((e) => (longest = Math.max(longest, e.duration)))).observe({ type: "longtask" })
+			for (let still = 0, last = -1; still < 60; still = box.scrollTop === last ? still + 1 : 0) {
+				last = box.scrollTop
+				box.scrollTop += 900
+				await frame()
+			}
+			return [longest, Math.round(box.querySelector("ul").offsetHeight / box.querySelector(".probe").offsetHeight), box.querySelectorAll("li").length]
+		})()`, chromedp.EvalAwaitPromise))
+		t.Logf("the longest task was %.0f ms, of %.0f rows %.0f are rendered", got[0], got[1], got[2])
+		if got[1] < many || got[2] > 100 {
+			t.Errorf("of %.0f rows %.0f are rendered", got[1], got[2])
+		}
+		if got[0] > longTask {
+			t.Errorf("the page was busy for %.0f ms at once", got[0])
+		}
+	})
+}
