@@ -1,0 +1,476 @@
+//go:build browser
+
+package browser
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"image"
+	"image/png"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/nodejs"
+)
+
+// record is what a test reads of a file's record.
+type record struct {
+	ID, Path, Content string
+	Version           int64
+}
+
+// store stores a new file for the caller.
+func (s *server) store(header, path, content, mimeType string) record {
+	s.t.Helper()
+	return decode[record](s.t, s.call("POST", "/sync/files", header, map[string]any{
+		"path": path, "content": base64.StdEncoding.EncodeToString([]byte(content)), "encoding": "base64", "mimeType": mimeType,
+	}, http.StatusCreated))
+}
+
+// stored returns the files that the caller sees, by their paths.
+func (s *server) stored(header string) map[string]record {
+	s.t.Helper()
+	found := map[string]record{}
+	for _, r := range decode[[]record](s.t, s.call("GET", "/sync/files", header, nil, http.StatusOK)) {
+		found[r.Path] = r
+	}
+	return found
+}
+
+// beside opens another tab of the same browser.
+func (b *tab) beside() *tab {
+	b.t.Helper()
+	context, closeTab := chromedp.NewContext(b)
+	b.t.Cleanup(closeTab)
+	other := &tab{Context: context, t: b.t}
+	if err := chromedp.Do(other); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := chromedp.Listen(other, other.note); err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := chromedp.Call(other, network.Enable, network.EnableParams{}); err != nil {
+		b.t.Fatal(err)
+	}
+	return other
+}
+
+// asked returns how many of the tab's requests end so.
+func (b *tab) asked(end string) (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.requests {
+		if strings.HasSuffix(r, end) {
+			n++
+		}
+	}
+	return n
+}
+
+// visit opens a page of the console that follows the feed, and waits until it does.
+func (b *tab) visit(address, heading string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(address))
+	b.inConsole(heading)
+	b.shown(`//*[@data-feed="live"]`)
+}
+
+// click clicks what a path finds.
+func (b *tab) click(path string) {
+	b.t.Helper()
+	b.do(chromedp.Click(path))
+}
+
+// run runs a script in the page.
+func (b *tab) run(script string) {
+	b.t.Helper()
+	if _, err := chromedp.Run(b, chromedp.Evaluate[any](script+"; 0")); err != nil {
+		b.fail(err)
+	}
+}
+
+// upload gives files to the page, each with its name as content.
+func (b *tab) upload(names ...string) {
+	b.t.Helper()
+	dir := b.t.TempDir()
+	var paths []string
+	for _, name := range names {
+		paths = append(paths, filepath.Join(dir, name))
+		if err := os.WriteFile(paths[len(paths)-1], []byte(name), 0o600); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	b.do(chromedp.SetUploadFiles(`//label[starts-with(., "Upload files")]/input`, paths))
+}
+
+// entry is the path of the link of a row with this name.
+func entry(name string) string { return fmt.Sprintf(`//a[@data-row and contains(., %q)]`, name) }
+
+// uploaded is the path of an upload in a state.
+func uploaded(path, state string) string {
+	return fmt.Sprintf(`//li[@data-upload=%q and contains(., %q)]`, state, path)
+}
+
+// planned has the next requests that send a file end as planned in place of being sent: "half" is
+// halfway for good, "cut" is a broken connection, and others are an answer with this status.
+const planned = `{
+	window.plans = []
+	const real = XMLHttpRequest.prototype.send
+	XMLHttpRequest.prototype.send = function (body) {
+		const plan = body instanceof Blob && window.plans.shift()
+		if (!plan) return real.call(this, body)
+		if (plan === "half") return this.upload.onprogress({ loaded: body.size / 2 })
+		if (plan === "cut") return void setTimeout(() => this.onerror())
+		Object.defineProperties(this, {
+			status: { value: plan }, response: { value: { message: "planned" } },
+			getResponseHeader: { value: (name) => (name === "X-Request-Id" ? "request-7" : null) },
+		})
+		setTimeout(() => this.onload())
+	}
+}`
+
+// cuttable has feeds fail while window.cut is set. cutFeed sets it and ends the present one.
+const cuttable = `{
+	const real = fetch
+	let cutter = new AbortController()
+	window.cutFeed = () => { window.cut = true; cutter.abort() }
+	window.fetch = (address, init) => {
+		if (!String(address).endsWith("/sync/changes")) return real(address, init)
+		if (window.cut) return Promise.resolve(Response.json({ statusCode: 503, message: "busy", error: "Service Unavailable" }, { status: 503, headers: { "X-Request-Id": "request-9" } }))
+		cutter = new AbortController()
+		return real(address, { ...init, signal: AbortSignal.any([init.signal, cutter.signal]) })
+	}
+}`
+
+func TestFiles(t *testing.T) {
+	s := startServer(t, "COLLAB_PLAN_STORAGE=NO_PLAN=1MiB,FREE=10GiB,STANDARD=100GiB,PREMIUM=1TiB")
+	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	as := bearer(owner.Token)
+	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
+	shared := s.base + "/console/files?place=shared/artifacts"
+	signedIn := func(t *testing.T) *tab {
+		b := openTab(t)
+		b.resize(1280, 800, "light")
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.forget() // of 401 before the sign-in
+		return b
+	}
+
+	t.Run("what another client does appears at once, and of two tabs one has the feed", func(t *testing.T) {
+		b := signedIn(t)
+		b.visit(shared, "Files")
+		b.shown(`//p[contains(., "Nothing is here yet")]`)
+		other := b.beside()
+		other.visit(shared, "Files")
+		s.store(as, "live/first.txt", "first", "text/plain")
+		b.shown(entry("live"))
+		other.shown(entry("live"))
+		if n := b.asked("/sync/changes") + other.asked("/sync/changes"); n != 1 {
+			t.Errorf("two tabs have %d feeds", n)
+		}
+		b.clean(s.base)
+		other.clean(s.base)
+	})
+	t.Run("a feed that is cut says so, and what happened meanwhile is there when it is back", func(t *testing.T) {
+		b := signedIn(t)
+		if _, err := chromedp.Call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: cuttable}); err != nil {
+			b.fail(err)
+		}
+		b.visit(shared, "Files")
+		b.run(`cutFeed()`)
+		b.shown(`//*[@role="alert" and contains(., "Following changes failed") and contains(., "request-9")]`, `//*[@data-feed="down"]`)
+		s.store(as, "meanwhile.txt", "x", "text/plain")
+		b.run(`window.cut = false`)
+		b.click(button("Try again"))
+		b.shown(`//*[@data-feed="live"]`, entry("meanwhile.txt"))
+		b.do(chromedp.WaitNotPresent(`//*[@role="alert"]`))
+	})
+	t.Run("many files, and folders, are uploaded with progress, can be cancelled, and tried again", func(t *testing.T) {
+		b := signedIn(t)
+		b.visit(shared+"&folder=up", "Files")
+		b.run(planned)
+		var names []string
+		for i := range 12 {
+			names = append(names, fmt.Sprintf("file-%02d.txt", i))
+		}
+		b.run(`plans.push(503)`)
+		b.upload(names...)
+		b.shown(`//h2[.="11 of 12 files uploaded"]`, uploaded("up/file-00.txt", "failed"), `//*[@role="alert" and contains(., "The server is busy") and contains(., "request-7")]`)
+		b.click(button("Try again"))
+		b.shown(`//h2[.="12 of 12 files uploaded"]`, entry("file-00.txt"), entry("file-11.txt"))
+		b.click(button("Close"))
+
+		b.run(`plans.push("half")`)
+		b.upload("halfway.bin")
+		b.shown(uploaded("up/halfway.bin", "sending")+`[contains(., "50 % of 11 bytes")]//progress`, `//*[@aria-labelledby="uploads"]/progress`)
+		b.click(`//button[@aria-label="Cancel up/halfway.bin"]`)
+		b.shown(uploaded("up/halfway.bin", "cancelled"))
+		b.click(button("Close"))
+
+		b.upload("file-00.txt", "file-01.txt")
+		b.shown(`//button[@aria-label="Keep both of up/file-00.txt"]`, button("Replace all 2"))
+		b.click(`//button[@aria-label="Keep both of up/file-00.txt"]`)
+		b.shown(entry("file-00 (2).txt"))
+		b.click(`//button[@aria-label="Replace up/file-01.txt"]`)
+		b.shown(`//h2[.="2 of 2 files uploaded"]`)
+		b.click(button("Close"))
+
+		b.run(`{
+			const input = document.querySelector("label:nth-of-type(2) input")
+			if (!input.webkitdirectory) throw new Error("not for folders")
+			const files = ["tree/a.md", "tree/deep/b.md"].map((path) => Object.defineProperty(new File([path], path.split("/").pop()), "webkitRelativePath", { value: path }))
+			Object.defineProperty(input, "files", { value: files })
+			input.dispatchEvent(new Event("change", { bubbles: true }))
+		}`)
+		b.shown(`//h2[.="2 of 2 files uploaded"]`, entry("tree"))
+		b.click(button("Close"))
+
+		b.run(`plans.push("cut")
+			const input = document.querySelector("label:nth-of-type(1) input")
+			Object.defineProperty(input, "files", { value: [new File([new Uint8Array(9_000_000)], "big.bin")] })
+			input.dispatchEvent(new Event("change", { bubbles: true }))`)
+		b.shown(`//*[@role="alert" and contains(., "The server cannot be reached")]`)
+		b.click(button("Try again"))
+		b.shown(`//h2[.="1 of 1 files uploaded"]`, entry("big.bin"))
+		if n := b.asked("/sync/changes"); n != 1 {
+			t.Errorf("the page has %d feeds", n)
+		}
+		found := s.stored(as)
+		if _, there := found["up/halfway.bin"]; there || found["up/file-01.txt"].Version != 2 || found["up/file-00 (2).txt"].Version != 1 || found["up/tree/deep/b.md"].Version != 1 || found["up/big.bin"].Version != 1 {
+			t.Errorf("the files are %v", found)
+		}
+	})
+	t.Run("full storage is said, and nothing more is sent", func(t *testing.T) {
+		s.signedIn("bob@collab.example", "Full Engines", "")
+		b := openTab(t)
+		b.enterConsole(s, "Bob", "Full Engines")
+		b.visit(shared, "Files")
+		b.run(`{
+			const input = document.querySelector("label:nth-of-type(1) input")
+			Object.defineProperty(input, "files", { value: [0, 1, 2, 3, 4, 5].map((n) => new File([new Uint8Array(2_000_000)], "big-" + n + ".bin")) })
+			input.dispatchEvent(new Event("change", { bubbles: true }))
+		}`)
+		b.shown(uploaded("big-5.bin", "failed")+`[contains(., "The upload failed") and contains(., "Request")]`, button("Try all again"))
+		b.says("0 of 6 files uploaded")
+	})
+	t.Run("contents are shown, and what is hostile in them does nothing", func(t *testing.T) {
+		hostile := "# Plan\n\n<script>window.hacked = 1</script>\n<img src=x onerror=\"window.hacked = 1\">\n\n![leak](https://elsewhere.example/leak.png?secret)\n" +
+			"[click](javascript:window.hacked=1) [data](data:text/html,x) [good](https://collab.example/good)\n\n- one\n  - two\n- [x] done\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n**bold** and `code`\n"
+		svg := `<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40" onload="window.hacked=1"><script>parent.hacked=1;window.hacked=1</script><image href="https://elsewhere.example/x.png"/><rect width="40" height="40"/></svg>`
+		var picture bytes.Buffer
+		if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))); err != nil {
+			t.Fatal(err)
+		}
+		pdf := "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]>>endobj\ntrailer<</Root 1 0 R>>\n"
+		s.store(as, "shown/plan.md", hostile, "text/markdown")
+		s.store(as, "shown/page.html", "<script>window.hacked = 1</script>", "text/html")
+		s.store(as, "shown/evil.svg", svg, "image/svg+xml")
+		s.store(as, "shown/dot.png", picture.String(), "image/png")
+		s.store(as, "shown/paper.pdf", pdf, "application/pdf")
+		s.store(as, "shown/false.pdf", "<script>window.hacked = 1</script>", "application/pdf")
+		s.store(as, "shown/data.bin", "\x00\x01", "application/octet-stream")
+		b := signedIn(t)
+		show := func(name string) {
+			b.visit(shared+"&folder=shown", "Files")
+			b.click(entry(name))
+			b.shown(fmt.Sprintf(`//h2[.=%q]`, name))
+		}
+		show("plan.md")
+		b.shown(`//*[@class="markdown"]//h3[.="Plan"]`, `//*[@class="markdown"]//strong[.="bold"]`, `//*[@class="markdown"]//td[.="2"]`, `//*[@class="markdown"]//li//li[.="two"]`)
+		b.says("<script>window.hacked = 1</script>", `<img src=x onerror="window.hacked = 1">`, "Image: leak")
+		links := read(b, chromedp.Evaluate[[]string](`[...document.querySelectorAll(".markdown a, .markdown img, .markdown script")].map((e) => e.href ?? e.tagName)`))
+		if want := []string{"https://elsewhere.example/leak.png?secret", "https://collab.example/good"}; !slices.Equal(links, want) {
+			t.Errorf("the text leads to %q", links)
+		}
+		b.click(button("Source"))
+		b.shown(`//pre[contains(., "![leak](https://elsewhere.example")]`)
+		show("page.html")
+		b.shown(`//pre[.="<script>window.hacked = 1</script>"]`)
+		show("evil.svg")
+		b.shown(`//img[@alt="evil.svg"]`)
+		show("dot.png")
+		b.shown(`//img[@alt="dot.png" and starts-with(@src, "blob:")]`)
+		if wide := read(b, chromedp.Evaluate[int](`document.querySelector("img.content").naturalWidth`)); wide != 8 {
+			t.Errorf("the picture is %d pixels wide", wide)
+		}
+		show("paper.pdf")
+		b.shown(`//iframe[@title="paper.pdf" and starts-with(@src, "blob:")]`)
+		show("false.pdf")
+		b.shown(`//p[contains(., "not that of such a file")]`)
+		show("data.bin")
+		b.shown(`//p[contains(., "are not shown here")]`)
+		if hacked := read(b, chromedp.Evaluate[bool](`"hacked" in window`)); hacked {
+			t.Error("a script of a file has run")
+		}
+		b.clean(s.base, "blob:"+s.base, "chrome-extension:")
+	})
+	t.Run("versions have addresses, are compared, and restored, which can be undone", func(t *testing.T) {
+		r := s.store(as, "versions.txt", "one\ntwo\nthree\n", "text/plain")
+		s.call("PUT", "/sync/files/"+r.ID, as, map[string]any{"content": "one\n2\nthree\n"}, http.StatusOK)
+		b := signedIn(t)
+		b.visit(shared+"&file="+r.ID, "Files")
+		b.shown(`//pre[contains(., "2")]`)
+		b.click(`//a[.="Version 1"]`)
+		b.shown(`//*[@class="first" and contains(., "two")]`, `//*[@class="second" and contains(., "2")]`)
+		b.do(chromedp.Reload())
+		b.shown(`//*[@class="first" and contains(., "two")]`)
+		b.click(button("Changes since"))
+		b.shown(`//pre[contains(., "two")]`)
+		b.click(button("Restore this version"))
+		b.shown(`//*[@data-open="true" and contains(., "version 1 is the present one now")]`, `//pre[contains(., "two")]`)
+		b.click(button("Undo"))
+		b.shown(`//pre[contains(., "2")]`, `//p[contains(., "version 4")]`)
+		b.clean(s.base)
+	})
+	t.Run("deleted files are listed and restored", func(t *testing.T) {
+		r := s.store(as, "bin/gone.txt", "x", "text/plain")
+		b := signedIn(t)
+		b.visit(shared+"&folder=bin", "Files")
+		b.click(`//button[@aria-label="Actions for gone.txt"]`)
+		b.click(`//button[@role="menuitem" and .="Delete"]`)
+		b.shown(`//*[@data-open="true" and contains(., "gone.txt was deleted")]`)
+		b.click(`//a[.="Deleted files"]`)
+		b.click(`//button[@aria-label="Restore bin/gone.txt"]`)
+		b.do(chromedp.WaitNotPresent(`//button[@aria-label="Restore bin/gone.txt"]`))
+		if got := s.stored(as)["bin/gone.txt"]; got.ID != r.ID {
+			t.Errorf("the restored file is %v", got)
+		}
+		b.clean(s.base)
+	})
+}
+
+func TestMemories(t *testing.T) {
+	s := startServer(t)
+	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	as := bearer(owner.Token)
+	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
+	org := s.base + "/console/memories?memory=org"
+	saved := func(content string, version int) {
+		s.call("PUT", "/sync/memory/org", as, map[string]any{"content": content, "expectedVersion": version}, http.StatusOK)
+	}
+	now := func() record {
+		return decode[record](t, s.call("GET", "/sync/memory/org", as, nil, http.StatusOK))
+	}
+	write := func(b *tab, text string) {
+		b.t.Helper()
+		b.do(chromedp.Focus(`//textarea[@id="text"]`), chromedp.SendKeys(`//textarea[@id="text"]`, text))
+	}
+
+	t.Run("of a conflict both sides are shown, and either can be kept", func(t *testing.T) {
+		b := openTab(t)
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.forget()
+		b.visit(org, "Memories")
+		b.says("Nothing is stored yet")
+		write(b, "# Ours")
+		b.click(button("Save"))
+		b.shown(`//p[contains(., "Version 1")]`)
+		b.do(chromedp.WaitNotPresent(`//*[.="Not saved"]`))
+		write(b, " and mine")
+		saved("# Theirs", 1)
+		b.shown(`//*[@role="alert" and contains(., "Ada has changed this memory")]`, `//textarea[@id="theirs"]`, `//*[@class="second" and contains(., "mine")]`)
+		if text := b.value("text"); text != "# Ours and mine" {
+			t.Errorf("what was written is %q", text)
+		}
+		b.click(button("Save mine"))
+		b.shown(`//p[contains(., "Version 3")]`)
+		if got := now(); got.Content != "# Ours and mine" {
+			t.Errorf("stored is %q", got.Content)
+		}
+		b.do(chromedp.WaitNotPresent(`//*[.="Not saved"]`))
+		write(b, ", more")
+		saved("# Theirs again", 3)
+		b.shown(`//textarea[@id="theirs"]`)
+		b.click(button("Take theirs"))
+		b.do(chromedp.WaitNotPresent(`//textarea[@id="theirs"]`))
+		if text := b.value("text"); text != "# Theirs again" || now().Version != 4 {
+			t.Errorf("the text is %q, stored is %v", text, now())
+		}
+		b.clean(s.base)
+	})
+	t.Run("a session that ends loses nothing that was written", func(t *testing.T) {
+		b := openTab(t)
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.visit(org, "Memories")
+		write(b, " kept")
+		again := s.signedIn("ada@collab.example", "Analytical Engines", "")
+		s.call("DELETE", "/auth/sessions", bearer(again.Token), nil, http.StatusOK)
+		b.click(button("Save"))
+		b.shown(`//*[@role="alert" and contains(., "Saving failed") and contains(., "What you wrote is kept here")]`, `//*[@role="alert" and contains(., "Your session has ended")]`)
+		b.click(`//a[.="Sign in again"]`)
+		b.shown(button("Sign in"))
+		b.choose("Ada")
+		b.choose("Analytical Engines")
+		b.press("Sign in")
+		b.inConsole("Memories")
+		b.shown(`//*[.="Not saved"]`)
+		if text := b.value("text"); text != "# Theirs again kept" {
+			t.Errorf("what was written is %q", text)
+		}
+		b.click(button("Save"))
+		b.shown(`//p[contains(., "Version 5")]`)
+	})
+}
+
+func TestFilesAndMemoriesAreAccessible(t *testing.T) {
+	f := nodejs.InstallFrom(t, "the console's accessibility is not checked in this run", os.DirFS("../../adapters/console/web"))
+	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t)
+	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	as := bearer(owner.Token)
+	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
+	s.call("POST", "/auth/seed-onboarding", as, nil, http.StatusOK)
+	r := s.store(as, "plans/plan.md", "# Plan\n\n- [x] one\n\n| a |\n|---|\n| 1 |\n\n    code\n", "text/markdown")
+	s.call("PUT", "/sync/files/"+r.ID, as, map[string]any{"content": "# Plan\n\n- [ ] one\n"}, http.StatusOK)
+	s.store(as, "plain.txt", "text", "text/plain")
+	deleted := s.store(as, "deleted.txt", "text", "text/plain")
+	s.call("DELETE", "/sync/files/"+deleted.ID, as, nil, http.StatusOK)
+	shared := s.base + "/console/files?place=shared/artifacts"
+
+	b := openTab(t)
+	b.resize(1280, 800, "light")
+	b.bypassPolicy()
+	b.enterConsole(s, "Ada", "Analytical Engines")
+	b.visit(s.base+"/console/files", "Files")
+	b.axe(string(axe), "files-empty")
+	b.visit(shared, "Files")
+	b.run(planned)
+	b.run(`plans.push(503, "half")`)
+	b.upload("a.txt", "b.txt", "plain.txt", "d.txt")
+	b.shown(uploaded("d.txt", "done"), uploaded("a.txt", "failed"), uploaded("b.txt", "sending"), `//button[@aria-label="Replace plain.txt"]`)
+	b.axe(string(axe), "files")
+	b.do(chromedp.Focus(entry("plain.txt")))
+	b.key(kb.F2)
+	b.shown(`//dialog//input`)
+	b.axe(string(axe), "files-rename")
+	b.key(kb.Escape)
+	b.click(`//button[@aria-label="Cancel b.txt"]`)
+	b.visit(shared+"&deleted=1", "Files")
+	b.shown(`//button[@aria-label="Restore deleted.txt"]`)
+	b.axe(string(axe), "files-deleted")
+	b.visit(shared+"&folder=plans&file="+r.ID, "Files")
+	b.shown(`//*[@class="markdown"]`)
+	b.axe(string(axe), "file")
+	b.visit(shared+"&folder=plans&file="+r.ID+"&version=1", "Files")
+	b.shown(`//*[@class="first"]`)
+	b.axe(string(axe), "file-version")
+	b.visit(s.base+"/console/memories", "Memories")
+	b.do(chromedp.SendKeys(`//textarea[@id="text"]`, "# Mine"))
+	s.call("PUT", "/sync/memory/user", as, map[string]any{"content": "# Theirs"}, http.StatusOK)
+	b.shown(`//textarea[@id="theirs"]`)
+	b.click(button("Preview"))
+	b.axe(string(axe), "memories")
+}
