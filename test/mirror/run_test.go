@@ -786,6 +786,47 @@ func TestAPowerFailureTakesNothingBackThatBothSidesHave(t *testing.T) {
 	}
 }
 
+func TestAPowerFailureAfterAMoveOfAFileWhoseUploadHadNoAnswerLosesNothing(t *testing.T) {
+	for _, batches := range []int{0, 10} {
+		for _, seen := range []bool{false, true} {
+			for _, replaced := range []bool{false, true} {
+				t.Run(fmt.Sprintf("with batches of %d, a round sees the move %t, replaced %t", batches, seen, replaced), func(t *testing.T) {
+					s := newSingle(t)
+					s.remote.batches = batches
+					s.disk.write("z", "another")
+					request := "create"
+					if replaced {
+						s.disk.write("a", "zero")
+						request = "replace"
+					}
+					_, _ = s.round()
+					s.server.core.Clock.Advance(writeback)
+					s.disk.write("a", "one")
+					s.at(request, func() (bool, error) { return true, fault.New(fault.Unavailable, "no answer") })
+					_, _ = s.round()
+					s.disk.move("a", "b")
+					if seen {
+						_, _ = s.round()
+					}
+					s.disk.stop(writeback, false)
+					s.start()
+					_, _ = s.round()
+					_, _ = s.round()
+					want := map[string]string{"a": "one", "z": "another"} // the move is undone
+					if seen {
+						want["b"] = "one"
+						delete(want, "a")
+					}
+					if seen && replaced { // this disk can undo half of a move, which journals of file systems do not
+						want["a"] = "zero"
+					}
+					s.want(want)
+				})
+			}
+		}
+	}
+}
+
 func TestAnUploadIsNotAgreedOnWhileItsFileCannotBeMadeDurable(t *testing.T) {
 	for _, identity := range []string{"root", "another"} {
 		for _, fails := range []bool{false, true} {
