@@ -15,10 +15,10 @@ import (
 // then: nobody would read what is answered.
 func ofThisUser(peer, own string) bool {
 	from, to := kernelAddress(peer), kernelAddress(own)
-	found, all := connections(from, to)
+	found, _ := connections(from, to)
 	if len(found) == 0 { // it is closed, or another machine's, such as the one that this one is a guest of
-		found, all = connections(to, from)
-		return all == 0 || len(found) > 0 && found[0].state == established
+		here, all := connections(to, from)
+		return all == 0 || len(here) > 0 && here[0].state == established
 	}
 	return !slices.ContainsFunc(found, func(c connection) bool {
 		return c.inode == "0" || c.user != "0" && c.user != strconv.Itoa(os.Getuid())
