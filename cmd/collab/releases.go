@@ -23,6 +23,18 @@ func (a *app) releases() *cobra.Command {
 		{"channel", func(r apiclient.Release) string { return r.Channel }},
 		{"rollout", func(r apiclient.Release) string { return strconv.FormatInt(r.RolloutPercentage, 10) + " %" }},
 		{"active", func(r apiclient.Release) string { return strconv.FormatBool(r.Active) }},
+		{"failure limit", func(r apiclient.Release) string {
+			if r.FailureLimit == nil {
+				return ""
+			}
+			return strconv.FormatInt(*r.FailureLimit, 10) + " %"
+		}},
+		{"paused", func(r apiclient.Release) string {
+			if r.PausedAt == nil {
+				return ""
+			}
+			return day(*r.PausedAt)
+		}},
 		{"id", func(r apiclient.Release) string { return r.ID }},
 	}
 	list := command("list", "List releases", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
