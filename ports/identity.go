@@ -33,6 +33,10 @@ type SignIn interface {
 	// Finish returns the identity token for the provider's response; Unauthenticated if
 	// it yields none.
 	Finish(ctx context.Context, f identity.Flow, callback string, r identity.Return) (string, error)
+
+	// End returns the provider's address at which a browser ends its session there, and which
+	// redirects it back to ours with the state. It is empty if the provider has none.
+	End(ctx context.Context, back, state string) (string, error)
 }
 
 // ServiceTokens signs and reads our own tokens.

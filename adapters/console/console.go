@@ -25,6 +25,10 @@ const prefix = "/console"
 // CallbackPath is where the identity provider redirects browsers to after a sign-in.
 const CallbackPath = prefix + "/callback"
 
+// SignedOutPath is that of the page to which the identity provider redirects browsers that have
+// signed out there.
+const SignedOutPath = prefix + "/signed-out"
+
 // Paths that are neither files nor bridged.
 const (
 	signInPath  = prefix + "/sign-in"
@@ -146,7 +150,7 @@ func (c *Console) Serve(w http.ResponseWriter, r *http.Request, from session.Cli
 	case path == signInPath:
 		return c.signIn(w, r)
 	case path == CallbackPath:
-		return c.finishSignIn(w, r, from)
+		return c.finishSignIn(w, r, from, origin)
 	}
 	return c.files.serve(w, r)
 }
@@ -156,7 +160,7 @@ func notFound() error { return fault.New(fault.NotFound, "There is no such page"
 // signIn redirects the browser to the identity provider. The query's "to" is the page to return to.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
 	hideAddress(w)
-	to, state, err := c.access.StartBrowser(r.Context(), ownPage(r.URL.Query().Get("to")))
+	to, state, err := c.access.StartBrowser(r.Context(), ownPage(r.URL.Query().Get("to")), c.secret(r))
 	if err != nil {
 		return err
 	}
@@ -165,9 +169,9 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// finishSignIn handles the callback of the identity provider. Whatever session the browser had
-// before remains and is not used any more.
-func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request, from session.Client) error {
+// finishSignIn handles the callback of the identity provider. The session that the browser had when
+// the sign-in started ends; a browser that came from another site has not shown it.
+func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request, from session.Client, origin audit.Origin) error {
 	hideAddress(w)
 	q := r.URL.Query()
 	back := identity.Return{Code: q.Get("code"), State: q.Get("state"), Issuer: q.Get("iss"), Error: q.Get("error")}
@@ -176,7 +180,7 @@ func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request, from sess
 	}
 	state := cookieValue(r, c.flowCookie)
 	c.setFlow(w, "", -time.Second)
-	secret, path, err := c.access.FinishBrowser(r.Context(), state, back, from)
+	secret, path, err := c.access.FinishBrowser(r.Context(), state, back, from, origin)
 	if err != nil {
 		return err
 	}
@@ -185,15 +189,23 @@ func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request, from sess
 	return nil
 }
 
-// signOut ends the session of the cookie.
+// signOut ends the session of the cookie. It answers with a JSON object whose url is the address at
+// which the browser signs out at the identity provider too, null if there is none.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request, origin audit.Origin) error {
+	var answer struct {
+		URL *string `json:"url"`
+	}
 	if secret := c.secret(r); secret != "" {
-		if err := c.access.EndBrowser(r.Context(), secret, origin); err != nil {
+		provider, err := c.access.EndBrowser(r.Context(), secret, origin)
+		if err != nil {
 			return err
 		}
+		if provider != "" {
+			answer.URL = &provider
+		}
 	}
-	c.replySession(w, "", -time.Second)
-	return nil
+	c.replySession(w, "", -time.Second, http.StatusOK)
+	return json.NewEncoder(w).Encode(answer)
 }
 
 // switchOrganisation begins a session in the organisation that the body names, a JSON object with
@@ -218,16 +230,19 @@ func (c *Console) switchOrganisation(w http.ResponseWriter, r *http.Request, fro
 	if err != nil {
 		return err
 	}
-	c.replySession(w, secret, left)
+	c.replySession(w, secret, left, http.StatusNoContent)
 	return nil
 }
 
-// replySession answers a script with no content, and with a new cookie of the session; a negative age
-// removes it.
-func (c *Console) replySession(w http.ResponseWriter, secret string, age time.Duration) {
+// replySession begins the answer to a script with a new cookie of the session; a negative age removes
+// it. With a status that has a body, that is JSON.
+func (c *Console) replySession(w http.ResponseWriter, secret string, age time.Duration, status int) {
 	c.setSession(w, secret, age)
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusNoContent)
+	if status != http.StatusNoContent {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	w.WriteHeader(status)
 }
 
 // setSession sets the cookie with the secret of the session; a negative age removes it.

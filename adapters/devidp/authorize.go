@@ -49,6 +49,7 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) error {
 		"issuer":                                         p.at.issuer,
 		"authorization_endpoint":                         p.at.issuer + "/authorize",
 		"token_endpoint":                                 p.at.issuer + "/token",
+		"end_session_endpoint":                           p.at.issuer + endSessionPath,
 		"jwks_uri":                                       p.at.issuer + "/keys",
 		"scopes_supported":                               []string{"openid", "profile", "email"},
 		"claims_supported":                               []string{"iss", "sub", "aud", "azp", "iat", "nbf", "exp", "jti", "nonce", "name", "email", "email_verified", "picture", "o"},
@@ -125,6 +126,37 @@ func (p *Provider) readRequest(r *http.Request) (request, *oauthError, error) {
 		return req, &oauthError{"login_required", "the provider has no sign-in sessions"}, nil
 	}
 	return req, nil, nil
+}
+
+const endSessionPath = "/end-session"
+
+// endSession is the logout endpoint (OpenID Connect RP-Initiated Logout 1.0). The provider has no
+// sessions, so there is nothing to end, and nobody to ask. Without a registered redirect URI the
+// browser stays here.
+func (p *Provider) endSession(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	if r.Method == http.MethodPost {
+		var err error
+		if q, err = devkit.Form(r); err != nil {
+			return err
+		}
+	}
+	if q.Has("client_id") && q.Get("client_id") != ClientID {
+		return fault.Field("client_id", "is not a client of this provider")
+	}
+	back := q.Get("post_logout_redirect_uri")
+	if back == "" {
+		return p.home(w, r)
+	}
+	if back != p.options.SignedOut || !q.Has("client_id") {
+		return fault.Field("post_logout_redirect_uri", "is not an address that the client in client_id has registered")
+	}
+	if state := q.Get("state"); state != "" {
+		back += "?" + url.Values{"state": {state}}.Encode()
+	}
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	http.Redirect(w, r, back, http.StatusSeeOther)
+	return nil
 }
 
 func (p *Provider) authorizePage(w http.ResponseWriter, r *http.Request) error {

@@ -44,6 +44,7 @@ type Options struct {
 
 	ClientSecret string   // empty: a public client
 	Redirects    []string // further redirect URIs, compared exactly
+	SignedOut    string   // the redirect URI of logout requests; empty: none
 
 	KeyFile      string // PEM, created if missing
 	AccountsFile string // JSON, created if missing; of one process at a time
@@ -130,6 +131,7 @@ func New(o Options) (*Provider, error) {
 		"/keys":                             {"GET": p.keys},
 		"/authorize":                        {"GET": p.authorizePage, "POST": p.authorize},
 		"/token":                            {"POST": p.token},
+		endSessionPath:                      {"GET": p.endSession, "POST": p.endSession},
 		"/sign-in":                          {"GET": p.signInPage, "POST": p.signIn},
 		avatarPath + "{file}":               {"GET": p.avatar},
 		"":                                  {"GET": p.home},

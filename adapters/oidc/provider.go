@@ -48,8 +48,9 @@ type Provider struct {
 type metadata struct {
 	endpoint      oauth2.Endpoint
 	keysURL       string
-	namesItself   bool // authorization responses have iss (RFC 9207)
-	secretInPosts bool // the token endpoint accepts the client's secret in the body only
+	endURL        string // of RP-initiated logout; empty if the provider has none
+	namesItself   bool   // authorization responses have iss (RFC 9207)
+	secretInPosts bool   // the token endpoint accepts the client's secret in the body only
 }
 
 // New returns the provider of an issuer.
@@ -93,6 +94,7 @@ func (p *Provider) discover(ctx context.Context) (metadata, error) {
 	}
 	var doc struct {
 		KeysURL     string   `json:"jwks_uri"`
+		EndURL      string   `json:"end_session_endpoint"`
 		NamesItself bool     `json:"authorization_response_iss_parameter_supported"`
 		AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
 	}
@@ -100,12 +102,12 @@ func (p *Provider) discover(ctx context.Context) (metadata, error) {
 		return metadata{}, err
 	}
 	m := metadata{
-		endpoint: provider.Endpoint(), keysURL: doc.KeysURL, namesItself: doc.NamesItself,
+		endpoint: provider.Endpoint(), keysURL: doc.KeysURL, endURL: doc.EndURL, namesItself: doc.NamesItself,
 		secretInPosts: len(doc.AuthMethods) > 0 && !contains(doc.AuthMethods, "client_secret_basic"),
 	}
 	addresses := []string{m.keysURL}
-	for _, address := range []string{m.endpoint.AuthURL, m.endpoint.TokenURL} {
-		if address != "" { // missing at a provider with session cookies
+	for _, address := range []string{m.endpoint.AuthURL, m.endpoint.TokenURL, m.endURL} {
+		if address != "" { // the first two are missing at a provider with session cookies
 			addresses = append(addresses, address)
 		}
 	}

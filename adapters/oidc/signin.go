@@ -132,6 +132,25 @@ func exchangeFault(err error) error {
 	return cause
 }
 
+// End returns the URL of a logout request (OpenID Connect RP-Initiated Logout 1.0). The client names
+// itself by its id, as the identity token, which the request may have as a hint, was not kept.
+func (s *CodeSignIn) End(ctx context.Context, back, state string) (string, error) {
+	r, err := s.provider.metadata.getOrWait(ctx)
+	if err != nil || r.value.endURL == "" {
+		return "", err
+	}
+	u, err := url.Parse(r.value.endURL)
+	if err != nil {
+		return "", err
+	}
+	q := u.Query()
+	q.Set("client_id", s.id)
+	q.Set("post_logout_redirect_uri", back)
+	q.Set("state", state)
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
 // SessionSignIn is the sign-in at a provider that sets a session cookie on the service's
 // domain instead of returning codes.
 type SessionSignIn struct {
@@ -173,6 +192,9 @@ func (s *SessionSignIn) Finish(ctx context.Context, _ identity.Flow, _ string, r
 	}
 	return r.Session, nil
 }
+
+// End returns no URL: the service is no client of the provider that could ask for it.
+func (s *SessionSignIn) End(context.Context, string, string) (string, error) { return "", nil }
 
 // secretsEqual compares in constant time. Empty secrets are never equal.
 func secretsEqual(a, b string) bool {

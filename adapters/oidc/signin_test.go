@@ -276,3 +276,30 @@ func TestASessionIsReadFromTheProvidersCookie(t *testing.T) {
 		}
 	}
 }
+
+func TestALogoutRequestNamesTheClientAndTheWayBack(t *testing.T) {
+	const back = "http://localhost:8080/console/signed-out"
+	for name, tt := range map[string]struct {
+		end  any // of the discovery document
+		want string
+	}{
+		"a provider with logout": {"https://id.example.com/logout?theme=dark", "https://id.example.com/logout?client_id=collab-cli&post_logout_redirect_uri=" + url.QueryEscape(back) + "&state=s+t&theme=dark"},
+		"a provider without it":  {nil, ""},
+	} {
+		i, c := newIssuer(t, signer{"k1", jose.EdDSA, edKey(1)}), newClock()
+		i.document["end_session_endpoint"] = tt.end
+		p := i.provider(t, c)
+		if got, err := p.ByCode("collab-cli", "secret").End(t.Context(), back, "s t"); got != tt.want || err != nil {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		bySession := must(p.BySession("https://accounts.example.com/sign-in"))
+		if got, err := bySession.End(t.Context(), back, "s t"); got != "" || err != nil {
+			t.Errorf("%s, by session: %q, %v", name, got, err)
+		}
+	}
+	i, c := newIssuer(t, signer{"k1", jose.EdDSA, edKey(1)}), newClock()
+	i.document["end_session_endpoint"] = "javascript:alert(1)"
+	if got, err := i.provider(t, c).ByCode("collab-cli", "").End(t.Context(), back, "s"); got != "" || err == nil {
+		t.Errorf("an address that is none leads to %q, %v", got, err)
+	}
+}

@@ -44,6 +44,8 @@ type Options struct {
 	CallbackURL string
 	// BrowserCallbackURL is that for sign-ins of the browser itself.
 	BrowserCallbackURL string
+	// SignedOutURL is where the provider redirects browsers that have signed out there.
+	SignedOutURL string
 	// SessionCookie is the name of the identity provider's session cookie; empty if it
 	// signs in by authorization code.
 	SessionCookie string

@@ -38,16 +38,20 @@ func (a *Access) BrowserUnread(ctx context.Context) bool {
 	return !known
 }
 
-// StartBrowser starts the sign-in of the browser itself, which goes to the path afterwards. It
-// returns the address to redirect the browser to, and the value of a cookie with the state, which
-// expires after CLILifetime.
-func (a *Access) StartBrowser(ctx context.Context, path string) (redirect, cookie string, err error) {
-	return a.startSignIn(ctx, identity.Flow{Browser: true, Path: path})
+// StartBrowser starts the sign-in of the browser itself, which goes to the path afterwards. Former is
+// the secret of the session that the browser has, empty if it has none. It returns the address to
+// redirect the browser to, and the value of a cookie with the state, which expires after CLILifetime.
+func (a *Access) StartBrowser(ctx context.Context, path, former string) (redirect, cookie string, err error) {
+	f := identity.Flow{Browser: true, Path: path}
+	if former != "" {
+		f.Former = session.BrowserID(former)
+	}
+	return a.startSignIn(ctx, f)
 }
 
-// FinishBrowser completes the sign-in that StartBrowser started, and begins a session. It returns
-// the session's secret and the path to go to.
-func (a *Access) FinishBrowser(ctx context.Context, cookie string, r identity.Return, from session.Client) (secret, path string, err error) {
+// FinishBrowser completes the sign-in that StartBrowser started, ends the browser's former session
+// and begins one. It returns the session's secret and the path to go to.
+func (a *Access) FinishBrowser(ctx context.Context, cookie string, r identity.Return, from session.Client, origin audit.Origin) (secret, path string, err error) {
 	f, err := a.openFlow(cookie, true)
 	if err != nil {
 		return "", "", err
@@ -62,6 +66,12 @@ func (a *Access) FinishBrowser(ctx context.Context, cookie string, r identity.Re
 	in, err := a.identify(ctx, Exchange{IdentityToken: token})
 	if err != nil {
 		return "", "", err
+	}
+	// A transaction of its own, as both sessions may be of different users.
+	if f.Former != "" {
+		if err := a.endBrowser(ctx, f.Former, origin); err != nil {
+			return "", "", err
+		}
 	}
 	secret = a.Secrets.Secret()
 	c := a.claims(in)
@@ -92,9 +102,21 @@ func (a *Access) verifyBrowser(ctx context.Context, of id.Session) (Caller, erro
 	return c, nil
 }
 
-// EndBrowser ends the browser session with a secret, if there is one.
-func (a *Access) EndBrowser(ctx context.Context, secret string, origin audit.Origin) error {
-	s, err := getOpenSession(ctx, a.Store, session.BrowserID(secret))
+// EndBrowser ends the browser session with a secret, if there is one. It returns the address at
+// which the browser signs out at the identity provider too, empty if there is none at present.
+func (a *Access) EndBrowser(ctx context.Context, secret string, origin audit.Origin) (provider string, err error) {
+	if err := a.endBrowser(ctx, session.BrowserID(secret), origin); err != nil {
+		return "", err
+	}
+	if provider, err = a.SignIn.End(ctx, a.SignedOutURL, a.Secrets.Secret()); err != nil {
+		return "", nil // the provider is down, and the session has ended
+	}
+	return provider, nil
+}
+
+// endBrowser ends a browser session, if there is one.
+func (a *Access) endBrowser(ctx context.Context, of id.Session, origin audit.Origin) error {
+	s, err := getOpenSession(ctx, a.Store, of)
 	if err == nil {
 		_, err = a.endSessions(NewContext(ctx, Request{Origin: origin}), org.Actor{User: s.User, Org: s.Org}, func(o session.Session) bool { return o.ID == s.ID })
 	}

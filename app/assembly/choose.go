@@ -226,6 +226,7 @@ func developmentIdentity(n developmentNeeds) (identityEdge, error) {
 		CallbackPath: httpapi.CLICallbackPath,
 		ExchangePath: httpapi.ExchangePath,
 		Redirects:    []string{string(n.Base) + console.CallbackPath},
+		SignedOut:    string(n.Base) + console.SignedOutPath,
 		KeyFile:      filepath.Join(n.Config.DataDir, "dev-identity-key.pem"),
 		AccountsFile: filepath.Join(n.Config.DataDir, "dev-identity-accounts.json"),
 		Clock:        n.Clock, IDs: n.IDs, Secrets: n.Secrets, Log: n.Log,

@@ -5,6 +5,8 @@ package identity
 import (
 	"strings"
 	"time"
+
+	"collab/domain/id"
 )
 
 // Claims are the verified contents of an identity token. Texts that the token
@@ -130,12 +132,13 @@ func FoldEmail(email string) string { return strings.ToLower(strings.TrimSpace(e
 // Flow is the state of a sign-in while the browser is at the provider. It is stored in a
 // sealed cookie.
 type Flow struct {
-	Port     int    // the command line's local port; 0 for a device and a browser
-	State    string // the command line's state, returned unchanged
-	Browser  bool   // the browser itself is signed in, by a session of its own
-	Path     string // where the browser that is signed in goes next
-	UserCode string // the user code of the device that is signed in; empty for a command line
-	Own      string // our own state, which the provider returns
+	Port     int        // the command line's local port; 0 for a device and a browser
+	State    string     // the command line's state, returned unchanged
+	Browser  bool       // the browser itself is signed in, by a session of its own
+	Path     string     // where the browser that is signed in goes next
+	Former   id.Session // the session of the browser that the new one replaces; empty if none is known
+	UserCode string     // the user code of the device that is signed in; empty for a command line
+	Own      string     // our own state, which the provider returns
 	Nonce    string
 	Verifier string // PKCE
 	Expires  time.Time

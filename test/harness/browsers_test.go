@@ -12,10 +12,16 @@ import (
 	"collab/domain/session"
 )
 
-// signInBrowser signs a browser in, and returns the secret of its session.
+// signInBrowser signs a browser without a session in, and returns the secret of its session.
 func signInBrowser(t *testing.T, a *access.Access) string {
 	t.Helper()
-	to, cookie, err := a.StartBrowser(t.Context(), "/page")
+	return signInBrowserAgain(t, a, "")
+}
+
+// signInBrowserAgain signs in a browser that has a session with the secret former.
+func signInBrowserAgain(t *testing.T, a *access.Access, former string) string {
+	t.Helper()
+	to, cookie, err := a.StartBrowser(t.Context(), "/page", former)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +29,7 @@ func signInBrowser(t *testing.T, a *access.Access) string {
 	if _, err := a.FinishSignIn(t.Context(), cookie, access.CLIReturn{State: back.State, Return: back}); !fault.Is(err, fault.Invalid) {
 		t.Fatalf("the cookie of a browser's sign-in is one of a command line's: %v", err)
 	}
-	secret, path, err := a.FinishBrowser(t.Context(), cookie, back, laptop)
+	secret, path, err := a.FinishBrowser(t.Context(), cookie, back, laptop, audit.Origin{})
 	if err != nil || path != "/page" {
 		t.Fatalf("%q, %v", path, err)
 	}
@@ -89,11 +95,38 @@ func TestABrowserSessionEndsWhenItIsNotUsedAndAfterItsLifetime(t *testing.T) {
 	ended := signInBrowser(t, servers[0])
 	wantIn(ended)
 	for range 2 {
-		if err := servers[1].EndBrowser(t.Context(), ended, audit.Origin{}); err != nil {
-			t.Fatal(err)
+		to, err := servers[1].EndBrowser(t.Context(), ended, audit.Origin{})
+		if q := queryOf(t, to); err != nil || q.Get("back") != "https://collab.example.com/console/signed-out" || q.Get("state") == "" {
+			t.Fatalf("it leads to %q, %v", to, err)
 		}
 		wantOut(ended)
 	}
+}
+
+func TestASignInEndsTheFormerSessionOfTheBrowser(t *testing.T) {
+	c := core(t)
+	start := browsers(t, c)
+	ada, ben := start(claimsOf(c, "user_ada", "org_1")), start(claimsOf(c, "user_ben", "org_2"))
+	secret := signInBrowser(t, ada)
+	elsewhere := signInBrowser(t, ada)
+	for _, next := range []*access.Access{ada, ben} { // the same person, then another one
+		former := secret
+		if _, err := useBrowser(t, ben, former); err != nil { // so that both servers have read it
+			t.Fatal(err)
+		}
+		secret = signInBrowserAgain(t, next, former)
+		for i, a := range []*access.Access{ada, ben} {
+			if _, err := useBrowser(t, a, former); !fault.Is(err, fault.Unauthenticated) {
+				t.Errorf("the former session, on server %d: %v", i, err)
+			}
+			for name, other := range map[string]string{"new": secret, "other browser's": elsewhere} {
+				if _, err := useBrowser(t, a, other); err != nil {
+					t.Errorf("the %s session, on server %d: %v", name, i, err)
+				}
+			}
+		}
+	}
+	signInBrowserAgain(t, ada, "of-a-session-that-ended-long-ago")
 }
 
 func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
@@ -200,5 +233,28 @@ func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
 	c.Clock.Advance(session.BrowserIdle)
 	if _, _, err := one.SwitchBrowser(t.Context(), won.secret, other.Org, laptop, audit.Origin{}); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("of a session that was not used: %v", err)
+	}
+}
+
+func TestABrowserComesBackFromAProviderThatSignsInBySession(t *testing.T) {
+	c := core(t)
+	a := browsers(t, c)(claimsOf(c, "user_ada", "org_1"))
+	a.SessionCookie = "__session"
+	to, cookie, err := a.StartBrowser(t.Context(), "/page", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := queryOf(t, to).Get("state")
+	for _, wrong := range []string{"", state + "x"} {
+		if _, _, err := a.FinishBrowser(t.Context(), cookie, identity.Return{State: wrong, Session: "token"}, laptop, audit.Origin{}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("with the state %q: %v", wrong, err)
+		}
+	}
+	secret, path, err := a.FinishBrowser(t.Context(), cookie, identity.Return{State: state, Session: "token"}, laptop, audit.Origin{})
+	if err != nil || path != "/page" {
+		t.Fatalf("%q, %v", path, err)
+	}
+	if _, err := useBrowser(t, a, secret); err != nil {
+		t.Error(err)
 	}
 }

@@ -38,6 +38,11 @@ func (signInPage) Finish(_ context.Context, f identity.Flow, _ string, r identit
 	return "token", nil
 }
 
+// End leads to the provider's logout, which has its parameters in the query.
+func (signInPage) End(_ context.Context, back, state string) (string, error) {
+	return "https://id.example.com/logout?" + url.Values{"back": {back}, "state": {state}}.Encode(), nil
+}
+
 // browsers returns servers for the browser of a person with these claims.
 func browsers(t *testing.T, c *harness.Deployment) func(identity.Claims) *access.Access {
 	server := presenting(t, c)
@@ -45,6 +50,7 @@ func browsers(t *testing.T, c *harness.Deployment) func(identity.Claims) *access
 		a := server(claims)
 		a.SignIn, a.Sealer, a.Secrets = signInPage{}, c.Sealer, c.Secrets
 		a.CallbackURL, a.BrowserCallbackURL = "https://collab.example.com/callback", "https://collab.example.com/console/callback"
+		a.SignedOutURL = "https://collab.example.com/console/signed-out"
 		return a
 	}
 }

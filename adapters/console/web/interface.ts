@@ -86,10 +86,12 @@ export function failureOf(error: unknown): Failure {
 }
 
 // signOut ends the session of this browser, and before that all others of the person where
-// everywhere is set.
-export async function signOut(everywhere: boolean): Promise<void> {
+// everywhere is set. It returns the address at which the browser signs out at the identity provider
+// too, null if there is none.
+export async function signOut(everywhere: boolean): Promise<string | null> {
 	if (everywhere) await call("DELETE /api/v1/auth/sessions")
-	await send("/console/sign-out", { method: "POST" })
+	const answer = await send("/console/sign-out", { method: "POST" })
+	return ((await answer.json()) as { url: string | null }).url
 }
 
 // switchTo moves the session of this browser, in all tabs, to another organisation of the person.

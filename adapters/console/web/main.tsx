@@ -11,13 +11,31 @@ import { UndoBar } from "./undo"
 
 const tabs = new BroadcastChannel("collab-console")
 
+// The messages of the tabs: one has signed out, or says whose session it found.
+type Message = "signed out" | { user: string; org: string | undefined }
+
+// backFromSignOut is whether the identity provider has redirected here after this tab's sign-out.
+const backFromSignOut = location.pathname === "/console/signed-out" && new URLSearchParams(location.search).get("state") === (sessionStorage.getItem("sign-out") ?? "none")
+if (location.pathname === "/console/signed-out") {
+	sessionStorage.removeItem("sign-out")
+	history.replaceState(null, "", "/console")
+}
+
 function Console(): JSX.Element {
-	const [out, setOut] = useState<"no" | "expired" | "left">("no")
+	const [out, setOut] = useState<"no" | "expired" | "left">(backFromSignOut ? "left" : "no")
 	const me = useLoaded(() => call("GET /api/v1/auth/me"), [])
 	useEffect(() => {
 		onExpired(() => setOut((was) => (was === "no" ? "expired" : was)))
-		tabs.onmessage = (e) => (e.data === "switched" ? location.assign("/console") : setOut("left"))
 	}, [])
+	useEffect(() => {
+		const own = me.value && { user: me.value.user.id, org: me.value.org?.id }
+		if (own) tabs.postMessage(own satisfies Message)
+		tabs.onmessage = ({ data }: MessageEvent<Message>) => {
+			if (data === "signed out") setOut("left")
+			else if (own?.user === data.user && own.org === data.org) setOut((was) => (was === "expired" ? "no" : was))
+			else if (own) location.assign("/console")
+		}
+	}, [me.value])
 	if (out === "left" || me.value === undefined && out === "expired") return <SignIn left={out === "left"} />
 	if (me.failure && me.value === undefined) {
 		if (me.failure.status === 403) return <Refused />
@@ -25,13 +43,14 @@ function Console(): JSX.Element {
 	}
 	if (me.value === undefined) return <main class="narrow" aria-busy="true"><h1 class="hidden">Loading</h1></main>
 	const leave = async (everywhere: boolean): Promise<void> => {
-		await signOut(everywhere)
-		tabs.postMessage("signed out")
-		setOut("left")
+		const provider = await signOut(everywhere)
+		tabs.postMessage("signed out" satisfies Message)
+		if (provider === null) return setOut("left")
+		sessionStorage.setItem("sign-out", new URL(provider).searchParams.get("state") ?? "")
+		location.assign(provider)
 	}
 	const change = async (organisation: string): Promise<void> => {
 		await switchTo(organisation)
-		tabs.postMessage("switched")
 		location.assign("/console")
 	}
 	return <Frame me={me.value} expired={out === "expired"} leave={leave} change={change} />
@@ -45,6 +64,7 @@ function SignIn({ left }: { left: boolean }): JSX.Element {
 	return (
 		<main class="narrow">
 			<h1>{left ? "You are signed out" : "Sign in to Collab"}</h1>
+			{backFromSignOut && <p>Here, and at the identity provider.</p>}
 			<p class="soft">You choose account and organisation at the identity provider, and come back here.</p>
 			<p><a class="button" href={left ? "/console/sign-in" : back()}>Sign in</a></p>
 			<p class="soft">For programs: <a href="/docs">the documents</a>, and <a href="/docs#description/how-to-get-a-token">how to get a token</a>.</p>
@@ -62,7 +82,8 @@ function Refused(): JSX.Element {
 	)
 }
 
-// Organisations are those of the person, as buttons that switch to them.
+// Organisations are those of the person, as buttons that switch to them. They are the end of the menu,
+// as nothing may move under the pointer when they arrive.
 function Organisations({ change }: { change: (organisation: string) => void }): JSX.Element {
 	const own = useLoaded(() => call("GET /api/v1/auth/organisations"), [])
 	return (
@@ -89,7 +110,7 @@ function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 	const at = pages.find((p) => p.path === path)
 	const main = useRef<HTMLElement>(null)
 	const [failed, fail] = useState<{ failure: Failure; what: string }>()
-	const [open, setOpen] = useState(false)
+	const [wanted, want] = useState(false)
 	const first = useRef(true)
 	useEffect(() => {
 		document.title = `${at?.name ?? "Not found"} · Collab`
@@ -107,18 +128,18 @@ function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 			<header class="top">
 				<a class="brand" href="/console"><svg viewBox="0 0 32 32" width="24" height="24" aria-hidden="true"><circle cx="12" cy="16" r="9" /><circle cx="20" cy="16" r="9" opacity=".45" /></svg> Collab</a>
 				<nav aria-label="Pages">{pages.filter((p) => p.menu).map((p) => <a key={p.path} href={p.path} aria-current={p.path === path ? "page" : undefined}>{p.name}</a>)}</nav>
-				<button type="button" class="account" popoverTarget="account"><span class="initials" aria-hidden="true">{initials(name)}</span> <span class="who">{me.org?.name ?? name}</span></button>
-				<div id="account" popover="auto" class="menu" onToggle={(e) => setOpen(e.newState === "open")} onClick={(e) => e.target instanceof HTMLAnchorElement && e.currentTarget.hidePopover()}>
+				<button type="button" class="account" popoverTarget="account" onPointerEnter={() => want(true)} onFocus={() => want(true)}><span class="initials" aria-hidden="true">{initials(name)}</span> <span class="who">{me.org?.name ?? name}</span></button>
+				<div id="account" popover="auto" class="menu" onToggle={() => want(true)} onClick={(e) => e.target instanceof HTMLAnchorElement && e.currentTarget.hidePopover()}>
 					<p><b>{name}</b><br /><span class="soft">{me.user.email}</span></p>
-					{me.org ? open && <Organisations change={(organisation) => attempt("Switching the organisation", change(organisation))} /> : <p class="soft">No organisation</p>}
 					<a href="/console/sessions">Sessions</a>
 					<a href="/console/sign-in">Sign in with another account</a>
 					<a href="/docs">Documents</a>
 					<button type="button" onClick={() => end(false)}>Sign out</button>
 					<button type="button" onClick={() => end(true)}>Sign out everywhere</button>
+					{me.org ? wanted && <Organisations change={(organisation) => attempt("Switching the organisation", change(organisation))} /> : <p class="soft">No organisation</p>}
 				</div>
 			</header>
-			{expired && <div class="notice" role="alert"><p><b>Your session has ended.</b> What is on this page stays until you leave it. <a href={back()}>Sign in again</a></p></div>}
+			{expired && <div class="notice" role="alert"><p><b>Your session has ended.</b> What is on this page stays until you leave it. <a href={back()} target="_blank">Sign in again in a new tab</a></p></div>}
 			<main id="main" ref={main} tabIndex={-1}>
 				{failed && <Problem {...failed} retry={() => fail(undefined)} />}
 				{at ? <Shown key={at.path} at={at} me={me} /> : <><h1>There is no such page</h1><p>The address may be mistyped. <a href="/console">Home</a></p></>}
