@@ -23,7 +23,7 @@ import (
 
 const maxForm = 64 << 10 // bytes
 
-//go:embed layout.html tokens.css style.css icon.svg
+//go:embed layout.html style.css icon.svg
 var files embed.FS
 
 // Options are what a Site needs. Log may be left out.
@@ -32,6 +32,7 @@ type Options struct {
 	Name   string           // what the site is, in logs and messages
 	Footer string           // a verb phrase that follows the name on every page
 	Files  fs.FS            // has the templates, and style.css, which follows the common style
+	Style  string           // a style sheet that sets the colours
 	Funcs  template.FuncMap // of the templates, which also have prefix and the common ones
 	Log    *slog.Logger
 
@@ -77,11 +78,9 @@ func New(o Options, templates ...string) *Site {
 	maps.Copy(funcs, o.Funcs)
 	s.pages = template.Must(template.New("").Funcs(funcs).ParseFS(files, "layout.html"))
 	template.Must(s.pages.ParseFS(o.Files, templates...))
-	for _, sheet := range []struct {
-		in   fs.FS
-		name string
-	}{{files, "tokens.css"}, {files, "style.css"}, {o.Files, "style.css"}} {
-		style, err := fs.ReadFile(sheet.in, sheet.name)
+	s.style = []byte(o.Style)
+	for _, in := range []fs.FS{files, o.Files} {
+		style, err := fs.ReadFile(in, "style.css")
 		if err != nil {
 			panic(err)
 		}

@@ -8,10 +8,14 @@ import (
 	"net/http"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
+
+	"collab/adapters/colours"
 )
 
 //go:embed pages.css
-var pageStyle string
+var pageLayout string
+
+var pageStyle = colours.Style + pageLayout
 
 //go:embed pages.html
 var pageSource string
