@@ -994,6 +994,7 @@ func taskFilters() map[string]func(*task.Filter) {
 	}
 	fs := map[string]func(*task.Filter){
 		"no filter":   func(*task.Filter) {},
+		"newest":      func(f *task.Filter) { f.Newest = true },
 		"status":      func(f *task.Filter) { f.Status = task.Todo },
 		"priority":    func(f *task.Filter) { f.Priority = task.High },
 		"assignee":    func(f *task.Filter) { f.Assignee = task.Ref[id.User]{Given: true, ID: uid[id.User](kindUser, 7, 9)} },

@@ -395,8 +395,8 @@ func (q tasks) List(ctx context.Context, o id.Org, actor org.Actor, f task.Filte
 
 // taskList builds the query of a list; some is false when no task can be in it.
 //
-// Every combination has an index in the order of the list, below the organisation and one
-// of the conditions, so that a page ends after its last row, however many tasks there are.
+// Every combination that task.Filter.Check admits has an index in the order of the list, below the
+// organisation and one of the conditions, or the primary key for the newest, so that a page ends after its last row, however many tasks there are.
 // Conditions that are not in the index, such as the visibility, are filters.
 func taskList(db *gorm.DB, o id.Org, actor org.Actor, f task.Filter) (s selection, some bool) {
 	d := dialectOf(db)
@@ -434,7 +434,12 @@ func taskList(db *gorm.DB, o id.Org, actor org.Actor, f task.Filter) (s selectio
 	if s, some = visible(d, s, actor, f); !some {
 		return s, false
 	}
-	if f.After != nil {
+	switch {
+	case f.Newest:
+		if order = "tasks.id DESC"; f.After != nil {
+			s = s.filter("tasks.id < ?", cursorID(f.After.ID))
+		}
+	case f.After != nil:
 		s = s.after(order, f.After.SortOrder, f.After.CreatedAt.UnixMilli(), cursorID(f.After.ID))
 	}
 	return s.page(order, f.Limit), true

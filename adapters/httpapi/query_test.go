@@ -47,7 +47,7 @@ func FuzzCursor(f *testing.F) {
 func TestListQueriesAreStrict(t *testing.T) {
 	var got task.Filter
 	a := serving(t, http.MethodGet, open, func(c *call) error {
-		q, p, err := c.listing("status", "priority", "assigneeId", "workspaceId", "tags", "dueBefore", "dueAfter")
+		q, p, err := c.listing("status", "priority", "assigneeId", "workspaceId", "tags", "dueBefore", "dueAfter", "sort")
 		if err != nil {
 			return err
 		}
@@ -67,6 +67,9 @@ func TestListQueriesAreStrict(t *testing.T) {
 		"tags=" + strings.Repeat("a,", 51): "tags must name 1 to 50 tags",
 		"dueBefore=soon":                   "dueBefore must be a date or an RFC 3339 time",
 		"dueAfter=2026-13-01":              "dueAfter must be a date or an RFC 3339 time",
+		"sort=oldest":                      "sort must be one of newest",
+		"sort=newest&status=DONE":          "sort must not be given with filters",
+		"sort=newest&assigneeId=null":      "sort must not be given with filters",
 		"limit=0":                          "limit must be an integer between 1 and 1000",
 		"limit=1001":                       "limit must be an integer between 1 and 1000",
 		"limit=ten":                        "limit must be an integer between 1 and 1000",

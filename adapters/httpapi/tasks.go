@@ -166,12 +166,20 @@ func readTaskFilter(q body.Query, p body.Page) (f task.Filter, err error) {
 	if f.DueAfter, err = dueOf(q, "dueAfter"); err != nil {
 		return f, err
 	}
+	newest, err := body.EnumParam(q, "sort", func(s string) (string, bool) { return s, s == sortNewest }, sortNewest)
+	if err != nil {
+		return f, err
+	}
+	f.Newest = newest != ""
 	if p.After != (body.Position{}) {
 		f.After = &task.Position{SortOrder: p.After.Rank, CreatedAt: p.After.At, ID: id.Task(p.After.ID)}
 	}
 	f.Limit = p.Fetch()
-	return f, nil
+	return f, f.Check()
 }
+
+// sortNewest is the value of sort for lists that begin with the newest.
+const sortNewest = "newest"
 
 func refTo[T ~string](q body.Query, name string) task.Ref[T] {
 	text, given := q.Get(name)
@@ -197,7 +205,7 @@ func dueOf(q body.Query, name string) (*task.Due, error) {
 }
 
 func (a *api) listTasks(c *call) error {
-	q, p, err := c.listing("status", "priority", "assigneeId", "workspaceId", "tags", "dueBefore", "dueAfter")
+	q, p, err := c.listing("status", "priority", "assigneeId", "workspaceId", "tags", "dueBefore", "dueAfter", "sort")
 	if err != nil {
 		return err
 	}

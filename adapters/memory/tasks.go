@@ -27,7 +27,7 @@ func (s tasks) Get(_ context.Context, o id.Org, t id.Task) (task.Task, error) {
 
 func (s tasks) List(_ context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error {
 	selected, err := result(s.run, func(x *tx) ([]task.Task, error) {
-		return x.tenant(o).tasks.list(func(v task.Task) bool { return f.Selects(v, actor) }, task.Compare, f.Limit), nil
+		return x.tenant(o).tasks.list(func(v task.Task) bool { return f.Selects(v, actor) }, f.Compare, f.Limit), nil
 	})
 	return forEach(selected, err, each)
 }

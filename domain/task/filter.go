@@ -1,9 +1,11 @@
 package task
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
 )
@@ -17,8 +19,26 @@ type Filter struct {
 	Tags      []string  // any of them; empty: any task
 	DueBefore *Due      // the due date starts no later than this one ends
 	DueAfter  *Due      // the due date ends no earlier than this one starts
+	Newest    bool      // the newest first, in the order of ids, which begin with the time
 	After     *Position // only tasks after this place, for paging
 	Limit     int       // at most so many; 0: all
+}
+
+// Check returns an error if the newest are asked for among those that meet conditions: there is no
+// index in that order.
+func (f Filter) Check() error {
+	if f.Newest && (f.Status != "" || f.Priority != "" || f.Assignee.Given || f.Workspace.Given || len(f.Tags) > 0 || f.DueBefore != nil || f.DueAfter != nil) {
+		return fault.Field("sort", "must not be given with filters")
+	}
+	return nil
+}
+
+// Compare orders tasks as the filter's list is.
+func (f Filter) Compare(a, b Task) int {
+	if f.Newest {
+		return cmp.Compare(b.ID, a.ID)
+	}
+	return Compare(a, b)
 }
 
 // Ref is a condition on an optional reference. The zero value accepts all.
@@ -59,5 +79,5 @@ func (f Filter) Selects(t Task, a org.Actor) bool {
 		(len(f.Tags) == 0 || slices.ContainsFunc(f.Tags, func(tag string) bool { return slices.Contains(t.Tags, tag) })) &&
 		(f.DueBefore == nil || t.Due != nil && !t.Due.Start().After(f.DueBefore.End())) &&
 		(f.DueAfter == nil || t.Due != nil && !t.Due.End().Before(f.DueAfter.Start())) &&
-		(f.After == nil || Compare(t, Task{SortOrder: f.After.SortOrder, CreatedAt: f.After.CreatedAt, ID: f.After.ID}) > 0)
+		(f.After == nil || f.Compare(t, Task{SortOrder: f.After.SortOrder, CreatedAt: f.After.CreatedAt, ID: f.After.ID}) > 0)
 }

@@ -142,6 +142,28 @@ func TestVisibilityOfTasks(t *testing.T) {
 	}
 }
 
+func TestTheNewestAreListedFirstWithoutConditions(t *testing.T) {
+	older, newer := task.Task{ID: "01", SortOrder: 0}, task.Task{ID: "02", SortOrder: 5}
+	f := task.Filter{Newest: true, After: &task.Position{ID: "02"}}
+	if f.Compare(newer, older) >= 0 || !f.Selects(older, org.Actor{}) || f.Selects(newer, org.Actor{}) {
+		t.Error("the older task is not after the newer one")
+	}
+	if err := f.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, f := range []task.Filter{
+		{Status: task.Todo}, {Priority: task.Low}, {Assignee: task.Ref[id.User]{Given: true}}, {Workspace: task.Ref[id.Workspace]{Given: true}},
+		{Tags: []string{"a"}}, {DueBefore: due(t, "2026-01-01")}, {DueAfter: due(t, "2026-01-01")},
+	} {
+		if err := f.Check(); err != nil {
+			t.Errorf("%+v: %v", f, err)
+		}
+		if f.Newest = true; f.Check() == nil {
+			t.Errorf("%+v is taken", f)
+		}
+	}
+}
+
 func TestTheOrderOfListsIsSortOrderThenCreationThenID(t *testing.T) {
 	at := func(order int64, minute int, name id.Task) task.Task {
 		return task.Task{SortOrder: order, CreatedAt: noon.Add(time.Duration(minute) * time.Minute), ID: name}

@@ -43,6 +43,7 @@ func listProperty(w *fixture) {
 					want = append(want, v)
 				}
 			}
+			slices.SortFunc(want, f.Compare)
 			if f.Limit > 0 {
 				want = want[:min(f.Limit, len(want))]
 			}
@@ -165,7 +166,7 @@ func (b taskFixture) actor(t *rapid.T) org.Actor {
 
 func (b taskFixture) filter(t *rapid.T) task.Filter {
 	some := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what) == 0 }
-	var f task.Filter
+	f := task.Filter{Newest: some("newest")}
 	if some("status") {
 		f.Status = rapid.SampledFrom(taskStatuses).Draw(t, "status")
 	}

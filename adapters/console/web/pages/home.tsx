@@ -126,11 +126,11 @@ function WhenSeen({ name, children }: { name: string; children: ComponentChildre
 }
 
 function Lately(): JSX.Element {
-	const changes = useLoaded(async () => [...(await files()), ...(await joined())].sort((a, b) => b.at.localeCompare(a.at)).slice(0, 12), [])
+	const changes = useLoaded(async () => (await Promise.all([files(), tasks(), joined()])).flat().sort((a, b) => b.at.localeCompare(a.at)).slice(0, 12), [])
 	return (
 		<Show of={changes} what="what changed lately">
 			{(list) => list.length === 0
-				? <p class="empty">No file has changed yet, and nobody has joined in the last 30 days.</p>
+				? <p class="empty">No file has changed yet, no task was made, and nobody has joined in the last 30 days.</p>
 				: <ul class="lately">{list.map((c) => <li key={c.key}>{c.text} <time dateTime={c.at} title={exact(c.at)}>{relative(c.at)}</time></li>)}</ul>}
 		</Show>
 	)
@@ -148,6 +148,10 @@ async function files(): Promise<Change[]> {
 		if (error instanceof Failure && error.status === 410) return [] // what one sees has changed since
 		throw error
 	}
+}
+
+async function tasks(): Promise<Change[]> {
+	return (await call("GET /api/v1/tasks", { query: { sort: "newest", limit: 12 } })).map((t) => ({ at: t.createdAt, key: t.id, text: <><b>{t.title}</b> was made a task</> }))
 }
 
 async function joined(): Promise<Change[]> {
