@@ -788,6 +788,7 @@ type ListTasksParams struct {
 	Tags        string `query:"tags"`        // 1 to 50 tags, separated by commas; any of them matches.
 	DueBefore   string `query:"dueBefore"`   // A date or time, included; a date covers its whole day in UTC.
 	DueAfter    string `query:"dueAfter"`    // A date or time, included; a date covers its whole day in UTC.
+	Sort        string `query:"sort"`        // newest lists the task that was made last first. Not with filters.
 }
 
 // ListWorkspacesParams are the parameters of ListWorkspaces. Zero fields are left out.
