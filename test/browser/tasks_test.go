@@ -19,6 +19,9 @@ import (
 	"collab/test/nodejs"
 )
 
+// icon begins the address of the browser's own picture in fields of dates.
+const icon = "data:image/svg+xml"
+
 // longTask is how long the page may be busy at once while a list scrolls, in milliseconds.
 const longTask = 50
 
@@ -89,14 +92,14 @@ func TestTasksPage(t *testing.T) {
 	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
 	as := bearer(owner.Token)
 	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
-	make := func(title, status string) task {
+	add := func(title, status string) task {
 		t.Helper()
 		return decode[task](t, s.call("POST", "/tasks", as, map[string]any{"title": title, "status": status}, http.StatusCreated))
 	}
 	for _, old := range s.tasksOf(as) {
 		s.call("DELETE", "/tasks/"+old.ID, as, nil, http.StatusOK)
 	}
-	first, second, third := make("first", "TODO"), make("second", "TODO"), make("third", "IN_PROGRESS")
+	first, second, third := add("first", "TODO"), add("second", "TODO"), add("third", "IN_PROGRESS")
 	f := nodejs.InstallFrom(t, "the accessibility of the page of tasks is not checked in this run", os.DirFS("../../adapters/console/web"))
 	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
 	if err != nil {
@@ -126,8 +129,8 @@ func TestTasksPage(t *testing.T) {
 		if where := read(b, chromedp.Location()); !strings.HasSuffix(where, "/console/tasks?view=board") {
 			t.Errorf("the address is %s", where)
 		}
-		b.forget()                            // of 401 before the sign-in
-		b.clean(s.base, "data:image/svg+xml") // the browser's own icon in fields of dates
+		b.forget() // of 401 before the sign-in
+		b.clean(s.base, icon)
 	})
 	t.Run("with the keyboard alone tasks are created, changed, moved, selected and opened", func(t *testing.T) {
 		b := open(t, "")
@@ -139,7 +142,7 @@ func TestTasksPage(t *testing.T) {
 		b.chord(kb.ArrowUp, chromedp.ModifierAlt)
 		b.shown(`//*[@id="said" and contains(., "moved to place 3, after “second”")]`)
 		b.eventually("first second fourth third", order)
-		b.key("e")
+		b.shortcut("e")
 		b.shown(`//input[@data-row]`)
 		b.key("fifth", kb.Enter)
 		b.shown(`//a[@data-row and .="fifth"]`)
@@ -167,7 +170,7 @@ func TestTasksPage(t *testing.T) {
 		b.do(chromedp.Click(button("Dismiss")))
 		b.eventually("first second third", order)
 		b.forget()
-		b.clean(s.base)
+		b.clean(s.base, icon)
 	})
 	t.Run("tasks are dragged in the order, and to another status", func(t *testing.T) {
 		b := open(t, "?view=board")
@@ -191,7 +194,7 @@ func TestTasksPage(t *testing.T) {
 		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
 		s.call("PATCH", "/tasks/"+first.ID, as, map[string]string{"status": "TODO"}, http.StatusOK)
 		b.forget()
-		b.clean(s.base)
+		b.clean(s.base, icon)
 	})
 	t.Run("tasks are reprioritised together, with reasons", func(t *testing.T) {
 		b := open(t, "")
@@ -209,7 +212,7 @@ func TestTasksPage(t *testing.T) {
 			}
 		}
 		b.forget()
-		b.clean(s.base)
+		b.clean(s.base, icon)
 	})
 	t.Run("a conflict shows both sides, and either can be kept", func(t *testing.T) {
 		b := open(t, "?task="+third.ID)
@@ -227,7 +230,7 @@ func TestTasksPage(t *testing.T) {
 			b.eventually(want, func() string { return read(b, chromedp.Value(chromedp.CSS("dialog textarea"))) })
 		}
 		b.forget()
-		b.clean(s.base)
+		b.clean(s.base, icon)
 	})
 	t.Run("a 503 is said with the request's id, nothing typed is lost, and it can be tried again", func(t *testing.T) {
 		b := open(t, "")
@@ -241,7 +244,9 @@ func TestTasksPage(t *testing.T) {
 		b.shown(`//*[@role="alert"]`)
 		b.do(chromedp.Click(button("Try again")))
 		b.focus("second")
-		b.key("e", "renamed", kb.Enter)
+		b.shortcut("e")
+		b.shown(`//input[@data-row]`)
+		b.key("renamed", kb.Enter)
 		b.shown(`//*[@role="alert" and contains(., "Changing “second” failed") and contains(., "request-1")]`, `//a[@data-row and .="second"]`)
 		b.do(chromedp.Click(button("Try again")))
 		b.shown(`//a[@data-row and .="renamed"]`)
