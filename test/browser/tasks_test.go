@@ -74,10 +74,10 @@ func (b *tab) chord(key string, with chromedp.Modifier) {
 }
 
 // shortcut presses a key that types nothing where it moves the focus to, as in a browser where
-// keydown was prevented.
+// keydown was prevented or followed a link.
 func (b *tab) shortcut(key string) {
 	b.t.Helper()
-	if _, err := chromedp.Call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeRawKeyDown, Key: key}); err != nil {
+	if _, err := chromedp.Call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeRawKeyDown, Key: key, WindowsVirtualKeyCode: map[string]int64{"Enter": '\r'}[key]}); err != nil {
 		b.fail(err)
 	}
 }
@@ -156,7 +156,7 @@ func TestTasksPage(t *testing.T) {
 		b.chord(kb.ArrowRight, chromedp.ModifierAlt)
 		b.eventually("IN_PROGRESS", func() string { return s.tasksOf(as)[2].Status })
 		b.focus("fifth")
-		b.key(kb.Enter)
+		b.shortcut("Enter")
 		b.shown(`//dialog//h2[.="fifth"]`, `//dialog//li[contains(., "Title fourth → fifth")]`)
 		b.key(kb.Escape)
 		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
