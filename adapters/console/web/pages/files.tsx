@@ -401,7 +401,7 @@ function UploadRow({ u }: { u: Upload }): JSX.Element {
 			{u.failure && (u.taken
 				? <div class="problem" role="alert">
 					<p>A file with this path is there already.</p>
-					<button type="button" class="small" aria-label={`Replace ${u.path}`} onClick={() => replace(u)}>Replace it</button>{" "}
+					<button type="button" class="small" aria-label={`Replace ${u.path}`} onClick={() => replace(u)}>Replace</button>{" "}
 					<button type="button" class="small" aria-label={`Keep both of ${u.path}`} onClick={() => keepBoth(u)}>Keep both</button>{" "}
 					<button type="button" class="small" aria-label={`Do not upload ${u.path}`} onClick={() => cancel(u)}>Do not upload</button>
 				</div>

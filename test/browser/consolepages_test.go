@@ -1,0 +1,182 @@
+//go:build browser
+
+package browser
+
+import (
+	"flag"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+)
+
+var update = flag.Bool("update", false, "write the pictures of docs/console")
+
+// pictures is the directory of the pictures of the console's pages.
+const pictures = "../../docs/console"
+
+// largestPicture is in bytes.
+const largestPicture = 100_000
+
+// pictureScreens are those on which pictures are taken.
+var pictureScreens = []struct {
+	name          string
+	width, height int64
+	colours       string
+}{{"light", 1280, 800, "light"}, {"dark", 1280, 800, "dark"}, {"narrow", 360, 740, "light"}}
+
+// consolePage is a page of the console.
+type consolePage struct{ path, name string }
+
+// file returns the name of a picture of the page.
+func (p consolePage) file(screen string) string {
+	return filepath.Join(pictures, strings.ToLower(p.name)+"-"+screen+".webp")
+}
+
+// consolePages returns the pages that the console lists.
+func consolePages(t *testing.T) (all []consolePage) {
+	t.Helper()
+	source, err := os.ReadFile("../../adapters/console/web/pages.tsx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`\{ path: "([^"]+)", name: "([^"]+)"`).FindAllStringSubmatch(string(source), -1) {
+		all = append(all, consolePage{m[1], m[2]})
+	}
+	if len(all) < 2 {
+		t.Fatalf("the console has the pages %v", all)
+	}
+	return all
+}
+
+// media emulates one of the user's preferences.
+func (b *tab) media(feature, value string) {
+	b.t.Helper()
+	if _, err := chromedp.Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: feature, Value: value}},
+	}); err != nil {
+		b.fail(err)
+	}
+}
+
+// open goes to a page of the console and waits for what it loads.
+func (b *tab) open(s *server, p consolePage) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(s.base + p.path))
+	b.shown(`//main//h1`)
+	b.do(chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`)))
+}
+
+// savePicture writes a picture of what the tab shows.
+func (b *tab) savePicture(file string) {
+	b.t.Helper()
+	quality := int64(80)
+	shot, err := chromedp.Call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatWebp, Quality: &quality})
+	if err == nil {
+		err = os.WriteFile(file, shot.Data, 0o644)
+	}
+	if err != nil {
+		b.fail(err)
+	}
+}
+
+// What the pages must not have, each a script that returns descriptions of what it finds.
+const (
+	// moving is what is animated.
+	moving = `[...document.querySelectorAll("*")].filter((e) => {
+		const s = getComputedStyle(e)
+		return [s.transitionDuration, s.animationDuration].some((all) => all.split(",").some((d) => parseFloat(d) > 0.01))
+	}).map((e) => e.outerHTML.slice(0, 80))`
+	// vague is what a person with forced colours, who sees no backgrounds, cannot tell from text.
+	vague = `[...document.querySelectorAll("button, .button, input, select, textarea")].filter((e) => {
+		const s = getComputedStyle(e)
+		return e.checkVisibility() && e.type !== "checkbox" && e.type !== "radio" && !["Top", "Right", "Bottom", "Left"].some((side) => parseFloat(s["border" + side + "Width"]) > 0)
+	}).map((e) => e.outerHTML.slice(0, 80))`
+	// cut is what is beside the page with text of twice the size.
+	cut = `(() => {
+		document.documentElement.style.fontSize = "200%"
+		const beside = document.documentElement.scrollWidth - innerWidth
+		document.documentElement.style.fontSize = ""
+		return beside > 0 ? ["the page scrolls sideways by " + beside] : []
+	})()`
+)
+
+func TestConsolePages(t *testing.T) {
+	s := startServer(t)
+	as := bearer(s.signedIn("ada@collab.example", "Analytical Engines", "").Token)
+	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
+	s.call("POST", "/auth/seed-onboarding", as, nil, http.StatusOK)
+	s.call("POST", "/chat", as, map[string]any{"message": "Good morning", "maxTokens": 5}, http.StatusOK)
+	for _, path := range []string{"reports/january.md", "reports/february.md", "plans/engine.md", "notes.md"} {
+		s.call("POST", "/sync/files", as, map[string]any{"path": path, "content": "# " + path, "mimeType": "text/markdown"}, http.StatusCreated)
+	}
+	for _, task := range []string{"Order brass wheels", "Write the note on Bernoulli numbers", "Answer Mr Babbage"} {
+		s.call("POST", "/tasks", as, map[string]any{"title": task, "priority": "HIGH", "dueDate": "2030-01-31", "tags": []string{"engine"}}, http.StatusCreated)
+	}
+	b := openTab(t)
+	b.resize(1280, 800, "light")
+	if *update {
+		if err := os.MkdirAll(pictures, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signIn := consolePage{"/console", "Sign-in"}
+	all := append([]consolePage{signIn}, consolePages(t)...)
+	for _, p := range all {
+		t.Run(p.name, func(t *testing.T) {
+			b.t = t
+			b.open(s, p)
+			if p != signIn {
+				b.clean(s.base)
+			}
+			for about, check := range map[string]struct{ feature, value, script string }{
+				"with reduced motion": {"prefers-reduced-motion", "reduce", moving},
+				"with forced colours": {"forced-colors", "active", vague},
+				"with text of 200 %":  {"prefers-color-scheme", "light", cut},
+			} {
+				b.media(check.feature, check.value)
+				for _, found := range read(b, chromedp.Evaluate[[]string](check.script)) {
+					t.Errorf("%s: %s", about, found)
+				}
+			}
+			for _, screen := range pictureScreens {
+				if *update {
+					b.resize(screen.width, screen.height, screen.colours)
+					b.savePicture(p.file(screen.name))
+				}
+				if picture, err := os.Stat(p.file(screen.name)); err != nil || picture.Size() > largestPicture {
+					t.Errorf("the page needs a picture of at most %d bytes, which -update takes: %v, %v", largestPicture, picture, err)
+				}
+			}
+			b.resize(1280, 800, "light")
+		})
+		if p == signIn {
+			b.t = t
+			b.enterConsole(s, "Ada", "Analytical Engines")
+			b.forget() // of 401 before the sign-in
+		}
+	}
+	t.Run("there is no picture of a page that is gone", func(t *testing.T) {
+		known := map[string]bool{}
+		for _, p := range all {
+			for _, screen := range pictureScreens {
+				known[p.file(screen.name)] = true
+			}
+		}
+		files, err := filepath.Glob(pictures + "/*.webp")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if !known[file] {
+				t.Errorf("%s is of no page", file)
+			}
+		}
+	})
+}
