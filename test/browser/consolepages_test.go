@@ -133,7 +133,7 @@ func TestConsolePages(t *testing.T) {
 			b.t = t
 			b.open(s, p)
 			if p != signIn {
-				b.clean(s.base)
+				b.clean(s.base, icon)
 			}
 			for about, check := range map[string]struct{ feature, value, script string }{
 				"with reduced motion": {"prefers-reduced-motion", "reduce", moving},

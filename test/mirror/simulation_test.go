@@ -280,13 +280,13 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 }
 
 // durable checks that a power failure would not take back what a row is the first to say that both sides
-// have, or that neither has.
+// have under its name, or that neither has.
 func (w *world) durable(d *device, r mirror.Row) {
 	was := d.state.rows[r.Key].Synced
 	switch f := d.file(r.Key); {
 	case r.Synced != nil && f != nil && (was == nil || was.Checksum != r.Synced.Checksum || was.Name != r.Synced.Name):
 		for name, at := range d.disk.files {
-			if at == f && checksum(f.content) == r.Synced.Checksum && !d.disk.durable(name) {
+			if at == f && name == r.Synced.Name && checksum(f.content) == r.Synced.Checksum && !d.disk.durable(name) {
 				w.failf("%s: %s is agreed on and not durable", d.name, name)
 			}
 		}

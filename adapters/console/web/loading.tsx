@@ -2,6 +2,10 @@
 import type { ComponentChildren, JSX } from "preact"
 import { useCallback, useEffect, useState } from "preact/hooks"
 import { failureOf, type Failure } from "./interface"
+// What several pages need is in one file if each of them imports it, and in one for each set of pages else.
+import "./live"
+import "./router"
+import "./undo"
 
 // Loaded is a value that is loaded, is there, or could not be loaded.
 export type Loaded<Value> = { value?: Value; failure?: Failure; retry: () => void }
