@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +77,7 @@ func checkDemo(c config.Config) error {
 	}
 	for i, ch := range profile(c) {
 		if ch.adapter != profile(plain)[i].adapter {
-			set = ch.decided
+			set = cmp.Or(set, ch.decided)
 		}
 	}
 	if c.Production() {
