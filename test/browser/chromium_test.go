@@ -26,7 +26,7 @@ import (
 )
 
 // patience bounds what one test waits for.
-const patience = 2 * time.Minute
+const patience = 6 * time.Minute
 
 // chromium returns the browser's path, having installed it where it is missing
 // and that is possible.
