@@ -1220,7 +1220,7 @@ type SyncStorage struct {
 	Limit    *int64 `json:"limit"`
 }
 
-// SyncVersions: How long the organisation's plan keeps earlier versions; null if it keeps none.
+// SyncVersions: How long a plan keeps earlier versions; null if it keeps none.
 type SyncVersions struct {
 	Days  int64 `json:"days"`
 	Count int64 `json:"count"`

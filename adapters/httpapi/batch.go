@@ -251,6 +251,14 @@ type (
 	}
 )
 
+// viewRetention returns nil for a retention that keeps nothing.
+func viewRetention(r object.Retention) *keptView {
+	if !r.Keeps() {
+		return nil
+	}
+	return &keptView{r.Days, r.Versions}
+}
+
 // syncLimits answers with what a client must know before it sends files.
 func (a *api) syncLimits(c *call, actor org.Actor) error {
 	stored, err := a.Metering.Storage(c.r.Context(), actor)
@@ -263,12 +271,10 @@ func (a *api) syncLimits(c *call, actor org.Actor) error {
 		ForbiddenCharacters: object.ForbiddenCharacters, ForbiddenNames: object.ForbiddenNames, ForbiddenEndings: object.ForbiddenEndings,
 		Rates:     syncRatesView{OperationsPerRequest: operationsPerToken},
 		ReadOnly:  actor.CheckWrite() != nil,
+		Versions:  viewRetention(a.Objects.Retention.Of(stored.Plan)),
 		Storage:   usedView{stored.Used.Present(), stored.Uploads, limitOrNull(stored.Limit)},
 		Reads:     readSizesView{objects.MaxReads, objects.MaxReadBytes, objects.MaxReadFile},
 		Resumable: resumableSizesView{a.Objects.PartSize, a.Objects.MinAppend, upload.MaxOpen},
-	}
-	if kept := a.Objects.Retention.Of(stored.Plan); kept.Keeps() {
-		v.Versions = &keptView{kept.Days, kept.Versions}
 	}
 	if r := a.Rates.Caller; r.Count > 0 {
 		v.Rates.Requests = &rateView{r.Count, int(r.Per.Seconds())}

@@ -48,6 +48,32 @@ func viewSubscription(s plan.Subscription, seats int) subscriptionView {
 	}
 }
 
+type planView struct {
+	Plan        plan.Plan `json:"plan"`
+	DailyTokens int64     `json:"dailyTokens"`
+	Members     *int64    `json:"members"`
+	Storage     *int64    `json:"storage"`
+	Requests    *int64    `json:"requestsPerMinute"`
+	Versions    *keptView `json:"versions"`
+	Sold        bool      `json:"sold"`
+	TrialDays   int       `json:"trialDays"`
+}
+
+func viewPlans(offers []billing.Offer) []planView {
+	views := make([]planView, len(offers))
+	for i, o := range offers {
+		views[i] = planView{
+			Plan: o.Plan, DailyTokens: o.DailyTokens, Members: limitOrNull(int64(o.Members)), Storage: limitOrNull(o.Storage), Requests: limitOrNull(o.Requests),
+			Versions: viewRetention(o.Versions), Sold: o.Sold(), TrialDays: int(o.TrialLength().Hours()) / 24,
+		}
+	}
+	return views
+}
+
+func (a *api) listPlans(c *call, actor org.Actor) error {
+	return replyWith(c, http.StatusOK, viewPlans)(a.Billing.Plans(actor))
+}
+
 type urlView struct {
 	URL string `json:"url"`
 }
@@ -134,8 +160,15 @@ func (a *api) replyOutcome(c *call, seen outcomeView, title, text string) error 
 	if weightOf(c.r.Header["Accept"], "application/json") > 0 && !c.prefersPage() {
 		return c.reply(http.StatusOK, seen)
 	}
-	return a.showOutcome(c, title, text)
+	page := map[string]string{"Title": title, "Text": text, "App": a.AppURL}
+	if a.Console != nil {
+		page["Plan"] = billingPage
+	}
+	return c.page(http.StatusOK, "outcome", page, "'none'")
 }
+
+// billingPage is the path of the console's page of the plan.
+const billingPage = "/console/billing"
 
 // showOutcome answers with a page of a title, a text and a link to the application.
 func (a *api) showOutcome(c *call, title, text string) error {

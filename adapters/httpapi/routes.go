@@ -146,6 +146,7 @@ func (a *api) routes() []row {
 
 		{"GET", "/billing/status", member, withoutQuery(a.authorized(a.subscriptionGate))},
 		{"GET", "/billing/subscription", member, withoutQuery(a.authorized(a.subscription))},
+		{"GET", "/billing/plans", member, withoutQuery(a.authorized(a.listPlans))},
 		{"POST", "/billing/trial", manager, a.authorized(a.startTrial)},
 		{"POST", "/billing/checkout", manager, withBody(a, readPlan, a.checkout)},
 		{"POST", "/billing/portal", manager, a.authorized(a.portal)},

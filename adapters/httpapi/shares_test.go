@@ -237,6 +237,7 @@ func TestSharesOfEndpoints(t *testing.T) {
 		"POST /sync/uploads/{id}/complete":          {s.transfers, s.requests},
 		"DELETE /sync/uploads/{id}":                 {nil, s.requests},
 		"GET /billing/status":                       {nil, s.requests},
+		"GET /billing/plans":                        {nil, s.requests},
 		"GET /billing/subscription":                 {nil, s.requests},
 		"POST /billing/trial":                       {nil, s.requests},
 		"POST /billing/checkout":                    {nil, s.calls},

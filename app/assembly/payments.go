@@ -154,6 +154,7 @@ type billingNeeds struct {
 func newBilling(lc fx.Lifecycle, n billingNeeds) *billing.Billing {
 	b := billing.New(billing.Options{
 		Store: n.Store, Payments: n.Payments, Provider: n.Provider, Clock: n.Clock, IDs: n.IDs, Log: n.Log,
+		Storage: n.Config.PlanStorage, Requests: n.Config.PlanRequests, Versions: n.Config.PlanVersions,
 		Locked: n.Access.Locked, Origin: access.Origin, PaidURL: string(n.Base) + httpapi.CheckoutSuccessPath, AppURL: appURL(n.Config, n.Base),
 	})
 	schedule(lc, billingEvery, b.Reconcile, n.Log, "subscription sweep failed")

@@ -13,6 +13,7 @@ import (
 	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/ports"
@@ -32,6 +33,11 @@ type Options struct {
 	// Origin returns the origin of the request that ctx carries, for the audit log.
 	Origin func(ctx context.Context) audit.Origin
 
+	// Limits by plan, of this deployment.
+	Storage  plan.StorageLimits
+	Requests plan.RequestLimits
+	Versions plan.VersionRetention
+
 	PaidURL string // return address of the payment page
 	AppURL  string // return address of the billing portal
 }
@@ -46,6 +52,27 @@ func New(o Options) *Billing { return &Billing{o} }
 type Details struct {
 	plan.Subscription
 	Seats int
+}
+
+// Offer is what a plan allows on this deployment.
+type Offer struct {
+	plan.Plan
+	plan.Limits
+	Storage  int64 // bytes of stored content, or plan.Unlimited
+	Requests int64 // of the organisation in a minute, or plan.Unlimited
+	Versions object.Retention
+}
+
+// Plans returns what each plan allows, from the smallest to the largest.
+func (s *Billing) Plans(actor org.Actor) ([]Offer, error) {
+	if err := actor.CheckMember(); err != nil {
+		return nil, err
+	}
+	var offers []Offer
+	for _, p := range plan.All() {
+		offers = append(offers, Offer{p, p.Limits(), s.Storage.Of(p), s.Requests.Of(p), s.Versions.Of(p)})
+	}
+	return offers, nil
 }
 
 // Subscription returns the present subscription of the actor's organisation.

@@ -37,6 +37,9 @@ var limits = map[Plan]Limits{
 	Enterprise: {DailyTokens: 10_000_000, Members: Unlimited},
 }
 
+// All returns the plans, from the smallest to the largest.
+func All() []Plan { return []Plan{None, Free, Standard, Premium, Enterprise} }
+
 // Parse returns the plan written exactly as in the interface.
 func Parse(s string) (Plan, bool) {
 	_, ok := limits[Plan(s)]
@@ -49,6 +52,17 @@ func (p Plan) Limits() Limits {
 		return l
 	}
 	return limits[None]
+}
+
+// Sold reports whether the plan can be bought at the checkout.
+func (p Plan) Sold() bool { return p == Standard || p == Premium }
+
+// TrialLength returns how long a trial of the plan lasts, 0 if there is none.
+func (p Plan) TrialLength() time.Duration {
+	if p == Standard {
+		return TrialLength
+	}
+	return 0
 }
 
 // paid reports whether the plan costs anything.

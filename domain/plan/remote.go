@@ -238,7 +238,7 @@ const (
 // idempotency key of the request to the provider and is set in the Checkout of
 // the subscription that is returned.
 func (s Subscription) Ordered(p Plan, key string, now time.Time) (Subscription, Order, error) {
-	if p != Standard && p != Premium {
+	if !p.Sold() {
 		return s, 0, fault.Field("plan", "must be STANDARD or PREMIUM")
 	}
 	s = s.At(now)

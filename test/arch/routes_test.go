@@ -167,6 +167,7 @@ var specified = []group{
 		GET /sync/resumable-uploads/:id
 		PATCH /sync/resumable-uploads/:id
 		DELETE /sync/resumable-uploads/:id`},
+	{"plans", true, `GET /billing/plans`},
 	{"storage and daily usage", true, `
 		GET /metering/storage
 		GET /metering/daily`},

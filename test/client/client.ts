@@ -190,6 +190,7 @@ async function money(api: Client): Promise<void> {
 	const gate = good(await api.GET("/api/v1/billing/status"))
 	const plan: "NO_PLAN" | "FREE" | "STANDARD" | "PREMIUM" | "ENTERPRISE" = gate.plan
 	const seats: number | null = good(await api.GET("/api/v1/billing/subscription")).purchasedSeats
+	const members: number | null | undefined = good(await api.GET("/api/v1/billing/plans"))[0]?.members
 	good(await api.POST("/api/v1/billing/trial"))
 	const page: string = good(await api.POST("/api/v1/billing/checkout", { body: { plan: "PREMIUM" } })).url
 	const portal: string = good(await api.POST("/api/v1/billing/portal")).url

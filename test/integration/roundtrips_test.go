@@ -103,6 +103,7 @@ var roundTrips = []roundTrip{
 	{"POST /chat", `{"message": "Hello {n}", "model": "local-1", "maxTokens": 16}`, 1, false},
 	{"GET /models", "", 1, false},
 	{"GET /billing/status", "", 3, false},
+	{"GET /billing/plans", "", 1, false},
 	{"GET /billing/subscription", "", 3, false},
 	{"POST /billing/trial", "", 10, true},
 	{"GET /metering/org", "", 3, false},

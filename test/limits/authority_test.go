@@ -117,6 +117,7 @@ var acts = map[string]heldRequest{
 	"GET /api/v1/models": {path: "/models"},
 
 	"GET /api/v1/billing/status":       {path: "/billing/status"},
+	"GET /api/v1/billing/plans":        {path: "/billing/plans"},
 	"GET /api/v1/billing/subscription": {path: "/billing/subscription"},
 	"POST /api/v1/billing/trial":       {path: "/billing/trial", body: `{}`},
 	"POST /api/v1/billing/checkout":    {path: "/billing/checkout", body: `{"plan":"PREMIUM"}`},

@@ -445,6 +445,7 @@ var requests = map[string]func(w *largest) []request{
 	"GET /api/v1/models": func(w *largest) []request { return w.get("/models") },
 
 	"GET /api/v1/billing/status":       func(w *largest) []request { return w.get("/billing/status") },
+	"GET /api/v1/billing/plans":        func(w *largest) []request { return w.get("/billing/plans") },
 	"GET /api/v1/billing/subscription": func(w *largest) []request { return w.get("/billing/subscription") },
 	"POST /api/v1/billing/trial":       func(w *largest) []request { return w.write("/billing/trial", 409, nil) },
 	"POST /api/v1/billing/checkout":    func(w *largest) []request { return w.write("/billing/checkout", 409, fields{"plan": "PREMIUM"}) },

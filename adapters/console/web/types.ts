@@ -92,6 +92,7 @@ export type PersonAvatar = string | null
 export type PersonEmail = string | null
 export type PersonName = string | null
 export type Plan = "NO_PLAN" | "FREE" | "STANDARD" | "PREMIUM" | "ENTERPRISE"
+export type PlanOffer = { dailyTokens: number; members: number | null; plan: Plan; requestsPerMinute: number | null; sold: boolean; storage: number | null; trialDays: number; versions: SyncVersions; }
 export type Platform = "DARWIN" | "WIN32" | "LINUX"
 export type Profile = { avatarUrl: PersonAvatar; email: PersonEmail; id: Id; name: PersonName; }
 export type Quota = { limit: number; remaining: number; resetsAt: string; used: number; }
@@ -197,6 +198,7 @@ export type Operations = {
 	"GET /api/v1/billing/checkout/cancel": { answer: Outcome }
 	"GET /api/v1/billing/checkout/success": { query?: { session_id?: string; }; answer: Outcome }
 	"POST /api/v1/billing/downgrade": { answer: Subscription }
+	"GET /api/v1/billing/plans": { answer: PlanOffer[] }
 	"POST /api/v1/billing/portal": { answer: Elsewhere }
 	"GET /api/v1/billing/status": { answer: BillingStatus }
 	"GET /api/v1/billing/subscription": { answer: Subscription }
