@@ -270,7 +270,7 @@ type once struct{ io.Reader }
 
 // Create stores a new object.
 func (r *Remote) Create(ctx context.Context, path, checksum string, size int64, body io.Reader) (mirror.Record, error) {
-	if size >= resumableSize {
+	if size >= apiclient.ResumableSize {
 		return r.uploadResumably(ctx, apiclient.CreateResumableUploadParams{
 			Path: path, Kind: string(r.place.Kind), Scope: string(r.place.Scope), WorkspaceID: text(r.place.Workspace), TeamID: text(r.place.Team), Checksum: checksum,
 		}, size, body)
@@ -282,7 +282,7 @@ func (r *Remote) Create(ctx context.Context, path, checksum string, size int64, 
 
 // Replace stores an object's new content.
 func (r *Remote) Replace(ctx context.Context, record mirror.Record, checksum string, size int64, body io.Reader) (mirror.Record, error) {
-	if size >= resumableSize {
+	if size >= apiclient.ResumableSize {
 		return r.uploadResumably(ctx, apiclient.CreateResumableUploadParams{FileID: string(record.ID), ExpectedVersion: &record.Version, Checksum: checksum}, size, body)
 	}
 	return r.sent(ctx)(r.client.ReplaceFile(ctx, string(record.ID), apiclient.ReplaceFileParams{
@@ -329,7 +329,7 @@ func (r *Remote) Limits(ctx context.Context) (mirror.Limits, error) {
 		MaxFile: l.MaxFileBytes, BatchFiles: int(l.MaxBatchOperations),
 		BatchBytes:    max(0, l.MaxBatchBytes-l.MaxBatchOperations*operationBytes) / 4 * 3,
 		BatchFileSize: min(l.MaxBatchFileBytes, (l.MaxBatchOperationBytes-operationBytes)/4*3),
-		Stored:        l.Storage.Used, Reserved: l.Storage.Reserved, Reserving: resumableSize, Storage: storage, ReadOnly: l.ReadOnly,
+		Stored:        l.Storage.Used, Reserved: l.Storage.Reserved, Reserving: apiclient.ResumableSize, Storage: storage, ReadOnly: l.ReadOnly,
 		ReadFiles: int(l.BatchReads.MaxFiles), ReadBytes: l.BatchReads.MaxBytes, ReadFileSize: l.BatchReads.MaxFileBytes,
 	}, nil
 }

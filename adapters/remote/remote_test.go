@@ -71,6 +71,32 @@ func (c *counting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// cutting breaks the first requests of an upload's content off in their middle, and loses the answer
+// to the one after them.
+type cutting struct {
+	http.RoundTripper
+	cuts int
+	lost bool
+}
+
+func (c *cutting) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPatch {
+		return c.RoundTripper.RoundTrip(r)
+	}
+	if c.cuts > 0 {
+		c.cuts--
+		r = r.Clone(r.Context())
+		r.Body = io.NopCloser(io.MultiReader(io.LimitReader(r.Body, 5<<20), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	}
+	answer, err := c.RoundTripper.RoundTrip(r)
+	if err == nil && answer.StatusCode < 300 && !c.lost {
+		c.lost = true
+		answer.Body.Close()
+		return nil, io.ErrUnexpectedEOF
+	}
+	return answer, err
+}
+
 var shared = object.Place{Kind: object.Artifact, Scope: object.Shared}
 
 func (f fixture) create(path, text string) mirror.Record {
@@ -240,7 +266,7 @@ func TestRemote(t *testing.T) {
 	})
 	t.Run("a large upload goes on where it was cut off, also in another process", func(t *testing.T) {
 		f := open(t, s, shared)
-		content := strings.Repeat("0123456789abcdef", (resumableSize+1<<20)/16)
+		content := strings.Repeat("0123456789abcdef", (apiclient.ResumableSize+1<<20)/16)
 		cut := func() io.Reader {
 			return io.MultiReader(strings.NewReader(content[:8<<20]), iotest.ErrReader(io.ErrUnexpectedEOF))
 		}
@@ -288,9 +314,26 @@ func TestRemote(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a file that can be read again is sent in one call, however often it is cut off", func(t *testing.T) {
+		f := open(t, s, shared)
+		content := strings.Repeat("0123456789abcdef", (apiclient.ResumableSize+1<<20)/16)
+		cut := &cutting{RoundTripper: http.DefaultTransport, cuts: 3}
+		client, err := apiclient.New(apiclient.Config{Server: s.URL, Token: f.client.Token, Transport: cut})
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := client.OpenUpload(t.Context(), apiclient.CreateResumableUploadParams{Path: "again", Checksum: sum(content)}, int64(len(content)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := client.SendUpload(t.Context(), u, strings.NewReader(content), int64(len(content)))
+		if err != nil || o.Checksum != sum(content) || cut.cuts != 0 || !cut.lost {
+			t.Errorf("%+v, %v; %d cuts are left, an answer was lost: %v", o, err, cut.cuts, cut.lost)
+		}
+	})
 	t.Run("large uploads of files that change are cancelled", func(t *testing.T) {
 		f := open(t, s, shared)
-		content := strings.Repeat("x", resumableSize)
+		content := strings.Repeat("x", apiclient.ResumableSize)
 		changed := iotest.ErrReader(fault.New(fault.Conflict, "The file was changed."))
 		for i := range upload.MaxOpen {
 			_, err := f.Create(t.Context(), fmt.Sprint("changing ", i), sum(content), int64(len(content)), changed)

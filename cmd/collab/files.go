@@ -21,13 +21,6 @@ import (
 	"collab/adapters/apiclient"
 )
 
-const (
-	// resumableSize is the size from which an upload continues after interruptions, in bytes.
-	resumableSize = 16 << 20
-	// resumptions bounds how often a transfer continues without any progress.
-	resumptions = 5
-)
-
 // place is the place of files that flags name.
 type place struct {
 	personal  bool
@@ -282,7 +275,7 @@ func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Write
 		if failures++; shown.done > before {
 			failures = 0
 		}
-		if failures == resumptions || ctx.Err() != nil || shown.done == o.Size {
+		if failures == apiclient.Resumptions || ctx.Err() != nil || shown.done == o.Size {
 			return err
 		}
 	}
@@ -333,8 +326,7 @@ func (a *app) upload(ctx context.Context, f *folder, file, to string) (apiclient
 	if err != nil && !errors.Is(err, errNoFile) {
 		return old, err
 	}
-	seeker, isFile := content.Reader.(io.ReadSeeker)
-	if isFile && content.Size >= resumableSize {
+	if seeker, isFile := content.Reader.(io.ReadSeeker); isFile && content.Size >= apiclient.ResumableSize {
 		return a.uploadResumably(ctx, f, old, seeker, content.Size, to)
 	}
 	if old.ID == "" {
@@ -343,51 +335,35 @@ func (a *app) upload(ctx context.Context, f *folder, file, to string) (apiclient
 	return f.client.ReplaceFile(ctx, old.ID, apiclient.ReplaceFileParams{ExpectedVersion: &old.Version}, content)
 }
 
-// uploadResumably sends a file in requests that continue where the last one broke.
-func (a *app) uploadResumably(ctx context.Context, f *folder, old apiclient.StoredObject, file io.ReadSeeker, size int64, to string) (stored apiclient.StoredObject, err error) {
+// uploadResumably sends a file in requests that continue where the last one broke, also one of an earlier run.
+func (a *app) uploadResumably(ctx context.Context, f *folder, old apiclient.StoredObject, file io.ReadSeeker, size int64, to string) (apiclient.StoredObject, error) {
 	digest := sha256.New()
 	if _, err := io.Copy(digest, file); err != nil {
-		return stored, err
+		return apiclient.StoredObject{}, err
 	}
-	params := apiclient.CreateResumableUploadParams{UploadComplete: "?0", UploadLength: &size, Checksum: hex.EncodeToString(digest.Sum(nil))}
+	params := apiclient.CreateResumableUploadParams{Checksum: hex.EncodeToString(digest.Sum(nil))}
 	if old.ID != "" {
 		params.FileID, params.ExpectedVersion = old.ID, &old.Version
 	} else {
 		params.Path, params.Scope, params.WorkspaceID = to, f.scope, f.workspace
 	}
-	answer, err := f.client.CreateResumableUpload(ctx, params, apiclient.Content{Reader: strings.NewReader("")})
+	u, err := f.client.OpenUpload(ctx, params, size)
 	if err != nil {
-		return stored, err
+		return apiclient.StoredObject{}, err
 	}
-	answer.Body.Close()
-	id := path.Base(answer.Header.Get("Location"))
 	shown := a.progress(to, size)
 	defer shown.end()
-	for failures, offset := 0, int64(0); ; {
-		if _, err := file.Seek(offset, io.SeekStart); err != nil {
-			return stored, err
-		}
-		shown.done = offset
-		answer, err := f.client.AppendToResumableUpload(ctx, id, apiclient.AppendToResumableUploadParams{UploadComplete: "?1", UploadOffset: &offset},
-			apiclient.Content{Reader: counted{io.LimitReader(file, size-offset), shown}, Size: size - offset, Type: "application/partial-upload"})
-		if err == nil {
-			return apiclient.Decode[apiclient.StoredObject](answer)
-		}
-		var refused *apiclient.Error
-		again := !errors.As(err, &refused) || refused.Status == http.StatusUnauthorized || refused.Status >= 500 ||
-			refused.Status == http.StatusConflict && refused.Header.Get("Upload-Offset") != ""
-		if !again || ctx.Err() != nil {
-			return stored, err
-		}
-		now, problem := f.client.GetResumableUpload(ctx, id)
-		if problem != nil {
-			return stored, problem
-		}
-		if failures++; now.Offset > offset {
-			failures = 0
-		}
-		if offset = now.Offset; failures == resumptions {
-			return stored, err
-		}
-	}
+	return f.client.SendUpload(ctx, u, countedFile{counted{file, shown}, file}, size)
+}
+
+// countedFile counts what is read of a file from the place that was sought last.
+type countedFile struct {
+	counted
+	io.Seeker
+}
+
+func (c countedFile) Seek(offset int64, whence int) (int64, error) {
+	at, err := c.Seeker.Seek(offset, whence)
+	c.done = at
+	return at, err
 }
