@@ -515,7 +515,7 @@ func (m *Mirror) read(ctx context.Context, absent bool) (unsynced map[string]err
 			if r.Synced != nil {
 				synced.Path, synced.Name = r.Synced.Path, r.Synced.Name
 			}
-			r.Synced = synced
+			r.Synced, r.Local = synced, cmp.Or(r.Local, done.Local) // where to look before the server's is deleted
 			changed[done.Key] = r
 		}
 		m.expire()

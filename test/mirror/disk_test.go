@@ -50,7 +50,8 @@ type disk struct {
 	held        string          // the name of a file that another program has open
 	exclusive   bool            // which does not let others read it
 	inode       uint64
-	ticks       int64 // of the inodes' times
+	ticks       int64           // of the inodes' times
+	absent      map[string]bool // names that the client has found to have no file, in this round
 	identity    string
 	gone        bool
 
@@ -67,7 +68,7 @@ var (
 
 func newDisk(now func() time.Time) *disk {
 	d := &disk{
-		steady: now, trash: map[string]bool{}, files: map[string]*file{}, directories: map[string]bool{}, staged: map[string]string{}, identity: "root", inodes: true, grain: 1,
+		steady: now, trash: map[string]bool{}, absent: map[string]bool{}, files: map[string]*file{}, directories: map[string]bool{}, staged: map[string]string{}, identity: "root", inodes: true, grain: 1,
 		wait: func(time.Duration) {}, before: func(string) (bool, error) { return false, nil }, placed: func(string) {},
 	}
 	d.now = func() time.Time { return now().Add(d.skew) }
@@ -308,6 +309,9 @@ func (d *disk) remove(name string) {
 func (d *disk) move(from, to string) bool {
 	name := d.target(to)
 	f, isFile := d.files[from]
+	if name == from {
+		return isFile || d.directories[from]
+	}
 	if strings.HasPrefix(name+"/", from+"/") && name != from {
 		return false
 	}
@@ -451,7 +455,7 @@ func (d *disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
 		return nil, err
 	}
 	f, err := d.current(e)
-	if err == nil && d.exclusive {
+	if d.absent[e.Name] = f == nil && d.files[e.Name] == nil; err == nil && d.exclusive {
 		err = d.busy(e.Name)
 	}
 	if err != nil {

@@ -74,8 +74,9 @@ var mutations = map[string]func(*client.Options){
 	"files are not looked at again before they are replaced, moved or removed": func(o *client.Options) {
 		o.DiskWriter = blindDisk{o.DiskWriter, o.DiskWriter.(*disk)}
 	},
-	"staged content is not verified": func(o *client.Options) { o.DiskWriter = trustingDisk{o.DiskWriter} },
-	"versions are not compared":      func(o *client.Options) { o.RemoteWriter = anyVersion{o.RemoteWriter, o.Remote.(*remote).server} },
+	"a file is not looked for right before the server's is deleted": func(o *client.Options) { o.Disk = &unsought{Disk: o.Disk} },
+	"staged content is not verified":                                func(o *client.Options) { o.DiskWriter = trustingDisk{o.DiskWriter} },
+	"versions are not compared":                                     func(o *client.Options) { o.RemoteWriter = anyVersion{o.RemoteWriter, o.Remote.(*remote).server} },
 	"an upload to a path that is taken replaces what is there": func(o *client.Options) {
 		o.RemoteWriter = replacing{o.RemoteWriter, o.Remote.(*remote).server}
 	},
@@ -235,6 +236,27 @@ func (b blindDisk) Rename(ctx context.Context, e mirror.Entry, path string) (mir
 	moved, err := b.DiskWriter.Rename(ctx, b.now(e), path)
 	moved.Checksum = e.Checksum
 	return moved, err
+}
+
+// unsought is a disk that has no files but those that a scan has found.
+type unsought struct {
+	ports.Disk
+	found map[string]bool
+}
+
+func (d *unsought) Scan(ctx context.Context, scope mirror.Scope, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
+	d.found = map[string]bool{}
+	return d.Disk.Scan(ctx, scope, known, func(e mirror.Entry) error {
+		d.found[e.Name] = true
+		return each(e)
+	})
+}
+
+func (d *unsought) Open(ctx context.Context, e mirror.Entry) (io.ReadCloser, error) {
+	if !d.found[e.Name] {
+		return nil, fault.Missing("File")
+	}
+	return d.Disk.Open(ctx, e)
 }
 
 type trustingDisk struct{ ports.DiskWriter }

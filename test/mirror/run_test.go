@@ -267,6 +267,25 @@ func TestAFileThatIsThereAgainIsNotDeletedOnTheServer(t *testing.T) {
 	}
 }
 
+func TestAFileWhoseUploadHadNoAnswerIsLookedForBeforeItsDeletion(t *testing.T) {
+	s := newSingle(t)
+	s.disk.write("a", "content")
+	s.at("create", func() (bool, error) { return true, fault.New(fault.Unavailable, "no answer") })
+	_, _ = s.round()
+	before := s.records()["a"]
+	delete(s.disk.files, "a")
+	s.disk.write("b", "another")
+	s.at("create", func() (bool, error) { // after the server was read, and before the deletion
+		s.disk.write("a", "an edit")
+		return false, nil
+	})
+	_, _ = s.round()
+	if after := s.records()["a"]; after.ID != before.ID || before.ID == "" {
+		t.Error("the file was deleted and made again")
+	}
+	s.want(map[string]string{"a": "an edit", "b": "another"})
+}
+
 // damaging damages the contents that are downloaded.
 type damaging struct {
 	*remote

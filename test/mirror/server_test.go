@@ -3,6 +3,7 @@ package mirror_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 
 	"collab/app/objects"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/mirror"
 	"collab/domain/object"
 	"collab/domain/org"
@@ -34,6 +36,8 @@ type remote struct {
 	// delay gets changes whose answers are lost, to make them later; they are made at once if it is nil.
 	delay    func(change func())
 	sends    func(checksum string) // is called before an upload or a move; nil for nobody
+	deletes  func(of id.Object)    // is called before a deletion; nil for nobody
+	deleted  []mirror.Record       // by a client, of which the id and the version are known
 	requests atomic.Int64
 	readOnly bool
 }
@@ -259,8 +263,52 @@ func (r *remote) Replace(ctx context.Context, of mirror.Record, checksum string,
 }
 
 func (r *remote) Delete(ctx context.Context, of mirror.Record) error {
-	_, err := change(r, "delete", func(bool) (bool, error) { return true, r.delete(ctx, of) })
+	r.deleting(of.ID)
+	_, err := change(r, "delete", func(bool) (bool, error) { return true, r.remove(ctx, of) })
 	return err
+}
+
+func (r *remote) deleting(of id.Object) {
+	if r.deletes != nil {
+		r.deletes(of)
+	}
+}
+
+// remove is a client's deletion.
+func (r *remote) remove(ctx context.Context, of mirror.Record) error {
+	err := r.delete(ctx, of)
+	if err == nil {
+		r.deleted = append(r.deleted, of)
+	}
+	return err
+}
+
+// version returns the checksum of a version, which must have its content.
+func (s *server) version(ctx context.Context, of mirror.Record) (string, error) {
+	actor, err := s.acting(ctx)
+	if err != nil {
+		return "", err
+	}
+	o, err := s.core.Objects.Version(ctx, actor, of.ID, of.Version)
+	if err != nil {
+		return "", err
+	}
+	content, err := s.core.Objects.Open(ctx, o, 0, -1)
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(content)
+	return checksum(string(text)), errors.Join(err, content.Close())
+}
+
+// restore restores a deleted file under another path.
+func (s *server) restore(ctx context.Context, of mirror.Record, path string) (mirror.Record, error) {
+	actor, err := s.acting(ctx)
+	if err != nil {
+		return mirror.Record{}, err
+	}
+	o, err := s.core.Objects.RestoreVersion(ctx, actor, of.ID, objects.Restoration{Path: &path})
+	return recordOf(o), err
 }
 
 func (r *remote) Move(ctx context.Context, of mirror.Record, path string) (mirror.Record, error) {
@@ -290,7 +338,9 @@ func (r *remote) MoveDirectory(ctx context.Context, from, to string) error {
 
 func (r *remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Result, error) {
 	for _, w := range writes {
-		r.sending(w.Checksum)
+		if r.sending(w.Checksum); w.Delete {
+			r.deleting(w.ID)
+		}
 	}
 	return change(r, "batch", func(lost bool) (results []mirror.Result, err error) {
 		for i, w := range writes {
@@ -301,7 +351,7 @@ func (r *remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Res
 			of := mirror.Record{ID: w.ID, Version: w.Version}
 			switch {
 			case w.Delete:
-				result.Err = r.delete(ctx, of)
+				result.Err = r.remove(ctx, of)
 			case w.Move:
 				result.Record, result.Err = r.move(ctx, of, w.Path)
 			case w.ID == "":

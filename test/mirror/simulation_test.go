@@ -14,8 +14,11 @@ import (
 
 	client "collab/app/mirror"
 	"collab/domain/fault"
+	"collab/domain/id"
 	"collab/domain/mirror"
+	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/plan"
 	"collab/test/harness"
 	"collab/test/soak"
 
@@ -40,7 +43,7 @@ var kinds = []struct {
 }{
 	{"write", 22}, {"remove", 7}, {"rename", 8}, {"round", 30}, {"meanwhile", 7}, {"kill", 7}, {"lose", 6}, {"fail", 3}, {"storm", 3},
 	{"server writes", 8}, {"server deletes", 3}, {"server moves", 3}, {"hours", 3}, {"weeks", 2}, {"restore", 1}, {"unmount", 2}, {"forbid", 1},
-	{"late", 4}, {"power", 4}, {"hold", 3}, {"clock", 2}, {"equal", 1},
+	{"late", 4}, {"power", 4}, {"hold", 3}, {"clock", 2}, {"equal", 1}, {"return", 2},
 }
 
 // plan of a case: how many devices, of which behaviour, and what happens.
@@ -70,7 +73,7 @@ func newScenario(seed uint64) scenario {
 				if s.single && (strings.HasPrefix(o.kind, "server") || slices.Contains([]string{"restore", "weeks"}, o.kind)) {
 					o.kind = "round"
 				}
-				if s.single && slices.Contains([]string{"write", "remove", "rename", "meanwhile"}, o.kind) {
+				if s.single && slices.Contains([]string{"write", "remove", "rename", "meanwhile", "return"}, o.kind) {
 					o.device = 0
 				}
 				s.ops = append(s.ops, o)
@@ -184,6 +187,7 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 	if err != nil {
 		return nil, err
 	}
+	core.VersionRetention[plan.None] = object.Retention{Days: 36_500, Versions: 1000}
 	w := &world{
 		t: ctx, s: s, server: &server{core: core, actor: actor}, random: rand.New(rand.NewPCG(s.seed, 11)), ledger: map[string]string{}, back: map[string]bool{}, excused: map[string]bool{}, mutate: mutate,
 	}
@@ -201,6 +205,7 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 		d.disk.wait = func(d time.Duration) { core.Clock.Advance(d) }
 		d.remote = &remote{server: w.server, batches: []int{0, 4}[(int(s.seed)+i)/2%2]}
 		d.remote.sends = func(checksum string) { d.unstored[checksum] = true }
+		d.remote.deletes = func(of id.Object) { w.looked(d, of) }
 		d.remote.delay = func(change func()) {
 			if d.late == 0 {
 				change()
@@ -279,6 +284,23 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 	return w, nil
 }
 
+// looked checks that a device that is about to delete an object has looked for its file in this round, and
+// has not found it.
+func (w *world) looked(d *device, of id.Object) {
+	for _, r := range d.state.rows {
+		if r.Remote == nil || r.Remote.ID != of || r.Synced == nil {
+			continue
+		}
+		name := r.Synced.Name
+		if r.Local != nil {
+			name = r.Local.Name
+		}
+		if d.disk.files[name] != nil && !d.disk.absent[name] {
+			w.failf("%s: the server's %s is to be deleted, and the file is there", d.name, r.Remote.Path)
+		}
+	}
+}
+
 // durable checks that a power failure would not take back what a row is the first to say that both sides
 // have under its name, or that neither has.
 func (w *world) durable(d *device, r mirror.Row) {
@@ -350,6 +372,7 @@ func (w *world) calm() {
 // round has a client do a round.
 func (w *world) round(d *device) (client.Outcome, error) {
 	d.calls = 0
+	clear(d.disk.absent)
 	d.client.Changed(mirror.Everything()) // a watcher would say which part
 	out, err := d.client.Round(w.t)
 	clear(d.at)
@@ -432,6 +455,26 @@ func (w *world) writable(d *device, p string) (name string, ok bool) {
 	return p, true
 }
 
+// write writes a new content to a path, if a file can be there.
+func (w *world) write(d *device, p string) {
+	p, ok := w.writable(d, p)
+	if !ok {
+		return
+	}
+	f := d.disk.files[p]
+	if f != nil {
+		w.gone(f.content, "overwritten on "+d.name)
+	}
+	if r := d.state.rows[mirror.KeyOf(p)]; f == nil && r.Synced == nil && r.Remote != nil && w.excused[r.Remote.Checksum] {
+		w.rivals++ // the file before was set aside, and the server's has not come
+	}
+	c := w.content()
+	if !d.disk.write(p, c) {
+		w.gone(c, "never written")
+	}
+	w.log("%s writes %q to %s", d.name, c, p)
+}
+
 // user does what a person does on a device.
 func (w *world) user(d *device, o op) {
 	names := d.names()
@@ -441,22 +484,7 @@ func (w *world) user(d *device, o op) {
 		if o.b%4 == 0 && len(names) > 0 {
 			p = pick(names, o.a)
 		}
-		p, ok := w.writable(d, p)
-		if !ok {
-			return
-		}
-		f := d.disk.files[p]
-		if f != nil {
-			w.gone(f.content, "overwritten on "+d.name)
-		}
-		if r := d.state.rows[mirror.KeyOf(p)]; f == nil && r.Synced == nil && r.Remote != nil && w.excused[r.Remote.Checksum] {
-			w.rivals++ // the file before was set aside, and the server's has not come
-		}
-		c := w.content()
-		if !d.disk.write(p, c) {
-			w.gone(c, "never written")
-		}
-		w.log("%s writes %q to %s", d.name, c, p)
+		w.write(d, p)
 	case o.kind == "remove":
 		p := pick(names, o.a)
 		if d.disk.busy(p) != nil {
@@ -520,6 +548,20 @@ func (w *world) do(o op) {
 				return false, nil
 			}
 			w.user(d, op{kind: []string{"write", "write", "remove", "rename"}[o.b%4], a: o.a, b: 4 * (o.b % 2), call: o.call})
+			return false, nil
+		}
+		_, _ = w.round(d)
+	case "return": // a file is removed, and written again while a round follows its removal
+		names := d.names()
+		if len(names) == 0 || d.disk.busy(pick(names, o.a)) != nil {
+			return
+		}
+		name := pick(names, o.a)
+		w.gone(d.disk.files[name].content, "removed on "+d.name)
+		d.disk.remove(name)
+		w.log("%s removes %s for a while", d.name, name)
+		d.at[1+o.call%8] = func() (bool, error) {
+			w.write(d, name)
 			return false, nil
 		}
 		_, _ = w.round(d)
@@ -805,6 +847,28 @@ func (w *world) quiet() {
 		if (strings.HasPrefix(why, "removed") || strings.HasPrefix(why, "deleted")) && present[c] && !w.back[c] && !w.excused[checksum(c)] && !w.restored {
 			w.failf("%q is back, which was %s", c, why)
 		}
+	}
+	for _, d := range w.devices {
+		for _, r := range d.remote.deleted {
+			w.restores(r)
+		}
+	}
+}
+
+// restores checks that what a client has deleted on the server can be read there, and restored.
+func (w *world) restores(r mirror.Record) {
+	sum, err := w.server.version(w.t, r)
+	if err != nil {
+		w.failf("version %d of what was deleted: %v", r.Version, err)
+		return
+	}
+	for _, present := range w.records() {
+		if present.ID == r.ID { // somebody has restored it
+			return
+		}
+	}
+	if now, err := w.server.restore(w.t, r, "restored/"+string(r.ID)); err != nil || now.Checksum != sum {
+		w.failf("a restored file has the content %s in the place of %s, %v", now.Checksum, sum, err)
 	}
 }
 
