@@ -1,13 +1,9 @@
-// The frame of all pages: who is signed in, the menu, and the page of the address.
-import { render, type ComponentType, type JSX } from "preact"
-import { useEffect, useRef, useState } from "preact/hooks"
-import { call, Failure, failureOf, onExpired, signOut, switchTo } from "./interface"
-import { Announcer } from "./live"
-import { Problem, Show, useLoaded } from "./loading"
-import { pages, type PageOf } from "./pages"
-import { usePath } from "./router"
-import type { Me } from "./types"
-import { UndoBar } from "./undo"
+// Who is signed in, in this tab and the others, and what is shown to whom is not.
+import { render, type JSX } from "preact"
+import { useEffect, useState } from "preact/hooks"
+import { back, Frame } from "./frame"
+import { call, onExpired, signOut, switchTo } from "./interface"
+import { Problem, useLoaded } from "./loading"
 
 const tabs = new BroadcastChannel("collab-console")
 
@@ -56,9 +52,6 @@ function Console(): JSX.Element {
 	return <Frame me={me.value} expired={out === "expired"} leave={leave} change={change} />
 }
 
-// back returns the address of the sign-in that leads back to this page.
-const back = (): string => "/console/sign-in?" + new URLSearchParams({ to: location.pathname + location.search })
-
 function SignIn({ left }: { left: boolean }): JSX.Element {
 	useEffect(() => void (document.title = "Sign in · Collab"), [])
 	return (
@@ -81,99 +74,6 @@ function Refused(): JSX.Element {
 		</main>
 	)
 }
-
-// Organisations are those of the person, as buttons that switch to them. They are the end of the menu,
-// as nothing may move under the pointer when they arrive.
-function Organisations({ change }: { change: (organisation: string) => void }): JSX.Element {
-	const own = useLoaded(() => call("GET /api/v1/auth/organisations"), [])
-	return (
-		<Show of={own} what="your organisations">
-			{(list) => list.length > 0 && (
-				<ul aria-label="Organisations">
-					{list.map((o) => (
-						<li key={o.id}>
-							<button type="button" aria-current={o.current ? "true" : undefined} popoverTarget="account" popoverTargetAction="hide" onClick={() => o.current || change(o.id)}>
-								{o.name ?? "An organisation"} <span class="soft">{o.role.toLowerCase()}</span>
-							</button>
-						</li>
-					))}
-				</ul>
-			)}
-		</Show>
-	)
-}
-
-type FrameOf = { me: Me; expired: boolean; leave: (everywhere: boolean) => Promise<void>; change: (organisation: string) => Promise<void> }
-
-function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
-	const path = usePath()
-	const at = pages.find((p) => p.path === path)
-	const main = useRef<HTMLElement>(null)
-	const [failed, fail] = useState<{ failure: Failure; what: string }>()
-	const [wanted, want] = useState(false)
-	const first = useRef(true)
-	useEffect(() => {
-		document.title = `${at?.name ?? "Not found"} · Collab`
-		if (!first.current) main.current?.focus()
-		first.current = false
-	}, [path])
-	const attempt = (what: string, act: Promise<void>): void => {
-		act.catch((error: unknown) => fail({ failure: failureOf(error), what }))
-	}
-	const end = (everywhere: boolean): void => attempt("Signing out", leave(everywhere))
-	const name = me.user.name ?? me.user.email ?? "You"
-	return (
-		<>
-			<a class="skip" href="#main">Skip to the page</a>
-			<header class="top">
-				<a class="brand" href="/console"><svg viewBox="0 0 32 32" width="24" height="24" aria-hidden="true"><circle cx="12" cy="16" r="9" /><circle cx="20" cy="16" r="9" opacity=".45" /></svg> Collab</a>
-				<nav aria-label="Pages">{pages.filter((p) => p.menu).map((p) => <a key={p.path} href={p.path} aria-current={p.path === path ? "page" : undefined}>{p.name}</a>)}</nav>
-				<button type="button" class="account" popoverTarget="account" onPointerEnter={() => want(true)} onFocus={() => want(true)}><span class="initials" aria-hidden="true">{initials(name)}</span> <span class="who">{me.org?.name ?? name}</span></button>
-				<div id="account" popover="auto" class="menu" onToggle={() => want(true)} onClick={(e) => e.target instanceof HTMLAnchorElement && e.currentTarget.hidePopover()}>
-					<p><b>{name}</b><br /><span class="soft">{me.user.email}</span></p>
-					<a href="/console/sessions">Sessions</a>
-					<a href="/console/sign-in">Sign in with another account</a>
-					<a href="/docs">Documents</a>
-					<button type="button" onClick={() => end(false)}>Sign out</button>
-					<button type="button" onClick={() => end(true)}>Sign out everywhere</button>
-					{me.org ? wanted && <Organisations change={(organisation) => attempt("Switching the organisation", change(organisation))} /> : <p class="soft">No organisation</p>}
-				</div>
-			</header>
-			{expired && <div class="notice" role="alert"><p><b>Your session has ended.</b> What is on this page stays until you leave it. <a href={back()} target="_blank">Sign in again in a new tab</a></p></div>}
-			<main id="main" ref={main} tabIndex={-1}>
-				{failed && <Problem {...failed} retry={() => fail(undefined)} />}
-				{at ? <Shown key={at.path} at={at} me={me} /> : <><h1>There is no such page</h1><p>The address may be mistyped. <a href="/console">Home</a></p></>}
-			</main>
-			<UndoBar />
-			<Announcer />
-		</>
-	)
-}
-
-// Shown is a page, loaded first where it is a file of its own. After an upgrade of the server the
-// file may be gone: the console is then loaded again, once.
-function Shown({ at, me }: { at: PageOf; me: Me }): JSX.Element {
-	const page = useLoaded<ComponentType<{ me: Me }>>(async () => {
-		if (at.page) return at.page
-		try {
-			const loaded = await at.load?.()
-			sessionStorage.removeItem("reloaded")
-			if (loaded) return loaded.default
-		} catch {
-			if (!sessionStorage.getItem("reloaded")) {
-				sessionStorage.setItem("reloaded", "yes")
-				location.reload()
-			}
-		}
-		throw new Failure("The console could not be loaded", 0, "", 0)
-	}, [at.path])
-	const Page = at.page ?? page.value
-	if (Page) return <Page me={me} />
-	if (page.failure) return <><h1>{at.name}</h1><Problem failure={page.failure} what="Loading the page" retry={page.retry} /></>
-	return <h1>{at.name}</h1>
-}
-
-const initials = (name: string): string => name.split(/\s+/).map((word) => word[0] ?? "").slice(0, 2).join("").toUpperCase()
 
 const root = document.getElementById("app")
 if (root) render(<Console />, root)

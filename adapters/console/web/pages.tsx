@@ -1,15 +1,29 @@
 // The pages by their paths. A page is the default export of one file, which is loaded when it is
 // opened first.
 import type { ComponentType } from "preact"
+import { icons } from "./icons"
 import Home from "./pages/home"
-import type { Me } from "./types"
+import type { Me, Role } from "./types"
 
-export type PageOf = { path: string; name: string; menu?: boolean; page?: ComponentType<{ me: Me }>; load?: () => Promise<{ default: ComponentType<{ me: Me }> }> }
+// Group is a part of the navigation.
+export type Group = "Work" | "Organisation" | "Operation"
+
+// PageOf is a page: menu lists it in the navigation, in a group (Work if it names none), for the
+// roles that may use it (all if it names none).
+export type PageOf = {
+	path: string; name: string; menu?: boolean; group?: Group; icon?: string; roles?: Role[]
+	page?: ComponentType<{ me: Me }>; load?: () => Promise<{ default: ComponentType<{ me: Me }> }>
+}
+
+export const groups: Group[] = ["Work", "Organisation", "Operation"]
 
 export const pages: PageOf[] = [
-	{ path: "/console", name: "Home", menu: true, page: Home },
-	{ path: "/console/tasks", name: "Tasks", menu: true, load: () => import("./pages/tasks") },
-	{ path: "/console/files", name: "Files", menu: true, load: () => import("./pages/files") },
-	{ path: "/console/memories", name: "Memories", menu: true, load: () => import("./pages/memories") },
-	{ path: "/console/sessions", name: "Sessions", load: () => import("./pages/sessions") },
+	{ path: "/console", name: "Home", menu: true, icon: icons.home, page: Home },
+	{ path: "/console/tasks", name: "Tasks", menu: true, icon: icons.tasks, load: () => import("./pages/tasks") },
+	{ path: "/console/files", name: "Files", menu: true, icon: icons.files, load: () => import("./pages/files") },
+	{ path: "/console/memories", name: "Memories", menu: true, icon: icons.memories, load: () => import("./pages/memories") },
+	{ path: "/console/sessions", name: "Sessions", icon: icons.sessions, load: () => import("./pages/sessions") },
 ]
+
+// isFor reports whether a person may use a page.
+export const isFor = (p: PageOf, me: Me): boolean => !p.roles || (me.role !== null && p.roles.includes(me.role))

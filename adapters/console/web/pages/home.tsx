@@ -118,7 +118,7 @@ function WhenSeen({ name, children }: { name: string; children: ComponentChildre
 	useEffect(() => {
 		const observer = new IntersectionObserver((entries) => {
 			if (entries.some((e) => e.isIntersecting)) see(true)
-		}, { threshold: 0.5 })
+		}, { threshold: 1 })
 		if (place.current && !seen) observer.observe(place.current)
 		return () => observer.disconnect()
 	}, [seen])

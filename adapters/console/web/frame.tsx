@@ -1,0 +1,142 @@
+// The frame of all pages: the navigation, the account, and the page of the address.
+import { Fragment, type ComponentType, type JSX, type TargetedMouseEvent } from "preact"
+import { useEffect, useMemo, useRef, useState } from "preact/hooks"
+import { icons } from "./icons"
+import { call, Failure, failureOf } from "./interface"
+import { Announcer } from "./live"
+import { Problem, Show, useLoaded } from "./loading"
+import { groups, isFor, pages, type PageOf } from "./pages"
+import { usePath } from "./router"
+import type { Me } from "./types"
+import { UndoBar } from "./undo"
+
+// back returns the address of the sign-in that leads back to this page.
+export const back = (): string => "/console/sign-in?" + new URLSearchParams({ to: location.pathname + location.search })
+
+// Organisations are those of the person, as buttons that switch to them. They are the end of the menu,
+// as nothing may move under the pointer when they arrive.
+function Organisations({ change }: { change: (organisation: string) => void }): JSX.Element {
+	const own = useLoaded(() => call("GET /api/v1/auth/organisations"), [])
+	return (
+		<Show of={own} what="your organisations">
+			{(list) => list.length > 0 && (
+				<ul aria-label="Organisations">
+					{list.map((o) => (
+						<li key={o.id}>
+							<button type="button" aria-current={o.current ? "true" : undefined} popoverTarget="account" popoverTargetAction="hide" onClick={() => o.current || change(o.id)}>
+								{o.name ?? "An organisation"} <span class="soft">{o.role.toLowerCase()}</span>
+							</button>
+						</li>
+					))}
+				</ul>
+			)}
+		</Show>
+	)
+}
+
+type FrameOf = { me: Me; expired: boolean; leave: (everywhere: boolean) => Promise<void>; change: (organisation: string) => Promise<void> }
+
+export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
+	const path = usePath()
+	const at = pages.find((p) => p.path === path)
+	const main = useRef<HTMLElement>(null)
+	const [failed, fail] = useState<{ failure: Failure; what: string }>()
+	const [wanted, want] = useState(false)
+	const first = useRef(true)
+	const wide = useWide()
+	useEffect(() => {
+		document.title = `${at?.name ?? "Not found"} · Collab`
+		if (!first.current) main.current?.focus()
+		first.current = false
+	}, [path])
+	const attempt = (what: string, act: Promise<void>): void => {
+		act.catch((error: unknown) => fail({ failure: failureOf(error), what }))
+	}
+	const end = (everywhere: boolean): void => attempt("Signing out", leave(everywhere))
+	const name = me.user.name ?? me.user.email ?? "You"
+	const shut = (e: TargetedMouseEvent<HTMLElement>): void => void (e.target instanceof Element && e.target.closest("a") && e.currentTarget.matches(":popover-open") && e.currentTarget.hidePopover())
+	return (
+		<>
+			<a class="skip" href="#main">Skip to the page</a>
+			<div class="frame">
+				<header class="side">
+					<button type="button" class="plain to-pages" popoverTarget="pages" aria-label="Pages"><Icon path={icons.menu} /></button>
+					<a class="brand" href="/console"><svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true"><circle cx="12" cy="16" r="9" /><circle cx="20" cy="16" r="9" opacity=".45" /></svg> Collab</a>
+					<button type="button" class="account" popoverTarget="account" onPointerEnter={() => want(true)} onFocus={() => want(true)}><span class="initials" aria-hidden="true">{initials(me.org?.name ?? name)}</span> <span class="who"><span>{me.org?.name ?? name}</span>{me.org && <span class="soft">{name}</span>}</span><Icon path={icons.choose} /></button>
+					<div id="account" popover="auto" class="menu" onToggle={() => want(true)} onClick={shut}>
+						<p><b>{name}</b><br /><span class="soft">{me.user.email}</span></p>
+						<a href="/console/sessions">Sessions</a>
+						<a href="/console/sign-in">Sign in with another account</a>
+						<a href="/docs">Documents</a>
+						<button type="button" onClick={() => end(false)}>Sign out</button>
+						<button type="button" onClick={() => end(true)}>Sign out everywhere</button>
+						{me.org ? wanted && <Organisations change={(organisation) => attempt("Switching the organisation", change(organisation))} /> : <p class="soft">No organisation</p>}
+					</div>
+					<nav id="pages" aria-label="Pages" popover={wide ? undefined : "auto"} onClick={shut}>
+						{groups.map((group) => {
+							const listed = pages.filter((p) => p.menu && (p.group ?? "Work") === group && isFor(p, me))
+							return listed.length > 0 && (
+								<Fragment key={group}>
+									<p id={`group-${group}`}>{group}</p>
+									<ul aria-labelledby={`group-${group}`}>{listed.map((p) => <li key={p.path}><a href={p.path} aria-current={p.path === path ? "page" : undefined}><Icon path={p.icon} />{p.name}</a></li>)}</ul>
+								</Fragment>
+							)
+						})}
+					</nav>
+				</header>
+				<div class="page">
+					{expired && <div class="notice" role="alert"><p><b>Your session has ended.</b> What is on this page stays until you leave it. <a href={back()} target="_blank">Sign in again in a new tab</a></p></div>}
+					<main id="main" ref={main} tabIndex={-1}>
+						{failed && <Problem {...failed} retry={() => fail(undefined)} />}
+						{!at
+							? <><h1>There is no such page</h1><p>The address may be mistyped. <a href="/console">Home</a></p></>
+							: isFor(at, me)
+								? <Shown key={at.path} at={at} me={me} />
+								: <><h1>{at.name}</h1><p>Your role in {me.org?.name ?? "the organisation"} has no access to this page. Its owners and admins change roles.</p></>}
+					</main>
+				</div>
+			</div>
+			<UndoBar />
+			<Announcer />
+		</>
+	)
+}
+
+// useWide reports whether there is space for the pages' list beside the page, as in the style.
+function useWide(): boolean {
+	const query = useMemo(() => matchMedia("(min-width: 60rem)"), [])
+	const [wide, set] = useState(query.matches)
+	useEffect(() => {
+		const update = (): void => set(query.matches)
+		query.addEventListener("change", update)
+		return () => query.removeEventListener("change", update)
+	}, [])
+	return wide
+}
+
+const Icon = ({ path }: { path: string | undefined }): JSX.Element => <svg class="drawn" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true"><path d={path ?? ""} /></svg>
+
+// Shown is a page, loaded first where it is a file of its own. After an upgrade of the server the
+// file may be gone: the console is then loaded again, once.
+function Shown({ at, me }: { at: PageOf; me: Me }): JSX.Element {
+	const page = useLoaded<ComponentType<{ me: Me }>>(async () => {
+		if (at.page) return at.page
+		try {
+			const loaded = await at.load?.()
+			sessionStorage.removeItem("reloaded")
+			if (loaded) return loaded.default
+		} catch {
+			if (!sessionStorage.getItem("reloaded")) {
+				sessionStorage.setItem("reloaded", "yes")
+				location.reload()
+			}
+		}
+		throw new Failure("The console could not be loaded", 0, "", 0)
+	}, [at.path])
+	const Page = at.page ?? page.value
+	if (Page) return <Page me={me} />
+	if (page.failure) return <><h1>{at.name}</h1><Problem failure={page.failure} what="Loading the page" retry={page.retry} /></>
+	return <h1>{at.name}</h1>
+}
+
+const initials = (name: string): string => name.split(/\s+/).map((word) => word[0] ?? "").slice(0, 2).join("").toUpperCase()
