@@ -58,7 +58,7 @@ type disk struct {
 	// before is called with each call of the client, and may fail it; half says that the call is
 	// to be done in part, as far as it can be.
 	before func(call string) (half bool, err error)
-	placed func(content string)
+	placed func(content string) // by the client, under a new name or in a file's place
 }
 
 var (
@@ -578,6 +578,7 @@ func (d *disk) Rename(_ context.Context, e mirror.Entry, p string) (mirror.Entry
 	d.synced(d.target(p))
 	if to := d.target(p); e.Kind == mirror.File {
 		now := d.entry(to)
+		d.placed(d.files[to].content)
 		now.Checksum = e.Checksum
 		return now, err
 	}
