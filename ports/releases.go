@@ -47,7 +47,7 @@ type Releases interface {
 	Update(ctx context.Context, r id.Release, fn func(release.Release) (release.Release, error)) (release.Release, error)
 }
 
-// Adoption holds the numbers of update checks.
+// Adoption holds the numbers of update checks, and of the devices that made them.
 type Adoption interface {
 	// Add adds the counts to the stored ones, all or none of them.
 	Add(ctx context.Context, all []release.Tally) error
@@ -57,7 +57,14 @@ type Adoption interface {
 	// begins after the given count, and the zero value is the start; at most limit, 0: all.
 	List(ctx context.Context, first, last release.Day, of release.Target, after release.Tally, limit int) ([]release.Tally, error)
 
-	// Prune removes the counts of days before the day.
+	// AddDevices adds devices to the stored ones of the same day and target, all or none of them.
+	AddDevices(ctx context.Context, all []release.Seen) error
+
+	// Devices returns the devices of the days from first to last, both included, by day, platform,
+	// arch and channel; empty values of the target select all.
+	Devices(ctx context.Context, first, last release.Day, of release.Target) ([]release.Seen, error)
+
+	// Prune removes the counts and the devices of days before the day.
 	Prune(ctx context.Context, before release.Day) error
 }
 

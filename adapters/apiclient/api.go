@@ -803,6 +803,7 @@ type Me struct {
 	Role                *string `json:"role"`
 	OnboardingCompleted bool    `json:"onboardingCompleted"`
 	OnboardingSeeded    bool    `json:"onboardingSeeded"`
+	PublishesReleases   bool    `json:"publishesReleases"`
 }
 
 // Member: A member of the organisation.
@@ -870,6 +871,12 @@ type OrganisationUsage struct {
 	ByModel      []ModelUsage `json:"byModel"`
 	ByDay        []DayUsage   `json:"byDay"`
 	ByUser       []UserUsage  `json:"byUser,omitzero"`
+}
+
+// Outcomes: Numbers of reported installations.
+type Outcomes struct {
+	Succeeded int64 `json:"succeeded"`
+	Failed    int64 `json:"failed"`
 }
 
 // Overview: An organisation as operators see it.
@@ -959,6 +966,7 @@ type Release struct {
 	RolloutPercentage int64      `json:"rolloutPercentage"`
 	Active            bool       `json:"active"`
 	PausedAt          *time.Time `json:"pausedAt"`
+	PausedByReports   *Outcomes  `json:"pausedByReports"`
 	FailureLimit      *int64     `json:"failureLimit"`
 	FailureMinimum    *int64     `json:"failureMinimum"`
 	PublishedAt       time.Time  `json:"publishedAt"`

@@ -135,6 +135,10 @@ func load(t *testing.T, db *DB) {
 	if db.dialect == onPostgres {
 		some = "'\\x00'::bytea"
 	}
+	sketch := "zeroblob(2048)"
+	if db.dialect == onPostgres {
+		sketch = "decode(repeat('00', 2048), 'hex')"
+	}
 	inSeven := func(from, more int) string {
 		return fmt.Sprintf("FROM (WITH RECURSIVE s(n) AS (SELECT %d UNION ALL SELECT n + 1 FROM s WHERE n < %d) SELECT 7 AS o, n FROM s) AS x", from+1, from+more)
 	}
@@ -194,6 +198,7 @@ func load(t *testing.T, db *DB) {
 		"INSERT INTO releases (id, version, version_key, platform, arch, channel, download_url, is_mandatory, rollout, is_active, published_at, updated_at, revision) SELECT " + uid(kindRelease, "o", "n") +
 			", o || '.' || n || '.0', o || '.' || n || '.0', 'LINUX', 'X64', 'STABLE', 'https://a/b', false, 100, true, n, n, 0 " + each(3),
 		"INSERT INTO release_reports (release_id, hour, succeeded, failed) SELECT " + uid(kindRelease, "o", "n") + ", n * 3600000, 1, 1 " + each(200),
+		"INSERT INTO release_devices (day, platform, arch, channel, registers) SELECT '20' || (10 + n / 3) || '-01-01', 'LINUX', 'X64', o || '.' || n, " + sketch + " " + each(200),
 		"INSERT INTO release_adoption (day, platform, arch, channel, version, checks, offered) SELECT '20' || (10 + n / 3) || '-01-01', 'LINUX', 'X64', 'STABLE', o || '.' || n || '.0', n, 0 " + each(200),
 	}, ledgerSums(db.dialect)...) {
 		run(t, db, statement)
@@ -457,7 +462,7 @@ func literalOf(t *testing.T, v any) string {
 // guarded are the tables that no statement may go through: all but
 // organisations and releases, which are few, and which who lists them wants all
 // of.
-var guarded = append(slices.Clone(tenantTables), "users", "inbox", "replays", "connector_clients", "release_adoption", "release_reports")
+var guarded = append(slices.Clone(tenantTables), "users", "inbox", "replays", "connector_clients", "release_adoption", "release_devices", "release_reports")
 
 func checkScans(t *testing.T, s statement, p planSummary) {
 	t.Helper()
@@ -884,7 +889,11 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			if len(all) != 6*tenants {
 				err = fmt.Errorf("%d counts: %w", len(all), err)
 			}
-			return errors.Join(err, drop(q.List(ctx, "2011-01-01", "2012-01-01", of, release.Tally{}, 0)),
+			seen, noDevices := q.Devices(ctx, "2011-01-01", "2011-01-02", release.Target{Platform: release.Linux})
+			if len(seen) != 3*tenants {
+				err = fmt.Errorf("%d sketches: %w", len(seen), noDevices)
+			}
+			return errors.Join(err, q.AddDevices(ctx, seen[:2]), drop(q.List(ctx, "2011-01-01", "2012-01-01", of, release.Tally{}, 0)),
 				drop(q.List(ctx, "2011-01-01", "2012-01-01", release.Target{Channel: release.Stable}, release.Tally{}, 0)),
 				drop(q.List(ctx, "2011-01-01", "2012-01-01", release.Target{}, release.Tally{Day: "2011-01-01", Target: of, Version: "1.0.0"}, 2)),
 				q.Add(ctx, all), q.Prune(ctx, "2010-02-01"))

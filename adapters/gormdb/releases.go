@@ -3,6 +3,7 @@ package gormdb
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -51,6 +52,7 @@ type guardRow struct {
 	GuardedBy      id.Org           `gorm:"default:null"`
 	Before         release.Outcomes `gorm:"embedded;embeddedPrefix:before_"`
 	PausedAt       *time.Time
+	Halt           release.Outcomes `gorm:"embedded;embeddedPrefix:halt_"`
 }
 
 // releaseRevisionRow is the only row of its table.
@@ -203,19 +205,85 @@ func (q adoption) List(ctx context.Context, first, last release.Day, of release.
 	if after.Day != "" {
 		s = s.after(order, string(after.Day), string(after.Platform), string(after.Arch), string(after.Channel), after.Version)
 	}
-	for _, c := range []struct{ column, value string }{{"platform", string(of.Platform)}, {"arch", string(of.Arch)}, {"channel", string(of.Channel)}} {
-		if c.value != "" {
-			s = s.filter(c.column+" = ?", c.value)
-		}
-	}
-	return all(ctx, s.page(order, limit), (*adoptionRow).tally)
+	return all(ctx, ofTarget(s, of).page(order, limit), (*adoptionRow).tally)
 }
 
 // Prune also has a lower bound: of a range with one bound Postgres estimates a third of the
 // table.
 func (q adoption) Prune(ctx context.Context, before release.Day) error {
-	_, err := adoptionTable.on(q.write).filter("day >= '' AND day < ?", string(before)).remove(ctx)
-	return err
+	for _, t := range []selection{adoptionTable.on(q.write), seenTable.on(q.write)} {
+		if _, err := t.filter("day >= '' AND day < ?", string(before)).remove(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type seenRow struct {
+	Day       release.Day      `gorm:"primaryKey"`
+	Platform  release.Platform `gorm:"primaryKey"`
+	Arch      release.Arch     `gorm:"primaryKey"`
+	Channel   release.Channel  `gorm:"primaryKey"`
+	Registers []byte
+}
+
+var seenTable = shared[seenRow]("release_devices", "Devices")
+
+func rowOfSeen(d release.Seen) *seenRow {
+	return &seenRow{d.Day, d.Platform, d.Arch, d.Channel, d.Devices[:]}
+}
+
+func (r *seenRow) seen() (release.Seen, error) {
+	d := release.Seen{Day: r.Day, Target: release.Target{Platform: r.Platform, Arch: r.Arch, Channel: r.Channel}}
+	if n := copy(d.Devices[:], r.Registers); n != len(r.Registers) || n != release.Registers {
+		return d, fmt.Errorf("a sketch of devices has %d registers", len(r.Registers))
+	}
+	return d, nil
+}
+
+// AddDevices locks the rows in their order, as adoption.Add does. Merging registers is no expression
+// of SQL: a row is inserted first if it is not there, then read and replaced.
+func (q adoption) AddDevices(ctx context.Context, all []release.Seen) error {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b release.Seen) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Platform, b.Platform), cmp.Compare(a.Arch, b.Arch), cmp.Compare(a.Channel, b.Channel))
+	})
+	if len(sorted) == 0 {
+		return nil
+	}
+	return q.atomic(ctx, func(c *conn) error {
+		for _, d := range sorted {
+			s := seenTable.on(c.write)
+			if n, err := s.insert(ctx, rowOfSeen(d), onConflictDoNothing); err != nil || n == 1 {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			_, err := update(ctx, s.key(string(d.Day), string(d.Platform), string(d.Arch), string(d.Channel)), (*seenRow).seen, rowOfSeen, func(there release.Seen) (release.Seen, error) {
+				there.Devices.Merge(&d.Devices)
+				return there, nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (q adoption) Devices(ctx context.Context, first, last release.Day, of release.Target) ([]release.Seen, error) {
+	s := ofTarget(seenTable.on(q.read).filter("day >= ? AND day <= ?", string(first), string(last)), of)
+	return all(ctx, s.page("day, platform, arch, channel", 0), (*seenRow).seen)
+}
+
+// ofTarget selects the rows of a target, whose empty values select all.
+func ofTarget(s selection, of release.Target) selection {
+	for _, c := range []struct{ column, value string }{{"platform", string(of.Platform)}, {"arch", string(of.Arch)}, {"channel", string(of.Channel)}} {
+		if c.value != "" {
+			s = s.filter(c.column+" = ?", c.value)
+		}
+	}
+	return s
 }
 
 type reportRow struct {

@@ -25,7 +25,7 @@ var TransferTables = []string{
 	"tasks", "task_history", "inbox", "audit", "replays", "sessions", "device_grants", "log_heads", "objects", "object_versions", "changes", "blob_names",
 	"quota_accounts", "quota_leases", "usage_entries", "usage_user_models", "usage_users", "usage_models",
 	"connectors", "connector_credentials", "connector_flows", "connector_clients", "connector_revocations",
-	"releases", "release_revision", "release_adoption", "release_reports",
+	"releases", "release_revision", "release_adoption", "release_devices", "release_reports",
 }
 
 // derivedTables are written by triggers while other tables are copied, and compared like those.

@@ -43,19 +43,29 @@ type releaseView struct {
 	Rollout       int              `json:"rolloutPercentage"`
 	Active        bool             `json:"active"`
 	PausedAt      *jsonTime        `json:"pausedAt"`
+	Halt          *outcomesView    `json:"pausedByReports"`
 	Limit         *int             `json:"failureLimit"`
 	Minimum       *int             `json:"failureMinimum"`
 	PublishedAt   jsonTime         `json:"publishedAt"`
 	UpdatedAt     jsonTime         `json:"updatedAt"`
 }
 
+type outcomesView struct {
+	Succeeded int64 `json:"succeeded"`
+	Failed    int64 `json:"failed"`
+}
+
 func viewRelease(r release.Release) releaseView {
+	var halt *outcomesView
+	if r.Halt != (release.Outcomes{}) {
+		halt = new(outcomesView(r.Halt))
+	}
 	var minimum *int
 	if r.FailureMinimum > 0 {
 		minimum = &r.FailureMinimum
 	}
 	return releaseView{
-		PausedAt: timeOrNull(r.PausedAt), Limit: r.FailureLimit, Minimum: minimum, ID: r.ID, Version: r.Version.String(), Platform: r.Platform, Arch: r.Arch, Channel: r.Channel, DownloadURL: r.DownloadURL,
+		PausedAt: timeOrNull(r.PausedAt), Halt: halt, Limit: r.FailureLimit, Minimum: minimum, ID: r.ID, Version: r.Version.String(), Platform: r.Platform, Arch: r.Arch, Channel: r.Channel, DownloadURL: r.DownloadURL,
 		SHA512: r.SHA512, SHA512Base64: inBase64(r.SHA512), SHA1: r.SHA1, FileSizeBytes: r.FileSizeBytes, Notes: r.Notes,
 		MinOSVersion: r.MinOSVersion, Signature: r.Signature, Mandatory: r.Mandatory, Rollout: r.Rollout, Active: r.Active,
 		PublishedAt: jsonTime(r.PublishedAt), UpdatedAt: jsonTime(r.UpdatedAt),
@@ -336,6 +346,22 @@ func (a *api) explainRollout(c *call, actor org.Actor, r id.Release) error {
 		v.Devices[i] = deviceView(d)
 	}
 	return c.reply(http.StatusOK, v)
+}
+
+type progressView struct {
+	Release id.Release   `json:"release"`
+	From    release.Day  `json:"from"`
+	To      release.Day  `json:"to"`
+	Devices int64        `json:"devices"`
+	Reports outcomesView `json:"reports"`
+}
+
+func viewProgress(p releases.Progress) progressView {
+	return progressView{p.Release, p.First, p.Last, p.Devices, outcomesView(p.Counted)}
+}
+
+func (a *api) showProgress(c *call, actor org.Actor, r id.Release) error {
+	return replyWith(c, http.StatusOK, viewProgress)(a.Releases.Progress(c.r.Context(), actor, r))
 }
 
 // maxReport is the largest report of an installation, in bytes.

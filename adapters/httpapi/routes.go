@@ -181,6 +181,7 @@ func (a *api) routes() []row {
 		{"PATCH", "/updates/{id}", manager, onRecordWithBody(a, "id", "Release", readReleasePatch, a.changeRelease)},
 		{"GET", "/updates/releases", manager, a.listReleases},
 		{"GET", "/updates/releases/{id}/rollout", manager, a.authorized(onRecord("id", "Release", a.explainRollout))},
+		{"GET", "/updates/releases/{id}/progress", manager, withoutQuery(a.authorized(onRecord("id", "Release", a.showProgress)))},
 		{"GET", "/updates/releases/{id}/reports", manager, a.listReports},
 		{"POST", "/updates/reports", open, a.reportInstallation},
 		{"GET", "/updates/adoption", manager, a.stale(a.adoption)},

@@ -131,8 +131,41 @@ func (s adoption) List(_ context.Context, first, last release.Day, of release.Ta
 	})
 }
 
+// seenOn is what the devices of a row have in common.
+type seenOn struct {
+	day    release.Day
+	target release.Target
+}
+
+func (s adoption) AddDevices(_ context.Context, all []release.Seen) error {
+	return s.run.do(func(x *tx) {
+		for _, d := range all {
+			k := seenOn{d.Day, d.Target}
+			if there, ok := x.seen.rows[k]; ok {
+				d.Devices.Merge(&there.Devices)
+			}
+			x.seen.put(x, k, d)
+		}
+	})
+}
+
+func (s adoption) Devices(_ context.Context, first, last release.Day, of release.Target) ([]release.Seen, error) {
+	compare := func(a, b release.Seen) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Platform, b.Platform), cmp.Compare(a.Arch, b.Arch), cmp.Compare(a.Channel, b.Channel))
+	}
+	return result(s.run, func(x *tx) ([]release.Seen, error) {
+		return x.seen.list(func(d release.Seen) bool {
+			return d.Day >= first && d.Day <= last && (of.Platform == "" || of.Platform == d.Platform) &&
+				(of.Arch == "" || of.Arch == d.Arch) && (of.Channel == "" || of.Channel == d.Channel)
+		}, compare, 0), nil
+	})
+}
+
 func (s adoption) Prune(_ context.Context, before release.Day) error {
-	return s.run.do(func(x *tx) { x.adoption.removeWhere(x, func(t release.Tally) bool { return t.Day < before }) })
+	return s.run.do(func(x *tx) {
+		x.adoption.removeWhere(x, func(t release.Tally) bool { return t.Day < before })
+		x.seen.removeWhere(x, func(d release.Seen) bool { return d.Day < before })
+	})
 }
 
 // reportedHour is what the reports of a row have in common.

@@ -21,6 +21,70 @@ type counts struct {
 	unknown map[string]struct{} // versions without a release that are counted one by one; guarded by mu
 
 	flushing sync.Mutex // held while they are stored
+
+	devices devices
+}
+
+// devices holds the devices that checked on the present day, and on earlier days as far as they are
+// not stored yet.
+type devices struct {
+	mu  sync.Mutex
+	all map[seenOn]*sketch // guarded by mu
+}
+
+type seenOn struct {
+	day    release.Day
+	target release.Target
+}
+
+type sketch struct {
+	release.Sketch
+	stored bool
+}
+
+// add adds a device with an id.
+func (d *devices) add(day release.Day, t release.Target, client string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	k := seenOn{day, t}
+	of := d.all[k]
+	if of == nil {
+		if d.all == nil {
+			d.all = map[seenOn]*sketch{}
+		}
+		of = &sketch{stored: true}
+		d.all[k] = of
+	}
+	if of.Add(client) {
+		of.stored = false
+	}
+}
+
+// take returns what is not stored, and forgets the days before the day that are.
+func (d *devices) take(day release.Day) (all []release.Seen) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k, of := range d.all {
+		switch {
+		case !of.stored:
+			of.stored = true
+			all = append(all, release.Seen{Day: k.day, Target: k.target, Devices: of.Sketch})
+		case k.day < day:
+			delete(d.all, k)
+		}
+	}
+	return all
+}
+
+// restore says that what take returned was not stored.
+func (d *devices) restore(all []release.Seen) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, one := range all {
+		if of := d.all[seenOn{one.Day, one.Target}]; of != nil {
+			of.stored = false
+		}
+	}
 }
 
 type shard struct {
@@ -110,11 +174,11 @@ func (c *counts) take() []release.Tally {
 	return all
 }
 
-// FlushCounts adds this server's counts of checks and reports to the store.
+// FlushCounts adds this server's counts of checks, devices and reports to the store.
 func (s *Releases) FlushCounts(ctx context.Context) error {
 	s.counts.flushing.Lock()
 	defer s.counts.flushing.Unlock()
-	return errors.Join(s.flushChecks(ctx), s.flushReports(ctx))
+	return errors.Join(s.flushChecks(ctx), s.flushDevices(ctx), s.flushReports(ctx))
 }
 
 // flushFor is FlushCounts for a request. A client that disconnects must not interrupt the write: see
@@ -135,6 +199,18 @@ func (s *Releases) flushChecks(ctx context.Context) error {
 		for _, t := range all {
 			s.counts.count(counted{t.Day, t.Target, t.Version}, tally{t.Checks, t.Offered})
 		}
+	}
+	return err
+}
+
+func (s *Releases) flushDevices(ctx context.Context) error {
+	all := s.counts.devices.take(release.DayOf(s.Clock.Now()))
+	if len(all) == 0 {
+		return nil
+	}
+	err := s.Store.Deployment().Adoption().AddDevices(ctx, all)
+	if err != nil {
+		s.counts.devices.restore(all)
 	}
 	return err
 }

@@ -195,7 +195,11 @@ type Check struct {
 func (s *Releases) Offer(q Check) *release.Release {
 	now := s.snapshot.Load()
 	offered := now.Offer(q.Target, q.Version, q.Client)
-	s.counts.add(release.DayOf(s.Clock.Now()), q.Target, q.Version, now.Known(q.Version), offered != nil)
+	day := release.DayOf(s.Clock.Now())
+	s.counts.add(day, q.Target, q.Version, now.Known(q.Version), offered != nil)
+	if q.Client != "" {
+		s.counts.devices.add(day, q.Target, q.Client)
+	}
 	return offered
 }
 
@@ -207,7 +211,7 @@ func (s *Releases) checkManager(actor org.Actor) error {
 	if err := actor.CheckManager(); err != nil {
 		return err
 	}
-	if s.AnyOrganisation || slices.Contains(s.Publishers, actor.Org) {
+	if s.Publishes(actor.Org) {
 		return nil
 	}
 	return fault.New(fault.Forbidden, "This organisation does not publish releases here")
@@ -371,6 +375,50 @@ func (s *Releases) Rollout(ctx context.Context, actor org.Actor, r id.Release, c
 		all[i].Offered, all[i].Reason = now.Explain(of, client)
 	}
 	return of, all, nil
+}
+
+// Progress is how far a release is.
+type Progress struct {
+	Release     id.Release
+	First, Last release.Day // of Devices
+	Devices     int64       // estimated number of those with an id that checked for the release's target
+	Counted     release.Outcomes
+}
+
+// Progress stores this server's counts, and returns how far the release is.
+func (s *Releases) Progress(ctx context.Context, actor org.Actor, r id.Release) (Progress, error) {
+	if err := s.checkManager(actor); err != nil {
+		return Progress{}, err
+	}
+	if err := s.flushFor(ctx); err != nil {
+		return Progress{}, err
+	}
+	found, err := s.Store.Deployment().Releases().List(ctx, []id.Release{r})
+	if err != nil || len(found) == 0 {
+		return Progress{}, errors.Join(err, fault.Missing("Release"))
+	}
+	all, err := s.Store.Deployment().Reports().Sum(ctx, r)
+	if err != nil {
+		return Progress{}, err
+	}
+	now := s.Clock.Now()
+	p := Progress{Release: r, First: release.DayOf(now.AddDate(0, 0, 1-release.SeenDays)), Last: release.DayOf(now), Counted: found[0].Counted(all)}
+	of := found[0].Target
+	if of.Arch == release.Universal {
+		of.Arch = ""
+	}
+	seen, err := s.Store.Deployment().Adoption().Devices(ctx, p.First, p.Last, of)
+	var sketch release.Sketch
+	for i := range seen {
+		sketch.Merge(&seen[i].Devices)
+	}
+	p.Devices = sketch.Count()
+	return p, err
+}
+
+// Publishes reports whether members of the organisation may manage releases, if their roles permit.
+func (s *Releases) Publishes(o id.Org) bool {
+	return s.AnyOrganisation || slices.Contains(s.Publishers, o)
 }
 
 // Adoption stores this server's counts, and returns those of the days from first to last, from

@@ -43,6 +43,7 @@ type Guard struct {
 	GuardedBy      id.Org     // whose member set the limit; empty: nobody did
 	Before         Outcomes   // reports that do not count: those until the limit was set or the rollout was resumed
 	PausedAt       *time.Time // nil: the rollout is not paused
+	Halt           Outcomes   // the counted reports that paused the rollout by itself; zero if none did
 }
 
 // GuardPatch is a change of a guard by a member.
@@ -81,7 +82,7 @@ func (r Release) Guarded(p GuardPatch, by id.Org, all Outcomes, now time.Time) (
 		at := storedTime(now)
 		r.PausedAt = &at
 	case !paused && r.PausedAt != nil:
-		r.PausedAt, r.Before = nil, all
+		r.PausedAt, r.Before, r.Halt = nil, all, Outcomes{}
 	}
 	if !r.Guard.same(was) {
 		r.UpdatedAt = now
@@ -93,8 +94,8 @@ func (g Guard) same(was Guard) bool {
 	return equal(g.FailureLimit, was.FailureLimit) && g.FailureMinimum == was.FailureMinimum && (g.PausedAt == nil) == (was.PausedAt == nil)
 }
 
-// counted returns the outcomes that the limit is compared with, if there are so many in all.
-func (g Guard) counted(all Outcomes) Outcomes {
+// Counted returns the outcomes that the limit is compared with, if there are so many in all.
+func (g Guard) Counted(all Outcomes) Outcomes {
 	return Outcomes{max(0, all.Succeeded-g.Before.Succeeded), max(0, all.Failed-g.Before.Failed)}
 }
 
@@ -103,14 +104,14 @@ func (r Release) Failing(all Outcomes) bool {
 	if r.FailureLimit == nil || r.PausedAt != nil {
 		return false
 	}
-	n := r.counted(all)
+	n := r.Counted(all)
 	return n.Succeeded+n.Failed >= int64(r.FailureMinimum) && n.Failed*100 > int64(*r.FailureLimit)*(n.Succeeded+n.Failed)
 }
 
 // Halted returns the release with its rollout paused at now, and a description of why.
 func (r Release) Halted(all Outcomes, now time.Time) (next Release, why string) {
-	n, at := r.counted(all), storedTime(now)
-	r.PausedAt, r.UpdatedAt = &at, now
+	n, at := r.Counted(all), storedTime(now)
+	r.PausedAt, r.Halt, r.UpdatedAt = &at, n, now
 	return r, fmt.Sprintf("%s: %d of %d reported installations failed, more than %d %%", r.Describe(), n.Failed, n.Succeeded+n.Failed, *r.FailureLimit)
 }
 

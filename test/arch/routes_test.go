@@ -183,6 +183,7 @@ var specified = []group{
 		GET /mcp-oauth/client-metadata.json
 		GET /mcp-oauth/client-metadata/:issuer`},
 	{"rollout, adoption and reports", true, `
+		GET /updates/releases/:id/progress
 		GET /updates/releases/:id/reports
 		POST /updates/reports
 		GET /updates/releases/:id/rollout

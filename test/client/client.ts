@@ -241,6 +241,7 @@ async function updates(api: Client): Promise<void> {
 	for (const device of good(await api.GET("/api/v1/updates/releases/{id}/rollout", { params: { path, query: { clientIds: "a,b" } } })).devices) void device.bucket
 	good(await api.PATCH("/api/v1/updates/{id}", { params: { path }, body: { paused: true, failureLimit: 5, failureMinimum: 100 } }))
 	good(await api.POST("/api/v1/updates/reports", { body: { version: "1.5.0", platform: "darwin", arch: "arm64", outcome: "failure" } }))
+	void good(await api.GET("/api/v1/updates/releases/{id}/progress", { params: { path } })).devices
 	for (const hour of good(await api.GET("/api/v1/updates/releases/{id}/reports", { params: { path } }))) void hour.failed
 	for (const day of good(await api.GET("/api/v1/updates/adoption", { params: { query: { from: "2026-01-01", platform: "darwin" } } }))) void day.checks
 

@@ -121,6 +121,14 @@ func (l fromLedger) Daily(ctx context.Context, o id.Org, b usage.Breakdown, afte
 	return l.s.from(ctx, func(r ports.Records) error { return r.Usage().Ledger().Daily(ctx, o, b, after, limit, each) })
 }
 
+func (a fromAdoption) Devices(ctx context.Context, first, last release.Day, of release.Target) (all []release.Seen, err error) {
+	err = a.s.from(ctx, func(r ports.Records) error {
+		all, err = r.Deployment().Adoption().Devices(ctx, first, last, of)
+		return err
+	})
+	return all, err
+}
+
 func (a fromAdoption) List(ctx context.Context, first, last release.Day, of release.Target, after release.Tally, limit int) (all []release.Tally, err error) {
 	err = a.s.from(ctx, func(r ports.Records) error {
 		all, err = r.Deployment().Adoption().List(ctx, first, last, of, after, limit)

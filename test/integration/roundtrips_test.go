@@ -125,6 +125,7 @@ var roundTrips = []roundTrip{
 	{"PATCH /updates/{release}", `{"rolloutPercentage": 50}`, 6, false},
 	{"GET /updates/releases", "", 4, false},
 	{"GET /updates/releases/{release}/rollout?clientIds=a", "", 2, false},
+	{"GET /updates/releases/{release}/progress", "", 4, false},
 	{"GET /updates/releases/{release}/reports", "", 3, false},
 	{"POST /updates/reports", `{"version": "1.0.0", "platform": "linux", "arch": "x64", "outcome": "success"}`, 0, false},
 	{"GET /updates/adoption", "", 2, false},

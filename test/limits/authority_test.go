@@ -137,12 +137,13 @@ var acts = map[string]heldRequest{
 	"POST /api/v1/mcp-oauth/start":                     {path: "/mcp-oauth/start", body: `{"instanceId":"$connector"}`},
 	"GET /api/v1/mcp-oauth/poll":                       {path: "/mcp-oauth/poll?state=none"},
 
-	"POST /api/v1/updates":                      {path: "/updates", body: `{"version":"2.0.0","platform":"LINUX","arch":"X64","downloadUrl":"https://example.com/b.zip"}`},
-	"PATCH /api/v1/updates/{id}":                {path: "/updates/$release", body: `{"releaseNotes":"late"}`},
-	"GET /api/v1/updates/releases":              {path: "/updates/releases"},
-	"GET /api/v1/updates/releases/{id}/rollout": {path: "/updates/releases/$release/rollout?clientIds=c"},
-	"GET /api/v1/updates/releases/{id}/reports": {path: "/updates/releases/$release/reports"},
-	"GET /api/v1/updates/adoption":              {path: "/updates/adoption"},
+	"POST /api/v1/updates":                       {path: "/updates", body: `{"version":"2.0.0","platform":"LINUX","arch":"X64","downloadUrl":"https://example.com/b.zip"}`},
+	"PATCH /api/v1/updates/{id}":                 {path: "/updates/$release", body: `{"releaseNotes":"late"}`},
+	"GET /api/v1/updates/releases":               {path: "/updates/releases"},
+	"GET /api/v1/updates/releases/{id}/rollout":  {path: "/updates/releases/$release/rollout?clientIds=c"},
+	"GET /api/v1/updates/releases/{id}/progress": {path: "/updates/releases/$release/progress"},
+	"GET /api/v1/updates/releases/{id}/reports":  {path: "/updates/releases/$release/reports"},
+	"GET /api/v1/updates/adoption":               {path: "/updates/adoption"},
 }
 
 // pending is a request of which the last byte is missing.

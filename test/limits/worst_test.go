@@ -523,7 +523,8 @@ var requests = map[string]func(w *largest) []request{
 	"GET /api/v1/updates/releases/{id}/rollout": func(w *largest) []request {
 		return w.get("/updates/releases/" + w.release + "/rollout?clientIds=" + strings.Repeat(strings.Repeat("c", 200)+",", 99) + "c")
 	},
-	"GET /api/v1/updates/releases/{id}/reports": func(w *largest) []request { return w.lists("/updates/releases/" + w.release + "/reports") },
+	"GET /api/v1/updates/releases/{id}/progress": func(w *largest) []request { return w.get("/updates/releases/" + w.release + "/progress") },
+	"GET /api/v1/updates/releases/{id}/reports":  func(w *largest) []request { return w.lists("/updates/releases/" + w.release + "/reports") },
 	"POST /api/v1/updates/reports": func(w *largest) []request {
 		return status(413, []request{{path: "/updates/reports", body: []byte(`{"version":"` + strings.Repeat("1", 1<<20) + `"}`), headers: []string{"Content-Type: application/json"}}})
 	},

@@ -456,6 +456,7 @@ var wrong = []malformed{
 	{"GET /api/v1/updates/releases/<id:release>/rollout?clientIds= as anna", "", "", 400, "clientIds"},
 	{"GET /api/v1/updates/releases/<id:release>/rollout?clientIds=a<repeat:100:,b> as anna", "", "", 400, "clientIds"},
 	{"GET /api/v1/updates/releases/<unknown>/rollout?clientIds=a as anna", "", "", 404, ""},
+	{"GET /api/v1/updates/releases/<unknown>/progress as anna", "", "", 404, ""},
 	{"GET /api/v1/updates/releases/<unknown>/reports as anna", "", "", 404, ""},
 	{"GET /api/v1/updates/releases/<id:release>/reports?cursor=YQ as anna", "", "", 400, "cursor"},
 	{"PATCH /api/v1/updates/<id:release> as anna", "", `{"failureLimit":100}`, 400, "failureLimit"},

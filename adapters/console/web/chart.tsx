@@ -1,17 +1,18 @@
-// A chart of days, with the same figures as a table and as CSV.
+// A chart of days or hours, with the same figures as a table and as CSV.
 import type { JSX } from "preact"
 import { useMemo } from "preact/hooks"
 import { count } from "./text"
 
-// Figure is the amount of one series on one day.
+// Figure is the amount of one series on one day, or in the hour that begins so: 2026-01-31T13.
 export type Figure = { date: string; series: string; amount: number }
 
 const most = 6 // series with a colour of their own; the others are one
 const width = 1000, height = 100 // of the drawing, which is stretched
 
-// DayChart shows amounts of the days from first to last, stacked by series.
-export function DayChart({ figures, first, last, name, file }: { figures: Figure[]; first: string; last: string; name: string; file: string }): JSX.Element {
-	const { days, series, top } = useMemo(() => arrange(figures, first, last), [figures, first, last])
+// DayChart shows amounts of the days from first to last, or of the hours if those are hours, stacked by
+// series: the largest first, or as order has them.
+export function DayChart({ figures, first, last, name, file, order }: { figures: Figure[]; first: string; last: string; name: string; file: string; order?: string[] }): JSX.Element {
+	const { days, series, top } = useMemo(() => arrange(figures, first, last, order), [figures, first, last, order])
 	const step = width / days.length
 	const total = figures.reduce((sum, f) => sum + f.amount, 0)
 	return (
@@ -36,7 +37,7 @@ export function DayChart({ figures, first, last, name, file }: { figures: Figure
 				<p><a href="#figures" download={file} onClick={(e) => offer(e.currentTarget, figures, name)}>Download as CSV</a></p>
 				<div class="scroll" tabIndex={0} role="region" aria-label={`${name} as a table`}>
 					<table>
-						<thead><tr><th scope="col">Day (UTC)</th>{series.map((s) => <th scope="col" class="number" key={s}>{s}</th>)}</tr></thead>
+						<thead><tr><th scope="col">{first.length > 10 ? "Hour" : "Day"} (UTC)</th>{series.map((s) => <th scope="col" class="number" key={s}>{s}</th>)}</tr></thead>
 						<tbody>{days.filter((d) => d.amounts.some((a) => a > 0)).map((d) => <tr key={d.date}><th scope="row">{d.date}</th>{d.amounts.map((a) => <td class="number">{count(a)}</td>)}</tr>)}</tbody>
 					</table>
 				</div>
@@ -45,14 +46,15 @@ export function DayChart({ figures, first, last, name, file }: { figures: Figure
 	)
 }
 
-function arrange(figures: Figure[], first: string, last: string): { days: { date: string; amounts: number[] }[]; series: string[]; top: number } {
+function arrange(figures: Figure[], first: string, last: string, order?: string[]): { days: { date: string; amounts: number[] }[]; series: string[]; top: number } {
 	const totals = new Map<string, number>()
 	for (const f of figures) totals.set(f.series, (totals.get(f.series) ?? 0) + f.amount)
-	let series = [...totals].sort((a, b) => b[1] - a[1]).map(([name]) => name)
+	let series = order ?? [...totals].sort((a, b) => b[1] - a[1]).map(([name]) => name)
 	if (series.length > most) series = [...series.slice(0, most - 1), "Others"]
 	const days: { date: string; amounts: number[] }[] = []
-	for (let at = new Date(first); days.length < 400; at = new Date(at.getTime() + 86_400_000)) {
-		const date = at.toISOString().slice(0, 10)
+	const hours = first.length > 10
+	for (let at = Date.parse(hours ? `${first}:00Z` : first); days.length < 400; at += hours ? 3_600_000 : 86_400_000) {
+		const date = new Date(at).toISOString().slice(0, first.length)
 		days.push({ date, amounts: series.map(() => 0) })
 		if (date >= last) break
 	}

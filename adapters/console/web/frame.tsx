@@ -5,7 +5,7 @@ import { icons } from "./icons"
 import { call, Failure, failureOf } from "./interface"
 import { Announcer } from "./live"
 import { Problem, Show, useLoaded } from "./loading"
-import { groups, isFor, pages, type PageOf } from "./pages"
+import { groups, isFor, isListed, pages, type PageOf } from "./pages"
 import { usePath } from "./router"
 import type { Me } from "./types"
 import { UndoBar } from "./undo"
@@ -74,7 +74,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 					</div>
 					<nav id="pages" aria-label="Pages" popover={wide ? undefined : "auto"} onClick={shut}>
 						{groups.map((group) => {
-							const listed = pages.filter((p) => p.menu && (p.group ?? "Work") === group && isFor(p, me))
+							const listed = pages.filter((p) => (p.group ?? "Work") === group && isListed(p, me))
 							return listed.length > 0 && (
 								<Fragment key={group}>
 									<p id={`group-${group}`}>{group}</p>

@@ -68,7 +68,7 @@ export type Invite = { email: string; role: Role; }
 export type Key = { alg: string; crv?: string; kid: string; kty: string; use: "sig"; x?: string; }
 export type Keys = { keys: Key[]; }
 export type McpTransport = "STDIO" | "SSE" | "HTTP"
-export type Me = { onboardingCompleted: boolean; onboardingSeeded: boolean; org: (Org) | null; role: RoleOrNone; user: Profile; }
+export type Me = { onboardingCompleted: boolean; onboardingSeeded: boolean; org: (Org) | null; publishesReleases: boolean; role: RoleOrNone; user: Profile; }
 export type Member = { avatarUrl: PersonAvatar; email: PersonEmail; joinedAt: string; name: PersonName; onboardingCompleted: boolean; role: Role; userId: Id; }
 export type MemoryDraft = { content: string; expectedVersion?: number | null; }
 export type MimeType = string
@@ -82,6 +82,7 @@ export type Onboarded = { onboardingCompleted: true; success: true; }
 export type Org = { id: Id; name: string | null; slug: string | null; }
 export type OrganisationUsage = { byDay: DayUsage[]; byModel: ModelUsage[]; byUser?: UserUsage[]; inputTokens: number; outputTokens: number; periodEnd: string; periodStart: Time; requests: number; totalTokens: number; }
 export type Outcome = { plan: "STANDARD" | "PREMIUM" | null; status: "open" | "complete" | "expired" | "cancelled" | "unknown"; }
+export type Outcomes = { failed: number; succeeded: number; }
 export type Overview = { closedAt: string | null; createdAt: Time; id: Id; members: number; name: string | null; owners: number; pendingInvitations: number; slug: string | null; storageLimit: number | null; storageUsed: number; subscription: Subscription; updatedAt: Time; usage: UsageSum; }
 export type OwnOrganisation = { current: boolean; id: Id; name: string | null; role: Role; slug: string | null; }
 export type Page = string
@@ -99,10 +100,11 @@ export type Quota = { limit: number; remaining: number; resetsAt: string; used: 
 export type Readiness = { compatibleFrom: string; schema: number; status: "ready"; version: string; }
 export type Received = { received: true; }
 export type Refresh = { orgId?: string | null; token: string; }
-export type Release = { active: boolean; arch: Arch; channel: ReleaseChannel; downloadUrl: string; failureLimit: number | null; failureMinimum: number | null; fileSizeBytes: number | null; id: Id; mandatory: boolean; minOsVersion: string | null; pausedAt: string | null; platform: Platform; publishedAt: Time; releaseNotes: string | null; rolloutPercentage: number; sha1: string | null; sha512: string | null; sha512Base64: string | null; signature: string | null; updatedAt: Time; version: string; }
+export type Release = { active: boolean; arch: Arch; channel: ReleaseChannel; downloadUrl: string; failureLimit: number | null; failureMinimum: number | null; fileSizeBytes: number | null; id: Id; mandatory: boolean; minOsVersion: string | null; pausedAt: string | null; pausedByReports: (Outcomes) | null; platform: Platform; publishedAt: Time; releaseNotes: string | null; rolloutPercentage: number; sha1: string | null; sha512: string | null; sha512Base64: string | null; signature: string | null; updatedAt: Time; version: string; }
 export type ReleaseChannel = "STABLE" | "BETA" | "CANARY"
 export type ReleaseDraft = { active?: boolean | null; arch: string; channel?: string | null; downloadUrl: string; failureLimit?: number | null; failureMinimum?: number; fileSizeBytes?: number | null; mandatory?: boolean | null; minOsVersion?: string | null; platform: string; publishedAt?: string | null; releaseNotes?: string | null; rolloutPercentage?: number | null; sha1?: string | null; sha512?: string | null; signature?: string | null; version: string; }
 export type ReleasePatch = { active?: boolean; downloadUrl?: string; failureLimit?: number | null; failureMinimum?: number; fileSizeBytes?: number | null; mandatory?: boolean; minOsVersion?: string | null; paused?: boolean; publishedAt?: string; releaseNotes?: string | null; rolloutPercentage?: number; sha1?: string | null; sha512?: string | null; signature?: string | null; }
+export type ReleaseProgress = { devices: number; from: string; release: Id; reports: (Outcomes); to: string; }
 export type Reorder = { sortOrder?: number | null; taskIds: TaskReference[]; }
 export type Replacement = { checksum?: (Checksum) | null; content: string; encoding?: "utf8" | "base64" | null; expectedVersion?: number | null; mimeType?: (MimeType) | null; }
 export type ReplacementForm = { checksum?: Checksum; expectedVersion?: number; file: string; mimeType?: MimeType; }
@@ -283,6 +285,7 @@ export type Operations = {
 	"GET /api/v1/updates/feeds/squirrel/darwin/{arch}/{version}": { path: { arch: string; version: string; }; query?: { clientId?: string; channel?: string; }; answer: SquirrelUpdate }
 	"GET /api/v1/updates/feeds/tauri/{target}/{arch}/{version}": { path: { target: string; arch: string; version: string; }; query?: { clientId?: string; channel?: string; }; answer: TauriUpdate }
 	"GET /api/v1/updates/releases": { query?: { limit?: number; cursor?: string; }; answer: Release[] }
+	"GET /api/v1/updates/releases/{id}/progress": { path: { id: string; }; answer: ReleaseProgress }
 	"GET /api/v1/updates/releases/{id}/reports": { path: { id: string; }; query?: { limit?: number; cursor?: string; }; answer: InstallationReports[] }
 	"GET /api/v1/updates/releases/{id}/rollout": { path: { id: string; }; query: { clientIds: string; }; answer: Rollout }
 	"POST /api/v1/updates/reports": { body: InstallationReport; answer: Success }

@@ -1,0 +1,97 @@
+package release
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math"
+	"math/bits"
+)
+
+// Registers is the number of registers of a Sketch, of one byte each.
+const Registers = 1 << sketchBits
+
+const (
+	sketchBits = 11
+	sketchMax  = 64 - sketchBits // the largest rank but one
+)
+
+// Sketch estimates the number of different devices that were added to it, without their ids: it is a
+// HyperLogLog of the digests of the ids. Two of three estimates are within 2.3 percent of the number.
+// The zero value has no devices.
+type Sketch [Registers]byte
+
+// Add adds the device with the id, which is not empty. It reports whether the sketch changed.
+func (s *Sketch) Add(client string) bool {
+	var room [64]byte // as in Bucket, whose part of the digest is another one
+	sum := sha256.Sum256(append(room[:0], client...))
+	h := binary.BigEndian.Uint64(sum[8:16])
+	at, rank := h>>(64-sketchBits), byte(min(bits.LeadingZeros64(h<<sketchBits), sketchMax)+1)
+	if s[at] >= rank {
+		return false
+	}
+	s[at] = rank
+	return true
+}
+
+// Merge adds the devices of another sketch.
+func (s *Sketch) Merge(of *Sketch) {
+	for i, rank := range of {
+		s[i] = max(s[i], rank)
+	}
+}
+
+// Count estimates the number of devices, by the method of Ertl, "New cardinality estimation algorithms
+// for HyperLogLog sketches", 2017, section 4.
+func (s *Sketch) Count() int64 {
+	var of [256]float64 // registers by rank
+	for _, rank := range s {
+		of[min(rank, sketchMax+1)]++
+	}
+	const m = float64(Registers)
+	z := m * tau(1-of[sketchMax+1]/m)
+	for rank := sketchMax; rank >= 1; rank-- {
+		z = (z + of[rank]) / 2
+	}
+	z += m * sigma(of[0]/m)
+	return int64(math.Round(min(m*m/(2*math.Ln2*z), 1<<53)))
+}
+
+// sigma is the sum of x^(2^k) 2^(k-1) from k = 1, and x; infinite for 1.
+func sigma(x float64) float64 {
+	if x == 1 {
+		return math.Inf(1)
+	}
+	for y, z := 1.0, x; ; y *= 2 {
+		x *= x
+		next := z + x*y
+		if next == z {
+			return z
+		}
+		z = next
+	}
+}
+
+// tau is a third of 1 - x minus the sum of (1 - x^(2^-k))^2 2^-k from k = 1.
+func tau(x float64) float64 {
+	if x == 0 || x == 1 {
+		return 0
+	}
+	for y, z := 0.5, 1-x; ; y /= 2 {
+		x = math.Sqrt(x)
+		next := z - (1-x)*(1-x)*y
+		if next == z {
+			return z / 3
+		}
+		z = next
+	}
+}
+
+// Seen has the devices of one target that checked on a day.
+type Seen struct {
+	Day Day
+	Target
+	Devices Sketch
+}
+
+// SeenDays is the number of days, today included, of which the devices of a target are counted.
+const SeenDays = 7

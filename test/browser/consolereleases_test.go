@@ -1,0 +1,247 @@
+//go:build browser
+
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/collabd"
+	"collab/test/nodejs"
+)
+
+// published is what the tests read of a release.
+type published struct {
+	ID, Version string
+	Rollout     int `json:"rolloutPercentage"`
+	Active      bool
+	PausedAt    *string
+	Limit       *int `json:"failureLimit"`
+}
+
+// publish publishes a release for Linux on X64 with these fields besides.
+func (s *server) publish(as, version string, more map[string]any) published {
+	s.t.Helper()
+	fields := map[string]any{"version": version, "platform": "LINUX", "arch": "X64", "downloadUrl": "https://dl.example.com/collab-" + version + ".AppImage"}
+	for name, value := range more {
+		fields[name] = value
+	}
+	return decode[published](s.t, s.call("POST", "/updates", as, fields, http.StatusCreated))
+}
+
+// release returns a release as it is at the server.
+func (s *server) release(as, id string) published {
+	s.t.Helper()
+	for _, r := range decode[[]published](s.t, s.call("GET", "/updates/releases", as, nil, http.StatusOK)) {
+		if r.ID == id {
+			return r
+		}
+	}
+	s.t.Fatalf("there is no release %s", id)
+	return published{}
+}
+
+// checks has devices with these ids check for updates.
+func (s *server) checks(version string, ids ...string) {
+	s.t.Helper()
+	for _, id := range ids {
+		s.call("GET", "/updates/check?platform=linux&arch=x64&version="+version+"&clientId="+id, "", nil, http.StatusOK)
+	}
+}
+
+// inNetwork reports an installation from a network address.
+func (s *server) inNetwork(address, version, outcome string) {
+	s.t.Helper()
+	status, answer, err := collabd.Client{Base: s.base}.Do("POST", "/updates/reports", map[string]string{"version": version, "platform": "linux", "arch": "x64", "outcome": outcome}, "X-Forwarded-For: "+address)
+	if err != nil || status != http.StatusOK {
+		s.t.Fatalf("the report answered %d: %v %s", status, err, answer)
+	}
+}
+
+// returnToFront has the page notice that it is in front again.
+func (b *tab) returnToFront() {
+	b.t.Helper()
+	read(b, chromedp.Evaluate[bool](`dispatchEvent(new Event("focus"))`))
+}
+
+func TestReleasesPage(t *testing.T) {
+	s := startServer(t, "COLLAB_TRUSTED_PROXIES=127.0.0.1/32", "COLLAB_RATE_LIMITS=off")
+	as := bearer(s.signedIn("ada@collab.example", "Analytical Engines", "").Token)
+	old := s.publish(as, "1.0.0", nil)
+	now := s.publish(as, "1.1.0", map[string]any{"rolloutPercentage": 10, "failureLimit": 10, "failureMinimum": 20, "releaseNotes": "- **Faster** wheels"})
+	s.publish(as, "2.0.0-beta.1", map[string]any{"platform": "DARWIN", "arch": "UNIVERSAL", "channel": "BETA", "active": false})
+	var devices []string
+	for n := range 40 {
+		devices = append(devices, fmt.Sprint("device-", n))
+	}
+	s.checks("1.0.0", devices...)
+	f := nodejs.InstallFrom(t, "the accessibility of the page of releases is not checked in this run", os.DirFS("../../adapters/console/web"))
+	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(t *testing.T, address, heading string) *tab {
+		t.Helper()
+		b := openTab(t)
+		b.resize(1280, 800, "light")
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.do(chromedp.Navigate(s.base + "/console/releases" + address))
+		b.inConsole(heading)
+		return b
+	}
+	badge := func(text string) string { return fmt.Sprintf(`//*[@class="badge" and .=%q]`, text) }
+	row := func(version, state string) string {
+		return fmt.Sprintf(`//ul[@aria-label="Releases"]//a[b=%q]/span[.=%q]`, version, state)
+	}
+
+	t.Run("the list has the states of releases, filters in the address, and adoption as a chart and a table", func(t *testing.T) {
+		b := open(t, "", "Releases")
+		b.shown(row("1.1.0", "Rolling out at 10 %"), row("1.0.0", "Superseded"), row("2.0.0-beta.1", "Withdrawn"), `//figure`, `//nav/a[.="Releases" and @aria-current]`)
+		b.do(chromedp.Click(`//summary[.="Figures"]`), chromedp.WaitVisible(`//table//th[.="1.0.0"]`))
+		b.do(chromedp.SetValue(`//label[starts-with(., "Platform")]/select`, "DARWIN"), chromedp.WaitNotPresent(row("1.1.0", "Rolling out at 10 %")))
+		b.shown(`//p[starts-with(., "No device of these has checked")]`)
+		if where := read(b, chromedp.Location()); !strings.HasSuffix(where, "/console/releases?platform=DARWIN") {
+			t.Errorf("the address is %s", where)
+		}
+		b.do(chromedp.SetValue(`//label[starts-with(., "State")]/select`, "paused"))
+		b.shown(`//p[starts-with(., "No release fits these filters")]`)
+		b.forget() // of 401 before the sign-in
+		b.clean(s.base)
+	})
+	t.Run("by keyboard the slider says how many devices it reaches, and only Apply moves the rollout", func(t *testing.T) {
+		b := open(t, "?release="+now.ID, "1.1.0")
+		b.shown(`//p[@id="reach" and contains(., "10 % reaches about 4 of ")]`)
+		b.do(chromedp.Focus(chromedp.CSS(`input[type="range"]`)))
+		for range 20 {
+			b.key(kb.ArrowRight)
+		}
+		b.shown(`//p[@id="reach" and contains(., "30 % reaches about 12 of ")]`, badge("Rolling out at 10 %"))
+		if at := s.release(as, now.ID).Rollout; at != 10 {
+			t.Errorf("the rollout is at %d %% before Apply", at)
+		}
+		b.tabTo("Apply 30 %")
+		b.key(kb.Enter)
+		b.shown(badge("Rolling out at 30 %"), `//*[@id="said" and contains(., "The rollout is at 30 %")]`)
+		if at := s.release(as, now.ID).Rollout; at != 30 {
+			t.Errorf("the rollout is at %d %% after Apply", at)
+		}
+		b.forget()
+		b.clean(s.base)
+	})
+	t.Run("a change of another manager is noticed, and what was chosen stays", func(t *testing.T) {
+		b := open(t, "?release="+now.ID, "1.1.0")
+		b.do(chromedp.Focus(chromedp.CSS(`input[type="range"]`)))
+		b.key(kb.ArrowRight)
+		b.shown(button("Apply 31 %"))
+		s.call("PATCH", "/updates/"+now.ID, as, map[string]any{"rolloutPercentage": 50}, http.StatusOK)
+		b.returnToFront()
+		b.shown(badge("Rolling out at 50 %"), `//*[@role="alert" and contains(., "Somebody else has set the rollout to 50 % meanwhile")]`, button("Apply 31 %"))
+		b.do(chromedp.Click(button("Back to 50 %")), chromedp.WaitNotPresent(button("Apply 31 %")))
+		b.forget()
+		b.clean(s.base)
+	})
+	t.Run("a device's place in the rollout is explained, and the feeds can be copied", func(t *testing.T) {
+		b := open(t, "?release="+now.ID, "1.1.0")
+		b.do(chromedp.SendKeys(`//label[starts-with(., "Ids of devices")]/input`, "device-9, device-161"), chromedp.Click(button("Check")))
+		b.shown(`//tr[contains(., "device-9") and contains(., "Yes") and contains(., "in the rollout")]`, `//tr[contains(., "device-161") and contains(., "No") and contains(., "not in the rollout yet")]`)
+		b.shown(fmt.Sprintf(`//code[.=%q]`, s.base+"/api/v1/updates/feeds/electron?arch=x64"), `//li[contains(., "Tauri") and contains(., "has not got a signature")]`)
+		b.forget()
+		b.clean(s.base)
+	})
+	t.Run("reports pause the rollout while the page is open, and it says why", func(t *testing.T) {
+		b := open(t, "?release="+now.ID, "1.1.0")
+		b.shown(`//section[@aria-label="Pausing by itself" and contains(., "more than 10 % of at least 20")]`)
+		for n := range 25 {
+			outcome := "success"
+			if n%4 == 0 {
+				outcome = "failure"
+			}
+			s.inNetwork(fmt.Sprint("198.51.100.", n+1), "1.1.0", outcome)
+		}
+		s.call("GET", "/updates/releases/"+now.ID+"/reports", as, nil, http.StatusOK) // the server stores what it has
+		b.returnToFront()
+		b.shown(badge("Paused by itself at 50 %"), `//p[contains(., "7 of 25 reported installations had failed") and contains(., "more than 10 %")]`, `//section[@aria-label="Reported installations"]//figure`)
+		b.do(chromedp.Click(button("Resume the rollout")))
+		b.shown(badge("Rolling out at 50 %"), `//section[@aria-label="Pausing by itself" and contains(., "So far none count")]`)
+		b.do(chromedp.Click(button("Pause the rollout")))
+		b.shown(badge("Paused by hand at 50 %"))
+		b.do(chromedp.Click(button("Resume the rollout")), chromedp.WaitVisible(button("Withdraw")), chromedp.Click(button("Withdraw")))
+		b.shown(badge("Withdrawn"))
+		if s.release(as, now.ID).Active {
+			t.Error("the release is active after it was withdrawn")
+		}
+		b.do(chromedp.Click(button("Restore")))
+		b.shown(badge("Rolling out at 50 %"))
+		b.do(chromedp.SetValue(`//label[starts-with(., "Failures allowed")]/input`, ""), chromedp.Click(button("Save the rule")))
+		b.shown(`//p[starts-with(., "The rollout does not pause by itself")]`)
+		if limit := s.release(as, now.ID).Limit; limit != nil {
+			t.Errorf("the limit is %d", *limit)
+		}
+		b.forget()
+		b.clean(s.base)
+	})
+	t.Run("a release is published, a duplicate is explained, and nothing typed is lost", func(t *testing.T) {
+		b := open(t, "", "Releases")
+		b.do(chromedp.Click(`//a[.="Publish…"]`))
+		b.inConsole("Publish a release")
+		fill := func(label, text string) {
+			b.do(chromedp.SetValue(fmt.Sprintf(`//label[starts-with(., %q)]/*[self::input or self::textarea]`, label), text))
+		}
+		fill("Version", "1.0.0+again")
+		b.do(chromedp.SetValue(`//label[starts-with(., "Platform")]/select`, "LINUX"), chromedp.SetValue(`//label[starts-with(., "Architecture")]/select`, "X64"))
+		fill("Address of the download", "https://dl.example.com/again.AppImage")
+		b.shown(`//p[contains(., "There is a release of this version for Linux · x64 · Stable")]`)
+		b.do(chromedp.Click(button("Publish")))
+		b.shown(`//*[@role="alert" and contains(., "Publishing failed") and contains(., "what was published is never replaced")]`)
+		b.do(chromedp.Reload())
+		b.inConsole("Publish a release")
+		if kept := read(b, chromedp.Value(`//label[starts-with(., "Address of the download")]/input`)); kept != "https://dl.example.com/again.AppImage" {
+			t.Errorf("after a reload the address is %q", kept)
+		}
+		fill("Version", "1.0.1")
+		b.shown(`//p[contains(., "The latest is 1.1.0")]`)
+		fill("Version", "1.2.0")
+		fill("Release notes", "Everything is new")
+		fill("Rollout to begin with", "20")
+		b.do(chromedp.Click(button("Publish")))
+		b.inConsole("1.2.0")
+		b.shown(badge("Rolling out at 20 %"), `//*[contains(@class, "markdown") and contains(., "Everything is new")]`)
+		b.do(chromedp.Click(`//a[.="← All releases"]`))
+		b.shown(row("1.2.0", "Rolling out at 20 %"), row("1.1.0", "Superseded"))
+		b.forget() // of 401, and of 409
+	})
+	t.Run("a 503 is said beside what failed, and a 403 of an organisation that does not publish is a page", func(t *testing.T) {
+		b := openTab(t)
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.busyOnce("/updates/" + old.ID)
+		b.do(chromedp.Navigate(s.base + "/console/releases?release=" + old.ID))
+		b.inConsole("1.0.0")
+		b.do(chromedp.Click(button("Withdraw")))
+		b.shown(`//*[@role="alert" and contains(., "Changing the release failed") and contains(., "request-1")]`, badge("Superseded"))
+		b.do(chromedp.Click(button("Withdraw")))
+		b.shown(badge("Withdrawn"))
+
+		other := startServer(t, "COLLAB_RELEASE_ORGS=01900000-0000-7000-8000-000000000000")
+		b.enterConsole(other, "Ada", "Analytical Engines")
+		b.do(chromedp.WaitNotPresent(`//nav/a[.="Releases"]`), chromedp.Navigate(other.base+"/console/releases"))
+		b.inConsole("Releases")
+		b.shown(`//p[contains(., "This organisation does not publish releases")]`)
+	})
+	t.Run("the page is accessible, in light and dark, wide and narrow", func(t *testing.T) {
+		b := openTab(t)
+		b.bypassPolicy()
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		for name, at := range map[string][2]string{"releases": {"", "Releases"}, "release": {"?release=" + now.ID, "1.1.0"}, "publish": {"?publish=new", "Publish a release"}} {
+			b.do(chromedp.Navigate(s.base + "/console/releases" + at[0]))
+			b.inConsole(at[1])
+			b.axe(string(axe), name)
+		}
+	})
+}
