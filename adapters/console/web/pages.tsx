@@ -23,6 +23,7 @@ export const pages: PageOf[] = [
 	{ path: "/console/files", name: "Files", menu: true, icon: icons.files, load: () => import("./pages/files") },
 	{ path: "/console/memories", name: "Memories", menu: true, icon: icons.memories, load: () => import("./pages/memories") },
 	{ path: "/console/releases", name: "Releases", menu: (me) => me.publishesReleases, group: "Organisation", load: () => import("./pages/releases") },
+	{ path: "/console/people", name: "People", menu: true, group: "Organisation", icon: icons.people, load: () => import("./pages/people") },
 	{ path: "/console/sessions", name: "Sessions", icon: icons.sessions, load: () => import("./pages/sessions") },
 ]
 

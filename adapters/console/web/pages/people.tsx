@@ -1,0 +1,224 @@
+// The members of an organisation, their roles, and its invitations.
+import type { JSX } from "preact"
+import { useRef, useState } from "preact/hooks"
+import { Dialog } from "../dialog"
+import { useDraft } from "../draft"
+import { all, call, failureOf, type Failure } from "../interface"
+import { announce } from "../live"
+import { Problem, Show, useLoaded } from "../loading"
+import { useQuery } from "../router"
+import { count, exact, relative } from "../text"
+import type { Invitation, Me, Member, PlanOffer, Role, Subscription } from "../types"
+
+const roles: Record<Role, string> = { OWNER: "Owner", ADMIN: "Admin", MEMBER: "Member", VIEWER: "Viewer" }
+const plans = { NO_PLAN: "No plan", FREE: "Free", STANDARD: "Standard", PREMIUM: "Premium", ENTERPRISE: "Enterprise" }
+const step = 200 // members shown at once
+
+const nameOf = (m: Member): string => m.name ?? m.email ?? "A member"
+
+// Seats are how many members the plan allows, and how many there are.
+type Seats = { subscription: Subscription; limit: number | null }
+
+async function loadSeats(): Promise<Seats> {
+	const [subscription, offers] = await Promise.all([call("GET /api/v1/billing/subscription"), call("GET /api/v1/billing/plans")])
+	return { subscription, limit: offers.find((o: PlanOffer) => o.plan === subscription.plan)?.members ?? null }
+}
+
+export default function People({ me }: { me: Me }): JSX.Element {
+	if (!me.org) return <><h1>People</h1><p>You belong to no organisation yet. Somebody who manages one can invite you.</p></>
+	return <Page me={me} manages={me.role === "OWNER" || me.role === "ADMIN"} />
+}
+
+type Act = { what: string; failure: Failure; again: () => void }
+
+function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
+	const [query, change] = useQuery()
+	const members = useLoaded(() => all("GET /api/v1/org/members", {}), [])
+	const invitations = useLoaded<Invitation[]>(async () => (manages ? all("GET /api/v1/org/invites", {}) : []), [manages])
+	const seats = useLoaded(loadSeats, [])
+	const [failed, fail] = useState<Act>()
+	const [busy, setBusy] = useState<string>()
+	const [leaving, setLeaving] = useState<Member>()
+	const [demoting, setDemoting] = useState<Role>()
+	const [withdrawn, withdraw] = useState<Invitation>()
+	const [link, setLink] = useState<{ email: string; url: string }>()
+	const [most, setMost] = useState(step)
+	const heading = useRef<HTMLHeadingElement>(null)
+	const wanted = (query.get("q") ?? "").toLowerCase()
+
+	// attempt shows what fails beside the list. Of two acts at once the second waits for the person.
+	const attempt = async (id: string, what: string, act: () => Promise<void>): Promise<void> => {
+		if (busy !== undefined) return
+		fail(undefined)
+		setBusy(id)
+		try {
+			await act()
+		} catch (error) {
+			fail({ what, failure: failureOf(error), again: () => void attempt(id, what, act) })
+		}
+		setBusy(undefined)
+	}
+	const setRole = (m: Member, role: Role): Promise<void> => attempt(m.userId, `Changing the role of ${nameOf(m)}`, async () => {
+		await call("PATCH /api/v1/org/members/{userId}/role", { path: { userId: m.userId }, body: { role } })
+		if (m.userId === me.user.id) return location.reload() // what the frame and this page offer depends on it
+		announce(`${nameOf(m)} is ${roles[role]} now`)
+		members.retry()
+	})
+	const remove = (m: Member): Promise<void> => attempt(m.userId, m.userId === me.user.id ? "Leaving the organisation" : `Removing ${nameOf(m)}`, async () => {
+		await call("DELETE /api/v1/org/members/{userId}", { path: { userId: m.userId } })
+		if (m.userId === me.user.id) return location.assign("/console")
+		announce(`${nameOf(m)} is no longer a member`)
+		heading.current?.focus()
+		members.retry()
+		seats.retry()
+	})
+	const resend = (i: Invitation): Promise<void> => attempt(i.id, `Renewing the invitation of ${i.email}`, async () => {
+		setLink({ email: i.email, url: (await call("POST /api/v1/org/invite/{id}/resend", { path: { id: i.id } })).inviteUrl })
+		invitations.retry()
+	})
+	const discard = (i: Invitation): Promise<void> => attempt(i.id, `Deleting the invitation of ${i.email}`, async () => {
+		await call("DELETE /api/v1/org/invite/{id}", { path: { id: i.id } })
+		announce(`The invitation of ${i.email} is deleted`)
+		heading.current?.focus()
+		invitations.retry()
+	})
+
+	const own = members.value?.find((m) => m.userId === me.user.id)
+	const owners = members.value?.filter((m) => m.role === "OWNER").length ?? 0
+	const shown = members.value?.filter((m) => wanted === "" || `${m.name ?? ""} ${m.email ?? ""} ${roles[m.role]}`.toLowerCase().includes(wanted)) ?? []
+	return (
+		<div class="people">
+			<header class="bar">
+				<h1 ref={heading} tabIndex={-1}>People</h1>
+				<input class="grow" type="search" aria-label="Search members" placeholder="Search name, e-mail or role" value={query.get("q") ?? ""} onInput={(e) => change({ q: e.currentTarget.value || undefined }, true)} />
+				{manages && <button type="button" class="primary" onClick={() => change({ invite: "1" })}>Invite…</button>}
+			</header>
+			<Show of={seats} what="the seats">{(s) => <SeatsLine seats={s} pending={manages ? invitations.value?.length : undefined} manages={manages} />}</Show>
+			{failed && <Problem failure={failed.failure} what={failed.what} retry={failed.again} giveUp={() => fail(undefined)}>{failed.failure.status === 409 && owners <= 1 && <p>An organisation always has an owner. Make somebody else one first.</p>}</Problem>}
+			<Show of={members} what="the members">
+				{() => shown.length === 0
+					? <p class="empty">No member matches. <button type="button" class="small" onClick={() => change({ q: undefined })}>Clear the search</button></p>
+					: <>
+						<ul class="rows" aria-label="Members">
+							{shown.slice(0, most).map((m) => (
+								<li key={m.userId} data-member={m.email}>
+									<div>
+										<b>{nameOf(m)}</b> {m.userId === me.user.id && <span class="badge">You</span>}
+										<p class="soft">{m.name && m.email && <>{m.email} · </>}joined <time dateTime={m.joinedAt} title={exact(m.joinedAt)}>{relative(m.joinedAt)}</time> · {m.onboardingCompleted ? "onboarded" : "not onboarded yet"}</p>
+									</div>
+									{me.role === "OWNER"
+										? <select aria-label={`Role of ${nameOf(m)}`} aria-busy={busy === m.userId} value={m.role} onChange={(e) => {
+											const to = e.currentTarget.value as Role
+											e.currentTarget.value = m.role // until the server has changed it
+											m.userId === me.user.id ? setDemoting(to) : void setRole(m, to)
+										}}>{Object.entries(roles).map(([role, text]) => <option key={role} value={role}>{text}</option>)}</select>
+										: <span class="badge">{roles[m.role]}</span>}
+									{m.userId === me.user.id
+										? <button type="button" class="small" disabled={busy !== undefined} onClick={() => setLeaving(m)}>Leave…</button>
+										: manages && (m.role !== "OWNER" || me.role === "OWNER") && <button type="button" class="small" aria-label={`Remove ${nameOf(m)}`} disabled={busy !== undefined} onClick={() => setLeaving(m)}>Remove…</button>}
+								</li>
+							))}
+						</ul>
+						{shown.length > most && <p><button type="button" onClick={() => setMost(most + step)}>Show more of {count(shown.length)}</button></p>}
+					</>}
+			</Show>
+			{manages && (
+				<section>
+					<h2>Invitations</h2>
+					<Show of={invitations} what="the invitations">
+						{(list) => list.length === 0
+							? <p class="empty">No invitation is pending. Each is valid for 24 hours.</p>
+							: <ul class="rows" aria-label="Invitations">
+								{list.map((i) => (
+									<li key={i.id}>
+										<div><b>{i.email}</b><p class="soft">{roles[i.role]} · {i.status.toLowerCase()}, expires <time dateTime={i.expiresAt} title={exact(i.expiresAt)}>{relative(i.expiresAt)}</time></p></div>
+										{(i.role !== "OWNER" || me.role === "OWNER") && <>
+											<button type="button" class="small" aria-label={`New link for ${i.email}`} disabled={busy !== undefined} onClick={() => void resend(i)}>New link</button>
+											<button type="button" class="small" aria-label={`Delete the invitation of ${i.email}`} disabled={busy !== undefined} onClick={() => withdraw(i)}>Delete…</button>
+										</>}
+									</li>
+								))}
+							</ul>}
+					</Show>
+				</section>
+			)}
+			{manages && query.has("invite") && <Invite owner={me.role === "OWNER"} plan={seats.value} onClose={() => change({ invite: undefined }, true)} onMade={(email, url) => (change({ invite: undefined }, true), setLink({ email, url }), invitations.retry())} />}
+			{link && <Link {...link} onClose={() => setLink(undefined)} />}
+			{leaving && (
+				<Dialog title={leaving === own ? `Leave ${me.org?.name ?? "the organisation"}?` : `Remove ${nameOf(leaving)}?`} onClose={() => setLeaving(undefined)}>
+					<ul>
+						<li>Access ends at once, on every device.</li>
+						<li>Tasks stay; those assigned to {leaving === own ? "you" : "this member"} are assigned to nobody.</li>
+						<li>{leaving === own ? "You leave" : "The member leaves"} all teams, and unfinished uploads are cancelled.</li>
+						<li>Shared files stay. Personal ones are kept unseen, for a return.</li>
+					</ul>
+					<p class="bar"><button type="button" class="primary" onClick={() => (setLeaving(undefined), void remove(leaving))}>{leaving === own ? "Leave" : "Remove"}</button><button type="button" onClick={() => setLeaving(undefined)}>Cancel</button></p>
+				</Dialog>
+			)}
+			{demoting && own && (
+				<Dialog title={`Become ${roles[demoting]}?`} onClose={() => setDemoting(undefined)}>
+					<p>You will not be able to change roles any more. Another owner can make you an owner again.</p>
+					<p class="bar"><button type="button" class="primary" onClick={() => (setDemoting(undefined), void setRole(own, demoting))}>Change my role</button><button type="button" onClick={() => setDemoting(undefined)}>Cancel</button></p>
+				</Dialog>
+			)}
+			{withdrawn && (
+				<Dialog title={`Delete the invitation of ${withdrawn.email}?`} onClose={() => withdraw(undefined)}>
+					<p>Its link stops working at once.</p>
+					<p class="bar"><button type="button" class="primary" onClick={() => (withdraw(undefined), void discard(withdrawn))}>Delete</button><button type="button" onClick={() => withdraw(undefined)}>Cancel</button></p>
+				</Dialog>
+			)}
+		</div>
+	)
+}
+
+function SeatsLine({ seats, pending, manages }: { seats: Seats; pending: number | undefined; manages: boolean }): JSX.Element {
+	const used = seats.subscription.seats + (pending ?? 0)
+	const invited = pending ? `, ${count(pending)} of them invited` : ""
+	if (seats.limit === null) return <p class="soft">{count(used)} {used === 1 ? "seat" : "seats"} used{invited}. {plans[seats.subscription.plan]} has no limit of members.</p>
+	return <p class="soft">{count(used)} of {count(seats.limit)} {seats.limit === 1 ? "seat" : "seats"} used{invited} ({plans[seats.subscription.plan]}). {manages && used >= seats.limit && <>Nobody else can be invited on this plan. <a href="/console/billing">Change the plan</a></>}</p>
+}
+
+type Draft = { email: string; role: Role; key: string }
+
+function Invite({ owner, plan, onClose, onMade }: { owner: boolean; plan: Seats | undefined; onClose: () => void; onMade: (email: string, url: string) => void }): JSX.Element {
+	const [kept, keep] = useDraft<Draft>("invitation")
+	const draft = kept ?? { email: "", role: "MEMBER", key: "" }
+	const [failed, fail] = useState<Failure>()
+	const busy = useRef(false)
+	const set = (part: Partial<Draft>): void => keep({ ...draft, ...part, key: crypto.randomUUID() })
+	const send = async (): Promise<void> => {
+		if (busy.current) return
+		busy.current = true
+		fail(undefined)
+		try {
+			const made = await call("POST /api/v1/org/invite", { headers: { "Idempotency-Key": draft.key }, body: { email: draft.email.trim(), role: draft.role } })
+			keep(undefined)
+			onMade(made.email, made.inviteUrl)
+		} catch (error) {
+			fail(failureOf(error))
+		}
+		busy.current = false
+	}
+	return (
+		<Dialog title="Invite somebody" onClose={onClose}>
+			<form class="fields" onSubmit={(e) => (e.preventDefault(), void send())}>
+				<label class="long">E-mail address<input type="email" required maxLength={254} autocomplete="off" value={draft.email} onInput={(e) => set({ email: e.currentTarget.value })} /></label>
+				<label class="long">Role<select value={draft.role} onChange={(e) => set({ role: e.currentTarget.value as Role })}>{(Object.keys(roles) as Role[]).filter((r) => owner || r !== "OWNER").map((r) => <option key={r} value={r}>{roles[r]}</option>)}</select></label>
+				{failed && <div class="long"><Problem failure={failed} what="The invitation" retry={() => void send()}>{failed.status === 403 && plan && <p>The plan is {plans[plan.subscription.plan]}. <a href="/console/billing">Change the plan</a></p>}</Problem></div>}
+				<p class="long bar"><button type="submit" class="primary">Invite</button><button type="button" onClick={onClose}>Cancel</button></p>
+			</form>
+		</Dialog>
+	)
+}
+
+// Link shows the address of an invitation, which the server does not keep.
+function Link({ email, url, onClose }: { email: string; url: string; onClose: () => void }): JSX.Element {
+	const [copied, setCopied] = useState(false)
+	return (
+		<Dialog title={`Link for ${email}`} onClose={onClose}>
+			<p>The link is shown once, here, and is valid for 24 hours. It is in the e-mail, too, if this server sends e-mail.</p>
+			<p><input class="full" readOnly aria-label="Link" value={url} onFocus={(e) => e.currentTarget.select()} /></p>
+			<p class="bar"><button type="button" class="primary" onClick={() => void navigator.clipboard?.writeText(url).then(() => setCopied(true), () => undefined)}>{copied ? "Copied" : "Copy"}</button><button type="button" onClick={onClose}>Done</button></p>
+		</Dialog>
+	)
+}
