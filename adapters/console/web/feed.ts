@@ -1,6 +1,7 @@
 // The feed of the changes of files. Of all tabs of a browser one holds the connection and passes on
 // what it says; if that tab is closed another one goes on where it was.
 import { useEffect, useRef, useState } from "preact/hooks"
+import { readEvents } from "./events"
 import { Failure, failureOf, send } from "./interface"
 import type { ChangeEvent } from "./types"
 
@@ -142,29 +143,20 @@ async function read(signal: AbortSignal, began: () => void): Promise<void> {
 		const headers: Record<string, string> = { Accept: "text/event-stream" }
 		if (position !== undefined) headers["Last-Event-ID"] = position
 		const response = await send("/console/api/v1/sync/changes", { headers, signal: connection.signal })
-		const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader()
-		if (!reader) return
+		if (!response.body) return
 		began()
-		let text = ""
-		for (;;) {
-			const { value, done } = await reader.read()
-			if (done) return
+		await readEvents(response.body, () => {
 			clearTimeout(watch)
 			watch = setTimeout(end, silence)
-			const blocks = (text + value).split("\n\n")
-			text = blocks.pop() ?? ""
-			for (const block of blocks) event(block)
-		}
+		}, event)
 	} finally {
 		clearTimeout(watch)
 		signal.removeEventListener("abort", end)
 	}
 }
 
-// event passes on an event of the stream, of which block has the lines. One without data has a
-// position alone.
-function event(block: string): void {
-	const fields = new Map(block.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 1).trimStart()]))
+// event passes on an event of the stream. One without data has a position alone.
+function event(fields: Map<string, string>): void {
 	const id = fields.get("id"), data = fields.get("data")
 	if (id === undefined) return
 	if (data === undefined) {

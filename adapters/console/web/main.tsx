@@ -1,6 +1,7 @@
 // Who is signed in, in this tab and the others, and what is shown to whom is not.
 import { render, type JSX } from "preact"
 import { useEffect, useState } from "preact/hooks"
+import { forgetChats, forgetOthers } from "./device"
 import { back, Frame } from "./frame"
 import { call, onExpired, signOut, switchTo } from "./interface"
 import { Problem, useLoaded } from "./loading"
@@ -25,10 +26,15 @@ function Console(): JSX.Element {
 	}, [])
 	useEffect(() => {
 		const own = me.value && { user: me.value.user.id, org: me.value.org?.id }
-		if (own) tabs.postMessage(own satisfies Message)
+		if (own) {
+			forgetOthers(own.user)
+			tabs.postMessage(own satisfies Message)
+		}
 		tabs.onmessage = ({ data }: MessageEvent<Message>) => {
-			if (data === "signed out") setOut("left")
-			else if (own?.user === data.user && own.org === data.org) setOut((was) => (was === "expired" ? "no" : was))
+			if (data === "signed out") {
+				void forgetChats()
+				setOut("left")
+			} else if (own?.user === data.user && own.org === data.org) setOut((was) => (was === "expired" ? "no" : was))
 			else if (own) location.assign("/console")
 		}
 	}, [me.value])
@@ -40,6 +46,7 @@ function Console(): JSX.Element {
 	if (me.value === undefined) return <main class="narrow" aria-busy="true"><h1 class="hidden">Loading</h1></main>
 	const leave = async (everywhere: boolean): Promise<void> => {
 		const provider = await signOut(everywhere)
+		await forgetChats()
 		tabs.postMessage("signed out" satisfies Message)
 		if (provider === null) return setOut("left")
 		sessionStorage.setItem("sign-out", new URL(provider).searchParams.get("state") ?? "")

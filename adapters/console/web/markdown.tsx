@@ -1,14 +1,37 @@
 // Markdown of untrusted origin as nodes of the page. HTML in it is text, nothing is loaded, and
 // links lead to http, https and mail addresses alone.
 import type { JSX } from "preact"
+import { useRef } from "preact/hooks"
+import { announce } from "./live"
 
 const longestRow = 2000 // characters of the second line of a table
 const deepest = 8 // quotes and lists within each other; what is deeper is a paragraph
 
-// Markdown shows a text.
+// Markdown shows a text. While the text grows, what stands before its last blocks is not parsed again.
 export function Markdown({ text }: { text: string }): JSX.Element {
-	return <div class="markdown">{blocks(text.replace(/\r\n?/g, "\n").replace(/\t/g, "    ").split("\n"), 0)}</div>
+	const parsed = useRef({ text: "", settled: "", lines: 0, before: [] as JSX.Element[], nodes: [] as JSX.Element[] })
+	const now = parsed.current
+	const next = text.replace(/\r\n?/g, "\n")
+	if (next !== now.text) {
+		if (!next.startsWith(now.settled)) Object.assign(now, { settled: "", lines: 0, before: [] })
+		const rest = next.slice(now.settled.length)
+		let nodes = parse(rest, now.lines)
+		if (nodes.length > 1) {
+			// A line that is not complete may become another block, so that it settles none.
+			const last = parse(rest.slice(0, rest.lastIndexOf("\n") + 1), now.lines).at(-1)
+			const from = Number(last?.key ?? now.lines) // the line
+			const settled = rest.split("\n").slice(0, from - now.lines).map((line) => line + "\n").join("")
+			now.before = [...now.before, ...nodes.filter((node) => Number(node.key) < from)]
+			nodes = nodes.filter((node) => Number(node.key) >= from)
+			Object.assign(now, { settled: now.settled + settled, lines: from })
+		}
+		Object.assign(now, { text: next, nodes: [...now.before, ...nodes] })
+	}
+	return <div class="markdown">{now.nodes}</div>
 }
+
+// parse returns the nodes of a text whose first line has a number.
+const parse = (text: string, first: number): JSX.Element[] => blocks(text.replace(/\t/g, "    ").split("\n"), 0, first)
 
 const fence = /^ {0,3}(`{3,}|~{3,})\s*([^`\s]*)/
 const heading = /^ {0,3}(#{1,6})(?= |$)/
@@ -19,12 +42,12 @@ const under = /^ {0,3}(=+|-+)\s*$/
 const divider = /^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$/
 const blank = (line: string | undefined): boolean => line === undefined || line.trim() === ""
 
-// blocks returns the nodes of lines.
-function blocks(lines: string[], depth: number): JSX.Element[] {
+// blocks returns the nodes of lines, with the numbers of their lines as keys.
+function blocks(lines: string[], depth: number, first = 0): JSX.Element[] {
 	const nodes: JSX.Element[] = []
 	for (let i = 0; i < lines.length; ) {
 		const line = lines[i] ?? ""
-		const key = i
+		const key = first + i
 		let m: RegExpExecArray | null
 		if (blank(line)) {
 			i++
@@ -32,7 +55,7 @@ function blocks(lines: string[], depth: number): JSX.Element[] {
 			const end = new RegExp(`^ {0,3}${m[1]?.[0]}{${m[1]?.length},}\\s*$`)
 			const from = ++i
 			while (i < lines.length && !end.test(lines[i] ?? "")) i++
-			nodes.push(<pre key={key} tabIndex={0}><code>{lines.slice(from, i++).join("\n")}</code></pre>)
+			nodes.push(<Code key={key} text={lines.slice(from, i++).join("\n")} language={m[2] ?? ""} />)
 		} else if ((m = heading.exec(line))) {
 			nodes.push(titled(key, m[1]?.length ?? 1, line.slice(m[0].length).trimEnd().replace(/ (?<!#)#+$/, "")))
 			i++
@@ -74,6 +97,17 @@ function blocks(lines: string[], depth: number): JSX.Element[] {
 		}
 	}
 	return nodes
+}
+
+// Code is a block of code with its language and a button that copies it.
+function Code({ text, language }: { text: string; language: string }): JSX.Element {
+	const copy = (): void => void navigator.clipboard?.writeText(text).then(() => announce("The code is copied."), () => announce("The browser does not let pages copy."))
+	return (
+		<div class="code">
+			<div class="bar"><span class="soft">{language}</span><button type="button" class="small plain" onClick={copy}>Copy<span class="hidden"> code</span></button></div>
+			<pre tabIndex={0}><code>{text}</code></pre>
+		</div>
+	)
 }
 
 // interrupts reports whether a line ends a paragraph.

@@ -20,6 +20,7 @@ export const groups: Group[] = ["Work", "Organisation", "Operation"]
 export const pages: PageOf[] = [
 	{ path: "/console", name: "Home", menu: true, icon: icons.home, page: Home },
 	{ path: "/console/tasks", name: "Tasks", menu: true, icon: icons.tasks, load: () => import("./pages/tasks") },
+	{ path: "/console/chat", name: "Chat", menu: true, icon: icons.chat, load: () => import("./pages/chat") },
 	{ path: "/console/files", name: "Files", menu: true, icon: icons.files, load: () => import("./pages/files") },
 	{ path: "/console/memories", name: "Memories", menu: true, icon: icons.memories, load: () => import("./pages/memories") },
 	{ path: "/console/releases", name: "Releases", menu: (me) => me.publishesReleases, group: "Organisation", load: () => import("./pages/releases") },
