@@ -1,0 +1,119 @@
+//go:build browser
+
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/collabd"
+	"collab/test/nodejs"
+)
+
+func TestPeoplePage(t *testing.T) {
+	s := startServer(t)
+	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	as := bearer(owner.Token)
+	f := nodejs.InstallFrom(t, "the accessibility of the page of people is not checked in this run", os.DirFS("../../adapters/console/web"))
+	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(t *testing.T, person, address string) *tab {
+		t.Helper()
+		b := openTab(t)
+		b.resize(1280, 800, "light")
+		b.enterConsole(s, person, "Analytical Engines")
+		b.do(chromedp.Navigate(s.base + "/console/people" + address))
+		b.inConsole("People")
+		return b
+	}
+	roleOf := func(email string) string {
+		for _, m := range decode[[]struct{ Email, Role string }](t, s.call("GET", "/org/members", as, nil, http.StatusOK)) {
+			if m.Email == email {
+				return m.Role
+			}
+		}
+		return "none"
+	}
+	row := func(email, rest string) string { return fmt.Sprintf(`//li[@data-member=%q]%s`, email, rest) }
+
+	t.Run("a plan without free seats is named when somebody is invited, and what was typed stays", func(t *testing.T) {
+		b := open(t, "Ada", "?invite=1")
+		b.shown(`//p[contains(., "1 of 1 seat used")]//a[.="Change the plan"]`)
+		b.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "grace@collab.example"))
+		b.key(kb.Enter)
+		b.shown(`//dialog//*[@role="alert" and contains(., "The plan is No plan")]`)
+		if typed := read(b, chromedp.Value(chromedp.CSS("dialog input"))); typed != "grace@collab.example" {
+			t.Errorf("the dialog has %q", typed)
+		}
+	})
+	s.call("PUT", "/admin/organisations/"+owner.Org.ID+"/subscription", "X-Admin-Secret: "+collabd.AdminSecret, map[string]string{"plan": "PREMIUM"}, http.StatusOK)
+	s.signedIn("ben@collab.example", "Analytical Engines", "member")
+	s.signedIn("adam@collab.example", "Analytical Engines", "admin")
+
+	t.Run("with the keyboard somebody is invited, and the link is shown once", func(t *testing.T) {
+		b := open(t, "Ada", "")
+		b.do(chromedp.Focus(button("Invite…")))
+		b.key(kb.Enter)
+		b.shown(`//dialog//h2[.="Invite somebody"]`)
+		b.do(chromedp.Focus(chromedp.CSS("dialog input")))
+		b.key("grace@collab.example", kb.Enter)
+		b.shown(`//dialog//p[contains(., "shown once")]`)
+		link := read(b, chromedp.Value(chromedp.CSS("dialog input")))
+		b.key(kb.Escape)
+		b.shown(`//ul[@aria-label="Invitations"]//b[.="grace@collab.example"]`)
+		b.do(chromedp.Click(`//button[@aria-label="New link for grace@collab.example"]`))
+		b.shown(`//dialog//p[contains(., "shown once")]`)
+		if again := read(b, chromedp.Value(chromedp.CSS("dialog input"))); again == link || !strings.HasPrefix(again, "http") {
+			t.Errorf("after %s the link is %s", link, again)
+		}
+		b.key(kb.Escape)
+		b.do(chromedp.Click(`//button[@aria-label="Delete the invitation of grace@collab.example"]`))
+		b.do(chromedp.Click(`//dialog//button[.="Delete"]`))
+		b.shown(`//p[starts-with(., "No invitation is pending")]`)
+		b.forget() // of 401 before the sign-in
+		b.clean(s.base, icon)
+	})
+	t.Run("an owner changes roles, the last one stays, and members are found and removed", func(t *testing.T) {
+		b := open(t, "Ada", "")
+		b.do(chromedp.Focus(row("ben@collab.example", "//select")))
+		b.key("v")
+		b.eventually("VIEWER", func() string { return roleOf("ben@collab.example") })
+		b.do(chromedp.Focus(row("ada@collab.example", "//select")))
+		b.key("m")
+		b.do(chromedp.Click(button("Change my role")))
+		b.shown(`//*[@role="alert" and contains(., "last OWNER") and contains(., "Make somebody else one first")]`)
+		b.do(chromedp.SendKeys(chromedp.CSS(`input[type="search"]`), "ben"), chromedp.WaitNotPresent(row("ada@collab.example", "")))
+		b.do(chromedp.Click(row("ben@collab.example", `//button[.="Remove…"]`)))
+		b.shown(`//dialog//li[contains(., "assigned to nobody")]`)
+		b.do(chromedp.Click(`//dialog//button[.="Remove"]`))
+		b.shown(`//p[starts-with(., "No member matches")]`)
+		b.eventually("none", func() string { return roleOf("ben@collab.example") })
+	})
+	t.Run("an admin cannot change roles or remove an owner, and can leave", func(t *testing.T) {
+		b := open(t, "Adam", "")
+		b.shown(row("ada@collab.example", `//span[.="Owner"]`))
+		b.do(chromedp.WaitNotPresent(`//main//select`), chromedp.WaitNotPresent(row("ada@collab.example", "//button")))
+		b.do(chromedp.Click(row("adam@collab.example", `//button[.="Leave…"]`)), chromedp.Click(`//dialog//button[.="Leave"]`))
+		b.inConsole("You are not a member any more")
+	})
+	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
+		b := openTab(t)
+		b.bypassPolicy()
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		for name, address := range map[string]string{"people": "", "invite": "?invite=1"} {
+			b.do(chromedp.Navigate(s.base + "/console/people" + address))
+			b.inConsole("People")
+			b.shown(row("ada@collab.example", ""))
+			b.axe(string(axe), name)
+		}
+	})
+}
