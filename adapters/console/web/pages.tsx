@@ -25,6 +25,8 @@ export const pages: PageOf[] = [
 	{ path: "/console/memories", name: "Memories", menu: true, icon: icons.memories, load: () => import("./pages/memories") },
 	{ path: "/console/releases", name: "Releases", menu: (me) => me.publishesReleases, group: "Organisation", load: () => import("./pages/releases") },
 	{ path: "/console/people", name: "People", menu: true, group: "Organisation", icon: icons.people, load: () => import("./pages/people") },
+	{ path: "/console/connectors", name: "Connectors", menu: true, group: "Organisation", icon: icons.connectors, load: () => import("./pages/connectors") },
+	{ path: "/console/billing", name: "Billing", menu: true, group: "Organisation", icon: icons.billing, load: () => import("./pages/billing") },
 	{ path: "/console/sessions", name: "Sessions", icon: icons.sessions, load: () => import("./pages/sessions") },
 ]
 

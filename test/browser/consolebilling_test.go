@@ -1,0 +1,100 @@
+//go:build browser
+
+package browser
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/collabd"
+)
+
+func TestBillingPage(t *testing.T) {
+	axe := axeScript(t, "the page of billing")
+	s := startServer(t)
+	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	b := openTab(t)
+	b.enterPage(s, "/console/billing", "Billing")
+	b.shown(`//main//*[contains(text(), "No plan")]`, `//main//*[contains(text(), "Not subscribed")]`)
+
+	// The portal opens after the first checkout.
+	b.do(chromedp.Click(button("Open the portal")))
+	b.shown(`//*[@role="alert" and contains(., "The portal opens after the first checkout")]`)
+
+	// The trial, with the keyboard alone.
+	b.tabTo("Start the trial of 14 days…")
+	b.key(kb.Enter)
+	b.shown(`//dialog//h2[.="Trial of Standard"]`, `//dialog//td[.="2,000,000"]`)
+	b.tabTo("Start the trial")
+	b.key(kb.Enter)
+	b.shown(`//*[@data-status="TRIALING" and .="Trial"]`)
+	b.shown(`//main//*[contains(., "14 days left")]`)
+
+	// A checkout whose page the browser keeps from opening. Nothing changes before the payment.
+	if !read(b, chromedp.Evaluate[bool](`window.open = () => null; true`)) {
+		t.Fatal("windows cannot be kept from opening")
+	}
+	b.do(chromedp.Click(button("Buy Premium…")))
+	b.shown(`//dialog//td[.="unlimited"]`)
+	b.do(chromedp.Click(button("Go to the payment page")))
+	b.shown(`//*[@role="status" and contains(., "Waiting for the payment of Premium")]`, `//*[@data-status="TRIALING"]`)
+	page := read(b, chromedp.Evaluate[string](`[...document.querySelectorAll("a")].find((a) => a.textContent === "Open the payment page").href`))
+	beside, closeTab := chromedp.NewContext(b)
+	defer closeTab()
+	other := &tab{Context: beside, t: t}
+	other.do(chromedp.Navigate(page), chromedp.WaitVisible(chromedp.CSS("h1")))
+	other.press("Pay")
+	other.do(chromedp.Click(`//a[.="See the plan"]`))
+	other.inConsole("Billing")
+	for _, shows := range []*tab{b, other} {
+		shows.shown(`//*[@data-status="ACTIVE" and .="Active"]`, `//li[@aria-label="Premium" and @data-current="true"]`)
+	}
+	b.do(chromedp.WaitNotPresent(`//*[contains(text(), "Waiting for the payment")]`))
+
+	// A downgrade to less than what is used, which waits for the end of the period.
+	s.signedIn("charles@collab.example", "Analytical Engines", "member")
+	b.do(chromedp.Navigate(s.base + "/console/billing"))
+	b.do(chromedp.Click(button("Change to Free…")))
+	b.shown(`//dialog//p[contains(., "You use more than Free has")]`, `//dialog//li[contains(., "all members stay")]`)
+	b.do(chromedp.Click(`//dialog//button[.="Change to Free"]`), chromedp.WaitNotPresent(chromedp.CSS("dialog")))
+	b.shown(`//*[contains(., "Premium ends on")]`)
+	b.do(chromedp.WaitNotPresent(button("Change to Free…")))
+
+	// A conflict: the change was made elsewhere meanwhile.
+	b.do(chromedp.Click(button("Change to Standard…")))
+	s.call("PUT", "/admin/organisations/"+owner.Org.ID+"/subscription", "X-Admin-Secret: "+collabd.AdminSecret, map[string]any{"plan": "ENTERPRISE"}, http.StatusOK)
+	b.do(chromedp.Click(button("Change to Standard and pay")))
+	b.shown(`//*[@role="alert" and contains(., "The subscription is managed outside the payment provider")]`)
+	b.do(chromedp.Click(button("Load the plan again")))
+	b.shown(`//p[contains(., "The operator of this server has set the plan")]`)
+	b.do(chromedp.WaitNotPresent(button("Buy Premium…")))
+
+	t.Run("members see the plan and cannot change it", func(t *testing.T) {
+		b := openTab(t)
+		b.enterConsole(s, "Charles", "Analytical Engines")
+		b.do(chromedp.Navigate(s.base + "/console/billing"))
+		b.inConsole("Billing")
+		b.shown(`//main//*[contains(text(), "Owners and admins of the organisation can change the plan.")]`, `//main//*[contains(text(), "Enterprise")]`)
+		b.do(chromedp.WaitNotPresent(button("Open the portal")))
+	})
+	t.Run("a payment that failed is warned of, and every screen is accessible", func(t *testing.T) {
+		s := startServer(t)
+		as := bearer(s.signedIn("ada@collab.example", "Analytical Engines", "").Token)
+		pay := decode[struct{ URL string }](t, s.call("POST", "/billing/checkout", as, map[string]string{"plan": "PREMIUM"}, http.StatusOK)).URL
+		b := openTab(t)
+		b.do(chromedp.Navigate(pay))
+		b.press("Pay")
+		b.do(chromedp.Navigate(decode[struct{ URL string }](t, s.call("POST", "/billing/portal", as, nil, http.StatusOK)).URL))
+		b.press("Payment fails")
+		b.bypassPolicy()
+		b.enterPage(s, "/console/billing", "Billing")
+		b.shown(`//main//*[contains(text(), "The last payment has failed")]`)
+		b.axe(axe, "billing")
+		b.do(chromedp.Click(button("Change to Free…")))
+		b.shown(`//dialog//table`)
+		b.axe(axe, "billing-change")
+	})
+}

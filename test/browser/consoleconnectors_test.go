@@ -1,0 +1,155 @@
+//go:build browser
+
+package browser
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/nodejs"
+)
+
+// axeScript returns the script of axe-core.
+func axeScript(t *testing.T, what string) string {
+	t.Helper()
+	f := nodejs.InstallFrom(t, "the accessibility of "+what+" is not checked in this run", os.DirFS("../../adapters/console/web"))
+	script, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(script)
+}
+
+// enterPage signs Ada in to the console and opens a page of it.
+func (b *tab) enterPage(s *server, address, heading string) {
+	b.t.Helper()
+	b.resize(1280, 800, "light")
+	b.enterConsole(s, "Ada", "Analytical Engines")
+	b.do(chromedp.Navigate(s.base + address))
+	b.inConsole(heading)
+	b.forget() // of 401 before the sign-in
+}
+
+func TestConnectorsPage(t *testing.T) {
+	s := startServer(t)
+	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	as := bearer(owner.Token)
+	axe := axeScript(t, "the page of connectors")
+
+	t.Run("the catalog is searched, and a local provider shows its command", func(t *testing.T) {
+		b := openTab(t)
+		b.enterPage(s, "/console/connectors?category=local", "Connectors")
+		b.shown(`//main//*[contains(text(), "Nothing is connected yet")]`)
+		b.do(chromedp.WaitNotPresent(`//*[@data-provider="linear"]`))
+		b.do(chromedp.SendKeys(`//input[@type="search"]`, "files"))
+		b.eventually("?category=local&q=files", func() string { return read(b, chromedp.Evaluate[string](`location.search`)) })
+		b.do(chromedp.Click(`//*[@data-provider="filesystem"]//a`))
+		b.shown(`//dialog//code[.="npx -y @modelcontextprotocol/server-filesystem"]`)
+		b.do(chromedp.Click(`//dialog//button[.="Connect"]`))
+		b.shown(`//dialog//*[@data-status="CONNECTED"]`)
+		b.clean(s.base, icon)
+	})
+	t.Run("with the keyboard alone a key is stored, read and replaced, and the connector deleted", func(t *testing.T) {
+		b := openTab(t)
+		b.enterPage(s, "/console/connectors?connect=brave-search", "Connectors")
+		b.shown(`//dialog//input[@type="password" and @autocomplete="off"]`)
+		b.do(chromedp.Focus(`//dialog//input[not(@type)]`))
+		b.key("Search", kb.Tab, "first-secret", kb.Enter)
+		b.shown(`//dialog//h2[.="Search"]`)
+		if kept := read(b, chromedp.Evaluate[string](`JSON.stringify({ ...sessionStorage, ...localStorage })`)); strings.Contains(kept, "secret") {
+			t.Errorf("the browser keeps %s", kept)
+		}
+		b.do(chromedp.WaitNotPresent(`//dialog//*[contains(., "first-secret")]`))
+		b.tabTo("Replace the credentials")
+		b.key(kb.Enter)
+		b.do(chromedp.Focus(`//dialog//input[@type="password"]`))
+		b.key("second-secret", kb.Enter)
+		b.do(chromedp.WaitNotPresent(`//dialog//input[@type="password"]`))
+		b.tabTo("Read the credentials")
+		b.key(kb.Enter)
+		b.shown(`//dialog//code[.="second-secret"]`)
+		if log := string(s.call("GET", "/org/audit", as, nil, http.StatusOK)); strings.Count(log, "connector.credentials_read") != 1 {
+			t.Errorf("the audit log is %s", log)
+		}
+		b.do(chromedp.Click(button("Hide now")), chromedp.WaitNotPresent(`//code[.="second-secret"]`))
+		b.tabTo("Delete…")
+		b.key(kb.Enter)
+		b.shown(`//h2[.="Delete Search?"]`)
+		b.tabTo("Delete the connector")
+		b.key(kb.Enter)
+		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
+		b.do(chromedp.WaitNotPresent(`//*[@class="rows"]//b[.="Search"]`))
+		b.clean(s.base, icon)
+	})
+	t.Run("a 503 midway keeps what was typed, and the next attempt uses what the first has made", func(t *testing.T) {
+		b := openTab(t)
+		b.enterPage(s, "/console/connectors", "Connectors")
+		b.busyOnce("/credentials")
+		b.do(chromedp.Navigate(s.base + "/console/connectors?connect=postgres"))
+		b.do(chromedp.SendKeys(`//dialog//input[@type="password"]`, "postgres://localhost"), chromedp.Click(`//dialog//button[.="Connect"]`))
+		b.shown(`//dialog//*[@role="alert" and contains(., "its credentials were not stored yet") and contains(., "request-1")]`)
+		b.do(chromedp.Click(button("Try again")))
+		b.shown(`//dialog//*[@data-status="CONNECTED"]`)
+		if all := string(s.call("GET", "/connectors", as, nil, http.StatusOK)); strings.Count(all, `"serverId":"postgres"`) != 1 {
+			t.Errorf("there are the connectors %s", all)
+		}
+		b.clean(s.base, icon)
+	})
+	t.Run("a viewer sees connectors and cannot change them", func(t *testing.T) {
+		s.signedIn("vera@collab.example", "Analytical Engines", "viewer")
+		b := openTab(t)
+		b.enterConsole(s, "Vera", "Analytical Engines")
+		b.do(chromedp.Navigate(s.base + "/console/connectors"))
+		b.inConsole("Connectors")
+		b.shown(`//main//*[contains(., "As a viewer you see them")]`)
+		b.do(chromedp.WaitNotPresent(`//a[.="Connect"]`), chromedp.Click(`//*[@class="rows"]//a`))
+		b.shown(`//dialog//dt[.="Last used"]`)
+		b.do(chromedp.WaitNotPresent(button("Delete…")), chromedp.WaitNotPresent(button("Read the credentials")))
+	})
+	t.Run("every screen is accessible", func(t *testing.T) {
+		b := openTab(t)
+		b.bypassPolicy()
+		b.enterPage(s, "/console/connectors", "Connectors")
+		b.axe(axe, "connectors")
+		b.do(chromedp.Navigate(s.base + "/console/connectors?connect=brave-search"))
+		b.shown(`//dialog//input[@type="password"]`)
+		b.axe(axe, "connect")
+		b.do(chromedp.Navigate(s.base + "/console/connectors"))
+		b.inConsole("Connectors")
+		b.do(chromedp.Click(`//*[@class="rows"]//a`))
+		b.shown(`//dialog//dt[.="Last used"]`)
+		b.axe(axe, "connector")
+		b.do(chromedp.Click(button("Delete…")))
+		b.shown(button("Delete the connector"))
+		b.axe(axe, "delete")
+	})
+}
+
+func TestConnectorsPageSignsIn(t *testing.T) {
+	w := newConnectorServer(t, "Notes", direct)
+	b := openTab(t)
+	b.enterPage(w.server, "/console/connectors?connect=notes", "Connectors")
+	beside, closeTab := chromedp.NewContext(b)
+	defer closeTab()
+	other := &tab{Context: beside, t: t}
+	// The browser keeps windows from opening; the address is then a link.
+	if !read(b, chromedp.Evaluate[bool](`window.open = () => null; true`)) {
+		t.Fatal("windows cannot be kept from opening")
+	}
+	const link = `//dialog//a[.="Open the sign-in"]`
+	b.do(chromedp.Click(button("Sign in at Notes")))
+	b.shown(link, `//dialog//*[@role="status" and contains(., "Waiting for the sign-in at Notes")]`)
+	b.do(chromedp.Click(`//dialog//button[.="Cancel"]`), chromedp.WaitNotPresent(link), chromedp.Click(button("Sign in at Notes")))
+	b.shown(link)
+	address := read(b, chromedp.Evaluate[string](`[...document.querySelectorAll("dialog a")].find((a) => a.textContent === "Open the sign-in").href`))
+	other.leads(http.StatusOK, chromedp.Navigate(address))
+	other.leads(http.StatusOK, chromedp.Click(button(w.continueLabel())))
+	other.leads(http.StatusOK, chromedp.Click(button("Allow")))
+	b.shown(`//dialog//h2[.="Notes"]`, `//dialog//*[@data-status="CONNECTED"]`, `//dialog//code[.="echo"]`)
+}
