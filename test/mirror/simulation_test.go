@@ -360,6 +360,7 @@ func (w *world) calm() {
 		keys := map[string]bool{}
 		for _, name := range d.names() {
 			if keys[mirror.KeyOf(name)] {
+				w.back[d.disk.files[name].content] = true
 				w.log("%s renames %s", d.name, name)
 				d.disk.files[name+" 2"] = d.disk.files[name]
 				delete(d.disk.files, name)
@@ -463,6 +464,9 @@ func (w *world) write(d *device, p string) {
 	}
 	f := d.disk.files[p]
 	if f != nil {
+		if sum := checksum(f.content); d.unstored[sum] { // it was uploaded, and could not be agreed on before this edit
+			w.excused[sum] = true
+		}
 		w.gone(f.content, "overwritten on "+d.name)
 	}
 	if r := d.state.rows[mirror.KeyOf(p)]; f == nil && r.Synced == nil && r.Remote != nil && w.excused[r.Remote.Checksum] {
