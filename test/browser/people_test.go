@@ -57,7 +57,7 @@ func TestPeoplePage(t *testing.T) {
 	})
 	s.call("PUT", "/admin/organisations/"+owner.Org.ID+"/subscription", "X-Admin-Secret: "+collabd.AdminSecret, map[string]string{"plan": "PREMIUM"}, http.StatusOK)
 	s.signedIn("ben@collab.example", "Analytical Engines", "member")
-	s.signedIn("adam@collab.example", "Analytical Engines", "admin")
+	s.signedIn("walter@collab.example", "Analytical Engines", "admin")
 
 	t.Run("with the keyboard somebody is invited, and the link is shown once", func(t *testing.T) {
 		b := open(t, "Ada", "")
@@ -99,10 +99,10 @@ func TestPeoplePage(t *testing.T) {
 		b.eventually("none", func() string { return roleOf("ben@collab.example") })
 	})
 	t.Run("an admin cannot change roles or remove an owner, and can leave", func(t *testing.T) {
-		b := open(t, "Adam", "")
+		b := open(t, "Walter", "")
 		b.shown(row("ada@collab.example", `//span[.="Owner"]`))
 		b.do(chromedp.WaitNotPresent(`//main//select`), chromedp.WaitNotPresent(row("ada@collab.example", "//button")))
-		b.do(chromedp.Click(row("adam@collab.example", `//button[.="Leave…"]`)), chromedp.Click(`//dialog//button[.="Leave"]`))
+		b.do(chromedp.Click(row("walter@collab.example", `//button[.="Leave…"]`)), chromedp.Click(`//dialog//button[.="Leave"]`))
 		b.inConsole("You are not a member any more")
 	})
 	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
