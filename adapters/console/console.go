@@ -43,6 +43,11 @@ const (
 	interfacePrefix = "/api/v1/"
 )
 
+// accountHeader names the account of the page that sends a request, as access.Account does. A page
+// stays open when another tab switches the organisation or signs another person in, and the
+// browser sends the new session's cookie with what the page sends then.
+const accountHeader = "Collab-Console-Account"
+
 const (
 	secretLength = 43  // characters of 256 bits in base64url
 	maxSwitch    = 256 // bytes of the body that names an organisation
@@ -78,8 +83,8 @@ func New(a *access.Access, publicURL string) (*Console, error) {
 
 // Bridge returns a handler that passes requests below /console/api/v1 to the interface below
 // /api/v1, authenticated by the session of the cookie alone: Authorization and cookies are
-// removed. It refuses what a page of this origin has not sent. Other requests are passed on
-// unchanged.
+// removed. It refuses what a page of this origin has not sent, and requests of a page of another
+// account than the session's, if they name theirs. Other requests are passed on unchanged.
 func (c *Console) Bridge(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.EscapedPath(), bridged) {
@@ -92,12 +97,13 @@ func (c *Console) Bridge(api http.Handler) http.Handler {
 		case !sameOrigin(r):
 			to.Path, to.RawPath = refusedPath, ""
 		case secret != "":
-			ctx = access.WithBrowser(ctx, secret)
+			ctx = access.WithBrowser(ctx, secret, r.Header.Get(accountHeader))
 		}
 		passed := r.WithContext(ctx)
 		passed.URL, passed.Header = &to, r.Header.Clone()
 		passed.Header.Del("Authorization")
 		passed.Header.Del("Cookie")
+		passed.Header.Del(accountHeader)
 		api.ServeHTTP(w, passed)
 	})
 }

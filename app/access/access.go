@@ -124,18 +124,22 @@ func New(o Options) *Access {
 }
 
 // Verify returns the caller of a bearer token of either kind, or that of the browser session which
-// ctx carries: Unauthenticated for an invalid token, an ended session or a deleted user. The
+// ctx carries: Unauthenticated for an invalid token, an ended session, a session of another account
+// than ctx names, or a deleted user. The
 // caller of a token without an organisation is in the one that the user used last.
 func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
 	c, err := a.verifyEither(ctx, bearer)
 	if err == nil && c.Org == "" {
 		c.Org, err = a.defaultOrg(ctx, c.User)
 	}
+	if account := browserOf(ctx).account; err == nil && account != "" && account != Account(c.User, c.Org) {
+		return Caller{}, fault.New(fault.Unauthenticated, "This browser's session is now one of another account or organisation: load the page again")
+	}
 	return c, err
 }
 
 func (a *Access) verifyEither(ctx context.Context, bearer string) (Caller, error) {
-	if of := browserOf(ctx); of != "" {
+	if of := browserOf(ctx).session; of != "" {
 		return a.verifyBrowser(ctx, of)
 	}
 	v, err := a.verify(ctx, bearer)

@@ -15,22 +15,32 @@ import (
 
 type browserKey struct{}
 
-// WithBrowser returns a context that carries the browser session with a secret, by which Verify
-// authenticates the request instead of a bearer token.
-func WithBrowser(ctx context.Context, secret string) context.Context {
-	return context.WithValue(ctx, browserKey{}, session.BrowserID(secret))
+// browserRequest is the browser session of a request, and the account that it must be of.
+type browserRequest struct {
+	session id.Session
+	account string // as Account returns it; empty: any
 }
 
-// browserOf returns the id of the browser session that ctx carries, empty if there is none.
-func browserOf(ctx context.Context) id.Session {
-	of, _ := ctx.Value(browserKey{}).(id.Session)
+// WithBrowser returns a context that carries the browser session with a secret, by which Verify
+// authenticates the request instead of a bearer token. Verify refuses a session of another account
+// than the given one, which is Account's result; empty: any.
+func WithBrowser(ctx context.Context, secret, account string) context.Context {
+	return context.WithValue(ctx, browserKey{}, browserRequest{session.BrowserID(secret), account})
+}
+
+// Account names a user in an organisation, which may be empty.
+func Account(user id.User, in id.Org) string { return string(user) + "/" + string(in) }
+
+// browserOf returns the browser session that ctx carries, whose id is empty if there is none.
+func browserOf(ctx context.Context) browserRequest {
+	of, _ := ctx.Value(browserKey{}).(browserRequest)
 	return of
 }
 
 // BrowserUnread reports whether ctx carries a browser session whose record this server has not
 // read, so that its secret may be a guess.
 func (a *Access) BrowserUnread(ctx context.Context) bool {
-	of := browserOf(ctx)
+	of := browserOf(ctx).session
 	if of == "" {
 		return false
 	}

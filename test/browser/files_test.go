@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"collab/test/collabd"
 	"collab/test/nodejs"
 )
 
@@ -263,6 +264,18 @@ func TestFiles(t *testing.T) {
 		b.shown(uploaded("big-5.bin", "failed")+`[contains(., "The upload failed") and contains(., "Request")]`, button("Try all again"))
 		b.says("0 of 6 files uploaded")
 	})
+	t.Run("a file that was changed before it is replaced can be kept beside", func(t *testing.T) {
+		r := s.store(as, "beside/both.txt", "x", "text/plain")
+		b := signedIn(t)
+		b.visit(shared+"&folder=beside", "Files")
+		b.upload("both.txt")
+		b.shown(`//button[@aria-label="Replace beside/both.txt"]`)
+		s.call("PUT", "/sync/files/"+r.ID, as, map[string]any{"content": "y"}, http.StatusOK)
+		b.click(`//button[@aria-label="Replace beside/both.txt"]`)
+		b.shown(uploaded("beside/both.txt", "failed"))
+		b.click(`//button[@aria-label="Keep both of beside/both.txt"]`)
+		b.shown(entry("both (2).txt"))
+	})
 	t.Run("contents are shown, and what is hostile in them does nothing", func(t *testing.T) {
 		hostile := "# Plan\n\n<script>window.hacked = 1</script>\n<img src=x onerror=\"window.hacked = 1\">\n\n![leak](https://elsewhere.example/leak.png?secret)\n" +
 			"[click](javascript:window.hacked=1) [data](data:text/html,x) [good](https://collab.example/good)\n\n- one\n  - two\n- [x] done\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n**bold** and `code`\n"
@@ -309,6 +322,10 @@ func TestFiles(t *testing.T) {
 		b.shown(`//p[contains(., "not that of such a file")]`)
 		show("data.bin")
 		b.shown(`//p[contains(., "are not shown here")]`)
+		show("evil.svg")
+		b.shown(`//img[@alt="evil.svg"]`)
+		s.call("PATCH", "/sync/files/"+s.stored(as)["shown/evil.svg"].ID, as, map[string]any{"path": "shown/evil.pdf"}, http.StatusOK)
+		b.shown(`//h2[.="evil.pdf"]`, `//p[contains(., "not that of such a file")]`)
 		if hacked := read(b, chromedp.Evaluate[bool](`"hacked" in window`)); hacked {
 			t.Error("a script of a file has run")
 		}
@@ -346,6 +363,43 @@ func TestFiles(t *testing.T) {
 			t.Errorf("the restored file is %v", got)
 		}
 		b.clean(s.base)
+	})
+	t.Run("of 20,000 files few are rendered, and none compared when the focus moves", func(t *testing.T) {
+		const many = 20_000
+		client := collabd.Client{Base: s.base}
+		for from := 0; from < many; from += 1000 {
+			var lines strings.Builder
+			for i := from; i < from+1000; i++ {
+				fmt.Fprintf(&lines, "{\"op\":\"put\",\"path\":\"many/file %d.txt\",\"content\":\"x\"}\n", i)
+			}
+			if status, answer, err := client.Do("POST", "/sync/batch", strings.NewReader(lines.String()), as, "Content-Type: application/x-ndjson"); err != nil || status != http.StatusOK {
+				t.Fatalf("%d %.300s %v", status, answer, err)
+			}
+		}
+		b := openTab(t)
+		b.resize(1280, 800, "light")
+		b.onNewPages(`{
+			window.compared = 0
+			const real = String.prototype.localeCompare
+			String.prototype.localeCompare = function (...given) { window.compared++; return real.apply(this, given) }
+			const collator = Object.getOwnPropertyDescriptor(Intl.Collator.prototype, "compare").get
+			Object.defineProperty(Intl.Collator.prototype, "compare", { get() {
+				const compare = collator.call(this)
+				return (a, b) => { window.compared++; return compare(a, b) }
+			} })
+		}`)
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.visit(shared+"&folder=many", "Files")
+		b.do(chromedp.WaitNotPresent(`//p[contains(., "More files are being loaded")]`))
+		b.do(chromedp.Focus(entry("file 0.txt")))
+		b.run(`window.compared = 0; window.longest = 0; new PerformanceObserver((l) => l.getEntries().forEach((e) => (window.longest = Math.max(window.longest, e.duration)))).observe({ type: "longtask" })`)
+		b.key(kb.ArrowDown, kb.ArrowDown, kb.End)
+		b.shown(entry("file 19999.txt"))
+		got := read(b, chromedp.Evaluate[[]float64](`[window.compared, window.longest, document.querySelectorAll(".windowed li").length]`))
+		t.Logf("the longest task was %.0f ms", got[1])
+		if got[0] > 0 || got[2] > 100 {
+			t.Errorf("%.0f names are compared, %.0f rows are rendered", got[0], got[2])
+		}
 	})
 }
 

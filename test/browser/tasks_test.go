@@ -84,6 +84,24 @@ func choice(text string) string {
 	return fmt.Sprintf(`//*[@role="menu"]/button[.=%q]`, text)
 }
 
+// holding has answers to the requests that window.hold names wait for release, which returns when
+// the page has had them for some frames.
+const holding = `{
+	const real = fetch
+	window.held = []
+	window.release = async () => {
+		window.hold = undefined
+		for (const go of held.splice(0)) go()
+		for (let i = 0; i < 5; i++) await new Promise(requestAnimationFrame)
+		return 0
+	}
+	window.fetch = async (address, init) => {
+		const answer = await real(address, init)
+		if (window.hold === (init?.method ?? "GET") + " " + new URL(address, location).pathname) await new Promise((go) => held.push(go))
+		return answer
+	}
+}`
+
 func TestTasksPage(t *testing.T) {
 	s := startServer(t)
 	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
@@ -250,6 +268,54 @@ func TestTasksPage(t *testing.T) {
 		b.eventually("renamed", func() string {
 			return decode[task](t, s.call("GET", "/tasks/"+second.ID, as, nil, http.StatusOK)).Title
 		})
+	})
+	t.Run("answers that arrive late take nothing away that was typed or changed meanwhile", func(t *testing.T) {
+		b := openTab(t)
+		b.onNewPages(holding)
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.do(chromedp.Navigate(s.base + "/console/tasks"))
+		b.focus("first")
+		held := func() {
+			b.eventually("1", func() string { return read(b, chromedp.Evaluate[string](`String(held.length)`)) })
+		}
+		release := func() { read(b, chromedp.Evaluate[int](`release()`, chromedp.EvalAwaitPromise)) }
+
+		b.run(`hold = "POST /console/api/v1/tasks"`)
+		b.do(chromedp.SendKeys(chromedp.CSS("input.new"), "sixth\r"))
+		held()
+		b.do(chromedp.SendKeys(chromedp.CSS("input.new"), " and more"))
+		release()
+		b.shown(`//a[@data-row and .="sixth"]`)
+		if text := read(b, chromedp.Value(chromedp.CSS("input.new"))); text != "sixth and more" {
+			t.Errorf("what was typed is %q", text)
+		}
+
+		b.run(`hold = "GET /console/api/v1/tasks"; Date.now = ((real) => () => real() + 10_000)(Date.now); dispatchEvent(new Event("focus"))`)
+		held()
+		b.focus("sixth")
+		b.shortcut("e")
+		b.shown(`//input[@data-row]`)
+		b.key("seventh", kb.Enter)
+		b.eventually("seventh", func() string { return s.tasksOf(as)[len(s.tasksOf(as))-1].Title })
+		release()
+		b.shown(`//a[@data-row and .="seventh"]`)
+
+		last := s.tasksOf(as)[len(s.tasksOf(as))-1]
+		b.focus("seventh")
+		b.shortcut("Enter")
+		b.do(chromedp.WaitVisible(chromedp.CSS("dialog textarea")), chromedp.SendKeys(chromedp.CSS("dialog textarea"), "One"))
+		b.run(fmt.Sprintf(`hold = "PATCH /console/api/v1/tasks/%s"`, last.ID))
+		b.do(chromedp.Click(`//dialog//button[.="Save"]`))
+		held()
+		b.do(chromedp.SendKeys(chromedp.CSS("dialog textarea"), ", two"))
+		release()
+		b.shown(`//dialog//*[.="Not saved yet"]`)
+		if text := read(b, chromedp.Value(chromedp.CSS("dialog textarea"))); text != "One, two" {
+			t.Errorf("what was typed is %q", text)
+		}
+		b.do(chromedp.Click(`//dialog//button[.="Save"]`))
+		b.shown(`//dialog//*[.="Saved"]`)
+		s.call("DELETE", "/tasks/"+last.ID, as, nil, http.StatusOK)
 	})
 	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
 		b := openTab(t)

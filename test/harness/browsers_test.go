@@ -38,7 +38,7 @@ func signInBrowserAgain(t *testing.T, a *access.Access, former string) string {
 
 // useBrowser makes a request with the secret of a browser's session.
 func useBrowser(t *testing.T, a *access.Access, secret string) (user, error) {
-	return verified(access.WithBrowser(t.Context(), secret), a, "")
+	return verified(access.WithBrowser(t.Context(), secret, ""), a, "")
 }
 
 func TestABrowserSessionEndsWhenItIsNotUsedAndAfterItsLifetime(t *testing.T) {

@@ -1,10 +1,12 @@
 // What was typed and not yet sent.
-import { useState } from "preact/hooks"
+import { useRef, useState } from "preact/hooks"
+import { account } from "./interface"
 
 // useDraft is useState for what a person types, which this tab keeps under a key until it is
-// cleared with undefined: over reloads, other pages, and a sign-in after the session has ended.
-export function useDraft<Value>(key: string): [Value | undefined, (value: Value | undefined) => void] {
-	const name = `draft ${key}`
+// cleared with undefined: over reloads, other pages, and a sign-in after the session has ended. It is
+// of one person in one organisation: another account of the same tab does not see it.
+export function useDraft<Value extends object>(key: string): [Value | undefined, (change: Value | undefined | ((was: Value | undefined) => Value | undefined)) => void] {
+	const name = `draft ${account} ${key}`
 	const [value, set] = useState<Value | undefined>(() => {
 		try {
 			return JSON.parse(sessionStorage.getItem(name) ?? "null") ?? undefined
@@ -12,8 +14,10 @@ export function useDraft<Value>(key: string): [Value | undefined, (value: Value 
 			return undefined
 		}
 	})
-	return [value, (next) => {
-		set(next)
+	const latest = useRef(value)
+	return [value, (change) => {
+		const next = change instanceof Function ? change(latest.current) : change
+		set((latest.current = next))
 		try {
 			next === undefined ? sessionStorage.removeItem(name) : sessionStorage.setItem(name, JSON.stringify(next))
 		} catch {

@@ -2,7 +2,7 @@
 // what it says; if that tab is closed another one goes on where it was.
 import { useEffect, useRef, useState } from "preact/hooks"
 import { readEvents } from "./events"
-import { Failure, failureOf, send } from "./interface"
+import { account, Failure, failureOf, send } from "./interface"
 import type { ChangeEvent } from "./types"
 
 // Feed is the state of the connection: failure is why it is down.
@@ -18,7 +18,9 @@ type Message = { feed: { state: Feed["state"]; reason?: { message: string; statu
 const silence = 75_000 // milliseconds after which a connection without its heartbeat is given up
 const longest = 60_000 // milliseconds between attempts
 
-const tabs = new BroadcastChannel("collab-feed")
+// The tabs of an account share a connection: pages load this file when it is known.
+const name = `collab-feed ${account}`
+const tabs = new BroadcastChannel(name)
 const followers = new Set<Follower>()
 const observers = new Set<(feed: Feed) => void>()
 let feed: Feed = { state: "connecting" }
@@ -69,7 +71,7 @@ export function retryFeed(): void {
 function take(): void {
 	const controller = (leave = new AbortController())
 	tabs.postMessage({ ask: "state" } satisfies Message)
-	navigator.locks.request("collab-feed", { signal: controller.signal }, () => hold(controller.signal)).catch(() => undefined) // it was aborted
+	navigator.locks.request(name, { signal: controller.signal }, () => hold(controller.signal)).catch(() => undefined) // it was aborted
 }
 
 function become(next: Feed): void {

@@ -1,5 +1,5 @@
 // Calls of the HTTP interface, with types generated from its document.
-import type { Operations } from "./types"
+import type { Me, Operations } from "./types"
 
 type Operation = keyof Operations
 type Arguments<Name extends Operation> = Omit<Operations[Name], "answer"> & Sending
@@ -51,7 +51,7 @@ export async function page<Name extends Operation>(operation: Name, ...given: Op
 	const query = new URLSearchParams()
 	for (const [name, value] of Object.entries(of.query ?? {})) if (value !== undefined) query.set(name, String(value))
 	const headers: Record<string, string> = { Accept: "application/json", ...of.headers }
-	const init: RequestInit = { method, headers, keepalive: of.keepalive ?? false, signal: of.signal ?? null }
+	const init: RequestInit & { headers: Record<string, string> } = { method, headers, keepalive: of.keepalive ?? false, signal: of.signal ?? null }
 	if (of.body !== undefined) {
 		headers["Content-Type"] = "application/json"
 		init.body = JSON.stringify(of.body)
@@ -99,11 +99,24 @@ export async function switchTo(orgId: string): Promise<void> {
 	await send("/console/switch", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ orgId }) })
 }
 
+// account is whose page this is: the person's id and that of the organisation, empty until both are
+// known. What belongs to one account is kept apart under it.
+export let account = ""
+
+// actAs has the requests of this page refused once the browser has a session of another account,
+// which another tab may have begun.
+export function actAs({ user, org }: Me): void {
+	account = `${user.id}/${org?.id ?? ""}`
+}
+
+// accountHeaders are the headers of each request that say whose page sends it.
+export const accountHeaders = (): Record<string, string> => (account === "" ? {} : { "Collab-Console-Account": account })
+
 // send sends a request to an address of this server. It throws a Failure for errors.
-export async function send(address: string, init: RequestInit): Promise<Response> {
+export async function send(address: string, init: RequestInit & { headers?: Record<string, string> }): Promise<Response> {
 	let response: Response
 	try {
-		response = await fetch(address, init)
+		response = await fetch(address, { ...init, headers: { ...accountHeaders(), ...init.headers } })
 	} catch {
 		throw new Failure("The server cannot be reached", 0, "", 5)
 	}

@@ -3,7 +3,7 @@ import { render, type JSX } from "preact"
 import { useEffect, useState } from "preact/hooks"
 import { forgetChats, forgetOthers } from "./device"
 import { back, Frame } from "./frame"
-import { call, onExpired, signOut, switchTo } from "./interface"
+import { actAs, call, onExpired, signOut, switchTo } from "./interface"
 import { Problem, useLoaded } from "./loading"
 
 const tabs = new BroadcastChannel("collab-console")
@@ -12,7 +12,8 @@ const tabs = new BroadcastChannel("collab-console")
 type Message = "signed out" | { user: string; org: string | undefined }
 
 // backFromSignOut is whether the identity provider has redirected here after this tab's sign-out.
-const backFromSignOut = location.pathname === "/console/signed-out" && new URLSearchParams(location.search).get("state") === (sessionStorage.getItem("sign-out") ?? "none")
+const expectedState = sessionStorage.getItem("sign-out")
+const backFromSignOut = location.pathname === "/console/signed-out" && expectedState !== null && new URLSearchParams(location.search).get("state") === expectedState
 if (location.pathname === "/console/signed-out") {
 	sessionStorage.removeItem("sign-out")
 	history.replaceState(null, "", "/console")
@@ -20,7 +21,11 @@ if (location.pathname === "/console/signed-out") {
 
 function Console(): JSX.Element {
 	const [out, setOut] = useState<"no" | "expired" | "left">(backFromSignOut ? "left" : "no")
-	const me = useLoaded(() => call("GET /api/v1/auth/me"), [])
+	const me = useLoaded(async () => {
+		const own = await call("GET /api/v1/auth/me")
+		actAs(own)
+		return own
+	}, [])
 	useEffect(() => {
 		onExpired(() => setOut((was) => (was === "no" ? "expired" : was)))
 	}, [])

@@ -15,6 +15,7 @@ export const addressOf = (id: string, version?: number): string => `/console/api
 
 const pictures: Record<string, string> = { png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp", avif: "image/avif", bmp: "image/bmp", ico: "image/x-icon", svg: "image/svg+xml" }
 const texts = /^(txt|csv|tsv|json|jsonl|ndjson|ya?ml|toml|ini|conf|log|xml|html?|css|[cm]?[jt]sx?|go|py|rb|rs|java|kt|c|h|cc|cpp|cs|sh|sql|php|lua|swift|env|diff|patch|tex|rst|svg)$/
+const pdf = "application/pdf"
 const mostText = 256_000 // bytes of a text that are shown
 const mostShown = 25_000_000 // bytes of a picture or PDF that are loaded
 
@@ -22,11 +23,11 @@ type Kind = "text" | "markdown" | "picture" | "pdf" | "none"
 
 // kindOf returns how a content is shown.
 export function kindOf({ path, mimeType }: { path: string; mimeType: string }): Kind {
-	const ending = /\.([^./]+)$/.exec(path)?.[1]?.toLowerCase() ?? ""
+	const ending = endingOf(path)
 	const media = mimeType.split(";")[0]?.trim().toLowerCase() ?? ""
 	if (media === "text/markdown" || ending === "md" || ending === "markdown") return "markdown"
 	if (ending in pictures) return "picture"
-	if (media === "application/pdf" || ending === "pdf") return "pdf"
+	if (media === pdf || ending === "pdf") return "pdf"
 	return media.startsWith("text/") || media === "application/json" || texts.test(ending) ? "text" : "none"
 }
 
@@ -41,7 +42,7 @@ export function Preview({ of }: { of: Content }): JSX.Element {
 	const kind = kindOf(of)
 	if (kind === "none") return <p class="empty">Files of the type {of.mimeType} are not shown here. Download it to open it.</p>
 	if ((kind === "picture" || kind === "pdf") && of.size > mostShown) return <p class="empty">It is not shown here, as it has more than {size(mostShown)}. Download it to open it.</p>
-	if (kind === "picture" || kind === "pdf") return <Bytes of={of} kind={kind} />
+	if (kind === "picture" || kind === "pdf") return <Bytes key={typeOf(of, kind)} of={of} type={typeOf(of, kind)} />
 	return <Text of={of} markdown={kind === "markdown"} />
 }
 
@@ -61,13 +62,19 @@ function Text({ of, markdown }: { of: Content; markdown: boolean }): JSX.Element
 	)
 }
 
+// endingOf returns the ending of a path in lower case, empty if there is none.
+const endingOf = (path: string): string => /\.([^./]+)$/.exec(path)?.[1]?.toLowerCase() ?? ""
+
+// typeOf returns the media type by which a picture or PDF is shown.
+const typeOf = (of: Content, kind: "picture" | "pdf"): string => (kind === "pdf" ? pdf : pictures[endingOf(of.path)] ?? "")
+
 // Bytes shows a picture or PDF by an address of this page's own. Its type is decided here, so that it
-// is never a document in which scripts run.
-function Bytes({ of, kind }: { of: Content; kind: "picture" | "pdf" }): JSX.Element {
-	const type = kind === "pdf" ? "application/pdf" : pictures[/\.([^./]+)$/.exec(of.path)?.[1]?.toLowerCase() ?? ""] ?? ""
+// is never a document in which scripts run. It must be rendered anew for another type: the content of a
+// picture that is renamed must not come into a frame.
+function Bytes({ of, type }: { of: Content; type: string }): JSX.Element {
 	const loaded = useLoaded(async () => {
 		const bytes = await (await send(of.address, {})).arrayBuffer()
-		if (kind === "pdf" && !new TextDecoder("latin1").decode(bytes.slice(0, 1024)).includes("%PDF-")) return null
+		if (type === pdf && !new TextDecoder("latin1").decode(bytes.slice(0, 1024)).includes("%PDF-")) return null
 		return new Blob([bytes], { type })
 	}, [of.checksum])
 	const [address, setAddress] = useState<string>()
@@ -84,7 +91,7 @@ function Bytes({ of, kind }: { of: Content; kind: "picture" | "pdf" }): JSX.Elem
 		<Show of={loaded} what="the content">
 			{(blob) => broken || blob === null
 				? <p class="empty">The content is not that of such a file. Download it to look at it otherwise.</p>
-				: address && (kind === "pdf" ? <iframe class="content" src={address} title={name} /> : <img class="content" src={address} alt={name} onError={() => setBroken(true)} />)}
+				: address && (type === pdf ? <iframe class="content" src={address} title={name} /> : <img class="content" src={address} alt={name} onError={() => setBroken(true)} />)}
 		</Show>
 	)
 }

@@ -27,7 +27,8 @@ export const placeKeyOf = (o: StoredObject): string => o.storageKey.slice(o.stor
 
 const most = 20 // pages of 1,000 records of a place
 
-// Shelf is what is known of a place: complete is unset if it has more files than are listed.
+// Shelf is what is known of a place: complete is unset if it has more files than are listed. It is
+// another one after each change.
 export type Shelf = { files: Map<string, StoredObject>; complete: boolean; failure?: Failure }
 
 // Records are the records of the places that were opened.
@@ -82,8 +83,10 @@ export class Records {
 		for (const [key, shelf] of this.shelves) {
 			const known = shelf.files.get(o.id)
 			if (known && known.version > o.version) return
+			if (!known && (o.deleted || key !== place)) continue
 			if (o.deleted || key !== place) shelf.files.delete(o.id)
 			else shelf.files.set(o.id, o)
+			this.shelves.set(key, { ...shelf })
 		}
 		this.changed()
 	}
@@ -121,7 +124,13 @@ async function position(): Promise<string> {
 // useRecords returns the records, which follow the feed, and the state of the feed.
 export function useRecords(org: string): [Records, Feed] {
 	const [, changed] = useReducer((n: number) => n + 1, 0)
-	const records = useMemo(() => new Records(org, () => changed(undefined)), [org])
+	const records = useMemo(() => {
+		let frame = 0 // in which what has changed is shown: many files may change in each
+		return new Records(org, () => {
+			cancelAnimationFrame(frame)
+			frame = requestAnimationFrame(() => changed(undefined))
+		})
+	}, [org])
 	const feed = useFeed(() => void records.update())
 	return [records, feed]
 }

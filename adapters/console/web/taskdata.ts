@@ -41,11 +41,22 @@ export type Tasks = {
 // useTasks loads a list for each filter, and again when the tab comes back to the front.
 export function useTasks(of: Filter[]): Tasks {
 	const key = JSON.stringify(of)
-	const state = useRef<{ lists: (List & { cursor?: string; busy: boolean })[]; hidden: Set<string>; round: number; at: number; of: Filter[] }>({ lists: [], hidden: new Set(), round: 0, at: 0, of })
+	const state = useRef<{ lists: (List & { cursor?: string; busy: boolean })[]; hidden: Set<string>; round: number; at: number; of: Filter[]; changed: Map<string, Task> }>({ lists: [], hidden: new Set(), round: 0, at: 0, of, changed: new Map() })
 	const [, render] = useState(0)
 	const now = state.current
 	now.of = of
 	const show = useCallback(() => render((n) => n + 1), [])
+
+	// place shows tasks where they belong in a list.
+	const place = (i: number, changed: Task[]): void => {
+		const list = now.lists[i]
+		if (!list) return
+		const by = new Set(changed.map((t) => t.id))
+		const rest = list.tasks.filter((t) => !by.has(t.id))
+		const last = list.tasks.at(-1)
+		const here = changed.filter((t) => selects(now.of[i] ?? {}, t) && (list.complete || last !== undefined && compare(t, last) <= 0))
+		now.lists[i] = { ...list, tasks: here.length === 0 ? rest : [...rest, ...here].sort(compare) }
+	}
 
 	const fetchPage = useCallback(async (i: number, limit: number) => {
 		const round = now.round, list = now.lists[i], filter = of[i]
@@ -69,6 +80,7 @@ export function useTasks(of: Filter[]): Tasks {
 	const load = useCallback((keep: boolean) => {
 		const round = ++now.round
 		now.at = Date.now()
+		now.changed.clear()
 		const was = now.lists
 		if (!keep || was.length !== of.length) {
 			now.lists = of.map(() => ({ tasks: [], complete: false, busy: false }))
@@ -89,6 +101,9 @@ export function useTasks(of: Filter[]): Tasks {
 					cursor = cursorOf(one.headers)
 				} while (cursor !== undefined && tasks.length < (was[i]?.tasks.length ?? 0))
 				now.lists[i] = { tasks, complete: cursor === undefined, busy: false, ...(cursor !== undefined && { cursor }) }
+				// The answer may be older than what was changed here since it was asked for.
+				const read = new Map(tasks.map((t) => [t.id, t.updatedAt]))
+				place(i, [...now.changed.values()].filter((t) => (read.get(t.id) ?? "") <= t.updatedAt))
 			} catch (error) {
 				if (round !== now.round) return
 				now.lists[i] = { ...(now.lists[i] ?? { tasks: [], complete: false }), busy: false, failure: failureOf(error) }
@@ -115,18 +130,16 @@ export function useTasks(of: Filter[]): Tasks {
 		reload: () => load(true),
 		find: (id) => now.lists.flatMap((l) => l.tasks).find((t) => t.id === id),
 		put: (...changed) => {
-			const by = new Map(changed.map((t) => [t.id, t]))
-			for (const t of changed) now.hidden.delete(t.id)
-			now.lists = now.lists.map((list, i) => {
-				const rest = list.tasks.filter((t) => !by.has(t.id))
-				const last = list.tasks.at(-1)
-				const here = changed.filter((t) => selects(now.of[i] ?? {}, t) && (list.complete || last !== undefined && compare(t, last) <= 0))
-				return { ...list, tasks: here.length === 0 ? rest : [...rest, ...here].sort(compare) }
-			})
+			for (const t of changed) {
+				now.hidden.delete(t.id)
+				now.changed.set(t.id, t)
+			}
+			now.lists.forEach((_, i) => place(i, changed))
 			show()
 		},
 		drop: (id) => {
 			now.hidden.add(id)
+			now.changed.delete(id)
 			now.lists = now.lists.map((list) => ({ ...list, tasks: list.tasks.filter((t) => t.id !== id) }))
 			show()
 		},

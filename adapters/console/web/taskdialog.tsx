@@ -76,6 +76,12 @@ export function TaskDialog({ id, names, writes, onClose, onSaved, onDelete }: Ta
 
 type Kept = { base: Task; patch: TaskPatch }
 
+// changedFrom returns what a patch changes of a task, undefined if it changes nothing.
+function changedFrom(base: Task, patch: TaskPatch): Kept | undefined {
+	const fields = differing(base, patch)
+	return fields.length > 0 ? { base, patch: Object.fromEntries(fields.map((f) => [f, patch[f]])) as TaskPatch } : undefined
+}
+
 function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<TaskDialogOf, "names" | "writes" | "onSaved" | "onDelete">): JSX.Element {
 	const [stored, setStored] = useState(task)
 	const [draft, setDraft] = useDraft<Kept>(`task ${task.id}`)
@@ -85,10 +91,7 @@ function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<
 	const [saved, setSaved] = useState(0)
 	const shown = draft ? applied(stored, draft.patch) : stored
 	const set = (patch: TaskPatch): void => {
-		const base = draft?.base ?? stored
-		const next = { ...draft?.patch, ...patch }
-		for (const f of Object.keys(next) as (keyof TaskPatch)[]) if (!differing(base, { [f]: next[f] }).length) delete next[f]
-		setDraft(Object.keys(next).length > 0 ? { base, patch: next } : undefined)
+		setDraft((was) => changedFrom(was?.base ?? stored, { ...was?.patch, ...patch }))
 		setSaved(0)
 	}
 	const save = async (base?: Task): Promise<void> => {
@@ -98,7 +101,7 @@ function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<
 		try {
 			const now = await saveTask(base ?? draft.base, draft.patch)
 			setStored(now)
-			setDraft(undefined)
+			setDraft((was) => (was === draft || !was ? undefined : changedFrom(now, was.patch))) // what was typed meanwhile stays
 			setSaved((n) => n + 1)
 			onSaved(now)
 		} catch (error) {

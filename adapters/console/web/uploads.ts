@@ -1,6 +1,6 @@
 // Uploads of files: a queue that goes on while other pages of the console are shown.
 import { useEffect, useState } from "preact/hooks"
-import { expire, failureOf, Failure } from "./interface"
+import { accountHeaders, expire, failureOf, Failure } from "./interface"
 import type { Place } from "./records"
 import type { ResumableUpload, StoredObject } from "./types"
 
@@ -78,7 +78,7 @@ export function replace(...list: Upload[]): void {
 export function keepBoth(...list: Upload[]): void {
 	for (const u of list) {
 		const [, stem = u.path, number, ending = ""] = /^(.*?)(?: \((\d+)\))?(\.[^./]*)?$/.exec(u.path) ?? []
-		Object.assign(u, { path: `${stem} (${Number(number ?? 1) + 1})${ending}`, key: crypto.randomUUID(), started: undefined })
+		Object.assign(u, { path: `${stem} (${Number(number ?? 1) + 1})${ending}`, replaces: undefined, key: crypto.randomUUID(), started: undefined })
 	}
 	retry(...list)
 }
@@ -103,8 +103,18 @@ function work(): void {
 			void carryOut(u)
 		}
 	}
-	uploads = [...uploads]
-	for (const observer of observers) observer(uploads)
+	tell()
+}
+
+let told = 0 // the frame in which observers are told
+
+// tell tells observers what there is, once a frame: of many small files several end in each.
+function tell(): void {
+	cancelAnimationFrame(told)
+	told = requestAnimationFrame(() => {
+		uploads = [...uploads]
+		for (const observer of observers) observer(uploads)
+	})
 }
 
 // carryOut sends a file. A server that limits requests is asked again after the time it says; a
@@ -144,7 +154,7 @@ async function sendWhole(u: Upload, signal: AbortSignal): Promise<StoredObject> 
 	if (!u.replaces) headers["Idempotency-Key"] = u.key
 	const progress = (sent: number): void => {
 		u.sent = Math.min(sent, u.file.size)
-		work()
+		tell()
 	}
 	const method = u.replaces ? "PUT" : "POST"
 	return (await request(method, (u.replaces ? `sync/files/${u.replaces.id}?` : "sync/files?") + query, { body: u.file, headers, signal, progress })).body as StoredObject
@@ -174,7 +184,7 @@ async function sendParts(u: Upload, signal: AbortSignal): Promise<StoredObject> 
 	const headers = { "Content-Type": "application/partial-upload", "Upload-Complete": "?1", "Upload-Offset": String(offset) }
 	const progress = (sent: number): void => {
 		u.sent = Math.min(offset + sent, u.file.size)
-		work()
+		tell()
 	}
 	return (await request("PATCH", `sync/resumable-uploads/${u.started}`, { body: u.file.slice(offset), headers, signal, progress })).body as StoredObject
 }
@@ -198,7 +208,7 @@ function request(method: string, path: string, { body, headers, signal, progress
 		sending.open(method, "/console/api/v1/" + path)
 		sending.responseType = "json"
 		sending.setRequestHeader("Accept", "application/json")
-		for (const [name, value] of Object.entries(headers ?? {})) sending.setRequestHeader(name, value)
+		for (const [name, value] of Object.entries({ ...accountHeaders(), ...headers })) sending.setRequestHeader(name, value)
 		if (progress) sending.upload.onprogress = (e) => progress(e.loaded)
 		sending.onerror = () => reject(new Failure("The server cannot be reached", 0, "", 5))
 		sending.onabort = () => reject(new Failure("It was cancelled", 0, "", 0))
@@ -214,22 +224,34 @@ function request(method: string, path: string, { body, headers, signal, progress
 	})
 }
 
-// filesOf returns the files of what was dropped or chosen, with their paths below it. Folders are
-// read, as far as the browser gives them.
-export async function filesOf(transfer: DataTransfer): Promise<{ file: File; path: string }[]> {
-	const found: { file: File; path: string }[] = []
+// droppedOf returns what was dropped. It must be called before the event ends.
+export const droppedOf = (transfer: DataTransfer): FileSystemEntry[] => [...transfer.items].flatMap((i) => i.webkitGetAsEntry() ?? [])
+
+// filesOf returns the files of what was dropped and of the folders in it, with their paths below it,
+// and the files and folders that cannot be read, with the last reason.
+export async function filesOf(dropped: FileSystemEntry[]): Promise<{ files: { file: File; path: string }[]; unread: FileSystemEntry[]; reason: unknown }> {
+	const files: { file: File; path: string }[] = [], unread: FileSystemEntry[] = []
+	let reason: unknown
 	const read = async (entry: FileSystemEntry): Promise<void> => {
-		if (entry instanceof FileSystemFileEntry) {
-			found.push({ file: await new Promise((resolve, reject) => entry.file(resolve, reject)), path: entry.fullPath.slice(1) })
-		} else if (entry instanceof FileSystemDirectoryEntry) {
-			const reader = entry.createReader()
-			for (;;) {
-				const some = await new Promise<FileSystemEntry[]>((resolve, reject) => reader.readEntries(resolve, reject))
-				if (some.length === 0) break
-				for (const e of some) await read(e)
-			}
+		let inside: FileSystemEntry[] = []
+		try {
+			if (entry instanceof FileSystemFileEntry) files.push({ file: await new Promise((resolve, reject) => entry.file(resolve, reject)), path: entry.fullPath.slice(1) })
+			else if (entry instanceof FileSystemDirectoryEntry) inside = await entriesIn(entry)
+		} catch (error) {
+			reason = error
+			unread.push(entry)
 		}
+		for (const e of inside) await read(e)
 	}
-	for (const entry of [...transfer.items].map((i) => i.webkitGetAsEntry())) if (entry) await read(entry)
-	return found
+	for (const entry of dropped) await read(entry)
+	return { files, unread, reason }
+}
+
+async function entriesIn(folder: FileSystemDirectoryEntry): Promise<FileSystemEntry[]> {
+	const found: FileSystemEntry[] = [], reader = folder.createReader()
+	for (;;) {
+		const some = await new Promise<FileSystemEntry[]>((resolve, reject) => reader.readEntries(resolve, reject))
+		if (some.length === 0) return found
+		found.push(...some)
+	}
 }

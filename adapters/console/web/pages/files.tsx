@@ -1,6 +1,6 @@
 // The files of an organisation: places and their folders, uploads, and what a folder or a file has.
 import type { ComponentChildren, JSX } from "preact"
-import { useCallback, useEffect, useRef, useState } from "preact/hooks"
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { retryFeed, type Feed } from "../feed"
 import { FileView } from "../file"
@@ -15,7 +15,7 @@ import { addressWith, useQuery, type Changes } from "../router"
 import { count, exact, relative, size } from "../text"
 import type { Me, StoredObject } from "../types"
 import { offerUndo } from "../undo"
-import { add, cancel, clear, filesOf, keepBoth, replace, retry, underway, useUploads, type Upload } from "../uploads"
+import { add, cancel, clear, droppedOf, filesOf, keepBoth, replace, retry, underway, useUploads, type Upload } from "../uploads"
 import { Windowed } from "../windowed"
 
 export default function Files({ me }: { me: Me }): JSX.Element {
@@ -96,7 +96,7 @@ function Explorer({ places, names, keeps, org, writes }: ExplorerOf): JSX.Elemen
 										: !shelf.failure && <p class="empty">There is no such file here any more. It may be among the <a href={addressWith({ file: undefined, version: undefined, deleted: "1" })}>deleted files</a>.</p>
 									: query.has("deleted")
 										? <Deleted org={org} place={place} writes={writes} restore={acts.restore} shelf={shelf} />
-										: <Folder place={place} folder={folder} shelf={shelf} names={names} writes={writes} acts={acts} />}
+										: <Folder place={place} folder={folder} shelf={shelf} names={names} writes={writes} acts={acts} fail={fail} />}
 						</>}
 				</div>
 			</div>
@@ -149,7 +149,7 @@ function Tree({ places, records, place, folder, open }: { places: Place[]; recor
 		const shelf = records.of(p.key)
 		const below = shelf && foldersOf(shelf)
 		const walk = (key: string, name: string, at: string, level: number, parent?: string): void => {
-			const children = [...(below?.get(at) ?? [])].sort((a, b) => a.localeCompare(b))
+			const children = [...(below?.get(at) ?? [])].sort(byName.compare)
 			const isOpen = opened.has(key) && children.length > 0
 			branches.push({ key, name, level, open: isOpen, parent, to: { place: p.key.slice(0, -1), folder: at === "" ? undefined : at.slice(0, -1) }, leaf: below !== undefined && children.length === 0 })
 			if (isOpen) for (const c of children) walk(`${p.key}${at}${c}/`, c, `${at}${c}/`, level + 1, key)
@@ -198,10 +198,15 @@ function ancestors(place: string, folder: string): string[] {
 	return [place, ...parts.map((_, i) => `${place}${parts.slice(0, i + 1).join("/")}/`)]
 }
 
+const foldersIn = new WeakMap<Shelf, Map<string, Set<string>>>() // what foldersOf has returned
+
 // foldersOf returns the names of the folders in each folder of a place, which is empty or ends with
 // a slash.
 function foldersOf(shelf: Shelf): Map<string, Set<string>> {
+	const known = foldersIn.get(shelf)
+	if (known) return known
 	const found = new Map<string, Set<string>>()
+	foldersIn.set(shelf, found)
 	for (const o of shelf.files.values()) {
 		for (let from = 0, slash = o.path.indexOf("/"); slash >= 0; from = slash + 1, slash = o.path.indexOf("/", from)) {
 			const parent = o.path.slice(0, from)
@@ -214,6 +219,8 @@ function foldersOf(shelf: Shelf): Map<string, Set<string>> {
 
 // Entry is a row of a folder: a file, or a folder with the files in it.
 type Entry = { name: string; path: string; file?: StoredObject; files: number; size: number; changed: string }
+
+const byName = new Intl.Collator(undefined, { numeric: true })
 
 function entriesOf(shelf: Shelf, folder: string): Entry[] {
 	const prefix = folder === "" ? "" : `${folder}/`
@@ -228,15 +235,23 @@ function entriesOf(shelf: Shelf, folder: string): Entry[] {
 		e.size += o.size
 		if (o.updatedAt > e.changed) e.changed = o.updatedAt
 	}
-	return [...found.values()].sort((a, b) => Number(a.file !== undefined) - Number(b.file !== undefined) || a.name.localeCompare(b.name, undefined, { numeric: true }))
+	return [...found.values()].sort((a, b) => Number(a.file !== undefined) - Number(b.file !== undefined) || byName.compare(a.name, b.name))
 }
 
-function Folder({ place, folder, shelf, names, writes, acts }: { place: Place; folder: string; shelf: Shelf; names: Map<string, string>; writes: boolean; acts: Acts }): JSX.Element {
-	const entries = entriesOf(shelf, folder)
+function Folder({ place, folder, shelf, names, writes, acts, fail }: { place: Place; folder: string; shelf: Shelf; names: Map<string, string>; writes: boolean; acts: Acts; fail: (f: Failed | undefined) => void }): JSX.Element {
+	const entries = useMemo(() => entriesOf(shelf, folder), [shelf, folder])
 	const [active, setActive] = useState<string>()
 	const [over, setOver] = useState(false)
 	const below = folder === "" ? "" : `${folder}/`
 	const chosen = (list: FileList | null): void => add(place, below, [...(list ?? [])].map((file) => ({ file, path: file.webkitRelativePath || file.name })))
+	const drop = async (dropped: FileSystemEntry[]): Promise<void> => {
+		fail(undefined)
+		const { files, unread, reason } = await filesOf(dropped)
+		add(place, below, files)
+		const [first] = unread
+		const what = `Reading ${below}${first?.fullPath.slice(1)}${unread.length > 1 ? ` and ${count(unread.length - 1)} more` : ""}`
+		if (first) fail({ failure: failureOf(reason), what, again: () => void drop(unread) })
+	}
 	const of = (path: string | undefined): StoredObject | undefined => entries.find((e) => e.path === path)?.file
 	const onFile = (act: (o: StoredObject) => void) => (): void => {
 		const o = of(active ?? entries[0]?.path)
@@ -250,7 +265,7 @@ function Folder({ place, folder, shelf, names, writes, acts }: { place: Place; f
 			onDrop={(e) => {
 				e.preventDefault()
 				setOver(false)
-				if (writes && e.dataTransfer) void filesOf(e.dataTransfer).then((files) => add(place, below, files))
+				if (writes && e.dataTransfer) void drop(droppedOf(e.dataTransfer))
 			}}
 		>
 			<div class="bar">

@@ -3,6 +3,7 @@
 import type { JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
 import { Difference } from "../diff"
+import { useDraft } from "../draft"
 import { retryFeed } from "../feed"
 import { all, call, failureOf, Failure } from "../interface"
 import { announce } from "../live"
@@ -53,7 +54,7 @@ function Chosen({ workspaces, names, me, org }: { workspaces: Workspace[]; names
 				</nav>
 				<div class="within">
 					{memory
-						? <Editor key={memory.name} memory={memory} stored={stored} names={names} writes={me.role !== "VIEWER"} person={me.user.id} saved={(o) => records.put(o)} />
+						? <Editor key={memory.name} memory={memory} stored={stored} names={names} writes={me.role !== "VIEWER"} saved={(o) => records.put(o)} />
 						: <p class="empty">There is no such memory, or you do not see its workspace any more. <a href="/console/memories">Your memory</a></p>}
 				</div>
 			</div>
@@ -107,22 +108,18 @@ function put(name: string, content: string, expectedVersion: number): Promise<St
 // Draft is a text that is not saved, and the version that it was made of.
 type Draft = { text: string; version: number }
 
-type EditorOf = { memory: Memory; stored: StoredObject | undefined; names: Map<string, string>; writes: boolean; person: string; saved: (o: StoredObject) => void }
+type EditorOf = { memory: Memory; stored: StoredObject | undefined; names: Map<string, string>; writes: boolean; saved: (o: StoredObject) => void }
 
 // Editor edits a memory. What is not saved is kept in the tab's storage until it is: a session that
 // ends, or a page that is left, loses nothing. If somebody else saves meanwhile both texts are shown.
-function Editor({ memory, stored, names, writes, person, saved }: EditorOf): JSX.Element {
-	const slot = `memory ${person} ${memory.key}`
-	const [draft, setDraft] = useState(() => draftIn(slot))
+function Editor({ memory, stored, names, writes, saved }: EditorOf): JSX.Element {
+	const [draft, setDraft] = useDraft<Draft>(`memory ${memory.key}`)
 	const [failure, fail] = useState<Failure>()
 	const [saving, setSaving] = useState(false)
 	const [shown, show] = useState(false)
 	const area = useRef<HTMLTextAreaElement>(null)
 	const loaded = useLoaded(() => get(memory.name), [memory.name, stored?.version])
 	const there = loaded.value === undefined ? undefined : { text: loaded.value?.content ?? "", version: loaded.value?.version ?? 0 }
-	useEffect(() => {
-		draft ? sessionStorage.setItem(slot, JSON.stringify(draft)) : sessionStorage.removeItem(slot)
-	}, [draft])
 	useEffect(() => {
 		if (draft && there && draft.text === there.text) setDraft(undefined)
 	}, [loaded.value])
@@ -192,13 +189,3 @@ function Editor({ memory, stored, names, writes, person, saved }: EditorOf): JSX
 }
 
 const fileAddress = (memory: Memory, stored: StoredObject): string => "/console/files?" + new URLSearchParams({ place: memory.key.slice(0, memory.key.lastIndexOf("/")), file: stored.id })
-
-// draftIn returns the draft that the tab's storage has.
-function draftIn(slot: string): Draft | undefined {
-	try {
-		const kept = JSON.parse(sessionStorage.getItem(slot) ?? "null") as Partial<Draft> | null
-		return kept && typeof kept.text === "string" && typeof kept.version === "number" ? { text: kept.text, version: kept.version } : undefined
-	} catch {
-		return undefined
-	}
-}

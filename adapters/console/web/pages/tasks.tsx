@@ -361,7 +361,7 @@ function NewTask({ of, label, onMade }: { of: Filter; label: string; onMade: (t:
 				headers: { "Idempotency-Key": draft?.key ?? "" },
 				body: { title: title.trim(), status: of.status ?? "TODO", priority: of.priority ?? "MEDIUM", assigneeId: known(of.assigneeId), workspaceId: known(of.workspaceId), tags: of.tags ? [of.tags.split(",")[0] ?? ""] : [], dueDate: of.dueAfter ?? of.dueBefore ?? null },
 			})
-			setDraft(undefined)
+			setDraft((was) => (was === draft ? undefined : was)) // what was typed meanwhile stays
 			onMade(made)
 		} catch (error) {
 			fail(failureOf(error))
