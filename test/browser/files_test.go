@@ -20,7 +20,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"collab/test/collabd"
 	"collab/test/nodejs"
 )
 
@@ -363,43 +362,6 @@ func TestFiles(t *testing.T) {
 			t.Errorf("the restored file is %v", got)
 		}
 		b.clean(s.base)
-	})
-	t.Run("of 20,000 files few are rendered, and none compared when the focus moves", func(t *testing.T) {
-		const many = 20_000
-		client := collabd.Client{Base: s.base}
-		for from := 0; from < many; from += 1000 {
-			var lines strings.Builder
-			for i := from; i < from+1000; i++ {
-				fmt.Fprintf(&lines, "{\"op\":\"put\",\"path\":\"many/file %d.txt\",\"content\":\"x\"}\n", i)
-			}
-			if status, answer, err := client.Do("POST", "/sync/batch", strings.NewReader(lines.String()), as, "Content-Type: application/x-ndjson"); err != nil || status != http.StatusOK {
-				t.Fatalf("%d %.300s %v", status, answer, err)
-			}
-		}
-		b := openTab(t)
-		b.resize(1280, 800, "light")
-		b.onNewPages(`{
-			window.compared = 0
-			const real = String.prototype.localeCompare
-			String.prototype.localeCompare = function (...given) { window.compared++; return real.apply(this, given) }
-			const collator = Object.getOwnPropertyDescriptor(Intl.Collator.prototype, "compare").get
-			Object.defineProperty(Intl.Collator.prototype, "compare", { get() {
-				const compare = collator.call(this)
-				return (a, b) => { window.compared++; return compare(a, b) }
-			} })
-		}`)
-		b.enterConsole(s, "Ada", "Analytical Engines")
-		b.visit(shared+"&folder=many", "Files")
-		b.do(chromedp.WaitNotPresent(`//p[contains(., "More files are being loaded")]`))
-		b.do(chromedp.Focus(entry("file 0.txt")))
-		b.run(`window.compared = 0; window.longest = 0; new PerformanceObserver((l) => l.getEntries().forEach((e) => (window.longest = Math.max(window.longest, e.duration)))).observe({ type: "longtask" })`)
-		b.key(kb.ArrowDown, kb.ArrowDown, kb.End)
-		b.shown(entry("file 19999.txt"))
-		got := read(b, chromedp.Evaluate[[]float64](`[window.compared, window.longest, document.querySelectorAll(".windowed li").length]`))
-		t.Logf("the longest task was %.0f ms", got[1])
-		if got[0] > 0 || got[2] > 100 {
-			t.Errorf("%.0f names are compared, %.0f rows are rendered", got[0], got[2])
-		}
 	})
 }
 

@@ -63,13 +63,3 @@ func TestAPageOfTheOrganisationThatWasLeft(t *testing.T) {
 		}
 	})
 }
-
-func TestOnlyASignOutLeadsToThePageThatSaysSo(t *testing.T) {
-	s := startServer(t)
-	b := openTab(t)
-	b.enterConsole(s, "Ada", "Analytical Engines")
-	b.do(chromedp.Navigate(s.base + "/console/sessions"))
-	b.inConsole("Sessions")
-	b.run(`location.assign("/console/signed-out?state=none")`)
-	b.inConsole("Analytical Engines")
-}

@@ -5,7 +5,7 @@ import { account } from "./interface"
 // useDraft is useState for what a person types, which this tab keeps under a key until it is
 // cleared with undefined: over reloads, other pages, and a sign-in after the session has ended. It is
 // of one person in one organisation: another account of the same tab does not see it.
-export function useDraft<Value extends object>(key: string): [Value | undefined, (change: Value | undefined | ((was: Value | undefined) => Value | undefined)) => void] {
+export function useDraft<Value>(key: string): [Value | undefined, (change: Value | undefined | ((was: Value | undefined) => Value | undefined)) => void] {
 	const name = `draft ${account} ${key}`
 	const [value, set] = useState<Value | undefined>(() => {
 		try {
@@ -16,7 +16,7 @@ export function useDraft<Value extends object>(key: string): [Value | undefined,
 	})
 	const latest = useRef(value)
 	return [value, (change) => {
-		const next = change instanceof Function ? change(latest.current) : change
+		const next = typeof change === "function" ? (change as (was: Value | undefined) => Value | undefined)(latest.current) : change
 		set((latest.current = next))
 		try {
 			next === undefined ? sessionStorage.removeItem(name) : sessionStorage.setItem(name, JSON.stringify(next))
