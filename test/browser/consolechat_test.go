@@ -113,6 +113,7 @@ func TestChatPage(t *testing.T) {
 		if !strings.Contains(where, "/console/chat?c=") {
 			t.Errorf("the address is %s", where)
 		}
+		b.eventually("done", func() string { return read(b, chromedp.Evaluate[string](states, chromedp.EvalAwaitPromise)) })
 		b.do(chromedp.Reload())
 		b.shown(answer("done", "tokens in"), `//nav//a[@aria-current="page" and contains(., "Show me code")]`)
 		if again := read(b, chromedp.Evaluate[string](`document.querySelector(".markdown").innerHTML`)); again != streamed {
@@ -193,9 +194,7 @@ func TestChatPage(t *testing.T) {
 		b.shown(answer("done", "You said My long thought"))
 		say(b, "Answer slowly, and I leave")
 		b.shown(answer("running", "It begins"))
-		b.eventually("1", func() string { // it is written to the device
-			return fmt.Sprint(read(b, chromedp.Evaluate[int](stored, chromedp.EvalAwaitPromise)))
-		})
+		b.eventually("done running", func() string { return read(b, chromedp.Evaluate[string](states, chromedp.EvalAwaitPromise)) })
 		b.do(chromedp.Reload())
 		b.shown(answer("cut", "It begins"), button("Try again"))
 	})
@@ -240,11 +239,15 @@ func TestChatPage(t *testing.T) {
 		b.shown(choice("Rename"))
 		b.key(kb.Enter)
 		b.shown(`//dialog//input`)
-		b.do(chromedp.Clear(`//dialog//input`), chromedp.SendKeys(`//dialog//input`, "Brass wheels, second order"))
+		b.do(chromedp.SendKeys(`//dialog//input`, ", second order"))
 		b.click(`//dialog//button[.="Save"]`)
+		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
 		b.shown(`//nav//a[contains(., "second order")]`)
-		b.do(chromedp.Focus(menu))
-		b.key(kb.Enter)
+		b.eventually("1", func() string { // a menu does not open again at once
+			b.do(chromedp.Focus(menu))
+			b.key(kb.Enter)
+			return fmt.Sprint(read(b, chromedp.Evaluate[int](`document.querySelectorAll("[role=menu]").length`)))
+		})
 		b.shown(choice("Delete"))
 		b.key("d", kb.Enter)
 		b.do(chromedp.WaitNotPresent(`//nav//a[contains(., "second order")]`))
@@ -279,8 +282,8 @@ func TestChatPage(t *testing.T) {
 	t.Run("damaged and older records do not break the page", func(t *testing.T) {
 		b := open(t)
 		say(b, "Whole")
-		b.shown(answer("done", "You said Whole"))
-		b.run(`new Promise((resolve) => {
+		b.eventually("done", func() string { return read(b, chromedp.Evaluate[string](states, chromedp.EvalAwaitPromise)) })
+		read(b, chromedp.Evaluate[int](`new Promise((resolve) => {
 			indexedDB.open("collab-chats").onsuccess = ({ target: { result: db } }) => {
 				const t = db.transaction(["conversations", "exchanges"], "readwrite"), chats = t.objectStore("conversations"), all = t.objectStore("exchanges")
 				chats.getAll().onsuccess = ({ target: { result: [c] } }) => {
@@ -289,9 +292,9 @@ func TestChatPage(t *testing.T) {
 					all.put({ owner: c.owner, conversation: c.id, at: 1, id: "x", form: 1, message: "m", answer: { state: "done", model: "m", parts: [{ type: "text" }] } })
 					all.put({ owner: c.owner, conversation: c.id, at: "soon", id: {}.x ?? "y" })
 				}
-				t.oncomplete = () => (db.close(), resolve())
+				t.oncomplete = () => (db.close(), resolve(0))
 			}
-		}); sessionStorage.setItem("draft chat " + "x", "{")`)
+		})`, chromedp.EvalAwaitPromise))
 		b.do(chromedp.Reload())
 		b.shown(answer("done", "You said Whole"))
 		if n := read(b, chromedp.Evaluate[int](`document.querySelectorAll(".talks li").length`)); n != 1 {
@@ -299,7 +302,13 @@ func TestChatPage(t *testing.T) {
 		}
 		b.clean(s.base)
 		b.do(chromedp.Navigate(s.base+"/console/chat?c=older"), chromedp.WaitVisible(`//p[contains(., "no such conversation on this device")]`))
-		b.run(`indexedDB.open("collab-chats").onsuccess = ({ target: { result } }) => (result.close(), indexedDB.deleteDatabase("collab-chats").onsuccess = () => indexedDB.open("collab-chats", 7))`)
+		if version := read(b, chromedp.Evaluate[int](`new Promise((resolve) => {
+			indexedDB.deleteDatabase("collab-chats").onsuccess = () => {
+				indexedDB.open("collab-chats", 7).onsuccess = ({ target: { result } }) => resolve(result.version)
+			}
+		})`, chromedp.EvalAwaitPromise)); version != 7 {
+			t.Fatalf("the database has version %d", version)
+		}
 		b.do(chromedp.Navigate(s.base + "/console/chat"))
 		b.shown(`//*[@role="alert" and contains(., "does not keep conversations")]`)
 		say(b, "Still here")
@@ -378,12 +387,12 @@ func TestChatPage(t *testing.T) {
 	})
 }
 
-// stored is a script that counts the answers that are being given and are written to the device.
-const stored = `new Promise((resolve) => {
+// states is a script that returns the states of the answers with a text that the device keeps.
+const states = `new Promise((resolve) => {
 	indexedDB.open("collab-chats").onsuccess = ({ target: { result: db } }) => {
 		db.transaction("exchanges").objectStore("exchanges").getAll().onsuccess = ({ target: { result } }) => {
 			db.close()
-			resolve(result.filter((e) => e.answer.state === "running" && e.answer.parts.length > 0).length)
+			resolve(result.filter((e) => e.answer.parts.length > 0).map((e) => e.answer.state).sort().join(" "))
 		}
 	}
 })`
