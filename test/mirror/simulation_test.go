@@ -845,7 +845,7 @@ func (w *world) quiet() {
 	}
 	for c, why := range w.ledger {
 		trashed := slices.ContainsFunc(w.devices, func(d *device) bool { return d.disk.trash[c] })
-		if !kept[checksum(c)] && (why == "" || why == undone && !trashed) {
+		if !kept[checksum(c)] && (why == "" || why == undone && !trashed && !w.earlier(c)) {
 			w.failf("%q is lost", c)
 		}
 		if (strings.HasPrefix(why, "removed") || strings.HasPrefix(why, "deleted")) && present[c] && !w.back[c] && !w.excused[checksum(c)] && !w.restored {
@@ -857,6 +857,20 @@ func (w *world) quiet() {
 			w.restores(r)
 		}
 	}
+}
+
+// earlier reports whether an earlier version of a file on the server has a content: a device sends a file that was
+// written in the place of a renamed one, and a power failure takes both back, so that the former content is
+// replaced as one that was not changed.
+func (w *world) earlier(content string) bool {
+	for _, r := range w.records() {
+		for v := r.Version - 1; v > 0; v-- {
+			if sum, err := w.server.version(w.t, mirror.Record{ID: r.ID, Version: v}); err == nil && sum == checksum(content) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // restores checks that what a client has deleted on the server can be read there, and restored.
