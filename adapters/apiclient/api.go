@@ -803,7 +803,6 @@ type Me struct {
 	Role                *string `json:"role"`
 	OnboardingCompleted bool    `json:"onboardingCompleted"`
 	OnboardingSeeded    bool    `json:"onboardingSeeded"`
-	PublishesReleases   bool    `json:"publishesReleases"`
 }
 
 // Member: A member of the organisation.

@@ -50,7 +50,6 @@ type orgView struct {
 type meView struct {
 	User profileView `json:"user"`
 	standingView
-	Publishes bool `json:"publishesReleases"`
 }
 
 type profileView struct {
@@ -79,9 +78,8 @@ func viewSession(s access.Session) sessionView {
 	return sessionView{s.Token, viewPerson(s.User), viewStanding(s)}
 }
 
-func (a *api) viewMe(s access.Session) meView {
-	publishes := s.Org != nil && s.Role.MayManage() && a.Releases.Publishes(s.Org.ID)
-	return meView{profileView{viewPerson(s.User), textOrNull(s.User.AvatarURL)}, viewStanding(s), publishes}
+func viewMe(s access.Session) meView {
+	return meView{profileView{viewPerson(s.User), textOrNull(s.User.AvatarURL)}, viewStanding(s)}
 }
 
 func (a *api) exchange(c *call) error {
@@ -139,7 +137,7 @@ func (a *api) listOwnOrganisations(c *call, actor org.Actor) error {
 }
 
 func (a *api) me(c *call) error {
-	return replyUnstored(c, a.viewMe)(confirmed(a, c,
+	return replyUnstored(c, viewMe)(confirmed(a, c,
 		func(cached org.Actor) (access.Session, error) { return a.Access.MeUnconfirmed(c.r.Context(), cached) },
 		func(actor org.Actor) (access.Session, error) { return a.Access.Me(c.r.Context(), actor) }))
 }

@@ -211,7 +211,7 @@ func (s *Releases) checkManager(actor org.Actor) error {
 	if err := actor.CheckManager(); err != nil {
 		return err
 	}
-	if s.Publishes(actor.Org) {
+	if s.AnyOrganisation || slices.Contains(s.Publishers, actor.Org) {
 		return nil
 	}
 	return fault.New(fault.Forbidden, "This organisation does not publish releases here")
@@ -414,11 +414,6 @@ func (s *Releases) Progress(ctx context.Context, actor org.Actor, r id.Release) 
 	}
 	p.Devices = sketch.Count()
 	return p, err
-}
-
-// Publishes reports whether members of the organisation may manage releases, if their roles permit.
-func (s *Releases) Publishes(o id.Org) bool {
-	return s.AnyOrganisation || slices.Contains(s.Publishers, o)
 }
 
 // Adoption stores this server's counts, and returns those of the days from first to last, from

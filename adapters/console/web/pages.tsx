@@ -11,7 +11,7 @@ export type Group = "Work" | "Organisation" | "Operation"
 // PageOf is a page: menu lists it in the navigation, in a group (Work if it names none), for the
 // roles that may use it (all if it names none).
 export type PageOf = {
-	path: string; name: string; menu?: boolean | ((me: Me) => boolean); group?: Group; icon?: string; roles?: Role[]
+	path: string; name: string; menu?: boolean; group?: Group; icon?: string; roles?: Role[]
 	page?: ComponentType<{ me: Me }>; load?: () => Promise<{ default: ComponentType<{ me: Me }> }>
 }
 
@@ -23,7 +23,7 @@ export const pages: PageOf[] = [
 	{ path: "/console/chat", name: "Chat", menu: true, icon: icons.chat, load: () => import("./pages/chat") },
 	{ path: "/console/files", name: "Files", menu: true, icon: icons.files, load: () => import("./pages/files") },
 	{ path: "/console/memories", name: "Memories", menu: true, icon: icons.memories, load: () => import("./pages/memories") },
-	{ path: "/console/releases", name: "Releases", menu: (me) => me.publishesReleases, group: "Organisation", load: () => import("./pages/releases") },
+	{ path: "/console/releases", name: "Releases", menu: true, group: "Organisation", icon: icons.releases, roles: ["OWNER", "ADMIN"], load: () => import("./pages/releases") },
 	{ path: "/console/people", name: "People", menu: true, group: "Organisation", icon: icons.people, load: () => import("./pages/people") },
 	{ path: "/console/connectors", name: "Connectors", menu: true, group: "Organisation", icon: icons.connectors, load: () => import("./pages/connectors") },
 	{ path: "/console/billing", name: "Billing", menu: true, group: "Organisation", icon: icons.billing, load: () => import("./pages/billing") },
@@ -31,7 +31,7 @@ export const pages: PageOf[] = [
 ]
 
 // isListed reports whether the navigation has a page.
-export const isListed = (p: PageOf, me: Me): boolean => isFor(p, me) && (typeof p.menu === "function" ? p.menu(me) : p.menu === true)
+export const isListed = (p: PageOf, me: Me): boolean => p.menu === true && isFor(p, me)
 
 // isFor reports whether a person may use a page.
 export const isFor = (p: PageOf, me: Me): boolean => !p.roles || (me.role !== null && p.roles.includes(me.role))

@@ -19,13 +19,15 @@ const states: Record<string, string> = { offered: "Offered", paused: "Paused", w
 const filters = { platform: platforms, arch: arches, channel: channels, state: states }
 
 export default function Releases({ me }: { me: Me }): JSX.Element {
-	if (me.publishesReleases) return <Page org={me.org?.id ?? ""} />
+	return <Page org={me.org?.id ?? ""} />
+}
+
+// Elsewhere is what managers of an organisation see that does not publish releases.
+function Elsewhere(): JSX.Element {
 	return (
 		<>
 			<h1>Releases</h1>
-			<p>{me.role === "OWNER" || me.role === "ADMIN"
-				? <>This organisation does not publish releases of the desktop application here. The operator of the server names those that do, in <code>COLLAB_RELEASE_ORGS</code>.</>
-				: "Owners and admins publish releases of the desktop application. Your role is another one."}</p>
+			<p>This organisation does not publish releases of the desktop application here. The operator of the server names those that do, in <code>COLLAB_RELEASE_ORGS</code>.</p>
 			<p><a href="/console">Home</a></p>
 		</>
 	)
@@ -83,6 +85,7 @@ function Page({ org }: { org: string }): JSX.Element {
 		return here && here.updatedAt > r.updatedAt ? here : r
 	}) ?? [], [loaded.value, changed])
 	const put = (r: Release): void => setChanged((was) => new Map(was).set(r.id, r))
+	if (loaded.failure?.status === 403) return <Elsewhere />
 	if (query.has("publish")) {
 		return <Publish org={org} releases={releases} onDone={(r) => (announce(`${r.version} is published`), loaded.retry(), change({ publish: undefined, release: r.id }, true))} />
 	}
