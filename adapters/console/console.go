@@ -35,12 +35,17 @@ const (
 	signOutPath = prefix + "/sign-out"
 	switchPath  = prefix + "/switch"
 	refusedPath = prefix + "/refused" // of requests that the bridge does not admit
+
+	operatorSignInPath  = prefix + "/operator/sign-in"
+	operatorSessionPath = prefix + "/operator/session"
+	operatorSignOutPath = prefix + "/operator/sign-out"
 )
 
 // The bridge maps paths below bridged to those below interfacePrefix.
 const (
 	bridged         = prefix + interfacePrefix
 	interfacePrefix = "/api/v1/"
+	adminPrefix     = interfacePrefix + "admin/" // what an operator's session is for
 )
 
 // accountHeader names the account of the page that sends a request, as access.Account does. A page
@@ -61,6 +66,7 @@ type Console struct {
 	secure        bool   // cookies are for https only
 	sessionCookie string // the name of the cookie with the secret of the session
 	flowCookie    string // the name of the cookie with the state of a sign-in
+	opCookie      string // the name of the cookie with the token of an operator's session
 }
 
 // New returns the console of a server at an address without a trailing slash. Over https the name
@@ -71,9 +77,9 @@ func New(a *access.Access, publicURL string) (*Console, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Console{access: a, secure: u.Scheme == "https", sessionCookie: "__Host-collab_console", flowCookie: "__Secure-collab_console_sign_in"}
+	c := &Console{access: a, secure: u.Scheme == "https", sessionCookie: "__Host-collab_console", flowCookie: "__Secure-collab_console_sign_in", opCookie: "__Host-collab_operator"}
 	if !c.secure {
-		c.sessionCookie, c.flowCookie = "collab_console_"+u.Port(), "collab_console_sign_in_"+u.Port()
+		c.sessionCookie, c.flowCookie, c.opCookie = "collab_console_"+u.Port(), "collab_console_sign_in_"+u.Port(), "collab_operator_"+u.Port()
 	}
 	if c.files, err = readFiles(dist); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
@@ -82,9 +88,10 @@ func New(a *access.Access, publicURL string) (*Console, error) {
 }
 
 // Bridge returns a handler that passes requests below /console/api/v1 to the interface below
-// /api/v1, authenticated by the session of the cookie alone: Authorization and cookies are
-// removed. It refuses what a page of this origin has not sent, and requests of a page of another
-// account than the session's, if they name theirs. Other requests are passed on unchanged.
+// /api/v1, authenticated by the sessions of the cookies alone: that of a member, and below
+// /api/v1/admin that of an operator. Authorization, the operator's secret and cookies are removed.
+// It refuses what a page of this origin has not sent, and requests of a page of another account
+// than the member's session's, if they name theirs. Other requests are passed on unchanged.
 func (c *Console) Bridge(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.EscapedPath(), bridged) {
@@ -96,12 +103,17 @@ func (c *Console) Bridge(api http.Handler) http.Handler {
 		switch secret := c.secret(r); {
 		case !sameOrigin(r):
 			to.Path, to.RawPath = refusedPath, ""
+		case strings.HasPrefix(to.EscapedPath(), adminPrefix):
+			if _, err := c.access.VerifyOperator(cookieValue(r, c.opCookie)); err == nil {
+				ctx = access.WithOperator(ctx)
+			}
 		case secret != "":
 			ctx = access.WithBrowser(ctx, secret, r.Header.Get(accountHeader))
 		}
 		passed := r.WithContext(ctx)
 		passed.URL, passed.Header = &to, r.Header.Clone()
 		passed.Header.Del("Authorization")
+		passed.Header.Del("X-Admin-Secret")
 		passed.Header.Del("Cookie")
 		passed.Header.Del(accountHeader)
 		api.ServeHTTP(w, passed)
@@ -134,7 +146,7 @@ func cookieValue(r *http.Request, name string) string {
 // IsFile reports whether the path is that of a page or another file.
 func (c *Console) IsFile(path string) bool {
 	switch path {
-	case signInPath, CallbackPath, signOutPath, switchPath, refusedPath:
+	case signInPath, CallbackPath, signOutPath, switchPath, refusedPath, operatorSignInPath, operatorSessionPath, operatorSignOutPath:
 		return false
 	}
 	return true
@@ -145,12 +157,19 @@ func (c *Console) Serve(w http.ResponseWriter, r *http.Request, from session.Cli
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	origin := audit.Origin{Address: from.Address, Request: requestID}
 	switch path := r.URL.Path; {
-	case path == refusedPath, (path == signOutPath || path == switchPath) && (r.Method != http.MethodPost || !sameOrigin(r)):
+	case path == refusedPath, scripted(path) && (r.Method != http.MethodPost || !sameOrigin(r)):
 		return fault.New(fault.Forbidden, "The console's own pages alone may send this request")
 	case path == signOutPath:
 		return c.signOut(w, r, origin)
 	case path == switchPath:
 		return c.switchOrganisation(w, r, from, origin)
+	case path == operatorSignInPath:
+		return c.beginOperator(w, r, origin)
+	case path == operatorSessionPath:
+		return c.renewOperator(w, r)
+	case path == operatorSignOutPath:
+		c.reply(w, c.operatorCookie(""), -time.Second, http.StatusNoContent)
+		return nil
 	case !read:
 		return notFound()
 	case path == signInPath:
@@ -159,6 +178,15 @@ func (c *Console) Serve(w http.ResponseWriter, r *http.Request, from session.Cli
 		return c.finishSignIn(w, r, from, origin)
 	}
 	return c.files.serve(w, r)
+}
+
+// scripted reports whether only scripts of the console's pages send requests to the path.
+func scripted(path string) bool {
+	switch path {
+	case signOutPath, switchPath, operatorSignInPath, operatorSessionPath, operatorSignOutPath:
+		return true
+	}
+	return false
 }
 
 func notFound() error { return fault.New(fault.NotFound, "There is no such page") }
@@ -190,7 +218,7 @@ func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request, from sess
 	if err != nil {
 		return err
 	}
-	c.setSession(w, secret, session.BrowserLifetime)
+	c.setCookie(w, c.browserCookie(secret), session.BrowserLifetime)
 	redirect(w, path)
 	return nil
 }
@@ -210,7 +238,7 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request, origin audit.O
 			answer.URL = &provider
 		}
 	}
-	c.replySession(w, "", -time.Second, http.StatusOK)
+	c.reply(w, c.browserCookie(""), -time.Second, http.StatusOK)
 	return json.NewEncoder(w).Encode(answer)
 }
 
@@ -218,14 +246,14 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request, origin audit.O
 // orgId, and ends that of the cookie. After an error the cookie stays, as it may be the one that
 // another tab's switch has set meanwhile.
 func (c *Console) switchOrganisation(w http.ResponseWriter, r *http.Request, from session.Client, origin audit.Origin) error {
-	data, err := io.ReadAll(io.LimitReader(r.Body, maxSwitch))
-	if err != nil {
-		return err
-	}
 	var body struct {
 		OrgID string `json:"orgId"`
 	}
-	to, ok := id.Org(""), json.Unmarshal(data, &body) == nil
+	ok, err := readBody(r, maxSwitch, &body)
+	if err != nil {
+		return err
+	}
+	to := id.Org("")
 	if ok {
 		to, ok = id.Parse[id.Org](body.OrgID)
 	}
@@ -236,14 +264,20 @@ func (c *Console) switchOrganisation(w http.ResponseWriter, r *http.Request, fro
 	if err != nil {
 		return err
 	}
-	c.replySession(w, secret, left, http.StatusNoContent)
+	c.reply(w, c.browserCookie(secret), left, http.StatusNoContent)
 	return nil
 }
 
-// replySession begins the answer to a script with a new cookie of the session; a negative age removes
-// it. With a status that has a body, that is JSON.
-func (c *Console) replySession(w http.ResponseWriter, secret string, age time.Duration, status int) {
-	c.setSession(w, secret, age)
+// readBody reads a body of at most some bytes, and reports whether it is JSON for v.
+func readBody(r *http.Request, most int64, v any) (ok bool, err error) {
+	data, err := io.ReadAll(io.LimitReader(r.Body, most))
+	return err == nil && json.Unmarshal(data, v) == nil, err
+}
+
+// reply begins the answer to a script with a new cookie; a negative age removes it. With a status
+// that has a body, that is JSON.
+func (c *Console) reply(w http.ResponseWriter, cookie http.Cookie, age time.Duration, status int) {
+	c.setCookie(w, cookie, age)
 	w.Header().Set("Cache-Control", "no-store")
 	if status != http.StatusNoContent {
 		w.Header().Set("Content-Type", "application/json")
@@ -251,9 +285,14 @@ func (c *Console) replySession(w http.ResponseWriter, secret string, age time.Du
 	w.WriteHeader(status)
 }
 
-// setSession sets the cookie with the secret of the session; a negative age removes it.
-func (c *Console) setSession(w http.ResponseWriter, secret string, age time.Duration) {
-	c.setCookie(w, http.Cookie{Name: c.sessionCookie, Value: secret, Path: "/", SameSite: http.SameSiteStrictMode}, age)
+// browserCookie returns the cookie with the secret of the session.
+func (c *Console) browserCookie(secret string) http.Cookie {
+	return http.Cookie{Name: c.sessionCookie, Value: secret, Path: "/", SameSite: http.SameSiteStrictMode}
+}
+
+// operatorCookie returns the cookie with the token of an operator's session.
+func (c *Console) operatorCookie(token string) http.Cookie {
+	return http.Cookie{Name: c.opCookie, Value: token, Path: "/", SameSite: http.SameSiteStrictMode}
 }
 
 // setFlow sets the cookie with the state of a sign-in; a negative age removes it.

@@ -49,6 +49,8 @@ type Options struct {
 	// SessionCookie is the name of the identity provider's session cookie; empty if it
 	// signs in by authorization code.
 	SessionCookie string
+	// OperatorSecret is the operator's secret; empty: there are no operators.
+	OperatorSecret string
 }
 
 // Access are the use cases of tokens.

@@ -138,6 +138,7 @@ func server(c config.Config, logger *slog.Logger) fx.Option {
 
 type accessNeeds struct {
 	fx.In
+	Config   config.Config
 	Store    ports.Store
 	Epochs   ports.Epochs
 	Identity ports.IdentityTokens
@@ -159,7 +160,7 @@ func newAccess(lc fx.Lifecycle, n accessNeeds) *access.Access {
 		Store: n.Store, Epochs: n.Epochs, Identity: n.Identity, Tokens: n.Tokens, SignIn: n.SignIn, Sealer: n.Sealer,
 		Clock: n.Clock, IDs: n.IDs, Secrets: n.Secrets, Roles: n.Roles,
 		CallbackURL: string(n.Base) + httpapi.CLICallbackPath, BrowserCallbackURL: string(n.Base) + console.CallbackPath, SessionCookie: string(n.Cookie),
-		SignedOutURL: string(n.Base) + console.SignedOutPath,
+		SignedOutURL: string(n.Base) + console.SignedOutPath, OperatorSecret: n.Config.AdminSecret.Value(),
 	})
 	lc.Append(fx.StopHook(drainHook(settleTime, a.FlushUses, n.Log.Error, "session use write failed")))
 	schedule(lc, access.FlushEvery, a.FlushUses, n.Log, "session use write failed")

@@ -13,7 +13,7 @@ const actorsFile = "adapters/httpapi/guards.go"
 
 // lookups are the functions of app/access, and what stands for them, that return an actor
 // or replace the request whose session and expiry are checked again.
-var lookups = []string{"Authorize", "Cached", "Reauthorize", "Reauthorizer", "actorOf", "NewContext", "WithBrowser", "carry"}
+var lookups = []string{"Authorize", "Cached", "Reauthorize", "Reauthorizer", "actorOf", "NewContext", "WithBrowser", "WithOperator", "carry"}
 
 // checkActor has adapters/httpapi, with the directories below it, get its actors in one file:
 // no other makes one that is not empty, changes one, keeps one, asks app/access for one, or

@@ -1,24 +1,24 @@
-// A chart of days or hours, with the same figures as a table and as CSV.
+// A chart of days, hours or minutes, with the same figures as a table and as CSV.
 import type { JSX } from "preact"
 import { useMemo } from "preact/hooks"
 import { count } from "./text"
 
-// Figure is the amount of one series on one day, or in the hour that begins so: 2026-01-31T13.
+// Figure is the amount of one series on one day, or in the hour or minute that begins so: 2026-01-31T13, 2026-01-31T13:05.
 export type Figure = { date: string; series: string; amount: number }
 
 const most = 6 // series with a colour of their own; the others are one
 const width = 1000, height = 100 // of the drawing, which is stretched
 
-// DayChart shows amounts of the days from first to last, or of the hours if those are hours, stacked by
-// series: the largest first, or as order has them.
-export function DayChart({ figures, first, last, name, file, order }: { figures: Figure[]; first: string; last: string; name: string; file: string; order?: string[] }): JSX.Element {
+// DayChart shows amounts of the days from first to last, or of the hours or minutes if those are such, stacked by
+// series: the largest first, or as order has them. Amounts that are a level have no sum.
+export function DayChart({ figures, first, last, name, file, order, level }: { figures: Figure[]; first: string; last: string; name: string; file: string; order?: string[]; level?: boolean }): JSX.Element {
 	const { days, series, top } = useMemo(() => arrange(figures, first, last, order), [figures, first, last, order])
 	const step = width / days.length
 	const total = figures.reduce((sum, f) => sum + f.amount, 0)
 	return (
 		<figure class="chart">
 			<p class="ends"><span>{count(top)}</span></p>
-			<svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={`${name}: ${count(total)} from ${first} to ${last}. The figures are in the table below.`}>
+			<svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={`${name}: ${level ? `at most ${count(top)}` : count(total)} from ${first} to ${last}. The figures are in the table below.`}>
 				{days.map((d, i) => {
 					let y = height
 					return d.amounts.map((amount, s) => {
@@ -37,7 +37,7 @@ export function DayChart({ figures, first, last, name, file, order }: { figures:
 				<p><a href="#figures" download={file} onClick={(e) => offer(e.currentTarget, figures, name)}>Download as CSV</a></p>
 				<div class="scroll" tabIndex={0} role="region" aria-label={`${name} as a table`}>
 					<table>
-						<thead><tr><th scope="col">{first.length > 10 ? "Hour" : "Day"} (UTC)</th>{series.map((s) => <th scope="col" class="number" key={s}>{s}</th>)}</tr></thead>
+						<thead><tr><th scope="col">{first.length > 13 ? "Minute" : first.length > 10 ? "Hour" : "Day"} (UTC)</th>{series.map((s) => <th scope="col" class="number" key={s}>{s}</th>)}</tr></thead>
 						<tbody>{days.filter((d) => d.amounts.some((a) => a > 0)).map((d) => <tr key={d.date}><th scope="row">{d.date}</th>{d.amounts.map((a) => <td class="number">{count(a)}</td>)}</tr>)}</tbody>
 					</table>
 				</div>
@@ -52,8 +52,8 @@ function arrange(figures: Figure[], first: string, last: string, order?: string[
 	let series = order ?? [...totals].sort((a, b) => b[1] - a[1]).map(([name]) => name)
 	if (series.length > most) series = [...series.slice(0, most - 1), "Others"]
 	const days: { date: string; amounts: number[] }[] = []
-	const hours = first.length > 10
-	for (let at = Date.parse(hours ? `${first}:00Z` : first); days.length < 400; at += hours ? 3_600_000 : 86_400_000) {
+	const [step, rest] = first.length > 13 ? [60_000, "Z"] : first.length > 10 ? [3_600_000, ":00Z"] : [86_400_000, ""]
+	for (let at = Date.parse(first + rest); days.length < 400; at += step) {
 		const date = new Date(at).toISOString().slice(0, first.length)
 		days.push({ date, amounts: series.map(() => 0) })
 		if (date >= last) break

@@ -112,6 +112,9 @@ export function actAs({ user, org }: Me): void {
 // accountHeaders are the headers of each request that say whose page sends it.
 export const accountHeaders = (): Record<string, string> => (account === "" ? {} : { "Collab-Console-Account": account })
 
+// operators are the addresses of operators' sessions, whose end is not that of the member's.
+const operators = /^\/console\/(operator|api\/v1\/admin)\//
+
 // send sends a request to an address of this server. It throws a Failure for errors.
 export async function send(address: string, init: RequestInit & { headers?: Record<string, string> }): Promise<Response> {
 	let response: Response
@@ -121,7 +124,7 @@ export async function send(address: string, init: RequestInit & { headers?: Reco
 		throw new Failure("The server cannot be reached", 0, "", 5)
 	}
 	if (response.ok) return response
-	if (response.status === 401) expire()
+	if (response.status === 401 && !operators.test(address)) expire()
 	const problem = (await response.json().catch(() => ({}))) as { message?: string }
 	throw new Failure(problem.message ?? response.statusText, response.status, response.headers.get("X-Request-Id") ?? "", Number(response.headers.get("Retry-After") ?? 0))
 }

@@ -1,10 +1,11 @@
 // Who is signed in, in this tab and the others, and what is shown to whom is not.
-import { render, type JSX } from "preact"
+import { render, type ComponentType, type JSX } from "preact"
 import { useEffect, useState } from "preact/hooks"
 import { forgetChats, forgetOthers } from "./device"
 import { back, Frame } from "./frame"
 import { actAs, call, onExpired, signOut, switchTo } from "./interface"
 import { Problem, useLoaded } from "./loading"
+import { usePath } from "./router"
 
 const tabs = new BroadcastChannel("collab-console")
 
@@ -87,5 +88,14 @@ function Refused(): JSX.Element {
 	)
 }
 
+// Operators is the page of operators, which does without a member's session.
+function Operators(): JSX.Element {
+	const page = useLoaded<{ default: ComponentType }>(() => import("./pages/operator"), [])
+	if (page.value) return <page.value.default />
+	return <main class="narrow" aria-busy={!page.failure}><h1>Operator</h1>{page.failure && <p>The page could not be loaded. <button type="button" onClick={() => location.reload()}>Load it again</button></p>}</main>
+}
+
+const Root = (): JSX.Element => (usePath() === "/console/operator" ? <Operators /> : <Console />)
+
 const root = document.getElementById("app")
-if (root) render(<Console />, root)
+if (root) render(<Root />, root)

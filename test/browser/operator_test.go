@@ -1,0 +1,54 @@
+//go:build browser
+
+package browser
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/collabd"
+	"collab/test/nodejs"
+)
+
+func TestOperatorPage(t *testing.T) {
+	s := startServer(t)
+	f := nodejs.InstallFrom(t, "the accessibility of the operator's page is not checked in this run", os.DirFS("../../adapters/console/web"))
+	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := openTab(t)
+	b.resize(1280, 800, "light")
+	b.bypassPolicy()
+	b.do(chromedp.Navigate(s.base + "/console/operator"))
+	b.inConsole("Operator")
+	field := chromedp.CSS(`input[type="password"]`)
+	b.do(chromedp.WaitVisible(field))
+	b.axe(string(axe), "operator-sign-in")
+
+	b.do(chromedp.Focus(field))
+	b.key("another secret", kb.Enter)
+	b.shown(`//form//*[@role="alert" and contains(., "not the operator")]`)
+	if typed := read(b, chromedp.Value(field)); typed != "another secret" {
+		t.Errorf("after the refusal the field has %q", typed)
+	}
+	read(b, chromedp.Evaluate[int](`document.querySelector("input").select(), 0`))
+	b.key(collabd.AdminSecret, kb.Enter)
+	b.inConsole("Health of one server")
+	b.shown(`//span[@class="badge" and .="Ready"]`, `//h2[.="Requests by minute"]`, `//h2[.="Budgets of memory"]`)
+	b.says("Signed in until", "the server that answered")
+	b.axe(string(axe), "operator-health")
+	b.do(chromedp.Click(`(//summary)[1]`), chromedp.WaitVisible(`(//a[@download="requests.csv"])[1]`), chromedp.WaitVisible(`(//th[.="Minute (UTC)"])[1]`))
+
+	b.do(chromedp.Reload())
+	b.inConsole("Health of one server")
+	b.do(chromedp.Click(button("Sign out")))
+	b.inConsole("Operator")
+	b.do(chromedp.WaitVisible(field), chromedp.Reload())
+	b.inConsole("Operator")
+	b.do(chromedp.WaitVisible(field))
+}
