@@ -203,7 +203,7 @@ async function money(api: Client): Promise<void> {
 	void good(await api.GET("/api/v1/metering/storage")).used
 	for (const sum of good(await api.GET("/api/v1/metering/daily", { params: { query: { from: "2026-01-01", to: "2026-01-31", by: "user" } } }))) void sum.userId
 	for (const day of good(await api.GET("/api/v1/metering/user")).byDay) void day.date
-	void [plan, seats, page, portal]
+	void [plan, seats, page, portal, members]
 }
 
 async function connectors(api: Client): Promise<void> {
