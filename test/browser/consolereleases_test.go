@@ -103,7 +103,7 @@ func TestReleasesPage(t *testing.T) {
 
 	t.Run("the list has the states of releases, filters in the address, and adoption as a chart and a table", func(t *testing.T) {
 		b := open(t, "", "Releases")
-		b.shown(row("1.1.0", "Rolling out at 10 %"), row("1.0.0", "Superseded"), row("2.0.0-beta.1", "Withdrawn"), `//figure`, `//nav/a[.="Releases" and @aria-current]`)
+		b.shown(row("1.1.0", "Rolling out at 10 %"), row("1.0.0", "Superseded"), row("2.0.0-beta.1", "Withdrawn"), `//figure`, `//nav//a[.="Releases" and @aria-current]`)
 		b.do(chromedp.Click(`//summary[.="Figures"]`), chromedp.WaitVisible(`//table//th[.="1.0.0"]`))
 		b.do(chromedp.SetValue(`//label[starts-with(., "Platform")]/select`, "DARWIN"), chromedp.WaitNotPresent(row("1.1.0", "Rolling out at 10 %")))
 		b.shown(`//p[starts-with(., "No device of these has checked")]`)
@@ -230,7 +230,7 @@ func TestReleasesPage(t *testing.T) {
 
 		other := startServer(t, "COLLAB_RELEASE_ORGS=01900000-0000-7000-8000-000000000000")
 		b.enterConsole(other, "Ada", "Analytical Engines")
-		b.do(chromedp.WaitNotPresent(`//nav/a[.="Releases"]`), chromedp.Navigate(other.base+"/console/releases"))
+		b.do(chromedp.WaitNotPresent(`//nav//a[.="Releases"]`), chromedp.Navigate(other.base+"/console/releases"))
 		b.inConsole("Releases")
 		b.shown(`//p[contains(., "This organisation does not publish releases")]`)
 	})
