@@ -78,19 +78,25 @@ func (b *tab) axe(script, name string) {
 	for _, screen := range axeScreens {
 		b.resize(screen.width, 800, screen.colours)
 		b.picture(fmt.Sprintf("%s-%d-%s", name, screen.width, screen.colours))
-		if _, err := chromedp.Run(b, chromedp.Evaluate[any](script+"; 0")); err != nil {
-			b.fail(err)
-		}
-		found := read(b, chromedp.Evaluate[[]string](`axe.run(document, { rules: { "target-size": { enabled: true } }, resultTypes: ["violations"] }).then((r) =>
-			r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html.slice(0, 120) + " " + n.failureSummary.slice(0, 200))))`, chromedp.EvalAwaitPromise))
-		for _, f := range found {
-			b.t.Errorf("%s at %d in %s: %s", name, screen.width, screen.colours, f)
-		}
+		b.runAxe(script, fmt.Sprintf("%s at %d in %s", name, screen.width, screen.colours))
 		if wide := read(b, chromedp.Evaluate[int](`document.documentElement.scrollWidth - innerWidth`)); wide > 0 {
 			b.t.Errorf("%s at %d scrolls sideways by %d", name, screen.width, wide)
 		}
 	}
 	b.resize(1280, 800, "light")
+}
+
+// runAxe checks the accessibility of the page as it is.
+func (b *tab) runAxe(script, name string) {
+	b.t.Helper()
+	if _, err := chromedp.Run(b, chromedp.Evaluate[any](script+"; 0")); err != nil {
+		b.fail(err)
+	}
+	found := read(b, chromedp.Evaluate[[]string](`axe.run(document, { rules: { "target-size": { enabled: true } }, resultTypes: ["violations"] }).then((r) =>
+		r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html.slice(0, 120) + " " + n.failureSummary.slice(0, 200))))`, chromedp.EvalAwaitPromise))
+	for _, f := range found {
+		b.t.Errorf("%s: %s", name, f)
+	}
 }
 
 // bypassPolicy loads pages without their policy from now on.

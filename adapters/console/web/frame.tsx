@@ -10,6 +10,9 @@ import { usePath } from "./router"
 import type { Me } from "./types"
 import { UndoBar } from "./undo"
 
+// The palette opens by Command+K on Apple's systems, where Ctrl+K deletes a line's rest, and by Ctrl+K on others.
+const apple = /^(Mac|iP)/.test(navigator.platform)
+
 // back returns the address of the sign-in that leads back to this page.
 export const back = (): string => "/console/sign-in?" + new URLSearchParams({ to: location.pathname + location.search })
 
@@ -53,8 +56,29 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 		act.catch((error: unknown) => fail({ failure: failureOf(error), what }))
 	}
 	const end = (everywhere: boolean): void => attempt("Signing out", leave(everywhere))
+	const [Palette, setPalette] = useState<typeof import("./palette").Palette>()
+	const [finding, find] = useState(false)
+	const openPalette = (): void => {
+		find(true)
+		attempt("Opening the commands", import("./palette").then((loaded) => setPalette(() => loaded.Palette)))
+	}
+	useEffect(() => {
+		const onKey = (e: KeyboardEvent): void => {
+			if (e.key.toLowerCase() !== "k" || e.shiftKey || e.altKey || e.metaKey !== apple || e.ctrlKey === apple) return
+			e.preventDefault()
+			openPalette()
+		}
+		addEventListener("keydown", onKey)
+		return () => removeEventListener("keydown", onKey)
+	}, [])
 	const name = me.user.name ?? me.user.email ?? "You"
-	const shut = (e: TargetedMouseEvent<HTMLElement>): void => void (e.target instanceof Element && e.target.closest("a") && e.currentTarget.matches(":popover-open") && e.currentTarget.hidePopover())
+	// shut closes a menu whose link was followed. The focus must not stay on the menu's button: Enter follows
+	// a link when it goes down, and its second event, keypress, would press the button and open the menu again.
+	const shut = (e: TargetedMouseEvent<HTMLElement>): void => {
+		if (!(e.target instanceof Element) || !e.target.closest("a") || !e.currentTarget.matches(":popover-open")) return
+		e.currentTarget.hidePopover()
+		main.current?.focus()
+	}
 	return (
 		<>
 			<a class="skip" href="#main">Skip to the page</a>
@@ -72,6 +96,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 						<button type="button" onClick={() => end(true)}>Sign out everywhere</button>
 						{me.org ? wanted && <Organisations change={(organisation) => attempt("Switching the organisation", change(organisation))} /> : <p class="soft">No organisation</p>}
 					</div>
+					<button type="button" class="find" aria-keyshortcuts={apple ? "Meta+K" : "Control+K"} onClick={openPalette}><Icon path={icons.find} /><span>Go to</span> <kbd>{apple ? "⌘K" : "Ctrl K"}</kbd></button>
 					<nav id="pages" aria-label="Pages" popover={wide ? undefined : "auto"} onClick={shut}>
 						{groups.map((group) => {
 							const listed = pages.filter((p) => (p.group ?? "Work") === group && isListed(p, me))
@@ -96,6 +121,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 					</main>
 				</div>
 			</div>
+			{finding && Palette && <Palette me={me} pages={pages.filter((p) => isListed(p, me))} onClose={() => find(false)} leave={() => end(false)} change={(organisation) => attempt("Switching the organisation", change(organisation))} />}
 			<UndoBar />
 			<Announcer />
 		</>
