@@ -35,7 +35,7 @@ export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.E
 		["Actions", [
 			...(me.org && me.role !== "VIEWER" ? [{ key: "chat", name: "New chat", act: opens("/console/chat") }] : []),
 			...(me.role === "OWNER" || me.role === "ADMIN" ? [{ key: "invite", name: "Invite a member", act: opens("/console/people?invite=1") }] : []),
-			...(me.publishesReleases ? [{ key: "publish", name: "Publish a release", act: opens("/console/releases?publish=new") }] : []),
+			...(pages.some((p) => p.path === "/console/releases") ? [{ key: "publish", name: "Publish a release", act: opens("/console/releases?publish=new") }] : []),
 			{ key: "docs", name: "Documents", act: () => location.assign("/docs") },
 			{ key: "leave", name: "Sign out", act: leave },
 		]],
