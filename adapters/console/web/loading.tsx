@@ -3,6 +3,8 @@ import type { ComponentChildren, JSX } from "preact"
 import { useCallback, useEffect, useState } from "preact/hooks"
 import { failureOf, type Failure } from "./interface"
 // What several pages need is in one file if each of them imports it, and in one for each set of pages else.
+import "./chart"
+import "./device"
 import "./live"
 import "./router"
 import "./undo"
