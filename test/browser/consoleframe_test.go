@@ -1,0 +1,129 @@
+//go:build browser
+
+package browser
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/nodejs"
+)
+
+func TestConsoleFrame(t *testing.T) {
+	s := startServer(t)
+	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	s.call("POST", "/tasks", bearer(owner.Token), map[string]any{"title": "Translate Note G"}, http.StatusCreated)
+	f := nodejs.InstallFrom(t, "the accessibility of the navigation is not checked in this run", os.DirFS("../../adapters/console/web"))
+	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := openTab(t)
+	b.bypassPolicy()
+	b.resize(1280, 800, "light")
+	b.enterConsole(s, "Ada", "Analytical Engines")
+	open := chromedp.CSS("#pages:popover-open")
+	active := func() string {
+		t.Helper()
+		return read(b, chromedp.Evaluate[string](`document.activeElement.id || document.activeElement.getAttribute("aria-label") || document.activeElement.textContent.trim()`))
+	}
+
+	t.Run("on a wide screen the pages are beside the page, and that of the address is marked", func(t *testing.T) {
+		b.t = t
+		b.shown(`//nav[@aria-label="Pages"]//ul[@aria-labelledby="group-Work"]//a[@aria-current="page" and normalize-space()="Home"]`)
+		b.do(chromedp.Click(`//nav[@aria-label="Pages"]//a[normalize-space()="Tasks"]`))
+		b.inConsole("Tasks")
+		b.shown(`//nav//a[@aria-current="page" and normalize-space()="Tasks"]`)
+		b.do(chromedp.WaitNotPresent(`//nav//a[@aria-current="page" and normalize-space()="Home"]`))
+		if got := active(); got != "main" {
+			t.Errorf("the focus is on %q", got)
+		}
+	})
+	t.Run("on a narrow one a menu has them, by the keyboard too", func(t *testing.T) {
+		b.t = t
+		b.resize(320, 700, "light")
+		b.do(chromedp.Reload())
+		b.inConsole("Tasks")
+		b.do(chromedp.Focus(`//button[@aria-label="Pages"]`))
+		b.key(kb.Enter)
+		b.do(chromedp.WaitVisible(open))
+		b.key(kb.Escape)
+		b.do(chromedp.WaitNotPresent(open))
+		if got := active(); got != "Pages" {
+			t.Errorf("after Escape the focus is on %q", got)
+		}
+		b.key(kb.Enter)
+		b.do(chromedp.WaitVisible(open))
+		b.tabTo("Files")
+		b.key(kb.Enter)
+		b.inConsole("Files")
+		b.do(chromedp.WaitNotPresent(open))
+		if got := active(); got != "main" {
+			t.Errorf("the focus is on %q", got)
+		}
+	})
+	t.Run("the open menu is accessible, and a wider screen shows it beside the page", func(t *testing.T) {
+		b.t = t
+		for _, colours := range []string{"light", "dark"} {
+			b.resize(320, 700, colours)
+			b.do(chromedp.WaitReady(chromedp.CSS("#pages[popover]")), chromedp.Click(`//button[@aria-label="Pages"]`), chromedp.WaitVisible(open))
+			b.picture("pages-320-" + colours)
+			b.runAxe(string(axe), "the open menu in "+colours)
+			b.resize(1280, 800, colours)
+			b.do(chromedp.WaitVisible(chromedp.CSS("#pages:not([popover])")))
+		}
+	})
+	const dialog = `//dialog[@open and contains(., "Go to")]`
+	t.Run("the palette opens a task by its title, by the pointer too, and says what it does not find", func(t *testing.T) {
+		b.t = t
+		b.do(chromedp.Click(chromedp.CSS("button.find")))
+		b.shown(dialog)
+		b.key("z", "q", "z")
+		b.shown(`//*[@role="status" and contains(., "Nothing has this name")]`)
+		b.key(kb.Backspace, kb.Backspace, kb.Backspace, "n", "o", "t", "e", " ", "g")
+		b.do(chromedp.Click(`//*[@role="option" and normalize-space()="Translate Note G"]`))
+		b.inConsole("Tasks")
+		b.shown(`//dialog[@open]//h2[.="Translate Note G"]`)
+		b.key(kb.Escape)
+		b.do(chromedp.WaitNotPresent(`//dialog[@open]`))
+	})
+	t.Run("the palette is accessible", func(t *testing.T) {
+		b.t = t
+		b.do(chromedp.Click(chromedp.CSS("button.find")))
+		b.shown(dialog)
+		b.axe(string(axe), "palette")
+		b.key(kb.Escape)
+	})
+	t.Run("the palette opens by its keys, finds a page, and gives the focus back", func(t *testing.T) {
+		b.t = t
+		b.do(chromedp.Reload())
+		b.inConsole("Tasks")
+		b.do(chromedp.Focus(`//nav//a[normalize-space()="Files"]`))
+		b.chord("k", chromedp.ModifierCtrl)
+		b.shown(dialog, `//*[@role="option" and @aria-selected="true" and normalize-space()="Home"]`)
+		b.key(kb.Escape)
+		b.do(chromedp.WaitNotPresent(dialog))
+		if got := active(); got != "Files" {
+			t.Errorf("after Escape the focus is on %q", got)
+		}
+		b.chord("k", chromedp.ModifierCtrl)
+		b.shown(dialog)
+		b.key(kb.ArrowDown)
+		b.shown(`//*[@role="option" and @aria-selected="true" and normalize-space()="Tasks"]`)
+		if !read(b, chromedp.Evaluate[bool](`document.getElementById(document.activeElement.getAttribute("aria-activedescendant")).textContent === "Tasks"`)) {
+			t.Error("the active option is not that of the field")
+		}
+		b.key("m", "e", "m", "o")
+		b.shown(`//*[@role="option" and @aria-selected="true" and normalize-space()="Memories"]`)
+		b.key(kb.Enter)
+		b.inConsole("Memories")
+		b.do(chromedp.WaitNotPresent(dialog))
+		b.forget() // of 401 before the sign-in
+		b.clean(s.base, icon)
+	})
+}
