@@ -314,32 +314,6 @@ func TestChatPage(t *testing.T) {
 		say(b, "Still here")
 		b.shown(answer("done", "You said Still here"))
 	})
-	t.Run("signing out, and another person's sign-in, remove what the device keeps", func(t *testing.T) {
-		kept := func(b *tab) string {
-			return read(b, chromedp.Evaluate[string](`indexedDB.databases().then((all) => all.map((d) => d.name) + Object.keys(sessionStorage).filter((k) => k.includes("chat")))`, chromedp.EvalAwaitPromise))
-		}
-		b := open(t)
-		say(b, "A secret")
-		b.shown(answer("done", "You said A secret"))
-		b.write("A draft")
-		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(button("Sign out")))
-		b.inConsole("You are signed out")
-		if got := kept(b); got != "" {
-			t.Errorf("%s is left", got)
-		}
-		b.do(chromedp.Navigate(s.base + "/console"))
-		b.enterConsole(s, "Ada", "Analytical Engines")
-		b.do(chromedp.Navigate(s.base + "/console/chat"))
-		say(b, "Another secret")
-		b.shown(answer("done", "You said Another secret"))
-		s.signedIn("charles@collab.example", "Analytical Engines", "member")
-		b.do(chromedp.Navigate(s.base + "/console/sign-in"))
-		b.choose("Charles")
-		b.choose("Analytical Engines")
-		b.press("Sign in")
-		b.inConsole("Analytical Engines")
-		b.eventually("", func() string { return kept(b) })
-	})
 	t.Run("a VIEWER and an organisation without a plan are told why there is no chat", func(t *testing.T) {
 		s.signedIn("vera@collab.example", "Analytical Engines", "viewer")
 		s.signedIn("nora@collab.example", "Without", "")
