@@ -34,15 +34,7 @@ func Pooled(t testing.TB, address string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder, err := os.MkdirTemp(tempdir.Parent(), "collab-pgbouncer-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(folder); err != nil {
-			t.Error(err)
-		}
-	})
+	folder := tempdir.New(t)
 	if user != nil {
 		if err := os.Chown(folder, int(user.Uid), int(user.Gid)); err != nil {
 			t.Fatal(err)

@@ -120,11 +120,12 @@ func prepare(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	parent := ""
+	folder, err := "", error(nil)
 	if o.NoSync {
-		parent = tempdir.Parent()
+		folder, err = tempdir.Make()
+	} else {
+		folder, err = os.MkdirTemp("", "collab-postgres-")
 	}
-	folder, err := os.MkdirTemp(parent, "collab-postgres-")
 	if err != nil {
 		return nil, err
 	}

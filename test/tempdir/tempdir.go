@@ -5,7 +5,11 @@
 package tempdir
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -17,20 +21,28 @@ const (
 	room   = 4 << 30
 )
 
-// Parent returns the directory to make temporary directories in; empty: the system's usual
-// one.
-func Parent() string {
+// prefix begins the name of each directory. The process that made it follows.
+const prefix = "collab-test-"
+
+var removeAbandoned = sync.OnceFunc(func() { remove(memory) })
+
+// Make makes a directory that the caller removes. What processes that were killed have left in
+// memory is removed before: it would stay there until the machine starts again.
+func Make() (string, error) {
+	removeAbandoned()
+	parent := ""
 	var s syscall.Statfs_t
 	if syscall.Statfs(memory, &s) == nil && uint64(s.Bavail)*uint64(s.Bsize) >= room {
-		return memory
+		parent = memory
 	}
-	return ""
+	pid := os.Getpid()
+	return os.MkdirTemp(parent, fmt.Sprintf("%s%d-%s-", prefix, pid, started(pid)))
 }
 
 // New returns a directory that is removed at the end of the test.
 func New(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(Parent(), "collab-test-")
+	dir, err := Make()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,4 +52,29 @@ func New(t testing.TB) string {
 		}
 	})
 	return dir
+}
+
+// remove removes the directories in parent whose process has ended. Those of other users stay.
+func remove(parent string) {
+	dirs, _ := filepath.Glob(filepath.Join(parent, prefix+"*-*-*"))
+	for _, dir := range dirs {
+		var pid int
+		var start string
+		name := strings.ReplaceAll(strings.TrimPrefix(filepath.Base(dir), prefix), "-", " ")
+		if _, err := fmt.Sscan(name, &pid, &start); err == nil && started(pid) != start {
+			_ = os.RemoveAll(dir)
+		}
+	}
+}
+
+// started returns when a process was started, in ticks since the machine's start, which tells it
+// from a later process of the same number; "0" if there is no such process, or no /proc.
+func started(pid int) string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "0"
+	}
+	// The name of the program, in parentheses, may contain spaces.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	return fields[19]
 }
