@@ -25,8 +25,8 @@ import (
 	"collab/test/debian"
 )
 
-// patience bounds what one test waits for.
-const patience = 6 * time.Minute
+// patience bounds what a test waits for in one tab.
+const patience = 2 * time.Minute
 
 // chromium returns the browser's path, having installed it where it is missing
 // and that is possible.
@@ -133,6 +133,9 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 // fail ends the test with a picture of the page.
 func (b *tab) fail(err error) {
 	b.t.Helper()
+	ctx, done := context.WithTimeout(context.WithoutCancel(b), 10*time.Second)
+	defer done()
+	b.Context = ctx // its own may have ended
 	b.picture("failure")
 	where, _ := chromedp.Run(b, chromedp.Location())
 	b.t.Fatalf("at %s: %v", where, err)

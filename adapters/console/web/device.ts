@@ -1,9 +1,6 @@
-// What the page of chats keeps on this device, and its removal.
+// What the console keeps of a person on this device, and its removal.
 
 export const database = "collab-chats"
-
-// drafts begins the keys of what is written on the page of chats and not sent yet.
-export const drafts = "chat "
 
 const marker = "chats-of" // in localStorage: the id of the person whose chats are kept
 
@@ -17,11 +14,11 @@ export function forgetOthers(person: string): void {
 	if ((localStorage.getItem(marker) ?? person) !== person) void forgetChats()
 }
 
-// forgetChats removes all chats and drafts. Tabs that have chats open close them at once. It
+// forgetChats removes all chats, and what this tab keeps of what was typed on any page. Tabs that have chats open close them at once. It
 // returns when nothing is left, or when the browser will remove it by itself.
 export function forgetChats(): Promise<void> {
 	localStorage.removeItem(marker)
-	for (const key of Object.keys(sessionStorage)) if (key.startsWith(`draft ${drafts}`)) sessionStorage.removeItem(key)
+	for (const key of Object.keys(sessionStorage)) if (key.startsWith("draft ")) sessionStorage.removeItem(key)
 	return new Promise((resolve) => {
 		const removal = indexedDB.deleteDatabase(database)
 		removal.onsuccess = removal.onerror = removal.onblocked = () => resolve()

@@ -4,7 +4,6 @@ import type { JSX } from "preact"
 import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from "preact/hooks"
 import { answering, ask, included, longestMessage, longestPrompt, stop } from "../chatdata"
 import { conversationsOf, mostConversations, type Answer, type Conversation, type Conversations, type Exchange, type Part, type Settings } from "../conversations"
-import { drafts } from "../device"
 import { Dialog } from "../dialog"
 import { useDraft } from "../draft"
 import { call, failureOf, type Failure } from "../interface"
@@ -118,10 +117,10 @@ type TalkOf = { all: Conversations; id: string | undefined; models: Loaded<Model
 // Talk is a conversation, or a new one that its first message begins.
 function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 	const [, change] = useQuery()
-	const slot = `${drafts}${all.owner} ${id ?? "new"}`
+	const slot = `chat ${id ?? "new"}`
 	const [draft, setText] = useDraft<unknown>(slot)
 	const text = typeof draft === "string" ? draft : ""
-	const [chosen, choose] = useDraft<Settings>(`${drafts}${all.owner} settings`) // of a new conversation
+	const [chosen, choose] = useDraft<Settings>("chat settings") // of a new conversation
 	const [edited, edit] = useDraft<string>(`${slot} edited`) // the id of the exchange that is sent again
 	const [failed, fail] = useState<{ failure: Failure; again: () => void }>()
 	const [sending, setSending] = useState<string>() // the id of the conversation

@@ -1,0 +1,398 @@
+//go:build browser
+
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/collabd"
+	"collab/test/contract/provider"
+	"collab/test/nodejs"
+)
+
+// answer is the path of the last answer, in a state, that has a text.
+func answer(state, text string) string {
+	return fmt.Sprintf(`(//*[@class="exchange"])[last()]//*[@class="answer" and @data-state=%q and contains(., %q)]`, state, text)
+}
+
+// heard is the path of the announcement of a text.
+func heard(text string) string { return fmt.Sprintf(`//*[@id="said" and contains(., %q)]`, text) }
+
+// write types a message without sending it.
+func (b *tab) write(text string) {
+	b.t.Helper()
+	b.shown(`//textarea[@aria-label="Message"]`)
+	b.do(chromedp.SendKeys(`//textarea[@aria-label="Message"]`, text))
+}
+
+// written returns what stands in the field of the message.
+func (b *tab) written() string {
+	b.t.Helper()
+	b.shown(`//textarea[@aria-label="Message"]`)
+	return read(b, chromedp.Value(`//textarea[@aria-label="Message"]`))
+}
+
+// instead has the next request to the chat get a response that an expression makes.
+func (b *tab) instead(response string) {
+	b.t.Helper()
+	b.run(fmt.Sprintf(`{
+		const real = fetch
+		window.fetch = (address, init) => {
+			if (!String(address).endsWith("/chat")) return real(address, init)
+			window.fetch = real
+			return Promise.resolve(%s)
+		}
+	}`, response))
+}
+
+const refusedBusy = `Response.json({ statusCode: 503, message: "busy", error: "Service Unavailable" }, { status: 503, headers: { "X-Request-Id": "request-1" } })`
+
+const code = "Here is **how**:\n\n```go\nfmt.Println(\"<b>no HTML</b>\")\n```\n\n- one\n- two <script>alert(1)</script>\n\n![secret](https://elsewhere.example/a.png)\n"
+
+func TestChatPage(t *testing.T) {
+	models := provider.Start(t)
+	held := make(chan struct{})
+	models.Choose(func(r provider.Request) provider.Script {
+		switch {
+		case strings.Contains(r.Message, "slowly"):
+			return provider.Script{provider.Text("It begins"), provider.Silence()}
+		case strings.Contains(r.Message, "held"):
+			return provider.Script{provider.Text("Half of it. "), provider.Hold(held), provider.Text("And the rest.")}
+		case strings.Contains(r.Message, "search"):
+			return provider.Script{provider.Text("I search. "), provider.Search("s1", "Bernoulli", provider.Result{Title: "Numbers", URL: "https://example.com/numbers"}, provider.Result{Title: "Script", URL: "javascript:alert(1)"}), provider.Text("I found it.")}
+		case strings.Contains(r.Message, "tool"):
+			return provider.Script{provider.Text("I call a tool."), provider.Call("c1", "get_weather", `{"city":"Oslo"}`), provider.Stop("tool_use")}
+		case strings.Contains(r.Message, "fail"):
+			return provider.Script{provider.Text("It goes well"), provider.Fail("overloaded_error", "Overloaded")}
+		case strings.Contains(r.Message, "code"):
+			return provider.Script{provider.Text(strings.SplitAfter(code, " ")...)}
+		}
+		return provider.Script{provider.Text("You said ", r.Message)}
+	})
+	s := startServer(t, "COLLAB_ANTHROPIC_API_KEY=key", "COLLAB_ANTHROPIC_URL="+models.Anthropic())
+	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	as := bearer(owner.Token)
+	s.call("PUT", "/admin/organisations/"+owner.Org.ID+"/subscription", "X-Admin-Secret: "+collabd.AdminSecret, map[string]string{"plan": "ENTERPRISE"}, http.StatusOK)
+	f := nodejs.InstallFrom(t, "the accessibility of the page of chats is not checked in this run", os.DirFS("../../adapters/console/web"))
+	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(t *testing.T) *tab {
+		t.Helper()
+		b := openTab(t)
+		b.resize(1280, 800, "light")
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.do(chromedp.Navigate(s.base + "/console/chat"))
+		b.inConsole("Chat")
+		b.forget() // of 401 before the sign-in
+		return b
+	}
+	say := func(b *tab, text string) {
+		b.t.Helper()
+		b.write(text)
+		b.shortcut("Enter")
+	}
+
+	t.Run("an answer is streamed as Markdown without HTML and pictures, with its usage, and kept under an address", func(t *testing.T) {
+		b := open(t)
+		say(b, "Show me code")
+		b.shown(answer("done", "tokens in"), `//*[@class="answer"]//pre[contains(., "<b>no HTML</b>")]`, `//li[contains(., "<script>alert(1)</script>")]`, heard("The answer is complete"))
+		b.says("tokens left today", "Claude Sonnet 5.5", "Image: secret")
+		streamed := read(b, chromedp.Evaluate[string](`document.querySelector(".markdown").innerHTML`))
+		where := read(b, chromedp.Location())
+		if !strings.Contains(where, "/console/chat?c=") {
+			t.Errorf("the address is %s", where)
+		}
+		b.eventually("done", func() string { return read(b, chromedp.Evaluate[string](states, chromedp.EvalAwaitPromise)) })
+		b.do(chromedp.Reload())
+		b.shown(answer("done", "tokens in"), `//nav//a[@aria-current="page" and contains(., "Show me code")]`)
+		if again := read(b, chromedp.Evaluate[string](`document.querySelector(".markdown").innerHTML`)); again != streamed {
+			t.Errorf("the streamed answer was\n%s\nand is now\n%s", streamed, again)
+		}
+		say(b, "Thank you")
+		b.shown(answer("done", "You said Thank you"))
+		requests := models.Requests()
+		if last := string(requests[len(requests)-1].Body); !strings.Contains(last, "Show me code") || !strings.Contains(last, "no HTML") {
+			t.Errorf("the model was sent %s", last)
+		}
+		b.clean(s.base)
+	})
+	t.Run("Escape stops an answer, the provider's call ends and is metered, and the text stays", func(t *testing.T) {
+		b := open(t)
+		used := func() int64 {
+			return decode[struct{ Requests int64 }](t, s.call("GET", "/metering/user", as, nil, http.StatusOK)).Requests
+		}
+		before := used()
+		say(b, "Answer slowly")
+		b.shown(answer("running", "It begins"), button("Stop"), heard("The answer begins"))
+		b.key(kb.Escape)
+		b.shown(answer("stopped", "It begins"), heard("The answer is stopped"), button("Try again"))
+		select {
+		case <-models.Disconnects():
+		case <-b.Done():
+			t.Fatal("the provider's call goes on")
+		}
+		b.eventually(fmt.Sprint(before+1), func() string { return fmt.Sprint(used()) })
+		b.do(chromedp.Reload())
+		b.shown(answer("stopped", "It begins"), button("Try again"))
+		b.clean(s.base)
+	})
+	t.Run("searches, calls of tools and the provider's failures are shown as such", func(t *testing.T) {
+		b := open(t)
+		b.click(`//label[contains(., "Web search")]/input`)
+		say(b, "Please search")
+		b.shown(answer("done", "I found it."))
+		b.click(`//summary[contains(., "Web search: Bernoulli")]`)
+		b.shown(`//details//a[.="Numbers" and @href="https://example.com/numbers"]`)
+		b.do(chromedp.WaitNotPresent(`//a[starts-with(@href, "javascript")]`))
+		say(b, "Use a tool")
+		b.shown(answer("done", "I call a tool."))
+		b.click(`//summary[contains(., "Tool: get_weather") and contains(., "not run")]`)
+		b.shown(`//pre[contains(., "Oslo")]`)
+		say(b, "Now fail")
+		b.shown(answer("failed", "The model is overloaded. Please retry in a few moments."), answer("failed", "It goes well"), button("Try again"), heard("The answer failed"))
+		b.click(button("Try again"))
+		b.shown(answer("failed", "It goes well"))
+		say(b, "Hello")
+		b.shown(answer("done", "You said Hello"))
+		b.clean(s.base)
+	})
+	t.Run("what is typed outlives refusals and reloads, and an answer that is cut off keeps its text", func(t *testing.T) {
+		b := open(t)
+		b.write("My long thought")
+		b.do(chromedp.Reload())
+		if got := b.written(); got != "My long thought" {
+			t.Fatalf("after a reload %q is left", got)
+		}
+		for status, says := range map[int]string{503: "The server is busy", 403: "tokens left today", 401: "Your session has ended"} {
+			b.instead(strings.NewReplacer("503", fmt.Sprint(status), "busy", "No").Replace(refusedBusy))
+			b.do(chromedp.Focus(`//textarea[@aria-label="Message"]`))
+			b.shortcut("Enter")
+			b.shown(`//*[@role="alert" and contains(., "Sending failed") and contains(., "request-1")]`, fmt.Sprintf(`//body[contains(., %q)]`, says))
+			if got := b.written(); got != "My long thought" {
+				t.Errorf("after %d %q is left", status, got)
+			}
+			b.click(button("Dismiss"))
+		}
+		b.do(chromedp.Reload())
+		b.shown(`//textarea[@aria-label="Message"]`)
+		b.instead("new Response('data: {\"type\":\"text\",\"text\":\"The beginning\"}\\n\\n')")
+		b.do(chromedp.Focus(`//textarea[@aria-label="Message"]`))
+		b.shortcut("Enter")
+		b.shown(answer("cut", "The beginning"), answer("cut", "cut off"), heard("cut off"))
+		b.click(button("Try again"))
+		b.shown(answer("done", "You said My long thought"))
+		say(b, "Answer slowly, and I leave")
+		b.shown(answer("running", "It begins"))
+		b.eventually("done running", func() string { return read(b, chromedp.Evaluate[string](states, chromedp.EvalAwaitPromise)) })
+		b.do(chromedp.Reload())
+		b.shown(answer("cut", "It begins"), button("Try again"))
+	})
+	t.Run("the last message is changed and sent again, which can be undone", func(t *testing.T) {
+		b := open(t)
+		say(b, "Helo")
+		b.shown(answer("done", "You said Helo"))
+		b.click(button("Edit my message"))
+		if got := b.written(); got != "Helo" {
+			t.Fatalf("%q is to be changed", got)
+		}
+		say(b, " again")
+		b.shown(answer("done", "You said Helo again"))
+		b.do(chromedp.WaitNotPresent(`//*[@class="said" and .="Helo"]`))
+		b.click(button("Undo"))
+		b.shown(`//*[@class="said" and .="Helo"]`)
+		b.do(chromedp.WaitNotPresent(`//*[@class="said" and .="Helo again"]`))
+		b.clean(s.base)
+	})
+	t.Run("with the keyboard alone conversations are begun, found, renamed, deleted and brought back", func(t *testing.T) {
+		b := open(t)
+		say(b, "Brass wheels")
+		b.shown(answer("done", "You said Brass wheels"))
+		b.do(chromedp.Focus(chromedp.CSS("h1")))
+		b.tabTo("New chat")
+		b.key(kb.Enter)
+		b.do(chromedp.WaitNotPresent(chromedp.CSS(".exchange")))
+		b.write("Punched cards")
+		b.chord(kb.Enter, chromedp.ModifierShift)
+		b.key("of paper")
+		b.shortcut("Enter")
+		b.shown(answer("done", "You said Punched cards"), `//*[@class="said" and contains(., "of paper")]`)
+		b.do(chromedp.Focus(`//input[@type="search"]`))
+		b.key("WHEELS")
+		b.do(chromedp.WaitNotPresent(`//nav//a[contains(., "Punched cards")]`))
+		b.tabTo("Brass wheels")
+		b.key(kb.Enter)
+		b.shown(answer("done", "You said Brass wheels"))
+		menu := `//button[@aria-haspopup="menu" and contains(@aria-label, "Brass wheels")]`
+		b.do(chromedp.Focus(menu))
+		b.key(kb.Enter)
+		b.shown(choice("Rename"))
+		b.key(kb.Enter)
+		b.shown(`//dialog//input`)
+		b.do(chromedp.SendKeys(`//dialog//input`, ", second order"))
+		b.click(`//dialog//button[.="Save"]`)
+		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
+		b.shown(`//nav//a[contains(., "second order")]`)
+		b.eventually("1", func() string { // a menu does not open again at once
+			b.do(chromedp.Focus(menu))
+			b.key(kb.Enter)
+			return fmt.Sprint(read(b, chromedp.Evaluate[int](`document.querySelectorAll("[role=menu]").length`)))
+		})
+		b.shown(choice("Delete"))
+		b.key("d", kb.Enter)
+		b.do(chromedp.WaitNotPresent(`//nav//a[contains(., "second order")]`))
+		b.do(chromedp.Focus(chromedp.CSS("h1")))
+		b.chord("z", chromedp.ModifierCtrl)
+		b.shown(answer("done", "You said Brass wheels"), `//nav//a[contains(., "second order")]`)
+		b.clean(s.base)
+	})
+	t.Run("two tabs with one conversation add to it, and neither loses what the other has", func(t *testing.T) {
+		b := open(t)
+		say(b, "First")
+		b.shown(answer("done", "You said First"))
+		other := b.beside()
+		other.do(chromedp.Navigate(read(b, chromedp.Location())))
+		other.shown(answer("done", "You said First"))
+		say(b, "This is held")
+		b.shown(answer("running", "Half of it."))
+		other.shown(answer("running", "Half of it."), `//p[contains(., "Another tab is being given an answer")]`)
+		close(held)
+		other.shown(answer("done", "And the rest."))
+		say(other, "From the other")
+		b.shown(answer("done", "You said From the other"))
+		say(b, "And back")
+		other.shown(answer("done", "You said And back"))
+		for _, one := range []*tab{b, other} {
+			one.do(chromedp.Reload())
+			one.shown(answer("done", "You said And back"))
+			one.says("You said First", "And the rest.", "You said From the other")
+		}
+		b.clean(s.base)
+	})
+	t.Run("damaged and older records do not break the page", func(t *testing.T) {
+		b := open(t)
+		say(b, "Whole")
+		b.eventually("done", func() string { return read(b, chromedp.Evaluate[string](states, chromedp.EvalAwaitPromise)) })
+		read(b, chromedp.Evaluate[int](`new Promise((resolve) => {
+			indexedDB.open("collab-chats").onsuccess = ({ target: { result: db } }) => {
+				const t = db.transaction(["conversations", "exchanges"], "readwrite"), chats = t.objectStore("conversations"), all = t.objectStore("exchanges")
+				chats.getAll().onsuccess = ({ target: { result: [c] } }) => {
+					chats.put({ ...c, id: "older", form: 0, title: undefined })
+					chats.put({ owner: c.owner, id: "empty" })
+					all.put({ owner: c.owner, conversation: c.id, at: 1, id: "x", form: 1, message: "m", answer: { state: "done", model: "m", parts: [{ type: "text" }] } })
+					all.put({ owner: c.owner, conversation: c.id, at: "soon", id: {}.x ?? "y" })
+				}
+				t.oncomplete = () => (db.close(), resolve(0))
+			}
+		})`, chromedp.EvalAwaitPromise))
+		b.do(chromedp.Reload())
+		b.shown(answer("done", "You said Whole"))
+		if n := read(b, chromedp.Evaluate[int](`document.querySelectorAll(".talks li").length`)); n != 1 {
+			t.Errorf("%d conversations are listed", n)
+		}
+		b.clean(s.base)
+		b.do(chromedp.Navigate(s.base+"/console/chat?c=older"), chromedp.WaitVisible(`//p[contains(., "no such conversation on this device")]`))
+		if version := read(b, chromedp.Evaluate[int](`new Promise((resolve) => {
+			indexedDB.deleteDatabase("collab-chats").onsuccess = () => {
+				indexedDB.open("collab-chats", 7).onsuccess = ({ target: { result } }) => resolve(result.version)
+			}
+		})`, chromedp.EvalAwaitPromise)); version != 7 {
+			t.Fatalf("the database has version %d", version)
+		}
+		b.do(chromedp.Navigate(s.base + "/console/chat"))
+		b.shown(`//*[@role="alert" and contains(., "does not keep conversations")]`)
+		say(b, "Still here")
+		b.shown(answer("done", "You said Still here"))
+	})
+	t.Run("signing out, and another person's sign-in, remove what the device keeps", func(t *testing.T) {
+		kept := func(b *tab) string {
+			return read(b, chromedp.Evaluate[string](`indexedDB.databases().then((all) => all.map((d) => d.name) + Object.keys(sessionStorage).filter((k) => k.includes("chat")))`, chromedp.EvalAwaitPromise))
+		}
+		b := open(t)
+		say(b, "A secret")
+		b.shown(answer("done", "You said A secret"))
+		b.write("A draft")
+		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(button("Sign out")))
+		b.inConsole("You are signed out")
+		if got := kept(b); got != "" {
+			t.Errorf("%s is left", got)
+		}
+		b.do(chromedp.Navigate(s.base + "/console"))
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.do(chromedp.Navigate(s.base + "/console/chat"))
+		say(b, "Another secret")
+		b.shown(answer("done", "You said Another secret"))
+		s.signedIn("charles@collab.example", "Analytical Engines", "member")
+		b.do(chromedp.Navigate(s.base + "/console/sign-in"))
+		b.choose("Charles")
+		b.choose("Analytical Engines")
+		b.press("Sign in")
+		b.inConsole("Analytical Engines")
+		b.eventually("", func() string { return kept(b) })
+	})
+	t.Run("a VIEWER and an organisation without a plan are told why there is no chat", func(t *testing.T) {
+		s.signedIn("vera@collab.example", "Analytical Engines", "viewer")
+		s.signedIn("nora@collab.example", "Without", "")
+		for account, c := range map[string]struct{ organisation, says string }{"Vera": {"Analytical Engines", "VIEWER has read-only access"}, "Nora": {"Without", "no tokens for chats"}} {
+			b := openTab(t)
+			b.enterConsole(s, account, c.organisation)
+			b.do(chromedp.Navigate(s.base + "/console/chat"))
+			b.shown(fmt.Sprintf(`//p[contains(., %q)]`, c.says))
+			b.do(chromedp.WaitNotPresent(`//textarea`))
+			if account == "Nora" {
+				b.shown(`//main//a[@href="/console/billing"]`)
+			}
+		}
+	})
+	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
+		b := openTab(t)
+		b.bypassPolicy()
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.do(chromedp.Navigate(s.base + "/console/chat"))
+		b.inConsole("Chat")
+		b.axe(string(axe), "new")
+		say(b, "Show me code")
+		b.shown(answer("done", "tokens in"))
+		say(b, "Now fail")
+		b.shown(answer("failed", "overloaded"))
+		b.axe(string(axe), "conversation")
+		b.click(button("Instructions"))
+		b.shown(`//dialog//textarea`)
+		b.axe(string(axe), "instructions")
+	})
+	t.Run("a long answer is painted in little time", func(t *testing.T) {
+		b := open(t)
+		var text strings.Builder
+		for i := 0; text.Len() < 30_000; i++ {
+			fmt.Fprintf(&text, "## Part %d\n\nSome **words** on `wheels` and [cards](https://example.com/%d), of which there are many.\n\n- one\n- two\n\n```go\nfor i := range %d {\n}\n```\n\n", i, i, i)
+		}
+		models.SetScripts(provider.Script{provider.Text(strings.SplitAfter(text.String(), " ")...)})
+		b.run(`window.frames_ = []; { let last = performance.now(); const tick = (now) => { frames_.push(now - last); last = now; requestAnimationFrame(tick) }; requestAnimationFrame(tick) }
+			window.long_ = []; new PerformanceObserver((l) => l.getEntries().forEach((e) => long_.push(e.duration))).observe({ type: "longtask" })`)
+		began := time.Now()
+		say(b, "At length")
+		b.shown(answer("done", "tokens in"))
+		got := read(b, chromedp.Evaluate[[]float64](`[frames_.length, Math.max(0, ...long_), long_.length]`))
+		t.Logf("%d characters took %v and %.0f frames, of which %.0f had a task of over 50 ms, the longest %.0f ms", text.Len(), time.Since(began), got[0], got[2], got[1])
+	})
+}
+
+// states is a script that returns the states of the answers with a text that the device keeps.
+const states = `new Promise((resolve) => {
+	indexedDB.open("collab-chats").onsuccess = ({ target: { result: db } }) => {
+		db.transaction("exchanges").objectStore("exchanges").getAll().onsuccess = ({ target: { result } }) => {
+			db.close()
+			resolve(result.filter((e) => e.answer.parts.length > 0).map((e) => e.answer.state).sort().join(" "))
+		}
+	}
+})`
