@@ -26,7 +26,7 @@ import (
 )
 
 // patience bounds what a test waits for in one tab.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 // chromium returns the browser's path, having installed it where it is missing
 // and that is possible.

@@ -49,6 +49,7 @@ type database struct {
 	dialect
 	server *collabd.Server
 	url    string // of Postgres; empty: SQLite in the server's directory
+	kept   string // the copy that restore restores, of SQLite
 }
 
 // onEach runs a test with a server on SQLite and, beside it, with one on Postgres.
@@ -88,7 +89,8 @@ func (d *database) open(t testing.TB) *sql.DB {
 func (d *database) keep(t *testing.T) {
 	t.Helper()
 	if d.url == "" {
-		copied(t, d.file(), d.file()+".filled")
+		d.kept = filepath.Join(t.TempDir(), "collab.db") // on a disk, as it has several gigabytes in a soak
+		copied(t, d.file(), d.kept)
 		return
 	}
 	name := d.name(t)
@@ -105,7 +107,7 @@ func (d *database) restore(t testing.TB) {
 				t.Fatal(err)
 			}
 		}
-		copied(t, d.file()+".filled", d.file())
+		copied(t, d.kept, d.file())
 		return
 	}
 	name := d.name(t)
