@@ -25,10 +25,9 @@ type Inbox interface {
 type Audit interface {
 	Add(ctx context.Context, e audit.Entry) error
 
-	// List calls each with the organisation's entries, the newest first (At, then
-	// id, both descending), starting after the given entry when there is one; at
-	// most limit, 0: all. An error of each ends the list and is returned.
-	List(ctx context.Context, o id.Org, after id.Entry, limit int, each func(audit.Entry) error) error
+	// List calls each with the organisation's entries that the filter selects, the newest
+	// first (At, then id, both descending). An error of each ends the list and is returned.
+	List(ctx context.Context, o id.Org, f audit.Filter, each func(audit.Entry) error) error
 }
 
 // Replays holds records of requests with idempotency keys.

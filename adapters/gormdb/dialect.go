@@ -116,6 +116,14 @@ func (d dialect) json(column string) string {
 	return column
 }
 
+// kindOfAction returns the kind of an audit entry's action, as the index of kinds has it.
+func (d dialect) kindOfAction() string {
+	if d == onPostgres {
+		return "split_part(action, '.', 1)"
+	}
+	return "substr(action, 1, instr(action, '.') - 1)"
+}
+
 // org returns the organisation's parameter for a SELECT list.
 func (d dialect) org() string {
 	if d == onPostgres {

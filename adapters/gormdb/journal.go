@@ -64,12 +64,28 @@ func (q auditLog) Add(ctx context.Context, e audit.Entry) error {
 	return rows.add(ctx, (*auditRow)(&e))
 }
 
-func (q auditLog) List(ctx context.Context, o id.Org, after id.Entry, limit int, fn func(audit.Entry) error) error {
+func (q auditLog) List(ctx context.Context, o id.Org, f audit.Filter, fn func(audit.Entry) error) error {
 	s := auditTable.of(q.read, o)
-	if after != "" {
-		s = s.filter("(at, id) < (SELECT b.at, b.id FROM audit b WHERE b.org_id = ? AND b.id = ?)", string(o), cursorID(after))
+	for _, c := range []struct{ condition, value string }{
+		{"actor_id = ?", string(f.Actor)}, {"action = ?", string(f.Action)}, {dialectOf(q.read).kindOfAction() + " = ?", f.Kind}, {"target = ?", f.Target},
+	} {
+		if c.value != "" {
+			s = s.filter(c.condition, c.value)
+		}
 	}
-	return each(ctx, s.page("at DESC, id DESC", limit), (*auditRow).entry, fn)
+	if f.Source != "" {
+		s = s.filter("actor_id IS NULL AND is_operator = ?", f.Source == audit.Operators)
+	}
+	if !f.From.IsZero() {
+		s = s.filter("at >= ?", f.From.UnixMilli())
+	}
+	if !f.To.IsZero() {
+		s = s.filter("at < ?", f.To.UnixMilli())
+	}
+	if f.After != "" {
+		s = s.filter("(at, id) < (SELECT b.at, b.id FROM audit b WHERE b.org_id = ? AND b.id = ?)", string(o), cursorID(f.After))
+	}
+	return each(ctx, s.page("at DESC, id DESC", f.Limit), (*auditRow).entry, fn)
 }
 
 type replayRow struct {

@@ -122,7 +122,7 @@ func (r *replicated) add(o id.Org, n int) (position string) {
 func (r *replicated) wants(o id.Org, position string, entries int, fromReplica bool) {
 	r.Helper()
 	before, n := r.db.ReplicaStatistics(), 0
-	err := r.db.From(position).Journal().Audit().List(r.Context(), o, "", 0, func(audit.Entry) error {
+	err := r.db.From(position).Journal().Audit().List(r.Context(), o, audit.Filter{}, func(audit.Entry) error {
 		n++
 		return nil
 	})

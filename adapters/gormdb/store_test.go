@@ -260,7 +260,7 @@ func TestTransactions(t *testing.T) {
 			if _, one := db.Directory().Seats().Count(ctx, of[:1], time.UnixMilli(9)); err != nil || one != nil || len(seats) != 2 {
 				t.Errorf("the seats are %v, errors %v, %v", seats, err, one)
 			}
-			if err := db.Journal().Audit().List(ctx, o, odd, 5, func(e audit.Entry) error { return fmt.Errorf("there is %v", e) }); err != nil {
+			if err := db.Journal().Audit().List(ctx, o, audit.Filter{After: odd, Limit: 5}, func(e audit.Entry) error { return fmt.Errorf("there is %v", e) }); err != nil {
 				t.Error(err)
 			}
 			if err := db.Work().TaskHistory().List(ctx, o, uid[id.Task](kindTask, 1, 1), task.ChangePosition{At: time.UnixMilli(9), ID: odd}, 5, func(c task.Change) error { return fmt.Errorf("there is %v", c) }); err != nil {

@@ -7,6 +7,7 @@ import (
 	"collab/adapters/httpapi/body"
 	"collab/app/members"
 	"collab/domain/audit"
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/invitation"
 	"collab/domain/org"
@@ -129,6 +130,43 @@ func (a *api) withdrawInvite(c *call, actor org.Actor, i id.Invitation) error {
 	return c.succeedUnless(a.Members.Withdraw(c.r.Context(), actor, i))
 }
 
-func (a *api) auditLog(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(audit.Entry) error) error {
-	return a.Members.Audit(ctx, actor, id.Entry(after.ID), limit, each)
+// readAuditFilter reads the filters of the audit log.
+func readAuditFilter(q body.Query, p body.Page) (f audit.Filter, err error) {
+	if text, given := q.Get("actor"); given {
+		if f, err = f.WithActor(text); err != nil {
+			return f, err
+		}
+	}
+	if text, given := q.Get("action"); given {
+		if f, err = f.WithAction(text); err != nil {
+			return f, err
+		}
+	}
+	if text, given := q.Get("target"); given {
+		if f.Target = text; text == "" || !body.IsKeyText(text) {
+			return f, fault.Field("target", "must be a text of 1 to %d bytes", audit.MaxTarget)
+		}
+	}
+	if f.From, err = body.InstantParam(q, "from"); err != nil {
+		return f, err
+	}
+	if f.To, err = body.InstantParam(q, "to"); err != nil {
+		return f, err
+	}
+	f.After, f.Limit = id.Entry(p.After.ID), p.Fetch()
+	return f, f.Check()
+}
+
+func (a *api) auditLog(c *call) error {
+	q, p, err := c.listing("actor", "action", "target", "from", "to")
+	if err != nil {
+		return err
+	}
+	f, err := readAuditFilter(q, p)
+	if err != nil {
+		return err
+	}
+	return list(a, c, q, p, keyOfEntry, appendViewed(viewEntry), func(actor org.Actor, each func(audit.Entry) error) error {
+		return a.Members.Audit(c.r.Context(), actor, f, each)
+	})
 }

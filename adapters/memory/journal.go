@@ -47,13 +47,13 @@ func (a auditLog) Add(_ context.Context, e audit.Entry) error {
 	return a.run(func(x *tx) error { return x.audit.add(x, e.ID, e) })
 }
 
-func (a auditLog) List(_ context.Context, o id.Org, after id.Entry, limit int, each func(audit.Entry) error) error {
+func (a auditLog) List(_ context.Context, o id.Org, f audit.Filter, each func(audit.Entry) error) error {
 	selected, err := result(a.run, func(x *tx) ([]audit.Entry, error) {
 		newestFirst := func(a, b audit.Entry) int { return byTime(b.At, a.At, b.ID, a.ID) }
-		last, paged := x.audit.rows[after]
+		last, paged := x.audit.rows[f.After]
 		return x.audit.list(func(e audit.Entry) bool {
-			return o != "" && e.Org == o && (!paged || newestFirst(e, last) > 0)
-		}, newestFirst, limit), nil
+			return o != "" && e.Org == o && f.Selects(e) && (!paged || newestFirst(e, last) > 0)
+		}, newestFirst, f.Limit), nil
 	})
 	return forEach(selected, err, each)
 }

@@ -180,7 +180,7 @@ func (w *fixture) authorise(provider string) id.Connector {
 func (w *fixture) auditLog() []string {
 	w.Helper()
 	var all []audit.Entry
-	w.Must(w.store.Journal().Audit().List(w.Context(), w.org.Org, "", 0, func(e audit.Entry) error {
+	w.Must(w.store.Journal().Audit().List(w.Context(), w.org.Org, audit.Filter{}, func(e audit.Entry) error {
 		all = append(all, e)
 		return nil
 	}))

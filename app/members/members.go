@@ -308,13 +308,13 @@ func (s *Members) Withdraw(ctx context.Context, actor org.Actor, i id.Invitation
 	})
 }
 
-// Audit calls each with the organisation's audit log, the newest entry first,
-// from after the entry on; at most limit, 0: all. The list may be stale (see ports.Store.From).
-func (s *Members) Audit(ctx context.Context, actor org.Actor, after id.Entry, limit int, each func(audit.Entry) error) error {
+// Audit calls each with the entries of the organisation's audit log that the filter selects, the
+// newest first. The list may be stale (see ports.Store.From).
+func (s *Members) Audit(ctx context.Context, actor org.Actor, f audit.Filter, each func(audit.Entry) error) error {
 	if err := actor.CheckManager(); err != nil {
 		return err
 	}
-	return s.From(ctx).Journal().Audit().List(ctx, actor.Org, after, limit, each)
+	return s.From(ctx).Journal().Audit().List(ctx, actor.Org, f, each)
 }
 
 func (s *Members) audit(ctx context.Context, r ports.Records, actor org.Actor, a audit.Action, target, detail string) error {

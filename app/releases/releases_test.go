@@ -337,7 +337,7 @@ func TestPublishingAndChangingAreRecorded(t *testing.T) {
 		}
 	}
 	var all []audit.Entry
-	w.Must(w.store.Journal().Audit().List(t.Context(), w.org, "", 0, func(e audit.Entry) error {
+	w.Must(w.store.Journal().Audit().List(t.Context(), w.org, audit.Filter{}, func(e audit.Entry) error {
 		all = append(all, e)
 		return nil
 	}))

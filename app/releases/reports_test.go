@@ -15,7 +15,7 @@ import (
 // entries returns the audit log of the fixture's organisation.
 func (w *fixture) entries() (all []audit.Entry) {
 	w.Helper()
-	w.Must(w.store.Journal().Audit().List(w.Context(), w.org, "", 0, func(e audit.Entry) error {
+	w.Must(w.store.Journal().Audit().List(w.Context(), w.org, audit.Filter{}, func(e audit.Entry) error {
 		all = append(all, e)
 		return nil
 	}))

@@ -2,6 +2,7 @@
 package audit
 
 import (
+	"strings"
 	"time"
 
 	"collab/domain/id"
@@ -33,6 +34,19 @@ const (
 	Imported            Action = "organisation.imported"
 	ExportRequested     Action = "organisation.export_requested"
 )
+
+// Actions are the actions that are recorded.
+var Actions = []Action{
+	RoleChanged, MemberRemoved, MemberLeft, SessionEnded, InvitationCreated, InvitationResent, InvitationDeleted, SubscriptionChanged,
+	OperatorRead, ConnectorCreated, ConnectorDeleted, CredentialsStored, CredentialsRead, ConnectorAuthorised, ReleasePublished,
+	ReleaseChanged, ReleasePaused, Imported, ExportRequested,
+}
+
+// Kind returns the noun of the action.
+func (a Action) Kind() string {
+	kind, _, _ := strings.Cut(string(a), ".")
+	return kind
+}
 
 // Entry is one line of the audit log. Org is empty for acts of an operator across
 // organisations; Actor is empty for an operator and for the identity provider.

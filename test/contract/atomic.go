@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
@@ -337,7 +338,7 @@ func (x wholeTransaction) wantCommitted(w *fixture) {
 	resultOf(w.tasks().Get(w.ctx, o, x.unplaced.ID)).is(w, loose[0].Placed(x.unplaced.Placement(), at(305)).Unassigned(at(306)))
 	wantEqual(w, len(w.listed(o, org.Actor{User: x.owner.ID, Org: o}, task.Filter{})), 2)
 	wantEqual(w, len(resultOf(w.historyOf(o, x.unplaced.ID, task.ChangePosition{}, 0)).must(w)), 2)
-	wantEqual(w, len(resultOf(w.audited(o, "", 0)).must(w)), 2)
+	wantEqual(w, len(resultOf(w.audited(o, audit.Filter{})).must(w)), 2)
 	w.wantConflict(w.inbox().Accept(w.ctx, "identity", x.message, at(308)))
 	other := x.replay
 	other.Claim = nextID()

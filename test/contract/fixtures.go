@@ -348,7 +348,7 @@ func (w *fixture) content(tn tenant) content {
 	c.Tasks = w.listed(o, org.Actor{User: tn.owner.ID, Org: o}, task.Filter{})
 	c.Inside = orZero(w, resultOf(w.historyOf(o, tn.inside.ID, task.ChangePosition{}, 0)))
 	c.Unplaced = orZero(w, resultOf(w.historyOf(o, tn.unplaced.ID, task.ChangePosition{}, 0)))
-	c.Audit = resultOf(w.audited(o, "", 0)).must(w)
+	c.Audit = resultOf(w.audited(o, audit.Filter{})).must(w)
 	c.Epoch = w.epoch(o)
 	c.Objects = w.objectsOf(o, nil, object.Filter{})
 	c.Used = w.used(o)
@@ -511,8 +511,8 @@ func (w *fixture) historyOf(o id.Org, t id.Task, after task.ChangePosition, limi
 }
 
 // audited reads an organisation's audit log.
-func (w *fixture) audited(o id.Org, after id.Entry, limit int) ([]audit.Entry, error) {
-	return collected(func(each func(audit.Entry) error) error { return w.audit().List(w.ctx, o, after, limit, each) })
+func (w *fixture) audited(o id.Org, f audit.Filter) ([]audit.Entry, error) {
+	return collected(func(each func(audit.Entry) error) error { return w.audit().List(w.ctx, o, f, each) })
 }
 
 // epoch reads an organisation's epoch.

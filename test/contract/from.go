@@ -40,7 +40,7 @@ func From(t *testing.T, open func(t *testing.T) Opened) {
 }
 
 func entries(ctx context.Context, r ports.Records, o id.Org) (all []audit.Entry, err error) {
-	err = r.Journal().Audit().List(ctx, o, "", 0, func(e audit.Entry) error {
+	err = r.Journal().Audit().List(ctx, o, audit.Filter{}, func(e audit.Entry) error {
 		all = append(all, e)
 		return nil
 	})
@@ -109,8 +109,8 @@ func (m fromMembers) List(ctx context.Context, o id.Org, after org.Position, lim
 	return m.s.from(ctx, func(r ports.Records) error { return r.Directory().Members().List(ctx, o, after, limit, each) })
 }
 
-func (a fromAudit) List(ctx context.Context, o id.Org, after id.Entry, limit int, each func(audit.Entry) error) error {
-	return a.s.from(ctx, func(r ports.Records) error { return r.Journal().Audit().List(ctx, o, after, limit, each) })
+func (a fromAudit) List(ctx context.Context, o id.Org, f audit.Filter, each func(audit.Entry) error) error {
+	return a.s.from(ctx, func(r ports.Records) error { return r.Journal().Audit().List(ctx, o, f, each) })
 }
 
 func (l fromLedger) Summary(ctx context.Context, o id.Org, user id.User, p usage.Period, head func(usage.Summary) error, each func(usage.Part) error) error {

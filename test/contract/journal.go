@@ -2,6 +2,7 @@ package contract
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func Inbox(t *testing.T, open func(t *testing.T) Opened) {
 				})
 			})
 			w.wantOneSuccess(errs, fault.Conflict)
-			wantEqual(w, len(resultOf(w.audited(o.ID, "", 0)).must(w)), 1)
+			wantEqual(w, len(resultOf(w.audited(o.ID, audit.Filter{})).must(w)), 1)
 		},
 		"prune removes ids that were stored before the time": func(w *fixture) {
 			old, exact := nextID(), nextID()
@@ -67,14 +68,14 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 			bare := audit.Entry{ID: fresh[id.Entry](), Org: o.ID, At: at(1), Action: audit.MemberLeft}
 			w.ok(w.audit().Add(w.ctx, full))
 			w.ok(w.audit().Add(w.ctx, bare))
-			resultOf(w.audited(o.ID, "", 0)).is(w, []audit.Entry{full, bare})
+			resultOf(w.audited(o.ID, audit.Filter{})).is(w, []audit.Entry{full, bare})
 		},
 		"entries of another organisation and of the deployment are not listed": func(w *fixture) {
 			o, other := w.org(), w.org()
 			w.ok(w.audit().Add(w.ctx, someEntry(other.ID, "")))
 			w.ok(w.audit().Add(w.ctx, someEntry("", "")))
-			resultOf(w.audited(o.ID, "", 0)).is(w, nil)
-			wantEqual(w, len(resultOf(w.audited(other.ID, "", 0)).must(w)), 1)
+			resultOf(w.audited(o.ID, audit.Filter{})).is(w, nil)
+			wantEqual(w, len(resultOf(w.audited(other.ID, audit.Filter{})).must(w)), 1)
 		},
 		"a taken id is a conflict": func(w *fixture) {
 			o := w.org()
@@ -83,7 +84,7 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 			again := e
 			again.Detail = "Never"
 			w.wantConflict(w.audit().Add(w.ctx, again))
-			resultOf(w.audited(o.ID, "", 0)).is(w, []audit.Entry{e})
+			resultOf(w.audited(o.ID, audit.Filter{})).is(w, []audit.Entry{e})
 		},
 		"list is ordered from the newest to the oldest, page by page": func(w *fixture) {
 			o := w.org()
@@ -96,7 +97,55 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 			e, d, b, g, a, c, f := add(2, 20), add(3, 20), add(5, 20), add(6, 5), add(0, 30), add(4, 20), add(1, 20)
 			want := []audit.Entry{a, b, c, d, e, f, g}
 			pages(w, want, func(e audit.Entry) id.Entry { return e.ID },
-				func(after id.Entry, limit int) ([]audit.Entry, error) { return w.audited(o.ID, after, limit) })
+				func(after id.Entry, limit int) ([]audit.Entry, error) {
+					return w.audited(o.ID, audit.Filter{After: after, Limit: limit})
+				})
+		},
+		"filters select, and combine with one another and with pages": func(w *fixture) {
+			o, other := w.org(), w.org()
+			users := []id.User{w.member(o.ID, org.Owner).ID, w.member(o.ID, org.Admin).ID, ""}
+			actions := []audit.Action{audit.MemberRemoved, audit.MemberLeft, audit.ReleasePaused}
+			targets := []string{"", "a", "A", string(users[0])}
+			var all []audit.Entry
+			for i := range 24 {
+				e := audit.Entry{
+					ID: fresh[id.Entry](), Org: o.ID, At: at(100 - i/2), Actor: users[i%3], Operator: i%3 == 2 && i%2 == 0,
+					Action: actions[i/3%3], Target: targets[i%4], Detail: fmt.Sprint(i),
+				}
+				w.ok(w.audit().Add(w.ctx, e))
+				foreign := e
+				foreign.ID, foreign.Org = fresh[id.Entry](), other.ID
+				w.ok(w.audit().Add(w.ctx, foreign))
+				all = append(all, e)
+			}
+			all = resultOf(w.audited(o.ID, audit.Filter{})).must(w)
+			wantEqual(w, len(all), 24)
+			conditions := []audit.Filter{
+				{}, {Actor: users[1]}, {Actor: fresh[id.User]()}, {Source: audit.Operators}, {Source: audit.Automatic}, {Action: audit.MemberLeft}, {Action: audit.Imported},
+				{Kind: "member"}, {Kind: "release"}, {Kind: "mem"}, {Target: "a"}, {Target: string(users[0])}, {Target: "nothing"}, {From: at(95)}, {To: at(95)}, {From: at(95), To: at(97)},
+			}
+			for _, one := range conditions {
+				for _, two := range conditions {
+					f := one
+					if f.Actor == "" {
+						f.Actor = two.Actor
+					}
+					if f.Kind == "" {
+						f.Kind = two.Kind
+					}
+					if f.From.IsZero() {
+						f.From, f.To = two.From, two.To
+					}
+					want := slices.DeleteFunc(slices.Clone(all), func(e audit.Entry) bool { return !f.Selects(e) })
+					resultOf(w.audited(o.ID, f)).is(w, want)
+					if two == (audit.Filter{}) {
+						pages(w, want, func(e audit.Entry) id.Entry { return e.ID }, func(after id.Entry, limit int) ([]audit.Entry, error) {
+							f.After, f.Limit = after, limit
+							return w.audited(o.ID, f)
+						})
+					}
+				}
+			}
 		},
 	}.run(t, open)
 }

@@ -108,7 +108,7 @@ func (s *serversFixture) reconcile() {
 // audited counts the changes of the subscription in the audit log with this detail.
 func (s *serversFixture) audited(detail string) (n int) {
 	s.t.Helper()
-	err := s.Store.Journal().Audit().List(s.t.Context(), s.ada.Org, "", 0, func(e audit.Entry) error {
+	err := s.Store.Journal().Audit().List(s.t.Context(), s.ada.Org, audit.Filter{}, func(e audit.Entry) error {
 		if e.Action == audit.SubscriptionChanged && e.Detail == detail {
 			n++
 		}
@@ -315,7 +315,7 @@ func TestAGrantExpiresTheOpenCheckoutSession(t *testing.T) {
 				t.Errorf("afterwards it is %+v, %v", is, err)
 			}
 			var entries []audit.Entry
-			err = s.Store.Journal().Audit().List(ctx, s.ada.Org, "", 0, func(e audit.Entry) error {
+			err = s.Store.Journal().Audit().List(ctx, s.ada.Org, audit.Filter{}, func(e audit.Entry) error {
 				entries = append(entries, e)
 				return nil
 			})

@@ -212,7 +212,7 @@ func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
 		t.Errorf("the sessions are %+v, %v", all, err)
 	}
 	var ended []string
-	if err := c.Store.Journal().Audit().List(t.Context(), began.Org, "", 0, func(e audit.Entry) error {
+	if err := c.Store.Journal().Audit().List(t.Context(), began.Org, audit.Filter{}, func(e audit.Entry) error {
 		ended = append(ended, string(e.Action)+" "+e.Target)
 		return nil
 	}); err != nil || len(ended) != 1 || ended[0] != string(audit.SessionEnded)+" "+string(began.ID) {

@@ -159,7 +159,7 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 				t.Errorf("what has gone on for a while: %v", err)
 			}
 			var entries []audit.Entry
-			if err := c.Store.Journal().Audit().List(t.Context(), actor.Org, "", 0, func(e audit.Entry) error {
+			if err := c.Store.Journal().Audit().List(t.Context(), actor.Org, audit.Filter{}, func(e audit.Entry) error {
 				entries = append(entries, e)
 				return nil
 			}); err != nil || organisation != "" && (len(entries) != 1 || entries[0].Action != audit.SessionEnded || entries[0].Target != string(gone)) {
@@ -331,7 +331,7 @@ func TestAUserHasAHundredSessionsAtMost(t *testing.T) {
 		t.Errorf("there are %d, %v", len(all), err)
 	}
 	var entries []audit.Entry
-	err = c.Store.Journal().Audit().List(t.Context(), actor.Org, "", 0, func(e audit.Entry) error {
+	err = c.Store.Journal().Audit().List(t.Context(), actor.Org, audit.Filter{}, func(e audit.Entry) error {
 		entries = append(entries, e)
 		return nil
 	})

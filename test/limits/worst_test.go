@@ -288,7 +288,9 @@ var requests = map[string]func(w *largest) []request{
 	},
 	"POST /api/v1/org/invite/{id}/resend": func(w *largest) []request { return w.write("/org/invite/"+w.invitation+"/resend", 200, nil) },
 	"DELETE /api/v1/org/invite/{id}":      func(w *largest) []request { return w.get("/org/invite/" + w.invitation) },
-	"GET /api/v1/org/audit":               func(w *largest) []request { return w.lists("/org/audit") },
+	"GET /api/v1/org/audit": func(w *largest) []request {
+		return append(w.lists("/org/audit"), w.lists("/org/audit?action=member&actor=operator&from=2020-01-01")...)
+	},
 	"POST /api/v1/org/export": func(w *largest) []request { // an owner has one at a time
 		return []request{{path: "/org/export", as: w.carl, body: many(fields{}), status: 403, headers: []string{"Content-Type: application/json"}}}
 	},

@@ -354,16 +354,20 @@ func Bool(raw []byte) (bool, string) {
 	return false, "must be true or false"
 }
 
+const notInstant = "must be a date or an RFC 3339 time"
+
 // Instant reads an RFC 3339 time, or a date as the beginning of that day in
 // UTC.
-var Instant = Parsed("must be a date or an RFC 3339 time", func(text string) (time.Time, bool) {
+var Instant = Parsed(notInstant, parseInstant)
+
+func parseInstant(text string) (time.Time, bool) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
 			return t.UTC().Truncate(time.Millisecond), true
 		}
 	}
 	return time.Time{}, false
-})
+}
 
 // OrElse reads a field with a default for absence and null.
 func OrElse[T any](o *Fields, name string, read Reader[T], otherwise T) T {

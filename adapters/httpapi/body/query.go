@@ -50,6 +50,19 @@ func EnumParam[T ~string](q Query, name string, parse func(string) (T, bool), al
 	return v, nil
 }
 
+// InstantParam returns a parameter that is an instant (see Instant), the zero value if it is absent.
+func InstantParam(q Query, name string) (time.Time, error) {
+	text, given := q.Get(name)
+	if !given {
+		return time.Time{}, nil
+	}
+	t, ok := parseInstant(text)
+	if !ok {
+		return time.Time{}, fault.Field(name, notInstant)
+	}
+	return t, nil
+}
+
 // NilID is a well-formed id that no record has.
 const NilID = "00000000-0000-0000-0000-000000000000"
 
