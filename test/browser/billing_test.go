@@ -24,25 +24,25 @@ type subscription struct {
 }
 
 func TestBilling(t *testing.T) {
-	s, b := startServer(t), openTab(t)
-	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	s, as := startOwned(t)
+	b := openTab(t)
 	post := func(path string, body any) string {
 		t.Helper()
-		return decode[struct{ URL string }](t, s.call("POST", "/billing/"+path, bearer(owner.Token), body, http.StatusOK)).URL
+		return decode[struct{ URL string }](t, s.call("POST", "/billing/"+path, as, body, http.StatusOK)).URL
 	}
 	stands := func(want gate) {
 		t.Helper()
-		if got := decode[gate](t, s.call("GET", "/billing/status", bearer(owner.Token), nil, http.StatusOK)); got != want {
+		if got := decode[gate](t, s.call("GET", "/billing/status", as, nil, http.StatusOK)); got != want {
 			t.Errorf("the status is %+v, want %+v", got, want)
 		}
 	}
 	has := func() subscription {
 		t.Helper()
-		return decode[subscription](t, s.call("GET", "/billing/subscription", bearer(owner.Token), nil, http.StatusOK))
+		return decode[subscription](t, s.call("GET", "/billing/subscription", as, nil, http.StatusOK))
 	}
 
 	stands(gate{Plan: "NO_PLAN", Status: "CANCELED"})
-	s.call("POST", "/billing/trial", bearer(owner.Token), nil, http.StatusOK)
+	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
 	stands(gate{true, true, "STANDARD", "TRIALING"})
 
 	// On a small screen: a user who cancels may open the page again.
@@ -90,7 +90,7 @@ func TestBilling(t *testing.T) {
 		t.Errorf("what was paid for ends at %v, and before at %v", second.CurrentPeriodEnd, *first.CurrentPeriodEnd)
 	}
 
-	s.call("POST", "/billing/downgrade", bearer(owner.Token), nil, http.StatusOK)
+	s.call("POST", "/billing/downgrade", as, nil, http.StatusOK)
 	b.do(chromedp.Reload(), chromedp.WaitVisible(chromedp.CSS("h1")))
 	b.picture("portal-ending")
 	b.says("Active", "it ends")

@@ -47,7 +47,8 @@ var chromium = sync.OnceValues(func() (string, error) {
 // tab is one tab of a browser of its own, without history or cookies.
 type tab struct {
 	context.Context
-	t *testing.T
+	t       *testing.T
+	axeCore string // the script that checks accessibility, once it is needed
 
 	mu       sync.Mutex
 	requests []string // the addresses that it has asked for

@@ -72,13 +72,13 @@ func (b *tab) tabTo(text string) {
 }
 
 // axe checks the page's accessibility by axe-core on every screen. The page must be one that was
-// loaded after its policy was bypassed.
-func (b *tab) axe(script, name string) {
+// loaded after its policy was bypassed. Without Node it skips the test.
+func (b *tab) axe(name string) {
 	b.t.Helper()
 	for _, screen := range axeScreens {
 		b.resize(screen.width, 800, screen.colours)
 		b.picture(fmt.Sprintf("%s-%d-%s", name, screen.width, screen.colours))
-		b.runAxe(script, fmt.Sprintf("%s at %d in %s", name, screen.width, screen.colours))
+		b.runAxe(fmt.Sprintf("%s at %d in %s", name, screen.width, screen.colours))
 		if wide := read(b, chromedp.Evaluate[int](`document.documentElement.scrollWidth - innerWidth`)); wide > 0 {
 			b.t.Errorf("%s at %d scrolls sideways by %d", name, screen.width, wide)
 		}
@@ -87,11 +87,17 @@ func (b *tab) axe(script, name string) {
 }
 
 // runAxe checks the accessibility of the page as it is.
-func (b *tab) runAxe(script, name string) {
+func (b *tab) runAxe(name string) {
 	b.t.Helper()
-	if _, err := chromedp.Run(b, chromedp.Evaluate[any](script+"; 0")); err != nil {
-		b.fail(err)
+	if b.axeCore == "" {
+		packages := nodejs.InstallFrom(b.t, "accessibility is not checked in this run", os.DirFS("../../adapters/console/web"))
+		script, err := os.ReadFile(filepath.Join(packages.Dir, "node_modules/axe-core/axe.min.js"))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.axeCore = string(script)
 	}
+	b.run(b.axeCore)
 	found := read(b, chromedp.Evaluate[[]string](`axe.run(document, { rules: { "target-size": { enabled: true } }, resultTypes: ["violations"] }).then((r) =>
 		r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html.slice(0, 120) + " " + n.failureSummary.slice(0, 200))))`, chromedp.EvalAwaitPromise))
 	for _, f := range found {
@@ -110,7 +116,7 @@ func (b *tab) bypassPolicy() {
 // busyOnce has the pages that are loaded from now on get 503 for their first request to a path.
 func (b *tab) busyOnce(path string) {
 	b.t.Helper()
-	script := fmt.Sprintf(`{
+	b.onNewPages(fmt.Sprintf(`{
 		const real = fetch
 		let answered = false
 		window.fetch = (address, init) => {
@@ -118,10 +124,7 @@ func (b *tab) busyOnce(path string) {
 			answered = true
 			return Promise.resolve(Response.json({ statusCode: 503, message: "busy", error: "Service Unavailable" }, { status: 503, headers: { "X-Request-Id": "request-1" } }))
 		}
-	}`, path)
-	if _, err := chromedp.Call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
-		b.fail(err)
-	}
+	}`, path))
 }
 
 // enterConsole signs an account of the development provider in to the console.
@@ -136,23 +139,32 @@ func (b *tab) enterConsole(s *server, account, organisation string) {
 	b.inConsole(organisation)
 }
 
+// enterPage signs an account of Analytical Engines in to the console and opens a page of it on a wide screen.
+func (b *tab) enterPage(s *server, account, address, heading string) {
+	b.t.Helper()
+	b.resize(1280, 800, "light")
+	b.enterConsole(s, account, "Analytical Engines")
+	b.do(chromedp.Navigate(s.base + address))
+	b.inConsole(heading)
+	b.forget() // of 401 before the sign-in
+}
+
+// openPage is enterPage in a browser of its own.
+func openPage(t *testing.T, s *server, account, address, heading string) *tab {
+	t.Helper()
+	b := openTab(t)
+	b.enterPage(s, account, address, heading)
+	return b
+}
+
 func TestConsole(t *testing.T) {
-	s := startServer(t)
-	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
-	as := bearer(owner.Token)
+	s, as := startOwned(t)
 	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
 	s.call("POST", "/chat", as, map[string]any{"message": "Good morning", "maxTokens": 5}, http.StatusOK)
 	s.call("POST", "/sync/files", as, map[string]any{"path": "reports/january.md", "content": "# January", "mimeType": "text/markdown"}, http.StatusCreated)
-	f := nodejs.InstallFrom(t, "the console's accessibility is not checked in this run", os.DirFS("../../adapters/console/web"))
-	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
 
 	t.Run("home shows quota, plan, usage, storage and changes, and loads little", func(t *testing.T) {
-		b := openTab(t)
-		b.resize(1280, 800, "light")
-		b.enterConsole(s, "Ada", "Analytical Engines")
+		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
 		if _, err := chromedp.Call(b, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}); err != nil {
 			b.fail(err)
 		}
@@ -197,8 +209,7 @@ func TestConsole(t *testing.T) {
 		b.clean(s.base)
 	})
 	t.Run("the change feed and chats pass through to the page as they come", func(t *testing.T) {
-		b := openTab(t)
-		b.enterConsole(s, "Ada", "Analytical Engines")
+		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
 		if status := read(b, chromedp.Evaluate[int](`fetch("/console/api/v1/sync/changes").then((r) => {
 			const reader = r.body.pipeThrough(new TextDecoderStream()).getReader()
 			window.followed = (async () => {
@@ -229,20 +240,20 @@ func TestConsole(t *testing.T) {
 		b.bypassPolicy()
 		b.do(chromedp.Navigate(s.base + "/console"))
 		b.inConsole("Sign in to Collab")
-		b.axe(string(axe), "sign-in")
+		b.axe("sign-in")
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		b.bottom()
 		b.do(chromedp.Click(`//summary[.="Figures"]`))
-		b.axe(string(axe), "home")
+		b.axe("home")
 		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.WaitVisible(button("Sign out")))
 		b.shown(`//li/button[@aria-current]`)
-		b.axe(string(axe), "menu")
+		b.axe("menu")
 		b.do(chromedp.Navigate(s.base + "/console/sessions"))
 		b.inConsole("Sessions")
-		b.axe(string(axe), "sessions")
+		b.axe("sessions")
 		b.do(chromedp.Navigate(s.base + "/console/nothing"))
 		b.inConsole("There is no such page")
-		b.axe(string(axe), "missing")
+		b.axe("missing")
 	})
 	t.Run("with the keyboard alone one signs in, ends a session and signs out", func(t *testing.T) {
 		b := openTab(t)
@@ -280,11 +291,8 @@ func TestConsole(t *testing.T) {
 	})
 	t.Run("the menu switches to another organisation of the person, in all tabs", func(t *testing.T) {
 		s.signedIn("ada@collab.example", "Difference Engines", "member")
-		b := openTab(t)
-		b.enterConsole(s, "Ada", "Analytical Engines")
-		beside, closeTab := chromedp.NewContext(b)
-		defer closeTab()
-		other := &tab{Context: beside, t: t}
+		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
+		other := b.beside()
 		other.do(chromedp.Navigate(s.base + "/console/sessions"))
 		other.inConsole("Sessions")
 		if moved := read(b, chromedp.Evaluate[float64](`(async () => {
@@ -307,8 +315,7 @@ func TestConsole(t *testing.T) {
 		b.clean(s.base)
 	})
 	t.Run("what fails is said beside it and can be tried again, and an ended session is named", func(t *testing.T) {
-		b := openTab(t)
-		b.enterConsole(s, "Ada", "Analytical Engines")
+		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
 		b.busyOnce("/metering/quota")
 		b.do(chromedp.Reload())
 		b.shown(`//*[@role="alert" and contains(., "Loading today's quota failed") and contains(., "The server is busy") and contains(., "request-1")]`, `//figure`)
@@ -323,9 +330,7 @@ func TestConsole(t *testing.T) {
 		b.key(kb.Enter)
 		const notice = `//*[@role="alert" and contains(., "Your session has ended")]`
 		b.shown(notice + `//a[.="Sign in again in a new tab" and @target="_blank"]`)
-		beside, closeTab := chromedp.NewContext(b)
-		defer closeTab()
-		other := &tab{Context: beside, t: t}
+		other := b.beside()
 		other.enterConsole(s, "Ada", "Analytical Engines")
 		b.do(chromedp.WaitNotPresent(notice))
 	})

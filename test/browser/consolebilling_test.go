@@ -8,16 +8,12 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-
-	"collab/test/collabd"
 )
 
 func TestBillingPage(t *testing.T) {
-	axe := axeScript(t, "the page of billing")
 	s := startServer(t)
-	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
-	b := openTab(t)
-	b.enterPage(s, "/console/billing", "Billing")
+	s, as := startOwned(t)
+	b := openPage(t, s, "Ada", "/console/billing", "Billing")
 	b.shown(`//main//*[contains(text(), "No plan")]`, `//main//*[contains(text(), "Not subscribed")]`)
 
 	// The portal opens after the first checkout.
@@ -42,9 +38,7 @@ func TestBillingPage(t *testing.T) {
 	b.do(chromedp.Click(button("Go to the payment page")))
 	b.shown(`//*[@role="status" and contains(., "Waiting for the payment of Premium")]`, `//*[@data-status="TRIALING"]`)
 	page := read(b, chromedp.Evaluate[string](`[...document.querySelectorAll("a")].find((a) => a.textContent === "Open the payment page").href`))
-	beside, closeTab := chromedp.NewContext(b)
-	defer closeTab()
-	other := &tab{Context: beside, t: t}
+	other := b.beside()
 	other.do(chromedp.Navigate(page), chromedp.WaitVisible(chromedp.CSS("h1")))
 	other.press("Pay")
 	other.do(chromedp.Click(`//a[.="See the plan"]`))
@@ -65,7 +59,7 @@ func TestBillingPage(t *testing.T) {
 
 	// A conflict: the change was made elsewhere meanwhile.
 	b.do(chromedp.Click(button("Change to Standard…")))
-	s.call("PUT", "/admin/organisations/"+owner.Org.ID+"/subscription", "X-Admin-Secret: "+collabd.AdminSecret, map[string]any{"plan": "ENTERPRISE"}, http.StatusOK)
+	s.grant(as, "ENTERPRISE")
 	b.do(chromedp.Click(button("Change to Standard and pay")))
 	b.shown(`//*[@role="alert" and contains(., "The subscription is managed outside the payment provider")]`)
 	b.do(chromedp.Click(button("Load the plan again")))
@@ -73,16 +67,12 @@ func TestBillingPage(t *testing.T) {
 	b.do(chromedp.WaitNotPresent(button("Buy Premium…")))
 
 	t.Run("members see the plan and cannot change it", func(t *testing.T) {
-		b := openTab(t)
-		b.enterConsole(s, "Charles", "Analytical Engines")
-		b.do(chromedp.Navigate(s.base + "/console/billing"))
-		b.inConsole("Billing")
+		b := openPage(t, s, "Charles", "/console/billing", "Billing")
 		b.shown(`//main//*[contains(text(), "Owners and admins of the organisation can change the plan.")]`, `//main//*[contains(text(), "Enterprise")]`)
 		b.do(chromedp.WaitNotPresent(button("Open the portal")))
 	})
 	t.Run("a payment that failed is warned of, and every screen is accessible", func(t *testing.T) {
-		s := startServer(t)
-		as := bearer(s.signedIn("ada@collab.example", "Analytical Engines", "").Token)
+		s, as := startOwned(t)
 		pay := decode[struct{ URL string }](t, s.call("POST", "/billing/checkout", as, map[string]string{"plan": "PREMIUM"}, http.StatusOK)).URL
 		b := openTab(t)
 		b.do(chromedp.Navigate(pay))
@@ -90,11 +80,11 @@ func TestBillingPage(t *testing.T) {
 		b.do(chromedp.Navigate(decode[struct{ URL string }](t, s.call("POST", "/billing/portal", as, nil, http.StatusOK)).URL))
 		b.press("Payment fails")
 		b.bypassPolicy()
-		b.enterPage(s, "/console/billing", "Billing")
+		b.enterPage(s, "Ada", "/console/billing", "Billing")
 		b.shown(`//main//*[contains(text(), "The last payment has failed")]`)
-		b.axe(axe, "billing")
+		b.axe("billing")
 		b.do(chromedp.Click(button("Change to Free…")))
 		b.shown(`//dialog//table`)
-		b.axe(axe, "billing-change")
+		b.axe("billing-change")
 	})
 }

@@ -5,8 +5,6 @@ package browser
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"collab/test/collabd"
 	"collab/test/contract/provider"
-	"collab/test/nodejs"
 )
 
 // answer is the path of the last answer, in a state, that has a text.
@@ -78,25 +74,8 @@ func TestChatPage(t *testing.T) {
 		}
 		return provider.Script{provider.Text("You said ", r.Message)}
 	})
-	s := startServer(t, "COLLAB_ANTHROPIC_API_KEY=key", "COLLAB_ANTHROPIC_URL="+models.Anthropic())
-	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
-	as := bearer(owner.Token)
-	s.call("PUT", "/admin/organisations/"+owner.Org.ID+"/subscription", "X-Admin-Secret: "+collabd.AdminSecret, map[string]string{"plan": "ENTERPRISE"}, http.StatusOK)
-	f := nodejs.InstallFrom(t, "the accessibility of the page of chats is not checked in this run", os.DirFS("../../adapters/console/web"))
-	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	open := func(t *testing.T) *tab {
-		t.Helper()
-		b := openTab(t)
-		b.resize(1280, 800, "light")
-		b.enterConsole(s, "Ada", "Analytical Engines")
-		b.do(chromedp.Navigate(s.base + "/console/chat"))
-		b.inConsole("Chat")
-		b.forget() // of 401 before the sign-in
-		return b
-	}
+	s, as := startOwned(t, "COLLAB_ANTHROPIC_API_KEY=key", "COLLAB_ANTHROPIC_URL="+models.Anthropic())
+	s.grant(as, "ENTERPRISE")
 	say := func(b *tab, text string) {
 		b.t.Helper()
 		b.write(text)
@@ -104,7 +83,7 @@ func TestChatPage(t *testing.T) {
 	}
 
 	t.Run("an answer is streamed as Markdown without HTML and pictures, with its usage, and kept under an address", func(t *testing.T) {
-		b := open(t)
+		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		say(b, "Show me code")
 		b.shown(answer("done", "tokens in"), `//*[@class="answer"]//pre[contains(., "<b>no HTML</b>")]`, `//li[contains(., "<script>alert(1)</script>")]`, heard("The answer is complete"))
 		b.says("tokens left today", "Claude Sonnet 5.5", "Image: secret")
@@ -128,7 +107,7 @@ func TestChatPage(t *testing.T) {
 		b.clean(s.base)
 	})
 	t.Run("Escape stops an answer, the provider's call ends and is metered, and the text stays", func(t *testing.T) {
-		b := open(t)
+		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		used := func() int64 {
 			return decode[struct{ Requests int64 }](t, s.call("GET", "/metering/user", as, nil, http.StatusOK)).Requests
 		}
@@ -148,7 +127,7 @@ func TestChatPage(t *testing.T) {
 		b.clean(s.base)
 	})
 	t.Run("searches, calls of tools and the provider's failures are shown as such", func(t *testing.T) {
-		b := open(t)
+		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		b.click(`//label[contains(., "Web search")]/input`)
 		say(b, "Please search")
 		b.shown(answer("done", "I found it."))
@@ -168,7 +147,7 @@ func TestChatPage(t *testing.T) {
 		b.clean(s.base)
 	})
 	t.Run("what is typed outlives refusals and reloads, and an answer that is cut off keeps its text", func(t *testing.T) {
-		b := open(t)
+		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		b.write("My long thought")
 		b.do(chromedp.Reload())
 		if got := b.written(); got != "My long thought" {
@@ -199,7 +178,7 @@ func TestChatPage(t *testing.T) {
 		b.shown(answer("cut", "It begins"), button("Try again"))
 	})
 	t.Run("the last message is changed and sent again, which can be undone", func(t *testing.T) {
-		b := open(t)
+		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		say(b, "Helo")
 		b.shown(answer("done", "You said Helo"))
 		b.click(button("Edit my message"))
@@ -215,7 +194,7 @@ func TestChatPage(t *testing.T) {
 		b.clean(s.base)
 	})
 	t.Run("with the keyboard alone conversations are begun, found, renamed, deleted and brought back", func(t *testing.T) {
-		b := open(t)
+		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		say(b, "Brass wheels")
 		b.shown(answer("done", "You said Brass wheels"))
 		b.do(chromedp.Focus(chromedp.CSS("h1")))
@@ -257,7 +236,7 @@ func TestChatPage(t *testing.T) {
 		b.clean(s.base)
 	})
 	t.Run("two tabs with one conversation add to it, and neither loses what the other has", func(t *testing.T) {
-		b := open(t)
+		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		say(b, "First")
 		b.shown(answer("done", "You said First"))
 		other := b.beside()
@@ -280,7 +259,7 @@ func TestChatPage(t *testing.T) {
 		b.clean(s.base)
 	})
 	t.Run("damaged and older records do not break the page", func(t *testing.T) {
-		b := open(t)
+		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		say(b, "Whole")
 		b.eventually("done", func() string { return read(b, chromedp.Evaluate[string](states, chromedp.EvalAwaitPromise)) })
 		read(b, chromedp.Evaluate[int](`new Promise((resolve) => {
@@ -318,7 +297,7 @@ func TestChatPage(t *testing.T) {
 		kept := func(b *tab) string {
 			return read(b, chromedp.Evaluate[string](`indexedDB.databases().then((all) => all.map((d) => d.name) + Object.keys(sessionStorage).filter((k) => k.includes("chat")))`, chromedp.EvalAwaitPromise))
 		}
-		b := open(t)
+		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		say(b, "A secret")
 		b.shown(answer("done", "You said A secret"))
 		b.write("A draft")
@@ -357,21 +336,19 @@ func TestChatPage(t *testing.T) {
 	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
 		b := openTab(t)
 		b.bypassPolicy()
-		b.enterConsole(s, "Ada", "Analytical Engines")
-		b.do(chromedp.Navigate(s.base + "/console/chat"))
-		b.inConsole("Chat")
-		b.axe(string(axe), "new")
+		b.enterPage(s, "Ada", "/console/chat", "Chat")
+		b.axe("new")
 		say(b, "Show me code")
 		b.shown(answer("done", "tokens in"))
 		say(b, "Now fail")
 		b.shown(answer("failed", "overloaded"))
-		b.axe(string(axe), "conversation")
+		b.axe("conversation")
 		b.click(button("Instructions"))
 		b.shown(`//dialog//textarea`)
-		b.axe(string(axe), "instructions")
+		b.axe("instructions")
 	})
 	t.Run("a long answer is painted in little time", func(t *testing.T) {
-		b := open(t)
+		b := openPage(t, s, "Ada", "/console/chat", "Chat")
 		var text strings.Builder
 		for i := 0; text.Len() < 30_000; i++ {
 			fmt.Fprintf(&text, "## Part %d\n\nSome **words** on `wheels` and [cards](https://example.com/%d), of which there are many.\n\n- one\n- two\n\n```go\nfor i := range %d {\n}\n```\n\n", i, i, i)

@@ -4,47 +4,18 @@ package browser
 
 import (
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-
-	"collab/test/nodejs"
 )
 
-// axeScript returns the script of axe-core.
-func axeScript(t *testing.T, what string) string {
-	t.Helper()
-	f := nodejs.InstallFrom(t, "the accessibility of "+what+" is not checked in this run", os.DirFS("../../adapters/console/web"))
-	script, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(script)
-}
-
-// enterPage signs Ada in to the console and opens a page of it.
-func (b *tab) enterPage(s *server, address, heading string) {
-	b.t.Helper()
-	b.resize(1280, 800, "light")
-	b.enterConsole(s, "Ada", "Analytical Engines")
-	b.do(chromedp.Navigate(s.base + address))
-	b.inConsole(heading)
-	b.forget() // of 401 before the sign-in
-}
-
 func TestConnectorsPage(t *testing.T) {
-	s := startServer(t)
-	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
-	as := bearer(owner.Token)
-	axe := axeScript(t, "the page of connectors")
+	s, as := startOwned(t)
 
 	t.Run("the catalog is searched, and a local provider shows its command", func(t *testing.T) {
-		b := openTab(t)
-		b.enterPage(s, "/console/connectors?category=local", "Connectors")
+		b := openPage(t, s, "Ada", "/console/connectors?category=local", "Connectors")
 		b.shown(`//main//*[contains(text(), "Nothing is connected yet")]`)
 		b.do(chromedp.WaitNotPresent(`//*[@data-provider="linear"]`))
 		b.do(chromedp.SendKeys(`//input[@type="search"]`, "files"))
@@ -56,8 +27,7 @@ func TestConnectorsPage(t *testing.T) {
 		b.clean(s.base, icon)
 	})
 	t.Run("with the keyboard alone a key is stored, read and replaced, and the connector deleted", func(t *testing.T) {
-		b := openTab(t)
-		b.enterPage(s, "/console/connectors?connect=brave-search", "Connectors")
+		b := openPage(t, s, "Ada", "/console/connectors?connect=brave-search", "Connectors")
 		b.shown(`//dialog//input[@type="password" and @autocomplete="off"]`)
 		b.do(chromedp.Focus(`//dialog//input[not(@type)]`))
 		b.key("Search", kb.Tab, "first-secret", kb.Enter)
@@ -88,8 +58,7 @@ func TestConnectorsPage(t *testing.T) {
 		b.clean(s.base, icon)
 	})
 	t.Run("a 503 midway keeps what was typed, and the next attempt uses what the first has made", func(t *testing.T) {
-		b := openTab(t)
-		b.enterPage(s, "/console/connectors", "Connectors")
+		b := openPage(t, s, "Ada", "/console/connectors", "Connectors")
 		b.busyOnce("/credentials")
 		b.do(chromedp.Navigate(s.base + "/console/connectors?connect=postgres"))
 		b.do(chromedp.SendKeys(`//dialog//input[@type="password"]`, "postgres://localhost"), chromedp.Click(`//dialog//button[.="Connect"]`))
@@ -103,10 +72,7 @@ func TestConnectorsPage(t *testing.T) {
 	})
 	t.Run("a viewer sees connectors and cannot change them", func(t *testing.T) {
 		s.signedIn("vera@collab.example", "Analytical Engines", "viewer")
-		b := openTab(t)
-		b.enterConsole(s, "Vera", "Analytical Engines")
-		b.do(chromedp.Navigate(s.base + "/console/connectors"))
-		b.inConsole("Connectors")
+		b := openPage(t, s, "Vera", "/console/connectors", "Connectors")
 		b.shown(`//main//*[contains(., "As a viewer you see them")]`)
 		b.do(chromedp.WaitNotPresent(`//a[.="Connect"]`), chromedp.Click(`//*[@class="rows"]//a`))
 		b.shown(`//dialog//dt[.="Last used"]`)
@@ -115,29 +81,26 @@ func TestConnectorsPage(t *testing.T) {
 	t.Run("every screen is accessible", func(t *testing.T) {
 		b := openTab(t)
 		b.bypassPolicy()
-		b.enterPage(s, "/console/connectors", "Connectors")
-		b.axe(axe, "connectors")
+		b.enterPage(s, "Ada", "/console/connectors", "Connectors")
+		b.axe("connectors")
 		b.do(chromedp.Navigate(s.base + "/console/connectors?connect=brave-search"))
 		b.shown(`//dialog//input[@type="password"]`)
-		b.axe(axe, "connect")
+		b.axe("connect")
 		b.do(chromedp.Navigate(s.base + "/console/connectors"))
 		b.inConsole("Connectors")
 		b.do(chromedp.Click(`//*[@class="rows"]//a`))
 		b.shown(`//dialog//dt[.="Last used"]`)
-		b.axe(axe, "connector")
+		b.axe("connector")
 		b.do(chromedp.Click(button("Delete…")))
 		b.shown(button("Delete the connector"))
-		b.axe(axe, "delete")
+		b.axe("delete")
 	})
 }
 
 func TestConnectorsPageSignsIn(t *testing.T) {
 	w := newConnectorServer(t, "Notes", direct)
-	b := openTab(t)
-	b.enterPage(w.server, "/console/connectors?connect=notes", "Connectors")
-	beside, closeTab := chromedp.NewContext(b)
-	defer closeTab()
-	other := &tab{Context: beside, t: t}
+	b := openPage(t, w.server, "Ada", "/console/connectors?connect=notes", "Connectors")
+	other := b.beside()
 	// The browser keeps windows from opening; the address is then a link.
 	if !read(b, chromedp.Evaluate[bool](`window.open = () => null; true`)) {
 		t.Fatal("windows cannot be kept from opening")

@@ -108,8 +108,7 @@ const (
 )
 
 func TestConsolePages(t *testing.T) {
-	s := startServer(t)
-	as := bearer(s.signedIn("ada@collab.example", "Analytical Engines", "").Token)
+	s, as := startOwned(t)
 	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
 	s.call("POST", "/auth/seed-onboarding", as, nil, http.StatusOK)
 	s.call("POST", "/chat", as, map[string]any{"message": "Good morning", "maxTokens": 5}, http.StatusOK)

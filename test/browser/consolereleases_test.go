@@ -5,8 +5,6 @@ package browser
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,7 +12,6 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/collabd"
-	"collab/test/nodejs"
 )
 
 // published is what the tests read of a release.
@@ -72,8 +69,7 @@ func (b *tab) returnToFront() {
 }
 
 func TestReleasesPage(t *testing.T) {
-	s := startServer(t, "COLLAB_TRUSTED_PROXIES=127.0.0.1/32", "COLLAB_RATE_LIMITS=off")
-	as := bearer(s.signedIn("ada@collab.example", "Analytical Engines", "").Token)
+	s, as := startOwned(t, "COLLAB_TRUSTED_PROXIES=127.0.0.1/32", "COLLAB_RATE_LIMITS=off")
 	old := s.publish(as, "1.0.0", nil)
 	now := s.publish(as, "1.1.0", map[string]any{"rolloutPercentage": 10, "failureLimit": 10, "failureMinimum": 20, "releaseNotes": "- **Faster** wheels"})
 	s.publish(as, "2.0.0-beta.1", map[string]any{"platform": "DARWIN", "arch": "UNIVERSAL", "channel": "BETA", "active": false})
@@ -82,27 +78,13 @@ func TestReleasesPage(t *testing.T) {
 		devices = append(devices, fmt.Sprint("device-", n))
 	}
 	s.checks("1.0.0", devices...)
-	f := nodejs.InstallFrom(t, "the accessibility of the page of releases is not checked in this run", os.DirFS("../../adapters/console/web"))
-	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	open := func(t *testing.T, address, heading string) *tab {
-		t.Helper()
-		b := openTab(t)
-		b.resize(1280, 800, "light")
-		b.enterConsole(s, "Ada", "Analytical Engines")
-		b.do(chromedp.Navigate(s.base + "/console/releases" + address))
-		b.inConsole(heading)
-		return b
-	}
 	badge := func(text string) string { return fmt.Sprintf(`//*[@class="badge" and .=%q]`, text) }
 	row := func(version, state string) string {
 		return fmt.Sprintf(`//ul[@aria-label="Releases"]//a[b=%q]/span[.=%q]`, version, state)
 	}
 
 	t.Run("the list has the states of releases, filters in the address, and adoption as a chart and a table", func(t *testing.T) {
-		b := open(t, "", "Releases")
+		b := openPage(t, s, "Ada", "/console/releases", "Releases")
 		b.shown(row("1.1.0", "Rolling out at 10 %"), row("1.0.0", "Superseded"), row("2.0.0-beta.1", "Withdrawn"), `//figure`, `//nav//a[.="Releases" and @aria-current]`)
 		b.do(chromedp.Click(`//summary[.="Figures"]`), chromedp.WaitVisible(`//table//th[.="1.0.0"]`))
 		b.do(chromedp.SetValue(`//label[starts-with(., "Platform")]/select`, "DARWIN"), chromedp.WaitNotPresent(row("1.1.0", "Rolling out at 10 %")))
@@ -112,11 +94,10 @@ func TestReleasesPage(t *testing.T) {
 		}
 		b.do(chromedp.SetValue(`//label[starts-with(., "State")]/select`, "paused"))
 		b.shown(`//p[starts-with(., "No release fits these filters")]`)
-		b.forget() // of 401 before the sign-in
 		b.clean(s.base)
 	})
 	t.Run("by keyboard the slider says how many devices it reaches, and only Apply moves the rollout", func(t *testing.T) {
-		b := open(t, "?release="+now.ID, "1.1.0")
+		b := openPage(t, s, "Ada", "/console/releases?release="+now.ID, "1.1.0")
 		b.shown(`//p[@id="reach" and contains(., "10 % reaches about 4 of ")]`)
 		b.do(chromedp.Focus(chromedp.CSS(`input[type="range"]`)))
 		for range 20 {
@@ -132,11 +113,10 @@ func TestReleasesPage(t *testing.T) {
 		if at := s.release(as, now.ID).Rollout; at != 30 {
 			t.Errorf("the rollout is at %d %% after Apply", at)
 		}
-		b.forget()
 		b.clean(s.base)
 	})
 	t.Run("a change of another manager is noticed, and what was chosen stays", func(t *testing.T) {
-		b := open(t, "?release="+now.ID, "1.1.0")
+		b := openPage(t, s, "Ada", "/console/releases?release="+now.ID, "1.1.0")
 		b.do(chromedp.Focus(chromedp.CSS(`input[type="range"]`)))
 		b.key(kb.ArrowRight)
 		b.shown(button("Apply 31 %"))
@@ -144,19 +124,17 @@ func TestReleasesPage(t *testing.T) {
 		b.returnToFront()
 		b.shown(badge("Rolling out at 50 %"), `//*[@role="alert" and contains(., "Somebody else has set the rollout to 50 % meanwhile")]`, button("Apply 31 %"))
 		b.do(chromedp.Click(button("Back to 50 %")), chromedp.WaitNotPresent(button("Apply 31 %")))
-		b.forget()
 		b.clean(s.base)
 	})
 	t.Run("a device's place in the rollout is explained, and the feeds can be copied", func(t *testing.T) {
-		b := open(t, "?release="+now.ID, "1.1.0")
+		b := openPage(t, s, "Ada", "/console/releases?release="+now.ID, "1.1.0")
 		b.do(chromedp.SendKeys(`//label[starts-with(., "Ids of devices")]/input`, "device-9, device-161"), chromedp.Click(button("Check")))
 		b.shown(`//tr[contains(., "device-9") and contains(., "Yes") and contains(., "in the rollout")]`, `//tr[contains(., "device-161") and contains(., "No") and contains(., "not in the rollout yet")]`)
 		b.shown(fmt.Sprintf(`//code[.=%q]`, s.base+"/api/v1/updates/feeds/electron?arch=x64"), `//li[contains(., "Tauri") and contains(., "has not got a signature")]`)
-		b.forget()
 		b.clean(s.base)
 	})
 	t.Run("reports pause the rollout while the page is open, and it says why", func(t *testing.T) {
-		b := open(t, "?release="+now.ID, "1.1.0")
+		b := openPage(t, s, "Ada", "/console/releases?release="+now.ID, "1.1.0")
 		b.shown(`//section[@aria-label="Pausing by itself" and contains(., "more than 10 % of at least 20")]`)
 		for n := range 25 {
 			outcome := "success"
@@ -184,11 +162,10 @@ func TestReleasesPage(t *testing.T) {
 		if limit := s.release(as, now.ID).Limit; limit != nil {
 			t.Errorf("the limit is %d", *limit)
 		}
-		b.forget()
 		b.clean(s.base)
 	})
 	t.Run("a release is published, a duplicate is explained, and nothing typed is lost", func(t *testing.T) {
-		b := open(t, "", "Releases")
+		b := openPage(t, s, "Ada", "/console/releases", "Releases")
 		b.do(chromedp.Click(`//a[.="Publish…"]`))
 		b.inConsole("Publish a release")
 		fill := func(label, text string) {
@@ -215,7 +192,6 @@ func TestReleasesPage(t *testing.T) {
 		b.shown(badge("Rolling out at 20 %"), `//*[contains(@class, "markdown") and contains(., "Everything is new")]`)
 		b.do(chromedp.Click(`//a[.="← All releases"]`))
 		b.shown(row("1.2.0", "Rolling out at 20 %"), row("1.1.0", "Superseded"))
-		b.forget() // of 401, and of 409
 	})
 	t.Run("a 503 is said beside what failed, and a 403 of an organisation that does not publish is a page", func(t *testing.T) {
 		b := openTab(t)
@@ -242,7 +218,7 @@ func TestReleasesPage(t *testing.T) {
 		for name, at := range map[string][2]string{"releases": {"", "Releases"}, "release": {"?release=" + now.ID, "1.1.0"}, "publish": {"?publish=new", "Publish a release"}} {
 			b.do(chromedp.Navigate(s.base + "/console/releases" + at[0]))
 			b.inConsole(at[1])
-			b.axe(string(axe), name)
+			b.axe(name)
 		}
 	})
 }

@@ -16,11 +16,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-
-	"collab/test/nodejs"
 )
 
 // record is what a test reads of a file's record.
@@ -153,9 +150,7 @@ const cuttable = `{
 }`
 
 func TestFiles(t *testing.T) {
-	s := startServer(t, "COLLAB_PLAN_STORAGE=NO_PLAN=1MiB,FREE=10GiB,STANDARD=100GiB,PREMIUM=1TiB")
-	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
-	as := bearer(owner.Token)
+	s, as := startOwned(t, "COLLAB_PLAN_STORAGE=NO_PLAN=1MiB,FREE=10GiB,STANDARD=100GiB,PREMIUM=1TiB")
 	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
 	shared := s.base + "/console/files?place=shared/artifacts"
 	signedIn := func(t *testing.T) *tab {
@@ -183,9 +178,7 @@ func TestFiles(t *testing.T) {
 	})
 	t.Run("a feed that is cut says so, and what happened meanwhile is there when it is back", func(t *testing.T) {
 		b := signedIn(t)
-		if _, err := chromedp.Call(b, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: cuttable}); err != nil {
-			b.fail(err)
-		}
+		b.onNewPages(cuttable)
 		b.visit(shared, "Files")
 		b.run(`cutFeed()`)
 		b.shown(`//*[@role="alert" and contains(., "Following changes failed") and contains(., "request-9")]`, `//*[@data-feed="down"]`)
@@ -366,11 +359,8 @@ func TestFiles(t *testing.T) {
 }
 
 func TestMemories(t *testing.T) {
-	s := startServer(t)
-	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
-	as := bearer(owner.Token)
+	s, as := startOwned(t)
 	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
-	org := s.base + "/console/memories?memory=org"
 	saved := func(content string, version int) {
 		s.call("PUT", "/sync/memory/org", as, map[string]any{"content": content, "expectedVersion": version}, http.StatusOK)
 	}
@@ -383,10 +373,8 @@ func TestMemories(t *testing.T) {
 	}
 
 	t.Run("of a conflict both sides are shown, and either can be kept", func(t *testing.T) {
-		b := openTab(t)
-		b.enterConsole(s, "Ada", "Analytical Engines")
-		b.forget()
-		b.visit(org, "Memories")
+		b := openPage(t, s, "Ada", "/console/memories?memory=org", "Memories")
+		b.shown(`//*[@data-feed="live"]`)
 		b.says("Nothing is stored yet")
 		write(b, "# Ours")
 		b.click(button("Save"))
@@ -415,9 +403,8 @@ func TestMemories(t *testing.T) {
 		b.clean(s.base)
 	})
 	t.Run("a session that ends loses nothing that was written", func(t *testing.T) {
-		b := openTab(t)
-		b.enterConsole(s, "Ada", "Analytical Engines")
-		b.visit(org, "Memories")
+		b := openPage(t, s, "Ada", "/console/memories?memory=org", "Memories")
+		b.shown(`//*[@data-feed="live"]`)
 		write(b, " kept")
 		again := s.signedIn("ada@collab.example", "Analytical Engines", "")
 		s.call("DELETE", "/auth/sessions", bearer(again.Token), nil, http.StatusOK)
@@ -439,14 +426,7 @@ func TestMemories(t *testing.T) {
 }
 
 func TestFilesAndMemoriesAreAccessible(t *testing.T) {
-	f := nodejs.InstallFrom(t, "the console's accessibility is not checked in this run", os.DirFS("../../adapters/console/web"))
-	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := startServer(t)
-	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
-	as := bearer(owner.Token)
+	s, as := startOwned(t)
 	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
 	s.call("POST", "/auth/seed-onboarding", as, nil, http.StatusOK)
 	r := s.store(as, "plans/plan.md", "# Plan\n\n- [x] one\n\n| a |\n|---|\n| 1 |\n\n    code\n", "text/markdown")
@@ -461,32 +441,32 @@ func TestFilesAndMemoriesAreAccessible(t *testing.T) {
 	b.bypassPolicy()
 	b.enterConsole(s, "Ada", "Analytical Engines")
 	b.visit(s.base+"/console/files", "Files")
-	b.axe(string(axe), "files-empty")
+	b.axe("files-empty")
 	b.visit(shared, "Files")
 	b.run(planned)
 	b.run(`plans.push(503, "half")`)
 	b.upload("a.txt", "b.txt", "plain.txt", "d.txt")
 	b.shown(uploaded("d.txt", "done"), uploaded("a.txt", "failed"), uploaded("b.txt", "sending"), `//button[@aria-label="Replace plain.txt"]`)
-	b.axe(string(axe), "files")
+	b.axe("files")
 	b.do(chromedp.Focus(entry("plain.txt")))
 	b.key(kb.F2)
 	b.shown(`//dialog//input`)
-	b.axe(string(axe), "files-rename")
+	b.axe("files-rename")
 	b.key(kb.Escape)
 	b.click(`//button[@aria-label="Cancel b.txt"]`)
 	b.visit(shared+"&deleted=1", "Files")
 	b.shown(`//button[@aria-label="Restore deleted.txt"]`)
-	b.axe(string(axe), "files-deleted")
+	b.axe("files-deleted")
 	b.visit(shared+"&folder=plans&file="+r.ID, "Files")
 	b.shown(`//*[@class="markdown"]`)
-	b.axe(string(axe), "file")
+	b.axe("file")
 	b.visit(shared+"&folder=plans&file="+r.ID+"&version=1", "Files")
 	b.shown(`//*[@class="first"]`)
-	b.axe(string(axe), "file-version")
+	b.axe("file-version")
 	b.visit(s.base+"/console/memories", "Memories")
 	b.do(chromedp.SendKeys(`//textarea[@id="text"]`, "# Mine"))
 	s.call("PUT", "/sync/memory/user", as, map[string]any{"content": "# Theirs"}, http.StatusOK)
 	b.shown(`//textarea[@id="theirs"]`)
 	b.click(button("Preview"))
-	b.axe(string(axe), "memories")
+	b.axe("memories")
 }

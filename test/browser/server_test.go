@@ -33,6 +33,20 @@ func startServer(t *testing.T, settings ...string) *server {
 	return &server{t, collabd.Start(t, append([]string{"COLLAB_ADMIN_SECRET=" + collabd.AdminSecret}, settings...)...).URL}
 }
 
+// startOwned starts a server with the organisation Analytical Engines, and returns the header of Ada, who owns it.
+func startOwned(t *testing.T, settings ...string) (s *server, as string) {
+	t.Helper()
+	s = startServer(t, settings...)
+	return s, bearer(s.signedIn("ada@collab.example", "Analytical Engines", "").Token)
+}
+
+// grant gives the caller's organisation a plan, as the operator.
+func (s *server) grant(as, plan string) {
+	s.t.Helper()
+	me := decode[session](s.t, s.call("GET", "/auth/me", as, nil, http.StatusOK))
+	s.call("PUT", "/admin/organisations/"+me.Org.ID+"/subscription", "X-Admin-Secret: "+collabd.AdminSecret, map[string]string{"plan": plan}, http.StatusOK)
+}
+
 // call sends a request, with a JSON body unless it is nil, expects this status
 // and returns the answer. Header is "Name: value", or empty.
 func (s *server) call(method, path, header string, body any, status int) json.RawMessage {
@@ -206,10 +220,10 @@ func TestDeviceSignIn(t *testing.T) {
 }
 
 func TestInvitation(t *testing.T) {
-	s, b := startServer(t), openTab(t)
-	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
-	s.call("PUT", "/admin/organisations/"+owner.Org.ID+"/subscription", "X-Admin-Secret: "+collabd.AdminSecret, map[string]string{"plan": "PREMIUM"}, http.StatusOK)
-	invited := decode[struct{ ID, InviteURL string }](t, s.call("POST", "/org/invite", bearer(owner.Token), map[string]string{"email": "Bob@collab.example", "role": "VIEWER"}, http.StatusCreated))
+	s, as := startOwned(t)
+	b := openTab(t)
+	s.grant(as, "PREMIUM")
+	invited := decode[struct{ ID, InviteURL string }](t, s.call("POST", "/org/invite", as, map[string]string{"email": "Bob@collab.example", "role": "VIEWER"}, http.StatusCreated))
 
 	b.do(chromedp.Navigate(invited.InviteURL), chromedp.WaitVisible(chromedp.CSS("h1")))
 	b.picture("invitation")
@@ -222,13 +236,13 @@ func TestInvitation(t *testing.T) {
 
 	type member struct{ Name, Email, Role string }
 	t.Run("who accepted is a member with the invited role", func(t *testing.T) {
-		members := decode[[]member](t, s.call("GET", "/org/members", bearer(owner.Token), nil, http.StatusOK))
+		members := decode[[]member](t, s.call("GET", "/org/members", as, nil, http.StatusOK))
 		if len(members) != 2 || members[1] != (member{"Bob Babbage", "Bob@collab.example", "VIEWER"}) {
 			t.Errorf("the members are %v", members)
 		}
 	})
 	t.Run("the invitation is no longer listed", func(t *testing.T) {
-		if left := decode[[]any](t, s.call("GET", "/org/invites", bearer(owner.Token), nil, http.StatusOK)); len(left) != 0 {
+		if left := decode[[]any](t, s.call("GET", "/org/invites", as, nil, http.StatusOK)); len(left) != 0 {
 			t.Errorf("the invitations are %v", left)
 		}
 	})
@@ -243,9 +257,9 @@ func TestInvitation(t *testing.T) {
 		}
 	})
 	t.Run("whoever was removed can be invited again", func(t *testing.T) {
-		members := decode[[]struct{ UserID, Email string }](t, s.call("GET", "/org/members", bearer(owner.Token), nil, http.StatusOK))
-		s.call("DELETE", "/org/members/"+members[1].UserID, bearer(owner.Token), nil, http.StatusOK)
-		again := decode[struct{ InviteURL string }](t, s.call("POST", "/org/invite", bearer(owner.Token), map[string]string{"email": "bob@collab.example", "role": "ADMIN"}, http.StatusCreated))
+		members := decode[[]struct{ UserID, Email string }](t, s.call("GET", "/org/members", as, nil, http.StatusOK))
+		s.call("DELETE", "/org/members/"+members[1].UserID, as, nil, http.StatusOK)
+		again := decode[struct{ InviteURL string }](t, s.call("POST", "/org/invite", as, map[string]string{"email": "bob@collab.example", "role": "ADMIN"}, http.StatusCreated))
 		b.do(chromedp.Navigate(again.InviteURL))
 		b.press("Accept the invitation")
 		s.exchange(b.value("token")).is(t, "Bob@collab.example", "Analytical Engines", "ADMIN")

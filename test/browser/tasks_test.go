@@ -5,8 +5,6 @@ package browser
 import (
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +14,6 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/collabd"
-	"collab/test/nodejs"
 )
 
 // icon begins the address of the browser's own picture in fields of dates.
@@ -103,9 +100,7 @@ const holding = `{
 }`
 
 func TestTasksPage(t *testing.T) {
-	s := startServer(t)
-	owner := s.signedIn("ada@collab.example", "Analytical Engines", "")
-	as := bearer(owner.Token)
+	s, as := startOwned(t)
 	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
 	add := func(title, status string) task {
 		t.Helper()
@@ -115,24 +110,10 @@ func TestTasksPage(t *testing.T) {
 		s.call("DELETE", "/tasks/"+old.ID, as, nil, http.StatusOK)
 	}
 	first, second, third := add("first", "TODO"), add("second", "TODO"), add("third", "IN_PROGRESS")
-	f := nodejs.InstallFrom(t, "the accessibility of the page of tasks is not checked in this run", os.DirFS("../../adapters/console/web"))
-	axe, err := os.ReadFile(filepath.Join(f.Dir, "node_modules/axe-core/axe.min.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	order := func() string { return titles(s.tasksOf(as)) }
-	open := func(t *testing.T, address string) *tab {
-		t.Helper()
-		b := openTab(t)
-		b.resize(1280, 800, "light")
-		b.enterConsole(s, "Ada", "Analytical Engines")
-		b.do(chromedp.Navigate(s.base + "/console/tasks" + address))
-		b.inConsole("Tasks")
-		return b
-	}
 
 	t.Run("filters are in the address, and a board has a column for each status", func(t *testing.T) {
-		b := open(t, "?status=IN_PROGRESS")
+		b := openPage(t, s, "Ada", "/console/tasks?status=IN_PROGRESS", "Tasks")
 		b.shown(`//a[@data-row and .="third"]`, `//summary[.="Filters (1)"]`)
 		b.do(chromedp.WaitNotPresent(`//a[@data-row and .="first"]`))
 		b.do(chromedp.SetValue(`//label[starts-with(., "Status")]/select`, "DONE"))
@@ -144,11 +125,10 @@ func TestTasksPage(t *testing.T) {
 		if where := read(b, chromedp.Location()); !strings.HasSuffix(where, "/console/tasks?view=board") {
 			t.Errorf("the address is %s", where)
 		}
-		b.forget() // of 401 before the sign-in
 		b.clean(s.base, icon)
 	})
 	t.Run("with the keyboard alone tasks are created, changed, moved, selected and opened", func(t *testing.T) {
-		b := open(t, "")
+		b := openPage(t, s, "Ada", "/console/tasks", "Tasks")
 		b.focus("third")
 		b.shortcut("c")
 		b.key("fourth", kb.Enter)
@@ -184,11 +164,10 @@ func TestTasksPage(t *testing.T) {
 		b.key(kb.Delete)
 		b.do(chromedp.Click(button("Dismiss")))
 		b.eventually("first second third", order)
-		b.forget()
 		b.clean(s.base, icon)
 	})
 	t.Run("tasks are dragged in the order, and to another status", func(t *testing.T) {
-		b := open(t, "?view=board")
+		b := openPage(t, s, "Ada", "/console/tasks?view=board", "Tasks")
 		drag := func(title, onto string) {
 			t.Helper()
 			b.shown(fmt.Sprintf(`//a[@data-row and .=%q]`, title), fmt.Sprintf(`//a[@data-row and .=%q]`, onto))
@@ -208,11 +187,10 @@ func TestTasksPage(t *testing.T) {
 		})
 		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
 		s.call("PATCH", "/tasks/"+first.ID, as, map[string]string{"status": "TODO"}, http.StatusOK)
-		b.forget()
 		b.clean(s.base, icon)
 	})
 	t.Run("tasks are reprioritised together, with reasons", func(t *testing.T) {
-		b := open(t, "")
+		b := openPage(t, s, "Ada", "/console/tasks", "Tasks")
 		b.focus("first")
 		b.key("x")
 		b.focus("second")
@@ -226,11 +204,10 @@ func TestTasksPage(t *testing.T) {
 				t.Errorf("the history lacks %q: %s", reason.text, history)
 			}
 		}
-		b.forget()
 		b.clean(s.base, icon)
 	})
 	t.Run("a conflict shows both sides, and either can be kept", func(t *testing.T) {
-		b := open(t, "?task="+third.ID)
+		b := openPage(t, s, "Ada", "/console/tasks?task="+third.ID, "Tasks")
 		for i, keep := range []string{"Keep yours", "Take theirs"} {
 			mine, theirs := fmt.Sprint("mine ", i), fmt.Sprint("theirs ", i)
 			b.do(chromedp.WaitVisible(chromedp.CSS("dialog textarea")), chromedp.SetValue(chromedp.CSS("dialog textarea"), mine))
@@ -244,11 +221,11 @@ func TestTasksPage(t *testing.T) {
 			})
 			b.eventually(want, func() string { return read(b, chromedp.Value(chromedp.CSS("dialog textarea"))) })
 		}
-		b.forget()
+		b.forget() // of 409
 		b.clean(s.base, icon)
 	})
 	t.Run("a 503 is said with the request's id, nothing typed is lost, and it can be tried again", func(t *testing.T) {
-		b := open(t, "")
+		b := openPage(t, s, "Ada", "/console/tasks", "Tasks")
 		b.busyOnce("/tasks?limit=100")
 		b.do(chromedp.Reload())
 		b.shown(`//*[@role="alert" and contains(., "Loading the tasks failed") and contains(., "request-1")]`)
@@ -325,7 +302,7 @@ func TestTasksPage(t *testing.T) {
 			b.do(chromedp.Navigate(s.base + "/console/tasks" + address))
 			b.inConsole("Tasks")
 			b.shown(`//*[@data-row]`)
-			b.axe(string(axe), name)
+			b.axe(name)
 		}
 	})
 	t.Run("of 10,000 tasks few are rendered", func(t *testing.T) {
@@ -343,7 +320,7 @@ func TestTasksPage(t *testing.T) {
 			})
 		}
 		group.Wait()
-		b := open(t, "")
+		b := openPage(t, s, "Ada", "/console/tasks", "Tasks")
 		b.shown(`//*[@data-row]`)
 		got := read(b, chromedp.Evaluate[[]float64](`(async () => {
 			const box = document.querySelector(".windowed"), frame = () => new Promise((r) => requestAnimationFrame(r))
