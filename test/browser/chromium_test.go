@@ -134,7 +134,7 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 // fail ends the test with a picture of the page.
 func (b *tab) fail(err error) {
 	b.t.Helper()
-	ctx, done := context.WithTimeout(context.WithoutCancel(b), 10*time.Second)
+	ctx, done := context.WithTimeout(context.WithoutCancel(b.Context), 10*time.Second)
 	defer done()
 	b.Context = ctx // its own may have ended
 	b.picture("failure")
