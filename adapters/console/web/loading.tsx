@@ -2,7 +2,8 @@
 import type { ComponentChildren, JSX } from "preact"
 import { useCallback, useEffect, useState } from "preact/hooks"
 import { failureOf, type Failure } from "./interface"
-// What several pages need is in one file if each of them imports it, and in one for each set of pages else.
+// Imported for the bundler alone, which makes a file for each set of pages that share a module: every page
+// imports this module, so that these are in one file with it.
 import "./chart"
 import "./device"
 import "./live"

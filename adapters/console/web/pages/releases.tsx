@@ -18,10 +18,6 @@ const channels: Record<string, string> = { STABLE: "Stable", BETA: "Beta", CANAR
 const states: Record<string, string> = { offered: "Offered", paused: "Paused", withdrawn: "Withdrawn", superseded: "Superseded" }
 const filters = { platform: platforms, arch: arches, channel: channels, state: states }
 
-export default function Releases({ me }: { me: Me }): JSX.Element {
-	return <Page org={me.org?.id ?? ""} />
-}
-
 // Elsewhere is what managers of an organisation see that does not publish releases.
 function Elsewhere(): JSX.Element {
 	return (
@@ -56,7 +52,7 @@ function State({ of, state }: { of: Release; state: string }): JSX.Element {
 	return <span class="badge" data-state={state === "paused" ? "paused" : state === "offered" ? undefined : "past"}>{text}</span>
 }
 
-function Page({ org }: { org: string }): JSX.Element {
+export default function Releases({ me }: { me: Me }): JSX.Element {
 	const [query, change] = useQuery()
 	const [pages, setPages] = useState(1)
 	const [changed, setChanged] = useState<ReadonlyMap<string, Release>>(new Map())
@@ -87,7 +83,7 @@ function Page({ org }: { org: string }): JSX.Element {
 	const put = (r: Release): void => setChanged((was) => new Map(was).set(r.id, r))
 	if (loaded.failure?.status === 403) return <Elsewhere />
 	if (query.has("publish")) {
-		return <Publish org={org} releases={releases} onDone={(r) => (announce(`${r.version} is published`), loaded.retry(), change({ publish: undefined, release: r.id }, true))} />
+		return <Publish org={me.org?.id ?? ""} releases={releases} onDone={(r) => (announce(`${r.version} is published`), loaded.retry(), change({ publish: undefined, release: r.id }, true))} />
 	}
 	const stale = loaded.failure && <Problem failure={loaded.failure} what="Loading the releases" retry={loaded.retry} />
 	if (!loaded.value) return <><h1>Releases</h1>{stale ?? <Show of={loaded} what="the releases">{() => null}</Show>}</>
