@@ -427,29 +427,35 @@ func (m *Mirror) emptied() bool {
 }
 
 // records asks the server for the records that have changed since the stored cursor, or for all of them,
-// and returns the cursor that they are of.
-func (m *Mirror) records(ctx context.Context) (records []mirror.Record, now object.Cursor, whole bool, err error) {
+// and returns the cursor that they are of. The server was restored if it says so by another epoch, or if
+// its log or a file is of an earlier version than before.
+func (m *Mirror) records(ctx context.Context) (records []mirror.Record, now object.Cursor, whole, restored bool, err error) {
 	each := func(r mirror.Record) error {
+		key, known := m.keys[r.ID]
+		if was := m.rows[key].Remote; known && !r.Deleted && (r.Version < was.Version || r.Version == was.Version && r.Checksum != was.Checksum) {
+			restored = true
+		}
 		records = append(records, r)
 		return nil
 	}
 	whole = m.cursor == object.Cursor{}
 	if !whole {
 		now, err = m.Remote.Since(ctx, m.cursor, each)
-		whole = fault.Is(err, fault.Gone)
+		whole = fault.Is(err, fault.Gone) || restored
 	}
 	if whole {
 		records = nil
 		now, err = m.Remote.Manifest(ctx, each)
+		restored = m.cursor != object.Cursor{} && (restored || now.Epoch != m.cursor.Epoch || now.N < m.cursor.N)
 	}
-	return records, now, whole, remotely(err)
+	return records, now, whole, restored, remotely(err)
 }
 
 // read reads what has changed on the server since the stored cursor. Unanswered changes
 // that the server has made are stored as agreed, unless the directory is absent: their files cannot be
 // made durable then. It returns the errors of those that cannot be for another reason, by key.
 func (m *Mirror) read(ctx context.Context, absent bool) (unsynced map[string]error, err error) {
-	records, now, whole, err := m.records(ctx)
+	records, now, whole, restored, err := m.records(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -463,12 +469,11 @@ func (m *Mirror) read(ctx context.Context, absent bool) (unsynced map[string]err
 		return r
 	}
 	if whole {
-		union := m.cursor != object.Cursor{} && now.Epoch != m.cursor.Epoch
-		if union {
+		if restored {
 			clear(m.sent)
 		}
 		for key, r := range m.rows {
-			if union {
+			if restored {
 				r.Synced, r.Remote, r.Missing = nil, nil, false
 				changed[key] = r
 			} else if r.Remote != nil {

@@ -286,6 +286,52 @@ func TestAFileWhoseUploadHadNoAnswerIsLookedForBeforeItsDeletion(t *testing.T) {
 	s.want(map[string]string{"a": "an edit", "b": "another"})
 }
 
+// TestAServerThatWentBackInItsLogIsUnited has a server lose what it stored last, as when a machine is
+// restored and nobody raises the epoch of the log.
+func TestAServerThatWentBackInItsLogIsUnited(t *testing.T) {
+	for _, later := range []int{0, 20} { // changes since, with which the log is longer than it was
+		t.Run(fmt.Sprintf("%d changes since", later), func(t *testing.T) {
+			s := newSingle(t)
+			earlier := place(t) // the same server at an earlier time: ids are counted
+			write := func(at *server, path, content string) mirror.Record {
+				r, err := at.create(t.Context(), path, strings.NewReader(content), int64(len(content)), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
+			}
+			var b mirror.Record
+			for _, at := range []*server{s.server, earlier} {
+				write(at, "a", "content")
+				b = write(at, "b", "another")
+			}
+			_, _ = s.round()
+			s.disk.write("a", "an edit")
+			s.disk.write("b", "another edit")
+			_, _ = s.round()
+			s.disk.write("b", "the last edit")
+			s.disk.write("c", "a new file")
+			_, _ = s.round()
+
+			want := map[string]string{"a": "content", "a (conflict desk 2026-03-01 ecfdb2)": "an edit", "b": "another", "b (conflict desk 2026-03-01 4ba2a9)": "the last edit", "c": "a new file"}
+			for i := range later {
+				name := fmt.Sprint("later", i)
+				want[name] = name
+				write(earlier, name, name)
+			}
+			if later > 0 {
+				if _, err := earlier.replace(t.Context(), b, strings.NewReader("of another device"), 17, ""); err != nil {
+					t.Fatal(err)
+				}
+				want["b"] = "of another device"
+			}
+			s.server, s.remote.server = earlier, earlier
+			_, _ = s.round()
+			s.want(want)
+		})
+	}
+}
+
 // damaging damages the contents that are downloaded.
 type damaging struct {
 	*remote
