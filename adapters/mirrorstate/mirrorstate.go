@@ -163,9 +163,9 @@ func open(in *os.Root) (*State, error) {
 		return nil, failed(err)
 	}
 	// With the exclusive lock there is no memory shared with other processes, which some file
-	// systems do not have.
+	// systems do not have. The driver locks before it sets what has a parameter of its own.
 	u := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(filepath.Join(in.Name(), fileName))}).EscapedPath()}
-	u.RawQuery = url.Values{"_txlock": {"exclusive"}, "_pragma": {"locking_mode(EXCLUSIVE)", "journal_mode(WAL)", "synchronous(FULL)"}}.Encode()
+	u.RawQuery = url.Values{"_txlock": {"exclusive"}, "_pragma": {"locking_mode(EXCLUSIVE)"}, "_journal_mode": {"WAL"}, "_synchronous": {"FULL"}}.Encode()
 	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
 		return nil, failed(err)

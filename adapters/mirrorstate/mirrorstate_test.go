@@ -60,6 +60,19 @@ func TestAStateIsOpenOnce(t *testing.T) {
 	must(t, s.Put(t.Context(), nil, &object.Cursor{N: 1}))
 }
 
+func TestAStateNeedsNoSharedMemory(t *testing.T) {
+	directory := bound(t)
+	for range 2 { // a new one, and one that exists
+		s, err := mirrorstate.Open(directory)
+		must(t, err)
+		must(t, s.Put(t.Context(), nil, &object.Cursor{N: 1}))
+		if _, err := os.Lstat(filepath.Join(directory, mirror.StateDirectory, "state.db-shm")); err == nil {
+			t.Error("there is a file of shared memory")
+		}
+		must(t, s.Close())
+	}
+}
+
 func TestADamagedStateIsSetAsideAndAnotherBegun(t *testing.T) {
 	path := func(directory string) string { return filepath.Join(directory, mirror.StateDirectory, "state.db") }
 	for about, damage := range map[string]func(content []byte) []byte{
