@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -383,12 +384,14 @@ type synced struct {
 	shown *progress
 	log   mirrorstate.Log
 	last  syncRound
+
+	unwritten map[string]bool // what could not be written the last time: the log, the status
 }
 
 // openSynced opens a directory, to be bound to the place f if it is not bound. If it is bound it
 // must be to f, or, with anyPlace, to another place of the same organisation.
 func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bool) (s *synced, err error) {
-	s = &synced{app: a, dir: dir, server: f.client.Server, last: syncRound{Held: []syncProblem{}, Failed: []syncProblem{}}}
+	s = &synced{app: a, dir: dir, server: f.client.Server, last: syncRound{Held: []syncProblem{}, Failed: []syncProblem{}}, unwritten: map[string]bool{}}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -544,9 +547,16 @@ func line(v any) []byte {
 
 // write appends a line to the log. The caller must hold the lock.
 func (s *synced) write(c syncChange) {
-	if _, err := s.log.Write(line(c)); err != nil {
-		s.app.note("the log of %s was not written: %v", s.dir, err)
+	_, err := s.log.Write(line(c))
+	s.wrote("log", err)
+}
+
+// wrote says that the log or the status was not written, once until it is again.
+func (s *synced) wrote(what string, err error) {
+	if err != nil && !s.unwritten[what] {
+		s.app.note("the %s of %s was not written: %v", what, s.dir, err)
 	}
+	s.unwritten[what] = err != nil
 }
 
 // report shows what happens in a round.
@@ -623,14 +633,16 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 	}
 	s.last = r
 	text := line(r)
-	if err := atomicfile.ReplaceIn(s.files, statusName, atomicfile.Content(text)); err != nil {
-		s.app.note("the status of %s was not stored: %v", s.dir, err)
-	}
+	s.wrote("status", atomicfile.ReplaceIn(s.files, statusName, atomicfile.Content(text)))
 	if !s.app.outTerminal {
 		_, _ = s.app.out.Write(text)
 	}
 	if r.Stopped != "" && r.Stopped != last.Stopped {
-		s.say("stopped", r.Stopped, true, fmt.Sprintf(" %d deletions were not made. Continue with: collab sync %s --accept-deletions", len(o.Pending), s.dir))
+		what := "deletions"
+		if slices.ContainsFunc(o.Pending, func(step mirror.Step) bool { return !step.Action.Deletes() }) {
+			what = "changes"
+		}
+		s.say("stopped", r.Stopped, true, fmt.Sprintf(" %d %s were not made. Continue with: collab sync %s --accept-deletions", len(o.Pending), what, s.dir))
 	}
 	switch {
 	case r.Problem != "" && last.Problem == "":

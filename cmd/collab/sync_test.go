@@ -3,9 +3,14 @@ package main
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"collab/adapters/mirrorstate"
+	rounds "collab/app/mirror"
+	"collab/domain/mirror"
 )
 
 // At the start of a machine the network may be missing; a refusal is final.
@@ -30,6 +35,35 @@ func TestASynchroniserWaitsForItsServerAtTheStart(t *testing.T) {
 		}
 		if code := a.run(t.Context(), args); code != want || strings.Contains(errs.String(), "is asked again") == once {
 			t.Errorf("with --once %v it exits with %d after %q", once, code, errs)
+		}
+	}
+}
+
+func TestAStopSaysWhatWasNotMadeAndWhatCannotBeWrittenOnce(t *testing.T) {
+	gone, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a, _, errs := terminal(t, 80, nil)
+	s := &synced{app: a, dir: "d", files: gone, log: mirrorstate.Log{Directory: gone}, unwritten: map[string]bool{}}
+	deletion, upload := mirror.Step{Action: mirror.Delete}, mirror.Step{Action: mirror.Upload}
+	for guard, pending := range map[string][]mirror.Step{"1": {deletion}, "2": {deletion, upload}} {
+		errs.Reset()
+		for range 2 {
+			s.finished(rounds.Outcome{Guard: guard, Pending: pending}, nil)
+		}
+		want := map[string]string{"1": " 1 deletions were not made.", "2": " 2 changes were not made."}[guard]
+		if text := errs.String(); strings.Count(text, want) != 1 {
+			t.Errorf("with %d steps it says %q", len(pending), text)
+		}
+	}
+	s.finished(rounds.Outcome{Guard: "3"}, nil)
+	for _, what := range []string{"log", "status"} {
+		if text := errs.String(); strings.Contains(text, "the "+what+" of d was not written") {
+			t.Errorf("it repeats %q", text)
 		}
 	}
 }
