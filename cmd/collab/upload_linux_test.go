@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"collab/domain/upload"
+	"collab/test/collabd"
+)
+
+// passing is content that passes through a proxy. It calls each with the number of bytes.
+type passing struct {
+	io.ReadCloser
+	each func(n int)
+}
+
+func (p passing) Read(b []byte) (int, error) {
+	n, err := p.ReadCloser.Read(b)
+	p.each(n)
+	return n, err
+}
+
+// A command that is killed amid an upload leaves nothing on the device of which the next one could know.
+func TestAnUploadGoesOnInTheNextRunAfterACommandWasKilled(t *testing.T) {
+	t.Parallel()
+	const size, killed = 5 * upload.PartSize, 3*upload.PartSize + upload.PartSize/2
+	s := collabd.Start(t)
+	owner := s.SignIn(t, "ada@example.com", t.Name(), "owner")
+	target, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent atomic.Int64
+	var running atomic.Pointer[os.Process] // which is to be killed; nil for none
+	through := httputil.NewSingleHostReverseProxy(target)
+	through.ErrorLog = log.New(io.Discard, "", 0)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPatch {
+			r.Body = passing{r.Body, func(n int) {
+				if p := running.Load(); sent.Add(int64(n)) >= killed && p != nil {
+					_ = p.Kill() // it may be dead already
+				}
+			}}
+		}
+		defer func() { _ = recover() }() // with which the proxy gives up a request that broke
+		through.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+
+	content := make([]byte, size)
+	if _, err := rand.NewChaCha8([32]byte{}).Read(content); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "film")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path, err := exec.LookPath("collab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := func(args ...string) *exec.Cmd {
+		c := exec.Command(path, append([]string{"files"}, args...)...)
+		c.Env = append(os.Environ(), "COLLAB_SERVER="+proxy.URL, "COLLAB_TOKEN="+owner.Token, "COLLAB_CONFIG_DIR="+t.TempDir())
+		return c
+	}
+
+	put := command("put", file)
+	if err := put.Start(); err != nil {
+		t.Fatal(err)
+	}
+	running.Store(put.Process)
+	if err := put.Wait(); err == nil || put.ProcessState.ExitCode() >= 0 {
+		t.Fatalf("the first run was not killed: %v", put.ProcessState)
+	}
+	running.Store(nil)
+	first := sent.Swap(0)
+	out, err := command("put", file, "--json", "size").CombinedOutput()
+	var stored struct{ Size int64 }
+	if err != nil || json.Unmarshal(out, &stored) != nil || stored.Size != size {
+		t.Fatalf("the second run: %v, %s", err, out)
+	}
+	if second := sent.Load(); first == 0 || second > size-first+upload.PartSize {
+		t.Errorf("of %d bytes %d were sent before the first run was killed, and %d afterwards", size, first, second)
+	}
+	if got, err := command("get", "film", "-").Output(); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("%d bytes are stored, which are not those of the file: %v", len(got), err)
+	}
+}
