@@ -513,37 +513,17 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			w.claims()
-			o := w.org().ID
-			i := someConnector(o)
+			i := someConnector(w.org().ID)
 			i.DueAt = new(longAgo(0))
-			want := someConnector(o)
-			want.ID, want.CreatedBy, want.DueAt = i.ID, i.CreatedBy, new(longAgo(0))
-			spoil := func(i connector.Instance) {
-				*i.Name, i.Tools[0] = "spoilt", connector.Tool{Name: "spoilt"}
-				*i.LastUsedAt, *i.ExpiresAt, *i.RenewAt, *i.DueAt = at(999), at(999), at(999), at(999)
+			get := func() connector.Instance { return resultOf(w.connectors().Get(w.ctx, i.Org, i.ID)).must(w) }
+			listed := func() connector.Instance { return resultOf(w.instances(i.Org, connector.Position{}, 0)).must(w)[0] }
+			update := func(fn func(connector.Instance) (connector.Instance, error)) (connector.Instance, error) {
+				return w.connectors().Update(w.ctx, i.Org, i.ID, fn)
 			}
-			w.ok(w.connectors().Add(w.ctx, o, i))
-			spoil(i)
-			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, want)
-			spoil(resultOf(w.connectors().Get(w.ctx, o, i.ID)).must(w))
-			spoil(resultOf(w.instances(o, connector.Position{}, 0)).must(w)[0])
-			var seen connector.Instance
-			spoil(resultOf(w.connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) {
-				seen = i
-				return i, nil
-			})).must(w))
-			spoil(seen)
-			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, want)
-			_, err := w.connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) {
-				spoil(i)
-				return i, errors.New("no")
-			})
-			if err == nil {
-				w.Fatal("no error")
-			}
-			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, want)
+			add := func(i connector.Instance) error { return w.connectors().Add(w.ctx, i.Org, i) }
+			keepsNothing(w, i, add, append(updates(w, get, update), listed)...)
 			spoil(resultOf(w.connectors().Due(w.ctx, longAgo(0), 10)).must(w)[0])
-			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, claimed(want, longAgo(0)))
+			wantEqual(w, get(), claimed(i, longAgo(0)))
 		},
 	}.run(t, open)
 }
@@ -617,14 +597,9 @@ func Credentials(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org().ID
-			i := w.connector(o).ID
-			spoil := func(s connector.Sealed) { s.Entries[0], s.Renewal[0] = 'X', 'X' }
-			s := someSealed(i)
-			w.ok(w.credentials().Put(w.ctx, o, s))
-			spoil(s)
-			resultOf(w.credentials().Get(w.ctx, o, i)).is(w, someSealed(i))
-			spoil(resultOf(w.credentials().Get(w.ctx, o, i)).must(w))
-			resultOf(w.credentials().Get(w.ctx, o, i)).is(w, someSealed(i))
+			s := someSealed(w.connector(o).ID)
+			keepsNothing(w, s, func(s connector.Sealed) error { return w.credentials().Put(w.ctx, o, s) },
+				func() connector.Sealed { return resultOf(w.credentials().Get(w.ctx, o, s.Instance)).must(w) })
 		},
 	}.run(t, open)
 }

@@ -2,7 +2,6 @@ package contract
 
 import (
 	"testing"
-	"time"
 
 	"collab/domain/id"
 	"collab/domain/org"
@@ -174,27 +173,16 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org()
-			u := w.user()
+			u := someUser()
+			u.DeletedAt = new(at(30))
+			resultOf(w.users().Upsert(w.ctx, copied(u), keep)).must(w)
 			m := w.join(o.ID, u.ID, org.Member, at(10))
+			spoil(w.profiles(o.ID, org.Position{}, 0))
+			wantEqual(w, w.profiles(o.ID, org.Position{}, 0)[0].Person, u)
 			m.RemovedAt = new(at(20))
-			want := m
-			want.RemovedAt = new(at(20))
-			w.ok(w.members().Put(w.ctx, o.ID, m))
-			spoil := func(when *time.Time) { *when = at(999) }
-			spoil(m.RemovedAt)
-			resultOf(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
-			spoil(resultOf(w.members().Get(w.ctx, o.ID, u.ID)).must(w).RemovedAt)
-			spoil(resultOf(w.members().GetLocked(w.ctx, o.ID, u.ID)).must(w).RemovedAt)
-			resultOf(w.members().Get(w.ctx, o.ID, u.ID)).is(w, want)
-
-			active := someUser()
-			active.DeletedAt = new(at(30))
-			resultOf(w.users().Upsert(w.ctx, active, keep)).must(w)
-			w.join(o.ID, active.ID, org.Member, at(10))
-			for _, p := range w.profiles(o.ID, org.Position{}, 0) {
-				spoil(p.Person.DeletedAt)
-			}
-			wantEqual(w, w.profiles(o.ID, org.Position{}, 0)[0].Person.DeletedAt, new(at(30)))
+			keepsNothing(w, m, func(m org.Membership) error { return w.members().Put(w.ctx, o.ID, m) },
+				func() org.Membership { return resultOf(w.members().Get(w.ctx, o.ID, u.ID)).must(w) },
+				func() org.Membership { return resultOf(w.members().GetLocked(w.ctx, o.ID, u.ID)).must(w) })
 		},
 	}.run(t, open)
 }

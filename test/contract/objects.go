@@ -373,31 +373,15 @@ func Objects(t *testing.T, open func(t *testing.T) Opened) {
 		"arguments and results belong to the caller": func(w *fixture) {
 			tn := w.tenant()
 			for _, p := range w.places(tn) {
-				mine, want := clone(p), someObject(tn.ID, clone(p), "alias.md", tn.owner.ID)
-				v := want
-				v.Place = mine
-				spoil := func(v object.Object) {
-					for _, p := range []*string{(*string)(v.Workspace), (*string)(v.Team), (*string)(v.Owner)} {
-						if p != nil {
-							*p = "spoilt"
-						}
-					}
-				}
-				w.ok(w.add(v))
-				spoil(v)
-				get := func() object.Object { return resultOf(w.objects().Get(w.ctx, tn.ID, want.ID)).must(w) }
-				wantEqual(w, get(), want)
-				spoil(get())
-				spoil(resultOf(w.objects().At(w.ctx, tn.ID, want.StorageKey())).must(w))
-				spoil(w.objectsOf(tn.ID, nil, object.Filter{Prefix: want.StorageKey()})[0])
-				wantEqual(w, get(), want)
-				v.Place = clone(p)
-				w.ok(w.objects().Put(w.ctx, tn.ID, v))
-				spoil(v)
-				wantEqual(w, get(), want)
-				ids := []id.Object{want.ID}
+				v := someObject(tn.ID, p, "alias.md", tn.owner.ID)
+				get := func() object.Object { return resultOf(w.objects().Get(w.ctx, tn.ID, v.ID)).must(w) }
+				keepsNothing(w, v, w.add, get)
+				keepsNothing(w, v, func(v object.Object) error { return w.objects().Put(w.ctx, tn.ID, v) }, get,
+					func() object.Object { return resultOf(w.objects().At(w.ctx, tn.ID, v.StorageKey())).must(w) },
+					func() object.Object { return w.objectsOf(tn.ID, nil, object.Filter{Prefix: v.StorageKey()})[0] })
+				ids := []id.Object{v.ID}
 				w.ok(w.objects().Remove(w.ctx, tn.ID, ids))
-				wantEqual(w, ids, []id.Object{want.ID})
+				wantEqual(w, ids, []id.Object{v.ID})
 			}
 		},
 	}.run(t, open)
@@ -424,20 +408,6 @@ func (w *fixture) places(tn tenant) []object.Place {
 		{Kind: object.Artifact, Scope: object.Personal, Owner: &tn.owner.ID},
 		{Kind: object.HubMemory, Scope: object.Personal, Owner: &member, Workspace: &tn.workspace.ID},
 	}
-}
-
-// clone returns a place that shares nothing with p.
-func clone(p object.Place) object.Place {
-	if p.Workspace != nil {
-		p.Workspace = new(*p.Workspace)
-	}
-	if p.Team != nil {
-		p.Team = new(*p.Team)
-	}
-	if p.Owner != nil {
-		p.Owner = new(*p.Owner)
-	}
-	return p
 }
 
 // seeing returns the actor with the visibility of those teams and workspaces.

@@ -387,28 +387,25 @@ func Releases(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			was := w.publishes()
-			given := someRelease(w)
-			want := given
-			want.Notes, want.SHA512, want.FileSizeBytes = new(*given.Notes), new(*given.SHA512), new(*given.FileSizeBytes)
-			spoil := func(r release.Release) { *r.Notes, *r.SHA512, *r.FileSizeBytes = "spoilt", "spoilt", -1 }
-			w.ok(w.releases().Add(w.ctx, given))
-			spoil(given)
-			w.wantStored(was+1, want)
-			_, all := w.stored(w.releases(), want.ID)
-			spoil(all[0])
-			w.wantStored(was+1, want)
+			r := someRelease(w)
+			add := func(r release.Release) error { return w.releases().Add(w.ctx, r) }
+			get := func() release.Release {
+				_, all := w.stored(w.releases(), r.ID)
+				return all[0]
+			}
+			keepsNothing(w, r, add, get)
+			w.wantStored(was+1, r)
 			no := errors.New("no")
-			_, err := w.releases().Update(w.ctx, want.ID, func(r release.Release) (release.Release, error) {
+			_, err := w.releases().Update(w.ctx, r.ID, func(r release.Release) (release.Release, error) {
 				spoil(r)
 				return r, no
 			})
 			w.wantSameError(err, no)
-			w.wantStored(was+1, want)
-			next := want
+			w.wantStored(was+1, r)
+			next := r
 			next.Notes, next.SHA512, next.FileSizeBytes = new("next"), new("next"), new(int64(7))
-			made := next
-			made.Notes, made.SHA512, made.FileSizeBytes = new("next"), new("next"), new(int64(7))
-			spoil(resultOf(w.releases().Update(w.ctx, want.ID, func(release.Release) (release.Release, error) { return made, nil })).must(w))
+			made := copied(next)
+			spoil(resultOf(w.releases().Update(w.ctx, r.ID, func(release.Release) (release.Release, error) { return made, nil })).must(w))
 			spoil(made)
 			w.wantStored(was+2, next)
 		},

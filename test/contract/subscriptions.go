@@ -245,18 +245,13 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, dueOf(w, []id.Org{o}, end, 1000), nil)
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
-			o := w.org()
-			s := someSubscription(o.ID)
-			spoil := func(s plan.Subscription) {
-				*s.PurchasedSeats, *s.CurrentPeriodStart, *s.CurrentPeriodEnd, *s.TrialEnd = 999, at(999), at(999), at(999)
-				*s.Checkout = plan.Checkout{Key: "spoilt"}
-			}
-			put(w, s)
-			spoil(s)
-			resultOf(w.subscriptions().Get(w.ctx, o.ID)).is(w, storedSubscription(someSubscription(o.ID)))
-			spoil(resultOf(w.subscriptions().Get(w.ctx, o.ID)).must(w))
-			spoil(resultOf(w.subscriptions().Of(w.ctx, []id.Org{o.ID})).must(w)[o.ID])
-			resultOf(w.subscriptions().Get(w.ctx, o.ID)).is(w, storedSubscription(someSubscription(o.ID)))
+			s := someSubscription(w.org().ID)
+			given := copied(s)
+			put(w, given)
+			spoil(given)
+			keepsNothing(w, storedSubscription(s), nil,
+				func() plan.Subscription { return resultOf(w.subscriptions().Get(w.ctx, s.Org)).must(w) },
+				func() plan.Subscription { return resultOf(w.subscriptions().Of(w.ctx, []id.Org{s.Org})).must(w)[s.Org] })
 		},
 	}.run(t, open)
 }

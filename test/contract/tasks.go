@@ -497,52 +497,45 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			tn := w.tenant()
-			due, done := task.DueAt(at(86_400_000)), at(8)
-			plain := func(i id.Task, place int64) task.Task {
-				v := someTask(tn.ID, new(tn.workspace.ID), tn.owner.ID)
-				v.ID, v.SortOrder, v.Due = i, place, new(due)
-				return v.Restore(task.Done, new(done))
-			}
-			spoil := func(v task.Task) {
-				*v.Description, *v.Assignee, *v.Workspace, *v.Due, v.Tags[0] = "spoilt", "spoilt", "spoilt", task.DueOn(at(0)), "spoilt"
+			given := someTask(tn.ID, new(tn.workspace.ID), tn.owner.ID)
+			v := copied(given).Restore(task.Done, new(at(8)))
+			overwrite := func(v task.Task) {
+				spoil(v)
 				*v.CompletedAt() = at(999)
 			}
-			given := plain(fresh[id.Task](), 0)
 			added := resultOf(w.tasks().Add(w.ctx, tn.ID, given)).must(w)
-			want := plain(given.ID, added.SortOrder)
-			spoil(given)
-			spoil(added)
+			v.SortOrder = added.SortOrder
+			overwrite(given)
+			overwrite(added)
 			check := func() {
 				w.Helper()
-				resultOf(w.tasks().Get(w.ctx, tn.ID, want.ID)).is(w, want)
+				resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).is(w, v)
 			}
 			check()
-			spoil(resultOf(w.tasks().Get(w.ctx, tn.ID, want.ID)).must(w))
-			check()
+			get := func() task.Task { return resultOf(w.tasks().Get(w.ctx, tn.ID, v.ID)).must(w) }
 			for _, v := range w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{After: new(tn.unplaced.Position())}) {
-				spoil(v)
+				overwrite(v)
 			}
 			check()
+			revise := func(fn func(task.Task) (task.Task, error)) (task.Task, error) {
+				revised, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{v.ID}, func(ts []task.Task) ([]task.Task, error) {
+					t, err := fn(ts[0])
+					return []task.Task{t}, err
+				})
+				if err != nil {
+					return task.Task{}, err
+				}
+				return revised[0], nil
+			}
+			for _, read := range updates(w, get, revise) {
+				overwrite(read())
+				check()
+			}
 			no := errors.New("no")
-			_, err := w.tasks().Revise(w.ctx, tn.ID, []id.Task{want.ID}, func(ts []task.Task) ([]task.Task, error) {
-				spoil(ts[0])
-				return ts, no
-			})
-			w.wantSameError(err, no)
-			w.wantSameError(w.tasks().Remove(w.ctx, tn.ID, want.ID, func(t task.Task) error {
-				spoil(t)
+			w.wantSameError(w.tasks().Remove(w.ctx, tn.ID, v.ID, func(t task.Task) error {
+				overwrite(t)
 				return no
 			}), no)
-			check()
-			var mine []task.Task
-			revised := resultOf(w.tasks().Revise(w.ctx, tn.ID, []id.Task{want.ID}, func(ts []task.Task) ([]task.Task, error) {
-				mine = ts
-				return ts, nil
-			})).must(w)
-			spoil(mine[0])
-			check()
-			wantEqual(w, revised, []task.Task{want})
-			spoil(revised[0])
 			check()
 		},
 	}.run(t, open)
@@ -788,8 +781,7 @@ func TaskSets(t *testing.T, open func(t *testing.T) Opened) {
 		},
 		"results of list belong to the caller": func(w *fixture) {
 			tn := w.tenant()
-			v := listed(w, tn.ID, tn.inside.ID)[0]
-			*v.Description, *v.Workspace, v.Tags[0] = "spoilt", "spoilt", "spoilt"
+			spoil(listed(w, tn.ID, tn.inside.ID))
 			wantEqual(w, listed(w, tn.ID, tn.inside.ID), []task.Task{tn.inside})
 		},
 	}.run(t, open)
@@ -892,18 +884,10 @@ func TaskHistory(t *testing.T, open func(t *testing.T) Opened) {
 		"arguments and results belong to the caller": func(w *fixture) {
 			tn := w.tenant()
 			v := w.task(tn.ID, nil, tn.owner.ID)
-			c := someChange(v)
-			want := c
-			want.Fields = someChange(v).Fields
-			spoil := func(c task.Change) {
-				*c.Fields[0].From = "spoilt"
-				*c.Fields[0].To = "spoilt"
-				c.Fields[1].Field = "spoilt"
-			}
-			w.ok(w.history().Add(w.ctx, tn.ID, []task.Change{c}))
-			spoil(c)
-			spoil(resultOf(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w)[0])
-			resultOf(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).is(w, []task.Change{want})
+			add := func(cs []task.Change) error { return w.history().Add(w.ctx, tn.ID, cs) }
+			keepsNothing(w, []task.Change{someChange(v)}, add, func() []task.Change {
+				return resultOf(w.historyOf(tn.ID, v.ID, task.ChangePosition{}, 0)).must(w)
+			})
 		},
 	}.run(t, open)
 }

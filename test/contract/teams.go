@@ -199,21 +199,12 @@ func Teams(t *testing.T, open func(t *testing.T) Opened) {
 			}
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
-			o := w.org()
-			tm := someTeam(o.ID, team.Standard, w.member(o.ID, org.Owner).ID)
-			want := tm
-			want.Description = new(*tm.Description)
-			spoil := func(tm team.Team) { *tm.Description = "spoilt" }
-			w.ok(w.teams().Add(w.ctx, o.ID, tm))
-			spoil(tm)
-			resultOf(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
-			spoil(resultOf(w.teams().Get(w.ctx, o.ID, tm.ID)).must(w))
-			spoil(resultOf(w.allTeams(o.ID)).must(w)[0])
-			resultOf(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
-			tm.Description = new(*want.Description)
-			w.ok(w.teams().Put(w.ctx, o.ID, tm))
-			spoil(tm)
-			resultOf(w.teams().Get(w.ctx, o.ID, tm.ID)).is(w, want)
+			o := w.org().ID
+			tm := someTeam(o, team.Standard, w.member(o, org.Owner).ID)
+			get := func() team.Team { return resultOf(w.teams().Get(w.ctx, o, tm.ID)).must(w) }
+			keepsNothing(w, tm, func(tm team.Team) error { return w.teams().Add(w.ctx, o, tm) }, get)
+			keepsNothing(w, tm, func(tm team.Team) error { return w.teams().Put(w.ctx, o, tm) },
+				get, func() team.Team { return resultOf(w.allTeams(o)).must(w)[0] })
 		},
 	}.run(t, open)
 }

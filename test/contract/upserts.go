@@ -22,7 +22,6 @@ type upserted[V any, ID ~string] struct {
 	some     func() V  // a record that is not stored yet
 	bare     func() V  // one with no field set that need not be
 	fill     func(*V)  // sets the optional fields that some leaves unset
-	spoil    func(V)   // overwrites what these lead to
 	change   func(V) V // changes or unsets every field that may change
 	id       func(*V) *ID
 	provider func(*V) *string
@@ -134,31 +133,10 @@ func (u upserted[V, ID]) suite() suite {
 		"arguments and results belong to the caller": func(w *fixture) {
 			v := u.some()
 			u.fill(&v)
-			want := v
-			u.fill(&want)
-			unspoilt := func() {
-				w.Helper()
-				resultOf(in(w).Get(w.ctx, *u.id(&v))).is(w, want)
-			}
-			u.spoil(resultOf(in(w).Upsert(w.ctx, v, keep)).must(w))
-			u.spoil(v)
-			unspoilt()
-			u.spoil(resultOf(in(w).Get(w.ctx, *u.id(&v))).must(w))
-			u.spoil(resultOf(in(w).ByProvider(w.ctx, *u.provider(&v))).must(w))
-			unspoilt()
-			no := errors.New("no")
-			_, err := in(w).Upsert(w.ctx, v, func(v V) (V, error) {
-				u.spoil(v)
-				return v, no
-			})
-			w.wantSameError(err, no)
-			var mine V
-			resultOf(in(w).Upsert(w.ctx, v, func(v V) (V, error) {
-				mine = v
-				return v, nil
-			})).must(w)
-			u.spoil(mine)
-			unspoilt()
+			upsert := func(fn func(V) (V, error)) (V, error) { return in(w).Upsert(w.ctx, copied(v), fn) }
+			get := func() V { return resultOf(in(w).Get(w.ctx, *u.id(&v))).must(w) }
+			provided := func() V { return resultOf(in(w).ByProvider(w.ctx, *u.provider(&v))).must(w) }
+			keepsNothing(w, v, func(v V) error { return drop(in(w).Upsert(w.ctx, v, keep)) }, append(updates(w, get, upsert), provided)...)
 		},
 	}
 }

@@ -17,8 +17,7 @@ func Users(t *testing.T, open func(t *testing.T) Opened) {
 		bare: func() org.User {
 			return org.User{ID: fresh[id.User](), ProviderID: "user_" + nextID(), CreatedAt: at(1), UpdatedAt: at(1)}
 		},
-		fill:  func(u *org.User) { u.DeletedAt = new(at(9)) },
-		spoil: func(u org.User) { *u.DeletedAt = at(999) },
+		fill: func(u *org.User) { u.DeletedAt = new(at(9)) },
 		change: func(u org.User) org.User {
 			u.Name, u.Email, u.AvatarURL, u.UpdatedAt = "New", "", "", at(100)
 			u.Full, u.Seen, u.DeletedAt = false, identity.Stamp{}, new(at(101))

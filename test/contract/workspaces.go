@@ -153,22 +153,13 @@ func Workspaces(t *testing.T, open func(t *testing.T) Opened) {
 			}
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
-			o := w.org()
-			by := w.member(o.ID, org.Owner).ID
-			s := someWorkspace(o.ID, w.team(o.ID, by).ID, by)
-			want := s
-			want.Description = new(*s.Description)
-			spoil := func(s workspace.Workspace) { *s.Description = "spoilt" }
-			w.ok(w.workspaces().Add(w.ctx, o.ID, s))
-			spoil(s)
-			resultOf(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
-			spoil(resultOf(w.workspaces().Get(w.ctx, o.ID, s.ID)).must(w))
-			spoil(resultOf(w.allWorkspaces(o.ID)).must(w)[0])
-			resultOf(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
-			s.Description = new(*want.Description)
-			w.ok(w.workspaces().Put(w.ctx, o.ID, s))
-			spoil(s)
-			resultOf(w.workspaces().Get(w.ctx, o.ID, s.ID)).is(w, want)
+			o := w.org().ID
+			by := w.member(o, org.Owner).ID
+			s := someWorkspace(o, w.team(o, by).ID, by)
+			get := func() workspace.Workspace { return resultOf(w.workspaces().Get(w.ctx, o, s.ID)).must(w) }
+			keepsNothing(w, s, func(s workspace.Workspace) error { return w.workspaces().Add(w.ctx, o, s) }, get)
+			keepsNothing(w, s, func(s workspace.Workspace) error { return w.workspaces().Put(w.ctx, o, s) },
+				get, func() workspace.Workspace { return resultOf(w.allWorkspaces(o)).must(w)[0] })
 		},
 	}.run(t, open)
 }
@@ -240,12 +231,8 @@ func Orders(t *testing.T, open func(t *testing.T) Opened) {
 		"arguments and results belong to the caller": func(w *fixture) {
 			o := w.org()
 			u := w.member(o.ID, org.Member)
-			want := workspace.Order(several[id.Workspace](2))
-			mine := slices.Clone(want)
-			w.ok(w.orders().Update(w.ctx, o.ID, u.ID, set(mine)))
-			mine[0] = ""
-			resultOf(w.orders().Get(w.ctx, o.ID, u.ID)).must(w)[1] = ""
-			resultOf(w.orders().Get(w.ctx, o.ID, u.ID)).is(w, want)
+			update := func(to workspace.Order) error { return w.orders().Update(w.ctx, o.ID, u.ID, set(to)) }
+			keepsNothing(w, workspace.Order(several[id.Workspace](2)), update, func() workspace.Order { return resultOf(w.orders().Get(w.ctx, o.ID, u.ID)).must(w) })
 		},
 	}.run(t, open)
 }
