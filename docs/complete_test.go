@@ -203,8 +203,8 @@ func examples(m *openapi3.MediaType) map[string]any {
 	return all
 }
 
-// The schema of a stream is that of the data of one event, and its description has an
-// example of a stream.
+// TestStreamsNameTheirEvents expects the schema of a stream to be that of one event's data, and an example of the
+// stream in its description.
 func TestStreamsNameTheirEvents(t *testing.T) {
 	i := inspect(t)
 	streams := 0

@@ -166,7 +166,7 @@ func TestAnArchiveIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// Records of which only exports have use are written and checked to be lines of their form.
+// TestRecordsThatAreNotImportedAreReadEmpty packs records that exports alone have: they are checked, and read as empty.
 func TestRecordsThatAreNotImportedAreReadEmpty(t *testing.T) {
 	records := []archive.Record{
 		{Subscription: new(plan.Unsubscribed(ofOrg))},
@@ -316,7 +316,7 @@ func TestRecordsThatNobodyCouldHaveMadeAreRefused(t *testing.T) {
 	}
 }
 
-// Texts of profiles are cleaned as those of the identity provider are: hints of clients are not.
+// TestProfilesAreReadClean expects texts of profiles to be cleaned as those of the identity provider are.
 func TestProfilesAreReadClean(t *testing.T) {
 	file, _ := pack(t, []archive.Record{
 		{Organisation: &org.Organisation{ID: ofOrg, Name: " a\nb", Slug: "c\u0085", ProviderID: "org_1"}},

@@ -134,7 +134,7 @@ func text(s *string) string {
 // fields collects the problems of a row.
 type fields struct{ check.List }
 
-// ids checks identifiers that must be there.
+// checkID refuses a field that is not an id.
 func checkID[T ~string](f *fields, field string, given T) {
 	if _, ok := id.Parse[T](string(given)); !ok {
 		f.Add(field, "must be an id")

@@ -37,7 +37,7 @@ const (
 // version is that of the schema, kept in user_version.
 const version = 1
 
-// Parts of a row that are nil have empty texts and zeros.
+// schema stores the parts of a row that are nil as empty texts and zeros.
 const schema = `
 CREATE TABLE rows (
 	key TEXT NOT NULL PRIMARY KEY, missing INTEGER NOT NULL,

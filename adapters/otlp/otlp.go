@@ -37,11 +37,9 @@ const (
 	maxExcerpt     = 200              // bytes of an answer in an error
 	shortestKey    = 8                // bytes of a header's value that errors do not repeat
 
-	// Pauses between requests grow by half from the first to the longest; none begins
-	// when maxElapsed is over.
-	firstPause   = 5 * time.Second
-	longestPause = 30 * time.Second
-	maxElapsed   = time.Minute
+	firstPause   = 5 * time.Second  // before the first retry; each later one is half as long again
+	longestPause = 30 * time.Second // bounds the pauses
+	maxElapsed   = time.Minute      // after which no retry begins
 )
 
 const contentTypeJSON, contentTypeProtobuf = "application/json", "application/x-protobuf"

@@ -294,7 +294,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The host is a name, because net/http uses no proxy for loopback addresses.
+// TestProxiesOfTheEnvironmentAreNotUsed requests a named host, because net/http uses no proxy for loopback addresses.
 func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("direct")) })
 	c := newClient(t, outbound.Options{Insecure: true, Networks: opened, Resolver: newDNS(t, always(open)).resolver()})

@@ -209,7 +209,7 @@ func TestAClosedOrganisationIsReadOnce(t *testing.T) {
 	}
 }
 
-// A thousand members who see 2,000 workspaces take little more than one does.
+// TestVisibilitiesShareTheirMemory caches a thousand members who see 2,000 workspaces: they take little more memory than one.
 func TestVisibilitiesShareTheirMemory(t *testing.T) {
 	const members, bound = 1000, 8 << 20
 	o := newFixture(t, members, workspace.MaxWorkspaces)
@@ -262,8 +262,8 @@ func TestTheCacheIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// A slow request that read its mark before a change of the log completes after the
-// organisation was evicted.
+// TestTheLogPositionIsNoOlderThanAnyAuthorization has a slow request, which read its mark before a change of the
+// log, complete after the organisation was evicted.
 func TestTheLogPositionIsNoOlderThanAnyAuthorization(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newFixture(t, 2, 1)

@@ -420,8 +420,8 @@ func (d *deployment) user(u org.User) org.User {
 	return u
 }
 
-// An archive of the same identity provider changes nothing for the users here beyond the new
-// membership, and on Postgres their sign-ins do not wait for it.
+// TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone imports an archive of the same identity provider: users
+// get the membership and no other change, and on Postgres their sign-ins do not wait for the import.
 func TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone(t *testing.T) {
 	from := newDeployment(t, sameIssuer)
 	from.add()
@@ -551,7 +551,7 @@ func (r *cutReader) Read(p []byte) (int, error) {
 
 func (r *cutReader) Close() error { return nil }
 
-// References that point nowhere are named by file and line.
+// TestReferencesThatPointNowhereAreRefused expects the file and line of each in the error.
 func TestReferencesThatPointNowhereAreRefused(t *testing.T) {
 	from := newDeployment(t, sameIssuer)
 	from.add()

@@ -591,8 +591,8 @@ func TestBusyOrganisationsDoNotDelayOthers(t *testing.T) {
 	})
 }
 
-// Writers append while subscribers leave and come back at random, at two
-// servers of which one hears of changes by looking alone.
+// TestNothingIsMissedOrRepeatedAcrossServers has writers append while subscribers leave and come back at random,
+// at two servers, one of which gets no hints and polls.
 func TestNothingIsMissedOrRepeatedAcrossServers(t *testing.T) {
 	in(t, "while writers append", func(w *fixture) {
 		feeds := []*changes.Feed{w.feed(), w.feed(cut)}

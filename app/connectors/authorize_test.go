@@ -132,7 +132,7 @@ func TestRefusedResponses(t *testing.T) {
 	}
 }
 
-// A response without iss is attributed by the redirect address alone.
+// TestAResponseBelongsToTheIssuerOfItsAddress covers responses without iss, which the redirect address alone attributes.
 func TestAResponseBelongsToTheIssuerOfItsAddress(t *testing.T) {
 	for name, of := range map[string]struct {
 		flow, response string // redirect addresses

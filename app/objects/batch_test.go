@@ -80,7 +80,7 @@ func message(err error) string {
 	return err.Error()
 }
 
-// The same operations are sent as batches to one deployment, and one by one to another.
+// TestABatchDoesWhatItsOperationsDoByThemselves sends the same operations as batches to one deployment, and one by one to another.
 func TestABatchDoesWhatItsOperationsDoByThemselves(t *testing.T) {
 	batched, dependent := 0, 0
 	rapid.Check(t, func(r *rapid.T) {

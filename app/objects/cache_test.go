@@ -67,7 +67,7 @@ func TestCachedRecordsAreReadOnce(t *testing.T) {
 	expect("saving", "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
 }
 
-// Another server replaces the file after its record was cached.
+// TestAnOutdatedRecordRefusesNoUpload has another server replace the file after its record was cached.
 func TestAnOutdatedRecordRefusesNoUpload(t *testing.T) {
 	w := open(t)
 	w.reauthorize(t)

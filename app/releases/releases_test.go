@@ -588,7 +588,7 @@ func TestCloseWritesCounts(t *testing.T) {
 	}
 }
 
-// What is stored when the server ends, and not known to be yet, is not stored again.
+// TestCloseWaitsForAWriteOfCounts closes during a write whose result is not known yet: the counts are not written again.
 func TestCloseWaitsForAWriteOfCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)

@@ -254,8 +254,8 @@ func TestASecondCollectorMayRunAtAnyMomentOfTheFirst(t *testing.T) {
 	})
 }
 
-// An upload that began long ago takes its name over or the collector does, and
-// where the upload wins, its blob stays.
+// TestAnUploadAsLongAsTheGraceSucceedsOrFailsCompletely has an old upload and the collector claim one blob name:
+// one of them wins, and the blob stays if it is the upload.
 func TestAnUploadAsLongAsTheGraceSucceedsOrFailsCompletely(t *testing.T) {
 	const none = "nothing, before it begins"
 	for _, call := range []string{none, "BlobNames.Expire", "BlobNames.Due", "Blobs.Remove", "BlobNames.Forget"} {
@@ -292,7 +292,7 @@ func TestAnUploadAsLongAsTheGraceSucceedsOrFailsCompletely(t *testing.T) {
 	}
 }
 
-// The clock of who announces it may be behind the collector's.
+// TestANameThatIsOldWhenItIsAnnouncedIsNotTakenFromItsUpload announces a name by a clock behind the collector's.
 func TestANameThatIsOldWhenItIsAnnouncedIsNotTakenFromItsUpload(t *testing.T) {
 	y, ctx := newFixture(t), t.Context()
 	y.Clock.Advance(object.Grace + time.Millisecond)
@@ -406,7 +406,7 @@ func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 	}
 }
 
-// A closed organisation's blobs go after its records.
+// TestTheBlobsOfAnErasedOrganisationAreCollected expects blobs to be removed after the records that name them.
 func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 	y, ctx := newFixture(t), t.Context()
 	must(t, y.SendIdentityEvent(ctx, "organization.deleted", map[string]any{"id": "org_yard", "deleted": true}))

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(tests{m}, map[string]func(){"collab": main})
 }
 
-// The scripts run the program against a server. Each has an organisation of its own, whose
+// TestScripts runs the scripts of testdata, in which the program talks to a server. Each has an organisation of its own, whose
 // owner's token is in $TOKEN. Beside testscript's commands they have:
 //
 //	exits CODE PROGRAM ARGUMENT…   runs a program that ends with that code

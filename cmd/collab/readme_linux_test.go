@@ -35,7 +35,7 @@ func pseudoTerminal(t *testing.T) (screen, program *os.File) {
 	return screen, program
 }
 
-// The sign-in of the first line is replaced by variables; a script tests it.
+// TestTheFoldersOfTheReadmeAreInStep runs the README's lines but the sign-in, which a script tests.
 func TestTheFoldersOfTheReadmeAreInStep(t *testing.T) {
 	section := regexp.MustCompile("(?s)\n## Two folders in step\n.*?```sh\n(.*?)```\n(.*?)\n##").FindStringSubmatch(pages.Read(t, "README.md"))
 	if section == nil {

@@ -13,7 +13,7 @@ import (
 	"collab/domain/mirror"
 )
 
-// At the start of a machine the network may be missing; a refusal is final.
+// TestASynchroniserWaitsForItsServerAtTheStart starts without a network, as a machine may; a refusal is final.
 func TestASynchroniserWaitsForItsServerAtTheStart(t *testing.T) {
 	t.Parallel()
 	var requests atomic.Int32

@@ -32,7 +32,7 @@ func (p passing) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A command that is killed amid an upload leaves nothing on the device of which the next one could know.
+// TestAnUploadGoesOnInTheNextRunAfterACommandWasKilled kills a command during an upload, of which the device keeps no record.
 func TestAnUploadGoesOnInTheNextRunAfterACommandWasKilled(t *testing.T) {
 	t.Parallel()
 	const size, killed = 5 * upload.PartSize, 3*upload.PartSize + upload.PartSize/2

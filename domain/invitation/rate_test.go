@@ -11,7 +11,7 @@ import (
 	"collab/domain/invitation"
 )
 
-// A rate is checked against the times that it let through.
+// TestARateBoundsTheNumberInAnyInterval checks a rate against the times that it allowed.
 func TestARateBoundsTheNumberInAnyInterval(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := invitation.Rate{Burst: rapid.IntRange(1, 5).Draw(t, "burst"), Every: time.Minute}

@@ -97,8 +97,8 @@ func TestGuardsStopDeletions(t *testing.T) {
 	}
 }
 
-// A directory takes the place of a file on the server, and a file elsewhere is deleted there. What
-// needs a deletion is left out with it.
+// TestAPlanWithoutDeletions has a directory take the place of a file on the server, and a file elsewhere deleted
+// there: without deletions, the acts that need one are left out too.
 func TestAPlanWithoutDeletions(t *testing.T) {
 	was := func(p string) mirror.Row {
 		return mirror.Row{Key: mirror.KeyOf(p), Synced: &mirror.Synced{Checksum: p, Path: p, Name: p}, Local: &mirror.Entry{Path: p, Name: p, Checksum: p}}
@@ -140,8 +140,8 @@ func TestAMovedDirectoryIsOneStep(t *testing.T) {
 	}
 }
 
-// A file system that tells cases apart has two directories of one folded name, of which one has the
-// name that the server gave the other.
+// TestADirectoryGetsNoSpellingThatAnotherHas has two directories of one folded name on a case-sensitive file
+// system, one of which has the name that the server gave the other.
 func TestADirectoryGetsNoSpellingThatAnotherHas(t *testing.T) {
 	file := mirror.Entry{Path: "F/y", Name: "F/y", Checksum: "y"}
 	rows := map[string]mirror.Row{"F/Y": {

@@ -11,7 +11,7 @@ import (
 	"collab/domain/org"
 )
 
-// A visibility is checked against plain lists of what is visible.
+// TestVisibilityHoldsTheWorkspacesOfVisibleTeams checks a visibility against plain lists.
 func TestVisibilityHoldsTheWorkspacesOfVisibleTeams(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var teams []id.Team

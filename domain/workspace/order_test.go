@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The order is checked against a plain list of ids that is kept by hand: what
-// is named comes first, the rest keeps its order, new workspaces come last.
+// TestOrderFollowsAnySequenceOfOrdersCreationsDeletionsAndMoves checks the order against a plain list of ids: those
+// that are named come first, the rest keeps its order, new workspaces come last.
 func TestOrderFollowsAnySequenceOfOrdersCreationsDeletionsAndMoves(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var order workspace.Order

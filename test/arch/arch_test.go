@@ -69,7 +69,7 @@ var (
 	plantedReasons = map[string]string{"Records": "hands over collections"}
 )
 
-// Every file of testdata/planted is an archive: the findings that are expected,
+// TestPlantedViolationsAreFound reads the archives of testdata/planted: the findings that are expected,
 // a line each, then files that are laid over testdata/clean.txt. An empty file
 // takes one away.
 func TestPlantedViolationsAreFound(t *testing.T) {

@@ -25,7 +25,7 @@ var (
 	feedMemory = atMost("feed", "memory of an idle subscriber", "%.1f KiB", 12)
 )
 
-// How the feed is loaded, for each number of subscribers of one organisation.
+// feedLoads are the loads of the feed, by the number of subscribers of one organisation.
 var feedLoads = []feedLoad{
 	{subscribers: 1_000, every: 100 * time.Millisecond, burst: 200},
 	{subscribers: 5_000, every: 250 * time.Millisecond, burst: 60},

@@ -16,7 +16,7 @@ var (
 	http2Chunk = atMost("http2", "added p99 of a chunk's delay, of net/http", "%.2f", 1.3)
 )
 
-// What clients do over HTTP/2, each over a connection of its own.
+// http2Connections is the number of clients, each with an HTTP/2 connection of its own.
 const http2Connections = 16
 
 var (

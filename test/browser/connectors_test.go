@@ -240,8 +240,8 @@ func TestConnector(t *testing.T) {
 	}
 }
 
-// Browsers hold redirects after a form against the policy of its page. This goes from
-// https over https to http, and back.
+// TestConnectorBehindTLS is redirected from https over https to http and back: browsers hold redirects after a
+// form against the policy of its page.
 func TestConnectorBehindTLS(t *testing.T) {
 	address, certificate, to := encrypted(t)
 	w, b := newConnectorServer(t, "Notes", to, "COLLAB_PUBLIC_URL="+address, "SSL_CERT_FILE="+certificate), openTab(t)

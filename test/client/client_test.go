@@ -79,7 +79,7 @@ func TestTheDocumentIsForLintersAndGeneratorsOfNode(t *testing.T) {
 	}
 }
 
-// The module of testdata/golang pins the generator.
+// TestTheDocumentIsForTheGeneratorOfGo runs the generator that the module of testdata/golang pins.
 func TestTheDocumentIsForTheGeneratorOfGo(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("testdata/golang")); err != nil {

@@ -14,8 +14,8 @@ import (
 	"collab/ports"
 )
 
-// Prune selects from the whole store, so it is tested at
-// times long before those of all other sub-tests.
+// longAgo returns a time, in milliseconds after an origin, long before those of other sub-tests: Prune selects from
+// the whole store.
 func longAgo(ms int) time.Time {
 	return time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond)
 }

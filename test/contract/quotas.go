@@ -20,8 +20,8 @@ import (
 // manyGoroutines is how many are at one account at once.
 const manyGoroutines = 64
 
-// Sweeps reach over everything that the store holds: what they end has expired
-// at sweepTime, long before all other leases.
+// sweepTime is when sweeps happen: they select from the whole store, so leases of their sub-tests expire before all
+// others.
 var sweepTime = longAgo(100)
 
 // Quotas is the suite of ports.Quotas.

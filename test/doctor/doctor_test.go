@@ -285,8 +285,8 @@ func tree(t *testing.T, directory string) string {
 	return strings.Join(lines, "\n")
 }
 
-// The configuration of a fresh machine has nothing wrong, and is as fresh after it
-// was looked at.
+// TestAFreshMachineStaysFresh examines the configuration of a fresh machine: nothing is wrong, and nothing is
+// created.
 func TestAFreshMachineStaysFresh(t *testing.T) {
 	directory := t.TempDir()
 	before := tree(t, directory)

@@ -27,7 +27,7 @@ import (
 	"collab/test/harness"
 )
 
-// stage is the use cases of chats, with recorded analytics and observable pauses.
+// chatFixture is the use cases of chats, with recorded analytics and observable pauses.
 type chatFixture struct {
 	*harness.Deployment
 	*chats.Chats

@@ -17,8 +17,8 @@ import (
 	"collab/ports"
 )
 
-// What a member adds is refused where the organisation is full, and what is
-// there can still be used and removed.
+// TestAnOrganisationsStructureHasBounds fills an organisation: additions are refused, and its records can still be
+// used and removed.
 func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 	c := core(t)
 	ctx, dir := context.Background(), c.Store.Directory()
@@ -90,7 +90,7 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 	must(err)
 }
 
-// Making and deleting an invitation writes as many letters as sending it again.
+// TestLettersOfAnOrganisationHaveARate makes and deletes invitations, which sends as many letters as resending one.
 func TestLettersOfAnOrganisationHaveARate(t *testing.T) {
 	c := core(t)
 	ctx := t.Context()

@@ -19,8 +19,8 @@ import (
 	"collab/test/harness"
 )
 
-// What an actor does whose rights have gone since it was found, as those of a request
-// have that waited for a lock, is decided by what the records say then.
+// TestTransactionsDecideByTheRecordsThatTheyHold ends an actor's rights after it was authorized, as for a request
+// that waits for a lock: the records in the transaction decide.
 func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
 	ctx := t.Context()
 	for about, change := range map[string]struct {

@@ -18,8 +18,8 @@ import (
 	"collab/test/harness"
 )
 
-// A request may be let in just before its caller is removed. What it then
-// begins must not put them back into anything.
+// TestWhoIsRemovedDuringARequestIsPutIntoNothing removes a caller after their request was authorized: the request
+// must not make them a member of anything again.
 func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
 	c := core(t)
 	ctx, actor := t.Context(), newOrganisation(t, c)

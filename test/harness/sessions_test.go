@@ -401,7 +401,7 @@ func (s *interrupted) Atomic(ctx context.Context, fn func(ports.Records) error) 
 	return s.Store.Atomic(ctx, fn)
 }
 
-// An exchange takes two transactions, and a ban may be heard of before each.
+// TestABanDuringAnExchangeLeavesNoSession receives a ban before each of the two transactions of an exchange.
 func TestABanDuringAnExchangeLeavesNoSession(t *testing.T) {
 	for at := range 2 {
 		c, heard := core(t), false

@@ -30,7 +30,7 @@ import (
 // nothing.
 const patience = time.Minute
 
-// Models of the built-in registry, one for each protocol.
+// chatModels are models of the built-in registry, one for each protocol.
 var chatModels = []string{"claude-haiku-5-5", "gpt-6-luna"}
 
 // seeded returns the seed of the test, by which it can be run again.

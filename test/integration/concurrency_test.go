@@ -131,8 +131,8 @@ func TestAHundredInvitationsStayWithinTheLimit(t *testing.T) {
 	})
 }
 
-// Each session of a user ends all others at once: one goes on, because an ended session ends
-// no other.
+// TestOfSessionsThatEndEachOtherOneGoesOn has each session of a user end all others at once: one goes on, because
+// an ended session ends no other.
 func TestOfSessionsThatEndEachOtherOneGoesOn(t *testing.T) {
 	servers := postgresDatabase(t).start(t)
 	for range 5 {

@@ -183,8 +183,7 @@ func TestADisconnectedClientIsMeteredOnceAndTheProviderStops(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesBeforeAnythingIsKnownLeavesNothingBehind has clients leave around
-// the moment at which they are admitted.
+// TestADisconnectBeforeTheFirstByteLeavesNothing has clients disconnect about when they are admitted.
 func TestADisconnectBeforeTheFirstByteLeavesNothing(t *testing.T) {
 	seed := seeded(t)
 	withChats(t, func(t *testing.T, w *chatTest) {

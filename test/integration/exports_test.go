@@ -56,7 +56,8 @@ func checkExport(t *testing.T, owner collabd.Client, path string) string {
 	return at
 }
 
-// A lock stops an export, whose server is then killed. When its claim has ended another server makes the archive.
+// TestAnExportOfAKilledServerIsTakenOver kills a server while a lock holds its export: another server makes the archive
+// once the claim has ended.
 func TestAnExportOfAKilledServerIsTakenOver(t *testing.T) {
 	t.Parallel()
 	d := postgresDatabase(t)

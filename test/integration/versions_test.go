@@ -92,7 +92,7 @@ func TestAFleetIsUpgradedAndGoesBackUnderLoad(t *testing.T) {
 	f.checkStorage(rows, second)
 }
 
-// What the database, the server, the program and the changelog say is the same.
+// TestTheOldestReleaseThatRunsOnTheSchemaIsKnown compares what the database, the server, the program and the changelog name.
 func TestTheOldestReleaseThatRunsOnTheSchemaIsKnown(t *testing.T) {
 	t.Parallel()
 	d := sqliteDatabase(t)

@@ -11,8 +11,8 @@ import (
 	"collab/test/race"
 )
 
-// A deletion of much takes several transactions. One that ends with the server between
-// two of them is finished by its repetition.
+// TestDeletionsThatAreKilledAreFinishedByTheirRepetition kills the server between two of the transactions that a
+// large deletion takes.
 func TestDeletionsThatAreKilledAreFinishedByTheirRepetition(t *testing.T) {
 	race.Skip(t, "what a crash leaves is on the disk")
 	const files = 20_000

@@ -46,7 +46,7 @@ var kinds = []struct {
 	{"late", 4}, {"power", 4}, {"hold", 3}, {"clock", 2}, {"equal", 1}, {"return", 2},
 }
 
-// plan of a case: how many devices, of which behaviour, and what happens.
+// scenario is a case: how many devices there are, how they behave, and what happens.
 type scenario struct {
 	seed    uint64
 	devices int

@@ -59,8 +59,8 @@ func complete(bin string) bool {
 	return true
 }
 
-// unprivileged returns who the server runs as: nobody in particular when the
-// process is not root, because Postgres refuses to run as root.
+// unprivileged returns the credential of the server, nil unless the process is root: Postgres refuses
+// to run as root.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

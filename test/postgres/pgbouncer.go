@@ -54,7 +54,7 @@ func Pooled(t testing.TB, address string) string {
 	if err := os.WriteFile(file, []byte(settings), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r, err := guarded(folder, user, program, file)
+	r, err := supervised(folder, user, program, file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,9 @@
 // Package postgres starts real, temporary Postgres servers for tests, from the
 // binaries that the system's package manager installed.
 //
-// A server lives in a folder of its own, listens on a free loopback port and a
-// socket in its folder, and runs as an unprivileged user. It stops and its
-// folder goes when it is closed, and also when the process that started it
-// ends in any way.
+// A server has a folder of its own, listens on a free loopback port and a
+// socket in its folder, and runs as an unprivileged user. It is stopped and its
+// folder removed when it is closed, and when the process that started it ends.
 package postgres
 
 import (
@@ -60,19 +59,17 @@ type Server struct {
 	counter atomic.Int64
 }
 
-// run is one run of the server process under its guardian.
+// run is one run of the server process under its supervisor.
 type run struct {
-	guardian *exec.Cmd
-	pid      int
-	lease    io.WriteCloser // closing it without a word stops the server and removes the folder
-	ended    chan struct{}  // closed when the server process is gone
+	pid   int
+	pipe  io.WriteCloser // the supervisor's input; closing it without a line stops the server and removes the folder
+	ended chan struct{}  // closed when the server process has ended
 }
 
-// guardian runs the server in the background, reports its process id and waits
-// for it. A watcher beside it reads standard input, which ends unsaid only when
-// the process that started all this is gone; then it stops the server and
-// removes the folder.
-const guardian = `
+// supervisor is a shell script that runs the server in the background, prints its process id and waits for it. A
+// subshell reads a line of standard input. If there is none, the process that started the script has ended: the
+// subshell stops the server and removes the folder.
+const supervisor = `
 folder=$1; shift
 exec 3<&0 </dev/null
 "$@" >>"$folder/log" 2>&1 3<&- &
@@ -256,38 +253,38 @@ func (s *Server) launch() (*run, error) {
 	for k, v := range settings {
 		args = append(args, "-c", k+"="+v)
 	}
-	return guarded(s.folder, s.user, args...)
+	return supervised(s.folder, s.user, args...)
 }
 
-// guarded starts a server in a folder under a guardian.
-func guarded(folder string, user *syscall.Credential, args ...string) (*run, error) {
-	c := command(context.Background(), folder, user, "/bin/sh", append([]string{"-c", guardian, "guardian", folder}, args...)...)
+// supervised starts a server in a folder under a supervisor.
+func supervised(folder string, user *syscall.Credential, args ...string) (*run, error) {
+	c := command(context.Background(), folder, user, "/bin/sh", append([]string{"-c", supervisor, "supervisor", folder}, args...)...)
 	out, err := c.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	// Not StdinPipe: Wait would close that one, which means the end to the watcher.
-	watched, lease, err := os.Pipe()
+	// StdinPipe would not do: Wait closes it, upon which the subshell removes the folder.
+	input, pipe, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer watched.Close()
-	c.Stdin = watched
+	defer input.Close()
+	c.Stdin = input
 	if err := c.Start(); err != nil {
-		return nil, errors.Join(err, lease.Close())
+		return nil, errors.Join(err, pipe.Close())
 	}
-	r := &run{guardian: c, lease: lease, ended: make(chan struct{})}
-	said, err := io.ReadAll(out)
+	r := &run{pipe: pipe, ended: make(chan struct{})}
+	printed, err := io.ReadAll(out)
 	if err == nil {
-		r.pid, err = strconv.Atoi(strings.TrimSpace(string(said)))
+		r.pid, err = strconv.Atoi(strings.TrimSpace(string(printed)))
 	}
 	go func() {
 		_ = c.Wait()
 		close(r.ended)
 	}()
 	if err != nil {
-		_ = lease.Close()
-		return nil, fmt.Errorf("postgres: the guardian said %q: %w", said, err)
+		_ = pipe.Close()
+		return nil, fmt.Errorf("postgres: the supervisor printed %q: %w", printed, err)
 	}
 	return r, nil
 }
@@ -322,16 +319,16 @@ func (s *Server) stop(signal syscall.Signal) error {
 	return r.end(signal)
 }
 
-// end stops the server process, waits for it and dismisses the watcher, which
-// leaves the folder alone.
+// end stops the server process, waits for it and ends the supervisor, which
+// keeps the folder.
 func (r *run) end(signal syscall.Signal) error {
 	err := syscall.Kill(r.pid, signal)
 	if errors.Is(err, syscall.ESRCH) {
 		err = nil
 	}
 	<-r.ended
-	_, said := io.WriteString(r.lease, "end\n")
-	return errors.Join(err, said, r.lease.Close())
+	_, unwritten := io.WriteString(r.pipe, "end\n")
+	return errors.Join(err, unwritten, r.pipe.Close())
 }
 
 // lastLog returns the end of the server's log.

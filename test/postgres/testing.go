@@ -15,8 +15,7 @@ import (
 // starting one. The user in it must be allowed to create databases.
 const EnvURL = "COLLAB_TEST_POSTGRES_URL"
 
-// shared is the process's one server. Nothing closes it: it ends with the
-// process, whichever way that ends.
+// shared returns the process's server. It is not closed: it ends with the process.
 var shared = sync.OnceValues(func() (*Server, error) {
 	return Start(context.Background(), Options{NoSync: true})
 })
@@ -69,7 +68,7 @@ func untilEnd(t testing.TB, s *Server, err error) *Server {
 	return s
 }
 
-// given makes a database on a server that is not ours and removes it again.
+// given makes a database on the server of EnvURL, and removes it at the end of the test.
 func given(t testing.TB, server string) string {
 	t.Helper()
 	name := fmt.Sprintf("%s_%d_%d", clean(t.Name()), os.Getpid(), databases.Add(1))

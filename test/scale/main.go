@@ -46,7 +46,7 @@ func write(page string) error {
 	return os.WriteFile(page, []byte(updated), 0o644)
 }
 
-// Repetitions of each operation, the first of which are not counted.
+// rounds and repeats say how often each operation is measured; the first round is not counted.
 const rounds, repeats = 8, 300
 
 // measureAll measures operations on one database, or by turns on it and on one with partitions.

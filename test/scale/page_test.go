@@ -21,7 +21,7 @@ func TestThePageHasWhatTheSimulationFinds(t *testing.T) {
 	}
 }
 
-// Without queues a request takes what its steps take; near the limit it waits.
+// TestQueuesGrowWithLoad expects a request to take the time of its steps without queues, and to wait near the limit.
 func TestQueuesGrowWithLoad(t *testing.T) {
 	few, many := cell{users: 1000, servers: 1}, cell{users: 900_000, servers: 1}
 	quiet, busy := few.simulate(busiest, 60), many.simulate(busiest, 2)

@@ -491,7 +491,7 @@ var wrong = []malformed{
 	{"POST /api/v1/auth/webhook delivered w11", "", `{"padding":"<repeat:1048576:p>"}`, 413, ""},
 }
 
-// The records that malformed requests are about.
+// setting makes the records that malformed requests name.
 const setting = `
 == Setting
 * anna signs in to acme as owner

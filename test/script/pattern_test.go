@@ -37,7 +37,7 @@ var kinds = map[string]string{
 	"orgname":  ``, // name of the organisation
 }
 
-// Kinds that stand for what is made on the spot:
+// placeholder is a kind with or without a name. Kinds without values of earlier answers are:
 //
 //	<unique>      a word that no other conversation has
 //	<unknown>     an id that belongs to nothing

@@ -64,8 +64,8 @@ var perServer = map[string]string{
 // shortly are the conversations with two servers that are held without a soak.
 var shortly = []string{"auth.txt", "billing.txt", "chat_keys.txt", "chat_quota.txt", "conventions.txt", "invitations.txt", "sync_feed.txt", "sync_files.txt", "tasks.txt", "task_order.txt"}
 
-// Each request of the previous release's conversations goes to the other server than the one before, and the
-// largest tables are partitioned.
+// TestThePreviousReleaseBesideThisOne sends the requests of the previous release's conversations to two servers by
+// turns; the largest tables are partitioned.
 func TestThePreviousReleaseBesideThisOne(t *testing.T) {
 	r := previous.Get(t)
 	serve := func(t *testing.T, settings ...string) []*collabd.Server {

@@ -89,8 +89,7 @@ func TestPatternsMatchTheirTexts(t *testing.T) {
 	}
 }
 
-// The server here answers as the path says: with the status, and with what is
-// in the request.
+// echo starts a server whose paths name the kind of answer: an error, the request's body, a stream and others.
 func echo(t *testing.T) *server {
 	beside := newModels(provider.Start(t))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -144,8 +143,7 @@ func relay(w io.Writer, address string, question []byte) error {
 	return err
 }
 
-// Every line of wrong is the line of the conversation and the beginning of what
-// is said about it.
+// TestConversationsAreHeld expects the errors in wrong, each the number of a line and the beginning of the message.
 func TestConversationsAreHeld(t *testing.T) {
 	s := echo(t)
 	for _, c := range []struct {

@@ -18,11 +18,9 @@ const (
 	adminSecret = "operators-only-0123456789"
 	corsOrigin  = "https://app.example.com"
 
-	// The secrets that events of both providers are signed with: the present one, the one
-	// before it, and one that the server does not know.
-	webhookSecret      = "whsec_cHJlc2VudC1zZWNyZXQtb2YtdGhlLXNjcmlwdHM="
-	oldWebhookSecret   = "whsec_ZWFybGllci1zZWNyZXQtb2YtdGhlLXNjcmlwdHM="
-	wrongWebhookSecret = "whsec_c29tZWJvZHktZWxzZXMtc2VjcmV0LWFsdG9nZXRoZXI="
+	webhookSecret      = "whsec_cHJlc2VudC1zZWNyZXQtb2YtdGhlLXNjcmlwdHM="     // signs the events of both providers
+	oldWebhookSecret   = "whsec_ZWFybGllci1zZWNyZXQtb2YtdGhlLXNjcmlwdHM="     // of before, still accepted
+	wrongWebhookSecret = "whsec_c29tZWJvZHktZWxzZXMtc2VjcmV0LWFsdG9nZXRoZXI=" // unknown to the server
 )
 
 // A profile is one way to deploy the server.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The page's first example has the output that the page shows.
+// TestTheFirstScenarioRuns compares the output of the page's first example with the page.
 func TestTheFirstScenarioRuns(t *testing.T) {
 	dir := t.TempDir()
 	m := &machine{dir: dir, environ: os.Environ(), instead: strings.NewReplacer("trial.txt", filepath.Join(dir, "trial.txt"))}

@@ -224,7 +224,7 @@ func TestValuesHaveTheirTypes(t *testing.T) {
 	}
 }
 
-// Every field whose type may hold a secret is set, and the whole configuration printed.
+// TestSecretsAreNeverPrinted sets every field whose type may hold a secret, and prints the whole configuration.
 func TestSecretsAreNeverPrinted(t *testing.T) {
 	const secret = "hunter2"
 	environ := slices.Clone(complete)

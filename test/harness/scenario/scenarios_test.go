@@ -82,8 +82,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// The files in testdata/failing are not as they should be, and each has what the
-// program says of it beside it.
+// TestFailuresAreReported runs the wrong files of testdata/failing, beside each of which is the expected output.
 func TestFailuresAreReported(t *testing.T) {
 	t.Chdir("../testdata/failing")
 	for _, file := range files(t, "*.txt") {
@@ -146,8 +145,7 @@ func TestAConversationGoesOnWhateverIsWritten(t *testing.T) {
 
 const page = "../../../docs/scenarios.md"
 
-// The page of scenarios has all acts as they are, and its examples come out as it
-// says.
+// TestThePageOfScenariosIsTrue compares the page's list with the acts, and runs its examples.
 func TestThePageOfScenariosIsTrue(t *testing.T) {
 	var list strings.Builder
 	if err := PrintActs(&list); err != nil {

@@ -15,8 +15,8 @@ import (
 	"unicode/utf8"
 )
 
-// A value is what encoding/json decodes to with UseNumber: an object, []any, a string, a
-// json.Number, a bool or nil.
+// object is one of the values to which encoding/json decodes with UseNumber; the others are []any, a string, a
+// json.Number, a bool and nil.
 type object = map[string]any
 
 // result is what an act answers with.
