@@ -9,13 +9,18 @@ import (
 )
 
 // ListOrganisations is GET /api/v1/admin/organisations: List organisations.
-func (c *Client) ListOrganisations(ctx context.Context) (*List[Overview], error) {
-	return list[Overview](c, c.request(ctx, http.MethodGet, "/api/v1/admin/organisations", nil, nil, 0))
+func (c *Client) ListOrganisations(ctx context.Context, params ListOrganisationsParams) (*List[Overview], error) {
+	return list[Overview](c, c.request(ctx, http.MethodGet, "/api/v1/admin/organisations", params, nil, 0))
 }
 
 // GetOrganisation is GET /api/v1/admin/organisations/{id}: Get an organisation.
 func (c *Client) GetOrganisation(ctx context.Context, id string) (Overview, error) {
 	return receive[Overview](c, c.request(ctx, http.MethodGet, "/api/v1/admin/organisations/"+segment(id), nil, nil, 0))
+}
+
+// ListOrganisationMembers is GET /api/v1/admin/organisations/{id}/members: List an organisation's members.
+func (c *Client) ListOrganisationMembers(ctx context.Context, id string) (*List[Member], error) {
+	return list[Member](c, c.request(ctx, http.MethodGet, "/api/v1/admin/organisations/"+segment(id)+"/members", nil, nil, 0))
 }
 
 // SetRole is PUT /api/v1/admin/organisations/{id}/members/{userId}/role: Set a member's role.
@@ -779,6 +784,11 @@ type ListFilesParams struct {
 	Deleted     string `query:"deleted"`     // true for the deleted files that can be restored in place of those that are there, each as its last version was. Several may have had one path.
 }
 
+// ListOrganisationsParams are the parameters of ListOrganisations. Zero fields are left out.
+type ListOrganisationsParams struct {
+	Search string `query:"search"` // Only organisations that have this id, or this text in their name or slug. The letters A to Z are equal to a to z.
+}
+
 // ListTasksParams are the parameters of ListTasks. Zero fields are left out.
 type ListTasksParams struct {
 	Status      string `query:"status"`      // Only tasks with this status.
@@ -889,6 +899,8 @@ type Overview struct {
 	Owners             int64        `json:"owners"`
 	Members            int64        `json:"members"`
 	PendingInvitations int64        `json:"pendingInvitations"`
+	MemberLimit        *int64       `json:"memberLimit"`
+	PublishesReleases  bool         `json:"publishesReleases"`
 	Subscription       Subscription `json:"subscription"`
 	StorageUsed        int64        `json:"storageUsed"`
 	StorageLimit       *int64       `json:"storageLimit"`

@@ -35,7 +35,7 @@ var operations = strings.Fields(`
 	getSubscription startTrial startCheckout openPortal downgrade
 	listConnectors listConnectorProviders createConnector deleteConnector getConnectorCredentials storeConnectorCredentials startAuthorization pollAuthorization
 	publishRelease changeRelease listReleases getAdoption
-	listOrganisations getOrganisation grantSubscription setRole`)
+	listOrganisations getOrganisation listOrganisationMembers grantSubscription setRole`)
 
 func TestTheClientIsThatOfTheDocument(t *testing.T) {
 	doc, err := openapi3.NewLoader().LoadFromFile(pages.Root(t) + "/docs/openapi.yaml")

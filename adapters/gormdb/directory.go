@@ -337,7 +337,20 @@ func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisati
 	if f.ClosedBefore != nil {
 		s = s.filter("closed_at <= ? AND erased_at IS NULL", f.ClosedBefore.UnixMilli())
 	}
+	if f.Search != "" {
+		s = s.filter(q.dialect.matchesOrganisation(), f.Search, f.Search, f.Search)
+	}
 	return all(ctx, s.page("id", f.Limit), (*organisationRow).organisation)
+}
+
+// matchesOrganisation is org.Organisation.Matches of three times the text. It reads the rows in the
+// order of the key until a page is full: no index finds what is within a text. The text is compared
+// with the id as a text, as it need not be one.
+func (d dialect) matchesOrganisation() string {
+	if d == onPostgres {
+		return `id::text = lower(?::text COLLATE "C") OR strpos(lower(name COLLATE "C"), lower(?::text COLLATE "C")) > 0 OR strpos(lower(slug COLLATE "C"), lower(?::text COLLATE "C")) > 0`
+	}
+	return "id = lower(?) OR instr(lower(name), lower(?)) > 0 OR instr(lower(slug), lower(?)) > 0"
 }
 
 // erased are the tables that Erase empties, in an order that foreign keys allow. Rows of

@@ -549,7 +549,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			q := r.Directory().Organisations()
 			there, err := q.Get(ctx, o)
 			return errors.Join(err, drop(q.ByProvider(ctx, there.ProviderID)), drop(q.Lock(ctx, o)),
-				drop(q.List(ctx, org.Filter{After: o, Limit: 20})), drop(q.List(ctx, org.Filter{ClosedBefore: &now, Limit: 20})), drop(q.List(ctx, org.Filter{})), drop(q.List(ctx, org.Filter{IDs: []id.Org{o}})),
+				drop(q.List(ctx, org.Filter{After: o, Limit: 20})), drop(q.List(ctx, org.Filter{ClosedBefore: &now, Limit: 20})), drop(q.List(ctx, org.Filter{})), drop(q.List(ctx, org.Filter{After: o, Limit: 20, Search: "engines"})), drop(q.List(ctx, org.Filter{IDs: []id.Org{o}})),
 				drop(q.Upsert(ctx, there, func(o org.Organisation) (org.Organisation, error) { return o, nil })))
 		},
 		"members": func(_ *DB, r ports.Records) error {

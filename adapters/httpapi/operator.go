@@ -3,9 +3,11 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"unicode/utf8"
 
 	"collab/adapters/httpapi/body"
 	"collab/app/operator"
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/domain/plan"
@@ -21,16 +23,19 @@ type overviewView struct {
 	Owners             int              `json:"owners"`
 	Members            int              `json:"members"`
 	PendingInvitations int              `json:"pendingInvitations"`
+	MemberLimit        *int64           `json:"memberLimit"`
+	PublishesReleases  bool             `json:"publishesReleases"`
 	Subscription       subscriptionView `json:"subscription"`
 	StorageUsed        int64            `json:"storageUsed"`
 	StorageLimit       *int64           `json:"storageLimit"`
 	Usage              sumView          `json:"usage"`
 }
 
-func viewOverview(o operator.Overview) overviewView {
+func (a *api) viewOverview(o operator.Overview) overviewView {
 	return overviewView{
 		ID: o.ID, Name: textOrNull(o.Name), Slug: textOrNull(o.Slug), CreatedAt: jsonTime(o.CreatedAt), UpdatedAt: jsonTime(o.UpdatedAt),
 		ClosedAt: timeOrNull(o.ClosedAt), Owners: o.Seats.Owners, Members: o.Seats.Members, PendingInvitations: o.Seats.Pending,
+		MemberLimit: limitOrNull(int64(o.Subscription.Plan.Limits().Members)), PublishesReleases: a.Releases.Publishes(o.ID),
 		Subscription: viewSubscription(o.Subscription, o.Seats.Members), StorageUsed: o.Used.Total(), StorageLimit: limitOrNull(o.StorageLimit), Usage: viewSum(o.Usage),
 	}
 }
@@ -39,12 +44,37 @@ func keyOfOverview(o operator.Overview) body.Position { return body.Position{ID:
 
 var asPlan = body.OneOf(plan.Parse, plan.None, plan.Free, plan.Standard, plan.Premium, plan.Enterprise)
 
-func (a *api) listOrganisations(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(operator.Overview) error) error {
-	return a.Operator.Organisations(ctx, actor, id.Org(after.ID), limit, each)
+// maxSearch bounds the text of a search, in characters.
+const maxSearch = 200
+
+func (a *api) listOrganisations(c *call) error {
+	q, p, err := c.listing("search")
+	if err != nil {
+		return err
+	}
+	f := org.Filter{After: id.Org(p.After.ID), Limit: p.Fetch()}
+	if text, given := q.Get("search"); given {
+		if f.Search = text; text == "" || !body.IsKeyText(text) || utf8.RuneCountInString(text) > maxSearch {
+			return fault.Field("search", "must be 1 to %d characters of valid UTF-8 without null characters", maxSearch)
+		}
+	}
+	return list(a, c, q, p, keyOfOverview, appendViewed(a.viewOverview), func(actor org.Actor, each func(operator.Overview) error) error {
+		return a.Operator.Organisations(c.r.Context(), actor, f, each)
+	})
+}
+
+func (a *api) listOrganisationMembers(c *call) error {
+	of, err := pathID[id.Org](c, "id", "Organisation")
+	if err != nil {
+		return err
+	}
+	return listed(a, keyOfMember, viewMember, func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(org.Profile) error) error {
+		return a.Operator.Members(ctx, actor, of, org.Position{JoinedAt: after.At, User: id.User(after.ID)}, limit, each)
+	})(c)
 }
 
 func (a *api) getOrganisation(c *call, actor org.Actor, o id.Org) error {
-	return replyWith(c, http.StatusOK, viewOverview)(a.Operator.Organisation(c.r.Context(), actor, o))
+	return replyWith(c, http.StatusOK, a.viewOverview)(a.Operator.Organisation(c.r.Context(), actor, o))
 }
 
 func readGrant(o *body.Fields) (plan.Grant, error) {
@@ -57,7 +87,7 @@ func readGrant(o *body.Fields) (plan.Grant, error) {
 }
 
 func (a *api) grant(c *call, actor org.Actor, of id.Org, g plan.Grant) error {
-	return replyWith(c, http.StatusOK, viewOverview)(a.Operator.Grant(c.r.Context(), actor, of, g))
+	return replyWith(c, http.StatusOK, a.viewOverview)(a.Operator.Grant(c.r.Context(), actor, of, g))
 }
 
 func (a *api) setRole(c *call) error {

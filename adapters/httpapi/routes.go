@@ -192,9 +192,10 @@ func (a *api) routes() []row {
 		{"GET", "/updates/feeds/sparkle/appcast.xml", open, a.appcastUpdates},
 
 		{"GET", "/admin/health", operating, withoutQuery(a.authorized(a.health))},
-		{"GET", "/admin/organisations", operating, listed(a, keyOfOverview, viewOverview, a.listOrganisations)},
+		{"GET", "/admin/organisations", operating, a.listOrganisations},
 		{"GET", "/admin/organisations/{id}", operating, withoutQuery(a.authorized(onRecord("id", "Organisation", a.getOrganisation)))},
 		{"PUT", "/admin/organisations/{id}/subscription", operating, onRecordWithBody(a, "id", "Organisation", readGrant, a.grant)},
+		{"GET", "/admin/organisations/{id}/members", operating, a.listOrganisationMembers},
 		{"PUT", "/admin/organisations/{id}/members/{userId}/role", operating, a.setRole},
 
 		{"GET", "/openapi.json", free, a.document},

@@ -129,7 +129,7 @@ func (s organisations) List(_ context.Context, f org.Filter) ([]org.Organisation
 	return result(s.run, func(x *tx) ([]org.Organisation, error) {
 		return x.orgs.list(func(v org.Organisation) bool {
 			due := f.ClosedBefore == nil || v.ClosedAt != nil && v.ErasedAt == nil && !v.ClosedAt.After(*f.ClosedBefore)
-			return v.ID > f.After && due && (f.IDs == nil || slices.Contains(f.IDs, v.ID))
+			return v.ID > f.After && due && (f.IDs == nil || slices.Contains(f.IDs, v.ID)) && (f.Search == "" || v.Matches(f.Search))
 		}, func(a, b org.Organisation) int { return cmp.Compare(a.ID, b.ID) }, f.Limit), nil
 	})
 }

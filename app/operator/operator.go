@@ -47,9 +47,8 @@ const UsageDays = 30
 // batch is how many organisations Organisations reads at a time.
 const batch = 200
 
-// Organisations calls each with the organisations by id, from after the given one; at most
-// limit, 0: all.
-func (s *Operator) Organisations(ctx context.Context, actor org.Actor, after id.Org, limit int, each func(Overview) error) error {
+// Organisations calls each with the organisations that f selects by id.
+func (s *Operator) Organisations(ctx context.Context, actor org.Actor, f org.Filter, each func(Overview) error) error {
 	if err := checkOperator(actor); err != nil {
 		return err
 	}
@@ -57,11 +56,11 @@ func (s *Operator) Organisations(ctx context.Context, actor org.Actor, after id.
 		return err
 	}
 	for shown := 0; ; {
-		n := batch
-		if limit > 0 {
-			n = min(n, limit-shown)
+		part := f
+		if part.Limit = batch; f.Limit > 0 {
+			part.Limit = min(batch, f.Limit-shown)
 		}
-		orgs, err := s.store.Directory().Organisations().List(ctx, org.Filter{After: after, Limit: n})
+		orgs, err := s.store.Directory().Organisations().List(ctx, part)
 		if err != nil {
 			return err
 		}
@@ -74,10 +73,10 @@ func (s *Operator) Organisations(ctx context.Context, actor org.Actor, after id.
 				return err
 			}
 		}
-		if shown += len(all); len(all) < n || shown == limit {
+		if shown += len(all); len(all) < part.Limit || shown == f.Limit {
 			return nil
 		}
-		after = all[n-1].ID
+		f.After = all[len(all)-1].ID
 	}
 }
 
@@ -94,6 +93,21 @@ func (s *Operator) Organisation(ctx context.Context, actor org.Actor, o id.Org) 
 		return Overview{}, err
 	}
 	return s.overview(ctx, s.store, found)
+}
+
+// Members calls each with an organisation's active members and their users, by JoinedAt, then user
+// id, from after the given one; at most limit, 0: all. The organisation may be closed.
+func (s *Operator) Members(ctx context.Context, actor org.Actor, o id.Org, after org.Position, limit int, each func(org.Profile) error) error {
+	if err := checkOperator(actor); err != nil {
+		return err
+	}
+	if _, err := s.store.Directory().Organisations().Get(ctx, o); err != nil {
+		return err
+	}
+	if err := s.audit(ctx, s.store, actor, o, audit.OperatorRead, "", "members"); err != nil {
+		return err
+	}
+	return s.store.Directory().Members().List(ctx, o, after, limit, each)
 }
 
 // Grant sets an organisation's subscription, which from then on is managed outside the payment

@@ -211,10 +211,15 @@ func (s *Releases) checkManager(actor org.Actor) error {
 	if err := actor.CheckManager(); err != nil {
 		return err
 	}
-	if s.AnyOrganisation || slices.Contains(s.Publishers, actor.Org) {
+	if s.Publishes(actor.Org) {
 		return nil
 	}
 	return fault.New(fault.Forbidden, "This organisation does not publish releases here")
+}
+
+// Publishes reports whether owners and admins of the organisation may manage releases.
+func (s *Releases) Publishes(o id.Org) bool {
+	return s.AnyOrganisation || slices.Contains(s.Publishers, o)
 }
 
 // Publish adds a release, which is offered at once.

@@ -109,8 +109,13 @@ func (a *app) admin() *cobra.Command {
 		{"id", func(o apiclient.Overview) string { return o.ID }},
 	}
 	printed := one(a, columns...)
+	var found apiclient.ListOrganisationsParams
 	orgs := command("orgs", "List organisations", 0, 0, a.asOperator(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return all(a, columns...)(client.ListOrganisations(ctx))
+		return all(a, columns...)(client.ListOrganisations(ctx, found))
+	}))
+	orgs.Flags().StringVar(&found.Search, "search", "", "only those with this `text` in their name, or this id")
+	members := command("members ID", "List an organisation's members", 1, 1, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
+		return all(a, memberColumns()...)(client.ListOrganisationMembers(ctx, args[0]))
 	}))
 	show := command("org ID", "Print an organisation", 1, 1, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		return printed(client.GetOrganisation(ctx, args[0]))
@@ -123,7 +128,7 @@ func (a *app) admin() *cobra.Command {
 	role := command("role ID USER ROLE", "Set a member's role", 3, 3, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		return one(a, memberColumns()...)(client.SetRole(ctx, args[0], args[1], apiclient.RoleChange{Role: strings.ToUpper(args[2])}))
 	}))
-	admin := group("admin", "Work with organisations as the operator of a server", orgs, show, grant, role)
+	admin := group("admin", "Work with organisations as the operator of a server", orgs, show, members, grant, role)
 	admin.Long = "The commands of admin take the operator's secret from COLLAB_ADMIN_SECRET."
 	return admin
 }

@@ -2,6 +2,7 @@ package org
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"collab/domain/id"
@@ -129,4 +130,22 @@ type Filter struct {
 	Limit        int        // at most so many; 0: all
 	IDs          []id.Org   // only those with one of these; nil: all
 	ClosedBefore *time.Time // only those closed at this time or before and not erased
+	Search       string     // only those that Matches reports; empty: all
+}
+
+// Matches reports whether the text is the organisation's id, or occurs in its name or slug, where
+// the letters A to Z are equal to a to z.
+func (o Organisation) Matches(text string) bool {
+	text = foldASCII(text)
+	return string(o.ID) == text || strings.Contains(foldASCII(o.Name), text) || strings.Contains(foldASCII(o.Slug), text)
+}
+
+// foldASCII returns the text with a to z for A to Z.
+func foldASCII(text string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, text)
 }

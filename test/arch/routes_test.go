@@ -132,6 +132,7 @@ var specified = []group{
 		GET /admin/organisations
 		GET /admin/organisations/:id
 		PUT /admin/organisations/:id/subscription
+		GET /admin/organisations/:id/members
 		PUT /admin/organisations/:id/members/:userId/role`},
 	{"audit", true, `GET /org/audit`},
 	{"exports", true, `

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,6 +154,41 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			w.org()
 			resultOf(w.organisations().List(w.ctx, org.Filter{IDs: []id.Org{b.ID, fresh[id.Org](), a.ID, "none"}})).is(w, []org.Organisation{a, b})
 			resultOf(w.organisations().List(w.ctx, org.Filter{IDs: []id.Org{}})).is(w, nil)
+		},
+		"list selects those whose id a text is, or in whose name or slug it occurs": func(w *fixture) {
+			start := fresh[id.Org]()
+			named := func(name, slug string) id.Org {
+				o := someOrg()
+				o.Name, o.Slug = name, slug
+				return resultOf(w.organisations().Upsert(w.ctx, o, keep)).must(w).ID
+			}
+			mark := nextID()
+			a, b, c := named("Analytical "+mark+"Engines", ""), named("Änne 100%_"+mark, "eNGINES-"+mark), named("", mark+"engines")
+			other := named("Difference", "difference")
+			found := func(text string) (ids []id.Org) {
+				last := start
+				for {
+					page := resultOf(w.organisations().List(w.ctx, org.Filter{After: last, Limit: 2, Search: text})).must(w)
+					for _, o := range page {
+						if !o.Matches(text) {
+							w.Errorf("%q is found by %q", o.Name, text)
+						}
+						last = o.ID
+						ids = append(ids, o.ID)
+					}
+					if len(page) < 2 {
+						return ids
+					}
+				}
+			}
+			for text, want := range map[string][]id.Org{
+				mark: {a, b, c}, mark + "eNgInEs": {a, c}, "ENGINES-" + mark: {b}, "änne 100%_" + mark: nil, "Änne 100%_" + mark: {b}, "100_%" + mark: nil,
+				string(b): {b}, strings.ToUpper(string(c)): {c}, string(other[:8]) + mark: nil, `\' OR ''=''; ` + mark: nil,
+			} {
+				if got := found(text); !slices.Equal(got, want) {
+					w.Errorf("%q finds %v, want %v", text, got, want)
+				}
+			}
 		},
 		"list selects those closed at a time or before and not erased": func(w *fixture) {
 			start, open := fresh[id.Org](), w.org()

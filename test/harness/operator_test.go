@@ -99,7 +99,7 @@ func TestAnOperatorsListReadsTheFiguresOfAPartInTwoReads(t *testing.T) {
 		}
 		shown := 0
 		counted.n = 0
-		err := operators.Organisations(ctx, admin, after, page.limit, func(v operator.Overview) error {
+		err := operators.Organisations(ctx, admin, org.Filter{After: after, Limit: page.limit}, func(v operator.Overview) error {
 			shown++
 			n := page.after + shown
 			want := org.Seats{Owners: n % 4, Members: n % 4, Pending: max(n%4-1, 0)}

@@ -83,7 +83,7 @@ export type Org = { id: Id; name: string | null; slug: string | null; }
 export type OrganisationUsage = { byDay: DayUsage[]; byModel: ModelUsage[]; byUser?: UserUsage[]; inputTokens: number; outputTokens: number; periodEnd: string; periodStart: Time; requests: number; totalTokens: number; }
 export type Outcome = { plan: "STANDARD" | "PREMIUM" | null; status: "open" | "complete" | "expired" | "cancelled" | "unknown"; }
 export type Outcomes = { failed: number; succeeded: number; }
-export type Overview = { closedAt: string | null; createdAt: Time; id: Id; members: number; name: string | null; owners: number; pendingInvitations: number; slug: string | null; storageLimit: number | null; storageUsed: number; subscription: Subscription; updatedAt: Time; usage: UsageSum; }
+export type Overview = { closedAt: string | null; createdAt: Time; id: Id; memberLimit: number | null; members: number; name: string | null; owners: number; pendingInvitations: number; publishesReleases: boolean; slug: string | null; storageLimit: number | null; storageUsed: number; subscription: Subscription; updatedAt: Time; usage: UsageSum; }
 export type OwnOrganisation = { current: boolean; id: Id; name: string | null; role: Role; slug: string | null; }
 export type Page = string
 export type Path = string
@@ -180,8 +180,9 @@ export type WorkspaceReference = string
 
 export type Operations = {
 	"GET /api/v1/admin/health": { answer: ServerHealth }
-	"GET /api/v1/admin/organisations": { query?: { limit?: number; cursor?: string; }; answer: Overview[] }
+	"GET /api/v1/admin/organisations": { query?: { search?: string; limit?: number; cursor?: string; }; answer: Overview[] }
 	"GET /api/v1/admin/organisations/{id}": { path: { id: string; }; answer: Overview }
+	"GET /api/v1/admin/organisations/{id}/members": { path: { id: string; }; query?: { limit?: number; cursor?: string; }; answer: Member[] }
 	"PUT /api/v1/admin/organisations/{id}/members/{userId}/role": { path: { id: string; userId: string; }; body: RoleChange; answer: Member }
 	"PUT /api/v1/admin/organisations/{id}/subscription": { path: { id: string; }; body: Grant; answer: Overview }
 	"POST /api/v1/auth/device": { body?: DeviceStart; answer: DeviceCodes }
