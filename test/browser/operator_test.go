@@ -5,11 +5,31 @@ package browser
 import (
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/collabd"
 )
+
+// enterOperator signs an operator in at a page of operators.
+func (b *tab) enterOperator(s *server, address, heading string) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(s.base + address))
+	b.inConsole("Operator")
+	b.do(chromedp.Focus(chromedp.CSS(`input[type="password"]`)))
+	b.key(collabd.AdminSecret, kb.Enter)
+	b.inConsole(heading)
+}
+
+// endOperatorSession removes the cookie, as the browser does when the session is over.
+func (b *tab) endOperatorSession() {
+	b.t.Helper()
+	if _, err := chromedp.Call(b, network.ClearBrowserCookies, cdp.Empty{}); err != nil {
+		b.fail(err)
+	}
+}
 
 func TestOperatorPage(t *testing.T) {
 	s := startServer(t)
@@ -37,6 +57,12 @@ func TestOperatorPage(t *testing.T) {
 	b.do(chromedp.Click(`(//summary)[1]`), chromedp.WaitVisible(`(//a[@download="requests.csv"])[1]`), chromedp.WaitVisible(`(//th[.="Minute (UTC)"])[1]`))
 
 	b.do(chromedp.Reload())
+	b.inConsole("Health of one server")
+	b.endOperatorSession()
+	b.do(chromedp.Click(button("Refresh")))
+	b.shown(`//dialog[.//h2[.="Your operator’s session has ended"]]`)
+	b.key(collabd.AdminSecret, kb.Enter)
+	b.do(chromedp.WaitNotPresent(`//dialog`), chromedp.WaitNotPresent(`//*[@role="alert"]`))
 	b.inConsole("Health of one server")
 	b.do(chromedp.Click(button("Sign out")))
 	b.inConsole("Operator")

@@ -28,7 +28,7 @@ export function DayChart({ figures, first, last, name, file, order, level }: { f
 					})
 				})}
 			</svg>
-			<p class="ends"><span>{first}</span><span>{last}</span></p>
+			<p class="ends"><span>{end(first)}</span><span>{end(last)}</span></p>
 			<figcaption>
 				{series.map((s, i) => <span class="key" key={s}><svg viewBox="0 0 10 10" width="10" height="10" aria-hidden="true"><rect class={`series-${i}`} width="10" height="10" /></svg> {s}</span>)}
 			</figcaption>
@@ -45,6 +45,9 @@ export function DayChart({ figures, first, last, name, file, order, level }: { f
 		</figure>
 	)
 }
+
+// end returns the text at an end of the axis: of a minute, the time alone.
+const end = (date: string): string => (date.length > 13 ? `${date.slice(11)} UTC` : date)
 
 function arrange(figures: Figure[], first: string, last: string, order?: string[]): { days: { date: string; amounts: number[] }[]; series: string[]; top: number } {
 	const totals = new Map<string, number>()

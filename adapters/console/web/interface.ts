@@ -33,6 +33,13 @@ export function onExpired(fn: () => void): void {
 	expired = fn
 }
 
+let operatorExpired = (): void => undefined
+
+// onOperatorExpired has fn called when a call finds that there is no operator's session.
+export function onOperatorExpired(fn: () => void): void {
+	operatorExpired = fn
+}
+
 // expire says that a request found that the session has ended.
 export function expire(): void {
 	expired()
@@ -124,7 +131,7 @@ export async function send(address: string, init: RequestInit & { headers?: Reco
 		throw new Failure("The server cannot be reached", 0, "", 5)
 	}
 	if (response.ok) return response
-	if (response.status === 401 && !operators.test(address)) expire()
+	if (response.status === 401) operators.test(address) ? operatorExpired() : expire()
 	const problem = (await response.json().catch(() => ({}))) as { message?: string }
 	throw new Failure(problem.message ?? response.statusText, response.status, response.headers.get("X-Request-Id") ?? "", Number(response.headers.get("Retry-After") ?? 0))
 }

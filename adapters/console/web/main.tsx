@@ -88,14 +88,14 @@ function Refused(): JSX.Element {
 	)
 }
 
-// Operators is the page of operators, which does without a member's session.
+// Operators has the pages of operators, which do without a member's session.
 function Operators(): JSX.Element {
 	const page = useLoaded<{ default: ComponentType }>(() => import("./pages/operator"), [])
 	if (page.value) return <page.value.default />
 	return <main class="narrow" aria-busy={!page.failure}><h1>Operator</h1>{page.failure && <p>The page could not be loaded. <button type="button" onClick={() => location.reload()}>Load it again</button></p>}</main>
 }
 
-const Root = (): JSX.Element => (usePath() === "/console/operator" ? <Operators /> : <Console />)
+const Root = (): JSX.Element => (/^\/console\/operator(\/|$)/.test(usePath()) ? <Operators /> : <Console />)
 
 const root = document.getElementById("app")
 if (root) render(<Root />, root)
