@@ -166,12 +166,24 @@ func (p *planner) skipped(r Row) bool {
 		if p.Rules.Ignored(r.Remote.Path) {
 			return true
 		}
-		if reason := p.Rules.Refused(r.Remote.Path); reason != "" {
+		if reason := p.refused(r); reason != "" {
 			p.Held = append(p.Held, Held{r.Remote.Path, reason})
 			return true
 		}
 	}
 	return false
+}
+
+// refused returns why the directory cannot have the server's path of a row, empty if it can.
+func (p *planner) refused(r Row) string {
+	if r.Local == nil || r.Local.Path != r.Remote.Path { // else the path of the local file was checked
+		if valid, err := object.ParsePath("The server's path", r.Remote.Path); err != nil {
+			return err.Error()
+		} else if valid != r.Remote.Path {
+			return "The server's path is not in composed form."
+		}
+	}
+	return p.Rules.Refused(r.Remote.Path)
 }
 
 // side is what became of a file since both sides agreed.

@@ -368,3 +368,18 @@ func TestPlansOfAnyTwoChangedTreesMakeThemEqual(t *testing.T) {
 		}
 	})
 }
+
+// A server that is wrong or hostile may have paths that no file can have, or that lead elsewhere.
+func TestFilesOfTheServerWithPathsThatNoneHasAreLeftAlone(t *testing.T) {
+	w := world{local: map[string]string{"kept": "moved"}, remote: map[string]mirror.Record{}, synced: map[string]mirror.Synced{
+		"kept": {ID: "kept", Version: 1, Checksum: sum("moved"), Path: "kept", Name: "kept"},
+	}}
+	paths := []string{"../kept", "", "..", "./a", "a//b", "a/", "/etc/passwd", `a\b`, "c:x", "nul\x00", "con", "e\u0301", strings.Repeat("d/", 600) + "e"}
+	for i, p := range paths {
+		w.remote[fmt.Sprint(i)] = mirror.Record{ID: id.Object(fmt.Sprint(i)), Path: p, Version: 1, Checksum: sum("moved")}
+	}
+	w.remote["kept"] = mirror.Record{ID: "kept", Path: "kept", Version: 1, Checksum: sum("moved")}
+	if plan := w.plan(); len(plan.Steps) > 0 || len(plan.Held) != len(paths) {
+		t.Errorf("the plan has the steps %v, and holds %v", plan.Steps, plan.Held)
+	}
+}
