@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"collab/domain/fault"
 	"collab/domain/mirror"
 )
 
@@ -115,16 +116,32 @@ func (d *Disk) names(at directory, name string, accepted func(name string) bool)
 func (d *Disk) provide(path string) (directory, error) {
 	return d.top.descend(path, func(at directory, segment string) (directory, error) {
 		names, err := d.names(at, segment, func(name string) bool { return mirror.KeyOf(name) == mirror.KeyOf(segment) })
-		switch {
-		case err != nil:
+		if err != nil {
 			return directory{}, err
-		case slices.Contains(names, segment):
-			return at.enter(segment)
-		case len(names) > 0:
-			return at.enter(names[0])
 		}
-		return at.makeDirectory(segment, 0o777)
+		var below directory
+		switch {
+		case slices.Contains(names, segment):
+			below, err = at.enter(segment)
+		case len(names) > 0:
+			below, err = at.enter(names[0])
+		default:
+			below, err = at.makeDirectory(segment, 0o777)
+		}
+		if err == nil && at.name == "" && d.isState(below) {
+			discard(below.root)
+			err = fault.New(fault.Forbidden, "%s is the directory of this program's own files", below.name)
+		}
+		return below, err
 	})
+}
+
+// isState reports whether a directory is the state directory, which can have names that no list has, such
+// as the short one of Windows.
+func (d *Disk) isState(at directory) bool {
+	state, err := d.state.root.Stat(".")
+	info, infoErr := at.root.Stat(".")
+	return err != nil || infoErr != nil || os.SameFile(state, info)
 }
 
 // find calls each with every directory below at whose name composes to path, one for most paths.

@@ -115,6 +115,32 @@ func TestTheStateDirectoryIsNoSymbolicLink(t *testing.T) {
 	}
 }
 
+// A path can lead to the state directory by a name that no list has, as the short one of Windows.
+func TestNothingIsPlacedInTheStateDirectory(t *testing.T) {
+	top := t.TempDir()
+	d := opened(t, top)
+	for _, path := range []string{mirror.StateDirectory + "/paused.json", mirror.StateDirectory + "/trash/a", mirror.StateDirectory} {
+		_, err := d.Stage(t.Context(), "staged", 0, strings.NewReader("content"))
+		must(t, err)
+		if err := d.Place(t.Context(), mirror.Placement{Name: "staged", Path: path})[0].Err; err == nil {
+			t.Errorf("%s was placed", path)
+		}
+		must(t, os.WriteFile(filepath.Join(top, "file"), []byte("content"), 0o600))
+		if _, err := d.Rename(t.Context(), found(t, d)["file"], path); err == nil {
+			t.Errorf("a file was renamed to %s", path)
+		}
+	}
+	for _, name := range []string{"tmp", "id", "lock"} {
+		_, err := os.Lstat(filepath.Join(top, mirror.StateDirectory, name))
+		must(t, err)
+	}
+	for _, name := range []string{"paused.json", "trash"} {
+		if _, err := os.Lstat(filepath.Join(top, mirror.StateDirectory, name)); err == nil {
+			t.Errorf("the state directory has %s", name)
+		}
+	}
+}
+
 func TestTheStateDirectoryIsItsOwnersAlone(t *testing.T) {
 	top := t.TempDir()
 	state := filepath.Join(top, mirror.StateDirectory)

@@ -204,7 +204,7 @@ func (d *Disk) placeNew(name, path string, last *directory) (to directory, err e
 		return to, err
 	}
 	err = d.rename(d.staging, name, to, base, exclusive)
-	if errors.Is(err, fs.ErrExist) && to.removeDirectory(base, true) {
+	if errors.Is(err, fs.ErrExist) && d.removeInTheWay(to, base) {
 		err = d.rename(d.staging, name, to, base, exclusive)
 	}
 	if err != nil && last == nil {
@@ -408,6 +408,17 @@ func (at directory) removeDirectory(name string, deep bool) bool {
 		}
 	}
 	return at.root.Remove(name) == nil
+}
+
+// removeInTheWay removes a directory, unless there is something else than junk in it. It reports whether it did.
+func (d *Disk) removeInTheWay(at directory, name string) bool {
+	in, err := at.enter(name)
+	if err != nil {
+		return false
+	}
+	isState := d.isState(in)
+	discard(in.root)
+	return !isState && at.removeDirectory(name, true)
 }
 
 // Clean implements ports.DiskWriter.
