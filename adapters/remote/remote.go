@@ -172,6 +172,9 @@ func (r *Remote) Download(ctx context.Context, record mirror.Record, offset int6
 		return mirror.Record{}, nil, err
 	}
 	switch {
+	case answer.StatusCode == http.StatusPartialContent && params.Range == "":
+		answer.Body.Close()
+		return mirror.Record{}, nil, fault.New(fault.Unavailable, "the answer has a part of the content, and all of it was asked for")
 	case answer.StatusCode == http.StatusPartialContent && now.Checksum != record.Checksum:
 		// The version is the same and the content is not: the server was restored from a backup.
 		answer.Body.Close()

@@ -485,3 +485,24 @@ func TestAnswersWithManyFilesThatAreNoneOfTheInterface(t *testing.T) {
 		server.Close()
 	}
 }
+
+func TestAPartThatWasNotAskedForIsNoContent(t *testing.T) {
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := requests.Add(1)
+		for name, value := range map[string]string{"Path": "a", "Version": "1", "Size": "7", "Id": "a", "Checksum": sum(fmt.Sprint(n))} {
+			w.Header().Set("X-Collab-"+name, value)
+		}
+		w.WriteHeader(http.StatusPartialContent)
+	}))
+	defer server.Close()
+	client, err := apiclient.New(apiclient.Config{Server: server.URL, Token: "token", Attempts: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdle()
+	_, _, err = New(client, shared).Download(t.Context(), mirror.Record{ID: "a", Version: 1, Checksum: sum("content"), Size: 7}, 3)
+	if !fault.Is(err, fault.Unavailable) || requests.Load() != 2 {
+		t.Errorf("after %d requests: %v", requests.Load(), err)
+	}
+}

@@ -343,7 +343,7 @@ func (r *round) stage(ctx context.Context, s mirror.Step, name string) error {
 			_ = content.Close()
 			return fault.New(fault.Conflict, "The server's file was changed meanwhile.")
 		}
-		from := &source{content, nil, r.transferred(s)}
+		from := &source{io.LimitReader(content, record.Size-offset+1), nil, r.transferred(s)} // one more shows that it is too long
 		staged, err = r.DiskWriter.Stage(ctx, name, offset, from)
 		_ = content.Close()
 		if from.err != nil {
