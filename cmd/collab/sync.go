@@ -365,6 +365,8 @@ func syncError(err error) error {
 		return coded{exitSignIn, err}
 	case fault.Is(err, fault.Conflict):
 		return coded{exitConflict, err}
+	case apiclient.Status(err) == http.StatusForbidden:
+		return coded{exitSignIn, fmt.Errorf("%w. The organisation is closed to this account; ask an owner of it", err)}
 	}
 	return err
 }

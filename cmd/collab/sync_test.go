@@ -16,18 +16,19 @@ import (
 // TestASynchroniserWaitsForItsServerAtTheStart starts without a network, as a machine may; a refusal is final.
 func TestASynchroniserWaitsForItsServerAtTheStart(t *testing.T) {
 	t.Parallel()
-	var requests atomic.Int32
+	var requests, refusal atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if requests.Add(1) == 1 {
 			w.Header().Set("Retry-After", "600") // more than a request waits for
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		w.WriteHeader(http.StatusUnauthorized)
+		w.WriteHeader(int(refusal.Load()))
 	}))
 	defer server.Close()
-	for _, once := range []bool{true, false} {
+	for i, once := range []bool{true, false, false} {
 		requests.Store(0)
+		refusal.Store([]int32{http.StatusUnauthorized, http.StatusUnauthorized, http.StatusForbidden}[i])
 		a, _, errs := terminal(t, 80, map[string]string{"COLLAB_SERVER": server.URL, "COLLAB_TOKEN": "token"})
 		args, want := []string{"sync", t.TempDir()}, exitSignIn
 		if once {
