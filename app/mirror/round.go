@@ -261,7 +261,7 @@ func (r *round) hold(s mirror.Step) bool {
 	}
 	switch {
 	case r.ReadOnly && writes(s.Action):
-		reason = "The member may only read in this place."
+		reason, r.Retry = "The member may only read in this place.", true
 	case r.limited && s.Action == mirror.Upload && !room(limits, s):
 		reason, r.Retry = fmt.Sprintf("The organisation has no room for it: %d of %d bytes are stored.", limits.Stored, limits.Storage), true
 		if limits.Reserves(sizeOf(s)) && limits.Reserved > 0 {
@@ -542,8 +542,11 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		r.limited, r.refused[s.Row.Key] = true, refusal{local: localOf(s.Row), remote: remoteOf(s.Row), full: true}
 		r.hold(s)
 		return nil
+	case kind == fault.Forbidden && writes(s.Action) && r.limits.ReadOnly:
+		r.ReadOnly = true
+		r.hold(s)
+		return nil
 	case kind == fault.Forbidden:
-		r.ReadOnly = r.ReadOnly || writes(s.Action) && r.limits.ReadOnly
 		r.attempts[s.Row.Key] = maxAttempts
 	case kind == fault.Mismatch || kind == fault.Limited && retryAfter(err) == 0: // the caller may send others
 		r.attempts[s.Row.Key] = maxAttempts
