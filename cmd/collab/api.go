@@ -127,5 +127,9 @@ func (a *app) open(file string) (apiclient.Content, func(), error) {
 		f.Close()
 		return apiclient.Content{}, nil, err
 	}
-	return apiclient.Content{Reader: f, Size: info.Size()}, func() { f.Close() }, nil
+	content := apiclient.Content{Reader: f, Size: info.Size()}
+	if !info.Mode().IsRegular() { // such as a pipe
+		content = apiclient.Content{Reader: struct{ io.Reader }{f}, Size: -1}
+	}
+	return content, func() { f.Close() }, nil
 }

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/text/unicode/norm"
 
 	"collab/adapters/apiclient"
 )
@@ -84,6 +85,7 @@ func (f *folder) list(ctx context.Context, prefix string) (*apiclient.List[apicl
 
 // find returns the file at a path.
 func (f *folder) find(ctx context.Context, name string) (apiclient.StoredObject, error) {
+	name = norm.NFC.String(name) // as the server has it; terminals of macOS complete names in another form
 	list, err := f.list(ctx, name)
 	if err != nil {
 		return apiclient.StoredObject{}, err
@@ -286,14 +288,24 @@ func (a *app) download(ctx context.Context, o apiclient.StoredObject, w io.Write
 }
 
 // downloadTo makes a file with the content, which gets its name when it is whole. It has the mode of the
-// file that it replaces.
+// file that it replaces. What is no file, such as a pipe or a device, is written to.
 func (a *app) downloadTo(ctx context.Context, o apiclient.StoredObject, to string, fetch func(apiclient.DownloadFileParams) (*http.Response, error)) (err error) {
 	mode := fs.FileMode(0o666) // less what the umask has
 	replaced, missing := os.Stat(to)
 	if missing == nil {
+		if !replaced.Mode().IsRegular() {
+			f, err := os.OpenFile(to, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			return errors.Join(a.download(ctx, o, f, fetch), f.Close())
+		}
 		mode = replaced.Mode().Perm()
+		if to, err = filepath.EvalSymlinks(to); err != nil {
+			return err
+		}
 	}
-	part, err := os.OpenFile(filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+"."+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+	part, err := os.OpenFile(filepath.Join(filepath.Dir(to), ".collab-"+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, mode) // of any name, which may be as long as names can be
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"log"
 	"math/rand/v2"
@@ -13,9 +16,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"collab/adapters/apiclient"
 	"collab/domain/upload"
 	"collab/test/collabd"
 )
@@ -97,5 +104,55 @@ func TestAnUploadGoesOnInTheNextRunAfterACommandWasKilled(t *testing.T) {
 	}
 	if got, err := command("get", "film", "-").Output(); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("%d bytes are stored, which are not those of the file: %v", len(got), err)
+	}
+}
+
+func TestADownloadIsWrittenThroughPipesAndLinksAndGetsAnyName(t *testing.T) {
+	a, _, _ := terminal(t, 80, nil)
+	sum := sha256.Sum256([]byte("content"))
+	o := apiclient.StoredObject{Path: "a", Checksum: hex.EncodeToString(sum[:]), Version: 1, Size: 7}
+	fetch := func(apiclient.DownloadFileParams) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"X-Collab-Checksum": {o.Checksum}}, Body: io.NopCloser(strings.NewReader("content"))}, nil
+	}
+	directory := t.TempDir()
+	in := func(name string) string { return filepath.Join(directory, name) }
+	pipe, link, target, long := in("pipe"), in("link"), in("target"), in(strings.Repeat("n", 255))
+	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink("target", link), os.WriteFile(target, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	end, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	for _, to := range []string{pipe, link, long} {
+		if err := a.downloadTo(t.Context(), o, to, fetch); err != nil {
+			t.Error(err)
+		}
+	}
+	if got, err := io.ReadAll(end); string(got) != "content" {
+		t.Errorf("the pipe had %q, %v", got, err)
+	}
+	for _, name := range []string{target, long} {
+		if got, err := os.ReadFile(name); string(got) != "content" {
+			t.Errorf("%s has %q, %v", name, got, err)
+		}
+	}
+	if to, err := os.Readlink(link); to != "target" {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+
+	both, err := os.OpenFile(pipe, os.O_RDWR, 0) // so that opening one end does not wait for the other
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer both.Close()
+	content, closer, err := a.open(pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closer()
+	if _, seeks := content.Reader.(io.Seeker); seeks || content.Size != -1 {
+		t.Errorf("a pipe has %d bytes, and can be read again: %t", content.Size, seeks)
 	}
 }
