@@ -4,7 +4,6 @@ package browser
 
 import (
 	"flag"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +13,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"collab/test/collabd"
 )
 
 var update = flag.Bool("update", false, "write the pictures of docs/console")
@@ -70,7 +71,7 @@ func (b *tab) open(s *server, p consolePage) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(s.base + p.path))
 	b.shown(`//main//h1`)
-	b.do(chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`)))
+	b.do(chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"], [data-feed]:not([data-feed="live"])`)))
 }
 
 // savePicture writes a picture of what the tab shows.
@@ -108,16 +109,8 @@ const (
 )
 
 func TestConsolePages(t *testing.T) {
-	s, as := startOwned(t)
-	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
-	s.call("POST", "/auth/seed-onboarding", as, nil, http.StatusOK)
-	s.call("POST", "/chat", as, map[string]any{"message": "Good morning", "maxTokens": 5}, http.StatusOK)
-	for _, path := range []string{"reports/january.md", "reports/february.md", "plans/engine.md", "notes.md"} {
-		s.call("POST", "/sync/files", as, map[string]any{"path": path, "content": "# " + path, "mimeType": "text/markdown"}, http.StatusCreated)
-	}
-	for _, task := range []string{"Order brass wheels", "Write the note on Bernoulli numbers", "Answer Mr Babbage"} {
-		s.call("POST", "/tasks", as, map[string]any{"title": task, "priority": "HIGH", "dueDate": "2030-01-31", "tags": []string{"engine"}}, http.StatusCreated)
-	}
+	demo := collabd.StartProgram(t, collabd.Program("demo"))
+	s := &server{t, demo.URL}
 	b := openTab(t)
 	b.resize(1280, 800, "light")
 	if *update {
@@ -131,6 +124,14 @@ func TestConsolePages(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			b.t = t
 			b.open(s, p)
+			switch p.name { // which is empty at first
+			case "Chat":
+				b.write("Write three lines for the newsletter about our new thermometer.")
+				b.shortcut("Enter")
+				b.shown(answer("done", "tokens"))
+			case "Files":
+				b.do(chromedp.Click(`//*[@role="treeitem" and contains(., "Shared files")]`), chromedp.WaitVisible(`//a[@data-row]`))
+			}
 			if p != signIn {
 				b.clean(s.base, icon)
 			}
@@ -157,7 +158,7 @@ func TestConsolePages(t *testing.T) {
 		})
 		if p == signIn {
 			b.t = t
-			b.enterConsole(s, "Ada", "Analytical Engines")
+			b.enterConsole(s, "Ada", "Larkspur Instruments")
 			b.forget() // of 401 before the sign-in
 		}
 	}

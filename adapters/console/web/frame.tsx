@@ -1,7 +1,7 @@
 // The frame of all pages: the navigation, the account, and the page of the address.
 import { Fragment, type ComponentType, type JSX, type TargetedMouseEvent } from "preact"
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
-import { icons } from "./icons"
+import { Icon, Mark, icons } from "./icons"
 import { call, Failure, failureOf } from "./interface"
 import { Announcer } from "./live"
 import { Problem, Show, useLoaded } from "./loading"
@@ -85,7 +85,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 			<div class="frame">
 				<header class="side">
 					<button type="button" class="plain to-pages" popoverTarget="pages" aria-label="Pages"><Icon path={icons.menu} /></button>
-					<a class="brand" href="/console"><svg viewBox="0 0 32 32" width="22" height="22" aria-hidden="true"><circle cx="12" cy="16" r="9" /><circle cx="20" cy="16" r="9" opacity=".45" /></svg> Collab</a>
+					<a class="brand" href="/console"><Mark size={22} /> Collab</a>
 					<button type="button" class="account" popoverTarget="account" onPointerEnter={() => want(true)} onFocus={() => want(true)}><span class="initials" aria-hidden="true">{initials(me.org?.name ?? name)}</span> <span class="who"><span>{me.org?.name ?? name}</span>{me.org && <span class="soft">{name}</span>}</span><Icon path={icons.choose} /></button>
 					<div id="account" popover="auto" class="menu" onToggle={() => want(true)} onClick={shut}>
 						<p><b>{name}</b><br /><span class="soft">{me.user.email}</span></p>
@@ -140,7 +140,6 @@ function useWide(): boolean {
 	return wide
 }
 
-const Icon = ({ path }: { path: string | undefined }): JSX.Element => <svg class="drawn" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true"><path d={path ?? ""} /></svg>
 
 // Shown is a page, loaded first where it is a file of its own. After an upgrade of the server the
 // file may be gone: the console is then loaded again, once.

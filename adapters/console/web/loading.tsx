@@ -6,6 +6,7 @@ import { failureOf, type Failure } from "./interface"
 // imports this module, so that these are in one file with it.
 import "./chart"
 import "./device"
+import "./icons"
 import "./live"
 import "./router"
 import "./undo"

@@ -3,6 +3,7 @@ import { render, type ComponentType, type JSX } from "preact"
 import { useEffect, useState } from "preact/hooks"
 import { forgetChats, forgetOthers } from "./device"
 import { back, Frame } from "./frame"
+import { Mark } from "./icons"
 import { actAs, call, onExpired, signOut, switchTo } from "./interface"
 import { Problem, useLoaded } from "./loading"
 import { usePath } from "./router"
@@ -69,6 +70,7 @@ function SignIn({ left }: { left: boolean }): JSX.Element {
 	useEffect(() => void (document.title = "Sign in · Collab"), [])
 	return (
 		<main class="narrow">
+			<Mark size={40} />
 			<h1>{left ? "You are signed out" : "Sign in to Collab"}</h1>
 			{backFromSignOut && <p>Here, and at the identity provider.</p>}
 			<p class="soft">You choose account and organisation at the identity provider, and come back here.</p>

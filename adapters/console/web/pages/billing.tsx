@@ -124,14 +124,14 @@ function Current({ subscription: s, manages }: State & { manages: boolean }): JS
 			<section>
 				<h2>Plan</h2>
 				<p class="figure">{names[s.plan]} <span class="badge" data-status={s.status}>{s.managedExternally ? "Set by the operator" : statuses[s.status]}</span></p>
-				{trial ? <p class="soft">{count(left(trial))} {left(trial) === 1 ? "day" : "days"} left: the trial ends on {date(trial)}, and the plan is Free then.</p>
+				{trial ? <p class="soft">{count(left(trial))} {left(trial) === 1 ? "day" : "days"} left: the trial ends on {date(trial)}, then the plan becomes Free.</p>
 					: s.currentPeriodEnd ? <p class="soft">{s.cancelAtPeriodEnd || s.managedExternally ? "Ends" : "Renews"} on {date(s.currentPeriodEnd)}.</p>
 						: <p class="soft">{s.plan === "NO_PLAN" ? "Chats need a plan." : "It does not end by itself."}</p>}
 			</section>
 			<section>
 				<h2>Members</h2>
 				<p class="figure">{count(s.seats)}</p>
-				<p class="soft">{s.purchasedSeats === null ? "No seats are paid for one by one." : `${count(s.purchasedSeats)} ${s.purchasedSeats === 1 ? "seat is" : "seats are"} paid for.`}</p>
+				<p class="soft">{s.purchasedSeats === null ? "The plan is not paid by seat." : `${count(s.purchasedSeats)} ${s.purchasedSeats === 1 ? "seat is" : "seats are"} paid for.`}</p>
 			</section>
 			<section>
 				<h2>Payment</h2>

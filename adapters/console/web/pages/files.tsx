@@ -4,6 +4,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { retryFeed, type Feed } from "../feed"
 import { FileView } from "../file"
+import { Icon, icons } from "../icons"
 import { all, call, failureOf, type Failure } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
@@ -291,7 +292,7 @@ function Row({ entry, now, names, writes, acts }: { entry: Entry; now: boolean; 
 	const tab = now ? 0 : -1
 	return (
 		<div class="entry">
-			<a data-row tabIndex={tab} href={file ? addressWith({ file: file.id }) : addressWith({ folder: entry.path })}><span class="icon" aria-hidden="true">{file ? "🗎" : "🗀"}</span>{entry.name}{!file && <span class="hidden"> (folder)</span>}</a>
+			<a data-row tabIndex={tab} href={file ? addressWith({ file: file.id }) : addressWith({ folder: entry.path })}><span class="icon"><Icon path={file ? icons.file : icons.files} /></span>{entry.name}{!file && <span class="hidden"> (folder)</span>}</a>
 			<time class="wide soft" dateTime={entry.changed} title={exact(entry.changed)}>{relative(entry.changed)}</time>
 			<span class="wide soft">{file ? names.get(file.updatedBy) ?? "Former member" : `${count(entry.files)} ${entry.files === 1 ? "file" : "files"}`}</span>
 			<span class="soft number">{size(entry.size)}</span>
@@ -312,7 +313,7 @@ function download(o: StoredObject): void {
 
 function Chooser({ folder, onFiles, children }: { folder?: boolean; onFiles: (list: FileList | null) => void; children: ComponentChildren }): JSX.Element {
 	return (
-		<label class="button">
+		<label class={folder ? "button second" : "button"}>
 			{children}
 			<input class="hidden" type="file" multiple ref={(e) => void (e && (e.webkitdirectory = folder === true))} onChange={(e) => {
 				onFiles(e.currentTarget.files)

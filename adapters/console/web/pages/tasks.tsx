@@ -4,6 +4,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
 import { useDraft } from "../draft"
+import { Icon } from "../icons"
 import { all, call, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
@@ -19,8 +20,11 @@ import { Windowed } from "../windowed"
 
 const nobody: Names = { members: [], workspaces: [] }
 const columns = Object.keys(statuses) as TaskStatus[]
-const marks: Record<TaskPriority, string> = { URGENT: "!!", HIGH: "▲", MEDIUM: "•", LOW: "▽" }
-const signs: Record<TaskStatus, string> = { TODO: "○", IN_PROGRESS: "◐", DONE: "●", CANCELLED: "⊘" }
+
+// The icons of priorities and of statuses, as paths.
+const circle = "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12z"
+const priorityIcons: Record<TaskPriority, string> = { URGENT: `${circle}M8 5v3.5M8 11v.01`, HIGH: "M3.5 13v-3M8 13V6.5M12.5 13V3", MEDIUM: "M3.5 13v-3M8 13V6.5M12.5 13v-.01", LOW: "M3.5 13v-3M8 13v-.01M12.5 13v-.01" }
+const statusIcons: Record<TaskStatus, string> = { TODO: circle, IN_PROGRESS: `${circle}M8 5v6M10 5.5v5M12 7v2`, DONE: `${circle}M5.5 8l2 2 3.5-4`, CANCELLED: `${circle}M6 6l4 4M10 6l-4 4` }
 
 const shortcuts: [string, string][] = [
 	["↑ ↓ or k j", "move between tasks"], ["Home End", "the first and the last task"], ["Enter", "open the task"], ["e", "edit the title in place"], ["s", "status"], ["p", "priority"], ["a", "assignee"],
@@ -238,7 +242,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 					const label = status ? statuses[status] : "Tasks"
 					return (
 						<section key={status ?? "list"} data-list={i} aria-label={label}>
-							{status && <h2>{signs[status]} {label} <span class="soft">{count(list.tasks.length)}{list.complete ? "" : "+"}</span></h2>}
+							{status && <h2><Icon path={statusIcons[status]} /> {label} <span class="soft">{count(list.tasks.length)}{list.complete ? "" : "+"}</span></h2>}
 							{writes && <NewTask of={{ ...filter, ...(status && { status }) }} label={status ? `New task: ${label}` : "New task"} onMade={(t) => (tasks.put(t), setActive(t.id), announce(`“${t.title}” created`))} />}
 							{list.failure && <Problem failure={list.failure} what={`Loading ${status ? `“${label}”` : "the tasks"}`} retry={tasks.reload} />}
 							{list.complete && list.tasks.length === 0 && !board
@@ -304,8 +308,8 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 		<div class="task" data-trouble={troubled} data-done={t.status === "DONE" || t.status === "CANCELLED"}>
 			{writes && <span data-grip aria-hidden="true">⠿</span>}
 			{writes && <input type="checkbox" tabIndex={tabIndex} checked={selected} aria-label={`Select ${t.title}`} onChange={toggle} />}
-			{writes ? <Menu {...common} label={`Priority of ${t.title}: ${priorities[t.priority]}`} shortcut="p" choices={one(priorities, t.priority, (priority) => ({ priority }))}><span data-priority={t.priority}>{marks[t.priority]}</span></Menu> : <span title={priorities[t.priority]}>{marks[t.priority]}</span>}
-			{!board && (writes ? <Menu {...common} label={`Status of ${t.title}: ${statuses[t.status]}`} shortcut="s" choices={one(statuses, t.status, (status) => ({ status }))}>{signs[t.status]}</Menu> : <span title={statuses[t.status]}>{signs[t.status]}</span>)}
+			{writes ? <Menu {...common} label={`Priority of ${t.title}: ${priorities[t.priority]}`} shortcut="p" choices={one(priorities, t.priority, (priority) => ({ priority }))}><span data-priority={t.priority}><Icon path={priorityIcons[t.priority]} /></span></Menu> : <span title={priorities[t.priority]} data-priority={t.priority}><Icon path={priorityIcons[t.priority]} /></span>}
+			{!board && (writes ? <Menu {...common} label={`Status of ${t.title}: ${statuses[t.status]}`} shortcut="s" choices={one(statuses, t.status, (status) => ({ status }))}><span data-status={t.status}><Icon path={statusIcons[t.status]} /></span></Menu> : <span title={statuses[t.status]} data-status={t.status}><Icon path={statusIcons[t.status]} /></span>)}
 			{editing
 				? <Rename title={t.title} rename={rename} />
 				: <a class="title" data-row href={addressWith({ task: t.id })} tabIndex={tabIndex} draggable={false}>{t.title}</a>}

@@ -1,9 +1,19 @@
-// The paths of the icons of 16 by 16, drawn with a stroke.
+// The icons, of 16 by 16, drawn with a stroke.
+import type { JSX } from "preact"
+
+// Icon is an icon with this path. What it means is said beside it.
+export const Icon = ({ path }: { path: string | undefined }): JSX.Element => <svg class="drawn" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true"><path d={path ?? ""} /></svg>
+
+// Mark is Collab's own, of a size in pixels.
+export const Mark = ({ size }: { size: number }): JSX.Element => <svg class="mark" viewBox="0 0 32 32" width={size} height={size} aria-hidden="true"><circle cx="12" cy="16" r="9" /><circle cx="20" cy="16" r="9" opacity=".45" /></svg>
+
+// icons are the paths of those of the frame.
 export const icons = {
 	home: "M2.5 7.5 8 3l5.5 4.5V13h-4V9.5h-3V13h-4z",
 	chat: "M2.5 3.5h11v7h-6l-3 2.5v-2.5h-2z",
 	tasks: "m2.5 4.5 1 1 2-2M2.5 11l1 1 2-2M8 4.5h5.5M8 11h5.5",
 	files: "M2 3.5h4L7.5 5H14v8H2z",
+	file: "M3.5 2h6l3 3v9h-9zM9.5 2v3h3",
 	memories: "M4 2.5h8v11L8 11l-4 2.5z",
 	people: "M6 8a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5zM1.5 13.5c.5-2.5 2-4 4.5-4s4 1.5 4.5 4M10.5 3.2a2.5 2.5 0 0 1 0 4.600M12 9.800c1.5.6 2.300 1.900 2.5 3.700",
 	teams: "M2.5 2.5H7V7H2.5zM9 2.5h4.5V7H9zM2.5 9H7v4.5H2.5zM9 9h4.5v4.5H9z",
