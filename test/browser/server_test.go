@@ -5,7 +5,6 @@ package browser
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -99,16 +98,11 @@ func (s *server) exchange(identityToken string) session {
 // signedIn is the session of an account that a script asks for.
 func (s *server) signedIn(email, org, role string) session {
 	s.t.Helper()
-	res, err := http.PostForm(s.base+"/dev/identity/token", url.Values{"email": {email}, "org": {org}, "role": {role}})
+	token, err := collabd.IdentityToken(s.base, email, "", org, role)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
-	if err != nil || res.StatusCode != http.StatusOK {
-		s.t.Fatalf("%s %s %v", res.Status, answer, err)
-	}
-	return s.exchange(decode[struct{ IdentityToken string }](s.t, answer).IdentityToken)
+	return s.exchange(token)
 }
 
 func TestSignIn(t *testing.T) {

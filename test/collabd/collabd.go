@@ -344,15 +344,8 @@ type Client struct {
 // server makes on demand.
 func (s *Server) SignIn(t testing.TB, email, organisation, role string) Client {
 	t.Helper()
-	answer, err := http.PostForm(s.URL+"/dev/identity/token", url.Values{"email": {email}, "name": {email}, "org": {organisation}, "role": {role}})
+	identity, err := IdentityToken(s.URL, email, email, organisation, role)
 	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	var identity struct {
-		IdentityToken string `json:"identityToken"`
-	}
-	if err := json.NewDecoder(answer.Body).Decode(&identity); err != nil {
 		t.Fatal(err)
 	}
 	var session struct {
@@ -361,8 +354,23 @@ func (s *Server) SignIn(t testing.TB, email, organisation, role string) Client {
 		Org   struct{ ID string }
 	}
 	c := Client{Base: s.URL}
-	c.Must(t, 200, "POST", "/auth/exchange-token", map[string]string{"identityToken": identity.IdentityToken}, &session)
+	c.Must(t, 200, "POST", "/auth/exchange-token", map[string]string{"identityToken": identity}, &session)
 	return Client{Base: s.URL, Token: session.Token, User: session.User.ID, Org: session.Org.ID}
+}
+
+// IdentityToken returns a token of the development provider at a server for an account, which is made
+// on demand. Fields that are empty have the provider's defaults.
+func IdentityToken(server, email, name, organisation, role string) (string, error) {
+	answer, err := http.PostForm(server+"/dev/identity/token", url.Values{"email": {email}, "name": {name}, "org": {organisation}, "role": {role}})
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	var identity struct{ IdentityToken string }
+	if err := json.NewDecoder(answer.Body).Decode(&identity); err != nil || answer.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("the identity provider answered %s: %v", answer.Status, err)
+	}
+	return identity.IdentityToken, nil
 }
 
 // At returns the same client speaking to another server.

@@ -364,16 +364,11 @@ func (v *ownerClient) session() string {
 
 // identity returns a token of the identity provider.
 func (v *ownerClient) identity() string {
-	answer, err := http.PostForm(v.Base+"/dev/identity/token", url.Values{"email": {v.name + "@rounds.example"}, "name": {v.name}, "org": {v.name}, "role": {"owner"}})
+	token, err := collabd.IdentityToken(v.Base, v.name+"@rounds.example", v.name, v.name, "owner")
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	var identity struct{ IdentityToken string }
-	if err := json.NewDecoder(answer.Body).Decode(&identity); err != nil {
-		v.t.Fatal(err)
-	}
-	return identity.IdentityToken
+	return token
 }
 
 // tripCounter passes connections on to Postgres, and counts how often a client waits: it sends

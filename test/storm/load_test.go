@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"collab/test/collabd"
 	"collab/test/feed"
 )
 
@@ -688,20 +689,15 @@ func (w *worker) post(ctx context.Context, to string, form url.Values) (*http.Re
 
 // signIn signs a person in who is new or not, by a token of the provider.
 func (c *client) signIn(ctx context.Context, kind, provider, email, organisation, role string) (*person, error) {
-	var identity struct{ IdentityToken string }
-	answer, err := http.PostForm(provider+"/dev/identity/token", url.Values{"email": {email}, "name": {email}, "org": {organisation}, "role": {role}})
+	identity, err := collabd.IdentityToken(provider, email, email, organisation, role)
 	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	if err := json.NewDecoder(answer.Body).Decode(&identity); err != nil {
 		return nil, err
 	}
 	var session struct {
 		Token     string
 		User, Org struct{ ID string }
 	}
-	x := c.do(ctx, call{kind: kind, method: "POST", path: "/auth/exchange-token", body: map[string]string{"identityToken": identity.IdentityToken}, key: true, expect: []int{200}})
+	x := c.do(ctx, call{kind: kind, method: "POST", path: "/auth/exchange-token", body: map[string]string{"identityToken": identity}, key: true, expect: []int{200}})
 	if !x.ok() {
 		return nil, fmt.Errorf("exchanging a token is %d: %s", x.status, x.body)
 	}
