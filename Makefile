@@ -81,8 +81,8 @@ soak: ## run the tests that repeat what they try, or check properties, ten times
 	@set -e; more=$$($(GO) run ./test/soak/scaled); \
 	COLLAB_SOAK=1 RAPID_CHECKS=1000 $(GO) test -vet=off -timeout 40m $(ATONCE) $$more
 
-storm: ## run a cluster under load of all kinds while servers are killed, connections break and the database fails over, and check its books afterwards: DURATION=10m, SEED=n as an earlier run printed it
-	COLLAB_STORM=$(DURATION) COLLAB_SEED=$(SEED) $(GO) test -vet=off -count=1 -timeout 0 -v -run '^TestTheBooksAreRightAfterAStorm$$' ./test/storm
+storm: ## run a cluster under load of all kinds while servers are killed, connections break and the database fails over, then check its invariants: DURATION=10m, SEED=n as an earlier run printed it
+	COLLAB_STORM=$(DURATION) COLLAB_SEED=$(SEED) $(GO) test -vet=off -count=1 -timeout 0 -v -run '^TestInvariantsHoldAfterFaultsUnderLoad$$' ./test/storm
 
 test-browser: ## run the tests in a browser; starts Chromium and takes axe-core from npm, installing the packages chromium, nodejs and npm where they are missing and one is root
 	$(GO) test -vet=off -timeout 20m -tags browser,$(TAGS) ./test/browser

@@ -442,9 +442,9 @@ func run(ctx context.Context, call *chats.Call, to ports.Sink) (panicked bool) {
 	return false
 }
 
-// TestWhateverAProviderDoesACallIsAnsweredAndSettledOnce draws answers and failures of a
+// TestCallsAreAnsweredAndSettledOnce draws answers and failures of a
 // provider, while its client leaves, its server shuts down and time passes at any step.
-func TestWhateverAProviderDoesACallIsAnsweredAndSettledOnce(t *testing.T) {
+func TestCallsAreAnsweredAndSettledOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := &scriptedModel{}
 		p.chatFixture = newChatFixture(t, p, time.Duration(rapid.IntRange(0, 24*60).Draw(rt, "minutes"))*time.Minute)

@@ -90,8 +90,8 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 	must(err)
 }
 
-// TestLettersOfAnOrganisationHaveARate makes and deletes invitations, which sends as many letters as resending one.
-func TestLettersOfAnOrganisationHaveARate(t *testing.T) {
+// TestEmailsOfAnOrganisationHaveARate makes and deletes invitations, which sends as many letters as resending one.
+func TestEmailsOfAnOrganisationHaveARate(t *testing.T) {
 	c := core(t)
 	ctx := t.Context()
 	must := func(err error) {

@@ -88,7 +88,7 @@ func wantRefused(t *testing.T, a *access.Access, device string, want session.Dev
 	}
 }
 
-func TestADeviceIsSignedInByWhoSignedInInTheBrowser(t *testing.T) {
+func TestADeviceIsSignedInAsTheBrowsersUser(t *testing.T) {
 	c := core(t)
 	server := browsers(t, c)
 	ada, ben := server(claimsOf(c, "user_ada", "org_1")), server(claimsOf(c, "user_ben", "org_1"))
@@ -272,7 +272,7 @@ func TestADevicesCodesLiveTenMinutes(t *testing.T) {
 	wantRefused(t, a, device, session.DeviceUnknown)
 }
 
-func TestADeviceIsNotSignedInForWhoMayNotSignInAnyMore(t *testing.T) {
+func TestADeviceIsNotSignedInForAUserWhoIsRefused(t *testing.T) {
 	for name, event := range map[string]string{
 		"banned":  `{"type":"user.updated","timestamp":%[1]d,"data":{"id":"user_ada","banned":true,"updated_at":%[1]d}}`,
 		"deleted": `{"type":"user.deleted","timestamp":%d,"data":{"id":"user_ada","deleted":true}}`,

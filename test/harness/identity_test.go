@@ -159,7 +159,7 @@ func deliver(t *rapid.T, label string, messages []message) view {
 	return look(t, c)
 }
 
-func TestAnyOrderOfTheProvidersMessagesEndsInOneState(t *testing.T) {
+func TestIdentityEventsInAnyOrderEndInOneState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var messages []message
 		for i := range rapid.IntRange(1, 12).Draw(t, "messages") {

@@ -19,9 +19,9 @@ import (
 	"collab/test/harness"
 )
 
-// TestTransactionsDecideByTheRecordsThatTheyHold ends an actor's rights after it was authorized, as for a request
+// TestTransactionsCheckRightsAgain ends an actor's rights after it was authorized, as for a request
 // that waits for a lock: the records in the transaction decide.
-func TestTransactionsDecideByTheRecordsThatTheyHold(t *testing.T) {
+func TestTransactionsCheckRightsAgain(t *testing.T) {
 	ctx := t.Context()
 	for about, change := range map[string]struct {
 		do   func(w *harness.Deployment, ada, ben org.Actor, crew id.Team) error

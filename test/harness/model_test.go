@@ -956,7 +956,7 @@ func (m *modelled) catchUp(c *orgModel, k *client) {
 	}
 }
 
-func TestTheCoreDoesWithFilesWhatTheModelSays(t *testing.T) {
+func TestFilesMatchTheModel(t *testing.T) {
 	resyncs := 0
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModelled(t, &resyncs)

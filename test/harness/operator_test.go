@@ -60,7 +60,7 @@ func (s countedSubscriptions) Of(ctx context.Context, orgs []id.Org) (map[id.Org
 	return s.Subscriptions.Of(ctx, orgs)
 }
 
-func TestAnOperatorsListReadsTheFiguresOfAPartInTwoReads(t *testing.T) {
+func TestOperatorListTakesTwoReadsPerPart(t *testing.T) {
 	store, clock, ids := memory.NewStore(), memory.NewClock(start), &memory.IDs{}
 	ctx, d := t.Context(), store.Directory()
 	must := func(err error) {

@@ -572,7 +572,7 @@ func (m *billingFixture) buy(b *tenant, p plan.Plan) {
 	m.checkRecord(b)
 }
 
-func TestTheRecordConvergesToTheProviderAfterAnySteps(t *testing.T) {
+func TestSubscriptionsConvergeToTheProvider(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newBillingFixture(t, rapid.IntRange(1, 2).Draw(t, "buyers"))
 		m.r, m.forgets = t, rapid.Bool().Draw(t, "forgetful")
@@ -666,7 +666,7 @@ func TestASubscriptionWhoseEndWasMissedIsReplaced(t *testing.T) {
 	m.subscribe(b, plan.Standard)
 }
 
-func TestAMessageGivesNothingToAnotherOrganisation(t *testing.T) {
+func TestPaymentEventsDoNotChangeAnotherOrganisation(t *testing.T) {
 	m := newBillingFixture(t, 2)
 	m.faultless = true
 	owner, other := m.tenants[0], m.tenants[1]
@@ -687,7 +687,7 @@ func TestAMessageGivesNothingToAnotherOrganisation(t *testing.T) {
 	}
 }
 
-func TestAnErasedOrganisationIgnoresMessages(t *testing.T) {
+func TestPaymentEventsOfAnErasedOrganisationAreIgnored(t *testing.T) {
 	m, b := faultlessFixture(t)
 	m.subscribe(b, plan.Standard)
 	if err := m.store.Directory().Organisations().Erase(context.Background(), b.actor.Org, m.clock.Now()); err != nil {

@@ -18,9 +18,9 @@ import (
 	"collab/test/harness"
 )
 
-// TestWhoIsRemovedDuringARequestIsPutIntoNothing removes a caller after their request was authorized: the request
+// TestARunningRequestDoesNotAddARemovedMember removes a caller after their request was authorized: the request
 // must not make them a member of anything again.
-func TestWhoIsRemovedDuringARequestIsPutIntoNothing(t *testing.T) {
+func TestARunningRequestDoesNotAddARemovedMember(t *testing.T) {
 	c := core(t)
 	ctx, actor := t.Context(), newOrganisation(t, c)
 	m := org.NewMembership(actor.Org, actor.User, "owner", start, org.Naming{}, start)
@@ -141,7 +141,7 @@ func TestATokenWithoutOrganisationActsInTheOneThatWasUsedLast(t *testing.T) {
 	}
 }
 
-func TestARoleThatATokenChangesIsInTheLogWhereItChangesWhatIsSeen(t *testing.T) {
+func TestARoleChangeByATokenIsLoggedIfItChangesVisibility(t *testing.T) {
 	c := core(t)
 	exchange := presenting(t, c)
 	var o id.Org

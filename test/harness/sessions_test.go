@@ -341,7 +341,7 @@ func TestAUserHasAHundredSessionsAtMost(t *testing.T) {
 	}
 }
 
-func TestAUseIsNotedNowAndThen(t *testing.T) {
+func TestUsesOfASessionAreStoredAtIntervals(t *testing.T) {
 	c := core(t)
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
 	token := signIn(t, a)
@@ -426,7 +426,7 @@ func TestABanDuringAnExchangeLeavesNoSession(t *testing.T) {
 	}
 }
 
-func TestWhoIsBannedOrLockedIsOutWhileThatLasts(t *testing.T) {
+func TestBannedAndLockedUsersAreRefused(t *testing.T) {
 	for _, word := range []string{"banned", "locked"} {
 		t.Run(word, func(t *testing.T) {
 			c := core(t)

@@ -458,7 +458,7 @@ func TestBackupsAndRestoresThatAreKilled(t *testing.T) {
 	}
 }
 
-func TestADataFolderIsOneServers(t *testing.T) {
+func TestADataDirectoryIsLockedByItsServer(t *testing.T) {
 	race.Skip(t, "commands of the program write backups, which share nothing with the server")
 	s := collabd.Start(t)
 	archive := filepath.Join(t.TempDir(), "backup")

@@ -54,7 +54,7 @@ type batchOutcome struct {
 	File   struct{ ID, Path, Checksum string }
 }
 
-func TestManySmallFilesTakeFewRequestsAndAreNotLost(t *testing.T) {
+func TestManySmallFilesTakeFewRequests(t *testing.T) {
 	race.Skip(t, "what a crash leaves is on the disk")
 	const files, size, together = 10_000, 4 << 10, 1000
 	s := collabd.Start(t, "COLLAB_RATE_LIMITS=caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m")

@@ -272,7 +272,7 @@ func TestCheckoutsAtOnceMakeOneSubscription(t *testing.T) {
 	}
 }
 
-func TestTwoHundredCopiesOfOnePaymentMessageHaveOneEffect(t *testing.T) {
+func TestAPaymentEventIsAppliedOnce(t *testing.T) {
 	p := newBillingTest(t)
 	c := p.owner("Copies")
 	message := changed("evt_copies", "customer.subscription.created", "sub_copies", "cus_copies", c.Org, "price_premium", "active")
@@ -314,7 +314,7 @@ func TestTwoHundredCopiesOfOnePaymentMessageHaveOneEffect(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsKilledWithPaymentMessagesLosesNone(t *testing.T) {
+func TestPaymentEventsSurviveAKilledServer(t *testing.T) {
 	race.Skip(t, "what a crash leaves is on the disk")
 	p := newBillingTest(t)
 	victim := p.servers[1]

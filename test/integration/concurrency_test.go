@@ -131,9 +131,9 @@ func TestAHundredInvitationsStayWithinTheLimit(t *testing.T) {
 	})
 }
 
-// TestOfSessionsThatEndEachOtherOneGoesOn has each session of a user end all others at once: one goes on, because
+// TestOneOfTheSessionsThatEndEachOtherRemains has each session of a user end all others at once: one goes on, because
 // an ended session ends no other.
-func TestOfSessionsThatEndEachOtherOneGoesOn(t *testing.T) {
+func TestOneOfTheSessionsThatEndEachOtherRemains(t *testing.T) {
 	servers := postgresDatabase(t).start(t)
 	for range 5 {
 		var all []collabd.Client

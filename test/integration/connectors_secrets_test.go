@@ -66,11 +66,10 @@ func (v *secretSet) within(t testing.TB, where string, text []byte) {
 	}
 }
 
-// TestSecretsOfConnectorsAreNowhere goes through authorizations, renewals and tries
-// that succeed, and that fail in all ways, at servers that repeat whatever they are
-// told. No secret of them is in anything that the servers tell, and none is in the
-// database unless it is sealed.
-func TestSecretsOfConnectorsAreNowhere(t *testing.T) {
+// TestConnectorSecretsAreInNoOutput makes authorizations, renewals and attempts that succeed
+// or fail in all ways, at servers that repeat what they receive. No secret is in anything that they print or
+// send, nor in the database unless it is sealed.
+func TestConnectorSecretsAreInNoOutput(t *testing.T) {
 	race.Skip(t, "its requests come one after another")
 	collector := recording(t)
 	withConnectors(t, func(p *connectorTest) {

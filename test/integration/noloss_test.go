@@ -72,10 +72,10 @@ type cluster struct {
 	streams *http.Client
 }
 
-// TestNothingIsLost is the proof of the contract: whatever is killed, each write
-// that was acknowledged is there, and each reader of a feed is told of every
-// change that is theirs once and in order, and of no other.
-func TestNothingIsLost(t *testing.T) {
+// TestClusterLosesNoAcknowledgedWrite kills servers, the database and the bus: each write that was
+// acknowledged remains, and each reader of a feed gets every change that they may see once and in order,
+// and no other.
+func TestClusterLosesNoAcknowledgedWrite(t *testing.T) {
 	seed := seeded(t)
 	db := postgres.Own(t, postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "on"}})
 	database, err := db.Database(context.Background(), "cluster")

@@ -11,10 +11,10 @@ import (
 // limit is what the plan FREE gives.
 const limit = 1_000_000
 
-// TestOfTwentyThatNeed75Of500SixAreAdmittedInFull has twenty calls that each need the same share
-// of what is left. What remains after six is less than any input in the first case, and in the
-// second a seventh is granted it.
-func TestOfTwentyThatNeed75Of500SixAreAdmittedInFull(t *testing.T) {
+// TestConcurrentReservationsAreGrantedInFullOrRefused has twenty calls that each need the same share
+// of the remaining quota. After six, the rest is less than any input in the first case; in the second, a
+// seventh is granted it.
+func TestConcurrentReservationsAreGrantedInFullOrRefused(t *testing.T) {
 	withChats(t, func(t *testing.T, w *chatTest) {
 		var all []member
 		for i, c := range []struct {

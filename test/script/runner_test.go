@@ -143,8 +143,8 @@ func relay(w io.Writer, address string, question []byte) error {
 	return err
 }
 
-// TestConversationsAreHeld expects the errors in wrong, each the number of a line and the beginning of the message.
-func TestConversationsAreHeld(t *testing.T) {
+// TestConversationsReportWhatDiffers expects the errors in wrong, each the number of a line and the beginning of the message.
+func TestConversationsReportWhatDiffers(t *testing.T) {
 	s := echo(t)
 	for _, c := range []struct {
 		sentence, text string

@@ -1,6 +1,6 @@
-// Package storm runs a fleet under mixed load and faults, and checks its books when it is quiet
-// again: what was acknowledged, what followers received, quotas, subscriptions, content and audit
-// logs. The plan of requests and faults follows from a seed.
+// Package storm runs a fleet under mixed load and faults, and then checks its invariants: what was
+// acknowledged, what followers received, quotas, subscriptions, content and audit logs. The plan of
+// requests and faults follows from a seed.
 package storm
 
 import (

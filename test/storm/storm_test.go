@@ -39,7 +39,7 @@ var plans = []string{"PREMIUM", "PREMIUM", "STANDARD"}
 
 func TestMain(m *testing.M) { os.Exit(collabd.Run(m)) }
 
-func TestTheBooksAreRightAfterAStorm(t *testing.T) {
+func TestInvariantsHoldAfterFaultsUnderLoad(t *testing.T) {
 	duration := soakDuration
 	if text := os.Getenv(envDuration); text != "" {
 		var err error

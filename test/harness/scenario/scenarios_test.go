@@ -95,7 +95,7 @@ func TestFailuresAreReported(t *testing.T) {
 	}
 }
 
-func TestExitCodesSayWhatCameOfIt(t *testing.T) {
+func TestExitCodes(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		t.Helper()
@@ -299,7 +299,7 @@ func TestNoSequenceOfActsIsAnInternalError(t *testing.T) {
 	})
 }
 
-func TestLengthsOfTimeHaveDays(t *testing.T) {
+func TestDurationsHaveDays(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"0s": 0, "14d": 14 * 24 * time.Hour, "1d3h30m": 27*time.Hour + 30*time.Minute, "500ms": 500 * time.Millisecond, "1d1ms": 24*time.Hour + time.Millisecond,
 	} {

@@ -36,7 +36,7 @@ type later time.Duration
 
 func (l later) Now() time.Time { return system.Clock{}.Now().Add(time.Duration(l)) }
 
-// check checks the books of a system that nobody disturbs any more.
+// check checks the invariants of a system without load and faults.
 func (s *storm) check(idle []load) {
 	s.await("webhooks are accepted", func() error {
 		if n := s.relay.waiting(); n > 0 {
