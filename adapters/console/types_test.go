@@ -55,7 +55,7 @@ func types(doc *openapi3.T) []byte {
 
 // answerOf returns the type of the JSON of an operation's success; ok is false if it has none.
 func answerOf(op *openapi3.Operation) (text string, ok bool) {
-	for _, status := range []string{"200", "201"} {
+	for _, status := range []string{"200", "201", "202"} {
 		if r := op.Responses.Value(status); r != nil {
 			if m := r.Value.Content["application/json"]; m != nil && m.Schema != nil {
 				return refOrType(m.Schema), true

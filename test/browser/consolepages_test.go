@@ -37,7 +37,7 @@ type consolePage struct{ path, name string }
 
 // file returns the name of a picture of the page.
 func (p consolePage) file(screen string) string {
-	return filepath.Join(pictures, strings.ToLower(p.name)+"-"+screen+".webp")
+	return filepath.Join(pictures, strings.ReplaceAll(strings.ToLower(p.name), " ", "-")+"-"+screen+".webp")
 }
 
 // consolePages returns the pages that the console lists.
@@ -129,6 +129,8 @@ func TestConsolePages(t *testing.T) {
 				b.write("Write three lines for the newsletter about our new thermometer.")
 				b.shortcut("Enter")
 				b.shown(answer("done", "tokens"))
+			case "Export":
+				b.do(chromedp.Click(button("Make an archive")), chromedp.WaitVisible(`//li[@data-export="READY"]`))
 			case "Files":
 				b.do(chromedp.Click(`//*[@role="treeitem" and contains(., "Shared files")]`), chromedp.WaitVisible(`//a[@data-row]`))
 			}

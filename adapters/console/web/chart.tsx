@@ -1,6 +1,7 @@
 // A chart of days, hours or minutes, with the same figures as a table and as CSV.
 import type { JSX } from "preact"
 import { useMemo } from "preact/hooks"
+import { offer } from "./csv"
 import { count } from "./text"
 
 // Figure is the amount of one series on one day, or in the hour or minute that begins so: 2026-01-31T13, 2026-01-31T13:05.
@@ -34,7 +35,7 @@ export function DayChart({ figures, first, last, name, file, order, level }: { f
 			</figcaption>
 			<details>
 				<summary>Figures</summary>
-				<p><a href="#figures" download={file} onClick={(e) => offer(e.currentTarget, figures, name)}>Download as CSV</a></p>
+				<p><a href="#figures" download={file} onClick={(e) => offer(e.currentTarget, [["date", "series", name], ...figures.map((f) => [f.date, f.series, f.amount])])}>Download as CSV</a></p>
 				<div class="scroll" tabIndex={0} role="region" aria-label={`${name} as a table`}>
 					<table>
 						<thead><tr><th scope="col">{first.length > 13 ? "Minute" : first.length > 10 ? "Hour" : "Day"} (UTC)</th>{series.map((s) => <th scope="col" class="number" key={s}>{s}</th>)}</tr></thead>
@@ -69,13 +70,4 @@ function arrange(figures: Figure[], first: string, last: string, order?: string[
 		if (amounts) amounts[at] = (amounts[at] ?? 0) + f.amount
 	}
 	return { days, series, top: Math.max(0, ...days.map((d) => d.amounts.reduce((a, b) => a + b, 0))) }
-}
-
-// offer gives a link the figures as CSV. Texts that spreadsheets would take for formulas are quoted
-// with an apostrophe.
-function offer(link: HTMLAnchorElement, figures: Figure[], name: string): void {
-	const cell = (text: string): string => `"${text.replace(/^(?=[=+@-])/, "'").replaceAll('"', '""')}"`
-	const rows = figures.map((f) => [f.date, cell(f.series), f.amount].join(","))
-	link.href = URL.createObjectURL(new Blob([["date", "series", cell(name)].join(",") + "\r\n", ...rows.map((r) => r + "\r\n")], { type: "text/csv" }))
-	setTimeout(() => URL.revokeObjectURL(link.href), 60_000)
 }

@@ -20,6 +20,7 @@ export const icons = {
 	connectors: "M5.5 2v3M10.5 2v3M4 5h8v2.5a4 4 0 0 1-8 0zM8 11.5V14",
 	audit: "M3.5 2h6l3 3v9h-9zM6 7.5h4M6 10.5h4",
 	billing: "M2 3.5h12v9H2zM2 6.5h12M4.5 9.5H7",
+	export: "M8 10V2M5 5l3-3 3 3M2.5 9.5v4h11v-4",
 	releases: "M8 2v8.5M4.5 7 8 10.5 11.5 7M2.5 13.5h11",
 	operator: "m8 1.5 5.5 2v4c0 3.5-2.5 5.5-5.5 7-3-1.5-5.5-3.5-5.5-7v-4z",
 	sessions: "M2 3h12v8H2zM5.5 13.5h5",

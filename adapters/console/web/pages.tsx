@@ -27,6 +27,8 @@ export const pages: PageOf[] = [
 	{ path: "/console/people", name: "People", menu: true, group: "Organisation", icon: icons.people, load: () => import("./pages/people") },
 	{ path: "/console/connectors", name: "Connectors", menu: true, group: "Organisation", icon: icons.connectors, load: () => import("./pages/connectors") },
 	{ path: "/console/billing", name: "Billing", menu: true, group: "Organisation", icon: icons.billing, load: () => import("./pages/billing") },
+	{ path: "/console/audit", name: "Audit log", menu: true, group: "Organisation", icon: icons.audit, roles: ["OWNER", "ADMIN"], load: () => import("./pages/audit") },
+	{ path: "/console/export", name: "Export", menu: true, group: "Organisation", icon: icons.export, roles: ["OWNER"], load: () => import("./pages/export") },
 	{ path: "/console/sessions", name: "Sessions", icon: icons.sessions, load: () => import("./pages/sessions") },
 ]
 

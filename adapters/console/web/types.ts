@@ -225,6 +225,7 @@ export type Operations = {
 	"GET /api/v1/models": { answer: Model[] }
 	"GET /api/v1/openapi.json": { answer: { [name: string]: unknown } }
 	"GET /api/v1/org/audit": { query?: { actor?: string; action?: "member" | "session" | "invitation" | "subscription" | "operator" | "connector" | "release" | "organisation" | "member.role_changed" | "member.removed" | "member.left" | "session.ended" | "invitation.created" | "invitation.resent" | "invitation.deleted" | "subscription.changed" | "operator.read" | "connector.created" | "connector.deleted" | "connector.credentials_stored" | "connector.credentials_read" | "connector.authorized" | "release.published" | "release.changed" | "release.paused" | "organisation.imported" | "organisation.export_requested"; target?: string; from?: string; to?: string; limit?: number; cursor?: string; }; answer: AuditEntry[] }
+	"POST /api/v1/org/export": { answer: Export }
 	"GET /api/v1/org/exports": { answer: Export[] }
 	"GET /api/v1/org/exports/{id}": { path: { id: string; }; answer: Export }
 	"POST /api/v1/org/invite": { body: Invite; answer: InvitationWithAddress }

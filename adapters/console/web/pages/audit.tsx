@@ -1,0 +1,287 @@
+// The audit log of an organisation: who did what to whom, and when.
+import type { ComponentChildren, JSX } from "preact"
+import { useEffect, useMemo, useRef, useState } from "preact/hooks"
+import { offer } from "../csv"
+import { Icon, icons } from "../icons"
+import { all, call, cursorOf, failureOf, page, type Answer, type Failure } from "../interface"
+import { announce } from "../live"
+import { Problem, Show, useLoaded } from "../loading"
+import { addressWith, useQuery } from "../router"
+import { count, exact, relative } from "../text"
+import type { AuditEntry, Me, Operations } from "../types"
+
+const step = 50 // entries read at a time
+
+type Action = AuditEntry["action"]
+type Filter = NonNullable<Operations["GET /api/v1/org/audit"]["query"]>
+
+// kinds are the kinds of actions, each with the icon of its page.
+const kinds: Record<string, { name: string; icon: string }> = {
+	member: { name: "Members", icon: icons.people }, invitation: { name: "Invitations", icon: icons.people }, session: { name: "Sessions", icon: icons.sessions },
+	subscription: { name: "Plan", icon: icons.billing }, connector: { name: "Connectors", icon: icons.connectors }, release: { name: "Releases", icon: icons.releases },
+	organisation: { name: "Organisation", icon: icons.files }, operator: { name: "Operators", icon: icons.operator },
+}
+
+const actions: Record<Action, string> = {
+	"member.role_changed": "Role changed", "member.removed": "Member removed", "member.left": "Member left",
+	"invitation.created": "Invitation made", "invitation.resent": "Invitation renewed", "invitation.deleted": "Invitation deleted",
+	"session.ended": "Session ended", "subscription.changed": "Plan changed",
+	"connector.created": "Connector added", "connector.deleted": "Connector deleted", "connector.credentials_stored": "Credentials stored",
+	"connector.credentials_read": "Credentials read", "connector.authorized": "Connector authorized",
+	"release.published": "Release published", "release.changed": "Release changed", "release.paused": "Rollout paused by itself",
+	"organisation.imported": "Organisation imported", "organisation.export_requested": "Export asked for", "operator.read": "Read by an operator",
+}
+
+const kindOf = (action: string): string => action.split(".")[0] ?? ""
+
+// Names are those of what entries are about, by their ids, as far as it exists still.
+type Names = { members: Answer<"GET /api/v1/org/members">; of: ReadonlyMap<string, string> }
+
+async function loadNames(): Promise<Names> {
+	const [members, invitations, connectors] = await Promise.all([all("GET /api/v1/org/members", {}), all("GET /api/v1/org/invites", {}), call("GET /api/v1/connectors")])
+	return { members, of: new Map([...members.map((m) => [m.userId, nameOf(m)] as const), ...invitations.map((i) => [i.id, i.email] as const), ...connectors.map((c) => [c.id, c.label] as const)]) }
+}
+
+const nameOf = (m: { name: string | null; email: string | null }): string => m.name ?? m.email ?? "A member"
+
+export default function Audit({ me }: { me: Me }): JSX.Element {
+	const [query, change] = useQuery()
+	const filter = useMemo(() => filterOf(query), [query])
+	const key = JSON.stringify(filter)
+	const names = useLoaded(loadNames, [])
+	const crossed = areCrossed(query)
+	const first = useLoaded(async () => ({ key, ...(crossed ? { entries: [], cursor: undefined } : await read(filter)) }), [key])
+	const log = useMore(first.value, filter)
+	const filtered = Object.keys(filter).length > 0
+	const clear = (): void => change({ actor: undefined, action: undefined, target: undefined, from: undefined, to: undefined })
+	const entries = log.entries
+	useEffect(() => {
+		if (first.value?.key === key && filtered) announce(entries.length === 0 ? "No entry fits" : `${count(entries.length)}${first.value.cursor === undefined ? "" : " or more"} ${entries.length === 1 ? "entry" : "entries"}`)
+	}, [first.value])
+	return (
+		<>
+			<header class="bar">
+				<h1 class="grow">Audit log</h1>
+				{names.value && entries.length > 0 && <a href="#csv" download={`audit-${new Date().toISOString().slice(0, 10)}.csv`} onClick={(e) => offer(e.currentTarget, table(entries, names.value?.of ?? new Map()))}>Download as CSV</a>}
+			</header>
+			<p class="soft">What members, operators of the service and the providers did in {me.org?.name ?? "the organisation"}, the newest first. Nothing is removed from the log, and nobody can change it.</p>
+			<Filters query={query} change={change} names={names.value} filtered={filtered} clear={clear} />
+			{names.failure && <Problem failure={names.failure} what="Loading the names" retry={names.retry} />}
+			{first.failure
+				? <Problem failure={first.failure} what="Loading the audit log" retry={first.retry}>{filtered && first.failure.status === 400 && <p><button type="button" class="small" onClick={clear}>Clear the filters</button></p>}</Problem>
+				: !first.value || first.value.key !== key || !names.value && !names.failure
+					? <Show of={{ retry: first.retry }} what="the audit log">{() => null}</Show>
+					: entries.length === 0
+						? filtered
+							? <p class="empty">No entry fits these filters.</p>
+							: <p class="empty">Nothing has been recorded yet. Changes of roles, members, invitations, plan, connectors and releases will be here, ended sessions, reads of credentials, and all that operators do.</p>
+						: <>
+							<ul class="entries" aria-label="Entries">{entries.map((e) => <Entry key={e.id} entry={e} names={names.value?.of ?? new Map()} />)}</ul>
+							<More log={log} shown={entries.length} />
+						</>}
+		</>
+	)
+}
+
+// read returns a page of the log.
+async function read(filter: Filter, cursor?: string): Promise<{ entries: AuditEntry[]; cursor: string | undefined }> {
+	const one = await page("GET /api/v1/org/audit", { query: { ...filter, limit: step, ...(cursor !== undefined && { cursor }) } })
+	return { entries: one.value, cursor: cursorOf(one.headers) }
+}
+
+// filterOf returns the filter of an address. Its days are those of this device, the last one included.
+function filterOf(query: URLSearchParams): Filter {
+	const filter: Filter = {}
+	const set = <Name extends "actor" | "action" | "target">(name: Name): void => {
+		const value = query.get(name)
+		if (value) filter[name] = value as NonNullable<Filter[Name]>
+	}
+	set("actor")
+	set("action")
+	set("target")
+	const from = query.get("from")
+	const to = query.get("to")
+	if (from) filter.from = startOf(from, 0)
+	if (to) filter.to = startOf(to, 1)
+	return filter
+}
+
+// areCrossed reports whether the first day of an address is after its last.
+const areCrossed = (query: URLSearchParams): boolean => (query.get("from") ?? "") > (query.get("to") || "~")
+
+// startOf returns the beginning of a day, or of one after it; what is no day is left as it is.
+function startOf(day: string, after: number): string {
+	const at = new Date(`${day}T00:00`)
+	if (!/^\d{4}-\d\d-\d\d$/.test(day) || Number.isNaN(at.getTime())) return day
+	at.setDate(at.getDate() + after)
+	return at.toISOString()
+}
+
+type Log = { entries: AuditEntry[]; complete: boolean; busy: boolean; failure: Failure | undefined; more: () => Promise<void> }
+
+// useMore continues a log whose first page is there. A page that arrives for another filter is left out.
+function useMore(first: { entries: AuditEntry[]; cursor: string | undefined } | undefined, filter: Filter): Log {
+	type Rest = { of: typeof first; entries: AuditEntry[]; cursor: string | undefined; busy: boolean; failure?: Failure }
+	const [state, set] = useState<Rest>()
+	const rest: Rest = state !== undefined && state.of === first ? state : { of: first, entries: [], cursor: first?.cursor, busy: false }
+	const reading = useRef<typeof first>(undefined)
+	return {
+		entries: useMemo(() => [...(first?.entries ?? []), ...rest.entries], [first, rest.entries.length]), complete: rest.cursor === undefined, busy: rest.busy, failure: rest.failure,
+		more: async () => {
+			if (reading.current === first || rest.cursor === undefined) return
+			reading.current = first
+			const put = (next: Omit<Rest, "of">): void => set((was) => (reading.current === first ? { of: first, ...next } : was))
+			put({ entries: rest.entries, cursor: rest.cursor, busy: true })
+			try {
+				const next = await read(filter, rest.cursor)
+				put({ entries: [...rest.entries, ...next.entries], cursor: next.cursor, busy: false })
+			} catch (error) {
+				put({ entries: rest.entries, cursor: rest.cursor, busy: false, failure: failureOf(error) })
+			}
+			if (reading.current === first) reading.current = undefined
+		},
+	}
+}
+
+// More is the end of the list, which reads on when it comes into view.
+function More({ log, shown }: { log: Log; shown: number }): JSX.Element {
+	const place = useRef<HTMLParagraphElement>(null)
+	useEffect(() => {
+		const observer = new IntersectionObserver((seen) => {
+			if (seen.some((s) => s.isIntersecting)) void log.more()
+		})
+		if (place.current && !log.complete && !log.busy && !log.failure) observer.observe(place.current)
+		return () => observer.disconnect()
+	})
+	if (log.complete) return <p class="soft">{count(shown)} {shown === 1 ? "entry" : "entries"}, back to the beginning.</p>
+	return (
+		<>
+			{log.failure && <Problem failure={log.failure} what="Loading older entries" retry={() => void log.more()} />}
+			<p ref={place} aria-busy={log.busy}><button type="button" onClick={() => void log.more()}>Show older entries</button> <span class="soft">{count(shown)} are shown.</span></p>
+		</>
+	)
+}
+
+type FiltersOf = { query: URLSearchParams; change: ReturnType<typeof useQuery>[1]; names: Names | undefined; filtered: boolean; clear: () => void }
+
+function Filters({ query, change, names, filtered, clear }: FiltersOf): JSX.Element {
+	const actor = query.get("actor") ?? ""
+	const target = query.get("target")
+	const from = query.get("from") ?? ""
+	const to = query.get("to") ?? ""
+	const known = ["", "operator", "system"].includes(actor) || names?.members.some((m) => m.userId === actor)
+	const set = (name: string) => (e: { currentTarget: { value: string } }): void => change({ [name]: e.currentTarget.value || undefined })
+	return (
+		<>
+			<div class="fields filters" role="group" aria-label="Filters">
+				<label>Who <select value={actor} onChange={set("actor")}>
+					<option value="">Everyone</option>
+					<option value="operator">Operators of the service</option>
+					<option value="system">The service and the providers</option>
+					{!known && <option value={actor}>{names ? "A former member" : "A member"}</option>}
+					{names && <optgroup label="Members">{names.members.map((m) => <option key={m.userId} value={m.userId}>{nameOf(m)}</option>)}</optgroup>}
+				</select></label>
+				<label>What <select value={query.get("action") ?? ""} onChange={set("action")}>
+					<option value="">Everything</option>
+					{Object.entries(kinds).map(([kind, { name }]) => {
+						const of = Object.entries(actions).filter(([action]) => kindOf(action) === kind)
+						return of.length === 1
+							? of.map(([action, text]) => <option key={action} value={action}>{text}</option>)
+							: <optgroup key={kind} label={name}><option value={kind}>{name}: everything</option>{of.map(([action, text]) => <option key={action} value={action}>{text}</option>)}</optgroup>
+					})}
+				</select></label>
+				<label>From <input type="date" value={from} max={to || undefined} onChange={set("from")} /></label>
+				<label>To <input type="date" value={to} min={from || undefined} onChange={set("to")} /></label>
+			</div>
+			{filtered && <p class="bar">
+				{target && <span class="badge">About {names?.of.get(target) ?? "one record"} <button type="button" class="small plain" aria-label="Show entries about everything" onClick={() => change({ target: undefined })}>✕</button></span>}
+				<button type="button" class="small" onClick={clear}>Clear the filters</button>
+			</p>}
+			{areCrossed(query) && <p class="warning" role="alert">The first day is after the last one.</p>}
+		</>
+	)
+}
+
+function Entry({ entry: e, names }: { entry: AuditEntry; names: ReadonlyMap<string, string> }): JSX.Element {
+	const [open, setOpen] = useState(false)
+	const { who, did, more } = sentence(e, names)
+	const target = e.target
+	const facts: [string, ComponentChildren][] = [
+		["When", exact(e.createdAt)],
+		["Who", e.actorId === null ? who : <>{who} <code>{e.actorId}</code></>],
+		["Action", <code>{e.action}</code>],
+		["About", target === null ? "The organisation" : <><code>{target}</code> <a href={addressWith({ actor: undefined, action: undefined, from: undefined, to: undefined, target })}>All entries about it</a></>],
+		["Detail", e.detail], ["Address", e.address && <code>{e.address}</code>], ["Request", e.requestId && <code>{e.requestId}</code>],
+	]
+	return (
+		<li>
+			<details onToggle={(t) => setOpen(t.currentTarget.open)}>
+				<summary>
+					<Icon path={kinds[kindOf(e.action)]?.icon ?? icons.audit} />
+					<span class="grow"><b>{who}</b> {did.map((part) => (typeof part === "string" ? part : <b>{part.name}</b>))}{more && <span class="soft"> · {more}</span>}</span>
+					<time class="soft" dateTime={e.createdAt} title={exact(e.createdAt)}>{relative(e.createdAt)}</time>
+				</summary>
+				{open && <dl class="pairs">{facts.filter(([, value]) => value).map(([name, value]) => <><dt>{name}</dt><dd>{value}</dd></>)}</dl>}
+			</details>
+		</li>
+	)
+}
+
+// A Sentence is an entry in words: who did what, and what else is known. Names of what it is about stand out.
+type Sentence = { who: string; did: (string | { name: string })[]; more?: string }
+
+const word: Record<string, string> = {
+	OWNER: "Owner", ADMIN: "Admin", MEMBER: "Member", VIEWER: "Viewer",
+	DARWIN: "macOS", WIN32: "Windows", LINUX: "Linux", X64: "x64", UNIVERSAL: "Universal", STABLE: "Stable", BETA: "Beta", CANARY: "Canary",
+	NO_PLAN: "No plan", FREE: "Free", STANDARD: "Standard", PREMIUM: "Premium", ENTERPRISE: "Enterprise",
+}
+const worded = (text: string): string => word[text] ?? text
+
+function sentence(e: AuditEntry, names: ReadonlyMap<string, string>): Sentence {
+	const provider = /by the (identity|payment) provider$/.exec(e.detail ?? "")
+	const detail = (e.detail ?? "").replace(/ ?by the (identity|payment) provider$/, "")
+	const who = e.operator ? "An operator of the service" : e.actorId !== null ? names.get(e.actorId) ?? "A former member" : provider ? `The ${provider[1]} provider` : "The service"
+	const about = (otherwise: string): { name: string } | string => {
+		const name = names.get(e.target ?? "")
+		return name === undefined ? otherwise : { name }
+	}
+	const [, was = "", is = "", rest = ""] = /^(\S+)(?: [A-Z_]+)? -> (\S+)(?: [A-Z_]+)?(?: (.*))?$/.exec(detail) ?? []
+	const said = (...did: Sentence["did"]): Sentence => ({ who, did })
+	switch (e.action) {
+		case "member.role_changed": return said("changed the role of ", about("a former member"), ...(is ? [` from ${worded(was)} to `, { name: worded(is) }] : []))
+		case "member.removed": return { ...said("removed ", about("a former member")), more: worded(detail) }
+		case "member.left": return { ...said("left the organisation"), more: worded(detail) }
+		case "session.ended": return { ...said("ended a session"), more: detail }
+		case "invitation.created": return said("invited ", about("somebody"), ...(detail ? [" as ", { name: worded(detail) }] : []))
+		case "invitation.resent": return said("renewed the invitation of ", about("somebody"))
+		case "invitation.deleted": return said("deleted an invitation")
+		case "subscription.changed": return is && was !== is
+			? { ...said("changed the plan from ", worded(was), " to ", { name: worded(is) }), more: rest }
+			: { ...said("changed the subscription"), more: detail }
+		case "operator.read": return said("looked at the organisation's record")
+		case "connector.created": return said("added the connector ", about(detail || "that is gone"))
+		case "connector.deleted": return said("deleted the connector ", { name: detail })
+		case "connector.credentials_stored": return said("stored credentials of ", about("a connector that is gone"))
+		case "connector.credentials_read": return said("read the credentials of ", about("a connector that is gone"))
+		case "connector.authorized": return said("authorized ", about("a connector that is gone"))
+		case "release.published":
+		case "release.changed": {
+			const [, version = "", of = "", state = ""] = /^(\S+) (\S+ \S+ \S+), (.*)$/.exec(detail) ?? []
+			const verb = e.action === "release.published" ? "published " : "changed "
+			return version ? { ...said(verb, { name: version }, ` for ${of.split(" ").map(worded).join(" · ")}`), more: state } : said(verb, { name: detail })
+		}
+		case "release.paused": return { ...said("paused a rollout"), more: detail }
+		case "organisation.imported": return { ...said("imported the organisation"), more: detail }
+		case "organisation.export_requested": return said("asked for an archive of the organisation")
+		default: return { who, did: [e.action satisfies never], more: detail }
+	}
+}
+
+// table returns entries as the rows of a CSV file.
+function table(entries: AuditEntry[], names: ReadonlyMap<string, string>): string[][] {
+	return [["time", "sentence", "actor", "actor_id", "action", "target", "detail", "address", "request_id"], ...entries.map((e) => {
+		const { who, did, more } = sentence(e, names)
+		const text = `${who} ${did.map((part) => (typeof part === "string" ? part : part.name)).join("")}${more ? ` (${more})` : ""}`
+		return [e.createdAt, text, who, e.actorId ?? "", e.action, e.target ?? "", e.detail ?? "", e.address ?? "", e.requestId ?? ""]
+	})]
+}
