@@ -26,7 +26,7 @@ func TestPeoplePage(t *testing.T) {
 
 	t.Run("a plan without free seats is named when somebody is invited, and what was typed stays", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/people?invite=1", "People")
-		b.shown(`//p[contains(., "1 of 1 seat used")]//a[.="Change the plan"]`)
+		b.shown(`//p[contains(., "The only seat is used (No plan)")]//a[.="Change the plan"]`)
 		b.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "grace@collab.example"))
 		b.key(kb.Enter)
 		b.shown(`//dialog//*[@role="alert" and contains(., "The plan is No plan")]`)

@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useReducer } from "preact/hooks"
 import { useFeed, type Feed } from "./feed"
 import { all, cursorOf, Failure, failureOf, page } from "./interface"
+import { nameOf } from "./text"
 import type { Me, Scope, StorageKind, StoredObject, Team, Workspace } from "./types"
 
 // Place is where files are: key is the beginning of their storage keys after the organisation's id,
@@ -137,7 +138,7 @@ export function useRecords(org: string): [Records, Feed] {
 
 // namesOf returns the names of the members by their ids.
 export async function namesOf(): Promise<Map<string, string>> {
-	return new Map((await all("GET /api/v1/org/members", {})).map((m) => [m.userId, m.name ?? m.email ?? m.userId]))
+	return new Map((await all("GET /api/v1/org/members", {})).map((m) => [m.userId, nameOf(m)]))
 }
 
 // useOpen opens a place.

@@ -7,16 +7,16 @@ import { all, failureOf, type Failure } from "./interface"
 import { onKeys } from "./keys"
 import { Problem, Show, useLoaded } from "./loading"
 import { Conflict, applied, differing, priorities, readTask, saveTask, statuses } from "./taskdata"
-import { day, exact, relative } from "./text"
+import { day, exact, nameOf, relative } from "./text"
 import type { Member, Task, TaskPatch, TaskPriority, TaskStatus, Workspace } from "./types"
 
 // Names are the people and workspaces that tasks refer to.
 export type Names = { members: Member[]; workspaces: Workspace[] }
 
-// nameOf returns a member as a text.
-export const nameOf = (names: Names, id: string | null): string => {
+// assigneeOf returns a member as a text.
+export const assigneeOf = (names: Names, id: string | null): string => {
 	const m = names.members.find((one) => one.userId === id)
-	return id === null ? "Nobody" : m ? m.name ?? m.email ?? "A member" : "A former member"
+	return id === null ? "Nobody" : m ? nameOf(m) : "A former member"
 }
 
 const fieldNames: Record<string, string> = {
@@ -26,7 +26,7 @@ const fieldNames: Record<string, string> = {
 
 // valueOf returns a field's value as a text.
 function valueOf(names: Names, field: string, value: unknown): string {
-	if (field === "assigneeId") return nameOf(names, value as string | null)
+	if (field === "assigneeId") return assigneeOf(names, value as string | null)
 	if (value === null || value === undefined || value === "") return "None"
 	if (field === "workspaceId") return names.workspaces.find((w) => w.id === value)?.name ?? "Another workspace"
 	if (field === "status") return statuses[value as TaskStatus] ?? String(value)
@@ -126,7 +126,7 @@ function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<
 				<label class="long">Description<textarea value={shown.description ?? ""} maxLength={10000} readOnly={!writes} onInput={(e) => set({ description: e.currentTarget.value || null })} /></label>
 				<label>Status<select value={shown.status} disabled={!writes} onChange={(e) => set({ status: e.currentTarget.value as TaskStatus })}>{options(statuses)}</select></label>
 				<label>Priority<select value={shown.priority} disabled={!writes} onChange={(e) => set({ priority: e.currentTarget.value as TaskPriority })}>{options(priorities)}</select></label>
-				<label>Assignee<select value={shown.assigneeId ?? ""} disabled={!writes} onChange={(e) => set({ assigneeId: e.currentTarget.value || null })}><option value="">Nobody</option>{names.members.map((m) => <option key={m.userId} value={m.userId}>{nameOf(names, m.userId)}</option>)}</select></label>
+				<label>Assignee<select value={shown.assigneeId ?? ""} disabled={!writes} onChange={(e) => set({ assigneeId: e.currentTarget.value || null })}><option value="">Nobody</option>{names.members.map((m) => <option key={m.userId} value={m.userId}>{assigneeOf(names, m.userId)}</option>)}</select></label>
 				<label>Workspace<select value={shown.workspaceId ?? ""} disabled={!writes} onChange={(e) => set({ workspaceId: e.currentTarget.value || null })}><option value="">The organisation</option>{names.workspaces.map((w) => <option key={w.id} value={w.id}>{w.name}</option>)}</select></label>
 				<label>Due (UTC)<input type="date" value={shown.dueDate?.slice(0, 10) ?? ""} readOnly={!writes} onInput={(e) => set({ dueDate: e.currentTarget.value || null })} /></label>
 				<label>Tags, with commas between<input defaultValue={shown.tags.join(", ")} key={`${stored.updatedAt} ${conflict === undefined}`} readOnly={!writes} onInput={(e) => set({ tags: [...new Set(e.currentTarget.value.split(",").map((tag) => tag.trim()).filter(Boolean))] })} /></label>
@@ -155,11 +155,11 @@ function History({ id, names, made }: { id: string; names: Names; made: Task }):
 					<ol>
 						{entries.slice().reverse().map((e) => (
 							<li key={e.id}>
-								<p><b>{nameOf(names, e.changedBy)}</b> <time dateTime={e.changedAt} title={exact(e.changedAt)}>{relative(e.changedAt)}</time>{e.reason !== null && <>: <q>{e.reason}</q></>}</p>
+								<p><b>{assigneeOf(names, e.changedBy)}</b> <time dateTime={e.changedAt} title={exact(e.changedAt)}>{relative(e.changedAt)}</time>{e.reason !== null && <>: <q>{e.reason}</q></>}</p>
 								<ul>{e.changes.map((c) => <li key={c.field}>{fieldNames[c.field] ?? c.field} {c.from === null && c.to === null ? "changed" : <>{valueOf(names, c.field, c.from)} → {valueOf(names, c.field, c.to)}</>}</li>)}</ul>
 							</li>
 						))}
-						<li><p><b>{nameOf(names, made.createdBy)}</b> <time dateTime={made.createdAt} title={exact(made.createdAt)}>{relative(made.createdAt)}</time>: created</p></li>
+						<li><p><b>{assigneeOf(names, made.createdBy)}</b> <time dateTime={made.createdAt} title={exact(made.createdAt)}>{relative(made.createdAt)}</time>: created</p></li>
 					</ol>
 				)}
 			</Show>

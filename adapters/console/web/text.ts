@@ -1,4 +1,12 @@
-// Numbers, sizes and times as texts.
+// Numbers, sizes, times, people, roles and plans as texts.
+import type { Plan, Role } from "./types"
+
+// roles and plans are the names of roles and plans.
+export const roles: Record<Role, string> = { OWNER: "Owner", ADMIN: "Admin", MEMBER: "Member", VIEWER: "Viewer" }
+export const plans: Record<Plan, string> = { NO_PLAN: "No plan", FREE: "Free", STANDARD: "Standard", PREMIUM: "Premium", ENTERPRISE: "Enterprise" }
+
+// nameOf returns what a person is called: the name, or else the e-mail address.
+export const nameOf = (person: { name: string | null; email: string | null }): string => person.name ?? person.email ?? "A member"
 
 // count returns a number with separators.
 export const count = (n: number): string => n.toLocaleString("en")

@@ -8,10 +8,9 @@ import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
 import { openPopup, type Popup } from "../popup"
 import { useQuery } from "../router"
-import { count, day, exact, size } from "../text"
+import { count, day, exact, plans, size } from "../text"
 import type { Me, Plan, PlanOffer, Storage, Subscription } from "../types"
 
-const names: Record<Plan, string> = { NO_PLAN: "No plan", FREE: "Free", STANDARD: "Standard", PREMIUM: "Premium", ENTERPRISE: "Enterprise" }
 const statuses: Record<Subscription["status"], string> = { TRIALING: "Trial", ACTIVE: "Active", PAST_DUE: "Payment is due", CANCELED: "Not subscribed", PAUSED: "Paused" }
 
 type State = { subscription: Subscription; offers: PlanOffer[]; storage: Storage; used: number; trialEnded: boolean }
@@ -55,7 +54,7 @@ function Page({ manages }: { manages: boolean }): JSX.Element {
 		if (!arrived) return
 		change({ awaiting: undefined }, true)
 		setPage(undefined)
-		announce(`The plan is ${names[awaited as Plan]} now.`)
+		announce(`The plan is ${plans[awaited as Plan]} now.`)
 	}, [arrived])
 	useEffect(() => {
 		if (awaited === null || arrived) return
@@ -67,7 +66,7 @@ function Page({ manages }: { manages: boolean }): JSX.Element {
 			<h1 tabIndex={-1}>Billing</h1>
 			{awaited !== null && !arrived && (
 				<div class="waits" role="status">
-					<p><b>Waiting for the payment of {names[awaited as Plan] ?? "the plan"}.</b> This page shows the plan as soon as the payment provider has confirmed it. You can leave it meanwhile.</p>
+					<p><b>Waiting for the payment of {plans[awaited as Plan] ?? "the plan"}.</b> This page shows the plan as soon as the payment provider has confirmed it. You can leave it meanwhile.</p>
 					<p class="bar">
 						{page && <a class="button" href={page} target="_blank" rel="noreferrer">Open the payment page</a>}
 						<button type="button" class="small" onClick={() => (change({ awaiting: undefined }, true), setPage(undefined))}>I have not paid: stop waiting</button>
@@ -108,7 +107,7 @@ function Notices({ subscription: s, manages }: State & { manages: boolean }): JS
 		<>
 			{s.status === "PAST_DUE" && <p class="problem"><strong>The last payment has failed.</strong> The plan goes on while the payment provider tries again, and ends if no payment succeeds. {manages ? "Check the payment method in the portal." : who}</p>}
 			{s.status === "PAUSED" && <p class="problem"><strong>The subscription is paused.</strong> Chats are refused until it is resumed. {manages ? "It is resumed in the portal." : who}</p>}
-			{s.cancelAtPeriodEnd && s.currentPeriodEnd && <p class="waits"><strong>{names[s.plan]} ends on {day(s.currentPeriodEnd)}.</strong> Until then nothing changes; then the plan is Free. {manages && "To keep it, resume the subscription in the portal."}</p>}
+			{s.cancelAtPeriodEnd && s.currentPeriodEnd && <p class="waits"><strong>{plans[s.plan]} ends on {day(s.currentPeriodEnd)}.</strong> Until then nothing changes; then the plan is Free. {manages && "To keep it, resume the subscription in the portal."}</p>}
 			{s.managedExternally && <p class="waits"><strong>The operator of this server has set the plan.</strong> It is not paid for here, so it can neither be bought, ended nor changed on this page. Ask the operator for another one.</p>}
 		</>
 	)
@@ -123,7 +122,7 @@ function Current({ subscription: s, manages }: State & { manages: boolean }): JS
 		<div class="cards">
 			<section>
 				<h2>Plan</h2>
-				<p class="figure">{names[s.plan]} <span class="badge" data-status={s.status}>{s.managedExternally ? "Set by the operator" : statuses[s.status]}</span></p>
+				<p class="figure">{plans[s.plan]} <span class="badge" data-status={s.status}>{s.managedExternally ? "Set by the operator" : statuses[s.status]}</span></p>
 				{trial ? <p class="soft">{count(left(trial))} {left(trial) === 1 ? "day" : "days"} left: the trial ends on {date(trial)}, then the plan becomes Free.</p>
 					: s.currentPeriodEnd ? <p class="soft">{s.cancelAtPeriodEnd || s.managedExternally ? "Ends" : "Renews"} on {date(s.currentPeriodEnd)}.</p>
 						: <p class="soft">{s.plan === "NO_PLAN" ? "Chats need a plan." : "It does not end by itself."}</p>}
@@ -202,12 +201,12 @@ function Offer({ offer: o, subscription: s, offers, trialEnded, manages, ask }: 
 	const acts: [Change["by"], string][] = []
 	if (manages && !s.managedExternally) {
 		if (o.trialDays > 0 && s.plan === "NO_PLAN" && !trialEnded) acts.push(["trial", `Start the trial of ${count(o.trialDays)} days`])
-		if (o.sold && !(current && isPaid(s))) acts.push(["checkout", current ? `Buy ${names[o.plan]}` : isPaid(s) ? `Change to ${names[o.plan]}` : `Buy ${names[o.plan]}`])
+		if (o.sold && !(current && isPaid(s))) acts.push(["checkout", current ? `Buy ${plans[o.plan]}` : isPaid(s) ? `Change to ${plans[o.plan]}` : `Buy ${plans[o.plan]}`])
 		if (o.plan === "FREE" && offers.some((p) => p.plan === s.plan && p.sold) && !s.cancelAtPeriodEnd) acts.push(["downgrade", "Change to Free"])
 	}
 	return (
-		<li aria-label={names[o.plan]} data-current={current}>
-			<h3>{names[o.plan]} {current && <span class="badge">Yours</span>}</h3>
+		<li aria-label={plans[o.plan]} data-current={current}>
+			<h3>{plans[o.plan]} {current && <span class="badge">Yours</span>}</h3>
 			<ul>
 				<li>{members(o)}</li>
 				<li>{o.dailyTokens === 0 ? "no tokens" : `${count(o.dailyTokens)} tokens a day for each member`}</li>
@@ -250,7 +249,7 @@ function Confirm({ change, onClose, onPage, onDone, ...state }: State & { change
 				}
 				popup?.close()
 			}
-			announce(later ? `The plan ends on ${day(s.currentPeriodEnd ?? "")}.` : `The plan is ${names[to.plan]} now.`)
+			announce(later ? `The plan ends on ${day(s.currentPeriodEnd ?? "")}.` : `The plan is ${plans[to.plan]} now.`)
 			onDone()
 		} catch (error) {
 			popup?.close()
@@ -258,13 +257,13 @@ function Confirm({ change, onClose, onPage, onDone, ...state }: State & { change
 			setBusy(false)
 		}
 	}
-	const verb = by === "trial" ? "Start the trial" : by === "downgrade" ? "Change to Free" : paid ? `Change to ${names[to.plan]} and pay` : "Go to the payment page"
+	const verb = by === "trial" ? "Start the trial" : by === "downgrade" ? "Change to Free" : paid ? `Change to ${plans[to.plan]} and pay` : "Go to the payment page"
 	return (
-		<Dialog title={by === "trial" ? `Trial of ${names[to.plan]}` : `${names[s.plan]} to ${names[to.plan]}`} onClose={onClose} wide>
+		<Dialog title={by === "trial" ? `Trial of ${plans[to.plan]}` : `${plans[s.plan]} to ${plans[to.plan]}`} onClose={onClose} wide>
 			<p>The change takes effect <b>{when}</b>.{by === "checkout" && paid && <> The difference for the rest of the period is <b>charged at once</b>.</>}{by === "downgrade" && s.status === "TRIALING" && <> The trial <b>cannot be started again</b>.</>}{by === "checkout" && !paid && " You pay on the page of the payment provider, which opens in a new tab."}</p>
 			<div class="scroll" tabIndex={0} role="region" aria-label="Comparison">
 				<table class="compare">
-					<thead><tr><td /><th scope="col">Used now</th><th scope="col">{names[from.plan]} allows</th><th scope="col">{names[to.plan]} allows</th></tr></thead>
+					<thead><tr><td /><th scope="col">Used now</th><th scope="col">{plans[from.plan]} allows</th><th scope="col">{plans[to.plan]} allows</th></tr></thead>
 					<tbody>
 						{after.map((r, i) => <tr key={r.name}><th scope="row">{r.name}</th><td>{r.now}</td><td>{rows(state, from)[i]?.limit}</td><td>{r.limit}{r.over && <b class="warning"> ▲ less than used</b>}</td></tr>)}
 						<tr><th scope="row">Earlier versions</th><td>–</td><td>{versions(from)}</td><td>{versions(to)}</td></tr>
@@ -274,7 +273,7 @@ function Confirm({ change, onClose, onPage, onDone, ...state }: State & { change
 			</div>
 			{over.length > 0 && (
 				<div class="waits">
-					<p><b>You use more than {names[to.plan]} has.</b> Nothing is deleted and nobody is removed:</p>
+					<p><b>You use more than {plans[to.plan]} has.</b> Nothing is deleted and nobody is removed:</p>
 					<ul>
 						{over.some((r) => r.name === "Members") && <li>all members stay, and nobody can be invited until there are fewer than {to.members};</li>}
 						{over.some((r) => r.name === "Storage") && <li>files can be read, deleted and made smaller, and nothing can be added until less is stored;</li>}

@@ -9,7 +9,7 @@ import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
 import { openPopup, type Popup } from "../popup"
 import { addressWith, useQuery } from "../router"
-import { count, exact, relative } from "../text"
+import { count, exact, nameOf, relative } from "../text"
 import type { Connector, ConnectorProvider, Me } from "../types"
 
 const statuses: Record<Connector["status"], string> = { CONNECTED: "Connected", CONNECTING: "Connecting", ERROR: "Error", DISCONNECTED: "Not connected" }
@@ -28,7 +28,7 @@ type Known = { providers: ConnectorProvider[]; names: Map<string, string> }
 
 async function known(): Promise<Known> {
 	const [providers, members] = await Promise.all([call("GET /api/v1/connector-providers"), all("GET /api/v1/org/members", {})])
-	return { providers, names: new Map(members.map((m) => [m.userId, m.name ?? m.email ?? "A member"])) }
+	return { providers, names: new Map(members.map((m) => [m.userId, nameOf(m)])) }
 }
 
 function Page({ writes }: { writes: boolean }): JSX.Element {

@@ -67,7 +67,7 @@ function Explorer({ places, names, keeps, org, writes }: ExplorerOf): JSX.Elemen
 		records.put({ ...now, deleted: true })
 		if (file === o.id) change({ file: undefined, version: undefined })
 		heading.current?.focus()
-		if (keeps) offerUndo({ text: `${nameOf(o.path)} was deleted.`, undo: () => void restore(o) })
+		if (keeps) offerUndo({ text: `${fileName(o.path)} was deleted.`, undo: () => void restore(o) })
 		else announce(`${o.path} was deleted.`)
 	})
 	const acts: Acts = { remove: (o) => (keeps ? void remove(o) : ask(o)), rename, restore: (o) => void restore(o), stored: put }
@@ -103,7 +103,7 @@ function Explorer({ places, names, keeps, org, writes }: ExplorerOf): JSX.Elemen
 			</div>
 			<Uploads stored={put} />
 			{sure && (
-				<Dialog title={`Delete ${nameOf(sure.path)}?`} onClose={() => ask(undefined)}>
+				<Dialog title={`Delete ${fileName(sure.path)}?`} onClose={() => ask(undefined)}>
 					<p>The organisation’s plan keeps no earlier versions, so it cannot be restored.</p>
 					<button type="button" class="primary" onClick={() => (ask(undefined), void remove(sure))}>Delete</button>
 				</Dialog>
@@ -116,7 +116,7 @@ function Explorer({ places, names, keeps, org, writes }: ExplorerOf): JSX.Elemen
 // Acts are what can be done with a file.
 export type Acts = { remove: (o: StoredObject) => void; rename: (o: StoredObject) => void; restore: (o: StoredObject) => void; stored: (o: StoredObject) => void }
 
-const nameOf = (path: string): string => path.slice(path.lastIndexOf("/") + 1)
+const fileName = (path: string): string => path.slice(path.lastIndexOf("/") + 1)
 
 function Live({ feed }: { feed: Feed }): JSX.Element {
 	return <span class="badge" data-feed={feed.state}>{feed.state === "live" ? "Live" : feed.state === "down" ? "Not live" : "Connecting"}</span>
@@ -279,7 +279,7 @@ function Folder({ place, folder, shelf, names, writes, acts, fail }: { place: Pl
 				? <p class="empty">Nothing is here yet. {writes ? "Upload files, or drop them here: others see them at once." : "What members upload appears here."}</p>
 				: <div onKeyDown={onKeys({ Delete: onFile(acts.remove), F2: onFile(acts.rename) })}>
 					<Windowed
-						label={folder === "" ? place.name : nameOf(folder)} items={entries} keyOf={(e) => e.path} active={active} onActive={setActive} complete more={() => undefined}
+						label={folder === "" ? place.name : fileName(folder)} items={entries} keyOf={(e) => e.path} active={active} onActive={setActive} complete more={() => undefined}
 						row={(e, now) => <Row entry={e} now={now} names={names} writes={writes} acts={acts} />}
 					/>
 				</div>}
@@ -307,7 +307,7 @@ function Row({ entry, now, names, writes, acts }: { entry: Entry; now: boolean; 
 function download(o: StoredObject): void {
 	const link = document.createElement("a")
 	link.href = addressOf(o.id)
-	link.download = nameOf(o.path)
+	link.download = fileName(o.path)
 	link.click()
 }
 
@@ -361,7 +361,7 @@ function Rename({ record, onClose, stored, attempt }: { record: StoredObject; on
 		}
 	}
 	return (
-		<Dialog title={`Rename or move ${nameOf(record.path)}`} onClose={onClose}>
+		<Dialog title={`Rename or move ${fileName(record.path)}`} onClose={onClose}>
 			<form onSubmit={(e) => (e.preventDefault(), void save())}>
 				<p><label for="path">Path within its place; folders are what is before a slash</label><input id="path" class="full" value={path} maxLength={1024} required onInput={(e) => setPath(e.currentTarget.value)} /></p>
 				{failure && <Problem failure={failure} what="Renaming" />}

@@ -5,7 +5,7 @@ import { DayChart } from "../chart"
 import { all, call, Failure, page } from "../interface"
 import { Show, useLoaded } from "../loading"
 import type { Me } from "../types"
-import { count, day, exact, relative, size } from "../text"
+import { count, day, exact, nameOf, plans, relative, size } from "../text"
 
 export default function Home({ me }: { me: Me }): JSX.Element {
 	if (!me.org) return <><h1>Home</h1><p>You are signed in and belong to no organisation yet. Somebody who manages one can invite you; or <a href="/console/sign-in">sign in</a> with another one.</p></>
@@ -41,7 +41,6 @@ function Quota(): JSX.Element {
 	)
 }
 
-const plans = { NO_PLAN: "No plan", FREE: "Free", STANDARD: "Standard", PREMIUM: "Premium", ENTERPRISE: "Enterprise" }
 
 function Plan(): JSX.Element {
 	const subscription = useLoaded(() => call("GET /api/v1/billing/subscription"), [])
@@ -90,7 +89,7 @@ function Usage({ manages }: { manages: boolean }): JSX.Element {
 	const usage = useLoaded(async () => {
 		const rows = await all("GET /api/v1/metering/daily", { from: first, to: last, by })
 		const names = new Map<string, string>()
-		if (by === "user") for (const m of await all("GET /api/v1/org/members", {})) names.set(m.userId, m.name ?? m.email ?? m.userId)
+		if (by === "user") for (const m of await all("GET /api/v1/org/members", {})) names.set(m.userId, nameOf(m))
 		return { first, figures: rows.map((r) => ({ date: r.date, series: r.model ?? names.get(r.userId ?? "") ?? "Former member", amount: r.totalTokens })) }
 	}, [first, last, by])
 	return (
@@ -156,5 +155,5 @@ async function tasks(): Promise<Change[]> {
 
 async function joined(): Promise<Change[]> {
 	const since = new Date(Date.now() - 30 * 86_400_000).toISOString()
-	return (await all("GET /api/v1/org/members", {})).filter((m) => m.joinedAt > since).map((m) => ({ at: m.joinedAt, key: m.userId, text: <><b>{m.name ?? m.email ?? "Somebody"}</b> joined</> }))
+	return (await all("GET /api/v1/org/members", {})).filter((m) => m.joinedAt > since).map((m) => ({ at: m.joinedAt, key: m.userId, text: <><b>{nameOf(m)}</b> joined</> }))
 }

@@ -7,14 +7,10 @@ import { all, call, failureOf, type Failure } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
 import { useQuery } from "../router"
-import { count, exact, relative } from "../text"
+import { count, exact, nameOf, plans, relative, roles } from "../text"
 import type { Invitation, Me, Member, PlanOffer, Role, Subscription } from "../types"
 
-const roles: Record<Role, string> = { OWNER: "Owner", ADMIN: "Admin", MEMBER: "Member", VIEWER: "Viewer" }
-const plans = { NO_PLAN: "No plan", FREE: "Free", STANDARD: "Standard", PREMIUM: "Premium", ENTERPRISE: "Enterprise" }
 const step = 200 // members shown at once
-
-const nameOf = (m: Member): string => m.name ?? m.email ?? "A member"
 
 // Seats are how many members the plan allows, and how many there are.
 type Seats = { subscription: Subscription; limit: number | null }
@@ -172,10 +168,12 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 }
 
 function SeatsLine({ seats, pending, manages }: { seats: Seats; pending: number | undefined; manages: boolean }): JSX.Element {
-	const used = seats.subscription.seats + (pending ?? 0)
-	const invited = pending ? `, ${count(pending)} of them invited` : ""
-	if (seats.limit === null) return <p class="soft">{count(used)} {used === 1 ? "seat" : "seats"} used{invited}. {plans[seats.subscription.plan]} has no limit of members.</p>
-	return <p class="soft">{count(used)} of {count(seats.limit)} {seats.limit === 1 ? "seat" : "seats"} used{invited} ({plans[seats.subscription.plan]}). {manages && used >= seats.limit && <>Nobody else can be invited on this plan. <a href="/console/billing">Change the plan</a></>}</p>
+	const used = seats.subscription.seats + (pending ?? 0), plan = plans[seats.subscription.plan]
+	const invited = pending ? `, ${count(pending)} of them by ${pending === 1 ? "an invitation" : "invitations"}` : ""
+	const are = used === 1 ? "is" : "are"
+	if (seats.limit === null) return <p class="soft">{count(used)} {used === 1 ? "seat" : "seats"} {are} used{invited}. {plan} has no limit of members.</p>
+	const said = used > seats.limit ? `${count(used)} seats are used, ${count(used - seats.limit)} more than the plan has` : seats.limit === 1 ? "The only seat is used" : `${count(used)} of ${count(seats.limit)} seats ${are} used`
+	return <p class="soft">{said}{invited} ({plan}). {manages && used >= seats.limit && <>Nobody else can be invited on this plan. <a href="/console/billing">Change the plan</a></>}</p>
 }
 
 type Draft = { email: string; role: Role; key: string }

@@ -12,7 +12,7 @@ import { Problem, useLoaded } from "../loading"
 import { Menu, type Choice } from "../menu"
 import { addressWith, useQuery } from "../router"
 import { Conflict, applied, filters, mostMoved, orderFor, priorities, reorder, saveTask, statuses, tagOf, useTasks, type Filter } from "../taskdata"
-import { ConflictDialog, TaskDialog, nameOf, type Names } from "../taskdialog"
+import { ConflictDialog, TaskDialog, assigneeOf, type Names } from "../taskdialog"
 import { count, day, exact } from "../text"
 import type { Me, Reprioritization, Task, TaskPatch, TaskPriority, TaskStatus } from "../types"
 import { offerUndo } from "../undo"
@@ -279,7 +279,7 @@ function Filters({ filter, names, change }: { filter: Filter; names: Names; chan
 			<div class="bar">
 				{choose("status", "Status", Object.entries(statuses))}
 				{choose("priority", "Priority", Object.entries(priorities))}
-				{choose("assigneeId", "Assignee", [["null", "Nobody"], ...names.members.map((m): [string, string] => [m.userId, nameOf(names, m.userId)])])}
+				{choose("assigneeId", "Assignee", [["null", "Nobody"], ...names.members.map((m): [string, string] => [m.userId, assigneeOf(names, m.userId)])])}
 				{choose("workspaceId", "Workspace", [["null", "The organisation"], ...names.workspaces.map((w): [string, string] => [w.id, w.name])])}
 				<label>Tags <input {...written("tags")} /></label>
 				<label>Due from <input type="date" {...written("dueAfter")} /></label>
@@ -301,7 +301,7 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 		(Object.keys(all) as Value[]).map((v) => ({ text: all[v], current: v === now, act: () => v !== now && edit(patch(v)) }))
 	const people = (): Choice[] => [
 		{ text: "Nobody", current: t.assigneeId === null, act: () => edit({ assigneeId: null }) },
-		...names.members.map((m) => ({ text: `${nameOf(names, m.userId)}${m.name && m.email ? ` (${m.email})` : ""}`, current: m.userId === t.assigneeId, act: () => edit({ assigneeId: m.userId }) })),
+		...names.members.map((m) => ({ text: `${assigneeOf(names, m.userId)}${m.name && m.email ? ` (${m.email})` : ""}`, current: m.userId === t.assigneeId, act: () => edit({ assigneeId: m.userId }) })),
 	]
 	const common = { tabIndex, class: "small plain" }
 	return (
@@ -316,7 +316,7 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 			<span class="about">
 				{t.tags.slice(0, 3).map((tag) => <span class="badge" key={tag}>{tag}</span>)}
 				{t.dueDate && <time class={late ? "warning" : "soft"} dateTime={t.dueDate} title={`Due ${exact(t.dueDate)}${late ? ", late" : ""}`}>{late && <span class="hidden">Late: </span>}{day(t.dueDate)}</time>}
-				{writes ? <Menu {...common} label={`Assignee of ${t.title}: ${nameOf(names, t.assigneeId)}`} shortcut="a" choices={people}>{t.assigneeId === null ? "–" : nameOf(names, t.assigneeId)}</Menu> : t.assigneeId !== null && <span class="soft">{nameOf(names, t.assigneeId)}</span>}
+				{writes ? <Menu {...common} label={`Assignee of ${t.title}: ${assigneeOf(names, t.assigneeId)}`} shortcut="a" choices={people}>{t.assigneeId === null ? "–" : assigneeOf(names, t.assigneeId)}</Menu> : t.assigneeId !== null && <span class="soft">{assigneeOf(names, t.assigneeId)}</span>}
 			</span>
 			<Menu {...common} label={`More for ${t.title}`} shortcut="m" choices={choices}>⋯</Menu>
 		</div>
