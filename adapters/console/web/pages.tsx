@@ -25,6 +25,7 @@ export const pages: PageOf[] = [
 	{ path: "/console/memories", name: "Memories", menu: true, icon: icons.memories, load: () => import("./pages/memories") },
 	{ path: "/console/releases", name: "Releases", menu: true, group: "Organisation", icon: icons.releases, roles: ["OWNER", "ADMIN"], load: () => import("./pages/releases") },
 	{ path: "/console/people", name: "People", menu: true, group: "Organisation", icon: icons.people, load: () => import("./pages/people") },
+	{ path: "/console/teams", name: "Teams", menu: true, group: "Organisation", icon: icons.teams, load: () => import("./pages/teams") },
 	{ path: "/console/connectors", name: "Connectors", menu: true, group: "Organisation", icon: icons.connectors, load: () => import("./pages/connectors") },
 	{ path: "/console/billing", name: "Billing", menu: true, group: "Organisation", icon: icons.billing, load: () => import("./pages/billing") },
 	{ path: "/console/audit", name: "Audit log", menu: true, group: "Organisation", icon: icons.audit, roles: ["OWNER", "ADMIN"], load: () => import("./pages/audit") },

@@ -34,6 +34,7 @@ export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.E
 		["Pages", [...pages.map((p) => ({ key: p.path, name: p.name, act: opens(p.path) })), { key: "sessions", name: "Sessions", act: opens("/console/sessions") }]],
 		["Actions", [
 			...(me.org && me.role !== "VIEWER" ? [{ key: "chat", name: "New chat", act: opens("/console/chat") }] : []),
+			...(me.org && me.role !== "VIEWER" ? [{ key: "team", name: "New team", act: opens("/console/teams?new=team") }, { key: "workspace", name: "New workspace", act: opens("/console/teams?new=workspace") }] : []),
 			...(me.role === "OWNER" || me.role === "ADMIN" ? [{ key: "invite", name: "Invite a member", act: opens("/console/people?invite=1") }] : []),
 			...(pages.some((p) => p.path === "/console/releases") ? [{ key: "publish", name: "Publish a release", act: opens("/console/releases?publish=new") }] : []),
 			{ key: "docs", name: "Documents", act: () => location.assign("/docs") },
