@@ -122,7 +122,7 @@ func (b *tab) busyOnce(path string) {
 		window.fetch = (address, init) => {
 			if (answered || !String(address).endsWith(%q)) return real(address, init)
 			answered = true
-			return Promise.resolve(Response.json({ statusCode: 503, message: "busy", error: "Service Unavailable" }, { status: 503, headers: { "X-Request-Id": "request-1" } }))
+			return Promise.resolve(Response.json({ statusCode: 503, message: "busy", error: "Service Unavailable" }, { status: 503, headers: { "X-Request-Id": "request-1", "Retry-After": "2" } }))
 		}
 	}`, path))
 }

@@ -46,6 +46,7 @@ export function Problem({ failure, what, retry, giveUp, children }: { failure: F
 	return (
 		<div class="problem" role="alert">
 			<p><strong>{what} failed.</strong> {reason}.</p>
+			{retry && failure.status !== 0 && failure.wait > 0 && <p>The server asks to wait {failure.wait === 1 ? "a second" : `${failure.wait} seconds`} before the next attempt.</p>}
 			{children}
 			{failure.request && <p class="soft">Request <code>{failure.request}</code> <button type="button" class="small" onClick={() => void navigator.clipboard?.writeText(failure.request)}>Copy</button></p>}
 			{retry && <button type="button" class="small" onClick={retry}>Try again</button>} {giveUp && <button type="button" class="small" onClick={giveUp}>Dismiss</button>}

@@ -8,18 +8,15 @@ import { call, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
 import { addressWith, useQuery } from "../router"
-import { count, day, exact, relative, size } from "../text"
+import { count, day, exact, nameOf as memberName, plans, relative, roles, size } from "../text"
 import type { Member, Overview, Plan, Role, Subscription } from "../types"
 import { Heading, type View } from "./operatorparts"
 
-const plans: Record<Plan, string> = { NO_PLAN: "No plan", FREE: "Free", STANDARD: "Standard", PREMIUM: "Premium", ENTERPRISE: "Enterprise" }
 const statuses: Record<Subscription["status"], string> = { TRIALING: "trial", ACTIVE: "active", PAST_DUE: "payment is due", CANCELED: "not subscribed", PAUSED: "paused" }
-const roles: Record<Role, string> = { OWNER: "Owner", ADMIN: "Admin", MEMBER: "Member", VIEWER: "Viewer" }
 const organisationsOnPage = 50
 const membersOnPage = 100
 
 const nameOf = (o: Overview): string => o.name ?? o.slug ?? (o.closedAt ? "Erased organisation" : "Organisation without a name")
-const memberName = (m: Member): string => m.name ?? m.email ?? "A member"
 const of = (used: string, limit: string | null): string => (limit === null ? `${used}, unlimited` : `${used} of ${limit}`)
 const date = (time: string): JSX.Element => <time dateTime={time} title={exact(time)}>{day(time)}</time>
 
