@@ -338,49 +338,6 @@ func TestExpectedVersionConflict(t *testing.T) {
 	}
 }
 
-func TestMemoryExpectedVersion(t *testing.T) {
-	o := newFileServer(t)
-	for _, target := range []string{"/memory/user", "/memory/org", "/memory/workspace/" + string(o.desk) + "/plan.md"} {
-		t.Run(target, func(t *testing.T) {
-			put := func(body string, headers ...string) (int, string) {
-				w := o.put(target, "application/json", body, headers...)
-				if w.Code == 200 {
-					return 200, w.Header().Get("Etag")
-				}
-				return w.Code, refused(t, w, w.Code).Message
-			}
-			for _, step := range []struct {
-				body   string
-				match  string
-				status int
-				says   string
-			}{
-				{`{"content":"a"}`, "*", 409, "Version conflict: any version was expected, and nothing is stored"},
-				{`{"content":"a","expectedVersion":3}`, "", 409, "Version conflict: version 3 was expected, and nothing is stored"},
-				{`{"content":"a","expectedVersion":0}`, "", 200, `"1"`},
-				{`{"content":"b","expectedVersion":0}`, "", 409, "Version conflict: version 0 was expected, and version 1 is stored"},
-				{`{"content":"b","expectedVersion":1}`, "", 200, `"2"`},
-				{`{"content":"c","expectedVersion":null}`, "", 200, `"3"`},
-				{`{"content":"d"}`, `"3"`, 200, `"4"`},
-				{`{"content":"e"}`, "*", 200, `"5"`},
-				{`{"content":"f","expectedVersion":5}`, `"5"`, 400, "expectedVersion must be given only once"},
-				{`{"content":"f","expectedVersion":-5}`, "", 400, "expectedVersion must be the number of a version"},
-				{`{"content":"f","expectedVersion":"5"}`, "", 400, "expectedVersion must be an integer"},
-				{`{"content":5}`, "", 400, "content must be a string"},
-				{`{}`, "", 400, "content is required"},
-			} {
-				var headers []string
-				if step.match != "" {
-					headers = []string{"If-Match: " + step.match}
-				}
-				if status, says := put(step.body, headers...); status != step.status || says != step.says {
-					t.Errorf("%s: %d %s, want %d %s", step.body, status, says, step.status, step.says)
-				}
-			}
-		})
-	}
-}
-
 // FuzzIfMatch holds the reader of versions to how we write them.
 func FuzzIfMatch(f *testing.F) {
 	for _, s := range []string{`"1"`, `"1-json"`, `1`, `*`, ``, `"`, `""`, `"-json"`, `"01"`, `+1`, `W/"1"`, `W/1`, `W/"W/"1""`, `"1", "2"`, `"9223372036854775808"`} {
