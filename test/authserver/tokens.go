@@ -26,14 +26,13 @@ func (access) Token(_ context.Context, _ *oauth2.GenerateBasic, refresh bool) (s
 	return "access-" + rand.Text(), "refresh-" + rand.Text(), nil
 }
 
-// What is remembered with codes and tokens.
+// Names of the values that codes and tokens carry.
 const (
-	resource = "resource" // that they are for
-	family   = "family"   // the authorization that they come from
+	resource = "resource" // for which they were issued
+	family   = "family"   // the authorization from which they derive
 )
 
-// remember keeps with a code, and with the tokens that come of it, what they are
-// for. Those that are made of a code have it from there.
+// remember stores the values with a code, from which the tokens that are exchanged for it inherit them.
 func (s *Server) remember(r *oauth2.TokenGenerateRequest, t oauth2.ExtendableTokenInfo) {
 	if t.GetExtension().Get(family) == "" {
 		t.SetExtension(url.Values{resource: {r.Request.FormValue(resource)}, family: {rand.Text()}})

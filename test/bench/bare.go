@@ -17,9 +17,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// bareCommand makes this program the bare server instead of the benchmark: it
-// is what can be reached with net/http, pgx and encoding/json when nobody asks
-// who is calling.
+// bareCommand runs this program as the bare server instead of the benchmark: net/http, pgx and
+// encoding/json without authentication.
 const bareCommand = "bare"
 
 // bareConnections is the size of the bare server's pool: as many as Collab has

@@ -10,7 +10,7 @@ import (
 	"net/http"
 )
 
-// Of the bare server's chat. The query of a request says where the provider is.
+// Paths of the bare server's chat. The query of a request has the provider's address.
 const (
 	bareChat   = "/chat"
 	bareCopies = "/copied" // the provider's response, unchanged
@@ -121,7 +121,7 @@ func (b bareRelay) relay(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// copied writes what was read at once, as it is, and flushes it.
+// copied forwards the provider's response unchanged, and flushes after each read.
 func (b bareRelay) copied(w http.ResponseWriter, r *http.Request) {
 	said, err := b.ask(r)
 	if err != nil {

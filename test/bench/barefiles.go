@@ -24,9 +24,8 @@ type bareFiles struct{ folder string }
 
 var bareBlocks = sync.Pool{New: func() any { return new(make([]byte, bareBlock)) }}
 
-// upload takes the part named file of a form, or the body where it is none. It
-// is on the disk before the answer says so, and so is its name on ext4 and XFS, whose
-// journals keep the order of changes.
+// upload stores the part named file of a form, or the body if it is no form. The content is synced before the
+// response, and so is its name on ext4 and XFS, whose journals keep the order of changes.
 func (f bareFiles) upload(w http.ResponseWriter, r *http.Request) {
 	content := io.Reader(r.Body)
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media == "multipart/form-data" {

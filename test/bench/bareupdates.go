@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// Of the bare server's checks for updates.
+// Paths of the bare server's checks for updates.
 const (
 	checkPath   = "/api/v1/updates/check"
-	bareAnswers = "/answers" // takes what it is to answer to which query
+	bareAnswers = "/answers" // receives the responses by their queries
 )
 
 // bareUpdates answers update checks with a fixed response.

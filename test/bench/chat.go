@@ -21,9 +21,9 @@ var (
 	chatMemory        = atMost("chat", "memory of an open stream", "%.1f KiB", 64)
 )
 
-// How chats are loaded.
+// Settings of the load of chats.
 const (
-	chatUsers    = 5 // who talk, so that none has too many streams at once
+	chatUsers    = 5 // members, so that none exceeds the limit of streams
 	floodStreams = 16
 	floodChunks  = 30_000 // of each stream, for a second of measuring
 	heldStreams  = 500
@@ -45,17 +45,17 @@ type chatLoad struct {
 // is for one: with more, two cores have more to do than requests to wait for.
 var chatsAtOnce = []int{1, 4}
 
-// The ways of asking, each with its place among the figures of a round.
+// Targets of chats, as indices of the figures of a round.
 const (
 	askedDirectly = iota
 	askedBare
-	askedCopied // of the bare server, which passes on what it reads
+	askedCopied // the bare server, which forwards the response unchanged
 	askedOnSQLite
 	askedOnPostgres
 	waysOfAsking
 )
 
-// chatRound is what one round found, by way of asking.
+// chatRound has the results of one round, by target.
 type chatRound struct {
 	paced  [][waysOfAsking]pacedFigures // by load
 	churn  [][waysOfAsking]pacedFigures // by load
@@ -66,8 +66,8 @@ type chatRound struct {
 }
 
 // chat measures answers of a scripted provider that are passed on. Every server
-// is new in every round: Collab on SQLite and on Postgres, and the bare one, which
-// asks nobody who is calling and notes nothing. All get the same bytes.
+// is new in every round: Collab on SQLite and on Postgres, and the bare one without
+// authentication and records. All get the same bytes.
 func (b *bench) chat(ctx context.Context) (err error) {
 	p, err := listenProvider()
 	if err != nil {
@@ -169,8 +169,8 @@ func (b *bench) startTalks(ctx context.Context, name string, p *provider) (talks
 	return talks, stop, nil
 }
 
-// startChatting starts a server whose models are those of a provider, with so many
-// members who may chat, and with what more says, as NAME=value.
+// startChatting starts a server with a provider's models, members who may chat, and further settings as
+// NAME=value.
 func (b *bench) startChatting(ctx context.Context, name, database string, p *provider, members int, more ...string) (c *collab, t chatTarget, err error) {
 	c, err = b.startCollab(ctx, name, database, append(more,
 		"COLLAB_ANTHROPIC_URL=http://"+p.address(), "COLLAB_ANTHROPIC_API_KEY=bench", "COLLAB_ADMIN_SECRET="+chatSecret)...)

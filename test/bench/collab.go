@@ -14,7 +14,7 @@ import (
 
 // launchCollab starts the server with its state in the folder and everything
 // at its default but the database, the address, the rate limits, which are off,
-// and what more says, as NAME=value.
+// and more settings as NAME=value.
 func (b *bench) launchCollab(name, folder, database string, more ...string) (*process, error) {
 	address, err := freeAddress()
 	if err != nil {

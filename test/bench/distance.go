@@ -84,8 +84,8 @@ func tripTime(ctx context.Context, address string) (time.Duration, error) {
 	return took[len(took)/2], nil
 }
 
-// delayed returns the address of Postgres through a proxy that delays what it passes on by oneWay,
-// until the context ends.
+// delayed returns the address of Postgres through a proxy that delays each direction by oneWay, until the
+// context ends.
 func delayed(ctx context.Context, address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -116,7 +116,7 @@ func delayed(ctx context.Context, address string) (string, error) {
 	return u.String(), nil
 }
 
-// delay writes what it reads oneWay later, and closes both connections when one of them ends.
+// delay copies from one connection to another with a delay of oneWay, and closes both when one of them ends.
 func delay(to, from net.Conn) {
 	type part struct {
 		due  time.Time

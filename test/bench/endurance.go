@@ -23,7 +23,7 @@ type enduranceLoad struct {
 	feeds, chats int
 	lasts        time.Duration
 	life         time.Duration // of a chat, below chatPatience
-	heartbeat    time.Duration // of a feed; the server notices with it that a client has left
+	heartbeat    time.Duration // of a feed, by which the server detects a disconnected client
 }
 
 const (

@@ -160,7 +160,7 @@ func (b *bench) fairnessOn(ctx context.Context, database string, t table) (err e
 	return nil
 }
 
-// besides measures the quiet organisations of a server, and the noisy one if it is to take part.
+// besides measures the quiet organisations of a server, with load of the noisy one if noisy is set.
 func (b *bench) besides(ctx context.Context, s *fairServer, noisy bool) (quiet, loud figures, err error) {
 	var l *noisyLoad
 	if noisy {

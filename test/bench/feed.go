@@ -47,13 +47,13 @@ const (
 	calmFor         = 200 * time.Millisecond
 )
 
-// feedFigures are what one round found.
+// feedFigures are the results of one round.
 type feedFigures struct {
 	making   time.Duration // processor time of the server per event without subscribers
 	cpu      time.Duration // the additional processor time per delivery, paced
-	p50, p99 time.Duration // from asking for the event to having it, paced
+	p50, p99 time.Duration // from the request that makes an event to its receipt, paced
 	rate     float64       // deliveries per second in a burst
-	memory   int64         // bytes per subscriber who waits
+	memory   int64         // bytes per idle subscriber
 }
 
 // feed measures changes that all members of an organisation follow. Every server
@@ -170,7 +170,7 @@ func (b *bench) feedOfBare(ctx context.Context, event []byte, load feedLoad) (f 
 	return a.measure(ctx, b, load, func(int) string { return "" })
 }
 
-// feedClients are subscribers with who makes events for them.
+// feedClients are subscribers, and the client that makes events for them.
 type feedClients struct {
 	*process
 	write     workload   // paced
@@ -255,8 +255,8 @@ func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, toke
 		late = append(late, w.took[warmEvents:next]...)
 	}
 	f.p50, f.p99 = percentiles(late)
-	// And what an event costs by itself, which nobody follows any more. The first
-	// ones tell the server so.
+	// The cost of an event without subscribers: while it sends the first ones, the server detects
+	// that all have disconnected.
 	a.followers = nil
 	if _, err := a.pace(ctx, writer, 0, warmEvents, load.every); err != nil {
 		return f, err

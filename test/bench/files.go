@@ -29,12 +29,12 @@ var (
 	uploadMemory  = atMost("files", "memory above idle", "%.1f MiB", 32)
 )
 
-// How files are transferred.
+// Settings of the transfer of files.
 const (
 	bigUploads     = 4   // at once
 	bigSize        = 100 // MiB
 	filePatience   = 5 * time.Minute
-	storedOfAKind  = 32 // files, of which downloads choose
+	storedOfAKind  = 32 // files of each size, of which downloads choose
 	fileBoundary   = "bench-boundary-of-a-form-7d1e5c"
 	smallTransfers = 16 // connections
 	largeTransfers = 4
@@ -145,8 +145,8 @@ func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploa
 	return nil
 }
 
-// startFileServers starts a new server of each kind. The function it returns
-// ends them, and what they have stored.
+// startFileServers starts a new server of each kind. The function that it returns
+// stops them and removes their files.
 func (b *bench) startFileServers(ctx context.Context, name string) (servers [3]fileServer, stop func() error, err error) {
 	var started []*process
 	stop = func() error { return discard(started...) }
@@ -229,8 +229,7 @@ func (s fileServer) download(content []byte, ids []string) workload {
 	return workload{
 		name: fmt.Sprintf("download of %d bytes", len(content)), status: http.StatusOK, ids: ids,
 		head: []byte("GET " + s.reads), tail: []byte(s.query + headers(s.address, s.token)),
-		// Each server was asked for all of it before, and the rest would cost what is
-		// measured.
+		// The whole content was compared before; doing so here would take the processor time that is measured.
 		holds: func(body []byte, _ string) bool {
 			return len(body) == len(content) && bytes.HasPrefix(body, content[:edge]) && bytes.HasSuffix(body, content[len(content)-edge:])
 		},

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// A workload is one kind of request with what its answers must be. Requests
-// are made of bytes that are ready beforehand and parsed by hand, so that the
+// A workload is one kind of request and the check of its responses. Requests
+// are prepared as bytes and responses parsed by hand, so that the
 // load tool takes as little as possible of the cores that it shares with the
 // servers.
 type workload struct {

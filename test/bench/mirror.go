@@ -36,7 +36,7 @@ var (
 	resumedParts  = atMost("mirror", "bytes sent twice, in parts", "%.2f", 1)
 )
 
-// How directories are synchronised.
+// Settings of the synchronisation of directories.
 const (
 	mirrorWorkers  = 8 // of the bare client, as many as collab has
 	mirrorPatience = 5 * time.Minute
@@ -216,7 +216,7 @@ func compare(a, z string) error {
 	return err
 }
 
-// timed returns how long fn takes, after what was written before is on the disk.
+// timed returns the duration of fn, after syncing earlier writes to the disk.
 func timed(fn func() error) (time.Duration, error) {
 	syscall.Sync()
 	began := time.Now()
@@ -379,7 +379,7 @@ func inParallel(n int, fn func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// copyUp posts a file to the bare server and returns what it is called there.
+// copyUp posts a file to the bare server and returns its id and checksum there.
 func copyUp(ctx context.Context, client *http.Client, address, path string) (id, checksum string, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -615,7 +615,7 @@ func (b *bench) renamedDirectory(ctx context.Context) (err error) {
 	return compare(dirs[0], dirs[1])
 }
 
-// resumedFile measures what is sent twice of a large file whose connection is cut in the middle.
+// resumedFile measures how many bytes of a large file are sent twice if its connection is cut in the middle.
 func (b *bench) resumedFile(ctx context.Context) (err error) {
 	size := int64(1 << 30)
 	if b.quick {

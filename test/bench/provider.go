@@ -23,13 +23,13 @@ type streamScript struct {
 	from    time.Time     // when the first streams go on; set before on is closed
 	on      chan struct{} // closed when they go on
 	began   time.Time
-	said    [][]atomic.Int64 // when, in nanoseconds since began, by stream and chunk
+	sent    [][]atomic.Int64 // when, in nanoseconds since began, by stream and chunk
 }
 
 func newScene(streams, further int, every time.Duration) *streamScript {
-	s := &streamScript{every: every, further: further, on: make(chan struct{}), began: time.Now(), said: make([][]atomic.Int64, streams)}
-	for i := range s.said {
-		s.said[i] = make([]atomic.Int64, 1+further)
+	s := &streamScript{every: every, further: further, on: make(chan struct{}), began: time.Now(), sent: make([][]atomic.Int64, streams)}
+	for i := range s.sent {
+		s.sent[i] = make([]atomic.Int64, 1+further)
 	}
 	return s
 }
@@ -116,7 +116,7 @@ func (p *provider) serve(c net.Conn) {
 			return
 		}
 		s, stream := p.scene.Load(), streamOf(body)
-		if s == nil || stream < 0 || stream >= len(s.said) {
+		if s == nil || stream < 0 || stream >= len(s.sent) {
 			fmt.Fprintf(c, "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 			continue
 		}
@@ -217,10 +217,10 @@ func framed(name, data string) string {
 
 // play answers, and returns the buffer that it used.
 func (s *streamScript) play(c net.Conn, stream int, out []byte, gone <-chan struct{}) ([]byte, error) {
-	said := s.said[stream]
+	sent := s.sent[stream]
 	out = append(append(append(out[:0], answerHead...), answerBegins...), delta...)
 	putNumber(out[len(out)-len(delta)+deltaAt:], 0)
-	said[0].Store(int64(time.Since(s.began)))
+	sent[0].Store(int64(time.Since(s.began)))
 	if _, err := c.Write(out); err != nil {
 		return out, err
 	}
@@ -233,7 +233,7 @@ func (s *streamScript) play(c net.Conn, stream int, out []byte, gone <-chan stru
 	if s.churn {
 		from = time.Now()
 	}
-	next := from.Add(s.every * time.Duration(stream) / time.Duration(len(s.said)))
+	next := from.Add(s.every * time.Duration(stream) / time.Duration(len(s.sent)))
 	for i := 1; i <= s.further; {
 		n := 1
 		if s.every > 0 {
@@ -249,7 +249,7 @@ func (s *streamScript) play(c net.Conn, stream int, out []byte, gone <-chan stru
 			i++
 		}
 		if s.every > 0 {
-			said[i-1].Store(int64(time.Since(s.began)))
+			sent[i-1].Store(int64(time.Since(s.began)))
 		}
 		if _, err := c.Write(out); err != nil {
 			return out, err

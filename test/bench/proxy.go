@@ -59,8 +59,8 @@ var proxyCertificate = sync.OnceValues(func() ([2][]byte, error) {
 	}, err
 })
 
-// proxied starts a proxy in front of a server. What it returns is the server at the
-// proxy's address, and the proxy, which is to be stopped.
+// proxied starts a proxy in front of a server. It returns the server with the proxy's address, and the
+// proxy, which the caller stops.
 func (b *bench) proxied(ctx context.Context, p *process) (through, proxy *process, err error) {
 	program, err := debian.Program(ctx, "nginx", "nginx-light")
 	if err != nil {

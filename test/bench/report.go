@@ -22,8 +22,8 @@ func median[S any, T cmp.Ordered](all []S, f func(S) T) T {
 
 func itself[T any](v T) T { return v }
 
-// ratio is the median of what is measured divided, round by round, by what it
-// is measured against: both ran right after one another.
+// ratio returns the median of the quotients of two figures of each round, which were measured right after one
+// another.
 func ratio[S any](these, those []S, f func(S) float64) float64 {
 	rounds := make([]float64, len(these))
 	for i := range these {
@@ -87,8 +87,8 @@ func (g *goal) verdict(printed string) string {
 	return "MISSED"
 }
 
-// judge notes what a figure came to under a load, such as "get, 16 connections", and
-// returns the cell of a table that says so.
+// judge records a figure under a load, such as "get, 16 connections", and returns its cell of
+// a table.
 func (b *bench) judge(g *goal, load string, got float64) string {
 	v := verdict{part: g.part, load: load, figure: g.figure, got: fmt.Sprintf(g.format, got), goal: g.String()}
 	v.result = g.verdict(v.got)

@@ -14,7 +14,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 )
 
-// What the tasks are made of.
+// Values of the fields of tasks.
 var (
 	statuses   = []string{"TODO", "IN_PROGRESS", "DONE", "CANCELLED"}
 	priorities = []string{"LOW", "MEDIUM", "HIGH", "URGENT"}

@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// What streams are made of: our chunks, and the provider's events where it is
-// asked directly.
+// Beginnings of the chunks of this server's streams, and of the provider's event that ends a stream.
 const (
 	chunkBegins = `data: {"type":"text","text":"`
 	doneBegins  = `data: {"type":"done"`
@@ -219,7 +218,7 @@ type openStreams struct {
 func (t chatTarget) enter(ctx context.Context, s *streamScript) (*openStreams, error) {
 	t.provider.scene.Store(s)
 	r := &openStreams{chatTarget: t, scene: s}
-	for i := range s.said {
+	for i := range s.sent {
 		w, err := t.dial(ctx, i)
 		if err == nil {
 			r.talkers = append(r.talkers, w)
@@ -248,18 +247,18 @@ func (r *openStreams) goOn() {
 		}
 	}
 	for i, w := range r.talkers {
-		r.all.Go(func() { w.err = r.listen(w, r.scene.said[i]) })
+		r.all.Go(func() { w.err = r.listen(w, r.scene.sent[i]) })
 	}
 	r.scene.goOn()
 }
 
-func (r *openStreams) listen(w *chatClient, said []atomic.Int64) error {
+func (r *openStreams) listen(w *chatClient, sent []atomic.Int64) error {
 	for i := 1; i <= r.scene.further; i++ {
 		if err := w.chunk(i); err != nil {
 			return err
 		}
 		if r.scene.every > 0 {
-			w.took = append(w.took, time.Since(r.scene.began)-time.Duration(said[i].Load()))
+			w.took = append(w.took, time.Since(r.scene.began)-time.Duration(sent[i].Load()))
 			r.heard.Add(1)
 		}
 	}
@@ -280,13 +279,13 @@ func (r *openStreams) leave() error {
 	return nil
 }
 
-// pacedFigures are of streams that say something now and then.
+// pacedFigures are of streams whose chunks come at intervals.
 type pacedFigures struct {
 	cpu      time.Duration // of the server's process, per chunk
-	p50, p99 time.Duration // from the provider's saying it to having it
+	p50, p99 time.Duration // from the provider's sending a chunk to its receipt
 }
 
-// pace measures streams whose chunks come so often.
+// pace measures streams whose chunks come at the interval every.
 func (t chatTarget) pace(ctx context.Context, streams int, every, warm, run time.Duration) (f pacedFigures, err error) {
 	before, counted := int(warm/every)+1, int(run/every)+1
 	r, err := t.enter(ctx, newScene(streams, before+counted+lastChunks, every))
@@ -347,7 +346,7 @@ func (t chatTarget) churn(ctx context.Context, streams int, every, life time.Dur
 	for i, w := range r.talkers {
 		r.all.Go(func() {
 			if w.err = rest(ctx, life*time.Duration(i*waves/streams)/waves); w.err == nil {
-				w.err = r.succeed(w, s.said[i], &phase)
+				w.err = r.succeed(w, s.sent[i], &phase)
 			}
 		})
 	}
@@ -368,7 +367,7 @@ func (t chatTarget) churn(ctx context.Context, streams int, every, life time.Dur
 
 // succeed asks for one stream after the other until the measurement is over, and keeps what
 // the counted chunks took.
-func (r *openStreams) succeed(w *chatClient, said []atomic.Int64, phase *atomic.Int32) error {
+func (r *openStreams) succeed(w *chatClient, sent []atomic.Int64, phase *atomic.Int32) error {
 	for phase.Load() != over {
 		if err := w.SetDeadline(time.Now().Add(chatPatience)); err != nil {
 			return err
@@ -381,7 +380,7 @@ func (r *openStreams) succeed(w *chatClient, said []atomic.Int64, phase *atomic.
 				return err
 			}
 			if phase.Load() == counting {
-				w.took = append(w.took, time.Since(r.scene.began)-time.Duration(said[i].Load()))
+				w.took = append(w.took, time.Since(r.scene.began)-time.Duration(sent[i].Load()))
 			}
 			r.heard.Add(1)
 		}
@@ -392,7 +391,7 @@ func (r *openStreams) succeed(w *chatClient, said []atomic.Int64, phase *atomic.
 	return nil
 }
 
-// count returns, after a while, what the server took and what was heard.
+// count returns, after a duration, the server's processor time and the number of chunks received.
 func (r *openStreams) count(ctx context.Context, after time.Duration) (time.Duration, int64, error) {
 	if err := rest(ctx, after); err != nil {
 		return 0, 0, err
@@ -401,8 +400,8 @@ func (r *openStreams) count(ctx context.Context, after time.Duration) (time.Dura
 	return cpu, r.heard.Load(), err
 }
 
-// flood returns how many chunks come through per second when the provider says
-// them as fast as they are taken, and what they take of the server's process.
+// flood returns how many chunks arrive per second when the provider sends them as fast as they are read, and
+// the server's processor time per chunk.
 func (t chatTarget) flood(ctx context.Context, streams, chunks int) (perSecond float64, cpu time.Duration, err error) {
 	r, err := t.enter(ctx, newScene(streams, chunks, 0))
 	if err != nil {

@@ -173,14 +173,14 @@ func (b *bench) printUpdates(all []*updateSeries, answers map[string][]byte) {
 	t.print()
 }
 
-// What releases are for.
+// Targets of releases.
 var (
 	platforms     = []string{"DARWIN", "WIN32", "LINUX"}
 	architectures = []string{"X64", "ARM64", "UNIVERSAL"}
 	channels      = []string{"STABLE", "BETA", "CANARY"}
 )
 
-// targets is how many there are: each has every so many-th of the releases.
+// targets is the number of targets; every 27th release is for the same one.
 const targets = 27
 
 func targetOf(i int) (platform, arch, channel string) {
@@ -329,8 +329,8 @@ func checks(address string, devices []device, answers map[string][]byte) workloa
 
 var offered = []byte(`"updateAvailable":true`)
 
-// answers asks for every device once, as soon as the server knows the releases,
-// and looks at what it says.
+// answers checks for updates of every device once, as soon as the server knows the releases, and verifies
+// the responses.
 func (c *collab) answers(ctx context.Context, devices []device) (map[string][]byte, error) {
 	if err := c.follow(ctx, devices); err != nil {
 		return nil, err

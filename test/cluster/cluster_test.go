@@ -21,7 +21,7 @@ func TestServersBehindTheBalancerAnswerAsOne(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{
 		Servers: 3, Dir: t.TempDir(), Command: collabd.Process,
 		Settings: []string{"COLLAB_RATE_LIMITS=off"}, Postgres: postgres.Options{NoSync: true},
-		// Tokens and webhooks of one server are the others' too, whatever their machines' clocks say.
+		// Servers accept each other's tokens and webhooks although their machines' clocks differ.
 		Each: func(server int) []string {
 			return []string{collabd.ShiftedClock(time.Duration(server-1) * 5 * time.Minute)}
 		},

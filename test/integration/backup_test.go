@@ -27,8 +27,7 @@ import (
 	"collab/test/race"
 )
 
-// ran runs a command of the program to its end, which must be success or not, and
-// returns what it says.
+// ran runs a command of the program, which must succeed or fail as well says, and returns its output.
 func ran(t *testing.T, s *collabd.Server, well bool, args ...string) string {
 	t.Helper()
 	said, err := s.Command(t, args).CombinedOutput()
@@ -60,8 +59,7 @@ type trackedFile struct {
 	acked int // how many were acknowledged before it began
 }
 
-// backupWriter is one who writes, replaces and deletes files of their own, and adds
-// tasks.
+// backupWriter is a member who writes, replaces and deletes files, and adds tasks.
 type backupWriter struct {
 	user collabd.Client
 	name string
@@ -233,12 +231,12 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 		for _, task := range b.tasks {
 			ada.Must(t, 200, "GET", "/tasks/"+task, nil, nil)
 		}
-		// Who followed the server before reads everything again.
+		// A subscriber from before the restore has to read everything again.
 		if event := strings.TrimSpace(strings.TrimPrefix(firstLine(t, ada, cursor, "event:"), "event:")); event != "resync" {
 			t.Errorf("backup %d: a follower is told %q first", n, event)
 		}
 		ada.Must(t, 410, "GET", "/sync/manifest?since="+url.QueryEscape(cursor), nil, nil)
-		// The new state has what was deleted, can be written to, and a token signed before is good.
+		// The restored state has the deleted file and can be written to; tokens from before are valid.
 		ada.Must(t, 200, "POST", "/sync/files/"+deleted.ID+"/restore", map[string]any{}, nil)
 		ada.Must(t, 200, "GET", "/sync/files/"+deleted.ID, nil, nil)
 		ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "after.txt", "content": "after"}, nil)

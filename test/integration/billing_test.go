@@ -124,7 +124,7 @@ func (p *billingTest) buy(c collabd.Client, plan string) {
 	p.shows(c, plan+" ACTIVE")
 }
 
-// shows fails unless both servers say so, in both forms.
+// shows fails unless both servers return the plan and status, from both endpoints.
 func (p *billingTest) shows(c collabd.Client, want string) {
 	p.Helper()
 	for i, s := range p.servers {

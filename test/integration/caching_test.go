@@ -47,7 +47,7 @@ func TestChangesOnOneServerCountOnTheOther(t *testing.T) {
 		ben.At(by(servers, i+1)).Must(t, 200, "GET", "/sync/files/"+file.ID, nil, nil)
 	}
 
-	// Who is removed on one server is out on the other, whatever that one remembers.
+	// A member removed on one server is refused by the other, whatever it has cached.
 	ada.At(servers[0]).Must(t, 200, "DELETE", "/org/members/"+ben.User, nil, nil)
 	ben.At(servers[1]).Must(t, 403, "GET", "/sync/files/"+file.ID, nil, nil)
 

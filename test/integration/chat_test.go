@@ -45,15 +45,15 @@ func seeded(t testing.TB) uint64 {
 type member struct {
 	org    id.Org
 	user   id.User
-	client collabd.Client // of those who ask a server
+	client collabd.Client // of members who send requests to a server
 }
 
-// chatRequest is one request to a model, and what the provider makes of it.
+// chatRequest is one request to a model, and the provider's behaviour for it.
 type chatRequest struct {
-	key    string // what its text begins with
+	key    string // the beginning of its text
 	text   string
 	input  int64 // tokens of its text
-	output int64 // what it requests for
+	output int64 // tokens that it requests
 
 	held  <-chan struct{} // the provider waits for it
 	steps provider.Script // instead of all that, where there are any
@@ -105,7 +105,7 @@ func (w *chatTest) taken(message string, allowed int64) *chatRequest {
 	return a
 }
 
-// saw waits for the provider to see it.
+// saw waits until the provider has received the request.
 func (a *chatRequest) saw(t testing.TB) bool {
 	select {
 	case <-a.seen:
@@ -238,7 +238,7 @@ func last(lines *bufio.Reader) (f frame, err error) {
 var chatClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 
 // over sends a request to the servers by turns, in both protocols by turns, and calls answered
-// once it is known whether it was admitted. It returns what the client is told that it used.
+// once it is known whether it was admitted. It returns the usage that the client receives.
 func (w *chatTest) over(n int, who member, a *chatRequest, answered func()) (u chat.Usage, err error) {
 	s, model := w.servers[n%len(w.servers)], chatModels[n/2%2]
 	r, err := http.NewRequestWithContext(w.Context(), "POST", s.URL+"/api/v1/chat", bytes.NewReader(a.body(model)))
@@ -279,8 +279,7 @@ func (w *chatTest) spend(who member, tokens int64) {
 	}
 }
 
-// spent returns the entries of calls in the ledger, and what each user has used with what was spent
-// before.
+// spent returns the entries of calls in the ledger, and the use of each user, earlier use included.
 func (w *chatTest) spent(all []member) (calls []usage.Entry, used map[id.User]int64) {
 	w.Helper()
 	orgs := map[id.Org]bool{}
@@ -315,8 +314,8 @@ func (w *chatTest) leases() (n int) {
 
 // settled waits until nothing is reserved, and checks that there is one line of
 // the log for each entry of the ledger, that each account is the sum of its
-// entries, and that servers say so. It returns the entries by their outcomes,
-// without what was spent before.
+// entries, and that servers return it. It returns the numbers of entries by outcome, without those
+// of spend.
 func (w *chatTest) settled(all ...member) map[chat.Outcome]int {
 	w.Helper()
 	for deadline := time.Now().Add(patience); w.leases() > 0 && time.Now().Before(deadline); {

@@ -1,5 +1,4 @@
-// Package integration is about what happens between several servers, and
-// between a server and what it depends on.
+// Package integration tests several servers together, and servers with the systems on which they depend.
 package integration
 
 import (

@@ -18,15 +18,14 @@ import (
 	"collab/test/toolserver"
 )
 
-// crashWithin is when a server is killed that was told to authorise somebody, at
-// the latest.
+// crashWithin is the longest time after which a server is killed during an authorization.
 const crashWithin = 60 * time.Millisecond
 
-// crashRounds is how often that is done.
+// crashRounds is the number of such kills.
 var crashRounds = soak.Count(50)
 
 // TestServersThatCrashWhileTheyAuthorise kills a server at any moment of an
-// authorization, and of a renewal beside it. What it leaves behind is whole.
+// authorization and of a concurrent renewal. Its records must be consistent.
 func TestServersThatCrashWhileTheyAuthorise(t *testing.T) {
 	race.Skip(t, "what a crash leaves is on the disk")
 	t.Parallel()

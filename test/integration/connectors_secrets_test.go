@@ -18,10 +18,10 @@ import (
 	"collab/test/toolserver"
 )
 
-// secretSet collects secrets, by what they are.
+// secretSet collects secrets with their descriptions.
 type secretSet struct {
 	mu  sync.Mutex
-	all map[string]string // what each is
+	all map[string]string // descriptions by secret
 }
 
 func (v *secretSet) add(what string, secrets ...string) {
@@ -86,7 +86,7 @@ func TestConnectorSecretsAreInNoOutput(t *testing.T) {
 				}
 			})
 		}
-		var told bytes.Buffer // to clients, of what failed
+		var told bytes.Buffer // error responses
 		fails := func(c collabd.Client, method, path string, body any) {
 			t.Helper()
 			status, data, err := c.Do(method, path, body)

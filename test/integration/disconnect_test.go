@@ -210,7 +210,7 @@ func TestADisconnectBeforeTheFirstByteLeavesNothing(t *testing.T) {
 			}
 			batch.Wait()
 		}
-		// What has come from those who left is at its end when its server is.
+		// Calls of disconnected clients have ended when their server has stopped.
 		for _, s := range w.servers {
 			s.Stop(t)
 			if err := s.Restart(); err != nil {

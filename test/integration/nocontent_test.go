@@ -22,8 +22,7 @@ import (
 	"collab/test/contract/provider"
 )
 
-// secret is in everything that is said, and must not be in anything that is told
-// of it.
+// secret is in every text of conversations, and must be in no log, event, metric or trace.
 const secret = "quagga"
 
 // posthogKey is sent to PostHog only.
@@ -130,8 +129,7 @@ func question(model, name string) map[string]any {
 	}
 }
 
-// hear requests and returns the stream. It leaves at the first chunk where that is
-// said.
+// hear requests and returns the stream; if leave is set it disconnects after the first chunk.
 func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
 	t.Helper()
 	data, err := json.Marshal(body)
@@ -168,9 +166,8 @@ func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
 	return heard.String()
 }
 
-// TestConversationsAreNotInLogsOrAnalytics looks for a word that is all over
-// what is said in whatever the server tells of it: its log, PostHog, OpenTelemetry
-// and the figures. Each call is in all of them.
+// TestConversationsAreNotInLogsOrAnalytics searches the log, the events of PostHog, the traces and the
+// metrics for a word that is in every text of the conversations. Each call is recorded in all of them.
 func TestConversationsAreNotInLogsOrAnalytics(t *testing.T) {
 	t.Parallel()
 	models := provider.Start(t)
@@ -204,7 +201,7 @@ func TestConversationsAreNotInLogsOrAnalytics(t *testing.T) {
 			t.Errorf("a provider was asked %s", r.Body)
 		}
 	}
-	// What is refused before there is a call.
+	// Requests that are refused before a call.
 	for _, body := range []any{
 		question(secret, "no such model"),
 		map[string]any{"message": secret, "history": []any{map[string]any{"role": secret, "content": secret}}},

@@ -42,7 +42,7 @@ const (
 
 var (
 	clusterWrites = soak.Count(20_000)     // in all
-	faults        = max(4, soak.Count(16)) // how often something is killed or stopped, each kind as often
+	faults        = max(4, soak.Count(16)) // the same number of each kind
 )
 
 // retryDelay is the pause after a refused or interrupted request.
@@ -53,7 +53,7 @@ type tenant struct {
 	users  []collabd.Client
 	common string           // a workspace that all see
 	circle string           // a workspace that the first, the second and the third see
-	inside map[id.User]bool // who they are
+	inside map[id.User]bool // the users who see circle
 
 	mu       sync.Mutex
 	acks     []feed.Write  // guarded by mu
@@ -66,7 +66,7 @@ type cluster struct {
 	servers []*collabd.Server
 	tenants []*tenant
 	acked   atomic.Int64
-	written chan struct{} // has room for one; told of each acknowledged write
+	written chan struct{} // of capacity 1; receives after each acknowledged write
 	enough  atomic.Bool   // writers end
 	client  *http.Client
 	streams *http.Client
@@ -100,8 +100,8 @@ func newCluster(t testing.TB, seed uint64, servers ...*collabd.Server) *cluster 
 	}
 }
 
-// prove has writers write so often each, or until fn returns if that is 0, and readers follow the
-// feeds while fn runs. It then compares what was acknowledged, what was told and what is there.
+// prove has each writer make a number of writes, or write until fn returns if the number is 0, and readers
+// follow the feeds while fn runs. It then compares acknowledged writes, received events and stored files.
 func (f *cluster) prove(database string, writers, followers, writes int, fn func(ctx context.Context)) {
 	t := f.TB
 	for i := range clusterOrgs {
@@ -303,8 +303,8 @@ func (w *writer) author(among ...int) collabd.Client {
 	return w.tenant.users[among[w.random.IntN(len(among))]]
 }
 
-// send sends a request to either server until one answers for good; again says
-// that an attempt before may have had its effect.
+// send sends a request to either server until one returns a final status; again reports that an earlier
+// attempt may have taken effect.
 func (w *writer) send(ctx context.Context, u collabd.Client, method, path, body string) (status int, answer []byte, again bool) {
 	at := w.random.IntN(2)
 	for ; ctx.Err() == nil && !w.Failed(); again = true {
@@ -478,7 +478,7 @@ func (r *reader) follow(ctx context.Context) error {
 	return err
 }
 
-// sees reports who receives which event, by the rules of the contract.
+// sees reports whether the reader must receive an event.
 func (r *reader) sees(e object.Change) bool {
 	user := id.User(r.user.User)
 	switch {

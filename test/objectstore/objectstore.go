@@ -1,8 +1,7 @@
 // Package objectstore starts temporary object stores for tests: fake-gcs-server,
 // which speaks Google's protocol, over HTTP on a loopback port.
 //
-// Whoever is to use one, this process or a child of it, needs EnvHost in its
-// environment.
+// A process that uses one needs EnvHost in its environment.
 package objectstore
 
 import (

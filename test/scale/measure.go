@@ -23,8 +23,7 @@ import (
 	"collab/test/postgres"
 )
 
-// What a measured database is filled with. The records of organisations were made by turns, as
-// they are when all of them work.
+// Sizes of a measured database. The records of the organisations alternate, as if all of them worked at once.
 const (
 	orgsN  = 500
 	eachN  = 300 // records of each table of an organisation
