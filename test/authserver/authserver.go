@@ -153,8 +153,8 @@ func (s *Server) Set(change func(*Script)) {
 	change(&s.script)
 }
 
-// Fail has a fault happen at the endpoint so many times, always where negative. It
-// takes the place of what was to happen there before; zero times is none.
+// Fail injects a fault at the endpoint for a number of requests, or for all if the number is negative. It
+// replaces an earlier one; zero removes it.
 func (s *Server) Fail(e Endpoint, f Fault, times int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +183,7 @@ func (s *Server) Redeemed() []string {
 	return slices.Clone(s.redeemed)
 }
 
-// Reused returns how often somebody came with a refresh token that was used up.
+// Reused returns the number of requests with a refresh token that was used before.
 func (s *Server) Reused() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -133,8 +133,7 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, script Script)
 
 func (s *Server) at(e Endpoint) string { return s.Issuer + "/" + string(e) }
 
-// page asks for consent. A browser presses its button; who has none posts to the
-// same address.
+// page asks for consent. Tests without a browser post to the same address.
 var page = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en"><title>Consent</title><link rel="icon" href="data:,">
 <h1>Authorization server of the tests</h1>

@@ -39,8 +39,8 @@ func (s *Server) remember(r *oauth2.TokenGenerateRequest, t oauth2.ExtendableTok
 	}
 }
 
-// tokens is what the server gave. Its user guards it, and gets copies, because the
-// library changes what it is given.
+// tokens are the codes and tokens that were issued. Callers hold a lock, and get copies, because the library
+// modifies them.
 type tokens struct {
 	byCode, byAccess, byRefresh map[string]models.Token
 	used                        map[string]string // the families of refresh tokens that were used up

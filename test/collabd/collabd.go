@@ -336,7 +336,7 @@ func (s *Server) Kill() {
 type Client struct {
 	Base  string // the server's address
 	Token string
-	User  string // ids of who the token stands for
+	User  string // the ids of the token's user and organisation
 	Org   string
 }
 

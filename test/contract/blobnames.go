@@ -208,7 +208,7 @@ func BlobNames(t *testing.T, open func(t *testing.T) Opened) {
 	}.run(t, open)
 }
 
-// someName returns a name of a blob that nobody has used yet.
+// someName returns an unused name of a blob.
 func someName(o id.Org) string { return string(o) + "/personal/Łódź & 'b'.md@7-" + nextID() }
 
 // known ends the sub-test unless the store knows those of the names that are

@@ -442,7 +442,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			for _, n := range got {
 				now += n
 			}
-			// Who found it locked has passed over it.
+			// Callers that found it locked have skipped it.
 			now += len(resultOf(w.connectors().Due(w.ctx, longAgo(0), 5)).must(w))
 			wantEqual(w, now, 1)
 			i.Failures += manyGoroutines / 2

@@ -52,7 +52,7 @@ func several[T ~string](n int) []T {
 	return s
 }
 
-// at returns a time so many milliseconds after the start of the tests' time.
+// at returns a time, in milliseconds after an origin.
 func at(ms int) time.Time {
 	return time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC).Add(time.Duration(ms) * time.Millisecond)
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// SetModels has the server list the models to whoever has the key, and refuse lists to
-// everybody else. Before it, nothing is listed.
+// SetModels has the server list the models for requests with the key, and refuse others. By default there is no
+// list.
 func (s *Server) SetModels(key string, models ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

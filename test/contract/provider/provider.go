@@ -1,10 +1,8 @@
-// Package provider is a provider of models for tests: it speaks both protocols
-// that our adapters speak, Anthropic's Messages and OpenAI's chat completions,
-// streamed over HTTP on a loopback port. What it answers is a Script, the same
-// for both; what it was asked, and who left before the end, can be looked at.
+// Package provider is a provider of models for tests, with Anthropic's Messages and OpenAI's chat
+// completions, streamed over HTTP on a loopback port. It answers both protocols by a Script, and records
+// requests and disconnects.
 //
-// It refuses what the real ones refuse, so that a request which passes here is
-// well-formed there.
+// It refuses requests that the real providers refuse.
 package provider
 
 import (
@@ -21,10 +19,10 @@ import (
 // kept is how many requests a server remembers.
 const kept = 256
 
-// maxBody is in bytes, of a request.
+// maxBody is the largest body of a request, in bytes.
 const maxBody = 64 << 20
 
-// Protocol is one that a server speaks.
+// Protocol is a protocol of the server.
 type Protocol uint8
 
 // The protocols.
@@ -33,7 +31,7 @@ const (
 	ChatCompletions                 // OpenAI's, at /v1/chat/completions
 )
 
-// Request is one that a server was asked.
+// Request is a request that the server received.
 type Request struct {
 	Protocol
 	Header http.Header
@@ -44,7 +42,7 @@ type Request struct {
 	MaxSearches int64  // of the provider's own
 	Message     string // the last text of the user
 
-	wantsUsage bool // that is how chat completions are asked for it
+	wantsUsage bool // a chat completion with stream_options.include_usage
 }
 
 // Server is a running provider.
@@ -57,12 +55,12 @@ type Server struct {
 	scripts  []Script
 	choose   func(Request) Script // nil: the scripts, one after the other
 	requests []Request            // the last ones
-	key      string               // of those who may have the list of models; empty: there is none
+	key      string               // with which models can be listed; empty: they cannot
 	models   []string
 }
 
 // Start starts a provider that ends with the test. It plays one script after
-// the other and repeats the last; without any it says hello.
+// the other and repeats the last; the default is a greeting.
 func Start(t testing.TB, scripts ...Script) *Server {
 	s := Listen(scripts...)
 	t.Cleanup(s.Stop)

@@ -17,7 +17,7 @@ type Script []Step
 // Step is a part of an answer.
 type Step func(*answer) error
 
-// Usage is what an answer says that it used.
+// Usage is the usage that an answer reports.
 type Usage struct {
 	Input        int64 // without the cache
 	CacheRead    int64
@@ -28,17 +28,17 @@ type Usage struct {
 
 var someUsage = Usage{Input: 12, Output: 7}
 
-// Result is one that a search finds.
+// Result is a result of a search.
 type Result struct{ Title, URL, PageAge string }
 
-// answer is one that is being given.
+// answer is an answer that is being streamed.
 type answer struct {
 	Request
 	ctx context.Context
 	w   http.ResponseWriter
 	out *http.ResponseController
 
-	text    bytes.Buffer // what is to be written
+	text    bytes.Buffer // not written yet
 	burst   bool         // nothing is written until its end
 	begun   bool
 	block   int    // how many content blocks were begun
@@ -54,7 +54,7 @@ type answer struct {
 func (a *answer) play(s Script) error {
 	for _, step := range s {
 		if err := step(a); err != nil {
-			_ = a.flush() // what was said before
+			_ = a.flush() // the steps before
 			return err
 		}
 		if err := a.flush(); err != nil {
@@ -176,7 +176,7 @@ func (a *answer) closeText() {
 	}
 }
 
-// say begins what a step says, which is no text.
+// say begins a step other than text.
 func (a *answer) say() {
 	a.begin()
 	a.closeText()
@@ -192,7 +192,7 @@ func quote(s string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Text says the pieces, each in an event of its own.
+// Text sends the pieces, each in an event of its own.
 func Text(pieces ...string) Step {
 	return func(a *answer) error {
 		a.begin()
@@ -294,7 +294,7 @@ func Think(thought string) Step {
 	}
 }
 
-// Cite cites a source of the text that is being said.
+// Cite cites a source of the present text.
 func Cite(title, url string) Step {
 	return func(a *answer) error {
 		a.onlyMessages("a citation")
@@ -308,7 +308,7 @@ func Cite(title, url string) Step {
 	}
 }
 
-// Ping says that the provider is there.
+// Ping sends a ping event, or a comment.
 func Ping() Step {
 	return func(a *answer) error {
 		a.begin()
@@ -321,7 +321,7 @@ func Ping() Step {
 	}
 }
 
-// Unknown sends an event that nobody knows yet.
+// Unknown sends an event of an unknown type.
 func Unknown() Step {
 	return func(a *answer) error {
 		a.begin()
@@ -410,8 +410,7 @@ func Cut() Step {
 	}
 }
 
-// Unmarked has the answer say why it stops and what it used, and then end
-// without its end marker.
+// Unmarked has the answer end with its stop reason and usage, without its end marker.
 func Unmarked() Step {
 	return func(a *answer) error {
 		a.endless = true
@@ -422,7 +421,7 @@ func Unmarked() Step {
 // Drop loses the connection.
 func Drop() Step { return func(*answer) error { return errDrop } }
 
-// Silence says nothing more until the caller leaves.
+// Silence sends nothing more until the caller disconnects.
 func Silence() Step { return Hold(nil) }
 
 // Hold waits for until, or for the caller to leave.
@@ -462,7 +461,7 @@ func Ended(f func()) Step {
 	}
 }
 
-// Burst takes the steps in one write.
+// Burst sends the steps in one write.
 func Burst(all ...Step) Step {
 	return func(a *answer) error {
 		a.burst = true
@@ -472,7 +471,7 @@ func Burst(all ...Step) Step {
 	}
 }
 
-// Flood says a text n times as fast as it is taken.
+// Flood sends a text n times as fast as the caller reads.
 func Flood(n int, text string) Step {
 	const atOnce = 64
 	return func(a *answer) error {
@@ -497,7 +496,7 @@ func Flood(n int, text string) Step {
 	}
 }
 
-// SetUsage sets what the answer says that it used. It comes first: the input is said
+// SetUsage sets the usage that the answer reports. It must be the first step, because the input is reported
 // at the beginning.
 func SetUsage(u Usage) Step {
 	return func(a *answer) error {
@@ -514,7 +513,7 @@ func SetMaxUsage(input int64) Step {
 	}
 }
 
-// NoUsage keeps the usage back. Messages always say it.
+// NoUsage omits the usage from chat completions. Messages always have it.
 func NoUsage() Step {
 	return func(a *answer) error {
 		if a.Protocol == Messages {
@@ -525,7 +524,7 @@ func NoUsage() Step {
 	}
 }
 
-// Stop says why the answer stops, in Anthropic's words or OpenAI's.
+// Stop sets the stop reason, as Anthropic or OpenAI names it.
 func Stop(reason string) Step {
 	return func(a *answer) error {
 		a.stop = reason
