@@ -219,9 +219,15 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 }
 
 // Missing returns the ids that are neither in the list at the path list, which is
-// {"data": [{"id": …}]}, nor at the path item followed by the id. It returns a *StatusError
-// if the server has no list or refuses the headers.
-func (c *Client) Missing(ctx context.Context, list, item string, ids []string) ([]string, error) {
+// {"data": [{"id": …}]}, nor at the path item followed by the id. If the server has no list or refuses
+// the headers, status is that of its answer; it is 0 for other errors, which are those of Reason.
+func (c *Client) Missing(ctx context.Context, list, item string, ids []string) (missing []string, status int, err error) {
+	fail := func(err error) ([]string, int, error) {
+		if refused, ok := errors.AsType[*StatusError](err); ok {
+			return nil, refused.Status, refused
+		}
+		return nil, 0, errors.New(Reason(err))
+	}
 	type record struct {
 		ID string `json:"id"`
 	}
@@ -229,9 +235,8 @@ func (c *Client) Missing(ctx context.Context, list, item string, ids []string) (
 		Data []record `json:"data"`
 	}
 	if err := c.get(ctx, list, &all); err != nil {
-		return nil, err
+		return fail(err)
 	}
-	var missing []string
 	for _, id := range ids {
 		if slices.Contains(all.Data, record{id}) {
 			continue
@@ -243,10 +248,10 @@ func (c *Client) Missing(ctx context.Context, list, item string, ids []string) (
 		case errors.As(err, &refused) && (refused.Status == http.StatusNotFound || refused.Status == http.StatusMethodNotAllowed):
 			missing = append(missing, id)
 		case err != nil:
-			return nil, err
+			return fail(err)
 		}
 	}
-	return missing, nil
+	return missing, 0, nil
 }
 
 // Reason returns the cause of a failed request without content of request or response.

@@ -193,13 +193,13 @@ func TestMissingReturnsIDsWithoutAnEntryOrAResource(t *testing.T) {
 		}
 		return answer(404, "application/json", "{}")(r)
 	})
-	missing, err := c.Missing(t.Context(), "models?limit=9", "models/", []string{"a", "b/c", "d"})
+	missing, _, err := c.Missing(t.Context(), "models?limit=9", "models/", []string{"a", "b/c", "d"})
 	if diff := cmp.Diff([]string{"d"}, missing); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	for _, status = range []int{401, 404, 500} {
 		var refused *StatusError
-		if _, err := c.Missing(t.Context(), "models", "models/", []string{"a"}); !errors.As(err, &refused) || refused.Status != status {
+		if _, got, err := c.Missing(t.Context(), "models", "models/", []string{"a"}); !errors.As(err, &refused) || refused.Status != status || got != status {
 			t.Errorf("with the status %d: %v", status, err)
 		}
 	}

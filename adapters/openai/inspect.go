@@ -2,9 +2,7 @@ package openai
 
 import (
 	"context"
-	"errors"
 
-	"collab/adapters/eventstream"
 	"collab/adapters/inspect"
 )
 
@@ -16,12 +14,5 @@ func Inspect(ctx context.Context, o Options, at inspect.Address, models []string
 		return f
 	}
 	server := inspect.ModelServer{Address: at, KeyVariable: "COLLAB_OPENAI_API_KEY", URLVariable: "COLLAB_OPENAI_URL", Models: models}
-	unknown, err := m.client.Missing(ctx, "models", "models/", models)
-	if err == nil {
-		return server.Findings(unknown, 0, nil)
-	}
-	if refused, ok := errors.AsType[*eventstream.StatusError](err); ok {
-		return server.Findings(nil, refused.Status, refused)
-	}
-	return server.Findings(nil, 0, errors.New(eventstream.Reason(err)))
+	return server.Findings(m.client.Missing(ctx, "models", "models/", models))
 }
