@@ -152,7 +152,7 @@ func TestTalks(t *testing.T) {
 			defer w.Close()
 			r := &openStreams{chatTarget: through, scene: s}
 			if err = w.ask(); err == nil {
-				err = r.listen(w, s.said[0])
+				err = r.listen(w, s.sent[0])
 			}
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("it ended with %v, not %q", err, c.want)
