@@ -161,7 +161,7 @@ function Shown({ at, me }: { at: PageOf; me: Me }): JSX.Element {
 	const Page = at.page ?? page.value
 	if (Page) return <Page me={me} />
 	if (page.failure) return <><h1>{at.name}</h1><Problem failure={page.failure} what="Loading the page" retry={page.retry} /></>
-	return <h1>{at.name}</h1>
+	return <h1 aria-busy="true">{at.name}</h1>
 }
 
 const initials = (name: string): string => name.split(/\s+/).map((word) => word[0] ?? "").slice(0, 2).join("").toUpperCase()
