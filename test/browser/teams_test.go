@@ -68,7 +68,7 @@ func TestTeamsPage(t *testing.T) {
 
 	t.Run("without teams the page says what they are, and with the keyboard they and workspaces are made, put in order and changed", func(t *testing.T) {
 		b := open(t, "Ada", "")
-		b.shown(`//p[starts-with(., "There are no teams yet")]`)
+		b.shown(`//p[starts-with(., "There are no teams yet")]`, `//button[starts-with(., "Begin with a team of everybody")]`)
 		focused := func() string {
 			return read(b, chromedp.Evaluate[string](`document.activeElement.labels?.[0]?.textContent ?? ""`))
 		}

@@ -199,7 +199,7 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 							? <>
 								<header class="bar"><h2>All workspaces</h2>{newWorkspace}</header>
 								{workspaces.length > 0 ? <Rows key="all" {...row} /> : <p class="empty">{teams.length === 0 ? "There are no teams yet. A team is a group of members, and workspaces belong to teams." : "There are no workspaces yet."} A workspace has tasks, files and memories of its own.</p>}
-								{writes && !known.value.own.some((t) => t.kind === "SHARED") && <p class="soft">The organisation has no team of everybody yet. <button type="button" class="small" onClick={() => void attempt("Making the first teams", async () => (await call("POST /api/v1/auth/seed-onboarding"), known.retry()))}>Make one, and one of your own, with sample tasks</button></p>}
+								{writes && teams.length === 0 && <p><button type="button" class="small" onClick={() => void attempt("Making the first teams", async () => (await call("POST /api/v1/auth/seed-onboarding"), known.retry()))}>Begin with a team of everybody, one of your own, and sample tasks</button></p>}
 							</>
 							: team
 								? <>
