@@ -2,7 +2,7 @@
 import { Fragment, type ComponentType, type JSX, type TargetedMouseEvent } from "preact"
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Icon, Mark, icons } from "./icons"
-import { call, Failure, failureOf } from "./interface"
+import { call, Failure, failureOf, send } from "./interface"
 import { Announcer } from "./live"
 import { Problem, Show, useLoaded } from "./loading"
 import { groups, isFor, isListed, pages, type PageOf } from "./pages"
@@ -142,7 +142,7 @@ function useWide(): boolean {
 
 
 // Shown is a page, loaded first where it is a file of its own. After an upgrade of the server the
-// file may be gone: the console is then loaded again, once.
+// file may be gone: the console is then loaded again, once, unless the server cannot be reached.
 function Shown({ at, me }: { at: PageOf; me: Me }): JSX.Element {
 	const page = useLoaded<ComponentType<{ me: Me }>>(async () => {
 		if (at.page) return at.page
@@ -151,6 +151,7 @@ function Shown({ at, me }: { at: PageOf; me: Me }): JSX.Element {
 			sessionStorage.removeItem("reloaded")
 			if (loaded) return loaded.default
 		} catch {
+			await send("/console", { method: "HEAD" })
 			if (!sessionStorage.getItem("reloaded")) {
 				sessionStorage.setItem("reloaded", "yes")
 				location.reload()

@@ -1,0 +1,111 @@
+//go:build browser
+
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+)
+
+// block has requests to addresses of these patterns fail, as if the server were not there, or not,
+// whichever the first that matches says.
+func (b *tab) block(patterns ...*network.BlockPattern) {
+	b.t.Helper()
+	if _, err := chromedp.Call(b, network.SetBlockedURLs, network.SetBlockedURLsParams{URLPatterns: patterns}); err != nil {
+		b.fail(err)
+	}
+}
+
+// requested returns the addresses with this part that the tab has asked for.
+func (b *tab) requested(part string) (found []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, address := range b.requests {
+		if strings.Contains(address, part) {
+			found = append(found, address)
+		}
+	}
+	return found
+}
+
+const (
+	// busy answers the page's calls with 503 until the page says otherwise.
+	busy = `{
+		const real = fetch
+		window.busy = true
+		window.fetch = (address, init) => window.busy && String(address).includes("/api/v1/") && !String(address).endsWith("/auth/me")
+			? Promise.resolve(Response.json({ statusCode: 503, message: "busy", error: "Service Unavailable" }, { status: 503, headers: { "X-Request-Id": "request-1", "Retry-After": "1" } }))
+			: real(address, init)
+	}`
+	// untold are places of a page where something that failed is shown as if it were empty, or is not named.
+	untold = `[...document.querySelectorAll("main .empty:not(.begin), main .problem:not(:has(code))")].filter((e) => e.checkVisibility()).map((e) => e.innerText)`
+	// failures presses what tries again, and returns how much has failed or is being loaded.
+	failures = `([...document.querySelectorAll("button")].filter((e) => e.innerText === "Try again").forEach((e) => e.click()), document.querySelectorAll('.problem, [aria-busy="true"]').length)`
+)
+
+// recovers tries again what failed until the page has no failure any more.
+func (b *tab) recovers() {
+	b.t.Helper()
+	b.eventually("0", func() string { return fmt.Sprint(read(b, chromedp.Evaluate[int](failures))) })
+}
+
+func TestPagesWithoutTheServer(t *testing.T) {
+	s, as := startOwned(t)
+	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
+	b := openPage(t, s, "Ada", "/console", "Analytical Engines")
+	b.resize(1280, 800, "light")
+	for _, p := range consolePages(t) {
+		t.Run(p.name+" says that the server is busy, and goes on", func(t *testing.T) {
+			b.t = t
+			other := b.beside()
+			other.onNewPages(busy)
+			other.do(chromedp.Navigate(s.base + p.path))
+			other.shown(`//main//*[@role="alert" and contains(., "The server is busy") and contains(., "request-1")]`)
+			for _, found := range read(other, chromedp.Evaluate[[]string](untold)) {
+				t.Errorf("the page says %q", found)
+			}
+			other.run("window.busy = false")
+			other.recovers()
+		})
+		if p.path == "/console" {
+			continue
+		}
+		t.Run(p.name+" is not there while the server is not, and then is", func(t *testing.T) {
+			b.t = t
+			other := b.beside()
+			other.do(chromedp.Navigate(s.base + "/console"))
+			other.inConsole("Analytical Engines")
+			other.resize(1280, 800, "light")
+			other.block(&network.BlockPattern{URLPattern: s.base + "/*", Block: true})
+			if p.path == "/console/sessions" {
+				other.do(chromedp.Click(chromedp.CSS("button.account")))
+			}
+			other.do(chromedp.Click(fmt.Sprintf(`//a[@href=%q]`, p.path)))
+			other.shown(`//main//*[@role="alert" and contains(., "cannot be reached")]`)
+			other.block()
+			other.recovers()
+			other.shown(`//main//h1[.!=""]`)
+		})
+	}
+	t.Run("a page whose file is gone after an upgrade is loaded with the console anew, once", func(t *testing.T) {
+		b.t = t
+		var blocked []*network.BlockPattern
+		for _, address := range b.requested("/console/assets/") {
+			blocked = append(blocked, &network.BlockPattern{URLPattern: address})
+		}
+		b.block(append(blocked, &network.BlockPattern{URLPattern: s.base + "/console/assets/*", Block: true})...)
+		b.run("window.before = true")
+		b.do(chromedp.Click(`//nav//a[@href="/console/tasks"]`))
+		b.shown(`//main//*[@role="alert" and contains(., "Loading the page failed")]`)
+		b.eventually("false", func() string { return fmt.Sprint(read(b, chromedp.Evaluate[bool](`"before" in window`))) })
+		b.shown(`//main//*[@role="alert" and contains(., "Loading the page failed")]`)
+		b.block()
+		b.recovers()
+		b.inConsole("Tasks")
+	})
+}
