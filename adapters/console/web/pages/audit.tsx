@@ -7,7 +7,7 @@ import { all, call, cursorOf, failureOf, page, type Answer, type Failure } from 
 import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
 import { addressWith, useQuery } from "../router"
-import { count, exact, relative } from "../text"
+import { count, exact, nameOf, plans, relative, roles } from "../text"
 import type { AuditEntry, Me, Operations } from "../types"
 
 const step = 50 // entries read at a time
@@ -41,8 +41,6 @@ async function loadNames(): Promise<Names> {
 	const [members, invitations, connectors] = await Promise.all([all("GET /api/v1/org/members", {}), all("GET /api/v1/org/invites", {}), call("GET /api/v1/connectors")])
 	return { members, of: new Map([...members.map((m) => [m.userId, nameOf(m)] as const), ...invitations.map((i) => [i.id, i.email] as const), ...connectors.map((c) => [c.id, c.label] as const)]) }
 }
-
-const nameOf = (m: { name: string | null; email: string | null }): string => m.name ?? m.email ?? "A member"
 
 export default function Audit({ me }: { me: Me }): JSX.Element {
 	const [query, change] = useQuery()
@@ -231,9 +229,9 @@ function Entry({ entry: e, names }: { entry: AuditEntry; names: ReadonlyMap<stri
 type Sentence = { who: string; did: (string | { name: string })[]; more?: string }
 
 const word: Record<string, string> = {
-	OWNER: "Owner", ADMIN: "Admin", MEMBER: "Member", VIEWER: "Viewer",
+	...roles,
 	DARWIN: "macOS", WIN32: "Windows", LINUX: "Linux", X64: "x64", UNIVERSAL: "Universal", STABLE: "Stable", BETA: "Beta", CANARY: "Canary",
-	NO_PLAN: "No plan", FREE: "Free", STANDARD: "Standard", PREMIUM: "Premium", ENTERPRISE: "Enterprise",
+	...plans,
 }
 const worded = (text: string): string => word[text] ?? text
 
