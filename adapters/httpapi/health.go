@@ -13,15 +13,22 @@ import (
 // minutesKept is how many minutes a server has counts of.
 const minutesKept = 60
 
-// minuteCounts are the requests that ended in one minute, and what was waiting when the first did.
+// minuteCounts are the requests that ended in one minute, and what was in progress when the first did.
 type minuteCounts struct {
 	start    time.Time
 	requests int64
 	refused  int64 // answered 4xx
 	failed   int64 // answered 5xx
 	total    time.Duration
-	feeds    int64
-	waiting  int64
+	inProgress
+}
+
+// inProgress is what is in progress at one moment.
+type inProgress struct {
+	feeds     int64
+	calls     int64 // of models and providers; 0 without a limit of concurrency, as those below
+	transfers int64
+	waiting   int64 // requests, for places
 }
 
 // recent counts the requests of the last minutesKept minutes.
@@ -56,12 +63,12 @@ func (r *recent) add(ended time.Time, took time.Duration, status int) (first boo
 	return first
 }
 
-// sample records what waits in the minute of a time.
-func (r *recent) sample(at time.Time, feeds, waiting int64) {
+// sample records what is in progress in the minute of a time.
+func (r *recent) sample(at time.Time, now inProgress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m, _ := r.minuteAt(at)
-	m.feeds, m.waiting = feeds, waiting
+	m.inProgress = now
 }
 
 // list returns the counts of the last minutes that have any, the oldest first.
@@ -82,11 +89,18 @@ func (a *api) record(ended time.Time, took time.Duration, status int) {
 	if !a.recent.add(ended, took, status) {
 		return
 	}
-	var waiting int64
-	for _, s := range a.shares.kinds() {
-		waiting += s.Figures().Waiting
+	now := inProgress{feeds: a.openFeeds()}
+	for kind, s := range a.shares.kinds() {
+		f := s.Figures()
+		now.waiting += f.Waiting
+		switch kind {
+		case "calls":
+			now.calls = f.Used
+		case "transfers":
+			now.transfers = f.Used
+		}
 	}
-	a.recent.sample(ended, a.openFeeds(), waiting)
+	a.recent.sample(ended, now)
 }
 
 // openFeeds returns the number of change feeds of this server.
@@ -120,13 +134,15 @@ type (
 		Refusals  int64 `json:"refusals"`
 	}
 	minuteView struct {
-		Start    jsonTime `json:"start"`
-		Requests int64    `json:"requests"`
-		Refused  int64    `json:"clientErrors"`
-		Failed   int64    `json:"serverErrors"`
-		Mean     float64  `json:"meanSeconds"`
-		Feeds    int64    `json:"feeds"`
-		Waiting  int64    `json:"waiting"`
+		Start     jsonTime `json:"start"`
+		Requests  int64    `json:"requests"`
+		Refused   int64    `json:"clientErrors"`
+		Failed    int64    `json:"serverErrors"`
+		Mean      float64  `json:"meanSeconds"`
+		Feeds     int64    `json:"feeds"`
+		Calls     int64    `json:"calls"`
+		Transfers int64    `json:"transfers"`
+		Waiting   int64    `json:"waiting"`
 	}
 )
 
@@ -149,7 +165,7 @@ func (a *api) health(c *call, _ org.Actor) error {
 		v.Budgets[name] = budgetView{b.Used(), b.Refusals()}
 	}
 	for _, m := range a.recent.list(a.Now()) {
-		v.Minutes = append(v.Minutes, minuteView{jsonTime(m.start), m.requests, m.refused, m.failed, m.total.Seconds() / float64(max(1, m.requests)), m.feeds, m.waiting})
+		v.Minutes = append(v.Minutes, minuteView{jsonTime(m.start), m.requests, m.refused, m.failed, m.total.Seconds() / float64(max(1, m.requests)), m.feeds, m.calls, m.transfers, m.waiting})
 	}
 	c.Header()["Cache-Control"] = noStore
 	return c.reply(http.StatusOK, v)

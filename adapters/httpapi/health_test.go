@@ -14,7 +14,7 @@ func TestRequestsAreCountedByMinuteForAnHour(t *testing.T) {
 		if !r.add(at, 2*time.Second, http.StatusOK) {
 			t.Fatalf("the first request of minute %d is not the first", n)
 		}
-		r.sample(at, int64(n), 1)
+		r.sample(at, inProgress{feeds: int64(n), calls: 2, transfers: 3, waiting: 1})
 		for i, status := range []int{http.StatusNotFound, statusGone, http.StatusServiceUnavailable} {
 			if r.add(at.Add(time.Duration(i)*time.Second), 0, status) {
 				t.Fatalf("request %d of minute %d is the first", i, n)
@@ -27,7 +27,7 @@ func TestRequestsAreCountedByMinuteForAnHour(t *testing.T) {
 		t.Fatalf("there are %d minutes", len(all))
 	}
 	for i, m := range all {
-		want := minuteCounts{start.Truncate(time.Minute).Add(time.Duration(40+i) * time.Minute), 4, 2, 1, 2 * time.Second, int64(40 + i), 1}
+		want := minuteCounts{start.Truncate(time.Minute).Add(time.Duration(40+i) * time.Minute), 4, 2, 1, 2 * time.Second, inProgress{int64(40 + i), 2, 3, 1}}
 		if m != want {
 			t.Errorf("minute %d is %+v, want %+v", i, m, want)
 		}

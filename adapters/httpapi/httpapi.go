@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -85,10 +86,11 @@ type Options struct {
 	// Position is that of ports.Store. Nil: the store has no replicas.
 	Position func(ctx context.Context, known string) (string, error)
 
-	Ready   func(context.Context) error // whether requests can be served
-	Metrics http.Handler                // nil: there is no /metrics
-	Mounts  map[string]http.Handler     // more handlers by path prefix, such as /dev/identity; may be nil
-	Console Console                     // nil: there is none
+	Ready   func(context.Context) error     // whether requests can be served
+	Doctor  func(context.Context) []Finding // checks the configuration, within 15 seconds
+	Metrics http.Handler                    // nil: there is no /metrics
+	Mounts  map[string]http.Handler         // more handlers by path prefix, such as /dev/identity; may be nil
+	Console Console                         // nil: there is none
 
 	NewID func() string    // makes request ids
 	Now   func() time.Time // nil: the wall clock
@@ -122,6 +124,7 @@ type api struct {
 	ends     metric.Int64Counter
 	began    time.Time
 	recent   recent
+	doctor   sync.Mutex // held while the configuration is checked
 
 	inner http.Handler // CORS and the routes
 }
@@ -132,7 +135,7 @@ func New(o Options) (http.Handler, error) {
 		"Access": o.Access == nil, "Onboarding": o.Onboarding == nil, "Members": o.Members == nil, "Teams": o.Teams == nil,
 		"Workspaces": o.Workspaces == nil, "Tasks": o.Tasks == nil, "Webhooks": o.Webhooks == nil, "Operator": o.Operator == nil,
 		"Idempotency": o.Idempotency == nil, "Objects": o.Objects == nil, "Feed": o.Feed == nil, "Chats": o.Chats == nil, "Metering": o.Metering == nil, "Archives": o.Archives == nil, "Billing": o.Billing == nil, "Connectors": o.Connectors == nil, "Releases": o.Releases == nil, "Log": o.Log == nil, "Meter": o.Meter == nil, "PublicURL": o.PublicURL == "",
-		"Budgets": o.Budgets == limit.Budgets{}, "Connections": o.Connections == nil, "Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "NewID": o.NewID == nil,
+		"Budgets": o.Budgets == limit.Budgets{}, "Connections": o.Connections == nil, "Document": o.Document == nil, "JWKS": o.JWKS == nil, "Ready": o.Ready == nil, "Doctor": o.Doctor == nil, "NewID": o.NewID == nil,
 	} {
 		if missing {
 			return nil, fmt.Errorf("httpapi: %s is missing", name)

@@ -49,7 +49,7 @@ func options(t testing.TB) Options {
 		Document:  document,
 		Budgets:   limit.Budgets{Anonymous: 64 << 20, Callers: 256 << 20, Spool: 1 << 30}, Connections: limit.NewBudget(1 << 30),
 		JWKS:  []byte(`{"keys":[]}`),
-		Ready: func(context.Context) error { return nil },
+		Ready: func(context.Context) error { return nil }, Doctor: func(context.Context) []Finding { return nil },
 		NewID: func() string { return fmt.Sprintf("made-%d", n.Add(1)) },
 		Now:   time.Now,
 	}

@@ -192,6 +192,7 @@ func (a *api) routes() []row {
 		{"GET", "/updates/feeds/sparkle/appcast.xml", open, a.appcastUpdates},
 
 		{"GET", "/admin/health", operating, withoutQuery(a.authorized(a.health))},
+		{"GET", "/admin/doctor", operating, withoutQuery(a.authorized(a.examine))},
 		{"GET", "/admin/organisations", operating, a.listOrganisations},
 		{"GET", "/admin/organisations/{id}", operating, withoutQuery(a.authorized(onRecord("id", "Organisation", a.getOrganisation)))},
 		{"PUT", "/admin/organisations/{id}/subscription", operating, onRecordWithBody(a, "id", "Organisation", readGrant, a.grant)},

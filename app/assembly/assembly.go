@@ -30,6 +30,7 @@ import (
 	"collab/app/archives"
 	"collab/app/assembly/config"
 	"collab/app/assembly/datadir"
+	"collab/app/assembly/doctor"
 	"collab/app/billing"
 	"collab/app/changes"
 	"collab/app/chats"
@@ -367,6 +368,14 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 				return errors.New("the server is shutting down")
 			}
 			return n.Health.Ready(ctx)
+		},
+		Doctor: func(ctx context.Context) (all []httpapi.Finding) {
+			for _, f := range doctor.Examine(ctx, n.Config, Version()) {
+				all = append(all, httpapi.Finding{
+					Check: f.Check, Verdict: string(f.Verdict), Message: f.Message, Remedy: f.Remedy, Variables: config.Helps(f.Message + " " + f.Remedy),
+				})
+			}
+			return all
 		},
 		Metrics: n.Telemetry.scrape, Mounts: mounted, Console: pages, NewID: n.IDs.New,
 	})

@@ -129,6 +129,7 @@ var specified = []group{
 	// What docs/decisions/ adds to the specification.
 	{"operator", true, `
 		GET /admin/health
+		GET /admin/doctor
 		GET /admin/organisations
 		GET /admin/organisations/:id
 		PUT /admin/organisations/:id/subscription

@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
@@ -69,4 +70,35 @@ func TestOperatorPage(t *testing.T) {
 	b.do(chromedp.WaitVisible(field), chromedp.Reload())
 	b.inConsole("Operator")
 	b.do(chromedp.WaitVisible(field))
+}
+
+func TestOperatorsSetup(t *testing.T) {
+	// Nothing listens at the collector's address.
+	s := startServer(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:9/")
+	b := openTab(t)
+	b.resize(1280, 800, "light")
+	b.bypassPolicy()
+	b.busyOnce("/admin/doctor")
+	b.enterOperator(s, "/console/operator/setup", "Setup")
+	b.shown(`//*[@role="alert" and contains(., "Loading the findings failed") and contains(., "request-1")]`)
+	b.do(chromedp.Click(button("Try again")))
+	group := func(name, rest string) string { return `//section[h2="` + name + `"]` + rest }
+	b.shown(group("Broken", `//div[dt="Traces"]//p[contains(., "refused")]`), group("To do", `//div[dt="Production" and contains(., "COLLAB_IDENTITY_ISSUER: OpenID Connect issuer")]`))
+	b.shown(group("To do", `//div[dt="Production"]//p[contains(., "COLLAB_DATABASE_URL must be set in production")]`))
+	b.says("One thing must be repaired")
+	b.tabTo("Check again")
+	b.do(chromedp.Click(`//summary`))
+	b.shown(group("In order", `//div[dt="Database" and contains(., "SQLite")]`))
+	b.axe("setup")
+
+	b.endOperatorSession()
+	b.do(chromedp.Focus(button("Check again")))
+	b.key(kb.Enter)
+	b.shown(`//h2[.="Your operator’s session has ended"]`, `//*[@role="alert" and contains(., "Checking again failed")]`)
+	b.key(collabd.AdminSecret, kb.Enter)
+	b.do(chromedp.WaitNotPresent(`//dialog`), chromedp.WaitNotPresent(`//*[@role="alert"]`))
+	b.shown(group("Broken", `//div[dt="Traces"]`), `//details[@open]`)
+	if text := b.text(); strings.Contains(text, collabd.AdminSecret) {
+		t.Error("the page shows the secret")
+	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"collab/adapters/bucket"
 	"collab/app/assembly"
+	"collab/app/assembly/config"
 	"collab/app/assembly/doctor"
 	"collab/test/contract/provider"
 	"collab/test/objectstore"
@@ -47,6 +48,8 @@ func TestConfigurations(t *testing.T) {
 	t.Run("an object store that is away", w.storeAway)
 	t.Run("a collector of traces is tried in the way in which it is used", w.traces)
 	t.Run("a server that runs is not disturbed", w.beside)
+	t.Run("a server finds the same about itself, and shows no secret", w.itself)
+	t.Run("a configuration for development is told what production needs besides", w.lacking)
 }
 
 func (w *fixture) broken(t *testing.T) {
@@ -182,6 +185,40 @@ func says(all []finding, check, verdict, message string) bool {
 	})
 }
 
+func (w *fixture) itself(t *testing.T) {
+	wrong := w.settings.with("COLLAB_DATABASE_URL="+w.address("server", "pw-that-is-wrong", "world"), "COLLAB_STRIPE_SECRET_KEY=sk_live_wrong_of_the_payments", "COLLAB_BUS_URL=nats://server:"+busPassword+"@"+strings.TrimPrefix(w.gone, "http://"))
+	for _, s := range []settings{w.settings, wrong} {
+		c, err := config.Read(s.environ())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []finding
+		for _, f := range doctor.Examine(t.Context(), c, assembly.Version()) {
+			got = append(got, finding{f.Check, string(f.Verdict), f.Message, f.Remedy})
+		}
+		_, want, _ := examine(t, s)
+		if verdicts(got, "") != verdicts(want, "") || !says(got, "address", "ok", "this server listens on") {
+			t.Errorf("the server finds\n%s\nand the command\n%s", verdicts(got, ""), verdicts(want, ""))
+		}
+		for _, secret := range append(secrets, "pw-that-is-wrong") {
+			if text := fmt.Sprint(got); strings.Contains(text, secret) {
+				t.Errorf("a secret is in %s", text)
+			}
+		}
+	}
+}
+
+func (w *fixture) lacking(t *testing.T) {
+	_, all, text := examine(t, w.settings.with("COLLAB_MODE=development"))
+	if !says(all, "production", "note", "everything is set that production needs") {
+		t.Errorf("nothing is lacking:\n%s", text)
+	}
+	_, all, text = examine(t, w.settings.with("COLLAB_MODE=development", "COLLAB_APP_URL="))
+	if !says(all, "production", "note", "COLLAB_APP_URL must be set in production") || says(all, "production", "note", "everything is set") {
+		t.Errorf("the address of the application is lacking:\n%s", text)
+	}
+}
+
 func (w *fixture) storeAway(t *testing.T) {
 	t.Setenv(objectstore.EnvHost, strings.TrimPrefix(w.gone, "http://"))
 	code, all, text := examine(t, w.settings)
@@ -291,7 +328,7 @@ func TestAFreshMachineStaysFresh(t *testing.T) {
 	directory := t.TempDir()
 	before := tree(t, directory)
 	code, all, text := examine(t, settings{"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATA_DIR": filepath.Join(directory, "data")})
-	if code != 0 || !says(all, "database", "note", "created at the first start") || !says(all, "identity", "note", "built-in") {
+	if code != 0 || !says(all, "database", "note", "created at the first start") || !says(all, "identity", "note", "built-in") || !says(all, "production", "note", "COLLAB_DATABASE_URL must be set in production") {
 		t.Errorf("the code is %d:\n%s", code, text)
 	}
 	if after := tree(t, directory); after != before {

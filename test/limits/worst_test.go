@@ -542,6 +542,10 @@ var requests = map[string]func(w *largest) []request{
 	"GET /api/v1/admin/health":             func(w *largest) []request { return operating(w.get("/admin/health")...) },
 	"GET /api/v1/admin/organisations":      func(w *largest) []request { return operating(w.lists("/admin/organisations")...) },
 	"GET /api/v1/admin/organisations/{id}": func(w *largest) []request { return operating(w.get("/admin/organisations/" + w.ada.Org)...) },
+	"GET /api/v1/admin/doctor":             func(w *largest) []request { return operating(w.get("/admin/doctor")...) },
+	"GET /api/v1/admin/organisations/{id}/members": func(w *largest) []request {
+		return operating(w.lists("/admin/organisations/" + w.ada.Org + "/members")...)
+	},
 	"PUT /api/v1/admin/organisations/{id}/subscription": func(w *largest) []request {
 		return operating(w.write("/admin/organisations/"+w.ada.Org+"/subscription", 200, fields{"plan": "ENTERPRISE"})...)
 	},

@@ -30,6 +30,8 @@ export type DeviceCodes = { device_code: string; expires_in: number; interval: n
 export type DeviceError = { error: "authorization_pending" | "slow_down" | "access_denied" | "expired_token" | "invalid_grant" | "Bad Request"; message: string; statusCode: 400; }
 export type DeviceSession = { access_token: string; expires_in: number; onboardingCompleted: boolean; onboardingSeeded: boolean; org: (Org) | null; role: RoleOrNone; token: string; token_type: "Bearer"; user: Person; }
 export type DeviceStart = { client_name?: string; }
+export type DoctorFinding = { check: string; message: string; remedy: string; variables: SettingHelp[]; verdict: "ok" | "note" | "wrong"; }
+export type DoctorReport = { checks: DoctorFinding[]; ok: boolean; }
 export type DoneChunk = { type: "done"; usage: ChatUsage; }
 export type Elsewhere = { url: string; }
 export type Error = { error: "Bad Request" | "Unauthorized" | "Forbidden" | "Not Found" | "Method Not Allowed" | "Conflict" | "Gone" | "Precondition Failed" | "Request Entity Too Large" | "Unsupported Media Type" | "Requested Range Not Satisfiable" | "Unprocessable Entity" | "Too Many Requests" | "Request Header Fields Too Large" | "Internal Server Error" | "Service Unavailable"; message: string; statusCode: number; }
@@ -72,7 +74,7 @@ export type Me = { onboardingCompleted: boolean; onboardingSeeded: boolean; org:
 export type Member = { avatarUrl: PersonAvatar; email: PersonEmail; joinedAt: string; name: PersonName; onboardingCompleted: boolean; role: Role; userId: Id; }
 export type MemoryDraft = { content: string; expectedVersion?: number | null; }
 export type MimeType = string
-export type MinuteOfHealth = { clientErrors: number; feeds: number; meanSeconds: number; requests: number; serverErrors: number; start: string; waiting: number; }
+export type MinuteOfHealth = { calls: number; clientErrors: number; feeds: number; meanSeconds: number; requests: number; serverErrors: number; start: string; transfers: number; waiting: number; }
 export type Model = { capabilities: string[]; contextWindow: number; displayName: string; id: string; maxOutputTokens: number; provider: "anthropic" | "openai" | "local"; tier: string; }
 export type ModelUsage = { inputTokens: number; model: string; outputTokens: number; requests: number; totalTokens: number; }
 export type Move = { targetTeamId: string; }
@@ -122,6 +124,7 @@ export type Scope = "SHARED" | "PERSONAL"
 export type Seeded = { personalTeamId: string | null; personalWorkspaceId: string | null; seeded: boolean; sharedTeamId: string | null; sharedWorkspaceId: string | null; taskIds: Id[]; }
 export type ServerHealth = { activeRequests: number; budgets: { [name: string]: HealthOfBudget }; feeds: number; minutes: MinuteOfHealth[]; problem: string | null; ready: boolean; schema: number; shares: { [name: string]: HealthOfShare }; startedAt: Time; version: string; }
 export type Session = { onboardingCompleted: boolean; onboardingSeeded: boolean; org: (Org) | null; role: RoleOrNone; token: string; user: Person; }
+export type SettingHelp = { help: string; name: string; }
 export type SignIn = { address: string | null; createdAt: string; current: boolean; id: Id; lastUsedAt: string; userAgent: string | null; }
 export type SquirrelUpdate = { name: string; notes?: string; pub_date: string; url: string; }
 export type StartedUpload = { expiresAt: string; headers: { [name: string]: string }; id: string; method: "PUT"; url: string; }
@@ -179,6 +182,7 @@ export type WorkspacePatch = { description?: Description; name?: Name; }
 export type WorkspaceReference = string
 
 export type Operations = {
+	"GET /api/v1/admin/doctor": { answer: DoctorReport }
 	"GET /api/v1/admin/health": { answer: ServerHealth }
 	"GET /api/v1/admin/organisations": { query?: { search?: string; limit?: number; cursor?: string; }; answer: Overview[] }
 	"GET /api/v1/admin/organisations/{id}": { path: { id: string; }; answer: Overview }

@@ -103,6 +103,7 @@ type Config struct {
 	ServiceName  string `env:"OTEL_SERVICE_NAME" help:"service name in traces and metrics" default:"collabd"`
 
 	Unknown []Unknown // variables that are set and not described here
+	Lacking []string  // of a configuration for development: what it lacks for production, each with its variable
 	headers []Secret  // of requests to the collector, which its exporter reads
 }
 
@@ -131,6 +132,23 @@ func Read(environ []string) (Config, error) {
 			}
 		}
 	}
+	lines := c.readAll(set)
+	if len(lines) == 0 {
+		if !c.Production() {
+			set["COLLAB_MODE"] = "production"
+			c.Lacking = new(Config).readAll(set)
+		}
+		return c, nil
+	}
+	for _, u := range c.Unknown {
+		lines = append(lines, u.String())
+	}
+	return c, errors.New(strings.Join(lines, "\n"))
+}
+
+// readAll sets all fields to the texts of their variables, or to their defaults, and returns what is
+// wrong or missing, each with its variable.
+func (c *Config) readAll(set map[string]string) (lines []string) {
 	wrong := map[string][]string{}
 	for _, f := range fields() {
 		name := f.Tag.Get("env")
@@ -146,10 +164,6 @@ func Read(environ []string) (Config, error) {
 			wrong[name] = append(wrong[name], fmt.Sprintf(format, args...))
 		}
 	})
-	if len(wrong) == 0 {
-		return c, nil
-	}
-	var lines []string
 	for name, texts := range wrong {
 		for _, text := range texts {
 			between := ": "
@@ -160,10 +174,7 @@ func Read(environ []string) (Config, error) {
 		}
 	}
 	slices.Sort(lines)
-	for _, u := range c.Unknown {
-		lines = append(lines, u.String())
-	}
-	return c, errors.New(strings.Join(lines, "\n"))
+	return lines
 }
 
 // read sets one field to the text of its variable, or to its default.
@@ -370,6 +381,19 @@ func (c Config) Redactor() *strings.Replacer {
 	}
 	return strings.NewReplacer(pairs...)
 }
+
+// Helps returns the variables that a text names, each with its help.
+func Helps(text string) (all [][2]string) {
+	for _, f := range fields() {
+		if name := f.Tag.Get("env"); slices.Contains(strings.FieldsFunc(text, isBetweenNames), name) {
+			all = append(all, [2]string{name, f.Tag.Get("help")})
+		}
+	}
+	return all
+}
+
+// isBetweenNames reports whether a character is none of a variable's name.
+func isBetweenNames(r rune) bool { return r != '_' && (r < 'A' || r > 'Z') && (r < '0' || r > '9') }
 
 // Help writes the table of variables.
 func Help(w io.Writer) {

@@ -68,6 +68,10 @@ var checks = []struct {
 // address listens for a moment. If the address is in use it only connects: a server
 // that starts meanwhile must find the address free.
 func (d *doctor) address(ctx context.Context) (f inspect.Findings) {
+	if d.serves {
+		f.OK("this server listens on %s", d.c.Listen)
+		return f
+	}
 	host, port, err := net.SplitHostPort(string(d.c.Listen))
 	if err == nil {
 		err = tryListen(net.JoinHostPort(host, "0"))
@@ -346,11 +350,7 @@ func (d *doctor) connectors(context.Context) (f inspect.Findings) {
 
 func (d *doctor) mail(ctx context.Context) (f inspect.Findings) {
 	if !d.c.SMTPURL.IsSet() {
-		remedy := ""
-		if d.c.Production() {
-			remedy = "set COLLAB_SMTP_URL to send invitations"
-		}
-		f.Note(remedy, "e-mail is written to mail.log in %s", d.c.DataDir)
+		f.Note("set COLLAB_SMTP_URL to send invitations", "e-mail is written to mail.log in %s", d.c.DataDir)
 		return f
 	}
 	return mail.Inspect(ctx, mail.Options{URL: d.c.SMTPURL.Text(), From: d.c.MailFrom}, d.c.SMTPURL.Host())

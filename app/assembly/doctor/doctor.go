@@ -32,6 +32,27 @@ type doctor struct {
 	version string
 	secrets *strings.Replacer
 	clocks  *inspect.Clocks
+	serves  bool // the program that runs the checks is the server of the configuration
+}
+
+// Finding is a finding as it is shown.
+type Finding struct {
+	Check   string
+	Verdict inspect.Severity // OK, Note or Wrong
+	Message string
+	Remedy  string // empty: nothing to do
+}
+
+// Examine checks the configuration of the server that calls it as Run does, within 15 seconds. The
+// version is that of the program.
+func Examine(ctx context.Context, c config.Config, version string) []Finding {
+	d := newDoctor(c, version)
+	d.serves = true
+	return d.examine(ctx)
+}
+
+func newDoctor(c config.Config, version string) *doctor {
+	return &doctor{c: c, version: version, secrets: c.Redactor(), clocks: &inspect.Clocks{Now: system.Clock{}.Now, Timeout: checkTimeout}}
 }
 
 // Run checks a configuration for real and writes what it finds, for people or as JSON.
@@ -40,8 +61,8 @@ type doctor struct {
 // itself. The version is that of the program.
 func Run(ctx context.Context, environ []string, version string, asJSON bool, out io.Writer) (code int) {
 	c, err := config.Read(environ)
-	d := &doctor{c: c, version: version, secrets: c.Redactor(), clocks: &inspect.Clocks{Now: system.Clock{}.Now, Timeout: checkTimeout}}
-	var all []view
+	d := newDoctor(c, version)
+	var all []Finding
 	if err != nil {
 		var f inspect.Findings
 		for line := range strings.Lines(err.Error()) {
@@ -63,53 +84,45 @@ func Run(ctx context.Context, environ []string, version string, asJSON bool, out
 	return code
 }
 
-// view is a finding as it is printed.
-type view struct {
-	check   string
-	verdict inspect.Severity
-	message string
-	remedy  string
-}
-
-// views returns findings as they are printed, those without a part under the name of the
+// views returns findings as they are shown, those without a part under the name of the
 // check.
-func (d *doctor) views(check string, findings inspect.Findings) (all []view) {
+func (d *doctor) views(check string, findings inspect.Findings) (all []Finding) {
 	for _, f := range findings {
-		v := view{check, f.Severity, f.Text, f.Remedy}
+		v := Finding{check, f.Severity, f.Text, f.Remedy}
 		if f.Part != "" {
-			v.check = f.Part
+			v.Check = f.Part
 		}
 		if f.Severity == inspect.Risk {
-			v.verdict = inspect.Note
+			v.Verdict = inspect.Note
 			if d.c.Production() {
-				v.verdict = inspect.Wrong
+				v.Verdict = inspect.Wrong
 			}
 		}
-		if f.Err != nil && v.message != "" {
-			v.message += ": "
+		if f.Err != nil && v.Message != "" {
+			v.Message += ": "
 		}
 		if f.Err != nil {
-			v.message += d.explain(f.Err)
+			v.Message += d.explain(f.Err)
 		}
-		v.message = oneLine(v.message)
+		v.Message = oneLine(v.Message)
 		all = append(all, v)
 	}
 	return all
 }
 
-func wrong(all []view) (n int) {
+func wrong(all []Finding) (n int) {
 	for _, v := range all {
-		if v.verdict == inspect.Wrong {
+		if v.Verdict == inspect.Wrong {
 			n++
 		}
 	}
 	return n
 }
 
-func writeJSON(out io.Writer, all []view, ok bool) {
+func writeJSON(out io.Writer, all []Finding, ok bool) {
 	checks := make([]map[string]any, len(all))
 	for i, v := range all {
-		checks[i] = map[string]any{"check": v.check, "verdict": v.verdict, "message": v.message, "remedy": v.remedy}
+		checks[i] = map[string]any{"check": v.Check, "verdict": v.Verdict, "message": v.Message, "remedy": v.Remedy}
 	}
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
@@ -120,11 +133,11 @@ func writeJSON(out io.Writer, all []view, ok bool) {
 // columns is the format of what comes before a message.
 const columns = "%-5s %-17s "
 
-func write(out io.Writer, all []view) {
+func write(out io.Writer, all []Finding) {
 	for _, v := range all {
-		fmt.Fprintf(out, columns+"%s\n", v.verdict, v.check, v.message)
-		if v.remedy != "" {
-			fmt.Fprintf(out, columns+"→ %s\n", "", "", v.remedy)
+		fmt.Fprintf(out, columns+"%s\n", v.Verdict, v.Check, v.Message)
+		if v.Remedy != "" {
+			fmt.Fprintf(out, columns+"→ %s\n", "", "", v.Remedy)
 		}
 	}
 	switch n := wrong(all); n {
@@ -138,13 +151,13 @@ func write(out io.Writer, all []view) {
 }
 
 // examine runs all checks concurrently. One that does not end in time is abandoned.
-func (d *doctor) examine(ctx context.Context) []view {
+func (d *doctor) examine(ctx context.Context) []Finding {
 	var first inspect.Findings
 	first.OK("complete, for %s (collabd %s)", d.c.Mode, d.version)
 	for _, u := range d.c.Unknown {
 		first.Risk("set "+u.Nearest+", or nothing", "%s", u.String())
 	}
-	all := d.views("configuration", first)
+	all := append(d.views("configuration", first), d.views("production", d.lacking())...)
 	found := make([]chan inspect.Findings, len(checks))
 	for i, check := range checks {
 		found[i] = make(chan inspect.Findings, 1)
@@ -176,6 +189,21 @@ func (d *doctor) examine(ctx context.Context) []view {
 		all = append(all, d.views(check.name, f)...)
 	}
 	return append(all, d.views("clock", d.clocks.Inspect())...)
+}
+
+// lacking returns what a configuration for development lacks for production.
+func (d *doctor) lacking() (f inspect.Findings) {
+	switch {
+	case d.c.Production():
+	case len(d.c.Lacking) == 0:
+		f.Note("set COLLAB_MODE=production, which never uses stand-ins", "everything is set that production needs")
+	default:
+		f.Note("set COLLAB_MODE=production once all below is set", "stand-ins replace what is not configured: they are for trying the server out")
+		for _, line := range d.c.Lacking {
+			f.Note("set it for production", "%s", line)
+		}
+	}
+	return f
 }
 
 // warnings returns the warnings of the configuration that belong to a check.

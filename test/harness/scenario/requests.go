@@ -50,7 +50,7 @@ func newServer(w *harness.Deployment) (s server, err error) {
 		Objects: w.Objects, Feed: s.feed, Chats: w.Chats, Metering: w.Metering, Archives: w.Archives, Billing: w.Billing, Connectors: w.Connectors, Releases: w.Releases,
 		Log: log, Meter: noop.Meter{}, PublicURL: harness.PublicURL, AdminSecret: adminSecret,
 		Budgets: limit.Budgets{Anonymous: 64 << 20, Callers: 256 << 20, Spool: 64 << 20}, Connections: limit.NewBudget(64 << 20),
-		Document: []byte("{}"), JWKS: []byte("{}"), Ready: func(context.Context) error { return nil }, NewID: w.IDs.New, Now: w.Clock.Now,
+		Document: []byte("{}"), JWKS: []byte("{}"), Ready: func(context.Context) error { return nil }, Doctor: func(context.Context) []httpapi.Finding { return nil }, NewID: w.IDs.New, Now: w.Clock.Now,
 	})
 	return s, err
 }

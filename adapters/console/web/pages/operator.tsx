@@ -9,6 +9,7 @@ import { usePath } from "../router"
 import { Health } from "./operatorhealth"
 import { Organisations } from "./operatororganisations"
 import { clock, Heading, type View } from "./operatorparts"
+import { Setup } from "./operatorsetup"
 
 // Session is an operator's session of this browser.
 type Session = { expiresAt: string; endsAt: string }
@@ -16,6 +17,7 @@ type Session = { expiresAt: string; endsAt: string }
 const views: { path: string; name: string; page: ComponentType<View> }[] = [
 	{ path: "/console/operator", name: "Health", page: Health },
 	{ path: "/console/operator/organisations", name: "Organisations", page: Organisations },
+	{ path: "/console/operator/setup", name: "Setup", page: Setup },
 ]
 
 async function post(path: string, body?: object): Promise<Session> {

@@ -75,6 +75,10 @@ function Minutes({ minutes, first, last }: { minutes: MinuteOfHealth[]; first: s
 				<DayChart {...of({ "Change feeds": (m) => m.feeds })} name="Open change feeds" file="feeds.csv" level />
 			</section>
 			<section>
+				<h2>Chats and transfers in progress</h2>
+				<DayChart {...of({ "Chats and calls of providers": (m) => m.calls, "Uploads and downloads": (m) => m.transfers })} name="Chats and transfers in progress" file="progress.csv" level />
+			</section>
+			<section>
 				<h2>Requests that waited for a place</h2>
 				<DayChart {...of({ Waiting: (m) => m.waiting })} name="Requests that waited for a place" file="waiting.csv" level />
 			</section>

@@ -1,0 +1,60 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"collab/domain/fault"
+	"collab/domain/org"
+)
+
+// Finding is what a check of the server's configuration has found. It has no secrets.
+type Finding struct {
+	Check     string
+	Verdict   string // ok, note or wrong
+	Message   string
+	Remedy    string      // what to do; empty: nothing
+	Variables [][2]string // that Message and Remedy name, each with its help
+}
+
+type (
+	doctorView struct {
+		OK     bool          `json:"ok"`
+		Checks []findingView `json:"checks"`
+	}
+	findingView struct {
+		Check     string         `json:"check"`
+		Verdict   string         `json:"verdict"`
+		Message   string         `json:"message"`
+		Remedy    string         `json:"remedy"`
+		Variables []variableView `json:"variables"`
+	}
+	variableView struct {
+		Name string `json:"name"`
+		Help string `json:"help"`
+	}
+)
+
+// doctorSeconds is how long a check of the configuration takes at most.
+const doctorSeconds = 15
+
+// examine answers with what the checks of the configuration find. One request has them run at a time, as they ask
+// the systems that the configuration names.
+func (a *api) examine(c *call, _ org.Actor) error {
+	if !a.doctor.TryLock() {
+		busy := fault.New(fault.Limited, "The configuration is being checked for another request")
+		busy.RetryAfter = doctorSeconds
+		return busy
+	}
+	defer a.doctor.Unlock()
+	v := doctorView{OK: true, Checks: []findingView{}}
+	for _, f := range a.Doctor(c.r.Context()) {
+		v.OK = v.OK && f.Verdict != "wrong"
+		shown := findingView{f.Check, f.Verdict, f.Message, f.Remedy, []variableView{}}
+		for _, of := range f.Variables {
+			shown.Variables = append(shown.Variables, variableView{of[0], of[1]})
+		}
+		v.Checks = append(v.Checks, shown)
+	}
+	c.Header()["Cache-Control"] = noStore
+	return c.reply(http.StatusOK, v)
+}
