@@ -23,10 +23,9 @@ type Disk interface {
 	// directory of the scope that does not exist contains nothing. A file whose name and facts
 	// are those of known has the checksum that known returns; any other is read, when its times
 	// will show every later change: facts that were passed once do not return with another
-	// content. A file that changes while it is read is passed as Unreadable, and one that would have to be
-	// read and has more than most bytes, unless that is 0, as Oversized. An error of each ends the scan
-	// and is returned.
-	Scan(ctx context.Context, scope mirror.Scope, most int64, known func(name string) (facts mirror.Facts, checksum string, ok bool), each func(mirror.Entry) error) error
+	// content. A file that changes while it is read is passed as Unreadable. An error of each
+	// ends the scan and is returned.
+	Scan(ctx context.Context, scope mirror.Scope, known func(name string) (facts mirror.Facts, checksum string, ok bool), each func(mirror.Entry) error) error
 	// Open returns the content of a file with the facts of e. Conflict if the file has other
 	// facts when it is opened, or, in the place of io.EOF, when all of it was read.
 	Open(ctx context.Context, e mirror.Entry) (io.ReadCloser, error)

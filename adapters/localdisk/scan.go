@@ -24,7 +24,7 @@ import (
 
 // Scan implements ports.Disk. A directory of another file system is passed as unreadable, since
 // nothing can be moved into it.
-func (d *Disk) Scan(ctx context.Context, scope mirror.Scope, most int64, known func(name string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
+func (d *Disk) Scan(ctx context.Context, scope mirror.Scope, known func(name string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
 	if err := d.present(); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (d *Disk) Scan(ctx context.Context, scope mirror.Scope, most int64, known f
 	if err != nil {
 		return err
 	}
-	s := &scan{d: d, ctx: ctx, rules: r, most: most, known: known, each: each, hash: sha256.New(), buffer: buffers.Get().(*[bufferSize]byte)}
+	s := &scan{d: d, ctx: ctx, rules: r, known: known, each: each, hash: sha256.New(), buffer: buffers.Get().(*[bufferSize]byte)}
 	defer buffers.Put(s.buffer)
 	within := func(path string, trees []string) bool {
 		return slices.ContainsFunc(trees, func(tree string) bool { return tree == "" || path == tree || strings.HasPrefix(path, tree+"/") })
@@ -65,7 +65,6 @@ type scan struct {
 	d       *Disk
 	ctx     context.Context
 	rules   *rules
-	most    int64
 	known   func(name string) (mirror.Facts, string, bool)
 	each    func(mirror.Entry) error
 	hash    hash.Hash
@@ -154,11 +153,6 @@ func (s *scan) file(at directory, info fs.FileInfo, e mirror.Entry) {
 	recent := s.d.sinceChange(e.Facts) < s.d.grain
 	if ok && facts == e.Facts && !recent {
 		e.Checksum = checksum
-		s.pass(e)
-		return
-	}
-	if s.most > 0 && e.Facts.Size > s.most {
-		e.Kind = mirror.Oversized
 		s.pass(e)
 		return
 	}

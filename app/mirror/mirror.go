@@ -382,7 +382,7 @@ func (m *Mirror) scan(ctx context.Context, scope mirror.Scope) error {
 			return e.Facts, e.Checksum, true
 		}
 		var fresh []string
-		if err := m.Disk.Scan(ctx, scope, m.limits.MaxFile, known, func(e mirror.Entry) error {
+		if err := m.Disk.Scan(ctx, scope, known, func(e mirror.Entry) error {
 			now[e.Name] = &e
 			if old := was[e.Name]; e.Kind == mirror.Directory && (old == nil || old.Kind != mirror.Directory) && directories[parent(e.Path)] {
 				fresh = append(fresh, e.Path)
@@ -413,7 +413,7 @@ func parent(path string) string {
 // emptied reports whether the directory has no file and had several.
 func (m *Mirror) emptied() bool {
 	for _, e := range m.entries {
-		if e.Kind == mirror.File || e.Kind == mirror.Oversized {
+		if e.Kind == mirror.File {
 			return false
 		}
 	}

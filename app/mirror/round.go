@@ -155,7 +155,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		}
 		in := r.input(rules)
 		plan := r.Plan(in)
-		r.Held, r.Files, r.Retry = plan.Held, len(in.Tree.Files), in.Tree.Oversized
+		r.Held, r.Files, r.Retry = plan.Held, len(in.Tree.Files), false
 		reason, all := plan.Guard(changes)
 		if dry {
 			r.Guard, r.Pending = reason, plan.Steps
@@ -218,7 +218,6 @@ func (r *round) readLimits(ctx context.Context) error {
 	defer r.lock.Unlock()
 	if r.limits != nil && r.limits.MaxFile != limits.MaxFile {
 		maps.DeleteFunc(r.refused, func(_ string, refused refusal) bool { return refused.limited })
-		r.scope = mirror.Everything() // the files that are oversized are others
 	}
 	r.limits, r.asked = &limits, r.Clock.Now()
 	r.immovable, r.apart = false, map[[2]string]bool{}

@@ -26,14 +26,13 @@ func IsState(path string) bool {
 type EntryKind uint8
 
 // The kinds. Of an unreadable file nothing is known, and of an unreadable directory neither what
-// is in it nor what is below it. The content of an oversized file is not known.
+// is in it nor what is below it.
 const (
 	File EntryKind = iota
 	Directory
 	Symlink
 	Special // a device, socket or pipe
 	Unreadable
-	Oversized // a file that is larger than the server accepts
 )
 
 // Facts are what a file system says of a file without reading it. Two equal values mean that the

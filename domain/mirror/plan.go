@@ -78,7 +78,7 @@ type Input struct {
 func MakePlan(in Input) Plan {
 	p := planner{Input: in, decided: map[string]Action{}, kept: newKeys(), arriving: newKeys(), leaving: newKeys(), respelled: map[[2]string]bool{}}
 	p.Held = slices.Clone(in.Tree.Held)
-	p.Emptied = len(in.Tree.Files) == 0 && !in.Tree.Oversized
+	p.Emptied = len(in.Tree.Files) == 0
 	keys := slices.Sorted(maps.Keys(in.Rows))
 	for _, key := range keys {
 		p.decide(in.Rows[key])

@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"slices"
 
@@ -20,7 +19,6 @@ type Tree struct {
 	Files       map[string]*Entry
 	Directories map[string]string // how each is spelled, by its folded path
 	Held        []Held
-	Oversized   bool            // files are held because of their sizes
 	held        map[string]bool // keys of names that are held, with everything below
 	crowded     map[string]bool // keys of files beside directories that contain something
 	doubled     map[string]bool // keys of directories that exist in several spellings
@@ -52,9 +50,6 @@ func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 			hold(key, e, "It is neither a file nor a directory.")
 		case Unreadable:
 			hold(key, e, "It cannot be read at present.")
-		case Oversized:
-			t.Oversized = true
-			hold(key, e, fmt.Sprintf("The file has %d bytes, which is more than the server accepts.", e.Facts.Size))
 		case File:
 			if _, err := object.ParsePath("The path", e.Path); err != nil {
 				hold(key, e, err.Error())

@@ -65,7 +65,7 @@ func (s *diskFixture) scan(scope mirror.Scope) map[string]mirror.Entry {
 	_, err := s.Disk.Rules(s.ctx)
 	s.ok(err)
 	found := map[string]mirror.Entry{}
-	s.ok(s.Disk.Scan(s.ctx, scope, 0, unknown, func(e mirror.Entry) error {
+	s.ok(s.Disk.Scan(s.ctx, scope, unknown, func(e mirror.Entry) error {
 		if _, twice := found[e.Path]; twice {
 			return fmt.Errorf("%q is found twice", e.Path)
 		}
@@ -167,7 +167,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			known := s.scan(mirror.Everything())
 			s.Write("b", "two") // the same size
 			got := map[string]string{}
-			s.ok(s.Disk.Scan(s.ctx, mirror.Everything(), 0, func(name string) (mirror.Facts, string, bool) {
+			s.ok(s.Disk.Scan(s.ctx, mirror.Everything(), func(name string) (mirror.Facts, string, bool) {
 				e, ok := known[name]
 				return e.Facts, "known", ok
 			}, func(e mirror.Entry) error {
@@ -175,24 +175,6 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 				return nil
 			}))
 			wantEqual(s.fixture, got, map[string]string{"a": "known", "b": checksumOf("two")})
-		},
-		"a file of too many bytes is not read unless it is known": func(s *diskFixture) {
-			for name, content := range map[string]string{"a": "four", "b": "fives", "c": "fives"} {
-				s.Write(name, content)
-			}
-			known := s.scan(mirror.Everything())
-			s.Write("c", "fiver")
-			got := map[string]mirror.Entry{}
-			s.ok(s.Disk.Scan(s.ctx, mirror.Everything(), 4, func(name string) (mirror.Facts, string, bool) {
-				e := known[name]
-				return e.Facts, e.Checksum, name != "a"
-			}, func(e mirror.Entry) error {
-				got[e.Path] = e
-				return nil
-			}))
-			c := got["c"]
-			c.Kind, c.Checksum = mirror.Oversized, ""
-			wantEqual(s.fixture, got, map[string]mirror.Entry{"a": known["a"], "b": known["b"], "c": c})
 		},
 		"names are in composed form": func(s *diskFixture) {
 			s.Write("\u00fc/e\u0301", "x")
@@ -234,7 +216,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			s.Write("a", "")
 			s.Write("b", "")
 			no, calls := errors.New("no"), 0
-			s.wantSameError(s.Disk.Scan(s.ctx, mirror.Everything(), 0, unknown, func(mirror.Entry) error {
+			s.wantSameError(s.Disk.Scan(s.ctx, mirror.Everything(), unknown, func(mirror.Entry) error {
 				calls++
 				return no
 			}), no)
@@ -349,7 +331,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			s.Remove("")
 			_, err = s.Disk.Root(s.ctx)
 			s.wantNotFound(err)
-			s.wantNotFound(s.Disk.Scan(s.ctx, mirror.Everything(), 0, unknown, func(e mirror.Entry) error { return fmt.Errorf("%q is there", e.Path) }))
+			s.wantNotFound(s.Disk.Scan(s.ctx, mirror.Everything(), unknown, func(e mirror.Entry) error { return fmt.Errorf("%q is there", e.Path) }))
 		},
 	}.run(t, open)
 }

@@ -391,7 +391,7 @@ func (d *disk) Rules(context.Context) (mirror.Rules, error) {
 	}, nil
 }
 
-func (d *disk) Scan(ctx context.Context, scope mirror.Scope, most int64, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
+func (d *disk) Scan(ctx context.Context, scope mirror.Scope, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
 	if _, err := d.before("scan"); err != nil {
 		return err
 	}
@@ -418,11 +418,8 @@ func (d *disk) Scan(ctx context.Context, scope mirror.Scope, most int64, known f
 		}
 		facts, sum, ok := known(name)
 		if e.Checksum = sum; !ok || facts != e.Facts || d.now().UnixNano() < f.changed {
-			if d.show(f); most > 0 && int64(len(f.content)) > most {
-				e.Kind, e.Checksum = mirror.Oversized, ""
-			} else {
-				e.Checksum = checksum(f.content)
-			}
+			d.show(f)
+			e.Checksum = checksum(f.content)
 		}
 		if d.exclusive && d.busy(name) != nil {
 			e.Kind = mirror.Unreadable

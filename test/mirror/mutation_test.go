@@ -195,8 +195,8 @@ func (d partlySynced) Sync(ctx context.Context, files ...mirror.Entry) []error {
 
 type newerDisk struct{ ports.Disk }
 
-func (d newerDisk) Scan(ctx context.Context, scope mirror.Scope, most int64, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
-	return d.Disk.Scan(ctx, scope, most, known, func(e mirror.Entry) error {
+func (d newerDisk) Scan(ctx context.Context, scope mirror.Scope, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
+	return d.Disk.Scan(ctx, scope, known, func(e mirror.Entry) error {
 		if facts, sum, ok := known(e.Name); ok && e.Facts.ModTime < facts.ModTime {
 			e.Checksum = sum
 		}
@@ -244,9 +244,9 @@ type unsought struct {
 	found map[string]bool
 }
 
-func (d *unsought) Scan(ctx context.Context, scope mirror.Scope, most int64, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
+func (d *unsought) Scan(ctx context.Context, scope mirror.Scope, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
 	d.found = map[string]bool{}
-	return d.Disk.Scan(ctx, scope, most, known, func(e mirror.Entry) error {
+	return d.Disk.Scan(ctx, scope, known, func(e mirror.Entry) error {
 		d.found[e.Name] = true
 		return each(e)
 	})

@@ -631,7 +631,7 @@ func TestWhatTheServerHasNoRoomForIsHeldUntilItHas(t *testing.T) {
 	s.disk.write("z", "123")
 	out := round()
 	want := []mirror.Held{
-		{Path: "aa", Reason: "The file has 22 bytes, which is more than the server accepts."},
+		{Path: "aa", Reason: "The file is larger than the server accepts, 20 bytes."},
 		{Path: "b", Reason: "The organisation has no room for it: 97 of 100 bytes are stored."},
 		{Path: "c", Reason: "The organisation has no room for it: 97 of 100 bytes are stored."},
 	}
@@ -649,36 +649,6 @@ func TestWhatTheServerHasNoRoomForIsHeldUntilItHas(t *testing.T) {
 	if out = round(); len(out.Held) > 0 || out.Retry || out.Done != 3 {
 		t.Errorf("%+v", out)
 	}
-}
-
-func TestAFileThatBecomesTooLargeIsHeldAndDeletesNothing(t *testing.T) {
-	n := &narrow{limits: mirror.Limits{MaxFile: 20}}
-	s := newSingle(t, func(o *client.Options) {
-		n.remote = o.Remote.(*remote)
-		o.Remote, o.RemoteWriter = n, n
-	})
-	large := strings.Repeat("x", 21)
-	s.disk.write("a", "content")
-	s.disk.write("b", "another")
-	_, _ = s.round()
-	s.disk.write("a", large)
-	s.disk.write("b", large)
-	if _, err := s.server.replace(t.Context(), s.records()["a"], strings.NewReader("an edit"), 7, ""); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := s.round(); err != nil || out.Done > 0 || len(out.Held) != 2 || !out.Retry {
-		t.Errorf("%+v, %v", out, err)
-	}
-	if len(s.records()) != 2 || s.disk.files["a"].content != large {
-		t.Errorf("the server has %v, and the directory %v", s.records(), s.disk.files)
-	}
-	s.disk.write("a", "small again")
-	n.limits.MaxFile = 30
-	s.server.core.Clock.Advance(time.Minute)
-	if out, err := s.client.Round(t.Context()); err != nil || len(out.Held) > 0 || out.Retry { // without a notification
-		t.Errorf("%+v, %v", out, err)
-	}
-	s.want(map[string]string{"a": "an edit", "a (conflict desk 2026-03-01 2cc5fa)": "small again", "b": large})
 }
 
 // refusing is a server that refuses files, by their paths.
