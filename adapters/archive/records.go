@@ -538,9 +538,10 @@ func (r entryRow) record(o id.Org) (archive.Record, error) {
 	for _, t := range []struct {
 		field string
 		value *string
-	}{{"target", r.Target}, {"detail", r.Detail}, {"address", r.Address}, {"requestId", r.RequestID}} {
+	}{{"detail", r.Detail}, {"address", r.Address}, {"requestId", r.RequestID}} {
 		f.Text(t.field, text(t.value), maxText)
 	}
+	f.Text("target", text(r.Target), audit.MaxTarget)
 	return f.record(archive.Record{Entry: &audit.Entry{
 		ID: r.ID, Org: o, At: time.Time(r.CreatedAt), Actor: id.User(text(r.ActorID)), Operator: r.Operator, Action: audit.Action(r.Action),
 		Target: text(r.Target), Detail: text(r.Detail), Address: text(r.Address), Request: text(r.RequestID),

@@ -60,7 +60,7 @@ export default function Audit({ me }: { me: Me }): JSX.Element {
 		<>
 			<header class="bar">
 				<h1 class="grow">Audit log</h1>
-				{names.value && entries.length > 0 && <a href="#csv" download={`audit-${new Date().toISOString().slice(0, 10)}.csv`} onClick={(e) => offer(e.currentTarget, table(entries, names.value?.of ?? new Map()))}>Download as CSV</a>}
+				{names.value && entries.length > 0 && <a href="#csv" download={`audit-${new Date().toISOString().slice(0, 10)}.csv`} onClick={(e) => offer(e.currentTarget, table(entries, names.value?.of ?? new Map()))}>{log.complete ? "Download as CSV" : `Download the newest ${count(entries.length)} as CSV`}</a>}
 			</header>
 			<p class="soft">What members, operators of the service and the providers did in {me.org?.name ?? "the organisation"}, the newest first. Nothing is removed from the log, and nobody can change it.</p>
 			<Filters query={query} change={change} names={names.value} filtered={filtered} clear={clear} />
@@ -238,10 +238,12 @@ const worded = (text: string): string => word[text] ?? text
 function sentence(e: AuditEntry, names: ReadonlyMap<string, string>): Sentence {
 	const provider = /by the (identity|payment) provider$/.exec(e.detail ?? "")
 	const detail = (e.detail ?? "").replace(/ ?by the (identity|payment) provider$/, "")
-	const who = e.operator ? "An operator of the service" : e.actorId !== null ? names.get(e.actorId) ?? "A former member" : provider ? `The ${provider[1]} provider` : "The service"
+	// Without any names, nobody knows who is still there: the reader is a member as well.
+	const gone = (text: string): string => (names.size > 0 ? text : text.replace("former ", "").replace(" that is gone", ""))
+	const who = e.operator ? "An operator of the service" : e.actorId !== null ? names.get(e.actorId) ?? gone("A former member") : provider ? `The ${provider[1]} provider` : "The service"
 	const about = (otherwise: string): { name: string } | string => {
 		const name = names.get(e.target ?? "")
-		return name === undefined ? otherwise : { name }
+		return name === undefined ? gone(otherwise) : { name }
 	}
 	const [, was = "", is = "", rest = ""] = /^(\S+)(?: [A-Z_]+)? -> (\S+)(?: [A-Z_]+)?(?: (.*))?$/.exec(detail) ?? []
 	const said = (...did: Sentence["did"]): Sentence => ({ who, did })

@@ -1,7 +1,7 @@
 // The organisations of a deployment, for operators: each with its plan, what it uses of it, its members and
 // their roles. Everything that is shown is what the server has stored.
 import type { JSX } from "preact"
-import { useRef, useState } from "preact/hooks"
+import { useEffect, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { useDraft } from "../draft"
 import { call, cursorOf, failureOf, page, type Failure } from "../interface"
@@ -30,9 +30,10 @@ function List({ signIns, used }: View): JSX.Element {
 	const [query, change] = useQuery()
 	const search = query.get("q") ?? "", after = query.get("after") ?? undefined
 	const [typed, type] = useState(search)
+	const key = JSON.stringify([search, after])
 	const found = useLoaded(async () => {
 		const { value, headers } = await page("GET /api/v1/admin/organisations", { query: { limit: organisationsOnPage, search: search || undefined, cursor: after } })
-		return { organisations: value, next: cursorOf(headers) }
+		return { key, organisations: value, next: cursorOf(headers) }
 	}, [search, after, signIns])
 	const find = (text: string): void => {
 		type(text)
@@ -46,7 +47,7 @@ function List({ signIns, used }: View): JSX.Element {
 				<input class="grow" type="search" maxLength={200} aria-label="Search organisations" placeholder="A part of the name, or an id" value={typed} onInput={(e) => type(e.currentTarget.value)} />
 				<button type="submit">Search</button>
 			</form>
-			<Show of={found.value && !found.failure ? found : { failure: found.failure, value: undefined, retry: found.retry }} what="the organisations">
+			<Show of={found.value?.key === key && !found.failure ? found : { failure: found.failure, value: undefined, retry: found.retry }} what="the organisations">
 				{({ organisations, next }) => organisations.length === 0
 					? <p class="empty">{search ? <>No organisation has this in its name. <button type="button" class="small" onClick={() => find("")}>Show all</button></> : after ? "There are no more organisations." : "There is no organisation yet: one appears here when its first member signs in."}</p>
 					: (
@@ -80,6 +81,7 @@ function One({ id, signIns, used }: View & { id: string }): JSX.Element {
 	const [query, change] = useQuery()
 	const loaded = useLoaded(() => call("GET /api/v1/admin/organisations/{id}", { path: { id } }), [id, signIns])
 	const [changed, setChanged] = useState<Overview>() // by a grant, until it is loaded again
+	useEffect(() => setChanged(undefined), [loaded.value])
 	const o = changed ?? loaded.value
 	const main = useRef<HTMLDivElement>(null)
 	const focus = (): void => main.current?.querySelector<HTMLElement>("h1")?.focus()
