@@ -256,10 +256,13 @@ async function updates(api: Client): Promise<void> {
 
 async function operators(api: Client): Promise<void> {
 	for (const minute of good(await api.GET("/api/v1/admin/health")).minutes) void minute.serverErrors
+	for (const { verdict, remedy } of good(await api.GET("/api/v1/admin/doctor")).checks) void [verdict, remedy]
 	for (const { id } of good(await api.GET("/api/v1/admin/organisations"))) {
 		const seen: Schema<"Overview"> = good(await api.GET("/api/v1/admin/organisations/{id}", { params: { path: { id } } }))
 		good(await api.PUT("/api/v1/admin/organisations/{id}/subscription", { params: { path: { id } }, body: { plan: "ENTERPRISE", seats: seen.members } }))
-		good(await api.PUT("/api/v1/admin/organisations/{id}/members/{userId}/role", { params: { path: { id, userId: "u" } }, body: { role: "OWNER" } }))
+		for (const { userId } of good(await api.GET("/api/v1/admin/organisations/{id}/members", { params: { path: { id } } }))) {
+			good(await api.PUT("/api/v1/admin/organisations/{id}/members/{userId}/role", { params: { path: { id, userId } }, body: { role: "OWNER" } }))
+		}
 	}
 	const version: unknown = good(await api.GET("/api/v1/openapi.json"))["openapi"]
 	const icon: string = good(await api.GET("/favicon.ico", { parseAs: "text" }))
