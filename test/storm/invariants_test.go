@@ -38,6 +38,11 @@ func (l later) Now() time.Time { return system.Clock{}.Now().Add(time.Duration(l
 
 // check checks the invariants of a system without load and faults.
 func (s *storm) check(idle []load) {
+	// A provider waits for minutes after several failures, and for a second after its start.
+	s.providers.Stop(s)
+	if err := s.providers.Restart(); err != nil {
+		s.Fatal(err)
+	}
 	s.await("webhooks are accepted", func() error {
 		if n := s.relay.waiting(); n > 0 {
 			return fmt.Errorf("%d deliveries are not accepted", n)

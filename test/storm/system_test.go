@@ -59,8 +59,10 @@ type fleet struct {
 	cluster *cluster.Cluster
 	standby *postgres.Server
 	relay   *relay
-	state   string // the file of the payment provider
-	bucket  string // the address of the store, without a proxy
+
+	providers *collabd.Server // the development providers
+	state     string          // the file of the payment provider
+	bucket    string          // the address of the store, without a proxy
 
 	proxies map[string]*toxiproxy.Proxy
 	control map[string]*sync.Mutex // of each proxy and server, by part or number
@@ -196,9 +198,9 @@ func start(t testing.TB, seed uint64) *fleet {
 	s.relay = newRelay(t, seed, fmt.Sprint("http://127.0.0.1:", port))
 	identity := "http://" + strings.Replace(s.through("identity", strings.TrimPrefix(s.relay.url, "http://")), "127.0.0.1", "localhost", 1)
 	payments := "http://" + s.through("payments", strings.TrimPrefix(s.relay.url, "http://"))
-	providers := collabd.Start(t, fmt.Sprint("COLLAB_LISTEN=127.0.0.1:", port), "COLLAB_PUBLIC_URL="+identity,
+	s.providers = collabd.Start(t, fmt.Sprint("COLLAB_LISTEN=127.0.0.1:", port), "COLLAB_PUBLIC_URL="+identity,
 		"COLLAB_IDENTITY_WEBHOOK_SECRETS="+cluster.IdentityWebhook, "COLLAB_STRIPE_WEBHOOK_SECRETS="+cluster.PaymentWebhook)
-	s.state = filepath.Join(providers.Dir, "dev-payments.json")
+	s.state = filepath.Join(s.providers.Dir, "dev-payments.json")
 	file, err := os.ReadFile(s.state)
 	var key struct{ Key string }
 	if err == nil {
