@@ -128,7 +128,6 @@ type TasksAt interface {
 	Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error)
 	// List returns NotFound also if f selects nothing.
 	List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error
-	// Add returns NotFound also for a taken id.
 	Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error)
 	// Replace stores next in place of was, which has the same workspace, and appends changes of
 	// the task. NotFound also if the stored task has another version than was.

@@ -162,7 +162,15 @@ func (q tasksAt) List(ctx context.Context, o id.Org, actor org.Actor, f task.Fil
 }
 
 func (q tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
-	return q.adding(ctx, func(tx tasks) (task.Task, error) { return tx.addWhere(ctx, o, t, addTaskAt, q.epoch) })
+	return q.adding(ctx, func(tx tasks) (task.Task, error) {
+		added, err := tx.addWhere(ctx, o, t, addTaskAt, q.epoch)
+		if fault.Is(err, fault.NotFound) {
+			if _, missing := (tasksAt{tx, q.epoch}).Get(ctx, o, t.ID); missing == nil {
+				return task.Task{}, fault.New(fault.Conflict, "Task is there already")
+			}
+		}
+		return added, err
+	})
 }
 
 // Replace is one statement on Postgres.

@@ -96,10 +96,7 @@ func (s tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, err
 		if err != nil {
 			return t, err
 		}
-		if t, err = q.Add(ctx, o, t); fault.Is(err, fault.Conflict) {
-			err = fault.Missing("Task")
-		}
-		return t, err
+		return q.Add(ctx, o, t)
 	})
 }
 

@@ -153,3 +153,13 @@ func TestAnotherMembersTaskIsNotFound(t *testing.T) {
 		t.Errorf("after the refusal there is %+v, %v", there, err)
 	}
 }
+
+func TestATaskThatAnEarlierAttemptAddedIsAConflict(t *testing.T) {
+	w := newFixture(t)
+	d := task.Draft{ID: "0198a1b2-0000-7000-8000-000000000001", Title: "x"}
+	_, err := w.tasks.CreateUnconfirmed(t.Context(), w.ada, d)
+	w.must(err)
+	if _, err := w.tasks.CreateUnconfirmed(t.Context(), w.ada, d); !fault.Is(err, fault.Conflict) {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -133,12 +133,16 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 			}), fault.NotFound)
 			wantEqual(w, len(resultOf(w.historyOf(tn.ID, tn.unplaced.ID, task.ChangePosition{}, 0)).must(w)), 2)
 		},
-		"at an epoch an empty list, a taken id and another organisation's task are not found": func(w *fixture) {
+		"at an epoch an empty list and another organisation's task are not found, and a taken id is a conflict": func(w *fixture) {
 			tn, other := w.tenant(), w.tenant()
 			now := w.tasksAt(w.epoch(tn.ID))
 			w.wantNotFound(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"of none"}}, unlisted(w)))
 			w.wantNotFound(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{Tags: []string{"\x00"}}, unlisted(w)))
-			resultOf(now.Add(w.ctx, tn.ID, tn.unplaced)).wantNotFound(w)
+			for _, there := range []task.Task{tn.unplaced, tn.inside} {
+				_, err := now.Add(w.ctx, tn.ID, there)
+				w.wantConflict(err)
+				resultOf(w.tasksAt(w.epoch(tn.ID)+1).Add(w.ctx, tn.ID, there)).wantNotFound(w)
+			}
 			resultOf(now.Add(w.ctx, tn.ID, someTask(tn.ID, &other.workspace.ID, tn.owner.ID))).wantNotFound(w)
 			resultOf(now.Get(w.ctx, tn.ID, fresh[id.Task]())).wantNotFound(w)
 			resultOf(now.Get(w.ctx, tn.ID, other.unplaced.ID)).wantNotFound(w)
