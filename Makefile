@@ -85,7 +85,7 @@ storm: ## run a cluster under load of all kinds while servers are killed, connec
 	COLLAB_STORM=$(DURATION) COLLAB_SEED=$(SEED) $(GO) test -vet=off -count=1 -timeout 0 -v -run '^TestInvariantsHoldAfterFaultsUnderLoad$$' ./test/storm
 
 test-browser: ## run the tests in a browser; starts Chromium and takes axe-core from npm, installing the packages chromium, nodejs and npm where they are missing and one is root
-	$(GO) test -vet=off -timeout 20m -tags browser,$(TAGS) ./test/browser
+	$(GO) test -vet=off -timeout 30m -tags browser,$(TAGS) ./test/browser
 
 # The race detector waits a lot, and the analyses run beside it.
 check: format modules ## check format, vet, staticcheck and modules, and test concurrent code with the race detector (needs a C compiler)
