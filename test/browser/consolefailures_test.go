@@ -42,8 +42,9 @@ const (
 			? Promise.resolve(Response.json({ statusCode: 503, message: "busy", error: "Service Unavailable" }, { status: 503, headers: { "X-Request-Id": "request-1", "Retry-After": "1" } }))
 			: real(address, init)
 	}`
-	// untold are places of a page where something that failed is shown as if it were empty, or is not named.
-	untold = `[...document.querySelectorAll("main .empty:not(.begin), main .problem:not(:has(code))")].filter((e) => e.checkVisibility()).map((e) => e.innerText)`
+	// untold are places of a page where something that failed is shown as if it were empty, or is not named. The
+	// conversations of chats are kept on the device, and not on the server.
+	untold = `[...document.querySelectorAll("main .empty:not(.begin, .talks *), main .problem:not(:has(code))")].filter((e) => e.checkVisibility()).map((e) => e.innerText)`
 	// failures presses what tries again, and returns how much has failed or is being loaded.
 	failures = `([...document.querySelectorAll("button")].filter((e) => e.innerText === "Try again").forEach((e) => e.click()), document.querySelectorAll('.problem, [aria-busy="true"]').length)`
 )
