@@ -113,6 +113,17 @@ func (b *tab) bypassPolicy() {
 	}
 }
 
+// closeDialog closes the dialog by Escape, and waits until the page has removed it. Until then the page takes
+// one that is opened for the one that was closed.
+func (b *tab) closeDialog() {
+	b.t.Helper()
+	b.key(kb.Escape)
+	b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
+}
+
+// refusedBusy is an expression for the response of a server that is busy.
+const refusedBusy = `Response.json({ statusCode: 503, message: "busy", error: "Service Unavailable" }, { status: 503, headers: { "X-Request-Id": "request-1", "Retry-After": "2" } })`
+
 // busyOnce has the pages that are loaded from now on get 503 for their first request to a path.
 func (b *tab) busyOnce(path string) {
 	b.t.Helper()
@@ -122,9 +133,9 @@ func (b *tab) busyOnce(path string) {
 		window.fetch = (address, init) => {
 			if (answered || !String(address).endsWith(%q)) return real(address, init)
 			answered = true
-			return Promise.resolve(Response.json({ statusCode: 503, message: "busy", error: "Service Unavailable" }, { status: 503, headers: { "X-Request-Id": "request-1", "Retry-After": "2" } }))
+			return Promise.resolve(%s)
 		}
-	}`, path))
+	}`, path, refusedBusy))
 }
 
 // enterConsole signs an account of the development provider in to the console.

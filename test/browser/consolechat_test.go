@@ -50,8 +50,6 @@ func (b *tab) instead(response string) {
 	}`, response))
 }
 
-const refusedBusy = `Response.json({ statusCode: 503, message: "busy", error: "Service Unavailable" }, { status: 503, headers: { "X-Request-Id": "request-1" } })`
-
 const code = "Here is **how**:\n\n```go\nfmt.Println(\"<b>no HTML</b>\")\n```\n\n- one\n- two <script>alert(1)</script>\n\n![secret](https://elsewhere.example/a.png)\n"
 
 func TestChatPage(t *testing.T) {

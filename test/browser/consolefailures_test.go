@@ -39,7 +39,7 @@ const (
 		const real = fetch
 		window.busy = true
 		window.fetch = (address, init) => window.busy && String(address).includes("/api/v1/") && !String(address).endsWith("/auth/me")
-			? Promise.resolve(Response.json({ statusCode: 503, message: "busy", error: "Service Unavailable" }, { status: 503, headers: { "X-Request-Id": "request-1", "Retry-After": "1" } }))
+			? Promise.resolve(` + refusedBusy + `)
 			: real(address, init)
 	}`
 	// untold are places of a page where something that failed is shown as if it were empty, or is not named. The

@@ -452,7 +452,7 @@ func TestFilesAndMemoriesAreAccessible(t *testing.T) {
 	b.key(kb.F2)
 	b.shown(`//dialog//input`)
 	b.axe("files-rename")
-	b.key(kb.Escape)
+	b.closeDialog()
 	b.click(`//button[@aria-label="Cancel b.txt"]`)
 	b.visit(shared+"&deleted=1", "Files")
 	b.shown(`//button[@aria-label="Restore deleted.txt"]`)

@@ -47,14 +47,14 @@ func TestPeoplePage(t *testing.T) {
 		b.key("grace@collab.example", kb.Enter)
 		b.shown(`//dialog//p[contains(., "shown once")]`)
 		link := read(b, chromedp.Value(chromedp.CSS("dialog input")))
-		b.key(kb.Escape)
+		b.closeDialog()
 		b.shown(`//ul[@aria-label="Invitations"]//b[.="grace@collab.example"]`)
 		b.do(chromedp.Click(`//button[@aria-label="New link for grace@collab.example"]`))
 		b.shown(`//dialog//p[contains(., "shown once")]`)
 		if again := read(b, chromedp.Value(chromedp.CSS("dialog input"))); again == link || !strings.HasPrefix(again, "http") {
 			t.Errorf("after %s the link is %s", link, again)
 		}
-		b.key(kb.Escape)
+		b.closeDialog()
 		b.do(chromedp.Click(`//button[@aria-label="Delete the invitation of grace@collab.example"]`))
 		b.do(chromedp.Click(`//dialog//button[.="Delete"]`))
 		b.shown(`//p[starts-with(., "No invitation is pending")]`)

@@ -139,7 +139,7 @@ func TestTeamsPage(t *testing.T) {
 		b.shown(row("last"))
 		b.do(chromedp.Click(button("Delete…")))
 		b.shown(`//dialog//p[starts-with(., "The team has 1 workspace.")]`)
-		b.key(kb.Escape)
+		b.closeDialog()
 		b.focus("last")
 		b.key(kb.Delete)
 		b.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "lost\r"))
@@ -218,7 +218,7 @@ func TestTeamsPage(t *testing.T) {
 			}
 			b.do(chromedp.Click(button("Edit…")))
 		}
-		b.key(kb.Escape)
+		b.closeDialog()
 		b.do(chromedp.Click(button("Delete…")))
 		late := add("/workspaces", as, map[string]any{"name": "late", "teamId": research.ID})
 		b.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "Theirs 1\r"))
