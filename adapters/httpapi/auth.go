@@ -285,7 +285,7 @@ func cliRequest(port, state string) string { return port + " " + state }
 func (a *api) confirmedCLI(r *http.Request, port, state string) bool {
 	flow := cliRequest(port, state)
 	secret := cookieValue(r, a.flowCookie(cookieCLI, flow))
-	return secret != "" && equalSecrets(r.URL.Query().Get("confirm"), confirmation(secret, flow))
+	return secret != "" && access.EqualSecrets(r.URL.Query().Get("confirm"), confirmation(secret, flow))
 }
 
 // showCLIPrompt shows a page that names the port and asks for confirmation.

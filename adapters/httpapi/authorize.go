@@ -15,6 +15,7 @@ import (
 	"github.com/gorilla/mux"
 
 	"collab/adapters/httpapi/body"
+	"collab/app/access"
 	"collab/app/connectors"
 	"collab/domain/connector"
 	"collab/domain/fault"
@@ -104,7 +105,7 @@ func confirmation(secret, state string) string { return deriveToken("confirm", s
 
 // checkConfirmation returns Forbidden unless the form has the token of the cookie's secret.
 func checkConfirmation(form url.Values, secret, state string) error {
-	if secret == "" || !equalSecrets(form.Get("token"), confirmation(secret, state)) {
+	if secret == "" || !access.EqualSecrets(form.Get("token"), confirmation(secret, state)) {
 		return fault.New(fault.Forbidden, "This form is not from a page that was recently shown in this browser")
 	}
 	return nil

@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"math"
 	"slices"
 	"strings"
@@ -67,7 +65,7 @@ func (a *api) admit(c *call, g guard) error {
 		if err := a.addresses.Take(c, limit.Network(c.address)); err != nil {
 			return err
 		}
-		if !access.ByOperator(c.r.Context()) && !equalSecrets(c.r.Header.Get("X-Admin-Secret"), a.AdminSecret) {
+		if !access.ByOperator(c.r.Context()) && !access.EqualSecrets(c.r.Header.Get("X-Admin-Secret"), a.AdminSecret) {
 			return fault.New(fault.Unauthenticated, "X-Admin-Secret is missing or wrong")
 		}
 		c.operator = true
@@ -270,10 +268,4 @@ func bearer(header []string) string {
 		return ""
 	}
 	return strings.TrimSpace(token)
-}
-
-// equalSecrets compares secrets in constant time.
-func equalSecrets(a, b string) bool {
-	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
-	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
