@@ -12,7 +12,7 @@ type MenuOf = { label: string; choices: () => Choice[]; children: ComponentChild
 export function Menu({ label, choices, children, class: look = "small", tabIndex, shortcut }: MenuOf): JSX.Element {
 	const button = useRef<HTMLButtonElement>(null)
 	const [open, set] = useState(false)
-	const closed = useRef(0)
+	const closed = useRef(-Infinity) // when the menu was last closed
 	const toggle = (): void => set((was) => !was && performance.now() - closed.current > 200) // a click on the button has closed it otherwise
 	return (
 		<>
