@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,6 +56,7 @@ const code = "Here is **how**:\n\n```go\nfmt.Println(\"<b>no HTML</b>\")\n```\n\
 func TestChatPage(t *testing.T) {
 	models := provider.Start(t)
 	held := make(chan struct{})
+	var failures atomic.Int64 // calls that fail
 	models.Choose(func(r provider.Request) provider.Script {
 		switch {
 		case strings.Contains(r.Message, "slowly"):
@@ -66,6 +68,7 @@ func TestChatPage(t *testing.T) {
 		case strings.Contains(r.Message, "tool"):
 			return provider.Script{provider.Text("I call a tool."), provider.Call("c1", "get_weather", `{"city":"Oslo"}`), provider.Stop("tool_use")}
 		case strings.Contains(r.Message, "fail"):
+			failures.Add(1)
 			return provider.Script{provider.Text("It goes well"), provider.Fail("overloaded_error", "Overloaded")}
 		case strings.Contains(r.Message, "code"):
 			return provider.Script{provider.Text(strings.SplitAfter(code, " ")...)}
@@ -139,6 +142,7 @@ func TestChatPage(t *testing.T) {
 		say(b, "Now fail")
 		b.shown(answer("failed", "The model is overloaded. Please retry in a few moments."), answer("failed", "It goes well"), button("Try again"), heard("The answer failed"))
 		b.click(button("Try again"))
+		b.eventually("2", func() string { return fmt.Sprint(failures.Load()) })
 		b.shown(answer("failed", "It goes well"))
 		say(b, "Hello")
 		b.shown(answer("done", "You said Hello"))
