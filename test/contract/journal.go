@@ -106,7 +106,6 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 			users := []id.User{w.member(o.ID, org.Owner).ID, w.member(o.ID, org.Admin).ID, ""}
 			actions := []audit.Action{audit.MemberRemoved, audit.MemberLeft, audit.ReleasePaused}
 			targets := []string{"", "a", "A", string(users[0])}
-			var all []audit.Entry
 			for i := range 24 {
 				e := audit.Entry{
 					ID: fresh[id.Entry](), Org: o.ID, At: at(100 - i/2), Actor: users[i%3], Operator: i%3 == 2 && i%2 == 0,
@@ -116,9 +115,8 @@ func Audit(t *testing.T, open func(t *testing.T) Opened) {
 				foreign := e
 				foreign.ID, foreign.Org = fresh[id.Entry](), other.ID
 				w.ok(w.audit().Add(w.ctx, foreign))
-				all = append(all, e)
 			}
-			all = resultOf(w.audited(o.ID, audit.Filter{})).must(w)
+			all := resultOf(w.audited(o.ID, audit.Filter{})).must(w)
 			wantEqual(w, len(all), 24)
 			conditions := []audit.Filter{
 				{}, {Actor: users[1]}, {Actor: fresh[id.User]()}, {Source: audit.Operators}, {Source: audit.Automatic}, {Action: audit.MemberLeft}, {Action: audit.Imported},
