@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -29,7 +30,8 @@ const (
 	// maxGrowth is how much memory a request may take above that of a server that has
 	// answered little, in bytes.
 	maxGrowth = 64 << 20
-	// maxDelay is how long a small request of another organisation may take meanwhile.
+	// maxDelay is how long a small request of another organisation may take meanwhile,
+	// without the longest time that a thread of the server waits for a processor.
 	maxDelay = 500 * time.Millisecond
 	// attempts is how often a request is measured that is above a bound: the machine
 	// has other work as well.
@@ -597,16 +599,20 @@ func (w *largest) measure(t testing.TB, method string, r request) (c cost) {
 	over := make(chan struct{})
 	var other sync.WaitGroup
 	other.Go(func() {
+		small := func(method, path string, body any) {
+			before, began := waitsForProcessor(t, w.server.PID()), time.Now()
+			if _, _, err := w.ben.Do(method, path, body); err != nil { // one that is refused was delayed as well
+				t.Error(err)
+			}
+			took, waited := time.Since(began), time.Duration(0)
+			for thread, wait := range waitsForProcessor(t, w.server.PID()) {
+				waited = max(waited, wait-before[thread])
+			}
+			c.delay = max(c.delay, took-waited)
+		}
 		for {
-			began := time.Now()
-			if _, _, err := w.ben.Do("POST", "/tasks", fields{"title": "small"}); err != nil { // one that is refused was delayed as well
-				t.Error(err)
-			}
-			c.delay, began = max(c.delay, time.Since(began)), time.Now()
-			if _, _, err := w.ben.Do("GET", "/tasks?limit=1", nil); err != nil {
-				t.Error(err)
-			}
-			c.delay = max(c.delay, time.Since(began))
+			small("POST", "/tasks", fields{"title": "small"})
+			small("GET", "/tasks?limit=1", nil)
 			select {
 			case <-over:
 				return
@@ -621,6 +627,29 @@ func (w *largest) measure(t testing.TB, method string, r request) (c cost) {
 	other.Wait()
 	c.growth = anonymous(t, w.server.PID(), "VmHWM") - w.idle
 	return c
+}
+
+// waitsForProcessor returns how long each thread of a process could have run and had no
+// processor, since it began.
+func waitsForProcessor(t testing.TB, pid int) map[string]time.Duration {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Errorf("process %d has no threads: %v", pid, err)
+	}
+	waits := map[string]time.Duration{}
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		if err != nil { // the thread has ended
+			continue
+		}
+		var ran, waited time.Duration
+		if _, err := fmt.Sscan(string(text), &ran, &waited); err != nil {
+			t.Errorf("%s: %v", thread, err)
+		}
+		waits[thread] = waited
+	}
+	return waits
 }
 
 // call sends a request and reads its answer as it comes.
