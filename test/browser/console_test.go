@@ -261,6 +261,7 @@ func TestConsole(t *testing.T) {
 		b.axe("menu")
 		b.do(chromedp.Navigate(s.base + "/console/sessions"))
 		b.inConsole("Sessions")
+		b.says("Chrome on Linux")
 		b.axe("sessions")
 		b.do(chromedp.Navigate(s.base + "/console/nothing"))
 		b.inConsole("There is no such page")

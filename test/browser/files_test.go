@@ -402,6 +402,24 @@ func TestMemories(t *testing.T) {
 		}
 		b.clean(s.base)
 	})
+	t.Run("a memory of a workspace is added by keyboard, and is in the tree of files", func(t *testing.T) {
+		s.call("POST", "/auth/seed-onboarding", as, nil, http.StatusOK)
+		name := decode[[]struct{ Name string }](t, s.call("GET", "/workspaces", as, nil, http.StatusOK))[0].Name
+		b := openPage(t, s, "Ada", "/console/memories", "Memories")
+		b.do(chromedp.Focus(fmt.Sprintf(`//summary[@aria-label="Add a memory of %s"]`, name)))
+		b.key(kb.Enter, kb.Tab)
+		b.do(chromedp.SendKeys(fmt.Sprintf(`//input[@aria-label="Name of a new memory of %s"]`, name), "habits"+kb.Enter))
+		b.shown(`//h2[.="habits.md"]`)
+		write(b, "Short names.")
+		b.click(button("Save"))
+		b.shown(`//p[contains(., "Version 1")]`, `//a[.="habits.md"]`)
+		b.do(chromedp.Click(`//a[.="Versions"]`))
+		b.shown(`//*[@role="treeitem" and @aria-expanded="true" and contains(., "Memories")]`, fmt.Sprintf(`//*[@role="treeitem" and @aria-selected="true" and contains(., "Memory of %s")]`, name))
+		b.do(chromedp.Focus(`//*[@role="treeitem" and contains(., "Memories")]`))
+		b.key(kb.Enter)
+		b.do(chromedp.WaitNotPresent(`//*[@role="treeitem" and contains(., "Memory of")]`))
+		b.clean(s.base)
+	})
 	t.Run("a session that ends loses nothing that was written", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/memories?memory=org", "Memories")
 		b.shown(`//*[@data-feed="live"]`)

@@ -1,7 +1,7 @@
 // The frame of all pages: the navigation, the account, and the page of the address.
 import { Fragment, type ComponentType, type JSX, type TargetedMouseEvent } from "preact"
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
-import { Icon, Mark, icons } from "./icons"
+import { Icon, Initials, Mark, icons } from "./icons"
 import { call, Failure, failureOf, send } from "./interface"
 import { Announcer } from "./live"
 import { Problem, Show, useLoaded } from "./loading"
@@ -86,7 +86,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 				<header class="side">
 					<button type="button" class="plain to-pages" popoverTarget="pages" aria-label="Pages"><Icon path={icons.menu} /></button>
 					<a class="brand" href="/console"><Mark size={22} /> Collab</a>
-					<button type="button" class="account" popoverTarget="account" onPointerEnter={() => want(true)} onFocus={() => want(true)}><span class="initials" aria-hidden="true">{initials(me.org?.name ?? name)}</span> <span class="who"><span>{me.org?.name ?? name}</span>{me.org && <span class="soft">{name}</span>}</span><Icon path={icons.choose} /></button>
+					<button type="button" class="account" popoverTarget="account" onPointerEnter={() => want(true)} onFocus={() => want(true)}><Initials of={me.org?.name ?? name} /> <span class="who"><span>{me.org?.name ?? name}</span>{me.org && <span class="soft">{name}</span>}</span><Icon path={icons.choose} /></button>
 					<div id="account" popover="auto" class="menu" onToggle={() => want(true)} onClick={shut}>
 						<p><b>{name}</b><br /><span class="soft">{me.user.email}</span></p>
 						<a href="/console/sessions">Sessions</a>
@@ -164,5 +164,3 @@ function Shown({ at, me }: { at: PageOf; me: Me }): JSX.Element {
 	if (page.failure) return <><h1>{at.name}</h1><Problem failure={page.failure} what="Loading the page" retry={page.retry} /></>
 	return <h1 aria-busy="true">{at.name}</h1>
 }
-
-const initials = (name: string): string => name.split(/\s+/).map((word) => word[0] ?? "").slice(0, 2).join("").toUpperCase()

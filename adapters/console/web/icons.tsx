@@ -4,6 +4,9 @@ import type { JSX } from "preact"
 // Icon is an icon with this path. What it means is said beside it.
 export const Icon = ({ path }: { path: string | undefined }): JSX.Element => <svg class="drawn" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true"><path d={path ?? ""} /></svg>
 
+// Initials are the first letters of a name, as a picture beside or instead of it.
+export const Initials = ({ of, title }: { of: string; title?: string }): JSX.Element => <span class="initials" aria-hidden="true" title={title}>{of.split(/\s+/).map((word) => [...word][0] ?? "").slice(0, 2).join("").toUpperCase()}</span>
+
 // Mark is Collab's own, of a size in pixels.
 export const Mark = ({ size }: { size: number }): JSX.Element => <svg class="mark" viewBox="0 0 32 32" width={size} height={size} aria-hidden="true"><circle cx="12" cy="16" r="9" /><circle cx="20" cy="16" r="9" opacity=".45" /></svg>
 

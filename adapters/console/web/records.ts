@@ -6,8 +6,8 @@ import { nameOf } from "./text"
 import type { Me, Scope, StorageKind, StoredObject, Team, Workspace } from "./types"
 
 // Place is where files are: key is the beginning of their storage keys after the organisation's id,
-// and fields are what an upload into it says.
-export type Place = { key: string; name: string; fields: { kind: StorageKind; scope: Scope; workspaceId?: string; teamId?: string } }
+// and fields are what an upload into it says. Those of memories are listed as one group.
+export type Place = { key: string; name: string; memory?: true; fields: { kind: StorageKind; scope: Scope; workspaceId?: string; teamId?: string } }
 
 // placesOf returns the places that a person sees.
 export function placesOf(me: Me, workspaces: Workspace[], teams: Team[]): Place[] {
@@ -17,9 +17,9 @@ export function placesOf(me: Me, workspaces: Workspace[], teams: Team[]): Place[
 		...workspaces.map((w): Place => ({ key: `workspaces/${w.id}/artifacts/`, name: w.name, fields: { kind: "ARTIFACT", scope: "SHARED", workspaceId: w.id } })),
 		{ key: "shared/templates/", name: "Templates", fields: { kind: "TEMPLATE", scope: "SHARED" } },
 		{ key: "shared/brand/", name: "Brand", fields: { kind: "BRAND_ASSET", scope: "SHARED" } },
-		{ key: "shared/hub-memory/", name: "Memory of the organisation", fields: { kind: "HUB_MEMORY", scope: "SHARED" } },
-		...workspaces.map((w): Place => ({ key: `workspaces/${w.id}/memory/`, name: `Memory of ${w.name}`, fields: { kind: "WORKSPACE_MEMORY", scope: "SHARED", workspaceId: w.id } })),
-		...teams.map((t): Place => ({ key: `teams/${t.id}/memory/`, name: `Memory of the team ${t.name}`, fields: { kind: "TEAM_MEMORY", scope: "SHARED", teamId: t.id } })),
+		{ key: "shared/hub-memory/", name: "Memory of the organisation", memory: true, fields: { kind: "HUB_MEMORY", scope: "SHARED" } },
+		...workspaces.map((w): Place => ({ key: `workspaces/${w.id}/memory/`, name: `Memory of ${w.name}`, memory: true, fields: { kind: "WORKSPACE_MEMORY", scope: "SHARED", workspaceId: w.id } })),
+		...teams.map((t): Place => ({ key: `teams/${t.id}/memory/`, name: `Memory of the team ${t.name}`, memory: true, fields: { kind: "TEAM_MEMORY", scope: "SHARED", teamId: t.id } })),
 	]
 }
 

@@ -4,6 +4,7 @@ import type { JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { useDraft } from "../draft"
+import { Initials } from "../icons"
 import { all, call, failureOf, type Failure } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
@@ -84,12 +85,10 @@ function Badge({ status }: { status: Connector["status"] }): JSX.Element {
 	return <span class="badge" data-status={status}>{statuses[status]}</span>
 }
 
-const Mark = ({ name }: { name: string }): JSX.Element => <span class="initials" aria-hidden="true">{name.slice(0, 2).toUpperCase()}</span>
-
 function Line({ connector: c, provider }: { connector: Connector; provider: ConnectorProvider | undefined }): JSX.Element {
 	return (
 		<li data-instance={c.id}>
-			<Mark name={c.label} />
+			<Initials of={c.label} />
 			<div>
 				<a href={addressWith({ instance: c.id })}><b>{c.label}</b></a>
 				<p class="soft">
@@ -120,7 +119,7 @@ function Catalog({ providers, writes }: { providers: ConnectorProvider[]; writes
 				: <ul class="catalog">
 					{shown.map((p) => (
 						<li key={p.serverId} data-provider={p.serverId}>
-							<p class="head"><Mark name={p.displayName} /> <b>{p.displayName}</b></p>
+							<p class="head"><Initials of={p.displayName} /> <b>{p.displayName}</b></p>
 							<p>{p.description}</p>
 							<p class="soft">{how(p)}</p>
 							{writes && <a class="button small" href={addressWith({ connect: p.serverId })} aria-label={`Connect ${p.displayName}`}>Connect</a>}

@@ -133,8 +133,10 @@ function Crumbs({ place, folder }: { place: Place; folder: string }): JSX.Elemen
 	)
 }
 
-// Branch is a row of the tree: a place, or a folder of it.
-type Branch = { key: string; name: string; level: number; open: boolean; parent?: string; to: Changes; leaf: boolean }
+// Branch is a row of the tree: a place, a folder of it, or the group of memories, which leads nowhere.
+type Branch = { key: string; name: string; level: number; open: boolean; parent?: string; to?: Changes; leaf: boolean }
+
+const memories = "memories" // the key of their group
 
 function Tree({ places, records, place, folder, open }: { places: Place[]; records: Records; place: Place | undefined; folder: string; open: (to: Changes) => void }): JSX.Element {
 	const here = place ? place.key + (folder && `${folder}/`) : ""
@@ -143,10 +145,13 @@ function Tree({ places, records, place, folder, open }: { places: Place[]; recor
 	const box = useRef<HTMLDivElement>(null)
 	useEffect(() => {
 		setAt(here)
-		setOpened((was) => new Set([...was, ...places.filter((p) => here.startsWith(p.key)).flatMap((p) => ancestors(p.key, folder))]))
+		setOpened((was) => new Set([...was, ...places.filter((p) => here.startsWith(p.key)).flatMap((p) => [...(p.memory ? [memories] : []), ...ancestors(p.key, folder)])]))
 	}, [here])
 	const branches: Branch[] = []
+	const inGroup = opened.has(memories)
 	for (const p of places) {
+		if (p.memory && !branches.some((b) => b.key === memories)) branches.push({ key: memories, name: "Memories", level: 1, open: inGroup, leaf: false })
+		if (p.memory && !inGroup) continue
 		const shelf = records.of(p.key)
 		const below = shelf && foldersOf(shelf)
 		const walk = (key: string, name: string, at: string, level: number, parent?: string): void => {
@@ -155,13 +160,14 @@ function Tree({ places, records, place, folder, open }: { places: Place[]; recor
 			branches.push({ key, name, level, open: isOpen, parent, to: { place: p.key.slice(0, -1), folder: at === "" ? undefined : at.slice(0, -1) }, leaf: below !== undefined && children.length === 0 })
 			if (isOpen) for (const c of children) walk(`${p.key}${at}${c}/`, c, `${at}${c}/`, level + 1, key)
 		}
-		walk(p.key, p.name, "", 1)
+		p.memory ? walk(p.key, p.name, "", 2, memories) : walk(p.key, p.name, "", 1)
 	}
 	const toggle = (b: Branch, on: boolean): void => {
 		const owner = places.find((p) => b.key.startsWith(p.key))
 		if (owner && on) records.open(owner.key)
 		setOpened((was) => new Set(on ? [...was, b.key] : [...was].filter((k) => k !== b.key)))
 	}
+	const go = (b: Branch): void => (b.to ? open(b.to) : toggle(b, !b.open))
 	const move = (b: Branch | undefined): void => {
 		if (!b) return
 		setAt(b.key)
@@ -175,15 +181,15 @@ function Tree({ places, records, place, folder, open }: { places: Place[]; recor
 		ArrowLeft: () => (b.open ? toggle(b, false) : move(branches.find((p) => p.key === b.parent))),
 		Home: () => move(branches[0]),
 		End: () => move(branches.at(-1)),
-		Enter: () => open(b.to),
-		" ": () => open(b.to),
+		Enter: () => go(b),
+		" ": () => go(b),
 	})
 	return (
 		<div ref={box} class="tree" role="tree" aria-label="Places and folders">
 			{branches.map((b, i) => (
 				<div
 					key={b.key} role="treeitem" data-key={b.key} aria-level={b.level} aria-expanded={b.leaf ? undefined : b.open} aria-selected={b.key === here} tabIndex={b.key === active ? 0 : -1} style={{ paddingInlineStart: `${b.level * 0.9 - 0.4}rem` }}
-					onKeyDown={keys(i, b)} onClick={() => (setAt(b.key), open(b.to))}
+					onKeyDown={keys(i, b)} onClick={() => (setAt(b.key), go(b))}
 				>
 					<span class="twist" aria-hidden="true" onClick={(e) => !b.leaf && (e.stopPropagation(), toggle(b, !b.open))}>{b.leaf ? "" : b.open ? "▾" : "▸"}</span>
 					{b.name}

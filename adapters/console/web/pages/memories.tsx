@@ -77,14 +77,17 @@ function OfWorkspace({ workspace, asked, open, seen, writes }: { workspace: Work
 			<h2>{workspace.name}</h2>
 			<Show of={files} what={`the memories of ${workspace.name}`}>
 				{(list) => list.length === 0
-					? <p class="empty">No memory yet.</p>
+					? null
 					: <ul>{list.map((o) => <li key={o.id}><a href={addressWith({ memory: `${workspace.id}/${o.path}` })} aria-current={asked === `${workspace.id}/${o.path}` ? "page" : undefined}>{o.path}</a></li>)}</ul>}
 			</Show>
 			{writes && (
-				<form class="bar" onSubmit={(e) => (e.preventDefault(), add())}>
-					<input class="grow" aria-label={`Name of a new memory of ${workspace.name}`} placeholder="notes.md" maxLength={255} value={name} onInput={(e) => setName(e.currentTarget.value)} />
-					<button type="submit" class="small">Add</button>
-				</form>
+				<details>
+					<summary aria-label={`Add a memory of ${workspace.name}`}>Add a memory</summary>
+					<form class="bar" onSubmit={(e) => (e.preventDefault(), add())}>
+						<input class="grow" aria-label={`Name of a new memory of ${workspace.name}`} placeholder="notes.md" maxLength={255} value={name} onInput={(e) => setName(e.currentTarget.value)} />
+						<button type="submit" class="small">Add</button>
+					</form>
+				</details>
 			)}
 		</section>
 	)

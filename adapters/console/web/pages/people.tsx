@@ -3,6 +3,7 @@ import type { JSX } from "preact"
 import { useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { useDraft } from "../draft"
+import { Initials } from "../icons"
 import { all, call, failureOf, type Failure } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
@@ -98,9 +99,10 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 						<ul class="rows" aria-label="Members">
 							{shown.slice(0, most).map((m) => (
 								<li key={m.userId} data-member={m.email}>
+									<Initials of={nameOf(m)} />
 									<div>
 										<b>{nameOf(m)}</b> {m.userId === me.user.id && <span class="badge">You</span>}
-										<p class="soft">{m.name && m.email && <>{m.email} · </>}joined <time dateTime={m.joinedAt} title={exact(m.joinedAt)}>{relative(m.joinedAt)}</time> · {m.onboardingCompleted ? "onboarded" : "not onboarded yet"}</p>
+										<p class="soft">{m.name && m.email && <>{m.email} · </>}joined <time dateTime={m.joinedAt} title={exact(m.joinedAt)}>{relative(m.joinedAt)}</time>{!m.onboardingCompleted && " · not onboarded yet"}</p>
 									</div>
 									{me.role === "OWNER"
 										? <select aria-label={`Role of ${nameOf(m)}`} aria-busy={busy === m.userId} value={m.role} onChange={(e) => {

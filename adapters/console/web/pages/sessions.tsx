@@ -5,6 +5,18 @@ import { call, Failure } from "../interface"
 import { Problem, Show, useLoaded } from "../loading"
 import { exact, relative } from "../text"
 
+const browsers = { Edg: "Edge", OPR: "Opera", Firefox: "Firefox", FxiOS: "Firefox", Chrome: "Chrome", CriOS: "Chrome", Version: "Safari" }
+const systems = { iPhone: "iPhone", iPad: "iPad", Android: "Android", CrOS: "ChromeOS", Windows: "Windows", "Mac OS X": "macOS", Linux: "Linux" }
+
+// programOf returns a browser with its system, or what a program calls itself.
+function programOf(userAgent: string | null): string {
+	if (!userAgent?.startsWith("Mozilla/")) return userAgent || "Unknown program"
+	const [, browser] = Object.entries(browsers).find(([part]) => userAgent.includes(`${part}/`)) ?? []
+	const [, system] = Object.entries(systems).find(([part]) => userAgent.includes(part)) ?? []
+	if (!browser) return userAgent
+	return system ? `${browser} on ${system}` : browser
+}
+
 export default function Sessions(): JSX.Element {
 	const sessions = useLoaded(() => call("GET /api/v1/auth/sessions"), [])
 	const [failed, fail] = useState<{ failure: Failure; again: () => void }>()
@@ -30,10 +42,10 @@ export default function Sessions(): JSX.Element {
 						{list.map((s) => (
 							<li key={s.id}>
 								<div>
-									<b>{s.userAgent || "Unknown program"}</b>
+									<b title={s.userAgent ?? undefined}>{programOf(s.userAgent)}</b>
 									<p class="soft">{s.address ?? "Unknown address"} · used <time dateTime={s.lastUsedAt} title={exact(s.lastUsedAt)}>{relative(s.lastUsedAt)}</time> · since <time dateTime={s.createdAt} title={exact(s.createdAt)}>{relative(s.createdAt)}</time></p>
 								</div>
-								{s.current ? <span class="badge">This browser</span> : <button type="button" class="small" onClick={() => void end(s.id)} aria-label={`End the session of ${s.userAgent || "an unknown program"}`}>End</button>}
+								{s.current ? <span class="badge">This browser</span> : <button type="button" class="small" onClick={() => void end(s.id)} aria-label={`End the session of ${programOf(s.userAgent)}`}>End</button>}
 							</li>
 						))}
 					</ul>

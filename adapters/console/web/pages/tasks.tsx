@@ -4,7 +4,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
 import { useDraft } from "../draft"
-import { Icon } from "../icons"
+import { Icon, Initials } from "../icons"
 import { all, call, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
@@ -316,7 +316,7 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 			<span class="about">
 				{t.tags.slice(0, 3).map((tag) => <span class="badge" key={tag}>{tag}</span>)}
 				{t.dueDate && <time class={late ? "warning" : "soft"} dateTime={t.dueDate} title={`Due ${exact(t.dueDate)}${late ? ", late" : ""}`}>{late && <span class="hidden">Late: </span>}{day(t.dueDate)}</time>}
-				{writes ? <Menu {...common} label={`Assignee of ${t.title}: ${assigneeOf(names, t.assigneeId)}`} shortcut="a" choices={people}>{t.assigneeId === null ? "–" : assigneeOf(names, t.assigneeId)}</Menu> : t.assigneeId !== null && <span class="soft">{assigneeOf(names, t.assigneeId)}</span>}
+				{writes ? <Menu {...common} label={`Assignee of ${t.title}: ${assigneeOf(names, t.assigneeId)}`} shortcut="a" choices={people}>{t.assigneeId === null ? "–" : <Initials of={assigneeOf(names, t.assigneeId)} title={assigneeOf(names, t.assigneeId)} />}</Menu> : t.assigneeId !== null && <><Initials of={assigneeOf(names, t.assigneeId)} title={assigneeOf(names, t.assigneeId)} /><span class="hidden">Assignee: {assigneeOf(names, t.assigneeId)}</span></>}
 			</span>
 			<Menu {...common} label={`More for ${t.title}`} shortcut="m" choices={choices}>⋯</Menu>
 		</div>
