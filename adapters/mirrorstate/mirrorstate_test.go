@@ -66,8 +66,15 @@ func TestAStateNeedsNoSharedMemory(t *testing.T) {
 		s, err := mirrorstate.Open(directory)
 		must(t, err)
 		must(t, s.Put(t.Context(), nil, &object.Cursor{N: 1}))
-		if _, err := os.Lstat(filepath.Join(directory, mirror.StateDirectory, "state.db-shm")); err == nil {
+		path := filepath.Join(directory, mirror.StateDirectory, "state.db")
+		if _, err := os.Lstat(path + "-shm"); err == nil {
 			t.Error("there is a file of shared memory")
+		}
+		// Without shared memory it still is a log that is written ahead.
+		content, err := os.ReadFile(path)
+		must(t, err)
+		if log, err := os.Stat(path + "-wal"); err != nil || log.Size() == 0 || content[18] != 2 || content[19] != 2 {
+			t.Errorf("the journal mode is not WAL: the header has versions %d and %d, the log is %v, %v", content[18], content[19], log, err)
 		}
 		must(t, s.Close())
 	}
