@@ -30,7 +30,7 @@ const (
 	minDamaged = time.Minute
 	maxDamaged = 24 * time.Hour
 	// limitsFor and limitsForHeld are how long the server's limits are believed, the latter while
-	// files are held because of them.
+	// files are held because of them, or the member may only read.
 	limitsFor     = time.Hour
 	limitsForHeld = time.Minute
 )
@@ -202,7 +202,7 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 func (r *round) readLimits(ctx context.Context) error {
 	r.lock.Lock()
 	fresh := limitsFor
-	if r.limited {
+	if r.limited || r.limits != nil && r.limits.ReadOnly {
 		fresh = limitsForHeld
 	}
 	known := r.limits != nil && r.Clock.Now().Sub(r.asked) < fresh
@@ -216,12 +216,19 @@ func (r *round) readLimits(ctx context.Context) error {
 	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	if r.limits != nil && r.limits.MaxFile != limits.MaxFile {
-		maps.DeleteFunc(r.refused, func(_ string, refused refusal) bool { return refused.limited })
-	}
-	r.limits, r.asked = &limits, r.Clock.Now()
+	r.learn(limits)
 	r.immovable, r.apart = false, map[[2]string]bool{}
 	return nil
+}
+
+// learn notes the server's limits. Files that were refused because of another limit are tried again. The
+// caller must hold the lock.
+func (r *round) learn(limits mirror.Limits) {
+	if r.limits != nil && r.limits.MaxFile != limits.MaxFile {
+		maps.DeleteFunc(r.refused, func(_ string, refused refusal) bool { return refused.limited })
+		r.progress = true
+	}
+	r.limits, r.asked = &limits, r.Clock.Now()
 }
 
 // room reports whether limits leave room for an upload.
@@ -237,7 +244,7 @@ func room(l mirror.Limits, s mirror.Step) bool {
 // the member may only read, or storage is short. It fails as every request does if the membership has ended.
 func (r *round) askWhy(ctx context.Context, s mirror.Step) error {
 	r.lock.Lock()
-	known := writes(s.Action) && r.ReadOnly || s.Action == mirror.Upload && r.limited && !room(*r.limits, s)
+	known := writes(s.Action) && r.limits.ReadOnly || s.Action == mirror.Upload && r.limited && !room(*r.limits, s)
 	r.lock.Unlock()
 	if known {
 		return nil
@@ -248,7 +255,7 @@ func (r *round) askWhy(ctx context.Context, s mirror.Step) error {
 	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	r.limits, r.asked = &limits, r.Clock.Now()
+	r.learn(limits)
 	return nil
 }
 
@@ -260,8 +267,9 @@ func (r *round) hold(s mirror.Step) bool {
 		limits.Reserved = 0
 	}
 	switch {
-	case r.ReadOnly && writes(s.Action):
-		reason, r.Retry = "The member may only read in this place.", true
+	case limits.ReadOnly && writes(s.Action):
+		r.ReadOnly, r.Retry = true, true
+		reason = "The member may only read in this place."
 	case r.limited && s.Action == mirror.Upload && !room(limits, s):
 		reason, r.Retry = fmt.Sprintf("The organisation has no room for it: %d of %d bytes are stored.", limits.Stored, limits.Storage), true
 		if limits.Reserves(sizeOf(s)) && limits.Reserved > 0 {
@@ -511,6 +519,10 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		return ctx.Err()
 	}
 	r.broken[s.Row.Key] = true
+	if fromServer && kind == fault.Forbidden && unasked == nil && writes(s.Action) && r.limits.ReadOnly {
+		r.hold(s)
+		return nil
+	}
 	r.Report(Event{Step: s, State: Failed, Problem: err})
 	var stored stateError
 	held := mirror.Held{Path: s.Path, Reason: err.Error()}
@@ -538,12 +550,8 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		return nil
 	case unasked != nil:
 		return unasked
-	case kind == fault.Forbidden && s.Action == mirror.Upload && !r.limits.ReadOnly && !room(*r.limits, s):
+	case kind == fault.Forbidden && s.Action == mirror.Upload && !room(*r.limits, s):
 		r.limited, r.refused[s.Row.Key] = true, refusal{local: localOf(s.Row), remote: remoteOf(s.Row), full: true}
-		r.hold(s)
-		return nil
-	case kind == fault.Forbidden && writes(s.Action) && r.limits.ReadOnly:
-		r.ReadOnly = true
 		r.hold(s)
 		return nil
 	case kind == fault.Forbidden:

@@ -377,6 +377,9 @@ func (r *round) upload(ctx context.Context, s mirror.Step) error {
 	most := r.limits.MaxFile
 	r.lock.Unlock()
 	if most > 0 && local.Facts.Size > most {
+		if err := r.remember(ctx, s.Row); err != nil {
+			return err
+		}
 		return remoteError{fault.New(fault.TooLarge, "The file is larger than the server accepts, %d bytes.", most)}
 	}
 	content, err := r.Disk.Open(ctx, local)
@@ -396,6 +399,19 @@ func (r *round) upload(ctx context.Context, s mirror.Step) error {
 		return from.err
 	}
 	return r.agreeOn(ctx, s, record, err)
+}
+
+// remember stores what the directory has of a file that is not sent, so that its content is not read again
+// at the next start.
+func (r *round) remember(ctx context.Context, row mirror.Row) error {
+	r.lock.Lock()
+	was := r.rows[row.Key]
+	r.lock.Unlock()
+	if equal(was.Local, row.Local) || r.sync(ctx, []mirror.Row{row})[row.Key] != nil {
+		return nil
+	}
+	was.Key, was.Local = row.Key, row.Local
+	return r.put(ctx, nil, was)
 }
 
 // agreeOn is agree for one step, which has led to a record of the server or an error.

@@ -230,9 +230,7 @@ func (p *planner) compare(r Row) {
 	}
 	switch {
 	case r.Local == nil && r.Remote == nil:
-		if r.Synced != nil {
-			p.Settled = append(p.Settled, Row{Key: r.Key})
-		}
+		p.Settled = append(p.Settled, Row{Key: r.Key})
 	case r.Local != nil && r.Remote != nil && r.Local.Checksum == r.Remote.Checksum:
 		p.name(r)
 	case local == same && remote == gone:

@@ -724,27 +724,116 @@ func TestARateLimitEndsARound(t *testing.T) {
 
 func TestAMemberWhoMayOnlyReadIsToldByTheRole(t *testing.T) {
 	for _, batches := range []int{0, 10} {
-		s, n := newRefusing(t)
-		n.limits.ReadOnly, n.limits.BatchFiles, n.limits.BatchBytes, n.limits.BatchFileSize = true, batches, 1<<20, 1<<10
+		failed := 0
+		var s *single
+		n := &refusing{limits: mirror.Limits{MaxFile: 1 << 20, BatchFiles: batches, BatchBytes: 1 << 20, BatchFileSize: 1 << 10}}
+		s = newSingle(t, func(o *client.Options) {
+			n.remote = o.Remote.(*remote)
+			o.Remote, o.RemoteWriter = n, n
+			o.Report = func(e client.Event) {
+				if e.State == client.Failed {
+					failed++
+				}
+			}
+		})
 		requests := 0
 		s.remote.before = func(call string) (bool, error) {
 			if call != "create" && call != "batch" {
 				return false, nil
 			}
 			requests++
+			n.limits.ReadOnly = true // since this request
 			return false, fault.New(fault.Forbidden, "A VIEWER has read-only access")
 		}
 		for _, name := range []string{"a", "b", "c"} {
 			s.disk.write(name, "content")
 		}
-		out, err := s.client.Round(t.Context())
-		if err != nil || !out.ReadOnly || len(out.Failed) > 0 || len(out.Held) != 3 || !out.Retry || requests != 1 {
-			t.Errorf("with batches of %d, %d requests to write: %+v, %v", batches, requests, out, err)
+		for range 3 { // what cannot be sent is not sent again and again
+			out, err := s.round()
+			if err != nil || !out.ReadOnly || len(out.Held) != 3 || !out.Retry || requests != 1 || failed > 0 {
+				t.Errorf("with batches of %d, %d requests to write, and %d files failed: %+v, %v", batches, requests, failed, out, err)
+			}
+			s.server.core.Clock.Advance(5 * time.Minute)
 		}
 		n.limits.ReadOnly, s.remote.before = false, answers
 		_, _ = s.round()
 		s.want(map[string]string{"a": "content", "b": "content", "c": "content"})
 	}
+}
+
+func TestALimitThatARefusalShowsToBeRaisedIsUsedAtOnce(t *testing.T) {
+	s, n := newRefusing(t)
+	n.limits.MaxFile = 4
+	s.disk.write("big", "12345")
+	if out, err := s.round(); err != nil || len(out.Held) != 1 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	n.limits.MaxFile = 5
+	n.refuses["c"] = fault.New(fault.Forbidden, "Not this one.")
+	s.disk.write("c", "one")
+	s.client.Changed(mirror.Everything())
+	out, err := s.client.Round(t.Context())
+	if _, sent := s.records()["big"]; !sent || err != nil || len(out.Held) > 0 || len(out.Failed) != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// hashing is a disk that notes which files a scan reads.
+type hashing struct {
+	*disk
+	read []string
+}
+
+func (d *hashing) Scan(ctx context.Context, scope mirror.Scope, known func(string) (mirror.Facts, string, bool), each func(mirror.Entry) error) error {
+	return d.disk.Scan(ctx, scope, func(name string) (mirror.Facts, string, bool) {
+		facts, sum, ok := known(name)
+		if f := d.files[name]; f != nil && (!ok || facts != d.facts(f)) {
+			d.read = append(d.read, name)
+		}
+		return facts, sum, ok
+	}, each)
+}
+
+func TestAFileThatIsTooLargeIsReadOnce(t *testing.T) {
+	d := &hashing{}
+	n := &refusing{limits: mirror.Limits{MaxFile: 1 << 20}}
+	s := newSingle(t, func(o *client.Options) {
+		d.disk, n.remote = o.Disk.(*disk), o.Remote.(*remote)
+		o.Disk, o.Remote, o.RemoteWriter = d, n, n
+	})
+	s.disk.write("known", "123456")
+	s.disk.write("small", "1")
+	_, _ = s.round()
+	s.server.core.Clock.Advance(time.Hour)
+	n.limits.MaxFile = 4
+	s.disk.write("big", "12345")
+	s.disk.move("known", "moved") // as before, though it is larger than the limit now
+	if out, err := s.round(); err != nil || len(out.Held) != 1 || len(s.records()) != 2 || s.records()["moved"].Path == "" {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	for _, change := range []func() (read []string){
+		func() []string { return nil },
+		func() []string { s.disk.write("big", "54321"); return []string{"big"} },
+		func() []string { return nil },
+		func() []string { delete(s.disk.files, "big"); return nil },
+	} {
+		want := change()
+		d.read = nil
+		s.start()
+		_, _ = s.round()
+		if diff := cmp.Diff(want, d.read); diff != "" {
+			t.Errorf("read at a start:\n%s", diff)
+		}
+	}
+	if _, stored := s.state.rows["big"]; stored {
+		t.Error("the state has a row of a file that is gone")
+	}
+	s.disk.write("big", "12345")
+	_, _ = s.round()
+	n.limits.MaxFile = 5
+	s.server.core.Clock.Advance(time.Minute)
+	_, _ = s.round()
+	s.want(map[string]string{"moved": "123456", "small": "1", "big": "12345"})
 }
 
 func TestWhatOpenUploadsReserveHoldsOthersOfTheirKindAlone(t *testing.T) {

@@ -353,6 +353,7 @@ func (w *world) settle(due func(pending) bool) {
 // calm ends all faults that last.
 func (w *world) calm() {
 	w.settle(func(pending) bool { return true })
+	w.server.core.Clock.Advance(time.Minute) // in which clients ask again whether they may write
 	for _, d := range w.devices {
 		d.refuses, d.forbids, d.losing, d.late, d.failing, d.disk.held = 0, 0, nil, 0, 0, ""
 		// A file that was written while one was downloaded whose name differs in case alone is held
