@@ -81,6 +81,21 @@ func Open(path string, clock ports.Clock) (*Disk, error) {
 	return d, nil
 }
 
+// Vacant reports whether a directory has nothing in it, not even its state, but what systems leave behind.
+func Vacant(path string) (bool, error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return false, failed(err, "The directory %s cannot be opened", path)
+	}
+	defer discard(root)
+	vacant := true
+	err = directory{root: root}.each(func(info fs.FileInfo) error {
+		vacant = vacant && (isSystemDirectory(info.Name()) || isJunk(info.Name()))
+		return nil
+	})
+	return vacant, failed(err, "The directory %s cannot be read", path)
+}
+
 // Close releases the directory. No method may be called after it.
 func (d *Disk) Close() error {
 	var errs []error

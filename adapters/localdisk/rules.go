@@ -42,6 +42,11 @@ func isJunk(name string) bool {
 	})
 }
 
+// isSystemDirectory reports whether a path is that of what systems keep at the top of a file system.
+func isSystemDirectory(path string) bool {
+	return slices.Contains(systemDirectories, strings.ToLower(path))
+}
+
 // rules are which files are ignored.
 type rules struct {
 	hash    string
@@ -119,10 +124,10 @@ func (r *rules) ignoresDirectory(path string) bool {
 
 // ignored reports whether the name itself is ignored.
 func (r *rules) ignored(path string, isDirectory bool) bool {
-	parent, name := split(path)
-	if parent == "" && slices.Contains(systemDirectories, strings.ToLower(name)) {
+	if isSystemDirectory(path) {
 		return true
 	}
+	_, name := split(path)
 	return !isDirectory && isJunk(name) || r.matcher.MatchPath(path, isDirectory)
 }
 

@@ -357,3 +357,38 @@ func TestDevicesAndServersThatAreKilledLoseNothingAndConverge(t *testing.T) {
 		t.Errorf("only %d files are left", len(ann))
 	}
 }
+
+func TestAnEmptyDirectoryInThePlaceOfASynchronisedOneIsNotFilled(t *testing.T) {
+	s := collabd.Start(t)
+	top := t.TempDir()
+	d := &device{T: t, name: "ann", dir: filepath.Join(top, "disk"), account: s.SignIn(t, "ada@example.com", t.Name(), "owner"), outside: filepath.Join(top, "outside")}
+	d.must(errors.Join(os.Mkdir(d.dir, 0o777), os.Mkdir(d.outside, 0o777), os.WriteFile(d.path("a"), []byte("content"), 0o666)))
+	d.once()
+	// As if the disk were not mounted, with what systems keep there.
+	mounted := filepath.Join(top, "mounted")
+	d.must(errors.Join(os.Rename(d.dir, mounted), os.MkdirAll(d.path("lost+found"), 0o777)))
+	for _, flag := range []string{"--once", "--dry-run"} {
+		out, err := d.command(flag).CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != exitGuard || !strings.Contains(string(out), "is a disk not mounted?") {
+			t.Errorf("with %s: %v, %s", flag, err, out)
+		}
+		entries, err := os.ReadDir(d.dir)
+		d.must(err)
+		if len(entries) != 1 {
+			t.Errorf("with %s the directory has %v", flag, entries)
+		}
+	}
+	// It is mounted again.
+	d.must(errors.Join(os.RemoveAll(d.dir), os.Rename(mounted, d.dir)))
+	if n := d.once(); n != 0 {
+		t.Errorf("%d changes were made", n)
+	}
+	// Somebody begins anew, first by hand and then after a question.
+	d.must(os.RemoveAll(d.path(mirror.StateDirectory)))
+	d.once()
+	d.must(errors.Join(os.RemoveAll(d.dir), os.Mkdir(d.dir, 0o777)))
+	if out, err := d.command("--once", "--accept-deletions").CombinedOutput(); err != nil || d.files()["a"] != "content" {
+		t.Errorf("%v, %s", err, out)
+	}
+}

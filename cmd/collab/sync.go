@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,6 +67,11 @@ func (a *app) sync() *cobra.Command {
 			return syncError(err)
 		}
 		for _, dir := range args {
+			if !accept {
+				if err := a.checkMounted(dir); err != nil {
+					return err
+				}
+			}
 			s, err := a.openSynced(c.Context(), dir, f, at == place{})
 			if err != nil {
 				return err
@@ -358,6 +365,54 @@ func (a *app) syncResume() *cobra.Command {
 	})
 }
 
+// knownName is the directory, beside the accounts, with a file for each directory that was synchronised.
+const knownName = "directories"
+
+// knownFile returns the name of the file that says that a directory was synchronised, by the directory's path.
+func (a *app) knownFile(dir string) (string, error) {
+	at, err := a.directory()
+	if err != nil {
+		return "", err
+	}
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	sum := sha256.Sum256([]byte(path))
+	return filepath.Join(at, knownName, hex.EncodeToString(sum[:])), nil
+}
+
+// checkMounted returns an error if a directory that was synchronised has nothing in it any more, and no state:
+// it may be the place where a disk is to be mounted.
+func (a *app) checkMounted(dir string) error {
+	known, err := a.knownFile(dir)
+	if err != nil {
+		return nil // nothing is known
+	}
+	if _, err := os.Stat(known); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if vacant, err := localdisk.Vacant(dir); err != nil || !vacant {
+		return syncError(err)
+	}
+	return coded{exitGuard, fmt.Errorf("%s was synchronised before, and has nothing in it now: is a disk not mounted? Nothing was done. To begin with an empty directory: collab sync %s --accept-deletions", dir, dir)}
+}
+
+// know writes the record that the directory was synchronised.
+func (s *synced) know() error {
+	file, err := s.app.knownFile(s.dir)
+	if err != nil {
+		return nil // there is no place for it
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(s.dir+"\n"), 0o600)
+}
+
 // syncError returns an error with the exit code for it.
 func syncError(err error) error {
 	switch {
@@ -387,7 +442,8 @@ type synced struct {
 	log   mirrorstate.Log
 	last  syncRound
 
-	unwritten map[string]bool // what could not be written the last time: the log, the status
+	known     bool            // the record that the directory was synchronised is written
+	unwritten map[string]bool // what could not be written the last time: the log, the status, the record
 }
 
 // openSynced opens a directory, to be bound to the place f if it is not bound. If it is bound it
@@ -489,7 +545,7 @@ func parsePlace(text string) (object.Place, error) {
 type syncChange struct {
 	Time      time.Time `json:"time"`
 	Dir       string    `json:"dir"`
-	Event     string    `json:"event"` // done, failed or planned; in the log also problem, stopped, paused, late and recovered
+	Event     string    `json:"event"` // done, failed or planned; in the log also problem, stopped, paused, late, read-only and recovered
 	Action    string    `json:"action"`
 	Path      string    `json:"path"`
 	Direction string    `json:"direction,omitempty"` // up or down
@@ -509,7 +565,8 @@ type syncRound struct {
 	Failed      []syncProblem `json:"failed"`
 	Stopped     string        `json:"stopped"` // why deletions were not made
 	Problem     string        `json:"problem"`
-	Late        string        `json:"late"` // why changes of the directory are noticed late
+	Late        string        `json:"late"`     // why changes of the directory are noticed late
+	ReadOnly    bool          `json:"readOnly"` // changes of the directory are not sent, as the member may only read
 	Paused      bool          `json:"paused"`
 	PausedUntil *time.Time    `json:"pausedUntil"`
 }
@@ -553,7 +610,7 @@ func (s *synced) write(c syncChange) {
 	s.wrote("log", err)
 }
 
-// wrote says that the log or the status was not written, once until it is again.
+// wrote says that the log, the status, or the record that the directory was synchronised, was not written, once until it is again.
 func (s *synced) wrote(what string, err error) {
 	if err != nil && !s.unwritten[what] {
 		s.app.note("the %s of %s was not written: %v", what, s.dir, err)
@@ -632,10 +689,16 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 		r.Problem = err.Error()
 	} else if !o.Paused {
 		r.Files, r.Held, r.Failed, r.Stopped = o.Files, problemsOf(o.Held), problemsOf(o.Failed), o.Guard
+		r.ReadOnly = o.ReadOnly
 	}
 	s.last = r
 	text := line(r)
 	s.wrote("status", atomicfile.ReplaceIn(s.files, statusName, atomicfile.Content(text)))
+	if !s.known && err == nil && !o.Paused && o.Guard == "" && o.Files > 0 {
+		err := s.know()
+		s.known = err == nil
+		s.wrote("record", err)
+	}
 	if !s.app.outTerminal {
 		_, _ = s.app.out.Write(text)
 	}
@@ -654,6 +717,9 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 	}
 	if r.Late != "" && r.Late != last.Late {
 		s.say("late", r.Late, false, "")
+	}
+	if r.ReadOnly && !last.ReadOnly {
+		s.say("read-only", "Changes in "+s.dir+" are not sent, as you may only read in this place. They are kept, and sent when your role allows it.", true, "")
 	}
 	if r.Paused && !last.Paused {
 		s.say("paused", s.dir+" is paused. Continue with: collab sync resume", false, "")

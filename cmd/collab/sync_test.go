@@ -68,3 +68,21 @@ func TestAStopSaysWhatWasNotMadeAndWhatCannotBeWrittenOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestThatAMemberMayOnlyReadIsSaidOnce(t *testing.T) {
+	files, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer files.Close()
+	a, _, errs := terminal(t, 80, nil)
+	a.errTerminal = false
+	s := &synced{app: a, dir: "d", files: files, log: mirrorstate.Log{Directory: files}, unwritten: map[string]bool{}}
+	defer s.log.Close()
+	for want, readOnly := range []bool{false, true, true} {
+		s.finished(rounds.Outcome{ReadOnly: readOnly}, nil)
+		if got := strings.Count(errs.String(), "you may only read"); got != min(want, 1) {
+			t.Errorf("it says %q", errs)
+		}
+	}
+}
