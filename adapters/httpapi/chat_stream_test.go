@@ -15,8 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"collab/adapters/httpapi/body"
-	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/stream"
 	"collab/adapters/memory"
 	"collab/adapters/system"
@@ -649,68 +647,5 @@ func TestChatOverHTTP1Wire(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestChatRateIsPerCaller(t *testing.T) {
-	hand := &clock{time.Unix(1_800_000_000, 0)}
-	w := newChatServer(t, answering, func(o *Options) {
-		o.Now, o.Rates = hand.now, limit.Rates{Address: limit.Rate{Count: 100, Per: time.Minute}, Chat: limit.Rate{Count: 2, Per: time.Minute}}
-	})
-	for left := 1; left >= 0; left-- {
-		r := send(w, post("/test", hello))
-		for name, want := range map[string]string{"RateLimit-Limit": "2", "RateLimit-Policy": `"chat";q=2;w=60`, "Retry-After": ""} {
-			if got := r.Header().Get(name); r.Code != 200 || got != want {
-				t.Errorf("%d, %s is %q, want %q", r.Code, name, got, want)
-			}
-		}
-		if got := r.Header().Get("RateLimit-Remaining"); got != string(rune('0'+left)) {
-			t.Errorf("%s remain, want %d", got, left)
-		}
-	}
-	r := send(w, post("/test", hello))
-	refused(t, r, http.StatusTooManyRequests)
-	if got := r.Header().Get("Retry-After"); got != "30" {
-		t.Errorf("Retry-After is %q", got)
-	}
-	w.actor.User = otherID
-	if r := send(w, post("/test", hello)); r.Code != 200 {
-		t.Errorf("another caller gets %d", r.Code)
-	}
-	w.actor.User = someID
-	if n := len(w.entries()); n != 3 {
-		t.Errorf("%d are in the ledger", n)
-	}
-	t.Run("a refusal is not kept for the key", func(t *testing.T) {
-		refused(t, send(w, withKey("k", hello)), http.StatusTooManyRequests)
-		hand.at = hand.at.Add(30 * time.Second)
-		if r := send(w, withKey("k", hello)); r.Code != 200 || r.Header().Get("Idempotent-Replayed") != "" {
-			t.Errorf("afterwards it is %d %s", r.Code, r.Body)
-		}
-	})
-}
-
-func TestRefusedChatIsAnOrdinaryError(t *testing.T) {
-	w := newChatServer(t, func(context.Context, ports.Sink) (chat.Reply, error) { panic("it is not asked") })
-	for body, status := range map[string]int{
-		`{}`: 400, `[`: 400, `{"message":"m","model":"two"}`: 400, `{"message":"m","maxTokens":0}`: 400, `{"message":""}`: 400,
-		`{"message":"m","tools":[{"name":"a","inputSchema":1}]}`:  400,
-		`{"message":"` + strings.Repeat("x", body.MaxJSON) + `"}`: 413,
-	} {
-		refused(t, send(w, post("/test", body)), status)
-	}
-	r := post("/test", hello)
-	r.Header.Set("Content-Type", "text/plain")
-	refused(t, send(w, r), http.StatusUnsupportedMediaType)
-
-	w.actor.Role = org.Viewer
-	refused(t, send(w, post("/test", hello)), http.StatusForbidden)
-	w.actor.Role = org.Owner
-	w.subscribe(plan.None)
-	if e := refused(t, send(w, post("/test", hello)), http.StatusForbidden); !strings.Contains(e.Message, "no tokens") {
-		t.Errorf("without a plan: %s", e.Message)
-	}
-	if n := len(w.entries()); n != 0 {
-		t.Errorf("%d are in the ledger", n)
 	}
 }

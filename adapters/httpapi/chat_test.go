@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -13,10 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"collab/app/chats"
 	"collab/domain/chat"
 	"collab/domain/fault"
-	"collab/domain/org"
 )
 
 var testModel = chat.Model{
@@ -80,22 +76,6 @@ func TestChatRequestIsReadWhole(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestNullFieldsOfChatRequestAreUnset(t *testing.T) {
-	for _, body := range []string{
-		`{"message":"m"}`,
-		`{"message":"m","model":null,"maxTokens":null,"systemPrompt":null,"enableWebSearch":null,"history":null,"tools":null}`,
-		`{"message":"m","history":[],"tools":[]}`,
-	} {
-		got, err := asked(t, body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(chat.Request{Message: "m"}, got); diff != "" {
-			t.Errorf("%s: %s", body, diff)
-		}
 	}
 }
 
@@ -468,25 +448,4 @@ func TestAppendChunk(t *testing.T) {
 			t.Errorf("got %q, want %s", got, want)
 		}
 	}
-}
-
-func TestModelListBeginsWithTheDefault(t *testing.T) {
-	plain := testModel
-	plain.ID, plain.Capabilities, plain.SearchTool = "two", nil, ""
-	registry, err := chat.NewRegistry([]chat.Model{testModel, plain}, "two", func(string) bool { return true })
-	if err != nil {
-		t.Fatal(err)
-	}
-	actor := org.Actor{User: someID, Org: someID, Role: org.Viewer}
-	var a *api
-	a = serving(t, http.MethodGet, open, func(c *call) error {
-		return a.as(&actor, a.authorized(a.listModels))(c)
-	}, func(o *Options) { o.Chats = chats.New(chats.Options{Registry: registry}) })
-	const rest = `"displayName":"One","provider":"test","tier":"fast","contextWindow":1000000,"maxOutputTokens":1000,"capabilities":`
-	want := fmt.Sprintf(`[{"id":"two",%s[]},{"id":"one",%s["web_search"]}]`+"\n", rest, rest)
-	if w := send(a, get("/test")); w.Code != 200 || w.Body.String() != want {
-		t.Errorf("%d %s, want %s", w.Code, w.Body, want)
-	}
-	actor.Org = ""
-	refused(t, send(a, get("/test")), http.StatusForbidden)
 }

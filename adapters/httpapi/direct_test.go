@@ -114,87 +114,26 @@ func (o *fileServer) finish(upload string, headers ...string) *httptest.Response
 	return send(o, request("POST", "/uploads/"+upload+"/complete", nil, headers...))
 }
 
-func TestUploadsByAddressesOfTheObjectStore(t *testing.T) {
+func TestACompletedUploadHasALocationAndAnEntityTag(t *testing.T) {
 	o := newFileServer(t)
-	t.Run("of a new file", func(t *testing.T) {
-		started := o.sent(t, fmt.Sprintf(`"path": "a/new.md", "kind": "ARTIFACT", "scope": "SHARED", "workspaceId": %q, "mimeType": "text/x-new", "expectedVersion": 0`, o.desk), "new")
-		if started.Headers["Content-Type"] != "text/x-new" {
-			t.Errorf("the headers are %v", started.Headers)
-		}
-		for range 2 {
-			w := o.finish(started.ID)
-			got := read[record](t, w, http.StatusCreated)
-			if got.Path != "a/new.md" || got.Version != 1 || got.MimeType != "text/x-new" || got.Checksum != checksum("new") || got.Size != 3 || *got.WorkspaceID != string(o.desk) {
-				t.Errorf("got %+v", got)
-			}
-			if w.Header().Get("Location") != prefix+"/sync/files/"+got.ID || w.Header().Get("Etag") != `"1"` || o.content(t, got.ID) != "new" {
-				t.Errorf("the headers are %v", w.Header())
-			}
-		}
-		refused(t, send(o, request("DELETE", "/uploads/"+started.ID, nil)), 404)
-	})
-	t.Run("of a file's next content", func(t *testing.T) {
-		stored := o.store(t, "replaced.md", "old")
-		started := o.sent(t, fmt.Sprintf(`"fileId": %q, "expectedVersion": 1`, stored.ID), "next")
-		other := o.sent(t, fmt.Sprintf(`"fileId": %q`, stored.ID), "other", `If-Match: "1"`)
+	started := o.sent(t, `"path": "a/new.md", "mimeType": "text/x-new", "expectedVersion": 0`, "new")
+	if started.Headers["Content-Type"] != "text/x-new" {
+		t.Errorf("the headers are %v", started.Headers)
+	}
+	for range 2 {
 		w := o.finish(started.ID)
-		if got := read[record](t, w, http.StatusOK); got.ID != stored.ID || got.Version != 2 || w.Header().Get("Location") != "" || o.content(t, got.ID) != "next" {
-			t.Errorf("got %+v", got)
+		got := read[record](t, w, http.StatusCreated)
+		if w.Header().Get("Location") != prefix+"/sync/files/"+got.ID || w.Header().Get("Etag") != `"1"` || o.content(t, got.ID) != "new" {
+			t.Errorf("%+v with the headers %v", got, w.Header())
 		}
-		refused(t, o.finish(other.ID), 409)
-	})
-	t.Run("that is given up", func(t *testing.T) {
-		started := o.sent(t, `"path": "given up.md"`, "text")
-		if w := send(o, request("DELETE", "/uploads/"+started.ID, nil)); w.Code != 200 {
+	}
+	next := o.sent(t, `"path": "given up.md"`, "text")
+	for _, status := range []int{200, 404} {
+		if w := send(o, request("DELETE", "/uploads/"+next.ID, nil)); w.Code != status {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
-		refused(t, o.finish(started.ID), 410)
-		refused(t, send(o, request("DELETE", "/uploads/"+started.ID, nil)), 404)
-	})
-	t.Run("of others", func(t *testing.T) {
-		started := o.sent(t, `"path": "mine.md"`, "text")
-		for _, name := range []string{"ben", "eve"} {
-			refused(t, o.finish(started.ID, "X-Actor: "+name), 404)
-			refused(t, send(o, request("DELETE", "/uploads/"+started.ID, nil, "X-Actor: "+name)), 404)
-		}
-		refused(t, o.finish(started.ID, "X-Actor: vic"), 403)
-		refused(t, o.finish("x"), 404)
-	})
-	valid := fmt.Sprintf(`"path": "x.md", "size": 1, "checksum": %q`, strings.Repeat("ab", 32))
-	for about, row := range map[string]struct {
-		body  string
-		field string
-	}{
-		"no path":                    {`{"size": 1, "checksum": "` + strings.Repeat("ab", 32) + `"}`, "path"},
-		"no size":                    {`{"path": "x.md", "checksum": "` + strings.Repeat("ab", 32) + `"}`, "size"},
-		"a negative size":            {strings.Replace("{"+valid+"}", `"size": 1`, `"size": -1`, 1), "size"},
-		"a size that is no number":   {strings.Replace("{"+valid+"}", `"size": 1`, `"size": "1"`, 1), "size"},
-		"a size beyond all numbers":  {strings.Replace("{"+valid+"}", `"size": 1`, `"size": 9223372036854775808`, 1), "size"},
-		"no checksum":                {`{"path": "x.md", "size": 1}`, "checksum"},
-		"a malformed checksum":       {`{"path": "x.md", "size": 1, "checksum": "abc"}`, "checksum"},
-		"a path that leads out":      {strings.Replace("{"+valid+"}", "x.md", "a/../../x.md", 1), "path"},
-		"a path with a line break":   {strings.Replace("{"+valid+"}", "x.md", `x\r\nLocation: y.md`, 1), "path"},
-		"an unknown kind":            {"{" + valid + `, "kind": "NONE"}`, "kind"},
-		"a type with a line break":   {"{" + valid + `, "mimeType": "text/plain\r\nX: y"}`, "mimeType"},
-		"a version below zero":       {"{" + valid + `, "expectedVersion": -1}`, "expectedVersion"},
-		"a file and a path":          {"{" + valid + `, "fileId": "` + string(o.desk) + `"}`, "path"},
-		"a workspace that is no id":  {"{" + valid + `, "workspaceId": "x"}`, "workspaceId"},
-		"a workspace that is unseen": {"{" + valid + `, "workspaceId": "` + string(o.crew) + `"}`, "workspaceId"},
-	} {
-		t.Run("are refused with "+about, func(t *testing.T) {
-			if e := refused(t, o.start(row.body), 400); !strings.HasPrefix(e.Message, row.field) {
-				t.Errorf("the message is %q", e.Message)
-			}
-		})
 	}
-	refused(t, o.start("{"+valid+`, "expectedVersion": 1}`, `If-Match: "1"`), 400)
-	refused(t, o.start("{"+valid+"}", "X-Actor: vic"), 403)
-	refused(t, o.start(strings.Replace("{"+valid+"}", `"size": 1`, `"size": 1000000000000`, 1)), 413)
-	t.Run("where the store has no addresses", func(t *testing.T) {
-		o := newFileServer(t, func(s *objects.Options) { s.Signed = nil })
-		if e := refused(t, o.start("{"+valid+"}"), 409); !strings.Contains(e.Message, "send the content to the server") {
-			t.Errorf("the message is %q", e.Message)
-		}
-		refused(t, o.finish("x"), 404)
-	})
+	refused(t, o.finish(next.ID), 410)
+	refused(t, o.finish(o.sent(t, `"path": "c.md"`, "text").ID, "X-Actor: vic"), 403)
+	refused(t, o.start(`{"path":"x.md","size":1,"checksum":"`+checksum("x")+`","expectedVersion":1}`, `If-Match: "1"`), 400)
 }

@@ -79,36 +79,15 @@ func fromBase64(t testing.TB, text string) []byte {
 	return b
 }
 
-func TestRawFileHasMetadataHeaders(t *testing.T) {
-	o := newFileServer(t)
-	stored := o.store(t, url.QueryEscape("Büro/100% neu.html"), "<script>", "workspaceId="+string(o.desk))
-	w := o.get("/files/" + stored.ID + "?raw=1")
-	if w.Code != 200 || w.Body.String() != "<script>" {
-		t.Fatalf("%d %s", w.Code, w.Body)
-	}
-	for name, want := range map[string]string{
-		"Content-Type": "text/html", "Content-Length": "8", "ETag": `"1"`, "Accept-Ranges": "bytes", "Vary": "Accept",
-		"Content-Disposition":     "attachment; filename*=UTF-8''100%25%20neu.html",
-		"Content-Security-Policy": "sandbox; default-src 'none'", "X-Content-Type-Options": "nosniff", "Cache-Control": "private, no-cache",
-		"X-Collab-Id": stored.ID, "X-Collab-Storage-Key": strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(stored.StorageKey, "%", "%25"), " ", "%20"), "ü", "%C3%BC"),
-		"X-Collab-Path": "B%C3%BCro/100%25%20neu.html", "X-Collab-Mime-Type": "text/html", "X-Collab-Size": "8", "X-Collab-Checksum": checksum("<script>"),
-		"X-Collab-Version": "1", "X-Collab-Kind": "ARTIFACT", "X-Collab-Scope": "SHARED", "X-Collab-Workspace-Id": string(o.desk), "X-Collab-Team-Id": "", "X-Collab-Owner-Id": "",
-		"X-Collab-Created-By": stored.CreatedBy, "X-Collab-Updated-By": stored.UpdatedBy, "X-Collab-Created-At": stored.CreatedAt, "X-Collab-Updated-At": stored.UpdatedAt,
-	} {
-		if got := w.Header().Get(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
+func TestHeaderTextsAreDecodedByPathUnescape(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.String().Draw(t, "text")
+		if back, err := url.PathUnescape(percentEncode(s)); err != nil || back != s {
+			t.Fatalf("%q is %q: %v", s, percentEncode(s), err)
 		}
-	}
-	t.Run("the percent-encoding is undone by everybody's function for it", func(t *testing.T) {
-		rapid.Check(t, func(t *rapid.T) {
-			s := rapid.String().Draw(t, "text")
-			if back, err := url.PathUnescape(percentEncode(s)); err != nil || back != s {
-				t.Fatalf("%q is %q: %v", s, percentEncode(s), err)
-			}
-			if back, err := url.PathUnescape(escapedName(s)); err != nil || back != s[strings.LastIndexByte(s, '/')+1:] {
-				t.Fatalf("%q is %q: %v", s, escapedName(s), err)
-			}
-		})
+		if back, err := url.PathUnescape(escapedName(s)); err != nil || back != s[strings.LastIndexByte(s, '/')+1:] {
+			t.Fatalf("%q is %q: %v", s, escapedName(s), err)
+		}
 	})
 }
 
@@ -506,36 +485,5 @@ func TestKernelCopiesFilesThatWereVerified(t *testing.T) {
 	}
 	if status, got, err := get("Accept: */*"); err == nil && status == 200 {
 		t.Errorf("a file that was written to: %d bytes are taken for whole", len(got))
-	}
-}
-
-func TestInvisibleFilesAreNotFound(t *testing.T) {
-	o := newFileServer(t)
-	mine, ours, crews := o.store(t, "a", "x", "scope=PERSONAL"), o.store(t, "b", "x"), o.store(t, "c", "x", "workspaceId="+string(o.desk))
-	for _, test := range []struct {
-		of, who string
-		status  int
-	}{
-		{mine.ID, "ada", 200}, {mine.ID, "ben", 404}, {mine.ID, "vic", 404}, {mine.ID, "eve", 404},
-		{ours.ID, "ben", 200}, {ours.ID, "vic", 200}, {ours.ID, "eve", 404},
-		{crews.ID, "ada", 200}, {crews.ID, "ben", 404}, {crews.ID, "eve", 404},
-		{someID, "ada", 404}, {"x", "ada", 404},
-	} {
-		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
-			status := test.status
-			switch {
-			case test.who == "vic" && method != http.MethodGet:
-				status = 403
-			case method == http.MethodDelete && status == 200:
-				continue
-			}
-			w := send(o, request(method, "/files/"+test.of, strings.NewReader("y"), "X-Actor: "+test.who))
-			if w.Code != status {
-				t.Errorf("%s by %s is %d, want %d", method, test.who, w.Code, status)
-			}
-			if status >= 400 {
-				refused(t, w, status)
-			}
-		}
 	}
 }

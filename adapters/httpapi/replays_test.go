@@ -70,56 +70,6 @@ func withKey(key, body string) *http.Request {
 	return r
 }
 
-func TestIdempotencyKeyReplaysTheFirstAnswer(t *testing.T) {
-	calls := 0
-	a, _ := keyed(t, open, func(c *call) error {
-		calls++
-		o, err := c.fields()
-		if err != nil {
-			return err
-		}
-		c.Header()["Etag"] = []string{`"1"`}
-		return c.reply(http.StatusCreated, map[string]any{"call": calls, "a": body.Required(o, "a", body.Text)})
-	})
-	first := send(a, withKey("k", `{"a":"x"}`))
-	again := send(a, withKey("k", `{"a":"x"}`))
-	if first.Code != 201 || first.Header().Get("Idempotent-Replayed") != "" || first.Body.String() != `{"a":"x","call":1}`+"\n" {
-		t.Fatalf("%d %s", first.Code, first.Body)
-	}
-	if again.Code != 201 || again.Body.String() != first.Body.String() || again.Header().Get("Idempotent-Replayed") != "true" ||
-		again.Header().Get("Etag") != `"1"` || again.Header().Get("Content-Type") != "application/json" || calls != 1 {
-		t.Errorf("%d %s %v, %d calls", again.Code, again.Body, again.Header(), calls)
-	}
-	if again.Header().Get("X-Request-Id") == first.Header().Get("X-Request-Id") {
-		t.Error("the request's id is not its own")
-	}
-	t.Run("another key is another request", func(t *testing.T) {
-		if w := send(a, withKey("other", `{"a":"x"}`)); w.Code != 201 || calls != 2 {
-			t.Errorf("%d, %d calls", w.Code, calls)
-		}
-	})
-	t.Run("another address has keys of its own", func(t *testing.T) {
-		r := withKey("k", `{"a":"x"}`)
-		r.RemoteAddr = "198.51.100.7:1"
-		if w := send(a, r); w.Code != 201 || calls != 3 {
-			t.Errorf("%d, %d calls", w.Code, calls)
-		}
-	})
-	t.Run("another body with the same key is 422", func(t *testing.T) {
-		refused(t, send(a, withKey("k", `{"a":"y"}`)), 422)
-	})
-	t.Run("another query with the same key is 422", func(t *testing.T) {
-		r := withKey("k", `{"a":"x"}`)
-		r.URL.RawQuery = "b=1"
-		refused(t, send(a, r), 422)
-	})
-	t.Run("without a key every request counts", func(t *testing.T) {
-		if w := send(a, post("/test", `{"a":"x"}`)); w.Code != 201 || calls != 4 {
-			t.Errorf("%d, %d calls", w.Code, calls)
-		}
-	})
-}
-
 func TestReplayHasThePresentPosition(t *testing.T) {
 	a, _ := keyed(t, open, func(c *call) error { return c.succeed() })
 	for _, at := range []string{"1", "2"} {

@@ -299,15 +299,6 @@ func TestWrongMethodIs405BeforeAuthentication(t *testing.T) {
 	}
 }
 
-func TestOperatorEndpointsNeedAConfiguredSecret(t *testing.T) {
-	refused(t, send(built(t), get("/api/v1/admin/organisations")), http.StatusNotFound)
-
-	a := built(t, everything)
-	r := get("/api/v1/admin/organisations")
-	r.Header.Set("X-Admin-Secret", "wrong")
-	refused(t, send(a, r), http.StatusUnauthorized)
-}
-
 func TestOnlyUpdateChecksHaveNoTimeout(t *testing.T) {
 	router, err := built(t).router(built(t, everything).routes())
 	if err != nil {
