@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"collab/adapters/devidp"
+	"collab/test/forms"
 )
 
 func TestNew(t *testing.T) {
@@ -45,27 +46,27 @@ func TestNew(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	st := newFixture(t, t.TempDir())
 	t.Run("a foreign name that resolves to loopback is refused", func(t *testing.T) {
-		r := form(st.URL+devidp.Prefix+"/token", "email=ada@example.com")
+		r := forms.Request(st.URL+devidp.Prefix+"/token", "email=ada@example.com", "")
 		r.Host = "rebound.example:8080"
-		newBrowser(t).do(r).expect(t, http.StatusForbidden)
+		forms.New(t).Do(r).Expect(t, http.StatusForbidden)
 	})
 	t.Run("an unknown path is not found", func(t *testing.T) {
-		newBrowser(t).open(st.provider.Issuer()+"/admin").expect(t, http.StatusNotFound)
+		forms.New(t).Open(st.provider.Issuer()+"/admin").Expect(t, http.StatusNotFound)
 	})
 	t.Run("the root redirects to the sign-in page", func(t *testing.T) {
-		if p := newBrowser(t).open(st.provider.Issuer()); p.Header.Get("Location") != "/dev/identity/sign-in" {
+		if p := forms.New(t).Open(st.provider.Issuer()); p.Header.Get("Location") != "/dev/identity/sign-in" {
 			t.Errorf("answered %s to %q", p.Status, p.Header.Get("Location"))
 		}
 	})
 	t.Run("a picture shows the initials and no markup of the name", func(t *testing.T) {
 		c := st.signedIn(t, "email", "eve@example.com", "name", "<script> &evil")
-		p := newBrowser(t).open(c.Picture)
-		if p.StatusCode != http.StatusOK || p.Header.Get("Content-Type") != "image/svg+xml" || !strings.Contains(p.text, "&lt;&amp;</text>") {
-			t.Errorf("answered %s %s: %s", p.Status, p.Header.Get("Content-Type"), p.text)
+		p := forms.New(t).Open(c.Picture)
+		if p.StatusCode != http.StatusOK || p.Header.Get("Content-Type") != "image/svg+xml" || !strings.Contains(p.Text, "&lt;&amp;</text>") {
+			t.Errorf("answered %s %s: %s", p.Status, p.Header.Get("Content-Type"), p.Text)
 		}
 	})
 	t.Run("an unknown picture is not found", func(t *testing.T) {
-		newBrowser(t).open(st.provider.Issuer()+"/avatar/user_0.svg").expect(t, http.StatusNotFound)
+		forms.New(t).Open(st.provider.Issuer()+"/avatar/user_0.svg").Expect(t, http.StatusNotFound)
 	})
 }
 
@@ -73,14 +74,12 @@ func TestForms(t *testing.T) {
 	newcomer := func() url.Values {
 		return url.Values{"account": {"new"}, "name": {"Ada Lovelace"}, "email": {"ada@example.com"}, "org": {"new"}, "orgName": {"Engines"}, "role": {""}}
 	}
-	post := func(b *browser, st *fixture, fields url.Values, origin string) page {
-		r := form(st.provider.SignInURL(), fields.Encode())
-		r.Header.Set("Origin", origin)
-		return b.do(r)
+	post := func(b *forms.Browser, st *fixture, fields url.Values, origin string) forms.Page {
+		return b.Do(forms.Request(st.provider.SignInURL(), fields.Encode(), origin))
 	}
 	t.Run("a form of the page signs in and shows token, command and organisations", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
-		p := b.submit(b.open(st.provider.SignInURL()), newcomer())
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
+		p := b.Submit(b.Open(st.provider.SignInURL()), newcomer())
 		token := textOf(t, p, "token")
 		c := st.verify(t, token, "")
 		if c.Email != "ada@example.com" || c.Org == nil || c.Org.Role != "owner" || c.Org.Slug != "engines" {
@@ -89,31 +88,31 @@ func TestForms(t *testing.T) {
 		if want := "curl -s " + st.URL + "/api/v1/auth/exchange-token -H 'Content-Type: application/json' -d '{\"identityToken\":\"" + token + "\"}'"; textOf(t, p, "command") != want {
 			t.Errorf("command = %s", textOf(t, p, "command"))
 		}
-		if !strings.Contains(p.text, "Owner of Engines") {
-			t.Errorf("the page does not say the role:\n%s", p.text)
+		if !strings.Contains(p.Text, "Owner of Engines") {
+			t.Errorf("the page does not say the role:\n%s", p.Text)
 		}
 	})
 	t.Run("the next page preselects the last choice", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
-		b.submit(b.open(st.provider.SignInURL()), newcomer())
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
+		b.Submit(b.Open(st.provider.SignInURL()), newcomer())
 		st.signedIn(t, "email", "bob@example.com", "org", "Other")
 		id := st.signedIn(t, "email", "ada@example.com", "org", "Engines")
-		p := b.open(st.provider.SignInURL())
+		p := b.Open(st.provider.SignInURL())
 		for _, want := range []string{`value="` + id.Subject + `" checked`, `value="` + id.Org.ID + `" checked`} {
-			if !strings.Contains(p.text, want) {
-				t.Errorf("the page lacks %s:\n%s", want, p.text)
+			if !strings.Contains(p.Text, want) {
+				t.Errorf("the page lacks %s:\n%s", want, p.Text)
 			}
 		}
-		p = b.submit(p, url.Values{"account": {id.Subject}, "org": {id.Org.ID}, "role": {"viewer"}})
+		p = b.Submit(p, url.Values{"account": {id.Subject}, "org": {id.Org.ID}, "role": {"viewer"}})
 		if c := st.verify(t, textOf(t, p, "token"), ""); c.Subject != id.Subject || c.Org.Role != "viewer" {
 			t.Errorf("token says %+v", c)
 		}
 	})
 	t.Run("without an organisation the token has none", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
 		fields := newcomer()
 		fields.Set("org", "none")
-		p := b.submit(b.open(st.provider.SignInURL()), fields)
+		p := b.Submit(b.Open(st.provider.SignInURL()), fields)
 		if c := st.verify(t, textOf(t, p, "token"), ""); c.Org != nil {
 			t.Errorf("token says %+v", c.Org)
 		}
@@ -129,35 +128,35 @@ func TestForms(t *testing.T) {
 		"a name with markup inside": {"email", `"><script>`, "The e-mail address must be an e-mail address."},
 	} {
 		t.Run(name+" is an error on the page, which keeps the fields", func(t *testing.T) {
-			st, b := newFixture(t, t.TempDir()), newBrowser(t)
+			st, b := newFixture(t, t.TempDir()), forms.New(t)
 			fields := newcomer()
 			fields.Set(tt.field, tt.value)
-			p := b.submit(b.open(st.provider.SignInURL()), fields)
-			if p.StatusCode != http.StatusBadRequest || !strings.Contains(p.text, tt.says) || strings.Contains(p.text, "<script>") {
-				t.Errorf("answered %s:\n%s", p.Status, p.text)
+			p := b.Submit(b.Open(st.provider.SignInURL()), fields)
+			if p.StatusCode != http.StatusBadRequest || !strings.Contains(p.Text, tt.says) || strings.Contains(p.Text, "<script>") {
+				t.Errorf("answered %s:\n%s", p.Status, p.Text)
 			}
 			st.service.expect(t, "")
 		})
 	}
 	t.Run("without the cookie a form is refused", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
 		fields := newcomer()
-		fields.Set("csrf", csrfOf.FindStringSubmatch(newBrowser(t).open(st.provider.SignInURL()).text)[1])
-		post(newBrowser(t), st, fields, st.URL).expect(t, http.StatusForbidden)
+		fields.Set("csrf", b.Token(b.Open(st.provider.SignInURL())))
+		post(forms.New(t), st, fields, st.URL).Expect(t, http.StatusForbidden)
 	})
 	t.Run("with the token of another browser a form is refused", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
-		b.open(st.provider.SignInURL())
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
+		b.Open(st.provider.SignInURL())
 		fields := newcomer()
-		fields.Set("csrf", csrfOf.FindStringSubmatch(newBrowser(t).open(st.provider.SignInURL()).text)[1])
-		post(b, st, fields, st.URL).expect(t, http.StatusForbidden)
+		fields.Set("csrf", b.Token(forms.New(t).Open(st.provider.SignInURL())))
+		post(b, st, fields, st.URL).Expect(t, http.StatusForbidden)
 		st.service.expect(t, "")
 	})
 	t.Run("from another site a form is refused", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
 		fields := newcomer()
-		fields.Set("csrf", csrfOf.FindStringSubmatch(b.open(st.provider.SignInURL()).text)[1])
-		post(b, st, fields, "https://evil.example").expect(t, http.StatusForbidden)
+		fields.Set("csrf", b.Token(b.Open(st.provider.SignInURL())))
+		post(b, st, fields, "https://evil.example").Expect(t, http.StatusForbidden)
 		if p := post(b, st, fields, st.URL); p.StatusCode != http.StatusOK {
 			t.Errorf("from our own it answered %s", p.Status)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"collab/adapters/devidp"
+	"collab/test/forms"
 )
 
 func TestEvents(t *testing.T) {
@@ -136,19 +137,19 @@ func TestInvitations(t *testing.T) {
 		return devidp.Invite{Email: "Bob@example.com", OrgID: orgID, OrgName: "Engines", OrgSlug: "engines", Role: "VIEWER"}
 	}
 	t.Run("the page shows the invitation, and acceptance has events", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
 		org := st.signedIn(t, "email", "ada@example.com", "org", "Engines").Org.ID
 		st.service.take()
 		i := invite(org)
 		i.ProviderID, i.InviterID = "orginv_1", "user_1"
 		st.invitations["t&1"] = i
-		p := b.open(st.provider.InviteURL("t&1"))
+		p := b.Open(st.provider.InviteURL("t&1"))
 		for _, want := range []string{"Bob@example.com", "Engines", "Viewer", `value="Bob"`} {
-			if !strings.Contains(p.text, want) {
-				t.Errorf("the page lacks %q:\n%s", want, p.text)
+			if !strings.Contains(p.Text, want) {
+				t.Errorf("the page lacks %q:\n%s", want, p.Text)
 			}
 		}
-		p = b.submit(p, url.Values{"name": {"Bob Babbage"}})
+		p = b.Submit(p, url.Values{"name": {"Bob Babbage"}})
 		c := st.verify(t, textOf(t, p, "token"), "")
 		if c.Email != "Bob@example.com" || c.Name != "Bob Babbage" || c.Org == nil || c.Org.ID != org || c.Org.Role != "viewer" {
 			t.Errorf("token says %+v %+v", c, c.Org)
@@ -167,9 +168,9 @@ func TestInvitations(t *testing.T) {
 		}
 	})
 	t.Run("an unknown organisation is created from the invitation", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
 		st.invitations["1"] = invite("org_elsewhere")
-		p := b.submit(b.open(st.provider.InviteURL("1")), url.Values{"name": {"Bob"}})
+		p := b.Submit(b.Open(st.provider.InviteURL("1")), url.Values{"name": {"Bob"}})
 		if c := st.verify(t, textOf(t, p, "token"), ""); c.Org.ID != "org_elsewhere" || c.Org.Slug != "engines" {
 			t.Errorf("token says %+v", c.Org)
 		}
@@ -185,16 +186,16 @@ func TestInvitations(t *testing.T) {
 		}
 	})
 	t.Run("a member gets another event with the invited role", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
 		c := st.signedIn(t, "email", "bob@example.com", "name", "Robert", "org", "Engines", "role", "viewer")
 		st.service.take()
 		st.clock.Advance(time.Hour)
 		st.invitations["1"] = invite(c.Org.ID)
-		p := b.open(st.provider.InviteURL("1"))
-		if !strings.Contains(p.text, "Robert") || strings.Contains(p.text, `name="name"`) {
-			t.Errorf("the page does not know the account:\n%s", p.text)
+		p := b.Open(st.provider.InviteURL("1"))
+		if !strings.Contains(p.Text, "Robert") || strings.Contains(p.Text, `name="name"`) {
+			t.Errorf("the page does not know the account:\n%s", p.Text)
 		}
-		b.submit(p, url.Values{})
+		b.Submit(p, url.Values{})
 		events := st.service.take()
 		if got := types(events); got != "organizationMembership.updated organizationInvitation.accepted" {
 			t.Fatalf("events: %s", got)
@@ -204,29 +205,29 @@ func TestInvitations(t *testing.T) {
 		}
 	})
 	t.Run("an invitation that is not pending is not found, before and after the page", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
-		if p := b.open(st.provider.InviteURL("gone")); p.StatusCode != http.StatusNotFound || !strings.Contains(p.text, "not valid any more") {
-			t.Errorf("answered %s:\n%s", p.Status, p.text)
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
+		if p := b.Open(st.provider.InviteURL("gone")); p.StatusCode != http.StatusNotFound || !strings.Contains(p.Text, "not valid any more") {
+			t.Errorf("answered %s:\n%s", p.Status, p.Text)
 		}
 		st.invitations["1"] = invite("org_1")
-		p := b.open(st.provider.InviteURL("1"))
+		p := b.Open(st.provider.InviteURL("1"))
 		delete(st.invitations, "1")
-		b.submit(p, url.Values{}).expect(t, http.StatusNotFound)
+		b.Submit(p, url.Values{}).Expect(t, http.StatusNotFound)
 		st.service.expect(t, "")
 	})
 	t.Run("the page shows an invalid name", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
 		st.invitations["1"] = invite("org_1")
-		p := b.submit(b.open(st.provider.InviteURL("1")), url.Values{"name": {strings.Repeat("x", 201)}})
-		if p.StatusCode != http.StatusBadRequest || !strings.Contains(p.text, "The name must be at most 200 characters.") {
-			t.Errorf("answered %s:\n%s", p.Status, p.text)
+		p := b.Submit(b.Open(st.provider.InviteURL("1")), url.Values{"name": {strings.Repeat("x", 201)}})
+		if p.StatusCode != http.StatusBadRequest || !strings.Contains(p.Text, "The name must be at most 200 characters.") {
+			t.Errorf("answered %s:\n%s", p.Status, p.Text)
 		}
 	})
 	t.Run("a form from another site accepts nothing", func(t *testing.T) {
 		st := newFixture(t, t.TempDir())
 		st.invitations["1"] = invite("org_1")
-		r := form(st.provider.InviteURL("1"), "name=Bob")
-		if p := newBrowser(t).do(r); p.StatusCode != http.StatusForbidden || len(st.service.take()) != 0 {
+		r := forms.Request(st.provider.InviteURL("1"), "name=Bob", "")
+		if p := forms.New(t).Do(r); p.StatusCode != http.StatusForbidden || len(st.service.take()) != 0 {
 			t.Errorf("answered %s", p.Status)
 		}
 	})

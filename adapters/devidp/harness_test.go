@@ -4,13 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"html"
-	"io"
 	"net/http"
-	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +19,7 @@ import (
 	"collab/adapters/memory"
 	"collab/adapters/system"
 	"collab/domain/fault"
+	"collab/test/forms"
 )
 
 // fixture is a provider on a real listener, with a clock moved by hand.
@@ -142,92 +140,6 @@ func (a delivery) data(t *testing.T) map[string]any {
 	return m
 }
 
-// browser keeps cookies and does not follow redirects.
-type browser struct {
-	*http.Client
-	t *testing.T
-}
-
-func newBrowser(t *testing.T) *browser {
-	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &browser{&http.Client{
-		Jar:           jar,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, t}
-}
-
-// page is a response.
-type page struct {
-	*http.Response
-	text string
-}
-
-// expect checks the status.
-func (p page) expect(t *testing.T, status int) {
-	t.Helper()
-	if p.StatusCode != status {
-		t.Errorf("answered %s", p.Status)
-	}
-}
-
-// form is a request that posts fields.
-func form(address, fields string) *http.Request {
-	r := httptest.NewRequest("POST", address, strings.NewReader(fields))
-	r.RequestURI = ""
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	return r
-}
-
-func (b *browser) do(r *http.Request) page {
-	b.t.Helper()
-	r.Header.Set("Accept", "text/html,*/*")
-	res, err := b.Do(r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return page{res, string(text)}
-}
-
-func (b *browser) open(address string) page {
-	b.t.Helper()
-	r, err := http.NewRequest("GET", address, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return b.do(r)
-}
-
-var (
-	actionOf = regexp.MustCompile(`<form method="post" action="([^"]*)"`)
-	csrfOf   = regexp.MustCompile(`name="csrf" value="([^"]*)"`)
-)
-
-// submit sends the page's form with fields.
-func (b *browser) submit(p page, fields url.Values) page {
-	b.t.Helper()
-	action, csrf := actionOf.FindStringSubmatch(p.text), csrfOf.FindStringSubmatch(p.text)
-	if action == nil || csrf == nil {
-		b.t.Fatalf("no form on this page (%s):\n%s", p.Status, p.text)
-	}
-	fields.Set("csrf", csrf[1])
-	target, err := p.Request.URL.Parse(html.UnescapeString(action[1]))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	r := form(target.String(), fields.Encode())
-	r.Header.Set("Origin", target.Scheme+"://"+target.Host)
-	return b.do(r)
-}
-
 // verify checks a token with the published keys, as a relying party does. An empty audience
 // means any.
 func (st *fixture) verify(t *testing.T, token, audience string) tokenClaims {
@@ -298,13 +210,13 @@ func (st *fixture) signedIn(t *testing.T, fields ...string) tokenClaims {
 }
 
 // textOf returns the contents of the page's text area with this id.
-func textOf(t *testing.T, p page, id string) string {
+func textOf(t *testing.T, p forms.Page, id string) string {
 	t.Helper()
-	_, rest, found := strings.Cut(p.text, `<textarea id="`+id+`"`)
+	_, rest, found := strings.Cut(p.Text, `<textarea id="`+id+`"`)
 	_, rest, _ = strings.Cut(rest, ">")
 	text, _, closed := strings.Cut(rest, "</textarea>")
 	if !found || !closed {
-		t.Fatalf("no text area %s on this page (%s):\n%s", id, p.Status, p.text)
+		t.Fatalf("no text area %s on this page (%s):\n%s", id, p.Status, p.Text)
 	}
 	return html.UnescapeString(text)
 }

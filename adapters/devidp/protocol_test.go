@@ -14,6 +14,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"collab/adapters/devidp"
+	"collab/test/forms"
 )
 
 // relyingParty is a relying party configured with the issuer only.
@@ -49,16 +50,16 @@ func ada() url.Values {
 // code signs ada in on the page and returns the response to the client.
 func (c relyingParty) code(t *testing.T) url.Values {
 	t.Helper()
-	b := newBrowser(t)
-	return c.response(t, b.submit(b.open(c.address()), ada()))
+	b := forms.New(t)
+	return c.response(t, b.Submit(b.Open(c.address()), ada()))
 }
 
 // response returns the parameters of the redirect to the client.
-func (c relyingParty) response(t *testing.T, p page) url.Values {
+func (c relyingParty) response(t *testing.T, p forms.Page) url.Values {
 	t.Helper()
 	to, err := p.Location()
 	if err != nil || p.StatusCode != http.StatusSeeOther {
-		t.Fatalf("answered %s: %v\n%s", p.Status, err, p.text)
+		t.Fatalf("answered %s: %v\n%s", p.Status, err, p.Text)
 	}
 	q := to.Query()
 	to.RawQuery = ""
@@ -96,8 +97,8 @@ func TestCodeFlow(t *testing.T) {
 		})
 	}
 	t.Run("the redirect leaks no code by cache or Referer", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
-		h := b.submit(b.open(st.party(t).address()), ada()).Header
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
+		h := b.Submit(b.Open(st.party(t).address()), ada()).Header
 		if h.Get("Referrer-Policy") != "no-referrer" || h.Get("Cache-Control") != "no-store" {
 			t.Errorf("headers %v", h)
 		}
@@ -111,45 +112,45 @@ func TestCodeFlow(t *testing.T) {
 		}
 	})
 	t.Run("a registered address with a query keeps it", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir(), func(o *devidp.Options) { o.Redirects = []string{"http://localhost:5/cb?a=b"} }), newBrowser(t)
+		st, b := newFixture(t, t.TempDir(), func(o *devidp.Options) { o.Redirects = []string{"http://localhost:5/cb?a=b"} }), forms.New(t)
 		client := st.party(t)
 		client.RedirectURL = "http://localhost:5/cb?a=b"
-		to := b.submit(b.open(client.address()), ada()).Header.Get("Location")
+		to := b.Submit(b.Open(client.address()), ada()).Header.Get("Location")
 		if !strings.HasPrefix(to, "http://localhost:5/cb?a=b&") || !strings.Contains(to, "code=") {
 			t.Errorf("leads to %s", to)
 		}
 	})
 	t.Run("cancelling redirects without a code", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
 		client := st.party(t)
-		got := client.response(t, b.submit(b.open(client.address()), url.Values{"action": {"cancel"}}))
+		got := client.response(t, b.Submit(b.Open(client.address()), url.Values{"action": {"cancel"}}))
 		if got.Get("error") != "access_denied" || got.Get("state") != client.state || got.Has("code") {
 			t.Errorf("the client gets %v", got)
 		}
 	})
 	t.Run("the login hint is filled in", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
-		if p := b.open(st.party(t).address(oauth2.SetAuthURLParam("login_hint", "bob@example.com"))); !strings.Contains(p.text, `value="bob@example.com"`) {
-			t.Errorf("the page lacks it:\n%s", p.text)
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
+		if p := b.Open(st.party(t).address(oauth2.SetAuthURLParam("login_hint", "bob@example.com"))); !strings.Contains(p.Text, `value="bob@example.com"`) {
+			t.Errorf("the page lacks it:\n%s", p.Text)
 		}
 	})
 	t.Run("a mistake on the page keeps the request", func(t *testing.T) {
-		st, b := newFixture(t, t.TempDir()), newBrowser(t)
+		st, b := newFixture(t, t.TempDir()), forms.New(t)
 		client := st.party(t)
 		wrong := ada()
 		wrong.Set("email", "")
-		p := b.submit(b.open(client.address()), wrong)
+		p := b.Submit(b.Open(client.address()), wrong)
 		if p.StatusCode != http.StatusBadRequest {
 			t.Fatalf("answered %s", p.Status)
 		}
-		if got := client.response(t, b.submit(p, ada())); got.Get("code") == "" {
+		if got := client.response(t, b.Submit(p, ada())); got.Get("code") == "" {
 			t.Errorf("the client gets %v", got)
 		}
 	})
 	t.Run("a form from another site gets no code", func(t *testing.T) {
 		st := newFixture(t, t.TempDir())
-		r := form(st.party(t).address(), ada().Encode())
-		if p := newBrowser(t).do(r); p.StatusCode != http.StatusForbidden || p.Header.Get("Location") != "" {
+		r := forms.Request(st.party(t).address(), ada().Encode(), "")
+		if p := forms.New(t).Do(r); p.StatusCode != http.StatusForbidden || p.Header.Get("Location") != "" {
 			t.Errorf("answered %s to %s", p.Status, p.Header.Get("Location"))
 		}
 	})
@@ -243,9 +244,9 @@ func TestRedemption(t *testing.T) {
 	t.Run("only the application's origin may read the response", func(t *testing.T) {
 		st := newFixture(t, t.TempDir())
 		for origin, allowed := range map[string]string{"http://localhost:3000": "http://localhost:3000", "http://localhost:3001": ""} {
-			r := form(st.provider.Issuer()+"/token", "grant_type=authorization_code&client_id="+devidp.ClientID)
+			r := forms.Request(st.provider.Issuer()+"/token", "grant_type=authorization_code&client_id="+devidp.ClientID, "")
 			r.Header.Set("Origin", origin)
-			if got := newBrowser(t).do(r).Header.Get("Access-Control-Allow-Origin"); got != allowed {
+			if got := forms.New(t).Do(r).Header.Get("Access-Control-Allow-Origin"); got != allowed {
 				t.Errorf("to %s: %q", origin, got)
 			}
 		}
@@ -264,9 +265,9 @@ func TestAuthorizationRequest(t *testing.T) {
 	} {
 		t.Run(name+" is an error on a page and never by redirect", func(t *testing.T) {
 			st := newFixture(t, t.TempDir())
-			p := newBrowser(t).open(st.party(t).address(oauth2.SetAuthURLParam(tt.field, tt.value)))
-			if p.StatusCode != http.StatusBadRequest || p.Header.Get("Location") != "" || !strings.Contains(p.text, tt.field) {
-				t.Errorf("answered %s to %q:\n%s", p.Status, p.Header.Get("Location"), p.text)
+			p := forms.New(t).Open(st.party(t).address(oauth2.SetAuthURLParam(tt.field, tt.value)))
+			if p.StatusCode != http.StatusBadRequest || p.Header.Get("Location") != "" || !strings.Contains(p.Text, tt.field) {
+				t.Errorf("answered %s to %q:\n%s", p.Status, p.Header.Get("Location"), p.Text)
 			}
 		})
 	}
@@ -285,7 +286,7 @@ func TestAuthorizationRequest(t *testing.T) {
 		t.Run(name+" is an error for the client", func(t *testing.T) {
 			st := newFixture(t, t.TempDir())
 			client := st.party(t)
-			got := client.response(t, newBrowser(t).open(client.address(oauth2.SetAuthURLParam(tt.field, tt.value))))
+			got := client.response(t, forms.New(t).Open(client.address(oauth2.SetAuthURLParam(tt.field, tt.value))))
 			if got.Get("error") != tt.error || got.Get("state") != client.state || got.Get("iss") != st.provider.Issuer() {
 				t.Errorf("the client gets %v", got)
 			}
@@ -294,7 +295,7 @@ func TestAuthorizationRequest(t *testing.T) {
 	t.Run("a repeated parameter is an error for the client", func(t *testing.T) {
 		st := newFixture(t, t.TempDir())
 		client := st.party(t)
-		if got := client.response(t, newBrowser(t).open(client.address()+"&nonce=2")); got.Get("error") != "invalid_request" {
+		if got := client.response(t, forms.New(t).Open(client.address()+"&nonce=2")); got.Get("error") != "invalid_request" {
 			t.Errorf("the client gets %v", got)
 		}
 	})
@@ -381,9 +382,9 @@ func TestScripts(t *testing.T) {
 	})
 	t.Run("a page of another site gets nothing", func(t *testing.T) {
 		st := newFixture(t, t.TempDir())
-		r := form(st.provider.Issuer()+"/token", "email=ada@example.com")
+		r := forms.Request(st.provider.Issuer()+"/token", "email=ada@example.com", "")
 		r.Header.Set("Sec-Fetch-Site", "cross-site")
-		if p := newBrowser(t).do(r); p.StatusCode != http.StatusForbidden || len(st.service.take()) != 0 {
+		if p := forms.New(t).Do(r); p.StatusCode != http.StatusForbidden || len(st.service.take()) != 0 {
 			t.Errorf("answered %s", p.Status)
 		}
 	})

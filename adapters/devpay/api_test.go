@@ -281,7 +281,7 @@ func TestHostileRequests(t *testing.T) {
 			e, _ := body["error"].(map[string]any)
 			message, _ := e["message"].(string)
 			if p.StatusCode != tt.status || e["type"] != "invalid_request_error" || !strings.Contains(message, tt.says) {
-				t.Errorf("answered %s: %s", p.Status, p.text)
+				t.Errorf("answered %s: %s", p.Status, p.Text)
 			}
 		})
 	}
@@ -298,8 +298,8 @@ func TestHostileRequests(t *testing.T) {
 	for name, credentials := range map[string]string{"no key": "", "another key": "Bearer sk_dev_1", "half a key": "Bearer " + st.provider.Key()[:20], "an empty key": "Bearer "} {
 		t.Run(name+" is refused", func(t *testing.T) {
 			p, body := st.ask("GET", subscription, "", "Authorization", credentials)
-			if p.StatusCode != http.StatusUnauthorized || body["error"] == nil || strings.Contains(p.text, "sk_dev") {
-				t.Errorf("answered %s: %s", p.Status, p.text)
+			if p.StatusCode != http.StatusUnauthorized || body["error"] == nil || strings.Contains(p.Text, "sk_dev") {
+				t.Errorf("answered %s: %s", p.Status, p.Text)
 			}
 		})
 	}

@@ -20,6 +20,7 @@ import (
 	"collab/adapters/devpay"
 	"collab/adapters/memory"
 	"collab/adapters/system"
+	"collab/test/forms"
 )
 
 func TestNew(t *testing.T) {
@@ -64,10 +65,10 @@ func TestNew(t *testing.T) {
 func TestCheckoutPage(t *testing.T) {
 	t.Run("it names the plan, the price and the organisation", func(t *testing.T) {
 		st := newFixture(t, t.TempDir())
-		p := st.open(st.session(st.customer(`Engines <b>&amp; "Co"`)).URL)
+		p := st.Open(st.session(st.customer(`Engines <b>&amp; "Co"`)).URL)
 		for _, want := range []string{"Subscribe to STANDARD", "10.00 USD, every month", "Engines &lt;b&gt;&amp;amp; &#34;Co&#34;", ">Pay<", ">Cancel<"} {
-			if !strings.Contains(p.text, want) {
-				t.Errorf("the page lacks %s:\n%s", want, p.text)
+			if !strings.Contains(p.Text, want) {
+				t.Errorf("the page lacks %s:\n%s", want, p.Text)
 			}
 		}
 		if p.StatusCode != http.StatusOK || p.Header.Get("Content-Type") != "text/html; charset=utf-8" {
@@ -113,8 +114,8 @@ func TestCheckoutPage(t *testing.T) {
 		if events := st.service.take(); len(events) != 4 {
 			t.Errorf("events: %s", types(events))
 		}
-		if p := st.open(s.URL); !strings.Contains(p.text, "<h1>Paid</h1>") || strings.Contains(p.text, ">Pay<") || !strings.Contains(p.text, "/success?session_id="+s.ID) {
-			t.Errorf("the page says:\n%s", p.text)
+		if p := st.Open(s.URL); !strings.Contains(p.Text, "<h1>Paid</h1>") || strings.Contains(p.Text, ">Pay<") || !strings.Contains(p.Text, "/success?session_id="+s.ID) {
+			t.Errorf("the page says:\n%s", p.Text)
 		}
 	})
 	t.Run("concurrent payments pay once", func(t *testing.T) {
@@ -131,8 +132,8 @@ func TestCheckoutPage(t *testing.T) {
 		if events := st.service.take(); len(events) != 4 {
 			t.Errorf("events: %s", types(events))
 		}
-		if p := st.open(st.portal(c)); strings.Count(p.text, "<section") != 1 {
-			t.Errorf("the portal says:\n%s", p.text)
+		if p := st.Open(st.portal(c)); strings.Count(p.Text, "<section") != 1 {
+			t.Errorf("the portal says:\n%s", p.Text)
 		}
 	})
 	t.Run("cancelling redirects, and the session can be paid later", func(t *testing.T) {
@@ -142,7 +143,7 @@ func TestCheckoutPage(t *testing.T) {
 			t.Errorf("answered %s, %s", p.Status, p.Header.Get("Location"))
 		}
 		st.service.expect(t, "")
-		st.submit(s.URL, url.Values{"action": {"pay"}}).expect(t, http.StatusSeeOther)
+		st.submit(s.URL, url.Values{"action": {"pay"}}).Expect(t, http.StatusSeeOther)
 	})
 	t.Run("an expired session cannot be paid", func(t *testing.T) {
 		st := newFixture(t, t.TempDir())
@@ -153,11 +154,11 @@ func TestCheckoutPage(t *testing.T) {
 		}
 		st.clock.Advance(24 * time.Hour)
 		for _, s := range []*stripe.CheckoutSession{closed, old} {
-			if p := st.submit(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusConflict || !strings.Contains(p.text, "can no longer be paid") {
-				t.Errorf("answered %s:\n%s", p.Status, p.text)
+			if p := st.submit(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusConflict || !strings.Contains(p.Text, "can no longer be paid") {
+				t.Errorf("answered %s:\n%s", p.Status, p.Text)
 			}
-			if p := st.open(s.URL); !strings.Contains(p.text, "This checkout is closed") || strings.Contains(p.text, ">Pay<") {
-				t.Errorf("the page says:\n%s", p.text)
+			if p := st.Open(s.URL); !strings.Contains(p.Text, "This checkout is closed") || strings.Contains(p.Text, ">Pay<") {
+				t.Errorf("the page says:\n%s", p.Text)
 			}
 		}
 		st.service.expect(t, "")
@@ -170,10 +171,10 @@ func TestCheckoutPage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := st.open(s.URL); strings.Contains(p.text, ">Cancel<") {
-			t.Errorf("the page says:\n%s", p.text)
+		if p := st.Open(s.URL); strings.Contains(p.Text, ">Cancel<") {
+			t.Errorf("the page says:\n%s", p.Text)
 		}
-		st.submit(s.URL, url.Values{"action": {"cancel"}}).expect(t, http.StatusBadRequest)
+		st.submit(s.URL, url.Values{"action": {"cancel"}}).Expect(t, http.StatusBadRequest)
 	})
 }
 
@@ -222,7 +223,7 @@ func TestPortalPage(t *testing.T) {
 			for _, step := range steps {
 				p := st.submit(portal, url.Values{"subscription": {s.ID}, "action": {string(step.press)}})
 				if p.StatusCode != http.StatusSeeOther || st.URL+p.Header.Get("Location") != portal {
-					t.Fatalf("%s answered %s, %s:\n%s", step.press, p.Status, p.Header.Get("Location"), p.text)
+					t.Fatalf("%s answered %s, %s:\n%s", step.press, p.Status, p.Header.Get("Location"), p.Text)
 				}
 				if got := types(st.service.take()); got != step.events {
 					t.Errorf("%s has the events %s", step.press, got)
@@ -231,7 +232,7 @@ func TestPortalPage(t *testing.T) {
 				if end := time.Unix(now.CurrentPeriodEnd, 0).UTC().Format(time.DateOnly); now.Status != step.status || end != step.ends {
 					t.Errorf("%s made it %s until %s", step.press, now.Status, end)
 				}
-				if got := offers(st.open(portal)); got != step.offers {
+				if got := offers(st.Open(portal)); got != step.offers {
 					t.Errorf("after %s the page offers %s", step.press, got)
 				}
 			}
@@ -257,14 +258,14 @@ func TestPortalPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		st.pay(other.ID)
-		p := st.open(st.portal(s.Customer.ID))
+		p := st.Open(st.portal(s.Customer.ID))
 		for _, want := range []string{"10.00 USD, every month", `class="danger">Cancel now<`, "<strong>Payment fails</strong> declines the next payment"} {
-			if !strings.Contains(p.text, want) {
-				t.Errorf("the page lacks %s:\n%s", want, p.text)
+			if !strings.Contains(p.Text, want) {
+				t.Errorf("the page lacks %s:\n%s", want, p.Text)
 			}
 		}
-		if !regexp.MustCompile(`(?s)Analytical Engines.*PREMIUM.*Active.*31 January 2026 to 28 February 2026.*it is renewed.*STANDARD.*Canceled.*31 January 2026.*href="http://127.0.0.1:1/back"`).MatchString(p.text) {
-			t.Errorf("the page says:\n%s", p.text)
+		if !regexp.MustCompile(`(?s)Analytical Engines.*PREMIUM.*Active.*31 January 2026 to 28 February 2026.*it is renewed.*STANDARD.*Canceled.*31 January 2026.*href="http://127.0.0.1:1/back"`).MatchString(p.Text) {
+			t.Errorf("the page says:\n%s", p.Text)
 		}
 	})
 	t.Run("a customer without a subscription gets a page with a link to the application", func(t *testing.T) {
@@ -273,8 +274,8 @@ func TestPortalPage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p := st.open(v.URL); !strings.Contains(p.text, "There is no subscription") || !strings.Contains(p.text, `href="http://localhost:3000/welcome"`) {
-			t.Errorf("the page says:\n%s", p.text)
+		if p := st.Open(v.URL); !strings.Contains(p.Text, "There is no subscription") || !strings.Contains(p.Text, `href="http://localhost:3000/welcome"`) {
+			t.Errorf("the page says:\n%s", p.Text)
 		}
 	})
 	t.Run("impossible actions are refused", func(t *testing.T) {
@@ -335,17 +336,17 @@ func TestPortalPage(t *testing.T) {
 		s := st.subscribed()
 		portal := st.portal(s.Customer.ID)
 		st.clock.Advance(24 * time.Hour)
-		if p := st.open(portal); p.StatusCode != http.StatusNotFound || !strings.Contains(p.text, "has expired") {
+		if p := st.Open(portal); p.StatusCode != http.StatusNotFound || !strings.Contains(p.Text, "has expired") {
 			t.Errorf("answered %s", p.Status)
 		}
-		st.submit(portal, url.Values{"subscription": {s.ID}, "action": {"cancel"}}).expect(t, http.StatusNotFound)
+		st.submit(portal, url.Values{"subscription": {s.ID}, "action": {"cancel"}}).Expect(t, http.StatusNotFound)
 	})
 }
 
 // offers returns the buttons of a page.
-func offers(p page) string {
+func offers(p forms.Page) string {
 	var names []string
-	for _, b := range regexp.MustCompile(`<button[^>]*>([^<]*)</button>`).FindAllStringSubmatch(p.text, -1) {
+	for _, b := range regexp.MustCompile(`<button[^>]*>([^<]*)</button>`).FindAllStringSubmatch(p.Text, -1) {
 		names = append(names, b[1])
 	}
 	return strings.Join(names, ", ")
@@ -357,52 +358,52 @@ func TestPages(t *testing.T) {
 	portal := st.portal(s.Customer.ID)
 	t.Run("they have no scripts and cannot be framed or cached", func(t *testing.T) {
 		for _, address := range []string{s.URL, portal, st.URL + "/dev/payments/nothing", st.URL + "/dev/payments/pay/cs_1"} {
-			p := st.open(address)
+			p := st.Open(address)
 			const policy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
 			if !strings.HasPrefix(p.Header.Get("Content-Security-Policy"), policy) || p.Header.Get("X-Frame-Options") != "DENY" ||
-				p.Header.Get("Cache-Control") != "no-store" || p.Header.Get("X-Content-Type-Options") != "nosniff" || strings.Contains(p.text, "<script") {
+				p.Header.Get("Cache-Control") != "no-store" || p.Header.Get("X-Content-Type-Options") != "nosniff" || strings.Contains(p.Text, "<script") {
 				t.Errorf("%s: %v", address, p.Header)
 			}
 		}
 	})
 	t.Run("the form may redirect to the service and the application", func(t *testing.T) {
-		if policy := st.open(s.URL).Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, "form-action 'self' http://127.0.0.1:1 http://127.0.0.1:1 http://localhost:3000") {
+		if policy := st.Open(s.URL).Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, "form-action 'self' http://127.0.0.1:1 http://127.0.0.1:1 http://localhost:3000") {
 			t.Errorf("the policy is %s", policy)
 		}
 	})
 	t.Run("style and picture are served", func(t *testing.T) {
 		for path, kind := range map[string]string{"style.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"} {
-			if p := st.open(st.URL + "/dev/payments/" + path); p.StatusCode != http.StatusOK || p.Header.Get("Content-Type") != kind {
+			if p := st.Open(st.URL + "/dev/payments/" + path); p.StatusCode != http.StatusOK || p.Header.Get("Content-Type") != kind {
 				t.Errorf("%s: %s %s", path, p.Status, p.Header.Get("Content-Type"))
 			}
 		}
 	})
 	t.Run("a form from another site is refused", func(t *testing.T) {
 		for _, address := range []string{s.URL, portal} {
-			st.submitFrom(address, url.Values{"action": {"pay"}}, "https://evil.example").expect(t, http.StatusForbidden)
+			st.Do(forms.Request(address, "action=pay", "https://evil.example")).Expect(t, http.StatusForbidden)
 		}
 	})
 	t.Run("a foreign host name is refused", func(t *testing.T) {
 		r, _ := http.NewRequest("GET", s.URL, nil)
 		r.Host = "evil.example"
-		st.do(r).expect(t, http.StatusForbidden)
+		st.Do(r).Expect(t, http.StatusForbidden)
 	})
 	t.Run("another method is refused", func(t *testing.T) {
 		r, _ := http.NewRequest("PUT", s.URL, nil)
-		if p := st.do(r); p.StatusCode != http.StatusMethodNotAllowed || p.Header.Get("Allow") != "GET, HEAD, POST" {
+		if p := st.Do(r); p.StatusCode != http.StatusMethodNotAllowed || p.Header.Get("Allow") != "GET, HEAD, POST" {
 			t.Errorf("answered %s", p.Status)
 		}
 	})
 	t.Run("unknown actions and huge forms are refused", func(t *testing.T) {
-		st.submit(s.URL, url.Values{"action": {"steal"}}).expect(t, http.StatusBadRequest)
-		st.submit(s.URL, url.Values{"action": {strings.Repeat("x", 70_000)}}).expect(t, http.StatusRequestEntityTooLarge)
+		st.submit(s.URL, url.Values{"action": {"steal"}}).Expect(t, http.StatusBadRequest)
+		st.submit(s.URL, url.Values{"action": {strings.Repeat("x", 70_000)}}).Expect(t, http.StatusRequestEntityTooLarge)
 	})
 	t.Run("errors are JSON unless HTML is accepted", func(t *testing.T) {
 		r, _ := http.NewRequest("GET", st.URL+"/dev/payments/pay/cs_1", nil)
-		p := st.do(r)
+		p := st.Do(r)
 		var body struct{ StatusCode int }
-		if err := json.Unmarshal([]byte(p.text), &body); err != nil || body.StatusCode != http.StatusNotFound || p.StatusCode != http.StatusNotFound {
-			t.Errorf("answered %s: %s", p.Status, p.text)
+		if err := json.Unmarshal([]byte(p.Text), &body); err != nil || body.StatusCode != http.StatusNotFound || p.StatusCode != http.StatusNotFound {
+			t.Errorf("answered %s: %s", p.Status, p.Text)
 		}
 	})
 	st.service.expect(t, "")
@@ -423,7 +424,7 @@ func TestFile(t *testing.T) {
 			t.Errorf("subscription %+v", is)
 		}
 		again.pay(page.ID)
-		if p := again.open(strings.Replace(portal, st.URL, again.URL, 1)); p.StatusCode != http.StatusOK {
+		if p := again.Open(strings.Replace(portal, st.URL, again.URL, 1)); p.StatusCode != http.StatusOK {
 			t.Errorf("the portal answered %s", p.Status)
 		}
 	})
@@ -446,11 +447,11 @@ func TestFile(t *testing.T) {
 		if err := os.RemoveAll(directory); err != nil {
 			t.Fatal(err)
 		}
-		if p := st.submit(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusInternalServerError || !strings.Contains(p.text, "Something went wrong") {
-			t.Errorf("answered %s:\n%s", p.Status, p.text)
+		if p := st.submit(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusInternalServerError || !strings.Contains(p.Text, "Something went wrong") {
+			t.Errorf("answered %s:\n%s", p.Status, p.Text)
 		}
 		if p, body := st.ask("POST", "/v1/customers", "name=x"); p.StatusCode != http.StatusInternalServerError || body["error"].(map[string]any)["type"] != "api_error" {
-			t.Errorf("answered %s: %s", p.Status, p.text)
+			t.Errorf("answered %s: %s", p.Status, p.Text)
 		}
 		if is, err := st.sessions().Get(s.ID, nil); err != nil || is.Status != "open" {
 			t.Errorf("%v, %+v", err, is)
@@ -510,8 +511,8 @@ func TestFile(t *testing.T) {
 			})
 			os.WriteFile(o.StateFile, text, 0o600)
 		})
-		if p := st.submit(st.session("cus_1").URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusBadRequest || !strings.Contains(p.text, "no room for more") {
-			t.Errorf("answered %s:\n%s", p.Status, p.text)
+		if p := st.submit(st.session("cus_1").URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusBadRequest || !strings.Contains(p.Text, "no room for more") {
+			t.Errorf("answered %s:\n%s", p.Status, p.Text)
 		}
 		st.service.expect(t, "")
 	})

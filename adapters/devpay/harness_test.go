@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -25,6 +24,7 @@ import (
 	"collab/adapters/devpay"
 	"collab/adapters/memory"
 	"collab/adapters/system"
+	"collab/test/forms"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,13 +33,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // moved by hand and pauses that end when the test says so.
 type fixture struct {
 	*httptest.Server
+	*forms.Browser
 	t        *testing.T
 	provider *devpay.Provider
 	options  devpay.Options
 	clock    *memory.Clock
 	service  *service
 	pauses   chan pause
-	client   *http.Client // keeps no cookies and follows no redirects
 }
 
 // pause is a call of After.
@@ -52,8 +52,7 @@ type pause struct {
 func newFixture(t *testing.T, directory string, change ...func(*devpay.Options)) *fixture {
 	t.Helper()
 	st := &fixture{
-		t: t, clock: memory.NewClock(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)), service: &service{}, pauses: make(chan pause, 100),
-		client: &http.Client{Transport: &http.Transport{}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		Browser: forms.New(t), t: t, clock: memory.NewClock(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)), service: &service{}, pauses: make(chan pause, 100),
 	}
 	st.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { st.provider.ServeHTTP(w, r) }))
 	st.options = devpay.Options{
@@ -77,7 +76,6 @@ func newFixture(t *testing.T, directory string, change ...func(*devpay.Options))
 		if err := st.provider.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		st.client.CloseIdleConnections()
 		st.Server.Close()
 	})
 	return st
@@ -99,7 +97,7 @@ func (st *fixture) endPause() time.Duration {
 // backend returns a backend of Stripe's library for the provider.
 func (st *fixture) backend() stripe.Backend {
 	return stripe.GetBackendWithConfig(stripe.APIBackend, &stripe.BackendConfig{
-		URL: stripe.String(st.provider.APIURL()), HTTPClient: st.client, MaxNetworkRetries: stripe.Int64(0),
+		URL: stripe.String(st.provider.APIURL()), HTTPClient: st.Browser.Client, MaxNetworkRetries: stripe.Int64(0),
 		LeveledLogger: &stripe.LeveledLogger{Level: stripe.LevelNull}, EnableTelemetry: stripe.Bool(false),
 	})
 }
@@ -301,65 +299,14 @@ func into[T any](t *testing.T, e stripe.Event) T {
 	return o
 }
 
-// page is a response.
-type page struct {
-	*http.Response
-	text string
-}
-
-// expect checks the status.
-func (p page) expect(t *testing.T, status int) {
-	t.Helper()
-	if p.StatusCode != status {
-		t.Errorf("answered %s", p.Status)
-	}
-}
-
-func (st *fixture) do(r *http.Request) page {
-	st.t.Helper()
-	res, err := st.client.Do(r)
-	if err != nil {
-		st.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		st.t.Fatal(err)
-	}
-	return page{res, string(text)}
-}
-
-// open gets a page as a browser does.
-func (st *fixture) open(address string) page {
-	st.t.Helper()
-	r, err := http.NewRequest("GET", address, nil)
-	if err != nil {
-		st.t.Fatal(err)
-	}
-	r.Header.Set("Accept", "text/html,*/*")
-	return st.do(r)
-}
-
 // submit sends the form of a page, as a browser does.
-func (st *fixture) submit(address string, fields url.Values) page {
+func (st *fixture) submit(address string, fields url.Values) forms.Page {
 	st.t.Helper()
-	return st.submitFrom(address, fields, st.URL)
-}
-
-func (st *fixture) submitFrom(address string, fields url.Values, origin string) page {
-	st.t.Helper()
-	r, err := http.NewRequest("POST", address, strings.NewReader(fields.Encode()))
-	if err != nil {
-		st.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Accept", "text/html,*/*")
-	r.Header.Set("Origin", origin)
-	return st.do(r)
+	return st.Do(forms.Request(address, fields.Encode(), st.URL))
 }
 
 // ask sends a request to the API and returns the response.
-func (st *fixture) ask(method, path, form string, headers ...string) (page, map[string]any) {
+func (st *fixture) ask(method, path, form string, headers ...string) (forms.Page, map[string]any) {
 	st.t.Helper()
 	r, err := http.NewRequest(method, st.provider.APIURL()+path, strings.NewReader(form))
 	if err != nil {
@@ -370,10 +317,10 @@ func (st *fixture) ask(method, path, form string, headers ...string) (page, map[
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	p := st.do(r)
+	p := st.Do(r)
 	body := map[string]any{}
-	if err := json.Unmarshal([]byte(p.text), &body); err != nil {
-		st.t.Fatalf("%s %s answered %s: %s", method, path, p.Status, p.text)
+	if err := json.Unmarshal([]byte(p.Text), &body); err != nil {
+		st.t.Fatalf("%s %s answered %s: %s", method, path, p.Status, p.Text)
 	}
 	return p, body
 }
