@@ -24,19 +24,6 @@ func Blocked(err error) bool {
 	return hasType[*refusal](err) || ok && u.Op == "parse"
 }
 
-// Cause returns the error in a *url.Error, whose text contains the URL with its query. The
-// text of the cause of a client's error contains at most the host, and no text of the server.
-func Cause(err error) error {
-	u, ok := errors.AsType[*url.Error](err)
-	switch {
-	case !ok:
-		return err
-	case u.Op == "parse": // u.Err may quote a password
-		return refuse("The address cannot be read")
-	}
-	return u.Err
-}
-
 // failure is the error of a failed call. Its text omits the cause, which may contain text of
 // the server.
 type failure struct {

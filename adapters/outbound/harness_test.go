@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -38,6 +39,14 @@ var opened = []netip.Prefix{netip.MustParsePrefix(open + "/32")}
 
 // secret is in URLs; no error may contain it.
 const secret = "s3cr3t"
+
+// cause returns the error in a *url.Error, whose text has the URL.
+func cause(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
+}
 
 // dns is a name server with the answers of a test.
 type dns struct {

@@ -36,7 +36,7 @@ func TestACallGoesOverHTTP2WithAVerifiedCertificate(t *testing.T) {
 	}{"another name": {"another.test", roots}, "an authority that nobody knows": {"example.com", x509.NewCertPool()}} {
 		c := newClient(t, outbound.Options{Networks: opened, Roots: tt.roots, Resolver: names.resolver()})
 		_, err := get(t, c, "https://"+tt.host+":"+port(s)+"/")
-		if err == nil || outbound.Blocked(err) || outbound.Cause(err).Error() != "the certificate of the server cannot be verified" {
+		if err == nil || outbound.Blocked(err) || cause(err).Error() != "the certificate of the server cannot be verified" {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -94,7 +94,7 @@ func TestTimeLimits(t *testing.T) {
 				}}})
 				tt.set(t, c)
 				took, err := timed(t, c, tt.address)
-				if took != tt.limit || outbound.Cause(err).Error() != "the server did not answer in time" {
+				if took != tt.limit || cause(err).Error() != "the server did not answer in time" {
 					t.Errorf("took %v, got %v", took, err)
 				}
 				if e, ok := errors.AsType[net.Error](err); !ok || !e.Timeout() {

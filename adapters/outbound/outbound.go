@@ -77,8 +77,8 @@ type Options struct {
 //   - Reading a body beyond o.MaxBody fails. If the caller sets Accept-Encoding, the
 //     compressed bytes count.
 //
-// Blocked and Cause classify errors of the client. A copy of the client, or another client
-// with its Transport, has the same checks.
+// Blocked classifies errors of the client. A copy of the client, or another client with its
+// Transport, has the same checks.
 func New(o Options) *http.Client {
 	if o.MaxBody == 0 {
 		o.MaxBody = defaultMaxBody

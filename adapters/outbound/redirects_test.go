@@ -144,8 +144,8 @@ func TestRedirects(t *testing.T) {
 				if (err == nil) != (tt.outcome == followed) || outbound.Blocked(err) != (tt.outcome == blocked) {
 					t.Errorf("%s: got %v", which, err)
 				}
-				if err != nil && strings.Contains(outbound.Cause(err).Error(), secret) {
-					t.Errorf("%s: the error says %v", which, outbound.Cause(err))
+				if err != nil && strings.Contains(cause(err).Error(), secret) {
+					t.Errorf("%s: the error says %v", which, cause(err))
 				}
 				if len(r.seen) != tt.seen {
 					t.Errorf("%s: %d requests arrive, want %d", which, len(r.seen), tt.seen)
