@@ -508,31 +508,6 @@ func TestAServerThatCannotReadDoesNotStart(t *testing.T) {
 	w.Must(s.Close(t.Context()))
 }
 
-func TestTheRolloutOfARelease(t *testing.T) {
-	w := newFixture(t)
-	s := w.server()
-	d := draft("1.0.0")
-	d.Settings.Rollout = 50
-	made, err := s.Publish(t.Context(), w.ada, d)
-	w.Must(err)
-	of, all, err := s.Rollout(t.Context(), w.ada, made.ID, []string{"a", "b", "c", ""})
-	if err != nil || of.ID != made.ID || len(all) != 4 {
-		t.Fatalf("it is %v, %v, %v", of, all, err)
-	}
-	for i, client := range []string{"a", "b", "c", ""} {
-		want := releases.Reach{Client: client, Bucket: release.Bucket(client), Reason: release.NotReached}
-		if client != "" && want.Bucket < 50 {
-			want.Offered, want.Reason = true, release.Reached
-		}
-		if all[i] != want {
-			t.Errorf("it is %+v, want %+v", all[i], want)
-		}
-	}
-	if _, _, err := s.Rollout(t.Context(), w.ada, id.Release(w.ids.New()), nil); !fault.Is(err, fault.NotFound) {
-		t.Errorf("of one that is not there it is %v", err)
-	}
-}
-
 func TestChecksAreCounted(t *testing.T) {
 	w := newFixture(t)
 	s := w.server()

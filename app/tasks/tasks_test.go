@@ -14,8 +14,6 @@ import (
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/domain/task"
-	"collab/domain/team"
-	"collab/domain/workspace"
 	"collab/ports"
 )
 
@@ -71,23 +69,6 @@ func (w *fixture) made(n, tags int) (ids []id.Task) {
 
 func nothing(task.Task) error { return nil }
 
-func TestTheAnswerIsInTheOrderOfTheRequest(t *testing.T) {
-	w := newFixture(t)
-	ids := w.made(3, 1)
-	slices.Reverse(ids)
-	var got []id.Task
-	each := func(t task.Task) error {
-		got = append(got, t.ID)
-		return nil
-	}
-	w.must(w.tasks.Reorder(t.Context(), w.ada, task.Order{Tasks: ids}, each))
-	last, first := int64(9), int64(1)
-	w.must(w.tasks.Reprioritize(t.Context(), w.ada, []task.Reprioritization{{Task: ids[2], Reason: "a", SortOrder: &last}, {Task: ids[0], Reason: "b", SortOrder: &first}}, each))
-	if want := append(slices.Clone(ids), ids[2], ids[0]); !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
 func TestTheTagsOfTheTasksAreBounded(t *testing.T) {
 	w := newFixture(t)
 	most := w.made(tasks.MaxOperandTags/task.MaxTags, task.MaxTags)
@@ -130,27 +111,6 @@ func TestADeletedTaskIsNotInTheResponse(t *testing.T) {
 	}))
 	if !slices.Equal(got, ids[1:]) {
 		t.Errorf("got %v", got)
-	}
-}
-
-func TestAnotherMembersTaskIsNotFound(t *testing.T) {
-	w := newFixture(t)
-	hidden := task.Task{ID: "hidden", Org: "o", Title: "x", Priority: task.Low, CreatedBy: "ben"}
-	_, err := w.store.Work().Tasks().Add(t.Context(), "o", hidden)
-	w.must(err)
-	w.must(w.store.Work().Teams().Add(t.Context(), "o", team.Team{ID: "team", Org: "o", Kind: team.Standard}))
-	w.must(w.store.Work().Workspaces().Add(t.Context(), "o", workspace.Workspace{ID: "w", Org: "o", Team: "team"}))
-	_, err = w.store.Work().Tasks().Revise(t.Context(), "o", []id.Task{"hidden"}, func(ts []task.Task) ([]task.Task, error) {
-		ts[0].Workspace = new(id.Workspace("w"))
-		return ts, nil
-	})
-	w.must(err)
-	ids := append(w.made(1, 0), "hidden")
-	if err := w.tasks.Reorder(t.Context(), w.ada, task.Order{Tasks: ids}, nothing); !fault.Is(err, fault.NotFound) {
-		t.Errorf("got %v", err)
-	}
-	if there, err := w.tasks.Get(t.Context(), w.ada, ids[0]); err != nil || there.Version != 1 {
-		t.Errorf("after the refusal there is %+v, %v", there, err)
 	}
 }
 
