@@ -215,8 +215,8 @@ func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r 
 		if own {
 			return nil
 		}
-		if lookup != nil && ctx.Err() != nil {
-			return ctx.Err()
+		if lookup != nil {
+			return unavailableUnless(ctx, lookup)
 		}
 	}
 	return err

@@ -553,15 +553,17 @@ func proxied(t *testing.T, store *objectstore.Store, intercept interceptor) stri
 	return strings.Replace(store.Address, store.Host, address, 1)
 }
 
+// lost passes a request on, and answers as if the store were unavailable.
+func lost(w http.ResponseWriter, r *http.Request, store http.Handler) {
+	store.ServeHTTP(httptest.NewRecorder(), r)
+	w.WriteHeader(http.StatusServiceUnavailable)
+}
+
+func isUpload(r *http.Request) bool {
+	return r.Method == http.MethodPut || strings.HasPrefix(r.URL.Path, "/upload/")
+}
+
 func TestUploadsAreRetried(t *testing.T) {
-	lost := func(w http.ResponseWriter, r *http.Request, store http.Handler) {
-		response := httptest.NewRecorder()
-		store.ServeHTTP(response, r)
-		if response.Code != http.StatusOK {
-			t.Errorf("the store answers %d %s", response.Code, response.Body)
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
 	for name, row := range map[string]struct {
 		start func(testing.TB) *objectstore.Store
 		first interceptor
@@ -576,8 +578,7 @@ func TestUploadsAreRetried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var sent atomic.Int64
 			b := openBucket(t, proxied(t, row.start(t), func(w http.ResponseWriter, r *http.Request, store http.Handler) {
-				uploads := r.Method == http.MethodPut || strings.HasPrefix(r.URL.Path, "/upload/")
-				if uploads && sent.Add(1) == 1 {
+				if isUpload(r) && sent.Add(1) == 1 {
 					row.first(w, r, store)
 					return
 				}
@@ -589,6 +590,28 @@ func TestUploadsAreRetried(t *testing.T) {
 			}
 			if err := b.Put(t.Context(), "org/x@1-x", "", 5, strings.NewReader("other")); !fault.Is(err, fault.Conflict) {
 				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
+// The content is there, and nobody can say whose it is.
+func TestAnUploadIsNoConflictIfTheStoreFailsAfterItsRetry(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) *objectstore.Store{"Google": google, "S3": objectstore.StartS3} {
+		t.Run(name, func(t *testing.T) {
+			var sent atomic.Int64
+			b := openBucket(t, proxied(t, start(t), func(w http.ResponseWriter, r *http.Request, store http.Handler) {
+				switch {
+				case !isUpload(r):
+					w.WriteHeader(http.StatusForbidden)
+				case sent.Add(1) == 1:
+					lost(w, r, store)
+				default:
+					store.ServeHTTP(w, r)
+				}
+			}))
+			if err := b.Put(t.Context(), "org/x@1-x", "", 7, strings.NewReader("content")); !fault.Is(err, fault.Unavailable) || sent.Load() < 2 {
+				t.Errorf("the error is %v, sent %d times", err, sent.Load())
 			}
 		})
 	}
