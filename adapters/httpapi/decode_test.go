@@ -14,10 +14,7 @@ import (
 	"collab/domain/fault"
 )
 
-const (
-	someID  = "0198a1b2-0000-7000-8000-000000000001"
-	otherID = "0198a1b2-0000-7000-8000-000000000002"
-)
+const someID = "0198a1b2-0000-7000-8000-000000000001"
 
 func TestAllProblemsAreFoundInDocumentedOrder(t *testing.T) {
 	o, err := newCall(post("/", `{"metadata":3,"tags":["a,b"],"dueDate":"2026-02-30","workspaceId":"`+strings.ToUpper(someID)+`",
