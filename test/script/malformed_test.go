@@ -13,7 +13,7 @@ import (
 // field in it, and changes nothing. The request is written as in conversations.
 type malformed struct {
 	ask    string
-	header string // "Name: value" or empty
+	header string // lines of "Name: value", or empty
 	body   string
 	status int
 	field  string
@@ -441,6 +441,14 @@ var wrong = []malformed{
 	{"GET /api/v1/updates/adoption?version=1.0.0 as anna", "", "", 400, "version"},
 
 	// References, names and bodies of each kind.
+	{"POST /api/v1/sync/files?path=a.bin as anna", "Content-Type: application/octet-stream\nUpload-Complete: ?0", "one", 400, "Upload-Complete"},
+	{"POST /api/v1/sync/resumable-uploads?path=a.bin as anna", "Upload-Length: 3", "", 400, "Upload-Complete"},
+	{"POST /api/v1/sync/resumable-uploads?path=a.bin as anna", "Upload-Complete: ?0", "", 400, "Upload-Length"},
+	{"POST /api/v1/sync/resumable-uploads?path=a.bin as anna", "Upload-Complete: ?0\nUpload-Length: -1", "", 400, "Upload-Length"},
+	{"POST /api/v1/sync/resumable-uploads?path=a.bin as anna", "Upload-Complete: ?1\nUpload-Length: 4", "one", 400, "Upload-Length"},
+	{"POST /api/v1/sync/resumable-uploads?path=a.bin as anna", "Upload-Complete: ?0\nUpload-Length: 3", "four", 400, "Upload-Length"},
+	{"GET /api/v1/workspaces/<id:foreignspace> as anna", "", "", 404, ""},
+	{"GET /api/v1/sync/memory/workspace/<id:foreignspace>/a.md as anna", "", "", 404, ""},
 	{"POST /api/v1/sync/uploads as anna", "", `{"path":"x.md","checksum":"<checksum:x>"}`, 400, "size"},
 	{"POST /api/v1/sync/uploads as anna", "", `{"path":"x.md","size":-1,"checksum":"<checksum:x>"}`, 400, "size"},
 	{"POST /api/v1/sync/uploads as anna", "", `{"path":"x.md","size":"1","checksum":"<checksum:x>"}`, 400, "size"},
@@ -634,8 +642,10 @@ func testMalformed(t *testing.T, p profile) {
 		}
 		ask.body = c.body
 		if c.header != "" {
-			name, value, _ := strings.Cut(c.header, ":")
-			ask.headers = []header{{name: name, value: strings.TrimPrefix(value, " ")}}
+			for line := range strings.SplitSeq(c.header, "\n") {
+				name, value, _ := strings.Cut(line, ":")
+				ask.headers = append(ask.headers, header{name: name, value: strings.TrimPrefix(value, " ")})
+			}
 		}
 		said := fmt.Sprintf("%s %s %.200s", c.ask, c.header, c.body)
 		for _, trouble := range talk.exchange(ask, &response{status: c.status, field: c.field}) {
