@@ -133,19 +133,32 @@ func (w *watcher) watchTree(at directory) {
 		w.watched[at.name] = true
 	}
 	// Directories that are made from here on are notified.
-	var below []string
-	_ = at.each(func(info fs.FileInfo) error { // a scan reports errors
-		if info.IsDir() {
-			below = append(below, info.Name())
-		}
-		return nil
-	})
-	for _, name := range below {
+	for _, name := range at.directories() {
 		if in, err := at.enter(name); err == nil {
 			w.watchTree(in)
 			discard(in.root)
 		}
 	}
+}
+
+// directories returns the names of the directories in the directory, of which most systems tell without
+// looking at each file. It leaves out what cannot be read.
+func (at directory) directories() (names []string) {
+	f, err := at.root.Open(".")
+	if err != nil {
+		return nil
+	}
+	defer discard(f)
+	for err == nil {
+		var entries []fs.DirEntry
+		entries, err = f.ReadDir(1024)
+		for _, e := range entries {
+			if e.IsDir() {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	return names
 }
 
 // unwatchTree removes the watches of a directory that was removed or renamed, and of those below
@@ -179,6 +192,9 @@ func (w *watcher) event(e fsnotify.Event) bool {
 		w.trees[path] = true
 	}
 	if !e.Has(fsnotify.Create) {
+		return true
+	}
+	if info, err := w.d.top.root.Lstat(name); err != nil || !info.IsDir() {
 		return true
 	}
 	at, err := w.d.top.open(parent)

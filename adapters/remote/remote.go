@@ -315,8 +315,11 @@ func (r *Remote) Delete(ctx context.Context, record mirror.Record) error {
 	return failure(err)
 }
 
-// operationBytes is what a line of a batch has beside its content at most.
-const operationBytes = 4 << 10
+// operationBytes is what a line of a batch has beside its content at most, and lineBytes what most have.
+const (
+	operationBytes = 4 << 10
+	lineBytes      = 512
+)
 
 // Limits returns the server's limits. Contents of a batch are sent in base64.
 func (r *Remote) Limits(ctx context.Context) (mirror.Limits, error) {
@@ -357,10 +360,22 @@ func (r *Remote) MoveDirectory(ctx context.Context, from, to string) error {
 // Batch makes changes in their order.
 func (r *Remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Result, error) {
 	var body bytes.Buffer
+	size := 0
+	for _, w := range writes {
+		size += base64.StdEncoding.EncodedLen(len(w.Content)) + lineBytes
+	}
+	body.Grow(size)
 	lines := json.NewEncoder(&body)
 	for _, w := range writes {
-		if err := lines.Encode(r.operation(w)); err != nil {
+		o := r.operation(w)
+		if err := lines.Encode(o); err != nil {
 			return nil, err
+		}
+		if o.Op == "put" { // the content is long, and needs none of what JSON does with a text
+			body.Truncate(body.Len() - len("}\n"))
+			body.WriteString(`,"encoding":"base64","content":"`)
+			body.Write(base64.StdEncoding.AppendEncode(body.AvailableBuffer(), w.Content))
+			body.WriteString("\"}\n")
 		}
 	}
 	content := apiclient.Content{Reader: bytes.NewReader(body.Bytes()), Size: int64(body.Len()), Type: "application/x-ndjson"}
@@ -386,6 +401,7 @@ func (r *Remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Res
 	return results, nil
 }
 
+// operation returns a write without its content.
 func (r *Remote) operation(w mirror.Write) apiclient.FileOperation {
 	o := apiclient.FileOperation{Op: "put"}
 	if w.ID != "" {
@@ -402,6 +418,6 @@ func (r *Remote) operation(w mirror.Write) apiclient.FileOperation {
 		o.Path, o.Kind, o.Scope = &w.Path, new(string(r.place.Kind)), new(string(r.place.Scope))
 		o.WorkspaceID, o.TeamID = (*string)(r.place.Workspace), (*string)(r.place.Team)
 	}
-	o.Content, o.Encoding, o.Checksum = new(base64.StdEncoding.EncodeToString(w.Content)), new("base64"), &w.Checksum
+	o.Checksum = &w.Checksum
 	return o
 }

@@ -521,8 +521,8 @@ func (r *round) readAll(ctx context.Context, e mirror.Entry) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	_, err = io.Copy(&b, io.LimitReader(content, e.Facts.Size+1))
+	b := bytes.NewBuffer(make([]byte, 0, e.Facts.Size+1+bytes.MinRead))
+	_, err = io.Copy(b, io.LimitReader(content, e.Facts.Size+1))
 	if err := errors.Join(err, content.Close()); err != nil {
 		return nil, err
 	}

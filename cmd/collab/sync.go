@@ -605,8 +605,8 @@ func line(v any) []byte {
 }
 
 // write appends a line to the log. The caller must hold the lock.
-func (s *synced) write(c syncChange) {
-	_, err := s.log.Write(line(c))
+func (s *synced) write(line []byte) {
+	_, err := s.log.Write(line)
 	s.wrote("log", err)
 }
 
@@ -654,11 +654,12 @@ func (s *synced) change(event string, step mirror.Step, problem error) {
 	if problem != nil {
 		c.Problem = problem.Error()
 	}
+	encoded := line(c)
 	if event != "planned" {
-		s.write(c)
+		s.write(encoded)
 	}
 	if !s.app.outTerminal {
-		_, _ = s.app.out.Write(line(c)) // what nobody reads is not needed
+		_, _ = s.app.out.Write(encoded) // what nobody reads is not needed
 		return
 	}
 	if s.shown != nil {
@@ -729,7 +730,7 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 // say logs a state of the directory, and prints it with what to do, on a terminal at least. The
 // caller must hold the lock.
 func (s *synced) say(event, text string, always bool, todo string) {
-	s.write(syncChange{Time: s.app.now().UTC(), Dir: s.dir, Event: event, Problem: text})
+	s.write(line(syncChange{Time: s.app.now().UTC(), Dir: s.dir, Event: event, Problem: text}))
 	if always || s.app.errTerminal {
 		s.app.note("%s%s", s.app.paint(s.app.errTerminal, yellow, text), todo)
 	}
