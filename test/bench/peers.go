@@ -179,30 +179,30 @@ func (p *peer) start(ctx context.Context, home string, fill func([]string) []str
 }
 
 // first measures how long a directory takes to be in another one.
-func (p *peer) first(ctx context.Context, b *bench, from string) (l legs, err error) {
+func (p *peer) first(ctx context.Context, b *bench, from string, n int) (took time.Duration, err error) {
 	home, a, z, fill, err := p.directories(b)
 	if err != nil {
-		return l, err
+		return 0, err
 	}
 	if err := os.CopyFS(a, os.DirFS(from)); err != nil {
-		return l, err
+		return 0, err
 	}
 	if p.prepare != nil {
 		if err := p.prepare(ctx, p.program, home, a, z); err != nil {
-			return l, err
+			return 0, err
 		}
 	}
-	n, stop := count(a), func() error { return nil }
-	l.up, err = timed(func() (err error) {
+	stop := func() error { return nil }
+	took, err = timed(func() (err error) {
 		if stop, err = p.start(ctx, home, fill); err != nil {
 			return err
 		}
-		return until(ctx, mirrorPoll, func() bool { return count(z) == n })
+		return until(ctx, mirrorPoll, func() bool { return filled(z, n) })
 	})
 	if err == nil {
 		err = compare(a, z)
 	}
-	return l, errors.Join(err, stop())
+	return took, errors.Join(err, stop())
 }
 
 // saved measures what save does.
