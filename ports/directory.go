@@ -32,6 +32,10 @@ type Users interface {
 	// included, the most recently used first (UsedAt, then JoinedAt, then Org,
 	// all descending).
 	Memberships(ctx context.Context, user id.User) ([]org.Membership, error)
+
+	// Former calls each with the removed members whose user id is after one, and their users, by
+	// user id, at most limit; 0: all. An error of each ends the list and is returned.
+	Former(ctx context.Context, o id.Org, after id.User, limit int, each func(org.Profile) error) error
 }
 
 // Organisations holds the tenants themselves.
@@ -50,7 +54,8 @@ type Organisations interface {
 	// first. Outside Atomic it fails.
 	Lock(ctx context.Context, o id.Org) (org.Organisation, error)
 
-	// List returns the selected organisations in the order of their ids.
+	// List returns the selected organisations in the order of their ids. A search finds one by its id
+	// wherever it is, and by its name among the first f.Examined.
 	List(ctx context.Context, f org.Filter) ([]org.Organisation, error)
 
 	// Erase removes every record of the organisation, and replaces its own by
@@ -73,7 +78,7 @@ type Epochs interface {
 	Entries(ctx context.Context, o id.Org, after int64, limit int) (entries []object.Change, epoch int64, err error)
 }
 
-// Members holds memberships. The records of removed ones stay and are returned by Get only.
+// Members holds memberships. The records of removed ones stay and are returned by Get and Users.Former only.
 type Members interface {
 	Get(ctx context.Context, o id.Org, user id.User) (org.Membership, error)
 

@@ -47,7 +47,8 @@ type Objects interface {
 	At(ctx context.Context, o id.Org, storageKey string) (object.Object, error)
 	// List calls each with the objects that f selects (exactly those for which f.Selects)
 	// and the viewer sees, in the byte order of their storage keys, or of their folded storage
-	// keys if f has a folder; a nil viewer sees all.
+	// keys if f has a folder; a nil viewer sees all. If f has words, it has no folder, and they are
+	// looked for in the first f.Examined of the objects that meet its other conditions.
 	// Before that it calls head, unless it is nil, with the log's head in the same
 	// snapshot. An error of either ends the list and is returned.
 	List(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, head func(object.Head) error, each func(object.Object) error) error
@@ -71,7 +72,7 @@ type Versions interface {
 	// before, the latest first; limit 0: all. An error of each ends it and is returned.
 	List(ctx context.Context, o id.Org, of id.Object, before int64, limit int, each func(object.Earlier) error) error
 	// Deleted is Objects.List for the last versions of deleted objects. They are in the byte
-	// order of their deleted keys, and f.After is one; f has no folder.
+	// order of their deleted keys, and f.After is one; f has no folder and no words.
 	Deleted(ctx context.Context, o id.Org, viewer *org.Actor, f object.Filter, each func(object.Earlier) error) error
 	// Keep stores versions that ended together, at most one of an object, whose numbers are not
 	// stored, in a bounded number of statements. It discards the oldest ones of their objects

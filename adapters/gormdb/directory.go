@@ -3,6 +3,7 @@ package gormdb
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"collab/domain/fault"
@@ -123,7 +124,20 @@ func (q members) Put(ctx context.Context, o id.Org, m org.Membership) error {
 
 func (q members) List(ctx context.Context, o id.Org, after org.Position, limit int, fn func(org.Profile) error) error {
 	var u userRow
-	s := withUser(memberTable.of(q.read, o).filter("removed_at IS NULL"), &u, after, limit)
+	return profiles(ctx, byJoining(withUser(memberTable.of(q.read, o).filter("removed_at IS NULL"), &u), after, limit), &u, fn)
+}
+
+func (q users) Former(ctx context.Context, o id.Org, after id.User, limit int, fn func(org.Profile) error) error {
+	var u userRow
+	s := withUser(memberTable.of(q.read, o).filter("removed_at IS NOT NULL"), &u)
+	if after != "" {
+		s = s.after("user_id", cursorID(after))
+	}
+	return profiles(ctx, s.page("user_id", limit), &u, fn)
+}
+
+// profiles calls fn with memberships, whose users are read into u.
+func profiles(ctx context.Context, s selection, u *userRow, fn func(org.Profile) error) error {
 	return each(ctx, s, func(m *membershipRow) (p org.Profile, err error) {
 		if p.Membership, err = m.membership(); err == nil {
 			p.Person, err = u.user()
@@ -132,14 +146,17 @@ func (q members) List(ctx context.Context, o id.Org, after org.Position, limit i
 	}, fn)
 }
 
-// withUser adds the user to each row of a table with user_id and joined_at,
-// in the order in which they joined.
-func withUser(s selection, u *userRow, after org.Position, limit int) selection {
+// withUser adds the user to each row of a table with user_id.
+func withUser(s selection, u *userRow) selection {
+	return s.join(s.name+" JOIN users ON users.id = "+s.name+".user_id", ", "+userTable.list[dialectOf(s.db)], dest(u, userTable.reads)...)
+}
+
+// byJoining orders rows of a table with user_id and joined_at as they joined, and selects those after a position.
+func byJoining(s selection, after org.Position, limit int) selection {
 	order := "joined_at, user_id"
 	if after != (org.Position{}) {
 		s = s.after(order, after.JoinedAt.UnixMilli(), cursorID(after.User))
 	}
-	s = s.join(s.name+" JOIN users ON users.id = "+s.name+".user_id", ", "+userTable.list[dialectOf(s.db)], dest(u, userTable.reads)...)
 	return s.page(order, limit)
 }
 
@@ -337,20 +354,25 @@ func (q organisations) List(ctx context.Context, f org.Filter) ([]org.Organisati
 	if f.ClosedBefore != nil {
 		s = s.filter("closed_at <= ? AND erased_at IS NULL", f.ClosedBefore.UnixMilli())
 	}
-	if f.Search != "" {
-		s = s.filter(q.dialect.matchesOrganisation(), f.Search, f.Search, f.Search)
+	if f.Search == "" {
+		return all(ctx, s.page("id", f.Limit), (*organisationRow).organisation)
 	}
-	return all(ctx, s.page("id", f.Limit), (*organisationRow).organisation)
+	found, err := all(ctx, s.page("id", f.Examined).examine(f.Limit, q.dialect.nameCondition(), f.Search, f.Search), (*organisationRow).organisation)
+	if named := validIDs([]id.Org{id.Org(strings.ToLower(f.Search))}); err == nil && len(named) > 0 {
+		var own []org.Organisation
+		own, err = all(ctx, s.filter("id = ?", string(named[0])), (*organisationRow).organisation)
+		found = f.Merge(found, own)
+	}
+	return found, err
 }
 
-// matchesOrganisation is org.Organisation.Matches of three times the text. It reads the rows in the
-// order of the key until a page is full: no index finds what is within a text. The text is compared
-// with the id as a text, as it need not be one.
-func (d dialect) matchesOrganisation() string {
+// nameCondition holds for organisations in whose name or slug a text, which is given twice, occurs as
+// org.Organisation.Matches says. No index finds what is within a text.
+func (d dialect) nameCondition() string {
 	if d == onPostgres {
-		return `id::text = lower(?::text COLLATE "C") OR strpos(lower(name COLLATE "C"), lower(?::text COLLATE "C")) > 0 OR strpos(lower(slug COLLATE "C"), lower(?::text COLLATE "C")) > 0`
+		return `(strpos(lower(name COLLATE "C"), lower(?::text COLLATE "C")) > 0 OR strpos(lower(slug COLLATE "C"), lower(?::text COLLATE "C")) > 0)`
 	}
-	return "id = lower(?) OR instr(lower(name), lower(?)) > 0 OR instr(lower(slug), lower(?)) > 0"
+	return "(instr(lower(name), lower(?)) > 0 OR instr(lower(slug), lower(?)) > 0)"
 }
 
 // erased are the tables that Erase empties, in an order that foreign keys allow. Rows of

@@ -84,6 +84,10 @@ func objectList(s selection, key, index string, o id.Org, viewer *org.Actor, f o
 	if f.Folder != "" {
 		return inFolder(s, ranges, f), len(ranges) > 0
 	}
+	if len(f.Words) > 0 {
+		d := dialectOf(s.db)
+		return inRanges(s, key, index, ranges, f.Examined).examine(f.Limit, d.wordCondition(), list(d, f.Words)), len(ranges) > 0
+	}
 	return inRanges(s, key, index, ranges, f.Limit), len(ranges) > 0
 }
 
@@ -112,6 +116,16 @@ func inRanges(s selection, key, index string, ranges []keyRange, limit int) sele
 	}
 	s.args = append(bounds, s.args...)
 	return s
+}
+
+// wordCondition holds for objects that have all words of a list in their paths, which are the ends of
+// their folded keys.
+func (d dialect) wordCondition() string {
+	path := "substr(objects.folded_key, 1 + length(objects.storage_key) - length(objects.path))"
+	if d == onPostgres {
+		return "NOT EXISTS (SELECT 1 FROM unnest(?::text[]) AS w(word) WHERE strpos(" + path + `, w.word COLLATE "C") = 0)`
+	}
+	return "NOT EXISTS (SELECT 1 FROM json_each(?) w WHERE instr(" + path + ", w.value) = 0)"
 }
 
 // inFolder narrows a selection to the objects of the filter's folder that are in the ranges, in the order

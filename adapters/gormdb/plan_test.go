@@ -346,6 +346,7 @@ func explainSQLite(t *testing.T, conn *sql.Conn, s statement) (p planSummary) {
 		t.Fatalf("%v in %s", err, s.text)
 	}
 	defer rows.Close()
+	var made []string // subqueries
 	for rows.Next() {
 		var node, parent, unused int
 		var detail string
@@ -355,7 +356,13 @@ func explainSQLite(t *testing.T, conn *sql.Conn, s statement) (p planSummary) {
 		p.text += detail + "\n"
 		words := strings.Fields(detail)
 		switch words[0] {
+		case "CO-ROUTINE":
+			made = append(made, words[1])
 		case "SCAN", "SEARCH":
+			if at := slices.Index(made, words[1]); at >= 0 && words[0] == "SCAN" { // of its rows
+				made = slices.Delete(made, at, at+1)
+				continue
+			}
 			p.scans = append(p.scans, scan{sqliteTable(s.text, words[1]), words[0] == "SEARCH"})
 		case "USE":
 			p.sorts = p.sorts || strings.Contains(detail, "ORDER BY")
@@ -549,7 +556,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			q := r.Directory().Organisations()
 			there, err := q.Get(ctx, o)
 			return errors.Join(err, drop(q.ByProvider(ctx, there.ProviderID)), drop(q.Lock(ctx, o)),
-				drop(q.List(ctx, org.Filter{After: o, Limit: 20})), drop(q.List(ctx, org.Filter{ClosedBefore: &now, Limit: 20})), drop(q.List(ctx, org.Filter{})), drop(q.List(ctx, org.Filter{After: o, Limit: 20, Search: "engines"})), drop(q.List(ctx, org.Filter{IDs: []id.Org{o}})),
+				drop(q.List(ctx, org.Filter{After: o, Limit: 20})), drop(q.List(ctx, org.Filter{ClosedBefore: &now, Limit: 20})), drop(q.List(ctx, org.Filter{})), drop(q.List(ctx, org.Filter{After: o, Limit: 20, Search: "engines", Examined: 10})), drop(q.List(ctx, org.Filter{Search: string(o)})), drop(q.List(ctx, org.Filter{IDs: []id.Org{o}})),
 				drop(q.Upsert(ctx, there, func(o org.Organisation) (org.Organisation, error) { return o, nil })))
 		},
 		"members": func(_ *DB, r ports.Records) error {
@@ -557,7 +564,7 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			each := func(org.Profile) error { return nil }
 			m, err := q.Get(ctx, o, user)
 			return errors.Join(err, drop(q.GetLocked(ctx, o, user)), q.Put(ctx, o, m), q.List(ctx, o, org.Position{}, 0, each),
-				q.List(ctx, o, org.Position{JoinedAt: now, User: user}, 20, each), drop(q.ByEmail(ctx, o, "u7@5")))
+				q.List(ctx, o, org.Position{JoinedAt: now, User: user}, 20, each), r.Directory().Users().Former(ctx, o, "", 0, each), r.Directory().Users().Former(ctx, o, user, 20, each), drop(q.ByEmail(ctx, o, "u7@5")))
 		},
 		"seats": func(_ *DB, r ports.Records) error {
 			q := r.Directory().Seats()
@@ -979,6 +986,7 @@ func testObjectPlans(t *testing.T, db *DB, r *recorder) {
 		"workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 4)}, "shared workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 4), Scope: object.Shared},
 		"unplaced": {Unplaced: true}, "team": {Team: uid[id.Team](kindTeam, 7, 1)}, "owner": {Owner: a.User}, "prefix": {Prefix: string(o) + "/shared/templates/file number 1"},
 		"kind and prefix": {Kind: object.Artifact, Prefix: string(o) + "/workspaces/"},
+		"words":           {Words: object.Words("number 1"), Examined: object.MaxExamined}, "kind and words": {Kind: object.Artifact, Words: object.Words("1.md"), Examined: object.MaxExamined},
 	}
 	for name, f := range filters {
 		for _, viewer := range []*org.Actor{nil, &a} {
@@ -992,6 +1000,8 @@ func testObjectPlans(t *testing.T, db *DB, r *recorder) {
 						t.Errorf("%s selects nothing", name)
 					}
 					deleted := 0
+					f := f
+					f.Words = nil
 					seen = append(seen, r.during(t, func() error {
 						return db.Storage().Versions().Deleted(t.Context(), o, viewer, f, func(object.Earlier) error { deleted++; return nil })
 					})...)

@@ -78,6 +78,34 @@ func (s selection) page(order string, limit int) selection {
 	return s
 }
 
+// examine narrows a selection whose rows are in an order to the first that meet another condition;
+// limit 0 is all. The rows are read in that order, until there are so many or to the selection's end.
+func (s selection) examine(limit int, condition string, args ...any) selection {
+	text := "SELECT " + s.name + ".* FROM " + s.source()
+	var page []any
+	if s.order != "" {
+		text, page = dialectOf(s.db).page(text, s.order, s.limit)
+	}
+	s.from, s.where, s.order, s.keyed = "("+text+") "+s.name, condition, "", false
+	s.args = slices.Concat(s.args, page, args)
+	if limit > 0 {
+		s.where, s.args = s.where+" LIMIT ?", append(s.args, limit)
+	}
+	return s
+}
+
+// source returns what follows FROM: the tables and the condition.
+func (s selection) source() string {
+	from := s.name
+	if s.from != "" {
+		from = s.from
+	}
+	if s.where == "" {
+		return from
+	}
+	return from + " WHERE " + s.where
+}
+
 // claim selects and locks the first rows in the order, skipping rows that another
 // transaction has locked.
 func (s selection) claim(order string, limit int) selection {
@@ -127,18 +155,11 @@ func (s selection) command() command {
 	if s.crossTenants {
 		list = strings.TrimSuffix(s.name+".org_id, "+list, ", ")
 	}
-	from := s.name
-	if s.from != "" {
-		from = s.from
-	}
-	where := ""
-	if s.where != "" {
-		where = " WHERE "
-	}
+	text := "SELECT " + list + s.columns + " FROM " + s.source()
 	if s.order == "" {
-		return s.newCommand("SELECT "+list+s.columns+" FROM "+from+where+s.where+s.lock, s.args)
+		return s.newCommand(text+s.lock, s.args)
 	}
-	text, limit := d.page("SELECT "+list+s.columns+" FROM "+from+where+s.where, s.order, s.limit)
+	text, limit := d.page(text, s.order, s.limit)
 	return s.newCommand(text+s.lock, slices.Concat(s.args, limit))
 }
 

@@ -228,12 +228,13 @@ func readObjectFilter(q body.Query, p body.Page) (f object.Filter, err error) {
 		}
 		f.Prefix = norm.NFC.String(strings.TrimPrefix(text, "/"))
 	}
-	f.After, f.Limit = p.After.Key, p.Fetch()
-	return f, nil
+	text, err := searchParam(q)
+	f.After, f.Limit, f.Words = p.After.Key, p.Fetch(), object.Words(text)
+	return f, err
 }
 
 func (a *api) listFiles(c *call) error {
-	q, p, err := c.listingByKey("kind", "scope", "workspaceId", "prefix", "deleted")
+	q, p, err := c.listingByKey("kind", "scope", "workspaceId", "prefix", "search", "deleted")
 	if err != nil {
 		return err
 	}
@@ -242,6 +243,8 @@ func (a *api) listFiles(c *call) error {
 		return err
 	}
 	switch text, given := q.Get("deleted"); {
+	case given && text == "true" && len(f.Words) > 0:
+		return fault.Field("search", "does not go with deleted")
 	case given && text == "true":
 		return list(a, c, q, p, keyOfDeleted, appendDeleted, func(actor org.Actor, each func(object.Earlier) error) error {
 			return a.Objects.Deleted(c.r.Context(), actor, f, each)

@@ -47,16 +47,23 @@ var asPlan = body.OneOf(plan.Parse, plan.None, plan.Free, plan.Standard, plan.Pr
 // maxSearch bounds the text of a search, in characters.
 const maxSearch = 200
 
+// searchParam returns the text that is searched for, empty if there is none.
+func searchParam(q body.Query) (string, error) {
+	text, given := q.Get("search")
+	if given && (text == "" || !body.IsKeyText(text) || utf8.RuneCountInString(text) > maxSearch) {
+		return "", fault.Field("search", "must be 1 to %d characters of valid UTF-8 without null characters", maxSearch)
+	}
+	return text, nil
+}
+
 func (a *api) listOrganisations(c *call) error {
 	q, p, err := c.listing("search")
 	if err != nil {
 		return err
 	}
 	f := org.Filter{After: id.Org(p.After.ID), Limit: p.Fetch()}
-	if text, given := q.Get("search"); given {
-		if f.Search = text; text == "" || !body.IsKeyText(text) || utf8.RuneCountInString(text) > maxSearch {
-			return fault.Field("search", "must be 1 to %d characters of valid UTF-8 without null characters", maxSearch)
-		}
+	if f.Search, err = searchParam(q); err != nil {
+		return err
 	}
 	return list(a, c, q, p, keyOfOverview, appendViewed(a.viewOverview), func(actor org.Actor, each func(operator.Overview) error) error {
 		return a.Operator.Organisations(c.r.Context(), actor, f, each)

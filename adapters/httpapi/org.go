@@ -34,6 +34,18 @@ func keyOfMember(p org.Profile) body.Position {
 	return body.Position{At: p.JoinedAt, ID: string(p.User)}
 }
 
+type formerView struct {
+	UserID    id.User  `json:"userId"`
+	Name      *string  `json:"name"`
+	RemovedAt jsonTime `json:"removedAt"`
+}
+
+func viewFormer(p org.Profile) formerView {
+	return formerView{UserID: p.User, Name: textOrNull(p.Person.Name), RemovedAt: jsonTime(*p.RemovedAt)}
+}
+
+func keyOfFormer(p org.Profile) body.Position { return body.Position{ID: string(p.User)} }
+
 type invitationView struct {
 	ID         id.Invitation     `json:"id"`
 	Email      string            `json:"email"`
@@ -84,6 +96,10 @@ func (a *api) listMembers(ctx context.Context, actor org.Actor, after body.Posit
 
 func (a *api) listMembersUnconfirmed(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(org.Profile) error) error {
 	return a.Members.ListUnconfirmed(ctx, actor, org.Position{JoinedAt: after.At, User: id.User(after.ID)}, limit, each)
+}
+
+func (a *api) listFormerMembers(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(org.Profile) error) error {
+	return a.Members.Former(ctx, actor, id.User(after.ID), limit, each)
 }
 
 var readRole = oneField("role", body.Text)

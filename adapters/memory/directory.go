@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"collab/domain/audit"
@@ -127,10 +128,17 @@ func (s organisations) Lock(_ context.Context, o id.Org) (org.Organisation, erro
 
 func (s organisations) List(_ context.Context, f org.Filter) ([]org.Organisation, error) {
 	return result(s.run, func(x *tx) ([]org.Organisation, error) {
-		return x.orgs.list(func(v org.Organisation) bool {
+		selects := func(v org.Organisation) bool {
 			due := f.ClosedBefore == nil || v.ClosedAt != nil && v.ErasedAt == nil && !v.ClosedAt.After(*f.ClosedBefore)
-			return v.ID > f.After && due && (f.IDs == nil || slices.Contains(f.IDs, v.ID)) && (f.Search == "" || v.Matches(f.Search))
-		}, func(a, b org.Organisation) int { return cmp.Compare(a.ID, b.ID) }, f.Limit), nil
+			return v.ID > f.After && due && (f.IDs == nil || slices.Contains(f.IDs, v.ID))
+		}
+		byID := func(a, b org.Organisation) int { return cmp.Compare(a.ID, b.ID) }
+		if f.Search == "" {
+			return x.orgs.list(selects, byID, f.Limit), nil
+		}
+		named := slices.DeleteFunc(x.orgs.list(selects, byID, f.Examined), func(v org.Organisation) bool { return !v.Matches(f.Search) })
+		own := x.orgs.list(func(v org.Organisation) bool { return selects(v) && string(v.ID) == strings.ToLower(f.Search) }, byID, 0)
+		return f.Merge(named, own), nil
 	})
 }
 
@@ -187,15 +195,28 @@ func (m members) List(_ context.Context, o id.Org, after org.Position, limit int
 			return byTime(a.JoinedAt, b.JoinedAt, a.User, b.User)
 		}
 		from := org.Membership{JoinedAt: after.JoinedAt, User: after.User}
-		active := x.tenant(o).members.page(org.Membership.Active, compare, from, limit)
-		profiles := make([]org.Profile, len(active))
-		for i, v := range active {
-			profiles[i].Membership = v
-			profiles[i].Person, _ = x.users.get(v.User)
-		}
-		return profiles, nil
+		return x.profiles(x.tenant(o).members.page(org.Membership.Active, compare, from, limit)), nil
 	})
 	return forEach(profiles, err, each)
+}
+
+func (m users) Former(_ context.Context, o id.Org, after id.User, limit int, each func(org.Profile) error) error {
+	profiles, err := result(m.run, func(x *tx) ([]org.Profile, error) {
+		removed := func(v org.Membership) bool { return !v.Active() }
+		byUser := func(a, b org.Membership) int { return cmp.Compare(a.User, b.User) }
+		return x.profiles(x.tenant(o).members.page(removed, byUser, org.Membership{User: after}, limit)), nil
+	})
+	return forEach(profiles, err, each)
+}
+
+// profiles returns memberships with their users.
+func (x *tx) profiles(of []org.Membership) []org.Profile {
+	profiles := make([]org.Profile, len(of))
+	for i, v := range of {
+		profiles[i].Membership = v
+		profiles[i].Person, _ = x.users.get(v.User)
+	}
+	return profiles
 }
 
 func (m members) ByEmail(_ context.Context, o id.Org, email string) (bool, error) {

@@ -107,13 +107,23 @@ func (s objects) List(_ context.Context, o id.Org, viewer *org.Actor, f object.F
 	if f.Folder != "" {
 		order = foldedKey
 	}
+	within := f
+	if len(f.Words) > 0 {
+		within.Words, within.Limit = nil, f.Examined
+	}
 	all, err := result(s.run, func(x *tx) ([]object.Object, error) {
 		tenant := x.tenant(o)
 		at = x.head(o)
 		return tenant.objects.list(func(v object.Object) bool {
-			return f.Selects(v) && (viewer == nil || v.VisibleTo(*viewer))
-		}, func(a, b object.Object) int { return cmp.Compare(order(a), order(b)) }, f.Limit), nil
+			return within.Selects(v) && (viewer == nil || v.VisibleTo(*viewer))
+		}, func(a, b object.Object) int { return cmp.Compare(order(a), order(b)) }, within.Limit), nil
 	})
+	if len(f.Words) > 0 {
+		all = slices.DeleteFunc(all, func(v object.Object) bool { return !f.HasWords(v) })
+		if f.Limit > 0 {
+			all = all[:min(f.Limit, len(all))]
+		}
+	}
 	if err == nil && head != nil {
 		err = head(at)
 	}

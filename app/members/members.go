@@ -63,6 +63,14 @@ func list(ctx context.Context, r ports.Records, actor org.Actor, after org.Posit
 	return r.Directory().Members().List(ctx, actor.Org, after, limit, each)
 }
 
+// Former calls each with those who were members and are not any more, by user id.
+func (s *Members) Former(ctx context.Context, actor org.Actor, after id.User, limit int, each func(org.Profile) error) error {
+	if err := actor.CheckManager(); err != nil {
+		return err
+	}
+	return s.Store.Directory().Users().Former(ctx, actor.Org, after, limit, each)
+}
+
 // ChangeRole sets a member's role, until the identity provider's role of the member changes.
 func (s *Members) ChangeRole(ctx context.Context, actor org.Actor, user id.User, role string) (changed org.Profile, err error) {
 	to, ok := org.ParseRole(role)

@@ -47,11 +47,12 @@ func (s *Objects) find(ctx context.Context, actor org.Actor, wanted object.Objec
 
 // List calls head, unless it is nil, with the log's head, and then each with the objects
 // that f selects and the actor sees, in the order of their storage keys. All are read in
-// one snapshot.
+// one snapshot. A search examines object.MaxExamined of them.
 func (s *Objects) List(ctx context.Context, actor org.Actor, f object.Filter, head func(object.Head) error, each func(object.Object) error) error {
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
+	f.Examined = object.MaxExamined
 	return s.Store.Storage().Objects().List(ctx, actor.Org, &actor, f, head, each)
 }
 

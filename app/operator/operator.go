@@ -47,7 +47,8 @@ const UsageDays = 30
 // batch is how many organisations Organisations reads at a time.
 const batch = 200
 
-// Organisations calls each with the organisations that f selects by id.
+// Organisations calls each with the organisations that f selects by id. A search examines
+// org.MaxExamined of them.
 func (s *Operator) Organisations(ctx context.Context, actor org.Actor, f org.Filter, each func(Overview) error) error {
 	if err := checkOperator(actor); err != nil {
 		return err
@@ -55,6 +56,7 @@ func (s *Operator) Organisations(ctx context.Context, actor org.Actor, f org.Fil
 	if err := s.audit(ctx, s.store, actor, "", audit.OperatorRead, "", "organisations"); err != nil {
 		return err
 	}
+	f.Examined = org.MaxExamined
 	for shown := 0; ; {
 		part := f
 		if part.Limit = batch; f.Limit > 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"mime"
 	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -256,11 +257,19 @@ type Filter struct {
 	Unplaced  bool // in no workspace
 	Team      id.Team
 	Owner     id.User
-	Prefix    string // of the storage key, without a leading slash
-	Folder    string // the folded storage key of a folder that the objects lie in
-	After     string // only storage keys after this one, for paging
-	Limit     int    // at most so many; 0: all
+	Prefix    string   // of the storage key, without a leading slash
+	Folder    string   // the folded storage key of a folder that the objects lie in
+	After     string   // only storage keys after this one, for paging
+	Limit     int      // at most so many; 0: all
+	Words     []string // folded; each is in the folded path
+	Examined  int      // with words: at most so many objects that meet the other conditions are examined; 0: all
 }
+
+// MaxExamined is how many files a search examines.
+const MaxExamined = 100_000
+
+// Words returns the words of a text for a Filter.
+func Words(text string) []string { return strings.Fields(Fold(text)) }
 
 // Selects reports whether the filter selects the object. Adapters express the
 // same in SQL; the contract suite compares them.
@@ -273,7 +282,17 @@ func (f Filter) Selects(o Object) bool {
 		(f.Team == "" || o.Team != nil && *o.Team == f.Team) &&
 		(f.Owner == "" || o.Owner != nil && *o.Owner == f.Owner) &&
 		strings.HasPrefix(key, f.Prefix) && key > f.After &&
-		(f.Folder == "" || strings.HasPrefix(Fold(key), f.Folder+"/"))
+		(f.Folder == "" || strings.HasPrefix(Fold(key), f.Folder+"/")) &&
+		f.HasWords(o)
+}
+
+// HasWords reports whether all words of the filter are in the object's path.
+func (f Filter) HasWords(o Object) bool {
+	if len(f.Words) == 0 {
+		return true
+	}
+	path := Fold(o.Path)
+	return !slices.ContainsFunc(f.Words, func(word string) bool { return !strings.Contains(path, word) })
 }
 
 // ParseChecksum returns a SHA-256 in the form in which it is kept.

@@ -2,6 +2,7 @@ package org
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,6 +132,21 @@ type Filter struct {
 	IDs          []id.Org   // only those with one of these; nil: all
 	ClosedBefore *time.Time // only those closed at this time or before and not erased
 	Search       string     // only those that Matches reports; empty: all
+	Examined     int        // with a search: the text is looked for in the names of at most so many that meet the other conditions; 0: in all
+}
+
+// MaxExamined is how many organisations a search examines.
+const MaxExamined = 100_000
+
+// Merge returns the organisations of two lists in the order of their ids, each once, and at most Limit.
+func (f Filter) Merge(a, b []Organisation) []Organisation {
+	merged := slices.Concat(a, b)
+	slices.SortFunc(merged, func(a, b Organisation) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	merged = slices.CompactFunc(merged, func(a, b Organisation) bool { return a.ID == b.ID })
+	if f.Limit > 0 {
+		merged = merged[:min(f.Limit, len(merged))]
+	}
+	return merged
 }
 
 // Matches reports whether the text is the organisation's id, or occurs in its name or slug, where

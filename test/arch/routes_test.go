@@ -135,7 +135,9 @@ var specified = []group{
 		PUT /admin/organisations/:id/subscription
 		GET /admin/organisations/:id/members
 		PUT /admin/organisations/:id/members/:userId/role`},
-	{"audit", true, `GET /org/audit`},
+	{"audit", true, `
+		GET /org/audit
+		GET /org/members/former`},
 	{"exports", true, `
 		POST /org/export
 		GET /org/exports

@@ -1,6 +1,8 @@
 package contract
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"collab/domain/id"
@@ -125,6 +127,26 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 				func(after org.Position, limit int) ([]org.Profile, error) { return w.profiles(o.ID, after, limit), nil })
 			wantEqual(w, w.profiles(o.ID, org.Position{JoinedAt: at(19), User: users[5].ID}, 2), []org.Profile{b, c})
 			wantEqual(w, w.profiles(o.ID, org.Position{JoinedAt: at(15), User: users[0].ID}, 0), []org.Profile{b, c, d, e})
+		},
+		"former members are those who were removed, by user id, with what their users are now": func(w *fixture) {
+			o, other := w.org(), w.org()
+			former := func(of id.Org) org.Profile {
+				u := w.user()
+				m := w.join(of, u.ID, org.Member, at(10))
+				m.RemovedAt = new(at(11))
+				w.ok(w.members().Put(w.ctx, of, m))
+				return org.Profile{Membership: m, Person: u}
+			}
+			want := []org.Profile{former(o.ID), former(o.ID), former(o.ID)}
+			former(other.ID)
+			w.member(o.ID, org.Owner)
+			want[1].Person = resultOf(w.users().Upsert(w.ctx, want[1].Person, func(u org.User) (org.User, error) { return u.Erased(at(99)), nil })).must(w)
+			slices.SortFunc(want, func(a, b org.Profile) int { return strings.Compare(string(a.User), string(b.User)) })
+			pages(w, want, func(p org.Profile) id.User { return p.User }, func(after id.User, limit int) (all []org.Profile, err error) {
+				err = w.users().Former(w.ctx, o.ID, after, limit, func(p org.Profile) error { all = append(all, p); return nil })
+				return all, err
+			})
+			wantStop(w, func(each func(org.Profile) error) error { return w.users().Former(w.ctx, o.ID, "", 0, each) })
 		},
 		"list has the present users, also deleted ones": func(w *fixture) {
 			o := w.org()

@@ -88,8 +88,13 @@ func objectListProperty(w *fixture) {
 				})
 			}
 			var want []object.Object
+			others, examined := f, 0
+			others.Words = nil
 			for _, v := range l.objects {
-				if f.Selects(v) && (viewer == nil || v.VisibleTo(*viewer)) {
+				if !others.Selects(v) || viewer != nil && !v.VisibleTo(*viewer) {
+					continue
+				}
+				if examined++; f.HasWords(v) && (len(f.Words) == 0 || f.Examined == 0 || examined <= f.Examined) {
 					want = append(want, v)
 				}
 			}
@@ -209,6 +214,18 @@ func (l objectFixture) filter(t *rapid.T) object.Filter {
 		key := rapid.SampledFrom(l.keys).Draw(t, "folder")
 		above := object.Ancestors(object.Fold(key))
 		f.Folder = rapid.SampledFrom(above).Draw(t, "above")
+	}
+	if f.Folder == "" && some("words") {
+		key := rapid.SampledFrom(l.keys).Draw(t, "words")
+		path := []rune(key[strings.LastIndex(key, "/")+1:])
+		for range rapid.IntRange(1, 2).Draw(t, "number of words") {
+			from := rapid.IntRange(0, len(path)-1).Draw(t, "begin of the word")
+			to := rapid.IntRange(from+1, len(path)).Draw(t, "end of the word")
+			f.Words = append(f.Words, object.Words(string(path[from:to]))...)
+		}
+		if some("examined") {
+			f.Examined = rapid.IntRange(1, 100).Draw(t, "examined")
+		}
 	}
 	if some("after") {
 		f.After = l.cut(t, "after")

@@ -190,6 +190,27 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 				}
 			}
 		},
+		"a search examines the names of the first ones, and finds one by its id wherever it is": func(w *fixture) {
+			start := fresh[id.Org]()
+			var orgs []org.Organisation
+			for range 4 {
+				o := someOrg()
+				o.Name = "Engines"
+				orgs = append(orgs, resultOf(w.organisations().Upsert(w.ctx, o, keep)).must(w))
+			}
+			slices.SortFunc(orgs, func(a, b org.Organisation) int { return strings.Compare(string(a.ID), string(b.ID)) })
+			last := orgs[3]
+			search := func(f org.Filter) outcome[[]org.Organisation] {
+				f.After, f.Examined = start, 2
+				return resultOf(w.organisations().List(w.ctx, f))
+			}
+			search(org.Filter{Search: "engines"}).is(w, orgs[:2])
+			search(org.Filter{Search: "engines", Limit: 1}).is(w, orgs[:1])
+			search(org.Filter{Search: strings.ToUpper(string(last.ID))}).is(w, []org.Organisation{last})
+			search(org.Filter{Search: string(last.ID), Limit: 1}).is(w, []org.Organisation{last})
+			search(org.Filter{Search: "engines", IDs: []id.Org{orgs[0].ID, orgs[2].ID, last.ID}}).is(w, []org.Organisation{orgs[0], orgs[2]})
+			resultOf(w.organisations().List(w.ctx, org.Filter{After: orgs[1].ID, Search: "engines", Examined: 2})).is(w, orgs[2:])
+		},
 		"list selects those closed at a time or before and not erased": func(w *fixture) {
 			start, open := fresh[id.Org](), w.org()
 			closed := func(at time.Time) org.Organisation {

@@ -45,6 +45,7 @@ var roundTrips = []roundTrip{
 	{"POST /auth/onboarding-complete", "", 6, false},
 	{"POST /auth/seed-onboarding", "", 6, false},
 	{"GET /org/members", "", 1, false},
+	{"GET /org/members/former", "", 2, false},
 	{"PATCH /org/members/{userId}/role", `{"role": "VIEWER"}`, 10, true},
 	{"DELETE /org/members/{userId}", "", 12, true},
 	{"GET /org/invites", "", 2, false},

@@ -41,6 +41,7 @@ var acts = map[string]heldRequest{
 	"POST /api/v1/auth/seed-onboarding":     {path: "/auth/seed-onboarding", body: `{}`},
 
 	"GET /api/v1/org/members":                 {path: "/org/members"},
+	"GET /api/v1/org/members/former":          {path: "/org/members/former"},
 	"PATCH /api/v1/org/members/{userId}/role": {path: "/org/members/$carl/role", body: `{"role":"VIEWER"}`},
 	"DELETE /api/v1/org/members/{userId}":     {path: "/org/members/$carl"},
 	"GET /api/v1/org/invites":                 {path: "/org/invites"},

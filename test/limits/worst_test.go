@@ -279,7 +279,8 @@ var requests = map[string]func(w *largest) []request{
 	"POST /api/v1/auth/seed-onboarding":     func(w *largest) []request { return w.write("/auth/seed-onboarding", 200, nil) },
 	"POST /api/v1/auth/webhook":             func(w *largest) []request { return w.identityEvents() },
 
-	"GET /api/v1/org/members": func(w *largest) []request { return w.lists("/org/members") },
+	"GET /api/v1/org/members":        func(w *largest) []request { return w.lists("/org/members") },
+	"GET /api/v1/org/members/former": func(w *largest) []request { return w.lists("/org/members/former") },
 	"PATCH /api/v1/org/members/{userId}/role": func(w *largest) []request {
 		return w.write("/org/members/"+w.carl.User+"/role", 200, fields{"role": "VIEWER"})
 	},

@@ -281,6 +281,8 @@ var wrong = []malformed{
 	{"GET /api/v1/workspaces?cursor=x as anna", "", "", 400, "cursor"},
 	{"GET /api/v1/workspaces?teamId=<id:team>&teamId=<id:team> as anna", "", "", 400, "teamId"},
 	{"GET /api/v1/org/members?cursor=x as anna", "", "", 400, "cursor"},
+	{"GET /api/v1/org/members/former?cursor=x as anna", "", "", 400, "cursor"},
+	{"GET /api/v1/org/members/former?email=a as anna", "", "", 400, "email"},
 	{"GET /api/v1/org/members?email=a as anna", "", "", 400, "email"},
 	{"GET /api/v1/org/invites?status=PENDING as anna", "", "", 400, "status"},
 	{"GET /api/v1/org/audit?cursor=x as anna", "", "", 400, "cursor"},

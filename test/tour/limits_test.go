@@ -13,6 +13,7 @@ import (
 	"collab/domain/connector"
 	"collab/domain/invitation"
 	"collab/domain/object"
+	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/domain/session"
 	"collab/domain/task"
@@ -24,25 +25,27 @@ import (
 func TestThePageOnLimitsHasTheConstants(t *testing.T) {
 	const day = 24 * time.Hour
 	want := map[string][]int64{
-		"Names and titles":                                {check.MaxName},
-		"Descriptions":                                    {check.MaxDescription},
-		"Tags of a task":                                  {task.MaxTags},
-		"Metadata of a task":                              {task.MaxMetadata},
-		"Tasks in one reordering":                         {tasks.MaxOperands},
-		"Tags of the tasks in one reordering":             {tasks.MaxOperandTags},
-		"Path of a file":                                  {object.MaxPath},
-		"System prompt of a chat":                         {chat.MaxSystem},
-		"Messages of a history":                           {chat.MaxTurns},
-		"Tools of a chat":                                 {chat.MaxTools},
-		"Credentials of a connector":                      {connector.MaxCredentials},
-		"Connectors of an organisation":                   {connector.MaxInstances},
-		"Teams of an organisation":                        {team.MaxTeams},
-		"Workspaces of an organisation":                   {workspace.MaxWorkspaces},
-		"Members of a team":                               {team.MaxMembers},
-		"Pending invitations of an organisation":          {invitation.MaxPending},
-		"Resending an invitation":                         {int64(invitation.Resends.Burst), int64(invitation.Resends.Every / time.Minute)},
-		"Invitation e-mails of an organisation":           {int64(invitation.Emails.Burst)},
-		"Message of a chat, and each text of its history": {chat.MaxMessage},
+		"Names and titles":                    {check.MaxName},
+		"Descriptions":                        {check.MaxDescription},
+		"Tags of a task":                      {task.MaxTags},
+		"Metadata of a task":                  {task.MaxMetadata},
+		"Tasks in one reordering":             {tasks.MaxOperands},
+		"Tags of the tasks in one reordering": {tasks.MaxOperandTags},
+		"Path of a file":                      {object.MaxPath},
+		"System prompt of a chat":             {chat.MaxSystem},
+		"Messages of a history":               {chat.MaxTurns},
+		"Tools of a chat":                     {chat.MaxTools},
+		"Credentials of a connector":          {connector.MaxCredentials},
+		"Connectors of an organisation":       {connector.MaxInstances},
+		"Teams of an organisation":            {team.MaxTeams},
+		"Files that a search examines":        {object.MaxExamined},
+		"Organisations whose names an operator's search examines": {org.MaxExamined},
+		"Workspaces of an organisation":                           {workspace.MaxWorkspaces},
+		"Members of a team":                                       {team.MaxMembers},
+		"Pending invitations of an organisation":                  {invitation.MaxPending},
+		"Resending an invitation":                                 {int64(invitation.Resends.Burst), int64(invitation.Resends.Every / time.Minute)},
+		"Invitation e-mails of an organisation":                   {int64(invitation.Emails.Burst)},
+		"Message of a chat, and each text of its history":         {chat.MaxMessage},
 		"Tokens of a member per day (UTC)": {
 			plan.Free.Limits().DailyTokens, plan.Standard.Limits().DailyTokens, plan.Enterprise.Limits().DailyTokens,
 		},
