@@ -5,8 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"mime"
-	"strconv"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 

@@ -79,7 +79,7 @@ func TestAuditPage(t *testing.T) {
 
 	t.Run("entries are sentences with names, the newest first, and their details open by keyboard", func(t *testing.T) {
 		b := open(t, "Ada", "")
-		b.shown(`//ul[@aria-label="Entries"]/li[1]//*[starts-with(normalize-space(.), "Walter removed a former member")]`, entry("Walter invited grace@collab.example as Member"),
+		b.shown(`//ul[@aria-label="Entries"]/li[1]//*[starts-with(normalize-space(.), "Walter removed Vera (former member)")]`, entry("Walter invited grace@collab.example as Member"),
 			entry("Ada changed the role of Ben from Viewer to Member"), entry("An operator of the service changed the plan from No plan to Premium"), `//p[.="5 entries, back to the beginning."]`)
 		b.do(chromedp.Focus(entry("from Viewer to Member") + `//summary`))
 		b.key(kb.Enter)
@@ -169,6 +169,43 @@ func TestAuditPage(t *testing.T) {
 		b.do(chromedp.Navigate(s.base + "/console/audit"))
 		b.shown(`//*[@role="alert" and contains(., "Loading the audit log failed") and contains(., "request-1")]`)
 		b.do(chromedp.Click(button("Try again")), chromedp.WaitVisible(entry("Walter removed")))
+	})
+	t.Run("new entries appear before those that were read, which stay", func(t *testing.T) {
+		b := open(t, "Ada", "")
+		rows := func() string {
+			return read(b, chromedp.Evaluate[string](`String(document.querySelectorAll(".entries > li").length)`))
+		}
+		before := 130
+		b.eventually(fmt.Sprint(before), func() string {
+			read(b, chromedp.Evaluate[int](`scrollTo(0, document.body.scrollHeight), 0`))
+			return rows()
+		})
+		b.do(chromedp.Focus(`(` + entry("ended a session") + `)[last()]//summary`))
+		b.key(kb.Enter)
+		s.call("PATCH", "/org/members/"+ben+"/role", as, map[string]string{"role": "ADMIN"}, http.StatusOK)
+		b.run(`dispatchEvent(new Event("focus"))`)
+		b.shown(`//ul[@aria-label="Entries"]/li[1][contains(., "Ada changed the role of Ben from Member to Admin")]`, `//*[@id="said" and .="1 new entry"]`, `//ul[@aria-label="Entries"]/li[last()]//dl`)
+		if got := rows(); got != fmt.Sprint(before+1) {
+			t.Errorf("%s entries are shown", got)
+		}
+		b.run(`{
+			const real = fetch
+			window.fetch = (address, init) => String(address).includes("/org/audit") ? (window.fetch = real, Promise.resolve(` + refusedBusy + `)) : real(address, init)
+		}`)
+		s.call("PATCH", "/org/members/"+ben+"/role", as, map[string]string{"role": "MEMBER"}, http.StatusOK)
+		b.eventually("true", func() string {
+			return read(b, chromedp.Evaluate[string](`dispatchEvent(new Event("focus")), String(!!document.querySelector(".problem code"))`))
+		})
+		b.shown(`//*[@role="alert" and contains(., "Looking for new entries failed")]`)
+		b.do(chromedp.Click(button("Try again")), chromedp.WaitNotPresent(`//*[@role="alert"]`))
+		b.shown(`//ul[@aria-label="Entries"]/li[1][contains(., "from Admin to Member")]`)
+	})
+	t.Run("who has left is chosen in the filter by name, and has none once the account is deleted", func(t *testing.T) {
+		b := open(t, "Ada", "?actor="+vera)
+		b.do(chromedp.WaitReady(`//option[@value="` + vera + `" and .="Vera (former member)"]`))
+		database(t, c, "UPDATE users SET name = '', email = '', email_key = '', deleted_at = 1 WHERE id = ?", vera)
+		b.do(chromedp.Navigate(s.base+"/console/audit"), chromedp.WaitVisible(entry("Walter removed a former member")))
+		database(t, c, "UPDATE users SET name = 'Vera', deleted_at = NULL WHERE id = ?", vera)
 	})
 	t.Run("members have no such page, and are told so at its address", func(t *testing.T) {
 		b := open(t, "Ben", "")

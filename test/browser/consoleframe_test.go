@@ -3,7 +3,9 @@
 package browser
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -88,6 +90,64 @@ func TestConsoleFrame(t *testing.T) {
 		b.shown(dialog)
 		b.axe("palette")
 		b.key(kb.Escape)
+	})
+	t.Run("the palette finds files, memories, workspaces and people by keyboard, and cancels a search for another text", func(t *testing.T) {
+		b.t = t
+		s.store(as, "reports/Quarterly Plan.md", "x", "text/markdown")
+		s.call("PUT", "/sync/memory/org", as, map[string]any{"content": "x"}, http.StatusOK)
+		team := decode[record](t, s.call("POST", "/teams", as, map[string]any{"name": "Design"}, http.StatusCreated))
+		s.call("POST", "/workspaces", as, map[string]any{"name": "Brass wheels", "teamId": team.ID}, http.StatusCreated)
+		b.run(`{
+			const real = fetch
+			let refused = false
+			window.fetch = (address, init) => {
+				if (String(address).includes("search=QU&")) return new Promise((_, reject) => (window.held = init.signal, init.signal.addEventListener("abort", () => reject(new Error("cancelled")))))
+				if (refused || !String(address).includes("search=QUARTERLY")) return real(address, init)
+				refused = true
+				return Promise.resolve(` + refusedBusy + `)
+			}
+		}`)
+		find := func(text string) {
+			t.Helper()
+			b.chord("k", chromedp.ModifierCtrl)
+			b.shown(dialog)
+			b.key(strings.Split(text, "")...)
+		}
+		active := func(text string) string {
+			return fmt.Sprintf(`//*[@role="option" and @aria-selected="true" and normalize-space()=%q]`, text)
+		}
+		find("QU")
+		b.eventually("false", func() string { return read(b, chromedp.Evaluate[string](`String(window.held?.aborted)`)) })
+		b.key(strings.Split("ARTERLY", "")...)
+		b.shown(`//dialog//*[@role="alert" and contains(., "Loading files failed") and contains(., "request-1")]`)
+		if !read(b, chromedp.Evaluate[bool](`window.held.aborted`)) {
+			t.Error("the search for another text goes on")
+		}
+		b.tabTo("Try again")
+		b.key(kb.Enter)
+		b.shown(active("Quarterly Plan.mdreports"))
+		b.do(chromedp.WaitNotPresent(`//dialog//*[@role="alert"]`))
+		b.axe("palette-found")
+		b.do(chromedp.Focus(chromedp.CSS(`dialog [role="combobox"]`)))
+		b.key(kb.Enter)
+		b.inConsole("Files")
+		b.shown(`//h2[.="Quarterly Plan.md"]`)
+		find("org-mem")
+		b.shown(active("org-memory.md"))
+		b.key(kb.Enter)
+		b.inConsole("Memories")
+		find("wheels brass")
+		b.shown(active("Brass wheels"))
+		b.key(kb.Enter)
+		b.inConsole("Teams")
+		b.shown(`//dialog[@open]//h2[.="Brass wheels"]`)
+		b.closeDialog()
+		find("ada@")
+		b.shown(active("Adaada@collab.example"))
+		b.key(kb.Enter)
+		b.inConsole("People")
+		b.do(chromedp.Navigate(s.base + "/console/tasks"))
+		b.inConsole("Tasks")
 	})
 	t.Run("the palette opens by its keys, finds a page, and gives the focus back", func(t *testing.T) {
 		b.t = t

@@ -19,7 +19,7 @@ export function DayChart({ figures, first, last, name, file, order, level }: { f
 	return (
 		<figure class="chart">
 			<p class="ends"><span>{count(top)}</span></p>
-			<svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={`${name}: ${level ? `at most ${count(top)}` : count(total)} from ${first} to ${last}. The figures are in the table below.`}>
+			<svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={`${name}: ${level ? `at most ${count(top)}` : count(total)} from ${end(first)} to ${end(last)}. The figures are in the table below.`}>
 				{days.map((d, i) => {
 					let y = height
 					return d.amounts.map((amount, s) => {
@@ -48,7 +48,7 @@ export function DayChart({ figures, first, last, name, file, order, level }: { f
 }
 
 // end returns the text at an end of the axis: of a minute, the time alone.
-const end = (date: string): string => (date.length > 13 ? `${date.slice(11)} UTC` : date)
+const end = (date: string): string => (date.length > 13 ? `${date.slice(11)} UTC` : date.length > 10 ? `${date.replace("T", " ")}:00 UTC` : `${date} UTC`)
 
 function arrange(figures: Figure[], first: string, last: string, order?: string[]): { days: { date: string; amounts: number[] }[]; series: string[]; top: number } {
 	const totals = new Map<string, number>()

@@ -6,6 +6,7 @@ import { call, failureOf, type Failure } from "./interface"
 import { Problem, Show, useLoaded } from "./loading"
 import type { Acts } from "./pages/files"
 import { addressOf, kindOf, Preview, textOf, type Content } from "./preview"
+import { memoryAddressOf } from "./records"
 import { addressWith, useQuery } from "./router"
 import { count, exact, relative, size } from "./text"
 import type { StoredObject, StoredVersion } from "./types"
@@ -19,7 +20,7 @@ export function FileView({ record, names, writes, acts, version }: FileOf): JSX.
 	useEffect(() => heading.current?.focus(), [])
 	const versions = useLoaded(() => call("GET /api/v1/sync/files/{id}/versions", { path: { id: record.id } }), [record.id, record.version])
 	const name = record.path.slice(record.path.lastIndexOf("/") + 1)
-	const memory = memoryOf(record)
+	const memory = memoryAddressOf(record)
 	const of = (v: number): StoredVersion | undefined => versions.value?.find((one) => one.version === v)
 	const earlier = version !== undefined && version !== record.version ? of(version) : undefined
 	const contentOf = (o: StoredObject | StoredVersion, v?: number): Content => ({ address: addressOf(o.id, v), path: o.path, mimeType: o.mimeType, size: o.size, checksum: o.checksum })
@@ -29,7 +30,7 @@ export function FileView({ record, names, writes, acts, version }: FileOf): JSX.
 			<p class="soft">{size(record.size)} · {record.mimeType} · version {count(record.version)} · changed <time dateTime={record.updatedAt} title={exact(record.updatedAt)}>{relative(record.updatedAt)}</time> by {names.get(record.updatedBy) ?? "a former member"}</p>
 			<div class="bar">
 				<a class="button" href={addressOf(record.id, version)} download={name}>Download</a>
-				{writes && memory && <a class="button" href={`/console/memories?memory=${encodeURIComponent(memory)}`}>Edit</a>}
+				{writes && memory && <a class="button" href={memory}>Edit</a>}
 				{writes && <button type="button" onClick={() => acts.rename(record)}>Rename</button>}
 				{writes && <button type="button" onClick={() => acts.remove(record)}>Delete</button>}
 			</div>
@@ -58,13 +59,6 @@ export function FileView({ record, names, writes, acts, version }: FileOf): JSX.
 			</Show>
 		</article>
 	)
-}
-
-// memoryOf returns the name of a memory on its page, undefined for other files.
-function memoryOf(o: StoredObject): string | undefined {
-	if (o.kind === "HUB_MEMORY" && o.scope === "SHARED" && o.path === "org-memory.md") return "org"
-	if (o.kind === "HUB_MEMORY" && o.scope === "PERSONAL" && o.path === "user-memory.md") return "user"
-	return o.kind === "WORKSPACE_MEMORY" && o.scope === "SHARED" && !o.path.includes("/") ? `${o.workspaceId}/${o.path}` : undefined
 }
 
 // Earlier shows an earlier version, as what has changed since or by itself, and restores it.

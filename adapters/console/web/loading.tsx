@@ -1,6 +1,6 @@
 // What is loaded, and how the three states of it are shown.
 import type { ComponentChildren, JSX } from "preact"
-import { useCallback, useEffect, useState } from "preact/hooks"
+import { useCallback, useEffect, useRef, useState } from "preact/hooks"
 import { failureOf, type Failure } from "./interface"
 // Imported for the bundler alone, which makes a file for each set of pages that share a module: every page
 // imports this module, so that these are in one file with it.
@@ -15,21 +15,45 @@ import "./undo"
 export type Loaded<Value> = { value?: Value; failure?: Failure; retry: () => void }
 
 // useLoaded loads a value, and again whenever one of the inputs changes or retry is called. A value
-// that is there stays until the next one is.
-export function useLoaded<Value>(load: () => Promise<Value>, inputs: readonly unknown[]): Loaded<Value> {
+// that is there stays until the next one is. The signal is aborted when the value is not wanted any more.
+export function useLoaded<Value>(load: (signal: AbortSignal) => Promise<Value>, inputs: readonly unknown[]): Loaded<Value> {
 	const [state, set] = useState<{ value?: Value; failure?: Failure }>({})
 	const [attempt, again] = useState(0)
 	useEffect(() => {
-		let current = true
-		load().then(
-			(value) => current && set({ value }),
-			(error: unknown) => current && set((was) => ({ ...was, failure: failureOf(error) })),
+		const end = new AbortController()
+		load(end.signal).then(
+			(value) => end.signal.aborted || set({ value }),
+			(error: unknown) => end.signal.aborted || set((was) => ({ ...was, failure: failureOf(error) })),
 		)
-		return () => {
-			current = false
-		}
+		return () => end.abort()
 	}, [...inputs, attempt])
 	return { ...state, retry: useCallback(() => (set((was) => ({ ...was, failure: undefined })), again((n) => n + 1)), []) }
+}
+
+const pause = 1_000 // milliseconds in which a tab that comes to the front is looked at once, as it has two events
+
+// useLook has look called when the tab comes back to the front, and every some milliseconds while it is there.
+export function useLook(look: () => void, every?: number): void {
+	const current = useRef(look)
+	useEffect(() => {
+		current.current = look
+	})
+	useEffect(() => {
+		let at = 0
+		const back = (): void => {
+			if (document.visibilityState !== "visible" || Date.now() - at < pause) return
+			at = Date.now()
+			current.current()
+		}
+		const timer = every && setInterval(back, every)
+		document.addEventListener("visibilitychange", back)
+		addEventListener("focus", back)
+		return () => {
+			clearInterval(timer)
+			document.removeEventListener("visibilitychange", back)
+			removeEventListener("focus", back)
+		}
+	}, [])
 }
 
 // Show shows what was loaded, a placeholder, or the failure with a way to try again.

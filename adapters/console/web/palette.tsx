@@ -1,36 +1,60 @@
-// The command palette: pages, actions, organisations and tasks by their names.
+// The command palette: pages, actions, organisations, and what the organisation has, by their names.
 import type { JSX } from "preact"
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+import { useState } from "preact/hooks"
+import { Combobox, named, type Entry } from "./combobox"
 import { Dialog } from "./dialog"
-import { call } from "./interface"
-import { Problem, useLoaded } from "./loading"
+import { all, call } from "./interface"
+import { Problem, useLoaded, type Loaded } from "./loading"
 import type { PageOf } from "./pages"
+import { fileAddressOf, memoryAddressOf } from "./records"
 import { go } from "./router"
-import { count } from "./text"
-import type { Me } from "./types"
+import { count, nameOf } from "./text"
+import type { Me, StoredObject } from "./types"
 
 // Tasks are found among the newest, as the interface has no search by title.
 const newest = 100
-const mostTasks = 6
+const most = 6 // of each kind that are shown
+const atOnce = 30 // files that are asked for, of which memories are a kind
+const pause = 200 // milliseconds without a key after which files are searched
 
-type Entry = { key: string; name: string; soft?: string; act: () => void }
+type Command = Entry & { act: () => void }
 
 type PaletteOf = { me: Me; pages: PageOf[]; onClose: () => void; leave: () => void; change: (organisation: string) => void }
+
+// useFiles searches files and memories for a text once nothing more is typed for a moment. Another text cancels
+// the request of the one before.
+function useFiles(text: string): Loaded<{ text: string; files: StoredObject[] }> {
+	return useLoaded(async (signal) => {
+		if (text === "") return { text, files: [] }
+		await new Promise((resolve) => {
+			const timer = setTimeout(resolve, pause)
+			signal.addEventListener("abort", () => clearTimeout(timer))
+		})
+		return { text, files: await call("GET /api/v1/sync/files", { query: { search: text, limit: atOnce }, signal }) }
+	}, [text])
+}
 
 // Palette is a combobox of what the person may open or do.
 export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.Element {
 	const [text, setText] = useState("")
-	const [at, setAt] = useState(0)
-	const input = useRef<HTMLInputElement>(null)
-	const typed = text.trim() !== ""
+	const wanted = me.org ? text.trim() : ""
+	const typed = wanted !== ""
 	const organisations = useLoaded(async () => (me.org ? call("GET /api/v1/auth/organisations") : []), [])
-	const tasks = useLoaded(async () => (typed && me.org ? call("GET /api/v1/tasks", { query: { sort: "newest", limit: newest } }) : []), [typed])
-	useLayoutEffect(() => input.current?.focus(), [])
-
-	const words = text.toLowerCase().split(/\s+/)
-	const named = (e: Entry): boolean => words.every((word) => `${e.name} ${e.soft ?? ""}`.toLowerCase().includes(word))
+	const tasks = useLoaded(async () => (typed ? call("GET /api/v1/tasks", { query: { sort: "newest", limit: newest } }) : []), [typed])
+	const workspaces = useLoaded(async () => (typed ? all("GET /api/v1/workspaces", {}) : []), [typed])
+	const people = useLoaded(async () => (typed ? all("GET /api/v1/org/members", {}) : []), [typed])
+	const files = useFiles(wanted)
+	const fits = named(text)
 	const opens = (address: string) => () => go(address)
-	const groups: [string, Entry[]][] = ([
+	const fileEntry = (o: StoredObject): Command => {
+		const slash = o.path.lastIndexOf("/")
+		const place = [workspaces.value?.find((w) => w.id === o.workspaceId)?.name, o.path.slice(0, Math.max(0, slash))].filter(Boolean).join(" / ")
+		return { key: o.id, name: o.path.slice(slash + 1), soft: place || undefined, act: opens(memoryAddressOf(o) ?? fileAddressOf(o)) }
+	}
+	// Files that were found by another text are those with this one in their names until it is searched.
+	const found = (memories: boolean): Command[] => (typed ? files.value?.files ?? [] : []).filter((o) => (memoryAddressOf(o) !== undefined) === memories).map(fileEntry).filter((e) => files.value?.text === wanted || fits(e)).slice(0, most)
+	const some = (entries: Command[] | undefined): Command[] => (typed ? (entries ?? []).filter(fits).slice(0, most) : [])
+	const groups: [string, Command[]][] = ([
 		["Pages", [...pages.map((p) => ({ key: p.path, name: p.name, act: opens(p.path) })), { key: "sessions", name: "Sessions", act: opens("/console/sessions") }]],
 		["Actions", [
 			...(me.org && me.role !== "VIEWER" ? [{ key: "chat", name: "New chat", act: opens("/console/chat") }] : []),
@@ -41,50 +65,26 @@ export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.E
 			{ key: "leave", name: "Sign out", act: leave },
 		]],
 		["Organisations", (organisations.value ?? []).filter((o) => !o.current).map((o) => ({ key: o.id, name: o.name ?? "An organisation", soft: "switch", act: () => change(o.id) }))],
-		["Tasks", typed ? (tasks.value ?? []).map((t) => ({ key: t.id, name: t.title, act: opens(`/console/tasks?${new URLSearchParams({ task: t.id })}`) })) : []],
-	] satisfies [string, Entry[]][]).map(([name, entries]): [string, Entry[]] => [name, entries.filter(named).slice(0, name === "Tasks" ? mostTasks : undefined)])
-	const entries = groups.flatMap(([, of]) => of)
-	const active = entries[Math.min(at, entries.length - 1)]
-	const idOf = (e: Entry): string => `command-${e.key}`
-	useEffect(() => {
-		if (active) document.getElementById(idOf(active))?.scrollIntoView({ block: "nearest" })
-	}, [active?.key])
-
-	const run = (e: Entry): void => {
+	] satisfies [string, Command[]][]).map(([name, entries]): [string, Command[]] => [name, entries.filter(fits)])
+	groups.push(
+		["Tasks", some(tasks.value?.map((t) => ({ key: t.id, name: t.title, act: opens(`/console/tasks?${new URLSearchParams({ task: t.id })}`) })))],
+		["Files", found(false)],
+		["Memories", found(true)],
+		["Workspaces", some(workspaces.value?.map((w) => ({ key: w.id, name: w.name, act: opens(`/console/teams?${new URLSearchParams({ workspace: w.id })}`) })))],
+		["People", some(people.value?.map((m) => ({ key: m.userId, name: nameOf(m), soft: m.name ? m.email ?? undefined : undefined, act: opens(`/console/people?${new URLSearchParams({ q: m.email ?? nameOf(m) })}`) })))],
+	)
+	const run = (e: Command): void => {
 		onClose()
 		e.act()
 	}
-	const step = (by: number): void => setAt((Math.min(at, entries.length - 1) + by + entries.length) % Math.max(1, entries.length))
-	const onKey = (e: KeyboardEvent): void => {
-		if (e.isComposing || !active) return
-		if (e.key === "ArrowDown") step(1)
-		else if (e.key === "ArrowUp") step(-1)
-		else if (e.key === "Enter") run(active)
-		else return
-		e.preventDefault()
-	}
-	const loading = typed && tasks.value === undefined && !tasks.failure
+	const sources: [string, Loaded<unknown>][] = [["tasks", tasks], ["files", files], ["workspaces", workspaces], ["members", people]]
+	const loading = typed && (files.value?.text !== wanted && !files.failure || sources.some(([, of]) => of.value === undefined && !of.failure))
 	return (
 		<Dialog title="Go to" onClose={onClose}>
-			<input ref={input} class="full" role="combobox" aria-label="Page, action, organisation or task" placeholder="Page, action, organisation or task" autoComplete="off" spellcheck={false} aria-autocomplete="list"
-				aria-expanded={active !== undefined} aria-controls={active && "commands"} aria-activedescendant={active && idOf(active)} value={text} onInput={(e) => (setText(e.currentTarget.value), setAt(0))} onKeyDown={onKey} />
-			{active && (
-				<div id="commands" class="commands" role="listbox" aria-label="Results">
-					{groups.map(([name, of]) => of.length > 0 && (
-						<div key={name} role="group" aria-labelledby={`commands-${name}`}>
-							<p id={`commands-${name}`} role="presentation">{name}</p>
-							{of.map((e) => (
-								<div key={e.key} id={idOf(e)} role="option" aria-selected={e === active} onPointerMove={() => setAt(entries.indexOf(e))} onClick={() => run(e)}>
-									<span>{e.name}</span>{e.soft && <span class="soft">{e.soft}</span>}
-								</div>
-							))}
-						</div>
-					))}
-				</div>
-			)}
+			<Combobox id="command" label="Page, action, or name" placeholder="Page, action, or name of a task, file, workspace or person" text={text} onText={setText} groups={groups} choose={run} />
 			{organisations.failure && <Problem failure={organisations.failure} what="Loading your organisations" retry={organisations.retry} />}
-			{typed && tasks.failure && <Problem failure={tasks.failure} what="Loading tasks" retry={tasks.retry} />}
-			<p class="soft" role="status">{!active && !loading && "Nothing has this name. "}{me.org && `Tasks are found among the newest ${count(newest)}.`}</p>
+			{typed && sources.map(([name, of]) => of.failure && <Problem key={name} failure={of.failure} what={`Loading ${name}`} retry={of.retry} />)}
+			<p class="soft" role="status">{!loading && groups.every(([, of]) => of.length === 0) && "Nothing has this name. "}{me.org && `At most ${most} of each kind are shown, and tasks are found among the newest ${count(newest)}.`}</p>
 		</Dialog>
 	)
 }

@@ -26,6 +26,20 @@ export function placesOf(me: Me, workspaces: Workspace[], teams: Team[]): Place[
 // placeKeyOf returns the key of a record's place.
 export const placeKeyOf = (o: StoredObject): string => o.storageKey.slice(o.storageKey.indexOf("/") + 1, o.storageKey.length - o.path.length)
 
+// fileAddressOf returns the address of a file's page.
+export function fileAddressOf(o: StoredObject): string {
+	const folder = o.path.slice(0, Math.max(0, o.path.lastIndexOf("/")))
+	return "/console/files?" + new URLSearchParams({ place: placeKeyOf(o).slice(0, -1), ...(folder && { folder }), file: o.id })
+}
+
+// memoryAddressOf returns the address of the page that edits a memory, undefined for other files.
+export function memoryAddressOf(o: StoredObject): string | undefined {
+	const name = o.kind === "HUB_MEMORY" && o.scope === "SHARED" && o.path === "org-memory.md" ? "org"
+		: o.kind === "HUB_MEMORY" && o.scope === "PERSONAL" && o.path === "user-memory.md" ? "user"
+			: o.kind === "WORKSPACE_MEMORY" && o.scope === "SHARED" && !o.path.includes("/") ? `${o.workspaceId}/${o.path}` : undefined
+	return name && `/console/memories?${new URLSearchParams({ memory: name })}`
+}
+
 const most = 20 // pages of 1,000 records of a place
 
 // Shelf is what is known of a place: complete is unset if it has more files than are listed. It is

@@ -1,6 +1,7 @@
 // Tasks as the page has them: lists in pages, changes that show at once, and their order.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks"
 import { call, cursorOf, Failure, failureOf, page } from "./interface"
+import { useLook } from "./loading"
 import type { Task, TaskPatch, TaskPriority, TaskStatus } from "./types"
 
 export const statuses: Record<TaskStatus, string> = { TODO: "To do", IN_PROGRESS: "In progress", DONE: "Done", CANCELLED: "Cancelled" }
@@ -114,15 +115,9 @@ export function useTasks(of: Filter[]): Tasks {
 
 	useEffect(() => {
 		load(false)
-		const back = (): void => void (document.visibilityState === "visible" && Date.now() - now.at > 5_000 && load(true))
-		document.addEventListener("visibilitychange", back)
-		addEventListener("focus", back)
-		return () => {
-			now.round++
-			document.removeEventListener("visibilitychange", back)
-			removeEventListener("focus", back)
-		}
+		return () => void now.round++
 	}, [key])
+	useLook(() => Date.now() - now.at > 5_000 && load(true))
 
 	return {
 		lists: now.lists,

@@ -19,18 +19,36 @@ export function size(bytes: number): string {
 	return `${i === 0 ? bytes : bytes.toFixed(bytes < 10 ? 1 : 0)} ${units[i]}`
 }
 
-// exact returns a time in full, in the time zone of this device.
-export const exact = (time: string): string => new Date(time).toLocaleString("en-GB", { dateStyle: "full", timeStyle: "long" })
+// isDate reports whether a text is a date without a time, such as 2026-01-31. It is the same in all time zones.
+const isDate = (time: string): boolean => time.length === 10
 
-// day returns a time as a date.
-export const day = (time: string): string => new Date(time).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" })
+// exact returns a time in full, in the time zone of this device, and a date as one.
+export const exact = (time: string): string => new Date(time).toLocaleString("en-GB", isDate(time) ? { dateStyle: "full", timeZone: "UTC" } : { dateStyle: "full", timeStyle: "long" })
 
-const steps: [Intl.RelativeTimeFormatUnit, number][] = [["day", 86_400_000], ["hour", 3_600_000], ["minute", 60_000]]
+// day returns a date, or that of a time in the time zone of this device.
+export const day = (time: string): string => new Date(time).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric", ...(isDate(time) && { timeZone: "UTC" }) })
 
-// relative returns a time as seen from now: "3 hours ago"; beyond a month its date.
+// startOf returns when a date begins on this device, or one that is some days after it; what is no date is left as it is.
+export function startOf(date: string, after = 0): string {
+	const at = new Date(`${date}T00:00`)
+	if (!/^\d{4}-\d\d-\d\d$/.test(date) || Number.isNaN(at.getTime())) return date
+	at.setDate(at.getDate() + after)
+	return at.toISOString()
+}
+
+// dateOf returns the date of a time on this device, as fields for dates have it.
+export const dateOf = (time: string): string => new Date(time).toLocaleDateString("sv-SE")
+
+const aDay = 86_400_000 // milliseconds
+const steps: [Intl.RelativeTimeFormatUnit, number][] = [["hour", 3_600_000], ["minute", 60_000]]
+const midnight = (time: string | number): number => new Date(time).setHours(0, 0, 0, 0)
+
+// relative returns a time as seen from now: "3 hours ago"; from a day on as calendars of this device have it, and beyond
+// a month its date.
 export function relative(time: string, now = Date.now()): string {
 	const distance = new Date(time).getTime() - now
-	if (Math.abs(distance) > 30 * 86_400_000) return day(time)
+	if (Math.abs(distance) > 30 * aDay) return day(time)
+	if (Math.abs(distance) >= aDay) return new Intl.RelativeTimeFormat("en", { numeric: "auto" }).format(Math.round((midnight(time) - midnight(now)) / aDay), "day")
 	for (const [unit, length] of steps) {
 		if (Math.abs(distance) >= length) return new Intl.RelativeTimeFormat("en", { numeric: "auto" }).format(Math.trunc(distance / length), unit)
 	}

@@ -49,6 +49,7 @@ export type FileToRead = { expectedVersion?: number; id: string; }
 export type FilesToRead = { files: FileToRead[]; }
 export type FolderMove = { from: (Path); kind?: (StorageKind) | null; scope?: (Scope) | null; teamId?: string | null; to: (Path); workspaceId?: string | null; }
 export type FolderMoved = { cursor: SyncCursor; moved: number; }
+export type FormerMember = { name: PersonName; removedAt: string; userId: Id; }
 export type Grant = { currentPeriodEnd?: string | null; plan: Plan; seats?: number | null; }
 export type HealthOfBudget = { refusals: number; usedBytes: number; }
 export type HealthOfShare = { refusals: number; used: number; waiting: number; }
@@ -237,9 +238,10 @@ export type Operations = {
 	"POST /api/v1/org/invite/{id}/resend": { path: { id: string; }; answer: InvitationWithAddress }
 	"GET /api/v1/org/invites": { query?: { limit?: number; cursor?: string; }; answer: Invitation[] }
 	"GET /api/v1/org/members": { query?: { limit?: number; cursor?: string; }; answer: Member[] }
+	"GET /api/v1/org/members/former": { query?: { limit?: number; cursor?: string; }; answer: FormerMember[] }
 	"DELETE /api/v1/org/members/{userId}": { path: { userId: string; }; answer: Success }
 	"PATCH /api/v1/org/members/{userId}/role": { path: { userId: string; }; body: RoleChange; answer: Member }
-	"GET /api/v1/sync/files": { query?: { kind?: StorageKind; scope?: Scope; workspaceId?: string; prefix?: string; deleted?: "true" | "false"; limit?: number; cursor?: string; }; answer: StoredObject[] }
+	"GET /api/v1/sync/files": { query?: { kind?: StorageKind; scope?: Scope; workspaceId?: string; prefix?: string; search?: string; deleted?: "true" | "false"; limit?: number; cursor?: string; }; answer: StoredObject[] }
 	"POST /api/v1/sync/files": { query?: { path?: Path; kind?: StorageKind; scope?: Scope; workspaceId?: string; teamId?: string; mimeType?: MimeType; checksum?: Checksum; expectedVersion?: number; }; body?: FileDraft; answer: StoredObject }
 	"DELETE /api/v1/sync/files/{id}": { path: { id: string; }; query?: { expectedVersion?: number; }; answer: Success }
 	"GET /api/v1/sync/files/{id}": { path: { id: string; }; query?: { raw?: "0" | "1"; redirect?: "1"; }; answer: (StoredFile | AnyJSON) }

@@ -3,14 +3,16 @@ import type { ComponentChildren, JSX } from "preact"
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { offer } from "../csv"
 import { Icon, icons } from "../icons"
-import { all, call, cursorOf, failureOf, page, type Answer, type Failure } from "../interface"
+import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
-import { Problem, Show, useLoaded } from "../loading"
+import { Problem, Show, useLoaded, useLook } from "../loading"
 import { addressWith, useQuery } from "../router"
-import { count, exact, nameOf, plans, relative, roles } from "../text"
+import { count, dateOf, exact, nameOf, plans, relative, roles, startOf } from "../text"
 import type { AuditEntry, Me, Operations } from "../types"
 
 const step = 50 // entries read at a time
+const every = 15_000 // milliseconds between looks at new entries while the page is in front
+const mostNew = 5 // pages of them that are put before those that are shown
 
 type Action = AuditEntry["action"]
 type Filter = NonNullable<Operations["GET /api/v1/org/audit"]["query"]>
@@ -34,12 +36,16 @@ const actions: Record<Action, string> = {
 
 const kindOf = (action: string): string => action.split(".")[0] ?? ""
 
+type Person = { userId: string; name: string }
+
 // Names are those of what entries are about, by their ids, as far as it exists still.
-type Names = { members: Answer<"GET /api/v1/org/members">; of: ReadonlyMap<string, string> }
+type Names = { members: Person[]; former: Person[]; of: ReadonlyMap<string, string> }
 
 async function loadNames(): Promise<Names> {
-	const [members, invitations, connectors] = await Promise.all([all("GET /api/v1/org/members", {}), all("GET /api/v1/org/invites", {}), call("GET /api/v1/connectors")])
-	return { members, of: new Map([...members.map((m) => [m.userId, nameOf(m)] as const), ...invitations.map((i) => [i.id, i.email] as const), ...connectors.map((c) => [c.id, c.label] as const)]) }
+	const [people, left, invitations, connectors] = await Promise.all([all("GET /api/v1/org/members", {}), all("GET /api/v1/org/members/former", {}), all("GET /api/v1/org/invites", {}), call("GET /api/v1/connectors")])
+	const members = people.map((m) => ({ userId: m.userId, name: nameOf(m) }))
+	const former = left.flatMap((m) => (m.name === null ? [] : { userId: m.userId, name: `${m.name} (former member)` }))
+	return { members, former, of: new Map([...[...members, ...former].map((m) => [m.userId, m.name] as const), ...invitations.map((i) => [i.id, i.email] as const), ...connectors.map((c) => [c.id, c.label] as const)]) }
 }
 
 export default function Audit({ me }: { me: Me }): JSX.Element {
@@ -50,6 +56,23 @@ export default function Audit({ me }: { me: Me }): JSX.Element {
 	const crossed = areCrossed(query)
 	const first = useLoaded(async () => ({ key, ...(crossed ? { entries: [], cursor: undefined } : await read(filter)) }), [key])
 	const log = useMore(first.value, filter)
+	const looking = useRef(false)
+	const [unread, setUnread] = useState<Failure>()
+	const look = async (): Promise<void> => {
+		if (looking.current || crossed || first.value?.key !== key) return
+		looking.current = true
+		try {
+			const added = await log.look()
+			setUnread(undefined)
+			if (added === undefined) first.retry()
+			if (added !== 0) names.retry()
+			if (added) announce(`${count(added)} new ${added === 1 ? "entry" : "entries"}`)
+		} catch (error) {
+			setUnread(failureOf(error))
+		}
+		looking.current = false
+	}
+	useLook(() => void look(), every)
 	const filtered = Object.keys(filter).length > 0
 	const clear = (): void => change({ actor: undefined, action: undefined, target: undefined, from: undefined, to: undefined })
 	const entries = log.entries
@@ -60,10 +83,11 @@ export default function Audit({ me }: { me: Me }): JSX.Element {
 		<>
 			<header class="bar">
 				<h1 class="grow">Audit log</h1>
-				{names.value && entries.length > 0 && <a href="#csv" download={`audit-${new Date().toISOString().slice(0, 10)}.csv`} onClick={(e) => offer(e.currentTarget, table(entries, names.value?.of ?? new Map()))}>{log.complete ? "Download as CSV" : `Download the newest ${count(entries.length)} as CSV`}</a>}
+				{names.value && entries.length > 0 && <a href="#csv" download={`audit-${dateOf(new Date().toISOString())}.csv`} onClick={(e) => offer(e.currentTarget, table(entries, names.value?.of ?? new Map()))}>{log.complete ? "Download as CSV" : `Download the newest ${count(entries.length)} as CSV`}</a>}
 			</header>
 			<p class="soft">What members, operators of the service and the providers did in {me.org?.name ?? "the organisation"}, the newest first. Nothing is removed from the log, and nobody can change it.</p>
 			<Filters query={query} change={change} names={names.value} filtered={filtered} clear={clear} />
+			{unread && <Problem failure={unread} what="Looking for new entries" retry={() => void look()} giveUp={() => setUnread(undefined)}><p>What is listed may not be the newest.</p></Problem>}
 			{names.failure && <Problem failure={names.failure} what="Loading the names" retry={names.retry} />}
 			{first.failure
 				? <Problem failure={first.failure} what="Loading the audit log" retry={first.retry}>{filtered && first.failure.status === 400 && <p><button type="button" class="small" onClick={clear}>Clear the filters</button></p>}</Problem>
@@ -99,7 +123,7 @@ function filterOf(query: URLSearchParams): Filter {
 	set("target")
 	const from = query.get("from")
 	const to = query.get("to")
-	if (from) filter.from = startOf(from, 0)
+	if (from) filter.from = startOf(from)
 	if (to) filter.to = startOf(to, 1)
 	return filter
 }
@@ -107,15 +131,9 @@ function filterOf(query: URLSearchParams): Filter {
 // areCrossed reports whether the first day of an address is after its last.
 const areCrossed = (query: URLSearchParams): boolean => (query.get("from") ?? "") > (query.get("to") || "~")
 
-// startOf returns the beginning of a day, or of one after it; what is no day is left as it is.
-function startOf(day: string, after: number): string {
-	const at = new Date(`${day}T00:00`)
-	if (!/^\d{4}-\d\d-\d\d$/.test(day) || Number.isNaN(at.getTime())) return day
-	at.setDate(at.getDate() + after)
-	return at.toISOString()
-}
-
-type Log = { entries: AuditEntry[]; complete: boolean; busy: boolean; failure: Failure | undefined; more: () => Promise<void> }
+// Log is what is read of a log: more reads on at its end, and look at its beginning. Look returns how many entries are
+// new, undefined if they are too many to be read.
+type Log = { entries: AuditEntry[]; complete: boolean; busy: boolean; failure: Failure | undefined; more: () => Promise<void>; look: () => Promise<number | undefined> }
 
 // useMore continues a log whose first page is there. A page that arrives for another filter is left out.
 function useMore(first: { entries: AuditEntry[]; cursor: string | undefined } | undefined, filter: Filter): Log {
@@ -123,8 +141,27 @@ function useMore(first: { entries: AuditEntry[]; cursor: string | undefined } | 
 	const [state, set] = useState<Rest>()
 	const rest: Rest = state !== undefined && state.of === first ? state : { of: first, entries: [], cursor: first?.cursor, busy: false }
 	const reading = useRef<typeof first>(undefined)
+	const [newer, setNewer] = useState<{ of: typeof first; entries: AuditEntry[] }>()
+	const added = newer?.of === first ? newer?.entries : undefined
+	const entries = useMemo(() => [...(added ?? []), ...(first?.entries ?? []), ...rest.entries], [first, added, rest.entries.length])
 	return {
-		entries: useMemo(() => [...(first?.entries ?? []), ...rest.entries], [first, rest.entries.length]), complete: rest.cursor === undefined, busy: rest.busy, failure: rest.failure,
+		entries,
+		look: async () => {
+			const seen = new Set(entries.map((e) => e.id)), fresh: AuditEntry[] = []
+			let cursor: string | undefined
+			for (let i = 0; i < mostNew; i++) {
+				const one = await read(filter, cursor)
+				const unseen = one.entries.filter((e) => !seen.has(e.id))
+				fresh.push(...unseen)
+				cursor = one.cursor
+				if (unseen.length < one.entries.length || cursor === undefined) {
+					if (fresh.length > 0) setNewer({ of: first, entries: [...fresh, ...(added ?? [])] })
+					return fresh.length
+				}
+			}
+			return undefined
+		},
+		complete: rest.cursor === undefined, busy: rest.busy, failure: rest.failure,
 		more: async () => {
 			if (reading.current === first || rest.cursor === undefined) return
 			reading.current = first
@@ -167,7 +204,7 @@ function Filters({ query, change, names, filtered, clear }: FiltersOf): JSX.Elem
 	const target = query.get("target")
 	const from = query.get("from") ?? ""
 	const to = query.get("to") ?? ""
-	const known = ["", "operator", "system"].includes(actor) || names?.members.some((m) => m.userId === actor)
+	const known = ["", "operator", "system"].includes(actor) || [...names?.members ?? [], ...names?.former ?? []].some((m) => m.userId === actor)
 	const set = (name: string) => (e: { currentTarget: { value: string } }): void => change({ [name]: e.currentTarget.value || undefined })
 	return (
 		<>
@@ -177,7 +214,7 @@ function Filters({ query, change, names, filtered, clear }: FiltersOf): JSX.Elem
 					<option value="operator">Operators of the service</option>
 					<option value="system">The service and the providers</option>
 					{!known && <option value={actor}>{names ? "A former member" : "A member"}</option>}
-					{names && <optgroup label="Members">{names.members.map((m) => <option key={m.userId} value={m.userId}>{nameOf(m)}</option>)}</optgroup>}
+					{names && [["Members", names.members] as const, ["Former members", names.former] as const].map(([label, of]) => of.length > 0 && <optgroup key={label} label={label}>{of.map((m) => <option key={m.userId} value={m.userId}>{m.name}</option>)}</optgroup>)}
 				</select></label>
 				<label>What <select value={query.get("action") ?? ""} onChange={set("action")}>
 					<option value="">Everything</option>

@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { call, failureOf, type Failure } from "../interface"
 import { announce } from "../live"
-import { Problem, Show, useLoaded } from "../loading"
+import { Problem, Show, useLoaded, useLook } from "../loading"
 import { openPopup, type Popup } from "../popup"
 import { useQuery } from "../router"
 import { count, day, exact, plans, size } from "../text"
@@ -39,15 +39,7 @@ function Page({ manages }: { manages: boolean }): JSX.Element {
 	const [asked, ask] = useState<Change>()
 	const [page, setPage] = useState<string>() // the payment page, if the browser has kept it from opening
 	const awaited = query.get("awaiting")
-	useEffect(() => {
-		const look = (): void => void (document.visibilityState === "visible" && state.retry())
-		document.addEventListener("visibilitychange", look)
-		addEventListener("focus", look)
-		return () => {
-			document.removeEventListener("visibilitychange", look)
-			removeEventListener("focus", look)
-		}
-	}, [])
+	useLook(state.retry)
 	const s = state.value?.subscription
 	const arrived = awaited !== null && s?.plan === awaited && s.status === "ACTIVE"
 	useEffect(() => {
@@ -277,7 +269,7 @@ function Confirm({ change, onClose, onPage, onDone, ...state }: State & { change
 					<ul>
 						{over.some((r) => r.name === "Members") && <li>all members stay, and nobody can be invited until there are fewer than {to.members};</li>}
 						{over.some((r) => r.name === "Storage") && <li>files can be read, deleted and made smaller, and nothing can be added until less is stored;</li>}
-						{over.some((r) => r.name === "Your tokens today") && <li>chats are refused until tomorrow, 00:00 UTC.</li>}
+						{over.some((r) => r.name === "Your tokens today") && <li>chats are refused until 00:00 UTC, when the next day of the quota begins.</li>}
 					</ul>
 				</div>
 			)}

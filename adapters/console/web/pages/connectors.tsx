@@ -7,7 +7,7 @@ import { useDraft } from "../draft"
 import { Initials } from "../icons"
 import { all, call, failureOf, type Failure } from "../interface"
 import { announce } from "../live"
-import { Problem, Show, useLoaded } from "../loading"
+import { Problem, Show, useLoaded, useLook } from "../loading"
 import { openPopup, type Popup } from "../popup"
 import { addressWith, useQuery } from "../router"
 import { count, exact, nameOf, relative } from "../text"
@@ -43,10 +43,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 		const timer = setTimeout(() => (setTimes(times + 1), connected.retry()), Math.min(30_000, 1000 * 1.5 ** times))
 		return () => clearTimeout(timer)
 	}, [connecting, times])
-	useEffect(() => {
-		addEventListener("focus", connected.retry)
-		return () => removeEventListener("focus", connected.retry)
-	}, [])
+	useLook(connected.retry)
 	const instance = query.get("instance"), wanted = query.get("connect")
 	const provider = base.value?.providers.find((p) => p.serverId === wanted)
 	const open = connected.value?.find((c) => c.id === instance)

@@ -2,7 +2,7 @@
 import type { ComponentChildren, JSX } from "preact"
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
-import { retryFeed, type Feed } from "../feed"
+import { Live, NotLive } from "../feedstate"
 import { FileView } from "../file"
 import { Icon, icons } from "../icons"
 import { all, call, failureOf, type Failure } from "../interface"
@@ -77,9 +77,7 @@ function Explorer({ places, names, keeps, org, writes }: ExplorerOf): JSX.Elemen
 	return (
 		<>
 			<header class="bar"><h1 ref={heading} tabIndex={-1}>Files</h1><Live feed={feed} /></header>
-			{feed.state === "down" && feed.failure && (
-				<Problem failure={feed.failure} what="Following changes" retry={retryFeed}><p>What others change appears here when the connection is back. It is attempted again by itself.</p></Problem>
-			)}
+			<NotLive feed={feed}><p>What others change appears here when the connection is back. It is attempted again by itself.</p></NotLive>
 			{failed && <Problem failure={failed.failure} what={failed.what} retry={failed.again} giveUp={() => fail(undefined)} />}
 			<div class="explorer">
 				<Tree places={places} records={records} place={place} folder={folder} open={(to) => change({ file: undefined, version: undefined, deleted: undefined, ...to })} />
@@ -117,10 +115,6 @@ function Explorer({ places, names, keeps, org, writes }: ExplorerOf): JSX.Elemen
 export type Acts = { remove: (o: StoredObject) => void; rename: (o: StoredObject) => void; restore: (o: StoredObject) => void; stored: (o: StoredObject) => void }
 
 const fileName = (path: string): string => path.slice(path.lastIndexOf("/") + 1)
-
-function Live({ feed }: { feed: Feed }): JSX.Element {
-	return <span class="badge" data-feed={feed.state}>{feed.state === "live" ? "Live" : feed.state === "down" ? "Not live" : "Connecting"}</span>
-}
 
 function Crumbs({ place, folder }: { place: Place; folder: string }): JSX.Element {
 	const parts = folder === "" ? [] : folder.split("/")

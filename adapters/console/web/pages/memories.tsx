@@ -4,12 +4,12 @@ import type { JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
 import { Difference } from "../diff"
 import { useDraft } from "../draft"
-import { retryFeed } from "../feed"
+import { Live, NotLive } from "../feedstate"
 import { all, call, failureOf, Failure } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
 import { Markdown } from "../markdown"
-import { namesOf, useRecords, useOpen } from "../records"
+import { fileAddressOf, namesOf, useOpen, useRecords } from "../records"
 import { addressWith, useQuery } from "../router"
 import { exact, relative } from "../text"
 import type { Me, StoredFile, StoredObject, Workspace } from "../types"
@@ -45,8 +45,8 @@ function Chosen({ workspaces, names, me, org }: { workspaces: Workspace[]; names
 	const stored = memory && [...(records.of(place ?? "")?.files.values() ?? [])].find((o) => o.storageKey.endsWith(`/${memory.key}`))
 	return (
 		<>
-			<header class="bar"><h1 tabIndex={-1}>Memories</h1><span class="badge" data-feed={feed.state}>{feed.state === "live" ? "Live" : feed.state === "down" ? "Not live" : "Connecting"}</span></header>
-			{feed.state === "down" && feed.failure && <Problem failure={feed.failure} what="Following changes" retry={retryFeed}><p>What you write stays. Saving says if somebody else has changed the memory.</p></Problem>}
+			<header class="bar"><h1 tabIndex={-1}>Memories</h1><Live feed={feed} /></header>
+			<NotLive feed={feed}><p>What you write stays. Saving says if somebody else has changed the memory.</p></NotLive>
 			<div class="explorer">
 				<nav class="memories" aria-label="Memories">
 					<ul>{fixed.map((m) => <li key={m.name}><a href={addressWith({ memory: m.name })} aria-current={m.name === asked ? "page" : undefined}>{m.title}</a></li>)}</ul>
@@ -161,7 +161,7 @@ function Editor({ memory, stored, names, writes, saved }: EditorOf): JSX.Element
 					}
 				}}>
 					<h2>{memory.title}</h2>
-					<p class="soft">{memory.about} {stored && now.version > 0 ? <>Version {now.version}, changed <time dateTime={stored.updatedAt} title={exact(stored.updatedAt)}>{relative(stored.updatedAt)}</time> by {by}. <a href={fileAddress(memory, stored)}>Versions</a></> : now.version === 0 && "Nothing is stored yet: what you write is given to chats when it is saved."}</p>
+					<p class="soft">{memory.about} {stored && now.version > 0 ? <>Version {now.version}, changed <time dateTime={stored.updatedAt} title={exact(stored.updatedAt)}>{relative(stored.updatedAt)}</time> by {by}. <a href={fileAddressOf(stored)}>Versions</a></> : now.version === 0 && "Nothing is stored yet: what you write is given to chats when it is saved."}</p>
 					{conflict && (
 						<div class="problem conflict" role="alert">
 							<p><strong>{by} has changed this memory since you began.</strong> Yours is kept below, and theirs is beside it. Take over what you want to keep, then save yours, or take theirs.</p>
@@ -190,5 +190,3 @@ function Editor({ memory, stored, names, writes, saved }: EditorOf): JSX.Element
 		</Show>
 	)
 }
-
-const fileAddress = (memory: Memory, stored: StoredObject): string => "/console/files?" + new URLSearchParams({ place: memory.key.slice(0, memory.key.lastIndexOf("/")), file: stored.id })

@@ -1,9 +1,8 @@
 // The health of the server that answers.
 import type { JSX } from "preact"
-import { useEffect } from "preact/hooks"
 import { DayChart, type Figure } from "../chart"
 import { page } from "../interface"
-import { Problem, useLoaded } from "../loading"
+import { Problem, useLoaded, useLook } from "../loading"
 import { count, exact, relative, size } from "../text"
 import type { MinuteOfHealth } from "../types"
 import { clock, Heading, type View } from "./operatorparts"
@@ -16,10 +15,7 @@ export function Health({ signIns, used }: View): JSX.Element {
 		const now = Date.parse(headers.get("Date") ?? "") || Date.now() // the server's
 		return { health: value, at: new Date(now).toISOString(), first: new Date(now - 59 * 60_000).toISOString().slice(0, 16) }
 	}, [signIns])
-	useEffect(() => {
-		const timer = setInterval(() => document.visibilityState === "visible" && loaded.retry(), every)
-		return () => clearInterval(timer)
-	}, [])
+	useLook(loaded.retry, every)
 	const { health, at, first } = loaded.value ?? {}
 	return (
 		<>

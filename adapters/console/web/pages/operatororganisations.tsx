@@ -8,7 +8,7 @@ import { call, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
 import { addressWith, useQuery } from "../router"
-import { count, day, exact, nameOf as memberName, plans, relative, roles, size } from "../text"
+import { count, dateOf, day, exact, nameOf as memberName, plans, relative, roles, size, startOf } from "../text"
 import type { Member, Overview, Plan, Role, Subscription } from "../types"
 import { Heading, type View } from "./operatorparts"
 
@@ -49,7 +49,7 @@ function List({ signIns, used }: View): JSX.Element {
 			</form>
 			<Show of={found.value?.key === key && !found.failure ? found : { failure: found.failure, value: undefined, retry: found.retry }} what="the organisations">
 				{({ organisations, next }) => organisations.length === 0
-					? <p class="empty">{search ? <>No organisation has this in its name. <button type="button" class="small" onClick={() => find("")}>Show all</button></> : after ? "There are no more organisations." : "There is no organisation yet: one appears here when its first member signs in."}</p>
+					? <p class="empty">{search ? <>No organisation has this in its name, of the 100,000 names that a search examines. <button type="button" class="small" onClick={() => find("")}>Show all</button></> : after ? "There are no more organisations." : "There is no organisation yet: one appears here when its first member signs in."}</p>
 					: (
 						<ul class="rows organisations" aria-label="Organisations">
 							{organisations.map((o) => (
@@ -159,7 +159,7 @@ type Draft = { plan: Plan; seats: string; end: string }
 function SetPlan({ organisation: o, onClose, onDone }: { organisation: Overview; onClose: () => void; onDone: (next: Overview) => void }): JSX.Element {
 	const s = o.subscription
 	const [kept, keep] = useDraft<Draft>(`plan ${o.id}`)
-	const draft = kept ?? { plan: s.plan, seats: String(s.purchasedSeats ?? ""), end: s.managedExternally ? s.currentPeriodEnd?.slice(0, 10) ?? "" : "" }
+	const draft = kept ?? { plan: s.plan, seats: String(s.purchasedSeats ?? ""), end: s.managedExternally && s.currentPeriodEnd ? dateOf(s.currentPeriodEnd) : "" }
 	const [failed, fail] = useState<Failure>()
 	const [busy, setBusy] = useState(false)
 	const send = async (): Promise<void> => {
@@ -167,7 +167,7 @@ function SetPlan({ organisation: o, onClose, onDone }: { organisation: Overview;
 		fail(undefined)
 		setBusy(true)
 		try {
-			const next = await call("PUT /api/v1/admin/organisations/{id}/subscription", { path: { id: o.id }, body: { plan: draft.plan, seats: draft.seats === "" ? null : Number(draft.seats), currentPeriodEnd: draft.end || null } })
+			const next = await call("PUT /api/v1/admin/organisations/{id}/subscription", { path: { id: o.id }, body: { plan: draft.plan, seats: draft.seats === "" ? null : Number(draft.seats), currentPeriodEnd: draft.end ? startOf(draft.end) : null } })
 			keep(undefined)
 			onDone(next)
 		} catch (error) {
@@ -181,7 +181,7 @@ function SetPlan({ organisation: o, onClose, onDone }: { organisation: Overview;
 			<form class="fields" onSubmit={(e) => (e.preventDefault(), void send())}>
 				<label>Plan<select value={draft.plan} onChange={(e) => keep({ ...draft, plan: e.currentTarget.value as Plan })}>{Object.entries(plans).map(([plan, text]) => <option key={plan} value={plan}>{text}</option>)}</select></label>
 				<label>Seats, if they are counted<input type="number" min={1} max={1_000_000} value={draft.seats} onInput={(e) => keep({ ...draft, seats: e.currentTarget.value })} /></label>
-				<label>Ends on, if it ends<input type="date" min={new Date(Date.now() + 86_400_000).toISOString().slice(0, 10)} value={draft.end} onInput={(e) => keep({ ...draft, end: e.currentTarget.value })} /></label>
+				<label>Ends on, if it ends<input type="date" min={dateOf(startOf(dateOf(new Date().toISOString()), 1))} value={draft.end} onInput={(e) => keep({ ...draft, end: e.currentTarget.value })} /></label>
 				<div class="long">
 					<Comparison rows={[
 						["Plan", plans[s.plan], plans[draft.plan]], ["State", statuses[s.status], "active"],

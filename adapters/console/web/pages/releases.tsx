@@ -1,12 +1,12 @@
 // Releases of the desktop application: which there are, how far their rollouts are, and what devices
 // report. Nothing is shown before the server has done it.
 import type { ComponentChildren, JSX } from "preact"
-import { useEffect, useMemo, useState } from "preact/hooks"
+import { useMemo, useState } from "preact/hooks"
 import { DayChart } from "../chart"
 import { useDraft } from "../draft"
 import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
-import { Problem, Show, useLoaded } from "../loading"
+import { Problem, Show, useLoaded, useLook } from "../loading"
 import { Markdown } from "../markdown"
 import { addressWith, useQuery } from "../router"
 import { count, exact, relative, size } from "../text"
@@ -67,15 +67,7 @@ export default function Releases({ me }: { me: Me }): JSX.Element {
 		} while (cursor !== undefined && (releases.length < pages * first || id !== null && !releases.some((r) => r.id === id)))
 		return { releases, complete: cursor === undefined }
 	}, [pages, id])
-	useEffect(() => {
-		const again = (): void => void (document.visibilityState === "visible" && loaded.retry())
-		const timer = setInterval(again, every)
-		addEventListener("focus", again)
-		return () => {
-			clearInterval(timer)
-			removeEventListener("focus", again)
-		}
-	}, [])
+	useLook(loaded.retry, every)
 	const releases = useMemo(() => loaded.value?.releases.map((r) => {
 		const here = changed.get(r.id)
 		return here && here.updatedAt > r.updatedAt ? here : r

@@ -315,7 +315,7 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 				: <a class="title" data-row href={addressWith({ task: t.id })} tabIndex={tabIndex} draggable={false}>{t.title}</a>}
 			<span class="about">
 				{t.tags.slice(0, 3).map((tag) => <span class="badge" key={tag}>{tag}</span>)}
-				{t.dueDate && <time class={late ? "warning" : "soft"} dateTime={t.dueDate} title={`Due ${exact(t.dueDate)}${late ? ", late" : ""}`}>{late && <span class="hidden">Late: </span>}{day(t.dueDate)}</time>}
+				{t.dueDate && <time class={late ? "warning" : "soft"} dateTime={t.dueDate} title={`Due ${exact(t.dueDate)}${t.dueDate.length === 10 ? " (UTC)" : ""}${late ? ", late" : ""}`}>{late && <span class="hidden">Late: </span>}{day(t.dueDate.slice(0, 10))}</time>}
 				{writes ? <Menu {...common} label={`Assignee of ${t.title}: ${assigneeOf(names, t.assigneeId)}`} shortcut="a" choices={people}>{t.assigneeId === null ? "–" : <Initials of={assigneeOf(names, t.assigneeId)} title={assigneeOf(names, t.assigneeId)} />}</Menu> : t.assigneeId !== null && <><Initials of={assigneeOf(names, t.assigneeId)} title={assigneeOf(names, t.assigneeId)} /><span class="hidden">Assignee: {assigneeOf(names, t.assigneeId)}</span></>}
 			</span>
 			<Menu {...common} label={`More for ${t.title}`} shortcut="m" choices={choices}>⋯</Menu>

@@ -1,6 +1,7 @@
 // Teams, their members, and the workspaces of each, in an order of the person's own.
 import type { ComponentChildren, JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
+import { Combobox, named } from "../combobox"
 import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
 import { useDraft } from "../draft"
@@ -8,7 +9,7 @@ import { useFeed } from "../feed"
 import { all, call, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
-import { Problem, Show, useLoaded, type Loaded } from "../loading"
+import { Problem, Show, useLoaded, useLook, type Loaded } from "../loading"
 import { Menu, type Choice } from "../menu"
 import { addressWith, go, useQuery, type Changes } from "../router"
 import { count, exact, nameOf, relative } from "../text"
@@ -17,6 +18,7 @@ import { offerUndo } from "../undo"
 import { Windowed } from "../windowed"
 
 const step = 200 // members shown at once
+const mostFound = 50 // members whom the field lists
 const mostOthers = 50 // teams that are read one by one
 const pause = 5_000 // milliseconds between reads when the tab comes back to the front
 
@@ -116,16 +118,11 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 	const unlisted = useLoaded(async () => (asked === null || listed || !known.value ? undefined : (await find(asked)) ?? null), [asked, known.value])
 	const team = listed ?? (unlisted.value?.id === asked ? unlisted.value : undefined)
 	const feed = useFeed((event) => event === undefined && known.retry()) // files alone have events
+	const at = useRef(0) // when the teams were last read
 	useEffect(() => {
-		let at = Date.now()
-		const back = (): void => {
-			if (document.visibilityState !== "visible" || Date.now() - at < pause) return
-			at = Date.now()
-			known.retry()
-		}
-		addEventListener("focus", back)
-		return () => removeEventListener("focus", back)
-	}, [])
+		at.current = Date.now()
+	}, [known.value])
+	useLook(() => Date.now() - at.current > pause && known.retry())
 	useEffect(() => fail(undefined), [asked])
 
 	const attempt = async (what: string, act: () => Promise<void>): Promise<void> => {
@@ -359,7 +356,8 @@ function Rows({ label, items, writes, move, end, teamOf }: RowsOf): JSX.Element 
 // Members are the members of a team that members made.
 function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boolean; people: Loaded<Member[]> }): JSX.Element {
 	const members = useLoaded(() => all("GET /api/v1/teams/{id}/members", {}, 10, { id: team.id }), [])
-	const [chosen, choose] = useState("")
+	const [text, type] = useState(""), [chosen, choose] = useState<string>()
+	const [unchosen, setUnchosen] = useState(false)
 	const [failed, fail] = useState<Act>()
 	const [busy, setBusy] = useState(false)
 	const [most, setMost] = useState(step)
@@ -381,7 +379,8 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 	const add = (userId: string, name: string): Promise<void> => attempt(`Adding ${name}`, async () => {
 		await call("POST /api/v1/teams/{id}/members", { path: { id: team.id }, body: { userId } })
 		announce(`${name} is in ${team.name} now`)
-		choose("")
+		type("")
+		choose(undefined)
 		members.retry()
 	})
 	const remove = (m: TeamMember): Promise<void> => attempt(`Removing ${nameOf(m)}`, async () => {
@@ -390,21 +389,24 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 		members.retry()
 		offerUndo({ text: `${nameOf(m)} was removed from ${team.name}.`, undo: () => void add(m.userId, nameOf(m)) })
 	})
-	const who = others.find((m) => m.userId === chosen)
+	const entries = others.map((m) => ({ key: m.userId, name: nameOf(m), soft: (m.name && m.email) ?? undefined })).filter(named(text))
+	const submit = (): void => {
+		const who = entries.length === 1 ? entries[0] : entries.find((e) => e.key === chosen)
+		setUnchosen(!who)
+		if (who) void add(who.key, who.name)
+	}
 	return (
 		<section aria-labelledby="members">
 			<header class="bar">
 				<h3 id="members" ref={heading} tabIndex={-1}>Members {members.value && <span class="soft">{count(members.value.length)}</span>}</h3>
 				{writes && members.value && others.length > 0 && (
-					<form class="adding" onSubmit={(e) => (e.preventDefault(), who && void add(who.userId, nameOf(who)))}>
-						<select required aria-label="Member of the organisation to add" value={chosen} onChange={(e) => choose(e.currentTarget.value)}>
-							<option value="">Choose whom to add</option>
-							{others.map((m) => <option key={m.userId} value={m.userId}>{nameOf(m)}{m.name && m.email && ` (${m.email})`}</option>)}
-						</select>
+					<form class="adding" onSubmit={(e) => (e.preventDefault(), submit())}>
+						<Combobox id="to-add" label="Member of the organisation to add" placeholder="Name or e-mail" text={text} onText={(t) => (type(t), choose(undefined), setUnchosen(false))} groups={[["", entries.slice(0, mostFound)]]} choose={(e) => (type(e.name), choose(e.key))} over />
 						<button type="submit" class="small">Add</button>
 					</form>
 				)}
 			</header>
+			{unchosen && <p class="warning" role="alert">{entries.length === 0 ? "No other member of the organisation has this name." : "Choose one of the members whom the field lists."}</p>}
 			{people.failure && <Problem failure={people.failure} what="Loading the members of the organisation" retry={people.retry} />}
 			{failed && <Problem failure={failed.failure} what={failed.what} retry={failed.again} giveUp={() => fail(undefined)} />}
 			<Show of={members} what="the members">
