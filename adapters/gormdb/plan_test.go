@@ -986,7 +986,7 @@ func testObjectPlans(t *testing.T, db *DB, r *recorder) {
 		"workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 4)}, "shared workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 4), Scope: object.Shared},
 		"unplaced": {Unplaced: true}, "team": {Team: uid[id.Team](kindTeam, 7, 1)}, "owner": {Owner: a.User}, "prefix": {Prefix: string(o) + "/shared/templates/file number 1"},
 		"kind and prefix": {Kind: object.Artifact, Prefix: string(o) + "/workspaces/"},
-		"words":           {Words: object.Words("number 1"), Examined: object.MaxExamined}, "kind and words": {Kind: object.Artifact, Words: object.Words("1.md"), Examined: object.MaxExamined},
+		"words":           {Words: object.Words("number 1"), Examined: object.MaxExamined}, "kind and words": {Kind: object.Artifact, Words: object.Words("3.md"), Examined: object.MaxExamined},
 	}
 	for name, f := range filters {
 		for _, viewer := range []*org.Actor{nil, &a} {
