@@ -4,9 +4,11 @@ package browser
 
 import (
 	"flag"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,7 +111,7 @@ const (
 )
 
 func TestConsolePages(t *testing.T) {
-	demo := collabd.StartProgram(t, collabd.Program("demo"))
+	demo := collabd.StartProgram(t, collabd.Program("demo"), "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
 	s := &server{t, demo.URL}
 	b := openTab(t)
 	b.resize(1280, 800, "light")
@@ -119,7 +121,12 @@ func TestConsolePages(t *testing.T) {
 		}
 	}
 	signIn := consolePage{"/console", "Sign-in"}
-	all := append([]consolePage{signIn}, consolePages(t)...)
+	organisations := decode[[]struct{ ID string }](t, s.call("GET", "/admin/organisations?search=Larkspur", "X-Admin-Secret: "+collabd.AdminSecret, nil, http.StatusOK))
+	operatorSignIn := consolePage{"/console/operator", "Operator sign-in"}
+	all := slices.Concat([]consolePage{signIn}, consolePages(t), []consolePage{
+		operatorSignIn, {"/console/operator", "Operator health"}, {"/console/operator/organisations", "Operator organisations"},
+		{"/console/operator/organisations?id=" + organisations[0].ID, "Operator organisation"}, {"/console/operator/setup", "Operator setup"},
+	})
 	for _, p := range all {
 		t.Run(p.name, func(t *testing.T) {
 			b.t = t
@@ -134,7 +141,7 @@ func TestConsolePages(t *testing.T) {
 			case "Files":
 				b.do(chromedp.Click(`//*[@role="treeitem" and contains(., "Shared files")]`), chromedp.WaitVisible(`//a[@data-row]`))
 			}
-			if p != signIn {
+			if p != signIn && p != operatorSignIn {
 				b.clean(s.base, icon)
 			}
 			for about, check := range map[string]struct{ feature, value, script string }{
@@ -161,6 +168,11 @@ func TestConsolePages(t *testing.T) {
 		if p == signIn {
 			b.t = t
 			b.enterConsole(s, "Ada", "Larkspur Instruments")
+			b.forget() // of 401 before the sign-in
+		}
+		if p == operatorSignIn {
+			b.t = t
+			b.enterOperator(s, "/console/operator", "Health of one server")
 			b.forget() // of 401 before the sign-in
 		}
 	}
