@@ -1,0 +1,102 @@
+//go:build browser
+
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata" // zones that this machine may not have
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/collabd"
+)
+
+// TestFarTimeZones opens pages 14 hours before and nine and a half after UTC, on other days than the server's.
+func TestFarTimeZones(t *testing.T) {
+	demo := collabd.StartProgram(t, collabd.Program("demo"), "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
+	s := &server{t, demo.URL}
+	me := s.signedIn("zoe@collab.example", "Larkspur Instruments", "owner")
+	as, admin := bearer(me.Token), "X-Admin-Secret: "+collabd.AdminSecret
+	s.call("POST", "/tasks", as, map[string]any{"title": "Far away", "dueDate": "2030-01-31"}, http.StatusCreated)
+	c := collabd.Start(t, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_RATE_LIMITS=off")
+	other := &server{t, c.URL}
+	asAda := bearer(other.signedIn("ada@collab.example", "Analytical Engines", "").Token)
+	other.grant(asAda, "PREMIUM")
+	other.call("POST", "/org/invite", asAda, map[string]any{"email": "far@collab.example", "role": "MEMBER"}, http.StatusCreated)
+	const written, date = "2006-01-02T15:04:05.000Z", "2006-01-02"
+
+	for _, zone := range []string{"Pacific/Kiritimati", "Pacific/Marquesas"} {
+		t.Run(zone, func(t *testing.T) {
+			place, err := time.LoadLocation(zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := openTab(t)
+			if _, err := chromedp.Call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: zone}); err != nil {
+				t.Fatal(err)
+			}
+			b.resize(1280, 800, "light")
+			b.enterConsole(s, "Ada", "Larkspur Instruments")
+			b.forget() // of 401 before the sign-in
+
+			now := time.Now()
+			reset := now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).In(place)
+			b.shown(fmt.Sprintf(`//p[starts-with(., "Resets") and contains(., "at 00:00 UTC")]/time[contains(@title, %q) and contains(@title, %q)]`, reset.Format("2 January 2006"), reset.Format("15:04:05")))
+			b.shown(fmt.Sprintf(`//*[@class="chart"]//p[@class="ends"]/span[.=%q]`, now.UTC().Format(date)+" UTC"))
+
+			b.do(chromedp.Navigate(s.base + "/console/tasks?dueAfter=2030-01-31&dueBefore=2030-01-31"))
+			b.inConsole("Tasks")
+			b.shown(`//time[@datetime="2030-01-31" and .="31 January 2030" and contains(@title, "Thursday") and contains(@title, "31 January 2030 (UTC)")]`)
+			b.do(chromedp.Click(`//a[@data-row and .="Far away"]`), chromedp.WaitVisible(`//dialog//label[starts-with(., "Due (UTC)")]/input`))
+			if due := read(b, chromedp.Value(`//dialog//label[starts-with(., "Due (UTC)")]/input`)); due != "2030-01-31" {
+				t.Errorf("the task is due %s", due)
+			}
+
+			today := now.In(place)
+			midnight := time.Date(today.Year(), today.Month(), today.Day(), 0, 0, 0, 0, place)
+			b.do(chromedp.Navigate(s.base + "/console/audit?from=" + today.Format(date) + "&to=" + today.Format(date)))
+			b.inConsole("Audit log")
+			want := "from=" + url.QueryEscape(midnight.UTC().Format(written)) + "&to=" + url.QueryEscape(midnight.Add(24*time.Hour).UTC().Format(written))
+			if asked := b.requested("/api/v1/org/audit"); !slices.ContainsFunc(asked, func(address string) bool { return strings.Contains(address, want) }) {
+				t.Errorf("none of %q has %s", asked, want)
+			}
+
+			b.enterOperator(s, "/console/operator/organisations?id="+me.Org.ID+"&grant=1", "Larkspur Instruments")
+			const end = `//dialog//label[starts-with(., "Ends on")]/input`
+			b.do(chromedp.WaitVisible(end))
+			b.run(`{
+				const end = [...document.querySelectorAll("dialog label")].find((l) => l.textContent.startsWith("Ends on")).querySelector("input")
+				end.value = "2030-12-31"
+				end.dispatchEvent(new Event("input", { bubbles: true }))
+			}`)
+			b.shown(`//dialog//tr[th="Ends" and td[2]="31 December 2030"]`)
+			b.do(chromedp.Focus(end))
+			b.key(kb.Enter)
+			b.shown(`//p[starts-with(., "Ends on")]/time[.="31 December 2030"]`)
+			stored := decode[struct {
+				Subscription struct{ CurrentPeriodEnd string }
+			}](t, s.call("GET", "/admin/organisations/"+me.Org.ID, admin, nil, http.StatusOK))
+			if want := time.Date(2030, 12, 31, 0, 0, 0, 0, place).UTC().Format(written); stored.Subscription.CurrentPeriodEnd != want {
+				t.Errorf("the plan ends at %s, not at %s", stored.Subscription.CurrentPeriodEnd, want)
+			}
+			b.do(chromedp.Click(button("Set the plan…")), chromedp.WaitVisible(end))
+			if kept := read(b, chromedp.Value(end)); kept != "2030-12-31" {
+				t.Errorf("the dialog has %s", kept)
+			}
+
+			database(t, c, "UPDATE audit SET at = ? WHERE action = 'invitation.created'", midnight.Add(-24*time.Hour-time.Minute).UnixMilli())
+			b.enterConsole(other, "Ada", "Analytical Engines")
+			b.do(chromedp.Navigate(other.base + "/console/audit"))
+			b.inConsole("Audit log")
+			b.shown(`//li[contains(., "far@collab.example")]//time[.="2 days ago"]`)
+		})
+	}
+}
