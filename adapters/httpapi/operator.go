@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strings"
 	"unicode/utf8"
 
 	"collab/adapters/httpapi/body"
@@ -50,8 +51,8 @@ const maxSearch = 200
 // searchParam returns the text that is searched for, empty if there is none.
 func searchParam(q body.Query) (string, error) {
 	text, given := q.Get("search")
-	if given && (text == "" || !body.IsKeyText(text) || utf8.RuneCountInString(text) > maxSearch) {
-		return "", fault.Field("search", "must be 1 to %d characters of valid UTF-8 without null characters", maxSearch)
+	if given && (strings.TrimSpace(text) == "" || !body.IsKeyText(text) || utf8.RuneCountInString(text) > maxSearch) {
+		return "", fault.Field("search", "must be 1 to %d characters of valid UTF-8, not spaces alone, without null characters", maxSearch)
 	}
 	return text, nil
 }
