@@ -19,6 +19,7 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 	"github.com/google/go-cmp/cmp"
 
+	"collab/test/chromium"
 	"collab/test/nodejs"
 )
 
@@ -31,8 +32,14 @@ var vendored = map[string]string{
 	"preact": "preact.mjs", "preact/hooks": "hooks.mjs", "preact/jsx-runtime": "jsxRuntime.mjs",
 }
 
-// bundle returns the files of dist by their names, without compression.
-func bundle(t *testing.T) map[string][]byte {
+// output is a file that the bundler has made.
+type output struct {
+	EntryPoint string // the source; empty for what several share
+	Imports    []struct{ Path, Kind string }
+}
+
+// bundle returns the files of dist by their names, without compression, and what imports what by the same names.
+func bundle(t *testing.T) (files map[string][]byte, outputs map[string]output) {
 	t.Helper()
 	web, err := filepath.Abs("web")
 	if err != nil {
@@ -53,6 +60,14 @@ func bundle(t *testing.T) map[string][]byte {
 	for _, e := range made.Errors {
 		t.Fatalf("%+v: %s", e.Location, e.Text)
 	}
+	var meta struct{ Outputs map[string]output }
+	if err := json.Unmarshal([]byte(made.Metafile), &meta); err != nil {
+		t.Fatal(err)
+	}
+	outputs = map[string]output{}
+	for name, o := range meta.Outputs {
+		outputs[distName(name)] = o
+	}
 	files, style, script := map[string][]byte{}, "", ""
 	for _, f := range made.OutputFiles {
 		switch name := filepath.Base(f.Path); {
@@ -63,7 +78,7 @@ func bundle(t *testing.T) map[string][]byte {
 			script = assets + name
 			fallthrough
 		default:
-			files["assets/"+name] = f.Contents
+			files[distName(name)] = f.Contents
 		}
 	}
 	page, err := os.ReadFile("web/index.html")
@@ -71,27 +86,20 @@ func bundle(t *testing.T) map[string][]byte {
 		t.Fatal(err)
 	}
 	files["index.html"] = []byte(strings.NewReplacer(
-		"{{style}}", style, "{{script}}", script, "{{beside}}", beside(t, made.Metafile),
+		"{{style}}", style, "{{script}}", script, "{{beside}}", beside(outputs),
 	).Replace(string(page)))
-	return files
+	return files, outputs
 }
 
+// distName returns the name in dist of a file that the bundler has made.
+func distName(path string) string { return "assets/" + filepath.Base(path) }
+
 // beside returns links to the scripts that main imports, so that they are loaded together.
-func beside(t *testing.T, metafile string) string {
-	t.Helper()
-	var made struct {
-		Outputs map[string]struct {
-			EntryPoint string
-			Imports    []struct{ Path, Kind string }
-		}
-	}
-	if err := json.Unmarshal([]byte(metafile), &made); err != nil {
-		t.Fatal(err)
-	}
+func beside(outputs map[string]output) string {
 	var links strings.Builder
-	for _, output := range made.Outputs {
-		for _, i := range output.Imports {
-			if output.EntryPoint == "main.tsx" && i.Kind == "import-statement" {
+	for _, o := range outputs {
+		for _, i := range o.Imports {
+			if o.EntryPoint == "main.tsx" && i.Kind == "import-statement" {
 				fmt.Fprintf(&links, "<link rel=\"modulepreload\" href=%q>\n", assets+filepath.Base(i.Path))
 			}
 		}
@@ -99,24 +107,73 @@ func beside(t *testing.T, metafile string) string {
 	return links.String()
 }
 
+// pack returns content as dist has it.
+func pack(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if _, err := w.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestAPageIsSmall(t *testing.T) {
+	files, outputs := bundle(t)
+	var closure func(name string, into map[string]bool)
+	closure = func(name string, into map[string]bool) {
+		if into[name] {
+			return
+		}
+		into[name] = true
+		for _, i := range outputs[name].Imports {
+			if i.Kind == "import-statement" {
+				closure(distName(i.Path), into)
+			}
+		}
+	}
+	first := map[string]bool{}
+	for name, o := range outputs {
+		if o.EntryPoint == "main.tsx" {
+			closure(name, first)
+		}
+	}
+	pages := 0
+	for name, o := range outputs {
+		if !strings.HasPrefix(o.EntryPoint, "pages/") {
+			continue
+		}
+		pages++
+		all, size := map[string]bool{}, 0
+		closure(name, all)
+		for file := range all {
+			if !first[file] {
+				size += len(pack(t, files[file]))
+			}
+		}
+		t.Logf("%s: %d bytes", o.EntryPoint, size)
+		if size > chromium.PageBytes {
+			t.Errorf("%s loads %d bytes, of at most %d", o.EntryPoint, size, chromium.PageBytes)
+		}
+	}
+	if pages < 10 {
+		t.Errorf("%d pages were found", pages)
+	}
+}
+
 func TestTheBundleIsThatOfTheSources(t *testing.T) {
-	want := bundle(t)
+	want, _ := bundle(t)
 	if *update {
 		if err := os.RemoveAll("dist"); err != nil {
 			t.Fatal(err)
 		}
 		for name, content := range want {
-			var b bytes.Buffer
-			w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
-			_, err := w.Write(content)
+			err := os.MkdirAll(filepath.Dir("dist/"+name), 0o755)
 			if err == nil {
-				err = w.Close()
-			}
-			if err == nil {
-				err = os.MkdirAll(filepath.Dir("dist/"+name), 0o755)
-			}
-			if err == nil {
-				err = os.WriteFile("dist/"+name+".gz", b.Bytes(), 0o644)
+				err = os.WriteFile("dist/"+name+".gz", pack(t, content), 0o644)
 			}
 			if err != nil {
 				t.Fatal(err)

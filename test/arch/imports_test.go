@@ -41,7 +41,7 @@ var owners = []struct {
 	{"github.com/DataDog/datadog-agent/pkg/template", []string{"adapters/devidp", "adapters/devkit", "adapters/devpay", "adapters/httpapi"}},
 	{"github.com/Shopify/toxiproxy", nil}, // tests only
 	{"github.com/anishathalye/porcupine", []string{"test/storm"}},
-	{"github.com/chromedp", []string{"test/bench"}},
+	{"github.com/chromedp", []string{"test/bench", "test/chromium"}},
 	{"github.com/coreos/go-oidc", []string{"adapters/oidc"}},
 	{"github.com/evanw/esbuild", nil}, // tests only
 	{"github.com/fsnotify/fsnotify", []string{"adapters/localdisk"}},

@@ -4,19 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"collab/test/chromium"
 )
 
-// consoleReady is the goal of the console's first load.
-var consoleReady = atMost("console", "until today's figures are shown", "%.0f ms", 1_000)
+// Goals of the console.
+var (
+	consoleBytes    = atMost("console", "kB of the first load", "%.1f kB", chromium.FirstLoadBytes/1000)
+	consoleRequests = atMost("console", "requests of the first load", "%.0f", chromium.FirstLoadRequests)
+	consoleReady    = atMost("console", "until today's figures are shown", "%.0f ms", 1_000)
+	consolePage     = atMost("console", "kB of the files of a further page", "%.1f kB", chromium.PageBytes/1000)
+	consoleStall    = atMost("console", "longest stall", "%.0f ms", 50)
+)
 
 // The conditions of a first load: those that Chromium's developer tools call Fast 4G, and a
 // processor that takes four times as long.
@@ -27,8 +35,12 @@ const (
 	slowdown       = 4.0
 )
 
-// loadWithin bounds the browser's work, from its start to its end.
-const loadWithin = 2 * time.Minute
+const (
+	consoleWithin = 10 * time.Minute       // bounds the browser's work, from its start to its end
+	settled       = 500 * time.Millisecond // after which nothing more is loaded
+	scrolledTasks = 10_000
+	costRepeats   = 300 // of the requests of a page, of which the server's processor time is measured
+)
 
 // noteFigures has a page note when it shows the figures of today, in milliseconds since the
 // navigation began.
@@ -39,6 +51,192 @@ const noteFigures = `new MutationObserver((_, observer) => {
 	}
 }).observe(document, { childList: true, subtree: true, characterData: true })`
 
+var figuresShown = chromedp.WaitVisible(`//h2[.="Tokens today"]`)
+var nothingLoads = chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`))
+
+// consoleTab is a tab of Chromium with the console of a server in it, without a cache.
+type consoleTab struct {
+	context.Context
+	*collab
+	traffic *chromium.Traffic
+}
+
+// console measures the console in Chromium, as a person sees it who is signed in to an organisation with
+// many tasks. It measures nothing where there is no Chromium.
+func (b *bench) console(ctx context.Context) (err error) {
+	path := chromium.Find()
+	if path == "" {
+		fmt.Fprintln(b.out, "\nThe console is not measured: there is no Chromium.")
+		return nil
+	}
+	server, err := b.startOnSQLite(ctx, "console", scrolledTasks)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.close()) }()
+	if _, err := server.call(ctx, "POST", "/api/v1/billing/trial", "application/json", "", nil); err != nil {
+		return err
+	}
+	if _, err := server.call(ctx, "POST", "/api/v1/chat", "application/json", `{"message": "Good morning", "maxTokens": 5}`, nil); err != nil { // so that there are figures
+		return err
+	}
+	profile, err := os.MkdirTemp(b.folder, "chromium-")
+	if err != nil {
+		return err
+	}
+	browser, stop, err := chromium.Start(ctx, path, profile)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	limited, done := context.WithTimeout(browser, consoleWithin)
+	defer done()
+	defer context.AfterFunc(ctx, done)()
+	tab := consoleTab{Context: limited, collab: server.collab}
+	if tab.traffic, err = chromium.Watch(browser); err != nil {
+		return err
+	}
+	if err := tab.enter(); err != nil {
+		return fmt.Errorf("signing in: %w", err)
+	}
+	if err := b.furtherPages(ctx, tab); err != nil {
+		return err
+	}
+	if err := b.scrolling(tab); err != nil {
+		return err
+	}
+	return b.firstLoads(tab)
+}
+
+// enter signs in to the console.
+func (c consoleTab) enter() error {
+	if _, err := chromedp.Call(c, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}); err != nil {
+		return err
+	}
+	return chromedp.Do(c, chromedp.EmulateViewport(1280, 800), chromedp.Navigate("http://"+c.address+"/"),
+		chromedp.Click(`//a[normalize-space()="Sign in"]`), chromedp.WaitVisible(`//button[normalize-space()="Sign in"]`),
+		chromedp.Click(`//button[normalize-space()="Sign in"]`), figuresShown)
+}
+
+// home loads the first page anew.
+func (c consoleTab) home() error {
+	return chromedp.Do(c, chromedp.Navigate("http://"+c.address+"/console"), figuresShown, nothingLoads)
+}
+
+// furtherPages measures what each page of the navigation loads when it is opened from the first page, and
+// the processor time of the server for the requests of it.
+func (b *bench) furtherPages(ctx context.Context, tab consoleTab) error {
+	if err := tab.home(); err != nil {
+		return err
+	}
+	links, err := chromedp.Run(tab, chromedp.Evaluate[[][2]string](`[...document.querySelectorAll("#pages a")].map((a) => [a.textContent, a.pathname])`))
+	if err != nil {
+		return err
+	}
+	t := b.newTable(fmt.Sprintf("Pages of the console, opened from the first one; %d tasks", scrolledTasks),
+		"", "kB of its files", "", "requests", "kB of all", "server's CPU ms")
+	for _, link := range links {
+		name, path := link[0], link[1]
+		tab.traffic.Take()
+		if err := tab.home(); err != nil {
+			return err
+		}
+		if path != "/console" {
+			tab.traffic.Take()
+			if err := chromedp.Do(tab, chromedp.Click(fmt.Sprintf(`//nav//a[@href=%q]`, path)),
+				chromedp.WaitVisible(fmt.Sprintf(`//nav//a[@href=%q and @aria-current="page"]`, path)), nothingLoads); err != nil {
+				return fmt.Errorf("opening %s: %w", name, err)
+			}
+		}
+		all, err := tab.traffic.Settle(tab, settled)
+		if err != nil {
+			return err
+		}
+		cpu, err := tab.cost(ctx, all)
+		if err != nil {
+			return fmt.Errorf("repeating the requests of %s: %w", name, err)
+		}
+		files, verdict := "", ""
+		if path != "/console" {
+			kb := chromium.Bytes(all, chromium.ConsoleFiles) / 1000
+			files, verdict = fmt.Sprintf("%.1f", kb), b.judge(consolePage, name, kb)
+		}
+		t.row(name, files, verdict, fmt.Sprint(len(all)), fmt.Sprintf("%.1f", chromium.Bytes(all, "")/1000), millis(float64(cpu)))
+	}
+	t.print()
+	return nil
+}
+
+// cost returns the processor time that the server takes for the reads among a page's requests, but for the
+// feed, which does not end. They are repeated with the browser's session.
+func (c consoleTab) cost(ctx context.Context, page []chromium.Transfer) (time.Duration, error) {
+	held, err := chromedp.Call(c, network.GetCookies, network.GetCookiesParams{URLs: []string{"http://" + c.address}})
+	if err != nil {
+		return 0, err
+	}
+	before, err := c.cpu()
+	if err != nil {
+		return 0, err
+	}
+	for range costRepeats {
+		for _, transfer := range page {
+			if transfer.Method != http.MethodGet || !strings.HasPrefix(transfer.Address, "http://"+c.address) || strings.HasSuffix(transfer.Address, "/sync/changes") {
+				continue
+			}
+			request, err := http.NewRequestWithContext(ctx, transfer.Method, transfer.Address, nil)
+			if err != nil {
+				return 0, err
+			}
+			for _, cookie := range held.Cookies {
+				request.AddCookie(&http.Cookie{Name: cookie.Name, Value: cookie.Value})
+			}
+			request.Header.Set("Sec-Fetch-Site", "same-origin")
+			request.Header.Set("Accept-Encoding", "gzip")
+			if _, _, err := send(http.DefaultClient, request); err != nil {
+				return 0, err
+			}
+		}
+	}
+	after, err := c.cpu()
+	return (after - before) / costRepeats, err
+}
+
+// slow has the page's processor take so many times as long.
+func (c consoleTab) slow(times float64) error {
+	_, err := chromedp.Call(c, emulation.SetCPUThrottlingRate, emulation.SetCPUThrottlingRateParams{Rate: times})
+	return err
+}
+
+// scrolling measures the longest stall while the list of tasks is scrolled to its end.
+func (b *bench) scrolling(tab consoleTab) error {
+	t := b.newTable(fmt.Sprintf("Scrolling through a list of %d tasks, 900 pixels in each frame", scrolledTasks), "", "longest stall", "")
+	for _, times := range []float64{1, slowdown} {
+		var stalls []float64
+		for range b.rounds {
+			if err := errors.Join(tab.slow(1), chromedp.Do(tab, chromedp.Navigate("http://"+tab.address+"/console/tasks"), chromedp.WaitVisible(`//*[@data-row]`), nothingLoads), tab.slow(times)); err != nil {
+				return err
+			}
+			got, err := chromedp.Run(tab, chromedp.Evaluate[[]float64](chromium.ScrollList, chromedp.EvalAwaitPromise))
+			if err != nil {
+				return err
+			}
+			if got[1] < scrolledTasks {
+				return fmt.Errorf("the list has %.0f rows after scrolling", got[1])
+			}
+			stalls = append(stalls, got[0])
+		}
+		name, middle := fmt.Sprintf("processor %.0f times slower", times), median(stalls, itself)
+		verdict := ""
+		if times == 1 {
+			name = "this processor"
+			verdict = b.judge(consoleStall, fmt.Sprintf("%d tasks scroll", scrolledTasks), middle)
+		}
+		t.row(name, fmt.Sprintf("%.0f ms", middle), verdict)
+	}
+	t.print()
+	return tab.slow(1)
+}
+
 // firstLoad is one load of the console with an empty cache.
 type firstLoad struct {
 	shown    float64 // ms
@@ -46,113 +244,40 @@ type firstLoad struct {
 	bytes    float64 // of the answers, as they were transferred
 }
 
-// console measures the first load of the console's first page by a person who is signed in, in
-// Chromium. It measures nothing where there is none.
-func (b *bench) console(ctx context.Context) (err error) {
-	browser := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if browser, err = exec.LookPath(name); err == nil {
-			break
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(b.out, "\nThe console is not measured: there is no Chromium.")
-		return nil
-	}
-	c, err := b.startCollab(ctx, "collabd-console", "sqlite")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.stop()) }()
-	if _, err := c.call(ctx, "POST", "/api/v1/billing/trial", "application/json", "", nil); err != nil {
-		return err
-	}
-	profile, err := os.MkdirTemp(b.folder, "chromium-")
-	if err != nil {
-		return err
-	}
-	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(browser), chromedp.UserDataDir(filepath.Clean(profile))}
-	for _, flag := range []string{"headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking", "disable-component-update", "disable-sync", "disable-dev-shm-usage"} {
-		options = append(options, chromedp.Flag(flag, true))
-	}
-	allocator, release := chromedp.NewExecAllocator(context.WithoutCancel(ctx), options...)
-	defer release()
-	whole, _ := chromedp.NewContext(allocator)
-	defer func() { err = errors.Join(err, chromedp.Cancel(whole)) }()
-	// The browser lives as long as the first context that something runs with.
-	if err := chromedp.Do(whole); err != nil {
-		return err
-	}
-	tab, done := context.WithTimeout(whole, loadWithin)
-	defer done()
-	defer context.AfterFunc(ctx, done)()
-	loads, err := firstLoads(tab, whole, "http://"+c.address, b.rounds)
-	if err != nil {
-		return err
-	}
-	shown := func(l firstLoad) float64 { return l.shown }
-	t := b.newTable(fmt.Sprintf("First load of the console, %.0f ms and %.1f Mbit/s, a processor %.0f times slower", mobileLatency, mobileDownload*8/1e6, slowdown),
-		"requests", "kB", "figures shown after", "target")
-	middle := median(loads, shown)
-	t.row(fmt.Sprint(median(loads, func(l firstLoad) int { return l.requests })), fmt.Sprintf("%.1f", median(loads, func(l firstLoad) float64 { return l.bytes })/1000),
-		fmt.Sprintf("%.0f ms", middle), b.judge(consoleReady, "Fast 4G, processor 4 times slower", middle))
-	t.print()
-	return nil
-}
-
-// firstLoads signs in to the console of a server and loads it again and again, each time
-// without a cache. The browser is that of whole, and tab has a time limit.
-func firstLoads(tab, whole context.Context, server string, rounds int) (all []firstLoad, err error) {
-	events := make(chan any, 1024)
-	if err := chromedp.Listen(whole, func(event any) {
-		switch event.(type) {
-		case *network.EventRequestWillBeSent, *network.EventLoadingFinished:
-			select {
-			case events <- event:
-			default: // more than any load has
-			}
-		}
-	}); err != nil {
-		return nil, err
-	}
-	if err := chromedp.Do(tab,
-		chromedp.Navigate(server+"/"),
-		chromedp.Click(`//a[normalize-space()="Sign in"]`), chromedp.WaitVisible(`//button[normalize-space()="Sign in"]`),
-		chromedp.Click(`//button[normalize-space()="Sign in"]`), chromedp.WaitVisible(`//h2[.="Tokens today"]`),
-	); err != nil {
-		return nil, fmt.Errorf("signing in: %w", err)
-	}
-	_, err = chromedp.Call(tab, network.Enable, network.EnableParams{})
-	_, err2 := chromedp.Call(tab, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true})
-	_, err3 := chromedp.Call(tab, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
+// firstLoads measures loads of the first page on a slow network and a slow processor.
+func (b *bench) firstLoads(tab consoleTab) error {
+	_, err := chromedp.Call(tab, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
 		MatchedNetworkConditions: []*network.Conditions{{Latency: mobileLatency, DownloadThroughput: mobileDownload, UploadThroughput: mobileUpload}},
 	})
-	_, err4 := chromedp.Call(tab, emulation.SetCPUThrottlingRate, emulation.SetCPUThrottlingRateParams{Rate: slowdown})
-	_, err5 := chromedp.Call(tab, cdppage.Enable, cdppage.EnableParams{})
-	_, err6 := chromedp.Call(tab, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: noteFigures})
-	if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
-		return nil, err
+	_, err2 := chromedp.Call(tab, cdppage.Enable, cdppage.EnableParams{})
+	_, err3 := chromedp.Call(tab, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: noteFigures})
+	if err := errors.Join(err, err2, err3, tab.home(), tab.slow(slowdown)); err != nil {
+		return err
 	}
-	for range rounds {
-		for len(events) > 0 {
-			<-events
+	var all []firstLoad
+	for range b.rounds {
+		tab.traffic.Take()
+		if err := chromedp.Do(tab, chromedp.Reload(), figuresShown, nothingLoads); err != nil {
+			return err
 		}
-		if err := chromedp.Do(tab, chromedp.Reload(), chromedp.WaitVisible(`//h2[.="Tokens today"]`), chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`))); err != nil {
-			return nil, err
+		shown, err := chromedp.Run(tab, chromedp.Evaluate[float64](`window.shownAt`))
+		if err != nil {
+			return err
 		}
-		var l firstLoad
-		if l.shown, err = chromedp.Run(tab, chromedp.Evaluate[float64](`window.shownAt`)); err != nil {
-			return nil, err
+		loaded, err := tab.traffic.Settle(tab, settled)
+		if err != nil {
+			return err
 		}
-		for len(events) > 0 {
-			switch e := (<-events).(type) {
-			case *network.EventRequestWillBeSent:
-				l.requests++
-			case *network.EventLoadingFinished:
-				l.bytes += e.EncodedDataLength
-			}
-		}
-		all = append(all, l)
+		all = append(all, firstLoad{shown, len(loaded), chromium.Bytes(loaded, "")})
 	}
-	return all, nil
+	t := b.newTable(fmt.Sprintf("First load of the console, %.0f ms and %.1f Mbit/s, a processor %.0f times slower", mobileLatency, mobileDownload*8/1e6, slowdown),
+		"requests", "", "kB", "", "figures shown after", "")
+	requests := float64(median(all, func(l firstLoad) int { return l.requests }))
+	kb := median(all, func(l firstLoad) float64 { return l.bytes }) / 1000
+	ready := median(all, func(l firstLoad) float64 { return l.shown })
+	const load = "Fast 4G, processor 4 times slower"
+	t.row(fmt.Sprintf("%.0f", requests), b.judge(consoleRequests, load, requests), fmt.Sprintf("%.1f", kb), b.judge(consoleBytes, load, kb),
+		fmt.Sprintf("%.0f ms", ready), b.judge(consoleReady, load, ready))
+	t.print()
+	return nil
 }

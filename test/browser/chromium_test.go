@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,26 +21,18 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"collab/test/chromium"
 	"collab/test/debian"
 )
 
 // patience bounds what a test waits for in one tab.
 const patience = 4 * time.Minute
 
-// chromium returns the browser's path, having installed it where it is missing
+// chromiumPath returns the browser's path, having installed it where it is missing
 // and that is possible.
-var chromium = sync.OnceValues(func() (string, error) {
-	path := ""
-	err := debian.Install(context.Background(), func() bool {
-		for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-			if found, err := exec.LookPath(name); err == nil {
-				path = found
-				return true
-			}
-		}
-		return false
-	}, "chromium")
-	return path, err
+var chromiumPath = sync.OnceValues(func() (string, error) {
+	err := debian.Install(context.Background(), func() bool { return chromium.Find() != "" }, "chromium")
+	return chromium.Find(), err
 })
 
 // tab is one tab of a browser of its own, without history or cookies.
@@ -57,32 +48,27 @@ type tab struct {
 
 func openTab(t *testing.T) *tab {
 	t.Helper()
-	path, err := chromium()
+	path, err := chromiumPath()
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("lang", "en"),
+	options := []chromedp.ExecAllocatorOption{chromedp.Flag("lang", "en"),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1")} // there is nothing beyond this machine
 	for _, flag := range []string{
-		"headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
-		"disable-component-update", "disable-sync", "disable-dev-shm-usage", "hide-scrollbars",
+		"disable-quic", "hide-scrollbars",
 		"disable-back-forward-cache", // in which the page's events stop
 	} {
 		options = append(options, chromedp.Flag(flag, true))
 	}
-	allocator, release := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
-	whole, _ := chromedp.NewContext(allocator)
-	t.Cleanup(func() {
-		if err := chromedp.Cancel(whole); err != nil {
-			t.Logf("closing the browser: %v", err)
-		}
-		release()
-	})
-	// The browser lives as long as the first context that something runs with,
-	// which therefore has no time limit.
-	if err := chromedp.Do(whole); err != nil {
+	whole, stop, err := chromium.Start(t.Context(), path, t.TempDir(), options...)
+	if err != nil {
 		t.Fatalf("starting %s: %v", path, err)
 	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Logf("closing the browser: %v", err)
+		}
+	})
 	limited, done := context.WithTimeout(whole, patience)
 	t.Cleanup(done)
 	b := &tab{Context: limited, t: t}

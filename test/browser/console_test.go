@@ -15,13 +15,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"collab/test/chromium"
 	"collab/test/nodejs"
-)
-
-// Limits of the first load of the console's first page.
-const (
-	mostBytes    = 80_000
-	mostRequests = 8
 )
 
 // axeScreens are the screens on which accessibility is checked.
@@ -179,30 +174,20 @@ func TestConsole(t *testing.T) {
 		if _, err := chromedp.Call(b, network.SetCacheDisabled, network.SetCacheDisabledParams{CacheDisabled: true}); err != nil {
 			b.fail(err)
 		}
-		b.mu.Lock()
-		before := len(b.requests)
-		b.mu.Unlock()
-		bytes := 0.0
-		if err := chromedp.Listen(b, func(event any) {
-			if e, ok := event.(*network.EventLoadingFinished); ok {
-				b.mu.Lock()
-				bytes += e.EncodedDataLength
-				b.mu.Unlock()
-			}
-		}); err != nil {
-			t.Fatal(err)
+		traffic, err := chromium.Watch(b)
+		if err != nil {
+			b.fail(err)
 		}
 		b.do(chromedp.Reload())
 		b.inConsole("Analytical Engines")
 		b.shown(`//h2[.="Tokens by day"]`, `//figure`)
 		b.says("Tokens today", "of 2,000,000 left", "at 00:00 UTC", "Standard", "trialing", "The trial ends on", "local-1", "1 member")
-		b.mu.Lock()
-		requests := b.requests[before:]
-		t.Logf("the first load is %d requests and %.0f bytes", len(requests), bytes)
-		if len(requests) > mostRequests || bytes > mostBytes {
-			t.Errorf("the first load is %d requests and %.0f bytes: %q", len(requests), bytes, requests)
+		loaded := traffic.Take()
+		bytes := chromium.Bytes(loaded, "")
+		t.Logf("the first load is %d requests and %.0f bytes", len(loaded), bytes)
+		if len(loaded) > chromium.FirstLoadRequests || bytes > chromium.FirstLoadBytes {
+			t.Errorf("the first load is %d requests and %.0f bytes: %v", len(loaded), bytes, loaded)
 		}
-		b.mu.Unlock()
 		b.bottom()
 		b.says("reports/january.md was added", "Ada joined", "earlier versions")
 		b.do(chromedp.Click(`//summary[.="Figures"]`), chromedp.WaitVisible(`//table//th[.="local-1"]`))
