@@ -95,7 +95,7 @@ func (a *api) showAuthorizationPrompt(c *call) error {
 	// Browsers check the whole chain of redirects after a form against form-action, and
 	// a provider may redirect to any site.
 	return c.page(http.StatusOK, "ask", map[string]any{
-		"Asked": asked, "App": a.AppURL, "Action": AuthorizePath, "State": state, "Token": confirmation(secret, state),
+		"Asked": asked, "Action": AuthorizePath, "State": state, "Token": confirmation(secret, state),
 	}, "'self' https: http:")
 }
 
@@ -130,7 +130,8 @@ func deriveToken(purpose, secret, state string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// confirmAuthorization sends the browser to the provider.
+// confirmAuthorization sends the browser to the provider, or ends the authorization if the form was sent by
+// its button Cancel.
 func (a *api) confirmAuthorization(c *call) error {
 	form, err := a.readPageForm(c)
 	if err != nil {
@@ -143,6 +144,12 @@ func (a *api) confirmAuthorization(c *call) error {
 	secret := cookieValue(c.r, a.flowCookie(cookieAsked, state))
 	if err := checkConfirmation(form, secret, state); err != nil {
 		return err
+	}
+	if form.Has("cancel") {
+		if err := a.Connectors.Decline(c.r.Context(), state); err != nil {
+			return err
+		}
+		return a.showOutcome(c, "Cancelled", "Nothing was connected. You can close this window.")
 	}
 	// The same for each form of this page, as it may be sent twice.
 	browser := deriveToken("confirmed", secret, state)

@@ -323,6 +323,14 @@ func (s *Connectors) Confirm(ctx context.Context, state, browser string) (page s
 	return page, err
 }
 
+// Decline ends a flow whose user does not go to the provider.
+func (s *Connectors) Decline(ctx context.Context, state string) error {
+	_, err := s.Store.Connections().Flows().Update(ctx, connector.Digest(state), func(f connector.Flow) (connector.Flow, error) {
+		return f.Declined(s.Clock.Now())
+	})
+	return err
+}
+
 // AuthorizationResponse is an authorization response.
 type AuthorizationResponse struct {
 	State    string

@@ -189,6 +189,14 @@ func (f Flow) Confirmed(browser string, now time.Time) (Flow, error) {
 	return f, nil
 }
 
+// Declined returns the flow after a user decided not to go to the provider.
+func (f Flow) Declined(now time.Time) (Flow, error) {
+	if err := f.CheckOpen(now); err != nil {
+		return f, err
+	}
+	return f.Failed("The authorization was declined"), nil
+}
+
 // Redeemed returns the flow after the provider's response arrived from the browser that
 // holds the secret of this digest. It can be redeemed once. It fails with Forbidden for a
 // browser that did not confirm it, so that a user cannot have another one consent.

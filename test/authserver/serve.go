@@ -139,7 +139,7 @@ var page = template.Must(template.New("").Parse(`<!doctype html>
 <h1>Authorization server of the tests</h1>
 <form method="post">
 {{range $name, $values := .}}{{range $values}}<input type="hidden" name="{{$name}}" value="{{.}}">
-{{end}}{{end}}<button>Allow</button>
+{{end}}{{end}}<button>Allow</button> <button name="deny" value="1">Deny</button>
 </form></html>
 `))
 
@@ -166,6 +166,8 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, script Script
 	case r.Method != http.MethodPost:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_ = page.Execute(w, r.URL.Query()) // what fails is the connection
+	case r.PostFormValue("deny") != "":
+		s.sendBack(w, r, map[string]any{"error": "access_denied"})
 	default:
 		request.UserID = "somebody"
 		s.mu.Lock()
