@@ -11,7 +11,6 @@ import (
 )
 
 func TestBillingPage(t *testing.T) {
-	s := startServer(t)
 	s, as := startOwned(t)
 	b := openPage(t, s, "Ada", "/console/billing", "Billing")
 	b.shown(`//main//*[contains(text(), "No plan")]`, `//main//*[contains(text(), "Not subscribed")]`)
@@ -30,23 +29,44 @@ func TestBillingPage(t *testing.T) {
 	b.shown(`//main//*[contains(., "14 days left")]`)
 
 	// A checkout whose page the browser keeps from opening. Nothing changes before the payment.
-	if !read(b, chromedp.Evaluate[bool](`window.open = () => null; true`)) {
-		t.Fatal("windows cannot be kept from opening")
-	}
-	b.do(chromedp.Click(button("Buy Premium…")))
+	waiting := `//*[@role="status" and contains(., "Waiting for the payment of Premium")]`
+	b.do(chromedp.Reload())
+	b.inConsole("Billing")
+	b.scripted(button("Buy Premium…"))
 	b.shown(`//dialog//td[.="unlimited"]`)
-	b.do(chromedp.Click(button("Go to the payment page")))
-	b.shown(`//*[@role="status" and contains(., "Waiting for the payment of Premium")]`, `//*[@data-status="TRIALING"]`)
-	page := read(b, chromedp.Evaluate[string](`[...document.querySelectorAll("a")].find((a) => a.textContent === "Open the payment page").href`))
-	other := b.beside()
-	other.do(chromedp.Navigate(page), chromedp.WaitVisible(chromedp.CSS("h1")))
-	other.press("Pay")
-	other.do(chromedp.Click(`//a[.="See the plan"]`))
-	other.inConsole("Billing")
-	for _, shows := range []*tab{b, other} {
+	b.scripted(button("Go to the payment page"))
+	b.shown(waiting+`[contains(., "kept the window from opening")]`, `//*[@data-status="TRIALING"]`, `//a[.="Open the payment page"]`)
+	b.do(chromedp.Click(button("I have not paid: stop waiting")), chromedp.WaitNotPresent(waiting))
+
+	// One that is cancelled on the page of the provider, closed, opened again, and paid.
+	b.do(chromedp.Click(button("Buy Premium…")))
+	checkout := b.window(func() { b.click(button("Go to the payment page")) })
+	b.shown(waiting)
+	checkout.press("Cancel")
+	checkout.says("Checkout cancelled", "Nothing was charged")
+	b.shown(waiting, `//*[@data-status="TRIALING"]`)
+	checkout.close()
+	b.shown(waiting + `[contains(., "seems to be closed")]`)
+	checkout = b.window(func() { b.click(`//a[.="Open the payment page again"]`) })
+	checkout.press("Pay")
+	checkout.do(chromedp.Click(`//a[.="See the plan"]`))
+	checkout.inConsole("Billing")
+	for _, shows := range []*tab{b, checkout} {
 		shows.shown(`//*[@data-status="ACTIVE" and .="Active"]`, `//li[@aria-label="Premium" and @data-current="true"]`)
 	}
-	b.do(chromedp.WaitNotPresent(`//*[contains(text(), "Waiting for the payment")]`))
+	b.do(chromedp.WaitNotPresent(waiting))
+
+	// The portal, closed without a change, and opened again.
+	b.window(func() { b.click(button("Open the portal")) }).close()
+	b.shown(`//*[@data-status="ACTIVE"]`)
+	portal := b.window(func() { b.click(button("Open the portal")) })
+	portal.press("Payment fails")
+	b.bringToFront()
+	b.shown(`//main//*[contains(text(), "The last payment has failed")]`)
+	portal.bringToFront()
+	portal.press("Payment succeeds")
+	b.bringToFront()
+	b.shown(`//*[@data-status="ACTIVE"]`)
 
 	// A downgrade to less than what is used, which waits for the end of the period.
 	s.signedIn("charles@collab.example", "Analytical Engines", "member")

@@ -3,10 +3,15 @@
 package browser
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -97,22 +102,115 @@ func TestConnectorsPage(t *testing.T) {
 	})
 }
 
+// windows returns the ids of the browser's tabs.
+func (b *tab) windows() (ids []target.ID) {
+	b.t.Helper()
+	all, err := chromedp.Targets(b)
+	if err != nil {
+		b.fail(err)
+	}
+	for _, i := range all {
+		if i.Type == "page" {
+			ids = append(ids, i.TargetID)
+		}
+	}
+	return ids
+}
+
+// window does what opens a window, and returns the window's tab.
+func (b *tab) window(open func()) *tab {
+	b.t.Helper()
+	before := b.windows()
+	open()
+	var opened []target.ID
+	b.eventually("1", func() string {
+		opened = slices.DeleteFunc(b.windows(), func(id target.ID) bool { return slices.Contains(before, id) })
+		return fmt.Sprint(len(opened))
+	})
+	context, closeTab := chromedp.NewContext(b, chromedp.WithTargetID(opened[0]))
+	b.t.Cleanup(closeTab)
+	w := &tab{Context: context, t: b.t}
+	w.shown(`//h1`)
+	return w
+}
+
+// close closes the tab, as its user does.
+func (b *tab) close() {
+	b.t.Helper()
+	if err := chromedp.Cancel(b.Context); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// bringToFront shows the tab in place of others of its window.
+func (b *tab) bringToFront() {
+	b.t.Helper()
+	if _, err := chromedp.Call(b, page.BringToFront, cdp.Empty{}); err != nil {
+		b.fail(err)
+	}
+}
+
+// gone waits until the browser has a window no more.
+func (b *tab) gone(w *tab) {
+	b.t.Helper()
+	b.eventually("false", func() string {
+		return fmt.Sprint(slices.Contains(b.windows(), chromedp.FromContext(w).Target.TargetID))
+	})
+}
+
+// scripted clicks what a path finds by a script, so that the browser keeps windows from opening.
+func (b *tab) scripted(path string) {
+	b.t.Helper()
+	b.shown(path)
+	b.run(fmt.Sprintf(`document.evaluate(%q, document, null, XPathResult.FIRST_ORDERED_NODE_TYPE).singleNodeValue.click()`, path))
+}
+
 func TestConnectorsPageSignsIn(t *testing.T) {
 	w := newConnectorServer(t, "Notes", direct)
 	b := openPage(t, w.server, "Ada", "/console/connectors?connect=notes", "Connectors")
-	other := b.beside()
-	// The browser keeps windows from opening; the address is then a link.
-	if !read(b, chromedp.Evaluate[bool](`window.open = () => null; true`)) {
-		t.Fatal("windows cannot be kept from opening")
-	}
-	const link = `//dialog//a[.="Open the sign-in"]`
-	b.do(chromedp.Click(button("Sign in at Notes")))
-	b.shown(link, `//dialog//*[@role="status" and contains(., "Waiting for the sign-in at Notes")]`)
-	b.do(chromedp.Click(`//dialog//button[.="Cancel"]`), chromedp.WaitNotPresent(link), chromedp.Click(button("Sign in at Notes")))
-	b.shown(link)
-	address := read(b, chromedp.Evaluate[string](`[...document.querySelectorAll("dialog a")].find((a) => a.textContent === "Open the sign-in").href`))
-	other.leads(http.StatusOK, chromedp.Navigate(address))
-	other.leads(http.StatusOK, chromedp.Click(button(w.continueLabel())))
-	other.leads(http.StatusOK, chromedp.Click(button("Allow")))
-	b.shown(`//dialog//h2[.="Notes"]`, `//dialog//*[@data-status="CONNECTED"]`, `//dialog//code[.="echo"]`)
+	const waiting = `//dialog//*[@role="status" and contains(., "Waiting for the sign-in at Notes")]`
+	const declined = `//dialog//*[@role="alert" and contains(., "Notes is not connected") and contains(., "The authorization was declined")]`
+	var last *tab
+
+	t.Run("what is cancelled before the provider is asked is said, and can be begun again", func(t *testing.T) {
+		b.t = t
+		last = b.window(func() { b.click(button("Sign in at Notes")) })
+		b.shown(waiting)
+		last.press("Cancel")
+		last.says("Nothing was connected")
+		b.shown(declined)
+	})
+	t.Run("so is what is declined at the provider, and one window is open at a time", func(t *testing.T) {
+		b.t = t
+		next := b.window(func() { b.click(button("Sign in again")) })
+		b.shown(waiting)
+		b.gone(last)
+		next.press(w.continueLabel())
+		next.press("Deny")
+		next.says("The authorization was declined")
+		b.shown(declined)
+		next.close()
+	})
+	t.Run("a window that is closed is noticed, and can be opened again", func(t *testing.T) {
+		b.t = t
+		b.window(func() { b.click(button("Sign in again")) }).close()
+		b.shown(`//dialog//*[@role="status" and contains(., "The window seems to be closed")]`)
+		next := b.window(func() { b.click(button("Open it again")) })
+		b.shown(waiting)
+		next.press(w.continueLabel())
+		next.click(button("Allow"))
+		b.shown(`//dialog//h2[.="Notes"]`, `//dialog//*[@data-status="CONNECTED"]`, `//dialog//code[.="echo"]`)
+		b.gone(next)
+	})
+	t.Run("where the browser keeps windows from opening, the address is a link", func(t *testing.T) {
+		b.t = t
+		b.do(chromedp.Navigate(w.base + "/console/connectors?connect=notes"))
+		b.inConsole("Connectors")
+		b.scripted(button("Sign in at Notes"))
+		b.shown(waiting, `//dialog//p[contains(., "kept the window from opening")]`)
+		next := b.window(func() { b.click(`//dialog//a[.="Open the sign-in"]`) })
+		next.press(w.continueLabel())
+		next.click(button("Allow"))
+		b.shown(`//dialog//h2[.="Notes"]`, `//dialog//*[@data-status="CONNECTED"]`)
+	})
 }

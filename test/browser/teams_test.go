@@ -178,7 +178,7 @@ func TestTeamsPage(t *testing.T) {
 		}
 		setOrder(one, two, three)
 	})
-	t.Run("a 503 leaves the order as it was, and what was typed in the tab, and both can be tried again", func(t *testing.T) {
+	t.Run("a 503 leaves the order as it was, and the move can be tried again", func(t *testing.T) {
 		b := open(t, "Ada", "")
 		b.busyOnce("/workspaces/order")
 		b.do(chromedp.Reload())
@@ -187,14 +187,6 @@ func TestTeamsPage(t *testing.T) {
 		b.shown(`//*[@role="alert" and contains(., "Moving “three” failed") and contains(., "request-1") and contains(., "wait 2 seconds")]`, `(//a[@data-row])[3][.="three"]`)
 		b.do(chromedp.Click(button("Try again")))
 		b.eventually("one three two", order)
-		b.busyOnce("/teams")
-		b.do(chromedp.Navigate(s.base + "/console/teams?new=team"))
-		b.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "Sales\r"))
-		b.shown(`//dialog//*[@role="alert" and contains(., "Creating the team failed") and contains(., "request-1")]`)
-		b.do(chromedp.Navigate(s.base + "/console/teams?new=team"))
-		b.eventually("Sales", func() string { return read(b, chromedp.Value(chromedp.CSS("dialog input"))) })
-		b.do(chromedp.Click(`//dialog//button[.="Discard"]`))
-		b.eventually("", func() string { return read(b, chromedp.Value(chromedp.CSS("dialog input"))) })
 		setOrder(one, two, three)
 	})
 	t.Run("two changes of a name are both shown, and a team that has got a workspace is not deleted", func(t *testing.T) {

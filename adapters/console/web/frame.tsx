@@ -6,15 +6,12 @@ import { call, Failure, failureOf, send } from "./interface"
 import { Announcer } from "./live"
 import { Problem, Show, useLoaded } from "./loading"
 import { groups, isFor, isListed, pages, type PageOf } from "./pages"
-import { usePath } from "./router"
+import { signInAddress, usePath } from "./router"
 import type { Me } from "./types"
 import { UndoBar } from "./undo"
 
 // The palette opens by Command+K on Apple's systems, where Ctrl+K deletes a line's rest, and by Ctrl+K on others.
 const apple = /^(Mac|iP)/.test(navigator.platform)
-
-// back returns the address of the sign-in that leads back to this page.
-export const back = (): string => "/console/sign-in?" + new URLSearchParams({ to: location.pathname + location.search })
 
 // Organisations are those of the person, as buttons that switch to them. They are the end of the menu,
 // as nothing may move under the pointer when they arrive.
@@ -110,7 +107,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 					</nav>
 				</header>
 				<div class="page">
-					{expired && <div class="notice" role="alert"><p><b>Your session has ended.</b> What is on this page stays until you leave it. <a href={back()} target="_blank">Sign in again in a new tab</a></p></div>}
+					{expired && <div class="notice" role="alert"><p><b>Your session has ended.</b> What is on this page stays until you leave it. <a href={signInAddress()} target="_blank">Sign in again in a new tab</a></p></div>}
 					<main id="main" ref={main} tabIndex={-1}>
 						{failed && <Problem {...failed} retry={() => fail(undefined)} />}
 						{!at

@@ -2,13 +2,13 @@
 import type { ComponentChildren, JSX } from "preact"
 import { useCallback, useEffect, useRef, useState } from "preact/hooks"
 import { failureOf, type Failure } from "./interface"
+import { isOperators, signInAddress } from "./router"
 // Imported for the bundler alone, which makes a file for each set of pages that share a module: every page
 // imports this module, so that these are in one file with it.
 import "./chart"
 import "./device"
 import "./icons"
 import "./live"
-import "./router"
 import "./undo"
 
 // Loaded is a value that is loaded, is there, or could not be loaded.
@@ -30,28 +30,35 @@ export function useLoaded<Value>(load: (signal: AbortSignal) => Promise<Value>, 
 	return { ...state, retry: useCallback(() => (set((was) => ({ ...was, failure: undefined })), again((n) => n + 1)), []) }
 }
 
-const pause = 1_000 // milliseconds in which a tab that comes to the front is looked at once, as it has two events
+const pause = 1_000 // milliseconds between looks, as a tab that comes to the front has two events
 
-// useLook has look called when the tab comes back to the front, and every some milliseconds while it is there.
+// useLook has look called when the tab comes back to the front, when the network is back, and every some
+// milliseconds while the tab is in front.
 export function useLook(look: () => void, every?: number): void {
 	const current = useRef(look)
 	useEffect(() => {
 		current.current = look
 	})
 	useEffect(() => {
-		let at = 0
-		const back = (): void => {
-			if (document.visibilityState !== "visible" || Date.now() - at < pause) return
+		let at = 0, waiting: number | undefined
+		const now = (): void => {
+			waiting = undefined
 			at = Date.now()
 			current.current()
+		}
+		const back = (): void => {
+			if (document.visibilityState === "visible") waiting ??= setTimeout(now, Math.max(0, at + pause - Date.now())) as unknown as number
 		}
 		const timer = every && setInterval(back, every)
 		document.addEventListener("visibilitychange", back)
 		addEventListener("focus", back)
+		addEventListener("online", back)
 		return () => {
 			clearInterval(timer)
+			clearTimeout(waiting)
 			document.removeEventListener("visibilitychange", back)
 			removeEventListener("focus", back)
+			removeEventListener("online", back)
 		}
 	}, [])
 }
@@ -72,6 +79,7 @@ export function Problem({ failure, what, retry, giveUp, children }: { failure: F
 			<p><strong>{what} failed.</strong> {reason}.</p>
 			{retry && failure.status !== 0 && failure.wait > 0 && <p>The server asks to wait {failure.wait === 1 ? "a second" : `${failure.wait} seconds`} before the next attempt.</p>}
 			{children}
+			{failure.status === 401 && !isOperators(location.pathname) && <p class="again"><a href={signInAddress()} target="_blank">Sign in again in a new tab</a>; what is here stays.</p>}
 			{failure.request && <p class="soft">Request <code>{failure.request}</code> <button type="button" class="small" onClick={() => void navigator.clipboard?.writeText(failure.request)}>Copy</button></p>}
 			{retry && <button type="button" class="small" onClick={retry}>Try again</button>} {giveUp && <button type="button" class="small" onClick={giveUp}>Dismiss</button>}
 		</div>

@@ -2,11 +2,11 @@
 import { render, type ComponentType, type JSX } from "preact"
 import { useEffect, useState } from "preact/hooks"
 import { forgetChats, forgetOthers } from "./device"
-import { back, Frame } from "./frame"
+import { Frame } from "./frame"
 import { Mark } from "./icons"
 import { actAs, call, onExpired, signOut, switchTo } from "./interface"
 import { Problem, useLoaded } from "./loading"
-import { usePath } from "./router"
+import { isOperators, signInAddress, usePath } from "./router"
 
 const tabs = new BroadcastChannel("collab-console")
 
@@ -74,7 +74,7 @@ function SignIn({ left }: { left: boolean }): JSX.Element {
 			<h1>{left ? "You are signed out" : "Sign in to Collab"}</h1>
 			{backFromSignOut && <p>Here, and at the identity provider.</p>}
 			<p class="soft">You choose account and organisation at the identity provider, and come back here.</p>
-			<p><a class="button" href={left ? "/console/sign-in" : back()}>Sign in</a></p>
+			<p><a class="button" href={left ? "/console/sign-in" : signInAddress()}>Sign in</a></p>
 			<p class="soft">For programs: <a href="/docs">the documents</a>, and <a href="/docs#description/how-to-get-a-token">how to get a token</a>.</p>
 		</main>
 	)
@@ -97,7 +97,7 @@ function Operators(): JSX.Element {
 	return <main class="narrow" aria-busy={!page.failure}><h1>Operator</h1>{page.failure && <p>The page could not be loaded. <button type="button" onClick={() => location.reload()}>Load it again</button></p>}</main>
 }
 
-const Root = (): JSX.Element => (/^\/console\/operator(\/|$)/.test(usePath()) ? <Operators /> : <Console />)
+const Root = (): JSX.Element => (isOperators(usePath()) ? <Operators /> : <Console />)
 
 const root = document.getElementById("app")
 if (root) render(<Root />, root)

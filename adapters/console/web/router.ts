@@ -8,6 +8,12 @@ export function isPage(path: string): boolean {
 	return (path === "/console" || path.startsWith("/console/")) && !/^\/console\/(api|assets|sign-in|callback)(\/|$)/.test(path)
 }
 
+// isOperators reports whether a path is of the pages of operators, who have sessions of their own.
+export const isOperators = (path: string): boolean => /^\/console\/operator(\/|$)/.test(path)
+
+// signInAddress returns the address of the sign-in that leads back to this page.
+export const signInAddress = (): string => "/console/sign-in?" + new URLSearchParams({ to: location.pathname + location.search })
+
 // go shows the page at an address.
 export function go(address: string): void {
 	history.pushState(null, "", address)

@@ -42,7 +42,7 @@ export type Tasks = {
 // useTasks loads a list for each filter, and again when the tab comes back to the front.
 export function useTasks(of: Filter[]): Tasks {
 	const key = JSON.stringify(of)
-	const state = useRef<{ lists: (List & { cursor?: string; busy: boolean })[]; hidden: Set<string>; round: number; at: number; of: Filter[]; changed: Map<string, Task> }>({ lists: [], hidden: new Set(), round: 0, at: 0, of, changed: new Map() })
+	const state = useRef<{ lists: (List & { cursor?: string; busy: boolean })[]; hidden: Set<string>; round: number; of: Filter[]; changed: Map<string, Task> }>({ lists: [], hidden: new Set(), round: 0, of, changed: new Map() })
 	const [, render] = useState(0)
 	const now = state.current
 	now.of = of
@@ -80,7 +80,6 @@ export function useTasks(of: Filter[]): Tasks {
 	// load reads as much of each list as it has, and shows that when it is complete.
 	const load = useCallback((keep: boolean) => {
 		const round = ++now.round
-		now.at = Date.now()
 		now.changed.clear()
 		const was = now.lists
 		if (!keep || was.length !== of.length) {
@@ -117,7 +116,7 @@ export function useTasks(of: Filter[]): Tasks {
 		load(false)
 		return () => void now.round++
 	}, [key])
-	useLook(() => Date.now() - now.at > 5_000 && load(true))
+	useLook(() => load(true))
 
 	return {
 		lists: now.lists,

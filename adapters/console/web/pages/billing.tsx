@@ -37,7 +37,8 @@ function Page({ manages }: { manages: boolean }): JSX.Element {
 	const [query, change] = useQuery()
 	const state = useLoaded(load, [])
 	const [asked, ask] = useState<Change>()
-	const [page, setPage] = useState<string>() // the payment page, if the browser has kept it from opening
+	const [page, setPage] = useState<{ address: string; popup: Popup | undefined }>() // for the payment
+	const [closed, setClosed] = useState(false) // whether its window seems to be
 	const awaited = query.get("awaiting")
 	useLook(state.retry)
 	const s = state.value?.subscription
@@ -50,17 +51,20 @@ function Page({ manages }: { manages: boolean }): JSX.Element {
 	}, [arrived])
 	useEffect(() => {
 		if (awaited === null || arrived) return
-		const timer = setInterval(state.retry, 3000)
+		const timer = setInterval(() => {
+			setClosed(page?.popup?.closed() ?? false)
+			state.retry()
+		}, 3000)
 		return () => clearInterval(timer)
-	}, [awaited, arrived])
+	}, [awaited, arrived, page])
 	return (
 		<>
 			<h1 tabIndex={-1}>Billing</h1>
 			{awaited !== null && !arrived && (
 				<div class="waits" role="status">
-					<p><b>Waiting for the payment of {plans[awaited as Plan] ?? "the plan"}.</b> This page shows the plan as soon as the payment provider has confirmed it. You can leave it meanwhile.</p>
+					<p><b>Waiting for the payment of {plans[awaited as Plan] ?? "the plan"}.</b> This page shows the plan as soon as the payment provider has confirmed it. You can leave it meanwhile. {closed ? "The payment page seems to be closed: nothing is paid unless you have finished there." : page && !page.popup && "The browser has kept the window from opening."}</p>
 					<p class="bar">
-						{page && <a class="button" href={page} target="_blank" rel="noreferrer">Open the payment page</a>}
+						{page && <a class="button" href={page.address} target="_blank" rel="noreferrer">{page.popup ? "Open the payment page again" : "Open the payment page"}</a>}
 						<button type="button" class="small" onClick={() => (change({ awaiting: undefined }, true), setPage(undefined))}>I have not paid: stop waiting</button>
 					</p>
 				</div>
@@ -77,8 +81,9 @@ function Page({ manages }: { manages: boolean }): JSX.Element {
 							{!manages && <p class="soft">Owners and admins of the organisation can change the plan.</p>}
 							<ul class="plans">{now.offers.filter((o) => o.plan !== "NO_PLAN" || now.subscription.plan === "NO_PLAN").map((o) => <Offer key={o.plan} offer={o} {...now} manages={manages} ask={ask} />)}</ul>
 						</section>
-						{asked && <Confirm change={asked} {...now} onClose={() => ask(undefined)} onPage={(address, opened) => {
-							setPage(opened ? undefined : address)
+						{asked && <Confirm change={asked} {...now} onClose={() => ask(undefined)} onPage={(address, popup) => {
+							setPage({ address, popup })
+							setClosed(false)
 							ask(undefined)
 							change({ awaiting: asked.to.plan }, true)
 						}} onDone={() => {
@@ -213,7 +218,7 @@ function Offer({ offer: o, subscription: s, offers, trialEnded, manages, ask }: 
 }
 
 // Confirm shows a change beside what there is, and makes it.
-function Confirm({ change, onClose, onPage, onDone, ...state }: State & { change: Change; onClose: () => void; onPage: (address: string, opened: boolean) => void; onDone: () => void }): JSX.Element {
+function Confirm({ change, onClose, onPage, onDone, ...state }: State & { change: Change; onClose: () => void; onPage: (address: string, popup: Popup | undefined) => void; onDone: () => void }): JSX.Element {
 	const { subscription: s, offers } = state
 	const { to, by } = change
 	const [failed, fail] = useState<Failure>()
@@ -237,7 +242,7 @@ function Confirm({ change, onClose, onPage, onDone, ...state }: State & { change
 				const { url } = await call("POST /api/v1/billing/checkout", { body: { plan: to.plan as "STANDARD" | "PREMIUM" } })
 				if (!url.includes("/api/v1/billing/checkout/success")) {
 					popup?.go(url)
-					return onPage(url, popup !== undefined)
+					return onPage(url, popup)
 				}
 				popup?.close()
 			}

@@ -95,8 +95,10 @@ function Listed({ all, shown, open }: { all: Conversations; shown: string | unde
 }
 
 function Rename({ c, all, close }: { c: Conversation; all: Conversations; close: () => void }): JSX.Element {
-	const [title, set] = useState(c.title)
+	const [draft, set] = useDraft<string>(`title ${c.id}`)
+	const title = draft ?? c.title
 	const save = (): void => {
+		set(undefined)
 		if (title.trim() !== "") void all.change(c.id, { title: title.trim() })
 		close()
 	}
@@ -213,7 +215,7 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 							{elsewhere && <p class="soft">Another tab is being given an answer in this conversation.</p>}
 						</form>
 					)}
-			{set && <Instructions settings={settings} model={model} save={adjust} close={() => setting(false)} />}
+			{set && <Instructions slot={slot} settings={settings} model={model} save={adjust} close={() => setting(false)} />}
 		</section>
 	)
 }
@@ -348,10 +350,12 @@ function hostOf(url: string): string {
 }
 
 // Instructions edits what goes with each message of a conversation.
-function Instructions({ settings, model, save, close }: { settings: Settings; model: Model | undefined; save: (to: Settings) => void; close: () => void }): JSX.Element {
-	const [system, setSystem] = useState(settings.system ?? "")
-	const [tokens, setTokens] = useState(settings.maxTokens === undefined ? "" : String(settings.maxTokens))
+function Instructions({ slot, settings, model, save, close }: { slot: string; settings: Settings; model: Model | undefined; save: (to: Settings) => void; close: () => void }): JSX.Element {
+	const [draft, keep] = useDraft<{ system?: string; tokens?: string }>(`${slot} instructions`)
+	const system = draft?.system ?? settings.system ?? ""
+	const tokens = draft?.tokens ?? settings.maxTokens?.toString() ?? ""
 	const submit = (): void => {
+		keep(undefined)
 		save({ system: system.trim() === "" ? undefined : system, maxTokens: tokens === "" ? undefined : Number(tokens) } as Settings)
 		close()
 	}
@@ -359,8 +363,8 @@ function Instructions({ settings, model, save, close }: { settings: Settings; mo
 		<Dialog title="Instructions" onClose={close}>
 			<form onSubmit={(e) => (e.preventDefault(), submit())}>
 				<div class="fields">
-					<label class="long">What the model is told before each message (system prompt)<textarea value={system} maxLength={longestPrompt} placeholder="Answer in one sentence." onInput={(e) => setSystem(e.currentTarget.value)} /></label>
-					<label>Longest answer, in tokens<input type="number" min={1} max={model?.maxOutputTokens} step={1} value={tokens} placeholder={model && String(model.maxOutputTokens)} onInput={(e) => setTokens(e.currentTarget.value)} /></label>
+					<label class="long">What the model is told before each message (system prompt)<textarea value={system} maxLength={longestPrompt} placeholder="Answer in one sentence." onInput={(e) => keep({ ...draft, system: e.currentTarget.value })} /></label>
+					<label>Longest answer, in tokens<input type="number" min={1} max={model?.maxOutputTokens} step={1} value={tokens} placeholder={model && String(model.maxOutputTokens)} onInput={(e) => keep({ ...draft, tokens: e.currentTarget.value })} /></label>
 				</div>
 				<p class="soft">For this conversation only.{model && <> The model {model.displayName} answers with at most {count(model.maxOutputTokens)} tokens.</>}</p>
 				<button type="submit" class="primary">Save</button>

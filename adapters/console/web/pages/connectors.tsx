@@ -273,6 +273,7 @@ function Flow({ name, start, popup, onCancel, onReady }: { name: string; start: 
 		}
 	}, [attempt])
 	const again = (): void => {
+		attempt.popup?.close()
 		setStarted(undefined)
 		fail(undefined)
 		refuse(undefined)

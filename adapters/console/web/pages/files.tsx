@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from "preact"
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
+import { useDraft } from "../draft"
 import { Live, NotLive } from "../feedstate"
 import { FileView } from "../file"
 import { Icon, icons } from "../icons"
@@ -106,7 +107,7 @@ function Explorer({ places, names, keeps, org, writes }: ExplorerOf): JSX.Elemen
 					<button type="button" class="primary" onClick={() => (ask(undefined), void remove(sure))}>Delete</button>
 				</Dialog>
 			)}
-			{renamed && <Rename record={renamed} onClose={() => rename(undefined)} stored={acts.stored} attempt={attempt} />}
+			{renamed && <Rename record={place && records.of(place.key)?.files.get(renamed.id) || renamed} onClose={() => rename(undefined)} stored={acts.stored} attempt={attempt} />}
 		</>
 	)
 }
@@ -346,13 +347,15 @@ function Deleted({ org, place, writes, restore, shelf }: { org: string; place: P
 }
 
 function Rename({ record, onClose, stored, attempt }: { record: StoredObject; onClose: () => void; stored: (o: StoredObject) => void; attempt: (what: string, act: () => Promise<void>) => Promise<void> }): JSX.Element {
-	const [path, setPath] = useState(record.path)
+	const [draft, keep] = useDraft<string>(`path ${record.id}`)
+	const path = draft ?? record.path
 	const [failure, fail] = useState<Failure>()
 	const move = (o: StoredObject, to: string): Promise<StoredObject> => call("PATCH /api/v1/sync/files/{id}", { path: { id: o.id }, query: { expectedVersion: o.version }, body: { path: to } })
 	const save = async (): Promise<void> => {
 		fail(undefined)
 		try {
 			const moved = await move(record, path.trim())
+			keep(undefined)
 			stored(moved)
 			onClose()
 			if (moved.version !== record.version) offerUndo({ text: `It is ${moved.path} now.`, undo: () => void attempt(`Renaming ${moved.path} back`, async () => stored(await move(moved, record.path))) })
@@ -363,8 +366,8 @@ function Rename({ record, onClose, stored, attempt }: { record: StoredObject; on
 	return (
 		<Dialog title={`Rename or move ${fileName(record.path)}`} onClose={onClose}>
 			<form onSubmit={(e) => (e.preventDefault(), void save())}>
-				<p><label for="path">Path within its place; folders are what is before a slash</label><input id="path" class="full" value={path} maxLength={1024} required onInput={(e) => setPath(e.currentTarget.value)} /></p>
-				{failure && <Problem failure={failure} what="Renaming" />}
+				<p><label for="path">Path within its place; folders are what is before a slash</label><input id="path" class="full" value={path} maxLength={1024} required onInput={(e) => keep(e.currentTarget.value)} /></p>
+				{failure && <Problem failure={failure} what="Renaming" retry={() => void save()}>{failure.status === 409 && <p>Somebody else may have changed the file meanwhile, or the path is taken. What you typed is kept here.</p>}</Problem>}
 				<button type="submit" class="primary">Save</button>
 			</form>
 		</Dialog>

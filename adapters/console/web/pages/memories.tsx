@@ -142,7 +142,8 @@ function Editor({ memory, stored, names, writes, saved }: EditorOf): JSX.Element
 			loaded.retry()
 		} catch (error) {
 			const failed = failureOf(error)
-			failed.status === 409 ? loaded.retry() : fail(failed)
+			if (failed.status === 409) loaded.retry()
+			fail(failed)
 		}
 		setSaving(false)
 	}
@@ -169,7 +170,7 @@ function Editor({ memory, stored, names, writes, saved }: EditorOf): JSX.Element
 							<button type="button" class="small" onClick={() => (setDraft(undefined), area.current?.focus())}>Take theirs</button>
 						</div>
 					)}
-					{failure && <Problem failure={failure} what="Saving" retry={() => void save(text, now.version)} giveUp={() => fail(undefined)}><p>What you wrote is kept here.</p></Problem>}
+					{failure && !(failure.status === 409 && conflict) && <Problem failure={failure} what="Saving" retry={() => void save(text, now.version)} giveUp={() => fail(undefined)}><p>What you wrote is kept here.</p></Problem>}
 					<div class={conflict ? "sides" : undefined}>
 						<p>
 							<label for="text">{conflict ? "Yours" : "Text, in Markdown"}</label>

@@ -6,7 +6,7 @@ import { useDraft } from "../draft"
 import { Initials } from "../icons"
 import { all, call, failureOf, type Failure } from "../interface"
 import { announce } from "../live"
-import { Problem, Show, useLoaded } from "../loading"
+import { Problem, Show, useLoaded, useLook } from "../loading"
 import { useQuery } from "../router"
 import { count, exact, nameOf, plans, relative, roles } from "../text"
 import type { Invitation, Me, Member, PlanOffer, Role, Subscription } from "../types"
@@ -33,6 +33,11 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 	const members = useLoaded(() => all("GET /api/v1/org/members", {}), [])
 	const invitations = useLoaded<Invitation[]>(async () => (manages ? all("GET /api/v1/org/invites", {}) : []), [manages])
 	const seats = useLoaded(loadSeats, [])
+	useLook(() => {
+		members.retry()
+		invitations.retry()
+		seats.retry()
+	})
 	const [failed, fail] = useState<Act>()
 	const [busy, setBusy] = useState<string>()
 	const [leaving, setLeaving] = useState<Member>()

@@ -201,7 +201,7 @@ function One({ release: r, state, put }: { release: Release; state: string; put:
 
 // Rollout says how many devices a percentage reaches, before and until it is applied.
 function Rollout({ release: r, put, devices }: { release: Release; put: (r: Release) => void; devices: number | undefined }): JSX.Element {
-	const [wanted, want] = useState<{ percent: number; of: number }>()
+	const [wanted, want] = useDraft<{ percent: number; of: number }>(`rollout ${r.id}`)
 	const { busy, failure, change } = useChange(r, put)
 	const percent = wanted?.percent ?? r.rolloutPercentage
 	const reach = (n: number): number => Math.round((devices ?? 0) * n / 100)
@@ -236,7 +236,7 @@ function Rollout({ release: r, put, devices }: { release: Release; put: (r: Rele
 
 // Guard is the rule that pauses a rollout by itself.
 function Guard({ release: r, put, counted }: { release: Release; put: (r: Release) => void; counted: { succeeded: number; failed: number } | undefined }): JSX.Element {
-	const [draft, write] = useState<{ limit: string; minimum: string }>()
+	const [draft, write] = useDraft<{ limit: string; minimum: string }>(`rule ${r.id}`)
 	const { busy, failure, change } = useChange(r, put)
 	const now = draft ?? { limit: r.failureLimit?.toString() ?? "", minimum: (r.failureMinimum ?? 50).toString() }
 	const n = counted ? counted.failed + counted.succeeded : 0

@@ -2,7 +2,7 @@
 import type { JSX } from "preact"
 import { useState } from "preact/hooks"
 import { call, Failure } from "../interface"
-import { Problem, Show, useLoaded } from "../loading"
+import { Problem, Show, useLoaded, useLook } from "../loading"
 import { exact, relative } from "../text"
 
 const browsers = { Edg: "Edge", OPR: "Opera", Firefox: "Firefox", FxiOS: "Firefox", Chrome: "Chrome", CriOS: "Chrome", Version: "Safari" }
@@ -19,6 +19,7 @@ function programOf(userAgent: string | null): string {
 
 export default function Sessions(): JSX.Element {
 	const sessions = useLoaded(() => call("GET /api/v1/auth/sessions"), [])
+	useLook(sessions.retry)
 	const [failed, fail] = useState<{ failure: Failure; again: () => void }>()
 	const end = async (id: string): Promise<void> => {
 		fail(undefined)

@@ -20,7 +20,6 @@ import { Windowed } from "../windowed"
 const step = 200 // members shown at once
 const mostFound = 50 // members whom the field lists
 const mostOthers = 50 // teams that are read one by one
-const pause = 5_000 // milliseconds between reads when the tab comes back to the front
 
 export default function Teams({ me }: { me: Me }): JSX.Element {
 	if (!me.org) return <><h1>Teams</h1><p>Teams belong to organisations, and you are in none yet.</p></>
@@ -118,11 +117,7 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 	const unlisted = useLoaded(async () => (asked === null || listed || !known.value ? undefined : (await find(asked)) ?? null), [asked, known.value])
 	const team = listed ?? (unlisted.value?.id === asked ? unlisted.value : undefined)
 	const feed = useFeed((event) => event === undefined && known.retry()) // files alone have events
-	const at = useRef(0) // when the teams were last read
-	useEffect(() => {
-		at.current = Date.now()
-	}, [known.value])
-	useLook(() => Date.now() - at.current > pause && known.retry())
+	useLook(known.retry)
 	useEffect(() => fail(undefined), [asked])
 
 	const attempt = async (what: string, act: () => Promise<void>): Promise<void> => {

@@ -1,0 +1,281 @@
+//go:build browser
+
+package browser
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// form is where something is typed on a page of the console and then saved.
+type form struct {
+	name, address, heading string
+	open                   func(*tab)    // how it is opened at the address; nil: by the address
+	field                  string        // the path of the field
+	typed                  string        // what is typed into it
+	more                   [2]string     // the path and the text of another field without which nothing is saved
+	save                   string        // the path of what saves; empty: Enter in the field
+	saved                  string        // the path of what shows that it is saved
+	change                 func() string // changes at the server what the page shows, and returns the path of what then shows it; nil: nothing changes by itself
+}
+
+// refusing answers each request that is not a read with window.refused, while it is set.
+const refusing = `{
+	const real = fetch
+	window.fetch = (address, init) => window.refused && (init?.method ?? "GET") !== "GET"
+		? Promise.resolve(Response.json({ statusCode: window.refused, message: "Refused by the test", error: "Refused" }, { status: window.refused, headers: { "X-Request-Id": "request-1", "Retry-After": "2" } }))
+		: real(address, init)
+}`
+
+// show opens the form in a tab.
+func (f form) show(b *tab, s *server) {
+	b.t.Helper()
+	b.do(chromedp.Navigate(s.base + f.address))
+	b.inConsole(f.heading)
+	if f.open != nil {
+		f.open(b)
+	}
+	b.shown(f.field)
+}
+
+// into types a text in place of what a field has.
+func (b *tab) into(field, text string) {
+	b.t.Helper()
+	b.do(chromedp.Focus(field))
+	b.run(`document.activeElement.select()`)
+	b.key(text)
+}
+
+// submit saves what is typed.
+func (f form) submit(b *tab) {
+	b.t.Helper()
+	if f.save == "" {
+		b.do(chromedp.Focus(f.field))
+		b.key(kb.Enter)
+		return
+	}
+	b.click(f.save)
+}
+
+// has checks that the field has what was typed.
+func (f form) has(b *tab) {
+	b.t.Helper()
+	b.shown(f.field)
+	if got := read(b, chromedp.Value(f.field)); got != f.typed {
+		b.t.Errorf("%s: the field has %q, not %q", f.name, got, f.typed)
+	}
+}
+
+// offline takes the network from the tab, or gives it back.
+func (b *tab) offline(is bool) {
+	b.t.Helper()
+	_, err := chromedp.Call(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
+		MatchedNetworkConditions: []*network.Conditions{{Offline: is, DownloadThroughput: -1, UploadThroughput: -1}},
+	})
+	if err == nil {
+		_, err = chromedp.Call(b, network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: is, DownloadThroughput: -1, UploadThroughput: -1})
+	}
+	if err != nil {
+		b.fail(err)
+	}
+}
+
+// switchTo has the menu switch to another organisation.
+func (b *tab) switchTo(choice, heading string) {
+	b.t.Helper()
+	b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(fmt.Sprintf(`//li/button[normalize-space()=%q]`, choice)))
+	b.inConsole(heading)
+}
+
+func TestForms(t *testing.T) {
+	s, as := startOwned(t)
+	s.grant(as, "PREMIUM")
+	s.signedIn("ada@collab.example", "Difference Engines", "")
+	created := func(path string, body any) string {
+		t.Helper()
+		return decode[struct{ ID string }](t, s.call("POST", path, as, body, http.StatusCreated)).ID
+	}
+	task := created("/tasks", map[string]any{"title": "Translate Note G"})
+	s.store(as, "plan.txt", "x", "text/plain")
+	release := created("/updates", map[string]any{"version": "1.0.0", "platform": "DARWIN", "arch": "ARM64", "channel": "STABLE", "downloadUrl": "https://example.com/1", "rolloutPercentage": 5})
+	forms := []form{
+		{
+			name: "a new task", address: "/console/tasks", heading: "Tasks", field: `//input[@data-new]`, typed: "Weave algebra", saved: `//a[@data-row and .="Weave algebra"]`,
+			change: func() string {
+				created("/tasks", map[string]any{"title": "Punch cards"})
+				return `//a[@data-row and .="Punch cards"]`
+			},
+		},
+		{
+			name: "a task", address: "/console/tasks?task=" + task, heading: "Tasks", field: `//dialog//textarea`, typed: "With Bernoulli's numbers",
+			save: `//dialog//button[.="Save"]`, saved: `//dialog//*[@role="status" and .="Saved"]`,
+		},
+		{
+			name: "a message", address: "/console/chat", heading: "Chat", field: `//textarea[@aria-label="Message"]`, typed: "Good morning", save: button("Send"), saved: answer("done", "tokens"),
+		},
+		{
+			name: "a file's path", address: "/console/files?place=shared/artifacts", heading: "Files", field: `//dialog//input[@id="path"]`, typed: "plans/plan.txt",
+			open: func(b *tab) {
+				b.shown(entry("plan.txt"))
+				b.do(chromedp.Focus(entry("plan.txt")))
+				b.key(kb.F2)
+			},
+			save: `//dialog//button[.="Save"]`, saved: `//*[@class="undo" and contains(., "plans/plan.txt")]`,
+			change: func() string {
+				s.store(as, "beside.txt", "x", "text/plain")
+				return entry("beside.txt")
+			},
+		},
+		{
+			name: "a memory", address: "/console/memories?memory=org", heading: "Memories", field: `//textarea[@id="text"]`, typed: "# Ours", save: button("Save"), saved: `//p[contains(., "Version 1")]`,
+		},
+		{
+			name: "a release", address: "/console/releases?publish=new", heading: "Publish a release", field: `//form//input[@required and @title]`, typed: "1.4.0",
+			more: [2]string{`//form//input[@type="url"]`, "https://example.com/2"}, save: button("Publish"), saved: `//h1[contains(., "1.4.0")]`,
+		},
+		{
+			name: "a rule of a release", address: "/console/releases?release=" + release, heading: "1.0.0", field: `//section[@aria-label="Pausing by itself"]//input`, typed: "7",
+			save: button("Save the rule"), saved: `//p[contains(., "more than 7 %")]`,
+			change: func() string {
+				s.call("PATCH", "/updates/"+release, as, map[string]any{"rolloutPercentage": 30}, http.StatusOK)
+				return `//*[@class="badge" and .="Rolling out at 30 %"]`
+			},
+		},
+		{
+			name: "an invitation", address: "/console/people?invite=1", heading: "People", field: `//dialog//input`, typed: "grace@collab.example", save: `//dialog//button[.="Invite"]`, saved: `//dialog//p[contains(., "shown once")]`,
+			change: func() string {
+				s.signedIn("ben@collab.example", "Analytical Engines", "member")
+				return `//li[@data-member="ben@collab.example"]`
+			},
+		},
+		{
+			name: "a team", address: "/console/teams?new=team", heading: "Teams", field: `//dialog//input`, typed: "Card punchers", save: `//dialog//button[.="Create"]`, saved: `//nav[@aria-label="Teams"]//a[contains(., "Card punchers")]`,
+			change: func() string {
+				created("/teams", map[string]any{"name": "Weavers"})
+				return `//nav[@aria-label="Teams"]//a[contains(., "Weavers")]`
+			},
+		},
+		{
+			name: "a connector", address: "/console/connectors?connect=brave-search", heading: "Connectors", field: `//dialog//input[not(@type)]`, typed: "Search for cards",
+			more: [2]string{`//dialog//input[@type="password"]`, "secret"}, save: `//dialog//button[.="Connect"]`, saved: `//dialog//h2[.="Search for cards"]`,
+			change: func() string {
+				created("/connectors", map[string]any{"providerId": "brave-search", "name": "Search for engines"})
+				return `//*[@class="rows"]//b[.="Search for engines"]`
+			},
+		},
+	}
+
+	b := openPage(t, s, "Ada", "/console", "Analytical Engines")
+	tabs := make([]*tab, len(forms))
+	// each runs for each form with its tab.
+	each := func(about string, run func(t *testing.T, b *tab, f form)) {
+		for i, f := range forms {
+			if tabs[i] == nil {
+				continue
+			}
+			t.Run(f.name+" "+about, func(t *testing.T) {
+				tabs[i].t = t
+				run(t, tabs[i], f)
+			})
+		}
+	}
+	for i := range forms {
+		tabs[i] = b.beside()
+		tabs[i].resize(1280, 800, "light")
+		tabs[i].onNewPages(refusing)
+	}
+	alert := func(f form, texts ...string) string {
+		path := `//*[@role="alert"`
+		if strings.HasPrefix(f.field, "//dialog") { // behind which nothing can be used
+			path = "//dialog" + path
+		}
+		for _, text := range texts {
+			path += fmt.Sprintf(" and contains(., %q)", text)
+		}
+		return path + "]"
+	}
+
+	each("says why it is not saved, with the request's id, and keeps what was typed", func(t *testing.T, b *tab, f form) {
+		f.show(b, s)
+		b.into(f.field, f.typed)
+		if f.more[0] != "" {
+			b.into(f.more[0], f.more[1])
+		}
+		for status, texts := range map[int][]string{
+			http.StatusConflict:           {"Refused by the test", "request-1"},
+			http.StatusServiceUnavailable: {"The server is busy", "wait 2 seconds", "request-1"},
+		} {
+			b.run(fmt.Sprint("window.refused = ", status))
+			f.submit(b)
+			b.shown(alert(f, texts...))
+			f.has(b)
+		}
+		b.run("window.refused = 0")
+	})
+	each("stays while the network is gone, and shows what others changed meanwhile", func(t *testing.T, b *tab, f form) {
+		if f.change == nil {
+			t.Skip("nothing on the page changes by itself")
+		}
+		b.offline(true)
+		changed := f.change()
+		b.offline(false)
+		b.shown(changed)
+		f.has(b)
+	})
+
+	again := s.signedIn("ada@collab.example", "Analytical Engines", "")
+	s.call("DELETE", "/auth/sessions", bearer(again.Token), nil, http.StatusOK)
+	as = bearer(s.signedIn("ada@collab.example", "Analytical Engines", "").Token)
+	each("says that the session has ended, where it can be seen, and keeps what was typed", func(t *testing.T, b *tab, f form) {
+		f.submit(b)
+		b.shown(alert(f, "Sign in again in a new tab"))
+		f.has(b)
+	})
+	b.t = t
+	b.enterConsole(s, "Ada", "Analytical Engines")
+	each("goes on after a new sign-in", func(t *testing.T, b *tab, f form) {
+		b.do(chromedp.WaitNotPresent(`//*[@class="notice" and @role="alert"]`))
+		f.has(b)
+	})
+
+	b.switchTo("Difference Engines owner", "Difference Engines")
+	each("is not shown to another organisation", func(t *testing.T, b *tab, f form) {
+		b.inConsole("Difference Engines")
+		b.do(chromedp.Navigate(s.base+f.address), chromedp.WaitVisible(`//main//h1`), chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`)))
+		if page := read(b, chromedp.Evaluate[string](`[...document.querySelectorAll("input, textarea")].map((e) => e.value).join("\n")`)); strings.Contains(page, f.typed) {
+			t.Errorf("the page has %q", page)
+		}
+	})
+	b.switchTo("Analytical Engines owner", "Analytical Engines")
+	each("is there again in its own, and is saved", func(t *testing.T, b *tab, f form) {
+		b.inConsole("Analytical Engines")
+		f.show(b, s)
+		f.has(b)
+		if f.more[0] != "" {
+			b.into(f.more[0], f.more[1])
+		}
+		f.submit(b)
+		b.shown(f.saved)
+	})
+
+	t.Run("a sign-out in another tab removes what was typed", func(t *testing.T) {
+		b.t, tabs[0].t = t, t
+		f := forms[0]
+		f.show(tabs[0], s)
+		tabs[0].into(f.field, "secret")
+		b.do(chromedp.Click(chromedp.CSS("button.account")), chromedp.Click(button("Sign out")))
+		b.inConsole("You are signed out")
+		tabs[0].inConsole("You are signed out")
+		kept := read(tabs[0], chromedp.Evaluate[json.RawMessage](`({ ...sessionStorage, ...localStorage })`))
+		if strings.Contains(string(kept), "secret") {
+			t.Errorf("the tab keeps %s", kept)
+		}
+	})
+}
