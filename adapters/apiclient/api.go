@@ -781,12 +781,13 @@ type ListFilesParams struct {
 	Scope       string `query:"scope"`       // Only files of this scope.
 	WorkspaceID string `query:"workspaceId"` // A workspace's id; null selects files without a workspace.
 	Prefix      string `query:"prefix"`      // A prefix of the storage key, with or without a leading slash; at most 4096 bytes.
+	Search      string `query:"search"`      // Words, with spaces between them, that are all in the path, in any case. At most 100,000 files are examined, those that come first in the list. It does not go with deleted files.
 	Deleted     string `query:"deleted"`     // true for the deleted files that can be restored in place of those that are there, each as its last version was. Several may have had one path.
 }
 
 // ListOrganisationsParams are the parameters of ListOrganisations. Zero fields are left out.
 type ListOrganisationsParams struct {
-	Search string `query:"search"` // Only organisations that have this id, or this text in their name or slug. The letters A to Z are equal to a to z.
+	Search string `query:"search"` // Only organisations that have this id, or this text in their name or slug. The letters A to Z are equal to a to z. The names of at most 100,000 organisations after the cursor are examined.
 }
 
 // ListTasksParams are the parameters of ListTasks. Zero fields are left out.
