@@ -47,8 +47,8 @@ export function DayChart({ figures, first, last, name, file, order, level }: { f
 	)
 }
 
-// end returns the text at an end of the axis: of a minute, the time alone.
-const end = (date: string): string => (date.length > 13 ? `${date.slice(11)} UTC` : date.length > 10 ? `${date.replace("T", " ")}:00 UTC` : `${date} UTC`)
+// end returns the text at an end of the axis: of an hour without the year, and of a minute the time alone.
+const end = (date: string): string => (date.length > 13 ? `${date.slice(11)} UTC` : date.length > 10 ? `${date.slice(5).replace("T", " ")}:00 UTC` : `${date} UTC`)
 
 function arrange(figures: Figure[], first: string, last: string, order?: string[]): { days: { date: string; amounts: number[] }[]; series: string[]; top: number } {
 	const totals = new Map<string, number>()
