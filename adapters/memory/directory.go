@@ -200,8 +200,8 @@ func (m members) List(_ context.Context, o id.Org, after org.Position, limit int
 	return forEach(profiles, err, each)
 }
 
-func (m users) Former(_ context.Context, o id.Org, after id.User, limit int, each func(org.Profile) error) error {
-	profiles, err := result(m.run, func(x *tx) ([]org.Profile, error) {
+func (u users) Former(_ context.Context, o id.Org, after id.User, limit int, each func(org.Profile) error) error {
+	profiles, err := result(u.run, func(x *tx) ([]org.Profile, error) {
 		removed := func(v org.Membership) bool { return !v.Active() }
 		byUser := func(a, b org.Membership) int { return cmp.Compare(a.User, b.User) }
 		return x.profiles(x.tenant(o).members.page(removed, byUser, org.Membership{User: after}, limit)), nil
