@@ -94,6 +94,10 @@ async function people(api: Client): Promise<void> {
 		const changed = good(await api.PATCH("/api/v1/org/members/{userId}/role", { params: { path: { userId } }, body: { role: "ADMIN" } }))
 		good(await api.DELETE("/api/v1/org/members/{userId}", { params: { path: { userId: changed.userId } } }))
 	}
+	for (const former of good(await api.GET("/api/v1/org/members/former", { params: { query: { limit: 10 } } }))) {
+		const name: string | null = former.name
+		void [name, former.userId, former.removedAt]
+	}
 	const made = good(await api.POST("/api/v1/org/invite", { body: { email: "grace@example.com", role: "MEMBER" } }))
 	const address: string = made.inviteUrl
 	for (const invitation of good(await api.GET("/api/v1/org/invites"))) {
