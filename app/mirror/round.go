@@ -205,7 +205,8 @@ func (r *round) readLimits(ctx context.Context) error {
 	if r.limited || r.limits != nil && r.limits.ReadOnly {
 		fresh = limitsForHeld
 	}
-	known := r.limits != nil && r.Clock.Now().Sub(r.asked) < fresh
+	age := r.Clock.Now().Sub(r.asked) // negative if the clock was set back
+	known := r.limits != nil && age >= 0 && age < fresh
 	r.lock.Unlock()
 	if known {
 		return nil
