@@ -100,6 +100,9 @@ func (s *Objects) Contents(ctx context.Context, outcomes []Outcome, buffer []byt
 		}
 		all.Go(func() {
 			defer func() { <-s.reads }()
+			if reading.Err() != nil { // the slot may have been free only after the end
+				return
+			}
 			if o.Err = s.readInto(reading, o.Object, content); fault.Is(o.Err, fault.Unavailable) {
 				cancel(o.Err)
 			}
