@@ -284,16 +284,39 @@ func (r *request) raw(content Content) {
 	if isSeeker {
 		start, r.err = seeker.Seek(0, io.SeekCurrent)
 	}
-	sent := false
+	var last *part
 	r.body = func() (io.ReadCloser, error) {
-		if sent {
+		if last != nil {
+			last.end()
 			if _, err := seeker.Seek(start, io.SeekStart); err != nil {
 				return nil, err
 			}
 		}
-		sent = true
-		return io.NopCloser(content.Reader), nil
+		last = &part{r: content.Reader}
+		return io.NopCloser(last), nil
 	}
+}
+
+// part is what one request reads of content. A transport may read it after the request has failed, so it
+// is to be ended before another request reads the content.
+type part struct {
+	mu sync.Mutex
+	r  io.Reader // guarded by mu; nil: the part has ended
+}
+
+func (p *part) Read(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.r == nil {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return p.r.Read(b)
+}
+
+func (p *part) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.r = nil
 }
 
 // add adds the fields of params that are not zero.

@@ -65,10 +65,12 @@ func (c *Client) SendUpload(ctx context.Context, u ResumableUpload, content io.R
 				return o, err
 			}
 		}
-		o, err = c.appendLast(ctx, u, Content{Reader: io.LimitReader(content, size-u.Offset), Size: size - u.Offset, Type: "application/partial-upload"})
+		rest := &part{r: io.LimitReader(content, size-u.Offset)}
+		o, err = c.appendLast(ctx, u, Content{Reader: rest, Size: size - u.Offset, Type: "application/partial-upload"})
 		if err == nil || !again || ctx.Err() != nil || !interrupted(err) {
 			return o, err
 		}
+		rest.end()
 		now, problem := c.GetResumableUpload(ctx, u.ID)
 		if problem != nil {
 			return o, problem
