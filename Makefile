@@ -77,9 +77,11 @@ release: ## build archives of collabd for Linux and macOS, and of collab with it
 test: ## run all tests; those on Postgres start temporary servers, those of updaters and of the OpenAPI document run Node, those of documents jq and wget, installing the packages postgresql, pgbouncer, nodejs, npm, jq and wget where they are missing and one is root; without Node set COLLAB_SKIP_NODE; those of object stores build versitygw once, without it set COLLAB_SKIP_S3; those beside the previous release build it once from the history of the repository, and are skipped where that is missing
 	$(GO) test -vet=off -timeout 20m $(PACKAGES)
 
+# What bounds how long one organisation waits for another runs alone, before the rest.
 soak: ## run the tests that repeat what they try, or check properties, ten times as often as make test does; the others it leaves out
-	@set -e; more=$$($(GO) run ./test/soak/scaled); \
-	COLLAB_SOAK=1 RAPID_CHECKS=1000 $(GO) test -vet=off -timeout 40m $(ATONCE) $$more
+	@set -e; more=$$($(GO) run ./test/soak/scaled); export COLLAB_SOAK=1 RAPID_CHECKS=1000; \
+	$(GO) test -vet=off -timeout 40m $${more%% ./*} ./test/limits; \
+	$(GO) test -vet=off -timeout 40m $(ATONCE) $$(echo "$$more" | sed 's|\./test/limits||')
 
 storm: ## run a cluster under load of all kinds while servers are killed, connections break and the database fails over, then check its invariants: DURATION=10m, SEED=n as an earlier run printed it
 	COLLAB_STORM=$(DURATION) COLLAB_SEED=$(SEED) $(GO) test -vet=off -count=1 -timeout 0 -v -run '^TestInvariantsHoldAfterFaultsUnderLoad$$' ./test/storm
