@@ -183,7 +183,7 @@ func TestAuditPage(t *testing.T) {
 		b.do(chromedp.Focus(`(` + entry("ended a session") + `)[last()]//summary`))
 		b.key(kb.Enter)
 		s.call("PATCH", "/org/members/"+ben+"/role", as, map[string]string{"role": "ADMIN"}, http.StatusOK)
-		b.run(`dispatchEvent(new Event("focus"))`)
+		b.returnToFront()
 		b.shown(`//ul[@aria-label="Entries"]/li[1][contains(., "Ada changed the role of Ben from Member to Admin")]`, `//*[@id="said" and .="1 new entry"]`, `//ul[@aria-label="Entries"]/li[last()]//dl`)
 		if got := rows(); got != fmt.Sprint(before+1) {
 			t.Errorf("%s entries are shown", got)
@@ -194,7 +194,8 @@ func TestAuditPage(t *testing.T) {
 		}`)
 		s.call("PATCH", "/org/members/"+ben+"/role", as, map[string]string{"role": "MEMBER"}, http.StatusOK)
 		b.eventually("true", func() string {
-			return read(b, chromedp.Evaluate[string](`dispatchEvent(new Event("focus")), String(!!document.querySelector(".problem code"))`))
+			b.returnToFront()
+			return read(b, chromedp.Evaluate[string](`String(!!document.querySelector(".problem code"))`))
 		})
 		b.shown(`//*[@role="alert" and contains(., "Looking for new entries failed")]`)
 		b.do(chromedp.Click(button("Try again")), chromedp.WaitNotPresent(`//*[@role="alert"]`))

@@ -155,7 +155,7 @@ function Tree({ places, records, place, folder, open }: { places: Place[]; recor
 			branches.push({ key, name, level, open: isOpen, parent, to: { place: p.key.slice(0, -1), folder: at === "" ? undefined : at.slice(0, -1) }, leaf: below !== undefined && children.length === 0 })
 			if (isOpen) for (const c of children) walk(`${p.key}${at}${c}/`, c, `${at}${c}/`, level + 1, key)
 		}
-		p.memory ? walk(p.key, p.name, "", 2, memories) : walk(p.key, p.name, "", 1)
+		walk(p.key, p.name, "", p.memory ? 2 : 1, p.memory ? memories : undefined)
 	}
 	const toggle = (b: Branch, on: boolean): void => {
 		const owner = places.find((p) => b.key.startsWith(p.key))

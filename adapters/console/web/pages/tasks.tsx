@@ -304,6 +304,8 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 		...names.members.map((m) => ({ text: `${assigneeOf(names, m.userId)}${m.name && m.email ? ` (${m.email})` : ""}`, current: m.userId === t.assigneeId, act: () => edit({ assigneeId: m.userId }) })),
 	]
 	const common = { tabIndex, class: "small plain" }
+	const assignee = assigneeOf(names, t.assigneeId)
+	const letters = t.assigneeId === null ? null : <Initials of={assignee} title={assignee} />
 	return (
 		<div class="task" data-trouble={troubled} data-done={t.status === "DONE" || t.status === "CANCELLED"}>
 			{writes && <span data-grip aria-hidden="true">⠿</span>}
@@ -316,7 +318,7 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 			<span class="about">
 				{t.tags.slice(0, 3).map((tag) => <span class="badge" key={tag}>{tag}</span>)}
 				{t.dueDate && <time class={late ? "warning" : "soft"} dateTime={t.dueDate} title={`Due ${exact(t.dueDate)}${t.dueDate.length === 10 ? " (UTC)" : ""}${late ? ", late" : ""}`}>{late && <span class="hidden">Late: </span>}{day(t.dueDate.slice(0, 10))}</time>}
-				{writes ? <Menu {...common} label={`Assignee of ${t.title}: ${assigneeOf(names, t.assigneeId)}`} shortcut="a" choices={people}>{t.assigneeId === null ? "–" : <Initials of={assigneeOf(names, t.assigneeId)} title={assigneeOf(names, t.assigneeId)} />}</Menu> : t.assigneeId !== null && <><Initials of={assigneeOf(names, t.assigneeId)} title={assigneeOf(names, t.assigneeId)} /><span class="hidden">Assignee: {assigneeOf(names, t.assigneeId)}</span></>}
+				{writes ? <Menu {...common} label={`Assignee of ${t.title}: ${assignee}`} shortcut="a" choices={people}>{letters ?? "–"}</Menu> : letters && <>{letters}<span class="hidden">Assignee: {assignee}</span></>}
 			</span>
 			<Menu {...common} label={`More for ${t.title}`} shortcut="m" choices={choices}>⋯</Menu>
 		</div>
