@@ -312,6 +312,9 @@ func parse(path, text string) (*document, error) {
 				}
 				if s != nil && s.provider != nil && (previous == '*' || previous == '<') {
 					if s.provider.does == "hears" {
+						if word, _, _ := strings.Cut(rest, " "); words[word] == nil && rest != "waits" {
+							return nil, fail("a provider does not understand %q", rest)
+						}
 						s.provider.script = append(s.provider.script, rest)
 					} else {
 						addTo(&s.provider.fields, &s.provider.body, rest, number)

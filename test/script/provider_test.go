@@ -70,17 +70,26 @@ func (m *models) questions(message string) []provider.Request {
 // them, each of which goes out on its own.
 //
 //	says It is |21 degrees.
+//	thinks that it is warm
 //	calls call_1 get_weather {"city":|"Oslo"}
 //	searches srvtoolu_1 Oslo weather            and finds the page Example Domain
 //	searches in vain srvtoolu_1 max_uses_exceeded
+//	pings
 //	waits                                       until it is to go on, or is left
 //	uses input 12 read 3 made 4 output 7        instead of 12 and 7
 //	stops pause_turn                            for this reason
 //	refuses 529 overloaded_error Overloaded     before a stream
 //	fails overloaded_error Overloaded           in the stream
+//	ends early                                  in order, without the end marker
+//	says no end marker                          but all that comes before it
+//	drops                                       the connection
 var words = map[string]func(rest string) (provider.Step, error){
 	"says":     func(rest string) (provider.Step, error) { return provider.Text(strings.Split(rest, "|")...), nil },
+	"thinks":   func(rest string) (provider.Step, error) { return provider.Think(rest), nil },
+	"pings":    func(string) (provider.Step, error) { return provider.Ping(), nil },
 	"stops":    func(rest string) (provider.Step, error) { return provider.Stop(rest), nil },
+	"ends":     func(string) (provider.Step, error) { return provider.Cut(), nil },
+	"drops":    func(string) (provider.Step, error) { return provider.Drop(), nil },
 	"searches": searches,
 	"calls": func(rest string) (provider.Step, error) {
 		part := strings.SplitN(rest, " ", 3)
@@ -137,8 +146,8 @@ func script(lines []string, gate <-chan struct{}) (s provider.Script, err error)
 		switch read := words[word]; {
 		case line == "waits":
 			step = provider.Hold(gate)
-		case read == nil:
-			return nil, fmt.Errorf("a provider does not understand %q", line)
+		case line == "says no end marker":
+			step = provider.Unmarked()
 		default:
 			if step, err = read(rest); err != nil {
 				return nil, fmt.Errorf("%s: %w", line, err)
