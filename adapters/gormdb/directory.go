@@ -407,30 +407,6 @@ func (q organisations) Erase(ctx context.Context, o id.Org, now time.Time) error
 	})
 }
 
-// Marks is one statement, and so reads one snapshot.
-func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
-	marked := make(map[id.Org]org.Mark, len(orgs))
-	var o id.Org
-	var m org.Mark
-	to := []any{&o, &m.Epoch, &m.LogEpoch, &m.LogN}
-	switch known := validIDs(orgs); len(known) {
-	case 0:
-		return marked, nil
-	case 1:
-		found, err := oneRow(ctx, db.read, "Organisation", tenantSQL(known[0], marks+"@org WHERE o.id = @org"), to...)
-		if found {
-			marked[o] = m
-		}
-		return marked, err
-	default:
-		c := crossTenantSQL(crossTenantHeads, marks+"o.id WHERE "+db.dialect.in("o.id", "uuid"), list(db.dialect, known))
-		return marked, eachRow(ctx, db.read, "Organisation", c, to, func() error {
-			marked[o] = m
-			return nil
-		})
-	}
-}
-
 // Epochs reads one organisation by its key, and several by one parameter, so that only two
 // statements are prepared.
 func (db *DB) Epochs(ctx context.Context, orgs []id.Org) (map[id.Org]int64, error) {

@@ -62,6 +62,7 @@ type DB struct {
 	pause   func(ctx context.Context, attempt int) error
 	changed func(object.Hint)
 	queue   writeQueue // for SQLite's writer
+	marks   markCache  // on SQLite
 
 	replicas replicas
 

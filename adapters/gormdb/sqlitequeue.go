@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"gorm.io/gorm"
 
@@ -26,6 +27,10 @@ type writeQueue struct {
 	waiting []waiter
 	busy    bool // the writer is in use
 	async   bool // the last transaction was asynchronous
+
+	// commits is increased before and after each commit that is not asynchronous, and so is odd
+	// during one.
+	commits atomic.Uint64
 }
 
 // waiter is a member that waits for the writer.
@@ -127,7 +132,13 @@ func (j *groupTransaction) undo() *groupTransaction {
 // member's part. They run again.
 var errUndone = errors.New("the transaction was undone with a part of it")
 
-func (j *groupTransaction) commit() { j.end(j.tx.Commit().Error) }
+func (l *writeQueue) commit(j *groupTransaction) {
+	if !j.async {
+		l.commits.Add(1)
+		defer l.commits.Add(1)
+	}
+	j.end(j.tx.Commit().Error)
+}
 
 func (j *groupTransaction) end(err error) {
 	j.err = err
@@ -178,7 +189,7 @@ func (l *writeQueue) pass(j *groupTransaction) {
 		if j.members < maxMembers && l.handOff(j) {
 			return
 		}
-		j.commit()
+		l.commit(j)
 	}
 	l.handOff(nil)
 }

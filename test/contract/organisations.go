@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -297,10 +298,13 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, was, map[id.Org]org.Mark{
 				a.ID: {Epoch: w.epoch(a.ID), LogEpoch: logEpoch}, b.ID: {Epoch: w.epoch(b.ID), LogEpoch: logEpoch},
 			})
+			alone := func() org.Mark { return resultOf(w.epochs.Marks(w.ctx, []id.Org{a.ID})).must(w)[a.ID] }
+			wantEqual(w, alone(), was[a.ID])
 			w.atomic(func(r ports.Records) error { return lock(w, r, a.ID) })
+			wantEqual(w, alone(), org.Mark{Epoch: was[a.ID].Epoch + 1, LogEpoch: logEpoch})
 			w.addObjects(someObject(a.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "a.md", by), someObject(a.ID, object.Place{Kind: object.Template, Scope: object.Shared}, "b.md", by))
 			want := org.Mark{Epoch: was[a.ID].Epoch + 1, LogEpoch: logEpoch, LogN: 2}
-			resultOf(w.epochs.Marks(w.ctx, []id.Org{a.ID})).is(w, map[id.Org]org.Mark{a.ID: want})
+			wantEqual(w, alone(), want)
 			resultOf(w.epochs.Marks(w.ctx, []id.Org{b.ID, a.ID})).is(w, map[id.Org]org.Mark{a.ID: want, b.ID: was[b.ID]})
 			resultOf(w.epochs.Marks(w.ctx, nil)).is(w, map[id.Org]org.Mark{})
 			resultOf(w.epochs.Marks(w.ctx, []id.Org{unknown})).is(w, map[id.Org]org.Mark{})
@@ -381,6 +385,27 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 					_, err := r.Storage().Changes().Append(w.ctx, o, object.NewAccessChange(object.Audience{}, "", at(1)))
 					return err
 				}))
+			}))
+		},
+		"a mark is at least of the last lock that has committed": func(w *fixture) {
+			o := w.org().ID
+			var committed atomic.Int64
+			committed.Store(w.epoch(o))
+			w.allOK(concurrently(4, func(i int) error {
+				for range 4 * concurrent {
+					if i == 0 {
+						if err := w.store.Atomic(w.ctx, func(r ports.Records) error { return lock(w, r, o) }); err != nil {
+							return err
+						}
+						committed.Add(1)
+						continue
+					}
+					least := committed.Load()
+					if found, err := w.epochs.Marks(w.ctx, []id.Org{o}); err != nil || found[o].Epoch < least {
+						return fmt.Errorf("the epoch of the mark is %d after %d, error %v", found[o].Epoch, least, err)
+					}
+				}
+				return nil
 			}))
 		},
 		"a committed lock increments its organisation's epoch": func(w *fixture) {

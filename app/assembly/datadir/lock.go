@@ -125,15 +125,39 @@ func LockDirectory(c config.Config) (io.Closer, error) {
 	return lock, nil
 }
 
-// LockBoth locks the data directory for one server, and the database, exclusively or shared.
-func LockBoth(c config.Config, exclusive bool) ([]io.Closer, error) {
-	directory, err := LockDirectory(c)
-	if err != nil {
-		return nil, err
+// lockServer locks an SQLite database for one server, which caches what it alone writes. Commands may
+// have the database open as well.
+func lockServer(c config.Config) (io.Closer, error) {
+	if c.Database() != "sqlite" {
+		return io.NopCloser(nil), nil
 	}
-	database, err := LockDatabase(c, exclusive)
+	path, err := gormdb.SQLiteFile(c.DatabaseURL.Text())
 	if err != nil {
-		return nil, errors.Join(err, directory.Close())
+		return nil, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
 	}
-	return []io.Closer{directory, database}, nil
+	lock, err := Lock(path+"-server", true)
+	if errors.Is(err, filelock.ErrLocked) {
+		return nil, fmt.Errorf("COLLAB_DATABASE_URL: another server runs on %s; only a database on Postgres serves several", path)
+	}
+	return lock, err
+}
+
+// LockBoth locks the data directory and the database for one server, the database exclusively or
+// shared with commands.
+func LockBoth(c config.Config, exclusive bool) (locks []io.Closer, err error) {
+	for _, take := range []func() (io.Closer, error){
+		func() (io.Closer, error) { return LockDirectory(c) },
+		func() (io.Closer, error) { return LockDatabase(c, exclusive) },
+		func() (io.Closer, error) { return lockServer(c) },
+	} {
+		lock, err := take()
+		if err != nil {
+			for _, l := range locks {
+				err = errors.Join(err, l.Close())
+			}
+			return nil, err
+		}
+		locks = append(locks, lock)
+	}
+	return locks, nil
 }

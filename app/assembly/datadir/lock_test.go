@@ -5,10 +5,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
 	"collab/adapters/filelock"
+	"collab/app/assembly/config"
 )
 
 func TestLocksAreOfOneOrOfMany(t *testing.T) {
@@ -43,6 +45,33 @@ func TestLocksAreOfOneOrOfMany(t *testing.T) {
 	alone.Close()
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info, err)
+	}
+}
+
+func TestADatabaseOnSQLiteIsOfOneServerAndOfCommands(t *testing.T) {
+	database := config.NewURL("sqlite://" + filepath.Join(t.TempDir(), "shared.db"))
+	server := func() ([]io.Closer, error) {
+		return LockBoth(config.Config{DataDir: t.TempDir(), DatabaseURL: database}, false)
+	}
+	locks, err := server()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server(); err == nil || !strings.Contains(err.Error(), "another server runs on") {
+		t.Errorf("a second server: %v", err)
+	}
+	command, err := LockDatabase(config.Config{DatabaseURL: database}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range append(locks, command) {
+		l.Close()
+	}
+	if locks, err = server(); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range locks {
+		l.Close()
 	}
 }
 
