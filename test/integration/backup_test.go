@@ -470,9 +470,9 @@ func TestADataDirectoryIsLockedByItsServer(t *testing.T) {
 	if said := ran(t, s, false, "restore", "--replace", archive); !strings.Contains(said, "another server runs") {
 		t.Error(said)
 	}
-	// Its database may be another server's as well, with a data folder of its own.
-	other := collabd.Start(t, "COLLAB_DATABASE_URL=sqlite://"+filepath.Join(s.Dir, "collab.db"))
 	s.Stop(t)
+	// Its database may be that of another server, with a data directory of its own.
+	other := collabd.Start(t, "COLLAB_DATABASE_URL=sqlite://"+filepath.Join(s.Dir, "collab.db"))
 	if said := ran(t, s, false, "restore", "--replace", archive); !strings.Contains(said, "has "+filepath.Join(s.Dir, "collab.db")+" open") {
 		t.Error(said)
 	}
