@@ -19,9 +19,9 @@ import (
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"collab/adapters/atomicfile"
-	"collab/adapters/colours"
 	"collab/adapters/devkit"
 	"collab/adapters/loopback"
+	"collab/adapters/style"
 	"collab/domain/fault"
 	"collab/ports"
 )
@@ -125,7 +125,7 @@ func New(o Options) (*Provider, error) {
 	}
 	p.site = devkit.New(devkit.Options{
 		Prefix: Prefix, Name: "development identity provider", Footer: "asks for no password",
-		Files: files, Style: colours.Style, Funcs: template.FuncMap{"title": title}, Log: o.Log, Admit: p.admit, Explain: explain,
+		Files: files, Style: style.Card + pageStyle, Funcs: template.FuncMap{"title": title}, Log: o.Log, Admit: p.admit, Explain: explain,
 	}, "pages.html", "avatar.svg")
 	for path, methods := range map[string]map[string]devkit.Handler{
 		"/.well-known/openid-configuration": {"GET": p.discovery},

@@ -15,8 +15,11 @@ import (
 	"collab/domain/fault"
 )
 
-//go:embed pages.html style.css avatar.svg
+//go:embed pages.html avatar.svg
 var files embed.FS
+
+//go:embed style.css
+var pageStyle string
 
 const (
 	avatarPath = "/avatar/"
@@ -35,8 +38,8 @@ type signInView struct {
 
 	Account, Name, Email string
 	Org, OrgName, Role   string
-	Problem              string // empty: none
-	ProblemField         string
+	Problem              string // of no field; empty: none
+	Wrong                wrong
 
 	request *request
 }
@@ -94,22 +97,38 @@ const (
 	choiceNone = "none"
 )
 
-// viewOf returns the page with the fields of a form and the error of the first invalid one.
+// viewOf returns the page with the fields of a form and what is wrong with them.
 func viewOf(fields url.Values, err error, req *request) signInView {
 	v := signInView{
 		Account: fields.Get("account"), Name: fields.Get("name"), Email: fields.Get("email"),
 		Org: fields.Get("org"), OrgName: fields.Get("orgName"), Role: fields.Get("role"),
 		request: req,
 	}
-	if e := (*fault.Error)(nil); errors.As(err, &e) {
+	e := (*fault.Error)(nil)
+	if !errors.As(err, &e) {
+		return v
+	}
+	if len(e.Problems) == 0 {
 		v.Problem = e.Message
-		if len(e.Problems) > 0 {
-			v.ProblemField = e.Problems[0].Field
-			v.Problem = fieldNames[v.ProblemField] + " " + e.Problems[0].Message
+	}
+	v.Wrong = wrong{}
+	for _, problem := range e.Problems {
+		if problem.Field == "org" && v.Org == choiceNew {
+			problem.Field = "orgName"
+		}
+		problem.Message = fieldNames[problem.Field] + " " + problem.Message
+		switch problem.Field {
+		case "email", "name", "orgName":
+			v.Wrong[problem.Field] = problem
+		default:
+			v.Problem = problem.Message
 		}
 	}
 	return v
 }
+
+// wrong has the problems of a form's text fields by their names.
+type wrong map[string]fault.Problem
 
 // fieldNames are the fields' names on the page.
 var fieldNames = map[string]string{
@@ -170,7 +189,8 @@ type inviteView struct {
 	Role    string
 	Account *account // nil: none has this address yet
 	Name    string
-	Problem string
+	Problem string // of no field; empty: none
+	Wrong   wrong
 }
 
 func (p *Provider) signInPage(w http.ResponseWriter, r *http.Request) error {
@@ -182,15 +202,15 @@ func (p *Provider) signInPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p.showInvite(w, r, http.StatusOK, invite, "", "")
+	p.showInvite(w, r, http.StatusOK, invite, signInView{})
 	return nil
 }
 
-func (p *Provider) showInvite(w http.ResponseWriter, r *http.Request, status int, invite Invite, name, problem string) {
+func (p *Provider) showInvite(w http.ResponseWriter, r *http.Request, status int, invite Invite, form signInView) {
 	v := inviteView{
 		Action: Prefix + "/sign-in?" + r.URL.RawQuery, CSRF: p.csrf(w, r),
 		Email: invite.Email, Org: invite.OrgName, Role: roleName(invite.Role),
-		Name: name, Problem: problem,
+		Name: form.Name, Problem: form.Problem, Wrong: form.Wrong,
 	}
 	if v.Name == "" {
 		v.Name = nameOf(invite.Email)
@@ -246,7 +266,7 @@ func (p *Provider) acceptInvite(w http.ResponseWriter, r *http.Request, fields u
 		return events, err
 	})
 	if fault.Is(err, fault.Invalid) {
-		p.showInvite(w, r, http.StatusBadRequest, invite, fields.Get("name"), viewOf(fields, err, nil).Problem)
+		p.showInvite(w, r, http.StatusBadRequest, invite, viewOf(fields, err, nil))
 		return nil
 	}
 	if err != nil {

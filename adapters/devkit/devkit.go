@@ -23,7 +23,7 @@ import (
 
 const maxForm = 64 << 10 // bytes
 
-//go:embed layout.html style.css icon.svg
+//go:embed layout.html icon.svg
 var files embed.FS
 
 // Options are what a Site needs. Log may be left out.
@@ -31,8 +31,8 @@ type Options struct {
 	Prefix string           // the path under which the site is mounted, without a trailing slash
 	Name   string           // what the site is, in logs and messages
 	Footer string           // a verb phrase that follows the name on every page
-	Files  fs.FS            // has the templates, and style.css, which follows the common style
-	Style  string           // a style sheet that sets the colours
+	Files  fs.FS            // has the templates
+	Style  string           // the style sheet of the pages
 	Funcs  template.FuncMap // of the templates, which also have prefix and the common ones
 	Log    *slog.Logger
 
@@ -48,7 +48,6 @@ type Options struct {
 type Site struct {
 	options Options
 	pages   *template.Template
-	style   []byte
 	mux     *http.ServeMux
 	origins *http.CrossOriginProtection
 }
@@ -78,14 +77,6 @@ func New(o Options, templates ...string) *Site {
 	maps.Copy(funcs, o.Funcs)
 	s.pages = template.Must(template.New("").Funcs(funcs).ParseFS(files, "layout.html"))
 	template.Must(s.pages.ParseFS(o.Files, templates...))
-	s.style = []byte(o.Style)
-	for _, in := range []fs.FS{files, o.Files} {
-		style, err := fs.ReadFile(in, "style.css")
-		if err != nil {
-			panic(err)
-		}
-		s.style = append(s.style, style...)
-	}
 	s.Handle("/icon.svg", map[string]Handler{"GET": func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Cache-Control", "no-cache")
 		http.ServeFileFS(w, r, files, "icon.svg")
@@ -93,7 +84,7 @@ func New(o Options, templates ...string) *Site {
 	}})
 	s.Handle("/style.css", map[string]Handler{"GET": func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Cache-Control", "no-cache")
-		http.ServeContent(w, r, "style.css", time.Time{}, bytes.NewReader(s.style))
+		http.ServeContent(w, r, "style.css", time.Time{}, strings.NewReader(o.Style))
 		return nil
 	}})
 	s.Handle("/", map[string]Handler{"": func(http.ResponseWriter, *http.Request) error { return NotFound }})

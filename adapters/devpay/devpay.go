@@ -16,9 +16,9 @@ import (
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"collab/adapters/atomicfile"
-	"collab/adapters/colours"
 	"collab/adapters/devkit"
 	"collab/adapters/loopback"
+	"collab/adapters/style"
 	"collab/ports"
 )
 
@@ -98,7 +98,7 @@ func New(o Options) (*Provider, error) {
 func (p *Provider) routes(log *slog.Logger) *devkit.Site {
 	site := devkit.New(devkit.Options{
 		Prefix: Prefix, Name: "development payment provider", Footer: "takes no money",
-		Files: files, Style: colours.Style, Funcs: template.FuncMap{"day": day, "price": price}, Log: log, Admit: p.admit, Explain: explain,
+		Files: files, Style: style.Card, Funcs: template.FuncMap{"day": day, "price": price}, Log: log, Admit: p.admit, Explain: explain,
 	}, "pages.html")
 	site.HandleFunc("POST", "/v1/customers", p.post(createCustomer))
 	site.HandleFunc("POST", "/v1/checkout/sessions", p.post(createSession))

@@ -10,7 +10,7 @@ import (
 	"collab/adapters/devkit"
 )
 
-//go:embed pages.html style.css
+//go:embed pages.html
 var files embed.FS
 
 func day(t time.Time) string { return t.Format("2 January 2006") }
@@ -127,11 +127,11 @@ type button struct {
 
 // buttons are the actions' names on the page.
 var buttons = map[Action]button{
-	Fail:       {Fail, "Payment fails", "quiet"},
+	Fail:       {Fail, "Payment fails", ""},
 	Succeed:    {Succeed, "Payment succeeds", ""},
 	NextPeriod: {NextPeriod, "Next period", ""},
-	Schedule:   {Schedule, "Cancel at period end", "quiet"},
-	Keep:       {Keep, "Keep", "quiet"},
+	Schedule:   {Schedule, "Cancel at period end", ""},
+	Keep:       {Keep, "Keep", ""},
 	Cancel:     {Cancel, "Cancel now", "danger"},
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
@@ -133,17 +134,20 @@ func (a *api) showDevice(c *call) error {
 		return err
 	}
 	text := q.Get("user_code")
-	if text == "" {
-		return a.askUserCode(c, http.StatusOK, "")
+	switch {
+	case !q.Has("user_code"):
+		return a.askUserCode(c, http.StatusOK, "", "")
+	case strings.TrimSpace(text) == "":
+		return a.askUserCode(c, http.StatusBadRequest, "", "Type the code that the device shows")
 	}
 	code, ok := session.ParseUserCode(text)
 	if !ok {
-		return a.refuseUserCode(c, fault.New(fault.NotFound, "user_code must be 8 letters"))
+		return a.refuseUserCode(c, text, fault.New(fault.NotFound, "The code (user_code) must be 8 letters, none of them a vowel"))
 	}
 	cookie := cookieValue(c.r, a.flowCookie(cookieDevice, code))
 	asked, signedIn, err := a.Access.DeviceRequest(c.r.Context(), cookie, code)
 	if err != nil {
-		return a.refuseUserCode(c, err)
+		return a.refuseUserCode(c, text, err)
 	}
 	if signedIn {
 		// "no-referrer" would remove the Origin of our own form.
@@ -154,22 +158,22 @@ func (a *api) showDevice(c *call) error {
 	}
 	to, flow, err := a.Access.StartDeviceSignIn(c.r.Context(), code)
 	if err != nil {
-		return a.refuseUserCode(c, err)
+		return a.refuseUserCode(c, text, err)
 	}
 	a.setFlow(c, flow, int(session.DeviceLifetime.Seconds()))
 	c.redirect(http.StatusFound, to)
 	return nil
 }
 
-// askUserCode shows the page on which a user code is typed, with the problem of the one before.
-func (a *api) askUserCode(c *call, status int, problem string) error {
+// askUserCode shows the page on which a user code is typed, with the one before and its problem.
+func (a *api) askUserCode(c *call, status int, text, problem string) error {
 	// Browsers check the redirect after a form against form-action, and the provider is elsewhere.
-	return c.page(status, "device code", map[string]string{"Action": devicePagePath, "Problem": problem}, "'self' https: http:")
+	return c.page(status, "device code", map[string]string{"Action": devicePagePath, "Code": text, "Problem": problem}, "'self' https: http:")
 }
 
 // refuseUserCode charges a wrong user code to the address, as wrongCodeCost requests, and asks
 // browsers for another one.
-func (a *api) refuseUserCode(c *call, err error) error {
+func (a *api) refuseUserCode(c *call, text string, err error) error {
 	if !fault.Is(err, fault.NotFound) {
 		return err
 	}
@@ -177,7 +181,7 @@ func (a *api) refuseUserCode(c *call, err error) error {
 	if !c.prefersPage() {
 		return err
 	}
-	return a.askUserCode(c, http.StatusNotFound, viewError(err).Message)
+	return a.askUserCode(c, http.StatusNotFound, text, viewError(err).Message)
 }
 
 // decideDevice takes the decision about a device from its page.

@@ -9,25 +9,20 @@ import (
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
-	"collab/adapters/colours"
+	"collab/adapters/style"
 )
-
-//go:embed pages.css
-var pageLayout string
-
-var pageStyle = colours.Style + pageLayout
 
 //go:embed pages.html
 var pageSource string
 
 // pages are the HTML pages: prompts, outcomes and errors.
 var pages = template.Must(template.New("pages").Funcs(template.FuncMap{
-	"style": func() template.CSS { return template.CSS(pageStyle) },
+	"style": func() template.CSS { return template.CSS(style.Card) },
 }).Parse(pageSource))
 
 // pagePolicy is the content security policy of pages. They load nothing but their
 // own style and icon.
-var pagePolicy = "default-src 'none'; img-src 'self'; style-src '" + sourceHash(pageStyle) + "'; base-uri 'none'; frame-ancestors 'none'; form-action "
+var pagePolicy = "default-src 'none'; img-src 'self'; style-src '" + sourceHash(style.Card) + "'; base-uri 'none'; frame-ancestors 'none'; form-action "
 
 // sourceHash returns the source of an inline style or script in a policy.
 func sourceHash(source string) string {

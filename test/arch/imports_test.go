@@ -100,7 +100,6 @@ var owners = []struct {
 var leaves = []struct{ dir, reason string }{
 	{"adapters/apiclient", "the command line and its synchroniser speak to a server in one way"},
 	{"adapters/atomicfile", "the development providers, the keys of a deployment, backups and the client's state of directories are files that must survive a crash"},
-	{"adapters/colours", "the pages of the service, of the console and of the development providers look alike"},
 	{"adapters/devkit", "the development providers are pages, forms and errors of one kind under a prefix"},
 	{"adapters/eventstream", "two protocols of models are JSON in server-sent events, with the same client, bounds and errors"},
 	{"adapters/filelock", "servers, backups and synchronisers lock files between processes, on each platform in one way"},
@@ -109,6 +108,7 @@ var leaves = []struct{ dir, reason string }{
 	{"adapters/loopback", "configuration, catalog and development providers must agree on what is this machine"},
 	{"adapters/outbound", "every call to the outside has a client with limits, and foreign addresses are guarded in one place"},
 	{"adapters/retryqueue", "e-mail and analytics are delivered in the background and retried in one way"},
+	{"adapters/style", "the pages of the service, of the console and of the development providers look alike"},
 	{"adapters/strictjson", "registry and catalog are files that people write, and refuse the same mistakes"},
 }
 
@@ -137,7 +137,7 @@ var table = []row{
 	{who: "app/webhooks", local: []string{"domain", "ports", "app"}, except: []string{"app/assembly", "app/upkeep"}, standard: isInside, libraries: none},
 	{who: "app/upkeep", local: []string{"domain", "ports", "app"}, except: []string{"app/assembly", "app/webhooks"}, standard: isInside, libraries: none},
 	{who: "app", own: true, local: []string{"domain", "ports"}, standard: isInside, libraries: none},
-	{who: "adapters/httpapi", own: true, local: []string{"domain", "app", "adapters/colours"}, except: []string{"app/assembly"}, standard: all, libraries: isOwned},
+	{who: "adapters/httpapi", own: true, local: []string{"domain", "app", "adapters/style"}, except: []string{"app/assembly"}, standard: all, libraries: isOwned},
 	{who: "adapters/console", own: true, local: []string{"domain", "app"}, except: []string{"app/assembly"}, standard: all, libraries: none},
 	{who: "adapters", own: true, local: []string{"domain", "ports"}, leaves: true, standard: all, libraries: isOwned},
 	{who: "cmd/harness", own: true, local: []string{"test/harness"}, standard: all, libraries: none},

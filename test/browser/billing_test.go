@@ -45,26 +45,19 @@ func TestBilling(t *testing.T) {
 	s.call("POST", "/billing/trial", as, nil, http.StatusOK)
 	stands(gate{true, true, "STANDARD", "TRIALING"})
 
-	// On a small screen: a user who cancels may open the page again.
-	b.resize(360, 640, "light")
+	// All by the keyboard. A user who cancels may open the page again.
 	b.do(chromedp.Navigate(post("checkout", map[string]string{"plan": "PREMIUM"})), chromedp.WaitVisible(chromedp.CSS("h1")))
-	b.picture("checkout-phone")
-	b.accessible()
+	b.everywhere("checkout")
 	b.says("Subscribe to PREMIUM", "Analytical Engines")
-	b.press("Cancel")
-	b.picture("cancelled-phone")
-	b.accessible()
+	b.enter("Cancel")
+	b.everywhere("cancelled")
 	b.says("Checkout cancelled", "Nothing was charged.", "Back to the application")
 	stands(gate{true, true, "STANDARD", "TRIALING"})
 
-	// And on a desk.
-	b.resize(1280, 800, "dark")
 	pay := post("checkout", map[string]string{"plan": "PREMIUM"})
 	b.do(chromedp.Navigate(pay), chromedp.WaitVisible(chromedp.CSS("h1")))
-	b.picture("checkout")
-	b.press("Pay")
-	b.picture("paid")
-	b.accessible()
+	b.enter("Pay")
+	b.everywhere("paid")
 	b.says("You have subscribed to the plan PREMIUM.")
 	stands(gate{true, true, "PREMIUM", "ACTIVE"})
 	first := has()
@@ -75,15 +68,17 @@ func TestBilling(t *testing.T) {
 	b.says("Paid")
 
 	b.do(chromedp.Navigate(post("portal", nil)), chromedp.WaitVisible(chromedp.CSS("h1")))
-	b.picture("portal")
-	b.accessible()
+	b.everywhere("portal")
 	b.says("PREMIUM", "Active", "it is renewed")
-	b.press("Payment fails")
-	b.picture("portal-past-due")
-	b.accessible()
+	b.enter("Cancel at period end")
+	b.says("it ends")
+	b.enter("Keep")
+	b.says("it is renewed")
+	b.enter("Payment fails")
+	b.everywhere("portal-past-due")
 	b.says("Past due")
 	stands(gate{true, false, "PREMIUM", "PAST_DUE"})
-	b.press("Payment succeeds")
+	b.enter("Payment succeeds")
 	b.says("Active")
 	stands(gate{true, true, "PREMIUM", "ACTIVE"})
 	if second := has(); second.CurrentPeriodEnd == nil || *second.CurrentPeriodEnd <= *first.CurrentPeriodEnd {
@@ -92,18 +87,23 @@ func TestBilling(t *testing.T) {
 
 	s.call("POST", "/billing/downgrade", as, nil, http.StatusOK)
 	b.do(chromedp.Reload(), chromedp.WaitVisible(chromedp.CSS("h1")))
-	b.picture("portal-ending")
 	b.says("Active", "it ends")
 	if ending := has(); ending.Plan != "PREMIUM" || !ending.CancelAtPeriodEnd {
 		t.Errorf("after the downgrade there is %+v", ending)
 	}
-	b.press("Next period")
-	b.picture("portal-ended")
-	b.accessible()
+	b.enter("Next period")
+	b.everywhere("portal-ended")
 	b.says("Canceled", "Ended")
 	stands(gate{true, true, "FREE", "ACTIVE"})
 	if over := has(); over != (subscription{Plan: "FREE", Status: "ACTIVE"}) {
 		t.Errorf("in the end there is %+v", over)
 	}
+
+	b.do(chromedp.Navigate(post("checkout", map[string]string{"plan": "PREMIUM"})))
+	b.enter("Pay")
+	b.do(chromedp.Navigate(post("portal", nil)))
+	b.enter("Cancel now")
+	b.says("Canceled")
+	stands(gate{true, true, "FREE", "ACTIVE"})
 	b.clean(s.base)
 }

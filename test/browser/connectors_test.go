@@ -167,15 +167,38 @@ func (b *tab) complained(text string) bool {
 	return slices.ContainsFunc(b.problems, func(p string) bool { return strings.Contains(p, text) })
 }
 
-// everywhere checks the page on every screen size, without reloading it.
+// everywhere checks the page on every screen, without reloading it. Without Node it leaves out axe.
 func (b *tab) everywhere(name string) {
 	b.t.Helper()
-	for _, screen := range screens {
-		b.resize(screen.width, screen.height, screen.colours)
-		b.picture(name + "-" + screen.name)
+	whole := b.t
+	for _, screen := range axeScreens {
+		b.resize(screen.width, 800, screen.colours)
 		b.accessible()
+		b.checkPreferences()
 	}
-	b.resize(screens[0].width, screens[0].height, screens[0].colours)
+	whole.Run(name+" is accessible to everybody", func(t *testing.T) {
+		b.t = t
+		b.axe(name)
+	})
+	b.t = whole
+}
+
+// enter goes to the button or link with the tabulator, and on to its page.
+func (b *tab) enter(text string) {
+	b.t.Helper()
+	b.tabTo(text)
+	b.leads(http.StatusOK, chromedp.KeyEvent(kb.Enter))
+}
+
+// refuses checks that the field with this id has the focus, and is described by what is wrong with it.
+func (b *tab) refuses(field, problem string) {
+	b.t.Helper()
+	b.eventually(field+", true, "+problem, func() string {
+		return read(b, chromedp.Evaluate[string](`(() => {
+			const field = document.activeElement
+			return [field.id, field.getAttribute("aria-invalid"), document.getElementById(field.getAttribute("aria-describedby"))?.innerText].join(", ")
+		})()`))
+	})
 }
 
 // cookies returns what the browser holds for an address, by their names without

@@ -57,13 +57,19 @@ func (b *tab) key(keys ...string) {
 // tabTo moves the focus with the tabulator until it is on what has this text.
 func (b *tab) tabTo(text string) {
 	b.t.Helper()
+	b.keyTo(kb.Tab, text)
+}
+
+// keyTo presses a key until the focus is on what has this text.
+func (b *tab) keyTo(key, text string) {
+	b.t.Helper()
 	for range 40 {
-		b.key(kb.Tab)
+		b.key(key)
 		if got := read(b, chromedp.Evaluate[string](`(document.activeElement.labels?.[0] ?? document.activeElement).textContent.trim()`)); strings.HasPrefix(got, text) {
 			return
 		}
 	}
-	b.fail(fmt.Errorf("the tabulator does not reach %q", text))
+	b.fail(fmt.Errorf("the key does not reach %q", text))
 }
 
 // axe checks the page's accessibility by axe-core on every screen. The page must be one that was

@@ -110,6 +110,29 @@ const (
 	})()`
 )
 
+// payments returns the path of the page of the payment provider to which Ada is sent.
+func (s *server) payments(organisation, operation string, body any) string {
+	s.t.Helper()
+	as := bearer(s.signedIn("ada@larkspur.example", organisation, "").Token)
+	page := decode[struct{ URL string }](s.t, s.call("POST", "/billing/"+operation, as, body, http.StatusOK)).URL
+	return strings.TrimPrefix(page, s.base)
+}
+
+// checkPreferences checks the page with what people set in their systems.
+func (b *tab) checkPreferences() {
+	b.t.Helper()
+	for about, check := range map[string]struct{ feature, value, script string }{
+		"with reduced motion": {"prefers-reduced-motion", "reduce", moving},
+		"with forced colours": {"forced-colors", "active", vague},
+		"with text of 200 %":  {"prefers-color-scheme", "light", cut},
+	} {
+		b.media(check.feature, check.value)
+		for _, found := range read(b, chromedp.Evaluate[[]string](check.script)) {
+			b.t.Errorf("%s: %s", about, found)
+		}
+	}
+}
+
 func TestConsolePages(t *testing.T) {
 	demo := collabd.StartProgram(t, collabd.Program("demo"), "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
 	s := &server{t, demo.URL}
@@ -126,10 +149,17 @@ func TestConsolePages(t *testing.T) {
 	all := slices.Concat([]consolePage{signIn}, consolePages(t), []consolePage{
 		operatorSignIn, {"/console/operator", "Operator health"}, {"/console/operator/organisations", "Operator organisations"},
 		{"/console/operator/organisations?id=" + organisations[0].ID, "Operator organisation"}, {"/console/operator/setup", "Operator setup"},
+		{"/dev/identity/sign-in", "Development sign-in"}, {"", "Development checkout"}, {"", "Development portal"},
 	})
 	for _, p := range all {
 		t.Run(p.name, func(t *testing.T) {
 			b.t = t
+			switch p.name { // whose address is made when it is needed
+			case "Development checkout":
+				p.path = s.payments("Fernwood Instruments", "checkout", map[string]string{"plan": "PREMIUM"})
+			case "Development portal":
+				p.path = s.payments("Larkspur Instruments", "portal", nil)
+			}
 			b.open(s, p)
 			switch p.name { // which is empty at first
 			case "Chat":
@@ -144,16 +174,7 @@ func TestConsolePages(t *testing.T) {
 			if p != signIn && p != operatorSignIn {
 				b.clean(s.base, icon)
 			}
-			for about, check := range map[string]struct{ feature, value, script string }{
-				"with reduced motion": {"prefers-reduced-motion", "reduce", moving},
-				"with forced colours": {"forced-colors", "active", vague},
-				"with text of 200 %":  {"prefers-color-scheme", "light", cut},
-			} {
-				b.media(check.feature, check.value)
-				for _, found := range read(b, chromedp.Evaluate[[]string](check.script)) {
-					t.Errorf("%s: %s", about, found)
-				}
-			}
+			b.checkPreferences()
 			for _, screen := range pictureScreens {
 				if *update {
 					b.resize(screen.width, screen.height, screen.colours)

@@ -95,57 +95,60 @@ func TestPages(t *testing.T) {
 	} {
 		t.Run(name+" fits, is labelled and loads nothing from elsewhere, on every screen", func(t *testing.T) {
 			b := openTab(t)
-			for _, screen := range screens {
-				b.resize(screen.width, screen.height, screen.colours)
-				b.do(chromedp.Navigate(address), chromedp.WaitVisible(chromedp.CSS("h1")))
-				b.picture(name + "-" + screen.name)
-				b.accessible()
-			}
+			b.do(chromedp.Navigate(address), chromedp.WaitVisible(chromedp.CSS("h1")))
+			b.everywhere(name)
 			b.clean(strings.TrimSuffix(fresh.Issuer(), devidp.Prefix), strings.TrimSuffix(used.Issuer(), devidp.Prefix))
 		})
 	}
 
 	t.Run("a page that says what is wrong fits and is readable", func(t *testing.T) {
 		b := openTab(t) // which also complains of the status
-		for _, screen := range screens {
-			b.resize(screen.width, screen.height, screen.colours)
-			b.do(chromedp.Navigate(used.Issuer()+"/nothing"), chromedp.WaitVisible(chromedp.CSS("h1")))
-			b.picture("problem-" + screen.name)
-			b.accessible()
-		}
+		b.do(chromedp.Navigate(used.Issuer()+"/nothing"), chromedp.WaitVisible(chromedp.CSS("h1")))
+		b.everywhere("problem")
 	})
 	t.Run("the first page can be sent as it is, with the keyboard alone", func(t *testing.T) {
 		provider := identityServer(t)
 		b := openTab(t)
-		b.do(chromedp.Navigate(provider.SignInURL()), chromedp.Focus(chromedp.ID("email")), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(chromedp.ID("token")))
-		b.picture("session-desktop")
-		b.accessible()
-		b.resize(360, 740, "light")
-		b.picture("session-phone")
-		b.accessible()
+		b.do(chromedp.Navigate(provider.SignInURL()))
+		b.enter("E-mail address")
+		b.everywhere("session")
 		if text := b.text(); !strings.Contains(text, "Ada Lovelace") || !strings.Contains(text, "Owner of Example") {
 			t.Errorf("the page says:\n%s", text)
 		}
 		b.clean(strings.TrimSuffix(provider.Issuer(), devidp.Prefix))
 	})
-	t.Run("fields of what is new are shown when they are chosen", func(t *testing.T) {
+	t.Run("fields of what is new are shown when they are chosen, and say what is wrong, with the keyboard alone", func(t *testing.T) {
 		b := openTab(t)
 		b.do(chromedp.Navigate(used.SignInURL()), chromedp.WaitNotVisible(chromedp.ID("email")), chromedp.WaitNotVisible(chromedp.ID("org-name")))
-		b.choose("+ Another account")
-		b.fill("E-mail address", "nobody")
-		b.choose("+ A new organisation")
-		b.fill("Organisation’s name", "Somewhere")
-		b.press("Sign in")
-		b.picture("mistake-desktop")
-		b.accessible()
-		if text := b.text(); !strings.Contains(text, "The e-mail address must be an e-mail address.") || b.value("org-name") != "Somewhere" {
-			t.Errorf("the page says:\n%s", text)
+		send := func() {
+			t.Helper()
+			b.tabTo("Sign in")
+			b.leads(http.StatusBadRequest, chromedp.KeyEvent(kb.Enter))
 		}
-		b.fill("E-mail address", "nobody@example.com")
-		b.press("Sign in")
-		if text := b.text(); !strings.Contains(text, "Owner of Somewhere") {
-			t.Errorf("the page says:\n%s", text)
-		}
+		b.key(kb.Tab)
+		b.keyTo(kb.ArrowDown, "+")
+		b.tabTo("E-mail address")
+		b.key("nobody", kb.Tab)
+		b.keyTo(kb.ArrowDown, "+")
+		b.tabTo("Role there")
+		b.key("Admin")
+		send()
+		b.refuses("org-name", "The organisation’s name must not be empty.")
+		b.key("Somewhere")
+		send()
+		b.refuses("email", "The e-mail address must be an e-mail address.")
+		b.everywhere("mistake")
+		b.key(kb.End, "@example.com")
+		b.enter("Sign in")
+		b.says("nobody@example.com", "Admin of Somewhere")
+	})
+	t.Run("an invitation says what is wrong with the name", func(t *testing.T) {
+		b := openTab(t)
+		b.do(chromedp.Navigate(used.InviteURL("1")))
+		b.do(chromedp.SetValue(chromedp.ID("name"), "a\u0001b"))
+		b.tabTo("Accept the invitation")
+		b.leads(http.StatusBadRequest, chromedp.KeyEvent(kb.Enter))
+		b.refuses("name", "The name must not contain control characters.")
 	})
 	t.Run("the redirects after a sign-in may lead through the client to a local server", func(t *testing.T) {
 		arrived := make(chan string, 1)

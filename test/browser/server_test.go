@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/collabd"
 )
@@ -133,7 +134,7 @@ func TestSignIn(t *testing.T) {
 		b.do(chromedp.Navigate(s.base + "/dev/identity/sign-in"))
 		b.choose("Charles")
 		b.choose("Analytical Engines")
-		b.choose("Admin")
+		b.do(chromedp.SetValue(chromedp.ID("role"), "admin"))
 		b.press("Sign in")
 		s.exchange(b.value("token")).is(t, "charles@collab.example", "Analytical Engines", "ADMIN")
 	})
@@ -198,6 +199,17 @@ func TestDeviceSignIn(t *testing.T) {
 
 	b.do(chromedp.Navigate(device.Page), chromedp.WaitVisible(chromedp.CSS("h1")))
 	b.everywhere("device-code")
+	b.tabTo("Continue")
+	b.leads(http.StatusBadRequest, chromedp.KeyEvent(kb.Enter))
+	b.refuses("user-code", "Type the code that the device shows.")
+	b.key("nonsensical")
+	b.leads(http.StatusNotFound, chromedp.KeyEvent(kb.Enter))
+	b.refuses("user-code", "The code (user_code) must be 8 letters, none of them a vowel.")
+	b.everywhere("device-code-wrong")
+	if got := b.value("user-code"); got != "nonsensical" {
+		t.Errorf("the code is %q", got)
+	}
+	b.forget() // of 400 and 404
 	b.fill("Code", strings.ToLower(strings.ReplaceAll(device.User, "-", "")))
 	b.press("Continue")
 	b.fill("Name", "Grace Hopper")
