@@ -50,7 +50,8 @@ run: ## build the server and start it on SQLite and local files
 	@exec $(BIN)/collabd
 
 cluster: build ## start three servers behind a balancer with Postgres, NATS and an object store on loopback, until Ctrl-C; installs the package postgresql where it is missing and one is root, and builds versitygw once
-	$(GO) run ./test/cluster/run -binary $(BIN)/collabd
+	$(GO) build -o $(BIN)/cluster ./test/cluster/run
+	@exec $(BIN)/cluster -binary $(BIN)/collabd
 
 SBOM := $(GO) run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0 bin -json -licenses=false -noserial
 
