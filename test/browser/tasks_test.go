@@ -322,10 +322,14 @@ func TestTasksPage(t *testing.T) {
 		group.Wait()
 		b := openPage(t, s, "Ada", "/console/tasks", "Tasks")
 		b.shown(`//*[@data-row]`)
+		b.run(`window.made = 0; document.createElementNS = ((real) => (space, name, ...more) => (window.made += name === "li", real.call(document, space, name, ...more)))(document.createElementNS)`)
 		got := read(b, chromedp.Evaluate[[]float64](chromium.ScrollList, chromedp.EvalAwaitPromise))
 		t.Logf("the longest stall was %.0f ms, of %.0f rows %.0f are rendered", got[0], got[1], got[2])
 		if got[1] < many || got[2] > 100 {
 			t.Errorf("of %.0f rows %.0f are rendered", got[1], got[2])
+		}
+		if made := read(b, chromedp.Evaluate[float64](`window.made`)); made == 0 || made > many/5 {
+			t.Errorf("for %.0f rows %.0f elements were made", got[1], made)
 		}
 	})
 }

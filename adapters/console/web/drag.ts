@@ -28,6 +28,7 @@ export function dragRows({ name, dropped }: Drag): (down: PointerEvent) => void 
 		let target: { list: string; at: number } | undefined
 
 		const aim = (): void => {
+			row.classList.toggle("dragged", row.dataset.id === id) // an element is another row's when this one is not rendered
 			ghost.style.transform = `translate(${x + 12}px, ${y + 8}px)`
 			const list = document.elementFromPoint(x, y)?.closest<HTMLElement>("[data-list]")
 			const box = list?.querySelector<HTMLElement>(".windowed")
@@ -55,7 +56,6 @@ export function dragRows({ name, dropped }: Drag): (down: PointerEvent) => void 
 			if (on || Math.hypot(x - down.clientX, y - down.clientY) < distance) return
 			on = true
 			document.body.append(ghost)
-			row.classList.add("dragged")
 			loop()
 		}
 		const end = (drop: boolean): void => {

@@ -18,6 +18,10 @@ type WindowedOf<Item> = {
 
 const beyond = 12 // rows rendered before and after the visible ones
 
+// Rendered is a row of the document. Its element has a number, by which another row gets it once this one is
+// no longer rendered: making and discarding elements took most of the time of scrolling.
+type Rendered = { element: number; of: unknown[]; li: JSX.Element } // of is what the row was made of
+
 // Windowed is the list. Its rows have the height that the style gives as --row. Arrow keys, j and
 // k, Home and End move between rows.
 export function Windowed<Item>({ label, items, keyOf, row, active, onActive, complete, more, children }: WindowedOf<Item>): JSX.Element {
@@ -25,12 +29,14 @@ export function Windowed<Item>({ label, items, keyOf, row, active, onActive, com
 	const [height, setHeight] = useState(0)
 	const [seen, see] = useState({ first: 0, last: 30 })
 	const focus = useRef(false) // whether the active row is to get the focus when it is there
+	const were = useRef(new Map<string, Rendered>())
 	const at = items.findIndex((i) => keyOf(i) === active)
 	const look = useCallback(() => {
 		const box = scroller.current
 		if (!box || height === 0) return
-		const first = Math.max(0, Math.floor(box.scrollTop / height) - beyond)
-		const last = Math.ceil((box.scrollTop + box.clientHeight) / height) + beyond
+		const top = Math.floor(box.scrollTop / height)
+		const first = Math.max(0, top - beyond)
+		const last = top + Math.ceil(box.clientHeight / height) + 1 + beyond // so that there are as many rows wherever the list is
 		see((was) => (was.first === first && was.last === last ? was : { first, last }))
 	}, [height])
 	useLayoutEffect(look, [look, items.length])
@@ -72,6 +78,15 @@ export function Windowed<Item>({ label, items, keyOf, row, active, onActive, com
 	const rendered: number[] = []
 	for (let i = seen.first; i < Math.min(seen.last, items.length); i++) rendered.push(i)
 	if (at >= 0 && (at < seen.first || at >= Math.min(seen.last, items.length))) rendered.push(at)
+	const rows = new Map(height > 0 ? rendered.map((i) => [keyOf(items[i] as Item), i]) : [])
+	const free = [...were.current].flatMap(([key, { element }]) => (rows.has(key) ? [] : [element]))
+	let next = Math.max(-1, ...[...were.current.values()].map((was) => was.element)) + 1
+	were.current = new Map([...rows].map(([key, i]) => {
+		const item = items[i] as Item, was = were.current.get(key), of = [item, i, i === (at < 0 ? 0 : at), row, height, complete && items.length]
+		if (was?.of.every((value, j) => value === of[j])) return [key, was]
+		const element = was?.element ?? free.pop() ?? next++
+		return [key, { element, of, li: <li key={element} data-at={i} data-id={key} aria-setsize={complete ? items.length : -1} aria-posinset={i + 1} style={{ transform: `translateY(${i * height}px)` }}>{row(item, of[2] as boolean)}</li> }]
+	}))
 	return (
 		<div
 			ref={scroller} class="windowed" onScroll={look}
@@ -88,11 +103,7 @@ export function Windowed<Item>({ label, items, keyOf, row, active, onActive, com
 		>
 			<div ref={probe} class="probe" aria-hidden="true" />
 			<ul aria-label={label} style={{ height: `${items.length * height}px` }}>
-				{height > 0 && rendered.map((i) => {
-					const item = items[i] as Item
-					const key = keyOf(item)
-					return <li key={key} data-at={i} data-id={key} aria-setsize={complete ? items.length : -1} aria-posinset={i + 1} style={{ transform: `translateY(${i * height}px)` }}>{row(item, i === (at < 0 ? 0 : at))}</li>
-				})}
+				{[...were.current.values()].map(({ li }) => li)}
 			</ul>
 			{children}
 		</div>
