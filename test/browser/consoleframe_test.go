@@ -156,8 +156,7 @@ func TestConsoleFrame(t *testing.T) {
 		b.do(chromedp.Focus(`//nav//a[normalize-space()="Files"]`))
 		b.chord("k", chromedp.ModifierCtrl)
 		b.shown(dialog, `//*[@role="option" and @aria-selected="true" and normalize-space()="Home"]`)
-		b.key(kb.Escape)
-		b.do(chromedp.WaitNotPresent(dialog))
+		b.closeDialog()
 		if got := active(); got != "Files" {
 			t.Errorf("after Escape the focus is on %q", got)
 		}
