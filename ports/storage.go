@@ -121,7 +121,7 @@ type Changes interface {
 	// Outside Atomic it fails.
 	Lock(ctx context.Context, o id.Org) (object.Head, error)
 	// Append takes the Lock, stores the changes with the next numbers, and sets the number
-	// of each changed object's record. As the Lock is held until the transaction ends,
+	// of each changed object's record, unless the change's object was stored with it. As the Lock is held until the transaction ends,
 	// numbers become visible in order and without gaps. Outside Atomic it fails. NotFound
 	// for an organisation that does not exist.
 	Append(ctx context.Context, o id.Org, changes ...object.Change) (object.Head, error)

@@ -159,7 +159,7 @@ func (q changes) Append(ctx context.Context, o id.Org, made ...object.Change) (o
 	for i, c := range made {
 		h.N++
 		r := changeRow{N: h.N, Type: c.Type, At: c.At, ByUser: c.By, Audience: (*audienceRow)(c.Audience)}
-		if c.Type == object.Changed {
+		if c.Type == object.Changed && c.Object.N != h.N { // else it is stored with the number
 			c.Object.N, moved[c.Object.ID] = h.N, h.N
 		}
 		if c.Type != object.AccessChanged {
@@ -186,7 +186,7 @@ func (q changes) append(ctx context.Context, o id.Org, h lockedHead, rows []chan
 			}
 		}
 	}
-	if _, err := insertRecords(ctx, changeTable.of(q.write, o), appendChanges, rows, changeTable.rest, args...); err != nil {
+	if err := insertRows(ctx, changeTable.of(q.write, o), appendChanges, rows, args...); err != nil {
 		return err
 	}
 	if q.dialect == onSQLite {

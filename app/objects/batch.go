@@ -455,10 +455,12 @@ func (t *batchTransaction) flush() error {
 			to.Err = against(by, object.PathTaken(c.is.Path))
 			continue
 		}
+		n := t.head.N + int64(len(changes)) + 1 // of the change
 		switch op.Action {
 		case MoveFile:
 			to.Object = c.is
-			replaced, changes = append(replaced, c.is), append(changes, object.NewMove(c.is, c.was.Path))
+			to.Object.N = n
+			replaced, changes = append(replaced, to.Object), append(changes, object.NewMove(to.Object, c.was.Path))
 		case DeleteFile:
 			seen, err := t.audience(c.was)
 			if err != nil {
@@ -477,6 +479,7 @@ func (t *batchTransaction) flush() error {
 			t.usage[c.was.Class()] += growth
 			t.stored, t.ended = t.stored+op.content.Size, t.ended+c.was.Size
 			to.Object = c.was.WithContent(op.content, t.actor.User, t.now)
+			to.Object.N = n
 			written = append(written, op.content.Blob)
 			if c.was.Version == 0 {
 				added = append(added, to.Object)
@@ -489,7 +492,6 @@ func (t *batchTransaction) flush() error {
 			delete(t.there, c.was.ID)
 			continue
 		}
-		to.Object.N = t.head.N + int64(len(changes))
 		t.there[c.was.ID] = to.Object
 	}
 	t.gathered, t.touched = t.gathered[:0], footprint{}
