@@ -31,6 +31,14 @@ type Blobs interface {
 	Ready(ctx context.Context) error
 }
 
+// BlobSets is implemented by those Blobs that write many contents faster together.
+type BlobSets interface {
+	// PutAll does what Put does for contents with different names that are announced (see BlobNames), and
+	// which nobody reads before it returns nil. When it fails, or the process ends meanwhile, any part of
+	// them may be stored: they are to be discarded.
+	PutAll(ctx context.Context, contents []object.BlobContent) error
+}
+
 // SignedBlobs gives out addresses at which clients read and write blobs of a store of Blobs
 // themselves. An address needs no other credentials, and is valid for its lifetime. Methods fail
 // as those of Blobs do.

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,11 +11,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"collab/domain/fault"
+	"collab/domain/object"
 	"collab/ports"
 )
 
@@ -33,21 +36,29 @@ type files struct {
 
 	syncFile func(*os.File) error // (*os.File).Sync, or a test's
 
-	// dirs is read-locked from ensuring a directory to linking a file into it, and
+	// dirs is read-locked from ensuring a directory to adding a file to it, and
 	// write-locked while an empty directory is removed.
 	dirs sync.RWMutex
+
+	putting chan struct{} // has a value for each call of PutAll that is writing
 
 	mu     sync.Mutex
 	synced map[string]struct{} // directories that are synced, with their parents; guarded by mu
 }
 
-var _ ports.Blobs = (*files)(nil)
+var (
+	_ ports.Blobs    = (*files)(nil)
+	_ ports.BlobSets = (*files)(nil)
+)
 
 const (
 	tempDir    = "!new"    // of files being written; no key begins with it
 	maxSynced  = 1 << 16   // directories in files.synced
 	maxTempAge = time.Hour // since the last write; older files in tempDir are removed
 	pieceSize  = 256 << 10 // bytes of a file that are copied at once
+
+	putTogether  = 128 // files that a call of PutAll has open at once
+	parallelPuts = 4   // calls that write; the others wait, so that some end early and not all of them late
 
 	// timestampStep is more than the steps in which file systems set times: a write so soon
 	// after another might set the same time.
@@ -63,7 +74,7 @@ func openFiles(dir string) (*files, error) {
 		return nil, err
 	}
 	ordered := isOrdered(root)
-	f := &files{root: root, unnamed: ordered, ordered: ordered, syncFile: (*os.File).Sync, synced: map[string]struct{}{}}
+	f := &files{root: root, unnamed: ordered, ordered: ordered, syncFile: (*os.File).Sync, putting: make(chan struct{}, parallelPuts), synced: map[string]struct{}{}}
 	// The process that created root may have crashed before the sync. A parent without
 	// read permission was not created by this program.
 	if err := syncDir(filepath.Dir(root)); err != nil && !errors.Is(err, fs.ErrPermission) {
@@ -229,9 +240,14 @@ func (f *files) linkDurably(file *os.File, path string) error {
 
 // link links the file to path and creates missing directories.
 func (f *files) link(file *os.File, path string) error {
+	return f.within(filepath.Dir(path), func() error { return f.linkTemp(file, path) })
+}
+
+// within calls add, which adds a file to a directory, after it has created missing directories.
+func (f *files) within(dir string, add func() error) error {
 	const attempts = 5
 	for attempt := 1; ; attempt++ {
-		err := f.linkOnce(file, path)
+		err := f.withinOnce(dir, add)
 		if !errors.Is(err, fs.ErrNotExist) || attempt == attempts {
 			return err
 		}
@@ -242,13 +258,84 @@ func (f *files) link(file *os.File, path string) error {
 	}
 }
 
-func (f *files) linkOnce(file *os.File, path string) error {
+func (f *files) withinOnce(dir string, add func() error) error {
 	f.dirs.RLock()
 	defer f.dirs.RUnlock()
-	if err := f.ensureDir(filepath.Dir(path)); err != nil {
+	if err := f.ensureDir(dir); err != nil {
 		return err
 	}
-	return f.linkTemp(file, path)
+	return add()
+}
+
+// PutAll writes the files under their names, which need not be complete at once as those of Put, and syncs
+// many after all of them are written: the sync of the first makes the names of all durable where ordered is set.
+func (f *files) PutAll(ctx context.Context, contents []object.BlobContent) error {
+	select {
+	case f.putting <- struct{}{}:
+		defer func() { <-f.putting }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for some := range slices.Chunk(contents, putTogether) {
+		err := f.putAll(ctx, some)
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case fault.KindOf(err) != fault.Internal:
+			return err
+		case errors.Is(err, fs.ErrExist):
+			return conflict(err)
+		default:
+			return unavailable(err)
+		}
+	}
+	return nil
+}
+
+func (f *files) putAll(ctx context.Context, contents []object.BlobContent) (err error) {
+	var written []*os.File
+	defer func() {
+		for _, file := range written {
+			err = errors.Join(err, file.Close())
+		}
+	}()
+	var dirs []string
+	for _, c := range contents {
+		if err := cmp.Or(checkCall(ctx, c.Name), checkType(c.MimeType)); err != nil {
+			return err
+		}
+		path := f.path(c.Name)
+		dir := filepath.Dir(path)
+		if !f.ordered && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+		if err := f.within(dir, func() error {
+			file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			if err == nil {
+				written = append(written, file)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		file := written[len(written)-1]
+		if _, err := file.Write(c.Content); err != nil {
+			return err
+		}
+		startWriteback(file)
+	}
+	for _, file := range written {
+		if err := f.syncFile(file); err != nil {
+			return err
+		}
+	}
+	for _, dir := range dirs {
+		if err := syncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ensureDir creates a directory below root and its parents, and syncs them. It syncs existing

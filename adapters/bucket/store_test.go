@@ -3,6 +3,7 @@ package bucket_test
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ import (
 
 	"collab/adapters/bucket"
 	"collab/domain/fault"
+	"collab/domain/object"
 	"collab/ports"
 	"collab/test/objectstore"
 )
@@ -426,6 +428,68 @@ func TestContentIsDurableWithItsNameWhenPutReturns(t *testing.T) {
 			put(t, b, name, "content")
 			if want := fmt.Sprint(7, nil, ordered); len(synced) != 2 || synced[0] != want || synced[1] != want {
 				t.Errorf("synced %q, want %q twice: size, error, linked", synced, want)
+			}
+		})
+	}
+}
+
+func TestContentsThatArePutTogetherAreDurable(t *testing.T) {
+	var contents []object.BlobContent
+	for i := range 300 { // more than are synced together
+		contents = append(contents, object.BlobContent{Name: fmt.Sprintf("org/d%d/f%d@1-x", i%7, i), MimeType: "text/plain", Content: fmt.Append(nil, "content ", i)})
+	}
+	for about, ordered := range map[string]bool{"where the sync of a file includes its name": true, "elsewhere": false} {
+		t.Run(about, func(t *testing.T) {
+			directory := t.TempDir()
+			b := openBucket(t, "file://"+directory)
+			synced, atFirst := map[string]int{}, 0
+			var failure error
+			bucket.OnSync(b, ordered, func(f *os.File) error {
+				content, err := os.ReadFile(f.Name())
+				if err == nil {
+					err = f.Sync()
+				}
+				if synced[string(content)]++; len(synced) == 1 {
+					found, _ := filepath.Glob(directory + "/org/*/*")
+					atFirst = len(found)
+				}
+				return errors.Join(err, failure)
+			})
+			sets := b.Blobs.(ports.BlobSets)
+			if err := sets.PutAll(t.Context(), contents); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range contents {
+				if got, err := read(b, c.Name); got != string(c.Content) || err != nil || synced[got] != 1 {
+					t.Errorf("%s is %q, synced %d times, %v", c.Name, got, synced[got], err)
+				}
+			}
+			if atFirst != 128 || len(synced) != len(contents) {
+				t.Errorf("%d files were written before the first was synced, and %d synced", atFirst, len(synced))
+			}
+			other := func(name, mimeType string) []object.BlobContent {
+				return []object.BlobContent{{Name: "org/new@1-" + rand.Text(), MimeType: mimeType}, {Name: name, MimeType: mimeType}}
+			}
+			if err := sets.PutAll(t.Context(), other(contents[0].Name, "text/plain")); !fault.Is(err, fault.Conflict) {
+				t.Errorf("with a name that is taken: %v", err)
+			}
+			if got, err := read(b, contents[0].Name); got != string(contents[0].Content) {
+				t.Errorf("a name that was taken has %q, %v", got, err)
+			}
+			if err := sets.PutAll(t.Context(), other("../x", "text/plain")); err == nil {
+				t.Error("with a name outside")
+			}
+			if err := sets.PutAll(t.Context(), other("org/y@1-x", "\x00")); err == nil {
+				t.Error("with a type that is none")
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := sets.PutAll(ended, other("org/z@1-x", "text/plain")); !errors.Is(err, context.Canceled) {
+				t.Errorf("after the end of the context: %v", err)
+			}
+			failure = errors.New("no")
+			if err := sets.PutAll(t.Context(), other("org/failed@1-x", "text/plain")); !fault.Is(err, fault.Unavailable) {
+				t.Errorf("with a failed sync: %v", err)
 			}
 		})
 	}

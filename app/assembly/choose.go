@@ -120,13 +120,13 @@ func openBlobs(lc fx.Lifecycle, c config.Config) (ports.Blobs, ports.SignedBlobs
 	}
 	lc.Append(fx.StopHook(b.Close))
 	if c.SignedURLs == "off" {
-		return b, nil, nil
+		return b.Blobs, nil, nil
 	}
 	signed, err := b.Signed(c.BlobPublicURL.Text())
 	if err != nil {
 		return nil, nil, fmt.Errorf("COLLAB_BLOB_PUBLIC_URL: %w", err)
 	}
-	return b, signed, nil
+	return b.Blobs, signed, nil
 }
 
 func chooseBus(c config.Config) choice {

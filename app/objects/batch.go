@@ -295,34 +295,46 @@ func (b *batch) storeContents(ctx context.Context, actor org.Actor, storing func
 		return err
 	}
 	stored := (&Upload{Storing: storing}).yield()
+	var contents []object.BlobContent
+	for _, op := range b.operations {
+		if op.refused == nil && op.content.Blob != "" {
+			contents = append(contents, object.BlobContent{Name: op.content.Blob, MimeType: op.mimeType, Content: op.Content})
+		}
+	}
+	put := b.putEach
+	if sets, ok := b.Blobs.(ports.BlobSets); ok {
+		put = sets.PutAll
+	}
+	if err := put(ctx, contents); err != nil {
+		return err
+	}
+	return stored()
+}
+
+// putEach is BlobSets.PutAll for a store without it.
+func (s *Objects) putEach(ctx context.Context, contents []object.BlobContent) error {
 	writing, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var all sync.WaitGroup
-	for _, op := range b.operations {
-		if op.refused != nil || op.content.Blob == "" {
-			continue
-		}
+	for _, c := range contents {
 		select {
-		case b.writes <- struct{}{}:
+		case s.writes <- struct{}{}:
 		case <-writing.Done():
 			continue
 		}
 		all.Go(func() {
-			defer func() { <-b.writes }()
+			defer func() { <-s.writes }()
 			err := error(fault.New(fault.Unavailable, "The content was not stored"))
 			defer func() {
 				if err != nil {
 					cancel(err)
 				}
 			}()
-			err = b.Blobs.Put(writing, op.content.Blob, op.mimeType, op.content.Size, bytes.NewReader(op.Content))
+			err = s.Blobs.Put(writing, c.Name, c.MimeType, int64(len(c.Content)), bytes.NewReader(c.Content))
 		})
 	}
 	all.Wait()
-	if writing.Err() != nil {
-		return context.Cause(writing)
-	}
-	return stored()
+	return context.Cause(writing)
 }
 
 // store carries out the next operations in one transaction.

@@ -160,6 +160,13 @@ type Blob struct {
 	Size      int64     // declared by an upload to the store, in bytes; else 0
 }
 
+// BlobContent is a small content to write as the blob of a name.
+type BlobContent struct {
+	Name     string
+	MimeType string
+	Content  []byte
+}
+
 // Grace is how long a blob that no object has is kept, so that downloads and uploads of it
 // can end.
 const Grace = 24 * time.Hour

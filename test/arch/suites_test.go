@@ -28,6 +28,7 @@ var unsuited = map[string]string{
 	"Sealer":         "one adapter, vault, which calls the suite: whatever else sealed would not",
 	"Blobs":          "one adapter, bucket, which calls the suite for each sort of store that it is for",
 	"SignedBlobs":    "one adapter, bucket, which calls the suite for each protocol whose servers check signatures",
+	"BlobSets":       "of one sort of store, files, whose own tests hold it to the port's comment",
 	"BlobFile":       "part of the readers of one sort of store, files, whose own tests hold them to the port's comment",
 	"Health":         "one method, which each adapter's own tests call with its store open and closed",
 	"Archiver":       "one adapter, archive: the format is what it is about, and its tests read what they wrote and what nobody may read",
