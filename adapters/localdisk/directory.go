@@ -21,6 +21,24 @@ import (
 type directory struct {
 	name string // from the top, / between segments, as the file system has it; the top is empty
 	root *os.Root
+	self *os.File // the directory itself, open for many renames; nil: it is opened for each
+}
+
+// file returns the open directory itself, and what is to be called when it is not needed any more.
+func (at directory) file() (f *os.File, done func(), err error) {
+	if at.self != nil {
+		return at.self, func() {}, nil
+	}
+	f, err = at.root.Open(".")
+	return f, func() { discard(f) }, err
+}
+
+// close closes a directory and its file.
+func (at directory) close() {
+	if at.self != nil {
+		discard(at.self)
+	}
+	discard(at.root)
 }
 
 // below returns the name of a file in the directory, from the top.
@@ -55,7 +73,7 @@ func (at directory) enter(name string) (directory, error) {
 		discard(root)
 		return directory{}, err
 	}
-	return directory{at.below(name), root}, nil
+	return directory{name: at.below(name), root: root}, nil
 }
 
 // makeDirectory opens a directory in another one, and makes it durable if it had to be made.
@@ -75,9 +93,9 @@ func (at directory) makeDirectory(name string, mode fs.FileMode) (directory, err
 func (at directory) descend(name string, next func(at directory, segment string) (directory, error)) (directory, error) {
 	root, err := at.root.OpenRoot(".")
 	if err != nil || name == "" {
-		return directory{at.name, root}, err
+		return directory{name: at.name, root: root}, err
 	}
-	at = directory{at.name, root}
+	at = directory{name: at.name, root: root}
 	for segment := range strings.SplitSeq(name, "/") {
 		below, err := next(at, segment)
 		discard(at.root)
@@ -197,10 +215,10 @@ func (at directory) each(fn func(fs.FileInfo) error) error {
 
 // sync makes the names in the directory durable.
 func (at directory) sync() error {
-	f, err := at.root.Open(".")
+	f, done, err := at.file()
 	if err != nil {
 		return err
 	}
-	defer discard(f)
+	defer done()
 	return syncDirectory(f)
 }

@@ -99,6 +99,9 @@ func Vacant(path string) (bool, error) {
 // Close releases the directory. No method may be called after it.
 func (d *Disk) Close() error {
 	var errs []error
+	if d.staging.self != nil {
+		errs = append(errs, d.staging.self.Close())
+	}
 	for _, at := range []directory{d.staging, d.state, d.top} {
 		if at.root != nil {
 			errs = append(errs, at.root.Close())
@@ -142,6 +145,9 @@ func (d *Disk) prepare() error {
 	}
 	if d.staging, err = d.state.makeDirectory(stagingName, 0o700); err != nil {
 		return failed(err, "The directory for downloads cannot be made")
+	}
+	if d.staging.self, err = d.staging.root.Open("."); err != nil {
+		return failed(err, "The directory for downloads cannot be opened")
 	}
 	if err := d.identify(); err != nil {
 		return failed(err, "The directory cannot be marked")

@@ -38,16 +38,16 @@ func isUnsupported(err error) bool {
 // renameAt renames a file or directory in open directories. It returns errors.ErrUnsupported if
 // the file system cannot do it in this way.
 func renameAt(from directory, name string, to directory, newName string, how renameMode) error {
-	a, err := from.root.Open(".")
+	a, done, err := from.file()
 	if err != nil {
 		return err
 	}
-	defer discard(a)
-	b, err := to.root.Open(".")
+	defer done()
+	b, done, err := to.file()
 	if err != nil {
 		return err
 	}
-	defer discard(b)
+	defer done()
 	err = systemRename(int(a.Fd()), name, int(b.Fd()), newName, renameFlags[how])
 	if err != nil && isUnsupported(err) {
 		err = errors.ErrUnsupported

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
@@ -26,20 +25,18 @@ const (
 	maxIgnore  = 1 << 20
 )
 
-// junk are the names of files that systems leave in directories, in lower case. They go with their
-// directory.
-var junk = []string{".ds_store", "._*", "thumbs.db", "ehthumbs.db", "desktop.ini"}
+// junk are the names of files that systems leave in directories, and junkPrefix begins others. They go with
+// their directory.
+var junk = []string{".DS_Store", "Thumbs.db", "ehthumbs.db", "desktop.ini"}
+
+const junkPrefix = "._"
 
 // systemDirectories are what systems keep at the top of a file system, in lower case.
 var systemDirectories = []string{".spotlight-v100", ".fseventsd", ".trashes", ".temporaryitems", ".documentrevisions-v100", "$recycle.bin", "system volume information", "lost+found"}
 
 // isJunk reports whether a name is that of junk.
 func isJunk(name string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc(junk, func(pattern string) bool {
-		matched, _ := path.Match(pattern, name) // of patterns without errors
-		return matched
-	})
+	return strings.HasPrefix(name, junkPrefix) || slices.ContainsFunc(junk, func(s string) bool { return strings.EqualFold(s, name) })
 }
 
 // isSystemDirectory reports whether a path is that of what systems keep at the top of a file system.

@@ -125,7 +125,7 @@ func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.P
 			}
 		}
 		for _, at := range changed {
-			discard(at.root)
+			at.close()
 		}
 		changed, within = nil, nil
 	}
@@ -173,7 +173,7 @@ func (d *Disk) place(c mirror.Placement, last *directory, synced error) (to dire
 	info, err := to.root.Lstat(name)
 	if err != nil {
 		if last == nil {
-			discard(to.root)
+			to.close()
 		}
 		return to, e, err
 	}
@@ -202,13 +202,16 @@ func (d *Disk) placeNew(name, path string, last *directory) (to directory, err e
 		to = *last
 	} else if to, err = d.provide(parent); err != nil {
 		return to, err
+	} else if to.self, err = to.root.Open("."); err != nil {
+		discard(to.root)
+		return to, err
 	}
 	err = d.rename(d.staging, name, to, base, exclusive)
 	if errors.Is(err, fs.ErrExist) && d.removeInTheWay(to, base) {
 		err = d.rename(d.staging, name, to, base, exclusive)
 	}
 	if err != nil && last == nil {
-		discard(to.root)
+		to.close()
 	}
 	return to, err
 }

@@ -159,11 +159,18 @@ func (p *planner) skipped(r Row) bool {
 		}
 		return true
 	}
-	if r.Local != nil && p.Rules.Ignored(r.Local.Path) || r.Synced != nil && p.Rules.Ignored(r.Synced.Name) {
+	local, synced := "", "" // as it is mostly one path, it is matched once
+	if r.Local != nil {
+		local = r.Local.Path
+	}
+	if r.Synced != nil && r.Synced.Name != local {
+		synced = r.Synced.Name
+	}
+	if local != "" && p.Rules.Ignored(local) || synced != "" && p.Rules.Ignored(synced) {
 		return true
 	}
 	if r.Remote != nil {
-		if p.Rules.Ignored(r.Remote.Path) {
+		if path := r.Remote.Path; path != local && path != synced && p.Rules.Ignored(path) {
 			return true
 		}
 		if reason := p.refused(r); reason != "" {
