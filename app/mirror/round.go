@@ -25,6 +25,9 @@ const (
 	// one by one and get their paths together.
 	togetherFiles = 250
 	togetherBytes = 8 << 20
+	// batchFiles is the most files of a request that changes the server, which holds their contents in
+	// memory: as many as the server stores in one transaction.
+	batchFiles = 500
 	// minDamaged and maxDamaged are the times after which a content that came damaged is downloaded
 	// again: first the shorter one, then twice as long each time.
 	minDamaged = time.Minute
@@ -469,7 +472,7 @@ func (r *round) jobs(steps []mirror.Step) []func(context.Context) error {
 	}
 	for _, s := range steps {
 		if n := sizeOf(s); writes(s.Action) && s.Action != mirror.MoveDirectory && r.limits.BatchFiles > 1 && n <= r.limits.BatchFileSize {
-			if len(batch) == r.limits.BatchFiles || size+n > r.limits.BatchBytes {
+			if len(batch) == min(r.limits.BatchFiles, batchFiles) || size+n > r.limits.BatchBytes {
 				flush()
 			}
 			batch, size = append(batch, s), size+n
