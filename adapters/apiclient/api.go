@@ -799,7 +799,8 @@ type ListTasksParams struct {
 	Tags        string `query:"tags"`        // 1 to 50 tags, separated by commas; any of them matches.
 	DueBefore   string `query:"dueBefore"`   // A date or time, included; a date covers its whole day in UTC.
 	DueAfter    string `query:"dueAfter"`    // A date or time, included; a date covers its whole day in UTC.
-	Sort        string `query:"sort"`        // newest lists the task that was made last first. Not with filters.
+	Search      string `query:"search"`      // Words, with spaces between them, that are all in the title, in any case. At most 100,000 tasks are examined, those that come first in the list.
+	Sort        string `query:"sort"`        // newest lists the task that was made last first. Not with filters other than search.
 }
 
 // ListWorkspacesParams are the parameters of ListWorkspaces. Zero fields are left out.

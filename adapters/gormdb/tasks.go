@@ -1,8 +1,10 @@
 package gormdb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/task"
 	"collab/ports"
@@ -145,20 +148,15 @@ func (q tasksAt) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error
 }
 
 func (q tasksAt) List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, fn func(task.Task) error) error {
-	s, some := taskList(q.read, o, actor, f)
-	if some {
-		some = false
-		if err := each(ctx, s.filter(atEpoch, string(o), q.epoch), (*taskRow).task, func(t task.Task) error {
-			some = true
-			return fn(t)
-		}); err != nil {
-			return err
-		}
+	some := false
+	err := q.list(ctx, o, actor, f, func(s selection) selection { return s.filter(atEpoch, string(o), q.epoch) }, func(t task.Task) error {
+		some = true
+		return fn(t)
+	})
+	if err == nil && !some {
+		err = fault.Missing("Task")
 	}
-	if !some {
-		return fault.Missing("Task")
-	}
-	return nil
+	return err
 }
 
 func (q tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
@@ -394,11 +392,69 @@ func (s selection) is(column, value string) (selection, bool) {
 }
 
 func (q tasks) List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, fn func(task.Task) error) error {
-	s, some := taskList(q.read, o, actor, f)
-	if !some {
-		return nil
+	return q.list(ctx, o, actor, f, func(s selection) selection { return s }, fn)
+}
+
+// list is List among the tasks to which narrow narrows a selection.
+func (q tasks) list(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, narrow func(selection) selection, fn func(task.Task) error) error {
+	if len(f.Words) == 0 {
+		s, some := taskList(q.read, o, actor, f)
+		if !some {
+			return nil
+		}
+		return each(ctx, narrow(s), (*taskRow).task, fn)
 	}
-	return each(ctx, s, (*taskRow).task, fn)
+	found, err := q.search(ctx, o, actor, f, narrow)
+	for some := range slices.Chunk(found, searchedAtOnce) {
+		var matches []task.Task
+		if err == nil {
+			matches, err = getAll(ctx, narrow(taskTable.of(q.read, o)), (*taskRow).task, func(t task.Task) id.Task { return t.ID }, some)
+		}
+		for _, t := range matches {
+			if err == nil && f.Selects(t, actor) { // it may have changed meanwhile
+				err = fn(t)
+			}
+		}
+	}
+	return err
+}
+
+const (
+	searchedAtOnce = 100   // tasks with the words that are read at once, which bounds memory
+	titlesAtOnce   = 1_000 // titles that are read at once, so that a search that finds enough reads no more
+)
+
+// search returns the ids of the tasks that a filter with words selects. The words are looked for here, as the
+// databases fold letters in other ways. Titles are read page by page, but at once where each page would sort all.
+func (q tasks) search(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, narrow func(selection) selection) (found []id.Task, err error) {
+	left := cmp.Or(f.Examined, math.MaxInt32)
+	size := titlesAtOnce
+	if f.DueBefore != nil || f.DueAfter != nil || len(f.Tags) > 1 {
+		size = left
+	}
+	for page := f; left > 0; left -= page.Limit {
+		page.Limit = min(size, left)
+		s, some := taskList(q.read, o, actor, page)
+		if !some {
+			break
+		}
+		titles, err := all(ctx, narrow(s).read("id", "title", "sort_order", "created_at"), (*taskRow).task)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range titles {
+			if object.HasWords(t.Title, f.Words) {
+				if found = append(found, t.ID); len(found) == f.Limit {
+					return found, nil
+				}
+			}
+		}
+		if len(titles) < page.Limit {
+			break
+		}
+		page.After = new(titles[len(titles)-1].Position())
+	}
+	return found, nil
 }
 
 // taskList builds the query of a list; some is false when no task can be in it.

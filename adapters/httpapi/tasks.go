@@ -13,6 +13,7 @@ import (
 	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/task"
 )
@@ -166,6 +167,11 @@ func readTaskFilter(q body.Query, p body.Page) (f task.Filter, err error) {
 	if f.DueAfter, err = dueOf(q, "dueAfter"); err != nil {
 		return f, err
 	}
+	text, err := searchParam(q)
+	if err != nil {
+		return f, err
+	}
+	f.Words = object.Words(text)
 	newest, err := body.EnumParam(q, "sort", func(s string) (string, bool) { return s, s == sortNewest }, sortNewest)
 	if err != nil {
 		return f, err
@@ -205,7 +211,7 @@ func dueOf(q body.Query, name string) (*task.Due, error) {
 }
 
 func (a *api) listTasks(c *call) error {
-	q, p, err := c.listing("status", "priority", "assigneeId", "workspaceId", "tags", "dueBefore", "dueAfter", "sort")
+	q, p, err := c.listing("status", "priority", "assigneeId", "workspaceId", "tags", "dueBefore", "dueAfter", "search", "sort")
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"collab/domain/fault"
@@ -26,9 +27,19 @@ func (s tasks) Get(_ context.Context, o id.Org, t id.Task) (task.Task, error) {
 }
 
 func (s tasks) List(_ context.Context, o id.Org, actor org.Actor, f task.Filter, each func(task.Task) error) error {
+	within := f
+	if len(f.Words) > 0 {
+		within.Words, within.Limit = nil, f.Examined
+	}
 	selected, err := result(s.run, func(x *tx) ([]task.Task, error) {
-		return x.tenant(o).tasks.list(func(v task.Task) bool { return f.Selects(v, actor) }, f.Compare, f.Limit), nil
+		return x.tenant(o).tasks.list(func(v task.Task) bool { return within.Selects(v, actor) }, f.Compare, within.Limit), nil
 	})
+	if len(f.Words) > 0 {
+		selected = slices.DeleteFunc(selected, func(v task.Task) bool { return !f.Selects(v, actor) })
+		if f.Limit > 0 {
+			selected = selected[:min(f.Limit, len(selected))]
+		}
+	}
 	return forEach(selected, err, each)
 }
 

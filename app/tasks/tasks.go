@@ -49,14 +49,17 @@ func (m Match) check(t task.Task) error {
 	return nil
 }
 
-// List calls each with the tasks that the actor sees and the filter selects.
+// List calls each with the tasks that the actor sees and the filter selects. A search examines
+// task.MaxExamined of them.
 func (s *Tasks) List(ctx context.Context, actor org.Actor, f task.Filter, each func(task.Task) error) error {
+	f.Examined = task.MaxExamined
 	return s.store.Work().Tasks().List(ctx, actor.Org, actor, f, each)
 }
 
 // ListUnconfirmed is List for an actor that access.Access.Cached returned: NotFound if the
 // organisation is at another epoch than the actor, or the list is empty.
 func (s *Tasks) ListUnconfirmed(ctx context.Context, actor org.Actor, f task.Filter, each func(task.Task) error) error {
+	f.Examined = task.MaxExamined
 	return s.store.Work().TasksAt(actor.Epoch()).List(ctx, actor.Org, actor, f, each)
 }
 

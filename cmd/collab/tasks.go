@@ -68,6 +68,7 @@ func (a *app) tasks() *cobra.Command {
 	flags.StringVar(&filter.AssigneeID, "assignee", "", "only tasks of the user with this id; null for nobody's")
 	flags.StringVar(&filter.Tags, "tags", "", "only tasks with any of these tags, separated by commas")
 	flags.StringVar(&filter.DueBefore, "due-before", "", "only tasks due until this `date`")
+	flags.StringVar(&filter.Search, "search", "", "only tasks with all words of this `text` in their titles")
 	flags.StringVar(&workspace, "workspace", "", "only tasks of the workspace with this id or `name`")
 
 	var draft taskFields

@@ -286,13 +286,18 @@ func (f Filter) Selects(o Object) bool {
 		f.HasWords(o)
 }
 
-// HasWords reports whether all words of the filter are in the object's path.
-func (f Filter) HasWords(o Object) bool {
-	if len(f.Words) == 0 {
+// HasWords reports whether all words, which are folded, are in a text.
+func HasWords(text string, words []string) bool {
+	if len(words) == 0 {
 		return true
 	}
-	path := Fold(o.Path)
-	return !slices.ContainsFunc(f.Words, func(word string) bool { return !strings.Contains(path, word) })
+	text = Fold(text)
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
+}
+
+// HasWords reports whether all words of the filter are in the object's path.
+func (f Filter) HasWords(o Object) bool {
+	return HasWords(o.Path, f.Words)
 }
 
 // ParseChecksum returns a SHA-256 in the form in which it is kept.

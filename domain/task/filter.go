@@ -7,6 +7,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 )
 
@@ -22,7 +23,12 @@ type Filter struct {
 	Newest    bool      // the newest first, in the order of ids, which begin with the time
 	After     *Position // only tasks after this place, for paging
 	Limit     int       // at most so many; 0: all
+	Words     []string  // folded as object.Words returns them; each is in the folded title
+	Examined  int       // with words: at most so many tasks that meet the other conditions are examined; 0: all
 }
+
+// MaxExamined is how many tasks a search examines.
+const MaxExamined = 100_000
 
 // Check returns an error if the newest are asked for among those that meet conditions: there is no
 // index in that order.
@@ -70,7 +76,7 @@ type Position struct {
 func (t Task) Position() Position { return Position{t.SortOrder, t.CreatedAt, t.ID} }
 
 // Selects reports whether the filter selects the task for the actor. Adapters
-// express the same in SQL; the contract suite compares them.
+// express the same in SQL, but for words; the contract suite compares them.
 func (f Filter) Selects(t Task, a org.Actor) bool {
 	return t.Visible(a) &&
 		(f.Status == "" || t.status == f.Status) &&
@@ -79,5 +85,6 @@ func (f Filter) Selects(t Task, a org.Actor) bool {
 		(len(f.Tags) == 0 || slices.ContainsFunc(f.Tags, func(tag string) bool { return slices.Contains(t.Tags, tag) })) &&
 		(f.DueBefore == nil || t.Due != nil && !t.Due.Start().After(f.DueBefore.End())) &&
 		(f.DueAfter == nil || t.Due != nil && !t.Due.End().Before(f.DueAfter.Start())) &&
+		object.HasWords(t.Title, f.Words) &&
 		(f.After == nil || f.Compare(t, Task{SortOrder: f.After.SortOrder, CreatedAt: f.After.CreatedAt, ID: f.After.ID}) > 0)
 }

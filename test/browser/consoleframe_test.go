@@ -91,18 +91,22 @@ func TestConsoleFrame(t *testing.T) {
 		b.axe("palette")
 		b.key(kb.Escape)
 	})
-	t.Run("the palette finds files, memories, workspaces and people by keyboard, and cancels a search for another text", func(t *testing.T) {
+	t.Run("the palette finds tasks, files, memories, workspaces and people by keyboard, and cancels a search for another text", func(t *testing.T) {
 		b.t = t
 		s.store(as, "reports/Quarterly Plan.md", "x", "text/markdown")
 		s.call("PUT", "/sync/memory/org", as, map[string]any{"content": "x"}, http.StatusOK)
 		team := decode[record](t, s.call("POST", "/teams", as, map[string]any{"name": "Design"}, http.StatusCreated))
 		s.call("POST", "/workspaces", as, map[string]any{"name": "Brass wheels", "teamId": team.ID}, http.StatusCreated)
+		s.call("POST", "/tasks", as, map[string]any{"title": "Oil the ångström mill"}, http.StatusCreated)
+		for range 101 {
+			s.call("POST", "/tasks", as, map[string]any{"title": "Turn the crank"}, http.StatusCreated)
+		}
 		b.run(`{
 			const real = fetch
 			let refused = false
 			window.fetch = (address, init) => {
-				if (String(address).includes("search=QU&")) return new Promise((_, reject) => (window.held = init.signal, init.signal.addEventListener("abort", () => reject(new Error("cancelled")))))
-				if (refused || !String(address).includes("search=QUARTERLY")) return real(address, init)
+				if (String(address).includes("/sync/files?search=QU&")) return new Promise((_, reject) => (window.held = init.signal, init.signal.addEventListener("abort", () => reject(new Error("cancelled")))))
+				if (refused || !String(address).includes("/sync/files?search=QUARTERLY")) return real(address, init)
 				refused = true
 				return Promise.resolve(` + refusedBusy + `)
 			}
@@ -141,6 +145,12 @@ func TestConsoleFrame(t *testing.T) {
 		b.key(kb.Enter)
 		b.inConsole("Teams")
 		b.shown(`//dialog[@open]//h2[.="Brass wheels"]`)
+		b.closeDialog()
+		find("MILL ÅNG")
+		b.shown(active("Oil the ångström mill"))
+		b.key(kb.Enter)
+		b.inConsole("Tasks")
+		b.shown(`//dialog[@open]//h2[.="Oil the ångström mill"]`)
 		b.closeDialog()
 		find("ada@")
 		b.shown(active("Adaada@collab.example"))

@@ -117,7 +117,7 @@ async function people(api: Client): Promise<void> {
 }
 
 async function work(api: Client): Promise<void> {
-	const query = { status: "TODO", priority: "HIGH", tags: "a,b", dueBefore: "2026-01-31", assigneeId: "null" } as const
+	const query = { status: "TODO", priority: "HIGH", tags: "a,b", search: "owls", dueBefore: "2026-01-31", assigneeId: "null" } as const
 	const tasks: Schema<"Task">[] = good(await api.GET("/api/v1/tasks", { params: { query } }))
 	good(await api.POST("/api/v1/tasks/reorder", { body: { taskIds: tasks.map((task) => task.id) } }))
 	good(await api.POST("/api/v1/tasks/reprioritize", { body: { changes: tasks.map((task) => ({ taskId: task.id, reason: "now", priority: "URGENT" as const })) } }))

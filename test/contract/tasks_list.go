@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/task"
 	"collab/ports"
@@ -25,6 +26,7 @@ type taskFixture struct {
 var (
 	taskStatuses   = []task.Status{task.Todo, task.InProgress, task.Done, task.Cancelled}
 	taskPriorities = []task.Priority{task.Low, task.Medium, task.High, task.Urgent}
+	taskTitles     = []string{"x", "X-ray of Ängström", "A\u030angstro\u0308m", "ΧΣ % _ ' \\", "STRASSE", "straße"}
 	taskTags       = []string{"bug", "Bug", "b_g", "bu%", "%", "ä", "Ä", `"bug"`, `\`, "'", "bug fix", "[bug]"}
 )
 
@@ -38,12 +40,16 @@ func listProperty(w *fixture) {
 		for range perCase {
 			actor, f := b.actor(t), b.filter(t)
 			var want []task.Task
-			for _, v := range b.tasks {
-				if f.Selects(v, actor) {
-					want = append(want, v)
+			others := f
+			others.Words = nil
+			examined := 0
+			for _, v := range slices.SortedFunc(slices.Values(b.tasks), f.Compare) {
+				if others.Selects(v, actor) {
+					if examined++; f.Selects(v, actor) && (len(f.Words) == 0 || f.Examined == 0 || examined <= f.Examined) {
+						want = append(want, v)
+					}
 				}
 			}
-			slices.SortFunc(want, f.Compare)
 			if f.Limit > 0 {
 				want = want[:min(f.Limit, len(want))]
 			}
@@ -82,7 +88,7 @@ func newTaskFixture(w *fixture) taskFixture {
 			users, workspaces = b.users[2:], b.workspaces[2:]
 		}
 		v := task.Task{
-			ID: i, Org: o, Title: "x", Priority: taskPriorities[next(4)], SortOrder: int64(next(12)),
+			ID: i, Org: o, Title: taskTitles[next(len(taskTitles))], Priority: taskPriorities[next(4)], SortOrder: int64(next(12)),
 			CreatedBy: users[next(len(users))], CreatedAt: at(next(4)), UpdatedAt: at(9), Version: 1,
 		}
 		if n := next(len(users) + 1); n < len(users) {
@@ -195,6 +201,12 @@ func (b taskFixture) filter(t *rapid.T) task.Filter {
 			f.After.SortOrder--
 		case 1:
 			f.After.CreatedAt = f.After.CreatedAt.Add(time.Millisecond)
+		}
+	}
+	if some("words") {
+		f.Words = object.Words(rapid.SampledFrom([]string{"x", "X", "ångström", "ÄNG x", "xς", "%", "_ '", `\`, "strasse", "ß", "none has this", "\x00"}).Draw(t, "words"))
+		if some("examined") {
+			f.Examined = rapid.IntRange(1, 50).Draw(t, "examined")
 		}
 	}
 	if some("limit") {

@@ -8,29 +8,27 @@ import { Problem, useLoaded, type Loaded } from "./loading"
 import type { PageOf } from "./pages"
 import { fileAddressOf, memoryAddressOf } from "./records"
 import { go } from "./router"
-import { count, nameOf } from "./text"
+import { nameOf } from "./text"
 import type { Me, StoredObject } from "./types"
 
-// Tasks are found among the newest, as the interface has no search by title.
-const newest = 100
 const most = 6 // of each kind that are shown
 const atOnce = 30 // files that are asked for, of which memories are a kind
-const pause = 200 // milliseconds without a key after which files are searched
+const pause = 200 // milliseconds without a key after which the server searches
 
 type Command = Entry & { act: () => void }
 
 type PaletteOf = { me: Me; pages: PageOf[]; onClose: () => void; leave: () => void; change: (organisation: string) => void }
 
-// useFiles searches files and memories for a text once nothing more is typed for a moment. Another text cancels
+// useSearch has the server search for a text once nothing more is typed for a moment. Another text cancels
 // the request of the one before.
-function useFiles(text: string): Loaded<{ text: string; files: StoredObject[] }> {
+function useSearch<Found>(text: string, search: (text: string, signal: AbortSignal) => Promise<Found[]>): Loaded<{ text: string; found: Found[] }> {
 	return useLoaded(async (signal) => {
-		if (text === "") return { text, files: [] }
+		if (text === "") return { text, found: [] }
 		await new Promise((resolve) => {
 			const timer = setTimeout(resolve, pause)
 			signal.addEventListener("abort", () => clearTimeout(timer))
 		})
-		return { text, files: await call("GET /api/v1/sync/files", { query: { search: text, limit: atOnce }, signal }) }
+		return { text, found: await search(text, signal) }
 	}, [text])
 }
 
@@ -40,10 +38,10 @@ export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.E
 	const wanted = me.org ? text.trim() : ""
 	const typed = wanted !== ""
 	const organisations = useLoaded(async () => (me.org ? call("GET /api/v1/auth/organisations") : []), [])
-	const tasks = useLoaded(async () => (typed ? call("GET /api/v1/tasks", { query: { sort: "newest", limit: newest } }) : []), [typed])
+	const tasks = useSearch(wanted, (search, signal) => call("GET /api/v1/tasks", { query: { search, sort: "newest", limit: most }, signal }))
 	const workspaces = useLoaded(async () => (typed ? all("GET /api/v1/workspaces", {}) : []), [typed])
 	const people = useLoaded(async () => (typed ? all("GET /api/v1/org/members", {}) : []), [typed])
-	const files = useFiles(wanted)
+	const files = useSearch(wanted, (search, signal) => call("GET /api/v1/sync/files", { query: { search, limit: atOnce }, signal }))
 	const fits = named(text)
 	const opens = (address: string) => () => go(address)
 	const fileEntry = (o: StoredObject): Command => {
@@ -51,8 +49,9 @@ export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.E
 		const place = [workspaces.value?.find((w) => w.id === o.workspaceId)?.name, o.path.slice(0, Math.max(0, slash))].filter(Boolean).join(" / ")
 		return { key: o.id, name: o.path.slice(slash + 1), soft: place || undefined, act: opens(memoryAddressOf(o) ?? fileAddressOf(o)) }
 	}
-	// Files that were found by another text are those with this one in their names until it is searched.
-	const found = (memories: boolean): Command[] => (typed ? files.value?.files ?? [] : []).filter((o) => (memoryAddressOf(o) !== undefined) === memories).map(fileEntry).filter((e) => files.value?.text === wanted || fits(e)).slice(0, most)
+	// What was found by another text is what has this one in its name until it is searched.
+	const found = (of: Loaded<{ text: string }>, entries: Command[] | undefined): Command[] => (typed ? entries ?? [] : []).filter((e) => of.value?.text === wanted || fits(e)).slice(0, most)
+	const stored = (memories: boolean): Command[] => found(files, files.value?.found.filter((o) => (memoryAddressOf(o) !== undefined) === memories).map(fileEntry))
 	const some = (entries: Command[] | undefined): Command[] => (typed ? (entries ?? []).filter(fits).slice(0, most) : [])
 	const groups: [string, Command[]][] = ([
 		["Pages", [...pages.map((p) => ({ key: p.path, name: p.name, act: opens(p.path) })), { key: "sessions", name: "Sessions", act: opens("/console/sessions") }]],
@@ -67,9 +66,9 @@ export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.E
 		["Organisations", (organisations.value ?? []).filter((o) => !o.current).map((o) => ({ key: o.id, name: o.name ?? "An organisation", soft: "switch", act: () => change(o.id) }))],
 	] satisfies [string, Command[]][]).map(([name, entries]): [string, Command[]] => [name, entries.filter(fits)])
 	groups.push(
-		["Tasks", some(tasks.value?.map((t) => ({ key: t.id, name: t.title, act: opens(`/console/tasks?${new URLSearchParams({ task: t.id })}`) })))],
-		["Files", found(false)],
-		["Memories", found(true)],
+		["Tasks", found(tasks, tasks.value?.found.map((t) => ({ key: t.id, name: t.title, act: opens(`/console/tasks?${new URLSearchParams({ task: t.id })}`) })))],
+		["Files", stored(false)],
+		["Memories", stored(true)],
 		["Workspaces", some(workspaces.value?.map((w) => ({ key: w.id, name: w.name, act: opens(`/console/teams?${new URLSearchParams({ workspace: w.id })}`) })))],
 		["People", some(people.value?.map((m) => ({ key: m.userId, name: nameOf(m), soft: m.name ? m.email ?? undefined : undefined, act: opens(`/console/people?${new URLSearchParams({ q: m.email ?? nameOf(m) })}`) })))],
 	)
@@ -78,13 +77,13 @@ export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.E
 		e.act()
 	}
 	const sources: [string, Loaded<unknown>][] = [["tasks", tasks], ["files", files], ["workspaces", workspaces], ["members", people]]
-	const loading = typed && (files.value?.text !== wanted && !files.failure || sources.some(([, of]) => of.value === undefined && !of.failure))
+	const loading = typed && ([tasks, files].some((of) => of.value?.text !== wanted && !of.failure) || sources.some(([, of]) => of.value === undefined && !of.failure))
 	return (
 		<Dialog title="Go to" onClose={onClose}>
 			<Combobox id="command" label="Page, action, or name" placeholder="Page, action, or name of a task, file, workspace or person" text={text} onText={setText} groups={groups} choose={run} />
 			{organisations.failure && <Problem failure={organisations.failure} what="Loading your organisations" retry={organisations.retry} />}
 			{typed && sources.map(([name, of]) => of.failure && <Problem key={name} failure={of.failure} what={`Loading ${name}`} retry={of.retry} />)}
-			<p class="soft" role="status">{!loading && groups.every(([, of]) => of.length === 0) && "Nothing has this name. "}{me.org && `At most ${most} of each kind are shown, and tasks are found among the newest ${count(newest)}.`}</p>
+			<p class="soft" role="status">{!loading && groups.every(([, of]) => of.length === 0) && "Nothing has this name. "}{me.org && `At most ${most} of each kind are shown.`}</p>
 		</Dialog>
 	)
 }

@@ -271,7 +271,7 @@ export type Operations = {
 	"POST /api/v1/sync/uploads": { body: UploadDraft; answer: StartedUpload }
 	"DELETE /api/v1/sync/uploads/{id}": { path: { id: string; }; answer: Success }
 	"POST /api/v1/sync/uploads/{id}/complete": { path: { id: string; }; answer: StoredObject }
-	"GET /api/v1/tasks": { query?: { status?: TaskStatus; priority?: TaskPriority; assigneeId?: string; workspaceId?: string; tags?: string; dueBefore?: string; dueAfter?: string; sort?: "newest"; limit?: number; cursor?: string; }; answer: Task[] }
+	"GET /api/v1/tasks": { query?: { status?: TaskStatus; priority?: TaskPriority; assigneeId?: string; workspaceId?: string; tags?: string; dueBefore?: string; dueAfter?: string; search?: string; sort?: "newest"; limit?: number; cursor?: string; }; answer: Task[] }
 	"POST /api/v1/tasks": { body: TaskDraft; answer: Task }
 	"POST /api/v1/tasks/reorder": { body: Reorder; answer: Task[] }
 	"POST /api/v1/tasks/reprioritize": { body: Reprioritize; answer: Task[] }
