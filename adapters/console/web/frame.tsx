@@ -57,7 +57,7 @@ export function Frame({ me, expired, leave, change }: FrameOf): JSX.Element {
 	const [finding, find] = useState(false)
 	const openPalette = (): void => {
 		find(true)
-		attempt("Opening the commands", import("./palette").then((loaded) => setPalette(() => loaded.Palette)))
+		attempt("Opening the commands", part(() => import("./palette")).then((loaded) => setPalette(() => loaded.Palette)))
 	}
 	useEffect(() => {
 		const onKey = (e: KeyboardEvent): void => {
@@ -137,24 +137,28 @@ function useWide(): boolean {
 	return wide
 }
 
+// part loads a file of the console that is needed now. After an upgrade of the server it may be gone, which is said, unless the
+// server cannot be reached.
+async function part<Module>(load: () => Promise<Module>, gone?: () => void): Promise<Module> {
+	try {
+		return await load()
+	} catch {
+		await send("/console", { method: "HEAD" })
+		gone?.()
+		throw new Failure("A part of the console is gone, as after an upgrade of the server. Load this page again: what you have typed is kept", 0, "", 0)
+	}
+}
 
-// Shown is a page, loaded first where it is a file of its own. After an upgrade of the server the
-// file may be gone: the console is then loaded again, once, unless the server cannot be reached.
+// Shown is a page, loaded first where it is a file of its own. If that is gone the console is loaded again, once.
 function Shown({ at, me }: { at: PageOf; me: Me }): JSX.Element {
 	const page = useLoaded<ComponentType<{ me: Me }>>(async () => {
-		if (at.page) return at.page
-		try {
-			const loaded = await at.load?.()
-			sessionStorage.removeItem("reloaded")
-			if (loaded) return loaded.default
-		} catch {
-			await send("/console", { method: "HEAD" })
-			if (!sessionStorage.getItem("reloaded")) {
-				sessionStorage.setItem("reloaded", "yes")
-				location.reload()
-			}
-		}
-		throw new Failure("The console could not be loaded", 0, "", 0)
+		const loaded = at.load && await part(at.load, () => {
+			if (sessionStorage.getItem("reloaded")) return
+			sessionStorage.setItem("reloaded", "yes")
+			location.reload()
+		})
+		sessionStorage.removeItem("reloaded")
+		return (loaded?.default ?? at.page) as ComponentType<{ me: Me }>
 	}, [at.path])
 	const Page = at.page ?? page.value
 	if (Page) return <Page me={me} />
