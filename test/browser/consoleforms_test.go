@@ -105,6 +105,15 @@ func TestForms(t *testing.T) {
 	task := created("/tasks", map[string]any{"title": "Translate Note G"})
 	s.store(as, "plan.txt", "x", "text/plain")
 	release := created("/updates", map[string]any{"version": "1.0.0", "platform": "DARWIN", "arch": "ARM64", "channel": "STABLE", "downloadUrl": "https://example.com/1", "rolloutPercentage": 5})
+	created("/tasks", map[string]any{"title": "Choose the cards"})
+	onRow := func(title, key string) func(*tab) {
+		return func(b *tab) {
+			row := fmt.Sprintf(`//a[@data-row and .=%q]`, title)
+			b.shown(row)
+			b.do(chromedp.Focus(row))
+			b.shortcut(key)
+		}
+	}
 	forms := []form{
 		{
 			name: "a new task", address: "/console/tasks", heading: "Tasks", field: `//input[@data-new]`, typed: "Weave algebra", saved: `//a[@data-row and .="Weave algebra"]`,
@@ -116,6 +125,16 @@ func TestForms(t *testing.T) {
 		{
 			name: "a task", address: "/console/tasks?task=" + task, heading: "Tasks", field: `//dialog//textarea`, typed: "With Bernoulli's numbers",
 			save: `//dialog//button[.="Save"]`, saved: `//dialog//*[@role="status" and .="Saved"]`,
+		},
+		{
+			name: "the priority of selected tasks", address: "/console/tasks", heading: "Tasks", field: `//dialog//textarea`, typed: "The card is torn",
+			open: func(b *tab) {
+				onRow("Choose the cards", "x")(b)
+				b.click(button("Reprioritise…"))
+				b.do(chromedp.Focus(`//dialog//select[@required]`))
+				b.key("h")
+			},
+			save: `//dialog//button[.="Reprioritise"]`, saved: `//*[@role="status" and contains(., "1 task reprioritised")]`,
 		},
 		{
 			name: "a message", address: "/console/chat", heading: "Chat", field: `//textarea[@aria-label="Message"]`, typed: "Good morning", save: button("Send"), saved: answer("done", "tokens"),
@@ -263,6 +282,33 @@ func TestForms(t *testing.T) {
 		}
 		f.submit(b)
 		b.shown(f.saved)
+	})
+
+	t.Run("a title that was refused in its row is there again", func(t *testing.T) {
+		b := tabs[0]
+		b.t = t
+		const field = `//input[@aria-label="Title"]`
+		b.do(chromedp.Navigate(s.base + "/console/tasks"))
+		onRow("Translate Note G", "e")(b)
+		b.into(field, "Translate Note A")
+		b.run("window.refused = 503")
+		b.key(kb.Enter)
+		b.shown(`//*[@role="alert" and contains(., "Translate Note G") and contains(., "The server is busy")]`)
+		b.do(chromedp.Navigate(s.base + "/console/tasks"))
+		onRow("Translate Note G", "e")(b)
+		if got := read(b, chromedp.Value(field)); got != "Translate Note A" {
+			t.Errorf("the field has %q", got)
+		}
+		b.key(kb.Enter)
+		b.shown(`//a[@data-row and .="Translate Note A"]`)
+		b.do(chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`)))
+		onRow("Translate Note A", "e")(b)
+		b.into(field, "Translate Note B")
+		b.key(kb.Escape)
+		b.shown(`//a[@data-row and .="Translate Note A"]`)
+		if kept := read(b, chromedp.Evaluate[json.RawMessage](`({ ...sessionStorage })`)); strings.Contains(string(kept), "Translate Note") {
+			t.Errorf("the tab keeps %s", kept)
+		}
 	})
 
 	t.Run("a sign-out in another tab removes what was typed", func(t *testing.T) {

@@ -3,7 +3,7 @@ import type { JSX } from "preact"
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
-import { useDraft } from "../draft"
+import { dropDraft, useDraft } from "../draft"
 import { Icon, Initials } from "../icons"
 import { all, call, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
@@ -89,6 +89,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 		const store = async (): Promise<Task[]> => {
 			const now = await saveTask(base ?? latest.current.get(t.id) ?? t, patch)
 			latest.current.set(t.id, now)
+			if (patch.title !== undefined) dropDraft(titleKey(t))
 			return [now]
 		}
 		attempt(t, what, [applied(t, patch)], store, [t])
@@ -205,6 +206,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 	const rename = (t: Task, title: string): void => {
 		setEditing(undefined)
 		if (title.trim() !== "" && title !== t.title) edit(t, { title })
+		else dropDraft(titleKey(t))
 		focusRow(t.id)
 	}
 	const row = (t: Task, isActive: boolean): JSX.Element => (
@@ -257,11 +259,11 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 			</div>
 			{id && <TaskDialog key={id} id={id} names={names} writes={writes} onClose={() => change({ task: undefined }, true)} onSaved={(t) => tasks.put(t)} onDelete={remove} />}
 			{conflict && <ConflictDialog
-				conflict={conflict.conflict} names={names} onClose={() => (setConflict(undefined), postpone(conflict))} take={() => setConflict(undefined)}
+				conflict={conflict.conflict} names={names} onClose={() => (setConflict(undefined), postpone(conflict))} take={() => (dropDraft(titleKey(conflict.base)), setConflict(undefined))}
 				keep={() => (setConflict(undefined), edit(conflict.conflict.theirs, conflict.conflict.patch, `Changing “${conflict.conflict.theirs.title}”`, conflict.conflict.theirs))}
 			/>}
 			{dialog === "keys" && <Dialog title="Keyboard" onClose={() => setDialog(undefined)}><p class="soft">Single keys act while a task has the focus.</p><dl class="keys">{shortcuts.map(([key, what]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{what}</dd></div>)}</dl></Dialog>}
-			{dialog === "reprioritise" && <Reprioritise of={[...selected].flatMap((one) => tasks.find(one) ?? [])} onClose={() => setDialog(undefined)} onDone={(now) => (tasks.put(...now), select(new Set()), setDialog(undefined), announce(`${count(now.length)} tasks reprioritised`))} />}
+			{dialog === "reprioritise" && <Reprioritise of={[...selected].flatMap((one) => tasks.find(one) ?? [])} onClose={() => setDialog(undefined)} onDone={(now) => (tasks.put(...now), select(new Set()), setDialog(undefined), announce(`${count(now.length)} ${now.length === 1 ? "task" : "tasks"} reprioritised`))} />}
 		</div>
 	)
 }
@@ -313,7 +315,7 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 			{writes ? <Menu {...common} label={`Priority of ${t.title}: ${priorities[t.priority]}`} shortcut="p" choices={one(priorities, t.priority, (priority) => ({ priority }))}><span data-priority={t.priority}><Icon path={priorityIcons[t.priority]} /></span></Menu> : <span title={priorities[t.priority]} data-priority={t.priority}><Icon path={priorityIcons[t.priority]} /></span>}
 			{!board && (writes ? <Menu {...common} label={`Status of ${t.title}: ${statuses[t.status]}`} shortcut="s" choices={one(statuses, t.status, (status) => ({ status }))}><span data-status={t.status}><Icon path={statusIcons[t.status]} /></span></Menu> : <span title={statuses[t.status]} data-status={t.status}><Icon path={statusIcons[t.status]} /></span>)}
 			{editing
-				? <Rename title={t.title} rename={rename} />
+				? <Rename task={t} rename={rename} />
 				: <a class="title" data-row href={addressWith({ task: t.id })} tabIndex={tabIndex} draggable={false}>{t.title}</a>}
 			<span class="about">
 				{t.tags.slice(0, 3).map((tag) => <span class="badge" key={tag}>{tag}</span>)}
@@ -325,7 +327,10 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 	)
 }
 
-function Rename({ title, rename }: { title: string; rename: (title: string) => void }): JSX.Element {
+const titleKey = (t: Task): string => `title ${t.id}` // of the draft of a title that is not stored yet
+
+function Rename({ task: t, rename }: { task: Task; rename: (title: string) => void }): JSX.Element {
+	const [draft, keep] = useDraft<string>(titleKey(t))
 	const [done] = useState({ yes: false })
 	const field = useRef<HTMLInputElement>(null)
 	useLayoutEffect(() => {
@@ -339,10 +344,10 @@ function Rename({ title, rename }: { title: string; rename: (title: string) => v
 	}
 	return (
 		<input
-			class="title" data-row defaultValue={title} maxLength={200} aria-label="Title" ref={field}
-			onBlur={(e) => end(e.currentTarget.value)} onKeyDown={(e) => {
+			class="title" data-row value={draft ?? t.title} maxLength={200} aria-label="Title" ref={field}
+			onInput={(e) => keep(e.currentTarget.value)} onBlur={(e) => end(e.currentTarget.value)} onKeyDown={(e) => {
 				if (e.key === "Enter") end(e.currentTarget.value)
-				else if (e.key === "Escape") end(title)
+				else if (e.key === "Escape") end(t.title)
 				else return
 				e.preventDefault()
 			}}
