@@ -148,14 +148,13 @@ func (p *peer) directories(b *bench) (home, a, z string, fill func(args []string
 }
 
 // start starts the programs, and returns a function that stops those that go on.
-func (p *peer) start(ctx context.Context, home string, fill func([]string) []string) (stop func() error, err error) {
+func (p *peer) start(ctx context.Context, home string, fill func([]string) []string) (stop func(), err error) {
 	environ := []string{"HOME=" + home, "UNISON=" + home, "MUTAGEN_DATA_DIRECTORY=" + home, "MUTAGEN_DISABLE_AUTOSTART=1"}
 	var started []*process
-	stop = func() error {
+	stop = func() {
 		for _, s := range started {
 			_ = s.stop() // some end with an error when they are told to end
 		}
-		return os.RemoveAll(home)
 	}
 	for i, args := range p.serve {
 		s, err := launch(fmt.Sprintf("%s-%d", strings.Fields(p.name)[0], i), home, "", p.program, append(os.Environ(), environ...), fill(args)...)
@@ -192,7 +191,7 @@ func (p *peer) first(ctx context.Context, b *bench, from string, n int) (took ti
 			return 0, err
 		}
 	}
-	stop := func() error { return nil }
+	stop := func() {}
 	took, err = timed(func() (err error) {
 		if stop, err = p.start(ctx, home, fill); err != nil {
 			return err
@@ -202,7 +201,8 @@ func (p *peer) first(ctx context.Context, b *bench, from string, n int) (took ti
 	if err == nil {
 		err = compare(a, z)
 	}
-	return took, errors.Join(err, stop())
+	stop()
+	return took, err
 }
 
 // saved measures what save does.
@@ -221,5 +221,6 @@ func (p *peer) saved(ctx context.Context, b *bench, n int) (p50, p99 time.Durati
 	if err == nil {
 		p50, p99, err = save(ctx, a, z, n)
 	}
-	return p50, p99, errors.Join(err, stop())
+	stop()
+	return p50, p99, err
 }
