@@ -438,21 +438,21 @@ func (q tasks) search(ctx context.Context, o id.Org, actor org.Actor, f task.Fil
 		if !some {
 			break
 		}
-		titles, err := all(ctx, narrow(s).read("id", "title", "sort_order", "created_at"), (*taskRow).task)
+		read, last := 0, task.Task{}
+		err := each(ctx, narrow(s).read("id", "title", "sort_order", "created_at"), (*taskRow).task, func(t task.Task) error {
+			read, last = read+1, t
+			if object.HasWords(t.Title, f.Words) && (f.Limit == 0 || len(found) < f.Limit) {
+				found = append(found, t.ID)
+			}
+			return nil
+		})
 		if err != nil {
 			return nil, err
 		}
-		for _, t := range titles {
-			if object.HasWords(t.Title, f.Words) {
-				if found = append(found, t.ID); len(found) == f.Limit {
-					return found, nil
-				}
-			}
-		}
-		if len(titles) < page.Limit {
+		if read < page.Limit || f.Limit > 0 && len(found) == f.Limit {
 			break
 		}
-		page.After = new(titles[len(titles)-1].Position())
+		page.After = new(last.Position())
 	}
 	return found, nil
 }
