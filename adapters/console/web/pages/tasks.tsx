@@ -315,7 +315,7 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 			{writes ? <Menu {...common} label={`Priority of ${t.title}: ${priorities[t.priority]}`} shortcut="p" choices={one(priorities, t.priority, (priority) => ({ priority }))}><span data-priority={t.priority}><Icon path={priorityIcons[t.priority]} /></span></Menu> : <span title={priorities[t.priority]} data-priority={t.priority}><Icon path={priorityIcons[t.priority]} /></span>}
 			{!board && (writes ? <Menu {...common} label={`Status of ${t.title}: ${statuses[t.status]}`} shortcut="s" choices={one(statuses, t.status, (status) => ({ status }))}><span data-status={t.status}><Icon path={statusIcons[t.status]} /></span></Menu> : <span title={statuses[t.status]} data-status={t.status}><Icon path={statusIcons[t.status]} /></span>)}
 			{editing
-				? <Rename task={t} rename={rename} />
+				? <Rename key={t.id} task={t} rename={rename} />
 				: <a class="title" data-row href={addressWith({ task: t.id })} tabIndex={tabIndex} draggable={false}>{t.title}</a>}
 			<span class="about">
 				{t.tags.slice(0, 3).map((tag) => <span class="badge" key={tag}>{tag}</span>)}
