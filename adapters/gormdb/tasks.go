@@ -404,33 +404,43 @@ func (q tasks) list(ctx context.Context, o id.Org, actor org.Actor, f task.Filte
 		}
 		return each(ctx, narrow(s), (*taskRow).task, fn)
 	}
-	found, err := q.search(ctx, o, actor, f, narrow)
-	for some := range slices.Chunk(found, searchedAtOnce) {
-		var matches []task.Task
-		if err == nil {
-			matches, err = getAll(ctx, narrow(taskTable.of(q.read, o)), (*taskRow).task, func(t task.Task) id.Task { return t.ID }, some)
+	return q.snapshot(ctx, func(db *gorm.DB) error {
+		at := *q.conn
+		at.read = db
+		found, err := tasks{&at}.search(ctx, o, actor, f, narrow)
+		if err != nil {
+			return err
 		}
-		for _, t := range matches {
-			if err == nil && f.Selects(t, actor) { // it may have changed meanwhile
-				err = fn(t)
+		for some := range slices.Chunk(found, searchedAtOnce) {
+			matches, err := getAll(ctx, narrow(taskTable.of(db, o)), (*taskRow).task, func(t task.Task) id.Task { return t.ID }, some)
+			if err != nil {
+				return err
+			}
+			for _, t := range matches {
+				if err := fn(t); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	return err
+		return nil
+	})
 }
 
 const (
 	searchedAtOnce = 100   // tasks with the words that are read at once, which bounds memory
 	titlesAtOnce   = 1_000 // titles that are read at once, so that a search that finds enough reads no more
+
+	// sortedAtOnce is titlesAtOnce where the database sorts all tasks for each page, and keeps as many in memory.
+	sortedAtOnce = 10_000
 )
 
 // search returns the ids of the tasks that a filter with words selects. The words are looked for here, as the
-// databases fold letters in other ways. Titles are read page by page, but at once where each page would sort all.
+// databases fold letters in other ways.
 func (q tasks) search(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, narrow func(selection) selection) (found []id.Task, err error) {
 	left := cmp.Or(f.Examined, math.MaxInt32)
 	size := titlesAtOnce
 	if f.DueBefore != nil || f.DueAfter != nil || len(f.Tags) > 1 {
-		size = left
+		size = sortedAtOnce
 	}
 	for page := f; left > 0; left -= page.Limit {
 		page.Limit = min(size, left)

@@ -10,6 +10,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/task"
 	"collab/ports"
@@ -302,6 +303,29 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, w.content(tn), was)
 		},
 		"list calls each with the selected records, in order": listProperty,
+		"a search lists the tasks as they were when it began": func(w *fixture) {
+			tn := w.tenant()
+			all := make([]task.Task, 250)
+			for i := range all {
+				all[i] = someTask(tn.ID, nil, tn.owner.ID)
+				all[i].Title, all[i].SortOrder = "An owl", int64(i+1)
+			}
+			w.ok(w.taskSets().Add(w.ctx, tn.ID, all))
+			actor := org.Actor{Org: tn.ID, User: tn.owner.ID, Role: org.Owner, Visibility: &org.Visibility{}}
+			var got []task.Task
+			w.ok(w.tasksAt(w.epoch(tn.ID)).List(w.ctx, tn.ID, actor, task.Filter{Words: object.Words("owl")}, func(v task.Task) error {
+				if got = append(got, v); len(got) > 1 {
+					return nil
+				}
+				w.incrementEpoch(tn.ID)
+				w.ok(w.tasks().Remove(w.ctx, tn.ID, all[200].ID, func(task.Task) error { return nil }))
+				return w.taskSets().Move(w.ctx, tn.ID, []id.Task{all[220].ID}, at(99), func(_ int, p task.Placement) (task.Placement, error) {
+					p.SortOrder = 1000
+					return p, nil
+				})
+			}))
+			wantEqual(w, got, all)
+		},
 		"an error of each ends the list and is returned": func(w *fixture) {
 			tn := w.tenant()
 			wantStop(w, func(each func(task.Task) error) error {
