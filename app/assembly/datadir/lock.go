@@ -87,15 +87,31 @@ func MakeDirectory(path string) error {
 	return SetOwner(path, above)
 }
 
+// databaseFile returns the path of an SQLite database, without symbolic links if it exists: all who lock it
+// must mean the same file.
+func databaseFile(c config.Config) (string, error) {
+	path, err := gormdb.SQLiteFile(c.DatabaseURL.Text())
+	if err == nil {
+		var real string
+		if real, err = filepath.EvalSymlinks(path); err == nil {
+			return real, nil
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
+}
+
 // LockDatabase locks an SQLite database against replacement, and if exclusive is set against
 // other processes that open it. Other databases need no such lock.
 func LockDatabase(c config.Config, exclusive bool) (io.Closer, error) {
 	if c.Database() != "sqlite" {
 		return io.NopCloser(nil), nil
 	}
-	path, err := gormdb.SQLiteFile(c.DatabaseURL.Text())
+	path, err := databaseFile(c)
 	if err != nil {
-		return nil, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
+		return nil, err
 	}
 	lock, err := Lock(path+"-lock", exclusive)
 	switch {
@@ -131,9 +147,9 @@ func lockServer(c config.Config) (io.Closer, error) {
 	if c.Database() != "sqlite" {
 		return io.NopCloser(nil), nil
 	}
-	path, err := gormdb.SQLiteFile(c.DatabaseURL.Text())
+	path, err := databaseFile(c)
 	if err != nil {
-		return nil, fmt.Errorf("COLLAB_DATABASE_URL: %w", err)
+		return nil, err
 	}
 	lock, err := Lock(path+"-server", true)
 	if errors.Is(err, filelock.ErrLocked) {

@@ -49,16 +49,22 @@ func TestLocksAreOfOneOrOfMany(t *testing.T) {
 }
 
 func TestADatabaseOnSQLiteIsOfOneServerAndOfCommands(t *testing.T) {
-	database := config.NewURL("sqlite://" + filepath.Join(t.TempDir(), "shared.db"))
-	server := func() ([]io.Closer, error) {
-		return LockBoth(config.Config{DataDir: t.TempDir(), DatabaseURL: database}, false)
+	file, link := filepath.Join(t.TempDir(), "shared.db"), filepath.Join(t.TempDir(), "link.db")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(file, link)); err != nil {
+		t.Fatal(err)
 	}
-	locks, err := server()
+	database := config.NewURL("sqlite://" + file)
+	server := func(path string) ([]io.Closer, error) {
+		return LockBoth(config.Config{DataDir: t.TempDir(), DatabaseURL: config.NewURL("sqlite://" + path)}, false)
+	}
+	locks, err := server(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server(); err == nil || !strings.Contains(err.Error(), "another server runs on") {
-		t.Errorf("a second server: %v", err)
+	for _, path := range []string{file, link} {
+		if _, err := server(path); err == nil || !strings.Contains(err.Error(), "another server runs on") {
+			t.Errorf("a second server on %s: %v", path, err)
+		}
 	}
 	command, err := LockDatabase(config.Config{DatabaseURL: database}, false)
 	if err != nil {
@@ -67,7 +73,7 @@ func TestADatabaseOnSQLiteIsOfOneServerAndOfCommands(t *testing.T) {
 	for _, l := range append(locks, command) {
 		l.Close()
 	}
-	if locks, err = server(); err != nil {
+	if locks, err = server(link); err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range locks {
