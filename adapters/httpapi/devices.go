@@ -137,7 +137,7 @@ func (a *api) showDevice(c *call) error {
 	switch {
 	case !q.Has("user_code"):
 		return a.askUserCode(c, http.StatusOK, "", "")
-	case strings.TrimSpace(text) == "":
+	case strings.TrimSpace(text) == "" && c.prefersPage():
 		return a.askUserCode(c, http.StatusBadRequest, "", "Type the code that the device shows")
 	}
 	code, ok := session.ParseUserCode(text)

@@ -331,5 +331,18 @@ func TestTasksPage(t *testing.T) {
 		if made := read(b, chromedp.Evaluate[float64](`window.made`)); made == 0 || made > many/5 {
 			t.Errorf("for %.0f rows %.0f elements were made", got[1], made)
 		}
+
+		// A task that leaves the list leaves its focus to no other.
+		b.do(chromedp.Navigate(s.base + "/console/tasks?status=TODO"))
+		b.shown(`//*[@data-row]`)
+		b.run(`window.first = document.querySelector("[data-id]").dataset.id; document.querySelector("a[data-row]").focus()`)
+		b.shortcut("s")
+		b.do(chromedp.Click(`//*[@role="menu"]//button[.="Done"]`))
+		b.eventually("gone", func() string {
+			return read(b, chromedp.Evaluate[string]("document.querySelector(`[data-id=\"${window.first}\"]`) ? \"there\" : \"gone\""))
+		})
+		if row := read(b, chromedp.Evaluate[string](`document.activeElement.closest("[data-id]")?.innerText ?? ""`)); row != "" {
+			t.Errorf("the focus is in the row %q", row)
+		}
 	})
 }

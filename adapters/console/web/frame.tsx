@@ -145,7 +145,7 @@ async function part<Module>(load: () => Promise<Module>, gone?: () => void): Pro
 	} catch {
 		await send("/console", { method: "HEAD" })
 		gone?.()
-		throw new Failure("A part of the console is gone, as after an upgrade of the server. Load this page again: what you have typed is kept", 0, "", 0)
+		throw new Failure("A part of the console is gone, as after an upgrade of the server. Load this page again: what you have typed is kept, but for secrets and uploads", 0, "", 0)
 	}
 }
 

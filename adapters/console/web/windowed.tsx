@@ -79,7 +79,8 @@ export function Windowed<Item>({ label, items, keyOf, row, active, onActive, com
 	for (let i = seen.first; i < Math.min(seen.last, items.length); i++) rendered.push(i)
 	if (at >= 0 && (at < seen.first || at >= Math.min(seen.last, items.length))) rendered.push(at)
 	const rows = new Map(height > 0 ? rendered.map((i) => [keyOf(items[i] as Item), i]) : [])
-	const free = [...were.current].flatMap(([key, { element }]) => (rows.has(key) ? [] : [element]))
+	const held = scroller.current?.querySelector<HTMLElement>("li:focus-within")?.dataset.id // its focus and open menu are no other row's
+	const free = [...were.current].flatMap(([key, { element }]) => (rows.has(key) || key === held ? [] : [element]))
 	let next = Math.max(-1, ...[...were.current.values()].map((was) => was.element)) + 1
 	were.current = new Map([...rows].map(([key, i]) => {
 		const item = items[i] as Item, was = were.current.get(key), of = [item, i, i === (at < 0 ? 0 : at), row, height, complete && items.length]

@@ -89,7 +89,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 		const store = async (): Promise<Task[]> => {
 			const now = await saveTask(base ?? latest.current.get(t.id) ?? t, patch)
 			latest.current.set(t.id, now)
-			if (patch.title !== undefined) dropDraft(titleKey(t))
+			if (patch.title !== undefined) dropDraft(titleKey(t.id))
 			return [now]
 		}
 		attempt(t, what, [applied(t, patch)], store, [t])
@@ -206,7 +206,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 	const rename = (t: Task, title: string): void => {
 		setEditing(undefined)
 		if (title.trim() !== "" && title !== t.title) edit(t, { title })
-		else dropDraft(titleKey(t))
+		else dropDraft(titleKey(t.id))
 		focusRow(t.id)
 	}
 	const row = (t: Task, isActive: boolean): JSX.Element => (
@@ -230,7 +230,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 			</header>
 			<Filters filter={filter} names={names} change={change} />
 			{loaded.failure && <Problem failure={loaded.failure} what="Loading members and workspaces" retry={loaded.retry} />}
-			{[...troubles].map(([of, t]) => <Problem key={of} failure={t.failure} what={t.what} retry={t.retry} giveUp={() => trouble(of)} />)}
+			{[...troubles].map(([of, t]) => <Problem key={of} failure={t.failure} what={t.what} retry={t.retry} giveUp={() => (trouble(of), dropDraft(titleKey(of)))} />)}
 			{selected.size > 0 && (
 				<div class="bar" role="group" aria-label="Selected tasks">
 					<span role="status">{count(selected.size)} selected</span>
@@ -259,7 +259,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 			</div>
 			{id && <TaskDialog key={id} id={id} names={names} writes={writes} onClose={() => change({ task: undefined }, true)} onSaved={(t) => tasks.put(t)} onDelete={remove} />}
 			{conflict && <ConflictDialog
-				conflict={conflict.conflict} names={names} onClose={() => (setConflict(undefined), postpone(conflict))} take={() => (dropDraft(titleKey(conflict.base)), setConflict(undefined))}
+				conflict={conflict.conflict} names={names} onClose={() => (setConflict(undefined), postpone(conflict))} take={() => (dropDraft(titleKey(conflict.base.id)), setConflict(undefined))}
 				keep={() => (setConflict(undefined), edit(conflict.conflict.theirs, conflict.conflict.patch, `Changing “${conflict.conflict.theirs.title}”`, conflict.conflict.theirs))}
 			/>}
 			{dialog === "keys" && <Dialog title="Keyboard" onClose={() => setDialog(undefined)}><p class="soft">Single keys act while a task has the focus.</p><dl class="keys">{shortcuts.map(([key, what]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{what}</dd></div>)}</dl></Dialog>}
@@ -327,10 +327,10 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 	)
 }
 
-const titleKey = (t: Task): string => `title ${t.id}` // of the draft of a title that is not stored yet
+const titleKey = (id: string): string => `title ${id}` // of the draft of a title that is not stored yet
 
 function Rename({ task: t, rename }: { task: Task; rename: (title: string) => void }): JSX.Element {
-	const [draft, keep] = useDraft<string>(titleKey(t))
+	const [draft, keep] = useDraft<{ of: string; text: string }>(titleKey(t.id)) // and the title that it replaces
 	const [done] = useState({ yes: false })
 	const field = useRef<HTMLInputElement>(null)
 	useLayoutEffect(() => {
@@ -344,8 +344,8 @@ function Rename({ task: t, rename }: { task: Task; rename: (title: string) => vo
 	}
 	return (
 		<input
-			class="title" data-row value={draft ?? t.title} maxLength={200} aria-label="Title" ref={field}
-			onInput={(e) => keep(e.currentTarget.value)} onBlur={(e) => end(e.currentTarget.value)} onKeyDown={(e) => {
+			class="title" data-row value={draft?.of === t.title ? draft.text : t.title} maxLength={200} aria-label="Title" ref={field}
+			onInput={(e) => keep({ of: t.title, text: e.currentTarget.value })} onBlur={(e) => end(e.currentTarget.value)} onKeyDown={(e) => {
 				if (e.key === "Enter") end(e.currentTarget.value)
 				else if (e.key === "Escape") end(t.title)
 				else return
