@@ -276,7 +276,7 @@ func TestConsole(t *testing.T) {
 		b.key(kb.Enter)
 		b.tabTo("End")
 		b.key(kb.Enter)
-		b.do(chromedp.WaitNotPresent(`//button[.="End"][2]`))
+		b.eventually("H1", func() string { return read(b, chromedp.Evaluate[string](`document.activeElement.tagName`)) })
 		b.do(chromedp.Focus(chromedp.CSS("a.brand")))
 		b.key(kb.Enter)
 		b.inConsole("Analytical Engines")

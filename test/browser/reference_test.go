@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -54,7 +53,11 @@ func (s *server) operations() []operation {
 // it.
 func (b *tab) await(what, expression string) string {
 	b.t.Helper()
-	found, err := chromedp.Run(b, chromedp.Poll[string](expression, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(0)))
+	// A poll of chromedp may still know the page before as the one to look at.
+	found, err := chromedp.Run(b, chromedp.Evaluate[string](fmt.Sprintf(`new Promise((done) => {
+		const look = () => { const found = %s; found ? done(found) : setTimeout(look, 50) }
+		look()
+	})`, expression), chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.t.Fatalf("%s: %v", what, err)
 	}

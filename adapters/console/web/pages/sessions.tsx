@@ -23,9 +23,10 @@ export default function Sessions(): JSX.Element {
 	const [failed, fail] = useState<{ failure: Failure; again: () => void }>()
 	const end = async (id: string): Promise<void> => {
 		fail(undefined)
+		const at = document.activeElement // which is gone with the session
 		try {
 			await call("DELETE /api/v1/auth/sessions/{id}", { path: { id } })
-			document.querySelector<HTMLElement>("h1")?.focus()
+			if (document.activeElement === at || document.activeElement === document.body) document.querySelector<HTMLElement>("h1")?.focus()
 			sessions.retry()
 		} catch (error) {
 			if (!(error instanceof Failure)) throw error
