@@ -87,8 +87,11 @@ soak: ## run the tests that repeat what they try, or check properties, ten times
 storm: ## run a cluster under load of all kinds while servers are killed, connections break and the database fails over, then check its invariants: DURATION=10m, SEED=n as an earlier run printed it
 	COLLAB_STORM=$(DURATION) COLLAB_SEED=$(SEED) $(GO) test -vet=off -count=1 -timeout 0 -v -run '^TestInvariantsHoldAfterFaultsUnderLoad$$' ./test/storm
 
-test-browser: ## run the tests in a browser; starts Chromium and takes axe-core from npm, installing the packages chromium, nodejs and npm where they are missing and one is root
-	$(GO) test -vet=off -timeout 30m -tags browser,$(TAGS) ./test/browser
+test-browser: ## run the tests in a browser, those that failed once more and alone; starts Chromium and takes axe-core from npm, installing the packages chromium, nodejs and npm where they are missing and one is root
+	@out=$$(mktemp); browser="$(GO) test -vet=off -timeout 30m -tags browser,$(TAGS) ./test/browser"; \
+	if $$browser >$$out 2>&1; then cat $$out; rm $$out; else \
+		cat $$out; failed=$$(sed -n 's/^--- FAIL: \([A-Za-z0-9_]*\).*/\1/p' $$out | paste -sd '|' -); rm $$out; \
+		test -n "$$failed" && echo "again, and alone: $$failed" && $$browser -count=1 -run "^($$failed)$$"; fi
 
 # The race detector waits a lot, and the analyses run beside it.
 check: format modules ## check format, vet, staticcheck and modules, and test concurrent code with the race detector (needs a C compiler)
