@@ -87,7 +87,7 @@ var addObject = func() (s [4][2]string) {
 var putObjects = objectTable.insertsRecords(objectTable.rest,
 	objectTable.onConflictUpdate(slices.Concat(objectTable.changes, objectTable.fieldsOf("path", "storage_key", "folded_key"))))
 
-// addObjects stores rows as they are.
+// addObjects stores rows as they are, on Postgres (see insertRows).
 var addObjects = objectTable.insertsRecords(objectTable.rest, "")
 
 // takenKeys returns the objects that have keys of its first parameter, and those of the keys of the
@@ -244,8 +244,8 @@ var selectHead = "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e), h." + 
 // beginLog inserts a log's head if the organisation exists.
 const beginLog = "INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id = @org ON CONFLICT DO NOTHING"
 
-// appendChanges inserts all entries from one parameter. On Postgres it also updates the
-// head and one object, which saves two round trips.
+// appendChanges inserts all entries from one parameter, on Postgres (see insertRows), and updates
+// the head and one object, which saves two round trips.
 var appendChanges = func() [2]string {
 	s := changeTable.insertsRecords(changeTable.rest, "")
 	s[onPostgres] = "WITH head AS (UPDATE log_heads SET " + setHead + " WHERE org_id = @org), " +
