@@ -31,13 +31,14 @@ import (
 const concurrent = 32
 
 // nextID makes the ids of one run: they share a random beginning and count on,
-// so that they are new in every database and greater than those made before.
+// so that they are new in every database and greater than those made before. Their
+// last digit is 0: those with another are a case's own.
 var nextID = func() func() string {
 	var b [6]byte
 	rand.Read(b[:]) // never fails, as its documentation says
 	run := hex.EncodeToString(b[:])
 	var n atomic.Int64
-	return func() string { return fmt.Sprintf("%s-%s-7000-8000-%012x", run[:8], run[8:], n.Add(1)) }
+	return func() string { return fmt.Sprintf("%s-%s-7000-8000-%011x0", run[:8], run[8:], n.Add(1)) }
 }()
 
 // fresh returns an identifier that was never used.
