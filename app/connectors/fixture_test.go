@@ -19,7 +19,6 @@ import (
 	"collab/adapters/memory"
 	"collab/app/access"
 	"collab/app/connectors"
-	"collab/domain/audit"
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -179,13 +178,8 @@ func (w *fixture) authorise(provider string) id.Connector {
 // auditLog returns the actions and details of the audit log, the oldest first.
 func (w *fixture) auditLog() []string {
 	w.Helper()
-	var all []audit.Entry
-	w.Must(w.store.Journal().Audit().List(w.Context(), w.org.Org, audit.Filter{}, func(e audit.Entry) error {
-		all = append(all, e)
-		return nil
-	}))
 	var acts []string
-	for _, e := range slices.Backward(all) {
+	for _, e := range slices.Backward(directory.AuditLog(w, w.store, w.org.Org)) {
 		if e.Actor == "" || e.Target == "" {
 			w.Errorf("an entry without actor or target: %+v", e)
 		}

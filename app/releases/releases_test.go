@@ -336,11 +336,7 @@ func TestPublishingAndChangingAreRecorded(t *testing.T) {
 			t.Errorf("%s gives %v", what, err)
 		}
 	}
-	var all []audit.Entry
-	w.Must(w.store.Journal().Audit().List(t.Context(), w.org, audit.Filter{}, func(e audit.Entry) error {
-		all = append(all, e)
-		return nil
-	}))
+	all := directory.AuditLog(t, w.store, w.org)
 	want := []audit.Entry{
 		{Org: w.org, At: startTime.Add(time.Hour), Actor: w.ada.User, Action: audit.ReleaseChanged, Target: string(made.ID), Detail: "1.0.0 DARWIN ARM64 STABLE, 0 %, was 100 %", Address: "192.0.2.1", Request: "req-1"},
 		{Org: w.org, At: startTime, Actor: w.ada.User, Action: audit.ReleasePublished, Target: string(made.ID), Detail: "1.0.0 DARWIN ARM64 STABLE, 100 %", Address: "192.0.2.1", Request: "req-1"},

@@ -10,17 +10,8 @@ import (
 	"collab/domain/audit"
 	"collab/domain/patch"
 	"collab/domain/release"
+	"collab/test/directory"
 )
-
-// entries returns the audit log of the fixture's organisation.
-func (w *fixture) entries() (all []audit.Entry) {
-	w.Helper()
-	w.Must(w.store.Journal().Audit().List(w.Context(), w.org, audit.Filter{}, func(e audit.Entry) error {
-		all = append(all, e)
-		return nil
-	}))
-	return all
-}
 
 func TestARolloutWhoseInstallationsFailIsPausedOnEveryServer(t *testing.T) {
 	w := newFixture(t)
@@ -65,7 +56,7 @@ func TestARolloutWhoseInstallationsFailIsPausedOnEveryServer(t *testing.T) {
 	if one, two := w.offered(one), w.offered(two); one != "" || two != "" {
 		t.Fatalf("with 3 failures of 21 %q and %q are offered", one, two)
 	}
-	if all := w.entries(); len(all) != 2 || all[0].Action != audit.ReleasePaused || all[0].Actor != "" || !strings.Contains(all[0].Detail, "3 of 21") {
+	if all := directory.AuditLog(t, w.store, w.org); len(all) != 2 || all[0].Action != audit.ReleasePaused || all[0].Actor != "" || !strings.Contains(all[0].Detail, "3 of 21") {
 		t.Errorf("the audit log has %+v", all)
 	}
 	if !strings.Contains(w.log.String(), "rollout paused") {

@@ -25,6 +25,7 @@ import (
 	"collab/adapters/system"
 	"collab/app/assembly"
 	"collab/app/assembly/config"
+	"collab/test/must"
 	"collab/test/race"
 	"collab/test/tempdir"
 )
@@ -379,20 +380,20 @@ func (c Client) At(s *Server) Client {
 	return c
 }
 
-// Do sends a request to a path under /api/v1 and returns the status and body. The body is sent as JSON,
-// or as it is if it is an io.Reader.
-func (c Client) Do(method, path string, body any, headers ...string) (int, []byte, error) {
+// Request returns a request to a path under /api/v1. The body is sent as JSON, or as it is if it is
+// an io.Reader. Each header is a name, ": " and a value.
+func (c Client) Request(ctx context.Context, method, path string, body any, headers ...string) (*http.Request, error) {
 	content, whole := body.(io.Reader)
 	if body != nil && !whole {
 		data, err := json.Marshal(body)
 		if err != nil {
-			return 0, nil, err
+			return nil, err
 		}
 		content = bytes.NewReader(data)
 	}
-	r, err := http.NewRequest(method, c.Base+"/api/v1"+path, content)
+	r, err := http.NewRequestWithContext(ctx, method, c.Base+"/api/v1"+path, content)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	if body != nil && !whole {
 		r.Header.Set("Content-Type", "application/json")
@@ -404,6 +405,15 @@ func (c Client) Do(method, path string, body any, headers ...string) (int, []byt
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
 	}
+	return r, nil
+}
+
+// Do sends a request as Request returns it, and returns the status and body.
+func (c Client) Do(method, path string, body any, headers ...string) (int, []byte, error) {
+	r, err := c.Request(context.Background(), method, path, body, headers...)
+	if err != nil {
+		return 0, nil, err
+	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return 0, nil, err
@@ -411,6 +421,17 @@ func (c Client) Do(method, path string, body any, headers ...string) (int, []byt
 	defer answer.Body.Close()
 	data, err := io.ReadAll(answer.Body)
 	return answer.StatusCode, data, err
+}
+
+// Send sends a request as Request returns it, and returns the answer, whose body is closed at the end of the test.
+func (c Client) Send(t testing.TB, method, path string, body any, headers ...string) *http.Response {
+	t.Helper()
+	r, err := c.Request(t.Context(), method, path, body, headers...)
+	must.NoError(t, err)
+	answer, err := http.DefaultClient.Do(r)
+	must.NoError(t, err)
+	t.Cleanup(func() { _ = answer.Body.Close() })
+	return answer
 }
 
 // Must sends a request that is to be answered with the status, and decodes the

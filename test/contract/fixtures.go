@@ -364,10 +364,7 @@ func (w *fixture) content(tn tenant) content {
 // objectsOf reads a list of objects.
 func (w *fixture) objectsOf(o id.Org, viewer *org.Actor, f object.Filter) (all []object.Object) {
 	w.Helper()
-	w.ok(w.objects().List(w.ctx, o, viewer, f, nil, func(v object.Object) error {
-		all = append(all, v)
-		return nil
-	}))
+	w.ok(w.objects().List(w.ctx, o, viewer, f, nil, collect(&all)))
 	return all
 }
 
@@ -413,10 +410,7 @@ func orZero[V any](w *fixture, o outcome[V]) (v V) {
 // profiles reads the list of members.
 func (w *fixture) profiles(o id.Org, after org.Position, limit int) (all []org.Profile) {
 	w.Helper()
-	w.ok(w.members().List(w.ctx, o, after, limit, func(p org.Profile) error {
-		all = append(all, p)
-		return nil
-	}))
+	w.ok(w.members().List(w.ctx, o, after, limit, collect(&all)))
 	return all
 }
 
@@ -462,10 +456,7 @@ func (w *fixture) allWorkspaces(o id.Org) ([]workspace.Workspace, error) {
 
 // inTeam reads the members of a team.
 func (w *fixture) inTeam(o id.Org, t id.Team) (all []team.Profile, err error) {
-	err = w.teamMembers().List(w.ctx, o, t, org.Position{}, 0, func(p team.Profile) error {
-		all = append(all, p)
-		return nil
-	})
+	err = w.teamMembers().List(w.ctx, o, t, org.Position{}, 0, collect(&all))
 	return all, err
 }
 
@@ -475,10 +466,7 @@ func drop[V any](_ V, err error) error { return err }
 // listed reads a list of tasks.
 func (w *fixture) listed(o id.Org, a org.Actor, f task.Filter) (all []task.Task) {
 	w.Helper()
-	w.ok(w.tasks().List(w.ctx, o, a, f, func(t task.Task) error {
-		all = append(all, t)
-		return nil
-	}))
+	w.ok(w.tasks().List(w.ctx, o, a, f, collect(&all)))
 	return all
 }
 
@@ -496,12 +484,17 @@ func (w *fixture) pending(o id.Org, now time.Time, after invitation.Position, li
 	})
 }
 
+// collect returns a function that appends to a list.
+func collect[V any](all *[]V) func(V) error {
+	return func(v V) error {
+		*all = append(*all, v)
+		return nil
+	}
+}
+
 // collected returns what list calls each with.
 func collected[V any](list func(each func(V) error) error) (all []V, err error) {
-	err = list(func(v V) error {
-		all = append(all, v)
-		return nil
-	})
+	err = list(collect(&all))
 	return all, err
 }
 

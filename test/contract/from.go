@@ -40,10 +40,7 @@ func From(t *testing.T, open func(t *testing.T) Opened) {
 }
 
 func entries(ctx context.Context, r ports.Records, o id.Org) (all []audit.Entry, err error) {
-	err = r.Journal().Audit().List(ctx, o, audit.Filter{}, func(e audit.Entry) error {
-		all = append(all, e)
-		return nil
-	})
+	err = r.Journal().Audit().List(ctx, o, audit.Filter{}, collect(&all))
 	return all, err
 }
 

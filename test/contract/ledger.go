@@ -205,10 +205,7 @@ func Ledger(t *testing.T, open func(t *testing.T) Opened) {
 					resultOf(w.ledger().Totals(w.ctx, []id.Org{o, absent, "none"}, b.First, b.Last)).is(w, map[id.Org]usage.Sum{o: sum, absent: {}, "none": {}})
 				}
 				read := func(after usage.Daily, limit int) (all []usage.Daily) {
-					w.ok(w.ledger().Daily(w.ctx, o, b, after, limit, func(d usage.Daily) error {
-						all = append(all, d)
-						return nil
-					}))
+					w.ok(w.ledger().Daily(w.ctx, o, b, after, limit, collect(&all)))
 					return all
 				}
 				wantEqual(w, read(usage.Daily{}, 0), want)
@@ -292,10 +289,7 @@ func someUsage(o id.Org, u id.User) usage.Entry {
 // entries reads an organisation's entries of a period.
 func (w *fixture) entries(o id.Org, p usage.Period) (all []usage.Entry) {
 	w.Helper()
-	w.ok(w.ledger().Entries(w.ctx, o, p, func(e usage.Entry) error {
-		all = append(all, e)
-		return nil
-	}))
+	w.ok(w.ledger().Entries(w.ctx, o, p, collect(&all)))
 	return all
 }
 
@@ -397,10 +391,7 @@ func summaryProperty(w *fixture) {
 		want := slices.DeleteFunc(slices.Clone(there), func(e usage.Entry) bool { return e.At.Before(p.Start) || !e.At.Before(p.End) })
 		slices.SortFunc(want, func(a, b usage.Entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
 		var entries []usage.Entry
-		if err := w.ledger().Entries(w.ctx, o, p, func(e usage.Entry) error {
-			entries = append(entries, e)
-			return nil
-		}); err != nil {
+		if err := w.ledger().Entries(w.ctx, o, p, collect(&entries)); err != nil {
 			t.Fatal(err)
 		}
 		if d := diff(entries, want); d != "" {

@@ -163,10 +163,7 @@ func moveProperty(w *fixture) {
 						continue
 					}
 					var all []object.Object
-					if err := objects.List(w.ctx, tn.ID, nil, m.Filter(), nil, func(v object.Object) error {
-						all = append(all, v)
-						return nil
-					}); err != nil {
+					if err := objects.List(w.ctx, tn.ID, nil, m.Filter(), nil, collect(&all)); err != nil {
 						return err
 					}
 					for _, v := range all {
@@ -194,10 +191,7 @@ func moveProperty(w *fixture) {
 				}
 			}
 			var got []object.Object
-			err := objects.List(w.ctx, tn.ID, nil, object.Filter{Kind: blobCases.Kind, Scope: blobCases.Scope}, nil, func(v object.Object) error {
-				got = append(got, v)
-				return nil
-			})
+			err := objects.List(w.ctx, tn.ID, nil, object.Filter{Kind: blobCases.Kind, Scope: blobCases.Scope}, nil, collect(&got))
 			slices.SortFunc(there, byStorageKey)
 			if d := diff(got, there); d != "" || err != nil {
 				wrong = fmt.Sprintf("%v, after %v (-want +got):\n%s", err, steps, d)

@@ -97,9 +97,6 @@ func Snapshots(t *testing.T, open func(t *testing.T) Opened) {
 // export returns the records of an export.
 func (w *fixture) export(o id.Org) (all []archive.Record) {
 	w.Helper()
-	w.ok(w.snapshots.Export(w.ctx, o, func(r archive.Record) error {
-		all = append(all, r)
-		return nil
-	}))
+	w.ok(w.snapshots.Export(w.ctx, o, collect(&all)))
 	return all
 }

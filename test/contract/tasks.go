@@ -68,10 +68,7 @@ func TasksAt(t *testing.T, open func(t *testing.T) Opened) {
 			now := w.tasksAt(w.epoch(tn.ID))
 			resultOf(now.Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)
 			var found []task.Task
-			w.ok(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, func(t task.Task) error {
-				found = append(found, t)
-				return nil
-			}))
+			w.ok(now.List(w.ctx, tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}, collect(&found)))
 			wantEqual(w, found, w.listed(tn.ID, org.Actor{User: tn.owner.ID, Org: tn.ID}, task.Filter{}))
 			for _, in := range []*id.Workspace{nil, &tn.workspace.ID} {
 				added := resultOf(now.Add(w.ctx, tn.ID, someTask(tn.ID, in, tn.owner.ID))).must(w)

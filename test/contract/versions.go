@@ -421,14 +421,6 @@ func (w *fixture) deleted(v object.Object, size int64) object.Earlier {
 	return e
 }
 
-// collect returns a function that appends to a list.
-func collect[V any](all *[]V) func(V) error {
-	return func(v V) error {
-		*all = append(*all, v)
-		return nil
-	}
-}
-
 func (w *fixture) versionsOf(o id.Org, of id.Object) (all []object.Earlier) {
 	w.Helper()
 	w.ok(w.versions().List(w.ctx, o, of, math.MaxInt64, 0, collect(&all)))

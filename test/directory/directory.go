@@ -5,9 +5,11 @@ import (
 	"errors"
 	"testing"
 
+	"collab/domain/audit"
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Directory adds organisations and members to a store. An error ends the test.
@@ -21,9 +23,17 @@ type Directory struct {
 // Must ends the test if err is not nil.
 func (d Directory) Must(err error) {
 	d.Helper()
-	if err != nil {
-		d.Fatal(err)
-	}
+	must.NoError(d, err)
+}
+
+// AuditLog returns the audit log of an organisation in a store, the newest entries first.
+func AuditLog(t testing.TB, store ports.Store, o id.Org) (all []audit.Entry) {
+	t.Helper()
+	must.NoError(t, store.Journal().Audit().List(t.Context(), o, audit.Filter{}, func(e audit.Entry) error {
+		all = append(all, e)
+		return nil
+	}))
+	return all
 }
 
 // Organisation adds an organisation.

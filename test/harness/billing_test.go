@@ -19,6 +19,7 @@ import (
 	"collab/domain/plan"
 	"collab/domain/usage"
 	"collab/ports"
+	"collab/test/directory"
 	"collab/test/harness"
 )
 
@@ -108,14 +109,10 @@ func (s *serversFixture) reconcile() {
 // audited counts the changes of the subscription in the audit log with this detail.
 func (s *serversFixture) audited(detail string) (n int) {
 	s.t.Helper()
-	err := s.Store.Journal().Audit().List(s.t.Context(), s.ada.Org, audit.Filter{}, func(e audit.Entry) error {
+	for _, e := range directory.AuditLog(s.t, s.Store, s.ada.Org) {
 		if e.Action == audit.SubscriptionChanged && e.Detail == detail {
 			n++
 		}
-		return nil
-	})
-	if err != nil {
-		s.t.Fatal(err)
 	}
 	return n
 }
@@ -314,13 +311,8 @@ func TestAGrantExpiresTheOpenCheckoutSession(t *testing.T) {
 			if err != nil || is.Checkout != nil || is.Due() != nil {
 				t.Errorf("afterwards it is %+v, %v", is, err)
 			}
-			var entries []audit.Entry
-			err = s.Store.Journal().Audit().List(ctx, s.ada.Org, audit.Filter{}, func(e audit.Entry) error {
-				entries = append(entries, e)
-				return nil
-			})
-			if err != nil || len(entries) != 1 {
-				t.Errorf("the audit log has more than the grant: %+v, %v", entries, err)
+			if entries := directory.AuditLog(t, s.Store, s.ada.Org); len(entries) != 1 {
+				t.Errorf("the audit log has more than the grant: %+v", entries)
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/session"
 	"collab/ports"
+	"collab/test/directory"
 	"collab/test/harness"
 )
 
@@ -158,12 +159,9 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 			if _, err := two.Reauthorize(access.NewContext(t.Context(), access.Request{Session: gone}), actor.Actor); actor.Org != "" && !fault.Is(err, fault.Unauthenticated) {
 				t.Errorf("what has gone on for a while: %v", err)
 			}
-			var entries []audit.Entry
-			if err := c.Store.Journal().Audit().List(t.Context(), actor.Org, audit.Filter{}, func(e audit.Entry) error {
-				entries = append(entries, e)
-				return nil
-			}); err != nil || organisation != "" && (len(entries) != 1 || entries[0].Action != audit.SessionEnded || entries[0].Target != string(gone)) {
-				t.Errorf("the audit log has %+v, %v", entries, err)
+			entries := directory.AuditLog(t, c.Store, actor.Org)
+			if organisation != "" && (len(entries) != 1 || entries[0].Action != audit.SessionEnded || entries[0].Target != string(gone)) {
+				t.Errorf("the audit log has %+v", entries)
 			}
 		})
 	}
@@ -330,14 +328,10 @@ func TestAUserHasAHundredSessionsAtMost(t *testing.T) {
 	if all, err := a.Sessions(actor.ctx, actor.Actor); err != nil || len(all) != session.Max {
 		t.Errorf("there are %d, %v", len(all), err)
 	}
-	var entries []audit.Entry
-	err = c.Store.Journal().Audit().List(t.Context(), actor.Org, audit.Filter{}, func(e audit.Entry) error {
-		entries = append(entries, e)
-		return nil
-	})
-	if err != nil || len(entries) != 1 || entries[0].Action != audit.SessionEnded || entries[0].Actor != actor.User ||
+	entries := directory.AuditLog(t, c.Store, actor.Org)
+	if len(entries) != 1 || entries[0].Action != audit.SessionEnded || entries[0].Actor != actor.User ||
 		entries[0].Address != laptop.Address || entries[0].Detail != "more than 100 sessions" {
-		t.Errorf("the audit log has %+v, %v", entries, err)
+		t.Errorf("the audit log has %+v", entries)
 	}
 }
 

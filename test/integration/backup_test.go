@@ -3,9 +3,7 @@ package integration
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -152,8 +150,7 @@ func manifest(t *testing.T, u collabd.Client) map[string]string {
 		if err != nil || status != 200 {
 			t.Fatalf("%s is %d: %v %s", r.StorageKey, status, err, content)
 		}
-		got := sha256.Sum256(content)
-		if hex.EncodeToString(got[:]) != r.Checksum {
+		if sum(content) != r.Checksum {
 			t.Errorf("%s has another checksum than the manifest says: %.60s", r.StorageKey, content)
 		}
 		sums[strings.TrimPrefix(r.StorageKey, u.Org+"/shared/artifacts/")] = r.Checksum
@@ -177,7 +174,7 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 		scribes[i] = &backupWriter{user: ada, name: fmt.Sprintf("backupWriter%d", i), files: map[string][]string{}, acked: map[string]int{}}
 		all.Go(func() { scribes[i].write(t, stop) })
 	}
-	cursor := header(t, ada, "/sync/manifest", "X-Sync-Cursor")
+	cursor := ada.Send(t, "GET", "/sync/manifest", nil).Header.Get("X-Sync-Cursor")
 	type taken struct {
 		archive string
 		scribes []map[string]trackedFile
@@ -244,31 +241,13 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 	}
 }
 
-// header returns a header of an answer.
-func header(t *testing.T, u collabd.Client, path, name string) string {
-	t.Helper()
-	r, err := http.NewRequest("GET", u.Base+"/api/v1"+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+u.Token)
-	a, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Body.Close()
-	return a.Header.Get(name)
-}
-
 // firstLine returns the first line of a feed from the cursor that begins with one of the prefixes.
 func firstLine(t *testing.T, u collabd.Client, cursor string, prefixes ...string) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), "GET", u.Base+"/api/v1/sync/changes", nil)
+	r, err := u.Request(t.Context(), "GET", "/sync/changes", nil, "Last-Event-ID: "+cursor)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+u.Token)
-	r.Header.Set("Last-Event-ID", cursor)
 	a, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
 	if err != nil {
 		t.Fatal(err)

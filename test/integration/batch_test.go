@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -24,16 +23,11 @@ func newSmallFile(n, size int) smallFile {
 	return smallFile{fmt.Sprintf("tree/%02d/%d.txt", n%100, n), hex.EncodeToString(content)}
 }
 
-func (f smallFile) checksum() string {
-	sum := sha256.Sum256([]byte(f.content))
-	return hex.EncodeToString(sum[:])
-}
-
 // sendFiles sends files as one batch, and returns the status of the answer and of each operation.
 func sendFiles(of collabd.Client, files []smallFile) (status int, outcomes []batchOutcome, err error) {
 	var body bytes.Buffer
 	for _, f := range files {
-		_, _ = fmt.Fprintf(&body, "{\"op\":\"put\",\"path\":%q,\"checksum\":%q,\"content\":%q}\n", f.path, f.checksum(), f.content) // never fails
+		_, _ = fmt.Fprintf(&body, "{\"op\":\"put\",\"path\":%q,\"checksum\":%q,\"content\":%q}\n", f.path, sum(f.content), f.content) // never fails
 	}
 	status, answer, err := of.Do("POST", "/sync/batch", &body, "Content-Type: application/x-ndjson")
 	if err != nil || status != 200 {
@@ -71,7 +65,7 @@ func TestManySmallFilesTakeFewRequests(t *testing.T) {
 			t.Fatalf("batch %d is answered with %d and %d outcomes, %v", requests, status, len(outcomes), err)
 		}
 		for i, o := range outcomes {
-			if o.Status != 201 || o.File.Checksum != all[n+i].checksum() {
+			if o.Status != 201 || o.File.Checksum != sum(all[n+i].content) {
 				t.Fatalf("operation %d: %+v", n+i, o)
 			}
 		}
@@ -110,7 +104,7 @@ func TestManySmallFilesTakeFewRequests(t *testing.T) {
 		} else if o.Status != 201 {
 			t.Fatalf("operation %d: %+v", i, o)
 		}
-		if o.File.Checksum != all[files-together+i].checksum() {
+		if o.File.Checksum != sum(all[files-together+i].content) {
 			t.Fatalf("operation %d is of another content: %+v", i, o)
 		}
 	}
@@ -127,7 +121,7 @@ func TestManySmallFilesTakeFewRequests(t *testing.T) {
 		byPath[m.Path] = m.Checksum
 	}
 	for n, f := range all {
-		if byPath[f.path] != f.checksum() {
+		if byPath[f.path] != sum(f.content) {
 			t.Fatalf("file %d is %q", n, byPath[f.path])
 		}
 	}
@@ -136,8 +130,7 @@ func TestManySmallFilesTakeFewRequests(t *testing.T) {
 	}
 	for n := 0; n < files; n += 997 {
 		status, content, err := ada.Do("GET", "/sync/files/"+manifest[n].ID+"?raw=1", nil)
-		sum := sha256.Sum256(content)
-		if err != nil || status != 200 || hex.EncodeToString(sum[:]) != manifest[n].Checksum {
+		if err != nil || status != 200 || sum(content) != manifest[n].Checksum {
 			t.Errorf("%s is %d with %d bytes, %v", manifest[n].Path, status, len(content), err)
 		}
 	}

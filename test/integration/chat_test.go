@@ -241,12 +241,10 @@ var chatClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 25
 // once it is known whether it was admitted. It returns the usage that the client receives.
 func (w *chatTest) over(n int, who member, a *chatRequest, answered func()) (u chat.Usage, err error) {
 	s, model := w.servers[n%len(w.servers)], chatModels[n/2%2]
-	r, err := http.NewRequestWithContext(w.Context(), "POST", s.URL+"/api/v1/chat", bytes.NewReader(a.body(model)))
+	r, err := who.client.At(s).Request(w.Context(), "POST", "/chat", json.RawMessage(a.body(model)))
 	if err != nil {
 		return u, err
 	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer "+who.client.Token)
 	res, err := chatClient.Do(r)
 	if err != nil {
 		return u, err

@@ -222,12 +222,7 @@ var input = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"
 // confirm opens the page on one server, presses its button on another, and returns
 // where that leads.
 func (b *browser) confirm(page string, shown, pressed *collabd.Server) (*url.URL, error) {
-	answer, err := b.Get(at(shown, page))
-	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(answer.Body)
-	answer.Body.Close()
+	answer, text, err := whole(b.Get(at(shown, page)))
 	if err != nil {
 		return nil, err
 	}
@@ -235,16 +230,11 @@ func (b *browser) confirm(page string, shown, pressed *collabd.Server) (*url.URL
 		return nil, fmt.Errorf("the page is %s: %s", answer.Status, text)
 	}
 	form := url.Values{}
-	for _, field := range input.FindAllSubmatch(text, -1) {
-		form.Set(string(field[1]), html.UnescapeString(string(field[2])))
+	for _, field := range input.FindAllStringSubmatch(text, -1) {
+		form.Set(field[1], html.UnescapeString(field[2]))
 	}
 	b.token = form.Get("token")
-	answer, err = b.PostForm(at(pressed, page[:strings.Index(page, "?")]), form)
-	if err != nil {
-		return nil, err
-	}
-	text, err = io.ReadAll(answer.Body)
-	answer.Body.Close()
+	answer, text, err = whole(b.PostForm(at(pressed, page[:strings.Index(page, "?")]), form))
 	if err != nil {
 		return nil, err
 	}
@@ -266,13 +256,21 @@ func (p *connectorTest) confirmed(b *browser, page string, shown, pressed *colla
 
 // finish opens an address on a server, and returns the status with the page.
 func (b *browser) finish(address string, s *collabd.Server) (int, string, error) {
-	answer, err := b.Get(at(s, address))
+	answer, text, err := whole(b.Get(at(s, address)))
 	if err != nil {
 		return 0, "", err
 	}
+	return answer.StatusCode, text, nil
+}
+
+// whole returns a response with its body, which it reads and closes.
+func whole(answer *http.Response, err error) (*http.Response, string, error) {
+	if err != nil {
+		return nil, "", err
+	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(text), err
+	return answer, string(text), err
 }
 
 func (p *connectorTest) finished(b *browser, address string, s *collabd.Server, want int) string {

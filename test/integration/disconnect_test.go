@@ -2,7 +2,7 @@ package integration
 
 import (
 	"bufio"
-	"bytes"
+	"encoding/json"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -56,10 +56,8 @@ func (w *chatTest) open(s *collabd.Server, model string, who member, a *chatRequ
 	if err != nil {
 		return nil, err
 	}
-	r, err := http.NewRequest("POST", s.URL+"/api/v1/chat", bytes.NewReader(a.body(model)))
+	r, err := who.client.At(s).Request(w.Context(), "POST", "/chat", json.RawMessage(a.body(model)))
 	if err == nil {
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Authorization", "Bearer "+who.client.Token)
 		err = r.Write(conn)
 	}
 	if err != nil {

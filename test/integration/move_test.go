@@ -86,7 +86,7 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 	once := map[string]string{"title": "Only once"}
 	var first struct{ ID string }
 	ada.Must(t, 201, "POST", "/tasks", once, &first, key)
-	cursor := header(t, ada, "/sync/manifest", "X-Sync-Cursor")
+	cursor := ada.Send(t, "GET", "/sync/manifest", nil).Header.Get("X-Sync-Cursor")
 	ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "later.txt", "content": "later"}, nil)
 	more := []string{
 		"/connectors/" + search.ID + "/credentials", "/tasks/" + task.ID, "/tasks/" + task.ID + "/history",

@@ -132,18 +132,12 @@ func question(model, name string) map[string]any {
 // hear requests and returns the stream; if leave is set it disconnects after the first chunk.
 func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
 	t.Helper()
-	data, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, "POST", c.Base+"/api/v1/chat", bytes.NewReader(data))
+	r, err := c.Request(ctx, "POST", "/chat", body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer "+c.Token)
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -308,13 +307,11 @@ func (w *writer) author(among ...int) collabd.Client {
 func (w *writer) send(ctx context.Context, u collabd.Client, method, path, body string) (status int, answer []byte, again bool) {
 	at := w.random.IntN(2)
 	for ; ctx.Err() == nil && !w.Failed(); again = true {
-		r, err := http.NewRequestWithContext(ctx, method, w.servers[at%2].URL+"/api/v1"+path, strings.NewReader(body))
+		r, err := u.At(w.servers[at%2]).Request(ctx, method, path, strings.NewReader(body), "Content-Type: text/plain")
 		if err != nil {
 			w.Error(err)
 			return
 		}
-		r.Header.Set("Authorization", "Bearer "+u.Token)
-		r.Header.Set("Content-Type", "text/plain")
 		a, err := w.client.Do(r)
 		if err == nil {
 			answer, err = io.ReadAll(a.Body)
@@ -398,9 +395,9 @@ func (w *writer) remove(ctx context.Context, u collabd.Client, path string) {
 	}
 }
 
-func sum(text string) string {
-	s := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(s[:])
+// sum returns the checksum of content.
+func sum[T string | []byte](content T) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
 }
 
 // reader is one program that follows a feed, and is cut off all the time.
@@ -520,7 +517,7 @@ func (f *cluster) check(c *tenant, log []object.Change) {
 				continue // the first user has read it
 			}
 			status, body, err := u.At(f.servers[n%2]).Do("GET", "/sync/files/"+r.ID+"?raw=1", nil)
-			if err != nil || status != 200 || sum(string(body)) != r.Checksum {
+			if err != nil || status != 200 || sum(body) != r.Checksum {
 				f.Errorf("%s is %d, %q, %v; its record is %+v", r.StorageKey, status, body, err, r)
 			}
 		}

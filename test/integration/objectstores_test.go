@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"io"
 	"net/http"
 	"strings"
@@ -33,13 +31,12 @@ func TestClientsUseTheObjectStoreByAddresses(t *testing.T) {
 // server's tokens.
 func useAddresses(t *testing.T, ada collabd.Client, store *objectstore.Store) {
 	const content = "sent to the store\n"
-	sum := sha256.Sum256([]byte(content))
 	start := func(fields map[string]any) (upload struct {
 		ID, URL, Method string
 		Headers         map[string]string
 	}) {
 		t.Helper()
-		fields["size"], fields["checksum"] = len(content), hex.EncodeToString(sum[:])
+		fields["size"], fields["checksum"] = len(content), sum(content)
 		ada.Must(t, 201, "POST", "/sync/uploads", fields, &upload)
 		if !strings.HasPrefix(upload.URL, "http://"+store.Host+"/") {
 			t.Fatalf("the address is %s", upload.URL)
@@ -91,13 +88,10 @@ func useAddresses(t *testing.T, ada collabd.Client, store *objectstore.Store) {
 		redirected = r.Response
 		return nil
 	}}
-	r, err := http.NewRequest("GET", ada.Base+"/api/v1/sync/files/"+file.ID+"?raw=1", nil)
+	r, err := ada.Request(t.Context(), "GET", "/sync/files/"+file.ID+"?raw=1", nil, "Prefer: redirect", "Range: bytes=5-6")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+ada.Token)
-	r.Header.Set("Prefer", "redirect")
-	r.Header.Set("Range", "bytes=5-6")
 	answer, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)

@@ -31,20 +31,11 @@ func TestListsFromReplicas(t *testing.T) {
 	// send returns the status, body and position of an answer.
 	send := func(c collabd.Client, method, path, body, position string) (int, string, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(ctx, method, c.Base+"/api/v1"+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+c.Token)
-		r.Header.Set("Content-Type", "application/json")
+		headers := []string{"Content-Type: application/json"}
 		if position != "" {
-			r.Header.Set("Collab-Position", position)
+			headers = append(headers, "Collab-Position: "+position)
 		}
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
+		answer := c.Send(t, method, path, strings.NewReader(body), headers...)
 		text, err := io.ReadAll(answer.Body)
 		if err != nil {
 			t.Fatal(err)

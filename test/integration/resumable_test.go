@@ -2,8 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,8 +27,7 @@ func TestUploadsThatResumeOverServersThatAreKilled(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	content := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(content)
-	sum := sha256.Sum256(content)
-	checksum := hex.EncodeToString(sum[:])
+	checksum := sum(content)
 
 	first := collabd.Start(t, "COLLAB_DATABASE_URL="+postgres.URL(t), "COLLAB_BLOB_URL=file://"+tempdir.New(t), listen(t))
 	servers := []*collabd.Server{first, first.Peer(t, listen(t)), first.Peer(t, listen(t))}
@@ -39,11 +36,10 @@ func TestUploadsThatResumeOverServersThatAreKilled(t *testing.T) {
 	anna.Must(t, 201, "POST", "/sync/resumable-uploads?path=film.bin&checksum="+checksum, nil, &made, "Upload-Complete: ?0", fmt.Sprint("Upload-Length: ", size))
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 	ask := func(s *collabd.Server, method string, offset int64, body io.Reader, length int64) (*http.Response, []byte, error) {
-		r, err := http.NewRequestWithContext(t.Context(), method, s.URL+"/api/v1/sync/resumable-uploads/"+made.ID, body)
+		r, err := anna.At(s).Request(t.Context(), method, "/sync/resumable-uploads/"+made.ID, body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("Authorization", "Bearer "+anna.Token)
 		if r.ContentLength = length; method == "PATCH" {
 			r.Header.Set("Content-Type", "application/partial-upload")
 			r.Header.Set("Upload-Complete", "?1")

@@ -266,7 +266,7 @@ func (v *ownerClient) trips(request, body string, once bool) int {
 // send sends a request and returns how often it waited.
 func (v *ownerClient) send(method, path, body string) int {
 	v.t.Helper()
-	r, err := http.NewRequest(method, v.Base+"/api/v1"+path, strings.NewReader(body))
+	r, err := v.Request(v.t.Context(), method, path, strings.NewReader(body), "X-Admin-Secret: "+collabd.AdminSecret)
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -276,8 +276,6 @@ func (v *ownerClient) send(method, path, body string) int {
 	if path == "/sync/batch" {
 		r.Header.Set("Content-Type", "application/x-ndjson")
 	}
-	r.Header.Set("Authorization", "Bearer "+v.Token)
-	r.Header.Set("X-Admin-Secret", collabd.AdminSecret)
 	before := v.counter.n.Load()
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {

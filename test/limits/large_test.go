@@ -122,16 +122,11 @@ func (g *generatedContent) checksum() string { return hex.EncodeToString(g.sum.S
 
 func send(t *testing.T, u collabd.Client, method, path string, size int64, body io.Reader, headers ...string) *http.Response {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, u.Base+"/api/v1"+path, body)
+	r, err := u.Request(t.Context(), method, path, body, headers...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.ContentLength = size
-	r.Header.Set("Authorization", "Bearer "+u.Token)
-	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		r.Header.Set(name, value)
-	}
 	a, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
