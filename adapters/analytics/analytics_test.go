@@ -10,6 +10,7 @@ import (
 
 	"collab/adapters/analytics"
 	"collab/domain/chat"
+	"collab/test/must"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/attribute"
@@ -53,9 +54,7 @@ func TestTheLogHasALineForEachCall(t *testing.T) {
 		t.Fatalf("%d lines", len(lines))
 	}
 	var got map[string]any
-	if err := json.Unmarshal([]byte(lines[0]), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal([]byte(lines[0]), &got))
 	delete(got, "time")
 	want := map[string]any{
 		"level": "INFO", "msg": "generation",
@@ -113,9 +112,7 @@ func collect(t *testing.T) collected {
 func (c collected) figures(t *testing.T) (units map[string]string, bounds map[string][]float64, sums map[string]float64) {
 	t.Helper()
 	var all metricdata.ResourceMetrics
-	if err := c.reader.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, c.reader.Collect(t.Context(), &all))
 	units, bounds, sums = map[string]string{}, map[string][]float64{}, map[string]float64{}
 	encode := attribute.DefaultEncoder()
 	for _, m := range all.ScopeMetrics[0].Metrics {
@@ -208,9 +205,7 @@ func TestTelemetryRecordsASpan(t *testing.T) {
 	t.Run("or none where there is no tracer", func(t *testing.T) {
 		reader := sdkmetric.NewManualReader()
 		o, err := analytics.NewTelemetry(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		o.Record(some())
 		if _, _, sums := (collected{reader: reader}).figures(t); len(sums) != 4 {
 			t.Errorf("%v was measured", sums)

@@ -18,6 +18,7 @@ import (
 
 	"collab/adapters/analytics"
 	"collab/domain/id"
+	"collab/test/must"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -87,9 +88,7 @@ func withPostHog(t *testing.T, log io.Writer, answer func(int, http.ResponseWrit
 		p, err := analytics.NewPostHog(analytics.Options{
 			Key: key, URL: "https://example.com/in", Log: slog.New(slog.NewTextHandler(log, nil)), Client: &http.Client{Transport: s}, Clock: clock{},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		test(t, p, s)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -100,9 +99,7 @@ func withPostHog(t *testing.T, log io.Writer, answer func(int, http.ResponseWrit
 // end closes p without a deadline.
 func end(t *testing.T, p *analytics.PostHog) {
 	t.Helper()
-	if err := p.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, p.Close(context.Background()))
 }
 
 func counts(t *testing.T, p *analytics.PostHog, sent, dropped int64) {

@@ -13,6 +13,7 @@ import (
 	"collab/test/contract"
 	"collab/test/contract/modelstream"
 	"collab/test/contract/provider"
+	"collab/test/must"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -133,9 +134,7 @@ func TestLaterUsageOverwritesEarlierUsage(t *testing.T) {
 	body := someStart + strings.ReplaceAll(someEnd, `"usage":{"output_tokens":9}`,
 		`"usage":{"input_tokens":4,"cache_read_input_tokens":200,"output_tokens":9,"server_tool_use":{"web_search_requests":2}}`)
 	reply, err := adapter.Stream(t, someCall, strings.NewReader(body), &modelstream.Recorder{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if want := (chat.Usage{Input: 224, CacheCreated: 20, CacheRead: 200, Output: 9, Searches: 2}); reply.Usage != want {
 		t.Errorf("got %+v\nwant %+v", reply.Usage, want)
 	}
@@ -144,9 +143,7 @@ func TestLaterUsageOverwritesEarlierUsage(t *testing.T) {
 func TestInvalidUsageIsUnknown(t *testing.T) {
 	body := strings.ReplaceAll(someStart, `"input_tokens":3`, `"input_tokens":-5`) + strings.ReplaceAll(someEnd, `"output_tokens":9`, `"output_tokens":9223372036854775807`)
 	reply, err := adapter.Stream(t, someCall, strings.NewReader(body), &modelstream.Recorder{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if reply.Usage.Input != 120 || reply.Usage.Output != eventstream.MaxCount {
 		t.Errorf("it used %+v", reply.Usage)
 	}
@@ -259,9 +256,7 @@ func FuzzStream(f *testing.F) {
 		`data: {"type":"content_block_start","index":2,"content_block":{"type":"web_search_tool_result","tool_use_id":"s1","content":[{"type":"web_search_result","title":"t","url":"u","page_age":null,"encrypted_content":"e"}]}}` + "\n\n" + someEnd))
 	f.Add([]byte(someStart + strings.ReplaceAll(someEnd, "end_turn", "pause_turn")))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if err := adapter.Check(t, body); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, adapter.Check(t, body))
 	})
 }
 

@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"collab/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,9 +53,7 @@ func serve(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, bod
 		Jitter: func(d time.Duration) time.Duration { return d },
 		NewKey: func() string { keys++; return fmt.Sprint("key-", keys) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(client.CloseIdle)
 	f.Client = client
 	return f
@@ -213,9 +213,7 @@ func TestAListIsReadToItsEnd(t *testing.T) {
 	for body, want := range map[string]int{`[]`: 0, `[{"path": "a"}, {"path": "b"}]`: 2, `[{"path": "a"}, {"pa`: -1, `[{"path": "a"}`: -1} {
 		f := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string, _ int) { fmt.Fprint(w, body) })
 		l, err := f.ListFiles(t.Context(), ListFilesParams{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		got := 0
 		for _, err := range l.All() {
 			if got++; err != nil {
@@ -232,9 +230,7 @@ func TestEventsAreThoseOfTheStream(t *testing.T) {
 	stream := "retry: 3000\n: a comment\nid: 1-1\n\nid: 1-2\ndata: {\"a\":\ndata: 1}\n\n:\n\nevent: resync\r\nid: 1-3\r\ndata: x\r\n\r\ndata: cut"
 	var got []Event
 	for e, err := range Events(io.NopCloser(strings.NewReader(stream))) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		got = append(got, e)
 	}
 	retry := 3 * time.Second
@@ -257,9 +253,7 @@ func TestAChangeIsAValueOrNullOrAbsent(t *testing.T) {
 		}
 	})
 	answer, err := f.Do(t.Context(), "PATCH", "/x", nil, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	answer.Body.Close()
 }
 
@@ -312,9 +306,7 @@ func TestAnUploadEndsIfTheServerTakesNothing(t *testing.T) {
 					return near, nil
 				}}
 				c, err := New(Config{Server: "http://collab.example.com", Attempts: 1, Transport: transport})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				began := time.Now()
 				if _, err := c.ReplaceFile(t.Context(), "id", ReplaceFileParams{}, test.content); !errors.Is(err, test.err) || time.Since(began) != test.took {
 					t.Errorf("it ended after %v with %v", time.Since(began), err)

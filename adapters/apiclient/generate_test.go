@@ -16,6 +16,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"collab/test/must"
 	"collab/test/pages"
 )
 
@@ -39,9 +40,7 @@ var operations = strings.Fields(`
 
 func TestTheClientIsThatOfTheDocument(t *testing.T) {
 	doc, err := openapi3.NewLoader().LoadFromFile(pages.Root(t) + "/docs/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	g := generator{types: map[string]string{}}
 	code := g.file(doc)
 	formatted, err := format.Source(code)
@@ -49,9 +48,7 @@ func TestTheClientIsThatOfTheDocument(t *testing.T) {
 		t.Fatalf("%v\n%s", err, code)
 	}
 	if *update {
-		if err := os.WriteFile("api.go", formatted, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile("api.go", formatted, 0o644))
 	}
 	if present, err := os.ReadFile("api.go"); err != nil || !bytes.Equal(present, formatted) {
 		t.Error("api.go is not that of docs/openapi.yaml: run go test ./adapters/apiclient -update")

@@ -31,6 +31,7 @@ import (
 	"collab/domain/team"
 	"collab/domain/usage"
 	"collab/domain/workspace"
+	"collab/test/must"
 )
 
 var made = time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.UTC)
@@ -51,15 +52,11 @@ func sample(t testing.TB) []archive.Record {
 		ID: uid[id.Task](5), Org: ofOrg, Title: "Tïtle <&>", Description: new("a\nb"), Priority: task.High, Assignee: &ada, Workspace: &w, Due: &due,
 		Tags: []string{"x", "ü"}, Metadata: `{"a":[1,2]}`, SortOrder: 7, CreatedBy: ada, CreatedAt: made, UpdatedAt: made, Version: 3,
 	}.Imported(task.Done, &made)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	second, err := task.Task{
 		ID: uid[id.Task](6), Org: ofOrg, Title: "Bare", Priority: task.Low, CreatedBy: ada, CreatedAt: made, UpdatedAt: made, Version: 1,
 	}.Imported(task.Todo, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	file := func(n int, in object.Place, path, content string) archive.Record {
 		sum := sha256.Sum256([]byte(content))
 		return archive.Record{Object: &object.Object{
@@ -106,9 +103,7 @@ func pack(t testing.TB, records []archive.Record) ([]byte, archive.Manifest) {
 		n++
 		return io.NopCloser(strings.NewReader(contents[n-1])), nil
 	}, func(int64, int64) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return out.Bytes(), m
 }
 
@@ -144,9 +139,7 @@ func TestAnArchiveIsReadAsItWasWritten(t *testing.T) {
 	records := sample(t)
 	file, m := pack(t, records)
 	got, read, texts, err := read(t, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if diff := cmp.Diff(m, got); diff != "" {
 		t.Errorf("the manifest (-written +read):\n%s", diff)
 	}
@@ -210,22 +203,16 @@ func TestEveryChangeOfAnArchiveIsNoticed(t *testing.T) {
 func unzipped(t testing.TB, file []byte) []byte {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	plain, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return plain
 }
 
 func zipped(t testing.TB, plain []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := compressed(&b, plain); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, compressed(&b, plain))
 	return b.Bytes()
 }
 
@@ -243,13 +230,9 @@ func rewritten(t testing.TB, file []byte, name, was, is string) []byte {
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		text, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		entries = append(entries, entry{h, text})
 	}
 	var before, after string
@@ -270,13 +253,9 @@ func rewritten(t testing.TB, file []byte, name, was, is string) []byte {
 			e.text = []byte(strings.Replace(string(e.text), before, after, 1))
 		}
 		e.header.Size = int64(len(e.text))
-		if err := errors.Join(w.WriteHeader(e.header), drop(w.Write(e.text))); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, errors.Join(w.WriteHeader(e.header), drop(w.Write(e.text))))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, w.Close())
 	return zipped(t, out.Bytes())
 }
 
@@ -326,9 +305,7 @@ func TestProfilesAreReadClean(t *testing.T) {
 		}},
 	})
 	_, got, _, err := read(t, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	o, m := got[0].Organisation, got[1].Member
 	if o.Name != "a b" || o.Slug != "c" || m.ProviderRole != "r" || m.Person.Name != "Ada" || m.Person.Email != "" || m.Person.AvatarURL != "" {
 		t.Errorf("%+v, %+v", o, m)
@@ -387,9 +364,7 @@ func TestContentWithAnotherChecksumIsNotPacked(t *testing.T) {
 
 func TestTheDocumentHasEveryFileAndField(t *testing.T) {
 	text, err := os.ReadFile("../../docs/export.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	documented := map[string][]string{}
 	name := ""
 	for line := range strings.Lines(string(text)) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"collab/adapters/atomicfile"
+	"collab/test/must"
 )
 
 func TestAFileIsCreatedOnceAndForItsOwnerAlone(t *testing.T) {
@@ -38,9 +39,7 @@ func TestAFileIsCreatedOnceAndForItsOwnerAlone(t *testing.T) {
 			t.Errorf("a process went on with %q, which is not in the file", got)
 		}
 	}
-	if err := atomicfile.Create(path, []byte("another")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, atomicfile.Create(path, []byte("another")))
 	if got, err := atomicfile.ReadOrCreate(path, nil); err != nil || string(got) != string(stored) {
 		t.Errorf("the file was replaced with %q, %v", got, err)
 	}
@@ -83,9 +82,7 @@ func TestAFileIsReplacedCompletelyOrNotAtAll(t *testing.T) {
 			_, err := f.WriteString(text)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if err := atomicfile.Replace(path, full); !errors.Is(err, syscall.ENOSPC) {
 			t.Error(err)
 		}
@@ -104,9 +101,7 @@ func TestTemporaryFilesOfKilledProcessesAreRemoved(t *testing.T) {
 	path := filepath.Join(directory, "backup")
 	list := func() (all []string) {
 		entries, err := os.ReadDir(directory)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		for _, e := range entries {
 			all = append(all, e.Name())
 		}
@@ -114,9 +109,7 @@ func TestTemporaryFilesOfKilledProcessesAreRemoved(t *testing.T) {
 	}
 	others := []string{".backup-" + strings.Repeat("a", 26), ".backup-NOTES", ".other-" + strings.Repeat("A", 26)}
 	for _, name := range append(others, ".backup-"+strings.Repeat("A", 26)) {
-		if err := os.WriteFile(filepath.Join(directory, name), []byte("secret"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(directory, name), []byte("secret"), 0o600))
 	}
 	// What a process is writing is not taken for abandoned by others.
 	err := atomicfile.Replace(path, func(f *os.File) error {
@@ -126,9 +119,7 @@ func TestTemporaryFilesOfKilledProcessesAreRemoved(t *testing.T) {
 		_, err := f.WriteString("one")
 		return errors.Join(err, atomicfile.Replace(path, atomicfile.Content([]byte("another"))), atomicfile.Create(path, nil))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if got, err := os.ReadFile(path); err != nil || string(got) != "one" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -151,9 +142,7 @@ func TestADocumentHoldsWhatIsOnDisk(t *testing.T) {
 		})
 	}
 	d, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	set := func(value int, changed bool, err error) error {
 		return d.Update(func(m *map[string]int) (bool, error) {
 			(*m)["a"] = value
@@ -168,9 +157,7 @@ func TestADocumentHoldsWhatIsOnDisk(t *testing.T) {
 			}
 		})
 		again, err := open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		again.Read(func(m *map[string]int) {
 			if (*m)["a"] != want {
 				t.Errorf("the file has %v, want %d", *m, want)
@@ -178,9 +165,7 @@ func TestADocumentHoldsWhatIsOnDisk(t *testing.T) {
 		})
 	}
 	expect(1)
-	if err := set(2, true, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, set(2, true, nil))
 	expect(2)
 	if err := set(3, false, nil); err != nil {
 		t.Error(err)
@@ -190,16 +175,12 @@ func TestADocumentHoldsWhatIsOnDisk(t *testing.T) {
 	}
 	expect(2)
 	for _, content := range []string{"{}", "{", `{"a":"b"}`} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		if _, err := open(); err == nil || !strings.HasPrefix(err.Error(), path) {
 			t.Errorf("%s: %v", content, err)
 		}
 	}
-	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.RemoveAll(filepath.Dir(path)))
 	if err := set(4, true, nil); err == nil {
 		t.Error("an update that cannot be stored succeeds")
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 
 	"collab/adapters/bucket"
+	"collab/test/must"
 	"collab/test/objectstore"
 )
 
@@ -104,16 +105,12 @@ func TestAzureKeys(t *testing.T) {
 	t.Run("a SAS token opens the container, and is in no error", func(t *testing.T) {
 		clearAzureEnv(t)
 		credential, err := azblob.NewSharedKeyCredential(account, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		signed, err := sas.BlobSignatureValues{
 			Protocol: sas.ProtocolHTTPSandHTTP, ExpiryTime: time.Now().Add(time.Hour).UTC(), ContainerName: "collab",
 			Permissions: (&sas.ContainerPermissions{Read: true, Add: true, Create: true, Write: true, Delete: true, List: true}).String(),
 		}.SignWithSharedKey(credential)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		t.Setenv("AZURE_STORAGE_ACCOUNT", account)
 		t.Setenv("AZURE_STORAGE_SAS_TOKEN", signed.Encode())
 		b := openBucket(t, store.Address)
@@ -172,9 +169,7 @@ func TestAzureIdentities(t *testing.T) {
 		t.Helper()
 		t.Setenv("AZURE_STORAGE_ACCOUNT", "devstoreaccount1")
 		b, err := bucket.OpenAzure("collab", url.Values{"domain": {store.Host}}, through.Clone())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		t.Cleanup(func() { _ = b.Close() })
 		return b
 	}
@@ -215,9 +210,7 @@ func TestAzureIdentities(t *testing.T) {
 		file, assertion := filepath.Join(t.TempDir(), "token"), ""
 		write := func(content string) {
 			assertion = content
-			if err := os.WriteFile(file, []byte(content+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(file, []byte(content+"\n"), 0o600))
 		}
 		application(t, func() url.Values {
 			return url.Values{"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"}, "client_assertion": {assertion}}

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"collab/test/must"
 )
 
 // BenchmarkSmallFiles writes files of 4 KiB into one directory. Run it with TMPDIR on a disk.
@@ -48,22 +50,14 @@ func BenchmarkBigFile(b *testing.B) {
 		directory := b.TempDir()
 		for i := range b.N {
 			f, err := os.Create(filepath.Join(directory, "new"))
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, err)
 			buffer := make([]byte, 256<<10)
 			if _, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{io.TeeReader(content(), sha256.New())}, buffer); err != nil {
 				b.Fatal(err)
 			}
-			if err := f.Sync(); err != nil {
-				b.Fatal(err)
-			}
-			if err := f.Close(); err != nil {
-				b.Fatal(err)
-			}
-			if err := os.Rename(f.Name(), filepath.Join(directory, fmt.Sprint(i))); err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, f.Sync())
+			must.NoError(b, f.Close())
+			must.NoError(b, os.Rename(f.Name(), filepath.Join(directory, fmt.Sprint(i))))
 		}
 	})
 	b.Run("Put", func(b *testing.B) {
@@ -71,9 +65,7 @@ func BenchmarkBigFile(b *testing.B) {
 		store := openFiles(b)
 		for i := range b.N {
 			r := io.TeeReader(content(), sha256.New())
-			if err := store.Put(context.Background(), fmt.Sprintf("org/shared/artifacts/x@%d-y", i), "", size, r); err != nil {
-				b.Fatal(err)
-			}
+			must.NoError(b, store.Put(context.Background(), fmt.Sprintf("org/shared/artifacts/x@%d-y", i), "", size, r))
 		}
 	})
 }

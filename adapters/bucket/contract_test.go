@@ -16,6 +16,7 @@ import (
 	"collab/adapters/bucket"
 	"collab/ports"
 	"collab/test/contract"
+	"collab/test/must"
 	"collab/test/objectstore"
 )
 
@@ -48,9 +49,7 @@ func openFiles(t testing.TB) *bucket.Bucket { return openBucket(t, "file://"+t.T
 func openBucket(t testing.TB, address string) *bucket.Bucket {
 	t.Helper()
 	b, err := bucket.Open(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	closeAfter(t, b)
 	return b
 }
@@ -59,9 +58,7 @@ func openBucket(t testing.TB, address string) *bucket.Bucket {
 func openWithTimeout(t *testing.T, address string, timeout time.Duration) *bucket.Bucket {
 	t.Helper()
 	b, err := bucket.OpenWithin(t.Context(), address, timeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	closeAfter(t, b)
 	return b
 }
@@ -86,16 +83,10 @@ func googleProcess(t testing.TB, folder string) *objectstore.Store {
 	c := exec.Command(os.Args[0])
 	c.Env, c.Stderr = append(os.Environ(), envStore+"="+folder), os.Stderr
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, c.Start())
 	t.Cleanup(func() {
 		_ = in.Close()
 		if err := c.Wait(); err != nil {
@@ -103,9 +94,7 @@ func googleProcess(t testing.TB, folder string) *objectstore.Store {
 		}
 	})
 	host, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	host = strings.TrimSpace(host)
 	return &objectstore.Store{Address: "gs://collab", Host: host, Credentials: []string{objectstore.EnvHost + "=" + host}}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"collab/adapters/bucket"
+	"collab/test/must"
 	"collab/test/objectstore"
 )
 
@@ -114,9 +115,7 @@ func TestAFailedUploadToS3LeavesNoParts(t *testing.T) {
 	}
 
 	client, err := minio.New(store.Host, &minio.Options{Region: "eu-central-1", BucketLookup: minio.BucketLookupPath, Creds: credentials.NewEnvAWS()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for upload := range client.ListIncompleteUploads(t.Context(), "collab", "", true) {
 		t.Errorf("the store keeps %+v", upload)
 	}
@@ -144,9 +143,7 @@ func TestPartsOfAnUploadToS3Grow(t *testing.T) {
 	}
 	put(t, b, "org/x@1-x", long.String())
 	r, err := b.Open(t.Context(), "org/x@1-x", 0, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer r.Close()
 	if got, err := io.ReadAll(r); err != nil || string(got) != long.String() {
 		t.Errorf("%d of %d bytes are the same, %v", len(got), long.Len(), err)

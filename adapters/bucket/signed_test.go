@@ -28,6 +28,7 @@ import (
 	"collab/domain/object"
 	"collab/ports"
 	"collab/test/contract"
+	"collab/test/must"
 	"collab/test/objectstore"
 )
 
@@ -86,9 +87,7 @@ func TestSignedBlobs(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}
 		b, err := bucket.OpenAzure("collab", url.Values{"domain": {"blob.example.com"}}, transport)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		closeAfter(t, b)
 		client := &http.Client{Transport: transport}
 		signed, content := signedBy(t, b, ""), object.Content{Blob: "org/é x@1-x", Size: 7}
@@ -102,13 +101,9 @@ func TestSignedBlobs(t *testing.T) {
 			}
 		}
 		address, err := signed.SignGet(t.Context(), content.Blob, "text/html", "attachment", time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		answer, err := client.Get(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer answer.Body.Close()
 		if got, err := io.ReadAll(answer.Body); err != nil || string(got) != "content" || answer.Header.Get("Content-Type") != "text/html" {
 			t.Errorf("%+v %q, %v", answer, got, err)
@@ -142,9 +137,7 @@ func TestThePublicAddressIsInSignedAddresses(t *testing.T) {
 				t.Fatal(address, err)
 			}
 			r, err := http.Get(address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			defer r.Body.Close()
 			if got, err := io.ReadAll(r.Body); err != nil || string(got) != "content" {
 				t.Errorf("%d %q, %v", r.StatusCode, got, err)
@@ -162,24 +155,16 @@ func TestThePublicAddressIsInSignedAddresses(t *testing.T) {
 // conditions: they are read from the addresses.
 func TestGoogleAddresses(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	account, err := json.Marshal(map[string]string{
 		"type": "service_account", "client_email": "collab@project.iam.gserviceaccount.com", "token_uri": "http://127.0.0.1:1/token",
 		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	file := filepath.Join(t.TempDir(), "account.json")
-	if err := os.WriteFile(file, account, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(file, account, 0o600))
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
 	store := objectstore.Start(t, "")
 	store.Bucket("collab")
@@ -191,13 +176,9 @@ func TestGoogleAddresses(t *testing.T) {
 	s := signedBy(t, b, "http://"+store.Host)
 	for _, name := range []string{"org/x@1-x", hashedName} {
 		to, err := s.SignPut(t.Context(), "text/plain", object.Content{Blob: name, Size: 7}, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		u, err := url.Parse(to.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		signed := strings.Split(u.Query().Get("X-Goog-SignedHeaders"), ";")
 		if len(signed) != len(to.Headers)+1 || u.Query().Get("X-Goog-Expires") != "59" && u.Query().Get("X-Goog-Expires") != "60" {
 			t.Errorf("%v are signed of %v in %s", signed, to.Headers, to.URL)
@@ -209,9 +190,7 @@ func TestGoogleAddresses(t *testing.T) {
 			t.Fatalf("it is %d", got)
 		}
 		address, err := s.SignGet(t.Context(), name, "text/html", `attachment; filename="x"`, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if u, err = url.Parse(address); err != nil {
 			t.Fatal(err)
 		}
@@ -219,9 +198,7 @@ func TestGoogleAddresses(t *testing.T) {
 			t.Errorf("the response has %s", got)
 		}
 		answer, err := http.Get(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		got, err := io.ReadAll(answer.Body)
 		if err != nil || answer.Body.Close() != nil || string(got) != "content" {
 			t.Errorf("%d %.200q, %v", answer.StatusCode, got, err)
@@ -229,9 +206,7 @@ func TestGoogleAddresses(t *testing.T) {
 	}
 	encoded := object.Content{Blob: "org/encoded@1-x", Size: int64(len(gzipped))}
 	to, err := s.SignPut(t.Context(), "text/plain", encoded, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	// The emulator decompresses what it is sent once, which Google does not.
 	if got := send(t, http.DefaultClient, to.URL, compress(gzipped), to.Headers, "Content-Encoding", "gzip"); got != http.StatusOK {
 		t.Fatalf("it is %d", got)
@@ -271,9 +246,7 @@ func compress(content string) string {
 func send(t *testing.T, client *http.Client, address, content string, headers map[string]string, more ...string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, address, strings.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for name, value := range headers {
 		r.Header.Set(name, value)
 	}
@@ -298,9 +271,7 @@ func TestGoogleHasAddressesOnlyWithAKey(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "credentials.json")
-			if err := os.WriteFile(file, []byte(credentials), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(file, []byte(credentials), 0o600))
 			t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
 			if s, err := openBucket(t, "gs://bucket").Signed(""); s != nil || err != nil {
 				t.Errorf("%v, %v", s, err)
@@ -319,9 +290,7 @@ func TestContentWithAnEncodingIsRefused(t *testing.T) {
 			b := openBucket(t, running.Address)
 			s := signedBy(t, b, "")
 			to, err := s.SignPut(t.Context(), "text/plain", content, time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			// Azurite has the encoding of x-ms-blob-content-encoding only, Azure that of both.
 			if got := send(t, http.DefaultClient, to.URL, gzipped, to.Headers, "Content-Encoding", "gzip", "x-ms-blob-content-encoding", "gzip"); got/100 != 2 {
 				t.Fatalf("it is %d", got)
@@ -345,9 +314,7 @@ func TestRequestsThatAnAddressOfAzureAlsoPermits(t *testing.T) {
 	s := signedBy(t, b, "")
 	put(t, b, "org/source@1-x", "content")
 	signedSource, err := s.SignGet(t.Context(), "org/source@1-x", "text/plain", "attachment", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	source, _, _ := strings.Cut(signedSource, "?") // Azurite needs no signature within an account
 	for name, row := range map[string]struct {
 		blob, content string
@@ -360,9 +327,7 @@ func TestRequestsThatAnAddressOfAzureAlsoPermits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			to, err := s.SignPut(t.Context(), "text/plain", object.Content{Blob: row.blob, Size: 7}, time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if got := send(t, http.DefaultClient, to.URL, row.content, to.Headers, row.more...); got/100 != 2 {
 				t.Fatalf("it is %d", got)
 			}
@@ -377,9 +342,7 @@ func TestRequestsThatAnAddressOfAzureAlsoPermits(t *testing.T) {
 	t.Run("a snapshot", func(t *testing.T) {
 		const name = "org/snapshot@1-x"
 		to, err := s.SignPut(t.Context(), "text/plain", object.Content{Blob: name, Size: 7}, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if got := send(t, http.DefaultClient, to.URL, "content", to.Headers); got != http.StatusCreated {
 			t.Fatalf("it is %d", got)
 		}

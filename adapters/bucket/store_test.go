@@ -25,14 +25,13 @@ import (
 	"collab/domain/fault"
 	"collab/domain/object"
 	"collab/ports"
+	"collab/test/must"
 	"collab/test/objectstore"
 )
 
 func put(t testing.TB, b ports.Blobs, name, content string) {
 	t.Helper()
-	if err := b.Put(t.Context(), name, "text/plain", int64(len(content)), strings.NewReader(content)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, b.Put(t.Context(), name, "text/plain", int64(len(content)), strings.NewReader(content)))
 }
 
 func read(b ports.Blobs, name string) (string, error) {
@@ -111,9 +110,7 @@ func TestFiles(t *testing.T) {
 		for _, step := range []struct{ remove, gone, stays string }{
 			{"org/a/b/c/x@1-x", "org/a/b", "org/a"}, {"org/a/y@1-x", "org", "."},
 		} {
-			if err := b.Remove(t.Context(), step.remove); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, b.Remove(t.Context(), step.remove))
 			if _, err := os.Stat(filepath.Join(directory, step.gone)); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s is still there: %v", step.gone, err)
 			}
@@ -129,9 +126,7 @@ func TestFiles(t *testing.T) {
 		for i := range 3 {
 			name := fmt.Sprintf("org/a/b/x@%d-x", i)
 			put(t, a, name, "x")
-			if err := b.Remove(t.Context(), name); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, b.Remove(t.Context(), name))
 		}
 	})
 	t.Run("foreign files are not listed", func(t *testing.T) {
@@ -140,16 +135,10 @@ func TestFiles(t *testing.T) {
 		put(t, b, name, "x")
 		for _, other := range []string{".DS_Store", "a%b@1-x", "org/x@y/z", "org/!zz@", "org/!", "!new/left", "org/!2e@", "org/\xff@1"} {
 			path := filepath.Join(directory, other)
-			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			must.NoError(t, os.WriteFile(path, nil, 0o600))
 		}
-		if err := os.Symlink("/etc/passwd", filepath.Join(directory, "link@1-x")); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Symlink("/etc/passwd", filepath.Join(directory, "link@1-x")))
 		if got := list(t, b); len(got) != 1 || got[0] != name {
 			t.Errorf("the list is %q", got)
 		}
@@ -160,12 +149,8 @@ func TestFiles(t *testing.T) {
 		old, young := filepath.Join(directory, "!new", "old"), filepath.Join(directory, "!new", "young")
 		leave := func() {
 			for path, age := range map[string]time.Duration{old: 2 * time.Hour, young: 0} {
-				if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Chtimes(path, time.Time{}, time.Now().Add(-age)); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, os.WriteFile(path, []byte("x"), 0o600))
+				must.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(-age)))
 			}
 		}
 		for name, sweep := range map[string]func(){"a start": func() { openBucket(t, "file://"+directory) }, "a list": func() { list(t, b) }} {
@@ -231,9 +216,7 @@ func TestFiles(t *testing.T) {
 	t.Run("a store whose directory was removed is unavailable", func(t *testing.T) {
 		directory := filepath.Join(t.TempDir(), "blobs")
 		b := openBucket(t, "file://"+directory)
-		if err := os.RemoveAll(directory); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.RemoveAll(directory))
 		unavailable(t, b.Ready(t.Context()))
 		unavailable(t, b.Put(t.Context(), name, "", 1, strings.NewReader("x")))
 		unavailable(t, b.List(t.Context(), func(string, int64, time.Time) error { return nil }))
@@ -322,9 +305,7 @@ func TestFilesAreWrittenToReadersInPieces(t *testing.T) {
 	put(t, b, "org/x@1-x", content)
 	file := func(t *testing.T, offset, length int64) ports.BlobFile {
 		r, err := b.Open(t.Context(), "org/x@1-x", offset, length)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		t.Cleanup(func() { _ = r.Close() })
 		return r.(ports.BlobFile)
 	}
@@ -350,17 +331,13 @@ func TestFilesAreWrittenToReadersInPieces(t *testing.T) {
 	})
 	t.Run("a description ends with a write", func(t *testing.T) {
 		old := time.Now().Add(-time.Hour)
-		if err := os.Chtimes(path, old, old); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Chtimes(path, old, old))
 		one, two := file(t, 0, -1), file(t, 0, 1)
 		size, state := one.State()
 		if again, same := two.State(); size != int64(len(content)) || again != size || state == "" || same != state {
 			t.Errorf("%d %q, then %d %q", size, state, again, same)
 		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		if _, now := one.State(); now != "" {
 			t.Errorf("after a write: %q", now)
 		}
@@ -374,9 +351,7 @@ func TestFilesAreWrittenToReadersInPieces(t *testing.T) {
 	} {
 		t.Run(about+" file while it is read is never whole", func(t *testing.T) {
 			old := time.Now().Add(-time.Hour)
-			if err := errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chtimes(path, old, old)); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, errors.Join(os.WriteFile(path, []byte(content), 0o600), os.Chtimes(path, old, old)))
 			r := file(t, 0, -1)
 			p := &pieces{before: func(piece int) {
 				if piece == 2 {
@@ -456,9 +431,7 @@ func TestContentsThatArePutTogetherAreDurable(t *testing.T) {
 				return errors.Join(err, failure)
 			})
 			sets := b.Blobs.(ports.BlobSets)
-			if err := sets.PutAll(t.Context(), contents); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, sets.PutAll(t.Context(), contents))
 			for _, c := range contents {
 				if got, err := read(b, c.Name); got != string(c.Content) || err != nil || synced[got] != 1 {
 					t.Errorf("%s is %q, synced %d times, %v", c.Name, got, synced[got], err)
@@ -500,18 +473,12 @@ func TestBlobsAreCompleteAfterAKill(t *testing.T) {
 	c := exec.Command(os.Args[0])
 	c.Env, c.Stderr = append(os.Environ(), envWriter+"="+directory), os.Stderr
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, c.Start())
 	var said []string
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if said = append(said, lines.Text()); len(said) == 100 {
-			if err := c.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, c.Process.Kill())
 		}
 	}
 	_ = c.Wait() // it was killed
@@ -586,9 +553,7 @@ func TestObjectsWithoutANameAreSkipped(t *testing.T) {
 func upload(t *testing.T, host, key, content string) {
 	t.Helper()
 	r, err := http.Post("http://"+host+"/upload/storage/v1/b/collab/o?uploadType=media&name="+url.QueryEscape(key), "text/plain", strings.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if err := r.Body.Close(); err != nil || r.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %s, %v", key, r.Status, err)
 	}
@@ -747,9 +712,7 @@ func TestWaitingForContentDoesNotCountAsAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := openBucket(t, "mem://")
 		r := io.MultiReader(strings.NewReader("first"), delayedEOF(time.Hour), strings.NewReader("last"), delayedEOF(time.Hour))
-		if err := b.Put(t.Context(), "org/x@1-x", "", -1, r); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, b.Put(t.Context(), "org/x@1-x", "", -1, r))
 		if got, err := read(b, "org/x@1-x"); err != nil || got != "firstlast" {
 			t.Errorf("got %q, %v", got, err)
 		}

@@ -10,15 +10,14 @@ import (
 
 	"collab/adapters/strictjson"
 	"collab/domain/connector"
+	"collab/test/must"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 func TestTheBuiltInProviders(t *testing.T) {
 	c, err := BuiltIn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	all := c.Enabled()
 	modes, transports := map[connector.AuthMode]int{}, map[connector.Transport]int{}
 	for _, p := range all {
@@ -78,9 +77,7 @@ func clients(records ...string) []byte {
 func TestParseReadsEveryField(t *testing.T) {
 	c, err := Parse([]byte(` {"builtIn":false,"providers":[` + cloud + `,` + oauth + `,` + local + `],"clients":[` + client +
 		`,{"issuer":"http://127.0.0.1:7000","clientId":"public"},{"issuer":"http://[::1]:7000/","clientId":"basic","clientSecret":"x y"}]} ` + "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	owls, _ := c.Get("owls")
 	got := append(c.Enabled(), owls)
 	want := []connector.Provider{
@@ -115,9 +112,7 @@ func TestParseReadsEveryField(t *testing.T) {
 
 func TestParseKeepsTheOrder(t *testing.T) {
 	known, err := BuiltIn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	ids := func(c connector.Catalog) []string {
 		var all []string
 		for _, p := range c.Enabled() {
@@ -142,9 +137,7 @@ func TestParseKeepsTheOrder(t *testing.T) {
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			got, err := Parse([]byte(c.text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if diff := cmp.Diff(c.want, ids(got)); diff != "" {
 				t.Errorf("another order (-want +got):\n%s", diff)
 			}
@@ -159,17 +152,13 @@ func TestParseKeepsTheOrder(t *testing.T) {
 func with(t *testing.T, record, field, value string) string {
 	t.Helper()
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(record), &fields); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal([]byte(record), &fields))
 	delete(fields, field)
 	if value != "" {
 		fields[field] = json.RawMessage(value)
 	}
 	b, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return string(b)
 }
 
@@ -317,9 +306,7 @@ func TestParseReturnsPlainErrors(t *testing.T) {
 			// The name is first, so that later errors can name it.
 			id := with(t, c.record, "serverId", "")
 			var first struct{ ServerID string }
-			if err := json.Unmarshal([]byte(c.record), &first); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, json.Unmarshal([]byte(c.record), &first))
 			record := `{"serverId":"` + first.ServerID + `",` + strings.TrimPrefix(id, "{")
 			if _, err := Parse(providers(record)); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v is not %q", err, c.want)

@@ -16,6 +16,7 @@ import (
 
 	"collab/adapters/devidp"
 	"collab/test/forms"
+	"collab/test/must"
 )
 
 func TestNew(t *testing.T) {
@@ -193,9 +194,7 @@ func TestFiles(t *testing.T) {
 		st.signedIn(t, "email", "ada@example.com")
 		for _, path := range []string{st.options.KeyFile, st.options.AccountsFile} {
 			info, err := os.Stat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if info.Mode() != 0o600 {
 				t.Errorf("%s has mode %v", path, info.Mode())
 			}
@@ -215,9 +214,7 @@ func TestFiles(t *testing.T) {
 		st := newFixture(t, t.TempDir(), func(o *devidp.Options) {
 			o.AccountsFile = filepath.Join(filepath.Dir(o.AccountsFile), "accounts", "file")
 		})
-		if err := os.RemoveAll(filepath.Dir(st.options.AccountsFile)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.RemoveAll(filepath.Dir(st.options.AccountsFile)))
 		status, body := st.script(t, "email", "ada@example.com")
 		if status != http.StatusInternalServerError || body["message"] != "Something went wrong" {
 			t.Errorf("answered %d %v", status, body)
@@ -226,13 +223,9 @@ func TestFiles(t *testing.T) {
 	})
 	t.Run("an RSA key signs too", func(t *testing.T) {
 		key, err := rsa.GenerateKey(rand.Reader, 2048)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		der, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		st := newFixture(t, t.TempDir(), func(o *devidp.Options) {
 			os.WriteFile(o.KeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
 		})

@@ -20,6 +20,7 @@ import (
 	"collab/adapters/system"
 	"collab/domain/fault"
 	"collab/test/forms"
+	"collab/test/must"
 )
 
 // fixture is a provider on a real listener, with a clock moved by hand.
@@ -134,9 +135,7 @@ func types(list []delivery) string {
 func (a delivery) data(t *testing.T) map[string]any {
 	t.Helper()
 	m := map[string]any{}
-	if err := json.Unmarshal(a.Data, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal(a.Data, &m))
 	return m
 }
 
@@ -145,19 +144,13 @@ func (a delivery) data(t *testing.T) map[string]any {
 func (st *fixture) verify(t *testing.T, token, audience string) tokenClaims {
 	t.Helper()
 	provider, err := oidc.NewProvider(t.Context(), st.provider.Issuer())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	verified, err := provider.VerifierContext(t.Context(), &oidc.Config{
 		ClientID: audience, SkipClientIDCheck: audience == "", Now: st.clock.Now,
 	}).Verify(t.Context(), token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	c := tokenClaims{}
-	if err := verified.Claims(&c); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, verified.Claims(&c))
 	return c
 }
 
@@ -187,14 +180,10 @@ func (st *fixture) script(t *testing.T, fields ...string) (int, map[string]any) 
 		values.Set(fields[i], fields[i+1])
 	}
 	res, err := http.PostForm(st.provider.Issuer()+"/token", values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer res.Body.Close()
 	body := map[string]any{}
-	if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.NewDecoder(res.Body).Decode(&body))
 	return res.StatusCode, body
 }
 

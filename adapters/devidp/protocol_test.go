@@ -15,6 +15,7 @@ import (
 
 	"collab/adapters/devidp"
 	"collab/test/forms"
+	"collab/test/must"
 )
 
 // relyingParty is a relying party configured with the issuer only.
@@ -26,9 +27,7 @@ type relyingParty struct {
 func (st *fixture) party(t *testing.T) relyingParty {
 	t.Helper()
 	provider, err := oidc.NewProvider(t.Context(), st.provider.Issuer())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return relyingParty{
 		oauth2.Config{
 			ClientID: devidp.ClientID, Endpoint: provider.Endpoint(),
@@ -80,9 +79,7 @@ func TestCodeFlow(t *testing.T) {
 				t.Errorf("the client gets %v", got)
 			}
 			tokens, err := client.Exchange(t.Context(), got.Get("code"), oauth2.VerifierOption(client.verifier))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			raw, _ := tokens.Extra("id_token").(string)
 			c := st.verify(t, raw, devidp.ClientID)
 			if c.Nonce != client.nonce || c.Party != devidp.ClientID || c.Version != 2 || c.Expires-c.Issued != 3600 || c.Issued != st.clock.Now().Unix() {
@@ -371,9 +368,7 @@ func TestScripts(t *testing.T) {
 		for kind, want := range map[string]int{"application/json": 415, "application/x-www-form-urlencoded": 413, "multipart/form-data; boundary=x": 413} {
 			body := "--x\r\nContent-Disposition: form-data; name=email\r\n\r\n" + strings.Repeat("a", 70<<10)
 			res, err := http.Post(st.provider.Issuer()+"/token", kind, strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			res.Body.Close()
 			if res.StatusCode != want {
 				t.Errorf("%s: answered %s", kind, res.Status)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stripe/stripe-go/v76"
+
+	"collab/test/must"
 )
 
 // expectStripeError checks the error of Stripe's library.
@@ -31,9 +33,7 @@ func TestInterface(t *testing.T) {
 		c := st.customer("Engines")
 		made := st.session(c)
 		s, err := st.sessions().Get(made.ID, &stripe.CheckoutSessionParams{Expand: []*string{stripe.String("customer")}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if s.Status != "open" || s.PaymentStatus != "unpaid" || s.Mode != "subscription" || s.Subscription != nil || s.ClientReferenceID != "org-1" ||
 			s.Metadata["org_id"] != "org-1" || s.Metadata["plan"] != "STANDARD" || s.Customer.ID != c || s.Customer.Name != "Engines" ||
 			s.ExpiresAt != st.clock.Now().Add(24*time.Hour).Unix() || s.URL != st.URL+"/dev/payments/pay/"+s.ID || len(s.ID) < 50 {
@@ -58,9 +58,7 @@ func TestInterface(t *testing.T) {
 		}
 		for range 2 {
 			is, err := st.subscriptions().Update(s.ID, change)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if is.Items.Data[0].Price.ID != "price_p" || is.Items.Data[0].ID != s.Items.Data[0].ID {
 				t.Errorf("items %+v", is.Items.Data)
 			}
@@ -160,9 +158,7 @@ func TestIdempotency(t *testing.T) {
 		directory := t.TempDir()
 		st := newFixture(t, directory)
 		first, err := st.customers().New(keyed("Engines", "customer:1"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		again := newFixture(t, directory)
 		for _, from := range []*fixture{st, again} {
 			c, err := from.customers().New(keyed("Engines", "customer:1"))

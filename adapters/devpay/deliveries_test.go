@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"collab/adapters/devpay"
+	"collab/test/must"
 )
 
 const paid = "checkout.session.completed customer.subscription.created customer.subscription.updated invoice.paid"
@@ -91,9 +92,7 @@ func TestDeliveries(t *testing.T) {
 		s := st.session(st.customer("Engines"))
 		st.service.setDown(true)
 		st.pay(s.ID)
-		if err := st.provider.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, st.provider.Close(t.Context()))
 		again := newFixture(t, directory)
 		if n := again.service.tried(); n != 0 {
 			t.Errorf("%d attempts before the service listens", n)
@@ -132,9 +131,7 @@ func TestDeliveries(t *testing.T) {
 			done <- err
 		}()
 		<-hanging
-		if err := st.provider.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, st.provider.Close(t.Context()))
 		if err := <-done; err != nil {
 			t.Errorf("Pay: %v", err)
 		}
@@ -180,13 +177,9 @@ func TestDeliveries(t *testing.T) {
 		s := st.session(st.customer("Engines"))
 		st.pay(s.ID)
 		st.service.expect(t, "checkout.session.completed")
-		if err := os.Mkdir(directory, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Mkdir(directory, 0o700))
 		s, err := st.sessions().Get(s.ID, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		st.act(s.Subscription.ID, devpay.Cancel)
 		st.service.expect(t, paid+" customer.subscription.deleted")
 	})

@@ -21,6 +21,7 @@ import (
 	"collab/adapters/memory"
 	"collab/adapters/system"
 	"collab/test/forms"
+	"collab/test/must"
 )
 
 func TestNew(t *testing.T) {
@@ -168,9 +169,7 @@ func TestCheckoutPage(t *testing.T) {
 		o := order(st.customer("Engines"), "price_p")
 		o.CancelURL = nil
 		s, err := st.sessions().New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if p := st.Open(s.URL); strings.Contains(p.Text, ">Cancel<") {
 			t.Errorf("the page says:\n%s", p.Text)
 		}
@@ -254,9 +253,7 @@ func TestPortalPage(t *testing.T) {
 		st.act(s.ID, devpay.Cancel)
 		st.clock.Advance(time.Hour)
 		other, err := st.sessions().New(order(s.Customer.ID, "price_p"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		st.pay(other.ID)
 		p := st.Open(st.portal(s.Customer.ID))
 		for _, want := range []string{"10.00 USD, every month", `class="danger">Cancel now<`, "<strong>Payment fails</strong> declines the next payment"} {
@@ -271,9 +268,7 @@ func TestPortalPage(t *testing.T) {
 	t.Run("a customer without a subscription gets a page with a link to the application", func(t *testing.T) {
 		st := newFixture(t, t.TempDir())
 		v, err := st.portals().New(&stripe.BillingPortalSessionParams{Customer: stripe.String(st.customer("Engines"))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if p := st.Open(v.URL); !strings.Contains(p.Text, "There is no subscription") || !strings.Contains(p.Text, `href="http://localhost:3000/welcome"`) {
 			t.Errorf("the page says:\n%s", p.Text)
 		}
@@ -444,9 +439,7 @@ func TestFile(t *testing.T) {
 		directory := filepath.Join(t.TempDir(), "data")
 		st := newFixture(t, directory)
 		s := st.session(st.customer("Engines"))
-		if err := os.RemoveAll(directory); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.RemoveAll(directory))
 		if p := st.submit(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusInternalServerError || !strings.Contains(p.Text, "Something went wrong") {
 			t.Errorf("answered %s:\n%s", p.Status, p.Text)
 		}
@@ -482,13 +475,9 @@ func TestFile(t *testing.T) {
 		st.pay(st.session("cus_1").ID)
 		st.portal("cus_1")
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		var kept struct{ Customers, Sessions, Subscriptions, Visits, Answers map[string]json.RawMessage }
-		if err := json.Unmarshal(text, &kept); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, json.Unmarshal(text, &kept))
 		for kind, records := range map[string]map[string]json.RawMessage{"customers": kept.Customers, "sessions": kept.Sessions, "subscriptions": kept.Subscriptions, "visits": kept.Visits, "answers": kept.Answers} {
 			if len(records) != 1000 {
 				t.Errorf("%d %s", len(records), kind)

@@ -25,6 +25,7 @@ import (
 	"collab/adapters/memory"
 	"collab/adapters/system"
 	"collab/test/forms"
+	"collab/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -122,9 +123,7 @@ func (st *fixture) portals() portalsession.Client {
 func (st *fixture) customer(name string) string {
 	st.t.Helper()
 	c, err := st.customers().New(&stripe.CustomerParams{Name: stripe.String(name), Metadata: map[string]string{"org_id": "org-1"}})
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	must.NoError(st.t, err)
 	return c.ID
 }
 
@@ -143,9 +142,7 @@ func order(customer, price string) *stripe.CheckoutSessionParams {
 func (st *fixture) session(customer string) *stripe.CheckoutSession {
 	st.t.Helper()
 	s, err := st.sessions().New(order(customer, "price_s"))
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	must.NoError(st.t, err)
 	return s
 }
 
@@ -155,9 +152,7 @@ func (st *fixture) subscribed() *stripe.Subscription {
 	s := st.session(st.customer("Analytical Engines"))
 	st.pay(s.ID)
 	s, err := st.sessions().Get(s.ID, nil)
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	must.NoError(st.t, err)
 	st.service.take()
 	return st.subscription(s.Subscription.ID)
 }
@@ -173,17 +168,13 @@ func (st *fixture) pay(session string) {
 // act applies an action to a subscription.
 func (st *fixture) act(subscription string, a devpay.Action) {
 	st.t.Helper()
-	if err := st.provider.Act(st.t.Context(), subscription, a); err != nil {
-		st.t.Fatal(err)
-	}
+	must.NoError(st.t, st.provider.Act(st.t.Context(), subscription, a))
 }
 
 func (st *fixture) subscription(id string) *stripe.Subscription {
 	st.t.Helper()
 	s, err := st.subscriptions().Get(id, nil)
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	must.NoError(st.t, err)
 	return s
 }
 
@@ -191,9 +182,7 @@ func (st *fixture) subscription(id string) *stripe.Subscription {
 func (st *fixture) portal(customer string) string {
 	st.t.Helper()
 	v, err := st.portals().New(&stripe.BillingPortalSessionParams{Customer: stripe.String(customer), ReturnURL: stripe.String("http://127.0.0.1:1/back")})
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	must.NoError(st.t, err)
 	return v.URL
 }
 
@@ -293,9 +282,7 @@ func types(list []stripe.Event) string {
 func into[T any](t *testing.T, e stripe.Event) T {
 	t.Helper()
 	var o T
-	if err := json.Unmarshal(e.Data.Raw, &o); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal(e.Data.Raw, &o))
 	return o
 }
 
@@ -309,9 +296,7 @@ func (st *fixture) submit(address string, fields url.Values) forms.Page {
 func (st *fixture) ask(method, path, form string, headers ...string) (forms.Page, map[string]any) {
 	st.t.Helper()
 	r, err := http.NewRequest(method, st.provider.APIURL()+path, strings.NewReader(form))
-	if err != nil {
-		st.t.Fatal(err)
-	}
+	must.NoError(st.t, err)
 	r.Header.Set("Authorization", "Bearer "+st.provider.Key())
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	for i := 0; i < len(headers); i += 2 {

@@ -12,6 +12,7 @@ import (
 	"collab/adapters/stripepay"
 	"collab/domain/id"
 	"collab/domain/plan"
+	"collab/test/must"
 )
 
 func TestTheServiceReadsTheEvents(t *testing.T) {
@@ -39,9 +40,7 @@ func TestTheServiceReadsTheEvents(t *testing.T) {
 	o.ClientReferenceID = new(string(org))
 	o.Metadata["org_id"], o.SubscriptionData.Metadata["org_id"] = string(org), string(org)
 	s, err := st.sessions().New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	st.pay(s.ID)
 	if s, err = st.sessions().Get(s.ID, nil); err != nil {
 		t.Fatal(err)

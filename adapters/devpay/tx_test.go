@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"collab/test/must"
 )
 
 type fixedClock time.Time
@@ -30,9 +32,7 @@ func TestActions(t *testing.T) {
 			Sessions: map[string]session{"cs_1": {ID: "cs_1", Customer: "cus_1", Price: "price_s", Quantity: 1, ExpiresAt: at.Add(time.Hour)}},
 		}
 		page, err := p.tx(b).pay("cs_1")
-		if err != nil {
-			r.Fatal(err)
-		}
+		must.NoError(r, err)
 		id := page.Subscription
 		for range rapid.IntRange(1, 12).Draw(r, "actions") {
 			a := rapid.SampledFrom([]Action{Fail, Succeed, Schedule, Keep, Cancel, NextPeriod}).Draw(r, "action")
@@ -68,9 +68,7 @@ func lastSent(r *rapid.T, b *state) (status string) {
 				Object struct{ Object, Status string } `json:"object"`
 			} `json:"data"`
 		}
-		if err := json.Unmarshal(m.Body, &e); err != nil {
-			r.Fatal(err)
-		}
+		must.NoError(r, json.Unmarshal(m.Body, &e))
 		if e.Data.Object.Object == "subscription" {
 			status = e.Data.Object.Status
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
+
+	"collab/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,9 +35,7 @@ func answer(status int, kind, body string) server {
 func client(t *testing.T, base string, s server) *Client {
 	t.Helper()
 	c, err := NewClient(base, http.Header{"X-Api-Key": {"sk-secret"}}, &http.Client{Transport: s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return c
 }
 
@@ -63,9 +63,7 @@ func TestARequestHasTheGivenHeadersAlone(t *testing.T) {
 			return answer(200, "text/event-stream; charset=utf-8", "data: \"end\"\n\n")(r)
 		})
 		var events []string
-		if err := c.Stream(t.Context(), "v1/x", map[string]string{"a": "b"}, receiver(&events)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, c.Stream(t.Context(), "v1/x", map[string]string{"a": "b"}, receiver(&events)))
 		if seen.URL.String() != want || seen.Method != "POST" || string(body) != `{"a":"b"}` || seen.ContentLength != 9 || len(events) != 1 {
 			t.Errorf("for %q: %s %s %s", base, seen.Method, seen.URL, body)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"collab/test/contract"
+	"collab/test/must"
 	"collab/test/postgres"
 	"collab/test/tempdir"
 )
@@ -42,9 +43,7 @@ func run(t testing.TB, db *DB, statement string, args ...any) {
 func opened(t testing.TB, url string) *DB {
 	t.Helper()
 	db, err := Open(t.Context(), Options{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -56,9 +55,7 @@ func opened(t testing.TB, url string) *DB {
 func migrated(t testing.TB, url string) *DB {
 	t.Helper()
 	db := opened(t, url)
-	if err := db.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, db.Migrate(t.Context()))
 	return db
 }
 
@@ -97,13 +94,9 @@ func TestMigrateByManyAtOnce(t *testing.T) {
 			}
 		}
 		var applied int64
-		if err := dbs[0].read.Raw("SELECT COUNT(*) FROM goose_db_version WHERE version_id > 0").Row().Scan(&applied); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, dbs[0].read.Raw("SELECT COUNT(*) FROM goose_db_version WHERE version_id > 0").Row().Scan(&applied))
 		newest, err := latest(dbs[0].dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if applied != newest {
 			t.Errorf("%d migrations were applied, want each of %d once", applied, newest)
 		}

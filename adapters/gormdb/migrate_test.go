@@ -11,6 +11,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/plan"
+	"collab/test/must"
 )
 
 // migratedTo returns a database with the schema of an earlier version.
@@ -21,9 +22,7 @@ func migratedTo(t *testing.T, url string, version int64) *DB {
 	if err == nil {
 		err = db.migrate(t.Context(), files, version)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return db
 }
 
@@ -38,9 +37,7 @@ func addOrganisation(t *testing.T, db *DB, o id.Org) {
 func TestADatabaseForNewerProgramsIsRefused(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		db := migrated(t, url)
-		if err := db.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, db.Ready(t.Context()))
 		run(t, db, "UPDATE schema_support SET oldest = oldest + 100, release = '9.0.0'")
 		_, err := Open(t.Context(), Options{URL: url})
 		for _, err := range []error{err, db.Ready(t.Context())} {
@@ -69,13 +66,9 @@ func TestSubscriptionsOfBeforeBillingAreKept(t *testing.T) {
 		add(free, plan.Free)
 		add(granted, plan.Enterprise)
 		add(none, plan.None)
-		if err := db.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, db.Migrate(t.Context()))
 		subs, err := db.Directory().Subscriptions().Of(t.Context(), []id.Org{free, granted, none})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		for o, p := range map[id.Org]plan.Plan{free: plan.Free, granted: plan.Enterprise, none: plan.None} {
 			want := plan.Subscription{Org: o, Plan: p, ManagedExternally: true, EverPaid: p == plan.Enterprise, UpdatedAt: instant(7), SyncedAt: subs[o].SyncedAt}
 			if got := subs[o]; got != want.Restore(plan.Active) || !got.SyncedAt.IsZero() {
@@ -99,9 +92,7 @@ func TestSubscriptionsOfBeforeTheyAreAskedAfterAreDue(t *testing.T) {
 			addOrganisation(t, db, o)
 			run(t, db, "INSERT INTO subscriptions (org_id, updated_at, plan, status, is_external, provider_id, period_end) VALUES ('"+string(o)+"', 7, "+values+")")
 		}
-		if err := db.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, db.Migrate(t.Context()))
 		for now, want := range map[int64][]id.Org{4*day - 1: nil, 4 * day: {due}} {
 			if got, err := db.Directory().Subscriptions().Due(t.Context(), instant(now), 10); err != nil || !slices.Equal(got, want) {
 				t.Errorf("at %d %v are due, %v", now, got, err)
@@ -137,9 +128,7 @@ func TestLongTextsOfTasksAreTheSameAfterTheyMoved(t *testing.T) {
 			moved++
 		}
 	}
-	if err := db.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, db.Migrate(t.Context()))
 	for i, test := range tests {
 		got, err := db.Work().Tasks().Get(t.Context(), o, uid[id.Task](kindTask, 1, i))
 		var description, metadata any
@@ -165,9 +154,7 @@ func TestClientsOfBeforeTheyAreForgottenCountAsUsedNow(t *testing.T) {
 		const add = "INSERT INTO connector_clients (issuer, redirect, client_id, method) VALUES ('i', 'r', 'c', 'none')"
 		run(t, db, add)
 		before := time.Now().Add(-time.Minute) // the database has a clock of its own
-		if err := db.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, db.Migrate(t.Context()))
 		c, err := db.Connections().Clients().Get(t.Context(), "i", "r")
 		if err != nil || c.UsedAt.Before(before) || c.UsedAt.After(time.Now().Add(time.Minute)) {
 			t.Errorf("%+v, %v", c, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
 
+	"collab/test/must"
 	"collab/test/postgres"
 )
 
@@ -35,13 +36,9 @@ func began(t *testing.T, steps fs.FS) (url string, writer *sql.Tx) {
 	t.Helper()
 	url = postgres.URL(t)
 	db := opened(t, url)
-	if err := db.migrate(t.Context(), steps, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, db.migrate(t.Context(), steps, 1))
 	writer, err := db.pools[0].BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { _ = writer.Rollback() })
 	if _, err := writer.ExecContext(t.Context(), "UPDATE t SET id = 2"); err != nil {
 		t.Fatal(err)
@@ -65,14 +62,10 @@ func awaitSession(t *testing.T, url, condition string) {
 func awaitTrue(t *testing.T, url, query string) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer c.Close(context.WithoutCancel(t.Context()))
 	for is := false; !is; {
-		if err := c.QueryRow(t.Context(), query).Scan(&is); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, c.QueryRow(t.Context(), query).Scan(&is))
 	}
 }
 
@@ -83,9 +76,7 @@ func TestServersThatMigrateAtOnceDoNotPreventAnIndex(t *testing.T) {
 	awaitSession(t, url, "query LIKE 'CREATE INDEX%' AND wait_event_type = 'Lock'")
 	second := migrating(t.Context(), t, url, steps)
 	awaitSession(t, url, "query LIKE '%advisory_lock%'")
-	if err := writer.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, writer.Commit())
 	for _, done := range []<-chan error{first, second} {
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -105,12 +96,8 @@ func TestAnInterruptedIndexIsMadeAgain(t *testing.T) {
 		t.Fatal("the interrupted migration has no error")
 	}
 	awaitTrue(t, url, "SELECT NOT indisvalid FROM pg_index WHERE indexrelid = 't_id'::regclass")
-	if err := writer.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-migrating(t.Context(), t, url, steps); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, writer.Commit())
+	must.NoError(t, <-migrating(t.Context(), t, url, steps))
 	awaitTrue(t, url, "SELECT indisvalid FROM pg_index WHERE indexrelid = 't_id'::regclass")
 }
 
@@ -122,11 +109,7 @@ func TestAMigrationThatWaitsForALockLetsWritersPass(t *testing.T) {
 	done := migrating(t.Context(), t, url, steps)
 	awaitSession(t, url, "query LIKE 'ALTER TABLE%' AND wait_event_type = 'Lock'")
 	run(t, opened(t, url+"&statement_timeout=10000"), "INSERT INTO t (id) VALUES (3)")
-	if err := writer.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, writer.Commit())
+	must.NoError(t, <-done)
 	run(t, opened(t, url), "UPDATE t SET more = ''")
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"collab/test/must"
 )
 
 // released is the schema of the first release. Later migrations run while servers write, and while
@@ -24,9 +26,7 @@ func TestMigrationsOnPostgresRunBesideServers(t *testing.T) {
 	used := map[string]bool{}
 	for _, name := range names[released:] {
 		text, err := fs.ReadFile(migrations, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		name = strings.TrimPrefix(name, "migrations/postgres/")
 		for _, rule := range broken(string(text)) {
 			key := name + ": " + rule

@@ -21,23 +21,20 @@ import (
 	"collab/domain/task"
 	"collab/domain/usage"
 	"collab/ports"
+	"collab/test/must"
 	"collab/test/postgres"
 )
 
 // partitioned partitions the tables of a database.
 func partitioned(t *testing.T, db *DB) {
 	t.Helper()
-	if err := db.Partition(t.Context(), func(string, int64, bool) {}); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, db.Partition(t.Context(), func(string, int64, bool) {}))
 }
 
 func TestLaterMigrationsRunOnPartitionedTables(t *testing.T) {
 	db := migratedTo(t, postgres.URL(t), released+1)
 	partitioned(t, db)
-	if err := db.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, db.Migrate(t.Context()))
 }
 
 func TestSQLiteHasNoPartitions(t *testing.T) {
@@ -76,9 +73,7 @@ func TestPartitionedTablesLookAsBefore(t *testing.T) {
 	run(t, db, "ALTER TABLE usage_entries OWNER TO current_user")
 	run(t, db, "GRANT SELECT, INSERT ON usage_entries TO "+role)
 	look := func() (all string) {
-		if err := db.pools[0].QueryRowContext(t.Context(), describedTables).Scan(&all); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, db.pools[0].QueryRowContext(t.Context(), describedTables).Scan(&all))
 		return all
 	}
 	before := look()
@@ -98,9 +93,7 @@ func TestPartitionedTablesLookAsBefore(t *testing.T) {
 	run(t, db, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+role)
 	run(t, db, "DO $$ DECLARE p regclass; BEGIN FOR p IN SELECT oid FROM pg_class WHERE relispartition AND relkind = 'r' LOOP EXECUTE 'REVOKE ALL ON ' || p || ' FROM "+role+"'; END LOOP; END $$")
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	q := u.Query()
 	q.Set("role", role)
 	u.RawQuery = q.Encode()
@@ -126,9 +119,7 @@ func newActiveMember(t *testing.T, db *DB, n int) *activeMember {
 	t.Helper()
 	w := &activeMember{db: db, org: organisation(t, db, uid[id.Org](kindOrg, n, 0)), user: uid[id.User](kindUser, n, 1), added: map[string]int64{}}
 	_, err := db.Directory().Users().Upsert(t.Context(), org.User{ID: w.user, ProviderID: string(w.user)}, func(u org.User) (org.User, error) { return u, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	// More rows than are copied in one transaction.
 	const rows = 4000
 	fill := fmt.Sprintf(" FROM generate_series(1, %d) AS n", rows)
@@ -298,16 +289,10 @@ func TestTransferBetweenPartitionedTables(t *testing.T) {
 		_ = db.Close() // the target of a transfer has no servers
 	}
 	source, err := OpenSource(t.Context(), from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	awaitTrue(t, from, "SELECT COUNT(*) = 3 FROM pg_locks WHERE mode = 'AccessShareLock' AND relation = ANY ('{usage_entries,task_history,changes}'::regclass[])")
-	if err := source.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := transfer(t.Context(), from, to, ignoreProgress); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, source.Close())
+	must.NoError(t, transfer(t.Context(), from, to, ignoreProgress))
 	if got := digestsOf(t, to); !maps.Equal(got, want) {
 		t.Errorf("the target has %v, want %v", got, want)
 	}

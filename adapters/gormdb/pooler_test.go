@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"collab/test/must"
 	"collab/test/postgres"
 	"collab/test/race"
 )
@@ -41,13 +42,9 @@ func TestThroughPgBouncer(t *testing.T) {
 			}
 		}
 		db, err := Open(t.Context(), Options{URL: pooled, DirectURL: direct})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer db.Close()
-		if err := db.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, db.Migrate(t.Context()))
 		if err := db.Ready(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -60,9 +57,7 @@ func TestThroughPgBouncer(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 		to := postgres.URL(t)
-		if err := transfer(t.Context(), postgres.Pooled(t, from), to, ignoreProgress); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, transfer(t.Context(), postgres.Pooled(t, from), to, ignoreProgress))
 		if got := digestsOf(t, to); !maps.Equal(got, want) {
 			t.Errorf("the target has\n%v\nof\n%v", got, want)
 		}

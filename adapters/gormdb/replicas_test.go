@@ -13,6 +13,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/usage"
 	"collab/test/contract"
+	"collab/test/must"
 	"collab/test/postgres"
 	"collab/test/race"
 )
@@ -33,13 +34,9 @@ func newReplicated(t *testing.T, standbys int) *replicated {
 	r := &replicated{T: t, conns: map[*postgres.Server]*sql.DB{}}
 	r.primary = postgres.Own(t, postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "local"}})
 	address, err := r.primary.Database(t.Context(), "replicated")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	r.name = strings.TrimPrefix(u.Path, "/")
 	migrated(t, address).Close()
 	for range standbys {
@@ -60,9 +57,7 @@ func (r *replicated) opened(primary *postgres.Server, replicas ...*postgres.Serv
 		o.ReplicaURLs = append(o.ReplicaURLs, s.URL(r.name))
 	}
 	db, err := Open(r.Context(), o)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.NoError(r, err)
 	r.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			r.Error(err)
@@ -75,14 +70,10 @@ func (r *replicated) opened(primary *postgres.Server, replicas ...*postgres.Serv
 func (r *replicated) replayed(standby *postgres.Server) {
 	r.Helper()
 	now, err := r.db.present(r.Context())
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.NoError(r, err)
 	for reached := false; !reached; {
 		err := r.conns[standby].QueryRowContext(r.Context(), "SELECT pg_last_wal_replay_lsn() - '0/0' >= $1::bigint FROM pg_sleep(0.001)", int64(now.lsn)).Scan(&reached)
-		if err != nil {
-			r.Fatal(err)
-		}
+		must.NoError(r, err)
 	}
 }
 
@@ -91,9 +82,7 @@ func (r *replicated) poll(standby *postgres.Server) {
 	r.Helper()
 	for range 2 {
 		r.replayed(standby)
-		if err := r.db.PollReplicas(r.Context()); err != nil {
-			r.Fatal(err)
-		}
+		must.NoError(r, r.db.PollReplicas(r.Context()))
 	}
 }
 
@@ -108,13 +97,9 @@ func (r *replicated) execute(on *postgres.Server, statement string) {
 // add adds an entry to the audit log of an organisation, and returns the position after it.
 func (r *replicated) add(o id.Org, n int) (position string) {
 	r.Helper()
-	if err := r.db.Journal().Audit().Add(r.Context(), audit.Entry{ID: uid[id.Entry](kindTask, 1, n), Org: o, At: time.UnixMilli(int64(n)).UTC(), Action: audit.MemberLeft}); err != nil {
-		r.Fatal(err)
-	}
+	must.NoError(r, r.db.Journal().Audit().Add(r.Context(), audit.Entry{ID: uid[id.Entry](kindTask, 1, n), Org: o, At: time.UnixMilli(int64(n)).UTC(), Action: audit.MemberLeft}))
 	position, err := r.db.Position(r.Context(), "")
-	if err != nil {
-		r.Fatal(err)
-	}
+	must.NoError(r, err)
 	return position
 }
 
@@ -223,9 +208,7 @@ func TestListsReadFromAReplica(t *testing.T) {
 			used  bool
 		}{{9 * time.Second, true}, {11 * time.Second, false}, {30 * time.Second, false}} {
 			now = start.Add(c.after)
-			if err := r.db.PollReplicas(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, r.db.PollReplicas(t.Context()))
 			lag, want := r.db.ReplicaStatistics().Lags[r.db.replicas.all[0].name], int64(-1)
 			if c.used {
 				want = int64(c.after / time.Second)
@@ -248,9 +231,7 @@ func TestListsReadFromAReplica(t *testing.T) {
 		r.wants(o, before, 3, true)
 	})
 	t.Run("a replica that is killed is left alone until it answers", func(t *testing.T) {
-		if err := standby.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, standby.Stop())
 		for range 2 {
 			r.wants(o, before, 3, false)
 			if err := r.db.Ready(t.Context()); err != nil {
@@ -260,9 +241,7 @@ func TestListsReadFromAReplica(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := standby.Restart(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, standby.Restart(t.Context(), false))
 		r.wants(o, before, 3, false)
 		r.poll(standby)
 		r.wants(o, before, 3, true)
@@ -275,16 +254,12 @@ func TestReplicasAfterAFailover(t *testing.T) {
 	o := organisation(t, r.db, uid[id.Org](kindOrg, 1, 1))
 	before := r.add(o, 1)
 	r.poll(promoted)
-	if err := promoted.Promote(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, promoted.Promote(t.Context()))
 	for _, s := range r.db.replicas.all {
 		s.usable.Store(s == r.db.replicas.all[0])
 	}
 	r.wants(o, before, 1, false) // no standby any more
-	if err := r.db.PollReplicas(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, r.db.PollReplicas(t.Context()))
 	if s := r.db.replicas.all[0]; s.usable.Load() {
 		t.Error("a promoted standby is read")
 	}
@@ -302,9 +277,7 @@ func TestReplicasAfterAFailover(t *testing.T) {
 	if !strings.HasPrefix(after, "00000002") || after <= before {
 		t.Errorf("the position %s follows %s", after, before)
 	}
-	if err := r.db.PollReplicas(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, r.db.PollReplicas(t.Context()))
 	if s := r.db.replicas.all[0]; s.usable.Load() || s.timeline.Load() != 1 {
 		t.Fatalf("the standby that was left is used: %v, on the timeline %d", s.usable.Load(), s.timeline.Load())
 	}

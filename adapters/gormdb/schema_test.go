@@ -3,6 +3,8 @@ package gormdb
 import (
 	"slices"
 	"testing"
+
+	"collab/test/must"
 )
 
 func contains(all []string, s string) bool { return slices.Contains(all, s) }
@@ -37,9 +39,7 @@ func TestRowsEqualTheMigratedSchema(t *testing.T) {
 			columns, names = `SELECT name, type, "notnull" = 0 FROM pragma_table_info(?)`, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 		}
 		var made []string
-		if err := db.read.Raw(names).Scan(&made).Error; err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, db.read.Raw(names).Scan(&made).Error)
 		known := []string{"goose_db_version"}
 		for _, table := range tables {
 			if table == &taskTextsTable.table && db.dialect == onPostgres {
@@ -55,15 +55,11 @@ func TestRowsEqualTheMigratedSchema(t *testing.T) {
 				want[f.name] = column{kind, f.nullable}
 			}
 			rows, err := db.read.Raw(columns, table.name).Rows()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			for rows.Next() {
 				var name string
 				var got column
-				if err := rows.Scan(&name, &got.kind, &got.nullable); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, rows.Scan(&name, &got.kind, &got.nullable))
 				if name == "org_id" && !contains(tenantTables, table.name) {
 					t.Errorf("%s has organisations and is not described as a tenant's", table.name)
 				}
@@ -74,9 +70,7 @@ func TestRowsEqualTheMigratedSchema(t *testing.T) {
 				}
 				delete(want, name)
 			}
-			if err := rows.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, rows.Close())
 			for name := range want {
 				t.Errorf("%s.%s is not in the schema", table.name, name)
 			}

@@ -18,6 +18,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/quota"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // during is what SQLite's function of this name calls.
@@ -90,14 +91,10 @@ func TestWaitingForAConnectionEndsWithTheContext(t *testing.T) {
 	for name, pool := range map[string]*gorm.DB{"the writer": db.write, "a reader": db.read} {
 		t.Run(name, func(t *testing.T) {
 			of, err := pool.DB()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			for range of.Stats().MaxOpenConnections {
 				c, err := of.Conn(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				defer c.Close()
 			}
 			ctx, end := context.WithCancel(t.Context())
@@ -491,9 +488,7 @@ func TestGroupTransaction(t *testing.T) {
 	})
 	t.Run("a closed database is an error for all members", func(t *testing.T) {
 		closed := migrated(t, databases[0].url(t))
-		if err := closed.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, closed.Close())
 		for range 2 {
 			if err := closed.Atomic(ctx, func(ports.Records) error { return nil }); err == nil || strings.Contains(err.Error(), "panic") {
 				t.Errorf("the error is %v", err)

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+
+	"collab/test/must"
 )
 
 func TestCachedStatements(t *testing.T) {
 	ctx := t.Context()
 	pool, err := openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "kept.db"), "immediate", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		if err := pool.Close(); err != nil {
 			t.Error(err)
@@ -30,9 +30,7 @@ func TestCachedStatements(t *testing.T) {
 	kept := func(t *testing.T, fn func(*cachingConn)) {
 		t.Helper()
 		c, err := pool.Conn(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer c.Close()
 		if err := c.Raw(func(raw any) error { fn(raw.(*cachingConn)); return nil }); err != nil {
 			t.Fatal(err)
@@ -42,9 +40,7 @@ func TestCachedStatements(t *testing.T) {
 	read := func(t *testing.T, from int, want string) {
 		t.Helper()
 		rows, err := pool.QueryContext(ctx, query, from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if got := fmt.Sprint(drain(t, rows)); got != want {
 			t.Errorf("from %d: %s, not %s", from, got, want)
 		}
@@ -63,26 +59,18 @@ func TestCachedStatements(t *testing.T) {
 
 	t.Run("the same query within its own rows leaves them alone", func(t *testing.T) {
 		tx, err := pool.BeginTx(ctx, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer tx.Rollback()
 		outer, err := tx.QueryContext(ctx, query, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer outer.Close()
 		var seen []int
 		for outer.Next() {
 			var n int
-			if err := outer.Scan(&n); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, outer.Scan(&n))
 			seen = append(seen, n)
 			inner, err := tx.QueryContext(ctx, query, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if got := fmt.Sprint(drain(t, inner)); got != "[2 3]" {
 				t.Errorf("within: %s", got)
 			}
@@ -94,13 +82,9 @@ func TestCachedStatements(t *testing.T) {
 
 	t.Run("rows that are given up leave the statement usable and the database unlocked", func(t *testing.T) {
 		rows, err := pool.QueryContext(ctx, query, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		rows.Next()
-		if err := rows.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, rows.Close())
 		exec(t, "INSERT INTO n VALUES (4)")
 		read(t, 3, "[3 4]")
 	})
@@ -151,14 +135,10 @@ func drain(t *testing.T, rows *sql.Rows) (all []int) {
 	defer rows.Close()
 	for rows.Next() {
 		var n int
-		if err := rows.Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, rows.Scan(&n))
 		all = append(all, n)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, rows.Err())
 	return all
 }
 
@@ -166,9 +146,7 @@ func drain(t *testing.T, rows *sql.Rows) (all []int) {
 // otherwise plan by what its parameter begins with.
 func TestPlansAreOfStatements(t *testing.T) {
 	pool, err := openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "plans.db"), "immediate", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		if err := pool.Close(); err != nil {
 			t.Error(err)
@@ -183,9 +161,7 @@ func TestPlansAreOfStatements(t *testing.T) {
 	} {
 		var ids [3]int
 		var plan string
-		if err := pool.QueryRowContext(t.Context(), "EXPLAIN QUERY PLAN "+query, "b%").Scan(&ids[0], &ids[1], &ids[2], &plan); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, pool.QueryRowContext(t.Context(), "EXPLAIN QUERY PLAN "+query, "b%").Scan(&ids[0], &ids[1], &ids[2], &plan))
 		if plan != want {
 			t.Errorf("%s: %s, not %s", query, plan, want)
 		}

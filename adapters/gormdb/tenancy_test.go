@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"collab/domain/id"
+	"collab/test/must"
 )
 
 func TestStatementsNameTheirOrganisation(t *testing.T) {
@@ -65,18 +66,14 @@ func TestStatementsGoThroughTheDescriptions(t *testing.T) {
 	forbidden := "Raw Exec ExecContext Query QueryContext QueryRow QueryRowContext Create Save Find First Take Updates Update Delete Scan Pluck Table Model Where"
 	within := []string{"selection.go", "query.go", "sqlite.go", "sqlitestatements.go", "sqlitequeue.go", "sqlitecopy.go", "transferpostgres.go", "transfersqlite.go", "migrate.go", "partition.go", "inspect.go"}
 	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	files := token.NewFileSet()
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") || contains(within, name) {
 			continue
 		}
 		file, err := parser.ParseFile(files, name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok {

@@ -14,14 +14,13 @@ import (
 
 	"collab/adapters/inspect"
 	"collab/domain/id"
+	"collab/test/must"
 )
 
 func TestEveryTableIsTransferredOrNotForAReason(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		var made []string
-		if err := db.read.Raw(selectTables[db.dialect] + " NOT LIKE 'sqlite_%'").Scan(&made).Error; err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, db.read.Raw(selectTables[db.dialect]+" NOT LIKE 'sqlite_%'").Scan(&made).Error)
 		for _, name := range made {
 			if !slices.Contains(ComparedTables(), name) && notTransferred[name] == "" {
 				t.Errorf("%s is neither copied nor left out for a reason", name)
@@ -32,22 +31,16 @@ func TestEveryTableIsTransferredOrNotForAReason(t *testing.T) {
 			references = `SELECT s.name, f."table" FROM sqlite_schema s, pragma_foreign_key_list(s.name) f WHERE s.type = 'table'`
 		}
 		rows, err := db.read.Raw(references).Rows()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer rows.Close()
 		for rows.Next() {
 			var from, to string
-			if err := rows.Scan(&from, &to); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, rows.Scan(&from, &to))
 			if i := slices.Index(TransferTables, from); i >= 0 && i <= slices.Index(TransferTables, to) {
 				t.Errorf("%s is copied before %s, which it refers to", from, to)
 			}
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, rows.Err())
 	})
 }
 
@@ -109,9 +102,7 @@ func fill(t testing.TB, url string, n int) {
 	t.Helper()
 	migrated(t, url).Close()
 	target, err := OpenTarget(t.Context(), url, "a test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer target.Close()
 	err = target.transaction(t.Context(), func() error {
 		if err := target.conn.exec(t.Context(), "DELETE FROM release_revision"); err != nil {
@@ -147,9 +138,7 @@ func fill(t testing.TB, url string, n int) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 }
 
 // transfer copies everything, in transactions of few records.
@@ -194,24 +183,18 @@ func ignoreProgress(int) error { return nil }
 func digestsOf(t testing.TB, url string) map[string]Digest {
 	t.Helper()
 	source, err := OpenSource(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer source.Close()
 	all := map[string]Digest{}
 	for _, name := range ComparedTables() {
 		digests, err := source.Digests(t.Context(), name, ignoreProgress)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		for o, d := range digests {
 			all[name+" "+string(o)] = d
 		}
 	}
 	epoch, err := source.Epoch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	all["epoch"] = Digest{Records: epoch}
 	return all
 }
@@ -231,9 +214,7 @@ func TestATransferCopiesEveryValue(t *testing.T) {
 		fill(t, from, 20)
 		execute(t, from, "UPDATE log_epoch SET epoch = 12345")
 		want := digestsOf(t, from)
-		if err := transfer(t.Context(), from, to, ignoreProgress); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, transfer(t.Context(), from, to, ignoreProgress))
 		if got := digestsOf(t, to); !maps.Equal(got, want) {
 			t.Errorf("the target has\n%v\nof\n%v", got, want)
 		}
@@ -279,9 +260,7 @@ func TestAnInterruptedTransferContinues(t *testing.T) {
 			}
 			attempts++
 			db, err := open(t.Context(), Options{URL: to})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			var n int
 			if err := db.pools[0].QueryRowContext(t.Context(), "SELECT count(*) FROM tasks").Scan(&n); err == nil && n > 0 && n < 2*(2*batchRows+3) {
 				inTable++
@@ -325,16 +304,10 @@ func TestATransferIsGivenUp(t *testing.T) {
 			t.Errorf("the incomplete target is inspected as %v", found)
 		}
 		target, err := OpenTarget(t.Context(), to, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(target.Abandon(t.Context()), target.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
+		must.NoError(t, errors.Join(target.Abandon(t.Context()), target.Close()))
 		opened(t, to).Close()
-		if err := transfer(t.Context(), from, to, ignoreProgress); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, transfer(t.Context(), from, to, ignoreProgress))
 		if !maps.Equal(digestsOf(t, from), digestsOf(t, to)) {
 			t.Error("the target differs")
 		}
@@ -348,17 +321,11 @@ func TestATargetWithoutTheOriginOfItsMoveIsTakenOrGivenUp(t *testing.T) {
 		const mark = "CREATE TABLE " + transferTable + " (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 		execute(t, to, mark)
 		target, err := OpenTarget(t.Context(), to, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(target.Abandon(t.Context()), target.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
+		must.NoError(t, errors.Join(target.Abandon(t.Context()), target.Close()))
 		for _, empty := range []string{to, newTo(t)} { // with and without the schema
 			execute(t, empty, mark)
-			if err := transfer(t.Context(), from, empty, ignoreProgress); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, transfer(t.Context(), from, empty, ignoreProgress))
 		}
 	})
 }
@@ -399,9 +366,7 @@ func TestParametersOfTheAddressDoNotChangeATransfer(t *testing.T) {
 	fill(t, address, 6)
 	want := digestsOf(t, address)
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	params := u.Query()
 	params.Set("default_query_exec_mode", "simple_protocol")
 	params.Set("statement_timeout", "5000")
@@ -410,9 +375,7 @@ func TestParametersOfTheAddressDoNotChangeATransfer(t *testing.T) {
 		t.Errorf("the source is read as\n%v\nnot\n%v", got, want)
 	}
 	w, err := openPostgresWriter(t.Context(), u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer w.Close()
 	err = w.rows(t.Context(), "SELECT current_setting('statement_timeout')", nil, func(values []any) error {
 		if values[0] != "0" {

@@ -17,6 +17,7 @@ import (
 	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
+	"collab/test/must"
 	"collab/test/postgres"
 )
 
@@ -88,9 +89,7 @@ func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
 				all = append(all, fmt.Sprint(of, " ", lane, " ", n))
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 		}
 		return all
 	}
@@ -98,18 +97,14 @@ func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			before, added := migratedTo(t, d.url(t), 4), migrated(t, d.url(t))
 			run(t, before, ledgerEntries(before.dialect, o, start, 3, 20, 500))
-			if err := before.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, before.Migrate(t.Context()))
 			organisation(t, added, o)
 			err := added.Atomic(t.Context(), func(r ports.Records) error {
 				return before.Usage().Ledger().Entries(t.Context(), o, usage.Period{Start: start, End: start.AddDate(0, 0, 20)}, func(e usage.Entry) error {
 					return r.Usage().Ledger().Settle(t.Context(), o, e)
 				})
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if got, want := sumsIn(before), sumsIn(added); len(got) < 500 || !slices.Equal(got, want) {
 				t.Errorf("migrating made\n%v\nand adding\n%v", got, want)
 			}
@@ -162,13 +157,9 @@ func TestSweepKeepsExtendedLeases(t *testing.T) {
 			leases, found = append(leases, l), append(found, leaseRow{OrgID: o, UserID: u, Day: millis(l.Day), ID: l.ID})
 		}
 		these := records(found, leaseKeys)
-		if err := errors.Join(q.Extend(ctx, leases[1:2], time.UnixMilli(11)), settleLease(ctx, db, leases[2], 5)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, errors.Join(q.Extend(ctx, leases[1:2], time.UnixMilli(11)), settleLease(ctx, db, leases[2], 5)))
 		for range 2 {
-			if err := db.transact(ctx, func(c *conn) error { return quotas{c}.sweep(ctx, these, time.UnixMilli(10)) }); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, db.transact(ctx, func(c *conn) error { return quotas{c}.sweep(ctx, these, time.UnixMilli(10)) }))
 			if a, err := q.Account(ctx, o, u, "2026-01-02"); err != nil || a != (quota.Account{Used: 5, Reserved: 10}) {
 				t.Errorf("the account is %+v, error %v", a, err)
 			}
@@ -229,9 +220,7 @@ func TestOnlyReservationsDoNotWaitForTheDisk(t *testing.T) {
 			{"a sweep", func() error { return db.Usage().Quotas().Sweep(ctx, time.UnixMilli(2)) }, waits},
 		} {
 			t.Run(c.about, func(t *testing.T) {
-				if err := c.run(); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, c.run())
 				var least, most string
 				if err := db.pools[0].QueryRowContext(ctx, "SELECT MIN(setting), MAX(setting) FROM noted").Scan(&least, &most); err != nil || least != c.want || most != c.want {
 					t.Errorf("the setting is %s to %s instead of %s, error %v", least, most, c.want, err)
@@ -279,9 +268,7 @@ func TestSettlingLocksLeasesInTheOrderOfTheirKeys(t *testing.T) {
 		}
 		return err
 	})
-	if err := errors.Join(err, <-settled); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(err, <-settled))
 	if a, err := db.Usage().Quotas().Account(ctx, o, u, "2026-01-02"); err != nil || a != (quota.Account{Used: leases}) {
 		t.Errorf("the account is %+v, error %v", a, err)
 	}

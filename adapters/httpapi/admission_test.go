@@ -19,6 +19,7 @@ import (
 	"collab/domain/quota"
 	"collab/domain/session"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // fixedTokens reads every token as the same one.
@@ -60,14 +61,10 @@ func newMemberServer(t *testing.T, rates limit.Rates) *memberServer {
 	})
 	w.actorOf = w.Access.Authorize
 	router, err := w.router([]row{{http.MethodPost, chatPath, writer, w.startChat}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	w.inner = router
 	_, err = w.store.Directory().Users().Upsert(w.Context(), org.User{ID: someID, ProviderID: "u"}, func(u org.User) (org.User, error) { return u, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	w.change(func(m org.Membership) org.Membership { return m })
 	return w
 }

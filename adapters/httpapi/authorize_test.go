@@ -21,6 +21,7 @@ import (
 	"collab/domain/org"
 	"collab/ports"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // fakeAuthorizer is an authorization server, as a test has it.
@@ -60,9 +61,7 @@ type authorizationPages struct {
 func newAuthorizationPages(t *testing.T, p connector.Provider, ada, organisation string, change ...func(*Options)) *authorizationPages {
 	t.Helper()
 	core, err := harness.NewDeployment(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	e := &authorizationPages{core: core, at: &fakeAuthorizer{
 		server: connector.AuthServer{Issuer: "https://issuer.example", Authorization: "https://sign-in.example/authorize", Registration: "https://issuer.example/register"},
 		redeem: func() (connector.Credentials, error) {

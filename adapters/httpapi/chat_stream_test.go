@@ -28,6 +28,7 @@ import (
 	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // modelFunc is a model that does what a test says.
@@ -95,9 +96,7 @@ func newChatServer(t testing.TB, model modelFunc, change ...func(*Options)) *cha
 	var logs func(*Options)
 	logs, w.log = logging(slog.LevelInfo)
 	registry, err := chat.NewRegistry([]chat.Model{testModel}, "", func(string) bool { return true })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	options := func(o *Options) {
 		o.Chats = chats.New(chats.Options{
 			Store: w.store, Registry: registry, Providers: map[string]ports.Models{"test": model}, Generations: w,
@@ -141,9 +140,7 @@ func inOrganisation(t testing.TB, store *memory.Store, fn func(ports.Records) er
 		}
 		return fn(r)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 }
 
 // Record takes what analytics have.
@@ -185,9 +182,7 @@ func (w *chatServer) entries() (all []usage.Entry) {
 		all = append(all, e)
 		return nil
 	})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.NoError(w, err)
 	return all
 }
 
@@ -300,9 +295,7 @@ func (w *chatServer) ask(client *http.Client, reads bool, change ...func(*http.R
 	var ctx context.Context
 	ctx, l.leave = context.WithCancel(context.Background())
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://collab/test", strings.NewReader(hello))
-	if err != nil {
-		w.Fatal(err)
-	}
+	must.NoError(w, err)
 	r.Header.Set("Content-Type", "application/json")
 	for _, fn := range change {
 		fn(r)
@@ -633,9 +626,7 @@ func TestChatOverHTTP1Wire(t *testing.T) {
 					return whole, to.Chunk(says("a"))
 				})
 				conn, err := w.listen(false).Transport.(*http.Transport).DialContext(t.Context(), "", "")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				defer conn.Close()
 				go func() {
 					_, _ = io.WriteString(conn, c.request+"Content-Type: application/json\r\nContent-Length: 19\r\n\r\n"+hello)

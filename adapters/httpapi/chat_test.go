@@ -13,6 +13,7 @@ import (
 
 	"collab/domain/chat"
 	"collab/domain/fault"
+	"collab/test/must"
 )
 
 var testModel = chat.Model{
@@ -47,9 +48,7 @@ func TestChatRequestIsReadWhole(t *testing.T) {
 			{"name": "c", "parameters": {"x":[1, 2]}},
 			{"name": "d", "description": null, "inputSchema": null},
 			{"name": "e"}]}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	want := chat.Request{
 		Message: "Café 😀", Model: "one", MaxTokens: new(7), System: "Be\nbrief", WebSearch: true,
 		History: []chat.Turn{
@@ -223,13 +222,9 @@ func TestChatRequestBounds(t *testing.T) {
 	} {
 		t.Run(name+" are taken", func(t *testing.T) {
 			r, err := asked(t, body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			call, err := r.Call(testModel)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			holds(t, call)
 		})
 	}
@@ -427,9 +422,7 @@ func checkChunks(t testing.TB, text, id, raw string, input, output int64) {
 func TestChunkIsOneLine(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		value, err := json.MarshalIndent(map[string]any{rapid.String().Draw(r, "name"): rapid.SliceOf(rapid.String()).Draw(r, "values")}, "\r", "\n \t")
-		if err != nil {
-			r.Fatal(err)
-		}
+		must.NoError(r, err)
 		checkChunks(t, string(rapid.SliceOf(rapid.Byte()).Draw(r, "text")), rapid.String().Draw(r, "id"), string(value), rapid.Int64().Draw(r, "in"), rapid.Int64().Draw(r, "out"))
 	})
 }

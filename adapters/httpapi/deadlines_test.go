@@ -15,6 +15,7 @@ import (
 
 	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
+	"collab/test/must"
 )
 
 // late is a clock by which every request began so long ago that its body is
@@ -30,9 +31,7 @@ func talk(t *testing.T, a *api, request string) string {
 	server := httptest.NewServer(a)
 	defer server.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)

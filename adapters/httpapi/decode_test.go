@@ -12,6 +12,7 @@ import (
 
 	"collab/adapters/httpapi/body"
 	"collab/domain/fault"
+	"collab/test/must"
 )
 
 const someID = "0198a1b2-0000-7000-8000-000000000001"
@@ -19,9 +20,7 @@ const someID = "0198a1b2-0000-7000-8000-000000000001"
 func TestAllProblemsAreFoundInDocumentedOrder(t *testing.T) {
 	o, err := newCall(post("/", `{"metadata":3,"tags":["a,b"],"dueDate":"2026-02-30","workspaceId":"`+strings.ToUpper(someID)+`",
 		"assigneeId":"me","priority":"VITAL","status":2,"description":"\u0000","title":" "}`)).fields()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var e *fault.Error
 	if _, err = readTaskDraft(o); !errors.As(err, &e) {
 		t.Fatalf("got %v", err)

@@ -32,6 +32,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // feedServer is an interface with a feed of one organisation at /test, for a
@@ -58,9 +59,7 @@ func newFeedServer(t testing.TB, change ...func(*Options)) *feedServer {
 		Alarms: system.Alarms{}, Reauthorizer: people.Reauthorizer, Encode: EncodeChange,
 	})
 	tick := time.NewTicker(changes.PollEvery)
-	if err := s.feed.Start(tick.C); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, s.feed.Start(tick.C))
 	t.Cleanup(func() {
 		tick.Stop()
 		if err := s.feed.Close(context.Background()); err != nil {
@@ -118,9 +117,7 @@ func (s *feedServer) write(paths ...string) {
 		}
 		return nil
 	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.NoError(s, err)
 }
 
 // hijackable is a writer whose connection can be taken over: the server's end of a
@@ -171,9 +168,7 @@ func (s *feedServer) connect(reads bool, change ...func(*http.Request)) *client 
 	near, far := net.Pipe()
 	s.ServeHTTP(hijackable{httptest.NewRecorder(), far}, r)
 	answer, err := http.ReadResponse(bufio.NewReaderSize(near, 16), r)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.NoError(s, err)
 	c := &client{answerText: answerText{done: make(chan struct{})}, header: answer.Header}
 	c.readFrom(answer.Body, reads)
 	return c
@@ -486,9 +481,7 @@ func TestFeedMetrics(t *testing.T) {
 		b.leave()
 		<-b.done
 		var all metricdata.ResourceMetrics
-		if err := reader.Collect(t.Context(), &all); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, reader.Collect(t.Context(), &all))
 		got := map[string]int64{}
 		for _, m := range all.ScopeMetrics[0].Metrics {
 			if sum, ok := m.Data.(metricdata.Sum[int64]); ok {
@@ -518,9 +511,7 @@ func TestFeedOverTheNetwork(t *testing.T) {
 		id := ""
 		for {
 			line, err := r.ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if v, ok := strings.CutPrefix(line, "id: "); ok {
 				id = strings.TrimSpace(v)
 			}
@@ -533,13 +524,9 @@ func TestFeedOverTheNetwork(t *testing.T) {
 		t.Helper()
 		s.write("a")
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/test?lastEventId=1-0", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		answer, err := server.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		t.Cleanup(func() { _ = answer.Body.Close() })
 		return answer
 	}
@@ -594,9 +581,7 @@ func TestFeedOverTheNetwork(t *testing.T) {
 		server := httptest.NewServer(s)
 		defer server.Close()
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer conn.Close()
 		fmt.Fprint(conn, "GET /test HTTP/1.0\r\n\r\n")
 		r := bufio.NewReader(conn)
@@ -615,16 +600,12 @@ func TestFeedOverTheNetwork(t *testing.T) {
 		server := httptest.NewServer(s)
 		defer server.Close()
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		fmt.Fprint(conn, "GET /test HTTP/1.1\r\nHost: x\r\n\r\n"+strings.Repeat("GET /test HTTP/1.1\r\nHost: x\r\n\r\n", 10))
 		r := bufio.NewReader(conn)
 		for beats := 0; beats < 3; {
 			line, err := r.ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if line == ":\n" {
 				beats++
 			}

@@ -24,6 +24,7 @@ import (
 	"collab/app/releases"
 	"collab/domain/id"
 	"collab/domain/release"
+	"collab/test/must"
 )
 
 var published = time.Date(2026, 3, 1, 12, 30, 15, 250e6, time.UTC)
@@ -45,9 +46,7 @@ func TestDeviceBuckets(t *testing.T) {
 func released(t testing.TB, version, target string, change ...func(*release.Release)) release.Release {
 	t.Helper()
 	v, err := release.ParseVersion("version", version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	part := append(strings.Split(strings.ToUpper(target), "/"), string(release.Stable))
 	ending := map[string]string{"WIN32": ".exe", "DARWIN": ".zip", "LINUX": ".AppImage"}[part[0]]
 	sum, sha1, signature, size := strings.Repeat("ab", 64), strings.Repeat("0d", 20), "c2lnbmVk", int64(1234)
@@ -93,13 +92,9 @@ func newReleases(t testing.TB, all []release.Release) *releases.Releases {
 	s := releases.New(releases.Options{Store: store, From: access.From(store), Clock: memory.NewClock(published), Log: slog.New(slog.DiscardHandler)})
 	for i, r := range all {
 		r.ID = id.Release(fmt.Sprintf("00000000-0000-7000-8000-%012x", i))
-		if err := store.Deployment().Releases().Add(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, store.Deployment().Releases().Add(t.Context(), r))
 	}
-	if err := s.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, s.Refresh(t.Context()))
 	return s
 }
 
@@ -178,9 +173,7 @@ func TestElectronFeed(t *testing.T) {
 				t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
 			}
 			var feed parsedElectron
-			if err := yaml.Unmarshal(w.Body.Bytes(), &feed); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, yaml.Unmarshal(w.Body.Bytes(), &feed))
 			if feed.files() != test.files || feed.Path != nil {
 				t.Fatalf("it has %q, want %q:\n%s", feed.files(), test.files, w.Body)
 			}
@@ -219,9 +212,7 @@ func TestElectronFeedMinimumSystemVersion(t *testing.T) {
 	} {
 		a, _ := serveReleases(t, test.all...)
 		var feed parsedElectron
-		if err := yaml.Unmarshal(send(a, get(feeds+"electron/"+test.file)).Body.Bytes(), &feed); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, yaml.Unmarshal(send(a, get(feeds+"electron/"+test.file)).Body.Bytes(), &feed))
 		if feed.MinimumSystemVersion != test.want || len(feed.Files) != len(test.all) {
 			t.Errorf("%s names %q, want %q", test.file, feed.MinimumSystemVersion, test.want)
 		}
@@ -237,9 +228,7 @@ func TestElectronFeedRoundTrips(t *testing.T) {
 		notes, address := text.Draw(tt, "notes"), text.Draw(tt, "url")
 		r := released(t, "2.0.0", "win32/x64", noted(notes), from(address))
 		body, err := yaml.Marshal(viewElectron(release.Version{}, []*release.Release{&r}))
-		if err != nil {
-			tt.Fatal(err)
-		}
+		must.NoError(tt, err)
 		var feed parsedElectron
 		if err := yaml.Unmarshal(body, &feed); err != nil {
 			tt.Fatalf("%v in\n%s", err, body)
@@ -248,9 +237,7 @@ func TestElectronFeedRoundTrips(t *testing.T) {
 			tt.Fatalf("%q and %q became %+v in\n%s", notes, address, feed, body)
 		}
 		var node yaml.Node
-		if err := yaml.Unmarshal(body, &node); err != nil {
-			tt.Fatal(err)
-		}
+		must.NoError(tt, yaml.Unmarshal(body, &node))
 		if keys := node.Content[0].Content; len(keys) != 8 {
 			tt.Fatalf("there are %d keys and values in\n%s", len(keys), body)
 		}
@@ -350,9 +337,7 @@ func readSquirrel(t testing.TB, list string) (sha1, address, version string, siz
 		name = u.Path[strings.LastIndexByte(u.Path, '/')+1:]
 	}
 	size, err := strconv.Atoi(m[3])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return m[1], m[2], squirrelVersion.FindString(squirrelSuffix.ReplaceAllString(name, "")), size
 }
 
@@ -511,9 +496,7 @@ func TestAppcastRoundTrips(t *testing.T) {
 		r := released(t, "2.0.0", "darwin/universal", noted(notes), from(address))
 		item := viewAppcast(&r)
 		body, err := xml.Marshal(appcast{Sparkle: sparkle, Channel: appcastChannel{Items: []appcastItem{item}}})
-		if err != nil {
-			tt.Fatal(err)
-		}
+		must.NoError(tt, err)
 		cast := parseAppcast(t, body)
 		if len(cast.Items) != 1 || cast.Items[0].Description.Text != strings.Map(inXML, notes) || cast.Items[0].Enclosure.URL != strings.Map(inXML, address) || cast.Items[0].Enclosure.Signature != "" {
 			tt.Fatalf("%q and %q became %+v in\n%s", notes, address, cast.Items, body)
@@ -577,13 +560,9 @@ func TestUpdateFeedsCountChecks(t *testing.T) {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 	}
-	if err := s.FlushCounts(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, s.FlushCounts(t.Context()))
 	all, err := s.Store.Deployment().Adoption().List(t.Context(), "2026-03-01", "2026-03-01", release.Target{}, release.Tally{}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var got []string
 	for _, c := range all {
 		got = append(got, fmt.Sprintf("%s %s %s %d %d", c.Platform, c.Arch, c.Version, c.Checks, c.Offered))
@@ -642,9 +621,7 @@ func TestUpdateFeedsOfferWhatChecksOffer(t *testing.T) {
 		}
 		var electron parsedElectron
 		path := "electron/" + targets[p] + "?arch=" + arch + "&version=" + at + "&" + query
-		if err := yaml.Unmarshal(send(a, get(feeds+path)).Body.Bytes(), &electron); err != nil {
-			tt.Fatal(err)
-		}
+		must.NoError(tt, yaml.Unmarshal(send(a, get(feeds+path)).Body.Bytes(), &electron))
 		got := ""
 		for _, f := range electron.Files {
 			got += f.URL

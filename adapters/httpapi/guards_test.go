@@ -14,6 +14,7 @@ import (
 	"collab/app/access"
 	"collab/domain/org"
 	"collab/domain/session"
+	"collab/test/must"
 )
 
 // serveRow is an interface with a row of a test's own, for a member who is remembered.
@@ -21,9 +22,7 @@ func serveRow(t *testing.T, method string, g guard, handle func(*api) handler) *
 	t.Helper()
 	w := newMemberServer(t, limit.Rates{})
 	router, err := w.router([]row{{method, "/test", g, handle(w.api)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	w.inner = router
 	return w
 }

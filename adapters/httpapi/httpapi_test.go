@@ -21,6 +21,7 @@ import (
 	"collab/app/access"
 	"collab/docs"
 	"collab/domain/org"
+	"collab/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,9 +37,7 @@ var documented = sync.OnceValues(docs.JSON)
 func options(t testing.TB) Options {
 	t.Helper()
 	document, err := documented()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var n atomic.Int64
 	return Options{
 		Access:    access.New(access.Options{}),
@@ -62,9 +61,7 @@ func built(t testing.TB, change ...func(*Options)) *api {
 		fn(&o)
 	}
 	a, err := build(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return a
 }
 
@@ -74,9 +71,7 @@ func serving(t testing.TB, method string, g guard, handle handler, change ...fun
 	t.Helper()
 	a := built(t, change...)
 	router, err := a.router([]row{{method, "/test", g, handle}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	a.inner = router
 	a.actorOf = func(_ context.Context, c access.Caller) (org.Actor, error) {
 		return org.Actor{User: c.User, Org: c.Org}, nil

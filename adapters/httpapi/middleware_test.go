@@ -26,6 +26,7 @@ import (
 	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/org"
+	"collab/test/must"
 )
 
 func TestValidRequestIDsAreEchoed(t *testing.T) {
@@ -60,9 +61,7 @@ func lines(t testing.TB, b *bytes.Buffer) (all []map[string]any) {
 	s := bufio.NewScanner(bytes.NewReader(b.Bytes()))
 	for s.Scan() {
 		var line map[string]any
-		if err := json.Unmarshal(s.Bytes(), &line); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, json.Unmarshal(s.Bytes(), &line))
 		all = append(all, line)
 	}
 	return all
@@ -158,9 +157,7 @@ func TestPanicInAnAnswerAbortsTheConnection(t *testing.T) {
 	}))
 	defer server.Close()
 	answer, err := server.Client().Get(server.URL + "/test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer answer.Body.Close()
 	var b bytes.Buffer
 	if _, err := b.ReadFrom(answer.Body); err == nil {
@@ -202,9 +199,7 @@ func TestRequestMetrics(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	hand := &clock{time.Unix(1_800_000_000, 0)}
 	collect := func(t *testing.T) (all metricdata.ResourceMetrics) {
-		if err := reader.Collect(context.Background(), &all); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, reader.Collect(context.Background(), &all))
 		return all
 	}
 	inFlight := int64(0)
@@ -290,9 +285,7 @@ func TestResponseControllerReachesTheConnection(t *testing.T) {
 	}))
 	defer server.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer conn.Close()
 	fmt.Fprint(conn, "GET /test HTTP/1.1\r\nHost: x\r\n\r\n")
 	line, err := bufio.NewReader(conn).ReadString('\n')

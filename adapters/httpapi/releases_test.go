@@ -22,6 +22,7 @@ import (
 	"collab/app/releases"
 	"collab/domain/org"
 	"collab/domain/release"
+	"collab/test/must"
 )
 
 const checked = "/api/v1/updates/check?version=1.0.0&platform=linux&arch=x64"
@@ -97,12 +98,8 @@ func TestUpdateCheckRoundTrips(t *testing.T) {
 				of.Fatalf("%s: %v", w.Body, err)
 			}
 			view, err := json.Marshal(viewOffer(&r))
-			if err != nil {
-				of.Fatal(err)
-			}
-			if err := json.Unmarshal(view, &want); err != nil {
-				of.Fatal(err)
-			}
+			must.NoError(of, err)
+			must.NoError(of, json.Unmarshal(view, &want))
 			want["updateAvailable"], want["currentVersion"] = true, "1.0.0-a+b"
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				of.Fatalf("got  %v\nwant %v", got, want)
@@ -159,9 +156,7 @@ func TestUpdateChecksFollowReleases(t *testing.T) {
 		if err == nil {
 			err = s.Refresh(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		told, tag := ask()
 		if told != n {
 			t.Errorf("after change %d a device is told %d", n, told)
@@ -182,9 +177,7 @@ func TestOfferIsCachedPerSnapshot(t *testing.T) {
 	a, s := serveReleases(t, released(t, "2.0.0", "linux/x64"))
 	check := releases.Check{Target: release.Target{Platform: release.Linux, Arch: release.X64, Channel: release.Stable}}
 	first, err := a.offer(s.Offer(check))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if again, err := a.offer(s.Offer(check)); again != first {
 		t.Errorf("it was made again, %v", err)
 	}
@@ -232,9 +225,7 @@ func TestAdoptionPages(t *testing.T) {
 		of := release.Target{Platform: []release.Platform{release.Darwin, release.Linux}[i%2], Arch: release.X64, Channel: release.Stable}
 		kept = append(kept, release.Tally{Day: []release.Day{"2026-01-01", "2026-01-02"}[i/2%2], Target: of, Version: fmt.Sprintf("1.%d.0-rc.1", i), Checks: int64(i)})
 	}
-	if err := s.Store.Deployment().Adoption().Add(t.Context(), kept); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, s.Store.Deployment().Adoption().Add(t.Context(), kept))
 	read := func(query string) (all []tallyView, next string) {
 		w := send(a, get("/test?from=2026-01-01&to=2026-01-02"+query))
 		if err := json.Unmarshal(w.Body.Bytes(), &all); err != nil || w.Code != 200 {
@@ -287,9 +278,7 @@ func TestAdoptionPeriod(t *testing.T) {
 		"platform=linux&arch=":          "arch must be one of x64, arm64, universal",
 	} {
 		values, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		first, last, of, err := readReport(body.Query{Values: values}, now)
 		got := fmt.Sprint(first, " ", last, " ", of.Platform, " ", of.Arch, " ", of.Channel)
 		if err != nil {

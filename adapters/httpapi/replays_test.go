@@ -22,19 +22,16 @@ import (
 	"collab/domain/chat"
 	"collab/domain/fault"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // newVault returns a vault with a key of its own.
 func newVault(t testing.TB) *vault.Vault {
 	t.Helper()
 	text, err := vault.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	v, err := vault.New(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return v
 }
 

@@ -19,15 +19,14 @@ import (
 	"collab/domain/patch"
 	"collab/domain/release"
 	"collab/domain/task"
+	"collab/test/must"
 )
 
 const layout = "2006-01-02T15:04:05.000Z"
 
 func encoded(t rapid.TB, v any) string {
 	text, err := appendView(nil, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return string(text)
 }
 

@@ -19,6 +19,7 @@ import (
 	"collab/adapters/httpapi/body"
 	"collab/app/access"
 	"collab/domain/org"
+	"collab/test/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -39,14 +40,10 @@ func TestRoutesPageMatchesTheTable(t *testing.T) {
 	}
 	const file = "../../docs/routes.md"
 	if *update {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if b.String() != string(want) {
 		t.Fatalf("%s is not what the table says; run the test with -update", file)
 	}
@@ -59,9 +56,7 @@ func describedRoutes(t *testing.T) (*api, *openapi3.T) {
 	a := built(t, everything)
 	a.actorOf = func(context.Context, access.Caller) (org.Actor, error) { return org.Actor{}, nil }
 	d, err := openapi3.NewLoader().LoadFromData(a.Document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return a, d
 }
 
@@ -259,9 +254,7 @@ func TestUnknownPathsAre404WithoutRedirect(t *testing.T) {
 		t.Run(target, func(t *testing.T) {
 			r := get("/")
 			u, err := url.Parse("http://x" + target)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			r.URL = u
 			w := send(a, r)
 			if e := refused(t, w, http.StatusNotFound); e.Message != "There is no such endpoint" || w.Header().Get("Location") != "" {
@@ -301,9 +294,7 @@ func TestWrongMethodIs405BeforeAuthentication(t *testing.T) {
 
 func TestOnlyUpdateChecksHaveNoTimeout(t *testing.T) {
 	router, err := built(t).router(built(t, everything).routes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for template, p := range router.literal {
 		for method, e := range p.methods {
 			if want := method == "GET" && template == "/api/v1/updates/check"; e.inMemory != want {

@@ -14,6 +14,7 @@ import (
 	"collab/app/objects"
 	"collab/domain/id"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // fewPlaces are few of each kind; of those for requests, an organisation has 2 beside others.
@@ -199,9 +200,7 @@ func TestAPlaceIsTakenAfterTheClientHasGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work := limit.NewShares("requests", 1, 1, 1)
 		other, err := work.Enter(t.Context(), "other")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		c := &call{r: get("/test").WithContext(ctx), route: &endpoint{work: work}}

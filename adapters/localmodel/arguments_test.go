@@ -7,6 +7,8 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"pgregory.net/rapid"
+
+	"collab/test/must"
 )
 
 func TestArguments(t *testing.T) {
@@ -88,18 +90,12 @@ func TestArgumentsAreValidBySchema(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text, err := json.Marshal(map[string]any{"type": "object", "properties": map[string]any{"p": schema(t, 0), "q": schema(t, 0)}, "required": []string{"p"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		var holds openapi3.Schema
-		if err := json.Unmarshal(text, &holds); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, json.Unmarshal(text, &holds))
 		args := arguments(string(text), rapid.StringMatching(`(two|[a-zä ]{0,40}|-?[0-9]{1,2}| |"[a-z]{0,9}"){0,6}`).Draw(t, "message"))
 		var value map[string]any
-		if err := json.Unmarshal([]byte(args), &value); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, json.Unmarshal([]byte(args), &value))
 		if err := holds.VisitJSON(value); err != nil || len(value) != 2 {
 			t.Fatalf("%s for %s: %v", args, text, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"collab/domain/chat"
 	"collab/test/contract"
 	"collab/test/contract/provider"
+	"collab/test/must"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -67,14 +68,10 @@ func (h *recorder) ofType(want chat.ChunkType) (some []chat.Chunk) {
 func stream(t testing.TB, r chat.Request) (*recorder, chat.Reply) {
 	t.Helper()
 	call, err := r.Call(someModel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	h := &recorder{}
 	reply, err := localmodel.New(nil).Stream(context.Background(), call, h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return h, reply
 }
 
@@ -253,9 +250,7 @@ func TestTheLimit(t *testing.T) {
 		}
 		h := &recorder{}
 		reply, err := localmodel.New(nil).Stream(context.Background(), call, h)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		var cost, searches int64
 		for _, c := range h.chunks {
 			cost += chat.EstimateText(c.Text) + chat.EstimateText(c.Name+c.Args)
@@ -271,9 +266,7 @@ func TestTheLimit(t *testing.T) {
 		whole.MaxTokens = someModel.MaxOutputTokens
 		all := &recorder{}
 		full, err := localmodel.New(nil).Stream(context.Background(), whole, all)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		switch cut := h.text() != all.text() || len(h.ofType(chat.CallChunk)) < len(all.ofType(chat.CallChunk)); {
 		case cut && reply.Stop != "max_tokens", !cut && reply.Stop != full.Stop:
 			t.Fatalf("it stopped for %q", reply.Stop)
@@ -285,9 +278,7 @@ func TestTheLimit(t *testing.T) {
 
 func TestThePace(t *testing.T) {
 	call, err := chat.Request{Message: "search for owls", WebSearch: true}.Call(someModel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Run("is waited for before each chunk, after earlier ones were sent", func(t *testing.T) {
 		h := &recorder{}
 		m := localmodel.New(func(context.Context) error { h.order = append(h.order, "pace"); return nil })

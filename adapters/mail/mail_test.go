@@ -20,6 +20,7 @@ import (
 	"collab/adapters/mail"
 	"collab/domain/fault"
 	message "collab/domain/mail"
+	"collab/test/must"
 
 	"go.uber.org/goleak"
 )
@@ -86,17 +87,13 @@ func (s *mailServer) options(c *clock, l *logBuffer) mail.Options {
 func start(t *testing.T, o mail.Options) *mail.SMTP {
 	t.Helper()
 	m, err := mail.NewSMTP(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return m
 }
 
 func send(t *testing.T, m *mail.SMTP, to string) {
 	t.Helper()
-	if err := m.Send(context.Background(), message.Message{To: to, Subject: "Join Engines", Text: "https://app.example.com/invite?token=secret-token\n"}); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, m.Send(context.Background(), message.Message{To: to, Subject: "Join Engines", Text: "https://app.example.com/invite?token=secret-token\n"}))
 }
 
 func stop(t *testing.T, m *mail.SMTP) {
@@ -110,9 +107,7 @@ func TestAMessageArrivesUnchanged(t *testing.T) {
 	s, l := newMailServer(t), &logBuffer{}
 	m := start(t, s.options(newClock(), l))
 	sent := message.Message{To: "grace@example.org", Subject: "Join Zürich Engines on Collab", Text: "Hello Grace,\n.\nfrom Zürich: " + strings.Repeat("long ", 40) + "\n..\n"}
-	if err := m.Send(context.Background(), sent); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, m.Send(context.Background(), sent))
 	got := <-s.received
 	stop(t, m)
 	if got.from != "FROM:<no-reply@collab.example.com>" && !strings.HasPrefix(got.from, "FROM:<no-reply@collab.example.com> ") || got.to != "TO:<grace@example.org>" {
@@ -156,9 +151,7 @@ func TestNothingInAMessageAddsAHeaderOrARecipient(t *testing.T) {
 		}
 	}
 	for _, subject := range []string{"Join\r\nBcc: eve@example.org", "Join\nX-Evil: 1\n\nbody", "Join\r\n.\r\nMAIL FROM:<eve@example.org>", "Join\x00 =?utf-8?q?=0D=0ABcc:_eve@example.org?="} {
-		if err := m.Send(context.Background(), message.Message{To: "grace@example.org", Subject: subject, Text: "From: eve\r\n\r\n.\r\nQUIT\r\n"}); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, m.Send(context.Background(), message.Message{To: "grace@example.org", Subject: subject, Text: "From: eve\r\n\r\n.\r\nQUIT\r\n"}))
 		got := <-s.received
 		h := headerOf(t, got.text)
 		if len(h["Bcc"])+len(h["X-Evil"]) > 0 || len(h["From"]) != 1 || len(h["Subject"]) != 1 || got.to != "TO:<grace@example.org>" {
@@ -198,9 +191,7 @@ func TestTheURLDecidesAboutEncryption(t *testing.T) {
 			o.Backoff = []time.Duration{}
 			if tt.user {
 				u, err := url.Parse(o.URL)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				u.User = url.UserPassword("ada", "p@ss/w:rd")
 				o.URL = u.String()
 			}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"collab/test/must"
 )
 
 // received is a message that the server accepted.
@@ -45,9 +47,7 @@ func newMailServer(t *testing.T, change ...func(*mailServer)) *mailServer {
 	roots := x509.NewCertPool()
 	roots.AddCert(web.Certificate())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	s := &mailServer{
 		Listener: l, certificate: web.TLS.Certificates[0], trust: &tls.Config{RootCAs: roots},
 		received: make(chan received, 1000), replies: map[string][]string{},
@@ -174,8 +174,6 @@ func (s *mailServer) serve(conn net.Conn) {
 func headerOf(t *testing.T, text string) textproto.MIMEHeader {
 	t.Helper()
 	h, err := textproto.NewReader(bufio.NewReader(strings.NewReader(text))).ReadMIMEHeader()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return h
 }

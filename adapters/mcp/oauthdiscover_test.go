@@ -13,6 +13,7 @@ import (
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/test/authserver"
+	"collab/test/must"
 
 	gocmp "github.com/google/go-cmp/cmp"
 )
@@ -181,9 +182,7 @@ func TestScopesAreSelected(t *testing.T) {
 			s.tool.describe(ofPath, s.tool.address, s.auth.Issuer, map[string]any{"scopes_supported": test.known})
 			s.auth.Set(func(b *authserver.Script) { b.Scopes = test.offered })
 			found, err := s.Discover(t.Context(), connector.Provider{Scopes: test.catalog}, s.tool.address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if d := gocmp.Diff(test.want, found.Scopes); d != "" {
 				t.Error(d)
 			}

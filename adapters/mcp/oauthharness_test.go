@@ -18,6 +18,7 @@ import (
 	"collab/adapters/outbound"
 	"collab/domain/connector"
 	"collab/test/authserver"
+	"collab/test/must"
 )
 
 // Parameters of all authorizations in these tests.
@@ -72,9 +73,7 @@ func (s *fixture) authorizer(hangs bool) *mcp.Authorizer {
 func (s *fixture) discover(t *testing.T) connector.AuthServer {
 	t.Helper()
 	found, err := s.Discover(t.Context(), connector.Provider{}, s.tool.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return found
 }
 
@@ -83,9 +82,7 @@ func (s *fixture) consent(t *testing.T) (server connector.AuthServer, client con
 	t.Helper()
 	server = s.discover(t)
 	client, _, err := s.Register(t.Context(), server, redirect)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return server, client, s.agree(t, server, client)
 }
 
@@ -93,13 +90,9 @@ func (s *fixture) consent(t *testing.T) (server connector.AuthServer, client con
 func (s *fixture) approve(t *testing.T, server connector.AuthServer, client connector.Client) *url.URL {
 	t.Helper()
 	page, err := s.Page(server, client, redirect, state, verifier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	back, err := s.auth.Approve(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return back
 }
 
@@ -111,9 +104,7 @@ func (s *fixture) agree(t *testing.T, server connector.AuthServer, client connec
 	if q.Get("state") != state || q.Get("code") == "" || !strings.HasPrefix(back.String(), redirect+"?") {
 		t.Fatalf("redirected to %s", back)
 	}
-	if err := (connector.Flow{Server: server, Redirect: redirect}).CheckResponse(redirect, q.Get("iss")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, (connector.Flow{Server: server, Redirect: redirect}).CheckResponse(redirect, q.Get("iss")))
 	return q.Get("code")
 }
 
@@ -127,9 +118,7 @@ func (s *fixture) authorise(t *testing.T) connector.Credentials {
 func (s *fixture) redeem(t *testing.T, server connector.AuthServer, client connector.Client, code string) connector.Credentials {
 	t.Helper()
 	c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return c
 }
 

@@ -18,6 +18,7 @@ import (
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/test/authserver"
+	"collab/test/must"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/oauth2"
@@ -52,9 +53,7 @@ func TestAnAuthorizationIsGrantedRenewedAndRevoked(t *testing.T) {
 				}
 
 				second, err := s.Renew(t.Context(), first.Renewal)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				access := fields(t, second.Entries)["accessToken"]
 				if access == want["accessToken"] || !s.auth.Valid(access) || second.Renewal == first.Renewal {
 					t.Errorf("renewed to %s", second.Entries)
@@ -63,9 +62,7 @@ func TestAnAuthorizationIsGrantedRenewedAndRevoked(t *testing.T) {
 					t.Errorf("renewed to %s", second.Entries)
 				}
 
-				if err := s.Revoke(t.Context(), second.Renewal); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, s.Revoke(t.Context(), second.Renewal))
 				if s.auth.Valid(access) {
 					t.Error("the access token is valid still")
 				}
@@ -93,9 +90,7 @@ func TestAClientIsRegistered(t *testing.T) {
 		t.Fatalf("got %+v, %v, %v", client, expires, err)
 	}
 	var sent map[string]any
-	if err := json.Unmarshal(s.auth.Requests(authserver.Registration)[0].Body, &sent); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal(s.auth.Requests(authserver.Registration)[0].Body, &sent))
 	want := map[string]any{
 		"redirect_uris": []any{redirect}, "application_type": "web", "client_name": "Collab", "client_uri": "https://collab.example",
 		"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"},
@@ -188,13 +183,9 @@ func TestAPageHasAllParameters(t *testing.T) {
 		Authorization: "https://a.example/go?tenant=x&tenant=y&client_id=theirs&prompt=", Resource: "https://b.example/mcp?c=d", Scopes: []string{"e", "f g"},
 	}
 	page, err := s.Page(server, connector.Client{ID: "h&i"}, redirect, state, verifier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	u, err := url.Parse(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	want := url.Values{
 		"tenant": {"x"}, "prompt": {""}, "response_type": {"code"}, "client_id": {"h&i"}, "redirect_uri": {redirect}, "state": {state},
 		"code_challenge": {oauth2.S256ChallengeFromVerifier(verifier)}, "code_challenge_method": {"S256"},
@@ -222,13 +213,9 @@ func TestAPageHasEachParameterOnce(t *testing.T) {
 		}
 		client := connector.Client{ID: rapid.String().Draw(t, "client")}
 		page, err := a.Page(server, client, redirect, state, verifier)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		u, err := url.Parse(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		got := u.Query()
 		for name, values := range got {
 			if len(values) != 1 {
@@ -263,9 +250,7 @@ func TestRefreshTokensAreRotatedOrKept(t *testing.T) {
 			c := s.authorise(t)
 			for range 3 {
 				next, err := s.Renew(t.Context(), c.Renewal)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				if !next.Renewable || (next.Renewal == c.Renewal) != test.same || !s.auth.Valid(fields(t, next.Entries)["accessToken"]) {
 					t.Fatalf("got %+v after %+v", next, c)
 				}
@@ -383,9 +368,7 @@ func TestTheScopeIsTheGrantedOne(t *testing.T) {
 		}
 		s.auth.Set(func(b *authserver.Script) { b.Answer = func(m map[string]any) { delete(m, "scope") } })
 		next, err := s.Renew(t.Context(), c.Renewal)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if got := fields(t, next.Entries)["scope"]; got != want {
 			t.Errorf("%v granted is %q when renewed", scope, got)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"collab/domain/connector"
 	"collab/domain/fault"
+	"collab/test/must"
 	"collab/test/toolserver"
 )
 
@@ -14,9 +15,7 @@ func TestToolsAreCalledInASession(t *testing.T) {
 		s := toolserver.Start(t)
 		s.RequireBearer(func(token string) bool { return token == secret })
 		session, err := servers(t).Open(t.Context(), bearerOf(transport, s))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		tools, err := session.Tools(t.Context())
 		if err != nil || len(tools) != 1 || tools[0].Name != "echo" || tools[0].Schema["type"] != "object" {
 			t.Errorf("%s: %+v, %v", transport, tools, err)
@@ -41,9 +40,7 @@ func TestASessionHasTheLimitsOfAVisitForEachCall(t *testing.T) {
 		t.Error(err)
 	}
 	session, err := servers(t).Open(t.Context(), open(s.HTTP()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer session.Close()
 	for behaviour, b := range map[string]toolserver.Behaviour{"an endless answer": toolserver.Endless, "an enormous event": toolserver.EnormousEvent, "an error": toolserver.Status(http.StatusInternalServerError)} {
 		s.On("tools/call", b)

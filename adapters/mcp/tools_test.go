@@ -21,6 +21,7 @@ import (
 	"collab/adapters/outbound"
 	"collab/domain/connector"
 	"collab/domain/fault"
+	"collab/test/must"
 	"collab/test/toolserver"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,9 +81,7 @@ func TestTools(t *testing.T) {
 			s.RequireBearer(func(token string) bool { return token == secret })
 			c.prepare(s)
 			got, err := servers(t).Tools(t.Context(), bearerOf(c.transport, s))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if diff := cmp.Diff(echo, got); diff != "" {
 				t.Errorf("tools (-want +got):\n%s", diff)
 			}
@@ -126,9 +125,7 @@ func TestNothingIsOfferedToServers(t *testing.T) {
 				ClientInfo   struct{ Name string }
 			}
 		}
-		if err := json.Unmarshal(r.Body, &message); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, json.Unmarshal(r.Body, &message))
 		if len(message.Params.Capabilities) > 0 || message.Params.ClientInfo.Name != "collab" {
 			t.Errorf("initialize said %+v", message.Params)
 		}

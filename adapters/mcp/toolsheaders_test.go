@@ -13,6 +13,7 @@ import (
 	"collab/adapters/mcp"
 	"collab/domain/connector"
 	"collab/domain/fault"
+	"collab/test/must"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -149,9 +150,7 @@ func FuzzHeaders(f *testing.F) {
 			return
 		}
 		r, err := http.NewRequest(http.MethodPost, "https://tools.example/mcp", strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		r.Header = header
 		var wire bytes.Buffer
 		if err := r.Write(&wire); err != nil {

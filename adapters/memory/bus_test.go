@@ -8,6 +8,7 @@ import (
 	"collab/domain/object"
 	"collab/ports"
 	"collab/test/contract"
+	"collab/test/must"
 )
 
 func TestBus(t *testing.T) {
@@ -26,9 +27,7 @@ func TestTheGreatestPendingHintIsDelivered(t *testing.T) {
 			<-release
 			told = append(told, h)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		bus.Publish(object.Hint{Org: "o", N: 1})
 		synctest.Wait()
 		for _, n := range []int64{2, 9, 5} {
@@ -52,9 +51,7 @@ func TestCancelWaitsForTheRunningCallAlone(t *testing.T) {
 			calls++
 			<-release
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		bus.Publish(object.Hint{Org: "o", N: 1})
 		synctest.Wait()
 		bus.Publish(object.Hint{Org: "o", N: 2})

@@ -21,6 +21,7 @@ import (
 	"collab/domain/workspace"
 	"collab/ports"
 	"collab/test/contract"
+	"collab/test/must"
 )
 
 func TestStore(t *testing.T) {
@@ -64,9 +65,7 @@ func TestSecrets(t *testing.T) {
 func TestMailerKeepsMessagesInOrder(t *testing.T) {
 	var m memory.Mailer
 	for _, to := range []string{"a@example.com", "b@example.com"} {
-		if err := m.Send(t.Context(), mail.Message{To: to}); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, m.Send(t.Context(), mail.Message{To: to}))
 	}
 	sent := m.Sent()
 	if len(sent) != 2 || sent[0].To != "a@example.com" || sent[1].To != "b@example.com" {
@@ -83,9 +82,7 @@ func TestListsCallEachOutsideTheLock(t *testing.T) {
 	err := s.Work().Tasks().List(ctx, o, org.Actor{}, task.Filter{}, func(v task.Task) error {
 		return s.Work().Tasks().Remove(ctx, o, v.ID, func(task.Task) error { return nil })
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if _, err := s.Work().Tasks().Get(ctx, o, "t"); !fault.Is(err, fault.NotFound) {
 		t.Fatalf("the task is still there: %v", err)
 	}
@@ -93,9 +90,7 @@ func TestListsCallEachOutsideTheLock(t *testing.T) {
 		p.RemovedAt = new(time.UnixMilli(1).UTC())
 		return s.Directory().Members().Put(ctx, o, p.Membership)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if seats, err := s.Directory().Seats().Count(ctx, []id.Org{o}, time.UnixMilli(1)); err != nil || seats[o].Members != 0 {
 		t.Fatalf("%d members and %v", seats[o].Members, err)
 	}
@@ -135,15 +130,11 @@ func TestSubscribersAreNotifiedAfterTheCommit(t *testing.T) {
 		defer func() { recover() }()
 		_ = appending([]id.Org{o}, func() error { panic("oh") })
 	}()
-	if err := appending(nil, func() error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, appending(nil, func() error { return nil }))
 	if len(told) > 0 {
 		t.Fatalf("told was %v of what did not happen", told)
 	}
-	if err := appending([]id.Org{o, "n", o, o}, func() error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, appending([]id.Org{o, "n", o, o}, func() error { return nil }))
 	if want := []object.Hint{{Org: "n", N: 1}, {Org: o, N: 3}}; !slices.Equal(told, want) {
 		t.Fatalf("told was %v, want %v", told, want)
 	}
@@ -152,9 +143,7 @@ func TestSubscribersAreNotifiedAfterTheCommit(t *testing.T) {
 func TestListsOfObjectsCallOutsideTheLock(t *testing.T) {
 	s, o, ctx := stored(t)
 	v := object.Object{ID: "a", Org: o, Path: "a.md", Place: object.Place{Kind: object.Template, Scope: object.Shared}}
-	if err := s.Storage().Objects().Add(ctx, o, v); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, s.Storage().Objects().Add(ctx, o, v))
 	if err := s.Atomic(ctx, func(r ports.Records) error {
 		_, err := r.Storage().Changes().Append(ctx, o, object.NewChange(v))
 		return err
@@ -226,9 +215,7 @@ func TestRecordsOfAnUnknownOrganisationAreRefused(t *testing.T) {
 }
 
 func TestAStoreIsAlwaysReady(t *testing.T) {
-	if err := memory.NewStore().Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, memory.NewStore().Ready(t.Context()))
 }
 
 // stored returns a store with the task "t" and a member in one organisation.
@@ -250,9 +237,7 @@ func stored(t *testing.T) (*memory.Store, id.Org, context.Context) {
 		_, err = r.Work().Tasks().Add(ctx, "o", task.Task{ID: "t", Org: "o"})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return s, "o", ctx
 }
 

@@ -9,6 +9,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/plan"
 	"collab/test/contract"
+	"collab/test/must"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -36,13 +37,9 @@ func TestACheckoutSessionExpires(t *testing.T) {
 	clock := memory.NewClock(start)
 	p := memory.NewPayments(clock)
 	customer, err := p.Customer(t.Context(), id.Org("o"), "O")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	c, err := p.Open(t.Context(), "o", customer, plan.Checkout{Key: "k", Plan: plan.Standard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	clock.Set(c.ExpiresAt)
 	_, payErr := p.Pay(c.Session)
 	s, err := p.Session(t.Context(), c.Session)

@@ -20,6 +20,7 @@ import (
 	"collab/domain/object"
 	"collab/ports"
 	"collab/test/contract"
+	"collab/test/must"
 	natsserver "collab/test/nats"
 )
 
@@ -68,9 +69,7 @@ func open(t *testing.T, address string) (*Bus, *logBuffer) {
 	t.Helper()
 	j := &logBuffer{more: make(chan struct{}, 1)}
 	b, err := Open(address, slog.New(slog.NewTextHandler(j, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -84,9 +83,7 @@ func subscribe(t *testing.T, b *Bus) <-chan object.Hint {
 	t.Helper()
 	hints := make(chan object.Hint, 100)
 	cancel, err := b.Subscribe(func(h object.Hint) { hints <- h })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(cancel)
 	return hints
 }
@@ -137,9 +134,7 @@ func TestTheBusReconnects(t *testing.T) {
 		}
 		// The server processes messages in order, so a response confirms earlier
 		// subscriptions.
-		if err := b.in.FlushTimeout(late); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, b.in.FlushTimeout(late))
 		want := object.Hint{Org: someOrg, N: n + 1}
 		a.Publish(want)
 		if got := next(t, hints); got != want {
@@ -163,9 +158,7 @@ func TestHintsWithoutAServerAreDropped(t *testing.T) {
 	server.Stop()
 	b, _ := open(t, server.URL)
 	b.Publish(object.Hint{Org: someOrg, N: 1})
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, b.Close())
 	if f := b.Figures(); f.Published != 0 || f.Dropped != 1 {
 		t.Errorf("the figures are %+v", f)
 	}
@@ -176,19 +169,13 @@ func TestForeignMessagesAreIgnored(t *testing.T) {
 	b, _ := open(t, server.URL)
 	hints := subscribe(t, b)
 	conn, err := nats.Connect(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer conn.Close()
 	for _, message := range []string{"", "{}", strings.Repeat("\x01", 1<<20), "\x01" + strings.Repeat("\x00", 16)} {
-		if err := conn.Publish(defaultSubject, []byte(message)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, conn.Publish(defaultSubject, []byte(message)))
 	}
 	good, _ := encode(object.Hint{Org: someOrg, N: 7})
-	if err := conn.Publish(defaultSubject, good); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, conn.Publish(defaultSubject, good))
 	if got := next(t, hints); got.N != 7 {
 		t.Errorf("got %+v", got)
 	}
@@ -200,9 +187,7 @@ func TestForeignMessagesAreIgnored(t *testing.T) {
 func TestAnUnresponsiveServerDelaysNoPublisher(t *testing.T) {
 	// The listener accepts no connections.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer l.Close()
 	b, log := open(t, "nats://"+l.Addr().String())
 	for n := range int64(100_000) {
@@ -216,19 +201,13 @@ func TestASlowSubscriberIsCounted(t *testing.T) {
 	b, log := open(t, server.URL)
 	release := make(chan struct{})
 	cancel, err := b.Subscribe(func(object.Hint) { <-release })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	conn, err := nats.Connect(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer conn.Close()
 	message, _ := encode(object.Hint{Org: someOrg, N: 1})
 	for range maxPending + 2 {
-		if err := conn.Publish(defaultSubject, message); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, conn.Publish(defaultSubject, message))
 	}
 	log.waitFor(t, "too slow", 1)
 	close(release)
@@ -244,9 +223,7 @@ func TestClosing(t *testing.T) {
 	b, _ := open(t, server.URL)
 	hints := subscribe(t, b)
 	a.Publish(object.Hint{Org: someOrg, N: 1})
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, a.Close())
 	if got := next(t, hints); got.N != 1 {
 		t.Errorf("what waited is %+v", got)
 	}

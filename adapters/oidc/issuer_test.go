@@ -21,6 +21,7 @@ import (
 	"collab/adapters/oidc"
 	"collab/domain/fault"
 	"collab/domain/identity"
+	"collab/test/must"
 
 	"github.com/go-jose/go-jose/v4"
 )
@@ -35,21 +36,14 @@ type signer struct {
 }
 
 var (
-	rsaKey = sync.OnceValue(func() crypto.Signer { return must(rsa.GenerateKey(rand.Reader, 2048)) })
-	ecKey  = sync.OnceValue(func() crypto.Signer { return must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
+	rsaKey = sync.OnceValue(func() crypto.Signer { return must.Get(rsa.GenerateKey(rand.Reader, 2048)) })
+	ecKey  = sync.OnceValue(func() crypto.Signer { return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)) })
 )
 
 func edKey(n byte) crypto.Signer {
 	seed := make([]byte, ed25519.SeedSize)
 	seed[0] = n
 	return ed25519.NewKeyFromSeed(seed)
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }
 
 func (s signer) sign(t testing.TB, payload []byte) string {
@@ -59,19 +53,15 @@ func (s signer) sign(t testing.TB, payload []byte) string {
 		options.WithHeader("kid", s.kid)
 	}
 	maker, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: s.key}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	object, err := maker.Sign(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return must(object.CompactSerialize())
+	must.NoError(t, err)
+	return must.Get(object.CompactSerialize())
 }
 
 func (s signer) token(t testing.TB, claims map[string]any) string {
 	t.Helper()
-	return s.sign(t, must(json.Marshal(claims)))
+	return s.sign(t, must.Get(json.Marshal(claims)))
 }
 
 func (s signer) public() jose.JSONWebKey {
@@ -176,9 +166,7 @@ func (i *issuer) provider(t testing.TB, c *memory.Clock, change ...func(*oidc.Op
 		fn(&o)
 	}
 	p, err := oidc.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return p
 }
 

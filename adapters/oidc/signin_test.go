@@ -16,6 +16,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/identity"
 	"collab/ports"
+	"collab/test/must"
 
 	"github.com/go-jose/go-jose/v4"
 )
@@ -49,9 +50,7 @@ func (i *issuer) redeem(w http.ResponseWriter, r *http.Request) {
 func (i *issuer) consent(t *testing.T, address, answer string, status int) (code string) {
 	t.Helper()
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	q := u.Query()
 	i.set(func() { i.grants["code-1"] = grant{q.Get("code_challenge"), q.Get("redirect_uri"), status, answer} })
 	return "code-1"
@@ -59,22 +58,20 @@ func (i *issuer) consent(t *testing.T, address, answer string, status int) (code
 
 func idToken(t *testing.T, i *issuer, key signer, c *memory.Clock, changes map[string]any) string {
 	token := key.token(t, i.claims(c, map[string]any{"aud": "collab-cli", "nonce": flow.Nonce}, changes))
-	return string(must(json.Marshal(map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": token})))
+	return string(must.Get(json.Marshal(map[string]any{"access_token": "a", "token_type": "Bearer", "id_token": token})))
 }
 
 func start(t *testing.T, s ports.SignIn) string {
 	t.Helper()
 	address, err := s.Start(context.Background(), flow, callback)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return address
 }
 
 func TestTheAuthorizationRequestHasAllParameters(t *testing.T) {
 	i, c := newIssuer(t, signer{"k1", jose.EdDSA, edKey(1)}), newClock()
 	address := start(t, i.provider(t, c).ByCode("collab-cli", ""))
-	u := must(url.Parse(address))
+	u := must.Get(url.Parse(address))
 	if got := "http://" + u.Host + u.Path; got != i.URL+"/authorize" {
 		t.Errorf("redirected to %s", got)
 	}
@@ -239,19 +236,15 @@ func TestASessionIsReadFromTheProvidersCookie(t *testing.T) {
 	i, c := newIssuer(t, key), newClock()
 	p := i.provider(t, c, func(o *oidc.Options) { o.AuthorizedParties = []string{"https://app.example.com"} })
 	s, err := p.BySession("https://accounts.example.com/sign-in?theme=dark")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	back := callback + "?port=4321&state=a%26b"
 	address, err := s.Start(context.Background(), flow, back)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := must(url.Parse(address))
+	must.NoError(t, err)
+	u := must.Get(url.Parse(address))
 	if u.Host != "accounts.example.com" || u.Path != "/sign-in" || u.Query().Get("theme") != "dark" || u.Query().Get("redirect_url") != back {
 		t.Errorf("sent to %s", address)
 	}
-	if again := must(s.Start(context.Background(), flow, callback)); must(url.Parse(again)).Query().Get("redirect_url") != callback {
+	if again := must.Get(s.Start(context.Background(), flow, callback)); must.Get(url.Parse(again)).Query().Get("redirect_url") != callback {
 		t.Errorf("the second one is sent to %s", again)
 	}
 	good := key.token(t, i.claims(c, map[string]any{"azp": "https://app.example.com"}))
@@ -292,7 +285,7 @@ func TestALogoutRequestNamesTheClientAndTheWayBack(t *testing.T) {
 		if got, err := p.ByCode("collab-cli", "secret").End(t.Context(), back, "s t"); got != tt.want || err != nil {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
-		bySession := must(p.BySession("https://accounts.example.com/sign-in"))
+		bySession := must.Get(p.BySession("https://accounts.example.com/sign-in"))
 		if got, err := bySession.End(t.Context(), back, "s t"); got != "" || err != nil {
 			t.Errorf("%s, by session: %q, %v", name, got, err)
 		}

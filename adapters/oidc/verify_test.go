@@ -25,6 +25,7 @@ import (
 	"collab/adapters/oidc"
 	"collab/domain/fault"
 	"collab/domain/identity"
+	"collab/test/must"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
@@ -165,9 +166,7 @@ func TestGooglesSecondNameIsNotTheIssuer(t *testing.T) {
 	key, c := signer{"k1", jose.EdDSA, edKey(1)}, newClock()
 	const google = "https://accounts.google.com"
 	p, err := oidc.New(oidc.Options{Issuer: google, Clock: c, Transport: published(google, google+"/keys", func() signer { return key })})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	claims := (&issuer{Server: &httptest.Server{URL: google}}).claims(c)
 	wantVerify(t, p, key.token(t, claims), 0)
 	claims["iss"] = "accounts.google.com"
@@ -184,10 +183,10 @@ func TestForgedTokensAreRefused(t *testing.T) {
 	eve := strings.Split(key.token(t, i.claims(c, map[string]any{"sub": "user_2"})), ".")
 	head := func(h string) string { return base64.RawURLEncoding.EncodeToString([]byte(h)) }
 	hmacWith := func(secret []byte) string {
-		maker := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: secret}, (&jose.SignerOptions{}).WithHeader("kid", "r1")))
-		return must(must(maker.Sign(must(json.Marshal(i.claims(c))))).CompactSerialize())
+		maker := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: secret}, (&jose.SignerOptions{}).WithHeader("kid", "r1")))
+		return must.Get(must.Get(maker.Sign(must.Get(json.Marshal(i.claims(c))))).CompactSerialize())
 	}
-	full := must(jose.ParseSignedCompact(good, []jose.SignatureAlgorithm{jose.EdDSA})).FullSerialize()
+	full := must.Get(jose.ParseSignedCompact(good, []jose.SignatureAlgorithm{jose.EdDSA})).FullSerialize()
 	wantVerify(t, p, good, 0)
 	for name, token := range map[string]string{
 		"nothing":                          "",
@@ -208,7 +207,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 		"the algorithm none":               head(`{"alg":"none"}`) + "." + part[1] + ".",
 		"the algorithm none and signature": head(`{"alg":"none","kid":"k1"}`) + "." + part[1] + "." + part[2],
 		"the algorithm of another key":     head(`{"alg":"RS256","kid":"k1"}`) + "." + part[1] + "." + part[2],
-		"HMAC with the public key":         hmacWith(must(x509.MarshalPKIXPublicKey(rsaKey().Public()))),
+		"HMAC with the public key":         hmacWith(must.Get(x509.MarshalPKIXPublicKey(rsaKey().Public()))),
 		"RS512":                            signer{"r1", jose.RS512, rsaKey()}.token(t, i.claims(c)),
 		"PS256":                            signer{"r1", jose.PS256, rsaKey()}.token(t, i.claims(c)),
 		"claims that are no object":        key.sign(t, []byte(`["iss"]`)),
@@ -225,8 +224,8 @@ func TestKeysThatAreNotForSigningOrTooWeakVerifyNothing(t *testing.T) {
 	// Go generates so short a key only with this setting.
 	t.Setenv("GODEBUG", "rsa1024min=0")
 	good := signer{"good", jose.EdDSA, edKey(1)}
-	short := signer{"short", jose.RS256, must(rsa.GenerateKey(rand.Reader, 1024))}
-	wide := must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))
+	short := signer{"short", jose.RS256, must.Get(rsa.GenerateKey(rand.Reader, 1024))}
+	wide := must.Get(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))
 	i, c := newIssuer(t), newClock()
 	i.keys = []any{
 		map[string]any{"kty": "of a kind to come", "kid": "x"},
@@ -242,14 +241,14 @@ func TestKeysThatAreNotForSigningOrTooWeakVerifyNothing(t *testing.T) {
 	}
 	p := i.provider(t, c)
 	wantVerify(t, p, good.token(t, i.claims(c)), 0)
-	oct := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte("secret, but of enough bytes for HS256")}, nil))
+	oct := must.Get(jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte("secret, but of enough bytes for HS256")}, nil))
 	for name, token := range map[string]string{
 		"for encryption":       signer{"for encryption", jose.EdDSA, edKey(2)}.token(t, i.claims(c)),
 		"of another algorithm": signer{"of another algorithm", jose.EdDSA, edKey(3)}.token(t, i.claims(c)),
 		"of 1024 bits":         short.token(t, i.claims(c)),
 		"on another curve":     signer{"wide", jose.ES384, wide}.token(t, i.claims(c)),
 		"that is not public":   signer{"private", jose.EdDSA, edKey(4)}.token(t, i.claims(c)),
-		"that is symmetric":    must(must(oct.Sign(must(json.Marshal(i.claims(c))))).CompactSerialize()),
+		"that is symmetric":    must.Get(must.Get(oct.Sign(must.Get(json.Marshal(i.claims(c))))).CompactSerialize()),
 	} {
 		if _, err := verify(p, token); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("a key %s verifies: %v", name, err)
@@ -338,7 +337,7 @@ func TestAKeyAddedDuringARefreshIsFoundByTheNextOne(t *testing.T) {
 	older, newer := signer{"k1", jose.EdDSA, edKey(1)}, signer{"k2", jose.EdDSA, edKey(2)}
 	synctest.Test(t, func(t *testing.T) {
 		c, reads, release := newClock(), 0, make(chan struct{})
-		p := must(oidc.New(oidc.Options{Issuer: url, Clock: c, Transport: published(url, url+"/keys", func() signer {
+		p := must.Get(oidc.New(oidc.Options{Issuer: url, Clock: c, Transport: published(url, url+"/keys", func() signer {
 			switch reads++; reads {
 			case 2:
 				<-release
@@ -396,7 +395,7 @@ func TestNewKeysAreFoundByTheNextAllowedRefresh(t *testing.T) {
 		t.Error("the new key is not found")
 	}
 	i.publish(newer)
-	replaced := signer{"k2", jose.RS256, must(rsa.GenerateKey(rand.Reader, 2048))}
+	replaced := signer{"k2", jose.RS256, must.Get(rsa.GenerateKey(rand.Reader, 2048))}
 	if accepts(replaced) {
 		t.Error("a key that was never published verifies")
 	}
@@ -551,9 +550,7 @@ func TestKeysOfAnHTTPSIssuerAreReadWithHTTPS(t *testing.T) {
 	key, c := signer{"k1", jose.EdDSA, edKey(1)}, newClock()
 	for jwks, want := range map[string]bool{"https://id.example.com/keys": true, "http://id.example.com/keys": false} {
 		p, err := oidc.New(oidc.Options{Issuer: "https://id.example.com", Clock: c, Transport: published("https://id.example.com", jwks, func() signer { return key })})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		claims := (&issuer{Server: &httptest.Server{URL: "https://id.example.com"}}).claims(c)
 		if _, err := verify(p, key.token(t, claims)); want && err != nil || !want && !fault.Is(err, fault.Unavailable) {
 			t.Errorf("with keys at %s: %v", jwks, err)
@@ -575,15 +572,13 @@ func FuzzVerify(f *testing.F) {
 	const url = "https://id.example.com"
 	key, c := signer{"k1", jose.EdDSA, edKey(1)}, newClock()
 	p, err := oidc.New(oidc.Options{Issuer: url, Clock: c, Transport: published(url, url+"/keys", func() signer { return key })})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.NoError(f, err)
 	claims := (&issuer{Server: &httptest.Server{URL: url}}).claims(c, map[string]any{"o": map[string]any{"id": "org_1", "rol": "admin"}, "name": "Ada"})
-	good := must(json.Marshal(claims))
+	good := must.Get(json.Marshal(claims))
 	for _, extra := range []map[string]any{{}, {"sub": ""}, {"exp": "x"}, {"aud": []any{1}}, {"o": []int{}}, {"iat": 1e17}, {"_claim_names": map[string]string{"a": "b"}}} {
 		all := maps.Clone(claims)
 		maps.Copy(all, extra)
-		f.Add("", must(json.Marshal(all)))
+		f.Add("", must.Get(json.Marshal(all)))
 	}
 	f.Add(key.sign(f, good), []byte(`{}`))
 	f.Add(signer{"k1", jose.EdDSA, edKey(2)}.sign(f, good), []byte(`null`))

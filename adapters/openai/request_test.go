@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"collab/domain/chat"
+	"collab/test/must"
 )
 
 // requests has calls and the bodies that the provider's SDK sends for them.
@@ -34,13 +35,9 @@ var requests = map[string]struct {
 func TestTheBodyOfARequest(t *testing.T) {
 	for name, r := range requests {
 		q, err := request(r.call, r.openAI)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		got, err := json.Marshal(q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if string(got) != r.want {
 			t.Errorf("%s:\n%s, not\n%s", name, got, r.want)
 		}

@@ -13,6 +13,7 @@ import (
 	"collab/test/contract"
 	"collab/test/contract/modelstream"
 	"collab/test/contract/provider"
+	"collab/test/must"
 
 	"go.uber.org/goleak"
 )
@@ -163,9 +164,7 @@ func TestUsageIsKnownWhenItCountsTheWholeResponse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			reply, err := adapter.Stream(t, someCall, strings.NewReader(c.body), &modelstream.Recorder{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if reply != c.want {
 				t.Errorf("got %+v\nwant %+v", reply, c.want)
 			}
@@ -268,9 +267,7 @@ func FuzzStream(f *testing.F) {
 	f.Add([]byte(someStart + "data: {\"error\":{\"message\":\"wait\",\"code\":503}}\n\n"))
 	f.Add([]byte(someStart + toolCallChunk(`{"index":0,"id":"a","function":{"name":"list","arguments":"{\"a"}}`) + strings.Replace(someEnd, `"stop"`, `"length"`, 1)))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if err := adapter.Check(t, body); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, adapter.Check(t, body))
 	})
 }
 

@@ -36,6 +36,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"collab/adapters/otlp"
+	"collab/test/must"
 )
 
 // spans are two spans with everything that spans can have.
@@ -146,14 +147,10 @@ func (c *collector) servers(t *testing.T) (plain, secure, certificate, key strin
 	t.Cleanup(s.Close)
 	pair := s.TLS.Certificates[0]
 	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	file := func(name, kind string, content []byte) string {
 		name = filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600))
 		return name
 	}
 	return p.URL, s.URL, file("certificate", "CERTIFICATE", pair.Certificate[0]), file("key", "PRIVATE KEY", private)
@@ -216,9 +213,7 @@ func TestAnswersAreReadAsByOpenTelemetrysClient(t *testing.T) {
 	asJSON, err2 := protojson.Marshal(partial)
 	partial.PartialSuccess.RejectedSpans = 0
 	warning, err3 := proto.Marshal(partial)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(err1, err2, err3))
 	for name, row := range map[string]struct {
 		status int
 		kind   string
@@ -314,9 +309,7 @@ func TestRequestsAreRepeatedForAMinute(t *testing.T) {
 					}, nil
 				}))
 				e, err := otlptrace.New(t.Context(), c)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				err = e.ExportSpans(t.Context(), spans())
 				took := time.Since(began)
 				if err == nil || !strings.HasSuffix(err.Error(), ": later") || requests < row.requests || took < row.least || took > row.most {
@@ -340,9 +333,7 @@ func TestAShutdownEndsRequestsAndPauses(t *testing.T) {
 					return &http.Response{StatusCode: 503, Body: http.NoBody}, nil
 				}))
 				e, err := otlptrace.New(t.Context(), c)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				began, ended := time.Now(), make(chan error)
 				go func() { ended <- e.ExportSpans(t.Context(), spans()) }()
 				synctest.Wait()

@@ -14,15 +14,14 @@ import (
 	"testing"
 
 	"collab/adapters/outbound"
+	"collab/test/must"
 )
 
 // speak starts a server that answers every request with the text.
 func speak(t *testing.T, text string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", open+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	done := make(chan struct{})
 	t.Cleanup(func() {
 		_ = l.Close()
@@ -92,9 +91,7 @@ func TestACancelledCallReturnsCanceled(t *testing.T) {
 		cancel()
 	}()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"?token="+secret, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	_, err = do(newClient(t, outbound.Options{Insecure: true, Networks: opened}), r)
 	if !errors.Is(err, context.Canceled) || cause(err).Error() != "context canceled" {
 		t.Errorf("got %v", err)
@@ -115,9 +112,7 @@ func (c *closer) Close() error {
 func TestTheBodyOfARequestThatIsRefusedIsClosed(t *testing.T) {
 	content := &closer{Reader: strings.NewReader(secret)}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://name.test/", content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if _, err := newClient(t, outbound.Options{}).Transport.RoundTrip(r); !outbound.Blocked(err) || !content.closed {
 		t.Errorf("got %v, closed is %v", err, content.closed)
 	}

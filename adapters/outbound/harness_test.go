@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"collab/adapters/outbound"
+	"collab/test/must"
 )
 
 // TestMain sets a proxy that does not answer before net/http reads the environment.
@@ -60,9 +61,7 @@ type dns struct {
 func newDNS(t testing.TB, answer func(name string, earlier int) []netip.Addr) *dns {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	d := &dns{conn: conn, answer: answer, asked: map[dnsmessage.Question]int{}}
 	done := make(chan struct{})
 	go func() {
@@ -234,9 +233,7 @@ func port(s *httptest.Server) string {
 func trap(t *testing.T, s *httptest.Server) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(closed, port(s)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -245,14 +242,10 @@ func trap(t *testing.T, s *httptest.Server) net.Listener {
 func empty(t *testing.T, l net.Listener) {
 	t.Helper()
 	own, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer func() { _ = own.Close() }()
 	first, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer func() { _ = first.Close() }()
 	if first.RemoteAddr().String() != own.LocalAddr().String() {
 		t.Errorf("a client has connected to %s", l.Addr())

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"collab/adapters/outbound"
+	"collab/test/must"
 )
 
 func TestACallGoesOverHTTP2WithAVerifiedCertificate(t *testing.T) {
@@ -57,9 +58,7 @@ func timed(t *testing.T, c *http.Client, address string) (time.Duration, error) 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	begin := time.Now()
 	_, err = do(c, r)
 	return time.Since(begin), err
@@ -263,9 +262,7 @@ func TestABodyThatIsTooLongFails(t *testing.T) {
 				address += "&gzip"
 			}
 			res, err := c.Get(address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			defer func() { _ = res.Body.Close() }()
 			text, err := io.ReadAll(res.Body)
 			if len(text) != tt.read {

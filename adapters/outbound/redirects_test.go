@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"collab/adapters/outbound"
+	"collab/test/must"
 )
 
 // redirector has servers that redirect to one another: one with https and two with http,
@@ -70,9 +71,7 @@ func request(t *testing.T, method, address, content string, header http.Header) 
 		body = strings.NewReader(content)
 		r, err = http.NewRequestWithContext(t.Context(), method, address, body)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	r.Header = header.Clone()
 	if r.Header == nil {
 		r.Header = http.Header{}

@@ -10,26 +10,21 @@ import (
 
 	"collab/adapters/strictjson"
 	"collab/domain/chat"
+	"collab/test/must"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 func TestTheBuiltInModels(t *testing.T) {
 	all, err := BuiltIn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, provider := range providers {
 		t.Run(provider+" has some, and any of them can be the default", func(t *testing.T) {
 			r, err := chat.NewRegistry(all, "", func(p string) bool { return p == provider })
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			for _, m := range r {
 				byDefault, err := chat.NewRegistry(all, m.ID, func(string) bool { return true })
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				if found, err := byDefault.Find(""); err != nil || found.ID != m.ID {
 					t.Errorf("the default is %q, not %q: %v", found.ID, m.ID, err)
 				}
@@ -55,9 +50,7 @@ const valid = `{"id":"a/b:1","displayName":"Model Ä","provider":"anthropic","ti
 
 func TestParseReadsEveryField(t *testing.T) {
 	got, err := Parse([]byte(" [" + valid + `, {"id":"x","displayName":"X","provider":"openai","tier":"fast","contextWindow":9,"maxOutputTokens":1}] ` + "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	want := []chat.Model{
 		{ID: "a/b:1", DisplayName: "Model Ä", Provider: "anthropic", Tier: "fast", ContextWindow: 100, MaxOutputTokens: 100,
 			Capabilities: []string{"web_search", "vision"}, SearchTool: "web_search_20250305", Thinking: "off"},
@@ -73,17 +66,13 @@ func TestParseReadsEveryField(t *testing.T) {
 func with(t *testing.T, field, value string) string {
 	t.Helper()
 	var record map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(valid), &record); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal([]byte(valid), &record))
 	delete(record, field)
 	if value != "" {
 		record[field] = json.RawMessage(value)
 	}
 	b, err := json.Marshal(record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return string(b)
 }
 

@@ -18,6 +18,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/org"
 	"collab/domain/session"
+	"collab/test/must"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
@@ -37,22 +38,16 @@ func seeded(n byte) ed25519.PrivateKey {
 func issue(t testing.TB, tokens *servicetoken.Tokens, c session.Claims) string {
 	t.Helper()
 	token, err := tokens.Issue(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return token
 }
 
 func header(t *testing.T, token string) map[string]any {
 	t.Helper()
 	text, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var h map[string]any
-	if err := json.Unmarshal(text, &h); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal(text, &h))
 	return h
 }
 
@@ -73,9 +68,7 @@ func TestATokenHasTheClaimsItWasIssuedWith(t *testing.T) {
 	}
 	payload, _ := base64.RawURLEncoding.DecodeString(strings.Split(issue(t, tokens, someone), ".")[1])
 	var got map[string]any
-	if err := json.Unmarshal(payload, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal(payload, &got))
 	for name, want := range map[string]any{"iss": issuer, "sub": string(someone.User), "org_id": string(someone.Org), "org_role": "ADMIN",
 		"iat": float64(someone.IssuedAt.Unix()), "exp": float64(someone.IssuedAt.Unix() + 30*86400), "jti": "jti-1"} {
 		if got[name] != want {
@@ -119,9 +112,7 @@ func TestOthersCanVerifyWithThePublishedKeys(t *testing.T) {
 		}
 	}
 	signed, err := jose.ParseSignedCompact(issue(t, tokens, someone), []jose.SignatureAlgorithm{jose.EdDSA})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	found := set.Key(signed.Signatures[0].Header.KeyID)
 	if len(found) != 1 {
 		t.Fatalf("%d keys of that id", len(found))
@@ -165,9 +156,7 @@ func forge(t testing.TB, method jwt.SigningMethod, key any, head map[string]any,
 	token := jwt.NewWithClaims(method, c)
 	maps.Copy(token.Header, head)
 	s, err := token.SignedString(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return s
 }
 
@@ -177,11 +166,9 @@ func TestForgedTokensAreRefused(t *testing.T) {
 	kid := header(t, good)["kid"]
 	head := map[string]any{"kid": kid}
 	pub := seeded(1).Public().(ed25519.PublicKey)
-	pubPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: must(x509.MarshalPKIXPublicKey(pub))})
+	pubPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: must.Get(x509.MarshalPKIXPublicKey(pub))})
 	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	claims := jwt.MapClaims{"iss": issuer, "sub": string(someone.User), "iat": someone.IssuedAt.Unix(), "exp": someone.ExpiresAt.Unix(), "jti": "jti-1"}
 	without := func(name string) jwt.MapClaims {
 		c := maps.Clone(claims)
@@ -260,7 +247,7 @@ func TestOursComparesTheIssuer(t *testing.T) {
 }
 
 func TestAGeneratedFileHoldsOneNewKey(t *testing.T) {
-	one, other := must(servicetoken.Parse(must(servicetoken.Generate()))), must(servicetoken.Parse(must(servicetoken.Generate())))
+	one, other := must.Get(servicetoken.Parse(must.Get(servicetoken.Generate()))), must.Get(servicetoken.Parse(must.Get(servicetoken.Generate())))
 	if len(one) != 1 || len(other) != 1 || one[0].Equal(other[0]) {
 		t.Errorf("%d and %d keys, or the same", len(one), len(other))
 	}
@@ -270,28 +257,21 @@ func block(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 func TestKeyFilesHoldEd25519KeysAndNothingElse(t *testing.T) {
-	first, second := block("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(seeded(1)))), block("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(seeded(2))))
+	first, second := block("PRIVATE KEY", must.Get(x509.MarshalPKCS8PrivateKey(seeded(1)))), block("PRIVATE KEY", must.Get(x509.MarshalPKCS8PrivateKey(seeded(2))))
 	keys, err := servicetoken.Parse([]byte("\n" + first + "\n\n" + second + "\n"))
 	if err != nil || len(keys) != 2 || !keys[0].Equal(seeded(1)) || !keys[1].Equal(seeded(2)) {
 		t.Fatalf("%d keys, %v", len(keys), err)
 	}
-	ec := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	ec := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	for name, text := range map[string]string{
 		"nothing":            "",
 		"white space":        " \n",
 		"no PEM":             "secret",
 		"text after a key":   first + "secret",
 		"half a key":         first + second[:60],
-		"a public key":       first + block("PUBLIC KEY", must(x509.MarshalPKIXPublicKey(seeded(1).Public()))),
-		"an elliptic key":    block("PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(ec))),
+		"a public key":       first + block("PUBLIC KEY", must.Get(x509.MarshalPKIXPublicKey(seeded(1).Public()))),
+		"an elliptic key":    block("PRIVATE KEY", must.Get(x509.MarshalPKCS8PrivateKey(ec))),
 		"a key of no format": block("PRIVATE KEY", []byte("secret")),
 		"one key twice":      first + second + first,
 	} {

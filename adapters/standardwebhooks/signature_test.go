@@ -13,6 +13,7 @@ import (
 	"collab/adapters/standardwebhooks"
 	"collab/domain/fault"
 	"collab/domain/identity"
+	"collab/test/must"
 )
 
 // The published vector of the scheme.
@@ -39,9 +40,7 @@ func (h headers) get(name string) string { return h[name] }
 func signed(t testing.TB, secret, id string, at time.Time, body string) headers {
 	t.Helper()
 	signature, err := standardwebhooks.Sign(secret, id, at, []byte(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return headers{
 		standardwebhooks.HeaderID:        id,
 		standardwebhooks.HeaderTimestamp: strconv.FormatInt(at.Unix(), 10),
@@ -52,9 +51,7 @@ func signed(t testing.TB, secret, id string, at time.Time, body string) headers 
 func reader(t testing.TB, now time.Time, secrets ...string) *standardwebhooks.Events {
 	t.Helper()
 	e, err := standardwebhooks.New(secrets, clock(now))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return e
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/identity"
+	"collab/test/must"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -95,9 +96,7 @@ func TestEveryTypeOfEventIsTranslated(t *testing.T) {
 		t.Run(c.kind, func(t *testing.T) {
 			c.want.Message, c.want.Type = "msg_1", c.kind
 			got, err := read(t, event(c.kind, c.data))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -173,9 +172,7 @@ func TestNamesOfMembers(t *testing.T) {
 func TestUnexpectedTextsDoNotFailAnEvent(t *testing.T) {
 	got, err := read(t, event("user.updated", `{"id":"u","first_name":"A\u0000d\na\ud800","last_name":"`+strings.Repeat("é", 500)+`","username":17,
 		"image_url":{},"email_addresses":[{"id":["x"],"email_address":"`+strings.Repeat("a", 300)+`@x.org"}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if want := "A d a\ufffd " + strings.Repeat("é", 193); got.User != (identity.UserFacts{ProviderID: "u", Name: want}) {
 		t.Errorf("got %+v", got.User)
 	}
@@ -227,9 +224,7 @@ func FuzzRead(f *testing.F) {
 	}
 	for _, name := range bodies {
 		body, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.NoError(f, err)
 		f.Add("msg_1", "v1,"+strings.Repeat("A", 43)+"=", body)
 	}
 	f.Fuzz(func(t *testing.T, id, signature string, body []byte) {

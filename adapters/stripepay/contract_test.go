@@ -13,6 +13,7 @@ import (
 	"collab/adapters/system"
 	"collab/domain/plan"
 	"collab/test/contract"
+	"collab/test/must"
 )
 
 // newContract returns the payments at a development provider, over real
@@ -27,9 +28,7 @@ func newContract(t *testing.T) contract.PaymentProvider {
 		Prices: map[string]string{"price_standard": "STANDARD", "price_premium": "PREMIUM"},
 		Clock:  system.Clock{}, IDs: system.IDs{}, Secrets: system.Secrets{},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	provider = dev
 	t.Cleanup(func() {
 		if err := dev.Close(context.Background()); err != nil {
@@ -40,9 +39,7 @@ func newContract(t *testing.T) contract.PaymentProvider {
 		SecretKey: dev.Key(), URL: dev.APIURL(), Prices: map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"},
 		SuccessURL: server.URL + "/success", CancelURL: server.URL + "/cancel",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return contract.PaymentProvider{
 		Payments: p, Billing: p,
 		Pay: func(c plan.Checkout) error {

@@ -17,6 +17,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/plan"
+	"collab/test/must"
 )
 
 const (
@@ -156,13 +157,9 @@ func TestEventsOfEveryVersionAreRead(t *testing.T) {
 		"invoice.paid-2025-03-31":       paid,
 	} {
 		body, err := os.ReadFile(filepath.Join("testdata", "events", name+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		got, err := read(string(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -206,9 +203,7 @@ func TestPartsOfAnEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.want.Message, c.want.Type, c.want.At = "evt_1", c.kind, *at(1789999990)
 			got, err := read(event(c.kind, c.object))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -319,9 +314,7 @@ func FuzzEvent(f *testing.F) {
 		}
 		for _, name := range names {
 			body, err := os.ReadFile(name)
-			if err != nil {
-				f.Fatal(err)
-			}
+			must.NoError(f, err)
 			f.Add(body)
 			f.Add([]byte(event("customer.subscription.updated", string(body))))
 		}

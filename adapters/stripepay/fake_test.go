@@ -17,6 +17,7 @@ import (
 
 	"collab/domain/id"
 	"collab/domain/plan"
+	"collab/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -124,9 +125,7 @@ func payments(t testing.TB, client *http.Client, log io.Writer) *Payments {
 		SuccessURL: "https://collab.example/api/v1/billing/checkout/success", CancelURL: "https://collab.example/api/v1/billing/checkout/cancel",
 		Log: slog.New(slog.NewTextHandler(log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return p
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stripe/stripe-mock/embedded"
 
 	"collab/domain/plan"
+	"collab/test/must"
 	"collab/test/stripemock"
 )
 
@@ -38,13 +39,9 @@ func newMock(t testing.TB) (*Payments, *recorder) {
 	p := payments(t, handlerClient(r), t.Output())
 	// The price of the mock's subscription must be configured.
 	var fixtures struct{ Resources map[string]json.RawMessage }
-	if err := json.Unmarshal(embedded.OpenAPIFixtures, &fixtures); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal(embedded.OpenAPIFixtures, &fixtures))
 	var s subscription
-	if err := decode(fixtures.Resources["subscription"], &s); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, decode(fixtures.Resources["subscription"], &s))
 	delete(p.plans, p.prices[plan.Standard])
 	p.prices[plan.Standard] = s.Items.Data[0].price()
 	p.plans[p.prices[plan.Standard]] = plan.Standard
@@ -132,9 +129,7 @@ func TestStripeMockAcceptsAllRequests(t *testing.T) {
 	})
 	t.Run("Change", func(t *testing.T) {
 		is, err := p.subscription(ctx, subscriptionID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if _, err := p.Change(ctx, subscriptionID, plan.Premium); err != nil {
 			t.Error(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"collab/domain/plan"
+	"collab/test/must"
 )
 
 func readSubscriptionBody(t testing.TB, body string) plan.Remote {
@@ -32,9 +33,7 @@ func TestSubscriptionsOfEveryVersionAreRead(t *testing.T) {
 	}
 	for _, name := range []string{"2023-10-16.json", "2025-03-31.json", "2025-09-30-expanded.json"} {
 		body, err := os.ReadFile(filepath.Join("testdata", "subscriptions", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if diff := cmp.Diff(want, readSubscriptionBody(t, string(body))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -43,9 +42,7 @@ func TestSubscriptionsOfEveryVersionAreRead(t *testing.T) {
 
 func TestTheProvidersFixturesAreRead(t *testing.T) {
 	var fixtures struct{ Resources map[string]json.RawMessage }
-	if err := json.Unmarshal(embedded.OpenAPIFixtures, &fixtures); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal(embedded.OpenAPIFixtures, &fixtures))
 	s := readSubscriptionBody(t, string(fixtures.Resources["subscription"]))
 	one := 1
 	if diff := cmp.Diff(plan.Remote{
@@ -139,13 +136,9 @@ func TestBothVersionsOfASubscriptionDecodeToTheSame(t *testing.T) {
 		}
 		read := func(o object) plan.Remote {
 			text, err := json.Marshal(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			var s subscription
-			if err := decode(text, &s); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, decode(text, &s))
 			return s.remote(plansOf(prices))
 		}
 		is := read(older)

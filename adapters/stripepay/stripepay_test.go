@@ -17,6 +17,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/plan"
+	"collab/test/must"
 )
 
 const (
@@ -445,9 +446,7 @@ func TestTheDefaultClientReachesAServer(t *testing.T) {
 	}))
 	defer server.Close()
 	p, err := New(Options{SecretKey: secretKey, URL: server.URL + "/dev/payments/", Prices: prices, SuccessURL: "https://x.example/s", CancelURL: "https://x.example/c"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	got, err := p.Subscription(t.Context(), "sub_1")
 	if err != nil || got.Plan != plan.Standard {
 		t.Errorf("got %+v, %v", got, err)

@@ -8,6 +8,7 @@ import (
 	"collab/adapters/vault"
 	"collab/domain/fault"
 	"collab/test/contract"
+	"collab/test/must"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
@@ -21,45 +22,35 @@ var plain, context = []byte("hunter2"), []byte("org-1/instance-1")
 func seal(t *testing.T, v *vault.Vault, plain, context []byte) []byte {
 	t.Helper()
 	sealed, err := v.Seal(plain, context)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return sealed
 }
 
 func code(t *testing.T, v *vault.Vault, data, context []byte) []byte {
 	t.Helper()
 	mac, err := v.MAC(data, context)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return mac
 }
 
 func mustOpen(t *testing.T, v *vault.Vault, sealed []byte) []byte {
 	t.Helper()
 	plain, err := v.Open(sealed, context)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return plain
 }
 
 func generate(t *testing.T) (*vault.Vault, []byte) {
 	t.Helper()
 	text, err := vault.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return open(t, text), text
 }
 
 func open(t *testing.T, text []byte) *vault.Vault {
 	t.Helper()
 	v, err := vault.New(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return v
 }
 
@@ -90,20 +81,14 @@ func TestKeysOutliveTheProcess(t *testing.T) {
 func rewrite(t *testing.T, text []byte, fn func(*keyset.Manager) error) (*vault.Vault, []byte) {
 	t.Helper()
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	m := keyset.NewManagerFromHandle(handle)
-	if err := fn(m); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, fn(m))
 	if handle, err = m.Handle(); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&out)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&out)))
 	return open(t, out.Bytes()), out.Bytes()
 }
 
@@ -176,13 +161,9 @@ func TestKeysCanBeRotated(t *testing.T) {
 func withNewPrimary(t *testing.T, first, second *tinkpb.KeyTemplate) (before, after *vault.Vault) {
 	t.Helper()
 	handle, err := keyset.NewHandle(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var text bytes.Buffer
-	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)))
 	after, _ = rewrite(t, text.Bytes(), func(m *keyset.Manager) error {
 		added, err := m.Add(second)
 		if err != nil {
@@ -228,13 +209,9 @@ func TestOldComparesKeyPrefixes(t *testing.T) {
 
 func TestErrorsOfInvalidKeysetsDoNotContainThem(t *testing.T) {
 	handle, err := keyset.NewHandle(signature.ED25519KeyTemplate())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var signing bytes.Buffer
-	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&signing)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&signing)))
 	for name, text := range map[string]string{
 		"nothing": "", "no JSON": "hunter2", "no keys": "{}", "other JSON": `{"hunter2":1}`, "signing keys": signing.String(),
 	} {

@@ -18,6 +18,7 @@ import (
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // fixture is an organisation with members who look at its teams and workspaces.
@@ -70,38 +71,31 @@ func newFixture(t *testing.T, members, workspaces int) *fixture {
 	o.access = New(Options{Store: o, Epochs: o.Store, Clock: system.Clock{}})
 	is := org.Organisation{ID: id.Org(o.ids.New()), ProviderID: "office"}
 	_, err := o.Directory().Organisations().Upsert(t.Context(), is, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	o.must(err)
+	must.NoError(o.t, err)
 	o.org = is.ID
 	o.change(func(r ports.Records) error {
 		for range members {
 			u := org.User{ID: id.User(o.ids.New())}
 			u.ProviderID = string(u.ID)
 			_, err := r.Directory().Users().Upsert(t.Context(), u, func(u org.User) (org.User, error) { return u, nil })
-			o.must(err)
-			o.must(r.Directory().Members().Put(t.Context(), o.org, org.Membership{Org: o.org, User: u.ID, Role: org.Owner, JoinedAt: time.UnixMilli(1)}))
+			must.NoError(o.t, err)
+			must.NoError(o.t, r.Directory().Members().Put(t.Context(), o.org, org.Membership{Org: o.org, User: u.ID, Role: org.Owner, JoinedAt: time.UnixMilli(1)}))
 			o.users = append(o.users, u.ID)
 		}
 		in := team.Team{ID: id.Team(o.ids.New()), Org: o.org, Name: "T", Kind: team.Standard}
-		o.must(r.Work().Teams().Add(t.Context(), o.org, in))
+		must.NoError(o.t, r.Work().Teams().Add(t.Context(), o.org, in))
 		for range workspaces {
-			o.must(r.Work().Workspaces().Add(t.Context(), o.org, workspace.Workspace{ID: id.Workspace(o.ids.New()), Org: o.org, Team: in.ID, Name: "W"}))
+			must.NoError(o.t, r.Work().Workspaces().Add(t.Context(), o.org, workspace.Workspace{ID: id.Workspace(o.ids.New()), Org: o.org, Team: in.ID, Name: "W"}))
 		}
 		return nil
 	})
 	return o
 }
 
-func (o *fixture) must(err error) {
-	o.t.Helper()
-	if err != nil {
-		o.t.Fatal(err)
-	}
-}
-
 // change moves the organisation's epoch on.
 func (o *fixture) change(fn func(ports.Records) error) {
 	o.t.Helper()
-	o.must(o.Store.Atomic(o.t.Context(), func(r ports.Records) error {
+	must.NoError(o.t, o.Store.Atomic(o.t.Context(), func(r ports.Records) error {
 		if _, err := r.Directory().Organisations().Lock(o.t.Context(), o.org); err != nil {
 			return err
 		}
@@ -167,7 +161,7 @@ func TestAFailedReadIsReadAgain(t *testing.T) {
 func TestVisibilityIsOfTheNewestEpoch(t *testing.T) {
 	o := newFixture(t, 2, 3)
 	was, err := o.lookUp(t.Context(), o.users[0])
-	o.must(err)
+	must.NoError(o.t, err)
 	added := workspace.Workspace{ID: id.Workspace(o.ids.New()), Org: o.org, Name: "New"}
 	for in := range was.Visibility.Teams() {
 		added.Team = in
@@ -224,7 +218,7 @@ func TestVisibilitiesShareTheirMemory(t *testing.T) {
 	for i, u := range o.users {
 		var err error
 		held[i], err = o.lookUp(t.Context(), u)
-		o.must(err)
+		must.NoError(o.t, err)
 	}
 	used := int64(heap()) - int64(before)
 	t.Logf("%d members at %d workspaces: %.1f MiB, estimated as %.1f MiB", members, workspace.MaxWorkspaces, float64(used)/(1<<20), float64(o.access.actorCache.bytes)/(1<<20))
@@ -237,7 +231,7 @@ func TestVisibilitiesShareTheirMemory(t *testing.T) {
 func TestTheCacheIsBoundedInBytes(t *testing.T) {
 	o := newFixture(t, 200, 100)
 	first, err := o.lookUp(t.Context(), o.users[0])
-	o.must(err)
+	must.NoError(o.t, err)
 	alone := o.access.actorCache.bytes
 	o.access.actorCache.limit = 2 * alone
 	for _, u := range o.users {
@@ -272,7 +266,7 @@ func TestTheLogPositionIsNoOlderThanAnyAuthorization(t *testing.T) {
 		var slow sync.WaitGroup
 		slow.Go(func() {
 			_, err := o.lookUp(t.Context(), o.users[0])
-			o.must(err)
+			must.NoError(o.t, err)
 		})
 		synctest.Wait()
 		o.gate = nil
@@ -282,7 +276,7 @@ func TestTheLogPositionIsNoOlderThanAnyAuthorization(t *testing.T) {
 			return err
 		})
 		_, err := o.lookUp(t.Context(), o.users[1])
-		o.must(err)
+		must.NoError(o.t, err)
 		o.access.actorCache.forget(o.org)
 		close(gate)
 		slow.Wait()

@@ -37,6 +37,7 @@ import (
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
+	"collab/test/must"
 	"collab/test/postgres"
 	"collab/test/tempdir"
 )
@@ -54,9 +55,7 @@ type deployment struct {
 func newDeployment(t *testing.T, environ ...string) *deployment {
 	t.Helper()
 	c, err := config.Read(append(environ, "COLLAB_DATA_DIR="+filepath.Join(tempdir.New(t), "data")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	d := &deployment{T: t, config: c}
 	if d.db, err = gormdb.Open(t.Context(), gormdb.Options{URL: c.DatabaseURL.Text()}); err != nil {
 		t.Fatal(err)
@@ -66,9 +65,7 @@ func newDeployment(t *testing.T, environ ...string) *deployment {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.blobs.Close() })
-	if err := d.db.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, d.db.Migrate(t.Context()))
 	return d
 }
 
@@ -115,9 +112,7 @@ func (d *deployment) add() {
 			ID: uid[id.Entry](71), Org: exampleOrg, At: now, Actor: users[0], Action: audit.RoleChanged, Target: string(users[1]), Detail: "VIEWER -> MEMBER",
 		}))
 	})
-	if err != nil {
-		d.Fatal(err)
-	}
+	must.NoError(d, err)
 }
 
 func keep[V any](_ V, err error) error { return err }
@@ -135,9 +130,7 @@ func (d *deployment) exported(organisation string) (file, printed string, err er
 func contents(t *testing.T, file string) (m domain.Manifest, records map[domain.Kind]int, texts map[string]string) {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer f.Close()
 	records, texts = map[domain.Kind]int{}, map[string]string{}
 	err = archive.Archiver{}.Read(context.Background(), f, "", func(i domain.Item) error {
@@ -154,9 +147,7 @@ func contents(t *testing.T, file string) (m domain.Manifest, records map[domain.
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return m, records, texts
 }
 
@@ -197,9 +188,7 @@ func TestAnExportWithoutAContentLeavesNoFile(t *testing.T) {
 	if err == nil {
 		err = d.blobs.Remove(t.Context(), o.Blob)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	file, _, err := d.exported("example")
 	if err == nil || !strings.Contains(err.Error(), "does not have the content") {
 		t.Errorf("%v", err)
@@ -222,9 +211,7 @@ func (d *deployment) importedWith(users, file string, in archives.Import) (strin
 	name := ""
 	if users != "" {
 		name = filepath.Join(d.TempDir(), "users.txt")
-		if err := os.WriteFile(name, []byte(users), 0o600); err != nil {
-			d.Fatal(err)
-		}
+		must.NoError(d, os.WriteFile(name, []byte(users), 0o600))
 	}
 	err := ImportFile(d.Context(), d.config, file, name, in, &out, &log)
 	return out.String(), err
@@ -235,14 +222,10 @@ func (d *deployment) importedWith(users, file string, in archives.Import) (strin
 func lines(t *testing.T, file string) map[string]string {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer f.Close()
 	zip, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	texts := map[string]string{}
 	for r := tar.NewReader(zip); ; {
 		h, err := r.Next()
@@ -250,9 +233,7 @@ func lines(t *testing.T, file string) map[string]string {
 			return texts
 		}
 		text, err2 := io.ReadAll(r)
-		if err := errors.Join(err, err2); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, errors.Join(err, err2))
 		if h.Name != "manifest.json" && h.Name != "subscription.jsonl" {
 			texts[h.Name] = regexp.MustCompile(`(?m)^.*"organisation.imported".*\n`).ReplaceAllString(string(text), "")
 		}
@@ -290,9 +271,7 @@ func TestAnImportedOrganisationIsExportedAsItWas(t *testing.T) {
 	from := newDeployment(t, sameIssuer)
 	from.add()
 	file, _, err := from.exported("example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for name, database := range map[string]string{"SQLite": "", "Postgres": postgres.URL(t)} {
 		t.Run(name, func(t *testing.T) {
 			to := newDeployment(t, sameIssuer, "COLLAB_DATABASE_URL="+database)
@@ -301,9 +280,7 @@ func TestAnImportedOrganisationIsExportedAsItWas(t *testing.T) {
 				t.Fatalf("%v, %s", err, printed)
 			}
 			again, _, err := to.exported("example")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			now := regexp.MustCompile(`"updatedAt":"[^"]*","createdByI`)
 			want, got := lines(t, file), lines(t, again)
 			want["organisation.jsonl"], got["organisation.jsonl"] = now.ReplaceAllString(want["organisation.jsonl"], ""), now.ReplaceAllString(got["organisation.jsonl"], "")
@@ -320,9 +297,7 @@ func TestAnImportedOrganisationIsExportedAsItWas(t *testing.T) {
 				t.Fatalf("%v, %s", err, printed)
 			}
 			copied, _, err := to.exported("copy")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			fields := regexp.MustCompile(`"(name|slug|identityOrganisationId)":"[^"]*",?`)
 			plain := func(texts map[string]string) map[string]string {
 				texts["organisation.jsonl"] = fields.ReplaceAllString(now.ReplaceAllString(texts["organisation.jsonl"], ""), "")
@@ -359,9 +334,7 @@ func TestMembersOfAnotherProviderAreTheUsersThatTheOperatorNames(t *testing.T) {
 	from := newDeployment(t, sameIssuer)
 	from.add()
 	file, _, err := from.exported("example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	to := newDeployment(t, "COLLAB_IDENTITY_ISSUER=https://other.example.com")
 	ada := to.user(org.User{ID: uid[id.User](99), ProviderID: "other_ada"})
 	to.user(org.User{ID: uid[id.User](98), ProviderID: "mallory", Email: "u0@example.com"})
@@ -414,9 +387,7 @@ func TestMembersOfAnotherProviderAreTheUsersThatTheOperatorNames(t *testing.T) {
 // user adds a user.
 func (d *deployment) user(u org.User) org.User {
 	d.Helper()
-	if err := keep(d.db.Directory().Users().Upsert(d.Context(), u, func(u org.User) (org.User, error) { return u, nil })); err != nil {
-		d.Fatal(err)
-	}
+	must.NoError(d, keep(d.db.Directory().Users().Upsert(d.Context(), u, func(u org.User) (org.User, error) { return u, nil })))
 	return u
 }
 
@@ -426,9 +397,7 @@ func TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone(t *testing.T) {
 	from := newDeployment(t, sameIssuer)
 	from.add()
 	file, _, err := from.exported("example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	ctx := t.Context()
 	to := newDeployment(t, sameIssuer, "COLLAB_DATABASE_URL="+postgres.URL(t))
 	users, members := to.db.Directory().Users(), to.db.Directory().Members()
@@ -438,9 +407,7 @@ func TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone(t *testing.T) {
 	of := org.Organisation{ID: uid[id.Org](5), ProviderID: "org_own", Name: "Own"}
 	err = errors.Join(keep(to.db.Directory().Organisations().Upsert(ctx, of, func(o org.Organisation) (org.Organisation, error) { return o, nil })),
 		members.Put(ctx, of.ID, org.Membership{Org: of.ID, User: ada.ID, Role: org.Owner, JoinedAt: used, UsedAt: used}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	opened := 0
 	err = withArchives(ctx, to.config, io.Discard, func(a *archives.Archives) error {
 		did, err := a.Import(ctx, archives.Import{Open: func() (io.ReadCloser, error) {
@@ -480,25 +447,17 @@ func TestAnImportThatFailsLeavesNothingAndCanBeRepeated(t *testing.T) {
 	from := newDeployment(t, sameIssuer)
 	from.add()
 	file, _, err := from.exported("example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	whole, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	to := newDeployment(t, sameIssuer)
 	for _, n := range []int{10, len(whole) / 2, len(whole) - 20} {
-		if err := os.WriteFile(file, whole[:n], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(file, whole[:n], 0o600))
 		if _, err := to.imported(file, archives.Import{}); err == nil {
 			t.Errorf("%d bytes are imported", n)
 		}
 	}
-	if err := os.WriteFile(file, whole, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(file, whole, 0o600))
 	err = withArchives(t.Context(), to.config, io.Discard, func(a *archives.Archives) error {
 		a.MaxSize = 9
 		_, err := a.Import(t.Context(), archives.Import{Open: func() (io.ReadCloser, error) { return os.Open(file) }})
@@ -573,17 +532,13 @@ func TestReferencesThatPointNowhereAreRefused(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "x.tar.gz")
 		f, err := os.Create(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		err = withArchives(t.Context(), from.config, io.Discard, func(a *archives.Archives) error {
 			a.Snapshots = changed{a.Snapshots, c.kind, c.change}
 			_, err := a.Export(t.Context(), exampleOrg, domain.All(), f)
 			return err
 		})
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, errors.Join(err, f.Close()))
 		if _, err := to.imported(file, archives.Import{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.kind, err, c.want)
 		}
@@ -609,9 +564,7 @@ func TestAPanicFailsTheAttemptOfAnExport(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 }
 
 // changed is snapshots whose records of a kind are changed.

@@ -23,6 +23,7 @@ import (
 	"collab/adapters/servicetoken"
 	"collab/adapters/vault"
 	"collab/app/assembly/config"
+	"collab/test/must"
 )
 
 var update = flag.Bool("update", false, "write the printed pages instead of comparing them")
@@ -30,7 +31,7 @@ var update = flag.Bool("update", false, "write the printed pages instead of comp
 func read(t *testing.T, environ ...string) config.Config {
 	t.Helper()
 	c, err := config.Read(environ)
-	must(t, err)
+	must.NoError(t, err)
 	return c
 }
 
@@ -75,10 +76,10 @@ func golden(t *testing.T, name, content string) {
 	t.Helper()
 	path := filepath.Join("..", "..", "docs", name)
 	if *update {
-		must(t, os.WriteFile(path, []byte(content), 0o644))
+		must.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 	}
 	have, err := os.ReadFile(path)
-	must(t, err)
+	must.NoError(t, err)
 	if string(have) != content {
 		t.Errorf("docs/%s is out of date: run the tests of this package with -update", name)
 	}
@@ -103,17 +104,17 @@ func TestAServerStartsAnswersAndEndsWithoutLeavingAnythingBehind(t *testing.T) {
 		go func() { ended <- Serve(ctx, c, greeting, io.Discard) }()
 		text := make([]byte, 1024)
 		n, err := io.ReadAtLeast(out, text, 20)
-		must(t, err)
+		must.NoError(t, err)
 		go func() { _, _ = io.Copy(io.Discard, out) }()
 		for n < len(text) && !strings.Contains(string(text[:n]), "/api/v1") {
 			m, err := out.Read(text[n:])
-			must(t, err)
+			must.NoError(t, err)
 			n += m
 		}
 		url := regexp.MustCompile(`http://\S+?:\d+`).FindString(string(text[:n]))
 		client := &http.Client{Transport: &http.Transport{}}
 		answer, err := client.Get(url + "/readyz")
-		must(t, err)
+		must.NoError(t, err)
 		if answer.StatusCode != http.StatusOK {
 			t.Errorf("readyz is %s", answer.Status)
 		}
@@ -139,9 +140,9 @@ func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
 	}
 	for _, what := range []string{"tokens", "secrets"} {
 		var text bytes.Buffer
-		must(t, errors.Join(PrintKeys(&text, what), os.WriteFile(filepath.Join(directory, what), text.Bytes(), 0o600)))
+		must.NoError(t, errors.Join(PrintKeys(&text, what), os.WriteFile(filepath.Join(directory, what), text.Bytes(), 0o600)))
 	}
-	must(t, Migrate(t.Context(), read(t, environ...), false, io.Discard))
+	must.NoError(t, Migrate(t.Context(), read(t, environ...), false, io.Discard))
 	for _, test := range []struct{ setting, remedy string }{
 		{"COLLAB_LOG_LEVEL=info", ""},
 		{"COLLAB_PUBLIC_URL=http://collab.example.com", "set COLLAB_PUBLIC_URL"},
@@ -174,7 +175,7 @@ func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
 					cancel()
 				}
 			}
-			must(t, errors.Join(<-ended, lines.Err()))
+			must.NoError(t, errors.Join(<-ended, lines.Err()))
 			if test.remedy == "" && len(warned) > 0 || test.remedy != "" && (len(warned) != 1 || !strings.Contains(warned[0], "WARN ") || !strings.Contains(warned[0], test.remedy)) {
 				t.Errorf("it warns %q", warned)
 			}
@@ -184,7 +185,7 @@ func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
 
 func TestAFileOfKeysThatMakesNoSenseIsNamedAndKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
-	must(t, os.WriteFile(path, []byte("hunter2"), 0o600))
+	must.NoError(t, os.WriteFile(path, []byte("hunter2"), 0o600))
 	for _, configured := range []string{path, ""} {
 		for about, err := range map[string]error{
 			"tokens":  second(keys(configured, path, servicetoken.Generate, servicetoken.Parse)),
@@ -215,7 +216,7 @@ func TestAConfiguredFileOfKeysIsNeverMade(t *testing.T) {
 
 func TestPrintedKeysCanBeReadBack(t *testing.T) {
 	var tokens, secrets bytes.Buffer
-	must(t, errors.Join(PrintKeys(&tokens, "tokens"), PrintKeys(&secrets, "secrets")))
+	must.NoError(t, errors.Join(PrintKeys(&tokens, "tokens"), PrintKeys(&secrets, "secrets")))
 	if k, err := servicetoken.Parse(tokens.Bytes()); err != nil || len(k) != 1 {
 		t.Errorf("%d keys, %v", len(k), err)
 	}
@@ -232,13 +233,5 @@ func TestStandardBase64(t *testing.T) {
 		if got := toStandardBase64(in); got != want {
 			t.Errorf("%q is %q, want %q", in, got, want)
 		}
-	}
-}
-
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"collab/adapters/memory"
+	"collab/test/must"
 )
 
 func TestTheClockOfAServerIsTheDatabases(t *testing.T) {
@@ -57,9 +58,7 @@ func TestAServerStartsWhenAComparisonOfClocksCounts(t *testing.T) {
 		}}
 		ctx, cancel := context.WithTimeout(t.Context(), startWithin)
 		defer cancel()
-		if err := c.start(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, c.start(ctx))
 		if ahead := c.Now().Sub(machine.Now()); comparisons != 3 || ahead != time.Hour {
 			t.Errorf("after %d comparisons the clock is %v ahead of the machine's", comparisons, ahead)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"collab/app/assembly/config"
+	"collab/test/must"
 )
 
 func TestADemoFillsNoDeployment(t *testing.T) {
@@ -37,9 +38,7 @@ func refusesDemo(t *testing.T, variable string, settings ...string) {
 	t.Helper()
 	directory := filepath.Join(t.TempDir(), "data")
 	c, err := config.Read(append(settings, "COLLAB_DATA_DIR="+directory))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	err = Demo(t.Context(), c, nil, io.Discard, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), variable) {
 		t.Errorf("%v", err)

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"collab/domain/chat"
+	"collab/test/must"
 )
 
 // offered returns the models of a configuration.
@@ -62,7 +63,7 @@ func TestTheModelsAreThoseWhoseProviderIsConfigured(t *testing.T) {
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			all, err := offered(t, c.environ...)
-			must(t, err)
+			must.NoError(t, err)
 			var turns []string
 			for _, m := range all {
 				if len(turns) == 0 || turns[len(turns)-1] != m.Provider {
@@ -81,7 +82,7 @@ func TestModelsThatCannotBeNameTheVariable(t *testing.T) {
 	directory := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(directory, name)
-		must(t, os.WriteFile(path, []byte(content), 0o600))
+		must.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		return "COLLAB_MODELS_FILE=" + path
 	}
 	const fields = `"id": "m", "displayName": "M", "tier": "standard", "contextWindow": 10, "maxOutputTokens": 5, "capabilities": []`
@@ -139,7 +140,7 @@ func (l *log) String() string {
 func send(t *testing.T, client *http.Client, r *http.Request, into any) {
 	t.Helper()
 	answer, err := client.Do(r)
-	must(t, err)
+	must.NoError(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK {
@@ -155,7 +156,7 @@ func send(t *testing.T, client *http.Client, r *http.Request, into any) {
 func request(t *testing.T, method, address, kind, body string, headers ...string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
-	must(t, err)
+	must.NoError(t, err)
 	r.Header.Set("Content-Type", kind)
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
@@ -168,10 +169,10 @@ func request(t *testing.T, method, address, kind, body string, headers ...string
 func TestAnUnavailablePostHogDelaysNothing(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections for it
-	must(t, err)
+	must.NoError(t, err)
 	defer mute.Close()
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.NoError(t, err)
 	gone.Close()
 	for about, hog := range map[string]net.Listener{"one that never answers": mute, "one that is not there": gone} {
 		t.Run(about, func(t *testing.T) {

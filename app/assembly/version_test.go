@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"collab/adapters/gormdb"
+	"collab/test/must"
 )
 
 func TestABuildHasItsCommit(t *testing.T) {
@@ -30,7 +31,7 @@ func TestABuildHasItsCommit(t *testing.T) {
 
 func TestTheChangelogNamesTheSchemaOfEachRelease(t *testing.T) {
 	text, err := os.ReadFile("../../CHANGELOG.md")
-	must(t, err)
+	must.NoError(t, err)
 	releases := regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(string(text), -1)
 	if want := fmt.Sprintf("%s (schema %d)", number, gormdb.Schema()); releases[0][1] != want {
 		t.Errorf("CHANGELOG.md begins with %q, want %q", releases[0][1], want)

@@ -13,6 +13,7 @@ import (
 	"collab/adapters/memory"
 	"collab/domain/fault"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // sealer is a keyset of one key, whose number everything that it makes begins with.
@@ -63,13 +64,9 @@ func TestRecordsHaveNeitherPlainAnswersNorPlainFingerprints(t *testing.T) {
 	if err == nil {
 		err = first.Finish(t.Context(), answer)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	again, err := begin(s, request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if got, done := again.Answer(); !done || !bytes.Equal(got, answer) {
 		t.Errorf("the answer is %q, %v", got, done)
 	}
@@ -85,9 +82,7 @@ func TestRecordsHaveNeitherPlainAnswersNorPlainFingerprints(t *testing.T) {
 	for _, earlier := range []string{strings.Repeat("0", 64), "no digest"} {
 		r := again.record
 		r.Fingerprint = earlier
-		if err := store.Journal().Replays().Finish(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, store.Journal().Replays().Finish(t.Context(), r))
 		if _, err := begin(s, request); !fault.Is(err, fault.Conflict) {
 			t.Errorf("with the fingerprint %s: %v", earlier, err)
 		}

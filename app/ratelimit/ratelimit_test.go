@@ -14,6 +14,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/ports"
+	"collab/test/must"
 )
 
 const (
@@ -78,16 +79,12 @@ func limited(t *testing.T, test func(f *fixture)) {
 func (f *fixture) grant(o id.Org, p plan.Plan) {
 	f.Helper()
 	_, err := f.store.Directory().Organisations().Upsert(f.Context(), org.Organisation{ID: o, ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.NoError(f, err)
 	s, err := plan.Unsubscribed(o).Granted(plan.Grant{Plan: p}, f.clock.Now())
 	if err == nil {
 		err = f.store.Atomic(f.Context(), func(r ports.Records) error { return r.Directory().Subscriptions().Put(f.Context(), o, s) })
 	}
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.NoError(f, err)
 }
 
 // server returns the limiter of a server, under which FREE has 100 requests.

@@ -27,6 +27,7 @@ import (
 	"collab/domain/release"
 	"collab/ports"
 	"collab/test/directory"
+	"collab/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -93,9 +94,7 @@ func draft(version string) release.Draft {
 func check(t testing.TB, at, client string) releases.Check {
 	t.Helper()
 	v, err := release.ParseVersion("currentVersion", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return releases.Check{Target: mac, Version: v, Client: client}
 }
 

@@ -15,6 +15,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/task"
 	"collab/ports"
+	"collab/test/must"
 )
 
 var startTime = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
@@ -34,7 +35,7 @@ func newFixture(t *testing.T) *fixture {
 	w := &fixture{T: t, store: store, clock: memory.NewClock(startTime), ids: &memory.IDs{}, ada: org.Actor{Org: "o", User: "ada", Role: org.Member}}
 	w.tasks = tasks.New(store, w.clock, w.ids, within(store))
 	_, err := store.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: "o", ProviderID: "p"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	w.must(err)
+	must.NoError(w, err)
 	return w
 }
 
@@ -42,13 +43,6 @@ func newFixture(t *testing.T) *fixture {
 func within(store ports.Store) tasks.Transaction {
 	return func(ctx context.Context, actor org.Actor, fn func(ports.Records, org.Actor) error) error {
 		return store.Atomic(ctx, func(r ports.Records) error { return fn(r, actor) })
-	}
-}
-
-func (w *fixture) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
 	}
 }
 
@@ -61,7 +55,7 @@ func (w *fixture) made(n, tags int) (ids []id.Task) {
 	}
 	for range n {
 		t, err := w.tasks.Create(w.Context(), w.ada, d)
-		w.must(err)
+		must.NoError(w, err)
 		ids = append(ids, t.ID)
 	}
 	return ids
@@ -73,7 +67,7 @@ func TestTheTagsOfTheTasksAreBounded(t *testing.T) {
 	w := newFixture(t)
 	most := w.made(tasks.MaxOperandTags/task.MaxTags, task.MaxTags)
 	slices.Reverse(most)
-	w.must(w.tasks.Reorder(t.Context(), w.ada, task.Order{Tasks: most}, nothing))
+	must.NoError(w, w.tasks.Reorder(t.Context(), w.ada, task.Order{Tasks: most}, nothing))
 	more := append(w.made(1, 1), most...)
 	err := w.tasks.Reorder(t.Context(), w.ada, task.Order{Tasks: more}, nothing)
 	var e *fault.Error
@@ -101,11 +95,11 @@ func TestADeletedTaskIsNotInTheResponse(t *testing.T) {
 	w := newFixture(t)
 	ids := w.made(2, 0)
 	store := hookStore{w.store, func() {
-		w.must(w.store.Work().Tasks().Remove(t.Context(), "o", ids[0], func(task.Task) error { return nil }))
+		must.NoError(w, w.store.Work().Tasks().Remove(t.Context(), "o", ids[0], func(task.Task) error { return nil }))
 	}}
 	later := tasks.New(store, w.clock, w.ids, within(store))
 	var got []id.Task
-	w.must(later.Reorder(t.Context(), w.ada, task.Order{Tasks: ids}, func(t task.Task) error {
+	must.NoError(w, later.Reorder(t.Context(), w.ada, task.Order{Tasks: ids}, func(t task.Task) error {
 		got = append(got, t.ID)
 		return nil
 	}))
@@ -118,7 +112,7 @@ func TestATaskThatAnEarlierAttemptAddedIsAConflict(t *testing.T) {
 	w := newFixture(t)
 	d := task.Draft{ID: "0198a1b2-0000-7000-8000-000000000001", Title: "x"}
 	_, err := w.tasks.CreateUnconfirmed(t.Context(), w.ada, d)
-	w.must(err)
+	must.NoError(w, err)
 	if _, err := w.tasks.CreateUnconfirmed(t.Context(), w.ada, d); !fault.Is(err, fault.Conflict) {
 		t.Errorf("the error is %v", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 var startTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -40,24 +41,24 @@ const (
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	f, err := harness.NewDeployment(startTime)
-	must(t, err)
+	must.NoError(t, err)
 	y := &fixture{Deployment: f, stored: map[string]bool{}, reasons: map[string]upkeep.Reason{}, objects: map[string]object.Object{}, contents: map[string]string{}}
 	ctx := t.Context()
 	y.ada, err = f.Join(ctx, "org_yard", "user_ada", org.Owner)
-	must(t, err)
+	must.NoError(t, err)
 	for _, path := range []string{"stays", "is replaced", "is deleted"} {
 		o, err := f.Objects.Create(ctx, y.ada, object.Draft{Path: path, Kind: object.Template, Scope: object.Shared}, harness.Text(path))
-		must(t, err)
+		must.NoError(t, err)
 		y.objects[path] = o
 	}
 	next, err := f.Objects.Replace(ctx, y.ada, y.objects["is replaced"].ID, harness.Text("replacement"))
-	must(t, err)
-	must(t, f.Objects.Delete(ctx, y.ada, y.objects["is deleted"].ID, nil))
+	must.NoError(t, err)
+	must.NoError(t, f.Objects.Delete(ctx, y.ada, y.objects["is deleted"].ID, nil))
 	for _, name := range []string{unwritten, abandoned} {
-		must(t, f.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, name, 0, f.Clock.Now()))
+		must.NoError(t, f.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, name, 0, f.Clock.Now()))
 	}
 	for _, name := range []string{abandoned, stray} {
-		must(t, f.Blobs.Put(ctx, name, "", -1, strings.NewReader(name)))
+		must.NoError(t, f.Blobs.Put(ctx, name, "", -1, strings.NewReader(name)))
 	}
 	y.stored = map[string]bool{y.objects["stays"].Blob: true, next.Blob: true}
 	y.contents = map[string]string{y.objects["stays"].Blob: "stays", next.Blob: "replacement"}
@@ -101,7 +102,7 @@ func (y *fixture) checkStored(t testing.TB, want map[string]bool) {
 func (y *fixture) names(t testing.TB) []object.Blob {
 	t.Helper()
 	names, err := y.Store.Storage().BlobNames().Due(t.Context(), y.Clock.Now().Add(time.Hour), "", 1000)
-	must(t, err)
+	must.NoError(t, err)
 	return names
 }
 
@@ -115,7 +116,7 @@ func withoutReason(all map[string]upkeep.Reason, r upkeep.Reason) map[string]upk
 func TestGarbageIsCollectedWhenItsGraceIsOver(t *testing.T) {
 	y := newFixture(t)
 	everything, err := y.BlobNames(t.Context())
-	must(t, err)
+	must.NoError(t, err)
 	y.Clock.Advance(object.Grace)
 	if found := y.collect(t, true, false); len(found) > 0 {
 		t.Errorf("before its time %v was collected", found)
@@ -148,7 +149,7 @@ func TestADryRunListsGarbageAndRemovesNothing(t *testing.T) {
 		y := newFixture(t)
 		y.Clock.Advance(object.Grace + time.Millisecond)
 		everything, err := y.BlobNames(t.Context())
-		must(t, err)
+		must.NoError(t, err)
 		names := y.names(t)
 		would := y.collect(t, whole, true)
 		y.checkStored(t, everything)
@@ -357,9 +358,9 @@ func TestMoreGarbageThanIsHeldAtATimeIsCollectedWhole(t *testing.T) {
 	names := y.Store.Storage().BlobNames()
 	for i := range 1234 {
 		for _, name := range []string{fmt.Sprintf("many/announced %d", i), fmt.Sprintf("many/unknown %d", i)} {
-			must(t, y.Blobs.Put(ctx, name, "", -1, strings.NewReader("x")))
+			must.NoError(t, y.Blobs.Put(ctx, name, "", -1, strings.NewReader("x")))
 		}
-		must(t, names.Announce(ctx, y.ada.Org, fmt.Sprintf("many/announced %d", i), 0, y.Clock.Now()))
+		must.NoError(t, names.Announce(ctx, y.ada.Org, fmt.Sprintf("many/announced %d", i), 0, y.Clock.Now()))
 	}
 	y.Clock.Advance(object.Grace + time.Millisecond)
 	would := y.collect(t, true, true)
@@ -374,12 +375,12 @@ func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 	y, ctx := newFixture(t), t.Context()
 	head := func() object.Head {
 		h, err := y.Objects.Head(ctx, y.ada)
-		must(t, err)
+		must.NoError(t, err)
 		return h
 	}
 	was := head()
 	y.Clock.Advance(harness.Retention)
-	must(t, y.Upkeep.Run(ctx))
+	must.NoError(t, y.Upkeep.Run(ctx))
 	if is := head(); is != was {
 		t.Errorf("before its time the log became %+v, was %+v", is, was)
 	}
@@ -387,9 +388,9 @@ func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 	withStray[stray] = true
 	y.checkStored(t, withStray)
 	y.Clock.Advance(time.Millisecond)
-	must(t, errorOf(y.Objects.Replace(ctx, y.ada, y.objects["stays"].ID, harness.Text("stays"))))
+	must.NoError(t, errorOf(y.Objects.Replace(ctx, y.ada, y.objects["stays"].ID, harness.Text("stays"))))
 	y.Clock.Advance(time.Millisecond)
-	must(t, y.Upkeep.Run(ctx))
+	must.NoError(t, y.Upkeep.Run(ctx))
 	is := head()
 	if is.Floor != was.N || is.N != was.N+1 {
 		t.Errorf("the log became %+v, was %+v", is, was)
@@ -409,11 +410,11 @@ func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 // TestTheBlobsOfAnErasedOrganisationAreCollected expects blobs to be removed after the records that name them.
 func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 	y, ctx := newFixture(t), t.Context()
-	must(t, y.SendIdentityEvent(ctx, "organization.deleted", map[string]any{"id": "org_yard", "deleted": true}))
+	must.NoError(t, y.SendIdentityEvent(ctx, "organization.deleted", map[string]any{"id": "org_yard", "deleted": true}))
 	work := func() map[string]bool {
-		must(t, y.Upkeep.Run(ctx))
+		must.NoError(t, y.Upkeep.Run(ctx))
 		kept, err := y.BlobNames(ctx)
-		must(t, err)
+		must.NoError(t, err)
 		return kept
 	}
 	y.Clock.Advance(org.Retention - time.Millisecond)
@@ -435,9 +436,9 @@ func TestTheStoreOfAnotherDatabaseIsNotCollected(t *testing.T) {
 	other, ctx := newFixture(t), t.Context()
 	other.Clock.Advance(object.Grace + time.Millisecond)
 	before, err := other.BlobNames(ctx)
-	must(t, err)
+	must.NoError(t, err)
 	fresh, err := harness.NewDeployment(other.Clock.Now())
-	must(t, err)
+	must.NoError(t, err)
 	stranger := upkeep.New(fresh.Store, other.Blobs, fresh.Clock, nil, time.Hour)
 	err = stranger.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("%s was removed", g.Name) })
 	if !fault.Is(err, fault.Conflict) {
@@ -446,14 +447,6 @@ func TestTheStoreOfAnotherDatabaseIsNotCollected(t *testing.T) {
 	after, err := other.BlobNames(ctx)
 	if err != nil || !maps.Equal(before, after) {
 		t.Errorf("%d blobs of %d are left, %v", len(after), len(before), err)
-	}
-}
-
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/release"
+	"collab/test/must"
 )
 
 func TestOldAdoptionCountsAreRemoved(t *testing.T) {
@@ -15,13 +16,13 @@ func TestOldAdoptionCountsAreRemoved(t *testing.T) {
 	adoption := y.Store.Deployment().Adoption()
 	last := release.DayOf(startTime.Add(release.Retention))
 	for _, d := range []release.Day{release.DayOf(startTime), release.DayOf(startTime.Add(24 * time.Hour)), last} {
-		must(t, adoption.Add(t.Context(), []release.Tally{{Day: d, Version: "1.0.0", Checks: 1}}))
+		must.NoError(t, adoption.Add(t.Context(), []release.Tally{{Day: d, Version: "1.0.0", Checks: 1}}))
 	}
 	left := func() int {
 		t.Helper()
-		must(t, y.Upkeep.Run(t.Context()))
+		must.NoError(t, y.Upkeep.Run(t.Context()))
 		all, err := adoption.List(t.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.Tally{}, 0)
-		must(t, err)
+		must.NoError(t, err)
 		return len(all)
 	}
 	y.Clock.Set(startTime.Add(release.Retention))
@@ -47,11 +48,11 @@ func TestUnusedClientsAreRemoved(t *testing.T) {
 		if n == 0 {
 			c.UsedAt = startTime.Add(time.Millisecond)
 		}
-		must(t, errorOf(clients.Put(t.Context(), c, startTime)))
+		must.NoError(t, errorOf(clients.Put(t.Context(), c, startTime)))
 	}
 	left := func() (n int) {
 		t.Helper()
-		must(t, y.Upkeep.Run(t.Context()))
+		must.NoError(t, y.Upkeep.Run(t.Context()))
 		for i := range many {
 			_, err := clients.Get(t.Context(), fmt.Sprint("https://auth.example.com/", i), "")
 			if err == nil {

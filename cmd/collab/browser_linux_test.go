@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"collab/test/must"
 )
 
 // browser returns an app whose browser calls visit with the address that it is started with. The test
@@ -21,9 +23,7 @@ func browser(t *testing.T, visit func(address string)) *app {
 	t.Helper()
 	directory := t.TempDir()
 	program, pipe := directory+"/browser", directory+"/address"
-	if err := errors.Join(os.WriteFile(program, []byte("#!/bin/sh\necho \"$1\" > "+pipe+"\n"), 0o700), syscall.Mkfifo(pipe, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(os.WriteFile(program, []byte("#!/bin/sh\necho \"$1\" > "+pipe+"\n"), 0o700), syscall.Mkfifo(pipe, 0o600)))
 	visited := make(chan struct{})
 	go func() {
 		defer close(visited)
@@ -108,9 +108,7 @@ func TestAnotherUserCannotOpenThePage(t *testing.T) {
 		t.Skip("only root can be another user")
 	}
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer listener.Close()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	for _, try := range []struct {
@@ -124,14 +122,10 @@ func TestAnotherUserCannotOpenThePage(t *testing.T) {
 		}
 		other := exec.Command("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/"+port+" && "+then)
 		other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: try.uid, Gid: try.uid}}
-		if err := other.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, other.Start())
 		_ = listener.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
 		c, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if try.closed {
 			_ = other.Wait()
 		}
@@ -145,26 +139,18 @@ func TestAnotherUserCannotOpenThePage(t *testing.T) {
 
 func TestAConnectionThatIsResetIsNobodys(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer listener.Close()
 	peer, err := net.Dial("tcp4", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	c, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer c.Close()
 	from, to := c.RemoteAddr().String(), c.LocalAddr().String()
 	if !ofThisUser(from, to) {
 		t.Error("an open connection is another user's")
 	}
-	if err := errors.Join(peer.(*net.TCPConn).SetLinger(0), peer.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(peer.(*net.TCPConn).SetLinger(0), peer.Close()))
 	if ofThisUser(from, to) {
 		t.Error("a connection that was reset is this user's")
 	}

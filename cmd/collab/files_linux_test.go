@@ -25,6 +25,7 @@ import (
 	"collab/adapters/apiclient"
 	"collab/domain/upload"
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 // passing is content that passes through a proxy. It calls each with the number of bytes.
@@ -46,9 +47,7 @@ func TestAnUploadGoesOnInTheNextRunAfterACommandWasKilled(t *testing.T) {
 	s := collabd.Start(t)
 	owner := s.SignIn(t, "ada@example.com", t.Name(), "owner")
 	target, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var sent atomic.Int64
 	var running atomic.Pointer[os.Process] // which is to be killed; nil for none
 	through := httputil.NewSingleHostReverseProxy(target)
@@ -71,13 +70,9 @@ func TestAnUploadGoesOnInTheNextRunAfterACommandWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "film")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(file, content, 0o600))
 	path, err := exec.LookPath("collab")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	command := func(args ...string) *exec.Cmd {
 		c := exec.Command(path, append([]string{"files"}, args...)...)
 		c.Env = append(os.Environ(), "COLLAB_SERVER="+proxy.URL, "COLLAB_TOKEN="+owner.Token, "COLLAB_CONFIG_DIR="+t.TempDir())
@@ -85,9 +80,7 @@ func TestAnUploadGoesOnInTheNextRunAfterACommandWasKilled(t *testing.T) {
 	}
 
 	put := command("put", file)
-	if err := put.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, put.Start())
 	running.Store(put.Process)
 	if err := put.Wait(); err == nil || put.ProcessState.ExitCode() >= 0 {
 		t.Fatalf("the first run was not killed: %v", put.ProcessState)
@@ -117,13 +110,9 @@ func TestADownloadIsWrittenThroughPipesAndLinksAndGetsAnyName(t *testing.T) {
 	directory := t.TempDir()
 	in := func(name string) string { return filepath.Join(directory, name) }
 	pipe, link, target, long := in("pipe"), in("link"), in("target"), in(strings.Repeat("n", 255))
-	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink("target", link), os.WriteFile(target, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink("target", link), os.WriteFile(target, nil, 0o600)))
 	end, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer end.Close()
 	for _, to := range []string{pipe, link, long} {
 		if err := a.downloadTo(t.Context(), o, to, fetch); err != nil {
@@ -143,14 +132,10 @@ func TestADownloadIsWrittenThroughPipesAndLinksAndGetsAnyName(t *testing.T) {
 	}
 
 	both, err := os.OpenFile(pipe, os.O_RDWR, 0) // so that opening one end does not wait for the other
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer both.Close()
 	content, closer, err := a.open(pipe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer closer()
 	if _, seeks := content.Reader.(io.Seeker); seeks || content.Size != -1 {
 		t.Errorf("a pipe has %d bytes, and can be read again: %t", content.Size, seeks)

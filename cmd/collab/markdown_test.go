@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"collab/test/must"
 )
 
 // rendered returns what a terminal shows of Markdown that arrives in parts.
@@ -19,27 +21,19 @@ func rendered(t *testing.T, width int, environment map[string]string, parts ...s
 			t.Fatal(n, err)
 		}
 	}
-	if err := m.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, m.Close())
 	return out.String()
 }
 
 func TestMarkdownOnATerminal(t *testing.T) {
 	source, err := os.ReadFile("testdata/markdown/answer.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	got := strings.ReplaceAll(rendered(t, 40, nil, string(source)), "\x1b", "^")
 	if *update {
-		if err := os.WriteFile("testdata/markdown/answer.txt", []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile("testdata/markdown/answer.txt", []byte(got), 0o644))
 	}
 	want, err := os.ReadFile("testdata/markdown/answer.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Error(diff)
 	}
@@ -80,9 +74,7 @@ func TestMarkdownCannotControlTheTerminal(t *testing.T) {
 				r.Fatal(err)
 			}
 		}
-		if err := m.Close(); err != nil {
-			r.Fatal(err)
-		}
+		must.NoError(r, m.Close())
 		if strings.ContainsAny(out.String(), "\x1b\u009b\u202e\r\a") {
 			r.Fatalf("%q", out)
 		}

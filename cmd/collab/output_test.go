@@ -21,6 +21,7 @@ import (
 
 	"collab/adapters/apiclient"
 	"collab/adapters/filelock"
+	"collab/test/must"
 )
 
 // terminal returns an app whose streams are terminals, and what it prints.
@@ -52,9 +53,7 @@ var (
 
 func TestATableFitsTheTerminalAndCannotControlIt(t *testing.T) {
 	a, out, _ := terminal(t, 24, map[string]string{"NO_COLOR": "1"})
-	if err := rows(a, values(animals), columns...); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, rows(a, values(animals), columns...))
 	want := "NAME      SOUND\ncat       miaow  [31m \nMäuschen  a long sound,…\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
@@ -64,9 +63,7 @@ func TestATableFitsTheTerminalAndCannotControlIt(t *testing.T) {
 func TestSeveralColumnsBecomeNarrow(t *testing.T) {
 	a, out, _ := terminal(t, 30, map[string]string{"NO_COLOR": "1"})
 	long := []animal{{"漢字漢字漢字漢字漢字", "a long sound, repeated and repeated"}}
-	if err := rows(a, values(long), columns...); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, rows(a, values(long), columns...))
 	want := "NAME            SOUND\n漢字漢字漢字…   a long sound,…\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
@@ -76,9 +73,7 @@ func TestSeveralColumnsBecomeNarrow(t *testing.T) {
 func TestHeadingsHaveAColourUnlessItIsRefused(t *testing.T) {
 	for refusal, coloured := range map[string]bool{"": true, "NO_COLOR": false} {
 		a, out, _ := terminal(t, 80, map[string]string{refusal: "1"})
-		if err := rows(a, values(animals), columns...); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, rows(a, values(animals), columns...))
 		if strings.Contains(out.String(), "\x1b[2mNAME") != coloured {
 			t.Errorf("with %q it is %q", refusal, out.String())
 		}
@@ -125,9 +120,7 @@ func TestATokenIsInTheKeyringOrInTheFile(t *testing.T) {
 			a, _, said := terminal(t, 80, nil)
 			keyring := safe{map[string]string{}, try.fault}
 			a.secrets = keyring
-			if err := a.keep(c, try.insecure); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, a.keep(c, try.insecure))
 			_, stored, err := a.accounts()
 			if err != nil || len(stored) != 1 || (stored[0].Token == "secret") != try.inFile || (keyring.secrets[c.key()] == "secret") == try.inFile {
 				t.Errorf("the file has %+v, %v, the keyring %v", stored, err, keyring.secrets)
@@ -139,15 +132,11 @@ func TestATokenIsInTheKeyringOrInTheFile(t *testing.T) {
 			if err != nil || found.Token != "secret" {
 				t.Errorf("the account is %+v, %v", found, err)
 			}
-			if err := a.renewed(found, "newer"); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, a.renewed(found, "newer"))
 			if found, err = a.account(); err != nil || found.Token != "newer" {
 				t.Errorf("after its renewal it is %+v, %v", found, err)
 			}
-			if err := a.forget(found); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, a.forget(found))
 			if _, err = a.account(); exitCode(err) != exitSignIn || len(keyring.secrets) > 0 {
 				t.Errorf("after signing out: %v, %v", err, keyring.secrets)
 			}
@@ -156,9 +145,7 @@ func TestATokenIsInTheKeyringOrInTheFile(t *testing.T) {
 			}
 			another := c
 			another.User = "bob"
-			if err := errors.Join(a.keep(another, try.insecure), a.renewed(found, "late")); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, errors.Join(a.keep(another, try.insecure), a.renewed(found, "late")))
 			if got, err := a.account(); err != nil || got.Token != "secret" || got.User != "bob" {
 				t.Errorf("after a token of another user was renewed the account is %+v, %v", got, err)
 			}
@@ -232,9 +219,7 @@ func TestAToolIsCalledWhenThePersonAllowsIt(t *testing.T) {
 		var got []string
 		for range 2 {
 			allowed, err := box.allows(t.Context(), &toolServer{label: "Wiki\x1b"}, apiclient.ToolCall{Name: "search", Args: map[string]any{"query": "\x1b[2J\u202e"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			got = append(got, map[bool]string{true: "yes", false: "no"}[allowed])
 		}
 		if strings.Join(got, " ") != want {
@@ -330,9 +315,7 @@ func TestABrokenAnswerOfAModelIsNotFatal(t *testing.T) {
 		}))
 		a, _, _ := terminal(t, 80, nil)
 		client, err := apiclient.New(apiclient.Config{Server: s.URL, Token: "secret"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		c := conversation{app: a, client: client, tools: &toolbox{app: a}}
 		if _, err := c.answer(t.Context()); (err == nil) != (kind == "done") {
 			t.Errorf("after %s without content: %v", kind, err)
@@ -369,15 +352,11 @@ func TestADownloadHasTheModeOfTheFileThatItReplaces(t *testing.T) {
 	directory := t.TempDir()
 	modes := func(name string) fs.FileMode {
 		info, err := os.Stat(filepath.Join(directory, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return info.Mode().Perm()
 	}
 	for _, name := range []string{"plain", "private"} {
-		if err := os.WriteFile(filepath.Join(directory, name), nil, map[string]fs.FileMode{"plain": 0o666, "private": 0o600}[name]); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(directory, name), nil, map[string]fs.FileMode{"plain": 0o666, "private": 0o600}[name]))
 	}
 	for name, like := range map[string]string{"new": "plain", "private": "private"} {
 		want := modes(like)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"collab/test/must"
 	"collab/test/pages"
 )
 
@@ -23,9 +24,7 @@ func TestThePageOfCommandsIsTrue(t *testing.T) {
 	fmt.Fprintf(&b, "# The command line\n\nPrinted from the commands of `cmd/collab` by their test. Every command has:\n\n```\n%s```\n", root.PersistentFlags().FlagUsages())
 	describe(&b, root)
 	if *update {
-		if err := os.WriteFile(pages.Root(t)+"/docs/cli.md", []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(pages.Root(t)+"/docs/cli.md", []byte(b.String()), 0o644))
 	}
 	if pages.Read(t, "docs/cli.md") != b.String() {
 		t.Error("docs/cli.md is not that of the commands: run go test ./cmd/collab -update")

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/pages"
 )
 
@@ -29,9 +30,7 @@ func pseudoTerminal(t *testing.T) (screen, program *os.File) {
 	if err == nil {
 		program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return screen, program
 }
 
@@ -64,9 +63,7 @@ func TestTheFoldersOfTheReadmeAreInStep(t *testing.T) {
 		screen, program := pseudoTerminal(t)
 		c := shell(line)
 		c.Stdout, c.Stderr = program, program
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, c.Start())
 		program.Close()
 		t.Cleanup(func() {
 			_ = c.Process.Kill()

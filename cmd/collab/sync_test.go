@@ -11,6 +11,7 @@ import (
 	"collab/adapters/mirrorstate"
 	rounds "collab/app/mirror"
 	"collab/domain/mirror"
+	"collab/test/must"
 )
 
 // TestASynchroniserWaitsForItsServerAtTheStart starts without a network, as a machine may; a refusal is final.
@@ -42,12 +43,8 @@ func TestASynchroniserWaitsForItsServerAtTheStart(t *testing.T) {
 
 func TestAStopSaysWhatWasNotMadeAndWhatCannotBeWrittenOnce(t *testing.T) {
 	gone, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := gone.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, gone.Close())
 	a, _, errs := terminal(t, 80, nil)
 	s := &synced{app: a, dir: "d", files: gone, log: mirrorstate.Log{Directory: gone}, unwritten: map[string]bool{}}
 	deletion, upload := mirror.Step{Action: mirror.Delete}, mirror.Step{Action: mirror.Upload}
@@ -71,9 +68,7 @@ func TestAStopSaysWhatWasNotMadeAndWhatCannotBeWrittenOnce(t *testing.T) {
 
 func TestThatAMemberMayOnlyReadIsSaidOnce(t *testing.T) {
 	files, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer files.Close()
 	a, _, errs := terminal(t, 80, nil)
 	a.errTerminal = false

@@ -18,6 +18,8 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"collab/test/must"
 )
 
 // rules returns every rule, for a project with these endpoints and ports
@@ -48,9 +50,7 @@ func rules(groups []group, reasons map[string]string) map[string]func(*tree) []f
 
 func TestTheProjectFollowsItsArchitecture(t *testing.T) {
 	project, err := read(os.DirFS("../.."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for name, rule := range rules(specified, unsuited) {
 		t.Run(name, func(t *testing.T) {
 			for _, f := range rule(project) {
@@ -122,9 +122,7 @@ func ruleIn(line string) string {
 func findings(t *testing.T, files fstest.MapFS) []string {
 	t.Helper()
 	planted, err := read(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var got []string
 	for _, rule := range rules(plantedEndpoints, plantedReasons) {
 		for _, f := range rule(planted) {
@@ -144,9 +142,7 @@ type archived struct {
 func archive(t *testing.T, path string) archived {
 	t.Helper()
 	text, err := fs.ReadFile(os.DirFS("."), filepath.ToSlash(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	a := archived{files: fstest.MapFS{}}
 	name := ""
 	for line := range strings.Lines(string(text)) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"collab/test/must"
 )
 
 // requirements returns what go.mod requires without "indirect".
@@ -50,14 +52,10 @@ func (t *tree) reached(program string) (libraries []string) {
 
 func TestTheTableOfDependenciesIsThatOfTheModule(t *testing.T) {
 	project, err := read(os.DirFS("../.."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	text := func(name string) string {
 		content, err := fs.ReadFile(project.fsys, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return string(content)
 	}
 	direct := requirements(text("go.mod"))

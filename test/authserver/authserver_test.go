@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"collab/test/authserver"
+	"collab/test/must"
 
 	"go.uber.org/goleak"
 	"golang.org/x/oauth2"
@@ -36,9 +37,7 @@ func address(s *authserver.Server, change ...func(url.Values)) string {
 func approved(t *testing.T, s *authserver.Server, at string) url.Values {
 	t.Helper()
 	back, err := s.Approve(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return back.Query()
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"collab/test/must"
 )
 
 // asking returns ways of asking a provider: itself, and through what h makes of
@@ -15,9 +17,7 @@ import (
 func asking(t *testing.T, h func(bareRelay) http.HandlerFunc) (direct, through chatTarget) {
 	t.Helper()
 	p, err := listenProvider()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		if err := p.close(); err != nil {
 			t.Error(err)
@@ -64,16 +64,12 @@ func TestTalks(t *testing.T) {
 			direct, through := asking(t, h)
 			for _, way := range []chatTarget{direct, through} {
 				paced, err := way.pace(t.Context(), 5, every, warm, run)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				if paced.p50 <= 0 || paced.p99 < paced.p50 {
 					t.Errorf("%s: %+v", way.name, paced)
 				}
 				churned, err := way.churn(t.Context(), 2*waves, every, run)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				if churned.p50 <= 0 || churned.p99 < churned.p50 {
 					t.Errorf("%s, streams that end: %+v", way.name, churned)
 				}
@@ -100,22 +96,16 @@ func TestTalks(t *testing.T) {
 		s.goOn()
 		through.provider.scene.Store(s)
 		w, err := through.dial(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer w.Close()
 		for i := range 3 {
 			read := w.chunk
 			if i == 0 {
 				read = func(int) error { return w.ask() }
 			}
-			if err := read(i); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, read(i))
 		}
-		if err := w.end(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, w.end())
 		want := ""
 		for i := range 3 {
 			want += fmt.Sprintf("data: {\"type\":\"text\",\"text\":\"%06d is said\"}\n\n", i)
@@ -146,9 +136,7 @@ func TestTalks(t *testing.T) {
 			s.goOn() // the response is sent when it is complete
 			direct.provider.scene.Store(s)
 			w, err := through.dial(t.Context(), 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			defer w.Close()
 			r := &openStreams{chatTarget: through, scene: s}
 			if err = w.ask(); err == nil {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"collab/test/must"
 )
 
 func TestAnAudience(t *testing.T) {
@@ -36,9 +38,7 @@ func TestAnAudience(t *testing.T) {
 	t.Run("gets every event and is measured", func(t *testing.T) {
 		a := around(t, (*bareFeed).publish)
 		f, err := a.measure(t.Context(), b, load, reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if f.p50 <= 0 || f.p99 < f.p50 || f.rate <= 0 || string(a.event) != event {
 			t.Errorf("%+v of %q", f, a.event)
 		}

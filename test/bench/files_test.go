@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"collab/test/must"
 )
 
 // storing returns the bare server's files as a server.
@@ -33,9 +35,7 @@ func TestFiles(t *testing.T) {
 	t.Run("an upload in a form is the content, as often as it is repeated", func(t *testing.T) {
 		s, folder := storing(t)
 		f, err := s.atOnce(t.Context(), s.form(content, 3), 4)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if f.rate <= 0 || f.p50 <= 0 || f.p99 < f.p50 {
 			t.Errorf("%+v", f)
 		}
@@ -101,9 +101,7 @@ func TestFiles(t *testing.T) {
 	t.Run("what was stored is sent", func(t *testing.T) {
 		s, _ := storing(t)
 		ids, err := s.stock(t.Context(), content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if _, err := measure(t.Context(), s.process, s.download(content, ids), 2, warm, run, nil); err != nil {
 			t.Error(err)
 		}
@@ -111,13 +109,9 @@ func TestFiles(t *testing.T) {
 	t.Run("a download of other content is an error", func(t *testing.T) {
 		s, folder := storing(t)
 		ids, err := s.stock(t.Context(), content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		damaged := append([]byte("x"), content[1:]...)
-		if err := os.WriteFile(filepath.Join(folder, ids[0]), damaged, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(folder, ids[0]), damaged, 0o600))
 		if f, err := measure(t.Context(), s.process, s.download(content, ids[:1]), 1, warm, run, nil); err == nil {
 			t.Errorf("no error, but %+v", f)
 		}
@@ -138,17 +132,13 @@ func TestFiles(t *testing.T) {
 	})
 	t.Run("the most memory is at least what is held", func(t *testing.T) {
 		p := against(t, func(http.ResponseWriter, *http.Request) {})
-		if err := p.forgetPeak(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, p.forgetPeak())
 		held := make([]byte, 32*mib)
 		for i := range held {
 			held[i] = 1
 		}
 		now, err := p.resident()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if most, err := p.peak(); err != nil || most < 32*mib || now > most+mib {
 			t.Errorf("%d bytes of %d now: %v", most, now, err)
 		}

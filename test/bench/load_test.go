@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"collab/test/must"
 )
 
 // against returns a handler as a server whose processor time is this process's.
@@ -20,9 +22,7 @@ func against(t *testing.T, h http.HandlerFunc) *process {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	self, err := os.FindProcess(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return &process{name: "server", address: strings.TrimPrefix(s.URL, "http://"), command: &exec.Cmd{Process: self}}
 }
 
@@ -53,9 +53,7 @@ func TestMeasure(t *testing.T) {
 		})
 		for _, w := range []workload{get(p.address, "token", ids), create(p.address, "token")} {
 			f, err := measure(t.Context(), p, w, 3, warm, run, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if f.rate <= 0 || f.p50 <= 0 || f.p99 < f.p50 {
 				t.Errorf("%s: %+v", w.name, f)
 			}

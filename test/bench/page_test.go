@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"collab/test/must"
 	"collab/test/pages"
 )
 
@@ -14,9 +15,7 @@ const thePage = "docs/performance.md"
 func TestThePageHasWhatPartsFound(t *testing.T) {
 	page := pages.Read(t, thePage)
 	_, table, _, err := cutSection(page, verdictsSection)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	verdicts := readVerdicts(table)
 	if table != "\n"+writeVerdicts(slices.Clone(verdicts))+"\n" {
 		t.Errorf("make bench would write the verdicts otherwise:\n%s", table)
@@ -24,9 +23,7 @@ func TestThePageHasWhatPartsFound(t *testing.T) {
 	unmeasured := map[string]bool{}
 	for _, p := range parts {
 		_, section, _, err := cutSection(page, p.name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if unmeasured[p.name] = section == ""; unmeasured[p.name] {
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 
 	"collab/docs"
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/nodejs"
 )
 
@@ -29,9 +30,7 @@ func TestTheProgramUsesEveryOperation(t *testing.T) {
 		used[call[1]+" "+call[2]] = true
 	}
 	d, err := openapi3.NewLoader().LoadFromData(served(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for path, item := range d.Paths.Map() {
 		for method := range item.Operations() {
 			if !used[method+" "+path] {
@@ -82,12 +81,8 @@ func TestTheDocumentIsForLintersAndGeneratorsOfNode(t *testing.T) {
 // TestTheDocumentIsForTheGeneratorOfGo runs the generator that the module of testdata/golang pins.
 func TestTheDocumentIsForTheGeneratorOfGo(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("testdata/golang")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "openapi.json"), served(t), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.CopyFS(dir, os.DirFS("testdata/golang")))
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "openapi.json"), served(t), 0o600))
 	run := func(args ...string) string {
 		t.Helper()
 		command := exec.CommandContext(t.Context(), "go", args...)
@@ -113,17 +108,13 @@ func TestTheDocumentIsForTheGeneratorOfGo(t *testing.T) {
 func served(t *testing.T) []byte {
 	t.Helper()
 	document, err := docs.JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return document
 }
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return text
 }

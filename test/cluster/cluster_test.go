@@ -9,6 +9,7 @@ import (
 
 	"collab/test/cluster"
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/postgres"
 )
 
@@ -26,9 +27,7 @@ func TestServersBehindTheBalancerAnswerAsOne(t *testing.T) {
 			return []string{collabd.ShiftedClock(time.Duration(server-1) * 5 * time.Minute)}
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -68,14 +67,10 @@ func TestServersBehindTheBalancerAnswerAsOne(t *testing.T) {
 	// The last server calls the payment provider that the first one runs.
 	direct(2).Must(t, 200, "POST", "/billing/checkout", map[string]string{"plan": "STANDARD"}, nil)
 
-	if err := c.Servers[1].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, c.Servers[1].Kill())
 	for range 20 {
 		ada.Must(t, 200, "GET", "/auth/me", nil, nil)
 	}
-	if err := c.Servers[1].Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, c.Servers[1].Start(t.Context()))
 	direct(1).Must(t, 200, "GET", "/auth/me", nil, nil)
 }

@@ -158,9 +158,7 @@ func StartProgram(t testing.TB, program func() (*exec.Cmd, error), settings ...s
 		"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + s.Dir, "COLLAB_RATE_LIMITS=off", "COLLAB_LOG_FORMAT=json",
 	}, settings...)
 	url, err := s.start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	s.URL = url
 	t.Cleanup(func() { s.Stop(t) })
 	return s
@@ -258,9 +256,7 @@ func Program(args ...string) func() (*exec.Cmd, error) {
 func (s *Server) Command(t testing.TB, args []string, more ...string) *exec.Cmd {
 	t.Helper()
 	c, err := Program(args...)()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	c.Dir, c.Env = filepath.Dir(s.Dir), append(slices.Clone(s.settings), more...)
 	return c
 }
@@ -300,9 +296,7 @@ func (s *Server) Log() string {
 func (s *Server) Metrics(t testing.TB) string {
 	t.Helper()
 	answer, err := http.Get(s.URL + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil || len(text) == 0 {
@@ -346,9 +340,7 @@ type Client struct {
 func (s *Server) SignIn(t testing.TB, email, organisation, role string) Client {
 	t.Helper()
 	identity, err := IdentityToken(s.URL, email, email, organisation, role)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var session struct {
 		Token string
 		User  struct{ ID string }
@@ -439,9 +431,7 @@ func (c Client) Send(t testing.TB, method, path string, body any, headers ...str
 func (c Client) Must(t testing.TB, status int, method, path string, body, out any, headers ...string) {
 	t.Helper()
 	got, data, err := c.Do(method, path, body, headers...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if got != status {
 		t.Fatalf("%s %s is %d, want %d: %s", method, path, got, status, data)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/tempdir"
 )
 
@@ -46,9 +47,7 @@ func TestADemoIsMadeOnceAndWhole(t *testing.T) {
 	}
 	before := body(t, ada, "/tasks")
 	s.Stop(t)
-	if err := s.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, s.Restart())
 	if !bytes.Equal(body(t, ada, "/tasks"), before) {
 		t.Error("the tasks are others after another start")
 	}
@@ -63,9 +62,7 @@ func exists(path string) bool {
 func command(t *testing.T, data string) *exec.Cmd {
 	t.Helper()
 	c, err := collabd.Program("demo")()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	c.Env = []string{"COLLAB_DATA_DIR=" + data, "COLLAB_LISTEN=127.0.0.1:0"}
 	return c
 }
@@ -75,14 +72,10 @@ func interrupted(t *testing.T, data string, signal os.Signal) error {
 	t.Helper()
 	c := command(t, data)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var log bytes.Buffer
 	c.Stderr = &log
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, c.Start())
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && !strings.Contains(lines.Text(), "day 10 of 30") {
 	}

@@ -25,6 +25,7 @@ import (
 	"collab/app/assembly/config"
 	"collab/app/assembly/doctor"
 	"collab/test/contract/provider"
+	"collab/test/must"
 	"collab/test/objectstore"
 	"collab/test/postgres"
 )
@@ -67,12 +68,8 @@ func (w *fixture) broken(t *testing.T) {
 	}
 
 	readable := filepath.Join(w.files, "readable.pem")
-	if err := os.WriteFile(readable, []byte(printed(t, "tokens")), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(readable, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(readable, []byte(printed(t, "tokens")), 0o644))
+	must.NoError(t, os.Chmod(readable, 0o644))
 	pooled := postgres.Pooled(t, w.settings["COLLAB_DATABASE_URL"])
 	silent := provider.Start(t)
 	nothing := func(map[string]any) {}
@@ -189,9 +186,7 @@ func (w *fixture) itself(t *testing.T) {
 	wrong := w.settings.with("COLLAB_DATABASE_URL="+w.address("server", "pw-that-is-wrong", "world"), "COLLAB_STRIPE_SECRET_KEY=sk_live_wrong_of_the_payments", "COLLAB_BUS_URL=nats://server:"+busPassword+"@"+strings.TrimPrefix(w.gone, "http://"))
 	for _, s := range []settings{w.settings, wrong} {
 		c, err := config.Read(s.environ())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		var got []finding
 		for _, f := range doctor.Examine(t.Context(), c, assembly.Version()) {
 			got = append(got, finding{f.Check, string(f.Verdict), f.Message, f.Remedy})
@@ -259,14 +254,10 @@ func (w *fixture) traces(t *testing.T) {
 func counters(t *testing.T, base string) string {
 	t.Helper()
 	answer, err := http.Get(base + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var lines []string
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "collab_bus_") {
@@ -293,9 +284,7 @@ func (w *fixture) beside(t *testing.T) {
 	}
 	for _, name := range []string{"live", "files", "readonly"} {
 		b, err := bucket.Open(t.Context(), "gs://"+name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		err = b.List(t.Context(), func(name string, _ int64, _ time.Time) error { return errors.New(name + " is left") })
 		if err := errors.Join(err, b.Close()); err != nil {
 			t.Errorf("gs://%s: %v", name, err)
@@ -316,9 +305,7 @@ func tree(t *testing.T, directory string) string {
 		lines = append(lines, fmt.Sprintf("%s %x", path, sha256.Sum256(content)))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return strings.Join(lines, "\n")
 }
 
@@ -340,12 +327,8 @@ func TestEmbeddedStateIsLookedAt(t *testing.T) {
 	directory := t.TempDir()
 	embedded := settings{"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATA_DIR": directory}
 	database := filepath.Join(directory, "collab.db")
-	if err := migrate("sqlite://" + database); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(directory, "blobs"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, migrate("sqlite://"+database))
+	must.NoError(t, os.Mkdir(filepath.Join(directory, "blobs"), 0o700))
 	if code, _, text := examine(t, embedded); code != 0 { // which makes the directories of the store
 		t.Fatalf("the code is %d:\n%s", code, text)
 	}
@@ -363,9 +346,7 @@ func TestEmbeddedStateIsLookedAt(t *testing.T) {
 		if err == nil {
 			err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer lock.Close()
 		code, all, text := examine(t, embedded)
 		if code != 1 || !says(all, "database", "wrong", "is being restored") {
@@ -374,9 +355,7 @@ func TestEmbeddedStateIsLookedAt(t *testing.T) {
 	})
 
 	content, err := os.ReadFile(database)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, c := range []struct {
 		name    string
 		damage  func(content []byte) []byte
@@ -389,9 +368,7 @@ func TestEmbeddedStateIsLookedAt(t *testing.T) {
 		{"another file", func([]byte) []byte { return bytes.Repeat([]byte("no database "), 1000) }, "not a database"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if err := os.WriteFile(database, c.damage(bytes.Clone(content)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.WriteFile(database, c.damage(bytes.Clone(content)), 0o600))
 			code, all, text := examine(t, embedded)
 			if code != 1 || !says(all, "database", "wrong", c.message) {
 				t.Errorf("the code is %d:\n%s", code, text)

@@ -33,6 +33,7 @@ import (
 	"collab/test/collabd"
 	"collab/test/contract/provider"
 	"collab/test/loopback"
+	"collab/test/must"
 	"collab/test/objectstore"
 	"collab/test/postgres"
 	"collab/test/stripemock"
@@ -132,17 +133,13 @@ func newWorld(t *testing.T) *fixture {
 	page := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(page.Close)
 	port, err := loopback.Port()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	w.gone = fmt.Sprintf("http://127.0.0.1:%d", port)
 	models := provider.Start(t)
 	models.SetModels(modelKey, "claude-1", "gpt-1")
 	write := func(name, content string) string {
 		path := filepath.Join(w.files, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	registry := func(ids ...string) string {
@@ -175,9 +172,7 @@ func newWorld(t *testing.T) *fixture {
 // serve runs a server within this process until the test ends.
 func serve(t *testing.T, s settings) collabd.Client {
 	c, err := config.Read(s.environ())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	greeting, out := io.Pipe()
 	ended := make(chan error, 1)
@@ -195,9 +190,7 @@ func serve(t *testing.T, s settings) collabd.Client {
 	lines := bufio.NewReader(greeting)
 	for {
 		line, err := lines.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if _, address, found := strings.Cut(strings.TrimSpace(line), "API"); found {
 			go func() { _, _ = io.Copy(io.Discard, lines) }()
 			return collabd.Client{Base: strings.TrimSuffix(strings.TrimSpace(address), "/api/v1")}
@@ -207,9 +200,7 @@ func serve(t *testing.T, s settings) collabd.Client {
 
 func printed(t *testing.T, kind string) string {
 	var out bytes.Buffer
-	if err := assembly.PrintKeys(&out, kind); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, assembly.PrintKeys(&out, kind))
 	return out.String()
 }
 
@@ -223,15 +214,11 @@ func (w *fixture) address(user, password, database string) string {
 // migrated, owned by a user of its own, and another that is empty.
 func (w *fixture) openDatabase(t *testing.T) {
 	folder, err := os.MkdirTemp("", "doctor-*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	hba := filepath.Join(folder, "hba.conf")
 	err = errors.Join(os.Chmod(folder, 0o755), os.WriteFile(hba, []byte("host all collab 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"), 0o644))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	ctx := context.Background()
 	if w.database, err = postgres.Start(ctx, postgres.Options{Settings: map[string]string{"hba_file": hba}}); err != nil {
 		t.Fatal(err)
@@ -249,9 +236,7 @@ func (w *fixture) openDatabase(t *testing.T) {
 	if err == nil {
 		err = w.run(ctx, "old", "DELETE FROM goose_db_version WHERE version_id > 3")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 }
 
 func (w *fixture) run(ctx context.Context, database string, statements ...string) error {
@@ -286,9 +271,7 @@ func newBus(t *testing.T) string {
 			}},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	bus.Start()
 	t.Cleanup(func() { bus.Shutdown(); bus.WaitForShutdown() })
 	if !bus.ReadyForConnections(time.Minute) {
@@ -371,9 +354,7 @@ func newStripe(t *testing.T) string {
 // newMail starts a mail server that takes one user.
 func newMail(t *testing.T) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var conns sync.WaitGroup
 	conns.Go(func() {
 		for {

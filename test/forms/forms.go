@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"collab/test/must"
 )
 
 // Browser keeps cookies and does not follow redirects.
@@ -24,9 +26,7 @@ type Browser struct {
 func New(t testing.TB) *Browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	b := &Browser{&http.Client{
 		Transport: &http.Transport{}, Jar: jar,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -53,14 +53,10 @@ func (p Page) Expect(t testing.TB, status int) {
 func (b *Browser) Do(r *http.Request) Page {
 	b.t.Helper()
 	res, err := b.Client.Do(r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.NoError(b.t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.NoError(b.t, err)
 	return Page{res, string(text)}
 }
 
@@ -68,9 +64,7 @@ func (b *Browser) Do(r *http.Request) Page {
 func (b *Browser) Open(address string) Page {
 	b.t.Helper()
 	r, err := http.NewRequest("GET", address, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.NoError(b.t, err)
 	r.Header.Set("Accept", "text/html,*/*")
 	return b.Do(r)
 }
@@ -108,8 +102,6 @@ func (b *Browser) Submit(p Page, fields url.Values) Page {
 	fields.Set("csrf", b.Token(p))
 	action := actionOf.FindStringSubmatch(p.Text)
 	target, err := p.Request.URL.Parse(html.UnescapeString(action[1]))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.NoError(b.t, err)
 	return b.Do(Request(target.String(), fields.Encode(), target.Scheme+"://"+target.Host))
 }

@@ -25,6 +25,7 @@ import (
 	"collab/domain/usage"
 	"collab/ports"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // chatFixture is the use cases of chats, with recorded analytics and observable pauses.
@@ -46,9 +47,7 @@ func newChatFixture(t *testing.T, models ports.Models, after time.Duration) *cha
 		ID: "owl", DisplayName: "Owl", Provider: "owls", Tier: "standard", ContextWindow: 200_000, MaxOutputTokens: 1000,
 		Capabilities: []string{chat.WebSearch}, SearchTool: "web_search_20250305",
 	}}, "", func(string) bool { return true })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	s.Chats = chats.New(chats.Options{
 		Store: c.Store, Registry: registry, Providers: map[string]ports.Models{"owls": models}, Generations: s,
 		Clock: c.Clock, Alarms: &memory.Alarms{Clock: c.Clock}, IDs: c.IDs, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Subscription: c.Access.Subscription, Origin: access.Origin,
@@ -73,9 +72,7 @@ func (s *chatFixture) entries(t rapid.TB) (all []usage.Entry, used map[quota.Day
 		used[quota.DayOf(e.At)] += e.Tokens.Total()
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return all, used
 }
 
@@ -462,9 +459,7 @@ func TestCallsAreAnsweredAndSettledOnce(t *testing.T) {
 			}
 			p.to.ended = func() { p.settled(rt, calls) } // before the last chunk is sent
 			call, err := p.Admit(ctx, p.ada, chat.Request{Message: "Hello", WebSearch: true})
-			if err != nil {
-				rt.Fatal(err)
-			}
+			must.NoError(rt, err)
 			if rapid.IntRange(0, 19).Draw(rt, "shutdown before the call runs") == 0 {
 				p.drain()
 			}
@@ -472,9 +467,7 @@ func TestCallsAreAnsweredAndSettledOnce(t *testing.T) {
 			cancel()
 			p.judge(rt, calls, panicked)
 		}
-		if err := p.Chats.Close(t.Context()); err != nil {
-			rt.Fatal(err)
-		}
+		must.NoError(rt, p.Chats.Close(t.Context()))
 		if _, err := p.Admit(t.Context(), p.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Unavailable) {
 			rt.Fatalf("a server that shuts down admits: %v", err)
 		}

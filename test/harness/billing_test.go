@@ -21,6 +21,7 @@ import (
 	"collab/ports"
 	"collab/test/directory"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // serversFixture is an organisation without a plan, with billing on two servers.
@@ -36,9 +37,7 @@ func newServersFixture(t *testing.T) *serversFixture {
 	t.Helper()
 	c := core(t)
 	s := &serversFixture{Deployment: c, t: t, ada: newOrganisation(t, c), provider: memory.NewPayments(c.Clock)}
-	if err := c.Store.Directory().Subscriptions().Put(t.Context(), s.ada.Org, plan.Unsubscribed(s.ada.Org)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, c.Store.Directory().Subscriptions().Put(t.Context(), s.ada.Org, plan.Unsubscribed(s.ada.Org)))
 	for i := range s.servers {
 		s.servers[i] = billing.New(billing.Options{
 			Store: c.Store, Payments: s.provider, Provider: s.provider, Clock: c.Clock, IDs: c.IDs,
@@ -61,9 +60,7 @@ func (s *serversFixture) checkReaders(want plan.Plan, status plan.Status, period
 		}
 	}
 	ada, err := s.Access.Reauthorize(ctx, s.ada)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.NoError(s.t, err)
 	quota, err := s.Chats.Quota(ctx, ada)
 	if err != nil || quota.Limit != want.Limits().DailyTokens {
 		s.t.Errorf("the quota is %d, %v; want %d", quota.Limit, err, want.Limits().DailyTokens)
@@ -100,9 +97,7 @@ func (s *serversFixture) checkStored(want plan.Plan, status plan.Status) {
 func (s *serversFixture) reconcile() {
 	s.t.Helper()
 	for _, server := range s.servers {
-		if err := server.Reconcile(s.t.Context()); err != nil {
-			s.t.Fatal(err)
-		}
+		must.NoError(s.t, server.Reconcile(s.t.Context()))
 	}
 }
 
@@ -125,9 +120,7 @@ func (s *serversFixture) buy(p plan.Plan) (subscription string) {
 		s.t.Fatal(err)
 	}
 	sub, err := s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.NoError(s.t, err)
 	if subscription, err = s.provider.Pay(sub.Checkout.Session); err != nil {
 		s.t.Fatal(err)
 	}
@@ -217,9 +210,7 @@ func TestAnOverdueSubscriptionIsReadByOneServer(t *testing.T) {
 		server.Provider = provider
 	}
 	d, err := s.servers[0].Subscription(t.Context(), s.ada)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	kept := func(asked int) {
 		t.Helper()
 		var group sync.WaitGroup
@@ -281,18 +272,14 @@ func TestAGrantExpiresTheOpenCheckoutSession(t *testing.T) {
 			}
 			s.reconcile() // leaves the session open
 			is, err := s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			session := is.Checkout.Session
 			if page, err := s.provider.Session(ctx, session); err != nil || !page.Open() {
 				t.Fatalf("the page is %+v, %v", page, err)
 			}
 			if test.lost {
 				is.Checkout = &plan.Checkout{Key: is.Checkout.Key, Plan: is.Checkout.Plan}
-				if err := s.Store.Directory().Subscriptions().Put(ctx, s.ada.Org, is); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, s.Store.Directory().Subscriptions().Put(ctx, s.ada.Org, is))
 			}
 			if _, err := s.Operator.Grant(ctx, org.Actor{Operator: true}, s.ada.Org, plan.Grant{Plan: plan.Enterprise}); err != nil {
 				t.Fatal(err)
@@ -356,9 +343,7 @@ func TestAnUnreturnedCheckoutSessionIsReusedOrExpired(t *testing.T) {
 		}
 		s.changeMembership(func(m org.Membership) org.Membership { return m })
 		url, err := s.servers[1].Checkout(t.Context(), s.ada, next)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		page, err := s.provider.Session(t.Context(), unreturned.Session)
 		if err != nil || page.Open() != (url == unreturned.URL) || page.Open() != (next == plan.Standard) {
 			t.Errorf("after a checkout of %s the page is %+v, %v, and the next %q", about, page, err, url)
@@ -369,9 +354,7 @@ func TestAnUnreturnedCheckoutSessionIsReusedOrExpired(t *testing.T) {
 func TestFormerManagersCannotChangeASubscription(t *testing.T) {
 	s := newServersFixture(t)
 	before, err := s.Store.Directory().Subscriptions().Get(t.Context(), s.ada.Org)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for about, change := range map[string]func(org.Membership) org.Membership{
 		"demoted": func(m org.Membership) org.Membership { m.Role = org.Viewer; return m },
 		"removed": func(m org.Membership) org.Membership { return m.Removed(s.Clock.Now()) },

@@ -15,6 +15,7 @@ import (
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // TestAnOrganisationsStructureHasBounds fills an organisation: additions are refused, and its records can still be
@@ -22,12 +23,6 @@ import (
 func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 	c := core(t)
 	ctx, dir := context.Background(), c.Store.Directory()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	full := func(err error) {
 		t.Helper()
 		if !fault.Is(err, fault.Conflict) {
@@ -35,12 +30,12 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 		}
 	}
 	_, err := dir.Organisations().Upsert(ctx, org.Organisation{ID: "o", ProviderID: "org_1"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	must(err)
+	must.NoError(t, err)
 	user := func(n int) id.User {
 		u := id.User(fmt.Sprint("u", n))
 		_, err := dir.Users().Upsert(ctx, org.User{ID: u, ProviderID: string(u)}, func(u org.User) (org.User, error) { return u, nil })
-		must(err)
-		must(dir.Members().Put(ctx, "o", org.Membership{Org: "o", User: u, Role: org.Owner, JoinedAt: start}))
+		must.NoError(t, err)
+		must.NoError(t, dir.Members().Put(ctx, "o", org.Membership{Org: "o", User: u, Role: org.Owner, JoinedAt: start}))
 		return u
 	}
 	// The actor is who it was, as finding it anew among so many takes long.
@@ -56,7 +51,7 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 	var first team.Team
 	for n := range team.MaxTeams {
 		made, err := grouping.Create(ctx, actor, team.Draft{Name: "T"})
-		must(err)
+		must.NoError(t, err)
 		if n == 0 {
 			first = made
 		}
@@ -68,7 +63,7 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 		Visibility(0, func(int) (visible, belongs bool) { return true, true })
 	for n := range workspace.MaxWorkspaces {
 		made, err := placing.Create(ctx, actor, workspace.Draft{Name: "W", Team: first.ID})
-		must(err)
+		must.NoError(t, err)
 		if made.SortOrder != n {
 			t.Fatalf("workspace %d is at %d", n, made.SortOrder)
 		}
@@ -78,28 +73,22 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 
 	for n := 1; n < team.MaxMembers; n++ {
 		_, err := c.Store.Work().TeamMembers().Put(ctx, "o", team.Member{Team: first.ID, User: user(n), JoinedAt: start})
-		must(err)
+		must.NoError(t, err)
 	}
 	late := user(team.MaxMembers)
 	_, err = grouping.AddMember(ctx, actor, first.ID, late)
 	full(err)
 	_, err = grouping.AddMember(ctx, actor, first.ID, "u1") // who is in it
-	must(err)
-	must(grouping.RemoveMember(ctx, actor, first.ID, "u1"))
+	must.NoError(t, err)
+	must.NoError(t, grouping.RemoveMember(ctx, actor, first.ID, "u1"))
 	_, err = grouping.AddMember(ctx, actor, first.ID, late)
-	must(err)
+	must.NoError(t, err)
 }
 
 // TestEmailsOfAnOrganisationHaveARate makes and deletes invitations, which sends as many letters as resending one.
 func TestEmailsOfAnOrganisationHaveARate(t *testing.T) {
 	c := core(t)
 	ctx := t.Context()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	actor := newOrganisation(t, c)
 	invite := func() error {
 		made, err := c.Members.Invite(ctx, actor, "stranger@example.com", "MEMBER")
@@ -109,19 +98,19 @@ func TestEmailsOfAnOrganisationHaveARate(t *testing.T) {
 		return c.Members.Withdraw(ctx, actor, made.ID)
 	}
 	for range invitation.Emails.Burst {
-		must(invite())
+		must.NoError(t, invite())
 	}
 	if err := invite(); !fault.Is(err, fault.Limited) {
 		t.Errorf("beyond the rate: %v", err)
 	}
 	c.Clock.Advance(invitation.Emails.Every)
-	must(invite())
+	must.NoError(t, invite())
 	if err := invite(); !fault.Is(err, fault.Limited) {
 		t.Errorf("a second one in the same minute: %v", err)
 	}
 	c.Clock.Advance(invitation.Emails.Every)
 	made, err := c.Members.Invite(ctx, actor, "stranger@example.com", "MEMBER")
-	must(err)
+	must.NoError(t, err)
 	if _, err := c.Members.Resend(ctx, actor, made.ID); !fault.Is(err, fault.Limited) {
 		t.Errorf("sent again beyond the organisation's rate: %v", err)
 	}

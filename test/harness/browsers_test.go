@@ -11,6 +11,7 @@ import (
 	"collab/domain/identity"
 	"collab/domain/session"
 	"collab/test/directory"
+	"collab/test/must"
 )
 
 // signInBrowser signs a browser without a session in, and returns the secret of its session.
@@ -23,9 +24,7 @@ func signInBrowser(t *testing.T, a *access.Access) string {
 func signInBrowserAgain(t *testing.T, a *access.Access, former string) string {
 	t.Helper()
 	to, cookie, err := a.StartBrowser(t.Context(), "/page", former)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	back := identity.Return{Code: "code", State: queryOf(t, to).Get("state")}
 	if _, err := a.FinishSignIn(t.Context(), cookie, access.CLIReturn{State: back.State, Return: back}); !fault.Is(err, fault.Invalid) {
 		t.Fatalf("the cookie of a browser's sign-in is one of a command line's: %v", err)
@@ -76,9 +75,7 @@ func TestABrowserSessionEndsWhenItIsNotUsedAndAfterItsLifetime(t *testing.T) {
 		if _, err := useBrowser(t, servers[0], secret); err != nil {
 			t.Fatalf("after %d days: %v", day+1, err)
 		}
-		if err := servers[0].FlushUses(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, servers[0].FlushUses(t.Context()))
 		switch day + 1 {
 		case 6:
 			if _, err := useBrowser(t, servers[1], secret); err != nil { // which was used on the other server alone
@@ -137,19 +134,13 @@ func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
 	stored := func(secret string) session.Session {
 		t.Helper()
 		s, err := c.Store.Journal().Sessions().Get(t.Context(), session.BrowserID(secret))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return s
 	}
 	other, err := use(t, two, signIn(t, two))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	stranger, err := use(t, one, signIn(t, start(claimsOf(c, "user_2", "org_3"))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	first := signInBrowser(t, one)
 	began := stored(first)
 	for _, a := range []*access.Access{one, two} {
@@ -218,12 +209,8 @@ func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
 
 	members := c.Store.Directory().Members()
 	m, err := members.Get(t.Context(), began.Org, other.User)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := members.Put(t.Context(), began.Org, m.Removed(c.Clock.Now())); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, members.Put(t.Context(), began.Org, m.Removed(c.Clock.Now())))
 	if _, _, err := one.SwitchBrowser(t.Context(), won.secret, began.Org, laptop, audit.Origin{}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("to an organisation after a removal: %v", err)
 	}
@@ -238,9 +225,7 @@ func TestABrowserComesBackFromAProviderThatSignsInBySession(t *testing.T) {
 	a := browsers(t, c)(claimsOf(c, "user_ada", "org_1"))
 	a.SessionCookie = "__session"
 	to, cookie, err := a.StartBrowser(t.Context(), "/page", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	state := queryOf(t, to).Get("state")
 	for _, wrong := range []string{"", state + "x"} {
 		if _, _, err := a.FinishBrowser(t.Context(), cookie, identity.Return{State: wrong, Session: "token"}, laptop, audit.Origin{}); !fault.Is(err, fault.Invalid) {

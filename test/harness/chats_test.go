@@ -13,6 +13,7 @@ import (
 	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // model is a provider that calls a function of the test.
@@ -25,9 +26,7 @@ func (fn model) Stream(ctx context.Context, _ chat.Call, to ports.Sink) (chat.Re
 func (s *chatFixture) admit(t *testing.T) *chats.Call {
 	t.Helper()
 	call, err := s.Admit(t.Context(), s.ada, chat.Request{Message: "Hello"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return call
 }
 
@@ -78,9 +77,7 @@ func TestShutdownDoesNotWaitForRefusedCalls(t *testing.T) {
 	s := newChatFixture(t, model(nil), 0)
 	ctx := t.Context()
 	sub, err := s.Deployment.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	lease := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
 	if _, err := s.Deployment.Store.Usage().Quotas().Reserve(ctx, lease, sub.DailyTokens(), quota.Need{Output: sub.DailyTokens()}); err != nil {
 		t.Fatal(err)

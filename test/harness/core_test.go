@@ -6,14 +6,13 @@ import (
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 func core(t *testing.T) *harness.Deployment {
 	t.Helper()
 	w, err := harness.NewDeployment(start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return w
 }
 
@@ -21,15 +20,9 @@ func core(t *testing.T) *harness.Deployment {
 func newOrganisation(t *testing.T, w *harness.Deployment) org.Actor {
 	t.Helper()
 	ada, err := w.Join(t.Context(), "org_office", "user_ada", org.Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	sub, err := plan.Unsubscribed(ada.Org).Granted(plan.Grant{Plan: plan.Premium}, w.Clock.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Store.Directory().Subscriptions().Put(t.Context(), ada.Org, sub); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, w.Store.Directory().Subscriptions().Put(t.Context(), ada.Org, sub))
 	return ada
 }

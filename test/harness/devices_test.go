@@ -19,6 +19,7 @@ import (
 	"collab/domain/session"
 	"collab/ports"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // signInPage is an identity provider whose sign-in page signs in whoever returns its code.
@@ -59,9 +60,7 @@ func browsers(t *testing.T, c *harness.Deployment) func(identity.Claims) *access
 func queryOf(t *testing.T, to string) url.Values {
 	t.Helper()
 	u, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return u.Query()
 }
 
@@ -69,9 +68,7 @@ func queryOf(t *testing.T, to string) url.Values {
 func decider(t *testing.T, a *access.Access, userCode string) string {
 	t.Helper()
 	to, cookie, err := a.StartDeviceSignIn(t.Context(), userCode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	in, err := a.FinishSignIn(t.Context(), cookie, access.CLIReturn{State: queryOf(t, to).Get("state"), Return: identity.Return{Code: "code"}})
 	if err != nil || in.UserCode != userCode || in.Redirect != "" {
 		t.Fatalf("%+v, %v", in, err)
@@ -93,9 +90,7 @@ func TestADeviceIsSignedInAsTheBrowsersUser(t *testing.T) {
 	server := browsers(t, c)
 	ada, ben := server(claimsOf(c, "user_ada", "org_1")), server(claimsOf(c, "user_ben", "org_1"))
 	device, code, err := ada.StartDevice(t.Context(), "laptop", laptop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	_, other, err := ada.StartDevice(t.Context(), "", laptop)
 	if err != nil || other == code {
 		t.Fatalf("%s, %v", other, err)
@@ -115,9 +110,7 @@ func TestADeviceIsSignedInAsTheBrowsersUser(t *testing.T) {
 	if err != nil || !signedIn || asked.Device.Name != "laptop" || asked.Device.From != laptop || asked.Person.ProviderID != "user_ada" || asked.Org.ProviderID != "org_1" {
 		t.Fatalf("%+v, %v", asked, err)
 	}
-	if err := errors.Join(ben.DecideDevice(t.Context(), of, code, true), ada.DecideDevice(t.Context(), of, code, true)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(ben.DecideDevice(t.Context(), of, code, true), ada.DecideDevice(t.Context(), of, code, true)))
 	if err := ada.DecideDevice(t.Context(), ofBen, code, false); !fault.Is(err, fault.NotFound) {
 		t.Fatalf("another person decides as well: %v", err)
 	}
@@ -200,9 +193,7 @@ func TestADeviceGetsItsTokenAfterAFailure(t *testing.T) {
 		if err == nil {
 			err = ada.DecideDevice(t.Context(), decider(t, ada, code), code, true)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		disturb()
 		if s, err := ada.ClaimDevice(t.Context(), device, laptop); err == nil || s.Token != "" {
 			t.Errorf("%s: no error", about)
@@ -229,13 +220,9 @@ func TestASignInForADeviceComesBackFromAProviderThatSignsInBySession(t *testing.
 	a := browsers(t, c)(claimsOf(c, "user_ada", "org_1"))
 	a.SessionCookie = "__session"
 	_, code, err := a.StartDevice(t.Context(), "", laptop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	to, cookie, err := a.StartDeviceSignIn(t.Context(), code)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	query := queryOf(t, to)
 	port, state := query.Get("port"), query.Get("state")
 	for _, wrong := range []access.CLIReturn{{Port: port}, {State: state}, {Port: "4711", State: state}, {Port: port, State: state + "x"}} {
@@ -252,9 +239,7 @@ func TestADevicesCodesLiveTenMinutes(t *testing.T) {
 	c := core(t)
 	a := browsers(t, c)(claimsOf(c, "user_ada", ""))
 	device, code, err := a.StartDevice(t.Context(), "", laptop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	c.Clock.Advance(10*time.Minute - time.Millisecond)
 	of := decider(t, a, code)
 	c.Clock.Advance(time.Millisecond)
@@ -266,9 +251,7 @@ func TestADevicesCodesLiveTenMinutes(t *testing.T) {
 		t.Errorf("somebody signs in for an expired device: %v", err)
 	}
 	c.Clock.Advance(time.Millisecond)
-	if err := c.Upkeep.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, c.Upkeep.Run(t.Context()))
 	wantRefused(t, a, device, session.DeviceUnknown)
 }
 
@@ -282,16 +265,10 @@ func TestADeviceIsNotSignedInForAUserWhoIsRefused(t *testing.T) {
 			c := core(t)
 			a := browsers(t, c)(claimsOf(c, "user_ada", "org_1"))
 			device, code, err := a.StartDevice(t.Context(), "", laptop)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := a.DecideDevice(t.Context(), decider(t, a, code), code, true); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
+			must.NoError(t, a.DecideDevice(t.Context(), decider(t, a, code), code, true))
 			c.Clock.Advance(time.Second)
-			if err := c.Receive(t.Context(), "msg_1", fmt.Appendf(nil, event, c.Clock.Now().UnixMilli())); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, c.Receive(t.Context(), "msg_1", fmt.Appendf(nil, event, c.Clock.Now().UnixMilli())))
 			wantRefused(t, a, device, session.DeviceRefused)
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"collab/domain/invitation"
 	"collab/domain/org"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -79,9 +80,7 @@ func anyMessage(t *rapid.T, id string) message {
 		}
 	}
 	body, err := json.Marshal(object{"object": "event", "type": kind, "timestamp": at, "data": data})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return message{id, body}
 }
 
@@ -113,9 +112,7 @@ func look(t *rapid.T, c *harness.Deployment) view {
 	if fault.Is(err, fault.NotFound) {
 		return v
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if v.Closed = o.Closed(); v.Closed {
 		return v // which has no members and no invitations
 	}
@@ -144,9 +141,7 @@ func look(t *rapid.T, c *harness.Deployment) view {
 // times.
 func deliver(t *rapid.T, label string, messages []message) view {
 	c, err := harness.NewDeployment(start.Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	sent := append([]message(nil), messages...)
 	for range rapid.IntRange(0, 4).Draw(t, label+" copies") {
 		sent = append(sent, rapid.SampledFrom(messages).Draw(t, label+" copy"))

@@ -17,6 +17,7 @@ import (
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // TestTransactionsCheckRightsAgain ends an actor's rights after it was authorized, as for a request
@@ -44,63 +45,51 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 	} {
 		t.Run(about, func(t *testing.T) {
 			w, err := harness.NewDeployment(start)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			join := func(user string, role org.Role) org.Actor {
 				a, err := w.Join(ctx, "org_office", user, role)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				return a
 			}
 			again := func(a org.Actor) org.Actor {
 				is, err := w.Access.Reauthorize(ctx, a)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				return is
 			}
 			ada, ben := join("ada", org.Owner), join("ben", org.Member)
-			must := func(err error) {
-				t.Helper()
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
 			crew, err := w.Teams.Create(ctx, ada, team.Draft{Name: "Crew"})
-			must(err)
+			must.NoError(t, err)
 			ada = again(ada)
 			open, err := w.Teams.Create(ctx, ada, team.Draft{Name: "Open"})
-			must(err)
+			must.NoError(t, err)
 			for _, in := range []id.Team{crew.ID, open.ID} {
 				ada = again(ada)
 				_, err = w.Teams.AddMember(ctx, ada, in, ben.User)
-				must(err)
+				must.NoError(t, err)
 			}
 			ada = again(ada)
 			desk, err := w.Workspaces.Create(ctx, ada, workspace.Draft{Name: "Desk", Team: crew.ID})
-			must(err)
+			must.NoError(t, err)
 			ada = again(ada)
 			made, err := w.Tasks.Create(ctx, ada, task.Draft{Title: "Secret", Workspace: &desk.ID})
-			must(err)
+			must.NoError(t, err)
 			free, err := w.Tasks.Create(ctx, ada, task.Draft{Title: "Everybody's"})
-			must(err)
+			must.NoError(t, err)
 			content := func() *objects.Upload { return &objects.Upload{Content: strings.NewReader("x"), Size: 1} }
 			file, err := w.Objects.SaveMemory(ctx, ada, desk.ID, "notes.md", content())
-			must(err)
+			must.NoError(t, err)
 
 			var tools [3]connector.Instance
 			for i := range tools {
 				tools[i], err = w.Connectors.Create(ctx, ada, connector.Draft{Provider: "search"})
-				must(err)
+				must.NoError(t, err)
 				_, err = w.Connectors.StoreCredentials(ctx, ada, tools[i].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
-				must(err)
+				must.NoError(t, err)
 			}
 
-			must(w.Store.Journal().Sessions().Put(ctx, session.Begin(session.Issue("laptop", ben.User, ben.Org, ben.Role, start), session.Client{}, start)))
+			must.NoError(t, w.Store.Journal().Sessions().Put(ctx, session.Begin(session.Issue("laptop", ben.User, ben.Org, ben.Role, start), session.Client{}, start)))
 			ben = again(ben)
-			must(change.do(w, ada, ben, crew.ID))
+			must.NoError(t, change.do(w, ada, ben, crew.ID))
 			ctx := access.NewContext(ctx, access.Request{Session: "laptop"})
 
 			for name, do := range map[string]func() error{

@@ -14,6 +14,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // bulkReads counts the reads of organisations' figures on the way to a store.
@@ -63,35 +64,29 @@ func (s countedSubscriptions) Of(ctx context.Context, orgs []id.Org) (map[id.Org
 func TestOperatorListTakesTwoReadsPerPart(t *testing.T) {
 	store, clock, ids := memory.NewStore(), memory.NewClock(start), &memory.IDs{}
 	ctx, d := t.Context(), store.Directory()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	const organisations, part = 450, 200
 	name := func(n int) id.Org { return id.Org(fmt.Sprintf("o%03d", n)) }
 	for n := range organisations {
 		fresh := org.Organisation{ID: name(n), ProviderID: string(name(n)), CreatedAt: start, UpdatedAt: start}
 		_, err := d.Organisations().Upsert(ctx, fresh, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-		must(err)
+		must.NoError(t, err)
 		for m := range n % 4 {
 			u := id.User(fmt.Sprintf("u%d_%d", n, m))
 			_, err := d.Users().Upsert(ctx, org.User{ID: u, ProviderID: string(u), CreatedAt: start, UpdatedAt: start},
 				func(u org.User) (org.User, error) { return u, nil })
-			must(err)
-			must(d.Members().Put(ctx, name(n), org.Membership{Org: name(n), User: u, Role: org.Owner, JoinedAt: start}))
+			must.NoError(t, err)
+			must.NoError(t, d.Members().Put(ctx, name(n), org.Membership{Org: name(n), User: u, Role: org.Owner, JoinedAt: start}))
 			i := invitation.New(invitation.Invitation{ID: id.Invitation("i" + u), Org: name(n), Email: "a@b", Role: org.Member}, string(u), start)
 			if m == 0 { // has expired when the list is read
 				i.ExpiresAt = start
 			}
-			must(d.Invitations().Put(ctx, name(n), i))
+			must.NoError(t, d.Invitations().Put(ctx, name(n), i))
 		}
 	}
 	admin, counted := org.Actor{Operator: true}, &bulkReads{Store: store}
 	operators := operator.New(counted, clock, ids, nil, access.Origin)
 	_, err := operators.Grant(ctx, admin, name(2), plan.Grant{Plan: plan.Premium})
-	must(err)
+	must.NoError(t, err)
 	for _, page := range []struct{ after, limit, want int }{{-1, 0, organisations}, {-1, 1, 1}, {-1, 200, 200}, {0, 201, 201}, {99, 300, 300}, {99, 400, 350}, {449, 10, 0}} {
 		var after id.Org
 		if page.after >= 0 {

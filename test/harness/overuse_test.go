@@ -21,6 +21,7 @@ import (
 	"collab/domain/usage"
 	"collab/ports"
 	scripted "collab/test/contract/provider"
+	"collab/test/must"
 )
 
 // protocol is an adapter over HTTP.
@@ -155,9 +156,7 @@ func newOverusingProvider(t *testing.T, p protocol) *overusingProvider {
 	transport := &http.Transport{MaxIdleConnsPerHost: 32}
 	t.Cleanup(transport.CloseIdleConnections)
 	models, err := p.open(server, &http.Client{Transport: transport})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	o := &overusingProvider{fixture: newChatFixture(t, models, 0), calls: map[string]*overusingCall{}}
 	o.fixture.Chats.Generations = unrecorded{}
 	server.Choose(o.script)
@@ -175,18 +174,12 @@ func TestNoSequenceOfCallsExceedsTheLimitByMoreThanOneMessage(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				o.draw = func(from, to int) int { return rapid.IntRange(from, to).Draw(rt, "of the provider") }
 				limit, err := o.nextDay(ctx, rapid.OneOf(rapid.Int64Range(1, 5000), rapid.Int64Range(1, 500_000)).Draw(rt, "left"))
-				if err != nil {
-					rt.Fatal(err)
-				}
+				must.NoError(rt, err)
 				for range rapid.IntRange(1, 8).Draw(rt, "calls") {
 					before, err := o.fixture.account(ctx)
-					if err != nil {
-						rt.Fatal(err)
-					}
+					must.NoError(rt, err)
 					excess, admitted, err := o.chat(ctx, "Hello, "+messageNumbers.New(), p.Protocol == scripted.Messages && rapid.IntRange(0, 3).Draw(rt, "searches") > 0)
-					if err != nil {
-						rt.Fatal(err)
-					}
+					must.NoError(rt, err)
 					after, err := o.fixture.account(ctx)
 					switch {
 					case err != nil:
@@ -215,9 +208,7 @@ func TestConcurrentCallsExceedTheLimitByOneMessageEach(t *testing.T) {
 			ctx := t.Context()
 			for day := range 20 {
 				limit, err := o.nextDay(ctx, int64(10_000*(1+day)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				var all sync.WaitGroup
 				var mu sync.Mutex
 				var excess int64

@@ -25,6 +25,7 @@ import (
 	"collab/domain/plan"
 	"collab/ports"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 const paidURL = "https://collab.invalid/paid"
@@ -210,9 +211,7 @@ func newBillingFixture(t rapid.TB, tenants int) *billingFixture {
 	for i := range tenants {
 		fresh := org.Organisation{ID: id.Org(ids.New()), ProviderID: fmt.Sprintf("org_%d", i), Name: fmt.Sprintf("Buyer %d", i)}
 		o, err := m.store.Directory().Organisations().Upsert(context.Background(), fresh, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		m.tenants = append(m.tenants, &tenant{actor: org.Actor{User: id.User(ids.New()), Org: o.ID, Role: org.Owner}})
 	}
 	return m
@@ -225,9 +224,7 @@ func (m *billingFixture) observe() {
 		if m.gone[was.ID] && fault.Is(err, fault.NotFound) {
 			continue
 		}
-		if err != nil {
-			m.t.Fatal(err)
-		}
+		must.NoError(m.t, err)
 		if bytes.Equal(text(was), text(is)) {
 			continue
 		}
@@ -271,9 +268,7 @@ func (m *billingFixture) pay(b *tenant, session string, late bool) bool {
 		return false
 	}
 	r, err := m.provider.Subscription(context.Background(), subscription)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, err)
 	first, paid := r, "paid"
 	first.Status = plan.IsIncomplete
 	if late {
@@ -444,17 +439,13 @@ func (m *billingFixture) grant(b *tenant) {
 		}
 		return r.Directory().Subscriptions().Put(context.Background(), b.actor.Org, s)
 	})
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, err)
 	b.granted = true
 }
 
 func (m *billingFixture) stored(b *tenant) plan.Subscription {
 	d, err := m.billing.Subscription(context.Background(), b.actor)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, err)
 	return d.Subscription
 }
 
@@ -513,9 +504,7 @@ func (m *billingFixture) settle() {
 			m.t.Fatalf("%s: %v", n.body, err)
 		}
 	}
-	if err := m.billing.Reconcile(context.Background()); err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, m.billing.Reconcile(context.Background()))
 	m.check()
 }
 
@@ -596,9 +585,7 @@ func faultlessFixture(t *testing.T) (*billingFixture, *tenant) {
 
 // subscribe buys a plan whose messages are not sent, and returns the subscription.
 func (m *billingFixture) subscribe(b *tenant, p plan.Plan) string {
-	if err := m.checkout(b, p); err != nil {
-		m.t.Fatal(err)
-	}
+	must.NoError(m.t, m.checkout(b, p))
 	if page := b.sessions[len(b.sessions)-1]; !m.pay(b, page, false) {
 		m.t.Fatalf("%s cannot be paid on", page)
 	}
@@ -627,16 +614,12 @@ func TestAPlanWhoseSubscriptionHasEndedCanBeBoughtAgain(t *testing.T) {
 func TestAnExpiredCheckoutSessionIsNotReused(t *testing.T) {
 	m, b := faultlessFixture(t)
 	for range 2 {
-		if err := m.checkout(b, plan.Standard); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, m.checkout(b, plan.Standard))
 	}
 	if b.sessions[0] != b.sessions[1] {
 		t.Errorf("an open session is not reused: %q", b.sessions)
 	}
-	if err := m.provider.Expire(context.Background(), b.sessions[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, m.provider.Expire(context.Background(), b.sessions[0]))
 	m.subscribe(b, plan.Standard)
 }
 
@@ -652,13 +635,9 @@ func TestASubscriptionWhoseEndWasMissedIsReplaced(t *testing.T) {
 	m.provider.Set(second)
 	m.subscriptions = append(m.subscriptions, second)
 	m.addMessage(second.ID, "customer.subscription.created", harness.SubscriptionData(second))
-	if err := m.send(m.last[second.ID]); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, m.send(m.last[second.ID]))
 	m.checkRecord(b)
-	if err := m.send(m.last[first]); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, m.send(m.last[first]))
 	m.checkRecord(b)
 
 	// It does not prevent another plan either.
@@ -690,9 +669,7 @@ func TestPaymentEventsDoNotChangeAnotherOrganisation(t *testing.T) {
 func TestPaymentEventsOfAnErasedOrganisationAreIgnored(t *testing.T) {
 	m, b := faultlessFixture(t)
 	m.subscribe(b, plan.Standard)
-	if err := m.store.Directory().Organisations().Erase(context.Background(), b.actor.Org, m.clock.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, m.store.Directory().Organisations().Erase(context.Background(), b.actor.Org, m.clock.Now()))
 	for _, n := range m.events {
 		if err := m.send(n); err != nil {
 			t.Errorf("%s: %v", n.body, err)

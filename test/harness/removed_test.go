@@ -16,6 +16,7 @@ import (
 	"collab/domain/team"
 	"collab/ports"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // TestARunningRequestDoesNotAddARemovedMember removes a caller after their request was authorized: the request
@@ -59,13 +60,9 @@ func (p provider) Verify(context.Context, string) (identity.Claims, error) {
 // claims.
 func presenting(t *testing.T, c *harness.Deployment) func(identity.Claims) *access.Access {
 	text, err := servicetoken.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	keys, err := servicetoken.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return func(claims identity.Claims) *access.Access {
 		return access.New(access.Options{
 			Store: c.Store, Epochs: c.Store, Identity: provider(claims), Tokens: servicetoken.New(keys, "https://collab.example.com"), Clock: c.Clock, IDs: c.IDs,
@@ -153,9 +150,7 @@ func TestARoleChangeByATokenIsLoggedIfItChangesVisibility(t *testing.T) {
 		c.Clock.Set(at)
 		claims := identity.Claims{Subject: "user_1", Org: "org_1", OrgRole: step.role, IssuedAt: at, ExpiresAt: at.Add(time.Hour)}
 		s, err := exchange(claims).Exchange(t.Context(), access.Exchange{IdentityToken: "token"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		o = s.Org.ID
 		heads, err := c.Store.Storage().Changes().Heads(t.Context(), []id.Org{o})
 		if err != nil || heads[o].N != step.n {
@@ -163,9 +158,7 @@ func TestARoleChangeByATokenIsLoggedIfItChangesVisibility(t *testing.T) {
 		}
 	}
 	entries, err := c.Store.Storage().Changes().List(t.Context(), o, 0, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, e := range entries {
 		if e.Type != stored.AccessChanged || e.Audience == nil || len(e.Audience.Users) != 1 {
 			t.Errorf("got %+v", e)

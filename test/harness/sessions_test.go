@@ -18,6 +18,7 @@ import (
 	"collab/ports"
 	"collab/test/directory"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // counting counts what is read of sessions.
@@ -58,9 +59,7 @@ func claimsOf(c *harness.Deployment, user, organisation string) identity.Claims 
 func signIn(t *testing.T, a *access.Access) string {
 	t.Helper()
 	s, err := a.Exchange(t.Context(), access.Exchange{IdentityToken: "token", From: laptop})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return s.Token
 }
 
@@ -105,9 +104,7 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 			}
 			elsewhere := signIn(t, server(claimsOf(c, "user_1", "org_2")))
 			other, err := use(t, one, elsewhere)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			switched, err := two.Switch(t.Context(), lost, other.Org, laptop)
 			if err != nil || switched.Org == nil || switched.Org.ID != other.Org {
 				t.Fatalf("got %+v, %v", switched, err)
@@ -115,17 +112,11 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 			if _, err := use(t, one, switched.Token); err != nil {
 				t.Fatal(err)
 			}
-			if err := one.EndSession(other.ctx, other.Actor, other.session); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, one.EndSession(other.ctx, other.Actor, other.session))
 			refreshed, err := two.Refresh(t.Context(), lost, laptop)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			actor, err := use(t, one, kept)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			all, err := one.Sessions(actor.ctx, actor.Actor)
 			if err != nil || len(all) != 2 {
 				t.Fatalf("got %+v, %v", all, err)
@@ -134,9 +125,7 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 			if gone == actor.session {
 				gone = all[1].ID
 			}
-			if err := one.EndSession(actor.ctx, actor.Actor, gone); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, one.EndSession(actor.ctx, actor.Actor, gone))
 			if err := one.EndSession(actor.ctx, actor.Actor, gone); !fault.Is(err, fault.NotFound) {
 				t.Errorf("again: %v", err)
 			}
@@ -186,9 +175,7 @@ func TestATokenThatNamesNoSessionHasOneOfItsOwn(t *testing.T) {
 	c := core(t)
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
 	actor, err := use(t, a, signIn(t, a))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var old [2]string
 	for i := range old {
 		if old[i], err = a.Tokens.Issue(session.Issue(c.IDs.New(), actor.User, actor.Org, org.Member, c.Clock.Now())); err != nil {
@@ -204,12 +191,8 @@ func TestATokenThatNamesNoSessionHasOneOfItsOwn(t *testing.T) {
 		t.Fatalf("there are %+v, %v", all, err)
 	}
 	first, err := use(t, a, old[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.EndSession(actor.ctx, actor.Actor, first.session); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, a.EndSession(actor.ctx, actor.Actor, first.session))
 	for range 2 {
 		if _, err := use(t, a, old[0]); !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("an ended one: %v", err)
@@ -219,16 +202,12 @@ func TestATokenThatNamesNoSessionHasOneOfItsOwn(t *testing.T) {
 		}
 	}
 	s, err := a.Refresh(t.Context(), old[1], laptop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	second, err := use(t, a, s.Token)
 	if before, e := use(t, a, old[1]); err != nil || e != nil || before.session != second.session {
 		t.Errorf("refreshed, it is in %q and not in %q, %v, %v", second.session, before.session, err, e)
 	}
-	if err := a.EndOtherSessions(second.ctx, second.Actor); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, a.EndOtherSessions(second.ctx, second.Actor))
 	if all, err := a.Sessions(second.ctx, second.Actor); err != nil || len(all) != 1 || all[0].ID != second.session {
 		t.Errorf("there are %+v, %v", all, err)
 	}
@@ -238,16 +217,10 @@ func TestATransactionSeesThatTheSessionHasEnded(t *testing.T) {
 	c := core(t)
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
 	actor, err := use(t, a, signIn(t, a))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	other, err := use(t, a, signIn(t, a))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.EndSession(other.ctx, other.Actor, actor.session); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, a.EndSession(other.ctx, other.Actor, actor.session))
 	if err := a.EndOtherSessions(actor.ctx, actor.Actor); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("an ended session ends others: %v", err)
 	}
@@ -290,9 +263,7 @@ func TestRechecksAcceptATokenAsLongAsAuthorize(t *testing.T) {
 		} {
 			c.Clock.Set(token.ends.Add(-time.Millisecond))
 			by, err := use(t, a, token.bearer)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if err := do(by); err != nil {
 				t.Errorf("%s, %s before the end: %v", kind, about, err)
 			}
@@ -322,9 +293,7 @@ func TestAUserHasAHundredSessionsAtMost(t *testing.T) {
 		t.Errorf("the oldest: %v", err)
 	}
 	actor, err := use(t, a, tokens[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if all, err := a.Sessions(actor.ctx, actor.Actor); err != nil || len(all) != session.Max {
 		t.Errorf("there are %d, %v", len(all), err)
 	}
@@ -340,9 +309,7 @@ func TestUsesOfASessionAreStoredAtIntervals(t *testing.T) {
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
 	token := signIn(t, a)
 	actor, err := use(t, a, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	begun := c.Clock.Now()
 	noted := func(want time.Time) {
 		t.Helper()
@@ -352,9 +319,7 @@ func TestUsesOfASessionAreStoredAtIntervals(t *testing.T) {
 		if all, err := a.Sessions(actor.ctx, actor.Actor); err != nil || !all[0].LastUsedAt.Equal(want) || all[0].Address != laptop.Address || all[0].UserAgent != laptop.UserAgent {
 			t.Errorf("got %+v, %v; want %v", all, err, want)
 		}
-		if err := a.FlushUses(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, a.FlushUses(t.Context()))
 		if s, err := c.Store.Journal().Sessions().Get(t.Context(), actor.session); err != nil || !s.LastUsedAt.Equal(want) {
 			t.Errorf("kept is %+v, %v; want %v", s, err, want)
 		}
@@ -374,12 +339,8 @@ func say(t *testing.T, c *harness.Deployment, n int, word string, blocked bool) 
 	body, err := json.Marshal(object{"type": "user.updated", "timestamp": now.UnixMilli(), "data": object{
 		"id": "user_1", "updated_at": now.Add(time.Duration(n) * time.Second).UnixMilli(), word: blocked,
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Receive(t.Context(), fmt.Sprint("msg_", n), body); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, c.Receive(t.Context(), fmt.Sprint("msg_", n), body))
 }
 
 // interrupted calls before with the number of each transaction that begins, from 0 on.
@@ -402,9 +363,7 @@ func TestABanDuringAnExchangeLeavesNoSession(t *testing.T) {
 		a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
 		signIn(t, a)
 		caller, err := a.Verify(t.Context(), "token")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		a.Store = &interrupted{Store: c.Store, before: func(n int) {
 			if n == at {
 				say(t, c, 1, "banned", true)
@@ -437,9 +396,7 @@ func TestBannedAndLockedUsersAreRefused(t *testing.T) {
 				}
 				return errs
 			}
-			if err := errors.Join(all()...); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, errors.Join(all()...))
 			say(t, c, 1, word, true)
 			for i, err := range all() {
 				if !fault.Is(err, fault.Unauthenticated) {

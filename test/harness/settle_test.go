@@ -19,6 +19,7 @@ import (
 	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // gatedLedger stores settlements when its gate is closed.
@@ -152,20 +153,14 @@ func TestCallsAdmittedDuringAReservationAreReservedTogether(t *testing.T) {
 				s := newChatFixture(t, model(nil), 0)
 				ctx := t.Context()
 				sub, err := s.Deployment.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				s.admit(t)
 				one, err := s.account(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				room := int64(test.room * float64(one.Reserved))
 				other := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
 				held, err := s.Deployment.Store.Usage().Quotas().Reserve(ctx, other, sub.DailyTokens()-room, quota.Need{Output: sub.DailyTokens()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				quotas := &gatedQuotas{Quotas: s.Deployment.Store.Usage().Quotas(), gate: make(chan struct{}), panics: test.panics}
 				s.Chats.Store = gatedStore{s.Deployment.Store, s.Deployment.Store.Usage().Ledger(), quotas}
 				var all sync.WaitGroup

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/race"
 )
 
@@ -41,13 +42,9 @@ func restored(t *testing.T, of *collabd.Server, archive string) *collabd.Server 
 	t.Helper()
 	s := collabd.Start(t, "COLLAB_PUBLIC_URL="+of.URL)
 	s.Stop(t)
-	if err := os.RemoveAll(s.Dir); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.RemoveAll(s.Dir))
 	ran(t, s, true, "restore", archive)
-	if err := s.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, s.Restart())
 	return s
 }
 
@@ -245,13 +242,9 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 func firstLine(t *testing.T, u collabd.Client, cursor string, prefixes ...string) string {
 	t.Helper()
 	r, err := u.Request(t.Context(), "GET", "/sync/changes", nil, "Last-Event-ID: "+cursor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	a, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer a.Body.Close()
 	for lines := bufio.NewScanner(a.Body); lines.Scan(); {
 		line := lines.Text()
@@ -277,39 +270,27 @@ func TestContentRemovedDuringABackup(t *testing.T) {
 			if err != nil || len(found) != 1 {
 				t.Fatalf("%v, %v", found, err)
 			}
-			if err := os.Rename(found[0], found[0]+".real"); err != nil {
-				t.Fatal(err)
-			}
-			if err := syscall.Mkfifo(found[0], 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.Rename(found[0], found[0]+".real"))
+			must.NoError(t, syscall.Mkfifo(found[0], 0o600))
 			archive := filepath.Join(t.TempDir(), "backup")
 			var said bytes.Buffer
 			c := s.Command(t, []string{"backup", archive})
 			c.Stdout, c.Stderr = &said, &said
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, c.Start())
 			pipe, err := os.OpenFile(found[0], os.O_WRONLY, 0) // once the backup reads it
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			ada.Must(t, 200, "DELETE", "/sync/files/"+gone.ID, nil, nil)
 			ada.Must(t, 200, "DELETE", "/sync/files/"+gone.ID+"/versions", nil, nil)
 			if aged {
 				db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "collab.db")+"?_pragma=busy_timeout(10000)")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				if _, err := db.Exec("UPDATE blob_names SET at = at - 90000000 WHERE is_discarded"); err != nil {
 					t.Fatal(err)
 				}
 				db.Close()
 			}
 			ran(t, s, true, "gc")
-			if err := os.Rename(found[0]+".real", found[0]); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.Rename(found[0]+".real", found[0]))
 			if _, err := io.WriteString(pipe, "first"); err != nil {
 				t.Fatal(err)
 			}
@@ -346,9 +327,7 @@ func TestBackupsAndRestoresThatAreKilled(t *testing.T) {
 		c := s.Command(t, args)
 		var said bytes.Buffer
 		c.Stdout, c.Stderr = &said, &said
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, c.Start())
 		timer := time.AfterFunc(time.Duration(random.Int64N(int64(within))), func() { _ = c.Process.Kill() })
 		defer timer.Stop()
 		if err := c.Wait(); err != nil {
@@ -365,9 +344,7 @@ func TestBackupsAndRestoresThatAreKilled(t *testing.T) {
 		kill(usual*3/2, "backup", other)
 		if _, err := os.Stat(other); err == nil {
 			ran(t, s, true, "restore", "--check", other)
-			if err := os.Remove(other); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, os.Remove(other))
 		}
 	}
 	t.Logf("%d backups were killed", killed.Swap(0))
@@ -377,21 +354,15 @@ func TestBackupsAndRestoresThatAreKilled(t *testing.T) {
 	ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "later.txt", "content": "later"}, nil)
 	s.Stop(t)
 	old := s.Dir + ".kept"
-	if err := os.CopyFS(old, os.DirFS(s.Dir)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.CopyFS(old, os.DirFS(s.Dir)))
 	began = time.Now()
 	ran(t, s, true, "restore", "--replace", archive)
 	usual = time.Since(began)
 	limit = time.Now().Add(6 * time.Second)
 	states := map[bool]int{}
 	for n := 0; n < rounds && time.Now().Before(limit); n++ {
-		if err := os.RemoveAll(s.Dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.CopyFS(s.Dir, os.DirFS(old)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.RemoveAll(s.Dir))
+		must.NoError(t, os.CopyFS(s.Dir, os.DirFS(old)))
 		kill(usual*3/2, "restore", "--replace", archive)
 		later, err := filepath.Glob(filepath.Join(s.Dir, "blobs", ada.Org, "shared", "artifacts", "*"))
 		if err != nil || len(later) != 21 && len(later) != 20 {
@@ -401,9 +372,7 @@ func TestBackupsAndRestoresThatAreKilled(t *testing.T) {
 		if n%10 > 0 {
 			continue
 		}
-		if err := s.Restart(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, s.Restart())
 		if got := len(manifest(t, ada)); got != len(later) {
 			t.Errorf("%d files are known and %d there", got, len(later))
 		}
@@ -411,25 +380,19 @@ func TestBackupsAndRestoresThatAreKilled(t *testing.T) {
 	}
 	t.Logf("%d restores were killed; %d times the old state was there, %d times the new", killed.Load(), states[true], states[false])
 	aside, err := filepath.Glob(s.Dir + ".replaced-*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, folder := range aside {
 		if _, err := os.Stat(filepath.Join(folder, "collab.db")); err != nil {
 			t.Errorf("what was moved aside is not whole: %v", err)
 		}
-		if err := os.RemoveAll(folder); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.RemoveAll(folder))
 	}
 	// Leftover files have no effect.
 	ran(t, s, true, "restore", "--replace", archive)
 	if _, err := os.Stat(s.Dir + ".restoring"); err == nil {
 		t.Error("something is left behind")
 	}
-	if err := s.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, s.Restart())
 	if got := len(manifest(t, ada)); got != 20 {
 		t.Errorf("%d files are restored", got)
 	}
@@ -471,29 +434,19 @@ func TestAnInterruptedBackupLeavesNoFile(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%v, %v", found, err)
 	}
-	if err := os.Remove(found[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Remove(found[0]))
 	folder := t.TempDir()
 	if said := ran(t, s, false, "backup", filepath.Join(folder, "backup")); !strings.Contains(said, "does not have what the database names") {
 		t.Error(said)
 	}
-	if err := syscall.Mkfifo(found[0], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, syscall.Mkfifo(found[0], 0o600))
 	c := s.Command(t, []string{"backup", filepath.Join(folder, "backup")})
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, c.Start())
 	pipe, err := os.OpenFile(found[0], os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, c.Process.Signal(os.Interrupt))
 	for err == nil { // until the signal was handled and the reader has ended
 		_, err = io.WriteString(pipe, "f")
 	}
@@ -503,9 +456,7 @@ func TestAnInterruptedBackupLeavesNoFile(t *testing.T) {
 	}
 	for _, where := range []string{folder, filepath.Join(s.Dir, ".backup")} {
 		entries, err := os.ReadDir(where)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		for _, e := range entries {
 			if e.Name() != "lock" {
 				t.Errorf("%s is left in %s", e.Name(), where)

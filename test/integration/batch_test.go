@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/race"
 )
 
@@ -88,9 +89,7 @@ func TestManySmallFilesTakeFewRequests(t *testing.T) {
 	}
 	s.Kill()
 	killed := <-answered
-	if err := s.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, s.Restart())
 	ada, ben = ada.At(s), ben.At(s)
 	requests++
 	status, outcomes, err := sendFiles(ada, all[files-together:])

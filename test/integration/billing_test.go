@@ -19,6 +19,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/plan"
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/postgres"
 	"collab/test/race"
 )
@@ -65,9 +66,7 @@ func (p *billingTest) read() (b providerState) {
 	if err == nil {
 		err = json.Unmarshal(text, &b)
 	}
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.NoError(p, err)
 	return b
 }
 
@@ -156,9 +155,7 @@ func (p *billingTest) changes(c collabd.Client) (details []string) {
 func (p *billingTest) record(c collabd.Client) plan.Subscription {
 	p.Helper()
 	s, err := opened(p, p.database).Directory().Subscriptions().Get(p.Context(), id.Org(c.Org))
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.NoError(p, err)
 	return s
 }
 
@@ -345,9 +342,7 @@ func TestPaymentEventsSurviveAKilledServer(t *testing.T) {
 		<-time.After(time.Duration(rand.IntN(30)) * time.Millisecond)
 		victim.Kill()
 		all.Wait()
-		if err := victim.Restart(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, victim.Restart())
 		told := 0
 		for i, c := range owners {
 			if answered[i] {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 func TestChangesOnOneServerCountOnTheOther(t *testing.T) {
@@ -62,16 +63,12 @@ func TestAStopWritesWhenSessionsWereUsedLast(t *testing.T) {
 	ada := s.SignIn(t, "ada@example.com", "Known", "owner")
 	s.Stop(t)
 	db, err := sql.Open("sqlite", filepath.Join(s.Dir, "collab.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer db.Close()
 	if _, err := db.Exec("UPDATE sessions SET last_used_at = 1"); err != nil { // long ago, so that a use is worth a note
 		t.Fatal(err)
 	}
-	if err := s.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, s.Restart())
 	began := time.Now()
 	ada.Must(t, 200, "GET", "/auth/me", nil, nil)
 	s.Stop(t)

@@ -13,6 +13,7 @@ import (
 	"collab/domain/connector"
 	"collab/test/authserver"
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/race"
 	"collab/test/soak"
 	"collab/test/toolserver"
@@ -46,9 +47,7 @@ func TestServersThatCrashWhileTheyAuthorise(t *testing.T) {
 		group.Go(func() { p.attempt(victim, i) })
 		group.Go(func() { _, _, _ = p.ada.At(victim).Do("GET", "/connectors/"+old+"/credentials", nil) }) // which renews its token, or does not
 		group.Wait()
-		if err := victim.Restart(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, victim.Restart())
 
 		ready := p.count("SELECT count(*) FROM connector_flows WHERE status = 'ready' AND connector_id = '" + i + "'")
 		kept := p.count("SELECT count(*) FROM connectors c JOIN connector_credentials s ON s.org_id = c.org_id AND s.connector_id = c.id AND s.version = c.version WHERE c.id = '" + i + "'")

@@ -14,6 +14,7 @@ import (
 
 	"collab/test/authserver"
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/race"
 	"collab/test/toolserver"
 )
@@ -219,9 +220,7 @@ func (p *connectorTest) dump() []byte {
 		}
 		for _, name := range files {
 			text, err := os.ReadFile(name)
-			if err != nil {
-				p.Fatal(err)
-			}
+			must.NoError(p, err)
 			all.Write(text)
 		}
 		return all.Bytes()
@@ -238,19 +237,13 @@ func (p *connectorTest) dump() []byte {
 func (p *connectorTest) texts(query string) (all []string) {
 	p.Helper()
 	rows, err := p.rows.QueryContext(p.Context(), query)
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.NoError(p, err)
 	defer rows.Close()
 	for rows.Next() {
 		var text string
-		if err := rows.Scan(&text); err != nil {
-			p.Fatal(err)
-		}
+		must.NoError(p, rows.Scan(&text))
 		all = append(all, text)
 	}
-	if err := rows.Err(); err != nil {
-		p.Fatal(err)
-	}
+	must.NoError(p, rows.Err())
 	return all
 }

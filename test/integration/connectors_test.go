@@ -23,6 +23,7 @@ import (
 	"collab/domain/connector"
 	"collab/test/authserver"
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/toolserver"
 )
 
@@ -83,9 +84,7 @@ func newConnectorTest(t *testing.T, d database, settings ...string) *connectorTe
 		 "credentials": [{"name": "apiKey", "label": "Key"}], "headers": {"Authorization": "Bearer {apiKey}"}}
 	], "clients": [{"issuer": %[4]q, "clientId": "ours", "clientSecret": "secret-of-ours-9f3c"}]}`,
 		p.notes.HTTP(), known.HTTP(), p.search.HTTP(), p.preferred.Issuer)
-	if err := os.WriteFile(catalog, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(catalog, []byte(text), 0o600))
 	p.servers = d.start(t, append([]string{
 		"COLLAB_CONNECTORS_FILE=" + catalog, "COLLAB_CONNECTOR_NETWORKS=127.0.0.0/8,::1/128", "COLLAB_ADMIN_SECRET=" + collabd.AdminSecret,
 	}, settings...)...)
@@ -109,13 +108,9 @@ func (p *connectorTest) exec(rows int64, statement string) {
 func (p *connectorTest) change(statement string) int64 {
 	p.Helper()
 	done, err := p.rows.ExecContext(p.Context(), statement)
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.NoError(p, err)
 	n, err := done.RowsAffected()
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.NoError(p, err)
 	return n
 }
 
@@ -199,9 +194,7 @@ type browser struct {
 func newBrowser(t testing.TB) *browser {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return &browser{Client: &http.Client{
 		Jar: jar, Timeout: patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -248,9 +241,7 @@ func (b *browser) confirm(page string, shown, pressed *collabd.Server) (*url.URL
 func (p *connectorTest) confirmed(b *browser, page string, shown, pressed *collabd.Server) *url.URL {
 	p.Helper()
 	to, err := b.confirm(page, shown, pressed)
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.NoError(p, err)
 	return to
 }
 
@@ -286,9 +277,7 @@ func (p *connectorTest) finished(b *browser, address string, s *collabd.Server, 
 func (p *connectorTest) approved(of *authserver.Server, b *browser, f flow) *url.URL {
 	p.Helper()
 	back, err := of.Approve(p.confirmed(b, f.AuthURL, p.server(1), p.server(0)).String())
-	if err != nil {
-		p.Fatal(err)
-	}
+	must.NoError(p, err)
 	return back
 }
 
@@ -318,9 +307,7 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 		}
 		page := p.confirmed(b, f.AuthURL, two, two)
 		back, err := p.auth.Approve(page.String())
-		if err != nil {
-			p.Fatal(err)
-		}
+		must.NoError(p, err)
 		p.finished(b, back.String(), one, 200)
 		if got := p.poll(p.ada.At(two), f); got.Status != "ready" || got.InstanceID != f.InstanceID {
 			p.Errorf("it is %+v", got)
@@ -372,9 +359,7 @@ func TestAnAuthorizationByAMetadataDocument(t *testing.T) {
 	front := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(to))
 	t.Cleanup(front.Close)
 	certificate := filepath.Join(t.TempDir(), "front.pem")
-	if err := os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw}), 0o600))
 	behind := p.first.Peer(t, "COLLAB_PUBLIC_URL="+front.URL, "SSL_CERT_FILE="+certificate)
 	to.Host = strings.TrimPrefix(behind.URL, "http://")
 	ada, public, b := behind.SignIn(t, "ada@example.com", "Plant", "owner"), &collabd.Server{URL: front.URL}, newBrowser(t)
@@ -394,9 +379,7 @@ func TestAnAuthorizationByAMetadataDocument(t *testing.T) {
 
 	f := p.start(ada, map[string]any{"providerId": "notes"})
 	back, err := p.auth.Approve(p.confirmed(b, f.AuthURL, public, public).String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	p.finished(b, back.String(), public, 200)
 	p.awaitStatus(ada, f.InstanceID, "CONNECTED")
 	if !strings.HasSuffix(back.Path, "/callback/document-"+key) || len(p.auth.Requests(authserver.Registration)) > 0 {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
@@ -25,14 +26,10 @@ var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
 func consoleBrowser(t *testing.T, s *collabd.Server, email, organisation string) *http.Client {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	c := &http.Client{Jar: jar}
 	page, err := c.Get(s.URL + "/console/sign-in")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer page.Body.Close()
 	text, err := io.ReadAll(page.Body)
 	csrf := csrfField.FindSubmatch(text)
@@ -42,9 +39,7 @@ func consoleBrowser(t *testing.T, s *collabd.Server, email, organisation string)
 	in, err := c.PostForm(page.Request.URL.String(), url.Values{
 		"csrf": {string(csrf[1])}, "account": {"new"}, "email": {email}, "name": {"Con"}, "org": {"new"}, "orgName": {organisation}, "role": {"owner"}, "action": {"sign-in"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer in.Body.Close()
 	if in.StatusCode != http.StatusOK || in.Request.URL.Path != "/console" {
 		t.Fatalf("the sign-in ends at %s: %s", in.Request.URL, in.Status)

@@ -17,6 +17,7 @@ import (
 	"collab/domain/plan"
 	"collab/test/collabd"
 	"collab/test/contract/provider"
+	"collab/test/must"
 	"collab/test/race"
 	"collab/test/soak"
 )
@@ -211,9 +212,7 @@ func TestADisconnectBeforeTheFirstByteLeavesNothing(t *testing.T) {
 		// Calls of disconnected clients have ended when their server has stopped.
 		for _, s := range w.servers {
 			s.Stop(t)
-			if err := s.Restart(); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, s.Restart())
 		}
 		outcomes := w.settled(all...)
 		seen := 0
@@ -285,9 +284,7 @@ func TestShutdownEndsStreamsAndStoresTheirUsage(t *testing.T) {
 		if n := stopped.Load(); n != streams {
 			t.Errorf("the provider's work of %d ended", n)
 		}
-		if err := s.Restart(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, s.Restart())
 		if outcomes := w.settled(all...); len(outcomes) != 1 || outcomes[chat.ShutDown] != streams {
 			t.Errorf("the ledger has %v", outcomes)
 		}

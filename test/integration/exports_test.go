@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/tempdir"
 )
 
@@ -34,22 +35,16 @@ func checkExport(t *testing.T, owner collabd.Client, path string) string {
 		header.Set("Authorization", "Bearer "+owner.Token)
 	}
 	r, err := http.NewRequest("GET", at, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	r.Header = header
 	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer answer.Body.Close()
 	if h := answer.Header; answer.StatusCode != 200 || h.Get("Content-Type") != "application/gzip" || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment; filename*=UTF-8''collab-export-") {
 		t.Fatalf("%s with %v", answer.Status, h)
 	}
 	zip, err := gzip.NewReader(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if first, err := tar.NewReader(zip).Next(); err != nil || first.Name != "manifest.json" {
 		t.Errorf("the archive begins with %+v, %v", first, err)
 	}
@@ -69,9 +64,7 @@ func TestAnExportOfAKilledServerIsTakenOver(t *testing.T) {
 	export := startExport(t, ada)
 	count := func(query string) (n int) {
 		t.Helper()
-		if err := rows.QueryRow(t.Context(), query).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, rows.QueryRow(t.Context(), query).Scan(&n))
 		return n
 	}
 	until(t, "the export waits", func() bool {

@@ -9,6 +9,7 @@ import (
 
 	"collab/adapters/gormdb"
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/postgres"
 	"collab/test/tempdir"
 
@@ -50,9 +51,7 @@ func (d database) start(t testing.TB, settings ...string) []*collabd.Server {
 func (d database) rows(t testing.TB) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(d.driver, d.source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -61,9 +60,7 @@ func (d database) rows(t testing.TB) *sql.DB {
 func opened(t testing.TB, url string) *gormdb.DB {
 	t.Helper()
 	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/objectstore"
 	"collab/test/postgres"
 	"collab/test/race"
@@ -27,9 +28,7 @@ func movedAnswers(t *testing.T, c collabd.Client, more ...string) map[string]str
 		"/metering/user", "/metering/quota", "/metering/storage", "/updates/releases", "/auth/me",
 	}, more...) {
 		status, body, err := c.Do("GET", path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if status != 200 {
 			t.Errorf("%s is %d: %s", path, status, body)
 		}
@@ -106,30 +105,18 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%v, %v", found, err)
 	}
-	if err := os.Rename(found[0], found[0]+".real"); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(found[0], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Rename(found[0], found[0]+".real"))
+	must.NoError(t, syscall.Mkfifo(found[0], 0o600))
 	var said bytes.Buffer
 	c := s.Command(t, args)
 	c.Stdout, c.Stderr = &said, &said
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, c.Start())
 	pipe, err := os.OpenFile(found[0], os.O_WRONLY, 0) // once it is read
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, c.Process.Kill())
 	_ = c.Wait()
 	pipe.Close()
-	if err := os.Rename(found[0]+".real", found[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Rename(found[0]+".real", found[0]))
 	if _, err := s.Command(t, []string{"migrate"}, "COLLAB_DATABASE_URL="+postgresURL).Output(); err == nil {
 		t.Error("a server opens the incomplete target")
 	}
@@ -177,12 +164,8 @@ func TestAMoveThatIsKilledWhileItCopiesRecords(t *testing.T) {
 	for killed := 0; ; killed++ {
 		c := s.Command(t, []string{"move", "--to", to}, "COLLAB_LOG_FORMAT=json")
 		progress, err := c.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
+		must.NoError(t, c.Start())
 		tables := 0
 		for lines := bufio.NewScanner(progress); lines.Scan(); {
 			var line struct{ Msg string }

@@ -20,6 +20,7 @@ import (
 
 	"collab/test/collabd"
 	"collab/test/contract/provider"
+	"collab/test/must"
 )
 
 // secret is in every text of conversations, and must be in no log, event, metric or trace.
@@ -135,13 +136,9 @@ func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r, err := c.Request(ctx, "POST", "/chat", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		t.Fatalf("a chat is %s", answer.Status)
@@ -154,9 +151,7 @@ func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
 			return heard.String()
 		}
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, lines.Err())
 	return heard.String()
 }
 
@@ -170,9 +165,7 @@ func TestConversationsAreNotInLogsOrAnalytics(t *testing.T) {
 	})
 	hog, collector := recording(t), recording(t)
 	registry := filepath.Join(t.TempDir(), "models.json")
-	if err := os.WriteFile(registry, []byte(listed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(registry, []byte(listed), 0o600))
 	s := collabd.Start(t, "COLLAB_LOG_LEVEL=debug", "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_MODELS_FILE="+registry,
 		"COLLAB_ANTHROPIC_URL="+models.Anthropic(), "COLLAB_ANTHROPIC_API_KEY=sk-"+secret,
 		"COLLAB_OPENAI_URL="+models.OpenAI(), "COLLAB_OPENAI_API_KEY=sk-"+secret,

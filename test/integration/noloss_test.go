@@ -24,6 +24,7 @@ import (
 	"collab/test/collabd"
 	"collab/test/feed"
 	"collab/test/loopback"
+	"collab/test/must"
 	"collab/test/nats"
 	"collab/test/objectstore"
 	"collab/test/postgres"
@@ -78,9 +79,7 @@ func TestClusterLosesNoAcknowledgedWrite(t *testing.T) {
 	seed := seeded(t)
 	db := postgres.Own(t, postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "on"}})
 	database, err := db.Database(context.Background(), "cluster")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	bus := nats.Start(t)
 	store := objectstore.Start(t, tempdir.New(t)) // in memory, each object would be looked for among all
 	first := collabd.Start(t, "COLLAB_DATABASE_URL="+database, "COLLAB_BUS_URL="+bus.URL, "COLLAB_BLOB_URL="+store.Bucket("cluster"),
@@ -184,9 +183,7 @@ func (f *cluster) prove(database string, writers, followers, writes int, fn func
 // listen is the setting of an address that stays reserved while its server is stopped.
 func listen(t testing.TB) string {
 	port, err := loopback.Port()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return fmt.Sprintf("COLLAB_LISTEN=127.0.0.1:%d", port)
 }
 

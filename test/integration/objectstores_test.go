@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/objectstore"
 	"collab/test/race"
 )
@@ -46,16 +47,12 @@ func useAddresses(t *testing.T, ada collabd.Client, store *objectstore.Store) {
 	put := func(method, address string, headers map[string]string, content string) bool {
 		t.Helper()
 		r, err := http.NewRequest(method, address, strings.NewReader(content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		for name, value := range headers {
 			r.Header.Set(name, value)
 		}
 		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		_ = answer.Body.Close()
 		return answer.StatusCode/100 == 2
 	}
@@ -89,13 +86,9 @@ func useAddresses(t *testing.T, ada collabd.Client, store *objectstore.Store) {
 		return nil
 	}}
 	r, err := ada.Request(t.Context(), "GET", "/sync/files/"+file.ID+"?raw=1", nil, "Prefer: redirect", "Range: bytes=5-6")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer answer.Body.Close()
 	got, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != 206 || string(got) != "to" || redirected == nil || redirected.StatusCode != 307 || redirected.Header.Get("X-Collab-Checksum") != file.Checksum {

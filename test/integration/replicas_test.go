@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/postgres"
 )
 
@@ -18,9 +19,7 @@ func TestListsFromReplicas(t *testing.T) {
 	ctx := context.Background()
 	primary := postgres.Own(t, postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "local"}})
 	address, err := primary.Database(ctx, "replicated")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	standby := primary.OwnStandby(t)
 	replica := strings.Replace(address, primary.Host(), standby.Host(), 1)
 	s := collabd.Start(t, "COLLAB_DATABASE_URL="+address, "COLLAB_DATABASE_REPLICA_URLS="+replica, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
@@ -37,9 +36,7 @@ func TestListsFromReplicas(t *testing.T) {
 		}
 		answer := c.Send(t, method, path, strings.NewReader(body), headers...)
 		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return answer.StatusCode, string(text), answer.Header.Get("Collab-Position")
 	}
 	// changed sets the guest's role and returns the position after it.
@@ -85,17 +82,13 @@ func TestListsFromReplicas(t *testing.T) {
 		}
 	}
 	conn, err := pgx.Connect(ctx, replica)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer conn.Close(ctx)
 	for paused := ""; paused != "paused"; {
 		if _, err := conn.Exec(ctx, "SELECT pg_wal_replay_pause()"); err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.QueryRow(ctx, "SELECT pg_get_wal_replay_pause_state()").Scan(&paused); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, conn.QueryRow(ctx, "SELECT pg_get_wal_replay_pause_state()").Scan(&paused))
 	}
 	second := changed("VIEWER")
 	if role := roleAt(first); role != "ADMIN" {
@@ -122,9 +115,7 @@ func TestListsFromReplicas(t *testing.T) {
 	if status, text, _ := send(guest, "GET", "/org/members", "", first); status != 403 {
 		t.Errorf("a removed member reads the members: %d %s", status, text)
 	}
-	if err := standby.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, standby.Stop())
 	if role := roleAt(first); role != "" {
 		t.Errorf("without the replica a removed member has the role %q", role)
 	}

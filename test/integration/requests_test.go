@@ -13,6 +13,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/ports"
+	"collab/test/must"
 	"collab/test/postgres"
 )
 
@@ -26,21 +27,13 @@ func TestServersAdmitTheLimitOfAPlanTogether(t *testing.T) {
 		o       = id.Org("00000001-0001-7000-8000-000000000001")
 	)
 	db := opened(t, postgres.URL(t))
-	if err := db.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, db.Migrate(t.Context()))
 	clock := memory.NewClock(time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC))
 	_, err := db.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: "o"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	s, err := plan.Unsubscribed(o).Granted(plan.Grant{Plan: plan.Free}, clock.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Atomic(t.Context(), func(r ports.Records) error { return r.Directory().Subscriptions().Put(t.Context(), o, s) }); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, db.Atomic(t.Context(), func(r ports.Records) error { return r.Directory().Subscriptions().Put(t.Context(), o, s) }))
 	ctx, cancel := context.WithCancel(t.Context())
 	var working sync.WaitGroup
 	defer working.Wait()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/postgres"
 	"collab/test/tempdir"
 )
@@ -37,9 +38,7 @@ func TestUploadsThatResumeOverServersThatAreKilled(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 	ask := func(s *collabd.Server, method string, offset int64, body io.Reader, length int64) (*http.Response, []byte, error) {
 		r, err := anna.At(s).Request(t.Context(), method, "/sync/resumable-uploads/"+made.ID, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if r.ContentLength = length; method == "PATCH" {
 			r.Header.Set("Content-Type", "application/partial-upload")
 			r.Header.Set("Upload-Complete", "?1")
@@ -98,9 +97,7 @@ func TestUploadsThatResumeOverServersThatAreKilled(t *testing.T) {
 		both.Wait()
 		if kills {
 			kill() // an early answer ends a request before the second half of its body is read
-			if err := s.Restart(); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, s.Restart())
 		}
 	}
 	for _, s := range servers {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/postgres"
 )
 
@@ -163,9 +164,7 @@ func TestRoundTripsToPostgres(t *testing.T) {
 	catalog := filepath.Join(t.TempDir(), "connectors.json")
 	err := os.WriteFile(catalog, []byte(`{"providers": [{"serverId": "shell", "displayName": "Shell", "description": "Runs.", "authMode": "API_KEY",
 		"mcpTransport": "STDIO", "command": ["shell"], "credentials": [{"name": "apiKey", "label": "Key"}], "env": {"SHELL_KEY": "{apiKey}"}}]}`), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	s := collabd.Start(t, "COLLAB_DATABASE_URL="+counter.url, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret, "COLLAB_CONNECTORS_FILE="+catalog)
 	for i, row := range roundTrips {
 		// Work in the background and statements that a connection has not prepared yet count as
@@ -267,9 +266,7 @@ func (v *ownerClient) trips(request, body string, once bool) int {
 func (v *ownerClient) send(method, path, body string) int {
 	v.t.Helper()
 	r, err := v.Request(v.t.Context(), method, path, strings.NewReader(body), "X-Admin-Secret: "+collabd.AdminSecret)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must.NoError(v.t, err)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -278,9 +275,7 @@ func (v *ownerClient) send(method, path, body string) int {
 	}
 	before := v.counter.n.Load()
 	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must.NoError(v.t, err)
 	defer answer.Body.Close()
 	begun := int(v.counter.n.Load() - before)
 	if path == "/sync/changes" {
@@ -366,9 +361,7 @@ func (v *ownerClient) session() string {
 // identity returns a token of the identity provider.
 func (v *ownerClient) identity() string {
 	token, err := collabd.IdentityToken(v.Base, v.name+"@rounds.example", v.name, v.name, "owner")
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must.NoError(v.t, err)
 	return token
 }
 
@@ -381,13 +374,9 @@ type tripCounter struct {
 
 func newTripCounter(t *testing.T, address string) *tripCounter {
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	target := u.Host
 	u.Host = listener.Addr().String()
 	counter := &tripCounter{url: u.String()}

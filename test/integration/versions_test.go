@@ -25,6 +25,7 @@ import (
 	"collab/app/assembly"
 	"collab/domain/plan"
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/nats"
 	"collab/test/objectstore"
 	"collab/test/postgres"
@@ -99,20 +100,14 @@ func TestTheOldestReleaseThatRunsOnTheSchemaIsKnown(t *testing.T) {
 	s := d.start(t)[0]
 	var oldest int64
 	var release string
-	if err := d.rows(t).QueryRowContext(t.Context(), "SELECT oldest, release FROM schema_support").Scan(&oldest, &release); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, d.rows(t).QueryRowContext(t.Context(), "SELECT oldest, release FROM schema_support").Scan(&oldest, &release))
 	changelog, err := os.ReadFile("../../CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if line := fmt.Sprintf("\n## %s (schema %d, commit ", release, oldest); !strings.Contains(string(changelog), line) {
 		t.Errorf("CHANGELOG.md does not have %s", line)
 	}
 	page, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if row := fmt.Sprintf("|---|---|---|\n| %s | %d | %s |\n", assembly.Version(), gormdb.Schema(), release); !strings.Contains(string(page), row) {
 		t.Errorf("docs/operations.md does not have %s", row)
 	}
@@ -121,9 +116,7 @@ func TestTheOldestReleaseThatRunsOnTheSchemaIsKnown(t *testing.T) {
 		t.Errorf("collabd version prints %s, %v; want %s", said, err, line)
 	}
 	answer, err := http.Get(s.URL + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer answer.Body.Close()
 	var ready struct {
 		Schema                  int64
@@ -145,9 +138,7 @@ func TestMigrationsOfReleasesStay(t *testing.T) {
 		}
 		for _, file := range files {
 			before, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			after, err := os.ReadFile(filepath.Join("../..", folder, dialect, filepath.Base(file)))
 			if err != nil || string(before) != string(after) {
 				t.Errorf("%s/%s has changed since the release, %v", dialect, filepath.Base(file), err)
@@ -169,13 +160,9 @@ func TestMigrationsLetServersWrite(t *testing.T) {
 		"fsync": "off", "full_page_writes": "off", "max_wal_size": "8GB", "checkpoint_timeout": "1h", "wal_level": "minimal", "max_wal_senders": "0", "shared_buffers": "1GB", "autovacuum": "off",
 	}})
 	url, err := server.Database(t.Context(), "large")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	old, err := release.Process()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	old.Args = append(old.Args, "migrate")
 	old.Env = []string{"COLLAB_DATABASE_URL=" + url, "COLLAB_DATA_DIR=" + t.TempDir()}
 	if out, err := old.CombinedOutput(); err != nil {
@@ -260,9 +247,7 @@ func TestAMigrationThatIsKilledIsRepeated(t *testing.T) {
 		c := s.Command(t, []string{"migrate", "--partition"}, "COLLAB_DATABASE_URL="+url, "COLLAB_DATA_DIR="+s.Dir)
 		var said bytes.Buffer
 		c.Stderr = &said
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, c.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Wait() }()
 		until(t, "the command stops or ends", func() bool {
@@ -276,9 +261,7 @@ func TestAMigrationThatIsKilledIsRepeated(t *testing.T) {
 			default:
 			}
 			var stopped int
-			if err := watch.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'").Scan(&stopped); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, watch.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'").Scan(&stopped))
 			return stopped > 0
 		})
 		if !migrated {
@@ -294,9 +277,7 @@ func TestAMigrationThatIsKilledIsRepeated(t *testing.T) {
 	}
 	other := postgres.URL(t)
 	db := opened(t, other)
-	if err := errors.Join(db.Migrate(t.Context()), db.Partition(t.Context(), func(string, int64, bool) {})); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(db.Migrate(t.Context()), db.Partition(t.Context(), func(string, int64, bool) {})))
 	if diff := cmp.Diff(schemaOf(t, connect(t, other)), schemaOf(t, watch)); diff != "" {
 		t.Errorf("migrated at once, and killed and repeated (-once +repeated):\n%s", diff)
 	}
@@ -313,9 +294,7 @@ func schemaOf(t *testing.T, c *pgx.Conn) []string {
 		UNION ALL SELECT pg_get_functiondef(f.oid) FROM pg_proc f JOIN here ON pronamespace = here.oid
 		UNION ALL SELECT 'version ' || max(version_id) FROM goose_db_version
 		ORDER BY line`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(lines) == 0 {
 		t.Fatalf("%d lines, %v", len(lines), err)
@@ -331,9 +310,7 @@ func migrationsSince(t *testing.T, release previous.Release) (statements string)
 	}
 	for _, file := range files[release.Schema:] {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		statements += string(text)
 	}
 	return regexp.MustCompile(`--.*`).ReplaceAllString(statements, "")
@@ -359,9 +336,7 @@ func writtenTables(t *testing.T, c *pgx.Conn) (all []writtenTable) {
 		}
 		found, err := c.Query(t.Context(), `SELECT column_name, data_type FROM information_schema.columns WHERE table_name = $1
 			AND (is_nullable = 'NO' AND column_default IS NULL OR column_name = 'org_id') ORDER BY ordinal_position`, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		var columns, values, same []string
 		var column, kind string
 		if _, err := pgx.ForEachRow(found, []any{&column, &kind}, func() error {
@@ -391,9 +366,7 @@ func writtenTables(t *testing.T, c *pgx.Conn) (all []writtenTable) {
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { c.Close(context.Background()) })
 	return c
 }
@@ -443,9 +416,7 @@ func (f *cluster) checkStorage(db *sql.DB, at *collabd.Server) {
 	for _, c := range f.tenants {
 		owner := c.users[0].At(at)
 		var stored int64
-		if err := db.QueryRowContext(f.Context(), "SELECT sum(size) FROM (SELECT size FROM objects WHERE org_id = $1 UNION ALL SELECT size FROM object_versions WHERE org_id = $1) s", owner.Org).Scan(&stored); err != nil {
-			f.Fatal(err)
-		}
+		must.NoError(f, db.QueryRowContext(f.Context(), "SELECT sum(size) FROM (SELECT size FROM objects WHERE org_id = $1 UNION ALL SELECT size FROM object_versions WHERE org_id = $1) s", owner.Org).Scan(&stored))
 		var counted struct{ Used int64 }
 		if owner.Must(f, 200, "GET", "/metering/storage", nil, &counted); counted.Used != stored {
 			f.Errorf("%s has stored %d bytes, and %d are counted", owner.Org, stored, counted.Used)

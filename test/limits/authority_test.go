@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 // heldRequest is a request that the caller's rights are taken from while its body is held.
@@ -301,27 +302,19 @@ func records(t *testing.T, db *sql.DB, tables string) map[string][]string {
 	t.Helper()
 	read := func(query string) (all []string) {
 		rows, err := db.QueryContext(t.Context(), query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer rows.Close()
 		columns, err := rows.Columns()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		for rows.Next() {
 			values, into := make([]any, len(columns)), make([]any, len(columns))
 			for i := range values {
 				into[i] = &values[i]
 			}
-			if err := rows.Scan(into...); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, rows.Scan(into...))
 			all = append(all, strings.Trim(fmt.Sprint(values), "[]"))
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, rows.Err())
 		slices.Sort(all)
 		return all
 	}
@@ -368,9 +361,7 @@ func (way revocation) try(t *testing.T, d *database, db *sql.DB, guards map[stri
 		w.ben.Must(t, 201, "POST", path, body, &r)
 		return r.ID
 	}
-	if err := db.QueryRowContext(t.Context(), "SELECT provider_id FROM organisations WHERE id = '"+w.ada.Org+"'").Scan(&w.provider); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, db.QueryRowContext(t.Context(), "SELECT provider_id FROM organisations WHERE id = '"+w.ada.Org+"'").Scan(&w.provider))
 	w.ben.Grant(t, "PREMIUM") // which may invite
 	// The first team is the shared one; ada's seeding is not the first.
 	w.ben.Must(t, 200, "POST", "/auth/seed-onboarding", nil, nil)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/postgres"
 	"collab/test/race"
 
@@ -77,9 +78,7 @@ func (d *database) open(t testing.TB) *sql.DB {
 		driver, source = "sqlite", d.file()+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=cache_size(-200000)&_pragma=temp_store(FILE)"
 	}
 	db, err := sql.Open(driver, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxOpenConns(1)
 	return db
@@ -118,9 +117,7 @@ func (d *database) restore(t testing.TB) {
 func (d *database) name(t testing.TB) string {
 	t.Helper()
 	u, err := url.Parse(d.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return u.Path[1:]
 }
 
@@ -128,14 +125,10 @@ func (d *database) name(t testing.TB) string {
 func (d *database) administer(t testing.TB, statements ...string) {
 	t.Helper()
 	u, err := url.Parse(d.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	u.Path = "/postgres"
 	db, err := sql.Open("pgx", u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer db.Close()
 	for _, statement := range statements {
 		if _, err := db.ExecContext(context.Background(), statement); err != nil {
@@ -147,20 +140,14 @@ func (d *database) administer(t testing.TB, statements ...string) {
 func copied(t testing.TB, from, to string) {
 	t.Helper()
 	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer in.Close()
 	out, err := os.Create(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if _, err := io.Copy(out, in); err != nil {
 		t.Fatal(err)
 	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, out.Close())
 }
 
 // recordCopier multiplies records.
@@ -195,13 +182,9 @@ func (f recordCopier) multiply(table, where string, copies int, differ set) {
 	f.Helper()
 	f.exec("CREATE TEMP TABLE template AS SELECT * FROM " + table + " WHERE " + where + " LIMIT 1")
 	rows, err := f.db.Query("SELECT * FROM " + table + " LIMIT 0")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.NoError(f, err)
 	columns, err := rows.Columns()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.NoError(f, err)
 	_ = rows.Close()
 	values := make([]string, len(columns))
 	for i, name := range columns {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/race"
 )
 
@@ -23,9 +24,7 @@ func TestDeletionsThatAreKilledAreFinishedByTheirRepetition(t *testing.T) {
 	ada.Must(t, 201, "POST", "/teams", map[string]any{"name": "Office"}, &other)
 	ada.Must(t, 201, "POST", "/workspaces", map[string]any{"name": "Desk", "teamId": other.ID}, &workspace)
 	db, err := sql.Open("sqlite", filepath.Join(s.Dir, "collab.db")+"?_pragma=busy_timeout(60000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer db.Close()
 	number := func(query string, args ...any) (n int) {
 		t.Helper()
@@ -35,9 +34,7 @@ func TestDeletionsThatAreKilledAreFinishedByTheirRepetition(t *testing.T) {
 		return n
 	}
 	var provider string
-	if err := db.QueryRow("SELECT provider_id FROM users WHERE id = ?", carl.User).Scan(&provider); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, db.QueryRow("SELECT provider_id FROM users WHERE id = ?", carl.User).Scan(&provider))
 	deleted := fmt.Sprintf(`{"object":"event","type":"user.deleted","timestamp":%d,"data":{"object":"user","id":%q,"deleted":true}}`, time.Now().UnixMilli(), provider)
 	asked := func(path string) func() (int, error) {
 		return func() (int, error) {
@@ -86,9 +83,7 @@ func TestDeletionsThatAreKilledAreFinishedByTheirRepetition(t *testing.T) {
 		}
 		s.Kill()
 		<-answered
-		if err := s.Restart(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, s.Restart())
 		n := number(left)
 		if n == 0 || n == files {
 			t.Errorf("%s: of %d files %d are left, so that nothing was broken off", c.about, files, n)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/race"
 )
 
@@ -20,9 +21,7 @@ import (
 func dial(t testing.TB, s *collabd.Server) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", "127.0.0.1"+strings.TrimPrefix(s.URL, "http://localhost"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -144,9 +143,7 @@ func TestAnAddressHasItsShareOfConnections(t *testing.T) {
 			continue
 		}
 		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		_ = answer.Body.Close()
 		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
 			t.Errorf("one more is answered %s, %v", answer.Status, answer.Header)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/race"
 	"collab/test/soak"
 
@@ -43,9 +44,7 @@ func processMemory(t testing.TB, pid int) map[string]int64 {
 	if os.IsNotExist(err) {
 		t.Skip("this system has no /proc")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	figures := map[string]int64{}
 	for line := range strings.Lines(string(text)) {
 		var name string
@@ -123,14 +122,10 @@ func (g *generatedContent) checksum() string { return hex.EncodeToString(g.sum.S
 func send(t *testing.T, u collabd.Client, method, path string, size int64, body io.Reader, headers ...string) *http.Response {
 	t.Helper()
 	r, err := u.Request(t.Context(), method, path, body, headers...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	r.ContentLength = size
 	a, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() { _ = a.Body.Close() })
 	return a
 }

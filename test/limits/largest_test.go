@@ -12,6 +12,7 @@ import (
 
 	"collab/domain/release"
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/pages"
 	"collab/test/soak"
 )
@@ -96,14 +97,10 @@ func fill(t *testing.T, d *database) *largest {
 	w.release = made("/updates", map[string]any{"version": "1.0.0", "platform": "DARWIN", "arch": "ARM64", "downloadUrl": "https://example.com/a.zip", "sha512": strings.Repeat("a", 128), "releaseNotes": text(65_536), "signature": text(8192)})
 	made("/updates", map[string]any{"version": "1.0.0", "platform": "LINUX", "arch": "X64", "downloadUrl": "https://example.com/a.AppImage.tar.gz", "releaseNotes": text(65_536), "signature": text(8192)})
 	page, err := http.Get(s.URL + "/docs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer page.Body.Close()
 	html, err := io.ReadAll(page.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	script := regexp.MustCompile(`scalar-[0-9a-f]+\.js`).Find(html)
 	path := strings.Repeat(strings.Repeat("p", 200)+"/", 4) + "7777777777"
 	stored := made("/sync/files", map[string]any{"path": path, "content": "small", "workspaceId": w.workspace})
@@ -179,27 +176,19 @@ func fill(t *testing.T, d *database) *largest {
 		"SELECT id FROM workspaces WHERE org_id = '%s'": &w.workspaces,
 	} {
 		rows, err := db.Query(fmt.Sprintf(query, w.ada.Org))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		for rows.Next() {
 			var id string
-			if err := rows.Scan(&id); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, rows.Scan(&id))
 			*list = append(*list, id)
 		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, rows.Err())
 	}
 	f.exec("ANALYZE")
 	if d.url == "" {
 		f.exec("PRAGMA wal_checkpoint(TRUNCATE)")
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, db.Close())
 	d.keep(t)
 	w.restart()
 	t.Logf("an idle server takes %d MiB", w.idle>>20)
@@ -222,9 +211,7 @@ func (w *largest) reset() {
 func (w *largest) restart() {
 	w.Helper()
 	w.server.Kill()
-	if err := w.server.Restart(); err != nil {
-		w.Fatal(err)
-	}
+	must.NoError(w, w.server.Restart())
 	for range 3 { // what the first requests need for good is no growth
 		for _, c := range []collabd.Client{w.ada, w.ben} {
 			c.Must(w, 200, "GET", "/auth/me", nil, nil)

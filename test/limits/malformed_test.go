@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/race"
 )
 
@@ -28,17 +29,13 @@ func TestRequestsThatNoHandlerSeesAreErrorsLikeAllOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			defer answer.Body.Close()
 			var body struct {
 				StatusCode     int
 				Message, Error string
 			}
-			if err := json.NewDecoder(answer.Body).Decode(&body); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, json.NewDecoder(answer.Body).Decode(&body))
 			if answer.StatusCode != status || body.StatusCode != status || body.Message == "" || body.Error != http.StatusText(status) || answer.Header.Get("X-Request-Id") == "" {
 				t.Errorf("%s, %v, %+v", answer.Status, answer.Header, body)
 			}

@@ -22,6 +22,7 @@ import (
 	"collab/adapters/stripepay"
 	"collab/domain/connector"
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/race"
 	"collab/test/soak"
 )
@@ -214,9 +215,7 @@ func (w *largest) identityEvents() (all []request) {
 		w.keys++
 		id, now := fmt.Sprint("msg_", w.keys), time.Now()
 		signature, err := standardwebhooks.Sign(collabd.WebhookSecret, id, now, body)
-		if err != nil {
-			w.Fatal(err)
-		}
+		must.NoError(w, err)
 		all = append(all, request{path: "/auth/webhook", body: body, headers: []string{"Content-Type: application/json", "svix-id: " + id, fmt.Sprint("svix-timestamp: ", now.Unix()), "svix-signature: " + signature}})
 	}
 	return all
@@ -594,9 +593,7 @@ func (w *largest) measure(t testing.TB, method string, r request) (c cost) {
 		w.restart() // so that what the last one left is not counted
 	}
 	w.idle = min(w.idle, anonymous(t, w.server.PID(), "VmRSS"))
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", w.server.PID()), []byte("5"), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", w.server.PID()), []byte("5"), 0))
 	over := make(chan struct{})
 	var other sync.WaitGroup
 	other.Go(func() {
@@ -665,9 +662,7 @@ func (w *largest) call(t testing.TB, method string, q request) {
 		address = w.server.URL + "/" + path
 	}
 	r, err := http.NewRequestWithContext(t.Context(), method, address, content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	r.ContentLength = size
 	if q.as.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+q.as.Token)
@@ -677,9 +672,7 @@ func (w *largest) call(t testing.TB, method string, q request) {
 		r.Header.Set(name, value)
 	}
 	a, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer a.Body.Close()
 	if q.status == 0 {
 		q.status = http.StatusOK

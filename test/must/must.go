@@ -14,3 +14,11 @@ func NoError(t T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// Get returns v. It panics if err is not nil.
+func Get[V any](v V, err error) V {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

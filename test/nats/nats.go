@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"collab/test/loopback"
+	"collab/test/must"
 )
 
 // startTimeout is how long a server may take until it answers.
@@ -28,9 +29,7 @@ type Server struct {
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s, err := Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -48,9 +47,7 @@ func Listen() (*Server, error) {
 // Restart starts the server again after Stop.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	if err := s.start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, s.start())
 }
 
 func (s *Server) start() error {

@@ -18,6 +18,7 @@ import (
 
 	"collab/test/cached"
 	"collab/test/debian"
+	"collab/test/must"
 )
 
 // patience bounds what one command may take.
@@ -67,17 +68,13 @@ func InstallFrom(t testing.TB, undone string, from fs.FS, files ...string) *Dire
 		t.Skip("COLLAB_SKIP_NODE is set: " + undone)
 	}
 	paths, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	f := &Directory{Dir: t.TempDir(), test: t, paths: paths}
 	files = append([]string{"package.json", "package-lock.json"}, files...)
 	installed := sha256.New()
 	for i, name := range files {
 		content, err := fs.ReadFile(from, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		f.Write(name, content)
 		if i < 2 {
 			installed.Write(content)
@@ -91,12 +88,8 @@ func InstallFrom(t testing.TB, undone string, from fs.FS, files ...string) *Dire
 		_, err := packages.Try(nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(kept, "node_modules"), filepath.Join(f.Dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, os.Symlink(filepath.Join(kept, "node_modules"), filepath.Join(f.Dir, "node_modules")))
 	return f
 }
 
@@ -110,9 +103,7 @@ func (f *Directory) Node(args ...string) *exec.Cmd {
 // Write writes a file into the directory.
 func (f *Directory) Write(name string, content []byte) {
 	f.test.Helper()
-	if err := os.WriteFile(filepath.Join(f.Dir, name), content, 0o600); err != nil {
-		f.test.Fatal(err)
-	}
+	must.NoError(f.test, os.WriteFile(filepath.Join(f.Dir, name), content, 0o600))
 }
 
 // Try runs node or npm in the directory and returns what it has written.
@@ -133,8 +124,6 @@ func (f *Directory) Try(input []byte, name string, args ...string) (output []byt
 func (f *Directory) Run(input []byte, name string, args ...string) []byte {
 	f.test.Helper()
 	output, err := f.Try(input, name, args...)
-	if err != nil {
-		f.test.Fatal(err)
-	}
+	must.NoError(f.test, err)
 	return output
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/fsouza/fake-gcs-server/fakestorage"
+
+	"collab/test/must"
 )
 
 // EnvHost names the variable that leads Google's clients to an emulator.
@@ -28,9 +30,7 @@ type Server struct {
 func Start(t testing.TB, directory string) *Server {
 	t.Helper()
 	s, err := Listen(directory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(s.Stop)
 	return s
 }

@@ -24,6 +24,7 @@ import (
 
 	"collab/test/cached"
 	"collab/test/loopback"
+	"collab/test/must"
 	"collab/test/nodejs"
 )
 
@@ -65,9 +66,7 @@ func StartS3(t testing.TB) *Store {
 		t.Skip(skipS3 + " is set: nothing is tried on a store that speaks Amazon's protocol")
 	}
 	store, err := ListenS3(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(store.Stop)
 	return store
 }
@@ -134,17 +133,13 @@ func StartAzureWithTokens(t testing.TB, server *httptest.Server) *Store {
 	t.Helper()
 	certificate := server.TLS.Certificates[0]
 	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	options := []string{"--oauth", "basic"}
 	for option, block := range map[string]*pem.Block{
 		"--cert": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}, "--key": {Type: "PRIVATE KEY", Bytes: key},
 	} {
 		file := filepath.Join(t.TempDir(), "pem")
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 		options = append(options, option, file)
 	}
 	return startAzure(t, server.Client(), "https", options...)
@@ -153,35 +148,25 @@ func StartAzureWithTokens(t testing.TB, server *httptest.Server) *Store {
 func startAzure(t testing.TB, through *http.Client, protocol string, options ...string) *Store {
 	t.Helper()
 	packages, err := fs.Sub(azurite, "azurite")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	program := nodejs.InstallFrom(t, "nothing is tried on a store that speaks Azure's protocol", packages)
 	port, err := loopback.Port()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	host := "127.0.0.1:" + strconv.Itoa(port)
 	c := program.Node(append([]string{"node_modules/azurite/dist/src/blob/main.js", "--location", t.TempDir(), "--blobPort", strconv.Itoa(port),
 		"--skipApiVersionCheck", "--silent", "--disableTelemetry"}, options...)...)
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 	const account = "devstoreaccount1"
 	credential, err := azblob.NewSharedKeyCredential(account, azuriteKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	client, err := azblob.NewClientWithSharedKeyCredential(protocol+"://"+host+"/"+account, credential,
 		&azblob.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: through}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	stop, err := run(c, func() bool {
 		r, err := through.Get(protocol + "://" + host)
 		return err == nil && r.Body.Close() == nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(stop)
 	if _, err := client.CreateContainer(t.Context(), "collab", nil); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"collab/test/debian"
 	"collab/test/loopback"
+	"collab/test/must"
 	"collab/test/tempdir"
 )
 
@@ -23,27 +24,17 @@ import (
 func Pooled(t testing.TB, address string) string {
 	t.Helper()
 	program, err := debian.Program(t.Context(), "pgbouncer", "pgbouncer")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	user, err := unprivileged()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	folder := tempdir.New(t)
 	if user != nil {
-		if err := os.Chown(folder, int(user.Uid), int(user.Gid)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Chown(folder, int(user.Uid), int(user.Gid)))
 	}
 	port, err := loopback.Port()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	server := fmt.Sprintf("host=%s port=%s user=%s", u.Hostname(), u.Port(), u.User.Username())
 	if password, ok := u.User.Password(); ok {
 		server += " password=" + password
@@ -51,13 +42,9 @@ func Pooled(t testing.TB, address string) string {
 	settings := fmt.Sprintf("[databases]\n* = %s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\nauth_type = any\n"+
 		"pool_mode = transaction\ndefault_pool_size = 8\nserver_round_robin = 1\nmax_client_conn = 1000\n", server, port)
 	file := filepath.Join(folder, "pgbouncer.ini")
-	if err := os.WriteFile(file, []byte(settings), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(file, []byte(settings), 0o644))
 	r, err := supervised(folder, user, program, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		if err := r.end(syscall.SIGTERM); err != nil {
 			t.Error(err)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"collab/test/must"
 )
 
 // asChild makes the test binary start a server, say where it is, and wait to
@@ -35,18 +37,14 @@ func TestMain(m *testing.M) {
 func TestServer(t *testing.T) {
 	ctx := t.Context()
 	s, err := Start(ctx, Options{Settings: map[string]string{"application_name": "suite"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	address, err := s.Database(ctx, t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 
 	t.Run("commits wait for the disk unless told otherwise", func(t *testing.T) {
 		if got := ask(t, address, "SHOW fsync"); got != "on" {
@@ -60,9 +58,7 @@ func TestServer(t *testing.T) {
 	t.Run("each database is fresh", func(t *testing.T) {
 		ask(t, address, "CREATE TABLE x AS SELECT 1 AS n; SELECT 'done'")
 		other, err := s.Database(ctx, t.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if got := ask(t, other, "SELECT count(*)::text FROM pg_tables WHERE tablename = 'x'"); got != "0" {
 			t.Errorf("the new database has the other's table")
 		}
@@ -72,9 +68,7 @@ func TestServer(t *testing.T) {
 		t.Run(fmt.Sprintf("what was committed survives a restart, killed %v", kill), func(t *testing.T) {
 			ask(t, address, "UPDATE x SET n = n + 1; SELECT 'done'")
 			before := ask(t, address, "SELECT n::text FROM x")
-			if err := s.Restart(ctx, kill); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, s.Restart(ctx, kill))
 			if after := ask(t, address, "SELECT n::text FROM x"); after != before {
 				t.Errorf("n was %s and is %s", before, after)
 			}
@@ -83,9 +77,7 @@ func TestServer(t *testing.T) {
 
 	t.Run("closing removes everything and can be repeated", func(t *testing.T) {
 		for range 2 {
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, s.Close())
 		}
 		if _, err := os.Stat(s.folder); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the folder is still there: %v", err)
@@ -103,21 +95,15 @@ func TestTheServerEndsWithAKilledProcess(t *testing.T) {
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), asChild+"=1")
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, c.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	folder, address, ok := strings.Cut(strings.TrimSpace(line), " ")
 	if err != nil || !ok {
 		t.Fatalf("the child said %q: %v", line, err)
 	}
 	ask(t, address, "SELECT 'alive'")
-	if err := c.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, c.Process.Kill())
 	_ = c.Wait()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
@@ -149,36 +135,24 @@ func TestURL(t *testing.T) {
 func ask(t *testing.T, address, statements string) string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer conn.Close(context.Background())
 	results, err := conn.PgConn().Exec(t.Context(), statements).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return string(results[len(results)-1].Rows[0][0])
 }
 
 func TestAPromotedStandbyHasEveryCommit(t *testing.T) {
 	ctx := t.Context()
 	primary, err := Start(ctx, Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "on"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer primary.Close()
 	for n := range 2 { // the second time the primary is a promoted standby itself
 		standby, err := primary.Standby(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer standby.Close()
-		if err := primary.exec(ctx, fmt.Sprint("CREATE TABLE t", n, " (n int)")); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(primary.Close(), standby.Promote(ctx), standby.exec(ctx, fmt.Sprint("INSERT INTO t", n, " VALUES (1)"))); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, primary.exec(ctx, fmt.Sprint("CREATE TABLE t", n, " (n int)")))
+		must.NoError(t, errors.Join(primary.Close(), standby.Promote(ctx), standby.exec(ctx, fmt.Sprint("INSERT INTO t", n, " VALUES (1)"))))
 		primary = standby
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"collab/test/must"
 )
 
 // EnvURL names the variable with the address of a server to use instead of
@@ -30,13 +32,9 @@ func URL(t testing.TB) string {
 		return given(t, server)
 	}
 	s, err := shared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	address, err := s.Database(t.Context(), t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return address
 }
 
@@ -57,9 +55,7 @@ func (s *Server) OwnStandby(t testing.TB) *Server {
 // untilEnd closes a server that has started when the test ends.
 func untilEnd(t testing.TB, s *Server, err error) *Server {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -4,15 +4,14 @@ import (
 	"math"
 	"testing"
 
+	"collab/test/must"
 	"collab/test/pages"
 )
 
 func TestThePageHasWhatTheSimulationFinds(t *testing.T) {
 	page := pages.Read(t, "docs/scale.md")
 	want, err := insert(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if page != want {
 		t.Error("go run ./test/scale would write docs/scale.md otherwise")
 	}

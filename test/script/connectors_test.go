@@ -10,6 +10,7 @@ import (
 
 	"collab/domain/connector"
 	"collab/test/authserver"
+	"collab/test/must"
 	"collab/test/toolserver"
 )
 
@@ -56,9 +57,7 @@ func newNeighbours(t *testing.T) *externalServers {
 		{"serverId": "retired", "displayName": "Retired", "description": "Was.", "authMode": "NONE", "mcpTransport": "STDIO", "command": ["retired"], "enabled": false}
 	]}`, open.HTTP(), open.SSE(), keyed.HTTP(), mediated.HTTP())
 	n := &externalServers{catalog: filepath.Join(t.TempDir(), "connectors.json"), origins: []string{open.URL, keyed.URL, mediated.URL, provider.URL}}
-	if err := os.WriteFile(n.catalog, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(n.catalog, []byte(text), 0o600))
 	return n
 }
 

@@ -9,6 +9,8 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	_ "modernc.org/sqlite"             // the driver "sqlite"
+
+	"collab/test/must"
 )
 
 // dumper reads every row of every table of a server's database, from outside.
@@ -46,9 +48,7 @@ const announced = "blob_names"
 func (d *dumper) dump(t *testing.T) []string {
 	t.Helper()
 	tables, err := d.query(d.tables)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	var lines []string
 	for _, name := range tables {
 		if name == announced {

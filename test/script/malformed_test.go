@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"collab/test/must"
 )
 
 // A malformed request is refused with the status and a message that has the
@@ -624,9 +626,7 @@ func testMalformed(t *testing.T, p profile) {
 		return b.header != "" || b.body == "" || b.status != 400 // nothing at all is a file without bytes
 	})))
 	d, err := parse("setting", setting)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	s := start(t, p)
 	talk := newTalk(s, described(t, p.file(documentPath)))
 	for _, trouble := range talk.hold(d.conversations[0]) {
@@ -639,9 +639,7 @@ func testMalformed(t *testing.T, p profile) {
 	}
 	for _, c := range cases {
 		ask, err := parseRequest(c.ask)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		ask.body = c.body
 		if c.header != "" {
 			for line := range strings.SplitSeq(c.header, "\n") {

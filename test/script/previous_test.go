@@ -11,6 +11,7 @@ import (
 
 	"collab/adapters/gormdb"
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/postgres"
 	"collab/test/previous"
 	"collab/test/soak"
@@ -32,13 +33,9 @@ func partitioned(t *testing.T, _ string) (url, direct string) {
 func prepared(t *testing.T, prepare func(*gormdb.DB, context.Context) error) (url string) {
 	url = postgres.URL(t)
 	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer db.Close()
-	if err := prepare(db, t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, prepare(db, t.Context()))
 	return url
 }
 
@@ -71,13 +68,9 @@ func TestThePreviousReleaseBesideThisOne(t *testing.T) {
 	serve := func(t *testing.T, settings ...string) []*collabd.Server {
 		first := collabd.StartProgram(t, r.Process, append(settings, "COLLAB_BLOB_URL=file://"+t.TempDir())...)
 		text, err := os.ReadFile(filepath.Join(first.Dir, "dev-payments.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		var payments struct{ Key string }
-		if err := json.Unmarshal(text, &payments); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, json.Unmarshal(text, &payments))
 		return []*collabd.Server{first, first.Peer(t, "COLLAB_STRIPE_API_URL="+first.URL+"/dev/payments", "COLLAB_STRIPE_SECRET_KEY="+payments.Key,
 			"COLLAB_STRIPE_PRICE_STANDARD=price_standard", "COLLAB_STRIPE_PRICE_PREMIUM=price_premium")}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"collab/test/contract/provider"
+	"collab/test/must"
 )
 
 func TestMistakesInTheFormatAreNamedWithTheirLine(t *testing.T) {
@@ -271,9 +272,7 @@ func TestConversationsReportWhatDiffers(t *testing.T) {
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
 			d, err := parse("x.txt", "== A\n"+strings.TrimPrefix(c.text, "\n"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			talk := newTalk(s, nil)
 			talk.values.known["service:anna"], talk.values.known["identity:anna"] = "t1", "t2"
 			var got []string
@@ -318,9 +317,7 @@ components:
 
 func TestExchangesAreHeldToTheDocument(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "openapi.yaml")
-	if err := os.WriteFile(path, []byte(smallDocument), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(path, []byte(smallDocument), 0o600))
 	check := described(t, path)
 	for _, c := range []struct {
 		sentence, ask string
@@ -372,9 +369,7 @@ func TestExchangesAreHeldToTheDocument(t *testing.T) {
 
 func TestEventsAreHeldToTheDocument(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "openapi.yaml")
-	if err := os.WriteFile(path, []byte(smallDocument), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(path, []byte(smallDocument), 0o600))
 	check := described(t, path)
 	for _, c := range []struct{ sentence, target, kind, data, wrong string }{
 		{"an event that is described is no trouble", "/changes", "", `{"id": "1"}`, ""},

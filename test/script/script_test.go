@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"collab/test/must"
 	"collab/test/race"
 )
 
@@ -39,13 +40,9 @@ func testProfile(t *testing.T, p profile) {
 		}
 		for _, path := range paths {
 			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			d, err := parse(path, string(text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if p.holds != nil && !p.holds(filepath.Base(path)) {
 				continue
 			}

@@ -29,6 +29,7 @@ import (
 	"collab/domain/upload"
 	"collab/domain/usage"
 	"collab/test/feed"
+	"collab/test/must"
 )
 
 // later is the machine's clock after a time.
@@ -40,9 +41,7 @@ func (l later) Now() time.Time { return system.Clock{}.Now().Add(time.Duration(l
 func (s *storm) check(idle []load) {
 	// A provider waits for minutes after several failures, and for a second after its start.
 	s.providers.Stop(s)
-	if err := s.providers.Restart(); err != nil {
-		s.Fatal(err)
-	}
+	must.NoError(s, s.providers.Restart())
 	s.await("webhooks are accepted", func() error {
 		if n := s.relay.waiting(); n > 0 {
 			return fmt.Errorf("%d deliveries are not accepted", n)
@@ -50,9 +49,7 @@ func (s *storm) check(idle []load) {
 		return nil
 	})
 	db, err := gormdb.Open(s.Context(), gormdb.Options{URL: s.cluster.Database})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.NoError(s, err)
 	defer db.Close()
 	for _, t := range s.tenants {
 		s.checkFeed(t, db)
@@ -101,9 +98,7 @@ func (s *storm) server(n int) *client { return s.clientAt(s.cluster.Servers[n%se
 func (s *storm) checkFeed(t *tenant, db *gormdb.DB) {
 	org := id.Org(t.owner.org)
 	log, err := feed.Log(s.Context(), db.Storage().Changes(), org)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.NoError(s, err)
 	exist, _, wrong := feed.Replay(org, log, s.written[t.owner.org], &t.received)
 	wrong = append(wrong, CheckSent(log, s.contents)...)
 	events := 0
@@ -287,9 +282,7 @@ func (s *storm) checkRegisters() {
 // checkQuotas compares accounts, ledger and what is shown of them. Leases of servers that were
 // killed are swept before, as they are after some minutes.
 func (s *storm) checkQuotas(db *gormdb.DB) {
-	if err := chats.New(chats.Options{Store: db, Clock: later(time.Hour), Log: slog.New(slog.DiscardHandler)}).ExtendLeases(s.Context()); err != nil {
-		s.Fatal(err)
-	}
+	must.NoError(s, chats.New(chats.Options{Store: db, Clock: later(time.Hour), Log: slog.New(slog.DiscardHandler)}).ExtendLeases(s.Context()))
 	day := quota.DayOf(time.Now())
 	if !s.isOneDay() {
 		s.checks = append(s.checks, "quotas are not checked: their day begins or ends")
@@ -304,14 +297,10 @@ func (s *storm) checkQuotas(db *gormdb.DB) {
 			entries++
 			return nil
 		})
-		if err != nil {
-			s.Fatal(err)
-		}
+		must.NoError(s, err)
 		for i, p := range t.people {
 			account, err := db.Usage().Quotas().Account(s.Context(), id.Org(p.org), id.User(p.user), day)
-			if err != nil {
-				s.Fatal(err)
-			}
+			must.NoError(s, err)
 			var shown struct{ Used, Limit int64 }
 			w := &worker{client: s.server(i), tenant: t, me: p}
 			w.readQuota(s.must(w.client, call{method: "GET", path: "/metering/quota", by: p}, &shown), shown.Used, shown.Limit)
@@ -430,26 +419,20 @@ func (s *storm) checkNewcomers() {
 // store with what objects name.
 func (s *storm) checkStore(db *gormdb.DB) {
 	blobs, err := bucket.Open(s.Context(), s.bucket)
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.NoError(s, err)
 	defer blobs.Close()
 	collected := 0
 	err = upkeep.New(db, blobs, later(upload.Lifetime+object.Grace+time.Hour), nil, 0).Collect(s.Context(), true, false, func(upkeep.Garbage) error {
 		collected++
 		return nil
 	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.NoError(s, err)
 	kept := map[string]bool{}
 	err = blobs.List(s.Context(), func(name string, _ int64, _ time.Time) error {
 		kept[name] = true
 		return nil
 	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.NoError(s, err)
 	named := map[string]bool{}
 	s.query(func(c *pgx.Conn) error {
 		rows, err := c.Query(s.Context(), "SELECT blob FROM objects UNION ALL SELECT blob FROM object_versions")
@@ -470,9 +453,7 @@ func (s *storm) query(fn func(*pgx.Conn) error) {
 	if err == nil {
 		err = errors.Join(fn(conn), conn.Close(s.Context()))
 	}
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.NoError(s, err)
 }
 
 // load is what a server holds, by its metrics.
@@ -483,9 +464,7 @@ func (s *storm) settle() (idle []load) {
 	s.http.CloseIdleConnections()
 	for _, server := range s.cluster.Servers {
 		l, err := loadOf(s.Context(), server.URL())
-		if err != nil {
-			s.Fatal(err)
-		}
+		must.NoError(s, err)
 		idle = append(idle, l)
 	}
 	return idle

@@ -21,6 +21,7 @@ import (
 	"collab/test/cluster"
 	"collab/test/collabd"
 	"collab/test/feed"
+	"collab/test/must"
 	"collab/test/soak"
 )
 
@@ -108,9 +109,7 @@ func (s *storm) prepare() {
 		t := &tenant{name: fmt.Sprint("Tenant ", i), spare: map[string][]record{}}
 		for n, role := range []string{"owner", "member", "member", "member", "member"} {
 			p, err := c.signIn(s.Context(), "set-up and checks", s.relay.url, fmt.Sprintf("user%d@tenant%d.example.com", n, i), t.name, role)
-			if err != nil {
-				s.Fatal(err)
-			}
+			must.NoError(s, err)
 			t.people = append(t.people, p)
 		}
 		t.owner, t.subject, t.people = t.people[0], t.people[4], t.people[:4]

@@ -31,6 +31,7 @@ import (
 	"collab/test/collabd"
 	"collab/test/contract/provider"
 	"collab/test/loopback"
+	"collab/test/must"
 	"collab/test/postgres"
 	"collab/test/toolserver"
 )
@@ -90,9 +91,7 @@ type relay struct {
 
 func newRelay(t testing.TB, seed uint64, to string) *relay {
 	target, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	r := &relay{random: rand.New(rand.NewPCG(seed, 1<<33)), delivered: map[string]int{}}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.forward = &httputil.ReverseProxy{
@@ -101,9 +100,7 @@ func newRelay(t testing.TB, seed uint64, to string) *relay {
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	server := &http.Server{Handler: r}
 	go func() { _ = server.Serve(l) }() // until Close
 	t.Cleanup(func() {
@@ -179,9 +176,7 @@ func start(t testing.TB, seed uint64) *fleet {
 	catalog := filepath.Join(dir, "connectors.json")
 	text := fmt.Sprintf(`{"providers": [{"serverId": "tools", "displayName": "Tools", "description": "Tools.", "authMode": "API_KEY", "mcpTransport": "HTTP",
 		"mcpUrl": %q, "credentials": [{"name": "apiKey", "label": "Key"}], "headers": {"X-Api-Key": "{apiKey}"}}]}`, tools.HTTP())
-	if err := os.WriteFile(catalog, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(catalog, []byte(text), 0o600))
 	models := provider.Start(t)
 	models.Choose(func(r provider.Request) provider.Script {
 		pieces := make([]string, 8)
@@ -192,9 +187,7 @@ func start(t testing.TB, seed uint64) *fleet {
 	})
 
 	port, err := loopback.Port()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	s.relay = newRelay(t, seed, fmt.Sprint("http://127.0.0.1:", port))
 	identity := "http://" + strings.Replace(s.through("identity", strings.TrimPrefix(s.relay.url, "http://")), "127.0.0.1", "localhost", 1)
 	payments := "http://" + s.through("payments", strings.TrimPrefix(s.relay.url, "http://"))
@@ -206,9 +199,7 @@ func start(t testing.TB, seed uint64) *fleet {
 	if err == nil {
 		err = json.Unmarshal(file, &key)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 
 	s.cluster, err = cluster.Start(t.Context(), cluster.Options{
 		Servers: servers, Dir: dir, Command: collabd.Process,
@@ -224,9 +215,7 @@ func start(t testing.TB, seed uint64) *fleet {
 		},
 		Postgres: postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "on"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		err := s.cluster.Close()
 		if s.standby != nil {
@@ -250,13 +239,9 @@ func start(t testing.TB, seed uint64) *fleet {
 // through starts a proxy in front of a part and returns its address.
 func (s *fleet) through(part, upstream string) string {
 	port, err := loopback.Port()
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.NoError(s, err)
 	p := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), part, fmt.Sprint("127.0.0.1:", port), upstream)
-	if err := p.Start(); err != nil {
-		s.Fatal(err)
-	}
+	must.NoError(s, p.Start())
 	s.proxies[part], s.control[part] = p, &sync.Mutex{}
 	return p.Listen
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stripe/stripe-mock/embedded"
 	"github.com/stripe/stripe-mock/server"
+
+	"collab/test/must"
 )
 
 var handler = sync.OnceValues(func() (http.Handler, error) {
@@ -31,8 +33,6 @@ var handler = sync.OnceValues(func() (http.Handler, error) {
 func Handler(t testing.TB) http.Handler {
 	t.Helper()
 	h, err := handler()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return h
 }

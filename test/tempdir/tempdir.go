@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"collab/test/must"
 )
 
 // memory is where Linux has a file system in memory, and room is how much must be
@@ -43,9 +45,7 @@ func Make() (string, error) {
 func New(t testing.TB) string {
 	t.Helper()
 	dir, err := Make()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)

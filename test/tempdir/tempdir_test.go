@@ -6,13 +6,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"collab/test/must"
 )
 
 func TestDirectoriesOfEndedProcessesAreRemoved(t *testing.T) {
 	ended := exec.Command("true")
-	if err := ended.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, ended.Run())
 	parent, pid := t.TempDir(), os.Getpid()
 	kept := map[string]bool{
 		fmt.Sprintf("%s%d-%s-1", prefix, pid, started(pid)):         true,
@@ -22,9 +22,7 @@ func TestDirectoriesOfEndedProcessesAreRemoved(t *testing.T) {
 		"other":          true,
 	}
 	for name := range kept {
-		if err := os.MkdirAll(filepath.Join(parent, name, "data"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.MkdirAll(filepath.Join(parent, name, "data"), 0o700))
 	}
 	remove(parent)
 	for name, want := range kept {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"collab/domain/connector"
+	"collab/test/must"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -149,9 +150,7 @@ func (s *Server) Protect(issuer string, scopes ...string) {
 		"resource": s.HTTP(), "authorization_servers": []string{issuer}, "scopes_supported": scopes,
 		"bearer_methods_supported": []string{"header"},
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.NoError(s.t, err)
 	s.Challenge(`Bearer resource_metadata="` + s.URL + metadataPath + `"`)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"collab/app/assembly/config"
+	"collab/test/must"
 	"collab/test/pages"
 )
 
@@ -67,9 +68,7 @@ func TestTheComposeFileIsComplete(t *testing.T) {
 		return given[regexp.MustCompile(`\w+`).FindString(v)]
 	})
 	var file composeFile
-	if err := yaml.Unmarshal([]byte(text), &file); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, yaml.Unmarshal([]byte(text), &file))
 	if got, want := slices.Sorted(maps.Keys(file.Services)), []string{"bus", "collabd", "database", "migrate", "proxy"}; !slices.Equal(got, want) {
 		t.Fatalf("the services are %v", got)
 	}
@@ -158,9 +157,7 @@ func TestTheContainerFileBuilds(t *testing.T) {
 				if len(words) > 2 {
 					to = filepath.Join(to, source)
 				}
-				if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
 				if text, err := exec.CommandContext(t.Context(), "cp", "-R", filepath.Join(root, source), to).CombinedOutput(); err != nil {
 					t.Fatalf("COPY %s: %v\n%s", i[1], err, text)
 				}
@@ -194,9 +191,7 @@ func TestTheContainerFileBuilds(t *testing.T) {
 		t.Errorf("the version is %q, %v", text, err)
 	}
 	info, err := buildinfo.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, module := range info.Deps {
 		if strings.HasPrefix(module.Path, "github.com/envoyproxy/") || module.Path == "github.com/mattn/go-sqlite3" {
 			t.Errorf("the server has %s, which gRPC or a second SQLite needs", module.Path)
@@ -267,9 +262,7 @@ func TestTheUnitIsInstalledAsDescribed(t *testing.T) {
 	}
 	copied := filepath.Join(t.TempDir(), "collabd.service")
 	text := strings.Replace(pages.Read(t, file), "ExecStart="+unit["ExecStart"], "ExecStart="+filepath.Join(binaries(t), "collabd"), 1)
-	if err := os.WriteFile(copied, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(copied, []byte(text), 0o600))
 	said, _ := exec.CommandContext(t.Context(), verify, "verify", copied).CombinedOutput()
 	for line := range strings.Lines(string(said)) {
 		if strings.Contains(line, "collabd.service") {

@@ -13,6 +13,7 @@ import (
 	"collab/adapters/standardwebhooks"
 	"collab/adapters/stripepay"
 	"collab/test/loopback"
+	"collab/test/must"
 	"collab/test/nats"
 	"collab/test/objectstore"
 	"collab/test/pages"
@@ -26,9 +27,7 @@ func deploy(t *testing.T, issuer string) *machine {
 	t.Helper()
 	dir := t.TempDir()
 	port, err := loopback.Port()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	s := &machine{
 		dir: dir, file: filepath.Join(dir, "etc/collab/collabd.env"),
 		path: binaries(t) + ":" + os.Getenv("PATH"),
@@ -38,13 +37,9 @@ func deploy(t *testing.T, issuer string) *machine {
 		),
 	}
 	for _, directory := range []string{"etc/collab", "var/lib/collab", "srv/collab"} {
-		if err := os.MkdirAll(filepath.Join(dir, directory), 0o750); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.MkdirAll(filepath.Join(dir, directory), 0o750))
 	}
-	if err := os.WriteFile(s.file, []byte(s.instead.Replace(pages.Read(t, "docs/deploy/collabd.env"))), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(s.file, []byte(s.instead.Replace(pages.Read(t, "docs/deploy/collabd.env"))), 0o600))
 	// The bucket has the name of the example.
 	store := objectstore.Start(t, "")
 	store.Bucket("collab-files")
@@ -119,9 +114,7 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 	message := func(secret string) int {
 		at, id, body := time.Now(), fmt.Sprint("msg_", time.Now().UnixNano()), []byte(`{"object":"event","type":"session.created","data":{}}`)
 		signature, err := standardwebhooks.Sign(secret, id, at, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return call(t, "POST", api()+"/auth/webhook", string(body), standardwebhooks.HeaderID, id,
 			standardwebhooks.HeaderTimestamp, fmt.Sprint(at.Unix()), standardwebhooks.HeaderSignature, signature).status
 	}

@@ -19,6 +19,7 @@ import (
 	"collab/domain/task"
 	"collab/domain/team"
 	"collab/domain/workspace"
+	"collab/test/must"
 	"collab/test/pages"
 )
 
@@ -64,9 +65,7 @@ func TestThePageOnLimitsHasTheConstants(t *testing.T) {
 		var got []int64
 		for _, n := range number.FindAllString(cells[1], -1) {
 			v, err := strconv.ParseInt(strings.ReplaceAll(n, ",", ""), 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			got = append(got, v)
 		}
 		if len(got) != len(numbers) {

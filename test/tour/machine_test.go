@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"collab/test/debian"
+	"collab/test/must"
 	"collab/test/pages"
 )
 
@@ -72,9 +73,7 @@ func binaries(t *testing.T) string {
 	t.Helper()
 	pages.Read(t, "cmd/collabd/main.go") // makes the test cache depend on it
 	dir, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return dir
 }
 
@@ -101,12 +100,8 @@ func launch(t *testing.T, dir, lines string, environ ...string) *service {
 	s.cmd.Dir, s.cmd.Env = dir, environ
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	log, err := s.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	must.NoError(t, s.cmd.Start())
 	t.Cleanup(func() { s.stop(t) })
 	port := make(chan string, 1)
 	go func() {
@@ -252,9 +247,7 @@ func (s *machine) restart(t *testing.T) {
 func (s *machine) set(t *testing.T, values map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile(s.file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for name, value := range values {
 		line := regexp.MustCompile("(?m)^" + name + "=.*$")
 		if !line.Match(text) {
@@ -262,9 +255,7 @@ func (s *machine) set(t *testing.T, values map[string]string) {
 		}
 		text = line.ReplaceAllLiteral(text, []byte(name+`="`+value+`"`))
 	}
-	if err := os.WriteFile(s.file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(s.file, text, 0o600))
 }
 
 // need installs a program if it is missing and the test runs as root.
@@ -288,9 +279,7 @@ func call(t *testing.T, method, url, body string, headers ...string) answer {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -298,14 +287,10 @@ func call(t *testing.T, method, url, body string, headers ...string) answer {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return answer{res.StatusCode, res.Header, string(text)}
 }
 

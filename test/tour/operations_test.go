@@ -25,6 +25,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"collab/app/assembly/config"
+	"collab/test/must"
 	"collab/test/nats"
 	"collab/test/pages"
 	"collab/test/postgres"
@@ -130,14 +131,10 @@ func observed(t *testing.T) (map[string]family, string) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	r, err := http.NewRequestWithContext(ctx, "GET", api+"/sync/changes", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	r.Header.Set("Authorization", "Bearer "+token)
 	stream, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer stream.Body.Close()
 	if _, err := bufio.NewReader(stream.Body).ReadString('\n'); err != nil {
 		t.Fatal(err)
@@ -190,9 +187,7 @@ func TestThePageOnOperationsHasMetricsAlertsAndFields(t *testing.T) {
 				}
 			}
 		}
-		if err := yaml.Unmarshal([]byte(pages.Read(t, "docs/deploy/alerts.yaml")), &rules); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, yaml.Unmarshal([]byte(pages.Read(t, "docs/deploy/alerts.yaml")), &rules))
 		text := pages.Read(t, page)
 		known := map[string]bool{}
 		selector := regexp.MustCompile(`(\w+)\{([^}]*)\}`)
@@ -261,9 +256,7 @@ func TestThePageOnOperationsHasMetricsAlertsAndFields(t *testing.T) {
 
 	t.Run("commands", func(t *testing.T) {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "collabd.log"), []byte(log), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(dir, "collabd.log"), []byte(log), 0o600))
 		s := &machine{
 			dir: dir, path: binaries(t) + ":" + os.Getenv("PATH"),
 			environ: []string{"COLLAB_DATA_DIR=" + filepath.Join(dir, "data")},
@@ -359,9 +352,7 @@ func lines(t *testing.T) map[string]line {
 			})
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 	}
 	return all
 }

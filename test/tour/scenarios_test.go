@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"collab/test/must"
 )
 
 // TestTheFirstScenarioRuns compares the output of the page's first example with the page.
@@ -23,9 +25,7 @@ func TestTheFirstScenarioRuns(t *testing.T) {
 			continue
 		}
 		played++
-		if err := os.WriteFile(filepath.Join(dir, "trial.txt"), []byte(all[i-1].text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(dir, "trial.txt"), []byte(all[i-1].text), 0o600))
 		out, err := m.shell(t, m.instead.Replace(b.text))
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)

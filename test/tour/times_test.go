@@ -17,6 +17,7 @@ import (
 	"collab/domain/release"
 	"collab/domain/replay"
 	"collab/domain/session"
+	"collab/test/must"
 	"collab/test/pages"
 )
 
@@ -25,16 +26,12 @@ import (
 func within(t *testing.T, directory, name string) time.Duration {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, directory, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	constant := regexp.MustCompile(`(?m)^\s*(?:const )?` + name + `\s+= ((?:\d+ \* )*)time\.(Second|Minute|Hour)\b`)
 	unit := map[string]time.Duration{"Second": time.Second, "Minute": time.Minute, "Hour": time.Hour}
 	for _, f := range files {
 		rel, err := filepath.Rel(root, f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		m := constant.FindStringSubmatch(pages.Read(t, rel))
 		if m == nil {
 			continue
@@ -42,9 +39,7 @@ func within(t *testing.T, directory, name string) time.Duration {
 		d := unit[m[2]]
 		for _, factor := range strings.Fields(strings.ReplaceAll(m[1], "*", " ")) {
 			n, err := strconv.Atoi(factor)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			d *= time.Duration(n)
 		}
 		return d
@@ -61,9 +56,7 @@ func duration(t *testing.T, text string) time.Duration {
 		t.Fatalf("%q has no duration", text)
 	}
 	n, err := strconv.Atoi(m[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return time.Duration(n) * map[string]time.Duration{
 		"ms": time.Millisecond, "s": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour,
 	}[m[2]]

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"collab/test/must"
 	"collab/test/nodejs"
 )
 
@@ -48,9 +49,7 @@ type feedResult struct {
 func (u updaters) check(all ...device) []feedResult {
 	u.Helper()
 	input, err := json.Marshal(all)
-	if err != nil {
-		u.Fatal(err)
-	}
+	must.NoError(u, err)
 	var answers []feedResult
 	output := u.directory.Run(input, "node", "check.js")
 	if err := json.Unmarshal(output, &answers); err != nil || len(answers) != len(all) {

@@ -4,13 +4,13 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"collab/test/must"
 )
 
 func TestLimits(t *testing.T) {
 	text, err := os.ReadFile("limits")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	figures, err := parseLimits(string(text))
 	if err != nil || len(figures) != 5 || figures[0].name != "binary_megabytes" || figures[0].limit < 1 {
 		t.Errorf("got %v, %v", figures, err)

@@ -18,6 +18,7 @@ import (
 
 	"collab/adapters/httpapi/spool"
 	"collab/domain/fault"
+	"collab/test/must"
 )
 
 // unlimited are resources without a bound.
@@ -234,14 +235,10 @@ func TestMultipartRoundTrips(t *testing.T) {
 		contents := rapid.SliceOfN(rapid.Map(rapid.SliceOfN(near, 0, 5), func(s []string) string { return strings.Join(s, "") }), 1, 4).Draw(t, "contents")
 		var b bytes.Buffer
 		w := multipart.NewWriter(&b)
-		if err := w.SetBoundary(boundary); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, w.SetBoundary(boundary))
 		for i, content := range contents {
 			part, err := w.CreateFormField(fmt.Sprint(i))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			_, _ = io.WriteString(part, content)
 		}
 		_ = w.Close()

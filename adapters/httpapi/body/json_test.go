@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"collab/test/must"
 )
 
 func TestParseObjectIsStrict(t *testing.T) {
@@ -102,9 +104,7 @@ func FuzzObject(f *testing.F) {
 			}
 			if p.raw[0] == '"' {
 				var text string
-				if err := json.Unmarshal(p.raw, &text); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, json.Unmarshal(p.raw, &text))
 				if got, problem := Text(p.raw); problem != "" || got != text {
 					t.Fatalf("%s is read as %q, want %q", p.raw, got, text)
 				}
@@ -114,9 +114,7 @@ func FuzzObject(f *testing.F) {
 			}
 			if p.raw[0] == '[' {
 				var parts []json.RawMessage
-				if err := json.Unmarshal(p.raw, &parts); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, json.Unmarshal(p.raw, &parts))
 				var all []*string // nil: null, which is no string here
 				isTexts := json.Unmarshal(p.raw, &all) == nil && !slices.Contains(all, nil)
 				if texts, problem := Texts(p.raw); (problem == "") != isTexts {

@@ -11,6 +11,8 @@ import (
 	"testing/iotest"
 
 	"pgregory.net/rapid"
+
+	"collab/test/must"
 )
 
 // readLines returns what a reader with a buffer of the size returns, a long line as "LONG".
@@ -90,9 +92,7 @@ func TestBase64IsThatOfStreams(t *testing.T) {
 		).Draw(t, "text")
 		got, ok := decodeBase64([]byte(text))
 		in, err := newPeekReader(strings.NewReader(text), unlimited{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer in.close()
 		want, err := io.ReadAll(&base64Reader{in: in})
 		if ok != (err == nil) || ok && !bytes.Equal(got, want) {

@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"collab/test/must"
 )
 
 func encoded(t rapid.TB, v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, e.Encode(v))
 	return strings.TrimSuffix(b.String(), "\n")
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"collab/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -280,9 +282,7 @@ func TestRefusedConnectionGets503(t *testing.T) {
 			t.Fatal("it was let in")
 		}
 		answer, err := http.ReadResponse(bufio.NewReader(client), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		body, err := io.ReadAll(answer.Body)
 		if answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || answer.Header.Get("X-Request-Id") != "made-1" || err != nil || !strings.HasPrefix(string(body), `{"statusCode":503,`) || s.Refused() != 1 {
 			t.Errorf("%s %v %s %v", answer.Status, answer.Header, body, err)

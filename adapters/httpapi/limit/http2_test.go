@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"collab/test/must"
 )
 
 // serve serves a handler behind a limiter, and returns a client of one protocol that
@@ -102,9 +104,7 @@ func TestClientReadingALongAnswerIsNotSlow(t *testing.T) {
 				_, _ = w.Write(make([]byte, 64<<20))
 			})
 			answer, err := client.Get("http://server/")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			for range 160 {
 				time.Sleep(slowAfter / 20)
 				if _, err := io.CopyN(io.Discard, answer.Body, 100<<10); err != nil {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"collab/test/must"
 )
 
 // options are those of tests, in which every made id is made-1.
@@ -20,9 +22,7 @@ func options(exempt func(netip.Addr) bool) ConnectionOptions {
 
 func TestMalformedRequestsGetTheErrorShape(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	l := NewConnections(ConnectionLimits{9, 9}, NewBudget(1<<30), options(func(netip.Addr) bool { return true }))
 	const forged = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"
 	server := &http.Server{
@@ -39,9 +39,7 @@ func TestMalformedRequestsGetTheErrorShape(t *testing.T) {
 	answer := func(t *testing.T, request string) string {
 		t.Helper()
 		c, err := net.Dial("tcp", inner.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer c.Close()
 		if _, err := io.WriteString(c, request); err != nil {
 			t.Fatal(err)

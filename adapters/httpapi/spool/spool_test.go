@@ -13,6 +13,7 @@ import (
 	"testing/iotest"
 
 	"collab/domain/fault"
+	"collab/test/must"
 )
 
 // zeros is a stream without end.
@@ -41,9 +42,7 @@ func TestSpoolRoundTrips(t *testing.T) {
 				content := make([]byte, size)
 				_, _ = rand.NewChaCha8([32]byte{1}).Read(content)
 				s := New(&resourcesOf{})
-				if err := s.Fill(pieces(bytes.NewReader(content)), int64(size), nil); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, s.Fill(pieces(bytes.NewReader(content)), int64(size), nil))
 				if inFile := s.file != nil; inFile != (size >= BlockSize) || s.Size != int64(size) {
 					t.Errorf("%d bytes, in a file: %v", s.Size, inFile)
 				}
@@ -92,9 +91,7 @@ func TestSpoolsShareADiskBudget(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	r := &resourcesOf{most: 2 * BlockSize}
 	fits, none := New(r), New(r)
-	if err := fits.Fill(io.LimitReader(zeros{}, 2*BlockSize), 1<<30, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, fits.Fill(io.LimitReader(zeros{}, 2*BlockSize), 1<<30, nil))
 	if err := none.Fill(io.LimitReader(zeros{}, BlockSize), 1<<30, nil); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("beyond the budget: %v", err)
 	}

@@ -19,14 +19,13 @@ import (
 	"pgregory.net/rapid"
 
 	"collab/app/assembly/config"
+	"collab/test/must"
 )
 
 func read(t *testing.T, environ ...string) config.Config {
 	t.Helper()
 	c, err := config.Read(environ)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return c
 }
 
@@ -34,23 +33,17 @@ func read(t *testing.T, environ ...string) config.Config {
 func writeArchive(t testing.TB, entries ...[2]string) []byte {
 	t.Helper()
 	manifest, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer manifest.Close()
 	var out bytes.Buffer
 	w, err := newArchiver(&out, about{time.Unix(1_800_000_000, 0).UTC(), "1.2.3", 7}, manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, e := range entries {
 		if _, err := w.add(entry{name: e[0], size: int64(len(e[1]))}, strings.NewReader(e[1])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.close(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, w.close())
 	return out.Bytes()
 }
 
@@ -65,15 +58,11 @@ func encrypted(t testing.TB, write func(*tar.Writer)) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	zip, err := zstd.NewWriter(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	files := tar.NewWriter(zip)
 	write(files)
 	_ = files.Close() // it misses what a header only promised
-	if err := zip.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, zip.Close())
 	out.Write(seal)
 	sum := sha256.Sum256(out.Bytes())
 	out.Write(sum[:])
@@ -89,9 +78,7 @@ func TestAnArchiveDescribesItsContent(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s %d %.12s", e.name, e.blob, e.size, text))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if a.schema != 7 || a.version != "1.2.3" || a.made.Unix() != 1_800_000_000 {
 		t.Errorf("it says %+v", a)
 	}
@@ -235,14 +222,10 @@ func TestAnErrorOfTheVisitorEndsTheScan(t *testing.T) {
 func TestSizesAreHeld(t *testing.T) {
 	for name, content := range map[string]string{"shorter": "abc", "longer": "abcde"} {
 		manifest, err := os.CreateTemp(t.TempDir(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer manifest.Close()
 		w, err := newArchiver(io.Discard, about{time.Now(), "x", 1}, manifest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if _, err := w.add(entry{name: databaseName, size: 4}, strings.NewReader(content)); !errors.Is(err, errLength) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -280,21 +263,15 @@ func TestABackupKeepsExistingFiles(t *testing.T) {
 	directory := t.TempDir()
 	at := func(name string) string { return filepath.Join(directory, name) }
 	for _, path := range []string{"data/sub", "blobs/org"} {
-		if err := os.MkdirAll(at(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.MkdirAll(at(path), 0o700))
 	}
 	for name, content := range map[string]string{
 		"data/collab.db": "SQLite format 3", "key.pem": "-----BEGIN", "short": "(", "empty": "", "earlier": string(intact(t)),
 	} {
-		if err := os.WriteFile(at(name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(at(name), []byte(content), 0o600))
 	}
 	for link, to := range map[string]string{"linked": "data", "latest": "earlier", "link-to-key": "key.pem", "null": os.DevNull} {
-		if err := os.Symlink(to, at(link)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.Symlink(to, at(link)))
 	}
 	for _, c := range []struct{ file, want string }{
 		{"new", ""},
@@ -324,13 +301,9 @@ func TestABackupKeepsExistingFiles(t *testing.T) {
 
 func TestARestoreNeedsItsPlaces(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "backup")
-	if err := os.WriteFile(whole, intact(t), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(whole, intact(t), 0o600))
 	directory := filepath.Join(t.TempDir(), "data")
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.MkdirAll(directory, 0o700))
 	refused := func(want string, replace bool, settings ...string) {
 		t.Helper()
 		err := RestoreDirectory(t.Context(), read(t, append(settings, "COLLAB_DATA_DIR="+directory)...), whole, replace, io.Discard)
@@ -345,9 +318,7 @@ func TestARestoreNeedsItsPlaces(t *testing.T) {
 	refused("COLLAB_DATABASE_URL", false, "COLLAB_DATABASE_URL=sqlite://"+directory+"/other.db")
 	refused("COLLAB_BLOB_URL", false, "COLLAB_BLOB_URL=file://"+directory+"/other")
 	refused("nothing was changed: The database is damaged", false)
-	if err := os.WriteFile(filepath.Join(directory, "somebody's"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(filepath.Join(directory, "somebody's"), nil, 0o600))
 	refused("not empty", false)
 	refused("does not look like a data directory", true)
 }

@@ -13,14 +13,13 @@ import (
 	"time"
 
 	"collab/domain/plan"
+	"collab/test/must"
 )
 
 func read(t *testing.T, environ ...string) Config {
 	t.Helper()
 	c, err := Read(environ)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return c
 }
 

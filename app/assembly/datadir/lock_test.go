@@ -11,6 +11,7 @@ import (
 
 	"collab/adapters/filelock"
 	"collab/app/assembly/config"
+	"collab/test/must"
 )
 
 func TestLocksAreOfOneOrOfMany(t *testing.T) {
@@ -18,9 +19,7 @@ func TestLocksAreOfOneOrOfMany(t *testing.T) {
 	taken := func(alone bool) io.Closer {
 		t.Helper()
 		l, err := Lock(path, alone)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return l
 	}
 	refused := func(alone bool) {
@@ -38,9 +37,7 @@ func TestLocksAreOfOneOrOfMany(t *testing.T) {
 	refused(false)
 	refused(true)
 	// A directory that is replaced has locks of its own.
-	if err := os.Rename(filepath.Dir(path), filepath.Dir(path)+".replaced"); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Rename(filepath.Dir(path), filepath.Dir(path)+".replaced"))
 	taken(true).Close()
 	alone.Close()
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
@@ -50,26 +47,20 @@ func TestLocksAreOfOneOrOfMany(t *testing.T) {
 
 func TestADatabaseOnSQLiteIsOfOneServerAndOfCommands(t *testing.T) {
 	file, link := filepath.Join(t.TempDir(), "shared.db"), filepath.Join(t.TempDir(), "link.db")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(file, link)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(file, link)))
 	database := config.NewURL("sqlite://" + file)
 	server := func(path string) ([]io.Closer, error) {
 		return LockBoth(config.Config{DataDir: t.TempDir(), DatabaseURL: config.NewURL("sqlite://" + path)}, false)
 	}
 	locks, err := server(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, path := range []string{file, link} {
 		if _, err := server(path); err == nil || !strings.Contains(err.Error(), "another server runs on") {
 			t.Errorf("a second server on %s: %v", path, err)
 		}
 	}
 	command, err := LockDatabase(config.Config{DatabaseURL: database}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for _, l := range append(locks, command) {
 		l.Close()
 	}
@@ -87,18 +78,12 @@ func TestLocksOfRootAreTheFoldersOwners(t *testing.T) {
 	}
 	const owner = 12345
 	directory := t.TempDir()
-	if err := os.Chown(directory, owner, owner); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Chown(directory, owner, owner))
 	within := filepath.Join(directory, "within")
-	if err := MakeDirectory(within); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, MakeDirectory(within))
 	lock := filepath.Join(within, LockName)
 	held, err := Lock(lock, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	held.Close()
 	for _, path := range []string{within, lock} {
 		var s syscall.Stat_t

@@ -21,6 +21,7 @@ import (
 	"collab/app/assembly/backup"
 	"collab/app/assembly/config"
 	"collab/app/assembly/datadir"
+	"collab/test/must"
 	"collab/test/postgres"
 	"collab/test/tempdir"
 )
@@ -46,25 +47,19 @@ func newDeployment(t *testing.T) *deployment {
 	t.Helper()
 	directory := filepath.Join(tempdir.New(t), "data")
 	c, err := config.Read([]string{"COLLAB_DATA_DIR=" + directory, "COLLAB_LOG_FORMAT=json"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	d := &deployment{t, directory, c}
 	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: c.DatabaseURL.Text()})
 	if err == nil {
 		err = errors.Join(db.Migrate(t.Context()), db.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	store := d.store(c.BlobURL.Text())
 	rows := d.rows(c.DatabaseURL.Text())
 	d.exec(rows, "UPDATE log_epoch SET epoch = 777")
 	d.exec(rows, "INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message) VALUES ('"+org+"', 'p', 'é', '', 1, 1, 1, 1, 1, '', '', 1, 1, '')")
 	tx, err := rows.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	for i := range contents {
 		id := fmt.Sprintf("0198a1b2-c3d4-7e5f-8a6b-%012d", i)
 		text := contentText(i)
@@ -77,18 +72,12 @@ func newDeployment(t *testing.T) *deployment {
 		if err == nil {
 			err = store.Put(t.Context(), contentName(i), "text/plain", -1, strings.NewReader(text))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, tx.Commit())
 	rows.Close()
 	for _, name := range backup.SmallFiles[:2] {
-		if err := os.WriteFile(filepath.Join(directory, name), []byte("the secret of "+name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(directory, name), []byte("the secret of "+name), 0o600))
 	}
 	return d
 }
@@ -96,9 +85,7 @@ func newDeployment(t *testing.T) *deployment {
 func (d *deployment) store(address string) *bucket.Bucket {
 	d.Helper()
 	b, err := bucket.Open(d.Context(), address)
-	if err != nil {
-		d.Fatal(err)
-	}
+	must.NoError(d, err)
 	d.Cleanup(func() { b.Close() })
 	return b
 }
@@ -110,9 +97,7 @@ func (d *deployment) rows(address string) *sql.DB {
 		driver, source = "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)"
 	}
 	db, err := sql.Open(driver, source)
-	if err != nil {
-		d.Fatal(err)
-	}
+	must.NoError(d, err)
 	d.Cleanup(func() { db.Close() })
 	return db
 }
@@ -157,9 +142,7 @@ func (d *deployment) refused(o Options, want string) {
 func newTarget(t *testing.T) Options {
 	t.Helper()
 	u, err := url.Parse(postgres.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	u.User = url.UserPassword(u.User.Username(), "s3cr3t")
 	return Options{To: u.String(), Blobs: "file://" + filepath.Join(tempdir.New(t), "store")}
 }
@@ -271,9 +254,7 @@ func TestContentThatIsNotWhatRecordsSayEndsAMove(t *testing.T) {
 	const damaged = 13
 	path := filepath.Join(d.directory, "blobs", filepath.FromSlash(bucket.FileOf(contentName(damaged))))
 	for what, content := range map[string]string{"changed": strings.ToUpper(contentText(damaged)), "too short": "content", "too long": contentText(damaged) + "!"} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 		printed, err := d.move(o)
 		if err == nil || !strings.Contains(err.Error(), contentName(damaged)) || strings.Contains(printed, "complete") {
 			t.Errorf("%s content ends with %v\n%s", what, err, printed)
@@ -282,20 +263,14 @@ func TestContentThatIsNotWhatRecordsSayEndsAMove(t *testing.T) {
 			t.Errorf("%s content is in the target", what)
 		}
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Remove(path))
 	d.refused(o, "does not have it")
 	if !closed(t, o.To) {
 		t.Error("the target is open")
 	}
-	if err := os.WriteFile(path, []byte(contentText(damaged)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(path, []byte(contentText(damaged)), 0o600))
 	// What is in the target under the name is replaced unless it is the content.
-	if err := d.store(o.Blobs).Put(t.Context(), contentName(damaged), "", -1, strings.NewReader("other")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, d.store(o.Blobs).Put(t.Context(), contentName(damaged), "", -1, strings.NewReader("other")))
 	d.mustMove(o)
 }
 
@@ -370,16 +345,12 @@ func TestContentThatIsSavedBetweenTwoCallsIsCopied(t *testing.T) {
 	d := newDeployment(t)
 	there, back := d.interruptedBack()
 	first := contentName(0) + "!" // before those that were copied
-	if err := d.store(there.Blobs).Put(t.Context(), first, "", -1, strings.NewReader(contentText(1))); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, d.store(there.Blobs).Put(t.Context(), first, "", -1, strings.NewReader(contentText(1))))
 	rows := d.rows(there.To)
 	d.exec(rows, "UPDATE objects SET blob = '"+first+"' WHERE blob = '"+contentName(1)+"'")
 	d.mustMove(back) // which has contentName(1) too
 	r, err := d.store("file://"+filepath.Join(back.To, "blobs")).Open(t.Context(), first, 0, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	r.Close()
 }
 
@@ -396,9 +367,7 @@ func TestASourceWithServersMovesWithANewEpoch(t *testing.T) {
 			return err
 		}
 		if when == "the beginning" {
-			if err := connect(); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, connect())
 		}
 		back.copied = func(int, int) (err error) {
 			switch {
@@ -447,9 +416,7 @@ func TestAnotherKeyInTheTargetIsRefused(t *testing.T) {
 			}
 			if attempts == 2 {
 				d.interrupted(o, 1)
-				if err := other(); err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, other())
 			} else {
 				n := 0
 				o.copied = func(_, contents int) error {
@@ -479,14 +446,10 @@ func TestOnlyTheStoreOfTheMoveIsEmptied(t *testing.T) {
 	d.interrupted(o, 1)
 	t.Chdir(other)
 	store := d.store(o.Blobs)
-	if err := store.Put(t.Context(), "a", "", -1, strings.NewReader("x")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, store.Put(t.Context(), "a", "", -1, strings.NewReader("x")))
 	d.refused(Options{To: o.To, Blobs: o.Blobs, Abandon: true}, "name its --blobs")
 	r, err := store.Open(t.Context(), "a", 0, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	r.Close()
 }
 
@@ -502,9 +465,7 @@ func TestAddressesAreToldApart(t *testing.T) {
 		}
 	}
 	c, err := config.Read([]string{"COLLAB_DATA_DIR=" + t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if err := new(mover).choose(c, Options{From: "postgres://a/d", To: "postgres://b/d"}); err != nil {
 		t.Errorf("content that stays is refused: %v", err)
 	}
@@ -514,16 +475,12 @@ func TestTargetsAndSourcesThatAreUsedAreRefused(t *testing.T) {
 	d := newDeployment(t)
 	o := newTarget(t)
 	locks, err := datadir.LockBoth(d.config, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	d.refused(o, "another server runs")
 	for _, l := range locks {
 		l.Close()
 	}
-	if err := d.store(o.Blobs).Put(t.Context(), "a", "", -1, strings.NewReader("x")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, d.store(o.Blobs).Put(t.Context(), "a", "", -1, strings.NewReader("x")))
 	d.refused(o, "is not empty")
 	if closed(t, o.To) {
 		t.Error("something was written")
@@ -541,9 +498,7 @@ func TestAnArchiveMovesWithANewEpoch(t *testing.T) {
 	d := newDeployment(t)
 	archive := filepath.Join(t.TempDir(), "collab.tar.zst")
 	var out bytes.Buffer
-	if err := backup.Write(t.Context(), d.config, "1.2.3", archive, &out, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, backup.Write(t.Context(), d.config, "1.2.3", archive, &out, &out))
 	o := newTarget(t)
 	o.From = archive
 	printed := d.mustMove(o)
@@ -563,9 +518,7 @@ func TestContentAloneMovesBetweenStores(t *testing.T) {
 	d := newDeployment(t)
 	o := Options{Blobs: newTarget(t).Blobs}
 	store := d.store(o.Blobs)
-	if err := store.Put(t.Context(), contentName(1), "", -1, strings.NewReader("other")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, store.Put(t.Context(), contentName(1), "", -1, strings.NewReader("other")))
 	for range 2 { // again it finds all of it there
 		d.mustMove(o)
 		for i := range contents {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"collab/test/contract/provider"
+	"collab/test/must"
 
 	"go.uber.org/goleak"
 )
@@ -23,15 +24,11 @@ const (
 func ask(t *testing.T, ctx context.Context, url, body string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	r.Header.Set("X-Api-Key", "k")
 	r.Header.Set("Anthropic-Version", "2023-06-01")
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	t.Cleanup(func() { res.Body.Close() })
 	return res
@@ -40,9 +37,7 @@ func ask(t *testing.T, ctx context.Context, url, body string) *http.Response {
 func whole(t *testing.T, res *http.Response) string {
 	t.Helper()
 	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return string(b)
 }
 

@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"collab/test/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -32,9 +34,7 @@ func files(t testing.TB, pattern string) []string {
 func content(t testing.TB, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return string(text)
 }
 
@@ -42,9 +42,7 @@ func content(t testing.TB, file string) string {
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	if diff := cmp.Diff(content(t, file), got); diff != "" {
 		t.Errorf("%s is not what is printed; run the test with -update (-file +printed)\n%s", file, diff)
@@ -62,9 +60,7 @@ func played(t *testing.T, file, text string) Report {
 		t.FailNow()
 	}
 	r, err := s.Run(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return r
 }
 
@@ -100,9 +96,7 @@ func TestExitCodes(t *testing.T) {
 	write := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	good := write("good.txt", "ada sign-up\n    user.name = Ada\n")
@@ -148,9 +142,7 @@ const page = "../../../docs/scenarios.md"
 // TestThePageOfScenariosIsTrue compares the page's list with the acts, and runs its examples.
 func TestThePageOfScenariosIsTrue(t *testing.T) {
 	var list strings.Builder
-	if err := PrintActs(&list); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, PrintActs(&list))
 	text := content(t, page)
 	const heading = "\n## Acts\n"
 	before, _, ok := strings.Cut(text, heading)
@@ -192,9 +184,7 @@ func TestThePageOfScenariosIsTrue(t *testing.T) {
 // runText plays a scenario as the program does, in the present directory.
 func runText(t *testing.T, text string) string {
 	t.Helper()
-	if err := os.WriteFile("trial.txt", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile("trial.txt", []byte(text), 0o600))
 	var said bytes.Buffer
 	Main(t.Context(), []string{"run", "trial.txt"}, nil, &said, &said)
 	return said.String()
@@ -286,9 +276,7 @@ func TestNoSequenceOfActsIsAnInternalError(t *testing.T) {
 			t.Fatal(errs)
 		}
 		r, err := newRun("any.txt")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer r.close()
 		for _, step := range s.steps {
 			var wrong *misuse

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"testing/fstest"
+
+	"collab/test/must"
 )
 
 func TestTestsThatTryMoreInASoakAreFound(t *testing.T) {
@@ -34,9 +36,7 @@ func TestDraws(t T) { rapid.Int() }`,
 		fsys[name] = &fstest.MapFile{Data: []byte(text)}
 	}
 	tests, directories, err := scaled(fsys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if want := []string{"TestByASuite", "TestByAVariable", "TestOfItsOwn"}; !slices.Equal(tests, want) {
 		t.Errorf("the tests are %q instead of %q", tests, want)
 	}
