@@ -241,11 +241,11 @@ const (
 	keyed             // it takes an idempotency key
 )
 
-// keyOfRequest is the context's key of WithKey.
+// keyOfRequest is the context's key of withKey.
 type keyOfRequest struct{}
 
-// WithKey returns a context with which requests that take an idempotency key have this one.
-func WithKey(ctx context.Context, key string) context.Context {
+// withKey returns a context with which requests that take an idempotency key have this one.
+func withKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, keyOfRequest{}, key)
 }
 

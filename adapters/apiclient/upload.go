@@ -30,7 +30,7 @@ func (c *Client) OpenUpload(ctx context.Context, to CreateResumableUploadParams,
 		version = *to.ExpectedVersion
 	}
 	key := sha256.Sum256(fmt.Appendf(nil, "%q", []any{to.FileID, version, to.Path, to.Kind, to.Scope, to.WorkspaceID, to.TeamID, to.Checksum, size}))
-	if u, err = c.createUpload(WithKey(ctx, "upload-"+hex.EncodeToString(key[:])), to); err != nil {
+	if u, err = c.createUpload(withKey(ctx, "upload-"+hex.EncodeToString(key[:])), to); err != nil {
 		return u, err
 	}
 	u, err = c.GetResumableUpload(ctx, u.ID)

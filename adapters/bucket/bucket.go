@@ -20,8 +20,8 @@ import (
 	"collab/ports"
 )
 
-// Schemes are the prefixes of store addresses.
-var Schemes = []string{"file://", "mem://", "gs://", "s3://", "azblob://"}
+// schemes are the prefixes of store addresses.
+var schemes = []string{"file://", "mem://", "gs://", "s3://", "azblob://"}
 
 // stepTimeout limits one step of a store, including the client library's retries: the
 // start of a response, or the transfer of one chunk.
@@ -75,7 +75,7 @@ func open(ctx context.Context, address string, timeout time.Duration) (*Bucket, 
 		return newBucket(&objects{store: &inMemory{objects: map[string]memoryObject{}}, stepTimeout: timeout}), nil
 	case "gs", "s3", "azblob":
 	default:
-		return nil, fmt.Errorf("must begin with one of %s", strings.Join(Schemes, ", "))
+		return nil, fmt.Errorf("must begin with one of %s", strings.Join(schemes, ", "))
 	}
 
 	u, err := url.Parse(address)

@@ -63,8 +63,8 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// NotFound is the error for a path without a handler.
-var NotFound = &Error{http.StatusNotFound, "There is nothing at this address"}
+// notFound is the error for a path without a handler.
+var notFound = &Error{http.StatusNotFound, "There is nothing at this address"}
 
 // New returns a site without routes. It panics if the files are not as they must be.
 func New(o Options, templates ...string) *Site {
@@ -87,7 +87,7 @@ func New(o Options, templates ...string) *Site {
 		http.ServeContent(w, r, "style.css", time.Time{}, strings.NewReader(o.Style))
 		return nil
 	}})
-	s.Handle("/", map[string]Handler{"": func(http.ResponseWriter, *http.Request) error { return NotFound }})
+	s.Handle("/", map[string]Handler{"": func(http.ResponseWriter, *http.Request) error { return notFound }})
 	return s
 }
 
@@ -116,7 +116,7 @@ func (s *Site) Handle(path string, methods map[string]Handler) {
 			err = serve(w, r)
 		}
 		if err != nil {
-			s.Fail(w, r, err)
+			s.fail(w, r, err)
 		}
 	})
 }
@@ -136,7 +136,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	AllowForms(w)
 	if err := s.options.Admit(r); err != nil {
-		s.Fail(w, r, err)
+		s.fail(w, r, err)
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
@@ -217,8 +217,8 @@ func (s *Site) Explain(r *http.Request, err error) *Error {
 	return &Error{http.StatusInternalServerError, "Something went wrong"}
 }
 
-// Fail answers an error in the service's form, as a page if HTML is accepted.
-func (s *Site) Fail(w http.ResponseWriter, r *http.Request, err error) {
+// fail answers an error in the service's form, as a page if HTML is accepted.
+func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := s.Explain(r, err)
 	title := http.StatusText(e.Status)
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {

@@ -118,7 +118,7 @@ func fingerprint(r *http.Request, fields url.Values) string {
 func (p *Provider) api(serve func(w http.ResponseWriter, r *http.Request) ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Request-Id", "req_"+strings.ReplaceAll(p.options.IDs.New(), "-", ""))
-		w.Header().Set("Stripe-Version", APIVersion)
+		w.Header().Set("Stripe-Version", apiVersion)
 		err := p.authorize(r)
 		var body []byte
 		if err == nil {

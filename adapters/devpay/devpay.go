@@ -25,8 +25,8 @@ import (
 // Prefix is the path under which the provider is mounted. The handler expects the whole path.
 const Prefix = "/dev/payments"
 
-// APIVersion is the version of Stripe's API in which objects and events are.
-const APIVersion = "2023-10-16"
+// apiVersion is the version of Stripe's API in which objects and events are.
+const apiVersion = "2023-10-16"
 
 // Options configure New. Log, AppURL, Emit and After are optional.
 type Options struct {

@@ -73,7 +73,7 @@ func (t *tx) newID(prefix string) string {
 func (t *tx) addEvent(kind, subscription string, o object) error {
 	id := t.newID("evt_")
 	body, err := json.Marshal(object{
-		"id": id, "object": "event", "api_version": APIVersion, "created": t.now.Unix(), "data": object{"object": o}, "type": kind,
+		"id": id, "object": "event", "api_version": apiVersion, "created": t.now.Unix(), "data": object{"object": o}, "type": kind,
 	})
 	if err != nil {
 		return err

@@ -30,22 +30,22 @@ const (
 	drainTimeout = 100 * time.Millisecond
 )
 
-// ErrTruncated is returned for a stream that ends before its last event.
-var ErrTruncated = errors.New("the stream ended before its last event")
+// errTruncated is returned for a stream that ends before its last event.
+var errTruncated = errors.New("the stream ended before its last event")
 
-// ErrProtocol is returned for a request body that cannot be encoded, for a response that is
+// errProtocol is returned for a request body that cannot be encoded, for a response that is
 // not an event stream, and for an event that is too long.
-var ErrProtocol = errors.New("protocol error")
+var errProtocol = errors.New("protocol error")
 
-// StatusError is a response with a status of 400 or above. It has only identifiers of the
+// statusError is a response with a status of 400 or above. It has only identifiers of the
 // response, because other text may quote the request.
-type StatusError struct {
+type statusError struct {
 	Status    int
 	Problem   Problem
 	RequestID string // the server's id of the request, or empty
 }
 
-func (e *StatusError) Error() string {
+func (e *statusError) Error() string {
 	return fmt.Sprintf("status %d %s (request %s)", e.Status, e.Problem, Name(e.RequestID))
 }
 
@@ -128,7 +128,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	if id == "" {
 		id = res.Header.Get("X-Request-Id")
 	}
-	return nil, &StatusError{res.StatusCode, answer.Error, id}
+	return nil, &statusError{res.StatusCode, answer.Error, id}
 }
 
 // Receiver has the callbacks of Stream, which calls them sequentially in its goroutine.
@@ -145,7 +145,7 @@ type Receiver struct {
 }
 
 // Stream posts the body as JSON and passes the events of the response to the receiver.
-// It returns nil after the last event, a *StatusError, ErrTruncated or ErrProtocol
+// It returns nil after the last event, a *statusError, errTruncated or errProtocol
 // wrapped, an error of the receiver unchanged, or an error of the connection. The end of
 // ctx ends the request.
 func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver) error {
@@ -157,7 +157,7 @@ func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver)
 	}
 	defer res.Body.Close()
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
-		return fmt.Errorf("%w: status %d with %s is no stream", ErrProtocol, res.StatusCode, Name(kind))
+		return fmt.Errorf("%w: status %d with %s is no stream", errProtocol, res.StatusCode, Name(kind))
 	}
 	to.Open()
 	events := newReader(res.Body, to.Wait, to.Alive)
@@ -169,7 +169,7 @@ func (c *Client) Stream(ctx context.Context, path string, body any, to Receiver)
 		last, err := to.Event(data)
 		switch {
 		case err != nil && events.truncated && !json.Valid(data):
-			return fmt.Errorf("%w, within an event", ErrTruncated)
+			return fmt.Errorf("%w, within an event", errTruncated)
 		case err != nil:
 			return err
 		case last:
@@ -196,7 +196,7 @@ func (c *Client) post(ctx context.Context, path string, body any) (res *http.Res
 		defer func() { panicked = recover() }()
 		encoded, encodeErr := json.Marshal(body)
 		if encodeErr != nil {
-			err = fmt.Errorf("%w: the request cannot be encoded: %T", ErrProtocol, encodeErr)
+			err = fmt.Errorf("%w: the request cannot be encoded: %T", errProtocol, encodeErr)
 			return
 		}
 		res, err = c.do(ctx, http.MethodPost, path, encoded)
@@ -223,7 +223,7 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 // the headers, status is that of its answer; it is 0 for other errors, which are those of Reason.
 func (c *Client) Missing(ctx context.Context, list, item string, ids []string) (missing []string, status int, err error) {
 	fail := func(err error) ([]string, int, error) {
-		if refused, ok := errors.AsType[*StatusError](err); ok {
+		if refused, ok := errors.AsType[*statusError](err); ok {
 			return nil, refused.Status, refused
 		}
 		return nil, 0, errors.New(Reason(err))
@@ -243,7 +243,7 @@ func (c *Client) Missing(ctx context.Context, list, item string, ids []string) (
 		}
 		// A list may be incomplete and has no aliases.
 		err := c.get(ctx, item+url.PathEscape(id), &record{})
-		var refused *StatusError
+		var refused *statusError
 		switch {
 		case errors.As(err, &refused) && (refused.Status == http.StatusNotFound || refused.Status == http.StatusMethodNotAllowed):
 			missing = append(missing, id)
@@ -256,13 +256,13 @@ func (c *Client) Missing(ctx context.Context, list, item string, ids []string) (
 
 // Reason returns the cause of a failed request without content of request or response.
 func Reason(err error) string {
-	var status *StatusError
+	var status *statusError
 	var op *net.OpError
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &status):
 		return status.Error()
-	case errors.Is(err, ErrTruncated), errors.Is(err, ErrProtocol):
+	case errors.Is(err, errTruncated), errors.Is(err, errProtocol):
 		return err.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer came in time"

@@ -89,7 +89,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 		return answer(307, "text/html", "")(r)
 	})
 	var events []string
-	if err := c.Stream(t.Context(), "x", nil, receiver(&events)); !errors.Is(err, ErrProtocol) || requests != 1 {
+	if err := c.Stream(t.Context(), "x", nil, receiver(&events)); !errors.Is(err, errProtocol) || requests != 1 {
 		t.Errorf("after %d requests: %v", requests, err)
 	}
 }
@@ -106,7 +106,7 @@ func TestAStatusErrorHasOnlyIdentifiers(t *testing.T) {
 		c := client(t, "http://models.invalid", answer(529, "application/json", body))
 		var events []string
 		err := c.Stream(t.Context(), "x", nil, receiver(&events))
-		var refused *StatusError
+		var refused *statusError
 		if !errors.As(err, &refused) || err.Error() != want || Reason(err) != want {
 			t.Errorf("%s: %v", body, err)
 		}
@@ -116,12 +116,12 @@ func TestAStatusErrorHasOnlyIdentifiers(t *testing.T) {
 func TestAResponseWithoutAStreamIsAProtocolError(t *testing.T) {
 	for _, s := range []server{answer(200, "application/json", "{}"), answer(204, "text/event-stream", "")} {
 		var events []string
-		if err := client(t, "http://models.invalid", s).Stream(t.Context(), "x", nil, receiver(&events)); !errors.Is(err, ErrProtocol) {
+		if err := client(t, "http://models.invalid", s).Stream(t.Context(), "x", nil, receiver(&events)); !errors.Is(err, errProtocol) {
 			t.Error(err)
 		}
 	}
 	var events []string
-	if err := client(t, "http://models.invalid", nil).Stream(t.Context(), "x", func() {}, receiver(&events)); !errors.Is(err, ErrProtocol) {
+	if err := client(t, "http://models.invalid", nil).Stream(t.Context(), "x", func() {}, receiver(&events)); !errors.Is(err, errProtocol) {
 		t.Errorf("of a body that JSON does not have: %v", err)
 	}
 }
@@ -136,7 +136,7 @@ func TestAnIncompleteStreamIsTruncated(t *testing.T) {
 			}
 			return false, nil
 		}
-		if err := c.Stream(t.Context(), "x", nil, to); !errors.Is(err, ErrTruncated) {
+		if err := c.Stream(t.Context(), "x", nil, to); !errors.Is(err, errTruncated) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -196,7 +196,7 @@ func TestMissingReturnsIDsWithoutAnEntryOrAResource(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	for _, status = range []int{401, 404, 500} {
-		var refused *StatusError
+		var refused *statusError
 		if _, got, err := c.Missing(t.Context(), "models", "models/", []string{"a"}); !errors.As(err, &refused) || refused.Status != status || got != status {
 			t.Errorf("with the status %d: %v", status, err)
 		}
@@ -215,7 +215,7 @@ func TestTheBufferShrinksAfterALongEvent(t *testing.T) {
 		t.Errorf("the buffer has %d bytes", len(r.buffer))
 	}
 	r = newReader(strings.NewReader(strings.Repeat("x", maxEvent+1)), func() error { return nil }, func() {})
-	if _, err := r.next(); !errors.Is(err, ErrProtocol) {
+	if _, err := r.next(); !errors.Is(err, errProtocol) {
 		t.Errorf("of an event without end: %v", err)
 	}
 }
@@ -230,7 +230,7 @@ func TestEventsDoNotDependOnReadSizes(t *testing.T) {
 			for {
 				data, err := r.next()
 				if err != nil {
-					if !errors.Is(err, ErrTruncated) {
+					if !errors.Is(err, errTruncated) {
 						rt.Fatal(err)
 					}
 					return all

@@ -22,15 +22,15 @@ func (k Kinds[K]) Status(status int) K {
 	return k.Broken
 }
 
-// Classify returns the kind of an error of Stream. Refused decides about a *StatusError.
+// Classify returns the kind of an error of Stream. Refused decides about a *statusError.
 func (k Kinds[K]) Classify(err error, refused func(status int, p Problem) K) K {
-	if status, ok := errors.AsType[*StatusError](err); ok {
+	if status, ok := errors.AsType[*statusError](err); ok {
 		return refused(status.Status, status.Problem)
 	}
 	switch {
-	case errors.Is(err, ErrTruncated):
+	case errors.Is(err, errTruncated):
 		return k.Truncated
-	case errors.Is(err, ErrProtocol):
+	case errors.Is(err, errProtocol):
 		return k.Broken
 	}
 	return k.Network

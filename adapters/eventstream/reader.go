@@ -53,7 +53,7 @@ func (r *reader) next() ([]byte, error) {
 		return payload(event), nil
 	}
 	if errors.Is(r.err, io.EOF) {
-		return nil, ErrTruncated
+		return nil, errTruncated
 	}
 	return nil, r.err
 }
@@ -62,7 +62,7 @@ func (r *reader) next() ([]byte, error) {
 func (r *reader) read() error {
 	switch {
 	case len(r.rest) >= maxEvent:
-		return fmt.Errorf("%w: an event has more than %d bytes", ErrProtocol, maxEvent)
+		return fmt.Errorf("%w: an event has more than %d bytes", errProtocol, maxEvent)
 	case len(r.rest) == len(r.buffer):
 		r.buffer = make([]byte, 2*len(r.buffer))
 	case len(r.rest) <= bufferSize/2 && len(r.buffer) > bufferSize:

@@ -14,7 +14,7 @@ func Inspect(file inspect.KeyFile) (f inspect.Findings) {
 		f.Wrong(file.Remedy, "%s", file.Path).Err = err
 		return f
 	}
-	names := keys.Names()
+	names := keys.names()
 	if len(names) == 1 {
 		f.OK("%s signs, of %s", names[0], file.Path)
 	} else {

@@ -76,8 +76,8 @@ func thumbprint(key ed25519.PublicKey) string {
 
 func coordinate(key ed25519.PublicKey) string { return base64.RawURLEncoding.EncodeToString(key) }
 
-// Names returns the kids of the keys, in their order.
-func (k Keys) Names() []string {
+// names returns the kids of the keys, in their order.
+func (k Keys) names() []string {
 	names := make([]string, len(k))
 	for i, key := range k {
 		names[i] = thumbprint(public(key))

@@ -134,7 +134,7 @@ func (a *Access) Verify(ctx context.Context, bearer string) (Caller, error) {
 	if err == nil && c.Org == "" {
 		c.Org, err = a.defaultOrg(ctx, c.User)
 	}
-	if account := browserOf(ctx).account; err == nil && account != "" && account != Account(c.User, c.Org) {
+	if account := browserOf(ctx).account; err == nil && account != "" && account != accountOf(c.User, c.Org) {
 		return Caller{}, fault.New(fault.Unauthenticated, "This browser's session is now one of another account or organisation: load the page again")
 	}
 	return c, err

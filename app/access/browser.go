@@ -18,18 +18,18 @@ type browserKey struct{}
 // browserRequest is the browser session of a request, and the account that it must be of.
 type browserRequest struct {
 	session id.Session
-	account string // as Account returns it; empty: any
+	account string // as accountOf returns it; empty: any
 }
 
 // WithBrowser returns a context that carries the browser session with a secret, by which Verify
 // authenticates the request instead of a bearer token. Verify refuses a session of another account
-// than the given one, which is Account's result; empty: any.
+// than the given one, which is accountOf's result; empty: any.
 func WithBrowser(ctx context.Context, secret, account string) context.Context {
 	return context.WithValue(ctx, browserKey{}, browserRequest{session.BrowserID(secret), account})
 }
 
-// Account names a user in an organisation, which may be empty.
-func Account(user id.User, in id.Org) string { return string(user) + "/" + string(in) }
+// accountOf names a user in an organisation, which may be empty.
+func accountOf(user id.User, in id.Org) string { return string(user) + "/" + string(in) }
 
 // browserOf returns the browser session that ctx carries, whose id is empty if there is none.
 func browserOf(ctx context.Context) browserRequest {

@@ -30,12 +30,12 @@ type Import struct {
 	Name         string                        // of the organisation; empty: that in the archive
 	Slug         string                        // likewise
 	Organisation string                        // the identity provider's id of it; empty: none
-	Users        map[id.User]string            // users here, by id or the identity provider's id, by the member in the archive; NoMember: none
+	Users        map[id.User]string            // users here, by id or the identity provider's id, by the member in the archive; noMember: none
 	MaxBytes     int64                         // of records and contents together; 0: DefaultMaxBytes
 }
 
-// NoMember stands in Import.Users for a member of the archive who does not become one here.
-const NoMember = "-"
+// noMember stands in Import.Users for a member of the archive who does not become one here.
+const noMember = "-"
 
 // DefaultMaxBytes bounds the records and contents of an import.
 const DefaultMaxBytes = 100 << 30
@@ -261,7 +261,7 @@ func (i *importer) member(ctx context.Context, p org.Profile) error {
 		return nil
 	case !listed:
 		u, err = users.ByProvider(ctx, p.Person.ProviderID)
-	case name == NoMember:
+	case name == noMember:
 		i.listed++
 		i.did.Left++
 		return nil

@@ -38,11 +38,11 @@ type Overview struct {
 	Seats        org.Seats
 	Used         object.Usage
 	StorageLimit int64     // in bytes, or plan.Unlimited
-	Usage        usage.Sum // of the last UsageDays days
+	Usage        usage.Sum // of the last usageDays days
 }
 
-// UsageDays is the number of days, with the present one, whose usage an Overview has.
-const UsageDays = 30
+// usageDays is the number of days, with the present one, whose usage an Overview has.
+const usageDays = 30
 
 // batch is how many organisations Organisations reads at a time.
 const batch = 200
@@ -215,7 +215,7 @@ func (s *Operator) overviews(ctx context.Context, r ports.Records, orgs []org.Or
 	if err != nil {
 		return nil, err
 	}
-	spent, err := r.Usage().Ledger().Totals(ctx, ids, quota.DayOf(now.AddDate(0, 0, 1-UsageDays)), quota.DayOf(now))
+	spent, err := r.Usage().Ledger().Totals(ctx, ids, quota.DayOf(now.AddDate(0, 0, 1-usageDays)), quota.DayOf(now))
 	if err != nil {
 		return nil, err
 	}

@@ -41,8 +41,8 @@ func mappedOrNil[T ~string](m Mapping, old *T) *T {
 	return new(mapped(m, *old))
 }
 
-// User returns the id of a user.
-func (m Mapping) User(old id.User) id.User {
+// user returns the id of a user.
+func (m Mapping) user(old id.User) id.User {
 	if is, ok := m.Users[old]; ok {
 		return is
 	}
@@ -53,7 +53,7 @@ func (m Mapping) userOrNil(old *id.User) *id.User {
 	if old == nil {
 		return nil
 	}
-	return new(m.User(*old))
+	return new(m.user(*old))
 }
 
 // target returns the id in a text that names a record of any kind.
@@ -92,34 +92,34 @@ func (m Mapping) Record(r Record) Record {
 		return Record{Organisation: &v}
 	case r.Member != nil:
 		v := *r.Member
-		v.Org, v.User = m.To, m.User(v.User)
+		v.Org, v.User = m.To, m.user(v.User)
 		v.Person.ID = v.User
 		return Record{Member: &v}
 	case r.Team != nil:
 		v := *r.Team
-		v.Org, v.ID, v.CreatedBy = m.To, mapped(m, v.ID), m.User(v.CreatedBy)
+		v.Org, v.ID, v.CreatedBy = m.To, mapped(m, v.ID), m.user(v.CreatedBy)
 		return Record{Team: &v}
 	case r.TeamMember != nil:
 		v := *r.TeamMember
-		v.Team, v.User = mapped(m, v.Team), m.User(v.User)
+		v.Team, v.User = mapped(m, v.Team), m.user(v.User)
 		return Record{TeamMember: &v}
 	case r.Workspace != nil:
 		v := *r.Workspace
-		v.Org, v.ID, v.Team, v.CreatedBy = m.To, mapped(m, v.ID), mapped(m, v.Team), m.User(v.CreatedBy)
+		v.Org, v.ID, v.Team, v.CreatedBy = m.To, mapped(m, v.ID), mapped(m, v.Team), m.user(v.CreatedBy)
 		return Record{Workspace: &v}
 	case r.Order != nil:
-		v := Order{User: m.User(r.Order.User), Workspaces: slices.Clone(r.Order.Workspaces)}
+		v := Order{User: m.user(r.Order.User), Workspaces: slices.Clone(r.Order.Workspaces)}
 		for i, w := range v.Workspaces {
 			v.Workspaces[i] = mapped(m, w)
 		}
 		return Record{Order: &v}
 	case r.Task != nil:
 		v := *r.Task
-		v.Org, v.ID, v.Workspace, v.Assignee, v.CreatedBy = m.To, mapped(m, v.ID), mappedOrNil(m, v.Workspace), m.userOrNil(v.Assignee), m.User(v.CreatedBy)
+		v.Org, v.ID, v.Workspace, v.Assignee, v.CreatedBy = m.To, mapped(m, v.ID), mappedOrNil(m, v.Workspace), m.userOrNil(v.Assignee), m.user(v.CreatedBy)
 		return Record{Task: &v}
 	case r.Change != nil:
 		v := *r.Change
-		v.Org, v.ID, v.Task, v.By = m.To, mapped(m, v.ID), mapped(m, v.Task), m.User(v.By)
+		v.Org, v.ID, v.Task, v.By = m.To, mapped(m, v.ID), mapped(m, v.Task), m.user(v.By)
 		v.Fields = slices.Clone(v.Fields)
 		for i, d := range v.Fields {
 			if d.Field == task.FieldAssignee || d.Field == task.FieldWorkspace {
@@ -130,13 +130,13 @@ func (m Mapping) Record(r Record) Record {
 		return Record{Change: &v}
 	case r.Entry != nil:
 		v := *r.Entry
-		v.Org, v.ID, v.Actor = m.To, mapped(m, v.ID), m.User(v.Actor)
+		v.Org, v.ID, v.Actor = m.To, mapped(m, v.ID), m.user(v.Actor)
 		v.Target = m.target(v.Target, strings.HasPrefix(string(v.Action), "member."))
 		return Record{Entry: &v}
 	case r.Object != nil:
 		v := *r.Object
 		v.Org, v.ID, v.Workspace, v.Team = m.To, mapped(m, v.ID), mappedOrNil(m, v.Workspace), mappedOrNil(m, v.Team)
-		v.Owner, v.CreatedBy, v.UpdatedBy = m.userOrNil(v.Owner), m.User(v.CreatedBy), m.User(v.UpdatedBy)
+		v.Owner, v.CreatedBy, v.UpdatedBy = m.userOrNil(v.Owner), m.user(v.CreatedBy), m.user(v.UpdatedBy)
 		return Record{Object: &v}
 	}
 	return r

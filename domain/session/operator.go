@@ -8,8 +8,8 @@ const (
 	OperatorLifetime = time.Hour
 	// OperatorIdle is how long it lasts after its last renewal.
 	OperatorIdle = 15 * time.Minute
-	// OperatorSkew is how much later than ours another server's clock may be when it begins one.
-	OperatorSkew = time.Minute
+	// operatorSkew is how much later than ours another server's clock may be when it begins one.
+	operatorSkew = time.Minute
 )
 
 // Operator is an operator's session in a browser. No record of it is stored.
@@ -28,7 +28,7 @@ func (o Operator) EndsAt() time.Time { return o.Began.Add(OperatorLifetime) }
 
 // Valid reports whether it has begun and not ended at now, whatever times it has.
 func (o Operator) Valid(now time.Time) bool {
-	return !o.Began.After(now.Add(OperatorSkew)) && now.Before(o.ExpiresAt) && now.Before(o.EndsAt())
+	return !o.Began.After(now.Add(operatorSkew)) && now.Before(o.ExpiresAt) && now.Before(o.EndsAt())
 }
 
 // Renewed returns it as used at now: it expires later, but not after its end.

@@ -23,11 +23,11 @@ func TestAnOperatorsSessionLastsAsLongAsItIsUsedAndAnHourAtMost(t *testing.T) {
 
 func TestAnOperatorsSessionOfAnotherClockIsNotValidForLonger(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	if s := BeginOperator(now.Add(OperatorSkew)); !s.Valid(now) {
+	if s := BeginOperator(now.Add(operatorSkew)); !s.Valid(now) {
 		t.Errorf("%+v of a clock that is a little ahead is refused", s)
 	}
 	for _, s := range []Operator{
-		BeginOperator(now.Add(OperatorSkew + time.Second)),
+		BeginOperator(now.Add(operatorSkew + time.Second)),
 		BeginOperator(now.Add(24 * time.Hour)),
 		{Began: now.Add(-2 * OperatorLifetime), ExpiresAt: now.Add(time.Hour)},
 		{},

@@ -16,9 +16,9 @@ const (
 	Lifetime = 30 * 24 * time.Hour
 	// Grace is how long after its expiry a service token can still be refreshed.
 	Grace = 7 * 24 * time.Hour
-	// Leeway is how long before its issue a service token is accepted: the clock of the server
+	// leeway is how long before its issue a service token is accepted: the clock of the server
 	// that issued it may be ahead.
-	Leeway = 2 * time.Second
+	leeway = 2 * time.Second
 )
 
 // ErrExpired is the error of a token that has expired since it was verified.
@@ -43,16 +43,16 @@ func Issue(tokenID string, user id.User, o id.Org, role org.Role, now time.Time)
 	return Claims{ID: tokenID, User: user, Org: o, Role: role, IssuedAt: at, ExpiresAt: at.Add(Lifetime)}
 }
 
-// Valid reports whether a token with these claims is accepted at now: from Leeway before its
+// Valid reports whether a token with these claims is accepted at now: from leeway before its
 // issue to its expiry, which is excluded.
 func (c Claims) Valid(now time.Time) bool {
-	return !now.Before(c.IssuedAt.Add(-Leeway)) && now.Before(c.ExpiresAt)
+	return !now.Before(c.IssuedAt.Add(-leeway)) && now.Before(c.ExpiresAt)
 }
 
 // Refreshable reports whether a token with these claims can be exchanged for a
-// new one at now: from Leeway before its issue to the end of the grace, both included.
+// new one at now: from leeway before its issue to the end of the grace, both included.
 func (c Claims) Refreshable(now time.Time) bool {
-	return !now.Before(c.IssuedAt.Add(-Leeway)) && !now.After(c.ExpiresAt.Add(Grace))
+	return !now.Before(c.IssuedAt.Add(-leeway)) && !now.After(c.ExpiresAt.Add(Grace))
 }
 
 // WithSession returns the claims with the session set.

@@ -54,8 +54,8 @@ type Ref[T comparable] struct {
 	ID    T
 }
 
-// Matches reports whether the condition accepts the reference.
-func (r Ref[T]) Matches(v *T) bool {
+// matches reports whether the condition accepts the reference.
+func (r Ref[T]) matches(v *T) bool {
 	switch {
 	case !r.Given:
 		return true
@@ -81,7 +81,7 @@ func (f Filter) Selects(t Task, a org.Actor) bool {
 	return t.Visible(a) &&
 		(f.Status == "" || t.status == f.Status) &&
 		(f.Priority == "" || t.Priority == f.Priority) &&
-		f.Assignee.Matches(t.Assignee) && f.Workspace.Matches(t.Workspace) &&
+		f.Assignee.matches(t.Assignee) && f.Workspace.matches(t.Workspace) &&
 		(len(f.Tags) == 0 || slices.ContainsFunc(f.Tags, func(tag string) bool { return slices.Contains(t.Tags, tag) })) &&
 		(f.DueBefore == nil || t.Due != nil && !t.Due.Start().After(f.DueBefore.End())) &&
 		(f.DueAfter == nil || t.Due != nil && !t.Due.End().Before(f.DueAfter.Start())) &&

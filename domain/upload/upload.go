@@ -16,7 +16,7 @@ const (
 	PartSize  = 16 << 20           // of a part at most, in bytes
 	MinAppend = 256 << 10          // of what a request appends at least, in bytes, unless it is the end of the content; it bounds the number of parts
 	Lifetime  = 7 * 24 * time.Hour // from the creation of an upload with a part
-	FirstPart = 24 * time.Hour     // from the creation of an upload until its first part
+	firstPart = 24 * time.Hour     // from the creation of an upload until its first part
 	MaxOpen   = 50                 // uploads of a member that are open
 )
 
@@ -57,7 +57,7 @@ type Part struct {
 
 // New returns u as a new upload without content.
 func New(u Upload, now time.Time) Upload {
-	u.Offset, u.CreatedAt, u.ExpiresAt, u.status = 0, now, now.Add(FirstPart), Open
+	u.Offset, u.CreatedAt, u.ExpiresAt, u.status = 0, now, now.Add(firstPart), Open
 	return u
 }
 

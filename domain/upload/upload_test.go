@@ -54,7 +54,7 @@ func TestAnUploadIsCompletedOrCancelledOnce(t *testing.T) {
 		t.Errorf("half of it is complete: %v", err)
 	}
 	u := New(Upload{}, now)
-	if u.Exists(now.Add(FirstPart)) {
+	if u.Exists(now.Add(firstPart)) {
 		t.Error("without a part it exists after a day")
 	}
 	u = u.Appended(0)

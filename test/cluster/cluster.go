@@ -30,9 +30,9 @@ const (
 
 // The parts that all servers of a cluster use.
 const (
-	PartPostgres = "postgres"
-	PartNATS     = "nats"
-	PartStore    = "store"
+	partPostgres = "postgres"
+	partNATS     = "nats"
+	partStore    = "store"
 )
 
 // Options configure Start.
@@ -51,7 +51,7 @@ type Options struct {
 	Each func(server int) []string
 
 	// Through, if set, returns the address at which the servers reach a part of the cluster
-	// instead of its own one, both as host:port. The parts are PartPostgres, PartNATS and PartStore.
+	// instead of its own one, both as host:port. The parts are partPostgres, partNATS and partStore.
 	Through func(part, address string) (string, error)
 
 	// Postgres are the database server's options that differ from the default.
@@ -99,8 +99,8 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	}
 	c.URL = c.balancer.url
 
-	addresses := map[string]string{PartPostgres: c.Database, PartNATS: c.NATS.URL, PartStore: c.Store.Address}
-	for part, host := range map[string]string{PartPostgres: c.Postgres.Host(), PartNATS: strings.TrimPrefix(c.NATS.URL, "nats://"), PartStore: c.Store.Host} {
+	addresses := map[string]string{partPostgres: c.Database, partNATS: c.NATS.URL, partStore: c.Store.Address}
+	for part, host := range map[string]string{partPostgres: c.Postgres.Host(), partNATS: strings.TrimPrefix(c.NATS.URL, "nats://"), partStore: c.Store.Host} {
 		if o.Through == nil {
 			break
 		}
@@ -111,8 +111,8 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 		addresses[part] = strings.Replace(addresses[part], host, to, 1)
 	}
 	settings := slices.Concat([]string{
-		"COLLAB_PUBLIC_URL=" + c.URL, "COLLAB_TRUSTED_PROXIES=127.0.0.1", "COLLAB_DATABASE_URL=" + addresses[PartPostgres], "COLLAB_BUS_URL=" + addresses[PartNATS],
-		"COLLAB_BLOB_URL=" + addresses[PartStore], "COLLAB_ADMIN_SECRET=" + AdminSecret,
+		"COLLAB_PUBLIC_URL=" + c.URL, "COLLAB_TRUSTED_PROXIES=127.0.0.1", "COLLAB_DATABASE_URL=" + addresses[partPostgres], "COLLAB_BUS_URL=" + addresses[partNATS],
+		"COLLAB_BLOB_URL=" + addresses[partStore], "COLLAB_ADMIN_SECRET=" + AdminSecret,
 		"COLLAB_IDENTITY_WEBHOOK_SECRETS=" + IdentityWebhook, "COLLAB_STRIPE_WEBHOOK_SECRETS=" + PaymentWebhook,
 	}, c.Store.Credentials)
 	for i := range o.Servers {
@@ -169,7 +169,7 @@ func (c *Cluster) settings(common, more []string) ([]string, error) {
 func (c *Cluster) Close() error {
 	var all []error
 	for _, s := range c.Servers {
-		all = append(all, s.Stop())
+		all = append(all, s.stop())
 	}
 	if c.balancer != nil {
 		all = append(all, c.balancer.server.Close())

@@ -102,8 +102,8 @@ func (s *Server) Kill() error {
 	return err
 }
 
-// Stop asks the process to end and waits until it has. A process that has ended is left alone.
-func (s *Server) Stop() error {
+// stop asks the process to end and waits until it has. A process that has ended is left alone.
+func (s *Server) stop() error {
 	if s.process == nil || s.process.Process == nil {
 		return nil
 	}

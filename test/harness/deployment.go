@@ -138,7 +138,7 @@ func NewDeployment(at time.Time) (*Deployment, error) {
 // Restart replaces the server by a new one.
 func (w *Deployment) Restart() error {
 	w.Close()
-	identities, err := standardwebhooks.New([]string{WebhookSecret}, w.Clock)
+	identities, err := standardwebhooks.New([]string{webhookSecret}, w.Clock)
 	if err != nil {
 		return err
 	}

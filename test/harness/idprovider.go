@@ -18,13 +18,13 @@ import (
 	"collab/ports"
 )
 
-// WebhookSecret signs the identity provider's messages.
-const WebhookSecret = "whsec_c2VjcmV0LW9mLXRoZS1vZmZsaW5lLWhhcm5lc3M="
+// webhookSecret signs the identity provider's messages.
+const webhookSecret = "whsec_c2VjcmV0LW9mLXRoZS1vZmZsaW5lLWhhcm5lc3M="
 
 // Receive has the server receive a message of the identity provider, signed at this moment.
 func (w *Deployment) Receive(ctx context.Context, id string, body []byte) error {
 	now := w.Clock.Now()
-	signature, err := standardwebhooks.Sign(WebhookSecret, id, now, body)
+	signature, err := standardwebhooks.Sign(webhookSecret, id, now, body)
 	if err != nil {
 		return err
 	}

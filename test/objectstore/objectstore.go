@@ -25,13 +25,13 @@ type Server struct {
 	front *httptest.Server
 }
 
-// Start starts an object store that ends with the test, or before by Stop. It
+// Start starts an object store that ends with the test. It
 // keeps objects in the directory, in memory where that is empty.
 func Start(t testing.TB, directory string) *Server {
 	t.Helper()
 	s, err := Listen(directory)
 	must.NoError(t, err)
-	t.Cleanup(s.Stop)
+	t.Cleanup(s.stop)
 	return s
 }
 
@@ -63,8 +63,8 @@ func (s *Server) Bucket(name string) string {
 	return "gs://" + name
 }
 
-// Stop ends the object store, so that nobody answers any more.
-func (s *Server) Stop() {
+// stop ends the object store, so that nobody answers any more.
+func (s *Server) stop() {
 	s.front.CloseClientConnections()
 	s.front.Close()
 }

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Env names the variable that asks for tests at full scale.
-const Env = "COLLAB_SOAK"
+// env names the variable that asks for tests at full scale.
+const env = "COLLAB_SOAK"
 
 // EnvSeed names the variable with the seed of an earlier run.
 const EnvSeed = "COLLAB_SEED"
 
 // Full reports whether tests run at full scale.
-func Full() bool { return os.Getenv(Env) != "" }
+func Full() bool { return os.Getenv(env) != "" }
 
 // Count returns n at full scale, and a tenth of it, at least 1, otherwise.
 func Count(n int) int {

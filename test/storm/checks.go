@@ -9,42 +9,42 @@ import (
 	"collab/domain/object"
 )
 
-// Fate is what must have become of a record in the end.
-type Fate int
+// fate is what must have become of a record in the end.
+type fate int
 
 // The fates.
 const (
-	Absent  Fate = iota // it was refused, or its deletion was acknowledged
-	Exists              // it was acknowledged
-	Perhaps             // nobody knows, but there is at most one
+	absent  fate = iota // it was refused, or its deletion was acknowledged
+	exists              // it was acknowledged
+	perhaps             // nobody knows, but there is at most one
 )
 
-// Life is when a record was there, in nanoseconds of one clock. Zeros are unknown.
-type Life struct {
+// life is when a record was there, in nanoseconds of one clock. Zeros are unknown.
+type life struct {
 	Sent  int64 // before, it was not there
 	Made  int64 // from then on it was
 	Ends  int64 // from then on it may not have been
 	Ended int64 // from then on it was not
 }
 
-// After returns the life of a record after a call, from its beginning to its answer, by what has
+// after returns the life of a record after a call, from its beginning to its answer, by what has
 // become of the record.
-func (l Life) After(f Fate, call, ret int64) Life {
+func (l life) after(f fate, call, ret int64) life {
 	l.Sent = cmp.Or(l.Sent, call)
-	if f == Exists {
+	if f == exists {
 		l.Made, l.Ended = cmp.Or(l.Made, ret), 0
 		return l
 	}
 	l.Ends = cmp.Or(l.Ends, call)
-	if f == Absent {
+	if f == absent {
 		l.Ended = ret
 	}
 	return l
 }
 
-// CheckExported compares the records of a kind in an archive with the lives of all. The archive is of a
+// exportErrors compares the records of a kind in an archive with the lives of all. The archive is of a
 // moment between two times.
-func CheckExported(kind string, lives map[string]Life, found map[string]int, from, to int64) (wrong []error) {
+func exportErrors(kind string, lives map[string]life, found map[string]int, from, to int64) (wrong []error) {
 	report := func(format, name string) {
 		wrong = append(wrong, fmt.Errorf("an archive "+format, kind+" "+name))
 	}
@@ -68,15 +68,15 @@ func CheckExported(kind string, lives map[string]Life, found map[string]int, fro
 	return wrong
 }
 
-// CheckMade compares the fates of records of a kind with how often each was found.
-func CheckMade(kind string, made map[string]Fate, found map[string]int) (wrong []error) {
+// madeErrors compares the fates of records of a kind with how often each was found.
+func madeErrors(kind string, made map[string]fate, found map[string]int) (wrong []error) {
 	for _, name := range slices.Sorted(maps.Keys(made)) {
 		switch fate, n := made[name], found[name]; {
 		case n > 1:
 			wrong = append(wrong, fmt.Errorf("%s %s is there %d times", kind, name, n))
-		case fate == Exists && n == 0:
+		case fate == exists && n == 0:
 			wrong = append(wrong, fmt.Errorf("%s %s was acknowledged and is not there", kind, name))
-		case fate == Absent && n == 1:
+		case fate == absent && n == 1:
 			wrong = append(wrong, fmt.Errorf("%s %s was refused or deleted and is there", kind, name))
 		}
 	}
@@ -88,12 +88,12 @@ func CheckMade(kind string, made map[string]Fate, found map[string]int) (wrong [
 	return wrong
 }
 
-// Entries bounds how many entries of the audit log a request has.
-type Entries struct{ Min, Max int }
+// entryRange bounds how many entries of the audit log a request has.
+type entryRange struct{ Min, Max int }
 
-// CheckAudit compares the requests of an organisation that belong into its audit log, by their ids,
+// auditErrors compares the requests of an organisation that belong into its audit log, by their ids,
 // with the ids in its entries.
-func CheckAudit(sent map[string]Entries, entries []string) (wrong []error) {
+func auditErrors(sent map[string]entryRange, entries []string) (wrong []error) {
 	count := map[string]int{}
 	for _, request := range entries {
 		count[request]++
@@ -110,8 +110,8 @@ func CheckAudit(sent map[string]Entries, entries []string) (wrong []error) {
 	return wrong
 }
 
-// Balance is what the records of a member's tokens say.
-type Balance struct {
+// balance is what the records of a member's tokens say.
+type balance struct {
 	Used, Reserved int64 // of the account
 	Shown          int64 // by the servers
 	Ledger         int64 // the sum of the entries
@@ -119,16 +119,16 @@ type Balance struct {
 	Limit          int64
 }
 
-// CheckBalance returns an error unless all records of a member's tokens agree.
-func CheckBalance(b Balance) error {
+// balanceError returns an error unless all records of a member's tokens agree.
+func balanceError(b balance) error {
 	if b.Used != b.Ledger || b.Used != b.Shown || b.Used != b.Summary || b.Reserved != 0 || b.Used > b.Limit {
 		return fmt.Errorf("the tokens do not agree: %+v", b)
 	}
 	return nil
 }
 
-// CheckContents compares the names of content that objects have with those in the store.
-func CheckContents(named, stored map[string]bool) (wrong []error) {
+// contentErrors compares the names of content that objects have with those in the store.
+func contentErrors(named, stored map[string]bool) (wrong []error) {
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		if !stored[name] {
 			wrong = append(wrong, fmt.Errorf("the content %s is missing", name))
@@ -142,9 +142,9 @@ func CheckContents(named, stored map[string]bool) (wrong []error) {
 	return wrong
 }
 
-// CheckSent returns an error for each entry of a change log whose content was never sent, or was
+// sentErrors returns an error for each entry of a change log whose content was never sent, or was
 // refused.
-func CheckSent(log []object.Change, sent map[string]bool) (wrong []error) {
+func sentErrors(log []object.Change, sent map[string]bool) (wrong []error) {
 	for _, e := range log {
 		if e.Type == object.Changed && !sent[e.Object.Checksum] {
 			wrong = append(wrong, fmt.Errorf("entry %d has content that was not sent or was refused: %s", e.N, e.Object.StorageKey()))
@@ -153,9 +153,9 @@ func CheckSent(log []object.Change, sent map[string]bool) (wrong []error) {
 	return wrong
 }
 
-// CheckSubscriptions returns an error for each organisation with more than one trial or live
+// subscriptionErrors returns an error for each organisation with more than one trial or live
 // subscription.
-func CheckSubscriptions(trials, live map[string]int) (wrong []error) {
+func subscriptionErrors(trials, live map[string]int) (wrong []error) {
 	for what, counts := range map[string]map[string]int{"trials": trials, "live subscriptions": live} {
 		for _, org := range slices.Sorted(maps.Keys(counts)) {
 			if counts[org] > 1 {

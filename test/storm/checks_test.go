@@ -142,27 +142,27 @@ func texts(all []error) (texts []string) {
 func TestChecksOfRecordsFindWhatIsWrong(t *testing.T) {
 	for _, c := range []struct {
 		about string
-		made  map[string]Fate
+		made  map[string]fate
 		found map[string]int
 		wrong string
 	}{
-		{"nothing", map[string]Fate{"a": Exists, "b": Perhaps, "c": Perhaps, "d": Absent}, map[string]int{"a": 1, "b": 1}, ""},
-		{"a lost record", map[string]Fate{"a": Exists}, nil, "a was acknowledged and is not there"},
-		{"a record made twice", map[string]Fate{"a": Exists}, map[string]int{"a": 2}, "a is there 2 times"},
-		{"an unknown one made twice", map[string]Fate{"a": Perhaps}, map[string]int{"a": 2}, "a is there 2 times"},
-		{"a refused or deleted one", map[string]Fate{"a": Absent}, map[string]int{"a": 1}, "a was refused or deleted and is there"},
+		{"nothing", map[string]fate{"a": exists, "b": perhaps, "c": perhaps, "d": absent}, map[string]int{"a": 1, "b": 1}, ""},
+		{"a lost record", map[string]fate{"a": exists}, nil, "a was acknowledged and is not there"},
+		{"a record made twice", map[string]fate{"a": exists}, map[string]int{"a": 2}, "a is there 2 times"},
+		{"an unknown one made twice", map[string]fate{"a": perhaps}, map[string]int{"a": 2}, "a is there 2 times"},
+		{"a refused or deleted one", map[string]fate{"a": absent}, map[string]int{"a": 1}, "a was refused or deleted and is there"},
 		{"one that nobody sent", nil, map[string]int{"a": 1}, "a is there and was never sent"},
 	} {
-		expect(t, c.about, texts(CheckMade("record", c.made, c.found)), c.wrong)
+		expect(t, c.about, texts(madeErrors("record", c.made, c.found)), c.wrong)
 	}
 }
 
 func TestChecksOfArchivesFindWhatIsWrong(t *testing.T) {
-	made := Life{}.After(Exists, 1, 2)
-	deleted := made.After(Absent, 3, 4)
+	made := life{}.after(exists, 1, 2)
+	deleted := made.after(absent, 3, 4)
 	for _, c := range []struct {
 		about    string
-		life     Life
+		life     life
 		found    int
 		from, to int64
 		wrong    string
@@ -176,22 +176,22 @@ func TestChecksOfArchivesFindWhatIsWrong(t *testing.T) {
 		{"another one", deleted, 0, 3, 5, ""},
 		{"a record that was deleted later", deleted, 0, 3, 2, "lacks"},
 		{"a record that was deleted before", deleted, 1, 5, 6, "refused or deleted"},
-		{"a refused record", Life{}.After(Absent, 1, 2), 1, 3, 4, "refused or deleted"},
-		{"a record of an unknown request", Life{}.After(Perhaps, 1, 2), 0, 3, 4, ""},
-		{"a record whose deletion is unknown", made.After(Perhaps, 3, 4), 1, 5, 6, ""},
-		{"a record that was restored", deleted.After(Exists, 5, 6), 1, 7, 8, ""},
+		{"a refused record", life{}.after(absent, 1, 2), 1, 3, 4, "refused or deleted"},
+		{"a record of an unknown request", life{}.after(perhaps, 1, 2), 0, 3, 4, ""},
+		{"a record whose deletion is unknown", made.after(perhaps, 3, 4), 1, 5, 6, ""},
+		{"a record that was restored", deleted.after(exists, 5, 6), 1, 7, 8, ""},
 	} {
 		found := map[string]int{}
 		if c.found > 0 {
 			found["a"] = c.found
 		}
-		expect(t, c.about, texts(CheckExported("task", map[string]Life{"a": c.life}, found, c.from, c.to)), c.wrong)
+		expect(t, c.about, texts(exportErrors("task", map[string]life{"a": c.life}, found, c.from, c.to)), c.wrong)
 	}
-	expect(t, "one that nobody sent", texts(CheckExported("task", nil, map[string]int{"a": 1}, 1, 2)), "task a, which was never sent")
+	expect(t, "one that nobody sent", texts(exportErrors("task", nil, map[string]int{"a": 1}, 1, 2)), "task a, which was never sent")
 }
 
 func TestChecksOfAuditLogsFindWhatIsWrong(t *testing.T) {
-	sent := map[string]Entries{"a": {1, 1}, "b": {0, 1}, "c": {0, 1}, "d": {0, 0}}
+	sent := map[string]entryRange{"a": {1, 1}, "b": {0, 1}, "c": {0, 1}, "d": {0, 0}}
 	for _, c := range []struct {
 		about   string
 		entries []string
@@ -204,90 +204,92 @@ func TestChecksOfAuditLogsFindWhatIsWrong(t *testing.T) {
 		{"an entry of a refused one", []string{"a", "d"}, "d has 1 entries"},
 		{"an entry of a reading request", []string{"a", "e"}, "e has 1 entries"},
 	} {
-		expect(t, c.about, texts(CheckAudit(sent, c.entries)), c.wrong)
+		expect(t, c.about, texts(auditErrors(sent, c.entries)), c.wrong)
 	}
 }
 
 func TestChecksOfTokensContentsAndPlansFindWhatIsWrong(t *testing.T) {
-	right := Balance{Used: 10, Shown: 10, Ledger: 10, Summary: 10, Limit: 10}
-	for about, change := range map[string]func(*Balance){
-		"a token too many":           func(b *Balance) { b.Used++ },
-		"a token too few":            func(b *Balance) { b.Ledger++ },
-		"another sum":                func(b *Balance) { b.Summary-- },
-		"another number shown":       func(b *Balance) { b.Shown-- },
-		"tokens left reserved":       func(b *Balance) { b.Reserved = 1 },
-		"more tokens than the limit": func(b *Balance) { b.Limit-- },
+	right := balance{Used: 10, Shown: 10, Ledger: 10, Summary: 10, Limit: 10}
+	for about, change := range map[string]func(*balance){
+		"a token too many":           func(b *balance) { b.Used++ },
+		"a token too few":            func(b *balance) { b.Ledger++ },
+		"another sum":                func(b *balance) { b.Summary-- },
+		"another number shown":       func(b *balance) { b.Shown-- },
+		"tokens left reserved":       func(b *balance) { b.Reserved = 1 },
+		"more tokens than the limit": func(b *balance) { b.Limit-- },
 	} {
 		b := right
 		change(&b)
-		if CheckBalance(right) != nil || CheckBalance(b) == nil {
-			t.Errorf("%s: %v, and of %+v %v", about, CheckBalance(right), b, CheckBalance(b))
+		if balanceError(right) != nil || balanceError(b) == nil {
+			t.Errorf("%s: %v, and of %+v %v", about, balanceError(right), b, balanceError(b))
 		}
 	}
 	a, b := map[string]bool{"a": true}, map[string]bool{"a": true, "b": true}
-	expect(t, "the same contents", texts(CheckContents(a, a)), "")
-	expect(t, "a missing content", texts(CheckContents(b, a)), "b is missing")
-	expect(t, "a content that is left", texts(CheckContents(a, b)), "b is named by nothing")
-	expect(t, "sent content", texts(CheckSent(entries(1), map[string]bool{"1": true})), "")
-	expect(t, "refused content", texts(CheckSent(entries(1), map[string]bool{"1": false})), "was not sent or was refused")
-	expect(t, "one of each", texts(CheckSubscriptions(map[string]int{"o": 1}, map[string]int{"o": 1})), "")
-	expect(t, "two trials", texts(CheckSubscriptions(map[string]int{"o": 2}, nil)), "2 trials")
-	expect(t, "two subscriptions", texts(CheckSubscriptions(nil, map[string]int{"o": 2})), "2 live subscriptions")
+	expect(t, "the same contents", texts(contentErrors(a, a)), "")
+	expect(t, "a missing content", texts(contentErrors(b, a)), "b is missing")
+	expect(t, "a content that is left", texts(contentErrors(a, b)), "b is named by nothing")
+	expect(t, "sent content", texts(sentErrors(entries(1), map[string]bool{"1": true})), "")
+	expect(t, "refused content", texts(sentErrors(entries(1), map[string]bool{"1": false})), "was not sent or was refused")
+	expect(t, "one of each", texts(subscriptionErrors(map[string]int{"o": 1}, map[string]int{"o": 1})), "")
+	expect(t, "two trials", texts(subscriptionErrors(map[string]int{"o": 2}, nil)), "2 trials")
+	expect(t, "two subscriptions", texts(subscriptionErrors(nil, map[string]int{"o": 2})), "2 live subscriptions")
 }
 
 func TestModelsFindWhatIsNotLinearizable(t *testing.T) {
-	write := func(value string, call, ret int64) Op {
-		return Op{Kind: "write", Value: value, Call: call, Return: ret}
+	write := func(value string, call, ret int64) historyOp {
+		return historyOp{Kind: "write", Value: value, Call: call, Return: ret}
 	}
-	read := func(value string, call, ret int64) Op { return Op{Kind: "read", Value: value, Call: call, Return: ret} }
-	change := func(from, to string, call, ret int64) Op {
-		return Op{Kind: "change", Expected: from, Value: to, Call: call, Return: ret}
+	read := func(value string, call, ret int64) historyOp {
+		return historyOp{Kind: "read", Value: value, Call: call, Return: ret}
 	}
-	refused := func(op Op) Op { op.Refused = true; return op }
-	unknown := func(op Op) Op { op.Unknown = true; return op }
-	add := func(n, call, ret int64) Op { return Op{Kind: "add", Tokens: n, Call: call, Return: ret} }
-	used := func(n, call, ret int64) Op { return Op{Kind: "read", Tokens: n, Call: call, Return: ret} }
+	change := func(from, to string, call, ret int64) historyOp {
+		return historyOp{Kind: "change", Expected: from, Value: to, Call: call, Return: ret}
+	}
+	refused := func(op historyOp) historyOp { op.Refused = true; return op }
+	unknown := func(op historyOp) historyOp { op.Unknown = true; return op }
+	add := func(n, call, ret int64) historyOp { return historyOp{Kind: "add", Tokens: n, Call: call, Return: ret} }
+	used := func(n, call, ret int64) historyOp { return historyOp{Kind: "read", Tokens: n, Call: call, Return: ret} }
 	a := write("a", 1, 2)
 	for _, c := range []struct {
 		about string
 		model string
-		ops   []Op
+		ops   []historyOp
 		right bool
 	}{
-		{"a read of the last write", "register", []Op{a, write("b", 3, 4), read("b", 5, 6)}, true},
-		{"a stale read", "register", []Op{a, write("b", 3, 4), read("a", 5, 6)}, false},
-		{"a lost write", "register", []Op{a, write("b", 3, 4), write("c", 5, 6), read("b", 7, 8)}, false},
-		{"a read beside a write", "register", []Op{a, write("b", 3, 8), read("a", 4, 5), read("b", 6, 7)}, true},
-		{"a read that goes back", "register", []Op{a, write("b", 3, 9), read("b", 4, 5), read("a", 6, 7)}, false},
-		{"two changes of one value", "register", []Op{a, change("a", "b", 3, 4), change("a", "c", 5, 6), read("c", 7, 8)}, false},
-		{"a change that was refused", "register", []Op{a, change("a", "b", 3, 4), refused(change("a", "c", 5, 6)), read("b", 7, 8)}, true},
-		{"a change that was refused without reason", "register", []Op{a, refused(change("a", "c", 5, 6)), read("a", 7, 8)}, false},
-		{"an unknown change that happened", "register", []Op{a, unknown(change("a", "b", 3, 4)), refused(change("a", "b", 5, 6)), read("b", 7, 8)}, true},
-		{"an unknown change that did not happen", "register", []Op{a, unknown(change("a", "b", 3, 4)), change("a", "c", 5, 6), read("c", 7, 8)}, true},
-		{"two unknown attempts of a change that happened", "register", []Op{a, unknown(change("a", "b", 3, 4)), unknown(change("a", "b", 5, 6)), change("b", "c", 9, 10), read("c", 11, 12)}, true},
-		{"an unknown attempt of a change that was answered", "register", []Op{a, unknown(change("a", "b", 3, 4)), change("a", "b", 5, 6), read("b", 7, 8)}, true},
-		{"an unknown write that happened late", "register", []Op{a, unknown(write("b", 3, 4)), read("a", 5, 6), read("b", 7, 8)}, true},
-		{"a value that was seen before it was sent", "register", []Op{a, read("b", 3, 4), unknown(write("b", 5, 6)), read("b", 7, 8)}, false},
-		{"an unknown write that came and went", "register", []Op{a, unknown(write("b", 3, 4)), read("b", 5, 6), read("a", 7, 8)}, false},
-		{"all tokens", "account", []Op{add(5, 1, 2), add(7, 3, 4), used(12, 5, 6)}, true},
-		{"a token too many", "account", []Op{add(5, 1, 2), used(6, 5, 6)}, false},
-		{"tokens that were lost", "account", []Op{add(5, 1, 2), add(7, 3, 4), used(5, 5, 6)}, false},
-		{"tokens of a call of unknown use", "account", []Op{add(5, 1, 2), unknown(add(7, 3, 4)), used(8, 5, 6), used(12, 7, 8)}, true},
-		{"tokens of unknown use that are returned", "account", []Op{add(5, 1, 2), unknown(add(7, 3, 4)), used(8, 5, 6), used(5, 7, 8)}, false},
-		{"more than a call can have used", "account", []Op{unknown(add(7, 3, 4)), used(8, 5, 6)}, false},
+		{"a read of the last write", "register", []historyOp{a, write("b", 3, 4), read("b", 5, 6)}, true},
+		{"a stale read", "register", []historyOp{a, write("b", 3, 4), read("a", 5, 6)}, false},
+		{"a lost write", "register", []historyOp{a, write("b", 3, 4), write("c", 5, 6), read("b", 7, 8)}, false},
+		{"a read beside a write", "register", []historyOp{a, write("b", 3, 8), read("a", 4, 5), read("b", 6, 7)}, true},
+		{"a read that goes back", "register", []historyOp{a, write("b", 3, 9), read("b", 4, 5), read("a", 6, 7)}, false},
+		{"two changes of one value", "register", []historyOp{a, change("a", "b", 3, 4), change("a", "c", 5, 6), read("c", 7, 8)}, false},
+		{"a change that was refused", "register", []historyOp{a, change("a", "b", 3, 4), refused(change("a", "c", 5, 6)), read("b", 7, 8)}, true},
+		{"a change that was refused without reason", "register", []historyOp{a, refused(change("a", "c", 5, 6)), read("a", 7, 8)}, false},
+		{"an unknown change that happened", "register", []historyOp{a, unknown(change("a", "b", 3, 4)), refused(change("a", "b", 5, 6)), read("b", 7, 8)}, true},
+		{"an unknown change that did not happen", "register", []historyOp{a, unknown(change("a", "b", 3, 4)), change("a", "c", 5, 6), read("c", 7, 8)}, true},
+		{"two unknown attempts of a change that happened", "register", []historyOp{a, unknown(change("a", "b", 3, 4)), unknown(change("a", "b", 5, 6)), change("b", "c", 9, 10), read("c", 11, 12)}, true},
+		{"an unknown attempt of a change that was answered", "register", []historyOp{a, unknown(change("a", "b", 3, 4)), change("a", "b", 5, 6), read("b", 7, 8)}, true},
+		{"an unknown write that happened late", "register", []historyOp{a, unknown(write("b", 3, 4)), read("a", 5, 6), read("b", 7, 8)}, true},
+		{"a value that was seen before it was sent", "register", []historyOp{a, read("b", 3, 4), unknown(write("b", 5, 6)), read("b", 7, 8)}, false},
+		{"an unknown write that came and went", "register", []historyOp{a, unknown(write("b", 3, 4)), read("b", 5, 6), read("a", 7, 8)}, false},
+		{"all tokens", "account", []historyOp{add(5, 1, 2), add(7, 3, 4), used(12, 5, 6)}, true},
+		{"a token too many", "account", []historyOp{add(5, 1, 2), used(6, 5, 6)}, false},
+		{"tokens that were lost", "account", []historyOp{add(5, 1, 2), add(7, 3, 4), used(5, 5, 6)}, false},
+		{"tokens of a call of unknown use", "account", []historyOp{add(5, 1, 2), unknown(add(7, 3, 4)), used(8, 5, 6), used(12, 7, 8)}, true},
+		{"tokens of unknown use that are returned", "account", []historyOp{add(5, 1, 2), unknown(add(7, 3, 4)), used(8, 5, 6), used(5, 7, 8)}, false},
+		{"more than a call can have used", "account", []historyOp{unknown(add(7, 3, 4)), used(8, 5, 6)}, false},
 	} {
 		model := register
 		if c.model == "account" {
 			model = account
 		}
-		if decided, err := Linearizable(model, c.ops); !decided || (err == nil) != c.right {
+		if decided, err := linearizable(model, c.ops); !decided || (err == nil) != c.right {
 			t.Errorf("%s: %v, decided %v", c.about, err, decided)
 		}
 	}
 }
 
 func TestRequestsAreOfEveryKind(t *testing.T) {
-	next, seen := Requests(1, 1), map[string]bool{}
+	next, seen := requestsOf(1, 1), map[string]bool{}
 	for range 5000 {
 		seen[next().Kind] = true
 	}

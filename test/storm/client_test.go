@@ -31,13 +31,13 @@ type journal struct {
 
 	mu          sync.Mutex
 	answers     map[string]map[string]int // counts by kind and status; guarded by mu
-	histories   map[string][]Op           // by object; guarded by mu
-	made        map[string]map[string]Fate
-	lives       map[string]map[string]Life    // of the same records
-	written     map[string][]feed.Write       // acknowledged changes of files, by organisation
-	audited     map[string]map[string]Entries // by organisation and request
-	contents    map[string]bool               // whether a digest may be in a change log
-	trials      map[string]int                // acknowledged, by organisation
+	histories   map[string][]historyOp    // by object; guarded by mu
+	made        map[string]map[string]fate
+	lives       map[string]map[string]life       // of the same records
+	written     map[string][]feed.Write          // acknowledged changes of files, by organisation
+	audited     map[string]map[string]entryRange // by organisation and request
+	contents    map[string]bool                  // whether a digest may be in a change log
+	trials      map[string]int                   // acknowledged, by organisation
 	violations  []string
 	undecided   []string
 	acknowledge int // acknowledged writes
@@ -45,8 +45,8 @@ type journal struct {
 
 func newJournal() *journal {
 	return &journal{
-		began: time.Now(), answers: map[string]map[string]int{}, histories: map[string][]Op{}, made: map[string]map[string]Fate{}, lives: map[string]map[string]Life{},
-		written: map[string][]feed.Write{}, audited: map[string]map[string]Entries{}, contents: map[string]bool{}, trials: map[string]int{},
+		began: time.Now(), answers: map[string]map[string]int{}, histories: map[string][]historyOp{}, made: map[string]map[string]fate{}, lives: map[string]map[string]life{},
+		written: map[string][]feed.Write{}, audited: map[string]map[string]entryRange{}, contents: map[string]bool{}, trials: map[string]int{},
 	}
 }
 
@@ -61,29 +61,29 @@ func (j *journal) violation(format string, a ...any) {
 }
 
 // record adds operations to the history of an object.
-func (j *journal) record(object string, ops ...Op) {
+func (j *journal) record(object string, ops ...historyOp) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.histories[object] = append(j.histories[object], ops...)
 }
 
 // fate records what has become of a record that a call made or deleted.
-func (j *journal) fate(kind, name string, f Fate, a answer) {
+func (j *journal) fate(kind, name string, f fate, a answer) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.made[kind] == nil {
-		j.made[kind], j.lives[kind] = map[string]Fate{}, map[string]Life{}
+		j.made[kind], j.lives[kind] = map[string]fate{}, map[string]life{}
 	}
 	j.made[kind][name] = f
-	j.lives[kind][name] = j.lives[kind][name].After(f, a.attempts[0].call, a.last().ret)
+	j.lives[kind][name] = j.lives[kind][name].after(f, a.attempts[0].call, a.last().ret)
 }
 
 // audit records that a request was sent that has an entry in the audit log if it succeeds, and an
 // entry for each of its attempts that succeeded unless it has an idempotency key.
 func (j *journal) audit(org string, a answer) {
-	var e Entries
+	var e entryRange
 	if a.ok() {
-		e = Entries{1, 1}
+		e = entryRange{1, 1}
 	}
 	if a.doubtful() {
 		e.Max = len(a.attempts)
@@ -96,14 +96,14 @@ func (j *journal) audit(org string, a answer) {
 
 // auditIfChanged is audit for a request that has no entry if it changes nothing.
 func (j *journal) auditIfChanged(org string, a answer) {
-	j.auditBetween(org, a, Entries{0, len(a.attempts)})
+	j.auditBetween(org, a, entryRange{0, len(a.attempts)})
 }
 
-func (j *journal) auditBetween(org string, a answer, e Entries) {
+func (j *journal) auditBetween(org string, a answer, e entryRange) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.audited[org] == nil {
-		j.audited[org] = map[string]Entries{}
+		j.audited[org] = map[string]entryRange{}
 	}
 	j.audited[org][a.request] = e
 }
@@ -307,48 +307,48 @@ func (c *client) attempt(ctx context.Context, q call, a *answer) (status int, er
 
 // writes returns the operations of a call that writes a value: those of its doubtful attempts, and
 // of the last one.
-func (c *client) writes(a answer, value string) (ops []Op) {
+func (c *client) writes(a answer, value string) (ops []historyOp) {
 	if a.ok() && a.header.Get("Idempotent-Replayed") != "" { // an attempt before the last one has written
-		return []Op{{Client: c.n, Kind: "write", Value: value, Call: a.attempts[0].call, Return: a.last().ret}}
+		return []historyOp{{Client: c.n, Kind: "write", Value: value, Call: a.attempts[0].call, Return: a.last().ret}}
 	}
 	for _, t := range a.attempts {
 		if t.unknown || a.ok() {
-			ops = append(ops, Op{Client: c.n, Kind: "write", Value: value, Unknown: t.unknown, Call: t.call, Return: t.ret})
+			ops = append(ops, historyOp{Client: c.n, Kind: "write", Value: value, Unknown: t.unknown, Call: t.call, Return: t.ret})
 		}
 	}
 	return ops
 }
 
 // changes returns the operations of a call that replaces an expected value.
-func (c *client) changes(a answer, expected, value string) (ops []Op) {
+func (c *client) changes(a answer, expected, value string) (ops []historyOp) {
 	for _, t := range a.attempts {
-		ops = append(ops, Op{Client: c.n, Kind: "change", Expected: expected, Value: value, Unknown: t.unknown, Refused: !t.unknown && !a.ok(), Call: t.call, Return: t.ret})
+		ops = append(ops, historyOp{Client: c.n, Kind: "change", Expected: expected, Value: value, Unknown: t.unknown, Refused: !t.unknown && !a.ok(), Call: t.call, Return: t.ret})
 	}
 	return ops
 }
 
 // reads returns the operation of a call that read a value.
-func (c *client) reads(a answer, value string) Op {
-	return Op{Client: c.n, Kind: "read", Value: value, Call: a.last().call, Return: a.last().ret}
+func (c *client) reads(a answer, value string) historyOp {
+	return historyOp{Client: c.n, Kind: "read", Value: value, Call: a.last().call, Return: a.last().ret}
 }
 
 // fateOf returns what has become of a record that a call makes.
-func fateOf(a answer) Fate {
+func fateOf(a answer) fate {
 	switch {
 	case a.ok():
-		return Exists
+		return exists
 	case a.doubtful():
-		return Perhaps
+		return perhaps
 	}
-	return Absent
+	return absent
 }
 
 // fateOfDeleted returns what has become of a record that a call deletes.
-func fateOfDeleted(a answer) Fate {
+func fateOfDeleted(a answer) fate {
 	if a.ok() || !a.last().unknown && a.status == http.StatusNotFound {
-		return Absent
+		return absent
 	}
-	return Perhaps
+	return perhaps
 }
 
 func digest(text string) string {

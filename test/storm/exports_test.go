@@ -103,7 +103,7 @@ func (s *storm) checkExports(t *tenant) {
 		}
 		records += n
 		for kind, names := range found {
-			wrong = append(wrong, CheckExported(kind, within(s.lives[kind], t.owner.org), names, e.from, e.to)...)
+			wrong = append(wrong, exportErrors(kind, within(s.lives[kind], t.owner.org), names, e.from, e.to)...)
 		}
 	}
 	s.found(wrong, "%s: exports %v, %d records in archives", t.name, states, records)

@@ -131,7 +131,7 @@ func (w *worker) sendInParts(unique string, size, draw int, do do) {
 		w.keepFile(x, path, content)
 		return
 	}
-	w.fate("file", w.owner.org+"/shared/artifacts/"+path, Perhaps, x)
+	w.fate("file", w.owner.org+"/shared/artifacts/"+path, perhaps, x)
 }
 
 // restore replaces a file that no other client changes, and restores its version before. Some are then

@@ -100,7 +100,7 @@ func (s *storm) checkFeed(t *tenant, db *gormdb.DB) {
 	log, err := feed.Log(s.Context(), db.Storage().Changes(), org)
 	must.NoError(s, err)
 	exist, _, wrong := feed.Replay(org, log, s.written[t.owner.org], &t.received)
-	wrong = append(wrong, CheckSent(log, s.contents)...)
+	wrong = append(wrong, sentErrors(log, s.contents)...)
 	events := 0
 	for _, f := range s.followers {
 		if f.tenant != t {
@@ -175,7 +175,7 @@ func (s *storm) checkRecords(t *tenant) {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(found)) {
 		made := within(s.made[kind], org)
-		s.found(CheckMade(kind, made, found[kind]), "%s: %d of the kind %s were made, %d are there", t.name, len(made), kind, len(found[kind]))
+		s.found(madeErrors(kind, made, found[kind]), "%s: %d of the kind %s were made, %d are there", t.name, len(made), kind, len(found[kind]))
 	}
 }
 
@@ -197,7 +197,7 @@ func (s *storm) checkAudit(t *tenant) {
 		}
 	}
 	sent := s.audited[t.owner.org]
-	s.found(CheckAudit(sent, requests), "%s: %d requests that may belong into the audit log, %d entries", t.name, len(sent), len(requests))
+	s.found(auditErrors(sent, requests), "%s: %d requests that may belong into the audit log, %d entries", t.name, len(sent), len(requests))
 }
 
 // checkContent reads every file, and its earlier versions.
@@ -306,7 +306,7 @@ func (s *storm) checkQuotas(db *gormdb.DB) {
 			w.readQuota(s.must(w.client, call{method: "GET", path: "/metering/quota", by: p}, &shown), shown.Used, shown.Limit)
 			var summary struct{ TotalTokens int64 }
 			s.must(s.server(i+1), call{method: "GET", path: "/metering/user", by: p}, &summary)
-			if err := CheckBalance(Balance{account.Used, account.Reserved, shown.Used, sums[p.user], summary.TotalTokens, shown.Limit}); err != nil {
+			if err := balanceError(balance{account.Used, account.Reserved, shown.Used, sums[p.user], summary.TotalTokens, shown.Limit}); err != nil {
 				wrong = append(wrong, fmt.Errorf("%s: %w", p.user, err))
 			}
 			members++
@@ -337,7 +337,7 @@ func (s *storm) checkHistories() {
 			if kind == "quota" {
 				m = account
 			}
-			decided, err := Linearizable(m, ops)
+			decided, err := linearizable(m, ops)
 			switch {
 			case err != nil:
 				wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
@@ -397,7 +397,7 @@ func (s *storm) checkSubscriptions() {
 		}
 		return nil
 	})
-	s.found(CheckSubscriptions(s.trials, live), "%d trials and %d live subscriptions", len(s.trials), len(live))
+	s.found(subscriptionErrors(s.trials, live), "%d trials and %d live subscriptions", len(s.trials), len(live))
 }
 
 // checkNewcomers checks that each organisation was seeded once.
@@ -445,7 +445,7 @@ func (s *storm) checkStore(db *gormdb.DB) {
 		}
 		return err
 	})
-	s.found(CheckContents(named, kept), "%d contents named, %d collected", len(named), collected)
+	s.found(contentErrors(named, kept), "%d contents named, %d collected", len(named), collected)
 }
 
 func (s *storm) query(fn func(*pgx.Conn) error) {

@@ -100,7 +100,7 @@ type worker struct {
 	*client
 	*tenant
 	me       *person
-	next     func() Request
+	next     func() request
 	provider string // the address of the identity and payment provider
 	release  string
 	new      *newcomers
@@ -117,7 +117,7 @@ func (w *worker) run(load, ctx context.Context) {
 	}
 }
 
-func (w *worker) perform(ctx context.Context, r Request) {
+func (w *worker) perform(ctx context.Context, r request) {
 	a, b := r.Draws[0], r.Draws[1]
 	unique := fmt.Sprintf("%s %d.%d", strings.ReplaceAll(r.Kind, " ", "-"), w.n, w.sent)
 	do := func(q call) answer {
@@ -429,13 +429,13 @@ func (w *worker) keepMoved(x answer, f record, path string) {
 	w.fate("file", name, fateOf(x), x)
 	switch {
 	case x.ok() && x.decode(&moved) == nil && moved.StorageKey == name:
-		w.fate("file", f.name, Absent, x)
+		w.fate("file", f.name, absent, x)
 		w.acknowledgeWrite(w.owner.org, feed.Write{Key: name, Version: moved.Version, Checksum: moved.Checksum})
 		w.put("file", record{f.id, name})
 	case x.ok():
 		w.violation("the request %s moved %s to %s and was answered %s", x.request, f.name, name, x.body)
 	case x.doubtful():
-		w.fate("file", f.name, Perhaps, x)
+		w.fate("file", f.name, perhaps, x)
 	default:
 		w.put("file", f)
 	}
@@ -558,7 +558,7 @@ func (w *worker) readCredentials(do do) {
 	var stored struct{ Credentials struct{ APIKey string } }
 	x := do(call{method: "GET", path: "/connectors/" + w.connector + "/credentials"})
 	// The balancer repeats a GET whose server ended before it answered: each reading has an entry.
-	e := Entries{0, servers * len(x.attempts)}
+	e := entryRange{0, servers * len(x.attempts)}
 	if x.ok() {
 		e.Min = 1
 	}
@@ -583,7 +583,7 @@ func (w *worker) readRollout(do do) {
 }
 
 func (w *worker) readQuota(x answer, used, limit int64) {
-	w.record("quota of "+w.me.user, Op{Client: w.n, Kind: "read", Tokens: used, Call: x.last().call, Return: x.last().ret})
+	w.record("quota of "+w.me.user, historyOp{Client: w.n, Kind: "read", Tokens: used, Call: x.last().call, Return: x.last().ret})
 	if used > limit {
 		w.violation("%s has used %d tokens of %d", w.me.user, used, limit)
 	}
@@ -594,7 +594,7 @@ const surplus = 1000
 
 // chat asks the model for an answer of so many tokens, and records what that used.
 func (w *worker) chat(ctx context.Context, tokens int) {
-	op := Op{Client: w.n, Kind: "add", Tokens: int64(tokens + surplus), Unknown: true, Call: w.now()}
+	op := historyOp{Client: w.n, Kind: "add", Tokens: int64(tokens + surplus), Unknown: true, Call: w.now()}
 	ctx, cancel := context.WithTimeout(ctx, 2*attemptTimeout)
 	defer cancel()
 	status, used, err := w.talk(ctx, tokens)

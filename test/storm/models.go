@@ -10,8 +10,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Op is one operation on an object of a history. Times are nanoseconds of one clock.
-type Op struct {
+// historyOp is one operation on an object of a history. Times are nanoseconds of one clock.
+type historyOp struct {
 	Client       int
 	Kind         string // read, write, change or add
 	Expected     string `json:",omitempty"` // of a change: the value that it replaces
@@ -27,7 +27,7 @@ type Op struct {
 var register = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, input, _ any) (bool, any) {
-		op, is := input.(Op), state.(string)
+		op, is := input.(historyOp), state.(string)
 		switch {
 		case op.Kind == "read":
 			return op.Value == is, is
@@ -52,7 +52,7 @@ type spent struct{ known, unknown, most int64 }
 var account = porcupine.Model{
 	Init: func() any { return spent{} },
 	Step: func(state, input, _ any) (bool, any) {
-		op, s := input.(Op), state.(spent)
+		op, s := input.(historyOp), state.(spent)
 		switch {
 		case op.Kind == "read":
 			unknown := op.Tokens - s.known
@@ -76,9 +76,9 @@ func describe(input, _ any) string { return fmt.Sprintf("%+v", input) }
 // checkTime bounds the search for an order of one history.
 const checkTime = 30 * time.Second
 
-// Linearizable returns an error if there is no order of the operations, each between its call and
+// linearizable returns an error if there is no order of the operations, each between its call and
 // its return, that the model allows. Decided is false if none was found in checkTime.
-func Linearizable(model porcupine.Model, ops []Op) (decided bool, err error) {
+func linearizable(model porcupine.Model, ops []historyOp) (decided bool, err error) {
 	var history []porcupine.Operation
 	for _, op := range bounded(ops) {
 		history = append(history, porcupine.Operation{ClientId: op.Client, Input: op, Call: op.Call, Return: op.Return})
@@ -100,7 +100,7 @@ func Linearizable(model porcupine.Model, ops []Op) (decided bool, err error) {
 // unknown write or change whose value nobody saw need not have happened; of one whose value an
 // operation saw, that operation returned after it. Of several attempts of one change at most one
 // happened, as the value that it expects never returns: the one that was answered, if there is one.
-func bounded(ops []Op) (all []Op) {
+func bounded(ops []historyOp) (all []historyOp) {
 	seen := map[string]int64{} // the first return of those that saw a value
 	see := func(value string, at int64) {
 		if first, ok := seen[value]; !ok || at < first {
@@ -120,7 +120,7 @@ func bounded(ops []Op) (all []Op) {
 		}
 	}
 	ops = slices.Clone(ops)
-	slices.SortStableFunc(ops, func(a, b Op) int { return cmp.Compare(a.Call, b.Call) })
+	slices.SortStableFunc(ops, func(a, b historyOp) int { return cmp.Compare(a.Call, b.Call) })
 	for _, op := range ops {
 		first, was := seen[op.Value]
 		switch {

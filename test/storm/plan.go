@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Request is one step of a client. What it is done to follows from Draws, as objects have ids that
+// request is one step of a client. What it is done to follows from Draws, as objects have ids that
 // servers make.
-type Request struct {
+type request struct {
 	Kind  string
 	Pause time.Duration // before it
 	Draws [3]int
@@ -39,14 +39,14 @@ var mix = []struct {
 	{"audit read", 1}, {"session renewed", 2}, {"signed in", 1}, {"profile read", 4},
 }
 
-// Requests returns the requests of one of the clients, which never end.
-func Requests(seed uint64, client int) func() Request {
+// requestsOf returns the requests of one of the clients, which never end.
+func requestsOf(seed uint64, client int) func() request {
 	random := rand.New(rand.NewPCG(seed, uint64(client)))
 	total := 0
 	for _, m := range mix {
 		total += m.weight
 	}
-	return func() (r Request) {
+	return func() (r request) {
 		n := random.IntN(total)
 		for _, m := range mix {
 			if n -= m.weight; n < 0 {
@@ -62,8 +62,8 @@ func Requests(seed uint64, client int) func() Request {
 	}
 }
 
-// Fault is one fault, from At after the start of the load for its Length.
-type Fault struct {
+// plannedFault is one fault, from At after the start of the load for its Length.
+type plannedFault struct {
 	At, Length time.Duration
 	Kind       string
 	Target     string // a server's number or the name of a part
@@ -73,13 +73,13 @@ type Fault struct {
 // The parts that have a fault-injecting proxy.
 var parts = []string{"postgres", "nats", "store", "identity", "payments", "models"}
 
-// Faults returns the faults of a load, ordered by their beginnings. They end before the load does.
-func Faults(seed uint64, servers int, duration time.Duration) (all []Fault) {
+// faultsOf returns the faults of a load, ordered by their beginnings. They end before the load does.
+func faultsOf(seed uint64, servers int, duration time.Duration) (all []plannedFault) {
 	random := rand.New(rand.NewPCG(seed, 1<<32))
 	between := func(low, high int) int { return low + random.IntN(high-low) }
 	end := duration - 5*time.Second
 	for at := 3 * time.Second; ; at += time.Duration(between(500, 3500)) * time.Millisecond {
-		f := Fault{At: at, Length: time.Duration(between(500, 7000)) * time.Millisecond}
+		f := plannedFault{At: at, Length: time.Duration(between(500, 7000)) * time.Millisecond}
 		if f.At+f.Length > end {
 			break
 		}
@@ -106,8 +106,8 @@ func Faults(seed uint64, servers int, duration time.Duration) (all []Fault) {
 		all = append(all, f)
 	}
 	for at := duration * 4 / 10; at < end; at += time.Minute {
-		all = append(all, Fault{At: at, Kind: "failed over", Target: "postgres"})
+		all = append(all, plannedFault{At: at, Kind: "failed over", Target: "postgres"})
 	}
-	slices.SortStableFunc(all, func(a, b Fault) int { return int(a.At - b.At) })
+	slices.SortStableFunc(all, func(a, b plannedFault) int { return int(a.At - b.At) })
 	return all
 }

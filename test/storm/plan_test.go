@@ -8,12 +8,12 @@ import (
 )
 
 func TestASeedHasOnePlan(t *testing.T) {
-	plan := func(seed uint64) (requests []Request, faults []Fault) {
-		next := Requests(seed, 3)
+	plan := func(seed uint64) (requests []request, faults []plannedFault) {
+		next := requestsOf(seed, 3)
 		for range 200 {
 			requests = append(requests, next())
 		}
-		return requests, Faults(seed, servers, soakDuration)
+		return requests, faultsOf(seed, servers, soakDuration)
 	}
 	requests, faults := plan(7)
 	again, faultsAgain := plan(7)
@@ -28,8 +28,8 @@ func TestASeedHasOnePlan(t *testing.T) {
 
 func TestFaultsEndBeforeTheLoadAndHaveAFailOver(t *testing.T) {
 	for seed := range uint64(50) {
-		faults := Faults(seed, servers, soakDuration)
-		if !slices.ContainsFunc(faults, func(f Fault) bool { return f.Kind == "failed over" }) || len(faults) < 15 {
+		faults := faultsOf(seed, servers, soakDuration)
+		if !slices.ContainsFunc(faults, func(f plannedFault) bool { return f.Kind == "failed over" }) || len(faults) < 15 {
 			t.Errorf("seed %d has the faults %v", seed, faults)
 		}
 		for _, f := range faults {

@@ -114,7 +114,7 @@ func (s *storm) prepare() {
 		}
 		t.owner, t.subject, t.people = t.people[0], t.people[4], t.people[:4]
 		by := t.owner
-		s.record("role of "+t.subject.user, Op{Kind: "write", Value: "MEMBER", Call: s.now(), Return: s.now()})
+		s.record("role of "+t.subject.user, historyOp{Kind: "write", Value: "MEMBER", Call: s.now(), Return: s.now()})
 		s.must(c, call{method: "PUT", path: "/admin/organisations/" + by.org + "/subscription", body: map[string]string{"plan": plan}, header: http.Header{"X-Admin-Secret": {cluster.AdminSecret}}}, nil)
 		s.must(c, call{method: "POST", path: "/auth/seed-onboarding", by: by}, nil)
 		var spaces []struct{ ID, Name string }
@@ -129,13 +129,13 @@ func (s *storm) prepare() {
 			first := fmt.Sprint("first value ", n)
 			a := s.must(c, call{method: "POST", path: "/tasks", by: by, body: map[string]string{"title": first}}, &made)
 			t.tasks[n], t.lastTask[n] = made.ID, pair{first, a.header.Get("ETag")}
-			s.record("task "+made.ID, Op{Kind: "write", Value: first, Call: a.last().call, Return: a.last().ret})
+			s.record("task "+made.ID, historyOp{Kind: "write", Value: first, Call: a.last().call, Return: a.last().ret})
 			var f stored
 			s.content(first, true)
 			a = s.must(c, call{method: "POST", path: fmt.Sprint("/sync/files?path=register-", n, ".txt"), by: by, body: first}, &f)
 			t.files[n], t.lastFile[n] = f.ID, pair{first, "1"}
-			s.record("file "+f.ID, Op{Kind: "write", Value: first, Call: a.last().call, Return: a.last().ret})
-			s.fate("file", f.StorageKey, Exists, a)
+			s.record("file "+f.ID, historyOp{Kind: "write", Value: first, Call: a.last().call, Return: a.last().ret})
+			s.fate("file", f.StorageKey, exists, a)
 		}
 		for n := range orderedSize {
 			s.must(c, call{method: "POST", path: "/tasks", by: by, body: map[string]any{"title": fmt.Sprint("ordered ", n), "tags": []string{"ordered"}}}, &made)
@@ -143,18 +143,18 @@ func (s *storm) prepare() {
 		}
 		order := t.ordered[:]
 		a := s.must(c, call{method: "POST", path: "/tasks/reorder", by: by, body: map[string]any{"taskIds": order}}, nil)
-		s.record("order of "+by.org, Op{Kind: "write", Value: strings.Join(order, " "), Call: a.last().call, Return: a.last().ret})
+		s.record("order of "+by.org, historyOp{Kind: "write", Value: strings.Join(order, " "), Call: a.last().call, Return: a.last().ret})
 		s.must(c, call{method: "POST", path: "/connectors", by: by, body: map[string]string{"providerId": "tools"}}, &made)
 		t.connector = made.ID
 		a = s.must(c, call{method: "POST", path: "/connectors/" + made.ID + "/credentials", by: by, body: map[string]any{"credentials": map[string]string{"apiKey": "first"}}}, nil)
-		s.record("credentials of "+made.ID, Op{Kind: "write", Value: "first", Call: a.last().call, Return: a.last().ret})
+		s.record("credentials of "+made.ID, historyOp{Kind: "write", Value: "first", Call: a.last().call, Return: a.last().ret})
 		s.preparePlaces(c, t)
 		s.tenants = append(s.tenants, t)
 	}
 	var release struct{ ID string }
 	a := s.must(c, call{method: "POST", path: "/updates", by: s.tenants[0].owner, body: map[string]any{"version": "1.0.0", "platform": "linux", "arch": "x64", "downloadUrl": "https://dl.example.com/collab", "rolloutPercentage": 50}}, &release)
 	s.release = release.ID
-	s.record("rollout", Op{Kind: "write", Value: "50", Call: a.last().call, Return: a.last().ret})
+	s.record("rollout", historyOp{Kind: "write", Value: "50", Call: a.last().call, Return: a.last().ret})
 }
 
 // run runs the load with the faults, until every client has its last answer.
@@ -176,12 +176,12 @@ func (s *storm) run(duration time.Duration) {
 		t := s.tenants[i%len(s.tenants)]
 		w := &worker{
 			client: &client{journal: s.journal, url: s.cluster.URL, http: s.http, n: i}, tenant: t, me: t.people[i/len(s.tenants)%len(t.people)],
-			next: Requests(s.seed, i), provider: s.relay.url, release: s.release, new: &s.newcomers,
+			next: requestsOf(s.seed, i), provider: s.relay.url, release: s.release, new: &s.newcomers,
 		}
 		working.Go(func() { w.run(load, ctx) })
 	}
 	began := time.Now()
-	for _, f := range Faults(s.seed, servers, duration) {
+	for _, f := range faultsOf(s.seed, servers, duration) {
 		pause(load, time.Until(began.Add(f.At)))
 		failing.Go(func() {
 			if err := s.inject(load, f); err != nil {
@@ -286,7 +286,7 @@ func newFollower(s *storm, t *tenant, by *person, n int, stop context.CancelFunc
 
 func (f *follower) run(ctx context.Context) {
 	defer close(f.done)
-	next := Requests(f.storm.seed, 1<<20+f.n)
+	next := requestsOf(f.storm.seed, 1<<20+f.n)
 	for ctx.Err() == nil && !f.arrived() {
 		r := next()
 		life, cancel := context.WithTimeout(ctx, time.Duration(r.Draws[0]%8000)*time.Millisecond)

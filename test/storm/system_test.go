@@ -248,7 +248,7 @@ func (s *fleet) through(part, upstream string) string {
 
 // inject injects a fault and takes it back. Faults of one target come one after the other, and none
 // begins once the context has ended.
-func (s *fleet) inject(ctx context.Context, f Fault) error {
+func (s *fleet) inject(ctx context.Context, f plannedFault) error {
 	control := s.control[f.Target]
 	control.Lock()
 	defer control.Unlock()
@@ -288,7 +288,7 @@ func (s *fleet) inject(ctx context.Context, f Fault) error {
 }
 
 // disturb kills, freezes or slows a server.
-func (s *fleet) disturb(ctx context.Context, server *cluster.Server, f Fault) error {
+func (s *fleet) disturb(ctx context.Context, server *cluster.Server, f plannedFault) error {
 	switch f.Kind {
 	case "killed":
 		if err := server.Kill(); err != nil {
@@ -320,7 +320,7 @@ func (s *fleet) disturb(ctx context.Context, server *cluster.Server, f Fault) er
 }
 
 // toxic adds a toxic to the answers of a part for the length of the fault.
-func (s *fleet) toxic(ctx context.Context, f Fault, kind string, attributes map[string]any) error {
+func (s *fleet) toxic(ctx context.Context, f plannedFault, kind string, attributes map[string]any) error {
 	s.mu.Lock()
 	s.toxics++
 	name := fmt.Sprint(kind, "-", s.toxics)

@@ -71,7 +71,7 @@ func Start(t testing.TB) *Server {
 		tools:   sdk.NewServer(&sdk.Implementation{Name: "toolserver", Version: "1"}, &sdk.ServerOptions{PageSize: pageSize}),
 		scripts: map[string]Behaviour{},
 	}
-	s.Admit(func(Request) bool { return true })
+	s.admit(func(Request) bool { return true })
 	s.Offer(connector.Tool{Name: "echo", Description: "Says what it is told."})
 
 	one := func(*http.Request) *sdk.Server { return s.tools }
@@ -112,8 +112,8 @@ func echo(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(r.Params.Arguments)}}}, nil
 }
 
-// Admit has fn decide who is let in. Others are answered 401.
-func (s *Server) Admit(fn func(Request) bool) {
+// admit has fn decide who is let in. Others are answered 401.
+func (s *Server) admit(fn func(Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.admits = fn
@@ -121,19 +121,19 @@ func (s *Server) Admit(fn func(Request) bool) {
 
 // Require lets those in who send the header with the value.
 func (s *Server) Require(header, value string) {
-	s.Admit(func(r Request) bool { return r.Header.Get(header) == value })
+	s.admit(func(r Request) bool { return r.Header.Get(header) == value })
 }
 
 // RequireBearer lets those in whose bearer token is valid.
 func (s *Server) RequireBearer(valid func(token string) bool) {
-	s.Admit(func(r Request) bool {
+	s.admit(func(r Request) bool {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		return ok && valid(token)
 	})
 }
 
 // Revoke lets nobody in any more.
-func (s *Server) Revoke() { s.Admit(func(Request) bool { return false }) }
+func (s *Server) Revoke() { s.admit(func(Request) bool { return false }) }
 
 // Challenge sets the WWW-Authenticate of refusals; empty: there is none.
 func (s *Server) Challenge(value string) {

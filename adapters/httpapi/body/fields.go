@@ -274,8 +274,8 @@ func Document(raw []byte) (string, string) {
 	return b.String(), ""
 }
 
-// Array is the Reader of an array, as the texts of its elements.
-func Array(raw []byte) ([][]byte, string) {
+// array is the Reader of an array, as the texts of its elements.
+func array(raw []byte) ([][]byte, string) {
 	if raw[0] != '[' {
 		return nil, "must be an array"
 	}
@@ -304,7 +304,7 @@ func Operands[T ~string](o *Fields, name, what string) []T {
 
 // Each reads a required array of objects; each reads one of them.
 func Each(o *Fields, name string, each func(part *Fields)) {
-	for i, raw := range Required(o, name, Array) {
+	for i, raw := range Required(o, name, array) {
 		prefix := o.prefix + name + "[" + strconv.Itoa(i) + "]"
 		if raw[0] != '{' {
 			o.problems.Add(prefix, "must be an object")
@@ -325,7 +325,7 @@ func EachOf(o *Fields, name string, most int, each func(part *Fields)) {
 	if !ok || raw[0] == 'n' {
 		return
 	}
-	if all, _ := Array(raw); len(all) > most {
+	if all, _ := array(raw); len(all) > most {
 		o.problems.Add(o.prefix+name, "must be at most %d", most)
 		return
 	}

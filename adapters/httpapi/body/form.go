@@ -300,7 +300,7 @@ func (f *Form) readParts() error {
 			f.found, f.FileName, f.MimeType = true, p.fileName, SpecificType(p.mimeType)
 			return nil
 		case p.file:
-			return fault.Field(Quote(p.name), "is not the file of an upload")
+			return fault.Field(quote(p.name), "is not the file of an upload")
 		}
 		text, err := f.multipart.value(p.name)
 		if err != nil {

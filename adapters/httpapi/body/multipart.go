@@ -219,7 +219,7 @@ func (m *multipartForm) value(name string) (string, error) {
 		return "", err
 	}
 	if len(b) > maxFieldValue {
-		return "", fault.Field(Quote(name), "must be at most %d bytes", maxFieldValue)
+		return "", fault.Field(quote(name), "must be at most %d bytes", maxFieldValue)
 	}
 	return string(b), nil
 }

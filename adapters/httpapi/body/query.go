@@ -21,8 +21,8 @@ const MaxPage = 1000
 // Query holds the parameters of a request's query, each at most once.
 type Query struct{ Values url.Values }
 
-// Quote returns a client's name in quotes, cut after 64 characters.
-func Quote(name string) string {
+// quote returns a client's name in quotes, cut after 64 characters.
+func quote(name string) string {
 	if r := []rune(name); len(r) > 64 {
 		name = string(r[:64]) + "…"
 	}
@@ -174,7 +174,7 @@ func ParseQuery(raw string, known ...string) (Query, error) {
 	for _, name := range slices.Sorted(maps.Keys(values)) { // so that the same query always gets the same error
 		switch {
 		case !slices.Contains(known, name):
-			return Query{}, fault.Field(Quote(name), "is not a parameter of this endpoint")
+			return Query{}, fault.Field(quote(name), "is not a parameter of this endpoint")
 		case len(values[name]) > 1:
 			return Query{}, fault.Field(name, "must not be repeated")
 		}
@@ -242,7 +242,7 @@ func ParseForm(text string) (url.Values, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if len(values[name]) > 1 {
-			return nil, fault.Field(Quote(name), "must not be repeated")
+			return nil, fault.Field(quote(name), "must not be repeated")
 		}
 	}
 	return values, nil

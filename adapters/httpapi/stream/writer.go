@@ -95,9 +95,9 @@ func (w *Writer) send(frames [][]byte, end string) error {
 		if w.deadline = now.Add(WriteTimeout); !w.lasting {
 			w.deadline = w.deadline.Add(WriteSlack)
 		}
-		w.SetDeadline(w.deadline)
+		w.setDeadline(w.deadline)
 		if w.ending.Load() {
-			w.SetDeadline(now.Add(EndTimeout))
+			w.setDeadline(now.Add(EndTimeout))
 		}
 	}
 	if w.conn == nil {
@@ -129,14 +129,14 @@ func (w *Writer) send(frames [][]byte, end string) error {
 		return err
 	}
 	if w.lasting {
-		w.SetDeadline(time.Time{})
+		w.setDeadline(time.Time{})
 	}
 	return nil
 }
 
-// SetDeadline sets the deadline of writes. A writer without a connection has none. It may be
+// setDeadline sets the deadline of writes. A writer without a connection has none. It may be
 // called concurrently with Send.
-func (w *Writer) SetDeadline(t time.Time) {
+func (w *Writer) setDeadline(t time.Time) {
 	if w.conn != nil {
 		_ = w.conn.SetWriteDeadline(t)
 		return
@@ -148,7 +148,7 @@ func (w *Writer) SetDeadline(t time.Time) {
 // concurrently with Send.
 func (w *Writer) EndSoon() {
 	w.ending.Store(true)
-	w.SetDeadline(w.now().Add(EndTimeout))
+	w.setDeadline(w.now().Add(EndTimeout))
 }
 
 // Departed reports whether the client has closed a hijacked connection, without waiting.

@@ -128,7 +128,7 @@ func Read(environ []string) (Config, error) {
 		if strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_") && strings.HasSuffix(name, "HEADERS") {
 			for header := range strings.SplitSeq(value, ",") {
 				_, secret, _ := strings.Cut(header, "=")
-				c.headers = append(c.headers, NewSecret(secret))
+				c.headers = append(c.headers, newSecret(secret))
 			}
 		}
 	}
@@ -211,11 +211,11 @@ func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error
 			err = fmt.Errorf("must be a duration of %s, such as %s", bounds, f.Tag.Get("default"))
 		}
 	case *Secret:
-		*v = NewSecret(text)
+		*v = newSecret(text)
 	case *Secrets:
 		list.IsSet = isSet
 		for _, s := range elements(text) {
-			list.all = append(list.all, NewSecret(s))
+			list.all = append(list.all, newSecret(s))
 		}
 	case *URL:
 		*v = NewURL(text)
@@ -305,10 +305,10 @@ func (c Config) contradictions(report func(name, format string, args ...any)) {
 		if !c.LocalModel() && !c.Anthropic() && !c.OpenAI() {
 			report("COLLAB_LISTEN", "must be a loopback address while the built-in model is the only one; set COLLAB_ANTHROPIC_API_KEY or COLLAB_OPENAI_API_KEY to listen elsewhere")
 		}
-		if !c.IdentityIssuer.IsSet() && !c.Listen.Loopback() {
+		if !c.IdentityIssuer.IsSet() && !c.Listen.loopback() {
 			report("COLLAB_LISTEN", "must be a loopback address while the development identity provider is used; set COLLAB_IDENTITY_ISSUER to listen elsewhere")
 		}
-		if !c.IdentityIssuer.IsSet() && c.PublicURL.IsSet() && !c.PublicURL.Loopback() {
+		if !c.IdentityIssuer.IsSet() && c.PublicURL.IsSet() && !c.PublicURL.loopback() {
 			report("COLLAB_PUBLIC_URL", "must be a loopback address while the development identity provider is used; set COLLAB_IDENTITY_ISSUER to be reached elsewhere")
 		}
 		return
@@ -337,7 +337,7 @@ func (c Config) Anthropic() bool { return c.AnthropicKey.IsSet() || c.AnthropicU
 func (c Config) OpenAI() bool { return c.OpenAIKey.IsSet() || c.OpenAIURL.IsSet() }
 
 // LocalModel reports whether the built-in model is available, which is only for this machine.
-func (c Config) LocalModel() bool { return !c.Production() && c.Listen.Loopback() }
+func (c Config) LocalModel() bool { return !c.Production() && c.Listen.loopback() }
 
 // Prices returns the ids of the plans' prices.
 func (c Config) Prices() map[plan.Plan]string {

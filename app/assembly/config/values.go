@@ -24,8 +24,8 @@ type Secret struct {
 	value *string // behind a pointer, because fmt calls no methods of unexported fields
 }
 
-// NewSecret returns a secret with the value; an empty one is not set.
-func NewSecret(value string) Secret {
+// newSecret returns a secret with the value; an empty one is not set.
+func newSecret(value string) Secret {
 	if value == "" {
 		return Secret{}
 	}
@@ -89,7 +89,7 @@ func (s Secrets) secrets() []string { return s.Values() }
 type URL struct{ full Secret }
 
 // NewURL returns the URL of a text.
-func NewURL(text string) URL { return URL{NewSecret(text)} }
+func NewURL(text string) URL { return URL{newSecret(text)} }
 
 // IsSet reports whether there is an address.
 func (u URL) IsSet() bool { return u.full.IsSet() }
@@ -128,11 +128,11 @@ func (u URL) Hostname() string {
 	return ""
 }
 
-// Loopback reports whether the host is this machine.
-func (u URL) Loopback() bool { return loopback.IsHost(u.Hostname()) }
+// loopback reports whether the host is this machine.
+func (u URL) loopback() bool { return loopback.IsHost(u.Hostname()) }
 
 // Plaintext reports whether requests to the address leave this machine unencrypted.
-func (u URL) Plaintext() bool { return u.Scheme() == "http" && !u.Loopback() }
+func (u URL) Plaintext() bool { return u.Scheme() == "http" && !u.loopback() }
 
 // String returns the address without credentials, parameters and fragment.
 func (u URL) String() string {
@@ -208,8 +208,8 @@ func parseHostPort(text string) (HostPort, error) {
 	return HostPort(text), nil
 }
 
-// Loopback reports whether only this machine can reach the address.
-func (a HostPort) Loopback() bool {
+// loopback reports whether only this machine can reach the address.
+func (a HostPort) loopback() bool {
 	host, _, err := net.SplitHostPort(string(a))
 	return err == nil && loopback.IsHost(host)
 }

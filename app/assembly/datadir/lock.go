@@ -125,9 +125,9 @@ func LockDatabase(c config.Config, exclusive bool) (io.Closer, error) {
 	return lock, nil
 }
 
-// LockDirectory locks the data directory for one server, because the development providers of two
+// lockDirectory locks the data directory for one server, because the development providers of two
 // would overwrite each other's files. Servers on other databases need no such lock.
-func LockDirectory(c config.Config) (io.Closer, error) {
+func lockDirectory(c config.Config) (io.Closer, error) {
 	if c.Database() != "sqlite" {
 		return io.NopCloser(nil), nil
 	}
@@ -162,7 +162,7 @@ func lockServer(c config.Config) (io.Closer, error) {
 // shared with commands.
 func LockBoth(c config.Config, exclusive bool) (locks []io.Closer, err error) {
 	for _, take := range []func() (io.Closer, error){
-		func() (io.Closer, error) { return LockDirectory(c) },
+		func() (io.Closer, error) { return lockDirectory(c) },
 		func() (io.Closer, error) { return LockDatabase(c, exclusive) },
 		func() (io.Closer, error) { return lockServer(c) },
 	} {

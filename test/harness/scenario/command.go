@@ -44,7 +44,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, log io.Writer) 
 	case command == "repl" && len(args) == 0:
 		return repl(ctx, in, out, log)
 	case command == "acts" && len(args) == 0:
-		return exitOf(PrintActs(out), log)
+		return exitOf(printActs(out), log)
 	case (command == "help" || command == "-h" || command == "--help") && len(args) == 0:
 		_, err := io.WriteString(out, manual)
 		return exitOf(err, log)
@@ -85,26 +85,26 @@ func runFiles(ctx context.Context, files []string, out, log io.Writer) int {
 }
 
 // String says how much was done.
-func (r Report) String() string {
+func (r report) String() string {
 	return fmt.Sprintf("%d acts, %d expectations, simulated %.1f days", r.Acts, r.Expectations, r.Simulated.Hours()/24)
 }
 
 // runFile runs a file. The error says why it could not be run.
-func runFile(ctx context.Context, file string) (Report, error) {
+func runFile(ctx context.Context, file string) (report, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return Report{}, err
+		return report{}, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1)) // one byte more is refused
 	if err != nil {
-		return Report{}, err
+		return report{}, err
 	}
-	s, errs := Parse(file, string(text))
+	s, errs := parse(file, string(text))
 	if len(errs) > 0 {
-		return Report{}, errors.Join(errs...)
+		return report{}, errors.Join(errs...)
 	}
-	return s.Run(ctx)
+	return s.run(ctx)
 }
 
 const prompt = "> "
@@ -221,8 +221,8 @@ var headings = map[party]string{
 	models: "The models", tools: "The tool servers", machinery: "The server",
 }
 
-// PrintActs writes the list of acts that docs/scenarios.md has.
-func PrintActs(w io.Writer) error {
+// printActs writes the list of acts that docs/scenarios.md has.
+func printActs(w io.Writer) error {
 	var b strings.Builder
 	for _, p := range parties {
 		if headings[p] == "" {

@@ -25,20 +25,20 @@ const (
 	maxErrors = 20        // that are reported of one file
 )
 
-// Scenario is a file of acts and of what is expected of them.
-type Scenario struct {
+// scenario is a file of acts and of what is expected of them.
+type scenario struct {
 	File  string
 	steps []*step
 }
 
-// SyntaxError is something in a file that is not the language of scenarios.
-type SyntaxError struct {
+// syntaxError is something in a file that is not the language of scenarios.
+type syntaxError struct {
 	File    string
 	Line    int
 	Message string
 }
 
-func (e *SyntaxError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Message) }
+func (e *syntaxError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Message) }
 
 // step is an act with its expectations, or a block of steps.
 type step struct {
@@ -78,14 +78,14 @@ type word struct {
 
 var operators = []string{"=", "!=", "~", "!~", "<", "<=", ">", ">="}
 
-// Parse reads a scenario. All errors are returned, as *SyntaxError joined in a list.
-func Parse(file, text string) (*Scenario, []error) {
+// parse reads a scenario. All errors are returned, as *syntaxError joined in a list.
+func parse(file, text string) (*scenario, []error) {
 	p := &parser{file: file}
 	if len(text) > maxFile {
-		return nil, []error{&SyntaxError{file, 1, fmt.Sprintf("the file is longer than %d bytes", maxFile)}}
+		return nil, []error{&syntaxError{file, 1, fmt.Sprintf("the file is longer than %d bytes", maxFile)}}
 	}
 	if !utf8.ValidString(text) {
-		return nil, []error{&SyntaxError{file, 1, "the file is not valid UTF-8"}}
+		return nil, []error{&syntaxError{file, 1, "the file is not valid UTF-8"}}
 	}
 	for line := range strings.SplitSeq(text, "\n") {
 		if p.line == maxLines {
@@ -105,7 +105,7 @@ func Parse(file, text string) (*Scenario, []error) {
 	if len(p.errs) > 0 {
 		return nil, p.errs
 	}
-	return &Scenario{File: file, steps: p.steps}, nil
+	return &scenario{File: file, steps: p.steps}, nil
 }
 
 type parser struct {
@@ -118,7 +118,7 @@ type parser struct {
 }
 
 func (p *parser) fail(format string, args ...any) {
-	p.errs = append(p.errs, &SyntaxError{p.file, p.line, fmt.Sprintf(format, args...)})
+	p.errs = append(p.errs, &syntaxError{p.file, p.line, fmt.Sprintf(format, args...)})
 }
 
 // read takes the next line.

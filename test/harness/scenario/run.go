@@ -20,17 +20,17 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // end is as far as the clock can be moved.
 var end = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Report says what a run did.
-type Report struct {
+// report says what a run did.
+type report struct {
 	File         string
 	Acts         int
 	Expectations int
 	Simulated    time.Duration // by which the clock was moved
-	Failures     []Failure
+	Failures     []failure
 }
 
-// Failure is something that was not as expected.
-type Failure struct {
+// failure is something that was not as expected.
+type failure struct {
 	File     string
 	Line     int
 	Text     string // the act or expectation as it was written
@@ -38,16 +38,16 @@ type Failure struct {
 	Actual   string
 }
 
-func (f Failure) String() string {
+func (f failure) String() string {
 	return fmt.Sprintf("%s:%d: %s\n    expected: %s\n    actual:   %s", f.File, f.Line, f.Text, f.Expected, f.Actual)
 }
 
-// Run runs a scenario in a deployment of its own, to its end or to the first act that succeeds or
+// run runs a scenario in a deployment of its own, to its end or to the first act that succeeds or
 // fails otherwise than it must: later acts would fail for that alone.
-func (s *Scenario) Run(ctx context.Context) (Report, error) {
+func (s *scenario) run(ctx context.Context) (report, error) {
 	r, err := newRun(s.File)
 	if err != nil {
-		return Report{}, err
+		return report{}, err
 	}
 	defer r.close()
 	r.steps(ctx, s.steps)
@@ -59,7 +59,7 @@ type run struct {
 	*harness.Deployment
 	api server
 
-	report        Report
+	report        report
 	results       map[string]named
 	nameOf        map[string]string // the first name of an id
 	variables     []variable        // of the blocks around the present step
@@ -89,7 +89,7 @@ func newRun(file string) (*run, error) {
 	}
 	w.Faults.FailNext(map[string]harness.Fault{})
 	r := &run{
-		Deployment: w, report: Report{File: file}, results: map[string]named{}, nameOf: map[string]string{},
+		Deployment: w, report: report{File: file}, results: map[string]named{}, nameOf: map[string]string{},
 		sessions: map[*harness.Account]session{}, subscriptions: map[string]*subscription{}, pending: map[string]harness.Fault{},
 	}
 	r.api, err = newServer(w)
@@ -148,7 +148,7 @@ func (r *run) fail(line int, text, expected, actual string) {
 			text += fmt.Sprintf("  [%s is %s]", v.name, v.value)
 		}
 	}
-	r.report.Failures = append(r.report.Failures, Failure{r.report.File, line, text, expected, actual})
+	r.report.Failures = append(r.report.Failures, failure{r.report.File, line, text, expected, actual})
 }
 
 // do does an act and compares its result with what is expected. It reports false where the

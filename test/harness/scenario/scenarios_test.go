@@ -50,16 +50,16 @@ func golden(t *testing.T, file, got string) {
 }
 
 // played plays a scenario, which has to be one.
-func played(t *testing.T, file, text string) Report {
+func played(t *testing.T, file, text string) report {
 	t.Helper()
-	s, errs := Parse(file, text)
+	s, errs := parse(file, text)
 	for _, err := range errs {
 		t.Error(err)
 	}
 	if len(errs) > 0 {
 		t.FailNow()
 	}
-	r, err := s.Run(t.Context())
+	r, err := s.run(t.Context())
 	must.NoError(t, err)
 	return r
 }
@@ -142,7 +142,7 @@ const page = "../../../docs/scenarios.md"
 // TestThePageOfScenariosIsTrue compares the page's list with the acts, and runs its examples.
 func TestThePageOfScenariosIsTrue(t *testing.T) {
 	var list strings.Builder
-	must.NoError(t, PrintActs(&list))
+	must.NoError(t, printActs(&list))
 	text := content(t, page)
 	const heading = "\n## Acts\n"
 	before, _, ok := strings.Cut(text, heading)
@@ -205,7 +205,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s, errs := Parse("fuzz.txt", text)
+		s, errs := parse("fuzz.txt", text)
 		if (s == nil) == (len(errs) == 0) {
 			t.Errorf("%v, %v", s, errs)
 		}
@@ -271,7 +271,7 @@ func TestNoSequenceOfActsIsAnInternalError(t *testing.T) {
 		for range rapid.IntRange(1, 30).Draw(t, "acts") {
 			lines = append(lines, anyLine(t, routes))
 		}
-		s, errs := Parse("any.txt", strings.Join(lines, "\n"))
+		s, errs := parse("any.txt", strings.Join(lines, "\n"))
 		if len(errs) > 0 {
 			t.Fatal(errs)
 		}
