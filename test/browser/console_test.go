@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
@@ -50,7 +51,27 @@ func (b *tab) bottom() {
 func (b *tab) key(keys ...string) {
 	b.t.Helper()
 	for _, k := range keys {
-		b.do(chromedp.KeyEvent(k))
+		b.chord(k, 0)
+	}
+}
+
+// chord presses a key with modifiers. What the key types is a part of its keydown event, as in a
+// browser: a page that prevents the event has nothing typed.
+func (b *tab) chord(key string, with chromedp.Modifier) {
+	b.t.Helper()
+	for _, r := range key {
+		events := kb.Encode(r)
+		down, up := events[0], events[len(events)-1]
+		down.Modifiers |= int64(with)
+		up.Modifiers |= int64(with)
+		if len(events) == 3 && with&^chromedp.ModifierShift == 0 {
+			down.Text = events[1].Text
+		}
+		for _, event := range []*input.DispatchKeyEventParams{down, up} {
+			if _, err := chromedp.Call(b, input.DispatchKeyEvent, *event); err != nil {
+				b.fail(err)
+			}
+		}
 	}
 }
 

@@ -80,7 +80,7 @@ func TestChatPage(t *testing.T) {
 	say := func(b *tab, text string) {
 		b.t.Helper()
 		b.write(text)
-		b.shortcut("Enter")
+		b.key(kb.Enter)
 	}
 
 	t.Run("an answer is streamed as Markdown without HTML and pictures, with its usage, and kept under an address", func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestChatPage(t *testing.T) {
 		for status, says := range map[int]string{503: "The server is busy", 403: "tokens left today", 401: "Your session has ended"} {
 			b.instead(strings.NewReplacer("503", fmt.Sprint(status), "busy", "No").Replace(refusedBusy))
 			b.do(chromedp.Focus(`//textarea[@aria-label="Message"]`))
-			b.shortcut("Enter")
+			b.key(kb.Enter)
 			b.shown(`//*[@role="alert" and contains(., "Sending failed") and contains(., "request-1")]`, fmt.Sprintf(`//body[contains(., %q)]`, says))
 			if got := b.written(); got != "My long thought" {
 				t.Errorf("after %d %q is left", status, got)
@@ -169,7 +169,7 @@ func TestChatPage(t *testing.T) {
 		b.shown(`//textarea[@aria-label="Message"]`)
 		b.instead("new Response('data: {\"type\":\"text\",\"text\":\"The beginning\"}\\n\\n')")
 		b.do(chromedp.Focus(`//textarea[@aria-label="Message"]`))
-		b.shortcut("Enter")
+		b.key(kb.Enter)
 		b.shown(answer("cut", "The beginning"), answer("cut", "cut off"), heard("cut off"))
 		b.click(button("Try again"))
 		b.shown(answer("done", "You said My long thought"))
@@ -206,7 +206,7 @@ func TestChatPage(t *testing.T) {
 		b.write("Punched cards")
 		b.chord(kb.Enter, chromedp.ModifierShift)
 		b.key("of paper")
-		b.shortcut("Enter")
+		b.key(kb.Enter)
 		b.shown(answer("done", "You said Punched cards"), `//*[@class="said" and contains(., "of paper")]`)
 		b.do(chromedp.Focus(`//input[@type="search"]`))
 		b.key("WHEELS")

@@ -111,7 +111,7 @@ func TestForms(t *testing.T) {
 			row := fmt.Sprintf(`//a[@data-row and .=%q]`, title)
 			b.shown(row)
 			b.do(chromedp.Focus(row))
-			b.shortcut(key)
+			b.key(key)
 		}
 	}
 	forms := []form{

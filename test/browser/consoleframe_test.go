@@ -52,7 +52,7 @@ func TestConsoleFrame(t *testing.T) {
 		b.key(kb.Enter)
 		b.do(chromedp.WaitVisible(open))
 		b.tabTo("Files")
-		b.shortcut("Enter")
+		b.key(kb.Enter)
 		b.inConsole("Files")
 		b.do(chromedp.WaitNotPresent(open))
 		if got := active(); got != "main" {
@@ -124,7 +124,7 @@ func TestConsoleFrame(t *testing.T) {
 			t.Helper()
 			find(text)
 			b.shown(active(option))
-			b.shortcut("Enter")
+			b.key(kb.Enter)
 			b.inConsole(heading)
 		}
 		find("QU")
@@ -140,7 +140,7 @@ func TestConsoleFrame(t *testing.T) {
 		b.do(chromedp.WaitNotPresent(`//dialog//*[@role="alert"]`))
 		b.axe("palette-found")
 		b.do(chromedp.Focus(chromedp.CSS(`dialog [role="combobox"]`)))
-		b.shortcut("Enter")
+		b.key(kb.Enter)
 		b.inConsole("Files")
 		b.shown(`//h2[.="Quarterly Plan.md"]`)
 		goTo("org-mem", "org-memory.md", "Memories")
@@ -174,7 +174,7 @@ func TestConsoleFrame(t *testing.T) {
 		}
 		b.key("m", "e", "m", "o")
 		b.shown(`//*[@role="option" and @aria-selected="true" and normalize-space()="Memories"]`)
-		b.shortcut("Enter")
+		b.key(kb.Enter)
 		b.inConsole("Memories")
 		b.do(chromedp.WaitNotPresent(dialog))
 		b.forget() // of 401 before the sign-in

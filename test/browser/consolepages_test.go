@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/collabd"
 )
@@ -164,7 +165,7 @@ func TestConsolePages(t *testing.T) {
 			switch p.name { // which is empty at first
 			case "Chat":
 				b.write("Write three lines for the newsletter about our new thermometer.")
-				b.shortcut("Enter")
+				b.key(kb.Enter)
 				b.shown(answer("done", "tokens"))
 			case "Export":
 				b.do(chromedp.Click(button("Make an archive")), chromedp.WaitVisible(`//li[@data-export="READY"]`))

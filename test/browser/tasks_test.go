@@ -62,21 +62,6 @@ func (b *tab) focus(title string) {
 	b.do(chromedp.Focus(path))
 }
 
-// chord presses a key with modifiers.
-func (b *tab) chord(key string, with chromedp.Modifier) {
-	b.t.Helper()
-	b.do(chromedp.KeyEvent(key, chromedp.KeyModifiers(with)))
-}
-
-// shortcut presses a key that types nothing where it moves the focus to, as in a browser where
-// keydown was prevented or followed a link.
-func (b *tab) shortcut(key string) {
-	b.t.Helper()
-	if _, err := chromedp.Call(b, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeRawKeyDown, Key: key, WindowsVirtualKeyCode: map[string]int64{"Enter": '\r'}[key]}); err != nil {
-		b.fail(err)
-	}
-}
-
 // choice is an entry of the open menu.
 func choice(text string) string {
 	return fmt.Sprintf(`//*[@role="menu"]/button[.=%q]`, text)
@@ -131,14 +116,14 @@ func TestTasksPage(t *testing.T) {
 	t.Run("with the keyboard alone tasks are created, changed, moved, selected and opened", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/tasks", "Tasks")
 		b.focus("third")
-		b.shortcut("c")
+		b.key("c")
 		b.key("fourth", kb.Enter)
 		b.shown(`//a[@data-row and .="fourth"]`)
 		b.focus("fourth")
 		b.chord(kb.ArrowUp, chromedp.ModifierAlt)
 		b.shown(`//*[@id="said" and contains(., "moved to place 3, after “second”")]`)
 		b.eventually("first second fourth third", order)
-		b.shortcut("e")
+		b.key("e")
 		b.shown(`//input[@data-row]`)
 		b.key("fifth", kb.Enter)
 		b.shown(`//a[@data-row and .="fifth"]`)
@@ -152,7 +137,7 @@ func TestTasksPage(t *testing.T) {
 		b.chord(kb.ArrowRight, chromedp.ModifierAlt)
 		b.eventually("IN_PROGRESS", func() string { return s.tasksOf(as)[2].Status })
 		b.focus("fifth")
-		b.shortcut("Enter")
+		b.key(kb.Enter)
 		b.shown(`//dialog//h2[.="fifth"]`, `//dialog//li[contains(., "Title fourth → fifth")]`)
 		b.closeDialog()
 		b.focus("fifth")
@@ -236,7 +221,7 @@ func TestTasksPage(t *testing.T) {
 		b.shown(`//*[@role="alert"]`)
 		b.do(chromedp.Click(button("Try again")))
 		b.focus("second")
-		b.shortcut("e")
+		b.key("e")
 		b.shown(`//input[@data-row]`)
 		b.key("renamed", kb.Enter)
 		b.shown(`//*[@role="alert" and contains(., "Changing “second” failed") and contains(., "request-1")]`, `//a[@data-row and .="second"]`)
@@ -270,7 +255,7 @@ func TestTasksPage(t *testing.T) {
 		b.run(`hold = "GET /console/api/v1/tasks"; Date.now = ((real) => () => real() + 10_000)(Date.now); dispatchEvent(new Event("focus"))`)
 		held()
 		b.focus("sixth")
-		b.shortcut("e")
+		b.key("e")
 		b.shown(`//input[@data-row]`)
 		b.key("seventh", kb.Enter)
 		b.eventually("seventh", func() string { return s.tasksOf(as)[len(s.tasksOf(as))-1].Title })
@@ -279,7 +264,7 @@ func TestTasksPage(t *testing.T) {
 
 		last := s.tasksOf(as)[len(s.tasksOf(as))-1]
 		b.focus("seventh")
-		b.shortcut("Enter")
+		b.key(kb.Enter)
 		b.do(chromedp.WaitVisible(chromedp.CSS("dialog textarea")), chromedp.SendKeys(chromedp.CSS("dialog textarea"), "One"))
 		b.run(fmt.Sprintf(`hold = "PATCH /console/api/v1/tasks/%s"`, last.ID))
 		b.do(chromedp.Click(`//dialog//button[.="Save"]`))
@@ -336,7 +321,7 @@ func TestTasksPage(t *testing.T) {
 		b.do(chromedp.Navigate(s.base + "/console/tasks?status=TODO"))
 		b.shown(`//*[@data-row]`)
 		b.run(`window.first = document.querySelector("[data-id]").dataset.id; document.querySelector("a[data-row]").focus()`)
-		b.shortcut("s")
+		b.key("s")
 		b.do(chromedp.Click(`//*[@role="menu"]//button[.="Done"]`))
 		b.eventually("gone", func() string {
 			return read(b, chromedp.Evaluate[string]("document.querySelector(`[data-id=\"${window.first}\"]`) ? \"there\" : \"gone\""))

@@ -139,14 +139,15 @@ function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<
 				</p>
 			</form>
 			{conflict && <ConflictDialog conflict={conflict} names={names} keep={() => void save(conflict.theirs)} take={() => take(conflict.theirs, conflict.fields)} onClose={() => setConflict(undefined)} />}
-			<History id={task.id} key={saved} names={names} made={stored} />
+			<History id={task.id} changes={saved} names={names} made={stored} />
 		</>
 	)
 }
 
-// History is what has happened to a task, the newest first.
-function History({ id, names, made }: { id: string; names: Names; made: Task }): JSX.Element {
-	const history = useLoaded(() => all("GET /api/v1/tasks/{id}/history", {}, 10, { id }), [id])
+// History is what has happened to a task, the newest first. It is loaded again when the number of changes
+// made here differs.
+function History({ id, changes, names, made }: { id: string; changes: number; names: Names; made: Task }): JSX.Element {
+	const history = useLoaded(() => all("GET /api/v1/tasks/{id}/history", {}, 10, { id }), [id, changes])
 	return (
 		<section class="history">
 			<h3>History</h3>
