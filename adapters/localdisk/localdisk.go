@@ -99,10 +99,10 @@ func Vacant(path string) (bool, error) {
 // Close releases the directory. No method may be called after it.
 func (d *Disk) Close() error {
 	var errs []error
-	if d.staging.self != nil {
-		errs = append(errs, d.staging.self.Close())
-	}
 	for _, at := range []directory{d.staging, d.state, d.top} {
+		if at.self != nil {
+			errs = append(errs, at.self.Close())
+		}
 		if at.root != nil {
 			errs = append(errs, at.root.Close())
 		}
@@ -121,6 +121,9 @@ func (d *Disk) prepare() error {
 		return failed(err, "The directory cannot be read")
 	}
 	_, d.device = factsOf(info)
+	if d.top.self, err = d.top.root.Open("."); err != nil {
+		return failed(err, "The directory cannot be opened")
+	}
 	if d.state, err = d.top.makeDirectory(mirror.StateDirectory, 0o700); err != nil {
 		return failed(err, "The directory %s cannot be made", mirror.StateDirectory)
 	}

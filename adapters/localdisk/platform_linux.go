@@ -3,6 +3,7 @@ package localdisk
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -41,4 +42,16 @@ func syncFileSystem(at directory) error {
 		return unix.Syncfs(int(f.Fd()))
 	}
 	return errors.ErrUnsupported
+}
+
+// openBeneath opens a file for reading by its name below a directory, of the same file system and with no
+// symbolic link on the way, or returns nil: kernels before Linux 5.6 and some sandboxes cannot.
+func openBeneath(top *os.File, name string) *os.File {
+	fd, err := unix.Openat2(int(top.Fd()), name, &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_CLOEXEC | nonBlocking, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return nil
+	}
+	return os.NewFile(uintptr(fd), name)
 }

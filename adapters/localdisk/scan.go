@@ -9,9 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,8 +34,7 @@ func (d *Disk) Scan(ctx context.Context, scope mirror.Scope, known func(name str
 	if err != nil {
 		return err
 	}
-	s := &scan{d: d, ctx: ctx, rules: r, known: known, each: each, hash: sha256.New(), buffer: buffers.Get().(*[bufferSize]byte)}
-	defer buffers.Put(s.buffer)
+	s := &scan{d: d, ctx: ctx, rules: r, known: known, each: each}
 	within := func(path string, trees []string) bool {
 		return slices.ContainsFunc(trees, func(tree string) bool { return tree == "" || path == tree || strings.HasPrefix(path, tree+"/") })
 	}
@@ -55,7 +56,13 @@ func (d *Disk) Scan(ctx context.Context, scope mirror.Scope, known func(name str
 	return d.present() // a directory that is gone reads as empty
 }
 
-const bufferSize = 128 << 10
+const (
+	bufferSize = 128 << 10
+	// maxUnread is how many files of a directory are gathered before their contents are read, by at most
+	// maxReaders at a time.
+	maxUnread  = 1024
+	maxReaders = 8
+)
 
 // buffers are for content that is hashed.
 var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
@@ -67,9 +74,15 @@ type scan struct {
 	rules   *rules
 	known   func(name string) (mirror.Facts, string, bool)
 	each    func(mirror.Entry) error
-	hash    hash.Hash
-	buffer  *[bufferSize]byte
-	stopped error // what Scan returns; nothing is read after it was set
+	unread  []unread // files of the present directory
+	stopped error    // what Scan returns; nothing is read after it was set
+}
+
+// unread is a file whose content is to be read.
+type unread struct {
+	info  fs.FileInfo
+	entry mirror.Entry
+	err   error
 }
 
 // pass calls each.
@@ -118,12 +131,19 @@ func (s *scan) directory(at directory, deep bool) {
 				below = append(below, info.Name())
 			}
 		case mirror.File:
-			s.file(at, info, e)
-			return s.stopped
+			facts, checksum, ok := s.known(e.Name)
+			if !ok || facts != e.Facts || s.d.isRecent(e.Facts) {
+				if s.unread = append(s.unread, unread{info: info, entry: e}); len(s.unread) == maxUnread {
+					s.readAll(at)
+				}
+				return s.stopped
+			}
+			e.Checksum = checksum
 		}
 		s.pass(e)
 		return s.stopped
 	})
+	s.readAll(at)
 	switch {
 	case s.stopped != nil:
 		return
@@ -147,55 +167,53 @@ func (s *scan) directory(at directory, deep bool) {
 	}
 }
 
-// file passes a file with its checksum.
-func (s *scan) file(at directory, info fs.FileInfo, e mirror.Entry) {
-	facts, checksum, ok := s.known(e.Name)
-	recent := s.d.sinceChange(e.Facts) < s.d.grain
-	if ok && facts == e.Facts && !recent {
-		e.Checksum = checksum
-		s.pass(e)
+// readAll passes the gathered files of a directory with their checksums.
+func (s *scan) readAll(at directory) {
+	if s.stopped != nil || len(s.unread) == 0 {
 		return
 	}
-	if recent {
-		s.d.settle(s.ctx, e.Facts)
+	var next atomic.Int64
+	read := func() {
+		hash, buffer := sha256.New(), buffers.Get().(*[bufferSize]byte)
+		defer buffers.Put(buffer)
+		for i := next.Add(1); i <= int64(len(s.unread)) && s.ctx.Err() == nil; i = next.Add(1) {
+			f := &s.unread[i-1]
+			s.d.settle(s.ctx, f.entry.Facts)
+			f.entry.Checksum, f.err = s.read(at, f.info, hash, buffer)
+		}
 	}
-	var err error
-	e.Checksum, err = s.read(at, info)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return
-	case s.ctx.Err() != nil:
-		s.stopped = context.Cause(s.ctx)
-	case err != nil:
-		e.Kind = mirror.Unreadable
+	var others sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), maxReaders, len(s.unread)) - 1 {
+		others.Go(read)
 	}
-	s.pass(e)
+	read()
+	others.Wait()
+	s.stopped = context.Cause(s.ctx)
+	for _, f := range s.unread {
+		if f.err != nil {
+			f.entry.Kind = mirror.Unreadable
+		}
+		if !errors.Is(f.err, fs.ErrNotExist) {
+			s.pass(f.entry)
+		}
+	}
+	s.unread = s.unread[:0]
 }
 
 // read returns the checksum of a file, or errChanged unless the file is before and after it is
 // read as info says.
-func (s *scan) read(at directory, info fs.FileInfo) (string, error) {
+func (s *scan) read(at directory, info fs.FileInfo, hash hash.Hash, buffer *[bufferSize]byte) (string, error) {
 	f, err := openRegular(at, info)
 	if err != nil {
 		return "", err
 	}
 	defer discard(f)
-	s.hash.Reset()
-	for {
-		n, err := f.Read(s.buffer[:])
-		s.hash.Write(s.buffer[:n])
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = context.Cause(s.ctx)
-		}
-		if err != nil {
-			return "", err
-		}
+	hash.Reset()
+	if _, err := io.CopyBuffer(hash, &contextReader{s.ctx, f}, buffer[:]); err != nil {
+		return "", err
 	}
 	facts, _ := factsOf(info)
-	return hex.EncodeToString(s.hash.Sum(nil)), unchanged(f, facts)
+	return hex.EncodeToString(hash.Sum(nil)), unchanged(f, facts)
 }
 
 // sinceChange returns how long ago a file was changed, by this machine's clock. It is negative if
@@ -208,11 +226,14 @@ func (d *Disk) sinceChange(f mirror.Facts) time.Duration {
 	return time.Duration(d.clock.Now().UnixNano() - changed)
 }
 
+// isRecent reports whether a change of a file might not give it another time than it has.
+func (d *Disk) isRecent(f mirror.Facts) bool { return d.sinceChange(f) < d.grain }
+
 // settle waits until a change of a file would give it another time than it has, or ctx ends. It
 // does not wait for a time that is more than a second in the future.
 func (d *Disk) settle(ctx context.Context, f mirror.Facts) {
 	since := d.sinceChange(f)
-	if since < -time.Second {
+	if since < -time.Second || since >= d.grain {
 		return
 	}
 	timer := time.NewTimer(d.grain - since + time.Millisecond) // which the clock is cut to
@@ -272,6 +293,12 @@ func openRegular(at directory, info fs.FileInfo) (*os.File, error) {
 
 // Open implements ports.Disk.
 func (d *Disk) Open(_ context.Context, e mirror.Entry) (io.ReadCloser, error) {
+	if f := openBeneath(d.top.self, e.Name); f != nil {
+		if unchanged(f, e.Facts) == nil && e.Kind == mirror.File {
+			return &reader{f, e}, nil
+		}
+		discard(f) // lookUp tells what is wrong
+	}
 	at, info, err := d.lookUp(e)
 	if err != nil {
 		return nil, err
