@@ -76,12 +76,18 @@ type Input struct {
 
 // MakePlan returns the plan for the rows. It changes nothing.
 func MakePlan(in Input) Plan {
-	p := planner{Input: in, decided: map[string]Action{}, kept: newKeys(), arriving: newKeys(), leaving: newKeys(), respelled: map[[2]string]bool{}}
+	p := planner{Input: in, decided: map[string]Action{}, arriving: newKeys(), leaving: newKeys(), respelled: map[[2]string]bool{}}
 	p.Held = slices.Clone(in.Tree.Held)
 	p.Emptied = len(in.Tree.Files) == 0
 	keys := slices.Sorted(maps.Keys(in.Rows))
 	for _, key := range keys {
 		p.decide(in.Rows[key])
+	}
+	for _, action := range p.decided {
+		if action == Upload || action == SetAside { // which alone ask for them
+			p.kept = p.keeping()
+			break
+		}
 	}
 	p.Emptied = p.Emptied && max(p.Known, in.Had) >= 2
 	for _, key := range keys {
@@ -123,7 +129,7 @@ type planner struct {
 	Input
 	Plan
 	decided  map[string]Action // by key; none for rows without a step
-	kept     keys              // files of the server that stay
+	kept     keys              // files of the server that stay, if files are uploaded or set aside
 	arriving keys              // files that are downloaded or uploaded
 	leaving  keys              // files that are removed on either side
 	// respelled says of directories, by folded path and wanted spelling, whether that is planned.
@@ -221,9 +227,17 @@ func (p *planner) decide(r Row) {
 	if !p.skipped(r) {
 		p.compare(r)
 	}
-	if action, ok := p.decided[r.Key]; r.Remote != nil && !(ok && action == Delete) {
-		p.kept.add(r.Key)
+}
+
+// keeping returns the files of the server that stay.
+func (p *planner) keeping() keys {
+	kept := newKeys()
+	for key, r := range p.Rows {
+		if r.Remote != nil && p.decided[key] != Delete {
+			kept.add(key)
+		}
 	}
+	return kept
 }
 
 // compare decides about a row that is not left alone.

@@ -93,5 +93,5 @@ func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 
 // holds reports whether a key, or a directory that it is in, is held.
 func (t Tree) holds(key string) bool {
-	return t.held[key] || slices.ContainsFunc(object.Ancestors(key), func(above string) bool { return t.held[above] })
+	return len(t.held) > 0 && (t.held[key] || slices.ContainsFunc(object.Ancestors(key), func(above string) bool { return t.held[above] }))
 }

@@ -96,6 +96,9 @@ func isDevice(segment string) bool {
 // paths with the same form as one. Letters are decomposed first, because the other case of
 // a letter with a mark may be two characters.
 func Fold(path string) string {
+	if strings.IndexFunc(path, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
+		return strings.ToUpper(path)
+	}
 	return norm.NFC.String(strings.Map(fold, norm.NFD.String(path)))
 }
 
