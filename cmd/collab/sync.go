@@ -47,6 +47,10 @@ const (
 	maxListed = 1000
 	// followInterval is how often sync log --follow looks for new lines.
 	followInterval = time.Second
+	// gatheredLines is how many bytes of lines about changes are written together at least, unless the first
+	// of them has waited for gatheredFor.
+	gatheredLines = 32 << 10
+	gatheredFor   = 100 * time.Millisecond
 	// maxStart is the longest wait before a server that cannot be reached is asked again at the
 	// start.
 	maxStart = time.Minute
@@ -440,6 +444,7 @@ type synced struct {
 	lock  sync.Mutex // of what follows, and of the output
 	shown *progress
 	log   mirrorstate.Log
+	lines []byte // about changes, for the log and, unless it is a terminal, the output
 	last  syncRound
 
 	known     bool            // the record that the directory was synchronised is written
@@ -503,6 +508,9 @@ func (s *synced) close() {
 		_ = s.state.Close()
 	}
 	if s.files != nil {
+		s.lock.Lock()
+		s.flush()
+		s.lock.Unlock()
 		_ = errors.Join(s.log.Close(), s.files.Close())
 	}
 	if s.disk != nil {
@@ -604,10 +612,31 @@ func line(v any) []byte {
 	return b.Bytes()
 }
 
-// write appends a line to the log. The caller must hold the lock.
-func (s *synced) write(line []byte) {
-	_, err := s.log.Write(line)
+// gather appends a line to those that are written together. The caller must hold the lock.
+func (s *synced) gather(line []byte) {
+	if len(s.lines) == 0 {
+		time.AfterFunc(gatheredFor, func() {
+			s.lock.Lock()
+			defer s.lock.Unlock()
+			s.flush()
+		})
+	}
+	if s.lines = append(s.lines, line...); len(s.lines) >= gatheredLines {
+		s.flush()
+	}
+}
+
+// flush writes the gathered lines. The caller must hold the lock.
+func (s *synced) flush() {
+	if len(s.lines) == 0 {
+		return
+	}
+	_, err := s.log.Write(s.lines)
 	s.wrote("log", err)
+	if !s.app.outTerminal {
+		_, _ = s.app.out.Write(s.lines) // what nobody reads is not needed
+	}
+	s.lines = s.lines[:0]
 }
 
 // wrote says that the log, the status, or the record that the directory was synchronised, was not written, once until it is again.
@@ -654,12 +683,12 @@ func (s *synced) change(event string, step mirror.Step, problem error) {
 	if problem != nil {
 		c.Problem = problem.Error()
 	}
-	encoded := line(c)
 	if event != "planned" {
-		s.write(encoded)
+		s.gather(line(c))
+	} else if !s.app.outTerminal {
+		_, _ = s.app.out.Write(line(c))
 	}
 	if !s.app.outTerminal {
-		_, _ = s.app.out.Write(encoded) // what nobody reads is not needed
 		return
 	}
 	if s.shown != nil {
@@ -677,6 +706,7 @@ func (s *synced) change(event string, step mirror.Step, problem error) {
 func (s *synced) finished(o rounds.Outcome, err error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
+	s.flush()
 	if s.shown != nil {
 		s.shown.end()
 		s.shown = nil
@@ -730,7 +760,8 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 // say logs a state of the directory, and prints it with what to do, on a terminal at least. The
 // caller must hold the lock.
 func (s *synced) say(event, text string, always bool, todo string) {
-	s.write(line(syncChange{Time: s.app.now().UTC(), Dir: s.dir, Event: event, Problem: text}))
+	_, err := s.log.Write(line(syncChange{Time: s.app.now().UTC(), Dir: s.dir, Event: event, Problem: text}))
+	s.wrote("log", err)
 	if always || s.app.errTerminal {
 		s.app.note("%s%s", s.app.paint(s.app.errTerminal, yellow, text), todo)
 	}
