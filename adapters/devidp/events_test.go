@@ -144,11 +144,7 @@ func TestInvitations(t *testing.T) {
 		i.ProviderID, i.InviterID = "orginv_1", "user_1"
 		st.invitations["t&1"] = i
 		p := b.Open(st.provider.InviteURL("t&1"))
-		for _, want := range []string{"Bob@example.com", "Engines", "Viewer", `value="Bob"`} {
-			if !strings.Contains(p.Text, want) {
-				t.Errorf("the page lacks %q:\n%s", want, p.Text)
-			}
-		}
+		p.Contains(t, "Bob@example.com", "Engines", "Viewer", `value="Bob"`)
 		p = b.Submit(p, url.Values{"name": {"Bob Babbage"}})
 		c := st.verify(t, textOf(t, p, "token"), "")
 		if c.Email != "Bob@example.com" || c.Name != "Bob Babbage" || c.Org == nil || c.Org.ID != org || c.Org.Role != "viewer" {

@@ -127,9 +127,7 @@ func TestCodeFlow(t *testing.T) {
 	})
 	t.Run("the login hint is filled in", func(t *testing.T) {
 		st, b := newFixture(t, t.TempDir()), forms.New(t)
-		if p := b.Open(st.party(t).address(oauth2.SetAuthURLParam("login_hint", "bob@example.com"))); !strings.Contains(p.Text, `value="bob@example.com"`) {
-			t.Errorf("the page lacks it:\n%s", p.Text)
-		}
+		b.Open(st.party(t).address(oauth2.SetAuthURLParam("login_hint", "bob@example.com"))).Contains(t, `value="bob@example.com"`)
 	})
 	t.Run("a mistake on the page keeps the request", func(t *testing.T) {
 		st, b := newFixture(t, t.TempDir()), forms.New(t)

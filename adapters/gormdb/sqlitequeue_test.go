@@ -172,6 +172,13 @@ func TestGroupTransaction(t *testing.T) {
 			return db.Atomic(ctx, func(r ports.Records) error { return fn(r.(*conn)) })
 		}, calls)
 	}
+	// secondCanceled checks the errors of a queue of which the second member's context ends.
+	secondCanceled := func(t *testing.T, errs []error) {
+		t.Helper()
+		if errs[0] != nil || !errors.Is(errs[1], context.Canceled) || errs[2] != nil || errs[3] != nil {
+			t.Errorf("the errors are %v", errs)
+		}
+	}
 	same := func(n int) []context.Context {
 		all := make([]context.Context, n)
 		for i := range all {
@@ -296,9 +303,7 @@ func TestGroupTransaction(t *testing.T) {
 			add(32),
 			add(33),
 		})
-		if errs[0] != nil || !errors.Is(errs[1], context.Canceled) || errs[2] != nil || errs[3] != nil {
-			t.Errorf("the errors are %v", errs)
-		}
+		secondCanceled(t, errs)
 		expect(t, map[int]bool{31: true, 32: false, 33: true})
 	})
 	t.Run("a context that ends in the middle undoes its part and no other", func(t *testing.T) {
@@ -314,9 +319,7 @@ func TestGroupTransaction(t *testing.T) {
 			},
 			add(43),
 		})
-		if errs[0] != nil || !errors.Is(errs[1], context.Canceled) || errs[2] != nil || errs[3] != nil {
-			t.Errorf("the errors are %v", errs)
-		}
+		secondCanceled(t, errs)
 		expect(t, map[int]bool{41: true, 42: false, 43: true})
 	})
 	t.Run("a statement that a context ends in the middle fails nobody else", func(t *testing.T) {
@@ -338,9 +341,7 @@ func TestGroupTransaction(t *testing.T) {
 			},
 			add(53),
 		})
-		if errs[0] != nil || !errors.Is(errs[1], context.Canceled) || errs[2] != nil || errs[3] != nil {
-			t.Errorf("the errors are %v", errs)
-		}
+		secondCanceled(t, errs)
 		if last == 0 {
 			t.Error("the statement did not run")
 		}

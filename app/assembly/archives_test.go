@@ -126,6 +126,16 @@ func (d *deployment) exported(organisation string) (file, printed string, err er
 	return file, out.String(), err
 }
 
+// exportedFile returns an export of the organisation that add adds to a new deployment.
+func exportedFile(t *testing.T) string {
+	t.Helper()
+	from := newDeployment(t, sameIssuer)
+	from.add()
+	file, _, err := from.exported("example")
+	must.NoError(t, err)
+	return file
+}
+
 // contents reads an archive: the records by file, in their form there, and the contents by path.
 func contents(t *testing.T, file string) (m domain.Manifest, records map[domain.Kind]int, texts map[string]string) {
 	t.Helper()
@@ -268,10 +278,7 @@ func renamed(texts map[string]string) map[string]string {
 const sameIssuer = "COLLAB_IDENTITY_ISSUER=https://id.example.com"
 
 func TestAnImportedOrganisationIsExportedAsItWas(t *testing.T) {
-	from := newDeployment(t, sameIssuer)
-	from.add()
-	file, _, err := from.exported("example")
-	must.NoError(t, err)
+	file := exportedFile(t)
 	for name, database := range map[string]string{"SQLite": "", "Postgres": postgres.URL(t)} {
 		t.Run(name, func(t *testing.T) {
 			to := newDeployment(t, sameIssuer, "COLLAB_DATABASE_URL="+database)
@@ -331,10 +338,7 @@ func sorted(texts map[string]string) map[string]string {
 }
 
 func TestMembersOfAnotherProviderAreTheUsersThatTheOperatorNames(t *testing.T) {
-	from := newDeployment(t, sameIssuer)
-	from.add()
-	file, _, err := from.exported("example")
-	must.NoError(t, err)
+	file := exportedFile(t)
 	to := newDeployment(t, "COLLAB_IDENTITY_ISSUER=https://other.example.com")
 	ada := to.user(org.User{ID: uid[id.User](99), ProviderID: "other_ada"})
 	to.user(org.User{ID: uid[id.User](98), ProviderID: "mallory", Email: "u0@example.com"})
@@ -394,10 +398,7 @@ func (d *deployment) user(u org.User) org.User {
 // TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone imports an archive of the same identity provider: users
 // get the membership and no other change, and on Postgres their sign-ins do not wait for the import.
 func TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone(t *testing.T) {
-	from := newDeployment(t, sameIssuer)
-	from.add()
-	file, _, err := from.exported("example")
-	must.NoError(t, err)
+	file := exportedFile(t)
 	ctx := t.Context()
 	to := newDeployment(t, sameIssuer, "COLLAB_DATABASE_URL="+postgres.URL(t))
 	users, members := to.db.Directory().Users(), to.db.Directory().Members()
@@ -405,7 +406,7 @@ func TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone(t *testing.T) {
 	to.user(org.User{ID: uid[id.User](98), ProviderID: "user_1", DeletedAt: new(time.Now())})
 	used := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	of := org.Organisation{ID: uid[id.Org](5), ProviderID: "org_own", Name: "Own"}
-	err = errors.Join(keep(to.db.Directory().Organisations().Upsert(ctx, of, func(o org.Organisation) (org.Organisation, error) { return o, nil })),
+	err := errors.Join(keep(to.db.Directory().Organisations().Upsert(ctx, of, func(o org.Organisation) (org.Organisation, error) { return o, nil })),
 		members.Put(ctx, of.ID, org.Membership{Org: of.ID, User: ada.ID, Role: org.Owner, JoinedAt: used, UsedAt: used}))
 	must.NoError(t, err)
 	opened := 0
@@ -444,10 +445,7 @@ func TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone(t *testing.T) {
 }
 
 func TestAnImportThatFailsLeavesNothingAndCanBeRepeated(t *testing.T) {
-	from := newDeployment(t, sameIssuer)
-	from.add()
-	file, _, err := from.exported("example")
-	must.NoError(t, err)
+	file := exportedFile(t)
 	whole, err := os.ReadFile(file)
 	must.NoError(t, err)
 	to := newDeployment(t, sameIssuer)

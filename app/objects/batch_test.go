@@ -22,6 +22,7 @@ import (
 	"collab/domain/plan"
 	"collab/ports"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // put is the operation that makes a file in the workspace.
@@ -45,7 +46,7 @@ func moved(of id.Object, path string) objects.Operation {
 func (w *fixture) batch(t testing.TB, actor org.Actor, operations ...objects.Operation) []objects.Outcome {
 	t.Helper()
 	outcomes, err := w.Objects.Batch(t.Context(), actor, operations, nil)
-	must(t, err)
+	must.NoError(t, err)
 	return outcomes
 }
 
@@ -92,13 +93,13 @@ func TestABatchDoesWhatItsOperationsDoByThemselves(t *testing.T) {
 		for _, path := range []string{"notes.md", "plan.md"} {
 			files = append(files, func(w *fixture) id.Object {
 				o, err := w.Store.Storage().Objects().At(t.Context(), w.ada.Org, w.notes.StorageKey()[:len(w.notes.StorageKey())-len("notes.md")]+path)
-				must(t, err)
+				must.NoError(t, err)
 				return o.ID
 			})
 		}
 		own := func(w *fixture) id.Object {
 			o, _, err := w.Objects.Find(t.Context(), w.ben, object.UserMemory)
-			must(t, err)
+			must.NoError(t, err)
 			return o.ID
 		}
 		ids := [2][]id.Object{}
@@ -184,7 +185,7 @@ func TestABatchDoesWhatItsOperationsDoByThemselves(t *testing.T) {
 func TestABatchIsCarriedOutInOrder(t *testing.T) {
 	w := open(t)
 	planned, err := w.Store.Storage().Objects().At(t.Context(), w.ada.Org, strings.Replace(w.notes.StorageKey(), "notes.md", "plan.md", 1))
-	must(t, err)
+	must.NoError(t, err)
 	second := replaced(w.notes.ID, "third")
 	second.Expected = new(int64(2))
 	outcomes := w.batch(t, w.ben,
@@ -288,7 +289,7 @@ func TestChangesDuringABatch(t *testing.T) {
 			w := open(t)
 			w.Clock.Advance(2e9)
 			before := versionsOf(w.objects(t))
-			w.Faults.During(c.during, func() { must(t, c.meanwhile(t, w)) })
+			w.Faults.During(c.during, func() { must.NoError(t, c.meanwhile(t, w)) })
 			own := w.put("own.md", "own")
 			own.Draft = object.Draft{Path: "own.md", Kind: object.Artifact, Scope: object.Personal}
 			ctx := access.NewContext(t.Context(), access.Request{Expires: w.Clock.Now().Add(60e9)})
@@ -299,7 +300,7 @@ func TestChangesDuringABatch(t *testing.T) {
 				}
 				return
 			}
-			must(t, err)
+			must.NoError(t, err)
 			for i, want := range c.want {
 				if err := outcomes[i].Err; want == 0 && err != nil || want != 0 && !fault.Is(err, want) {
 					t.Errorf("operation %d: %v, want kind %d", i, err, want)
@@ -350,15 +351,13 @@ func TestConcurrentBatchesOfTheSamePaths(t *testing.T) {
 			t.Errorf("%s was made %d times", path, n)
 		}
 	}
-	w.assertLog(t, before, from)
-	w.assertContents(t)
-	w.assertCollected(t, false)
+	w.assertConsistent(t, before, from)
 }
 
 func TestTheStorageLimitHoldsWithinABatch(t *testing.T) {
 	w := open(t)
 	used, err := w.Store.Storage().Used(t.Context(), []id.Org{w.ada.Org})
-	must(t, err)
+	must.NoError(t, err)
 	w.Objects.Limits = plan.StorageLimits{plan.None: used[w.ada.Org].Total() + 10}
 	outcomes := w.batch(t, w.ben, w.put("six.md", "123456"), w.put("five.md", "12345"), w.put("four.md", "1234"), deleted(w.notes.ID), w.put("nine.md", "123456789"))
 	for i, want := range []bool{true, false, true, true, true} {

@@ -14,6 +14,7 @@ import (
 	"collab/domain/org"
 	"collab/ports"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // wanted returns the objects in any version.
@@ -30,7 +31,7 @@ func (w *fixture) readAll(t testing.TB, outcomes []objects.Outcome) (contents []
 	buffer := make([]byte, objects.MaxReadFile)
 	for len(contents) < len(outcomes) {
 		next, err := w.Objects.Contents(t.Context(), outcomes[len(contents):], buffer)
-		must(t, err)
+		must.NoError(t, err)
 		if len(next) == 0 {
 			t.Fatal("no content is read")
 		}
@@ -44,10 +45,10 @@ func (w *fixture) readAll(t testing.TB, outcomes []objects.Outcome) (contents []
 func TestSelectedObjectsAreThoseThatTheActorReads(t *testing.T) {
 	w := open(t)
 	own, _, err := w.Objects.Find(t.Context(), w.ben, object.UserMemory)
-	must(t, err)
+	must.NoError(t, err)
 	large := w.create(t, w.ada, "large.md", strings.Repeat("x", objects.MaxReadFile+1))
 	eve, err := w.Join(t.Context(), "org_other", "user_eve", org.Owner)
-	must(t, err)
+	must.NoError(t, err)
 	all := append(wanted(w.notes.ID, own.ID, large.ID, "", "no id", id.Object(w.IDs.New()), w.notes.ID), objects.Wanted{Object: w.notes.ID, Expected: new(int64(2))})
 	for _, c := range []struct {
 		about string
@@ -59,7 +60,7 @@ func TestSelectedObjectsAreThoseThatTheActorReads(t *testing.T) {
 		{"another organisation", eve, []fault.Kind{fault.NotFound, fault.NotFound, fault.NotFound, fault.NotFound, fault.NotFound, fault.NotFound, fault.NotFound, fault.NotFound}},
 	} {
 		outcomes, err := w.Objects.Select(t.Context(), c.actor, all)
-		must(t, err)
+		must.NoError(t, err)
 		for i, o := range outcomes {
 			if want := c.kinds[i]; want == 0 && (o.Err != nil || o.Object.ID != all[i].Object) || want != 0 && !fault.Is(o.Err, want) || want == fault.NotFound && o.Object.ID != "" {
 				t.Errorf("%s: object %d is %+v, %v", c.about, i, o.Object, o.Err)
@@ -84,7 +85,7 @@ func TestSelectedContentsHaveABoundTogether(t *testing.T) {
 	}
 	empty := w.create(t, w.ada, "empty.md", "")
 	outcomes, err := w.Objects.Select(t.Context(), w.ben, wanted(append(ids, w.notes.ID, empty.ID)...))
-	must(t, err)
+	must.NoError(t, err)
 	for i, o := range outcomes {
 		if full := i == most || i == most+1; full != fault.Is(o.Err, fault.TooLarge) || !full && o.Err != nil {
 			t.Errorf("object %d: %v", i, o.Err)
@@ -98,10 +99,10 @@ func TestContentsAreThoseOfTheirRecords(t *testing.T) {
 	middle := w.create(t, w.ada, "middle.md", strings.Repeat("middle", 1000))
 	gone := w.create(t, w.ada, "gone.md", "gone")
 	outcomes, err := w.Objects.Select(ctx, w.ben, wanted(w.notes.ID, empty.ID, "", large.ID, middle.ID, gone.ID))
-	must(t, err)
+	must.NoError(t, err)
 	// What is replaced or deleted meanwhile is read as it was.
-	must(t, errorOf(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))))
-	must(t, w.Objects.Delete(ctx, w.ada, gone.ID, nil))
+	must.NoError(t, errorOf(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))))
+	must.NoError(t, w.Objects.Delete(ctx, w.ada, gone.ID, nil))
 	for i, content := range w.readAll(t, outcomes) {
 		if o := outcomes[i]; (i == 2) != (o.Err != nil) || o.Err == nil && harness.Checksum(content) != o.Object.Checksum {
 			t.Errorf("object %d, %+v, is %.20q, %v", i, o.Object, content, o.Err)
@@ -112,13 +113,13 @@ func TestContentsAreThoseOfTheirRecords(t *testing.T) {
 func TestDamagedContentIsAnErrorOfItsObjectAlone(t *testing.T) {
 	for about, stored := range map[string]string{"other": "Old notes", "shorter": "old note", "empty": "", "longer": " old notes", "missing": "-"} {
 		w, ctx := open(t), t.Context()
-		must(t, w.Blobs.Remove(ctx, w.notes.Blob))
+		must.NoError(t, w.Blobs.Remove(ctx, w.notes.Blob))
 		if about != "missing" {
-			must(t, w.Blobs.Put(ctx, w.notes.Blob, "", -1, strings.NewReader(stored)))
+			must.NoError(t, w.Blobs.Put(ctx, w.notes.Blob, "", -1, strings.NewReader(stored)))
 		}
 		a, z := w.create(t, w.ada, "a.md", "a"), w.create(t, w.ada, "z.md", "z")
 		outcomes, err := w.Objects.Select(ctx, w.ben, wanted(a.ID, w.notes.ID, z.ID))
-		must(t, err)
+		must.NoError(t, err)
 		contents := w.readAll(t, outcomes)
 		if !fault.Is(outcomes[1].Err, fault.Internal) || contents[1] != "" || outcomes[0].Err != nil || outcomes[2].Err != nil || contents[0] != "a" || contents[2] != "z" {
 			t.Errorf("%s: %+v, %q", about, outcomes, contents)
@@ -141,7 +142,7 @@ func (b waitingBlobs) Open(ctx context.Context, _ string, _, _ int64) (io.ReadCl
 func TestContentsFailWithTheStoreAndTheirContext(t *testing.T) {
 	w := open(t)
 	outcomes, err := w.Objects.Select(t.Context(), w.ben, wanted(w.notes.ID, w.notes.ID))
-	must(t, err)
+	must.NoError(t, err)
 	w.Faults.FailNext(map[string]harness.Fault{"Blobs.Open": harness.Refused})
 	if contents, err := w.Objects.Contents(t.Context(), outcomes, make([]byte, objects.MaxReadFile)); !fault.Is(err, fault.Unavailable) || contents != nil {
 		t.Errorf("%q, %v", contents, err)

@@ -19,6 +19,7 @@ import (
 	"collab/domain/org"
 	"collab/ports"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // read serves a request of the actor on one server: it authorizes the actor and reads the
@@ -26,16 +27,16 @@ import (
 func (w *fixture) read(t testing.TB, on *objects.Objects, actor org.Actor, of object.Object) (object.Object, string, error) {
 	t.Helper()
 	now, err := w.Actor(t.Context(), actor.Org, actor.User)
-	must(t, err)
+	must.NoError(t, err)
 	o, err := on.Get(t.Context(), now, of.ID)
 	if err != nil {
 		return o, "", err
 	}
 	r, err := on.Open(t.Context(), o, 0, -1)
-	must(t, err)
+	must.NoError(t, err)
 	defer r.Close()
 	content, err := io.ReadAll(r)
-	must(t, err)
+	must.NoError(t, err)
 	return o, string(content), nil
 }
 
@@ -56,14 +57,14 @@ func TestCachedRecordsAreReadOnce(t *testing.T) {
 	}
 	w.reauthorize(t)
 	for i := range 3 {
-		must(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("notes"))))
+		must.NoError(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("notes"))))
 		expect(fmt.Sprintf("replacing, time %d", i), "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
 		w.reauthorize(t)
 	}
-	must(t, errorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))))
+	must.NoError(t, errorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))))
 	w.reauthorize(t)
 	w.Faults.Reset(-1, "")
-	must(t, errorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text(`{"a":1}`))))
+	must.NoError(t, errorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text(`{"a":1}`))))
 	expect("saving", "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
 }
 
@@ -71,17 +72,17 @@ func TestCachedRecordsAreReadOnce(t *testing.T) {
 func TestAnOutdatedRecordRefusesNoUpload(t *testing.T) {
 	w := open(t)
 	w.reauthorize(t)
-	must(t, errorOf(w.Objects.Get(t.Context(), w.ben, w.notes.ID)))
+	must.NoError(t, errorOf(w.Objects.Get(t.Context(), w.ben, w.notes.ID)))
 	other := objects.New(w.Objects.Options)
-	must(t, errorOf(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))))
+	must.NoError(t, errorOf(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))))
 	u := harness.Text("newest")
 	u.Expected = new(int64(2))
 	if o, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u); err != nil || o.Version != 3 {
 		t.Errorf("version %d, %v", o.Version, err)
 	}
 	w.reauthorize(t)
-	must(t, errorOf(w.Objects.Get(t.Context(), w.ben, w.notes.ID)))
-	must(t, errorOf(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer again"))))
+	must.NoError(t, errorOf(w.Objects.Get(t.Context(), w.ben, w.notes.ID)))
+	must.NoError(t, errorOf(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer again"))))
 	if o, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("newest again")); err != nil || o.Version != 5 {
 		t.Errorf("version %d, %v", o.Version, err)
 	}
@@ -95,7 +96,7 @@ func TestRangesOfCachedContent(t *testing.T) {
 			want           string
 		}{{4, 3, "not"}, {4, -1, "notes"}, {8, 1, "s"}, {9, -1, ""}, {0, 3, "old"}, {0, 9, "old notes"}} {
 			r, err := w.Objects.Open(t.Context(), w.notes, c.offset, c.length)
-			must(t, err)
+			must.NoError(t, err)
 			content, err := io.ReadAll(r)
 			if string(content) != c.want || err != nil {
 				t.Errorf("%d bytes from %d are %q, %v, want %q", c.length, c.offset, content, err, c.want)
@@ -110,7 +111,7 @@ func TestRangesOfCachedContent(t *testing.T) {
 func TestCachedRecordsAreCheckedForVisibility(t *testing.T) {
 	w := open(t)
 	own, err := w.Objects.Create(t.Context(), w.ada, object.Draft{Path: "diary.md", Kind: object.Artifact, Scope: object.Personal}, harness.Text("dear diary"))
-	must(t, err)
+	must.NoError(t, err)
 	for range 2 {
 		if _, content, err := w.read(t, w.Objects, w.ada, own); content != "dear diary" || err != nil {
 			t.Errorf("%q, %v", content, err)
@@ -120,7 +121,7 @@ func TestCachedRecordsAreCheckedForVisibility(t *testing.T) {
 		}
 	}
 	stranger, err := w.Join(t.Context(), "org_other", "user_eve", org.Owner)
-	must(t, err)
+	must.NoError(t, err)
 	for _, of := range []object.Object{own, w.notes} {
 		if _, content, err := w.read(t, w.Objects, stranger, of); !fault.Is(err, fault.NotFound) {
 			t.Errorf("another organisation is shown %q, %v", content, err)
@@ -170,7 +171,7 @@ func TestTheNextRequestSeesChangesOfAnotherServer(t *testing.T) {
 					t.Fatalf("%q, %v", content, err)
 				}
 			}
-			must(t, c.do(t, w, another))
+			must.NoError(t, c.do(t, w, another))
 			for range 2 {
 				_, content, err := w.read(t, w.Objects, w.ben, w.notes)
 				if c.want == "" && !fault.Is(err, fault.NotFound) || c.want != "" && (content != c.want || err != nil) {
@@ -234,9 +235,7 @@ func TestCachesEqualTheStore(t *testing.T) {
 				w.reauthorize(t)
 				for _, there := range w.objects(t) {
 					if there.Path == at {
-						if err := on.Delete(t.Context(), w.ben, there.ID, nil); err != nil {
-							r.Fatal(err)
-						}
+						must.NoError(r, on.Delete(t.Context(), w.ben, there.ID, nil))
 					}
 				}
 			},
@@ -287,7 +286,7 @@ func TestUnchangedFilesAreVerifiedOnce(t *testing.T) {
 	direct := func(t *testing.T, o object.Object, offset, length int64) bool {
 		t.Helper()
 		r, err := on.Open(ctx, o, offset, length)
-		must(t, err)
+		must.NoError(t, err)
 		defer r.Close()
 		_, ok := r.(io.WriterTo)
 		if _, err := io.Copy(io.Discard, struct{ io.Reader }{r}); err != nil {
@@ -325,11 +324,11 @@ func TestUnchangedFilesAreVerifiedOnce(t *testing.T) {
 		t.Error("a part of a file of another size is not looked at")
 	}
 	blobs.size, blobs.state = 0, "damaged"
-	must(t, w.Blobs.Remove(ctx, o.Blob))
-	must(t, w.Blobs.Put(ctx, o.Blob, "", -1, strings.NewReader("x"+long[1:])))
+	must.NoError(t, w.Blobs.Remove(ctx, o.Blob))
+	must.NoError(t, w.Blobs.Put(ctx, o.Blob, "", -1, strings.NewReader("x"+long[1:])))
 	for range 2 {
 		r, err := on.Open(ctx, o, 0, -1)
-		must(t, err)
+		must.NoError(t, err)
 		if _, err := io.ReadAll(r); !fault.Is(err, fault.Internal) {
 			t.Errorf("damaged content: %v", err)
 		}

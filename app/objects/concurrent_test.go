@@ -23,6 +23,7 @@ import (
 	"collab/domain/workspace"
 	"collab/ports"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 func TestChangesDuringAnUpload(t *testing.T) {
@@ -204,9 +205,7 @@ func TestOneOfManyWritersExpectingTheSameVersionSucceeds(t *testing.T) {
 			t.Errorf("%d writers won", won)
 		}
 	}
-	w.assertLog(t, before, from)
-	w.assertContents(t)
-	w.assertCollected(t, false)
+	w.assertConsistent(t, before, from)
 }
 
 func TestConcurrentWritersMakeVersionsAndEventsWithoutGaps(t *testing.T) {
@@ -250,9 +249,7 @@ func TestConcurrentWritersMakeVersionsAndEventsWithoutGaps(t *testing.T) {
 	if o := w.objects(t)[w.notes.StorageKey()]; o.Version != writers*writes+1 {
 		t.Errorf("version %d", o.Version)
 	}
-	w.assertLog(t, before, from)
-	w.assertContents(t)
-	w.assertCollected(t, false)
+	w.assertConsistent(t, before, from)
 }
 
 func TestOneOfConcurrentCreationsOfAPathSucceeds(t *testing.T) {
@@ -293,10 +290,10 @@ func TestOpenDetectsDamagedBlobs(t *testing.T) {
 	} {
 		t.Run(about, func(t *testing.T) {
 			w, ctx := open(t), t.Context()
-			must(t, w.Blobs.Remove(ctx, w.notes.Blob))
-			must(t, w.Blobs.Put(ctx, w.notes.Blob, "", -1, strings.NewReader(stored)))
+			must.NoError(t, w.Blobs.Remove(ctx, w.notes.Blob))
+			must.NoError(t, w.Blobs.Put(ctx, w.notes.Blob, "", -1, strings.NewReader(stored)))
 			r, err := w.Objects.Open(ctx, w.notes, 0, -1)
-			must(t, err)
+			must.NoError(t, err)
 			defer r.Close()
 			if got, err := io.ReadAll(r); !fault.Is(err, fault.Internal) || len(got) >= int(w.notes.Size) {
 				t.Errorf("read %q, %v", got, err)
@@ -305,7 +302,7 @@ func TestOpenDetectsDamagedBlobs(t *testing.T) {
 	}
 	t.Run("the blob is missing", func(t *testing.T) {
 		w, ctx := open(t), t.Context()
-		must(t, w.Blobs.Remove(ctx, w.notes.Blob))
+		must.NoError(t, w.Blobs.Remove(ctx, w.notes.Blob))
 		if _, err := w.Objects.Open(ctx, w.notes, 0, -1); !fault.Is(err, fault.Internal) {
 			t.Errorf("got %v", err)
 		}
@@ -315,16 +312,16 @@ func TestOpenDetectsDamagedBlobs(t *testing.T) {
 func TestReplacedContentCanBeReadToItsEnd(t *testing.T) {
 	w, ctx := open(t), t.Context()
 	r, err := w.Objects.Open(ctx, w.notes, 0, -1)
-	must(t, err)
+	must.NoError(t, err)
 	defer r.Close()
-	must(t, errorOf(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))))
+	must.NoError(t, errorOf(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))))
 	w.Clock.Advance(object.Grace)
 	if err := w.Upkeep.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("collected %+v", g) }); err != nil {
 		t.Error(err)
 	}
 	// A reader who has only the record can still open the blob.
 	late, err := w.Objects.Open(ctx, w.notes, 0, -1)
-	must(t, err)
+	must.NoError(t, err)
 	defer late.Close()
 	for _, r := range []io.Reader{r, late} {
 		if got, err := io.ReadAll(r); err != nil || string(got) != "old notes" {
@@ -336,7 +333,7 @@ func TestReplacedContentCanBeReadToItsEnd(t *testing.T) {
 
 func TestOnlyWritersChangeObjects(t *testing.T) {
 	w, ctx := open(t), t.Context()
-	must(t, errorOf(w.Members.ChangeRole(ctx, w.ada, w.ben.User, "VIEWER")))
+	must.NoError(t, errorOf(w.Members.ChangeRole(ctx, w.ada, w.ben.User, "VIEWER")))
 	w.reauthorize(t)
 	before, from := versionsOf(w.objects(t)), w.head(t)
 	for role, actor := range map[string]org.Actor{"a viewer": w.ben, "a user without organisation": {User: w.ben.User}} {
@@ -368,8 +365,8 @@ func (w *fixture) addTasks(t *testing.T, in id.Workspace) {
 	t.Helper()
 	for range 150 {
 		made, err := task.New(id.Task(w.IDs.New()), w.ben.Org, w.ben.User, task.Draft{Title: "Task", Workspace: &in}, w.Clock.Now())
-		must(t, err)
-		must(t, errorOf(w.Store.Work().Tasks().Add(t.Context(), w.ben.Org, made)))
+		must.NoError(t, err)
+		must.NoError(t, errorOf(w.Store.Work().Tasks().Add(t.Context(), w.ben.Org, made)))
 	}
 }
 
@@ -396,7 +393,7 @@ var deletions = []deletion{
 	},
 	{
 		about:   "a team",
-		prepare: func(t *testing.T, w *fixture) { must(t, w.Workspaces.Delete(t.Context(), w.ada, w.desk)) },
+		prepare: func(t *testing.T, w *fixture) { must.NoError(t, w.Workspaces.Delete(t.Context(), w.ada, w.desk)) },
 		draft: func(w *fixture, path string) object.Draft {
 			return object.Draft{Path: path, Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}
 		},
@@ -411,7 +408,7 @@ var deletions = []deletion{
 func (d deletion) open(t *testing.T) *fixture {
 	t.Helper()
 	w := open(t)
-	must(t, errorOf(w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, string(org.Admin))))
+	must.NoError(t, errorOf(w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, string(org.Admin))))
 	d.prepare(t, w)
 	w.reauthorize(t)
 	for i := range 2*objects.SweepLimit + 50 {
@@ -423,7 +420,7 @@ func (d deletion) open(t *testing.T) *fixture {
 
 func (d deletion) create(t *testing.T, w *fixture, path string) {
 	t.Helper()
-	must(t, errorOf(w.Objects.Create(t.Context(), w.ben, d.draft(w, path), harness.Text("x"))))
+	must.NoError(t, errorOf(w.Objects.Create(t.Context(), w.ben, d.draft(w, path), harness.Text("x"))))
 }
 
 // after has fn run once so many more transactions have ended.
@@ -440,7 +437,7 @@ func (w *fixture) after(transactions int, fn func()) {
 func TestDeletionsRunNoTransactionTwice(t *testing.T) {
 	for _, d := range deletions {
 		w := d.open(t)
-		must(t, d.delete(t.Context(), w, w.ben))
+		must.NoError(t, d.delete(t.Context(), w, w.ben))
 		took := 0
 		for _, call := range w.Faults.Calls() {
 			if call == "Atomic" {
@@ -499,7 +496,7 @@ func TestDeletionsStopWhenRightsEnd(t *testing.T) {
 					ctx := access.NewContext(t.Context(), access.Request{Expires: w.Clock.Now().Add(time.Minute)})
 					left := 0
 					w.after(after, func() {
-						must(t, c.end(t.Context(), w, d))
+						must.NoError(t, c.end(t.Context(), w, d))
 						left = len(w.objects(t))
 					})
 					if err := d.delete(ctx, w, w.ben); !fault.Is(err, c.want) {
@@ -528,7 +525,7 @@ func (w *fixture) told(t testing.TB, after int64, actor org.Actor) (all []string
 func TestDeletionsAreSentAfterTheirWorkspaceOrTeamIsDeleted(t *testing.T) {
 	w, ctx := open(t), t.Context()
 	cyd, err := w.Join(ctx, "org_office", "user_cyd", org.Member) // sees neither
-	must(t, err)
+	must.NoError(t, err)
 	from := w.head(t)
 	check := func(want ...string) {
 		t.Helper()
@@ -541,10 +538,10 @@ func TestDeletionsAreSentAfterTheirWorkspaceOrTeamIsDeleted(t *testing.T) {
 		}
 		from = w.head(t)
 	}
-	must(t, w.Objects.Delete(ctx, w.ben, w.notes.ID, nil))
-	must(t, w.Workspaces.Delete(ctx, w.ada, w.desk))
+	must.NoError(t, w.Objects.Delete(ctx, w.ben, w.notes.ID, nil))
+	must.NoError(t, w.Workspaces.Delete(ctx, w.ada, w.desk))
 	check("file-deleted notes.md", "file-deleted folder/a.md", "file-deleted folder/sub/b.md", "file-deleted plan.md")
-	must(t, w.Teams.Delete(ctx, w.ada, w.crew))
+	must.NoError(t, w.Teams.Delete(ctx, w.ada, w.crew))
 	check("file-deleted facts.md", "access-changed ")
 }
 
@@ -552,7 +549,7 @@ func TestDeletingAUserRemovesTheirObjects(t *testing.T) {
 	w := open(t)
 	ctx, now := t.Context(), w.Clock.Now()
 	alone, err := team.New(id.Team(w.IDs.New()), w.ben.Org, team.Personal, w.ben.User, team.Draft{Name: "Ben"}, now)
-	must(t, err)
+	must.NoError(t, err)
 	var own []id.Workspace
 	err = w.Store.Atomic(ctx, func(r ports.Records) error {
 		if _, err := r.Directory().Organisations().Lock(ctx, w.ben.Org); err != nil {
@@ -566,7 +563,7 @@ func TestDeletingAUserRemovesTheirObjects(t *testing.T) {
 		}
 		return err
 	})
-	must(t, err)
+	must.NoError(t, err)
 	w.reauthorize(t)
 	w.addTasks(t, own[1])
 	for i := range objects.SweepLimit + 50 {
@@ -575,12 +572,12 @@ func TestDeletingAUserRemovesTheirObjects(t *testing.T) {
 			{Kind: object.TeamMemory, Scope: object.Shared, Team: &alone.ID},
 		} {
 			d.Path = fmt.Sprintf("own%03d.md", i)
-			must(t, errorOf(w.Objects.Create(ctx, w.ben, d, harness.Text("x"))))
+			must.NoError(t, errorOf(w.Objects.Create(ctx, w.ben, d, harness.Text("x"))))
 		}
 	}
 
 	from := w.head(t)
-	must(t, w.SendIdentityEvent(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true}))
+	must.NoError(t, w.SendIdentityEvent(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true}))
 	if told := w.told(t, from, w.ada); len(told) > 0 {
 		t.Errorf("another member is told of %d deletions, the first %q", len(told), told[0])
 	}

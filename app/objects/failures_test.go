@@ -20,6 +20,7 @@ import (
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -39,28 +40,28 @@ type fixture struct {
 func open(t testing.TB) *fixture {
 	t.Helper()
 	f, err := harness.NewDeployment(start)
-	must(t, err)
+	must.NoError(t, err)
 	ctx := t.Context()
 	w := &fixture{Deployment: f}
 	w.ada, err = f.Join(ctx, "org_office", "user_ada", org.Owner)
-	must(t, err)
+	must.NoError(t, err)
 	w.ben, err = f.Join(ctx, "org_office", "user_ben", org.Member)
-	must(t, err)
+	must.NoError(t, err)
 	crew, err := f.Teams.Create(ctx, w.ada, team.Draft{Name: "Crew"})
-	must(t, err)
+	must.NoError(t, err)
 	w.crew = crew.ID
 	w.reauthorize(t)
-	must(t, errorOf(f.Teams.AddMember(ctx, w.ada, w.crew, w.ben.User)))
+	must.NoError(t, errorOf(f.Teams.AddMember(ctx, w.ada, w.crew, w.ben.User)))
 	desk, err := f.Workspaces.Create(ctx, w.ada, workspace.Draft{Name: "Desk", Team: w.crew})
-	must(t, err)
+	must.NoError(t, err)
 	w.desk = desk.ID
 	w.reauthorize(t)
 	w.notes = w.create(t, w.ada, "notes.md", "old notes")
 	w.create(t, w.ada, "plan.md", "old plan")
 	w.create(t, w.ada, "folder/a.md", "a")
 	w.create(t, w.ada, "folder/sub/b.md", "b")
-	must(t, errorOf(f.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("Ben's memory"))))
-	must(t, errorOf(f.Objects.Create(ctx, w.ada, object.Draft{Path: "facts.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("facts"))))
+	must.NoError(t, errorOf(f.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("Ben's memory"))))
+	must.NoError(t, errorOf(f.Objects.Create(ctx, w.ada, object.Draft{Path: "facts.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("facts"))))
 	w.made = w.started(t, w.ben, w.sent(t, w.ben, "", "sent.md", "sent to the store"))
 	w.remade = w.started(t, w.ben, w.sent(t, w.ben, w.notes.ID, "", "new notes in the store"))
 	f.Faults.Reset(-1, "")
@@ -87,7 +88,7 @@ func (w *fixture) start(t testing.TB, actor org.Actor, of id.Object, path, text 
 func (w *fixture) sent(t testing.TB, actor org.Actor, of id.Object, path, text string, change ...func(*objects.Upload)) string {
 	t.Helper()
 	upload, to, err := w.start(t, actor, of, path, text, change...)
-	must(t, err)
+	must.NoError(t, err)
 	w.send(t, to, text)
 	return upload
 }
@@ -95,13 +96,13 @@ func (w *fixture) sent(t testing.TB, actor org.Actor, of id.Object, path, text s
 // send sends a text to an address of the store.
 func (w *fixture) send(t testing.TB, to object.Address, text string) {
 	t.Helper()
-	must(t, w.Blobs.Put(t.Context(), strings.TrimPrefix(to.URL, harness.BlobsURL), "", -1, strings.NewReader(text)))
+	must.NoError(t, w.Blobs.Put(t.Context(), strings.TrimPrefix(to.URL, harness.BlobsURL), "", -1, strings.NewReader(text)))
 }
 
 func (w *fixture) started(t testing.TB, actor org.Actor, upload string) *objects.Started {
 	t.Helper()
 	s, err := w.Objects.Started(actor, upload)
-	must(t, err)
+	must.NoError(t, err)
 	return s
 }
 
@@ -110,15 +111,15 @@ func (w *fixture) reauthorize(t testing.TB) {
 	t.Helper()
 	var err error
 	w.ada, err = w.Actor(t.Context(), w.ada.Org, w.ada.User)
-	must(t, err)
+	must.NoError(t, err)
 	w.ben, err = w.Actor(t.Context(), w.ben.Org, w.ben.User)
-	must(t, err)
+	must.NoError(t, err)
 }
 
 func (w *fixture) create(t testing.TB, actor org.Actor, path, text string) object.Object {
 	t.Helper()
 	o, err := w.Objects.Create(t.Context(), actor, w.draft(path), harness.Text(text))
-	must(t, err)
+	must.NoError(t, err)
 	return o
 }
 
@@ -153,14 +154,14 @@ func versionsOf(all map[string]object.Object) map[string]string {
 func (w *fixture) log(t testing.TB, after int64) []object.Change {
 	t.Helper()
 	entries, err := w.Store.Storage().Changes().List(t.Context(), w.ada.Org, after, 1000)
-	must(t, err)
+	must.NoError(t, err)
 	return entries
 }
 
 func (w *fixture) head(t testing.TB) int64 {
 	t.Helper()
 	h, err := w.Objects.Head(t.Context(), w.ada)
-	must(t, err)
+	must.NoError(t, err)
 	return h.N
 }
 
@@ -176,12 +177,12 @@ func (w *fixture) versions(t testing.TB) (all []object.Earlier) {
 	for _, o := range w.objects(t) {
 		ids = append(ids, o.ID)
 	}
-	must(t, storage.Versions().Deleted(t.Context(), w.ada.Org, nil, object.Filter{}, func(v object.Earlier) error {
+	must.NoError(t, storage.Versions().Deleted(t.Context(), w.ada.Org, nil, object.Filter{}, func(v object.Earlier) error {
 		ids = append(ids, v.ID)
 		return nil
 	}))
 	for _, of := range ids {
-		must(t, storage.Versions().List(t.Context(), w.ada.Org, of, math.MaxInt64, 0, note))
+		must.NoError(t, storage.Versions().List(t.Context(), w.ada.Org, of, math.MaxInt64, 0, note))
 	}
 	return all
 }
@@ -261,6 +262,14 @@ func (w *fixture) assertLog(t testing.TB, was map[string]string, after int64) {
 	}
 }
 
+// assertConsistent checks the log, the contents and the collection of garbage, as the functions do.
+func (w *fixture) assertConsistent(t testing.TB, was map[string]string, after int64) {
+	t.Helper()
+	w.assertLog(t, was, after)
+	w.assertContents(t)
+	w.assertCollected(t, false)
+}
+
 // assertCollected collects garbage after object.Grace and checks that exactly the blobs
 // that objects name remain, and that a dry run before finds the same and removes nothing.
 // Whole also collects blobs whose names are not recorded.
@@ -280,12 +289,12 @@ func (w *fixture) assertCollected(t testing.TB, whole bool) {
 	}
 	kept := func() map[string]bool {
 		all, err := w.BlobNames(ctx)
-		must(t, err)
+		must.NoError(t, err)
 		return all
 	}
 	names := func() []object.Blob {
 		all, err := w.Store.Storage().BlobNames().Due(ctx, w.Clock.Now().Add(time.Hour), "", 1000)
-		must(t, err)
+		must.NoError(t, err)
 		return all
 	}
 	blobsBefore, namesBefore := kept(), names()
@@ -313,20 +322,6 @@ func (w *fixture) assertCollected(t testing.TB, whole bool) {
 		t.Errorf("a second collection found %v", more)
 	}
 	w.assertContents(t)
-}
-
-// run runs the operation in a goroutine, which a planned failure may end; died reports
-// whether it did.
-func run(do func() error) (err error, died bool) {
-	died = true
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		err = do()
-		died = false
-	}()
-	<-done
-	return err, died
 }
 
 func TestFailedWritesAreAtomic(t *testing.T) {
@@ -400,20 +395,18 @@ func TestFailedWritesAreAtomic(t *testing.T) {
 func assertAtomic(t *testing.T, open func(testing.TB) *fixture, do func(context.Context, *fixture) error) {
 	undisturbed := open(t)
 	before, from, start := undisturbed.state(t), undisturbed.head(t), versionsOf(undisturbed.objects(t))
-	must(t, do(t.Context(), undisturbed))
+	must.NoError(t, do(t.Context(), undisturbed))
 	calls, after := undisturbed.Faults.Calls(), undisturbed.state(t)
 	if maps.Equal(before, after) || len(calls) < 3 {
 		t.Fatalf("%v made nothing", calls)
 	}
-	undisturbed.assertLog(t, start, from)
-	undisturbed.assertContents(t)
-	undisturbed.assertCollected(t, false)
+	undisturbed.assertConsistent(t, start, from)
 	for at, call := range calls {
 		for _, failure := range harness.AllFaults {
 			t.Run(fmt.Sprintf("call %d, %s: %s", at, call, failure), func(t *testing.T) {
 				w := open(t)
 				w.Faults.Reset(at, failure)
-				err, died := run(func() error { return do(t.Context(), w) })
+				err, died := harness.Run(func() error { return do(t.Context(), w) })
 				w.Faults.Reset(-1, "")
 				now := w.state(t)
 				switch {
@@ -429,9 +422,7 @@ func assertAtomic(t *testing.T, open func(testing.TB) *fixture, do func(context.
 					t.Errorf("was not committed, and there is %v, before %v", now, before)
 				}
 				w.assertServed(t, w.Objects)
-				w.assertLog(t, start, from)
-				w.assertContents(t)
-				w.assertCollected(t, false)
+				w.assertConsistent(t, start, from)
 			})
 		}
 	}
@@ -480,14 +471,6 @@ func TestRefusedContentChangesNothing(t *testing.T) {
 			w.assertContents(t)
 			w.assertCollected(t, false)
 		})
-	}
-}
-
-// must ends the test if err is not nil.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"collab/domain/plan"
 	"collab/domain/upload"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // began creates an upload of a new file, or of the next content of the file if of is set.
@@ -33,7 +34,7 @@ func (w *fixture) began(t testing.TB, of id.Object, path, text string) upload.Up
 		d = &draft
 	}
 	u, err := w.Objects.Begin(t.Context(), w.ben, of, d, objects.Upload{Size: int64(len(text)), Checksum: harness.Checksum(text)})
-	must(t, err)
+	must.NoError(t, err)
 	return u
 }
 
@@ -41,7 +42,7 @@ func (w *fixture) began(t testing.TB, of id.Object, path, text string) upload.Up
 func (w *fixture) appended(t testing.TB, on *objects.Objects, u upload.Upload, text string) upload.Upload {
 	t.Helper()
 	u, err := on.Append(t.Context(), w.ben, u, u.Offset, false, harness.Text(text))
-	must(t, err)
+	must.NoError(t, err)
 	return u
 }
 
@@ -71,7 +72,7 @@ func TestResumableUploads(t *testing.T) {
 		}
 		check := func() {
 			now, err := servers[0].Resumable(ctx, w.ben, u.ID)
-			must(t, err)
+			must.NoError(t, err)
 			if now.Offset < u.Offset {
 				t.Fatalf("the offset went from %d to %d", u.Offset, now.Offset)
 			}
@@ -106,9 +107,9 @@ func TestResumableUploads(t *testing.T) {
 		}
 		for _, on := range servers {
 			o, err := on.Finish(ctx, w.ben, u, "", nil)
-			must(t, err)
+			must.NoError(t, err)
 			content, err := w.Read(ctx, o.Blob)
-			must(t, err)
+			must.NoError(t, err)
 			if content != text || o.Size != int64(len(text)) || o.Checksum != harness.Checksum(text) || o.ID != u.Object {
 				t.Errorf("%+v has %d bytes of %d", o, len(content), len(text))
 			}
@@ -128,7 +129,7 @@ func TestARequestIsStoredInParts(t *testing.T) {
 	u := w.began(t, "", "new.md", text)
 	parts := func() (sizes []int64) {
 		all, err := w.Store.Journal().Uploads().Parts(ctx, u.Org, u.ID, 0, 100)
-		must(t, err)
+		must.NoError(t, err)
 		for _, p := range all {
 			sizes = append(sizes, p.Size)
 		}
@@ -166,14 +167,14 @@ func TestARequestIsStoredInParts(t *testing.T) {
 	if got := fmt.Sprint(parts()); got != "[1000 1000 100 100 1000 1]" {
 		t.Errorf("the parts are %s", got)
 	}
-	must(t, w.Objects.Cancel(ctx, w.ben, u))
+	must.NoError(t, w.Objects.Cancel(ctx, w.ben, u))
 	w.assertCollected(t, false)
 }
 
 func TestResumableUploadsAreRefusedAtTheirBeginning(t *testing.T) {
 	w := open(t)
 	viewer, err := w.Join(t.Context(), "org_office", "user_vic", org.Viewer)
-	must(t, err)
+	must.NoError(t, err)
 	for about, row := range map[string]struct {
 		actor org.Actor
 		of    id.Object
@@ -212,7 +213,7 @@ func TestResumableUploadsAreRefusedAtTheirBeginning(t *testing.T) {
 		if expectKind(t, err, fault.Forbidden); !strings.HasSuffix(err.Error(), " bytes are of uploads that are not complete") {
 			t.Error(err)
 		}
-		must(t, w.Objects.Cancel(t.Context(), w.ben, u))
+		must.NoError(t, w.Objects.Cancel(t.Context(), w.ben, u))
 		w.began(t, "", "second", strings.Repeat("x", 2000))
 	})
 	t.Run("beyond the limit of the plan, in place of smaller content", func(t *testing.T) {
@@ -229,7 +230,7 @@ func TestResumableUploadsAreOfTheirMember(t *testing.T) {
 	w := open(t)
 	u := w.began(t, "", "new.md", "text")
 	twin, err := w.Join(t.Context(), "org_elsewhere", "user_ben", org.Owner) // the same user in another organisation
-	must(t, err)
+	must.NoError(t, err)
 	for _, actor := range []org.Actor{w.ada, twin} {
 		_, err := w.Objects.Resumable(t.Context(), actor, u.ID)
 		expectKind(t, err, fault.NotFound)
@@ -258,12 +259,12 @@ func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 		}, fault.Conflict, false},
 		"after a part was lost": {func(t *testing.T, w *fixture, u upload.Upload) string {
 			parts, err := w.Store.Journal().Uploads().Parts(t.Context(), u.Org, u.ID, 0, 9)
-			must(t, err)
-			must(t, w.Blobs.Remove(t.Context(), parts[0].Blob))
+			must.NoError(t, err)
+			must.NoError(t, w.Blobs.Remove(t.Context(), parts[0].Blob))
 			return ""
 		}, fault.Gone, true},
 		"after it was cancelled": {func(t *testing.T, w *fixture, u upload.Upload) string {
-			must(t, w.Objects.Cancel(t.Context(), w.ben, u))
+			must.NoError(t, w.Objects.Cancel(t.Context(), w.ben, u))
 			return ""
 		}, fault.NotFound, true},
 	} {
@@ -307,16 +308,16 @@ func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 		w := open(t)
 		u := w.began(t, "", "new.md", text)
 		expectKind(t, finish(t, w, u, ""), fault.Conflict)
-		must(t, finish(t, w, w.appended(t, w.Objects, u, text), ""))
+		must.NoError(t, finish(t, w, w.appended(t, w.Objects, u, text), ""))
 	})
 	t.Run("without a checksum", func(t *testing.T) {
 		w := open(t)
 		u, err := w.Objects.Begin(t.Context(), w.ben, "", new(w.draft("new.md")), objects.Upload{Size: 4})
-		must(t, err)
+		must.NoError(t, err)
 		u = w.appended(t, w.Objects, u, "text")
 		expectKind(t, finish(t, w, u, ""), fault.Invalid)
 		expectKind(t, finish(t, w, u, harness.Checksum("other")), fault.Invalid)
-		must(t, finish(t, w, u, harness.Checksum("text")))
+		must.NoError(t, finish(t, w, u, harness.Checksum("text")))
 	})
 	t.Run("when its content is longer", func(t *testing.T) {
 		w := open(t)
@@ -340,7 +341,7 @@ func TestResumableUploadsEndWithTheMembership(t *testing.T) {
 		t.Run(about, func(t *testing.T) {
 			w := open(t)
 			u := w.appended(t, w.Objects, w.began(t, "", "new.md", text), text)
-			must(t, end(t, w))
+			must.NoError(t, end(t, w))
 			_, err := w.Objects.Resumable(t.Context(), w.ben, u.ID)
 			expectKind(t, err, fault.NotFound)
 			w.assertCollected(t, false)
@@ -350,7 +351,7 @@ func TestResumableUploadsEndWithTheMembership(t *testing.T) {
 		w := open(t)
 		u := w.began(t, "", "new.md", text)
 		w.ben.Role = org.Viewer
-		must(t, w.Objects.Cancel(t.Context(), w.ben, u))
+		must.NoError(t, w.Objects.Cancel(t.Context(), w.ben, u))
 	})
 }
 
@@ -358,12 +359,12 @@ func TestAbandonedResumableUploadsAreCollected(t *testing.T) {
 	w := open(t)
 	u := w.appended(t, w.Objects, w.began(t, "", "new.md", "text and more"), "text and more")
 	w.Clock.Advance(upload.Lifetime - time.Millisecond)
-	must(t, w.Upkeep.Run(t.Context()))
+	must.NoError(t, w.Upkeep.Run(t.Context()))
 	if now, err := w.Objects.Resumable(t.Context(), w.ben, u.ID); err != nil || now.Offset != u.Size {
 		t.Errorf("before its end: %+v, %v", now, err)
 	}
 	w.Clock.Advance(2 * time.Millisecond)
-	must(t, w.Upkeep.Run(t.Context()))
+	must.NoError(t, w.Upkeep.Run(t.Context()))
 	_, err := w.Store.Journal().Uploads().Get(t.Context(), u.Org, u.ID)
 	expectKind(t, err, fault.NotFound)
 	w.assertCollected(t, false)

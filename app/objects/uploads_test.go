@@ -19,6 +19,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/plan"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // expectKind checks the kind of an error.
@@ -43,7 +44,7 @@ func TestUploadsToTheStore(t *testing.T) {
 			from := w.head(t)
 			for range 3 {
 				got, err := w.Objects.Complete(ctx, w.ben, row.of, nil)
-				must(t, err)
+				must.NoError(t, err)
 				if got.Path != row.want.Path || got.Version != row.want.Version || got.MimeType != row.want.MimeType || got.UpdatedBy != w.ben.User || !got.Text || got.Content.Checksum != row.of.Content.Checksum {
 					t.Errorf("got %+v", got)
 				}
@@ -62,9 +63,9 @@ func TestUploadsToTheStore(t *testing.T) {
 func TestUploadsToTheStoreAreRefusedAtTheStart(t *testing.T) {
 	w := open(t)
 	elsewhere, err := w.Join(t.Context(), "org_elsewhere", "user_eve", org.Owner)
-	must(t, err)
+	must.NoError(t, err)
 	viewer, err := w.Join(t.Context(), "org_office", "user_vic", org.Viewer)
-	must(t, err)
+	must.NoError(t, err)
 	for about, row := range map[string]struct {
 		actor  org.Actor
 		of     object.Object
@@ -121,7 +122,7 @@ func TestOutstandingUploadsToTheStoreAreBounded(t *testing.T) {
 	if len(ids) != 998 { // beside those of open
 		t.Errorf("%d uploads were started", len(ids))
 	}
-	must(t, w.Objects.GiveUp(t.Context(), w.ben, w.started(t, w.ben, ids[0])))
+	must.NoError(t, w.Objects.GiveUp(t.Context(), w.ben, w.started(t, w.ben, ids[0])))
 	var group sync.WaitGroup
 	results := make([]error, 8)
 	for i := range results {
@@ -139,7 +140,7 @@ func TestOutstandingUploadsToTheStoreAreBounded(t *testing.T) {
 	if began != 1 {
 		t.Errorf("%d were started at once where one had room", began)
 	}
-	must(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("ordinary uploads have no such limit"))))
+	must.NoError(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("ordinary uploads have no such limit"))))
 	w.assertCollected(t, false)
 }
 
@@ -147,12 +148,12 @@ func TestUploadsToTheStoreAreOfTheirMember(t *testing.T) {
 	w := open(t)
 	upload := w.sent(t, w.ben, "", "mine.md", "mine")
 	raw, err := base64.RawURLEncoding.DecodeString(upload)
-	must(t, err)
+	must.NoError(t, err)
 	raw[len(raw)-1] ^= 1
 	eve, err := w.Join(t.Context(), "org_elsewhere", "user_eve", org.Owner)
-	must(t, err)
+	must.NoError(t, err)
 	twin, err := w.Join(t.Context(), "org_elsewhere", "user_ben", org.Owner) // the same user in another organisation
-	must(t, err)
+	must.NoError(t, err)
 	for about, row := range map[string]struct {
 		actor  org.Actor
 		upload string
@@ -193,7 +194,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 	} {
 		t.Run(about, func(t *testing.T) {
 			w := open(t)
-			must(t, row.before(t, w))
+			must.NoError(t, row.before(t, w))
 			for _, of := range []*objects.Started{w.made, w.remade} {
 				_, err := w.Objects.Complete(t.Context(), w.ben, of, nil)
 				expectKind(t, err, row.want)
@@ -213,7 +214,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 			before, from := versionsOf(w.objects(t)), w.head(t)
 			for _, of := range []object.Object{{}, w.notes} {
 				upload, to, err := w.start(t, w.ben, of.ID, "new.md", "content")
-				must(t, err)
+				must.NoError(t, err)
 				if row.text != "" {
 					w.send(t, to, row.text)
 				}
@@ -229,7 +230,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 	}
 	t.Run("into a workspace that is gone", func(t *testing.T) {
 		w := open(t)
-		must(t, w.Workspaces.Delete(t.Context(), w.ada, w.desk))
+		must.NoError(t, w.Workspaces.Delete(t.Context(), w.ada, w.desk))
 		w.reauthorize(t)
 		_, err := w.Objects.Complete(t.Context(), w.ben, w.made, nil)
 		expectKind(t, err, fault.Invalid)
@@ -239,7 +240,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 	})
 	t.Run("into a workspace that the member does not see any more", func(t *testing.T) {
 		w := open(t)
-		must(t, w.Teams.RemoveMember(t.Context(), w.ada, w.crew, w.ben.User))
+		must.NoError(t, w.Teams.RemoveMember(t.Context(), w.ada, w.crew, w.ben.User))
 		_, err := w.Objects.Complete(t.Context(), w.ben, w.made, nil)
 		expectKind(t, err, fault.Invalid)
 		_, err = w.Objects.Complete(t.Context(), w.ben, w.remade, nil)
@@ -256,7 +257,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 	t.Run("of another version than there is by now", func(t *testing.T) {
 		w := open(t)
 		upload := w.sent(t, w.ben, w.notes.ID, "", "expecting", func(u *objects.Upload) { u.Expected = new(int64(1)) })
-		must(t, errorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)))
+		must.NoError(t, errorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)))
 		_, err := w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)
 		expectKind(t, err, fault.Conflict)
 		w.assertContents(t)
@@ -264,8 +265,8 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 	})
 	t.Run("again after its content was replaced", func(t *testing.T) {
 		w := open(t)
-		must(t, errorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)))
-		must(t, errorOf(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))))
+		must.NoError(t, errorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)))
+		must.NoError(t, errorOf(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))))
 		_, err := w.Objects.Complete(t.Context(), w.ben, w.remade, nil)
 		expectKind(t, err, fault.Gone)
 		w.assertContents(t)
@@ -302,9 +303,9 @@ func TestUploadsToTheStoreStayWithinThePlan(t *testing.T) {
 	state := func() (used, declared int64) {
 		t.Helper()
 		of, err := w.Store.Storage().Used(ctx, []id.Org{w.ben.Org})
-		must(t, err)
+		must.NoError(t, err)
 		_, declared, err = w.Store.Storage().Announced(ctx, w.ben.Org)
-		must(t, err)
+		must.NoError(t, err)
 		return of[w.ben.Org].Total(), declared
 	}
 	used, declared := state()
@@ -335,23 +336,23 @@ func TestUploadsToTheStoreStayWithinThePlan(t *testing.T) {
 		t.Fatalf("%d uploads were started, with %d bytes beside %d", len(ids), pending, used)
 	}
 	// What is given up makes room, and what is completed counts as stored.
-	must(t, w.Objects.GiveUp(ctx, w.ben, w.started(t, w.ben, ids[0])))
+	must.NoError(t, w.Objects.GiveUp(ctx, w.ben, w.started(t, w.ben, ids[0])))
 	for range 2 {
-		must(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[1]), nil)))
+		must.NoError(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[1]), nil)))
 	}
 	if now, pending := state(); now != used+10 || pending != declared+20 {
 		t.Errorf("%d bytes are stored and %d declared", now, pending)
 	}
 	_, _, err := w.start(t, w.ben, "", "more.md", ten)
-	must(t, err)
+	must.NoError(t, err)
 	_, _, err = w.start(t, w.ben, "", "last.md", ten)
 	expectKind(t, err, fault.Forbidden)
 	// Content that passes through the server does not wait for what was declared; the completion decides.
 	w.StorageLimits[plan.None] = used + 15
-	must(t, errorOf(w.Objects.Create(ctx, w.ben, object.Draft{Path: "five.md", Kind: object.Artifact, Scope: object.Shared}, harness.Text("12345"))))
+	must.NoError(t, errorOf(w.Objects.Create(ctx, w.ben, object.Draft{Path: "five.md", Kind: object.Artifact, Scope: object.Shared}, harness.Text("12345"))))
 	expectKind(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)), fault.Forbidden)
-	must(t, w.Objects.Delete(ctx, w.ben, w.started(t, w.ben, ids[1]).Object, nil))
-	must(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)))
+	must.NoError(t, w.Objects.Delete(ctx, w.ben, w.started(t, w.ben, ids[1]).Object, nil))
+	must.NoError(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)))
 	w.assertContents(t)
 }
 
@@ -375,12 +376,12 @@ func TestLongContentOfTheStoreIsNotRead(t *testing.T) {
 	started := w.started(t, w.ben, upload)
 	w.Faults.Reset(-1, "")
 	o, err := w.Objects.Complete(t.Context(), w.ben, started, nil)
-	must(t, err)
+	must.NoError(t, err)
 	if calls := fmt.Sprint(w.Faults.Calls()); o.Text || strings.Contains(calls, "Blobs.Open") || !strings.Contains(calls, "SignedBlobs.Stat") {
 		t.Errorf("%+v with %s", o, calls)
 	}
 	upload, to, err := w.start(t, w.ben, "", "other.md", text)
-	must(t, err)
+	must.NoError(t, err)
 	w.send(t, to, strings.ToUpper(text))
 	_, err = w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)
 	expectKind(t, err, fault.Invalid)

@@ -16,6 +16,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/plan"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // withVersions is open with two earlier versions of the notes and a deleted file gone.md, which had
@@ -24,12 +25,12 @@ func withVersions(t testing.TB) *fixture {
 	w := open(t)
 	w.VersionRetention[plan.None] = object.Retention{Days: 30, Versions: 10}
 	for _, text := range []string{"second notes", "third notes"} {
-		must(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text(text))))
+		must.NoError(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text(text))))
 		w.Clock.Advance(time.Second)
 	}
 	gone := w.create(t, w.ada, "gone.md", "gone")
-	must(t, errorOf(w.Objects.Replace(t.Context(), w.ada, gone.ID, harness.Text("gone for good"))))
-	must(t, w.Objects.Delete(t.Context(), w.ada, gone.ID, nil))
+	must.NoError(t, errorOf(w.Objects.Replace(t.Context(), w.ada, gone.ID, harness.Text("gone for good"))))
+	must.NoError(t, w.Objects.Delete(t.Context(), w.ada, gone.ID, nil))
 	w.Clock.Advance(time.Hour)
 	w.Faults.Reset(-1, "")
 	return w
@@ -38,7 +39,7 @@ func withVersions(t testing.TB) *fixture {
 // gone returns the id of the only deleted file, or "".
 func (w *fixture) gone(t testing.TB) (of id.Object) {
 	t.Helper()
-	must(t, w.Objects.Deleted(t.Context(), w.ada, object.Filter{}, func(v object.Earlier) error {
+	must.NoError(t, w.Objects.Deleted(t.Context(), w.ada, object.Filter{}, func(v object.Earlier) error {
 		of = v.ID
 		return nil
 	}))
@@ -49,7 +50,7 @@ func (w *fixture) gone(t testing.TB) (of id.Object) {
 func (w *fixture) numbers(t testing.TB, of id.Object) string {
 	t.Helper()
 	var all []string
-	must(t, w.Objects.Versions(t.Context(), w.ada, of, math.MaxInt64, 0, func(v objects.Version) error {
+	must.NoError(t, w.Objects.Versions(t.Context(), w.ada, of, math.MaxInt64, 0, func(v objects.Version) error {
 		all = append(all, fmt.Sprint(v.Version))
 		return nil
 	}))
@@ -114,8 +115,8 @@ func TestNumbersGoOnAfterRestoring(t *testing.T) {
 	if err != nil || o.Version != 3 || o.Checksum != harness.Checksum("gone") || w.numbers(t, gone) != "3 2" {
 		t.Errorf("%+v, %v, versions %s", o, err, w.numbers(t, gone))
 	}
-	must(t, errorOf(w.Objects.Move(ctx, w.ben, gone, "moved.md", nil)))
-	must(t, w.Objects.Delete(ctx, w.ben, gone, nil))
+	must.NoError(t, errorOf(w.Objects.Move(ctx, w.ben, gone, "moved.md", nil)))
+	must.NoError(t, w.Objects.Delete(ctx, w.ben, gone, nil))
 	o, err = w.Objects.RestoreVersion(ctx, w.ben, gone, objects.Restoration{Version: 2})
 	if err != nil || o.Version != 5 || o.Path != "moved.md" || o.Checksum != harness.Checksum("gone for good") || w.numbers(t, gone) != "5 4" {
 		t.Errorf("%+v, %v, versions %s", o, err, w.numbers(t, gone))
@@ -130,7 +131,7 @@ func TestVersionsGiveWayToContent(t *testing.T) {
 	ctx := t.Context()
 	usage := func() object.Usage {
 		used, err := w.Store.Storage().Used(ctx, []id.Org{w.ada.Org})
-		must(t, err)
+		must.NoError(t, err)
 		return used[w.ada.Org]
 	}
 	was := usage()
@@ -148,15 +149,15 @@ func TestVersionsGiveWayToContent(t *testing.T) {
 	expectKind(t, errorOf(w.Objects.Create(ctx, w.ben, w.draft("more.md"), harness.Text("x"))), fault.Forbidden)
 	expectKind(t, errorOf(w.Objects.RestoreVersion(ctx, w.ben, w.notes.ID, objects.Restoration{Version: 1})), fault.NotFound)
 	// What is replaced stays until the next write, and what is deleted while there is room.
-	must(t, errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("THIRD notes"))))
+	must.NoError(t, errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("THIRD notes"))))
 	if got := w.numbers(t, w.notes.ID); got != "4 3" {
 		t.Errorf("the versions are %s", got)
 	}
-	must(t, errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("third notes"))))
+	must.NoError(t, errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("third notes"))))
 	if got := w.numbers(t, w.notes.ID); got != "5 4" {
 		t.Errorf("the versions are %s", got)
 	}
-	must(t, w.Objects.Delete(ctx, w.ben, w.notes.ID, nil))
+	must.NoError(t, w.Objects.Delete(ctx, w.ben, w.notes.ID, nil))
 	if got := w.numbers(t, w.notes.ID); got != "5 4" {
 		t.Errorf("the versions are %s", got)
 	}
@@ -164,18 +165,18 @@ func TestVersionsGiveWayToContent(t *testing.T) {
 	was = usage()
 	w.StorageLimits[plan.None] = 1
 	empty := w.create(t, w.ben, "empty.md", "")
-	must(t, w.Objects.Delete(ctx, w.ben, empty.ID, nil))
+	must.NoError(t, w.Objects.Delete(ctx, w.ben, empty.ID, nil))
 	if now := usage(); now != was {
 		t.Errorf("%v, before %v", now, was)
 	}
 	// Restoring is content like any other.
 	w.StorageLimits[plan.None] = -1
 	gone := w.create(t, w.ben, "large.md", strings.Repeat("x", 1000))
-	must(t, w.Objects.Delete(ctx, w.ben, gone.ID, nil))
+	must.NoError(t, w.Objects.Delete(ctx, w.ben, gone.ID, nil))
 	w.StorageLimits[plan.None] = usage().Present() + 999
 	expectKind(t, errorOf(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})), fault.Forbidden)
 	w.StorageLimits[plan.None]++
-	must(t, errorOf(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})))
+	must.NoError(t, errorOf(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})))
 	w.assertContents(t)
 	w.assertCollected(t, true)
 }
@@ -184,17 +185,17 @@ func TestVersionsExpire(t *testing.T) {
 	w := withVersions(t)
 	gone := w.gone(t)
 	w.Clock.Advance(30*24*time.Hour - time.Hour - 2*time.Second - time.Millisecond)
-	must(t, w.Upkeep.Run(t.Context()))
+	must.NoError(t, w.Upkeep.Run(t.Context()))
 	if got := w.numbers(t, w.notes.ID); got != "3 2 1" {
 		t.Errorf("before their time the versions are %s", got)
 	}
 	w.Clock.Advance(time.Millisecond)
-	must(t, w.Upkeep.Run(t.Context()))
+	must.NoError(t, w.Upkeep.Run(t.Context()))
 	if got := w.numbers(t, w.notes.ID); got != "3 2" {
 		t.Errorf("the versions are %s", got)
 	}
 	w.Clock.Advance(2 * time.Second)
-	must(t, w.Upkeep.Run(t.Context()))
+	must.NoError(t, w.Upkeep.Run(t.Context()))
 	if got := w.numbers(t, w.notes.ID); got != "3" || w.gone(t) != "" {
 		t.Errorf("the versions are %s, deleted is %s", got, w.gone(t))
 	}
@@ -207,12 +208,12 @@ func TestVersionsExpire(t *testing.T) {
 func TestAPlanThatKeepsNoneKeepsNone(t *testing.T) {
 	w := withVersions(t)
 	delete(w.VersionRetention, plan.None)
-	must(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("new notes"))))
-	must(t, errorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{Version: 2})))
+	must.NoError(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("new notes"))))
+	must.NoError(t, errorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{Version: 2})))
 	if got := w.numbers(t, w.notes.ID); got != "5 1" {
 		t.Errorf("the versions are %s", got)
 	}
-	must(t, w.Objects.Delete(t.Context(), w.ben, w.notes.ID, nil))
+	must.NoError(t, w.Objects.Delete(t.Context(), w.ben, w.notes.ID, nil))
 	expectKind(t, errorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{})), fault.NotFound)
 	w.assertContents(t)
 }
@@ -222,16 +223,16 @@ func TestVersionsGoWithTheirPlace(t *testing.T) {
 	ctx := t.Context()
 	for i := range objects.SweepLimit + 5 { // more than one sweep
 		o := w.create(t, w.ada, fmt.Sprintf("many/%03d.md", i), "x")
-		must(t, w.Objects.Delete(ctx, w.ada, o.ID, nil))
+		must.NoError(t, w.Objects.Delete(ctx, w.ada, o.ID, nil))
 	}
 	memory, err := w.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("more"))
-	must(t, err)
-	must(t, w.Objects.Delete(ctx, w.ben, memory.ID, nil))
-	must(t, w.Workspaces.Delete(ctx, w.ada, w.desk))
+	must.NoError(t, err)
+	must.NoError(t, w.Objects.Delete(ctx, w.ben, memory.ID, nil))
+	must.NoError(t, w.Workspaces.Delete(ctx, w.ada, w.desk))
 	if left := w.versions(t); len(left) != 2 || left[0].ID != memory.ID {
 		t.Errorf("left are %v", left)
 	}
-	must(t, w.SendIdentityEvent(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true}))
+	must.NoError(t, w.SendIdentityEvent(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true}))
 	if left := w.versions(t); len(left) != 0 {
 		t.Errorf("left are %v", left)
 	}

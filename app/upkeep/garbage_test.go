@@ -106,6 +106,14 @@ func (y *fixture) names(t testing.TB) []object.Blob {
 	return names
 }
 
+// checkNoNames checks that the store has no names that wait for their deletion.
+func (y *fixture) checkNoNames(t testing.TB) {
+	t.Helper()
+	if names := y.names(t); len(names) > 0 {
+		t.Errorf("names are left: %v", names)
+	}
+}
+
 // withoutReason returns the reasons without those of the kind.
 func withoutReason(all map[string]upkeep.Reason, r upkeep.Reason) map[string]upkeep.Reason {
 	rest := maps.Clone(all)
@@ -123,7 +131,7 @@ func TestGarbageIsCollectedWhenItsGraceIsOver(t *testing.T) {
 	}
 	y.checkStored(t, everything)
 	y.Clock.Advance(time.Millisecond)
-	// What nobody knows is found only by who looks for it.
+	// Objects without a record are found only by a listing of the whole store.
 	if found := y.collect(t, false, false); !maps.Equal(found, withoutReason(y.reasons, upkeep.Unknown)) {
 		t.Errorf("collected %v", found)
 	}
@@ -134,9 +142,7 @@ func TestGarbageIsCollectedWhenItsGraceIsOver(t *testing.T) {
 		t.Errorf("the search collected %v", found)
 	}
 	y.checkStored(t, y.stored)
-	if names := y.names(t); len(names) > 0 {
-		t.Errorf("names are left: %v", names)
-	}
+	y.checkNoNames(t)
 	y.Clock.Advance(1000 * object.Grace)
 	if found := y.collect(t, true, false); len(found) > 0 {
 		t.Errorf("later %v was collected", found)
@@ -167,19 +173,6 @@ func TestADryRunListsGarbageAndRemovesNothing(t *testing.T) {
 	}
 }
 
-// run runs a collection as a server that may die in it.
-func run(do func() error) (err error, died bool) {
-	died = true
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		err = do()
-		died = false
-	}()
-	<-done
-	return err, died
-}
-
 func TestACollectionThatStopsAnywhereIsTakenUpAgain(t *testing.T) {
 	clear := newFixture(t)
 	clear.Clock.Advance(object.Grace + time.Millisecond)
@@ -194,7 +187,7 @@ func TestACollectionThatStopsAnywhereIsTakenUpAgain(t *testing.T) {
 				y := newFixture(t)
 				y.Clock.Advance(object.Grace + time.Millisecond)
 				y.Faults.Reset(at, failure)
-				err, died := run(func() error {
+				err, died := harness.Run(func() error {
 					return y.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil })
 				})
 				if failed := failure != harness.Retried; failed != (err != nil || died) {
@@ -208,9 +201,7 @@ func TestACollectionThatStopsAnywhereIsTakenUpAgain(t *testing.T) {
 				}
 				y.collect(t, true, false)
 				y.checkStored(t, y.stored)
-				if names := y.names(t); len(names) > 0 {
-					t.Errorf("names are left: %v", names)
-				}
+				y.checkNoNames(t)
 			})
 		}
 	}
@@ -231,9 +222,7 @@ func TestASecondCollectorMayRunAtAnyMomentOfTheFirst(t *testing.T) {
 				t.Error("there was no second collector")
 			}
 			y.checkStored(t, y.stored)
-			if names := y.names(t); len(names) > 0 {
-				t.Errorf("names are left: %v", names)
-			}
+			y.checkNoNames(t)
 		})
 	}
 	t.Run("all the time", func(t *testing.T) {
@@ -249,9 +238,7 @@ func TestASecondCollectorMayRunAtAnyMomentOfTheFirst(t *testing.T) {
 		}
 		all.Wait()
 		y.checkStored(t, y.stored)
-		if names := y.names(t); len(names) > 0 {
-			t.Errorf("names are left: %v", names)
-		}
+		y.checkNoNames(t)
 	})
 }
 
@@ -427,9 +414,7 @@ func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 	if kept := work(); !maps.Equal(kept, map[string]bool{stray: true}) {
 		t.Errorf("there is %v", kept)
 	}
-	if names := y.names(t); len(names) > 0 {
-		t.Errorf("names are left: %v", names)
-	}
+	y.checkNoNames(t)
 }
 
 func TestTheStoreOfAnotherDatabaseIsNotCollected(t *testing.T) {

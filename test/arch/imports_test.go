@@ -274,14 +274,13 @@ func isNamed(p string) bool {
 	})
 }
 
-const ruleFx = "fx is imported by app/assembly itself and cmd/collabd alone"
-
-func checkFx(t *tree) []finding {
+// forbidden finds the imports that break a rule.
+func (t *tree) forbidden(rule string, breaks func(f *file, i imported) bool) []finding {
 	var found []finding
-	report := t.reporter(ruleFx, &found)
+	report := t.reporter(rule, &found)
 	for _, f := range t.files {
 		for _, i := range f.imports() {
-			if (within(i.path, "go.uber.org/fx") || within(i.path, "go.uber.org/dig")) && f.dir != "app/assembly" && !f.under("cmd/collabd") {
+			if breaks(f, i) {
 				report(i.spec.Pos(), "%s imports %s", f.dir, i.path)
 			}
 		}
@@ -289,21 +288,22 @@ func checkFx(t *tree) []finding {
 	return found
 }
 
+const ruleFx = "fx is imported by app/assembly itself and cmd/collabd alone"
+
+func checkFx(t *tree) []finding {
+	return t.forbidden(ruleFx, func(f *file, i imported) bool {
+		return (within(i.path, "go.uber.org/fx") || within(i.path, "go.uber.org/dig")) && f.dir != "app/assembly" && !f.under("cmd/collabd")
+	})
+}
+
 const ruleTemplates = "templates of the server call no methods"
 
 // checkTemplates finds the template engines of the standard library: they look methods
 // up by name, and the linker then keeps the methods of every type.
 func checkTemplates(t *tree) []finding {
-	var found []finding
-	report := t.reporter(ruleTemplates, &found)
-	for _, f := range t.files {
-		for _, i := range f.imports() {
-			if (i.path == "html/template" || i.path == "text/template") && !f.test && !f.under("test") {
-				report(i.spec.Pos(), "%s imports %s", f.dir, i.path)
-			}
-		}
-	}
-	return found
+	return t.forbidden(ruleTemplates, func(f *file, i imported) bool {
+		return (i.path == "html/template" || i.path == "text/template") && !f.test && !f.under("test")
+	})
 }
 
 // roots are packages that import those beneath them and never the other way round.
@@ -312,14 +312,8 @@ var roots = []string{"app/assembly", "adapters/httpapi"}
 const ruleDownward = "packages beneath app/assembly and adapters/httpapi do not import those"
 
 func checkDownward(t *tree) []finding {
-	var found []finding
-	report := t.reporter(ruleDownward, &found)
-	for _, f := range t.files {
-		for _, i := range f.imports() {
-			if dir, isLocal := t.isLocal(i.path); isLocal && dir != f.dir && within(f.dir, dir) && slices.Contains(roots, dir) {
-				report(i.spec.Pos(), "%s imports %s", f.dir, i.path)
-			}
-		}
-	}
-	return found
+	return t.forbidden(ruleDownward, func(f *file, i imported) bool {
+		dir, isLocal := t.isLocal(i.path)
+		return isLocal && dir != f.dir && within(f.dir, dir) && slices.Contains(roots, dir)
+	})
 }

@@ -49,6 +49,16 @@ func (p Page) Expect(t testing.TB, status int) {
 	}
 }
 
+// Contains checks that each text is in the page.
+func (p Page) Contains(t testing.TB, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(p.Text, text) {
+			t.Errorf("the page lacks %s:\n%s", text, p.Text)
+		}
+	}
+}
+
 // Do sends a request.
 func (b *Browser) Do(r *http.Request) Page {
 	b.t.Helper()

@@ -43,6 +43,19 @@ type Faults struct {
 	byName map[string]Fault  // nil: calls fail by their number
 }
 
+// Run runs do in a goroutine of its own. It reports whether an injected fault ended that.
+func Run(do func() error) (err error, died bool) {
+	died = true
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = do()
+		died = false
+	}()
+	<-done
+	return err, died
+}
+
 // FailNext has the next call of each name fail, which is removed from the map then. Calls are not
 // recorded from now on.
 func (l *Faults) FailNext(byName map[string]Fault) {
