@@ -624,7 +624,8 @@ func TestUploadsAreRetried(t *testing.T) {
 	}
 }
 
-// The content is there, and nobody can say whose it is.
+// TestAnUploadIsNoConflictIfTheStoreFailsAfterItsRetry has a store that kept the content of the first
+// attempt, or that of another upload, which cannot be told apart.
 func TestAnUploadIsNoConflictIfTheStoreFailsAfterItsRetry(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) *objectstore.Store{"Google": google, "S3": objectstore.StartS3} {
 		t.Run(name, func(t *testing.T) {

@@ -101,7 +101,7 @@ func TestSubscriptionsOfBeforeTheyAreAskedAfterAreDue(t *testing.T) {
 	})
 }
 
-// Postgres keeps long texts where they were.
+// TestLongTextsOfTasksAreTheSameAfterTheyMoved has texts that Postgres stores outside of their rows.
 func TestLongTextsOfTasksAreTheSameAfterTheyMoved(t *testing.T) {
 	db := migratedTo(t, databases[0].url(t), 9)
 	o := uid[id.Org](kindOrg, 1, 0)

@@ -101,8 +101,8 @@ func TestAnInterruptedIndexIsMadeAgain(t *testing.T) {
 	awaitTrue(t, url, "SELECT indisvalid FROM pg_index WHERE indexrelid = 't_id'::regclass")
 }
 
-// The timeout of the write is longer than a migration waits for its lock, and would end the test
-// otherwise.
+// TestAMigrationThatWaitsForALockLetsWritersPass writes with a timeout that is longer than a migration waits
+// for its lock.
 func TestAMigrationThatWaitsForALockLetsWritersPass(t *testing.T) {
 	steps := stepsOf("-- +goose Up\nALTER TABLE t ADD COLUMN more TEXT;\n")
 	url, writer := began(t, steps)

@@ -42,7 +42,7 @@ func TestMigrationsOnPostgresRunBesideServers(t *testing.T) {
 	}
 }
 
-// Rules about single statements. A statement that matches breaks the rule, unless it also matches
+// statementRules are the rules about single statements. A statement that matches breaks the rule, unless it also matches
 // the exception or is about a table that the migration creates.
 var statementRules = []struct{ rule, matches, except string }{
 	{"an index is built CONCURRENTLY", `^CREATE (UNIQUE )?INDEX`, `^CREATE (UNIQUE )?INDEX CONCURRENTLY`},

@@ -43,7 +43,7 @@ func TestSQLiteHasNoPartitions(t *testing.T) {
 	}
 }
 
-// Everything about tables that others can see.
+// describedTables selects a description of all tables without their partitions.
 const describedTables = `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 	SELECT concat_ws(' ', c.relname, a.attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid)) AS line
 		FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid LEFT JOIN pg_attrdef d ON adrelid = attrelid AND adnum = attnum WHERE attnum > 0 AND relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace
@@ -229,7 +229,7 @@ func TestPartitioningWaitsForALock(t *testing.T) {
 	}
 }
 
-// Each interruption comes later. Writers keep the statements that they prepared before.
+// TestPartitioningUnderLoad interrupts the partitioning later each time, while writers keep their prepared statements.
 func TestPartitioningUnderLoad(t *testing.T) {
 	url := postgres.URL(t)
 	db := migrated(t, url)

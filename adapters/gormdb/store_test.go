@@ -472,7 +472,7 @@ func TestConnectionsPlanStatementsOnceUnlessTheAddressSaysOtherwise(t *testing.T
 	}
 }
 
-// A transaction that moves a task away commits while a deletion waits for it.
+// TestTasksMovedAwayDuringADeletionRemain commits a transaction that moves a task away while a deletion waits for it.
 func TestTasksMovedAwayDuringADeletionRemain(t *testing.T) {
 	db, ctx := migrated(t, postgres.URL(t)), t.Context()
 	o, u := seeded(t, db)

@@ -114,7 +114,6 @@ func TestEncodeChange(t *testing.T) {
 	}
 }
 
-// Whatever is in a record, its frame is one event and one chunk.
 func TestChangeFrameIsOneEventInOneChunk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching("[\\r\\n\u2028\u0085 :\"\\\\data]*"))

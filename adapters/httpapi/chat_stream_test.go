@@ -583,7 +583,7 @@ func (d discarding) Header() http.Header         { return d.header }
 func (d discarding) WriteHeader(int)             {}
 func (d discarding) Write(b []byte) (int, error) { return len(b), nil }
 
-// Who closes the connection with the last chunk in hand was answered in full.
+// TestClientThatLeavesWithTheLastChunkIsNotGone closes the connection after the last chunk was read.
 func TestClientThatLeavesWithTheLastChunkIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, leave := context.WithCancel(context.Background())

@@ -81,7 +81,7 @@ func TestClientsThatAskAreRedirectedToTheObjectStore(t *testing.T) {
 	})
 }
 
-// started is a started upload as clients read it.
+// startedUpload is a started upload as clients read it.
 type startedUpload struct {
 	ID      string            `json:"id"`
 	URL     string            `json:"url"`

@@ -503,7 +503,7 @@ func TestFeedMetrics(t *testing.T) {
 	})
 }
 
-// The same over sockets, where the protocols are those of net/http.
+// TestFeedOverTheNetwork reads the feed over sockets, with HTTP/1.1 and HTTP/2 of net/http.
 func TestFeedOverTheNetwork(t *testing.T) {
 	// event reads on to the first event and returns its id.
 	event := func(t *testing.T, r *bufio.Reader) string {

@@ -144,8 +144,8 @@ func answersOf(r row, body bool) []string {
 	return all
 }
 
-// What guards and keys answer is described for every route that has them, also where
-// no conversation leads there.
+// TestOpenAPIDescribesGuardAndKeyResponses checks every route that has guards or keys, also those without
+// a conversation that gets such a response.
 func TestOpenAPIDescribesGuardAndKeyResponses(t *testing.T) {
 	a, d := describedRoutes(t)
 	for _, r := range a.routes() {

@@ -166,7 +166,7 @@ func end(ctx context.Context, r ports.Records, user id.User, ended []session.Ses
 	return nil
 }
 
-// SignOut ends all sessions of a user whom the identity provider has banned or
+// SignOut ends all sessions of a user that the identity provider has banned or
 // locked, and has every server read the user again.
 func SignOut(ctx context.Context, r ports.Records, user id.User, now time.Time, ids ports.IDs) error {
 	all, err := r.Journal().Sessions().List(ctx, user)

@@ -369,7 +369,8 @@ func TestPlansOfAnyTwoChangedTreesMakeThemEqual(t *testing.T) {
 	})
 }
 
-// A server that is wrong or hostile may have paths that no file can have, or that lead elsewhere.
+// TestFilesOfTheServerWithPathsThatNoneHasAreLeftAlone has a server that is faulty or hostile: its paths are invalid
+// as names of files, or lead outside of the directory.
 func TestFilesOfTheServerWithPathsThatNoneHasAreLeftAlone(t *testing.T) {
 	w := world{local: map[string]string{"kept": "moved"}, remote: map[string]mirror.Record{}, synced: map[string]mirror.Synced{
 		"kept": {ID: "kept", Version: 1, Checksum: sum("moved"), Path: "kept", Name: "kept"},

@@ -71,7 +71,7 @@ const (
 	Revocation    Endpoint = "revoke"
 )
 
-// Request is one that the server was sent.
+// Request is a request that the server received.
 type Request struct {
 	Endpoint Endpoint
 	Method   string
@@ -103,7 +103,7 @@ type Server struct {
 	revoked  []string
 }
 
-// fault is what happens at an endpoint instead of what should.
+// fault is an injected fault of an endpoint.
 type fault struct {
 	do    Fault
 	times int // how often still; negative: always
@@ -176,7 +176,7 @@ func (s *Server) Valid(access string) bool {
 	return err == nil
 }
 
-// Redeemed returns the codes for which there were tokens.
+// Redeemed returns the codes that were exchanged for tokens.
 func (s *Server) Redeemed() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *Server) Reused() int {
 	return s.reused
 }
 
-// Revoked returns the tokens that were taken back at the endpoint for it.
+// Revoked returns the tokens that were revoked.
 func (s *Server) Revoked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

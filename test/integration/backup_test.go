@@ -26,11 +26,12 @@ import (
 	"collab/test/race"
 )
 
-// ran runs a command of the program, which must succeed or fail as well says, and returns its output.
-func ran(t *testing.T, s *collabd.Server, well bool, args ...string) string {
+// ran runs a command of the program and returns its output. The command must succeed if succeeds is set, and fail
+// otherwise.
+func ran(t *testing.T, s *collabd.Server, succeeds bool, args ...string) string {
 	t.Helper()
 	said, err := s.Command(t, args).CombinedOutput()
-	if (err == nil) != well {
+	if (err == nil) != succeeds {
 		t.Fatalf("collabd %s: %v\n%s", strings.Join(args, " "), err, said)
 	}
 	return string(said)
@@ -317,9 +318,7 @@ func TestBackupsAndRestoresThatAreKilled(t *testing.T) {
 	began := time.Now()
 	ran(t, s, true, "backup", archive)
 	usual := time.Since(began)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seeded(t), 0))
 	killed := atomic.Int64{}
 	// kill runs a command and kills it at some moment.
 	kill := func(within time.Duration, args ...string) {

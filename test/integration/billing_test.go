@@ -51,7 +51,7 @@ func newBillingTest(t *testing.T) *billingTest {
 	return p
 }
 
-// providerState is what the provider knows.
+// providerState is the state of the provider.
 type providerState struct {
 	Key           string
 	Subscriptions map[string]struct {

@@ -62,7 +62,7 @@ type chatRequest struct {
 	seen    chan struct{} // closed when the provider has seen it
 }
 
-// uses returns the tokens that it uses: all that it was allowed, if it was admitted.
+// uses returns the tokens that the request uses: its input and all output that it was allowed, or none if it was refused.
 func (a *chatRequest) uses() chat.Usage {
 	if a.allowed.Load() == 0 {
 		return chat.Usage{}
@@ -70,7 +70,7 @@ func (a *chatRequest) uses() chat.Usage {
 	return chat.Usage{Input: a.input, Output: a.allowed.Load()}
 }
 
-// estimate is what we take a text for.
+// estimate returns the number of tokens that a server reserves for a text.
 func estimate(text string) int64 {
 	return chat.Call{Turns: []chat.Turn{{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: text}}}}}.Estimate()
 }
@@ -92,7 +92,7 @@ func (w *chatTest) request(input, output int64) *chatRequest {
 	return a
 }
 
-// taken notes that the provider was asked.
+// taken records that the provider has received a message, and returns its request.
 func (w *chatTest) taken(message string, allowed int64) *chatRequest {
 	w.mu.Lock()
 	a := w.requests[strings.TrimRight(message, ".")]
@@ -116,7 +116,7 @@ func (a *chatRequest) saw(t testing.TB) bool {
 	}
 }
 
-// plan is what the provider does.
+// plan returns what the provider does with a request.
 func (w *chatTest) plan(r provider.Request) provider.Script {
 	switch a := w.taken(r.Message, r.MaxTokens); {
 	case a.steps != nil:
@@ -131,7 +131,7 @@ func (w *chatTest) plan(r provider.Request) provider.Script {
 	}
 }
 
-// chatTest is servers, the provider that they ask, and the database under them.
+// chatTest has servers, the model provider that they use, and their database.
 type chatTest struct {
 	testing.TB
 	servers  []*collabd.Server
@@ -182,7 +182,7 @@ func (w *chatTest) member(organisation string, n int) member {
 	return member{id.Org(c.Org), id.User(c.User), c}
 }
 
-// body is the request as clients send it.
+// body returns the request as clients send it.
 func (a *chatRequest) body(model string) []byte {
 	text, _ := json.Marshal(map[string]any{"message": a.text, "maxTokens": a.output, "model": model}) // a map of texts and numbers
 	return text
@@ -203,7 +203,7 @@ func next(lines *bufio.Reader) (f frame, err error) {
 	return f, json.Unmarshal(data, &f)
 }
 
-// nextData is valid until the stream is read again.
+// nextData returns the data of the next event. It is valid until the stream is read again.
 func nextData(lines *bufio.Reader) ([]byte, error) {
 	for {
 		line, err := lines.ReadSlice('\n')
@@ -216,8 +216,8 @@ func nextData(lines *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// last reads a stream to its end, which comes after the last event. It is as
-// fast as those whom it must not slow down.
+// last reads a stream to its end and returns the last event. It decodes no other event, so that it does not
+// slow down the server that it measures.
 func last(lines *bufio.Reader) (f frame, err error) {
 	var kept []byte
 	for {
@@ -234,7 +234,7 @@ func last(lines *bufio.Reader) (f frame, err error) {
 	}
 }
 
-// chatClient is the client of all; each caller may have as many requests at once.
+// chatClient is the HTTP client of all requests for chats. It keeps a connection for each of 256.
 var chatClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 
 // over sends a request to the servers by turns, in both protocols by turns, and calls answered
@@ -370,7 +370,7 @@ func (w *chatTest) settled(all ...member) map[chat.Outcome]int {
 	return outcomes
 }
 
-// within runs something that a test waits for.
+// within ends the test if wait does not return after twice the time of patience.
 func within(t testing.TB, what string, wait func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -381,6 +381,6 @@ func within(t testing.TB, what string, wait func()) {
 	select {
 	case <-done:
 	case <-time.After(2 * patience):
-		t.Fatalf("%s does not come to an end", what)
+		t.Fatalf("timed out waiting until %s ends", what)
 	}
 }

@@ -64,7 +64,7 @@ func TestServersThatCrashWhileTheyAuthorise(t *testing.T) {
 				t.Errorf("round %d: the token does not let in", round)
 			}
 		}
-		// Whatever became of them, they can be authorised again.
+		// Connectors in every state can be authorised again.
 		for _, i := range []string{i, old} {
 			p.authorised(p.ada.At(victim), map[string]any{"instanceId": i})
 			if token := p.token(p.ada.At(other), i); !p.auth.Valid(token) {
@@ -81,7 +81,7 @@ func TestServersThatCrashWhileTheyAuthorise(t *testing.T) {
 	}
 }
 
-// attempt goes through an authorization as far as the server does.
+// attempt goes through an authorization until the server is killed.
 func (p *connectorTest) attempt(s *collabd.Server, instance string) {
 	status, data, err := p.ada.At(s).Do("POST", "/mcp-oauth/start", map[string]any{"instanceId": instance})
 	var f flow

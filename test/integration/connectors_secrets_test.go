@@ -132,7 +132,7 @@ func TestConnectorSecretsAreInNoOutput(t *testing.T) {
 		p.ada.Must(t, 200, "POST", "/connectors/"+key+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": toolsKey}}, nil)
 		p.awaitStatus(p.ada, key, "CONNECTED")
 
-		// What does not.
+		// The cases that fail.
 		answers("notes", p.auth, 403, func(q url.Values) { q.Set("iss", "https://"+q.Get("code")+".example.com") })
 		answers("notes", p.auth, 403, failing("access_denied"))
 		answers("notes", p.auth, 403, func(q url.Values) { q.Set("error", q.Get("code")) })

@@ -30,7 +30,7 @@ import (
 // toolsKey is the key of the tool server that uses keys.
 const toolsKey = "key-of-the-tools-of-the-integration-tests"
 
-// connectorTest is servers of ours, the database under them, and whom they connect to:
+// connectorTest has servers, their database, and the tool servers of these connectors:
 //
 //	notes      lets people in by the authorization server
 //	known      does by another one, at which we are known beforehand
@@ -94,10 +94,10 @@ func newConnectorTest(t *testing.T, d database, settings ...string) *connectorTe
 	return p
 }
 
-// server is one of the servers, by turns.
+// server returns the server with the number, modulo the number of servers.
 func (p *connectorTest) server(n int) *collabd.Server { return by(p.servers, n) }
 
-// exec changes the database, which has to change rows so many.
+// exec executes a statement, which must change this number of rows.
 func (p *connectorTest) exec(rows int64, statement string) {
 	p.Helper()
 	if n := p.change(statement); n != rows {
@@ -114,7 +114,7 @@ func (p *connectorTest) change(statement string) int64 {
 	return n
 }
 
-// count returns the number that a query has.
+// count returns the number that a query returns.
 func (p *connectorTest) count(query string) (n int) {
 	p.Helper()
 	if err := p.rows.QueryRowContext(context.WithoutCancel(p.Context()), query).Scan(&n); err != nil {
@@ -201,7 +201,7 @@ func newBrowser(t testing.TB) *browser {
 	}}
 }
 
-// at is the same page of ours on a server.
+// at returns the address with the origin of a server.
 func at(s *collabd.Server, address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -213,7 +213,7 @@ func at(s *collabd.Server, address string) string {
 var input = regexp.MustCompile(`<input type="hidden" name="([a-z]+)" value="([^"]*)">`)
 
 // confirm opens the page on one server, presses its button on another, and returns
-// where that leads.
+// the address that it redirects to.
 func (b *browser) confirm(page string, shown, pressed *collabd.Server) (*url.URL, error) {
 	answer, text, err := whole(b.Get(at(shown, page)))
 	if err != nil {
@@ -237,7 +237,7 @@ func (b *browser) confirm(page string, shown, pressed *collabd.Server) (*url.URL
 	return answer.Location()
 }
 
-// confirmed is confirm where nothing may go wrong.
+// confirmed calls confirm and ends the test on an error.
 func (p *connectorTest) confirmed(b *browser, page string, shown, pressed *collabd.Server) *url.URL {
 	p.Helper()
 	to, err := b.confirm(page, shown, pressed)
@@ -281,7 +281,7 @@ func (p *connectorTest) approved(of *authserver.Server, b *browser, f flow) *url
 	return back
 }
 
-// authorised is a connector that went through it.
+// authorised returns the id of a new connector that was authorised and tested.
 func (p *connectorTest) authorised(c collabd.Client, body map[string]any) string {
 	p.Helper()
 	f, b := p.start(c, body), newBrowser(p)
@@ -290,7 +290,7 @@ func (p *connectorTest) authorised(c collabd.Client, body map[string]any) string
 	return f.InstanceID
 }
 
-// token is the access token that a member reads.
+// token returns the access token that a member reads.
 func (p *connectorTest) token(c collabd.Client, id string) string {
 	p.Helper()
 	var read struct{ Credentials struct{ AccessToken string } }
@@ -320,7 +320,7 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 			p.Errorf("the token %q does not let in", token)
 		}
 
-		// Both servers find it expired at once, and one refreshes it.
+		// Both servers find the token expired at once, and one of them refreshes it.
 		requests := len(p.auth.Requests(authserver.Token))
 		p.exec(1, "UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '"+f.InstanceID+"'")
 		if got := atOnce(p, 8, func(i int) (int, []byte, error) {
@@ -334,7 +334,7 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 			p.Errorf("%d renewals, %d of them with a used refresh token; the new token is %q after %q", n, p.auth.Reused(), token, expired)
 		}
 
-		// Deleted while the authorization server is down, it is taken back later.
+		// The token of a connector that is deleted while the authorization server is down is revoked later.
 		p.auth.Fail(authserver.Revocation, authserver.Status(503), 1)
 		p.ben.At(two).Must(p, 200, "DELETE", "/connectors/"+f.InstanceID, nil, nil)
 		until(p, "the failure is noted", func() bool { return p.count("SELECT count(*) FROM connector_revocations WHERE attempts = 1") == 1 })

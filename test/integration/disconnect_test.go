@@ -22,7 +22,7 @@ import (
 	"collab/test/soak"
 )
 
-// The size of it.
+// The number of concurrent clients that leave, and a time.
 const (
 	leaversAtOnce = 50
 	soon          = 2 * time.Second // until the provider's work ends; it is meant to be a tenth of a second

@@ -69,12 +69,12 @@ func opened(t testing.TB, url string) *gormdb.DB {
 	return db
 }
 
-// until waits for something that is to happen in a moment.
+// until waits until is returns true. It ends the test after the time of patience.
 func until(t testing.TB, about string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !is(); time.Sleep(retryDelay) {
 		if time.Now().After(deadline) {
-			t.Fatalf("it does not come to pass that %s", about)
+			t.Fatalf("timed out waiting until %s", about)
 		}
 	}
 }

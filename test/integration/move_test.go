@@ -153,7 +153,7 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 	}
 }
 
-// TestAMoveThatIsKilledWhileItCopiesRecords kills it after each table that has records.
+// TestAMoveThatIsKilledWhileItCopiesRecords kills the command after each table that has records.
 func TestAMoveThatIsKilledWhileItCopiesRecords(t *testing.T) {
 	race.Skip(t, "commands of the program move the data")
 	s := collabd.Start(t)

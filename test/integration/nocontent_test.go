@@ -23,13 +23,13 @@ import (
 	"collab/test/must"
 )
 
-// secret is in every text of conversations, and must be in no log, event, metric or trace.
+// secret is in every text of the conversations, and must be in no log, event, metric or trace.
 const secret = "quagga"
 
 // posthogKey is sent to PostHog only.
 const posthogKey = "phc_key_of_the_project"
 
-// recorder is a server that takes everything and keeps it.
+// recorder is a server that accepts all requests and keeps their bodies.
 type recorder struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -130,7 +130,7 @@ func question(model, name string) map[string]any {
 	}
 }
 
-// hear requests and returns the stream; if leave is set it disconnects after the first chunk.
+// hear sends a chat and returns the stream. If leave is set it disconnects after the first chunk.
 func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -32,7 +32,7 @@ import (
 	"collab/test/tempdir"
 )
 
-// The size of it.
+// The numbers of writers, readers, organisations and members.
 const (
 	clusterWriters = 50
 	clusterReaders = 200
@@ -106,7 +106,7 @@ func (f *cluster) prove(database string, writers, followers, writes int, fn func
 		f.tenants = append(f.tenants, f.tenant(fmt.Sprintf("Company %d", i)))
 	}
 
-	// Everybody begins.
+	// Writers and readers begin.
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	var reading, writing sync.WaitGroup
@@ -217,7 +217,7 @@ func (f *cluster) tenant(name string) *tenant {
 	return c
 }
 
-// injectFaults kills and stops what the cluster stands on, evenly over the writes.
+// injectFaults kills and stops servers, the database and the bus, evenly over the writes.
 func (f *cluster) injectFaults(ctx context.Context, db *postgres.Server, bus *nats.Server) {
 	random := rand.New(rand.NewPCG(f.seed, 1<<32))
 	var plan []string
@@ -242,7 +242,7 @@ func (f *cluster) injectFaults(ctx context.Context, db *postgres.Server, bus *na
 			err = db.Restart(ctx, random.IntN(2) == 0)
 		case "bus":
 			bus.Stop()
-			// The servers go on without it for a while.
+			// The servers go on without the bus for a while.
 			f.awaitWrites(ctx, int(f.acked.Load())+clusterWrites/200)
 			bus.Restart(f)
 		}
@@ -253,7 +253,7 @@ func (f *cluster) injectFaults(ctx context.Context, db *postgres.Server, bus *na
 	}
 }
 
-// awaitWrites waits until so many writes were acknowledged, and reports whether the test goes on.
+// awaitWrites waits until a number of writes was acknowledged, and reports whether the test goes on.
 func (f *cluster) awaitWrites(ctx context.Context, n int) bool {
 	for f.acked.Load() < int64(n) && ctx.Err() == nil && !f.Failed() {
 		select {
@@ -328,7 +328,7 @@ type record struct {
 	Version                  int64
 }
 
-// note takes an acknowledgement down.
+// note records an acknowledgement.
 func (w *writer) note(ctx context.Context, what string, status int, answer []byte, checksum string) (r record) {
 	if ctx.Err() != nil || w.Failed() {
 		return record{}
@@ -369,7 +369,7 @@ func (w *writer) put(ctx context.Context, u collabd.Client, path, text string) {
 func (w *writer) create(ctx context.Context, u collabd.Client, path, text string) {
 	status, answer, again := w.send(ctx, u, "POST", "/sync/files?"+url.Values{"path": {path}}.Encode(), text)
 	if status == http.StatusConflict && again {
-		// An attempt that was cut off has done it.
+		// An attempt that was cut off has deleted the file.
 		prefix := url.Values{"prefix": {u.Org + "/shared/artifacts/" + path}}.Encode()
 		status, answer, _ = w.send(ctx, u, "GET", "/sync/files?"+prefix, "")
 		answer = bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(answer), []byte("[")), []byte("]"))
@@ -484,8 +484,7 @@ func (r *reader) sees(e object.Change) bool {
 	return true
 }
 
-// check holds the log, what was acknowledged, what was told and what is there
-// against each other.
+// check compares the log, the acknowledged writes, the received events and the stored files.
 func (f *cluster) check(c *tenant, log []object.Change) {
 	there, owner, wrong := feed.Replay(id.Org(c.users[0].Org), log, c.acks, &c.received)
 	for _, err := range wrong {

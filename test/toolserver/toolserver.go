@@ -62,7 +62,7 @@ type Server struct {
 	seen      []Request            // guarded by mu
 }
 
-// Start starts a server that offers the tool echo to everybody, and ends with the
+// Start starts a server that offers the tool echo to every client, and ends with the
 // test.
 func Start(t testing.TB) *Server {
 	t.Helper()
@@ -112,19 +112,19 @@ func echo(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(r.Params.Arguments)}}}, nil
 }
 
-// admit has fn decide who is let in. Others are answered 401.
+// admit sets the function that authenticates requests. Others are answered with 401.
 func (s *Server) admit(fn func(Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.admits = fn
 }
 
-// Require lets those in who send the header with the value.
+// Require authenticates requests by a header with the value.
 func (s *Server) Require(header, value string) {
 	s.admit(func(r Request) bool { return r.Header.Get(header) == value })
 }
 
-// RequireBearer lets those in whose bearer token is valid.
+// RequireBearer authenticates requests by a valid bearer token.
 func (s *Server) RequireBearer(valid func(token string) bool) {
 	s.admit(func(r Request) bool {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -132,7 +132,7 @@ func (s *Server) RequireBearer(valid func(token string) bool) {
 	})
 }
 
-// Revoke lets nobody in any more.
+// Revoke refuses all requests from now on.
 func (s *Server) Revoke() { s.admit(func(Request) bool { return false }) }
 
 // Challenge sets the WWW-Authenticate of refusals; empty: there is none.
@@ -142,9 +142,8 @@ func (s *Server) Challenge(value string) {
 	s.challenge = value
 }
 
-// Protect publishes which authorization server lets people in, with the scopes to
-// ask for, and points to it in refusals. It lets nobody in by itself: see
-// RequireBearer.
+// Protect publishes metadata with the authorization server and the scopes to request, and names it
+// in refusals. It authenticates no request: see RequireBearer.
 func (s *Server) Protect(issuer string, scopes ...string) {
 	document, err := json.Marshal(map[string]any{
 		"resource": s.HTTP(), "authorization_servers": []string{issuer}, "scopes_supported": scopes,
@@ -157,9 +156,8 @@ func (s *Server) Protect(issuer string, scopes ...string) {
 	s.metadata = document
 }
 
-// On has b answer requests by what they are: the method of JSON-RPC, that of HTTP
-// for those without a message, or empty for all that nothing else was said of.
-// Nil: the server behaves again.
+// On has b answer the requests of a method of JSON-RPC, of a method of HTTP for requests without a
+// message, or of all methods that have no other behaviour if it is empty. A nil b restores the server's own.
 func (s *Server) On(what string, b Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -116,8 +116,8 @@ func TestParseForwarded(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, over however many of our proxies: it is the address
-// that the first of them saw.
+// TestClientCannotChooseItsAddress checks that the address is the one that the first trusted proxy saw, whatever
+// headers the client sends and however many proxies forward the request.
 func TestClientCannotChooseItsAddress(t *testing.T) {
 	proxies := networks("10.0.0.0/8 192.0.2.128/25 fd00::/8")
 	ours := rapid.SampledFrom([]string{"10.0.0.1", "10.255.1.2", "192.0.2.200", "fd00::1", "fd12:3456::ffff"})
