@@ -253,13 +253,11 @@ func rewritten(t testing.TB, file []byte, name, was, is string) []byte {
 			e.text = []byte(strings.Replace(string(e.text), before, after, 1))
 		}
 		e.header.Size = int64(len(e.text))
-		must.NoError(t, errors.Join(w.WriteHeader(e.header), drop(w.Write(e.text))))
+		must.NoError(t, errors.Join(w.WriteHeader(e.header), must.ErrorOf(w.Write(e.text))))
 	}
 	must.NoError(t, w.Close())
 	return zipped(t, out.Bytes())
 }
-
-func drop[V any](_ V, err error) error { return err }
 
 func TestRecordsThatNobodyCouldHaveMadeAreRefused(t *testing.T) {
 	file, _ := pack(t, sample(t))

@@ -2,31 +2,20 @@ package devpay
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"collab/adapters/memory"
 	"collab/test/must"
 )
-
-type fixedClock time.Time
-
-func (s fixedClock) Now() time.Time { return time.Time(s) }
-
-type counterIDs struct{ n int }
-
-func (c *counterIDs) New() string {
-	c.n++
-	return fmt.Sprint(c.n)
-}
 
 // TestActions checks invariants of a subscription and its events after random actions.
 func TestActions(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		at := time.Unix(rapid.Int64Range(1_600_000_000, 2_000_000_000).Draw(r, "now"), 0).UTC()
-		p := &Provider{options: Options{Clock: fixedClock(at), IDs: &counterIDs{}, Prices: map[string]string{"price_s": "STANDARD"}}}
+		p := &Provider{options: Options{Clock: memory.NewClock(at), IDs: &memory.IDs{}, Prices: map[string]string{"price_s": "STANDARD"}}}
 		b := &state{
 			Customers: map[string]customer{"cus_1": {ID: "cus_1", Name: "Engines"}}, Subscriptions: map[string]subscription{},
 			Sessions: map[string]session{"cs_1": {ID: "cs_1", Customer: "cus_1", Price: "price_s", Quantity: 1, ExpiresAt: at.Add(time.Hour)}},

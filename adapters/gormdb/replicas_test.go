@@ -136,7 +136,7 @@ func (s replayedStore) Position(ctx context.Context, known string) (string, erro
 func TestListsReadFromAReplica(t *testing.T) {
 	r := newReplicated(t, 1)
 	r.poll(r.standbys[0])
-	open := func(t *testing.T) contract.Opened {
+	open := func(*testing.T) contract.Opened {
 		return contract.Opened{Store: contract.ReadFrom(replayedStore{r.db, r}), Epochs: r.db, Apart: true}
 	}
 	t.Run("suites", func(t *testing.T) {

@@ -400,8 +400,8 @@ func (s *Source) read(ctx context.Context, t *table, text string, args []any, ea
 }
 
 // Digests returns the digests of the records in a table by organisation; those that belong to
-// none are under "". Each is called after a number of records.
-func (s *Source) Digests(ctx context.Context, table string, each func(n int) error) (map[id.Org]Digest, error) {
+// none are under "". It calls progress after a number of records.
+func (s *Source) Digests(ctx context.Context, table string, progress func(n int)) (map[id.Org]Digest, error) {
 	t := tableNamed(table)
 	org := slices.IndexFunc(t.all, func(f field) bool { return f.name == "org_id" })
 	sums := map[uuid]*Digest{}
@@ -417,15 +417,16 @@ func (s *Source) Digests(ctx context.Context, table string, each func(n int) err
 		}
 		b = r.append(b[:0])
 		sums[of].Add(b)
-		if n++; n < batchRows {
-			return nil
+		if n++; n == batchRows {
+			progress(n)
+			n = 0
 		}
-		n = 0
-		return each(batchRows)
+		return nil
 	})
 	if err != nil {
 		return nil, failed(ctx, err, "Record")
 	}
+	progress(n)
 	digests := make(map[id.Org]Digest, len(sums))
 	for o, d := range sums {
 		name := id.Org(o.String())
@@ -434,7 +435,7 @@ func (s *Source) Digests(ctx context.Context, table string, each func(n int) err
 		}
 		digests[name] = *d
 	}
-	return digests, each(n)
+	return digests, nil
 }
 
 // Contents ranges over the content that the objects and earlier versions of all organisations name after a name, in the

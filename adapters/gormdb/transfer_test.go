@@ -187,7 +187,7 @@ func digestsOf(t testing.TB, url string) map[string]Digest {
 	defer source.Close()
 	all := map[string]Digest{}
 	for _, name := range ComparedTables() {
-		digests, err := source.Digests(t.Context(), name, ignoreProgress)
+		digests, err := source.Digests(t.Context(), name, func(int) {})
 		must.NoError(t, err)
 		for o, d := range digests {
 			all[name+" "+string(o)] = d

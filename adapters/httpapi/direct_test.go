@@ -97,9 +97,9 @@ func (o *fileServer) start(body string, headers ...string) *httptest.ResponseRec
 }
 
 // sent starts an upload and sends the text to its address.
-func (o *fileServer) sent(t testing.TB, fields, text string, headers ...string) startedUpload {
+func (o *fileServer) sent(t testing.TB, fields, text string) startedUpload {
 	t.Helper()
-	w := o.start(fmt.Sprintf(`{%s, "size": %d, "checksum": %q}`, fields, len(text), checksum(text)), headers...)
+	w := o.start(fmt.Sprintf(`{%s, "size": %d, "checksum": %q}`, fields, len(text), checksum(text)))
 	started := read[startedUpload](t, w, http.StatusCreated)
 	if started.Method != "PUT" || !started.Expires.Equal(o.core.Clock.Now().Add(15*time.Minute)) || w.Header().Get("Cache-Control") != "no-store" || started.Headers["Checksum"] != checksum(text) {
 		t.Fatalf("%+v with %v", started, w.Header())

@@ -131,8 +131,8 @@ func (o *fileServer) get(target string, headers ...string) *httptest.ResponseRec
 	return send(o, request(http.MethodGet, target, nil, headers...))
 }
 
-func (o *fileServer) put(target, contentType, body string, headers ...string) *httptest.ResponseRecorder {
-	r := request(http.MethodPut, target, strings.NewReader(body), headers...)
+func (o *fileServer) put(target, contentType, body string) *httptest.ResponseRecorder {
+	r := request(http.MethodPut, target, strings.NewReader(body))
 	r.Header.Set("Content-Type", contentType)
 	return send(o, r)
 }

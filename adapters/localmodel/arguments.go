@@ -29,12 +29,12 @@ func arguments(schema, message string) string {
 	if d.Decode(&root) != nil {
 		return "{}"
 	}
-	f := &filler{root: root, message: strings.ToLower(upTo(message, maxRead)), left: maxNodes}
-	for _, m := range quoted.FindAllStringSubmatch(upTo(message, maxRead), maxItems) {
+	f := &filler{root: root, message: strings.ToLower(beginning(message)), left: maxNodes}
+	for _, m := range quoted.FindAllStringSubmatch(beginning(message), maxItems) {
 		f.texts = append(f.texts, m[1]+m[2]+m[3])
 	}
 	f.texts = append(f.texts, excerpt(message, maxQuote))
-	for _, n := range numbers.FindAllString(upTo(message, maxRead), maxItems) {
+	for _, n := range numbers.FindAllString(beginning(message), maxItems) {
 		if v, err := strconv.ParseFloat(n, 64); err == nil {
 			f.numbers = append(f.numbers, v)
 		}

@@ -140,7 +140,7 @@ func nameOf(turns []chat.Turn, id string) string {
 // and -, else the only tool.
 func wanted(tools []chat.Tool, message string) (tool *chat.Tool, named bool) {
 	spaced := strings.NewReplacer("_", " ", "-", " ")
-	text := spaced.Replace(strings.ToLower(upTo(message, maxRead)))
+	text := spaced.Replace(strings.ToLower(beginning(message)))
 	for i := range tools {
 		name := spaced.Replace(strings.ToLower(tools[i].Name))
 		if (tool == nil || len(tools[i].Name) > len(tool.Name)) && mentions(text, name) {

@@ -151,7 +151,7 @@ const (
 
 // excerpt returns the beginning of a text in one line.
 func excerpt(text string, most int) string {
-	text = strings.Join(strings.Fields(upTo(text, maxRead)), " ")
+	text = strings.Join(strings.Fields(beginning(text)), " ")
 	n := 0
 	for i := range text {
 		if n++; n > most {
@@ -161,13 +161,14 @@ func excerpt(text string, most int) string {
 	return text
 }
 
-// upTo returns a prefix of at most most bytes, in whole characters.
-func upTo(text string, most int) string {
-	if len(text) <= most {
+// beginning returns the first maxRead bytes of a text, in whole characters.
+func beginning(text string) string {
+	if len(text) <= maxRead {
 		return text
 	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
+	n := maxRead
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
 	}
-	return text[:most]
+	return text[:n]
 }

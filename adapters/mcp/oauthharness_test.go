@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"collab/adapters/mcp"
+	"collab/adapters/memory"
 	"collab/adapters/outbound"
 	"collab/domain/connector"
 	"collab/test/authserver"
@@ -28,12 +29,8 @@ const (
 	state    = "state-of-the-flow"
 )
 
-// now is the time of fixedClock.
+// now is the time of the clock.
 var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
-
-type fixedClock struct{}
-
-func (fixedClock) Now() time.Time { return now }
 
 // fixture is an authorization server, a tool server whose metadata names it, and the tested
 // Authorizer, whose guarded client allows loopback.
@@ -50,7 +47,7 @@ func newFixture(t *testing.T, path string, change ...func(*mcp.AuthorizerOptions
 	client := outbound.New(outbound.Options{Insecure: true, Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(client.CloseIdleConnections)
 	o := mcp.AuthorizerOptions{
-		Client: client, Blocked: outbound.Blocked, Clock: fixedClock{}, Plain: true, Timeout: time.Minute, Name: "Collab", Home: "https://collab.example",
+		Client: client, Blocked: outbound.Blocked, Clock: memory.NewClock(now), Plain: true, Timeout: time.Minute, Name: "Collab", Home: "https://collab.example",
 	}
 	for _, c := range change {
 		c(&o)

@@ -44,7 +44,7 @@ func TestACallGoesOverHTTP2WithAVerifiedCertificate(t *testing.T) {
 }
 
 // piped replaces the client's connections by pipes and calls serve with their other ends.
-func piped(t *testing.T, c *http.Client, serve func(net.Conn)) {
+func piped(c *http.Client, serve func(net.Conn)) {
 	outbound.Dial(c, func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
 		go serve(far)
@@ -74,10 +74,10 @@ func TestTimeLimits(t *testing.T) {
 		limit   time.Duration
 	}{
 		"names":     {"https://name.test/", func(*testing.T, *http.Client) {}, 5 * time.Second},
-		"handshake": {"https://name.test/", func(t *testing.T, c *http.Client) { piped(t, c, silent) }, 5 * time.Second},
-		"head":      {"http://name.test/", func(t *testing.T, c *http.Client) { piped(t, c, silent) }, 10 * time.Second},
+		"handshake": {"https://name.test/", func(_ *testing.T, c *http.Client) { piped(c, silent) }, 5 * time.Second},
+		"head":      {"http://name.test/", func(_ *testing.T, c *http.Client) { piped(c, silent) }, 10 * time.Second},
 		"head that arrives slowly": {"http://name.test/", func(t *testing.T, c *http.Client) {
-			piped(t, c, func(conn net.Conn) {
+			piped(c, func(conn net.Conn) {
 				_, _ = http.ReadRequest(bufio.NewReader(conn))
 				for _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n"); err == nil; _, err = io.WriteString(conn, "X: y\r\n") {
 					time.Sleep(time.Second)
@@ -108,7 +108,7 @@ func TestTimeLimits(t *testing.T) {
 func TestReadingABodyHasNoTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, outbound.Options{Insecure: true})
-		piped(t, c, func(conn net.Conn) {
+		piped(c, func(conn net.Conn) {
 			defer func() { _ = conn.Close() }()
 			_, _ = http.ReadRequest(bufio.NewReader(conn))
 			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n")
@@ -129,7 +129,7 @@ func TestAConnectionIsKeptForThirtySeconds(t *testing.T) {
 		c := newClient(t, outbound.Options{Insecure: true})
 		var ended time.Duration
 		begin := time.Now()
-		piped(t, c, func(conn net.Conn) {
+		piped(c, func(conn net.Conn) {
 			from := bufio.NewReader(conn)
 			for {
 				if _, err := http.ReadRequest(from); err != nil {

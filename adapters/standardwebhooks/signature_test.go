@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"collab/adapters/memory"
 	"collab/adapters/standardwebhooks"
 	"collab/domain/fault"
 	"collab/domain/identity"
@@ -26,11 +27,6 @@ const (
 )
 
 var vectorTime = time.Unix(1614265330, 0)
-
-// clock is a constant time.
-type clock time.Time
-
-func (c clock) Now() time.Time { return time.Time(c).UTC() }
 
 // headers are a message's, by name.
 type headers map[string]string
@@ -50,7 +46,7 @@ func signed(t testing.TB, secret, id string, at time.Time, body string) headers 
 
 func reader(t testing.TB, now time.Time, secrets ...string) *standardwebhooks.Events {
 	t.Helper()
-	e, err := standardwebhooks.New(secrets, clock(now))
+	e, err := standardwebhooks.New(secrets, memory.NewClock(now))
 	must.NoError(t, err)
 	return e
 }
@@ -174,7 +170,7 @@ func TestMalformedSecretsAreRefusedWithoutShowingThem(t *testing.T) {
 		"whsec_", "whsec_dG9vIHNob3J0", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whpk_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
 		"whsec_not/base64/at/all/!!!!!!!!!!!!!!!!!", "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 23)),
 	} {
-		_, err := standardwebhooks.New([]string{vectorSecret, secret}, clock(vectorTime))
+		_, err := standardwebhooks.New([]string{vectorSecret, secret}, memory.NewClock(vectorTime))
 		if err == nil || !strings.HasPrefix(err.Error(), "COLLAB_IDENTITY_WEBHOOK_SECRETS: secret 2: ") {
 			t.Errorf("%q gives %v", secret, err)
 		}

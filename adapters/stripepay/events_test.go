@@ -14,6 +14,7 @@ import (
 	"github.com/stripe/stripe-go/v76/webhook"
 	"pgregory.net/rapid"
 
+	"collab/adapters/memory"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/plan"
@@ -28,11 +29,6 @@ const (
 
 var present = *at(1790000000)
 
-// clock is a constant time.
-type clock time.Time
-
-func (c clock) Now() time.Time { return time.Time(c).UTC() }
-
 // withHeader returns a message's headers with one of them.
 func withHeader(name, value string) func(string) string {
 	return func(asked string) string {
@@ -43,7 +39,7 @@ func withHeader(name, value string) func(string) string {
 	}
 }
 
-func events(secrets ...string) *Events { return NewEvents(secrets, prices, clock(present)) }
+func events(secrets ...string) *Events { return NewEvents(secrets, prices, memory.NewClock(present)) }
 
 // read signs a body and reads it.
 func read(body string) (plan.Event, error) {

@@ -80,7 +80,7 @@ func (d *deployment) add() {
 	err := d.db.Atomic(ctx, func(r ports.Records) error {
 		dir, work := r.Directory(), r.Work()
 		of := org.Organisation{ID: exampleOrg, ProviderID: "org_1", Name: "Example", Slug: "example", CreatedAt: now, UpdatedAt: now}
-		err := keep(dir.Organisations().Upsert(ctx, of, func(o org.Organisation) (org.Organisation, error) { return o, nil }))
+		err := must.ErrorOf(dir.Organisations().Upsert(ctx, of, func(o org.Organisation) (org.Organisation, error) { return o, nil }))
 		users := []id.User{uid[id.User](11), uid[id.User](12)}
 		shared, err2 := team.New(uid[id.Team](20), exampleOrg, team.Shared, users[0], team.Draft{Name: "Shared"}, now)
 		err = errors.Join(err, err2, work.Teams().Add(ctx, exampleOrg, shared))
@@ -90,7 +90,7 @@ func (d *deployment) add() {
 			o := object.Object{Place: in, ID: uid[id.Object](n), Org: exampleOrg, Path: path, MimeType: "text/plain"}
 			o = o.WithContent(object.Content{Blob: o.BlobName("r"), Size: int64(len(text)), Checksum: hex.EncodeToString(sum[:]), Text: true}, by, now)
 			err = errors.Join(err, d.blobs.Put(ctx, o.Blob, o.MimeType, o.Size, strings.NewReader(text)), r.Storage().Objects().Add(ctx, exampleOrg, o),
-				keep(r.Storage().Changes().Append(ctx, exampleOrg, object.NewChange(o))))
+				must.ErrorOf(r.Storage().Changes().Append(ctx, exampleOrg, object.NewChange(o))))
 		}
 		for i, user := range users {
 			u := org.User{ID: user, ProviderID: fmt.Sprintf("user_%d", i), Name: []string{"Ada", "Ben"}[i], Email: fmt.Sprintf("u%d@example.com", i), CreatedAt: now, UpdatedAt: now}
@@ -98,24 +98,22 @@ func (d *deployment) add() {
 			own, err2 := team.New(uid[id.Team](21+i), exampleOrg, team.Personal, user, team.Draft{Name: "Own"}, now)
 			w, err3 := workspace.New(uid[id.Workspace](31+i), exampleOrg, user, workspace.Draft{Name: "Own", Team: own.ID}, now)
 			t, err4 := task.New(uid[id.Task](41+i), exampleOrg, user, task.Draft{Title: "Own", Workspace: &w.ID, Tags: []string{"a"}, Metadata: `{"n":1}`}, now)
-			err = errors.Join(err, err2, err3, err4, keep(dir.Users().Upsert(ctx, u, func(u org.User) (org.User, error) { return u, nil })),
+			err = errors.Join(err, err2, err3, err4, must.ErrorOf(dir.Users().Upsert(ctx, u, func(u org.User) (org.User, error) { return u, nil })),
 				dir.Members().Put(ctx, exampleOrg, m), work.Teams().Add(ctx, exampleOrg, own),
-				keep(work.TeamMembers().Put(ctx, exampleOrg, team.Member{Team: own.ID, User: user, JoinedAt: now})), work.Workspaces().Add(ctx, exampleOrg, w),
+				must.ErrorOf(work.TeamMembers().Put(ctx, exampleOrg, team.Member{Team: own.ID, User: user, JoinedAt: now})), work.Workspaces().Add(ctx, exampleOrg, w),
 				work.Orders().Update(ctx, exampleOrg, user, func(workspace.Order) (workspace.Order, error) { return workspace.Order{w.ID}, nil }),
-				keep(work.Tasks().Add(ctx, exampleOrg, t)),
+				must.ErrorOf(work.Tasks().Add(ctx, exampleOrg, t)),
 				work.TaskHistory().Add(ctx, exampleOrg, []task.Change{{ID: uid[id.Entry](51 + i), Org: exampleOrg, Task: t.ID, At: now, By: user, Reason: "so"}}))
 			file(61+i, object.Place{Kind: object.HubMemory, Scope: object.Personal, Owner: &users[i]}, "user-memory.md", user)
 		}
 		every, err2 := task.New(uid[id.Task](43), exampleOrg, users[1], task.Draft{Title: "For all", Assignee: &users[0], Status: task.Done}, now)
 		file(63, object.Place{Kind: object.BrandAsset, Scope: object.Shared}, "logo/ä.svg", users[1])
-		return errors.Join(err, err2, keep(work.Tasks().Add(ctx, exampleOrg, every)), r.Journal().Audit().Add(ctx, audit.Entry{
+		return errors.Join(err, err2, must.ErrorOf(work.Tasks().Add(ctx, exampleOrg, every)), r.Journal().Audit().Add(ctx, audit.Entry{
 			ID: uid[id.Entry](71), Org: exampleOrg, At: now, Actor: users[0], Action: audit.RoleChanged, Target: string(users[1]), Detail: "VIEWER -> MEMBER",
 		}))
 	})
 	must.NoError(d, err)
 }
-
-func keep[V any](_ V, err error) error { return err }
 
 // exported exports an organisation to a file and returns what the command printed.
 func (d *deployment) exported(organisation string) (file, printed string, err error) {
@@ -391,7 +389,7 @@ func TestMembersOfAnotherProviderAreTheUsersThatTheOperatorNames(t *testing.T) {
 // user adds a user.
 func (d *deployment) user(u org.User) org.User {
 	d.Helper()
-	must.NoError(d, keep(d.db.Directory().Users().Upsert(d.Context(), u, func(u org.User) (org.User, error) { return u, nil })))
+	must.NoError(d, must.ErrorOf(d.db.Directory().Users().Upsert(d.Context(), u, func(u org.User) (org.User, error) { return u, nil })))
 	return u
 }
 
@@ -406,7 +404,7 @@ func TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone(t *testing.T) {
 	to.user(org.User{ID: uid[id.User](98), ProviderID: "user_1", DeletedAt: new(time.Now())})
 	used := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	of := org.Organisation{ID: uid[id.Org](5), ProviderID: "org_own", Name: "Own"}
-	err := errors.Join(keep(to.db.Directory().Organisations().Upsert(ctx, of, func(o org.Organisation) (org.Organisation, error) { return o, nil })),
+	err := errors.Join(must.ErrorOf(to.db.Directory().Organisations().Upsert(ctx, of, func(o org.Organisation) (org.Organisation, error) { return o, nil })),
 		members.Put(ctx, of.ID, org.Membership{Org: of.ID, User: ada.ID, Role: org.Owner, JoinedAt: used, UsedAt: used}))
 	must.NoError(t, err)
 	opened := 0
@@ -419,7 +417,7 @@ func TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone(t *testing.T) {
 			return &closing{f, func() { // in the transaction, after all records
 				bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
 				defer cancel()
-				if err := keep(users.Upsert(bounded, ada, func(u org.User) (org.User, error) { return u, nil })); err != nil {
+				if err := must.ErrorOf(users.Upsert(bounded, ada, func(u org.User) (org.User, error) { return u, nil })); err != nil {
 					t.Errorf("a sign-in during the import: %v", err)
 				}
 			}}, nil

@@ -188,8 +188,8 @@ func TestAFileOfKeysThatMakesNoSenseIsNamedAndKept(t *testing.T) {
 	must.NoError(t, os.WriteFile(path, []byte("hunter2"), 0o600))
 	for _, configured := range []string{path, ""} {
 		for about, err := range map[string]error{
-			"tokens":  second(keys(configured, path, servicetoken.Generate, servicetoken.Parse)),
-			"secrets": second(keys(configured, path, vault.Generate, vault.New)),
+			"tokens":  must.ErrorOf(keys(configured, path, servicetoken.Generate, servicetoken.Parse)),
+			"secrets": must.ErrorOf(keys(configured, path, vault.Generate, vault.New)),
 		} {
 			if err == nil || !strings.HasPrefix(err.Error(), path) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%s: %v", about, err)
@@ -200,8 +200,6 @@ func TestAFileOfKeysThatMakesNoSenseIsNamedAndKept(t *testing.T) {
 		t.Errorf("the file is now %q, %v", got, err)
 	}
 }
-
-func second[T any](_ T, err error) error { return err }
 
 func TestAConfiguredFileOfKeysIsNeverMade(t *testing.T) {
 	directory := t.TempDir()

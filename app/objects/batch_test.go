@@ -263,7 +263,7 @@ func TestChangesDuringABatch(t *testing.T) {
 		failed    fault.Kind
 	}{
 		{"a path is taken", "ObjectSets.Announce", func(t *testing.T, w *fixture) error {
-			return errorOf(w.Objects.Create(t.Context(), w.ada, w.draft("ONE.md"), harness.Text("Ada's")))
+			return must.ErrorOf(w.Objects.Create(t.Context(), w.ada, w.draft("ONE.md"), harness.Text("Ada's")))
 		}, []fault.Kind{fault.Conflict, 0, 0}, 0},
 		{"the file is deleted", "ObjectSets.Announce", func(t *testing.T, w *fixture) error {
 			return w.Objects.Delete(t.Context(), w.ada, w.notes.ID, nil)
@@ -275,7 +275,7 @@ func TestChangesDuringABatch(t *testing.T) {
 			return w.Teams.RemoveMember(t.Context(), w.ada, w.crew, w.ben.User)
 		}, []fault.Kind{fault.Invalid, 0, fault.NotFound}, 0},
 		{"the writer becomes a viewer", "ObjectSets.Announce", func(t *testing.T, w *fixture) error {
-			return errorOf(w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, string(org.Viewer)))
+			return must.ErrorOf(w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, string(org.Viewer)))
 		}, nil, fault.Forbidden},
 		{"the token expires", "ObjectSets.Announce", func(_ *testing.T, w *fixture) error {
 			w.Clock.Advance(2 * 60e9)

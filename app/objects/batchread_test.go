@@ -101,7 +101,7 @@ func TestContentsAreThoseOfTheirRecords(t *testing.T) {
 	outcomes, err := w.Objects.Select(ctx, w.ben, wanted(w.notes.ID, empty.ID, "", large.ID, middle.ID, gone.ID))
 	must.NoError(t, err)
 	// What is replaced or deleted meanwhile is read as it was.
-	must.NoError(t, errorOf(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))))
+	must.NoError(t, must.ErrorOf(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))))
 	must.NoError(t, w.Objects.Delete(ctx, w.ada, gone.ID, nil))
 	for i, content := range w.readAll(t, outcomes) {
 		if o := outcomes[i]; (i == 2) != (o.Err != nil) || o.Err == nil && harness.Checksum(content) != o.Object.Checksum {

@@ -57,14 +57,14 @@ func TestCachedRecordsAreReadOnce(t *testing.T) {
 	}
 	w.reauthorize(t)
 	for i := range 3 {
-		must.NoError(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("notes"))))
+		must.NoError(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("notes"))))
 		expect(fmt.Sprintf("replacing, time %d", i), "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
 		w.reauthorize(t)
 	}
-	must.NoError(t, errorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))))
+	must.NoError(t, must.ErrorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))))
 	w.reauthorize(t)
 	w.Faults.Reset(-1, "")
-	must.NoError(t, errorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text(`{"a":1}`))))
+	must.NoError(t, must.ErrorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text(`{"a":1}`))))
 	expect("saving", "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
 }
 
@@ -72,17 +72,17 @@ func TestCachedRecordsAreReadOnce(t *testing.T) {
 func TestAnOutdatedRecordRefusesNoUpload(t *testing.T) {
 	w := open(t)
 	w.reauthorize(t)
-	must.NoError(t, errorOf(w.Objects.Get(t.Context(), w.ben, w.notes.ID)))
+	must.NoError(t, must.ErrorOf(w.Objects.Get(t.Context(), w.ben, w.notes.ID)))
 	other := objects.New(w.Objects.Options)
-	must.NoError(t, errorOf(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))))
+	must.NoError(t, must.ErrorOf(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))))
 	u := harness.Text("newest")
 	u.Expected = new(int64(2))
 	if o, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u); err != nil || o.Version != 3 {
 		t.Errorf("version %d, %v", o.Version, err)
 	}
 	w.reauthorize(t)
-	must.NoError(t, errorOf(w.Objects.Get(t.Context(), w.ben, w.notes.ID)))
-	must.NoError(t, errorOf(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer again"))))
+	must.NoError(t, must.ErrorOf(w.Objects.Get(t.Context(), w.ben, w.notes.ID)))
+	must.NoError(t, must.ErrorOf(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer again"))))
 	if o, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("newest again")); err != nil || o.Version != 5 {
 		t.Errorf("version %d, %v", o.Version, err)
 	}

@@ -95,10 +95,10 @@ func TestChangesDuringAnUpload(t *testing.T) {
 		return err
 	}
 	moveFirst := func(t *testing.T, w *fixture) error {
-		return errorOf(w.Objects.Move(t.Context(), w.ada, w.notes.ID, "elsewhere/notes.md", nil))
+		return must.ErrorOf(w.Objects.Move(t.Context(), w.ada, w.notes.ID, "elsewhere/notes.md", nil))
 	}
 	moveToPath := func(t *testing.T, w *fixture) error {
-		return errorOf(w.Objects.Move(t.Context(), w.ada, w.notes.ID, "NEW.md", nil))
+		return must.ErrorOf(w.Objects.Move(t.Context(), w.ada, w.notes.ID, "NEW.md", nil))
 	}
 	moveFolder := func(t *testing.T, w *fixture) error {
 		_, _, err := w.Objects.MoveFolder(t.Context(), w.ada, w.draft(""), "folder", "other")
@@ -314,7 +314,7 @@ func TestReplacedContentCanBeReadToItsEnd(t *testing.T) {
 	r, err := w.Objects.Open(ctx, w.notes, 0, -1)
 	must.NoError(t, err)
 	defer r.Close()
-	must.NoError(t, errorOf(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))))
+	must.NoError(t, must.ErrorOf(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))))
 	w.Clock.Advance(object.Grace)
 	if err := w.Upkeep.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("collected %+v", g) }); err != nil {
 		t.Error(err)
@@ -333,7 +333,7 @@ func TestReplacedContentCanBeReadToItsEnd(t *testing.T) {
 
 func TestOnlyWritersChangeObjects(t *testing.T) {
 	w, ctx := open(t), t.Context()
-	must.NoError(t, errorOf(w.Members.ChangeRole(ctx, w.ada, w.ben.User, "VIEWER")))
+	must.NoError(t, must.ErrorOf(w.Members.ChangeRole(ctx, w.ada, w.ben.User, "VIEWER")))
 	w.reauthorize(t)
 	before, from := versionsOf(w.objects(t)), w.head(t)
 	for role, actor := range map[string]org.Actor{"a viewer": w.ben, "a user without organisation": {User: w.ben.User}} {
@@ -366,7 +366,7 @@ func (w *fixture) addTasks(t *testing.T, in id.Workspace) {
 	for range 150 {
 		made, err := task.New(id.Task(w.IDs.New()), w.ben.Org, w.ben.User, task.Draft{Title: "Task", Workspace: &in}, w.Clock.Now())
 		must.NoError(t, err)
-		must.NoError(t, errorOf(w.Store.Work().Tasks().Add(t.Context(), w.ben.Org, made)))
+		must.NoError(t, must.ErrorOf(w.Store.Work().Tasks().Add(t.Context(), w.ben.Org, made)))
 	}
 }
 
@@ -408,7 +408,7 @@ var deletions = []deletion{
 func (d deletion) open(t *testing.T) *fixture {
 	t.Helper()
 	w := open(t)
-	must.NoError(t, errorOf(w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, string(org.Admin))))
+	must.NoError(t, must.ErrorOf(w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, string(org.Admin))))
 	d.prepare(t, w)
 	w.reauthorize(t)
 	for i := range 2*objects.SweepLimit + 50 {
@@ -420,7 +420,7 @@ func (d deletion) open(t *testing.T) *fixture {
 
 func (d deletion) create(t *testing.T, w *fixture, path string) {
 	t.Helper()
-	must.NoError(t, errorOf(w.Objects.Create(t.Context(), w.ben, d.draft(w, path), harness.Text("x"))))
+	must.NoError(t, must.ErrorOf(w.Objects.Create(t.Context(), w.ben, d.draft(w, path), harness.Text("x"))))
 }
 
 // after has fn run once so many more transactions have ended.
@@ -482,7 +482,7 @@ func TestDeletionsStopWhenRightsEnd(t *testing.T) {
 			return w.Members.Remove(ctx, w.ada, w.ben.User)
 		}, fault.Forbidden},
 		{"the deleter's role changes", func(ctx context.Context, w *fixture, d deletion) error {
-			return errorOf(w.Members.ChangeRole(ctx, w.ada, w.ben.User, string(d.refused)))
+			return must.ErrorOf(w.Members.ChangeRole(ctx, w.ada, w.ben.User, string(d.refused)))
 		}, fault.Forbidden},
 		{"the token expires", func(_ context.Context, w *fixture, _ deletion) error {
 			w.Clock.Advance(time.Minute)
@@ -511,8 +511,8 @@ func TestDeletionsStopWhenRightsEnd(t *testing.T) {
 	}
 }
 
-// told returns the type and the path of each entry after a number that the actor sees.
-func (w *fixture) told(t testing.TB, after int64, actor org.Actor) (all []string) {
+// received returns the type and the path of each entry after a number that the actor sees.
+func (w *fixture) received(t testing.TB, after int64, actor org.Actor) (all []string) {
 	t.Helper()
 	for _, c := range w.log(t, after) {
 		if c.VisibleTo(actor) {
@@ -530,11 +530,11 @@ func TestDeletionsAreSentAfterTheirWorkspaceOrTeamIsDeleted(t *testing.T) {
 	check := func(want ...string) {
 		t.Helper()
 		w.reauthorize(t)
-		if told := w.told(t, from, w.ben); !slices.Equal(told, want) {
-			t.Errorf("the team's member is told %q, want %q", told, want)
+		if received := w.received(t, from, w.ben); !slices.Equal(received, want) {
+			t.Errorf("the team's member is told %q, want %q", received, want)
 		}
-		if told := w.told(t, from, cyd); len(told) > 0 {
-			t.Errorf("another member is told %q", told)
+		if received := w.received(t, from, cyd); len(received) > 0 {
+			t.Errorf("another member is told %q", received)
 		}
 		from = w.head(t)
 	}
@@ -572,14 +572,14 @@ func TestDeletingAUserRemovesTheirObjects(t *testing.T) {
 			{Kind: object.TeamMemory, Scope: object.Shared, Team: &alone.ID},
 		} {
 			d.Path = fmt.Sprintf("own%03d.md", i)
-			must.NoError(t, errorOf(w.Objects.Create(ctx, w.ben, d, harness.Text("x"))))
+			must.NoError(t, must.ErrorOf(w.Objects.Create(ctx, w.ben, d, harness.Text("x"))))
 		}
 	}
 
 	from := w.head(t)
 	must.NoError(t, w.SendIdentityEvent(ctx, "user.deleted", map[string]any{"id": "user_ben", "deleted": true}))
-	if told := w.told(t, from, w.ada); len(told) > 0 {
-		t.Errorf("another member is told of %d deletions, the first %q", len(told), told[0])
+	if received := w.received(t, from, w.ada); len(received) > 0 {
+		t.Errorf("another member is told of %d deletions, the first %q", len(received), received[0])
 	}
 	if left := w.objects(t); len(left) != 5 { // notes, plan, facts and those of the folder
 		t.Errorf("%d files are left", len(left))

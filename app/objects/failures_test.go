@@ -51,7 +51,7 @@ func open(t testing.TB) *fixture {
 	must.NoError(t, err)
 	w.crew = crew.ID
 	w.reauthorize(t)
-	must.NoError(t, errorOf(f.Teams.AddMember(ctx, w.ada, w.crew, w.ben.User)))
+	must.NoError(t, must.ErrorOf(f.Teams.AddMember(ctx, w.ada, w.crew, w.ben.User)))
 	desk, err := f.Workspaces.Create(ctx, w.ada, workspace.Draft{Name: "Desk", Team: w.crew})
 	must.NoError(t, err)
 	w.desk = desk.ID
@@ -60,8 +60,8 @@ func open(t testing.TB) *fixture {
 	w.create(t, w.ada, "plan.md", "old plan")
 	w.create(t, w.ada, "folder/a.md", "a")
 	w.create(t, w.ada, "folder/sub/b.md", "b")
-	must.NoError(t, errorOf(f.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("Ben's memory"))))
-	must.NoError(t, errorOf(f.Objects.Create(ctx, w.ada, object.Draft{Path: "facts.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("facts"))))
+	must.NoError(t, must.ErrorOf(f.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("Ben's memory"))))
+	must.NoError(t, must.ErrorOf(f.Objects.Create(ctx, w.ada, object.Draft{Path: "facts.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("facts"))))
 	w.made = w.started(t, w.ben, w.sent(t, w.ben, "", "sent.md", "sent to the store"))
 	w.remade = w.started(t, w.ben, w.sent(t, w.ben, w.notes.ID, "", "new notes in the store"))
 	f.Faults.Reset(-1, "")
@@ -359,10 +359,10 @@ func TestFailedWritesAreAtomic(t *testing.T) {
 			return err
 		},
 		"an upload to the store of a new file is completed": func(ctx context.Context, w *fixture) error {
-			return errorOf(w.Objects.Complete(ctx, w.ben, w.made, nil))
+			return must.ErrorOf(w.Objects.Complete(ctx, w.ben, w.made, nil))
 		},
 		"an upload to the store of a file is completed": func(ctx context.Context, w *fixture) error {
-			return errorOf(w.Objects.Complete(ctx, w.ben, w.remade, nil))
+			return must.ErrorOf(w.Objects.Complete(ctx, w.ben, w.remade, nil))
 		},
 		"a batch is carried out": func(ctx context.Context, w *fixture) error {
 			_, err := w.Objects.Batch(ctx, w.ben, []objects.Operation{
@@ -374,7 +374,7 @@ func TestFailedWritesAreAtomic(t *testing.T) {
 			return w.Objects.Delete(ctx, w.ben, w.notes.ID, nil)
 		},
 		"a file is moved": func(ctx context.Context, w *fixture) error {
-			return errorOf(w.Objects.Move(ctx, w.ben, w.notes.ID, "moved/notes.md", nil))
+			return must.ErrorOf(w.Objects.Move(ctx, w.ben, w.notes.ID, "moved/notes.md", nil))
 		},
 		"a folder is moved": func(ctx context.Context, w *fixture) error {
 			_, _, err := w.Objects.MoveFolder(ctx, w.ben, w.draft(""), "folder", "another")
@@ -473,6 +473,3 @@ func TestRefusedContentChangesNothing(t *testing.T) {
 		})
 	}
 }
-
-// errorOf returns the error of a call whose value is not needed.
-func errorOf[T any](_ T, err error) error { return err }

@@ -31,14 +31,14 @@ func TestConflictsHaveTheStoredObject(t *testing.T) {
 		err  error
 		want *object.Object
 	}{
-		"a replacement":                 {errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, expecting("x"))), &w.notes},
+		"a replacement":                 {must.ErrorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, expecting("x"))), &w.notes},
 		"a deletion":                    {w.Objects.Delete(ctx, w.ben, w.notes.ID, &seven), &w.notes},
-		"a move":                        {errorOf(w.Objects.Move(ctx, w.ben, w.notes.ID, "b.md", &seven)), &w.notes},
-		"a move to a path":              {errorOf(w.Objects.Move(ctx, w.ben, w.notes.ID, "docs/A.md", nil)), &other},
-		"a move to a folder":            {errorOf(w.Objects.Move(ctx, w.ben, w.notes.ID, "docs", nil)), nil},
-		"a new file":                    {errorOf(w.Objects.Create(ctx, w.ben, w.draft("docs/A.md"), harness.Text("x"))), &other},
-		"a long new file":               {errorOf(w.Objects.Create(ctx, w.ben, w.draft("docs/A.md"), harness.Text(strings.Repeat("x", 100<<10)))), &other},
-		"a memory that is not there":    {errorOf(w.Objects.SaveMemory(ctx, w.ben, w.desk, "none.md", expecting("x"))), nil},
+		"a move":                        {must.ErrorOf(w.Objects.Move(ctx, w.ben, w.notes.ID, "b.md", &seven)), &w.notes},
+		"a move to a path":              {must.ErrorOf(w.Objects.Move(ctx, w.ben, w.notes.ID, "docs/A.md", nil)), &other},
+		"a move to a folder":            {must.ErrorOf(w.Objects.Move(ctx, w.ben, w.notes.ID, "docs", nil)), nil},
+		"a new file":                    {must.ErrorOf(w.Objects.Create(ctx, w.ben, w.draft("docs/A.md"), harness.Text("x"))), &other},
+		"a long new file":               {must.ErrorOf(w.Objects.Create(ctx, w.ben, w.draft("docs/A.md"), harness.Text(strings.Repeat("x", 100<<10)))), &other},
+		"a memory that is not there":    {must.ErrorOf(w.Objects.SaveMemory(ctx, w.ben, w.desk, "none.md", expecting("x"))), nil},
 		"a folder moved to a taken one": {moveFolder(t, w, w.ben, "folder", "notes.md"), nil},
 	} {
 		conflict, ok := errors.AsType[*objects.ConflictError](c.err)
@@ -89,13 +89,13 @@ func TestConcurrentMovesLeaveOneFileAtEachPath(t *testing.T) {
 				var err error
 				switch n % 4 {
 				case 0:
-					err = errorOf(w.Objects.Move(t.Context(), w.ada, o.ID, fmt.Sprintf("One/%d", n), nil))
+					err = must.ErrorOf(w.Objects.Move(t.Context(), w.ada, o.ID, fmt.Sprintf("One/%d", n), nil))
 				case 1:
-					err = errorOf(w.Objects.Replace(t.Context(), w.ben, o.ID, harness.Text(fmt.Sprint(i, n))))
+					err = must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, o.ID, harness.Text(fmt.Sprint(i, n))))
 				case 2:
 					err = moveFolder(t, w, w.ben, []string{"one", "FOLDER", "two"}[i%3], []string{"two", "One", "folder"}[i%3])
 				case 3:
-					err = errorOf(w.Objects.Create(t.Context(), w.ada, w.draft(fmt.Sprintf("folder/%d/%d", i%2, n)), harness.Text("new")))
+					err = must.ErrorOf(w.Objects.Create(t.Context(), w.ada, w.draft(fmt.Sprintf("folder/%d/%d", i%2, n)), harness.Text("new")))
 				}
 				if err != nil && !fault.Is(err, fault.Conflict) {
 					t.Errorf("writer %d, round %d: %v", i, n, err)

@@ -140,7 +140,7 @@ func TestOutstandingUploadsToTheStoreAreBounded(t *testing.T) {
 	if began != 1 {
 		t.Errorf("%d were started at once where one had room", began)
 	}
-	must.NoError(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("ordinary uploads have no such limit"))))
+	must.NoError(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("ordinary uploads have no such limit"))))
 	w.assertCollected(t, false)
 }
 
@@ -257,7 +257,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 	t.Run("of another version than there is by now", func(t *testing.T) {
 		w := open(t)
 		upload := w.sent(t, w.ben, w.notes.ID, "", "expecting", func(u *objects.Upload) { u.Expected = new(int64(1)) })
-		must.NoError(t, errorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)))
+		must.NoError(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)))
 		_, err := w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)
 		expectKind(t, err, fault.Conflict)
 		w.assertContents(t)
@@ -265,8 +265,8 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 	})
 	t.Run("again after its content was replaced", func(t *testing.T) {
 		w := open(t)
-		must.NoError(t, errorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)))
-		must.NoError(t, errorOf(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))))
+		must.NoError(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)))
+		must.NoError(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))))
 		_, err := w.Objects.Complete(t.Context(), w.ben, w.remade, nil)
 		expectKind(t, err, fault.Gone)
 		w.assertContents(t)
@@ -338,7 +338,7 @@ func TestUploadsToTheStoreStayWithinThePlan(t *testing.T) {
 	// What is given up makes room, and what is completed counts as stored.
 	must.NoError(t, w.Objects.GiveUp(ctx, w.ben, w.started(t, w.ben, ids[0])))
 	for range 2 {
-		must.NoError(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[1]), nil)))
+		must.NoError(t, must.ErrorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[1]), nil)))
 	}
 	if now, pending := state(); now != used+10 || pending != declared+20 {
 		t.Errorf("%d bytes are stored and %d declared", now, pending)
@@ -349,10 +349,10 @@ func TestUploadsToTheStoreStayWithinThePlan(t *testing.T) {
 	expectKind(t, err, fault.Forbidden)
 	// Content that passes through the server does not wait for what was declared; the completion decides.
 	w.StorageLimits[plan.None] = used + 15
-	must.NoError(t, errorOf(w.Objects.Create(ctx, w.ben, object.Draft{Path: "five.md", Kind: object.Artifact, Scope: object.Shared}, harness.Text("12345"))))
-	expectKind(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)), fault.Forbidden)
+	must.NoError(t, must.ErrorOf(w.Objects.Create(ctx, w.ben, object.Draft{Path: "five.md", Kind: object.Artifact, Scope: object.Shared}, harness.Text("12345"))))
+	expectKind(t, must.ErrorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)), fault.Forbidden)
 	must.NoError(t, w.Objects.Delete(ctx, w.ben, w.started(t, w.ben, ids[1]).Object, nil))
-	must.NoError(t, errorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)))
+	must.NoError(t, must.ErrorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)))
 	w.assertContents(t)
 }
 
@@ -362,8 +362,8 @@ func TestLongContentIsRefusedBeforeItIsRead(t *testing.T) {
 	u := func() *objects.Upload {
 		return &objects.Upload{Content: iotest.ErrReader(errors.New("the content was read")), Size: 120 << 10}
 	}
-	expectKind(t, errorOf(w.Objects.Create(t.Context(), w.ben, object.Draft{Path: "long.md", Kind: object.Artifact, Scope: object.Shared}, u())), fault.Forbidden)
-	expectKind(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u())), fault.Forbidden)
+	expectKind(t, must.ErrorOf(w.Objects.Create(t.Context(), w.ben, object.Draft{Path: "long.md", Kind: object.Artifact, Scope: object.Shared}, u())), fault.Forbidden)
+	expectKind(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u())), fault.Forbidden)
 }
 
 func TestLongContentOfTheStoreIsNotRead(t *testing.T) {

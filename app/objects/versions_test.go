@@ -25,11 +25,11 @@ func withVersions(t testing.TB) *fixture {
 	w := open(t)
 	w.VersionRetention[plan.None] = object.Retention{Days: 30, Versions: 10}
 	for _, text := range []string{"second notes", "third notes"} {
-		must.NoError(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text(text))))
+		must.NoError(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text(text))))
 		w.Clock.Advance(time.Second)
 	}
 	gone := w.create(t, w.ada, "gone.md", "gone")
-	must.NoError(t, errorOf(w.Objects.Replace(t.Context(), w.ada, gone.ID, harness.Text("gone for good"))))
+	must.NoError(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ada, gone.ID, harness.Text("gone for good"))))
 	must.NoError(t, w.Objects.Delete(t.Context(), w.ada, gone.ID, nil))
 	w.Clock.Advance(time.Hour)
 	w.Faults.Reset(-1, "")
@@ -60,19 +60,19 @@ func (w *fixture) numbers(t testing.TB, of id.Object) string {
 func TestFailedChangesOfVersionsAreAtomic(t *testing.T) {
 	for about, do := range map[string]func(context.Context, *fixture) error{
 		"a file is replaced, and its content kept": func(ctx context.Context, w *fixture) error {
-			return errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("new notes")))
+			return must.ErrorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("new notes")))
 		},
 		"the oldest version goes": func(ctx context.Context, w *fixture) error {
 			w.VersionRetention[plan.None] = object.Retention{Days: 30, Versions: 2}
-			return errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("new notes")))
+			return must.ErrorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("new notes")))
 		},
 		"versions give way": func(ctx context.Context, w *fixture) error {
 			w.StorageLimits[plan.None] = 110
-			return errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("new notes, longer")))
+			return must.ErrorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("new notes, longer")))
 		},
 		"a file is deleted, and kept": func(ctx context.Context, w *fixture) error { return w.Objects.Delete(ctx, w.ben, w.notes.ID, nil) },
 		"an earlier version is restored": func(ctx context.Context, w *fixture) error {
-			return errorOf(w.Objects.RestoreVersion(ctx, w.ben, w.notes.ID, objects.Restoration{Version: 1}))
+			return must.ErrorOf(w.Objects.RestoreVersion(ctx, w.ben, w.notes.ID, objects.Restoration{Version: 1}))
 		},
 		"a deleted file is restored": func(ctx context.Context, w *fixture) error {
 			return restoreGone(ctx, w, objects.Restoration{})
@@ -115,7 +115,7 @@ func TestNumbersGoOnAfterRestoring(t *testing.T) {
 	if err != nil || o.Version != 3 || o.Checksum != harness.Checksum("gone") || w.numbers(t, gone) != "3 2" {
 		t.Errorf("%+v, %v, versions %s", o, err, w.numbers(t, gone))
 	}
-	must.NoError(t, errorOf(w.Objects.Move(ctx, w.ben, gone, "moved.md", nil)))
+	must.NoError(t, must.ErrorOf(w.Objects.Move(ctx, w.ben, gone, "moved.md", nil)))
 	must.NoError(t, w.Objects.Delete(ctx, w.ben, gone, nil))
 	o, err = w.Objects.RestoreVersion(ctx, w.ben, gone, objects.Restoration{Version: 2})
 	if err != nil || o.Version != 5 || o.Path != "moved.md" || o.Checksum != harness.Checksum("gone for good") || w.numbers(t, gone) != "5 4" {
@@ -146,14 +146,14 @@ func TestVersionsGiveWayToContent(t *testing.T) {
 	if now := usage(); now.Total() != w.StorageLimits[plan.None] || now[object.Versions] != 0 {
 		t.Errorf("%v", now)
 	}
-	expectKind(t, errorOf(w.Objects.Create(ctx, w.ben, w.draft("more.md"), harness.Text("x"))), fault.Forbidden)
-	expectKind(t, errorOf(w.Objects.RestoreVersion(ctx, w.ben, w.notes.ID, objects.Restoration{Version: 1})), fault.NotFound)
+	expectKind(t, must.ErrorOf(w.Objects.Create(ctx, w.ben, w.draft("more.md"), harness.Text("x"))), fault.Forbidden)
+	expectKind(t, must.ErrorOf(w.Objects.RestoreVersion(ctx, w.ben, w.notes.ID, objects.Restoration{Version: 1})), fault.NotFound)
 	// What is replaced stays until the next write, and what is deleted while there is room.
-	must.NoError(t, errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("THIRD notes"))))
+	must.NoError(t, must.ErrorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("THIRD notes"))))
 	if got := w.numbers(t, w.notes.ID); got != "4 3" {
 		t.Errorf("the versions are %s", got)
 	}
-	must.NoError(t, errorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("third notes"))))
+	must.NoError(t, must.ErrorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("third notes"))))
 	if got := w.numbers(t, w.notes.ID); got != "5 4" {
 		t.Errorf("the versions are %s", got)
 	}
@@ -174,9 +174,9 @@ func TestVersionsGiveWayToContent(t *testing.T) {
 	gone := w.create(t, w.ben, "large.md", strings.Repeat("x", 1000))
 	must.NoError(t, w.Objects.Delete(ctx, w.ben, gone.ID, nil))
 	w.StorageLimits[plan.None] = usage().Present() + 999
-	expectKind(t, errorOf(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})), fault.Forbidden)
+	expectKind(t, must.ErrorOf(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})), fault.Forbidden)
 	w.StorageLimits[plan.None]++
-	must.NoError(t, errorOf(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})))
+	must.NoError(t, must.ErrorOf(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})))
 	w.assertContents(t)
 	w.assertCollected(t, true)
 }
@@ -200,7 +200,7 @@ func TestVersionsExpire(t *testing.T) {
 		t.Errorf("the versions are %s, deleted is %s", got, w.gone(t))
 	}
 	w.reauthorize(t)
-	expectKind(t, errorOf(w.Objects.RestoreVersion(t.Context(), w.ben, gone, objects.Restoration{})), fault.NotFound)
+	expectKind(t, must.ErrorOf(w.Objects.RestoreVersion(t.Context(), w.ben, gone, objects.Restoration{})), fault.NotFound)
 	w.assertContents(t)
 	w.assertCollected(t, true)
 }
@@ -208,13 +208,13 @@ func TestVersionsExpire(t *testing.T) {
 func TestAPlanThatKeepsNoneKeepsNone(t *testing.T) {
 	w := withVersions(t)
 	delete(w.VersionRetention, plan.None)
-	must.NoError(t, errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("new notes"))))
-	must.NoError(t, errorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{Version: 2})))
+	must.NoError(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("new notes"))))
+	must.NoError(t, must.ErrorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{Version: 2})))
 	if got := w.numbers(t, w.notes.ID); got != "5 1" {
 		t.Errorf("the versions are %s", got)
 	}
 	must.NoError(t, w.Objects.Delete(t.Context(), w.ben, w.notes.ID, nil))
-	expectKind(t, errorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{})), fault.NotFound)
+	expectKind(t, must.ErrorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{})), fault.NotFound)
 	w.assertContents(t)
 }
 
@@ -245,20 +245,24 @@ func TestConcurrentChangesOfOneFileAndItsVersions(t *testing.T) {
 		gone := w.gone(t)
 		var all sync.WaitGroup
 		for i, do := range []func() error{
-			func() error { return errorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("Ben's"))) },
-			func() error { return errorOf(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("Ada's"))) },
 			func() error {
-				return errorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{Version: 1}))
+				return must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("Ben's")))
 			},
 			func() error {
-				return errorOf(w.Objects.RestoreVersion(t.Context(), w.ada, w.notes.ID, objects.Restoration{Version: 1}))
+				return must.ErrorOf(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("Ada's")))
+			},
+			func() error {
+				return must.ErrorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{Version: 1}))
+			},
+			func() error {
+				return must.ErrorOf(w.Objects.RestoreVersion(t.Context(), w.ada, w.notes.ID, objects.Restoration{Version: 1}))
 			},
 			func() error { return w.Objects.DiscardVersion(t.Context(), w.ada, w.notes.ID, 2) },
 			func() error {
-				return errorOf(w.Objects.RestoreVersion(t.Context(), w.ada, gone, objects.Restoration{}))
+				return must.ErrorOf(w.Objects.RestoreVersion(t.Context(), w.ada, gone, objects.Restoration{}))
 			},
 			func() error {
-				return errorOf(w.Objects.RestoreVersion(t.Context(), w.ben, gone, objects.Restoration{}))
+				return must.ErrorOf(w.Objects.RestoreVersion(t.Context(), w.ben, gone, objects.Restoration{}))
 			},
 			func() error { return w.Objects.DiscardVersions(t.Context(), w.ben, gone) },
 			func() error { return w.Store.Storage().Versions().Expire(t.Context(), w.Clock.Now().Add(time.Hour)) },

@@ -326,10 +326,10 @@ func TestPublishingAndChangingAreRecorded(t *testing.T) {
 		}
 	}
 	for what, err := range map[string]error{
-		"a version twice":         second(s.Publish(t.Context(), w.ada, draft("1.0.0+again"))),
-		"a draft that is wrong":   second(s.Publish(t.Context(), w.ada, draft("latest"))),
-		"a patch that is wrong":   second(s.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(101)})),
-		"a release of that never": second(s.Change(t.Context(), w.ada, id.Release(w.ids.New()), release.Patch{})),
+		"a version twice":         must.ErrorOf(s.Publish(t.Context(), w.ada, draft("1.0.0+again"))),
+		"a draft that is wrong":   must.ErrorOf(s.Publish(t.Context(), w.ada, draft("latest"))),
+		"a patch that is wrong":   must.ErrorOf(s.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(101)})),
+		"a release of that never": must.ErrorOf(s.Change(t.Context(), w.ada, id.Release(w.ids.New()), release.Patch{})),
 	} {
 		if want := map[string]fault.Kind{"a version twice": fault.Conflict, "a release of that never": fault.NotFound}[what]; want != 0 && !fault.Is(err, want) || want == 0 && !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s gives %v", what, err)
@@ -350,8 +350,6 @@ func TestPublishingAndChangingAreRecorded(t *testing.T) {
 		t.Errorf("the revision is %d", s.Snapshot().Revision)
 	}
 }
-
-func second[T any](_ T, err error) error { return err }
 
 func TestPollingFindsReleasesWithoutAHint(t *testing.T) {
 	w := newFixture(t)

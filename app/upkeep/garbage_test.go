@@ -309,16 +309,16 @@ func TestAnErrorOfTheVisitorEndsTheCollection(t *testing.T) {
 	for _, dry := range []bool{false, true} {
 		y := newFixture(t)
 		y.Clock.Advance(object.Grace + time.Millisecond)
-		told := 0
+		removed := 0
 		err := y.Upkeep.Collect(t.Context(), true, dry, func(upkeep.Garbage) error {
-			told++
-			if told == 2 {
+			removed++
+			if removed == 2 {
 				return enough
 			}
 			return nil
 		})
-		if !errors.Is(err, enough) || told != 2 {
-			t.Errorf("ended with %v after %d", err, told)
+		if !errors.Is(err, enough) || removed != 2 {
+			t.Errorf("ended with %v after %d", err, removed)
 		}
 	}
 }
@@ -375,7 +375,7 @@ func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 	withStray[stray] = true
 	y.checkStored(t, withStray)
 	y.Clock.Advance(time.Millisecond)
-	must.NoError(t, errorOf(y.Objects.Replace(ctx, y.ada, y.objects["stays"].ID, harness.Text("stays"))))
+	must.NoError(t, must.ErrorOf(y.Objects.Replace(ctx, y.ada, y.objects["stays"].ID, harness.Text("stays"))))
 	y.Clock.Advance(time.Millisecond)
 	must.NoError(t, y.Upkeep.Run(ctx))
 	is := head()
@@ -434,6 +434,3 @@ func TestTheStoreOfAnotherDatabaseIsNotCollected(t *testing.T) {
 		t.Errorf("%d blobs of %d are left, %v", len(after), len(before), err)
 	}
 }
-
-// errorOf returns the error of a call whose value is not needed.
-func errorOf[T any](_ T, err error) error { return err }

@@ -48,7 +48,7 @@ func TestUnusedClientsAreRemoved(t *testing.T) {
 		if n == 0 {
 			c.UsedAt = startTime.Add(time.Millisecond)
 		}
-		must.NoError(t, errorOf(clients.Put(t.Context(), c, startTime)))
+		must.NoError(t, must.ErrorOf(clients.Put(t.Context(), c, startTime)))
 	}
 	left := func() (n int) {
 		t.Helper()

@@ -22,3 +22,6 @@ func Get[V any](v V, err error) V {
 	}
 	return v
 }
+
+// ErrorOf returns the error of a call that has another result.
+func ErrorOf[V any](_ V, err error) error { return err }

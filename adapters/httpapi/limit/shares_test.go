@@ -24,6 +24,15 @@ func enter(t *testing.T, s *Shares, key string) *Place {
 	return &p
 }
 
+// enterTimes takes n places.
+func enterTimes(t *testing.T, s *Shares, key string, n int) (all []*Place) {
+	t.Helper()
+	for range n {
+		all = append(all, enter(t, s, key))
+	}
+	return all
+}
+
 // queue starts a call of Enter that has to wait, and returns where its result will be.
 func queue(ctx context.Context, t *testing.T, s *Shares, key string) <-chan error {
 	t.Helper()
@@ -51,13 +60,8 @@ func checkEmpty(t *testing.T, s *Shares) {
 func TestShares(t *testing.T) {
 	t.Run("a holder that is alone may have all places, and others at once the reserved ones", func(t *testing.T) {
 		s := NewShares("requests", 16, 4, 2)
-		var places []*Place
-		for range 16 {
-			places = append(places, enter(t, s, "noisy"))
-		}
-		for range 2 {
-			places = append(places, enter(t, s, "quiet"))
-		}
+		places := enterTimes(t, s, "noisy", 16)
+		places = append(places, enterTimes(t, s, "quiet", 2)...)
 		if f := s.Figures(); f.Used != 18 {
 			t.Errorf("%+v", f)
 		}
@@ -71,10 +75,7 @@ func TestShares(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := NewShares("requests", 16, 4, 2)
 			quiet := enter(t, s, "quiet")
-			var places []*Place
-			for range 4 {
-				places = append(places, enter(t, s, "noisy"))
-			}
+			places := enterTimes(t, s, "noisy", 4)
 			next := queue(t.Context(), t, s, "noisy")
 			if f := s.Figures(); f.Waiting != 1 {
 				t.Errorf("%+v", f)
@@ -132,10 +133,7 @@ func TestShares(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := NewShares("requests", 16, 4, 2)
 			quiet := enter(t, s, "quiet")
-			var places []*Place
-			for range 4 {
-				places = append(places, enter(t, s, "noisy"))
-			}
+			places := enterTimes(t, s, "noisy", 4)
 			time.Sleep(aloneAfter - time.Second)
 			waiting := []<-chan error{queue(t.Context(), t, s, "noisy"), queue(t.Context(), t, s, "noisy")}
 			time.Sleep(time.Second)

@@ -63,17 +63,14 @@ func (m *mover) compare(ctx context.Context) error {
 func (m *mover) digests(ctx context.Context, table string) (source, target map[id.Org]gormdb.Digest, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	each := func(n int) error {
-		m.progress.add(int64(n))
-		return nil
-	}
+	progress := func(n int) { m.progress.add(int64(n)) }
 	end := make(chan error, 1)
 	go func() {
 		var err error
-		source, err = m.source.Digests(ctx, table, each)
+		source, err = m.source.Digests(ctx, table, progress)
 		end <- err
 	}()
-	target, err = m.target.Digests(ctx, table, each)
+	target, err = m.target.Digests(ctx, table, progress)
 	if err != nil {
 		cancel()
 		<-end
