@@ -46,7 +46,7 @@ var _ ports.Archiver = Archiver{}
 type manifestRow struct {
 	Format       int           `json:"format"`
 	Organisation id.Org        `json:"organisationId"`
-	Made         moment        `json:"createdAt"`
+	Made         jsonTime      `json:"createdAt"`
 	Version      string        `json:"version"`
 	Issuer       string        `json:"identityIssuer"`
 	Member       *id.User      `json:"visibleTo"`
@@ -202,7 +202,7 @@ func (a Archiver) Pack(ctx context.Context, w io.Writer, m archive.Manifest, rec
 // copyTo writes the manifest and the parts.
 func (p *spool) copyTo(w io.Writer, m archive.Manifest) error {
 	row := manifestRow{
-		Format: archive.Format, Organisation: m.Organisation, Made: moment(m.Made), Version: m.Version, Issuer: m.Issuer, Files: contentTotals{m.Contents, m.Bytes},
+		Format: archive.Format, Organisation: m.Organisation, Made: jsonTime(m.Made), Version: m.Version, Issuer: m.Issuer, Files: contentTotals{m.Contents, m.Bytes},
 	}
 	if m.Member != "" {
 		row.Member = &m.Member

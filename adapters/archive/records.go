@@ -88,29 +88,29 @@ func (c codec) parse(line []byte, o id.Org) (archive.Record, error) {
 	return c.decode(row, o)
 }
 
-// moment is a time in milliseconds.
-type moment time.Time
+// jsonTime is a time in milliseconds.
+type jsonTime time.Time
 
 const layout = "2006-01-02T15:04:05.000Z"
 
-func (m moment) MarshalJSON() ([]byte, error) {
+func (m jsonTime) MarshalJSON() ([]byte, error) {
 	return []byte(time.Time(m).UTC().Format(`"` + layout + `"`)), nil
 }
 
-func (m *moment) UnmarshalJSON(b []byte) error {
+func (m *jsonTime) UnmarshalJSON(b []byte) error {
 	t, err := time.Parse(`"`+layout+`"`, string(b))
-	*m = moment(t)
+	*m = jsonTime(t)
 	return err
 }
 
-func momentOrNull(t *time.Time) *moment {
+func timeOrNull(t *time.Time) *jsonTime {
 	if t == nil {
 		return nil
 	}
-	return new(moment(*t))
+	return new(jsonTime(*t))
 }
 
-func (m *moment) time() *time.Time {
+func (m *jsonTime) time() *time.Time {
 	if m == nil {
 		return nil
 	}
@@ -156,18 +156,18 @@ func (f *fields) record(r archive.Record) (archive.Record, error) {
 }
 
 type organisationRow struct {
-	ID                     id.Org  `json:"id"`
-	Name                   string  `json:"name"`
-	Slug                   string  `json:"slug"`
-	IdentityOrganisationID string  `json:"identityOrganisationId"`
-	CreatedAt              moment  `json:"createdAt"`
-	UpdatedAt              moment  `json:"updatedAt"`
-	CreatedBy              *string `json:"createdByIdentityId"`
+	ID                     id.Org   `json:"id"`
+	Name                   string   `json:"name"`
+	Slug                   string   `json:"slug"`
+	IdentityOrganisationID string   `json:"identityOrganisationId"`
+	CreatedAt              jsonTime `json:"createdAt"`
+	UpdatedAt              jsonTime `json:"updatedAt"`
+	CreatedBy              *string  `json:"createdByIdentityId"`
 }
 
 func viewOrganisation(r archive.Record) organisationRow {
 	o := r.Organisation
-	return organisationRow{o.ID, o.Name, o.Slug, o.ProviderID, moment(o.CreatedAt), moment(o.UpdatedAt), textOrNull(o.CreatedBy)}
+	return organisationRow{o.ID, o.Name, o.Slug, o.ProviderID, jsonTime(o.CreatedAt), jsonTime(o.UpdatedAt), textOrNull(o.CreatedBy)}
 }
 
 func (r organisationRow) record(o id.Org) (archive.Record, error) {
@@ -186,22 +186,22 @@ func (r organisationRow) record(o id.Org) (archive.Record, error) {
 }
 
 type subscriptionRow struct {
-	Plan               string  `json:"plan"`
-	Status             string  `json:"status"`
-	PurchasedSeats     *int    `json:"purchasedSeats"`
-	CurrentPeriodStart *moment `json:"currentPeriodStart"`
-	CurrentPeriodEnd   *moment `json:"currentPeriodEnd"`
-	CancelAtPeriodEnd  bool    `json:"cancelAtPeriodEnd"`
-	TrialEnd           *moment `json:"trialEnd"`
-	ManagedExternally  bool    `json:"managedExternally"`
-	HasPaymentMethod   bool    `json:"hasPaymentMethod"`
+	Plan               string    `json:"plan"`
+	Status             string    `json:"status"`
+	PurchasedSeats     *int      `json:"purchasedSeats"`
+	CurrentPeriodStart *jsonTime `json:"currentPeriodStart"`
+	CurrentPeriodEnd   *jsonTime `json:"currentPeriodEnd"`
+	CancelAtPeriodEnd  bool      `json:"cancelAtPeriodEnd"`
+	TrialEnd           *jsonTime `json:"trialEnd"`
+	ManagedExternally  bool      `json:"managedExternally"`
+	HasPaymentMethod   bool      `json:"hasPaymentMethod"`
 }
 
 func viewSubscription(r archive.Record) subscriptionRow {
 	s := r.Subscription
 	return subscriptionRow{
-		string(s.Plan), string(s.Status()), s.PurchasedSeats, momentOrNull(s.CurrentPeriodStart), momentOrNull(s.CurrentPeriodEnd),
-		s.CancelAtPeriodEnd, momentOrNull(s.TrialEnd), s.ManagedExternally, s.HasPaymentMethod,
+		string(s.Plan), string(s.Status()), s.PurchasedSeats, timeOrNull(s.CurrentPeriodStart), timeOrNull(s.CurrentPeriodEnd),
+		s.CancelAtPeriodEnd, timeOrNull(s.TrialEnd), s.ManagedExternally, s.HasPaymentMethod,
 	}
 }
 
@@ -214,14 +214,14 @@ type memberRow struct {
 	Role                org.Role `json:"role"`
 	IdentityRole        *string  `json:"identityRole"`
 	OnboardingCompleted bool     `json:"onboardingCompleted"`
-	JoinedAt            moment   `json:"joinedAt"`
+	JoinedAt            jsonTime `json:"joinedAt"`
 }
 
 func viewMember(r archive.Record) memberRow {
 	m := r.Member
 	return memberRow{
 		m.User, m.Person.ProviderID, textOrNull(m.Person.Name), textOrNull(m.Person.Email), textOrNull(m.Person.AvatarURL), m.Role, textOrNull(m.ProviderRole),
-		m.OnboardingCompleted, moment(m.JoinedAt),
+		m.OnboardingCompleted, jsonTime(m.JoinedAt),
 	}
 }
 
@@ -249,16 +249,16 @@ type invitationRow struct {
 	Email      string        `json:"email"`
 	Role       org.Role      `json:"role"`
 	Status     string        `json:"status"`
-	ExpiresAt  moment        `json:"expiresAt"`
-	CreatedAt  moment        `json:"createdAt"`
-	AcceptedAt *moment       `json:"acceptedAt"`
+	ExpiresAt  jsonTime      `json:"expiresAt"`
+	CreatedAt  jsonTime      `json:"createdAt"`
+	AcceptedAt *jsonTime     `json:"acceptedAt"`
 	InvitedBy  *string       `json:"invitedBy"`
 }
 
 func viewInvitation(r archive.Record) invitationRow {
 	i := r.Invitation
 	return invitationRow{
-		i.ID, i.Email, i.Role, string(i.Stored()), moment(i.ExpiresAt), moment(i.CreatedAt), momentOrNull(i.AcceptedAt), textOrNull(i.InvitedBy),
+		i.ID, i.Email, i.Role, string(i.Stored()), jsonTime(i.ExpiresAt), jsonTime(i.CreatedAt), timeOrNull(i.AcceptedAt), textOrNull(i.InvitedBy),
 	}
 }
 
@@ -268,13 +268,13 @@ type teamRow struct {
 	Description *string   `json:"description"`
 	Kind        team.Kind `json:"kind"`
 	CreatedBy   id.User   `json:"createdBy"`
-	CreatedAt   moment    `json:"createdAt"`
-	UpdatedAt   moment    `json:"updatedAt"`
+	CreatedAt   jsonTime  `json:"createdAt"`
+	UpdatedAt   jsonTime  `json:"updatedAt"`
 }
 
 func viewTeam(r archive.Record) teamRow {
 	t := r.Team
-	return teamRow{t.ID, t.Name, t.Description, t.Kind, t.CreatedBy, moment(t.CreatedAt), moment(t.UpdatedAt)}
+	return teamRow{t.ID, t.Name, t.Description, t.Kind, t.CreatedBy, jsonTime(t.CreatedAt), jsonTime(t.UpdatedAt)}
 }
 
 func (r teamRow) record(o id.Org) (archive.Record, error) {
@@ -291,13 +291,13 @@ func (r teamRow) record(o id.Org) (archive.Record, error) {
 }
 
 type teamMemberRow struct {
-	TeamID   id.Team `json:"teamId"`
-	UserID   id.User `json:"userId"`
-	JoinedAt moment  `json:"joinedAt"`
+	TeamID   id.Team  `json:"teamId"`
+	UserID   id.User  `json:"userId"`
+	JoinedAt jsonTime `json:"joinedAt"`
 }
 
 func viewTeamMember(r archive.Record) teamMemberRow {
-	return teamMemberRow{r.TeamMember.Team, r.TeamMember.User, moment(r.TeamMember.JoinedAt)}
+	return teamMemberRow{r.TeamMember.Team, r.TeamMember.User, jsonTime(r.TeamMember.JoinedAt)}
 }
 
 func (r teamMemberRow) record(id.Org) (archive.Record, error) {
@@ -313,13 +313,13 @@ type workspaceRow struct {
 	Name        string       `json:"name"`
 	Description *string      `json:"description"`
 	CreatedBy   id.User      `json:"createdBy"`
-	CreatedAt   moment       `json:"createdAt"`
-	UpdatedAt   moment       `json:"updatedAt"`
+	CreatedAt   jsonTime     `json:"createdAt"`
+	UpdatedAt   jsonTime     `json:"updatedAt"`
 }
 
 func viewWorkspace(r archive.Record) workspaceRow {
 	w := r.Workspace
-	return workspaceRow{w.ID, w.Team, w.Name, w.Description, w.CreatedBy, moment(w.CreatedAt), moment(w.UpdatedAt)}
+	return workspaceRow{w.ID, w.Team, w.Name, w.Description, w.CreatedBy, jsonTime(w.CreatedAt), jsonTime(w.UpdatedAt)}
 }
 
 func (r workspaceRow) record(o id.Org) (archive.Record, error) {
@@ -361,10 +361,10 @@ type taskRow struct {
 	Tags        []string        `json:"tags"`
 	Metadata    json.RawMessage `json:"metadata"`
 	SortOrder   int64           `json:"sortOrder"`
-	CompletedAt *moment         `json:"completedAt"`
+	CompletedAt *jsonTime       `json:"completedAt"`
 	CreatedBy   id.User         `json:"createdBy"`
-	CreatedAt   moment          `json:"createdAt"`
-	UpdatedAt   moment          `json:"updatedAt"`
+	CreatedAt   jsonTime        `json:"createdAt"`
+	UpdatedAt   jsonTime        `json:"updatedAt"`
 	Version     int64           `json:"version"`
 }
 
@@ -372,8 +372,8 @@ func viewTask(r archive.Record) taskRow {
 	t := r.Task
 	v := taskRow{
 		ID: t.ID, Title: t.Title, Description: t.Description, Status: t.Status(), Priority: t.Priority, AssigneeID: t.Assignee, WorkspaceID: t.Workspace,
-		Tags: t.Tags, SortOrder: t.SortOrder, CompletedAt: momentOrNull(t.CompletedAt()), CreatedBy: t.CreatedBy, CreatedAt: moment(t.CreatedAt),
-		UpdatedAt: moment(t.UpdatedAt), Version: t.Version,
+		Tags: t.Tags, SortOrder: t.SortOrder, CompletedAt: timeOrNull(t.CompletedAt()), CreatedBy: t.CreatedBy, CreatedAt: jsonTime(t.CreatedAt),
+		UpdatedAt: jsonTime(t.UpdatedAt), Version: t.Version,
 	}
 	if t.Tags == nil {
 		v.Tags = []string{}
@@ -423,7 +423,7 @@ type changeRow struct {
 	ID        id.Entry   `json:"id"`
 	TaskID    id.Task    `json:"taskId"`
 	ChangedBy id.User    `json:"changedBy"`
-	ChangedAt moment     `json:"changedAt"`
+	ChangedAt jsonTime   `json:"changedAt"`
 	Reason    *string    `json:"reason"`
 	Changes   []deltaRow `json:"changes"`
 }
@@ -439,7 +439,7 @@ const maxDeltas = 50
 
 func viewChange(r archive.Record) changeRow {
 	c := r.Change
-	v := changeRow{c.ID, c.Task, c.By, moment(c.At), textOrNull(c.Reason), make([]deltaRow, len(c.Fields))}
+	v := changeRow{c.ID, c.Task, c.By, jsonTime(c.At), textOrNull(c.Reason), make([]deltaRow, len(c.Fields))}
 	for i, d := range c.Fields {
 		v.Changes[i] = deltaRow(d)
 	}
@@ -475,23 +475,23 @@ type connectorRow struct {
 	Transport  string          `json:"transport"`
 	Status     string          `json:"status"`
 	LastError  *string         `json:"lastError"`
-	LastUsedAt *moment         `json:"lastUsedAt"`
+	LastUsedAt *jsonTime       `json:"lastUsedAt"`
 	CreatedBy  id.User         `json:"createdBy"`
-	CreatedAt  moment          `json:"createdAt"`
+	CreatedAt  jsonTime        `json:"createdAt"`
 }
 
 func viewConnector(r archive.Record) connectorRow {
 	i := r.Connector
 	return connectorRow{
 		i.ID, i.Provider, i.Label, i.Name, json.RawMessage(i.Config), string(i.Hosting), string(i.Transport), string(i.Status()), textOrNull(i.LastError),
-		momentOrNull(i.LastUsedAt), i.CreatedBy, moment(i.CreatedAt),
+		timeOrNull(i.LastUsedAt), i.CreatedBy, jsonTime(i.CreatedAt),
 	}
 }
 
 type usageRow struct {
 	ID           id.Request `json:"id"`
 	UserID       id.User    `json:"userId"`
-	CreatedAt    moment     `json:"createdAt"`
+	CreatedAt    jsonTime   `json:"createdAt"`
 	Model        string     `json:"model"`
 	Provider     string     `json:"provider"`
 	InputTokens  int64      `json:"inputTokens"`
@@ -504,7 +504,7 @@ type usageRow struct {
 func viewUsage(r archive.Record) usageRow {
 	e := r.Usage
 	return usageRow{
-		e.ID, e.User, moment(e.At), e.Model, e.Provider, e.Tokens.Input, e.Tokens.Output, e.Tokens.Searches, string(e.Provenance), string(e.Outcome),
+		e.ID, e.User, jsonTime(e.At), e.Model, e.Provider, e.Tokens.Input, e.Tokens.Output, e.Tokens.Searches, string(e.Provenance), string(e.Outcome),
 	}
 }
 
@@ -517,14 +517,14 @@ type entryRow struct {
 	Detail    *string  `json:"detail"`
 	Address   *string  `json:"address"`
 	RequestID *string  `json:"requestId"`
-	CreatedAt moment   `json:"createdAt"`
+	CreatedAt jsonTime `json:"createdAt"`
 }
 
 func viewEntry(r archive.Record) entryRow {
 	e := r.Entry
 	return entryRow{
 		e.ID, string(e.Action), textOrNull(e.Actor), e.Operator, textOrNull(e.Target), textOrNull(e.Detail), textOrNull(e.Address), textOrNull(e.Request),
-		moment(e.At),
+		jsonTime(e.At),
 	}
 }
 
@@ -563,8 +563,8 @@ type objectRow struct {
 	OwnerID     *id.User      `json:"ownerId"`
 	CreatedBy   id.User       `json:"createdBy"`
 	UpdatedBy   id.User       `json:"updatedBy"`
-	CreatedAt   moment        `json:"createdAt"`
-	UpdatedAt   moment        `json:"updatedAt"`
+	CreatedAt   jsonTime      `json:"createdAt"`
+	UpdatedAt   jsonTime      `json:"updatedAt"`
 	IsText      bool          `json:"isText"`
 }
 
@@ -572,7 +572,7 @@ func viewObject(r archive.Record) objectRow {
 	o := r.Object
 	return objectRow{
 		o.ID, contentsName + archive.ContentPath(*o), o.Path, o.MimeType, o.Size, o.Checksum, o.Version, o.Kind, o.Scope, o.Workspace, o.Team, o.Owner,
-		o.CreatedBy, o.UpdatedBy, moment(o.CreatedAt), moment(o.UpdatedAt), o.Text,
+		o.CreatedBy, o.UpdatedBy, jsonTime(o.CreatedAt), jsonTime(o.UpdatedAt), o.Text,
 	}
 }
 

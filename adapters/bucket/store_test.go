@@ -475,18 +475,18 @@ func TestBlobsAreCompleteAfterAKill(t *testing.T) {
 	out, err := c.StdoutPipe()
 	must.NoError(t, err)
 	must.NoError(t, c.Start())
-	var said []string
+	var names []string
 	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if said = append(said, lines.Text()); len(said) == 100 {
+		if names = append(names, lines.Text()); len(names) == 100 {
 			must.NoError(t, c.Process.Kill())
 		}
 	}
 	_ = c.Wait() // it was killed
-	if len(said) < 100 {
-		t.Fatalf("it said %q", said)
+	if len(names) < 100 {
+		t.Fatalf("it stored only %q", names)
 	}
 	b := openBucket(t, "file://"+directory)
-	for _, name := range append(list(t, b), said...) {
+	for _, name := range append(list(t, b), names...) {
 		if content, err := read(b, name); err != nil || content != contentOf(name) {
 			t.Errorf("%q has %d bytes of %d: %v", name, len(content), len(contentOf(name)), err)
 		}

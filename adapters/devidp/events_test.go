@@ -85,7 +85,7 @@ func TestEvents(t *testing.T) {
 	t.Run("an account with a lower role in a new organisation is not its creator", func(t *testing.T) {
 		st := newFixture(t, t.TempDir())
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines", "role", "viewer")
-		if _, said := st.service.take()[1].data(t)["created_by"]; said {
+		if _, ok := st.service.take()[1].data(t)["created_by"]; ok {
 			t.Error("created_by is said")
 		}
 	})

@@ -250,7 +250,7 @@ func record(t *testing.T, db *DB) *recorder {
 	return r
 }
 
-func (r *recorder) note(text string, args []any) {
+func (r *recorder) add(text string, args []any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.on {
@@ -265,17 +265,17 @@ type recordedPool struct {
 }
 
 func (p recordedPool) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
-	p.r.note(text, args)
+	p.r.add(text, args)
 	return p.ConnPool.ExecContext(ctx, text, args...)
 }
 
 func (p recordedPool) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
-	p.r.note(text, args)
+	p.r.add(text, args)
 	return p.ConnPool.QueryContext(ctx, text, args...)
 }
 
 func (p recordedPool) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
-	p.r.note(text, args)
+	p.r.add(text, args)
 	return p.ConnPool.QueryRowContext(ctx, text, args...)
 }
 

@@ -242,12 +242,12 @@ func querySQL(ctx context.Context, pool gorm.ConnPool, text string, args []any, 
 // oneRow scans the only row of a query, if there is any. It reads the query to its end,
 // because a statement that writes has finished only then.
 func oneRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any) (found bool, err error) {
-	note := func() error {
+	setFound := func() error {
 		found = true
 		return nil
 	}
 	if _, ok := db.Dialector.(sqliteDialector); !ok {
-		err = eachRow(ctx, db, what, c, to, note)
+		err = eachRow(ctx, db, what, c, to, setFound)
 		return found, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -268,7 +268,7 @@ func oneRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any)
 		defer conn.Close()
 		pool = conn
 	}
-	err = eachRowOn(unwatched{ctx}, db, pool, what, c, to, note)
+	err = eachRowOn(unwatched{ctx}, db, pool, what, c, to, setFound)
 	return found, err
 }
 

@@ -198,7 +198,7 @@ func (p stalePool) query(ctx context.Context, text string, args []any, scan func
 		return true, err
 	}
 	if !errors.Is(err, errBehind) && reading.Err() == nil { // PollReplicas judges slow ones
-		p.db.replicas.disuse(r, err)
+		p.db.replicas.suspend(r, err)
 	}
 	p.db.replicas.fallbacks.Add(1)
 	return false, nil
@@ -234,8 +234,8 @@ func (s *replicas) choose(at position, args []any) *replica {
 	return nil
 }
 
-// disuse leaves a replica alone until PollReplicas.
-func (s *replicas) disuse(r *replica, reason error) {
+// suspend reads nothing from a replica until PollReplicas finds that it can be used again.
+func (s *replicas) suspend(r *replica, reason error) {
 	if r.usable.Swap(false) {
 		s.log.Warn("replica not used", "replica", r.name, "error", reason.Error())
 	}
@@ -264,7 +264,7 @@ func (db *DB) PollReplicas(ctx context.Context) error {
 	for _, r := range s.all {
 		all.Go(func() {
 			if err := r.poll(ctx, s.samples, system); err != nil {
-				s.disuse(r, err)
+				s.suspend(r, err)
 			} else if !r.usable.Swap(true) {
 				s.log.Info("replica used", "replica", r.name)
 			}

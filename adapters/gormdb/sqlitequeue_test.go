@@ -212,17 +212,17 @@ func TestGroupTransaction(t *testing.T) {
 	t.Run("parts are in one transaction, and one that fails is rolled back alone", func(t *testing.T) {
 		stop := errors.New("stop")
 		var used []*conn
-		note := func(p part) part {
+		recorded := func(p part) part {
 			return func(ctx context.Context, r ports.Records) error {
 				used = append(used, r.(*conn))
 				return p(ctx, r)
 			}
 		}
 		errs := joined(t, same(5), []part{
-			note(add(1)), note(add(2, 1)),
-			note(func(ctx context.Context, r ports.Records) error { return errors.Join(add(3)(ctx, r), stop) }),
-			note(add(4)),
-			note(func(ctx context.Context, r ports.Records) error {
+			recorded(add(1)), recorded(add(2, 1)),
+			recorded(func(ctx context.Context, r ports.Records) error { return errors.Join(add(3)(ctx, r), stop) }),
+			recorded(add(4)),
+			recorded(func(ctx context.Context, r ports.Records) error {
 				_, err := r.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, 4))
 				return err
 			}),

@@ -173,14 +173,14 @@ func TestTheEpochIsOfTheDatabase(t *testing.T) {
 		want := heads[o]
 		want.Epoch++
 		var got [4]object.Head
-		note := func(i int) func(object.Head) error { return func(h object.Head) error { got[i] = h; return nil } }
+		setHead := func(i int) func(object.Head) error { return func(h object.Head) error { got[i] = h; return nil } }
 		err = db.Atomic(t.Context(), func(r ports.Records) error {
 			got[0], err = r.Storage().Changes().Lock(t.Context(), o)
 			got[1], err = r.Storage().Changes().Append(t.Context(), o)
 			return err
 		})
-		err = errors.Join(err, db.Storage().Objects().List(t.Context(), o, nil, object.Filter{}, note(2), func(object.Object) error { return nil }),
-			db.Storage().Changes().Since(t.Context(), o, 0, note(3), func(object.Change) error { return nil }))
+		err = errors.Join(err, db.Storage().Objects().List(t.Context(), o, nil, object.Filter{}, setHead(2), func(object.Object) error { return nil }),
+			db.Storage().Changes().Since(t.Context(), o, 0, setHead(3), func(object.Change) error { return nil }))
 		if err != nil || got != [4]object.Head{want, want, want, want} {
 			t.Errorf("the heads are %+v, want %+v, error %v", got, want, err)
 		}

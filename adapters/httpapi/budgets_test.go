@@ -134,9 +134,9 @@ func (b unreadableBody) Read([]byte) (int, error) {
 }
 
 func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {
-	hand := &clock{time.Unix(1_800_000_000, 0)}
+	manual := &clock{time.Unix(1_800_000_000, 0)}
 	limits := func(o *Options) {
-		o.Now, o.Rates = hand.now, limit.Rates{Webhook: limit.Rate{Count: 30, Per: time.Minute}}
+		o.Now, o.Rates = manual.now, limit.Rates{Webhook: limit.Rate{Count: 30, Per: time.Minute}}
 	}
 	for name, test := range map[string]struct {
 		err     error
@@ -170,9 +170,9 @@ func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {
 }
 
 func TestMountedHandlersAreChargedAsWebhooks(t *testing.T) {
-	hand := &clock{time.Unix(1_800_000_000, 0)}
+	manual := &clock{time.Unix(1_800_000_000, 0)}
 	a := built(t, func(o *Options) {
-		o.Now, o.Rates, o.Budgets.Anonymous = hand.now, limit.Rates{Webhook: limit.Rate{Count: 2, Per: time.Minute}}, 4<<20
+		o.Now, o.Rates, o.Budgets.Anonymous = manual.now, limit.Rates{Webhook: limit.Rate{Count: 2, Per: time.Minute}}, 4<<20
 		o.Mounts = map[string]http.Handler{"/dev/x": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(w, r.Body)
 		})}

@@ -53,14 +53,14 @@ func (a *api) streamChat(c *call, ready *chats.Call) {
 func (w *chatStream) startTimer() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer = time.AfterFunc(min(firstSilence, w.silence), w.beat)
+	w.timer = time.AfterFunc(min(firstSilence, w.silence), w.keepAlive)
 }
 
 // comment is an event without content.
 const comment = ":\n\n"
 
-// beat sends a comment if nothing else was sent for w.silence.
-func (w *chatStream) beat() {
+// keepAlive sends a comment if nothing else was sent for w.silence.
+func (w *chatStream) keepAlive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over || w.err != nil {

@@ -312,8 +312,8 @@ func (w *chatServer) ask(client *http.Client, reads bool, change ...func(*http.R
 	return l
 }
 
-// heard waits for the end of the answer and checks it.
-func (l *chatClient) heard(t testing.TB, want string) {
+// expect waits for the end of the answer and checks it.
+func (l *chatClient) expect(t testing.TB, want string) {
 	t.Helper()
 	<-l.done
 	if got := l.text(); got != want || l.end != nil {
@@ -350,7 +350,7 @@ func TestChatStream(t *testing.T) {
 		if took := time.Since(began); took != firstSilence || l.text() != comment {
 			t.Errorf("after %v there is %q", took, l.text())
 		}
-		l.heard(w, comment+textEvent("Hel")+textEvent("lo")+doneEvent)
+		l.expect(w, comment+textEvent("Hel")+textEvent("lo")+doneEvent)
 		for name, want := range map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no", "Content-Length": ""} {
 			if got := l.answer.Header.Get(name); got != want {
 				w.Errorf("%s is %q", name, got)
@@ -369,7 +369,7 @@ func TestChatStream(t *testing.T) {
 		_ = to.Chunk(says("b"))
 		return whole, to.Wait()
 	}, func(w *chatServer, client *http.Client) {
-		w.ask(client, true).heard(w, textEvent("a")+comment+textEvent("b")+doneEvent)
+		w.ask(client, true).expect(w, textEvent("a")+comment+textEvent("b")+doneEvent)
 	})
 
 	within(t, "gathers what comes at once", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
@@ -393,7 +393,7 @@ func TestChatStream(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		l.heard(w, want+doneEvent)
+		l.expect(w, want+doneEvent)
 	})
 
 	within(t, "has comments while the model is silent, and none while it talks", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
@@ -407,14 +407,14 @@ func TestChatStream(t *testing.T) {
 		return whole, nil
 	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true)
-		l.heard(w, comment+strings.Repeat(textEvent("a"), 4)+strings.Repeat(comment, 3)+textEvent("b")+doneEvent)
+		l.expect(w, comment+strings.Repeat(textEvent("a"), 4)+strings.Repeat(comment, 3)+textEvent("b")+doneEvent)
 	})
 
 	within(t, "has comments as often as streams are configured to", func(context.Context, ports.Sink) (chat.Reply, error) {
 		time.Sleep(3500 * time.Millisecond)
 		return whole, nil
 	}, func(w *chatServer, client *http.Client) {
-		w.ask(client, true).heard(w, strings.Repeat(comment, 4)+doneEvent)
+		w.ask(client, true).expect(w, strings.Repeat(comment, 4)+doneEvent)
 	}, func(o *Options) { o.Heartbeat = time.Second })
 
 	within(t, "outlives the time that a write and the work have", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
@@ -426,7 +426,7 @@ func TestChatStream(t *testing.T) {
 		return whole, nil
 	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true)
-		l.heard(w, comment+strings.Repeat(strings.Repeat(comment, 5)+textEvent("a"), 20)+doneEvent)
+		l.expect(w, comment+strings.Repeat(strings.Repeat(comment, 5)+textEvent("a"), 20)+doneEvent)
 		synctest.Wait()
 		w.checkUsage(http.StatusOK, chat.Completed)
 	})
@@ -500,7 +500,7 @@ func TestChatStream(t *testing.T) {
 		if err := w.Chats.Close(w.Context()); err != nil {
 			w.Error(err)
 		}
-		l.heard(w, textEvent("a")+errorEvent)
+		l.expect(w, textEvent("a")+errorEvent)
 		synctest.Wait()
 		w.checkUsage(http.StatusOK, chat.ShutDown)
 		refused(w, send(w, post("/test", hello)), http.StatusServiceUnavailable)
@@ -523,7 +523,7 @@ func TestChatStream(t *testing.T) {
 	})
 
 	within(t, "ends with an error when the model falls silent", silent, func(w *chatServer, client *http.Client) {
-		w.ask(client, true).heard(w, strings.Repeat(comment, 7)+errorEvent)
+		w.ask(client, true).expect(w, strings.Repeat(comment, 7)+errorEvent)
 		synctest.Wait()
 		w.checkUsage(http.StatusOK, chat.TimedOut)
 	}, func(o *Options) { o.Heartbeat = 14 * time.Second })

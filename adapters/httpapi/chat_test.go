@@ -352,9 +352,8 @@ type chunkOf struct {
 	Usage *struct{ InputTokens, OutputTokens int64 } `json:"usage"`
 }
 
-// told checks that a chunk goes out as one event of one line, and returns what
-// a client reads from it.
-func told(t testing.TB, k chat.Chunk) chunkOf {
+// sentChunk checks that a chunk is sent as one event of one line, and returns the chunk that a client decodes.
+func sentChunk(t testing.TB, k chat.Chunk) chunkOf {
 	t.Helper()
 	out := appendChunk([]byte(comment), k)
 	line, begins := strings.CutPrefix(string(out), comment+"data: ")
@@ -395,25 +394,25 @@ func checkChunks(t testing.TB, text, id, raw string, input, output int64) {
 	t.Helper()
 	// Each byte that is no text is replaced for itself.
 	replaced := func(s string) string { return string([]rune(s)) }
-	if c := told(t, chat.Chunk{Type: chat.TextChunk, Text: text}); c.Text == nil || *c.Text != replaced(text) {
+	if c := sentChunk(t, chat.Chunk{Type: chat.TextChunk, Text: text}); c.Text == nil || *c.Text != replaced(text) {
 		t.Fatalf("%q is %+v", text, c)
 	}
-	if c := told(t, chat.Chunk{Type: chat.ErrorChunk, Text: text}); c.Error == nil || *c.Error != replaced(text) {
+	if c := sentChunk(t, chat.Chunk{Type: chat.ErrorChunk, Text: text}); c.Error == nil || *c.Error != replaced(text) {
 		t.Fatalf("%q is %+v", text, c)
 	}
 	for _, handled := range []bool{false, true} {
-		c := told(t, chat.Chunk{Type: chat.CallChunk, CallID: id, Name: text, Args: raw, ServerHandled: handled})
+		c := sentChunk(t, chat.Chunk{Type: chat.CallChunk, CallID: id, Name: text, Args: raw, ServerHandled: handled})
 		if c.ToolCall == nil || c.ToolCall.ID != replaced(id) || c.ToolCall.Name != replaced(text) || c.ToolCall.ServerHandled != handled {
 			t.Fatalf("the call is %+v", c.ToolCall)
 		}
 		sameValue(t, c.ToolCall.Args, raw)
 	}
-	c := told(t, chat.Chunk{Type: chat.ResultChunk, CallID: id, Result: raw})
+	c := sentChunk(t, chat.Chunk{Type: chat.ResultChunk, CallID: id, Result: raw})
 	if c.ToolResult == nil || c.ToolResult.CallID != replaced(id) {
 		t.Fatalf("the result is %+v", c.ToolResult)
 	}
 	sameValue(t, c.ToolResult.Result, raw)
-	c = told(t, chat.Chunk{Type: chat.DoneChunk, Usage: chat.Usage{Input: input, Output: output}})
+	c = sentChunk(t, chat.Chunk{Type: chat.DoneChunk, Usage: chat.Usage{Input: input, Output: output}})
 	if c.Usage == nil || c.Usage.InputTokens != input || c.Usage.OutputTokens != output {
 		t.Fatalf("the usage is %+v", c.Usage)
 	}

@@ -108,10 +108,10 @@ type deadlined struct {
 	read, write *[]time.Time
 }
 
-func (d deadlined) SetReadDeadline(t time.Time) error  { return note(d.read, t) }
-func (d deadlined) SetWriteDeadline(t time.Time) error { return note(d.write, t) }
+func (d deadlined) SetReadDeadline(t time.Time) error  { return appendTime(d.read, t) }
+func (d deadlined) SetWriteDeadline(t time.Time) error { return appendTime(d.write, t) }
 
-func note(all *[]time.Time, t time.Time) error {
+func appendTime(all *[]time.Time, t time.Time) error {
 	if all != nil {
 		*all = append(*all, t)
 	}

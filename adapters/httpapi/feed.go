@@ -134,7 +134,7 @@ func (f *follower) run(first []byte, ctx context.Context) changes.Reason {
 			return f.failed(err)
 		}
 		if !now.Before(f.beat) {
-			if f.to.Departed() {
+			if f.to.ClosedByClient() {
 				return endGone
 			}
 			if err := f.sendHeartbeat(); err != nil {

@@ -85,12 +85,12 @@ func newFeedServer(t testing.TB, change ...func(*Options)) *feedServer {
 
 // Write takes a line of the log.
 func (s *feedServer) Write(line []byte) (int, error) {
-	var said map[string]any
-	if err := json.Unmarshal(line, &said); err != nil {
+	var entry map[string]any
+	if err := json.Unmarshal(line, &entry); err != nil {
 		return 0, err
 	}
-	if said["msg"] != "request" {
-		s.ended <- said
+	if entry["msg"] != "request" {
+		s.ended <- entry
 	}
 	return len(line), nil
 }
@@ -146,9 +146,9 @@ func (c *client) events() []string {
 		lines := strings.Split(block, "\n")
 		for i, line := range lines {
 			if data, ok := strings.CutPrefix(line, "data: "); ok {
-				var said struct{ Path, ID string }
-				if json.Unmarshal([]byte(data), &said) == nil {
-					lines[i] = said.Path + said.ID
+				var event struct{ Path, ID string }
+				if json.Unmarshal([]byte(data), &event) == nil {
+					lines[i] = event.Path + event.ID
 				}
 			}
 		}
@@ -300,7 +300,7 @@ func TestFeed(t *testing.T) {
 		in("ends when the token expires", func(s *feedServer) {
 			follow, expires := s.following, time.Now().Add(45*time.Second)
 			s.following = func(c *call) error {
-				c.carry(access.Request{Expires: expires})
+				c.setRequest(access.Request{Expires: expires})
 				return follow(c)
 			}
 			began := time.Now()

@@ -69,7 +69,7 @@ func (a *api) admit(c *call, g guard) error {
 			return fault.New(fault.Unauthenticated, "X-Admin-Secret is missing or wrong")
 		}
 		c.operator = true
-		c.carry(access.Request{Origin: audit.Origin{Address: c.address, Request: c.id}})
+		c.setRequest(access.Request{Origin: audit.Origin{Address: c.address, Request: c.id}})
 		return nil
 	}
 	if a.Access.BrowserUnread(c.r.Context()) {
@@ -85,7 +85,7 @@ func (a *api) admit(c *call, g guard) error {
 	c.caller = caller
 	of := caller.Request(c.id)
 	of.Position = a.position(c)
-	c.carry(of)
+	c.setRequest(of)
 	actor, known := a.Access.Cached(caller)
 	if c.provisional = known && g.check(actor) == nil; !c.provisional {
 		if actor, err = a.lookup(c); err != nil {
@@ -140,8 +140,8 @@ func (a *api) authorize(c *call) (org.Actor, error) {
 	return actor, err
 }
 
-// carry adds r to the request's context.
-func (c *call) carry(r access.Request) {
+// setRequest adds r to the request's context.
+func (c *call) setRequest(r access.Request) {
 	c.deadlines.AddValue(func(parent context.Context) context.Context { return access.NewContext(parent, r) })
 }
 

@@ -22,9 +22,9 @@ type clock struct{ at time.Time }
 func (c *clock) now() time.Time { return c.at }
 
 func TestAnonymousRequestsAreLimitedPerAddress(t *testing.T) {
-	hand := &clock{time.Unix(1_800_000_000, 0)}
+	manual := &clock{time.Unix(1_800_000_000, 0)}
 	a := serving(t, http.MethodGet, open, (*call).succeed, func(o *Options) {
-		o.Now, o.Rates = hand.now, limit.Rates{Address: limit.Rate{Count: 3, Per: time.Minute}}
+		o.Now, o.Rates = manual.now, limit.Rates{Address: limit.Rate{Count: 3, Per: time.Minute}}
 	})
 	from := func(address string) *http.Request {
 		r := get("/test")
@@ -51,21 +51,21 @@ func TestAnonymousRequestsAreLimitedPerAddress(t *testing.T) {
 	if w := send(a, from("192.0.2.2:1000")); w.Code != 200 {
 		t.Errorf("another address gets %d", w.Code)
 	}
-	hand.at = hand.at.Add(20 * time.Second)
+	manual.at = manual.at.Add(20 * time.Second)
 	if w := send(a, from("192.0.2.1:1000")); w.Code != 200 {
 		t.Errorf("after Retry-After it is %d", w.Code)
 	}
 }
 
 func TestFailedCredentialsAreChargedToTheAddress(t *testing.T) {
-	hand := &clock{time.Unix(1_800_000_000, 0)}
+	manual := &clock{time.Unix(1_800_000_000, 0)}
 	for _, g := range []guard{member, operating, signed} { // of which signed alone reaches the handler
 		t.Run(string(g), func(t *testing.T) {
 			var a *api
 			a = serving(t, http.MethodPost, g, func(c *call) error {
 				return a.chargeRefusal(c, fault.New(fault.Unauthenticated, "Bad signature"), refusedCredentials...)
 			}, everything, func(o *Options) {
-				o.Now, o.Rates = hand.now, limit.Rates{Address: limit.Rate{Count: 2, Per: time.Hour}}
+				o.Now, o.Rates = manual.now, limit.Rates{Address: limit.Rate{Count: 2, Per: time.Hour}}
 			})
 			for _, status := range []int{401, 401, 429} {
 				refused(t, send(a, post("/test", "{}")), status)
@@ -77,8 +77,8 @@ func TestFailedCredentialsAreChargedToTheAddress(t *testing.T) {
 func TestRequestsAreLimitedByPlan(t *testing.T) {
 	const refusedBody = `{"message":7}` // 400, which counts as well
 	w := newMemberServer(t, limit.Rates{Caller: limit.Rate{Count: 22, Per: time.Hour}})
-	hand := memory.NewClock(time.Date(2026, 1, 2, 3, 4, 15, 0, time.UTC))
-	w.PlanLimiter = ratelimit.New(w.store, hand, plan.RequestLimits{plan.Premium: 20}, func(err error) { t.Error(err) })
+	manual := memory.NewClock(time.Date(2026, 1, 2, 3, 4, 15, 0, time.UTC))
+	w.PlanLimiter = ratelimit.New(w.store, manual, plan.RequestLimits{plan.Premium: 20}, func(err error) { t.Error(err) })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -112,7 +112,7 @@ func TestRequestsAreLimitedByPlan(t *testing.T) {
 		"Retry-After": "45", "RateLimit-Limit": "20", "RateLimit-Remaining": "0", "RateLimit-Reset": "45",
 		"RateLimit-Policy": `"PREMIUM";q=20;w=60`, "RateLimit": `"PREMIUM";r=0;t=45`,
 	})
-	hand.Advance(45 * time.Second)
+	manual.Advance(45 * time.Second)
 	next := w.chat(refusedBody)
 	refused(t, next, http.StatusBadRequest)
 	headers(next, map[string]string{"RateLimit-Limit": "22", "RateLimit-Remaining": "0"}) // of the caller, who has less left

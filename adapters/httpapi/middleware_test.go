@@ -69,12 +69,12 @@ func lines(t testing.TB, b *bytes.Buffer) (all []map[string]any) {
 
 func TestRequestLogLine(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
-	hand := &clock{time.Unix(1_800_000_000, 0)}
+	manual := &clock{time.Unix(1_800_000_000, 0)}
 	a := serving(t, http.MethodPost, open, func(c *call) error {
 		c.caller = access.Caller{User: "user-1", Org: "org-1"}
-		hand.at = hand.at.Add(1500 * time.Microsecond)
+		manual.at = manual.at.Add(1500 * time.Microsecond)
 		return c.succeed()
-	}, logs, func(o *Options) { o.Now = hand.now })
+	}, logs, func(o *Options) { o.Now = manual.now })
 	r := post("/test?token=hidden", `{"password":"hidden"}`)
 	r.Header.Set("Authorization", "Bearer hidden")
 	r.Header.Set("X-Request-Id", "r-1")
@@ -197,14 +197,14 @@ func TestStatusOfErrorKinds(t *testing.T) {
 
 func TestRequestMetrics(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
-	hand := &clock{time.Unix(1_800_000_000, 0)}
+	manual := &clock{time.Unix(1_800_000_000, 0)}
 	collect := func(t *testing.T) (all metricdata.ResourceMetrics) {
 		must.NoError(t, reader.Collect(context.Background(), &all))
 		return all
 	}
 	inFlight := int64(0)
 	a := serving(t, http.MethodGet, open, func(c *call) error {
-		hand.at = hand.at.Add(time.Second)
+		manual.at = manual.at.Add(time.Second)
 		for _, m := range collect(t).ScopeMetrics[0].Metrics {
 			if m.Name == "http.server.active_requests" {
 				inFlight = m.Data.(metricdata.Sum[int64]).DataPoints[0].Value
@@ -212,7 +212,7 @@ func TestRequestMetrics(t *testing.T) {
 		}
 		return c.succeed()
 	}, func(o *Options) {
-		o.Now = hand.now
+		o.Now = manual.now
 		o.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test")
 	})
 	send(a, get("/test"))

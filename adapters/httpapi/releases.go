@@ -152,14 +152,14 @@ func (a *api) checkForUpdate(c *call) error {
 	if err != nil {
 		return err
 	}
-	told := &noUpdate
+	update := &noUpdate
 	if offered := a.Releases.Offer(q); offered != nil {
-		if told, err = a.offer(offered); err != nil {
+		if update, err = a.offer(offered); err != nil {
 			return err
 		}
 	}
 	// Small responses are part of a connection's memory.
-	if size := int64(len(told.before) + len(told.after)); size > requestMemory {
+	if size := int64(len(update.before) + len(update.after)); size > requestMemory {
 		if err := c.Hold(size); err != nil {
 			return err
 		}
@@ -167,15 +167,15 @@ func (a *api) checkForUpdate(c *call) error {
 	if q.Client == "" {
 		c.public(cacheBriefly)
 	}
-	if c.notModified(told.tag) {
+	if c.notModified(update.tag) {
 		return nil
 	}
-	c.Set("Etag", told.tag)
+	c.Set("Etag", update.tag)
 	b := stream.TakeBuffer()
 	defer stream.GiveBuffer(b)
-	*b = append(*b, told.before...)
+	*b = append(*b, update.before...)
 	*b = encode.AppendString(*b, version)
-	*b = append(*b, told.after...)
+	*b = append(*b, update.after...)
 	c.send(http.StatusOK, *b)
 	return nil
 }

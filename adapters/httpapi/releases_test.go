@@ -118,14 +118,14 @@ func TestUpdateChecksFollowReleases(t *testing.T) {
 	published := s.Snapshot().All()[0].ID
 	ask := func() (n int64, tag string) {
 		w := send(a, get(checked))
-		var told struct {
+		var update struct {
 			Notes string `json:"releaseNotes"`
 			Size  int64  `json:"fileSizeBytes"`
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &told); err != nil || told.Notes != strconv.FormatInt(told.Size, 10) {
+		if err := json.Unmarshal(w.Body.Bytes(), &update); err != nil || update.Notes != strconv.FormatInt(update.Size, 10) {
 			t.Errorf("%s: %v", w.Body, err)
 		}
-		return told.Size, w.Header().Get("Etag")
+		return update.Size, w.Header().Get("Etag")
 	}
 	stop := make(chan struct{})
 	var asking sync.WaitGroup
@@ -157,9 +157,9 @@ func TestUpdateChecksFollowReleases(t *testing.T) {
 			err = s.Refresh(t.Context())
 		}
 		must.NoError(t, err)
-		told, tag := ask()
-		if told != n {
-			t.Errorf("after change %d a device is told %d", n, told)
+		update, tag := ask()
+		if update != n {
+			t.Errorf("after change %d a device is told %d", n, update)
 		}
 		tags[tag] = true
 	}

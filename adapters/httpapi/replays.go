@@ -298,11 +298,11 @@ func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 		_ = kept.Close() // the file is unlinked
 		return print, nil, err
 	}
-	said := sum.Sum([]byte(f.MimeType + "\n"))
+	digest := sum.Sum([]byte(f.MimeType + "\n"))
 	if f.Boundary != "" {
 		parts, err := body.DigestForm(kept, f.Boundary, c)
 		if err == nil {
-			said = parts
+			digest = parts
 		}
 		if fault.Is(err, fault.Invalid) {
 			err = nil // the handler reports the error
@@ -313,7 +313,7 @@ func (a *api) fingerprinted(c *call) (print [32]byte, done func(), err error) {
 		}
 	}
 	c.spooled, c.r.ContentLength = kept, kept.Size
-	return fingerprint(c.r, said), func() { _ = kept.Close() }, nil
+	return fingerprint(c.r, digest), func() { _ = kept.Close() }, nil
 }
 
 // fingerprint returns a digest that distinguishes requests with the same key.

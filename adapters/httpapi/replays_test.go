@@ -55,9 +55,9 @@ func (c *clock) Now() time.Time { return c.at }
 // keyed returns an interface whose endpoint takes keys, and the vault that seals its answers.
 func keyed(t *testing.T, g guard, handle handler) (*api, *recordingVault) {
 	v := &recordingVault{Vault: newVault(t)}
-	hand := &clock{time.Unix(1_800_000_000, 0)}
+	manual := &clock{time.Unix(1_800_000_000, 0)}
 	return serving(t, http.MethodPost, g, handle, everything, func(o *Options) {
-		o.Idempotency = idempotency.New(memory.NewStore(), v, hand, &memory.Secrets{})
+		o.Idempotency = idempotency.New(memory.NewStore(), v, manual, &memory.Secrets{})
 	}), v
 }
 
@@ -274,9 +274,9 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 			want += textEvent("a")
 		}
 		want += comment + doneEvent
-		l.heard(w, want)
+		l.expect(w, want)
 		again := w.ask(client, true, key("k"))
-		again.heard(w, want)
+		again.expect(w, want)
 		for name, values := range l.answer.Header {
 			switch name {
 			case "X-Request-Id", "X-Accel-Buffering", "Date":
@@ -309,7 +309,7 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 			}
 		}
 		<-l.done
-		w.ask(client, true, key("k")).heard(w, l.text())
+		w.ask(client, true, key("k")).expect(w, l.text())
 		if n := len(w.entries()); n != 1 {
 			w.Errorf("%d are in the ledger", n)
 		}
@@ -327,7 +327,7 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 			w.Errorf("heard %q, %v", l.text(), l.end)
 		}
 		synctest.Wait()
-		w.ask(client, true, key("k")).heard(w, doneEvent)
+		w.ask(client, true, key("k")).expect(w, doneEvent)
 	})
 
 	long := strings.Repeat("x", 100_000)
@@ -338,7 +338,7 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 		return whole, nil
 	}, func(w *chatServer, client *http.Client) {
 		for n := range 2 {
-			w.ask(client, true, key("k")).heard(w, strings.Repeat(textEvent(long), 12)+doneEvent)
+			w.ask(client, true, key("k")).expect(w, strings.Repeat(textEvent(long), 12)+doneEvent)
 			if got := len(w.entries()); got != n+1 {
 				w.Errorf("%d are in the ledger", got)
 			}

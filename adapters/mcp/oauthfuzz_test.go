@@ -20,14 +20,14 @@ func FuzzChallenge(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, first, second string) {
 		address, scopes := mcp.ReadChallenge(first, second)
-		said := len(address)
+		length := len(address)
 		for _, s := range scopes {
 			if len(strings.Fields(s)) != 1 {
 				t.Errorf("%q is a scope", s)
 			}
-			said += len(s)
+			length += len(s)
 		}
-		if said > len(first)+len(second) || said > 0 && !strings.Contains(strings.ToLower(first+second), "bearer") {
+		if length > len(first)+len(second) || length > 0 && !strings.Contains(strings.ToLower(first+second), "bearer") {
 			t.Errorf("read %q and %q", address, scopes)
 		}
 	})

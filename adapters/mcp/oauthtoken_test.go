@@ -327,7 +327,7 @@ func TestALifetimeIsBounded(t *testing.T) {
 			if d := cmp.Diff(test.want, c.ExpiresAt); d != "" {
 				t.Error(d)
 			}
-			if _, told := fields(t, c.Entries)["expiresAt"]; told != (test.want != nil) {
+			if _, ok := fields(t, c.Entries)["expiresAt"]; ok != (test.want != nil) {
 				t.Error(c.Entries)
 			}
 		})

@@ -22,10 +22,10 @@ func TestTheGreatestPendingHintIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bus memory.Bus
 		release := make(chan struct{})
-		var told []object.Hint
+		var hints []object.Hint
 		cancel, err := bus.Subscribe(func(h object.Hint) {
 			<-release
-			told = append(told, h)
+			hints = append(hints, h)
 		})
 		must.NoError(t, err)
 		bus.Publish(object.Hint{Org: "o", N: 1})
@@ -36,8 +36,8 @@ func TestTheGreatestPendingHintIsDelivered(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		cancel()
-		if len(told) != 2 || told[0] != (object.Hint{Org: "o", N: 1}) || told[1] != (object.Hint{Org: "o", N: 9}) {
-			t.Fatalf("told was %v", told)
+		if len(hints) != 2 || hints[0] != (object.Hint{Org: "o", N: 1}) || hints[1] != (object.Hint{Org: "o", N: 9}) {
+			t.Fatalf("the hints are %v", hints)
 		}
 	})
 }

@@ -98,13 +98,13 @@ func TestListsCallEachOutsideTheLock(t *testing.T) {
 
 func TestSubscribersAreNotifiedAfterTheCommit(t *testing.T) {
 	s, o, ctx := stored(t)
-	var told []object.Hint
+	var hints []object.Hint
 	s.OnChange(func(h object.Hint) {
 		heads, err := s.Storage().Changes().Heads(ctx, []id.Org{h.Org}) // hangs inside the lock
 		if err != nil || heads[h.Org].N < h.N {
 			t.Errorf("%+v is told of a log that is at %+v, %v", h, heads, err)
 		}
-		told = append(told, h)
+		hints = append(hints, h)
 	})
 	appending := func(orgs []id.Org, end func() error) error {
 		return s.Atomic(ctx, func(r ports.Records) error {
@@ -113,7 +113,7 @@ func TestSubscribersAreNotifiedAfterTheCommit(t *testing.T) {
 					return err
 				}
 			}
-			if len(told) > 0 {
+			if len(hints) > 0 {
 				t.Error("told before the commit")
 			}
 			return end()
@@ -131,12 +131,12 @@ func TestSubscribersAreNotifiedAfterTheCommit(t *testing.T) {
 		_ = appending([]id.Org{o}, func() error { panic("oh") })
 	}()
 	must.NoError(t, appending(nil, func() error { return nil }))
-	if len(told) > 0 {
-		t.Fatalf("told was %v of what did not happen", told)
+	if len(hints) > 0 {
+		t.Fatalf("hints %v of changes that were rolled back", hints)
 	}
 	must.NoError(t, appending([]id.Org{o, "n", o, o}, func() error { return nil }))
-	if want := []object.Hint{{Org: "n", N: 1}, {Org: o, N: 3}}; !slices.Equal(told, want) {
-		t.Fatalf("told was %v, want %v", told, want)
+	if want := []object.Hint{{Org: "n", N: 1}, {Org: o, N: 3}}; !slices.Equal(hints, want) {
+		t.Fatalf("the hints are %v, want %v", hints, want)
 	}
 }
 

@@ -144,7 +144,7 @@ func (r *refusal) unusable() bool {
 func failure(ctx context.Context, err error) error {
 	var apiError *stripe.Error
 	if !errors.As(err, &apiError) {
-		cause := lost(err)
+		cause := networkCause(err)
 		if ctx.Err() != nil {
 			cause = context.Cause(ctx)
 		}
@@ -173,8 +173,8 @@ func unreadable(what string) error {
 	return fault.Wrap(fault.Unavailable, errors.New("the answer is "+what), "The payment provider gave no answer that can be read")
 }
 
-// lost returns the cause of a missing response, without received content.
-func lost(err error) error {
+// networkCause returns the cause of a missing response, without received content.
+func networkCause(err error) error {
 	var op *net.OpError
 	var certificate *tls.CertificateVerificationError
 	var timeout net.Error

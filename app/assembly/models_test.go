@@ -181,9 +181,9 @@ func TestAnUnavailablePostHogDelaysNothing(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			out, greeting := io.Pipe()
-			said, ended := &log{}, make(chan error, 1)
+			output, ended := &log{}, make(chan error, 1)
 			go func() {
-				ended <- Serve(ctx, c, greeting, said)
+				ended <- Serve(ctx, c, greeting, output)
 				greeting.Close()
 			}()
 			text := make([]byte, 1024)
@@ -214,10 +214,10 @@ func TestAnUnavailablePostHogDelaysNothing(t *testing.T) {
 
 			began := time.Now()
 			for range 3 {
-				var heard string
-				send(t, client, request(t, "POST", base+"/api/v1/chat", "application/json", `{"message": "Hello", "maxTokens": 20}`, "Authorization", "Bearer "+session.Token), &heard)
-				if !strings.Contains(heard, `"type":"done"`) {
-					t.Errorf("a chat is %s", heard)
+				var stream string
+				send(t, client, request(t, "POST", base+"/api/v1/chat", "application/json", `{"message": "Hello", "maxTokens": 20}`, "Authorization", "Bearer "+session.Token), &stream)
+				if !strings.Contains(stream, `"type":"done"`) {
+					t.Errorf("a chat is %s", stream)
 				}
 			}
 			if took := time.Since(began); took > slow {
@@ -232,8 +232,8 @@ func TestAnUnavailablePostHogDelaysNothing(t *testing.T) {
 			if took := time.Since(began); took > slow {
 				t.Errorf("the end took %s", took)
 			}
-			if n := strings.Count(said.String(), "msg=generation"); n != 3 || !strings.Contains(said.String(), "analytics queue not drained") {
-				t.Errorf("%d generations are in the log:\n%s", n, said)
+			if n := strings.Count(output.String(), "msg=generation"); n != 3 || !strings.Contains(output.String(), "analytics queue not drained") {
+				t.Errorf("%d generations are in the log:\n%s", n, output)
 			}
 		})
 	}

@@ -243,7 +243,7 @@ func (r *partsReader) Read(p []byte) (int, error) {
 	r.offset += int64(n)
 	if err == io.EOF {
 		if err = r.Close(); err == nil && r.offset != r.end {
-			err = r.lose(nil)
+			err = r.partLost(nil)
 		}
 	}
 	return n, err
@@ -257,16 +257,17 @@ func (r *partsReader) open() (err error) {
 		}
 	}
 	if len(r.parts) == 0 || r.parts[0].Offset != r.offset {
-		return r.lose(nil)
+		return r.partLost(nil)
 	}
 	if r.part, err = r.objects.Blobs.Open(r.ctx, r.parts[0].Blob, 0, -1); fault.Is(err, fault.NotFound) {
-		return r.lose(err)
+		return r.partLost(err)
 	}
 	r.end, r.parts = r.offset+r.parts[0].Size, r.parts[1:]
 	return err
 }
 
-func (r *partsReader) lose(cause error) error {
+// partLost records that the store has lost a part, and returns the error for it.
+func (r *partsReader) partLost(cause error) error {
 	r.lost = true
 	return fault.Wrap(fault.Gone, cause, "The store has lost a part of the upload: start another one")
 }

@@ -136,13 +136,13 @@ func (s *Releases) guard(ctx context.Context, of id.Release) error {
 		if err != nil {
 			return err
 		}
-		told := paused.GuardedBy
-		if o, err := r.Directory().Organisations().Get(ctx, told); fault.Is(err, fault.NotFound) || err == nil && o.Closed() {
-			told = ""
+		owner := paused.GuardedBy
+		if o, err := r.Directory().Organisations().Get(ctx, owner); fault.Is(err, fault.NotFound) || err == nil && o.Closed() {
+			owner = ""
 		} else if err != nil {
 			return err
 		}
-		return r.Journal().Audit().Add(ctx, audit.By(org.Actor{}, audit.Origin{}, id.Entry(s.IDs.New()), told, audit.ReleasePaused, string(of), why, s.Clock.Now()))
+		return r.Journal().Audit().Add(ctx, audit.By(org.Actor{}, audit.Origin{}, id.Entry(s.IDs.New()), owner, audit.ReleasePaused, string(of), why, s.Clock.Now()))
 	})
 	if errors.Is(err, errSame) {
 		return nil

@@ -98,22 +98,22 @@ func (c *conversation) ask(ctx context.Context, message string) error {
 	var all answer
 	for range maxRounds {
 		c.request.Message = message
-		said, err := c.answer(ctx)
+		reply, err := c.answer(ctx)
 		if err != nil {
 			return err
 		}
-		all.Text += said.Text
-		all.Usage.InputTokens += said.Usage.InputTokens
-		all.Usage.OutputTokens += said.Usage.OutputTokens
+		all.Text += reply.Text
+		all.Usage.InputTokens += reply.Usage.InputTokens
+		all.Usage.OutputTokens += reply.Usage.OutputTokens
 		if message != "" {
 			c.request.History = append(c.request.History, apiclient.HistoryMessage{Role: "user", Content: message})
 			message = ""
 		}
 		var blocks, results []block
-		if said.Text != "" {
-			blocks = append(blocks, block{"type": "text", "text": said.Text})
+		if reply.Text != "" {
+			blocks = append(blocks, block{"type": "text", "text": reply.Text})
 		}
-		for _, call := range said.calls {
+		for _, call := range reply.calls {
 			result, failed, err := c.tools.call(ctx, call)
 			if err != nil {
 				return err
@@ -147,11 +147,11 @@ type answer struct {
 
 // answer prints the answer to the request as it arrives. The end of ctx ends the call on the server
 // too, as it closes the connection.
-func (c *conversation) answer(ctx context.Context) (said answer, err error) {
+func (c *conversation) answer(ctx context.Context) (reply answer, err error) {
 	a := c.app
 	response, err := c.client.Chat(ctx, c.request)
 	if err != nil {
-		return said, err
+		return reply, err
 	}
 	printed := a.prose()
 	if a.wantsJSON() {
@@ -161,42 +161,42 @@ func (c *conversation) answer(ctx context.Context) (said answer, err error) {
 	done := false
 	for e, err := range apiclient.Events(response.Body) {
 		if err != nil {
-			return said, errors.Join(err, printed.Close())
+			return reply, errors.Join(err, printed.Close())
 		}
 		var chunk apiclient.ChatChunk
 		if err := json.Unmarshal(e.Data, &chunk); err != nil {
-			return said, err
+			return reply, err
 		}
 		switch chunk.Type {
 		case "text":
 			piece := or(chunk.Text, "")
 			text.WriteString(piece)
 			if _, err := io.WriteString(printed, piece); err != nil {
-				return said, err
+				return reply, err
 			}
 		case "tool_call":
 			if chunk.ToolCall == nil {
-				return said, errors.Join(errors.New("the server sent a call without a tool"), printed.Close())
+				return reply, errors.Join(errors.New("the server sent a call without a tool"), printed.Close())
 			}
 			if or(chunk.ToolCall.ServerHandled, false) {
 				a.note("%s", a.paint(a.errTerminal, dim, "the model uses "+chunk.ToolCall.Name))
 			} else {
-				said.calls = append(said.calls, *chunk.ToolCall)
+				reply.calls = append(reply.calls, *chunk.ToolCall)
 			}
 		case "error":
-			return said, errors.Join(errors.New(or(chunk.Error, "the answer failed")), printed.Close())
+			return reply, errors.Join(errors.New(or(chunk.Error, "the answer failed")), printed.Close())
 		case "done":
-			done, said.Usage = true, or(chunk.Usage, apiclient.ChatUsage{})
+			done, reply.Usage = true, or(chunk.Usage, apiclient.ChatUsage{})
 		}
 	}
-	said.Text = text.String()
-	if !a.outTerminal && said.Text != "" && !strings.HasSuffix(said.Text, "\n") {
+	reply.Text = text.String()
+	if !a.outTerminal && reply.Text != "" && !strings.HasSuffix(reply.Text, "\n") {
 		_, err = io.WriteString(printed, "\n")
 	}
 	if err = errors.Join(err, printed.Close()); err == nil && !done {
 		err = errors.New("the answer was cut off")
 	}
-	return said, err
+	return reply, err
 }
 
 // prose returns what prints Markdown: rendered on a terminal, as it is elsewhere.

@@ -117,7 +117,7 @@ func TestATokenIsInTheKeyringOrInTheFile(t *testing.T) {
 		"a keyring that fails":         {errors.New("no D-Bus"), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, _, said := terminal(t, 80, nil)
+			a, _, stderr := terminal(t, 80, nil)
 			keyring := safe{map[string]string{}, try.fault}
 			a.secrets = keyring
 			must.NoError(t, a.keep(c, try.insecure))
@@ -125,8 +125,8 @@ func TestATokenIsInTheKeyringOrInTheFile(t *testing.T) {
 			if err != nil || len(stored) != 1 || (stored[0].Token == "secret") != try.inFile || (keyring.secrets[c.key()] == "secret") == try.inFile {
 				t.Errorf("the file has %+v, %v, the keyring %v", stored, err, keyring.secrets)
 			}
-			if warned := strings.Contains(said.String(), "warning:"); warned != (try.fault != nil) {
-				t.Errorf("it says %q", said)
+			if warned := strings.Contains(stderr.String(), "warning:"); warned != (try.fault != nil) {
+				t.Errorf("it says %q", stderr)
 			}
 			found, err := a.account()
 			if err != nil || found.Token != "secret" {
@@ -165,7 +165,7 @@ func (l locking) Set(name, secret string) error {
 func (l locking) Delete(name string) error { return errors.Join(l.locked(), l.safe.Delete(name)) }
 
 func TestTheKeyringIsChangedByOneProcessAtATime(t *testing.T) {
-	a, _, said := terminal(t, 80, nil)
+	a, _, stderr := terminal(t, 80, nil)
 	a.secrets = locking{safe{map[string]string{}, nil}, func() error {
 		directory, err := a.directory()
 		if err != nil {
@@ -182,8 +182,8 @@ func TestTheKeyringIsChangedByOneProcessAtATime(t *testing.T) {
 		return nil
 	}}
 	c := account{Server: "https://a.example", OrgID: "1", Token: "secret"}
-	if err := errors.Join(a.keep(c, false), a.renewed(c, "newer"), a.forget(c)); err != nil || said.Len() > 0 {
-		t.Errorf("%v, %s", err, said)
+	if err := errors.Join(a.keep(c, false), a.renewed(c, "newer"), a.forget(c)); err != nil || stderr.Len() > 0 {
+		t.Errorf("%v, %s", err, stderr)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestColumnsOfATerminal(t *testing.T) {
 
 func TestAToolIsCalledWhenThePersonAllowsIt(t *testing.T) {
 	for typed, want := range map[string]string{"y\ny\n": "yes yes", "n\n\n": "no no", "a\n": "yes yes", "what\nyes\n": "yes no", "": "no no"} {
-		a, _, said := terminal(t, 80, nil)
+		a, _, stderr := terminal(t, 80, nil)
 		a.in = strings.NewReader(typed)
 		box := &toolbox{app: a}
 		var got []string
@@ -225,8 +225,8 @@ func TestAToolIsCalledWhenThePersonAllowsIt(t *testing.T) {
 		if strings.Join(got, " ") != want {
 			t.Errorf("after %q: %v, want %s", typed, got, want)
 		}
-		if strings.ContainsAny(strings.ReplaceAll(said.String(), "\x1b["+dim+"m", ""), "\u202e") || !strings.Contains(said.String(), "search\n query: ") {
-			t.Errorf("it asks %q", said)
+		if strings.ContainsAny(strings.ReplaceAll(stderr.String(), "\x1b["+dim+"m", ""), "\u202e") || !strings.Contains(stderr.String(), "search\n query: ") {
+			t.Errorf("it asks %q", stderr)
 		}
 	}
 }
@@ -264,7 +264,7 @@ func TestAPersonIsAskedBeforeARemoval(t *testing.T) {
 }
 
 func TestAPersonSeesAllArgumentsOfACall(t *testing.T) {
-	a, _, said := terminal(t, 80, nil)
+	a, _, stderr := terminal(t, 80, nil)
 	a.in = strings.NewReader("n\n")
 	long := strings.Repeat("harmless ", 100)
 	args := map[string]any{"a": long, "mail": map[string]any{"body": long, "to": []any{"eve@example.com"}}, "z": "rm -r"}
@@ -272,8 +272,8 @@ func TestAPersonSeesAllArgumentsOfACall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{" a: \"harmless ", "(902 characters)\n", "\n mail.body: ", "\n mail.to[0]: \"eve@example.com\"\n", "\n z: \"rm -r\"\n"} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("%q is not in %s", want, said)
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("%q is not in %s", want, stderr)
 		}
 	}
 }

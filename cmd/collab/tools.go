@@ -154,24 +154,24 @@ func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall) (result str
 // allows it. Where nobody can be asked it may not.
 func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient.ToolCall) (bool, error) {
 	a := t.app
-	said := fmt.Sprintf("%s: %s", server.label, call.Name)
+	title := fmt.Sprintf("%s: %s", server.label, call.Name)
 	var arguments []string
 	if len(call.Args) == 0 {
-		said += " {}"
+		title += " {}"
 	} else {
 		eachArgument("", call.Args, func(name, value string) { arguments = append(arguments, plain("\t"+name+": "+value)) })
 	}
 	details := painted(strings.Join(append([]string{""}, arguments...), "\n"))
 	switch {
 	case slices.Contains(t.allowed, call.Name) || slices.Contains(t.allowed, "all"):
-		a.note("%s%s", a.paint(a.errTerminal, dim, said), details)
+		a.note("%s%s", a.paint(a.errTerminal, dim, title), details)
 		return true, nil
 	case !a.inTerminal || !a.errTerminal:
-		a.warn("refused %s (allow it with --allow %s)%s", said, call.Name, details)
+		a.warn("refused %s (allow it with --allow %s)%s", title, call.Name, details)
 		return false, nil
 	}
 	for {
-		answer, err := a.question(ctx, "%s%s\nCall it? [y]es, [N]o, [a]lways in this chat: ", said, details)
+		answer, err := a.question(ctx, "%s%s\nCall it? [y]es, [N]o, [a]lways in this chat: ", title, details)
 		if err != nil {
 			return false, err
 		}

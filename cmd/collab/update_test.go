@@ -27,7 +27,7 @@ func updates(t *testing.T, file string) (s *httptest.Server, checks *[]string) {
 
 func TestAnUpdateIsLookedForOnceADay(t *testing.T) {
 	s, checks := updates(t, "collab_9.9.9_linux_amd64.tar.gz")
-	a, out, said := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "NO_COLOR": "1"})
+	a, out, stderr := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "NO_COLOR": "1"})
 	now := time.Now()
 	a.now = func() time.Time { return now }
 	for _, step := range []struct {
@@ -35,7 +35,7 @@ func TestAnUpdateIsLookedForOnceADay(t *testing.T) {
 		asks bool
 	}{{0, true}, {23 * time.Hour, false}, {time.Hour, true}, {-48 * time.Hour, true}} {
 		now = now.Add(step.pass)
-		said.Reset()
+		stderr.Reset()
 		*checks = nil
 		check := a.checkForUpdate(t.Context())
 		if step.asks {
@@ -46,8 +46,8 @@ func TestAnUpdateIsLookedForOnceADay(t *testing.T) {
 		if step.asks {
 			want = "collab 9.9.9 is available: https://downloads.example.com/collab_9.9.9_linux_amd64.tar.gz\n"
 		}
-		if said.String() != want || out.Len() > 0 || (len(*checks) == 1) != step.asks {
-			t.Errorf("after %v it says %q and has asked %q", step.pass, said, *checks)
+		if stderr.String() != want || out.Len() > 0 || (len(*checks) == 1) != step.asks {
+			t.Errorf("after %v it says %q and has asked %q", step.pass, stderr, *checks)
 		}
 		for _, check := range *checks {
 			if !regexp.MustCompile(`^/api/v1/updates/check\?arch=\w+&clientId=\d{1,3}&platform=\w+&version=1\.0\.0$`).MatchString(check) {
@@ -69,11 +69,11 @@ func TestNoUpdateIsLookedForWithoutAPerson(t *testing.T) {
 	} {
 		version = "1.0.0"
 		env := map[string]string{"COLLAB_SERVER": s.URL}
-		a, _, said := terminal(t, 80, env)
+		a, _, stderr := terminal(t, 80, env)
 		change(a, env)
 		a.checkForUpdate(t.Context()).report(a)
-		if said.Len() > 0 || len(*checks) > 0 {
-			t.Errorf("with %s it says %q and has asked %q", name, said, *checks)
+		if stderr.Len() > 0 || len(*checks) > 0 {
+			t.Errorf("with %s it says %q and has asked %q", name, stderr, *checks)
 		}
 	}
 }
@@ -84,10 +84,10 @@ func TestACommandDoesNotWaitForTheAnswerAboutUpdates(t *testing.T) {
 	defer s.Close()
 	defer close(release)
 	updates(t, "")
-	a, _, said := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL})
+	a, _, stderr := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL})
 	a.checkForUpdate(t.Context()).report(a)
-	if said.Len() > 0 {
-		t.Errorf("it says %q", said)
+	if stderr.Len() > 0 {
+		t.Errorf("it says %q", stderr)
 	}
 }
 

@@ -259,11 +259,11 @@ func TestEveryHistoryThatMakesSenseIsTaken(t *testing.T) {
 // wellFormed holds turns to what providers demand of them, and to saying what
 // the request says.
 func wellFormed(t *rapid.T, r chat.Request, turns []chat.Turn) {
-	type said struct {
+	type statement struct {
 		role chat.Role
 		what string
 	}
-	var want, got []said // the texts and the client's calls, in order
+	var want, got []statement // the texts and the client's calls, in order
 	given := map[string]chat.Block{}
 	for _, turn := range append(slices.Clone(r.History), user(text(r.Message))) {
 		for _, b := range turn.Blocks {
@@ -271,9 +271,9 @@ func wellFormed(t *rapid.T, r chat.Request, turns []chat.Turn) {
 			case b.Kind == chat.ToolResult:
 				given[b.ID] = b
 			case b.Kind == chat.ToolUse && !b.ServerHandled:
-				want = append(want, said{turn.Role, "call " + b.ID})
+				want = append(want, statement{turn.Role, "call " + b.ID})
 			case b.Kind == chat.Text && strings.TrimSpace(b.Text) != "":
-				want = append(want, said{turn.Role, b.Text})
+				want = append(want, statement{turn.Role, b.Text})
 			}
 		}
 	}
@@ -298,9 +298,9 @@ func wellFormed(t *rapid.T, r chat.Request, turns []chat.Turn) {
 				}
 			case b.Kind == chat.ToolUse && !b.ServerHandled && turn.Role == chat.Assistant:
 				uses = append(uses, b.ID)
-				got = append(got, said{turn.Role, "call " + b.ID})
+				got = append(got, statement{turn.Role, "call " + b.ID})
 			case b.Kind == chat.Text && strings.TrimSpace(b.Text) != "":
-				got = append(got, said{turn.Role, b.Text})
+				got = append(got, statement{turn.Role, b.Text})
 			default:
 				t.Fatalf("turn %d has %+v: %+v", i, b, turns)
 			}

@@ -260,7 +260,7 @@ func TestWritesThatExpectAVersion(t *testing.T) {
 		about   string
 		of      object.Object
 		version *int64
-		said    string
+		message string
 	}{
 		{"nothing is expected of nothing", o, nil, ""},
 		{"nothing is expected of a version", stored, nil, ""},
@@ -276,8 +276,8 @@ func TestWritesThatExpectAVersion(t *testing.T) {
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			err := c.of.CheckVersion(c.version)
-			if c.said == "" && err != nil || c.said != "" && (!fault.Is(err, fault.Conflict) || err.Error() != c.said) {
-				t.Errorf("got %v, want %q", err, c.said)
+			if c.message == "" && err != nil || c.message != "" && (!fault.Is(err, fault.Conflict) || err.Error() != c.message) {
+				t.Errorf("got %v, want %q", err, c.message)
 			}
 		})
 	}

@@ -110,7 +110,7 @@ func serveBare(args []string) error {
 	mux.HandleFunc("POST "+bareChat, chat.relay)
 	mux.HandleFunc("POST "+bareCopies, chat.copied)
 	updates := &bareUpdates{}
-	mux.HandleFunc("POST "+bareAnswers, updates.told)
+	mux.HandleFunc("POST "+bareAnswers, updates.publish)
 	mux.HandleFunc("GET "+checkPath, updates.check)
 	if args[1] != "" {
 		config, err := pgxpool.ParseConfig(args[1])

@@ -18,7 +18,8 @@ type bareUpdates struct {
 	answers atomic.Pointer[map[string][]byte] // by query
 }
 
-func (u *bareUpdates) told(w http.ResponseWriter, r *http.Request) {
+// publish sets the responses, which the request has by query.
+func (u *bareUpdates) publish(w http.ResponseWriter, r *http.Request) {
 	var answers map[string][]byte
 	if err := json.NewDecoder(r.Body).Decode(&answers); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

@@ -50,11 +50,11 @@ func (b *bench) path(ctx context.Context) (err error) {
 		}
 		answers["path="+s.path] = s.answer
 	}
-	told, err := json.Marshal(answers)
+	body, err := json.Marshal(answers)
 	if err != nil {
 		return err
 	}
-	if _, _, err := fetch(ctx, "POST", "http://"+bare.address+bareAnswers, "", "application/json", string(told)); err != nil {
+	if _, _, err := fetch(ctx, "POST", "http://"+bare.address+bareAnswers, "", "application/json", string(body)); err != nil {
 		return err
 	}
 	for _, s := range steps {

@@ -158,11 +158,11 @@ func (w *fixture) broken(t *testing.T) {
 			if want := map[string]int{"note": 0, "wrong": 1}[c.verdict]; code != want {
 				t.Errorf("the code is %d, want %d", code, want)
 			}
-			said := false
+			found := false
 			for _, f := range all {
-				said = said || f.Check == c.check && f.Verdict == c.verdict && strings.Contains(f.Message, c.message) && strings.Contains(f.Remedy, c.remedy)
+				found = found || f.Check == c.check && f.Verdict == c.verdict && strings.Contains(f.Message, c.message) && strings.Contains(f.Remedy, c.remedy)
 			}
-			if !said {
+			if !found {
 				t.Errorf("not said:\n%s", text)
 			}
 			if c.check == "database" {
@@ -412,14 +412,14 @@ func TestAnswersOfTheIdentityProviderAreCutAndRedacted(t *testing.T) {
 	_, findings, _ := examine(t, settings{
 		"COLLAB_LISTEN": "127.0.0.1:0", "COLLAB_DATABASE_URL": "memory://", "COLLAB_DATA_DIR": t.TempDir(), "COLLAB_IDENTITY_ISSUER": issuer,
 	})
-	said := ""
+	messages := ""
 	for _, f := range findings {
 		if f.Check == "identity" {
-			said += f.Message
+			messages += f.Message
 		}
 	}
-	if !strings.Contains(said, "names the issuer") || len(said) > 1000 {
-		t.Errorf("it is said %q", said)
+	if !strings.Contains(messages, "names the issuer") || len(messages) > 1000 {
+		t.Errorf("it is said %q", messages)
 	}
 }
 

@@ -359,7 +359,7 @@ func (s *interrupted) Atomic(ctx context.Context, fn func(ports.Records) error) 
 // TestABanDuringAnExchangeLeavesNoSession receives a ban before each of the two transactions of an exchange.
 func TestABanDuringAnExchangeLeavesNoSession(t *testing.T) {
 	for at := range 2 {
-		c, heard := core(t), false
+		c, received := core(t), false
 		a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
 		signIn(t, a)
 		caller, err := a.Verify(t.Context(), "token")
@@ -367,11 +367,11 @@ func TestABanDuringAnExchangeLeavesNoSession(t *testing.T) {
 		a.Store = &interrupted{Store: c.Store, before: func(n int) {
 			if n == at {
 				say(t, c, 1, "banned", true)
-				heard = true
+				received = true
 			}
 		}}
-		if s, err := a.Exchange(t.Context(), access.Exchange{IdentityToken: "token"}); !fault.Is(err, fault.Unauthenticated) || !heard {
-			t.Errorf("a ban before transaction %d: %+v, %v, %t", at, s, err, heard)
+		if s, err := a.Exchange(t.Context(), access.Exchange{IdentityToken: "token"}); !fault.Is(err, fault.Unauthenticated) || !received {
+			t.Errorf("a ban before transaction %d: %+v, %v, %t", at, s, err, received)
 		}
 		if all, err := a.Sessions(t.Context(), org.Actor{User: caller.User}); err != nil || len(all) != 0 {
 			t.Errorf("a ban before transaction %d leaves %+v, %v", at, all, err)

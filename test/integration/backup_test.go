@@ -30,11 +30,11 @@ import (
 // otherwise.
 func ran(t *testing.T, s *collabd.Server, succeeds bool, args ...string) string {
 	t.Helper()
-	said, err := s.Command(t, args).CombinedOutput()
+	output, err := s.Command(t, args).CombinedOutput()
 	if (err == nil) != succeeds {
-		t.Fatalf("collabd %s: %v\n%s", strings.Join(args, " "), err, said)
+		t.Fatalf("collabd %s: %v\n%s", strings.Join(args, " "), err, output)
 	}
-	return string(said)
+	return string(output)
 }
 
 // restored starts a server on what an archive of another one has, which takes the
@@ -189,9 +189,9 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 			}
 			b.scribes, b.tasks = append(b.scribes, known), append(b.tasks, tasks...)
 		}
-		said := ran(t, s, true, "backup", b.archive)
-		if n == 0 && !strings.Contains(said, "Backed up") {
-			t.Error(said)
+		output := ran(t, s, true, "backup", b.archive)
+		if n == 0 && !strings.Contains(output, "Backed up") {
+			t.Error(output)
 		}
 		for i, w := range scribes {
 			begun, _, _ := w.state()
@@ -274,9 +274,9 @@ func TestContentRemovedDuringABackup(t *testing.T) {
 			must.NoError(t, os.Rename(found[0], found[0]+".real"))
 			must.NoError(t, syscall.Mkfifo(found[0], 0o600))
 			archive := filepath.Join(t.TempDir(), "backup")
-			var said bytes.Buffer
+			var output bytes.Buffer
 			c := s.Command(t, []string{"backup", archive})
-			c.Stdout, c.Stderr = &said, &said
+			c.Stdout, c.Stderr = &output, &output
 			must.NoError(t, c.Start())
 			pipe, err := os.OpenFile(found[0], os.O_WRONLY, 0) // once the backup reads it
 			must.NoError(t, err)
@@ -297,7 +297,7 @@ func TestContentRemovedDuringABackup(t *testing.T) {
 			}
 			pipe.Close()
 			if err := c.Wait(); err != nil {
-				t.Fatalf("%v: %s", err, said.String())
+				t.Fatalf("%v: %s", err, output.String())
 			}
 			_, there := manifest(t, ada.At(restored(t, s, archive)))["b.txt"]
 			if there == aged {
@@ -324,14 +324,14 @@ func TestBackupsAndRestoresThatAreKilled(t *testing.T) {
 	kill := func(within time.Duration, args ...string) {
 		t.Helper()
 		c := s.Command(t, args)
-		var said bytes.Buffer
-		c.Stdout, c.Stderr = &said, &said
+		var output bytes.Buffer
+		c.Stdout, c.Stderr = &output, &output
 		must.NoError(t, c.Start())
 		timer := time.AfterFunc(time.Duration(random.Int64N(int64(within))), func() { _ = c.Process.Kill() })
 		defer timer.Stop()
 		if err := c.Wait(); err != nil {
 			if c.ProcessState.ExitCode() != -1 {
-				t.Fatalf("%v: %s", err, said.String())
+				t.Fatalf("%v: %s", err, output.String())
 			}
 			killed.Add(1)
 		}
@@ -402,20 +402,20 @@ func TestADataDirectoryIsLockedByItsServer(t *testing.T) {
 	s := collabd.Start(t)
 	archive := filepath.Join(t.TempDir(), "backup")
 	ran(t, s, true, "backup", archive)
-	if said := ran(t, s, false, "serve"); !strings.Contains(said, "another server runs") {
-		t.Error(said)
+	if output := ran(t, s, false, "serve"); !strings.Contains(output, "another server runs") {
+		t.Error(output)
 	}
-	if said := ran(t, s, false, "restore", archive); !strings.Contains(said, "not empty") {
-		t.Error(said)
+	if output := ran(t, s, false, "restore", archive); !strings.Contains(output, "not empty") {
+		t.Error(output)
 	}
-	if said := ran(t, s, false, "restore", "--replace", archive); !strings.Contains(said, "another server runs") {
-		t.Error(said)
+	if output := ran(t, s, false, "restore", "--replace", archive); !strings.Contains(output, "another server runs") {
+		t.Error(output)
 	}
 	s.Stop(t)
 	// Its database may be that of another server, with a data directory of its own.
 	other := collabd.Start(t, "COLLAB_DATABASE_URL=sqlite://"+filepath.Join(s.Dir, "collab.db"))
-	if said := ran(t, s, false, "restore", "--replace", archive); !strings.Contains(said, "has "+filepath.Join(s.Dir, "collab.db")+" open") {
-		t.Error(said)
+	if output := ran(t, s, false, "restore", "--replace", archive); !strings.Contains(output, "has "+filepath.Join(s.Dir, "collab.db")+" open") {
+		t.Error(output)
 	}
 	other.Stop(t)
 	ran(t, s, true, "restore", "--replace", archive)
@@ -435,13 +435,13 @@ func TestAnInterruptedBackupLeavesNoFile(t *testing.T) {
 	}
 	must.NoError(t, os.Remove(found[0]))
 	folder := t.TempDir()
-	if said := ran(t, s, false, "backup", filepath.Join(folder, "backup")); !strings.Contains(said, "does not have what the database names") {
-		t.Error(said)
+	if output := ran(t, s, false, "backup", filepath.Join(folder, "backup")); !strings.Contains(output, "does not have what the database names") {
+		t.Error(output)
 	}
 	must.NoError(t, syscall.Mkfifo(found[0], 0o600))
 	c := s.Command(t, []string{"backup", filepath.Join(folder, "backup")})
-	var said bytes.Buffer
-	c.Stdout, c.Stderr = &said, &said
+	var output bytes.Buffer
+	c.Stdout, c.Stderr = &output, &output
 	must.NoError(t, c.Start())
 	pipe, err := os.OpenFile(found[0], os.O_WRONLY, 0)
 	must.NoError(t, err)
@@ -450,8 +450,8 @@ func TestAnInterruptedBackupLeavesNoFile(t *testing.T) {
 		_, err = io.WriteString(pipe, "f")
 	}
 	pipe.Close()
-	if err := c.Wait(); err == nil || c.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "interrupted") {
-		t.Errorf("it ended with %v: %s", err, said.String())
+	if err := c.Wait(); err == nil || c.ProcessState.ExitCode() != 1 || !strings.Contains(output.String(), "interrupted") {
+		t.Errorf("it ended with %v: %s", err, output.String())
 	}
 	for _, where := range []string{folder, filepath.Join(s.Dir, ".backup")} {
 		entries, err := os.ReadDir(where)

@@ -343,10 +343,10 @@ func TestPaymentEventsSurviveAKilledServer(t *testing.T) {
 		victim.Kill()
 		all.Wait()
 		must.NoError(t, victim.Restart())
-		told := 0
+		early := 0
 		for i, c := range owners {
 			if answered[i] {
-				told++
+				early++
 				p.shows(c, "STANDARD ACTIVE")
 			}
 			if status, body, err := p.hook(by(p.servers, i), message(i)); err != nil || status != 200 {
@@ -357,6 +357,6 @@ func TestPaymentEventsSurviveAKilledServer(t *testing.T) {
 				t.Errorf("the log has %q", log)
 			}
 		}
-		t.Logf("round %d: %d of %d were answered before the end", round, told, orgs)
+		t.Logf("round %d: %d of %d were answered before the end", round, early, orgs)
 	}
 }

@@ -87,14 +87,14 @@ func TestConnectorSecretsAreInNoOutput(t *testing.T) {
 				}
 			})
 		}
-		var told bytes.Buffer // error responses
+		var responses bytes.Buffer // error responses
 		fails := func(c collabd.Client, method, path string, body any) {
 			t.Helper()
 			status, data, err := c.Do(method, path, body)
 			if err != nil || status < 400 {
 				t.Errorf("%s %.20s is %d, %v", method, path, status, err)
 			}
-			told.Write(data)
+			responses.Write(data)
 		}
 		// answers brings an authorization to its end, good or bad.
 		answers := func(provider string, of *authserver.Server, want int, change func(back url.Values)) flow {
@@ -110,12 +110,12 @@ func TestConnectorSecretsAreInNoOutput(t *testing.T) {
 			}
 			change(q)
 			back.RawQuery = q.Encode()
-			told.WriteString(p.finished(b, back.String(), p.server(1), want))
+			responses.WriteString(p.finished(b, back.String(), p.server(1), want))
 			status, data, err := p.ada.Do("GET", "/mcp-oauth/poll?state="+f.State, nil)
 			if err != nil || status != 200 && status != 404 {
 				t.Errorf("a poll is %d, %v", status, err)
 			}
-			told.Write(data)
+			responses.Write(data)
 			return f
 		}
 		asItIs := func(url.Values) {}
@@ -160,7 +160,7 @@ func TestConnectorSecretsAreInNoOutput(t *testing.T) {
 			echoing.On("", b)
 			i := p.create(p.ada, map[string]any{"providerId": "elsewhere", "config": map[string]any{"url": echoing.HTTP()}})
 			p.ada.Must(t, 200, "POST", "/connectors/"+i.ID+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": toolsKey}}, nil)
-			told.WriteString(p.awaitStatus(p.ada, i.ID, "ERROR").error())
+			responses.WriteString(p.awaitStatus(p.ada, i.ID, "ERROR").error())
 		}
 		fails(p.ada, "POST", "/connectors/"+good+"/credentials", map[string]any{"credentials": map[string]any{"accessToken": toolsKey}})
 		fails(p.ada, "POST", "/connectors/"+key+"/credentials", map[string]any{"credentials": map[string]any{toolsKey: toolsKey}})
@@ -168,7 +168,7 @@ func TestConnectorSecretsAreInNoOutput(t *testing.T) {
 			p.auth.Fail(authserver.Token, f, -1)
 			p.exec(1, "UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '"+good+"'")
 			fails(p.ada, "GET", "/connectors/"+good+"/credentials", nil)
-			told.WriteString(p.awaitStatus(p.ada, good, "ERROR").error())
+			responses.WriteString(p.awaitStatus(p.ada, good, "ERROR").error())
 		}
 		p.auth.Fail(authserver.Token, nil, 0)
 		p.preferred.Fail(authserver.Revocation, authserver.Echo(400, ""), 1)
@@ -194,7 +194,7 @@ func TestConnectorSecretsAreInNoOutput(t *testing.T) {
 			}
 			v.within(t, path, data)
 		}
-		v.within(t, "what clients are told", told.Bytes())
+		v.within(t, "what clients are told", responses.Bytes())
 		for n, s := range p.servers {
 			v.within(t, "/metrics", []byte(s.Metrics(t)))
 			s.Stop(t) // which sends what waits

@@ -95,8 +95,8 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 
 	postgresURL := postgres.URL(t)
 	args := []string{"move", "--to", postgresURL, "--blobs", store.Address}
-	if said := ran(t, s, false, args...); !strings.Contains(said, "another server runs") {
-		t.Errorf("a server that runs is moved: %s", said)
+	if output := ran(t, s, false, args...); !strings.Contains(output, "another server runs") {
+		t.Errorf("a server that runs is moved: %s", output)
 	}
 	s.Stop(t)
 
@@ -107,9 +107,9 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 	}
 	must.NoError(t, os.Rename(found[0], found[0]+".real"))
 	must.NoError(t, syscall.Mkfifo(found[0], 0o600))
-	var said bytes.Buffer
+	var output bytes.Buffer
 	c := s.Command(t, args)
-	c.Stdout, c.Stderr = &said, &said
+	c.Stdout, c.Stderr = &output, &output
 	must.NoError(t, c.Start())
 	pipe, err := os.OpenFile(found[0], os.O_WRONLY, 0) // once it is read
 	must.NoError(t, err)
@@ -182,7 +182,7 @@ func TestAMoveThatIsKilledWhileItCopiesRecords(t *testing.T) {
 			break
 		}
 	}
-	if said := ran(t, s, false, "move", "--to", to); !strings.Contains(said, "not empty") {
-		t.Error(said)
+	if output := ran(t, s, false, "move", "--to", to); !strings.Contains(output, "not empty") {
+		t.Error(output)
 	}
 }

@@ -143,16 +143,16 @@ func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
 	if answer.StatusCode != http.StatusOK {
 		t.Fatalf("a chat is %s", answer.Status)
 	}
-	var heard strings.Builder
+	var received strings.Builder
 	lines := bufio.NewScanner(answer.Body)
 	for lines.Scan() {
-		heard.WriteString(lines.Text() + "\n")
+		received.WriteString(lines.Text() + "\n")
 		if leave && strings.HasPrefix(lines.Text(), "data:") {
-			return heard.String()
+			return received.String()
 		}
 	}
 	must.NoError(t, lines.Err())
-	return heard.String()
+	return received.String()
 }
 
 // TestConversationsAreNotInLogsOrAnalytics searches the log, the events of PostHog, the traces and the
@@ -175,9 +175,9 @@ func TestConversationsAreNotInLogsOrAnalytics(t *testing.T) {
 	ada.Grant(t, "PREMIUM")
 	for _, name := range slices.Sorted(maps.Keys(answered)) {
 		a := answered[name]
-		heard := hear(t, ada, question(a.model, name), a.outcome == "client_gone")
-		if said := strings.Contains(heard, secret); said != (name != "overloaded thrice" && !strings.Contains(name, "refused") && !strings.Contains(name, "no stream") && !strings.Contains(name, "broken call")) && name != "broken call" {
-			t.Errorf("%s: the client heard %s", name, heard)
+		received := hear(t, ada, question(a.model, name), a.outcome == "client_gone")
+		if repeated := strings.Contains(received, secret); repeated != (name != "overloaded thrice" && !strings.Contains(name, "refused") && !strings.Contains(name, "no stream") && !strings.Contains(name, "broken call")) && name != "broken call" {
+			t.Errorf("%s: the client heard %s", name, received)
 		}
 		if a.outcome == "client_gone" {
 			<-models.Disconnects()
@@ -201,8 +201,8 @@ func TestConversationsAreNotInLogsOrAnalytics(t *testing.T) {
 	}
 	metrics := s.Metrics(t)
 	s.Stop(t) // which sends what waits
-	told := map[string][]byte{"the log": []byte(s.Log()), "PostHog": hog.all(t), "OpenTelemetry": collector.all(t), "/metrics": []byte(metrics)}
-	for where, text := range told {
+	outputs := map[string][]byte{"the log": []byte(s.Log()), "PostHog": hog.all(t), "OpenTelemetry": collector.all(t), "/metrics": []byte(metrics)}
+	for where, text := range outputs {
 		for _, word := range []string{secret, ada.Token, posthogKey} {
 			if where == "PostHog" && word == posthogKey {
 				continue
@@ -212,9 +212,9 @@ func TestConversationsAreNotInLogsOrAnalytics(t *testing.T) {
 			}
 		}
 	}
-	inLog(t, told["the log"], ada)
+	inLog(t, outputs["the log"], ada)
 	inPostHog(t, hog, ada)
-	inSpans(t, told["OpenTelemetry"], ada)
+	inSpans(t, outputs["OpenTelemetry"], ada)
 	inMetrics(t, metrics)
 }
 

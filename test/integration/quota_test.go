@@ -37,9 +37,9 @@ func TestConcurrentReservationsAreGrantedInFullOrRefused(t *testing.T) {
 				ends.Go(func() {
 					answered := sync.OnceFunc(answers.Done)
 					defer answered() // also when it fails
-					told, err := w.over(n, who, a, answered)
-					if err != nil || told != a.uses() {
-						t.Errorf("request %d is told that it used %+v, %v; want %+v", n, told, err, a.uses())
+					usage, err := w.over(n, who, a, answered)
+					if err != nil || usage != a.uses() {
+						t.Errorf("request %d is told that it used %+v, %v; want %+v", n, usage, err, a.uses())
 					}
 				})
 			}

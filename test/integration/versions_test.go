@@ -111,9 +111,9 @@ func TestTheOldestReleaseThatRunsOnTheSchemaIsKnown(t *testing.T) {
 	if row := fmt.Sprintf("|---|---|---|\n| %s | %d | %s |\n", assembly.Version(), gormdb.Schema(), release); !strings.Contains(string(page), row) {
 		t.Errorf("docs/operations.md does not have %s", row)
 	}
-	said, err := s.Command(t, []string{"version"}).Output()
-	if line := fmt.Sprintf("\nschema %d, on which servers from version %s on run\n", gormdb.Schema(), release); err != nil || !strings.HasSuffix(string(said), line) {
-		t.Errorf("collabd version prints %s, %v; want %s", said, err, line)
+	output, err := s.Command(t, []string{"version"}).Output()
+	if line := fmt.Sprintf("\nschema %d, on which servers from version %s on run\n", gormdb.Schema(), release); err != nil || !strings.HasSuffix(string(output), line) {
+		t.Errorf("collabd version prints %s, %v; want %s", output, err, line)
 	}
 	answer, err := http.Get(s.URL + "/readyz")
 	must.NoError(t, err)
@@ -122,7 +122,7 @@ func TestTheOldestReleaseThatRunsOnTheSchemaIsKnown(t *testing.T) {
 		Schema                  int64
 		Version, CompatibleFrom string
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&ready); err != nil || ready.Schema != gormdb.Schema() || ready.CompatibleFrom != release || !strings.HasPrefix(string(said), "collabd "+ready.Version+" ") {
+	if err := json.NewDecoder(answer.Body).Decode(&ready); err != nil || ready.Schema != gormdb.Schema() || ready.CompatibleFrom != release || !strings.HasPrefix(string(output), "collabd "+ready.Version+" ") {
 		t.Errorf("/readyz says %+v, %v", ready, err)
 	}
 }
@@ -245,8 +245,8 @@ func TestAMigrationThatIsKilledIsRepeated(t *testing.T) {
 	for migrated := false; !migrated; {
 		execute(t, watch, fmt.Sprintf("SELECT setval('stops.left', %d)", 20*(killed+1)))
 		c := s.Command(t, []string{"migrate", "--partition"}, "COLLAB_DATABASE_URL="+url, "COLLAB_DATA_DIR="+s.Dir)
-		var said bytes.Buffer
-		c.Stderr = &said
+		var output bytes.Buffer
+		c.Stderr = &output
 		must.NoError(t, c.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- c.Wait() }()
@@ -254,7 +254,7 @@ func TestAMigrationThatIsKilledIsRepeated(t *testing.T) {
 			select {
 			case err := <-ended:
 				if err != nil {
-					t.Fatalf("%v\n%s", err, &said)
+					t.Fatalf("%v\n%s", err, &output)
 				}
 				migrated = true
 				return true

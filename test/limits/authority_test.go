@@ -413,8 +413,8 @@ func (way revocation) try(t *testing.T, d *database, db *sql.DB, guards map[stri
 			if h.Conn == nil {
 				return
 			}
-			if late, said, err := h.end(); err != nil || late != status || said != body {
-				t.Errorf("%s: the held request is answered with %d %s, %v instead of %d %s", h.name, late, said, err, status, body)
+			if late, answer, err := h.end(); err != nil || late != status || answer != body {
+				t.Errorf("%s: the held request is answered with %d %s, %v instead of %d %s", h.name, late, answer, err, status, body)
 			}
 		})
 	}

@@ -678,8 +678,8 @@ func (w *largest) call(t testing.TB, method string, q request) {
 		q.status = http.StatusOK
 	}
 	if a.StatusCode != q.status {
-		said, _ := io.ReadAll(io.LimitReader(a.Body, 500))
-		t.Errorf("%s %.200s is %d instead of %d: %s", method, q.path, a.StatusCode, q.status, said)
+		text, _ := io.ReadAll(io.LimitReader(a.Body, 500))
+		t.Errorf("%s %.200s is %d instead of %d: %s", method, q.path, a.StatusCode, q.status, text)
 	}
 	if q.until == "" {
 		if _, err := io.Copy(io.Discard, a.Body); err != nil {

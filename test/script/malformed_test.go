@@ -647,12 +647,12 @@ func testMalformed(t *testing.T, p profile) {
 				ask.headers = append(ask.headers, header{name: name, value: strings.TrimPrefix(value, " ")})
 			}
 		}
-		said := fmt.Sprintf("%s %s %.200s", c.ask, c.header, c.body)
+		request := fmt.Sprintf("%s %s %.200s", c.ask, c.header, c.body)
 		for _, trouble := range talk.exchange(ask, &response{status: c.status, field: c.field}) {
-			t.Errorf("%s\n%s", said, trouble.text)
+			t.Errorf("%s\n%s", request, trouble.text)
 		}
 		if after := database.dump(t); !slices.Equal(before, after) {
-			t.Errorf("%s\nchanged the database:\n%s", said, cmp.Diff(before, after))
+			t.Errorf("%s\nchanged the database:\n%s", request, cmp.Diff(before, after))
 			before = after
 		}
 	}

@@ -127,15 +127,15 @@ func (t *conversationRun) compareEvents(want []event, body []byte) []string {
 	}
 	for i, w := range want {
 		if w.tells {
-			said := ""
+			received := ""
 			for len(got) > 0 {
 				text, ok := textOf(got[0])
 				if !ok {
 					break
 				}
-				said, got = said+text, got[1:]
+				received, got = received+text, got[1:]
 			}
-			if differs := t.values.match(w.data, said); differs != "" {
+			if differs := t.values.match(w.data, received); differs != "" {
 				return []string{fmt.Sprintf("event %d tells: %s", i+1, differs)}
 			}
 			continue

@@ -263,8 +263,8 @@ func TestTheUnitIsInstalledAsDescribed(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "collabd.service")
 	text := strings.Replace(pages.Read(t, file), "ExecStart="+unit["ExecStart"], "ExecStart="+filepath.Join(binaries(t), "collabd"), 1)
 	must.NoError(t, os.WriteFile(copied, []byte(text), 0o600))
-	said, _ := exec.CommandContext(t.Context(), verify, "verify", copied).CombinedOutput()
-	for line := range strings.Lines(string(said)) {
+	output, _ := exec.CommandContext(t.Context(), verify, "verify", copied).CombinedOutput()
+	for line := range strings.Lines(string(output)) {
 		if strings.Contains(line, "collabd.service") {
 			t.Error(line)
 		}

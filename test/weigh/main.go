@@ -206,8 +206,8 @@ func start(ctx context.Context, directory string, environ ...string) (*server, e
 		}
 		if failed != nil {
 			_, _ = s.stop()
-			said, err := os.ReadFile(output.Name())
-			return nil, errors.Join(fmt.Errorf("%w:\n%s", failed, said), err)
+			text, err := os.ReadFile(output.Name())
+			return nil, errors.Join(fmt.Errorf("%w:\n%s", failed, text), err)
 		}
 	}
 }

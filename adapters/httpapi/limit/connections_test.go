@@ -296,8 +296,8 @@ func TestRefusedConnectionGets503(t *testing.T) {
 }
 
 // send sends the beginning of a request over a new connection from an address, and
-// returns the connection and what the client is told where there is no memory for it.
-func (s *server) send(t *testing.T, from, head string) (c net.Conn, told string) {
+// returns the connection and the response that is sent if there is no memory for the request.
+func (s *server) send(t *testing.T, from, head string) (c net.Conn, response string) {
 	t.Helper()
 	client, c := s.dial(t, from)
 	if c == nil {
@@ -312,10 +312,10 @@ func (s *server) send(t *testing.T, from, head string) (c net.Conn, told string)
 	go func() { _, _ = io.WriteString(client, head) }()
 	time.Sleep(2 * refusalTimeout)
 	select {
-	case told = <-answer:
+	case response = <-answer:
 	default:
 	}
-	return c, told
+	return c, response
 }
 
 func TestHeadersAreChargedToTheirNetwork(t *testing.T) {
@@ -324,25 +324,25 @@ func TestHeadersAreChargedToTheirNetwork(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := within(t, 1000, 1000, 2<<20)
 				var all []net.Conn
-				told := ""
-				for told == "" && len(all) < 100 {
+				response := ""
+				for response == "" && len(all) < 100 {
 					var c net.Conn
-					c, told = s.send(t, "192.0.2.1", head)
+					c, response = s.send(t, "192.0.2.1", head)
 					all = append(all, c)
 				}
-				if len(all) < 9 || !strings.Contains(told, " 503 ") || s.Refused() != 1 || s.Budget().Used() > 1<<20 {
-					t.Errorf("%d connections, told %q, %d refused, %d bytes", len(all), told, s.Refused(), s.Budget().Used())
+				if len(all) < 9 || !strings.Contains(response, " 503 ") || s.Refused() != 1 || s.Budget().Used() > 1<<20 {
+					t.Errorf("%d connections, told %q, %d refused, %d bytes", len(all), response, s.Refused(), s.Budget().Used())
 				}
-				if _, told := s.send(t, "192.0.2.2", head); told != "" {
-					t.Errorf("another network is told %s", told)
+				if _, response := s.send(t, "192.0.2.2", head); response != "" {
+					t.Errorf("another network is told %s", response)
 				}
 				_ = all[len(all)-1].Close()
 				for _, c := range all {
 					s.ConnState(c, http.StateActive)
 					s.ConnState(c, http.StateIdle)
 				}
-				if _, told := s.send(t, "192.0.2.1", head); told != "" {
-					t.Errorf("after the requests have ended: %s", told)
+				if _, response := s.send(t, "192.0.2.1", head); response != "" {
+					t.Errorf("after the requests have ended: %s", response)
 				}
 				for c := range s.Connections.open {
 					_, _ = c.Close(), c.Close()

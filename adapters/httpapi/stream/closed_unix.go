@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// departed reports whether the client has closed its end, without waiting. It drops data
+// closedByClient reports whether the client has closed its end, without waiting. It drops data
 // that the client sends to a stream.
-func departed(conn net.Conn) bool {
+func closedByClient(conn net.Conn) bool {
 	c, ok := conn.(syscall.Conn)
 	if !ok {
 		return false

@@ -151,8 +151,8 @@ func (w *Writer) EndSoon() {
 	w.setDeadline(w.now().Add(EndTimeout))
 }
 
-// Departed reports whether the client has closed a hijacked connection, without waiting.
-func (w *Writer) Departed() bool { return w.conn != nil && departed(w.conn) }
+// ClosedByClient reports whether the client has closed a hijacked connection, without waiting.
+func (w *Writer) ClosedByClient() bool { return w.conn != nil && closedByClient(w.conn) }
 
 // Close closes a hijacked connection.
 func (w *Writer) Close() {

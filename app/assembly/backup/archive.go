@@ -331,7 +331,7 @@ func (s *scanner) compressed(body io.Reader) error {
 
 // entry takes one entry: a file that may be there, in its place.
 func (s *scanner) entry(h *tar.Header, content io.Reader) error {
-	e, limit, err := s.admit(h)
+	e, limit, err := s.entryOf(h)
 	if err != nil {
 		return err
 	}
@@ -374,9 +374,9 @@ func (s *scanner) expect(line string) {
 // places are the entries that are not content, in their order. The first two are required.
 var places = append([]string{aboutName, databaseName}, SmallFiles...)
 
-// admit returns the largest size of an entry in bytes, or an error if the entry is not allowed
+// entryOf returns the entry of a header and its largest size in bytes, or an error if it is not allowed
 // at this place.
-func (s *scanner) admit(h *tar.Header) (e entry, limit int64, err error) {
+func (s *scanner) entryOf(h *tar.Header) (e entry, limit int64, err error) {
 	if err := plainFile(h); err != nil {
 		return e, 0, err
 	}

@@ -106,7 +106,7 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 	}
 	begin := file(aboutName, string(about{time.Unix(0, 0), "x", 1}.text()))
 	database := file(databaseName, "db")
-	hand := func(parts ...func(*tar.Writer)) []byte {
+	archiveOf := func(parts ...func(*tar.Writer)) []byte {
 		return encrypted(t, func(w *tar.Writer) {
 			for _, p := range parts {
 				p(w)
@@ -124,37 +124,37 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 		"half":                         {whole[:len(whole)/2], ""},
 		"more than one":                {append(bytes.Clone(whole), whole...), ""},
 		"a byte more":                  {append(bytes.Clone(whole), 0), ""},
-		"no entries":                   {hand(), "no manifest"},
-		"no beginning":                 {hand(database), "not in its place"},
-		"a later format":               {hand(file(aboutName, "collab backup 2\nmade x\n")), "format 2"},
-		"a beginning with more":        {hand(file(aboutName, string(about{time.Unix(0, 0), "x", 1}.text())+"more\n")), "not as it is written"},
-		"a beginning without a schema": {hand(file(aboutName, string(about{time.Unix(0, 0), "x", 0}.text()))), "not as it is written"},
-		"no database":                  {hand(begin, file("token-keys.pem", "")), "not in its place"},
-		"no database, content":         {hand(begin, file("blobs/a@1", "")), "not in its place"},
-		"a manifest alone":             {hand(begin, file(manifestName, "")), "no collab.db"},
-		"no manifest":                  {hand(begin, database), "no manifest"},
-		"another manifest":             {hand(begin, database, file(manifestName, "total  2  entries  2  bytes\n")), "manifest does not say"},
-		"two databases":                {hand(begin, database, database), "not in its place"},
-		"keys in another order":        {hand(begin, database, file("secrets-keys.json", ""), file("token-keys.pem", "")), "not in its place"},
-		"content twice":                {hand(begin, database, file("blobs/a@1", ""), file("blobs/a@1", "")), "not in its place"},
-		"content before its time":      {hand(begin, database, file("blobs/b@1", ""), file("blobs/a@1", "")), "not in its place"},
-		"keys after content":           {hand(begin, database, file("blobs/b@1", ""), file("token-keys.pem", "")), "not in its place"},
-		"another file":                 {hand(begin, database, file("authorized_keys", "")), "does not belong"},
-		"a path to above":              {hand(begin, database, file("../token-keys.pem", "")), "does not belong"},
-		"a path to above content":      {hand(begin, database, file("blobs/../../a@1", "")), "does not belong"},
-		"a path from the root":         {hand(begin, database, file("/etc/cron.d/a@1", "")), "does not belong"},
-		"a root among content":         {hand(begin, database, file("blobs//etc/a@1", "")), "does not belong"},
-		"a path with a dot":            {hand(begin, database, file("blobs/./a@1", "")), "does not belong"},
-		"a backslash":                  {hand(begin, database, file(`blobs/..\a@1`, "")), "does not belong"},
-		"a link":                       {hand(begin, database, header(tar.Header{Typeflag: tar.TypeSymlink, Name: "blobs/a@1", Linkname: "/etc/passwd"})), "no plain file"},
-		"a hard link":                  {hand(begin, database, header(tar.Header{Typeflag: tar.TypeLink, Name: "blobs/a@1", Linkname: "/etc/passwd"})), "no plain file"},
-		"a directory":                  {hand(begin, database, header(tar.Header{Typeflag: tar.TypeDir, Name: "blobs/a/", Mode: 0o777})), "no plain file"},
-		"a device":                     {hand(begin, database, header(tar.Header{Typeflag: tar.TypeChar, Name: "blobs/a@1"})), "no plain file"},
-		"attributes":                   {hand(begin, database, header(tar.Header{Typeflag: tar.TypeReg, Name: "blobs/a@1", PAXRecords: map[string]string{"SCHILY.xattr.user.a": "b"}})), "attribute"},
-		"attributes of all":            {hand(begin, header(tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"path": "b"}})), "no plain file"},
-		"a long beginning":             {hand(file(aboutName, strings.Repeat("x", maxAbout+1))), "the most"},
-		"a long database":              {hand(begin, header(tar.Header{Typeflag: tar.TypeReg, Name: databaseName, Size: maxContent + 1})), "the most"},
-		"long keys":                    {hand(begin, database, header(tar.Header{Typeflag: tar.TypeReg, Name: "token-keys.pem", Size: maxSmall + 1})), "the most"},
+		"no entries":                   {archiveOf(), "no manifest"},
+		"no beginning":                 {archiveOf(database), "not in its place"},
+		"a later format":               {archiveOf(file(aboutName, "collab backup 2\nmade x\n")), "format 2"},
+		"a beginning with more":        {archiveOf(file(aboutName, string(about{time.Unix(0, 0), "x", 1}.text())+"more\n")), "not as it is written"},
+		"a beginning without a schema": {archiveOf(file(aboutName, string(about{time.Unix(0, 0), "x", 0}.text()))), "not as it is written"},
+		"no database":                  {archiveOf(begin, file("token-keys.pem", "")), "not in its place"},
+		"no database, content":         {archiveOf(begin, file("blobs/a@1", "")), "not in its place"},
+		"a manifest alone":             {archiveOf(begin, file(manifestName, "")), "no collab.db"},
+		"no manifest":                  {archiveOf(begin, database), "no manifest"},
+		"another manifest":             {archiveOf(begin, database, file(manifestName, "total  2  entries  2  bytes\n")), "manifest does not say"},
+		"two databases":                {archiveOf(begin, database, database), "not in its place"},
+		"keys in another order":        {archiveOf(begin, database, file("secrets-keys.json", ""), file("token-keys.pem", "")), "not in its place"},
+		"content twice":                {archiveOf(begin, database, file("blobs/a@1", ""), file("blobs/a@1", "")), "not in its place"},
+		"content before its time":      {archiveOf(begin, database, file("blobs/b@1", ""), file("blobs/a@1", "")), "not in its place"},
+		"keys after content":           {archiveOf(begin, database, file("blobs/b@1", ""), file("token-keys.pem", "")), "not in its place"},
+		"another file":                 {archiveOf(begin, database, file("authorized_keys", "")), "does not belong"},
+		"a path to above":              {archiveOf(begin, database, file("../token-keys.pem", "")), "does not belong"},
+		"a path to above content":      {archiveOf(begin, database, file("blobs/../../a@1", "")), "does not belong"},
+		"a path from the root":         {archiveOf(begin, database, file("/etc/cron.d/a@1", "")), "does not belong"},
+		"a root among content":         {archiveOf(begin, database, file("blobs//etc/a@1", "")), "does not belong"},
+		"a path with a dot":            {archiveOf(begin, database, file("blobs/./a@1", "")), "does not belong"},
+		"a backslash":                  {archiveOf(begin, database, file(`blobs/..\a@1`, "")), "does not belong"},
+		"a link":                       {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeSymlink, Name: "blobs/a@1", Linkname: "/etc/passwd"})), "no plain file"},
+		"a hard link":                  {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeLink, Name: "blobs/a@1", Linkname: "/etc/passwd"})), "no plain file"},
+		"a directory":                  {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeDir, Name: "blobs/a/", Mode: 0o777})), "no plain file"},
+		"a device":                     {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeChar, Name: "blobs/a@1"})), "no plain file"},
+		"attributes":                   {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeReg, Name: "blobs/a@1", PAXRecords: map[string]string{"SCHILY.xattr.user.a": "b"}})), "attribute"},
+		"attributes of all":            {archiveOf(begin, header(tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"path": "b"}})), "no plain file"},
+		"a long beginning":             {archiveOf(file(aboutName, strings.Repeat("x", maxAbout+1))), "the most"},
+		"a long database":              {archiveOf(begin, header(tar.Header{Typeflag: tar.TypeReg, Name: databaseName, Size: maxContent + 1})), "the most"},
+		"long keys":                    {archiveOf(begin, database, header(tar.Header{Typeflag: tar.TypeReg, Name: "token-keys.pem", Size: maxSmall + 1})), "the most"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := scan(t.Context(), bytes.NewReader(c.archive), ignore)
@@ -165,7 +165,7 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 	}
 	t.Run("a manifest with something after it", func(t *testing.T) {
 		var manifest bytes.Buffer
-		_, _, err := scan(t.Context(), bytes.NewReader(hand(begin, database)), func(_ about, e entry, r io.Reader) error {
+		_, _, err := scan(t.Context(), bytes.NewReader(archiveOf(begin, database)), func(_ about, e entry, r io.Reader) error {
 			text, err := io.ReadAll(r)
 			fmt.Fprintf(&manifest, "%x  %d  %s\n", sha256.Sum256(text), e.size, e.name)
 			return err
@@ -175,10 +175,10 @@ func TestInvalidBackupsAreRefused(t *testing.T) {
 		}
 		fmt.Fprintf(&manifest, "total  2  entries  %d  bytes\n", len(about{time.Unix(0, 0), "x", 1}.text())+2)
 		end := file(manifestName, manifest.String())
-		if _, _, err := scan(t.Context(), bytes.NewReader(hand(begin, database, end)), ignore); err != nil {
+		if _, _, err := scan(t.Context(), bytes.NewReader(archiveOf(begin, database, end)), ignore); err != nil {
 			t.Fatalf("the archive without it: %v", err)
 		}
-		if _, _, err := scan(t.Context(), bytes.NewReader(hand(begin, database, end, database)), ignore); err == nil || !strings.Contains(err.Error(), "after the manifest") {
+		if _, _, err := scan(t.Context(), bytes.NewReader(archiveOf(begin, database, end, database)), ignore); err == nil || !strings.Contains(err.Error(), "after the manifest") {
 			t.Error(err)
 		}
 	})

@@ -83,10 +83,10 @@ func TestFailuresAreReported(t *testing.T) {
 	t.Chdir("../testdata/failing")
 	for _, file := range files(t, "*.txt") {
 		t.Run(file, func(t *testing.T) {
-			var said bytes.Buffer
-			code := Main(t.Context(), []string{"run", file}, nil, &said, &said)
-			fmt.Fprintf(&said, "exit %d\n", code)
-			golden(t, strings.TrimSuffix(file, ".txt")+".report", said.String())
+			var output bytes.Buffer
+			code := Main(t.Context(), []string{"run", file}, nil, &output, &output)
+			fmt.Fprintf(&output, "exit %d\n", code)
+			golden(t, strings.TrimSuffix(file, ".txt")+".report", output.String())
 		})
 	}
 }
@@ -121,19 +121,19 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"help"}, 0, "Usage:"},
 		{[]string{"acts"}, 0, "- `<person> sign-up"},
 	} {
-		var said bytes.Buffer
-		if code := Main(t.Context(), run.args, nil, &said, &said); code != run.code || !strings.Contains(said.String(), run.says) {
-			t.Errorf("harness %s ends with %d, want %d, and says %q", strings.Join(run.args, " "), code, run.code, said.String())
+		var output bytes.Buffer
+		if code := Main(t.Context(), run.args, nil, &output, &output); code != run.code || !strings.Contains(output.String(), run.says) {
+			t.Errorf("harness %s ends with %d, want %d, and says %q", strings.Join(run.args, " "), code, run.code, output.String())
 		}
 	}
 }
 
 func TestAConversationGoesOnWhateverIsWritten(t *testing.T) {
 	for _, file := range files(t, "../testdata/repl/*.in") {
-		var said bytes.Buffer
-		code := Main(t.Context(), []string{"repl"}, strings.NewReader(content(t, file)), &said, &said)
-		fmt.Fprintf(&said, "exit %d\n", code)
-		golden(t, strings.TrimSuffix(file, ".in")+".report", said.String())
+		var output bytes.Buffer
+		code := Main(t.Context(), []string{"repl"}, strings.NewReader(content(t, file)), &output, &output)
+		fmt.Fprintf(&output, "exit %d\n", code)
+		golden(t, strings.TrimSuffix(file, ".in")+".report", output.String())
 	}
 }
 
@@ -163,9 +163,9 @@ func TestThePageOfScenariosIsTrue(t *testing.T) {
 			continue
 		}
 		played++
-		said := runText(t, b[1])
-		if !strings.HasPrefix(said, "ok ") {
-			t.Errorf("%s\n%s", b[1], said)
+		output := runText(t, b[1])
+		if !strings.HasPrefix(output, "ok ") {
+			t.Errorf("%s\n%s", b[1], output)
 		}
 	}
 	if played < 4 {
@@ -185,9 +185,9 @@ func TestThePageOfScenariosIsTrue(t *testing.T) {
 func runText(t *testing.T, text string) string {
 	t.Helper()
 	must.NoError(t, os.WriteFile("trial.txt", []byte(text), 0o600))
-	var said bytes.Buffer
-	Main(t.Context(), []string{"run", "trial.txt"}, nil, &said, &said)
-	return said.String()
+	var output bytes.Buffer
+	Main(t.Context(), []string{"run", "trial.txt"}, nil, &output, &output)
+	return output.String()
 }
 
 func TestTheSameScenarioComesOutTheSame(t *testing.T) {
