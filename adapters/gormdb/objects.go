@@ -246,7 +246,8 @@ func notFoundAsChanged(err error) error {
 
 // replace makes all checks before it changes a row.
 func (s storage) replace(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (head object.Head, err error) {
-	if _, err = changes(s).lock(ctx, o); err == nil {
+	if head, err = changes(s).lock(ctx, o); err == nil {
+		c.Object.N = head.N + 1
 		var now int64
 		if now, err = members(s).Epoch(ctx, o); err == nil && now != epoch {
 			err = errChanged()

@@ -240,7 +240,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 			return o, err
 		}
 	}
-	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, _ object.Head) error {
+	err = s.locked(ctx, actor, func(r ports.Records, actor org.Actor, before object.Head) error {
 		storage := r.Storage()
 		there, err := find(ctx, source{r, false}, actor)
 		if err != nil {
@@ -258,6 +258,7 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 			return err
 		}
 		written = was.WithContent(content, actor.User, now)
+		written.N = before.N + 1
 		if was.Version == 0 {
 			if err = storage.Objects().Add(ctx, actor.Org, written); fault.Is(err, fault.Conflict) {
 				err = s.pathTaken(ctx, source{r, false}, actor, was)
@@ -292,7 +293,6 @@ func (s *Objects) write(ctx context.Context, actor org.Actor, u *Upload, prepare
 			return err
 		}
 		head, err = storage.Changes().Append(ctx, actor.Org, object.NewChange(written))
-		written.N = head.N
 		return err
 	})
 	if err == nil {
