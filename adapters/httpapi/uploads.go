@@ -43,7 +43,7 @@ func (a *api) receive(c *call, placed bool) (*uploadRequest, error) {
 		return nil, err
 	}
 	u := &uploadRequest{draft: object.Draft{Kind: object.Artifact, Scope: object.Shared}}
-	u.Content, u.Storing = u, c.yield
+	u.Content, u.Most, u.Storing = u, c.r.ContentLength, c.yield
 	o := body.FormOptions{
 		Fields: describing, Integers: []string{"expectedVersion"}, Trailing: describing,
 		Query: c.r.URL.RawQuery, Set: u.set, Resources: c,

@@ -86,6 +86,7 @@ func New(o Options) *Objects {
 type Upload struct {
 	Content  io.Reader
 	Size     int64  // in bytes; -1: unknown
+	Most     int64  // bytes that Content has at most, if Size is unknown; -1: unknown too
 	Checksum string // of the content according to the client; empty: not stated
 	MimeType string // empty: determined by the path of a new object, else unchanged
 	Expected *int64 // the stored version, 0 for none; nil: any
@@ -100,6 +101,15 @@ type Upload struct {
 	differs   bool                      // Content has another checksum
 }
 
+// isLarge reports whether the content may be large.
+func (u *Upload) isLarge() bool {
+	size := u.Size
+	if size < 0 {
+		size = u.Most
+	}
+	return size < 0 || size > large
+}
+
 // Create stores a new object. Conflict if another object has its path.
 func (s *Objects) Create(ctx context.Context, actor org.Actor, d object.Draft, u *Upload) (object.Object, error) {
 	return s.write(ctx, actor, u, unprepared, s.creation(id.Object(s.IDs.New()), d, u))
@@ -110,7 +120,8 @@ func (s *Objects) creation(made id.Object, d object.Draft, u *Upload) target {
 	return func(ctx context.Context, r source, actor org.Actor) (object.Object, error) {
 		d.MimeType = u.MimeType
 		o, err := object.New(made, actor, d)
-		if err != nil || !u.checkPath && u.Size >= 0 && u.Size <= large {
+		// Otherwise Objects.Add refuses a path that is taken.
+		if err != nil || !u.checkPath && (!r.cached || !u.isLarge()) {
 			return o, err
 		}
 		if there, err := r.Storage().Objects().At(ctx, actor.Org, o.StorageKey()); err == nil {

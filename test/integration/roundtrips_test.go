@@ -89,7 +89,7 @@ var roundTrips = []roundTrip{
 	{"GET /sync/memory/workspace/{workspace}/notes.md", "", 2, false},
 	{"PUT /sync/memory/workspace/{workspace}/notes.md", `{"content": "{n}"}`, 4, false},
 	{"GET /sync/files", "", 2, false},
-	{"POST /sync/files", `{"path": "file-{n}.md", "content": "{n}"}`, 10, false},
+	{"POST /sync/files", `{"path": "file-{n}.md", "content": "{n}"}`, 8, false},
 	{"GET /sync/files/{file}", "", 1, false},
 	{"PUT /sync/files/{file}", `{"content": "{n}"}`, 2, false},
 	{"DELETE /sync/files/{file}", "", 12, true},
