@@ -19,6 +19,7 @@ type form struct {
 	name, address, heading string
 	open                   func(*tab)    // how it is opened at the address; nil: by the address
 	field                  string        // the path of the field
+	first                  [2]string     // what is saved first, and the path of what shows that; empty: the field takes nothing while it is saved
 	typed                  string        // what is typed into it
 	more                   [2]string     // the path and the text of another field without which nothing is saved
 	save                   string        // the path of what saves; empty: Enter in the field
@@ -26,12 +27,17 @@ type form struct {
 	change                 func() string // changes at the server what the page shows, and returns the path of what then shows it; nil: nothing changes by itself
 }
 
-// refusing answers each request that is not a read with window.refused, while it is set.
+// refusing answers each request that is not a read with window.refused, while it is set. The answers to others
+// wait in window.waiting, while that is a list.
 const refusing = `{
 	const real = fetch
-	window.fetch = (address, init) => window.refused && (init?.method ?? "GET") !== "GET"
-		? Promise.resolve(Response.json({ statusCode: window.refused, message: "Refused by the test", error: "Refused" }, { status: window.refused, headers: { "X-Request-Id": "request-1", "Retry-After": "2" } }))
-		: real(address, init)
+	window.fetch = async (address, init) => {
+		if ((init?.method ?? "GET") === "GET") return real(address, init)
+		if (window.refused) return Response.json({ statusCode: window.refused, message: "Refused by the test", error: "Refused" }, { status: window.refused, headers: { "X-Request-Id": "request-1", "Retry-After": "2" } })
+		const answer = await real(address, init)
+		if (window.waiting) await new Promise((go) => waiting.push(go))
+		return answer
+	}
 }`
 
 // show opens the form in a tab.
@@ -43,6 +49,15 @@ func (f form) show(b *tab, s *server) {
 		f.open(b)
 	}
 	b.shown(f.field)
+}
+
+// fill types the form's text, and what else is needed to save it.
+func (f form) fill(b *tab, text string) {
+	b.t.Helper()
+	b.into(f.field, text)
+	if f.more[0] != "" {
+		b.into(f.more[0], f.more[1])
+	}
 }
 
 // into types a text in place of what a field has.
@@ -67,9 +82,15 @@ func (f form) submit(b *tab) {
 // has checks that the field has what was typed.
 func (f form) has(b *tab) {
 	b.t.Helper()
+	f.is(b, f.typed)
+}
+
+// is checks what the field has.
+func (f form) is(b *tab, want string) {
+	b.t.Helper()
 	b.shown(f.field)
-	if got := read(b, chromedp.Value(f.field)); got != f.typed {
-		b.t.Errorf("%s: the field has %q, not %q", f.name, got, f.typed)
+	if got := read(b, chromedp.Value(f.field)); got != want {
+		b.t.Errorf("%s: the field has %q, not %q", f.name, got, want)
 	}
 }
 
@@ -104,8 +125,10 @@ func TestForms(t *testing.T) {
 	}
 	task := created("/tasks", map[string]any{"title": "Translate Note G"})
 	s.store(as, "plan.txt", "x", "text/plain")
-	release := created("/updates", map[string]any{"version": "1.0.0", "platform": "DARWIN", "arch": "ARM64", "channel": "STABLE", "downloadUrl": "https://example.com/1", "rolloutPercentage": 5})
+	release := created("/updates", map[string]any{"version": "1.0.0", "platform": "LINUX", "arch": "ARM64", "channel": "STABLE", "downloadUrl": "https://example.com/1", "rolloutPercentage": 5})
+	rollout := created("/updates", map[string]any{"version": "1.1.0", "platform": "LINUX", "arch": "X64", "channel": "STABLE", "downloadUrl": "https://example.com/1", "rolloutPercentage": 5})
 	created("/tasks", map[string]any{"title": "Choose the cards"})
+	team := created("/teams", map[string]any{"name": "Engineers"})
 	onRow := func(title, key string) func(*tab) {
 		return func(b *tab) {
 			row := fmt.Sprintf(`//a[@data-row and .=%q]`, title)
@@ -116,18 +139,18 @@ func TestForms(t *testing.T) {
 	}
 	forms := []form{
 		{
-			name: "a new task", address: "/console/tasks", heading: "Tasks", field: `//input[@data-new]`, typed: "Weave algebra", saved: `//a[@data-row and .="Weave algebra"]`,
+			name: "a new task", address: "/console/tasks", heading: "Tasks", field: `//input[@data-new]`, first: [2]string{"Warp the loom", `//a[@data-row and .="Warp the loom"]`}, typed: "Weave algebra", saved: `//a[@data-row and .="Weave algebra"]`,
 			change: func() string {
 				created("/tasks", map[string]any{"title": "Punch cards"})
 				return `//a[@data-row and .="Punch cards"]`
 			},
 		},
 		{
-			name: "a task", address: "/console/tasks?task=" + task, heading: "Tasks", field: `//dialog//textarea`, typed: "With Bernoulli's numbers",
+			name: "a task", address: "/console/tasks?task=" + task, heading: "Tasks", field: `//dialog//textarea`, first: [2]string{"In French", `//dialog//ul/li[starts-with(., "Description")]`}, typed: "With Bernoulli's numbers",
 			save: `//dialog//button[.="Save"]`, saved: `//dialog//*[@role="status" and .="Saved"]`,
 		},
 		{
-			name: "the priority of selected tasks", address: "/console/tasks", heading: "Tasks", field: `//dialog//textarea`, typed: "The card is torn",
+			name: "the priority of selected tasks", address: "/console/tasks", heading: "Tasks", field: `//dialog//textarea`, first: [2]string{"It is late", `//*[@role="status" and contains(., "1 task reprioritised")]`}, typed: "The card is torn",
 			open: func(b *tab) {
 				onRow("Choose the cards", "x")(b)
 				b.click(button("Reprioritise…"))
@@ -140,7 +163,7 @@ func TestForms(t *testing.T) {
 			name: "a message", address: "/console/chat", heading: "Chat", field: `//textarea[@aria-label="Message"]`, typed: "Good morning", save: button("Send"), saved: answer("done", "tokens"),
 		},
 		{
-			name: "a file's path", address: "/console/files?place=shared/artifacts", heading: "Files", field: `//dialog//input[@id="path"]`, typed: "plans/plan.txt",
+			name: "a file's path", address: "/console/files?place=shared/artifacts", heading: "Files", field: `//dialog//input[@id="path"]`, first: [2]string{"our plan.txt", `//*[@class="undo" and contains(., "our plan.txt")]`}, typed: "plans/plan.txt",
 			open: func(b *tab) {
 				b.shown(entry("plan.txt"))
 				b.do(chromedp.Focus(entry("plan.txt")))
@@ -153,14 +176,14 @@ func TestForms(t *testing.T) {
 			},
 		},
 		{
-			name: "a memory", address: "/console/memories?memory=org", heading: "Memories", field: `//textarea[@id="text"]`, typed: "# Ours", save: button("Save"), saved: `//p[contains(., "Version 1")]`,
+			name: "a memory", address: "/console/memories?memory=org", heading: "Memories", field: `//textarea[@id="text"]`, first: [2]string{"# Mine", `//p[contains(., "Version 1")]`}, typed: "# Ours", save: button("Save"), saved: `//p[contains(., "Version 2")]`,
 		},
 		{
-			name: "a release", address: "/console/releases?publish=new", heading: "Publish a release", field: `//form//input[@required and @title]`, typed: "1.4.0",
+			name: "a release", address: "/console/releases?publish=new", heading: "Publish a release", field: `//form//input[@required and @title]`, first: [2]string{"1.3.0", `//h1[.="1.3.0"]`}, typed: "1.4.0",
 			more: [2]string{`//form//input[@type="url"]`, "https://example.com/2"}, save: button("Publish"), saved: `//h1[contains(., "1.4.0")]`,
 		},
 		{
-			name: "a rule of a release", address: "/console/releases?release=" + release, heading: "1.0.0", field: `//section[@aria-label="Pausing by itself"]//input`, typed: "7",
+			name: "a rule of a release", address: "/console/releases?release=" + release, heading: "1.0.0", field: `//section[@aria-label="Pausing by itself"]//input`, first: [2]string{"6", `//p[contains(., "more than 6 %")]`}, typed: "7",
 			save: button("Save the rule"), saved: `//p[contains(., "more than 7 %")]`,
 			change: func() string {
 				s.call("PATCH", "/updates/"+release, as, map[string]any{"rolloutPercentage": 30}, http.StatusOK)
@@ -168,21 +191,29 @@ func TestForms(t *testing.T) {
 			},
 		},
 		{
-			name: "an invitation", address: "/console/people?invite=1", heading: "People", field: `//dialog//input`, typed: "grace@collab.example", save: `//dialog//button[.="Invite"]`, saved: `//dialog//p[contains(., "shown once")]`,
+			name: "a rollout", address: "/console/releases?release=" + rollout, heading: "1.1.0", field: `//input[@class="percent"]`, first: [2]string{"20", `//*[@class="badge" and .="Rolling out at 20 %"]`}, typed: "25",
+			save: `//section[@aria-label="Rollout"]//button[@type="submit"]`, saved: `//*[@class="badge" and .="Rolling out at 25 %"]`,
+		},
+		{
+			name: "an invitation", address: "/console/people?invite=1", heading: "People", field: `//dialog//input`, first: [2]string{"mary@collab.example", `//dialog//p[contains(., "shown once")]`}, typed: "grace@collab.example", save: `//dialog//button[.="Invite"]`, saved: `//dialog//p[contains(., "shown once")]`,
 			change: func() string {
 				s.signedIn("ben@collab.example", "Analytical Engines", "member")
 				return `//li[@data-member="ben@collab.example"]`
 			},
 		},
 		{
-			name: "a team", address: "/console/teams?new=team", heading: "Teams", field: `//dialog//input`, typed: "Card punchers", save: `//dialog//button[.="Create"]`, saved: `//nav[@aria-label="Teams"]//a[contains(., "Card punchers")]`,
+			name: "a team", address: "/console/teams?new=team", heading: "Teams", field: `//dialog//input`, first: [2]string{"Loom keepers", `//nav[@aria-label="Teams"]//a[contains(., "Loom keepers")]`}, typed: "Card punchers", save: `//dialog//button[.="Create"]`, saved: `//nav[@aria-label="Teams"]//a[contains(., "Card punchers")]`,
 			change: func() string {
 				created("/teams", map[string]any{"name": "Weavers"})
 				return `//nav[@aria-label="Teams"]//a[contains(., "Weavers")]`
 			},
 		},
 		{
-			name: "a connector", address: "/console/connectors?connect=brave-search", heading: "Connectors", field: `//dialog//input[not(@type)]`, typed: "Search for cards",
+			name: "a team's description", address: "/console/teams?edit=team&team=" + team, heading: "Teams", field: `//dialog//textarea`, first: [2]string{"By day", `//p[@class="text" and .="By day"]`}, typed: "By day and by night",
+			save: `//dialog//button[.="Save"]`, saved: `//p[@class="text" and .="By day and by night"]`,
+		},
+		{
+			name: "a connector", address: "/console/connectors?connect=brave-search", heading: "Connectors", field: `//dialog//input[not(@type)]`, first: [2]string{"Search for looms", `//dialog//h2[.="Search for looms"]`}, typed: "Search for cards",
 			more: [2]string{`//dialog//input[@type="password"]`, "secret"}, save: `//dialog//button[.="Connect"]`, saved: `//dialog//h2[.="Search for cards"]`,
 			change: func() string {
 				created("/connectors", map[string]any{"providerId": "brave-search", "name": "Search for engines"})
@@ -221,12 +252,24 @@ func TestForms(t *testing.T) {
 		return path + "]"
 	}
 
+	each("keeps what is typed while something is saved", func(t *testing.T, b *tab, f form) {
+		if f.first[0] == "" {
+			t.Skip("the field takes nothing meanwhile")
+		}
+		f.show(b, s)
+		f.fill(b, f.first[0])
+		b.run(`window.waiting = []`)
+		f.submit(b)
+		b.eventually("1", func() string { return read(b, chromedp.Evaluate[string](`String(waiting.length)`)) })
+		b.into(f.field, f.typed)
+		b.run(`const [go] = waiting; window.waiting = undefined; go()`)
+		b.shown(f.first[1])
+		f.show(b, s)
+		f.has(b)
+	})
 	each("says why it is not saved, with the request's id, and keeps what was typed", func(t *testing.T, b *tab, f form) {
 		f.show(b, s)
-		b.into(f.field, f.typed)
-		if f.more[0] != "" {
-			b.into(f.more[0], f.more[1])
-		}
+		f.fill(b, f.typed)
 		for status, texts := range map[int][]string{
 			http.StatusConflict:           {"Refused by the test", "request-1"},
 			http.StatusServiceUnavailable: {"The server is busy", "wait 2 seconds", "request-1"},

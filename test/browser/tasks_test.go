@@ -263,7 +263,46 @@ func TestTasksPage(t *testing.T) {
 		b.shown(`//a[@data-row and .="seventh"]`)
 
 		last := s.tasksOf(as)[len(s.tasksOf(as))-1]
-		b.focus("seventh")
+		const title = `//input[@aria-label="Title"]`
+		rename := func(row, text string) {
+			t.Helper()
+			b.focus(row)
+			b.key("e")
+			b.shown(title)
+			b.into(title, text)
+		}
+		kept := func() string {
+			return read(b, chromedp.Evaluate[string](`JSON.stringify(Object.entries(sessionStorage).filter(([name]) => name.includes(" title ")).map(([, draft]) => JSON.parse(draft).text))`))
+		}
+		b.run(fmt.Sprintf(`hold = "PATCH /console/api/v1/tasks/%s"`, last.ID))
+		rename("seventh", "eighth")
+		b.key(kb.Enter)
+		held()
+		rename("eighth", "ninth")
+		release()
+		b.eventually(`["ninth"]`, kept)
+		b.do(chromedp.Reload())
+		b.focus("eighth")
+		b.key("e")
+		b.shown(title)
+		if text := read(b, chromedp.Value(title)); text != "ninth" {
+			t.Errorf("the title that was typed while another was saved is %q", text)
+		}
+		s.call("PATCH", "/tasks/"+last.ID, as, map[string]string{"title": "theirs"}, http.StatusOK)
+		b.run(`Date.now = ((real) => () => real() + 10_000)(Date.now); dispatchEvent(new Event("focus"))`)
+		b.shown(`//li[.//input[@aria-label="Title"]]//button[@aria-label="More for theirs"]`)
+		if text := read(b, chromedp.Value(title)); text != "ninth" {
+			t.Errorf("after somebody else has changed the title the field has %q", text)
+		}
+		b.key(kb.Enter)
+		b.shown(`//section[@aria-label="Yours" and contains(., "ninth")]`, `//section[@aria-label="Theirs, stored" and contains(., "theirs")]`)
+		b.do(chromedp.Click(button("Keep yours")))
+		b.eventually("[]", kept)
+		rename("ninth", "tenth")
+		b.key(kb.Escape)
+		b.eventually("[]", kept)
+
+		b.focus("ninth")
 		b.key(kb.Enter)
 		b.do(chromedp.WaitVisible(chromedp.CSS("dialog textarea")), chromedp.SendKeys(chromedp.CSS("dialog textarea"), "One"))
 		b.run(fmt.Sprintf(`hold = "PATCH /console/api/v1/tasks/%s"`, last.ID))

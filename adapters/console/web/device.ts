@@ -1,4 +1,5 @@
 // What the console keeps of a person on this device, and its removal.
+import { forgetDrafts } from "./draft"
 
 export const database = "collab-chats"
 
@@ -18,7 +19,7 @@ export function forgetOthers(person: string): void {
 // returns when nothing is left, or when the browser will remove it by itself.
 export function forgetChats(): Promise<void> {
 	localStorage.removeItem(marker)
-	for (const key of Object.keys(sessionStorage)) if (key.startsWith("draft ")) sessionStorage.removeItem(key)
+	forgetDrafts()
 	return new Promise((resolve) => {
 		const removal = indexedDB.deleteDatabase(database)
 		removal.onsuccess = removal.onerror = removal.onblocked = () => resolve()

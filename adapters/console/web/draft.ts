@@ -1,32 +1,64 @@
 // What was typed and not yet sent.
-import { useRef, useState } from "preact/hooks"
+import { useLayoutEffect, useState } from "preact/hooks"
 import { account } from "./interface"
 
 const nameOf = (key: string): string => `draft ${account} ${key}`
 
-// dropDraft clears the draft under a key whose field is gone.
-export const dropDraft = (key: string): void => sessionStorage.removeItem(nameOf(key))
+// drafts are the values of drafts by their names, and changes has an event for each that changes: all that shows a
+// draft has one value, also what shows it anew while it is being saved.
+const drafts = new Map<string, unknown>()
+const changes = new EventTarget()
+
+type Change<Value> = Value | undefined | ((was: Value | undefined) => Value | undefined)
+
+function valueOf(name: string): unknown {
+	if (!drafts.has(name)) {
+		try {
+			drafts.set(name, JSON.parse(sessionStorage.getItem(name) ?? "null") ?? undefined)
+		} catch {
+			drafts.set(name, undefined)
+		}
+	}
+	return drafts.get(name)
+}
+
+function put<Value>(name: string, change: Change<Value>): void {
+	const was = valueOf(name) as Value | undefined
+	const next = typeof change === "function" ? (change as (was: Value | undefined) => Value | undefined)(was) : change
+	if (next === was) return
+	drafts.set(name, next)
+	try {
+		next === undefined ? sessionStorage.removeItem(name) : sessionStorage.setItem(name, JSON.stringify(next))
+	} catch {
+		// What is too long to be kept stays on the page.
+	}
+	changes.dispatchEvent(new Event(name))
+}
+
+// changeDraft changes the draft under a key, whether it is shown or not.
+export const changeDraft = <Value>(key: string, change: (was: Value | undefined) => Value | undefined): void => put(nameOf(key), change)
+
+// forgetDrafts removes the drafts of an account, or all of this tab.
+export function forgetDrafts(of?: string): void {
+	const begin = of === undefined ? "draft " : `draft ${of} `
+	for (const name of [...Object.keys(sessionStorage), ...drafts.keys()]) {
+		if (!name.startsWith(begin)) continue
+		sessionStorage.removeItem(name)
+		drafts.delete(name)
+	}
+}
 
 // useDraft is useState for what a person types, which this tab keeps under a key until it is
 // cleared with undefined: over reloads, other pages, and a sign-in after the session has ended. It is
-// of one person in one organisation: another account of the same tab does not see it.
-export function useDraft<Value>(key: string): [Value | undefined, (change: Value | undefined | ((was: Value | undefined) => Value | undefined)) => void] {
+// of one person in one organisation: another account of the same tab does not see it. The third function
+// clears it once a value of it was saved, unless something else was typed meanwhile.
+export function useDraft<Value>(key: string): [Value | undefined, (change: Change<Value>) => void, (saved: Value | undefined) => void] {
 	const name = nameOf(key)
-	const [value, set] = useState<Value | undefined>(() => {
-		try {
-			return JSON.parse(sessionStorage.getItem(name) ?? "null") ?? undefined
-		} catch {
-			return undefined
-		}
-	})
-	const latest = useRef(value)
-	return [value, (change) => {
-		const next = typeof change === "function" ? (change as (was: Value | undefined) => Value | undefined)(latest.current) : change
-		set((latest.current = next))
-		try {
-			next === undefined ? sessionStorage.removeItem(name) : sessionStorage.setItem(name, JSON.stringify(next))
-		} catch {
-			// What is too long to be kept stays on the page.
-		}
-	}]
+	const [, render] = useState({})
+	useLayoutEffect(() => {
+		const show = (): void => render({})
+		changes.addEventListener(name, show)
+		return () => changes.removeEventListener(name, show)
+	}, [name])
+	return [valueOf(name) as Value | undefined, (change) => put(name, change), (saved) => put<Value>(name, (is) => (is === saved ? undefined : is))]
 }

@@ -120,9 +120,9 @@ type TalkOf = { all: Conversations; id: string | undefined; models: Loaded<Model
 function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 	const [, change] = useQuery()
 	const slot = `chat ${id ?? "new"}`
-	const [draft, setText] = useDraft<unknown>(slot)
+	const [draft, setText, drop] = useDraft<unknown>(slot)
 	const text = typeof draft === "string" ? draft : ""
-	const [chosen, choose] = useDraft<Settings>("chat settings") // of a new conversation
+	const [chosen, choose, dropChosen] = useDraft<Settings>("chat settings") // of a new conversation
 	const [edited, edit] = useDraft<string>(`${slot} edited`) // the id of the exchange that is sent again
 	const [failed, fail] = useState<{ failure: Failure; again: () => void }>()
 	const [sending, setSending] = useState<string>() // the id of the conversation
@@ -154,7 +154,7 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 		try {
 			const e = await ask(all, { conversation, begins: !known, message, model, ...(again && { again }), ...(replaces && { replaces }) })
 			if (e && !again) {
-				setText(undefined)
+				drop(message)
 				edit(undefined)
 			}
 			if (e && replaces) {
@@ -162,7 +162,7 @@ function Talk({ all, id, models, writes }: TalkOf): JSX.Element {
 				offerUndo({ text: "Your last message and its answer are replaced.", undo: () => (stop(conversation.id), all.take(e), back()) })
 			}
 			if (e && !known) {
-				choose(undefined)
+				dropChosen(chosen)
 				begun = conversation.id
 				change({ c: conversation.id }, true)
 			}

@@ -160,7 +160,7 @@ const given = (values: Fields): Fields => Object.fromEntries(Object.entries(valu
 
 // Connect makes a connector of a provider. What a failed attempt has made is used by the next one.
 function Connect({ provider: p, onClose, onChange, onDone }: { provider: ConnectorProvider; onClose: () => void; onChange: () => void; onDone: (id: string) => void }): JSX.Element {
-	const [draft, setDraft] = useDraft<{ name?: string; url?: string }>(`connect ${p.serverId}`)
+	const [draft, setDraft, drop] = useDraft<{ name?: string; url?: string }>(`connect ${p.serverId}`)
 	const [secrets, setSecrets] = useState<Fields>({})
 	const [failed, fail] = useState<Failure>()
 	const [busy, setBusy] = useState(false)
@@ -179,7 +179,7 @@ function Connect({ provider: p, onClose, onChange, onDone }: { provider: Connect
 		return id
 	}
 	const done = (id: string): void => {
-		setDraft(undefined)
+		drop(draft)
 		announce(`${draft?.name?.trim() || p.displayName} was added.`)
 		onDone(id)
 	}

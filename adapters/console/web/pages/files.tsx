@@ -347,7 +347,7 @@ function Deleted({ org, place, writes, restore, shelf }: { org: string; place: P
 }
 
 function Rename({ record, onClose, stored, attempt }: { record: StoredObject; onClose: () => void; stored: (o: StoredObject) => void; attempt: (what: string, act: () => Promise<void>) => Promise<void> }): JSX.Element {
-	const [draft, keep] = useDraft<string>(`path ${record.id}`)
+	const [draft, keep, drop] = useDraft<string>(`path ${record.id}`)
 	const path = draft ?? record.path
 	const [failure, fail] = useState<Failure>()
 	const move = (o: StoredObject, to: string): Promise<StoredObject> => call("PATCH /api/v1/sync/files/{id}", { path: { id: o.id }, query: { expectedVersion: o.version }, body: { path: to } })
@@ -355,7 +355,7 @@ function Rename({ record, onClose, stored, attempt }: { record: StoredObject; on
 		fail(undefined)
 		try {
 			const moved = await move(record, path.trim())
-			keep(undefined)
+			drop(draft)
 			stored(moved)
 			onClose()
 			if (moved.version !== record.version) offerUndo({ text: `It is ${moved.path} now.`, undo: () => void attempt(`Renaming ${moved.path} back`, async () => stored(await move(moved, record.path))) })

@@ -158,7 +158,7 @@ type Draft = { plan: Plan; seats: string; end: string }
 
 function SetPlan({ organisation: o, onClose, onDone }: { organisation: Overview; onClose: () => void; onDone: (next: Overview) => void }): JSX.Element {
 	const s = o.subscription
-	const [kept, keep] = useDraft<Draft>(`plan ${o.id}`)
+	const [kept, keep, drop] = useDraft<Draft>(`plan ${o.id}`)
 	const draft = kept ?? { plan: s.plan, seats: String(s.purchasedSeats ?? ""), end: s.managedExternally && s.currentPeriodEnd ? dateOf(s.currentPeriodEnd) : "" }
 	const [failed, fail] = useState<Failure>()
 	const [busy, setBusy] = useState(false)
@@ -168,7 +168,7 @@ function SetPlan({ organisation: o, onClose, onDone }: { organisation: Overview;
 		setBusy(true)
 		try {
 			const next = await call("PUT /api/v1/admin/organisations/{id}/subscription", { path: { id: o.id }, body: { plan: draft.plan, seats: draft.seats === "" ? null : Number(draft.seats), currentPeriodEnd: draft.end ? startOf(draft.end) : null } })
-			keep(undefined)
+			drop(kept)
 			onDone(next)
 		} catch (error) {
 			fail(failureOf(error))

@@ -186,7 +186,7 @@ function SeatsLine({ seats, pending, manages }: { seats: Seats; pending: number 
 type Draft = { email: string; role: Role; key: string }
 
 function Invite({ owner, plan, onClose, onMade }: { owner: boolean; plan: Seats | undefined; onClose: () => void; onMade: (email: string, url: string) => void }): JSX.Element {
-	const [kept, keep] = useDraft<Draft>("invitation")
+	const [kept, keep, drop] = useDraft<Draft>("invitation")
 	const draft = kept ?? { email: "", role: "MEMBER", key: "" }
 	const [failed, fail] = useState<Failure>()
 	const busy = useRef(false)
@@ -197,7 +197,7 @@ function Invite({ owner, plan, onClose, onMade }: { owner: boolean; plan: Seats 
 		fail(undefined)
 		try {
 			const made = await call("POST /api/v1/org/invite", { headers: { "Idempotency-Key": draft.key }, body: { email: draft.email.trim(), role: draft.role } })
-			keep(undefined)
+			drop(kept)
 			onMade(made.email, made.inviteUrl)
 		} catch (error) {
 			fail(failureOf(error))

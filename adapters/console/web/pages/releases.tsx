@@ -208,7 +208,7 @@ function Rollout({ release: r, put, devices }: { release: Release; put: (r: Rele
 	const set = (n: number): void => want(Number.isInteger(n) && n >= 0 && n <= 100 ? { percent: n, of: wanted?.of ?? r.rolloutPercentage } : undefined)
 	const moved = wanted !== undefined && wanted.of !== r.rolloutPercentage
 	const apply = async (): Promise<void> => {
-		if (await change({ rolloutPercentage: percent }, `The rollout is at ${percent} %`)) want(undefined)
+		if (await change({ rolloutPercentage: percent }, `The rollout is at ${percent} %`)) want((is) => (is === wanted || !is ? undefined : { ...is, of: percent })) // what was chosen meanwhile stays
 	}
 	const more = reach(percent) - reach(r.rolloutPercentage)
 	return (
@@ -236,13 +236,13 @@ function Rollout({ release: r, put, devices }: { release: Release; put: (r: Rele
 
 // Guard is the rule that pauses a rollout by itself.
 function Guard({ release: r, put, counted }: { release: Release; put: (r: Release) => void; counted: { succeeded: number; failed: number } | undefined }): JSX.Element {
-	const [draft, write] = useDraft<{ limit: string; minimum: string }>(`rule ${r.id}`)
+	const [draft, write, drop] = useDraft<{ limit: string; minimum: string }>(`rule ${r.id}`)
 	const { busy, failure, change } = useChange(r, put)
 	const now = draft ?? { limit: r.failureLimit?.toString() ?? "", minimum: (r.failureMinimum ?? 50).toString() }
 	const n = counted ? counted.failed + counted.succeeded : 0
 	const save = async (): Promise<void> => {
 		const patch: ReleasePatch = now.limit === "" ? { failureLimit: null } : { failureLimit: Number(now.limit), failureMinimum: Number(now.minimum) }
-		if (await change(patch, "The rule is saved")) write(undefined)
+		if (await change(patch, "The rule is saved")) drop(draft)
 	}
 	return (
 		<section aria-label="Pausing by itself">
@@ -361,7 +361,7 @@ function full(version: string): string {
 
 // Publish is the form of a new release, which this tab keeps until it is published.
 function Publish({ org, releases, onDone }: { org: string; releases: Release[]; onDone: (r: Release) => void }): JSX.Element {
-	const [kept, keep] = useDraft<Form>(`release ${org}`)
+	const [kept, keep, drop] = useDraft<Form>(`release ${org}`)
 	const [busy, setBusy] = useState(false)
 	const [failure, fail] = useState<Failure>()
 	const f: Form = { ...empty, ...kept }
@@ -380,7 +380,7 @@ function Publish({ org, releases, onDone }: { org: string; releases: Release[]; 
 		}).filter(([, value]) => value !== undefined)) as ReleaseDraft
 		try {
 			const made = await call("POST /api/v1/updates", { body })
-			keep(undefined)
+			drop(kept)
 			onDone(made)
 		} catch (error) {
 			fail(failureOf(error))

@@ -3,7 +3,7 @@ import type { JSX } from "preact"
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
-import { dropDraft, useDraft } from "../draft"
+import { changeDraft, useDraft } from "../draft"
 import { Icon, Initials } from "../icons"
 import { all, call, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
@@ -37,7 +37,7 @@ export default function Tasks({ me }: { me: Me }): JSX.Element {
 	return <Page writes={me.role !== "VIEWER"} />
 }
 
-type Trouble = { what: string; failure: Failure; retry: () => void }
+type Trouble = { what: string; failure: Failure; retry: () => void; title?: string | undefined } // that is given up with it
 
 function Page({ writes }: { writes: boolean }): JSX.Element {
 	const [query, change] = useQuery()
@@ -80,17 +80,25 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 				return
 			}
 			tasks.put(...before)
-			trouble(was.id, { what, failure: failureOf(error), retry: () => attempt(was, what, shows, store, before) })
+			trouble(was.id, { what, failure: failureOf(error), retry: () => attempt(was, what, shows, store, before), title: shows.find((t) => t.id === was.id)?.title })
 		})
 		turns.current.set(was.id, turn)
 		void turn.then(() => turns.current.get(was.id) === turn && (turns.current.delete(was.id), latest.current.delete(was.id)))
 	}
 	const edit = (t: Task, patch: TaskPatch, what = `Changing “${t.title}”`, base?: Task): void => {
+		// retitle has a later edit, which began with the title of this one, replace the title that there is.
+		const retitle = (is: string): void => changeDraft<Title>(titleKey(t.id), (kept) => (kept && kept.of === patch.title ? { ...kept, of: is } : kept))
 		const store = async (): Promise<Task[]> => {
-			const now = await saveTask(base ?? latest.current.get(t.id) ?? t, patch)
-			latest.current.set(t.id, now)
-			if (patch.title !== undefined) dropDraft(titleKey(t.id))
-			return [now]
+			try {
+				const now = await saveTask(base ?? latest.current.get(t.id) ?? t, patch)
+				latest.current.set(t.id, now)
+				dropTitle(t.id, patch.title)
+				retitle(now.title)
+				return [now]
+			} catch (error) {
+				retitle(t.title)
+				throw error
+			}
 		}
 		attempt(t, what, [applied(t, patch)], store, [t])
 	}
@@ -203,16 +211,15 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 			if (t) move(t, into, from.list === into && from.index < to ? to - 1 : to)
 		},
 	})
-	const rename = (t: Task, title: string): void => {
+	const rename = (t: Task, title: string, of: string): void => {
 		setEditing(undefined)
-		if (title.trim() !== "" && title !== t.title) edit(t, { title })
-		else dropDraft(titleKey(t.id))
+		if (title !== of) edit(t, { title }, undefined, of === t.title ? undefined : { ...t, title: of, updatedAt: "" }) // without a tag, so that what is stored is compared
 		focusRow(t.id)
 	}
 	const row = (t: Task, isActive: boolean): JSX.Element => (
 		<Row
 			task={t} names={names} board={board} writes={writes} tabIndex={isActive ? 0 : -1} selected={selected.has(t.id)} editing={editing === t.id} troubled={troubles.has(t.id)}
-			edit={(patch) => edit(t, patch)} rename={(title) => rename(t, title)} toggle={() => toggle(t)} choices={() => choices(t)}
+			edit={(patch) => edit(t, patch)} rename={(title, of) => rename(t, title, of)} toggle={() => toggle(t)} choices={() => choices(t)}
 		/>
 	)
 	const filtered = Object.keys(filter).length > 0
@@ -230,7 +237,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 			</header>
 			<Filters filter={filter} names={names} change={change} />
 			{loaded.failure && <Problem failure={loaded.failure} what="Loading members and workspaces" retry={loaded.retry} />}
-			{[...troubles].map(([of, t]) => <Problem key={of} failure={t.failure} what={t.what} retry={t.retry} giveUp={() => (trouble(of), dropDraft(titleKey(of)))} />)}
+			{[...troubles].map(([of, t]) => <Problem key={of} failure={t.failure} what={t.what} retry={t.retry} giveUp={() => (trouble(of), dropTitle(of, t.title))} />)}
 			{selected.size > 0 && (
 				<div class="bar" role="group" aria-label="Selected tasks">
 					<span role="status">{count(selected.size)} selected</span>
@@ -259,7 +266,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 			</div>
 			{id && <TaskDialog key={id} id={id} names={names} writes={writes} onClose={() => change({ task: undefined }, true)} onSaved={(t) => tasks.put(t)} onDelete={remove} />}
 			{conflict && <ConflictDialog
-				conflict={conflict.conflict} names={names} onClose={() => (setConflict(undefined), postpone(conflict))} take={() => (dropDraft(titleKey(conflict.base.id)), setConflict(undefined))}
+				conflict={conflict.conflict} names={names} onClose={() => (setConflict(undefined), postpone(conflict))} take={() => (dropTitle(conflict.base.id, conflict.conflict.patch.title), setConflict(undefined))}
 				keep={() => (setConflict(undefined), edit(conflict.conflict.theirs, conflict.conflict.patch, `Changing “${conflict.conflict.theirs.title}”`, conflict.conflict.theirs))}
 			/>}
 			{dialog === "keys" && <Dialog title="Keyboard" onClose={() => setDialog(undefined)}><p class="soft">Single keys act while a task has the focus.</p><dl class="keys">{shortcuts.map(([key, what]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{what}</dd></div>)}</dl></Dialog>}
@@ -294,7 +301,7 @@ function Filters({ filter, names, change }: { filter: Filter; names: Names; chan
 
 type RowOf = {
 	task: Task; names: Names; board: boolean; writes: boolean; tabIndex: number; selected: boolean; editing: boolean; troubled: boolean
-	edit: (patch: TaskPatch) => void; rename: (title: string) => void; toggle: () => void; choices: () => Choice[]
+	edit: (patch: TaskPatch) => void; rename: (title: string, of: string) => void; toggle: () => void; choices: () => Choice[]
 }
 
 function Row({ task: t, names, board, writes, tabIndex, selected, editing, troubled, edit, rename, toggle, choices }: RowOf): JSX.Element {
@@ -327,10 +334,19 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 	)
 }
 
-const titleKey = (id: string): string => `title ${id}` // of the draft of a title that is not stored yet
+type Title = { of: string; text: string } // that is not stored yet, and the one that it replaces
 
-function Rename({ task: t, rename }: { task: Task; rename: (title: string) => void }): JSX.Element {
-	const [draft, keep] = useDraft<{ of: string; text: string }>(titleKey(t.id)) // and the title that it replaces
+const titleKey = (id: string): string => `title ${id}` // of the draft of a title
+
+// dropTitle clears the draft of a title, unless it has another text by now.
+const dropTitle = (id: string, text: string | undefined): void => changeDraft<Title>(titleKey(id), (kept) => (kept?.text === text ? undefined : kept))
+
+// Rename edits a title in place. The text stays if the title changes meanwhile.
+function Rename({ task: t, rename }: { task: Task; rename: (title: string, of: string) => void }): JSX.Element {
+	const [draft, keep] = useDraft<Title>(titleKey(t.id))
+	const [shown] = useState(t.title)
+	const [earlier] = useState(draft?.text === t.title ? draft : undefined) // of an edit that is being stored
+	const of = !draft || draft === earlier ? shown : draft.of
 	const [done] = useState({ yes: false })
 	const field = useRef<HTMLInputElement>(null)
 	useLayoutEffect(() => {
@@ -340,14 +356,16 @@ function Rename({ task: t, rename }: { task: Task; rename: (title: string) => vo
 	const end = (text: string): void => {
 		if (done.yes) return
 		done.yes = true
-		rename(text)
+		const changed = text !== of && text.trim() !== ""
+		if (!changed && draft !== earlier) keep(undefined)
+		rename(changed ? text : of, of)
 	}
 	return (
 		<input
-			class="title" data-row value={draft?.of === t.title ? draft.text : t.title} maxLength={200} aria-label="Title" ref={field}
-			onInput={(e) => keep({ of: t.title, text: e.currentTarget.value })} onBlur={(e) => end(e.currentTarget.value)} onKeyDown={(e) => {
+			class="title" data-row value={draft?.text ?? shown} maxLength={200} aria-label="Title" ref={field}
+			onInput={(e) => keep({ of, text: e.currentTarget.value })} onBlur={(e) => end(e.currentTarget.value)} onKeyDown={(e) => {
 				if (e.key === "Enter") end(e.currentTarget.value)
-				else if (e.key === "Escape") end(t.title)
+				else if (e.key === "Escape") end("")
 				else return
 				e.preventDefault()
 			}}
@@ -394,7 +412,7 @@ type Plan = { priority: TaskPriority | ""; reason: string; key: string; own: Rec
 
 // Reprioritise gives tasks other priorities, with reasons for their histories.
 function Reprioritise({ of, onClose, onDone }: { of: Task[]; onClose: () => void; onDone: (now: Task[]) => void }): JSX.Element {
-	const [kept, keep] = useDraft<Plan>("reprioritise")
+	const [kept, keep, drop] = useDraft<Plan>("reprioritise")
 	const plan: Plan = kept ?? { priority: "", reason: "", key: "", own: {} }
 	const [failed, fail] = useState<Failure>()
 	const set = (part: Partial<Plan>): void => keep({ ...plan, ...part, key: crypto.randomUUID() })
@@ -407,7 +425,7 @@ function Reprioritise({ of, onClose, onDone }: { of: Task[]; onClose: () => void
 		})
 		try {
 			const now = await call("POST /api/v1/tasks/reprioritize", { body: { changes }, headers: { "Idempotency-Key": plan.key } })
-			keep(undefined)
+			drop(kept)
 			onDone(now)
 		} catch (error) {
 			fail(failureOf(error))

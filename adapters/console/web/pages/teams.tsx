@@ -461,7 +461,7 @@ function Form({ title, draft: name, stored, teams, writes, what, verb, read, sav
 				own = Object.fromEntries(written.map((f) => [f, own[f]]))
 			}
 			await save(own, draft?.key ?? "")
-			keep(undefined)
+			keep((is) => (is === draft || !is ? undefined : { ...is, base: { ...is.base, ...own } })) // what was written meanwhile stays
 		} catch (error) {
 			fail(failureOf(error))
 		} finally {
