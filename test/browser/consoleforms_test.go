@@ -12,6 +12,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/collabd"
 )
 
 // form is where something is typed on a page of the console and then saved.
@@ -25,6 +27,8 @@ type form struct {
 	save                   string        // the path of what saves; empty: Enter in the field
 	saved                  string        // the path of what shows that it is saved
 	change                 func() string // changes at the server what the page shows, and returns the path of what then shows it; nil: nothing changes by itself
+	secret                 bool          // the text is a secret, which the browser keeps nowhere
+	operators              bool          // the page is one of operators
 }
 
 // refusing answers each request that is not a read with window.refused, while it is set. The answers to others
@@ -57,6 +61,18 @@ func (f form) fill(b *tab, text string) {
 	b.into(f.field, text)
 	if f.more[0] != "" {
 		b.into(f.more[0], f.more[1])
+	}
+	b.keepsNoSecrets()
+}
+
+// keepsNoSecrets checks that the browser keeps nothing that a field of secrets has.
+func (b *tab) keepsNoSecrets() {
+	b.t.Helper()
+	for _, secret := range read(b, chromedp.Evaluate[[]string](`(() => {
+		const kept = JSON.stringify({ ...sessionStorage, ...localStorage })
+		return [...document.querySelectorAll("input[type=password]")].map((e) => e.value).filter((v) => v !== "" && kept.includes(v))
+	})()`)) {
+		b.t.Errorf("the browser keeps %q", secret)
 	}
 }
 
@@ -129,6 +145,9 @@ func TestForms(t *testing.T) {
 	rollout := created("/updates", map[string]any{"version": "1.1.0", "platform": "LINUX", "arch": "X64", "channel": "STABLE", "downloadUrl": "https://example.com/1", "rolloutPercentage": 5})
 	created("/tasks", map[string]any{"title": "Choose the cards"})
 	team := created("/teams", map[string]any{"name": "Engineers"})
+	connector := created("/connectors", map[string]any{"providerId": "brave-search", "name": "Search for errors"})
+	s.call("POST", "/connectors/"+connector+"/credentials", as, map[string]any{"credentials": map[string]string{"apiKey": "first-secret"}}, http.StatusOK)
+	organisation := decode[session](t, s.call("GET", "/auth/me", as, nil, http.StatusOK)).Org.ID
 	onRow := func(title, key string) func(*tab) {
 		return func(b *tab) {
 			row := fmt.Sprintf(`//a[@data-row and .=%q]`, title)
@@ -220,6 +239,19 @@ func TestForms(t *testing.T) {
 				return `//*[@class="rows"]//b[.="Search for engines"]`
 			},
 		},
+		{
+			name: "other credentials of a connector", address: "/console/connectors?instance=" + connector, heading: "Connectors", field: `//dialog//input[@type="password"]`, typed: "other-secret", secret: true,
+			open: func(b *tab) { b.click(button("Replace the credentials")) },
+			save: `//dialog//button[.="Store the credentials"]`, saved: button("Replace the credentials"),
+			change: func() string {
+				created("/connectors", map[string]any{"providerId": "brave-search", "name": "Search for wheels"})
+				return `//*[@class="rows"]//b[.="Search for wheels"]`
+			},
+		},
+		{
+			name: "a plan by an operator", address: "/console/operator/organisations?grant=1&id=" + organisation, heading: "Analytical Engines", field: `//dialog//input[@type="number"]`,
+			first: [2]string{"20", `//*[@id="said" and contains(., "is Premium now")]`}, typed: "25", save: `//dialog//button[.="Set the plan"]`, saved: `//*[@id="said" and contains(., "is Premium now")]`, operators: true,
+		},
 	}
 
 	b := openPage(t, s, "Ada", "/console", "Analytical Engines")
@@ -240,6 +272,9 @@ func TestForms(t *testing.T) {
 		tabs[i] = b.beside()
 		tabs[i].resize(1280, 800, "light")
 		tabs[i].onNewPages(refusing)
+		if forms[i].operators {
+			tabs[i].enterOperator(s, forms[i].address, forms[i].heading)
+		}
 	}
 	alert := func(f form, texts ...string) string {
 		path := `//*[@role="alert"`
@@ -292,23 +327,41 @@ func TestForms(t *testing.T) {
 		f.has(b)
 	})
 
+	const ended = `//h2[.="Your operator’s session has ended"]`
 	again := s.signedIn("ada@collab.example", "Analytical Engines", "")
 	s.call("DELETE", "/auth/sessions", bearer(again.Token), nil, http.StatusOK)
 	as = bearer(s.signedIn("ada@collab.example", "Analytical Engines", "").Token)
 	each("says that the session has ended, where it can be seen, and keeps what was typed", func(t *testing.T, b *tab, f form) {
+		if f.operators {
+			if !read(b, chromedp.Evaluate[bool](`fetch("/console/operator/sign-out", { method: "POST" }).then((r) => r.ok)`, chromedp.EvalAwaitPromise)) {
+				t.Fatal("the session cannot be ended")
+			}
+		}
 		f.submit(b)
-		b.shown(alert(f, "Sign in again in a new tab"))
+		if f.operators {
+			b.shown(ended)
+		} else {
+			b.shown(alert(f, "Sign in again in a new tab"))
+		}
 		f.has(b)
 	})
 	b.t = t
 	b.enterConsole(s, "Ada", "Analytical Engines")
 	each("goes on after a new sign-in", func(t *testing.T, b *tab, f form) {
-		b.do(chromedp.WaitNotPresent(`//*[@class="notice" and @role="alert"]`))
+		if f.operators {
+			b.key(collabd.AdminSecret)
+			b.keepsNoSecrets()
+			b.key(kb.Enter)
+		}
+		b.do(chromedp.WaitNotPresent(`//*[@class="notice" and @role="alert"]`), chromedp.WaitNotPresent(ended))
 		f.has(b)
 	})
 
 	b.switchTo("Difference Engines owner", "Difference Engines")
 	each("is not shown to another organisation", func(t *testing.T, b *tab, f form) {
+		if f.operators {
+			t.Skip("operators are of no organisation")
+		}
 		b.inConsole("Difference Engines")
 		b.do(chromedp.Navigate(s.base+f.address), chromedp.WaitVisible(`//main//h1`), chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`)))
 		if page := read(b, chromedp.Evaluate[string](`[...document.querySelectorAll("input, textarea")].map((e) => e.value).join("\n")`)); strings.Contains(page, f.typed) {
@@ -319,6 +372,10 @@ func TestForms(t *testing.T) {
 	each("is there again in its own, and is saved", func(t *testing.T, b *tab, f form) {
 		b.inConsole("Analytical Engines")
 		f.show(b, s)
+		if f.secret {
+			f.is(b, "")
+			b.into(f.field, f.typed)
+		}
 		f.has(b)
 		if f.more[0] != "" {
 			b.into(f.more[0], f.more[1])
@@ -350,6 +407,19 @@ func TestForms(t *testing.T) {
 		b.key(kb.Escape)
 		b.shown(`//a[@data-row and .="Translate Note A"]`)
 		if kept := read(b, chromedp.Evaluate[json.RawMessage](`({ ...sessionStorage })`)); strings.Contains(string(kept), "Translate Note") {
+			t.Errorf("the tab keeps %s", kept)
+		}
+	})
+
+	t.Run("an operator's sign-out removes what was typed", func(t *testing.T) {
+		b, f := tabs[len(tabs)-1], forms[len(forms)-1]
+		b.t = t
+		f.show(b, s)
+		b.into(f.field, "30")
+		b.closeDialog()
+		b.click(button("Sign out"))
+		b.inConsole("Operator")
+		if kept := read(b, chromedp.Evaluate[string](`JSON.stringify({ ...sessionStorage })`)); strings.Contains(kept, "plan") {
 			t.Errorf("the tab keeps %s", kept)
 		}
 	})

@@ -2,6 +2,7 @@
 import type { ComponentType, JSX } from "preact"
 import { useCallback, useEffect, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
+import { forgetDrafts } from "../draft"
 import { failureOf, onOperatorExpired, send, type Failure } from "../interface"
 import { Announcer } from "../live"
 import { Problem, useLoaded } from "../loading"
@@ -117,6 +118,7 @@ function Pages({ session, signIns, change }: { session: Session; signIns: number
 		fail(undefined)
 		try {
 			await send("/console/operator/sign-out", { method: "POST" })
+			forgetDrafts("") // operators are of no account
 			change(null)
 		} catch (error) {
 			fail(failureOf(error))
