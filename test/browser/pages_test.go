@@ -101,6 +101,20 @@ func TestPages(t *testing.T) {
 		})
 	}
 
+	t.Run("with many accounts the page scrolls on a phone, and the list beside the other one on a wide screen", func(t *testing.T) {
+		provider := identityServer(t)
+		for i := range 12 {
+			account(t, provider, fmt.Sprintf("person-%d@example.com", i), "", "Analytical Engines", "member")
+		}
+		b := openTab(t)
+		b.do(chromedp.Navigate(provider.SignInURL()), chromedp.WaitVisible(chromedp.CSS("h1")))
+		for width, want := range map[int64]bool{320: false, 1280: true} {
+			b.resize(width, 740, "light")
+			if got := read(b, chromedp.Evaluate[bool](`[...document.querySelectorAll(".list")].some((e) => e.scrollHeight > e.clientHeight)`)); got != want {
+				t.Errorf("at %d a list scrolls: %t", width, got)
+			}
+		}
+	})
 	t.Run("a page that says what is wrong fits and is readable", func(t *testing.T) {
 		b := openTab(t) // which also complains of the status
 		b.do(chromedp.Navigate(used.Issuer()+"/nothing"), chromedp.WaitVisible(chromedp.CSS("h1")))
