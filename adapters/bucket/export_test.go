@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"os"
@@ -23,11 +24,14 @@ func SetPartSizes(b ports.Blobs, of func(number int) int) {
 }
 
 // OnSync makes a file store call sync to sync a file, as on a file system where that
-// makes links durable or on another.
+// makes links durable or on another, neither of which is synced as a whole.
 func OnSync(b ports.Blobs, ordered bool, sync func(*os.File) error) {
 	f := b.(*Bucket).Blobs.(*files)
-	f.ordered, f.syncFile = ordered, sync
+	f.ordered, f.syncFile, f.syncAll = ordered, sync, func(*os.File) error { return errors.ErrUnsupported }
 }
+
+// OnSyncAll makes a file store call sync to sync its file system.
+func OnSyncAll(b ports.Blobs, sync func(*os.File) error) { b.(*Bucket).Blobs.(*files).syncAll = sync }
 
 // UseNamedFiles makes a file store write to named files in tempDir, as on file systems
 // without O_TMPFILE.

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"collab/adapters/syncfs"
 	"collab/domain/fault"
 	"collab/domain/object"
 	"collab/ports"
@@ -35,6 +36,7 @@ type files struct {
 	ordered bool
 
 	syncFile func(*os.File) error // (*os.File).Sync, or a test's
+	syncAll  func(*os.File) error // syncfs.Sync, or a test's
 
 	// dirs is read-locked from ensuring a directory to adding a file to it, and
 	// write-locked while an empty directory is removed.
@@ -58,6 +60,7 @@ const (
 	pieceSize  = 256 << 10 // bytes of a file that are copied at once
 
 	putTogether  = 128 // files that a call of PutAll has open at once
+	manySyncs    = 16  // files from which on their file system is synced as a whole
 	parallelPuts = 4   // calls that write; the others wait, so that some end early and not all of them late
 
 	// timestampStep is more than the steps in which file systems set times: a write so soon
@@ -74,7 +77,7 @@ func openFiles(dir string) (*files, error) {
 		return nil, err
 	}
 	ordered := isOrdered(root)
-	f := &files{root: root, unnamed: ordered, ordered: ordered, syncFile: (*os.File).Sync, putting: make(chan struct{}, parallelPuts), synced: map[string]struct{}{}}
+	f := &files{root: root, unnamed: ordered, ordered: ordered, syncFile: (*os.File).Sync, syncAll: syncfs.Sync, putting: make(chan struct{}, parallelPuts), synced: map[string]struct{}{}}
 	// The process that created root may have crashed before the sync. A parent without
 	// read permission was not created by this program.
 	if err := syncDir(filepath.Dir(root)); err != nil && !errors.Is(err, fs.ErrPermission) {
@@ -268,7 +271,7 @@ func (f *files) withinOnce(dir string, add func() error) error {
 }
 
 // PutAll writes the files under their names, which need not be complete at once as those of Put, and syncs
-// many after all of them are written: the sync of the first makes the names of all durable where ordered is set.
+// many after all of them are written, together where the system can.
 func (f *files) PutAll(ctx context.Context, contents []object.BlobContent) error {
 	select {
 	case f.putting <- struct{}{}:
@@ -294,9 +297,13 @@ func (f *files) PutAll(ctx context.Context, contents []object.BlobContent) error
 }
 
 func (f *files) putAll(ctx context.Context, contents []object.BlobContent) (err error) {
+	root, err := os.Open(f.root) // before anything is written that may fail
+	if err != nil {
+		return err
+	}
 	var written []*os.File
 	defer func() {
-		for _, file := range written {
+		for _, file := range append(written, root) {
 			err = errors.Join(err, file.Close())
 		}
 	}()
@@ -323,7 +330,11 @@ func (f *files) putAll(ctx context.Context, contents []object.BlobContent) (err 
 		if _, err := file.Write(c.Content); err != nil {
 			return err
 		}
-		startWriteback(file)
+	}
+	if len(written) >= manySyncs {
+		if err := f.syncAll(root); !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
 	}
 	for _, file := range written {
 		if err := f.syncFile(file); err != nil {

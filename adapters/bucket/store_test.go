@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -463,6 +464,27 @@ func TestContentsThatArePutTogetherAreDurable(t *testing.T) {
 			failure = errors.New("no")
 			if err := sets.PutAll(t.Context(), other("org/failed@1-x", "text/plain")); !fault.Is(err, fault.Unavailable) {
 				t.Errorf("with a failed sync: %v", err)
+			}
+			alone, together := len(synced), []int(nil)
+			bucket.OnSyncAll(b, func(*os.File) error {
+				found, _ := filepath.Glob(directory + "/many/*/*")
+				together = append(together, len(found))
+				return failure
+			})
+			many := slices.Clone(contents)
+			for i := range many {
+				many[i].Name = "many" + strings.TrimPrefix(many[i].Name, "org")
+			}
+			if err := sets.PutAll(t.Context(), many); !fault.Is(err, fault.Unavailable) {
+				t.Errorf("with a file system that could not be synced: %v", err)
+			}
+			for i := range many {
+				many[i].Name += "x"
+			}
+			failure = nil
+			must.NoError(t, sets.PutAll(t.Context(), many))
+			if !slices.Equal(together, []int{128, 256, 384, 428}) || len(synced) != alone {
+				t.Errorf("the file system was synced with %v files, and %d files by themselves", together, len(synced)-alone)
 			}
 		})
 	}

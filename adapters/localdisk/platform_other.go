@@ -2,13 +2,7 @@
 
 package localdisk
 
-import (
-	"errors"
-	"os"
-)
-
-// syncFileSystem is not supported.
-func syncFileSystem(directory) error { return errors.ErrUnsupported }
+import "os"
 
 // openBeneath is not supported.
 func openBeneath(*os.File, string) *os.File { return nil }

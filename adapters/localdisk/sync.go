@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"collab/adapters/syncfs"
 	"collab/domain/mirror"
 	"collab/domain/object"
 )
@@ -14,10 +15,20 @@ import (
 // manySyncs is the number of files from which on their file system is synced as a whole.
 const manySyncs = 16
 
+// syncFileSystem is syncfs.Sync for the directory.
+func (d *Disk) syncFileSystem() error {
+	f, err := d.staging.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer discard(f)
+	return syncfs.Sync(f)
+}
+
 // syncAll makes n files or directories durable, of which one syncs the one with an index.
 func (d *Disk) syncAll(n int, one func(i int) error) (err error) {
 	if n >= manySyncs {
-		if err = syncFileSystem(d.staging); !errors.Is(err, errors.ErrUnsupported) {
+		if err = d.syncFileSystem(); !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 		err = nil
@@ -37,7 +48,7 @@ func (d *Disk) Sync(_ context.Context, files ...mirror.Entry) []error {
 	errs := make([]error, len(files))
 	fail := func(i int, err error) { errs[i] = failed(err, "%s cannot be made durable", files[i].Path) }
 	if len(changes) >= manySyncs {
-		if err := syncFileSystem(d.staging); !errors.Is(err, errors.ErrUnsupported) {
+		if err := d.syncFileSystem(); !errors.Is(err, errors.ErrUnsupported) {
 			for i := range files {
 				fail(i, err)
 			}

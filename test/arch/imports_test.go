@@ -84,7 +84,7 @@ var owners = []struct {
 	{"golang.org/x/net", []string{"adapters/httpapi", "adapters/mcp", "adapters/otlp"}},
 	{"golang.org/x/oauth2", []string{"adapters/mcp", "adapters/oidc"}},
 	{"golang.org/x/sync", []string{"adapters"}},
-	{"golang.org/x/sys", []string{"adapters/bucket", "adapters/filelock", "adapters/localdisk", "app/assembly"}},
+	{"golang.org/x/sys", []string{"adapters/bucket", "adapters/filelock", "adapters/localdisk", "adapters/syncfs", "app/assembly"}},
 	{"golang.org/x/term", []string{"cmd/collab"}},
 	{"golang.org/x/text", []string{"adapters", "cmd/collab", "domain"}},
 	{"golang.org/x/time", []string{"adapters/httpapi", "adapters/oidc"}},
@@ -110,6 +110,7 @@ var leaves = []struct{ dir, reason string }{
 	{"adapters/retryqueue", "e-mail and analytics are delivered in the background and retried in one way"},
 	{"adapters/style", "the pages of the service, of the console and of the development providers look alike"},
 	{"adapters/strictjson", "registry and catalog are files that people write, and refuse the same mistakes"},
+	{"adapters/syncfs", "the server's files and a synchroniser's downloads become durable many at a time, on the same file systems"},
 }
 
 func isLeaf(dir string) bool {
