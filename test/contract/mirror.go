@@ -110,9 +110,9 @@ func (s *diskFixture) stage(name, content string) {
 	wantEqual(s.fixture, staged, mirror.Staged{Size: int64(len(content)), Checksum: checksumOf(content)})
 }
 
-// place places the content that is staged under a name.
-func (s *diskFixture) place(name, path string, target *mirror.Entry) (mirror.Entry, error) {
-	placed := s.Writer.Place(s.ctx, mirror.Placement{Name: name, Path: path, Target: target})[0]
+// place places the content that is staged as x.
+func (s *diskFixture) place(path string, target *mirror.Entry) (mirror.Entry, error) {
+	placed := s.Writer.Place(s.ctx, mirror.Placement{Name: "x", Path: path, Target: target})[0]
 	return placed.Entry, placed.Err
 }
 
@@ -208,7 +208,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 				s.Error("a file is read through a link")
 			}
 			s.stage("x", "x")
-			if _, err := s.place("x", "l/new", nil); err == nil {
+			if _, err := s.place("l/new", nil); err == nil {
 				s.Error("a file is written through a link")
 			}
 		},
@@ -357,12 +357,12 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 		},
 		"staged content gets a path that is free": func(s *diskFixture) {
 			s.stage("x", "content")
-			s.wantPlaced(s.place("x", "a/b/c", nil))
+			s.wantPlaced(s.place("a/b/c", nil))
 			s.wantTree(map[string]string{"a": "/", "a/b": "/", "a/b/c": "content"})
 			if n, err := s.Writer.Staged(s.ctx, "x"); n != 0 || err != nil {
 				s.Errorf("%d bytes are staged, %v", n, err)
 			}
-			_, err := s.place("x", "d", nil)
+			_, err := s.place("d", nil)
 			s.wantNotFound(err)
 		},
 		"many staged contents get their paths, each for itself": func(s *diskFixture) {
@@ -393,33 +393,33 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			s.Write("d/e", "other")
 			s.stage("x", "new")
 			for _, path := range []string{"a", "a/b", "d"} {
-				_, err := s.place("x", path, nil)
+				_, err := s.place(path, nil)
 				s.wantConflict(err)
 			}
 			s.wantTree(map[string]string{"a": "old", "d": "/", "d/e": "other"})
-			s.wantPlaced(s.place("x", "b", nil))
+			s.wantPlaced(s.place("b", nil))
 		},
 		"directories with nothing but junk make way": func(s *diskFixture) {
 			s.Write("d/e/.DS_Store", "junk")
 			s.Mkdir("d/f")
 			s.stage("x", "new")
-			s.wantPlaced(s.place("x", "d", nil))
+			s.wantPlaced(s.place("d", nil))
 			s.wantTree(map[string]string{"d": "new"})
 		},
 		"content is replaced if it is as it was found": func(s *diskFixture) {
 			s.Write("a/b", "old")
 			e := s.entry("a/b")
 			s.stage("x", "new")
-			s.wantPlaced(s.place("x", "a/b", &e))
+			s.wantPlaced(s.place("a/b", &e))
 			s.wantTree(map[string]string{"a": "/", "a/b": "new"})
 
 			s.stage("x", "newer")
-			_, err := s.place("x", "a/b", &e)
+			_, err := s.place("a/b", &e)
 			s.wantConflict(err)
 			s.wantTree(map[string]string{"a": "/", "a/b": "new"})
 			e = s.entry("a/b")
 			s.Remove("a/b")
-			if _, err = s.place("x", "a/b", &e); !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
+			if _, err = s.place("a/b", &e); !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
 				s.Errorf("a file that is gone is replaced: %v", err)
 			}
 			if n, err := s.Writer.Staged(s.ctx, "x"); n != 5 || err != nil {
@@ -456,7 +456,7 @@ func DiskWriter(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			s.wantPlaced(s.Writer.Rename(s.ctx, s.entry("d/readme"), "d/README"))
 			s.wantTree(map[string]string{"d": "/", "d/README": "x"})
 			s.stage("x", "y")
-			s.wantPlaced(s.place("x", "D/other", nil))
+			s.wantPlaced(s.place("D/other", nil))
 			s.wantTree(map[string]string{"d": "/", "d/README": "x", "d/other": "y"})
 		},
 		"removed files are in the trash, and their directories go if nothing but junk is left": func(s *diskFixture) {

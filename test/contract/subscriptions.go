@@ -213,7 +213,7 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			resultOf(w.organisations().Upsert(w.ctx, closed, func(o org.Organisation) (org.Organisation, error) { return o.Close(at(200)), nil })).must(w)
 
 			want := []id.Org{orgs[2], orgs[0], orgs[1], orgs[7], orgs[3], orgs[10], orgs[5]}
-			wantEqual(w, dueOf(w, orgs, day(9), 1000), want)
+			wantEqual(w, dueOf(w, orgs, day(9)), want)
 			for limit := range len(want) + 1 {
 				page := resultOf(w.subscriptions().Due(w.ctx, day(9), limit)).must(w)
 				if len(page) != limit {
@@ -226,23 +226,23 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 			for _, o := range want {
 				put(w, resultOf(w.subscriptions().Get(w.ctx, o)).must(w).At(day(9)).RemoteMissing(day(9)).Closed(granted.Checkout.Key, day(9)))
 			}
-			wantEqual(w, dueOf(w, orgs, day(9), 1000), nil)
+			wantEqual(w, dueOf(w, orgs, day(9)), nil)
 		},
 		"a claimed subscription is due after a pause": func(w *fixture) {
 			o, end := w.org().ID, time.Date(1985, 1, 1, 0, 0, 0, 0, time.UTC)
 			due := *ending(o, end).Due()
 			put(w, ending(o, end).Claimed(due))
 			next := due.Add(5 * time.Minute)
-			wantEqual(w, dueOf(w, []id.Org{o}, next.Add(-time.Millisecond), 1000), nil)
-			wantEqual(w, dueOf(w, []id.Org{o}, next, 1000), []id.Org{o})
+			wantEqual(w, dueOf(w, []id.Org{o}, next.Add(-time.Millisecond)), nil)
+			wantEqual(w, dueOf(w, []id.Org{o}, next), []id.Org{o})
 		},
 		"a subscription is due at its time and not before": func(w *fixture) {
 			o, end := w.org().ID, time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 			put(w, trial(o, end))
-			wantEqual(w, dueOf(w, []id.Org{o}, end.Add(-time.Millisecond), 1000), nil)
-			wantEqual(w, dueOf(w, []id.Org{o}, end, 1000), []id.Org{o})
+			wantEqual(w, dueOf(w, []id.Org{o}, end.Add(-time.Millisecond)), nil)
+			wantEqual(w, dueOf(w, []id.Org{o}, end), []id.Org{o})
 			w.ok(w.organisations().Erase(w.ctx, o, at(300)))
-			wantEqual(w, dueOf(w, []id.Org{o}, end, 1000), nil)
+			wantEqual(w, dueOf(w, []id.Org{o}, end), nil)
 		},
 		"arguments and results belong to the caller": func(w *fixture) {
 			s := someSubscription(w.org().ID)
@@ -257,9 +257,9 @@ func Subscriptions(t *testing.T, open func(t *testing.T) Opened) {
 }
 
 // dueOf returns those of the organisations that are due.
-func dueOf(w *fixture, orgs []id.Org, now time.Time, limit int) []id.Org {
+func dueOf(w *fixture, orgs []id.Org, now time.Time) []id.Org {
 	w.Helper()
-	return among(resultOf(w.subscriptions().Due(w.ctx, now, limit)).must(w), orgs)
+	return among(resultOf(w.subscriptions().Due(w.ctx, now, 1000)).must(w), orgs)
 }
 
 // among returns those of all that are wanted, in their order.

@@ -40,7 +40,7 @@ func TestADemoIsMadeOnceAndWhole(t *testing.T) {
 	t.Run("people", func(t *testing.T) { checkPeople(t, s, ada) })
 	t.Run("files", func(t *testing.T) { checkFiles(t, ada) })
 	t.Run("usage", func(t *testing.T) { checkUsage(t, ada) })
-	t.Run("releases", func(t *testing.T) { checkReleases(t, s, ada) })
+	t.Run("releases", func(t *testing.T) { checkReleases(t, ada) })
 
 	if out, err := command(t, data).CombinedOutput(); err == nil || !strings.Contains(string(out), "another collabd demo runs on "+data) {
 		t.Errorf("a second one beside it: %v\n%s", err, out)
@@ -220,7 +220,7 @@ func checkUsage(t *testing.T, ada collabd.Client) {
 	}
 }
 
-func checkReleases(t *testing.T, s *collabd.Server, ada collabd.Client) {
+func checkReleases(t *testing.T, ada collabd.Client) {
 	type release struct {
 		ID, Version       string
 		RolloutPercentage int

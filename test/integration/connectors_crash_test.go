@@ -111,7 +111,7 @@ func TestAServerStopsWhileToolServersHang(t *testing.T) {
 	called := p.create(p.ada, map[string]any{"providerId": "elsewhere", "config": map[string]any{"url": hung.HTTP()}}).ID
 	p.ada.Must(p, 200, "POST", "/connectors/"+called+"/credentials", map[string]any{"credentials": map[string]any{"apiKey": "key"}}, nil)
 	requests := len(p.auth.Requests(authserver.Token))
-	p.exec(1, "UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '"+renewed+"'")
+	p.expire(renewed)
 	until(p, "both are called", func() bool {
 		return len(hung.Requests()) > 0 && len(p.auth.Requests(authserver.Token)) > requests
 	})

@@ -166,7 +166,7 @@ func TestConnectorSecretsAreInNoOutput(t *testing.T) {
 		fails(p.ada, "POST", "/connectors/"+key+"/credentials", map[string]any{"credentials": map[string]any{toolsKey: toolsKey}})
 		for _, f := range []authserver.Fault{authserver.Echo(500, "server_error"), authserver.Garble, authserver.Echo(400, "")} {
 			p.auth.Fail(authserver.Token, f, -1)
-			p.exec(1, "UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '"+good+"'")
+			p.expire(good)
 			fails(p.ada, "GET", "/connectors/"+good+"/credentials", nil)
 			responses.WriteString(p.awaitStatus(p.ada, good, "ERROR").error())
 		}

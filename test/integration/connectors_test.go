@@ -97,12 +97,18 @@ func newConnectorTest(t *testing.T, d database, settings ...string) *connectorTe
 // server returns the server with the number, modulo the number of servers.
 func (p *connectorTest) server(n int) *collabd.Server { return by(p.servers, n) }
 
-// exec executes a statement, which must change this number of rows.
-func (p *connectorTest) exec(rows int64, statement string) {
+// exec executes a statement, which must change one row.
+func (p *connectorTest) exec(statement string) {
 	p.Helper()
-	if n := p.change(statement); n != rows {
-		p.Fatalf("%s changed %d rows, want %d", statement, n, rows)
+	if n := p.change(statement); n != 1 {
+		p.Fatalf("%s changed %d rows", statement, n)
 	}
+}
+
+// expire makes the token of a connector expired and due for renewal.
+func (p *connectorTest) expire(connector string) {
+	p.Helper()
+	p.exec("UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '" + connector + "'")
 }
 
 func (p *connectorTest) change(statement string) int64 {
@@ -322,7 +328,7 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 
 		// Both servers find the token expired at once, and one of them refreshes it.
 		requests := len(p.auth.Requests(authserver.Token))
-		p.exec(1, "UPDATE connectors SET expires_at = 2000, renew_at = 1000, due_at = 1000 WHERE id = '"+f.InstanceID+"'")
+		p.expire(f.InstanceID)
 		if got := atOnce(p, 8, func(i int) (int, []byte, error) {
 			return p.ben.At(p.server(i)).Do("GET", "/connectors/"+f.InstanceID+"/credentials", nil)
 		}); got[200] != 8 {
@@ -341,7 +347,7 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 		if !p.auth.Valid(token) || len(p.auth.Revoked()) != 0 {
 			p.Error("it was taken back by a server that is down")
 		}
-		p.exec(1, "UPDATE connector_revocations SET due_at = 0")
+		p.exec("UPDATE connector_revocations SET due_at = 0")
 		until(p, "it is taken back", func() bool { return !p.auth.Valid(token) })
 		until(p, "that is forgotten", func() bool { return p.count("SELECT count(*) FROM connector_revocations") == 0 })
 		if n := p.count("SELECT count(*) FROM connector_credentials") + p.count("SELECT count(*) FROM connector_flows"); n != 0 {

@@ -31,13 +31,16 @@ import (
 	"collab/test/postgres"
 )
 
-// section returns the text under a heading of a document, such as "### request", up to
+// page is the document that the tests read.
+const page = "docs/operations.md"
+
+// section returns the text under a heading of docs/operations.md, such as "### request", up to
 // the next heading of its level or a higher one.
-func section(t *testing.T, file, heading string) string {
+func section(t *testing.T, heading string) string {
 	t.Helper()
-	_, rest, found := strings.Cut(pages.Read(t, file), "\n"+heading+"\n")
+	_, rest, found := strings.Cut(pages.Read(t, page), "\n"+heading+"\n")
 	if !found {
-		t.Fatalf("%s has no %q", file, heading)
+		t.Fatalf("%s has no %q", page, heading)
 	}
 	level := strings.Index(heading, " ")
 	if end := regexp.MustCompile(fmt.Sprintf(`(?m)^#{2,%d} `, level)).FindStringIndex(rest); end != nil {
@@ -147,11 +150,10 @@ func observed(t *testing.T) (map[string]family, string) {
 }
 
 func TestThePageOnOperationsHasMetricsAlertsAndFields(t *testing.T) {
-	const page = "docs/operations.md"
 	metrics, log := observed(t)
 
 	t.Run("metrics", func(t *testing.T) {
-		text := section(t, page, "## Metrics")
+		text := section(t, "## Metrics")
 		documented := map[string]string{}
 		for _, cells := range rows(text) {
 			name := names(cells[0])[0]
@@ -243,7 +245,7 @@ func TestThePageOnOperationsHasMetricsAlertsAndFields(t *testing.T) {
 		}
 		for _, message := range []string{"request", "generation"} {
 			documented := map[string]bool{}
-			for _, cells := range rows(section(t, page, "### "+message)) {
+			for _, cells := range rows(section(t, "### "+message)) {
 				for _, name := range names(cells[0]) {
 					documented[name] = true
 				}
@@ -368,7 +370,7 @@ func TestThePageOnOperationsHasEveryLineOfTheLog(t *testing.T) {
 	source := lines(t)
 	// Put together, or described in tables of their own.
 	documented := map[string]bool{"generation": true, "release read failed": true, "update check counts lost": true}
-	for _, cells := range rows(section(t, "docs/operations.md", "### Other lines")) {
+	for _, cells := range rows(section(t, "### Other lines")) {
 		message, fields := names(cells[1])[0], names(cells[2])
 		written, ok := source[message]
 		if !ok && !documented[message] {

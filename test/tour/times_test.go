@@ -84,7 +84,7 @@ func TestThePageOnOperationsHasTheTimes(t *testing.T) {
 			"content":       object.Grace,
 		},
 	} {
-		for _, cells := range rows(section(t, "docs/operations.md", heading)) {
+		for _, cells := range rows(section(t, heading)) {
 			name := names(cells[0])[0]
 			d, ok := want[name]
 			if !ok {
