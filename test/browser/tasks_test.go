@@ -329,6 +329,65 @@ func TestTasksPage(t *testing.T) {
 			b.axe(name)
 		}
 	})
+	t.Run("of many members an assignee is found by a part of the name: in the row, the dialog and the filter", func(t *testing.T) {
+		b := openTab(t)
+		b.bypassPolicy()
+		b.enterPage(s, "Ada", "/console/tasks", "Tasks") // before the page of the sign-in has the other accounts
+		s.signedIn("grace@collab.example", "Analytical Engines", "member")
+		grace := s.memberID(as, "grace@collab.example")
+		for i := range 60 {
+			s.signedIn(fmt.Sprintf("person-%02d@collab.example", i), "Analytical Engines", "member")
+		}
+		assignee := func(id string) func() string {
+			return func() string {
+				return decode[struct{ AssigneeID string }](t, s.call("GET", "/tasks/"+id, as, nil, http.StatusOK)).AssigneeID
+			}
+		}
+		const option, field = `//*[@role="option" and @aria-selected="true" and contains(., "Grace")]`, `//input[@aria-label="Assignee"]`
+		b.do(chromedp.Reload())
+		b.focus("first")
+		b.resize(320, 800, "light") // where the menu opens within every screen
+		b.key("a")
+		b.shown(`//*[@role="dialog"]//input[@role="combobox"]`, `//*[@role="listbox"]//p[starts-with(., "50 of 6")]`)
+		b.axe("assignee")
+		b.key("zz")
+		b.shown(`//*[@role="status" and .="Nothing has this name."]`)
+		b.key(kb.Backspace, kb.Backspace, "GRAC")
+		b.shown(option)
+		b.key(kb.Enter)
+		b.do(chromedp.WaitNotPresent(chromedp.CSS(`[role="listbox"]`)))
+		b.eventually(grace, assignee(first.ID))
+		b.shown(`//li[.//a[.="first"]]//button[starts-with(@aria-label, "Assignee of first: Grace")]`)
+
+		b.do(chromedp.Navigate(s.base + "/console/tasks?task=" + third.ID))
+		b.shown(`//dialog` + field)
+		b.do(chromedp.Focus(`//dialog` + field))
+		b.shown(`//dialog//*[@role="option" and @aria-selected="true" and .="Nobody"]`)
+		b.axe("task-assignee")
+		b.key(kb.Escape)
+		b.do(chromedp.WaitNotPresent(chromedp.CSS(`[role="listbox"]`)))
+		b.key("zz")
+		b.shown(`//dialog//*[@role="status" and .="Nobody is called this."]`)
+		b.key(kb.Backspace, kb.Backspace, "grace@")
+		b.shown(option)
+		b.key(kb.Tab) // what alone fits is taken
+		b.shown(`//dialog//*[.="Not saved yet"]`)
+		b.eventually("Grace", func() string { return read(b, chromedp.Value(`//dialog`+field)) })
+		b.do(chromedp.Click(`//dialog//button[.="Save"]`))
+		b.eventually(grace, assignee(third.ID))
+
+		b.do(chromedp.Navigate(s.base + "/console/tasks?assigneeId=" + grace))
+		b.shown(`//a[@data-row and .="first"]`)
+		b.eventually("Grace", func() string { return read(b, chromedp.Value(field)) })
+		b.do(chromedp.Focus(field))
+		b.shown(option)
+		b.axe("filter-assignee")
+		b.key("nobody", kb.Enter)
+		b.do(chromedp.WaitNotPresent(`//a[@data-row and .="first"]`))
+		b.eventually("?assigneeId=null", func() string { return read(b, chromedp.Evaluate[string](`location.search`)) })
+		b.key("any", kb.Enter)
+		b.shown(`//a[@data-row and .="first"]`)
+	})
 	t.Run("of 10,000 tasks few are rendered", func(t *testing.T) {
 		const many = 10_000
 		client := collabd.Client{Base: s.base}

@@ -1,6 +1,7 @@
-// A combobox: a field, and the list of what its text finds.
+// Comboboxes: a field, and the list of what its text finds.
 import type { JSX } from "preact"
-import { useEffect, useState } from "preact/hooks"
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+import { count } from "./text"
 
 // Entry is what may be chosen, by its name and by what else is known of it.
 export type Entry = { key: string; name: string; soft?: string | undefined }
@@ -11,15 +12,26 @@ export function named(text: string): (e: Entry) => boolean {
 	return (e) => words.every((word) => `${e.name} ${e.soft ?? ""}`.toLowerCase().includes(word))
 }
 
+const most = 50 // entries that are listed at once
+
+// listed returns what of entries is listed for a text, as a group: without a text that with the key at first.
+export function listed<E extends Entry>(entries: E[], text: string, key?: string): [string, E[]] {
+	const found = text.trim() === "" ? [...entries.filter((e) => e.key === key), ...entries.filter((e) => e.key !== key)] : entries.filter(named(text.trim()))
+	return [found.length > most ? `${most} of ${count(found.length)}: type more of the name` : "", found.slice(0, most)]
+}
+
 type ComboboxOf<E extends Entry> = {
 	id: string; label: string; placeholder: string; text: string; onText: (text: string) => void
 	groups: [string, E[]][] // by their names; an empty one is not shown
 	choose: (e: E) => void
 	over?: boolean // the list is above what follows, while the field has the focus, and not a part of the page
+	chosen?: boolean // the text is the name of what is chosen already, which the first key replaces
+	leave?: (only: E | undefined) => void // called when the field loses the focus, with what alone is listed
+	none?: string // said when the text finds nothing
 }
 
 // Combobox has the focus when its dialog opens, unless its list is above the page.
-export function Combobox<E extends Entry>({ id, label, placeholder, text, onText, groups, choose, over }: ComboboxOf<E>): JSX.Element {
+export function Combobox<E extends Entry>({ id, label, placeholder, text, onText, groups, choose, over, chosen, leave, none }: ComboboxOf<E>): JSX.Element {
 	const [at, setAt] = useState(0)
 	const [open, setOpen] = useState(!over)
 	const entries = open ? groups.flatMap(([, of]) => of) : []
@@ -33,38 +45,65 @@ export function Combobox<E extends Entry>({ id, label, placeholder, text, onText
 		if (over) setOpen(false)
 		choose(e)
 	}
+	const field = useRef<HTMLInputElement>(null)
+	const select = (): void => {
+		if (chosen && document.activeElement === field.current) field.current?.select()
+	}
+	useLayoutEffect(select, [chosen, text])
+	const begin = (): void => {
+		select()
+		setOpen(true)
+	}
+	const blur = (): void => {
+		setOpen(!over)
+		leave?.(entries.length === 1 ? entries[0] : undefined)
+	}
 	const step = (by: number): void => (open ? setAt((Math.min(at, entries.length - 1) + by + entries.length) % Math.max(1, entries.length)) : setOpen(true))
 	const onKey = (e: KeyboardEvent): void => {
 		if (e.isComposing) return
 		if (e.key === "ArrowDown") step(1)
 		else if (e.key === "ArrowUp") step(-1)
-		else if (e.key === "Enter" && active) take(active)
-		else if (e.key === "Escape" && over && active) setOpen(false)
+		else if (e.key === "Enter" && !e.ctrlKey && !e.metaKey && active) take(active)
+		else if (e.key === "Escape" && over && open) setOpen(false)
 		else return
 		e.preventDefault()
 	}
 	const option = (e: E): JSX.Element => (
-		<div key={e.key} id={idOf(e)} role="option" aria-selected={e === active} onPointerMove={() => setAt(entries.indexOf(e))} onClick={() => take(e)}>
+		<div key={e.key} id={idOf(e)} role="option" aria-selected={e === active} onPointerMove={() => setAt(entries.indexOf(e))} onClick={(click) => (click.preventDefault(), take(e))}>
 			<span>{e.name}</span>{e.soft && <span class="soft">{e.soft}</span>}
 		</div>
 	)
 	return (
 		<div class="combobox">
 			<input
-				class="full" role="combobox" autofocus={!over} maxLength={200} aria-label={label} placeholder={placeholder} autoComplete="off" spellcheck={false} aria-autocomplete="list"
+				ref={field} class="full" role="combobox" autofocus={!over} maxLength={200} aria-label={label} placeholder={placeholder} autoComplete="off" spellcheck={false} aria-autocomplete="list"
 				aria-expanded={active !== undefined} aria-controls={active && `${id}-list`} aria-activedescendant={active && idOf(active)} value={text}
-				onInput={(e) => (onText(e.currentTarget.value), setAt(0), setOpen(true))} onKeyDown={onKey} onFocus={() => setOpen(true)} onBlur={() => setOpen(!over)}
+				onInput={(e) => (onText(e.currentTarget.value), setAt(0), setOpen(true))} onKeyDown={onKey} onFocus={begin} onClick={begin} onBlur={blur}
 			/>
 			{active && (
 				<div id={`${id}-list`} class={over ? "commands over" : "commands"} role="listbox" aria-label="Results" onMouseDown={(e) => e.preventDefault()}>
-					{groups.map(([name, of]) => of.length > 0 && (name === "" ? of.map(option) : (
-						<div key={name} role="group" aria-labelledby={`${id}-of-${name}`}>
-							<p id={`${id}-of-${name}`} role="presentation">{name}</p>
+					{groups.map(([name, of], i) => of.length > 0 && (name === "" ? of.map(option) : (
+						<div key={i} role="group" aria-labelledby={`${id}-of-${i}`}>
+							<p id={`${id}-of-${i}`} role="presentation">{name}</p>
 							{of.map(option)}
 						</div>
 					)))}
 				</div>
 			)}
+			{none && open && !active && <p class="soft" role="status">{none}</p>}
 		</div>
 	)
+}
+
+type PickerOf = { id: string; label: string; value: string; name: string; entries: Entry[]; choose: (key: string) => void; readOnly?: boolean }
+
+// Picker is a field for one of many entries. It shows the name of the one that it has, also when that is not in the list.
+export function Picker({ id, label, value, name, entries, choose, readOnly }: PickerOf): JSX.Element {
+	const [text, type] = useState<string>() // undefined: nothing is being typed
+	if (readOnly) return <input class="full" aria-label={label} readOnly value={name} />
+	const take = (e: Entry | undefined): void => {
+		type(undefined)
+		if (e && e.key !== value) choose(e.key)
+	}
+	return <Combobox id={id} label={label} placeholder="Name or e-mail" text={text ?? name} onText={type} groups={[listed(entries, text ?? "", value)]} choose={take} over chosen={text === undefined} leave={(only) => take(text === undefined ? undefined : only)} none="Nobody is called this." />
 }

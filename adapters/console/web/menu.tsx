@@ -1,28 +1,32 @@
-// A button that opens a menu.
+// A button that opens a menu, or a field that finds what many choices have.
 import type { ComponentChildren, JSX } from "preact"
 import { useLayoutEffect, useRef, useState } from "preact/hooks"
+import { Combobox, listed } from "./combobox"
 
-// Choice is an entry of a menu; current marks the one that holds now, of choices of one value.
-export type Choice = { text: string; current?: boolean; act: () => void }
+// Choice is an entry of a menu; current marks the one that holds now, of choices of one value. soft is what else finds it.
+export type Choice = { text: string; current?: boolean; soft?: string | undefined; act: () => void }
 
-type MenuOf = { label: string; choices: () => Choice[]; children: ComponentChildren; class?: string; tabIndex?: number; shortcut?: string }
+type MenuOf = { label: string; choices: () => Choice[]; children: ComponentChildren; class?: string; tabIndex?: number; shortcut?: string; find?: string }
 
 // Menu is a button with a menu, whose choices are made when it opens. The label names button and
-// menu; shortcut, if any, is a key for data-key, by which a page finds the button.
-export function Menu({ label, choices, children, class: look = "small", tabIndex, shortcut }: MenuOf): JSX.Element {
+// menu; shortcut, if any, is a key for data-key, by which a page finds the button. Where choices may be many, find says
+// by what they are found, in a combobox instead of the menu.
+export function Menu({ label, choices, children, class: look = "small", tabIndex, shortcut, find }: MenuOf): JSX.Element {
 	const button = useRef<HTMLButtonElement>(null)
 	const [open, set] = useState(false)
 	const closed = useRef(-Infinity) // when the menu was last closed
 	const toggle = (): void => set((was) => !was && performance.now() - closed.current > 200) // a click on the button has closed it otherwise
 	return (
 		<>
-			<button ref={button} type="button" class={look} aria-haspopup="menu" aria-expanded={open} aria-label={label} title={label} tabIndex={tabIndex} data-key={shortcut} onClick={toggle}>{children}</button>
-			{open && button.current && <Choices label={label} at={button.current} choices={choices()} onClose={() => ((closed.current = performance.now()), set(false))} />}
+			<button ref={button} type="button" class={look} aria-haspopup={find ? "dialog" : "menu"} aria-expanded={open} aria-label={label} title={label} tabIndex={tabIndex} data-key={shortcut} onClick={toggle}>{children}</button>
+			{open && button.current && <Choices label={label} at={button.current} choices={choices} find={find} onClose={() => ((closed.current = performance.now()), set(false))} />}
 		</>
 	)
 }
 
-function Choices({ label, at, choices, onClose }: { label: string; at: HTMLElement; choices: Choice[]; onClose: () => void }): JSX.Element {
+function Choices({ label, at, choices: made, find, onClose }: { label: string; at: HTMLElement; choices: () => Choice[]; find: string | undefined; onClose: () => void }): JSX.Element {
+	const [choices] = useState(made)
+	const [text, setText] = useState("")
 	const place = useRef<HTMLDivElement>(null)
 	const typed = useRef({ text: "", at: 0 })
 	useLayoutEffect(() => {
@@ -32,8 +36,9 @@ function Choices({ label, at, choices, onClose }: { label: string; at: HTMLEleme
 		const button = at.getBoundingClientRect(), size = menu.getBoundingClientRect()
 		const below = button.bottom + 4
 		menu.style.left = `${Math.max(8, Math.min(button.left, innerWidth - size.width - 8))}px`
-		menu.style.top = `${below + size.height > innerHeight - 8 ? Math.max(8, button.top - size.height - 4) : below}px`
-		;(menu.querySelector<HTMLElement>("[aria-checked=true]") ?? menu.querySelector<HTMLElement>("button"))?.focus()
+		if (below + size.height <= innerHeight - 8) menu.style.top = `${below}px`
+		else menu.style.bottom = `${Math.max(8, Math.min(innerHeight - button.top + 4, innerHeight - size.height - 8))}px`
+		;(menu.querySelector<HTMLElement>("[aria-checked=true]") ?? menu.querySelector<HTMLElement>("button, input"))?.focus()
 	}, [])
 	const move = (e: KeyboardEvent): void => {
 		const items = [...(place.current?.querySelectorAll("button") ?? [])]
@@ -57,8 +62,19 @@ function Choices({ label, at, choices, onClose }: { label: string; at: HTMLEleme
 		place.current?.hidePopover()
 		c.act()
 	}
+	const onToggle = (e: { newState: string }): void => {
+		if (e.newState === "closed") onClose()
+	}
+	if (find) {
+		const entries = choices.map((c, i) => ({ ...c, key: String(i), name: c.text }))
+		return (
+			<div ref={place} popover="auto" role="dialog" aria-label={label} class="menu choices" onKeyDown={(e) => e.key === "Tab" && place.current?.hidePopover()} onToggle={onToggle}>
+				<Combobox id="choice" label={label} placeholder={find} text={text} onText={setText} groups={[listed(entries, text, entries.find((e) => e.current)?.key)]} choose={act} none="Nothing has this name." />
+			</div>
+		)
+	}
 	return (
-		<div ref={place} popover="auto" role="menu" aria-label={label} class="menu choices" onKeyDown={move} onToggle={(e) => e.newState === "closed" && onClose()}>
+		<div ref={place} popover="auto" role="menu" aria-label={label} class="menu choices" onKeyDown={move} onToggle={onToggle}>
 			{choices.map((c) => (
 				<button key={c.text} type="button" tabIndex={-1} role={c.current === undefined ? "menuitem" : "menuitemradio"} aria-checked={c.current} onClick={() => act(c)}>{c.text}</button>
 			))}

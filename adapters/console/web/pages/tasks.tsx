@@ -1,6 +1,7 @@
 // Tasks as a list or a board: filters and the open task are in the address, changes show at once.
 import type { JSX } from "preact"
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
+import { Picker } from "../combobox"
 import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
 import { changeDraft, useDraft } from "../draft"
@@ -12,13 +13,13 @@ import { Problem, useLoaded } from "../loading"
 import { Menu, type Choice } from "../menu"
 import { addressWith, useQuery } from "../router"
 import { Conflict, applied, filters, mostMoved, orderFor, priorities, reorder, saveTask, statuses, tagOf, useTasks, type Filter } from "../taskdata"
-import { ConflictDialog, TaskDialog, assigneeOf, type Names } from "../taskdialog"
+import { ConflictDialog, TaskDialog, assigneeOf, assignees, peopleOf, type Names } from "../taskdialog"
 import { count, day, exact } from "../text"
 import type { Me, Reprioritization, Task, TaskPatch, TaskPriority, TaskStatus } from "../types"
 import { offerUndo } from "../undo"
 import { Windowed } from "../windowed"
 
-const nobody: Names = { members: [], workspaces: [] }
+const nobody: Names = { people: new Map(), workspaces: [] }
 const columns = Object.keys(statuses) as TaskStatus[]
 
 // The icons of priorities and of statuses, as paths.
@@ -45,7 +46,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 	const filter = useMemo(() => Object.fromEntries(filters.flatMap((f) => (query.get(f) ? [[f, query.get(f)]] : []))) as Filter, [query])
 	const shown = board && filter.status ? [filter.status] : columns
 	const tasks = useTasks(board ? shown.map((status) => ({ ...filter, status })) : [filter])
-	const loaded = useLoaded<Names>(async () => ({ members: await all("GET /api/v1/org/members", {}), workspaces: await all("GET /api/v1/workspaces", {}) }), [])
+	const loaded = useLoaded<Names>(async () => ({ people: peopleOf(await all("GET /api/v1/org/members", {})), workspaces: await all("GET /api/v1/workspaces", {}) }), [])
 	const names = loaded.value ?? nobody
 	const [active, setActive] = useState<string>()
 	const [editing, setEditing] = useState<string>()
@@ -276,7 +277,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 }
 
 function Filters({ filter, names, change }: { filter: Filter; names: Names; change: (changes: Record<string, string | undefined>) => void }): JSX.Element {
-	const active = Object.keys(filter).length
+	const active = Object.keys(filter).length, assignee = filter.assigneeId
 	const [open] = useState(active > 0)
 	const choose = (name: keyof Filter, label: string, options: [string, string][]): JSX.Element => (
 		<label>{label} <select value={filter[name] ?? ""} onChange={(e) => change({ [name]: e.currentTarget.value || undefined })}><option value="">Any</option>{options.map(([value, text]) => <option key={value} value={value}>{text}</option>)}</select></label>
@@ -288,7 +289,7 @@ function Filters({ filter, names, change }: { filter: Filter; names: Names; chan
 			<div class="bar">
 				{choose("status", "Status", Object.entries(statuses))}
 				{choose("priority", "Priority", Object.entries(priorities))}
-				{choose("assigneeId", "Assignee", [["null", "Nobody"], ...names.members.map((m): [string, string] => [m.userId, assigneeOf(names, m.userId)])])}
+				<label>Assignee <Picker id="of-assignee" label="Assignee" value={assignee ?? ""} name={assignee === undefined ? "Any" : assigneeOf(names, assignee === "null" ? null : assignee)} entries={[{ key: "", name: "Any" }, ...assignees(names, "null")]} choose={(id) => change({ assigneeId: id || undefined })} /></label>
 				{choose("workspaceId", "Workspace", [["null", "The organisation"], ...names.workspaces.map((w): [string, string] => [w.id, w.name])])}
 				<label>Tags <input {...written("tags")} /></label>
 				<label>Due from <input type="date" {...written("dueAfter")} /></label>
@@ -308,10 +309,7 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 	const late = t.dueDate !== null && t.dueDate.slice(0, 10) < new Date().toISOString().slice(0, 10) && (t.status === "TODO" || t.status === "IN_PROGRESS")
 	const one = <Value extends string>(all: Record<Value, string>, now: Value, patch: (v: Value) => TaskPatch) => (): Choice[] =>
 		(Object.keys(all) as Value[]).map((v) => ({ text: all[v], current: v === now, act: () => v !== now && edit(patch(v)) }))
-	const people = (): Choice[] => [
-		{ text: "Nobody", current: t.assigneeId === null, act: () => edit({ assigneeId: null }) },
-		...names.members.map((m) => ({ text: `${assigneeOf(names, m.userId)}${m.name && m.email ? ` (${m.email})` : ""}`, current: m.userId === t.assigneeId, act: () => edit({ assigneeId: m.userId }) })),
-	]
+	const people = (): Choice[] => assignees(names, "").map(({ key, name, soft }) => ({ text: name, soft, current: key === (t.assigneeId ?? ""), act: () => key !== (t.assigneeId ?? "") && edit({ assigneeId: key || null }) }))
 	const common = { tabIndex, class: "small plain" }
 	const assignee = assigneeOf(names, t.assigneeId)
 	const letters = t.assigneeId === null ? null : <Initials of={assignee} title={assignee} />
@@ -327,7 +325,7 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 			<span class="about">
 				{t.tags.slice(0, 3).map((tag) => <span class="badge" key={tag}>{tag}</span>)}
 				{t.dueDate && <time class={late ? "warning" : "soft"} dateTime={t.dueDate} title={`Due ${exact(t.dueDate)}${t.dueDate.length === 10 ? " (UTC)" : ""}${late ? ", late" : ""}`}>{late && <span class="hidden">Late: </span>}{day(t.dueDate.slice(0, 10))}</time>}
-				{writes ? <Menu {...common} label={`Assignee of ${t.title}: ${assignee}`} shortcut="a" choices={people}>{letters ?? "–"}</Menu> : letters && <>{letters}<span class="hidden">Assignee: {assignee}</span></>}
+				{writes ? <Menu {...common} label={`Assignee of ${t.title}: ${assignee}`} shortcut="a" choices={people} find="Name or e-mail">{letters ?? "–"}</Menu> : letters && <>{letters}<span class="hidden">Assignee: {assignee}</span></>}
 			</span>
 			<Menu {...common} label={`More for ${t.title}`} shortcut="m" choices={choices}>⋯</Menu>
 		</div>

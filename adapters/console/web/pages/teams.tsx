@@ -1,7 +1,7 @@
 // Teams, their members, and the workspaces of each, in an order of the person's own.
 import type { ComponentChildren, JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
-import { Combobox, named } from "../combobox"
+import { Combobox, listed, named } from "../combobox"
 import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
 import { useDraft } from "../draft"
@@ -18,7 +18,6 @@ import { offerUndo } from "../undo"
 import { Windowed } from "../windowed"
 
 const step = 200 // members shown at once
-const mostFound = 50 // members whom the field lists
 const mostOthers = 50 // teams that are read one by one
 
 export default function Teams({ me }: { me: Me }): JSX.Element {
@@ -396,7 +395,7 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 				<h3 id="members" ref={heading} tabIndex={-1}>Members {members.value && <span class="soft">{count(members.value.length)}</span>}</h3>
 				{writes && members.value && others.length > 0 && (
 					<form class="adding" onSubmit={(e) => (e.preventDefault(), submit())}>
-						<Combobox id="to-add" label="Member of the organisation to add" placeholder="Name or e-mail" text={text} onText={(t) => (type(t), choose(undefined), setUnchosen(false))} groups={[["", entries.slice(0, mostFound)]]} choose={(e) => (type(e.name), choose(e.key))} over />
+						<Combobox id="to-add" label="Member of the organisation to add" placeholder="Name or e-mail" text={text} onText={(t) => (type(t), choose(undefined), setUnchosen(false))} groups={[listed(entries, "")]} choose={(e) => (type(e.name), choose(e.key))} over />
 						<button type="submit" class="small">Add</button>
 					</form>
 				)}
