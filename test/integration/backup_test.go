@@ -172,7 +172,7 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 		scribes[i] = &backupWriter{user: ada, name: fmt.Sprintf("backupWriter%d", i), files: map[string][]string{}, acked: map[string]int{}}
 		all.Go(func() { scribes[i].write(t, stop) })
 	}
-	cursor := ada.Send(t, "GET", "/sync/manifest", nil).Header.Get("X-Sync-Cursor")
+	cursor := cursorOf(t, ada)
 	type taken struct {
 		archive string
 		scribes []map[string]trackedFile

@@ -54,6 +54,12 @@ func diffAnswers(t *testing.T, when string, got, want map[string]string) {
 	}
 }
 
+// cursorOf returns the position of the organisation's log.
+func cursorOf(t *testing.T, c collabd.Client) string {
+	t.Helper()
+	return c.Send(t, "GET", "/sync/manifest", nil).Header.Get("X-Sync-Cursor")
+}
+
 func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 	race.Skip(t, "commands of the program move the data")
 	store := objectstore.StartS3(t)
@@ -85,7 +91,7 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 	once := map[string]string{"title": "Only once"}
 	var first struct{ ID string }
 	ada.Must(t, 201, "POST", "/tasks", once, &first, key)
-	cursor := ada.Send(t, "GET", "/sync/manifest", nil).Header.Get("X-Sync-Cursor")
+	cursor := cursorOf(t, ada)
 	ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "later.txt", "content": "later"}, nil)
 	more := []string{
 		"/connectors/" + search.ID + "/credentials", "/tasks/" + task.ID, "/tasks/" + task.ID + "/history",
@@ -134,7 +140,7 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 		t.Errorf("the request of %v makes %v", first, again)
 	}
 	if got := firstLine(t, at, cursor, "event:", "data:"); !strings.Contains(got, "later.txt") {
-		t.Errorf("a client that was at %s gets %q", cursor, got)
+		t.Errorf("a client that was at %s gets %q; the log is at %s", cursor, got, cursorOf(t, at))
 	}
 	if got := p.token(at, token); got != bearer {
 		t.Error("a sealed token is another one")
@@ -149,7 +155,7 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 	home := s.Peer(t, "COLLAB_DATA_DIR="+folder, "COLLAB_DATABASE_URL=", "COLLAB_BLOB_URL=")
 	diffAnswers(t, "after the way back", movedAnswers(t, ada.At(home), more...), want)
 	if got := firstLine(t, ada.At(home), cursor, "event:", "data:"); !strings.Contains(got, "later.txt") {
-		t.Errorf("a client that was at %s gets %q", cursor, got)
+		t.Errorf("a client that was at %s gets %q; the log is at %s", cursor, got, cursorOf(t, ada.At(home)))
 	}
 }
 
