@@ -43,6 +43,9 @@ func openPostgresReader(ctx context.Context, address string) (reader, error) {
 		lock = "LOCK TABLE " + strings.Join(partitionedTables, ", ") + " IN ACCESS SHARE MODE; "
 	}
 	if err == nil {
+		_, err = r.awaitStopped(ctx)
+	}
+	if err == nil {
 		_, err = r.conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "+lock+fmt.Sprintf(withoutTimeouts, true))
 	}
 	if err != nil {
@@ -59,6 +62,23 @@ func (r postgresReader) served(ctx context.Context) (served bool, err error) {
 	const find = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'collab')"
 	err = r.conn.QueryRow(ctx, find).Scan(&served)
 	return served, err
+}
+
+// closingPeriods is how many tenths of a second the connections of a stopped server may take to end.
+const closingPeriods = 20
+
+// awaitStopped waits for the end of the connections of servers that were just stopped. It reports whether
+// servers have none.
+func (r postgresReader) awaitStopped(ctx context.Context) (bool, error) {
+	for range closingPeriods {
+		if served, err := r.served(ctx); err != nil || !served {
+			return !served, err
+		}
+		if _, err := r.conn.Exec(ctx, "SELECT pg_sleep(0.1)"); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 func (r postgresReader) Close() error { return r.conn.Close(context.Background()) }
@@ -135,19 +155,12 @@ func (w postgresWriter) lock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for range closingPeriods {
-		if served, err := w.served(ctx); err != nil || !served {
-			return err
-		}
-		if err := w.exec(ctx, "SELECT pg_sleep(0.1)"); err != nil {
-			return err
-		}
+	stopped, err := w.awaitStopped(ctx)
+	if err == nil && !stopped {
+		err = errors.New("servers have connections to the target: stop them first")
 	}
-	return errors.New("servers have connections to the target: stop them first")
+	return err
 }
-
-// closingPeriods is how many tenths of a second the connections of a stopped server may take to end.
-const closingPeriods = 20
 
 // copied is the rows of a COPY.
 type copied struct {

@@ -760,6 +760,7 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 // say logs a state of the directory, and prints it with what to do, on a terminal at least. The
 // caller must hold the lock.
 func (s *synced) say(event, text string, always bool, todo string) {
+	s.flush()
 	_, err := s.log.Write(line(syncChange{Time: s.app.now().UTC(), Dir: s.dir, Event: event, Problem: text}))
 	s.wrote("log", err)
 	if always || s.app.errTerminal {

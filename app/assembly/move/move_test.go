@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
@@ -358,7 +359,8 @@ func TestASourceWithServersMovesWithANewEpoch(t *testing.T) {
 	d := newDeployment(t)
 	there := newTarget(t)
 	d.mustMove(there)
-	for _, when := range []string{"no time", "the beginning", "the end"} {
+	rows := d.rows(there.To)
+	for _, when := range []string{"no time", "a moment before", "the beginning", "the end"} {
 		directory := filepath.Join(tempdir.New(t), "copy")
 		back := Options{From: there.To, FromBlobs: there.Blobs, To: directory}
 		var server *gormdb.DB
@@ -366,8 +368,25 @@ func TestASourceWithServersMovesWithANewEpoch(t *testing.T) {
 			server, err = gormdb.Open(t.Context(), gormdb.Options{URL: there.To})
 			return err
 		}
-		if when == "the beginning" {
+		var stopping sync.WaitGroup
+		moving, moved := context.WithCancel(t.Context())
+		switch when {
+		case "the beginning":
 			must.NoError(t, connect())
+		case "a moment before": // it is waited for
+			must.NoError(t, connect())
+			stopping.Go(func() {
+				const waits = "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'collab move' AND query LIKE '%pg_sleep%') FROM pg_sleep(0.01)"
+				for waiting := false; !waiting; {
+					if err := rows.QueryRowContext(moving, waits).Scan(&waiting); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				if err := server.Close(); err != nil {
+					t.Error(err)
+				}
+			})
 		}
 		back.copied = func(int, int) (err error) {
 			switch {
@@ -380,11 +399,12 @@ func TestASourceWithServersMovesWithANewEpoch(t *testing.T) {
 			return err
 		}
 		printed := d.mustMove(back)
-		if server != nil {
+		moved()
+		if stopping.Wait(); when != "a moment before" && server != nil {
 			server.Close()
 		}
 		var epoch int
-		if err := d.rows("sqlite://" + filepath.Join(directory, "collab.db")).QueryRow("SELECT epoch FROM log_epoch").Scan(&epoch); err != nil || (epoch == 777) != (when == "no time") {
+		if err := d.rows("sqlite://" + filepath.Join(directory, "collab.db")).QueryRow("SELECT epoch FROM log_epoch").Scan(&epoch); err != nil || (epoch == 777) != (when == "no time" || when == "a moment before") {
 			t.Errorf("with servers at %s the epoch is %d, %v", when, epoch, err)
 		}
 		if strings.Contains(printed, "read everything again") != (epoch != 777) {
