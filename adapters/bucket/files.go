@@ -330,6 +330,9 @@ func (f *files) putAll(ctx context.Context, contents []object.BlobContent) (err 
 		if _, err := file.Write(c.Content); err != nil {
 			return err
 		}
+		if len(contents) < manySyncs {
+			startWriteback(file)
+		}
 	}
 	if len(written) >= manySyncs {
 		if err := f.syncAll(root); !errors.Is(err, errors.ErrUnsupported) {

@@ -12,3 +12,5 @@ func isOrdered(string) bool { return false }
 func createUnnamed(string) (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func linkUnnamed(*os.File, string) error { return errors.ErrUnsupported }
+
+func startWriteback(*os.File) {}

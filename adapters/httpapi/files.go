@@ -82,7 +82,11 @@ func (a *api) createFile(c *call) error {
 	if err := u.begin(); err != nil {
 		return err
 	}
-	actor, err := a.tentative(c)
+	find := a.tentative
+	if u.MayBeLarge() {
+		find = a.authorize
+	}
+	actor, err := find(c)
 	if err != nil {
 		return err
 	}

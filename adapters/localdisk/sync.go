@@ -15,15 +15,8 @@ import (
 // manySyncs is the number of files from which on their file system is synced as a whole.
 const manySyncs = 16
 
-// syncFileSystem is syncfs.Sync for the directory.
-func (d *Disk) syncFileSystem() error {
-	f, err := d.staging.root.Open(".")
-	if err != nil {
-		return err
-	}
-	defer discard(f)
-	return syncfs.Sync(f)
-}
+// syncFileSystem is syncfs.Sync for the directory, which was opened before anything was written to it.
+func (d *Disk) syncFileSystem() error { return syncfs.Sync(d.staging.self) }
 
 // syncAll makes n files or directories durable, of which one syncs the one with an index.
 func (d *Disk) syncAll(n int, one func(i int) error) (err error) {

@@ -265,8 +265,9 @@ func TestTheLogPositionIsNoOlderThanAnyAuthorization(t *testing.T) {
 		o.gate = gate
 		var slow sync.WaitGroup
 		slow.Go(func() {
-			_, err := o.lookUp(t.Context(), o.users[0])
-			must.NoError(o.t, err)
+			if _, err := o.lookUp(t.Context(), o.users[0]); err != nil {
+				t.Error(err)
+			}
 		})
 		synctest.Wait()
 		o.gate = nil

@@ -14,6 +14,7 @@ import (
 
 	"collab/app/objects"
 	"collab/app/upkeep"
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
@@ -322,6 +323,19 @@ func (w *fixture) assertCollected(t testing.TB, whole bool) {
 		t.Errorf("a second collection found %v", more)
 	}
 	w.assertContents(t)
+}
+
+// TestATakenPathIsRefusedBeforeContentThatMayBeLarge covers content whose length is
+// unknown, as that of a form.
+func TestATakenPathIsRefusedBeforeContentThatMayBeLarge(t *testing.T) {
+	w := open(t)
+	for most, reads := range map[int64]bool{-1: false, 0: false, 64<<10 + 1: false, 64 << 10: true} {
+		content := strings.NewReader("text")
+		_, err := w.Objects.Create(t.Context(), w.ben, w.draft(w.notes.Path), &objects.Upload{Content: content, Size: -1, Most: most})
+		if !fault.Is(err, fault.Conflict) || (content.Len() == 0) != reads {
+			t.Errorf("at most %d bytes: %v, and %d of 4 are unread", most, err, content.Len())
+		}
+	}
 }
 
 func TestFailedWritesAreAtomic(t *testing.T) {

@@ -86,7 +86,7 @@ func New(o Options) *Objects {
 type Upload struct {
 	Content  io.Reader
 	Size     int64  // in bytes; -1: unknown
-	Most     int64  // bytes that Content has at most, if Size is unknown; -1: unknown too
+	Most     int64  // bytes that Content has at most, if Size is unknown; 0 or less: unknown too
 	Checksum string // of the content according to the client; empty: not stated
 	MimeType string // empty: determined by the path of a new object, else unchanged
 	Expected *int64 // the stored version, 0 for none; nil: any
@@ -101,13 +101,12 @@ type Upload struct {
 	differs   bool                      // Content has another checksum
 }
 
-// isLarge reports whether the content may be large.
-func (u *Upload) isLarge() bool {
-	size := u.Size
-	if size < 0 {
-		size = u.Most
+// MayBeLarge reports whether the content may have more than 64 KiB.
+func (u *Upload) MayBeLarge() bool {
+	if u.Size >= 0 {
+		return u.Size > large
 	}
-	return size < 0 || size > large
+	return u.Most <= 0 || u.Most > large
 }
 
 // Create stores a new object. Conflict if another object has its path.
@@ -121,7 +120,7 @@ func (s *Objects) creation(made id.Object, d object.Draft, u *Upload) target {
 		d.MimeType = u.MimeType
 		o, err := object.New(made, actor, d)
 		// Otherwise Objects.Add refuses a path that is taken.
-		if err != nil || !u.checkPath && (!r.cached || !u.isLarge()) {
+		if err != nil || !u.checkPath && (!r.cached || !u.MayBeLarge()) {
 			return o, err
 		}
 		if there, err := r.Storage().Objects().At(ctx, actor.Org, o.StorageKey()); err == nil {

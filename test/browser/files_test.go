@@ -264,6 +264,9 @@ func TestFiles(t *testing.T) {
 		b.shown(`//button[@aria-label="Replace beside/both.txt"]`)
 		s.call("PUT", "/sync/files/"+r.ID, as, map[string]any{"content": "y"}, http.StatusOK)
 		b.click(`//button[@aria-label="Replace beside/both.txt"]`)
+		b.eventually("refused", func() string { // it had failed before too
+			return read(b, chromedp.Evaluate[string](fmt.Sprintf(`performance.getEntriesByType("resource").some((r) => r.responseStatus === 409 && r.name.includes("/sync/files/%s")) ? "refused" : ""`, r.ID)))
+		})
 		b.shown(uploaded("beside/both.txt", "failed"))
 		b.click(`//button[@aria-label="Keep both of beside/both.txt"]`)
 		b.shown(entry("both (2).txt"))

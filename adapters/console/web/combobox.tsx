@@ -32,17 +32,23 @@ type ComboboxOf<E extends Entry> = {
 
 // Combobox has the focus when its dialog opens, unless its list is above the page.
 export function Combobox<E extends Entry>({ id, label, placeholder, text, onText, groups, choose, over, chosen, leave, none }: ComboboxOf<E>): JSX.Element {
-	const [at, setAt] = useState(0)
+	const [at, setAt] = useState<number>() // undefined: the person has not moved in the list
 	const [open, setOpen] = useState(!over)
 	const entries = open ? groups.flatMap(([, of]) => of) : []
-	const active = entries[Math.min(at, entries.length - 1)]
+	const first = over && (chosen || text === "") ? -1 : 0 // above a page Enter takes nothing that was neither typed nor moved to
+	const here = Math.min(at ?? first, entries.length - 1)
+	const active = entries[here]
 	const idOf = (e: E): string => `${id}-${e.key}`
 	useEffect(() => {
 		if (active) document.getElementById(idOf(active))?.scrollIntoView({ block: "nearest" })
 	}, [active?.key])
 
+	const close = (): void => {
+		setOpen(!over)
+		setAt(undefined)
+	}
 	const take = (e: E): void => {
-		if (over) setOpen(false)
+		close()
 		choose(e)
 	}
 	const field = useRef<HTMLInputElement>(null)
@@ -55,16 +61,20 @@ export function Combobox<E extends Entry>({ id, label, placeholder, text, onText
 		setOpen(true)
 	}
 	const blur = (): void => {
-		setOpen(!over)
+		close()
 		leave?.(entries.length === 1 ? entries[0] : undefined)
 	}
-	const step = (by: number): void => (open ? setAt((Math.min(at, entries.length - 1) + by + entries.length) % Math.max(1, entries.length)) : setOpen(true))
+	const step = (by: number): void => (open ? setAt((Math.max(here, by < 0 ? 0 : -1) + by + entries.length) % Math.max(1, entries.length)) : setOpen(true))
 	const onKey = (e: KeyboardEvent): void => {
 		if (e.isComposing) return
 		if (e.key === "ArrowDown") step(1)
 		else if (e.key === "ArrowUp") step(-1)
-		else if (e.key === "Enter" && !e.ctrlKey && !e.metaKey && active) take(active)
-		else if (e.key === "Escape" && over && open) setOpen(false)
+		else if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) {
+			if (!leave || chosen) return
+			blur()
+			setTimeout(() => field.current?.form?.requestSubmit()) // with what was chosen
+		} else if (e.key === "Enter" && active) take(active)
+		else if (e.key === "Escape" && over && open) close()
 		else return
 		e.preventDefault()
 	}
@@ -77,10 +87,10 @@ export function Combobox<E extends Entry>({ id, label, placeholder, text, onText
 		<div class="combobox">
 			<input
 				ref={field} class="full" role="combobox" autofocus={!over} maxLength={200} aria-label={label} placeholder={placeholder} autoComplete="off" spellcheck={false} aria-autocomplete="list"
-				aria-expanded={active !== undefined} aria-controls={active && `${id}-list`} aria-activedescendant={active && idOf(active)} value={text}
-				onInput={(e) => (onText(e.currentTarget.value), setAt(0), setOpen(true))} onKeyDown={onKey} onFocus={begin} onClick={begin} onBlur={blur}
+				aria-expanded={entries.length > 0} aria-controls={entries.length > 0 ? `${id}-list` : undefined} aria-activedescendant={active && idOf(active)} value={text}
+				onInput={(e) => (onText(e.currentTarget.value), setAt(undefined), setOpen(true))} onKeyDown={onKey} onFocus={begin} onClick={begin} onBlur={blur}
 			/>
-			{active && (
+			{entries.length > 0 && (
 				<div id={`${id}-list`} class={over ? "commands over" : "commands"} role="listbox" aria-label="Results" onMouseDown={(e) => e.preventDefault()}>
 					{groups.map(([name, of], i) => of.length > 0 && (name === "" ? of.map(option) : (
 						<div key={i} role="group" aria-labelledby={`${id}-of-${i}`}>
@@ -90,7 +100,7 @@ export function Combobox<E extends Entry>({ id, label, placeholder, text, onText
 					)))}
 				</div>
 			)}
-			{none && open && !active && <p class="soft" role="status">{none}</p>}
+			{none && open && entries.length === 0 && <p class="soft" role="status">{none}</p>}
 		</div>
 	)
 }
@@ -105,5 +115,5 @@ export function Picker({ id, label, value, name, entries, choose, readOnly }: Pi
 		type(undefined)
 		if (e && e.key !== value) choose(e.key)
 	}
-	return <Combobox id={id} label={label} placeholder="Name or e-mail" text={text ?? name} onText={type} groups={[listed(entries, text ?? "", value)]} choose={take} over chosen={text === undefined} leave={(only) => take(text === undefined ? undefined : only)} none="Nobody is called this." />
+	return <Combobox id={id} label={label} placeholder="Name or e-mail" text={text ?? name} onText={type} groups={[listed(entries, text ?? "", value)]} choose={take} over chosen={text === undefined} leave={(only) => take(text?.trim() ? only : undefined)} none="Nobody is called this." />
 }

@@ -25,7 +25,8 @@ export function Menu({ label, choices, children, class: look = "small", tabIndex
 }
 
 function Choices({ label, at, choices: made, find, onClose }: { label: string; at: HTMLElement; choices: () => Choice[]; find: string | undefined; onClose: () => void }): JSX.Element {
-	const [choices] = useState(made)
+	const [first] = useState(made)
+	const choices = find ? made() : first // what is found may be loaded after the menu has opened
 	const [text, setText] = useState("")
 	const place = useRef<HTMLDivElement>(null)
 	const typed = useRef({ text: "", at: 0 })

@@ -289,7 +289,7 @@ function Filters({ filter, names, change }: { filter: Filter; names: Names; chan
 			<div class="bar">
 				{choose("status", "Status", Object.entries(statuses))}
 				{choose("priority", "Priority", Object.entries(priorities))}
-				<label>Assignee <Picker id="of-assignee" label="Assignee" value={assignee ?? ""} name={assignee === undefined ? "Any" : assigneeOf(names, assignee === "null" ? null : assignee)} entries={[{ key: "", name: "Any" }, ...assignees(names, "null")]} choose={(id) => change({ assigneeId: id || undefined })} /></label>
+				<label>Assignee <Picker id="of-assignee" label="Assignee" value={assignee ?? ""} name={assignee === undefined ? "Any" : assigneeOf(names, assignee === "null" ? null : assignee)} entries={[{ key: "", name: "Any" }, ...assignees(names, "null")]} choose={(id) => change({ assigneeId: id || undefined })} readOnly={names.people.size === 0} /></label>
 				{choose("workspaceId", "Workspace", [["null", "The organisation"], ...names.workspaces.map((w): [string, string] => [w.id, w.name])])}
 				<label>Tags <input {...written("tags")} /></label>
 				<label>Due from <input type="date" {...written("dueAfter")} /></label>
