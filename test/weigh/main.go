@@ -123,6 +123,26 @@ func measure(ctx context.Context, binary string) (map[string]float64, error) {
 		return nil, err
 	}
 	figures := map[string]float64{"binary_megabytes": float64(info.Size()) / 1e6, "modules": float64(len(packages.modules()))}
+	for range starts {
+		of, err := measureServer(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for name, value := range of {
+			if least, ok := figures[name]; !ok || value < least {
+				figures[name] = value
+			}
+		}
+	}
+	return figures, nil
+}
+
+// starts is how many servers are measured one after the other. The least of each figure counts, as other work
+// on the machine only adds to one: a collection that comes late leaves half a megabyte.
+const starts = 3
+
+// measureServer returns the figures of a server that is started with empty data, once it is idle.
+func measureServer(ctx context.Context) (map[string]float64, error) {
 	directory, err := os.MkdirTemp("", "weigh-*")
 	if err != nil {
 		return nil, err
@@ -133,7 +153,7 @@ func measure(ctx context.Context, binary string) (map[string]float64, error) {
 		return nil, err
 	}
 	defer func() { _, _ = s.stop() }()
-	figures["ready_seconds"] = s.ready.Seconds()
+	figures := map[string]float64{"ready_seconds": s.ready.Seconds()}
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
