@@ -83,7 +83,7 @@ func (a *api) createFile(c *call) error {
 		return err
 	}
 	find := a.tentative
-	if u.MayBeLarge() {
+	if u.MayBeLarge() { // a removed member's is not read
 		find = a.authorize
 	}
 	actor, err := find(c)
