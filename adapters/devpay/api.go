@@ -37,10 +37,7 @@ type operation func(t *tx, id string, f *form) (object, error)
 // get serves an operation that only reads.
 func (p *Provider) get(serve operation) http.HandlerFunc {
 	return p.api(func(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
-		err = p.read(func(t *tx) error {
-			body, err = t.answer(serve, r.PathValue("id"), r.URL.Query())
-			return err
-		})
+		p.read(func(t *tx) { body, err = t.answer(serve, r.PathValue("id"), r.URL.Query()) })
 		return body, err
 	})
 }
@@ -378,13 +375,11 @@ func updateSubscription(t *tx, id string, f *form) (object, error) {
 		t.addInvoice(&s, t.now)
 		t.charge(&s, true)
 	}
-	if err := t.put(s); err != nil {
-		return nil, err
-	}
+	t.put(s)
 	if charged {
-		err = t.addEvent("invoice.paid", id, t.invoiceObject(s))
+		t.addEvent("invoice.paid", id, t.invoiceObject(s))
 	}
-	return t.subscriptionObject(s), err
+	return t.subscriptionObject(s), nil
 }
 
 func cancelSubscription(t *tx, id string, f *form) (object, error) {
@@ -393,8 +388,8 @@ func cancelSubscription(t *tx, id string, f *form) (object, error) {
 	if !ok || s.Status == canceled {
 		return nil, notFound("subscription", id)
 	}
-	err := t.end(s)
-	return t.subscriptionObject(t.Subscriptions[id]), err
+	t.end(s)
+	return t.subscriptionObject(t.Subscriptions[id]), nil
 }
 
 func createPortalSession(t *tx, _ string, f *form) (object, error) {

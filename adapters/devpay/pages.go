@@ -56,10 +56,7 @@ func (t *tx) planName(price string) string {
 }
 
 func (p *Provider) checkoutView(r *http.Request) (v checkoutView, err error) {
-	err = p.read(func(t *tx) error {
-		v, err = t.checkoutOf(r.PathValue("id"))
-		return err
-	})
+	p.read(func(t *tx) { v, err = t.checkoutOf(r.PathValue("id")) })
 	return v, err
 }
 
@@ -147,23 +144,27 @@ func (t *tx) customerOf(secret string) (portalSession, error) {
 	return v, nil
 }
 
+// portalOf returns the page of the portal session with the secret.
+func (t *tx) portalOf(secret string) (portalView, error) {
+	v, err := t.customerOf(secret)
+	if err != nil {
+		return portalView{}, err
+	}
+	view := portalView{Name: t.Customers[v.Customer].Name, Back: v.Back}
+	for _, s := range t.subscriptionsOf(v.Customer) {
+		sv := subscriptionView{subscription: s, Plan: t.planName(s.Price), Start: s.periodStart(), End: s.periodEnd(), State: states[s.Status]}
+		for _, a := range s.actions() {
+			sv.Buttons = append(sv.Buttons, buttons[a])
+		}
+		view.Subscriptions = append(view.Subscriptions, sv)
+	}
+	return view, nil
+}
+
 func (p *Provider) showPortal(w http.ResponseWriter, r *http.Request) error {
 	var view portalView
-	err := p.read(func(t *tx) error {
-		v, err := t.customerOf(r.PathValue("id"))
-		if err != nil {
-			return err
-		}
-		view = portalView{Name: t.Customers[v.Customer].Name, Back: v.Back}
-		for _, s := range t.subscriptionsOf(v.Customer) {
-			sv := subscriptionView{subscription: s, Plan: t.planName(s.Price), Start: s.periodStart(), End: s.periodEnd(), State: states[s.Status]}
-			for _, a := range s.actions() {
-				sv.Buttons = append(sv.Buttons, buttons[a])
-			}
-			view.Subscriptions = append(view.Subscriptions, sv)
-		}
-		return nil
-	})
+	var err error
+	p.read(func(t *tx) { view, err = t.portalOf(r.PathValue("id")) })
 	if err != nil {
 		return err
 	}
@@ -177,12 +178,11 @@ func (p *Provider) portal(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	subscription := fields.Get("subscription")
-	err = p.read(func(t *tx) error {
-		v, err := t.customerOf(r.PathValue("id"))
-		if err == nil && t.Subscriptions[subscription].Customer != v.Customer {
+	p.read(func(t *tx) {
+		var v portalSession
+		if v, err = t.customerOf(r.PathValue("id")); err == nil && t.Subscriptions[subscription].Customer != v.Customer {
 			err = &apiError{status: http.StatusNotFound, message: "There is no such subscription"}
 		}
-		return err
 	})
 	if err != nil {
 		return err

@@ -25,10 +25,8 @@ func (p *Provider) tx(b *state) *tx {
 }
 
 // read runs fn, which changes nothing.
-func (p *Provider) read(fn func(*tx) error) error {
-	var err error
-	p.state.Read(func(b *state) { err = fn(p.tx(b)) })
-	return err
+func (p *Provider) read(fn func(*tx)) {
+	p.state.Read(func(b *state) { fn(p.tx(b)) })
 }
 
 // change runs fn and stores the state if fn reports a change. It returns a channel for each
@@ -70,29 +68,27 @@ func (t *tx) newID(prefix string) string {
 }
 
 // addEvent puts an event about a subscription into the outbox.
-func (t *tx) addEvent(kind, subscription string, o object) error {
+func (t *tx) addEvent(kind, subscription string, o object) {
 	id := t.newID("evt_")
 	body, err := json.Marshal(object{
 		"id": id, "object": "event", "api_version": apiVersion, "created": t.now.Unix(), "data": object{"object": o}, "type": kind,
 	})
 	if err != nil {
-		return err
+		panic(err) // objects have texts, numbers and other objects only
 	}
 	t.Outbox = append(t.Outbox, message{ID: id, Subscription: subscription, Body: body})
 	if !slices.Contains(t.notified, subscription) {
 		t.notified = append(t.notified, subscription)
 	}
-	return nil
 }
 
 // put stores a subscription, with an event if it has changed.
-func (t *tx) put(s subscription) error {
+func (t *tx) put(s subscription) {
 	was := t.Subscriptions[s.ID]
 	t.Subscriptions[s.ID] = s
-	if reflect.DeepEqual(was, s) {
-		return nil
+	if !reflect.DeepEqual(was, s) {
+		t.addEvent("customer.subscription.updated", s.ID, t.subscriptionObject(s))
 	}
-	return t.addEvent("customer.subscription.updated", s.ID, t.subscriptionObject(s))
 }
 
 // addInvoice replaces the subscription's invoice by one for the rest of its period.
@@ -132,16 +128,11 @@ func (t *tx) pay(id string) (session, error) {
 	page.Subscription = paid.ID
 	t.Sessions[id] = page
 
-	if err := t.addEvent("checkout.session.completed", paid.ID, t.sessionObject(page)); err != nil {
-		return session{}, err
-	}
-	if err := t.addEvent("customer.subscription.created", paid.ID, t.subscriptionObject(first)); err != nil {
-		return session{}, err
-	}
-	if err := t.put(paid); err != nil {
-		return session{}, err
-	}
-	return page, t.addEvent("invoice.paid", paid.ID, t.invoiceObject(paid))
+	t.addEvent("checkout.session.completed", paid.ID, t.sessionObject(page))
+	t.addEvent("customer.subscription.created", paid.ID, t.subscriptionObject(first))
+	t.put(paid)
+	t.addEvent("invoice.paid", paid.ID, t.invoiceObject(paid))
+	return page, nil
 }
 
 var errExpired = &apiError{status: http.StatusConflict, message: "This checkout is closed and can no longer be paid"}
@@ -192,36 +183,35 @@ func (t *tx) act(id string, a Action) error {
 			t.addInvoice(&s, s.periodStart())
 		}
 		t.charge(&s, false)
-		if err := t.addEvent("invoice.payment_failed", id, t.invoiceObject(s)); err != nil {
-			return err
-		}
+		t.addEvent("invoice.payment_failed", id, t.invoiceObject(s))
+		t.put(s)
 	case Succeed:
 		t.charge(&s, true)
-		if err := t.addEvent("invoice.paid", id, t.invoiceObject(s)); err != nil {
-			return err
-		}
+		t.addEvent("invoice.paid", id, t.invoiceObject(s))
+		t.put(s)
 	case NextPeriod:
-		if s.CancelAtPeriodEnd {
-			return t.end(s)
-		}
-		return t.renew(s, s.Month+1)
+		t.endPeriod(s, s.Month+1)
 	case Schedule, Keep:
 		s.CancelAtPeriodEnd = a == Schedule
+		t.put(s)
 	case Cancel:
-		return t.end(s)
+		t.end(s)
 	}
-	return t.put(s)
+	return nil
 }
 
-// renew starts a month of the subscription and pays for it.
-func (t *tx) renew(s subscription, month int) error {
+// endPeriod ends the subscription if it is to be cancelled then. Otherwise it starts the month
+// and pays for it.
+func (t *tx) endPeriod(s subscription, month int) {
+	if s.CancelAtPeriodEnd {
+		t.end(s)
+		return
+	}
 	s.Month = month
 	t.addInvoice(&s, s.periodStart())
 	t.charge(&s, true)
-	if err := t.addEvent("invoice.paid", s.ID, t.invoiceObject(s)); err != nil {
-		return err
-	}
-	return t.put(s)
+	t.addEvent("invoice.paid", s.ID, t.invoiceObject(s))
+	t.put(s)
 }
 
 // overdue reports whether the subscription's period has ended and must be renewed or
@@ -232,46 +222,44 @@ func (s subscription) overdue(now time.Time) bool {
 
 // renewDue renews or ends the subscriptions whose period has ended. Of several missed months
 // only the last one has events.
-func (t *tx) renewDue() (err error) {
+func (t *tx) renewDue() {
 	for _, id := range slices.Sorted(maps.Keys(t.Subscriptions)) {
-		s := t.Subscriptions[id]
-		switch {
-		case err != nil || len(t.Outbox) > maxRecords-10:
-			return err // the next call continues
-		case !s.overdue(t.now):
-		case s.CancelAtPeriodEnd:
-			err = t.end(s)
-		default:
+		if len(t.Outbox) > maxRecords-10 {
+			return // the next call continues
+		}
+		if s := t.Subscriptions[id]; s.overdue(t.now) {
 			month := s.Month + 1
 			for !t.now.Before(monthsAfter(s.Anchor, month+1)) {
 				month++
 			}
-			err = t.renew(s, month)
+			t.endPeriod(s, month)
 		}
 	}
-	return err
 }
 
 // end ends the subscription.
-func (t *tx) end(s subscription) error {
+func (t *tx) end(s subscription) {
 	s.Status, s.EndedAt = canceled, t.now
 	t.Subscriptions[s.ID] = s
-	return t.addEvent("customer.subscription.deleted", s.ID, t.subscriptionObject(s))
+	t.addEvent("customer.subscription.deleted", s.ID, t.subscriptionObject(s))
 }
 
 // renewDue renews or ends the subscriptions that are overdue. After an error, which is
 // logged, the next request retries.
 func (p *Provider) renewDue() {
 	due := false
-	err := p.read(func(t *tx) error {
+	p.read(func(t *tx) {
 		for _, s := range t.Subscriptions {
 			due = due || s.overdue(t.now)
 		}
-		return nil
 	})
-	if err == nil && due {
-		_, err = p.change(func(t *tx) (bool, error) { return true, t.renewDue() })
+	if !due {
+		return
 	}
+	_, err := p.change(func(t *tx) (bool, error) {
+		t.renewDue()
+		return true, nil
+	})
 	if err != nil {
 		p.options.Log.Error("development payment provider renewals failed", "error", err)
 	}
