@@ -262,10 +262,7 @@ func (db *DB) Entries(ctx context.Context, o id.Org, from int64, limit int) (ent
 		entries = append(entries, c)
 		return err
 	})
-	if err == nil && !found {
-		err = fault.Missing("Organisation")
-	}
-	return entries, epoch, err
+	return entries, epoch, required(found, err, "Organisation")
 }
 
 // Since returns deletions before objects, as another object may have the path of a deleted

@@ -95,7 +95,7 @@ func (q connectors) Remove(ctx context.Context, o id.Org, i id.Connector) error 
 	return q.atomic(ctx, func(c *conn) error {
 		// Its flows are deleted first, as changes of a flow lock it before the connector:
 		// a cascade would lock them in the reverse order.
-		if _, err := flowTable.of(c.write, o).filter("connector_id = ?", string(i)).remove(ctx); err != nil {
+		if err := flowTable.of(c.write, o).filter("connector_id = ?", string(i)).delete(ctx); err != nil {
 			return err
 		}
 		s := connectorTable.of(c.write, o).key(string(i))
@@ -153,7 +153,7 @@ func (q credentials) Get(ctx context.Context, o id.Org, i id.Connector) (connect
 
 func (q credentials) Put(ctx context.Context, o id.Org, s connector.Sealed) error {
 	return q.atomic(ctx, func(c *conn) error {
-		if err := connectorTable.of(c.write, o).key(string(s.Instance)).lockKey(ctx); err != nil {
+		if err := connectorTable.of(c.write, o).key(string(s.Instance)).lockKeys(ctx, 1); err != nil {
 			return err
 		}
 		return credentialsTable.of(c.write, o).put(ctx, &credentialsRow{Sealed: sealedFields(s)})
@@ -211,7 +211,7 @@ var _ ports.Flows = flows{}
 
 func (q flows) Add(ctx context.Context, f connector.Flow) error {
 	return q.atomic(ctx, func(c *conn) error {
-		if err := connectorTable.of(c.write, f.Org).key(string(f.Instance)).lockKey(ctx); err != nil {
+		if err := connectorTable.of(c.write, f.Org).key(string(f.Instance)).lockKeys(ctx, 1); err != nil {
 			return err
 		}
 		return flowTable.of(c.write, f.Org).add(ctx, rowOfFlow(f))
@@ -229,8 +229,7 @@ func (q flows) Update(ctx context.Context, state string, fn func(connector.Flow)
 }
 
 func (q flows) Sweep(ctx context.Context, before time.Time) error {
-	_, err := flowTable.crossTenant(q.write, crossTenantFlows).filter("expires_at < ?", before.UnixMilli()).remove(ctx)
-	return err
+	return flowTable.crossTenant(q.write, crossTenantFlows).filter("expires_at < ?", before.UnixMilli()).delete(ctx)
 }
 
 type clientRow struct {
@@ -267,8 +266,7 @@ func (q clients) Use(ctx context.Context, v connector.Registered) error {
 }
 
 func (q clients) Remove(ctx context.Context, issuer, redirect, client string) error {
-	_, err := clientTable.on(q.write).key(issuer, redirect).filter("client_id = ?", client).remove(ctx)
-	return err
+	return clientTable.on(q.write).key(issuer, redirect).filter("client_id = ?", client).delete(ctx)
 }
 
 // Sweep skips clients that are used or swept concurrently. It deletes each by its key, as
@@ -322,6 +320,5 @@ func (q revocations) Put(ctx context.Context, v connector.Revocation) error {
 }
 
 func (q revocations) Remove(ctx context.Context, o id.Org, i id.Connector) error {
-	_, err := revocationTable.of(q.write, o).key(string(i)).remove(ctx)
-	return err
+	return revocationTable.of(q.write, o).key(string(i)).delete(ctx)
 }

@@ -63,6 +63,5 @@ func (q deviceGrants) Update(ctx context.Context, digest string, fn func(session
 }
 
 func (q deviceGrants) Prune(ctx context.Context, before time.Time) error {
-	_, err := q.rows().filter("expires_at < ?", before.UnixMilli()).remove(ctx)
-	return err
+	return q.rows().filter("expires_at < ?", before.UnixMilli()).delete(ctx)
 }

@@ -24,6 +24,14 @@ func (d dialect) isolation() *sql.TxOptions {
 	return &sql.TxOptions{} // the connection's transactions are immediate
 }
 
+// text returns the text for the dialect.
+func (d dialect) text(sqlite, postgres string) string {
+	if d == onPostgres {
+		return postgres
+	}
+	return sqlite
+}
+
 // snapshot returns the isolation level at which all statements of a transaction read one
 // snapshot. SQLite has no other.
 func (d dialect) snapshot() sql.IsolationLevel {
@@ -36,38 +44,20 @@ func (d dialect) snapshot() sql.IsolationLevel {
 // forUpdate returns the end of a SELECT that locks its rows against other writers until the
 // transaction ends. It is empty for SQLite, which has one writer. Inserts of rows that
 // reference the locked ones do not wait.
-func (d dialect) forUpdate() string {
-	if d == onPostgres {
-		return " FOR NO KEY UPDATE"
-	}
-	return ""
-}
+func (d dialect) forUpdate() string { return d.text("", " FOR NO KEY UPDATE") }
 
 // forKeyShare returns the end of a SELECT that prevents the deletion of its rows until the
 // transaction ends.
-func (d dialect) forKeyShare() string {
-	if d == onPostgres {
-		return " FOR KEY SHARE"
-	}
-	return ""
-}
+func (d dialect) forKeyShare() string { return d.text("", " FOR KEY SHARE") }
 
 // forUpdateSkipLocked returns the end of a SELECT that locks rows as forUpdate does and
 // skips rows that another transaction has locked.
-func (d dialect) forUpdateSkipLocked() string {
-	if d == onPostgres {
-		return " FOR NO KEY UPDATE SKIP LOCKED"
-	}
-	return ""
-}
+func (d dialect) forUpdateSkipLocked() string { return d.text("", " FOR NO KEY UPDATE SKIP LOCKED") }
 
 // in returns the condition that a column of the Postgres type has one of the values of a
 // parameter made by list.
 func (d dialect) in(column, kind string) string {
-	if d == onPostgres {
-		return column + " = ANY(?::" + kind + "[])"
-	}
-	return column + " IN (SELECT value FROM json_each(?))"
+	return column + d.text(" IN (SELECT value FROM json_each(?))", " = ANY(?::"+kind+"[])")
 }
 
 // list returns many texts as one parameter.
@@ -101,36 +91,18 @@ func list[T ~string](d dialect, values []T) string {
 
 // param returns a parameter with a cast to the Postgres type, for SELECT lists, in which
 // Postgres does not infer it.
-func (d dialect) param(kind string) string {
-	if d == onPostgres {
-		return "?::" + kind
-	}
-	return "?"
-}
+func (d dialect) param(kind string) string { return d.text("?", "?::"+kind) }
 
 // json returns a column of JSON text as an argument of JSON functions.
-func (d dialect) json(column string) string {
-	if d == onPostgres {
-		return column + "::json"
-	}
-	return column
-}
+func (d dialect) json(column string) string { return d.text(column, column+"::json") }
 
 // kindOfAction returns the kind of an audit entry's action, as the index of kinds has it.
 func (d dialect) kindOfAction() string {
-	if d == onPostgres {
-		return "split_part(action, '.', 1)"
-	}
-	return "substr(action, 1, instr(action, '.') - 1)"
+	return d.text("substr(action, 1, instr(action, '.') - 1)", "split_part(action, '.', 1)")
 }
 
 // org returns the organisation's parameter for a SELECT list.
-func (d dialect) org() string {
-	if d == onPostgres {
-		return "@org::uuid"
-	}
-	return "@org"
-}
+func (d dialect) org() string { return d.text("@org", "@org::uuid") }
 
 // records returns the rows of a parameter that is a JSON array of objects, as a table v
 // with the columns.

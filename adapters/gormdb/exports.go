@@ -88,6 +88,5 @@ func (q exports) Claim(ctx context.Context, now time.Time, fn func(export.Export
 }
 
 func (q exports) Prune(ctx context.Context, before time.Time) error {
-	_, err := exportTable.crossTenant(q.write, crossTenantDue).filter("due_at IS NULL AND created_at < ?", before.UnixMilli()).remove(ctx)
-	return err
+	return exportTable.crossTenant(q.write, crossTenantDue).filter("due_at IS NULL AND created_at < ?", before.UnixMilli()).delete(ctx)
 }

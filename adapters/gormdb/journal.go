@@ -31,8 +31,7 @@ func (q inbox) Accept(ctx context.Context, source, message string, now time.Time
 }
 
 func (q inbox) Prune(ctx context.Context, before time.Time) error {
-	_, err := inboxTable.on(q.write).filter("noted_at < ?", before.UnixMilli()).remove(ctx)
-	return err
+	return inboxTable.on(q.write).filter("noted_at < ?", before.UnixMilli()).delete(ctx)
 }
 
 type auditRow struct {
@@ -118,13 +117,11 @@ func (q replays) Finish(ctx context.Context, r replay.Record) error {
 }
 
 func (q replays) Abandon(ctx context.Context, key, claim string) error {
-	_, err := q.claimed(key, claim).remove(ctx)
-	return err
+	return q.claimed(key, claim).delete(ctx)
 }
 
 func (q replays) Prune(ctx context.Context, before time.Time) error {
-	_, err := replayTable.on(q.write).filter("expires_at < ?", before.UnixMilli()).remove(ctx)
-	return err
+	return replayTable.on(q.write).filter("expires_at < ?", before.UnixMilli()).delete(ctx)
 }
 
 type sessionRow struct {
@@ -173,8 +170,7 @@ func (q sessions) List(ctx context.Context, user id.User) ([]session.Session, er
 }
 
 func (q sessions) Remove(ctx context.Context, s id.Session) error {
-	_, err := q.rows().key(string(s)).remove(ctx)
-	return err
+	return q.rows().key(string(s)).delete(ctx)
 }
 
 func (q sessions) Use(ctx context.Context, uses map[id.Session]time.Time) error {
@@ -190,6 +186,5 @@ func (q sessions) Use(ctx context.Context, uses map[id.Session]time.Time) error 
 }
 
 func (q sessions) Prune(ctx context.Context, before time.Time) error {
-	_, err := q.rows().filter("expires_at < ?", before.UnixMilli()).remove(ctx)
-	return err
+	return q.rows().filter("expires_at < ?", before.UnixMilli()).delete(ctx)
 }

@@ -173,12 +173,7 @@ func (db *DB) requireSupported(ctx context.Context, known int64) error {
 	return err
 }
 
-func (d dialect) migrations() string {
-	if d == onPostgres {
-		return "migrations/postgres"
-	}
-	return "migrations/sqlite"
-}
+func (d dialect) migrations() string { return d.text("migrations/sqlite", "migrations/postgres") }
 
 // Schema returns the version of the schema that this program needs, which is the same on both
 // databases.

@@ -275,10 +275,7 @@ func oneRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any)
 // getRow is oneRow that returns NotFound without a row.
 func getRow(ctx context.Context, db *gorm.DB, what string, c command, to ...any) error {
 	found, err := oneRow(ctx, db, what, c, to...)
-	if err == nil && !found {
-		err = fault.Missing(what)
-	}
-	return err
+	return required(found, err, what)
 }
 
 // cursorID returns an id as a bound of a comparison. One that is not a UUID, which Postgres

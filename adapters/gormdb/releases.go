@@ -146,14 +146,19 @@ func (q releases) revised(ctx context.Context, change func(c *conn, revision int
 	})
 }
 
-type adoptionRow struct {
-	Day      release.Day      `gorm:"primaryKey"`
+// targetKey is a release.Target in a primary key.
+type targetKey struct {
 	Platform release.Platform `gorm:"primaryKey"`
 	Arch     release.Arch     `gorm:"primaryKey"`
 	Channel  release.Channel  `gorm:"primaryKey"`
-	Version  string           `gorm:"primaryKey"`
-	Checks   int64
-	Offered  int64
+}
+
+type adoptionRow struct {
+	Day     release.Day `gorm:"primaryKey"`
+	Target  targetKey   `gorm:"embedded"`
+	Version string      `gorm:"primaryKey"`
+	Checks  int64
+	Offered int64
 }
 
 var (
@@ -162,8 +167,7 @@ var (
 )
 
 func (r *adoptionRow) tally() (release.Tally, error) {
-	target := release.Target{Platform: r.Platform, Arch: r.Arch, Channel: r.Channel}
-	return release.Tally{Day: r.Day, Target: target, Version: r.Version, Checks: r.Checks, Offered: r.Offered}, nil
+	return release.Tally{Day: r.Day, Target: release.Target(r.Target), Version: r.Version, Checks: r.Checks, Offered: r.Offered}, nil
 }
 
 type adoption struct{ *conn }
@@ -176,23 +180,13 @@ func (q adoption) Add(ctx context.Context, counts []release.Tally) error {
 	if len(counts) == 0 {
 		return nil
 	}
-	rows := make([]adoptionRow, 0, len(counts))
-	at := make(map[adoptionRow]int, len(counts))
-	for _, t := range counts {
-		key := adoptionRow{Day: t.Day, Platform: t.Platform, Arch: t.Arch, Channel: t.Channel, Version: t.Version}
-		i, ok := at[key]
-		if !ok {
-			i = len(rows)
-			at[key] = i
-			rows = append(rows, key)
-		}
-		rows[i].Checks += t.Checks
-		rows[i].Offered += t.Offered
-	}
-	slices.SortFunc(rows, func(a, b adoptionRow) int {
-		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Platform, b.Platform), cmp.Compare(a.Arch, b.Arch),
-			cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Version, b.Version))
+	counts = summed(slices.Clone(counts), release.Tally.Compare, func(to *release.Tally, one release.Tally) {
+		to.Checks, to.Offered = to.Checks+one.Checks, to.Offered+one.Offered
 	})
+	rows := make([]adoptionRow, len(counts))
+	for i, t := range counts {
+		rows[i] = adoptionRow{t.Day, targetKey(t.Target), t.Version, t.Checks, t.Offered}
+	}
 	return q.atomic(ctx, func(c *conn) error {
 		_, err := insertRecords(ctx, adoptionTable.on(c.write), addTallies, rows, adoptionTable.fields)
 		return err
@@ -212,7 +206,7 @@ func (q adoption) List(ctx context.Context, first, last release.Day, of release.
 // table.
 func (q adoption) Prune(ctx context.Context, before release.Day) error {
 	for _, t := range []selection{adoptionTable.on(q.write), seenTable.on(q.write)} {
-		if _, err := t.filter("day >= '' AND day < ?", string(before)).remove(ctx); err != nil {
+		if err := t.filter("day >= '' AND day < ?", string(before)).delete(ctx); err != nil {
 			return err
 		}
 	}
@@ -220,21 +214,19 @@ func (q adoption) Prune(ctx context.Context, before release.Day) error {
 }
 
 type seenRow struct {
-	Day       release.Day      `gorm:"primaryKey"`
-	Platform  release.Platform `gorm:"primaryKey"`
-	Arch      release.Arch     `gorm:"primaryKey"`
-	Channel   release.Channel  `gorm:"primaryKey"`
+	Day       release.Day `gorm:"primaryKey"`
+	Target    targetKey   `gorm:"embedded"`
 	Registers []byte
 }
 
 var seenTable = shared[seenRow]("release_devices", "Devices")
 
 func rowOfSeen(d release.Seen) *seenRow {
-	return &seenRow{d.Day, d.Platform, d.Arch, d.Channel, d.Devices[:]}
+	return &seenRow{d.Day, targetKey(d.Target), d.Devices[:]}
 }
 
 func (r *seenRow) seen() (release.Seen, error) {
-	d := release.Seen{Day: r.Day, Target: release.Target{Platform: r.Platform, Arch: r.Arch, Channel: r.Channel}}
+	d := release.Seen{Day: r.Day, Target: release.Target(r.Target)}
 	if n := copy(d.Devices[:], r.Registers); n != len(r.Registers) || n != release.Registers {
 		return d, fmt.Errorf("a sketch of devices has %d registers", len(r.Registers))
 	}
@@ -244,9 +236,7 @@ func (r *seenRow) seen() (release.Seen, error) {
 // AddDevices locks the rows in their order, as adoption.Add does. Merging registers is no expression
 // of SQL: a row is inserted first if it is not there, then read and replaced.
 func (q adoption) AddDevices(ctx context.Context, all []release.Seen) error {
-	sorted := slices.SortedFunc(slices.Values(all), func(a, b release.Seen) int {
-		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Platform, b.Platform), cmp.Compare(a.Arch, b.Arch), cmp.Compare(a.Channel, b.Channel))
-	})
+	sorted := slices.SortedFunc(slices.Values(all), release.Seen.Compare)
 	if len(sorted) == 0 {
 		return nil
 	}
@@ -287,9 +277,9 @@ func ofTarget(s selection, of release.Target) selection {
 }
 
 type reportRow struct {
-	Release  id.Release       `gorm:"column:release_id;primaryKey"`
-	Hour     time.Time        `gorm:"primaryKey"`
-	Outcomes release.Outcomes `gorm:"embedded"`
+	Release          id.Release `gorm:"column:release_id;primaryKey"`
+	Hour             time.Time  `gorm:"primaryKey"`
+	release.Outcomes `gorm:"embedded"`
 }
 
 var (
@@ -298,7 +288,7 @@ var (
 )
 
 func (r *reportRow) report() (release.Report, error) {
-	return release.Report{Release: r.Release, Hour: r.Hour, Outcomes: r.Outcomes}, nil
+	return release.Report(*r), nil
 }
 
 type reports struct{ *conn }
@@ -309,7 +299,7 @@ var _ ports.Reports = reports{}
 func (q reports) Add(ctx context.Context, given []release.Report) error {
 	rows := make([]reportRow, len(given))
 	for i, r := range given {
-		rows[i] = reportRow{r.Release, r.Hour, r.Outcomes}
+		rows[i] = reportRow(r)
 	}
 	rows = summed(rows, func(a, b reportRow) int { return cmp.Or(cmp.Compare(a.Release, b.Release), a.Hour.Compare(b.Hour)) },
 		func(to *reportRow, one reportRow) { to.Outcomes = to.Outcomes.Plus(one.Outcomes) })
@@ -339,6 +329,5 @@ func (q reports) List(ctx context.Context, of id.Release, after time.Time, limit
 
 // Prune has a lower bound for the reason of adoption.Prune.
 func (q reports) Prune(ctx context.Context, before time.Time) error {
-	_, err := reportTable.on(q.write).filter("hour >= 0 AND hour < ?", before.UnixMilli()).remove(ctx)
-	return err
+	return reportTable.on(q.write).filter("hour >= 0 AND hour < ?", before.UnixMilli()).delete(ctx)
 }

@@ -34,6 +34,5 @@ func (q requests) Add(ctx context.Context, o id.Org, minute time.Time, n int64) 
 }
 
 func (q requests) Prune(ctx context.Context, before time.Time) error {
-	_, err := requestsTable.crossTenant(q.write, crossTenantRequests).filter("minute < ?", before.UnixMilli()).remove(ctx)
-	return err
+	return requestsTable.crossTenant(q.write, crossTenantRequests).filter("minute < ?", before.UnixMilli()).delete(ctx)
 }

@@ -239,11 +239,13 @@ func findWith[R, T any](ctx context.Context, s selection, record func(*R) (T, er
 
 // get returns the only record, or NotFound.
 func get[R, T any](ctx context.Context, s selection, record func(*R) (T, error)) (T, error) {
-	v, found, err := find(ctx, s, record)
-	if err == nil && !found {
-		err = fault.Missing(s.what)
-	}
-	return v, err
+	return getWith(ctx, s, record, s.command())
+}
+
+// getWith is get with a command that returns the columns of the selection.
+func getWith[R, T any](ctx context.Context, s selection, record func(*R) (T, error), c command) (T, error) {
+	v, found, err := findWith(ctx, s, record, c)
+	return v, required(found, err, s.what)
 }
 
 // count returns the number of rows.
@@ -256,21 +258,16 @@ func (s selection) count(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// lockKeys returns the number of rows, and prevents their deletion until the transaction
-// ends: a foreign key violation would abort it on Postgres.
-func (s selection) lockKeys(ctx context.Context) (n int, err error) {
+// lockKeys prevents the deletion of the rows until the transaction ends: a foreign key
+// violation would abort it on Postgres. It returns NotFound if there are fewer than want.
+func (s selection) lockKeys(ctx context.Context, want int) error {
+	n := 0
 	text := "SELECT 1 FROM " + s.name + " WHERE " + s.where + " ORDER BY " + s.name + ".id" + dialectOf(s.db).forKeyShare()
-	err = eachRow(ctx, s.db, s.what, s.newCommand(text, s.args), []any{new(int)}, func() error {
+	err := eachRow(ctx, s.db, s.what, s.newCommand(text, s.args), []any{new(int)}, func() error {
 		n++
 		return nil
 	})
-	return n, err
-}
-
-// lockKey is lockKeys for one row. It returns NotFound if there is none.
-func (s selection) lockKey(ctx context.Context) error {
-	n, err := s.lockKeys(ctx)
-	return s.requireRow(int64(n), err)
+	return required(n >= want, err, s.what)
 }
 
 // add inserts a row. It returns Conflict for a taken key, without aborting the transaction.
@@ -347,6 +344,12 @@ func (s selection) remove(ctx context.Context) (int64, error) {
 	return exec(ctx, s.db, s.what, s.newCommand("DELETE FROM "+s.name+" WHERE "+s.where, s.args))
 }
 
+// delete deletes the rows, if there are any.
+func (s selection) delete(ctx context.Context) error {
+	_, err := s.remove(ctx)
+	return err
+}
+
 // removeEmpty deletes the only row if the conditions hold, which say that no row refers to
 // it. It returns NotFound if there is no row, else Conflict with the message.
 func (s selection) removeEmpty(ctx context.Context, message string, conditions ...string) error {
@@ -369,9 +372,12 @@ func (s selection) removeEmpty(ctx context.Context, message string, conditions .
 }
 
 // requireRow returns NotFound if a statement changed no row.
-func (s selection) requireRow(n int64, err error) error {
-	if err == nil && n == 0 {
-		err = fault.Missing(s.what)
+func (s selection) requireRow(n int64, err error) error { return required(n > 0, err, s.what) }
+
+// required returns err, or NotFound if there is none and the record was not found.
+func required(found bool, err error, what string) error {
+	if err == nil && !found {
+		return fault.Missing(what)
 	}
 	return err
 }
@@ -401,11 +407,7 @@ func update[R, T any](ctx context.Context, s selection, record func(*R) (T, erro
 // change updates the only row and returns the new record.
 func change[R, T any](ctx context.Context, s selection, record func(*R) (T, error), sets string) (T, error) {
 	text := "UPDATE " + s.name + " SET " + sets + " WHERE " + s.where + " RETURNING " + s.names
-	v, found, err := findWith(ctx, s, record, s.newCommand(text, s.args))
-	if err == nil && !found {
-		err = fault.Missing(s.what)
-	}
-	return v, err
+	return getWith(ctx, s, record, s.newCommand(text, s.args))
 }
 
 // upsertIf inserts the row, or replaces the one with its primary key if that meets the

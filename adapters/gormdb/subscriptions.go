@@ -125,10 +125,7 @@ func (r *subscriptionRow) subscriber() (id.Org, error) { return r.OrgID, nil }
 
 func (q subscriptions) ByCustomer(ctx context.Context, customer string) (id.Org, error) {
 	o, found, err := find(ctx, ofCustomer(q.read, customer), (*subscriptionRow).subscriber)
-	if err == nil && !found {
-		err = fault.Missing("Customer")
-	}
-	return o, err
+	return o, required(found, err, "Customer")
 }
 
 func (q subscriptions) Due(ctx context.Context, now time.Time, limit int) ([]id.Org, error) {

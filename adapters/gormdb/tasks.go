@@ -140,11 +140,7 @@ var _ ports.TasksAt = tasksAt{}
 
 func (q tasksAt) Get(ctx context.Context, o id.Org, t id.Task) (task.Task, error) {
 	s := taskTable.of(q.read, o)
-	found, ok, err := findWith(ctx, s, (*taskRow).task, s.newCommand(getTaskAt[q.dialect], []any{string(o), string(t), string(o), q.epoch}))
-	if err == nil && !ok {
-		err = fault.Missing("Task")
-	}
-	return found, err
+	return getWith(ctx, s, (*taskRow).task, s.newCommand(getTaskAt[q.dialect], []any{string(o), string(t), string(o), q.epoch}))
 }
 
 func (q tasksAt) List(ctx context.Context, o id.Org, actor org.Actor, f task.Filter, fn func(task.Task) error) error {
@@ -153,10 +149,7 @@ func (q tasksAt) List(ctx context.Context, o id.Org, actor org.Actor, f task.Fil
 		some = true
 		return fn(t)
 	})
-	if err == nil && !some {
-		err = fault.Missing("Task")
-	}
-	return err
+	return required(some, err, "Task")
 }
 
 func (q tasksAt) Add(ctx context.Context, o id.Org, t task.Task) (task.Task, error) {
@@ -177,18 +170,11 @@ func (q tasksAt) Replace(ctx context.Context, o id.Org, was, next task.Task, cha
 	args := params(bind(rowOfTask(q.dialect, next), taskTable.changes, tenantParams(o, len(taskTable.changes)+4)))
 	args = append(args, string(was.ID), was.Version, q.epoch)
 	if q.dialect == onPostgres {
-		replaced, err := oneRow(ctx, q.write, "Task", args.sql(replaceTaskAt[onPostgres], records(rowsOfHistory(changes), historyTable.rest)), new(int))
-		if err == nil && !replaced {
-			err = fault.Missing("Task")
-		}
-		return err
+		return getRow(ctx, q.write, "Task", args.sql(replaceTaskAt[onPostgres], records(rowsOfHistory(changes), historyTable.rest)), new(int))
 	}
 	return q.atomic(ctx, func(c *conn) error {
 		n, err := exec(ctx, c.write, "Task", args.sql(replaceTaskAt[onSQLite]))
-		if err == nil && n == 0 {
-			err = fault.Missing("Task")
-		}
-		if err == nil {
+		if err = required(n > 0, err, "Task"); err == nil {
 			err = (tasks{c}).putTexts(ctx, o, next, q.dialect.hasTextsRow(was))
 		}
 		if err == nil {
@@ -210,8 +196,7 @@ func (q tasks) putTexts(ctx context.Context, o id.Org, t task.Task, before bool)
 	case q.dialect.hasTextsRow(t):
 		return texts.put(ctx, &taskTextsRow{TaskID: t.ID, Description: t.Description, Metadata: t.Metadata})
 	case before:
-		_, err := texts.key(string(t.ID)).remove(ctx)
-		return err
+		return texts.key(string(t.ID)).delete(ctx)
 	}
 	return nil
 }
@@ -251,11 +236,7 @@ func (q tasks) addWhere(ctx context.Context, o id.Org, t task.Task, texts [2][2]
 		text, more = texts[1][q.dialect], slices.Concat(more, []any{string(*t.Workspace)})
 	}
 	var place int64
-	added, err := oneRow(ctx, q.write, "Task", insertCommand(o, text, rowOfTask(q.dialect, t), addTaskFields, more...), &place)
-	if err == nil && !added {
-		err = fault.Missing("Task")
-	}
-	if err != nil {
+	if err := getRow(ctx, q.write, "Task", insertCommand(o, text, rowOfTask(q.dialect, t), addTaskFields, more...), &place); err != nil {
 		return task.Task{}, err
 	}
 	t = t.Clone()
@@ -333,11 +314,7 @@ func (q tasks) lockWorkspaces(ctx context.Context, o id.Org, ws []id.Workspace) 
 	if len(ws) == 0 {
 		return nil
 	}
-	n, err := workspaceTable.of(q.write, o).among("id", list(q.dialect, ws)).lockKeys(ctx)
-	if err == nil && n != len(ws) {
-		err = fault.Missing("Workspace")
-	}
-	return err
+	return workspaceTable.of(q.write, o).among("id", list(q.dialect, ws)).lockKeys(ctx, len(ws))
 }
 
 func (q tasks) Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.Task) error) error {
@@ -348,7 +325,7 @@ func (q tasks) Remove(ctx context.Context, o id.Org, t id.Task, allow func(task.
 			err = allow(there)
 		}
 		if err == nil {
-			_, err = of.remove(ctx)
+			err = of.delete(ctx)
 		}
 		return err
 	})

@@ -133,8 +133,7 @@ func (q taskSets) RemoveIn(ctx context.Context, o id.Org, w id.Workspace, after 
 			return err
 		}
 		last, more = next, len(found) == limit
-		_, err = taskTable.of(c.write, o).among("id", list(c.dialect, held)).remove(ctx)
-		return err
+		return taskTable.of(c.write, o).among("id", list(c.dialect, held)).delete(ctx)
 	})
 	return last, more, err
 }
@@ -209,14 +208,10 @@ func (q taskHistory) add(ctx context.Context, o id.Org, changes []task.Change) e
 			of = append(of, c.Task)
 		}
 	}
-	n, err := taskTable.of(q.write, o).among("id", list(q.dialect, of)).lockKeys(ctx)
-	if err == nil && n != len(of) {
-		err = fault.Missing("Task")
-	}
-	if err != nil {
+	if err := taskTable.of(q.write, o).among("id", list(q.dialect, of)).lockKeys(ctx, len(of)); err != nil {
 		return err
 	}
-	_, err = insertRecords(ctx, historyTable.of(q.write, o), insertHistory, rowsOfHistory(changes), historyTable.rest)
+	_, err := insertRecords(ctx, historyTable.of(q.write, o), insertHistory, rowsOfHistory(changes), historyTable.rest)
 	return err
 }
 

@@ -120,7 +120,7 @@ func (q uploads) Sweep(ctx context.Context, before time.Time, limit int) (int, e
 	return atomically(ctx, q.conn, func(c *conn) (int, error) {
 		old, err := all(ctx, uploadTable.crossTenant(c.write, crossTenantUploads).filter("expires_at < ?", before.UnixMilli()).claim("expires_at", limit), (*uploadRow).upload)
 		for n := 0; n < len(old) && err == nil; n++ {
-			_, err = uploadTable.of(c.write, old[n].Org).key(string(old[n].ID)).remove(ctx)
+			err = uploadTable.of(c.write, old[n].Org).key(string(old[n].ID)).delete(ctx)
 		}
 		return len(old), err
 	})

@@ -122,7 +122,7 @@ func (q versions) Take(ctx context.Context, o id.Org, of id.Object, version int6
 		if v, err = get(ctx, row, (*versionRow).earlier); err != nil {
 			return err
 		}
-		if _, err := row.remove(ctx); err != nil {
+		if err := row.delete(ctx); err != nil {
 			return err
 		}
 		c.grow(o, object.Versions, -v.Size)

@@ -97,7 +97,7 @@ func (q teamMembers) List(ctx context.Context, o id.Org, t id.Team, after org.Po
 // Put prevents the deletion of the team before it adds the member.
 func (q teamMembers) Put(ctx context.Context, o id.Org, m team.Member) (int, error) {
 	return atomically(ctx, q.conn, func(c *conn) (int, error) {
-		if err := teamTable.of(c.write, o).key(string(m.Team)).lockKey(ctx); err != nil {
+		if err := teamTable.of(c.write, o).key(string(m.Team)).lockKeys(ctx, 1); err != nil {
 			return 0, err
 		}
 		members := teamMemberTable.of(c.write, o)
@@ -160,7 +160,7 @@ func (q workspaces) List(ctx context.Context, o id.Org, ws []id.Workspace) ([]wo
 
 func (q workspaces) Add(ctx context.Context, o id.Org, w workspace.Workspace) error {
 	return q.atomic(ctx, func(c *conn) error {
-		if err := teamTable.of(c.write, o).key(string(w.Team)).lockKey(ctx); err != nil {
+		if err := teamTable.of(c.write, o).key(string(w.Team)).lockKeys(ctx, 1); err != nil {
 			return err
 		}
 		return workspaceTable.of(c.write, o).add(ctx, (*workspaceRow)(&w))
@@ -169,7 +169,7 @@ func (q workspaces) Add(ctx context.Context, o id.Org, w workspace.Workspace) er
 
 func (q workspaces) Put(ctx context.Context, o id.Org, w workspace.Workspace) error {
 	return q.atomic(ctx, func(c *conn) error {
-		if err := teamTable.of(c.write, o).key(string(w.Team)).lockKey(ctx); err != nil {
+		if err := teamTable.of(c.write, o).key(string(w.Team)).lockKeys(ctx, 1); err != nil {
 			return err
 		}
 		return workspaceTable.of(c.write, o).key(string(w.ID)).save(ctx, (*workspaceRow)(&w))

@@ -119,15 +119,10 @@ func (s adoption) Add(_ context.Context, all []release.Tally) error {
 }
 
 func (s adoption) List(_ context.Context, first, last release.Day, of release.Target, after release.Tally, limit int) ([]release.Tally, error) {
-	compare := func(a, b release.Tally) int {
-		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Platform, b.Platform), cmp.Compare(a.Arch, b.Arch),
-			cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Version, b.Version))
-	}
 	return result(s.run, func(x *tx) ([]release.Tally, error) {
 		return x.adoption.page(func(t release.Tally) bool {
-			return t.Day >= first && t.Day <= last && (of.Platform == "" || of.Platform == t.Platform) &&
-				(of.Arch == "" || of.Arch == t.Arch) && (of.Channel == "" || of.Channel == t.Channel)
-		}, compare, after, limit), nil
+			return t.Day >= first && t.Day <= last && t.Within(of)
+		}, release.Tally.Compare, after, limit), nil
 	})
 }
 
@@ -150,14 +145,10 @@ func (s adoption) AddDevices(_ context.Context, all []release.Seen) error {
 }
 
 func (s adoption) Devices(_ context.Context, first, last release.Day, of release.Target) ([]release.Seen, error) {
-	compare := func(a, b release.Seen) int {
-		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Platform, b.Platform), cmp.Compare(a.Arch, b.Arch), cmp.Compare(a.Channel, b.Channel))
-	}
 	return result(s.run, func(x *tx) ([]release.Seen, error) {
 		return x.seen.list(func(d release.Seen) bool {
-			return d.Day >= first && d.Day <= last && (of.Platform == "" || of.Platform == d.Platform) &&
-				(of.Arch == "" || of.Arch == d.Arch) && (of.Channel == "" || of.Channel == d.Channel)
-		}, compare, 0), nil
+			return d.Day >= first && d.Day <= last && d.Within(of)
+		}, release.Seen.Compare, 0), nil
 	})
 }
 

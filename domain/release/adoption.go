@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"time"
 
 	"collab/domain/id"
@@ -25,6 +26,11 @@ type Tally struct {
 	Version string // in its full form without build metadata; Other for those that are not counted one by one
 	Checks  int64
 	Offered int64 // checks that were answered with an update
+}
+
+// Compare orders tallies by day, target and version, which no two stored ones share.
+func (t Tally) Compare(o Tally) int {
+	return cmp.Or(cmp.Compare(t.Day, o.Day), t.Target.Compare(o.Target), cmp.Compare(t.Version, o.Version))
 }
 
 // Other is the version under which uncounted versions are summed.

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
@@ -87,6 +88,16 @@ type Target struct {
 	Platform Platform
 	Arch     Arch
 	Channel  Channel
+}
+
+// Compare orders targets by platform, architecture and channel.
+func (t Target) Compare(o Target) int {
+	return cmp.Or(cmp.Compare(t.Platform, o.Platform), cmp.Compare(t.Arch, o.Arch), cmp.Compare(t.Channel, o.Channel))
+}
+
+// Within reports whether t is among the targets that of selects; an empty field selects all.
+func (t Target) Within(of Target) bool {
+	return (of.Platform == "" || of.Platform == t.Platform) && (of.Arch == "" || of.Arch == t.Arch) && (of.Channel == "" || of.Channel == t.Channel)
 }
 
 // Release is a version of the application for one target, as it is offered.

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"math"
@@ -91,6 +92,11 @@ type Seen struct {
 	Day Day
 	Target
 	Devices Sketch
+}
+
+// Compare orders records by day and target, which no two stored ones share.
+func (s Seen) Compare(o Seen) int {
+	return cmp.Or(cmp.Compare(s.Day, o.Day), s.Target.Compare(o.Target))
 }
 
 // SeenDays is the number of days, today included, of which the devices of a target are counted.
