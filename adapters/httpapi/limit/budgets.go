@@ -25,21 +25,8 @@ func ParseBudgets(s string, maxUpload int64) (Budgets, error) {
 	if s == "" {
 		return b, nil
 	}
-	err := parseList(s, "budget such as callers=256MiB, of anonymous, callers, connections or spool, in MiB or GiB", func(name, value string) bool {
-		to := map[string]*int64{"anonymous": &b.Anonymous, "callers": &b.Callers, "connections": &b.Connections, "spool": &b.Spool}[name]
-		count, unit := value, int64(0)
-		for suffix, size := range map[string]int64{"MiB": 1 << 20, "GiB": 1 << 30} {
-			if n, ok := strings.CutSuffix(value, suffix); ok {
-				count, unit = n, size
-			}
-		}
-		n, err := strconv.ParseInt(count, 10, 32)
-		if to == nil || err != nil || n < 1 || n > 1<<20 || unit == 0 {
-			return false
-		}
-		*to = n * unit
-		return true
-	})
+	err := parseList(s, "budget such as callers=256MiB, of anonymous, callers, connections or spool, in MiB or GiB",
+		map[string]*int64{"anonymous": &b.Anonymous, "callers": &b.Callers, "connections": &b.Connections, "spool": &b.Spool}, parseBytes)
 	if err != nil {
 		return Budgets{}, err
 	}
@@ -49,4 +36,14 @@ func ParseBudgets(s string, maxUpload int64) (Budgets, error) {
 		}
 	}
 	return b, nil
+}
+
+func parseBytes(value string) (int64, bool) {
+	for suffix, unit := range map[string]int64{"MiB": 1 << 20, "GiB": 1 << 30} {
+		if count, ok := strings.CutSuffix(value, suffix); ok {
+			n, err := strconv.ParseInt(count, 10, 32)
+			return n * unit, err == nil && n >= 1 && n <= 1<<20
+		}
+	}
+	return 0, false
 }

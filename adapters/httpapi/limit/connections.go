@@ -71,33 +71,33 @@ func ParseConnections(s string) (ConnectionLimits, error) {
 	if s == "" {
 		return l, nil
 	}
-	err := parseList(s, "number of connections such as address=512, of total or address", func(name, value string) bool {
-		to := map[string]*int{"total": &l.Total, "address": &l.Address}[name]
-		n, err := strconv.Atoi(value)
-		if to == nil || err != nil || n < 1 || n > 1_000_000 {
-			return false
-		}
-		*to = n
-		return true
-	})
-	if err != nil {
-		return ConnectionLimits{}, err
-	}
-	return l, nil
+	err := parseList(s, "number of connections such as address=512, of total or address",
+		map[string]*int{"total": &l.Total, "address": &l.Address}, parseNumber(1))
+	return l, err
 }
 
-// parseList parses "name=value,name=value", each name at most once. If set returns false,
-// it fails with an error that describes an entry.
-func parseList(s, want string, set func(name, value string) bool) error {
+// parseList parses "name=value,name=value", each name at most once, over the values of the
+// known names. If parse returns false, parseList fails with an error
+// that describes an entry.
+func parseList[T any](s, want string, known map[string]*T, parse func(value string) (T, bool)) error {
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(s, ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if seen[name] || !set(name, value) {
+		name, text, _ := strings.Cut(strings.TrimSpace(part), "=")
+		value, ok := parse(text)
+		if !ok || seen[name] || known[name] == nil {
 			return fmt.Errorf("%q is not a %s", part, want)
 		}
-		seen[name] = true
+		*known[name], seen[name] = value, true
 	}
 	return nil
+}
+
+// parseNumber returns a function for parseList that parses a number of at least least.
+func parseNumber(least int) func(string) (int, bool) {
+	return func(value string) (int, bool) {
+		n, err := strconv.Atoi(value)
+		return n, err == nil && n >= least && n <= 1_000_000
+	}
 }
 
 // Connections keeps the connections of a server within their limits. If there are too many

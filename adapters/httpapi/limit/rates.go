@@ -40,21 +40,16 @@ func ParseRates(s string) (Rates, error) {
 	if s == "off" {
 		return r, nil
 	}
-	err := parseList(s, "limit such as caller=1200/m, of caller, address, chat, credentials or webhook, per s, m or h", func(name, value string) bool {
-		to := map[string]*Rate{"caller": &r.Caller, "address": &r.Address, "chat": &r.Chat, "credentials": &r.Credentials, "webhook": &r.Webhook}[name]
-		count, per, _ := strings.Cut(value, "/")
-		n, err := strconv.Atoi(count)
-		period := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[per]
-		if to == nil || err != nil || n < 1 || n > 1_000_000 || period == 0 {
-			return false
-		}
-		*to = Rate{n, period}
-		return true
-	})
-	if err != nil {
-		return Rates{}, err
-	}
-	return r, nil
+	err := parseList(s, "limit such as caller=1200/m, of caller, address, chat, credentials or webhook, per s, m or h",
+		map[string]*Rate{"caller": &r.Caller, "address": &r.Address, "chat": &r.Chat, "credentials": &r.Credentials, "webhook": &r.Webhook}, parseRate)
+	return r, err
+}
+
+func parseRate(value string) (Rate, bool) {
+	count, per, _ := strings.Cut(value, "/")
+	n, ok := parseNumber(1)(count)
+	period := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[per]
+	return Rate{n, period}, ok && period != 0
 }
 
 // RateLimiter holds a token bucket for each key. A nil RateLimiter allows everything.

@@ -3,7 +3,6 @@ package limit
 import (
 	"context"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -40,19 +39,9 @@ func ParseConcurrency(s string, processors, connections int) (Concurrency, error
 	if s == "" {
 		return c, nil
 	}
-	err := parseList(s, "number such as requests=64, of requests, streams, transfers, calls or webhooks, of 16 to 1000000", func(name, value string) bool {
-		to := map[string]*int{"requests": &c.Requests, "streams": &c.Streams, "transfers": &c.Transfers, "calls": &c.Calls, "webhooks": &c.Webhooks}[name]
-		n, err := strconv.Atoi(value)
-		if to == nil || err != nil || n < 16 || n > 1_000_000 {
-			return false
-		}
-		*to = n
-		return true
-	})
-	if err != nil {
-		return Concurrency{}, err
-	}
-	return c, nil
+	err := parseList(s, "number such as requests=64, of requests, streams, transfers, calls or webhooks, of 16 to 1000000",
+		map[string]*int{"requests": &c.Requests, "streams": &c.Streams, "transfers": &c.Transfers, "calls": &c.Calls, "webhooks": &c.Webhooks}, parseNumber(16))
+	return c, err
 }
 
 // Shares is a counting semaphore that is fair between holders. A holder has at most its share
