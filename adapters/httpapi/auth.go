@@ -10,6 +10,7 @@ import (
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
 	"collab/app/access"
+	"collab/app/onboarding"
 	"collab/app/webhooks"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -124,16 +125,8 @@ type placeView struct {
 }
 
 func (a *api) listOwnOrganisations(c *call, actor org.Actor) error {
-	all, err := a.Access.Organisations(c.r.Context(), actor)
-	if err != nil {
-		return err
-	}
-	views := make([]placeView, len(all))
-	for i, p := range all {
-		views[i] = placeView{*viewOrg(&p.Organisation), p.Role, p.ID == actor.Org}
-	}
-	c.Header()["Cache-Control"] = noStore
-	return c.reply(http.StatusOK, views)
+	view := func(p access.Place) placeView { return placeView{*viewOrg(&p.Organisation), p.Role, p.ID == actor.Org} }
+	return replyUnstored(c, viewEach(view))(a.Access.Organisations(c.r.Context(), actor))
 }
 
 func (a *api) me(c *call) error {
@@ -165,28 +158,13 @@ type signInView struct {
 }
 
 func (a *api) listSessions(c *call, actor org.Actor) error {
-	all, err := a.Access.Sessions(c.r.Context(), actor)
-	if err != nil {
-		return err
-	}
 	own := access.FromContext(c.r.Context()).Session
-	views := make([]signInView, len(all))
-	for i, s := range all {
-		views[i] = signInView{
+	return replyUnstored(c, viewEach(func(s session.Session) signInView {
+		return signInView{
 			ID: s.ID, CreatedAt: jsonTime(s.CreatedAt), LastUsedAt: jsonTime(s.LastUsedAt), Address: textOrNull(s.Address), UserAgent: textOrNull(s.UserAgent),
 			Current: s.ID == own,
 		}
-	}
-	c.Header()["Cache-Control"] = noStore
-	return c.reply(http.StatusOK, views)
-}
-
-func (a *api) endSession(c *call, actor org.Actor, of id.Session) error {
-	return c.succeedUnless(a.Access.EndSession(c.r.Context(), actor, of))
-}
-
-func (a *api) endOtherSessions(c *call, actor org.Actor) error {
-	return c.succeedUnless(a.Access.EndOtherSessions(c.r.Context(), actor))
+	}))(a.Access.Sessions(c.r.Context(), actor))
 }
 
 type onboardedView struct {
@@ -210,16 +188,12 @@ type seededView struct {
 	TaskIDs             []id.Task `json:"taskIds"`
 }
 
-func (a *api) seedOnboarding(c *call, actor org.Actor) error {
-	s, err := a.Onboarding.Seed(c.r.Context(), actor)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, seededView{
+func viewSeeded(s onboarding.Seeded) seededView {
+	return seededView{
 		Seeded: s.Seeded, SharedTeamID: textOrNull(s.SharedTeam), PersonalTeamID: textOrNull(s.PersonalTeam),
 		SharedWorkspaceID: textOrNull(s.SharedWorkspace), PersonalWorkspaceID: textOrNull(s.PersonalWorkspace),
 		TaskIDs: append([]id.Task{}, s.Tasks...),
-	})
+	}
 }
 
 var received = []byte(`{"received":true}` + "\n")

@@ -59,19 +59,15 @@ type planView struct {
 	TrialDays   int       `json:"trialDays"`
 }
 
-func viewPlans(offers []billing.Offer) []planView {
-	views := make([]planView, len(offers))
-	for i, o := range offers {
-		views[i] = planView{
-			Plan: o.Plan, DailyTokens: o.DailyTokens, Members: limitOrNull(int64(o.Members)), Storage: limitOrNull(o.Storage), Requests: limitOrNull(o.Requests),
-			Versions: viewRetention(o.Versions), Sold: o.Sold(), TrialDays: int(o.TrialLength().Hours()) / 24,
-		}
+func viewPlan(o billing.Offer) planView {
+	return planView{
+		Plan: o.Plan, DailyTokens: o.DailyTokens, Members: limitOrNull(int64(o.Members)), Storage: limitOrNull(o.Storage), Requests: limitOrNull(o.Requests),
+		Versions: viewRetention(o.Versions), Sold: o.Sold(), TrialDays: int(o.TrialLength().Hours()) / 24,
 	}
-	return views
 }
 
 func (a *api) listPlans(c *call, actor org.Actor) error {
-	return replyWith(c, http.StatusOK, viewPlans)(a.Billing.Plans(actor))
+	return replyWith(c, http.StatusOK, viewEach(viewPlan))(a.Billing.Plans(actor))
 }
 
 type urlView struct {
@@ -82,33 +78,9 @@ func viewDetails(d billing.Details) subscriptionView {
 	return viewSubscription(d.Subscription, d.Seats)
 }
 
-func (a *api) subscriptionGate(c *call, actor org.Actor) error {
-	return replyWith(c, http.StatusOK, viewGate)(a.Billing.Subscription(c.r.Context(), actor))
-}
-
-func (a *api) subscription(c *call, actor org.Actor) error {
-	return replyWith(c, http.StatusOK, viewDetails)(a.Billing.Subscription(c.r.Context(), actor))
-}
-
-func (a *api) startTrial(c *call, actor org.Actor) error {
-	return replyWith(c, http.StatusOK, viewDetails)(a.Billing.Trial(c.r.Context(), actor))
-}
-
-func (a *api) downgrade(c *call, actor org.Actor) error {
-	return replyWith(c, http.StatusOK, viewDetails)(a.Billing.Downgrade(c.r.Context(), actor))
-}
-
 func viewURL(url string) urlView { return urlView{url} }
 
 var readPlan = oneField("plan", asPlan)
-
-func (a *api) checkout(c *call, actor org.Actor, p plan.Plan) error {
-	return replyWith(c, http.StatusOK, viewURL)(a.Billing.Checkout(c.r.Context(), actor, p))
-}
-
-func (a *api) portal(c *call, actor org.Actor) error {
-	return replyWith(c, http.StatusOK, viewURL)(a.Billing.Portal(c.r.Context(), actor))
-}
 
 // paymentWebhook handles a message of the payment provider. One with a bad signature is
 // Invalid.

@@ -201,6 +201,17 @@ func replyWith[R, V any](c *call, status int, view func(R) V) func(R, error) err
 	}
 }
 
+// viewEach returns a function that returns the views of several results.
+func viewEach[R, V any](view func(R) V) func([]R) []V {
+	return func(all []R) []V {
+		views := make([]V, len(all))
+		for i, one := range all {
+			views[i] = view(one)
+		}
+		return views
+	}
+}
+
 // succeedUnless returns err, or answers as succeed does if it is nil.
 func (c *call) succeedUnless(err error) error {
 	if err != nil {

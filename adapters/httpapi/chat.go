@@ -165,15 +165,7 @@ func viewModel(m chat.Model) modelView {
 }
 
 func (a *api) listModels(c *call, actor org.Actor) error {
-	all, err := a.Chats.Models(actor)
-	if err != nil {
-		return err
-	}
-	views := make([]modelView, len(all))
-	for i, m := range all {
-		views[i] = viewModel(m)
-	}
-	return c.reply(http.StatusOK, views)
+	return replyWith(c, http.StatusOK, viewEach(viewModel))(a.Chats.Models(actor))
 }
 
 // appendChunk appends a chunk as an event of a stream.

@@ -38,10 +38,8 @@ type (
 func viewProvider(p connector.Provider) providerView {
 	v := providerView{
 		ServerID: p.ID, DisplayName: p.Name, Description: p.Description, IconURL: textOrNull(p.IconURL), Category: textOrNull(p.Category),
-		Auth: p.Auth, Transport: p.Transport, URL: textOrNull(p.URL), Fields: make([]fieldView, len(p.Fields)), Command: p.Command,
-	}
-	for i, f := range p.Fields {
-		v.Fields[i] = fieldView(f)
+		Auth: p.Auth, Transport: p.Transport, URL: textOrNull(p.URL), Command: p.Command,
+		Fields: viewEach(func(f connector.Field) fieldView { return fieldView(f) })(p.Fields),
 	}
 	switch {
 	case len(p.Carriers) == 0:
@@ -79,16 +77,12 @@ type (
 )
 
 func viewConnector(i connector.Instance) connectorView {
-	v := connectorView{
+	return connectorView{
 		ID: i.ID, InstanceID: i.ID, ServerID: i.Provider, Label: i.Label, Name: i.Name, Config: json.RawMessage(i.Config),
 		Hosting: i.Hosting, Transport: i.Transport, Status: i.Status(), LastError: textOrNull(i.LastError), LastUsedAt: timeOrNull(i.LastUsedAt),
-		CreatedBy: i.CreatedBy, CreatedAt: jsonTime(i.CreatedAt), Tools: make([]toolView, len(i.Tools)),
+		CreatedBy: i.CreatedBy, CreatedAt: jsonTime(i.CreatedAt), Tools: viewEach(func(t connector.Tool) toolView { return toolView(t) })(i.Tools),
 		HasCredentials: i.Version > 0, CredentialsExpiresAt: timeOrNull(i.ExpiresAt),
 	}
-	for n, t := range i.Tools {
-		v.Tools[n] = toolView(t)
-	}
-	return v
 }
 
 func keyOfConnector(i connector.Instance) body.Position {
@@ -97,12 +91,7 @@ func keyOfConnector(i connector.Instance) body.Position {
 
 // listProviders answers with the catalog, which is the same for all callers.
 func (a *api) listProviders(c *call) error {
-	all := a.Connectors.Providers()
-	views := make([]providerView, len(all))
-	for i, p := range all {
-		views[i] = viewProvider(p)
-	}
-	body, err := appendView(nil, views)
+	body, err := appendView(nil, viewEach(viewProvider)(a.Connectors.Providers()))
 	if err != nil {
 		return err
 	}
@@ -128,10 +117,6 @@ func (a *api) createConnector(c *call, actor org.Actor, d connector.Draft) error
 	return replyWith(c, http.StatusCreated, viewConnector)(made(c, actor, d, a.Connectors.Create, d.ID, a.Connectors.Get))
 }
 
-func (a *api) deleteConnector(c *call, actor org.Actor, i id.Connector) error {
-	return c.succeedUnless(a.Connectors.Delete(c.r.Context(), actor, i))
-}
-
 // limitedCredentials returns a handler whose answers are not stored and whose requests are
 // charged to the caller's rate of credentials.
 func (a *api) limitedCredentials(handle handler) handler {
@@ -151,10 +136,6 @@ type credentialsView struct {
 
 func viewCredentials(s connector.Credentials) credentialsView {
 	return credentialsView{json.RawMessage(s.Entries), timeOrNull(s.ExpiresAt)}
-}
-
-func (a *api) readCredentials(c *call, actor org.Actor, i id.Connector) error {
-	return replyWith(c, http.StatusOK, viewCredentials)(a.Connectors.Read(c.r.Context(), actor, i))
 }
 
 var readCredentials = oneField("credentials", body.ReadObject)

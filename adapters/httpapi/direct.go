@@ -122,7 +122,3 @@ func (a *api) completeUpload(c *call, actor org.Actor, of *objects.Started) erro
 	}
 	return c.replyObject(status)(o, err)
 }
-
-func (a *api) giveUpUpload(c *call, actor org.Actor, of *objects.Started) error {
-	return c.succeedUnless(a.Objects.GiveUp(c.r.Context(), actor, of))
-}

@@ -60,17 +60,11 @@ type (
 )
 
 func viewSummary(s usage.Summary) summaryView {
-	v := summaryView{
+	return summaryView{
 		PeriodStart: jsonTime(s.Start), PeriodEnd: jsonTime(s.End), sumView: viewSum(s.Sum),
-		ByModel: make([]modelSumView, len(s.ByModel)), ByDay: make([]daySumView, len(s.ByDay)),
+		ByModel: viewEach(func(p usage.Part) modelSumView { return modelSumView{p.Of, viewSum(p.Sum)} })(s.ByModel),
+		ByDay:   viewEach(func(p usage.Part) daySumView { return daySumView{p.Of, viewSum(p.Sum)} })(s.ByDay),
 	}
-	for i, p := range s.ByModel {
-		v.ByModel[i] = modelSumView{p.Of, viewSum(p.Sum)}
-	}
-	for i, p := range s.ByDay {
-		v.ByDay[i] = daySumView{p.Of, viewSum(p.Sum)}
-	}
-	return v
 }
 
 type (
@@ -105,18 +99,10 @@ func limitOrNull(limit int64) *int64 {
 	return &limit
 }
 
-func (a *api) storage(c *call, actor org.Actor) error {
-	return replyWith(c, http.StatusOK, viewStorage)(a.Metering.Storage(c.r.Context(), actor))
-}
-
 func (a *api) quotaToday(c *call) error {
 	return replyWith(c, http.StatusOK, viewQuota)(confirmed(a, c,
 		func(cached org.Actor) (quota.Status, error) { return a.Chats.QuotaUnconfirmed(c.r.Context(), cached) },
 		func(actor org.Actor) (quota.Status, error) { return a.Chats.Quota(c.r.Context(), actor) }))
-}
-
-func (a *api) ownUsage(c *call, actor org.Actor) error {
-	return replyWith(c, http.StatusOK, viewSummary)(a.Metering.Own(c.r.Context(), actor))
 }
 
 func viewUserSum(p usage.Part) userSumView { return userSumView{p.Of, viewSum(p.Sum)} }

@@ -84,10 +84,6 @@ func (a *api) listOrganisationMembers(c *call) error {
 	})
 }
 
-func (a *api) getOrganisation(c *call, actor org.Actor, o id.Org) error {
-	return replyWith(c, http.StatusOK, a.viewOverview)(a.Operator.Organisation(c.r.Context(), actor, o))
-}
-
 func readGrant(o *body.Fields) (plan.Grant, error) {
 	g := plan.Grant{
 		Plan:      body.Required(o, "plan", asPlan),
@@ -95,10 +91,6 @@ func readGrant(o *body.Fields) (plan.Grant, error) {
 		PeriodEnd: body.Optional(o, "currentPeriodEnd", body.Instant),
 	}
 	return g, o.Err()
-}
-
-func (a *api) grant(c *call, actor org.Actor, of id.Org, g plan.Grant) error {
-	return replyWith(c, http.StatusOK, a.viewOverview)(a.Operator.Grant(c.r.Context(), actor, of, g))
 }
 
 func (a *api) setRole(c *call) error {

@@ -140,14 +140,6 @@ func (a *api) listFormerMembers(ctx context.Context, actor org.Actor, after body
 
 var readRole = oneField("role", body.Text)
 
-func (a *api) changeRole(c *call, actor org.Actor, user id.User, role string) error {
-	return replyWith(c, http.StatusOK, viewMember)(a.Members.ChangeRole(c.r.Context(), actor, user, role))
-}
-
-func (a *api) removeMember(c *call, actor org.Actor, user id.User) error {
-	return c.succeedUnless(a.Members.Remove(c.r.Context(), actor, user))
-}
-
 func (a *api) listInvites(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(invitation.Invitation) error) error {
 	return a.Members.Invites(ctx, actor, invitation.Position{CreatedAt: after.At, ID: id.Invitation(after.ID)}, limit, each)
 }
@@ -176,10 +168,6 @@ func (a *api) replyInvited(c *call, status int) func(members.Invited, error) err
 		v.InviteURL = i.URL
 		return v
 	})
-}
-
-func (a *api) withdrawInvite(c *call, actor org.Actor, i id.Invitation) error {
-	return c.succeedUnless(a.Members.Withdraw(c.r.Context(), actor, i))
 }
 
 // readAuditFilter reads the filters of the audit log.

@@ -77,8 +77,7 @@ func inBase64(digest *string) *string {
 	if digest == nil {
 		return nil
 	}
-	text := release.Base64(*digest)
-	return &text
+	return new(release.Base64(*digest))
 }
 
 func keyOfRelease(r release.Release) body.Position { return body.Position{ID: string(r.ID)} }
@@ -290,10 +289,6 @@ func readReleasePatch(o *body.Fields) (release.Patch, error) {
 	return p, o.Err()
 }
 
-func (a *api) changeRelease(c *call, actor org.Actor, r id.Release, p release.Patch) error {
-	return replyWith(c, http.StatusOK, viewRelease)(a.Releases.Change(c.r.Context(), actor, r, p))
-}
-
 func (a *api) listReleases(c *call) error {
 	q, p, err := c.listing()
 	if err != nil {
@@ -341,11 +336,8 @@ func (a *api) explainRollout(c *call, actor org.Actor, r id.Release) error {
 	if err != nil {
 		return err
 	}
-	v := rolloutView{Release: of.ID, Rollout: of.Rollout, Devices: make([]deviceView, len(reach))}
-	for i, d := range reach {
-		v.Devices[i] = deviceView(d)
-	}
-	return c.reply(http.StatusOK, v)
+	devices := viewEach(func(d releases.Reach) deviceView { return deviceView(d) })(reach)
+	return c.reply(http.StatusOK, rolloutView{Release: of.ID, Rollout: of.Rollout, Devices: devices})
 }
 
 type progressView struct {
@@ -358,10 +350,6 @@ type progressView struct {
 
 func viewProgress(p releases.Progress) progressView {
 	return progressView{p.Release, p.First, p.Last, p.Devices, outcomesView(p.Counted)}
-}
-
-func (a *api) showProgress(c *call, actor org.Actor, r id.Release) error {
-	return replyWith(c, http.StatusOK, viewProgress)(a.Releases.Progress(c.r.Context(), actor, r))
 }
 
 // maxReport is the largest report of an installation, in bytes.

@@ -98,9 +98,12 @@ func replyTagged[R any](c *call, status int, write appender[R], version func(R) 
 	}
 }
 
+// lister is a use case that calls each with at most limit records after a position; 0: all.
+type lister[T any] func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(T) error) error
+
 // listed returns a handler of a list without filters: run calls each with the records after
 // a position, at most limit, 0 for all.
-func listed[T, V any](a *api, key func(T) body.Position, view func(T) V, run func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(T) error) error) handler {
+func listed[T, V any](a *api, key func(T) body.Position, view func(T) V, run lister[T]) handler {
 	return func(c *call) error {
 		q, p, err := c.listing()
 		if err != nil {
@@ -114,13 +117,13 @@ func listed[T, V any](a *api, key func(T) body.Position, view func(T) V, run fun
 
 // listedConfirmed is listed that runs try for the unconfirmed actor first. Try returns
 // org.ErrEpochChanged, before any record, if the organisation's epoch is not the actor's.
-func listedConfirmed[T, V any](a *api, key func(T) body.Position, view func(T) V, try, run func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(T) error) error) handler {
+func listedConfirmed[T, V any](a *api, key func(T) body.Position, view func(T) V, try, run lister[T]) handler {
 	return func(c *call) error {
 		q, p, err := c.listing()
 		if err != nil {
 			return err
 		}
-		of := func(run func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(T) error) error) func(org.Actor, func(T) error) error {
+		of := func(run lister[T]) func(org.Actor, func(T) error) error {
 			return func(actor org.Actor, each func(T) error) error {
 				return run(c.r.Context(), actor, p.After, p.Fetch(), each)
 			}

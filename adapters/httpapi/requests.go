@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"context"
+	"net/http"
 	"net/url"
 
 	"collab/adapters/httpapi/body"
@@ -80,6 +82,37 @@ func onRecordWithBody[T ~string, B any](a *api, param, kind string, read func(*b
 		}
 		return withBody(a, read, func(c *call, actor org.Actor, given B) error { return do(c, actor, of, given) })(c)
 	}
+}
+
+// replies returns an action that answers with the view of what do returns.
+func replies[R, V any](view func(R) V, do func(context.Context, org.Actor) (R, error)) action {
+	return func(c *call, actor org.Actor) error {
+		return replyWith(c, http.StatusOK, view)(do(c.r.Context(), actor))
+	}
+}
+
+// repliesOn is replies for what do returns for a record, as in onRecord, or for a body.
+func repliesOn[T, R, V any](view func(R) V, do func(context.Context, org.Actor, T) (R, error)) func(*call, org.Actor, T) error {
+	return func(c *call, actor org.Actor, of T) error {
+		return replyWith(c, http.StatusOK, view)(do(c.r.Context(), actor, of))
+	}
+}
+
+// repliesChanged is replies for what do returns for a record and a body, as in onRecordWithBody.
+func repliesChanged[T, B, R, V any](view func(R) V, do func(context.Context, org.Actor, T, B) (R, error)) func(*call, org.Actor, T, B) error {
+	return func(c *call, actor org.Actor, of T, given B) error {
+		return replyWith(c, http.StatusOK, view)(do(c.r.Context(), actor, of, given))
+	}
+}
+
+// succeeds returns an action whose answer has no result.
+func succeeds(do func(context.Context, org.Actor) error) action {
+	return func(c *call, actor org.Actor) error { return c.succeedUnless(do(c.r.Context(), actor)) }
+}
+
+// succeedsOn returns an action on a record or with a body whose answer has no result.
+func succeedsOn[T any](do func(context.Context, org.Actor, T) error) func(*call, org.Actor, T) error {
+	return func(c *call, actor org.Actor, of T) error { return c.succeedUnless(do(c.r.Context(), actor, of)) }
 }
 
 // oneField returns the function that reads a body of one required field.

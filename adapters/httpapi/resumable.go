@@ -296,7 +296,3 @@ func (a *api) finishResumable(c *call, actor org.Actor, u upload.Upload, checksu
 	c.Set("Location", filesPath+"/"+string(o.ID))
 	return c.replyObject(status)(o, nil)
 }
-
-func (a *api) cancelResumable(c *call, actor org.Actor, u upload.Upload) error {
-	return c.succeedUnless(a.Objects.Cancel(c.r.Context(), actor, u))
-}

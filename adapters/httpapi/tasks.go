@@ -312,14 +312,10 @@ type deltaView struct {
 }
 
 func viewChange(ch task.Change) changeView {
-	v := changeView{
-		ID: ch.ID, TaskID: ch.Task, ChangedBy: ch.By, ChangedAt: jsonTime(ch.At),
-		Reason: textOrNull(ch.Reason), Changes: make([]deltaView, len(ch.Fields)),
+	return changeView{
+		ID: ch.ID, TaskID: ch.Task, ChangedBy: ch.By, ChangedAt: jsonTime(ch.At), Reason: textOrNull(ch.Reason),
+		Changes: viewEach(func(d task.Delta) deltaView { return deltaView(d) })(ch.Fields),
 	}
-	for i, d := range ch.Fields {
-		v.Changes[i] = deltaView(d)
-	}
-	return v
 }
 
 func keyOfChange(ch task.Change) body.Position { return body.Position{At: ch.At, ID: string(ch.ID)} }

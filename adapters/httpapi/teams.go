@@ -58,10 +58,6 @@ func (a *api) listTeamsUnconfirmed(ctx context.Context, actor org.Actor, after b
 	return a.Teams.ListUnconfirmed(ctx, actor, teams.Position{CreatedAt: after.At, ID: id.Team(after.ID)}, limit, each)
 }
 
-func (a *api) getTeam(c *call, actor org.Actor, t id.Team) error {
-	return replyWith(c, http.StatusOK, viewTeam)(a.Teams.Get(c.r.Context(), actor, t))
-}
-
 func readTeamDraft(o *body.Fields) (team.Draft, error) {
 	d := team.Draft{Name: body.Required(o, "name", body.Text), Description: body.Optional(o, "description", body.Text)}
 	return d, o.Err(func() error {
@@ -83,10 +79,6 @@ func readTeamPatch(o *body.Fields) (team.Patch, error) {
 	})
 }
 
-func (a *api) updateTeam(c *call, actor org.Actor, t id.Team, p team.Patch) error {
-	return replyWith(c, http.StatusOK, viewTeam)(a.Teams.Update(c.r.Context(), actor, t, p))
-}
-
 func (a *api) deleteTeam(c *call, actor org.Actor, t id.Team) error {
 	c.deadlines.Extend(deletionTimeout)
 	return c.succeedUnless(a.Teams.Delete(c.r.Context(), actor, t))
@@ -100,10 +92,6 @@ func (a *api) listTeamMembers(c *call) error {
 	return listed(a, keyOfTeamMember, viewTeamMember, func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(team.Profile) error) error {
 		return a.Teams.Members(ctx, actor, t, org.Position{JoinedAt: after.At, User: id.User(after.ID)}, limit, each)
 	})(c)
-}
-
-func (a *api) addTeamMember(c *call, actor org.Actor, t id.Team, user id.User) error {
-	return replyWith(c, http.StatusOK, viewTeamMember)(a.Teams.AddMember(c.r.Context(), actor, t, user))
 }
 
 func (a *api) removeTeamMember(c *call, actor org.Actor, t id.Team) error {

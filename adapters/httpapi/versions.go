@@ -132,7 +132,3 @@ func (a *api) discardVersion(c *call, actor org.Actor, of id.Object) error {
 	}
 	return c.succeedUnless(a.Objects.DiscardVersion(c.r.Context(), actor, of, version))
 }
-
-func (a *api) discardVersions(c *call, actor org.Actor, of id.Object) error {
-	return c.succeedUnless(a.Objects.DiscardVersions(c.r.Context(), actor, of))
-}

@@ -50,10 +50,6 @@ func (a *api) listWorkspaces(c *call) error {
 	})
 }
 
-func (a *api) getWorkspace(c *call, actor org.Actor, w id.Workspace) error {
-	return replyWith(c, http.StatusOK, viewWorkspace)(a.Workspaces.Get(c.r.Context(), actor, w))
-}
-
 func readWorkspaceDraft(o *body.Fields) (workspace.Draft, error) {
 	d := workspace.Draft{
 		Name: body.Required(o, "name", body.Text), Team: body.Required(o, "teamId", asTeam),
@@ -78,10 +74,6 @@ func readWorkspacePatch(o *body.Fields) (workspace.Patch, error) {
 	})
 }
 
-func (a *api) updateWorkspace(c *call, actor org.Actor, w id.Workspace, p workspace.Patch) error {
-	return replyWith(c, http.StatusOK, viewWorkspace)(a.Workspaces.Update(c.r.Context(), actor, w, p))
-}
-
 // deletionTimeout is the additional time for deleting any number of records.
 const deletionTimeout = 10 * time.Minute
 
@@ -90,15 +82,7 @@ func (a *api) deleteWorkspace(c *call, actor org.Actor, w id.Workspace) error {
 	return c.succeedUnless(a.Workspaces.Delete(c.r.Context(), actor, w))
 }
 
-func (a *api) moveWorkspace(c *call, actor org.Actor, w id.Workspace, to id.Team) error {
-	return replyWith(c, http.StatusOK, viewWorkspace)(a.Workspaces.Move(c.r.Context(), actor, w, to))
-}
-
 func readWorkspaceOrder(o *body.Fields) ([]id.Workspace, error) {
 	order := body.Operands[id.Workspace](o, "order", "Workspace")
 	return order, o.Err()
-}
-
-func (a *api) orderWorkspaces(c *call, actor org.Actor, order []id.Workspace) error {
-	return c.succeedUnless(a.Workspaces.SetOrder(c.r.Context(), actor, order))
 }
