@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -134,16 +133,11 @@ func withArchives(ctx context.Context, c config.Config, log io.Writer, fn func(*
 
 type archivesNeeds struct {
 	fx.In
-	Config    config.Config
-	Store     ports.Store
+	Basics
 	Snapshots ports.Snapshots
 	Blobs     ports.Blobs
 	Signed    ports.SignedBlobs
-	Clock     ports.Clock
-	IDs       ports.IDs
-	Secrets   ports.Secrets
 	Access    *access.Access
-	Log       *slog.Logger
 }
 
 // exportEvery is how often a server looks for exports that are due.

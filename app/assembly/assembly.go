@@ -137,22 +137,28 @@ func server(c config.Config, logger *slog.Logger) fx.Option {
 	)
 }
 
+// Basics are what most constructors need. fx fills exported fields only.
+type Basics struct {
+	fx.In
+	Config  config.Config
+	Base    publicURL
+	Store   ports.Store
+	Clock   ports.Clock
+	IDs     ports.IDs
+	Secrets ports.Secrets
+	Log     *slog.Logger
+}
+
 type accessNeeds struct {
 	fx.In
-	Config   config.Config
-	Store    ports.Store
+	Basics
 	Epochs   ports.Epochs
 	Identity ports.IdentityTokens
 	Tokens   ports.ServiceTokens
 	SignIn   ports.SignIn
 	Sealer   ports.Sealer
-	Clock    ports.Clock
-	IDs      ports.IDs
-	Secrets  ports.Secrets
-	Base     publicURL
 	Cookie   sessionCookie
 	Roles    org.RoleMap
-	Log      *slog.Logger
 }
 
 // newAccess makes the use cases of tokens. Uses of sessions are stored regularly and at stop.
@@ -182,15 +188,11 @@ func newTasks(store ports.Store, clock ports.Clock, ids ports.IDs, a *access.Acc
 
 type objectsNeeds struct {
 	fx.In
-	Config  config.Config
-	Store   ports.Store
-	Blobs   ports.Blobs
-	Signed  ports.SignedBlobs
-	Sealer  ports.Sealer
-	Clock   ports.Clock
-	IDs     ports.IDs
-	Secrets ports.Secrets
-	Access  *access.Access
+	Basics
+	Blobs  ports.Blobs
+	Signed ports.SignedBlobs
+	Sealer ports.Sealer
+	Access *access.Access
 }
 
 func newObjects(n objectsNeeds) *objects.Objects {
@@ -203,13 +205,11 @@ func newObjects(n objectsNeeds) *objects.Objects {
 
 type feedNeeds struct {
 	fx.In
-	Store  ports.Store
+	Basics
 	Epochs ports.Epochs
 	Bus    ports.Bus
-	Clock  ports.Clock
 	Alarms ports.Alarms
 	Access *access.Access
-	Log    *slog.Logger
 }
 
 // newFeed makes the feed of changes, which runs between start and stop. Its streams end when
@@ -233,15 +233,12 @@ func newFeed(lc fx.Lifecycle, n feedNeeds) *changes.Feed {
 
 type chatsNeeds struct {
 	fx.In
-	Store       ports.Store
+	Basics
 	Registry    chat.Registry
 	Providers   providers
 	Generations ports.Generations
-	Clock       ports.Clock
 	Alarms      ports.Alarms
-	IDs         ports.IDs
 	Access      *access.Access
-	Log         *slog.Logger
 }
 
 // newChats makes the chats, which extend their leases between start and stop. At stop the
@@ -288,11 +285,9 @@ func newPlanLimiter(lc fx.Lifecycle, c config.Config, store ports.Store, clock p
 
 type webhooksNeeds struct {
 	fx.In
-	Store    ports.Store
+	Basics
 	Identity ports.IdentityEvents
 	Payments ports.PaymentEvents
-	Clock    ports.Clock
-	IDs      ports.IDs
 	Roles    org.RoleMap
 	Objects  *objects.Objects
 	Billing  *billing.Billing
@@ -307,9 +302,7 @@ func newWebhooks(n webhooksNeeds) *webhooks.Webhooks {
 
 type handlerNeeds struct {
 	fx.In
-	Config      config.Config
-	Store       ports.Store
-	Base        publicURL
+	Basics
 	Access      *access.Access
 	Onboarding  *onboarding.Onboarding
 	Members     *members.Members
@@ -332,11 +325,9 @@ type handlerNeeds struct {
 	Health      ports.Health
 	Draining    *draining
 	Limiter     *limit.Connections
-	IDs         ports.IDs
 	Keys        publicKeys
 	Mounts      mounts
 	Payments    payMounts
-	Log         *slog.Logger
 }
 
 func newHandler(n handlerNeeds) (http.Handler, error) {

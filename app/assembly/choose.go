@@ -204,14 +204,8 @@ func externalIdentity(c config.Config, clock ports.Clock) (identityEdge, error) 
 
 type developmentNeeds struct {
 	fx.In
-	Config  config.Config
-	Base    publicURL
-	Store   ports.Store
-	Clock   ports.Clock
-	IDs     ports.IDs
-	Secrets ports.Secrets
+	Basics
 	Signing webhookSigning
-	Log     *slog.Logger
 }
 
 // developmentIdentity runs the built-in provider inside the server. As with any other
@@ -283,7 +277,9 @@ func (s webhookSigning) first() string {
 
 func chooseIdentityEvents(config.Config) choice {
 	return choice{group: "IdentityEvents", adapter: "`standardwebhooks`", option: fx.Provide(
-		func(c config.Config, s ports.Secrets) (webhookSigning, error) { return webhookSecrets(c, s) },
+		func(c config.Config, s ports.Secrets) (webhookSigning, error) {
+			return webhookSecrets(c.IdentityWebhooks, c, "identity-webhook-secret", func() string { return toStandardBase64(s.Secret()) })
+		},
 		func(s webhookSigning, clock ports.Clock) (ports.IdentityEvents, error) {
 			return standardwebhooks.New(s, clock)
 		},

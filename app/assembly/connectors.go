@@ -2,7 +2,6 @@ package assembly
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -52,17 +51,12 @@ func toolServers(lc fx.Lifecycle, c config.Config, base publicURL, clock ports.C
 
 type connectorsNeeds struct {
 	fx.In
-	Base       publicURL
+	Basics
 	Access     *access.Access
-	Store      ports.Store
 	Catalog    connector.Catalog
 	Servers    ports.ToolServers
 	Authorizer ports.Authorizer
 	Sealer     ports.Sealer
-	Clock      ports.Clock
-	IDs        ports.IDs
-	Secrets    ports.Secrets
-	Log        *slog.Logger
 }
 
 // newConnectors makes the use cases of tool servers, whose background work runs between start

@@ -8,7 +8,6 @@ import (
 
 	"collab/adapters/atomicfile"
 	"collab/app/assembly/config"
-	"collab/ports"
 )
 
 // keys reads the configured file of keys, or the one in the data directory, which it makes if
@@ -33,14 +32,14 @@ func keys[K any](configured, own string, make func() ([]byte, error), parse func
 	return k, nil
 }
 
-// webhookSecrets returns the configured secrets of the identity provider's messages, or one
-// that is created at first start.
-func webhookSecrets(c config.Config, s ports.Secrets) ([]string, error) {
-	if c.IdentityWebhooks.IsSet {
-		return c.IdentityWebhooks.Values(), nil
+// webhookSecrets returns the configured secrets of a provider's messages, or one that is made at
+// the first start and kept in a file of the data directory.
+func webhookSecrets(configured config.Secrets, c config.Config, file string, make func() string) ([]string, error) {
+	if configured.IsSet {
+		return configured.Values(), nil
 	}
-	made, err := atomicfile.ReadOrCreate(filepath.Join(c.DataDir, "identity-webhook-secret"), func() ([]byte, error) {
-		return []byte("whsec_" + toStandardBase64(s.Secret()) + "\n"), nil
+	made, err := atomicfile.ReadOrCreate(filepath.Join(c.DataDir, file), func() ([]byte, error) {
+		return []byte("whsec_" + make() + "\n"), nil
 	})
 	return []string{strings.TrimSpace(string(made))}, err
 }

@@ -9,12 +9,10 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"go.uber.org/fx"
 
-	"collab/adapters/atomicfile"
 	"collab/adapters/devpay"
 	"collab/adapters/httpapi"
 	"collab/adapters/stripepay"
@@ -48,7 +46,9 @@ func choosePayments(c config.Config) choice {
 }
 
 var paymentEvents = fx.Provide(
-	func(c config.Config, s ports.Secrets) (paymentSigning, error) { return paymentSecrets(c, s) },
+	func(c config.Config, s ports.Secrets) (paymentSigning, error) {
+		return webhookSecrets(c.StripeWebhooks, c, "payment-webhook-secret", s.Secret)
+	},
 	func(c config.Config, s paymentSigning, clock ports.Clock) ports.PaymentEvents {
 		return stripepay.NewEvents(s, prices(c), clock)
 	},
@@ -77,13 +77,8 @@ func stripePayments(c config.Config, base publicURL, log *slog.Logger) (paymentE
 
 type devpayNeeds struct {
 	fx.In
-	Config  config.Config
-	Base    publicURL
-	Clock   ports.Clock
-	IDs     ports.IDs
-	Secrets ports.Secrets
+	Basics
 	Signing paymentSigning
-	Log     *slog.Logger
 }
 
 // developmentPayments runs the built-in provider inside the server. As with any other provider,
@@ -115,18 +110,6 @@ func developmentPayments(lc fx.Lifecycle, n devpayNeeds) (paymentEdge, error) {
 	return paymentEdge{Payments: p, Billing: p, Mounts: payMounts{devpay.Prefix: dev}}, err
 }
 
-// paymentSecrets returns the configured secrets of the payment provider's messages, or one
-// that is created at first start.
-func paymentSecrets(c config.Config, s ports.Secrets) ([]string, error) {
-	if c.StripeWebhooks.IsSet {
-		return c.StripeWebhooks.Values(), nil
-	}
-	made, err := atomicfile.ReadOrCreate(filepath.Join(c.DataDir, "payment-webhook-secret"), func() ([]byte, error) {
-		return []byte("whsec_" + s.Secret() + "\n"), nil
-	})
-	return []string{strings.TrimSpace(string(made))}, err
-}
-
 // appURL returns the address of the application.
 func appURL(c config.Config, base publicURL) string {
 	if c.AppURL.IsSet() {
@@ -140,14 +123,9 @@ const billingEvery = time.Minute
 
 type billingNeeds struct {
 	fx.In
-	Config   config.Config
-	Base     publicURL
-	Store    ports.Store
+	Basics
 	Payments ports.Payments
 	Provider ports.Billing
-	Clock    ports.Clock
-	IDs      ports.IDs
-	Log      *slog.Logger
 	Access   *access.Access
 }
 

@@ -2,13 +2,11 @@ package assembly
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"go.uber.org/fx"
 
 	"collab/app/access"
-	"collab/app/assembly/config"
 	"collab/app/releases"
 	"collab/domain/release"
 	"collab/ports"
@@ -16,13 +14,9 @@ import (
 
 type releasesNeeds struct {
 	fx.In
-	Config config.Config
+	Basics
 	Access *access.Access
-	Store  ports.Store
 	Bus    ports.Bus
-	Clock  ports.Clock
-	IDs    ports.IDs
-	Log    *slog.Logger
 }
 
 // newReleases makes the use cases of releases, which read them between start and stop, and
