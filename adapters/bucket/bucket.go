@@ -67,7 +67,7 @@ func open(ctx context.Context, address string, timeout time.Duration) (*Bucket, 
 		if err != nil {
 			return nil, err
 		}
-		return &Bucket{f, func() error { return nil }}, nil
+		return &Bucket{f, f.directory.Close}, nil
 	case "mem":
 		if rest != "" {
 			return nil, errors.New("mem:// must not be followed by anything")

@@ -1,11 +1,11 @@
 package bucket
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 	"os"
 
+	"collab/adapters/syncfs"
 	"collab/ports"
 )
 
@@ -27,11 +27,13 @@ func SetPartSizes(b ports.Blobs, of func(number int) int) {
 // makes links durable or on another, neither of which is synced as a whole.
 func OnSync(b ports.Blobs, ordered bool, sync func(*os.File) error) {
 	f := b.(*Bucket).Blobs.(*files)
-	f.ordered, f.syncFile, f.syncAll = ordered, sync, func(*os.File) error { return errors.ErrUnsupported }
+	f.ordered, f.syncFile, f.fileSystem = ordered, sync, nil
 }
 
 // OnSyncAll makes a file store call sync to sync its file system.
-func OnSyncAll(b ports.Blobs, sync func(*os.File) error) { b.(*Bucket).Blobs.(*files).syncAll = sync }
+func OnSyncAll(b ports.Blobs, sync func() error) {
+	b.(*Bucket).Blobs.(*files).fileSystem = syncfs.New(sync)
+}
 
 // UseNamedFiles makes a file store write to named files in tempDir, as on file systems
 // without O_TMPFILE.

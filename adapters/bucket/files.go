@@ -35,8 +35,9 @@ type files struct {
 	// were made to it before.
 	ordered bool
 
-	syncFile func(*os.File) error // (*os.File).Sync, or a test's
-	syncAll  func(*os.File) error // syncfs.Sync, or a test's
+	syncFile   func(*os.File) error // (*os.File).Sync, or a test's
+	directory  *os.File             // root
+	fileSystem *syncfs.FileSystem   // of root; nil if it cannot be synced as a whole
 
 	// dirs is read-locked from ensuring a directory to adding a file to it, and
 	// write-locked while an empty directory is removed.
@@ -59,7 +60,7 @@ const (
 	maxTempAge = time.Hour // since the last write; older files in tempDir are removed
 	pieceSize  = 256 << 10 // bytes of a file that are copied at once
 
-	putTogether  = 128 // files that a call of PutAll has open at once
+	maxOpen      = 128 // files that a call of PutAll has open at once, to sync each
 	manySyncs    = 16  // files from which on their file system is synced as a whole
 	parallelPuts = 4   // calls that write; the others wait, so that some end early and not all of them late
 
@@ -76,25 +77,40 @@ func openFiles(dir string) (*files, error) {
 	if err := mkdirAllSynced(root); err != nil {
 		return nil, err
 	}
+	directory, err := os.Open(root)
+	if err != nil {
+		return nil, err
+	}
 	ordered := isOrdered(root)
-	f := &files{root: root, unnamed: ordered, ordered: ordered, syncFile: (*os.File).Sync, syncAll: syncfs.Sync, putting: make(chan struct{}, parallelPuts), synced: map[string]struct{}{}}
+	f := &files{
+		root: root, unnamed: ordered, ordered: ordered, syncFile: (*os.File).Sync, directory: directory, fileSystem: syncfs.Of(directory),
+		putting: make(chan struct{}, parallelPuts), synced: map[string]struct{}{},
+	}
+	if err := f.prepare(); err != nil {
+		return nil, errors.Join(err, directory.Close())
+	}
+	return f, nil
+}
+
+// prepare makes root durable, creates tempDir, and checks how files can be written.
+func (f *files) prepare() error {
 	// The process that created root may have crashed before the sync. A parent without
 	// read permission was not created by this program.
-	if err := syncDir(filepath.Dir(root)); err != nil && !errors.Is(err, fs.ErrPermission) {
-		return nil, err
+	if err := syncDir(filepath.Dir(f.root)); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return err
 	}
-	if err := f.ensureDir(filepath.Join(root, tempDir)); err != nil {
-		return nil, err
+	if err := f.ensureDir(filepath.Join(f.root, tempDir)); err != nil {
+		return err
 	}
-	err = f.checkHardLinks()
+	err := f.checkHardLinks()
 	if err != nil && f.unnamed {
 		f.unnamed = false // the kernel is older, or /proc is not mounted
 		err = f.checkHardLinks()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("files cannot be kept in %s, which needs hard links: %w", dir, err)
+		return fmt.Errorf("files cannot be kept in %s, which needs hard links: %w", f.root, err)
 	}
-	return f, f.sweepTemp()
+	return f.sweepTemp()
 }
 
 // mkdirAllSynced is os.MkdirAll with a sync of each parent.
@@ -243,14 +259,15 @@ func (f *files) linkDurably(file *os.File, path string) error {
 
 // link links the file to path and creates missing directories.
 func (f *files) link(file *os.File, path string) error {
-	return f.within(filepath.Dir(path), func() error { return f.linkTemp(file, path) })
+	return f.within(filepath.Dir(path), nil, func() error { return f.linkTemp(file, path) })
 }
 
-// within calls add, which adds a file to a directory, after it has created missing directories.
-func (f *files) within(dir string, add func() error) error {
+// within calls add, which adds a file to a directory, after it has created missing directories. It syncs
+// them, or if made is not nil adds them to it.
+func (f *files) within(dir string, made map[string]bool, add func() error) error {
 	const attempts = 5
 	for attempt := 1; ; attempt++ {
-		err := f.withinOnce(dir, add)
+		err := f.withinOnce(dir, made, add)
 		if !errors.Is(err, fs.ErrNotExist) || attempt == attempts {
 			return err
 		}
@@ -258,13 +275,19 @@ func (f *files) within(dir string, add func() error) error {
 		f.mu.Lock()
 		clear(f.synced)
 		f.mu.Unlock()
+		clear(made)
 	}
 }
 
-func (f *files) withinOnce(dir string, add func() error) error {
+func (f *files) withinOnce(dir string, made map[string]bool, add func() error) (err error) {
 	f.dirs.RLock()
 	defer f.dirs.RUnlock()
-	if err := f.ensureDir(dir); err != nil {
+	if made == nil {
+		err = f.ensureDir(dir)
+	} else {
+		err = f.createDir(dir, made)
+	}
+	if err != nil {
 		return err
 	}
 	return add()
@@ -279,64 +302,70 @@ func (f *files) PutAll(ctx context.Context, contents []object.BlobContent) error
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for some := range slices.Chunk(contents, putTogether) {
-		err := f.putAll(ctx, some)
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case fault.KindOf(err) != fault.Internal:
+	err := f.putAll(ctx, contents)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case fault.KindOf(err) != fault.Internal:
+		return err
+	case errors.Is(err, fs.ErrExist):
+		return conflict(err)
+	}
+	return unavailable(err)
+}
+
+func (f *files) putAll(ctx context.Context, contents []object.BlobContent) error {
+	if f.fileSystem != nil && len(contents) >= manySyncs {
+		return f.putTogether(ctx, contents)
+	}
+	for some := range slices.Chunk(contents, maxOpen) {
+		if err := f.putEach(ctx, some); err != nil {
 			return err
-		case errors.Is(err, fs.ErrExist):
-			return conflict(err)
-		default:
-			return unavailable(err)
 		}
 	}
 	return nil
 }
 
-func (f *files) putAll(ctx context.Context, contents []object.BlobContent) (err error) {
-	root, err := os.Open(f.root) // before anything is written that may fail
-	if err != nil {
+// putTogether writes files, and syncs the file system.
+func (f *files) putTogether(ctx context.Context, contents []object.BlobContent) error {
+	failures := f.fileSystem.Failures()
+	made := map[string]bool{}
+	for _, c := range contents {
+		file, err := f.write(ctx, c, made)
+		if err != nil {
+			return err
+		}
+		if err := file.Close(); err != nil {
+			return err
+		}
+	}
+	if err := f.fileSystem.Sync(failures); err != nil {
 		return err
 	}
+	f.noteSynced(made)
+	return nil
+}
+
+// putEach writes files, and syncs each.
+func (f *files) putEach(ctx context.Context, contents []object.BlobContent) (err error) {
 	var written []*os.File
 	defer func() {
-		for _, file := range append(written, root) {
+		for _, file := range written {
 			err = errors.Join(err, file.Close())
 		}
 	}()
 	var dirs []string
 	for _, c := range contents {
-		if err := cmp.Or(checkCall(ctx, c.Name), checkType(c.MimeType)); err != nil {
+		file, err := f.write(ctx, c, nil)
+		if err != nil {
 			return err
 		}
-		path := f.path(c.Name)
-		dir := filepath.Dir(path)
-		if !f.ordered && !slices.Contains(dirs, dir) {
+		written = append(written, file)
+		startWriteback(file)
+		if dir := filepath.Dir(file.Name()); !f.ordered && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
-		}
-		if err := f.within(dir, func() error {
-			file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-			if err == nil {
-				written = append(written, file)
-			}
-			return err
-		}); err != nil {
-			return err
-		}
-		file := written[len(written)-1]
-		if _, err := file.Write(c.Content); err != nil {
-			return err
-		}
-		if len(contents) < manySyncs {
-			startWriteback(file)
-		}
-	}
-	if len(written) >= manySyncs {
-		if err := f.syncAll(root); !errors.Is(err, errors.ErrUnsupported) {
-			return err
 		}
 	}
 	for _, file := range written {
@@ -352,10 +381,45 @@ func (f *files) putAll(ctx context.Context, contents []object.BlobContent) (err 
 	return nil
 }
 
+// write creates the file of a content, and missing directories as within does.
+func (f *files) write(ctx context.Context, c object.BlobContent, made map[string]bool) (file *os.File, err error) {
+	if err := cmp.Or(checkCall(ctx, c.Name), checkType(c.MimeType)); err != nil {
+		return nil, err
+	}
+	path := f.path(c.Name)
+	err = f.within(filepath.Dir(path), made, func() (err error) {
+		file, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := file.Write(c.Content); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
 // ensureDir creates a directory below root and its parents, and syncs them. It syncs existing
 // ones too: the process that created them may have crashed before its sync.
 func (f *files) ensureDir(dir string) error {
-	if dir == f.root {
+	made := map[string]bool{}
+	if err := f.createDir(dir, made); err != nil {
+		return err
+	}
+	for dir := range made {
+		if err := syncDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+	}
+	f.noteSynced(made)
+	return nil
+}
+
+// createDir creates a directory below root and its parents, and adds those to made that are not synced, even if
+// they existed.
+func (f *files) createDir(dir string, made map[string]bool) error {
+	if dir == f.root || made[dir] {
 		return nil
 	}
 	f.mu.Lock()
@@ -364,8 +428,7 @@ func (f *files) ensureDir(dir string) error {
 	if ok {
 		return nil
 	}
-	parent := filepath.Dir(dir)
-	if err := f.ensureDir(parent); err != nil {
+	if err := f.createDir(filepath.Dir(dir), made); err != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -373,16 +436,23 @@ func (f *files) ensureDir(dir string) error {
 			return fmt.Errorf("%v", err) // without fs.ErrExist, which means that the blob exists
 		}
 	}
-	if err := syncDir(parent); err != nil {
-		return err
+	made[dir] = true
+	return nil
+}
+
+// noteSynced adds directories to f.synced.
+func (f *files) noteSynced(dirs map[string]bool) {
+	if len(dirs) == 0 {
+		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.synced) >= maxSynced {
+	if len(f.synced)+len(dirs) > maxSynced {
 		clear(f.synced)
 	}
-	f.synced[dir] = struct{}{}
-	return nil
+	for dir := range dirs {
+		f.synced[dir] = struct{}{}
+	}
 }
 
 // syncDir syncs the entries of a directory. The kernel combines concurrent calls.

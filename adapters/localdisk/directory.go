@@ -130,8 +130,9 @@ func (d *Disk) names(at directory, name string, accepted func(name string) bool)
 }
 
 // provide opens the directory of a path, and makes those that do not exist under any spelling of
-// the same folded form. The caller must hold d.directories.
-func (d *Disk) provide(path string) (directory, error) {
+// the same folded form. It adds those whose names are not durable yet to fresh, for syncNames. The caller
+// must hold d.directories.
+func (d *Disk) provide(path string, fresh map[string]int) (directory, error) {
 	return d.top.descend(path, func(at directory, segment string) (directory, error) {
 		names, err := d.names(at, segment, func(name string) bool { return mirror.KeyOf(name) == mirror.KeyOf(segment) })
 		if err != nil {
@@ -144,7 +145,14 @@ func (d *Disk) provide(path string) (directory, error) {
 		case len(names) > 0:
 			below, err = at.enter(names[0])
 		default:
-			below, err = at.makeDirectory(segment, 0o777)
+			if err = at.root.Mkdir(segment, 0o777); err == nil || errors.Is(err, fs.ErrExist) {
+				d.made++
+				d.fresh[at.below(segment)] = d.made
+				below, err = at.enter(segment)
+			}
+		}
+		if n, ok := d.fresh[below.name]; ok && err == nil {
+			fresh[below.name] = n
 		}
 		if err == nil && at.name == "" && d.isState(below) {
 			discard(below.root)

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"collab/adapters/filelock"
+	"collab/adapters/syncfs"
 	"collab/domain/fault"
 	"collab/domain/mirror"
 	"collab/ports"
@@ -48,7 +49,10 @@ type Disk struct {
 	staging directory // for staged content, in state
 	lock    *os.File
 	clock   ports.Clock
-	device  uint64 // of the directory; 0 if unknown
+
+	fileSystem *syncfs.FileSystem // of the directory; nil if it cannot be synced as a whole
+
+	device uint64 // of the directory; 0 if unknown
 
 	caseInsensitive bool          // names that differ in case are one file
 	normalizing     bool          // names are listed in another Unicode form than they were created in
@@ -60,6 +64,8 @@ type Disk struct {
 	// Held while directories are made for a file, or removed with one, so that no directory is
 	// removed into which a file is about to be moved.
 	directories sync.Mutex
+	fresh       map[string]int // numbers of the directories that provide has made and whose names are not durable yet
+	made        int            // how many it has made
 }
 
 // Open opens an existing directory, makes its state directory if there is none, and locks it
@@ -74,7 +80,7 @@ func Open(path string, clock ports.Clock) (*Disk, error) {
 	if err != nil {
 		return nil, failed(err, "The directory %s cannot be opened", path)
 	}
-	d := &Disk{path: path, top: directory{root: root}, clock: clock}
+	d := &Disk{path: path, top: directory{root: root}, clock: clock, fresh: map[string]int{}}
 	if err := d.prepare(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
@@ -152,6 +158,7 @@ func (d *Disk) prepare() error {
 	if d.staging.self, err = d.staging.root.Open("."); err != nil {
 		return failed(err, "The directory for downloads cannot be opened")
 	}
+	d.fileSystem = syncfs.Of(d.staging.self)
 	if err := d.identify(); err != nil {
 		return failed(err, "The directory cannot be marked")
 	}

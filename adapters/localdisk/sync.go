@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"time"
 
-	"collab/adapters/syncfs"
 	"collab/domain/mirror"
 	"collab/domain/object"
 )
@@ -15,21 +14,53 @@ import (
 // manySyncs is the number of files from which on their file system is synced as a whole.
 const manySyncs = 16
 
-// syncFileSystem is syncfs.Sync for the directory, which was opened before anything was written to it.
-func (d *Disk) syncFileSystem() error { return syncfs.Sync(d.staging.self) }
+// failures returns how often the file system could not be synced, for syncAll.
+func (d *Disk) failures() int {
+	if d.fileSystem == nil {
+		return 0
+	}
+	return d.fileSystem.Failures()
+}
 
-// syncAll makes n files or directories durable, of which one syncs the one with an index.
-func (d *Disk) syncAll(n int, one func(i int) error) (err error) {
-	if n >= manySyncs {
-		if err = d.syncFileSystem(); !errors.Is(err, errors.ErrUnsupported) {
-			return err
+// syncAll makes what each syncs durable. If it is many files, the file system is synced as a whole where it can be,
+// which fails if it has failed since failures returned the number.
+func (d *Disk) syncAll(many bool, failures int, each func() error) error {
+	if many && d.fileSystem != nil {
+		return d.fileSystem.Sync(failures)
+	}
+	return each()
+}
+
+// syncNames makes the names in directories durable, as syncAll does, and those of the directories in fresh.
+func (d *Disk) syncNames(many bool, failures int, in []directory, fresh map[string]int) error {
+	if len(in) == 0 {
+		return nil
+	}
+	err := d.syncAll(many, failures, func() (err error) {
+		for _, at := range in {
+			err = errors.Join(err, at.sync())
 		}
-		err = nil
+		above := map[string]bool{}
+		for name := range fresh {
+			parent, _ := split(name)
+			above[parent] = true
+		}
+		for name := range above {
+			err = errors.Join(err, d.syncNamesIn(name))
+		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	for i := range n {
-		err = errors.Join(err, one(i))
+	d.directories.Lock()
+	defer d.directories.Unlock()
+	for name, n := range fresh {
+		if d.fresh[name] == n {
+			delete(d.fresh, name)
+		}
 	}
-	return err
+	return nil
 }
 
 // writeback is how long after a change at most the system makes it durable by itself.
@@ -37,16 +68,16 @@ const writeback = 2 * time.Minute
 
 // Sync implements ports.Disk. What this user may not open counts as durable.
 func (d *Disk) Sync(_ context.Context, files ...mirror.Entry) []error {
+	failures := d.failures()
 	changes := d.recentChanges(files)
 	errs := make([]error, len(files))
 	fail := func(i int, err error) { errs[i] = failed(err, "%s cannot be made durable", files[i].Path) }
-	if len(changes) >= manySyncs {
-		if err := d.syncFileSystem(); !errors.Is(err, errors.ErrUnsupported) {
-			for i := range files {
-				fail(i, err)
-			}
-			return errs
+	if len(changes) >= manySyncs && d.fileSystem != nil {
+		err := d.fileSystem.Sync(failures)
+		for i := range files {
+			fail(i, err)
 		}
+		return errs
 	}
 	for _, c := range changes {
 		if err := c.sync(c.name); err != nil && !isGone(err) && !errors.Is(err, fs.ErrPermission) {
@@ -78,7 +109,7 @@ func (d *Disk) recentChanges(files []mirror.Entry) (changes []*change) {
 			c, seen := directories[name]
 			if !seen {
 				if d.hasChanged(name) {
-					c = &change{name: name, sync: d.syncNames}
+					c = &change{name: name, sync: d.syncNamesIn}
 					changes = append(changes, c)
 				}
 				directories[name] = c
@@ -120,8 +151,8 @@ func (d *Disk) syncContent(name string) error {
 	return errors.Join(syncFile(f), f.Close())
 }
 
-// syncNames makes the names in a directory durable.
-func (d *Disk) syncNames(name string) error {
+// syncNamesIn makes the names in a directory durable.
+func (d *Disk) syncNamesIn(name string) error {
 	at, err := d.top.open(name)
 	if err != nil {
 		return err

@@ -114,11 +114,18 @@ const maxChanged = 64
 // Place implements ports.DiskWriter. A file that it replaces keeps its permissions.
 func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.Placed {
 	placed := make([]mirror.Placed, len(contents))
-	synced := d.syncAll(len(contents), func(i int) error { return d.syncStaged(contents[i].Name) })
-	var changed []directory // whose names are not durable yet, each but the last once
-	var within []int        // the contents that were placed there
+	many, failures := len(contents) >= manySyncs, d.failures()
+	synced := d.syncAll(many, failures, func() (err error) {
+		for _, c := range contents {
+			err = errors.Join(err, d.syncStaged(c.Name))
+		}
+		return err
+	})
+	var changed []directory   // whose names are not durable yet, each but the last once
+	fresh := map[string]int{} // as provide has it
+	var within []int          // the contents that were placed there
 	settle := func() {
-		err := d.syncAll(len(changed), func(i int) error { return changed[i].sync() })
+		err := d.syncNames(many, failures, changed, fresh)
 		for _, i := range within {
 			if err != nil {
 				placed[i] = mirror.Placed{Err: failed(err, "%s cannot be written", contents[i].Path)}
@@ -127,6 +134,7 @@ func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.P
 		for _, at := range changed {
 			at.close()
 		}
+		clear(fresh)
 		changed, within = nil, nil
 	}
 	for i, c := range contents {
@@ -134,7 +142,7 @@ func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.P
 		if parent, _ := split(c.Path); len(changed) > 0 && c.Target == nil && changed[len(changed)-1].name == parent {
 			last = &changed[len(changed)-1]
 		}
-		to, e, err := d.place(c, last, synced)
+		to, e, err := d.place(c, last, fresh, synced)
 		if err != nil {
 			placed[i].Err = failed(err, "%s cannot be written", c.Path)
 			continue
@@ -151,8 +159,8 @@ func (d *Disk) Place(_ context.Context, contents ...mirror.Placement) []mirror.P
 }
 
 // place gives staged content, which was synced with an error or nil, its path, and returns its
-// directory, which is last if that is not nil.
-func (d *Disk) place(c mirror.Placement, last *directory, synced error) (to directory, e mirror.Entry, err error) {
+// directory, which is last if that is not nil. fresh is that of provide.
+func (d *Disk) place(c mirror.Placement, last *directory, fresh map[string]int, synced error) (to directory, e mirror.Entry, err error) {
 	// The kernel's times are ticks of a clock. With a time between two of them, a change by
 	// somebody else in the same tick shows.
 	now := time.Now()
@@ -161,7 +169,7 @@ func (d *Disk) place(c mirror.Placement, last *directory, synced error) (to dire
 	}
 	name := c.Path
 	if c.Target == nil {
-		to, err = d.placeNew(c.Name, c.Path, last)
+		to, err = d.placeNew(c.Name, c.Path, last, fresh)
 	} else {
 		name = c.Target.Name
 		to, err = d.replace(c.Name, *c.Target)
@@ -193,14 +201,14 @@ func (d *Disk) syncStaged(name string) error {
 }
 
 // placeNew gives staged content a name that is free, and returns its directory, which is last if
-// that is not nil.
-func (d *Disk) placeNew(name, path string, last *directory) (to directory, err error) {
+// that is not nil. fresh is that of provide.
+func (d *Disk) placeNew(name, path string, last *directory, fresh map[string]int) (to directory, err error) {
 	d.directories.Lock()
 	defer d.directories.Unlock()
 	parent, base := split(path)
 	if last != nil {
 		to = *last
-	} else if to, err = d.provide(parent); err != nil {
+	} else if to, err = d.provide(parent, fresh); err != nil {
 		return to, err
 	} else if to.self, err = to.root.Open("."); err != nil {
 		discard(to.root)
@@ -316,8 +324,9 @@ func (d *Disk) Rename(_ context.Context, e mirror.Entry, path string) (renamed m
 // its old name again.
 func (d *Disk) renameFound(at directory, info fs.FileInfo, e mirror.Entry, path string) (renamed mirror.Entry, err error) {
 	parent, last := split(path)
+	fresh := map[string]int{}
 	d.directories.Lock()
-	to, err := d.provide(parent)
+	to, err := d.provide(parent, fresh)
 	if err == nil {
 		err = d.rename(at, info.Name(), to, last, exclusive)
 		if there, lookErr := to.root.Lstat(last); errors.Is(err, fs.ErrExist) && lookErr == nil && os.SameFile(info, there) && mirror.KeyOf(e.Path) == mirror.KeyOf(path) {
@@ -336,7 +345,7 @@ func (d *Disk) renameFound(at directory, info fs.FileInfo, e mirror.Entry, path 
 		err = errors.Join(err, d.rename(to, last, at, info.Name(), exclusive))
 	}
 	if err == nil {
-		err = errors.Join(to.sync(), at.sync())
+		err = d.syncNames(false, 0, []directory{to, at}, fresh)
 	}
 	if err != nil {
 		return renamed, failed(err, "%s cannot be renamed to %s", e.Path, path)

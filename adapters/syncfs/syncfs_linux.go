@@ -1,33 +1,30 @@
-// Package syncfs makes all of a file system durable by one call.
 package syncfs
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// Sync makes all that was written to the file system of an open directory durable. It fails if something could
-// not be written since the directory was opened, or since the last call for it. It returns errors.ErrUnsupported
-// if the file system is not one that is known to do so, and before Linux 5.17, which does not report all that fails.
-func Sync(directory *os.File) error {
+// Of returns the file system of a directory, which is to stay open. It returns nil if the file system is not one
+// that is known to report what it could not write, and before Linux 5.17, which does not report all that fails.
+func Of(directory *os.File) *FileSystem {
 	var kernel unix.Utsname
-	if err := unix.Uname(&kernel); err != nil {
-		return err
-	}
 	var major, minor int
+	if err := unix.Uname(&kernel); err != nil {
+		return nil
+	}
 	if _, err := fmt.Sscanf(unix.ByteSliceToString(kernel.Release[:]), "%d.%d", &major, &minor); err != nil || major < 5 || major == 5 && minor < 17 {
-		return errors.ErrUnsupported
+		return nil
 	}
 	var s unix.Statfs_t
 	if err := unix.Fstatfs(int(directory.Fd()), &s); err != nil {
-		return err
+		return nil
 	}
 	switch s.Type {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
-		return unix.Syncfs(int(directory.Fd()))
+		return New(func() error { return unix.Syncfs(int(directory.Fd())) })
 	}
-	return errors.ErrUnsupported
+	return nil
 }

@@ -1,12 +1,8 @@
 //go:build !linux
 
-// Package syncfs makes all of a file system durable by one call.
 package syncfs
 
-import (
-	"errors"
-	"os"
-)
+import "os"
 
-// Sync is not supported.
-func Sync(*os.File) error { return errors.ErrUnsupported }
+// Of returns nil, as no file system can be synced as a whole.
+func Of(*os.File) *FileSystem { return nil }

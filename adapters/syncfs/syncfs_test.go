@@ -1,0 +1,55 @@
+package syncfs_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"collab/adapters/syncfs"
+)
+
+func TestCallersThatWaitShareASync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(chan error)
+		calls := 0
+		f := syncfs.New(func() error { calls++; return <-answers })
+		results := make(chan error, 8)
+		sync := func(n int) {
+			for range n {
+				go func() { results <- f.Sync(0) }()
+			}
+			synctest.Wait()
+		}
+		taken := func() (taken []error) {
+			synctest.Wait()
+			for len(results) > 0 {
+				taken = append(taken, <-results)
+			}
+			return taken
+		}
+		sync(1)
+		sync(3)
+		answers <- nil
+		if got := taken(); !slices.Equal(got, []error{nil}) || calls != 2 {
+			t.Errorf("after the first sync: %v, %d calls", got, calls)
+		}
+		sync(1) // not by the second sync, which has begun
+		answers <- nil
+		if got := taken(); !slices.Equal(got, []error{nil, nil, nil}) || calls != 3 {
+			t.Errorf("after the second sync: %v, %d calls", got, calls)
+		}
+		sync(2)
+		failure := errors.New("no")
+		answers <- failure
+		answers <- nil
+		if got := taken(); !slices.Equal(got, []error{failure, failure, failure}) {
+			t.Errorf("of those that wrote before a failure: %v", got)
+		}
+		go func() { results <- f.Sync(f.Failures()) }()
+		answers <- nil
+		if got := taken(); !slices.Equal(got, []error{nil}) || f.Failures() != 1 {
+			t.Errorf("of one that wrote after it: %v, %d failures", got, f.Failures())
+		}
+	})
+}
