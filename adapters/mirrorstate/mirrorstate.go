@@ -51,7 +51,14 @@ CREATE TABLE binding (only INTEGER PRIMARY KEY CHECK (only = 1), server TEXT NOT
 	place TEXT NOT NULL, root TEXT NOT NULL, ignore_hash TEXT NOT NULL) STRICT;
 PRAGMA user_version = 1;`
 
-var putRow = "INSERT OR REPLACE INTO rows VALUES (?" + strings.Repeat(", ?", len(new(storedRow).columns())-1) + ")"
+// manyRows is how many rows one statement stores, if there are as many.
+const manyRows = 32
+
+var (
+	values  = "(?" + strings.Repeat(", ?", len(new(storedRow).columns())-1) + ")"
+	putRow  = "INSERT OR REPLACE INTO rows VALUES " + values
+	putRows = putRow + strings.Repeat(", "+values, manyRows-1)
+)
 
 const removeRow = "DELETE FROM rows WHERE key = ?"
 
@@ -59,7 +66,9 @@ const removeRow = "DELETE FROM rows WHERE key = ?"
 // given to Rows must not call it.
 type State struct {
 	db        *sql.DB
-	directory *os.Root // mirror.StateDirectory
+	put       *sql.Stmt // putRow
+	putMany   *sql.Stmt // putRows
+	directory *os.Root  // mirror.StateDirectory
 	damaged   string
 
 	// Changes that are waiting when one begins to be stored share its transaction.
@@ -172,7 +181,14 @@ func open(in *os.Root) (*State, error) {
 	}
 	db.SetMaxOpenConns(1)
 	s := &State{db: db, directory: in}
-	if err := s.prepare(); err != nil {
+	err = s.prepare()
+	if err == nil {
+		s.put, err = db.Prepare(putRow)
+	}
+	if err == nil {
+		s.putMany, err = db.Prepare(putRows)
+	}
+	if err != nil {
 		return nil, errors.Join(failed(err), db.Close())
 	}
 	return s, nil
@@ -404,30 +420,61 @@ func (s *State) Put(ctx context.Context, rows []mirror.Row, cursor *object.Curso
 // store stores changes in their order.
 func (s *State) store(ctx context.Context, changes []*change) error {
 	return s.transact(ctx, func(tx *sql.Tx) error {
-		put, err := tx.PrepareContext(ctx, putRow)
-		if err != nil {
+		var rows []mirror.Row
+		for _, c := range changes {
+			rows = append(rows, c.rows...)
+		}
+		if err := s.storeRows(ctx, tx, rows); err != nil {
 			return err
 		}
-		var r storedRow
-		columns := r.columns()
 		for _, c := range changes {
-			for _, row := range c.rows {
-				if row.Empty() {
-					_, err = tx.ExecContext(ctx, removeRow, row.Key)
-				} else {
-					r.set(row)
-					_, err = put.ExecContext(ctx, columns...)
-				}
-				if err != nil {
-					return err
-				}
+			if c.cursor == nil {
+				continue
 			}
-			if c.cursor != nil {
-				if _, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO cursor VALUES (1, ?, ?)", c.cursor.Epoch, c.cursor.N); err != nil {
-					return err
-				}
+			if _, err := tx.ExecContext(ctx, "INSERT OR REPLACE INTO cursor VALUES (1, ?, ?)", c.cursor.Epoch, c.cursor.N); err != nil {
+				return err
 			}
 		}
-		return put.Close()
+		return nil
 	})
+}
+
+// storeRows stores rows in their order.
+func (s *State) storeRows(ctx context.Context, tx *sql.Tx, rows []mirror.Row) error {
+	var gathered [manyRows]storedRow
+	var columns []any
+	for i := range gathered {
+		columns = append(columns, gathered[i].columns()...)
+	}
+	width, n := len(columns)/manyRows, 0
+	flush := func() error {
+		defer func() { n = 0 }()
+		if n == manyRows {
+			_, err := tx.StmtContext(ctx, s.putMany).ExecContext(ctx, columns...)
+			return err
+		}
+		for i := range n {
+			if _, err := tx.StmtContext(ctx, s.put).ExecContext(ctx, columns[i*width:(i+1)*width]...); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, row := range rows {
+		if !row.Empty() {
+			gathered[n].set(row)
+			if n++; n < manyRows {
+				continue
+			}
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+		if row.Empty() {
+			if _, err := tx.ExecContext(ctx, removeRow, row.Key); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
 }
