@@ -195,6 +195,9 @@ func (l *List[T]) All() iter.Seq2[T, error] {
 	}
 }
 
+// As returns the rest of a list with records of another type, such as one with fewer fields.
+func As[T, S any](l *List[S]) *List[T] { return &List[T]{l.Header, l.body} }
+
 func list[T any](c *Client, r *request) (*List[T], error) {
 	answer, err := c.send(r)
 	if err != nil {

@@ -70,8 +70,26 @@ func failure(err error) error {
 	return fault.Wrap(fault.Unavailable, err, "the server cannot be reached")
 }
 
+// listed is what is used of an object in a list, so that nothing else of it is decoded.
+type listed struct {
+	ID          string  `json:"id"`
+	Path        string  `json:"path"`
+	Version     int64   `json:"version"`
+	Checksum    string  `json:"checksum"`
+	Size        int64   `json:"size"`
+	Kind        string  `json:"kind"`
+	Scope       string  `json:"scope"`
+	WorkspaceID *string `json:"workspaceId"`
+	TeamID      *string `json:"teamId"`
+	Deleted     bool    `json:"deleted"`
+}
+
+func (o *listed) record() mirror.Record {
+	return mirror.Record{ID: id.Object(o.ID), Path: o.Path, Version: o.Version, Checksum: o.Checksum, Size: o.Size, Deleted: o.Deleted}
+}
+
 // contains reports whether an object is in the place.
-func (r *Remote) contains(o apiclient.StoredObject) bool {
+func (r *Remote) contains(o *listed) bool {
 	if o.Kind != string(r.place.Kind) || o.Scope != string(r.place.Scope) {
 		return false
 	}
@@ -114,12 +132,12 @@ func (r *Remote) read(ctx context.Context, since string, each func(mirror.Record
 	if !ok {
 		return cursor, fault.New(fault.Unavailable, "the manifest has no cursor")
 	}
-	for o, err := range list.All() {
+	for o, err := range apiclient.As[listed](list).All() {
 		if err != nil {
 			return object.Cursor{}, failure(err)
 		}
-		if r.contains(o) {
-			if err := each(recordOf(o)); err != nil {
+		if r.contains(&o) {
+			if err := each(o.record()); err != nil {
 				return object.Cursor{}, err
 			}
 		}
@@ -321,6 +339,20 @@ const (
 	lineBytes      = 512
 )
 
+// put is an operation with a content, which JSON has in base64.
+type put struct {
+	apiclient.FileOperation
+	Content  []byte `json:"content"` // not nil, which JSON has as null
+	Encoding string `json:"encoding"`
+}
+
+// outcome is what is used of an answer to an operation.
+type outcome struct {
+	Status int
+	Error  *apiclient.Problem
+	File   *listed
+}
+
 // Limits returns the server's limits. Contents of a batch are sent in base64.
 func (r *Remote) Limits(ctx context.Context) (mirror.Limits, error) {
 	l, err := r.client.GetSyncLimits(ctx)
@@ -368,14 +400,16 @@ func (r *Remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Res
 	lines := json.NewEncoder(&body)
 	for _, w := range writes {
 		o := r.operation(w)
-		if err := lines.Encode(o); err != nil {
-			return nil, err
+		line := any(o)
+		if o.Op == "put" {
+			content := w.Content
+			if content == nil {
+				content = []byte{}
+			}
+			line = put{o, content, "base64"}
 		}
-		if o.Op == "put" { // the content is long, and needs none of what JSON does with a text
-			body.Truncate(body.Len() - len("}\n"))
-			body.WriteString(`,"encoding":"base64","content":"`)
-			body.Write(base64.StdEncoding.AppendEncode(body.AvailableBuffer(), w.Content))
-			body.WriteString("\"}\n")
+		if err := lines.Encode(line); err != nil {
+			return nil, err
 		}
 	}
 	content := apiclient.Content{Reader: bytes.NewReader(body.Bytes()), Size: int64(body.Len()), Type: "application/x-ndjson"}
@@ -387,15 +421,15 @@ func (r *Remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Res
 	results := make([]mirror.Result, len(writes))
 	outcomes := json.NewDecoder(answer.Body)
 	for i := range results {
-		var o apiclient.FileOutcome
+		var o outcome
 		if err := outcomes.Decode(&o); err != nil {
 			return nil, failure(err)
 		}
 		switch {
 		case o.Error != nil:
-			results[i].Err = failure(&apiclient.Error{Status: int(o.Status), Message: o.Error.Message})
+			results[i].Err = failure(&apiclient.Error{Status: o.Status, Message: o.Error.Message})
 		case o.File != nil:
-			results[i].Record = recordOf(*o.File)
+			results[i].Record = o.File.record()
 		}
 	}
 	return results, nil
