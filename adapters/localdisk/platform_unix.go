@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -56,6 +57,12 @@ func renameAt(from directory, name string, to directory, newName string, how ren
 		return &os.LinkError{Op: "rename", Old: from.below(name), New: to.below(newName), Err: err}
 	}
 	return nil
+}
+
+// setTimes sets the times of a file in an open directory.
+func setTimes(in directory, name string, to time.Time) error {
+	at := unix.NsecToTimespec(to.UnixNano())
+	return unix.UtimesNanoAt(int(in.self.Fd()), name, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
 // isForeign reports whether a file belongs to another user.

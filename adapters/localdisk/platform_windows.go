@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/windows"
 
@@ -28,6 +29,9 @@ func isReadOnly(err error) bool { return errors.Is(err, windows.ERROR_WRITE_PROT
 
 // renameAt is not supported.
 func renameAt(directory, string, directory, string, renameMode) error { return errors.ErrUnsupported }
+
+// setTimes sets the times of a file in a directory.
+func setTimes(in directory, name string, to time.Time) error { return in.root.Chtimes(name, to, to) }
 
 // isForeign is not known.
 func isForeign(fs.FileInfo) bool { return false }

@@ -57,23 +57,11 @@ func (d *Disk) renamePath(from, to string, how renameMode) error {
 
 // Stage implements ports.DiskWriter.
 func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader) (staged mirror.Staged, err error) {
-	f, err := d.staging.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := d.openStaged(name, offset)
 	if err != nil {
 		return staged, failed(err, "The download cannot be stored")
 	}
 	defer func() { err = failed(errors.Join(err, f.Close()), "The download cannot be stored") }()
-	info, err := f.Stat()
-	if err != nil {
-		return staged, err
-	}
-	if info.Size() < offset {
-		return staged, fault.New(fault.Conflict, "Only %d bytes of the download are stored", info.Size())
-	}
-	if info.Size() > offset { // ext4 writes files that were cut to nothing when they are closed, each by itself
-		if err := f.Truncate(offset); err != nil {
-			return staged, err
-		}
-	}
 	sum, buffer := sha256.New(), buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(buffer)
 	if _, err := io.CopyBuffer(sum, io.LimitReader(f, offset), buffer[:]); err != nil {
@@ -81,6 +69,33 @@ func (d *Disk) Stage(ctx context.Context, name string, offset int64, r io.Reader
 	}
 	written, err := io.CopyBuffer(io.MultiWriter(f, sum), &contextReader{ctx, r}, buffer[:])
 	return mirror.Staged{Size: offset + written, Checksum: hex.EncodeToString(sum.Sum(nil))}, err
+}
+
+// openStaged opens a file for staged content, of which it keeps what is before the offset.
+func (d *Disk) openStaged(name string, offset int64) (*os.File, error) {
+	if offset == 0 { // mostly there is no file yet
+		f, err := d.staging.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+		if !errors.Is(err, fs.ErrExist) {
+			return f, err
+		}
+	}
+	f, err := d.staging.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case info.Size() < offset:
+		err = fault.New(fault.Conflict, "Only %d bytes of the download are stored", info.Size())
+	case info.Size() > offset: // ext4 writes files that were cut to nothing when they are closed, each by itself
+		err = f.Truncate(offset)
+	}
+	if err != nil {
+		discard(f)
+		return nil, err
+	}
+	return f, nil
 }
 
 // contextReader fails when the context ends.
@@ -164,7 +179,7 @@ func (d *Disk) place(c mirror.Placement, last *directory, fresh map[string]int, 
 	// The kernel's times are ticks of a clock. With a time between two of them, a change by
 	// somebody else in the same tick shows.
 	now := time.Now()
-	if err := errors.Join(synced, d.staging.root.Chtimes(c.Name, now, now)); err != nil {
+	if err := errors.Join(synced, setTimes(d.staging, c.Name, now)); err != nil {
 		return to, e, err
 	}
 	name := c.Path
