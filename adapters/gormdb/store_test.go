@@ -266,7 +266,7 @@ func TestTransactions(t *testing.T) {
 			if err := db.Work().TaskHistory().List(ctx, o, uid[id.Task](kindTask, 1, 1), task.ChangePosition{At: time.UnixMilli(9), ID: odd}, 5, func(c task.Change) error { return fmt.Errorf("there is %v", c) }); err != nil {
 				t.Error(err)
 			}
-			if err := db.Directory().Members().List(ctx, o, org.MemberFilter{After: org.Position{JoinedAt: time.UnixMilli(9).UTC(), User: odd}, Limit: 1}, func(org.Profile) error { return nil }); err != nil {
+			if err := db.Directory().Members().List(ctx, o, org.Position{JoinedAt: time.UnixMilli(9).UTC(), User: odd}, 1, func(org.Profile) error { return nil }); err != nil {
 				t.Error(err)
 			}
 		})

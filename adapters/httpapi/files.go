@@ -13,7 +13,6 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
-	"collab/domain/words"
 )
 
 // filesPath is where files are uploaded to.
@@ -234,7 +233,7 @@ func readObjectFilter(q body.Query, p body.Page) (f object.Filter, err error) {
 		f.Prefix = norm.NFC.String(strings.TrimPrefix(text, "/"))
 	}
 	text, err := searchParam(q)
-	f.After, f.Limit, f.Words = p.After.Key, p.Fetch(), words.Of(text)
+	f.After, f.Limit, f.Words = p.After.Key, p.Fetch(), object.Words(text)
 	return f, err
 }
 

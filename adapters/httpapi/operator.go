@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -75,13 +76,9 @@ func (a *api) listOrganisationMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	q, p, f, err := c.listingMembers()
-	if err != nil {
-		return err
-	}
-	return list(a, c, q, p, keyOfMember, appendViewed(viewMember), func(actor org.Actor, each func(org.Profile) error) error {
-		return a.Operator.Members(c.r.Context(), actor, of, f, each)
-	})
+	return listed(a, keyOfMember, viewMember, func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(org.Profile) error) error {
+		return a.Operator.Members(ctx, actor, of, org.Position{JoinedAt: after.At, User: id.User(after.ID)}, limit, each)
+	})(c)
 }
 
 func readGrant(o *body.Fields) (plan.Grant, error) {

@@ -86,7 +86,7 @@ func TestListsCallEachOutsideTheLock(t *testing.T) {
 	if _, err := s.Work().Tasks().Get(ctx, o, "t"); !fault.Is(err, fault.NotFound) {
 		t.Fatalf("the task is still there: %v", err)
 	}
-	err = s.Directory().Members().List(ctx, o, org.MemberFilter{}, func(p org.Profile) error {
+	err = s.Directory().Members().List(ctx, o, org.Position{}, 0, func(p org.Profile) error {
 		p.RemovedAt = new(time.UnixMilli(1).UTC())
 		return s.Directory().Members().Put(ctx, o, p.Membership)
 	})

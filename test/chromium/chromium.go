@@ -70,7 +70,7 @@ func Watch(tab context.Context) (*Traffic, error) {
 	if err := chromedp.Listen(tab, t.note); err != nil {
 		return nil, err
 	}
-	_, err := chromedp.Call(tab, network.Enable, network.EnableParams{})
+	_, err := chromedp.Call(tab, network.Enable, network.EnableParams{MaxTotalBufferSize: new(int64(1))}) // contents that are kept for developer tools would have the page's memory collected more often
 	return t, err
 }
 

@@ -408,15 +408,9 @@ func orZero[V any](w *fixture, o outcome[V]) (v V) {
 }
 
 // profiles reads the list of members.
-func (w *fixture) profiles(o id.Org, after org.Position, limit int) []org.Profile {
+func (w *fixture) profiles(o id.Org, after org.Position, limit int) (all []org.Profile) {
 	w.Helper()
-	return w.membersOf(o, org.MemberFilter{After: after, Limit: limit})
-}
-
-// membersOf reads a list of members.
-func (w *fixture) membersOf(o id.Org, f org.MemberFilter) (all []org.Profile) {
-	w.Helper()
-	w.ok(w.members().List(w.ctx, o, f, collect(&all)))
+	w.ok(w.members().List(w.ctx, o, after, limit, collect(&all)))
 	return all
 }
 

@@ -22,11 +22,21 @@ export function size(bytes: number): string {
 // isDate reports whether a text is a date without a time, such as 2026-01-31. It is the same in all time zones.
 const isDate = (time: string): boolean => time.length === 10
 
-// exact returns a time in full, in the time zone of this device, and a date as one.
-export const exact = (time: string): string => new Date(time).toLocaleString("en-GB", isDate(time) ? { dateStyle: "full", timeZone: "UTC" } : { dateStyle: "full", timeStyle: "long" })
+// dated returns a function that writes a time in the time zone of this device, and a date as one; what is neither is
+// empty. It makes the formats once, which takes far longer than to use them.
+function dated(options: Intl.DateTimeFormatOptions, ofTimes: Intl.DateTimeFormatOptions = {}): (time: string) => string {
+	const dates = new Intl.DateTimeFormat("en-GB", { ...options, timeZone: "UTC" }), times = new Intl.DateTimeFormat("en-GB", { ...options, ...ofTimes })
+	return (time) => {
+		const at = new Date(time)
+		return Number.isNaN(at.getTime()) ? "" : (isDate(time) ? dates : times).format(at)
+	}
+}
 
-// day returns a date, or that of a time in the time zone of this device.
-export const day = (time: string): string => new Date(time).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric", ...(isDate(time) && { timeZone: "UTC" }) })
+// exact returns a time in full.
+export const exact = dated({ dateStyle: "full" }, { timeStyle: "long" })
+
+// day returns the date of a time.
+export const day = dated({ day: "numeric", month: "long", year: "numeric" })
 
 // startOf returns when a date begins on this device, or one that is some days after it; what is no date is left as it is.
 export function startOf(date: string, after = 0): string {
@@ -41,6 +51,7 @@ export const dateOf = (time: string): string => new Date(time).toLocaleDateStrin
 
 const aDay = 86_400_000 // milliseconds
 const steps: [Intl.RelativeTimeFormatUnit, number][] = [["hour", 3_600_000], ["minute", 60_000]]
+const distances = new Intl.RelativeTimeFormat("en", { numeric: "auto" })
 const midnight = (time: string | number): number => new Date(time).setHours(0, 0, 0, 0)
 
 // relative returns a time as seen from now: "3 hours ago"; from a day on as calendars of this device have it, and beyond
@@ -48,9 +59,9 @@ const midnight = (time: string | number): number => new Date(time).setHours(0, 0
 export function relative(time: string, now = Date.now()): string {
 	const distance = new Date(time).getTime() - now
 	if (Math.abs(distance) > 30 * aDay) return day(time)
-	if (Math.abs(distance) >= aDay) return new Intl.RelativeTimeFormat("en", { numeric: "auto" }).format(Math.round((midnight(time) - midnight(now)) / aDay), "day")
+	if (Math.abs(distance) >= aDay) return distances.format(Math.round((midnight(time) - midnight(now)) / aDay), "day")
 	for (const [unit, length] of steps) {
-		if (Math.abs(distance) >= length) return new Intl.RelativeTimeFormat("en", { numeric: "auto" }).format(Math.trunc(distance / length), unit)
+		if (Math.abs(distance) >= length) return distances.format(Math.trunc(distance / length), unit)
 	}
 	return distance > 0 ? "in a moment" : "just now"
 }

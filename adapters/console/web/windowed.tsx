@@ -86,7 +86,7 @@ export function Windowed<Item>({ label, items, keyOf, row, active, onActive, com
 		const item = items[i] as Item, was = were.current.get(key), of = [item, i, i === (at < 0 ? 0 : at), row, height, complete && items.length]
 		if (was?.of.every((value, j) => value === of[j])) return [key, was]
 		const element = was?.element ?? free.pop() ?? next++
-		return [key, { element, of, li: <li key={element} data-at={i} data-id={key} aria-setsize={complete ? items.length : -1} aria-posinset={i + 1} style={{ transform: `translateY(${i * height}px)` }}>{row(item, of[2] as boolean)}</li> }]
+		return [key, { element, of, li: <li key={element} data-at={i} data-id={key} aria-setsize={complete ? items.length : -1} aria-posinset={i + 1} style={{ top: `${i * height}px` }}>{row(item, of[2] as boolean)}</li> }]
 	}))
 	return (
 		<div
