@@ -63,9 +63,7 @@ func TestTheLogHasALineForEachCall(t *testing.T) {
 		"input_tokens": 1230., "output_tokens": 45., "cache_read_tokens": 200., "cache_made_tokens": 30., "searches": 2., "usage_source": "provider",
 		"outcome": "completed", "failure": "", "stop": "end_turn", "tools": 3., "web_search": true, "attempts": 2.,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("another line (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, got)
 	if !strings.Contains(lines[1], `"outcome":"failed","failure":"overloaded"`) {
 		t.Errorf("the second line is %s", lines[1])
 	}
@@ -82,9 +80,7 @@ func TestAFanRecordsInEachElement(t *testing.T) {
 	fan.Record(some())
 	fan.Record(broken())
 	for _, k := range []recorder{one, other} {
-		if diff := cmp.Diff([]chat.Generation{some(), broken()}, []chat.Generation(k)); diff != "" {
-			t.Errorf("another was recorded (-want +got):\n%s", diff)
-		}
+		must.Equal(t, []chat.Generation{some(), broken()}, []chat.Generation(k))
 	}
 }
 
@@ -100,10 +96,7 @@ func collect(t *testing.T) collected {
 	c := collected{reader: sdkmetric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(c.reader))
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSyncer(c.spans))
-	var err error
-	if c.Telemetry, err = analytics.NewTelemetry(meters.Meter("test"), tracers.Tracer("test")); err != nil {
-		t.Fatal(err)
-	}
+	c.Telemetry = must.Do(analytics.NewTelemetry(meters.Meter("test"), tracers.Tracer("test"))).Or(t)
 	return c
 }
 
@@ -204,8 +197,7 @@ func TestTelemetryRecordsASpan(t *testing.T) {
 	}
 	t.Run("or none where there is no tracer", func(t *testing.T) {
 		reader := sdkmetric.NewManualReader()
-		o, err := analytics.NewTelemetry(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test"), nil)
-		must.NoError(t, err)
+		o := must.Do(analytics.NewTelemetry(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test"), nil)).Or(t)
 		o.Record(some())
 		if _, _, sums := (collected{reader: reader}).figures(t); len(sums) != 4 {
 			t.Errorf("%v was measured", sums)

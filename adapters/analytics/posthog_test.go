@@ -85,10 +85,9 @@ func withPostHog(t *testing.T, log io.Writer, answer func(int, http.ResponseWrit
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &captureServer{T: t, began: time.Now(), answer: answer}
-		p, err := analytics.NewPostHog(analytics.Options{
+		p := must.Do(analytics.NewPostHog(analytics.Options{
 			Key: key, URL: "https://example.com/in", Log: slog.New(slog.NewTextHandler(log, nil)), Client: &http.Client{Transport: s}, Clock: clock{},
-		})
-		must.NoError(t, err)
+		})).Or(t)
 		test(t, p, s)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -203,9 +202,7 @@ func TestAnAttemptThatFailsIsRetriedAfterThePauseOfTheServer(t *testing.T) {
 				t.Errorf("%s came after %s", r.body, s.requests[0].body)
 			}
 		}
-		if diff := cmp.Diff([]int{5, 6, 26, 36, 96, 156}, seconds); diff != "" {
-			t.Errorf("other seconds (-want +got):\n%s", diff)
-		}
+		must.Equal(t, []int{5, 6, 26, 36, 96, 156}, seconds)
 		counts(t, p, 1, 0)
 	})
 }
@@ -225,9 +222,7 @@ func TestABatchIsDroppedAfterTheLastRetryBeforeTheNextIsSent(t *testing.T) {
 		for _, r := range s.requests {
 			sizes = append(sizes, len(r.batch))
 		}
-		if diff := cmp.Diff([]int{100, 100, 100, 100, 100, 100, 2}, sizes); diff != "" {
-			t.Errorf("other batches (-want +got):\n%s", diff)
-		}
+		must.Equal(t, []int{100, 100, 100, 100, 100, 100, 2}, sizes)
 		counts(t, p, 2, 100)
 		if !strings.Contains(log.String(), "calls=100") || !strings.Contains(log.String(), "status 500") {
 			t.Errorf("the log has %q", log.String())

@@ -133,17 +133,13 @@ var streams = map[string]modelstream.Answer{
 func TestLaterUsageOverwritesEarlierUsage(t *testing.T) {
 	body := someStart + strings.ReplaceAll(someEnd, `"usage":{"output_tokens":9}`,
 		`"usage":{"input_tokens":4,"cache_read_input_tokens":200,"output_tokens":9,"server_tool_use":{"web_search_requests":2}}`)
-	reply, err := adapter.Stream(t, someCall, strings.NewReader(body), &modelstream.Recorder{})
-	must.NoError(t, err)
-	if want := (chat.Usage{Input: 224, CacheCreated: 20, CacheRead: 200, Output: 9, Searches: 2}); reply.Usage != want {
-		t.Errorf("got %+v\nwant %+v", reply.Usage, want)
-	}
+	reply := must.Do(adapter.Stream(t, someCall, strings.NewReader(body), &modelstream.Recorder{})).Or(t)
+	must.Is(t, chat.Usage{Input: 224, CacheCreated: 20, CacheRead: 200, Output: 9, Searches: 2}, reply.Usage)
 }
 
 func TestInvalidUsageIsUnknown(t *testing.T) {
 	body := strings.ReplaceAll(someStart, `"input_tokens":3`, `"input_tokens":-5`) + strings.ReplaceAll(someEnd, `"output_tokens":9`, `"output_tokens":9223372036854775807`)
-	reply, err := adapter.Stream(t, someCall, strings.NewReader(body), &modelstream.Recorder{})
-	must.NoError(t, err)
+	reply := must.Do(adapter.Stream(t, someCall, strings.NewReader(body), &modelstream.Recorder{})).Or(t)
 	if reply.Usage.Input != 120 || reply.Usage.Output != eventstream.MaxCount {
 		t.Errorf("it used %+v", reply.Usage)
 	}
@@ -194,9 +190,7 @@ func TestRequestsDependOnTheModel(t *testing.T) {
 		if diff := cmp.Diff(want, body["thinking"]); diff != "" {
 			t.Errorf("thinking %q (-want +got):\n%s", thinking, diff)
 		}
-		if diff := cmp.Diff(map[string]any{"type": "ephemeral"}, body["cache_control"]); diff != "" {
-			t.Errorf("caching (-want +got):\n%s", diff)
-		}
+		must.Equal[any](t, map[string]any{"type": "ephemeral"}, body["cache_control"])
 	}
 	for version, want := range map[string]map[string]any{
 		"web_search_20250305": {"type": "web_search_20250305", "name": "web_search", "max_uses": 8.0},

@@ -46,14 +46,13 @@ func serve(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, bod
 	}))
 	t.Cleanup(server.Close)
 	keys := 0
-	client, err := New(Config{
+	client := must.Do(New(Config{
 		Server: server.URL + "/", Token: "old", Renewed: func(token string) { f.tokens = append(f.tokens, token) },
 		Now:    func() time.Time { return time.Unix(0, 0) },
 		Wait:   func(_ context.Context, d time.Duration) error { f.waits = append(f.waits, d); return nil },
 		Jitter: func(d time.Duration) time.Duration { return d },
 		NewKey: func() string { keys++; return fmt.Sprint("key-", keys) },
-	})
-	must.NoError(t, err)
+	})).Or(t)
 	t.Cleanup(client.CloseIdle)
 	f.Client = client
 	return f
@@ -70,9 +69,7 @@ func (f *fixture) expect(t *testing.T, requests ...string) {
 	t.Helper()
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	if diff := cmp.Diff(requests, f.requests); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
+	must.Equal(t, requests, f.requests)
 }
 
 const stored = `{"id": "1", "path": "a", "version": 2}`
@@ -93,9 +90,7 @@ func TestAnExpiredTokenIsRenewedOnce(t *testing.T) {
 		t.Errorf("the upload answers %+v, %v", o, err)
 	}
 	f.expect(t, "POST /api/v1/sync/files?path=a Bearer old key-1", "POST /api/v1/auth/refresh  key-2", "POST /api/v1/sync/files?path=a Bearer new key-1")
-	if diff := cmp.Diff([]string{"new"}, f.tokens); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"new"}, f.tokens)
 }
 
 func TestATokenThatCannotBeRenewedIsAnError(t *testing.T) {
@@ -135,21 +130,15 @@ func TestRefusalsForNowAreRetriedWithTheSameKeyAndBody(t *testing.T) {
 		case 2:
 			w.WriteHeader(503)
 		default:
-			if body != "x" {
-				t.Errorf("the body is %q", body)
-			}
+			must.Is(t, "x", body)
 			w.WriteHeader(201)
 			fmt.Fprint(w, stored)
 		}
 	})
-	if _, err := f.UploadFile(t.Context(), UploadFileParams{}, Content{Reader: strings.NewReader("x"), Size: 1}); err != nil {
-		t.Error(err)
-	}
+	must.Do(f.UploadFile(t.Context(), UploadFileParams{}, Content{Reader: strings.NewReader("x"), Size: 1})).Or(t)
 	request := "POST /api/v1/sync/files Bearer old key-1"
 	f.expect(t, request, request, request)
-	if diff := cmp.Diff([]time.Duration{7 * time.Second, time.Second / 2}, f.waits); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []time.Duration{7 * time.Second, time.Second / 2}, f.waits)
 }
 
 func TestRetriesEnd(t *testing.T) {
@@ -190,9 +179,7 @@ func TestRequestsSlowDownBeforeTheLimit(t *testing.T) {
 		fmt.Fprint(w, `{}`)
 	})
 	for range 4 {
-		if _, err := f.GetMe(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(f.GetMe(t.Context())).Or(t)
 	}
 	if len(f.waits) != 2 || f.waits[0] != 57*time.Second/1141 || f.waits[1] <= f.waits[0] {
 		t.Errorf("the client waits %v", f.waits)
@@ -212,8 +199,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 func TestAListIsReadToItsEnd(t *testing.T) {
 	for body, want := range map[string]int{`[]`: 0, `[{"path": "a"}, {"path": "b"}]`: 2, `[{"path": "a"}, {"pa`: -1, `[{"path": "a"}`: -1} {
 		f := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string, _ int) { fmt.Fprint(w, body) })
-		l, err := f.ListFiles(t.Context(), ListFilesParams{})
-		must.NoError(t, err)
+		l := must.Do(f.ListFiles(t.Context(), ListFilesParams{})).Or(t)
 		got := 0
 		for _, err := range l.All() {
 			if got++; err != nil {
@@ -235,9 +221,7 @@ func TestEventsAreThoseOfTheStream(t *testing.T) {
 	}
 	retry := 3 * time.Second
 	want := []Event{{ID: "1-1", Data: []byte{}, Retry: retry}, {ID: "1-2", Data: []byte("{\"a\":\n1}"), Retry: retry}, {ID: "1-3", Type: "resync", Data: []byte("x"), Retry: retry}}
-	if diff := cmp.Diff(want, got, cmp.Transformer("text", func(b []byte) string { return string(b) })); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got, cmp.Transformer("text", func(b []byte) string { return string(b) }))
 }
 
 func TestAChangeIsAValueOrNullOrAbsent(t *testing.T) {
@@ -248,12 +232,9 @@ func TestAChangeIsAValueOrNullOrAbsent(t *testing.T) {
 	}
 	p.A, p.B = Set("x"), Clear[string]()
 	f := serve(t, func(_ http.ResponseWriter, _ *http.Request, body string, _ int) {
-		if body != `{"a":"x","b":null}` {
-			t.Errorf("the body is %s", body)
-		}
+		must.Is(t, `{"a":"x","b":null}`, body)
 	})
-	answer, err := f.Do(t.Context(), "PATCH", "/x", nil, p)
-	must.NoError(t, err)
+	answer := must.Do(f.Do(t.Context(), "PATCH", "/x", nil, p)).Or(t)
 	answer.Body.Close()
 }
 
@@ -305,8 +286,7 @@ func TestAnUploadEndsIfTheServerTakesNothing(t *testing.T) {
 					go test.server(far)
 					return near, nil
 				}}
-				c, err := New(Config{Server: "http://collab.example.com", Attempts: 1, Transport: transport})
-				must.NoError(t, err)
+				c := must.Do(New(Config{Server: "http://collab.example.com", Attempts: 1, Transport: transport})).Or(t)
 				began := time.Now()
 				if _, err := c.ReplaceFile(t.Context(), "id", ReplaceFileParams{}, test.content); !errors.Is(err, test.err) || time.Since(began) != test.took {
 					t.Errorf("it ended after %v with %v", time.Since(began), err)

@@ -39,8 +39,7 @@ var operations = strings.Fields(`
 	listOrganisations getOrganisation listOrganisationMembers grantSubscription setRole`)
 
 func TestTheClientIsThatOfTheDocument(t *testing.T) {
-	doc, err := openapi3.NewLoader().LoadFromFile(pages.Root(t) + "/docs/openapi.yaml")
-	must.NoError(t, err)
+	doc := must.Do(openapi3.NewLoader().LoadFromFile(pages.Root(t) + "/docs/openapi.yaml")).Or(t)
 	g := generator{types: map[string]string{}}
 	code := g.file(doc)
 	formatted, err := format.Source(code)

@@ -48,15 +48,13 @@ func sample(t testing.TB) []archive.Record {
 	t.Helper()
 	ada, w, tm := uid[id.User](2), uid[id.Workspace](4), uid[id.Team](3)
 	due, _ := task.ParseDue("2026-01-31")
-	first, err := task.Task{
+	first := must.Do(task.Task{
 		ID: uid[id.Task](5), Org: ofOrg, Title: "Tïtle <&>", Description: new("a\nb"), Priority: task.High, Assignee: &ada, Workspace: &w, Due: &due,
 		Tags: []string{"x", "ü"}, Metadata: `{"a":[1,2]}`, SortOrder: 7, CreatedBy: ada, CreatedAt: made, UpdatedAt: made, Version: 3,
-	}.Imported(task.Done, &made)
-	must.NoError(t, err)
-	second, err := task.Task{
+	}.Imported(task.Done, &made)).Or(t)
+	second := must.Do(task.Task{
 		ID: uid[id.Task](6), Org: ofOrg, Title: "Bare", Priority: task.Low, CreatedBy: ada, CreatedAt: made, UpdatedAt: made, Version: 1,
-	}.Imported(task.Todo, nil)
-	must.NoError(t, err)
+	}.Imported(task.Todo, nil)).Or(t)
 	file := func(n int, in object.Place, path, content string) archive.Record {
 		sum := sha256.Sum256([]byte(content))
 		return archive.Record{Object: &object.Object{
@@ -140,23 +138,15 @@ func TestAnArchiveIsReadAsItWasWritten(t *testing.T) {
 	file, m := pack(t, records)
 	got, read, texts, err := read(t, file)
 	must.NoError(t, err)
-	if diff := cmp.Diff(m, got); diff != "" {
-		t.Errorf("the manifest (-written +read):\n%s", diff)
-	}
-	if diff := cmp.Diff(records, read, compared); diff != "" {
-		t.Errorf("the records (-written +read):\n%s", diff)
-	}
+	must.Equal(t, m, got)                  // the manifest
+	must.Equal(t, records, read, compared) // the records
 	want := map[string]string{archive.ContentPath(*records[10].Object): contents[0], archive.ContentPath(*records[11].Object): contents[1]}
-	if diff := cmp.Diff(want, texts); diff != "" {
-		t.Errorf("the contents (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, texts) // the contents
 	got, read, texts, err = readOnly(t, file, archive.Objects)
 	if err != nil || len(texts) != len(want) || got.Records() != m.Records() {
 		t.Errorf("with its files only it is %+v with %d contents, %v", got, len(texts), err)
 	}
-	if diff := cmp.Diff(records[10:12], read, compared); diff != "" {
-		t.Errorf("its files (-written +read):\n%s", diff)
-	}
+	must.Equal(t, records[10:12], read, compared)
 }
 
 // TestRecordsThatAreNotImportedAreReadEmpty packs records that exports alone have: they are checked, and read as empty.
@@ -202,11 +192,8 @@ func TestEveryChangeOfAnArchiveIsNoticed(t *testing.T) {
 
 func unzipped(t testing.TB, file []byte) []byte {
 	t.Helper()
-	z, err := gzip.NewReader(bytes.NewReader(file))
-	must.NoError(t, err)
-	plain, err := io.ReadAll(z)
-	must.NoError(t, err)
-	return plain
+	z := must.Do(gzip.NewReader(bytes.NewReader(file))).Or(t)
+	return must.Do(io.ReadAll(z)).Or(t)
 }
 
 func zipped(t testing.TB, plain []byte) []byte {
@@ -231,8 +218,7 @@ func rewritten(t testing.TB, file []byte, name, was, is string) []byte {
 			break
 		}
 		must.NoError(t, err)
-		text, err := io.ReadAll(r)
-		must.NoError(t, err)
+		text := must.Do(io.ReadAll(r)).Or(t)
 		entries = append(entries, entry{h, text})
 	}
 	var before, after string
@@ -361,8 +347,7 @@ func TestContentWithAnotherChecksumIsNotPacked(t *testing.T) {
 }
 
 func TestTheDocumentHasEveryFileAndField(t *testing.T) {
-	text, err := os.ReadFile("../../docs/export.md")
-	must.NoError(t, err)
+	text := must.Do(os.ReadFile("../../docs/export.md")).Or(t)
 	documented := map[string][]string{}
 	name := ""
 	for line := range strings.Lines(string(text)) {
@@ -379,9 +364,7 @@ func TestTheDocumentHasEveryFileAndField(t *testing.T) {
 	for _, k := range archive.Kinds {
 		written[archive.FileName(k)] = jsonNames(reflect.TypeOf(codecs[k].row()).Elem())
 	}
-	if diff := cmp.Diff(written, documented); diff != "" {
-		t.Errorf("fields (-written +docs/export.md):\n%s", diff)
-	}
+	must.Equal(t, written, documented) // fields
 }
 
 func jsonNames(row reflect.Type) (names []string) {
@@ -402,9 +385,7 @@ func FuzzRead(f *testing.F) {
 		}
 		for _, r := range records {
 			if c, ok := codecs[r.Kind()]; ok {
-				if _, err := c.line(r); err != nil {
-					t.Error(err)
-				}
+				must.Do(c.line(r)).Or(t)
 			}
 		}
 	})

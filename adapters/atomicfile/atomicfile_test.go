@@ -23,9 +23,7 @@ func TestAFileIsCreatedOnceAndForItsOwnerAlone(t *testing.T) {
 	for i := range read {
 		wg.Go(func() {
 			got, err := atomicfile.ReadOrCreate(path, func() ([]byte, error) { return fmt.Appendf(nil, "made by %d", i), nil })
-			if err != nil {
-				t.Error(err)
-			}
+			must.Succeed(t, err)
 			read[i] = string(got)
 		})
 	}
@@ -64,32 +62,20 @@ func TestAFileIsReplacedCompletelyOrNotAtAll(t *testing.T) {
 			t.Fatalf("%v, %v", entries, err)
 		}
 		for i, e := range entries {
-			if e.Name() != want[i] {
-				t.Errorf("%s is there", e.Name())
-			}
+			must.Is(t, want[i], e.Name())
 		}
 	}
 	full := func(f *os.File) error {
 		_, err := f.WriteString("half of i")
 		return errors.Join(err, syscall.ENOSPC)
 	}
-	if err := atomicfile.Replace(path, full); !errors.Is(err, syscall.ENOSPC) {
-		t.Error(err)
-	}
+	must.FailIs(t, atomicfile.Replace(path, full), syscall.ENOSPC)
 	look()
 	for _, text := range []string{"one", "other"} {
-		err := atomicfile.Replace(path, func(f *os.File) error {
-			_, err := f.WriteString(text)
-			return err
-		})
-		must.NoError(t, err)
-		if err := atomicfile.Replace(path, full); !errors.Is(err, syscall.ENOSPC) {
-			t.Error(err)
-		}
+		must.NoError(t, atomicfile.Replace(path, func(f *os.File) error { return must.ErrorOf(f.WriteString(text)) }))
+		must.FailIs(t, atomicfile.Replace(path, full), syscall.ENOSPC)
 		look("backup")
-		if got, err := os.ReadFile(path); err != nil || string(got) != text {
-			t.Errorf("%q, %v", got, err)
-		}
+		must.Is(t, text, string(must.Do(os.ReadFile(path)).Or(t)))
 		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 			t.Errorf("%v, %v", info.Mode(), err)
 		}
@@ -100,8 +86,7 @@ func TestTemporaryFilesOfKilledProcessesAreRemoved(t *testing.T) {
 	directory := t.TempDir()
 	path := filepath.Join(directory, "backup")
 	list := func() (all []string) {
-		entries, err := os.ReadDir(directory)
-		must.NoError(t, err)
+		entries := must.Do(os.ReadDir(directory)).Or(t)
 		for _, e := range entries {
 			all = append(all, e.Name())
 		}
@@ -112,17 +97,14 @@ func TestTemporaryFilesOfKilledProcessesAreRemoved(t *testing.T) {
 		must.NoError(t, os.WriteFile(filepath.Join(directory, name), []byte("secret"), 0o600))
 	}
 	// What a process is writing is not taken for abandoned by others.
-	err := atomicfile.Replace(path, func(f *os.File) error {
+	must.NoError(t, atomicfile.Replace(path, func(f *os.File) error {
 		if left := list(); len(left) != len(others)+1 || !slices.Contains(left, filepath.Base(f.Name())) {
 			t.Errorf("while it is written there are %q", left)
 		}
 		_, err := f.WriteString("one")
 		return errors.Join(err, atomicfile.Replace(path, atomicfile.Content([]byte("another"))), atomicfile.Create(path, nil))
-	})
-	must.NoError(t, err)
-	if got, err := os.ReadFile(path); err != nil || string(got) != "one" {
-		t.Errorf("%q, %v", got, err)
-	}
+	}))
+	must.Is(t, "one", string(must.Do(os.ReadFile(path)).Or(t)))
 	want := append(others, "backup")
 	slices.Sort(want)
 	if got := list(); !slices.Equal(got, want) {
@@ -141,8 +123,7 @@ func TestADocumentHoldsWhatIsOnDisk(t *testing.T) {
 			return nil
 		})
 	}
-	d, err := open()
-	must.NoError(t, err)
+	d := must.Do(open()).Or(t)
 	set := func(value int, changed bool, err error) error {
 		return d.Update(func(m *map[string]int) (bool, error) {
 			(*m)["a"] = value
@@ -156,8 +137,7 @@ func TestADocumentHoldsWhatIsOnDisk(t *testing.T) {
 				t.Errorf("memory has %v, want %d", *m, want)
 			}
 		})
-		again, err := open()
-		must.NoError(t, err)
+		again := must.Do(open()).Or(t)
 		again.Read(func(m *map[string]int) {
 			if (*m)["a"] != want {
 				t.Errorf("the file has %v, want %d", *m, want)
@@ -167,12 +147,8 @@ func TestADocumentHoldsWhatIsOnDisk(t *testing.T) {
 	expect(1)
 	must.NoError(t, set(2, true, nil))
 	expect(2)
-	if err := set(3, false, nil); err != nil {
-		t.Error(err)
-	}
-	if err := set(3, true, errEmpty); !errors.Is(err, errEmpty) {
-		t.Error(err)
-	}
+	must.NoError(t, set(3, false, nil))
+	must.FailIs(t, set(3, true, errEmpty), errEmpty)
 	expect(2)
 	for _, content := range []string{"{}", "{", `{"a":"b"}`} {
 		must.NoError(t, os.WriteFile(path, []byte(content), 0o600))

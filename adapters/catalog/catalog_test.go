@@ -11,13 +11,10 @@ import (
 	"collab/adapters/strictjson"
 	"collab/domain/connector"
 	"collab/test/must"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestTheBuiltInProviders(t *testing.T) {
-	c, err := BuiltIn()
-	must.NoError(t, err)
+	c := must.Do(BuiltIn()).Or(t)
 	all := c.Enabled()
 	modes, transports := map[connector.AuthMode]int{}, map[connector.Transport]int{}
 	for _, p := range all {
@@ -35,12 +32,8 @@ func TestTheBuiltInProviders(t *testing.T) {
 	}
 	wantModes := map[connector.AuthMode]int{connector.ServerMediated: 5, connector.RemoteOAuth: 13, connector.APIKey: 11, connector.NoAuth: 11}
 	wantTransports := map[connector.Transport]int{connector.Stdio: 9, connector.SSE: 2, connector.HTTP: 29}
-	if diff := cmp.Diff(wantModes, modes); diff != "" {
-		t.Errorf("other modes (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(wantTransports, transports); diff != "" {
-		t.Errorf("other transports (-want +got):\n%s", diff)
-	}
+	must.Equal(t, wantModes, modes)
+	must.Equal(t, wantTransports, transports)
 	if first, last := all[0].ID, all[len(all)-1].ID; first != "github" || last != "custom-oauth" {
 		t.Errorf("they are from %s to %s", first, last)
 	}
@@ -49,9 +42,7 @@ func TestTheBuiltInProviders(t *testing.T) {
 		ID: "github", Name: "GitHub", Description: github.Description, Category: "development",
 		Auth: connector.ServerMediated, Transport: connector.HTTP, URL: "https://api.githubcopilot.com/mcp/", Enabled: true,
 	}
-	if diff := cmp.Diff(want, github); diff != "" {
-		t.Errorf("another GitHub (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, github)
 }
 
 // Records with every field of their transport.
@@ -96,9 +87,7 @@ func TestParseReadsEveryField(t *testing.T) {
 			Carriers: map[string]string{"Authorization": "Bearer {apiKey}", "X-Owls": "{team}/{apiKey}", "X-Season": "winter"},
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("other providers (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, got)
 	for issuer, want := range map[string]connector.Client{
 		"https://owls.example/login": {ID: "collab", Secret: "s3cr3t", Method: "client_secret_post"},
 		"http://127.0.0.1:7000":      {ID: "public", Method: "none"},
@@ -111,8 +100,7 @@ func TestParseReadsEveryField(t *testing.T) {
 }
 
 func TestParseKeepsTheOrder(t *testing.T) {
-	known, err := BuiltIn()
-	must.NoError(t, err)
+	known := must.Do(BuiltIn()).Or(t)
 	ids := func(c connector.Catalog) []string {
 		var all []string
 		for _, p := range c.Enabled() {
@@ -136,11 +124,8 @@ func TestParseKeepsTheOrder(t *testing.T) {
 		},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			got, err := Parse([]byte(c.text))
-			must.NoError(t, err)
-			if diff := cmp.Diff(c.want, ids(got)); diff != "" {
-				t.Errorf("another order (-want +got):\n%s", diff)
-			}
+			got := must.Do(Parse([]byte(c.text))).Or(t)
+			must.Equal(t, c.want, ids(got))
 			if p, ok := got.Get("notion"); strings.Contains(c.text, "notion") && (!ok || p.Name != "Swans") {
 				t.Errorf("notion is %q", p.Name)
 			}
@@ -157,8 +142,7 @@ func with(t *testing.T, record, field, value string) string {
 	if value != "" {
 		fields[field] = json.RawMessage(value)
 	}
-	b, err := json.Marshal(fields)
-	must.NoError(t, err)
+	b := must.Do(json.Marshal(fields)).Or(t)
 	return string(b)
 }
 
@@ -328,9 +312,7 @@ func TestParseAcceptsValuesAtTheLimits(t *testing.T) {
 		{strings.Replace(oauth, `"scopes":["read","swans:write"],`, "", 1), "authMode", `"NONE"`},
 	} {
 		t.Run(c.field+" "+strictjson.Shorten(c.value), func(t *testing.T) {
-			if _, err := Parse(providers(with(t, c.record, c.field, c.value))); err != nil {
-				t.Error(err)
-			}
+			must.Do(Parse(providers(with(t, c.record, c.field, c.value)))).Or(t)
 		})
 	}
 }
@@ -376,9 +358,7 @@ func TestParseRefusesClients(t *testing.T) {
 		for i := range maxClients + 1 {
 			records = append(records, with(t, client, "issuer", fmt.Sprintf(`"https://owls.example/%d"`, i)))
 		}
-		if _, err := Parse(clients(records[1:]...)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(Parse(clients(records[1:]...))).Or(t)
 		if _, err := Parse(clients(records...)); err == nil {
 			t.Error("they were taken")
 		}
@@ -426,9 +406,7 @@ func TestParseRefusesFiles(t *testing.T) {
 		for i := range maxProviders + 1 {
 			records = append(records, with(t, oauth, "serverId", fmt.Sprintf(`"s%d"`, i)))
 		}
-		if _, err := Parse(providers(records[1:]...)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(Parse(providers(records[1:]...))).Or(t)
 		if _, err := Parse(providers(records...)); err == nil {
 			t.Error("they were taken")
 		}

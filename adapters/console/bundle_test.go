@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"collab/test/chromium"
+	"collab/test/must"
 	"collab/test/nodejs"
 )
 
@@ -41,10 +42,7 @@ type output struct {
 // bundle returns the files of dist by their names, without compression, and what imports what by the same names.
 func bundle(t *testing.T) (files map[string][]byte, outputs map[string]output) {
 	t.Helper()
-	web, err := filepath.Abs("web")
-	if err != nil {
-		t.Fatal(err)
-	}
+	web := must.Do(filepath.Abs("web")).Or(t)
 	alias := map[string]string{}
 	for name, file := range vendored {
 		alias[name] = filepath.Join(web, "vendor/preact", file)
@@ -61,9 +59,7 @@ func bundle(t *testing.T) (files map[string][]byte, outputs map[string]output) {
 		t.Fatalf("%+v: %s", e.Location, e.Text)
 	}
 	var meta struct{ Outputs map[string]output }
-	if err := json.Unmarshal([]byte(made.Metafile), &meta); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal([]byte(made.Metafile), &meta))
 	outputs = map[string]output{}
 	for name, o := range meta.Outputs {
 		outputs[distName(name)] = o
@@ -81,10 +77,7 @@ func bundle(t *testing.T) (files map[string][]byte, outputs map[string]output) {
 			files[distName(name)] = f.Contents
 		}
 	}
-	page, err := os.ReadFile("web/index.html")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Do(os.ReadFile("web/index.html")).Or(t)
 	files["index.html"] = []byte(strings.NewReplacer(
 		"{{style}}", style, "{{script}}", script, "{{beside}}", beside(outputs),
 	).Replace(string(page)))
@@ -112,12 +105,8 @@ func pack(t *testing.T, content []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if _, err := w.Write(content); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(w.Write(content)).Or(t)
+	must.NoError(t, w.Close())
 	return b.Bytes()
 }
 
@@ -167,17 +156,13 @@ func TestAPageIsSmall(t *testing.T) {
 func TestTheBundleIsThatOfTheSources(t *testing.T) {
 	want, _ := bundle(t)
 	if *update {
-		if err := os.RemoveAll("dist"); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.RemoveAll("dist"))
 		for name, content := range want {
 			err := os.MkdirAll(filepath.Dir("dist/"+name), 0o755)
 			if err == nil {
 				err = os.WriteFile("dist/"+name+".gz", pack(t, content), 0o644)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 		}
 	}
 	got := map[string][]byte{}
@@ -205,10 +190,7 @@ func TestTheBundleIsThatOfTheSources(t *testing.T) {
 // vendorSums are the checksums and origins of the vendored modules.
 func vendorSums(t *testing.T) [][2]string {
 	t.Helper()
-	text, err := os.ReadFile("web/vendor/preact.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Do(os.ReadFile("web/vendor/preact.txt")).Or(t)
 	var sums [][2]string
 	for line := range strings.Lines(string(text)) {
 		sum, from, _ := strings.Cut(strings.TrimSpace(line), "  ")
@@ -243,21 +225,13 @@ func TestTheSourcesAreTyped(t *testing.T) {
 	web := os.DirFS("web")
 	var sources []string
 	for _, pattern := range []string{"*.ts", "*.tsx", "pages/*.tsx"} {
-		found, err := fs.Glob(web, pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Do(fs.Glob(web, pattern)).Or(t)
 		sources = append(sources, found...)
 	}
 	f := nodejs.InstallFrom(t, "the types of the console are not checked in this run", web, "tsconfig.json")
 	for _, name := range sources {
-		content, err := fs.ReadFile(web, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(f.Dir, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		content := must.Do(fs.ReadFile(web, name)).Or(t)
+		must.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(f.Dir, name)), 0o755))
 		f.Write(name, content)
 	}
 	if out, err := f.Try(nil, "node", "node_modules/.bin/tsc", "--project", "."); err != nil {

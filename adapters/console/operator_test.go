@@ -16,6 +16,7 @@ import (
 	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/session"
+	"collab/test/must"
 )
 
 const operatorSecret = "the operator's secret, which is long enough"
@@ -35,15 +36,8 @@ func newFleet(t *testing.T) *fleet {
 
 func newKeys(t *testing.T) *vault.Vault {
 	t.Helper()
-	keys, err := vault.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := vault.New(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	keys := must.Do(vault.Generate()).Or(t)
+	return must.Do(vault.New(keys)).Or(t)
 }
 
 // consoleServer is a server of the fleet, whose interface says what it is asked.
@@ -55,9 +49,7 @@ type consoleServer struct {
 func (f *fleet) server(secret, address string) *consoleServer {
 	f.t.Helper()
 	c, err := New(access.New(access.Options{Store: f.store, Sealer: f.sealer, Clock: f.clock, IDs: system.IDs{}, OperatorSecret: secret}), address)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.NoError(f.t, err)
 	return &consoleServer{c, f}
 }
 
@@ -178,10 +170,7 @@ func TestAnOperatorsSessionEndsUnusedAndInAnHour(t *testing.T) {
 		if !f.clock.Now().Before(v.EndsAt) {
 			break
 		}
-		res, err := s.post(operatorSessionPath, token, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Do(s.post(operatorSessionPath, token, "")).Or(t)
 		renewed, next := s.cookie(res)
 		if token = renewed.Value; !next.EndsAt.Equal(v.EndsAt) || next.ExpiresAt.After(v.EndsAt) || !s.admits(token) {
 			t.Fatalf("at %s it is renewed until %+v", f.clock.Now(), next)
@@ -204,10 +193,7 @@ func TestForgedTokensOfOperatorsAreRefused(t *testing.T) {
 	f := newFleet(t)
 	s := f.server(operatorSecret, "https://collab.example.com")
 	cookie, _ := s.signIn()
-	raw, err := base64.RawURLEncoding.DecodeString(cookie.Value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Do(base64.RawURLEncoding.DecodeString(cookie.Value)).Or(t)
 	forged := []string{"", "x", operatorSecret, strings.Repeat("A", 43), cookie.Value + "A", cookie.Value[1:], strings.Repeat("A", 100_000), base64.RawURLEncoding.EncodeToString(raw[:16])}
 	for i := range raw {
 		changed := append([]byte(nil), raw...)
@@ -215,10 +201,7 @@ func TestForgedTokensOfOperatorsAreRefused(t *testing.T) {
 		forged = append(forged, base64.RawURLEncoding.EncodeToString(changed))
 	}
 	// What the same keys authenticate for something else.
-	mac, err := f.sealer.MAC(raw[:16], []byte("something else"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mac := must.Do(f.sealer.MAC(raw[:16], []byte("something else"))).Or(t)
 	forged = append(forged, base64.RawURLEncoding.EncodeToString(append(raw[:16:16], mac...)))
 	for _, token := range forged {
 		if s.admits(token) {

@@ -13,19 +13,15 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"collab/test/must"
 	"collab/test/pages"
 )
 
 func TestTheTypesAreThoseOfTheDocument(t *testing.T) {
-	doc, err := openapi3.NewLoader().LoadFromFile(pages.Root(t) + "/docs/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Do(openapi3.NewLoader().LoadFromFile(pages.Root(t) + "/docs/openapi.yaml")).Or(t)
 	want := types(doc)
 	if *update {
-		if err := os.WriteFile("web/types.ts", want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile("web/types.ts", want, 0o644))
 	}
 	if got, err := os.ReadFile("web/types.ts"); err != nil || !bytes.Equal(got, want) {
 		t.Error("web/types.ts is not that of docs/openapi.yaml: run go generate ./adapters/console")

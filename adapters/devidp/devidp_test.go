@@ -185,12 +185,10 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s in %s became %s in %s", a.Subject, a.Org.ID, b.Subject, b.Org.ID)
 		}
 	})
-	t.Run("only the owner can read them", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "only the owner can read them", func(t *testing.T, st *fixture) {
 		st.signedIn(t, "email", "ada@example.com")
 		for _, path := range []string{st.options.KeyFile, st.options.AccountsFile} {
-			info, err := os.Stat(path)
-			must.NoError(t, err)
+			info := must.Do(os.Stat(path)).Or(t)
 			if info.Mode() != 0o600 {
 				t.Errorf("%s has mode %v", path, info.Mode())
 			}
@@ -218,10 +216,8 @@ func TestFiles(t *testing.T) {
 		st.service.expect(t, "")
 	})
 	t.Run("an RSA key signs too", func(t *testing.T) {
-		key, err := rsa.GenerateKey(rand.Reader, 2048)
-		must.NoError(t, err)
-		der, err := x509.MarshalPKCS8PrivateKey(key)
-		must.NoError(t, err)
+		key := must.Do(rsa.GenerateKey(rand.Reader, 2048)).Or(t)
+		der := must.Do(x509.MarshalPKCS8PrivateKey(key)).Or(t)
 		st := newFixture(t, t.TempDir(), func(o *devidp.Options) {
 			os.WriteFile(o.KeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
 		})

@@ -10,11 +10,11 @@ import (
 
 	"collab/adapters/devidp"
 	"collab/test/forms"
+	"collab/test/must"
 )
 
 func TestEvents(t *testing.T) {
-	t.Run("a first sign-in has events of user, organisation and membership in this order", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "a first sign-in has events of user, organisation and membership in this order", func(t *testing.T, st *fixture) {
 		c := st.signedIn(t, "email", "ada@example.com", "name", "Ada  King Lovelace", "org", "Engines")
 		events := st.service.take()
 		if got := types(events); got != "user.created organization.created organizationMembership.created" {
@@ -39,19 +39,15 @@ func TestEvents(t *testing.T) {
 			person["user_id"] != c.Subject || person["identifier"] != "ada@example.com" || person["last_name"] != "King Lovelace" {
 			t.Errorf("membership %v", member)
 		}
-		if created := int64(member["created_at"].(float64)); created != st.clock.Now().UnixMilli() {
-			t.Errorf("created_at = %d", created)
-		}
+		must.Is(t, st.clock.Now().UnixMilli(), int64(member["created_at"].(float64)))
 	})
-	t.Run("the same sign-in again has no events", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "the same sign-in again has no events", func(t *testing.T, st *fixture) {
 		for range 2 {
 			st.signedIn(t, "email", "ada@example.com", "name", "Ada", "org", "Engines")
 		}
 		st.service.expect(t, "user.created organization.created organizationMembership.created")
 	})
-	t.Run("another name has an event with its time", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "another name has an event with its time", func(t *testing.T, st *fixture) {
 		st.signedIn(t, "email", "ada@example.com", "name", "Ada")
 		st.service.take()
 		st.clock.Advance(time.Hour)
@@ -65,8 +61,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("user %v", user)
 		}
 	})
-	t.Run("another role has an event with its time", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "another role has an event with its time", func(t *testing.T, st *fixture) {
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines")
 		st.service.take()
 		st.clock.Advance(time.Hour)
@@ -82,27 +77,21 @@ func TestEvents(t *testing.T) {
 			t.Errorf("membership %v", m)
 		}
 	})
-	t.Run("an account with a lower role in a new organisation is not its creator", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "an account with a lower role in a new organisation is not its creator", func(t *testing.T, st *fixture) {
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines", "role", "viewer")
 		if _, ok := st.service.take()[1].data(t)["created_by"]; ok {
 			t.Error("created_by is said")
 		}
 	})
-	t.Run("the sign-in works while the service is down, and its events follow with the same message ids", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "the sign-in works while the service is down, and its events follow with the same message ids", func(t *testing.T, st *fixture) {
 		st.service.setDown(errors.New("down"))
 		st.signedIn(t, "email", "ada@example.com", "org", "Engines")
 		st.signedIn(t, "email", "bob@example.com")
-		if st.service.attempts != 3+4 {
-			t.Errorf("%d attempts", st.service.attempts)
-		}
+		must.Is(t, 3+4, st.service.attempts)
 		st.service.setDown(nil)
 		st.signedIn(t, "email", "bob@example.com")
 		events := st.service.take()
-		if got := types(events); got != "user.created organization.created organizationMembership.created user.created" {
-			t.Errorf("events: %s", got)
-		}
+		must.Is(t, "user.created organization.created organizationMembership.created user.created", types(events))
 		if events[0].message != "msg_00000000-0000-7000-8000-000000000001" {
 			t.Errorf("the first is %s now", events[0].message)
 		}
@@ -120,15 +109,12 @@ func TestEvents(t *testing.T) {
 			t.Errorf("events: %s", types(got))
 		}
 	})
-	t.Run("an event is dropped after eight attempts", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "an event is dropped after eight attempts", func(t *testing.T, st *fixture) {
 		st.service.setDown(errors.New("refused"))
 		for range 12 {
 			st.signedIn(t, "email", "ada@example.com")
 		}
-		if st.service.attempts != 8 {
-			t.Errorf("%d attempts", st.service.attempts)
-		}
+		must.Is(t, 8, st.service.attempts)
 	})
 }
 
@@ -171,9 +157,7 @@ func TestInvitations(t *testing.T) {
 			t.Errorf("token says %+v", c.Org)
 		}
 		events := st.service.take()
-		if got := types(events); got != "user.created organizationMembership.created organizationInvitation.accepted" {
-			t.Errorf("events: %s", got)
-		}
+		must.Is(t, "user.created organizationMembership.created organizationInvitation.accepted", types(events))
 		if id := events[2].data(t)["id"].(string); !strings.HasPrefix(id, "orginv_") || len(id) != len("orginv_")+27 {
 			t.Errorf("the invitation's id is %s", id)
 		}
@@ -219,8 +203,7 @@ func TestInvitations(t *testing.T) {
 			t.Errorf("answered %s:\n%s", p.Status, p.Text)
 		}
 	})
-	t.Run("a form from another site accepts nothing", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "a form from another site accepts nothing", func(t *testing.T, st *fixture) {
 		st.invitations["1"] = invite("org_1")
 		r := forms.Request(st.provider.InviteURL("1"), "name=Bob", "")
 		if p := forms.New(t).Do(r); p.StatusCode != http.StatusForbidden || len(st.service.take()) != 0 {

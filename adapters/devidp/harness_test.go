@@ -33,6 +33,11 @@ type fixture struct {
 	invitations map[string]devidp.Invite
 }
 
+// withProvider runs a sub-test with a provider of its own.
+func withProvider(t *testing.T, name string, test func(t *testing.T, st *fixture)) {
+	t.Run(name, func(t *testing.T) { test(t, newFixture(t, t.TempDir())) })
+}
+
 // newFixture starts a provider whose files are in directory.
 func newFixture(t *testing.T, directory string, change ...func(*devidp.Options)) *fixture {
 	t.Helper()
@@ -60,10 +65,7 @@ func newFixture(t *testing.T, directory string, change ...func(*devidp.Options))
 	for _, c := range change {
 		c(&st.options)
 	}
-	var err error
-	if st.provider, err = devidp.New(st.options); err != nil {
-		t.Fatal(err)
-	}
+	st.provider = must.Do(devidp.New(st.options)).Or(t)
 	return st
 }
 
@@ -143,12 +145,10 @@ func (a delivery) data(t *testing.T) map[string]any {
 // means any.
 func (st *fixture) verify(t *testing.T, token, audience string) tokenClaims {
 	t.Helper()
-	provider, err := oidc.NewProvider(t.Context(), st.provider.Issuer())
-	must.NoError(t, err)
-	verified, err := provider.VerifierContext(t.Context(), &oidc.Config{
+	provider := must.Do(oidc.NewProvider(t.Context(), st.provider.Issuer())).Or(t)
+	verified := must.Do(provider.VerifierContext(t.Context(), &oidc.Config{
 		ClientID: audience, SkipClientIDCheck: audience == "", Now: st.clock.Now,
-	}).Verify(t.Context(), token)
-	must.NoError(t, err)
+	}).Verify(t.Context(), token)).Or(t)
 	c := tokenClaims{}
 	must.NoError(t, verified.Claims(&c))
 	return c
@@ -179,8 +179,7 @@ func (st *fixture) script(t *testing.T, fields ...string) (int, map[string]any) 
 	for i := 0; i < len(fields); i += 2 {
 		values.Set(fields[i], fields[i+1])
 	}
-	res, err := http.PostForm(st.provider.Issuer()+"/token", values)
-	must.NoError(t, err)
+	res := must.Do(http.PostForm(st.provider.Issuer()+"/token", values)).Or(t)
 	defer res.Body.Close()
 	body := map[string]any{}
 	must.NoError(t, json.NewDecoder(res.Body).Decode(&body))

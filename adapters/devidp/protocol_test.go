@@ -26,8 +26,7 @@ type relyingParty struct {
 
 func (st *fixture) party(t *testing.T) relyingParty {
 	t.Helper()
-	provider, err := oidc.NewProvider(t.Context(), st.provider.Issuer())
-	must.NoError(t, err)
+	provider := must.Do(oidc.NewProvider(t.Context(), st.provider.Issuer())).Or(t)
 	return relyingParty{
 		oauth2.Config{
 			ClientID: devidp.ClientID, Endpoint: provider.Endpoint(),
@@ -78,8 +77,7 @@ func TestCodeFlow(t *testing.T) {
 			if got.Get("state") != client.state || got.Get("iss") != st.provider.Issuer() || got.Has("error") {
 				t.Errorf("the client gets %v", got)
 			}
-			tokens, err := client.Exchange(t.Context(), got.Get("code"), oauth2.VerifierOption(client.verifier))
-			must.NoError(t, err)
+			tokens := must.Do(client.Exchange(t.Context(), got.Get("code"), oauth2.VerifierOption(client.verifier))).Or(t)
 			raw, _ := tokens.Extra("id_token").(string)
 			c := st.verify(t, raw, devidp.ClientID)
 			if c.Nonce != client.nonce || c.Party != devidp.ClientID || c.Version != 2 || c.Expires-c.Issued != 3600 || c.Issued != st.clock.Now().Unix() {
@@ -100,8 +98,7 @@ func TestCodeFlow(t *testing.T) {
 			t.Errorf("headers %v", h)
 		}
 	})
-	t.Run("the application is registered too", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "the application is registered too", func(t *testing.T, st *fixture) {
 		client := st.party(t)
 		client.RedirectURL = st.options.AppURL
 		if got := client.code(t); got.Get("code") == "" {
@@ -142,8 +139,7 @@ func TestCodeFlow(t *testing.T) {
 			t.Errorf("the client gets %v", got)
 		}
 	})
-	t.Run("a form from another site gets no code", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "a form from another site gets no code", func(t *testing.T, st *fixture) {
 		r := forms.Request(st.party(t).address(), ada().Encode(), "")
 		if p := forms.New(t).Do(r); p.StatusCode != http.StatusForbidden || p.Header.Get("Location") != "" {
 			t.Errorf("answered %s to %s", p.Status, p.Header.Get("Location"))
@@ -166,8 +162,7 @@ func TestRedemption(t *testing.T) {
 			c.ClientID, c.Endpoint.AuthStyle = "other", oauth2.AuthStyleInParams
 		}, "invalid_client"},
 	} {
-		t.Run(name+" is refused", func(t *testing.T) {
-			st := newFixture(t, t.TempDir())
+		withProvider(t, name+" is refused", func(t *testing.T, st *fixture) {
 			client := st.party(t)
 			code := client.code(t).Get("code")
 			tt.before(st, &client)
@@ -177,17 +172,13 @@ func TestRedemption(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a code of 59 seconds is accepted", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "a code of 59 seconds is accepted", func(t *testing.T, st *fixture) {
 		client := st.party(t)
 		code := client.code(t).Get("code")
 		st.clock.Advance(59 * time.Second)
-		if _, err := client.Exchange(t.Context(), code, oauth2.VerifierOption(client.verifier)); err != nil {
-			t.Error(err)
-		}
+		must.Do(client.Exchange(t.Context(), code, oauth2.VerifierOption(client.verifier))).Or(t)
 	})
-	t.Run("concurrent requests redeem a code once", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "concurrent requests redeem a code once", func(t *testing.T, st *fixture) {
 		client := st.party(t)
 		client.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 		code := client.code(t).Get("code")
@@ -198,8 +189,7 @@ func TestRedemption(t *testing.T) {
 			t.Error("the code was still good")
 		}
 	})
-	t.Run("only one concurrent request gets tokens for a code", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "only one concurrent request gets tokens for a code", func(t *testing.T, st *fixture) {
 		client := st.party(t)
 		client.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 		code := client.code(t).Get("code")
@@ -236,8 +226,7 @@ func TestRedemption(t *testing.T) {
 			t.Errorf("answered %d %v", status, body)
 		}
 	})
-	t.Run("only the application's origin may read the response", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "only the application's origin may read the response", func(t *testing.T, st *fixture) {
 		for origin, allowed := range map[string]string{"http://localhost:3000": "http://localhost:3000", "http://localhost:3001": ""} {
 			r := forms.Request(st.provider.Issuer()+"/token", "grant_type=authorization_code&client_id="+devidp.ClientID, "")
 			r.Header.Set("Origin", origin)
@@ -258,8 +247,7 @@ func TestAuthorizationRequest(t *testing.T) {
 		"the right address with a query":       {"redirect_uri", "http://localhost:3000/welcome?x=1"},
 		"the right address on another port":    {"redirect_uri", "http://localhost:3001/welcome"},
 	} {
-		t.Run(name+" is an error on a page and never by redirect", func(t *testing.T) {
-			st := newFixture(t, t.TempDir())
+		withProvider(t, name+" is an error on a page and never by redirect", func(t *testing.T, st *fixture) {
 			p := forms.New(t).Open(st.party(t).address(oauth2.SetAuthURLParam(tt.field, tt.value)))
 			if p.StatusCode != http.StatusBadRequest || p.Header.Get("Location") != "" || !strings.Contains(p.Text, tt.field) {
 				t.Errorf("answered %s to %q:\n%s", p.Status, p.Header.Get("Location"), p.Text)
@@ -278,8 +266,7 @@ func TestAuthorizationRequest(t *testing.T) {
 		"a request by reference":    {"request_uri", "https://evil.example", "request_uri_not_supported"},
 		"a silent request":          {"prompt", "none", "login_required"},
 	} {
-		t.Run(name+" is an error for the client", func(t *testing.T) {
-			st := newFixture(t, t.TempDir())
+		withProvider(t, name+" is an error for the client", func(t *testing.T, st *fixture) {
 			client := st.party(t)
 			got := client.response(t, forms.New(t).Open(client.address(oauth2.SetAuthURLParam(tt.field, tt.value))))
 			if got.Get("error") != tt.error || got.Get("state") != client.state || got.Get("iss") != st.provider.Issuer() {
@@ -287,8 +274,7 @@ func TestAuthorizationRequest(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a repeated parameter is an error for the client", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "a repeated parameter is an error for the client", func(t *testing.T, st *fixture) {
 		client := st.party(t)
 		if got := client.response(t, forms.New(t).Open(client.address()+"&nonce=2")); got.Get("error") != "invalid_request" {
 			t.Errorf("the client gets %v", got)
@@ -297,8 +283,7 @@ func TestAuthorizationRequest(t *testing.T) {
 }
 
 func TestScripts(t *testing.T) {
-	t.Run("the token of a new account", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "the token of a new account", func(t *testing.T, st *fixture) {
 		c := st.signedIn(t, "email", "Grace.Hopper@example.com", "org", "Navy Yard", "role", "org:ADMIN")
 		if c.Name != "Grace Hopper" || c.Email != "Grace.Hopper@example.com" || c.Party != st.URL || c.Nonce != "" {
 			t.Errorf("token says %+v", c)
@@ -307,8 +292,7 @@ func TestScripts(t *testing.T) {
 			t.Errorf("token says %+v", c.Org)
 		}
 	})
-	t.Run("without a role a creator is owner, others are members, and roles are kept", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "without a role a creator is owner, others are members, and roles are kept", func(t *testing.T, st *fixture) {
 		for _, tt := range []struct{ email, org, role string }{
 			{"ada@example.com", "Engines", "owner"},
 			{"bob@example.com", "engines", "member"},
@@ -320,8 +304,7 @@ func TestScripts(t *testing.T) {
 			}
 		}
 	})
-	t.Run("an organisation is found by its id too", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "an organisation is found by its id too", func(t *testing.T, st *fixture) {
 		c := st.signedIn(t, "email", "ada@example.com", "org", "Engines")
 		if d := st.signedIn(t, "email", "bob@example.com", "org", c.Org.ID); d.Org.ID != c.Org.ID {
 			t.Errorf("%s became %s", c.Org.ID, d.Org.ID)
@@ -352,8 +335,7 @@ func TestScripts(t *testing.T) {
 		"an id of nothing":        {[]string{"email", "a@b", "org", "org_" + strings.Repeat("x", 27)}, "org is not an organisation that exists here"},
 		"an organisation's bytes": {[]string{"email", "a@b", "org", "\xff"}, "org must be valid UTF-8"},
 	} {
-		t.Run(name+" is refused by name", func(t *testing.T) {
-			st := newFixture(t, t.TempDir())
+		withProvider(t, name+" is refused by name", func(t *testing.T, st *fixture) {
 			status, body := st.script(t, tt.fields...)
 			if status != http.StatusBadRequest || body["message"] != tt.says || body["error"] != "Bad Request" || body["statusCode"] != float64(400) || len(body) != 3 {
 				t.Errorf("answered %d %v", status, body)
@@ -361,28 +343,24 @@ func TestScripts(t *testing.T) {
 			st.service.expect(t, "")
 		})
 	}
-	t.Run("another content type is unsupported and a huge form too large", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "another content type is unsupported and a huge form too large", func(t *testing.T, st *fixture) {
 		for kind, want := range map[string]int{"application/json": 415, "application/x-www-form-urlencoded": 413, "multipart/form-data; boundary=x": 413} {
 			body := "--x\r\nContent-Disposition: form-data; name=email\r\n\r\n" + strings.Repeat("a", 70<<10)
-			res, err := http.Post(st.provider.Issuer()+"/token", kind, strings.NewReader(body))
-			must.NoError(t, err)
+			res := must.Do(http.Post(st.provider.Issuer()+"/token", kind, strings.NewReader(body))).Or(t)
 			res.Body.Close()
 			if res.StatusCode != want {
 				t.Errorf("%s: answered %s", kind, res.Status)
 			}
 		}
 	})
-	t.Run("a page of another site gets nothing", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "a page of another site gets nothing", func(t *testing.T, st *fixture) {
 		r := forms.Request(st.provider.Issuer()+"/token", "email=ada@example.com", "")
 		r.Header.Set("Sec-Fetch-Site", "cross-site")
 		if p := forms.New(t).Do(r); p.StatusCode != http.StatusForbidden || len(st.service.take()) != 0 {
 			t.Errorf("answered %s", p.Status)
 		}
 	})
-	t.Run("concurrent requests for one address make one account", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "concurrent requests for one address make one account", func(t *testing.T, st *fixture) {
 		subjects := make([]string, 32)
 		var all sync.WaitGroup
 		for i := range subjects {

@@ -18,8 +18,7 @@ import (
 const paid = "checkout.session.completed customer.subscription.created customer.subscription.updated invoice.paid"
 
 func TestDeliveries(t *testing.T) {
-	t.Run("while the service is down a payment waits for one attempt, and events follow in order", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "while the service is down a payment waits for one attempt, and events follow in order", func(t *testing.T, st *fixture) {
 		s := st.session(st.customer("Engines"))
 		st.service.setDown(true)
 		st.pay(s.ID)
@@ -30,8 +29,7 @@ func TestDeliveries(t *testing.T) {
 		st.endPause()
 		st.service.awaitTypes(t, 4, paid)
 	})
-	t.Run("an event is dropped after seven attempts with growing pauses", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "an event is dropped after seven attempts with growing pauses", func(t *testing.T, st *fixture) {
 		id := st.subscribed().ID
 		before := st.service.tried()
 		st.service.setDown(true)
@@ -39,9 +37,7 @@ func TestDeliveries(t *testing.T) {
 		growing := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour}
 		for range 2 {
 			for _, want := range growing {
-				if got := st.endPause(); got != want {
-					t.Errorf("paused for %s, not for %s", got, want)
-				}
+				must.Is(t, want, st.endPause())
 			}
 		}
 		st.service.reach(t, before+14)
@@ -49,8 +45,7 @@ func TestDeliveries(t *testing.T) {
 		st.act(id, devpay.Succeed)
 		st.service.awaitTypes(t, 2, "invoice.paid customer.subscription.updated")
 	})
-	t.Run("a new event ends a pause and is delivered last", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "a new event ends a pause and is delivered last", func(t *testing.T, st *fixture) {
 		id := st.subscribed().ID
 		st.service.setDown(true)
 		st.act(id, devpay.Schedule)
@@ -150,14 +145,10 @@ func TestDeliveries(t *testing.T) {
 		s := st.session(st.customer("Engines"))
 		ctx, leave := context.WithCancel(t.Context())
 		leave()
-		if _, err := st.provider.Pay(ctx, s.ID); err != nil {
-			t.Errorf("Pay: %v", err)
-		}
+		must.Do(st.provider.Pay(ctx, s.ID)).Or(t)
 		late, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := st.provider.Close(late); !errors.Is(err, context.Canceled) {
-			t.Errorf("Close: %v", err)
-		}
+		must.FailIs(t, st.provider.Close(late), context.Canceled)
 		close(hanging)
 	})
 	t.Run("deliveries stop if an attempt cannot be stored, until the next event", func(t *testing.T) {
@@ -167,9 +158,7 @@ func TestDeliveries(t *testing.T) {
 		st = newFixture(t, directory, func(o *devpay.Options) {
 			o.Emit = func(ctx context.Context, id string, body []byte) error {
 				if attempts++; attempts == 1 {
-					if err := os.RemoveAll(directory); err != nil {
-						t.Error(err)
-					}
+					must.Succeed(t, os.RemoveAll(directory))
 				}
 				return st.service.emit(ctx, id, body)
 			}
@@ -178,21 +167,15 @@ func TestDeliveries(t *testing.T) {
 		st.pay(s.ID)
 		st.service.expect(t, "checkout.session.completed")
 		must.NoError(t, os.Mkdir(directory, 0o700))
-		s, err := st.sessions().Get(s.ID, nil)
-		must.NoError(t, err)
+		s = must.Do(st.sessions().Get(s.ID, nil)).Or(t)
 		st.act(s.Subscription.ID, devpay.Cancel)
 		st.service.expect(t, paid+" customer.subscription.deleted")
 	})
-	t.Run("concurrent events keep their order", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "concurrent events keep their order", func(t *testing.T, st *fixture) {
 		id := st.subscribed().ID
 		wait := sync.WaitGroup{}
 		for range 8 {
-			wait.Go(func() {
-				if err := st.provider.Act(context.Background(), id, devpay.NextPeriod); err != nil {
-					t.Error(err)
-				}
-			})
+			wait.Go(func() { must.Succeed(t, st.provider.Act(context.Background(), id, devpay.NextPeriod)) })
 		}
 		wait.Wait()
 		var ids []string

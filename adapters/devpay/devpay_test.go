@@ -49,14 +49,11 @@ func TestNew(t *testing.T) {
 				t.Fatalf("New: %v", err)
 			}
 			if err == nil {
-				if err := p.Close(context.Background()); err != nil {
-					t.Error(err)
-				}
+				must.NoError(t, p.Close(context.Background()))
 			}
 		})
 	}
-	t.Run("the API's URL and key", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "the API's URL and key", func(t *testing.T, st *fixture) {
 		if st.provider.APIURL() != st.URL+"/dev/payments" || !strings.HasPrefix(st.provider.Key(), "sk_dev_") || len(st.provider.Key()) < 40 {
 			t.Errorf("%s, %s", st.provider.APIURL(), st.provider.Key())
 		}
@@ -64,16 +61,14 @@ func TestNew(t *testing.T) {
 }
 
 func TestCheckoutPage(t *testing.T) {
-	t.Run("it names the plan, the price and the organisation", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "it names the plan, the price and the organisation", func(t *testing.T, st *fixture) {
 		p := st.Open(st.session(st.customer(`Engines <b>&amp; "Co"`)).URL)
 		p.Contains(t, "Subscribe to STANDARD", "10.00 USD, every month", "Engines &lt;b&gt;&amp;amp; &#34;Co&#34;", ">Pay<", ">Cancel<")
 		if p.StatusCode != http.StatusOK || p.Header.Get("Content-Type") != "text/html; charset=utf-8" {
 			t.Errorf("answered %s %v", p.Status, p.Header)
 		}
 	})
-	t.Run("paying redirects with the session's id after the events", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "paying redirects with the session's id after the events", func(t *testing.T, st *fixture) {
 		s := st.session(st.customer("Engines"))
 		p := st.submit(s.URL, url.Values{"action": {"pay"}})
 		if p.StatusCode != http.StatusSeeOther || p.Header.Get("Location") != "http://127.0.0.1:1/success?session_id="+s.ID {
@@ -100,8 +95,7 @@ func TestCheckoutPage(t *testing.T) {
 			}
 		}
 	})
-	t.Run("paying twice pays once", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "paying twice pays once", func(t *testing.T, st *fixture) {
 		s := st.session(st.customer("Engines"))
 		for range 2 {
 			if p := st.submit(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusSeeOther || !strings.Contains(p.Header.Get("Location"), "/success") {
@@ -115,8 +109,7 @@ func TestCheckoutPage(t *testing.T) {
 			t.Errorf("the page says:\n%s", p.Text)
 		}
 	})
-	t.Run("concurrent payments pay once", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "concurrent payments pay once", func(t *testing.T, st *fixture) {
 		c := st.customer("Engines")
 		s := st.session(c)
 		wait := sync.WaitGroup{}
@@ -133,8 +126,7 @@ func TestCheckoutPage(t *testing.T) {
 			t.Errorf("the portal says:\n%s", p.Text)
 		}
 	})
-	t.Run("cancelling redirects, and the session can be paid later", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "cancelling redirects, and the session can be paid later", func(t *testing.T, st *fixture) {
 		s := st.session(st.customer("Engines"))
 		if p := st.submit(s.URL, url.Values{"action": {"cancel"}}); p.StatusCode != http.StatusSeeOther || p.Header.Get("Location") != "http://127.0.0.1:1/cancel" {
 			t.Errorf("answered %s, %s", p.Status, p.Header.Get("Location"))
@@ -142,13 +134,10 @@ func TestCheckoutPage(t *testing.T) {
 		st.service.expect(t, "")
 		st.submit(s.URL, url.Values{"action": {"pay"}}).Expect(t, http.StatusSeeOther)
 	})
-	t.Run("an expired session cannot be paid", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "an expired session cannot be paid", func(t *testing.T, st *fixture) {
 		c := st.customer("Engines")
 		closed, old := st.session(c), st.session(c)
-		if _, err := st.sessions().Expire(closed.ID, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(st.sessions().Expire(closed.ID, nil)).Or(t)
 		st.clock.Advance(24 * time.Hour)
 		for _, s := range []*stripe.CheckoutSession{closed, old} {
 			if p := st.submit(s.URL, url.Values{"action": {"pay"}}); p.StatusCode != http.StatusConflict || !strings.Contains(p.Text, "can no longer be paid") {
@@ -160,12 +149,10 @@ func TestCheckoutPage(t *testing.T) {
 		}
 		st.service.expect(t, "")
 	})
-	t.Run("a session without a cancel URL has no button for it", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "a session without a cancel URL has no button for it", func(t *testing.T, st *fixture) {
 		o := order(st.customer("Engines"), "price_p")
 		o.CancelURL = nil
-		s, err := st.sessions().New(o)
-		must.NoError(t, err)
+		s := must.Do(st.sessions().New(o)).Or(t)
 		if p := st.Open(s.URL); strings.Contains(p.Text, ">Cancel<") {
 			t.Errorf("the page says:\n%s", p.Text)
 		}
@@ -211,8 +198,7 @@ func TestPortalPage(t *testing.T) {
 			{devpay.Cancel, "customer.subscription.deleted", "canceled", "2026-03-31", ""},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			st := newFixture(t, t.TempDir())
+		withProvider(t, name, func(t *testing.T, st *fixture) {
 			s := st.subscribed()
 			portal := st.portal(s.Customer.ID)
 			for _, step := range steps {
@@ -233,8 +219,7 @@ func TestPortalPage(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a failed invoice is open and has the period", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "a failed invoice is open and has the period", func(t *testing.T, st *fixture) {
 		s := st.subscribed()
 		for range 2 {
 			st.act(s.ID, devpay.Fail)
@@ -243,13 +228,11 @@ func TestPortalPage(t *testing.T) {
 			}
 		}
 	})
-	t.Run("it shows all subscriptions of the customer and the return URL", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "it shows all subscriptions of the customer and the return URL", func(t *testing.T, st *fixture) {
 		s := st.subscribed()
 		st.act(s.ID, devpay.Cancel)
 		st.clock.Advance(time.Hour)
-		other, err := st.sessions().New(order(s.Customer.ID, "price_p"))
-		must.NoError(t, err)
+		other := must.Do(st.sessions().New(order(s.Customer.ID, "price_p"))).Or(t)
 		st.pay(other.ID)
 		p := st.Open(st.portal(s.Customer.ID))
 		p.Contains(t, "10.00 USD, every month", `class="danger">Cancel now<`, "<strong>Payment fails</strong> declines the next payment")
@@ -257,16 +240,13 @@ func TestPortalPage(t *testing.T) {
 			t.Errorf("the page says:\n%s", p.Text)
 		}
 	})
-	t.Run("a customer without a subscription gets a page with a link to the application", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
-		v, err := st.portals().New(&stripe.BillingPortalSessionParams{Customer: stripe.String(st.customer("Engines"))})
-		must.NoError(t, err)
+	withProvider(t, "a customer without a subscription gets a page with a link to the application", func(t *testing.T, st *fixture) {
+		v := must.Do(st.portals().New(&stripe.BillingPortalSessionParams{Customer: stripe.String(st.customer("Engines"))})).Or(t)
 		if p := st.Open(v.URL); !strings.Contains(p.Text, "There is no subscription") || !strings.Contains(p.Text, `href="http://localhost:3000/welcome"`) {
 			t.Errorf("the page says:\n%s", p.Text)
 		}
 	})
-	t.Run("impossible actions are refused", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "impossible actions are refused", func(t *testing.T, st *fixture) {
 		s := st.subscribed()
 		portal, others := st.portal(s.Customer.ID), st.portal(st.customer("Royal Society"))
 		for name, tt := range map[string]struct {
@@ -287,8 +267,7 @@ func TestPortalPage(t *testing.T) {
 		}
 		st.service.expect(t, "")
 	})
-	t.Run("subscriptions are renewed or ended in time, with one event", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "subscriptions are renewed or ended in time, with one event", func(t *testing.T, st *fixture) {
 		goes, ends, owed := st.subscribed(), st.subscribed(), st.subscribed()
 		for id, a := range map[string]devpay.Action{ends.ID: devpay.Schedule, owed.ID: devpay.Fail} {
 			st.act(id, a)
@@ -318,8 +297,7 @@ func TestPortalPage(t *testing.T) {
 		}
 		st.service.expect(t, "")
 	})
-	t.Run("its URL is valid for a day", func(t *testing.T) {
-		st := newFixture(t, t.TempDir())
+	withProvider(t, "its URL is valid for a day", func(t *testing.T, st *fixture) {
 		s := st.subscribed()
 		portal := st.portal(s.Customer.ID)
 		st.clock.Advance(24 * time.Hour)
@@ -438,9 +416,7 @@ func TestFile(t *testing.T) {
 		if p, body := st.ask("POST", "/v1/customers", "name=x"); p.StatusCode != http.StatusInternalServerError || body["error"].(map[string]any)["type"] != "api_error" {
 			t.Errorf("answered %s: %s", p.Status, p.Text)
 		}
-		if is, err := st.sessions().Get(s.ID, nil); err != nil || is.Status != "open" {
-			t.Errorf("%v, %+v", err, is)
-		}
+		must.Is(t, "open", must.Do(st.sessions().Get(s.ID, nil)).Or(t).Status)
 		st.service.expect(t, "")
 	})
 	t.Run("old records are removed, used ones are not", func(t *testing.T) {
@@ -466,8 +442,7 @@ func TestFile(t *testing.T) {
 		})
 		st.pay(st.session("cus_1").ID)
 		st.portal("cus_1")
-		text, err := os.ReadFile(file)
-		must.NoError(t, err)
+		text := must.Do(os.ReadFile(file)).Or(t)
 		var kept struct{ Customers, Sessions, Subscriptions, Visits, Answers map[string]json.RawMessage }
 		must.NoError(t, json.Unmarshal(text, &kept))
 		for kind, records := range map[string]map[string]json.RawMessage{"customers": kept.Customers, "sessions": kept.Sessions, "subscriptions": kept.Subscriptions, "visits": kept.Visits, "answers": kept.Answers} {

@@ -49,6 +49,11 @@ type pause struct {
 	over   chan time.Time
 }
 
+// withProvider runs a sub-test with a provider of its own.
+func withProvider(t *testing.T, name string, test func(t *testing.T, st *fixture)) {
+	t.Run(name, func(t *testing.T) { test(t, newFixture(t, t.TempDir())) })
+}
+
 // newFixture starts a provider whose file is in directory.
 func newFixture(t *testing.T, directory string, change ...func(*devpay.Options)) *fixture {
 	t.Helper()
@@ -69,14 +74,9 @@ func newFixture(t *testing.T, directory string, change ...func(*devpay.Options))
 	for _, c := range change {
 		c(&st.options)
 	}
-	var err error
-	if st.provider, err = devpay.New(st.options); err != nil {
-		t.Fatal(err)
-	}
+	st.provider = must.Do(devpay.New(st.options)).Or(t)
 	t.Cleanup(func() {
-		if err := st.provider.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, st.provider.Close(context.Background()))
 		st.Server.Close()
 	})
 	return st
@@ -122,8 +122,7 @@ func (st *fixture) portals() portalsession.Client {
 // customer creates a customer.
 func (st *fixture) customer(name string) string {
 	st.t.Helper()
-	c, err := st.customers().New(&stripe.CustomerParams{Name: stripe.String(name), Metadata: map[string]string{"org_id": "org-1"}})
-	must.NoError(st.t, err)
+	c := must.Do(st.customers().New(&stripe.CustomerParams{Name: stripe.String(name), Metadata: map[string]string{"org_id": "org-1"}})).Or(st.t)
 	return c.ID
 }
 
@@ -141,9 +140,7 @@ func order(customer, price string) *stripe.CheckoutSessionParams {
 // session creates a checkout session.
 func (st *fixture) session(customer string) *stripe.CheckoutSession {
 	st.t.Helper()
-	s, err := st.sessions().New(order(customer, "price_s"))
-	must.NoError(st.t, err)
-	return s
+	return must.Do(st.sessions().New(order(customer, "price_s"))).Or(st.t)
 }
 
 // subscribed pays for a new customer's subscription, takes its events and returns it.
@@ -151,8 +148,7 @@ func (st *fixture) subscribed() *stripe.Subscription {
 	st.t.Helper()
 	s := st.session(st.customer("Analytical Engines"))
 	st.pay(s.ID)
-	s, err := st.sessions().Get(s.ID, nil)
-	must.NoError(st.t, err)
+	s = must.Do(st.sessions().Get(s.ID, nil)).Or(st.t)
 	st.service.take()
 	return st.subscription(s.Subscription.ID)
 }
@@ -160,9 +156,7 @@ func (st *fixture) subscribed() *stripe.Subscription {
 // pay completes a session.
 func (st *fixture) pay(session string) {
 	st.t.Helper()
-	if _, err := st.provider.Pay(st.t.Context(), session); err != nil {
-		st.t.Fatal(err)
-	}
+	must.Do(st.provider.Pay(st.t.Context(), session)).Or(st.t)
 }
 
 // act applies an action to a subscription.
@@ -173,9 +167,7 @@ func (st *fixture) act(subscription string, a devpay.Action) {
 
 func (st *fixture) subscription(id string) *stripe.Subscription {
 	st.t.Helper()
-	s, err := st.subscriptions().Get(id, nil)
-	must.NoError(st.t, err)
-	return s
+	return must.Do(st.subscriptions().Get(id, nil)).Or(st.t)
 }
 
 // portal returns the URL of a new portal session.
@@ -295,8 +287,7 @@ func (st *fixture) submit(address string, fields url.Values) forms.Page {
 // ask sends a request to the API and returns the response.
 func (st *fixture) ask(method, path, form string, headers ...string) (forms.Page, map[string]any) {
 	st.t.Helper()
-	r, err := http.NewRequest(method, st.provider.APIURL()+path, strings.NewReader(form))
-	must.NoError(st.t, err)
+	r := must.Do(http.NewRequest(method, st.provider.APIURL()+path, strings.NewReader(form))).Or(st.t)
 	r.Header.Set("Authorization", "Bearer "+st.provider.Key())
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	for i := 0; i < len(headers); i += 2 {

@@ -27,9 +27,7 @@ func TestTheServiceReadsTheEvents(t *testing.T) {
 			e, err := events.Read(func(name string) string {
 				return map[string]string{"Stripe-Signature": signature}[name]
 			}, body)
-			if err != nil {
-				t.Error(err)
-			}
+			must.Succeed(t, err)
 			mu.Lock()
 			defer mu.Unlock()
 			read = append(read, e)
@@ -42,9 +40,7 @@ func TestTheServiceReadsTheEvents(t *testing.T) {
 	s, err := st.sessions().New(o)
 	must.NoError(t, err)
 	st.pay(s.ID)
-	if s, err = st.sessions().Get(s.ID, nil); err != nil {
-		t.Fatal(err)
-	}
+	s = must.Do(st.sessions().Get(s.ID, nil)).Or(t)
 	for _, a := range []devpay.Action{devpay.Fail, devpay.Succeed, devpay.Schedule, devpay.NextPeriod} {
 		st.act(s.Subscription.ID, a)
 	}

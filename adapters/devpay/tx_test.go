@@ -20,8 +20,7 @@ func TestActions(t *testing.T) {
 			Customers: map[string]customer{"cus_1": {ID: "cus_1", Name: "Engines"}}, Subscriptions: map[string]subscription{},
 			Sessions: map[string]session{"cs_1": {ID: "cs_1", Customer: "cus_1", Price: "price_s", Quantity: 1, ExpiresAt: at.Add(time.Hour)}},
 		}
-		page, err := p.tx(b).pay("cs_1")
-		must.NoError(r, err)
+		page := must.Do(p.tx(b).pay("cs_1")).Or(r)
 		id := page.Subscription
 		for range rapid.IntRange(1, 12).Draw(r, "actions") {
 			a := rapid.SampledFrom([]Action{Fail, Succeed, Schedule, Keep, Cancel, NextPeriod}).Draw(r, "action")

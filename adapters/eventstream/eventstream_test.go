@@ -34,9 +34,7 @@ func answer(status int, kind, body string) server {
 
 func client(t *testing.T, base string, s server) *Client {
 	t.Helper()
-	c, err := NewClient(base, http.Header{"X-Api-Key": {"sk-secret"}}, &http.Client{Transport: s})
-	must.NoError(t, err)
-	return c
+	return must.Do(NewClient(base, http.Header{"X-Api-Key": {"sk-secret"}}, &http.Client{Transport: s})).Or(t)
 }
 
 // receiver collects events up to the one that is "end".
@@ -68,9 +66,7 @@ func TestARequestHasTheGivenHeadersAlone(t *testing.T) {
 			t.Errorf("for %q: %s %s %s", base, seen.Method, seen.URL, body)
 		}
 		header := http.Header{"X-Api-Key": {"sk-secret"}, "User-Agent": {"collab"}, "Content-Type": {"application/json"}}
-		if diff := cmp.Diff(header, seen.Header); diff != "" {
-			t.Errorf("headers (-want +got):\n%s", diff)
-		}
+		must.Equal(t, header, seen.Header)
 	}
 }
 
@@ -116,14 +112,10 @@ func TestAStatusErrorHasOnlyIdentifiers(t *testing.T) {
 func TestAResponseWithoutAStreamIsAProtocolError(t *testing.T) {
 	for _, s := range []server{answer(200, "application/json", "{}"), answer(204, "text/event-stream", "")} {
 		var events []string
-		if err := client(t, "http://models.invalid", s).Stream(t.Context(), "x", nil, receiver(&events)); !errors.Is(err, errProtocol) {
-			t.Error(err)
-		}
+		must.FailIs(t, client(t, "http://models.invalid", s).Stream(t.Context(), "x", nil, receiver(&events)), errProtocol)
 	}
 	var events []string
-	if err := client(t, "http://models.invalid", nil).Stream(t.Context(), "x", func() {}, receiver(&events)); !errors.Is(err, errProtocol) {
-		t.Errorf("of a body that JSON does not have: %v", err)
-	}
+	must.FailIs(t, client(t, "http://models.invalid", nil).Stream(t.Context(), "x", func() {}, receiver(&events)), errProtocol)
 }
 
 func TestAnIncompleteStreamIsTruncated(t *testing.T) {
@@ -159,9 +151,7 @@ func TestAnErrorOfTheReceiverIsReturnedUnchanged(t *testing.T) {
 func TestAPanicIsRaisedInTheCallersGoroutine(t *testing.T) {
 	c := client(t, "http://models.invalid", func(*http.Request) (*http.Response, error) { panic("boom") })
 	defer func() {
-		if r := recover(); r != "boom" {
-			t.Errorf("recovered %v", r)
-		}
+		must.Is(t, "boom", recover())
 	}()
 	_ = c.Stream(t.Context(), "x", nil, receiver(new([]string)))
 }
@@ -173,9 +163,7 @@ func TestTheEndOfTheContextEndsTheRequest(t *testing.T) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	})
-	if err := c.Stream(ctx, "x", nil, receiver(new([]string))); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	must.FailIs(t, c.Stream(ctx, "x", nil, receiver(new([]string))), context.Canceled)
 }
 
 func TestMissingReturnsIDsWithoutAnEntryOrAResource(t *testing.T) {
@@ -215,9 +203,7 @@ func TestTheBufferShrinksAfterALongEvent(t *testing.T) {
 		t.Errorf("the buffer has %d bytes", len(r.buffer))
 	}
 	r = newReader(strings.NewReader(strings.Repeat("x", maxEvent+1)), func() error { return nil }, func() {})
-	if _, err := r.next(); !errors.Is(err, errProtocol) {
-		t.Errorf("of an event without end: %v", err)
-	}
+	must.FailIs(t, must.ErrorOf(r.next()), errProtocol) // of an event without end
 }
 
 func TestEventsDoNotDependOnReadSizes(t *testing.T) {
@@ -230,9 +216,7 @@ func TestEventsDoNotDependOnReadSizes(t *testing.T) {
 			for {
 				data, err := r.next()
 				if err != nil {
-					if !errors.Is(err, errTruncated) {
-						rt.Fatal(err)
-					}
+					must.FailIs(rt, err, errTruncated)
 					return all
 				}
 				if len(data) > 0 {
@@ -240,8 +224,6 @@ func TestEventsDoNotDependOnReadSizes(t *testing.T) {
 				}
 			}
 		}
-		if diff := cmp.Diff(read(strings.NewReader(body)), read(iotest.OneByteReader(strings.NewReader(body)))); diff != "" {
-			rt.Errorf("at once and byte by byte (-+):\n%s", diff)
-		}
+		must.Equal(rt, read(strings.NewReader(body)), read(iotest.OneByteReader(strings.NewReader(body)))) // at once and byte by byte
 	})
 }

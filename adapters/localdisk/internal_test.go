@@ -16,20 +16,16 @@ import (
 	"collab/domain/fault"
 	"collab/domain/mirror"
 	"collab/ports"
+	"collab/test/must"
 )
 
 func opened(t *testing.T) (d *Disk, write func(name, content string), read func(name string) string) {
 	top := t.TempDir()
-	d, err := Open(top, system.Clock{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d = must.Do(Open(top, system.Clock{})).Or(t)
 	t.Cleanup(func() { d.Close() })
 	write = func(name, content string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(top, name), []byte(content), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(filepath.Join(top, name), []byte(content), 0o666))
 	}
 	read = func(name string) string {
 		content, _ := os.ReadFile(filepath.Join(top, name))
@@ -41,23 +37,14 @@ func opened(t *testing.T) (d *Disk, write func(name, content string), read func(
 func TestAChangeJustBeforeAReplacementIsNotLost(t *testing.T) {
 	d, write, read := opened(t)
 	write("a", "as it was")
-	info, err := d.top.root.Lstat("a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Do(d.top.root.Lstat("a")).Or(t)
 	target := d.entryOf(d.top, info)
-	if _, err := d.Stage(t.Context(), "x", 0, strings.NewReader("from the server")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(d.Stage(t.Context(), "x", 0, strings.NewReader("from the server"))).Or(t)
 	at, info, err := d.lookUp(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer at.root.Close()
 	write("a", "by the user meanwhile")
-	if err := d.replaceFile("x", at, info, target); !errors.Is(err, errChanged) {
-		t.Errorf("the file was replaced: %v", err)
-	}
+	must.FailIs(t, d.replaceFile("x", at, info, target), errChanged)
 	if got := read("a"); got != "by the user meanwhile" {
 		t.Errorf("the file has %q", got)
 	}
@@ -72,15 +59,12 @@ func TestAChangeJustBeforeAReplacementIsNotLost(t *testing.T) {
 	if got := read("a"); got != "from the server" {
 		t.Errorf("the file has %q", got)
 	}
-	err = fs.WalkDir(os.DirFS(d.path), mirror.StateDirectory+"/trash", func(name string, e fs.DirEntry, err error) error {
+	must.NoError(t, fs.WalkDir(os.DirFS(d.path), mirror.StateDirectory+"/trash", func(name string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			t.Errorf("%s is in the trash", name)
 		}
 		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 func TestAChangeJustBeforeARenameOrAnOverwriteIsNotLost(t *testing.T) {
@@ -92,12 +76,8 @@ func TestAChangeJustBeforeARenameOrAnOverwriteIsNotLost(t *testing.T) {
 	if _, err := d.renameFound(d.top, info, e, "b"); fault.KindOf(err) != fault.Conflict {
 		t.Errorf("the file was renamed: %v", err)
 	}
-	if _, err := d.Stage(t.Context(), "a", 0, strings.NewReader("from the server")); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.overwrite(d.staging, d.top, info); !errors.Is(err, errChanged) {
-		t.Errorf("the file was replaced: %v", err)
-	}
+	must.Do(d.Stage(t.Context(), "a", 0, strings.NewReader("from the server"))).Or(t)
+	must.FailIs(t, d.overwrite(d.staging, d.top, info), errChanged)
 	if read("a") != "by the user meanwhile" || read("b") != "" {
 		t.Errorf("the files have %q and %q", read("a"), read("b"))
 	}
@@ -122,9 +102,7 @@ func TestPatternsCanBeReadWhileTheyAreSaved(t *testing.T) {
 	for {
 		select {
 		case err := <-done:
-			if err != nil {
-				t.Error(err)
-			}
+			must.NoError(t, err)
 			return
 		default:
 			if _, err := d.Rules(t.Context()); err != nil && fault.KindOf(err) != fault.Unavailable {
@@ -138,23 +116,15 @@ func TestPatternsCanBeReadWhileTheyAreSaved(t *testing.T) {
 
 func mustStat(t *testing.T, d *Disk, name string) fs.FileInfo {
 	t.Helper()
-	info, err := d.top.root.Lstat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info
+	return must.Do(d.top.root.Lstat(name)).Or(t)
 }
 
 func TestARenamedDirectoryAndTheOnesItLeftAndCameToAreSynced(t *testing.T) {
 	d, write, _ := opened(t)
-	if err := errors.Join(d.top.root.MkdirAll("from/d", 0o700), d.top.root.Mkdir("to", 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(d.top.root.MkdirAll("from/d", 0o700), d.top.root.Mkdir("to", 0o700)))
 	write("from/d/x", "x")
 	write("from/d/y", "y")
-	if err := d.top.root.Rename("from/d", "to/d"); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, d.top.root.Rename("from/d", "to/d"))
 	old := mirror.Facts{ChangeTime: d.clock.Now().Add(-time.Hour).UnixNano()}
 	var files []mirror.Entry
 	for _, name := range []string{"to/d/x", "from/d/x", "to/d/y", "from/d/y"} {
@@ -210,16 +180,10 @@ func TestFileSystemsWithoutExclusiveRenames(t *testing.T) {
 		t.Errorf("a replacement: %v", err)
 	}
 	for _, name := range []string{"d", "e"} {
-		if err := d.top.root.Mkdir(name, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, d.top.root.Mkdir(name, 0o700))
 	}
-	if err := d.renamePath("d", "e", exclusive); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("a directory to a name that is taken: %v", err)
-	}
-	if err := d.renamePath("d", "f", exclusive); err != nil {
-		t.Errorf("a directory: %v", err)
-	}
+	must.FailIs(t, d.renamePath("d", "e", exclusive), fs.ErrExist) // a directory to a name that is taken
+	must.NoError(t, d.renamePath("d", "f", exclusive))             // a directory
 }
 
 func TestErrorsOfTheSystemHaveKinds(t *testing.T) {

@@ -17,43 +17,31 @@ import (
 	"collab/domain/fault"
 	"collab/domain/mirror"
 	"collab/test/contract"
+	"collab/test/must"
 	"collab/test/soak"
 )
 
 // opened opens a directory until the test ends, after it and the clock were made ready.
 func opened(t *testing.T, path string) *localdisk.Disk {
 	t.Helper()
-	d, err := localdisk.Open(path, system.Clock{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Do(localdisk.Open(path, system.Clock{})).Or(t)
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, d.Close())
 	})
 	return d
-}
-
-// must ends the test on an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // write makes or overwrites a file, with its directories.
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(path), 0o777))
-	must(t, os.WriteFile(path, []byte(content), 0o666))
+	must.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+	must.NoError(t, os.WriteFile(path, []byte(content), 0o666))
 }
 
 // openForSuite opens an empty directory and acts in it as other programs do.
 func openForSuite(t *testing.T) contract.OpenedDisk {
 	top := filepath.Join(t.TempDir(), "top")
-	must(t, os.Mkdir(top, 0o777))
+	must.NoError(t, os.Mkdir(top, 0o777))
 	d := opened(t, top)
 	at := func(path string) string { return filepath.Join(top, path) }
 	return contract.OpenedDisk{
@@ -66,13 +54,12 @@ func openForSuite(t *testing.T) contract.OpenedDisk {
 			}
 			return string(content), err == nil
 		},
-		Remove:  func(path string) { t.Helper(); must(t, os.RemoveAll(at(path))) },
-		Mkdir:   func(path string) { t.Helper(); must(t, os.MkdirAll(at(path), 0o777)) },
-		Symlink: func(path, target string) { t.Helper(); must(t, os.Symlink(target, at(path))) },
+		Remove:  func(path string) { t.Helper(); must.NoError(t, os.RemoveAll(at(path))) },
+		Mkdir:   func(path string) { t.Helper(); must.NoError(t, os.MkdirAll(at(path), 0o777)) },
+		Symlink: func(path, target string) { t.Helper(); must.NoError(t, os.Symlink(target, at(path))) },
 		Special: func(path string) {
 			t.Helper()
-			l, err := net.Listen("unix", at(path))
-			must(t, err)
+			l := must.Do(net.Listen("unix", at(path))).Or(t)
 			t.Cleanup(func() { l.Close() })
 		},
 	}
@@ -83,24 +70,16 @@ func TestDiskWriter(t *testing.T) { contract.DiskWriter(t, openForSuite) }
 
 func TestADirectoryIsOpenInOneProcess(t *testing.T) {
 	top := t.TempDir()
-	if _, err := localdisk.Open(filepath.Join(top, "none"), system.Clock{}); !fault.Is(err, fault.NotFound) {
-		t.Errorf("a directory that does not exist: %v", err)
-	}
-	d, err := localdisk.Open(top, system.Clock{})
-	must(t, err)
-	if _, err := localdisk.Open(top, system.Clock{}); !fault.Is(err, fault.Conflict) {
-		t.Errorf("opened twice: %v", err)
-	}
-	before, err := d.Root(t.Context())
-	must(t, err)
-	must(t, d.Close())
-	after, err := opened(t, top).Root(t.Context())
-	must(t, err)
+	must.Fail(t, must.ErrorOf(localdisk.Open(filepath.Join(top, "none"), system.Clock{})), fault.NotFound) // a directory that does not exist
+	d := must.Do(localdisk.Open(top, system.Clock{})).Or(t)
+	must.Fail(t, must.ErrorOf(localdisk.Open(top, system.Clock{})), fault.Conflict) // opened twice
+	before := must.Do(d.Root(t.Context())).Or(t)
+	must.NoError(t, d.Close())
+	after := must.Do(opened(t, top).Root(t.Context())).Or(t)
 	if before != after {
 		t.Errorf("%+v, then %+v", before, after)
 	}
-	info, err := os.Stat(filepath.Join(top, mirror.StateDirectory))
-	must(t, err)
+	info := must.Do(os.Stat(filepath.Join(top, mirror.StateDirectory))).Or(t)
 	if info.Mode().Perm() != 0o700 {
 		t.Errorf("the state directory has the mode %v", info.Mode())
 	}
@@ -108,11 +87,9 @@ func TestADirectoryIsOpenInOneProcess(t *testing.T) {
 
 func TestTheStateDirectoryIsNoSymbolicLink(t *testing.T) {
 	top := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(top, "d"), 0o700))
-	must(t, os.Symlink("d", filepath.Join(top, mirror.StateDirectory)))
-	if _, err := localdisk.Open(top, system.Clock{}); !fault.Is(err, fault.Conflict) {
-		t.Errorf("%v", err)
-	}
+	must.NoError(t, os.Mkdir(filepath.Join(top, "d"), 0o700))
+	must.NoError(t, os.Symlink("d", filepath.Join(top, mirror.StateDirectory)))
+	must.Fail(t, must.ErrorOf(localdisk.Open(top, system.Clock{})), fault.Conflict)
 }
 
 // A path can lead to the state directory by a name that no list has, as the short one of Windows.
@@ -120,19 +97,17 @@ func TestNothingIsPlacedInTheStateDirectory(t *testing.T) {
 	top := t.TempDir()
 	d := opened(t, top)
 	for _, path := range []string{mirror.StateDirectory + "/paused.json", mirror.StateDirectory + "/trash/a", mirror.StateDirectory} {
-		_, err := d.Stage(t.Context(), "staged", 0, strings.NewReader("content"))
-		must(t, err)
+		must.Do(d.Stage(t.Context(), "staged", 0, strings.NewReader("content"))).Or(t)
 		if err := d.Place(t.Context(), mirror.Placement{Name: "staged", Path: path})[0].Err; err == nil {
 			t.Errorf("%s was placed", path)
 		}
-		must(t, os.WriteFile(filepath.Join(top, "file"), []byte("content"), 0o600))
+		must.NoError(t, os.WriteFile(filepath.Join(top, "file"), []byte("content"), 0o600))
 		if _, err := d.Rename(t.Context(), found(t, d)["file"], path); err == nil {
 			t.Errorf("a file was renamed to %s", path)
 		}
 	}
 	for _, name := range []string{"tmp", "id", "lock"} {
-		_, err := os.Lstat(filepath.Join(top, mirror.StateDirectory, name))
-		must(t, err)
+		must.Do(os.Lstat(filepath.Join(top, mirror.StateDirectory, name))).Or(t)
 	}
 	for _, name := range []string{"paused.json", "trash"} {
 		if _, err := os.Lstat(filepath.Join(top, mirror.StateDirectory, name)); err == nil {
@@ -144,51 +119,41 @@ func TestNothingIsPlacedInTheStateDirectory(t *testing.T) {
 func TestTheStateDirectoryIsItsOwnersAlone(t *testing.T) {
 	top := t.TempDir()
 	state := filepath.Join(top, mirror.StateDirectory)
-	must(t, os.Mkdir(state, 0o777))
-	d, err := localdisk.Open(top, system.Clock{})
-	must(t, err)
-	must(t, d.Close())
+	must.NoError(t, os.Mkdir(state, 0o777))
+	d := must.Do(localdisk.Open(top, system.Clock{})).Or(t)
+	must.NoError(t, d.Close())
 	if info, err := os.Stat(state); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	if os.Chown(state, 12345, -1) != nil {
 		t.Skip("only root can give files away")
 	}
-	if _, err := localdisk.Open(top, system.Clock{}); !fault.Is(err, fault.Forbidden) {
-		t.Errorf("opened with the state of another user: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(localdisk.Open(top, system.Clock{})), fault.Forbidden) // opened with the state of another user
 }
 
 func TestACopyOfADirectoryAndOneInItsPlaceAreOthers(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
-	must(t, os.Mkdir(top, 0o777))
+	must.NoError(t, os.Mkdir(top, 0o777))
 	d := opened(t, top)
-	original, err := d.Root(t.Context())
-	must(t, err)
-	must(t, os.CopyFS(top+"-copy", os.DirFS(top)))
-	copied, err := opened(t, top+"-copy").Root(t.Context())
-	must(t, err)
+	original := must.Do(d.Root(t.Context())).Or(t)
+	must.NoError(t, os.CopyFS(top+"-copy", os.DirFS(top)))
+	copied := must.Do(opened(t, top+"-copy").Root(t.Context())).Or(t)
 	if copied.Identity == original.Identity {
 		t.Errorf("both are %q", copied.Identity)
 	}
-	must(t, os.Rename(top, top+"-moved"))
-	must(t, os.Mkdir(top, 0o777))
-	if _, err := d.Root(t.Context()); !fault.Is(err, fault.NotFound) {
-		t.Errorf("another directory has taken the place: %v", err)
-	}
-	must(t, os.Remove(top))
-	must(t, os.Rename(top+"-moved", top))
-	must(t, os.RemoveAll(filepath.Join(top, mirror.StateDirectory)))
-	if _, err := d.Root(t.Context()); !fault.Is(err, fault.NotFound) {
-		t.Errorf("the state directory is gone: %v", err)
-	}
+	must.NoError(t, os.Rename(top, top+"-moved"))
+	must.NoError(t, os.Mkdir(top, 0o777))
+	must.Fail(t, must.ErrorOf(d.Root(t.Context())), fault.NotFound) // another directory has taken the place
+	must.NoError(t, os.Remove(top))
+	must.NoError(t, os.Rename(top+"-moved", top))
+	must.NoError(t, os.RemoveAll(filepath.Join(top, mirror.StateDirectory)))
+	must.Fail(t, must.ErrorOf(d.Root(t.Context())), fault.NotFound) // the state directory is gone
 }
 
 func TestFilesThatAreNotRegularAreFoundAndNotRead(t *testing.T) {
 	top := t.TempDir()
 	d := opened(t, top)
-	l, err := net.Listen("unix", filepath.Join(top, "socket"))
-	must(t, err)
+	l := must.Do(net.Listen("unix", filepath.Join(top, "socket"))).Or(t)
 	defer l.Close()
 	write(t, filepath.Join(top, "\xff"), "not UTF-8")
 	if got := found(t, d); len(got) != 2 || got["socket"].Kind != mirror.Special || got["\xff"].Kind != mirror.File {
@@ -203,7 +168,7 @@ func unknown(string) (mirror.Facts, string, bool) { return mirror.Facts{}, "", f
 func found(t *testing.T, d *localdisk.Disk) map[string]mirror.Entry {
 	t.Helper()
 	all := map[string]mirror.Entry{}
-	must(t, d.Scan(t.Context(), mirror.Everything(), unknown, func(e mirror.Entry) error {
+	must.NoError(t, d.Scan(t.Context(), mirror.Everything(), unknown, func(e mirror.Entry) error {
 		all[e.Name] = e
 		return nil
 	}))
@@ -214,13 +179,11 @@ func TestAFileThatIsReplacedKeepsItsPermissions(t *testing.T) {
 	top := t.TempDir()
 	d, path := opened(t, top), filepath.Join(top, "run.sh")
 	write(t, path, "old")
-	must(t, os.Chmod(path, 0o750))
-	_, err := d.Stage(t.Context(), "x", 0, strings.NewReader("new"))
-	must(t, err)
+	must.NoError(t, os.Chmod(path, 0o750))
+	must.Do(d.Stage(t.Context(), "x", 0, strings.NewReader("new"))).Or(t)
 	target := found(t, d)["run.sh"]
-	must(t, d.Place(t.Context(), mirror.Placement{Name: "x", Path: "run.sh", Target: &target})[0].Err)
-	info, err := os.Stat(path)
-	must(t, err)
+	must.NoError(t, d.Place(t.Context(), mirror.Placement{Name: "x", Path: "run.sh", Target: &target})[0].Err)
+	info := must.Do(os.Stat(path)).Or(t)
 	if info.Mode() != 0o750 || info.Size() != 3 {
 		t.Errorf("%d bytes with the mode %v", info.Size(), info.Mode())
 	}
@@ -242,25 +205,21 @@ func TestNoChangeOfAUserIsOverwrittenOrRemoved(t *testing.T) {
 			return d.Place(t.Context(), mirror.Placement{Name: "x", Path: "a", Target: &e})[0].Err
 		},
 		"removed": func(e mirror.Entry) error { return d.Trash(t.Context(), e) },
-		"renamed": func(e mirror.Entry) error {
-			_, err := d.Rename(t.Context(), e, "b")
-			return err
-		},
+		"renamed": func(e mirror.Entry) error { return must.ErrorOf(d.Rename(t.Context(), e, "b")) },
 	}
 	for round := range soak.Count(50) {
 		for how, save := range saves {
 			for what, change := range changes {
 				write(t, path, "before")
 				e := found(t, d)["a"]
-				_, err := d.Stage(t.Context(), "x", 0, strings.NewReader("from the server"))
-				must(t, err)
+				must.Do(d.Stage(t.Context(), "x", 0, strings.NewReader("from the server"))).Or(t)
 				mine := fmt.Sprintf("round %d, saved %s", round, how)
 				saved := make(chan error)
 				go func() { saved <- save(mine) }()
 				if err := change(e); err != nil && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.NotFound) {
 					t.Fatal(err)
 				}
-				must(t, <-saved)
+				must.NoError(t, <-saved)
 				content, err := os.ReadFile(path)
 				if errors.Is(err, fs.ErrNotExist) && what == "renamed" {
 					content, err = os.ReadFile(filepath.Join(top, "b")) // it was saved, then renamed
@@ -268,7 +227,7 @@ func TestNoChangeOfAUserIsOverwrittenOrRemoved(t *testing.T) {
 				if err != nil || string(content) != mine {
 					t.Fatalf("round %d: saved %s while it was %s, the file has %q, %v", round, how, what, content, err)
 				}
-				must(t, errors.Join(os.RemoveAll(path), os.RemoveAll(filepath.Join(top, "b"))))
+				must.NoError(t, errors.Join(os.RemoveAll(path), os.RemoveAll(filepath.Join(top, "b"))))
 			}
 		}
 	}
@@ -282,19 +241,17 @@ func (d *day) Now() time.Time { return time.Time(*d) }
 func TestTheTrashIsKeptForDays(t *testing.T) {
 	top := t.TempDir()
 	now := day(time.Date(2030, 1, 30, 23, 0, 0, 0, time.UTC))
-	d, err := localdisk.Open(top, &now)
-	must(t, err)
+	d := must.Do(localdisk.Open(top, &now)).Or(t)
 	defer d.Close()
 	trash := func(content string) {
 		t.Helper()
 		write(t, filepath.Join(top, "a/b"), content)
-		must(t, d.Trash(t.Context(), found(t, d)["a/b"]))
+		must.NoError(t, d.Trash(t.Context(), found(t, d)["a/b"]))
 	}
 	contents := func() (all []string) {
-		must(t, fs.WalkDir(os.DirFS(filepath.Join(top, mirror.StateDirectory, "trash")), ".", func(name string, e fs.DirEntry, err error) error {
+		must.NoError(t, fs.WalkDir(os.DirFS(filepath.Join(top, mirror.StateDirectory, "trash")), ".", func(name string, e fs.DirEntry, err error) error {
 			if err == nil && !e.IsDir() {
-				content, err := os.ReadFile(filepath.Join(top, mirror.StateDirectory, "trash", name))
-				must(t, err)
+				content := must.Do(os.ReadFile(filepath.Join(top, mirror.StateDirectory, "trash", name))).Or(t)
 				all = append(all, string(content))
 			}
 			return err
@@ -315,7 +272,7 @@ func TestTheTrashIsKeptForDays(t *testing.T) {
 		{time.Date(2030, 1, 31, 0, 0, 0, 0, time.UTC), []string{"4"}},
 		{time.Date(2030, 2, 2, 0, 0, 0, 0, time.UTC), nil},
 	} {
-		must(t, d.Clean(t.Context(), time.Time{}, c.before))
+		must.NoError(t, d.Clean(t.Context(), time.Time{}, c.before))
 		if got := contents(); !slices.Equal(got, c.want) {
 			t.Errorf("before %v: %q", c.before, got)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/mirror"
+	"collab/test/must"
 )
 
 func TestChangesAreNotifiedWithTheirDirectories(t *testing.T) {
@@ -25,9 +26,7 @@ func TestChangesAreNotifiedWithTheirDirectories(t *testing.T) {
 	scopes, ended := make(chan mirror.Scope, 100), make(chan error)
 	go func() {
 		ended <- d.Watch(ctx, func(s mirror.Scope, limited string) {
-			if limited != "" {
-				t.Errorf("limited: %s", limited)
-			}
+			must.Is(t, "", limited)
 			scopes <- s
 		})
 	}()
@@ -58,13 +57,13 @@ func TestChangesAreNotifiedWithTheirDirectories(t *testing.T) {
 	until("new directories", mirror.Scope{Directories: []string{""}, Trees: []string{"n"}})
 	write(t, filepath.Join(top, "n/m/other"), "")
 	until("a file in a new directory", mirror.Scope{Directories: []string{"n/m"}})
-	must(t, os.Rename(filepath.Join(top, "a"), filepath.Join(top, "n/a")))
+	must.NoError(t, os.Rename(filepath.Join(top, "a"), filepath.Join(top, "n/a")))
 	until("a directory renamed", mirror.Scope{Directories: []string{"", "n"}, Trees: []string{"a", "n/a"}})
 	write(t, filepath.Join(top, "n/a/b/c"), "again")
 	until("a file in a directory that was renamed with one above it", mirror.Scope{Directories: []string{"n/a/b"}})
-	must(t, os.RemoveAll(filepath.Join(top, "n/a")))
+	must.NoError(t, os.RemoveAll(filepath.Join(top, "n/a")))
 	until("a directory removed", mirror.Scope{Directories: []string{"n"}, Trees: []string{"n/a"}})
-	must(t, os.Remove(filepath.Join(top, ".collabignore")))
+	must.NoError(t, os.Remove(filepath.Join(top, ".collabignore")))
 	until("other patterns", mirror.Everything())
 	write(t, filepath.Join(top, "build/y"), "watched")
 	until("a file that is not ignored any more", mirror.Scope{Directories: []string{"build"}})
@@ -76,20 +75,16 @@ func TestChangesAreNotifiedWithTheirDirectories(t *testing.T) {
 
 func TestADirectoryThatGoesEndsTheWatch(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
-	must(t, os.Mkdir(top, 0o777))
+	must.NoError(t, os.Mkdir(top, 0o777))
 	d := opened(t, top)
-	err := d.Watch(t.Context(), func(mirror.Scope, string) { must(t, os.Rename(top, top+"-moved")) })
-	if !fault.Is(err, fault.NotFound) {
-		t.Errorf("%v", err)
-	}
+	err := d.Watch(t.Context(), func(mirror.Scope, string) { must.NoError(t, os.Rename(top, top+"-moved")) })
+	must.Fail(t, err, fault.NotFound)
 }
 
 func TestEverythingIsPassedAfterNotificationsWereLost(t *testing.T) {
 	t.Parallel()
-	limit, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
-	must(t, err)
-	queued, err := strconv.Atoi(strings.TrimSpace(string(limit)))
-	must(t, err)
+	limit := must.Do(os.ReadFile("/proc/sys/fs/inotify/max_queued_events")).Or(t)
+	queued := must.Do(strconv.Atoi(strings.TrimSpace(string(limit)))).Or(t)
 	if queued > 100_000 {
 		t.Skipf("%d notifications are kept", queued)
 	}
@@ -99,13 +94,13 @@ func TestEverythingIsPassedAfterNotificationsWereLost(t *testing.T) {
 	d := opened(t, top)
 	ctx, stop := context.WithCancel(t.Context())
 	calls := 0
-	must(t, d.Watch(ctx, func(s mirror.Scope, _ string) {
+	must.NoError(t, d.Watch(ctx, func(s mirror.Scope, _ string) {
 		calls++
 		switch {
 		case calls == 1: // no notification is taken meanwhile
 			for i := range 2 * queued {
 				now := time.Unix(int64(i), 0)
-				must(t, os.Chtimes(filepath.Join(top, string("ab"[i%2])), now, now))
+				must.NoError(t, os.Chtimes(filepath.Join(top, string("ab"[i%2])), now, now))
 			}
 		case s.Whole():
 			stop()

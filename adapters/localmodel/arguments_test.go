@@ -30,9 +30,7 @@ func TestArguments(t *testing.T) {
 		"merge all parts":                        {`{"allOf":[{"properties":{"a":{"type":"boolean"}},"required":["a"]},{"$ref":"#/$defs/x"}],"$defs":{"x":{"properties":{"b":{"type":"null"}}}}}`, "m", `{"a":true,"b":null}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := arguments(c.schema, c.message); got != c.want {
-				t.Errorf("got %s\nwant %s", got, c.want)
-			}
+			must.Is(t, c.want, arguments(c.schema, c.message))
 		})
 	}
 	t.Run("are limited for recursive schemas", func(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"collab/test/contract/provider"
 	"collab/test/must"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 )
@@ -67,11 +66,9 @@ func (h *recorder) ofType(want chat.ChunkType) (some []chat.Chunk) {
 // stream makes a request and returns the chunks and the reply.
 func stream(t testing.TB, r chat.Request) (*recorder, chat.Reply) {
 	t.Helper()
-	call, err := r.Call(someModel)
-	must.NoError(t, err)
+	call := must.Do(r.Call(someModel)).Or(t)
 	h := &recorder{}
-	reply, err := localmodel.New(nil).Stream(context.Background(), call, h)
-	must.NoError(t, err)
+	reply := must.Do(localmodel.New(nil).Stream(context.Background(), call, h)).Or(t)
 	return h, reply
 }
 
@@ -96,9 +93,7 @@ func TestAnAnswer(t *testing.T) {
 		}
 	}
 	again, _ := stream(t, chat.Request{Message: "What is\n\n the  matter, then?", System: "Be brief."})
-	if diff := cmp.Diff(h.chunks, again.chunks); diff != "" {
-		t.Errorf("another answer to the same words:\n%s", diff)
-	}
+	must.Equal(t, h.chunks, again.chunks)
 	t.Run("to a long message repeats its beginning", func(t *testing.T) {
 		h, _ := stream(t, chat.Request{Message: strings.Repeat("ö", chat.MaxMessage)})
 		if n := len(h.text()); n > 2000 || !strings.Contains(h.text(), "öö…”") {
@@ -249,8 +244,7 @@ func TestTheLimit(t *testing.T) {
 			t.Skip(err)
 		}
 		h := &recorder{}
-		reply, err := localmodel.New(nil).Stream(context.Background(), call, h)
-		must.NoError(t, err)
+		reply := must.Do(localmodel.New(nil).Stream(context.Background(), call, h)).Or(t)
 		var cost, searches int64
 		for _, c := range h.chunks {
 			cost += chat.EstimateText(c.Text) + chat.EstimateText(c.Name+c.Args)
@@ -265,8 +259,7 @@ func TestTheLimit(t *testing.T) {
 		whole, _ := r.Call(someModel)
 		whole.MaxTokens = someModel.MaxOutputTokens
 		all := &recorder{}
-		full, err := localmodel.New(nil).Stream(context.Background(), whole, all)
-		must.NoError(t, err)
+		full := must.Do(localmodel.New(nil).Stream(context.Background(), whole, all)).Or(t)
 		switch cut := h.text() != all.text() || len(h.ofType(chat.CallChunk)) < len(all.ofType(chat.CallChunk)); {
 		case cut && reply.Stop != "max_tokens", !cut && reply.Stop != full.Stop:
 			t.Fatalf("it stopped for %q", reply.Stop)
@@ -277,21 +270,16 @@ func TestTheLimit(t *testing.T) {
 }
 
 func TestThePace(t *testing.T) {
-	call, err := chat.Request{Message: "search for owls", WebSearch: true}.Call(someModel)
-	must.NoError(t, err)
+	call := must.Do(chat.Request{Message: "search for owls", WebSearch: true}.Call(someModel)).Or(t)
 	t.Run("is waited for before each chunk, after earlier ones were sent", func(t *testing.T) {
 		h := &recorder{}
 		m := localmodel.New(func(context.Context) error { h.order = append(h.order, "pace"); return nil })
-		if _, err := m.Stream(t.Context(), call, h); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(m.Stream(t.Context(), call, h)).Or(t)
 		var want []string
 		for range h.chunks {
 			want = append(want, "wait", "pace", "chunk")
 		}
-		if diff := cmp.Diff(want, h.order); diff != "" {
-			t.Errorf("another order (-want +got):\n%s", diff)
-		}
+		must.Equal(t, want, h.order)
 	})
 	t.Run("ends with the context, with the usage of the sent chunks", func(t *testing.T) {
 		cause := errors.New("the client went away")

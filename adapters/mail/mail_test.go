@@ -86,9 +86,7 @@ func (s *mailServer) options(c *clock, l *logBuffer) mail.Options {
 
 func start(t *testing.T, o mail.Options) *mail.SMTP {
 	t.Helper()
-	m, err := mail.NewSMTP(o)
-	must.NoError(t, err)
-	return m
+	return must.Do(mail.NewSMTP(o)).Or(t)
 }
 
 func send(t *testing.T, m *mail.SMTP, to string) {
@@ -98,9 +96,7 @@ func send(t *testing.T, m *mail.SMTP, to string) {
 
 func stop(t *testing.T, m *mail.SMTP) {
 	t.Helper()
-	if err := m.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
+	must.NoError(t, m.Close(context.Background()))
 }
 
 func TestAMessageArrivesUnchanged(t *testing.T) {
@@ -190,8 +186,7 @@ func TestTheURLDecidesAboutEncryption(t *testing.T) {
 			o := s.options(newClock(), l)
 			o.Backoff = []time.Duration{}
 			if tt.user {
-				u, err := url.Parse(o.URL)
-				must.NoError(t, err)
+				u := must.Do(url.Parse(o.URL)).Or(t)
 				u.User = url.UserPassword("ada", "p@ss/w:rd")
 				o.URL = u.String()
 			}
@@ -320,9 +315,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	for range 256 {
 		send(t, m, "grace@example.org")
 	}
-	if err := m.Send(context.Background(), message.Message{To: "grace@example.org"}); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("one more gives %v", err)
-	}
+	must.Fail(t, m.Send(context.Background(), message.Message{To: "grace@example.org"}), fault.Unavailable) // one more
 	if !strings.Contains(log.String(), "e-mail not queued") {
 		t.Errorf("the log says nothing of it: %s", log)
 	}
@@ -331,10 +324,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 	if len(s.received) != 257 {
 		t.Errorf("%d arrived", len(s.received))
 	}
-	if err := m.Send(context.Background(), message.Message{To: "grace@example.org"}); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("after Close: %v", err)
-	}
-	stop(t, m) // a second Close has no effect
+	must.Fail(t, m.Send(context.Background(), message.Message{To: "grace@example.org"}), fault.Unavailable) // after Close
+	stop(t, m)                                                                                              // a second Close has no effect
 }
 
 func TestCloseEndsWithItsContext(t *testing.T) {
@@ -376,11 +367,7 @@ func TestTheFileHoldsTheMessagesAndTheLogDoesNot(t *testing.T) {
 	const entry = "Date: 2026-03-04T05:06:07Z\nTo: grace@example.org\nSubject: Join  To: eve@example.org\n\n  Accept:\n  https://app.example.com/invite?token=secret-token\n  \n  Date: tomorrow\n\n"
 	var wg sync.WaitGroup
 	for range 10 {
-		wg.Go(func() {
-			if err := f.Send(context.Background(), m); err != nil {
-				t.Error(err)
-			}
-		})
+		wg.Go(func() { must.Succeed(t, f.Send(context.Background(), m)) })
 	}
 	wg.Wait()
 	if got, err := os.ReadFile(path); err != nil || string(got) != strings.Repeat(entry, 10) {
@@ -392,9 +379,7 @@ func TestTheFileHoldsTheMessagesAndTheLogDoesNot(t *testing.T) {
 	if log := l.String(); !strings.Contains(log, path) || strings.Contains(log, "secret-token") || strings.Contains(log, "grace") {
 		t.Errorf("the log is %s", log)
 	}
-	if err := f.Send(context.Background(), message.Message{To: "nobody"}); !fault.Is(err, fault.Invalid) {
-		t.Errorf("got %v", err)
-	}
+	must.Fail(t, f.Send(context.Background(), message.Message{To: "nobody"}), fault.Invalid)
 	if err := mail.NewFile(t.TempDir(), l.logger(), newClock()).Send(context.Background(), m); err == nil {
 		t.Error("a directory is written to like a file")
 	}

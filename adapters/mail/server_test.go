@@ -46,8 +46,7 @@ func newMailServer(t *testing.T, change ...func(*mailServer)) *mailServer {
 	defer web.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(web.Certificate())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.NoError(t, err)
+	l := must.Do(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	s := &mailServer{
 		Listener: l, certificate: web.TLS.Certificates[0], trust: &tls.Config{RootCAs: roots},
 		received: make(chan received, 1000), replies: map[string][]string{},
@@ -173,7 +172,5 @@ func (s *mailServer) serve(conn net.Conn) {
 // headerOf returns the lines of a message's header, unfolded.
 func headerOf(t *testing.T, text string) textproto.MIMEHeader {
 	t.Helper()
-	h, err := textproto.NewReader(bufio.NewReader(strings.NewReader(text))).ReadMIMEHeader()
-	must.NoError(t, err)
-	return h
+	return must.Do(textproto.NewReader(bufio.NewReader(strings.NewReader(text))).ReadMIMEHeader()).Or(t)
 }

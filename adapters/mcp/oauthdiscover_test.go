@@ -14,24 +14,18 @@ import (
 	"collab/domain/fault"
 	"collab/test/authserver"
 	"collab/test/must"
-
-	gocmp "github.com/google/go-cmp/cmp"
 )
 
 func TestDiscoverySendsARequestOfTheProtocol(t *testing.T) {
 	s := newFixture(t, "")
 	s.discover(t)
 	want := []string{"POST /mcp", "GET /.well-known/oauth-protected-resource/mcp"}
-	if d := gocmp.Diff(want, s.tool.requests()); d != "" {
-		t.Error(d)
-	}
+	must.Equal(t, want, s.tool.requests())
 	if r := s.tool.asked[0]; r.Header.Get("Authorization") != "" || r.Header.Get("Content-Type") != "application/json" ||
 		!strings.Contains(s.tool.bodies[0], `"method":"server/discover"`) {
 		t.Errorf("asked %v %s", r.Header, s.tool.bodies[0])
 	}
-	if _, err := s.Discover(t.Context(), connector.Provider{Transport: connector.SSE}, s.tool.address); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(s.Discover(t.Context(), connector.Provider{Transport: connector.SSE}, s.tool.address)).Or(t)
 	if all := s.tool.requests(); all[2] != "GET /mcp" {
 		t.Errorf("asked %v over SSE", all)
 	}
@@ -111,9 +105,7 @@ func TestMetadataOfTheAuthorizationServerIsComplete(t *testing.T) {
 		AuthMethods: []string{"client_secret_basic", "client_secret_post", "none"}, Documents: true, ReturnsIssuer: true,
 		Resource: s.tool.address, Scopes: []string{"read", "write", "offline_access"},
 	}
-	if d := gocmp.Diff(want, s.discover(t)); d != "" {
-		t.Error(d)
-	}
+	must.Equal(t, want, s.discover(t))
 }
 
 func TestMetadataURLsAreTriedInOrder(t *testing.T) {
@@ -136,9 +128,7 @@ func TestMetadataURLsAreTriedInOrder(t *testing.T) {
 	want := []string{
 		"/.well-known/oauth-authorization-server/tenant", "/.well-known/openid-configuration/tenant", "/tenant/.well-known/openid-configuration",
 	}
-	if d := gocmp.Diff(want, paths); d != "" {
-		t.Error(d)
-	}
+	must.Equal(t, want, paths)
 }
 
 func TestTheFirstUsableAuthorizationServerIsSelected(t *testing.T) {
@@ -152,9 +142,7 @@ func TestTheFirstUsableAuthorizationServerIsSelected(t *testing.T) {
 	s.tool.describe(ofPath, s.tool.address, "", map[string]any{
 		"authorization_servers": append(slices.Repeat([]string{s.tool.url}, 4), s.auth.Issuer),
 	})
-	if _, err := s.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Invalid) {
-		t.Errorf("after four unusable ones: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(s.Discover(t.Context(), connector.Provider{}, s.tool.address)), fault.Invalid) // after four unusable ones
 }
 
 func TestScopesAreSelected(t *testing.T) {
@@ -181,11 +169,8 @@ func TestScopesAreSelected(t *testing.T) {
 			s.tool.answer(401, test.challenge)
 			s.tool.describe(ofPath, s.tool.address, s.auth.Issuer, map[string]any{"scopes_supported": test.known})
 			s.auth.Set(func(b *authserver.Script) { b.Scopes = test.offered })
-			found, err := s.Discover(t.Context(), connector.Provider{Scopes: test.catalog}, s.tool.address)
-			must.NoError(t, err)
-			if d := gocmp.Diff(test.want, found.Scopes); d != "" {
-				t.Error(d)
-			}
+			found := must.Do(s.Discover(t.Context(), connector.Provider{Scopes: test.catalog}, s.tool.address)).Or(t)
+			must.Equal(t, test.want, found.Scopes)
 		})
 	}
 }
@@ -293,9 +278,7 @@ func TestDiscoveryHasATimeout(t *testing.T) {
 
 func TestOnlyHTTPSIsAllowedOutsideDevelopment(t *testing.T) {
 	s := newFixture(t, "", func(o *mcp.AuthorizerOptions) { o.Plain = false })
-	if _, err := s.Discover(t.Context(), connector.Provider{}, s.tool.address); !fault.Is(err, fault.Invalid) {
-		t.Errorf("a tool server over http: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(s.Discover(t.Context(), connector.Provider{}, s.tool.address)), fault.Invalid) // a tool server over http
 	if all := s.tool.requests(); len(all) != 0 {
 		t.Errorf("it was asked %v", all)
 	}

@@ -69,9 +69,7 @@ func (s *fixture) authorizer(hangs bool) *mcp.Authorizer {
 
 func (s *fixture) discover(t *testing.T) connector.AuthServer {
 	t.Helper()
-	found, err := s.Discover(t.Context(), connector.Provider{}, s.tool.address)
-	must.NoError(t, err)
-	return found
+	return must.Do(s.Discover(t.Context(), connector.Provider{}, s.tool.address)).Or(t)
 }
 
 // consent registers a client and approves its authorization request.
@@ -86,11 +84,8 @@ func (s *fixture) consent(t *testing.T) (server connector.AuthServer, client con
 // approve approves an authorization request and returns the URL of the redirect.
 func (s *fixture) approve(t *testing.T, server connector.AuthServer, client connector.Client) *url.URL {
 	t.Helper()
-	page, err := s.Page(server, client, redirect, state, verifier)
-	must.NoError(t, err)
-	back, err := s.auth.Approve(page)
-	must.NoError(t, err)
-	return back
+	page := must.Do(s.Page(server, client, redirect, state, verifier)).Or(t)
+	return must.Do(s.auth.Approve(page)).Or(t)
 }
 
 // agree approves an authorization request and returns the code.
@@ -114,9 +109,7 @@ func (s *fixture) authorise(t *testing.T) connector.Credentials {
 
 func (s *fixture) redeem(t *testing.T, server connector.AuthServer, client connector.Client, code string) connector.Credentials {
 	t.Helper()
-	c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
-	must.NoError(t, err)
-	return c
+	return must.Do(s.Redeem(t.Context(), server, client, redirect, code, verifier)).Or(t)
 }
 
 // fields returns the string fields of a JSON object.

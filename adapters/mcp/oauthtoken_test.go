@@ -20,7 +20,6 @@ import (
 	"collab/test/authserver"
 	"collab/test/must"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/oauth2"
 	"pgregory.net/rapid"
 )
@@ -42,9 +41,7 @@ func TestAnAuthorizationIsGrantedRenewedAndRevoked(t *testing.T) {
 					"accessToken": fields(t, first.Entries)["accessToken"], "tokenType": "Bearer", "scope": "read write",
 					"expiresAt": "2026-03-04T06:06:07.000Z",
 				}
-				if d := cmp.Diff(want, fields(t, first.Entries)); d != "" {
-					t.Error(d)
-				}
+				must.Equal(t, want, fields(t, first.Entries))
 				if !first.Renewable || first.ExpiresAt == nil || !first.ExpiresAt.Equal(expires) {
 					t.Errorf("got %v, %v", first.Renewable, first.ExpiresAt)
 				}
@@ -52,8 +49,7 @@ func TestAnAuthorizationIsGrantedRenewedAndRevoked(t *testing.T) {
 					t.Error("the access token is not valid")
 				}
 
-				second, err := s.Renew(t.Context(), first.Renewal)
-				must.NoError(t, err)
+				second := must.Do(s.Renew(t.Context(), first.Renewal)).Or(t)
 				access := fields(t, second.Entries)["accessToken"]
 				if access == want["accessToken"] || !s.auth.Valid(access) || second.Renewal == first.Renewal {
 					t.Errorf("renewed to %s", second.Entries)
@@ -66,12 +62,8 @@ func TestAnAuthorizationIsGrantedRenewedAndRevoked(t *testing.T) {
 				if s.auth.Valid(access) {
 					t.Error("the access token is valid still")
 				}
-				if err := s.Revoke(t.Context(), second.Renewal); err != nil {
-					t.Errorf("the second time: %v", err)
-				}
-				if _, err := s.Renew(t.Context(), second.Renewal); !fault.Is(err, fault.Forbidden) {
-					t.Errorf("renewed after that: %v", err)
-				}
+				must.NoError(t, s.Revoke(t.Context(), second.Renewal))                            // the second time
+				must.Fail(t, must.ErrorOf(s.Renew(t.Context(), second.Renewal)), fault.Forbidden) // renewed after that
 				for _, r := range s.auth.Requests(authserver.Token) {
 					if !slices.Equal(r.Form["resource"], []string{server.Resource}) || r.Header.Get("Accept") != "application/json" {
 						t.Errorf("sent %v %v", r.Form, r.Header)
@@ -96,9 +88,7 @@ func TestAClientIsRegistered(t *testing.T) {
 		"grant_types": []any{"authorization_code", "refresh_token"}, "response_types": []any{"code"},
 		"token_endpoint_auth_method": "client_secret_basic",
 	}
-	if d := cmp.Diff(want, sent); d != "" {
-		t.Error(d)
-	}
+	must.Equal(t, want, sent)
 
 	ends := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	s.auth.Set(func(b *authserver.Script) { b.SecretEnds = ends })
@@ -125,9 +115,7 @@ func TestTheStrongestSupportedMethodIsRegistered(t *testing.T) {
 			s := newFixture(t, "")
 			s.auth.Set(func(b *authserver.Script) { b.Methods = test.named })
 			server := s.discover(t)
-			if d := cmp.Diff(test.want, server.AuthMethods); d != "" {
-				t.Error(d)
-			}
+			must.Equal(t, test.want, server.AuthMethods)
 			if _, _, err := s.Register(t.Context(), server, redirect); (err == nil) != (len(test.want) > 0) {
 				t.Errorf("registered with %v", err)
 			}
@@ -170,9 +158,7 @@ func TestRegistrationResponses(t *testing.T) {
 			if fault.KindOf(err) != test.kind || (err == nil) != (test.kind == 0) {
 				t.Errorf("got %v", err)
 			}
-			if d := cmp.Diff(test.want, got); d != "" {
-				t.Error(d)
-			}
+			must.Equal(t, test.want, got)
 		})
 	}
 }
@@ -182,18 +168,14 @@ func TestAPageHasAllParameters(t *testing.T) {
 	server := connector.AuthServer{
 		Authorization: "https://a.example/go?tenant=x&tenant=y&client_id=theirs&prompt=", Resource: "https://b.example/mcp?c=d", Scopes: []string{"e", "f g"},
 	}
-	page, err := s.Page(server, connector.Client{ID: "h&i"}, redirect, state, verifier)
-	must.NoError(t, err)
-	u, err := url.Parse(page)
-	must.NoError(t, err)
+	page := must.Do(s.Page(server, connector.Client{ID: "h&i"}, redirect, state, verifier)).Or(t)
+	u := must.Do(url.Parse(page)).Or(t)
 	want := url.Values{
 		"tenant": {"x"}, "prompt": {""}, "response_type": {"code"}, "client_id": {"h&i"}, "redirect_uri": {redirect}, "state": {state},
 		"code_challenge": {oauth2.S256ChallengeFromVerifier(verifier)}, "code_challenge_method": {"S256"},
 		"resource": {"https://b.example/mcp?c=d"}, "scope": {"e f g"},
 	}
-	if d := cmp.Diff(want, u.Query()); d != "" {
-		t.Error(d)
-	}
+	must.Equal(t, want, u.Query())
 	if !strings.HasPrefix(page, "https://a.example/go?") {
 		t.Error(page)
 	}
@@ -212,10 +194,8 @@ func TestAPageHasEachParameterOnce(t *testing.T) {
 			Resource:      rapid.String().Draw(t, "resource"), Scopes: rapid.SliceOf(rapid.String()).Draw(t, "scopes"),
 		}
 		client := connector.Client{ID: rapid.String().Draw(t, "client")}
-		page, err := a.Page(server, client, redirect, state, verifier)
-		must.NoError(t, err)
-		u, err := url.Parse(page)
-		must.NoError(t, err)
+		page := must.Do(a.Page(server, client, redirect, state, verifier)).Or(t)
+		u := must.Do(url.Parse(page)).Or(t)
 		got := u.Query()
 		for name, values := range got {
 			if len(values) != 1 {
@@ -249,8 +229,7 @@ func TestRefreshTokensAreRotatedOrKept(t *testing.T) {
 			s.auth.Set(func(b *authserver.Script) { b.Refreshing, b.RevokesOnReuse = test.refreshing, true })
 			c := s.authorise(t)
 			for range 3 {
-				next, err := s.Renew(t.Context(), c.Renewal)
-				must.NoError(t, err)
+				next := must.Do(s.Renew(t.Context(), c.Renewal)).Or(t)
 				if !next.Renewable || (next.Renewal == c.Renewal) != test.same || !s.auth.Valid(fields(t, next.Entries)["accessToken"]) {
 					t.Fatalf("got %+v after %+v", next, c)
 				}
@@ -271,15 +250,11 @@ func TestAnAuthorizationWithoutARefreshToken(t *testing.T) {
 	if c.Renewable || c.Renewal == "" || c.ExpiresAt == nil {
 		t.Fatalf("got %+v", c)
 	}
-	if _, err := s.Renew(t.Context(), c.Renewal); !fault.Is(err, fault.Forbidden) {
-		t.Errorf("renewed: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(s.Renew(t.Context(), c.Renewal)), fault.Forbidden)
 	if err := s.Revoke(t.Context(), c.Renewal); err != nil || s.auth.Valid(access) {
 		t.Errorf("revoked: %v", err)
 	}
-	if d := cmp.Diff([]string{access}, s.auth.Revoked()); d != "" {
-		t.Error(d)
-	}
+	must.Equal(t, []string{access}, s.auth.Revoked())
 	s.auth.Set(func(b *authserver.Script) { b.Revokes = false })
 	if c = s.authorise(t); c.Renewal != "" || c.Renewable {
 		t.Errorf("got %+v where nothing can be done with it", c)
@@ -289,9 +264,7 @@ func TestAnAuthorizationWithoutARefreshToken(t *testing.T) {
 func TestAServerWithoutRevocationIsNotAsked(t *testing.T) {
 	s := newFixture(t, "")
 	s.auth.Set(func(b *authserver.Script) { b.Revokes = false })
-	if err := s.Revoke(t.Context(), s.authorise(t).Renewal); err != nil {
-		t.Error(err)
-	}
+	must.NoError(t, s.Revoke(t.Context(), s.authorise(t).Renewal))
 	if n := len(s.auth.Requests(authserver.Revocation)); n != 0 {
 		t.Errorf("it was asked %d times", n)
 	}
@@ -324,9 +297,7 @@ func TestALifetimeIsBounded(t *testing.T) {
 			s := newFixture(t, "")
 			s.auth.Set(func(b *authserver.Script) { b.Answer = func(m map[string]any) { m["expires_in"] = test.expires } })
 			c := s.authorise(t)
-			if d := cmp.Diff(test.want, c.ExpiresAt); d != "" {
-				t.Error(d)
-			}
+			must.Equal(t, test.want, c.ExpiresAt)
 			if _, ok := fields(t, c.Entries)["expiresAt"]; ok != (test.want != nil) {
 				t.Error(c.Entries)
 			}
@@ -367,8 +338,7 @@ func TestTheScopeIsTheGrantedOne(t *testing.T) {
 			t.Errorf("%v granted is %q", scope, got)
 		}
 		s.auth.Set(func(b *authserver.Script) { b.Answer = func(m map[string]any) { delete(m, "scope") } })
-		next, err := s.Renew(t.Context(), c.Renewal)
-		must.NoError(t, err)
+		next := must.Do(s.Renew(t.Context(), c.Renewal)).Or(t)
 		if got := fields(t, next.Entries)["scope"]; got != want {
 			t.Errorf("%v granted is %q when renewed", scope, got)
 		}
@@ -441,9 +411,7 @@ func TestRefusalsAndOutagesAreDistinguished(t *testing.T) {
 			check("redeemed", err)
 			s.auth.Fail(authserver.Token, nil, 0)
 			c, err := s.Redeem(t.Context(), server, client, redirect, code, verifier)
-			if err != nil {
-				t.Fatalf("and then: %v", err)
-			}
+			must.NoError(t, err)
 			s.auth.Fail(authserver.Token, test.fault, 1)
 			_, err = s.authorizer(test.hangs).Renew(t.Context(), c.Renewal)
 			check("renewed", err)
@@ -516,9 +484,7 @@ func TestAClientOfTheCatalogUsesASupportedMethod(t *testing.T) {
 			s.auth.Know("known: us", "sec%ret +", method, redirect)
 			server := s.discover(t)
 			client := connector.Client{ID: "known: us", Secret: "sec%ret +"}
-			if _, err := s.Redeem(t.Context(), server, client, redirect, s.agree(t, server, client), verifier); err != nil {
-				t.Error(err)
-			}
+			must.Do(s.Redeem(t.Context(), server, client, redirect, s.agree(t, server, client), verifier)).Or(t)
 		})
 	}
 }
@@ -530,9 +496,7 @@ func TestAMetadataDocumentIdentifiesAClient(t *testing.T) {
 	s.tool.put("/.well-known/client", `{"client_id":"`+at+`","redirect_uris":["`+redirect+`"],"token_endpoint_auth_method":"none"}`)
 	server, client := s.discover(t), connector.Client{ID: at}
 	c := s.redeem(t, server, client, s.agree(t, server, client))
-	if _, err := s.Renew(t.Context(), c.Renewal); err != nil {
-		t.Error(err)
-	}
+	must.Do(s.Renew(t.Context(), c.Renewal)).Or(t)
 }
 
 func TestAnInvalidGrantIsAnError(t *testing.T) {

@@ -14,8 +14,7 @@ func TestToolsAreCalledInASession(t *testing.T) {
 	for _, transport := range []connector.Transport{connector.HTTP, connector.SSE} {
 		s := toolserver.Start(t)
 		s.RequireBearer(func(token string) bool { return token == secret })
-		session, err := servers(t).Open(t.Context(), bearerOf(transport, s))
-		must.NoError(t, err)
+		session := must.Do(servers(t).Open(t.Context(), bearerOf(transport, s))).Or(t)
 		tools, err := session.Tools(t.Context())
 		if err != nil || len(tools) != 1 || tools[0].Name != "echo" || tools[0].Schema["type"] != "object" {
 			t.Errorf("%s: %+v, %v", transport, tools, err)
@@ -28,19 +27,14 @@ func TestToolsAreCalledInASession(t *testing.T) {
 		if _, _, err := session.Call(t.Context(), "nothing", nil); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: a tool that is not there: %v", transport, err)
 		}
-		if err := session.Close(); err != nil {
-			t.Error(err)
-		}
+		must.NoError(t, session.Close())
 	}
 }
 
 func TestASessionHasTheLimitsOfAVisitForEachCall(t *testing.T) {
 	s := toolserver.Start(t)
-	if _, err := servers(t).Open(t.Context(), bearer(connector.HTTP, "file:///etc/passwd")); !fault.Is(err, fault.Invalid) {
-		t.Error(err)
-	}
-	session, err := servers(t).Open(t.Context(), open(s.HTTP()))
-	must.NoError(t, err)
+	must.Fail(t, must.ErrorOf(servers(t).Open(t.Context(), bearer(connector.HTTP, "file:///etc/passwd"))), fault.Invalid)
+	session := must.Do(servers(t).Open(t.Context(), open(s.HTTP()))).Or(t)
 	defer session.Close()
 	for behaviour, b := range map[string]toolserver.Behaviour{"an endless answer": toolserver.Endless, "an enormous event": toolserver.EnormousEvent, "an error": toolserver.Status(http.StatusInternalServerError)} {
 		s.On("tools/call", b)

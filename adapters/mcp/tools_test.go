@@ -80,11 +80,8 @@ func TestTools(t *testing.T) {
 			s := toolserver.Start(t)
 			s.RequireBearer(func(token string) bool { return token == secret })
 			c.prepare(s)
-			got, err := servers(t).Tools(t.Context(), bearerOf(c.transport, s))
-			must.NoError(t, err)
-			if diff := cmp.Diff(echo, got); diff != "" {
-				t.Errorf("tools (-want +got):\n%s", diff)
-			}
+			got := must.Do(servers(t).Tools(t.Context(), bearerOf(c.transport, s))).Or(t)
+			must.Equal(t, echo, got)
 			for _, r := range s.Requests() {
 				if r.Header.Get("User-Agent") != "collab" {
 					t.Errorf("%s %s came from %q", r.Method, r.Call, r.Header.Get("User-Agent"))
@@ -97,9 +94,7 @@ func TestTools(t *testing.T) {
 func TestASessionIsClosed(t *testing.T) {
 	s := toolserver.Start(t)
 	s.On("server/discover", toolserver.Status(http.StatusNotFound))
-	if _, err := servers(t).Tools(t.Context(), open(s.HTTP())); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(servers(t).Tools(t.Context(), open(s.HTTP()))).Or(t)
 	s.On("tools/list", toolserver.Status(http.StatusInternalServerError))
 	if _, err := servers(t).Tools(t.Context(), open(s.HTTP())); err == nil {
 		t.Fatal("a list came from a server that fails")
@@ -112,9 +107,7 @@ func TestASessionIsClosed(t *testing.T) {
 func TestNothingIsOfferedToServers(t *testing.T) {
 	s := toolserver.Start(t)
 	s.On("server/discover", toolserver.Status(http.StatusNotFound))
-	if _, err := servers(t).Tools(t.Context(), open(s.HTTP())); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(servers(t).Tools(t.Context(), open(s.HTTP()))).Or(t)
 	for _, r := range s.Requests() {
 		if r.Call != "initialize" {
 			continue
@@ -151,9 +144,7 @@ func TestCredentialsThatAreRevoked(t *testing.T) {
 			s.Require("X-Api-Key", secret)
 			a := bearerOf(transport, s)
 			a.Auth, a.Carriers, a.Entries = connector.APIKey, map[string]string{"X-Api-Key": "{key}"}, `{"key":"`+secret+`"}`
-			if _, err := servers(t).Tools(t.Context(), a); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(servers(t).Tools(t.Context(), a)).Or(t)
 			s.Revoke()
 			s.Challenge(`Bearer resource_metadata="` + s.URL + `/` + secret + `"`)
 			_, err := servers(t).Tools(t.Context(), a)
@@ -303,9 +294,7 @@ func TestServersThatHang(t *testing.T) {
 			})
 			_, err := servers(t).Tools(ctx, bearerOf(c.transport, s))
 			wantFault(t, err, fault.Unavailable, "The server took too long")
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("the cause of %v is not the caller's context", err)
-			}
+			must.FailIs(t, err, context.Canceled)
 		})
 	}
 }
@@ -327,9 +316,7 @@ func TestAServerHas20Seconds(t *testing.T) {
 				begun := time.Now()
 				_, err := s.Tools(t.Context(), bearer(transport, "https://tools.example/mcp"))
 				wantFault(t, err, fault.Unavailable, "The server took too long")
-				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("the cause of %v is not the time limit", err)
-				}
+				must.FailIs(t, err, context.DeadlineExceeded)
 				if took := time.Since(begun); took != 20*time.Second {
 					t.Errorf("it took %s", took)
 				}

@@ -72,9 +72,7 @@ func TestHeadersCarryCredentials(t *testing.T) {
 			got, _ := sent(t, connector.Access{URL: "https://tools.example", Transport: connector.HTTP, Auth: c.auth, Carriers: c.carriers, Entries: c.entries})
 			want := own.Clone()
 			maps.Copy(want, c.want)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("headers (-want +got):\n%s", diff)
-			}
+			must.Equal(t, want, got)
 		})
 	}
 }
@@ -149,8 +147,7 @@ func FuzzHeaders(f *testing.F) {
 			}
 			return
 		}
-		r, err := http.NewRequest(http.MethodPost, "https://tools.example/mcp", strings.NewReader("{}"))
-		must.NoError(t, err)
+		r := must.Do(http.NewRequest(http.MethodPost, "https://tools.example/mcp", strings.NewReader("{}"))).Or(t)
 		r.Header = header
 		var wire bytes.Buffer
 		if err := r.Write(&wire); err != nil {

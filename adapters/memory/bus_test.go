@@ -23,11 +23,10 @@ func TestTheGreatestPendingHintIsDelivered(t *testing.T) {
 		var bus memory.Bus
 		release := make(chan struct{})
 		var hints []object.Hint
-		cancel, err := bus.Subscribe(func(h object.Hint) {
+		cancel := must.Do(bus.Subscribe(func(h object.Hint) {
 			<-release
 			hints = append(hints, h)
-		})
-		must.NoError(t, err)
+		})).Or(t)
 		bus.Publish(object.Hint{Org: "o", N: 1})
 		synctest.Wait()
 		for _, n := range []int64{2, 9, 5} {
@@ -47,11 +46,10 @@ func TestCancelWaitsForTheRunningCallAlone(t *testing.T) {
 		var bus memory.Bus
 		release := make(chan struct{})
 		calls := 0
-		cancel, err := bus.Subscribe(func(object.Hint) {
+		cancel := must.Do(bus.Subscribe(func(object.Hint) {
 			calls++
 			<-release
-		})
-		must.NoError(t, err)
+		})).Or(t)
 		bus.Publish(object.Hint{Org: "o", N: 1})
 		synctest.Wait()
 		bus.Publish(object.Hint{Org: "o", N: 2})

@@ -79,18 +79,14 @@ func TestMailerKeepsMessagesInOrder(t *testing.T) {
 
 func TestListsCallEachOutsideTheLock(t *testing.T) {
 	s, o, ctx := stored(t)
-	err := s.Work().Tasks().List(ctx, o, org.Actor{}, task.Filter{}, func(v task.Task) error {
+	must.NoError(t, s.Work().Tasks().List(ctx, o, org.Actor{}, task.Filter{}, func(v task.Task) error {
 		return s.Work().Tasks().Remove(ctx, o, v.ID, func(task.Task) error { return nil })
-	})
-	must.NoError(t, err)
-	if _, err := s.Work().Tasks().Get(ctx, o, "t"); !fault.Is(err, fault.NotFound) {
-		t.Fatalf("the task is still there: %v", err)
-	}
-	err = s.Directory().Members().List(ctx, o, org.Position{}, 0, func(p org.Profile) error {
+	}))
+	must.Fail(t, must.ErrorOf(s.Work().Tasks().Get(ctx, o, "t")), fault.NotFound) // the task is gone
+	must.NoError(t, s.Directory().Members().List(ctx, o, org.Position{}, 0, func(p org.Profile) error {
 		p.RemovedAt = new(time.UnixMilli(1).UTC())
 		return s.Directory().Members().Put(ctx, o, p.Membership)
-	})
-	must.NoError(t, err)
+	}))
 	if seats, err := s.Directory().Seats().Count(ctx, []id.Org{o}, time.UnixMilli(1)); err != nil || seats[o].Members != 0 {
 		t.Fatalf("%d members and %v", seats[o].Members, err)
 	}
@@ -119,13 +115,9 @@ func TestSubscribersAreNotifiedAfterTheCommit(t *testing.T) {
 			return end()
 		})
 	}
-	if _, err := s.Directory().Organisations().Upsert(ctx, org.Organisation{ID: "n", ProviderID: "n"}, func(o org.Organisation) (org.Organisation, error) { return o, nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(s.Directory().Organisations().Upsert(ctx, org.Organisation{ID: "n", ProviderID: "n"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })).Or(t)
 	no := errors.New("no")
-	if err := appending([]id.Org{o, "n"}, func() error { return no }); !errors.Is(err, no) {
-		t.Fatalf("the error is %v", err)
-	}
+	must.FailIs(t, appending([]id.Org{o, "n"}, func() error { return no }), no)
 	func() {
 		defer func() { recover() }()
 		_ = appending([]id.Org{o}, func() error { panic("oh") })
@@ -144,16 +136,11 @@ func TestListsOfObjectsCallOutsideTheLock(t *testing.T) {
 	s, o, ctx := stored(t)
 	v := object.Object{ID: "a", Org: o, Path: "a.md", Place: object.Place{Kind: object.Template, Scope: object.Shared}}
 	must.NoError(t, s.Storage().Objects().Add(ctx, o, v))
-	if err := s.Atomic(ctx, func(r ports.Records) error {
+	must.NoError(t, s.Atomic(ctx, func(r ports.Records) error {
 		_, err := r.Storage().Changes().Append(ctx, o, object.NewChange(v))
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	head := func(object.Head) error {
-		_, err := s.Storage().Objects().Get(ctx, o, v.ID)
-		return err
-	}
+	}))
+	head := func(object.Head) error { return must.ErrorOf(s.Storage().Objects().Get(ctx, o, v.ID)) }
 	calls := 0
 	each := func(found object.Object) error {
 		calls++
@@ -171,15 +158,11 @@ func TestListsOfObjectsCallOutsideTheLock(t *testing.T) {
 func TestCollectionsOfAnEndedTransactionFail(t *testing.T) {
 	s, o, ctx := stored(t)
 	var kept ports.Records
-	if err := s.Atomic(ctx, func(r ports.Records) error {
+	must.NoError(t, s.Atomic(ctx, func(r ports.Records) error {
 		kept = r
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := kept.Work().Tasks().Get(ctx, o, "t"); !fault.Is(err, fault.Internal) {
-		t.Fatalf("the error is %v", err)
-	}
+	}))
+	must.Fail(t, must.ErrorOf(kept.Work().Tasks().Get(ctx, o, "t")), fault.Internal)
 }
 
 func TestRevisionsThatReturnOtherTasksFail(t *testing.T) {
@@ -222,7 +205,7 @@ func TestAStoreIsAlwaysReady(t *testing.T) {
 func stored(t *testing.T) (*memory.Store, id.Org, context.Context) {
 	t.Helper()
 	s, ctx := memory.NewStore(), t.Context()
-	err := s.Atomic(ctx, func(r ports.Records) error {
+	must.NoError(t, s.Atomic(ctx, func(r ports.Records) error {
 		_, err := r.Directory().Organisations().Upsert(ctx, org.Organisation{ID: "o", ProviderID: "p"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
 		if err != nil {
 			return err
@@ -236,8 +219,7 @@ func stored(t *testing.T) (*memory.Store, id.Org, context.Context) {
 		}
 		_, err = r.Work().Tasks().Add(ctx, "o", task.Task{ID: "t", Org: "o"})
 		return err
-	})
-	must.NoError(t, err)
+	}))
 	return s, "o", ctx
 }
 

@@ -18,14 +18,8 @@ func paid(*testing.T) contract.PaymentProvider {
 	p := memory.NewPayments(memory.NewClock(start))
 	return contract.PaymentProvider{
 		Payments: p, Billing: p,
-		Pay: func(c plan.Checkout) error {
-			_, err := p.Pay(c.Session)
-			return err
-		},
-		Fail: func(subscription string) error {
-			_, err := p.Fail(subscription)
-			return err
-		},
+		Pay:  func(c plan.Checkout) error { return must.ErrorOf(p.Pay(c.Session)) },
+		Fail: func(subscription string) error { return must.ErrorOf(p.Fail(subscription)) },
 	}
 }
 
@@ -36,19 +30,15 @@ func TestBilling(t *testing.T) { contract.Billing(t, paid) }
 func TestACheckoutSessionExpires(t *testing.T) {
 	clock := memory.NewClock(start)
 	p := memory.NewPayments(clock)
-	customer, err := p.Customer(t.Context(), id.Org("o"), "O")
-	must.NoError(t, err)
-	c, err := p.Open(t.Context(), "o", customer, plan.Checkout{Key: "k", Plan: plan.Standard})
-	must.NoError(t, err)
+	customer := must.Do(p.Customer(t.Context(), id.Org("o"), "O")).Or(t)
+	c := must.Do(p.Open(t.Context(), "o", customer, plan.Checkout{Key: "k", Plan: plan.Standard})).Or(t)
 	clock.Set(c.ExpiresAt)
 	_, payErr := p.Pay(c.Session)
 	s, err := p.Session(t.Context(), c.Session)
 	if !fault.Is(payErr, fault.Conflict) || err != nil || s.Status != "expired" || p.Expire(t.Context(), c.Session) != nil {
 		t.Errorf("%+v, errors %v and %v", s, payErr, err)
 	}
-	if _, err := p.Pay("cs_unknown"); !fault.Is(err, fault.NotFound) {
-		t.Errorf("a page that is not there: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(p.Pay("cs_unknown")), fault.NotFound) // a page that is not there
 }
 
 func TestASubscriptionIsRenewedOrOverWhenItsPeriodEnds(t *testing.T) {
@@ -58,19 +48,13 @@ func TestASubscriptionIsRenewedOrOverWhenItsPeriodEnds(t *testing.T) {
 	if err != nil || r.Status != plan.IsActive || !r.PeriodStart.Equal(end) || !r.PeriodEnd.Equal(end.AddDate(0, 1, 0)) {
 		t.Errorf("renewed: %+v, %v", r, err)
 	}
-	if _, err := p.Cancel(t.Context(), "sub", false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(p.Cancel(t.Context(), "sub", false)).Or(t)
 	for range 2 {
 		if r, err := p.Renew("sub"); err != nil || r.Status != plan.IsCanceled {
 			t.Errorf("over: %+v, %v", r, err)
 		}
 	}
-	if _, err := p.Fail("sub"); !fault.Is(err, fault.Conflict) {
-		t.Errorf("a payment after the end: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(p.Fail("sub")), fault.Conflict) // a payment after the end
 	p.Forget("sub")
-	if _, err := p.Subscription(t.Context(), "sub"); !fault.Is(err, fault.NotFound) {
-		t.Errorf("forgotten: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(p.Subscription(t.Context(), "sub")), fault.NotFound) // forgotten
 }

@@ -13,6 +13,7 @@ import (
 	"collab/domain/object"
 	"collab/ports"
 	"collab/test/contract"
+	"collab/test/must"
 )
 
 func TestMirrorState(t *testing.T) {
@@ -20,32 +21,23 @@ func TestMirrorState(t *testing.T) {
 		directory := bound(t)
 		s := opened(t, directory)
 		return s, func() ports.MirrorState {
-			must(t, s.Close())
+			must.NoError(t, s.Close())
 			return opened(t, directory)
 		}
 	})
 }
 
-// must ends the test on an error.
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // bound returns a new directory with a state directory.
 func bound(t *testing.T) string {
 	directory := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(directory, mirror.StateDirectory), 0o700))
+	must.NoError(t, os.Mkdir(filepath.Join(directory, mirror.StateDirectory), 0o700))
 	return directory
 }
 
 func opened(t *testing.T, directory string) *mirrorstate.State {
 	t.Helper()
-	s, err := mirrorstate.Open(directory)
-	must(t, err)
-	t.Cleanup(func() { must(t, s.Close()) })
+	s := must.Do(mirrorstate.Open(directory)).Or(t)
+	t.Cleanup(func() { must.NoError(t, s.Close()) })
 	return s
 }
 
@@ -53,30 +45,26 @@ func TestAStateIsOpenOnce(t *testing.T) {
 	directory := bound(t)
 	s := opened(t, directory)
 	for range 2 {
-		if _, err := mirrorstate.Open(directory); !fault.Is(err, fault.Conflict) {
-			t.Errorf("opened again: %v", err)
-		}
+		must.Fail(t, must.ErrorOf(mirrorstate.Open(directory)), fault.Conflict) // opened again
 	}
-	must(t, s.Put(t.Context(), nil, &object.Cursor{N: 1}))
+	must.NoError(t, s.Put(t.Context(), nil, &object.Cursor{N: 1}))
 }
 
 func TestAStateNeedsNoSharedMemory(t *testing.T) {
 	directory := bound(t)
 	for range 2 { // a new one, and one that exists
-		s, err := mirrorstate.Open(directory)
-		must(t, err)
-		must(t, s.Put(t.Context(), nil, &object.Cursor{N: 1}))
+		s := must.Do(mirrorstate.Open(directory)).Or(t)
+		must.NoError(t, s.Put(t.Context(), nil, &object.Cursor{N: 1}))
 		path := filepath.Join(directory, mirror.StateDirectory, "state.db")
 		if _, err := os.Lstat(path + "-shm"); err == nil {
 			t.Error("there is a file of shared memory")
 		}
 		// Without shared memory it still is a log that is written ahead.
-		content, err := os.ReadFile(path)
-		must(t, err)
+		content := must.Do(os.ReadFile(path)).Or(t)
 		if log, err := os.Stat(path + "-wal"); err != nil || log.Size() == 0 || content[18] != 2 || content[19] != 2 {
 			t.Errorf("the journal mode is not WAL: the header has versions %d and %d, the log is %v, %v", content[18], content[19], log, err)
 		}
-		must(t, s.Close())
+		must.NoError(t, s.Close())
 	}
 }
 
@@ -96,35 +84,28 @@ func TestADamagedStateIsSetAsideAndAnotherBegun(t *testing.T) {
 				s := opened(t, directory)
 				bind := place
 				bind.Root, bind.Ignore = "root", "rules"
-				must(t, s.Bind(t.Context(), bind))
+				must.NoError(t, s.Bind(t.Context(), bind))
 				var rows []mirror.Row
 				for key := range 200 {
 					rows = append(rows, mirror.Row{Key: string(rune('a' + key)), Local: &mirror.Entry{Path: "p"}})
 				}
-				must(t, s.Put(t.Context(), rows, &object.Cursor{N: 1}))
-				must(t, s.Close())
-				content, err := os.ReadFile(path(directory))
-				must(t, err)
-				must(t, os.WriteFile(path(directory), damage(content), 0o600))
+				must.NoError(t, s.Put(t.Context(), rows, &object.Cursor{N: 1}))
+				must.NoError(t, s.Close())
+				content := must.Do(os.ReadFile(path(directory))).Or(t)
+				must.NoError(t, os.WriteFile(path(directory), damage(content), 0o600))
 
 				s = opened(t, directory)
 				if s.Damaged() == "" {
 					t.Fatal("the damage was not noticed")
 				}
-				if _, err := os.Stat(s.Damaged()); err != nil {
-					t.Error(err)
-				}
-				c, err := s.Cursor(t.Context())
-				must(t, err)
+				must.Do(os.Stat(s.Damaged())).Or(t)
+				c := must.Do(s.Cursor(t.Context())).Or(t)
 				if c.N != 0 {
 					t.Errorf("the cursor is %v", c)
 				}
-				if b, err := s.Binding(t.Context()); err != nil || b != place {
-					t.Errorf("the binding is %+v, %v", b, err)
-				}
-				must(t, s.Close())
-				found, err := filepath.Glob(path(directory) + ".damaged*")
-				must(t, err)
+				must.Is(t, place, must.Do(s.Binding(t.Context())).Or(t))
+				must.NoError(t, s.Close())
+				found := must.Do(filepath.Glob(path(directory) + ".damaged*")).Or(t)
 				if int64(len(found)) != n+1 {
 					t.Errorf("set aside: %q", found)
 				}
@@ -136,15 +117,12 @@ func TestADamagedStateIsSetAsideAndAnotherBegun(t *testing.T) {
 func TestAStateOfALaterVersionIsLeftAlone(t *testing.T) {
 	directory := bound(t)
 	s := opened(t, directory)
-	must(t, s.Close())
+	must.NoError(t, s.Close())
 	path := filepath.Join(directory, mirror.StateDirectory, "state.db")
-	content, err := os.ReadFile(path)
-	must(t, err)
+	content := must.Do(os.ReadFile(path)).Or(t)
 	content[63]++ // the last byte of user_version
-	must(t, os.WriteFile(path, content, 0o600))
-	if _, err := mirrorstate.Open(directory); !fault.Is(err, fault.Conflict) {
-		t.Errorf("%v", err)
-	}
+	must.NoError(t, os.WriteFile(path, content, 0o600))
+	must.Fail(t, must.ErrorOf(mirrorstate.Open(directory)), fault.Conflict)
 }
 
 func TestNoSymbolicLinkIsFollowedOutOfOrInTheStateDirectory(t *testing.T) {
@@ -153,14 +131,14 @@ func TestNoSymbolicLinkIsFollowedOutOfOrInTheStateDirectory(t *testing.T) {
 			directory, outside := bound(t), filepath.Join(t.TempDir(), "outside")
 			planted := filepath.Join(directory, mirror.StateDirectory, name)
 			if name == "" {
-				must(t, os.Remove(planted))
-				must(t, os.Mkdir(outside, 0o700))
+				must.NoError(t, os.Remove(planted))
+				must.NoError(t, os.Mkdir(outside, 0o700))
 			}
-			must(t, os.Symlink(outside, planted))
+			must.NoError(t, os.Symlink(outside, planted))
 			s, err := mirrorstate.Open(directory)
 			if err == nil {
 				_, err = s.Binding(t.Context())
-				must(t, s.Close())
+				must.NoError(t, s.Close())
 			}
 			if err == nil || fault.Is(err, fault.NotFound) {
 				t.Errorf("opened: %v", err)
@@ -176,16 +154,14 @@ func TestNoSymbolicLinkIsFollowedOutOfOrInTheStateDirectory(t *testing.T) {
 }
 
 func TestALogHasTheLastLinesAndCanBeFollowed(t *testing.T) {
-	directory, err := mirrorstate.OpenDirectory(bound(t))
-	must(t, err)
+	directory := must.Do(mirrorstate.OpenDirectory(bound(t))).Or(t)
 	defer directory.Close()
 	log := mirrorstate.Log{Directory: directory}
 	written := 0
 	write := func(lines int) {
 		for range lines {
 			written++
-			_, err := fmt.Fprintf(&log, "%0100d\n", written)
-			must(t, err)
+			must.Do(fmt.Fprintf(&log, "%0100d\n", written)).Or(t)
 		}
 	}
 	var read []int
@@ -194,23 +170,22 @@ func TestALogHasTheLastLinesAndCanBeFollowed(t *testing.T) {
 		read = append(read, n)
 		return err
 	}
-	must(t, mirrorstate.ReadLog(directory, each, func() bool { return false }))
+	must.NoError(t, mirrorstate.ReadLog(directory, each, func() bool { return false }))
 	write(30_000) // the files are renamed twice
-	must(t, log.Close())
+	must.NoError(t, log.Close())
 	write(1)
-	must(t, mirrorstate.ReadLog(directory, each, func() bool {
+	must.NoError(t, mirrorstate.ReadLog(directory, each, func() bool {
 		if written < 45_000 { // they are renamed again between two looks
 			write(5000)
 			return true
 		}
 		return false
 	}))
-	must(t, log.Close())
+	must.NoError(t, log.Close())
 	if first, last := read[0], read[len(read)-1]; last != written || len(read) != last-first+1 || first > 20_000 || first < 9_000 {
 		t.Errorf("%d lines from %d to %d were read of %d", len(read), first, last, written)
 	}
-	entries, err := os.ReadDir(directory.Name())
-	must(t, err)
+	entries := must.Do(os.ReadDir(directory.Name())).Or(t)
 	if len(entries) != 2 {
 		t.Errorf("the files are %v", entries)
 	}

@@ -68,12 +68,9 @@ func (j *logBuffer) waitFor(t *testing.T, text string, times int) {
 func open(t *testing.T, address string) (*Bus, *logBuffer) {
 	t.Helper()
 	j := &logBuffer{more: make(chan struct{}, 1)}
-	b, err := Open(address, slog.New(slog.NewTextHandler(j, nil)))
-	must.NoError(t, err)
+	b := must.Do(Open(address, slog.New(slog.NewTextHandler(j, nil)))).Or(t)
 	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, b.Close())
 	})
 	return b, j
 }
@@ -82,8 +79,7 @@ func open(t *testing.T, address string) (*Bus, *logBuffer) {
 func subscribe(t *testing.T, b *Bus) <-chan object.Hint {
 	t.Helper()
 	hints := make(chan object.Hint, 100)
-	cancel, err := b.Subscribe(func(h object.Hint) { hints <- h })
-	must.NoError(t, err)
+	cancel := must.Do(b.Subscribe(func(h object.Hint) { hints <- h })).Or(t)
 	t.Cleanup(cancel)
 	return hints
 }
@@ -118,9 +114,7 @@ func TestTheBusReconnects(t *testing.T) {
 	a, log := open(t, server.URL)
 	b, other := open(t, server.URL)
 	log.waitFor(t, "bus unreachable", 2)
-	if err := a.Ready(t.Context()); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("without a server Ready is %v", err)
-	}
+	must.Fail(t, a.Ready(t.Context()), fault.Unavailable) // without a server
 	hints := subscribe(t, b)
 	for n := range int64(2) {
 		server.Restart(t)
@@ -128,18 +122,14 @@ func TestTheBusReconnects(t *testing.T) {
 			j.waitFor(t, []string{"bus connected", "bus reconnected"}[n], 2)
 		}
 		for _, end := range []*Bus{a, b} {
-			if err := end.Ready(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must.NoError(t, end.Ready(t.Context()))
 		}
 		// The server processes messages in order, so a response confirms earlier
 		// subscriptions.
 		must.NoError(t, b.in.FlushTimeout(late))
 		want := object.Hint{Org: someOrg, N: n + 1}
 		a.Publish(want)
-		if got := next(t, hints); got != want {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
+		must.Is(t, want, next(t, hints))
 		server.Stop()
 		for _, j := range []*logBuffer{log, other} {
 			j.waitFor(t, "bus disconnected", 2*(int(n)+1))
@@ -168,8 +158,7 @@ func TestForeignMessagesAreIgnored(t *testing.T) {
 	server := natsserver.Start(t)
 	b, _ := open(t, server.URL)
 	hints := subscribe(t, b)
-	conn, err := nats.Connect(server.URL)
-	must.NoError(t, err)
+	conn := must.Do(nats.Connect(server.URL)).Or(t)
 	defer conn.Close()
 	for _, message := range []string{"", "{}", strings.Repeat("\x01", 1<<20), "\x01" + strings.Repeat("\x00", 16)} {
 		must.NoError(t, conn.Publish(defaultSubject, []byte(message)))
@@ -186,8 +175,7 @@ func TestForeignMessagesAreIgnored(t *testing.T) {
 
 func TestAnUnresponsiveServerDelaysNoPublisher(t *testing.T) {
 	// The listener accepts no connections.
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.NoError(t, err)
+	l := must.Do(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	defer l.Close()
 	b, log := open(t, "nats://"+l.Addr().String())
 	for n := range int64(100_000) {
@@ -200,10 +188,8 @@ func TestASlowSubscriberIsCounted(t *testing.T) {
 	server := natsserver.Start(t)
 	b, log := open(t, server.URL)
 	release := make(chan struct{})
-	cancel, err := b.Subscribe(func(object.Hint) { <-release })
-	must.NoError(t, err)
-	conn, err := nats.Connect(server.URL)
-	must.NoError(t, err)
+	cancel := must.Do(b.Subscribe(func(object.Hint) { <-release })).Or(t)
+	conn := must.Do(nats.Connect(server.URL)).Or(t)
 	defer conn.Close()
 	message, _ := encode(object.Hint{Org: someOrg, N: 1})
 	for range maxPending + 2 {
@@ -228,12 +214,8 @@ func TestClosing(t *testing.T) {
 		t.Errorf("what waited is %+v", got)
 	}
 	a.Publish(object.Hint{Org: someOrg, N: 2})
-	if _, err := a.Subscribe(func(object.Hint) {}); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("subscribing gives %v", err)
-	}
-	if err := a.Ready(context.Background()); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("Ready gives %v", err)
-	}
+	must.Fail(t, must.ErrorOf(a.Subscribe(func(object.Hint) {})), fault.Unavailable)
+	must.Fail(t, a.Ready(context.Background()), fault.Unavailable)
 	if f := a.Figures(); f.Published != 1 || f.Dropped != 1 {
 		t.Errorf("the figures are %+v", f)
 	}

@@ -52,10 +52,8 @@ func (s signer) sign(t testing.TB, payload []byte) string {
 	if s.kid != "" {
 		options.WithHeader("kid", s.kid)
 	}
-	maker, err := jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: s.key}, options)
-	must.NoError(t, err)
-	object, err := maker.Sign(payload)
-	must.NoError(t, err)
+	maker := must.Do(jose.NewSigner(jose.SigningKey{Algorithm: s.alg, Key: s.key}, options)).Or(t)
+	object := must.Do(maker.Sign(payload)).Or(t)
 	return must.Get(object.CompactSerialize())
 }
 
@@ -165,9 +163,7 @@ func (i *issuer) provider(t testing.TB, c *memory.Clock, change ...func(*oidc.Op
 	for _, fn := range change {
 		fn(&o)
 	}
-	p, err := oidc.New(o)
-	must.NoError(t, err)
-	return p
+	return must.Do(oidc.New(o)).Or(t)
 }
 
 // claims returns the claims of a valid token with changes; nil removes a claim.

@@ -49,8 +49,7 @@ func (i *issuer) redeem(w http.ResponseWriter, r *http.Request) {
 // consent approves an authorization request and returns the code.
 func (i *issuer) consent(t *testing.T, address, answer string, status int) (code string) {
 	t.Helper()
-	u, err := url.Parse(address)
-	must.NoError(t, err)
+	u := must.Do(url.Parse(address)).Or(t)
 	q := u.Query()
 	i.set(func() { i.grants["code-1"] = grant{q.Get("code_challenge"), q.Get("redirect_uri"), status, answer} })
 	return "code-1"
@@ -63,9 +62,7 @@ func idToken(t *testing.T, i *issuer, key signer, c *memory.Clock, changes map[s
 
 func start(t *testing.T, s ports.SignIn) string {
 	t.Helper()
-	address, err := s.Start(context.Background(), flow, callback)
-	must.NoError(t, err)
-	return address
+	return must.Do(s.Start(context.Background(), flow, callback)).Or(t)
 }
 
 func TestTheAuthorizationRequestHasAllParameters(t *testing.T) {
@@ -218,12 +215,8 @@ func TestFailuresOfTheProviderAreDistinguished(t *testing.T) {
 	i, c := newIssuer(t, signer{"k1", jose.EdDSA, edKey(1)}), newClock()
 	i.broken = true
 	s := i.provider(t, c).ByCode("collab-cli", "")
-	if _, err := s.Start(context.Background(), flow, callback); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("a sign-in starts without the provider: %v", err)
-	}
-	if _, err := s.Finish(context.Background(), flow, callback, identity.Return{Code: "c", State: flow.Own}); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("a sign-in finishes without the provider: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(s.Start(context.Background(), flow, callback)), fault.Unavailable) // without the provider
+	must.Fail(t, must.ErrorOf(s.Finish(context.Background(), flow, callback, identity.Return{Code: "c", State: flow.Own})), fault.Unavailable)
 	i, c = newIssuer(t, signer{"k1", jose.EdDSA, edKey(1)}), newClock()
 	i.document["token_endpoint"] = nil
 	if _, err := i.provider(t, c).ByCode("collab-cli", "").Start(context.Background(), flow, callback); err == nil {
@@ -235,11 +228,9 @@ func TestASessionIsReadFromTheProvidersCookie(t *testing.T) {
 	key := signer{"k1", jose.RS256, rsaKey()}
 	i, c := newIssuer(t, key), newClock()
 	p := i.provider(t, c, func(o *oidc.Options) { o.AuthorizedParties = []string{"https://app.example.com"} })
-	s, err := p.BySession("https://accounts.example.com/sign-in?theme=dark")
-	must.NoError(t, err)
+	s := must.Do(p.BySession("https://accounts.example.com/sign-in?theme=dark")).Or(t)
 	back := callback + "?port=4321&state=a%26b"
-	address, err := s.Start(context.Background(), flow, back)
-	must.NoError(t, err)
+	address := must.Do(s.Start(context.Background(), flow, back)).Or(t)
 	u := must.Get(url.Parse(address))
 	if u.Host != "accounts.example.com" || u.Path != "/sign-in" || u.Query().Get("theme") != "dark" || u.Query().Get("redirect_url") != back {
 		t.Errorf("sent to %s", address)
@@ -248,9 +239,7 @@ func TestASessionIsReadFromTheProvidersCookie(t *testing.T) {
 		t.Errorf("the second one is sent to %s", again)
 	}
 	good := key.token(t, i.claims(c, map[string]any{"azp": "https://app.example.com"}))
-	if token, err := s.Finish(context.Background(), flow, back, identity.Return{Session: good}); err != nil || token != good {
-		t.Errorf("got %q, %v", token, err)
-	}
+	must.Is(t, good, must.Do(s.Finish(context.Background(), flow, back, identity.Return{Session: good})).Or(t))
 	for name, r := range map[string]identity.Return{
 		"no cookie":               {},
 		"a code instead":          {Code: "c", State: flow.Own},

@@ -165,8 +165,7 @@ func TestInvalidClaimsAreRefused(t *testing.T) {
 func TestGooglesSecondNameIsNotTheIssuer(t *testing.T) {
 	key, c := signer{"k1", jose.EdDSA, edKey(1)}, newClock()
 	const google = "https://accounts.google.com"
-	p, err := oidc.New(oidc.Options{Issuer: google, Clock: c, Transport: published(google, google+"/keys", func() signer { return key })})
-	must.NoError(t, err)
+	p := must.Do(oidc.New(oidc.Options{Issuer: google, Clock: c, Transport: published(google, google+"/keys", func() signer { return key })})).Or(t)
 	claims := (&issuer{Server: &httptest.Server{URL: google}}).claims(c)
 	wantVerify(t, p, key.token(t, claims), 0)
 	claims["iss"] = "accounts.google.com"
@@ -450,16 +449,11 @@ func TestKnownKeysVerifyWhileTheProviderIsDown(t *testing.T) {
 	i.set(func() { i.broken = true })
 	for range 5 {
 		c.Advance(2 * time.Hour)
-		if _, err := verify(p, key.token(t, i.claims(c))); err != nil {
-			t.Errorf("a token of a known key: %v", err)
-		}
+		must.Do(verify(p, key.token(t, i.claims(c)))).Or(t) // a token of a known key
 		p.Settle()
-		if _, err := verify(p, newer.token(t, i.claims(c))); !fault.Is(err, fault.Unavailable) {
-			t.Errorf("a token that a new key may have signed: %v", err)
-		}
-		if _, err := verify(p, signer{"k1", jose.EdDSA, edKey(3)}.token(t, i.claims(c))); !fault.Is(err, fault.Unauthenticated) {
-			t.Errorf("a forged token of a known key: %v", err)
-		}
+		must.Fail(t, must.ErrorOf(verify(p, newer.token(t, i.claims(c)))), fault.Unavailable) // a token that a new key may have signed
+		// A forged token of a known key.
+		must.Fail(t, must.ErrorOf(verify(p, signer{"k1", jose.EdDSA, edKey(3)}.token(t, i.claims(c)))), fault.Unauthenticated)
 	}
 	i.publish(key, newer)
 	i.set(func() { i.broken = false })
@@ -571,8 +565,7 @@ func TestAnIssuerIsAnAddress(t *testing.T) {
 func FuzzVerify(f *testing.F) {
 	const url = "https://id.example.com"
 	key, c := signer{"k1", jose.EdDSA, edKey(1)}, newClock()
-	p, err := oidc.New(oidc.Options{Issuer: url, Clock: c, Transport: published(url, url+"/keys", func() signer { return key })})
-	must.NoError(f, err)
+	p := must.Do(oidc.New(oidc.Options{Issuer: url, Clock: c, Transport: published(url, url+"/keys", func() signer { return key })})).Or(f)
 	claims := (&issuer{Server: &httptest.Server{URL: url}}).claims(c, map[string]any{"o": map[string]any{"id": "org_1", "rol": "admin"}, "name": "Ada"})
 	good := must.Get(json.Marshal(claims))
 	for _, extra := range []map[string]any{{}, {"sub": ""}, {"exp": "x"}, {"aud": []any{1}}, {"o": []int{}}, {"iat": 1e17}, {"_claim_names": map[string]string{"a": "b"}}} {

@@ -34,10 +34,8 @@ var requests = map[string]struct {
 
 func TestTheBodyOfARequest(t *testing.T) {
 	for name, r := range requests {
-		q, err := request(r.call, r.openAI)
-		must.NoError(t, err)
-		got, err := json.Marshal(q)
-		must.NoError(t, err)
+		q := must.Do(request(r.call, r.openAI)).Or(t)
+		got := must.Do(json.Marshal(q)).Or(t)
 		if string(got) != r.want {
 			t.Errorf("%s:\n%s, not\n%s", name, got, r.want)
 		}

@@ -103,10 +103,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		content = plain
 	}
-	body, err := io.ReadAll(content)
-	if err != nil {
-		c.t.Error(err)
-	}
+	body := must.Do(io.ReadAll(content)).Or(c.t)
 	got.Body = body
 	if r.Header.Get("Content-Type") == "application/json" {
 		if err := json.Unmarshal(body, &got.Body); err != nil {
@@ -146,8 +143,7 @@ func (c *collector) servers(t *testing.T) (plain, secure, certificate, key strin
 	t.Cleanup(p.Close)
 	t.Cleanup(s.Close)
 	pair := s.TLS.Certificates[0]
-	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	must.NoError(t, err)
+	private := must.Do(x509.MarshalPKCS8PrivateKey(pair.PrivateKey)).Or(t)
 	file := func(name, kind string, content []byte) string {
 		name = filepath.Join(t.TempDir(), name)
 		must.NoError(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600))

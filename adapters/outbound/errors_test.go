@@ -20,8 +20,7 @@ import (
 // speak starts a server that answers every request with the text.
 func speak(t *testing.T, text string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", open+":0")
-	must.NoError(t, err)
+	l := must.Do(net.Listen("tcp", open+":0")).Or(t)
 	done := make(chan struct{})
 	t.Cleanup(func() {
 		_ = l.Close()
@@ -111,8 +110,7 @@ func (c *closer) Close() error {
 
 func TestTheBodyOfARequestThatIsRefusedIsClosed(t *testing.T) {
 	content := &closer{Reader: strings.NewReader(secret)}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://name.test/", content)
-	must.NoError(t, err)
+	r := must.Do(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://name.test/", content)).Or(t)
 	if _, err := newClient(t, outbound.Options{}).Transport.RoundTrip(r); !outbound.Blocked(err) || !content.closed {
 		t.Errorf("got %v, closed is %v", err, content.closed)
 	}

@@ -60,8 +60,7 @@ type dns struct {
 
 func newDNS(t testing.TB, answer func(name string, earlier int) []netip.Addr) *dns {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	must.NoError(t, err)
+	conn := must.Do(net.ListenPacket("udp", "127.0.0.1:0")).Or(t)
 	d := &dns{conn: conn, answer: answer, asked: map[dnsmessage.Question]int{}}
 	done := make(chan struct{})
 	go func() {
@@ -232,8 +231,7 @@ func port(s *httptest.Server) string {
 // trap listens at closed, on the port of the server.
 func trap(t *testing.T, s *httptest.Server) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(closed, port(s)))
-	must.NoError(t, err)
+	l := must.Do(net.Listen("tcp", net.JoinHostPort(closed, port(s)))).Or(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -241,11 +239,9 @@ func trap(t *testing.T, s *httptest.Server) net.Listener {
 // empty checks that the test's own connection is the first in the listener's queue.
 func empty(t *testing.T, l net.Listener) {
 	t.Helper()
-	own, err := net.Dial("tcp", l.Addr().String())
-	must.NoError(t, err)
+	own := must.Do(net.Dial("tcp", l.Addr().String())).Or(t)
 	defer func() { _ = own.Close() }()
-	first, err := l.Accept()
-	must.NoError(t, err)
+	first := must.Do(l.Accept()).Or(t)
 	defer func() { _ = first.Close() }()
 	if first.RemoteAddr().String() != own.LocalAddr().String() {
 		t.Errorf("a client has connected to %s", l.Addr())

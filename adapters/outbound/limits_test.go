@@ -139,9 +139,7 @@ func TestAConnectionIsKeptForThirtySeconds(t *testing.T) {
 				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 			}
 		})
-		if _, err := get(t, c, "http://name.test/"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(get(t, c, "http://name.test/")).Or(t)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if ended != 30*time.Second {
@@ -261,17 +259,14 @@ func TestABodyThatIsTooLongFails(t *testing.T) {
 			if tt.gzip {
 				address += "&gzip"
 			}
-			res, err := c.Get(address)
-			must.NoError(t, err)
+			res := must.Do(c.Get(address)).Or(t)
 			defer func() { _ = res.Body.Close() }()
 			text, err := io.ReadAll(res.Body)
 			if len(text) != tt.read {
 				t.Errorf("%d bytes are read, want %d", len(text), tt.read)
 			}
 			if tt.read == tt.length {
-				if err != nil {
-					t.Error(err)
-				}
+				must.NoError(t, err)
 				return
 			}
 			if e, ok := errors.AsType[*http.MaxBytesError](err); !ok || e.Limit != int64(tt.read) || err.Error() != "the answer is too long" {

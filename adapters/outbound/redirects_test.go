@@ -225,7 +225,5 @@ func TestCredentialsGoToOneOrigin(t *testing.T) {
 }
 
 func TestCheckRedirectAllowsWhatTheTransportChecks(t *testing.T) {
-	if err := newClient(t, outbound.Options{}).CheckRedirect(nil, make([]*http.Request, 10)); err != nil {
-		t.Error(err)
-	}
+	must.NoError(t, newClient(t, outbound.Options{}).CheckRedirect(nil, make([]*http.Request, 10)))
 }

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"collab/adapters/prometheus"
+	"collab/test/must"
 )
 
 type families map[string]*dto.MetricFamily
@@ -45,11 +46,7 @@ func scrape(t *testing.T, h http.Handler) families {
 func parse(t *testing.T, r io.Reader) families {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	all, err := parser.TextToMetricFamilies(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return must.Do(parser.TextToMetricFamilies(r)).Or(t)
 }
 
 // ofProcess moves the figures that every program in Go has from all into families of
@@ -71,10 +68,7 @@ func both(t *testing.T) (ours, theirs families) {
 	t.Helper()
 	registry := client.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	other, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Do(exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo())).Or(t)
 	own := sdkmetric.NewManualReader()
 	about := resource.NewSchemaless(attribute.String("service.name", "a \"name\" \\ of\ntwo lines"), attribute.Int("host.cpus", 2))
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(own), sdkmetric.WithReader(other), sdkmetric.WithResource(about))
@@ -87,15 +81,15 @@ func both(t *testing.T) (ours, theirs families) {
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .5, 1, 2.5, 10)
 	for i, set := range sets {
 		n := int64(i+1) * 1e6
-		must(m.Int64Counter("requests", metric.WithDescription("Requests \\ of\nall.")))(t).Add(ctx, n, set)
-		must(m.Int64Counter("already.total", metric.WithUnit("{thing}")))(t).Add(ctx, n, set)
-		must(m.Float64Counter("cpu.time", metric.WithUnit("s")))(t).Add(ctx, float64(n)/3, set)
-		must(m.Int64UpDownCounter("memory.held", metric.WithUnit("By")))(t).Add(ctx, -n, set)
-		must(m.Float64UpDownCounter("level"))(t).Add(ctx, 1e-9, set)
-		must(m.Int64Gauge("size_bytes", metric.WithUnit("By")))(t).Record(ctx, math.MaxInt64, set)
-		must(m.Float64Gauge("ends", metric.WithUnit("s")))(t).Record(ctx, math.Inf(1-2*i), set)
-		duration := must(m.Float64Histogram("duration", metric.WithUnit("s"), seconds))(t)
-		tokens := must(m.Int64Histogram("tokens", metric.WithUnit("{token}"), metric.WithExplicitBucketBoundaries(1, 67108864)))(t)
+		must.Get(m.Int64Counter("requests", metric.WithDescription("Requests \\ of\nall."))).Add(ctx, n, set)
+		must.Get(m.Int64Counter("already.total", metric.WithUnit("{thing}"))).Add(ctx, n, set)
+		must.Get(m.Float64Counter("cpu.time", metric.WithUnit("s"))).Add(ctx, float64(n)/3, set)
+		must.Get(m.Int64UpDownCounter("memory.held", metric.WithUnit("By"))).Add(ctx, -n, set)
+		must.Get(m.Float64UpDownCounter("level")).Add(ctx, 1e-9, set)
+		must.Get(m.Int64Gauge("size_bytes", metric.WithUnit("By"))).Record(ctx, math.MaxInt64, set)
+		must.Get(m.Float64Gauge("ends", metric.WithUnit("s"))).Record(ctx, math.Inf(1-2*i), set)
+		duration := must.Get(m.Float64Histogram("duration", metric.WithUnit("s"), seconds))
+		tokens := must.Get(m.Int64Histogram("tokens", metric.WithUnit("{token}"), metric.WithExplicitBucketBoundaries(1, 67108864)))
 		for _, value := range []float64{0, .0005, .75, 3, 11} {
 			duration.Record(ctx, value, set)
 			tokens.Record(ctx, n*int64(value), set)
@@ -103,16 +97,6 @@ func both(t *testing.T) (ours, theirs families) {
 	}
 	runtime.GC()
 	return scrape(t, prometheus.Handler(own)), scrape(t, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-}
-
-func must[I any](instrument I, err error) func(*testing.T) I {
-	return func(t *testing.T) I {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return instrument
-	}
 }
 
 func TestMetricsAreThoseOfOpenTelemetrysExporter(t *testing.T) {
@@ -201,7 +185,7 @@ func TestAnswersAreCompressedForThoseThatTakeIt(t *testing.T) {
 
 func TestSeriesAreInTheOrderOfTheirLabels(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
-	things := must(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test").Int64Counter("things"))(t)
+	things := must.Get(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test").Int64Counter("things"))
 	want := ""
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		things.Add(t.Context(), 1, metric.WithAttributes(attribute.String("name", name)))
@@ -217,9 +201,7 @@ func TestSeriesAreInTheOrderOfTheirLabels(t *testing.T) {
 func TestAnErrorIsAnswered(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
-	if err := provider.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, provider.Shutdown(t.Context()))
 	w := httptest.NewRecorder()
 	prometheus.Handler(reader).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "shutdown") {

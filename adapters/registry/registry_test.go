@@ -11,23 +11,16 @@ import (
 	"collab/adapters/strictjson"
 	"collab/domain/chat"
 	"collab/test/must"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestTheBuiltInModels(t *testing.T) {
-	all, err := BuiltIn()
-	must.NoError(t, err)
+	all := must.Do(BuiltIn()).Or(t)
 	for _, provider := range providers {
 		t.Run(provider+" has some, and any of them can be the default", func(t *testing.T) {
-			r, err := chat.NewRegistry(all, "", func(p string) bool { return p == provider })
-			must.NoError(t, err)
+			r := must.Do(chat.NewRegistry(all, "", func(p string) bool { return p == provider })).Or(t)
 			for _, m := range r {
-				byDefault, err := chat.NewRegistry(all, m.ID, func(string) bool { return true })
-				must.NoError(t, err)
-				if found, err := byDefault.Find(""); err != nil || found.ID != m.ID {
-					t.Errorf("the default is %q, not %q: %v", found.ID, m.ID, err)
-				}
+				byDefault := must.Do(chat.NewRegistry(all, m.ID, func(string) bool { return true })).Or(t)
+				must.Is(t, m.ID, must.Do(byDefault.Find("")).Or(t).ID)
 			}
 		})
 	}
@@ -56,9 +49,7 @@ func TestParseReadsEveryField(t *testing.T) {
 			Capabilities: []string{"web_search", "vision"}, SearchTool: "web_search_20250305", Thinking: "off"},
 		{ID: "x", DisplayName: "X", Provider: "openai", Tier: "fast", ContextWindow: 9, MaxOutputTokens: 1},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("other models (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, got)
 }
 
 // with returns the valid record with a field set to a JSON value, none for an
@@ -71,8 +62,7 @@ func with(t *testing.T, field, value string) string {
 	if value != "" {
 		record[field] = json.RawMessage(value)
 	}
-	b, err := json.Marshal(record)
-	must.NoError(t, err)
+	b := must.Do(json.Marshal(record)).Or(t)
 	return string(b)
 }
 
@@ -128,9 +118,7 @@ func TestParseRefuses(t *testing.T) {
 		for i := range maxModels + 1 {
 			records = append(records, with(t, "id", fmt.Sprintf(`"m%d"`, i)))
 		}
-		if _, err := Parse([]byte("[" + strings.Join(records[1:], ",") + "]")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(Parse([]byte("[" + strings.Join(records[1:], ",") + "]"))).Or(t)
 		if _, err := Parse([]byte("[" + strings.Join(records, ",") + "]")); err == nil {
 			t.Error("it was taken")
 		}

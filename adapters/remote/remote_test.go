@@ -23,6 +23,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/upload"
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(collabd.Run(m)) }
@@ -41,10 +42,7 @@ type fixture struct {
 func open(t *testing.T, s *collabd.Server, place object.Place) fixture {
 	t.Helper()
 	member := s.SignIn(t, sum(t.Name())[:12]+"@example.com", t.Name(), "owner")
-	client, err := apiclient.New(apiclient.Config{Server: s.URL, Token: member.Token, Attempts: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Do(apiclient.New(apiclient.Config{Server: s.URL, Token: member.Token, Attempts: 1})).Or(t)
 	t.Cleanup(client.CloseIdle)
 	return fixture{New(client, place), t}
 }
@@ -101,20 +99,12 @@ var shared = object.Place{Kind: object.Artifact, Scope: object.Shared}
 
 func (f fixture) create(path, text string) mirror.Record {
 	f.t.Helper()
-	r, err := f.Create(f.t.Context(), path, sum(text), int64(len(text)), strings.NewReader(text))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return r
+	return must.Do(f.Create(f.t.Context(), path, sum(text), int64(len(text)), strings.NewReader(text))).Or(f.t)
 }
 
 func (f fixture) replace(r mirror.Record, text string) mirror.Record {
 	f.t.Helper()
-	r, err := f.Replace(f.t.Context(), r, sum(text), int64(len(text)), strings.NewReader(text))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return r
+	return must.Do(f.Replace(f.t.Context(), r, sum(text), int64(len(text)), strings.NewReader(text))).Or(f.t)
 }
 
 // read returns the records of the place, all if from is nil.
@@ -127,9 +117,7 @@ func (f fixture) read(from *object.Cursor) (all []mirror.Record, cursor object.C
 	} else {
 		cursor, err = f.Since(f.t.Context(), *from, each)
 	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.NoError(f.t, err)
 	return all, cursor
 }
 
@@ -151,14 +139,9 @@ func (f fixture) refused(what string, err error, kind fault.Kind) {
 func (f fixture) download(r mirror.Record, offset int64) (mirror.Record, string) {
 	f.t.Helper()
 	now, content, err := f.Download(f.t.Context(), r, offset)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.NoError(f.t, err)
 	defer content.Close()
-	text, err := io.ReadAll(content)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	text := must.Do(io.ReadAll(content)).Or(f.t)
 	return now, string(text)
 }
 
@@ -175,9 +158,7 @@ func TestRemote(t *testing.T) {
 		f.same("the personal manifest", []mirror.Record{hidden}, mine)
 
 		a = f.replace(a, "aa")
-		if err := f.Delete(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, f.Delete(t.Context(), b))
 		personal.create("other", "x")
 		b.Deleted = true
 		changed, later := f.read(&cursor)
@@ -203,9 +184,7 @@ func TestRemote(t *testing.T) {
 		f.refused("a path that other systems cannot have", err, fault.Invalid)
 		_, err = f.Create(t.Context(), "d", sum("34"), 2, io.MultiReader(strings.NewReader("3"), iotest.ErrReader(io.ErrUnexpectedEOF)))
 		f.refused("content that cannot be read", err, fault.Unavailable)
-		if err := f.Delete(t.Context(), second); err != nil {
-			t.Error(err)
-		}
+		must.NoError(t, f.Delete(t.Context(), second))
 		f.refused("deleting what is gone", f.Delete(t.Context(), second), fault.NotFound)
 	})
 	t.Run("a download goes on at the offset, or begins anew", func(t *testing.T) {
@@ -275,17 +254,12 @@ func TestRemote(t *testing.T) {
 			_, err := send(f, cut())
 			f.refused("an upload that is cut off", err, fault.Unavailable)
 			sent := &counting{RoundTripper: http.DefaultTransport}
-			client, err := apiclient.New(apiclient.Config{Server: s.URL, Token: f.client.Token, Transport: sent})
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must.Do(apiclient.New(apiclient.Config{Server: s.URL, Token: f.client.Token, Transport: sent})).Or(t)
 			r, err := send(fixture{New(client, shared), t}, strings.NewReader(content))
 			for i := 0; i < 10 && fault.Is(err, fault.Conflict); i++ { // the first one is still being stored
 				r, err = send(fixture{New(client, shared), t}, strings.NewReader(content))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			if n := sent.bytes.Load(); n > int64(len(content))-4<<20 {
 				t.Errorf("%d bytes are sent of %d to %s, of which at least 4 MiB had arrived", n, len(content), to)
 			}
@@ -301,31 +275,22 @@ func TestRemote(t *testing.T) {
 		r = again("a file", func(f fixture, body io.Reader) (mirror.Record, error) {
 			return f.Replace(t.Context(), r, sum(content), int64(len(content)), body)
 		})
-		if err := f.Delete(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, f.Delete(t.Context(), r))
 		for range 2 { // what was uploaded once can be uploaded again
 			r, err := f.Create(t.Context(), "twice", sum(content), int64(len(content)), strings.NewReader(content))
 			if err == nil {
 				err = f.Delete(t.Context(), r)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 		}
 	})
 	t.Run("a file that can be read again is sent in one call, however often it is cut off", func(t *testing.T) {
 		f := open(t, s, shared)
 		content := strings.Repeat("0123456789abcdef", (apiclient.ResumableSize+1<<20)/16)
 		cut := &cutting{RoundTripper: http.DefaultTransport, cuts: 3}
-		client, err := apiclient.New(apiclient.Config{Server: s.URL, Token: f.client.Token, Transport: cut})
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := must.Do(apiclient.New(apiclient.Config{Server: s.URL, Token: f.client.Token, Transport: cut})).Or(t)
 		u, err := client.OpenUpload(t.Context(), apiclient.CreateResumableUploadParams{Path: "again", Checksum: sum(content)}, int64(len(content)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		o, err := client.SendUpload(t.Context(), u, strings.NewReader(content), int64(len(content)))
 		if err != nil || o.Checksum != sum(content) || cut.cuts != 0 || !cut.lost {
 			t.Errorf("%+v, %v; %d cuts are left, an answer was lost: %v", o, err, cut.cuts, cut.lost)
@@ -347,13 +312,9 @@ func TestRemote(t *testing.T) {
 		f := open(t, s, shared)
 		a, b := f.create("old/a", "a"), f.create("b", "b")
 		_, cursor := f.read(nil)
-		if err := f.MoveDirectory(t.Context(), "old", "Old"); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, f.MoveDirectory(t.Context(), "old", "Old"))
 		moved, err := f.Move(t.Context(), b, "Old/b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		f.same("the moved record", mirror.Record{ID: b.ID, Path: "Old/b", Version: 2, Checksum: b.Checksum, Size: 1}, moved)
 		a.Path, a.Version = "Old/a", 2
 		changed, _ := f.read(&cursor)
@@ -366,9 +327,7 @@ func TestRemote(t *testing.T) {
 
 		personal := fixture{New(f.client, object.Place{Kind: object.Artifact, Scope: object.Personal}), t}
 		mine := personal.create("old/a", "a")
-		if err := personal.MoveDirectory(t.Context(), "old", "new"); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, personal.MoveDirectory(t.Context(), "old", "new"))
 		mine.Path, mine.Version = "new/a", 2
 		all, _ := personal.read(nil)
 		personal.same("a personal directory", []mirror.Record{mine}, all)
@@ -419,15 +378,11 @@ func TestRemote(t *testing.T) {
 		f.create("after", "x")
 		<-woken
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, <-ended)
 	})
 	t.Run("a server that does not answer is unavailable, and a wrong token ends the session", func(t *testing.T) {
 		client, err := apiclient.New(apiclient.Config{Server: s.URL, Token: "wrong", Attempts: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		defer client.CloseIdle()
 		f := fixture{New(client, shared), t}
 		_, err = f.Manifest(t.Context(), nil)
@@ -467,9 +422,7 @@ func TestAnswersWithManyFilesThatAreNoneOfTheInterface(t *testing.T) {
 			_, _ = io.WriteString(w, c.body)
 		}))
 		client, err := apiclient.New(apiclient.Config{Server: server.URL, Token: "token", Attempts: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		whole := 0
 		record := mirror.Record{ID: "0198a1b2-0000-7000-8000-000000000001", Version: 1, Checksum: sum("content"), Size: 7}
 		err = New(client, shared).DownloadAll(t.Context(), []mirror.Record{record, record}, func(_ int, content []byte, err error) error {
@@ -497,9 +450,7 @@ func TestAPartThatWasNotAskedForIsNoContent(t *testing.T) {
 	}))
 	defer server.Close()
 	client, err := apiclient.New(apiclient.Config{Server: server.URL, Token: "token", Attempts: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	defer client.CloseIdle()
 	_, _, err = New(client, shared).Download(t.Context(), mirror.Record{ID: "a", Version: 1, Checksum: sum("content"), Size: 7}, 3)
 	if !fault.Is(err, fault.Unavailable) || requests.Load() != 2 {

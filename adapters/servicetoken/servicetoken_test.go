@@ -37,15 +37,12 @@ func seeded(n byte) ed25519.PrivateKey {
 
 func issue(t testing.TB, tokens *servicetoken.Tokens, c session.Claims) string {
 	t.Helper()
-	token, err := tokens.Issue(c)
-	must.NoError(t, err)
-	return token
+	return must.Do(tokens.Issue(c)).Or(t)
 }
 
 func header(t *testing.T, token string) map[string]any {
 	t.Helper()
-	text, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[0])
-	must.NoError(t, err)
+	text := must.Do(base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[0])).Or(t)
 	var h map[string]any
 	must.NoError(t, json.Unmarshal(text, &h))
 	return h
@@ -56,9 +53,7 @@ func TestATokenHasTheClaimsItWasIssuedWith(t *testing.T) {
 	none := session.Issue("jti-2", someone.User, "", "", someone.IssuedAt)
 	for _, c := range []session.Claims{someone, none} {
 		token := issue(t, tokens, c)
-		if got, err := tokens.Read(token); err != nil || got != c {
-			t.Errorf("got %+v, %v, want %+v", got, err, c)
-		}
+		must.Is(t, c, must.Do(tokens.Read(token)).Or(t))
 		if !tokens.IssuedHere(token) {
 			t.Error("our own token is not ours")
 		}
@@ -84,9 +79,7 @@ func TestExpiredTokensAreRead(t *testing.T) {
 	tokens := servicetoken.New(servicetoken.Keys{seeded(1)}, issuer)
 	for _, at := range []time.Time{time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2990, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		c := session.Issue("jti", someone.User, someone.Org, someone.Role, at)
-		if got, err := tokens.Read(issue(t, tokens, c)); err != nil || got != c {
-			t.Errorf("got %+v, %v, want %+v", got, err, c)
-		}
+		must.Is(t, c, must.Do(tokens.Read(issue(t, tokens, c))).Or(t))
 	}
 }
 
@@ -95,9 +88,7 @@ func TestKeysAreNamedByTheirThumbprint(t *testing.T) {
 	seed, _ := base64.RawURLEncoding.DecodeString("nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A")
 	tokens := servicetoken.New(servicetoken.Keys{ed25519.NewKeyFromSeed(seed)}, issuer)
 	const want = "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
-	if got := header(t, issue(t, tokens, someone))["kid"]; got != want {
-		t.Errorf("kid is %v, want %v", got, want)
-	}
+	must.Is(t, want, header(t, issue(t, tokens, someone))["kid"])
 }
 
 func TestOthersCanVerifyWithThePublishedKeys(t *testing.T) {
@@ -111,15 +102,12 @@ func TestOthersCanVerifyWithThePublishedKeys(t *testing.T) {
 			t.Errorf("published %+v", k)
 		}
 	}
-	signed, err := jose.ParseSignedCompact(issue(t, tokens, someone), []jose.SignatureAlgorithm{jose.EdDSA})
-	must.NoError(t, err)
+	signed := must.Do(jose.ParseSignedCompact(issue(t, tokens, someone), []jose.SignatureAlgorithm{jose.EdDSA})).Or(t)
 	found := set.Key(signed.Signatures[0].Header.KeyID)
 	if len(found) != 1 {
 		t.Fatalf("%d keys of that id", len(found))
 	}
-	if _, err := signed.Verify(found[0]); err != nil {
-		t.Error(err)
-	}
+	must.Do(signed.Verify(found[0])).Or(t)
 	tokens.JWKS()[0] = 'x'
 	if tokens.JWKS()[0] != '{' {
 		t.Error("the document can be changed from outside")
@@ -155,9 +143,7 @@ func forge(t testing.TB, method jwt.SigningMethod, key any, head map[string]any,
 	t.Helper()
 	token := jwt.NewWithClaims(method, c)
 	maps.Copy(token.Header, head)
-	s, err := token.SignedString(key)
-	must.NoError(t, err)
-	return s
+	return must.Do(token.SignedString(key)).Or(t)
 }
 
 func TestForgedTokensAreRefused(t *testing.T) {
@@ -167,8 +153,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 	head := map[string]any{"kid": kid}
 	pub := seeded(1).Public().(ed25519.PublicKey)
 	pubPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: must.Get(x509.MarshalPKIXPublicKey(pub))})
-	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must.NoError(t, err)
+	ec := must.Do(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Or(t)
 	claims := jwt.MapClaims{"iss": issuer, "sub": string(someone.User), "iat": someone.IssuedAt.Unix(), "exp": someone.ExpiresAt.Unix(), "jti": "jti-1"}
 	without := func(name string) jwt.MapClaims {
 		c := maps.Clone(claims)

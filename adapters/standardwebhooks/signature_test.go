@@ -35,8 +35,7 @@ func (h headers) get(name string) string { return h[name] }
 
 func signed(t testing.TB, secret, id string, at time.Time, body string) headers {
 	t.Helper()
-	signature, err := standardwebhooks.Sign(secret, id, at, []byte(body))
-	must.NoError(t, err)
+	signature := must.Do(standardwebhooks.Sign(secret, id, at, []byte(body))).Or(t)
 	return headers{
 		standardwebhooks.HeaderID:        id,
 		standardwebhooks.HeaderTimestamp: strconv.FormatInt(at.Unix(), 10),
@@ -46,9 +45,7 @@ func signed(t testing.TB, secret, id string, at time.Time, body string) headers 
 
 func reader(t testing.TB, now time.Time, secrets ...string) *standardwebhooks.Events {
 	t.Helper()
-	e, err := standardwebhooks.New(secrets, memory.NewClock(now))
-	must.NoError(t, err)
-	return e
+	return must.Do(standardwebhooks.New(secrets, memory.NewClock(now))).Or(t)
 }
 
 // accepted reports whether the signature was accepted: the vector's body is not an event, so

@@ -11,8 +11,6 @@ import (
 	"collab/domain/fault"
 	"collab/domain/identity"
 	"collab/test/must"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 const (
@@ -95,11 +93,8 @@ func TestEveryTypeOfEventIsTranslated(t *testing.T) {
 	} {
 		t.Run(c.kind, func(t *testing.T) {
 			c.want.Message, c.want.Type = "msg_1", c.kind
-			got, err := read(t, event(c.kind, c.data))
-			must.NoError(t, err)
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Error(diff)
-			}
+			got := must.Do(read(t, event(c.kind, c.data))).Or(t)
+			must.Equal(t, c.want, got)
 		})
 	}
 }
@@ -223,8 +218,7 @@ func FuzzRead(f *testing.F) {
 		f.Fatal("no example events", err)
 	}
 	for _, name := range bodies {
-		body, err := os.ReadFile(name)
-		must.NoError(f, err)
+		body := must.Do(os.ReadFile(name)).Or(f)
 		f.Add("msg_1", "v1,"+strings.Repeat("A", 43)+"=", body)
 	}
 	f.Fuzz(func(t *testing.T, id, signature string, body []byte) {

@@ -23,23 +23,19 @@ func newContract(t *testing.T) contract.PaymentProvider {
 	var provider http.Handler
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { provider.ServeHTTP(w, r) }))
 	t.Cleanup(server.Close)
-	dev, err := devpay.New(devpay.Options{
+	dev := must.Do(devpay.New(devpay.Options{
 		Development: true, Listen: server.Listener.Addr().String(), PublicURL: server.URL, StateFile: filepath.Join(t.TempDir(), "payments.json"),
 		Prices: map[string]string{"price_standard": "STANDARD", "price_premium": "PREMIUM"},
 		Clock:  system.Clock{}, IDs: system.IDs{}, Secrets: system.Secrets{},
-	})
-	must.NoError(t, err)
+	})).Or(t)
 	provider = dev
 	t.Cleanup(func() {
-		if err := dev.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, dev.Close(context.Background()))
 	})
-	p, err := stripepay.New(stripepay.Options{
+	p := must.Do(stripepay.New(stripepay.Options{
 		SecretKey: dev.Key(), URL: dev.APIURL(), Prices: map[plan.Plan]string{plan.Standard: "price_standard", plan.Premium: "price_premium"},
 		SuccessURL: server.URL + "/success", CancelURL: server.URL + "/cancel",
-	})
-	must.NoError(t, err)
+	})).Or(t)
 	return contract.PaymentProvider{
 		Payments: p, Billing: p,
 		Pay: func(c plan.Checkout) error {

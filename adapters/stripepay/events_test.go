@@ -49,12 +49,8 @@ func read(body string) (plan.Event, error) {
 func TestSignaturesAreTheProvidersOwn(t *testing.T) {
 	body := []byte(ping)
 	theirs := webhook.ComputeSignature(present, body, secret)
-	if want := fmt.Sprintf("t=%d,v1=%s", present.Unix(), hex.EncodeToString(theirs)); Sign(secret, present, body) != want {
-		t.Errorf("got %s, want %s", Sign(secret, present, body), want)
-	}
-	if err := webhook.ValidatePayloadIgnoringTolerance(body, Sign(secret, present, body), secret); err != nil {
-		t.Error(err)
-	}
+	must.Is(t, Sign(secret, present, body), fmt.Sprintf("t=%d,v1=%s", present.Unix(), hex.EncodeToString(theirs)))
+	must.NoError(t, webhook.ValidatePayloadIgnoringTolerance(body, Sign(secret, present, body), secret))
 }
 
 func TestOnlySignedMessagesAreRead(t *testing.T) {
@@ -122,9 +118,7 @@ func TestOnlySignedMessagesAreRead(t *testing.T) {
 func TestTheFirstHeaderCountsAlone(t *testing.T) {
 	good := Sign(secret, present, []byte(ping))
 	both := map[string]string{HeaderSignature: "t=1790000000,v1=" + strings.Repeat("0", 64), ProviderSignature: good}
-	if _, err := events(secret).Read(func(name string) string { return both[name] }, []byte(ping)); !fault.Is(err, fault.Invalid) {
-		t.Errorf("got %v", err)
-	}
+	must.Fail(t, must.ErrorOf(events(secret).Read(func(name string) string { return both[name] }, []byte(ping))), fault.Invalid)
 }
 
 func TestEventsOfEveryVersionAreRead(t *testing.T) {
@@ -152,10 +146,8 @@ func TestEventsOfEveryVersionAreRead(t *testing.T) {
 		"invoice.paid-2023-10-16":       paid,
 		"invoice.paid-2025-03-31":       paid,
 	} {
-		body, err := os.ReadFile(filepath.Join("testdata", "events", name+".json"))
-		must.NoError(t, err)
-		got, err := read(string(body))
-		must.NoError(t, err)
+		body := must.Do(os.ReadFile(filepath.Join("testdata", "events", name+".json"))).Or(t)
+		got := must.Do(read(string(body))).Or(t)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -198,11 +190,8 @@ func TestPartsOfAnEvent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.want.Message, c.want.Type, c.want.At = "evt_1", c.kind, *at(1789999990)
-			got, err := read(event(c.kind, c.object))
-			must.NoError(t, err)
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Error(diff)
-			}
+			got := must.Do(read(event(c.kind, c.object))).Or(t)
+			must.Equal(t, c.want, got)
 		})
 	}
 }
@@ -309,8 +298,7 @@ func FuzzEvent(f *testing.F) {
 			f.Fatal("no examples", err)
 		}
 		for _, name := range names {
-			body, err := os.ReadFile(name)
-			must.NoError(f, err)
+			body := must.Do(os.ReadFile(name)).Or(f)
 			f.Add(body)
 			f.Add([]byte(event("customer.subscription.updated", string(body))))
 		}
@@ -322,9 +310,7 @@ func FuzzEvent(f *testing.F) {
 		got, err := read(string(body))
 		switch {
 		case err == nil:
-			if err := storable(got); err != nil {
-				t.Error(err)
-			}
+			must.NoError(t, storable(got))
 		case !fault.Is(err, fault.Invalid):
 			t.Errorf("got %v", err)
 		}

@@ -120,12 +120,11 @@ func (f *fake) keys() (keys []string, used map[string]int) {
 
 func payments(t testing.TB, client *http.Client, log io.Writer) *Payments {
 	t.Helper()
-	p, err := New(Options{
+	p := must.Do(New(Options{
 		SecretKey: secretKey, URL: "http://provider.invalid", Prices: prices, Client: client,
 		SuccessURL: "https://collab.example/api/v1/billing/checkout/success", CancelURL: "https://collab.example/api/v1/billing/checkout/cancel",
 		Log: slog.New(slog.NewTextHandler(log, nil)),
-	})
-	must.NoError(t, err)
+	})).Or(t)
 	return p
 }
 

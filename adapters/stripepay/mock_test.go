@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stripe/stripe-go/v76"
 	"github.com/stripe/stripe-mock/embedded"
 
@@ -61,9 +60,7 @@ func (h *recorder) sent(t *testing.T, method, path, key string, form map[string]
 	for k, v := range h.last.form {
 		got[k] = strings.Join(v, "|")
 	}
-	if diff := cmp.Diff(form, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, form, got)
 }
 
 func TestStripeMockAcceptsAllRequests(t *testing.T) {
@@ -104,9 +101,7 @@ func TestStripeMockAcceptsAllRequests(t *testing.T) {
 		mock.sent(t, "GET", "/v1/checkout/sessions/cs_1", "", map[string]string{})
 	})
 	t.Run("Expire", func(t *testing.T) {
-		if err := p.Expire(ctx, "cs_1"); err != nil {
-			t.Error(err)
-		}
+		must.NoError(t, p.Expire(ctx, "cs_1"))
 		mock.sent(t, "POST", "/v1/checkout/sessions/cs_1/expire", "", map[string]string{})
 	})
 	t.Run("Portal", func(t *testing.T) {
@@ -122,26 +117,19 @@ func TestStripeMockAcceptsAllRequests(t *testing.T) {
 			t.Fatalf("got %+v, %v", got, err)
 		}
 		want.Customer = got.Customer // the expanded customer is another fixture's
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Error(diff)
-		}
+		must.Equal(t, want, got)
 		mock.sent(t, "GET", "/v1/subscriptions/"+subscriptionID, "", map[string]string{"expand[0]": "customer"})
 	})
 	t.Run("Change", func(t *testing.T) {
-		is, err := p.subscription(ctx, subscriptionID)
-		must.NoError(t, err)
-		if _, err := p.Change(ctx, subscriptionID, plan.Premium); err != nil {
-			t.Error(err)
-		}
+		is := must.Do(p.subscription(ctx, subscriptionID)).Or(t)
+		must.Do(p.Change(ctx, subscriptionID, plan.Premium)).Or(t)
 		mock.sent(t, "POST", "/v1/subscriptions/"+subscriptionID, "", map[string]string{
 			"items[0][id]": string(is.item(p.plans).ID), "items[0][price]": "price_premium", "proration_behavior": "always_invoice",
 			"cancel_at": "", "expand[0]": "customer",
 		})
 	})
 	t.Run("Cancel at once", func(t *testing.T) {
-		if _, err := p.Cancel(ctx, subscriptionID, true); err != nil {
-			t.Error(err)
-		}
+		must.Do(p.Cancel(ctx, subscriptionID, true)).Or(t)
 		mock.sent(t, "DELETE", "/v1/subscriptions/"+subscriptionID, "", map[string]string{"expand[0]": "customer"})
 	})
 	t.Run("Cancel at the period's end", func(t *testing.T) {

@@ -32,8 +32,7 @@ func TestSubscriptionsOfEveryVersionAreRead(t *testing.T) {
 		PeriodStart: at(1790000000), PeriodEnd: at(1792000000), CancelAtPeriodEnd: true, HasPaymentMethod: true,
 	}
 	for _, name := range []string{"2023-10-16.json", "2025-03-31.json", "2025-09-30-expanded.json"} {
-		body, err := os.ReadFile(filepath.Join("testdata", "subscriptions", name))
-		must.NoError(t, err)
+		body := must.Do(os.ReadFile(filepath.Join("testdata", "subscriptions", name))).Or(t)
 		if diff := cmp.Diff(want, readSubscriptionBody(t, string(body))); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -100,9 +99,7 @@ func TestPartsOfASubscription(t *testing.T) {
 			}
 			c.want.ID = "sub_1"
 			got := readSubscriptionBody(t, strings.TrimSuffix(`{"id":"sub_1",`+c.fields, ",")+"}")
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, c.want, got)
 		})
 	}
 }
@@ -135,16 +132,13 @@ func TestBothVersionsOfASubscriptionDecodeToTheSame(t *testing.T) {
 			newer["customer"].(object)["invoice_settings"] = object{"default_payment_method": object{"id": "pm_1"}}
 		}
 		read := func(o object) plan.Remote {
-			text, err := json.Marshal(o)
-			must.NoError(t, err)
+			text := must.Do(json.Marshal(o)).Or(t)
 			var s subscription
 			must.NoError(t, decode(text, &s))
 			return s.remote(plansOf(prices))
 		}
 		is := read(older)
-		if diff := cmp.Diff(is, read(newer)); diff != "" {
-			t.Fatal(diff)
-		}
+		must.Equal(t, is, read(newer))
 		if is.ID != id || is.Status != status || *is.PeriodEnd != time.Unix(end, 0).UTC() || *is.Seats != quantity || is.CancelAtPeriodEnd != ends || is.HasPaymentMethod != method {
 			t.Fatalf("got %+v", is)
 		}

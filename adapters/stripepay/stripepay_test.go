@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"collab/domain/fault"
 	"collab/domain/plan"
 	"collab/test/must"
@@ -34,34 +32,21 @@ const (
 // calls has one call of each method by name.
 var calls = map[string]func(ctx context.Context, p *Payments) error{
 	"Customer": func(ctx context.Context, p *Payments) error {
-		_, err := p.Customer(ctx, org, "Analytical Engines")
-		return err
+		return must.ErrorOf(p.Customer(ctx, org, "Analytical Engines"))
 	},
 	"Open": func(ctx context.Context, p *Payments) error {
-		_, err := p.Open(ctx, org, "cus_1", plan.Checkout{Key: "k", Plan: plan.Standard})
-		return err
+		return must.ErrorOf(p.Open(ctx, org, "cus_1", plan.Checkout{Key: "k", Plan: plan.Standard}))
 	},
-	"Session": func(ctx context.Context, p *Payments) error {
-		_, err := p.Session(ctx, "cs_1")
-		return err
-	},
-	"Expire": func(ctx context.Context, p *Payments) error { return p.Expire(ctx, "cs_1") },
+	"Session": func(ctx context.Context, p *Payments) error { return must.ErrorOf(p.Session(ctx, "cs_1")) },
+	"Expire":  func(ctx context.Context, p *Payments) error { return p.Expire(ctx, "cs_1") },
 	"Portal": func(ctx context.Context, p *Payments) error {
-		_, err := p.Portal(ctx, "cus_1", "https://collab.example")
-		return err
+		return must.ErrorOf(p.Portal(ctx, "cus_1", "https://collab.example"))
 	},
-	"Subscription": func(ctx context.Context, p *Payments) error {
-		_, err := p.Subscription(ctx, "sub_1")
-		return err
-	},
+	"Subscription": func(ctx context.Context, p *Payments) error { return must.ErrorOf(p.Subscription(ctx, "sub_1")) },
 	"Change": func(ctx context.Context, p *Payments) error {
-		_, err := p.Change(ctx, "sub_1", plan.Premium)
-		return err
+		return must.ErrorOf(p.Change(ctx, "sub_1", plan.Premium))
 	},
-	"Cancel": func(ctx context.Context, p *Payments) error {
-		_, err := p.Cancel(ctx, "sub_1", true)
-		return err
-	},
+	"Cancel": func(ctx context.Context, p *Payments) error { return must.ErrorOf(p.Cancel(ctx, "sub_1", true)) },
 }
 
 func TestEveryCallReturnsTheKindOfItsError(t *testing.T) {
@@ -136,10 +121,7 @@ func TestCallsWithoutAResponseAreUnavailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				_, err := payments(t, client, io.Discard).Subscription(t.Context(), "sub_1")
-				if !fault.Is(err, fault.Unavailable) {
-					t.Errorf("got %v", err)
-				}
+				must.Fail(t, must.ErrorOf(payments(t, client, io.Discard).Subscription(t.Context(), "sub_1")), fault.Unavailable)
 				if took := time.Since(began); took < attempts*attemptLimit || took > 35*time.Second {
 					t.Errorf("it took %v", took)
 				}
@@ -181,9 +163,7 @@ func TestAResponseIsLimited(t *testing.T) {
 		if _, err := p.Subscription(t.Context(), "sub_1"); err != nil {
 			t.Errorf("what is beyond the bound is missed: %v", err)
 		}
-		if _, err := p.Subscription(t.Context(), "sub_1"); !fault.Is(err, fault.Unavailable) {
-			t.Errorf("got %v", err)
-		}
+		must.Fail(t, must.ErrorOf(p.Subscription(t.Context(), "sub_1")), fault.Unavailable)
 	})
 }
 
@@ -292,9 +272,7 @@ func TestExpiringAPageThatIsClosed(t *testing.T) {
 		"POST /checkout/sessions/cs_1/expire": {refused},
 		"GET /checkout/sessions/cs_1":         {`200 {"id":"cs_1","status":"expired"}`},
 	})
-	if err := p.Expire(t.Context(), "cs_1"); err != nil {
-		t.Errorf("one that is expired gives %v", err)
-	}
+	must.NoError(t, p.Expire(t.Context(), "cs_1")) // one that is expired
 }
 
 func TestAChangeRequestsWhatDiffers(t *testing.T) {
@@ -316,9 +294,7 @@ func TestAChangeRequestsWhatDiffers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, f, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {c.is}, "POST /subscriptions/sub_1": {premium}})
-			if _, err := p.Change(t.Context(), "sub_1", c.to); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(p.Change(t.Context(), "sub_1", c.to)).Or(t)
 			var got map[string]string
 			for _, r := range f.requests[1:] {
 				got = map[string]string{}
@@ -327,9 +303,7 @@ func TestAChangeRequestsWhatDiffers(t *testing.T) {
 				}
 				delete(got, "expand[0]")
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, c.want, got)
 		})
 	}
 }
@@ -382,25 +356,19 @@ func TestCancelIsIdempotent(t *testing.T) {
 					asked += r.method
 				}
 			}
-			if asked != c.asked {
-				t.Errorf("%q is asked, want %q", asked, c.asked)
-			}
+			must.Is(t, c.asked, asked)
 		})
 	}
 }
 
 func TestRefusedCancelsStayRefused(t *testing.T) {
 	p, _, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {active}, "DELETE /subscriptions/sub_1": {missing}})
-	if _, err := p.Cancel(t.Context(), "sub_1", true); !fault.Is(err, fault.NotFound) {
-		t.Errorf("got %v", err)
-	}
+	must.Fail(t, must.ErrorOf(p.Cancel(t.Context(), "sub_1", true)), fault.NotFound)
 }
 
 func TestRequestsHaveTheKeyAndNoNameOfTheMachine(t *testing.T) {
 	p, f, _ := newFake(t, map[string][]string{"GET /subscriptions/sub_1": {active}})
-	if _, err := p.Subscription(t.Context(), "sub_1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(p.Subscription(t.Context(), "sub_1")).Or(t)
 	h := f.requests[0].header
 	if h.Get("Authorization") != "Bearer "+secretKey || h.Get("Stripe-Version") != "2023-10-16" {
 		t.Errorf("got %v", h)
@@ -414,9 +382,7 @@ func TestRequestsHaveTheKeyAndNoNameOfTheMachine(t *testing.T) {
 
 func TestInvalidOptionsAreRefused(t *testing.T) {
 	good := Options{SecretKey: secretKey, Prices: prices, SuccessURL: "https://x.example/s", CancelURL: "https://x.example/c"}
-	if _, err := New(good); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(New(good)).Or(t)
 	for name, spoil := range map[string]func(o *Options){
 		"no key":                  func(o *Options) { o.SecretKey = " " },
 		"a key of two lines":      func(o *Options) { o.SecretKey = "sk_1\nsk_2" },

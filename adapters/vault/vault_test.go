@@ -21,37 +21,28 @@ var plain, context = []byte("hunter2"), []byte("org-1/instance-1")
 
 func seal(t *testing.T, v *vault.Vault, plain, context []byte) []byte {
 	t.Helper()
-	sealed, err := v.Seal(plain, context)
-	must.NoError(t, err)
-	return sealed
+	return must.Do(v.Seal(plain, context)).Or(t)
 }
 
 func code(t *testing.T, v *vault.Vault, data, context []byte) []byte {
 	t.Helper()
-	mac, err := v.MAC(data, context)
-	must.NoError(t, err)
-	return mac
+	return must.Do(v.MAC(data, context)).Or(t)
 }
 
 func mustOpen(t *testing.T, v *vault.Vault, sealed []byte) []byte {
 	t.Helper()
-	plain, err := v.Open(sealed, context)
-	must.NoError(t, err)
-	return plain
+	return must.Do(v.Open(sealed, context)).Or(t)
 }
 
 func generate(t *testing.T) (*vault.Vault, []byte) {
 	t.Helper()
-	text, err := vault.Generate()
-	must.NoError(t, err)
+	text := must.Do(vault.Generate()).Or(t)
 	return open(t, text), text
 }
 
 func open(t *testing.T, text []byte) *vault.Vault {
 	t.Helper()
-	v, err := vault.New(text)
-	must.NoError(t, err)
-	return v
+	return must.Do(vault.New(text)).Or(t)
 }
 
 func TestSealer(t *testing.T) {
@@ -72,9 +63,7 @@ func TestKeysOutliveTheProcess(t *testing.T) {
 	if bytes.Equal(code(t, v, plain, context)[4:], code(t, stranger, plain, context)[4:]) {
 		t.Error("another keyset makes the same code")
 	}
-	if _, err := stranger.Open(sealed, context); !fault.Is(err, fault.Invalid) {
-		t.Errorf("another keyset gives %v", err)
-	}
+	must.Fail(t, must.ErrorOf(stranger.Open(sealed, context)), fault.Invalid) // another keyset
 }
 
 // rewrite changes a keyset with fn, as an operator does with Tinkey.
@@ -84,9 +73,7 @@ func rewrite(t *testing.T, text []byte, fn func(*keyset.Manager) error) (*vault.
 	must.NoError(t, err)
 	m := keyset.NewManagerFromHandle(handle)
 	must.NoError(t, fn(m))
-	if handle, err = m.Handle(); err != nil {
-		t.Fatal(err)
-	}
+	handle = must.Do(m.Handle()).Or(t)
 	var out bytes.Buffer
 	must.NoError(t, insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&out)))
 	return open(t, out.Bytes()), out.Bytes()
@@ -127,9 +114,7 @@ func TestKeysCanBeRotated(t *testing.T) {
 			t.Errorf("%s: old is %t", name, got)
 		}
 	}
-	if _, err := before.Open(newer, context); !fault.Is(err, fault.Invalid) {
-		t.Errorf("the old key opens what the new one sealed: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(before.Open(newer, context)), fault.Invalid) // a newer key sealed it
 	after, _ := rewrite(t, text, func(m *keyset.Manager) error {
 		handle, err := m.Handle()
 		if err != nil {
@@ -142,9 +127,7 @@ func TestKeysCanBeRotated(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := after.Open(older, context); !fault.Is(err, fault.Invalid) {
-		t.Errorf("a retired key still opens: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(after.Open(older, context)), fault.Invalid) // its key is retired
 	if verified, err := after.Verify(code(t, before, plain, context), plain, context); verified || !fault.Is(err, fault.Invalid) {
 		t.Errorf("a code of a retired key: %t, %v", verified, err)
 	}
@@ -160,8 +143,7 @@ func TestKeysCanBeRotated(t *testing.T) {
 // of the second.
 func withNewPrimary(t *testing.T, first, second *tinkpb.KeyTemplate) (before, after *vault.Vault) {
 	t.Helper()
-	handle, err := keyset.NewHandle(first)
-	must.NoError(t, err)
+	handle := must.Do(keyset.NewHandle(first)).Or(t)
 	var text bytes.Buffer
 	must.NoError(t, insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&text)))
 	after, _ = rewrite(t, text.Bytes(), func(m *keyset.Manager) error {
@@ -208,8 +190,7 @@ func TestOldComparesKeyPrefixes(t *testing.T) {
 }
 
 func TestErrorsOfInvalidKeysetsDoNotContainThem(t *testing.T) {
-	handle, err := keyset.NewHandle(signature.ED25519KeyTemplate())
-	must.NoError(t, err)
+	handle := must.Do(keyset.NewHandle(signature.ED25519KeyTemplate())).Or(t)
 	var signing bytes.Buffer
 	must.NoError(t, insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&signing)))
 	for name, text := range map[string]string{

@@ -1,9 +1,19 @@
-// Package must ends tests on errors that they do not expect.
+// Package must ends tests on errors that they do not expect, and fails them without
+// errors that they do.
 package must
+
+import (
+	"errors"
+
+	"github.com/google/go-cmp/cmp"
+
+	"collab/domain/fault"
+)
 
 // T is a test, a benchmark, a case of a property or a fixture with one of them.
 type T interface {
 	Helper()
+	Errorf(format string, args ...any)
 	Fatal(args ...any)
 }
 
@@ -13,6 +23,62 @@ func NoError(t T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Succeed fails the test if err is not nil. The test continues, so that any goroutine may call it.
+func Succeed(t T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// FailIs fails the test unless err is, or wraps, the target. The test continues.
+func FailIs(t T, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("the error is %v, want %v", err, target)
+	}
+}
+
+// Fail fails the test unless err is of the kind. The test continues.
+func Fail(t T, err error, kind fault.Kind) {
+	t.Helper()
+	if err == nil || !fault.Is(err, kind) {
+		t.Errorf("the error is %v of kind %d, want kind %d", err, fault.KindOf(err), kind)
+	}
+}
+
+// Equal fails the test unless got equals want. The test continues.
+func Equal[V any](t T, want, got V, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Is fails the test unless got is want. The test continues.
+func Is[V comparable](t T, want, got V) {
+	t.Helper()
+	if got != want {
+		t.Errorf("got %#v, want %#v", got, want)
+	}
+}
+
+// Outcome is the result of a call.
+type Outcome[V any] struct {
+	value V
+	err   error
+}
+
+// Do returns the outcome of a call that has to succeed.
+func Do[V any](v V, err error) Outcome[V] { return Outcome[V]{v, err} }
+
+// Or returns the value, or ends the test on an error.
+func (o Outcome[V]) Or(t T) V {
+	t.Helper()
+	NoError(t, o.err)
+	return o.value
 }
 
 // Get returns v. It panics if err is not nil.
