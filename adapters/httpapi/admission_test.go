@@ -146,42 +146,40 @@ func TestChatOfCachedActorIsDecidedByCurrentRecords(t *testing.T) {
 			change: func(w *memberServer) { w.change(func(m org.Membership) org.Membership { return m }) }, status: 200, looks: 1, limits: "2",
 		},
 	} {
-		t.Run(about, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newMemberServer(t, c.rates)
-				want := 1
-				if c.first != "" {
-					w.subscribe(c.first)
-					want = 0
+		timed(t, about, func(t *testing.T) {
+			w := newMemberServer(t, c.rates)
+			want := 1
+			if c.first != "" {
+				w.subscribe(c.first)
+				want = 0
+			}
+			if first := w.chat(hello); (first.Code == 200) != (want == 1) {
+				t.Fatalf("the first chat is answered with %d %s", first.Code, first.Body)
+			}
+			if c.change != nil {
+				c.change(w)
+			}
+			before := w.looks.n
+			body := hello
+			if c.body != "" {
+				body = c.body
+			}
+			got := w.chat(body)
+			if n := w.looks.n - before; n != c.looks {
+				t.Errorf("their epoch was asked for %d times by itself, want %d", n, c.looks)
+			}
+			if limit := got.Header().Get("RateLimit-Limit"); limit != c.limits {
+				t.Errorf("the answer has the limit %q, want %q", limit, c.limits)
+			}
+			if c.status == 200 {
+				want++
+				if got.Code != 200 || got.Body.String() != textEvent("Hello")+doneEvent {
+					t.Errorf("got %d %s", got.Code, got.Body)
 				}
-				if first := w.chat(hello); (first.Code == 200) != (want == 1) {
-					t.Fatalf("the first chat is answered with %d %s", first.Code, first.Body)
-				}
-				if c.change != nil {
-					c.change(w)
-				}
-				before := w.looks.n
-				body := hello
-				if c.body != "" {
-					body = c.body
-				}
-				got := w.chat(body)
-				if n := w.looks.n - before; n != c.looks {
-					t.Errorf("their epoch was asked for %d times by itself, want %d", n, c.looks)
-				}
-				if limit := got.Header().Get("RateLimit-Limit"); limit != c.limits {
-					t.Errorf("the answer has the limit %q, want %q", limit, c.limits)
-				}
-				if c.status == 200 {
-					want++
-					if got.Code != 200 || got.Body.String() != textEvent("Hello")+doneEvent {
-						t.Errorf("got %d %s", got.Code, got.Body)
-					}
-				} else if e := refused(t, got, c.status); e.Message != c.text {
-					t.Errorf("the error is %q, want %q", e.Message, c.text)
-				}
-				w.chats(want)
-			})
+			} else if e := refused(t, got, c.status); e.Message != c.text {
+				t.Errorf("the error is %q, want %q", e.Message, c.text)
+			}
+			w.chats(want)
 		})
 	}
 }

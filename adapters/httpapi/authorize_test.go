@@ -68,22 +68,16 @@ func newAuthorizationPages(t *testing.T, p connector.Provider, ada, organisation
 			return connector.Credentials{Entries: `{"accessToken":"token-of-ada"}`}, nil
 		},
 	}}
-	if e.ada, err = core.Join(t.Context(), "org_office", "user_ada", org.Owner); err != nil {
-		t.Fatal(err)
-	}
+	e.ada = must.Do(core.Join(t.Context(), "org_office", "user_ada", org.Owner)).Or(t)
 	directory := core.Store.Directory()
-	if _, err := directory.Users().Upsert(t.Context(), org.User{ProviderID: "user_ada"}, func(u org.User) (org.User, error) {
+	must.Do(directory.Users().Upsert(t.Context(), org.User{ProviderID: "user_ada"}, func(u org.User) (org.User, error) {
 		u.Name, u.Email = ada, "ada@example.com"
 		return u, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := directory.Organisations().Upsert(t.Context(), org.Organisation{ProviderID: "org_office"}, func(o org.Organisation) (org.Organisation, error) {
+	})).Or(t)
+	must.Do(directory.Organisations().Upsert(t.Context(), org.Organisation{ProviderID: "org_office"}, func(o org.Organisation) (org.Organisation, error) {
 		o.Name = organisation
 		return o, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})).Or(t)
 	p.ID, p.Auth, p.Transport, p.URL, p.Enabled = "notes", connector.ServerMediated, connector.HTTP, "https://notes.example/mcp", true
 	e.api = built(t, append(change, func(o *Options) {
 		o.Connectors = connectors.New(connectors.Options{
@@ -93,9 +87,7 @@ func newAuthorizationPages(t *testing.T, p connector.Provider, ada, organisation
 			Page: o.PublicURL + AuthorizePath, Callback: o.PublicURL + CallbackPath,
 		})
 	})...)
-	if e.begun, err = e.Connectors.Start(t.Context(), e.ada, "", "notes"); err != nil {
-		t.Fatal(err)
-	}
+	e.begun = must.Do(e.Connectors.Start(t.Context(), e.ada, "", "notes")).Or(t)
 	return e
 }
 
@@ -403,9 +395,7 @@ func TestFlowViewShowsRedeemingAsPending(t *testing.T) {
 		`{"status":"ready","instanceId":"i","error":null}`:   redeemed.Done(),
 		`{"status":"error","instanceId":"i","error":"Why"}`:  redeemed.Failed("Why"),
 	} {
-		if got, err := appendView(nil, viewFlow(f)); err != nil || string(got) != want {
-			t.Errorf("got  %s, %v\nwant %s", got, err, want)
-		}
+		must.Is(t, want, string(must.Do(appendView(nil, viewFlow(f))).Or(t)))
 	}
 }
 

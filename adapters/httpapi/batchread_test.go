@@ -18,6 +18,7 @@ import (
 	"collab/app/objects"
 	"collab/domain/fault"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // fileReading is what a request for many files is answered with for one of them.
@@ -177,10 +178,7 @@ func TestReadingManyFilesIsChargedToTheBudgetsAndTheRate(t *testing.T) {
 	o := newFileServer(t)
 	o.Budgets.Callers = 4 << 20
 	o.budgets = newBudgets(o.Budgets)
-	var err error
-	if o.callers, err = limit.NewRateLimiter("caller", limit.Rate{Count: 20, Per: 3600e9}, o.Now); err != nil {
-		t.Fatal(err)
-	}
+	o.callers = must.Do(limit.NewRateLimiter("caller", limit.Rate{Count: 20, Per: 3600e9}, o.Now)).Or(t)
 	short := o.store(t, "short.txt", "short").ID
 	readings(t, send(o, readFilesRequest(slices.Repeat([]string{short}, 1000))), 1000)
 	left := 0

@@ -20,6 +20,7 @@ import (
 	"collab/adapters/httpapi/stream"
 	"collab/app/objects"
 	"collab/ports"
+	"collab/test/must"
 	"collab/test/race"
 )
 
@@ -223,9 +224,7 @@ func TestStalledUploadTimesOut(t *testing.T) {
 			if key != "" {
 				r.Header.Set("Idempotency-Key", key)
 			}
-			if e := refused(t, send(o, r), 400); e.Message != message {
-				t.Errorf("%s", e.Message)
-			}
+			must.Is(t, message, refused(t, send(o, r), 400).Message)
 		}
 	}
 	t.Run("a connection that says nothing more ends", func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"collab/app/webhooks"
 	"collab/domain/fault"
 	"collab/domain/release"
+	"collab/test/must"
 )
 
 // stalledBody is a body whose second half does not come before it is let.
@@ -255,9 +256,7 @@ func TestConcurrentScrapesAreLimited(t *testing.T) {
 	}
 	close(goOn)
 	for range maxScrapes {
-		if code := <-codes; code != http.StatusOK {
-			t.Error(code)
-		}
+		must.Is(t, http.StatusOK, <-codes)
 	}
 }
 

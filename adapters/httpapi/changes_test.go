@@ -14,6 +14,7 @@ import (
 
 	"collab/domain/id"
 	"collab/domain/object"
+	"collab/test/must"
 )
 
 func TestLastEventIDComesFromHeaderOrQuery(t *testing.T) {
@@ -107,9 +108,7 @@ func TestEncodeChange(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := string(frameText(EncodeChange(object.Cursor{Epoch: 1, N: 7}, c.change))); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			must.Is(t, c.want, string(frameText(EncodeChange(object.Cursor{Epoch: 1, N: 7}, c.change))))
 		})
 	}
 }

@@ -95,8 +95,7 @@ func newChatServer(t testing.TB, model modelFunc, change ...func(*Options)) *cha
 	w.subscribe(plan.Premium)
 	var logs func(*Options)
 	logs, w.log = logging(slog.LevelInfo)
-	registry, err := chat.NewRegistry([]chat.Model{testModel}, "", func(string) bool { return true })
-	must.NoError(t, err)
+	registry := must.Do(chat.NewRegistry([]chat.Model{testModel}, "", func(string) bool { return true })).Or(t)
 	options := func(o *Options) {
 		o.Chats = chats.New(chats.Options{
 			Store: w.store, Registry: registry, Providers: map[string]ports.Models{"test": model}, Generations: w,
@@ -129,7 +128,7 @@ func (w *chatServer) subscribe(p plan.Plan) {
 // where it is not there, is locked.
 func inOrganisation(t testing.TB, store *memory.Store, fn func(ports.Records) error) {
 	t.Helper()
-	err := store.Atomic(t.Context(), func(r ports.Records) error {
+	must.NoError(t, store.Atomic(t.Context(), func(r ports.Records) error {
 		all := r.Directory().Organisations()
 		_, err := all.Upsert(t.Context(), org.Organisation{ID: someID, ProviderID: "o"}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
 		if err != nil {
@@ -139,8 +138,7 @@ func inOrganisation(t testing.TB, store *memory.Store, fn func(ports.Records) er
 			return err
 		}
 		return fn(r)
-	})
-	must.NoError(t, err)
+	}))
 }
 
 // Record takes what analytics have.
@@ -178,11 +176,10 @@ func (w *chatServer) checkUsage(status int, outcome chat.Outcome) usage.Entry {
 func (w *chatServer) entries() (all []usage.Entry) {
 	w.Helper()
 	now := time.Now()
-	err := w.store.Usage().Ledger().Entries(context.Background(), someID, usage.Period{Start: now.AddDate(-1, 0, 0), End: now.AddDate(1, 0, 0)}, func(e usage.Entry) error {
+	must.NoError(w, w.store.Usage().Ledger().Entries(context.Background(), someID, usage.Period{Start: now.AddDate(-1, 0, 0), End: now.AddDate(1, 0, 0)}, func(e usage.Entry) error {
 		all = append(all, e)
 		return nil
-	})
-	must.NoError(w, err)
+	}))
 	return all
 }
 
@@ -238,9 +235,7 @@ func (w *chatServer) listen(http2 bool) *http.Client {
 	w.Cleanup(func() {
 		transport.CloseIdleConnections()
 		cancel()
-		if err := w.server.Close(); err != nil {
-			w.Error(err)
-		}
+		must.Succeed(w, w.server.Close())
 		<-over
 	})
 	return &http.Client{Transport: transport}
@@ -300,9 +295,7 @@ func (w *chatServer) ask(client *http.Client, reads bool, change ...func(*http.R
 	for _, fn := range change {
 		fn(r)
 	}
-	if l.answer, err = client.Do(r); err != nil {
-		w.Fatal(err)
-	}
+	l.answer = must.Do(client.Do(r)).Or(w)
 	w.Cleanup(func() {
 		l.leave()
 		_ = l.answer.Body.Close()
@@ -325,11 +318,9 @@ func (l *chatClient) expect(t testing.TB, want string) {
 func within(t *testing.T, name string, model modelFunc, fn func(*chatServer, *http.Client), change ...func(*Options)) {
 	t.Helper()
 	for protocol, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
-		t.Run(name+" over "+protocol, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newChatServer(t, model, change...)
-				fn(w, w.listen(http2))
-			})
+		timed(t, name+" over "+protocol, func(t *testing.T) {
+			w := newChatServer(t, model, change...)
+			fn(w, w.listen(http2))
 		})
 	}
 }
@@ -497,9 +488,7 @@ func TestChatStream(t *testing.T) {
 	}, func(w *chatServer, client *http.Client) {
 		l := w.ask(client, true)
 		synctest.Wait()
-		if err := w.Chats.Close(w.Context()); err != nil {
-			w.Error(err)
-		}
+		must.NoError(w, w.Chats.Close(w.Context()))
 		l.expect(w, textEvent("a")+errorEvent)
 		synctest.Wait()
 		w.checkUsage(http.StatusOK, chat.ShutDown)
@@ -512,9 +501,7 @@ func TestChatStream(t *testing.T) {
 		began := time.Now()
 		w.Chats.Drain()
 		w.cancel()
-		if err := errors.Join(w.server.Close(), w.Chats.Close(w.Context())); err != nil {
-			w.Error(err)
-		}
+		must.NoError(w, errors.Join(w.server.Close(), w.Chats.Close(w.Context())))
 		if took := time.Since(began); took != 0 {
 			w.Errorf("it took %v", took)
 		}
@@ -620,23 +607,20 @@ func TestChatOverHTTP1Wire(t *testing.T) {
 			return b[:n], err
 		}, "HTTP/1.1 200 OK\r\n"},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newChatServer(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
-					return whole, to.Chunk(says("a"))
-				})
-				conn, err := w.listen(false).Transport.(*http.Transport).DialContext(t.Context(), "", "")
-				must.NoError(t, err)
-				defer conn.Close()
-				go func() {
-					_, _ = io.WriteString(conn, c.request+"Content-Type: application/json\r\nContent-Length: 19\r\n\r\n"+hello)
-				}()
-				got, err := c.read(conn)
-				if err != nil || !strings.HasPrefix(string(got), c.head) || !strings.Contains(string(got), textEvent("a")) ||
-					c.head == "" && !strings.HasSuffix(string(got), "\r\n\r\n"+textEvent("a")+doneEvent) {
-					t.Errorf("got %q, %v", got, err)
-				}
+		timed(t, sentence, func(t *testing.T) {
+			w := newChatServer(t, func(_ context.Context, to ports.Sink) (chat.Reply, error) {
+				return whole, to.Chunk(says("a"))
 			})
+			conn := must.Do(w.listen(false).Transport.(*http.Transport).DialContext(t.Context(), "", "")).Or(t)
+			defer conn.Close()
+			go func() {
+				_, _ = io.WriteString(conn, c.request+"Content-Type: application/json\r\nContent-Length: 19\r\n\r\n"+hello)
+			}()
+			got, err := c.read(conn)
+			if err != nil || !strings.HasPrefix(string(got), c.head) || !strings.Contains(string(got), textEvent("a")) ||
+				c.head == "" && !strings.HasSuffix(string(got), "\r\n\r\n"+textEvent("a")+doneEvent) {
+				t.Errorf("got %q, %v", got, err)
+			}
 		})
 	}
 }

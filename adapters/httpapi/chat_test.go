@@ -8,7 +8,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"collab/domain/chat"
@@ -73,9 +72,7 @@ func TestChatRequestIsReadWhole(t *testing.T) {
 			{Name: "d"}, {Name: "e"},
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got)
 }
 
 func TestToolResultIsText(t *testing.T) {
@@ -221,10 +218,8 @@ func TestChatRequestBounds(t *testing.T) {
 		"a long system":  `{"message":"m","systemPrompt":"` + strings.Repeat("x", chat.MaxSystem) + `"}`,
 	} {
 		t.Run(name+" are taken", func(t *testing.T) {
-			r, err := asked(t, body)
-			must.NoError(t, err)
-			call, err := r.Call(testModel)
-			must.NoError(t, err)
+			r := must.Do(asked(t, body)).Or(t)
+			call := must.Do(r.Call(testModel)).Or(t)
 			holds(t, call)
 		})
 	}
@@ -240,9 +235,7 @@ func TestChatRequestBounds(t *testing.T) {
 			if err == nil {
 				_, err = r.Call(testModel)
 			}
-			if !fault.Is(err, fault.Invalid) {
-				t.Errorf("got %v", err)
-			}
+			must.Fail(t, err, fault.Invalid)
 		})
 	}
 }
@@ -385,9 +378,7 @@ func sameValue(t testing.TB, got json.RawMessage, want string) {
 		}
 		return v
 	}
-	if diff := cmp.Diff(read([]byte(want)), read(got)); diff != "" {
-		t.Fatal(diff)
-	}
+	must.Equal(t, read([]byte(want)), read(got))
 }
 
 func checkChunks(t testing.TB, text, id, raw string, input, output int64) {

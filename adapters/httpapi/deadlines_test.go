@@ -30,12 +30,9 @@ func talk(t *testing.T, a *api, request string) string {
 	t.Helper()
 	server := httptest.NewServer(a)
 	defer server.Close()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	must.NoError(t, err)
+	conn := must.Do(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
 	defer conn.Close()
-	if _, err := io.WriteString(conn, request); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(io.WriteString(conn, request)).Or(t)
 	answer, _ := io.ReadAll(conn) // a reset is an end as well
 	return string(answer)
 }

@@ -11,6 +11,7 @@ import (
 
 	"collab/app/objects"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 func TestClientsThatAskAreRedirectedToTheObjectStore(t *testing.T) {
@@ -104,9 +105,7 @@ func (o *fileServer) sent(t testing.TB, fields, text string) startedUpload {
 	if started.Method != "PUT" || !started.Expires.Equal(o.core.Clock.Now().Add(15*time.Minute)) || w.Header().Get("Cache-Control") != "no-store" || started.Headers["Checksum"] != checksum(text) {
 		t.Fatalf("%+v with %v", started, w.Header())
 	}
-	if err := o.core.Blobs.Put(t.Context(), strings.TrimPrefix(started.URL, harness.BlobsURL), "", -1, strings.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, o.core.Blobs.Put(t.Context(), strings.TrimPrefix(started.URL, harness.BlobsURL), "", -1, strings.NewReader(text)))
 	return started
 }
 

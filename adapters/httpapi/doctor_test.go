@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"collab/test/must"
 )
 
 func TestTheConfigurationIsCheckedForOneRequestAtATime(t *testing.T) {
@@ -45,7 +45,5 @@ func TestTheConfigurationIsCheckedForOneRequestAtATime(t *testing.T) {
 		{"database", "ok", "answers", "", []variableView{}},
 		{"bus", "wrong", "does not answer", "set COLLAB_BUS_URL", []variableView{{"COLLAB_BUS_URL", "the bus"}}},
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, got)
 }

@@ -32,6 +32,7 @@ import (
 	"collab/app/objects"
 	"collab/domain/fault"
 	"collab/ports"
+	"collab/test/must"
 )
 
 func TestFileRecordHasMetadataAndContent(t *testing.T) {
@@ -72,11 +73,7 @@ func TestFileRecordHasMetadataAndContent(t *testing.T) {
 
 func fromBase64(t testing.TB, text string) []byte {
 	t.Helper()
-	b, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Do(base64.StdEncoding.DecodeString(text)).Or(t)
 }
 
 func TestHeaderTextsAreDecodedByPathUnescape(t *testing.T) {
@@ -219,9 +216,7 @@ func TestFileRanges(t *testing.T) {
 				headers = append(headers, "If-Range: "+test.condition)
 			}
 			w := o.get("/files/"+id+"?raw=1", headers...)
-			if got := w.Header().Get("Content-Range"); got != test.says {
-				t.Errorf("the range is %q, want %q", got, test.says)
-			}
+			must.Is(t, test.says, w.Header().Get("Content-Range"))
 			body := w.Body.String()
 			if test.status == 416 {
 				body = refused(t, w, 416).Message
@@ -243,13 +238,8 @@ func TestFileRanges(t *testing.T) {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := io.ReadAll(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
+			b := must.Do(io.ReadAll(p)).Or(t)
 			got = append(got, p.Header.Get("Content-Type")+" "+p.Header.Get("Content-Range")+" "+string(b))
 		}
 		if fmt.Sprint(got) != "[text/plain bytes 0-1/10 01 text/plain bytes 8-9/10 89 text/plain bytes 4-5/10 45]" {
@@ -265,9 +255,7 @@ func TestFileRanges(t *testing.T) {
 		}
 	})
 	t.Run("JSON has no parts", func(t *testing.T) {
-		if w := o.get("/files/"+id, "Range: bytes=0-1"); w.Code != 200 {
-			t.Errorf("it is %d", w.Code)
-		}
+		must.Is(t, 200, o.get("/files/"+id, "Range: bytes=0-1").Code)
 	})
 }
 
@@ -346,10 +334,7 @@ func TestDamagedContentIsNeverComplete(t *testing.T) {
 				r := request(http.MethodGet, target, nil)
 				r.RequestURI = ""
 				r.URL, _ = url.Parse(server.URL + r.URL.String())
-				answer, err := server.Client().Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				answer := must.Do(server.Client().Do(r)).Or(t)
 				got, err := io.ReadAll(answer.Body)
 				answer.Body.Close()
 				if answer.StatusCode == 200 && err == nil {
@@ -419,10 +404,7 @@ func (c copyingConn) ReadFrom(r io.Reader) (int64, error) {
 func TestKernelCopiesFilesThatWereVerified(t *testing.T) {
 	folder := t.TempDir()
 	o := newFileServer(t, func(o *objects.Options) {
-		b, err := bucket.Open(t.Context(), "file://"+folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Do(bucket.Open(t.Context(), "file://"+folder)).Or(t)
 		o.Blobs = b
 	})
 	server := httptest.NewUnstartedServer(o)
@@ -475,9 +457,7 @@ func TestKernelCopiesFilesThatWereVerified(t *testing.T) {
 	first := count.pieces.Load()
 	count.before = func(piece int64) {
 		if piece == first+2 {
-			if err := os.WriteFile(path, []byte(content[:len(content)-1]+"x"), 0o600); err != nil {
-				t.Error(err)
-			}
+			must.Succeed(t, os.WriteFile(path, []byte(content[:len(content)-1]+"x"), 0o600))
 		}
 	}
 	if status, got, err := get("Accept: */*"); err == nil {

@@ -62,19 +62,14 @@ func newFeedServer(t testing.TB, change ...func(*Options)) *feedServer {
 	must.NoError(t, s.feed.Start(tick.C))
 	t.Cleanup(func() {
 		tick.Stop()
-		if err := s.feed.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, s.feed.Close(context.Background()))
 	})
 	s.actor.Org, s.actor.User = someID, someID
 	s.regroup(func(r ports.Records) error {
 		_, err := r.Directory().Users().Upsert(t.Context(), org.User{ID: someID, ProviderID: "u"}, func(u org.User) (org.User, error) { return u, nil })
 		return errors.Join(err, r.Directory().Members().Put(t.Context(), someID, org.Membership{Org: someID, User: someID, Role: org.Member}))
 	})
-	var err error
-	if s.actor, err = people.Reauthorize(t.Context(), s.actor); err != nil {
-		t.Fatal(err)
-	}
+	s.actor = must.Do(people.Reauthorize(t.Context(), s.actor)).Or(t)
 	log := func(o *Options) { o.Feed, o.Log = s.feed, slog.New(slog.NewJSONHandler(s, nil)) }
 	s.api = serving(t, http.MethodGet, free, func(c *call) error {
 		return s.following(c)
@@ -105,7 +100,7 @@ func (s *feedServer) regroup(fn func(ports.Records) error) {
 // slash is another user's alone.
 func (s *feedServer) write(paths ...string) {
 	s.Helper()
-	err := s.store.Atomic(s.Context(), func(r ports.Records) error {
+	must.NoError(s, s.store.Atomic(s.Context(), func(r ports.Records) error {
 		for _, path := range paths {
 			o := object.Object{Org: someID, ID: someID, Path: path, Version: 1, Place: object.Place{Kind: object.HubMemory, Scope: object.Shared}}
 			if path[0] == '/' {
@@ -116,8 +111,7 @@ func (s *feedServer) write(paths ...string) {
 			}
 		}
 		return nil
-	})
-	must.NoError(s, err)
+	}))
 }
 
 // hijackable is a writer whose connection can be taken over: the server's end of a
@@ -167,8 +161,7 @@ func (s *feedServer) connect(reads bool, change ...func(*http.Request)) *client 
 	}
 	near, far := net.Pipe()
 	s.ServeHTTP(hijackable{httptest.NewRecorder(), far}, r)
-	answer, err := http.ReadResponse(bufio.NewReaderSize(near, 16), r)
-	must.NoError(s, err)
+	answer := must.Do(http.ReadResponse(bufio.NewReaderSize(near, 16), r)).Or(s)
 	c := &client{answerText: answerText{done: make(chan struct{})}, header: answer.Header}
 	c.readFrom(answer.Body, reads)
 	return c
@@ -322,60 +315,52 @@ func TestFeed(t *testing.T) {
 }
 
 func TestFeedClientThatDoesNotRead(t *testing.T) {
-	t.Run("is disconnected, and misses nothing", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newFeedServer(t)
-			began := time.Now()
+	timed(t, "is disconnected, and misses nothing", func(t *testing.T) {
+		s := newFeedServer(t)
+		began := time.Now()
+		s.connect(false)
+		s.write("a", "b")
+		s.finished("slow")
+		if took := time.Since(began); took < stream.WriteTimeout || took > stream.WriteTimeout+stream.WriteSlack {
+			t.Errorf("it had %v", took)
+		}
+		synctest.Wait()
+		if n := s.feed.Figures().Subscribers; n != 0 {
+			t.Errorf("%d subscribers are left", n)
+		}
+		c := s.connect(true, resuming("1-0"))
+		synctest.Wait()
+		s.same(c.events(), greeting+"|id: 1-0", "id: 1-1|a", "id: 1-2|b")
+	})
+	timed(t, "holds up nobody", func(t *testing.T) {
+		s := newFeedServer(t)
+		for range 20 {
 			s.connect(false)
-			s.write("a", "b")
-			s.finished("slow")
-			if took := time.Since(began); took < stream.WriteTimeout || took > stream.WriteTimeout+stream.WriteSlack {
-				t.Errorf("it had %v", took)
-			}
-			synctest.Wait()
-			if n := s.feed.Figures().Subscribers; n != 0 {
-				t.Errorf("%d subscribers are left", n)
-			}
-			c := s.connect(true, resuming("1-0"))
-			synctest.Wait()
-			s.same(c.events(), greeting+"|id: 1-0", "id: 1-1|a", "id: 1-2|b")
-		})
+		}
+		c := s.connect(true)
+		synctest.Wait()
+		s.write("a")
+		synctest.Wait()
+		s.same(c.events(), greeting+"|id: 1-0", "id: 1-1|a")
 	})
-	t.Run("holds up nobody", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newFeedServer(t)
-			for range 20 {
-				s.connect(false)
-			}
-			c := s.connect(true)
-			synctest.Wait()
-			s.write("a")
-			synctest.Wait()
-			s.same(c.events(), greeting+"|id: 1-0", "id: 1-1|a")
-		})
-	})
-	t.Run("has little time when the server goes away", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newFeedServer(t)
-			for range 50 {
-				s.connect(false)
-			}
-			reads := s.connect(true)
-			synctest.Wait()
-			s.write("a")
-			synctest.Wait()
-			began := time.Now()
-			if err := s.feed.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if took := time.Since(began); took > 2*stream.EndTimeout {
-				t.Errorf("it took %v", took)
-			}
-			<-reads.done
-			if reads.end != nil {
-				t.Errorf("who reads got %v for an end", reads.end)
-			}
-		})
+	timed(t, "has little time when the server goes away", func(t *testing.T) {
+		s := newFeedServer(t)
+		for range 50 {
+			s.connect(false)
+		}
+		reads := s.connect(true)
+		synctest.Wait()
+		s.write("a")
+		synctest.Wait()
+		began := time.Now()
+		must.NoError(t, s.feed.Close(t.Context()))
+		if took := time.Since(began); took > 2*stream.EndTimeout {
+			t.Errorf("it took %v", took)
+		}
+		<-reads.done
+		if reads.end != nil {
+			t.Errorf("who reads got %v for an end", reads.end)
+		}
 	})
 }
 
@@ -384,29 +369,27 @@ func TestFeedHoldsAPlaceUntilItsEnd(t *testing.T) {
 		"on a connection of its own": func(s *feedServer, change ...func(*http.Request)) *client { return s.connect(true, change...) },
 		"on a shared connection":     (*feedServer).attend,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newFeedServer(t, withShares)
-				follow := s.following
-				s.following = func(c *call) (err error) {
-					if c.whole, err = s.shares.streams.Enter(c.r.Context(), string(someID)); err != nil {
-						return err
-					}
-					return follow(c)
+		timed(t, name, func(t *testing.T) {
+			s := newFeedServer(t, withShares)
+			follow := s.following
+			s.following = func(c *call) (err error) {
+				if c.whole, err = s.shares.streams.Enter(c.r.Context(), string(someID)); err != nil {
+					return err
 				}
-				c := connect(s)
-				synctest.Wait()
-				if f := s.shares.streams.Figures(); f.Used != 1 {
-					t.Errorf("%+v", f)
-				}
-				s.feed.Drain()
-				<-c.done
-				s.finished("drained")
-				synctest.Wait()
-				if f := s.shares.streams.Figures(); f.Used != 0 {
-					t.Errorf("%+v", f)
-				}
-			})
+				return follow(c)
+			}
+			c := connect(s)
+			synctest.Wait()
+			if f := s.shares.streams.Figures(); f.Used != 1 {
+				t.Errorf("%+v", f)
+			}
+			s.feed.Drain()
+			<-c.done
+			s.finished("drained")
+			synctest.Wait()
+			if f := s.shares.streams.Figures(); f.Used != 0 {
+				t.Errorf("%+v", f)
+			}
 		})
 	}
 }
@@ -427,9 +410,7 @@ func TestFeedOverHTTP2SetsADeadlineForEachWrite(t *testing.T) {
 				t.Errorf("deadline %d is %v", i, set)
 			}
 		}
-		if len(c.deadlines) != 5 {
-			t.Errorf("%d deadlines were set", len(c.deadlines))
-		}
+		must.Is(t, 5, len(c.deadlines))
 	})
 }
 
@@ -510,8 +491,7 @@ func TestFeedOverTheNetwork(t *testing.T) {
 		t.Helper()
 		id := ""
 		for {
-			line, err := r.ReadString('\n')
-			must.NoError(t, err)
+			line := must.Do(r.ReadString('\n')).Or(t)
 			if v, ok := strings.CutPrefix(line, "id: "); ok {
 				id = strings.TrimSpace(v)
 			}
@@ -523,10 +503,8 @@ func TestFeedOverTheNetwork(t *testing.T) {
 	begin := func(t *testing.T, s *feedServer, server *httptest.Server) *http.Response {
 		t.Helper()
 		s.write("a")
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/test?lastEventId=1-0", nil)
-		must.NoError(t, err)
-		answer, err := server.Client().Do(r)
-		must.NoError(t, err)
+		r := must.Do(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/test?lastEventId=1-0", nil)).Or(t)
+		answer := must.Do(server.Client().Do(r)).Or(t)
 		t.Cleanup(func() { _ = answer.Body.Close() })
 		return answer
 	}
@@ -556,13 +534,9 @@ func TestFeedOverTheNetwork(t *testing.T) {
 		t.Run(name+" brings events and a clean end", func(t *testing.T) {
 			s, answer := begun(t)
 			body := bufio.NewReader(answer.Body)
-			if id := event(t, body); id != "1-1" {
-				t.Errorf("the event is %s", id)
-			}
+			must.Is(t, "1-1", event(t, body))
 			s.write("b")
-			if id := event(t, body); id != "1-2" {
-				t.Errorf("the event is %s", id)
-			}
+			must.Is(t, "1-2", event(t, body))
 			s.feed.Drain()
 			if rest, err := io.ReadAll(body); err != nil {
 				t.Errorf("it ended in %v after %q", err, rest)
@@ -586,33 +560,25 @@ func TestFeedOverTheNetwork(t *testing.T) {
 		fmt.Fprint(conn, "GET /test HTTP/1.0\r\n\r\n")
 		r := bufio.NewReader(conn)
 		for line := ""; line != "id: 1-0\n"; {
-			if line, err = r.ReadString('\n'); err != nil {
-				t.Fatal(err)
-			}
+			line = must.Do(r.ReadString('\n')).Or(t)
 		}
 		s.feed.Drain()
-		if rest, err := io.ReadAll(r); err != nil || string(rest) != "\n" {
-			t.Errorf("the end is %q, %v", rest, err)
-		}
+		must.Is(t, "\n", string(must.Do(io.ReadAll(r)).Or(t)))
 	})
 	t.Run("what the client sends meanwhile is dropped", func(t *testing.T) {
 		s := newFeedServer(t, func(o *Options) { o.Heartbeat = 5 * time.Millisecond })
 		server := httptest.NewServer(s)
 		defer server.Close()
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		must.NoError(t, err)
+		conn := must.Do(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
 		fmt.Fprint(conn, "GET /test HTTP/1.1\r\nHost: x\r\n\r\n"+strings.Repeat("GET /test HTTP/1.1\r\nHost: x\r\n\r\n", 10))
 		r := bufio.NewReader(conn)
 		for beats := 0; beats < 3; {
-			line, err := r.ReadString('\n')
-			must.NoError(t, err)
+			line := must.Do(r.ReadString('\n')).Or(t)
 			if line == ":\n" {
 				beats++
 			}
 		}
-		if n := s.feed.Figures().Subscribers; n != 1 {
-			t.Errorf("there are %d subscribers", n)
-		}
+		must.Is(t, 1, s.feed.Figures().Subscribers)
 		_ = conn.Close()
 		s.finished("gone")
 	})

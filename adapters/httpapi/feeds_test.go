@@ -45,8 +45,7 @@ func TestDeviceBuckets(t *testing.T) {
 // channel where it is not the stable one.
 func released(t testing.TB, version, target string, change ...func(*release.Release)) release.Release {
 	t.Helper()
-	v, err := release.ParseVersion("version", version)
-	must.NoError(t, err)
+	v := must.Do(release.ParseVersion("version", version)).Or(t)
 	part := append(strings.Split(strings.ToUpper(target), "/"), string(release.Stable))
 	ending := map[string]string{"WIN32": ".exe", "DARWIN": ".zip", "LINUX": ".AppImage"}[part[0]]
 	sum, sha1, signature, size := strings.Repeat("ab", 64), strings.Repeat("0d", 20), "c2lnbmVk", int64(1234)
@@ -227,8 +226,7 @@ func TestElectronFeedRoundTrips(t *testing.T) {
 		}), rapid.StringOf(rapid.SampledFrom([]rune("\"\\\n\r\t :#-'{}[]&*!|>%@`,?~\u0085\u2028\u2029\ufeff\u0001é😀"))))
 		notes, address := text.Draw(tt, "notes"), text.Draw(tt, "url")
 		r := released(t, "2.0.0", "win32/x64", noted(notes), from(address))
-		body, err := yaml.Marshal(viewElectron(release.Version{}, []*release.Release{&r}))
-		must.NoError(tt, err)
+		body := must.Do(yaml.Marshal(viewElectron(release.Version{}, []*release.Release{&r}))).Or(tt)
 		var feed parsedElectron
 		if err := yaml.Unmarshal(body, &feed); err != nil {
 			tt.Fatalf("%v in\n%s", err, body)
@@ -336,8 +334,7 @@ func readSquirrel(t testing.TB, list string) (sha1, address, version string, siz
 	if u, err := url.Parse(m[2]); err == nil && u.Host != "" {
 		name = u.Path[strings.LastIndexByte(u.Path, '/')+1:]
 	}
-	size, err := strconv.Atoi(m[3])
-	must.NoError(t, err)
+	size = must.Do(strconv.Atoi(m[3])).Or(t)
 	return m[1], m[2], squirrelVersion.FindString(squirrelSuffix.ReplaceAllString(name, "")), size
 }
 
@@ -495,8 +492,7 @@ func TestAppcastRoundTrips(t *testing.T) {
 		notes, address := text.Draw(tt, "notes"), text.Draw(tt, "url")
 		r := released(t, "2.0.0", "darwin/universal", noted(notes), from(address))
 		item := viewAppcast(&r)
-		body, err := xml.Marshal(appcast{Sparkle: sparkle, Channel: appcastChannel{Items: []appcastItem{item}}})
-		must.NoError(tt, err)
+		body := must.Do(xml.Marshal(appcast{Sparkle: sparkle, Channel: appcastChannel{Items: []appcastItem{item}}})).Or(tt)
 		cast := parseAppcast(t, body)
 		if len(cast.Items) != 1 || cast.Items[0].Description.Text != strings.Map(inXML, notes) || cast.Items[0].Enclosure.URL != strings.Map(inXML, address) || cast.Items[0].Enclosure.Signature != "" {
 			tt.Fatalf("%q and %q became %+v in\n%s", notes, address, cast.Items, body)
@@ -561,8 +557,7 @@ func TestUpdateFeedsCountChecks(t *testing.T) {
 		}
 	}
 	must.NoError(t, s.FlushCounts(t.Context()))
-	all, err := s.Store.Deployment().Adoption().List(t.Context(), "2026-03-01", "2026-03-01", release.Target{}, release.Tally{}, 0)
-	must.NoError(t, err)
+	all := must.Do(s.Store.Deployment().Adoption().List(t.Context(), "2026-03-01", "2026-03-01", release.Target{}, release.Tally{}, 0)).Or(t)
 	var got []string
 	for _, c := range all {
 		got = append(got, fmt.Sprintf("%s %s %s %d %d", c.Platform, c.Arch, c.Version, c.Checks, c.Offered))

@@ -10,6 +10,7 @@ import (
 	"collab/adapters/httpapi/body"
 	"collab/domain/id"
 	"collab/domain/object"
+	"collab/test/must"
 )
 
 var anyObject = rapid.Custom(func(t *rapid.T) object.Object {
@@ -58,9 +59,7 @@ func TestAppendObjectMatchesEncodingJSON(t *testing.T) {
 			t.Fatalf("got  %s\nwant x%s", got, encoded(t, want))
 		}
 		want.Deleted = true
-		if got, err := appendSince(nil, object.Change{Type: object.Deleted, Object: o}); err != nil || string(got) != encoded(t, want) {
-			t.Fatalf("got  %s\nwant %s (%v)", got, encoded(t, want), err)
-		}
+		must.Is(t, encoded(t, want), string(must.Do(appendSince(nil, object.Change{Type: object.Deleted, Object: o})).Or(t)))
 	})
 }
 

@@ -21,8 +21,7 @@ import (
 func serveRow(t *testing.T, method string, g guard, handle func(*api) handler) *memberServer {
 	t.Helper()
 	w := newMemberServer(t, limit.Rates{})
-	router, err := w.router([]row{{method, "/test", g, handle(w.api)}})
-	must.NoError(t, err)
+	router := must.Do(w.router([]row{{method, "/test", g, handle(w.api)}})).Or(t)
 	w.inner = router
 	return w
 }
@@ -166,8 +165,6 @@ func TestReadingBodyAfterAuthorizePanics(t *testing.T) {
 		}
 	}()
 	c := &call{r: post("/test", `{}`), w: httptest.NewRecorder(), route: &endpoint{}}
-	if _, err := a.authorize(c); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(a.authorize(c)).Or(t)
 	_, _ = c.read(body.MaxJSON)
 }

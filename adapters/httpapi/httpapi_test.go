@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.opentelemetry.io/otel/metric/noop"
@@ -36,8 +37,7 @@ var documented = sync.OnceValues(docs.JSON)
 // a missing token is noticed.
 func options(t testing.TB) Options {
 	t.Helper()
-	document, err := documented()
-	must.NoError(t, err)
+	document := must.Do(documented()).Or(t)
 	var n atomic.Int64
 	return Options{
 		Access:    access.New(access.Options{}),
@@ -60,9 +60,7 @@ func built(t testing.TB, change ...func(*Options)) *api {
 	for _, fn := range change {
 		fn(&o)
 	}
-	a, err := build(o)
-	must.NoError(t, err)
-	return a
+	return must.Do(build(o)).Or(t)
 }
 
 // serving returns the interface with one endpoint of a test's own inside the
@@ -70,8 +68,7 @@ func built(t testing.TB, change ...func(*Options)) *api {
 func serving(t testing.TB, method string, g guard, handle handler, change ...func(*Options)) *api {
 	t.Helper()
 	a := built(t, change...)
-	router, err := a.router([]row{{method, "/test", g, handle}})
-	must.NoError(t, err)
+	router := must.Do(a.router([]row{{method, "/test", g, handle}})).Or(t)
 	a.inner = router
 	a.actorOf = func(_ context.Context, c access.Caller) (org.Actor, error) {
 		return org.Actor{User: c.User, Org: c.Org}, nil
@@ -86,6 +83,11 @@ func (a *api) as(actor *org.Actor, handle handler) handler {
 		c.caller = access.Caller{User: actor.User, Org: actor.Org}
 		return handle(c)
 	}
+}
+
+// timed runs a sub-test whose time passes while it waits.
+func timed(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 func send(h http.Handler, r *http.Request) *httptest.ResponseRecorder {

@@ -95,24 +95,22 @@ func tempEmpty(t testing.TB) {
 func TestListIsReadToItsEndForASlowClient(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	for name, size := range map[string]int{"a short one": stream.FlushAt / 50, "a long one": stream.FlushAt} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := serveTexts(t, 100, size, false, nil)
-				client := slowWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
-				began := time.Now()
-				answered := l.serveTo(client)
-				time.Sleep(stream.AnswerTimeout / 2)
-				synctest.Wait()
-				if l.read != 100 || l.end.Sub(began) > stream.ListPatience {
-					t.Errorf("%d records were read, to the end after %v", l.read, l.end.Sub(began))
-				}
-				close(client.let)
-				<-answered
-				if all := read[[]string](t, client.ResponseRecorder, 200); len(all) != 100 {
-					t.Errorf("%d records came", len(all))
-				}
-				tempEmpty(t)
-			})
+		timed(t, name, func(t *testing.T) {
+			l := serveTexts(t, 100, size, false, nil)
+			client := slowWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+			began := time.Now()
+			answered := l.serveTo(client)
+			time.Sleep(stream.AnswerTimeout / 2)
+			synctest.Wait()
+			if l.read != 100 || l.end.Sub(began) > stream.ListPatience {
+				t.Errorf("%d records were read, to the end after %v", l.read, l.end.Sub(began))
+			}
+			close(client.let)
+			<-answered
+			if all := read[[]string](t, client.ResponseRecorder, 200); len(all) != 100 {
+				t.Errorf("%d records came", len(all))
+			}
+			tempEmpty(t)
 		})
 	}
 }

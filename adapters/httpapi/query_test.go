@@ -14,6 +14,7 @@ import (
 	"collab/adapters/httpapi/body"
 	"collab/domain/org"
 	"collab/domain/task"
+	"collab/test/must"
 )
 
 func TestCursorRoundTrips(t *testing.T) {
@@ -81,9 +82,7 @@ func TestListQueriesAreStrict(t *testing.T) {
 		t.Run(query, func(t *testing.T) {
 			r := get("/test")
 			r.URL.RawQuery = query
-			if e := refused(t, send(a, r), 400); e.Message != want {
-				t.Errorf("got %q, want %q", e.Message, want)
-			}
+			must.Is(t, want, refused(t, send(a, r), 400).Message)
 		})
 	}
 

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"collab/test/must"
 )
 
 // rendererPath is where the page has its renderer from.
@@ -77,18 +79,11 @@ func TestRendererMatchesItsChecksum(t *testing.T) {
 			}
 			var script io.Reader = w.Body
 			if compressed {
-				var err error
-				if script, err = gzip.NewReader(w.Body); err != nil {
-					t.Fatal(err)
-				}
+				script = must.Do(gzip.NewReader(w.Body)).Or(t)
 			}
 			sum := sha256.New()
-			if _, err := io.Copy(sum, script); err != nil {
-				t.Fatal(err)
-			}
-			if got := hex.EncodeToString(sum.Sum(nil)); got != want {
-				t.Errorf("its SHA-256 is %s", got)
-			}
+			must.Do(io.Copy(sum, script)).Or(t)
+			must.Is(t, want, hex.EncodeToString(sum.Sum(nil)))
 			if h.Get("Etag") == "" {
 				t.Fatal("it has no tag")
 			}
@@ -103,9 +98,7 @@ func TestRendererMatchesItsChecksum(t *testing.T) {
 		plain := send(a, r).Header().Get("Etag")
 		r.Header.Set("Accept-Encoding", "gzip")
 		r.Header.Set("If-None-Match", plain)
-		if w := send(a, r); w.Code != http.StatusOK {
-			t.Errorf("got %d", w.Code)
-		}
+		must.Is(t, http.StatusOK, send(a, r).Code)
 	})
 	t.Run("HEAD says the same without the content", func(t *testing.T) {
 		if w := send(a, httptest.NewRequest(http.MethodHead, target, nil)); w.Code != http.StatusOK || w.Body.Len() > 0 || w.Header().Get("Etag") == "" {
@@ -116,9 +109,7 @@ func TestRendererMatchesItsChecksum(t *testing.T) {
 		t.Run(other+" is not there", func(t *testing.T) {
 			w := send(a, get(other))
 			refused(t, w, http.StatusNotFound)
-			if got := w.Header().Get("Cache-Control"); got != "private, no-cache" {
-				t.Errorf("Cache-Control is %q", got)
-			}
+			must.Is(t, "private, no-cache", w.Header().Get("Cache-Control"))
 		})
 	}
 }

@@ -97,8 +97,7 @@ func TestUpdateCheckRoundTrips(t *testing.T) {
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 				of.Fatalf("%s: %v", w.Body, err)
 			}
-			view, err := json.Marshal(viewOffer(&r))
-			must.NoError(of, err)
+			view := must.Do(json.Marshal(viewOffer(&r))).Or(of)
 			must.NoError(of, json.Unmarshal(view, &want))
 			want["updateAvailable"], want["currentVersion"] = true, "1.0.0-a+b"
 			if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -176,8 +175,7 @@ func TestUpdateChecksFollowReleases(t *testing.T) {
 func TestOfferIsCachedPerSnapshot(t *testing.T) {
 	a, s := serveReleases(t, released(t, "2.0.0", "linux/x64"))
 	check := releases.Check{Target: release.Target{Platform: release.Linux, Arch: release.X64, Channel: release.Stable}}
-	first, err := a.offer(s.Offer(check))
-	must.NoError(t, err)
+	first := must.Do(a.offer(s.Offer(check))).Or(t)
 	if again, err := a.offer(s.Offer(check)); again != first {
 		t.Errorf("it was made again, %v", err)
 	}
@@ -203,9 +201,7 @@ func TestDeviceIDsAreNeitherLoggedNorTraced(t *testing.T) {
 	if len(lines(t, b)) != 0 && strings.Contains(b.String(), "hidden") {
 		t.Errorf("logged %s", b)
 	}
-	if got := len(spans.Ended()); got != 5 {
-		t.Errorf("%d spans", got)
-	}
+	must.Is(t, 5, len(spans.Ended()))
 	for _, span := range spans.Ended() {
 		if text := span.Name() + fmt.Sprint(span.Attributes(), span.Events()); strings.Contains(text, "hidden") {
 			t.Errorf("traced %s", text)
@@ -277,8 +273,7 @@ func TestAdoptionPeriod(t *testing.T) {
 		"arch=Universal":                "2028-02-01 2028-03-01  UNIVERSAL ",
 		"platform=linux&arch=":          "arch must be one of x64, arm64, universal",
 	} {
-		values, err := url.ParseQuery(query)
-		must.NoError(t, err)
+		values := must.Do(url.ParseQuery(query)).Or(t)
 		first, last, of, err := readReport(body.Query{Values: values}, now)
 		got := fmt.Sprint(first, " ", last, " ", of.Platform, " ", of.Arch, " ", of.Channel)
 		if err != nil {

@@ -28,11 +28,8 @@ import (
 // newVault returns a vault with a key of its own.
 func newVault(t testing.TB) *vault.Vault {
 	t.Helper()
-	text, err := vault.Generate()
-	must.NoError(t, err)
-	v, err := vault.New(text)
-	must.NoError(t, err)
-	return v
+	text := must.Do(vault.Generate()).Or(t)
+	return must.Do(vault.New(text)).Or(t)
 }
 
 // recordingVault keeps what it sealed, in plain, and fails where broken is set.
@@ -114,9 +111,7 @@ func TestAnswersStoredForAKey(t *testing.T) {
 					refused(t, w, test.status)
 				}
 			}
-			if calls != test.calls {
-				t.Errorf("%d calls, want %d", calls, test.calls)
-			}
+			must.Is(t, test.calls, calls)
 		})
 	}
 }
@@ -165,9 +160,7 @@ func TestLongAnswerIsNotStored(t *testing.T) {
 			}
 		}()
 		refused(t, send(a, withKey(key, "{}")), 409)
-		if calls != n+1 {
-			t.Errorf("%d calls", calls)
-		}
+		must.Is(t, n+1, calls)
 	}
 	for _, answer := range v.sealed {
 		if len(answer) > 1000 {
@@ -267,9 +260,7 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 		want := comment
 		for range 3 {
 			synctest.Wait()
-			if l.text() != want {
-				w.Errorf("there is %q, want %q", l.text(), want)
-			}
+			must.Is(w, want, l.text())
 			time.Sleep(10 * time.Second)
 			want += textEvent("a")
 		}

@@ -15,6 +15,7 @@ import (
 	"collab/adapters/bucket"
 	"collab/app/objects"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // resumable is a resumable upload as clients read it.
@@ -30,18 +31,13 @@ func TestWhatArrivesBeforeARequestBreaksIsKept(t *testing.T) {
 	text := strings.Repeat("x", arrives)
 	for protocol, sends := range map[string]func(t *testing.T, server *httptest.Server, r *http.Request, received chan struct{}){
 		"HTTP/1.1": func(t *testing.T, server *httptest.Server, r *http.Request, received chan struct{}) {
-			conn, err := net.Dial("tcp", server.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Do(net.Dial("tcp", server.Listener.Addr().String())).Or(t)
 			defer conn.Close()
 			head := "PATCH " + r.URL.Path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n"
 			for name, values := range r.Header {
 				head += name + ": " + values[0] + "\r\n"
 			}
-			if _, err := io.WriteString(conn, head+"\r\n"+text); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(io.WriteString(conn, head+"\r\n"+text)).Or(t)
 			<-received
 		},
 		"HTTP/2": func(t *testing.T, server *httptest.Server, r *http.Request, received chan struct{}) {
@@ -54,16 +50,11 @@ func TestWhatArrivesBeforeARequestBreaksIsKept(t *testing.T) {
 			r.Body, r.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader(text), breaks)), 5000
 			transport := &http.Transport{Protocols: server.Config.Protocols}
 			defer transport.CloseIdleConnections()
-			if _, err := (&http.Client{Transport: transport}).Do(r); !errors.Is(err, broken) {
-				t.Fatalf("the request ended with %v", err)
-			}
+			must.FailIs(t, must.ErrorOf((&http.Client{Transport: transport}).Do(r)), broken)
 		},
 	} {
 		t.Run(protocol, func(t *testing.T) {
-			blobs, err := bucket.Open(t.Context(), "file://"+t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			blobs := must.Do(bucket.Open(t.Context(), "file://"+t.TempDir())).Or(t)
 			o := newFileServer(t, func(s *objects.Options) { s.Blobs = blobs })
 			made := read[resumable](t, send(o, request("POST", "/resumable-uploads?path=a", nil, "Upload-Complete: ?0", "Upload-Length: 5000")), http.StatusCreated)
 			handled, received, left := make(chan struct{}), make(chan struct{}), arrives
@@ -105,13 +96,10 @@ func TestACreationWithContentAnnouncesTheAddress(t *testing.T) {
 	r := request("POST", "/resumable-uploads?path=a&checksum="+checksum("text"), strings.NewReader("text"), "Upload-Complete: ?1")
 	r.RequestURI, r.URL.Scheme, r.URL.Host = "", "http", server.Listener.Addr().String()
 	var interim []string
-	answer, err := server.Client().Do(r.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+	answer := must.Do(server.Client().Do(r.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
 		interim = append(interim, fmt.Sprint(code, " ", header.Get("Location")))
 		return nil
-	}})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}})))).Or(t)
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK || answer.Header.Get("Upload-Complete") != "?1" || len(interim) != 1 || !strings.HasPrefix(interim[0], "104 "+resumablePath+"/") {
 		t.Errorf("%d %v after %v", answer.StatusCode, answer.Header, interim)

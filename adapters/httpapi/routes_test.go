@@ -42,8 +42,7 @@ func TestRoutesPageMatchesTheTable(t *testing.T) {
 	if *update {
 		must.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	must.NoError(t, err)
+	want := must.Do(os.ReadFile(file)).Or(t)
 	if b.String() != string(want) {
 		t.Fatalf("%s is not what the table says; run the test with -update", file)
 	}
@@ -55,8 +54,7 @@ func describedRoutes(t *testing.T) (*api, *openapi3.T) {
 	t.Helper()
 	a := built(t, everything)
 	a.actorOf = func(context.Context, access.Caller) (org.Actor, error) { return org.Actor{}, nil }
-	d, err := openapi3.NewLoader().LoadFromData(a.Document)
-	must.NoError(t, err)
+	d := must.Do(openapi3.NewLoader().LoadFromData(a.Document)).Or(t)
 	return a, d
 }
 
@@ -253,8 +251,7 @@ func TestUnknownPathsAre404WithoutRedirect(t *testing.T) {
 	} {
 		t.Run(target, func(t *testing.T) {
 			r := get("/")
-			u, err := url.Parse("http://x" + target)
-			must.NoError(t, err)
+			u := must.Do(url.Parse("http://x" + target)).Or(t)
 			r.URL = u
 			w := send(a, r)
 			if e := refused(t, w, http.StatusNotFound); e.Message != "There is no such endpoint" || w.Header().Get("Location") != "" {
@@ -293,8 +290,7 @@ func TestWrongMethodIs405BeforeAuthentication(t *testing.T) {
 }
 
 func TestOnlyUpdateChecksHaveNoTimeout(t *testing.T) {
-	router, err := built(t).router(built(t, everything).routes())
-	must.NoError(t, err)
+	router := must.Do(built(t).router(built(t, everything).routes())).Or(t)
 	for template, p := range router.literal {
 		for method, e := range p.methods {
 			if want := method == "GET" && template == "/api/v1/updates/check"; e.inMemory != want {

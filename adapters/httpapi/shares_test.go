@@ -51,9 +51,7 @@ func TestRequestsOfAnOrganisationWaitForItsShare(t *testing.T) {
 		}
 		late := <-noisy[2]
 		refused(t, late, http.StatusServiceUnavailable)
-		if got := late.Header().Get("Retry-After"); got != "1" {
-			t.Errorf("Retry-After is %q", got)
-		}
+		must.Is(t, "1", late.Header().Get("Retry-After"))
 		next := begin("noisy")
 		close(proceed)
 		for _, done := range []<-chan *httptest.ResponseRecorder{noisy[0], noisy[1], quiet, next} {
@@ -61,9 +59,7 @@ func TestRequestsOfAnOrganisationWaitForItsShare(t *testing.T) {
 				t.Errorf("%d %s", w.Code, w.Body)
 			}
 		}
-		if f := a.shares.requests.Figures(); f != (limit.SharesFigures{Refusals: 1}) {
-			t.Errorf("%+v", f)
-		}
+		must.Is(t, (limit.SharesFigures{Refusals: 1}), a.shares.requests.Figures())
 	})
 }
 
@@ -125,17 +121,11 @@ func TestNoPlaceIsHeldWhileTheStoreIsUsed(t *testing.T) {
 	blobs.shares = o.shares.requests
 	started := o.sent(t, `"path": "a.md"`, "content")
 	read[record](t, o.finish(started.ID), http.StatusCreated)
-	if blobs.calls != 2 {
-		t.Errorf("%d calls", blobs.calls)
-	}
+	must.Is(t, 2, blobs.calls)
 	r := request(http.MethodPost, "/files?path=b.md", strings.NewReader("content"), "Content-Type: text/markdown", "Idempotency-Key: k")
 	read[record](t, send(o, r), http.StatusCreated)
-	if blobs.calls != 3 {
-		t.Errorf("%d calls", blobs.calls)
-	}
-	if f := o.shares.requests.Figures(); f != (limit.SharesFigures{}) {
-		t.Errorf("%+v", f)
-	}
+	must.Is(t, 3, blobs.calls)
+	must.Is(t, (limit.SharesFigures{}), o.shares.requests.Figures())
 }
 
 func TestNoPlaceIsHeldWhileRecordedAnswersAreSent(t *testing.T) {
@@ -191,16 +181,13 @@ func TestNoPlaceIsHeldWhileContentIsReadOrSent(t *testing.T) {
 	if o.ServeHTTP(w, readFilesRequest([]string{made.ID, made.ID})); w.Code != http.StatusOK || w.calls == 0 {
 		t.Errorf("many files: %d %.100s", w.Code, w.Body)
 	}
-	if f := o.shares.requests.Figures(); f != (limit.SharesFigures{}) {
-		t.Errorf("%+v", f)
-	}
+	must.Is(t, (limit.SharesFigures{}), o.shares.requests.Figures())
 }
 
 func TestAPlaceIsTakenAfterTheClientHasGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work := limit.NewShares("requests", 1, 1, 1)
-		other, err := work.Enter(t.Context(), "other")
-		must.NoError(t, err)
+		other := must.Do(work.Enter(t.Context(), "other")).Or(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		c := &call{r: get("/test").WithContext(ctx), route: &endpoint{work: work}}

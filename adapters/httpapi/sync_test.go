@@ -27,6 +27,7 @@ import (
 	"collab/domain/workspace"
 	"collab/ports"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // fileServer is the endpoints of files over the core, with who calls named by a
@@ -48,21 +49,10 @@ func (o *fileServer) actor(t testing.TB, name string) org.Actor {
 	}
 	u, err := o.core.Store.Directory().Users().ByProvider(t.Context(), "user_"+name)
 	if err == nil {
-		at, err := o.core.Store.Directory().Organisations().ByProvider(t.Context(), organisation)
-		if err != nil {
-			t.Fatal(err)
-		}
-		actor, err := o.core.Actor(t.Context(), at.ID, u.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return actor
+		at := must.Do(o.core.Store.Directory().Organisations().ByProvider(t.Context(), organisation)).Or(t)
+		return must.Do(o.core.Actor(t.Context(), at.ID, u.ID)).Or(t)
 	}
-	actor, err := o.core.Join(t.Context(), organisation, "user_"+name, role)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return actor
+	return must.Do(o.core.Join(t.Context(), organisation, "user_"+name, role)).Or(t)
 }
 
 // newFileServer returns a server whose objects the test may change before it
@@ -70,9 +60,7 @@ func (o *fileServer) actor(t testing.TB, name string) org.Actor {
 func newFileServer(t testing.TB, change ...func(*objects.Options)) *fileServer {
 	t.Helper()
 	core, err := harness.NewDeployment(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	settings := core.Objects.Options
 	for _, fn := range change {
 		fn(&settings)
@@ -97,20 +85,12 @@ func newFileServer(t testing.TB, change ...func(*objects.Options)) *fileServer {
 			}
 		}
 	}
-	if o.api.inner, err = o.api.router(table); err != nil {
-		t.Fatal(err)
-	}
+	o.api.inner = must.Do(o.api.router(table)).Or(t)
 	for _, name := range []string{"ada", "ben", "vic", "eve"} {
 		o.actor(t, name)
 	}
-	crew, err := core.Teams.Create(t.Context(), o.actor(t, "ada"), team.Draft{Name: "Crew"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	desk, err := core.Workspaces.Create(t.Context(), o.actor(t, "ada"), workspace.Draft{Name: "Desk", Team: crew.ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	crew := must.Do(core.Teams.Create(t.Context(), o.actor(t, "ada"), team.Draft{Name: "Crew"})).Or(t)
+	desk := must.Do(core.Workspaces.Create(t.Context(), o.actor(t, "ada"), workspace.Draft{Name: "Desk", Team: crew.ID})).Or(t)
 	o.crew, o.desk = crew.ID, desk.ID
 	return o
 }

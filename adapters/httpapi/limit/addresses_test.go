@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"collab/test/must"
 )
 
 // networks reads networks that are separated by blanks.
@@ -67,9 +69,7 @@ func TestClientAddressBehindProxies(t *testing.T) {
 		"one more, over lines":                {"10.0.0.0/8", proxy, append([]string{"192.0.2.1"}, slices.Repeat([]string{"10.0.0.9"}, maxForwarded)...), "10.0.0.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := ClientAddress(forwarded(test.remote, test.lines...), networks(test.proxies)); got != test.want {
-				t.Errorf("it is %q, want %q", got, test.want)
-			}
+			must.Is(t, test.want, ClientAddress(forwarded(test.remote, test.lines...), networks(test.proxies)))
 		})
 	}
 }

@@ -281,8 +281,7 @@ func TestRefusedConnectionGets503(t *testing.T) {
 		if refused != nil {
 			t.Fatal("it was let in")
 		}
-		answer, err := http.ReadResponse(bufio.NewReader(client), nil)
-		must.NoError(t, err)
+		answer := must.Do(http.ReadResponse(bufio.NewReader(client), nil)).Or(t)
 		body, err := io.ReadAll(answer.Body)
 		if answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || answer.Header.Get("X-Request-Id") != "made-1" || err != nil || !strings.HasPrefix(string(body), `{"statusCode":503,`) || s.Refused() != 1 {
 			t.Errorf("%s %v %s %v", answer.Status, answer.Header, body, err)
@@ -320,37 +319,35 @@ func (s *server) send(t *testing.T, from, head string) (c net.Conn, response str
 
 func TestHeadersAreChargedToTheirNetwork(t *testing.T) {
 	for name, head := range map[string]string{"long ones": strings.Repeat("x", 64<<10), "many lines": strings.Repeat("a:\n", 200)} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := within(t, 1000, 1000, 2<<20)
-				var all []net.Conn
-				response := ""
-				for response == "" && len(all) < 100 {
-					var c net.Conn
-					c, response = s.send(t, "192.0.2.1", head)
-					all = append(all, c)
-				}
-				if len(all) < 9 || !strings.Contains(response, " 503 ") || s.Refused() != 1 || s.Budget().Used() > 1<<20 {
-					t.Errorf("%d connections, told %q, %d refused, %d bytes", len(all), response, s.Refused(), s.Budget().Used())
-				}
-				if _, response := s.send(t, "192.0.2.2", head); response != "" {
-					t.Errorf("another network is told %s", response)
-				}
-				_ = all[len(all)-1].Close()
-				for _, c := range all {
-					s.ConnState(c, http.StateActive)
-					s.ConnState(c, http.StateIdle)
-				}
-				if _, response := s.send(t, "192.0.2.1", head); response != "" {
-					t.Errorf("after the requests have ended: %s", response)
-				}
-				for c := range s.Connections.open {
-					_, _ = c.Close(), c.Close()
-				}
-				if used := s.Budget().Used(); used != 0 {
-					t.Errorf("%d bytes are still held", used)
-				}
-			})
+		timed(t, name, func(t *testing.T) {
+			s := within(t, 1000, 1000, 2<<20)
+			var all []net.Conn
+			response := ""
+			for response == "" && len(all) < 100 {
+				var c net.Conn
+				c, response = s.send(t, "192.0.2.1", head)
+				all = append(all, c)
+			}
+			if len(all) < 9 || !strings.Contains(response, " 503 ") || s.Refused() != 1 || s.Budget().Used() > 1<<20 {
+				t.Errorf("%d connections, told %q, %d refused, %d bytes", len(all), response, s.Refused(), s.Budget().Used())
+			}
+			if _, response := s.send(t, "192.0.2.2", head); response != "" {
+				t.Errorf("another network is told %s", response)
+			}
+			_ = all[len(all)-1].Close()
+			for _, c := range all {
+				s.ConnState(c, http.StateActive)
+				s.ConnState(c, http.StateIdle)
+			}
+			if _, response := s.send(t, "192.0.2.1", head); response != "" {
+				t.Errorf("after the requests have ended: %s", response)
+			}
+			for c := range s.Connections.open {
+				_, _ = c.Close(), c.Close()
+			}
+			if used := s.Budget().Used(); used != 0 {
+				t.Errorf("%d bytes are still held", used)
+			}
 		})
 	}
 }

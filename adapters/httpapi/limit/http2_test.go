@@ -47,50 +47,48 @@ func connect(listener pipeListener) net.Conn {
 func TestRequestsThatWaitForTheirClientAreEvicted(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		for path, want := range map[string]int64{"/body": 1, "/answer": 1, "/copy": 1, "/work": 0} {
-			t.Run(fmt.Sprintf("HTTP %d%s", version, path), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					l := NewConnections(ConnectionLimits{1, 9}, NewBudget(1<<30), options(func(netip.Addr) bool { return false }))
-					listener, client := serve(t, l, version, func(w http.ResponseWriter, r *http.Request) {
-						switch r.URL.Path {
-						case "/body":
-							_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Hour))
-							_, _ = io.ReadAll(r.Body)
-						case "/answer":
-							_, _ = w.Write(make([]byte, 8<<20))
-						case "/copy":
-							w.Header().Set("Content-Length", "8388608")
-							_, _ = io.Copy(w, bytes.NewReader(make([]byte, 8<<20)))
-						case "/work":
-							<-r.Context().Done()
-						}
-					})
-					ctx, leave := context.WithCancel(t.Context())
-					defer leave()
-					body, never := io.Pipe()
-					defer never.Close()
-					ended := make(chan struct{})
-					go func() {
-						defer close(ended)
-						r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "http://server"+path, nil)
-						if path == "/body" {
-							r.Body = body
-						}
-						if answer, err := client.Do(r); err == nil {
-							<-ctx.Done()
-							_ = answer.Body.Close()
-						}
-					}()
-					time.Sleep(2 * slowAfter)
-					other := connect(listener)
-					synctest.Wait()
-					if l.Evicted() != want || l.Refused() != 1-want || l.Open() != 1 {
-						t.Errorf("%d evicted, %d refused, %d open", l.Evicted(), l.Refused(), l.Open())
+			timed(t, fmt.Sprintf("HTTP %d%s", version, path), func(t *testing.T) {
+				l := NewConnections(ConnectionLimits{1, 9}, NewBudget(1<<30), options(func(netip.Addr) bool { return false }))
+				listener, client := serve(t, l, version, func(w http.ResponseWriter, r *http.Request) {
+					switch r.URL.Path {
+					case "/body":
+						_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Hour))
+						_, _ = io.ReadAll(r.Body)
+					case "/answer":
+						_, _ = w.Write(make([]byte, 8<<20))
+					case "/copy":
+						w.Header().Set("Content-Length", "8388608")
+						_, _ = io.Copy(w, bytes.NewReader(make([]byte, 8<<20)))
+					case "/work":
+						<-r.Context().Done()
 					}
-					_ = other.Close()
-					leave()
-					_ = never.Close()
-					<-ended
 				})
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				body, never := io.Pipe()
+				defer never.Close()
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "http://server"+path, nil)
+					if path == "/body" {
+						r.Body = body
+					}
+					if answer, err := client.Do(r); err == nil {
+						<-ctx.Done()
+						_ = answer.Body.Close()
+					}
+				}()
+				time.Sleep(2 * slowAfter)
+				other := connect(listener)
+				synctest.Wait()
+				if l.Evicted() != want || l.Refused() != 1-want || l.Open() != 1 {
+					t.Errorf("%d evicted, %d refused, %d open", l.Evicted(), l.Refused(), l.Open())
+				}
+				_ = other.Close()
+				leave()
+				_ = never.Close()
+				<-ended
 			})
 		}
 	}
@@ -103,13 +101,10 @@ func TestClientReadingALongAnswerIsNotSlow(t *testing.T) {
 			listener, client := serve(t, l, version, func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = w.Write(make([]byte, 64<<20))
 			})
-			answer, err := client.Get("http://server/")
-			must.NoError(t, err)
+			answer := must.Do(client.Get("http://server/")).Or(t)
 			for range 160 {
 				time.Sleep(slowAfter / 20)
-				if _, err := io.CopyN(io.Discard, answer.Body, 100<<10); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(io.CopyN(io.Discard, answer.Body, 100<<10)).Or(t)
 			}
 			other := connect(listener)
 			synctest.Wait()
@@ -138,9 +133,7 @@ func TestHTTP2RequestsAreCharged(t *testing.T) {
 		for range 10 {
 			go func() {
 				answer, err := send()
-				if err != nil {
-					t.Error(err)
-				}
+				must.Succeed(t, err)
 				answers <- answer
 			}()
 		}

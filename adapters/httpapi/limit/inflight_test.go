@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"collab/domain/fault"
+	"collab/test/must"
 )
 
 func TestInFlightIsLimitedPerCaller(t *testing.T) {
@@ -15,18 +16,12 @@ func TestInFlightIsLimitedPerCaller(t *testing.T) {
 			t.Fatalf("request %d: %v", i, err)
 		}
 	}
-	if _, err := w.Enter("ada"); !fault.Is(err, fault.Limited) {
-		t.Errorf("one more: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(w.Enter("ada")), fault.Limited) // one more
 	other, err := w.Enter("bob")
-	if err != nil {
-		t.Errorf("another caller: %v", err)
-	}
+	must.NoError(t, err) // another caller
 	leaves[0]()
 	again, err := w.Enter("ada")
-	if err != nil {
-		t.Errorf("after one has ended: %v", err)
-	}
+	must.NoError(t, err) // after one has ended
 	other()
 	again()
 	for _, leave := range leaves[1:] {

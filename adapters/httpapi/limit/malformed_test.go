@@ -21,8 +21,7 @@ func options(exempt func(netip.Addr) bool) ConnectionOptions {
 }
 
 func TestMalformedRequestsGetTheErrorShape(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	must.NoError(t, err)
+	inner := must.Do(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	l := NewConnections(ConnectionLimits{9, 9}, NewBudget(1<<30), options(func(netip.Addr) bool { return true }))
 	const forged = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"
 	server := &http.Server{
@@ -38,12 +37,9 @@ func TestMalformedRequestsGetTheErrorShape(t *testing.T) {
 	t.Cleanup(func() { _ = server.Shutdown(context.Background()) })
 	answer := func(t *testing.T, request string) string {
 		t.Helper()
-		c, err := net.Dial("tcp", inner.Addr().String())
-		must.NoError(t, err)
+		c := must.Do(net.Dial("tcp", inner.Addr().String())).Or(t)
 		defer c.Close()
-		if _, err := io.WriteString(c, request); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(io.WriteString(c, request)).Or(t)
 		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 		text, _ := io.ReadAll(c) // what was not read of the request may reset the connection
 		return string(text)

@@ -12,7 +12,13 @@ import (
 	"pgregory.net/rapid"
 
 	"collab/domain/fault"
+	"collab/test/must"
 )
+
+// timed runs a sub-test whose time passes while it waits.
+func timed(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
 
 // enter takes a place that must be free.
 func enter(t *testing.T, s *Shares, key string) *Place {
@@ -71,156 +77,138 @@ func TestShares(t *testing.T) {
 		}
 		checkEmpty(t, s)
 	})
-	t.Run("beside others a holder waits at its share, and takes the next place that it gives back", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := NewShares("requests", 16, 4, 2)
-			quiet := enter(t, s, "quiet")
-			places := enterTimes(t, s, "noisy", 4)
-			next := queue(t.Context(), t, s, "noisy")
-			if f := s.Figures(); f.Waiting != 1 {
-				t.Errorf("%+v", f)
-			}
-			quiet.Leave()
-			synctest.Wait()
-			if len(next) != 0 {
-				t.Error("it has got more than its share")
-			}
-			places[0].Leave()
-			if err := <-next; err != nil {
-				t.Error(err)
-			}
-			for _, p := range places[1:] {
-				p.Leave()
-			}
-			synctest.Wait()
-			checkEmpty(t, s)
-		})
+	timed(t, "beside others a holder waits at its share, and takes the next place that it gives back", func(t *testing.T) {
+		s := NewShares("requests", 16, 4, 2)
+		quiet := enter(t, s, "quiet")
+		places := enterTimes(t, s, "noisy", 4)
+		next := queue(t.Context(), t, s, "noisy")
+		if f := s.Figures(); f.Waiting != 1 {
+			t.Errorf("%+v", f)
+		}
+		quiet.Leave()
+		synctest.Wait()
+		if len(next) != 0 {
+			t.Error("it has got more than its share")
+		}
+		places[0].Leave()
+		must.Succeed(t, <-next)
+		for _, p := range places[1:] {
+			p.Leave()
+		}
+		synctest.Wait()
+		checkEmpty(t, s)
 	})
-	t.Run("a holder is alone again after a time without others", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := NewShares("requests", 16, 4, 2)
-			most := func() (n int) {
-				ctx, cancel := context.WithCancel(t.Context())
-				cancel()
-				var places []Place
-				for {
-					p, err := s.Enter(ctx, "noisy")
-					if err != nil {
-						break
-					}
-					places = append(places, p)
-				}
-				for i := range places {
-					places[i].Leave()
-				}
-				return len(places)
-			}
-			if n := most(); n != 16 {
-				t.Errorf("it has %d places at the beginning", n)
-			}
-			enter(t, s, "quiet").Leave()
-			if n := most(); n != 4 {
-				t.Errorf("it has %d places after another", n)
-			}
-			time.Sleep(aloneAfter)
-			if n := most(); n != 16 {
-				t.Errorf("it has %d places later", n)
-			}
-			checkEmpty(t, s)
-		})
-	})
-	t.Run("a holder that waits gets more places when the last other one leaves", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := NewShares("requests", 16, 4, 2)
-			quiet := enter(t, s, "quiet")
-			places := enterTimes(t, s, "noisy", 4)
-			time.Sleep(aloneAfter - time.Second)
-			waiting := []<-chan error{queue(t.Context(), t, s, "noisy"), queue(t.Context(), t, s, "noisy")}
-			time.Sleep(time.Second)
-			quiet.Leave()
-			synctest.Wait()
-			for _, done := range waiting {
-				if len(done) == 0 {
-					t.Error("a call still waits")
-				}
-			}
-			for _, p := range places {
-				p.Leave()
-			}
-			synctest.Wait()
-			checkEmpty(t, s)
-		})
-	})
-	t.Run("waiting holders take turns, and each is served in its order", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := NewShares("requests", 3, 3, 1)
-			a, b, free := enter(t, s, "a"), enter(t, s, "b"), enter(t, s, "c")
-			var order []string
-			for _, call := range []string{"a1", "a2", "a3", "b1", "b2"} {
-				go func() {
-					p := enter(t, s, call[:1])
-					order = append(order, call) // one at a time, since they take turns with one place
-					time.Sleep(time.Millisecond)
-					p.Leave()
-				}()
-				synctest.Wait()
-			}
-			free.Leave()
-			time.Sleep(10 * time.Millisecond)
-			a.Leave()
-			b.Leave()
-			if want := []string{"a1", "b1", "a2", "b2", "a3"}; !slices.Equal(order, want) {
-				t.Errorf("%v, want %v", order, want)
-			}
-			synctest.Wait()
-			checkEmpty(t, s)
-		})
-	})
-	t.Run("waiting ends after a time and with the context", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := NewShares("requests", 1, 1, 1)
-			held := enter(t, s, "a")
+	timed(t, "a holder is alone again after a time without others", func(t *testing.T) {
+		s := NewShares("requests", 16, 4, 2)
+		most := func() (n int) {
 			ctx, cancel := context.WithCancel(t.Context())
-			canceled, late := queue(ctx, t, s, "a"), queue(t.Context(), t, s, "a")
 			cancel()
-			if err := <-canceled; !errors.Is(err, context.Canceled) {
-				t.Error(err)
+			var places []Place
+			for {
+				p, err := s.Enter(ctx, "noisy")
+				if err != nil {
+					break
+				}
+				places = append(places, p)
 			}
-			began := time.Now()
-			err := <-late
-			limited, ok := errors.AsType[*fault.Error](err)
-			if !ok || limited.Kind != fault.Unavailable || limited.RetryAfter != 1 || time.Since(began) != maxWait {
-				t.Errorf("%v after %v", err, time.Since(began))
+			for i := range places {
+				places[i].Leave()
 			}
-			if f := s.Figures(); f.Refusals != 1 || f.Waiting != 0 {
-				t.Errorf("%+v", f)
-			}
-			held.Leave()
-			checkEmpty(t, s)
-		})
+			return len(places)
+		}
+		if n := most(); n != 16 {
+			t.Errorf("it has %d places at the beginning", n)
+		}
+		enter(t, s, "quiet").Leave()
+		if n := most(); n != 4 {
+			t.Errorf("it has %d places after another", n)
+		}
+		time.Sleep(aloneAfter)
+		if n := most(); n != 16 {
+			t.Errorf("it has %d places later", n)
+		}
+		checkEmpty(t, s)
 	})
-	t.Run("the queue of a holder is bounded", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s := NewShares("requests", 1, 1, 1)
-			held := enter(t, s, "a")
-			for range maxQueue {
-				go func() {
-					p, err := s.Enter(t.Context(), "a")
-					if err != nil {
-						t.Error(err)
-					}
-					p.Leave()
-				}()
+	timed(t, "a holder that waits gets more places when the last other one leaves", func(t *testing.T) {
+		s := NewShares("requests", 16, 4, 2)
+		quiet := enter(t, s, "quiet")
+		places := enterTimes(t, s, "noisy", 4)
+		time.Sleep(aloneAfter - time.Second)
+		waiting := []<-chan error{queue(t.Context(), t, s, "noisy"), queue(t.Context(), t, s, "noisy")}
+		time.Sleep(time.Second)
+		quiet.Leave()
+		synctest.Wait()
+		for _, done := range waiting {
+			if len(done) == 0 {
+				t.Error("a call still waits")
 			}
+		}
+		for _, p := range places {
+			p.Leave()
+		}
+		synctest.Wait()
+		checkEmpty(t, s)
+	})
+	timed(t, "waiting holders take turns, and each is served in its order", func(t *testing.T) {
+		s := NewShares("requests", 3, 3, 1)
+		a, b, free := enter(t, s, "a"), enter(t, s, "b"), enter(t, s, "c")
+		var order []string
+		for _, call := range []string{"a1", "a2", "a3", "b1", "b2"} {
+			go func() {
+				p := enter(t, s, call[:1])
+				order = append(order, call) // one at a time, since they take turns with one place
+				time.Sleep(time.Millisecond)
+				p.Leave()
+			}()
 			synctest.Wait()
-			if _, err := s.Enter(t.Context(), "a"); !fault.Is(err, fault.Unavailable) {
-				t.Error(err)
-			}
-			enter(t, s, "b").Leave()
-			held.Leave()
-			synctest.Wait()
-			checkEmpty(t, s)
-		})
+		}
+		free.Leave()
+		time.Sleep(10 * time.Millisecond)
+		a.Leave()
+		b.Leave()
+		if want := []string{"a1", "b1", "a2", "b2", "a3"}; !slices.Equal(order, want) {
+			t.Errorf("%v, want %v", order, want)
+		}
+		synctest.Wait()
+		checkEmpty(t, s)
+	})
+	timed(t, "waiting ends after a time and with the context", func(t *testing.T) {
+		s := NewShares("requests", 1, 1, 1)
+		held := enter(t, s, "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		canceled, late := queue(ctx, t, s, "a"), queue(t.Context(), t, s, "a")
+		cancel()
+		if err := <-canceled; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		began := time.Now()
+		err := <-late
+		limited, ok := errors.AsType[*fault.Error](err)
+		if !ok || limited.Kind != fault.Unavailable || limited.RetryAfter != 1 || time.Since(began) != maxWait {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		if f := s.Figures(); f.Refusals != 1 || f.Waiting != 0 {
+			t.Errorf("%+v", f)
+		}
+		held.Leave()
+		checkEmpty(t, s)
+	})
+	timed(t, "the queue of a holder is bounded", func(t *testing.T) {
+		s := NewShares("requests", 1, 1, 1)
+		held := enter(t, s, "a")
+		for range maxQueue {
+			go func() {
+				p, err := s.Enter(t.Context(), "a")
+				must.Succeed(t, err)
+				p.Leave()
+			}()
+		}
+		synctest.Wait()
+		must.Fail(t, must.ErrorOf(s.Enter(t.Context(), "a")), fault.Unavailable)
+		enter(t, s, "b").Leave()
+		held.Leave()
+		synctest.Wait()
+		checkEmpty(t, s)
 	})
 	t.Run("nil allows everything", func(t *testing.T) {
 		p := enter(t, nil, "a")
@@ -322,12 +310,8 @@ func TestSharesKeepTheirBounds(t *testing.T) {
 }
 
 func TestParseConcurrency(t *testing.T) {
-	if c, err := ParseConcurrency("", 4, 5000); err != nil || c != (Concurrency{128, 5000, 1024, 1024, 32}) {
-		t.Errorf("%+v, %v", c, err)
-	}
-	if c, err := ParseConcurrency("requests=100,webhooks=16", 1, 5000); err != nil || c != (Concurrency{100, 5000, 1024, 1024, 16}) {
-		t.Errorf("%+v, %v", c, err)
-	}
+	must.Is(t, (Concurrency{128, 5000, 1024, 1024, 32}), must.Do(ParseConcurrency("", 4, 5000)).Or(t))
+	must.Is(t, (Concurrency{100, 5000, 1024, 1024, 16}), must.Do(ParseConcurrency("requests=100,webhooks=16", 1, 5000)).Or(t))
 	for _, wrong := range []string{"requests", "requests=1", "requests=x", "other=100", "calls=100,calls=100"} {
 		if _, err := ParseConcurrency(wrong, 1, 100); err == nil {
 			t.Errorf("%s is accepted", wrong)

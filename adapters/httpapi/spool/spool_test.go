@@ -53,9 +53,7 @@ func TestSpoolRoundTrips(t *testing.T) {
 				if got, err := io.ReadAll(s); err != nil || !bytes.Equal(got, content) {
 					t.Errorf("%d bytes came back: %v", len(got), err)
 				}
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				must.Succeed(t, s.Close())
 			})
 		}
 	}
@@ -80,9 +78,7 @@ func TestSpoolRoundTrips(t *testing.T) {
 	t.Run("without room for it the upload can be tried again", func(t *testing.T) {
 		t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nothing"))
 		s := New(&resourcesOf{})
-		if err := s.Fill(io.LimitReader(zeros{}, 2*BlockSize), 1<<30, nil); !fault.Is(err, fault.Unavailable) {
-			t.Errorf("%v", err)
-		}
+		must.Fail(t, s.Fill(io.LimitReader(zeros{}, 2*BlockSize), 1<<30, nil), fault.Unavailable)
 		_ = s.Close()
 	})
 }
@@ -92,9 +88,7 @@ func TestSpoolsShareADiskBudget(t *testing.T) {
 	r := &resourcesOf{most: 2 * BlockSize}
 	fits, none := New(r), New(r)
 	must.NoError(t, fits.Fill(io.LimitReader(zeros{}, 2*BlockSize), 1<<30, nil))
-	if err := none.Fill(io.LimitReader(zeros{}, BlockSize), 1<<30, nil); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("beyond the budget: %v", err)
-	}
+	must.Fail(t, none.Fill(io.LimitReader(zeros{}, BlockSize), 1<<30, nil), fault.Unavailable) // beyond the budget
 	if used := r.disk; used != 2*BlockSize {
 		t.Errorf("%d bytes are on the disk", used)
 	}
