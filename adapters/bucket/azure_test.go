@@ -104,8 +104,7 @@ func TestAzureKeys(t *testing.T) {
 	account, key := strings.TrimPrefix(store.Credentials[0], "AZURE_STORAGE_ACCOUNT="), strings.TrimPrefix(store.Credentials[1], "AZURE_STORAGE_KEY=")
 	t.Run("a SAS token opens the container, and is in no error", func(t *testing.T) {
 		clearAzureEnv(t)
-		credential, err := azblob.NewSharedKeyCredential(account, key)
-		must.NoError(t, err)
+		credential := must.Do(azblob.NewSharedKeyCredential(account, key)).Or(t)
 		signed, err := sas.BlobSignatureValues{
 			Protocol: sas.ProtocolHTTPSandHTTP, ExpiryTime: time.Now().Add(time.Hour).UTC(), ContainerName: "collab",
 			Permissions: (&sas.ContainerPermissions{Read: true, Add: true, Create: true, Write: true, Delete: true, List: true}).String(),
@@ -115,9 +114,7 @@ func TestAzureKeys(t *testing.T) {
 		t.Setenv("AZURE_STORAGE_SAS_TOKEN", signed.Encode())
 		b := openBucket(t, store.Address)
 		put(t, b, "org/sas@1-x", "content")
-		if got, err := read(b, "org/sas@1-x"); err != nil || got != "content" {
-			t.Errorf("got %q, %v", got, err)
-		}
+		must.Is(t, "content", must.Do(read(b, "org/sas@1-x")).Or(t))
 		away := openWithTimeout(t, "azblob://collab?protocol=http&domain=127.0.0.1:1", 50*time.Millisecond)
 		err = away.Ready(t.Context())
 		unavailable(t, err)
@@ -129,9 +126,7 @@ func TestAzureKeys(t *testing.T) {
 		clearAzureEnv(t)
 		t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "DefaultEndpointsProtocol=http;AccountName="+account+";AccountKey="+key+
 			";BlobEndpoint=http://"+store.Host+"/"+account+";")
-		if err := openBucket(t, "azblob://collab").Ready(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.NoError(t, openBucket(t, "azblob://collab").Ready(t.Context()))
 		expectRefused(t, "azblob://collab?domain=x", "connection string")
 	})
 }
@@ -168,8 +163,7 @@ func TestAzureIdentities(t *testing.T) {
 	open := func(t *testing.T, through *http.Transport) *bucket.Bucket {
 		t.Helper()
 		t.Setenv("AZURE_STORAGE_ACCOUNT", "devstoreaccount1")
-		b, err := bucket.OpenAzure("collab", url.Values{"domain": {store.Host}}, through.Clone())
-		must.NoError(t, err)
+		b := must.Do(bucket.OpenAzure("collab", url.Values{"domain": {store.Host}}, through.Clone())).Or(t)
 		t.Cleanup(func() { _ = b.Close() })
 		return b
 	}
@@ -199,9 +193,7 @@ func TestAzureIdentities(t *testing.T) {
 		before := entra.answers.Load()
 		b := open(t, trusted)
 		put(t, b, "org/x@1-x", "content")
-		if got, err := read(b, "org/x@1-x"); err != nil || got != "content" {
-			t.Errorf("got %q, %v", got, err)
-		}
+		must.Is(t, "content", must.Do(read(b, "org/x@1-x")).Or(t))
 		if asked := entra.answers.Load() - before; asked != 1 {
 			t.Errorf("it asked for %d tokens", asked)
 		}
@@ -219,9 +211,7 @@ func TestAzureIdentities(t *testing.T) {
 		b := open(t, trusted)
 		for _, content := range []string{"first", "second"} {
 			write(content)
-			if err := b.Ready(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must.NoError(t, b.Ready(t.Context()))
 		}
 	})
 	t.Run("the managed identity is requested without a proxy and retried", func(t *testing.T) {
@@ -267,9 +257,7 @@ func TestAzureIdentities(t *testing.T) {
 			}
 			_, _ = io.WriteString(w, `{"expires_on":"`+fmt.Sprint(time.Now().Unix()+3599)+`","access_token":"`+token()+`"}`)
 		})
-		if err := open(t, trusted).Ready(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.NoError(t, open(t, trusted).Ready(t.Context()))
 	})
 	for name, answer := range map[string]func(http.ResponseWriter, *http.Request){
 		"status 401": func(w http.ResponseWriter, _ *http.Request) {

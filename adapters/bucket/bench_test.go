@@ -49,12 +49,9 @@ func BenchmarkBigFile(b *testing.B) {
 		b.SetBytes(size)
 		directory := b.TempDir()
 		for i := range b.N {
-			f, err := os.Create(filepath.Join(directory, "new"))
-			must.NoError(b, err)
+			f := must.Do(os.Create(filepath.Join(directory, "new"))).Or(b)
 			buffer := make([]byte, 256<<10)
-			if _, err := io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{io.TeeReader(content(), sha256.New())}, buffer); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(io.CopyBuffer(struct{ io.Writer }{f}, struct{ io.Reader }{io.TeeReader(content(), sha256.New())}, buffer)).Or(b)
 			must.NoError(b, f.Sync())
 			must.NoError(b, f.Close())
 			must.NoError(b, os.Rename(f.Name(), filepath.Join(directory, fmt.Sprint(i))))

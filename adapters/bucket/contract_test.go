@@ -48,8 +48,7 @@ func openFiles(t testing.TB) *bucket.Bucket { return openBucket(t, "file://"+t.T
 
 func openBucket(t testing.TB, address string) *bucket.Bucket {
 	t.Helper()
-	b, err := bucket.Open(t.Context(), address)
-	must.NoError(t, err)
+	b := must.Do(bucket.Open(t.Context(), address)).Or(t)
 	closeAfter(t, b)
 	return b
 }
@@ -57,17 +56,14 @@ func openBucket(t testing.TB, address string) *bucket.Bucket {
 // openWithTimeout opens a store with a limit of each step.
 func openWithTimeout(t *testing.T, address string, timeout time.Duration) *bucket.Bucket {
 	t.Helper()
-	b, err := bucket.OpenWithin(t.Context(), address, timeout)
-	must.NoError(t, err)
+	b := must.Do(bucket.OpenWithin(t.Context(), address, timeout)).Or(t)
 	closeAfter(t, b)
 	return b
 }
 
 func closeAfter(t testing.TB, b *bucket.Bucket) {
 	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, b.Close())
 	})
 }
 
@@ -82,19 +78,14 @@ func google(t testing.TB) *objectstore.Store {
 func googleProcess(t testing.TB, folder string) *objectstore.Store {
 	c := exec.Command(os.Args[0])
 	c.Env, c.Stderr = append(os.Environ(), envStore+"="+folder), os.Stderr
-	in, err := c.StdinPipe()
-	must.NoError(t, err)
-	out, err := c.StdoutPipe()
-	must.NoError(t, err)
+	in := must.Do(c.StdinPipe()).Or(t)
+	out := must.Do(c.StdoutPipe()).Or(t)
 	must.NoError(t, c.Start())
 	t.Cleanup(func() {
 		_ = in.Close()
-		if err := c.Wait(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, c.Wait())
 	})
-	host, err := bufio.NewReader(out).ReadString('\n')
-	must.NoError(t, err)
+	host := must.Do(bufio.NewReader(out).ReadString('\n')).Or(t)
 	host = strings.TrimSpace(host)
 	return &objectstore.Store{Address: "gs://collab", Host: host, Credentials: []string{objectstore.EnvHost + "=" + host}}
 }

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"collab/adapters/bucket"
+	"collab/test/must"
 )
 
 // nameGenerator draws names in which characters that keys escape are frequent.
@@ -82,9 +83,7 @@ func TestKeys(t *testing.T) {
 			"0198c0de-0000-7000-8000-000000000000/shared/hub-memory/org-memory.md@12-0198c0de",
 			"o/workspaces/w/artifacts/Pläne 2026/Entwurf (2), final_v3.docx@1-x",
 		} {
-			if key := bucket.KeyOf(name); key != name {
-				t.Errorf("the key is %q", key)
-			}
+			must.Is(t, name, bucket.KeyOf(name))
 		}
 	})
 }

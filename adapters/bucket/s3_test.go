@@ -142,8 +142,7 @@ func TestPartsOfAnUploadToS3Grow(t *testing.T) {
 		fmt.Fprintf(&long, "%d ", long.Len())
 	}
 	put(t, b, "org/x@1-x", long.String())
-	r, err := b.Open(t.Context(), "org/x@1-x", 0, -1)
-	must.NoError(t, err)
+	r := must.Do(b.Open(t.Context(), "org/x@1-x", 0, -1)).Or(t)
 	defer r.Close()
 	if got, err := io.ReadAll(r); err != nil || string(got) != long.String() {
 		t.Errorf("%d of %d bytes are the same, %v", len(got), long.Len(), err)

@@ -86,8 +86,7 @@ func TestSignedBlobs(t *testing.T) {
 			}
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}
-		b, err := bucket.OpenAzure("collab", url.Values{"domain": {"blob.example.com"}}, transport)
-		must.NoError(t, err)
+		b := must.Do(bucket.OpenAzure("collab", url.Values{"domain": {"blob.example.com"}}, transport)).Or(t)
 		closeAfter(t, b)
 		client := &http.Client{Transport: transport}
 		signed, content := signedBy(t, b, ""), object.Content{Blob: "org/é x@1-x", Size: 7}
@@ -96,14 +95,10 @@ func TestSignedBlobs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err, errors.Unwrap(err))
 			}
-			if got := send(t, client, to.URL, "content", to.Headers); got != want {
-				t.Errorf("it is %d", got)
-			}
+			must.Is(t, want, send(t, client, to.URL, "content", to.Headers))
 		}
-		address, err := signed.SignGet(t.Context(), content.Blob, "text/html", "attachment", time.Minute)
-		must.NoError(t, err)
-		answer, err := client.Get(address)
-		must.NoError(t, err)
+		address := must.Do(signed.SignGet(t.Context(), content.Blob, "text/html", "attachment", time.Minute)).Or(t)
+		answer := must.Do(client.Get(address)).Or(t)
 		defer answer.Body.Close()
 		if got, err := io.ReadAll(answer.Body); err != nil || string(got) != "content" || answer.Header.Get("Content-Type") != "text/html" {
 			t.Errorf("%+v %q, %v", answer, got, err)
@@ -136,8 +131,7 @@ func TestThePublicAddressIsInSignedAddresses(t *testing.T) {
 			if err != nil || !strings.HasPrefix(address, "http://localhost:") {
 				t.Fatal(address, err)
 			}
-			r, err := http.Get(address)
-			must.NoError(t, err)
+			r := must.Do(http.Get(address)).Or(t)
 			defer r.Body.Close()
 			if got, err := io.ReadAll(r.Body); err != nil || string(got) != "content" {
 				t.Errorf("%d %q, %v", r.StatusCode, got, err)
@@ -154,15 +148,12 @@ func TestThePublicAddressIsInSignedAddresses(t *testing.T) {
 // TestGoogleAddresses sends signed requests to an emulator, which checks neither signatures nor
 // conditions: they are read from the addresses.
 func TestGoogleAddresses(t *testing.T) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	must.NoError(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	must.NoError(t, err)
-	account, err := json.Marshal(map[string]string{
+	key := must.Do(rsa.GenerateKey(rand.Reader, 2048)).Or(t)
+	private := must.Do(x509.MarshalPKCS8PrivateKey(key)).Or(t)
+	account := must.Do(json.Marshal(map[string]string{
 		"type": "service_account", "client_email": "collab@project.iam.gserviceaccount.com", "token_uri": "http://127.0.0.1:1/token",
 		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
-	})
-	must.NoError(t, err)
+	})).Or(t)
 	file := filepath.Join(t.TempDir(), "account.json")
 	must.NoError(t, os.WriteFile(file, account, 0o600))
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
@@ -175,10 +166,8 @@ func TestGoogleAddresses(t *testing.T) {
 	}
 	s := signedBy(t, b, "http://"+store.Host)
 	for _, name := range []string{"org/x@1-x", hashedName} {
-		to, err := s.SignPut(t.Context(), "text/plain", object.Content{Blob: name, Size: 7}, time.Minute)
-		must.NoError(t, err)
-		u, err := url.Parse(to.URL)
-		must.NoError(t, err)
+		to := must.Do(s.SignPut(t.Context(), "text/plain", object.Content{Blob: name, Size: 7}, time.Minute)).Or(t)
+		u := must.Do(url.Parse(to.URL)).Or(t)
 		signed := strings.Split(u.Query().Get("X-Goog-SignedHeaders"), ";")
 		if len(signed) != len(to.Headers)+1 || u.Query().Get("X-Goog-Expires") != "59" && u.Query().Get("X-Goog-Expires") != "60" {
 			t.Errorf("%v are signed of %v in %s", signed, to.Headers, to.URL)
@@ -191,22 +180,18 @@ func TestGoogleAddresses(t *testing.T) {
 		}
 		address, err := s.SignGet(t.Context(), name, "text/html", `attachment; filename="x"`, time.Minute)
 		must.NoError(t, err)
-		if u, err = url.Parse(address); err != nil {
-			t.Fatal(err)
-		}
+		u = must.Do(url.Parse(address)).Or(t)
 		if got := fmt.Sprint(u.Query()["response-content-type"], u.Query()["response-content-disposition"]); got != `[text/html] [attachment; filename="x"]` {
 			t.Errorf("the response has %s", got)
 		}
-		answer, err := http.Get(address)
-		must.NoError(t, err)
+		answer := must.Do(http.Get(address)).Or(t)
 		got, err := io.ReadAll(answer.Body)
 		if err != nil || answer.Body.Close() != nil || string(got) != "content" {
 			t.Errorf("%d %.200q, %v", answer.StatusCode, got, err)
 		}
 	}
 	encoded := object.Content{Blob: "org/encoded@1-x", Size: int64(len(gzipped))}
-	to, err := s.SignPut(t.Context(), "text/plain", encoded, time.Minute)
-	must.NoError(t, err)
+	to := must.Do(s.SignPut(t.Context(), "text/plain", encoded, time.Minute)).Or(t)
 	// The emulator decompresses what it is sent once, which Google does not.
 	if got := send(t, http.DefaultClient, to.URL, compress(gzipped), to.Headers, "Content-Encoding", "gzip"); got != http.StatusOK {
 		t.Fatalf("it is %d", got)
@@ -245,8 +230,7 @@ func compress(content string) string {
 // empty value removes a header. It returns the status.
 func send(t *testing.T, client *http.Client, address, content string, headers map[string]string, more ...string) int {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, address, strings.NewReader(content))
-	must.NoError(t, err)
+	r := must.Do(http.NewRequestWithContext(t.Context(), http.MethodPut, address, strings.NewReader(content))).Or(t)
 	for name, value := range headers {
 		r.Header.Set(name, value)
 	}
@@ -289,8 +273,7 @@ func TestContentWithAnEncodingIsRefused(t *testing.T) {
 			running.Setenv(t)
 			b := openBucket(t, running.Address)
 			s := signedBy(t, b, "")
-			to, err := s.SignPut(t.Context(), "text/plain", content, time.Minute)
-			must.NoError(t, err)
+			to := must.Do(s.SignPut(t.Context(), "text/plain", content, time.Minute)).Or(t)
 			// Azurite has the encoding of x-ms-blob-content-encoding only, Azure that of both.
 			if got := send(t, http.DefaultClient, to.URL, gzipped, to.Headers, "Content-Encoding", "gzip", "x-ms-blob-content-encoding", "gzip"); got/100 != 2 {
 				t.Fatalf("it is %d", got)
@@ -313,8 +296,7 @@ func TestRequestsThatAnAddressOfAzureAlsoPermits(t *testing.T) {
 	b := openBucket(t, running.Address)
 	s := signedBy(t, b, "")
 	put(t, b, "org/source@1-x", "content")
-	signedSource, err := s.SignGet(t.Context(), "org/source@1-x", "text/plain", "attachment", time.Minute)
-	must.NoError(t, err)
+	signedSource := must.Do(s.SignGet(t.Context(), "org/source@1-x", "text/plain", "attachment", time.Minute)).Or(t)
 	source, _, _ := strings.Cut(signedSource, "?") // Azurite needs no signature within an account
 	for name, row := range map[string]struct {
 		blob, content string
@@ -326,32 +308,26 @@ func TestRequestsThatAnAddressOfAzureAlsoPermits(t *testing.T) {
 		"a hashed key without a name":    {hashedName + "2", "content", []string{"x-ms-meta-name", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			to, err := s.SignPut(t.Context(), "text/plain", object.Content{Blob: row.blob, Size: 7}, time.Minute)
-			must.NoError(t, err)
+			to := must.Do(s.SignPut(t.Context(), "text/plain", object.Content{Blob: row.blob, Size: 7}, time.Minute)).Or(t)
 			if got := send(t, http.DefaultClient, to.URL, row.content, to.Headers, row.more...); got/100 != 2 {
 				t.Fatalf("it is %d", got)
 			}
 			if _, _, err := s.Stat(t.Context(), row.blob); !fault.Is(err, fault.Invalid) {
 				t.Errorf("the error is %v", err)
 			}
-			if err := b.Remove(t.Context(), row.blob); err != nil {
-				t.Error(err)
-			}
+			must.NoError(t, b.Remove(t.Context(), row.blob))
 		})
 	}
 	t.Run("a snapshot", func(t *testing.T) {
 		const name = "org/snapshot@1-x"
-		to, err := s.SignPut(t.Context(), "text/plain", object.Content{Blob: name, Size: 7}, time.Minute)
-		must.NoError(t, err)
+		to := must.Do(s.SignPut(t.Context(), "text/plain", object.Content{Blob: name, Size: 7}, time.Minute)).Or(t)
 		if got := send(t, http.DefaultClient, to.URL, "content", to.Headers); got != http.StatusCreated {
 			t.Fatalf("it is %d", got)
 		}
 		if got := send(t, http.DefaultClient, to.URL+"&comp=snapshot", "", nil); got != http.StatusCreated {
 			t.Fatalf("the snapshot is %d", got)
 		}
-		if err := b.Remove(t.Context(), name); err != nil {
-			t.Error(err)
-		}
+		must.NoError(t, b.Remove(t.Context(), name))
 		if _, _, err := s.Stat(t.Context(), name); !fault.Is(err, fault.NotFound) {
 			t.Errorf("it is still there: %v", err)
 		}

@@ -47,12 +47,10 @@ func read(b ports.Blobs, name string) (string, error) {
 func list(t *testing.T, b ports.Blobs) []string {
 	t.Helper()
 	var all []string
-	if err := b.List(t.Context(), func(name string, _ int64, _ time.Time) error {
+	must.NoError(t, b.List(t.Context(), func(name string, _ int64, _ time.Time) error {
 		all = append(all, name)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 
@@ -91,7 +89,7 @@ func TestFiles(t *testing.T) {
 	t.Run("only the owner has permissions", func(t *testing.T) {
 		directory := t.TempDir()
 		put(t, openBucket(t, "file://"+directory+"/data"), name, "content")
-		if err := filepath.WalkDir(directory+"/data", func(path string, e fs.DirEntry, err error) error {
+		must.NoError(t, filepath.WalkDir(directory+"/data", func(path string, e fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
@@ -99,9 +97,7 @@ func TestFiles(t *testing.T) {
 				t.Errorf("%s is %v, %v", path, info.Mode(), err)
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	})
 	t.Run("empty directories are removed", func(t *testing.T) {
 		directory := t.TempDir()
@@ -115,9 +111,7 @@ func TestFiles(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(directory, step.gone)); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s is still there: %v", step.gone, err)
 			}
-			if _, err := os.Stat(filepath.Join(directory, step.stays)); err != nil {
-				t.Error(err)
-			}
+			must.Do(os.Stat(filepath.Join(directory, step.stays))).Or(t)
 		}
 		put(t, b, "org/a/b/c/x@1-x", "x")
 	})
@@ -188,15 +182,11 @@ func TestFiles(t *testing.T) {
 			t.Errorf("the list is %q", got)
 		}
 		close(rest)
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, <-done)
 		if content, err := read(b, name+"2"); err != nil || content != "content" {
 			t.Errorf("got %q, %v", content, err)
 		}
-		if err := b.Put(t.Context(), name+"2", "", -1, strings.NewReader("other")); !fault.Is(err, fault.Conflict) {
-			t.Errorf("the content was replaced: %v", err)
-		}
+		must.Fail(t, b.Put(t.Context(), name+"2", "", -1, strings.NewReader("other")), fault.Conflict) // the name is taken
 	})
 	for way, prepare := range map[string]func(ports.Blobs){"": func(ports.Blobs) {}, " with named files": bucket.UseNamedFiles} {
 		t.Run("no temporary file remains"+way, func(t *testing.T) {
@@ -305,8 +295,7 @@ func TestFilesAreWrittenToReadersInPieces(t *testing.T) {
 	path := filepath.Join(directory, "org/x@1-x")
 	put(t, b, "org/x@1-x", content)
 	file := func(t *testing.T, offset, length int64) ports.BlobFile {
-		r, err := b.Open(t.Context(), "org/x@1-x", offset, length)
-		must.NoError(t, err)
+		r := must.Do(b.Open(t.Context(), "org/x@1-x", offset, length)).Or(t)
 		t.Cleanup(func() { _ = r.Close() })
 		return r.(ports.BlobFile)
 	}
@@ -356,9 +345,7 @@ func TestFilesAreWrittenToReadersInPieces(t *testing.T) {
 			r := file(t, 0, -1)
 			p := &pieces{before: func(piece int) {
 				if piece == 2 {
-					if err := change(); err != nil {
-						t.Error(err)
-					}
+					must.Succeed(t, change())
 				}
 			}}
 			if n, err := r.WriteTo(p); !fault.Is(err, fault.Unavailable) || n >= int64(len(content)) {
@@ -394,12 +381,8 @@ func TestContentIsDurableWithItsNameWhenPutReturns(t *testing.T) {
 				return failure
 			})
 			failure = errors.New("no")
-			if err := b.Put(t.Context(), name, "", -1, strings.NewReader("content")); !fault.Is(err, fault.Unavailable) {
-				t.Errorf("the error is %v", err)
-			}
-			if _, err := read(b, name); !fault.Is(err, fault.NotFound) {
-				t.Errorf("after a failed sync: %v", err)
-			}
+			must.Fail(t, b.Put(t.Context(), name, "", -1, strings.NewReader("content")), fault.Unavailable)
+			must.Fail(t, must.ErrorOf(read(b, name)), fault.NotFound) // after a failed sync
 			failure = nil
 			put(t, b, name, "content")
 			if want := fmt.Sprint(7, nil, ordered); len(synced) != 2 || synced[0] != want || synced[1] != want {
@@ -444,9 +427,7 @@ func TestContentsThatArePutTogetherAreDurable(t *testing.T) {
 			other := func(name, mimeType string) []object.BlobContent {
 				return []object.BlobContent{{Name: "org/new@1-" + rand.Text(), MimeType: mimeType}, {Name: name, MimeType: mimeType}}
 			}
-			if err := sets.PutAll(t.Context(), other(contents[0].Name, "text/plain")); !fault.Is(err, fault.Conflict) {
-				t.Errorf("with a name that is taken: %v", err)
-			}
+			must.Fail(t, sets.PutAll(t.Context(), other(contents[0].Name, "text/plain")), fault.Conflict) // with a name that is taken
 			if got, err := read(b, contents[0].Name); got != string(contents[0].Content) {
 				t.Errorf("a name that was taken has %q, %v", got, err)
 			}
@@ -458,13 +439,9 @@ func TestContentsThatArePutTogetherAreDurable(t *testing.T) {
 			}
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
-			if err := sets.PutAll(ended, other("org/z@1-x", "text/plain")); !errors.Is(err, context.Canceled) {
-				t.Errorf("after the end of the context: %v", err)
-			}
+			must.FailIs(t, sets.PutAll(ended, other("org/z@1-x", "text/plain")), context.Canceled)
 			failure = errors.New("no")
-			if err := sets.PutAll(t.Context(), other("org/failed@1-x", "text/plain")); !fault.Is(err, fault.Unavailable) {
-				t.Errorf("with a failed sync: %v", err)
-			}
+			must.Fail(t, sets.PutAll(t.Context(), other("org/failed@1-x", "text/plain")), fault.Unavailable) // with a failed sync
 			alone, together := len(synced), []int(nil)
 			bucket.OnSyncAll(b, func() error {
 				found, _ := filepath.Glob(directory + "/many/*/*")
@@ -475,9 +452,7 @@ func TestContentsThatArePutTogetherAreDurable(t *testing.T) {
 			for i := range many {
 				many[i].Name = "many" + strings.TrimPrefix(many[i].Name, "org")
 			}
-			if err := sets.PutAll(t.Context(), many); !fault.Is(err, fault.Unavailable) {
-				t.Errorf("with a file system that could not be synced: %v", err)
-			}
+			must.Fail(t, sets.PutAll(t.Context(), many), fault.Unavailable) // with a file system that could not be synced
 			for i := range many {
 				many[i].Name += "x"
 			}
@@ -494,8 +469,7 @@ func TestBlobsAreCompleteAfterAKill(t *testing.T) {
 	directory := t.TempDir()
 	c := exec.Command(os.Args[0])
 	c.Env, c.Stderr = append(os.Environ(), envWriter+"="+directory), os.Stderr
-	out, err := c.StdoutPipe()
-	must.NoError(t, err)
+	out := must.Do(c.StdoutPipe()).Or(t)
 	must.NoError(t, c.Start())
 	var names []string
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -525,16 +499,12 @@ func TestObjectStores(t *testing.T) {
 				put(t, a, "org/x@1-x", "a's")
 				put(t, b, "org/x@1-x", "b's")
 				for store, want := range map[ports.Blobs]string{a: "a's", b: "b's"} {
-					if got, err := read(store, "org/x@1-x"); err != nil || got != want {
-						t.Errorf("got %q, %v", got, err)
-					}
+					must.Is(t, want, must.Do(read(store, "org/x@1-x")).Or(t))
 					if got := list(t, store); len(got) != 1 || got[0] != "org/x@1-x" {
 						t.Errorf("the list is %q", got)
 					}
 				}
-				if got, err := read(openBucket(t, store.Address), "a/org/x@1-x"); err != nil || got != "a's" {
-					t.Errorf("got %q, %v", got, err)
-				}
+				must.Is(t, "a's", must.Do(read(openBucket(t, store.Address), "a/org/x@1-x")).Or(t))
 			})
 			t.Run("a list has more than one page", func(t *testing.T) {
 				b := openBucket(t, withPrefix("pages", store.Address))
@@ -639,9 +609,7 @@ func TestUploadsAreRetried(t *testing.T) {
 			if got, err := read(b, "org/x@1-x"); err != nil || got != "content" || sent.Load() < 2 {
 				t.Errorf("got %q, %v, sent %d times", got, err, sent.Load())
 			}
-			if err := b.Put(t.Context(), "org/x@1-x", "", 5, strings.NewReader("other")); !fault.Is(err, fault.Conflict) {
-				t.Errorf("the error is %v", err)
-			}
+			must.Fail(t, b.Put(t.Context(), "org/x@1-x", "", 5, strings.NewReader("other")), fault.Conflict)
 		})
 	}
 }
@@ -736,9 +704,7 @@ func TestWaitingForContentDoesNotCountAsAStep(t *testing.T) {
 		b := openBucket(t, "mem://")
 		r := io.MultiReader(strings.NewReader("first"), delayedEOF(time.Hour), strings.NewReader("last"), delayedEOF(time.Hour))
 		must.NoError(t, b.Put(t.Context(), "org/x@1-x", "", -1, r))
-		if got, err := read(b, "org/x@1-x"); err != nil || got != "firstlast" {
-			t.Errorf("got %q, %v", got, err)
-		}
+		must.Is(t, "firstlast", must.Do(read(b, "org/x@1-x")).Or(t))
 	})
 }
 

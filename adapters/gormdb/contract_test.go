@@ -42,12 +42,9 @@ func run(t testing.TB, db *DB, statement string, args ...any) {
 
 func opened(t testing.TB, url string) *DB {
 	t.Helper()
-	db, err := Open(t.Context(), Options{URL: url})
-	must.NoError(t, err)
+	db := must.Do(Open(t.Context(), Options{URL: url})).Or(t)
 	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, db.Close())
 	})
 	return db
 }
@@ -95,8 +92,7 @@ func TestMigrateByManyAtOnce(t *testing.T) {
 		}
 		var applied int64
 		must.NoError(t, dbs[0].read.Raw("SELECT COUNT(*) FROM goose_db_version WHERE version_id > 0").Row().Scan(&applied))
-		newest, err := latest(dbs[0].dialect)
-		must.NoError(t, err)
+		newest := must.Do(latest(dbs[0].dialect)).Or(t)
 		if applied != newest {
 			t.Errorf("%d migrations were applied, want each of %d once", applied, newest)
 		}

@@ -67,8 +67,7 @@ func TestSubscriptionsOfBeforeBillingAreKept(t *testing.T) {
 		add(granted, plan.Enterprise)
 		add(none, plan.None)
 		must.NoError(t, db.Migrate(t.Context()))
-		subs, err := db.Directory().Subscriptions().Of(t.Context(), []id.Org{free, granted, none})
-		must.NoError(t, err)
+		subs := must.Do(db.Directory().Subscriptions().Of(t.Context(), []id.Org{free, granted, none})).Or(t)
 		for o, p := range map[id.Org]plan.Plan{free: plan.Free, granted: plan.Enterprise, none: plan.None} {
 			want := plan.Subscription{Org: o, Plan: p, ManagedExternally: true, EverPaid: p == plan.Enterprise, UpdatedAt: instant(7), SyncedAt: subs[o].SyncedAt}
 			if got := subs[o]; got != want.Restore(plan.Active) || !got.SyncedAt.IsZero() {

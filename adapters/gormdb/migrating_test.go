@@ -37,12 +37,9 @@ func began(t *testing.T, steps fs.FS) (url string, writer *sql.Tx) {
 	url = postgres.URL(t)
 	db := opened(t, url)
 	must.NoError(t, db.migrate(t.Context(), steps, 1))
-	writer, err := db.pools[0].BeginTx(t.Context(), nil)
-	must.NoError(t, err)
+	writer = must.Do(db.pools[0].BeginTx(t.Context(), nil)).Or(t)
 	t.Cleanup(func() { _ = writer.Rollback() })
-	if _, err := writer.ExecContext(t.Context(), "UPDATE t SET id = 2"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(writer.ExecContext(t.Context(), "UPDATE t SET id = 2")).Or(t)
 	return url, writer
 }
 
@@ -61,8 +58,7 @@ func awaitSession(t *testing.T, url, condition string) {
 
 func awaitTrue(t *testing.T, url, query string) {
 	t.Helper()
-	c, err := pgx.Connect(t.Context(), url)
-	must.NoError(t, err)
+	c := must.Do(pgx.Connect(t.Context(), url)).Or(t)
 	defer c.Close(context.WithoutCancel(t.Context()))
 	for is := false; !is; {
 		must.NoError(t, c.QueryRow(t.Context(), query).Scan(&is))
@@ -78,9 +74,7 @@ func TestServersThatMigrateAtOnceDoNotPreventAnIndex(t *testing.T) {
 	awaitSession(t, url, "query LIKE '%advisory_lock%'")
 	must.NoError(t, writer.Commit())
 	for _, done := range []<-chan error{first, second} {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, <-done)
 	}
 	awaitTrue(t, url, "SELECT indisvalid FROM pg_index WHERE indexrelid = 't_id'::regclass")
 }

@@ -25,8 +25,7 @@ func TestMigrationsOnPostgresRunBesideServers(t *testing.T) {
 	}
 	used := map[string]bool{}
 	for _, name := range names[released:] {
-		text, err := fs.ReadFile(migrations, name)
-		must.NoError(t, err)
+		text := must.Do(fs.ReadFile(migrations, name)).Or(t)
 		name = strings.TrimPrefix(name, "migrations/postgres/")
 		for _, rule := range broken(string(text)) {
 			key := name + ": " + rule

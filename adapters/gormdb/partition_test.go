@@ -38,9 +38,7 @@ func TestLaterMigrationsRunOnPartitionedTables(t *testing.T) {
 }
 
 func TestSQLiteHasNoPartitions(t *testing.T) {
-	if err := migrated(t, databases[0].url(t)).Partition(t.Context(), nil); !fault.Is(err, fault.Invalid) {
-		t.Errorf("the error is %v", err)
-	}
+	must.Fail(t, migrated(t, databases[0].url(t)).Partition(t.Context(), nil), fault.Invalid)
 }
 
 // describedTables selects a description of all tables without their partitions.
@@ -62,14 +60,10 @@ func TestPartitionedTablesLookAsBefore(t *testing.T) {
 	run(t, db, "CREATE ROLE "+role)
 	t.Cleanup(func() {
 		_, err := db.pools[0].ExecContext(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
-		if err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, err)
 	})
 	run(t, db, "ALTER TABLE usage_entries OWNER TO "+role)
-	if err := db.Partition(t.Context(), func(string, int64, bool) {}); !fault.Is(err, fault.Invalid) {
-		t.Errorf("a role partitions the table of another: %v", err)
-	}
+	must.Fail(t, db.Partition(t.Context(), func(string, int64, bool) {}), fault.Invalid) // the table is another role's
 	run(t, db, "ALTER TABLE usage_entries OWNER TO current_user")
 	run(t, db, "GRANT SELECT, INSERT ON usage_entries TO "+role)
 	look := func() (all string) {
@@ -92,8 +86,7 @@ func TestPartitionedTablesLookAsBefore(t *testing.T) {
 	// Rights on partitions are not needed, and the doctor does not ask for them.
 	run(t, db, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "+role)
 	run(t, db, "DO $$ DECLARE p regclass; BEGIN FOR p IN SELECT oid FROM pg_class WHERE relispartition AND relkind = 'r' LOOP EXECUTE 'REVOKE ALL ON ' || p || ' FROM "+role+"'; END LOOP; END $$")
-	u, err := url.Parse(address)
-	must.NoError(t, err)
+	u := must.Do(url.Parse(address)).Or(t)
 	q := u.Query()
 	q.Set("role", role)
 	u.RawQuery = q.Encode()
@@ -184,9 +177,7 @@ func TestPartitioningBeginsAgainAfterAMigration(t *testing.T) {
 	newActiveMember(t, db, 1)
 	limited, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	if err := db.Partition(limited, func(string, int64, bool) { interrupt() }); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
+	must.FailIs(t, db.Partition(limited, func(string, int64, bool) { interrupt() }), context.Canceled)
 	run(t, db, "CREATE INDEX usage_entries_added ON usage_entries (org_id, outcome)")
 	run(t, db, "ALTER TABLE usage_entries ALTER searches SET DEFAULT 7, ADD CONSTRAINT usage_entries_checked CHECK (input >= 0)")
 	partitioned(t, db)
@@ -221,12 +212,8 @@ func TestPartitioningWaitsForALock(t *testing.T) {
 			released <- tx.Rollback()
 		}()
 	})
-	if err := db.Partition(t.Context(), func(string, int64, bool) { lock() }); err != nil {
-		t.Error(err)
-	}
-	if err := <-released; err != nil {
-		t.Error(err)
-	}
+	must.NoError(t, db.Partition(t.Context(), func(string, int64, bool) { lock() }))
+	must.Succeed(t, <-released)
 }
 
 // TestPartitioningUnderLoad interrupts the partitioning later each time, while writers keep their prepared statements.
@@ -288,8 +275,7 @@ func TestTransferBetweenPartitionedTables(t *testing.T) {
 		partitioned(t, db)
 		_ = db.Close() // the target of a transfer has no servers
 	}
-	source, err := OpenSource(t.Context(), from)
-	must.NoError(t, err)
+	source := must.Do(OpenSource(t.Context(), from)).Or(t)
 	awaitTrue(t, from, "SELECT COUNT(*) = 3 FROM pg_locks WHERE mode = 'AccessShareLock' AND relation = ANY ('{usage_entries,task_history,changes}'::regclass[])")
 	must.NoError(t, source.Close())
 	must.NoError(t, transfer(t.Context(), from, to, ignoreProgress))

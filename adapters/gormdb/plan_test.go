@@ -37,6 +37,7 @@ import (
 	"collab/domain/usage"
 	"collab/domain/workspace"
 	"collab/ports"
+	"collab/test/must"
 	"collab/test/race"
 )
 
@@ -298,9 +299,7 @@ func (r *recorder) during(t *testing.T, fn func() error) []statement {
 	r.seen, r.on = nil, true
 	err := fn()
 	r.on = false
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if len(r.seen) == 0 {
 		t.Fatal("no statement ran")
 	}
@@ -324,10 +323,7 @@ type planSummary struct {
 // for these very values and the one for any.
 func explain(t *testing.T, db *DB, s statement) []planSummary {
 	t.Helper()
-	conn, err := db.pools[0].Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Do(db.pools[0].Conn(t.Context())).Or(t)
 	defer conn.Close()
 	if db.dialect == onSQLite {
 		return []planSummary{explainSQLite(t, conn, s)}
@@ -350,9 +346,7 @@ func explainSQLite(t *testing.T, conn *sql.Conn, s statement) (p planSummary) {
 	for rows.Next() {
 		var node, parent, unused int
 		var detail string
-		if err := rows.Scan(&node, &parent, &unused, &detail); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, rows.Scan(&node, &parent, &unused, &detail))
 		p.text += detail + "\n"
 		words := strings.Fields(detail)
 		switch words[0] {
@@ -368,9 +362,7 @@ func explainSQLite(t *testing.T, conn *sql.Conn, s statement) (p planSummary) {
 			p.sorts = p.sorts || strings.Contains(detail, "ORDER BY")
 		}
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, rows.Err())
 	return p
 }
 
@@ -406,13 +398,9 @@ func explainPostgres(t *testing.T, conn *sql.Conn, s statement, mode string) (p 
 	if err := conn.QueryRowContext(t.Context(), "EXPLAIN (FORMAT JSON) "+execute).Scan(&text); err != nil {
 		t.Fatalf("%v in %s", err, s.text)
 	}
-	if _, err := conn.ExecContext(t.Context(), "DEALLOCATE planned"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(conn.ExecContext(t.Context(), "DEALLOCATE planned")).Or(t)
 	var roots []struct{ Plan pgNode }
-	if err := json.Unmarshal([]byte(text), &roots); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, json.Unmarshal([]byte(text), &roots))
 	p.text = mode + "\n"
 	for _, root := range roots {
 		root.Plan.walk(&p, 0)
@@ -454,10 +442,7 @@ func (n pgNode) walk(p *planSummary, depth int) {
 func literalOf(t *testing.T, v any) string {
 	t.Helper()
 	if valuer, ok := v.(driver.Valuer); ok {
-		var err error
-		if v, err = valuer.Value(); err != nil {
-			t.Fatal(err)
-		}
+		v = must.Do(valuer.Value()).Or(t)
 	}
 	switch v := v.(type) {
 	case nil:

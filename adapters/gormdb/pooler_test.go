@@ -41,13 +41,10 @@ func TestThroughPgBouncer(t *testing.T) {
 				t.Errorf("the error is %v", err)
 			}
 		}
-		db, err := Open(t.Context(), Options{URL: pooled, DirectURL: direct})
-		must.NoError(t, err)
+		db := must.Do(Open(t.Context(), Options{URL: pooled, DirectURL: direct})).Or(t)
 		defer db.Close()
 		must.NoError(t, db.Migrate(t.Context()))
-		if err := db.Ready(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.NoError(t, db.Ready(t.Context()))
 	})
 	t.Run("a transfer reads through the pooler, and does not write through it", func(t *testing.T) {
 		from := postgres.URL(t)

@@ -33,10 +33,8 @@ func newReplicated(t *testing.T, standbys int) *replicated {
 	t.Helper()
 	r := &replicated{T: t, conns: map[*postgres.Server]*sql.DB{}}
 	r.primary = postgres.Own(t, postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "local"}})
-	address, err := r.primary.Database(t.Context(), "replicated")
-	must.NoError(t, err)
-	u, err := url.Parse(address)
-	must.NoError(t, err)
+	address := must.Do(r.primary.Database(t.Context(), "replicated")).Or(t)
+	u := must.Do(url.Parse(address)).Or(t)
 	r.name = strings.TrimPrefix(u.Path, "/")
 	migrated(t, address).Close()
 	for range standbys {
@@ -56,12 +54,9 @@ func (r *replicated) opened(primary *postgres.Server, replicas ...*postgres.Serv
 	for _, s := range replicas {
 		o.ReplicaURLs = append(o.ReplicaURLs, s.URL(r.name))
 	}
-	db, err := Open(r.Context(), o)
-	must.NoError(r, err)
+	db := must.Do(Open(r.Context(), o)).Or(r)
 	r.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			r.Error(err)
-		}
+		must.Succeed(r, db.Close())
 	})
 	return db
 }
@@ -69,11 +64,9 @@ func (r *replicated) opened(primary *postgres.Server, replicas ...*postgres.Serv
 // replayed waits until a standby has replayed the log up to the primary's present position.
 func (r *replicated) replayed(standby *postgres.Server) {
 	r.Helper()
-	now, err := r.db.present(r.Context())
-	must.NoError(r, err)
+	now := must.Do(r.db.present(r.Context())).Or(r)
 	for reached := false; !reached; {
-		err := r.conns[standby].QueryRowContext(r.Context(), "SELECT pg_last_wal_replay_lsn() - '0/0' >= $1::bigint FROM pg_sleep(0.001)", int64(now.lsn)).Scan(&reached)
-		must.NoError(r, err)
+		must.NoError(r, r.conns[standby].QueryRowContext(r.Context(), "SELECT pg_last_wal_replay_lsn() - '0/0' >= $1::bigint FROM pg_sleep(0.001)", int64(now.lsn)).Scan(&reached))
 	}
 }
 
@@ -98,9 +91,7 @@ func (r *replicated) execute(on *postgres.Server, statement string) {
 func (r *replicated) add(o id.Org, n int) (position string) {
 	r.Helper()
 	must.NoError(r, r.db.Journal().Audit().Add(r.Context(), audit.Entry{ID: uid[id.Entry](kindTask, 1, n), Org: o, At: time.UnixMilli(int64(n)).UTC(), Action: audit.MemberLeft}))
-	position, err := r.db.Position(r.Context(), "")
-	must.NoError(r, err)
-	return position
+	return must.Do(r.db.Position(r.Context(), "")).Or(r)
 }
 
 // wants checks how many entries are read at a position, and from where.
@@ -234,12 +225,8 @@ func TestListsReadFromAReplica(t *testing.T) {
 		must.NoError(t, standby.Stop())
 		for range 2 {
 			r.wants(o, before, 3, false)
-			if err := r.db.Ready(t.Context()); err != nil {
-				t.Error(err)
-			}
-			if err := r.db.PollReplicas(t.Context()); err != nil {
-				t.Error(err)
-			}
+			must.NoError(t, r.db.Ready(t.Context()))
+			must.NoError(t, r.db.PollReplicas(t.Context()))
 		}
 		must.NoError(t, standby.Restart(t.Context(), false))
 		r.wants(o, before, 3, false)

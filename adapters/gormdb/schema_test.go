@@ -54,8 +54,7 @@ func TestRowsEqualTheMigratedSchema(t *testing.T) {
 				}
 				want[f.name] = column{kind, f.nullable}
 			}
-			rows, err := db.read.Raw(columns, table.name).Rows()
-			must.NoError(t, err)
+			rows := must.Do(db.read.Raw(columns, table.name).Rows()).Or(t)
 			for rows.Next() {
 				var name string
 				var got column

@@ -41,12 +41,10 @@ func TestStatementsEndWithTheirContext(t *testing.T) {
 			return eachRow(ctx, db.read, "Number", sharedSQL(endless), []any{new(int64)}, func() error { return nil })
 		},
 		"a record": func(ctx context.Context) error {
-			_, err := oneRow(ctx, db.read, "Number", sharedSQL(endless), new(int64))
-			return err
+			return must.ErrorOf(oneRow(ctx, db.read, "Number", sharedSQL(endless), new(int64)))
 		},
 		"a record of the writer's": func(ctx context.Context) error {
-			_, err := oneRow(ctx, db.write, "Number", sharedSQL(endless), new(int64))
-			return err
+			return must.ErrorOf(oneRow(ctx, db.write, "Number", sharedSQL(endless), new(int64)))
 		},
 		"a change": func(ctx context.Context) error {
 			_, err := exec(ctx, db.write, "Message", sharedSQL("INSERT INTO inbox (source, message, noted_at) "+strings.Replace(endless, "MAX(n)", "'s', 'm', MAX(n)", 1)))
@@ -72,13 +70,9 @@ func TestStatementsEndWithTheirContext(t *testing.T) {
 					end()
 				}
 			}
-			if err := run(ctx); !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v", err)
-			}
+			must.FailIs(t, run(ctx), context.Canceled)
 			// What it ran on can be used again, and nothing of it stayed.
-			if err := db.Journal().Inbox().Accept(t.Context(), "s", name, time.UnixMilli(1)); err != nil {
-				t.Error(err)
-			}
+			must.NoError(t, db.Journal().Inbox().Accept(t.Context(), "s", name, time.UnixMilli(1)))
 			if n, err := inboxTable.on(db.read).filter("message IN ('m', 'undone')").count(t.Context()); err != nil || n != 0 {
 				t.Errorf("%d messages stayed, %v", n, err)
 			}
@@ -90,11 +84,9 @@ func TestWaitingForAConnectionEndsWithTheContext(t *testing.T) {
 	db := migrated(t, databases[0].url(t))
 	for name, pool := range map[string]*gorm.DB{"the writer": db.write, "a reader": db.read} {
 		t.Run(name, func(t *testing.T) {
-			of, err := pool.DB()
-			must.NoError(t, err)
+			of := must.Do(pool.DB()).Or(t)
 			for range of.Stats().MaxOpenConnections {
-				c, err := of.Conn(t.Context())
-				must.NoError(t, err)
+				c := must.Do(of.Conn(t.Context())).Or(t)
 				defer c.Close()
 			}
 			ctx, end := context.WithCancel(t.Context())
@@ -105,9 +97,7 @@ func TestWaitingForAConnectionEndsWithTheContext(t *testing.T) {
 				}
 				end()
 			}()
-			if _, err := oneRow(ctx, pool, "Number", sharedSQL("SELECT 1"), new(int64)); !errors.Is(err, context.Canceled) {
-				t.Errorf("got %v", err)
-			}
+			must.FailIs(t, must.ErrorOf(oneRow(ctx, pool, "Number", sharedSQL("SELECT 1"), new(int64))), context.Canceled)
 		})
 	}
 }
@@ -223,8 +213,7 @@ func TestGroupTransaction(t *testing.T) {
 			recorded(func(ctx context.Context, r ports.Records) error { return errors.Join(add(3)(ctx, r), stop) }),
 			recorded(add(4)),
 			recorded(func(ctx context.Context, r ports.Records) error {
-				_, err := r.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, 4))
-				return err
+				return must.ErrorOf(r.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, 4)))
 			}),
 		})
 		if errs[0] != nil || !fault.Is(errs[1], fault.Conflict) || !errors.Is(errs[2], stop) || errs[3] != nil || errs[4] != nil || errs[5] != nil {
@@ -242,9 +231,7 @@ func TestGroupTransaction(t *testing.T) {
 		errs := joined(t, same(3), []part{
 			add(11),
 			func(ctx context.Context, r ports.Records) error {
-				if err := add(12)(ctx, r); err != nil {
-					t.Error(err)
-				}
+				must.Succeed(t, add(12)(ctx, r))
 				// In a goroutine of its own, because it is that which panics.
 				defer func() { caught <- nil }()
 				runtime.Goexit()

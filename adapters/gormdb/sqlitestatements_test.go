@@ -11,36 +11,27 @@ import (
 
 func TestCachedStatements(t *testing.T) {
 	ctx := t.Context()
-	pool, err := openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "kept.db"), "immediate", nil))
-	must.NoError(t, err)
+	pool := must.Do(openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "kept.db"), "immediate", nil))).Or(t)
 	t.Cleanup(func() {
-		if err := pool.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, pool.Close())
 	})
 	pool.SetMaxOpenConns(1)
 	exec := func(t *testing.T, statement string) {
 		t.Helper()
-		if _, err := pool.ExecContext(ctx, statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(pool.ExecContext(ctx, statement)).Or(t)
 	}
 	exec(t, "CREATE TABLE n (n INTEGER PRIMARY KEY); INSERT INTO n VALUES (1), (2), (3)") // several at once
 	// kept calls fn with the one connection.
 	kept := func(t *testing.T, fn func(*cachingConn)) {
 		t.Helper()
-		c, err := pool.Conn(ctx)
-		must.NoError(t, err)
+		c := must.Do(pool.Conn(ctx)).Or(t)
 		defer c.Close()
-		if err := c.Raw(func(raw any) error { fn(raw.(*cachingConn)); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, c.Raw(func(raw any) error { fn(raw.(*cachingConn)); return nil }))
 	}
 	const query = "SELECT n FROM n WHERE n >= ? ORDER BY n"
 	read := func(t *testing.T, from int, want string) {
 		t.Helper()
-		rows, err := pool.QueryContext(ctx, query, from)
-		must.NoError(t, err)
+		rows := must.Do(pool.QueryContext(ctx, query, from)).Or(t)
 		if got := fmt.Sprint(drain(t, rows)); got != want {
 			t.Errorf("from %d: %s, not %s", from, got, want)
 		}
@@ -58,19 +49,16 @@ func TestCachedStatements(t *testing.T) {
 	})
 
 	t.Run("the same query within its own rows leaves them alone", func(t *testing.T) {
-		tx, err := pool.BeginTx(ctx, nil)
-		must.NoError(t, err)
+		tx := must.Do(pool.BeginTx(ctx, nil)).Or(t)
 		defer tx.Rollback()
-		outer, err := tx.QueryContext(ctx, query, 1)
-		must.NoError(t, err)
+		outer := must.Do(tx.QueryContext(ctx, query, 1)).Or(t)
 		defer outer.Close()
 		var seen []int
 		for outer.Next() {
 			var n int
 			must.NoError(t, outer.Scan(&n))
 			seen = append(seen, n)
-			inner, err := tx.QueryContext(ctx, query, 2)
-			must.NoError(t, err)
+			inner := must.Do(tx.QueryContext(ctx, query, 2)).Or(t)
 			if got := fmt.Sprint(drain(t, inner)); got != "[2 3]" {
 				t.Errorf("within: %s", got)
 			}
@@ -81,8 +69,7 @@ func TestCachedStatements(t *testing.T) {
 	})
 
 	t.Run("rows that are given up leave the statement usable and the database unlocked", func(t *testing.T) {
-		rows, err := pool.QueryContext(ctx, query, 1)
-		must.NoError(t, err)
+		rows := must.Do(pool.QueryContext(ctx, query, 1)).Or(t)
 		rows.Next()
 		must.NoError(t, rows.Close())
 		exec(t, "INSERT INTO n VALUES (4)")
@@ -94,9 +81,7 @@ func TestCachedStatements(t *testing.T) {
 		if _, err := pool.ExecContext(ctx, insert, 4); err == nil || cause(err) != causeTaken {
 			t.Errorf("a second 4: %v", err)
 		}
-		if _, err := pool.ExecContext(ctx, insert, 5); err != nil {
-			t.Error(err)
-		}
+		must.Do(pool.ExecContext(ctx, insert, 5)).Or(t)
 		read(t, 4, "[4 5]")
 	})
 
@@ -145,16 +130,11 @@ func drain(t *testing.T, rows *sql.Rows) (all []int) {
 // TestPlansAreOfStatements asks for the plan of a LIKE, which SQLite would
 // otherwise plan by what its parameter begins with.
 func TestPlansAreOfStatements(t *testing.T) {
-	pool, err := openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "plans.db"), "immediate", nil))
-	must.NoError(t, err)
+	pool := must.Do(openSQLitePool(sqliteDSN(filepath.Join(t.TempDir(), "plans.db"), "immediate", nil))).Or(t)
 	t.Cleanup(func() {
-		if err := pool.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, pool.Close())
 	})
-	if _, err := pool.ExecContext(t.Context(), "CREATE TABLE n (n TEXT COLLATE NOCASE PRIMARY KEY, m) WITHOUT ROWID"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(pool.ExecContext(t.Context(), "CREATE TABLE n (n TEXT COLLATE NOCASE PRIMARY KEY, m) WITHOUT ROWID")).Or(t)
 	for query, want := range map[string]string{
 		"SELECT m FROM n WHERE n LIKE 'a%' AND 'b%' = ?": "SEARCH n USING PRIMARY KEY (n>? AND n<?)",
 		"SELECT m FROM n WHERE n LIKE ?":                 "SCAN n",

@@ -18,6 +18,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/plan"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // someObject is a template, the n-th of an organisation.
@@ -67,46 +68,36 @@ func TestHints(t *testing.T) {
 			hints = nil
 		}
 		t.Run("a commit is told with the last number of each log", func(t *testing.T) {
-			if err := db.Atomic(ctx, func(r ports.Records) error {
+			must.NoError(t, db.Atomic(ctx, func(r ports.Records) error {
 				return errors.Join(store(ctx, r, o, u, 1), store(ctx, r, o, u, 2), store(ctx, r, other, u, 3))
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			expect(t, object.Hint{Org: o, N: 2}, object.Hint{Org: other, N: 1})
 		})
 		t.Run("what did not append tells nothing", func(t *testing.T) {
-			if err := db.Atomic(ctx, func(r ports.Records) error {
+			must.NoError(t, db.Atomic(ctx, func(r ports.Records) error {
 				_, err := r.Storage().Changes().Lock(ctx, o)
 				_, err2 := r.Storage().Changes().Append(ctx, o)
 				return errors.Join(err, err2, r.Storage().Objects().Put(ctx, o, someObject(o, u, 1)), r.Storage().Changes().Prune(ctx, time.UnixMilli(0)))
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			expect(t)
 		})
 		t.Run("a rollback tells nothing and gives the number back", func(t *testing.T) {
 			stop := errors.New("stop")
-			if err := db.Atomic(ctx, func(r ports.Records) error { return errors.Join(store(ctx, r, o, u, 4), stop) }); !errors.Is(err, stop) {
-				t.Errorf("the error is %v", err)
-			}
+			must.FailIs(t, db.Atomic(ctx, func(r ports.Records) error { return errors.Join(store(ctx, r, o, u, 4), stop) }), stop)
 			func() {
 				defer func() { _ = recover() }()
 				_ = db.Atomic(ctx, func(r ports.Records) error {
-					if err := store(ctx, r, o, u, 4); err != nil {
-						t.Error(err)
-					}
+					must.Succeed(t, store(ctx, r, o, u, 4))
 					panic("boom")
 				})
 			}()
 			expect(t)
-			if err := db.Atomic(ctx, func(r ports.Records) error { return store(ctx, r, o, u, 4) }); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, db.Atomic(ctx, func(r ports.Records) error { return store(ctx, r, o, u, 4) }))
 			expect(t, object.Hint{Org: o, N: 3})
 		})
 		t.Run("a transaction that is run again tells once", func(t *testing.T) {
 			runs := 0
-			if err := db.Atomic(ctx, func(r ports.Records) error {
+			must.NoError(t, db.Atomic(ctx, func(r ports.Records) error {
 				if err := store(ctx, r, o, u, 5); err != nil {
 					return err
 				}
@@ -114,33 +105,23 @@ func TestHints(t *testing.T) {
 					return &pgconn.PgError{Code: "40001"}
 				}
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			expect(t, object.Hint{Org: o, N: 4})
 		})
 		t.Run("what is replaced at once is told of", func(t *testing.T) {
 			was := someObject(o, u, 5)
 			next := was
 			next.Version, next.Blob = was.Version+1, "next"
-			if err := db.Storage().BlobNames().Announce(ctx, o, next.Blob, 0, time.UnixMilli(1).UTC()); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited, object.Retention{}); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, db.Storage().BlobNames().Announce(ctx, o, next.Blob, 0, time.UnixMilli(1).UTC()))
+			must.Do(db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited, object.Retention{})).Or(t)
 			expect(t, object.Hint{Org: o, N: 5})
-			if _, err := db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited, object.Retention{}); !fault.Is(err, fault.Conflict) {
-				t.Errorf("the error is %v", err)
-			}
+			must.Fail(t, must.ErrorOf(db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited, object.Retention{})), fault.Conflict)
 			expect(t)
 		})
 		t.Run("an erased log tells nothing", func(t *testing.T) {
-			if err := db.Atomic(ctx, func(r ports.Records) error {
+			must.NoError(t, db.Atomic(ctx, func(r ports.Records) error {
 				return errors.Join(store(ctx, r, other, u, 6), r.Directory().Organisations().Erase(ctx, other, time.UnixMilli(9).UTC()))
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			expect(t)
 		})
 	})
@@ -152,13 +133,9 @@ func TestTheEpochIsOfTheDatabase(t *testing.T) {
 		db := migrated(t, url)
 		o, u := seeded(t, db)
 		other := besides(t, db)
-		if err := db.Atomic(t.Context(), func(r ports.Records) error { return store(t.Context(), r, o, u, 1) }); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, db.Atomic(t.Context(), func(r ports.Records) error { return store(t.Context(), r, o, u, 1) }))
 		heads, err := db.Storage().Changes().Heads(t.Context(), []id.Org{o, other})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if now := time.Now().Unix(); heads[o].Epoch < before-1 || heads[o].Epoch > now+1 || heads[o].Epoch != heads[other].Epoch || heads[o].N != 1 || heads[other].N != 0 {
 			t.Errorf("the heads are %+v, from %d on to %d", heads, before, now)
 		}
@@ -167,9 +144,7 @@ func TestTheEpochIsOfTheDatabase(t *testing.T) {
 		if err := db.write.Exec("UPDATE log_epoch SET epoch = epoch + 1").Error; err != nil {
 			t.Fatal(err)
 		}
-		if err := db.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, db.Migrate(t.Context()))
 		want := heads[o]
 		want.Epoch++
 		var got [4]object.Head
@@ -194,12 +169,10 @@ func logged(t *testing.T, db *DB, o id.Org, at time.Time, n int) {
 	for i := range entries {
 		entries[i] = object.NewAccessChange(object.Audience{Everyone: true}, "", at)
 	}
-	if err := db.Atomic(t.Context(), func(r ports.Records) error {
+	must.NoError(t, db.Atomic(t.Context(), func(r ports.Records) error {
 		_, err := r.Storage().Changes().Append(t.Context(), o, entries...)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func TestPruneIsDoneInParts(t *testing.T) {
@@ -223,10 +196,7 @@ func TestPruneIsDoneInParts(t *testing.T) {
 		if deletions < 4 {
 			t.Errorf("%d deletions", deletions)
 		}
-		heads, err := db.Storage().Changes().Heads(t.Context(), []id.Org{o, other})
-		if err != nil {
-			t.Fatal(err)
-		}
+		heads := must.Do(db.Storage().Changes().Heads(t.Context(), []id.Org{o, other})).Or(t)
 		for of, want := range map[id.Org][2]int64{o: {2*prunedEntries + 25, 2*prunedEntries + 20}, other: {7, 7}} {
 			if h := heads[of]; h.N != want[0] || h.Floor != want[1] {
 				t.Errorf("the head is %+v, want %v", h, want)
@@ -249,19 +219,13 @@ func TestPruneAgainstItselfAndWriters(t *testing.T) {
 		}
 		var all sync.WaitGroup
 		for range 2 {
-			all.Go(func() {
-				if err := db.Storage().Changes().Prune(t.Context(), time.UnixMilli(1000)); err != nil {
-					t.Error(err)
-				}
-			})
+			all.Go(func() { must.Succeed(t, db.Storage().Changes().Prune(t.Context(), time.UnixMilli(1000))) })
 		}
 		for i, of := range []id.Org{o, other} {
 			all.Go(func() {
 				for n := range 20 {
 					// Later than what is pruned.
-					if err := db.Atomic(t.Context(), func(r ports.Records) error { return store(t.Context(), r, of, u, 2000+100*i+n) }); err != nil {
-						t.Error(err)
-					}
+					must.Succeed(t, db.Atomic(t.Context(), func(r ports.Records) error { return store(t.Context(), r, of, u, 2000+100*i+n) }))
 				}
 			})
 		}
@@ -282,15 +246,13 @@ func TestAnnouncingSharesATransaction(t *testing.T) {
 	names := db.Storage().BlobNames()
 	errs := make([]error, 3)
 	var all sync.WaitGroup
-	if err := db.Atomic(t.Context(), func(ports.Records) error {
+	must.NoError(t, db.Atomic(t.Context(), func(ports.Records) error {
 		for i, name := range []string{"a", "b", "a"} {
 			all.Go(func() { errs[i] = names.Announce(t.Context(), o, name, 0, time.UnixMilli(1)) })
 			awaitWaiting(db, i+1)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	all.Wait()
 	if errs[0] != nil || errs[1] != nil || !fault.Is(errs[2], fault.Conflict) {
 		t.Errorf("the errors are %v", errs)
@@ -359,9 +321,7 @@ func TestUsageCountsWhatServersOfThePreviousReleaseWrite(t *testing.T) {
 		o, u := seeded(t, db)
 		ctx := t.Context()
 		for n := range 3 {
-			if err := db.Atomic(ctx, func(r ports.Records) error { return store(ctx, r, o, u, n) }); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, db.Atomic(ctx, func(r ports.Records) error { return store(ctx, r, o, u, n) }))
 		}
 		used := func(want int64) {
 			t.Helper()
@@ -372,9 +332,7 @@ func TestUsageCountsWhatServersOfThePreviousReleaseWrite(t *testing.T) {
 		}
 		replace := func(size int64) error {
 			was, err := db.Storage().Objects().Get(ctx, o, someObject(o, u, 1).ID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			next := was.WithContent(object.Content{Blob: was.BlobName("next"), Size: size, Checksum: was.Checksum}, u, time.UnixMilli(9).UTC())
 			if err := db.Storage().BlobNames().Announce(ctx, o, next.Blob, 0, time.UnixMilli(1).UTC()); err != nil && !fault.Is(err, fault.Conflict) {
 				t.Fatal(err)
@@ -387,29 +345,19 @@ func TestUsageCountsWhatServersOfThePreviousReleaseWrite(t *testing.T) {
 		run(t, db, "UPDATE objects SET size = 500 WHERE path = '2.md'")
 		run(t, db, "UPDATE log_heads SET n = n + 1")
 		used(502)
-		if err := replace(7); !fault.Is(err, fault.Conflict) {
-			t.Errorf("a replacement without the present usage ended with %v", err)
-		}
-		if err := db.Atomic(ctx, func(r ports.Records) error { return store(ctx, r, o, u, 3) }); err != nil {
-			t.Fatal(err)
-		}
+		must.Fail(t, replace(7), fault.Conflict) // a replacement without the present usage
+		must.NoError(t, db.Atomic(ctx, func(r ports.Records) error { return store(ctx, r, o, u, 3) }))
 		used(503)
-		if err := db.Atomic(ctx, func(r ports.Records) error {
+		must.NoError(t, db.Atomic(ctx, func(r ports.Records) error {
 			if _, err := r.Storage().Changes().Lock(ctx, o); err != nil {
 				return err
 			}
 			_, err := r.Storage().Used(ctx, []id.Org{o})
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if err := replace(498); err != nil {
-			t.Error(err)
-		}
+		}))
+		must.NoError(t, replace(498))
 		used(1000)
-		if err := replace(499); !fault.Is(err, fault.Conflict) {
-			t.Errorf("a replacement beyond the limit ended with %v", err)
-		}
+		must.Fail(t, replace(499), fault.Conflict) // a replacement beyond the limit
 	})
 }
 
@@ -419,14 +367,12 @@ func TestAMoveOfManyObjectsTakesAFixedNumberOfStatements(t *testing.T) {
 		o, u := seeded(t, db)
 		sent := record(t, db)
 		move := func(from, n int) []statement {
-			if err := db.Atomic(t.Context(), func(r ports.Records) (err error) {
+			must.NoError(t, db.Atomic(t.Context(), func(r ports.Records) (err error) {
 				for i := range n {
 					err = errors.Join(err, store(t.Context(), r, o, u, from+i))
 				}
 				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			statements := sent.during(t, func() error {
 				return db.Atomic(t.Context(), func(r ports.Records) error {
 					next, changes := make([]object.Object, n), make([]object.Change, n)

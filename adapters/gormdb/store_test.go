@@ -22,6 +22,7 @@ import (
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/ports"
+	"collab/test/must"
 	"collab/test/postgres"
 )
 
@@ -41,9 +42,7 @@ func TestOpen(t *testing.T) {
 		}
 	})
 	t.Run("a server that does not answer is unavailable", func(t *testing.T) {
-		if _, err := Open(t.Context(), Options{URL: "postgres://u@127.0.0.1:1/d"}); !fault.Is(err, fault.Unavailable) {
-			t.Errorf("the error is %v", err)
-		}
+		must.Fail(t, must.ErrorOf(Open(t.Context(), Options{URL: "postgres://u@127.0.0.1:1/d"})), fault.Unavailable)
 	})
 	t.Run("the pool of connections is as large as the address says", func(t *testing.T) {
 		a, err := parsePostgres("postgres://u@h/d?pool_max_conns=3&application_name=x")
@@ -59,10 +58,7 @@ func TestOpen(t *testing.T) {
 		for _, path := range []string{filepath.Join(t.TempDir(), "new", "x.db"), "data/100% Ärger & co/x.db"} {
 			migrated(t, "sqlite://"+path)
 			for name, want := range map[string]os.FileMode{path: 0o600, path + "-wal": 0o600, filepath.Dir(path): os.ModeDir | 0o700} {
-				info, err := os.Stat(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				info := must.Do(os.Stat(name)).Or(t)
 				if info.Mode() != want {
 					t.Errorf("%s has mode %v, want %v", name, info.Mode(), want)
 				}
@@ -94,9 +90,7 @@ func TestOpen(t *testing.T) {
 func organisation(t *testing.T, db *DB, o id.Org) id.Org {
 	t.Helper()
 	_, err := db.Directory().Organisations().Upsert(t.Context(), org.Organisation{ID: o, ProviderID: string(o)}, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return o
 }
 
@@ -106,9 +100,7 @@ func seeded(t *testing.T, db *DB) (id.Org, id.User) {
 	o, u := organisation(t, db, uid[id.Org](kindOrg, 1, 1)), uid[id.User](kindUser, 1, 1)
 	at := time.UnixMilli(1).UTC()
 	_, err := db.Directory().Users().Upsert(t.Context(), org.User{ID: u, ProviderID: "u"}, func(u org.User) (org.User, error) { return u, nil })
-	if err := errors.Join(err, db.Directory().Members().Put(t.Context(), o, org.Membership{Org: o, User: u, Role: org.Owner, JoinedAt: at})); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(err, db.Directory().Members().Put(t.Context(), o, org.Membership{Org: o, User: u, Role: org.Owner, JoinedAt: at})))
 	return o, u
 }
 
@@ -121,6 +113,7 @@ func TestTransactions(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, u := seeded(t, db)
 		ctx := t.Context()
+		must.Do(db.Work().Tasks().Add(ctx, o, someTask(o, u, 1))).Or(t)
 
 		t.Run("what the database cannot order is run again, with a pause, a bounded number of times", func(t *testing.T) {
 			pauses := 0
@@ -143,33 +136,6 @@ func TestTransactions(t *testing.T) {
 			db.pause = func(ctx context.Context, _ int) error { return ctx.Err() }
 		})
 
-		t.Run("a conflict leaves the transaction usable", func(t *testing.T) {
-			first := someTask(o, u, 1)
-			err := db.Atomic(ctx, func(r ports.Records) error {
-				if _, err := r.Work().Tasks().Add(ctx, o, first); err != nil {
-					return err
-				}
-				if _, err := r.Work().Tasks().Add(ctx, o, first); !fault.Is(err, fault.Conflict) {
-					t.Errorf("the error is %v", err)
-				}
-				lost := someTask(o, u, 2)
-				lost.Workspace = new(uid[id.Workspace](kindWorkspace, 1, 1))
-				if _, err := r.Work().Tasks().Add(ctx, o, lost); !fault.Is(err, fault.NotFound) {
-					t.Errorf("the error is %v", err)
-				}
-				_, err := r.Work().Tasks().Add(ctx, o, someTask(o, u, 3))
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for n, want := range map[int]bool{1: true, 2: false, 3: true} {
-				if _, err := db.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, n)); (err == nil) != want {
-					t.Errorf("task %d: %v", n, err)
-				}
-			}
-		})
-
 		t.Run("a panic rolls back and leaves no connection behind", func(t *testing.T) {
 			for range 40 {
 				func() {
@@ -179,9 +145,7 @@ func TestTransactions(t *testing.T) {
 						}
 					}()
 					_ = db.Atomic(ctx, func(r ports.Records) error {
-						if _, err := r.Work().Tasks().Add(ctx, o, someTask(o, u, 4)); err != nil {
-							t.Error(err)
-						}
+						must.Succeed(t, must.ErrorOf(r.Work().Tasks().Add(ctx, o, someTask(o, u, 4))))
 						panic("boom")
 					})
 				}()
@@ -191,9 +155,7 @@ func TestTransactions(t *testing.T) {
 					t.Errorf("%d connections are in use", n)
 				}
 			}
-			if _, err := db.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, 4)); !fault.Is(err, fault.NotFound) {
-				t.Errorf("the error is %v", err)
-			}
+			must.Fail(t, must.ErrorOf(db.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, 4))), fault.NotFound)
 		})
 
 		t.Run("the end of a context comes back as it is", func(t *testing.T) {
@@ -203,9 +165,7 @@ func TestTransactions(t *testing.T) {
 			_, add := db.Work().Tasks().Add(ended, o, someTask(o, u, 5))
 			_, epochs := db.Epochs(ended, []id.Org{o})
 			for _, err := range []error{get, add, epochs, db.Ready(ended), db.Migrate(ended), db.Atomic(ended, func(ports.Records) error { return nil })} {
-				if !errors.Is(err, context.Canceled) {
-					t.Errorf("the error is %v", err)
-				}
+				must.FailIs(t, err, context.Canceled)
 			}
 			midway, cancel := context.WithCancel(ctx)
 			err := db.Atomic(midway, func(r ports.Records) error {
@@ -213,9 +173,7 @@ func TestTransactions(t *testing.T) {
 				_, err := r.Work().Tasks().Add(midway, o, someTask(o, u, 5))
 				return err
 			})
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("the error is %v", err)
-			}
+			must.FailIs(t, err, context.Canceled)
 		})
 
 		t.Run("what is no id or text of the database's is nobody's", func(t *testing.T) {
@@ -226,14 +184,10 @@ func TestTransactions(t *testing.T) {
 			_, elsewhere := db.Work().Tasks().Get(ctx, "", uid[id.Task](kindTask, 1, 1))
 			_, revised := db.Work().Tasks().Revise(ctx, o, []id.Task{odd}, func(ts []task.Task) ([]task.Task, error) { return ts, nil })
 			for _, err := range []error{user, provider, kept, elsewhere, revised} {
-				if !fault.Is(err, fault.NotFound) {
-					t.Errorf("the error is %v", err)
-				}
+				must.Fail(t, err, fault.NotFound)
 			}
 			count := func(f task.Filter) (n int) {
-				if err := db.Work().Tasks().List(ctx, o, org.Actor{User: u}, f, func(task.Task) error { n++; return nil }); err != nil {
-					t.Error(err)
-				}
+				must.Succeed(t, db.Work().Tasks().List(ctx, o, org.Actor{User: u}, f, func(task.Task) error { n++; return nil }))
 				return n
 			}
 			for _, f := range []task.Filter{
@@ -260,31 +214,20 @@ func TestTransactions(t *testing.T) {
 			if _, one := db.Directory().Seats().Count(ctx, of[:1], time.UnixMilli(9)); err != nil || one != nil || len(seats) != 2 {
 				t.Errorf("the seats are %v, errors %v, %v", seats, err, one)
 			}
-			if err := db.Journal().Audit().List(ctx, o, audit.Filter{After: odd, Limit: 5}, func(e audit.Entry) error { return fmt.Errorf("there is %v", e) }); err != nil {
-				t.Error(err)
-			}
-			if err := db.Work().TaskHistory().List(ctx, o, uid[id.Task](kindTask, 1, 1), task.ChangePosition{At: time.UnixMilli(9), ID: odd}, 5, func(c task.Change) error { return fmt.Errorf("there is %v", c) }); err != nil {
-				t.Error(err)
-			}
-			if err := db.Directory().Members().List(ctx, o, org.Position{JoinedAt: time.UnixMilli(9).UTC(), User: odd}, 1, func(org.Profile) error { return nil }); err != nil {
-				t.Error(err)
-			}
+			must.NoError(t, db.Journal().Audit().List(ctx, o, audit.Filter{After: odd, Limit: 5}, func(e audit.Entry) error { return fmt.Errorf("there is %v", e) }))
+			must.NoError(t, db.Work().TaskHistory().List(ctx, o, uid[id.Task](kindTask, 1, 1), task.ChangePosition{At: time.UnixMilli(9), ID: odd}, 5, func(c task.Change) error { return fmt.Errorf("there is %v", c) }))
+			must.NoError(t, db.Directory().Members().List(ctx, o, org.Position{JoinedAt: time.UnixMilli(9).UTC(), User: odd}, 1, func(org.Profile) error { return nil }))
 		})
 
 		t.Run("tasks are indexed by exactly the tags they have", func(t *testing.T) {
 			tagged := someTask(o, u, 10)
 			tagged.Tags = []string{"a", `"b\`, "ü"}
 			tagged, err := db.Work().Tasks().Add(ctx, o, tagged)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			indexed := func(want ...string) {
 				t.Helper()
 				of := taskTagTable.of(db.read, o).filter("task_id = ?", string(tagged.ID))
-				got, err := all(ctx, of, func(r *taskTagRow) (taskTagRow, error) { return *r, nil })
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := must.Do(all(ctx, of, func(r *taskTagRow) (taskTagRow, error) { return *r, nil })).Or(t)
 				if len(got) != len(want) {
 					t.Errorf("the tags are %v, want %q", got, want)
 				}
@@ -296,13 +239,10 @@ func TestTransactions(t *testing.T) {
 			}
 			revise := func(fn func(*task.Task)) {
 				t.Helper()
-				got, err := db.Work().Tasks().Revise(ctx, o, []id.Task{tagged.ID}, func(ts []task.Task) ([]task.Task, error) {
+				got := must.Do(db.Work().Tasks().Revise(ctx, o, []id.Task{tagged.ID}, func(ts []task.Task) ([]task.Task, error) {
 					fn(&ts[0])
 					return ts, nil
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				})).Or(t)
 				tagged = got[0]
 			}
 			indexed("a", `"b\`, "ü")
@@ -316,28 +256,18 @@ func TestTransactions(t *testing.T) {
 			indexed()
 			revise(func(t *task.Task) { t.Tags = []string{"d"} })
 			indexed("d")
-			if err := db.Work().Tasks().Remove(ctx, o, tagged.ID, func(task.Task) error { return nil }); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, db.Work().Tasks().Remove(ctx, o, tagged.ID, func(task.Task) error { return nil }))
 			indexed()
 
 			at := time.UnixMilli(1).UTC()
 			home := workspace.Workspace{ID: uid[id.Workspace](kindWorkspace, 1, 2), Org: o, Team: uid[id.Team](kindTeam, 1, 2), Name: "W", CreatedBy: u, CreatedAt: at, UpdatedAt: at}
-			if err := db.Work().Teams().Add(ctx, o, team.Team{ID: home.Team, Org: o, Name: "T", Kind: team.Standard, CreatedBy: u, CreatedAt: at, UpdatedAt: at}); err != nil {
-				t.Fatal(err)
-			}
-			if err := db.Work().Workspaces().Add(ctx, o, home); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, db.Work().Teams().Add(ctx, o, team.Team{ID: home.Team, Org: o, Name: "T", Kind: team.Standard, CreatedBy: u, CreatedAt: at, UpdatedAt: at}))
+			must.NoError(t, db.Work().Workspaces().Add(ctx, o, home))
 			tagged = someTask(o, u, 11)
 			tagged.Workspace, tagged.Tags = &home.ID, []string{"a", "b"}
-			if tagged, err = db.Work().Tasks().Add(ctx, o, tagged); err != nil {
-				t.Fatal(err)
-			}
+			tagged = must.Do(db.Work().Tasks().Add(ctx, o, tagged)).Or(t)
 			indexed("a", "b")
-			if err := db.Work().Workspaces().Remove(ctx, o, home.ID); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, db.Work().Workspaces().Remove(ctx, o, home.ID))
 			indexed()
 		})
 	})
@@ -359,9 +289,7 @@ func TestTwoProcessesOnOneSQLiteFile(t *testing.T) {
 						_, err := r.Work().Tasks().Add(t.Context(), o, someTask(o, u, 1000*i+100*j+k+1))
 						return err
 					})
-					if err != nil {
-						t.Error(err)
-					}
+					must.Succeed(t, err)
 				}
 			})
 		}
@@ -378,31 +306,21 @@ func TestAStoppedServerIsUnavailableUntilItRestarts(t *testing.T) {
 		t.Skip("the given server is not ours to stop")
 	}
 	server := postgres.Own(t, postgres.Options{NoSync: true})
-	url, err := server.Database(t.Context(), t.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := must.Do(server.Database(t.Context(), t.Name())).Or(t)
 	db := migrated(t, url)
 	o, u := seeded(t, db)
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, server.Stop())
 	_, get := db.Directory().Users().Get(t.Context(), u)
 	_, epochs := db.Epochs(t.Context(), []id.Org{o})
 	_, add := db.Work().Tasks().Add(t.Context(), o, someTask(o, u, 1))
-	atomic := db.Atomic(t.Context(), func(r ports.Records) error {
-		_, err := r.Directory().Organisations().Lock(t.Context(), o)
-		return err
-	})
+	atomic := db.Atomic(t.Context(), func(r ports.Records) error { return must.ErrorOf(r.Directory().Organisations().Lock(t.Context(), o)) })
 	for what, err := range map[string]error{"get": get, "epochs": epochs, "add": add, "atomic": atomic, "ready": db.Ready(t.Context())} {
 		if !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: the error is %v", what, err)
 		}
 	}
 	for _, kill := range []bool{false, true} {
-		if err := server.Restart(t.Context(), kill); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, server.Restart(t.Context(), kill))
 		// Asking whether it is ready rids the pool of dead connections.
 		if err := db.Ready(t.Context()); err != nil {
 			t.Errorf("killed %t: %v", kill, err)
@@ -424,9 +342,7 @@ func TestAServerThatRefusesIsUnavailable(t *testing.T) {
 		if err == nil {
 			t.Fatal(db.Close())
 		}
-		if !fault.Is(err, fault.Unavailable) {
-			t.Errorf("the error is %v", err)
-		}
+		must.Fail(t, err, fault.Unavailable)
 	})
 	t.Run("one that only reads", func(t *testing.T) {
 		o, u := seeded(t, migrated(t, url))
@@ -434,14 +350,9 @@ func TestAServerThatRefusesIsUnavailable(t *testing.T) {
 		if strings.Contains(url, "?") {
 			separator = "&"
 		}
-		db, err := Open(t.Context(), Options{URL: url + separator + "default_transaction_read_only=on"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Do(Open(t.Context(), Options{URL: url + separator + "default_transaction_read_only=on"})).Or(t)
 		defer db.Close()
-		if _, err := db.Work().Tasks().Add(t.Context(), o, someTask(o, u, 1)); !fault.Is(err, fault.Unavailable) {
-			t.Errorf("the error is %v", err)
-		}
+		must.Fail(t, must.ErrorOf(db.Work().Tasks().Add(t.Context(), o, someTask(o, u, 1))), fault.Unavailable)
 	})
 }
 
@@ -491,9 +402,7 @@ func TestTasksMovedAwayDuringADeletionRemain(t *testing.T) {
 		err = errors.Join(err, added)
 	}
 	change := task.Change{ID: uid[id.Entry](kindEntry, 1, 1), Org: o, Task: moved.ID, At: at, By: u}
-	if err := errors.Join(err, db.Work().TaskHistory().Add(ctx, o, []task.Change{change})); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(err, db.Work().TaskHistory().Add(ctx, o, []task.Change{change})))
 	removed := make(chan error, 1)
 	err = db.Atomic(ctx, func(r ports.Records) error {
 		_, err := r.Work().Tasks().Revise(ctx, o, []id.Task{moved.ID}, func(all []task.Task) ([]task.Task, error) {
@@ -506,9 +415,7 @@ func TestTasksMovedAwayDuringADeletionRemain(t *testing.T) {
 		}()
 		return errors.Join(err, awaitBlocked(db, removed))
 	})
-	if err := errors.Join(err, <-removed); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(err, <-removed))
 	if got, err := db.Work().Tasks().Get(ctx, o, moved.ID); err != nil || *got.Workspace != to {
 		t.Errorf("the moved task is %+v, %v", got, err)
 	}
@@ -517,18 +424,13 @@ func TestTasksMovedAwayDuringADeletionRemain(t *testing.T) {
 	if err != nil || lines != 1 {
 		t.Errorf("%d changes are left of its history, %v", lines, err)
 	}
-	if _, err := db.Work().Tasks().Get(ctx, o, stays.ID); !fault.Is(err, fault.NotFound) {
-		t.Errorf("the task that stayed: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(db.Work().Tasks().Get(ctx, o, stays.ID)), fault.NotFound) // the task that stayed
 }
 
 func TestTheLogHasFailedStatementsWithoutTheirValues(t *testing.T) {
 	onEach(t, func(t *testing.T, url string) {
 		var text strings.Builder
-		db, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(&text, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := must.Do(Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(&text, nil))})).Or(t)
 		defer db.Close()
 		if err := db.write.Exec("UPDATE nowhere SET title = ?", "private").Error; err == nil {
 			t.Fatal("no error")

@@ -1,7 +1,6 @@
 package gormdb
 
 import (
-	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -27,9 +26,7 @@ func TestStatementsNameTheirOrganisation(t *testing.T) {
 			"one that names another column":           tenantSQL(o, "SELECT id FROM tasks WHERE id = ?", o),
 		} {
 			t.Run(name+" is refused", func(t *testing.T) {
-				if _, err := exec(t.Context(), db.write, "Task", c); !errors.Is(err, errNoOrganisation) {
-					t.Errorf("the error is %v", err)
-				}
+				must.FailIs(t, must.ErrorOf(exec(t.Context(), db.write, "Task", c)), errNoOrganisation)
 			})
 		}
 		for name, c := range map[string]command{
@@ -39,9 +36,7 @@ func TestStatementsNameTheirOrganisation(t *testing.T) {
 			"a text across tenants for its reason": crossTenantSQL(crossTenantDue, "SELECT org_id FROM subscriptions"),
 		} {
 			t.Run(name+" is not", func(t *testing.T) {
-				if err := eachRow(t.Context(), db.read, "Task", c, []any{new(string)}, func() error { return nil }); err != nil {
-					t.Error(err)
-				}
+				must.NoError(t, eachRow(t.Context(), db.read, "Task", c, []any{new(string)}, func() error { return nil }))
 			})
 		}
 	})
@@ -53,9 +48,7 @@ func TestParametersAreNumbered(t *testing.T) {
 		onSQLite:   "a = ?2 AND org_id = ?1 AND b = ? AND x.org_id = ?1 AND c = ?",
 		onPostgres: "a = $2 AND org_id = $1 AND b = $3 AND x.org_id = $1 AND c = $4",
 	} {
-		if got, err := c.prepare(d); err != nil || got != want {
-			t.Errorf("%s, %v, not %s", got, err, want)
-		}
+		must.Is(t, want, must.Do(c.prepare(d)).Or(t))
 	}
 }
 
@@ -65,15 +58,13 @@ func TestParametersAreNumbered(t *testing.T) {
 func TestStatementsGoThroughTheDescriptions(t *testing.T) {
 	forbidden := "Raw Exec ExecContext Query QueryContext QueryRow QueryRowContext Create Save Find First Take Updates Update Delete Scan Pluck Table Model Where"
 	within := []string{"selection.go", "query.go", "sqlite.go", "sqlitestatements.go", "sqlitequeue.go", "sqlitecopy.go", "transferpostgres.go", "transfersqlite.go", "migrate.go", "partition.go", "inspect.go"}
-	names, err := filepath.Glob("*.go")
-	must.NoError(t, err)
+	names := must.Do(filepath.Glob("*.go")).Or(t)
 	files := token.NewFileSet()
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") || contains(within, name) {
 			continue
 		}
-		file, err := parser.ParseFile(files, name, nil, 0)
-		must.NoError(t, err)
+		file := must.Do(parser.ParseFile(files, name, nil, 0)).Or(t)
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok {

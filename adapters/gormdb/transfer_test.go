@@ -30,8 +30,7 @@ func TestEveryTableIsTransferredOrNotForAReason(t *testing.T) {
 		if db.dialect == onSQLite {
 			references = `SELECT s.name, f."table" FROM sqlite_schema s, pragma_foreign_key_list(s.name) f WHERE s.type = 'table'`
 		}
-		rows, err := db.read.Raw(references).Rows()
-		must.NoError(t, err)
+		rows := must.Do(db.read.Raw(references).Rows()).Or(t)
 		defer rows.Close()
 		for rows.Next() {
 			var from, to string
@@ -182,19 +181,16 @@ func ignoreProgress(int) error { return nil }
 // digestsOf returns all digests of a database by table and organisation.
 func digestsOf(t testing.TB, url string) map[string]Digest {
 	t.Helper()
-	source, err := OpenSource(t.Context(), url)
-	must.NoError(t, err)
+	source := must.Do(OpenSource(t.Context(), url)).Or(t)
 	defer source.Close()
 	all := map[string]Digest{}
 	for _, name := range ComparedTables() {
-		digests, err := source.Digests(t.Context(), name, func(int) {})
-		must.NoError(t, err)
+		digests := must.Do(source.Digests(t.Context(), name, func(int) {})).Or(t)
 		for o, d := range digests {
 			all[name+" "+string(o)] = d
 		}
 	}
-	epoch, err := source.Epoch(t.Context())
-	must.NoError(t, err)
+	epoch := must.Do(source.Epoch(t.Context())).Or(t)
 	all["epoch"] = Digest{Records: epoch}
 	return all
 }
@@ -222,9 +218,7 @@ func TestATransferCopiesEveryValue(t *testing.T) {
 			t.Errorf("%d digests are compared, the epoch is %d", n, want["epoch"].Records)
 		}
 		db := migrated(t, to)
-		if err := db.Ready(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.NoError(t, db.Ready(t.Context()))
 		org := id.Org(example(tableNamed("tasks"), 1, 0)[0].(uuid).String())
 		run(t, db, "UPDATE tasks SET title = 'by hand' WHERE org_id = '"+string(org)+"' AND sort_order = 0")
 		got := digestsOf(t, to)
@@ -255,12 +249,9 @@ func TestAnInterruptedTransferContinues(t *testing.T) {
 			if err == nil {
 				break
 			}
-			if !errors.Is(err, errFault) {
-				t.Fatal(err)
-			}
+			must.FailIs(t, err, errFault)
 			attempts++
-			db, err := open(t.Context(), Options{URL: to})
-			must.NoError(t, err)
+			db := must.Do(open(t.Context(), Options{URL: to})).Or(t)
 			var n int
 			if err := db.pools[0].QueryRowContext(t.Context(), "SELECT count(*) FROM tasks").Scan(&n); err == nil && n > 0 && n < 2*(2*batchRows+3) {
 				inTable++
@@ -303,8 +294,7 @@ func TestATransferIsGivenUp(t *testing.T) {
 		if !slices.ContainsFunc(found, func(f inspect.Finding) bool { return f.Part == "schema" && f.Severity == inspect.Wrong }) {
 			t.Errorf("the incomplete target is inspected as %v", found)
 		}
-		target, err := OpenTarget(t.Context(), to, "")
-		must.NoError(t, err)
+		target := must.Do(OpenTarget(t.Context(), to, "")).Or(t)
 		must.NoError(t, errors.Join(target.Abandon(t.Context()), target.Close()))
 		opened(t, to).Close()
 		must.NoError(t, transfer(t.Context(), from, to, ignoreProgress))
@@ -320,8 +310,7 @@ func TestATargetWithoutTheOriginOfItsMoveIsTakenOrGivenUp(t *testing.T) {
 		fill(t, from, 6)
 		const mark = "CREATE TABLE " + transferTable + " (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 		execute(t, to, mark)
-		target, err := OpenTarget(t.Context(), to, "")
-		must.NoError(t, err)
+		target := must.Do(OpenTarget(t.Context(), to, "")).Or(t)
 		must.NoError(t, errors.Join(target.Abandon(t.Context()), target.Close()))
 		for _, empty := range []string{to, newTo(t)} { // with and without the schema
 			execute(t, empty, mark)
@@ -365,8 +354,7 @@ func TestParametersOfTheAddressDoNotChangeATransfer(t *testing.T) {
 	address := databases[1].url(t)
 	fill(t, address, 6)
 	want := digestsOf(t, address)
-	u, err := url.Parse(address)
-	must.NoError(t, err)
+	u := must.Do(url.Parse(address)).Or(t)
 	params := u.Query()
 	params.Set("default_query_exec_mode", "simple_protocol")
 	params.Set("statement_timeout", "5000")
@@ -377,15 +365,12 @@ func TestParametersOfTheAddressDoNotChangeATransfer(t *testing.T) {
 	w, err := openPostgresWriter(t.Context(), u.String())
 	must.NoError(t, err)
 	defer w.Close()
-	err = w.rows(t.Context(), "SELECT current_setting('statement_timeout')", nil, func(values []any) error {
+	must.NoError(t, w.rows(t.Context(), "SELECT current_setting('statement_timeout')", nil, func(values []any) error {
 		if values[0] != "0" {
 			t.Errorf("statements end after %v", values[0])
 		}
 		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 func TestTextsThatPostgresDoesNotStoreAreNamed(t *testing.T) {

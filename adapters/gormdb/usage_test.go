@@ -85,11 +85,10 @@ func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
 		} {
 			var of, lane string
 			var n [5]int64
-			err := eachRow(t.Context(), db.read, "Sum", tenantSQL(o, q), []any{&n[0], &n[1], &of, &lane, &n[2], &n[3], &n[4]}, func() error {
+			must.NoError(t, eachRow(t.Context(), db.read, "Sum", tenantSQL(o, q), []any{&n[0], &n[1], &of, &lane, &n[2], &n[3], &n[4]}, func() error {
 				all = append(all, fmt.Sprint(of, " ", lane, " ", n))
 				return nil
-			})
-			must.NoError(t, err)
+			}))
 		}
 		return all
 	}
@@ -99,12 +98,11 @@ func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
 			run(t, before, ledgerEntries(before.dialect, o, start, 3, 20, 500))
 			must.NoError(t, before.Migrate(t.Context()))
 			organisation(t, added, o)
-			err := added.Atomic(t.Context(), func(r ports.Records) error {
+			must.NoError(t, added.Atomic(t.Context(), func(r ports.Records) error {
 				return before.Usage().Ledger().Entries(t.Context(), o, usage.Period{Start: start, End: start.AddDate(0, 0, 20)}, func(e usage.Entry) error {
 					return r.Usage().Ledger().Settle(t.Context(), o, e)
 				})
-			})
-			must.NoError(t, err)
+			}))
 			if got, want := sumsIn(before), sumsIn(added); len(got) < 500 || !slices.Equal(got, want) {
 				t.Errorf("migrating made\n%v\nand adding\n%v", got, want)
 			}
@@ -119,9 +117,7 @@ func TestSweepIsDoneInParts(t *testing.T) {
 		q := db.Usage().Quotas()
 		for n := range 2*sweptLeases + 50 {
 			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: u, Day: today, ExpiresAt: time.UnixMilli(int64(1 + n%3))}
-			if _, err := q.Reserve(t.Context(), l, 1_000_000, quota.Need{Output: 3}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(q.Reserve(t.Context(), l, 1_000_000, quota.Need{Output: 3})).Or(t)
 		}
 		r := record(t, db)
 		seen := r.during(t, func() error { return q.Sweep(t.Context(), time.UnixMilli(10)) })
@@ -131,12 +127,8 @@ func TestSweepIsDoneInParts(t *testing.T) {
 				deletions++
 			}
 		}
-		if deletions != 3 {
-			t.Errorf("%d deletions", deletions)
-		}
-		if a, err := q.Account(t.Context(), o, u, today); err != nil || a != (quota.Account{}) {
-			t.Errorf("the account is %+v, error %v", a, err)
-		}
+		must.Is(t, 3, deletions)
+		must.Is(t, (quota.Account{}), must.Do(q.Account(t.Context(), o, u, today)).Or(t))
 	})
 }
 
@@ -151,18 +143,14 @@ func TestSweepKeepsExtendedLeases(t *testing.T) {
 		var found []leaseRow
 		for n := range 3 {
 			l := quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: u, Day: "2026-01-02", ExpiresAt: time.UnixMilli(1)}
-			if _, err := q.Reserve(ctx, l, 1000, quota.Need{Output: int64(1 + 9*n)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(q.Reserve(ctx, l, 1000, quota.Need{Output: int64(1 + 9*n)})).Or(t)
 			leases, found = append(leases, l), append(found, leaseRow{OrgID: o, UserID: u, Day: millis(l.Day), ID: l.ID})
 		}
 		these := records(found, leaseKeys)
 		must.NoError(t, errors.Join(q.Extend(ctx, leases[1:2], time.UnixMilli(11)), settleLease(ctx, db, leases[2], 5)))
 		for range 2 {
 			must.NoError(t, db.transact(ctx, func(c *conn) error { return quotas{c}.sweep(ctx, these, time.UnixMilli(10)) }))
-			if a, err := q.Account(ctx, o, u, "2026-01-02"); err != nil || a != (quota.Account{Used: 5, Reserved: 10}) {
-				t.Errorf("the account is %+v, error %v", a, err)
-			}
+			must.Is(t, (quota.Account{Used: 5, Reserved: 10}), must.Do(q.Account(ctx, o, u, "2026-01-02")).Or(t))
 		}
 	})
 }
@@ -203,8 +191,7 @@ func TestOnlyReservationsDoNotWaitForTheDisk(t *testing.T) {
 			return quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: u, Day: "2026-01-02", ExpiresAt: time.UnixMilli(1)}
 		}
 		reserve := func(r ports.Records, n int) error {
-			_, err := r.Usage().Quotas().Reserve(ctx, lease(n), 1000, quota.Need{Output: 5})
-			return err
+			return must.ErrorOf(r.Usage().Quotas().Reserve(ctx, lease(n), 1000, quota.Need{Output: 5}))
 		}
 		for _, c := range []struct {
 			about string
@@ -246,9 +233,7 @@ func TestSettlingLocksLeasesInTheOrderOfTheirKeys(t *testing.T) {
 	for i := range ended {
 		l := quota.Lease{ID: uid[id.Request](kindEntry, 1, leases-i), Org: o, User: u, Day: "2026-01-02", ExpiresAt: time.UnixMilli(1)}
 		ended[i] = usage.Entry{ID: l.ID, Org: o, User: u, At: l.Day.Start(), Tokens: chat.Usage{Output: 1}}
-		if _, err := db.Usage().Quotas().Reserve(ctx, l, 1_000_000, quota.Need{Output: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(db.Usage().Quotas().Reserve(ctx, l, 1_000_000, quota.Need{Output: 1})).Or(t)
 	}
 	analyze(t, db)
 	settled := make(chan error, 1)
@@ -269,9 +254,7 @@ func TestSettlingLocksLeasesInTheOrderOfTheirKeys(t *testing.T) {
 		return err
 	})
 	must.NoError(t, errors.Join(err, <-settled))
-	if a, err := db.Usage().Quotas().Account(ctx, o, u, "2026-01-02"); err != nil || a != (quota.Account{Used: leases}) {
-		t.Errorf("the account is %+v, error %v", a, err)
-	}
+	must.Is(t, (quota.Account{Used: leases}), must.Do(db.Usage().Quotas().Account(ctx, o, u, "2026-01-02")).Or(t))
 }
 
 func TestReservingSharesATransaction(t *testing.T) {
@@ -307,23 +290,13 @@ func TestErasureTakesLeasesAlong(t *testing.T) {
 			return quota.Lease{ID: uid[id.Request](kindEntry, 1, n), Org: o, User: uid[id.User](kindUser, 1, n%4), Day: "2026-01-02"}
 		}
 		for n := range 40 {
-			if _, err := q.Reserve(ctx, lease(n), 1000, quota.Need{Output: 1}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(q.Reserve(ctx, lease(n), 1000, quota.Need{Output: 1})).Or(t)
 		}
 		var all sync.WaitGroup
 		for n := range 20 {
-			all.Go(func() {
-				if err := settleLease(ctx, db, lease(n), 1); err != nil {
-					t.Error(err)
-				}
-			})
+			all.Go(func() { must.Succeed(t, settleLease(ctx, db, lease(n), 1)) })
 		}
-		all.Go(func() {
-			if err := db.Directory().Organisations().Erase(ctx, o, time.UnixMilli(5)); err != nil {
-				t.Error(err)
-			}
-		})
+		all.Go(func() { must.Succeed(t, db.Directory().Organisations().Erase(ctx, o, time.UnixMilli(5))) })
 		all.Wait()
 		var leases int
 		if err := db.pools[0].QueryRowContext(ctx, "SELECT COUNT(*) FROM quota_leases").Scan(&leases); err != nil || leases > 0 {
