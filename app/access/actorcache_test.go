@@ -70,15 +70,13 @@ func newFixture(t *testing.T, members, workspaces int) *fixture {
 	o := &fixture{Store: memory.NewStore(), t: t}
 	o.access = New(Options{Store: o, Epochs: o.Store, Clock: system.Clock{}})
 	is := org.Organisation{ID: id.Org(o.ids.New()), ProviderID: "office"}
-	_, err := o.Directory().Organisations().Upsert(t.Context(), is, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	must.NoError(o.t, err)
+	must.Do(o.Directory().Organisations().Upsert(t.Context(), is, func(o org.Organisation) (org.Organisation, error) { return o, nil })).Or(o.t)
 	o.org = is.ID
 	o.change(func(r ports.Records) error {
 		for range members {
 			u := org.User{ID: id.User(o.ids.New())}
 			u.ProviderID = string(u.ID)
-			_, err := r.Directory().Users().Upsert(t.Context(), u, func(u org.User) (org.User, error) { return u, nil })
-			must.NoError(o.t, err)
+			must.Do(r.Directory().Users().Upsert(t.Context(), u, func(u org.User) (org.User, error) { return u, nil })).Or(o.t)
 			must.NoError(o.t, r.Directory().Members().Put(t.Context(), o.org, org.Membership{Org: o.org, User: u.ID, Role: org.Owner, JoinedAt: time.UnixMilli(1)}))
 			o.users = append(o.users, u.ID)
 		}
@@ -129,9 +127,7 @@ func TestAllMembersShareOneReadOfTheStructure(t *testing.T) {
 			}
 			gone, goes := context.WithCancel(t.Context())
 			all.Go(func() {
-				if _, err := o.lookUp(gone, o.users[0]); !errors.Is(err, context.Canceled) {
-					t.Errorf("a request that left got %v", err)
-				}
+				must.FailIs(t, must.ErrorOf(o.lookUp(gone, o.users[0])), context.Canceled) // the request has left
 			})
 			synctest.Wait()
 			leave()
@@ -149,19 +145,14 @@ func TestAllMembersShareOneReadOfTheStructure(t *testing.T) {
 func TestAFailedReadIsReadAgain(t *testing.T) {
 	o := newFixture(t, 1, 1)
 	o.fail = errors.New("down")
-	if _, err := o.lookUp(t.Context(), o.users[0]); !errors.Is(err, o.fail) {
-		t.Errorf("%v", err)
-	}
+	must.FailIs(t, must.ErrorOf(o.lookUp(t.Context(), o.users[0])), o.fail)
 	o.fail = nil
-	if _, err := o.lookUp(t.Context(), o.users[0]); err != nil {
-		t.Error(err)
-	}
+	must.Do(o.lookUp(t.Context(), o.users[0])).Or(t)
 }
 
 func TestVisibilityIsOfTheNewestEpoch(t *testing.T) {
 	o := newFixture(t, 2, 3)
-	was, err := o.lookUp(t.Context(), o.users[0])
-	must.NoError(o.t, err)
+	was := must.Do(o.lookUp(t.Context(), o.users[0])).Or(o.t)
 	added := workspace.Workspace{ID: id.Workspace(o.ids.New()), Org: o.org, Name: "New"}
 	for in := range was.Visibility.Teams() {
 		added.Team = in
@@ -194,9 +185,7 @@ func TestAClosedOrganisationIsReadOnce(t *testing.T) {
 		return err
 	})
 	for range 3 {
-		if _, err := o.lookUp(t.Context(), o.users[0]); !fault.Is(err, fault.Forbidden) {
-			t.Error(err)
-		}
+		must.Fail(t, must.ErrorOf(o.lookUp(t.Context(), o.users[0])), fault.Forbidden)
 	}
 	if o.reads != 0 {
 		t.Errorf("its teams were read %d times", o.reads)
@@ -230,8 +219,7 @@ func TestVisibilitiesShareTheirMemory(t *testing.T) {
 
 func TestTheCacheIsBoundedInBytes(t *testing.T) {
 	o := newFixture(t, 200, 100)
-	first, err := o.lookUp(t.Context(), o.users[0])
-	must.NoError(o.t, err)
+	first := must.Do(o.lookUp(t.Context(), o.users[0])).Or(o.t)
 	alone := o.access.actorCache.bytes
 	o.access.actorCache.limit = 2 * alone
 	for _, u := range o.users {
@@ -264,11 +252,7 @@ func TestTheLogPositionIsNoOlderThanAnyAuthorization(t *testing.T) {
 		gate := make(chan struct{})
 		o.gate = gate
 		var slow sync.WaitGroup
-		slow.Go(func() {
-			if _, err := o.lookUp(t.Context(), o.users[0]); err != nil {
-				t.Error(err)
-			}
-		})
+		slow.Go(func() { must.Succeed(t, must.ErrorOf(o.lookUp(t.Context(), o.users[0]))) })
 		synctest.Wait()
 		o.gate = nil
 		var head object.Head
@@ -276,8 +260,7 @@ func TestTheLogPositionIsNoOlderThanAnyAuthorization(t *testing.T) {
 			head, err = r.Storage().Changes().Append(t.Context(), o.org, object.NewAccessChange(object.Audience{}, o.users[0], time.UnixMilli(1)))
 			return err
 		})
-		_, err := o.lookUp(t.Context(), o.users[1])
-		must.NoError(o.t, err)
+		must.Do(o.lookUp(t.Context(), o.users[1])).Or(o.t)
 		o.access.actorCache.forget(o.org)
 		close(gate)
 		slow.Wait()

@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"collab/adapters/archive"
 	"collab/adapters/bucket"
 	"collab/adapters/gormdb"
@@ -57,13 +55,9 @@ func newDeployment(t *testing.T, environ ...string) *deployment {
 	c, err := config.Read(append(environ, "COLLAB_DATA_DIR="+filepath.Join(tempdir.New(t), "data")))
 	must.NoError(t, err)
 	d := &deployment{T: t, config: c}
-	if d.db, err = gormdb.Open(t.Context(), gormdb.Options{URL: c.DatabaseURL.Text()}); err != nil {
-		t.Fatal(err)
-	}
+	d.db = must.Do(gormdb.Open(t.Context(), gormdb.Options{URL: c.DatabaseURL.Text()})).Or(t)
 	t.Cleanup(func() { d.db.Close() })
-	if d.blobs, err = bucket.Open(t.Context(), c.BlobURL.Text()); err != nil {
-		t.Fatal(err)
-	}
+	d.blobs = must.Do(bucket.Open(t.Context(), c.BlobURL.Text())).Or(t)
 	t.Cleanup(func() { d.blobs.Close() })
 	must.NoError(t, d.db.Migrate(t.Context()))
 	return d
@@ -141,7 +135,7 @@ func contents(t *testing.T, file string) (m domain.Manifest, records map[domain.
 	must.NoError(t, err)
 	defer f.Close()
 	records, texts = map[domain.Kind]int{}, map[string]string{}
-	err = archive.Archiver{}.Read(context.Background(), f, "", func(i domain.Item) error {
+	must.NoError(t, archive.Archiver{}.Read(context.Background(), f, "", func(i domain.Item) error {
 		switch {
 		case i.Manifest != nil:
 			m = *i.Manifest
@@ -154,8 +148,7 @@ func contents(t *testing.T, file string) (m domain.Manifest, records map[domain.
 			records[i.Place.Kind]++
 		}
 		return nil
-	})
-	must.NoError(t, err)
+	}))
 	return m, records, texts
 }
 
@@ -229,11 +222,9 @@ func (d *deployment) importedWith(users, file string, in archives.Import) (strin
 // out and what each import adds to the audit log.
 func lines(t *testing.T, file string) map[string]string {
 	t.Helper()
-	f, err := os.Open(file)
-	must.NoError(t, err)
+	f := must.Do(os.Open(file)).Or(t)
 	defer f.Close()
-	zip, err := gzip.NewReader(f)
-	must.NoError(t, err)
+	zip := must.Do(gzip.NewReader(f)).Or(t)
 	texts := map[string]string{}
 	for r := tar.NewReader(zip); ; {
 		h, err := r.Next()
@@ -289,9 +280,7 @@ func TestAnImportedOrganisationIsExportedAsItWas(t *testing.T) {
 			now := regexp.MustCompile(`"updatedAt":"[^"]*","createdByI`)
 			want, got := lines(t, file), lines(t, again)
 			want["organisation.jsonl"], got["organisation.jsonl"] = now.ReplaceAllString(want["organisation.jsonl"], ""), now.ReplaceAllString(got["organisation.jsonl"], "")
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("with the same ids (-exported +imported):\n%s", diff)
-			}
+			must.Equal(t, want, got) // with the same ids
 			head, err := to.db.Storage().Changes().Heads(t.Context(), []id.Org{exampleOrg})
 			if err != nil || head[exampleOrg].N != 3 {
 				t.Errorf("the log is at %+v, %v", head, err)
@@ -312,9 +301,7 @@ func TestAnImportedOrganisationIsExportedAsItWas(t *testing.T) {
 			if strings.Contains(got["tasks.jsonl"], string(uid[id.Task](41))) {
 				t.Error("tasks of the copy have the ids of those of the first")
 			}
-			if diff := cmp.Diff(sorted(renamed(want)), sorted(renamed(got))); diff != "" {
-				t.Errorf("with new ids (-exported +imported):\n%s", diff)
-			}
+			must.Equal(t, sorted(renamed(want)), sorted(renamed(got))) // with new ids
 		})
 	}
 }
@@ -359,9 +346,7 @@ func TestMembersOfAnotherProviderAreTheUsersThatTheOperatorNames(t *testing.T) {
 			t.Errorf("%q: %v", c[0], err)
 		}
 	}
-	if _, err := to.db.Directory().Organisations().Get(t.Context(), exampleOrg); !fault.Is(err, fault.NotFound) {
-		t.Fatalf("a refused import left something: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(to.db.Directory().Organisations().Get(t.Context(), exampleOrg)), fault.NotFound) // a refused import leaves nothing
 	printed, err := to.importedWith(first+" other_ada\n"+second+" -\n", file, archives.Import{Organisation: "org_other"})
 	if err != nil || !strings.Contains(printed, "1 were users here, 0 become users, 1 are no members here.") {
 		t.Fatalf("%v, %s", err, printed)
@@ -378,18 +363,14 @@ func TestMembersOfAnotherProviderAreTheUsersThatTheOperatorNames(t *testing.T) {
 	if err != nil || every.Assignee == nil || *every.Assignee != ada.ID || every.CreatedBy != uid[id.User](12) {
 		t.Errorf("the task is %+v, %v", every, err)
 	}
-	if o, err := to.db.Directory().Organisations().ByProvider(t.Context(), "org_other"); err != nil || o.ID != exampleOrg {
-		t.Errorf("the provider's organisation is %+v, %v", o, err)
-	}
-	if sub, err := to.db.Directory().Subscriptions().Get(t.Context(), exampleOrg); err != nil || sub.Plan != plan.None {
-		t.Errorf("the plan is %+v, %v", sub, err)
-	}
+	must.Is(t, exampleOrg, must.Do(to.db.Directory().Organisations().ByProvider(t.Context(), "org_other")).Or(t).ID)
+	must.Is(t, plan.None, must.Do(to.db.Directory().Subscriptions().Get(t.Context(), exampleOrg)).Or(t).Plan)
 }
 
 // user adds a user.
 func (d *deployment) user(u org.User) org.User {
 	d.Helper()
-	must.NoError(d, must.ErrorOf(d.db.Directory().Users().Upsert(d.Context(), u, func(u org.User) (org.User, error) { return u, nil })))
+	must.Do(d.db.Directory().Users().Upsert(d.Context(), u, func(u org.User) (org.User, error) { return u, nil })).Or(d)
 	return u
 }
 
@@ -434,9 +415,7 @@ func TestAnImportLeavesUsersAndOrganisationsOfTheProviderAlone(t *testing.T) {
 	if err != nil || len(all) != 2 || all[0].Org != of.ID {
 		t.Errorf("the memberships are %+v, %v", all, err)
 	}
-	if _, err := members.Get(ctx, exampleOrg, uid[id.User](98)); !fault.Is(err, fault.NotFound) {
-		t.Errorf("a deleted user is a member: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(members.Get(ctx, exampleOrg, uid[id.User](98))), fault.NotFound) // a deleted user is no member
 	if o, err := to.db.Directory().Organisations().ByProvider(ctx, "org_1"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the provider's organisation is %+v, %v", o, err)
 	}
@@ -476,12 +455,8 @@ func TestAnImportThatFailsLeavesNothingAndCanBeRepeated(t *testing.T) {
 	if err == nil || opened != 3 {
 		t.Errorf("interrupted in the transaction: %v after %d", err, opened)
 	}
-	if _, err := to.db.Directory().Organisations().Get(t.Context(), exampleOrg); !fault.Is(err, fault.NotFound) {
-		t.Fatalf("something is left: %v", err)
-	}
-	if _, err := to.imported(file, archives.Import{Organisation: "org_1"}); err != nil {
-		t.Error(err)
-	}
+	must.Fail(t, must.ErrorOf(to.db.Directory().Organisations().Get(t.Context(), exampleOrg)), fault.NotFound) // nothing is left
+	must.Do(to.imported(file, archives.Import{Organisation: "org_1"})).Or(t)
 	if _, err := to.imported(file, archives.Import{MaxBytes: 1000}); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") {
 		t.Errorf("of more than its bound: %v", err)
 	}
@@ -544,7 +519,7 @@ func TestReferencesThatPointNowhereAreRefused(t *testing.T) {
 func TestAPanicFailsTheAttemptOfAnExport(t *testing.T) {
 	d := newDeployment(t)
 	d.add()
-	err := withArchives(t.Context(), d.config, io.Discard, func(a *archives.Archives) error {
+	must.NoError(t, withArchives(t.Context(), d.config, io.Discard, func(a *archives.Archives) error {
 		exports := a.Store.Journal().Exports()
 		e := export.New(uid[id.Export](81), exampleOrg, uid[id.User](11), a.Clock.Now())
 		if err := exports.Add(t.Context(), exampleOrg, e); err != nil {
@@ -559,8 +534,7 @@ func TestAPanicFailsTheAttemptOfAnExport(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		return err
-	})
-	must.NoError(t, err)
+	}))
 }
 
 // changed is snapshots whose records of a kind are changed.

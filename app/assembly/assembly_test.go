@@ -30,9 +30,7 @@ var update = flag.Bool("update", false, "write the printed pages instead of comp
 
 func read(t *testing.T, environ ...string) config.Config {
 	t.Helper()
-	c, err := config.Read(environ)
-	must.NoError(t, err)
-	return c
+	return must.Do(config.Read(environ)).Or(t)
 }
 
 // complete is a production configuration that lacks nothing.
@@ -78,8 +76,7 @@ func golden(t *testing.T, name, content string) {
 	if *update {
 		must.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 	}
-	have, err := os.ReadFile(path)
-	must.NoError(t, err)
+	have := must.Do(os.ReadFile(path)).Or(t)
 	if string(have) != content {
 		t.Errorf("docs/%s is out of date: run the tests of this package with -update", name)
 	}
@@ -103,27 +100,22 @@ func TestAServerStartsAnswersAndEndsWithoutLeavingAnythingBehind(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- Serve(ctx, c, greeting, io.Discard) }()
 		text := make([]byte, 1024)
-		n, err := io.ReadAtLeast(out, text, 20)
-		must.NoError(t, err)
+		n := must.Do(io.ReadAtLeast(out, text, 20)).Or(t)
 		go func() { _, _ = io.Copy(io.Discard, out) }()
 		for n < len(text) && !strings.Contains(string(text[:n]), "/api/v1") {
-			m, err := out.Read(text[n:])
-			must.NoError(t, err)
+			m := must.Do(out.Read(text[n:])).Or(t)
 			n += m
 		}
 		url := regexp.MustCompile(`http://\S+?:\d+`).FindString(string(text[:n]))
 		client := &http.Client{Transport: &http.Transport{}}
-		answer, err := client.Get(url + "/readyz")
-		must.NoError(t, err)
+		answer := must.Do(client.Get(url + "/readyz")).Or(t)
 		if answer.StatusCode != http.StatusOK {
 			t.Errorf("readyz is %s", answer.Status)
 		}
 		answer.Body.Close()
 		client.CloseIdleConnections()
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, <-ended)
 		greeting.Close()
 	}
 }
@@ -196,17 +188,13 @@ func TestAFileOfKeysThatMakesNoSenseIsNamedAndKept(t *testing.T) {
 			}
 		}
 	}
-	if got, err := os.ReadFile(path); err != nil || string(got) != "hunter2" {
-		t.Errorf("the file is now %q, %v", got, err)
-	}
+	must.Is(t, "hunter2", string(must.Do(os.ReadFile(path)).Or(t)))
 }
 
 func TestAConfiguredFileOfKeysIsNeverMade(t *testing.T) {
 	directory := t.TempDir()
 	_, err := keys(filepath.Join(directory, "gone"), filepath.Join(directory, "own"), servicetoken.Generate, servicetoken.Parse)
-	if !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v", err)
-	}
+	must.FailIs(t, err, fs.ErrNotExist)
 	if entries, err := os.ReadDir(directory); err != nil || len(entries) != 0 {
 		t.Errorf("the directory holds %v, %v", entries, err)
 	}
@@ -218,9 +206,7 @@ func TestPrintedKeysCanBeReadBack(t *testing.T) {
 	if k, err := servicetoken.Parse(tokens.Bytes()); err != nil || len(k) != 1 {
 		t.Errorf("%d keys, %v", len(k), err)
 	}
-	if _, err := vault.New(secrets.Bytes()); err != nil {
-		t.Error(err)
-	}
+	must.Do(vault.New(secrets.Bytes())).Or(t)
 	if err := PrintKeys(io.Discard, "doors"); err == nil {
 		t.Error("there are keys for doors")
 	}

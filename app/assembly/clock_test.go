@@ -33,9 +33,7 @@ func TestTheClockOfAServerIsTheDatabases(t *testing.T) {
 		{"the correction follows the database", 3 * time.Second, 0, 3 * time.Second},
 	} {
 		ahead, takes = step.ahead, step.takes
-		if _, err := c.compare(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(c.compare(t.Context())).Or(t)
 		if got := c.Now().Sub(machine.Now()); got != step.want {
 			t.Errorf("%s: the clock is %v ahead of the machine's, want %v", step.about, got, step.want)
 		}

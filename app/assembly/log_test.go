@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"collab/adapters/httpapi"
+	"collab/test/must"
 )
 
 // writes are what a writer was given, one after the other.
@@ -80,13 +81,9 @@ func TestLinesAboutRequestsAreWrittenTogether(t *testing.T) {
 		log.Warn("trouble")
 		wrote(0, two+"msg=trouble a=b\n")
 		request(3)
-		if err := g.flush(); err != nil {
-			t.Error(err)
-		}
+		must.NoError(t, g.flush())
 		wrote(0, three)
-		if err := g.flush(); err != nil {
-			t.Error(err)
-		}
+		must.NoError(t, g.flush())
 		wrote(time.Hour)
 	})
 }

@@ -62,8 +62,7 @@ func TestTheModelsAreThoseWhoseProviderIsConfigured(t *testing.T) {
 		{"both in production", with(complete, "COLLAB_OPENAI_API_KEY=k"), "anthropic openai", "anthropic"},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			all, err := offered(t, c.environ...)
-			must.NoError(t, err)
+			all := must.Do(offered(t, c.environ...)).Or(t)
 			var turns []string
 			for _, m := range all {
 				if len(turns) == 0 || turns[len(turns)-1] != m.Provider {
@@ -139,8 +138,7 @@ func (l *log) String() string {
 // send sends a request and returns the body of the answer, which is to be a 200.
 func send(t *testing.T, client *http.Client, r *http.Request, into any) {
 	t.Helper()
-	answer, err := client.Do(r)
-	must.NoError(t, err)
+	answer := must.Do(client.Do(r)).Or(t)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK {
@@ -155,8 +153,7 @@ func send(t *testing.T, client *http.Client, r *http.Request, into any) {
 
 func request(t *testing.T, method, address, kind, body string, headers ...string) *http.Request {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
-	must.NoError(t, err)
+	r := must.Do(http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))).Or(t)
 	r.Header.Set("Content-Type", kind)
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
@@ -171,8 +168,7 @@ func TestAnUnavailablePostHogDelaysNothing(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections for it
 	must.NoError(t, err)
 	defer mute.Close()
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	must.NoError(t, err)
+	gone := must.Do(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	gone.Close()
 	for about, hog := range map[string]net.Listener{"one that never answers": mute, "one that is not there": gone} {
 		t.Run(about, func(t *testing.T) {
@@ -226,9 +222,7 @@ func TestAnUnavailablePostHogDelaysNothing(t *testing.T) {
 			client.CloseIdleConnections()
 			began = time.Now()
 			stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			must.Succeed(t, <-ended)
 			if took := time.Since(began); took > slow {
 				t.Errorf("the end took %s", took)
 			}

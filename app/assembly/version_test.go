@@ -23,15 +23,12 @@ func TestABuildHasItsCommit(t *testing.T) {
 		"1.0.0 (commit 0123456789ab of 2026-01-02, " + tail:              with(revision, date),
 		"1.0.0 (commit 0123456789ab of 2026-01-02 with changes, " + tail: with(revision, date, debug.BuildSetting{Key: "vcs.modified", Value: "true"}),
 	} {
-		if got := buildOf("1.0.0", info); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		must.Is(t, want, buildOf("1.0.0", info))
 	}
 }
 
 func TestTheChangelogNamesTheSchemaOfEachRelease(t *testing.T) {
-	text, err := os.ReadFile("../../CHANGELOG.md")
-	must.NoError(t, err)
+	text := must.Do(os.ReadFile("../../CHANGELOG.md")).Or(t)
 	releases := regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(string(text), -1)
 	if want := fmt.Sprintf("%s (schema %d)", number, gormdb.Schema()); releases[0][1] != want {
 		t.Errorf("CHANGELOG.md begins with %q, want %q", releases[0][1], want)

@@ -2,7 +2,6 @@ package changes_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // in runs a test in a bubble with a fixture of its own.
@@ -648,9 +648,7 @@ func TestEndsOfSubscriptions(t *testing.T) {
 		<-ended
 		<-l.done
 		w.ended(l, changes.Drained)
-		if _, err := f.Subscribe(w.Context(), a, "", false); !fault.Is(err, fault.Unavailable) {
-			t.Errorf("a subscription of a draining feed: %v", err)
-		}
+		must.Fail(t, must.ErrorOf(f.Subscribe(w.Context(), a, "", false)), fault.Unavailable) // the feed is draining
 		w.Must(f.Close(w.Context()))
 	})
 	in(t, "waits for open subscriptions until its context ends", func(w *fixture) {
@@ -658,9 +656,7 @@ func TestEndsOfSubscriptions(t *testing.T) {
 		sub := w.subscription(f, w.user(w.org, org.Member))
 		short, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		if err := f.Close(short); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("closing ended with %v", err)
-		}
+		must.FailIs(t, f.Close(short), context.DeadlineExceeded)
 		called := false
 		sub.OnEnd(func() { called = true })
 		if !called {
@@ -690,9 +686,7 @@ func TestEndsOfSubscriptions(t *testing.T) {
 		for range 100 {
 			open = append(open, w.resume(f, a, "", false))
 		}
-		if _, err := f.Subscribe(w.Context(), a, "", false); !fault.Is(err, fault.Limited) {
-			t.Fatalf("one too many: %v", err)
-		}
+		must.Fail(t, must.ErrorOf(f.Subscribe(w.Context(), a, "", false)), fault.Limited) // one too many
 		w.listen(f, w.user(w.org, org.Member))
 		open[0].close()
 		w.resume(f, a, "", false)
@@ -714,12 +708,8 @@ func TestEndsOfSubscriptions(t *testing.T) {
 
 func TestStartFailsIfTheBusCannotBeSubscribed(t *testing.T) {
 	f := changes.New(changes.Options{Store: newFixture(t).store, Bus: lossyBus{}})
-	if err := f.Start(nil); !errors.Is(err, errDown) {
-		t.Errorf("starting ended with %v", err)
-	}
-	if err := f.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.FailIs(t, f.Start(nil), errDown)
+	must.NoError(t, f.Close(t.Context()))
 }
 
 type lossyBus struct{ ports.Bus }

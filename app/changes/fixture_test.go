@@ -26,6 +26,7 @@ import (
 	"collab/domain/workspace"
 	"collab/ports"
 	"collab/test/directory"
+	"collab/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -98,10 +99,7 @@ func (w *fixture) leave(t id.Team, u id.User) {
 // append adds entries to an organisation's log.
 func (w *fixture) append(o id.Org, all ...object.Change) {
 	w.Helper()
-	w.Must(w.store.Atomic(w.Context(), func(r ports.Records) error {
-		_, err := r.Storage().Changes().Append(w.Context(), o, all...)
-		return err
-	}))
+	w.Must(w.store.Atomic(w.Context(), func(r ports.Records) error { return must.ErrorOf(r.Storage().Changes().Append(w.Context(), o, all...)) }))
 }
 
 // write adds n changes that everybody sees.
@@ -151,9 +149,7 @@ func (w *fixture) feed(change ...func(*changes.Options)) *changes.Feed {
 	w.Must(f.Start(tick.C))
 	w.Cleanup(func() {
 		tick.Stop()
-		if err := f.Close(context.Background()); err != nil {
-			w.Error(err)
-		}
+		must.Succeed(w, f.Close(context.Background()))
 	})
 	return f
 }
@@ -164,8 +160,7 @@ func cut(o *changes.Options) { o.Bus = &memory.Bus{} }
 // actor is a member as access sees them.
 func (w *fixture) actor(o id.Org, u id.User) org.Actor {
 	w.Helper()
-	a, err := w.access.Reauthorize(w.Context(), org.Actor{Org: o, User: u})
-	w.Must(err)
+	a := must.Do(w.access.Reauthorize(w.Context(), org.Actor{Org: o, User: u})).Or(w)
 	return a
 }
 
@@ -192,16 +187,14 @@ func (w *fixture) resume(f *changes.Feed, a org.Actor, from string, resumes bool
 
 func (w *fixture) subscribe(ctx context.Context, f *changes.Feed, a org.Actor, from string, resumes bool) *listener {
 	w.Helper()
-	sub, err := f.Subscribe(ctx, a, from, resumes)
-	w.Must(err)
+	sub := must.Do(f.Subscribe(ctx, a, from, resumes)).Or(w)
 	return w.taking(sub)
 }
 
 // subscription subscribes a member, and takes nothing.
 func (w *fixture) subscription(f *changes.Feed, u id.User) *changes.Subscriber {
 	w.Helper()
-	sub, err := f.Subscribe(w.Context(), w.actor(w.org, u), "", false)
-	w.Must(err)
+	sub := must.Do(f.Subscribe(w.Context(), w.actor(w.org, u), "", false)).Or(w)
 	return sub
 }
 
@@ -217,9 +210,7 @@ func (w *fixture) taking(sub *changes.Subscriber) *listener {
 func (w *fixture) ended(l *listener, want changes.Reason) {
 	w.Helper()
 	synctest.Wait()
-	if why := l.sub.Ended(); why != want {
-		w.Errorf("it ended with %q, want %q", why, want)
-	}
+	must.Is(w, want, l.sub.Ended())
 }
 
 func (l *listener) run() {

@@ -15,6 +15,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
+	"collab/test/must"
 )
 
 // response returns a valid authorization response.
@@ -25,8 +26,7 @@ func response(b connectors.Authorization) connectors.AuthorizationResponse {
 // wantFlow checks the status of an authorization, and returns it.
 func (w *fixture) wantFlow(b connectors.Authorization, want connector.FlowStatus) connector.Flow {
 	w.Helper()
-	f, err := w.connectors.Poll(w.Context(), w.member, b.State)
-	w.Must(err)
+	f := must.Do(w.connectors.Poll(w.Context(), w.member, b.State)).Or(w)
 	if f.Status() != want {
 		w.Errorf("the authorization is %s, want %s", f.Status(), want)
 	}
@@ -35,31 +35,25 @@ func (w *fixture) wantFlow(b connectors.Authorization, want connector.FlowStatus
 
 func TestAnAuthorization(t *testing.T) {
 	w := newFixture(t)
-	b, err := w.connectors.Start(t.Context(), w.member, "", "notes")
-	w.Must(err)
+	b := must.Do(w.connectors.Start(t.Context(), w.member, "", "notes")).Or(w)
 	if b.URL != "https://collab.example.com/authorize?state="+b.State {
 		t.Errorf("the page is at %s", b.URL)
 	}
 	w.wantFlow(b, connector.Pending)
 	for _, other := range []org.Actor{w.org, w.viewer, w.stranger} {
-		_, err := w.connectors.Poll(t.Context(), other, b.State)
-		w.wantKind(err, fault.NotFound)
+		must.Fail(w, must.ErrorOf(w.connectors.Poll(t.Context(), other, b.State)), fault.NotFound)
 	}
-	asked, err := w.connectors.Confirmation(t.Context(), b.State)
-	w.Must(err)
+	asked := must.Do(w.connectors.Confirmation(t.Context(), b.State)).Or(w)
 	if want := (connectors.Confirmation{Label: "Notes", Provider: "Notes", Host: "auth.example.com", Person: "Ada", Email: "ada@example.com", Organisation: "Office"}); asked != want {
 		t.Errorf("the page asks %+v, want %+v", asked, want)
 	}
 	const browser = "a secret of Ada's browser"
-	page, err := w.connectors.Confirm(t.Context(), b.State, browser)
-	w.Must(err)
+	page := must.Do(w.connectors.Confirm(t.Context(), b.State, browser)).Or(w)
 	if page != issuer+"/authorize?client_id=client-1&state="+b.State {
 		t.Errorf("the provider's page is at %s", page)
 	}
 	w.Must(w.connectors.Finish(t.Context(), response(b), browser))
-	if f := w.wantFlow(b, connector.Ready); f.Instance != b.Instance {
-		t.Errorf("it is for %s, want %s", f.Instance, b.Instance)
-	}
+	must.Is(t, b.Instance, w.wantFlow(b, connector.Ready).Instance)
 	w.wantStatus(b.Instance, connector.Connecting, "")
 	w.work()
 	w.wantStatus(b.Instance, connector.Connected, "")
@@ -71,8 +65,7 @@ func TestAnAuthorization(t *testing.T) {
 	if got, want := w.auditLog(), []string{"connector.created notes", "connector.authorized ", "connector.credentials_read ", "connector.deleted notes"}; !slices.Equal(got, want) {
 		t.Errorf("the audit log has %q, want %q", got, want)
 	}
-	_, err = w.connectors.Poll(t.Context(), w.member, b.State)
-	w.wantKind(err, fault.NotFound)
+	must.Fail(w, must.ErrorOf(w.connectors.Poll(t.Context(), w.member, b.State)), fault.NotFound)
 }
 
 func TestRefusedResponses(t *testing.T) {
@@ -116,7 +109,7 @@ func TestRefusedResponses(t *testing.T) {
 			b, browser := w.confirm("", "notes")
 			a := response(b)
 			of.change(w, &a, &browser)
-			w.wantKind(w.connectors.Finish(t.Context(), a, browser), of.kind)
+			must.Fail(w, w.connectors.Finish(t.Context(), a, browser), of.kind)
 			if of.left != "" {
 				if f := w.wantFlow(b, of.left); (f.Error != "") != (of.left == connector.Refused) || strings.Contains(f.Error, "script") || strings.Contains(f.Error, "memory") {
 					t.Errorf("it is told %q", f.Error)
@@ -152,7 +145,7 @@ func TestAResponseBelongsToTheIssuerOfItsAddress(t *testing.T) {
 				return f, nil
 			})
 			w.Must(err)
-			w.wantKind(w.connectors.Finish(t.Context(), connectors.AuthorizationResponse{State: b.State, Code: "code", Redirect: of.response}, browser), of.kind)
+			must.Fail(w, w.connectors.Finish(t.Context(), connectors.AuthorizationResponse{State: b.State, Code: "code", Redirect: of.response}, browser), of.kind)
 			w.wantFlow(b, connector.Refused)
 			if w.authorizer.count("redeem") != 0 {
 				t.Errorf("the code was redeemed: %v", w.authorizer.calls)
@@ -175,7 +168,7 @@ func TestAResponseIsAcceptedOnce(t *testing.T) {
 		if err == nil {
 			done++
 		} else {
-			w.wantKind(err, fault.NotFound)
+			must.Fail(w, err, fault.NotFound)
 		}
 	}
 	if done != 1 || w.authorizer.count("redeem") != 1 {
@@ -232,19 +225,14 @@ func TestWhichClientIsUsed(t *testing.T) {
 		return w.authorizer.calls[len(w.authorizer.calls)-1]
 	}
 	w.authorizer.server.Documents = true
-	if got := used("notes"); got != "redeem https://collab.example.com/client/"+connector.IssuerKey(issuer) {
-		t.Error(got)
-	}
+	must.Is(t, "redeem https://collab.example.com/client/"+connector.IssuerKey(issuer), used("notes"))
 	w.clients = map[string]connector.Client{issuer: {ID: "known", Secret: "s"}}
 	w.connectors = w.newServer()
-	if got := used("notes"); got != "redeem known" {
-		t.Error(got)
-	}
+	must.Is(t, "redeem known", used("notes"))
 	w.clients = nil
 	w.connectors = w.newServer()
 	w.authorizer.server.Documents, w.authorizer.server.Registration = false, ""
-	_, err := w.connectors.Start(t.Context(), w.member, "", "notes")
-	w.wantKind(err, fault.Conflict)
+	must.Fail(w, must.ErrorOf(w.connectors.Start(t.Context(), w.member, "", "notes")), fault.Conflict)
 	w.authorizer.server.Registration = issuer + "/register"
 	first := used("notes")
 	w.authorizer.server.Documents, w.authorizer.server.ReturnsIssuer = true, false // its documents could be another's
@@ -258,12 +246,10 @@ func TestAClientIsUsedForItsFlowsUntilItsSecretExpires(t *testing.T) {
 		t.Run(fmt.Sprint(secretIn), func(t *testing.T) {
 			w := newFixture(t)
 			w.authorizer.secretIn = secretIn
-			b, err := w.connectors.Start(t.Context(), w.member, "", "notes")
-			w.Must(err)
+			b := must.Do(w.connectors.Start(t.Context(), w.member, "", "notes")).Or(w)
 			w.clock.Advance(3 * time.Minute)
 			const browser = "a secret of Ada's browser"
-			_, err = w.connectors.Confirm(t.Context(), b.State, browser)
-			w.Must(err)
+			must.Do(w.connectors.Confirm(t.Context(), b.State, browser)).Or(w)
 			w.Must(w.connectors.Finish(t.Context(), response(b), browser))
 			if w.authorizer.count("register") != 1 {
 				t.Errorf("the calls were %v", w.authorizer.calls)
@@ -280,9 +266,8 @@ func TestAFlowOfARemovedClientHasToBeStartedAgain(t *testing.T) {
 	w := newFixture(t)
 	b, browser := w.confirm("", "notes")
 	w.Must(w.store.Connections().Clients().Remove(t.Context(), issuer, redirect, "client-1"))
-	w.wantKind(w.connectors.Finish(t.Context(), response(b), browser), fault.Conflict)
-	_, err := w.connectors.Confirm(t.Context(), b.State, browser)
-	w.wantKind(err, fault.NotFound)
+	must.Fail(w, w.connectors.Finish(t.Context(), response(b), browser), fault.Conflict)
+	must.Fail(w, must.ErrorOf(w.connectors.Confirm(t.Context(), b.State, browser)), fault.NotFound)
 	if w.authorizer.count("register") != 1 {
 		t.Errorf("the calls were %v", w.authorizer.calls)
 	}
@@ -302,11 +287,7 @@ func TestConcurrentStartsRegisterOneClient(t *testing.T) {
 		i := w.create("notes").ID
 		var group sync.WaitGroup
 		for range 20 {
-			group.Go(func() {
-				if _, err := w.connectors.Start(t.Context(), w.member, i, ""); err != nil {
-					t.Error(err)
-				}
-			})
+			group.Go(func() { must.Succeed(t, must.ErrorOf(w.connectors.Start(t.Context(), w.member, i, ""))) })
 		}
 		synctest.Wait()
 		gone, cancel := context.WithCancel(t.Context())
@@ -333,8 +314,7 @@ func TestPermissions(t *testing.T) {
 	gone := w.member
 	for name, do := range map[string]func(a org.Actor) error{
 		"create": func(a org.Actor) error {
-			_, err := w.connectors.Create(t.Context(), a, connector.Draft{Provider: "notes"})
-			return err
+			return must.ErrorOf(w.connectors.Create(t.Context(), a, connector.Draft{Provider: "notes"}))
 		},
 		"give": func(a org.Actor) error {
 			_, err := w.connectors.StoreCredentials(t.Context(), a, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
@@ -345,11 +325,11 @@ func TestPermissions(t *testing.T) {
 		"delete": func(a org.Actor) error { return w.connectors.Delete(t.Context(), a, i) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w.wantKind(do(w.viewer), fault.Forbidden)
-			w.wantKind(do(org.Actor{User: w.member.User, Role: org.Owner}), fault.Forbidden)
+			must.Fail(w, do(w.viewer), fault.Forbidden)
+			must.Fail(w, do(org.Actor{User: w.member.User, Role: org.Owner}), fault.Forbidden)
 			before := w.auditLog()
 			w.Remove(gone.Org, gone.User) // after the request was authorized
-			w.wantKind(do(gone), fault.Forbidden)
+			must.Fail(w, do(gone), fault.Forbidden)
 			if !slices.Equal(before, w.auditLog()) {
 				t.Errorf("the audit log has %q", w.auditLog())
 			}
@@ -358,17 +338,15 @@ func TestPermissions(t *testing.T) {
 	}
 	for name, do := range map[string]func() error{
 		"give": func() error {
-			_, err := w.connectors.StoreCredentials(t.Context(), w.stranger, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
-			return err
+			return must.ErrorOf(w.connectors.StoreCredentials(t.Context(), w.stranger, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"}))
 		},
 		"read":   func() error { _, err := w.connectors.Read(t.Context(), w.stranger, i); return err },
 		"delete": func() error { return w.connectors.Delete(t.Context(), w.stranger, i) },
 	} {
-		t.Run(name+" another's", func(t *testing.T) { w.wantKind(do(), fault.NotFound) })
+		t.Run(name+" another's", func(t *testing.T) { must.Fail(w, do(), fault.NotFound) })
 	}
 	before := w.authorizer.count("")
-	_, err := w.connectors.Start(t.Context(), w.stranger, i, "")
-	w.wantKind(err, fault.Invalid)
+	must.Fail(w, must.ErrorOf(w.connectors.Start(t.Context(), w.stranger, i, "")), fault.Invalid)
 	if w.authorizer.count("") != before {
 		t.Errorf("the calls were %v", w.authorizer.calls)
 	}
@@ -386,30 +364,24 @@ func TestBounds(t *testing.T) {
 		{Provider: "elsewhere", URL: "https:///mcp"}, {Provider: "elsewhere", URL: "https://example.com:99999/mcp"},
 		{Provider: "elsewhere", URL: "https://example.com:0/mcp"}, {Provider: "elsewhere", URL: "https://[::1]:65536"}, {Provider: "notes", Name: new(" ")},
 	} {
-		_, err := w.connectors.Create(t.Context(), w.member, d)
-		w.wantKind(err, fault.Invalid)
+		must.Fail(w, must.ErrorOf(w.connectors.Create(t.Context(), w.member, d)), fault.Invalid)
 	}
 	i := w.create("search").ID
 	for entries, texts := range map[string]map[string]string{
 		`{}`: nil, `{"apiKey":" "}`: {"apiKey": " "}, `{"apiKey":"` + strings.Repeat("x", connector.MaxCredentials) + `"}`: {"apiKey": "x"},
 	} {
-		_, err := w.connectors.StoreCredentials(t.Context(), w.member, i, entries, texts)
-		w.wantKind(err, fault.Invalid)
+		must.Fail(w, must.ErrorOf(w.connectors.StoreCredentials(t.Context(), w.member, i, entries, texts)), fault.Invalid)
 	}
-	_, err := w.connectors.Read(t.Context(), w.member, i)
-	w.wantKind(err, fault.NotFound)
-	_, err = w.connectors.Start(t.Context(), w.member, i, "")
-	w.wantKind(err, fault.Invalid)
-	_, err = w.connectors.Start(t.Context(), w.member, i, "notes")
-	w.wantKind(err, fault.Invalid)
-	_, err = w.connectors.Start(t.Context(), w.member, "", "")
-	w.wantKind(err, fault.Invalid)
+	must.Fail(w, must.ErrorOf(w.connectors.Read(t.Context(), w.member, i)), fault.NotFound)
+	must.Fail(w, must.ErrorOf(w.connectors.Start(t.Context(), w.member, i, "")), fault.Invalid)
+	must.Fail(w, must.ErrorOf(w.connectors.Start(t.Context(), w.member, i, "notes")), fault.Invalid)
+	must.Fail(w, must.ErrorOf(w.connectors.Start(t.Context(), w.member, "", "")), fault.Invalid)
 
 	var group sync.WaitGroup
 	for range connector.MaxInstances + 20 {
 		group.Go(func() {
 			if _, err := w.connectors.Create(t.Context(), w.member, connector.Draft{Provider: "notes"}); err != nil {
-				w.wantKind(err, fault.Conflict)
+				must.Fail(w, err, fault.Conflict)
 			}
 		})
 	}
@@ -420,8 +392,7 @@ func TestBounds(t *testing.T) {
 	}
 	// A refusal of the authorization server is not the caller's error.
 	w.authorizer.fail = fault.New(fault.Forbidden, "The authorization server refuses to register this service")
-	_, err = w.connectors.Start(t.Context(), w.member, "", "notes")
-	w.wantKind(err, fault.Unavailable)
+	must.Fail(w, must.ErrorOf(w.connectors.Start(t.Context(), w.member, "", "notes")), fault.Unavailable)
 }
 
 func TestUseOfAClientIsRecordedOnceADay(t *testing.T) {
@@ -429,14 +400,12 @@ func TestUseOfAClientIsRecordedOnceADay(t *testing.T) {
 	kept := w.store.Connections().Clients()
 	used := func() time.Time {
 		t.Helper()
-		c, err := kept.Get(t.Context(), issuer, redirect)
-		w.Must(err)
+		c := must.Do(kept.Get(t.Context(), issuer, redirect)).Or(w)
 		return c.UsedAt
 	}
 	begun := func() {
 		t.Helper()
-		_, err := w.connectors.Start(t.Context(), w.member, "", "notes")
-		w.Must(err)
+		must.Do(w.connectors.Start(t.Context(), w.member, "", "notes")).Or(w)
 	}
 	begun()
 	for _, step := range []struct {
@@ -455,8 +424,7 @@ func TestUseOfAClientIsRecordedOnceADay(t *testing.T) {
 
 	// Existing authorizations do not need the client.
 	i := w.authorise("calendar")
-	_, err := kept.Sweep(t.Context(), w.clock.Now().Add(time.Hour), 10)
-	w.Must(err)
+	must.Do(kept.Sweep(t.Context(), w.clock.Now().Add(time.Hour), 10)).Or(w)
 	w.clock.Advance(time.Hour)
 	w.work()
 	if now := w.wantStatus(i, connector.Connected, ""); now.Version != 2 {

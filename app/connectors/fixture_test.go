@@ -25,6 +25,7 @@ import (
 	"collab/domain/org"
 	"collab/ports"
 	"collab/test/directory"
+	"collab/test/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -104,14 +105,6 @@ func (w *fixture) newServer() *connectors.Connectors {
 	return c
 }
 
-// wantKind checks the kind of an error.
-func (w *fixture) wantKind(err error, kind fault.Kind) {
-	w.Helper()
-	if !fault.Is(err, kind) || kind == fault.Internal && err == nil {
-		w.Errorf("the error is %v of kind %d, want kind %d", err, fault.KindOf(err), kind)
-	}
-}
-
 // work does what is due and waits for it.
 func (w *fixture) work() {
 	w.Helper()
@@ -122,16 +115,14 @@ func (w *fixture) work() {
 // create creates an instance of the provider.
 func (w *fixture) create(provider string) connector.Instance {
 	w.Helper()
-	i, err := w.connectors.Create(w.Context(), w.member, connector.Draft{Provider: provider})
-	w.Must(err)
+	i := must.Do(w.connectors.Create(w.Context(), w.member, connector.Draft{Provider: provider})).Or(w)
 	return i
 }
 
 // get returns the stored instance.
 func (w *fixture) get(i id.Connector) connector.Instance {
 	w.Helper()
-	now, err := w.store.Connections().Connectors().Get(w.Context(), w.org.Org, i)
-	w.Must(err)
+	now := must.Do(w.store.Connections().Connectors().Get(w.Context(), w.org.Org, i)).Or(w)
 	return now
 }
 
@@ -159,11 +150,9 @@ func (w *fixture) wantDue(i id.Connector, in time.Duration) {
 // confirm starts and confirms an authorization, and returns it with the browser's secret.
 func (w *fixture) confirm(instance id.Connector, provider string) (connectors.Authorization, string) {
 	w.Helper()
-	b, err := w.connectors.Start(w.Context(), w.member, instance, provider)
-	w.Must(err)
+	b := must.Do(w.connectors.Start(w.Context(), w.member, instance, provider)).Or(w)
 	browser := "the browser of " + b.State
-	_, err = w.connectors.Confirm(w.Context(), b.State, browser)
-	w.Must(err)
+	must.Do(w.connectors.Confirm(w.Context(), b.State, browser)).Or(w)
 	return b, browser
 }
 

@@ -17,13 +17,13 @@ import (
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // giveKey stores an API key.
 func (w *fixture) giveKey(i id.Connector) {
 	w.Helper()
-	_, err := w.connectors.StoreCredentials(w.Context(), w.member, i, `{"apiKey":"key"}`, map[string]string{"apiKey": "key"})
-	w.Must(err)
+	must.Do(w.connectors.StoreCredentials(w.Context(), w.member, i, `{"apiKey":"key"}`, map[string]string{"apiKey": "key"})).Or(w)
 }
 
 var errRefused = fault.New(fault.Forbidden, "The server does not accept the credentials")
@@ -112,8 +112,7 @@ func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
 	w := newFixture(t)
 	at := map[time.Duration]int{}
 	for n := range 60 {
-		b, err := w.connectors.Create(t.Context(), w.member, connector.Draft{Provider: "notes", Name: new(fmt.Sprint("Notes ", n))})
-		w.Must(err)
+		b := must.Do(w.connectors.Create(t.Context(), w.member, connector.Draft{Provider: "notes", Name: new(fmt.Sprint("Notes ", n))})).Or(w)
 		begun, browser := w.confirm(b.ID, "")
 		w.Must(w.connectors.Finish(t.Context(), response(begun), browser))
 		now := w.get(b.ID)
@@ -131,8 +130,7 @@ func TestTokensAreRenewedBeforeTheyExpire(t *testing.T) {
 	for range 60 {
 		w.work()
 	}
-	all, err := w.list(w.member)
-	w.Must(err)
+	all := must.Do(w.list(w.member)).Or(w)
 	for _, i := range all {
 		if i.Version != 2 || i.Status() != connector.Connected || i.Expired(w.clock.Now()) {
 			t.Errorf("the connector is %+v", i)
@@ -164,9 +162,7 @@ func TestRenewalsThatFail(t *testing.T) {
 	if w.toolServers.calls() != asked {
 		t.Error("the server was asked with a token that has expired")
 	}
-	if _, err := w.connectors.Read(t.Context(), w.member, i); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("its credentials are read with %v", err)
-	}
+	must.Fail(t, must.ErrorOf(w.connectors.Read(t.Context(), w.member, i)), fault.Unavailable)
 	if n := w.pauses.Load(); n != 0 {
 		t.Errorf("a reader waits %d times though no renewal is under way", n)
 	}
@@ -187,9 +183,7 @@ func TestRenewalsThatFail(t *testing.T) {
 	if n := w.authorizer.count("renew") - before; n != 1 {
 		t.Errorf("an authorization that was withdrawn was renewed %d times", n)
 	}
-	if _, err := w.connectors.Read(t.Context(), w.member, i); !fault.Is(err, fault.Conflict) {
-		t.Errorf("its credentials are read with %v", err)
-	}
+	must.Fail(t, must.ErrorOf(w.connectors.Read(t.Context(), w.member, i)), fault.Conflict)
 	again, browser := w.confirm(i, "")
 	w.Must(w.connectors.Finish(t.Context(), response(again), browser))
 	w.work()
@@ -206,9 +200,7 @@ func TestTokensThatCannotBeRenewed(t *testing.T) {
 	w.work()
 	w.wantStatus(i, connector.Failing, "The access token has expired, and the connector has to be authorised again")
 	w.wantDue(i, -1)
-	if n := w.authorizer.count("renew"); n != 0 {
-		t.Errorf("%d renewals", n)
-	}
+	must.Is(t, 0, w.authorizer.count("renew"))
 }
 
 func TestATokenRefusedBeforeItExpiresIsRenewed(t *testing.T) {
@@ -261,11 +253,7 @@ func TestTwoServersRenewATokenOnce(t *testing.T) {
 		w.clock.Advance(time.Hour)
 		var group sync.WaitGroup
 		for _, do := range both {
-			group.Go(func() {
-				if err := do(); err != nil {
-					t.Error(err)
-				}
-			})
+			group.Go(func() { must.Succeed(t, do()) })
 		}
 		group.Wait()
 		w.connectors.Wait()
@@ -371,9 +359,7 @@ func TestWorkEndsOneSecondAfterItsContext(t *testing.T) {
 			}
 			w.wantDue(i, 0)
 		}
-		if log := w.log.String(); log != "" {
-			t.Errorf("the log has %s", log)
-		}
+		must.Is(t, "", w.log.String())
 	})
 }
 
@@ -420,9 +406,7 @@ func TestErasureRevokesAuthorizations(t *testing.T) {
 			return end
 		})
 	}
-	if err := erase(errInternal); !errors.Is(err, errInternal) {
-		t.Fatal(err)
-	}
+	must.FailIs(t, erase(errInternal), errInternal)
 	w.work()
 	if n := w.authorizer.count("revoke"); n != 0 {
 		t.Errorf("%d authorizations were revoked though the erasure was rolled back", n)
@@ -499,8 +483,7 @@ func TestNewCredentialsDuringARenewal(t *testing.T) {
 	w.authorizer.set(func() {
 		w.authorizer.before = func(call string) {
 			if strings.HasPrefix(call, "renew") {
-				_, err := w.connectors.StoreCredentials(t.Context(), w.member, i, given, map[string]string{"accessToken": "given"})
-				w.Must(err)
+				must.Do(w.connectors.StoreCredentials(t.Context(), w.member, i, given, map[string]string{"accessToken": "given"})).Or(w)
 			}
 		}
 	})
@@ -531,9 +514,7 @@ func TestInternalErrorsDoNotFailTheConnector(t *testing.T) {
 				}
 				w.clock.Advance(connector.ClaimDuration)
 			}
-			if n := strings.Count(w.log.String(), "connector work failed"); n != 20 {
-				t.Errorf("the log has %d failures", n)
-			}
+			must.Is(t, 20, strings.Count(w.log.String(), "connector work failed"))
 			w.toolServers.set(nil)
 			w.work()
 			w.wantStatus(i, connector.Connected, "")
@@ -601,8 +582,7 @@ func (w *fixture) createMany(n int) (of org.Actor) {
 	w.Helper()
 	of = w.Member(w.Organisation(), org.Owner)
 	for range n {
-		_, err := w.connectors.Create(w.Context(), of, connector.Draft{Provider: "weather"})
-		w.Must(err)
+		must.Do(w.connectors.Create(w.Context(), of, connector.Draft{Provider: "weather"})).Or(w)
 	}
 	return of
 }
@@ -636,8 +616,7 @@ func TestWorkOfAnOrganisationIsLimited(t *testing.T) {
 		begun(5)
 
 		// Deleted instances count until their work has ended.
-		all, err := w.list(greedy)
-		w.Must(err)
+		all := must.Do(w.list(greedy)).Or(w)
 		for _, i := range all[:10] {
 			w.Must(w.connectors.Delete(t.Context(), greedy, i.ID))
 		}
@@ -660,8 +639,7 @@ func TestCredentialsAreSealedAnewAfterTheKeysWereRotated(t *testing.T) {
 	w := newFixture(t)
 	i := w.authorise("notes")
 	key := func() []byte {
-		s, err := w.store.Connections().Credentials().Get(t.Context(), w.org.Org, i)
-		w.Must(err)
+		s := must.Do(w.store.Connections().Credentials().Get(t.Context(), w.org.Org, i)).Or(w)
 		return []byte{s.Entries[0], s.Renewal[0]}
 	}
 	w.sealer.set(2, false)
@@ -670,8 +648,7 @@ func TestCredentialsAreSealedAnewAfterTheKeysWereRotated(t *testing.T) {
 		t.Errorf("after a test they are sealed with %v", got)
 	}
 	w.sealer.set(3, false)
-	c, err := w.connectors.Read(t.Context(), w.member, i)
-	w.Must(err)
+	c := must.Do(w.connectors.Read(t.Context(), w.member, i)).Or(w)
 	if got := key(); !slices.Equal(got, []byte{3, 3}) || !strings.Contains(c.Entries, "access-2") {
 		t.Errorf("after a read they are sealed with %v, and are %v", got, c)
 	}
@@ -693,12 +670,9 @@ func TestCredentialsThatCannotBeOpened(t *testing.T) {
 	if calls := w.authorizer.count("renew") + w.toolServers.calls(); calls != 0 {
 		t.Errorf("servers were asked %d times", calls)
 	}
-	_, err := w.connectors.Read(t.Context(), w.member, i)
-	w.wantKind(err, fault.Internal)
+	must.Fail(w, must.ErrorOf(w.connectors.Read(t.Context(), w.member, i)), fault.Internal)
 	w.Must(w.connectors.Delete(t.Context(), w.member, i))
-	if _, err := w.store.Connections().Connectors().Get(t.Context(), w.org.Org, i); !fault.Is(err, fault.NotFound) {
-		t.Errorf("the connector is there: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(w.store.Connections().Connectors().Get(t.Context(), w.org.Org, i)), fault.NotFound) // the connector is gone
 	if !strings.Contains(w.log.String(), "authorization revocation skipped") {
 		t.Errorf("the log has %s", w.log)
 	}
@@ -785,12 +759,10 @@ func TestCredentialsOfAnEarlierVersionAreRefused(t *testing.T) {
 	i := w.create("search").ID
 	w.giveKey(i)
 	kept := w.store.Connections().Credentials()
-	old, err := kept.Get(t.Context(), w.org.Org, i)
-	w.Must(err)
+	old := must.Do(kept.Get(t.Context(), w.org.Org, i)).Or(w)
 	w.giveKey(i)
 	w.Must(kept.Put(t.Context(), w.org.Org, old))
-	_, err = w.connectors.Read(t.Context(), w.member, i)
-	w.wantKind(err, fault.Internal)
+	must.Fail(w, must.ErrorOf(w.connectors.Read(t.Context(), w.member, i)), fault.Internal)
 }
 
 func TestAnUnknownClientIsRegisteredAgain(t *testing.T) {
@@ -840,6 +812,6 @@ func TestAClosedOrganisationCannotChangeConnectors(t *testing.T) {
 	_, given := w.connectors.StoreCredentials(t.Context(), w.org, i, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
 	_, begun := w.connectors.Start(t.Context(), w.org, notes, "")
 	for _, err := range []error{made, given, begun, w.connectors.Delete(t.Context(), w.org, i)} {
-		w.wantKind(err, fault.Forbidden)
+		must.Fail(w, err, fault.Forbidden)
 	}
 }

@@ -65,20 +65,15 @@ func TestRecordsHaveNeitherPlainAnswersNorPlainFingerprints(t *testing.T) {
 		err = first.Finish(t.Context(), answer)
 	}
 	must.NoError(t, err)
-	again, err := begin(s, request)
-	must.NoError(t, err)
+	again := must.Do(begin(s, request)).Or(t)
 	if got, done := again.Answer(); !done || !bytes.Equal(got, answer) {
 		t.Errorf("the answer is %q, %v", got, done)
 	}
 	if r := again.record; strings.Contains(r.Fingerprint, hex.EncodeToString(request[:])) || bytes.Contains(r.Answer, answer) {
 		t.Errorf("stored is %+v", r)
 	}
-	if _, err := begin(s, sha256.Sum256([]byte(`{"password":"hunter3"}`))); !fault.Is(err, fault.Mismatch) {
-		t.Errorf("another request: %v", err)
-	}
-	if _, err := begin(New(store, sealer{key: 2}, clock, claims), request); !fault.Is(err, fault.Conflict) {
-		t.Errorf("without the key of the first: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(begin(s, sha256.Sum256([]byte(`{"password":"hunter3"}`)))), fault.Mismatch) // another request
+	must.Fail(t, must.ErrorOf(begin(New(store, sealer{key: 2}, clock, claims), request)), fault.Conflict) // without the key of the first
 	for _, earlier := range []string{strings.Repeat("0", 64), "no digest"} {
 		r := again.record
 		r.Fingerprint = earlier

@@ -45,9 +45,7 @@ func moved(of id.Object, path string) objects.Operation {
 
 func (w *fixture) batch(t testing.TB, actor org.Actor, operations ...objects.Operation) []objects.Outcome {
 	t.Helper()
-	outcomes, err := w.Objects.Batch(t.Context(), actor, operations, nil)
-	must.NoError(t, err)
-	return outcomes
+	return must.Do(w.Objects.Batch(t.Context(), actor, operations, nil)).Or(t)
 }
 
 // single carries out an operation of a batch by itself.
@@ -184,8 +182,7 @@ func TestABatchDoesWhatItsOperationsDoByThemselves(t *testing.T) {
 
 func TestABatchIsCarriedOutInOrder(t *testing.T) {
 	w := open(t)
-	planned, err := w.Store.Storage().Objects().At(t.Context(), w.ada.Org, strings.Replace(w.notes.StorageKey(), "notes.md", "plan.md", 1))
-	must.NoError(t, err)
+	planned := must.Do(w.Store.Storage().Objects().At(t.Context(), w.ada.Org, strings.Replace(w.notes.StorageKey(), "notes.md", "plan.md", 1))).Or(t)
 	second := replaced(w.notes.ID, "third")
 	second.Expected = new(int64(2))
 	outcomes := w.batch(t, w.ben,
@@ -200,9 +197,7 @@ func TestABatchIsCarriedOutInOrder(t *testing.T) {
 	if there := stored(outcomes[1].Err); there.ID != outcomes[0].Object.ID || there.Checksum != harness.Checksum("new") {
 		t.Errorf("the conflict is with %+v", there)
 	}
-	if v := outcomes[3].Object.Version; v != 3 {
-		t.Errorf("version %d", v)
-	}
+	must.Is(t, 3, outcomes[3].Object.Version)
 	w.assertContents(t)
 	w.assertCollected(t, false)
 }
@@ -356,8 +351,7 @@ func TestConcurrentBatchesOfTheSamePaths(t *testing.T) {
 
 func TestTheStorageLimitHoldsWithinABatch(t *testing.T) {
 	w := open(t)
-	used, err := w.Store.Storage().Used(t.Context(), []id.Org{w.ada.Org})
-	must.NoError(t, err)
+	used := must.Do(w.Store.Storage().Used(t.Context(), []id.Org{w.ada.Org})).Or(t)
 	w.Objects.Limits = plan.StorageLimits{plan.None: used[w.ada.Org].Total() + 10}
 	outcomes := w.batch(t, w.ben, w.put("six.md", "123456"), w.put("five.md", "12345"), w.put("four.md", "1234"), deleted(w.notes.ID), w.put("nine.md", "123456789"))
 	for i, want := range []bool{true, false, true, true, true} {
@@ -407,9 +401,7 @@ func TestContentsOfAllBatchesAreWrittenInParallelWithABound(t *testing.T) {
 				operations = append(operations, w.put(fmt.Sprintf("%d/%d.md", b, i), "x"))
 			}
 			_, err := on.Batch(t.Context(), w.ben, operations, nil)
-			if err != nil {
-				t.Error(err)
-			}
+			must.Succeed(t, err)
 		})
 	}
 	all.Wait()

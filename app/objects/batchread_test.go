@@ -30,8 +30,7 @@ func (w *fixture) readAll(t testing.TB, outcomes []objects.Outcome) (contents []
 	t.Helper()
 	buffer := make([]byte, objects.MaxReadFile)
 	for len(contents) < len(outcomes) {
-		next, err := w.Objects.Contents(t.Context(), outcomes[len(contents):], buffer)
-		must.NoError(t, err)
+		next := must.Do(w.Objects.Contents(t.Context(), outcomes[len(contents):], buffer)).Or(t)
 		if len(next) == 0 {
 			t.Fatal("no content is read")
 		}
@@ -47,8 +46,7 @@ func TestSelectedObjectsAreThoseThatTheActorReads(t *testing.T) {
 	own, _, err := w.Objects.Find(t.Context(), w.ben, object.UserMemory)
 	must.NoError(t, err)
 	large := w.create(t, w.ada, "large.md", strings.Repeat("x", objects.MaxReadFile+1))
-	eve, err := w.Join(t.Context(), "org_other", "user_eve", org.Owner)
-	must.NoError(t, err)
+	eve := must.Do(w.Join(t.Context(), "org_other", "user_eve", org.Owner)).Or(t)
 	all := append(wanted(w.notes.ID, own.ID, large.ID, "", "no id", id.Object(w.IDs.New()), w.notes.ID), objects.Wanted{Object: w.notes.ID, Expected: new(int64(2))})
 	for _, c := range []struct {
 		about string
@@ -59,8 +57,7 @@ func TestSelectedObjectsAreThoseThatTheActorReads(t *testing.T) {
 		{"another member", w.ada, []fault.Kind{0, fault.NotFound, fault.TooLarge, fault.NotFound, fault.NotFound, fault.NotFound, 0, fault.Conflict}},
 		{"another organisation", eve, []fault.Kind{fault.NotFound, fault.NotFound, fault.NotFound, fault.NotFound, fault.NotFound, fault.NotFound, fault.NotFound, fault.NotFound}},
 	} {
-		outcomes, err := w.Objects.Select(t.Context(), c.actor, all)
-		must.NoError(t, err)
+		outcomes := must.Do(w.Objects.Select(t.Context(), c.actor, all)).Or(t)
 		for i, o := range outcomes {
 			if want := c.kinds[i]; want == 0 && (o.Err != nil || o.Object.ID != all[i].Object) || want != 0 && !fault.Is(o.Err, want) || want == fault.NotFound && o.Object.ID != "" {
 				t.Errorf("%s: object %d is %+v, %v", c.about, i, o.Object, o.Err)
@@ -70,9 +67,7 @@ func TestSelectedObjectsAreThoseThatTheActorReads(t *testing.T) {
 			t.Errorf("%s: the conflict is with %+v", c.about, stored(last.Err))
 		}
 	}
-	if _, err := w.Objects.Select(t.Context(), org.Actor{User: w.ada.User}, all); !fault.Is(err, fault.Forbidden) {
-		t.Errorf("without an organisation: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(w.Objects.Select(t.Context(), org.Actor{User: w.ada.User}, all)), fault.Forbidden) // without an organisation
 }
 
 func TestSelectedContentsHaveABoundTogether(t *testing.T) {
@@ -84,8 +79,7 @@ func TestSelectedContentsHaveABoundTogether(t *testing.T) {
 		ids = append(ids, large.ID)
 	}
 	empty := w.create(t, w.ada, "empty.md", "")
-	outcomes, err := w.Objects.Select(t.Context(), w.ben, wanted(append(ids, w.notes.ID, empty.ID)...))
-	must.NoError(t, err)
+	outcomes := must.Do(w.Objects.Select(t.Context(), w.ben, wanted(append(ids, w.notes.ID, empty.ID)...))).Or(t)
 	for i, o := range outcomes {
 		if full := i == most || i == most+1; full != fault.Is(o.Err, fault.TooLarge) || !full && o.Err != nil {
 			t.Errorf("object %d: %v", i, o.Err)
@@ -98,10 +92,9 @@ func TestContentsAreThoseOfTheirRecords(t *testing.T) {
 	empty, large := w.create(t, w.ada, "empty.md", ""), w.create(t, w.ada, "large.md", strings.Repeat("0123456789abcdef", objects.MaxReadFile/16))
 	middle := w.create(t, w.ada, "middle.md", strings.Repeat("middle", 1000))
 	gone := w.create(t, w.ada, "gone.md", "gone")
-	outcomes, err := w.Objects.Select(ctx, w.ben, wanted(w.notes.ID, empty.ID, "", large.ID, middle.ID, gone.ID))
-	must.NoError(t, err)
+	outcomes := must.Do(w.Objects.Select(ctx, w.ben, wanted(w.notes.ID, empty.ID, "", large.ID, middle.ID, gone.ID))).Or(t)
 	// What is replaced or deleted meanwhile is read as it was.
-	must.NoError(t, must.ErrorOf(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))))
+	must.Do(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))).Or(t)
 	must.NoError(t, w.Objects.Delete(ctx, w.ada, gone.ID, nil))
 	for i, content := range w.readAll(t, outcomes) {
 		if o := outcomes[i]; (i == 2) != (o.Err != nil) || o.Err == nil && harness.Checksum(content) != o.Object.Checksum {
@@ -118,8 +111,7 @@ func TestDamagedContentIsAnErrorOfItsObjectAlone(t *testing.T) {
 			must.NoError(t, w.Blobs.Put(ctx, w.notes.Blob, "", -1, strings.NewReader(stored)))
 		}
 		a, z := w.create(t, w.ada, "a.md", "a"), w.create(t, w.ada, "z.md", "z")
-		outcomes, err := w.Objects.Select(ctx, w.ben, wanted(a.ID, w.notes.ID, z.ID))
-		must.NoError(t, err)
+		outcomes := must.Do(w.Objects.Select(ctx, w.ben, wanted(a.ID, w.notes.ID, z.ID))).Or(t)
 		contents := w.readAll(t, outcomes)
 		if !fault.Is(outcomes[1].Err, fault.Internal) || contents[1] != "" || outcomes[0].Err != nil || outcomes[2].Err != nil || contents[0] != "a" || contents[2] != "z" {
 			t.Errorf("%s: %+v, %q", about, outcomes, contents)
@@ -155,9 +147,7 @@ func TestContentsFailWithTheStoreAndTheirContext(t *testing.T) {
 	for range 100 {
 		many = append(many, w.notes.ID)
 	}
-	if outcomes, err = w.Objects.Select(ctx, w.ben, wanted(many...)); err != nil {
-		t.Fatal(err)
-	}
+	outcomes = must.Do(w.Objects.Select(ctx, w.ben, wanted(many...))).Or(t)
 	go func() { <-blobs.opened; cancel() }()
 	if contents, err := w.Objects.Contents(ctx, outcomes, make([]byte, objects.MaxReadFile)); !errors.Is(err, context.Canceled) || contents != nil {
 		t.Errorf("%q, %v", contents, err)

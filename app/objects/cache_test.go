@@ -26,17 +26,14 @@ import (
 // file with its content.
 func (w *fixture) read(t testing.TB, on *objects.Objects, actor org.Actor, of object.Object) (object.Object, string, error) {
 	t.Helper()
-	now, err := w.Actor(t.Context(), actor.Org, actor.User)
-	must.NoError(t, err)
+	now := must.Do(w.Actor(t.Context(), actor.Org, actor.User)).Or(t)
 	o, err := on.Get(t.Context(), now, of.ID)
 	if err != nil {
 		return o, "", err
 	}
-	r, err := on.Open(t.Context(), o, 0, -1)
-	must.NoError(t, err)
+	r := must.Do(on.Open(t.Context(), o, 0, -1)).Or(t)
 	defer r.Close()
-	content, err := io.ReadAll(r)
-	must.NoError(t, err)
+	content := must.Do(io.ReadAll(r)).Or(t)
 	return o, string(content), nil
 }
 
@@ -57,14 +54,14 @@ func TestCachedRecordsAreReadOnce(t *testing.T) {
 	}
 	w.reauthorize(t)
 	for i := range 3 {
-		must.NoError(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("notes"))))
+		must.Do(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("notes"))).Or(t)
 		expect(fmt.Sprintf("replacing, time %d", i), "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
 		w.reauthorize(t)
 	}
-	must.NoError(t, must.ErrorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))))
+	must.Do(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))).Or(t)
 	w.reauthorize(t)
 	w.Faults.Reset(-1, "")
-	must.NoError(t, must.ErrorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text(`{"a":1}`))))
+	must.Do(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text(`{"a":1}`))).Or(t)
 	expect("saving", "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
 }
 
@@ -72,20 +69,16 @@ func TestCachedRecordsAreReadOnce(t *testing.T) {
 func TestAnOutdatedRecordRefusesNoUpload(t *testing.T) {
 	w := open(t)
 	w.reauthorize(t)
-	must.NoError(t, must.ErrorOf(w.Objects.Get(t.Context(), w.ben, w.notes.ID)))
+	must.Do(w.Objects.Get(t.Context(), w.ben, w.notes.ID)).Or(t)
 	other := objects.New(w.Objects.Options)
-	must.NoError(t, must.ErrorOf(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))))
+	must.Do(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))).Or(t)
 	u := harness.Text("newest")
 	u.Expected = new(int64(2))
-	if o, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u); err != nil || o.Version != 3 {
-		t.Errorf("version %d, %v", o.Version, err)
-	}
+	must.Is(t, 3, must.Do(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u)).Or(t).Version)
 	w.reauthorize(t)
-	must.NoError(t, must.ErrorOf(w.Objects.Get(t.Context(), w.ben, w.notes.ID)))
-	must.NoError(t, must.ErrorOf(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer again"))))
-	if o, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("newest again")); err != nil || o.Version != 5 {
-		t.Errorf("version %d, %v", o.Version, err)
-	}
+	must.Do(w.Objects.Get(t.Context(), w.ben, w.notes.ID)).Or(t)
+	must.Do(other.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer again"))).Or(t)
+	must.Is(t, 5, must.Do(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("newest again"))).Or(t).Version)
 }
 
 func TestRangesOfCachedContent(t *testing.T) {
@@ -95,15 +88,12 @@ func TestRangesOfCachedContent(t *testing.T) {
 			offset, length int64
 			want           string
 		}{{4, 3, "not"}, {4, -1, "notes"}, {8, 1, "s"}, {9, -1, ""}, {0, 3, "old"}, {0, 9, "old notes"}} {
-			r, err := w.Objects.Open(t.Context(), w.notes, c.offset, c.length)
-			must.NoError(t, err)
+			r := must.Do(w.Objects.Open(t.Context(), w.notes, c.offset, c.length)).Or(t)
 			content, err := io.ReadAll(r)
 			if string(content) != c.want || err != nil {
 				t.Errorf("%d bytes from %d are %q, %v, want %q", c.length, c.offset, content, err, c.want)
 			}
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+			must.NoError(t, r.Close())
 		}
 	}
 }
@@ -120,8 +110,7 @@ func TestCachedRecordsAreCheckedForVisibility(t *testing.T) {
 			t.Errorf("another is shown %q, %v", content, err)
 		}
 	}
-	stranger, err := w.Join(t.Context(), "org_other", "user_eve", org.Owner)
-	must.NoError(t, err)
+	stranger := must.Do(w.Join(t.Context(), "org_other", "user_eve", org.Owner)).Or(t)
 	for _, of := range []object.Object{own, w.notes} {
 		if _, content, err := w.read(t, w.Objects, stranger, of); !fault.Is(err, fault.NotFound) {
 			t.Errorf("another organisation is shown %q, %v", content, err)
@@ -220,15 +209,11 @@ func TestCachesEqualTheStore(t *testing.T) {
 				text := harness.Text(strings.Repeat("x", made))
 				for _, there := range w.objects(t) {
 					if there.Path == at {
-						if _, err := on.Replace(t.Context(), w.ben, there.ID, text); err != nil {
-							r.Fatal(err)
-						}
+						must.Do(on.Replace(t.Context(), w.ben, there.ID, text)).Or(r)
 						return
 					}
 				}
-				if _, err := on.Create(t.Context(), w.ben, w.draft(at), text); err != nil {
-					r.Fatal(err)
-				}
+				must.Do(on.Create(t.Context(), w.ben, w.draft(at), text)).Or(r)
 			},
 			"delete": func(r *rapid.T) {
 				at, on := path.Draw(r, "path"), server.Draw(r, "server")
@@ -285,13 +270,10 @@ func TestUnchangedFilesAreVerifiedOnce(t *testing.T) {
 	// the bytes.
 	direct := func(t *testing.T, o object.Object, offset, length int64) bool {
 		t.Helper()
-		r, err := on.Open(ctx, o, offset, length)
-		must.NoError(t, err)
+		r := must.Do(on.Open(ctx, o, offset, length)).Or(t)
 		defer r.Close()
 		_, ok := r.(io.WriterTo)
-		if _, err := io.Copy(io.Discard, struct{ io.Reader }{r}); err != nil {
-			t.Error(err)
-		}
+		must.Do(io.Copy(io.Discard, struct{ io.Reader }{r})).Or(t)
 		return ok
 	}
 	expect := func(about string, of object.Object, want ...bool) {
@@ -327,10 +309,7 @@ func TestUnchangedFilesAreVerifiedOnce(t *testing.T) {
 	must.NoError(t, w.Blobs.Remove(ctx, o.Blob))
 	must.NoError(t, w.Blobs.Put(ctx, o.Blob, "", -1, strings.NewReader("x"+long[1:])))
 	for range 2 {
-		r, err := on.Open(ctx, o, 0, -1)
-		must.NoError(t, err)
-		if _, err := io.ReadAll(r); !fault.Is(err, fault.Internal) {
-			t.Errorf("damaged content: %v", err)
-		}
+		r := must.Do(on.Open(ctx, o, 0, -1)).Or(t)
+		must.Fail(t, must.ErrorOf(io.ReadAll(r)), fault.Internal) // damaged content
 	}
 }

@@ -28,12 +28,10 @@ import (
 
 func TestChangesDuringAnUpload(t *testing.T) {
 	create := func(t *testing.T, w *fixture) error {
-		_, err := w.Objects.Create(t.Context(), w.ben, w.draft("new.md"), harness.Text("new"))
-		return err
+		return must.ErrorOf(w.Objects.Create(t.Context(), w.ben, w.draft("new.md"), harness.Text("new")))
 	}
 	replace := func(t *testing.T, w *fixture) error {
-		_, err := w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("Ben's"))
-		return err
+		return must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("Ben's")))
 	}
 	replaceExpected := func(t *testing.T, w *fixture) error {
 		u, one := harness.Text("Ben's"), int64(1)
@@ -42,16 +40,14 @@ func TestChangesDuringAnUpload(t *testing.T) {
 		return err
 	}
 	saveMemory := func(t *testing.T, w *fixture) error {
-		_, err := w.Objects.SaveMemory(t.Context(), w.ben, w.desk, "memory.md", harness.Text("Ben's"))
-		return err
+		return must.ErrorOf(w.Objects.SaveMemory(t.Context(), w.ben, w.desk, "memory.md", harness.Text("Ben's")))
 	}
 	createInTeam := func(t *testing.T, w *fixture) error {
 		_, err := w.Objects.Create(t.Context(), w.ben, object.Draft{Path: "new.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("new"))
 		return err
 	}
 	profile := func(t *testing.T, w *fixture) error {
-		_, err := w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))
-		return err
+		return must.ErrorOf(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}")))
 	}
 	deleteDesk := func(t *testing.T, w *fixture) error { return w.Workspaces.Delete(t.Context(), w.ada, w.desk) }
 	deleteTeam := func(t *testing.T, w *fixture) error {
@@ -78,17 +74,14 @@ func TestChangesDuringAnUpload(t *testing.T) {
 		return w.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil })
 	}
 	replaceFirst := func(t *testing.T, w *fixture) error {
-		_, err := w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("Ada's"))
-		return err
+		return must.ErrorOf(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("Ada's")))
 	}
 	deleteFirst := func(t *testing.T, w *fixture) error { return w.Objects.Delete(t.Context(), w.ada, w.notes.ID, nil) }
 	takePath := func(t *testing.T, w *fixture) error {
-		_, err := w.Objects.Create(t.Context(), w.ada, w.draft("NEW.md"), harness.Text("Ada's"))
-		return err
+		return must.ErrorOf(w.Objects.Create(t.Context(), w.ada, w.draft("NEW.md"), harness.Text("Ada's")))
 	}
 	makeFolder := func(t *testing.T, w *fixture) error {
-		_, err := w.Objects.Create(t.Context(), w.ada, w.draft("new.md/inside"), harness.Text("Ada's"))
-		return err
+		return must.ErrorOf(w.Objects.Create(t.Context(), w.ada, w.draft("new.md/inside"), harness.Text("Ada's")))
 	}
 	createInFolder := func(t *testing.T, w *fixture) error {
 		_, err := w.Objects.Create(t.Context(), w.ben, w.draft("folder/new.md"), harness.Text("new"))
@@ -217,9 +210,7 @@ func TestConcurrentWritersMakeVersionsAndEventsWithoutGaps(t *testing.T) {
 		writing.Go(func() {
 			for n := range writes {
 				text := fmt.Sprintf("write %d of writer %d", n, i)
-				if _, err := w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text(text)); err != nil {
-					t.Error(err)
-				}
+				must.Succeed(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text(text))))
 				if o, err := w.Objects.SaveMemory(t.Context(), w.ben, w.desk, "memory.md", harness.Text(text)); err != nil || o.Checksum != harness.Checksum(text) {
 					t.Errorf("%+v, %v", o, err)
 				}
@@ -246,9 +237,7 @@ func TestConcurrentWritersMakeVersionsAndEventsWithoutGaps(t *testing.T) {
 	writing.Wait()
 	close(stop)
 	collecting.Wait()
-	if o := w.objects(t)[w.notes.StorageKey()]; o.Version != writers*writes+1 {
-		t.Errorf("version %d", o.Version)
-	}
+	must.Is(t, writers*writes+1, w.objects(t)[w.notes.StorageKey()].Version)
 	w.assertConsistent(t, before, from)
 }
 
@@ -292,8 +281,7 @@ func TestOpenDetectsDamagedBlobs(t *testing.T) {
 			w, ctx := open(t), t.Context()
 			must.NoError(t, w.Blobs.Remove(ctx, w.notes.Blob))
 			must.NoError(t, w.Blobs.Put(ctx, w.notes.Blob, "", -1, strings.NewReader(stored)))
-			r, err := w.Objects.Open(ctx, w.notes, 0, -1)
-			must.NoError(t, err)
+			r := must.Do(w.Objects.Open(ctx, w.notes, 0, -1)).Or(t)
 			defer r.Close()
 			if got, err := io.ReadAll(r); !fault.Is(err, fault.Internal) || len(got) >= int(w.notes.Size) {
 				t.Errorf("read %q, %v", got, err)
@@ -303,49 +291,38 @@ func TestOpenDetectsDamagedBlobs(t *testing.T) {
 	t.Run("the blob is missing", func(t *testing.T) {
 		w, ctx := open(t), t.Context()
 		must.NoError(t, w.Blobs.Remove(ctx, w.notes.Blob))
-		if _, err := w.Objects.Open(ctx, w.notes, 0, -1); !fault.Is(err, fault.Internal) {
-			t.Errorf("got %v", err)
-		}
+		must.Fail(t, must.ErrorOf(w.Objects.Open(ctx, w.notes, 0, -1)), fault.Internal)
 	})
 }
 
 func TestReplacedContentCanBeReadToItsEnd(t *testing.T) {
 	w, ctx := open(t), t.Context()
-	r, err := w.Objects.Open(ctx, w.notes, 0, -1)
-	must.NoError(t, err)
+	r := must.Do(w.Objects.Open(ctx, w.notes, 0, -1)).Or(t)
 	defer r.Close()
-	must.NoError(t, must.ErrorOf(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))))
+	must.Do(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))).Or(t)
 	w.Clock.Advance(object.Grace)
-	if err := w.Upkeep.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("collected %+v", g) }); err != nil {
-		t.Error(err)
-	}
+	must.NoError(t, w.Upkeep.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("collected %+v", g) }))
 	// A reader who has only the record can still open the blob.
-	late, err := w.Objects.Open(ctx, w.notes, 0, -1)
-	must.NoError(t, err)
+	late := must.Do(w.Objects.Open(ctx, w.notes, 0, -1)).Or(t)
 	defer late.Close()
 	for _, r := range []io.Reader{r, late} {
-		if got, err := io.ReadAll(r); err != nil || string(got) != "old notes" {
-			t.Errorf("read %q, %v", got, err)
-		}
+		must.Is(t, "old notes", string(must.Do(io.ReadAll(r)).Or(t)))
 	}
 	w.assertCollected(t, false)
 }
 
 func TestOnlyWritersChangeObjects(t *testing.T) {
 	w, ctx := open(t), t.Context()
-	must.NoError(t, must.ErrorOf(w.Members.ChangeRole(ctx, w.ada, w.ben.User, "VIEWER")))
+	must.Do(w.Members.ChangeRole(ctx, w.ada, w.ben.User, "VIEWER")).Or(t)
 	w.reauthorize(t)
 	before, from := versionsOf(w.objects(t)), w.head(t)
 	for role, actor := range map[string]org.Actor{"a viewer": w.ben, "a user without organisation": {User: w.ben.User}} {
 		for about, do := range map[string]func(*objects.Upload) error{
-			"creates":  func(u *objects.Upload) error { _, err := w.Objects.Create(ctx, actor, w.draft("x"), u); return err },
-			"replaces": func(u *objects.Upload) error { _, err := w.Objects.Replace(ctx, actor, w.notes.ID, u); return err },
-			"saves":    func(u *objects.Upload) error { _, err := w.Objects.Save(ctx, actor, object.Profile, u); return err },
-			"remembers": func(u *objects.Upload) error {
-				_, err := w.Objects.SaveMemory(ctx, actor, w.desk, "m", u)
-				return err
-			},
-			"deletes": func(*objects.Upload) error { return w.Objects.Delete(ctx, actor, w.notes.ID, nil) },
+			"creates":   func(u *objects.Upload) error { _, err := w.Objects.Create(ctx, actor, w.draft("x"), u); return err },
+			"replaces":  func(u *objects.Upload) error { _, err := w.Objects.Replace(ctx, actor, w.notes.ID, u); return err },
+			"saves":     func(u *objects.Upload) error { _, err := w.Objects.Save(ctx, actor, object.Profile, u); return err },
+			"remembers": func(u *objects.Upload) error { return must.ErrorOf(w.Objects.SaveMemory(ctx, actor, w.desk, "m", u)) },
+			"deletes":   func(*objects.Upload) error { return w.Objects.Delete(ctx, actor, w.notes.ID, nil) },
 		} {
 			u := harness.Text("x")
 			if err := do(u); !fault.Is(err, fault.Forbidden) {
@@ -364,9 +341,8 @@ func TestOnlyWritersChangeObjects(t *testing.T) {
 func (w *fixture) addTasks(t *testing.T, in id.Workspace) {
 	t.Helper()
 	for range 150 {
-		made, err := task.New(id.Task(w.IDs.New()), w.ben.Org, w.ben.User, task.Draft{Title: "Task", Workspace: &in}, w.Clock.Now())
-		must.NoError(t, err)
-		must.NoError(t, must.ErrorOf(w.Store.Work().Tasks().Add(t.Context(), w.ben.Org, made)))
+		made := must.Do(task.New(id.Task(w.IDs.New()), w.ben.Org, w.ben.User, task.Draft{Title: "Task", Workspace: &in}, w.Clock.Now())).Or(t)
+		must.Do(w.Store.Work().Tasks().Add(t.Context(), w.ben.Org, made)).Or(t)
 	}
 }
 
@@ -408,7 +384,7 @@ var deletions = []deletion{
 func (d deletion) open(t *testing.T) *fixture {
 	t.Helper()
 	w := open(t)
-	must.NoError(t, must.ErrorOf(w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, string(org.Admin))))
+	must.Do(w.Members.ChangeRole(t.Context(), w.ada, w.ben.User, string(org.Admin))).Or(t)
 	d.prepare(t, w)
 	w.reauthorize(t)
 	for i := range 2*objects.SweepLimit + 50 {
@@ -420,7 +396,7 @@ func (d deletion) open(t *testing.T) *fixture {
 
 func (d deletion) create(t *testing.T, w *fixture, path string) {
 	t.Helper()
-	must.NoError(t, must.ErrorOf(w.Objects.Create(t.Context(), w.ben, d.draft(w, path), harness.Text("x"))))
+	must.Do(w.Objects.Create(t.Context(), w.ben, d.draft(w, path), harness.Text("x"))).Or(t)
 }
 
 // after has fn run once so many more transactions have ended.
@@ -551,7 +527,7 @@ func TestDeletingAUserRemovesTheirObjects(t *testing.T) {
 	alone, err := team.New(id.Team(w.IDs.New()), w.ben.Org, team.Personal, w.ben.User, team.Draft{Name: "Ben"}, now)
 	must.NoError(t, err)
 	var own []id.Workspace
-	err = w.Store.Atomic(ctx, func(r ports.Records) error {
+	must.NoError(t, w.Store.Atomic(ctx, func(r ports.Records) error {
 		if _, err := r.Directory().Organisations().Lock(ctx, w.ben.Org); err != nil {
 			return err
 		}
@@ -562,8 +538,7 @@ func TestDeletingAUserRemovesTheirObjects(t *testing.T) {
 			own = append(own, made.ID)
 		}
 		return err
-	})
-	must.NoError(t, err)
+	}))
 	w.reauthorize(t)
 	w.addTasks(t, own[1])
 	for i := range objects.SweepLimit + 50 {
@@ -572,7 +547,7 @@ func TestDeletingAUserRemovesTheirObjects(t *testing.T) {
 			{Kind: object.TeamMemory, Scope: object.Shared, Team: &alone.ID},
 		} {
 			d.Path = fmt.Sprintf("own%03d.md", i)
-			must.NoError(t, must.ErrorOf(w.Objects.Create(ctx, w.ben, d, harness.Text("x"))))
+			must.Do(w.Objects.Create(ctx, w.ben, d, harness.Text("x"))).Or(t)
 		}
 	}
 
@@ -585,12 +560,8 @@ func TestDeletingAUserRemovesTheirObjects(t *testing.T) {
 		t.Errorf("%d files are left", len(left))
 	}
 	for _, o := range own {
-		if _, err := w.Store.Work().Workspaces().Get(ctx, w.ben.Org, o); !fault.Is(err, fault.NotFound) {
-			t.Errorf("a workspace is left: %v", err)
-		}
+		must.Fail(t, must.ErrorOf(w.Store.Work().Workspaces().Get(ctx, w.ben.Org, o)), fault.NotFound) // no workspace is left
 	}
-	if _, err := w.Store.Work().Teams().Get(ctx, w.ben.Org, alone.ID); !fault.Is(err, fault.NotFound) {
-		t.Errorf("the team is left: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(w.Store.Work().Teams().Get(ctx, w.ben.Org, alone.ID)), fault.NotFound) // the team is gone
 	w.assertContents(t)
 }

@@ -48,21 +48,19 @@ func open(t testing.TB) *fixture {
 	must.NoError(t, err)
 	w.ben, err = f.Join(ctx, "org_office", "user_ben", org.Member)
 	must.NoError(t, err)
-	crew, err := f.Teams.Create(ctx, w.ada, team.Draft{Name: "Crew"})
-	must.NoError(t, err)
+	crew := must.Do(f.Teams.Create(ctx, w.ada, team.Draft{Name: "Crew"})).Or(t)
 	w.crew = crew.ID
 	w.reauthorize(t)
-	must.NoError(t, must.ErrorOf(f.Teams.AddMember(ctx, w.ada, w.crew, w.ben.User)))
-	desk, err := f.Workspaces.Create(ctx, w.ada, workspace.Draft{Name: "Desk", Team: w.crew})
-	must.NoError(t, err)
+	must.Do(f.Teams.AddMember(ctx, w.ada, w.crew, w.ben.User)).Or(t)
+	desk := must.Do(f.Workspaces.Create(ctx, w.ada, workspace.Draft{Name: "Desk", Team: w.crew})).Or(t)
 	w.desk = desk.ID
 	w.reauthorize(t)
 	w.notes = w.create(t, w.ada, "notes.md", "old notes")
 	w.create(t, w.ada, "plan.md", "old plan")
 	w.create(t, w.ada, "folder/a.md", "a")
 	w.create(t, w.ada, "folder/sub/b.md", "b")
-	must.NoError(t, must.ErrorOf(f.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("Ben's memory"))))
-	must.NoError(t, must.ErrorOf(f.Objects.Create(ctx, w.ada, object.Draft{Path: "facts.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("facts"))))
+	must.Do(f.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("Ben's memory"))).Or(t)
+	must.Do(f.Objects.Create(ctx, w.ada, object.Draft{Path: "facts.md", Kind: object.TeamMemory, Scope: object.Shared, Team: &w.crew}, harness.Text("facts"))).Or(t)
 	w.made = w.started(t, w.ben, w.sent(t, w.ben, "", "sent.md", "sent to the store"))
 	w.remade = w.started(t, w.ben, w.sent(t, w.ben, w.notes.ID, "", "new notes in the store"))
 	f.Faults.Reset(-1, "")
@@ -102,9 +100,7 @@ func (w *fixture) send(t testing.TB, to object.Address, text string) {
 
 func (w *fixture) started(t testing.TB, actor org.Actor, upload string) *objects.Started {
 	t.Helper()
-	s, err := w.Objects.Started(actor, upload)
-	must.NoError(t, err)
-	return s
+	return must.Do(w.Objects.Started(actor, upload)).Or(t)
 }
 
 // reauthorize reads the actors again.
@@ -119,9 +115,7 @@ func (w *fixture) reauthorize(t testing.TB) {
 
 func (w *fixture) create(t testing.TB, actor org.Actor, path, text string) object.Object {
 	t.Helper()
-	o, err := w.Objects.Create(t.Context(), actor, w.draft(path), harness.Text(text))
-	must.NoError(t, err)
-	return o
+	return must.Do(w.Objects.Create(t.Context(), actor, w.draft(path), harness.Text(text))).Or(t)
 }
 
 // draft is of a file in the workspace.
@@ -133,12 +127,10 @@ func (w *fixture) draft(path string) object.Draft {
 func (w *fixture) objects(t testing.TB) map[string]object.Object {
 	t.Helper()
 	found := map[string]object.Object{}
-	if err := w.Store.Storage().Objects().List(t.Context(), w.ada.Org, nil, object.Filter{}, nil, func(o object.Object) error {
+	must.NoError(t, w.Store.Storage().Objects().List(t.Context(), w.ada.Org, nil, object.Filter{}, nil, func(o object.Object) error {
 		found[o.StorageKey()] = o
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return found
 }
 
@@ -154,15 +146,12 @@ func versionsOf(all map[string]object.Object) map[string]string {
 // log returns the log's entries after a number.
 func (w *fixture) log(t testing.TB, after int64) []object.Change {
 	t.Helper()
-	entries, err := w.Store.Storage().Changes().List(t.Context(), w.ada.Org, after, 1000)
-	must.NoError(t, err)
-	return entries
+	return must.Do(w.Store.Storage().Changes().List(t.Context(), w.ada.Org, after, 1000)).Or(t)
 }
 
 func (w *fixture) head(t testing.TB) int64 {
 	t.Helper()
-	h, err := w.Objects.Head(t.Context(), w.ada)
-	must.NoError(t, err)
+	h := must.Do(w.Objects.Head(t.Context(), w.ada)).Or(t)
 	return h.N
 }
 
@@ -280,23 +269,17 @@ func (w *fixture) assertCollected(t testing.TB, whole bool) {
 	w.Faults.Reset(-1, "")
 	w.Clock.Advance(object.Grace + time.Millisecond)
 	collect := func(whole, dry bool) (found []upkeep.Garbage) {
-		if err := w.Upkeep.Collect(ctx, whole, dry, func(g upkeep.Garbage) error {
+		must.NoError(t, w.Upkeep.Collect(ctx, whole, dry, func(g upkeep.Garbage) error {
 			found = append(found, g)
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return found
 	}
 	kept := func() map[string]bool {
-		all, err := w.BlobNames(ctx)
-		must.NoError(t, err)
-		return all
+		return must.Do(w.BlobNames(ctx)).Or(t)
 	}
 	names := func() []object.Blob {
-		all, err := w.Store.Storage().BlobNames().Due(ctx, w.Clock.Now().Add(time.Hour), "", 1000)
-		must.NoError(t, err)
-		return all
+		return must.Do(w.Store.Storage().BlobNames().Due(ctx, w.Clock.Now().Add(time.Hour), "", 1000)).Or(t)
 	}
 	blobsBefore, namesBefore := kept(), names()
 	would := collect(whole, true)
@@ -342,8 +325,7 @@ func TestFailedWritesAreAtomic(t *testing.T) {
 	long := strings.Repeat("long ", 20_000)
 	for about, do := range map[string]func(context.Context, *fixture) error{
 		"a file is made": func(ctx context.Context, w *fixture) error {
-			_, err := w.Objects.Create(ctx, w.ben, w.draft("new.md"), harness.Text("new"))
-			return err
+			return must.ErrorOf(w.Objects.Create(ctx, w.ben, w.draft("new.md"), harness.Text("new")))
 		},
 		"a long file of unknown length is made": func(ctx context.Context, w *fixture) error {
 			_, err := w.Objects.Create(ctx, w.ben, w.draft("long.md"), &objects.Upload{Content: strings.NewReader(long), Size: -1})

@@ -46,9 +46,7 @@ func TestConflictsHaveTheStoredObject(t *testing.T) {
 			t.Errorf("%s: %v, %+v", about, c.err, conflict)
 		}
 	}
-	if _, err := w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(w.Objects.Replace(ctx, w.ada, w.notes.ID, harness.Text("new notes"))).Or(t)
 	var moved object.Object
 	w.Faults.During("Blobs.Put", func() {
 		var err error
@@ -102,9 +100,7 @@ func TestConcurrentMovesLeaveOneFileAtEachPath(t *testing.T) {
 				}
 			}
 			if i%2 == 0 {
-				if err := w.Objects.Delete(t.Context(), w.ada, o.ID, nil); err != nil {
-					t.Error(err)
-				}
+				must.Succeed(t, w.Objects.Delete(t.Context(), w.ada, o.ID, nil))
 			}
 		})
 	}

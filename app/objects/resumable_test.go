@@ -33,17 +33,13 @@ func (w *fixture) began(t testing.TB, of id.Object, path, text string) upload.Up
 		draft := w.draft(path)
 		d = &draft
 	}
-	u, err := w.Objects.Begin(t.Context(), w.ben, of, d, objects.Upload{Size: int64(len(text)), Checksum: harness.Checksum(text)})
-	must.NoError(t, err)
-	return u
+	return must.Do(w.Objects.Begin(t.Context(), w.ben, of, d, objects.Upload{Size: int64(len(text)), Checksum: harness.Checksum(text)})).Or(t)
 }
 
 // appended appends text to an upload on a server.
 func (w *fixture) appended(t testing.TB, on *objects.Objects, u upload.Upload, text string) upload.Upload {
 	t.Helper()
-	u, err := on.Append(t.Context(), w.ben, u, u.Offset, false, harness.Text(text))
-	must.NoError(t, err)
-	return u
+	return must.Do(on.Append(t.Context(), w.ben, u, u.Offset, false, harness.Text(text))).Or(t)
 }
 
 // TestResumableUploads has three servers take random pieces of an upload, broken, repeated, concurrent and
@@ -71,8 +67,7 @@ func TestResumableUploads(t *testing.T) {
 			w.Faults.Reset(-1, "")
 		}
 		check := func() {
-			now, err := servers[0].Resumable(ctx, w.ben, u.ID)
-			must.NoError(t, err)
+			now := must.Do(servers[0].Resumable(ctx, w.ben, u.ID)).Or(t)
 			if now.Offset < u.Offset {
 				t.Fatalf("the offset went from %d to %d", u.Offset, now.Offset)
 			}
@@ -106,10 +101,8 @@ func TestResumableUploads(t *testing.T) {
 			check()
 		}
 		for _, on := range servers {
-			o, err := on.Finish(ctx, w.ben, u, "", nil)
-			must.NoError(t, err)
-			content, err := w.Read(ctx, o.Blob)
-			must.NoError(t, err)
+			o := must.Do(on.Finish(ctx, w.ben, u, "", nil)).Or(t)
+			content := must.Do(w.Read(ctx, o.Blob)).Or(t)
 			if content != text || o.Size != int64(len(text)) || o.Checksum != harness.Checksum(text) || o.ID != u.Object {
 				t.Errorf("%+v has %d bytes of %d", o, len(content), len(text))
 			}
@@ -128,8 +121,7 @@ func TestARequestIsStoredInParts(t *testing.T) {
 	text := strings.Repeat("x", 5*harness.PartSize)
 	u := w.began(t, "", "new.md", text)
 	parts := func() (sizes []int64) {
-		all, err := w.Store.Journal().Uploads().Parts(ctx, u.Org, u.ID, 0, 100)
-		must.NoError(t, err)
+		all := must.Do(w.Store.Journal().Uploads().Parts(ctx, u.Org, u.ID, 0, 100)).Or(t)
 		for _, p := range all {
 			sizes = append(sizes, p.Size)
 		}
@@ -152,29 +144,24 @@ func TestARequestIsStoredInParts(t *testing.T) {
 		if (row.broken > 0) != errors.Is(err, errBroken) || row.broken == 0 && err != nil {
 			t.Error(err)
 		}
-		if got := fmt.Sprint(parts()); got != row.want {
-			t.Errorf("the parts are %s, want %s", got, row.want)
-		}
+		must.Is(t, row.want, fmt.Sprint(parts()))
 		u = now
 	}
 	if stored, err := w.Objects.Resumable(ctx, w.ben, u.ID); err != nil || stored.Offset != u.Offset {
 		t.Errorf("stored is %+v, %v", stored, err)
 	}
 	_, err := w.Objects.Append(ctx, w.ben, u, u.Offset, false, &objects.Upload{Content: strings.NewReader("few"), Size: -1})
-	expectKind(t, err, fault.Invalid)
+	must.Fail(t, err, fault.Invalid)
 	_, err = w.Objects.Append(ctx, w.ben, u, u.Offset, true, &objects.Upload{Content: strings.NewReader("few"), Size: -1})
-	expectKind(t, err, fault.Invalid) // it is not the end
-	if got := fmt.Sprint(parts()); got != "[1000 1000 100 100 1000 1]" {
-		t.Errorf("the parts are %s", got)
-	}
+	must.Fail(t, err, fault.Invalid) // it is not the end
+	must.Is(t, "[1000 1000 100 100 1000 1]", fmt.Sprint(parts()))
 	must.NoError(t, w.Objects.Cancel(ctx, w.ben, u))
 	w.assertCollected(t, false)
 }
 
 func TestResumableUploadsAreRefusedAtTheirBeginning(t *testing.T) {
 	w := open(t)
-	viewer, err := w.Join(t.Context(), "org_office", "user_vic", org.Viewer)
-	must.NoError(t, err)
+	viewer := must.Do(w.Join(t.Context(), "org_office", "user_vic", org.Viewer)).Or(t)
 	for about, row := range map[string]struct {
 		actor org.Actor
 		of    id.Object
@@ -194,23 +181,21 @@ func TestResumableUploadsAreRefusedAtTheirBeginning(t *testing.T) {
 				draft := w.draft(row.path)
 				d = &draft
 			}
-			_, err := w.Objects.Begin(t.Context(), row.actor, row.of, d, row.u)
-			expectKind(t, err, row.want)
+			must.Fail(t, must.ErrorOf(w.Objects.Begin(t.Context(), row.actor, row.of, d, row.u)), row.want)
 		})
 	}
 	t.Run("of too many at once", func(t *testing.T) {
 		for i := range upload.MaxOpen {
 			w.began(t, "", fmt.Sprint(i), "text")
 		}
-		_, err := w.Objects.Begin(t.Context(), w.ben, "", new(w.draft("one more")), objects.Upload{})
-		expectKind(t, err, fault.Limited)
+		must.Fail(t, must.ErrorOf(w.Objects.Begin(t.Context(), w.ben, "", new(w.draft("one more")), objects.Upload{})), fault.Limited)
 	})
 	t.Run("beyond the limit of the plan, together with others", func(t *testing.T) {
 		w := open(t)
 		w.StorageLimits[plan.None] = 3000
 		u := w.began(t, "", "first", strings.Repeat("x", 2000))
 		_, err := w.Objects.Begin(t.Context(), w.ben, "", new(w.draft("second")), objects.Upload{Size: 2000})
-		if expectKind(t, err, fault.Forbidden); !strings.HasSuffix(err.Error(), " bytes are of uploads that are not complete") {
+		if must.Fail(t, err, fault.Forbidden); !strings.HasSuffix(err.Error(), " bytes are of uploads that are not complete") {
 			t.Error(err)
 		}
 		must.NoError(t, w.Objects.Cancel(t.Context(), w.ben, u))
@@ -221,8 +206,7 @@ func TestResumableUploadsAreRefusedAtTheirBeginning(t *testing.T) {
 		large := w.create(t, w.ben, "large", strings.Repeat("x", 2000))
 		w.StorageLimits[plan.None] = 3000
 		w.began(t, large.ID, "", strings.Repeat("y", 2000))
-		_, err := w.Objects.Begin(t.Context(), w.ben, large.ID, nil, objects.Upload{Size: 2000})
-		expectKind(t, err, fault.Forbidden)
+		must.Fail(t, must.ErrorOf(w.Objects.Begin(t.Context(), w.ben, large.ID, nil, objects.Upload{Size: 2000})), fault.Forbidden)
 	})
 }
 
@@ -232,16 +216,14 @@ func TestResumableUploadsAreOfTheirMember(t *testing.T) {
 	twin, err := w.Join(t.Context(), "org_elsewhere", "user_ben", org.Owner) // the same user in another organisation
 	must.NoError(t, err)
 	for _, actor := range []org.Actor{w.ada, twin} {
-		_, err := w.Objects.Resumable(t.Context(), actor, u.ID)
-		expectKind(t, err, fault.NotFound)
+		must.Fail(t, must.ErrorOf(w.Objects.Resumable(t.Context(), actor, u.ID)), fault.NotFound)
 	}
 }
 
 func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 	const text = "whole content"
 	finish := func(t *testing.T, w *fixture, u upload.Upload, checksum string) error {
-		_, err := w.Objects.Finish(t.Context(), w.ben, u, checksum, nil)
-		return err
+		return must.ErrorOf(w.Objects.Finish(t.Context(), w.ben, u, checksum, nil))
 	}
 	for about, row := range map[string]struct {
 		prepare func(t *testing.T, w *fixture, u upload.Upload) (checksum string)
@@ -258,8 +240,7 @@ func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 			return ""
 		}, fault.Conflict, false},
 		"after a part was lost": {func(t *testing.T, w *fixture, u upload.Upload) string {
-			parts, err := w.Store.Journal().Uploads().Parts(t.Context(), u.Org, u.ID, 0, 9)
-			must.NoError(t, err)
+			parts := must.Do(w.Store.Journal().Uploads().Parts(t.Context(), u.Org, u.ID, 0, 9)).Or(t)
 			must.NoError(t, w.Blobs.Remove(t.Context(), parts[0].Blob))
 			return ""
 		}, fault.Gone, true},
@@ -273,7 +254,7 @@ func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 			u := w.appended(t, w.Objects, w.began(t, "", "new.md", text), text)
 			checksum := row.prepare(t, w, u)
 			from := w.head(t)
-			expectKind(t, finish(t, w, u, checksum), row.want)
+			must.Fail(t, finish(t, w, u, checksum), row.want)
 			if w.head(t) != from {
 				t.Error("the log has grown")
 			}
@@ -288,9 +269,8 @@ func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 	t.Run("of other content than declared", func(t *testing.T) {
 		w := open(t)
 		u := w.appended(t, w.Objects, w.began(t, w.notes.ID, "", text), strings.ToUpper(text))
-		expectKind(t, finish(t, w, u, ""), fault.Invalid)
-		_, err := w.Objects.Resumable(t.Context(), w.ben, u.ID)
-		expectKind(t, err, fault.NotFound)
+		must.Fail(t, finish(t, w, u, ""), fault.Invalid)
+		must.Fail(t, must.ErrorOf(w.Objects.Resumable(t.Context(), w.ben, u.ID)), fault.NotFound)
 		w.assertContents(t)
 		w.assertCollected(t, false)
 	})
@@ -299,33 +279,29 @@ func TestResumableUploadsThatAreNotFinished(t *testing.T) {
 		u := w.appended(t, w.Objects, w.began(t, w.notes.ID, "", text), strings.ToUpper(text))
 		gone, leave := context.WithCancel(t.Context())
 		leave()
-		_, err := w.Objects.Finish(gone, w.ben, u, "", nil)
-		expectKind(t, err, fault.Invalid)
-		_, err = w.Objects.Resumable(t.Context(), w.ben, u.ID)
-		expectKind(t, err, fault.NotFound)
+		must.Fail(t, must.ErrorOf(w.Objects.Finish(gone, w.ben, u, "", nil)), fault.Invalid)
+		must.Fail(t, must.ErrorOf(w.Objects.Resumable(t.Context(), w.ben, u.ID)), fault.NotFound)
 	})
 	t.Run("before all of it has arrived", func(t *testing.T) {
 		w := open(t)
 		u := w.began(t, "", "new.md", text)
-		expectKind(t, finish(t, w, u, ""), fault.Conflict)
+		must.Fail(t, finish(t, w, u, ""), fault.Conflict)
 		must.NoError(t, finish(t, w, w.appended(t, w.Objects, u, text), ""))
 	})
 	t.Run("without a checksum", func(t *testing.T) {
 		w := open(t)
-		u, err := w.Objects.Begin(t.Context(), w.ben, "", new(w.draft("new.md")), objects.Upload{Size: 4})
-		must.NoError(t, err)
+		u := must.Do(w.Objects.Begin(t.Context(), w.ben, "", new(w.draft("new.md")), objects.Upload{Size: 4})).Or(t)
 		u = w.appended(t, w.Objects, u, "text")
-		expectKind(t, finish(t, w, u, ""), fault.Invalid)
-		expectKind(t, finish(t, w, u, harness.Checksum("other")), fault.Invalid)
+		must.Fail(t, finish(t, w, u, ""), fault.Invalid)
+		must.Fail(t, finish(t, w, u, harness.Checksum("other")), fault.Invalid)
 		must.NoError(t, finish(t, w, u, harness.Checksum("text")))
 	})
 	t.Run("when its content is longer", func(t *testing.T) {
 		w := open(t)
 		u := w.began(t, "", "new.md", text)
 		_, err := w.Objects.Append(t.Context(), w.ben, u, 0, false, &objects.Upload{Content: bytes.NewBufferString(text + "!"), Size: -1})
-		expectKind(t, err, fault.Invalid)
-		_, err = w.Objects.Resumable(t.Context(), w.ben, u.ID)
-		expectKind(t, err, fault.NotFound)
+		must.Fail(t, err, fault.Invalid)
+		must.Fail(t, must.ErrorOf(w.Objects.Resumable(t.Context(), w.ben, u.ID)), fault.NotFound)
 		w.assertCollected(t, false)
 	})
 }
@@ -342,8 +318,7 @@ func TestResumableUploadsEndWithTheMembership(t *testing.T) {
 			w := open(t)
 			u := w.appended(t, w.Objects, w.began(t, "", "new.md", text), text)
 			must.NoError(t, end(t, w))
-			_, err := w.Objects.Resumable(t.Context(), w.ben, u.ID)
-			expectKind(t, err, fault.NotFound)
+			must.Fail(t, must.ErrorOf(w.Objects.Resumable(t.Context(), w.ben, u.ID)), fault.NotFound)
 			w.assertCollected(t, false)
 		})
 	}
@@ -365,7 +340,6 @@ func TestAbandonedResumableUploadsAreCollected(t *testing.T) {
 	}
 	w.Clock.Advance(2 * time.Millisecond)
 	must.NoError(t, w.Upkeep.Run(t.Context()))
-	_, err := w.Store.Journal().Uploads().Get(t.Context(), u.Org, u.ID)
-	expectKind(t, err, fault.NotFound)
+	must.Fail(t, must.ErrorOf(w.Store.Journal().Uploads().Get(t.Context(), u.Org, u.ID)), fault.NotFound)
 	w.assertCollected(t, false)
 }

@@ -22,14 +22,6 @@ import (
 	"collab/test/must"
 )
 
-// expectKind checks the kind of an error.
-func expectKind(t testing.TB, err error, want fault.Kind) {
-	t.Helper()
-	if !fault.Is(err, want) {
-		t.Errorf("the error is %v: %v", err, errors.Unwrap(err))
-	}
-}
-
 func TestUploadsToTheStore(t *testing.T) {
 	w := open(t)
 	ctx := t.Context()
@@ -43,8 +35,7 @@ func TestUploadsToTheStore(t *testing.T) {
 		t.Run(about, func(t *testing.T) {
 			from := w.head(t)
 			for range 3 {
-				got, err := w.Objects.Complete(ctx, w.ben, row.of, nil)
-				must.NoError(t, err)
+				got := must.Do(w.Objects.Complete(ctx, w.ben, row.of, nil)).Or(t)
 				if got.Path != row.want.Path || got.Version != row.want.Version || got.MimeType != row.want.MimeType || got.UpdatedBy != w.ben.User || !got.Text || got.Content.Checksum != row.of.Content.Checksum {
 					t.Errorf("got %+v", got)
 				}
@@ -52,7 +43,7 @@ func TestUploadsToTheStore(t *testing.T) {
 			if log := w.log(t, from); len(log) != 1 || log[0].By != w.ben.User {
 				t.Errorf("the log has %+v", log)
 			}
-			expectKind(t, w.Objects.GiveUp(ctx, w.ben, row.of), fault.NotFound)
+			must.Fail(t, w.Objects.GiveUp(ctx, w.ben, row.of), fault.NotFound)
 		})
 	}
 	w.assertServed(t, w.Objects)
@@ -62,10 +53,8 @@ func TestUploadsToTheStore(t *testing.T) {
 
 func TestUploadsToTheStoreAreRefusedAtTheStart(t *testing.T) {
 	w := open(t)
-	elsewhere, err := w.Join(t.Context(), "org_elsewhere", "user_eve", org.Owner)
-	must.NoError(t, err)
-	viewer, err := w.Join(t.Context(), "org_office", "user_vic", org.Viewer)
-	must.NoError(t, err)
+	elsewhere := must.Do(w.Join(t.Context(), "org_elsewhere", "user_eve", org.Owner)).Or(t)
+	viewer := must.Do(w.Join(t.Context(), "org_office", "user_vic", org.Viewer)).Or(t)
 	for about, row := range map[string]struct {
 		actor  org.Actor
 		of     object.Object
@@ -91,7 +80,7 @@ func TestUploadsToTheStoreAreRefusedAtTheStart(t *testing.T) {
 				change = append(change, row.change)
 			}
 			_, _, err := w.start(t, row.actor, row.of.ID, row.path, "text", change...)
-			expectKind(t, err, row.want)
+			must.Fail(t, err, row.want)
 		})
 	}
 	t.Run("without a store that has addresses", func(t *testing.T) {
@@ -99,9 +88,8 @@ func TestUploadsToTheStoreAreRefusedAtTheStart(t *testing.T) {
 		options.Signed = nil
 		o := objects.New(options)
 		_, _, _, err := o.Start(t.Context(), w.ben, w.notes.ID, nil, objects.Upload{})
-		expectKind(t, err, fault.Conflict)
-		_, err = o.Started(w.ben, "x")
-		expectKind(t, err, fault.NotFound)
+		must.Fail(t, err, fault.Conflict)
+		must.Fail(t, must.ErrorOf(o.Started(w.ben, "x")), fault.NotFound)
 		if address, err := o.Address(t.Context(), w.notes, "attachment"); address != "" || err != nil {
 			t.Errorf("the address is %q, %v", address, err)
 		}
@@ -118,7 +106,7 @@ func TestOutstandingUploadsToTheStoreAreBounded(t *testing.T) {
 			ids = append(ids, upload)
 		}
 	}
-	expectKind(t, err, fault.Limited)
+	must.Fail(t, err, fault.Limited)
 	if len(ids) != 998 { // beside those of open
 		t.Errorf("%d uploads were started", len(ids))
 	}
@@ -134,24 +122,22 @@ func TestOutstandingUploadsToTheStoreAreBounded(t *testing.T) {
 		if err == nil {
 			began++
 		} else {
-			expectKind(t, err, fault.Limited)
+			must.Fail(t, err, fault.Limited)
 		}
 	}
 	if began != 1 {
 		t.Errorf("%d were started at once where one had room", began)
 	}
-	must.NoError(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("ordinary uploads have no such limit"))))
+	must.Do(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("ordinary uploads have no such limit"))).Or(t)
 	w.assertCollected(t, false)
 }
 
 func TestUploadsToTheStoreAreOfTheirMember(t *testing.T) {
 	w := open(t)
 	upload := w.sent(t, w.ben, "", "mine.md", "mine")
-	raw, err := base64.RawURLEncoding.DecodeString(upload)
-	must.NoError(t, err)
+	raw := must.Do(base64.RawURLEncoding.DecodeString(upload)).Or(t)
 	raw[len(raw)-1] ^= 1
-	eve, err := w.Join(t.Context(), "org_elsewhere", "user_eve", org.Owner)
-	must.NoError(t, err)
+	eve := must.Do(w.Join(t.Context(), "org_elsewhere", "user_eve", org.Owner)).Or(t)
 	twin, err := w.Join(t.Context(), "org_elsewhere", "user_ben", org.Owner) // the same user in another organisation
 	must.NoError(t, err)
 	for about, row := range map[string]struct {
@@ -163,8 +149,7 @@ func TestUploadsToTheStoreAreOfTheirMember(t *testing.T) {
 		"a long one": {w.ben, strings.Repeat("A", 20<<10)},
 	} {
 		t.Run(about, func(t *testing.T) {
-			_, err := w.Objects.Started(row.actor, row.upload)
-			expectKind(t, err, fault.NotFound)
+			must.Fail(t, must.ErrorOf(w.Objects.Started(row.actor, row.upload)), fault.NotFound)
 		})
 	}
 }
@@ -196,8 +181,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 			w := open(t)
 			must.NoError(t, row.before(t, w))
 			for _, of := range []*objects.Started{w.made, w.remade} {
-				_, err := w.Objects.Complete(t.Context(), w.ben, of, nil)
-				expectKind(t, err, row.want)
+				must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, of, nil)), row.want)
 			}
 		})
 	}
@@ -218,8 +202,7 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 				if row.text != "" {
 					w.send(t, to, row.text)
 				}
-				_, err = w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)
-				expectKind(t, err, row.want)
+				must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)), row.want)
 			}
 			w.assertLog(t, before, from)
 			if w.head(t) != from {
@@ -232,43 +215,36 @@ func TestUploadsToTheStoreAreRefusedAtTheEnd(t *testing.T) {
 		w := open(t)
 		must.NoError(t, w.Workspaces.Delete(t.Context(), w.ada, w.desk))
 		w.reauthorize(t)
-		_, err := w.Objects.Complete(t.Context(), w.ben, w.made, nil)
-		expectKind(t, err, fault.Invalid)
-		_, err = w.Objects.Complete(t.Context(), w.ben, w.remade, nil)
-		expectKind(t, err, fault.NotFound)
+		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.made, nil)), fault.Invalid)
+		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)), fault.NotFound)
 		w.assertCollected(t, false)
 	})
 	t.Run("into a workspace that the member does not see any more", func(t *testing.T) {
 		w := open(t)
 		must.NoError(t, w.Teams.RemoveMember(t.Context(), w.ada, w.crew, w.ben.User))
-		_, err := w.Objects.Complete(t.Context(), w.ben, w.made, nil)
-		expectKind(t, err, fault.Invalid)
-		_, err = w.Objects.Complete(t.Context(), w.ben, w.remade, nil)
-		expectKind(t, err, fault.NotFound)
+		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.made, nil)), fault.Invalid)
+		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)), fault.NotFound)
 	})
 	t.Run("at a path that was taken meanwhile", func(t *testing.T) {
 		w := open(t)
 		w.create(t, w.ada, "sent.md", "was faster")
-		_, err := w.Objects.Complete(t.Context(), w.ben, w.made, nil)
-		expectKind(t, err, fault.Conflict)
+		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.made, nil)), fault.Conflict)
 		w.assertContents(t)
 		w.assertCollected(t, false)
 	})
 	t.Run("of another version than there is by now", func(t *testing.T) {
 		w := open(t)
 		upload := w.sent(t, w.ben, w.notes.ID, "", "expecting", func(u *objects.Upload) { u.Expected = new(int64(1)) })
-		must.NoError(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)))
-		_, err := w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)
-		expectKind(t, err, fault.Conflict)
+		must.Do(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)).Or(t)
+		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)), fault.Conflict)
 		w.assertContents(t)
 		w.assertCollected(t, false)
 	})
 	t.Run("again after its content was replaced", func(t *testing.T) {
 		w := open(t)
-		must.NoError(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)))
-		must.NoError(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))))
-		_, err := w.Objects.Complete(t.Context(), w.ben, w.remade, nil)
-		expectKind(t, err, fault.Gone)
+		must.Do(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)).Or(t)
+		must.Do(w.Objects.Replace(t.Context(), w.ada, w.notes.ID, harness.Text("newer"))).Or(t)
+		must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.remade, nil)), fault.Gone)
 		w.assertContents(t)
 		w.assertCollected(t, false)
 	})
@@ -329,7 +305,7 @@ func TestUploadsToTheStoreStayWithinThePlan(t *testing.T) {
 	group.Wait()
 	for _, err := range errs {
 		if err != nil {
-			expectKind(t, err, fault.Forbidden)
+			must.Fail(t, err, fault.Forbidden)
 		}
 	}
 	if used, pending := state(); len(ids) != 4 || pending != declared+40 || used != w.StorageLimits[plan.None]-declared-45 {
@@ -338,7 +314,7 @@ func TestUploadsToTheStoreStayWithinThePlan(t *testing.T) {
 	// What is given up makes room, and what is completed counts as stored.
 	must.NoError(t, w.Objects.GiveUp(ctx, w.ben, w.started(t, w.ben, ids[0])))
 	for range 2 {
-		must.NoError(t, must.ErrorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[1]), nil)))
+		must.Do(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[1]), nil)).Or(t)
 	}
 	if now, pending := state(); now != used+10 || pending != declared+20 {
 		t.Errorf("%d bytes are stored and %d declared", now, pending)
@@ -346,13 +322,13 @@ func TestUploadsToTheStoreStayWithinThePlan(t *testing.T) {
 	_, _, err := w.start(t, w.ben, "", "more.md", ten)
 	must.NoError(t, err)
 	_, _, err = w.start(t, w.ben, "", "last.md", ten)
-	expectKind(t, err, fault.Forbidden)
+	must.Fail(t, err, fault.Forbidden)
 	// Content that passes through the server does not wait for what was declared; the completion decides.
 	w.StorageLimits[plan.None] = used + 15
-	must.NoError(t, must.ErrorOf(w.Objects.Create(ctx, w.ben, object.Draft{Path: "five.md", Kind: object.Artifact, Scope: object.Shared}, harness.Text("12345"))))
-	expectKind(t, must.ErrorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)), fault.Forbidden)
+	must.Do(w.Objects.Create(ctx, w.ben, object.Draft{Path: "five.md", Kind: object.Artifact, Scope: object.Shared}, harness.Text("12345"))).Or(t)
+	must.Fail(t, must.ErrorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)), fault.Forbidden)
 	must.NoError(t, w.Objects.Delete(ctx, w.ben, w.started(t, w.ben, ids[1]).Object, nil))
-	must.NoError(t, must.ErrorOf(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)))
+	must.Do(w.Objects.Complete(ctx, w.ben, w.started(t, w.ben, ids[2]), nil)).Or(t)
 	w.assertContents(t)
 }
 
@@ -362,8 +338,8 @@ func TestLongContentIsRefusedBeforeItIsRead(t *testing.T) {
 	u := func() *objects.Upload {
 		return &objects.Upload{Content: iotest.ErrReader(errors.New("the content was read")), Size: 120 << 10}
 	}
-	expectKind(t, must.ErrorOf(w.Objects.Create(t.Context(), w.ben, object.Draft{Path: "long.md", Kind: object.Artifact, Scope: object.Shared}, u())), fault.Forbidden)
-	expectKind(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u())), fault.Forbidden)
+	must.Fail(t, must.ErrorOf(w.Objects.Create(t.Context(), w.ben, object.Draft{Path: "long.md", Kind: object.Artifact, Scope: object.Shared}, u())), fault.Forbidden)
+	must.Fail(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, u())), fault.Forbidden)
 }
 
 func TestLongContentOfTheStoreIsNotRead(t *testing.T) {
@@ -375,16 +351,14 @@ func TestLongContentOfTheStoreIsNotRead(t *testing.T) {
 	upload := w.sent(t, w.ben, "", "long.md", text)
 	started := w.started(t, w.ben, upload)
 	w.Faults.Reset(-1, "")
-	o, err := w.Objects.Complete(t.Context(), w.ben, started, nil)
-	must.NoError(t, err)
+	o := must.Do(w.Objects.Complete(t.Context(), w.ben, started, nil)).Or(t)
 	if calls := fmt.Sprint(w.Faults.Calls()); o.Text || strings.Contains(calls, "Blobs.Open") || !strings.Contains(calls, "SignedBlobs.Stat") {
 		t.Errorf("%+v with %s", o, calls)
 	}
 	upload, to, err := w.start(t, w.ben, "", "other.md", text)
 	must.NoError(t, err)
 	w.send(t, to, strings.ToUpper(text))
-	_, err = w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)
-	expectKind(t, err, fault.Invalid)
+	must.Fail(t, must.ErrorOf(w.Objects.Complete(t.Context(), w.ben, w.started(t, w.ben, upload), nil)), fault.Invalid)
 	w.assertContents(t)
 }
 

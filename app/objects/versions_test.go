@@ -25,11 +25,11 @@ func withVersions(t testing.TB) *fixture {
 	w := open(t)
 	w.VersionRetention[plan.None] = object.Retention{Days: 30, Versions: 10}
 	for _, text := range []string{"second notes", "third notes"} {
-		must.NoError(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text(text))))
+		must.Do(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text(text))).Or(t)
 		w.Clock.Advance(time.Second)
 	}
 	gone := w.create(t, w.ada, "gone.md", "gone")
-	must.NoError(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ada, gone.ID, harness.Text("gone for good"))))
+	must.Do(w.Objects.Replace(t.Context(), w.ada, gone.ID, harness.Text("gone for good"))).Or(t)
 	must.NoError(t, w.Objects.Delete(t.Context(), w.ada, gone.ID, nil))
 	w.Clock.Advance(time.Hour)
 	w.Faults.Reset(-1, "")
@@ -115,7 +115,7 @@ func TestNumbersGoOnAfterRestoring(t *testing.T) {
 	if err != nil || o.Version != 3 || o.Checksum != harness.Checksum("gone") || w.numbers(t, gone) != "3 2" {
 		t.Errorf("%+v, %v, versions %s", o, err, w.numbers(t, gone))
 	}
-	must.NoError(t, must.ErrorOf(w.Objects.Move(ctx, w.ben, gone, "moved.md", nil)))
+	must.Do(w.Objects.Move(ctx, w.ben, gone, "moved.md", nil)).Or(t)
 	must.NoError(t, w.Objects.Delete(ctx, w.ben, gone, nil))
 	o, err = w.Objects.RestoreVersion(ctx, w.ben, gone, objects.Restoration{Version: 2})
 	if err != nil || o.Version != 5 || o.Path != "moved.md" || o.Checksum != harness.Checksum("gone for good") || w.numbers(t, gone) != "5 4" {
@@ -130,8 +130,7 @@ func TestVersionsGiveWayToContent(t *testing.T) {
 	w := withVersions(t)
 	ctx := t.Context()
 	usage := func() object.Usage {
-		used, err := w.Store.Storage().Used(ctx, []id.Org{w.ada.Org})
-		must.NoError(t, err)
+		used := must.Do(w.Store.Storage().Used(ctx, []id.Org{w.ada.Org})).Or(t)
 		return used[w.ada.Org]
 	}
 	was := usage()
@@ -146,14 +145,14 @@ func TestVersionsGiveWayToContent(t *testing.T) {
 	if now := usage(); now.Total() != w.StorageLimits[plan.None] || now[object.Versions] != 0 {
 		t.Errorf("%v", now)
 	}
-	expectKind(t, must.ErrorOf(w.Objects.Create(ctx, w.ben, w.draft("more.md"), harness.Text("x"))), fault.Forbidden)
-	expectKind(t, must.ErrorOf(w.Objects.RestoreVersion(ctx, w.ben, w.notes.ID, objects.Restoration{Version: 1})), fault.NotFound)
+	must.Fail(t, must.ErrorOf(w.Objects.Create(ctx, w.ben, w.draft("more.md"), harness.Text("x"))), fault.Forbidden)
+	must.Fail(t, must.ErrorOf(w.Objects.RestoreVersion(ctx, w.ben, w.notes.ID, objects.Restoration{Version: 1})), fault.NotFound)
 	// What is replaced stays until the next write, and what is deleted while there is room.
-	must.NoError(t, must.ErrorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("THIRD notes"))))
+	must.Do(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("THIRD notes"))).Or(t)
 	if got := w.numbers(t, w.notes.ID); got != "4 3" {
 		t.Errorf("the versions are %s", got)
 	}
-	must.NoError(t, must.ErrorOf(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("third notes"))))
+	must.Do(w.Objects.Replace(ctx, w.ben, w.notes.ID, harness.Text("third notes"))).Or(t)
 	if got := w.numbers(t, w.notes.ID); got != "5 4" {
 		t.Errorf("the versions are %s", got)
 	}
@@ -174,9 +173,9 @@ func TestVersionsGiveWayToContent(t *testing.T) {
 	gone := w.create(t, w.ben, "large.md", strings.Repeat("x", 1000))
 	must.NoError(t, w.Objects.Delete(ctx, w.ben, gone.ID, nil))
 	w.StorageLimits[plan.None] = usage().Present() + 999
-	expectKind(t, must.ErrorOf(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})), fault.Forbidden)
+	must.Fail(t, must.ErrorOf(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})), fault.Forbidden)
 	w.StorageLimits[plan.None]++
-	must.NoError(t, must.ErrorOf(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})))
+	must.Do(w.Objects.RestoreVersion(ctx, w.ben, gone.ID, objects.Restoration{})).Or(t)
 	w.assertContents(t)
 	w.assertCollected(t, true)
 }
@@ -200,7 +199,7 @@ func TestVersionsExpire(t *testing.T) {
 		t.Errorf("the versions are %s, deleted is %s", got, w.gone(t))
 	}
 	w.reauthorize(t)
-	expectKind(t, must.ErrorOf(w.Objects.RestoreVersion(t.Context(), w.ben, gone, objects.Restoration{})), fault.NotFound)
+	must.Fail(t, must.ErrorOf(w.Objects.RestoreVersion(t.Context(), w.ben, gone, objects.Restoration{})), fault.NotFound)
 	w.assertContents(t)
 	w.assertCollected(t, true)
 }
@@ -208,13 +207,13 @@ func TestVersionsExpire(t *testing.T) {
 func TestAPlanThatKeepsNoneKeepsNone(t *testing.T) {
 	w := withVersions(t)
 	delete(w.VersionRetention, plan.None)
-	must.NoError(t, must.ErrorOf(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("new notes"))))
-	must.NoError(t, must.ErrorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{Version: 2})))
+	must.Do(w.Objects.Replace(t.Context(), w.ben, w.notes.ID, harness.Text("new notes"))).Or(t)
+	must.Do(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{Version: 2})).Or(t)
 	if got := w.numbers(t, w.notes.ID); got != "5 1" {
 		t.Errorf("the versions are %s", got)
 	}
 	must.NoError(t, w.Objects.Delete(t.Context(), w.ben, w.notes.ID, nil))
-	expectKind(t, must.ErrorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{})), fault.NotFound)
+	must.Fail(t, must.ErrorOf(w.Objects.RestoreVersion(t.Context(), w.ben, w.notes.ID, objects.Restoration{})), fault.NotFound)
 	w.assertContents(t)
 }
 
@@ -225,8 +224,7 @@ func TestVersionsGoWithTheirPlace(t *testing.T) {
 		o := w.create(t, w.ada, fmt.Sprintf("many/%03d.md", i), "x")
 		must.NoError(t, w.Objects.Delete(ctx, w.ada, o.ID, nil))
 	}
-	memory, err := w.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("more"))
-	must.NoError(t, err)
+	memory := must.Do(w.Objects.Save(ctx, w.ben, object.UserMemory, harness.Text("more"))).Or(t)
 	must.NoError(t, w.Objects.Delete(ctx, w.ben, memory.ID, nil))
 	must.NoError(t, w.Workspaces.Delete(ctx, w.ada, w.desk))
 	if left := w.versions(t); len(left) != 2 || left[0].ID != memory.ID {

@@ -122,9 +122,7 @@ func TestOneServerAdmitsTheLimitInEachMinute(t *testing.T) {
 				t.Errorf("%d requests are admitted, want 100", n)
 			}
 			f.clock.Advance(45 * time.Second)
-			if d := l.Take(f.Context(), free); d != (Decision{Plan: plan.Free, Limit: 100, Reset: 15 * time.Second}) {
-				t.Errorf("%+v", d)
-			}
+			must.Is(t, (Decision{Plan: plan.Free, Limit: 100, Reset: 15 * time.Second}), l.Take(f.Context(), free))
 			f.clock.Advance(15 * time.Second)
 		}
 	})
@@ -188,9 +186,7 @@ func TestWithoutTheStoreEachServerAdmitsTheLimit(t *testing.T) {
 		f.store.away = true
 		f.clock.Advance(time.Minute)
 		for _, l := range servers {
-			if n := f.admitted(l, free, 300); n != 100 {
-				t.Errorf("%d are admitted", n)
-			}
+			must.Is(t, 100, f.admitted(l, free, 300))
 		}
 		if f.errors != 2 { // one try in a second
 			t.Errorf("%d exchanges failed", f.errors)
@@ -206,9 +202,7 @@ func TestWithoutTheStoreEachServerAdmitsTheLimit(t *testing.T) {
 func TestARequestWaitsWhileALotIsNotAdded(t *testing.T) {
 	limited(t, func(f *fixture) {
 		l := New(f.store, f.clock, plan.RequestLimits{plan.Free: 100}, func(error) {})
-		if n := f.admitted(l, free, 10); n != 10 {
-			t.Errorf("%d are admitted", n)
-		}
+		must.Is(t, 10, f.admitted(l, free, 10))
 		ctx, leave := context.WithCancel(f.Context())
 		waiting := make(chan Decision, 2)
 		go func() { waiting <- l.Take(ctx, free) }()
@@ -294,9 +288,7 @@ func TestAClockThatIsSetBackDoesNotBeginAMinuteAgain(t *testing.T) {
 		l := f.server()
 		f.admitted(l, free, 100)
 		f.clock.Advance(-time.Second)
-		if d := l.Take(f.Context(), free); d != (Decision{Plan: plan.Free, Limit: 100, Reset: 61 * time.Second}) {
-			t.Errorf("%+v", d)
-		}
+		must.Is(t, (Decision{Plan: plan.Free, Limit: 100, Reset: 61 * time.Second}), l.Take(f.Context(), free))
 		f.clock.Advance(time.Second)
 		if n := f.admitted(l, free, 1); n != 0 {
 			t.Error("a request is admitted when the clock shows the minute again")

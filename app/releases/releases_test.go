@@ -93,8 +93,7 @@ func draft(version string) release.Draft {
 
 func check(t testing.TB, at, client string) releases.Check {
 	t.Helper()
-	v, err := release.ParseVersion("currentVersion", at)
-	must.NoError(t, err)
+	v := must.Do(release.ParseVersion("currentVersion", at)).Or(t)
 	return releases.Check{Target: mac, Version: v, Client: client}
 }
 
@@ -119,8 +118,7 @@ func (w *fixture) listed(s *server, actor org.Actor, after id.Release, limit int
 // storedTallies are the counts that are stored.
 func (w *fixture) storedTallies() []release.Tally {
 	w.Helper()
-	all, err := w.store.Store.Deployment().Adoption().List(w.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.Tally{}, 0)
-	w.Must(err)
+	all := must.Do(w.store.Store.Deployment().Adoption().List(w.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.Tally{}, 0)).Or(w)
 	return all
 }
 
@@ -214,8 +212,7 @@ func (u uncounted) Add(ctx context.Context, all []release.Tally) error {
 func TestRolesThatManageReleases(t *testing.T) {
 	w := newFixture(t)
 	other := w.Organisation()
-	made, err := w.server().Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.Must(err)
+	made := must.Do(w.server().Publish(t.Context(), w.ada, draft("1.0.0"))).Or(w)
 	for _, c := range []struct {
 		about      string
 		actor      org.Actor
@@ -256,8 +253,7 @@ func TestRolesThatManageReleases(t *testing.T) {
 func TestFormerManagersChangeNoRelease(t *testing.T) {
 	w := newFixture(t)
 	s := w.server()
-	made, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.Must(err)
+	made := must.Do(s.Publish(t.Context(), w.ada, draft("1.0.0"))).Or(w)
 	m := org.Membership{Org: w.org, User: w.ada.User, Role: org.Member, JoinedAt: startTime}
 	for _, c := range []struct {
 		session id.Session
@@ -284,15 +280,12 @@ func TestFormerManagersChangeNoRelease(t *testing.T) {
 func TestAServerWhoseStoreBecomesAnOlderCopyReadsAllOfIt(t *testing.T) {
 	w := newFixture(t)
 	s := w.server()
-	made, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.Must(err)
+	made := must.Do(s.Publish(t.Context(), w.ada, draft("1.0.0"))).Or(w)
 	for n := range 3 {
-		_, err := s.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(n)})
-		w.Must(err)
+		must.Do(s.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(n)})).Or(w)
 	}
 	older := newFixture(t)
-	_, err = older.server().Publish(t.Context(), older.ada, draft("0.9.0"))
-	w.Must(err)
+	must.Do(older.server().Publish(t.Context(), older.ada, draft("0.9.0"))).Or(w)
 	s.Store = older.store
 	w.Must(s.Refresh(t.Context()))
 	if now := s.Snapshot(); now.Revision != 1 || len(now.All()) != 1 || now.All()[0].Version.String() != "0.9.0" {
@@ -304,8 +297,7 @@ func TestPublishingAndChangingAreRecorded(t *testing.T) {
 	w := newFixture(t)
 	s := w.server()
 	ctx := access.NewContext(t.Context(), access.Request{Origin: audit.Origin{Address: "192.0.2.1", Request: "req-1"}})
-	made, err := s.Publish(ctx, w.ada, draft("v1.0"))
-	w.Must(err)
+	made := must.Do(s.Publish(ctx, w.ada, draft("v1.0"))).Or(w)
 	if got := w.offered(s); got != "1.0.0" {
 		t.Errorf("after publishing a device is offered %q", got)
 	}
@@ -346,16 +338,13 @@ func TestPublishingAndChangingAreRecorded(t *testing.T) {
 	if !slices.Equal(all, want) {
 		t.Errorf("the log says %+v, want %+v", all, want)
 	}
-	if s.Snapshot().Revision != 2 {
-		t.Errorf("the revision is %d", s.Snapshot().Revision)
-	}
+	must.Is(t, 2, s.Snapshot().Revision)
 }
 
 func TestPollingFindsReleasesWithoutAHint(t *testing.T) {
 	w := newFixture(t)
 	one, two := w.server(), w.server()
-	_, err := one.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.Must(err)
+	must.Do(one.Publish(t.Context(), w.ada, draft("1.0.0"))).Or(w)
 	if got := w.offered(two); got != "" {
 		t.Fatalf("the bus lost nothing: %q", got)
 	}
@@ -363,13 +352,11 @@ func TestPollingFindsReleasesWithoutAHint(t *testing.T) {
 	if got := w.offered(two); got != "1.0.0" {
 		t.Errorf("after a look a device is offered %q", got)
 	}
-	_, err = one.Publish(t.Context(), w.ada, draft("1.1.0"))
-	w.Must(err)
+	must.Do(one.Publish(t.Context(), w.ada, draft("1.1.0"))).Or(w)
 	if all, err := w.listed(two, w.ada, "", 0); err != nil || len(all) != 2 || all[0].Version.String() != "1.1.0" || w.offered(two) != "1.1.0" {
 		t.Errorf("a list has %v, %v", all, err)
 	}
-	newest, err := one.Publish(t.Context(), w.ada, draft("1.2.0"))
-	w.Must(err)
+	newest := must.Do(one.Publish(t.Context(), w.ada, draft("1.2.0"))).Or(w)
 	if all, err := w.listed(two, w.ada, newest.ID, 0); err != nil || len(all) != 2 || all[0].Version.String() != "1.1.0" {
 		t.Errorf("after a release that the server has not read, a list has %v, %v", all, err)
 	}
@@ -380,8 +367,7 @@ func TestHintsMakeAServerReadReleases(t *testing.T) {
 		w := newFixture(t)
 		w.bus = &memory.Bus{}
 		one, two := w.server(), w.server()
-		_, err := one.Publish(t.Context(), w.ada, draft("1.0.0"))
-		w.Must(err)
+		must.Do(one.Publish(t.Context(), w.ada, draft("1.0.0"))).Or(w)
 		synctest.Wait()
 		if got := w.offered(two); got != "1.0.0" {
 			t.Errorf("a device is offered %q", got)
@@ -404,8 +390,7 @@ func TestHintsMakeAServerReadReleases(t *testing.T) {
 func TestAServerServesItsSnapshotWhileTheStoreFails(t *testing.T) {
 	w := newFixture(t)
 	s := w.server()
-	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.Must(err)
+	must.Do(s.Publish(t.Context(), w.ada, draft("1.0.0"))).Or(w)
 	w.store.unread.Store(true)
 	runTwice(s.poll)
 	runTwice(s.poll)
@@ -416,8 +401,7 @@ func TestAServerServesItsSnapshotWhileTheStoreFails(t *testing.T) {
 		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
 	}
 	// A change is made all the same, and known as soon as the store answers.
-	_, err = s.Publish(t.Context(), w.ada, draft("1.1.0"))
-	w.Must(err)
+	must.Do(s.Publish(t.Context(), w.ada, draft("1.1.0"))).Or(w)
 	w.store.unread.Store(false)
 	runTwice(s.poll)
 	if got := w.offered(s); got != "1.1.0" {
@@ -428,9 +412,7 @@ func TestAServerServesItsSnapshotWhileTheStoreFails(t *testing.T) {
 	if n := strings.Count(w.log.String(), "release read failed"); n != 2 {
 		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
 	}
-	if _, err := w.listed(s, w.ada, "", 0); !errors.Is(err, errDown) {
-		t.Errorf("a list without the store gives %v", err)
-	}
+	must.FailIs(t, must.ErrorOf(w.listed(s, w.ada, "", 0)), errDown) // a list without the store
 }
 
 func TestAListHasTheHighestVersionFirstWithAllSettings(t *testing.T) {
@@ -465,47 +447,37 @@ func TestAListHasTheHighestVersionFirstWithAllSettings(t *testing.T) {
 			same(got, err, want)
 		}
 	}
-	if _, err := w.listed(s, w.ada, "00000000-0000-7000-8000-000000000000", 1); !fault.Is(err, fault.Invalid) {
-		t.Errorf("after a release that is not there: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(w.listed(s, w.ada, "00000000-0000-7000-8000-000000000000", 1)), fault.Invalid) // after a release that is not there
 	no := errors.New("no")
-	if err := s.List(t.Context(), w.ada, "", 0, func(release.Release) error { return no }); !errors.Is(err, no) {
-		t.Errorf("a list that is broken off gives %v", err)
-	}
+	must.FailIs(t, s.List(t.Context(), w.ada, "", 0, func(release.Release) error { return no }), no) // a list that is broken off
 }
 
 func TestTheNumberOfReleasesIsLimited(t *testing.T) {
 	w := newFixture(t)
 	w.store.others = release.MaxReleases - 1
 	s := w.server()
-	last, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.Must(err)
+	last := must.Do(s.Publish(t.Context(), w.ada, draft("1.0.0"))).Or(w)
 	if _, err := s.Publish(t.Context(), w.ada, draft("2.0.0")); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "10000") {
 		t.Errorf("one more gives %v", err)
 	}
 	if got := w.offered(s); got != "1.0.0" || s.Snapshot().Revision != 1 {
 		t.Errorf("a device is offered %q at revision %d", got, s.Snapshot().Revision)
 	}
-	if _, err := s.Change(t.Context(), w.ada, last.ID, release.Patch{Rollout: patch.Value(50)}); err != nil {
-		t.Errorf("a change gives %v", err)
-	}
+	must.Do(s.Change(t.Context(), w.ada, last.ID, release.Patch{Rollout: patch.Value(50)})).Or(t)
 }
 
 func TestAServerThatCannotReadDoesNotStart(t *testing.T) {
 	w := newFixture(t)
 	w.store.unread.Store(true)
 	s := w.unstarted()
-	if err := s.Start(t.Context(), s.poll, s.count); !errors.Is(err, errDown) {
-		t.Errorf("it gives %v", err)
-	}
+	must.FailIs(t, s.Start(t.Context(), s.poll, s.count), errDown)
 	w.Must(s.Close(t.Context()))
 }
 
 func TestChecksAreCounted(t *testing.T) {
 	w := newFixture(t)
 	s := w.server()
-	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0+b1"))
-	w.Must(err)
+	must.Do(s.Publish(t.Context(), w.ada, draft("1.0.0+b1"))).Or(w)
 	s.Offer(check(t, "1.0.0", "a"))
 	s.Offer(check(t, "v1.0+b2", "a"))
 	s.Offer(check(t, "0.9.0", "a"))
@@ -531,9 +503,7 @@ func TestCountsAreKeptWhileTheStoreFails(t *testing.T) {
 	if n := strings.Count(w.log.String(), "update check counts lost"); n != 1 {
 		t.Errorf("the log says it %d times:\n%s", n, w.log.String())
 	}
-	if _, err := s.Adoption(t.Context(), w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.Tally{}, 0); !errors.Is(err, errDown) {
-		t.Errorf("who has what is known: %v", err)
-	}
+	must.FailIs(t, must.ErrorOf(s.Adoption(t.Context(), w.ada, "2026-01-01", "2026-01-03", release.Target{}, release.Tally{}, 0)), errDown)
 	w.checkTallies()
 	w.store.uncounted.Store(false)
 	runTwice(s.count)
@@ -551,9 +521,7 @@ func TestCloseWritesCounts(t *testing.T) {
 	w.checkTallies(tally("2026-01-02", "1.0.0", 1, 0))
 	s.Offer(check(t, "1.0.0", "a"))
 	w.store.uncounted.Store(true)
-	if err := s.Close(t.Context()); !errors.Is(err, errDown) {
-		t.Errorf("closing without the store gives %v", err)
-	}
+	must.FailIs(t, s.Close(t.Context()), errDown) // closing without the store
 }
 
 // TestCloseWaitsForAWriteOfCounts closes during a write whose result is not known yet: the counts are not written again.
@@ -621,8 +589,7 @@ func TestCloseEndsWithItsContext(t *testing.T) {
 func TestUnknownVersionsBeyondTheLimitAreCountedTogether(t *testing.T) {
 	w := newFixture(t)
 	s := w.server()
-	_, err := s.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.Must(err)
+	must.Do(s.Publish(t.Context(), w.ada, draft("1.0.0"))).Or(w)
 	const many = release.MaxUnknown + 50
 	for range 2 {
 		for n := range many {
@@ -652,8 +619,7 @@ func TestUnknownVersionsBeyondTheLimitAreCountedTogether(t *testing.T) {
 func TestNoCheckIsLostOrCountedTwice(t *testing.T) {
 	w := newFixture(t)
 	one, two := w.server(), w.server()
-	made, err := one.Publish(t.Context(), w.ada, draft("1.0.0"))
-	w.Must(err)
+	made := must.Do(one.Publish(t.Context(), w.ada, draft("1.0.0"))).Or(w)
 	const askers, times = 16, 200
 	var offers atomic.Int64
 	var all sync.WaitGroup
@@ -677,9 +643,7 @@ func TestNoCheckIsLostOrCountedTwice(t *testing.T) {
 	all.Go(func() {
 		for n := range 50 {
 			w.store.uncounted.Store(n%3 == 0)
-			if _, err := one.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(n % 2 * 100)}); err != nil {
-				t.Error(err)
-			}
+			must.Succeed(t, must.ErrorOf(one.Change(t.Context(), w.ada, made.ID, release.Patch{Rollout: patch.Value(n % 2 * 100)})))
 			runTwice(two.poll)
 			runTwice(two.count)
 		}
@@ -696,14 +660,11 @@ func TestNoCheckIsLostOrCountedTwice(t *testing.T) {
 func TestAClosedOrganisationPublishesNothing(t *testing.T) {
 	w := newFixture(t)
 	s, owner := w.server(), w.Member(w.org, org.Owner)
-	there, err := s.Publish(t.Context(), owner, draft("1.0.0"))
-	w.Must(err)
+	there := must.Do(s.Publish(t.Context(), owner, draft("1.0.0"))).Or(w)
 	w.Close(w.org)
 	_, published := s.Publish(t.Context(), owner, draft("1.0.1"))
 	_, changed := s.Change(t.Context(), owner, there.ID, release.Patch{})
 	for _, err := range []error{published, changed} {
-		if !fault.Is(err, fault.Forbidden) {
-			t.Errorf("got %v", err)
-		}
+		must.Fail(t, err, fault.Forbidden)
 	}
 }

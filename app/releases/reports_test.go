@@ -1,7 +1,6 @@
 package releases_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"collab/domain/patch"
 	"collab/domain/release"
 	"collab/test/directory"
+	"collab/test/must"
 )
 
 func TestARolloutWhoseInstallationsFailIsPausedOnEveryServer(t *testing.T) {
@@ -18,8 +18,7 @@ func TestARolloutWhoseInstallationsFailIsPausedOnEveryServer(t *testing.T) {
 	one, two := w.server(), w.server()
 	d := draft("1.0.0")
 	d.Guard = release.GuardPatch{FailureLimit: patch.Value(10), FailureMinimum: patch.Value(20)}
-	made, err := one.Publish(t.Context(), w.ada, d)
-	w.Must(err)
+	made := must.Do(one.Publish(t.Context(), w.ada, d)).Or(w)
 	w.Must(two.Refresh(t.Context()))
 	network := 0
 	report := func(s *server, failed bool) {
@@ -48,9 +47,7 @@ func TestARolloutWhoseInstallationsFailIsPausedOnEveryServer(t *testing.T) {
 	}
 	report(two, true)
 	w.store.unread.Store(true)
-	if err := two.FlushCounts(t.Context()); !errors.Is(err, errDown) {
-		t.Fatalf("without releases to read it is %v", err)
-	}
+	must.FailIs(t, two.FlushCounts(t.Context()), errDown) // without releases
 	w.store.unread.Store(false)
 	flush()
 	if one, two := w.offered(one), w.offered(two); one != "" || two != "" {
@@ -71,8 +68,7 @@ func TestARolloutWhoseInstallationsFailIsPausedOnEveryServer(t *testing.T) {
 	}
 
 	// Resumed, it counts anew.
-	_, err = two.Change(t.Context(), w.ada, made.ID, release.Patch{GuardPatch: release.GuardPatch{Paused: patch.Value(false)}})
-	w.Must(err)
+	must.Do(two.Change(t.Context(), w.ada, made.ID, release.Patch{GuardPatch: release.GuardPatch{Paused: patch.Value(false)}})).Or(w)
 	for range 19 {
 		report(two, true)
 	}
@@ -92,10 +88,8 @@ func TestOneNetworkCannotPauseARollout(t *testing.T) {
 	s := w.server()
 	d := draft("1.0.0")
 	d.Guard = release.GuardPatch{FailureLimit: patch.Value(0), FailureMinimum: patch.Value(20)}
-	made, err := s.Publish(t.Context(), w.ada, d)
-	w.Must(err)
-	older, err := release.ParseVersion("version", "0.9.0")
-	w.Must(err)
+	made := must.Do(s.Publish(t.Context(), w.ada, d)).Or(w)
+	older := must.Do(release.ParseVersion("version", "0.9.0")).Or(w)
 	for range 100 {
 		s.Report(mac, made.Version, true, "net")
 		s.Report(mac, made.Version, false, "net")

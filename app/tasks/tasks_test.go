@@ -54,8 +54,7 @@ func (w *fixture) made(n, tags int) (ids []id.Task) {
 		d.Tags = append(d.Tags, fmt.Sprint(i))
 	}
 	for range n {
-		t, err := w.tasks.Create(w.Context(), w.ada, d)
-		must.NoError(w, err)
+		t := must.Do(w.tasks.Create(w.Context(), w.ada, d)).Or(w)
 		ids = append(ids, t.ID)
 	}
 	return ids
@@ -111,9 +110,6 @@ func TestADeletedTaskIsNotInTheResponse(t *testing.T) {
 func TestATaskThatAnEarlierAttemptAddedIsAConflict(t *testing.T) {
 	w := newFixture(t)
 	d := task.Draft{ID: "0198a1b2-0000-7000-8000-000000000001", Title: "x"}
-	_, err := w.tasks.CreateUnconfirmed(t.Context(), w.ada, d)
-	must.NoError(w, err)
-	if _, err := w.tasks.CreateUnconfirmed(t.Context(), w.ada, d); !fault.Is(err, fault.Conflict) {
-		t.Errorf("the error is %v", err)
-	}
+	must.Do(w.tasks.CreateUnconfirmed(t.Context(), w.ada, d)).Or(w)
+	must.Fail(t, must.ErrorOf(w.tasks.CreateUnconfirmed(t.Context(), w.ada, d)), fault.Conflict)
 }

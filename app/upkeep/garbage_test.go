@@ -47,12 +47,10 @@ func newFixture(t testing.TB) *fixture {
 	y.ada, err = f.Join(ctx, "org_yard", "user_ada", org.Owner)
 	must.NoError(t, err)
 	for _, path := range []string{"stays", "is replaced", "is deleted"} {
-		o, err := f.Objects.Create(ctx, y.ada, object.Draft{Path: path, Kind: object.Template, Scope: object.Shared}, harness.Text(path))
-		must.NoError(t, err)
+		o := must.Do(f.Objects.Create(ctx, y.ada, object.Draft{Path: path, Kind: object.Template, Scope: object.Shared}, harness.Text(path))).Or(t)
 		y.objects[path] = o
 	}
-	next, err := f.Objects.Replace(ctx, y.ada, y.objects["is replaced"].ID, harness.Text("replacement"))
-	must.NoError(t, err)
+	next := must.Do(f.Objects.Replace(ctx, y.ada, y.objects["is replaced"].ID, harness.Text("replacement"))).Or(t)
 	must.NoError(t, f.Objects.Delete(ctx, y.ada, y.objects["is deleted"].ID, nil))
 	for _, name := range []string{unwritten, abandoned} {
 		must.NoError(t, f.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, name, 0, f.Clock.Now()))
@@ -73,15 +71,13 @@ func newFixture(t testing.TB) *fixture {
 func (y *fixture) collect(t testing.TB, whole, dry bool) map[string]upkeep.Reason {
 	t.Helper()
 	found := map[string]upkeep.Reason{}
-	if err := y.Upkeep.Collect(t.Context(), whole, dry, func(g upkeep.Garbage) error {
+	must.NoError(t, y.Upkeep.Collect(t.Context(), whole, dry, func(g upkeep.Garbage) error {
 		if _, twice := found[g.Name]; twice || !g.Since.Before(y.Clock.Now().Add(-object.Grace)) {
 			t.Errorf("%+v is found twice or too early", g)
 		}
 		found[g.Name] = g.Reason
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return found
 }
 
@@ -101,9 +97,7 @@ func (y *fixture) checkStored(t testing.TB, want map[string]bool) {
 
 func (y *fixture) names(t testing.TB) []object.Blob {
 	t.Helper()
-	names, err := y.Store.Storage().BlobNames().Due(t.Context(), y.Clock.Now().Add(time.Hour), "", 1000)
-	must.NoError(t, err)
-	return names
+	return must.Do(y.Store.Storage().BlobNames().Due(t.Context(), y.Clock.Now().Add(time.Hour), "", 1000)).Or(t)
 }
 
 // checkNoNames checks that the store has no names that wait for their deletion.
@@ -123,8 +117,7 @@ func withoutReason(all map[string]upkeep.Reason, r upkeep.Reason) map[string]upk
 
 func TestGarbageIsCollectedWhenItsGraceIsOver(t *testing.T) {
 	y := newFixture(t)
-	everything, err := y.BlobNames(t.Context())
-	must.NoError(t, err)
+	everything := must.Do(y.BlobNames(t.Context())).Or(t)
 	y.Clock.Advance(object.Grace)
 	if found := y.collect(t, true, false); len(found) > 0 {
 		t.Errorf("before its time %v was collected", found)
@@ -154,8 +147,7 @@ func TestADryRunListsGarbageAndRemovesNothing(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		y := newFixture(t)
 		y.Clock.Advance(object.Grace + time.Millisecond)
-		everything, err := y.BlobNames(t.Context())
-		must.NoError(t, err)
+		everything := must.Do(y.BlobNames(t.Context())).Or(t)
 		names := y.names(t)
 		would := y.collect(t, whole, true)
 		y.checkStored(t, everything)
@@ -231,9 +223,7 @@ func TestASecondCollectorMayRunAtAnyMomentOfTheFirst(t *testing.T) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				if err := y.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil }); err != nil {
-					t.Error(err)
-				}
+				must.Succeed(t, y.Upkeep.Collect(t.Context(), true, false, func(upkeep.Garbage) error { return nil }))
 			})
 		}
 		all.Wait()
@@ -285,12 +275,8 @@ func TestANameThatIsOldWhenItIsAnnouncedIsNotTakenFromItsUpload(t *testing.T) {
 	y, ctx := newFixture(t), t.Context()
 	y.Clock.Advance(object.Grace + time.Millisecond)
 	y.Faults.During("BlobNames.Expire", func() {
-		if err := y.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, "late@1-d", 0, startTime); err != nil {
-			t.Error(err)
-		}
-		if err := y.Blobs.Put(ctx, "late@1-d", "", -1, strings.NewReader("late")); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, y.Store.Storage().BlobNames().Announce(ctx, y.ada.Org, "late@1-d", 0, startTime))
+		must.Succeed(t, y.Blobs.Put(ctx, "late@1-d", "", -1, strings.NewReader("late")))
 	})
 	if found := y.collect(t, true, false); !maps.Equal(found, y.reasons) {
 		t.Errorf("collected %v", found)
@@ -361,9 +347,7 @@ func TestMoreGarbageThanIsHeldAtATimeIsCollectedWhole(t *testing.T) {
 func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 	y, ctx := newFixture(t), t.Context()
 	head := func() object.Head {
-		h, err := y.Objects.Head(ctx, y.ada)
-		must.NoError(t, err)
-		return h
+		return must.Do(y.Objects.Head(ctx, y.ada)).Or(t)
 	}
 	was := head()
 	y.Clock.Advance(harness.Retention)
@@ -375,7 +359,7 @@ func TestTheRegularWorkCollectsAndShortensLogs(t *testing.T) {
 	withStray[stray] = true
 	y.checkStored(t, withStray)
 	y.Clock.Advance(time.Millisecond)
-	must.NoError(t, must.ErrorOf(y.Objects.Replace(ctx, y.ada, y.objects["stays"].ID, harness.Text("stays"))))
+	must.Do(y.Objects.Replace(ctx, y.ada, y.objects["stays"].ID, harness.Text("stays"))).Or(t)
 	y.Clock.Advance(time.Millisecond)
 	must.NoError(t, y.Upkeep.Run(ctx))
 	is := head()
@@ -400,9 +384,7 @@ func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 	must.NoError(t, y.SendIdentityEvent(ctx, "organization.deleted", map[string]any{"id": "org_yard", "deleted": true}))
 	work := func() map[string]bool {
 		must.NoError(t, y.Upkeep.Run(ctx))
-		kept, err := y.BlobNames(ctx)
-		must.NoError(t, err)
-		return kept
+		return must.Do(y.BlobNames(ctx)).Or(t)
 	}
 	y.Clock.Advance(org.Retention - time.Millisecond)
 	if kept := work(); len(kept) != len(y.stored)+1 {
@@ -420,15 +402,12 @@ func TestTheBlobsOfAnErasedOrganisationAreCollected(t *testing.T) {
 func TestTheStoreOfAnotherDatabaseIsNotCollected(t *testing.T) {
 	other, ctx := newFixture(t), t.Context()
 	other.Clock.Advance(object.Grace + time.Millisecond)
-	before, err := other.BlobNames(ctx)
-	must.NoError(t, err)
+	before := must.Do(other.BlobNames(ctx)).Or(t)
 	fresh, err := harness.NewDeployment(other.Clock.Now())
 	must.NoError(t, err)
 	stranger := upkeep.New(fresh.Store, other.Blobs, fresh.Clock, nil, time.Hour)
 	err = stranger.Collect(ctx, true, false, func(g upkeep.Garbage) error { return fmt.Errorf("%s was removed", g.Name) })
-	if !fault.Is(err, fault.Conflict) {
-		t.Errorf("collecting in another's store: %v", err)
-	}
+	must.Fail(t, err, fault.Conflict) // collecting in another's store
 	after, err := other.BlobNames(ctx)
 	if err != nil || !maps.Equal(before, after) {
 		t.Errorf("%d blobs of %d are left, %v", len(after), len(before), err)

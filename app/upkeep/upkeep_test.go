@@ -21,8 +21,7 @@ func TestOldAdoptionCountsAreRemoved(t *testing.T) {
 	left := func() int {
 		t.Helper()
 		must.NoError(t, y.Upkeep.Run(t.Context()))
-		all, err := adoption.List(t.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.Tally{}, 0)
-		must.NoError(t, err)
+		all := must.Do(adoption.List(t.Context(), "0001-01-01", "9999-12-31", release.Target{}, release.Tally{}, 0)).Or(t)
 		return len(all)
 	}
 	y.Clock.Set(startTime.Add(release.Retention))
@@ -48,7 +47,7 @@ func TestUnusedClientsAreRemoved(t *testing.T) {
 		if n == 0 {
 			c.UsedAt = startTime.Add(time.Millisecond)
 		}
-		must.NoError(t, must.ErrorOf(clients.Put(t.Context(), c, startTime)))
+		must.Do(clients.Put(t.Context(), c, startTime)).Or(t)
 	}
 	left := func() (n int) {
 		t.Helper()
@@ -72,7 +71,5 @@ func TestUnusedClientsAreRemoved(t *testing.T) {
 		t.Errorf("%d are left after thirty days, want the one that was used since", n)
 	}
 	y.Clock.Advance(time.Millisecond)
-	if n := left(); n != 0 {
-		t.Errorf("%d are left at the end", n)
-	}
+	must.Is(t, 0, left())
 }

@@ -28,9 +28,7 @@ func browser(t *testing.T, visit func(address string)) *app {
 	go func() {
 		defer close(visited)
 		text, err := os.ReadFile(pipe) // waits for the program
-		if err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, err)
 		visit(strings.TrimSpace(string(text)))
 	}()
 	t.Cleanup(func() { <-visited })
@@ -46,10 +44,7 @@ func get(t *testing.T, address string) (status int, text string) {
 		return 0, ""
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Error(err)
-	}
+	body := must.Do(io.ReadAll(answer.Body)).Or(t)
 	return answer.StatusCode, string(body)
 }
 
@@ -67,9 +62,7 @@ func TestTheStateOfASignInIsNotAmongTheArgumentsOfTheBrowser(t *testing.T) {
 			t.Errorf("it shows %d %s", status, text)
 		}
 	})
-	if token, err := a.tokenFromBrowser(t.Context(), server.URL, false); err != nil || token != "secret" {
-		t.Errorf("the token is %q, %v", token, err)
-	}
+	must.Is(t, "secret", must.Do(a.tokenFromBrowser(t.Context(), server.URL, false)).Or(t))
 }
 
 func TestAPageThatIsOpenedTwiceEndsTheCommand(t *testing.T) {
@@ -86,18 +79,14 @@ func TestAPageThatIsOpenedTwiceEndsTheCommand(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})
-	if !errors.Is(err, errOpenedTwice) {
-		t.Error(err)
-	}
+	must.FailIs(t, err, errOpenedTwice)
 }
 
 func TestACommandThatIsDoneWaitsForTheBrowser(t *testing.T) {
 	page := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(page.Close)
 	a := browser(t, func(given string) { get(t, given) })
-	if err := a.browse(t.Context(), page.URL, nil); err != nil {
-		t.Error(err)
-	}
+	must.NoError(t, a.browse(t.Context(), page.URL, nil))
 	if err := a.browse(t.Context(), "file:///etc/passwd", nil); err == nil {
 		t.Error("a file is opened")
 	}
@@ -107,8 +96,7 @@ func TestAnotherUserCannotOpenThePage(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can be another user")
 	}
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	must.NoError(t, err)
+	listener := must.Do(net.Listen("tcp4", "127.0.0.1:0")).Or(t)
 	defer listener.Close()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	for _, try := range []struct {
@@ -124,8 +112,7 @@ func TestAnotherUserCannotOpenThePage(t *testing.T) {
 		other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: try.uid, Gid: try.uid}}
 		must.NoError(t, other.Start())
 		_ = listener.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
-		c, err := listener.Accept()
-		must.NoError(t, err)
+		c := must.Do(listener.Accept()).Or(t)
 		if try.closed {
 			_ = other.Wait()
 		}
@@ -138,13 +125,10 @@ func TestAnotherUserCannotOpenThePage(t *testing.T) {
 }
 
 func TestAConnectionThatIsResetIsNobodys(t *testing.T) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	must.NoError(t, err)
+	listener := must.Do(net.Listen("tcp4", "127.0.0.1:0")).Or(t)
 	defer listener.Close()
-	peer, err := net.Dial("tcp4", listener.Addr().String())
-	must.NoError(t, err)
-	c, err := listener.Accept()
-	must.NoError(t, err)
+	peer := must.Do(net.Dial("tcp4", listener.Addr().String())).Or(t)
+	c := must.Do(listener.Accept()).Or(t)
 	defer c.Close()
 	from, to := c.RemoteAddr().String(), c.LocalAddr().String()
 	if !ofThisUser(from, to) {

@@ -17,11 +17,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"collab/domain/mirror"
 	"collab/test/collabd"
+	"collab/test/must"
 	"collab/test/soak"
 )
 
@@ -40,9 +40,7 @@ func (d *device) path(name string) string { return filepath.Join(d.dir, name) }
 
 func (d *device) must(err error) {
 	d.Helper()
-	if err != nil {
-		d.Fatal(err)
-	}
+	must.NoError(d, err)
 }
 
 // command returns the process of the device.
@@ -299,9 +297,7 @@ func TestDevicesAndServersThatAreKilledLoseNothingAndConverge(t *testing.T) {
 		d.kill(random.IntN(60), l)
 		if random.IntN(3) == 0 {
 			s.Kill()
-			if err := s.Restart(); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, s.Restart())
 		}
 		d.edit(l)
 		d.start()
@@ -322,9 +318,7 @@ func TestDevicesAndServersThatAreKilledLoseNothingAndConverge(t *testing.T) {
 		}
 	}
 	ann, bob := devices[0].files(), devices[1].files()
-	if diff := cmp.Diff(ann, bob); diff != "" {
-		t.Errorf("the devices differ (-ann +bob):\n%s", diff)
-	}
+	must.Equal(t, ann, bob) // the devices
 	stored := map[string]string{}
 	var manifest []struct{ Path, Checksum string }
 	devices[0].account.Must(t, 200, "GET", "/sync/manifest", nil, &manifest)
@@ -337,9 +331,7 @@ func TestDevicesAndServersThatAreKilledLoseNothingAndConverge(t *testing.T) {
 		sum := sha256.Sum256([]byte(content))
 		ann[name] = hex.EncodeToString(sum[:])
 	}
-	if diff := cmp.Diff(stored, ann); diff != "" {
-		t.Errorf("server and devices differ (-server +devices):\n%s", diff)
-	}
+	must.Equal(t, stored, ann) // server and devices
 	for _, d := range devices {
 		d.walk(filepath.Join(d.dir, mirror.StateDirectory, "trash"), func(_, content string) { kept[content] = true })
 	}

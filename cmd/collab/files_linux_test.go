@@ -46,8 +46,7 @@ func TestAnUploadGoesOnInTheNextRunAfterACommandWasKilled(t *testing.T) {
 	const size, killed = 5 * upload.PartSize, 3*upload.PartSize + upload.PartSize/2
 	s := collabd.Start(t)
 	owner := s.SignIn(t, "ada@example.com", t.Name(), "owner")
-	target, err := url.Parse(s.URL)
-	must.NoError(t, err)
+	target := must.Do(url.Parse(s.URL)).Or(t)
 	var sent atomic.Int64
 	var running atomic.Pointer[os.Process] // which is to be killed; nil for none
 	through := httputil.NewSingleHostReverseProxy(target)
@@ -66,13 +65,10 @@ func TestAnUploadGoesOnInTheNextRunAfterACommandWasKilled(t *testing.T) {
 	defer proxy.Close()
 
 	content := make([]byte, size)
-	if _, err := rand.NewChaCha8([32]byte{}).Read(content); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(rand.NewChaCha8([32]byte{}).Read(content)).Or(t)
 	file := filepath.Join(t.TempDir(), "film")
 	must.NoError(t, os.WriteFile(file, content, 0o600))
-	path, err := exec.LookPath("collab")
-	must.NoError(t, err)
+	path := must.Do(exec.LookPath("collab")).Or(t)
 	command := func(args ...string) *exec.Cmd {
 		c := exec.Command(path, append([]string{"files"}, args...)...)
 		c.Env = append(os.Environ(), "COLLAB_SERVER="+proxy.URL, "COLLAB_TOKEN="+owner.Token, "COLLAB_CONFIG_DIR="+t.TempDir())
@@ -111,13 +107,10 @@ func TestADownloadIsWrittenThroughPipesAndLinksAndGetsAnyName(t *testing.T) {
 	in := func(name string) string { return filepath.Join(directory, name) }
 	pipe, link, target, long := in("pipe"), in("link"), in("target"), in(strings.Repeat("n", 255))
 	must.NoError(t, errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink("target", link), os.WriteFile(target, nil, 0o600)))
-	end, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	must.NoError(t, err)
+	end := must.Do(os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0)).Or(t)
 	defer end.Close()
 	for _, to := range []string{pipe, link, long} {
-		if err := a.downloadTo(t.Context(), o, to, fetch); err != nil {
-			t.Error(err)
-		}
+		must.NoError(t, a.downloadTo(t.Context(), o, to, fetch))
 	}
 	if got, err := io.ReadAll(end); string(got) != "content" {
 		t.Errorf("the pipe had %q, %v", got, err)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"collab/test/must"
 )
 
 func TestEveryCommandHasAManualPage(t *testing.T) {
@@ -17,9 +19,7 @@ func TestEveryCommandHasAManualPage(t *testing.T) {
 	}
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(directory, name))
-		if err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, err)
 		return string(text)
 	}
 	var each func(c *cobra.Command)

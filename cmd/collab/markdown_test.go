@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"collab/test/must"
@@ -17,26 +16,20 @@ func rendered(t *testing.T, width int, environment map[string]string, parts ...s
 	a, out, _ := terminal(t, width, environment)
 	m := a.markdown()
 	for _, part := range parts {
-		if n, err := m.Write([]byte(part)); err != nil || n != len(part) {
-			t.Fatal(n, err)
-		}
+		must.Is(t, len(part), must.Do(m.Write([]byte(part))).Or(t))
 	}
 	must.NoError(t, m.Close())
 	return out.String()
 }
 
 func TestMarkdownOnATerminal(t *testing.T) {
-	source, err := os.ReadFile("testdata/markdown/answer.md")
-	must.NoError(t, err)
+	source := must.Do(os.ReadFile("testdata/markdown/answer.md")).Or(t)
 	got := strings.ReplaceAll(rendered(t, 40, nil, string(source)), "\x1b", "^")
 	if *update {
 		must.NoError(t, os.WriteFile("testdata/markdown/answer.txt", []byte(got), 0o644))
 	}
-	want, err := os.ReadFile("testdata/markdown/answer.txt")
-	must.NoError(t, err)
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
-	}
+	want := must.Do(os.ReadFile("testdata/markdown/answer.txt")).Or(t)
+	must.Equal(t, string(want), got)
 	for _, refusal := range []map[string]string{{"NO_COLOR": "1"}, {"TERM": "dumb"}} {
 		if got := rendered(t, 40, refusal, string(source)); strings.Contains(got, "\x1b") {
 			t.Errorf("with %v it has styles", refusal)
@@ -53,9 +46,7 @@ func TestABlockIsPrintedWhenItHasEnded(t *testing.T) {
 	for _, step := range []struct{ part, want string }{
 		{"One", ""}, {"\n\n", ""}, {"T", "One\n"}, {"wo\n\n```\na\n\nb\n", "One\n\nTwo\n"}, {"```\n\nend", "One\n\nTwo\n\n    ^[36ma^[0m\n    \n    ^[36mb^[0m\n"},
 	} {
-		if _, err := m.Write([]byte(step.part)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(m.Write([]byte(step.part))).Or(t)
 		if got := strings.ReplaceAll(out.String(), "\x1b", "^"); got != step.want {
 			t.Errorf("after %q it is %q, want %q", step.part, got, step.want)
 		}
@@ -70,9 +61,7 @@ func TestMarkdownCannotControlTheTerminal(t *testing.T) {
 		a, out, _ := terminal(t, rapid.IntRange(0, 30).Draw(r, "width"), map[string]string{"NO_COLOR": "1"})
 		m := a.markdown()
 		for _, part := range parts {
-			if _, err := m.Write([]byte(part)); err != nil {
-				r.Fatal(err)
-			}
+			must.Do(m.Write([]byte(part))).Or(r)
 		}
 		must.NoError(r, m.Close())
 		if strings.ContainsAny(out.String(), "\x1b\u009b\u202e\r\a") {

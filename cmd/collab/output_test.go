@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"collab/adapters/apiclient"
 	"collab/adapters/filelock"
 	"collab/test/must"
@@ -55,9 +53,7 @@ func TestATableFitsTheTerminalAndCannotControlIt(t *testing.T) {
 	a, out, _ := terminal(t, 24, map[string]string{"NO_COLOR": "1"})
 	must.NoError(t, rows(a, values(animals), columns...))
 	want := "NAME      SOUND\ncat       miaow  [31m \nMäuschen  a long sound,…\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, out.String())
 }
 
 func TestSeveralColumnsBecomeNarrow(t *testing.T) {
@@ -65,9 +61,7 @@ func TestSeveralColumnsBecomeNarrow(t *testing.T) {
 	long := []animal{{"漢字漢字漢字漢字漢字", "a long sound, repeated and repeated"}}
 	must.NoError(t, rows(a, values(long), columns...))
 	want := "NAME            SOUND\n漢字漢字漢字…   a long sound,…\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, out.String())
 }
 
 func TestHeadingsHaveAColourUnlessItIsRefused(t *testing.T) {
@@ -268,9 +262,7 @@ func TestAPersonSeesAllArgumentsOfACall(t *testing.T) {
 	a.in = strings.NewReader("n\n")
 	long := strings.Repeat("harmless ", 100)
 	args := map[string]any{"a": long, "mail": map[string]any{"body": long, "to": []any{"eve@example.com"}}, "z": "rm -r"}
-	if _, err := (&toolbox{app: a}).allows(t.Context(), &toolServer{label: "Wiki"}, apiclient.ToolCall{Name: "send", Args: args}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do((&toolbox{app: a}).allows(t.Context(), &toolServer{label: "Wiki"}, apiclient.ToolCall{Name: "send", Args: args})).Or(t)
 	for _, want := range []string{" a: \"harmless ", "(902 characters)\n", "\n mail.body: ", "\n mail.to[0]: \"eve@example.com\"\n", "\n z: \"rm -r\"\n"} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("%q is not in %s", want, stderr)
@@ -298,9 +290,7 @@ func TestCharactersInPiecesCannotControlATerminal(t *testing.T) {
 	a, out, _ := terminal(t, 80, nil)
 	w := a.toTerminal(printable)
 	for _, b := range []byte("ü\x1b[2J\u202e🙂\u009b\x9b!") {
-		if _, err := w.Write([]byte{b}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(w.Write([]byte{b})).Or(t)
 	}
 	if want := "ü[2J🙂\ufffd!"; out.String() != want {
 		t.Errorf("%q, want %q", out, want)
@@ -314,8 +304,7 @@ func TestABrokenAnswerOfAModelIsNotFatal(t *testing.T) {
 			fmt.Fprintf(w, "data: {\"type\":%q}\n\n", kind)
 		}))
 		a, _, _ := terminal(t, 80, nil)
-		client, err := apiclient.New(apiclient.Config{Server: s.URL, Token: "secret"})
-		must.NoError(t, err)
+		client := must.Do(apiclient.New(apiclient.Config{Server: s.URL, Token: "secret"})).Or(t)
 		c := conversation{app: a, client: client, tools: &toolbox{app: a}}
 		if _, err := c.answer(t.Context()); (err == nil) != (kind == "done") {
 			t.Errorf("after %s without content: %v", kind, err)
@@ -330,9 +319,7 @@ func TestConcurrentChangesOfTheAccountsAreKept(t *testing.T) {
 	const n = 20
 	for i := range n {
 		changes.Go(func() {
-			if err := a.changeAccounts(func(all []account) ([]account, error) { return append(all, account{OrgID: fmt.Sprint(i)}), nil }); err != nil {
-				t.Error(err)
-			}
+			must.Succeed(t, a.changeAccounts(func(all []account) ([]account, error) { return append(all, account{OrgID: fmt.Sprint(i)}), nil }))
 		})
 	}
 	changes.Wait()
@@ -351,8 +338,7 @@ func TestADownloadHasTheModeOfTheFileThatItReplaces(t *testing.T) {
 	}
 	directory := t.TempDir()
 	modes := func(name string) fs.FileMode {
-		info, err := os.Stat(filepath.Join(directory, name))
-		must.NoError(t, err)
+		info := must.Do(os.Stat(filepath.Join(directory, name))).Or(t)
 		return info.Mode().Perm()
 	}
 	for _, name := range []string{"plain", "private"} {

@@ -42,8 +42,7 @@ func TestASynchroniserWaitsForItsServerAtTheStart(t *testing.T) {
 }
 
 func TestAStopSaysWhatWasNotMadeAndWhatCannotBeWrittenOnce(t *testing.T) {
-	gone, err := os.OpenRoot(t.TempDir())
-	must.NoError(t, err)
+	gone := must.Do(os.OpenRoot(t.TempDir())).Or(t)
 	must.NoError(t, gone.Close())
 	a, _, errs := terminal(t, 80, nil)
 	s := &synced{app: a, dir: "d", files: gone, log: mirrorstate.Log{Directory: gone}, unwritten: map[string]bool{}}
@@ -67,8 +66,7 @@ func TestAStopSaysWhatWasNotMadeAndWhatCannotBeWrittenOnce(t *testing.T) {
 }
 
 func TestThatAMemberMayOnlyReadIsSaidOnce(t *testing.T) {
-	files, err := os.OpenRoot(t.TempDir())
-	must.NoError(t, err)
+	files := must.Do(os.OpenRoot(t.TempDir())).Or(t)
 	defer files.Close()
 	a, _, errs := terminal(t, 80, nil)
 	a.errTerminal = false

@@ -24,24 +24,18 @@ import (
 
 func read(t *testing.T, environ ...string) config.Config {
 	t.Helper()
-	c, err := config.Read(environ)
-	must.NoError(t, err)
-	return c
+	return must.Do(config.Read(environ)).Or(t)
 }
 
 // writeArchive returns an archive of these entries, each a name and content.
 func writeArchive(t testing.TB, entries ...[2]string) []byte {
 	t.Helper()
-	manifest, err := os.CreateTemp(t.TempDir(), "")
-	must.NoError(t, err)
+	manifest := must.Do(os.CreateTemp(t.TempDir(), "")).Or(t)
 	defer manifest.Close()
 	var out bytes.Buffer
-	w, err := newArchiver(&out, about{time.Unix(1_800_000_000, 0).UTC(), "1.2.3", 7}, manifest)
-	must.NoError(t, err)
+	w := must.Do(newArchiver(&out, about{time.Unix(1_800_000_000, 0).UTC(), "1.2.3", 7}, manifest)).Or(t)
 	for _, e := range entries {
-		if _, err := w.add(entry{name: e[0], size: int64(len(e[1]))}, strings.NewReader(e[1])); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(w.add(entry{name: e[0], size: int64(len(e[1]))}, strings.NewReader(e[1]))).Or(t)
 	}
 	must.NoError(t, w.close())
 	return out.Bytes()
@@ -57,8 +51,7 @@ func intact(t testing.TB) []byte {
 func encrypted(t testing.TB, write func(*tar.Writer)) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	zip, err := zstd.NewWriter(&out)
-	must.NoError(t, err)
+	zip := must.Do(zstd.NewWriter(&out)).Or(t)
 	files := tar.NewWriter(zip)
 	write(files)
 	_ = files.Close() // it misses what a header only promised
@@ -86,12 +79,8 @@ func TestAnArchiveDescribesItsContent(t *testing.T) {
 		"collab-backup.txt  60 collab backu", "collab.db  12 the database", "token-keys.pem  4 keys", "dev-payments.json  2 {}",
 		"blobs/org/a@1-x org/a@1-x 12 content of a", "blobs/org/b!3A@1-x org/b:@1-x 1300 content of b",
 	}
-	if strings.Join(got, "\n") != strings.Join(want, "\n") {
-		t.Errorf("it has\n%s", strings.Join(got, "\n"))
-	}
-	if total != (totals{entries: 6, blobs: 2, bytes: 60 + 12 + 4 + 2 + 12 + 1300}) {
-		t.Errorf("in all %+v", total)
-	}
+	must.Is(t, strings.Join(want, "\n"), strings.Join(got, "\n"))
+	must.Is(t, (totals{entries: 6, blobs: 2, bytes: 60 + 12 + 4 + 2 + 12 + 1300}), total)
 }
 
 func TestInvalidBackupsAreRefused(t *testing.T) {
@@ -221,11 +210,9 @@ func TestAnErrorOfTheVisitorEndsTheScan(t *testing.T) {
 
 func TestSizesAreHeld(t *testing.T) {
 	for name, content := range map[string]string{"shorter": "abc", "longer": "abcde"} {
-		manifest, err := os.CreateTemp(t.TempDir(), "")
-		must.NoError(t, err)
+		manifest := must.Do(os.CreateTemp(t.TempDir(), "")).Or(t)
 		defer manifest.Close()
-		w, err := newArchiver(io.Discard, about{time.Now(), "x", 1}, manifest)
-		must.NoError(t, err)
+		w := must.Do(newArchiver(io.Discard, about{time.Now(), "x", 1}, manifest)).Or(t)
 		if _, err := w.add(entry{name: databaseName, size: 4}, strings.NewReader(content)); !errors.Is(err, errLength) {
 			t.Errorf("%s: %v", name, err)
 		}

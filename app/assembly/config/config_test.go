@@ -18,9 +18,7 @@ import (
 
 func read(t *testing.T, environ ...string) Config {
 	t.Helper()
-	c, err := Read(environ)
-	must.NoError(t, err)
-	return c
+	return must.Do(Read(environ)).Or(t)
 }
 
 // complete is a production configuration that lacks nothing.
@@ -123,9 +121,7 @@ func TestConfigurationsThatMakeNoSenseNameTheVariable(t *testing.T) {
 
 func TestSchemesOfBlobURLs(t *testing.T) {
 	for _, url := range []string{"file:///srv/files", "gs://bucket/prefix", "s3://bucket/prefix", "azblob://container/prefix", "mem://"} {
-		if got := read(t, "COLLAB_BLOB_URL="+url).BlobURL.Text(); got != url {
-			t.Errorf("%s is read as %s", url, got)
-		}
+		must.Is(t, url, read(t, "COLLAB_BLOB_URL="+url).BlobURL.Text())
 	}
 }
 
@@ -264,7 +260,5 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 			t.Errorf("%s does not know its secret", f.Name)
 		}
 	}
-	if got := c.Redactor().Replace("a " + secret); got != "a "+redacted {
-		t.Errorf("redacted to %q", got)
-	}
+	must.Is(t, "a "+redacted, c.Redactor().Replace("a "+secret))
 }

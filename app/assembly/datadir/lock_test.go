@@ -18,9 +18,7 @@ func TestLocksAreOfOneOrOfMany(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "lock")
 	taken := func(alone bool) io.Closer {
 		t.Helper()
-		l, err := Lock(path, alone)
-		must.NoError(t, err)
-		return l
+		return must.Do(Lock(path, alone)).Or(t)
 	}
 	refused := func(alone bool) {
 		t.Helper()
@@ -52,8 +50,7 @@ func TestADatabaseOnSQLiteIsOfOneServerAndOfCommands(t *testing.T) {
 	server := func(path string) ([]io.Closer, error) {
 		return LockBoth(config.Config{DataDir: t.TempDir(), DatabaseURL: config.NewURL("sqlite://" + path)}, false)
 	}
-	locks, err := server(file)
-	must.NoError(t, err)
+	locks := must.Do(server(file)).Or(t)
 	for _, path := range []string{file, link} {
 		if _, err := server(path); err == nil || !strings.Contains(err.Error(), "another server runs on") {
 			t.Errorf("a second server on %s: %v", path, err)
@@ -64,9 +61,7 @@ func TestADatabaseOnSQLiteIsOfOneServerAndOfCommands(t *testing.T) {
 	for _, l := range append(locks, command) {
 		l.Close()
 	}
-	if locks, err = server(link); err != nil {
-		t.Fatal(err)
-	}
+	locks = must.Do(server(link)).Or(t)
 	for _, l := range locks {
 		l.Close()
 	}
@@ -82,8 +77,7 @@ func TestLocksOfRootAreTheFoldersOwners(t *testing.T) {
 	within := filepath.Join(directory, "within")
 	must.NoError(t, MakeDirectory(within))
 	lock := filepath.Join(within, LockName)
-	held, err := Lock(lock, true)
-	must.NoError(t, err)
+	held := must.Do(Lock(lock, true)).Or(t)
 	held.Close()
 	for _, path := range []string{within, lock} {
 		var s syscall.Stat_t

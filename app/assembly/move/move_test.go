@@ -47,8 +47,7 @@ func contentText(i int) string { return strings.Repeat(fmt.Sprintf("content %d\n
 func newDeployment(t *testing.T) *deployment {
 	t.Helper()
 	directory := filepath.Join(tempdir.New(t), "data")
-	c, err := config.Read([]string{"COLLAB_DATA_DIR=" + directory, "COLLAB_LOG_FORMAT=json"})
-	must.NoError(t, err)
+	c := must.Do(config.Read([]string{"COLLAB_DATA_DIR=" + directory, "COLLAB_LOG_FORMAT=json"})).Or(t)
 	d := &deployment{t, directory, c}
 	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: c.DatabaseURL.Text()})
 	if err == nil {
@@ -59,8 +58,7 @@ func newDeployment(t *testing.T) *deployment {
 	rows := d.rows(c.DatabaseURL.Text())
 	d.exec(rows, "UPDATE log_epoch SET epoch = 777")
 	d.exec(rows, "INSERT INTO organisations (id, provider_id, name, slug, created_at, updated_at, is_full, seen_at, seen_rank, seen_message, created_by, created_by_seen_at, created_by_seen_rank, created_by_seen_message) VALUES ('"+org+"', 'p', 'é', '', 1, 1, 1, 1, 1, '', '', 1, 1, '')")
-	tx, err := rows.Begin()
-	must.NoError(t, err)
+	tx := must.Do(rows.Begin()).Or(t)
 	for i := range contents {
 		id := fmt.Sprintf("0198a1b2-c3d4-7e5f-8a6b-%012d", i)
 		text := contentText(i)
@@ -85,8 +83,7 @@ func newDeployment(t *testing.T) *deployment {
 
 func (d *deployment) store(address string) *bucket.Bucket {
 	d.Helper()
-	b, err := bucket.Open(d.Context(), address)
-	must.NoError(d, err)
+	b := must.Do(bucket.Open(d.Context(), address)).Or(d)
 	d.Cleanup(func() { b.Close() })
 	return b
 }
@@ -97,17 +94,14 @@ func (d *deployment) rows(address string) *sql.DB {
 	if path, ok := strings.CutPrefix(address, "sqlite://"); ok {
 		driver, source = "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)"
 	}
-	db, err := sql.Open(driver, source)
-	must.NoError(d, err)
+	db := must.Do(sql.Open(driver, source)).Or(d)
 	d.Cleanup(func() { db.Close() })
 	return db
 }
 
 func (d *deployment) exec(db *sql.DB, statement string) {
 	d.Helper()
-	if _, err := db.ExecContext(d.Context(), statement); err != nil {
-		d.Fatal(err)
-	}
+	must.Do(db.ExecContext(d.Context(), statement)).Or(d)
 }
 
 // move runs the command and returns what it printed, in which there must be no secret.
@@ -142,8 +136,7 @@ func (d *deployment) refused(o Options, want string) {
 // newTarget returns an empty database, whose address has a password, and an empty store.
 func newTarget(t *testing.T) Options {
 	t.Helper()
-	u, err := url.Parse(postgres.URL(t))
-	must.NoError(t, err)
+	u := must.Do(url.Parse(postgres.URL(t))).Or(t)
 	u.User = url.UserPassword(u.User.Username(), "s3cr3t")
 	return Options{To: u.String(), Blobs: "file://" + filepath.Join(tempdir.New(t), "store")}
 }
@@ -244,9 +237,7 @@ func TestAMoveThatIsInterruptedAnywhereContinues(t *testing.T) {
 		t.Error("the target is closed")
 	}
 	// All of it is readable.
-	if _, err := d.move(Options{From: o.To, FromBlobs: o.Blobs, To: filepath.Join(tempdir.New(t), "copy")}); err != nil {
-		t.Error(err)
-	}
+	must.Do(d.move(Options{From: o.To, FromBlobs: o.Blobs, To: filepath.Join(tempdir.New(t), "copy")})).Or(t)
 }
 
 func TestContentThatIsNotWhatRecordsSayEndsAMove(t *testing.T) {
@@ -282,9 +273,7 @@ func TestADifferenceKeepsTheTargetClosed(t *testing.T) {
 		},
 		"a tag": func(d *deployment, o Options) { d.exec(d.rows(o.To), "DELETE FROM task_tags WHERE sort_order = 7") },
 		"a content": func(d *deployment, o Options) {
-			if err := d.store(o.Blobs).Put(d.Context(), "another", "", -1, strings.NewReader("x")); err != nil {
-				d.Error(err)
-			}
+			must.Succeed(d, d.store(o.Blobs).Put(d.Context(), "another", "", -1, strings.NewReader("x")))
 		},
 	} {
 		t.Run(what+" that is changed by hand is found", func(t *testing.T) {
@@ -350,8 +339,7 @@ func TestContentThatIsSavedBetweenTwoCallsIsCopied(t *testing.T) {
 	rows := d.rows(there.To)
 	d.exec(rows, "UPDATE objects SET blob = '"+first+"' WHERE blob = '"+contentName(1)+"'")
 	d.mustMove(back) // which has contentName(1) too
-	r, err := d.store("file://"+filepath.Join(back.To, "blobs")).Open(t.Context(), first, 0, -1)
-	must.NoError(t, err)
+	r := must.Do(d.store("file://"+filepath.Join(back.To, "blobs")).Open(t.Context(), first, 0, -1)).Or(t)
 	r.Close()
 }
 
@@ -383,9 +371,7 @@ func TestASourceWithServersMovesWithANewEpoch(t *testing.T) {
 						return
 					}
 				}
-				if err := server.Close(); err != nil {
-					t.Error(err)
-				}
+				must.Succeed(t, server.Close())
 			})
 		}
 		back.copied = func(int, int) (err error) {
@@ -468,8 +454,7 @@ func TestOnlyTheStoreOfTheMoveIsEmptied(t *testing.T) {
 	store := d.store(o.Blobs)
 	must.NoError(t, store.Put(t.Context(), "a", "", -1, strings.NewReader("x")))
 	d.refused(Options{To: o.To, Blobs: o.Blobs, Abandon: true}, "name its --blobs")
-	r, err := store.Open(t.Context(), "a", 0, -1)
-	must.NoError(t, err)
+	r := must.Do(store.Open(t.Context(), "a", 0, -1)).Or(t)
 	r.Close()
 }
 
@@ -484,8 +469,7 @@ func TestAddressesAreToldApart(t *testing.T) {
 			t.Errorf("%q and %q are %q", different[0], different[1], one)
 		}
 	}
-	c, err := config.Read([]string{"COLLAB_DATA_DIR=" + t.TempDir()})
-	must.NoError(t, err)
+	c := must.Do(config.Read([]string{"COLLAB_DATA_DIR=" + t.TempDir()})).Or(t)
 	if err := new(mover).choose(c, Options{From: "postgres://a/d", To: "postgres://b/d"}); err != nil {
 		t.Errorf("content that stays is refused: %v", err)
 	}
@@ -494,8 +478,7 @@ func TestAddressesAreToldApart(t *testing.T) {
 func TestTargetsAndSourcesThatAreUsedAreRefused(t *testing.T) {
 	d := newDeployment(t)
 	o := newTarget(t)
-	locks, err := datadir.LockBoth(d.config, false)
-	must.NoError(t, err)
+	locks := must.Do(datadir.LockBoth(d.config, false)).Or(t)
 	d.refused(o, "another server runs")
 	for _, l := range locks {
 		l.Close()
