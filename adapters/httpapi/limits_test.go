@@ -12,8 +12,8 @@ import (
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/memory"
 	"collab/app/ratelimit"
-	"collab/domain/fault"
 	"collab/domain/plan"
+	"collab/test/must"
 )
 
 // clock is moved by hand.
@@ -45,32 +45,13 @@ func TestAnonymousRequestsAreLimitedPerAddress(t *testing.T) {
 	}
 	w := send(a, from("192.0.2.1:2000"))
 	refused(t, w, http.StatusTooManyRequests)
-	if got := w.Header().Get("Retry-After"); got != "20" {
-		t.Errorf("Retry-After is %q", got)
-	}
+	must.Is(t, "20", w.Header().Get("Retry-After"))
 	if w := send(a, from("192.0.2.2:1000")); w.Code != 200 {
 		t.Errorf("another address gets %d", w.Code)
 	}
 	manual.at = manual.at.Add(20 * time.Second)
 	if w := send(a, from("192.0.2.1:1000")); w.Code != 200 {
 		t.Errorf("after Retry-After it is %d", w.Code)
-	}
-}
-
-func TestFailedCredentialsAreChargedToTheAddress(t *testing.T) {
-	manual := &clock{time.Unix(1_800_000_000, 0)}
-	for _, g := range []guard{member, operating, signed} { // of which signed alone reaches the handler
-		t.Run(string(g), func(t *testing.T) {
-			var a *api
-			a = serving(t, http.MethodPost, g, func(c *call) error {
-				return a.chargeRefusal(c, fault.New(fault.Unauthenticated, "Bad signature"), refusedCredentials...)
-			}, everything, func(o *Options) {
-				o.Now, o.Rates = manual.now, limit.Rates{Address: limit.Rate{Count: 2, Per: time.Hour}}
-			})
-			for _, status := range []int{401, 401, 429} {
-				refused(t, send(a, post("/test", "{}")), status)
-			}
-		})
 	}
 }
 

@@ -157,8 +157,6 @@ var wrong = []malformed{
 	{"DELETE /api/v1/tasks/<id:task> as anna", "If-Match: \"999\"", "", 412, ""},
 	{"DELETE /api/v1/tasks/<id:foreigntask> as anna", "", "", 404, ""},
 	{"DELETE /api/v1/tasks/%20 as anna", "", "", 404, ""},
-	{"GET /api/v1/tasks/<id:foreigntask> as anna", "", "", 404, ""},
-	{"GET /api/v1/tasks/<id:foreigntask>/history as anna", "", "", 404, ""},
 	{"GET /api/v1/tasks/%FF as anna", "", "", 404, ""},
 
 	{"POST /api/v1/tasks/reorder as anna", "", `{"taskIds":{}}`, 400, "taskIds"},
@@ -183,8 +181,6 @@ var wrong = []malformed{
 	{"PATCH /api/v1/teams/<id:team> as anna", "", `{"description":7}`, 400, "description"},
 	{"PATCH /api/v1/teams/<id:foreignteam> as anna", "", `{"name":"x"}`, 404, ""},
 	{"DELETE /api/v1/teams/<id:foreignteam> as anna", "", "", 404, ""},
-	{"GET /api/v1/teams/<id:foreignteam> as anna", "", "", 404, ""},
-	{"GET /api/v1/teams/<id:foreignteam>/members as anna", "", "", 404, ""},
 	{"POST /api/v1/teams/<id:team>/members as anna", "", `{"userId":7}`, 400, "userId"},
 	{"POST /api/v1/teams/<id:team>/members as anna", "", `{"userId":"<user:otto>"}`, 400, "userId"},
 	{"POST /api/v1/teams/<id:foreignteam>/members as anna", "", `{"userId":"<user:ben>"}`, 404, ""},
@@ -220,7 +216,6 @@ var wrong = []malformed{
 	{"POST /api/v1/chat as anna", "", `{"message":"x","history":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"a","input":{}},{"type":"tool_result","toolUseId":"a"}]}]}`, 400, "history[1].content[1]"},
 	{"POST /api/v1/chat as anna", "", `{"message":"x","history":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"a","input":{}}]},{"role":"user","content":[{"type":"tool_result","toolUseId":"a"},{"type":"tool_result","toolUseId":"a"}]}]}`, 400, "history[2].content[1].toolUseId"},
 	{"POST /api/v1/chat as anna", "", `{"message":"x","history":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"a","input":{}}]},{"role":"user","content":[{"type":"tool_result","toolUseId":"a","isError":"no"}]}]}`, 400, "history[2].content[0].isError"},
-	{"POST /api/v1/chat as anna", "Idempotency-Key: <repeat:256:k>", `{"message":"x"}`, 400, "Idempotency-Key"},
 	{"POST /api/v1/chat as otto", "", `{"message":"x"}`, 403, ""},
 	{"POST /api/v1/chat as anna", "Authorization: Bearer x", `{"message":"x"}`, 401, ""},
 	{"PUT /api/v1/chat as anna", "", `{"message":"x"}`, 405, ""},
@@ -241,14 +236,11 @@ var wrong = []malformed{
 	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":""}}`, 400, "config.url"},
 	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"javascript:alert(1)"}}`, 400, "config.url"},
 	{"POST /api/v1/connectors as anna", "", `{"providerId":"elsewhere","config":{"url":"https://example.com:99999/mcp"}}`, 400, "config.url"},
-	{"POST /api/v1/connectors as anna", "Idempotency-Key: <repeat:256:k>", `{"providerId":"shell"}`, 400, "Idempotency-Key"},
 	{"POST /api/v1/connectors/<id:shell>/credentials as anna", "", `{"Credentials":{"apiKey":"k"}}`, 400, "credentials"},
 	{"POST /api/v1/connectors/<id:shell>/credentials as anna", "", `{"credentials":{"apikey":"k"}}`, 400, "credentials.apiKey"},
 	{"POST /api/v1/connectors/<id:foreignshell>/credentials as anna", "", `{"credentials":{"apiKey":"k"}}`, 404, ""},
 	{"POST /api/v1/connectors/<unknown>/credentials as anna", "", `{"credentials":{"apiKey":"k"}}`, 404, ""},
 	{"POST /api/v1/connectors/'%20OR%201=1--/credentials as anna", "", `{"credentials":{"apiKey":"k"}}`, 404, ""},
-	{"GET /api/v1/connectors/<id:shell>/credentials as anna", "", "", 404, ""},
-	{"GET /api/v1/connectors/<id:foreignshell>/credentials as anna", "", "", 404, ""},
 	{"GET /api/v1/connectors/%FF/credentials as anna", "", "", 404, ""},
 	{"DELETE /api/v1/connectors/<id:foreignshell> as anna", "", "", 404, ""},
 	{"DELETE /api/v1/connectors/nonsense as anna", "", "", 404, ""},
@@ -311,8 +303,6 @@ var wrong = []malformed{
 	{"GET /api/v1/auth/me", "Authorization: Bearer <service:anna> <service:anna>", "", 401, ""},
 	{"GET /api/v1/auth/me", "Authorization: Bearer <repeat:20000:x>", "", 401, ""},
 	{"GET /api/v1/auth/me", "Cookie: token=<service:anna>", "", 401, ""},
-	{"POST /api/v1/tasks as anna", "Idempotency-Key: <repeat:256:k>", `{"title":"x"}`, 400, "Idempotency-Key"},
-	{"POST /api/v1/teams as anna", "Idempotency-Key:", `{"name":"x"}`, 400, "Idempotency-Key"},
 
 	// Methods and paths.
 	{"TRACE /api/v1/tasks as anna", "", "", 405, ""},
@@ -336,7 +326,6 @@ var wrong = []malformed{
 	{"POST /api/v1/sync/files?path=a.md&kind=ARTIFACT,TEMPLATE as anna", "Content-Type: text/plain", "x", 400, "kind"},
 	{"POST /api/v1/sync/files?path=a.md&checksum= as anna", "Content-Type: text/plain", "x", 400, "checksum"},
 	{"POST /api/v1/sync/files?path=a.md&expectedVersion=+0 as anna", "Content-Type: text/plain", "x", 400, "expectedVersion"},
-	{"POST /api/v1/sync/files as anna", "Idempotency-Key: <repeat:256:k>", `{"path":"a.md","content":"x"}`, 400, "Idempotency-Key"},
 
 	{"PUT /api/v1/sync/files/<id:file> as anna", "", `{"content":null}`, 400, "content"},
 	{"PUT /api/v1/sync/files/<id:file> as anna", "", `{"content":"y","expectedVersion":2}`, 409, ""},
@@ -347,7 +336,6 @@ var wrong = []malformed{
 	{"DELETE /api/v1/sync/files/<id:file>?expectedVersion= as anna", "", "", 400, "expectedVersion"},
 	{"DELETE /api/v1/sync/files/<id:foreignfile> as anna", "", "", 404, ""},
 	{"DELETE /api/v1/sync/files/%FF as anna", "", "", 404, ""},
-	{"GET /api/v1/sync/files/<id:foreignfile> as anna", "", "", 404, ""},
 	{"GET /api/v1/sync/files/<id:file>?raw=yes as anna", "", "", 400, "raw"},
 	{"GET /api/v1/sync/files/<id:file>?raw=1 as anna", "Range: bytes=100-", "", 416, "Range"},
 	{"GET /api/v1/sync/files?kind=MEMORY as anna", "", "", 400, "kind"},
@@ -366,7 +354,6 @@ var wrong = []malformed{
 	{"GET /api/v1/sync/manifest?since=1-1&cursor=YQ as anna", "", "", 400, "cursor"},
 	{"GET /api/v1/sync/manifest?scope=SHARED as anna", "", "", 400, "scope"},
 	{"GET /api/v1/sync/memory/workspace/<id:space>?limit=0 as anna", "", "", 400, "limit"},
-	{"GET /api/v1/sync/memory/workspace/<id:foreignspace> as anna", "", "", 404, ""},
 	{"GET /api/v1/sync/memory/workspace as anna", "", "", 404, ""},
 	{"GET /api/v1/sync/memory/workspace/<id:space>/con as anna", "", "", 400, "fileName"},
 	{"GET /api/v1/sync/memory/everybody as anna", "", "", 404, ""},
@@ -430,7 +417,6 @@ var wrong = []malformed{
 	{"GET /api/v1/updates/releases/<id:release>/rollout as anna", "", "", 400, "clientIds"},
 	{"GET /api/v1/updates/releases/<id:release>/rollout?clientIds= as anna", "", "", 400, "clientIds"},
 	{"GET /api/v1/updates/releases/<id:release>/rollout?clientIds=a<repeat:100:,b> as anna", "", "", 400, "clientIds"},
-	{"GET /api/v1/updates/releases/<unknown>/rollout?clientIds=a as anna", "", "", 404, ""},
 	{"GET /api/v1/updates/releases/<unknown>/progress as anna", "", "", 404, ""},
 	{"GET /api/v1/updates/releases/<unknown>/reports as anna", "", "", 404, ""},
 	{"GET /api/v1/updates/releases/<id:release>/reports?cursor=YQ as anna", "", "", 400, "cursor"},
@@ -451,8 +437,6 @@ var wrong = []malformed{
 	{"POST /api/v1/sync/resumable-uploads?path=a.bin as anna", "Upload-Complete: ?0\nUpload-Length: -1", "", 400, "Upload-Length"},
 	{"POST /api/v1/sync/resumable-uploads?path=a.bin as anna", "Upload-Complete: ?1\nUpload-Length: 4", "one", 400, "Upload-Length"},
 	{"POST /api/v1/sync/resumable-uploads?path=a.bin as anna", "Upload-Complete: ?0\nUpload-Length: 3", "four", 400, "Upload-Length"},
-	{"GET /api/v1/workspaces/<id:foreignspace> as anna", "", "", 404, ""},
-	{"GET /api/v1/sync/memory/workspace/<id:foreignspace>/a.md as anna", "", "", 404, ""},
 	{"POST /api/v1/sync/uploads as anna", "", `{"path":"x.md","checksum":"<checksum:x>"}`, 400, "size"},
 	{"POST /api/v1/sync/uploads as anna", "", `{"path":"x.md","size":-1,"checksum":"<checksum:x>"}`, 400, "size"},
 	{"POST /api/v1/sync/uploads as anna", "", `{"path":"x.md","size":"1","checksum":"<checksum:x>"}`, 400, "size"},
@@ -625,8 +609,7 @@ func testMalformed(t *testing.T, p profile) {
 	cases := slices.Concat(wrong, spread(bodied, broken), spread(uploaded, slices.DeleteFunc(slices.Clone(broken), func(b malformed) bool {
 		return b.header != "" || b.body == "" || b.status != 400 // nothing at all is a file without bytes
 	})))
-	d, err := parse("setting", setting)
-	must.NoError(t, err)
+	d := must.Do(parse("setting", setting)).Or(t)
 	s := start(t, p)
 	talk := newTalk(s, described(t, p.file(documentPath)))
 	for _, trouble := range talk.hold(d.conversations[0]) {
@@ -638,8 +621,7 @@ func testMalformed(t *testing.T, p profile) {
 		t.Fatalf("the database has %d rows: this is not where the server keeps them", len(before))
 	}
 	for _, c := range cases {
-		ask, err := parseRequest(c.ask)
-		must.NoError(t, err)
+		ask := must.Do(parseRequest(c.ask)).Or(t)
 		ask.body = c.body
 		if c.header != "" {
 			for line := range strings.SplitSeq(c.header, "\n") {
