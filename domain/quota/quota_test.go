@@ -37,31 +37,6 @@ func TestGrantsOfAnAccount(t *testing.T) {
 	}
 }
 
-func TestOfTwentyAtOnceSixAreGrantedInFullAndOneInPart(t *testing.T) {
-	var a quota.Account
-	granted := map[int64]int{}
-	for range 20 {
-		g := a.Grant(500, quota.Need{Input: 25, Output: 50})
-		a.Reserved += g
-		granted[g]++
-	}
-	if granted[75] != 6 || granted[50] != 1 || granted[0] != 13 || a.Reserved != 500 {
-		t.Errorf("got %v and %d reserved", granted, a.Reserved)
-	}
-	a = quota.Account{}
-	full := 0
-	for range 20 {
-		if g := a.Grant(500, quota.Need{Input: 60, Output: 15}); g == 75 {
-			a.Reserved, full = a.Reserved+g, full+1
-		} else if g != 0 {
-			t.Errorf("%d were granted, which leave no room for output", g)
-		}
-	}
-	if full != 6 {
-		t.Errorf("%d were granted in full", full)
-	}
-}
-
 func TestGrantsNeverPassTheLimit(t *testing.T) {
 	tokens := rapid.Int64Range(0, 200)
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,13 +14,13 @@ import (
 	"time"
 
 	"collab/adapters/gormdb"
-	"collab/adapters/system"
 	"collab/domain/chat"
 	"collab/domain/id"
 	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/test/collabd"
 	"collab/test/contract/provider"
+	"collab/test/must"
 	"collab/test/soak"
 )
 
@@ -50,58 +48,19 @@ type member struct {
 
 // chatRequest is one request to a model, and the provider's behaviour for it.
 type chatRequest struct {
-	key    string // the beginning of its text
-	text   string
-	input  int64 // tokens of its text
-	output int64 // tokens that it requests
+	message string
+	steps   provider.Script
 
-	held  <-chan struct{} // the provider waits for it
-	steps provider.Script // instead of all that, where there are any
-
-	allowed atomic.Int64  // the output that the provider was allowed
-	seen    chan struct{} // closed when the provider has seen it
+	taken atomic.Bool
+	seen  chan struct{} // closed when the provider has seen it
 }
 
-// uses returns the tokens that the request uses: its input and all output that it was allowed, or none if it was refused.
-func (a *chatRequest) uses() chat.Usage {
-	if a.allowed.Load() == 0 {
-		return chat.Usage{}
-	}
-	return chat.Usage{Input: a.input, Output: a.allowed.Load()}
-}
-
-// estimate returns the number of tokens that a server reserves for a text.
-func estimate(text string) int64 {
-	return chat.Call{Turns: []chat.Turn{{Role: chat.User, Blocks: []chat.Block{{Kind: chat.Text, Text: text}}}}}.Estimate()
-}
-
-// minInput is the number of tokens of the shortest text that can name any request.
-var minInput = estimate("zzzzzz")
-
-// request makes a request whose text has the tokens of input.
-func (w *chatTest) request(input, output int64) *chatRequest {
+// request makes a request with a message of its own.
+func (w *chatTest) request() *chatRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := strconv.FormatInt(int64(len(w.requests)), 36)
-	text := key + strings.Repeat(".", max(0, 3*int(input-estimate(""))-len(key)))
-	a := &chatRequest{key: key, text: text, input: estimate(text), output: output, seen: make(chan struct{})}
-	if a.input != input {
-		w.Errorf("the text of %d comes to %d", input, a.input)
-	}
-	w.requests[key] = a
-	return a
-}
-
-// taken records that the provider has received a message, and returns its request.
-func (w *chatTest) taken(message string, allowed int64) *chatRequest {
-	w.mu.Lock()
-	a := w.requests[strings.TrimRight(message, ".")]
-	w.mu.Unlock()
-	if a == nil || !a.allowed.CompareAndSwap(0, allowed) {
-		w.Errorf("the provider was asked %.20q, which is unknown or was asked before", message)
-		return &chatRequest{steps: provider.Script{provider.Refuse(400, "invalid_request_error", "No")}}
-	}
-	close(a.seen)
+	a := &chatRequest{message: fmt.Sprint("message ", len(w.requests)), seen: make(chan struct{})}
+	w.requests[a.message] = a
 	return a
 }
 
@@ -111,24 +70,22 @@ func (a *chatRequest) saw(t testing.TB) bool {
 	case <-a.seen:
 		return true
 	case <-time.After(patience):
-		t.Errorf("the provider does not see the request %s", a.key)
+		t.Errorf("the provider does not see the %s", a.message)
 		return false
 	}
 }
 
 // plan returns what the provider does with a request.
 func (w *chatTest) plan(r provider.Request) provider.Script {
-	switch a := w.taken(r.Message, r.MaxTokens); {
-	case a.steps != nil:
-		return a.steps
-	default:
-		u := a.uses()
-		script := provider.Script{provider.SetUsage(provider.Usage{Input: u.Input, Output: u.Output}), provider.Text("Here")}
-		if a.held != nil {
-			script = append(script, provider.Hold(a.held))
-		}
-		return append(script, provider.Text(" it is"))
+	w.mu.Lock()
+	a := w.requests[r.Message]
+	w.mu.Unlock()
+	if a == nil || !a.taken.CompareAndSwap(false, true) {
+		w.Errorf("the provider was asked %.20q, which is unknown or was asked before", r.Message)
+		return provider.Script{provider.Refuse(400, "invalid_request_error", "No")}
 	}
+	close(a.seen)
+	return a.steps
 }
 
 // chatTest has servers, the model provider that they use, and their database.
@@ -140,7 +97,7 @@ type chatTest struct {
 	day      quota.Day
 
 	mu       sync.Mutex
-	requests map[string]*chatRequest // by their keys; guarded by mu
+	requests map[string]*chatRequest // by their messages; guarded by mu
 }
 
 // withChats runs a test on SQLite with one server and on Postgres with two.
@@ -184,7 +141,7 @@ func (w *chatTest) member(organisation string, n int) member {
 
 // body returns the request as clients send it.
 func (a *chatRequest) body(model string) []byte {
-	text, _ := json.Marshal(map[string]any{"message": a.text, "maxTokens": a.output, "model": model}) // a map of texts and numbers
+	text, _ := json.Marshal(map[string]any{"message": a.message, "maxTokens": 1000, "model": model}) // a map of texts and numbers
 	return text
 }
 
@@ -234,50 +191,7 @@ func last(lines *bufio.Reader) (f frame, err error) {
 	}
 }
 
-// chatClient is the HTTP client of all requests for chats. It keeps a connection for each of 256.
-var chatClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
-
-// over sends a request to the servers by turns, in both protocols by turns, and calls answered
-// once it is known whether it was admitted. It returns the usage that the client receives.
-func (w *chatTest) over(n int, who member, a *chatRequest, answered func()) (u chat.Usage, err error) {
-	s, model := w.servers[n%len(w.servers)], chatModels[n/2%2]
-	r, err := who.client.At(s).Request(w.Context(), "POST", "/chat", json.RawMessage(a.body(model)))
-	if err != nil {
-		return u, err
-	}
-	res, err := chatClient.Do(r)
-	if err != nil {
-		return u, err
-	}
-	defer res.Body.Close()
-	answered()
-	if res.StatusCode != http.StatusOK {
-		text, err := io.ReadAll(res.Body)
-		if res.StatusCode != http.StatusForbidden {
-			err = fmt.Errorf("%d %s, %v", res.StatusCode, text, err)
-		}
-		return u, err
-	}
-	f, err := last(bufio.NewReader(res.Body))
-	if err == nil && f.Type != "done" {
-		err = fmt.Errorf("the stream ends with %+v", f)
-	}
-	return chat.Usage{Input: f.Usage.InputTokens, Output: f.Usage.OutputTokens}, err
-}
-
-// spend counts tokens as used, by a request of its own.
-func (w *chatTest) spend(who member, tokens int64) {
-	w.Helper()
-	err := w.database.Usage().Ledger().Settle(w.Context(), who.org, usage.Entry{
-		ID: id.Request((system.IDs{}).New()), Org: who.org, User: who.user, At: w.day.Start(), Model: "before", Provider: "before",
-		Tokens: chat.Usage{Input: tokens}, Provenance: chat.Provider, Outcome: chat.Completed,
-	})
-	if err != nil {
-		w.Fatalf("%d tokens could not be spent: %v", tokens, err)
-	}
-}
-
-// spent returns the entries of calls in the ledger, and the use of each user, earlier use included.
+// spent returns the entries of calls in the ledger, and the use of each user.
 func (w *chatTest) spent(all []member) (calls []usage.Entry, used map[id.User]int64) {
 	w.Helper()
 	orgs := map[id.Org]bool{}
@@ -287,16 +201,11 @@ func (w *chatTest) spent(all []member) (calls []usage.Entry, used map[id.User]in
 			continue
 		}
 		orgs[who.org] = true
-		err := w.database.Usage().Ledger().Entries(w.Context(), who.org, usage.Period{Start: w.day.Start(), End: w.day.End()}, func(e usage.Entry) error {
+		must.NoError(w, w.database.Usage().Ledger().Entries(w.Context(), who.org, usage.Period{Start: w.day.Start(), End: w.day.End()}, func(e usage.Entry) error {
 			used[e.User] += e.Tokens.Total()
-			if e.Model != "before" {
-				calls = append(calls, e)
-			}
+			calls = append(calls, e)
 			return nil
-		})
-		if err != nil {
-			w.Error(err)
-		}
+		}))
 	}
 	return calls, used
 }
@@ -304,16 +213,13 @@ func (w *chatTest) spent(all []member) (calls []usage.Entry, used map[id.User]in
 // leases counts the stored leases.
 func (w *chatTest) leases() (n int) {
 	w.Helper()
-	if err := w.rows.QueryRowContext(w.Context(), "SELECT COUNT(*) FROM quota_leases").Scan(&n); err != nil {
-		w.Error(err)
-	}
+	must.NoError(w, w.rows.QueryRowContext(w.Context(), "SELECT COUNT(*) FROM quota_leases").Scan(&n))
 	return n
 }
 
 // settled waits until nothing is reserved, and checks that there is one line of
 // the log for each entry of the ledger, that each account is the sum of its
-// entries, and that servers return it. It returns the numbers of entries by outcome, without those
-// of spend.
+// entries, and that servers return it. It returns the numbers of entries by outcome.
 func (w *chatTest) settled(all ...member) map[chat.Outcome]int {
 	w.Helper()
 	for deadline := time.Now().Add(patience); w.leases() > 0 && time.Now().Before(deadline); {

@@ -141,7 +141,7 @@ func TestADisconnectedClientIsMeteredOnceAndTheProviderStops(t *testing.T) {
 				batch.Go(func() {
 					random := rand.New(rand.NewPCG(seed, uint64(i)))
 					m := departures[i%len(departures)]
-					a := w.request(minInput, 1000)
+					a := w.request()
 					ended := make(chan struct{}, 1)
 					a.steps = append(provider.Script{provider.Ended(func() { ended <- struct{}{} })}, m.steps...)
 					l, err := w.open(w.servers[random.IntN(len(w.servers))], chatModels[random.IntN(2)], all[random.IntN(len(all))], a)
@@ -194,7 +194,7 @@ func TestADisconnectBeforeTheFirstByteLeavesNothing(t *testing.T) {
 			for i := from; i < min(from+leaversAtOnce, leavers); i++ {
 				batch.Go(func() {
 					random := rand.New(rand.NewPCG(seed, uint64(i)))
-					requests[i] = w.request(minInput, 1000)
+					requests[i] = w.request()
 					requests[i].steps = provider.Script{provider.Text("Hello"), provider.Silence()}
 					l, err := w.open(w.servers[random.IntN(len(w.servers))], chatModels[random.IntN(2)], all[random.IntN(len(all))], requests[i])
 					if err != nil {
@@ -251,7 +251,7 @@ func TestShutdownEndsStreamsAndStoresTheirUsage(t *testing.T) {
 		var stopped atomic.Int64 // of the provider's work
 		ends := make([]frame, streams)
 		for i := range ends {
-			a := w.request(minInput, 1000)
+			a := w.request()
 			steps := quiet[i%len(quiet)]
 			if i >= streams-loud {
 				steps = provider.Script{provider.Flood(1<<30, "drop ")}
