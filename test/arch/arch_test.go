@@ -17,8 +17,6 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"collab/test/must"
 )
 
@@ -49,8 +47,7 @@ func rules(groups []group, reasons map[string]string) map[string]func(*tree) []f
 }
 
 func TestTheProjectFollowsItsArchitecture(t *testing.T) {
-	project, err := read(os.DirFS("../.."))
-	must.NoError(t, err)
+	project := must.Do(read(os.DirFS("../.."))).Or(t)
 	for name, rule := range rules(specified, unsuited) {
 		t.Run(name, func(t *testing.T) {
 			for _, f := range rule(project) {
@@ -94,9 +91,7 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 					delete(files, name)
 				}
 			}
-			if diff := cmp.Diff(want, findings(t, files)); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
+			must.Equal(t, want, findings(t, files))
 		})
 	}
 	for rule := range rules(nil, nil) {
@@ -121,8 +116,7 @@ func ruleIn(line string) string {
 
 func findings(t *testing.T, files fstest.MapFS) []string {
 	t.Helper()
-	planted, err := read(files)
-	must.NoError(t, err)
+	planted := must.Do(read(files)).Or(t)
 	var got []string
 	for _, rule := range rules(plantedEndpoints, plantedReasons) {
 		for _, f := range rule(planted) {
@@ -141,8 +135,7 @@ type archived struct {
 // archive reads a text with files in it, each after a line "-- name --".
 func archive(t *testing.T, path string) archived {
 	t.Helper()
-	text, err := fs.ReadFile(os.DirFS("."), filepath.ToSlash(path))
-	must.NoError(t, err)
+	text := must.Do(fs.ReadFile(os.DirFS("."), filepath.ToSlash(path))).Or(t)
 	a := archived{files: fstest.MapFS{}}
 	name := ""
 	for line := range strings.Lines(string(text)) {

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"collab/test/must"
 )
 
@@ -51,11 +49,9 @@ func (t *tree) reached(program string) (libraries []string) {
 }
 
 func TestTheTableOfDependenciesIsThatOfTheModule(t *testing.T) {
-	project, err := read(os.DirFS("../.."))
-	must.NoError(t, err)
+	project := must.Do(read(os.DirFS("../.."))).Or(t)
 	text := func(name string) string {
-		content, err := fs.ReadFile(project.fsys, name)
-		must.NoError(t, err)
+		content := must.Do(fs.ReadFile(project.fsys, name)).Or(t)
 		return string(content)
 	}
 	direct := requirements(text("go.mod"))
@@ -99,13 +95,7 @@ func TestTheTableOfDependenciesIsThatOfTheModule(t *testing.T) {
 	}
 	inTests := slices.DeleteFunc(slices.Clone(direct), func(module string) bool { return inServer[module] || inClient[module] })
 	slices.Sort(inTests)
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(inServer)), listed(server)); diff != "" {
-		t.Errorf("libraries of the server (-go.mod +docs/dependencies.md):\n%s", diff)
-	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(inClient)), listed(client)); diff != "" {
-		t.Errorf("libraries of the client alone (-go.mod +docs/dependencies.md):\n%s", diff)
-	}
-	if diff := cmp.Diff(inTests, listed(tests)); diff != "" {
-		t.Errorf("libraries of tests (-go.mod +docs/dependencies.md):\n%s", diff)
-	}
+	must.Equal(t, slices.Sorted(maps.Keys(inServer)), listed(server)) // libraries of the server
+	must.Equal(t, slices.Sorted(maps.Keys(inClient)), listed(client)) // libraries of the client alone
+	must.Equal(t, inTests, listed(tests))                             // libraries of tests
 }

@@ -36,8 +36,7 @@ func address(s *authserver.Server, change ...func(url.Values)) string {
 
 func approved(t *testing.T, s *authserver.Server, at string) url.Values {
 	t.Helper()
-	back, err := s.Approve(at)
-	must.NoError(t, err)
+	back := must.Do(s.Approve(at)).Or(t)
 	return back.Query()
 }
 
@@ -51,9 +50,7 @@ func send(t *testing.T, s *authserver.Server, form url.Values) (int, map[string]
 	}
 	defer r.Body.Close()
 	var answer map[string]any
-	if err := json.NewDecoder(r.Body).Decode(&answer); err != nil {
-		t.Error(err)
-	}
+	must.NoError(t, json.NewDecoder(r.Body).Decode(&answer))
 	return r.StatusCode, answer
 }
 

@@ -166,9 +166,7 @@ func TestSmallWrites(t *testing.T) {
 				fmt.Fprint(w, `{"size":200,"version":1}`+"\n")
 			})
 			s := publishing{collab: &collab{process: p}, tokens: []string{"one", "two"}}
-			if _, err := measure(t.Context(), p, s.workload(kind), 3, time.Millisecond, 50*time.Millisecond, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, must.ErrorOf(measure(t.Context(), p, s.workload(kind), 3, time.Millisecond, 50*time.Millisecond, nil)))
 			mu.Lock()
 			defer mu.Unlock()
 			if wrong != "" || len(tokens) != 2 || !tokens["Bearer one"] || !tokens["Bearer two"] {

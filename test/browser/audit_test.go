@@ -16,15 +16,13 @@ import (
 	_ "modernc.org/sqlite"
 
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 // database runs a statement in the server's database.
 func database(t *testing.T, c *collabd.Server, statement string, args ...any) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(c.Dir, "collab.db")+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Do(sql.Open("sqlite", "file:"+filepath.Join(c.Dir, "collab.db")+"?_pragma=busy_timeout(10000)")).Or(t)
 	defer db.Close()
 	if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
 		t.Fatalf("%v in %s", err, statement)

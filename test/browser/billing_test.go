@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"collab/test/must"
 )
 
 // gate is what /billing/status answers.
@@ -32,9 +34,7 @@ func TestBilling(t *testing.T) {
 	}
 	stands := func(want gate) {
 		t.Helper()
-		if got := decode[gate](t, s.call("GET", "/billing/status", as, nil, http.StatusOK)); got != want {
-			t.Errorf("the status is %+v, want %+v", got, want)
-		}
+		must.Is(t, want, decode[gate](t, s.call("GET", "/billing/status", as, nil, http.StatusOK)))
 	}
 	has := func() subscription {
 		t.Helper()
@@ -95,9 +95,7 @@ func TestBilling(t *testing.T) {
 	b.everywhere("portal-ended")
 	b.says("Canceled", "Ended")
 	stands(gate{true, true, "FREE", "ACTIVE"})
-	if over := has(); over != (subscription{Plan: "FREE", Status: "ACTIVE"}) {
-		t.Errorf("in the end there is %+v", over)
-	}
+	must.Is(t, (subscription{Plan: "FREE", Status: "ACTIVE"}), has())
 
 	b.do(chromedp.Navigate(post("checkout", map[string]string{"plan": "PREMIUM"})))
 	b.enter("Pay")

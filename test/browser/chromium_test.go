@@ -23,6 +23,7 @@ import (
 
 	"collab/test/chromium"
 	"collab/test/debian"
+	"collab/test/must"
 )
 
 // patience bounds what a test waits for in one tab.
@@ -48,10 +49,7 @@ type tab struct {
 
 func openTab(t *testing.T) *tab {
 	t.Helper()
-	path, err := chromiumPath()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Do(chromiumPath()).Or(t)
 	options := []chromedp.ExecAllocatorOption{chromedp.Flag("lang", "en"),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1")} // there is nothing beyond this machine
 	for _, flag := range []string{
@@ -72,14 +70,10 @@ func openTab(t *testing.T) *tab {
 	limited, done := context.WithTimeout(whole, patience)
 	t.Cleanup(done)
 	b := &tab{Context: limited, t: t}
-	if err := chromedp.Listen(whole, b.note); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, chromedp.Listen(whole, b.note))
 	_, err = chromedp.Call(b, network.Enable, network.EnableParams{})
 	_, err2 := chromedp.Call(b, log.Enable, cdp.Empty{})
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, errors.Join(err, err2))
 	return b
 }
 

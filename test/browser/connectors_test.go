@@ -26,6 +26,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/authserver"
+	"collab/test/must"
 	"collab/test/toolserver"
 )
 
@@ -51,16 +52,11 @@ func newConnectorServer(t *testing.T, name string, before func(*server), setting
 	tools := toolserver.Start(t)
 	tools.Protect(w.auth.Issuer)
 	tools.RequireBearer(w.auth.Valid)
-	catalog, err := json.Marshal(map[string]any{"providers": []any{map[string]string{
+	catalog := must.Do(json.Marshal(map[string]any{"providers": []any{map[string]string{
 		"serverId": "notes", "displayName": name, "description": "Notes.", "authMode": "SERVER_MEDIATED", "mcpTransport": "HTTP", "mcpUrl": tools.HTTP(),
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}})).Or(t)
 	path := filepath.Join(t.TempDir(), "connectors.json")
-	if err := os.WriteFile(path, catalog, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(path, catalog, 0o600))
 	w.server = startServer(t, append(settings, "COLLAB_CONNECTORS_FILE="+path, "COLLAB_CONNECTOR_NETWORKS=127.0.0.0/8,::1/128")...)
 	before(w.server)
 	w.owner = w.signedIn("ada@collab.example", "Analytical Engines", "")
@@ -130,14 +126,9 @@ func encrypted(t *testing.T) (address, certificate string, to func(*server)) {
 	}})
 	certificate = filepath.Join(t.TempDir(), "certificate.pem")
 	block := &pem.Block{Type: "CERTIFICATE", Bytes: proxy.Certificate().Raw}
-	if err := os.WriteFile(certificate, pem.EncodeToMemory(block), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.WriteFile(certificate, pem.EncodeToMemory(block), 0o600))
 	return proxy.URL, certificate, func(s *server) {
-		var err error
-		if behind, err = url.Parse(s.base); err != nil {
-			t.Fatal(err)
-		}
+		behind = must.Do(url.Parse(s.base)).Or(t)
 	}
 }
 
@@ -268,9 +259,7 @@ func TestConnector(t *testing.T) {
 func TestConnectorBehindTLS(t *testing.T) {
 	address, certificate, to := encrypted(t)
 	w, b := newConnectorServer(t, "Notes", to, "COLLAB_PUBLIC_URL="+address, "SSL_CERT_FILE="+certificate), openTab(t)
-	if _, err := chromedp.Call(b, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(chromedp.Call(b, security.SetIgnoreCertificateErrors, security.SetIgnoreCertificateErrorsParams{Ignore: true})).Or(t)
 	front := overTLS(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		http.Redirect(rw, r, w.auth.Issuer+r.URL.RequestURI(), http.StatusFound)
 	}))
@@ -329,9 +318,7 @@ func TestConnectorUnderAttack(t *testing.T) {
 	var token string
 	attacker := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		action, _, _ := strings.Cut(f.AuthURL, "?")
-		if err := attackPage.Execute(rw, map[string]string{"Action": action, "State": f.State, "Token": token, "Page": f.AuthURL}); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, attackPage.Execute(rw, map[string]string{"Action": action, "State": f.State, "Token": token, "Page": f.AuthURL}))
 	}))
 	t.Cleanup(attacker.Close)
 	for about, address := range map[string]string{
@@ -347,9 +334,7 @@ func TestConnectorUnderAttack(t *testing.T) {
 			if !b.complained("frame-ancestors 'none'") {
 				t.Error("the page can be framed")
 			}
-			if got := read(b, chromedp.Evaluate[string](`fetched()`, chromedp.EvalAwaitPromise)); got != "sent" {
-				t.Error(got)
-			}
+			must.Is(t, "sent", read(b, chromedp.Evaluate[string](`fetched()`, chromedp.EvalAwaitPromise)))
 			b.leads(http.StatusForbidden, chromedp.Click(button("Send")))
 			b.says("This form can only be sent from its own page")
 			if held := b.cookies(w.base); held["collab_asked"] == nil || held["collab_confirmed"] != nil {
@@ -376,8 +361,6 @@ func TestConnectorWithHostileNames(t *testing.T) {
 	b.leads(http.StatusOK, chromedp.Navigate(f.AuthURL))
 	b.everywhere("hostile")
 	b.says(name, label, organisation)
-	if title := read(b, chromedp.Title()); title != "Connect "+label+" · Collab" {
-		t.Errorf("the title is %q", title)
-	}
+	must.Is(t, "Connect "+label+" · Collab", read(b, chromedp.Title()))
 	b.clean(w.base)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/chromium"
+	"collab/test/must"
 	"collab/test/nodejs"
 )
 
@@ -113,10 +114,7 @@ func (b *tab) runAxe(name string) {
 	b.t.Helper()
 	if b.axeCore == "" {
 		packages := nodejs.InstallFrom(b.t, "accessibility is not checked in this run", os.DirFS("../../adapters/console/web"))
-		script, err := os.ReadFile(filepath.Join(packages.Dir, "node_modules/axe-core/axe.min.js"))
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		script := must.Do(os.ReadFile(filepath.Join(packages.Dir, "node_modules/axe-core/axe.min.js"))).Or(b.t)
 		b.axeCore = string(script)
 	}
 	b.run(b.axeCore)

@@ -14,6 +14,8 @@ import (
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/must"
 )
 
 func TestConnectorsPage(t *testing.T) {
@@ -137,9 +139,7 @@ func (b *tab) window(open func()) *tab {
 // close closes the tab, as its user does.
 func (b *tab) close() {
 	b.t.Helper()
-	if err := chromedp.Cancel(b.Context); err != nil {
-		b.t.Fatal(err)
-	}
+	must.NoError(b.t, chromedp.Cancel(b.Context))
 }
 
 // bringToFront shows the tab in place of others of its window.

@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 // form is where something is typed on a page of the console and then saved.
@@ -396,9 +397,7 @@ func TestForms(t *testing.T) {
 		b.shown(`//*[@role="alert" and contains(., "Translate Note G") and contains(., "The server is busy")]`)
 		b.do(chromedp.Navigate(s.base + "/console/tasks"))
 		onRow("Translate Note G", "e")(b)
-		if got := read(b, chromedp.Value(field)); got != "Translate Note A" {
-			t.Errorf("the field has %q", got)
-		}
+		must.Is(t, "Translate Note A", read(b, chromedp.Value(field)))
 		b.key(kb.Enter)
 		b.shown(`//a[@data-row and .="Translate Note A"]`)
 		b.do(chromedp.WaitNotPresent(chromedp.CSS(`[aria-busy="true"]`)))

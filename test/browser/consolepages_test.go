@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 var update = flag.Bool("update", false, "write the pictures of docs/console")
@@ -46,10 +47,7 @@ func (p consolePage) file(screen string) string {
 // consolePages returns the pages that the console lists.
 func consolePages(t *testing.T) (all []consolePage) {
 	t.Helper()
-	source, err := os.ReadFile("../../adapters/console/web/pages.tsx")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Do(os.ReadFile("../../adapters/console/web/pages.tsx")).Or(t)
 	for _, m := range regexp.MustCompile(`\{ path: "([^"]+)", name: "([^"]+)"`).FindAllStringSubmatch(string(source), -1) {
 		all = append(all, consolePage{m[1], m[2]})
 	}
@@ -140,9 +138,7 @@ func TestConsolePages(t *testing.T) {
 	b := openTab(t)
 	b.resize(1280, 800, "light")
 	if *update {
-		if err := os.MkdirAll(pictures, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.MkdirAll(pictures, 0o755))
 	}
 	signIn := consolePage{"/console", "Sign-in"}
 	organisations := decode[[]struct{ ID string }](t, s.call("GET", "/admin/organisations?search=Larkspur", "X-Admin-Secret: "+collabd.AdminSecret, nil, http.StatusOK))
@@ -205,10 +201,7 @@ func TestConsolePages(t *testing.T) {
 				known[p.file(screen.name)] = true
 			}
 		}
-		files, err := filepath.Glob(pictures + "/*.webp")
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Do(filepath.Glob(pictures + "/*.webp")).Or(t)
 		for _, file := range files {
 			if !known[file] {
 				t.Errorf("%s is of no page", file)

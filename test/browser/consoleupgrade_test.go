@@ -18,6 +18,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/must"
 )
 
 // upgraded is in front of a server, and from some time on answers as one of another release, whose console has
@@ -33,10 +35,7 @@ func startUpgraded(t *testing.T) (*server, *upgraded) {
 	u := &upgraded{}
 	front := httptest.NewServer(u)
 	t.Cleanup(front.Close)
-	behind, err := url.Parse(startServer(t, "COLLAB_PUBLIC_URL="+front.URL).base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	behind := must.Do(url.Parse(startServer(t, "COLLAB_PUBLIC_URL="+front.URL).base)).Or(t)
 	u.server = httputil.NewSingleHostReverseProxy(behind)
 	u.server.ModifyResponse = u.answer
 	return &server{t, front.URL}, u
@@ -113,9 +112,7 @@ func TestUpgrade(t *testing.T) {
 		b.t = t
 		b.chord("k", chromedp.ModifierCtrl)
 		b.shown(`//main//*[@role="alert" and contains(., "Opening the commands failed") and contains(., "after an upgrade of the server") and contains(., "is kept")]`)
-		if typed := read(b, chromedp.Value(field(oldText))); typed != "Punch cards" {
-			t.Errorf("the field has %q", typed)
-		}
+		must.Is(t, "Punch cards", read(b, chromedp.Value(field(oldText))))
 	})
 	t.Run("another page is of the new release, and has what was typed", func(t *testing.T) {
 		b.t = t
@@ -124,9 +121,7 @@ func TestUpgrade(t *testing.T) {
 		b.do(chromedp.Click(`//nav//a[@href="/console/tasks"]`))
 		b.inConsole("Tasks")
 		b.shown(field(newText))
-		if typed := read(b, chromedp.Value(field(newText))); typed != "Punch cards" {
-			t.Errorf("the field has %q", typed)
-		}
+		must.Is(t, "Punch cards", read(b, chromedp.Value(field(newText))))
 		b.chord("k", chromedp.ModifierCtrl)
 		b.shown(`//dialog[@open and contains(., "Go to")]`)
 	})

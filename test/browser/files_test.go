@@ -18,6 +18,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/must"
 )
 
 // record is what a test reads of a file's record.
@@ -50,15 +52,9 @@ func (b *tab) beside() *tab {
 	context, closeTab := chromedp.NewContext(b)
 	b.t.Cleanup(closeTab)
 	other := &tab{Context: context, t: b.t}
-	if err := chromedp.Do(other); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := chromedp.Listen(other, other.note); err != nil {
-		b.t.Fatal(err)
-	}
-	if _, err := chromedp.Call(other, network.Enable, network.EnableParams{}); err != nil {
-		b.t.Fatal(err)
-	}
+	must.NoError(b.t, chromedp.Do(other))
+	must.NoError(b.t, chromedp.Listen(other, other.note))
+	must.Do(chromedp.Call(other, network.Enable, network.EnableParams{})).Or(b.t)
 	return other
 }
 
@@ -103,9 +99,7 @@ func (b *tab) upload(names ...string) {
 	var paths []string
 	for _, name := range names {
 		paths = append(paths, filepath.Join(dir, name))
-		if err := os.WriteFile(paths[len(paths)-1], []byte(name), 0o600); err != nil {
-			b.t.Fatal(err)
-		}
+		must.NoError(b.t, os.WriteFile(paths[len(paths)-1], []byte(name), 0o600))
 	}
 	b.do(chromedp.SetUploadFiles(`//label[starts-with(., "Upload files")]/input`, paths))
 }
@@ -276,9 +270,7 @@ func TestFiles(t *testing.T) {
 			"[click](javascript:window.hacked=1) [data](data:text/html,x) [good](https://collab.example/good)\n\n- one\n  - two\n- [x] done\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n**bold** and `code`\n"
 		svg := `<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40" onload="window.hacked=1"><script>parent.hacked=1;window.hacked=1</script><image href="https://elsewhere.example/x.png"/><rect width="40" height="40"/></svg>`
 		var picture bytes.Buffer
-		if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))))
 		pdf := "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]>>endobj\ntrailer<</Root 1 0 R>>\n"
 		s.store(as, "shown/plan.md", hostile, "text/markdown")
 		s.store(as, "shown/page.html", "<script>window.hacked = 1</script>", "text/html")

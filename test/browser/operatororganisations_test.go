@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 func TestOperatorsOrganisations(t *testing.T) {
@@ -132,9 +133,7 @@ func TestOperatorsOrganisations(t *testing.T) {
 		b.shown(`//dialog//*[@role="alert" and contains(., "request-1")]`) // of this load of the page
 		b.do(chromedp.Click(`//dialog//button[.="Set the plan"]`), chromedp.WaitNotPresent(`//dialog`))
 		b.shown(`//p[contains(@class, "figure") and starts-with(., "Enterprise")]`, `//*[@id="said" and contains(., "is Enterprise now")]`)
-		if plan := planOf(); plan != "ENTERPRISE" {
-			t.Errorf("the plan is %s", plan)
-		}
+		must.Is(t, "ENTERPRISE", planOf())
 		audited("subscription.changed", "NO_PLAN -> ENTERPRISE")
 		b.do(chromedp.Click(button("Set the plan…")))
 		b.shown(`//dialog//tr[th="Set by" and td[1]="an operator"]`)
@@ -160,9 +159,7 @@ func TestOperatorsOrganisations(t *testing.T) {
 		b.key(kb.Enter)
 		b.do(chromedp.WaitNotPresent(`//dialog`))
 		b.shown(`//p[contains(., "2 owners")]`)
-		if got := roleOf("ben@collab.example"); got != "OWNER" {
-			t.Errorf("the role is %s", got)
-		}
+		must.Is(t, "OWNER", roleOf("ben@collab.example"))
 		audited("member.role_changed", "MEMBER -> OWNER")
 	})
 	t.Run("what cannot be loaded is said with the request's id, and loaded again", func(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"collab/adapters/devidp"
+	"collab/test/must"
 )
 
 // identityServer is the development identity provider without the service.
@@ -29,8 +30,7 @@ func identityServer(t *testing.T, redirects ...string) *devidp.Provider {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { provider.ServeHTTP(w, r) }))
 	t.Cleanup(server.Close)
 	directory := t.TempDir()
-	var err error
-	provider, err = devidp.New(devidp.Options{
+	provider = must.Do(devidp.New(devidp.Options{
 		Development: true, Listen: server.Listener.Addr().String(), PublicURL: server.URL, Redirects: redirects,
 		CallbackPath: "/api/v1/auth/cli-callback", ExchangePath: "/api/v1/auth/exchange-token",
 		KeyFile: filepath.Join(directory, "key"), AccountsFile: filepath.Join(directory, "accounts"),
@@ -38,10 +38,7 @@ func identityServer(t *testing.T, redirects ...string) *devidp.Provider {
 		Invitation: func(context.Context, string) (devidp.Invite, error) {
 			return devidp.Invite{Email: "grace@example.com", OrgID: "org_1", OrgName: "Analytical Engines", OrgSlug: "engines", Role: "ADMIN"}, nil
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})).Or(t)
 	return provider
 }
 
@@ -60,10 +57,7 @@ func (system) Secret() string {
 // account makes an account the way scripts do.
 func account(t *testing.T, provider *devidp.Provider, email, name, org, role string) {
 	t.Helper()
-	res, err := http.PostForm(provider.Issuer()+"/token", url.Values{"email": {email}, "name": {name}, "org": {org}, "role": {role}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Do(http.PostForm(provider.Issuer()+"/token", url.Values{"email": {email}, "name": {name}, "org": {org}, "role": {role}})).Or(t)
 	res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %s", email, res.Status)

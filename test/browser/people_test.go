@@ -10,6 +10,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/must"
 )
 
 func TestPeoplePage(t *testing.T) {
@@ -30,9 +32,7 @@ func TestPeoplePage(t *testing.T) {
 		b.do(chromedp.SendKeys(chromedp.CSS("dialog input"), "grace@collab.example"))
 		b.key(kb.Enter)
 		b.shown(`//dialog//*[@role="alert" and contains(., "The plan is No plan")]`)
-		if typed := read(b, chromedp.Value(chromedp.CSS("dialog input"))); typed != "grace@collab.example" {
-			t.Errorf("the dialog has %q", typed)
-		}
+		must.Is(t, "grace@collab.example", read(b, chromedp.Value(chromedp.CSS("dialog input"))))
 	})
 	s.grant(as, "PREMIUM")
 	s.signedIn("ben@collab.example", "Analytical Engines", "member")

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"collab/test/must"
 )
 
 // operation is an operation of the OpenAPI document.
@@ -69,9 +71,7 @@ func (b *tab) await(what, expression string) string {
 func (b *tab) view(name string) {
 	b.t.Helper()
 	png := read(b, chromedp.CaptureScreenshot())
-	if err := os.WriteFile(filepath.Join(b.t.ArtifactDir(), name+".png"), png, 0o600); err != nil {
-		b.t.Error(err)
-	}
+	must.NoError(b.t, os.WriteFile(filepath.Join(b.t.ArtifactDir(), name+".png"), png, 0o600))
 }
 
 // reference opens the page of the document at one of its operations.
@@ -104,10 +104,7 @@ func TestReference(t *testing.T) {
 		}
 		texts := map[string]string{}
 		for tag, anchors := range byTag {
-			list, err := json.Marshal(anchors)
-			if err != nil {
-				t.Fatal(err)
-			}
+			list := must.Do(json.Marshal(anchors)).Or(t)
 			found, err := chromedp.Run(b, chromedp.Evaluate[map[string]string](fmt.Sprintf(`(async () => {
 				const texts = {}
 				for (const anchor of %s) {

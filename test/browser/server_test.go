@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 func TestMain(m *testing.M) { os.Exit(collabd.Run(m)) }
@@ -99,10 +100,7 @@ func (s *server) exchange(identityToken string) session {
 // signedIn is the session of an account that a script asks for.
 func (s *server) signedIn(email, org, role string) session {
 	s.t.Helper()
-	token, err := collabd.IdentityToken(s.base, email, "", org, role)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	token := must.Do(collabd.IdentityToken(s.base, email, "", org, role)).Or(s.t)
 	return s.exchange(token)
 }
 
@@ -152,9 +150,7 @@ func TestCommandLine(t *testing.T) {
 	}))
 	t.Cleanup(local.Close)
 	_, port, err := net.SplitHostPort(local.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	const state = "s t&a=t/e+% é"
 
 	b.do(chromedp.Navigate(s.base + "/api/v1/auth/cli-auth?" + url.Values{"port": {port}, "state": {state}}.Encode()))
@@ -182,9 +178,7 @@ func TestCommandLine(t *testing.T) {
 		if q := r.URL.Query(); len(q) != 2 || len(q["token"]) != 1 || len(q["state"]) != 1 {
 			t.Errorf("the parameters are %v", q)
 		}
-		if got := r.Header.Get("Referer"); got != "" {
-			t.Errorf("Referer: %s", got)
-		}
+		must.Is(t, "", r.Header.Get("Referer"))
 	})
 	b.clean(s.base, "http://localhost:"+port)
 }
@@ -206,9 +200,7 @@ func TestDeviceSignIn(t *testing.T) {
 	b.leads(http.StatusNotFound, chromedp.KeyEvent(kb.Enter))
 	b.refuses("user-code", "The code (user_code) must be 8 letters, none of them a vowel.")
 	b.everywhere("device-code-wrong")
-	if got := b.value("user-code"); got != "nonsensical" {
-		t.Errorf("the code is %q", got)
-	}
+	must.Is(t, "nonsensical", b.value("user-code"))
 	b.forget() // of 400 and 404
 	b.fill("Code", strings.ToLower(strings.ReplaceAll(device.User, "-", "")))
 	b.press("Continue")

@@ -15,6 +15,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"collab/test/must"
 )
 
 // sessionProvider starts an identity provider that signs Ada in by a session cookie of the host, which
@@ -22,13 +24,8 @@ import (
 func sessionProvider(t *testing.T) string {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "k1"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
+	signer := must.Do(jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "k1"}}, nil)).Or(t)
 	mux, issuer := http.NewServeMux(), ""
 	reply := func(of func() any) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

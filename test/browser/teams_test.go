@@ -11,6 +11,8 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"collab/test/must"
 )
 
 func TestTeamsPage(t *testing.T) {
@@ -173,9 +175,7 @@ func TestTeamsPage(t *testing.T) {
 		b.chord(kb.ArrowDown, chromedp.ModifierAlt)
 		b.shown(`//*[@role="alert" and contains(., "Moving “one” failed") and contains(., "is not there any more")]`)
 		b.do(chromedp.WaitNotPresent(row("gone")))
-		if got := order(); got != "three two one" {
-			t.Errorf("the order is %q", got)
-		}
+		must.Is(t, "three two one", order())
 		setOrder(one, two, three)
 	})
 	t.Run("a 503 leaves the order as it was, and the move can be tried again", func(t *testing.T) {
@@ -206,9 +206,7 @@ func TestTeamsPage(t *testing.T) {
 			}
 			b.shown(fmt.Sprintf(`//h2[starts-with(., %q)]`, want))
 			b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
-			if got := decode[record](t, s.call("GET", "/teams/"+research.ID, as, nil, http.StatusOK)).Name; got != want {
-				t.Errorf("the name is %q, not %q", got, want)
-			}
+			must.Is(t, want, decode[record](t, s.call("GET", "/teams/"+research.ID, as, nil, http.StatusOK)).Name)
 			b.do(chromedp.Click(button("Edit…")))
 		}
 		b.closeDialog()

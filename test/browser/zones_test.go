@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 // TestFarTimeZones opens pages 14 hours before and nine and a half after UTC, on other days than the server's.
@@ -35,14 +36,9 @@ func TestFarTimeZones(t *testing.T) {
 
 	for _, zone := range []string{"Pacific/Kiritimati", "Pacific/Marquesas"} {
 		t.Run(zone, func(t *testing.T) {
-			place, err := time.LoadLocation(zone)
-			if err != nil {
-				t.Fatal(err)
-			}
+			place := must.Do(time.LoadLocation(zone)).Or(t)
 			b := openTab(t)
-			if _, err := chromedp.Call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: zone}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(chromedp.Call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: zone})).Or(t)
 			b.resize(1280, 800, "light")
 			b.enterConsole(s, "Ada", "Larkspur Instruments")
 			b.forget() // of 401 before the sign-in

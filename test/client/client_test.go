@@ -29,8 +29,7 @@ func TestTheProgramUsesEveryOperation(t *testing.T) {
 	for _, call := range calls.FindAllStringSubmatch(string(read(t, "client.ts")), -1) {
 		used[call[1]+" "+call[2]] = true
 	}
-	d, err := openapi3.NewLoader().LoadFromData(served(t))
-	must.NoError(t, err)
+	d := must.Do(openapi3.NewLoader().LoadFromData(served(t))).Or(t)
 	for path, item := range d.Paths.Map() {
 		for method := range item.Operations() {
 			if !used[method+" "+path] {
@@ -61,9 +60,7 @@ func TestTheDocumentIsForLintersAndGeneratorsOfNode(t *testing.T) {
 		}
 	})
 	t.Run("Spectral finds nothing", func(t *testing.T) {
-		if _, err := f.Try(nil, "node", "node_modules/.bin/spectral", "lint", "--fail-severity=hint", "openapi.json"); err != nil {
-			t.Error(err)
-		}
+		must.Do(f.Try(nil, "node", "node_modules/.bin/spectral", "lint", "--fail-severity=hint", "openapi.json")).Or(t)
 	})
 
 	f.Run(nil, "node", "node_modules/.bin/openapi-typescript", "openapi.json", "--output", "api.d.ts")
@@ -107,14 +104,10 @@ func TestTheDocumentIsForTheGeneratorOfGo(t *testing.T) {
 // served returns the OpenAPI document as a server has it.
 func served(t *testing.T) []byte {
 	t.Helper()
-	document, err := docs.JSON()
-	must.NoError(t, err)
-	return document
+	return must.Do(docs.JSON()).Or(t)
 }
 
 func read(t *testing.T, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	must.NoError(t, err)
-	return text
+	return must.Do(os.ReadFile(name)).Or(t)
 }

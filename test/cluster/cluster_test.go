@@ -19,19 +19,16 @@ func TestServersBehindTheBalancerAnswerAsOne(t *testing.T) {
 	if os.Getenv("COLLAB_SKIP_S3") != "" {
 		t.Skip("COLLAB_SKIP_S3 is set: there is no object store")
 	}
-	c, err := cluster.Start(t.Context(), cluster.Options{
+	c := must.Do(cluster.Start(t.Context(), cluster.Options{
 		Servers: 3, Dir: t.TempDir(), Command: collabd.Process,
 		Settings: []string{"COLLAB_RATE_LIMITS=off"}, Postgres: postgres.Options{NoSync: true},
 		// Servers accept each other's tokens and webhooks although their machines' clocks differ.
 		Each: func(server int) []string {
 			return []string{collabd.ShiftedClock(time.Duration(server-1) * 5 * time.Minute)}
 		},
-	})
-	must.NoError(t, err)
+	})).Or(t)
 	defer func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, c.Close())
 	}()
 	ada := (&collabd.Server{URL: c.URL}).SignIn(t, "ada@example.com", "Fleet", "owner")
 	direct := func(i int) collabd.Client { return ada.At(&collabd.Server{URL: c.Servers[i].URL()}) }

@@ -157,8 +157,7 @@ func StartProgram(t testing.TB, program func() (*exec.Cmd, error), settings ...s
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir,
 		"COLLAB_LISTEN=127.0.0.1:0", "COLLAB_DATA_DIR=" + s.Dir, "COLLAB_RATE_LIMITS=off", "COLLAB_LOG_FORMAT=json",
 	}, settings...)
-	url, err := s.start()
-	must.NoError(t, err)
+	url := must.Do(s.start()).Or(t)
 	s.URL = url
 	t.Cleanup(func() { s.Stop(t) })
 	return s
@@ -255,8 +254,7 @@ func Program(args ...string) func() (*exec.Cmd, error) {
 // more, to be run in the directory of its data directory. The server may be running.
 func (s *Server) Command(t testing.TB, args []string, more ...string) *exec.Cmd {
 	t.Helper()
-	c, err := Program(args...)()
-	must.NoError(t, err)
+	c := must.Do(Program(args...)()).Or(t)
 	c.Dir, c.Env = filepath.Dir(s.Dir), append(slices.Clone(s.settings), more...)
 	return c
 }
@@ -295,8 +293,7 @@ func (s *Server) Log() string {
 // Metrics returns what the server answers to /metrics.
 func (s *Server) Metrics(t testing.TB) string {
 	t.Helper()
-	answer, err := http.Get(s.URL + "/metrics")
-	must.NoError(t, err)
+	answer := must.Do(http.Get(s.URL + "/metrics")).Or(t)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil || len(text) == 0 {
@@ -339,8 +336,7 @@ type Client struct {
 // server makes on demand.
 func (s *Server) SignIn(t testing.TB, email, organisation, role string) Client {
 	t.Helper()
-	identity, err := IdentityToken(s.URL, email, email, organisation, role)
-	must.NoError(t, err)
+	identity := must.Do(IdentityToken(s.URL, email, email, organisation, role)).Or(t)
 	var session struct {
 		Token string
 		User  struct{ ID string }
@@ -418,10 +414,8 @@ func (c Client) Do(method, path string, body any, headers ...string) (int, []byt
 // Send sends a request as Request returns it, and returns the answer, whose body is closed at the end of the test.
 func (c Client) Send(t testing.TB, method, path string, body any, headers ...string) *http.Response {
 	t.Helper()
-	r, err := c.Request(t.Context(), method, path, body, headers...)
-	must.NoError(t, err)
-	answer, err := http.DefaultClient.Do(r)
-	must.NoError(t, err)
+	r := must.Do(c.Request(t.Context(), method, path, body, headers...)).Or(t)
+	answer := must.Do(http.DefaultClient.Do(r)).Or(t)
 	t.Cleanup(func() { _ = answer.Body.Close() })
 	return answer
 }

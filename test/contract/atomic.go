@@ -102,10 +102,7 @@ func Atomic(t *testing.T, open func(t *testing.T) Opened) {
 				})
 				w.wantConflict(err)
 			}
-			w.atomic(func(r ports.Records) error {
-				_, err := r.Directory().Organisations().Lock(w.ctx, o.ID)
-				return err
-			})
+			w.atomic(func(r ports.Records) error { return drop(r.Directory().Organisations().Lock(w.ctx, o.ID)) })
 		},
 		"reads inside fn see fn's own writes": func(w *fixture) {
 			tn := w.tenant()
@@ -250,8 +247,7 @@ func (x wholeTransaction) run(w *fixture, r ports.Records) error {
 			return err
 		},
 		func() error {
-			_, err := d.Users().Upsert(w.ctx, x.owner, func(u org.User) (org.User, error) { return u.Erased(at(301)), nil })
-			return err
+			return drop(d.Users().Upsert(w.ctx, x.owner, func(u org.User) (org.User, error) { return u.Erased(at(301)), nil }))
 		},
 		func() error {
 			return d.Members().Put(w.ctx, o, org.Membership{Org: o, User: x.user.ID, Role: org.Owner, JoinedAt: at(302)})
@@ -295,14 +291,8 @@ func (x wholeTransaction) run(w *fixture, r ports.Records) error {
 		func() error { return s.Objects().Remove(w.ctx, o, []id.Object{x.personalObject.ID}) },
 		func() error { return s.BlobNames().Announce(w.ctx, o, x.object.BlobName("next"), 0, at(309)) },
 		func() error { return s.BlobNames().Discard(w.ctx, o, []string{x.sharedObject.Blob}, at(309)) },
-		func() error {
-			_, err := s.Changes().Append(w.ctx, o, x.changes()...)
-			return err
-		},
-		func() error {
-			_, err := r.Usage().Quotas().Reserve(w.ctx, x.lease, 1<<50, quota.Need{Output: 7})
-			return err
-		},
+		func() error { return drop(s.Changes().Append(w.ctx, o, x.changes()...)) },
+		func() error { return drop(r.Usage().Quotas().Reserve(w.ctx, x.lease, 1<<50, quota.Need{Output: 7})) },
 		func() error { return r.Usage().Ledger().Settle(w.ctx, o, ended(x.tenant.lease, 20), x.used) },
 	}
 	for i, step := range steps {

@@ -250,10 +250,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 		"no concurrent update is lost": func(w *fixture) {
 			o := w.org().ID
 			i := w.connector(o)
-			w.allOK(concurrently(manyGoroutines, func(int) error {
-				_, err := w.connectors().Update(w.ctx, o, i.ID, failing)
-				return err
-			}))
+			w.allOK(concurrently(manyGoroutines, func(int) error { return drop(w.connectors().Update(w.ctx, o, i.ID, failing)) }))
 			i.Failures += manyGoroutines
 			resultOf(w.connectors().Get(w.ctx, o, i.ID)).is(w, i)
 		},
@@ -494,8 +491,7 @@ func Connectors(t *testing.T, open func(t *testing.T) Opened) {
 			r.ID = i.ID
 			erase := func(end error) error {
 				return w.store.Atomic(w.ctx, func(rs ports.Records) error {
-					_, err := rs.Directory().Organisations().Lock(w.ctx, o)
-					w.ok(err)
+					resultOf(rs.Directory().Organisations().Lock(w.ctx, o)).must(w)
 					resultOf(rs.Connections().Connectors().Update(w.ctx, o, i.ID, func(i connector.Instance) (connector.Instance, error) { return i, nil })).is(w, i)
 					w.ok(rs.Connections().Revocations().Add(w.ctx, r))
 					w.ok(rs.Directory().Organisations().Erase(w.ctx, o, at(300)))

@@ -62,8 +62,7 @@ func unknown(string) (mirror.Facts, string, bool) { return mirror.Facts{}, "", f
 // scan returns what the scope has by path.
 func (s *diskFixture) scan(scope mirror.Scope) map[string]mirror.Entry {
 	s.Helper()
-	_, err := s.Disk.Rules(s.ctx)
-	s.ok(err)
+	resultOf(s.Disk.Rules(s.ctx)).must(s.fixture)
 	found := map[string]mirror.Entry{}
 	s.ok(s.Disk.Scan(s.ctx, scope, unknown, func(e mirror.Entry) error {
 		if _, twice := found[e.Path]; twice {
@@ -105,8 +104,7 @@ func (s *diskFixture) wantTree(want map[string]string) {
 // stage stages content under a name.
 func (s *diskFixture) stage(name, content string) {
 	s.Helper()
-	staged, err := s.Writer.Stage(s.ctx, name, 0, strings.NewReader(content))
-	s.ok(err)
+	staged := resultOf(s.Writer.Stage(s.ctx, name, 0, strings.NewReader(content))).must(s.fixture)
 	wantEqual(s.fixture, staged, mirror.Staged{Size: int64(len(content)), Checksum: checksumOf(content)})
 }
 
@@ -181,8 +179,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			want := s.entry("\u00fc/\u00e9")
 			got := s.scan(mirror.Scope{Directories: []string{"\u00fc"}})
 			wantEqual(s.fixture, got, map[string]mirror.Entry{want.Path: want})
-			r, err := s.Disk.Open(s.ctx, want)
-			s.ok(err)
+			r := resultOf(s.Disk.Open(s.ctx, want)).must(s.fixture)
 			s.ok(r.Close())
 		},
 		"symbolic links are found and not followed": func(s *diskFixture) {
@@ -225,15 +222,13 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 			}
 		},
 		"ignored files and junk are left out": func(s *diskFixture) {
-			before, err := s.Disk.Rules(s.ctx)
-			s.ok(err)
+			before := resultOf(s.Disk.Rules(s.ctx)).must(s.fixture)
 			for _, path := range []string{"a.log", "keep.log", "build/x", "d/build/y", "d/.DS_Store", "Thumbs.db", "z/build"} {
 				s.Write(path, "x")
 			}
 			s.Write(".collabignore", "*.log\n!keep.log\nbuild/\n")
 			s.wantTree(map[string]string{"keep.log": "x", "d": "/", "z": "/", "z/build": "x", ".collabignore": "*.log\n!keep.log\nbuild/\n"})
-			after, err := s.Disk.Rules(s.ctx)
-			s.ok(err)
+			after := resultOf(s.Disk.Rules(s.ctx)).must(s.fixture)
 			if before.Hash == after.Hash {
 				s.Error("the hash of the rules is the same")
 			}
@@ -246,8 +241,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 				s.Error("rules change")
 			}
 			s.Remove(".collabignore")
-			again, err := s.Disk.Rules(s.ctx)
-			s.ok(err)
+			again := resultOf(s.Disk.Rules(s.ctx)).must(s.fixture)
 			if again.Hash != before.Hash || again.Ignored("a.log") {
 				s.Error("patterns are remembered")
 			}
@@ -255,8 +249,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 		"a file is opened only with the facts that it was found with": func(s *diskFixture) {
 			s.Write("a", "one")
 			e := s.entry("a")
-			r, err := s.Disk.Open(s.ctx, e)
-			s.ok(err)
+			r := resultOf(s.Disk.Open(s.ctx, e)).must(s.fixture)
 			content, err := io.ReadAll(r)
 			resultOf(string(content), errors.Join(err, r.Close())).is(s.fixture, "one")
 
@@ -321,8 +314,7 @@ func Disk(t *testing.T, open func(t *testing.T) OpenedDisk) {
 		},
 		"nothing is found of a directory that is gone": func(s *diskFixture) {
 			s.Write("a", "one")
-			before, err := s.Disk.Root(s.ctx)
-			s.ok(err)
+			before := resultOf(s.Disk.Root(s.ctx)).must(s.fixture)
 			again, err := s.Disk.Root(s.ctx)
 			s.ok(err)
 			if before != again {

@@ -71,10 +71,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, w.epoch(o.ID), was)
 		},
 		"lock does not find an unknown organisation": func(w *fixture) {
-			err := w.store.Atomic(w.ctx, func(r ports.Records) error {
-				_, err := r.Directory().Organisations().Lock(w.ctx, fresh[id.Org]())
-				return err
-			})
+			err := w.store.Atomic(w.ctx, func(r ports.Records) error { return drop(r.Directory().Organisations().Lock(w.ctx, fresh[id.Org]())) })
 			w.wantNotFound(err)
 		},
 		"lock returns the present organisation": func(w *fixture) {
@@ -277,8 +274,7 @@ func Organisations(t *testing.T, open func(t *testing.T) Opened) {
 // Epochs is the suite of ports.Epochs.
 func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 	lock := func(w *fixture, r ports.Records, o id.Org) error {
-		_, err := r.Directory().Organisations().Lock(w.ctx, o)
-		return err
+		return drop(r.Directory().Organisations().Lock(w.ctx, o))
 	}
 	suite{
 		"every organisation that exists has an epoch, and no other": func(w *fixture) {

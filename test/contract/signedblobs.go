@@ -29,16 +29,13 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 	}
 	send := func(s *signedFixture, method, address string, headers map[string]string, content string) (int, http.Header, string) {
 		s.Helper()
-		r, err := http.NewRequestWithContext(s.ctx, method, address, strings.NewReader(content))
-		s.ok(err)
+		r := resultOf(http.NewRequestWithContext(s.ctx, method, address, strings.NewReader(content))).must(s.fixture)
 		for name, value := range headers {
 			r.Header.Set(name, value)
 		}
-		answer, err := client.Do(r)
-		s.ok(err)
+		answer := resultOf(client.Do(r)).must(s.fixture)
 		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
-		s.ok(err)
+		body := resultOf(io.ReadAll(answer.Body)).must(s.fixture)
 		return answer.StatusCode, answer.Header, string(body)
 	}
 	accepted := func(status int) bool { return status/100 == 2 }
@@ -48,16 +45,14 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 				name = s.name(name)
 				s.put(name, "content of it")
 				disposition := "attachment; filename*=UTF-8''a%20b%22%C3%A9.html"
-				address, err := s.signed.SignGet(s.ctx, name, "text/html; charset=utf-8", disposition, lifetime)
-				s.ok(err)
+				address := resultOf(s.signed.SignGet(s.ctx, name, "text/html; charset=utf-8", disposition, lifetime)).must(s.fixture)
 				status, h, got := send(s, "GET", address, nil, "")
 				if status != 200 || got != "content of it" || h.Get("Content-Type") != "text/html; charset=utf-8" || h.Get("Content-Disposition") != disposition || h.Get("Cache-Control") != "no-store" {
 					s.Fatalf("name %d: %d %v %.500q", i, status, h, got)
 				}
 			}
 			name := s.name(names[0])
-			address, err := s.signed.SignGet(s.ctx, name, "text/plain", "attachment", lifetime)
-			s.ok(err)
+			address := resultOf(s.signed.SignGet(s.ctx, name, "text/plain", "attachment", lifetime)).must(s.fixture)
 			if status, _, got := send(s, "GET", address, map[string]string{"Range": "bytes=3-6"}, ""); status != 206 || got != "tent" {
 				s.Errorf("a range is %d %q", status, got)
 			}
@@ -72,8 +67,7 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 			s.wantContent(name, "content of it")
 		},
 		"an address reads nothing where there is nothing": func(s *signedFixture) {
-			address, err := s.signed.SignGet(s.ctx, s.name("x@1-x"), "text/plain", "attachment", lifetime)
-			s.ok(err)
+			address := resultOf(s.signed.SignGet(s.ctx, s.name("x@1-x"), "text/plain", "attachment", lifetime)).must(s.fixture)
 			if status, _, _ := send(s, "GET", address, nil, ""); status != 404 {
 				s.Errorf("it is %d", status)
 			}
@@ -82,8 +76,7 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 			for i, name := range append([]string{"empty@1-x"}, names...) {
 				name = s.name(name)
 				content := strings.Repeat("0123456789", i*100)
-				to, err := s.signed.SignPut(s.ctx, "text/markdown", declared(name, content), lifetime)
-				s.ok(err)
+				to := resultOf(s.signed.SignPut(s.ctx, "text/markdown", declared(name, content), lifetime)).must(s.fixture)
 				if _, _, err := s.signed.Stat(s.ctx, name); !fault.Is(err, fault.NotFound) {
 					s.Fatalf("before it was sent: %v", err)
 				}
@@ -107,8 +100,7 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 		},
 		"an address is for one blob, and no longer than its lifetime": func(s *signedFixture) {
 			name := s.name("a@1-x")
-			to, err := s.signed.SignPut(s.ctx, "text/plain", declared(name, "content"), lifetime)
-			s.ok(err)
+			to := resultOf(s.signed.SignPut(s.ctx, "text/plain", declared(name, "content"), lifetime)).must(s.fixture)
 			other := strings.NewReplacer("a%401-x", "b%401-x", "a@1-x", "b@1-x").Replace(to.URL)
 			if status, _, _ := send(s, "PUT", other, to.Headers, "content"); other == to.URL || accepted(status) {
 				s.Errorf("for another blob it is %d", status)
@@ -130,8 +122,7 @@ func SignedBlobs(t *testing.T, client *http.Client, binds bool, open func(t *tes
 		},
 		"other content is refused by stores that bind it": func(s *signedFixture) {
 			name := s.name("a@1-x")
-			to, err := s.signed.SignPut(s.ctx, "text/plain", declared(name, "content"), lifetime)
-			s.ok(err)
+			to := resultOf(s.signed.SignPut(s.ctx, "text/plain", declared(name, "content"), lifetime)).must(s.fixture)
 			status, _, _ := send(s, "PUT", to.URL, to.Headers, "CONTENT")
 			if accepted(status) == binds {
 				s.Fatalf("it is %d", status)

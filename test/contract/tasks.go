@@ -425,10 +425,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 					slices.Reverse(mine)
 				}
 				if i%3 == 0 {
-					return w.store.Atomic(w.ctx, func(r ports.Records) error {
-						_, err := r.Work().Tasks().Revise(w.ctx, tn.ID, mine, touched)
-						return err
-					})
+					return w.store.Atomic(w.ctx, func(r ports.Records) error { return drop(r.Work().Tasks().Revise(w.ctx, tn.ID, mine, touched)) })
 				}
 				_, err := w.tasks().Revise(w.ctx, tn.ID, mine, touched)
 				return err

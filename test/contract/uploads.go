@@ -131,8 +131,7 @@ func Uploads(t *testing.T, open func(t *testing.T) Opened) {
 				names = append(names, p.Blob)
 			}
 			other = other.Appended(9)
-			cancelled, err := u.Appended(9).Cancel(at(3))
-			w.ok(err)
+			cancelled := resultOf(u.Appended(9).Cancel(at(3))).must(w)
 			w.ok(w.store.Storage().CancelUploads(w.ctx, w.org().ID, u.User, at(3)))
 			for range 2 {
 				w.ok(w.store.Storage().CancelUploads(w.ctx, u.Org, u.User, at(3)))

@@ -377,8 +377,7 @@ func Versions(t *testing.T, open func(t *testing.T) Opened) {
 			c, was := w.successor(tn.sharedObject), w.usedBy(tn.ID)
 			epoch := w.epoch(tn.ID)
 			w.rolledBack(func(r ports.Records) error {
-				_, err := r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited, keepTen)
-				return err
+				return drop(r.Storage().Replace(w.ctx, tn.ID, epoch, tn.sharedObject.Content, c, plan.Unlimited, keepTen))
 			})
 			wantEqual(w, w.usedBy(tn.ID), was)
 			wantEqual(w, w.versionsOf(tn.ID, tn.sharedObject.ID), nil)

@@ -61,8 +61,7 @@ func exists(path string) bool {
 // command returns a process that makes a demo on a free port.
 func command(t *testing.T, data string) *exec.Cmd {
 	t.Helper()
-	c, err := collabd.Program("demo")()
-	must.NoError(t, err)
+	c := must.Do(collabd.Program("demo")()).Or(t)
 	c.Env = []string{"COLLAB_DATA_DIR=" + data, "COLLAB_LISTEN=127.0.0.1:0"}
 	return c
 }
@@ -71,8 +70,7 @@ func command(t *testing.T, data string) *exec.Cmd {
 func interrupted(t *testing.T, data string, signal os.Signal) error {
 	t.Helper()
 	c := command(t, data)
-	out, err := c.StdoutPipe()
-	must.NoError(t, err)
+	out := must.Do(c.StdoutPipe()).Or(t)
 	var log bytes.Buffer
 	c.Stderr = &log
 	must.NoError(t, c.Start())
@@ -155,9 +153,7 @@ func checkPeople(t *testing.T, s *collabd.Server, ada collabd.Client) {
 	if roles["OWNER"] != 1 || roles["ADMIN"] != 2 || roles["MEMBER"] != 6 || roles["VIEWER"] != 1 {
 		t.Errorf("%v", roles)
 	}
-	if n := len(list[struct{ ID string }](t, ada, "/org/invites")); n != 1 {
-		t.Errorf("%d invitations", n)
-	}
+	must.Is(t, 1, len(list[struct{ ID string }](t, ada, "/org/invites")))
 	if teams, places := list[struct{ ID string }](t, ada, "/teams"), list[struct{ ID string }](t, ada, "/workspaces"); len(teams) != 3 || len(places) != 5 {
 		t.Errorf("%d teams, %d workspaces", len(teams), len(places))
 	}
@@ -191,9 +187,7 @@ func checkFiles(t *testing.T, ada collabd.Client) {
 	if versions < 20 {
 		t.Errorf("%d earlier versions", versions)
 	}
-	if n := len(list[file](t, ada, "/sync/files?deleted=true")); n != 1 {
-		t.Errorf("%d deleted files", n)
-	}
+	must.Is(t, 1, len(list[file](t, ada, "/sync/files?deleted=true")))
 	var memory struct{ Version int }
 	ada.Must(t, 200, "GET", "/sync/memory/org", nil, &memory)
 	if memory.Version != 2 {

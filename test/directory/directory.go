@@ -41,8 +41,7 @@ func (d Directory) Organisation() id.Org {
 	d.Helper()
 	o := org.Organisation{ID: id.Org(d.IDs.New()), Name: "Office"}
 	o.ProviderID = string(o.ID)
-	_, err := d.Store.Directory().Organisations().Upsert(d.Context(), o, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-	d.Must(err)
+	must.Do(d.Store.Directory().Organisations().Upsert(d.Context(), o, func(o org.Organisation) (org.Organisation, error) { return o, nil })).Or(d)
 	return o.ID
 }
 
@@ -51,8 +50,7 @@ func (d Directory) Member(o id.Org, role org.Role) org.Actor {
 	d.Helper()
 	u := org.User{ID: id.User(d.IDs.New()), Name: "Ada", Email: "ada@example.com"}
 	u.ProviderID = string(u.ID)
-	_, err := d.Store.Directory().Users().Upsert(d.Context(), u, func(u org.User) (org.User, error) { return u, nil })
-	d.Must(err)
+	must.Do(d.Store.Directory().Users().Upsert(d.Context(), u, func(u org.User) (org.User, error) { return u, nil })).Or(d)
 	d.Put(org.Membership{Org: o, User: u.ID, Role: role, JoinedAt: d.Clock.Now()})
 	return org.Actor{User: u.ID, Org: o, Role: role}
 }
@@ -66,8 +64,7 @@ func (d Directory) Put(m org.Membership) {
 // Remove ends a membership.
 func (d Directory) Remove(o id.Org, u id.User) {
 	d.Helper()
-	m, err := d.Store.Directory().Members().Get(d.Context(), o, u)
-	d.Must(err)
+	m := must.Do(d.Store.Directory().Members().Get(d.Context(), o, u)).Or(d)
 	d.Put(m.Removed(d.Clock.Now()))
 }
 

@@ -155,9 +155,7 @@ func (w *fixture) broken(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, all, text := examine(t, w.settings.with(c.set...))
-			if want := map[string]int{"note": 0, "wrong": 1}[c.verdict]; code != want {
-				t.Errorf("the code is %d, want %d", code, want)
-			}
+			must.Is(t, map[string]int{"note": 0, "wrong": 1}[c.verdict], code)
 			found := false
 			for _, f := range all {
 				found = found || f.Check == c.check && f.Verdict == c.verdict && strings.Contains(f.Message, c.message) && strings.Contains(f.Remedy, c.remedy)
@@ -185,8 +183,7 @@ func says(all []finding, check, verdict, message string) bool {
 func (w *fixture) itself(t *testing.T) {
 	wrong := w.settings.with("COLLAB_DATABASE_URL="+w.address("server", "pw-that-is-wrong", "world"), "COLLAB_STRIPE_SECRET_KEY=sk_live_wrong_of_the_payments", "COLLAB_BUS_URL=nats://server:"+busPassword+"@"+strings.TrimPrefix(w.gone, "http://"))
 	for _, s := range []settings{w.settings, wrong} {
-		c, err := config.Read(s.environ())
-		must.NoError(t, err)
+		c := must.Do(config.Read(s.environ())).Or(t)
 		var got []finding
 		for _, f := range doctor.Examine(t.Context(), c, assembly.Version()) {
 			got = append(got, finding{f.Check, string(f.Verdict), f.Message, f.Remedy})
@@ -253,11 +250,9 @@ func (w *fixture) traces(t *testing.T) {
 // counters are what a server counts of its bus.
 func counters(t *testing.T, base string) string {
 	t.Helper()
-	answer, err := http.Get(base + "/metrics")
-	must.NoError(t, err)
+	answer := must.Do(http.Get(base + "/metrics")).Or(t)
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	must.NoError(t, err)
+	text := must.Do(io.ReadAll(answer.Body)).Or(t)
 	var lines []string
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "collab_bus_") {
@@ -296,7 +291,7 @@ func (w *fixture) beside(t *testing.T) {
 func tree(t *testing.T, directory string) string {
 	t.Helper()
 	var lines []string
-	err := filepath.WalkDir(directory, func(path string, e fs.DirEntry, err error) error {
+	must.NoError(t, filepath.WalkDir(directory, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			lines = append(lines, path)
 			return err
@@ -304,8 +299,7 @@ func tree(t *testing.T, directory string) string {
 		content, err := os.ReadFile(path)
 		lines = append(lines, fmt.Sprintf("%s %x", path, sha256.Sum256(content)))
 		return err
-	})
-	must.NoError(t, err)
+	}))
 	return strings.Join(lines, "\n")
 }
 
@@ -318,9 +312,7 @@ func TestAFreshMachineStaysFresh(t *testing.T) {
 	if code != 0 || !says(all, "database", "note", "created at the first start") || !says(all, "identity", "note", "built-in") || !says(all, "production", "note", "COLLAB_DATABASE_URL must be set in production") {
 		t.Errorf("the code is %d:\n%s", code, text)
 	}
-	if after := tree(t, directory); after != before {
-		t.Errorf("there is\n%s\nand there was\n%s", after, before)
-	}
+	must.Is(t, before, tree(t, directory))
 }
 
 func TestEmbeddedStateIsLookedAt(t *testing.T) {
@@ -337,9 +329,7 @@ func TestEmbeddedStateIsLookedAt(t *testing.T) {
 	if code != 0 || !says(all, "database", "ok", database) || !says(all, "schema", "ok", "version") || !says(all, "bucket", "ok", "blobs") {
 		t.Errorf("the code is %d:\n%s", code, text)
 	}
-	if after := tree(t, directory); after != before {
-		t.Errorf("there is\n%s\nand there was\n%s", after, before)
-	}
+	must.Is(t, before, tree(t, directory))
 
 	t.Run("a database that is being restored", func(t *testing.T) {
 		lock, err := os.Create(database + "-lock")
@@ -354,8 +344,7 @@ func TestEmbeddedStateIsLookedAt(t *testing.T) {
 		}
 	})
 
-	content, err := os.ReadFile(database)
-	must.NoError(t, err)
+	content := must.Do(os.ReadFile(database)).Or(t)
 	for _, c := range []struct {
 		name    string
 		damage  func(content []byte) []byte

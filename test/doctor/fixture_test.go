@@ -132,8 +132,7 @@ func newWorld(t *testing.T) *fixture {
 
 	page := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(page.Close)
-	port, err := loopback.Port()
-	must.NoError(t, err)
+	port := must.Do(loopback.Port()).Or(t)
 	w.gone = fmt.Sprintf("http://127.0.0.1:%d", port)
 	models := provider.Start(t)
 	models.SetModels(modelKey, "claude-1", "gpt-1")
@@ -171,8 +170,7 @@ func newWorld(t *testing.T) *fixture {
 
 // serve runs a server within this process until the test ends.
 func serve(t *testing.T, s settings) collabd.Client {
-	c, err := config.Read(s.environ())
-	must.NoError(t, err)
+	c := must.Do(config.Read(s.environ())).Or(t)
 	ctx, stop := context.WithCancel(context.Background())
 	greeting, out := io.Pipe()
 	ended := make(chan error, 1)
@@ -183,14 +181,11 @@ func serve(t *testing.T, s settings) collabd.Client {
 	}()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, <-ended)
 	})
 	lines := bufio.NewReader(greeting)
 	for {
-		line, err := lines.ReadString('\n')
-		must.NoError(t, err)
+		line := must.Do(lines.ReadString('\n')).Or(t)
 		if _, address, found := strings.Cut(strings.TrimSpace(line), "API"); found {
 			go func() { _, _ = io.Copy(io.Discard, lines) }()
 			return collabd.Client{Base: strings.TrimSuffix(strings.TrimSpace(address), "/api/v1")}
@@ -262,7 +257,7 @@ func migrate(address string) error {
 }
 
 func newBus(t *testing.T) string {
-	bus, err := server.NewServer(&server.Options{
+	bus := must.Do(server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
 		Users: []*server.User{
 			{Username: "server", Password: busPassword},
@@ -270,8 +265,7 @@ func newBus(t *testing.T) string {
 				Publish: &server.SubjectPermission{Allow: []string{"collab.hints"}}, Subscribe: &server.SubjectPermission{Allow: []string{"collab.hints"}},
 			}},
 		},
-	})
-	must.NoError(t, err)
+	})).Or(t)
 	bus.Start()
 	t.Cleanup(func() { bus.Shutdown(); bus.WaitForShutdown() })
 	if !bus.ReadyForConnections(time.Minute) {
@@ -353,8 +347,7 @@ func newStripe(t *testing.T) string {
 
 // newMail starts a mail server that takes one user.
 func newMail(t *testing.T) (address string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.NoError(t, err)
+	l := must.Do(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	var conns sync.WaitGroup
 	conns.Go(func() {
 		for {

@@ -25,8 +25,7 @@ type Browser struct {
 // New returns a browser whose connections are closed when the test ends.
 func New(t testing.TB) *Browser {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	must.NoError(t, err)
+	jar := must.Do(cookiejar.New(nil)).Or(t)
 	b := &Browser{&http.Client{
 		Transport: &http.Transport{}, Jar: jar,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -62,19 +61,16 @@ func (p Page) Contains(t testing.TB, texts ...string) {
 // Do sends a request.
 func (b *Browser) Do(r *http.Request) Page {
 	b.t.Helper()
-	res, err := b.Client.Do(r)
-	must.NoError(b.t, err)
+	res := must.Do(b.Client.Do(r)).Or(b.t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	must.NoError(b.t, err)
+	text := must.Do(io.ReadAll(res.Body)).Or(b.t)
 	return Page{res, string(text)}
 }
 
 // Open gets a page.
 func (b *Browser) Open(address string) Page {
 	b.t.Helper()
-	r, err := http.NewRequest("GET", address, nil)
-	must.NoError(b.t, err)
+	r := must.Do(http.NewRequest("GET", address, nil)).Or(b.t)
 	r.Header.Set("Accept", "text/html,*/*")
 	return b.Do(r)
 }
@@ -111,7 +107,6 @@ func (b *Browser) Submit(p Page, fields url.Values) Page {
 	b.t.Helper()
 	fields.Set("csrf", b.Token(p))
 	action := actionOf.FindStringSubmatch(p.Text)
-	target, err := p.Request.URL.Parse(html.UnescapeString(action[1]))
-	must.NoError(b.t, err)
+	target := must.Do(p.Request.URL.Parse(html.UnescapeString(action[1]))).Or(b.t)
 	return b.Do(Request(target.String(), fields.Encode(), target.Scheme+"://"+target.Host))
 }

@@ -43,11 +43,10 @@ func newChatFixture(t *testing.T, models ports.Models, after time.Duration) *cha
 	c := core(t)
 	s := &chatFixture{Deployment: c, ada: newOrganisation(t, c)}
 	c.Clock.Advance(after)
-	registry, err := chat.NewRegistry([]chat.Model{{
+	registry := must.Do(chat.NewRegistry([]chat.Model{{
 		ID: "owl", DisplayName: "Owl", Provider: "owls", Tier: "standard", ContextWindow: 200_000, MaxOutputTokens: 1000,
 		Capabilities: []string{chat.WebSearch}, SearchTool: "web_search_20250305",
-	}}, "", func(string) bool { return true })
-	must.NoError(t, err)
+	}}, "", func(string) bool { return true })).Or(t)
 	s.Chats = chats.New(chats.Options{
 		Store: c.Store, Registry: registry, Providers: map[string]ports.Models{"owls": models}, Generations: s,
 		Clock: c.Clock, Alarms: &memory.Alarms{Clock: c.Clock}, IDs: c.IDs, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Subscription: c.Access.Subscription, Origin: access.Origin,
@@ -67,12 +66,11 @@ func (s *chatFixture) Record(g chat.Generation) { s.generations = append(s.gener
 func (s *chatFixture) entries(t rapid.TB) (all []usage.Entry, used map[quota.Day]int64) {
 	now := s.Clock.Now()
 	used = map[quota.Day]int64{quota.DayOf(now): 0}
-	err := s.Store.Usage().Ledger().Entries(context.Background(), s.ada.Org, usage.Period{Start: now.AddDate(0, 0, -2), End: now.AddDate(0, 0, 1)}, func(e usage.Entry) error {
+	must.NoError(t, s.Store.Usage().Ledger().Entries(context.Background(), s.ada.Org, usage.Period{Start: now.AddDate(0, 0, -2), End: now.AddDate(0, 0, 1)}, func(e usage.Entry) error {
 		all = append(all, e)
 		used[quota.DayOf(e.At)] += e.Tokens.Total()
 		return nil
-	})
-	must.NoError(t, err)
+	}))
 	return all, used
 }
 
@@ -458,8 +456,7 @@ func TestCallsAreAnsweredAndSettledOnce(t *testing.T) {
 				}
 			}
 			p.to.ended = func() { p.settled(rt, calls) } // before the last chunk is sent
-			call, err := p.Admit(ctx, p.ada, chat.Request{Message: "Hello", WebSearch: true})
-			must.NoError(rt, err)
+			call := must.Do(p.Admit(ctx, p.ada, chat.Request{Message: "Hello", WebSearch: true})).Or(rt)
 			if rapid.IntRange(0, 19).Draw(rt, "shutdown before the call runs") == 0 {
 				p.drain()
 			}
@@ -468,9 +465,7 @@ func TestCallsAreAnsweredAndSettledOnce(t *testing.T) {
 			p.judge(rt, calls, panicked)
 		}
 		must.NoError(rt, p.Chats.Close(t.Context()))
-		if _, err := p.Admit(t.Context(), p.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Unavailable) {
-			rt.Fatalf("a server that shuts down admits: %v", err)
-		}
+		must.Fail(rt, must.ErrorOf(p.Admit(t.Context(), p.ada, chat.Request{Message: "Hello"})), fault.Unavailable) // the server shuts down
 	})
 }
 

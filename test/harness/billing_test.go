@@ -59,8 +59,7 @@ func (s *serversFixture) checkReaders(want plan.Plan, status plan.Status, period
 			s.t.Errorf("billing has %s %s, %v; want %s %s", d.Plan, d.Status(), err, want, status)
 		}
 	}
-	ada, err := s.Access.Reauthorize(ctx, s.ada)
-	must.NoError(s.t, err)
+	ada := must.Do(s.Access.Reauthorize(ctx, s.ada)).Or(s.t)
 	quota, err := s.Chats.Quota(ctx, ada)
 	if err != nil || quota.Limit != want.Limits().DailyTokens {
 		s.t.Errorf("the quota is %d, %v; want %d", quota.Limit, err, want.Limits().DailyTokens)
@@ -78,9 +77,7 @@ func (s *serversFixture) checkReaders(want plan.Plan, status plan.Status, period
 		s.t.Errorf("an invitation on %s: %v", want, err)
 	}
 	if err == nil {
-		if err := s.Members.Withdraw(ctx, s.ada, invited.ID); err != nil {
-			s.t.Error(err)
-		}
+		must.NoError(s.t, s.Members.Withdraw(ctx, s.ada, invited.ID))
 	}
 }
 
@@ -116,17 +113,11 @@ func (s *serversFixture) audited(detail string) (n int) {
 func (s *serversFixture) buy(p plan.Plan) (subscription string) {
 	s.t.Helper()
 	ctx := s.t.Context()
-	if _, err := s.servers[0].Checkout(ctx, s.ada, p); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.servers[0].Checkout(ctx, s.ada, p)).Or(s.t)
 	sub, err := s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
 	must.NoError(s.t, err)
-	if subscription, err = s.provider.Pay(sub.Checkout.Session); err != nil {
-		s.t.Fatal(err)
-	}
-	if _, err := s.servers[1].Return(ctx, sub.Checkout.Session); err != nil {
-		s.t.Fatal(err)
-	}
+	subscription = must.Do(s.provider.Pay(sub.Checkout.Session)).Or(s.t)
+	must.Do(s.servers[1].Return(ctx, sub.Checkout.Session)).Or(s.t)
 	return subscription
 }
 
@@ -161,23 +152,15 @@ func TestATrialEndsForEveryReaderAtItsInstantAndIsRecordedOnce(t *testing.T) {
 	if n := s.audited("STANDARD TRIALING -> FREE ACTIVE because the trial is over"); n != 1 {
 		t.Errorf("the audit log has the end %d times", n)
 	}
-	if _, err := s.servers[1].Trial(t.Context(), s.ada); !fault.Is(err, fault.Conflict) {
-		t.Errorf("a second trial: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(s.servers[1].Trial(t.Context(), s.ada)), fault.Conflict) // a second trial
 }
 
 func TestAnEndedTrialThatIsNotRecordedCanBeNeitherDowngradedNorRepeated(t *testing.T) {
 	s := newServersFixture(t)
-	if _, err := s.servers[0].Trial(t.Context(), s.ada); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(s.servers[0].Trial(t.Context(), s.ada)).Or(t)
 	s.Clock.Advance(plan.TrialLength)
-	if _, err := s.servers[0].Downgrade(t.Context(), s.ada); !fault.Is(err, fault.Conflict) {
-		t.Errorf("a downgrade: %v", err)
-	}
-	if _, err := s.servers[0].Trial(t.Context(), s.ada); !fault.Is(err, fault.Conflict) {
-		t.Errorf("a second trial: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(s.servers[0].Downgrade(t.Context(), s.ada)), fault.Conflict) // a downgrade
+	must.Fail(t, must.ErrorOf(s.servers[0].Trial(t.Context(), s.ada)), fault.Conflict)     // a second trial
 	s.buy(plan.Premium)
 	sub, err := s.servers[0].Subscription(t.Context(), s.ada)
 	if err != nil || sub.Plan != plan.Premium || sub.Status() != plan.Active || !sub.EverPaid {
@@ -209,8 +192,7 @@ func TestAnOverdueSubscriptionIsReadByOneServer(t *testing.T) {
 	for _, server := range s.servers {
 		server.Provider = provider
 	}
-	d, err := s.servers[0].Subscription(t.Context(), s.ada)
-	must.NoError(t, err)
+	d := must.Do(s.servers[0].Subscription(t.Context(), s.ada)).Or(t)
 	kept := func(asked int) {
 		t.Helper()
 		var group sync.WaitGroup
@@ -242,9 +224,7 @@ func TestAnOverdueSubscriptionIsReadByOneServer(t *testing.T) {
 	s.Clock.Advance(10 * time.Minute)
 	kept(3) // unchanged at the provider
 	s.checkStored(plan.Premium, plan.Active)
-	if _, err := s.provider.Cancel(t.Context(), subscription, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(s.provider.Cancel(t.Context(), subscription, true)).Or(t)
 	s.Clock.Advance(24*time.Hour - time.Millisecond)
 	kept(3)
 	s.Clock.Advance(time.Millisecond)
@@ -267,9 +247,7 @@ func TestAGrantExpiresTheOpenCheckoutSession(t *testing.T) {
 		t.Run(about, func(t *testing.T) {
 			s := newServersFixture(t)
 			ctx := t.Context()
-			if _, err := s.servers[0].Checkout(ctx, s.ada, plan.Standard); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(s.servers[0].Checkout(ctx, s.ada, plan.Standard)).Or(t)
 			s.reconcile() // leaves the session open
 			is, err := s.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
 			must.NoError(t, err)
@@ -281,13 +259,9 @@ func TestAGrantExpiresTheOpenCheckoutSession(t *testing.T) {
 				is.Checkout = &plan.Checkout{Key: is.Checkout.Key, Plan: is.Checkout.Plan}
 				must.NoError(t, s.Store.Directory().Subscriptions().Put(ctx, s.ada.Org, is))
 			}
-			if _, err := s.Operator.Grant(ctx, org.Actor{Operator: true}, s.ada.Org, plan.Grant{Plan: plan.Enterprise}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(s.Operator.Grant(ctx, org.Actor{Operator: true}, s.ada.Org, plan.Grant{Plan: plan.Enterprise})).Or(t)
 			if test.paid {
-				if _, err := s.provider.Pay(session); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(s.provider.Pay(session)).Or(t)
 			}
 			s.reconcile()
 			if _, err := s.provider.Pay(session); err == nil {
@@ -309,12 +283,10 @@ func TestAGrantExpiresTheOpenCheckoutSession(t *testing.T) {
 func (s *serversFixture) changeMembership(change func(org.Membership) org.Membership) {
 	s.t.Helper()
 	ctx := s.t.Context()
-	if err := s.Store.Atomic(ctx, func(r ports.Records) error {
+	must.NoError(s.t, s.Store.Atomic(ctx, func(r ports.Records) error {
 		_, err := r.Directory().Organisations().Lock(ctx, s.ada.Org)
 		return errors.Join(err, r.Directory().Members().Put(ctx, s.ada.Org, change(org.Membership{Org: s.ada.Org, User: s.ada.User, Role: org.Owner, JoinedAt: s.Clock.Now()})))
-	}); err != nil {
-		s.t.Fatal(err)
-	}
+	}))
 }
 
 // interceptedPayments calls opened with each new checkout session, before its address is returned.
@@ -342,8 +314,7 @@ func TestAnUnreturnedCheckoutSessionIsReusedOrExpired(t *testing.T) {
 			t.Fatalf("a member demoted during the call gets %q, %v", url, err)
 		}
 		s.changeMembership(func(m org.Membership) org.Membership { return m })
-		url, err := s.servers[1].Checkout(t.Context(), s.ada, next)
-		must.NoError(t, err)
+		url := must.Do(s.servers[1].Checkout(t.Context(), s.ada, next)).Or(t)
 		page, err := s.provider.Session(t.Context(), unreturned.Session)
 		if err != nil || page.Open() != (url == unreturned.URL) || page.Open() != (next == plan.Standard) {
 			t.Errorf("after a checkout of %s the page is %+v, %v, and the next %q", about, page, err, url)
@@ -353,8 +324,7 @@ func TestAnUnreturnedCheckoutSessionIsReusedOrExpired(t *testing.T) {
 
 func TestFormerManagersCannotChangeASubscription(t *testing.T) {
 	s := newServersFixture(t)
-	before, err := s.Store.Directory().Subscriptions().Get(t.Context(), s.ada.Org)
-	must.NoError(t, err)
+	before := must.Do(s.Store.Directory().Subscriptions().Get(t.Context(), s.ada.Org)).Or(t)
 	for about, change := range map[string]func(org.Membership) org.Membership{
 		"demoted": func(m org.Membership) org.Membership { m.Role = org.Viewer; return m },
 		"removed": func(m org.Membership) org.Membership { return m.Removed(s.Clock.Now()) },
@@ -369,7 +339,5 @@ func TestFormerManagersCannotChangeASubscription(t *testing.T) {
 			}
 		}
 	}
-	if is, err := s.Store.Directory().Subscriptions().Get(t.Context(), s.ada.Org); err != nil || is != before {
-		t.Errorf("the subscription is %+v, %v", is, err)
-	}
+	must.Is(t, before, must.Do(s.Store.Directory().Subscriptions().Get(t.Context(), s.ada.Org)).Or(t))
 }

@@ -33,8 +33,7 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 	must.NoError(t, err)
 	user := func(n int) id.User {
 		u := id.User(fmt.Sprint("u", n))
-		_, err := dir.Users().Upsert(ctx, org.User{ID: u, ProviderID: string(u)}, func(u org.User) (org.User, error) { return u, nil })
-		must.NoError(t, err)
+		must.Do(dir.Users().Upsert(ctx, org.User{ID: u, ProviderID: string(u)}, func(u org.User) (org.User, error) { return u, nil })).Or(t)
 		must.NoError(t, dir.Members().Put(ctx, "o", org.Membership{Org: "o", User: u, Role: org.Owner, JoinedAt: start}))
 		return u
 	}
@@ -50,8 +49,7 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 
 	var first team.Team
 	for n := range team.MaxTeams {
-		made, err := grouping.Create(ctx, actor, team.Draft{Name: "T"})
-		must.NoError(t, err)
+		made := must.Do(grouping.Create(ctx, actor, team.Draft{Name: "T"})).Or(t)
 		if n == 0 {
 			first = made
 		}
@@ -62,8 +60,7 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 	actor.Visibility = org.NewStructure([]id.Team{first.ID}, func(func(id.Workspace, id.Team) bool) {}).
 		Visibility(0, func(int) (visible, belongs bool) { return true, true })
 	for n := range workspace.MaxWorkspaces {
-		made, err := placing.Create(ctx, actor, workspace.Draft{Name: "W", Team: first.ID})
-		must.NoError(t, err)
+		made := must.Do(placing.Create(ctx, actor, workspace.Draft{Name: "W", Team: first.ID})).Or(t)
 		if made.SortOrder != n {
 			t.Fatalf("workspace %d is at %d", n, made.SortOrder)
 		}
@@ -72,8 +69,7 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 	full(err)
 
 	for n := 1; n < team.MaxMembers; n++ {
-		_, err := c.Store.Work().TeamMembers().Put(ctx, "o", team.Member{Team: first.ID, User: user(n), JoinedAt: start})
-		must.NoError(t, err)
+		must.Do(c.Store.Work().TeamMembers().Put(ctx, "o", team.Member{Team: first.ID, User: user(n), JoinedAt: start})).Or(t)
 	}
 	late := user(team.MaxMembers)
 	_, err = grouping.AddMember(ctx, actor, first.ID, late)
@@ -81,8 +77,7 @@ func TestAnOrganisationsStructureHasBounds(t *testing.T) {
 	_, err = grouping.AddMember(ctx, actor, first.ID, "u1") // who is in it
 	must.NoError(t, err)
 	must.NoError(t, grouping.RemoveMember(ctx, actor, first.ID, "u1"))
-	_, err = grouping.AddMember(ctx, actor, first.ID, late)
-	must.NoError(t, err)
+	must.Do(grouping.AddMember(ctx, actor, first.ID, late)).Or(t)
 }
 
 // TestEmailsOfAnOrganisationHaveARate makes and deletes invitations, which sends as many letters as resending one.
@@ -100,18 +95,11 @@ func TestEmailsOfAnOrganisationHaveARate(t *testing.T) {
 	for range invitation.Emails.Burst {
 		must.NoError(t, invite())
 	}
-	if err := invite(); !fault.Is(err, fault.Limited) {
-		t.Errorf("beyond the rate: %v", err)
-	}
+	must.Fail(t, invite(), fault.Limited) // beyond the rate
 	c.Clock.Advance(invitation.Emails.Every)
 	must.NoError(t, invite())
-	if err := invite(); !fault.Is(err, fault.Limited) {
-		t.Errorf("a second one in the same minute: %v", err)
-	}
+	must.Fail(t, invite(), fault.Limited) // a second one in the same minute
 	c.Clock.Advance(invitation.Emails.Every)
-	made, err := c.Members.Invite(ctx, actor, "stranger@example.com", "MEMBER")
-	must.NoError(t, err)
-	if _, err := c.Members.Resend(ctx, actor, made.ID); !fault.Is(err, fault.Limited) {
-		t.Errorf("sent again beyond the organisation's rate: %v", err)
-	}
+	made := must.Do(c.Members.Invite(ctx, actor, "stranger@example.com", "MEMBER")).Or(t)
+	must.Fail(t, must.ErrorOf(c.Members.Resend(ctx, actor, made.ID)), fault.Limited) // sent again beyond the organisation's rate
 }

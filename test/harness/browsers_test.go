@@ -26,9 +26,8 @@ func signInBrowserAgain(t *testing.T, a *access.Access, former string) string {
 	to, cookie, err := a.StartBrowser(t.Context(), "/page", former)
 	must.NoError(t, err)
 	back := identity.Return{Code: "code", State: queryOf(t, to).Get("state")}
-	if _, err := a.FinishSignIn(t.Context(), cookie, access.CLIReturn{State: back.State, Return: back}); !fault.Is(err, fault.Invalid) {
-		t.Fatalf("the cookie of a browser's sign-in is one of a command line's: %v", err)
-	}
+	// The cookie of a browser's sign-in is none of a command line's.
+	must.Fail(t, must.ErrorOf(a.FinishSignIn(t.Context(), cookie, access.CLIReturn{State: back.State, Return: back})), fault.Invalid)
 	secret, path, err := a.FinishBrowser(t.Context(), cookie, back, laptop, audit.Origin{})
 	if err != nil || path != "/page" {
 		t.Fatalf("%q, %v", path, err)
@@ -133,20 +132,15 @@ func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
 	one, two := start(claimsOf(c, "user_1", "org_1")), start(claimsOf(c, "user_1", "org_2"))
 	stored := func(secret string) session.Session {
 		t.Helper()
-		s, err := c.Store.Journal().Sessions().Get(t.Context(), session.BrowserID(secret))
-		must.NoError(t, err)
-		return s
+		return must.Do(c.Store.Journal().Sessions().Get(t.Context(), session.BrowserID(secret))).Or(t)
 	}
-	other, err := use(t, two, signIn(t, two))
-	must.NoError(t, err)
+	other := must.Do(use(t, two, signIn(t, two))).Or(t)
 	stranger, err := use(t, one, signIn(t, start(claimsOf(c, "user_2", "org_3"))))
 	must.NoError(t, err)
 	first := signInBrowser(t, one)
 	began := stored(first)
 	for _, a := range []*access.Access{one, two} {
-		if _, err := useBrowser(t, a, first); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(useBrowser(t, a, first)).Or(t)
 	}
 	for day := range 5 {
 		c.Clock.Advance(24 * time.Hour)
@@ -163,9 +157,7 @@ func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
 	if _, _, err := one.SwitchBrowser(t.Context(), first+"x", other.Org, laptop, audit.Origin{}); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("with another secret: %v", err)
 	}
-	if _, err := useBrowser(t, one, first); err != nil {
-		t.Fatalf("after refused switches: %v", err)
-	}
+	must.Do(useBrowser(t, one, first)).Or(t) // after refused switches
 
 	type result struct {
 		secret string
@@ -200,16 +192,13 @@ func TestABrowserSwitchesToAnotherOrganisationOfItsUser(t *testing.T) {
 			t.Errorf("on server %d the old session: %v", i, err)
 		}
 	}
-	if all, err := one.Sessions(t.Context(), other.Actor); err != nil || len(all) != 2 {
-		t.Errorf("the sessions are %+v, %v", all, err)
-	}
+	must.Is(t, 2, len(must.Do(one.Sessions(t.Context(), other.Actor)).Or(t)))
 	if all := directory.AuditLog(t, c.Store, began.Org); len(all) != 1 || all[0].Action != audit.SessionEnded || all[0].Target != string(began.ID) {
 		t.Errorf("the audit log has %+v", all)
 	}
 
 	members := c.Store.Directory().Members()
-	m, err := members.Get(t.Context(), began.Org, other.User)
-	must.NoError(t, err)
+	m := must.Do(members.Get(t.Context(), began.Org, other.User)).Or(t)
 	must.NoError(t, members.Put(t.Context(), began.Org, m.Removed(c.Clock.Now())))
 	if _, _, err := one.SwitchBrowser(t.Context(), won.secret, began.Org, laptop, audit.Origin{}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("to an organisation after a removal: %v", err)
@@ -236,7 +225,5 @@ func TestABrowserComesBackFromAProviderThatSignsInBySession(t *testing.T) {
 	if err != nil || path != "/page" {
 		t.Fatalf("%q, %v", path, err)
 	}
-	if _, err := useBrowser(t, a, secret); err != nil {
-		t.Error(err)
-	}
+	must.Do(useBrowser(t, a, secret)).Or(t)
 }

@@ -25,9 +25,7 @@ func (fn model) Stream(ctx context.Context, _ chat.Call, to ports.Sink) (chat.Re
 
 func (s *chatFixture) admit(t *testing.T) *chats.Call {
 	t.Helper()
-	call, err := s.Admit(t.Context(), s.ada, chat.Request{Message: "Hello"})
-	must.NoError(t, err)
-	return call
+	return must.Do(s.Admit(t.Context(), s.ada, chat.Request{Message: "Hello"})).Or(t)
 }
 
 // ask makes a call, and returns its entry and its last chunk.
@@ -48,12 +46,8 @@ func TestShutdownWaitsForAdmittedCalls(t *testing.T) {
 	call := s.admit(t) // not running yet
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := s.Chats.Close(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("with an admitted call it closed with %v", err)
-	}
-	if _, err := s.Admit(t.Context(), s.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("another call: %v", err)
-	}
+	must.FailIs(t, s.Chats.Close(ctx), context.Canceled)                                                       // a call is admitted
+	must.Fail(t, must.ErrorOf(s.Admit(t.Context(), s.ada, chat.Request{Message: "Hello"})), fault.Unavailable) // another call
 	both := make(chan error, 2)
 	for range cap(both) {
 		go func() { both <- s.Chats.Close(t.Context()) }()
@@ -61,37 +55,24 @@ func TestShutdownWaitsForAdmittedCalls(t *testing.T) {
 	to := &chatClient{}
 	call.Run(t.Context(), to)
 	for range cap(both) {
-		if err := <-both; err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, <-both)
 	}
 	if e := s.settled(t, 1); e.Outcome != chat.ShutDown || e.Tokens.Total() != 0 || to.end() != chat.ErrorChunk {
 		t.Errorf("the entry is %+v, the chunks %+v", e, to.chunks)
 	}
-	if err := s.Chats.Close(t.Context()); err != nil {
-		t.Errorf("repeated: %v", err)
-	}
+	must.NoError(t, s.Chats.Close(t.Context())) // repeated
 }
 
 func TestShutdownDoesNotWaitForRefusedCalls(t *testing.T) {
 	s := newChatFixture(t, model(nil), 0)
 	ctx := t.Context()
-	sub, err := s.Deployment.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
-	must.NoError(t, err)
+	sub := must.Do(s.Deployment.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)).Or(t)
 	lease := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
-	if _, err := s.Deployment.Store.Usage().Quotas().Reserve(ctx, lease, sub.DailyTokens(), quota.Need{Output: sub.DailyTokens()}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Admit(ctx, s.ada, chat.Request{Message: "Hello"}); !fault.Is(err, fault.Forbidden) {
-		t.Fatal(err)
-	}
+	must.Do(s.Deployment.Store.Usage().Quotas().Reserve(ctx, lease, sub.DailyTokens(), quota.Need{Output: sub.DailyTokens()})).Or(t)
+	must.Fail(t, must.ErrorOf(s.Admit(ctx, s.ada, chat.Request{Message: "Hello"})), fault.Forbidden)
 	s.Chats.Store = brokenQuotas{s.Deployment.Store}
-	if _, err := s.Admit(ctx, s.ada, chat.Request{Message: "Hello"}); !errors.Is(err, errBroken) {
-		t.Fatal(err)
-	}
-	if err := s.Chats.Close(ctx); err != nil {
-		t.Error(err)
-	}
+	must.FailIs(t, must.ErrorOf(s.Admit(ctx, s.ada, chat.Request{Message: "Hello"})), errBroken)
+	must.NoError(t, s.Chats.Close(ctx))
 }
 
 func TestAFailedPauseEndsTheCall(t *testing.T) {
@@ -222,9 +203,7 @@ func TestTextThatArrivesWithTheEndIsSentBeforeTheSettlement(t *testing.T) {
 			}), 0)
 			to := &observingClient{used: map[string]int64{}, look: func() quota.Account {
 				a, err := s.account(t.Context())
-				if err != nil {
-					t.Error(err)
-				}
+				must.Succeed(t, err)
 				return a
 			}}
 			s.admit(t).Run(t.Context(), to)

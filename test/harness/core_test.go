@@ -11,18 +11,14 @@ import (
 
 func core(t *testing.T) *harness.Deployment {
 	t.Helper()
-	w, err := harness.NewDeployment(start)
-	must.NoError(t, err)
-	return w
+	return must.Do(harness.NewDeployment(start)).Or(t)
 }
 
 // newOrganisation adds an organisation on the largest plan, and returns its owner.
 func newOrganisation(t *testing.T, w *harness.Deployment) org.Actor {
 	t.Helper()
-	ada, err := w.Join(t.Context(), "org_office", "user_ada", org.Owner)
-	must.NoError(t, err)
-	sub, err := plan.Unsubscribed(ada.Org).Granted(plan.Grant{Plan: plan.Premium}, w.Clock.Now())
-	must.NoError(t, err)
+	ada := must.Do(w.Join(t.Context(), "org_office", "user_ada", org.Owner)).Or(t)
+	sub := must.Do(plan.Unsubscribed(ada.Org).Granted(plan.Grant{Plan: plan.Premium}, w.Clock.Now())).Or(t)
 	must.NoError(t, w.Store.Directory().Subscriptions().Put(t.Context(), ada.Org, sub))
 	return ada
 }

@@ -59,8 +59,7 @@ func browsers(t *testing.T, c *harness.Deployment) func(identity.Claims) *access
 // queryOf returns the query of the address that a sign-in leads to.
 func queryOf(t *testing.T, to string) url.Values {
 	t.Helper()
-	u, err := url.Parse(to)
-	must.NoError(t, err)
+	u := must.Do(url.Parse(to)).Or(t)
 	return u.Query()
 }
 
@@ -111,9 +110,7 @@ func TestADeviceIsSignedInAsTheBrowsersUser(t *testing.T) {
 		t.Fatalf("%+v, %v", asked, err)
 	}
 	must.NoError(t, errors.Join(ben.DecideDevice(t.Context(), of, code, true), ada.DecideDevice(t.Context(), of, code, true)))
-	if err := ada.DecideDevice(t.Context(), ofBen, code, false); !fault.Is(err, fault.NotFound) {
-		t.Fatalf("another person decides as well: %v", err)
-	}
+	must.Fail(t, ada.DecideDevice(t.Context(), ofBen, code, false), fault.NotFound) // another person's decision
 	if _, _, err := ada.DeviceRequest(t.Context(), of, code); !fault.Is(err, fault.NotFound) {
 		t.Fatalf("a decided device is shown: %v", err)
 	}
@@ -230,9 +227,7 @@ func TestASignInForADeviceComesBackFromAProviderThatSignsInBySession(t *testing.
 			t.Errorf("%+v: %v", wrong, err)
 		}
 	}
-	if in, err := a.FinishSignIn(t.Context(), cookie, access.CLIReturn{Port: port, State: state}); err != nil || in.UserCode != code {
-		t.Errorf("%+v, %v", in, err)
-	}
+	must.Is(t, code, must.Do(a.FinishSignIn(t.Context(), cookie, access.CLIReturn{Port: port, State: state})).Or(t).UserCode)
 }
 
 func TestADevicesCodesLiveTenMinutes(t *testing.T) {
@@ -244,9 +239,7 @@ func TestADevicesCodesLiveTenMinutes(t *testing.T) {
 	of := decider(t, a, code)
 	c.Clock.Advance(time.Millisecond)
 	wantRefused(t, a, device, session.DeviceExpired)
-	if err := a.DecideDevice(t.Context(), of, code, true); !fault.Is(err, fault.NotFound) {
-		t.Errorf("an expired device is approved: %v", err)
-	}
+	must.Fail(t, a.DecideDevice(t.Context(), of, code, true), fault.NotFound) // the device has expired
 	if _, _, err := a.StartDeviceSignIn(t.Context(), code); !fault.Is(err, fault.NotFound) {
 		t.Errorf("somebody signs in for an expired device: %v", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"collab/domain/fault"
@@ -79,8 +78,7 @@ func anyMessage(t *rapid.T, id string) message {
 			"public_user_data": object{"user_id": user, "first_name": name("first"), "last_name": nil, "identifier": name("identifier") + "@example.com"},
 		}
 	}
-	body, err := json.Marshal(object{"object": "event", "type": kind, "timestamp": at, "data": data})
-	must.NoError(t, err)
+	body := must.Do(json.Marshal(object{"object": "event", "type": kind, "timestamp": at, "data": data})).Or(t)
 	return message{id, body}
 }
 
@@ -117,12 +115,10 @@ func look(t *rapid.T, c *harness.Deployment) view {
 		return v // which has no members and no invitations
 	}
 	v.Name, v.Slug, v.Creator = o.Name, o.Slug, o.CreatedBy
-	if err := dir.Members().List(ctx, o.ID, org.Position{}, 0, func(p org.Profile) error {
+	must.NoError(t, dir.Members().List(ctx, o.ID, org.Position{}, 0, func(p org.Profile) error {
 		v.Members[p.Person.ProviderID] = fmt.Sprint(p.Role, p.JoinedAt)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for i := 1; i <= 3; i++ {
 		provider := fmt.Sprintf("orginv_%d", i)
 		found, err := dir.Invitations().ByProvider(ctx, o.ID, provider)
@@ -140,8 +136,7 @@ func look(t *rapid.T, c *harness.Deployment) view {
 // deliver sends the messages in an order of their own, some of them several
 // times.
 func deliver(t *rapid.T, label string, messages []message) view {
-	c, err := harness.NewDeployment(start.Add(time.Hour))
-	must.NoError(t, err)
+	c := must.Do(harness.NewDeployment(start.Add(time.Hour))).Or(t)
 	sent := append([]message(nil), messages...)
 	for range rapid.IntRange(0, 4).Draw(t, label+" copies") {
 		sent = append(sent, rapid.SampledFrom(messages).Draw(t, label+" copy"))
@@ -160,8 +155,6 @@ func TestIdentityEventsInAnyOrderEndInOneState(t *testing.T) {
 		for i := range rapid.IntRange(1, 12).Draw(t, "messages") {
 			messages = append(messages, anyMessage(t, fmt.Sprintf("msg_%02d", i)))
 		}
-		if diff := cmp.Diff(deliver(t, "one order", messages), deliver(t, "another order", messages)); diff != "" {
-			t.Fatalf("the orders end differently:\n%s", diff)
-		}
+		must.Equal(t, deliver(t, "one order", messages), deliver(t, "another order", messages))
 	})
 }

@@ -44,37 +44,26 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 		}, fault.Unauthenticated, fault.Unauthenticated},
 	} {
 		t.Run(about, func(t *testing.T) {
-			w, err := harness.NewDeployment(start)
-			must.NoError(t, err)
+			w := must.Do(harness.NewDeployment(start)).Or(t)
 			join := func(user string, role org.Role) org.Actor {
-				a, err := w.Join(ctx, "org_office", user, role)
-				must.NoError(t, err)
-				return a
+				return must.Do(w.Join(ctx, "org_office", user, role)).Or(t)
 			}
 			again := func(a org.Actor) org.Actor {
-				is, err := w.Access.Reauthorize(ctx, a)
-				must.NoError(t, err)
-				return is
+				return must.Do(w.Access.Reauthorize(ctx, a)).Or(t)
 			}
 			ada, ben := join("ada", org.Owner), join("ben", org.Member)
-			crew, err := w.Teams.Create(ctx, ada, team.Draft{Name: "Crew"})
-			must.NoError(t, err)
+			crew := must.Do(w.Teams.Create(ctx, ada, team.Draft{Name: "Crew"})).Or(t)
 			ada = again(ada)
-			open, err := w.Teams.Create(ctx, ada, team.Draft{Name: "Open"})
-			must.NoError(t, err)
+			open := must.Do(w.Teams.Create(ctx, ada, team.Draft{Name: "Open"})).Or(t)
 			for _, in := range []id.Team{crew.ID, open.ID} {
 				ada = again(ada)
-				_, err = w.Teams.AddMember(ctx, ada, in, ben.User)
-				must.NoError(t, err)
+				must.Do(w.Teams.AddMember(ctx, ada, in, ben.User)).Or(t)
 			}
 			ada = again(ada)
-			desk, err := w.Workspaces.Create(ctx, ada, workspace.Draft{Name: "Desk", Team: crew.ID})
-			must.NoError(t, err)
+			desk := must.Do(w.Workspaces.Create(ctx, ada, workspace.Draft{Name: "Desk", Team: crew.ID})).Or(t)
 			ada = again(ada)
-			made, err := w.Tasks.Create(ctx, ada, task.Draft{Title: "Secret", Workspace: &desk.ID})
-			must.NoError(t, err)
-			free, err := w.Tasks.Create(ctx, ada, task.Draft{Title: "Everybody's"})
-			must.NoError(t, err)
+			made := must.Do(w.Tasks.Create(ctx, ada, task.Draft{Title: "Secret", Workspace: &desk.ID})).Or(t)
+			free := must.Do(w.Tasks.Create(ctx, ada, task.Draft{Title: "Everybody's"})).Or(t)
 			content := func() *objects.Upload { return &objects.Upload{Content: strings.NewReader("x"), Size: 1} }
 			file, err := w.Objects.SaveMemory(ctx, ada, desk.ID, "notes.md", content())
 			must.NoError(t, err)
@@ -83,8 +72,7 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 			for i := range tools {
 				tools[i], err = w.Connectors.Create(ctx, ada, connector.Draft{Provider: "search"})
 				must.NoError(t, err)
-				_, err = w.Connectors.StoreCredentials(ctx, ada, tools[i].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
-				must.NoError(t, err)
+				must.Do(w.Connectors.StoreCredentials(ctx, ada, tools[i].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})).Or(t)
 			}
 
 			must.NoError(t, w.Store.Journal().Sessions().Put(ctx, session.Begin(session.Issue("laptop", ben.User, ben.Org, ben.Role, start), session.Client{}, start)))
@@ -95,18 +83,15 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 			for name, do := range map[string]func() error{
 				"puts themselves back": func() error { _, err := w.Teams.AddMember(ctx, ben, crew.ID, ben.User); return err },
 				"renames the team": func() error {
-					_, err := w.Teams.Update(ctx, ben, crew.ID, team.Patch{Name: patch.Value("Mine")})
-					return err
+					return must.ErrorOf(w.Teams.Update(ctx, ben, crew.ID, team.Patch{Name: patch.Value("Mine")}))
 				},
 				"moves the workspace": func() error { _, err := w.Workspaces.Move(ctx, ben, desk.ID, open.ID); return err },
 				"renames the workspace": func() error {
-					_, err := w.Workspaces.Update(ctx, ben, desk.ID, workspace.Patch{Name: patch.Value("Mine")})
-					return err
+					return must.ErrorOf(w.Workspaces.Update(ctx, ben, desk.ID, workspace.Patch{Name: patch.Value("Mine")}))
 				},
 				"deletes the workspace": func() error { return w.Workspaces.Delete(ctx, ben, desk.ID) },
 				"changes the task": func() error {
-					_, err := w.Tasks.Update(ctx, ben, made.ID, nil, task.Patch{Title: patch.Value("Mine")})
-					return err
+					return must.ErrorOf(w.Tasks.Update(ctx, ben, made.ID, nil, task.Patch{Title: patch.Value("Mine")}))
 				},
 				"deletes the task": func() error { return w.Tasks.Delete(ctx, ben, made.ID, nil) },
 				"reorders the task": func() error {
@@ -126,13 +111,9 @@ func TestTransactionsCheckRightsAgain(t *testing.T) {
 			for name, do := range map[string]func() error{
 				"makes a team": func() error { _, err := w.Teams.Create(ctx, ben, team.Draft{Name: "Mine"}); return err },
 				"changes a task": func() error {
-					_, err := w.Tasks.Update(ctx, ben, free.ID, nil, task.Patch{Title: patch.Value("Ours")})
-					return err
+					return must.ErrorOf(w.Tasks.Update(ctx, ben, free.ID, nil, task.Patch{Title: patch.Value("Ours")}))
 				},
-				"makes a connector": func() error {
-					_, err := w.Connectors.Create(ctx, ben, connector.Draft{Provider: "search"})
-					return err
-				},
+				"makes a connector": func() error { return must.ErrorOf(w.Connectors.Create(ctx, ben, connector.Draft{Provider: "search"})) },
 				"gives credentials": func() error {
 					_, err := w.Connectors.StoreCredentials(ctx, ben, tools[0].ID, `{"apiKey":"k"}`, map[string]string{"apiKey": "k"})
 					return err

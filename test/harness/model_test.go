@@ -26,6 +26,7 @@ import (
 	"collab/domain/team"
 	"collab/domain/workspace"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // The model of what the core must do, without concurrency, storage or limits.
@@ -199,10 +200,7 @@ func (m *modelled) must(err error) {
 }
 
 func newModelled(t *rapid.T, resyncs *int) *modelled {
-	f, err := harness.NewDeployment(start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Do(harness.NewDeployment(start)).Or(t)
 	m := &modelled{T: t, Deployment: f, users: map[string]id.User{}, named: map[id.User]string{}, resyncs: resyncs}
 	bus := &memory.Bus{}
 	f.Store.OnChange(bus.Publish)

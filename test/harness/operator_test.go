@@ -68,8 +68,7 @@ func TestOperatorListTakesTwoReadsPerPart(t *testing.T) {
 	name := func(n int) id.Org { return id.Org(fmt.Sprintf("o%03d", n)) }
 	for n := range organisations {
 		fresh := org.Organisation{ID: name(n), ProviderID: string(name(n)), CreatedAt: start, UpdatedAt: start}
-		_, err := d.Organisations().Upsert(ctx, fresh, func(o org.Organisation) (org.Organisation, error) { return o, nil })
-		must.NoError(t, err)
+		must.Do(d.Organisations().Upsert(ctx, fresh, func(o org.Organisation) (org.Organisation, error) { return o, nil })).Or(t)
 		for m := range n % 4 {
 			u := id.User(fmt.Sprintf("u%d_%d", n, m))
 			_, err := d.Users().Upsert(ctx, org.User{ID: u, ProviderID: string(u), CreatedAt: start, UpdatedAt: start},
@@ -85,8 +84,7 @@ func TestOperatorListTakesTwoReadsPerPart(t *testing.T) {
 	}
 	admin, counted := org.Actor{Operator: true}, &bulkReads{Store: store}
 	operators := operator.New(counted, clock, ids, nil, access.Origin)
-	_, err := operators.Grant(ctx, admin, name(2), plan.Grant{Plan: plan.Premium})
-	must.NoError(t, err)
+	must.Do(operators.Grant(ctx, admin, name(2), plan.Grant{Plan: plan.Premium})).Or(t)
 	for _, page := range []struct{ after, limit, want int }{{-1, 0, organisations}, {-1, 1, 1}, {-1, 200, 200}, {0, 201, 201}, {99, 300, 300}, {99, 400, 350}, {449, 10, 0}} {
 		var after id.Org
 		if page.after >= 0 {

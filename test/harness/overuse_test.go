@@ -155,8 +155,7 @@ func newOverusingProvider(t *testing.T, p protocol) *overusingProvider {
 	server := scripted.Start(t)
 	transport := &http.Transport{MaxIdleConnsPerHost: 32}
 	t.Cleanup(transport.CloseIdleConnections)
-	models, err := p.open(server, &http.Client{Transport: transport})
-	must.NoError(t, err)
+	models := must.Do(p.open(server, &http.Client{Transport: transport})).Or(t)
 	o := &overusingProvider{fixture: newChatFixture(t, models, 0), calls: map[string]*overusingCall{}}
 	o.fixture.Chats.Generations = unrecorded{}
 	server.Choose(o.script)
@@ -173,11 +172,9 @@ func TestNoSequenceOfCallsExceedsTheLimitByMoreThanOneMessage(t *testing.T) {
 			ctx := t.Context()
 			rapid.Check(t, func(rt *rapid.T) {
 				o.draw = func(from, to int) int { return rapid.IntRange(from, to).Draw(rt, "of the provider") }
-				limit, err := o.nextDay(ctx, rapid.OneOf(rapid.Int64Range(1, 5000), rapid.Int64Range(1, 500_000)).Draw(rt, "left"))
-				must.NoError(rt, err)
+				limit := must.Do(o.nextDay(ctx, rapid.OneOf(rapid.Int64Range(1, 5000), rapid.Int64Range(1, 500_000)).Draw(rt, "left"))).Or(rt)
 				for range rapid.IntRange(1, 8).Draw(rt, "calls") {
-					before, err := o.fixture.account(ctx)
-					must.NoError(rt, err)
+					before := must.Do(o.fixture.account(ctx)).Or(rt)
 					excess, admitted, err := o.chat(ctx, "Hello, "+messageNumbers.New(), p.Protocol == scripted.Messages && rapid.IntRange(0, 3).Draw(rt, "searches") > 0)
 					must.NoError(rt, err)
 					after, err := o.fixture.account(ctx)
@@ -207,8 +204,7 @@ func TestConcurrentCallsExceedTheLimitByOneMessageEach(t *testing.T) {
 			o.draw = func(from, to int) int { return from + random.IntN(to-from+1) } // under mu
 			ctx := t.Context()
 			for day := range 20 {
-				limit, err := o.nextDay(ctx, int64(10_000*(1+day)))
-				must.NoError(t, err)
+				limit := must.Do(o.nextDay(ctx, int64(10_000*(1+day)))).Or(t)
 				var all sync.WaitGroup
 				var mu sync.Mutex
 				var excess int64
@@ -218,9 +214,7 @@ func TestConcurrentCallsExceedTheLimitByOneMessageEach(t *testing.T) {
 							e, _, err := o.chat(ctx, fmt.Sprintf("Hello, %d on day %d for the %d. time", caller, day, n), p.Protocol == scripted.Messages)
 							mu.Lock()
 							excess += e
-							if err != nil {
-								t.Error(err)
-							}
+							must.Succeed(t, err)
 							mu.Unlock()
 						}
 					})

@@ -267,8 +267,7 @@ func (m *billingFixture) pay(b *tenant, session string, late bool) bool {
 	if err != nil {
 		return false
 	}
-	r, err := m.provider.Subscription(context.Background(), subscription)
-	must.NoError(m.t, err)
+	r := must.Do(m.provider.Subscription(context.Background(), subscription)).Or(m.t)
 	first, paid := r, "paid"
 	first.Status = plan.IsIncomplete
 	if late {
@@ -419,14 +418,12 @@ func (m *billingFixture) changeAtProvider(r plan.Remote, plans *rapid.Generator[
 		r.Status = rapid.SampledFrom([]plan.RemoteStatus{plan.IsPaused, plan.IsUnpaid, plan.IsActive, plan.IsTrialing}).Draw(m.r, "status")
 		m.provider.Set(r)
 	default:
-		if _, err := m.provider.Cancel(ctx, r.ID, what == "cancel"); err != nil {
-			m.t.Fatal(err)
-		}
+		must.Do(m.provider.Cancel(ctx, r.ID, what == "cancel")).Or(m.t)
 	}
 }
 
 func (m *billingFixture) grant(b *tenant) {
-	err := m.store.Atomic(context.Background(), func(r ports.Records) error {
+	must.NoError(m.t, m.store.Atomic(context.Background(), func(r ports.Records) error {
 		if _, err := r.Directory().Organisations().Lock(context.Background(), b.actor.Org); err != nil {
 			return err
 		}
@@ -438,14 +435,12 @@ func (m *billingFixture) grant(b *tenant) {
 			return err
 		}
 		return r.Directory().Subscriptions().Put(context.Background(), b.actor.Org, s)
-	})
-	must.NoError(m.t, err)
+	}))
 	b.granted = true
 }
 
 func (m *billingFixture) stored(b *tenant) plan.Subscription {
-	d, err := m.billing.Subscription(context.Background(), b.actor)
-	must.NoError(m.t, err)
+	d := must.Do(m.billing.Subscription(context.Background(), b.actor)).Or(m.t)
 	return d.Subscription
 }
 
@@ -593,9 +588,7 @@ func (m *billingFixture) subscribe(b *tenant, p plan.Plan) string {
 }
 
 func (m *billingFixture) cancel(subscription string) {
-	if _, err := m.provider.Cancel(context.Background(), subscription, true); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.provider.Cancel(context.Background(), subscription, true)).Or(m.t)
 	m.observe()
 }
 
@@ -675,9 +668,7 @@ func TestPaymentEventsOfAnErasedOrganisationAreIgnored(t *testing.T) {
 			t.Errorf("%s: %v", n.body, err)
 		}
 	}
-	if _, err := m.billing.Return(context.Background(), b.sessions[0]); err != nil {
-		t.Error(err)
-	}
+	must.Do(m.billing.Return(context.Background(), b.sessions[0])).Or(t)
 	if s := m.stored(b); s.Customer != "" || s.State() != plan.Unplanned {
 		t.Errorf("there is %+v", s)
 	}

@@ -25,17 +25,12 @@ func TestARunningRequestDoesNotAddARemovedMember(t *testing.T) {
 	c := core(t)
 	ctx, actor := t.Context(), newOrganisation(t, c)
 	m := org.NewMembership(actor.Org, actor.User, "owner", start, org.Naming{}, start)
-	if err := c.Store.Atomic(ctx, func(r ports.Records) error {
+	must.NoError(t, c.Store.Atomic(ctx, func(r ports.Records) error {
 		_, err := r.Directory().Organisations().Lock(ctx, actor.Org)
 		return errors.Join(err, r.Directory().Members().Put(ctx, actor.Org, m.Removed(start)))
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for about, do := range map[string]func() error{
-		"makes a team": func() error {
-			_, err := c.Teams.Create(ctx, actor, team.Draft{Name: "Design"})
-			return err
-		},
+		"makes a team":       func() error { return must.ErrorOf(c.Teams.Create(ctx, actor, team.Draft{Name: "Design"})) },
 		"seeds":              func() error { _, err := c.Onboarding.Seed(ctx, actor); return err },
 		"completes":          func() error { return c.Onboarding.Complete(ctx, actor) },
 		"changes their role": func() error { _, err := c.Members.ChangeRole(ctx, actor, actor.User, "OWNER"); return err },
@@ -44,9 +39,7 @@ func TestARunningRequestDoesNotAddARemovedMember(t *testing.T) {
 			t.Errorf("who was removed %s: %v", about, err)
 		}
 	}
-	if all, err := c.Store.Work().Teams().Refs(ctx, actor.Org); err != nil || len(all) != 0 {
-		t.Errorf("there are teams %v, %v", all, err)
-	}
+	must.Is(t, 0, len(must.Do(c.Store.Work().Teams().Refs(ctx, actor.Org)).Or(t)))
 }
 
 // provider verifies every token as one with these claims.
@@ -59,10 +52,8 @@ func (p provider) Verify(context.Context, string) (identity.Claims, error) {
 // presenting returns the use cases of tokens where every identity token has these
 // claims.
 func presenting(t *testing.T, c *harness.Deployment) func(identity.Claims) *access.Access {
-	text, err := servicetoken.Generate()
-	must.NoError(t, err)
-	keys, err := servicetoken.Parse(text)
-	must.NoError(t, err)
+	text := must.Do(servicetoken.Generate()).Or(t)
+	keys := must.Do(servicetoken.Parse(text)).Or(t)
 	return func(claims identity.Claims) *access.Access {
 		return access.New(access.Options{
 			Store: c.Store, Epochs: c.Store, Identity: provider(claims), Tokens: servicetoken.New(keys, "https://collab.example.com"), Clock: c.Clock, IDs: c.IDs,
@@ -149,16 +140,14 @@ func TestARoleChangeByATokenIsLoggedIfItChangesVisibility(t *testing.T) {
 		at := start.Add(time.Duration(i) * time.Minute)
 		c.Clock.Set(at)
 		claims := identity.Claims{Subject: "user_1", Org: "org_1", OrgRole: step.role, IssuedAt: at, ExpiresAt: at.Add(time.Hour)}
-		s, err := exchange(claims).Exchange(t.Context(), access.Exchange{IdentityToken: "token"})
-		must.NoError(t, err)
+		s := must.Do(exchange(claims).Exchange(t.Context(), access.Exchange{IdentityToken: "token"})).Or(t)
 		o = s.Org.ID
 		heads, err := c.Store.Storage().Changes().Heads(t.Context(), []id.Org{o})
 		if err != nil || heads[o].N != step.n {
 			t.Errorf("as %s the log has %d entries, %v; want %d", step.role, heads[o].N, err, step.n)
 		}
 	}
-	entries, err := c.Store.Storage().Changes().List(t.Context(), o, 0, 10)
-	must.NoError(t, err)
+	entries := must.Do(c.Store.Storage().Changes().List(t.Context(), o, 0, 10)).Or(t)
 	for _, e := range entries {
 		if e.Type != stored.AccessChanged || e.Audience == nil || len(e.Audience.Users) != 1 {
 			t.Errorf("got %+v", e)

@@ -58,8 +58,7 @@ func claimsOf(c *harness.Deployment, user, organisation string) identity.Claims 
 // signIn exchanges an identity token.
 func signIn(t *testing.T, a *access.Access) string {
 	t.Helper()
-	s, err := a.Exchange(t.Context(), access.Exchange{IdentityToken: "token", From: laptop})
-	must.NoError(t, err)
+	s := must.Do(a.Exchange(t.Context(), access.Exchange{IdentityToken: "token", From: laptop})).Or(t)
 	return s.Token
 }
 
@@ -96,27 +95,20 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 			for range 2 {
 				for _, a := range []*access.Access{one, two} {
 					for _, token := range []string{lost, kept} {
-						if _, err := use(t, a, token); err != nil {
-							t.Fatal(err)
-						}
+						must.Do(use(t, a, token)).Or(t)
 					}
 				}
 			}
 			elsewhere := signIn(t, server(claimsOf(c, "user_1", "org_2")))
-			other, err := use(t, one, elsewhere)
-			must.NoError(t, err)
+			other := must.Do(use(t, one, elsewhere)).Or(t)
 			switched, err := two.Switch(t.Context(), lost, other.Org, laptop)
 			if err != nil || switched.Org == nil || switched.Org.ID != other.Org {
 				t.Fatalf("got %+v, %v", switched, err)
 			}
-			if _, err := use(t, one, switched.Token); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(use(t, one, switched.Token)).Or(t)
 			must.NoError(t, one.EndSession(other.ctx, other.Actor, other.session))
-			refreshed, err := two.Refresh(t.Context(), lost, laptop)
-			must.NoError(t, err)
-			actor, err := use(t, one, kept)
-			must.NoError(t, err)
+			refreshed := must.Do(two.Refresh(t.Context(), lost, laptop)).Or(t)
+			actor := must.Do(use(t, one, kept)).Or(t)
 			all, err := one.Sessions(actor.ctx, actor.Actor)
 			if err != nil || len(all) != 2 {
 				t.Fatalf("got %+v, %v", all, err)
@@ -126,9 +118,7 @@ func TestATokenOfAnEndedSessionIsRefusedOnTheNextRequestOfEveryServer(t *testing
 				gone = all[1].ID
 			}
 			must.NoError(t, one.EndSession(actor.ctx, actor.Actor, gone))
-			if err := one.EndSession(actor.ctx, actor.Actor, gone); !fault.Is(err, fault.NotFound) {
-				t.Errorf("again: %v", err)
-			}
+			must.Fail(t, one.EndSession(actor.ctx, actor.Actor, gone), fault.NotFound)
 			for i, a := range []*access.Access{one, two} {
 				for _, token := range []string{lost, refreshed.Token, switched.Token} {
 					if _, err := use(t, a, token); !fault.Is(err, fault.Unauthenticated) {
@@ -162,9 +152,7 @@ func TestARequestReadsNoSessionWhileTheEpochStands(t *testing.T) {
 	a.Store = counting{c.Store, &gets}
 	token := signIn(t, a)
 	for range 10 {
-		if _, err := use(t, a, token); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(use(t, a, token)).Or(t)
 	}
 	if gets != 1 {
 		t.Errorf("the session was read %d times in 10 requests", gets)
@@ -178,31 +166,19 @@ func TestATokenThatNamesNoSessionHasOneOfItsOwn(t *testing.T) {
 	must.NoError(t, err)
 	var old [2]string
 	for i := range old {
-		if old[i], err = a.Tokens.Issue(session.Issue(c.IDs.New(), actor.User, actor.Org, org.Member, c.Clock.Now())); err != nil {
-			t.Fatal(err)
-		}
+		old[i] = must.Do(a.Tokens.Issue(session.Issue(c.IDs.New(), actor.User, actor.Org, org.Member, c.Clock.Now()))).Or(t)
 		for range 2 {
-			if _, err := use(t, a, old[i]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(use(t, a, old[i])).Or(t)
 		}
 	}
-	if all, err := a.Sessions(actor.ctx, actor.Actor); err != nil || len(all) != 3 {
-		t.Fatalf("there are %+v, %v", all, err)
-	}
-	first, err := use(t, a, old[0])
-	must.NoError(t, err)
+	must.Is(t, 3, len(must.Do(a.Sessions(actor.ctx, actor.Actor)).Or(t)))
+	first := must.Do(use(t, a, old[0])).Or(t)
 	must.NoError(t, a.EndSession(actor.ctx, actor.Actor, first.session))
 	for range 2 {
-		if _, err := use(t, a, old[0]); !fault.Is(err, fault.Unauthenticated) {
-			t.Errorf("an ended one: %v", err)
-		}
-		if _, err := a.Refresh(t.Context(), old[0], laptop); !fault.Is(err, fault.Unauthenticated) {
-			t.Errorf("an ended one is refreshed: %v", err)
-		}
+		must.Fail(t, must.ErrorOf(use(t, a, old[0])), fault.Unauthenticated)                      // an ended one
+		must.Fail(t, must.ErrorOf(a.Refresh(t.Context(), old[0], laptop)), fault.Unauthenticated) // an ended one
 	}
-	s, err := a.Refresh(t.Context(), old[1], laptop)
-	must.NoError(t, err)
+	s := must.Do(a.Refresh(t.Context(), old[1], laptop)).Or(t)
 	second, err := use(t, a, s.Token)
 	if before, e := use(t, a, old[1]); err != nil || e != nil || before.session != second.session {
 		t.Errorf("refreshed, it is in %q and not in %q, %v, %v", second.session, before.session, err, e)
@@ -216,17 +192,12 @@ func TestATokenThatNamesNoSessionHasOneOfItsOwn(t *testing.T) {
 func TestATransactionSeesThatTheSessionHasEnded(t *testing.T) {
 	c := core(t)
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
-	actor, err := use(t, a, signIn(t, a))
-	must.NoError(t, err)
+	actor := must.Do(use(t, a, signIn(t, a))).Or(t)
 	other, err := use(t, a, signIn(t, a))
 	must.NoError(t, err)
 	must.NoError(t, a.EndSession(other.ctx, other.Actor, actor.session))
-	if err := a.EndOtherSessions(actor.ctx, actor.Actor); !fault.Is(err, fault.Unauthenticated) {
-		t.Errorf("an ended session ends others: %v", err)
-	}
-	if err := a.EndSession(actor.ctx, actor.Actor, other.session); !fault.Is(err, fault.Unauthenticated) {
-		t.Errorf("an ended session ends another: %v", err)
-	}
+	must.Fail(t, a.EndOtherSessions(actor.ctx, actor.Actor), fault.Unauthenticated)          // by an ended session
+	must.Fail(t, a.EndSession(actor.ctx, actor.Actor, other.session), fault.Unauthenticated) // by an ended session
 	for name, transaction := range map[string]func(context.Context, org.Actor, func(ports.Records, org.Actor) error) error{"locked": a.Locked, "atomic": a.Atomic} {
 		ran := func(by user) (kept bool, err error) {
 			err = transaction(by.ctx, by.Actor, func(ports.Records, org.Actor) error {
@@ -267,9 +238,7 @@ func TestRechecksAcceptATokenAsLongAsAuthorize(t *testing.T) {
 			if err := do(by); err != nil {
 				t.Errorf("%s, %s before the end: %v", kind, about, err)
 			}
-			if by, err = use(t, a, token.bearer); err != nil {
-				t.Fatal(err)
-			}
+			by = must.Do(use(t, a, token.bearer)).Or(t)
 			c.Clock.Set(token.ends)
 			if err := do(by); !fault.Is(err, fault.Unauthenticated) {
 				t.Errorf("%s, %s at the end: %v", kind, about, err)
@@ -289,14 +258,9 @@ func TestAUserHasAHundredSessionsAtMost(t *testing.T) {
 		tokens = append(tokens, signIn(t, a))
 		c.Clock.Set(c.Clock.Now().Add(time.Second))
 	}
-	if _, err := use(t, a, tokens[0]); !fault.Is(err, fault.Unauthenticated) {
-		t.Errorf("the oldest: %v", err)
-	}
-	actor, err := use(t, a, tokens[1])
-	must.NoError(t, err)
-	if all, err := a.Sessions(actor.ctx, actor.Actor); err != nil || len(all) != session.Max {
-		t.Errorf("there are %d, %v", len(all), err)
-	}
+	must.Fail(t, must.ErrorOf(use(t, a, tokens[0])), fault.Unauthenticated) // the oldest
+	actor := must.Do(use(t, a, tokens[1])).Or(t)
+	must.Is(t, session.Max, len(must.Do(a.Sessions(actor.ctx, actor.Actor)).Or(t)))
 	entries := directory.AuditLog(t, c.Store, actor.Org)
 	if len(entries) != 1 || entries[0].Action != audit.SessionEnded || entries[0].Actor != actor.User ||
 		entries[0].Address != laptop.Address || entries[0].Detail != "more than 100 sessions" {
@@ -308,14 +272,11 @@ func TestUsesOfASessionAreStoredAtIntervals(t *testing.T) {
 	c := core(t)
 	a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
 	token := signIn(t, a)
-	actor, err := use(t, a, token)
-	must.NoError(t, err)
+	actor := must.Do(use(t, a, token)).Or(t)
 	begun := c.Clock.Now()
 	noted := func(want time.Time) {
 		t.Helper()
-		if _, err := use(t, a, token); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(use(t, a, token)).Or(t)
 		if all, err := a.Sessions(actor.ctx, actor.Actor); err != nil || !all[0].LastUsedAt.Equal(want) || all[0].Address != laptop.Address || all[0].UserAgent != laptop.UserAgent {
 			t.Errorf("got %+v, %v; want %v", all, err, want)
 		}
@@ -336,10 +297,9 @@ func TestUsesOfASessionAreStoredAtIntervals(t *testing.T) {
 func say(t *testing.T, c *harness.Deployment, n int, word string, blocked bool) {
 	t.Helper()
 	now := c.Clock.Now()
-	body, err := json.Marshal(object{"type": "user.updated", "timestamp": now.UnixMilli(), "data": object{
+	body := must.Do(json.Marshal(object{"type": "user.updated", "timestamp": now.UnixMilli(), "data": object{
 		"id": "user_1", "updated_at": now.Add(time.Duration(n) * time.Second).UnixMilli(), word: blocked,
-	}})
-	must.NoError(t, err)
+	}})).Or(t)
 	must.NoError(t, c.Receive(t.Context(), fmt.Sprint("msg_", n), body))
 }
 
@@ -362,8 +322,7 @@ func TestABanDuringAnExchangeLeavesNoSession(t *testing.T) {
 		c, received := core(t), false
 		a := presenting(t, c)(claimsOf(c, "user_1", "org_1"))
 		signIn(t, a)
-		caller, err := a.Verify(t.Context(), "token")
-		must.NoError(t, err)
+		caller := must.Do(a.Verify(t.Context(), "token")).Or(t)
 		a.Store = &interrupted{Store: c.Store, before: func(n int) {
 			if n == at {
 				say(t, c, 1, "banned", true)

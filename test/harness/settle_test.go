@@ -152,11 +152,9 @@ func TestCallsAdmittedDuringAReservationAreReservedTogether(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newChatFixture(t, model(nil), 0)
 				ctx := t.Context()
-				sub, err := s.Deployment.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)
-				must.NoError(t, err)
+				sub := must.Do(s.Deployment.Store.Directory().Subscriptions().Get(ctx, s.ada.Org)).Or(t)
 				s.admit(t)
-				one, err := s.account(ctx)
-				must.NoError(t, err)
+				one := must.Do(s.account(ctx)).Or(t)
 				room := int64(test.room * float64(one.Reserved))
 				other := quota.Lease{ID: "other", Org: s.ada.Org, User: s.ada.User, Day: quota.DayOf(s.Clock.Now()), ExpiresAt: s.Clock.Now().Add(time.Minute)}
 				held, err := s.Deployment.Store.Usage().Quotas().Reserve(ctx, other, sub.DailyTokens()-room, quota.Need{Output: sub.DailyTokens()})
@@ -168,9 +166,7 @@ func TestCallsAdmittedDuringAReservationAreReservedTogether(t *testing.T) {
 				for range 4 {
 					all.Go(func() {
 						defer func() { _ = recover() }() // of the panic of the store
-						if _, err := s.AdmitUnconfirmed(ctx, s.ada, chat.Request{Message: "Hello"}); err != nil {
-							t.Error(err)
-						}
+						must.Succeed(t, must.ErrorOf(s.AdmitUnconfirmed(ctx, s.ada, chat.Request{Message: "Hello"})))
 						admitted.Add(1)
 					})
 					synctest.Wait()

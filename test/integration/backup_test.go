@@ -242,10 +242,8 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 // firstLine returns the first line of a feed from the cursor that begins with one of the prefixes.
 func firstLine(t *testing.T, u collabd.Client, cursor string, prefixes ...string) string {
 	t.Helper()
-	r, err := u.Request(t.Context(), "GET", "/sync/changes", nil, "Last-Event-ID: "+cursor)
-	must.NoError(t, err)
-	a, err := (&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
-	must.NoError(t, err)
+	r := must.Do(u.Request(t.Context(), "GET", "/sync/changes", nil, "Last-Event-ID: "+cursor)).Or(t)
+	a := must.Do((&http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)).Or(t)
 	defer a.Body.Close()
 	for lines := bufio.NewScanner(a.Body); lines.Scan(); {
 		line := lines.Text()
@@ -283,18 +281,13 @@ func TestContentRemovedDuringABackup(t *testing.T) {
 			ada.Must(t, 200, "DELETE", "/sync/files/"+gone.ID, nil, nil)
 			ada.Must(t, 200, "DELETE", "/sync/files/"+gone.ID+"/versions", nil, nil)
 			if aged {
-				db, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "collab.db")+"?_pragma=busy_timeout(10000)")
-				must.NoError(t, err)
-				if _, err := db.Exec("UPDATE blob_names SET at = at - 90000000 WHERE is_discarded"); err != nil {
-					t.Fatal(err)
-				}
+				db := must.Do(sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "collab.db")+"?_pragma=busy_timeout(10000)")).Or(t)
+				must.Do(db.Exec("UPDATE blob_names SET at = at - 90000000 WHERE is_discarded")).Or(t)
 				db.Close()
 			}
 			ran(t, s, true, "gc")
 			must.NoError(t, os.Rename(found[0]+".real", found[0]))
-			if _, err := io.WriteString(pipe, "first"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(io.WriteString(pipe, "first")).Or(t)
 			pipe.Close()
 			if err := c.Wait(); err != nil {
 				t.Fatalf("%v: %s", err, output.String())
@@ -378,8 +371,7 @@ func TestBackupsAndRestoresThatAreKilled(t *testing.T) {
 		s.Stop(t)
 	}
 	t.Logf("%d restores were killed; %d times the old state was there, %d times the new", killed.Load(), states[true], states[false])
-	aside, err := filepath.Glob(s.Dir + ".replaced-*")
-	must.NoError(t, err)
+	aside := must.Do(filepath.Glob(s.Dir + ".replaced-*")).Or(t)
 	for _, folder := range aside {
 		if _, err := os.Stat(filepath.Join(folder, "collab.db")); err != nil {
 			t.Errorf("what was moved aside is not whole: %v", err)
@@ -419,9 +411,7 @@ func TestADataDirectoryIsLockedByItsServer(t *testing.T) {
 	}
 	other.Stop(t)
 	ran(t, s, true, "restore", "--replace", archive)
-	if err := s.Restart(); err != nil {
-		t.Error(err)
-	}
+	must.NoError(t, s.Restart())
 }
 
 func TestAnInterruptedBackupLeavesNoFile(t *testing.T) {
@@ -454,8 +444,7 @@ func TestAnInterruptedBackupLeavesNoFile(t *testing.T) {
 		t.Errorf("it ended with %v: %s", err, output.String())
 	}
 	for _, where := range []string{folder, filepath.Join(s.Dir, ".backup")} {
-		entries, err := os.ReadDir(where)
-		must.NoError(t, err)
+		entries := must.Do(os.ReadDir(where)).Or(t)
 		for _, e := range entries {
 			if e.Name() != "lock" {
 				t.Errorf("%s is left in %s", e.Name(), where)

@@ -62,8 +62,7 @@ func TestAStopWritesWhenSessionsWereUsedLast(t *testing.T) {
 	s := collabd.Start(t)
 	ada := s.SignIn(t, "ada@example.com", "Known", "owner")
 	s.Stop(t)
-	db, err := sql.Open("sqlite", filepath.Join(s.Dir, "collab.db"))
-	must.NoError(t, err)
+	db := must.Do(sql.Open("sqlite", filepath.Join(s.Dir, "collab.db"))).Or(t)
 	defer db.Close()
 	if _, err := db.Exec("UPDATE sessions SET last_used_at = 1"); err != nil { // long ago, so that a use is worth a note
 		t.Fatal(err)

@@ -219,8 +219,7 @@ func (p *connectorTest) dump() []byte {
 			p.Fatalf("the database has the files %v: %v", files, err)
 		}
 		for _, name := range files {
-			text, err := os.ReadFile(name)
-			must.NoError(p, err)
+			text := must.Do(os.ReadFile(name)).Or(p)
 			all.Write(text)
 		}
 		return all.Bytes()
@@ -236,8 +235,7 @@ func (p *connectorTest) dump() []byte {
 // texts are the first column of a query.
 func (p *connectorTest) texts(query string) (all []string) {
 	p.Helper()
-	rows, err := p.rows.QueryContext(p.Context(), query)
-	must.NoError(p, err)
+	rows := must.Do(p.rows.QueryContext(p.Context(), query)).Or(p)
 	defer rows.Close()
 	for rows.Next() {
 		var text string

@@ -113,11 +113,8 @@ func (p *connectorTest) expire(connector string) {
 
 func (p *connectorTest) change(statement string) int64 {
 	p.Helper()
-	done, err := p.rows.ExecContext(p.Context(), statement)
-	must.NoError(p, err)
-	n, err := done.RowsAffected()
-	must.NoError(p, err)
-	return n
+	done := must.Do(p.rows.ExecContext(p.Context(), statement)).Or(p)
+	return must.Do(done.RowsAffected()).Or(p)
 }
 
 // count returns the number that a query returns.
@@ -199,8 +196,7 @@ type browser struct {
 
 func newBrowser(t testing.TB) *browser {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	must.NoError(t, err)
+	jar := must.Do(cookiejar.New(nil)).Or(t)
 	return &browser{Client: &http.Client{
 		Jar: jar, Timeout: patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -246,9 +242,7 @@ func (b *browser) confirm(page string, shown, pressed *collabd.Server) (*url.URL
 // confirmed calls confirm and ends the test on an error.
 func (p *connectorTest) confirmed(b *browser, page string, shown, pressed *collabd.Server) *url.URL {
 	p.Helper()
-	to, err := b.confirm(page, shown, pressed)
-	must.NoError(p, err)
-	return to
+	return must.Do(b.confirm(page, shown, pressed)).Or(p)
 }
 
 // finish opens an address on a server, and returns the status with the page.
@@ -282,9 +276,7 @@ func (p *connectorTest) finished(b *browser, address string, s *collabd.Server, 
 // approved returns the callback of an approved authorization.
 func (p *connectorTest) approved(of *authserver.Server, b *browser, f flow) *url.URL {
 	p.Helper()
-	back, err := of.Approve(p.confirmed(b, f.AuthURL, p.server(1), p.server(0)).String())
-	must.NoError(p, err)
-	return back
+	return must.Do(of.Approve(p.confirmed(b, f.AuthURL, p.server(1), p.server(0)).String())).Or(p)
 }
 
 // authorised returns the id of a new connector that was authorised and tested.
@@ -312,8 +304,7 @@ func TestAnAuthorizationOverServers(t *testing.T) {
 			p.Errorf("it is %+v", got)
 		}
 		page := p.confirmed(b, f.AuthURL, two, two)
-		back, err := p.auth.Approve(page.String())
-		must.NoError(p, err)
+		back := must.Do(p.auth.Approve(page.String())).Or(p)
 		p.finished(b, back.String(), one, 200)
 		if got := p.poll(p.ada.At(two), f); got.Status != "ready" || got.InstanceID != f.InstanceID {
 			p.Errorf("it is %+v", got)
@@ -384,8 +375,7 @@ func TestAnAuthorizationByAMetadataDocument(t *testing.T) {
 	p.auth.Set(func(s *authserver.Script) { s.Documents = true })
 
 	f := p.start(ada, map[string]any{"providerId": "notes"})
-	back, err := p.auth.Approve(p.confirmed(b, f.AuthURL, public, public).String())
-	must.NoError(t, err)
+	back := must.Do(p.auth.Approve(p.confirmed(b, f.AuthURL, public, public).String())).Or(t)
 	p.finished(b, back.String(), public, 200)
 	p.awaitStatus(ada, f.InstanceID, "CONNECTED")
 	if !strings.HasSuffix(back.Path, "/callback/document-"+key) || len(p.auth.Requests(authserver.Registration)) > 0 {

@@ -25,21 +25,18 @@ var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
 // cookie.
 func consoleBrowser(t *testing.T, s *collabd.Server, email, organisation string) *http.Client {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	must.NoError(t, err)
+	jar := must.Do(cookiejar.New(nil)).Or(t)
 	c := &http.Client{Jar: jar}
-	page, err := c.Get(s.URL + "/console/sign-in")
-	must.NoError(t, err)
+	page := must.Do(c.Get(s.URL + "/console/sign-in")).Or(t)
 	defer page.Body.Close()
 	text, err := io.ReadAll(page.Body)
 	csrf := csrfField.FindSubmatch(text)
 	if err != nil || csrf == nil {
 		t.Fatalf("%s: %v\n%s", page.Status, err, text)
 	}
-	in, err := c.PostForm(page.Request.URL.String(), url.Values{
+	in := must.Do(c.PostForm(page.Request.URL.String(), url.Values{
 		"csrf": {string(csrf[1])}, "account": {"new"}, "email": {email}, "name": {"Con"}, "org": {"new"}, "orgName": {organisation}, "role": {"owner"}, "action": {"sign-in"},
-	})
-	must.NoError(t, err)
+	})).Or(t)
 	defer in.Body.Close()
 	if in.StatusCode != http.StatusOK || in.Request.URL.Path != "/console" {
 		t.Fatalf("the sign-in ends at %s: %s", in.Request.URL, in.Status)

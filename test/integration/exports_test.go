@@ -34,17 +34,14 @@ func checkExport(t *testing.T, owner collabd.Client, path string) string {
 		at = owner.Base + "/api/v1" + path + "/archive"
 		header.Set("Authorization", "Bearer "+owner.Token)
 	}
-	r, err := http.NewRequest("GET", at, nil)
-	must.NoError(t, err)
+	r := must.Do(http.NewRequest("GET", at, nil)).Or(t)
 	r.Header = header
-	answer, err := http.DefaultClient.Do(r)
-	must.NoError(t, err)
+	answer := must.Do(http.DefaultClient.Do(r)).Or(t)
 	defer answer.Body.Close()
 	if h := answer.Header; answer.StatusCode != 200 || h.Get("Content-Type") != "application/gzip" || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment; filename*=UTF-8''collab-export-") {
 		t.Fatalf("%s with %v", answer.Status, h)
 	}
-	zip, err := gzip.NewReader(answer.Body)
-	must.NoError(t, err)
+	zip := must.Do(gzip.NewReader(answer.Body)).Or(t)
 	if first, err := tar.NewReader(zip).Next(); err != nil || first.Name != "manifest.json" {
 		t.Errorf("the archive begins with %+v, %v", first, err)
 	}

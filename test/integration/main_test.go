@@ -50,8 +50,7 @@ func (d database) start(t testing.TB, settings ...string) []*collabd.Server {
 // rows opens the database beside the servers, as SQL.
 func (d database) rows(t testing.TB) *sql.DB {
 	t.Helper()
-	db, err := sql.Open(d.driver, d.source)
-	must.NoError(t, err)
+	db := must.Do(sql.Open(d.driver, d.source)).Or(t)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -59,12 +58,9 @@ func (d database) rows(t testing.TB) *sql.DB {
 // opened opens a database beside the servers, as a store.
 func opened(t testing.TB, url string) *gormdb.DB {
 	t.Helper()
-	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: url})
-	must.NoError(t, err)
+	db := must.Do(gormdb.Open(t.Context(), gormdb.Options{URL: url})).Or(t)
 	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, db.Close())
 	})
 	return db
 }

@@ -169,8 +169,7 @@ func TestAMoveThatIsKilledWhileItCopiesRecords(t *testing.T) {
 	to := postgres.URL(t)
 	for killed := 0; ; killed++ {
 		c := s.Command(t, []string{"move", "--to", to}, "COLLAB_LOG_FORMAT=json")
-		progress, err := c.StderrPipe()
-		must.NoError(t, err)
+		progress := must.Do(c.StderrPipe()).Or(t)
 		must.NoError(t, c.Start())
 		tables := 0
 		for lines := bufio.NewScanner(progress); lines.Scan(); {

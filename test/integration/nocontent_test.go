@@ -135,10 +135,8 @@ func hear(t *testing.T, c collabd.Client, body any, leave bool) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r, err := c.Request(ctx, "POST", "/chat", body)
-	must.NoError(t, err)
-	answer, err := http.DefaultClient.Do(r)
-	must.NoError(t, err)
+	r := must.Do(c.Request(ctx, "POST", "/chat", body)).Or(t)
+	answer := must.Do(http.DefaultClient.Do(r)).Or(t)
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		t.Fatalf("a chat is %s", answer.Status)

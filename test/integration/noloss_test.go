@@ -78,8 +78,7 @@ type cluster struct {
 func TestClusterLosesNoAcknowledgedWrite(t *testing.T) {
 	seed := seeded(t)
 	db := postgres.Own(t, postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "on"}})
-	database, err := db.Database(context.Background(), "cluster")
-	must.NoError(t, err)
+	database := must.Do(db.Database(context.Background(), "cluster")).Or(t)
 	bus := nats.Start(t)
 	store := objectstore.Start(t, tempdir.New(t)) // in memory, each object would be looked for among all
 	first := collabd.Start(t, "COLLAB_DATABASE_URL="+database, "COLLAB_BUS_URL="+bus.URL, "COLLAB_BLOB_URL="+store.Bucket("cluster"),
@@ -146,10 +145,7 @@ func (f *cluster) prove(database string, writers, followers, writes int, fn func
 	// Readers continue until they have received all their events.
 	logs, changes := make([][]object.Change, clusterOrgs), opened(t, database).Storage().Changes()
 	for i, c := range f.tenants {
-		var err error
-		if logs[i], err = feed.Log(t.Context(), changes, id.Org(c.users[0].Org)); err != nil {
-			t.Fatal(err)
-		}
+		logs[i] = must.Do(feed.Log(t.Context(), changes, id.Org(c.users[0].Org))).Or(t)
 	}
 	for i, r := range readers {
 		r.target.Store(feed.Last(logs[i%clusterOrgs], r.sees))
@@ -166,9 +162,7 @@ func (f *cluster) prove(database string, writers, followers, writes int, fn func
 	}
 	events, connections, resumes := 0, 0, 0
 	for i, r := range readers {
-		if err := r.Compare(logs[i%clusterOrgs], r.sees); err != nil {
-			t.Error(err)
-		}
+		must.NoError(t, r.Compare(logs[i%clusterOrgs], r.sees))
 		events, connections, resumes = events+len(r.Events), connections+r.connections, resumes+r.cut
 	}
 	var checking sync.WaitGroup
@@ -182,8 +176,7 @@ func (f *cluster) prove(database string, writers, followers, writes int, fn func
 
 // listen is the setting of an address that stays reserved while its server is stopped.
 func listen(t testing.TB) string {
-	port, err := loopback.Port()
-	must.NoError(t, err)
+	port := must.Do(loopback.Port()).Or(t)
 	return fmt.Sprintf("COLLAB_LISTEN=127.0.0.1:%d", port)
 }
 

@@ -46,13 +46,11 @@ func useAddresses(t *testing.T, ada collabd.Client, store *objectstore.Store) {
 	}
 	put := func(method, address string, headers map[string]string, content string) bool {
 		t.Helper()
-		r, err := http.NewRequest(method, address, strings.NewReader(content))
-		must.NoError(t, err)
+		r := must.Do(http.NewRequest(method, address, strings.NewReader(content))).Or(t)
 		for name, value := range headers {
 			r.Header.Set(name, value)
 		}
-		answer, err := http.DefaultClient.Do(r)
-		must.NoError(t, err)
+		answer := must.Do(http.DefaultClient.Do(r)).Or(t)
 		_ = answer.Body.Close()
 		return answer.StatusCode/100 == 2
 	}
@@ -76,19 +74,15 @@ func useAddresses(t *testing.T, ada collabd.Client, store *objectstore.Store) {
 		t.Fatal("the store refuses the content")
 	}
 	ada.Must(t, 200, "POST", "/sync/uploads/"+next.ID+"/complete", nil, &file)
-	if file.Version != 2 {
-		t.Errorf("version %d", file.Version)
-	}
+	must.Is(t, 2, file.Version)
 
 	var redirected *http.Response
 	client := &http.Client{CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 		redirected = r.Response
 		return nil
 	}}
-	r, err := ada.Request(t.Context(), "GET", "/sync/files/"+file.ID+"?raw=1", nil, "Prefer: redirect", "Range: bytes=5-6")
-	must.NoError(t, err)
-	answer, err := client.Do(r)
-	must.NoError(t, err)
+	r := must.Do(ada.Request(t.Context(), "GET", "/sync/files/"+file.ID+"?raw=1", nil, "Prefer: redirect", "Range: bytes=5-6")).Or(t)
+	answer := must.Do(client.Do(r)).Or(t)
 	defer answer.Body.Close()
 	got, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != 206 || string(got) != "to" || redirected == nil || redirected.StatusCode != 307 || redirected.Header.Get("X-Collab-Checksum") != file.Checksum {

@@ -18,8 +18,7 @@ import (
 func TestListsFromReplicas(t *testing.T) {
 	ctx := context.Background()
 	primary := postgres.Own(t, postgres.Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "local"}})
-	address, err := primary.Database(ctx, "replicated")
-	must.NoError(t, err)
+	address := must.Do(primary.Database(ctx, "replicated")).Or(t)
 	standby := primary.OwnStandby(t)
 	replica := strings.Replace(address, primary.Host(), standby.Host(), 1)
 	s := collabd.Start(t, "COLLAB_DATABASE_URL="+address, "COLLAB_DATABASE_REPLICA_URLS="+replica, "COLLAB_ADMIN_SECRET="+collabd.AdminSecret)
@@ -35,8 +34,7 @@ func TestListsFromReplicas(t *testing.T) {
 			headers = append(headers, "Collab-Position: "+position)
 		}
 		answer := c.Send(t, method, path, strings.NewReader(body), headers...)
-		text, err := io.ReadAll(answer.Body)
-		must.NoError(t, err)
+		text := must.Do(io.ReadAll(answer.Body)).Or(t)
 		return answer.StatusCode, string(text), answer.Header.Get("Collab-Position")
 	}
 	// changed sets the guest's role and returns the position after it.
@@ -81,13 +79,10 @@ func TestListsFromReplicas(t *testing.T) {
 			t.Fatalf("the role is %q", role)
 		}
 	}
-	conn, err := pgx.Connect(ctx, replica)
-	must.NoError(t, err)
+	conn := must.Do(pgx.Connect(ctx, replica)).Or(t)
 	defer conn.Close(ctx)
 	for paused := ""; paused != "paused"; {
-		if _, err := conn.Exec(ctx, "SELECT pg_wal_replay_pause()"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(conn.Exec(ctx, "SELECT pg_wal_replay_pause()")).Or(t)
 		must.NoError(t, conn.QueryRow(ctx, "SELECT pg_get_wal_replay_pause_state()").Scan(&paused))
 	}
 	second := changed("VIEWER")

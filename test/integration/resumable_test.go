@@ -37,8 +37,7 @@ func TestUploadsThatResumeOverServersThatAreKilled(t *testing.T) {
 	anna.Must(t, 201, "POST", "/sync/resumable-uploads?path=film.bin&checksum="+checksum, nil, &made, "Upload-Complete: ?0", fmt.Sprint("Upload-Length: ", size))
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
 	ask := func(s *collabd.Server, method string, offset int64, body io.Reader, length int64) (*http.Response, []byte, error) {
-		r, err := anna.At(s).Request(t.Context(), method, "/sync/resumable-uploads/"+made.ID, body)
-		must.NoError(t, err)
+		r := must.Do(anna.At(s).Request(t.Context(), method, "/sync/resumable-uploads/"+made.ID, body)).Or(t)
 		if r.ContentLength = length; method == "PATCH" {
 			r.Header.Set("Content-Type", "application/partial-upload")
 			r.Header.Set("Upload-Complete", "?1")

@@ -265,8 +265,7 @@ func (v *ownerClient) trips(request, body string, once bool) int {
 // send sends a request and returns how often it waited.
 func (v *ownerClient) send(method, path, body string) int {
 	v.t.Helper()
-	r, err := v.Request(v.t.Context(), method, path, strings.NewReader(body), "X-Admin-Secret: "+collabd.AdminSecret)
-	must.NoError(v.t, err)
+	r := must.Do(v.Request(v.t.Context(), method, path, strings.NewReader(body), "X-Admin-Secret: "+collabd.AdminSecret)).Or(v.t)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -274,8 +273,7 @@ func (v *ownerClient) send(method, path, body string) int {
 		r.Header.Set("Content-Type", "application/x-ndjson")
 	}
 	before := v.counter.n.Load()
-	answer, err := http.DefaultClient.Do(r)
-	must.NoError(v.t, err)
+	answer := must.Do(http.DefaultClient.Do(r)).Or(v.t)
 	defer answer.Body.Close()
 	begun := int(v.counter.n.Load() - before)
 	if path == "/sync/changes" {
@@ -360,9 +358,7 @@ func (v *ownerClient) session() string {
 
 // identity returns a token of the identity provider.
 func (v *ownerClient) identity() string {
-	token, err := collabd.IdentityToken(v.Base, v.name+"@rounds.example", v.name, v.name, "owner")
-	must.NoError(v.t, err)
-	return token
+	return must.Do(collabd.IdentityToken(v.Base, v.name+"@rounds.example", v.name, v.name, "owner")).Or(v.t)
 }
 
 // tripCounter passes connections on to Postgres, and counts how often a client waits: it sends
@@ -373,10 +369,8 @@ type tripCounter struct {
 }
 
 func newTripCounter(t *testing.T, address string) *tripCounter {
-	u, err := url.Parse(address)
-	must.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.NoError(t, err)
+	u := must.Do(url.Parse(address)).Or(t)
+	listener := must.Do(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	target := u.Host
 	u.Host = listener.Addr().String()
 	counter := &tripCounter{url: u.String()}

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"collab/adapters/gormdb"
@@ -64,17 +63,13 @@ func TestAFleetIsUpgradedAndGoesBackUnderLoad(t *testing.T) {
 			return func() {
 				s.Stop(t)
 				s.Program = by
-				if err := s.Restart(); err != nil {
-					t.Error(err)
-				}
+				must.Succeed(t, s.Restart())
 			}
 		}
 		for _, phase := range []func(){
 			func() {
 				db := opened(t, database.url)
-				if err := errors.Join(db.Migrate(ctx), partition(ctx, db)); err != nil {
-					t.Error(err)
-				}
+				must.Succeed(t, errors.Join(db.Migrate(ctx), partition(ctx, db)))
 			},
 			replace(second, collabd.Process), replace(first, collabd.Process), replace(second, release.Process), replace(first, release.Process),
 			replace(second, collabd.Process),
@@ -101,13 +96,11 @@ func TestTheOldestReleaseThatRunsOnTheSchemaIsKnown(t *testing.T) {
 	var oldest int64
 	var release string
 	must.NoError(t, d.rows(t).QueryRowContext(t.Context(), "SELECT oldest, release FROM schema_support").Scan(&oldest, &release))
-	changelog, err := os.ReadFile("../../CHANGELOG.md")
-	must.NoError(t, err)
+	changelog := must.Do(os.ReadFile("../../CHANGELOG.md")).Or(t)
 	if line := fmt.Sprintf("\n## %s (schema %d, commit ", release, oldest); !strings.Contains(string(changelog), line) {
 		t.Errorf("CHANGELOG.md does not have %s", line)
 	}
-	page, err := os.ReadFile("../../docs/operations.md")
-	must.NoError(t, err)
+	page := must.Do(os.ReadFile("../../docs/operations.md")).Or(t)
 	if row := fmt.Sprintf("|---|---|---|\n| %s | %d | %s |\n", assembly.Version(), gormdb.Schema(), release); !strings.Contains(string(page), row) {
 		t.Errorf("docs/operations.md does not have %s", row)
 	}
@@ -115,8 +108,7 @@ func TestTheOldestReleaseThatRunsOnTheSchemaIsKnown(t *testing.T) {
 	if line := fmt.Sprintf("\nschema %d, on which servers from version %s on run\n", gormdb.Schema(), release); err != nil || !strings.HasSuffix(string(output), line) {
 		t.Errorf("collabd version prints %s, %v; want %s", output, err, line)
 	}
-	answer, err := http.Get(s.URL + "/readyz")
-	must.NoError(t, err)
+	answer := must.Do(http.Get(s.URL + "/readyz")).Or(t)
 	defer answer.Body.Close()
 	var ready struct {
 		Schema                  int64
@@ -137,8 +129,7 @@ func TestMigrationsOfReleasesStay(t *testing.T) {
 			t.Errorf("the release has %d migrations on %s, %v; want %d", len(files), dialect, err, release.Schema)
 		}
 		for _, file := range files {
-			before, err := os.ReadFile(file)
-			must.NoError(t, err)
+			before := must.Do(os.ReadFile(file)).Or(t)
 			after, err := os.ReadFile(filepath.Join("../..", folder, dialect, filepath.Base(file)))
 			if err != nil || string(before) != string(after) {
 				t.Errorf("%s/%s has changed since the release, %v", dialect, filepath.Base(file), err)
@@ -159,10 +150,8 @@ func TestMigrationsLetServersWrite(t *testing.T) {
 	server := postgres.Own(t, postgres.Options{Settings: map[string]string{
 		"fsync": "off", "full_page_writes": "off", "max_wal_size": "8GB", "checkpoint_timeout": "1h", "wal_level": "minimal", "max_wal_senders": "0", "shared_buffers": "1GB", "autovacuum": "off",
 	}})
-	url, err := server.Database(t.Context(), "large")
-	must.NoError(t, err)
-	old, err := release.Process()
-	must.NoError(t, err)
+	url := must.Do(server.Database(t.Context(), "large")).Or(t)
+	old := must.Do(release.Process()).Or(t)
 	old.Args = append(old.Args, "migrate")
 	old.Env = []string{"COLLAB_DATABASE_URL=" + url, "COLLAB_DATA_DIR=" + t.TempDir()}
 	if out, err := old.CombinedOutput(); err != nil {
@@ -222,9 +211,7 @@ func TestMigrationsLetServersWrite(t *testing.T) {
 	}()
 	execute(t, reader, "SELECT pg_sleep(2)")
 	execute(t, reader, "COMMIT")
-	if err := <-migrated; err != nil {
-		t.Error(err)
-	}
+	must.Succeed(t, <-migrated)
 	close(ended)
 	writers.Wait()
 	t.Logf("migrations of %q with %d rows took %s, the longest statement of a writer about %d ms", large, rows, took.Round(time.Millisecond), longest.Load()/1000)
@@ -278,9 +265,7 @@ func TestAMigrationThatIsKilledIsRepeated(t *testing.T) {
 	other := postgres.URL(t)
 	db := opened(t, other)
 	must.NoError(t, errors.Join(db.Migrate(t.Context()), db.Partition(t.Context(), func(string, int64, bool) {})))
-	if diff := cmp.Diff(schemaOf(t, connect(t, other)), schemaOf(t, watch)); diff != "" {
-		t.Errorf("migrated at once, and killed and repeated (-once +repeated):\n%s", diff)
-	}
+	must.Equal(t, schemaOf(t, connect(t, other)), schemaOf(t, watch)) // migrated at once, and killed and repeated
 }
 
 // schemaOf returns the columns, indexes, constraints, triggers and functions of a database.
@@ -309,8 +294,7 @@ func migrationsSince(t *testing.T, release previous.Release) (statements string)
 		t.Fatalf("there are %d migrations, %v", len(files), err)
 	}
 	for _, file := range files[release.Schema:] {
-		text, err := os.ReadFile(file)
-		must.NoError(t, err)
+		text := must.Do(os.ReadFile(file)).Or(t)
 		statements += string(text)
 	}
 	return regexp.MustCompile(`--.*`).ReplaceAllString(statements, "")
@@ -339,7 +323,7 @@ func writtenTables(t *testing.T, c *pgx.Conn) (all []writtenTable) {
 		must.NoError(t, err)
 		var columns, values, same []string
 		var column, kind string
-		if _, err := pgx.ForEachRow(found, []any{&column, &kind}, func() error {
+		must.Do(pgx.ForEachRow(found, []any{&column, &kind}, func() error {
 			const id = "('00000000-0000-4000-8000-' || lpad(to_hex(%s), 12, '0'))::uuid"
 			value := map[string]string{
 				"uuid": fmt.Sprintf(id, "$1::bigint"), "text": "'x' || $1::bigint", "bigint": "$1::bigint", "boolean": "false", "bytea": `''::bytea`,
@@ -349,9 +333,7 @@ func writtenTables(t *testing.T, c *pgx.Conn) (all []writtenTable) {
 			}
 			columns, values, same = append(columns, column), append(values, value), append(same, column+" = "+value)
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})).Or(t)
 		if len(columns) == 0 { // the release does not have it
 			continue
 		}
@@ -365,8 +347,7 @@ func writtenTables(t *testing.T, c *pgx.Conn) (all []writtenTable) {
 }
 
 func connect(t *testing.T, url string) *pgx.Conn {
-	c, err := pgx.Connect(t.Context(), url)
-	must.NoError(t, err)
+	c := must.Do(pgx.Connect(t.Context(), url)).Or(t)
 	t.Cleanup(func() { c.Close(context.Background()) })
 	return c
 }

@@ -301,11 +301,9 @@ var notActs = []string{"sessions", "replays", "blob_names"}
 func records(t *testing.T, db *sql.DB, tables string) map[string][]string {
 	t.Helper()
 	read := func(query string) (all []string) {
-		rows, err := db.QueryContext(t.Context(), query)
-		must.NoError(t, err)
+		rows := must.Do(db.QueryContext(t.Context(), query)).Or(t)
 		defer rows.Close()
-		columns, err := rows.Columns()
-		must.NoError(t, err)
+		columns := must.Do(rows.Columns()).Or(t)
 		for rows.Next() {
 			values, into := make([]any, len(columns)), make([]any, len(columns))
 			for i := range values {

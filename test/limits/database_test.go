@@ -77,8 +77,7 @@ func (d *database) open(t testing.TB) *sql.DB {
 	if d.url == "" {
 		driver, source = "sqlite", d.file()+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=cache_size(-200000)&_pragma=temp_store(FILE)"
 	}
-	db, err := sql.Open(driver, source)
-	must.NoError(t, err)
+	db := must.Do(sql.Open(driver, source)).Or(t)
 	t.Cleanup(func() { _ = db.Close() })
 	db.SetMaxOpenConns(1)
 	return db
@@ -116,19 +115,16 @@ func (d *database) restore(t testing.TB) {
 // name is that of the database of Postgres.
 func (d *database) name(t testing.TB) string {
 	t.Helper()
-	u, err := url.Parse(d.url)
-	must.NoError(t, err)
+	u := must.Do(url.Parse(d.url)).Or(t)
 	return u.Path[1:]
 }
 
 // administer executes statements over a connection to another database of Postgres.
 func (d *database) administer(t testing.TB, statements ...string) {
 	t.Helper()
-	u, err := url.Parse(d.url)
-	must.NoError(t, err)
+	u := must.Do(url.Parse(d.url)).Or(t)
 	u.Path = "/postgres"
-	db, err := sql.Open("pgx", u.String())
-	must.NoError(t, err)
+	db := must.Do(sql.Open("pgx", u.String())).Or(t)
 	defer db.Close()
 	for _, statement := range statements {
 		if _, err := db.ExecContext(context.Background(), statement); err != nil {
@@ -139,14 +135,10 @@ func (d *database) administer(t testing.TB, statements ...string) {
 
 func copied(t testing.TB, from, to string) {
 	t.Helper()
-	in, err := os.Open(from)
-	must.NoError(t, err)
+	in := must.Do(os.Open(from)).Or(t)
 	defer in.Close()
-	out, err := os.Create(to)
-	must.NoError(t, err)
-	if _, err := io.Copy(out, in); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Do(os.Create(to)).Or(t)
+	must.Do(io.Copy(out, in)).Or(t)
 	must.NoError(t, out.Close())
 }
 
@@ -181,10 +173,8 @@ func (f recordCopier) text(n int) string { return f.repeated("\U0001F600", n) }
 func (f recordCopier) multiply(table, where string, copies int, differ set) {
 	f.Helper()
 	f.exec("CREATE TEMP TABLE template AS SELECT * FROM " + table + " WHERE " + where + " LIMIT 1")
-	rows, err := f.db.Query("SELECT * FROM " + table + " LIMIT 0")
-	must.NoError(f, err)
-	columns, err := rows.Columns()
-	must.NoError(f, err)
+	rows := must.Do(f.db.Query("SELECT * FROM " + table + " LIMIT 0")).Or(f)
+	columns := must.Do(rows.Columns()).Or(f)
 	_ = rows.Close()
 	values := make([]string, len(columns))
 	for i, name := range columns {

@@ -23,8 +23,7 @@ func TestDeletionsThatAreKilledAreFinishedByTheirRepetition(t *testing.T) {
 	ada.Must(t, 201, "POST", "/teams", map[string]any{"name": "Crew"}, &team)
 	ada.Must(t, 201, "POST", "/teams", map[string]any{"name": "Office"}, &other)
 	ada.Must(t, 201, "POST", "/workspaces", map[string]any{"name": "Desk", "teamId": other.ID}, &workspace)
-	db, err := sql.Open("sqlite", filepath.Join(s.Dir, "collab.db")+"?_pragma=busy_timeout(60000)")
-	must.NoError(t, err)
+	db := must.Do(sql.Open("sqlite", filepath.Join(s.Dir, "collab.db")+"?_pragma=busy_timeout(60000)")).Or(t)
 	defer db.Close()
 	number := func(query string, args ...any) (n int) {
 		t.Helper()
@@ -106,7 +105,5 @@ func TestDeletionsThatAreKilledAreFinishedByTheirRepetition(t *testing.T) {
 	if status, _, err := s.Deliver("msg_deleted", deleted); err != nil || status != 200 {
 		t.Errorf("once more it is %d, %v", status, err)
 	}
-	if n := number("SELECT count(*) FROM inbox WHERE message = 'msg_deleted'"); n != 1 {
-		t.Errorf("the inbox has %d messages", n)
-	}
+	must.Is(t, 1, number("SELECT count(*) FROM inbox WHERE message = 'msg_deleted'"))
 }

@@ -20,8 +20,7 @@ import (
 // dial opens a connection to the server, which ends with the test.
 func dial(t testing.TB, s *collabd.Server) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", "127.0.0.1"+strings.TrimPrefix(s.URL, "http://localhost"))
-	must.NoError(t, err)
+	conn := must.Do(net.Dial("tcp", "127.0.0.1"+strings.TrimPrefix(s.URL, "http://localhost"))).Or(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -142,8 +141,7 @@ func TestAnAddressHasItsShareOfConnections(t *testing.T) {
 		if i < address {
 			continue
 		}
-		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		must.NoError(t, err)
+		answer := must.Do(http.ReadResponse(bufio.NewReader(conn), nil)).Or(t)
 		_ = answer.Body.Close()
 		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
 			t.Errorf("one more is answered %s, %v", answer.Status, answer.Header)

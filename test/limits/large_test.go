@@ -121,11 +121,9 @@ func (g *generatedContent) checksum() string { return hex.EncodeToString(g.sum.S
 
 func send(t *testing.T, u collabd.Client, method, path string, size int64, body io.Reader, headers ...string) *http.Response {
 	t.Helper()
-	r, err := u.Request(t.Context(), method, path, body, headers...)
-	must.NoError(t, err)
+	r := must.Do(u.Request(t.Context(), method, path, body, headers...)).Or(t)
 	r.ContentLength = size
-	a, err := http.DefaultClient.Do(r)
-	must.NoError(t, err)
+	a := must.Do(http.DefaultClient.Do(r)).Or(t)
 	t.Cleanup(func() { _ = a.Body.Close() })
 	return a
 }
@@ -141,9 +139,7 @@ func TestLargeFilesGoThroughLittleMemory(t *testing.T) {
 	if err := json.NewDecoder(warm.Body).Decode(&small); err != nil || warm.StatusCode != 201 {
 		t.Fatalf("%d, %v", warm.StatusCode, err)
 	}
-	if _, err := io.Copy(io.Discard, send(t, u, "GET", "/sync/files/"+small.ID+"?raw=1", 0, nil).Body); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(io.Copy(io.Discard, send(t, u, "GET", "/sync/files/"+small.ID+"?raw=1", 0, nil).Body)).Or(t)
 
 	var made record
 	watched(t, s, "the upload", func() {

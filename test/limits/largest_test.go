@@ -96,11 +96,9 @@ func fill(t *testing.T, d *database) *largest {
 	w.ada.Must(t, 200, "POST", "/connectors/"+w.connector+"/credentials", map[string]any{"credentials": map[string]string{"apiKey": strings.Repeat("x", 65_000)}}, nil)
 	w.release = made("/updates", map[string]any{"version": "1.0.0", "platform": "DARWIN", "arch": "ARM64", "downloadUrl": "https://example.com/a.zip", "sha512": strings.Repeat("a", 128), "releaseNotes": text(65_536), "signature": text(8192)})
 	made("/updates", map[string]any{"version": "1.0.0", "platform": "LINUX", "arch": "X64", "downloadUrl": "https://example.com/a.AppImage.tar.gz", "releaseNotes": text(65_536), "signature": text(8192)})
-	page, err := http.Get(s.URL + "/docs")
-	must.NoError(t, err)
+	page := must.Do(http.Get(s.URL + "/docs")).Or(t)
 	defer page.Body.Close()
-	html, err := io.ReadAll(page.Body)
-	must.NoError(t, err)
+	html := must.Do(io.ReadAll(page.Body)).Or(t)
 	script := regexp.MustCompile(`scalar-[0-9a-f]+\.js`).Find(html)
 	path := strings.Repeat(strings.Repeat("p", 200)+"/", 4) + "7777777777"
 	stored := made("/sync/files", map[string]any{"path": path, "content": "small", "workspaceId": w.workspace})
@@ -175,8 +173,7 @@ func fill(t *testing.T, d *database) *largest {
 		"SELECT id FROM (SELECT id FROM tasks WHERE org_id = '%[1]s' AND tags IS NOT NULL LIMIT 300) AS a UNION ALL SELECT id FROM (SELECT id FROM tasks WHERE org_id = '%[1]s' AND tags IS NULL LIMIT 4700) AS b": &w.tasks,
 		"SELECT id FROM workspaces WHERE org_id = '%s'": &w.workspaces,
 	} {
-		rows, err := db.Query(fmt.Sprintf(query, w.ada.Org))
-		must.NoError(t, err)
+		rows := must.Do(db.Query(fmt.Sprintf(query, w.ada.Org))).Or(t)
 		for rows.Next() {
 			var id string
 			must.NoError(t, rows.Scan(&id))

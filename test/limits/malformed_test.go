@@ -25,11 +25,8 @@ func TestRequestsThatNoHandlerSeesAreErrorsLikeAllOthers(t *testing.T) {
 	} {
 		t.Run(request[:30], func(t *testing.T) {
 			conn := dial(t, s)
-			if _, err := fmt.Fprint(conn, request); err != nil {
-				t.Fatal(err)
-			}
-			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			must.NoError(t, err)
+			must.Do(fmt.Fprint(conn, request)).Or(t)
+			answer := must.Do(http.ReadResponse(bufio.NewReader(conn), nil)).Or(t)
 			defer answer.Body.Close()
 			var body struct {
 				StatusCode     int

@@ -214,8 +214,7 @@ func (w *largest) identityEvents() (all []request) {
 		body = shortened(body)
 		w.keys++
 		id, now := fmt.Sprint("msg_", w.keys), time.Now()
-		signature, err := standardwebhooks.Sign(collabd.WebhookSecret, id, now, body)
-		must.NoError(w, err)
+		signature := must.Do(standardwebhooks.Sign(collabd.WebhookSecret, id, now, body)).Or(w)
 		all = append(all, request{path: "/auth/webhook", body: body, headers: []string{"Content-Type: application/json", "svix-id: " + id, fmt.Sprint("svix-timestamp: ", now.Unix()), "svix-signature: " + signature}})
 	}
 	return all
@@ -661,8 +660,7 @@ func (w *largest) call(t testing.TB, method string, q request) {
 	if path, ok := strings.CutPrefix(q.path, "//"); ok {
 		address = w.server.URL + "/" + path
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, address, content)
-	must.NoError(t, err)
+	r := must.Do(http.NewRequestWithContext(t.Context(), method, address, content)).Or(t)
 	r.ContentLength = size
 	if q.as.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+q.as.Token)
@@ -671,8 +669,7 @@ func (w *largest) call(t testing.TB, method string, q request) {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
 	}
-	a, err := http.DefaultTransport.RoundTrip(r)
-	must.NoError(t, err)
+	a := must.Do(http.DefaultTransport.RoundTrip(r)).Or(t)
 	defer a.Body.Close()
 	if q.status == 0 {
 		q.status = http.StatusOK

@@ -22,6 +22,7 @@ import (
 	"collab/domain/mirror"
 	"collab/domain/org"
 	"collab/test/harness"
+	"collab/test/must"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -42,15 +43,9 @@ func (w watcher) Watch(ctx context.Context, changed func(mirror.Scope, string)) 
 
 // place is an organisation's shared files on a server.
 func place(t *testing.T) *server {
-	core, err := harness.NewDeployment(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
-	if err != nil {
-		t.Fatal(err)
-	}
+	core := must.Do(harness.NewDeployment(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))).Or(t)
 	t.Cleanup(core.Close)
-	actor, err := core.Join(t.Context(), "org_1", "user_1", org.Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	actor := must.Do(core.Join(t.Context(), "org_1", "user_1", org.Owner)).Or(t)
 	return &server{core: core, actor: actor}
 }
 
@@ -69,7 +64,7 @@ func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
 		Wait: func(ctx context.Context, _ time.Duration) error { <-ctx.Done(); return ctx.Err() },
 	})
 	rounds, writes := 0, 0
-	if err := m.Run(ctx, func(out client.Outcome, err error) {
+	must.NoError(t, m.Run(ctx, func(out client.Outcome, err error) {
 		if err != nil {
 			t.Error(err)
 			cancel()
@@ -87,16 +82,10 @@ func TestRunFollowsNotificationsUntilItIsCancelled(t *testing.T) {
 			}
 			cancel()
 		}
-	}); err != nil {
-		t.Error(err)
-	}
+	}))
 	var paths []string
-	if _, err := s.list(t.Context(), func(r mirror.Record) error { paths = append(paths, r.Path); return nil }); err != nil {
-		t.Error(err)
-	}
-	if diff := cmp.Diff([]string{"d/a", "d/b", "d/c"}, paths); diff != "" {
-		t.Error(diff)
-	}
+	must.Do(s.list(t.Context(), func(r mirror.Record) error { paths = append(paths, r.Path); return nil })).Or(t)
+	must.Equal(t, []string{"d/a", "d/b", "d/c"}, paths)
 }
 
 func TestManyFilesAreReleasedWhileNothingHappens(t *testing.T) {
@@ -130,18 +119,14 @@ func TestManyFilesAreReleasedWhileNothingHappens(t *testing.T) {
 	for _, name := range []string{"a", "in/b", "in/c"} {
 		d.write(name, "content")
 	}
-	if err := m.Run(ctx, func(out client.Outcome, err error) {
+	must.NoError(t, m.Run(ctx, func(out client.Outcome, err error) {
 		if done += out.Done; err != nil || len(out.Failed) > 0 || out.Guard != "" {
 			t.Errorf("%+v, %v", out, err)
 			cancel()
 		}
-	}); err != nil {
-		t.Error(err)
-	}
+	}))
 	var all []string
-	if _, err := s.list(t.Context(), func(r mirror.Record) error { all = append(all, fmt.Sprint(r.Path, r.Version)); return nil }); err != nil {
-		t.Error(err)
-	}
+	must.Do(s.list(t.Context(), func(r mirror.Record) error { all = append(all, fmt.Sprint(r.Path, r.Version)); return nil })).Or(t)
 	if diff := cmp.Diff([]string{"a1", "in/b2", "in/d1"}, all); diff != "" || done != 6 || released != 2 {
 		t.Errorf("%d steps, %d releases: %s", done, released, diff)
 	}
@@ -198,9 +183,7 @@ func (s *single) at(request string, fn func() (lost bool, err error)) {
 // records returns the server's files by path.
 func (s *single) records() map[string]mirror.Record {
 	all := map[string]mirror.Record{}
-	if _, err := s.server.list(s.t.Context(), func(r mirror.Record) error { all[r.Path] = r; return nil }); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.server.list(s.t.Context(), func(r mirror.Record) error { all[r.Path] = r; return nil })).Or(s.t)
 	return all
 }
 
@@ -217,12 +200,8 @@ func (s *single) want(contents map[string]string) {
 	for p, f := range s.disk.files {
 		here[p] = checksum(f.content)
 	}
-	if diff := cmp.Diff(sums, there); diff != "" {
-		s.t.Errorf("the server (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(sums, here); diff != "" {
-		s.t.Errorf("the directory (-want +got):\n%s", diff)
-	}
+	must.Equal(s.t, sums, there) // the server
+	must.Equal(s.t, sums, here)  // the directory
 }
 
 func TestAFileThatTakesTheNameOfAnotherOfItsSizeAndTimeIsReadAgain(t *testing.T) {
@@ -294,11 +273,7 @@ func TestAServerThatWentBackInItsLogIsUnited(t *testing.T) {
 			s := newSingle(t)
 			earlier := place(t) // the same server at an earlier time: ids are counted
 			write := func(at *server, path, content string) mirror.Record {
-				r, err := at.create(t.Context(), path, strings.NewReader(content), int64(len(content)), "")
-				if err != nil {
-					t.Fatal(err)
-				}
-				return r
+				return must.Do(at.create(t.Context(), path, strings.NewReader(content), int64(len(content)), "")).Or(t)
 			}
 			var b mirror.Record
 			for _, at := range []*server{s.server, earlier} {
@@ -320,9 +295,7 @@ func TestAServerThatWentBackInItsLogIsUnited(t *testing.T) {
 				write(earlier, name, name)
 			}
 			if later > 0 {
-				if _, err := earlier.replace(t.Context(), b, strings.NewReader("of another device"), 17, ""); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(earlier.replace(t.Context(), b, strings.NewReader("of another device"), 17, "")).Or(t)
 				want["b"] = "of another device"
 			}
 			s.server, s.remote.server = earlier, earlier
@@ -354,9 +327,7 @@ func TestADamagedContentIsHeldAndDownloadedEverMoreRarely(t *testing.T) {
 		d = &damaging{remote: o.Remote.(*remote)}
 		o.Remote = d
 	})
-	if _, err := s.server.create(t.Context(), "a", strings.NewReader("content"), 7, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(s.server.create(t.Context(), "a", strings.NewReader("content"), 7, "")).Or(t)
 	for range 360 { // an hour
 		out, err := s.round()
 		if err != nil || len(out.Held) != 1 || !out.Retry || !strings.Contains(out.Held[0].Reason, "damaged") {
@@ -411,9 +382,7 @@ func TestAChangeThatIsMadeAfterItWasGivenUpIsNoRivalEdit(t *testing.T) {
 		_, _ = s.round()
 		s.disk.move("a", "b")
 		_, _ = s.round()
-		if _, err := s.server.move(t.Context(), s.records()["b"], "a"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(s.server.move(t.Context(), s.records()["b"], "a")).Or(t)
 		_, _ = s.round()
 		s.want(map[string]string{"a": "one"})
 	})
@@ -428,9 +397,7 @@ func TestAChangeThatIsMadeAfterItWasGivenUpIsNoRivalEdit(t *testing.T) {
 		s.server.core.Clock.Advance(time.Hour)
 		s.disk.write("b", "another edit")
 		_, _ = s.round()
-		if _, err := s.server.create(t.Context(), "a", strings.NewReader("one"), 3, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(s.server.create(t.Context(), "a", strings.NewReader("one"), 3, "")).Or(t)
 		_, _ = s.round()
 		s.want(map[string]string{"a": "one", "b": "another edit"})
 	})
@@ -491,16 +458,14 @@ func TestRunGoesOnAfterErrorsThatPass(t *testing.T) {
 	r.write("a", "content")
 	ctx, cancel := context.WithCancel(t.Context())
 	var failed, done int
-	if err := r.Run(ctx, func(o client.Outcome, err error) {
+	must.NoError(t, r.Run(ctx, func(o client.Outcome, err error) {
 		if err != nil {
 			failed++
 		}
 		if done += o.Done; done > 0 {
 			cancel()
 		}
-	}); err != nil {
-		t.Error(err)
-	}
+	}))
 	if failed != len(kinds)+1 || r.waits.Load() != int32(failed) {
 		t.Errorf("%d rounds have failed, and Run has waited %d times", failed, r.waits.Load())
 	}
@@ -550,7 +515,7 @@ func TestAPauseInterruptsARoundAndLastsUntilItIsOver(t *testing.T) {
 		r.paused.Store(false)
 		go func() { r.tick <- struct{}{} }()
 	}
-	if err := r.Run(ctx, func(o client.Outcome, err error) {
+	must.NoError(t, r.Run(ctx, func(o client.Outcome, err error) {
 		seen = append(seen, fmt.Sprint(o.Paused, o.Done, err))
 		switch {
 		case o.Paused:
@@ -562,12 +527,8 @@ func TestAPauseInterruptsARoundAndLastsUntilItIsOver(t *testing.T) {
 		default:
 			cancel()
 		}
-	}); err != nil {
-		t.Error(err)
-	}
-	if diff := cmp.Diff([]string{"true 0 <nil>", "false 1 <nil>", "true 0 <nil>", "false 0 <nil>"}, seen); diff != "" {
-		t.Error(diff)
-	}
+	}))
+	must.Equal(t, []string{"true 0 <nil>", "false 1 <nil>", "true 0 <nil>", "false 0 <nil>"}, seen)
 }
 
 func TestWhatWasAcceptedIsNotAcceptedAfterAPause(t *testing.T) {
@@ -693,9 +654,7 @@ func TestAFileThatTheServerRefusesDoesNotKeepOthers(t *testing.T) {
 			s, n := newRefusing(t)
 			n.refuses["b"] = refusal
 			if strings.Contains(about, "download") {
-				if _, err := s.server.create(t.Context(), "b", strings.NewReader("two"), 3, ""); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(s.server.create(t.Context(), "b", strings.NewReader("two"), 3, "")).Or(t)
 			} else {
 				s.disk.write("b", "two")
 			}
@@ -824,9 +783,7 @@ func TestAFileThatIsTooLargeIsReadOnce(t *testing.T) {
 		d.read = nil
 		s.start()
 		_, _ = s.round()
-		if diff := cmp.Diff(want, d.read); diff != "" {
-			t.Errorf("read at a start:\n%s", diff)
-		}
+		must.Equal(t, want, d.read) // read at a start
 	}
 	if _, stored := s.state.rows["big"]; stored {
 		t.Error("the state has a row of a file that is gone")
@@ -867,9 +824,7 @@ func TestWhatOpenUploadsReserveHoldsOthersOfTheirKindAlone(t *testing.T) {
 
 func TestADryRunStoresNothing(t *testing.T) {
 	s := newSingle(t)
-	if _, err := s.server.create(t.Context(), "a", strings.NewReader("one"), 3, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(s.server.create(t.Context(), "a", strings.NewReader("one"), 3, "")).Or(t)
 	s.disk.write("b", "two")
 	for range 2 {
 		out, err := s.client.DryRun(t.Context())
@@ -1053,15 +1008,10 @@ func TestAFileThatCannotBeMadeDurableKeepsNoOtherFromBeingAgreedOn(t *testing.T)
 
 func TestALinkInThePlaceOfAFileThatIsSentIsLeftAlone(t *testing.T) {
 	top, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
-	d, err := localdisk.Open(top, system.Clock{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Do(localdisk.Open(top, system.Clock{})).Or(t)
 	t.Cleanup(func() { d.Close() })
 	write := func(path, content string) {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	write(outside, "of another place")
 	write(filepath.Join(top, "a"), "a")
@@ -1096,9 +1046,7 @@ func TestAFileThatIsMovedBackAfterItsMoveHadNoAnswerIsNotDeleted(t *testing.T) {
 	s.disk.move("c", "a")
 	// Everything is listed again, as the log of changes does not reach back.
 	s.server.core.Clock.Advance(harness.Retention + 24*time.Hour)
-	if err := s.server.core.Upkeep.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, s.server.core.Upkeep.Run(t.Context()))
 	_, _ = s.round()
 	s.want(map[string]string{"a": "one", "b": "two"})
 }
@@ -1156,18 +1104,10 @@ func TestRealDirectoriesBecomeEqualWithStepsSideBySide(t *testing.T) {
 	var folders []folder
 	for _, name := range []string{"desk", "lap"} {
 		f := folder{path: t.TempDir()}
-		d, err := localdisk.Open(f.path, system.Clock{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		state, err := mirrorstate.Open(f.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Do(localdisk.Open(f.path, system.Clock{})).Or(t)
+		state := must.Do(mirrorstate.Open(f.path)).Or(t)
 		t.Cleanup(func() {
-			if err := errors.Join(state.Close(), d.Close()); err != nil {
-				t.Error(err)
-			}
+			must.Succeed(t, errors.Join(state.Close(), d.Close()))
 		})
 		r := &remote{server: s, before: answers}
 		f.client = client.New(client.Options{
@@ -1177,12 +1117,8 @@ func TestRealDirectoriesBecomeEqualWithStepsSideBySide(t *testing.T) {
 	}
 	write := func(f folder, name, content string) {
 		p := filepath.Join(f.path, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.MkdirAll(filepath.Dir(p), 0o700))
+		must.NoError(t, os.WriteFile(p, []byte(content), 0o600))
 	}
 	round := func(f folder) client.Outcome {
 		f.client.Changed(mirror.Everything())
@@ -1199,9 +1135,7 @@ func TestRealDirectoriesBecomeEqualWithStepsSideBySide(t *testing.T) {
 	round(folders[1])
 	write(folders[0], "d0/f0", "one edit")
 	write(folders[1], "d0/f0", "another")
-	if err := os.Rename(filepath.Join(folders[1].path, "d1"), filepath.Join(folders[1].path, "e1")); err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, os.Rename(filepath.Join(folders[1].path, "d1"), filepath.Join(folders[1].path, "e1")))
 	for range 2 {
 		round(folders[0])
 		round(folders[1])
@@ -1209,7 +1143,7 @@ func TestRealDirectoriesBecomeEqualWithStepsSideBySide(t *testing.T) {
 	round(folders[0])
 	content := func(f folder) map[string]string {
 		found := map[string]string{}
-		if err := filepath.WalkDir(f.path, func(p string, e os.DirEntry, err error) error {
+		must.NoError(t, filepath.WalkDir(f.path, func(p string, e os.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
@@ -1225,9 +1159,7 @@ func TestRealDirectoriesBecomeEqualWithStepsSideBySide(t *testing.T) {
 				found[name] = string(b)
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return found
 	}
 	desk := content(folders[0])

@@ -12,6 +12,7 @@ import (
 	client "collab/app/mirror"
 	"collab/domain/fault"
 	"collab/domain/mirror"
+	"collab/test/must"
 )
 
 // together is a remote that counts downloads and changes what several files are answered with.
@@ -57,9 +58,7 @@ func newTogether(t *testing.T, files int) (s *single, d *together, contents map[
 // put stores a file on the server, and in contents.
 func (s *single) put(contents map[string]string, path, content string) {
 	s.t.Helper()
-	if _, err := s.server.create(s.t.Context(), path, strings.NewReader(content), int64(len(content)), ""); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.server.create(s.t.Context(), path, strings.NewReader(content), int64(len(content)), "")).Or(s.t)
 	contents[path] = content
 }
 
@@ -68,9 +67,7 @@ func TestSmallFilesShareRequests(t *testing.T) {
 	s.put(contents, "large", strings.Repeat("x", 300))
 	s.put(contents, "empty", "")
 	s.put(contents, "middle", strings.Repeat("y", 250))
-	if out, err := s.round(); err != nil || out.Done != len(contents) {
-		t.Fatalf("%+v, %v", out, err)
-	}
+	must.Is(t, len(contents), must.Do(s.round()).Or(t).Done)
 	s.want(contents)
 	if d.requests != 2 || d.singles != 1 { // 20 files, then 12, then the large one
 		t.Errorf("%d requests for several files, %d for one", d.requests, d.singles)
@@ -80,9 +77,7 @@ func TestSmallFilesShareRequests(t *testing.T) {
 func TestFilesOfAnOlderServerAreDownloadedOneByOne(t *testing.T) {
 	s, d, contents := newTogether(t, 30)
 	d.fails = fault.New(fault.Unsupported, "no such endpoint")
-	if out, err := s.round(); err != nil || out.Done != len(contents) {
-		t.Fatalf("%+v, %v", out, err)
-	}
+	must.Is(t, len(contents), must.Do(s.round()).Or(t).Done)
 	s.want(contents)
 	if d.requests != 1 || d.singles != 30 {
 		t.Errorf("%d requests for several files, %d for one", d.requests, d.singles)
@@ -97,9 +92,7 @@ func TestAFileThatTheServerLeavesOutIsDownloadedByItself(t *testing.T) {
 		}
 		return content, err
 	}
-	if out, err := s.round(); err != nil || out.Done != 5 {
-		t.Fatalf("%+v, %v", out, err)
-	}
+	must.Is(t, 5, must.Do(s.round()).Or(t).Done)
 	s.want(contents)
 	if d.requests != 1 || d.singles != 1 {
 		t.Errorf("%d requests for several files, %d for one", d.requests, d.singles)
@@ -167,12 +160,8 @@ func TestAFileThatChangesBeforeItIsReadIsReadAgain(t *testing.T) {
 	s, _, contents := newTogether(t, 5)
 	s.at("download all", func() (bool, error) {
 		r := s.records()["d1/f01"]
-		if _, err := s.server.replace(t.Context(), r, strings.NewReader("changed"), 7, ""); err != nil {
-			t.Error(err)
-		}
-		if err := s.server.delete(t.Context(), s.records()["d0/f02"]); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, must.ErrorOf(s.server.replace(t.Context(), r, strings.NewReader("changed"), 7, "")))
+		must.Succeed(t, s.server.delete(t.Context(), s.records()["d0/f02"]))
 		return false, nil
 	})
 	if out, err := s.round(); err != nil || len(out.Held) > 0 {

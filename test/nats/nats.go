@@ -28,8 +28,7 @@ type Server struct {
 // Start starts a server that ends with the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s, err := Listen()
-	must.NoError(t, err)
+	s := must.Do(Listen()).Or(t)
 	t.Cleanup(s.Stop)
 	return s
 }

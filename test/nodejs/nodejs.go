@@ -67,28 +67,25 @@ func InstallFrom(t testing.TB, undone string, from fs.FS, files ...string) *Dire
 	if os.Getenv("COLLAB_SKIP_NODE") != "" {
 		t.Skip("COLLAB_SKIP_NODE is set: " + undone)
 	}
-	paths, err := programs()
-	must.NoError(t, err)
+	paths := must.Do(programs()).Or(t)
 	f := &Directory{Dir: t.TempDir(), test: t, paths: paths}
 	files = append([]string{"package.json", "package-lock.json"}, files...)
 	installed := sha256.New()
 	for i, name := range files {
-		content, err := fs.ReadFile(from, name)
-		must.NoError(t, err)
+		content := must.Do(fs.ReadFile(from, name)).Or(t)
 		f.Write(name, content)
 		if i < 2 {
 			installed.Write(content)
 		}
 	}
-	kept, err := cached.Directory("npm-"+hex.EncodeToString(installed.Sum(nil)[:8]), func(dir string) error {
+	kept := must.Do(cached.Directory("npm-"+hex.EncodeToString(installed.Sum(nil)[:8]), func(dir string) error {
 		if err := os.CopyFS(dir, os.DirFS(f.Dir)); err != nil {
 			return err
 		}
 		packages := &Directory{Dir: dir, test: t, paths: paths}
 		_, err := packages.Try(nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 		return err
-	})
-	must.NoError(t, err)
+	})).Or(t)
 	must.NoError(t, os.Symlink(filepath.Join(kept, "node_modules"), filepath.Join(f.Dir, "node_modules")))
 	return f
 }
@@ -123,7 +120,5 @@ func (f *Directory) Try(input []byte, name string, args ...string) (output []byt
 // Run is Try for what is to succeed.
 func (f *Directory) Run(input []byte, name string, args ...string) []byte {
 	f.test.Helper()
-	output, err := f.Try(input, name, args...)
-	must.NoError(f.test, err)
-	return output
+	return must.Do(f.Try(input, name, args...)).Or(f.test)
 }

@@ -29,8 +29,7 @@ type Server struct {
 // keeps objects in the directory, in memory where that is empty.
 func Start(t testing.TB, directory string) *Server {
 	t.Helper()
-	s, err := Listen(directory)
-	must.NoError(t, err)
+	s := must.Do(Listen(directory)).Or(t)
 	t.Cleanup(s.stop)
 	return s
 }

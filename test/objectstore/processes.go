@@ -65,8 +65,7 @@ func StartS3(t testing.TB) *Store {
 	if os.Getenv(skipS3) != "" {
 		t.Skip(skipS3 + " is set: nothing is tried on a store that speaks Amazon's protocol")
 	}
-	store, err := ListenS3(t.TempDir())
-	must.NoError(t, err)
+	store := must.Do(ListenS3(t.TempDir())).Or(t)
 	t.Cleanup(store.Stop)
 	return store
 }
@@ -132,8 +131,7 @@ func StartAzure(t testing.TB) *Store { return startAzure(t, http.DefaultClient, 
 func StartAzureWithTokens(t testing.TB, server *httptest.Server) *Store {
 	t.Helper()
 	certificate := server.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
-	must.NoError(t, err)
+	key := must.Do(x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)).Or(t)
 	options := []string{"--oauth", "basic"}
 	for option, block := range map[string]*pem.Block{
 		"--cert": {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}, "--key": {Type: "PRIVATE KEY", Bytes: key},
@@ -147,30 +145,24 @@ func StartAzureWithTokens(t testing.TB, server *httptest.Server) *Store {
 
 func startAzure(t testing.TB, through *http.Client, protocol string, options ...string) *Store {
 	t.Helper()
-	packages, err := fs.Sub(azurite, "azurite")
-	must.NoError(t, err)
+	packages := must.Do(fs.Sub(azurite, "azurite")).Or(t)
 	program := nodejs.InstallFrom(t, "nothing is tried on a store that speaks Azure's protocol", packages)
-	port, err := loopback.Port()
-	must.NoError(t, err)
+	port := must.Do(loopback.Port()).Or(t)
 	host := "127.0.0.1:" + strconv.Itoa(port)
 	c := program.Node(append([]string{"node_modules/azurite/dist/src/blob/main.js", "--location", t.TempDir(), "--blobPort", strconv.Itoa(port),
 		"--skipApiVersionCheck", "--silent", "--disableTelemetry"}, options...)...)
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 	const account = "devstoreaccount1"
-	credential, err := azblob.NewSharedKeyCredential(account, azuriteKey)
-	must.NoError(t, err)
+	credential := must.Do(azblob.NewSharedKeyCredential(account, azuriteKey)).Or(t)
 	client, err := azblob.NewClientWithSharedKeyCredential(protocol+"://"+host+"/"+account, credential,
 		&azblob.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: through}})
 	must.NoError(t, err)
-	stop, err := run(c, func() bool {
+	stop := must.Do(run(c, func() bool {
 		r, err := through.Get(protocol + "://" + host)
 		return err == nil && r.Body.Close() == nil
-	})
-	must.NoError(t, err)
+	})).Or(t)
 	t.Cleanup(stop)
-	if _, err := client.CreateContainer(t.Context(), "collab", nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(client.CreateContainer(t.Context(), "collab", nil)).Or(t)
 	return &Store{
 		Address: "azblob://collab?protocol=" + protocol + "&localemu=true&domain=" + host, Host: host,
 		Credentials: []string{"AZURE_STORAGE_ACCOUNT=" + account, "AZURE_STORAGE_KEY=" + azuriteKey},

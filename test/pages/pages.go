@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"collab/test/must"
 )
 
 // Root returns the path to the project's root from the working directory.
@@ -25,10 +27,7 @@ func Root(t testing.TB) string {
 // Read returns the content of a file.
 func Read(t testing.TB, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(Root(t), file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Do(os.ReadFile(filepath.Join(Root(t), file))).Or(t)
 	return string(text)
 }
 
@@ -36,10 +35,7 @@ func Read(t testing.TB, file string) string {
 func Markdown(t testing.TB) (all []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
-		found, err := fs.Glob(os.DirFS(Root(t)), pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Do(fs.Glob(os.DirFS(Root(t)), pattern)).Or(t)
 		all = append(all, found...)
 	}
 	return all

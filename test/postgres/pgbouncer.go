@@ -23,18 +23,14 @@ import (
 // connection, has the next of its few connections to the server.
 func Pooled(t testing.TB, address string) string {
 	t.Helper()
-	program, err := debian.Program(t.Context(), "pgbouncer", "pgbouncer")
-	must.NoError(t, err)
-	u, err := url.Parse(address)
-	must.NoError(t, err)
-	user, err := unprivileged()
-	must.NoError(t, err)
+	program := must.Do(debian.Program(t.Context(), "pgbouncer", "pgbouncer")).Or(t)
+	u := must.Do(url.Parse(address)).Or(t)
+	user := must.Do(unprivileged()).Or(t)
 	folder := tempdir.New(t)
 	if user != nil {
 		must.NoError(t, os.Chown(folder, int(user.Uid), int(user.Gid)))
 	}
-	port, err := loopback.Port()
-	must.NoError(t, err)
+	port := must.Do(loopback.Port()).Or(t)
 	server := fmt.Sprintf("host=%s port=%s user=%s", u.Hostname(), u.Port(), u.User.Username())
 	if password, ok := u.User.Password(); ok {
 		server += " password=" + password
@@ -43,12 +39,9 @@ func Pooled(t testing.TB, address string) string {
 		"pool_mode = transaction\ndefault_pool_size = 8\nserver_round_robin = 1\nmax_client_conn = 1000\n", server, port)
 	file := filepath.Join(folder, "pgbouncer.ini")
 	must.NoError(t, os.WriteFile(file, []byte(settings), 0o644))
-	r, err := supervised(folder, user, program, file)
-	must.NoError(t, err)
+	r := must.Do(supervised(folder, user, program, file)).Or(t)
 	t.Cleanup(func() {
-		if err := r.end(syscall.SIGTERM); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, r.end(syscall.SIGTERM))
 	})
 	u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	if err := r.answers(t.Context(), u.String(), time.Now().Add(startTimeout)); err != nil {

@@ -36,29 +36,20 @@ func TestMain(m *testing.M) {
 
 func TestServer(t *testing.T) {
 	ctx := t.Context()
-	s, err := Start(ctx, Options{Settings: map[string]string{"application_name": "suite"}})
-	must.NoError(t, err)
+	s := must.Do(Start(ctx, Options{Settings: map[string]string{"application_name": "suite"}})).Or(t)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, s.Close())
 	})
-	address, err := s.Database(ctx, t.Name())
-	must.NoError(t, err)
+	address := must.Do(s.Database(ctx, t.Name())).Or(t)
 
 	t.Run("commits wait for the disk unless told otherwise", func(t *testing.T) {
-		if got := ask(t, address, "SHOW fsync"); got != "on" {
-			t.Errorf("fsync is %s", got)
-		}
-		if got := ask(t, address, "SHOW application_name"); got != "suite" {
-			t.Errorf("application_name is %s", got)
-		}
+		must.Is(t, "on", ask(t, address, "SHOW fsync"))
+		must.Is(t, "suite", ask(t, address, "SHOW application_name"))
 	})
 
 	t.Run("each database is fresh", func(t *testing.T) {
 		ask(t, address, "CREATE TABLE x AS SELECT 1 AS n; SELECT 'done'")
-		other, err := s.Database(ctx, t.Name())
-		must.NoError(t, err)
+		other := must.Do(s.Database(ctx, t.Name())).Or(t)
 		if got := ask(t, other, "SELECT count(*)::text FROM pg_tables WHERE tablename = 'x'"); got != "0" {
 			t.Errorf("the new database has the other's table")
 		}
@@ -69,9 +60,7 @@ func TestServer(t *testing.T) {
 			ask(t, address, "UPDATE x SET n = n + 1; SELECT 'done'")
 			before := ask(t, address, "SELECT n::text FROM x")
 			must.NoError(t, s.Restart(ctx, kill))
-			if after := ask(t, address, "SELECT n::text FROM x"); after != before {
-				t.Errorf("n was %s and is %s", before, after)
-			}
+			must.Is(t, before, ask(t, address, "SELECT n::text FROM x"))
 		})
 	}
 
@@ -79,9 +68,7 @@ func TestServer(t *testing.T) {
 		for range 2 {
 			must.NoError(t, s.Close())
 		}
-		if _, err := os.Stat(s.folder); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("the folder is still there: %v", err)
-		}
+		must.FailIs(t, must.ErrorOf(os.Stat(s.folder)), fs.ErrNotExist) // the folder is gone
 		if _, err := pgx.Connect(ctx, address); err == nil {
 			t.Error("the server still answers")
 		}
@@ -94,8 +81,7 @@ func TestServer(t *testing.T) {
 func TestTheServerEndsWithAKilledProcess(t *testing.T) {
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), asChild+"=1")
-	out, err := c.StdoutPipe()
-	must.NoError(t, err)
+	out := must.Do(c.StdoutPipe()).Or(t)
 	must.NoError(t, c.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	folder, address, ok := strings.Cut(strings.TrimSpace(line), " ")
@@ -134,22 +120,18 @@ func TestURL(t *testing.T) {
 // ask runs statements and returns the last one's single text.
 func ask(t *testing.T, address, statements string) string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), address)
-	must.NoError(t, err)
+	conn := must.Do(pgx.Connect(t.Context(), address)).Or(t)
 	defer conn.Close(context.Background())
-	results, err := conn.PgConn().Exec(t.Context(), statements).ReadAll()
-	must.NoError(t, err)
+	results := must.Do(conn.PgConn().Exec(t.Context(), statements).ReadAll()).Or(t)
 	return string(results[len(results)-1].Rows[0][0])
 }
 
 func TestAPromotedStandbyHasEveryCommit(t *testing.T) {
 	ctx := t.Context()
-	primary, err := Start(ctx, Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "on"}})
-	must.NoError(t, err)
+	primary := must.Do(Start(ctx, Options{NoSync: true, Settings: map[string]string{"synchronous_commit": "on"}})).Or(t)
 	defer primary.Close()
 	for n := range 2 { // the second time the primary is a promoted standby itself
-		standby, err := primary.Standby(ctx)
-		must.NoError(t, err)
+		standby := must.Do(primary.Standby(ctx)).Or(t)
 		defer standby.Close()
 		must.NoError(t, primary.exec(ctx, fmt.Sprint("CREATE TABLE t", n, " (n int)")))
 		must.NoError(t, errors.Join(primary.Close(), standby.Promote(ctx), standby.exec(ctx, fmt.Sprint("INSERT INTO t", n, " VALUES (1)"))))

@@ -31,11 +31,8 @@ func URL(t testing.TB) string {
 	if server := os.Getenv(EnvURL); server != "" {
 		return given(t, server)
 	}
-	s, err := shared()
-	must.NoError(t, err)
-	address, err := s.Database(t.Context(), t.Name())
-	must.NoError(t, err)
-	return address
+	s := must.Do(shared()).Or(t)
+	return must.Do(s.Database(t.Context(), t.Name())).Or(t)
 }
 
 // Own starts a server that is the test's own, until the test ends.
@@ -57,9 +54,7 @@ func untilEnd(t testing.TB, s *Server, err error) *Server {
 	t.Helper()
 	must.NoError(t, err)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, s.Close())
 	})
 	return s
 }
@@ -80,9 +75,7 @@ func given(t testing.TB, server string) string {
 			return
 		}
 		defer conn.Close(ctx)
-		if _, err := conn.Exec(ctx, "DROP DATABASE "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)"); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, must.ErrorOf(conn.Exec(ctx, "DROP DATABASE "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")))
 	})
 	return address
 }

@@ -36,11 +36,9 @@ type contract struct {
 func described(t *testing.T, path string) *contract {
 	t.Helper()
 	loader := openapi3.NewLoader()
-	doc, err := loader.LoadFromFile(path)
-	must.NoError(t, err)
+	doc := must.Do(loader.LoadFromFile(path)).Or(t)
 	must.NoError(t, doc.Validate(loader.Context))
-	router, err := gorillamux.NewRouter(doc)
-	must.NoError(t, err)
+	router := must.Do(gorillamux.NewRouter(doc)).Or(t)
 	for _, media := range []string{"text/html", "text/yaml", "text/javascript", "application/rss+xml"} {
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
 	}

@@ -32,10 +32,7 @@ func newDumper(t *testing.T, s *server) *dumper {
 		d.tables = `SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1`
 		d.rows = `SELECT * FROM %s`
 	}
-	var err error
-	if d.db, err = sql.Open(driver, address); err != nil {
-		t.Fatal(err)
-	}
+	d.db = must.Do(sql.Open(driver, address)).Or(t)
 	t.Cleanup(func() { _ = d.db.Close() })
 	return d
 }
@@ -47,8 +44,7 @@ const announced = "blob_names"
 // dump returns the database's rows as lines in an order of their own.
 func (d *dumper) dump(t *testing.T) []string {
 	t.Helper()
-	tables, err := d.query(d.tables)
-	must.NoError(t, err)
+	tables := must.Do(d.query(d.tables)).Or(t)
 	var lines []string
 	for _, name := range tables {
 		if name == announced {

@@ -32,8 +32,7 @@ func partitioned(t *testing.T, _ string) (url, direct string) {
 // prepared returns the address of a database on which prepare was called.
 func prepared(t *testing.T, prepare func(*gormdb.DB, context.Context) error) (url string) {
 	url = postgres.URL(t)
-	db, err := gormdb.Open(t.Context(), gormdb.Options{URL: url})
-	must.NoError(t, err)
+	db := must.Do(gormdb.Open(t.Context(), gormdb.Options{URL: url})).Or(t)
 	defer db.Close()
 	must.NoError(t, prepare(db, t.Context()))
 	return url
@@ -67,8 +66,7 @@ func TestThePreviousReleaseBesideThisOne(t *testing.T) {
 	r := previous.Get(t)
 	serve := func(t *testing.T, settings ...string) []*collabd.Server {
 		first := collabd.StartProgram(t, r.Process, append(settings, "COLLAB_BLOB_URL=file://"+t.TempDir())...)
-		text, err := os.ReadFile(filepath.Join(first.Dir, "dev-payments.json"))
-		must.NoError(t, err)
+		text := must.Do(os.ReadFile(filepath.Join(first.Dir, "dev-payments.json"))).Or(t)
 		var payments struct{ Key string }
 		must.NoError(t, json.Unmarshal(text, &payments))
 		return []*collabd.Server{first, first.Peer(t, "COLLAB_STRIPE_API_URL="+first.URL+"/dev/payments", "COLLAB_STRIPE_SECRET_KEY="+payments.Key,

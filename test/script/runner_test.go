@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"collab/test/contract/provider"
 	"collab/test/must"
 )
@@ -96,9 +94,7 @@ func echo(t *testing.T) *server {
 	beside := newModels(provider.Start(t))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, err)
 		w.Header().Set("X-Request-Id", "r1")
 		w.Header().Set("Content-Type", "application/json")
 		switch r.URL.Path {
@@ -122,9 +118,7 @@ func echo(t *testing.T) *server {
 			_, _ = w.Write(append(body, "\n\n"...))
 		case "/model":
 			w.Header().Set("Content-Type", "text/event-stream")
-			if err := relay(w, beside.provider.OpenAI()+"/chat/completions", body); err != nil {
-				t.Error(err)
-			}
+			must.Succeed(t, relay(w, beside.provider.OpenAI()+"/chat/completions", body))
 		default:
 			answer := map[string]any{"path": r.URL.RequestURI(), "auth": r.Header.Get("Authorization"), "secret": r.Header.Get("X-Admin-Secret"), "type": r.Header.Get("Content-Type")}
 			_ = json.NewEncoder(w).Encode(answer)
@@ -271,8 +265,7 @@ func TestConversationsReportWhatDiffers(t *testing.T) {
 		}},
 	} {
 		t.Run(c.sentence, func(t *testing.T) {
-			d, err := parse("x.txt", "== A\n"+strings.TrimPrefix(c.text, "\n"))
-			must.NoError(t, err)
+			d := must.Do(parse("x.txt", "== A\n"+strings.TrimPrefix(c.text, "\n"))).Or(t)
 			talk := newTalk(s, nil)
 			talk.values.known["service:anna"], talk.values.known["identity:anna"] = "t1", "t2"
 			var got []string
@@ -281,9 +274,7 @@ func TestConversationsReportWhatDiffers(t *testing.T) {
 				text, _, _ = strings.Cut(text, "\n\tquestion:")
 				got = append(got, fmt.Sprintf("%d: %s", wrong.line, text))
 			}
-			if diff := cmp.Diff(c.wrong, got); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, c.wrong, got)
 		})
 	}
 }

@@ -39,10 +39,8 @@ func testProfile(t *testing.T, p profile) {
 			race.Skip(t, "the server is the same on Postgres, and SQLite, being Go, takes minutes")
 		}
 		for _, path := range paths {
-			text, err := os.ReadFile(path)
-			must.NoError(t, err)
-			d, err := parse(path, string(text))
-			must.NoError(t, err)
+			text := must.Do(os.ReadFile(path)).Or(t)
+			d := must.Do(parse(path, string(text))).Or(t)
 			if p.holds != nil && !p.holds(filepath.Base(path)) {
 				continue
 			}

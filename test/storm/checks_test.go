@@ -7,6 +7,7 @@ import (
 
 	"collab/domain/object"
 	"collab/test/feed"
+	"collab/test/must"
 )
 
 // follow has a follower read the frames of a feed.
@@ -115,9 +116,7 @@ func TestChecksOfFeedsFindWhatIsWrong(t *testing.T) {
 		expect(t, c.about, wrong, c.wrong)
 	}
 	var received feed.Received
-	if _, err := follow(&received, event("1")); err != nil {
-		t.Error(err)
-	}
+	must.Do(follow(&received, event("1"))).Or(t)
 	_, err := follow(&received, strings.Replace(event("1"), `"u"`, `"v"`, 1))
 	if err == nil || !strings.Contains(err.Error(), "another one") {
 		t.Errorf("two followers received different events: %v", err)

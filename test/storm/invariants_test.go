@@ -48,8 +48,7 @@ func (s *storm) check(idle []load) {
 		}
 		return nil
 	})
-	db, err := gormdb.Open(s.Context(), gormdb.Options{URL: s.cluster.Database})
-	must.NoError(s, err)
+	db := must.Do(gormdb.Open(s.Context(), gormdb.Options{URL: s.cluster.Database})).Or(s)
 	defer db.Close()
 	for _, t := range s.tenants {
 		s.checkFeed(t, db)
@@ -97,8 +96,7 @@ func (s *storm) server(n int) *client { return s.clientAt(s.cluster.Servers[n%se
 // checkFeed compares what followers received, the log, and what was acknowledged.
 func (s *storm) checkFeed(t *tenant, db *gormdb.DB) {
 	org := id.Org(t.owner.org)
-	log, err := feed.Log(s.Context(), db.Storage().Changes(), org)
-	must.NoError(s, err)
+	log := must.Do(feed.Log(s.Context(), db.Storage().Changes(), org)).Or(s)
 	exist, _, wrong := feed.Replay(org, log, s.written[t.owner.org], &t.received)
 	wrong = append(wrong, sentErrors(log, s.contents)...)
 	events := 0
@@ -292,15 +290,13 @@ func (s *storm) checkQuotas(db *gormdb.DB) {
 	members, entries := 0, 0
 	for _, t := range s.tenants {
 		sums := map[string]int64{}
-		err := db.Usage().Ledger().Entries(s.Context(), id.Org(t.owner.org), usage.Period{Start: day.Start(), End: day.End()}, func(e usage.Entry) error {
+		must.NoError(s, db.Usage().Ledger().Entries(s.Context(), id.Org(t.owner.org), usage.Period{Start: day.Start(), End: day.End()}, func(e usage.Entry) error {
 			sums[string(e.User)] += e.Tokens.Total()
 			entries++
 			return nil
-		})
-		must.NoError(s, err)
+		}))
 		for i, p := range t.people {
-			account, err := db.Usage().Quotas().Account(s.Context(), id.Org(p.org), id.User(p.user), day)
-			must.NoError(s, err)
+			account := must.Do(db.Usage().Quotas().Account(s.Context(), id.Org(p.org), id.User(p.user), day)).Or(s)
 			var shown struct{ Used, Limit int64 }
 			w := &worker{client: s.server(i), tenant: t, me: p}
 			w.readQuota(s.must(w.client, call{method: "GET", path: "/metering/quota", by: p}, &shown), shown.Used, shown.Limit)
@@ -422,17 +418,15 @@ func (s *storm) checkStore(db *gormdb.DB) {
 	must.NoError(s, err)
 	defer blobs.Close()
 	collected := 0
-	err = upkeep.New(db, blobs, later(upload.Lifetime+object.Grace+time.Hour), nil, 0).Collect(s.Context(), true, false, func(upkeep.Garbage) error {
+	must.NoError(s, upkeep.New(db, blobs, later(upload.Lifetime+object.Grace+time.Hour), nil, 0).Collect(s.Context(), true, false, func(upkeep.Garbage) error {
 		collected++
 		return nil
-	})
-	must.NoError(s, err)
+	}))
 	kept := map[string]bool{}
-	err = blobs.List(s.Context(), func(name string, _ int64, _ time.Time) error {
+	must.NoError(s, blobs.List(s.Context(), func(name string, _ int64, _ time.Time) error {
 		kept[name] = true
 		return nil
-	})
-	must.NoError(s, err)
+	}))
 	named := map[string]bool{}
 	s.query(func(c *pgx.Conn) error {
 		rows, err := c.Query(s.Context(), "SELECT blob FROM objects UNION ALL SELECT blob FROM object_versions")
@@ -463,8 +457,7 @@ type load struct{ requests, feeds, budgets, connections, goroutines, files float
 func (s *storm) settle() (idle []load) {
 	s.http.CloseIdleConnections()
 	for _, server := range s.cluster.Servers {
-		l, err := loadOf(s.Context(), server.URL())
-		must.NoError(s, err)
+		l := must.Do(loadOf(s.Context(), server.URL())).Or(s)
 		idle = append(idle, l)
 	}
 	return idle

@@ -90,8 +90,7 @@ type relay struct {
 }
 
 func newRelay(t testing.TB, seed uint64, to string) *relay {
-	target, err := url.Parse(to)
-	must.NoError(t, err)
+	target := must.Do(url.Parse(to)).Or(t)
 	r := &relay{random: rand.New(rand.NewPCG(seed, 1<<33)), delivered: map[string]int{}}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.forward = &httputil.ReverseProxy{
@@ -99,8 +98,7 @@ func newRelay(t testing.TB, seed uint64, to string) *relay {
 		ErrorLog:     log.New(io.Discard, "", 0), // broken connections are injected
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.NoError(t, err)
+	l := must.Do(net.Listen("tcp", "127.0.0.1:0")).Or(t)
 	server := &http.Server{Handler: r}
 	go func() { _ = server.Serve(l) }() // until Close
 	t.Cleanup(func() {
@@ -186,8 +184,7 @@ func start(t testing.TB, seed uint64) *fleet {
 		return provider.Script{provider.SetUsage(provider.Usage{Input: 10, Output: r.MaxTokens}), provider.Text(pieces...)}
 	})
 
-	port, err := loopback.Port()
-	must.NoError(t, err)
+	port := must.Do(loopback.Port()).Or(t)
 	s.relay = newRelay(t, seed, fmt.Sprint("http://127.0.0.1:", port))
 	identity := "http://" + strings.Replace(s.through("identity", strings.TrimPrefix(s.relay.url, "http://")), "127.0.0.1", "localhost", 1)
 	payments := "http://" + s.through("payments", strings.TrimPrefix(s.relay.url, "http://"))
@@ -224,22 +221,17 @@ func start(t testing.TB, seed uint64) *fleet {
 		for _, p := range s.proxies {
 			p.Stop()
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, err)
 	})
 	s.relay.to, s.bucket = s.cluster.URL, s.cluster.Store.Address
 	s.cluster.Store.Setenv(t) // checks read the store
-	if s.standby, err = s.cluster.Postgres.Standby(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s.standby = must.Do(s.cluster.Postgres.Standby(t.Context())).Or(t)
 	return s
 }
 
 // through starts a proxy in front of a part and returns its address.
 func (s *fleet) through(part, upstream string) string {
-	port, err := loopback.Port()
-	must.NoError(s, err)
+	port := must.Do(loopback.Port()).Or(s)
 	p := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), part, fmt.Sprint("127.0.0.1:", port), upstream)
 	must.NoError(s, p.Start())
 	s.proxies[part], s.control[part] = p, &sync.Mutex{}

@@ -32,7 +32,5 @@ var handler = sync.OnceValues(func() (http.Handler, error) {
 // Handler returns the mock, which is made once for all tests of a process.
 func Handler(t testing.TB) http.Handler {
 	t.Helper()
-	h, err := handler()
-	must.NoError(t, err)
-	return h
+	return must.Do(handler()).Or(t)
 }

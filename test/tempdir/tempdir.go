@@ -44,12 +44,9 @@ func Make() (string, error) {
 // New returns a directory that is removed at the end of the test.
 func New(t testing.TB) string {
 	t.Helper()
-	dir, err := Make()
-	must.NoError(t, err)
+	dir := must.Do(Make()).Or(t)
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		must.Succeed(t, os.RemoveAll(dir))
 	})
 	return dir
 }

@@ -145,11 +145,10 @@ func (s *Server) Challenge(value string) {
 // Protect publishes metadata with the authorization server and the scopes to request, and names it
 // in refusals. It authenticates no request: see RequireBearer.
 func (s *Server) Protect(issuer string, scopes ...string) {
-	document, err := json.Marshal(map[string]any{
+	document := must.Do(json.Marshal(map[string]any{
 		"resource": s.HTTP(), "authorization_servers": []string{issuer}, "scopes_supported": scopes,
 		"bearer_methods_supported": []string{"header"},
-	})
-	must.NoError(s.t, err)
+	})).Or(s.t)
 	s.Challenge(`Bearer resource_metadata="` + s.URL + metadataPath + `"`)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,9 +31,7 @@ func settings(t *testing.T, file string) (all []string) {
 }
 
 func TestTheExampleOfTheSettingsIsComplete(t *testing.T) {
-	if _, err := config.Read(settings(t, "docs/deploy/collabd.env")); err != nil {
-		t.Error(err)
-	}
+	must.Do(config.Read(settings(t, "docs/deploy/collabd.env"))).Or(t)
 }
 
 // composeFile is what is looked at of a compose file.
@@ -123,9 +121,7 @@ func TestTheComposeFileIsComplete(t *testing.T) {
 	for name, value := range server.Environment {
 		environ = append(slices.DeleteFunc(environ, func(s string) bool { return strings.HasPrefix(s, name+"=") }), name+"="+value)
 	}
-	if _, err := config.Read(environ); err != nil {
-		t.Errorf("the service's settings: %v", err)
-	}
+	must.Do(config.Read(environ)).Or(t) // the service's settings
 }
 
 // instructions are those of a container file, each with its argument.
@@ -190,8 +186,7 @@ func TestTheContainerFileBuilds(t *testing.T) {
 	if text, err := exec.CommandContext(t.Context(), program, "version").Output(); err != nil || !strings.HasPrefix(string(text), "collabd "+version+" (") {
 		t.Errorf("the version is %q, %v", text, err)
 	}
-	info, err := buildinfo.ReadFile(program)
-	must.NoError(t, err)
+	info := must.Do(buildinfo.ReadFile(program)).Or(t)
 	for _, module := range info.Deps {
 		if strings.HasPrefix(module.Path, "github.com/envoyproxy/") || module.Path == "github.com/mattn/go-sqlite3" {
 			t.Errorf("the server has %s, which gRPC or a second SQLite needs", module.Path)

@@ -26,8 +26,7 @@ import (
 func deploy(t *testing.T, issuer string) *machine {
 	t.Helper()
 	dir := t.TempDir()
-	port, err := loopback.Port()
-	must.NoError(t, err)
+	port := must.Do(loopback.Port()).Or(t)
 	s := &machine{
 		dir: dir, file: filepath.Join(dir, "etc/collab/collabd.env"),
 		path: binaries(t) + ":" + os.Getenv("PATH"),
@@ -113,8 +112,7 @@ func TestTheDeploymentIsAsDescribed(t *testing.T) {
 	}
 	message := func(secret string) int {
 		at, id, body := time.Now(), fmt.Sprint("msg_", time.Now().UnixNano()), []byte(`{"object":"event","type":"session.created","data":{}}`)
-		signature, err := standardwebhooks.Sign(secret, id, at, body)
-		must.NoError(t, err)
+		signature := must.Do(standardwebhooks.Sign(secret, id, at, body)).Or(t)
 		return call(t, "POST", api()+"/auth/webhook", string(body), standardwebhooks.HeaderID, id,
 			standardwebhooks.HeaderTimestamp, fmt.Sprint(at.Unix()), standardwebhooks.HeaderSignature, signature).status
 	}

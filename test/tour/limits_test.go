@@ -64,8 +64,7 @@ func TestThePageOnLimitsHasTheConstants(t *testing.T) {
 		delete(want, cells[0])
 		var got []int64
 		for _, n := range number.FindAllString(cells[1], -1) {
-			v, err := strconv.ParseInt(strings.ReplaceAll(n, ",", ""), 10, 64)
-			must.NoError(t, err)
+			v := must.Do(strconv.ParseInt(strings.ReplaceAll(n, ",", ""), 10, 64)).Or(t)
 			got = append(got, v)
 		}
 		if len(got) != len(numbers) {

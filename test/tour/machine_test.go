@@ -72,9 +72,7 @@ func TestMain(m *testing.M) {
 func binaries(t *testing.T) string {
 	t.Helper()
 	pages.Read(t, "cmd/collabd/main.go") // makes the test cache depend on it
-	dir, err := built()
-	must.NoError(t, err)
-	return dir
+	return must.Do(built()).Or(t)
 }
 
 // service is a running server.
@@ -99,8 +97,7 @@ func launch(t *testing.T, dir, lines string, environ ...string) *service {
 	s.more = sync.NewCond(&s.mu)
 	s.cmd.Dir, s.cmd.Env = dir, environ
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	log, err := s.cmd.StderrPipe()
-	must.NoError(t, err)
+	log := must.Do(s.cmd.StderrPipe()).Or(t)
 	must.NoError(t, s.cmd.Start())
 	t.Cleanup(func() { s.stop(t) })
 	port := make(chan string, 1)
@@ -246,8 +243,7 @@ func (s *machine) restart(t *testing.T) {
 // set changes variables in the settings file, which must have each of them.
 func (s *machine) set(t *testing.T, values map[string]string) {
 	t.Helper()
-	text, err := os.ReadFile(s.file)
-	must.NoError(t, err)
+	text := must.Do(os.ReadFile(s.file)).Or(t)
 	for name, value := range values {
 		line := regexp.MustCompile("(?m)^" + name + "=.*$")
 		if !line.Match(text) {
@@ -261,9 +257,7 @@ func (s *machine) set(t *testing.T, values map[string]string) {
 // need installs a program if it is missing and the test runs as root.
 func need(t *testing.T, program, install string) {
 	t.Helper()
-	if _, err := debian.Program(t.Context(), program, install); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(debian.Program(t.Context(), program, install)).Or(t)
 }
 
 // answer is the response of a server.
@@ -278,19 +272,16 @@ func call(t *testing.T, method, url, body string, headers ...string) answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	must.NoError(t, err)
+	r := must.Do(http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))).Or(t)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	res, err := http.DefaultClient.Do(r)
-	must.NoError(t, err)
+	res := must.Do(http.DefaultClient.Do(r)).Or(t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	must.NoError(t, err)
+	text := must.Do(io.ReadAll(res.Body)).Or(t)
 	return answer{res.StatusCode, res.Header, string(text)}
 }
 

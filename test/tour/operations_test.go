@@ -133,15 +133,11 @@ func observed(t *testing.T) (map[string]family, string) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	r, err := http.NewRequestWithContext(ctx, "GET", api+"/sync/changes", nil)
-	must.NoError(t, err)
+	r := must.Do(http.NewRequestWithContext(ctx, "GET", api+"/sync/changes", nil)).Or(t)
 	r.Header.Set("Authorization", "Bearer "+token)
-	stream, err := http.DefaultClient.Do(r)
-	must.NoError(t, err)
+	stream := must.Do(http.DefaultClient.Do(r)).Or(t)
 	defer stream.Body.Close()
-	if _, err := bufio.NewReader(stream.Body).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(bufio.NewReader(stream.Body).ReadString('\n')).Or(t)
 	leave()
 	s.until(t, `"msg":"stream ended"`)
 	metrics := scrape(t, s.url)

@@ -32,9 +32,7 @@ func TestTheFirstScenarioRuns(t *testing.T) {
 		}
 		took := regexp.MustCompile(`in \d+\.\ds`)
 		got, shown := took.ReplaceAllString(strings.ReplaceAll(out, dir+"/", ""), ""), took.ReplaceAllString(all[i+1].text, "")
-		if got != shown {
-			t.Errorf("got %q, shown is %q", got, shown)
-		}
+		must.Is(t, shown, got)
 	}
 	if played == 0 {
 		t.Error("the page runs no scenario")

@@ -25,21 +25,18 @@ import (
 // source.
 func within(t *testing.T, directory, name string) time.Duration {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, directory, "*.go"))
-	must.NoError(t, err)
+	files := must.Do(filepath.Glob(filepath.Join(root, directory, "*.go"))).Or(t)
 	constant := regexp.MustCompile(`(?m)^\s*(?:const )?` + name + `\s+= ((?:\d+ \* )*)time\.(Second|Minute|Hour)\b`)
 	unit := map[string]time.Duration{"Second": time.Second, "Minute": time.Minute, "Hour": time.Hour}
 	for _, f := range files {
-		rel, err := filepath.Rel(root, f)
-		must.NoError(t, err)
+		rel := must.Do(filepath.Rel(root, f)).Or(t)
 		m := constant.FindStringSubmatch(pages.Read(t, rel))
 		if m == nil {
 			continue
 		}
 		d := unit[m[2]]
 		for _, factor := range strings.Fields(strings.ReplaceAll(m[1], "*", " ")) {
-			n, err := strconv.Atoi(factor)
-			must.NoError(t, err)
+			n := must.Do(strconv.Atoi(factor)).Or(t)
 			d *= time.Duration(n)
 		}
 		return d
@@ -55,8 +52,7 @@ func duration(t *testing.T, text string) time.Duration {
 	if m == nil {
 		t.Fatalf("%q has no duration", text)
 	}
-	n, err := strconv.Atoi(m[1])
-	must.NoError(t, err)
+	n := must.Do(strconv.Atoi(m[1])).Or(t)
 	return time.Duration(n) * map[string]time.Duration{
 		"ms": time.Millisecond, "s": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour,
 	}[m[2]]

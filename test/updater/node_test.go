@@ -48,8 +48,7 @@ type feedResult struct {
 // check has devices check for updates.
 func (u updaters) check(all ...device) []feedResult {
 	u.Helper()
-	input, err := json.Marshal(all)
-	must.NoError(u, err)
+	input := must.Do(json.Marshal(all)).Or(u)
 	var answers []feedResult
 	output := u.directory.Run(input, "node", "check.js")
 	if err := json.Unmarshal(output, &answers); err != nil || len(answers) != len(all) {

@@ -33,8 +33,7 @@ func files(t testing.TB, pattern string) []string {
 
 func content(t testing.TB, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	must.NoError(t, err)
+	text := must.Do(os.ReadFile(file)).Or(t)
 	return string(text)
 }
 
@@ -59,9 +58,7 @@ func played(t *testing.T, file, text string) report {
 	if len(errs) > 0 {
 		t.FailNow()
 	}
-	r, err := s.run(t.Context())
-	must.NoError(t, err)
-	return r
+	return must.Do(s.run(t.Context())).Or(t)
 }
 
 func TestScenarios(t *testing.T) {
@@ -193,9 +190,7 @@ func runText(t *testing.T, text string) string {
 func TestTheSameScenarioComesOutTheSame(t *testing.T) {
 	text := content(t, "../testdata/scenarios/trial.txt")
 	first := played(t, "trial.txt", text)
-	if diff := cmp.Diff(first, played(t, "trial.txt", text)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, first, played(t, "trial.txt", text))
 }
 
 func FuzzParse(f *testing.F) {
@@ -275,8 +270,7 @@ func TestNoSequenceOfActsIsAnInternalError(t *testing.T) {
 		if len(errs) > 0 {
 			t.Fatal(errs)
 		}
-		r, err := newRun("any.txt")
-		must.NoError(t, err)
+		r := must.Do(newRun("any.txt")).Or(t)
 		defer r.close()
 		for _, step := range s.steps {
 			var wrong *misuse
