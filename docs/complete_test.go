@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"collab/test/must"
 )
 
 // unlimited is the extension in which a text says why it has no limit.
@@ -26,10 +28,7 @@ type inspector struct {
 
 func inspect(t *testing.T) inspector {
 	t.Helper()
-	d, err := openapi3.NewLoader().LoadFromData(openAPI)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Do(openapi3.NewLoader().LoadFromData(openAPI)).Or(t)
 	return inspector{t, d}
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"collab/test/must"
 )
 
 func TestTheDocumentIsValid(t *testing.T) {
@@ -15,37 +17,20 @@ func TestTheDocumentIsValid(t *testing.T) {
 		"as JSON":    JSON,
 	} {
 		t.Run(name, func(t *testing.T) {
-			data, err := load()
-			if err != nil {
-				t.Fatal(err)
-			}
-			d, err := openapi3.NewLoader().LoadFromData(data)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := d.Validate(context.Background(), openapi3.EnableExamplesValidation()); err != nil {
-				t.Fatal(err)
-			}
+			data := must.Do(load()).Or(t)
+			d := must.Do(openapi3.NewLoader().LoadFromData(data)).Or(t)
+			must.NoError(t, d.Validate(context.Background(), openapi3.EnableExamplesValidation()))
 		})
 	}
 }
 
 func TestTheJSONEqualsTheYAML(t *testing.T) {
-	data, err := JSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Do(JSON()).Or(t)
 	var texts []string
 	for _, data := range [][]byte{openAPI, data} {
-		d, err := openapi3.NewLoader().LoadFromData(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Do(openapi3.NewLoader().LoadFromData(data)).Or(t)
 		delete(d.Extensions, shared)
-		text, err := json.Marshal(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Do(json.Marshal(d)).Or(t)
 		texts = append(texts, string(text))
 	}
 	if texts[0] != texts[1] {
@@ -54,10 +39,7 @@ func TestTheJSONEqualsTheYAML(t *testing.T) {
 }
 
 func TestEveryOperationIsDescribed(t *testing.T) {
-	d, err := openapi3.NewLoader().LoadFromData(openAPI)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Do(openapi3.NewLoader().LoadFromData(openAPI)).Or(t)
 	seen := map[string]bool{}
 	heading := regexp.MustCompile(`^[A-Z][a-z]+ .{1,50}[^. ]$`)
 	for path, item := range d.Paths.Map() {

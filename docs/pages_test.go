@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"collab/test/must"
 	"collab/test/pages"
 )
 
@@ -100,7 +101,7 @@ func TestReleasesAreInThePageOnUpgrades(t *testing.T) {
 func TestFilesAndTestsOfThePageOnSecurityExist(t *testing.T) {
 	all := map[string]bool{}
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	err := fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
+	must.NoError(t, fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -109,10 +110,7 @@ func TestFilesAndTestsOfThePageOnSecurityExist(t *testing.T) {
 			all[filepath.Dir(path)+" "+string(m[1])] = true
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	directory, named := "", 0
 	for _, m := range regexp.MustCompile("`([^`\n]+)`").FindAllStringSubmatch(pages.Read(t, "docs/security.md"), -1) {
 		switch name := m[1]; {

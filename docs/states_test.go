@@ -10,6 +10,7 @@ import (
 	"collab/domain/connector"
 	"collab/domain/plan"
 	"collab/domain/release"
+	"collab/test/must"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -18,14 +19,9 @@ func TestThePageOfStatesIsTheTables(t *testing.T) {
 	const file = "states.md"
 	page := subscriptions() + "\n" + connectors() + "\n" + rollouts()
 	if *update {
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, os.WriteFile(file, []byte(page), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Do(os.ReadFile(file)).Or(t)
 	if page != string(want) {
 		t.Fatalf("%s is not what the tables say; run the test with -update", file)
 	}

@@ -14,6 +14,7 @@ import (
 	"collab/domain/task"
 	"collab/domain/team"
 	"collab/domain/workspace"
+	"collab/test/must"
 )
 
 const (
@@ -94,9 +95,7 @@ func TestRecordsReferToRecordsBeforeThem(t *testing.T) {
 	} {
 		var c archive.References
 		for _, r := range base {
-			if err := c.Check(r); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, c.Check(r))
 		}
 		if err := errors.Join(c.CheckOwner(), c.Check(more)); err == nil || !fault.Is(c.Check(more), fault.Invalid) {
 			t.Errorf("%s: %v", more.Kind(), err)

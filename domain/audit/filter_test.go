@@ -13,23 +13,18 @@ import (
 	"collab/domain/audit"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/test/must"
 )
 
 const user id.User = "0198a1b2-0000-7000-8000-000000000003"
 
 func TestActionsAreAllThatAreDeclared(t *testing.T) {
-	f, err := parser.ParseFile(token.NewFileSet(), "audit.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Do(parser.ParseFile(token.NewFileSet(), "audit.go", nil, 0)).Or(t)
 	var declared []audit.Action
 	ast.Inspect(f, func(n ast.Node) bool {
 		if v, ok := n.(*ast.ValueSpec); ok {
 			if of, ok := v.Type.(*ast.Ident); ok && of.Name == "Action" {
-				text, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := must.Do(strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)).Or(t)
 				declared = append(declared, audit.Action(text))
 			}
 		}
@@ -72,9 +67,7 @@ func TestConditionsOfFilters(t *testing.T) {
 
 func TestFiltersOfClients(t *testing.T) {
 	for _, text := range []string{string(user), "operator", "system"} {
-		if _, err := (audit.Filter{}).WithActor(text); err != nil {
-			t.Error(err)
-		}
+		must.Do((audit.Filter{}).WithActor(text)).Or(t)
 	}
 	for _, text := range []string{"", "Operator", strings.ToUpper(string(user)), string(user) + "0"} {
 		if _, err := (audit.Filter{}).WithActor(text); !fault.Is(err, fault.Invalid) {
@@ -82,9 +75,7 @@ func TestFiltersOfClients(t *testing.T) {
 		}
 	}
 	for _, a := range audit.Actions {
-		if f, err := (audit.Filter{}).WithAction(string(a)); err != nil || f.Action != a {
-			t.Errorf("%v, %v", f, err)
-		}
+		must.Is(t, a, must.Do((audit.Filter{}).WithAction(string(a))).Or(t).Action)
 		if f, err := (audit.Filter{}).WithAction(a.Kind()); err != nil || f.Kind != a.Kind() || f.Action != "" {
 			t.Errorf("%v, %v", f, err)
 		}
@@ -99,7 +90,5 @@ func TestFiltersOfClients(t *testing.T) {
 			t.Errorf("%v: %v", f, err)
 		}
 	}
-	if err := (audit.Filter{Target: strings.Repeat("t", 255), From: time.UnixMilli(5), To: time.UnixMilli(6)}).Check(); err != nil {
-		t.Error(err)
-	}
+	must.NoError(t, (audit.Filter{Target: strings.Repeat("t", 255), From: time.UnixMilli(5), To: time.UnixMilli(6)}).Check())
 }

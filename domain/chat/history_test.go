@@ -10,6 +10,7 @@ import (
 
 	"collab/domain/chat"
 	"collab/domain/fault"
+	"collab/test/must"
 
 	"pgregory.net/rapid"
 )
@@ -177,9 +178,7 @@ func TestTheLargestHistoryIsTaken(t *testing.T) {
 		assistant(longest),
 		user(slices.Repeat([]chat.Block{text("x")}, chat.MaxBlocks)...),
 	}, slices.Repeat([]chat.Turn{assistant(text("y"))}, chat.MaxTurns-3)...)
-	if _, err := (chat.Request{Message: strings.Repeat("é", chat.MaxMessage), History: largest}).Call(small); err != nil {
-		t.Error(err)
-	}
+	must.Do((chat.Request{Message: strings.Repeat("é", chat.MaxMessage), History: largest}).Call(small)).Or(t)
 }
 
 func TestEveryHistoryIsRefusedOrBecomesAWellFormedCall(t *testing.T) {
@@ -245,10 +244,7 @@ func TestEveryHistoryThatMakesSenseIsTaken(t *testing.T) {
 			r.History = append(r.History, next)
 		}
 		before := fmt.Sprintf("%#v", r.History)
-		got, err := r.Call(small)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Do(r.Call(small)).Or(t)
 		wellFormed(t, r, got.Turns)
 		if after := fmt.Sprintf("%#v", r.History); after != before {
 			t.Fatalf("the history was changed\nfrom %s\nto   %s", before, after)

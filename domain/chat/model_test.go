@@ -9,6 +9,7 @@ import (
 
 	"collab/domain/chat"
 	"collab/domain/fault"
+	"collab/test/must"
 
 	"pgregory.net/rapid"
 )
@@ -45,9 +46,7 @@ func TestARegistryHasTheModelsOfConfiguredProvidersTheDefaultFirst(t *testing.T)
 				t.Errorf("the default is %s, %v", m.ID, err)
 			}
 			for _, wanted := range c.want {
-				if m, err := r.Find(wanted); err != nil || m.ID != wanted {
-					t.Errorf("%s is %s, %v", wanted, m.ID, err)
-				}
+				must.Is(t, wanted, must.Do(r.Find(wanted)).Or(t).ID)
 			}
 			for _, unknown := range []string{"A", "e", " ", "a "} {
 				if _, err := r.Find(unknown); field(err) != "model" {

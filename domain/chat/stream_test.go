@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"collab/domain/chat"
+	"collab/test/must"
 
 	"pgregory.net/rapid"
 )
@@ -42,10 +43,7 @@ func TestMessagesOfFailures(t *testing.T) {
 }
 
 func TestUsageOfACall(t *testing.T) {
-	call, err := chat.Request{Message: strings.Repeat("word ", 100)}.Call(small)
-	if err != nil {
-		t.Fatal(err)
-	}
+	call := must.Do(chat.Request{Message: strings.Repeat("word ", 100)}.Call(small)).Or(t)
 	estimate := call.Estimate()
 	for _, c := range []struct {
 		about string

@@ -7,6 +7,7 @@ import (
 
 	"collab/domain/check"
 	"collab/domain/fault"
+	"collab/test/must"
 )
 
 func TestNames(t *testing.T) {
@@ -48,9 +49,7 @@ func TestTexts(t *testing.T) {
 		t.Run(c.about, func(t *testing.T) {
 			var l check.List
 			l.Text("description", c.value, 5)
-			if got := problem(l.Err()); got != c.problem {
-				t.Errorf("problem %q, want %q", got, c.problem)
-			}
+			must.Is(t, c.problem, problem(l.Err()))
 		})
 	}
 }
@@ -78,9 +77,7 @@ func TestEmailAddresses(t *testing.T) {
 
 func TestAllProblemsAreKeptAndTheFirstIsNamed(t *testing.T) {
 	var l check.List
-	if err := l.Err(); err != nil {
-		t.Fatalf("an empty list is an error: %v", err)
-	}
+	must.NoError(t, l.Err())
 	l.Name("title", "")
 	l.Add("tags", "must be at most %d", 50)
 	var e *fault.Error

@@ -11,6 +11,7 @@ import (
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/test/must"
 )
 
 // begun is an authorization that was started at noon.
@@ -21,9 +22,7 @@ func begun() connector.Flow {
 var browser = connector.Digest("browser")
 
 func TestDigestIsSHA256InHexadecimal(t *testing.T) {
-	if got := connector.Digest("abc"); got != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
-		t.Errorf("got %s", got)
-	}
+	must.Is(t, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", connector.Digest("abc"))
 }
 
 func TestAnAuthorizationGoesFromItsStartToItsEnd(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/domain/id"
+	"collab/test/must"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -221,10 +222,7 @@ func TestTokensAreRenewedAfterFourFifthsOfTheirLifeEachAtATimeOfItsOwn(t *testin
 	for n := range instances {
 		was := in(connector.Disconnected)
 		was.ID = id.Connector(fmt.Sprintf("0199f3a0-0000-7000-8000-%012x", n))
-		i, err := was.Stored(lasting(life), noon)
-		if err != nil {
-			t.Fatal(err)
-		}
+		i := must.Do(was.Stored(lasting(life), noon)).Or(t)
 		again, err := was.Stored(lasting(life), noon)
 		if err != nil || !again.RenewAt.Equal(*i.RenewAt) {
 			t.Fatalf("%s is renewed at %v and at %v, %v", i.ID, i.RenewAt, again.RenewAt, err)
@@ -336,9 +334,7 @@ func TestATokenThatCannotBeRenewedIsTriedUntilItEndsAndFailsThen(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if _, err := in(connector.Disconnected).NotRenewed("why", noon); !fault.Is(err, fault.Conflict) {
-		t.Errorf("without credentials: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(in(connector.Disconnected).NotRenewed("why", noon)), fault.Conflict) // without credentials
 }
 
 func TestARenewedTokenEndsAFailure(t *testing.T) {
@@ -407,25 +403,16 @@ func TestClaims(t *testing.T) {
 }
 
 func TestATokenThatExpiresEarlyIsRenewedOnRead(t *testing.T) {
-	i, err := in(connector.Connected).Renewed(lasting(time.Second), noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := must.Do(in(connector.Connected).Renewed(lasting(time.Second), noon)).Or(t)
 	i = i.Idle()
 	second := noon.Add(time.Second)
-	if _, err := i.ClaimedToUse(second.Add(-1)); !fault.Is(err, fault.Conflict) {
-		t.Errorf("before it ends: %v", err)
-	}
-	if _, err := i.Claimed(second); !fault.Is(err, fault.Conflict) {
-		t.Errorf("by who does not need it: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(i.ClaimedToUse(second.Add(-1))), fault.Conflict) // before it ends
+	must.Fail(t, must.ErrorOf(i.Claimed(second)), fault.Conflict)              // by who does not need it
 	claimed, err := i.ClaimedToUse(second)
 	if err != nil || !claimed.DueAt.Equal(second.Add(connector.ClaimDuration)) {
 		t.Fatalf("%+v, %v", claimed, err)
 	}
-	if _, err := claimed.ClaimedToUse(second.Add(connector.ClaimDuration - 1)); !fault.Is(err, fault.Conflict) {
-		t.Errorf("while somebody is at it: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(claimed.ClaimedToUse(second.Add(connector.ClaimDuration-1))), fault.Conflict) // while somebody is at it
 	for name, due := range map[string]*time.Time{"never due": nil, "after a failure": new(second.Add(time.Minute))} {
 		i.DueAt = due
 		if _, err := i.ClaimedToUse(second); !fault.Is(err, fault.Conflict) {
@@ -433,9 +420,7 @@ func TestATokenThatExpiresEarlyIsRenewedOnRead(t *testing.T) {
 		}
 	}
 	i.DueAt = &second
-	if _, err := i.ClaimedToUse(second); err != nil {
-		t.Errorf("when it is due: %v", err)
-	}
+	must.Do(i.ClaimedToUse(second)).Or(t) // when it is due
 }
 
 func TestUnreadableCredentialsAreRetriedWithBackoff(t *testing.T) {
@@ -448,9 +433,7 @@ func TestUnreadableCredentialsAreRetriedWithBackoff(t *testing.T) {
 		}
 		i = got
 	}
-	if _, err := in(connector.Disconnected).Unreadable("why", noon); !fault.Is(err, fault.Conflict) {
-		t.Errorf("without credentials: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(in(connector.Disconnected).Unreadable("why", noon)), fault.Conflict) // without credentials
 }
 
 func TestUseIsRecordedOnceAMinute(t *testing.T) {

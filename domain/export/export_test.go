@@ -6,6 +6,7 @@ import (
 
 	"collab/domain/export"
 	"collab/domain/fault"
+	"collab/test/must"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -18,9 +19,7 @@ func TestOneServerWorksOnAnExport(t *testing.T) {
 	if err != nil || first.Status(start) != export.Running || !first.Open() {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if _, err := first.Claimed("two", at(export.ClaimDuration-time.Millisecond)); !fault.Is(err, fault.Conflict) {
-		t.Errorf("claimed while a claim lasts: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(first.Claimed("two", at(export.ClaimDuration-time.Millisecond))), fault.Conflict) // claimed while a claim lasts
 	extended, err := first.Extended("one", export.Progress{Records: 7}, at(30*time.Second))
 	if err != nil || extended.Records != 7 || !extended.DueAt.Equal(at(90*time.Second)) {
 		t.Errorf("%+v, %v", extended, err)
@@ -48,9 +47,7 @@ func TestAFailingExportIsTriedThreeTimes(t *testing.T) {
 	e, now := export.New("e", "o", "u", start), start
 	for n := 1; ; n++ {
 		claimed, err := e.Claimed("c", now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if n == 1 { // a server that stops costs no attempt
 			if claimed, err = claimed.Released("c", now); err != nil || claimed.Status(now) != export.Pending {
 				t.Fatal(err)
@@ -98,16 +95,12 @@ func TestAnOrganisationHasOneOpenExportAndTenADay(t *testing.T) {
 			t.Fatalf("%d: %v", i, err)
 		}
 		e := export.New("e", "o", "u", at(time.Duration(i)*time.Minute))
-		if err := export.CheckLimit(append(all, e), at(time.Hour)); !fault.Is(err, fault.Conflict) {
-			t.Fatalf("beside an open one: %v", err)
-		}
+		must.Fail(t, export.CheckLimit(append(all, e), at(time.Hour)), fault.Conflict) // beside an open one
 		all = append(all, e.Restore(export.Failed))
 	}
 	err := export.CheckLimit(all, at(time.Hour))
 	if f, ok := err.(*fault.Error); !ok || f.Kind != fault.Limited || f.RetryAfter != 23*3600+1 {
 		t.Errorf("%v", err)
 	}
-	if err := export.CheckLimit(all, at(24*time.Hour)); err != nil {
-		t.Errorf("a day later: %v", err)
-	}
+	must.NoError(t, export.CheckLimit(all, at(24*time.Hour))) // a day later
 }

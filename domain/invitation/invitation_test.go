@@ -8,6 +8,7 @@ import (
 	"collab/domain/identity"
 	"collab/domain/invitation"
 	"collab/domain/org"
+	"collab/test/must"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -83,10 +84,7 @@ func TestWhatIsOverIsNotFound(t *testing.T) {
 
 func TestTheProvidersEvents(t *testing.T) {
 	created, accepted, revoked := identity.InvitationCreated, identity.InvitationAccepted, identity.InvitationRevoked
-	withdrawn, err := pending().Withdrawn(noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	withdrawn := must.Do(pending().Withdrawn(noon)).Or(t)
 	expired := invitation.New(invitation.Invitation{ID: "i", Org: "o", Email: "a@b"}, "hash", noon.Add(-day))
 	if i, err := expired.Withdrawn(noon); err != nil || i.Status(noon) != invitation.Revoked {
 		t.Errorf("an expired one that is deleted: %+v, %v", i, err)
@@ -115,15 +113,11 @@ func TestTheProvidersEvents(t *testing.T) {
 		{"revoked revokes an expired one", observed(expired, event(revoked, 1)), invitation.Revoked},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			if got := c.got.Status(noon); got != c.status {
-				t.Errorf("it is %s, want %s", got, c.status)
-			}
+			must.Is(t, c.status, c.got.Status(noon))
 			if (c.got.AcceptedAt != nil) != (c.status == invitation.Accepted) {
 				t.Errorf("acceptedAt is %v", c.got.AcceptedAt)
 			}
-			if c.got.ProviderID != "p" {
-				t.Errorf("the provider's id is %q", c.got.ProviderID)
-			}
+			must.Is(t, "p", c.got.ProviderID)
 		})
 	}
 }

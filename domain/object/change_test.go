@@ -11,6 +11,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/team"
+	"collab/test/must"
 
 	"pgregory.net/rapid"
 )
@@ -87,9 +88,7 @@ func TestACursorIsReadAsItWasWritten(t *testing.T) {
 
 func TestHowFarALogReaches(t *testing.T) {
 	head := object.Head{Epoch: 7, N: 20, Floor: 10}
-	if head.Cursor() != (object.Cursor{Epoch: 7, N: 20}) {
-		t.Errorf("its cursor is %s", head.Cursor())
-	}
+	must.Is(t, (object.Cursor{Epoch: 7, N: 20}), head.Cursor())
 	for _, c := range []struct {
 		cursor object.Cursor
 		want   bool
@@ -130,9 +129,7 @@ func TestAudiences(t *testing.T) {
 		{"who does not see a team", object.Audience{Teams: []id.Team{"other"}}, member(ada, org.Owner), false},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			if got := c.audience.Includes(c.actor); got != c.want {
-				t.Errorf("includes: %v", got)
-			}
+			must.Is(t, c.want, c.audience.Includes(c.actor))
 			if got := object.NewAccessChange(c.audience, ben, noon).VisibleTo(c.actor); got != c.want {
 				t.Errorf("is told: %v", got)
 			}

@@ -11,6 +11,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/test/must"
 
 	"pgregory.net/rapid"
 )
@@ -38,11 +39,7 @@ func ref[T any](v T) *T { return &v }
 // made returns a new object of Ada's.
 func made(t testing.TB, d object.Draft) object.Object {
 	t.Helper()
-	o, err := object.New("o", member(ada, org.Member), d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return must.Do(object.New("o", member(ada, org.Member), d)).Or(t)
 }
 
 func TestStorageKeysOfKinds(t *testing.T) {
@@ -185,9 +182,7 @@ func TestDocumentsAndMemoryFiles(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	if _, err := object.Memory("o", actor, attic, "a"); !fault.Is(err, fault.NotFound) {
-		t.Errorf("a workspace out of visibility: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(object.Memory("o", actor, attic, "a")), fault.NotFound) // a workspace out of visibility
 }
 
 func TestMediaTypes(t *testing.T) {
@@ -232,9 +227,7 @@ func TestMediaTypes(t *testing.T) {
 		if err != nil || other.MimeType != "image/png" {
 			t.Errorf("changed it is %q, %v", other.MimeType, err)
 		}
-		if _, err := o.WithMimeType("nonsense"); !fault.Is(err, fault.Invalid) {
-			t.Errorf("nonsense: %v", err)
-		}
+		must.Fail(t, must.ErrorOf(o.WithMimeType("nonsense")), fault.Invalid) // nonsense
 	}
 }
 
@@ -303,10 +296,7 @@ func TestBlobsNamesAreShortEnoughForEveryStoreAndNeverTheSame(t *testing.T) {
 		})
 		seen := map[string]string{}
 		for i := range 4 {
-			o, err := object.New("o", member(ada, org.Member), draft.Draw(t, "draft"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := must.Do(object.New("o", member(ada, org.Member), draft.Draw(t, "draft"))).Or(t)
 			o.Version = rapid.Int64Range(0, 1<<62).Draw(t, "version")
 			name := o.BlobName(fmt.Sprintf("random-of-22-bytes-%03d", i%2))
 			of := fmt.Sprint(o.StorageKey(), o.Version, i%2)
@@ -411,18 +401,14 @@ func TestFilters(t *testing.T) {
 		{"the limit is not the filter's matter", object.Filter{Limit: 1}, plain, true},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			if got := c.filter.Selects(c.of); got != c.want {
-				t.Errorf("selects: %v", got)
-			}
+			must.Is(t, c.want, c.filter.Selects(c.of))
 		})
 	}
 }
 
 func TestChecksums(t *testing.T) {
 	sum := strings.Repeat("0aF", 21) + "b"
-	if got, err := object.ParseChecksum(sum); err != nil || got != strings.ToLower(sum) {
-		t.Errorf("got %q, %v", got, err)
-	}
+	must.Is(t, strings.ToLower(sum), must.Do(object.ParseChecksum(sum)).Or(t))
 	for _, s := range []string{"", sum[1:], sum + "0", sum + "00", "g" + sum[1:], "sha256:" + sum, " " + sum, strings.Repeat("é", 32)} {
 		if got, err := object.ParseChecksum(s); !fault.Is(err, fault.Invalid) || got != "" || !strings.HasPrefix(err.Error(), "checksum ") {
 			t.Errorf("%q is %q, %v", s, got, err)
@@ -431,7 +417,5 @@ func TestChecksums(t *testing.T) {
 }
 
 func TestFormattedObjectsOmitTheirPath(t *testing.T) {
-	if s := fmt.Sprint(made(t, object.Draft{Path: "secret.md", Kind: object.Artifact, Scope: object.Shared})); s != "object o version 0" {
-		t.Errorf("got %q", s)
-	}
+	must.Is(t, "object o version 0", fmt.Sprint(made(t, object.Draft{Path: "secret.md", Kind: object.Artifact, Scope: object.Shared})))
 }

@@ -8,6 +8,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/identity"
 	"collab/domain/org"
+	"collab/test/must"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -164,9 +165,7 @@ func TestARoleSetHereStandsUntilTheProvidersChanges(t *testing.T) {
 	if other.Role != org.Viewer || other.RoleSetHere {
 		t.Errorf("the provider's changed role makes it %+v", other)
 	}
-	if got := other.Renamed(org.Naming{Creator: true}); got.Role != org.Owner {
-		t.Errorf("the creator is %s", got.Role)
-	}
+	must.Is(t, org.Owner, other.Renamed(org.Naming{Creator: true}).Role)
 }
 
 func TestTheCreatorOfAnOrganisationIsItsOwner(t *testing.T) {

@@ -6,15 +6,13 @@ import (
 	"unicode"
 
 	"collab/domain/org"
+	"collab/test/must"
 
 	"pgregory.net/rapid"
 )
 
 func TestRoleNamesOfTheProvider(t *testing.T) {
-	m, err := org.ParseRoleMap(" org:billing=MEMBER, Auditor = viewer ,boss=OWNER,,admin=VIEWER")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Do(org.ParseRoleMap(" org:billing=MEMBER, Auditor = viewer ,boss=OWNER,,admin=VIEWER")).Or(t)
 	for name, want := range map[string]org.Role{
 		"owner": org.Owner, "org:owner": org.Owner, "ORG:Owner": org.Owner,
 		"org:admin": org.Admin, "admin": org.Viewer, "ADMIN": org.Viewer, // the configured name wins

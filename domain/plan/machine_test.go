@@ -9,6 +9,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/plan"
+	"collab/test/must"
 )
 
 // in returns a subscription in a state.
@@ -201,9 +202,7 @@ func TestATrialStartsOnceEver(t *testing.T) {
 	}
 	once := plan.Unsubscribed("o")
 	once.TrialEnd = &noon
-	if _, err := once.Trialed(noon); !fault.Is(err, fault.Conflict) {
-		t.Errorf("a second trial: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(once.Trialed(noon)), fault.Conflict) // a second trial
 }
 
 func TestATrialIsOverToTheNanosecond(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/plan"
+	"collab/test/must"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -62,9 +63,8 @@ func TestAnInvalidGrantNamesTheFieldAndChangesNothing(t *testing.T) {
 			t.Errorf("%s: %+v, %v", field, got, err)
 		}
 	}
-	if _, err := plan.Unsubscribed("o").Granted(plan.Grant{Plan: plan.Premium, Seats: number(1_000_001)}, noon); !fault.Is(err, fault.Invalid) {
-		t.Errorf("more seats than people: %v", err)
-	}
+	// More seats than people.
+	must.Fail(t, must.ErrorOf(plan.Unsubscribed("o").Granted(plan.Grant{Plan: plan.Premium, Seats: number(1_000_001)}, noon)), fault.Invalid)
 }
 
 func TestChatAllowancesOfPlans(t *testing.T) {

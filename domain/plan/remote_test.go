@@ -8,6 +8,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/plan"
+	"collab/test/must"
 )
 
 // remote returns a subscription of the provider's.
@@ -309,9 +310,7 @@ func TestPlansThatCannotBeOrdered(t *testing.T) {
 
 func TestAPageIsNotedAndTakenOffWhileItsCheckoutCounts(t *testing.T) {
 	s, _, err := in(plan.Unplanned).Ordered(plan.Premium, "k", noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	page := plan.Checkout{Key: "k", Plan: plan.Premium, Session: "cs", URL: "https://pay", ExpiresAt: noon.Add(time.Hour)}
 	opened, counts := s.Opened(page, noon)
 	if !counts || *opened.Checkout != page {

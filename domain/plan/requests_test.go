@@ -3,6 +3,8 @@ package plan
 import (
 	"maps"
 	"testing"
+
+	"collab/test/must"
 )
 
 func TestParseRequestLimits(t *testing.T) {
@@ -26,7 +28,5 @@ func TestParseRequestLimits(t *testing.T) {
 
 func TestLotsAreATenthOfTheLimit(t *testing.T) {
 	limits := RequestLimits{Free: 50, Standard: 600}
-	if got := [...]int64{Lot(50), Lot(600), limits.LeastLot(), limits.Of(Free), limits.Of(Premium)}; got != [...]int64{10, 60, 10, 50, Unlimited} {
-		t.Errorf("%v", got)
-	}
+	must.Is(t, [...]int64{10, 60, 10, 50, Unlimited}, [...]int64{Lot(50), Lot(600), limits.LeastLot(), limits.Of(Free), limits.Of(Premium)})
 }

@@ -6,6 +6,7 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/quota"
+	"collab/test/must"
 
 	"pgregory.net/rapid"
 )
@@ -30,9 +31,7 @@ func TestGrantsOfAnAccount(t *testing.T) {
 		{"the last token", quota.Account{Used: 499}, 500, quota.Need{Input: 0, Output: 100}, 1},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			if got := c.account.Grant(c.limit, c.need); got != c.want {
-				t.Errorf("got %d, want %d", got, c.want)
-			}
+			must.Is(t, c.want, c.account.Grant(c.limit, c.need))
 		})
 	}
 }
@@ -91,9 +90,7 @@ func TestTheStatusOfAnAccount(t *testing.T) {
 		{"a limit that was lowered leaves nothing, and never less", quota.Account{Used: 500}, 200, quota.Status{Used: 500, Limit: 200, Remaining: 0, ResetsAt: resets}},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			if got := c.account.Status(c.limit, "2026-02-28"); got != c.want {
-				t.Errorf("got %+v, want %+v", got, c.want)
-			}
+			must.Is(t, c.want, c.account.Status(c.limit, "2026-02-28"))
 		})
 	}
 }

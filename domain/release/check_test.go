@@ -17,6 +17,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/release"
+	"collab/test/must"
 )
 
 // on is an active release for everybody, the n-th.
@@ -65,9 +66,7 @@ func TestTheBucketOfADeviceIsTheRemainderOfItsDigest(t *testing.T) {
 		}
 	}
 	// sha256("a") begins with ca978112ca1bbdca.
-	if got := release.Bucket("a"); got != int(uint64(0xca978112ca1bbdca)%100) {
-		t.Errorf("a is in %d", got)
-	}
+	must.Is(t, int(uint64(0xca978112ca1bbdca)%100), release.Bucket("a"))
 }
 
 func TestARolloutReachesItsPartOfTheDevices(t *testing.T) {
@@ -279,10 +278,7 @@ func TestSnapshots(t *testing.T) {
 		taken := map[string]bool{}
 		var all []release.Release
 		for n := range rapid.IntRange(0, 12).Draw(t, "releases") {
-			v, err := release.ParseVersion("version", rapid.SampledFrom(texts).Draw(t, "version"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must.Do(release.ParseVersion("version", rapid.SampledFrom(texts).Draw(t, "version"))).Or(t)
 			target := rapid.SampledFrom(targets[:9]).Draw(t, "target")
 			key := fmt.Sprint(v.Key(), target)
 			if taken[key] {
@@ -313,10 +309,7 @@ func TestSnapshots(t *testing.T) {
 			t.Fatalf("they are not in their order: %v", ids(s.All()))
 		}
 		client := rapid.SampledFrom([]string{"", "a", "b", "c", "d"}).Draw(t, "client")
-		at, err := release.ParseVersion("version", rapid.OneOf(versions(), rapid.SampledFrom(texts)).Draw(t, "at"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := must.Do(release.ParseVersion("version", rapid.OneOf(versions(), rapid.SampledFrom(texts)).Draw(t, "at"))).Or(t)
 		for _, target := range targets {
 			var want *release.Release
 			for i := range all {
@@ -404,11 +397,7 @@ func TestASnapshotHasOnlyLatestReleasesInFull(t *testing.T) {
 	if got := s.Latest(mac); got == nil || got.ID != all[48].ID {
 		t.Errorf("the latest is %v", got)
 	}
-	if _, err := s.With(9, entries(all[49:]), from(nil)); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("a release that cannot be read gives %v", err)
-	}
+	must.Fail(t, must.ErrorOf(s.With(9, entries(all[49:]), from(nil))), fault.Unavailable) // a release that cannot be read
 	no := errors.New("no")
-	if _, err := s.With(9, entries(all[49:]), func([]id.Release) ([]release.Release, error) { return nil, no }); !errors.Is(err, no) {
-		t.Errorf("a failure gives %v", err)
-	}
+	must.FailIs(t, must.ErrorOf(s.With(9, entries(all[49:]), func([]id.Release) ([]release.Release, error) { return nil, no })), no) // a failure
 }

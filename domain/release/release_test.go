@@ -14,6 +14,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/patch"
 	"collab/domain/release"
+	"collab/test/must"
 )
 
 const releaseID id.Release = "00000000-0000-7000-8000-000000000001"
@@ -29,11 +30,7 @@ func draft() release.Draft {
 
 func made(t testing.TB) release.Release {
 	t.Helper()
-	r, err := release.New(releaseID, draft(), anyHost, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Do(release.New(releaseID, draft(), anyHost, now)).Or(t)
 }
 
 // fields returns the fields that an error complains of.
@@ -84,9 +81,7 @@ func TestADraftBecomesARelease(t *testing.T) {
 	d := draft()
 	d.Version, d.Platform, d.Arch = "v1.2-rc.1+b", "win32", "x64"
 	r, err := release.New(releaseID, d, anyHost, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	want := release.Target{Platform: release.Win32, Arch: release.X64, Channel: release.Stable}
 	if r.ID != releaseID || r.Version.String() != "1.2.0-rc.1+b" || r.Target != want || r.PublishedAt != now || r.UpdatedAt != now || !reflect.DeepEqual(r.Settings, d.Settings) {
 		t.Errorf("it is %+v", r)
@@ -323,9 +318,7 @@ func TestDescriptionsOfReleases(t *testing.T) {
 
 func TestDays(t *testing.T) {
 	east := time.Date(2026, 1, 1, 0, 30, 0, 0, time.FixedZone("east", 3600))
-	if got := release.DayOf(east); got != "2025-12-31" {
-		t.Errorf("the day is %s", got)
-	}
+	must.Is(t, "2025-12-31", release.DayOf(east))
 	if d, ok := release.ParseDay("2028-02-29"); !ok || d != "2028-02-29" {
 		t.Errorf("a leap day is %s, %t", d, ok)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"collab/domain/patch"
 	"collab/domain/release"
+	"collab/test/must"
 
 	"pgregory.net/rapid"
 )
@@ -26,9 +27,7 @@ func TestRolloutsFollowTheTable(t *testing.T) {
 				if err == nil {
 					next, err = next.Guarded(p.GuardPatch, "o", all, now)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				r = next
 			}
 			switch rapid.IntRange(0, 4).Draw(t, "move") {

@@ -9,6 +9,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/org"
 	"collab/domain/task"
+	"collab/test/must"
 )
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -18,11 +19,7 @@ func made(t *testing.T, change func(*task.Draft)) task.Task {
 	t.Helper()
 	d := task.Draft{Title: "x"}
 	change(&d)
-	k, err := task.New("t", "o", "maker", d, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
+	return must.Do(task.New("t", "o", "maker", d, noon)).Or(t)
 }
 
 func due(t *testing.T, s string) *task.Due {
@@ -74,9 +71,7 @@ func TestFilters(t *testing.T) {
 		{"a task without due date is not due after", task.Filter{DueAfter: due(t, "2020-01-01")}, plain, false},
 	} {
 		t.Run(c.about, func(t *testing.T) {
-			if got := c.filter.Selects(c.of, me); got != c.want {
-				t.Errorf("selects: %v", got)
-			}
+			must.Is(t, c.want, c.filter.Selects(c.of, me))
 		})
 	}
 }
@@ -148,9 +143,7 @@ func TestTheNewestAreListedFirstWithoutConditions(t *testing.T) {
 	if f.Compare(newer, older) >= 0 || !f.Selects(older, org.Actor{}) || f.Selects(newer, org.Actor{}) {
 		t.Error("the older task is not after the newer one")
 	}
-	if err := f.Check(); err != nil {
-		t.Error(err)
-	}
+	must.NoError(t, f.Check())
 	for _, f := range []task.Filter{
 		{Status: task.Todo}, {Priority: task.Low}, {Assignee: task.Ref[id.User]{Given: true}}, {Workspace: task.Ref[id.Workspace]{Given: true}},
 		{Tags: []string{"a"}}, {DueBefore: due(t, "2026-01-01")}, {DueAfter: due(t, "2026-01-01")},

@@ -6,6 +6,7 @@ import (
 
 	"collab/domain/patch"
 	"collab/domain/task"
+	"collab/test/must"
 
 	"pgregory.net/rapid"
 )
@@ -15,9 +16,7 @@ func TestCompletedAtIsSetExactlyWhileDone(t *testing.T) {
 		statuses := []task.Status{task.Todo, task.InProgress, task.Done, task.Cancelled}
 		now := time.UnixMilli(0).UTC()
 		k, err := task.New("t", "o", "u", task.Draft{Title: "x", Status: rapid.SampledFrom(statuses).Draw(t, "first")}, now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		since := now
 		for range rapid.IntRange(0, 20).Draw(t, "patches") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 1000).Draw(t, "ms")) * time.Millisecond)

@@ -12,6 +12,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/patch"
 	"collab/domain/task"
+	"collab/test/must"
 )
 
 func TestANewTaskHasTheDefaults(t *testing.T) {
@@ -108,13 +109,10 @@ func TestAPatchChangesOnlyWhatItNamesAndNullClears(t *testing.T) {
 
 func TestHistoryNamesWhatChangedAndKeepsLongTextsOut(t *testing.T) {
 	was := made(t, func(*task.Draft) {})
-	is, err := was.Apply(task.Patch{
+	is := must.Do(was.Apply(task.Patch{
 		Title: patch.Value("y"), Description: patch.Value("secret plan"), Status: patch.Value(task.Done), Priority: patch.Value(task.Low),
 		Assignee: patch.Value(id.User("ada")), Due: patch.Value(*due(t, "2026-01-31")), Tags: patch.Value([]string{"a", "b"}), Metadata: patch.Value(`{"secret":1}`),
-	}, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, noon)).Or(t)
 	show := func(s *string) string {
 		if s == nil {
 			return "-"

@@ -9,6 +9,7 @@ import (
 	"collab/domain/org"
 	"collab/domain/patch"
 	"collab/domain/team"
+	"collab/test/must"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -73,18 +74,10 @@ func TestRolesThatDeleteTeams(t *testing.T) {
 }
 
 func TestTheNumberOfTeamsIsLimited(t *testing.T) {
-	if err := team.CheckLimit(team.MaxTeams - 1); err != nil {
-		t.Error(err)
-	}
-	if err := team.CheckLimit(team.MaxTeams); !fault.Is(err, fault.Conflict) {
-		t.Error(err)
-	}
-	if err := team.CheckMemberLimit(team.MaxMembers); err != nil {
-		t.Error(err)
-	}
-	if err := team.CheckMemberLimit(team.MaxMembers + 1); !fault.Is(err, fault.Conflict) {
-		t.Error(err)
-	}
+	must.NoError(t, team.CheckLimit(team.MaxTeams-1))
+	must.Fail(t, team.CheckLimit(team.MaxTeams), fault.Conflict)
+	must.NoError(t, team.CheckMemberLimit(team.MaxMembers))
+	must.Fail(t, team.CheckMemberLimit(team.MaxMembers+1), fault.Conflict)
 }
 
 func TestMembersOfSharedAndPersonalTeamsAreNotChangedByHand(t *testing.T) {

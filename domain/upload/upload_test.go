@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"collab/domain/fault"
+	"collab/test/must"
 )
 
 func TestCheckAppend(t *testing.T) {
@@ -14,10 +15,7 @@ func TestCheckAppend(t *testing.T) {
 	open.Offset = 4 << 20
 	whole := open
 	whole.Offset = size
-	completed, err := whole.Complete()
-	if err != nil {
-		t.Fatal(err)
-	}
+	completed := must.Do(whole.Complete()).Or(t)
 	for about, row := range map[string]struct {
 		u      Upload
 		offset int64
@@ -50,9 +48,7 @@ func TestCheckAppend(t *testing.T) {
 func TestAnUploadIsCompletedOrCancelledOnce(t *testing.T) {
 	now := time.UnixMilli(0)
 	half := New(Upload{Size: 1}, now)
-	if _, err := half.Complete(); !fault.Is(err, fault.Conflict) {
-		t.Errorf("half of it is complete: %v", err)
-	}
+	must.Fail(t, must.ErrorOf(half.Complete()), fault.Conflict) // half of it
 	u := New(Upload{}, now)
 	if u.Exists(now.Add(firstPart)) {
 		t.Error("without a part it exists after a day")

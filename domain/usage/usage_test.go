@@ -6,6 +6,7 @@ import (
 
 	"collab/domain/plan"
 	"collab/domain/usage"
+	"collab/test/must"
 
 	"pgregory.net/rapid"
 )
@@ -97,7 +98,5 @@ func TestEveryInstantIsInItsPeriod(t *testing.T) {
 
 func TestSumsAddUp(t *testing.T) {
 	got := usage.Sum{Input: 1, Output: 20, Requests: 300}.Plus(usage.Sum{Input: 4_000, Output: 50_000, Requests: 600_000})
-	if want := (usage.Sum{Input: 4_001, Output: 50_020, Requests: 600_300}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
+	must.Is(t, usage.Sum{Input: 4_001, Output: 50_020, Requests: 600_300}, got)
 }

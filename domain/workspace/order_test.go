@@ -8,6 +8,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/workspace"
+	"collab/test/must"
 
 	"pgregory.net/rapid"
 )
@@ -43,10 +44,7 @@ func TestOrderFollowsAnySequenceOfOrdersCreationsDeletionsAndMoves(t *testing.T)
 			case "order":
 				named := rapid.Permutation(want).Draw(t, "named")
 				named = named[:rapid.IntRange(0, len(named)).Draw(t, "of")]
-				next, err := order.Arrange(named, all, visible)
-				if err != nil {
-					t.Fatal(err)
-				}
+				next := must.Do(order.Arrange(named, all, visible)).Or(t)
 				order = next
 				if len(order) > len(all) {
 					t.Fatalf("%d workspaces of %d are in order", len(order), len(all))
@@ -60,9 +58,7 @@ func TestOrderFollowsAnySequenceOfOrdersCreationsDeletionsAndMoves(t *testing.T)
 				}
 			case "twice":
 				if len(want) > 0 {
-					if _, err := order.Arrange([]id.Workspace{want[0], want[0]}, all, visible); !fault.Is(err, fault.Invalid) {
-						t.Fatalf("a repeated workspace: %v", err)
-					}
+					must.Fail(t, must.ErrorOf(order.Arrange([]id.Workspace{want[0], want[0]}, all, visible)), fault.Invalid) // a repeated workspace
 				}
 			}
 			seen := slices.DeleteFunc(slices.Clone(all), func(w id.Workspace) bool { return !visible(w) })

@@ -144,12 +144,12 @@ var table = []row{
 	{who: "cmd/harness", own: true, local: []string{"test/harness"}, standard: all, libraries: none},
 	{who: "cmd", own: true, anything: true, standard: all, libraries: isOwned},
 	{who: "docs", standard: all, libraries: isOwned}, // the document that the server serves
-	{who: "test/contract", own: true, local: []string{"domain", "ports"}, standard: all, libraries: isOwned},
+	{who: "test/contract", own: true, local: []string{"domain", "ports", "test/must"}, standard: all, libraries: isOwned},
 	{who: "test", own: true, local: []string{"domain", "ports", "app", "adapters", "test"}, standard: all, libraries: isOwned},
 }
 
-// tests has the imports that test files may have beside their package's: the
-// other half of the conversation, and libraries for testing.
+// tests has the imports that test files may have beside their package's and
+// test/must: the other half of the conversation, and libraries for testing.
 //
 //   - domain is tested with domain alone, ports have no tests;
 //   - app is tested over the adapters that need nothing outside (memory,
@@ -238,7 +238,7 @@ func checkImports(t *tree) []finding {
 			case isLocal:
 				own := r.own && sameOwn(dir, f.dir)
 				if f.test {
-					own = own || dir == f.dir // package x_test imports x
+					own = own || dir == f.dir || dir == "test/must" // package x_test imports x
 				}
 				allowed = own || r.allows(dir) || r.leaves && isLeaf(dir) || f.test && more.allows(dir)
 			case isStandard(i.path):

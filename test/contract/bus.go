@@ -12,6 +12,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Bus is the suite of ports.Bus. Open returns two ends of one bus, which are one
@@ -169,9 +170,7 @@ func Bus(t *testing.T, open func(t *testing.T) (a, b ports.Bus)) {
 				return nil
 			})
 			for _, err := range errs {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 			}
 			for _, e := range ears {
 				for _, o := range orgs {
@@ -205,9 +204,7 @@ func waitFor(t *testing.T, what <-chan struct{}, name string) {
 func subscribed(t *testing.T, to ports.Bus, fn func(object.Hint)) (cancel func()) {
 	t.Helper()
 	cancel, err := to.Subscribe(fn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return cancel
 }
 

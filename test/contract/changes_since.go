@@ -12,6 +12,7 @@ import (
 	"collab/domain/object"
 	"collab/domain/org"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // logModel is an organisation's log as its property knows it, with what it
@@ -41,9 +42,7 @@ func sinceProperty(w *fixture) {
 		}
 		after := head.N - int64(rapid.IntRange(0, min(back, len(c.log))).Draw(t, "back"))
 		got, err := w.since(c.org, after)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if d := diff(got, c.since(head, after)); d != "" {
 			t.Fatalf("since %d (-want +got):\n%s", after, d)
 		}

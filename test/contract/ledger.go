@@ -16,6 +16,7 @@ import (
 	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Ledger is the suite of ports.Ledger.
@@ -374,26 +375,20 @@ func summaryProperty(w *fixture) {
 			e := draw(t)
 			theirs := e
 			theirs.Org, theirs.Tokens.Input = other, e.Tokens.Input+1
-			if err := errors.Join(w.ledger().Settle(w.ctx, e.Org, e), w.ledger().Settle(w.ctx, theirs.Org, theirs)); err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, errors.Join(w.ledger().Settle(w.ctx, e.Org, e), w.ledger().Settle(w.ctx, theirs.Org, theirs)))
 			there = append(there, e)
 		}
 		p := usage.Period{Start: instants.Draw(t, "start"), End: instants.Draw(t, "end")}
 		user := rapid.SampledFrom([]id.User{"", "", users[0], fresh[id.User]()}).Draw(t, "of")
 		got, err := w.summary(o, user, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		if d := diff(got, recount(there, user, p)); d != "" {
 			t.Fatalf("%v of %q (-want +got):\n%s", p, user, d)
 		}
 		want := slices.DeleteFunc(slices.Clone(there), func(e usage.Entry) bool { return e.At.Before(p.Start) || !e.At.Before(p.End) })
 		slices.SortFunc(want, func(a, b usage.Entry) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
 		var entries []usage.Entry
-		if err := w.ledger().Entries(w.ctx, o, p, collect(&entries)); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, w.ledger().Entries(w.ctx, o, p, collect(&entries)))
 		if d := diff(entries, want); d != "" {
 			t.Fatalf("entries of %v (-want +got):\n%s", p, d)
 		}

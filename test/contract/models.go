@@ -15,6 +15,7 @@ import (
 	"collab/domain/chat"
 	"collab/ports"
 	"collab/test/contract/provider"
+	"collab/test/must"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -142,9 +143,7 @@ func (a *modelFixture) searching() chat.Call {
 func (a *modelFixture) wantAnswer(c chat.Call) chat.Reply {
 	a.Helper()
 	reply, err := a.stream(c)
-	if err != nil {
-		a.Fatal(err)
-	}
+	must.NoError(a, err)
 	if reply.Stop == "" {
 		a.Error("an answer ended without a reason to stop")
 	}
@@ -178,9 +177,7 @@ func (a *modelFixture) wantFailure(c chat.Call, kind chat.FailureKind) chat.Repl
 // wantChunks ends the sub-test unless these chunks came.
 func (a *modelFixture) wantChunks(want ...chat.Chunk) {
 	a.Helper()
-	if diff := cmp.Diff(want, a.to.chunks); diff != "" {
-		a.Fatalf("other chunks came (-want +got):\n%s", diff)
-	}
+	must.Equal(a, want, a.to.chunks) // other chunks came
 }
 
 func (a *modelFixture) wantAborted() {
@@ -628,9 +625,7 @@ var scriptedModels = map[string]func(*modelFixture){
 				}
 			}
 			var compact bytes.Buffer
-			if err := json.Compact(&compact, []byte(schema)); err != nil {
-				a.Fatal(err)
-			}
+			must.NoError(a, json.Compact(&compact, []byte(schema)))
 			if len(tools) == 2 && !strings.Contains(body, compact.String()) {
 				a.Error("the schema is not in the request in the order in which it was given")
 			}
@@ -653,9 +648,7 @@ var scriptedModels = map[string]func(*modelFixture){
 			return nil
 		})
 		for _, err := range errs {
-			if err != nil {
-				a.Fatal(err)
-			}
+			must.NoError(a, err)
 		}
 	},
 	"any response of the provider makes well-formed chunks": func(a *modelFixture) {
@@ -700,9 +693,7 @@ func someScript(t *rapid.T, searches bool) (s provider.Script, text string, whol
 			return provider.Think(word.Draw(t, "thought"))
 		case 7, 8:
 			args, err := json.Marshal(map[string]string{word.Draw(t, "name"): word.Draw(t, "value")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 			at := rapid.IntRange(0, len(args)).Draw(t, "at")
 			for at > 0 && at < len(args) && args[at]&0xC0 == 0x80 {
 				at-- // a fragment is a text of its own
@@ -755,9 +746,7 @@ var searchingModels = map[string]func(*modelFixture){
 		a.to.chunks[2].Result = ""
 		a.wantChunks(textChunk("Let me look."), searchCall("s1", "owls"), result("s1", ""), searchCall("s2", "none"), result("s2", "[]"), textChunk("They fly."))
 		var sources []map[string]string
-		if err := json.Unmarshal([]byte(found), &sources); err != nil {
-			a.Fatal(err)
-		}
+		must.NoError(a, json.Unmarshal([]byte(found), &sources))
 		if diff := cmp.Diff([]map[string]string{
 			{"title": "Owls \"of\" <Europe>", "url": "https://example.com/owls?a=b&c", "pageAge": "2 days ago"}, {"title": "Öwls", "url": "https://example.com/2"},
 		}, sources); diff != "" {

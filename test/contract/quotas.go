@@ -15,6 +15,7 @@ import (
 	"collab/domain/quota"
 	"collab/domain/usage"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // manyGoroutines is how many are at one account at once.
@@ -609,9 +610,7 @@ func grantProperty(w *fixture) {
 				} else {
 					err = errors.Join(w.quotas().Extend(w.ctx, []quota.Lease{l.Lease}, sweepTime), w.quotas().Sweep(w.ctx, sweepTime))
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 			} else {
 				limit, need := tokens.Draw(t, "limit"), quota.Need{Input: tokens.Draw(t, "input"), Output: 1 + tokens.Draw(t, "output")}
 				if rapid.Bool().Draw(t, "near") { // the edge of what is left
@@ -619,9 +618,7 @@ func grantProperty(w *fixture) {
 				}
 				l := someLease(o, u)
 				granted, err := w.reserve(rapid.Bool().Draw(t, "at"), l, limit, need)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.NoError(t, err)
 				if grant := want.Grant(limit, need); granted != grant {
 					t.Fatalf("granted were %d of %+v to %+v under %d, want %d", granted, need, want, limit, grant)
 				}

@@ -11,6 +11,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/ports"
+	"collab/test/must"
 )
 
 // Clock is the suite of ports.Clock.
@@ -144,9 +145,7 @@ func Sealer(t *testing.T, s ports.Sealer) {
 	seal := func(t *testing.T, plain, context string) []byte {
 		t.Helper()
 		sealed, err := s.Seal([]byte(plain), []byte(context))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return sealed
 	}
 	refused := func(t *testing.T, sealed []byte, context string) {
@@ -224,9 +223,7 @@ func Sealer(t *testing.T, s ports.Sealer) {
 	mac := func(t *testing.T, data, context string) []byte {
 		t.Helper()
 		made, err := s.MAC([]byte(data), []byte(context))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, err)
 		return made
 	}
 	t.Run("a code is the same for the same data and context, and verifies with them alone", func(t *testing.T) {
@@ -270,9 +267,7 @@ func Sealer(t *testing.T, s ports.Sealer) {
 			}
 			return err
 		}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.NoError(t, err)
 		}
 	})
 }

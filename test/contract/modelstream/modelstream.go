@@ -20,6 +20,7 @@ import (
 
 	"collab/domain/chat"
 	"collab/ports"
+	"collab/test/must"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -93,9 +94,7 @@ func (a Adapter) Open(t testing.TB, url string) ports.Models {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	m, err := a.New("sk-test", url, &http.Client{Transport: transport})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return m
 }
 
@@ -109,9 +108,7 @@ func (a Adapter) Sent(t *testing.T, key, url string, call chat.Call) (r *http.Re
 		}
 		return &http.Response{StatusCode: 500, Body: http.NoBody, Request: r, Header: http.Header{}}, nil
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	if _, err := m.Stream(t.Context(), call, &Recorder{}); err == nil || r == nil {
 		t.Fatal("a 500 is an answer")
 	}
@@ -141,9 +138,7 @@ func (a Adapter) Stream(t testing.TB, call chat.Call, body io.Reader, to ports.S
 func (a Adapter) through(t testing.TB, call chat.Call, f Transport, to ports.Sink) (chat.Reply, error) {
 	t.Helper()
 	m, err := a.New("sk-secret", "", &http.Client{Transport: f})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.NoError(t, err)
 	return m.Stream(context.Background(), call, to)
 }
 
@@ -158,13 +153,9 @@ func Test(t *testing.T, a Adapter) {
 			readers = append(readers, strings.NewReader(p))
 		}
 		to := &Recorder{}
-		if _, err := a.Stream(t, a.Call, io.MultiReader(readers...), to); err != nil {
-			t.Fatal(err)
-		}
+		must.NoError(t, must.ErrorOf(a.Stream(t, a.Call, io.MultiReader(readers...), to)))
 		want := []string{"text Hi", "text Hi", "wait", "text Hi", "text Hi", "wait", "text Hi", "wait"}
-		if diff := cmp.Diff(want, to.Lines); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
-		}
+		must.Equal(t, want, to.Lines) // -want +got
 	})
 	t.Run("what came with the last event is sent before the body is read on", func(t *testing.T) {
 		to := &Recorder{}
@@ -173,12 +164,8 @@ func Test(t *testing.T, a Adapter) {
 			before = slices.Clone(to.Lines)
 			return 0, io.EOF
 		}))
-		if _, err := a.Stream(t, a.Call, body, to); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{"text Hi", "wait"}, before); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
-		}
+		must.NoError(t, must.ErrorOf(a.Stream(t, a.Call, body, to)))
+		must.Equal(t, []string{"text Hi", "wait"}, before) // -want +got
 	})
 	t.Run("an error has the status and the request's id, and neither message nor key", func(t *testing.T) {
 		_, err := a.through(t, a.Call, func(r *http.Request) (*http.Response, error) {
@@ -200,9 +187,7 @@ func Test(t *testing.T, a Adapter) {
 			part := rapid.SampledFrom([][]byte{nil, body[from:to], []byte("\n\n"), []byte(`"`), []byte(`\`), []byte("{}"), []byte("null"), {0xff}, {0}}).Draw(r, "part")
 			body = slices.Concat(body[:from], part, body[rapid.SampledFrom([]int{from, to}).Draw(r, "on"):])
 		}
-		if err := a.Check(t, body); err != nil {
-			r.Fatal(err)
-		}
+		must.NoError(r, a.Check(t, body))
 	}))
 }
 
@@ -280,9 +265,7 @@ func (a Adapter) Benchmark(b *testing.B) {
 			body := a.Start + strings.Repeat(a.Text(text), each) + a.End
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := a.Stream(b, call, strings.NewReader(body), discard{}); err != nil {
-					b.Fatal(err)
-				}
+				must.NoError(b, must.ErrorOf(a.Stream(b, call, strings.NewReader(body), discard{})))
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*each), "ns/event")
 		})
