@@ -89,10 +89,11 @@ type Members interface {
 	// unless it changes only UsedAt or the end of onboarding.
 	Put(ctx context.Context, o id.Org, m org.Membership) error
 
-	// List calls each with the active members and their users, by JoinedAt, then
-	// user id; after and limit page it, zero values mean from the start and all.
-	// An error of each ends the list and is returned.
-	List(ctx context.Context, o id.Org, after org.Position, limit int, each func(org.Profile) error) error
+	// List calls each with the active members that f selects and their users, by JoinedAt, then
+	// user id. Members with the words are read in several parts, each as it is then; a list with
+	// words must not be asked of the collections that Store.At returned. An error of each ends the
+	// list and is returned.
+	List(ctx context.Context, o id.Org, f org.MemberFilter, each func(org.Profile) error) error
 
 	// ByEmail reports whether an active member has the address, compared without
 	// regard to case.

@@ -19,8 +19,8 @@ func (c *Client) GetOrganisation(ctx context.Context, id string) (Overview, erro
 }
 
 // ListOrganisationMembers is GET /api/v1/admin/organisations/{id}/members: List an organisation's members.
-func (c *Client) ListOrganisationMembers(ctx context.Context, id string) (*List[Member], error) {
-	return list[Member](c, c.request(ctx, http.MethodGet, "/api/v1/admin/organisations/"+segment(id)+"/members", nil, nil, 0))
+func (c *Client) ListOrganisationMembers(ctx context.Context, id string, params ListOrganisationMembersParams) (*List[Member], error) {
+	return list[Member](c, c.request(ctx, http.MethodGet, "/api/v1/admin/organisations/"+segment(id)+"/members", params, nil, 0))
 }
 
 // SetRole is PUT /api/v1/admin/organisations/{id}/members/{userId}/role: Set a member's role.
@@ -189,8 +189,8 @@ func (c *Client) ListInvitations(ctx context.Context) (*List[Invitation], error)
 }
 
 // ListMembers is GET /api/v1/org/members: List members.
-func (c *Client) ListMembers(ctx context.Context) (*List[Member], error) {
-	return list[Member](c, c.request(ctx, http.MethodGet, "/api/v1/org/members", nil, nil, 0))
+func (c *Client) ListMembers(ctx context.Context, params ListMembersParams) (*List[Member], error) {
+	return list[Member](c, c.request(ctx, http.MethodGet, "/api/v1/org/members", params, nil, 0))
 }
 
 // RemoveMember is DELETE /api/v1/org/members/{userId}: Remove a member.
@@ -783,6 +783,18 @@ type ListFilesParams struct {
 	Prefix      string `query:"prefix"`      // A prefix of the storage key, with or without a leading slash; at most 4096 bytes.
 	Search      string `query:"search"`      // Words, with spaces between them, that are all in the path, in any case. At most 100,000 files are examined, those that come first in the list. It does not go with deleted files.
 	Deleted     string `query:"deleted"`     // true for the deleted files that can be restored in place of those that are there, each as its last version was. Several may have had one path.
+}
+
+// ListMembersParams are the parameters of ListMembers. Zero fields are left out.
+type ListMembersParams struct {
+	Search string `query:"search"` // Words, with spaces between them, each of which is a part of the name or of the e-mail address, in any case. At most 100,000 members are examined, those that come first in the list.
+	IDs    string `query:"ids"`    // 1 to 100 ids of users, separated by commas: only those of them who are members. It does not go with search.
+}
+
+// ListOrganisationMembersParams are the parameters of ListOrganisationMembers. Zero fields are left out.
+type ListOrganisationMembersParams struct {
+	Search string `query:"search"` // Words, with spaces between them, each of which is a part of the name or of the e-mail address, in any case. At most 100,000 members are examined, those that come first in the list.
+	IDs    string `query:"ids"`    // 1 to 100 ids of users, separated by commas: only those of them who are members. It does not go with search.
 }
 
 // ListOrganisationsParams are the parameters of ListOrganisations. Zero fields are left out.

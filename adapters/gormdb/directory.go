@@ -1,8 +1,10 @@
 package gormdb
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"time"
 
@@ -122,9 +124,44 @@ func (q members) Put(ctx context.Context, o id.Org, m org.Membership) error {
 	return memberTable.of(q.write, o).put(ctx, (*membershipRow)(&m))
 }
 
-func (q members) List(ctx context.Context, o id.Org, after org.Position, limit int, fn func(org.Profile) error) error {
+// membersAtOnce is how many members a search reads at once, so that one that finds enough reads no more.
+const membersAtOnce = 1_000
+
+func (q members) List(ctx context.Context, o id.Org, f org.MemberFilter, fn func(org.Profile) error) error {
+	if len(f.Words) == 0 {
+		return q.list(ctx, o, f, fn)
+	}
+	left, found := cmp.Or(f.Examined, math.MaxInt32), 0
+	for page := f; left > 0; left -= page.Limit {
+		page.Limit = min(membersAtOnce, left)
+		read := 0
+		err := q.list(ctx, o, page, func(p org.Profile) error {
+			read, page.After = read+1, org.Position{JoinedAt: p.JoinedAt, User: p.User}
+			if !f.HasWords(p) || f.Limit > 0 && found == f.Limit {
+				return nil
+			}
+			found++
+			return fn(p)
+		})
+		if err != nil || read < page.Limit || f.Limit > 0 && found == f.Limit {
+			return err
+		}
+	}
+	return nil
+}
+
+// list is List without words.
+func (q members) list(ctx context.Context, o id.Org, f org.MemberFilter, fn func(org.Profile) error) error {
 	var u userRow
-	return profiles(ctx, byJoining(withUser(memberTable.of(q.read, o).filter("removed_at IS NULL"), &u), after, limit), &u, fn)
+	active := "removed_at IS NULL"
+	if f.Users != nil {
+		active = "+" + active // so that SQLite takes the primary key instead of all in the index of active members
+	}
+	s := withUser(memberTable.of(q.read, o).filter(active), &u)
+	if f.Users != nil {
+		s = s.among("user_id", list(q.dialect, validIDs(f.Users)))
+	}
+	return profiles(ctx, byJoining(s, f.After, f.Limit), &u, fn)
 }
 
 func (q users) Former(ctx context.Context, o id.Org, after id.User, limit int, fn func(org.Profile) error) error {

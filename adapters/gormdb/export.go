@@ -42,7 +42,7 @@ func (db *DB) Export(ctx context.Context, o id.Org, fn func(archive.Record) erro
 			err = fn(archive.Record{Subscription: &sub})
 		}
 		if err == nil {
-			err = members{c}.List(ctx, o, org.Position{}, 0, func(p org.Profile) error { return fn(archive.Record{Member: &p}) })
+			err = members{c}.List(ctx, o, org.MemberFilter{}, func(p org.Profile) error { return fn(archive.Record{Member: &p}) })
 		}
 		for _, step := range exportSteps(ctx, tx, o, fn) {
 			if err == nil {

@@ -35,6 +35,7 @@ import (
 	"collab/domain/team"
 	"collab/domain/upload"
 	"collab/domain/usage"
+	"collab/domain/words"
 	"collab/domain/workspace"
 	"collab/ports"
 	"collab/test/must"
@@ -548,8 +549,9 @@ func everyStatement(ctx context.Context) map[string]func(db *DB, r ports.Records
 			q := r.Directory().Members()
 			each := func(org.Profile) error { return nil }
 			m, err := q.Get(ctx, o, user)
-			return errors.Join(err, drop(q.GetLocked(ctx, o, user)), q.Put(ctx, o, m), q.List(ctx, o, org.Position{}, 0, each),
-				q.List(ctx, o, org.Position{JoinedAt: now, User: user}, 20, each), r.Directory().Users().Former(ctx, o, "", 0, each), r.Directory().Users().Former(ctx, o, user, 20, each), drop(q.ByEmail(ctx, o, "u7@5")))
+			return errors.Join(err, drop(q.GetLocked(ctx, o, user)), q.Put(ctx, o, m), q.List(ctx, o, org.MemberFilter{}, each),
+				q.List(ctx, o, org.MemberFilter{After: org.Position{JoinedAt: now, User: user}, Limit: 20}, each), q.List(ctx, o, org.MemberFilter{Words: words.Of("u7@5"), Limit: 20}, each),
+				q.List(ctx, o, org.MemberFilter{Users: []id.User{user, uid[id.User](kindUser, 7, 9)}, Limit: 20}, each), r.Directory().Users().Former(ctx, o, "", 0, each), r.Directory().Users().Former(ctx, o, user, 20, each), drop(q.ByEmail(ctx, o, "u7@5")))
 		},
 		"seats": func(_ *DB, r ports.Records) error {
 			q := r.Directory().Seats()
@@ -974,7 +976,7 @@ func testObjectPlans(t *testing.T, db *DB, r *recorder) {
 		"workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 4)}, "shared workspace": {Workspace: uid[id.Workspace](kindWorkspace, 7, 4), Scope: object.Shared},
 		"unplaced": {Unplaced: true}, "team": {Team: uid[id.Team](kindTeam, 7, 1)}, "owner": {Owner: a.User}, "prefix": {Prefix: string(o) + "/shared/templates/file number 1"},
 		"kind and prefix": {Kind: object.Artifact, Prefix: string(o) + "/workspaces/"},
-		"words":           {Words: object.Words("number 1"), Examined: object.MaxExamined}, "kind and words": {Kind: object.Artifact, Words: object.Words("3.md"), Examined: object.MaxExamined},
+		"words":           {Words: words.Of("number 1"), Examined: object.MaxExamined}, "kind and words": {Kind: object.Artifact, Words: words.Of("3.md"), Examined: object.MaxExamined},
 	}
 	for name, f := range filters {
 		for _, viewer := range []*org.Actor{nil, &a} {
@@ -1031,9 +1033,9 @@ func taskFilters() map[string]func(*task.Filter) {
 	fs := map[string]func(*task.Filter){
 		"no filter": func(*task.Filter) {},
 		"newest":    func(f *task.Filter) { f.Newest = true },
-		"words":     func(f *task.Filter) { f.Words, f.Examined = object.Words("7"), task.MaxExamined },
+		"words":     func(f *task.Filter) { f.Words, f.Examined = words.Of("7"), task.MaxExamined },
 		"newest with words": func(f *task.Filter) {
-			f.Newest, f.Words, f.Examined = true, object.Words("7"), task.MaxExamined
+			f.Newest, f.Words, f.Examined = true, words.Of("7"), task.MaxExamined
 		},
 		"status":      func(f *task.Filter) { f.Status = task.Todo },
 		"priority":    func(f *task.Filter) { f.Priority = task.High },

@@ -216,7 +216,7 @@ func TestTransactions(t *testing.T) {
 			}
 			must.NoError(t, db.Journal().Audit().List(ctx, o, audit.Filter{After: odd, Limit: 5}, func(e audit.Entry) error { return fmt.Errorf("there is %v", e) }))
 			must.NoError(t, db.Work().TaskHistory().List(ctx, o, uid[id.Task](kindTask, 1, 1), task.ChangePosition{At: time.UnixMilli(9), ID: odd}, 5, func(c task.Change) error { return fmt.Errorf("there is %v", c) }))
-			must.NoError(t, db.Directory().Members().List(ctx, o, org.Position{JoinedAt: time.UnixMilli(9).UTC(), User: odd}, 1, func(org.Profile) error { return nil }))
+			must.NoError(t, db.Directory().Members().List(ctx, o, org.MemberFilter{After: org.Position{JoinedAt: time.UnixMilli(9).UTC(), User: odd}, Limit: 1}, func(org.Profile) error { return nil }))
 		})
 
 		t.Run("tasks are indexed by exactly the tags they have", func(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
-	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/task"
+	"collab/domain/words"
 	"collab/ports"
 )
 
@@ -428,7 +428,7 @@ func (q tasks) search(ctx context.Context, o id.Org, actor org.Actor, f task.Fil
 		read, last := 0, task.Task{}
 		err := each(ctx, narrow(s).read("id", "title", "sort_order", "created_at"), (*taskRow).task, func(t task.Task) error {
 			read, last = read+1, t
-			if object.HasWords(t.Title, f.Words) && (f.Limit == 0 || len(found) < f.Limit) {
+			if words.In(t.Title, f.Words) && (f.Limit == 0 || len(found) < f.Limit) {
 				found = append(found, t.ID)
 			}
 			return nil

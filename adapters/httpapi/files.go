@@ -13,6 +13,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/words"
 )
 
 // filesPath is where files are uploaded to.
@@ -233,7 +234,7 @@ func readObjectFilter(q body.Query, p body.Page) (f object.Filter, err error) {
 		f.Prefix = norm.NFC.String(strings.TrimPrefix(text, "/"))
 	}
 	text, err := searchParam(q)
-	f.After, f.Limit, f.Words = p.After.Key, p.Fetch(), object.Words(text)
+	f.After, f.Limit, f.Words = p.After.Key, p.Fetch(), words.Of(text)
 	return f, err
 }
 

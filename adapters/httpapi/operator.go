@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"unicode/utf8"
@@ -76,9 +75,13 @@ func (a *api) listOrganisationMembers(c *call) error {
 	if err != nil {
 		return err
 	}
-	return listed(a, keyOfMember, viewMember, func(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(org.Profile) error) error {
-		return a.Operator.Members(ctx, actor, of, org.Position{JoinedAt: after.At, User: id.User(after.ID)}, limit, each)
-	})(c)
+	q, p, f, err := c.listingMembers()
+	if err != nil {
+		return err
+	}
+	return list(a, c, q, p, keyOfMember, appendViewed(viewMember), func(actor org.Actor, each func(org.Profile) error) error {
+		return a.Operator.Members(c.r.Context(), actor, of, f, each)
+	})
 }
 
 func readGrant(o *body.Fields) (plan.Grant, error) {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"collab/adapters/httpapi/body"
 	"collab/app/members"
@@ -11,6 +12,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/invitation"
 	"collab/domain/org"
+	"collab/domain/words"
 )
 
 type memberView struct {
@@ -90,12 +92,46 @@ func viewEntry(e audit.Entry) entryView {
 
 func keyOfEntry(e audit.Entry) body.Position { return body.Position{ID: string(e.ID)} }
 
-func (a *api) listMembers(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(org.Profile) error) error {
-	return a.Members.List(ctx, actor, org.Position{JoinedAt: after.At, User: id.User(after.ID)}, limit, each)
+// listingMembers reads the query of a list of members.
+func (c *call) listingMembers() (q body.Query, p body.Page, f org.MemberFilter, err error) {
+	if q, p, err = c.listing("search", "ids"); err != nil {
+		return q, p, f, err
+	}
+	text, err := searchParam(q)
+	if err != nil {
+		return q, p, f, err
+	}
+	f.Words = words.Of(text)
+	if text, given := q.Get("ids"); given {
+		ids := strings.Split(text, ",")
+		if text == "" || len(ids) > org.MaxNamed {
+			return q, p, f, fault.Field("ids", "must name 1 to %d users", org.MaxNamed)
+		}
+		f.Users = make([]id.User, len(ids))
+		for i, text := range ids {
+			f.Users[i] = body.IDParam[id.User](text)
+		}
+	}
+	f.After, f.Limit = org.Position{JoinedAt: p.After.At, User: id.User(p.After.ID)}, p.Fetch()
+	return q, p, f, f.Check()
 }
 
-func (a *api) listMembersUnconfirmed(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(org.Profile) error) error {
-	return a.Members.ListUnconfirmed(ctx, actor, org.Position{JoinedAt: after.At, User: id.User(after.ID)}, limit, each)
+// listMembers returns the handler of the list of members. Where the list may not be stale, it is read for
+// the unconfirmed actor first, except a search, which reads in several parts.
+func (a *api) listMembers(stale bool) handler {
+	return func(c *call) error {
+		q, p, f, err := c.listingMembers()
+		if err != nil {
+			return err
+		}
+		of := func(list func(context.Context, org.Actor, org.MemberFilter, func(org.Profile) error) error) func(org.Actor, func(org.Profile) error) error {
+			return func(actor org.Actor, each func(org.Profile) error) error { return list(c.r.Context(), actor, f, each) }
+		}
+		if stale || len(f.Words) > 0 {
+			return list(a, c, q, p, keyOfMember, appendViewed(viewMember), of(a.Members.List))
+		}
+		return listConfirmed(a, c, q, p, keyOfMember, appendViewed(viewMember), of(a.Members.ListUnconfirmed), of(a.Members.List))
+	}
 }
 
 func (a *api) listFormerMembers(ctx context.Context, actor org.Actor, after body.Position, limit int, each func(org.Profile) error) error {

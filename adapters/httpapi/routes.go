@@ -67,7 +67,7 @@ func (a *api) routes() []row {
 		{"POST", "/auth/seed-onboarding", writer, a.authorized(replies(viewSeeded, a.Onboarding.Seed))},
 		{"POST", "/auth/webhook", signed, a.identityWebhook},
 
-		{"GET", "/org/members", member, a.staleElse(listedConfirmed(a, keyOfMember, viewMember, a.listMembersUnconfirmed, a.listMembers), listed(a, keyOfMember, viewMember, a.listMembers))},
+		{"GET", "/org/members", member, a.staleElse(a.listMembers(false), a.listMembers(true))},
 		{"GET", "/org/members/former", manager, listed(a, keyOfFormer, viewFormer, a.listFormerMembers)},
 		{"PATCH", "/org/members/{userId}/role", owner, onRecordWithBody(a, "userId", "Member", readRole, repliesChanged(viewMember, a.Members.ChangeRole))},
 		{"DELETE", "/org/members/{userId}", member, a.authorized(onRecord("userId", "Member", succeedsOn(a.Members.Remove)))}, // anyone may leave

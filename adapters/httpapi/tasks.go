@@ -13,9 +13,9 @@ import (
 	"collab/adapters/httpapi/stream"
 	"collab/domain/fault"
 	"collab/domain/id"
-	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/task"
+	"collab/domain/words"
 )
 
 var (
@@ -171,7 +171,7 @@ func readTaskFilter(q body.Query, p body.Page) (f task.Filter, err error) {
 	if err != nil {
 		return f, err
 	}
-	f.Words = object.Words(text)
+	f.Words = words.Of(text)
 	newest, err := body.EnumParam(q, "sort", func(s string) (string, bool) { return s, s == sortNewest }, sortNewest)
 	if err != nil {
 		return f, err

@@ -189,13 +189,27 @@ func (m members) Put(_ context.Context, o id.Org, v org.Membership) error {
 	})
 }
 
-func (m members) List(_ context.Context, o id.Org, after org.Position, limit int, each func(org.Profile) error) error {
+func (m members) List(_ context.Context, o id.Org, f org.MemberFilter, each func(org.Profile) error) error {
 	profiles, err := result(m.run, func(x *tx) ([]org.Profile, error) {
 		compare := func(a, b org.Membership) int {
 			return byTime(a.JoinedAt, b.JoinedAt, a.User, b.User)
 		}
-		from := org.Membership{JoinedAt: after.JoinedAt, User: after.User}
-		return x.profiles(x.tenant(o).members.page(org.Membership.Active, compare, from, limit)), nil
+		selects := func(v org.Membership) bool {
+			return v.Active() && (f.Users == nil || slices.Contains(f.Users, v.User))
+		}
+		limit := f.Limit
+		if len(f.Words) > 0 {
+			limit = f.Examined
+		}
+		from := org.Membership{JoinedAt: f.After.JoinedAt, User: f.After.User}
+		found := x.profiles(x.tenant(o).members.page(selects, compare, from, limit))
+		if len(f.Words) > 0 {
+			found = slices.DeleteFunc(found, func(p org.Profile) bool { return !f.HasWords(p) })
+		}
+		if f.Limit > 0 {
+			found = found[:min(f.Limit, len(found))]
+		}
+		return found, nil
 	})
 	return forEach(profiles, err, each)
 }

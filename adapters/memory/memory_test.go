@@ -83,7 +83,7 @@ func TestListsCallEachOutsideTheLock(t *testing.T) {
 		return s.Work().Tasks().Remove(ctx, o, v.ID, func(task.Task) error { return nil })
 	}))
 	must.Fail(t, must.ErrorOf(s.Work().Tasks().Get(ctx, o, "t")), fault.NotFound) // the task is gone
-	must.NoError(t, s.Directory().Members().List(ctx, o, org.Position{}, 0, func(p org.Profile) error {
+	must.NoError(t, s.Directory().Members().List(ctx, o, org.MemberFilter{}, func(p org.Profile) error {
 		p.RemovedAt = new(time.UnixMilli(1).UTC())
 		return s.Directory().Members().Put(ctx, o, p.Membership)
 	}))

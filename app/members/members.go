@@ -45,22 +45,24 @@ func New(o Options) *Members { return &Members{o} }
 // Now returns the present time, for the states of invitations.
 func (s *Members) Now() time.Time { return s.Clock.Now() }
 
-// List calls each with the members by when they joined. The list may be stale (see ports.Store.From).
-func (s *Members) List(ctx context.Context, actor org.Actor, after org.Position, limit int, each func(org.Profile) error) error {
-	return list(ctx, s.From(ctx), actor, after, limit, each)
+// List calls each with the members that f selects, by when they joined. The list may be stale (see
+// ports.Store.From). A search examines org.MaxExamined of them.
+func (s *Members) List(ctx context.Context, actor org.Actor, f org.MemberFilter, each func(org.Profile) error) error {
+	return list(ctx, s.From(ctx), actor, f, each)
 }
 
 // ListUnconfirmed is List for an actor that access.Access.Cached returned: org.ErrEpochChanged
-// if the organisation is at another epoch than the actor.
-func (s *Members) ListUnconfirmed(ctx context.Context, actor org.Actor, after org.Position, limit int, each func(org.Profile) error) error {
-	return list(ctx, s.Store.At(actor.Org, actor.Epoch()), actor, after, limit, each)
+// if the organisation is at another epoch than the actor. It is not for searches.
+func (s *Members) ListUnconfirmed(ctx context.Context, actor org.Actor, f org.MemberFilter, each func(org.Profile) error) error {
+	return list(ctx, s.Store.At(actor.Org, actor.Epoch()), actor, f, each)
 }
 
-func list(ctx context.Context, r ports.Records, actor org.Actor, after org.Position, limit int, each func(org.Profile) error) error {
+func list(ctx context.Context, r ports.Records, actor org.Actor, f org.MemberFilter, each func(org.Profile) error) error {
 	if err := actor.CheckMember(); err != nil {
 		return err
 	}
-	return r.Directory().Members().List(ctx, actor.Org, after, limit, each)
+	f.Examined = org.MaxExamined
+	return r.Directory().Members().List(ctx, actor.Org, f, each)
 }
 
 // Former calls each with those who were members and are not any more, by user id.

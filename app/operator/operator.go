@@ -99,7 +99,7 @@ func (s *Operator) Organisation(ctx context.Context, actor org.Actor, o id.Org) 
 
 // Members calls each with an organisation's active members and their users, by JoinedAt, then user
 // id, from after the given one; at most limit, 0: all. The organisation may be closed.
-func (s *Operator) Members(ctx context.Context, actor org.Actor, o id.Org, after org.Position, limit int, each func(org.Profile) error) error {
+func (s *Operator) Members(ctx context.Context, actor org.Actor, o id.Org, f org.MemberFilter, each func(org.Profile) error) error {
 	if err := checkOperator(actor); err != nil {
 		return err
 	}
@@ -109,7 +109,8 @@ func (s *Operator) Members(ctx context.Context, actor org.Actor, o id.Org, after
 	if err := s.audit(ctx, s.store, actor, o, audit.OperatorRead, "", "members"); err != nil {
 		return err
 	}
-	return s.store.Directory().Members().List(ctx, o, after, limit, each)
+	f.Examined = org.MaxExamined
+	return s.store.Directory().Members().List(ctx, o, f, each)
 }
 
 // Grant sets an organisation's subscription, which from then on is managed outside the payment

@@ -255,7 +255,7 @@ func (s *Teams) Members(ctx context.Context, actor org.Actor, t id.Team, after o
 	if of.Kind != team.Shared {
 		return s.store.Work().TeamMembers().List(ctx, actor.Org, t, after, limit, each)
 	}
-	return s.store.Directory().Members().List(ctx, actor.Org, after, limit, func(p org.Profile) error {
+	return s.store.Directory().Members().List(ctx, actor.Org, org.MemberFilter{After: after, Limit: limit}, func(p org.Profile) error {
 		return each(team.Profile{Member: team.Member{Team: t, User: p.User, JoinedAt: p.JoinedAt}, Person: p.Person})
 	})
 }

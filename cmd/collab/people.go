@@ -43,7 +43,7 @@ func named[T any](kind, name string, texts func(T) []string) func(*apiclient.Lis
 func memberOf(ctx context.Context, client *apiclient.Client, name string) (apiclient.Member, error) {
 	return named("member", name, func(m apiclient.Member) []string {
 		return []string{m.UserID, or(m.Email, m.UserID), or(m.Name, m.UserID)}
-	})(client.ListMembers(ctx))
+	})(client.ListMembers(ctx, apiclient.ListMembersParams{}))
 }
 
 func teamOf(ctx context.Context, client *apiclient.Client, name string) (apiclient.Team, error) {
@@ -110,9 +110,11 @@ func memberColumns() []column[apiclient.Member] {
 }
 
 func (a *app) members() *cobra.Command {
+	var found apiclient.ListMembersParams
 	list := command("list", "List members", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return all(a, memberColumns()...)(client.ListMembers(ctx))
+		return all(a, memberColumns()...)(client.ListMembers(ctx, found))
 	}))
+	list.Flags().StringVar(&found.Search, "search", "", "only those with all words of this `text` in their names or e-mail addresses")
 	role := command("role MEMBER ROLE", "Change a member's role", 2, 2, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		m, err := memberOf(ctx, client, args[0])
 		if err != nil {

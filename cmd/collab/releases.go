@@ -114,9 +114,11 @@ func (a *app) admin() *cobra.Command {
 		return all(a, columns...)(client.ListOrganisations(ctx, found))
 	}))
 	orgs.Flags().StringVar(&found.Search, "search", "", "only those with this `text` in their name, or this id")
+	var people apiclient.ListOrganisationMembersParams
 	members := command("members ID", "List an organisation's members", 1, 1, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
-		return all(a, memberColumns()...)(client.ListOrganisationMembers(ctx, args[0]))
+		return all(a, memberColumns()...)(client.ListOrganisationMembers(ctx, args[0], people))
 	}))
+	members.Flags().StringVar(&people.Search, "search", "", "only those with all words of this `text` in their names or e-mail addresses")
 	show := command("org ID", "Print an organisation", 1, 1, a.asOperator(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		return printed(client.GetOrganisation(ctx, args[0]))
 	}))

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"mime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/org"
+	"collab/domain/words"
 )
 
 // maxMimeType is the longest media type, in bytes.
@@ -268,9 +268,6 @@ type Filter struct {
 // MaxExamined is how many files a search examines.
 const MaxExamined = 100_000
 
-// Words returns the words of a text for a Filter.
-func Words(text string) []string { return strings.Fields(Fold(text)) }
-
 // Selects reports whether the filter selects the object. Adapters express the
 // same in SQL; the contract suite compares them.
 func (f Filter) Selects(o Object) bool {
@@ -286,18 +283,9 @@ func (f Filter) Selects(o Object) bool {
 		f.HasWords(o)
 }
 
-// HasWords reports whether all words, which are folded, are in a text.
-func HasWords(text string, words []string) bool {
-	if len(words) == 0 {
-		return true
-	}
-	text = Fold(text)
-	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
-}
-
 // HasWords reports whether all words of the filter are in the object's path.
 func (f Filter) HasWords(o Object) bool {
-	return HasWords(o.Path, f.Words)
+	return words.In(o.Path, f.Words)
 }
 
 // ParseChecksum returns a SHA-256 in the form in which it is kept.

@@ -11,6 +11,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/words"
 	"collab/test/must"
 
 	"pgregory.net/rapid"
@@ -394,10 +395,10 @@ func TestFilters(t *testing.T) {
 		{"the key comes before", object.Filter{After: plain.StorageKey()}, own, false},
 		{"all conditions hold", object.Filter{Kind: object.Artifact, Scope: object.Shared, Workspace: desk, Prefix: string(office)}, inDesk, true},
 		{"one of the conditions fails", object.Filter{Kind: object.Artifact, Scope: object.Shared, Workspace: desk, Prefix: "other"}, inDesk, false},
-		{"all words are in the path, in any case", object.Filter{Words: object.Words(strings.ToUpper(inDesk.Path) + " " + inDesk.Path[:1])}, inDesk, true},
-		{"a word is in the key before the path", object.Filter{Words: object.Words("workspaces")}, inDesk, false},
-		{"one of the words is not in the path", object.Filter{Words: object.Words(inDesk.Path + " ~")}, inDesk, false},
-		{"no words are in every path", object.Filter{Words: object.Words(" ")}, inDesk, true},
+		{"all words are in the path, in any case", object.Filter{Words: words.Of(strings.ToUpper(inDesk.Path) + " " + inDesk.Path[:1])}, inDesk, true},
+		{"a word is in the key before the path", object.Filter{Words: words.Of("workspaces")}, inDesk, false},
+		{"one of the words is not in the path", object.Filter{Words: words.Of(inDesk.Path + " ~")}, inDesk, false},
+		{"no words are in every path", object.Filter{Words: words.Of(" ")}, inDesk, true},
 		{"the limit is not the filter's matter", object.Filter{Limit: 1}, plain, true},
 	} {
 		t.Run(c.about, func(t *testing.T) {

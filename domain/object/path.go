@@ -9,6 +9,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"collab/domain/fault"
+	"collab/domain/words"
 )
 
 // Bounds of paths, in bytes of their composed form.
@@ -93,39 +94,8 @@ func isDevice(segment string) bool {
 }
 
 // Fold returns the form in which paths are compared: case-insensitive file systems treat
-// paths with the same form as one. Letters are decomposed first, because the other case of
-// a letter with a mark may be two characters.
-func Fold(path string) string {
-	if strings.IndexFunc(path, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
-		return strings.ToUpper(path)
-	}
-	return norm.NFC.String(strings.Map(fold, norm.NFD.String(path)))
-}
-
-// Iota is the only letter one of whose cases is a mark. The mark cannot be its folded form,
-// as marks are reordered when they are composed.
-const (
-	capitalIota = '\u0399'
-	markForIota = '\u0345'
-)
-
-// fold maps all cases of a letter to the least of them.
-func fold(r rune) rune {
-	if r < utf8.RuneSelf {
-		if 'a' <= r && r <= 'z' {
-			r -= 'a' - 'A'
-		}
-		return r
-	}
-	least := r
-	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
-		least = min(least, next)
-	}
-	if least == markForIota {
-		return capitalIota
-	}
-	return least
-}
+// paths with the same form as one.
+func Fold(path string) string { return words.Fold(path) }
 
 // Ancestors returns the folders that a folded key lies in, the topmost first.
 func Ancestors(key string) []string {

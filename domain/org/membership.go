@@ -6,6 +6,7 @@ import (
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/identity"
+	"collab/domain/words"
 )
 
 // Membership is a user's membership of an organisation. A removed membership stays
@@ -171,6 +172,31 @@ type Profile struct {
 type Position struct {
 	JoinedAt time.Time
 	User     id.User
+}
+
+// MemberFilter selects active members; all conditions must hold. The zero value selects all.
+type MemberFilter struct {
+	After    Position  // only members after this place, for paging
+	Limit    int       // at most so many; 0: all
+	Users    []id.User // only these; nil: all
+	Words    []string  // folded as words.Of returns them; each is in the folded name or e-mail address
+	Examined int       // with words: at most so many members after the place are examined; 0: all
+}
+
+// MaxNamed is how many users a filter of the interface names.
+const MaxNamed = 100
+
+// Check returns an error if a search is limited to users.
+func (f MemberFilter) Check() error {
+	if len(f.Words) > 0 && f.Users != nil {
+		return fault.Field("ids", "does not go with search")
+	}
+	return nil
+}
+
+// HasWords reports whether each word of the filter is in the member's name or e-mail address.
+func (f MemberFilter) HasWords(p Profile) bool {
+	return words.In(p.Person.Name+"\n"+p.Person.Email, f.Words)
 }
 
 // Seats are the counts that the rules about members use. They are read under

@@ -135,7 +135,7 @@ type Filter struct {
 	Examined     int        // with a search: the text is looked for in the names of at most so many that meet the other conditions; 0: in all
 }
 
-// MaxExamined is how many organisations a search examines.
+// MaxExamined is how many organisations, or members of one, a search examines.
 const MaxExamined = 100_000
 
 // Merge returns the organisations of two lists in the order of their ids, each once, and at most Limit.

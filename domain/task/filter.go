@@ -7,8 +7,8 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
-	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/words"
 )
 
 // Filter selects tasks; all conditions must hold. The zero value selects all.
@@ -23,7 +23,7 @@ type Filter struct {
 	Newest    bool      // the newest first, in the order of ids, which begin with the time
 	After     *Position // only tasks after this place, for paging
 	Limit     int       // at most so many; 0: all
-	Words     []string  // folded as object.Words returns them; each is in the folded title
+	Words     []string  // folded as words.Of returns them; each is in the folded title
 	Examined  int       // with words: at most so many tasks that meet the other conditions are examined; 0: all
 }
 
@@ -85,6 +85,6 @@ func (f Filter) Selects(t Task, a org.Actor) bool {
 		(len(f.Tags) == 0 || slices.ContainsFunc(f.Tags, func(tag string) bool { return slices.Contains(t.Tags, tag) })) &&
 		(f.DueBefore == nil || t.Due != nil && !t.Due.Start().After(f.DueBefore.End())) &&
 		(f.DueAfter == nil || t.Due != nil && !t.Due.End().Before(f.DueAfter.Start())) &&
-		object.HasWords(t.Title, f.Words) &&
+		words.In(t.Title, f.Words) &&
 		(f.After == nil || f.Compare(t, Task{SortOrder: f.After.SortOrder, CreatedAt: f.After.CreatedAt, ID: f.After.ID}) > 0)
 }

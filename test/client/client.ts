@@ -90,6 +90,8 @@ async function auth(api: Client): Promise<void> {
 
 async function people(api: Client): Promise<void> {
 	const members: Schema<"Member">[] = good(await api.GET("/api/v1/org/members", { params: { query: { limit: 100 } } }))
+	const found = good(await api.GET("/api/v1/org/members", { params: { query: { search: "ada", limit: 10 } } }))
+	good(await api.GET("/api/v1/org/members", { params: { query: { ids: found.map((m) => m.userId).join(",") } } }))
 	for (const { userId } of members) {
 		const changed = good(await api.PATCH("/api/v1/org/members/{userId}/role", { params: { path: { userId } }, body: { role: "ADMIN" } }))
 		good(await api.DELETE("/api/v1/org/members/{userId}", { params: { path: { userId: changed.userId } } }))

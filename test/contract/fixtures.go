@@ -408,9 +408,15 @@ func orZero[V any](w *fixture, o outcome[V]) (v V) {
 }
 
 // profiles reads the list of members.
-func (w *fixture) profiles(o id.Org, after org.Position, limit int) (all []org.Profile) {
+func (w *fixture) profiles(o id.Org, after org.Position, limit int) []org.Profile {
 	w.Helper()
-	w.ok(w.members().List(w.ctx, o, after, limit, collect(&all)))
+	return w.membersOf(o, org.MemberFilter{After: after, Limit: limit})
+}
+
+// membersOf reads a list of members.
+func (w *fixture) membersOf(o id.Org, f org.MemberFilter) (all []org.Profile) {
+	w.Helper()
+	w.ok(w.members().List(w.ctx, o, f, collect(&all)))
 	return all
 }
 

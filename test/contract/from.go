@@ -102,8 +102,8 @@ func (s fromStore) from(ctx context.Context, fn func(ports.Records) error) error
 	return fn(s.From(position))
 }
 
-func (m fromMembers) List(ctx context.Context, o id.Org, after org.Position, limit int, each func(org.Profile) error) error {
-	return m.s.from(ctx, func(r ports.Records) error { return r.Directory().Members().List(ctx, o, after, limit, each) })
+func (m fromMembers) List(ctx context.Context, o id.Org, f org.MemberFilter, each func(org.Profile) error) error {
+	return m.s.from(ctx, func(r ports.Records) error { return r.Directory().Members().List(ctx, o, f, each) })
 }
 
 func (a fromAudit) List(ctx context.Context, o id.Org, f audit.Filter, each func(audit.Entry) error) error {

@@ -1,12 +1,14 @@
 package contract
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"collab/domain/id"
 	"collab/domain/org"
+	"collab/domain/words"
 	"collab/ports"
 )
 
@@ -125,6 +127,83 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, w.profiles(o.ID, org.Position{JoinedAt: at(19), User: users[5].ID}, 2), []org.Profile{b, c})
 			wantEqual(w, w.profiles(o.ID, org.Position{JoinedAt: at(15), User: users[0].ID}, 0), []org.Profile{b, c, d, e})
 		},
+		"a search lists the members who have all words in the name or the e-mail address, in any case": func(w *fixture) {
+			o, other := w.org(), w.org()
+			called := func(of id.Org, joined int, name, email string) org.Profile {
+				u := someUser()
+				u.Name, u.Email = name, email
+				resultOf(w.users().Upsert(w.ctx, u, keep)).must(w)
+				return org.Profile{Membership: w.join(of, u.ID, org.Member, at(joined)), Person: u}
+			}
+			ada, percent := called(o.ID, 10, "Ada Ångström", "ada@example.com"), called(o.ID, 11, "100% Ada_", "percent@example.com")
+			greek, backslash, none := called(o.ID, 12, "ΣΊΣΥΦΟΣ", "sis@example.com"), called(o.ID, 13, `Back\slash`, ""), called(o.ID, 14, "", "nobody@example.com")
+			left := called(o.ID, 15, "Ada Gone", "gone@example.com")
+			left.RemovedAt = new(at(16))
+			w.ok(w.members().Put(w.ctx, o.ID, left.Membership))
+			called(other.ID, 10, "Ada Elsewhere", "elsewhere@example.com")
+			for text, want := range map[string][]org.Profile{
+				"ada": {ada, percent}, "ADA ÅNG": {ada}, "a\u030angstro\u0308m": {ada}, "ang": nil, "gstr ada@": {ada}, "EXAMPLE.COM 100": {percent},
+				"σίσυφοσ": {greek}, "ςίς": {greek}, "%": {percent}, "_": {percent}, "ad_": nil, `\`: {backslash}, `\\`: nil, "nobody": {none}, "ångströmada": nil,
+				"ada gone": nil, "\x00": nil, "'": nil, "@example.com": {ada, percent, greek, none},
+			} {
+				wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Words: words.Of(text)}), want)
+			}
+			found := org.MemberFilter{Words: words.Of("example.com")}
+			pages(w, []org.Profile{ada, percent, greek, none}, func(p org.Profile) org.Position { return org.Position{JoinedAt: p.JoinedAt, User: p.User} },
+				func(after org.Position, limit int) ([]org.Profile, error) {
+					f := found
+					f.After, f.Limit = after, limit
+					return w.membersOf(o.ID, f), nil
+				})
+			found.Examined = 4
+			wantEqual(w, w.membersOf(o.ID, found), []org.Profile{ada, percent, greek})
+			found.After, found.Limit = org.Position{JoinedAt: ada.JoinedAt, User: ada.User}, 2
+			wantEqual(w, w.membersOf(o.ID, found), []org.Profile{percent, greek})
+			wantStop(w, func(each func(org.Profile) error) error {
+				return w.members().List(w.ctx, o.ID, org.MemberFilter{Words: words.Of("ada")}, each)
+			})
+		},
+		"a search finds the last of many members": func(w *fixture) {
+			o := w.org()
+			many := make([]org.Profile, 2100)
+			w.atomic(func(r ports.Records) error {
+				for i := range many {
+					u := someUser()
+					u.Name = fmt.Sprintf("Person %d.", i)
+					if _, err := r.Directory().Users().Upsert(w.ctx, u, keep); err != nil {
+						return err
+					}
+					many[i] = org.Profile{Membership: org.Membership{Org: o.ID, User: u.ID, Role: org.Member, JoinedAt: at(i)}, Person: u}
+					if err := r.Directory().Members().Put(w.ctx, o.ID, many[i].Membership); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Words: words.Of("2099.")}), many[2099:])
+			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Words: words.Of("99."), Limit: 20}), []org.Profile{
+				many[99], many[199], many[299], many[399], many[499], many[599], many[699], many[799], many[899], many[999],
+				many[1099], many[1199], many[1299], many[1399], many[1499], many[1599], many[1699], many[1799], many[1899], many[1999],
+			})
+			wantEqual(w, len(w.membersOf(o.ID, org.MemberFilter{Words: words.Of("person")})), len(many))
+			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Words: words.Of("2000."), Examined: 2001}), many[2000:2001])
+			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Words: words.Of("2000."), Examined: 2000}), nil)
+		},
+		"members are listed by their ids, those of the organisation alone": func(w *fixture) {
+			o, other := w.org(), w.org()
+			profile := func(of id.Org, joined int) org.Profile {
+				u := w.user()
+				return org.Profile{Membership: w.join(of, u.ID, org.Member, at(joined)), Person: u}
+			}
+			c, a, b, elsewhere, left := profile(o.ID, 30), profile(o.ID, 10), profile(o.ID, 20), profile(other.ID, 10), profile(o.ID, 15)
+			left.RemovedAt = new(at(16))
+			w.ok(w.members().Put(w.ctx, o.ID, left.Membership))
+			named := []id.User{b.User, elsewhere.User, left.User, fresh[id.User](), "no id", a.User, c.User, a.User}
+			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Users: named}), []org.Profile{a, b, c})
+			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Users: named, After: org.Position{JoinedAt: a.JoinedAt, User: a.User}, Limit: 1}), []org.Profile{b})
+			wantEqual(w, w.membersOf(other.ID, org.MemberFilter{Users: named}), []org.Profile{elsewhere})
+			wantEqual(w, w.membersOf(o.ID, org.MemberFilter{Users: []id.User{}}), nil)
+		},
 		"former members are those who were removed, by user id, with what their users are now": func(w *fixture) {
 			o, other := w.org(), w.org()
 			former := func(of id.Org) org.Profile {
@@ -160,7 +239,7 @@ func Members(t *testing.T, open func(t *testing.T) Opened) {
 			w.member(o.ID, org.Owner)
 			w.member(o.ID, org.Member)
 			wantStop(w, func(each func(org.Profile) error) error {
-				return w.members().List(w.ctx, o.ID, org.Position{}, 0, each)
+				return w.members().List(w.ctx, o.ID, org.MemberFilter{}, each)
 			})
 			w.member(o.ID, org.Member)
 			wantEqual(w, len(w.profiles(o.ID, org.Position{}, 0)), 3)

@@ -13,6 +13,7 @@ import (
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
+	"collab/domain/words"
 	"collab/ports"
 )
 
@@ -218,7 +219,7 @@ func (l objectFixture) filter(t *rapid.T) object.Filter {
 		for range rapid.IntRange(1, 2).Draw(t, "number of words") {
 			from := rapid.IntRange(0, len(path)-1).Draw(t, "begin of the word")
 			to := rapid.IntRange(from+1, len(path)).Draw(t, "end of the word")
-			f.Words = append(f.Words, object.Words(string(path[from:to]))...)
+			f.Words = append(f.Words, words.Of(string(path[from:to]))...)
 		}
 		if some("examined") {
 			f.Examined = rapid.IntRange(1, 100).Draw(t, "examined")

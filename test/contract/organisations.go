@@ -313,7 +313,7 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 				return &inside
 			}
 			listed := func(w *fixture) (all []org.Profile, err error) {
-				return all, w.members().List(w.ctx, tn.ID, org.Position{}, 0, collect(&all))
+				return all, w.members().List(w.ctx, tn.ID, org.MemberFilter{}, collect(&all))
 			}
 			now := at(tn.ID, w.epoch(tn.ID))
 			resultOf(now.tasks().Get(w.ctx, tn.ID, tn.unplaced.ID)).is(w, tn.unplaced)

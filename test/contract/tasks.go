@@ -10,9 +10,9 @@ import (
 
 	"collab/domain/fault"
 	"collab/domain/id"
-	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/task"
+	"collab/domain/words"
 	"collab/ports"
 )
 
@@ -310,7 +310,7 @@ func Tasks(t *testing.T, open func(t *testing.T) Opened) {
 			w.ok(w.taskSets().Add(w.ctx, tn.ID, all))
 			actor := org.Actor{Org: tn.ID, User: tn.owner.ID, Role: org.Owner, Visibility: &org.Visibility{}}
 			var got []task.Task
-			w.ok(w.tasksAt(w.epoch(tn.ID)).List(w.ctx, tn.ID, actor, task.Filter{Words: object.Words("owl")}, func(v task.Task) error {
+			w.ok(w.tasksAt(w.epoch(tn.ID)).List(w.ctx, tn.ID, actor, task.Filter{Words: words.Of("owl")}, func(v task.Task) error {
 				if got = append(got, v); len(got) > 1 {
 					return nil
 				}

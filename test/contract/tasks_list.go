@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 
 	"collab/domain/id"
-	"collab/domain/object"
 	"collab/domain/org"
 	"collab/domain/task"
+	"collab/domain/words"
 	"collab/ports"
 )
 
@@ -201,7 +201,7 @@ func (b taskFixture) filter(t *rapid.T) task.Filter {
 		}
 	}
 	if some("words") {
-		f.Words = object.Words(rapid.SampledFrom([]string{"x", "X", "ångström", "ÄNG x", "xς", "%", "_ '", `\`, "strasse", "ß", "none has this", "\x00"}).Draw(t, "words"))
+		f.Words = words.Of(rapid.SampledFrom([]string{"x", "X", "ångström", "ÄNG x", "xς", "%", "_ '", `\`, "strasse", "ß", "none has this", "\x00"}).Draw(t, "words"))
 		if some("examined") {
 			f.Examined = rapid.IntRange(1, 50).Draw(t, "examined")
 		}

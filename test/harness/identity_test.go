@@ -115,7 +115,7 @@ func look(t *rapid.T, c *harness.Deployment) view {
 		return v // which has no members and no invitations
 	}
 	v.Name, v.Slug, v.Creator = o.Name, o.Slug, o.CreatedBy
-	must.NoError(t, dir.Members().List(ctx, o.ID, org.Position{}, 0, func(p org.Profile) error {
+	must.NoError(t, dir.Members().List(ctx, o.ID, org.MemberFilter{}, func(p org.Profile) error {
 		v.Members[p.Person.ProviderID] = fmt.Sprint(p.Role, p.JoinedAt)
 		return nil
 	}))

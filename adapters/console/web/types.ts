@@ -187,7 +187,7 @@ export type Operations = {
 	"GET /api/v1/admin/health": { answer: ServerHealth }
 	"GET /api/v1/admin/organisations": { query?: { search?: string; limit?: number; cursor?: string; }; answer: Overview[] }
 	"GET /api/v1/admin/organisations/{id}": { path: { id: string; }; answer: Overview }
-	"GET /api/v1/admin/organisations/{id}/members": { path: { id: string; }; query?: { limit?: number; cursor?: string; }; answer: Member[] }
+	"GET /api/v1/admin/organisations/{id}/members": { path: { id: string; }; query?: { search?: string; ids?: string; limit?: number; cursor?: string; }; answer: Member[] }
 	"PUT /api/v1/admin/organisations/{id}/members/{userId}/role": { path: { id: string; userId: string; }; body: RoleChange; answer: Member }
 	"PUT /api/v1/admin/organisations/{id}/subscription": { path: { id: string; }; body: Grant; answer: Overview }
 	"POST /api/v1/auth/device": { body?: DeviceStart; answer: DeviceCodes }
@@ -237,7 +237,7 @@ export type Operations = {
 	"DELETE /api/v1/org/invite/{id}": { path: { id: string; }; answer: Success }
 	"POST /api/v1/org/invite/{id}/resend": { path: { id: string; }; answer: InvitationWithAddress }
 	"GET /api/v1/org/invites": { query?: { limit?: number; cursor?: string; }; answer: Invitation[] }
-	"GET /api/v1/org/members": { query?: { limit?: number; cursor?: string; }; answer: Member[] }
+	"GET /api/v1/org/members": { query?: { search?: string; ids?: string; limit?: number; cursor?: string; }; answer: Member[] }
 	"GET /api/v1/org/members/former": { query?: { limit?: number; cursor?: string; }; answer: FormerMember[] }
 	"DELETE /api/v1/org/members/{userId}": { path: { userId: string; }; answer: Success }
 	"PATCH /api/v1/org/members/{userId}/role": { path: { userId: string; }; body: RoleChange; answer: Member }
