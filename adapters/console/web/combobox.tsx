@@ -1,6 +1,8 @@
 // Comboboxes: a field, and the list of what its text finds.
 import type { JSX } from "preact"
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
+import type { Failure } from "./interface"
+import { Problem, useLoaded, type Loaded } from "./loading"
 import { count } from "./text"
 
 // Entry is what may be chosen, by its name and by what else is known of it.
@@ -8,16 +10,40 @@ export type Entry = { key: string; name: string; soft?: string | undefined }
 
 // named returns a function that reports whether an entry has all words of a text.
 export function named(text: string): (e: Entry) => boolean {
-	const words = text.toLowerCase().split(/\s+/)
-	return (e) => words.every((word) => `${e.name} ${e.soft ?? ""}`.toLowerCase().includes(word))
+	const words = folded(text).split(/\s+/)
+	return (e) => words.every((word) => folded(`${e.name} ${e.soft ?? ""}`).includes(word))
 }
+
+// folded returns the form in which texts are compared, which the server's searches find as well.
+const folded = (text: string): string => text.normalize().toUpperCase()
 
 const most = 50 // entries that are listed at once
 
-// listed returns what of entries is listed for a text, as a group: without a text that with the key at first.
-export function listed<E extends Entry>(entries: E[], text: string, key?: string): [string, E[]] {
+// listed returns what of entries is listed for a text, as a group: without a text that with the key at first. Unless they
+// are complete, there are more than can be counted.
+export function listed<E extends Entry>(entries: E[], text: string, key?: string, complete = true): [string, E[]] {
 	const found = text.trim() === "" ? [...entries.filter((e) => e.key === key), ...entries.filter((e) => e.key !== key)] : entries.filter(named(text.trim()))
-	return [found.length > most ? `${most} of ${count(found.length)}: type more of the name` : "", found.slice(0, most)]
+	return [found.length > most ? `${complete ? `${most} of ${count(found.length)}` : `The first ${most}`}: type more of the name` : "", found.slice(0, most)]
+}
+
+// Search adds what a text finds to the entries, undefined if these are all that there are.
+export type Search<Found = unknown> = ((text: string, signal: AbortSignal) => Promise<Found>) | undefined
+
+const pause = 200 // milliseconds without a key after which the server searches
+
+// useSearch has the server search for a text once nothing more is typed for a moment. Another text cancels
+// the request of the one before.
+export function useSearch<Found>(text: string, search: Search<Found>): Loaded<{ text: string; found: Found | undefined }> & { settled: boolean } {
+	const wanted = search ? text.trim() : ""
+	const of = useLoaded(async (signal) => {
+		if (!search || wanted === "") return { text: wanted, found: undefined }
+		await new Promise((resolve) => {
+			const timer = setTimeout(resolve, pause)
+			signal.addEventListener("abort", () => clearTimeout(timer))
+		})
+		return { text: wanted, found: await search(wanted, signal) }
+	}, [wanted])
+	return { ...of, settled: wanted === "" || of.value?.text === wanted }
 }
 
 type ComboboxOf<E extends Entry> = {
@@ -105,15 +131,24 @@ export function Combobox<E extends Entry>({ id, label, placeholder, text, onText
 	)
 }
 
-type PickerOf = { id: string; label: string; value: string; name: string; entries: Entry[]; choose: (key: string) => void; readOnly?: boolean }
+type PickerOf = { id: string; label: string; value: string; name: string; entries: Entry[]; search?: Search; choose: (key: string) => void; readOnly?: boolean }
 
 // Picker is a field for one of many entries. It shows the name of the one that it has, also when that is not in the list.
-export function Picker({ id, label, value, name, entries, choose, readOnly }: PickerOf): JSX.Element {
+export function Picker({ id, label, value, name, entries, search, choose, readOnly }: PickerOf): JSX.Element {
 	const [text, type] = useState<string>() // undefined: nothing is being typed
+	const searched = useSearch(text ?? "", search)
 	if (readOnly) return <input class="full" aria-label={label} readOnly value={name} />
 	const take = (e: Entry | undefined): void => {
 		type(undefined)
 		if (e && e.key !== value) choose(e.key)
 	}
-	return <Combobox id={id} label={label} placeholder="Name or e-mail" text={text ?? name} onText={type} groups={[listed(entries, text ?? "", value)]} choose={take} over chosen={text === undefined} leave={(only) => take(text?.trim() ? only : undefined)} none="Nobody is called this." />
+	return (
+		<>
+			<Combobox id={id} label={label} placeholder="Name or e-mail" text={text ?? name} onText={type} groups={[listed(entries, text ?? "", value, !search)]} choose={take} over chosen={text === undefined} leave={(only) => take(text?.trim() && searched.settled ? only : undefined)} none={noneOf(searched, "Nobody is called this.")} />
+			{searched.failure && <Problem failure={searched.failure} what="The search" retry={searched.retry} />}
+		</>
+	)
 }
+
+// noneOf returns what is said where nothing is listed.
+export const noneOf = (searched: { settled: boolean; failure?: Failure }, none: string): string => (searched.settled ? none : searched.failure ? "" : "Searching…")

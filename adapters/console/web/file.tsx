@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks"
 import { Difference } from "./diff"
 import { call, failureOf, type Failure } from "./interface"
 import { Problem, Show, useLoaded } from "./loading"
+import type { Members } from "./members"
 import type { Acts } from "./pages/files"
 import { addressOf, kindOf, Preview, textOf, type Content } from "./preview"
 import { memoryAddressOf } from "./records"
@@ -12,10 +13,10 @@ import { count, exact, relative, size } from "./text"
 import type { StoredObject, StoredVersion } from "./types"
 import { offerUndo } from "./undo"
 
-type FileOf = { record: StoredObject; names: Map<string, string>; writes: boolean; acts: Acts; version: number | undefined }
+type FileOf = { record: StoredObject; members: Members; writes: boolean; acts: Acts; version: number | undefined }
 
 // FileView shows a file, or one of its versions.
-export function FileView({ record, names, writes, acts, version }: FileOf): JSX.Element {
+export function FileView({ record, members, writes, acts, version }: FileOf): JSX.Element {
 	const heading = useRef<HTMLHeadingElement>(null)
 	useEffect(() => heading.current?.focus(), [])
 	const versions = useLoaded(() => call("GET /api/v1/sync/files/{id}/versions", { path: { id: record.id } }), [record.id, record.version])
@@ -27,7 +28,7 @@ export function FileView({ record, names, writes, acts, version }: FileOf): JSX.
 	return (
 		<article class="file">
 			<h2 ref={heading} tabIndex={-1}>{name}</h2>
-			<p class="soft">{size(record.size)} · {record.mimeType} · version {count(record.version)} · changed <time dateTime={record.updatedAt} title={exact(record.updatedAt)}>{relative(record.updatedAt)}</time> by {names.get(record.updatedBy) ?? "a former member"}</p>
+			<p class="soft">{size(record.size)} · {record.mimeType} · version {count(record.version)} · changed <time dateTime={record.updatedAt} title={exact(record.updatedAt)}>{relative(record.updatedAt)}</time> by {members.nameOf(record.updatedBy, "a")}</p>
 			<div class="bar">
 				<a class="button" href={addressOf(record.id, version)} download={name}>Download</a>
 				{writes && memory && <a class="button" href={memory}>Edit</a>}
@@ -49,7 +50,7 @@ export function FileView({ record, names, writes, acts, version }: FileOf): JSX.
 							<li key={v.version}>
 								<div>
 									<a href={addressWith({ version: v.version === record.version ? undefined : String(v.version) })} aria-current={v.version === (version ?? record.version) ? "true" : undefined}>Version {v.version}</a>
-									<p class="soft"><time dateTime={v.updatedAt} title={exact(v.updatedAt)}>{relative(v.updatedAt)}</time> by {names.get(v.updatedBy) ?? "a former member"} · {size(v.size)}{v.path !== record.path && <> · {v.path}</>}{v.expiresAt && <> · kept until {exact(v.expiresAt)}</>}</p>
+									<p class="soft"><time dateTime={v.updatedAt} title={exact(v.updatedAt)}>{relative(v.updatedAt)}</time> by {members.nameOf(v.updatedBy, "a")} · {size(v.size)}{v.path !== record.path && <> · {v.path}</>}{v.expiresAt && <> · kept until {exact(v.expiresAt)}</>}</p>
 								</div>
 								{v.version === record.version && <span class="badge">Present</span>}
 							</li>

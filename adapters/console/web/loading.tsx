@@ -9,6 +9,7 @@ import "./chart"
 import "./device"
 import "./icons"
 import "./live"
+import "./members"
 import "./undo"
 
 // Loaded is a value that is loaded, is there, or could not be loaded.

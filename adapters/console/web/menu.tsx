@@ -1,17 +1,18 @@
 // A button that opens a menu, or a field that finds what many choices have.
 import type { ComponentChildren, JSX } from "preact"
 import { useLayoutEffect, useRef, useState } from "preact/hooks"
-import { Combobox, listed } from "./combobox"
+import { Combobox, listed, noneOf, useSearch, type Search } from "./combobox"
+import { Problem } from "./loading"
 
 // Choice is an entry of a menu; current marks the one that holds now, of choices of one value. soft is what else finds it.
 export type Choice = { text: string; current?: boolean; soft?: string | undefined; act: () => void }
 
-type MenuOf = { label: string; choices: () => Choice[]; children: ComponentChildren; class?: string; tabIndex?: number; shortcut?: string; find?: string }
+type MenuOf = { label: string; choices: () => Choice[]; children: ComponentChildren; class?: string; tabIndex?: number; shortcut?: string; find?: string; search?: Search }
 
 // Menu is a button with a menu, whose choices are made when it opens. The label names button and
 // menu; shortcut, if any, is a key for data-key, by which a page finds the button. Where choices may be many, find says
-// by what they are found, in a combobox instead of the menu.
-export function Menu({ label, choices, children, class: look = "small", tabIndex, shortcut, find }: MenuOf): JSX.Element {
+// by what they are found, in a combobox instead of the menu, and search finds those that are not there yet.
+export function Menu({ label, choices, children, class: look = "small", tabIndex, shortcut, find, search }: MenuOf): JSX.Element {
 	const button = useRef<HTMLButtonElement>(null)
 	const [open, set] = useState(false)
 	const closed = useRef(-Infinity) // when the menu was last closed
@@ -19,15 +20,16 @@ export function Menu({ label, choices, children, class: look = "small", tabIndex
 	return (
 		<>
 			<button ref={button} type="button" class={look} aria-haspopup={find ? "dialog" : "menu"} aria-expanded={open} aria-label={label} title={label} tabIndex={tabIndex} data-key={shortcut} onClick={toggle}>{children}</button>
-			{open && button.current && <Choices label={label} at={button.current} choices={choices} find={find} onClose={() => ((closed.current = performance.now()), set(false))} />}
+			{open && button.current && <Choices label={label} at={button.current} choices={choices} find={find} search={search} onClose={() => ((closed.current = performance.now()), set(false))} />}
 		</>
 	)
 }
 
-function Choices({ label, at, choices: made, find, onClose }: { label: string; at: HTMLElement; choices: () => Choice[]; find: string | undefined; onClose: () => void }): JSX.Element {
-	const [first] = useState(made)
-	const choices = find ? made() : first // what is found may be loaded after the menu has opened
+function Choices({ label, at, choices: made, find, search, onClose }: { label: string; at: HTMLElement; choices: () => Choice[]; find: string | undefined; search: Search; onClose: () => void }): JSX.Element {
+	const [first] = useState(() => (find ? undefined : made()))
+	const choices = first ?? made() // what is found may be loaded after the menu has opened
 	const [text, setText] = useState("")
+	const searched = useSearch(text, search)
 	const place = useRef<HTMLDivElement>(null)
 	const typed = useRef({ text: "", at: 0 })
 	useLayoutEffect(() => {
@@ -70,7 +72,8 @@ function Choices({ label, at, choices: made, find, onClose }: { label: string; a
 		const entries = choices.map((c, i) => ({ ...c, key: String(i), name: c.text }))
 		return (
 			<div ref={place} popover="auto" role="dialog" aria-label={label} class="menu choices" onKeyDown={(e) => e.key === "Tab" && place.current?.hidePopover()} onToggle={onToggle}>
-				<Combobox id="choice" label={label} placeholder={find} text={text} onText={setText} groups={[listed(entries, text, entries.find((e) => e.current)?.key)]} choose={act} none="Nothing has this name." />
+				<Combobox id="choice" label={label} placeholder={find} text={text} onText={setText} groups={[listed(entries, text, entries.find((e) => e.current)?.key, !search)]} choose={act} none={noneOf(searched, "Nothing has this name.")} />
+				{searched.failure && <Problem failure={searched.failure} what="The search" retry={searched.retry} />}
 			</div>
 		)
 	}

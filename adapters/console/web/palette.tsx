@@ -1,10 +1,11 @@
 // The command palette: pages, actions, organisations, and what the organisation has, by their names.
 import type { JSX } from "preact"
 import { useState } from "preact/hooks"
-import { Combobox, named, type Entry } from "./combobox"
+import { Combobox, named, useSearch, type Entry } from "./combobox"
 import { Dialog } from "./dialog"
 import { all, call } from "./interface"
 import { Problem, useLoaded, type Loaded } from "./loading"
+import { entryOf } from "./members"
 import type { PageOf } from "./pages"
 import { fileAddressOf, memoryAddressOf } from "./records"
 import { go } from "./router"
@@ -13,24 +14,10 @@ import type { Me, StoredObject } from "./types"
 
 const most = 6 // of each kind that are shown
 const atOnce = 30 // files that are asked for, of which memories are a kind
-const pause = 200 // milliseconds without a key after which the server searches
 
 type Command = Entry & { act: () => void }
 
 type PaletteOf = { me: Me; pages: PageOf[]; onClose: () => void; leave: () => void; change: (organisation: string) => void }
-
-// useSearch has the server search for a text once nothing more is typed for a moment. Another text cancels
-// the request of the one before.
-function useSearch<Found>(text: string, search: (text: string, signal: AbortSignal) => Promise<Found[]>): Loaded<{ text: string; found: Found[] }> {
-	return useLoaded(async (signal) => {
-		if (text === "") return { text, found: [] }
-		await new Promise((resolve) => {
-			const timer = setTimeout(resolve, pause)
-			signal.addEventListener("abort", () => clearTimeout(timer))
-		})
-		return { text, found: await search(text, signal) }
-	}, [text])
-}
 
 // Palette is a combobox of what the person may open or do.
 export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.Element {
@@ -40,7 +27,7 @@ export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.E
 	const organisations = useLoaded(async () => (me.org ? call("GET /api/v1/auth/organisations") : []), [])
 	const tasks = useSearch(wanted, (search, signal) => call("GET /api/v1/tasks", { query: { search, sort: "newest", limit: most }, signal }))
 	const workspaces = useLoaded(async () => (typed ? all("GET /api/v1/workspaces", {}) : []), [typed])
-	const people = useLoaded(async () => (typed ? all("GET /api/v1/org/members", {}) : []), [typed])
+	const people = useSearch(wanted, (search, signal) => call("GET /api/v1/org/members", { query: { search, limit: most }, signal }))
 	const files = useSearch(wanted, (search, signal) => call("GET /api/v1/sync/files", { query: { search, limit: atOnce }, signal }))
 	const fits = named(text)
 	const opens = (address: string) => () => go(address)
@@ -51,7 +38,7 @@ export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.E
 	}
 	// What was found by another text is what has this one in its name until it is searched.
 	const found = (of: Loaded<{ text: string }>, entries: Command[] | undefined): Command[] => (typed ? entries ?? [] : []).filter((e) => of.value?.text === wanted || fits(e)).slice(0, most)
-	const stored = (memories: boolean): Command[] => found(files, files.value?.found.filter((o) => (memoryAddressOf(o) !== undefined) === memories).map(fileEntry))
+	const stored = (memories: boolean): Command[] => found(files, files.value?.found?.filter((o) => (memoryAddressOf(o) !== undefined) === memories).map(fileEntry))
 	const some = (entries: Command[] | undefined): Command[] => (typed ? (entries ?? []).filter(fits).slice(0, most) : [])
 	const groups: [string, Command[]][] = ([
 		["Pages", [...pages.map((p) => ({ key: p.path, name: p.name, act: opens(p.path) })), { key: "sessions", name: "Sessions", act: opens("/console/sessions") }]],
@@ -66,18 +53,18 @@ export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.E
 		["Organisations", (organisations.value ?? []).filter((o) => !o.current).map((o) => ({ key: o.id, name: o.name ?? "An organisation", soft: "switch", act: () => change(o.id) }))],
 	] satisfies [string, Command[]][]).map(([name, entries]): [string, Command[]] => [name, entries.filter(fits)])
 	groups.push(
-		["Tasks", found(tasks, tasks.value?.found.map((t) => ({ key: t.id, name: t.title, act: opens(`/console/tasks?${new URLSearchParams({ task: t.id })}`) })))],
+		["Tasks", found(tasks, tasks.value?.found?.map((t) => ({ key: t.id, name: t.title, act: opens(`/console/tasks?${new URLSearchParams({ task: t.id })}`) })))],
 		["Files", stored(false)],
 		["Memories", stored(true)],
 		["Workspaces", some(workspaces.value?.map((w) => ({ key: w.id, name: w.name, act: opens(`/console/teams?${new URLSearchParams({ workspace: w.id })}`) })))],
-		["People", some(people.value?.map((m) => ({ key: m.userId, name: nameOf(m), soft: m.name ? m.email ?? undefined : undefined, act: opens(`/console/people?${new URLSearchParams({ q: m.email ?? nameOf(m) })}`) })))],
+		["People", found(people, people.value?.found?.map((m) => ({ ...entryOf(m), act: opens(`/console/people?${new URLSearchParams({ q: m.email ?? nameOf(m) })}`) })))],
 	)
 	const run = (e: Command): void => {
 		onClose()
 		e.act()
 	}
 	const sources: [string, Loaded<unknown>][] = [["tasks", tasks], ["files", files], ["workspaces", workspaces], ["members", people]]
-	const loading = typed && ([tasks, files].some((of) => of.value?.text !== wanted && !of.failure) || sources.some(([, of]) => of.value === undefined && !of.failure))
+	const loading = typed && ([tasks, files, people].some((of) => !of.settled && !of.failure) || sources.some(([, of]) => of.value === undefined && !of.failure))
 	return (
 		<Dialog title="Go to" onClose={onClose}>
 			<Combobox id="command" label="Page, action, or name" placeholder="Page, action, or name of a task, file, workspace or person" text={text} onText={setText} groups={groups} choose={run} />

@@ -1,8 +1,7 @@
 // The records of files by their places, kept in step with the server by its feed.
 import { useEffect, useMemo, useReducer } from "preact/hooks"
 import { useFeed, type Feed } from "./feed"
-import { all, cursorOf, Failure, failureOf, page } from "./interface"
-import { nameOf } from "./text"
+import { cursorOf, Failure, failureOf, page } from "./interface"
 import type { Me, Scope, StorageKind, StoredObject, Team, Workspace } from "./types"
 
 // Place is where files are: key is the beginning of their storage keys after the organisation's id,
@@ -148,11 +147,6 @@ export function useRecords(org: string): [Records, Feed] {
 	}, [org])
 	const feed = useFeed(() => void records.update())
 	return [records, feed]
-}
-
-// namesOf returns the names of the members by their ids.
-export async function namesOf(): Promise<Map<string, string>> {
-	return new Map((await all("GET /api/v1/org/members", {})).map((m) => [m.userId, nameOf(m)]))
 }
 
 // useOpen opens a place.

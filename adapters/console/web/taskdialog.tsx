@@ -1,27 +1,28 @@
 // One task: its fields, its history, and both sides of a conflict.
 import type { JSX } from "preact"
 import { useEffect, useState } from "preact/hooks"
-import { Picker, type Entry } from "./combobox"
+import { Picker, type Entry, type Search } from "./combobox"
 import { Dialog } from "./dialog"
 import { useDraft } from "./draft"
 import { all, failureOf, type Failure } from "./interface"
 import { onKeys } from "./keys"
 import { Problem, Show, useLoaded } from "./loading"
+import type { Members } from "./members"
 import { Conflict, applied, differing, priorities, readTask, saveTask, statuses } from "./taskdata"
-import { day, exact, nameOf, relative } from "./text"
-import type { Member, Task, TaskPatch, TaskPriority, TaskStatus, Workspace } from "./types"
+import { day, exact, relative } from "./text"
+import type { Task, TaskPatch, TaskPriority, TaskStatus, Workspace } from "./types"
 
-// Names are the people, by their ids, and the workspaces that tasks refer to; both are empty until they are loaded.
-export type Names = { people: Map<string, Entry>; workspaces: Workspace[] }
-
-// peopleOf returns members by their ids.
-export const peopleOf = (members: Member[]): Map<string, Entry> => new Map(members.map((m) => [m.userId, { key: m.userId, name: nameOf(m), soft: (m.name && m.email) ?? undefined }]))
+// Names are the members and the workspaces that tasks refer to; both are empty until they are loaded.
+export type Names = { members: Members; workspaces: Workspace[] }
 
 // assigneeOf returns a member as a text.
-export const assigneeOf = (names: Names, id: string | null): string => (id === null ? "Nobody" : names.people.get(id)?.name ?? (names.people.size > 0 ? "A former member" : "A member"))
+export const assigneeOf = (names: Names, id: string | null): string => (id === null ? "Nobody" : names.members.nameOf(id))
 
 // assignees are those who may be an assignee, with a key for nobody.
-export const assignees = (names: Names, nobody: string): Entry[] => [{ key: nobody, name: "Nobody" }, ...names.people.values()]
+export const assignees = (names: Names, nobody: string): Entry[] => [{ key: nobody, name: "Nobody" }, ...names.members.entries]
+
+// moreOf finds members that are not known, undefined if all are.
+export const moreOf = ({ members }: Names): Search => (members.complete ? undefined : members.search)
 
 const fieldNames: Record<string, string> = {
 	title: "Title", description: "Description", status: "Status", priority: "Priority", assigneeId: "Assignee", workspaceId: "Workspace",
@@ -130,7 +131,7 @@ function Form({ task, names, writes, onSaved, onDelete }: { task: Task } & Pick<
 				<label class="long">Description<textarea value={shown.description ?? ""} maxLength={10000} readOnly={!writes} onInput={(e) => set({ description: e.currentTarget.value || null })} /></label>
 				<label>Status<select value={shown.status} disabled={!writes} onChange={(e) => set({ status: e.currentTarget.value as TaskStatus })}>{options(statuses)}</select></label>
 				<label>Priority<select value={shown.priority} disabled={!writes} onChange={(e) => set({ priority: e.currentTarget.value as TaskPriority })}>{options(priorities)}</select></label>
-				<label>Assignee<Picker id="assignee" label="Assignee" value={shown.assigneeId ?? ""} name={assigneeOf(names, shown.assigneeId)} entries={assignees(names, "")} choose={(id) => set({ assigneeId: id || null })} readOnly={!writes || names.people.size === 0} /></label>
+				<label>Assignee<Picker id="assignee" label="Assignee" value={shown.assigneeId ?? ""} name={assigneeOf(names, shown.assigneeId)} entries={assignees(names, "")} search={moreOf(names)} choose={(id) => set({ assigneeId: id || null })} readOnly={!writes || !names.members.loaded} /></label>
 				<label>Workspace<select value={shown.workspaceId ?? ""} disabled={!writes} onChange={(e) => set({ workspaceId: e.currentTarget.value || null })}><option value="">The organisation</option>{names.workspaces.map((w) => <option key={w.id} value={w.id}>{w.name}</option>)}</select></label>
 				<label>Due (UTC)<input type="date" value={shown.dueDate?.slice(0, 10) ?? ""} readOnly={!writes} onInput={(e) => set({ dueDate: e.currentTarget.value || null })} /></label>
 				<label>Tags, with commas between<input defaultValue={shown.tags.join(", ")} key={`${stored.updatedAt} ${conflict === undefined}`} readOnly={!writes} onInput={(e) => set({ tags: [...new Set(e.currentTarget.value.split(",").map((tag) => tag.trim()).filter(Boolean))] })} /></label>

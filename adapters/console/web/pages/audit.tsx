@@ -1,13 +1,15 @@
 // The audit log of an organisation: who did what to whom, and when.
 import type { ComponentChildren, JSX } from "preact"
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
+import { Picker, type Entry } from "../combobox"
 import { offer } from "../csv"
 import { Icon, icons } from "../icons"
 import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, useLoaded, useLook } from "../loading"
+import { Unnamed, useMembers, type Members } from "../members"
 import { addressWith, useQuery } from "../router"
-import { count, dateOf, exact, nameOf, plans, relative, roles, startOf } from "../text"
+import { count, dateOf, exact, plans, relative, roles, startOf } from "../text"
 import type { AuditEntry, Me, Operations } from "../types"
 
 const step = 50 // entries read at a time
@@ -36,23 +38,25 @@ const actions: Record<Action, string> = {
 
 const kindOf = (action: string): string => action.split(".")[0] ?? ""
 
-type Person = { userId: string; name: string }
+// Names are those of what entries are about, by their ids, as far as it exists still: of is undefined while they are
+// loaded, and of members it has those who have left.
+type Names = { members: Members; former: Entry[]; of: ReadonlyMap<string, string> | undefined }
 
-// Names are those of what entries are about, by their ids, as far as it exists still.
-type Names = { members: Person[]; former: Person[]; of: ReadonlyMap<string, string> }
-
-async function loadNames(): Promise<Names> {
-	const [people, left, invitations, connectors] = await Promise.all([all("GET /api/v1/org/members", {}), all("GET /api/v1/org/members/former", {}), all("GET /api/v1/org/invites", {}), call("GET /api/v1/connectors")])
-	const members = people.map((m) => ({ userId: m.userId, name: nameOf(m) }))
-	const former = left.flatMap((m) => (m.name === null ? [] : { userId: m.userId, name: `${m.name} (former member)` }))
-	return { members, former, of: new Map([...[...members, ...former].map((m) => [m.userId, m.name] as const), ...invitations.map((i) => [i.id, i.email] as const), ...connectors.map((c) => [c.id, c.label] as const)]) }
+async function loadNames(): Promise<Pick<Names, "former" | "of">> {
+	const [left, invitations, connectors] = await Promise.all([all("GET /api/v1/org/members/former", {}), all("GET /api/v1/org/invites", {}), call("GET /api/v1/connectors")])
+	const former = left.flatMap((m) => (m.name === null ? [] : { key: m.userId, name: `${m.name} (former member)` }))
+	return { former, of: new Map([...former.map((m) => [m.key, m.name] as const), ...invitations.map((i) => [i.id, i.email] as const), ...connectors.map((c) => [c.id, c.label] as const)]) }
 }
+
+// personOf returns the name of a member, or of one who has left.
+const personOf = (names: Names, id: string, article?: string): string => names.of?.get(id) ?? names.members.nameOf(id, article)
 
 export default function Audit({ me }: { me: Me }): JSX.Element {
 	const [query, change] = useQuery()
 	const filter = useMemo(() => filterOf(query), [query])
 	const key = JSON.stringify(filter)
-	const names = useLoaded(loadNames, [])
+	const loaded = useLoaded(loadNames, [])
+	const names: Names = { former: [], of: undefined, ...loaded.value, members: useMembers() }
 	const crossed = areCrossed(query)
 	const first = useLoaded(async () => ({ key, ...(crossed ? { entries: [], cursor: undefined } : await read(filter)) }), [key])
 	const log = useMore(first.value, filter)
@@ -65,7 +69,7 @@ export default function Audit({ me }: { me: Me }): JSX.Element {
 			const added = await log.look()
 			setUnread(undefined)
 			if (added === undefined) first.retry()
-			if (added !== 0) names.retry()
+			if (added !== 0) loaded.retry()
 			if (added) announce(`${count(added)} new ${added === 1 ? "entry" : "entries"}`)
 		} catch (error) {
 			setUnread(failureOf(error))
@@ -83,22 +87,23 @@ export default function Audit({ me }: { me: Me }): JSX.Element {
 		<>
 			<header class="bar">
 				<h1 class="grow">Audit log</h1>
-				{names.value && entries.length > 0 && <a href="#csv" download={`audit-${dateOf(new Date().toISOString())}.csv`} onClick={(e) => offer(e.currentTarget, table(entries, names.value?.of ?? new Map()))}>{log.complete ? "Download as CSV" : `Download the newest ${count(entries.length)} as CSV`}</a>}
+				{names.of && entries.length > 0 && <a href="#csv" download={`audit-${dateOf(new Date().toISOString())}.csv`} onClick={(e) => offer(e.currentTarget, table(entries, names))}>{log.complete ? "Download as CSV" : `Download the newest ${count(entries.length)} as CSV`}</a>}
 			</header>
 			<p class="soft">What members, operators of the service and the providers did in {me.org?.name ?? "the organisation"}, the newest first. Nothing is removed from the log, and nobody can change it.</p>
-			<Filters query={query} change={change} names={names.value} filtered={filtered} clear={clear} />
+			<Filters query={query} change={change} names={names} filtered={filtered} clear={clear} />
 			{unread && <Problem failure={unread} what="Looking for new entries" retry={() => void look()} giveUp={() => setUnread(undefined)}><p>What is listed may not be the newest.</p></Problem>}
-			{names.failure && <Problem failure={names.failure} what="Loading the names" retry={names.retry} />}
+			{loaded.failure && <Problem failure={loaded.failure} what="Loading the names" retry={loaded.retry} />}
+			<Unnamed members={names.members} />
 			{first.failure
 				? <Problem failure={first.failure} what="Loading the audit log" retry={first.retry}>{filtered && first.failure.status === 400 && <p><button type="button" class="small" onClick={clear}>Clear the filters</button></p>}</Problem>
-				: !first.value || first.value.key !== key || !names.value && !names.failure
+				: !first.value || first.value.key !== key || (!names.of && !loaded.failure || !names.members.loaded && !names.members.failure)
 					? <Show of={{ retry: first.retry }} what="the audit log">{() => null}</Show>
 					: entries.length === 0
 						? filtered
 							? <p class="empty">No entry fits these filters.</p>
 							: <p class="empty">Nothing has been recorded yet. Changes of roles, members, invitations, plan, connectors and releases will be here, ended sessions, reads of credentials, and all that operators do.</p>
 						: <>
-							<ul class="entries" aria-label="Entries">{entries.map((e) => <Entry key={e.id} entry={e} names={names.value?.of ?? new Map()} />)}</ul>
+							<ul class="entries" aria-label="Entries">{entries.map((e) => <Line key={e.id} entry={e} names={names} />)}</ul>
 							<More log={log} shown={entries.length} />
 						</>}
 		</>
@@ -197,25 +202,19 @@ function More({ log, shown }: { log: Log; shown: number }): JSX.Element {
 	)
 }
 
-type FiltersOf = { query: URLSearchParams; change: ReturnType<typeof useQuery>[1]; names: Names | undefined; filtered: boolean; clear: () => void }
+type FiltersOf = { query: URLSearchParams; change: ReturnType<typeof useQuery>[1]; names: Names; filtered: boolean; clear: () => void }
 
 function Filters({ query, change, names, filtered, clear }: FiltersOf): JSX.Element {
 	const actor = query.get("actor") ?? ""
 	const target = query.get("target")
 	const from = query.get("from") ?? ""
 	const to = query.get("to") ?? ""
-	const known = ["", "operator", "system"].includes(actor) || [...names?.members ?? [], ...names?.former ?? []].some((m) => m.userId === actor)
+	const anybody: Entry[] = [{ key: "", name: "Everyone" }, { key: "operator", name: "Operators of the service" }, { key: "system", name: "The service and the providers" }]
 	const set = (name: string) => (e: { currentTarget: { value: string } }): void => change({ [name]: e.currentTarget.value || undefined })
 	return (
 		<>
 			<div class="fields filters" role="group" aria-label="Filters">
-				<label>Who <select value={actor} onChange={set("actor")}>
-					<option value="">Everyone</option>
-					<option value="operator">Operators of the service</option>
-					<option value="system">The service and the providers</option>
-					{!known && <option value={actor}>{names ? "A former member" : "A member"}</option>}
-					{names && [["Members", names.members] as const, ["Former members", names.former] as const].map(([label, of]) => of.length > 0 && <optgroup key={label} label={label}>{of.map((m) => <option key={m.userId} value={m.userId}>{m.name}</option>)}</optgroup>)}
-				</select></label>
+				<label>Who <Picker id="actor" label="Who" value={actor} name={anybody.find((e) => e.key === actor)?.name ?? personOf(names, actor)} entries={[...anybody, ...names.members.entries, ...names.former]} search={names.members.complete ? undefined : names.members.search} choose={(id) => change({ actor: id || undefined })} readOnly={!names.members.loaded} /></label>
 				<label>What <select value={query.get("action") ?? ""} onChange={set("action")}>
 					<option value="">Everything</option>
 					{Object.entries(kinds).map(([kind, { name }]) => {
@@ -229,7 +228,7 @@ function Filters({ query, change, names, filtered, clear }: FiltersOf): JSX.Elem
 				<label>To <input type="date" value={to} min={from || undefined} onChange={set("to")} /></label>
 			</div>
 			{filtered && <p class="bar">
-				{target && <span class="badge">About {names?.of.get(target) ?? "one record"} <button type="button" class="small plain" aria-label="Show entries about everything" onClick={() => change({ target: undefined })}>✕</button></span>}
+				{target && <span class="badge">About {names.of?.get(target) ?? names.members.entries.find((m) => m.key === target)?.name ?? "one record"} <button type="button" class="small plain" aria-label="Show entries about everything" onClick={() => change({ target: undefined })}>✕</button></span>}
 				<button type="button" class="small" onClick={clear}>Clear the filters</button>
 			</p>}
 			{areCrossed(query) && <p class="warning" role="alert">The first day is after the last one.</p>}
@@ -237,7 +236,7 @@ function Filters({ query, change, names, filtered, clear }: FiltersOf): JSX.Elem
 	)
 }
 
-function Entry({ entry: e, names }: { entry: AuditEntry; names: ReadonlyMap<string, string> }): JSX.Element {
+function Line({ entry: e, names }: { entry: AuditEntry; names: Names }): JSX.Element {
 	const [open, setOpen] = useState(false)
 	const { who, did, more } = sentence(e, names)
 	const target = e.target
@@ -272,21 +271,24 @@ const word: Record<string, string> = {
 }
 const worded = (text: string): string => word[text] ?? text
 
-function sentence(e: AuditEntry, names: ReadonlyMap<string, string>): Sentence {
+function sentence(e: AuditEntry, names: Names): Sentence {
 	const provider = /by the (identity|payment) provider$/.exec(e.detail ?? "")
 	const detail = (e.detail ?? "").replace(/ ?by the (identity|payment) provider$/, "")
-	// Without any names, nobody knows who is still there: the reader is a member as well.
-	const gone = (text: string): string => (names.size > 0 ? text : text.replace("former ", "").replace(" that is gone", ""))
-	const who = e.operator ? "An operator of the service" : e.actorId !== null ? names.get(e.actorId) ?? gone("A former member") : provider ? `The ${provider[1]} provider` : "The service"
+	const who = e.operator ? "An operator of the service" : e.actorId !== null ? personOf(names, e.actorId) : provider ? `The ${provider[1]} provider` : "The service"
+	const person = (): { name: string } | string => {
+		const name = personOf(names, e.target ?? "", "a")
+		return /^a (former )?member$/.test(name) ? name : { name }
+	}
+	// about returns the name of what is no person, or what is said of it if it is gone.
 	const about = (otherwise: string): { name: string } | string => {
-		const name = names.get(e.target ?? "")
-		return name === undefined ? gone(otherwise) : { name }
+		const name = names.of?.get(e.target ?? "")
+		return name !== undefined ? { name } : names.of ? otherwise : otherwise.replace(" that is gone", "")
 	}
 	const [, was = "", is = "", rest = ""] = /^(\S+)(?: [A-Z_]+)? -> (\S+)(?: [A-Z_]+)?(?: (.*))?$/.exec(detail) ?? []
 	const said = (...did: Sentence["did"]): Sentence => ({ who, did })
 	switch (e.action) {
-		case "member.role_changed": return said("changed the role of ", about("a former member"), ...(is ? [` from ${worded(was)} to `, { name: worded(is) }] : []))
-		case "member.removed": return { ...said("removed ", about("a former member")), more: worded(detail) }
+		case "member.role_changed": return said("changed the role of ", person(), ...(is ? [` from ${worded(was)} to `, { name: worded(is) }] : []))
+		case "member.removed": return { ...said("removed ", person()), more: worded(detail) }
 		case "member.left": return { ...said("left the organisation"), more: worded(detail) }
 		case "session.ended": return { ...said("ended a session"), more: detail }
 		case "invitation.created": return said("invited ", about("somebody"), ...(detail ? [" as ", { name: worded(detail) }] : []))
@@ -315,7 +317,7 @@ function sentence(e: AuditEntry, names: ReadonlyMap<string, string>): Sentence {
 }
 
 // table returns entries as the rows of a CSV file.
-function table(entries: AuditEntry[], names: ReadonlyMap<string, string>): string[][] {
+function table(entries: AuditEntry[], names: Names): string[][] {
 	return [["time", "sentence", "actor", "actor_id", "action", "target", "detail", "address", "request_id"], ...entries.map((e) => {
 		const { who, did, more } = sentence(e, names)
 		const text = `${who} ${did.map((part) => (typeof part === "string" ? part : part.name)).join("")}${more ? ` (${more})` : ""}`

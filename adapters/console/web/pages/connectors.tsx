@@ -8,9 +8,10 @@ import { Initials } from "../icons"
 import { all, call, failureOf, type Failure } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, useLoaded, useLook } from "../loading"
+import { Unnamed, useMembers, type Members } from "../members"
 import { openPopup, type Popup } from "../popup"
 import { addressWith, useQuery } from "../router"
-import { count, exact, nameOf, relative } from "../text"
+import { count, exact, relative } from "../text"
 import type { Connector, ConnectorProvider, Me } from "../types"
 
 const statuses: Record<Connector["status"], string> = { CONNECTED: "Connected", CONNECTING: "Connecting", ERROR: "Error", DISCONNECTED: "Not connected" }
@@ -25,16 +26,16 @@ export default function Connectors({ me }: { me: Me }): JSX.Element {
 	return <Page writes={me.role !== "VIEWER"} />
 }
 
-type Known = { providers: ConnectorProvider[]; names: Map<string, string> }
+type Known = { providers: ConnectorProvider[] }
 
 async function known(): Promise<Known> {
-	const [providers, members] = await Promise.all([call("GET /api/v1/connector-providers"), all("GET /api/v1/org/members", {})])
-	return { providers, names: new Map(members.map((m) => [m.userId, nameOf(m)])) }
+	return { providers: await call("GET /api/v1/connector-providers") }
 }
 
 function Page({ writes }: { writes: boolean }): JSX.Element {
 	const [query, change] = useQuery()
 	const base = useLoaded(known, [])
+	const members = useMembers()
 	const connected = useLoaded(() => all("GET /api/v1/connectors", {}), [])
 	const connecting = connected.value?.some((c) => c.status === "CONNECTING") ?? false
 	const [times, setTimes] = useState(0) // how often the list was asked for because of CONNECTING
@@ -52,6 +53,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 		<>
 			<h1 tabIndex={-1}>Connectors</h1>
 			<p class="soft">Tool servers that chats of the organisation’s members can use. {!writes && "As a viewer you see them, and cannot change them."}</p>
+			<Unnamed members={members} />
 			<Show of={base} what="the catalog">
 				{(b) => (
 					<>
@@ -69,7 +71,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 							? <Connect key={wanted} provider={provider} onClose={close} onChange={connected.retry} onDone={(id) => (connected.retry(), change({ connect: undefined, instance: id }, true))} />
 							: <Dialog title="Connect" onClose={close}><p class="empty">{writes ? "The catalog has no such provider any more." : "A viewer cannot connect anything."}</p></Dialog>)}
 						{instance && connected.value && (open
-							? <Details key={open.id} connector={open} provider={b.providers.find((p) => p.serverId === open.serverId)} names={b.names} writes={writes} onClose={close} onChange={connected.retry} />
+							? <Details key={open.id} connector={open} provider={b.providers.find((p) => p.serverId === open.serverId)} members={members} writes={writes} onClose={close} onChange={connected.retry} />
 							: <Dialog title="Connector" onClose={close}><p class="empty">There is no such connector, or it was deleted.</p></Dialog>)}
 					</>
 				)}
@@ -305,7 +307,7 @@ function Flow({ name, start, popup, onCancel, onReady }: { name: string; start: 
 const shownFor = 60 // seconds that credentials are shown
 
 // Details are one connector, with what can be done about it.
-function Details({ connector: c, provider: p, names, writes, onClose, onChange }: { connector: Connector; provider: ConnectorProvider | undefined; names: Map<string, string>; writes: boolean; onClose: () => void; onChange: () => void }): JSX.Element {
+function Details({ connector: c, provider: p, members, writes, onClose, onChange }: { connector: Connector; provider: ConnectorProvider | undefined; members: Members; writes: boolean; onClose: () => void; onChange: () => void }): JSX.Element {
 	const [act, setAct] = useState<"replace" | "delete">()
 	const [flow, setFlow] = useState<Popup | "blocked">()
 	const authorises = p !== undefined && byOAuth(p)
@@ -320,7 +322,7 @@ function Details({ connector: c, provider: p, names, writes, onClose, onChange }
 			{c.status === "DISCONNECTED" && <p class="waits">It has no credentials yet, so chats cannot use it.</p>}
 			{p && isLocal(p) && <Machine command={p.command} variables={Object.keys(p.env ?? {})} />}
 			<dl class="facts">
-				<div><dt>Added</dt><dd>{time(c.createdAt)} by {names.get(c.createdBy) ?? "a former member"}</dd></div>
+				<div><dt>Added</dt><dd>{time(c.createdAt)} by {members.nameOf(c.createdBy, "a")}</dd></div>
 				<div><dt>Last used</dt><dd>{c.lastUsedAt ? time(c.lastUsedAt) : "Never"}</dd></div>
 				<div><dt>Credentials</dt><dd>{c.hasCredentials ? c.credentialsExpireAt ? <span class={expired ? "warning" : undefined}>{expired ? "Expired" : "Expire"} {time(c.credentialsExpireAt)}</span> : "Stored, without a known end" : p?.authMode === "NONE" ? "None are needed" : "None"}</dd></div>
 			</dl>

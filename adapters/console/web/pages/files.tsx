@@ -10,9 +10,10 @@ import { all, call, failureOf, type Failure } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
+import { Unnamed, useMembers, type Members } from "../members"
 import { Menu } from "../menu"
 import { addressOf } from "../preview"
-import { namesOf, placesOf, useOpen, useRecords, type Place, type Records, type Shelf } from "../records"
+import { placesOf, useOpen, useRecords, type Place, type Records, type Shelf } from "../records"
 import { addressWith, useQuery, type Changes } from "../router"
 import { count, exact, relative, size } from "../text"
 import type { Me, StoredObject } from "../types"
@@ -22,21 +23,22 @@ import { Windowed } from "../windowed"
 
 export default function Files({ me }: { me: Me }): JSX.Element {
 	const org = me.org
+	const members = useMembers()
 	const known = useLoaded(async () => {
-		const [workspaces, teams, names, limits] = await Promise.all([all("GET /api/v1/workspaces", {}), all("GET /api/v1/teams", {}), namesOf(), call("GET /api/v1/sync/limits")])
-		return { places: placesOf(me, workspaces, teams), names, keeps: limits.versions !== null }
+		const [workspaces, teams, limits] = await Promise.all([all("GET /api/v1/workspaces", {}), all("GET /api/v1/teams", {}), call("GET /api/v1/sync/limits")])
+		return { places: placesOf(me, workspaces, teams), keeps: limits.versions !== null }
 	}, [])
 	if (!org) return <><h1>Files</h1><p>Files belong to an organisation, and you belong to none yet.</p></>
-	if (known.value) return <Explorer {...known.value} org={org.id} writes={me.role !== "VIEWER"} />
+	if (known.value) return <Explorer {...known.value} members={members} org={org.id} writes={me.role !== "VIEWER"} />
 	return <><h1>Files</h1><Show of={known} what="the places of files">{() => null}</Show></>
 }
 
 // Failed is an act that failed, with what repeats it.
 type Failed = { failure: Failure; what: string; again: () => void }
 
-type ExplorerOf = { places: Place[]; names: Map<string, string>; keeps: boolean; org: string; writes: boolean }
+type ExplorerOf = { places: Place[]; members: Members; keeps: boolean; org: string; writes: boolean }
 
-function Explorer({ places, names, keeps, org, writes }: ExplorerOf): JSX.Element {
+function Explorer({ places, members, keeps, org, writes }: ExplorerOf): JSX.Element {
 	const [query, change] = useQuery()
 	const [records, feed] = useRecords(org)
 	const put = useCallback((o: StoredObject) => records.put(o), [records])
@@ -79,6 +81,7 @@ function Explorer({ places, names, keeps, org, writes }: ExplorerOf): JSX.Elemen
 		<>
 			<header class="bar"><h1 ref={heading} tabIndex={-1}>Files</h1><Live feed={feed} /></header>
 			<NotLive feed={feed}><p>What others change appears here when the connection is back. It is attempted again by itself.</p></NotLive>
+			<Unnamed members={members} />
 			{failed && <Problem failure={failed.failure} what={failed.what} retry={failed.again} giveUp={() => fail(undefined)} />}
 			<div class="explorer">
 				<Tree places={places} records={records} place={place} folder={folder} open={(to) => change({ file: undefined, version: undefined, deleted: undefined, ...to })} />
@@ -92,11 +95,11 @@ function Explorer({ places, names, keeps, org, writes }: ExplorerOf): JSX.Elemen
 								? <p class="placeholder" aria-busy="true"><span class="hidden">Loading the files</span></p>
 								: file
 									? record
-										? <FileView key={file} record={record} names={names} writes={writes} acts={acts} version={Number(query.get("version")) || undefined} />
+										? <FileView key={file} record={record} members={members} writes={writes} acts={acts} version={Number(query.get("version")) || undefined} />
 										: !shelf.failure && <p class="empty">There is no such file here any more. It may be among the <a href={addressWith({ file: undefined, version: undefined, deleted: "1" })}>deleted files</a>.</p>
 									: query.has("deleted")
 										? <Deleted org={org} place={place} writes={writes} restore={acts.restore} shelf={shelf} />
-										: <Folder place={place} folder={folder} shelf={shelf} names={names} writes={writes} acts={acts} fail={fail} />}
+										: <Folder place={place} folder={folder} shelf={shelf} members={members} writes={writes} acts={acts} fail={fail} />}
 						</>}
 				</div>
 			</div>
@@ -240,7 +243,7 @@ function entriesOf(shelf: Shelf, folder: string): Entry[] {
 	return [...found.values()].sort((a, b) => Number(a.file !== undefined) - Number(b.file !== undefined) || byName.compare(a.name, b.name))
 }
 
-function Folder({ place, folder, shelf, names, writes, acts, fail }: { place: Place; folder: string; shelf: Shelf; names: Map<string, string>; writes: boolean; acts: Acts; fail: (f: Failed | undefined) => void }): JSX.Element {
+function Folder({ place, folder, shelf, members, writes, acts, fail }: { place: Place; folder: string; shelf: Shelf; members: Members; writes: boolean; acts: Acts; fail: (f: Failed | undefined) => void }): JSX.Element {
 	const entries = useMemo(() => entriesOf(shelf, folder), [shelf, folder])
 	const [active, setActive] = useState<string>()
 	const [over, setOver] = useState(false)
@@ -281,21 +284,21 @@ function Folder({ place, folder, shelf, names, writes, acts, fail }: { place: Pl
 				: <div onKeyDown={onKeys({ Delete: onFile(acts.remove), F2: onFile(acts.rename) })}>
 					<Windowed
 						label={folder === "" ? place.name : fileName(folder)} items={entries} keyOf={(e) => e.path} active={active} onActive={setActive} complete more={() => undefined}
-						row={(e, now) => <Row entry={e} now={now} names={names} writes={writes} acts={acts} />}
+						row={(e, now) => <Row entry={e} now={now} members={members} writes={writes} acts={acts} />}
 					/>
 				</div>}
 		</div>
 	)
 }
 
-function Row({ entry, now, names, writes, acts }: { entry: Entry; now: boolean; names: Map<string, string>; writes: boolean; acts: Acts }): JSX.Element {
+function Row({ entry, now, members, writes, acts }: { entry: Entry; now: boolean; members: Members; writes: boolean; acts: Acts }): JSX.Element {
 	const { file } = entry
 	const tab = now ? 0 : -1
 	return (
 		<div class="entry">
 			<a data-row tabIndex={tab} href={file ? addressWith({ file: file.id }) : addressWith({ folder: entry.path })}><span class="icon"><Icon path={file ? icons.file : icons.files} /></span>{entry.name}{!file && <span class="hidden"> (folder)</span>}</a>
 			<time class="wide soft" dateTime={entry.changed} title={exact(entry.changed)}>{relative(entry.changed)}</time>
-			<span class="wide soft">{file ? names.get(file.updatedBy) ?? "Former member" : `${count(entry.files)} ${entry.files === 1 ? "file" : "files"}`}</span>
+			<span class="wide soft">{file ? members.nameOf(file.updatedBy) : `${count(entry.files)} ${entry.files === 1 ? "file" : "files"}`}</span>
 			<span class="soft number">{size(entry.size)}</span>
 			{file && writes
 				? <Menu class="small plain" label={`Actions for ${entry.name}`} tabIndex={tab} choices={() => [{ text: "Rename", act: () => acts.rename(file) }, { text: "Download", act: () => download(file) }, { text: "Delete", act: () => acts.remove(file) }]}>⋯</Menu>

@@ -2,8 +2,9 @@
 import type { ComponentChildren, JSX } from "preact"
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { DayChart } from "../chart"
-import { all, call, Failure, page } from "../interface"
+import { all, call, cursorOf, Failure, page } from "../interface"
 import { Show, useLoaded } from "../loading"
+import { first, namesOf } from "../members"
 import type { Me } from "../types"
 import { count, day, exact, nameOf, plans, relative, size } from "../text"
 
@@ -88,8 +89,7 @@ function Usage({ manages }: { manages: boolean }): JSX.Element {
 	const first = new Date(Date.parse(last) - (range - 1) * 86_400_000).toISOString().slice(0, 10)
 	const usage = useLoaded(async () => {
 		const rows = await all("GET /api/v1/metering/daily", { from: first, to: last, by })
-		const names = new Map<string, string>()
-		if (by === "user") for (const m of await all("GET /api/v1/org/members", {})) names.set(m.userId, nameOf(m))
+		const names = await namesOf([...new Set(rows.flatMap((r) => r.userId ?? []))])
 		return { first, figures: rows.map((r) => ({ date: r.date, series: r.model ?? names.get(r.userId ?? "") ?? "Former member", amount: r.totalTokens })) }
 	}, [first, last, by])
 	return (
@@ -155,5 +155,6 @@ async function tasks(): Promise<Change[]> {
 
 async function joined(): Promise<Change[]> {
 	const since = new Date(Date.now() - 30 * 86_400_000).toISOString()
-	return (await all("GET /api/v1/org/members", {})).filter((m) => m.joinedAt > since).map((m) => ({ at: m.joinedAt, key: m.userId, text: <><b>{nameOf(m)}</b> joined</> }))
+	const { value, headers } = await page("GET /api/v1/org/members", { query: { limit: first } })
+	return cursorOf(headers) === undefined ? value.filter((m) => m.joinedAt > since).map((m) => ({ at: m.joinedAt, key: m.userId, text: <><b>{nameOf(m)}</b> joined</> })) : [] // the last ones of a longer list are not read
 }

@@ -8,8 +8,9 @@ import { Live, NotLive } from "../feedstate"
 import { all, call, failureOf, Failure } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
+import { Unnamed, useMembers, type Members } from "../members"
 import { Markdown } from "../markdown"
-import { fileAddressOf, namesOf, useOpen, useRecords } from "../records"
+import { fileAddressOf, useOpen, useRecords } from "../records"
 import { addressWith, useQuery } from "../router"
 import { exact, relative } from "../text"
 import type { Me, StoredFile, StoredObject, Workspace } from "../types"
@@ -19,17 +20,15 @@ import type { Me, StoredFile, StoredObject, Workspace } from "../types"
 type Memory = { name: string; title: string; key: string; about: string }
 
 export default function Memories({ me }: { me: Me }): JSX.Element {
-	const known = useLoaded(async () => {
-		const [workspaces, names] = await Promise.all([all("GET /api/v1/workspaces", {}), namesOf()])
-		return { workspaces, names }
-	}, [])
+	const known = useLoaded(async () => ({ workspaces: await all("GET /api/v1/workspaces", {}) }), [])
+	const members = useMembers()
 	const org = me.org
 	if (!org) return <><h1>Memories</h1><p>Memories belong to an organisation, and you belong to none yet.</p></>
-	if (known.value) return <Chosen {...known.value} me={me} org={org.id} />
+	if (known.value) return <Chosen {...known.value} members={members} me={me} org={org.id} />
 	return <><h1>Memories</h1><Show of={known} what="the memories">{() => null}</Show></>
 }
 
-function Chosen({ workspaces, names, me, org }: { workspaces: Workspace[]; names: Map<string, string>; me: Me; org: string }): JSX.Element {
+function Chosen({ workspaces, members, me, org }: { workspaces: Workspace[]; members: Members; me: Me; org: string }): JSX.Element {
 	const [query, change] = useQuery()
 	const [records, feed] = useRecords(org)
 	const asked = query.get("memory") ?? "user"
@@ -47,6 +46,7 @@ function Chosen({ workspaces, names, me, org }: { workspaces: Workspace[]; names
 		<>
 			<header class="bar"><h1 tabIndex={-1}>Memories</h1><Live feed={feed} /></header>
 			<NotLive feed={feed}><p>What you write stays. Saving says if somebody else has changed the memory.</p></NotLive>
+			<Unnamed members={members} />
 			<div class="explorer">
 				<nav class="memories" aria-label="Memories">
 					<ul>{fixed.map((m) => <li key={m.name}><a href={addressWith({ memory: m.name })} aria-current={m.name === asked ? "page" : undefined}>{m.title}</a></li>)}</ul>
@@ -54,7 +54,7 @@ function Chosen({ workspaces, names, me, org }: { workspaces: Workspace[]; names
 				</nav>
 				<div class="within">
 					{memory
-						? <Editor key={memory.name} memory={memory} stored={stored} names={names} writes={me.role !== "VIEWER"} saved={(o) => records.put(o)} />
+						? <Editor key={memory.name} memory={memory} stored={stored} members={members} writes={me.role !== "VIEWER"} saved={(o) => records.put(o)} />
 						: <p class="empty">There is no such memory, or you do not see its workspace any more. <a href="/console/memories">Your memory</a></p>}
 				</div>
 			</div>
@@ -111,11 +111,11 @@ function put(name: string, content: string, expectedVersion: number): Promise<St
 // Draft is a text that is not saved, and the version that it was made of.
 type Draft = { text: string; version: number }
 
-type EditorOf = { memory: Memory; stored: StoredObject | undefined; names: Map<string, string>; writes: boolean; saved: (o: StoredObject) => void }
+type EditorOf = { memory: Memory; stored: StoredObject | undefined; members: Members; writes: boolean; saved: (o: StoredObject) => void }
 
 // Editor edits a memory. What is not saved is kept in the tab's storage until it is: a session that
 // ends, or a page that is left, loses nothing. If somebody else saves meanwhile both texts are shown.
-function Editor({ memory, stored, names, writes, saved }: EditorOf): JSX.Element {
+function Editor({ memory, stored, members, writes, saved }: EditorOf): JSX.Element {
 	const [draft, setDraft] = useDraft<Draft>(`memory ${memory.key}`)
 	const [failure, fail] = useState<Failure>()
 	const [saving, setSaving] = useState(false)
@@ -151,7 +151,7 @@ function Editor({ memory, stored, names, writes, saved }: EditorOf): JSX.Element
 		if (conflict) return
 		draft ? void save(text, version) : announce("Nothing has changed.")
 	}
-	const by = stored ? names.get(stored.updatedBy) ?? "A former member" : "Somebody"
+	const by = stored ? members.nameOf(stored.updatedBy) : "Somebody"
 	return (
 		<Show of={there ? { ...loaded, value: there } : { failure: loaded.failure, retry: loaded.retry }} what="the memory">
 			{(now) => (

@@ -1,17 +1,33 @@
 // The members of an organisation, their roles, and its invitations.
 import type { JSX } from "preact"
 import { useRef, useState } from "preact/hooks"
+import { named, useSearch } from "../combobox"
 import { Dialog } from "../dialog"
 import { useDraft } from "../draft"
 import { Initials } from "../icons"
-import { all, call, failureOf, type Failure } from "../interface"
+import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, useLoaded, useLook } from "../loading"
+import { first } from "../members"
 import { useQuery } from "../router"
 import { count, exact, nameOf, plans, relative, roles } from "../text"
 import type { Invitation, Me, Member, PlanOffer, Role, Subscription } from "../types"
 
-const step = 200 // members shown at once
+const step = 200 // members that are added to the list at once
+
+type Listed = { members: Member[]; complete: boolean }
+
+// loadMembers loads the beginning of the list.
+async function loadMembers(most: number): Promise<Listed> {
+	const members: Member[] = []
+	let cursor: string | undefined
+	do {
+		const { value, headers } = await page("GET /api/v1/org/members", { query: { limit: Math.min(most - members.length, 1000), cursor } })
+		members.push(...value)
+		cursor = cursorOf(headers)
+	} while (cursor !== undefined && members.length < most)
+	return { members, complete: cursor === undefined }
+}
 
 // Seats are how many members the plan allows, and how many there are.
 type Seats = { subscription: Subscription; limit: number | null }
@@ -30,23 +46,29 @@ type Act = { what: string; failure: Failure; again: () => void }
 
 function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 	const [query, change] = useQuery()
-	const members = useLoaded(() => all("GET /api/v1/org/members", {}), [])
+	const [most, setMost] = useState(first)
+	const members = useLoaded(() => loadMembers(most), [most])
+	const complete = members.value?.complete ?? true
+	const wanted = query.get("q")?.trim() ?? ""
+	const searched = useSearch(wanted, complete ? undefined : (search, signal) => call("GET /api/v1/org/members", { query: { search, limit: step }, signal }))
+	const reload = (): void => {
+		members.retry()
+		if (wanted !== "" && !complete) searched.retry()
+	}
 	const invitations = useLoaded<Invitation[]>(async () => (manages ? all("GET /api/v1/org/invites", {}) : []), [manages])
 	const seats = useLoaded(loadSeats, [])
 	useLook(() => {
-		members.retry()
+		reload()
 		invitations.retry()
 		seats.retry()
 	})
 	const [failed, fail] = useState<Act>()
 	const [busy, setBusy] = useState<string>()
 	const [leaving, setLeaving] = useState<Member>()
-	const [demoting, setDemoting] = useState<Role>()
+	const [demoting, setDemoting] = useState<[Member, Role]>()
 	const [withdrawn, withdraw] = useState<Invitation>()
 	const [link, setLink] = useState<{ email: string; url: string }>()
-	const [most, setMost] = useState(step)
 	const heading = useRef<HTMLHeadingElement>(null)
-	const wanted = (query.get("q") ?? "").toLowerCase()
 
 	// attempt shows what fails beside the list. Of two acts at once the second waits for the person.
 	const attempt = async (id: string, what: string, act: () => Promise<void>): Promise<void> => {
@@ -64,14 +86,14 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 		await call("PATCH /api/v1/org/members/{userId}/role", { path: { userId: m.userId }, body: { role } })
 		if (m.userId === me.user.id) return location.reload() // what the frame and this page offer depends on it
 		announce(`${nameOf(m)} is ${roles[role]} now`)
-		members.retry()
+		reload()
 	})
 	const remove = (m: Member): Promise<void> => attempt(m.userId, m.userId === me.user.id ? "Leaving the organisation" : `Removing ${nameOf(m)}`, async () => {
 		await call("DELETE /api/v1/org/members/{userId}", { path: { userId: m.userId } })
 		if (m.userId === me.user.id) return location.assign("/console")
 		announce(`${nameOf(m)} is no longer a member`)
 		heading.current?.focus()
-		members.retry()
+		reload()
 		seats.retry()
 	})
 	const resend = (i: Invitation): Promise<void> => attempt(i.id, `Renewing the invitation of ${i.email}`, async () => {
@@ -85,24 +107,27 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 		invitations.retry()
 	})
 
-	const own = members.value?.find((m) => m.userId === me.user.id)
-	const owners = members.value?.filter((m) => m.role === "OWNER").length ?? 0
-	const shown = members.value?.filter((m) => wanted === "" || `${m.name ?? ""} ${m.email ?? ""} ${roles[m.role]}`.toLowerCase().includes(wanted)) ?? []
+	const isOwn = (m: Member): boolean => m.userId === me.user.id
+	const owners = members.value?.members.filter((m) => m.role === "OWNER").length ?? 0
+	const fits = named(wanted)
+	const found = wanted !== "" && !complete && searched.settled ? searched.value?.found : undefined
+	const shown = found ?? members.value?.members.filter((m) => wanted === "" || fits({ key: "", name: `${m.name ?? ""} ${m.email ?? ""}`, soft: roles[m.role] })) ?? []
 	return (
 		<div class="people">
 			<header class="bar">
 				<h1 ref={heading} tabIndex={-1}>People</h1>
-				<input class="grow" type="search" aria-label="Search members" placeholder="Search name, e-mail or role" value={query.get("q") ?? ""} onInput={(e) => change({ q: e.currentTarget.value || undefined }, true)} />
+				<input class="grow" type="search" aria-label="Search members" placeholder={complete ? "Search name, e-mail or role" : "Search name or e-mail"} value={query.get("q") ?? ""} onInput={(e) => change({ q: e.currentTarget.value || undefined }, true)} />
 				{manages && <button type="button" class="primary" onClick={() => change({ invite: "1" })}>Invite…</button>}
 			</header>
 			<Show of={seats} what="the seats">{(s) => <SeatsLine seats={s} pending={manages ? invitations.value?.length : undefined} manages={manages} />}</Show>
-			{failed && <Problem failure={failed.failure} what={failed.what} retry={failed.again} giveUp={() => fail(undefined)}>{failed.failure.status === 409 && owners <= 1 && <p>An organisation always has an owner. Make somebody else one first.</p>}</Problem>}
+			{failed && <Problem failure={failed.failure} what={failed.what} retry={failed.again} giveUp={() => fail(undefined)}>{failed.failure.status === 409 && (owners <= 1 || !complete) && <p>An organisation always has an owner. Make somebody else one first.</p>}</Problem>}
+			{searched.failure && <Problem failure={searched.failure} what="The search" retry={searched.retry} />}
 			<Show of={members} what="the members">
 				{() => shown.length === 0
-					? <p class="empty">No member matches. <button type="button" class="small" onClick={() => change({ q: undefined })}>Clear the search</button></p>
+					? !searched.settled ? <p class="empty" aria-busy={!searched.failure}>None of the first {count(most)} matches.</p> : <p class="empty">No member matches. <button type="button" class="small" onClick={() => change({ q: undefined })}>Clear the search</button></p>
 					: <>
 						<ul class="rows" aria-label="Members">
-							{shown.slice(0, most).map((m) => (
+							{shown.map((m) => (
 								<li key={m.userId} data-member={m.email}>
 									<Initials of={nameOf(m)} />
 									<div>
@@ -113,7 +138,7 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 										? <select aria-label={`Role of ${nameOf(m)}`} aria-busy={busy === m.userId} value={m.role} onChange={(e) => {
 											const to = e.currentTarget.value as Role
 											e.currentTarget.value = m.role // until the server has changed it
-											m.userId === me.user.id ? setDemoting(to) : void setRole(m, to)
+											isOwn(m) ? setDemoting([m, to]) : void setRole(m, to)
 										}}>{Object.entries(roles).map(([role, text]) => <option key={role} value={role}>{text}</option>)}</select>
 										: <span class="badge">{roles[m.role]}</span>}
 									{m.userId === me.user.id
@@ -122,7 +147,8 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 								</li>
 							))}
 						</ul>
-						{shown.length > most && <p><button type="button" onClick={() => setMost(most + step)}>Show more of {count(shown.length)}</button></p>}
+						{wanted === "" && !complete && <p><button type="button" onClick={() => setMost(most + step)}>Show more</button> <span class="soft">{count(shown.length)} are shown.</span></p>}
+						{found?.length === step && <p class="soft">The first {count(step)} who match are shown: type more of the name.</p>}
 					</>}
 			</Show>
 			{manages && (
@@ -148,20 +174,20 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 			{manages && query.has("invite") && <Invite owner={me.role === "OWNER"} plan={seats.value} onClose={() => change({ invite: undefined }, true)} onMade={(email, url) => (change({ invite: undefined }, true), setLink({ email, url }), invitations.retry())} />}
 			{link && <Link {...link} onClose={() => setLink(undefined)} />}
 			{leaving && (
-				<Dialog title={leaving === own ? `Leave ${me.org?.name ?? "the organisation"}?` : `Remove ${nameOf(leaving)}?`} onClose={() => setLeaving(undefined)}>
+				<Dialog title={isOwn(leaving) ? `Leave ${me.org?.name ?? "the organisation"}?` : `Remove ${nameOf(leaving)}?`} onClose={() => setLeaving(undefined)}>
 					<ul>
 						<li>Access ends at once, on every device.</li>
-						<li>Tasks stay; those assigned to {leaving === own ? "you" : "this member"} are assigned to nobody.</li>
-						<li>{leaving === own ? "You leave" : "The member leaves"} all teams, and unfinished uploads are cancelled.</li>
+						<li>Tasks stay; those assigned to {isOwn(leaving) ? "you" : "this member"} are assigned to nobody.</li>
+						<li>{isOwn(leaving) ? "You leave" : "The member leaves"} all teams, and unfinished uploads are cancelled.</li>
 						<li>Shared files stay. Personal ones are kept unseen, for a return.</li>
 					</ul>
-					<p class="bar"><button type="button" class="primary" onClick={() => (setLeaving(undefined), void remove(leaving))}>{leaving === own ? "Leave" : "Remove"}</button><button type="button" onClick={() => setLeaving(undefined)}>Cancel</button></p>
+					<p class="bar"><button type="button" class="primary" onClick={() => (setLeaving(undefined), void remove(leaving))}>{isOwn(leaving) ? "Leave" : "Remove"}</button><button type="button" onClick={() => setLeaving(undefined)}>Cancel</button></p>
 				</Dialog>
 			)}
-			{demoting && own && (
-				<Dialog title={`Become ${roles[demoting]}?`} onClose={() => setDemoting(undefined)}>
+			{demoting && (
+				<Dialog title={`Become ${roles[demoting[1]]}?`} onClose={() => setDemoting(undefined)}>
 					<p>You will not be able to change roles any more. Another owner can make you an owner again.</p>
-					<p class="bar"><button type="button" class="primary" onClick={() => (setDemoting(undefined), void setRole(own, demoting))}>Change my role</button><button type="button" onClick={() => setDemoting(undefined)}>Cancel</button></p>
+					<p class="bar"><button type="button" class="primary" onClick={() => (setDemoting(undefined), void setRole(...demoting))}>Change my role</button><button type="button" onClick={() => setDemoting(undefined)}>Cancel</button></p>
 				</Dialog>
 			)}
 			{withdrawn && (

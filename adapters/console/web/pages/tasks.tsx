@@ -10,16 +10,16 @@ import { all, call, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
 import { Problem, useLoaded } from "../loading"
+import { Unnamed, useMembers } from "../members"
 import { Menu, type Choice } from "../menu"
 import { addressWith, useQuery } from "../router"
 import { Conflict, applied, filters, mostMoved, orderFor, priorities, reorder, saveTask, statuses, tagOf, useTasks, type Filter } from "../taskdata"
-import { ConflictDialog, TaskDialog, assigneeOf, assignees, peopleOf, type Names } from "../taskdialog"
+import { ConflictDialog, TaskDialog, assigneeOf, assignees, moreOf, type Names } from "../taskdialog"
 import { count, day, exact } from "../text"
 import type { Me, Reprioritization, Task, TaskPatch, TaskPriority, TaskStatus } from "../types"
 import { offerUndo } from "../undo"
 import { Windowed } from "../windowed"
 
-const nobody: Names = { people: new Map(), workspaces: [] }
 const columns = Object.keys(statuses) as TaskStatus[]
 
 // The icons of priorities and of statuses, as paths.
@@ -46,8 +46,8 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 	const filter = useMemo(() => Object.fromEntries(filters.flatMap((f) => (query.get(f) ? [[f, query.get(f)]] : []))) as Filter, [query])
 	const shown = board && filter.status ? [filter.status] : columns
 	const tasks = useTasks(board ? shown.map((status) => ({ ...filter, status })) : [filter])
-	const loaded = useLoaded<Names>(async () => ({ people: peopleOf(await all("GET /api/v1/org/members", {})), workspaces: await all("GET /api/v1/workspaces", {}) }), [])
-	const names = loaded.value ?? nobody
+	const workspaces = useLoaded(() => all("GET /api/v1/workspaces", {}), [])
+	const names: Names = { members: useMembers(), workspaces: workspaces.value ?? [] }
 	const [active, setActive] = useState<string>()
 	const [editing, setEditing] = useState<string>()
 	const [selected, select] = useState<ReadonlySet<string>>(new Set())
@@ -237,7 +237,8 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 				<button type="button" class="small" onClick={() => setDialog("keys")}>Keyboard</button>
 			</header>
 			<Filters filter={filter} names={names} change={change} />
-			{loaded.failure && <Problem failure={loaded.failure} what="Loading members and workspaces" retry={loaded.retry} />}
+			{workspaces.failure && <Problem failure={workspaces.failure} what="Loading the workspaces" retry={workspaces.retry} />}
+			<Unnamed members={names.members} />
 			{[...troubles].map(([of, t]) => <Problem key={of} failure={t.failure} what={t.what} retry={t.retry} giveUp={() => (trouble(of), dropTitle(of, t.title))} />)}
 			{selected.size > 0 && (
 				<div class="bar" role="group" aria-label="Selected tasks">
@@ -289,7 +290,7 @@ function Filters({ filter, names, change }: { filter: Filter; names: Names; chan
 			<div class="bar">
 				{choose("status", "Status", Object.entries(statuses))}
 				{choose("priority", "Priority", Object.entries(priorities))}
-				<label>Assignee <Picker id="of-assignee" label="Assignee" value={assignee ?? ""} name={assignee === undefined ? "Any" : assigneeOf(names, assignee === "null" ? null : assignee)} entries={[{ key: "", name: "Any" }, ...assignees(names, "null")]} choose={(id) => change({ assigneeId: id || undefined })} readOnly={names.people.size === 0} /></label>
+				<label>Assignee <Picker id="of-assignee" label="Assignee" value={assignee ?? ""} name={assignee === undefined ? "Any" : assigneeOf(names, assignee === "null" ? null : assignee)} entries={[{ key: "", name: "Any" }, ...assignees(names, "null")]} search={moreOf(names)} choose={(id) => change({ assigneeId: id || undefined })} readOnly={!names.members.loaded} /></label>
 				{choose("workspaceId", "Workspace", [["null", "The organisation"], ...names.workspaces.map((w): [string, string] => [w.id, w.name])])}
 				<label>Tags <input {...written("tags")} /></label>
 				<label>Due from <input type="date" {...written("dueAfter")} /></label>
@@ -325,7 +326,7 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 			<span class="about">
 				{t.tags.slice(0, 3).map((tag) => <span class="badge">{tag}</span>)}
 				{t.dueDate && <time class={late ? "warning" : "soft"} dateTime={t.dueDate} title={`Due ${exact(t.dueDate)}${t.dueDate.length === 10 ? " (UTC)" : ""}${late ? ", late" : ""}`}>{late && <span class="hidden">Late: </span>}{day(t.dueDate.slice(0, 10))}</time>}
-				{writes ? <Menu {...common} label={`Assignee of ${t.title}: ${assignee}`} shortcut="a" choices={people} find="Name or e-mail">{letters ?? "–"}</Menu> : letters && <>{letters}<span class="hidden">Assignee: {assignee}</span></>}
+				{writes ? <Menu {...common} label={`Assignee of ${t.title}: ${assignee}`} shortcut="a" choices={people} find="Name or e-mail" search={moreOf(names)}>{letters ?? "–"}</Menu> : letters && <>{letters}<span class="hidden">Assignee: {assignee}</span></>}
 			</span>
 			<Menu {...common} label={`More for ${t.title}`} shortcut="m" choices={choices}>⋯</Menu>
 		</div>

@@ -1,7 +1,7 @@
 // Teams, their members, and the workspaces of each, in an order of the person's own.
 import type { ComponentChildren, JSX } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
-import { Combobox, listed, named } from "../combobox"
+import { Combobox, listed, named, noneOf, useSearch } from "../combobox"
 import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
 import { useDraft } from "../draft"
@@ -10,10 +10,11 @@ import { all, call, Failure, failureOf } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
 import { Problem, Show, useLoaded, useLook, type Loaded } from "../loading"
+import { Unnamed, useMembers, type Members as Directory } from "../members"
 import { Menu, type Choice } from "../menu"
 import { addressWith, go, useQuery, type Changes } from "../router"
 import { count, exact, nameOf, relative } from "../text"
-import type { Me, Member, Team, TeamMember, Workspace } from "../types"
+import type { Me, Team, TeamMember, Workspace } from "../types"
 import { offerUndo } from "../undo"
 import { Windowed } from "../windowed"
 
@@ -104,7 +105,7 @@ function useOrder(known: Loaded<Known>, fail: (act?: Act) => void): [Workspace[]
 function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boolean }): JSX.Element {
 	const [query, change] = useQuery()
 	const known = useLoaded(load, [])
-	const people = useLoaded(() => all("GET /api/v1/org/members", {}), [])
+	const people = useMembers()
 	const [failed, fail] = useState<Act>()
 	const [workspaces, move] = useOrder(known, fail)
 	const [ending, end] = useState<Workspace | Team>()
@@ -202,7 +203,7 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 									</header>
 									{team.description && <p class="text">{team.description}</p>}
 									<p class="soft">
-										{seenBy(team)} {team.kind === "STANDARD" && <>Created {people.value && `by ${creator(people.value, team)} `}<time dateTime={team.createdAt} title={exact(team.createdAt)}>{relative(team.createdAt)}</time>. </>}
+										{seenBy(team)} {team.kind === "STANDARD" && <>Created by {people.nameOf(team.createdBy, "a")} <time dateTime={team.createdAt} title={exact(team.createdAt)}>{relative(team.createdAt)}</time>. </>}
 										{writes && team.kind === "STANDARD" && !manages && team.createdBy !== me.user.id && "Its creator, or an owner or admin, can delete it. "}
 										{known.value.own.includes(team) && <a href={`/console/files?${new URLSearchParams({ place: `teams/${team.id}/memory` })}`}>Files of its memory</a>}
 									</p>
@@ -244,7 +245,7 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 			{query.has("workspace") && known.value && (opened
 				? <Form key={opened.id} title={opened.name} draft={`workspace ${opened.id}`} stored={{ name: opened.name, description: opened.description, teamId: opened.teamId }} teams={teams} writes={writes} what="Saving the workspace" verb="Save" onClose={() => change({ workspace: undefined }, true)}
 					read={() => call("GET /api/v1/workspaces/{id}", { path: { id: opened.id } })} save={(changed, key) => saveWorkspace(opened, changed, key)} end={() => end(opened)}>
-					<p class="soft long"><a href={tasksOf(opened)}>Tasks</a> · <a href={filesOf(opened)}>Files</a> · <a href={memoriesOf(opened)}>Files of its memory</a> · created {people.value && `by ${creator(people.value, opened)} `}<time dateTime={opened.createdAt} title={exact(opened.createdAt)}>{relative(opened.createdAt)}</time></p>
+					<p class="soft long"><a href={tasksOf(opened)}>Tasks</a> · <a href={filesOf(opened)}>Files</a> · <a href={memoriesOf(opened)}>Files of its memory</a> · created by {people.nameOf(opened.createdBy, "a")} <time dateTime={opened.createdAt} title={exact(opened.createdAt)}>{relative(opened.createdAt)}</time></p>
 				</Form>
 				: <Dialog title="Workspace" onClose={() => change({ workspace: undefined }, true)}><p class="empty">There is no such workspace, or you do not see it any more.</p></Dialog>)}
 			{ending && (
@@ -271,11 +272,6 @@ function Page({ me, writes, manages }: { me: Me; writes: boolean; manages: boole
 }
 
 const Amount = ({ of }: { of: number }): JSX.Element => <span class="soft"><span aria-hidden="true">{count(of)}</span><span class="hidden">, {count(of)} {of === 1 ? "workspace" : "workspaces"}</span></span>
-
-function creator(people: Member[], { createdBy }: { createdBy: string }): string {
-	const m = people.find((one) => one.userId === createdBy)
-	return m ? nameOf(m) : "a former member"
-}
 
 const tasksOf = (w: Workspace): string => `/console/tasks?${new URLSearchParams({ workspaceId: w.id })}`
 const filesOf = (w: Workspace): string => `/console/files?${new URLSearchParams({ place: `workspaces/${w.id}/artifacts` })}`
@@ -348,7 +344,7 @@ function Rows({ label, items, writes, move, end, teamOf }: RowsOf): JSX.Element 
 }
 
 // Members are the members of a team that members made.
-function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boolean; people: Loaded<Member[]> }): JSX.Element {
+function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boolean; people: Directory }): JSX.Element {
 	const members = useLoaded(() => all("GET /api/v1/teams/{id}/members", {}, 10, { id: team.id }), [])
 	const [text, type] = useState(""), [chosen, choose] = useState<string>()
 	const [unchosen, setUnchosen] = useState(false)
@@ -357,7 +353,9 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 	const [most, setMost] = useState(step)
 	const heading = useRef<HTMLHeadingElement>(null)
 	const there = new Set(members.value?.map((m) => m.userId))
-	const others = people.value?.filter((m) => !there.has(m.userId)) ?? []
+	const others = people.entries.filter((e) => !there.has(e.key))
+	const search = people.complete ? undefined : people.search
+	const searched = useSearch(text, search)
 
 	const attempt = async (what: string, act: () => Promise<void>): Promise<void> => {
 		if (busy) return
@@ -383,9 +381,9 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 		members.retry()
 		offerUndo({ text: `${nameOf(m)} was removed from ${team.name}.`, undo: () => void add(m.userId, nameOf(m)) })
 	})
-	const entries = others.map((m) => ({ key: m.userId, name: nameOf(m), soft: (m.name && m.email) ?? undefined })).filter(named(text))
+	const entries = others.filter(named(text))
 	const submit = (): void => {
-		const who = entries.length === 1 ? entries[0] : entries.find((e) => e.key === chosen)
+		const who = searched.settled && entries.length === 1 ? entries[0] : entries.find((e) => e.key === chosen)
 		setUnchosen(!who)
 		if (who) void add(who.key, who.name)
 	}
@@ -393,15 +391,16 @@ function Members({ team, me, writes, people }: { team: Team; me: Me; writes: boo
 		<section aria-labelledby="members">
 			<header class="bar">
 				<h3 id="members" ref={heading} tabIndex={-1}>Members {members.value && <span class="soft">{count(members.value.length)}</span>}</h3>
-				{writes && members.value && others.length > 0 && (
+				{writes && members.value && (others.length > 0 || search) && (
 					<form class="adding" onSubmit={(e) => (e.preventDefault(), submit())}>
-						<Combobox id="to-add" label="Member of the organisation to add" placeholder="Name or e-mail" text={text} onText={(t) => (type(t), choose(undefined), setUnchosen(false))} groups={[listed(entries, "")]} choose={(e) => (type(e.name), choose(e.key))} over />
+						<Combobox id="to-add" label="Member of the organisation to add" placeholder="Name or e-mail" text={text} onText={(t) => (type(t), choose(undefined), setUnchosen(false))} groups={[listed(entries, "", undefined, !search)]} choose={(e) => (type(e.name), choose(e.key))} over none={text && noneOf(searched, "")} />
 						<button type="submit" class="small">Add</button>
 					</form>
 				)}
 			</header>
-			{unchosen && <p class="warning" role="alert">{entries.length === 0 ? "No other member of the organisation has this name." : "Choose one of the members whom the field lists."}</p>}
-			{people.failure && <Problem failure={people.failure} what="Loading the members of the organisation" retry={people.retry} />}
+			{unchosen && <p class="warning" role="alert">{entries.length === 0 && searched.settled ? "No other member of the organisation has this name." : "Choose one of the members whom the field lists."}</p>}
+			<Unnamed members={people} />
+			{searched.failure && <Problem failure={searched.failure} what="The search" retry={searched.retry} />}
 			{failed && <Problem failure={failed.failure} what={failed.what} retry={failed.again} giveUp={() => fail(undefined)} />}
 			<Show of={members} what="the members">
 				{(list) => list.length === 0
