@@ -138,6 +138,17 @@ func TestTheSecretBeginsAnOperatorsSessionInACookieThatIsNotIt(t *testing.T) {
 	}
 }
 
+func TestASessionsCookieIsBoundToTheHostOverHTTPS(t *testing.T) {
+	for address, name := range map[string]string{"https://collab.example.com": "__Host-collab_console", "http://localhost:8080": "collab_console_8080"} {
+		s, answer := newFleet(t).server("", address), httptest.NewRecorder()
+		s.setCookie(answer, s.browserCookie("secret"), time.Minute)
+		c := answer.Result().Cookies()[0]
+		if c.Name != name || c.Secure != s.secure || s.secure != strings.HasPrefix(address, "https:") || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.MaxAge != 60 {
+			t.Errorf("%s: %v", address, c)
+		}
+	}
+}
+
 func TestAnOperatorsSessionIsThatOfAllServersAndOfNoOtherKeysOrSecret(t *testing.T) {
 	f := newFleet(t)
 	cookie, _ := f.server(operatorSecret, "https://collab.example.com").signIn()
