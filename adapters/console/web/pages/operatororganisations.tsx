@@ -103,7 +103,7 @@ function One({ id, signIns, used }: View & { id: string }): JSX.Element {
 					<p class="soft">{s.currentPeriodEnd ? <>{s.managedExternally || s.cancelAtPeriodEnd ? "Ends" : "Renews"} on {date(s.currentPeriodEnd)}.</> : s.plan === "NO_PLAN" ? "Chats need a plan." : "It does not end by itself."}</p>
 					<button type="button" class="small" onClick={() => change({ grant: "1" })}>Set the plan…</button>
 				</section>
-				<Amount name="Members" used={o.members} limit={o.memberLimit} text={count}>{count(o.owners)} {o.owners === 1 ? "owner" : "owners"}, {count(o.pendingInvitations)} invited</Amount>
+				<Amount name="Members" used={o.members} limit={o.memberLimit} text={count}>{count(o.owners)} {o.owners === 1 ? "owner" : "owners"}, {count(o.pendingInvitations)} invited{s.purchasedSeats === null ? "" : `, ${count(s.purchasedSeats)} ${s.purchasedSeats === 1 ? "seat" : "seats"} paid for`}</Amount>
 				<Amount name="Storage" used={o.storageUsed} limit={o.storageLimit} text={size}>of files, memories and earlier versions</Amount>
 				<section>
 					<h2>Tokens in 30 days</h2>
