@@ -23,11 +23,13 @@ const (
 	maxAttempts = 3
 	// togetherFiles and togetherBytes are the most files, and bytes of them, that are downloaded
 	// one by one and get their paths together.
-	togetherFiles = 250
+	togetherFiles = 500
 	togetherBytes = 8 << 20
 	// batchFiles is the most files of a request that changes the server, which holds their contents in
 	// memory: as many as the server stores in one transaction.
 	batchFiles = 500
+	// maxBatches is how many such requests there are at once at most: as many as the server writes at once.
+	maxBatches = 4
 	// minDamaged and maxDamaged are the times after which a content that came damaged is downloaded
 	// again: first the shorter one, then twice as long each time.
 	minDamaged = time.Minute
@@ -61,6 +63,7 @@ type round struct {
 	attempts map[string]int  // by key
 	broken   map[string]bool // keys of the present plan of which a step has failed
 	stopped  error           // why the round cannot go on
+	batches  chan struct{}   // has a value for each batch that is being sent
 	progress bool            // a step of the present plan was done, or its premises have changed
 }
 
@@ -103,7 +106,7 @@ func (m *Mirror) paused() bool {
 
 func (m *Mirror) round(ctx context.Context, dry bool) (Outcome, error) {
 	m.lock.Lock()
-	r := &round{Mirror: m, scope: m.scope, touched: map[string]bool{}, attempts: map[string]int{}}
+	r := &round{Mirror: m, scope: m.scope, touched: map[string]bool{}, attempts: map[string]int{}, batches: make(chan struct{}, maxBatches)}
 	accept := m.accept
 	m.scope, m.accept = mirror.Scope{}, false
 	m.lock.Unlock()
@@ -389,41 +392,33 @@ func (r *round) execute(ctx context.Context, steps []mirror.Step) error {
 		}
 		jobs := r.jobs(slices.DeleteFunc(slices.Clone(steps[:n]), func(s mirror.Step) bool { return r.broken[s.Row.Key] }))
 		steps = steps[n:]
-		next := make(chan func(context.Context) error)
-		group, cancel := context.WithCancel(ctx)
-		var done sync.WaitGroup
-		work := func(job func(context.Context) error) {
-			if err := job(group); err != nil {
-				r.lock.Lock()
-				if r.stopped == nil {
-					r.stopped = err
-				}
-				r.lock.Unlock()
-				cancel()
-			}
-		}
-		for range min(r.Workers, len(jobs)) - 1 {
-			done.Go(func() {
-				for job := range next {
-					work(job)
-				}
-			})
-		}
+		next := make(chan func(context.Context) error, len(jobs))
 		for _, job := range jobs {
-			if group.Err() != nil {
-				break
-			}
-			if r.Workers > 1 && len(jobs) > 1 {
-				select {
-				case next <- job:
-					continue
-				default: // all others work
-				}
-			}
-			work(job)
+			next <- job
 		}
 		close(next)
-		done.Wait()
+		group, cancel := context.WithCancel(ctx)
+		work := func() {
+			for job := range next {
+				if group.Err() != nil {
+					return
+				}
+				if err := job(group); err != nil {
+					r.lock.Lock()
+					if r.stopped == nil {
+						r.stopped = err
+					}
+					r.lock.Unlock()
+					cancel()
+				}
+			}
+		}
+		var others sync.WaitGroup
+		for range min(r.Workers, len(jobs)) - 1 {
+			others.Go(work)
+		}
+		work()
+		others.Wait()
 		cancel()
 		if r.stopped != nil {
 			return r.stopped

@@ -451,6 +451,12 @@ func (r *round) agree(ctx context.Context, steps []mirror.Step, results []mirror
 
 // batch does several steps of one action, which change the server, in one request.
 func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
+	select {
+	case r.batches <- struct{}{}:
+		defer func() { <-r.batches }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	var writes []mirror.Write
 	var sent []mirror.Step
 	for _, s := range steps {

@@ -6,7 +6,10 @@ import (
 	"io"
 	"maps"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	client "collab/app/mirror"
@@ -170,4 +173,51 @@ func TestAFileThatChangesBeforeItIsReadIsReadAgain(t *testing.T) {
 	contents["d1/f01"] = "changed"
 	delete(contents, "d0/f02")
 	s.want(contents)
+}
+
+// waiting is a remote whose batches wait until they are released, and are then made one after the other.
+type waiting struct {
+	*remote
+	begun    atomic.Int64
+	released chan struct{}
+	lock     sync.Mutex
+}
+
+func (w *waiting) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Result, error) {
+	w.begun.Add(1)
+	<-w.released
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	return w.remote.Batch(ctx, writes)
+}
+
+func TestFewBatchesAreInMemoryAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &waiting{released: make(chan struct{})}
+		s := newSingle(t, func(o *client.Options) {
+			w.remote = o.Remote.(*remote)
+			o.RemoteWriter, o.Workers = w, 8
+		})
+		s.remote.batches = 2
+		contents := map[string]string{}
+		for i := range 20 {
+			name := fmt.Sprintf("f%02d", i)
+			contents[name] = "content of " + name
+			s.disk.write(name, contents[name])
+		}
+		done := make(chan error)
+		go func() {
+			_, err := s.round()
+			done <- err
+		}()
+		synctest.Wait()
+		if n := w.begun.Load(); n != 4 {
+			t.Errorf("%d batches are sent at once", n)
+		}
+		close(w.released)
+		if err := <-done; err != nil || w.begun.Load() != 10 {
+			t.Errorf("%d batches, %v", w.begun.Load(), err)
+		}
+		s.want(contents)
+	})
 }
