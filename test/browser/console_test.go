@@ -229,6 +229,24 @@ func TestConsole(t *testing.T) {
 		b.shown(`//figcaption/span[contains(., "Ada")]`)
 		b.clean(s.base)
 	})
+	t.Run("home on a large screen loads what is below only after the figures of today", func(t *testing.T) {
+		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
+		b.resize(1920, 1080, "light")
+		b.onNewPages(`new MutationObserver((_, observer) => {
+			if (document.querySelectorAll("p.figure").length < 2 || !document.querySelector("figure")) return
+			window.figuresAt = performance.now()
+			observer.disconnect()
+		}).observe(document, { childList: true, subtree: true })`)
+		b.do(chromedp.Reload())
+		b.shown(`//li[contains(., "Ada joined")]`, `//section[h2="Storage"]//p[@class="figure"]`)
+		b.inConsole("Analytical Engines")
+		loads := read(b, chromedp.Evaluate[[2][]string](`performance.getEntries().filter((e) => e.entryType === "navigation" || e.entryType === "resource")
+			.reduce((all, e) => (all[e.startTime < window.figuresAt ? 0 : 1].push(e.name), all), [[], []])`))
+		if first, later := loads[0], loads[1]; len(first) > chromium.FirstLoadRequests || len(later) == 0 {
+			t.Errorf("the first load is %d requests: %q, and %q after it", len(first), first, later)
+		}
+		b.clean(s.base)
+	})
 	t.Run("the change feed and chats pass through to the page as they come", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
 		if status := read(b, chromedp.Evaluate[int](`fetch("/console/api/v1/sync/changes").then((r) => {

@@ -1,31 +1,44 @@
 // The first page: what is left of today's quota, usage by day, plan, storage, and what changed.
 import type { ComponentChildren, JSX } from "preact"
-import { useEffect, useMemo, useRef, useState } from "preact/hooks"
+import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { DayChart } from "../chart"
 import { all, call, cursorOf, Failure, page } from "../interface"
-import { Show, useLoaded } from "../loading"
+import { Show, useLoaded, type Loaded } from "../loading"
 import { first, namesOf } from "../members"
 import type { Me } from "../types"
 import { count, day, exact, nameOf, plans, relative, size } from "../text"
 
 export default function Home({ me }: { me: Me }): JSX.Element {
+	const [shown, show] = useState<readonly string[]>([])
+	const settled = useCallback((part: string): void => show((was) => (was.includes(part) ? was : [...was, part])), [])
+	const ready = shown.length === 3 // the figures of today are there, or failed
 	if (!me.org) return <><h1>Home</h1><p>You are signed in and belong to no organisation yet. Somebody who manages one can invite you; or <a href="/console/sign-in">sign in</a> with another one.</p></>
 	return (
 		<>
 			<h1>{me.org.name ?? "Home"}</h1>
 			<div class="cards">
-				<Quota />
-				<Plan />
+				<Quota settled={settled} />
+				<Plan settled={settled} />
 			</div>
-			<Usage manages={me.role === "OWNER" || me.role === "ADMIN"} />
-			<WhenSeen name="Storage"><Storage /></WhenSeen>
-			<WhenSeen name="Lately"><Lately /></WhenSeen>
+			<Usage manages={me.role === "OWNER" || me.role === "ADMIN"} settled={settled} />
+			<WhenSeen name="Storage" wait={!ready}><Storage /></WhenSeen>
+			<WhenSeen name="Lately" wait={!ready}><Lately /></WhenSeen>
 		</>
 	)
 }
 
-function Quota(): JSX.Element {
+// Settling is given to the parts of the first load: each calls settled once it is shown, or has failed.
+type Settling = { settled: (part: string) => void }
+
+function useSettled({ value, failure }: Loaded<unknown>, part: string, settled: Settling["settled"]): void {
+	useEffect(() => {
+		if (value !== undefined || failure) settled(part)
+	}, [value, failure])
+}
+
+function Quota({ settled }: Settling): JSX.Element {
 	const quota = useLoaded(() => call("GET /api/v1/metering/quota"), [])
+	useSettled(quota, "quota", settled)
 	return (
 		<section>
 			<h2>Tokens today</h2>
@@ -42,9 +55,9 @@ function Quota(): JSX.Element {
 	)
 }
 
-
-function Plan(): JSX.Element {
+function Plan({ settled }: Settling): JSX.Element {
 	const subscription = useLoaded(() => call("GET /api/v1/billing/subscription"), [])
+	useSettled(subscription, "plan", settled)
 	return (
 		<section>
 			<h2>Plan</h2>
@@ -82,7 +95,7 @@ function Storage(): JSX.Element {
 
 const ranges = [7, 30, 90, 365]
 
-function Usage({ manages }: { manages: boolean }): JSX.Element {
+function Usage({ manages, settled }: Settling & { manages: boolean }): JSX.Element {
 	const [by, setBy] = useState<"model" | "user">("model")
 	const [range, setRange] = useState(30)
 	const last = useMemo(() => new Date().toISOString().slice(0, 10), [])
@@ -92,6 +105,7 @@ function Usage({ manages }: { manages: boolean }): JSX.Element {
 		const names = await namesOf([...new Set(rows.flatMap((r) => r.userId ?? []))])
 		return { first, figures: rows.map((r) => ({ date: r.date, series: r.model ?? names.get(r.userId ?? "") ?? "Former member", amount: r.totalTokens })) }
 	}, [first, last, by])
+	useSettled(usage, "usage", settled)
 	return (
 		<section class="tall">
 			<header class="bar">
@@ -110,17 +124,17 @@ function Usage({ manages }: { manages: boolean }): JSX.Element {
 
 type Change = { at: string; key: string; text: JSX.Element }
 
-// WhenSeen is a section whose content is loaded when it comes into view.
-function WhenSeen({ name, children }: { name: string; children: ComponentChildren }): JSX.Element {
+// WhenSeen is a section whose content is loaded when it comes into view, after what it waits for.
+function WhenSeen({ name, wait, children }: { name: string; wait: boolean; children: ComponentChildren }): JSX.Element {
 	const place = useRef<HTMLElement>(null)
 	const [seen, see] = useState(false)
 	useEffect(() => {
 		const observer = new IntersectionObserver((entries) => {
 			if (entries.some((e) => e.isIntersecting)) see(true)
 		}, { threshold: 1 })
-		if (place.current && !seen) observer.observe(place.current)
+		if (place.current && !seen && !wait) observer.observe(place.current)
 		return () => observer.disconnect()
-	}, [seen])
+	}, [seen, wait])
 	return <section ref={place}><h2>{name}</h2>{seen ? children : <p class="placeholder" />}</section>
 }
 
