@@ -75,7 +75,7 @@ func FuzzJSONUpload(f *testing.F) {
 		``, `{}`, `{"content":"x"}`, ` { "a" : [1,{"content":"y"}] , "content" : "\u00e9\ud83d\ude00\n" , "b":null } `, `{"c\u006fntent":"x"}`, `{"content":5}`,
 		`{"content":"x","content":"y"}`, `["content","content":"x"]`, `{"content" "x"}`, `{"content":"\ud83d"}`, "{\"content\":\"\xe6\x96\"}", `{"a":{"content":"x"},"content":"é文"}`,
 		`{"content":"x"}}`, `{"content":"x"`, `{"content":"x\`, `"content"`, `{"a":"content","b":"x"}`, `{"content":{"a":"b"},"c":"d"}`, "{\"content\":\"\x01\"}", `{"a\"content":"x"}`, "{\"content\":\"\xe6",
-		`{"content":"x","c\u006fntent":"y"}`, `{"content":"x`, `{"content":"x\q"}`, `{"content":"x","a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
+		`{"content":"x","c\u006fntent":"y"}`, `{"content":"x`, `{"content":"x\q"}`, "{\"content\":\"é\xff\"}", `{"content":"x","a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
 	} {
 		f.Add(body)
 	}
