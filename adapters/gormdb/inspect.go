@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,30 +117,39 @@ func readPostgres(ctx context.Context, address string, ask []id.Org) (c conditio
 		return c, nil
 	}
 	var table bool
-	if err := conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL, to_regclass('"+transferTable+"') IS NOT NULL").Scan(&table, &c.isTarget); err != nil || !table {
-		return c, serverError(ctx, err)
+	err = conn.QueryRow(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL, to_regclass('"+transferTable+"') IS NOT NULL").Scan(&table, &c.isTarget)
+	if err == nil && table {
+		err = c.readSchema(ask, func(query string, args ...any) scannable { return conn.QueryRow(ctx, query, args...) })
 	}
-	if err := conn.QueryRow(ctx, selectVersion).Scan(&c.schema); err != nil {
-		return c, serverError(ctx, err)
+	return c, serverError(ctx, err)
+}
+
+// scannable is a row of database/sql or of pgx.
+type scannable interface{ Scan(to ...any) error }
+
+// readSchema reads the version of the schema, and which of the organisations are missing.
+func (c *condition) readSchema(ask []id.Org, row func(query string, args ...any) scannable) error {
+	if err := row(selectVersion).Scan(&c.schema); err != nil {
+		return err
 	}
 	if c.schema > c.latest {
-		if err := conn.QueryRow(ctx, fmt.Sprintf(selectOnlyFor, c.latest)).Scan(&c.onlyFor); err != nil {
-			return c, serverError(ctx, err)
+		if err := row(fmt.Sprintf(selectOnlyFor, c.latest)).Scan(&c.onlyFor); err != nil {
+			return err
 		}
 	}
 	if c.schema == 0 {
-		return c, nil
+		return nil
 	}
 	for _, o := range ask {
 		var there bool
-		if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM organisations WHERE id = $1)", string(o)).Scan(&there); err != nil {
-			return c, serverError(ctx, err)
+		if err := row("SELECT EXISTS (SELECT 1 FROM organisations WHERE id = $1)", string(o)).Scan(&there); err != nil {
+			return err
 		}
 		if !there {
 			c.missing = append(c.missing, o)
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // serverError returns a server's error with its kind, without addresses and
@@ -198,25 +208,13 @@ func readSQLite(ctx context.Context, address string, ask []id.Org) (c condition,
 	}
 	c.product, c.took = version, time.Since(asked)
 	if table {
-		if err := pool.QueryRowContext(ctx, selectVersion).Scan(&c.schema); err != nil {
+		err = c.readSchema(ask, func(query string, args ...any) scannable { return pool.QueryRowContext(ctx, query, args...) })
+		if err != nil {
 			return c, failed(ctx, err, "Database")
 		}
 	}
-	if c.schema > c.latest {
-		if err := pool.QueryRowContext(ctx, fmt.Sprintf(selectOnlyFor, c.latest)).Scan(&c.onlyFor); err != nil {
-			return c, failed(ctx, err, "Database")
-		}
-	}
-	for _, o := range ask {
-		var there bool
-		if c.schema > 0 {
-			if err := pool.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM organisations WHERE id = ?)", string(o)).Scan(&there); err != nil {
-				return c, failed(ctx, err, "Database")
-			}
-		}
-		if !there {
-			c.missing = append(c.missing, o)
-		}
+	if c.schema == 0 {
+		c.missing = slices.Clone(ask)
 	}
 	var found string
 	if err := pool.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&found); err != nil {
