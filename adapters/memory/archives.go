@@ -9,7 +9,6 @@ import (
 
 	"collab/domain/archive"
 	"collab/domain/audit"
-	"collab/domain/connector"
 	"collab/domain/export"
 	"collab/domain/fault"
 	"collab/domain/id"
@@ -19,8 +18,6 @@ import (
 	"collab/domain/plan"
 	"collab/domain/task"
 	"collab/domain/team"
-	"collab/domain/usage"
-	"collab/domain/workspace"
 	"collab/ports"
 )
 
@@ -51,30 +48,23 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 		sub = plan.Unsubscribed(o)
 	}
 	add(archive.Record{Subscription: &sub})
-	members := t.members.list(org.Membership.Active, func(a, b org.Membership) int {
-		return byTime(a.JoinedAt, b.JoinedAt, a.User, b.User)
-	}, 0)
-	for _, m := range members {
+	for _, m := range t.members.list(org.Membership.Active, compareMembers, 0) {
 		person, err := x.users.get(m.User)
 		if err != nil {
 			return nil, err
 		}
 		add(archive.Record{Member: &org.Profile{Membership: m, Person: person}})
 	}
-	for _, v := range t.invitations.list(func(i invitation.Invitation) bool { return i.Stored() != invitation.Revoked }, func(a, b invitation.Invitation) int {
-		return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
-	}, 0) {
+	for _, v := range t.invitations.list(func(i invitation.Invitation) bool { return i.Stored() != invitation.Revoked }, compareInvitations, 0) {
 		add(archive.Record{Invitation: &v})
 	}
-	for _, v := range t.teams.list(always, func(a, b team.Team) int { return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID) }, 0) {
+	for _, v := range t.teams.list(always, compareTeams, 0) {
 		add(archive.Record{Team: &v})
 	}
 	for _, v := range t.teamMembers.list(always, func(a, b team.Member) int { return cmp.Or(cmp.Compare(a.Team, b.Team), cmp.Compare(a.User, b.User)) }, 0) {
 		add(archive.Record{TeamMember: &v})
 	}
-	for _, v := range t.workspaces.list(always, func(a, b workspace.Workspace) int {
-		return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
-	}, 0) {
+	for _, v := range t.workspaces.list(always, compareWorkspaces, 0) {
 		add(archive.Record{Workspace: &v})
 	}
 	for _, user := range slices.Sorted(maps.Keys(t.orders.rows)) {
@@ -92,12 +82,10 @@ func (x *tx) export(o id.Org) (all []archive.Record, err error) {
 		}
 		add(archive.Record{Change: &archive.Change{Change: v, Workspace: of.Workspace}})
 	}
-	for _, v := range t.connectors.list(always, func(a, b connector.Instance) int {
-		return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
-	}, 0) {
+	for _, v := range t.connectors.list(always, compareConnectors, 0) {
 		add(archive.Record{Connector: &v})
 	}
-	for _, v := range t.usage.list(always, func(a, b usage.Entry) int { return byTime(a.At, b.At, a.ID, b.ID) }, 0) {
+	for _, v := range t.usage.list(always, compareEntries, 0) {
 		add(archive.Record{Usage: &v})
 	}
 	for _, v := range x.audit.list(func(e audit.Entry) bool { return e.Org == o }, func(a, b audit.Entry) int {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sort"
 	"time"
 
 	"collab/domain/connector"
@@ -45,16 +44,17 @@ type client struct{ issuer, redirect string }
 
 type connectors struct{ run runner }
 
+func compareConnectors(a, b connector.Instance) int {
+	return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
+}
+
 func (c connectors) Get(_ context.Context, o id.Org, i id.Connector) (connector.Instance, error) {
 	return result(c.run, func(x *tx) (connector.Instance, error) { return x.tenant(o).connectors.get(i) })
 }
 
 func (c connectors) List(_ context.Context, o id.Org, after connector.Position, limit int, each func(connector.Instance) error) error {
-	compare := func(a, b connector.Instance) int {
-		return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
-	}
 	found, err := result(c.run, func(x *tx) ([]connector.Instance, error) {
-		return x.tenant(o).connectors.page(always, compare, connector.Instance{CreatedAt: after.CreatedAt, ID: after.ID}, limit), nil
+		return x.tenant(o).connectors.page(always, compareConnectors, connector.Instance{CreatedAt: after.CreatedAt, ID: after.ID}, limit), nil
 	})
 	return forEach(found, err, each)
 }
@@ -91,9 +91,8 @@ func (c connectors) Due(_ context.Context, now time.Time, limit int, without ...
 				}
 			}
 		}
-		sort.Slice(due, func(i, j int) bool {
-			a, b := due[i], due[j]
-			return compareDue(*a.DueAt, instance{a.Org, a.ID}, *b.DueAt, instance{b.Org, b.ID}) < 0
+		slices.SortFunc(due, func(a, b connector.Instance) int {
+			return compareDue(*a.DueAt, instance{a.Org, a.ID}, *b.DueAt, instance{b.Org, b.ID})
 		})
 		due = due[:min(limit, len(due))]
 		for n, i := range due {

@@ -170,6 +170,8 @@ func (s organisations) Erase(_ context.Context, o id.Org, now time.Time) error {
 
 type members struct{ run runner }
 
+func compareMembers(a, b org.Membership) int { return byTime(a.JoinedAt, b.JoinedAt, a.User, b.User) }
+
 func (m members) Get(_ context.Context, o id.Org, user id.User) (org.Membership, error) {
 	return result(m.run, func(x *tx) (org.Membership, error) { return x.tenant(o).members.get(user) })
 }
@@ -191,9 +193,6 @@ func (m members) Put(_ context.Context, o id.Org, v org.Membership) error {
 
 func (m members) List(_ context.Context, o id.Org, f org.MemberFilter, each func(org.Profile) error) error {
 	profiles, err := result(m.run, func(x *tx) ([]org.Profile, error) {
-		compare := func(a, b org.Membership) int {
-			return byTime(a.JoinedAt, b.JoinedAt, a.User, b.User)
-		}
 		selects := func(v org.Membership) bool {
 			return v.Active() && (f.Users == nil || slices.Contains(f.Users, v.User))
 		}
@@ -202,7 +201,7 @@ func (m members) List(_ context.Context, o id.Org, f org.MemberFilter, each func
 			limit = f.Examined
 		}
 		from := org.Membership{JoinedAt: f.After.JoinedAt, User: f.After.User}
-		found := x.profiles(x.tenant(o).members.page(selects, compare, from, limit))
+		found := x.profiles(x.tenant(o).members.page(selects, compareMembers, from, limit))
 		if len(f.Words) > 0 {
 			found = slices.DeleteFunc(found, func(p org.Profile) bool { return !f.HasWords(p) })
 		}
@@ -282,6 +281,10 @@ func (t *tenant) seats(now time.Time) (n org.Seats) {
 
 type invitations struct{ run runner }
 
+func compareInvitations(a, b invitation.Invitation) int {
+	return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
+}
+
 func (i invitations) Get(_ context.Context, o id.Org, invited id.Invitation) (invitation.Invitation, error) {
 	return result(i.run, func(x *tx) (invitation.Invitation, error) { return x.tenant(o).invitations.get(invited) })
 }
@@ -319,12 +322,9 @@ func (i invitations) pending(
 	o id.Org, now time.Time, after invitation.Position, limit int, matches func(invitation.Invitation) bool,
 ) ([]invitation.Invitation, error) {
 	isPending := func(v invitation.Invitation) bool { return v.Status(now) == invitation.Pending && matches(v) }
-	compare := func(a, b invitation.Invitation) int {
-		return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
-	}
 	from := invitation.Invitation{CreatedAt: after.CreatedAt, ID: after.ID}
 	return result(i.run, func(x *tx) ([]invitation.Invitation, error) {
-		return x.tenant(o).invitations.page(isPending, compare, from, limit), nil
+		return x.tenant(o).invitations.page(isPending, compareInvitations, from, limit), nil
 	})
 }
 

@@ -169,8 +169,10 @@ func (s ledger) Settle(_ context.Context, o id.Org, entries ...usage.Entry) erro
 func (t *tenant) entries(p usage.Period) []usage.Entry {
 	return t.usage.list(func(e usage.Entry) bool {
 		return !e.At.Before(p.Start) && e.At.Before(p.End)
-	}, func(a, b usage.Entry) int { return byTime(a.At, b.At, a.ID, b.ID) }, 0)
+	}, compareEntries, 0)
 }
+
+func compareEntries(a, b usage.Entry) int { return byTime(a.At, b.At, a.ID, b.ID) }
 
 func (s ledger) Summary(_ context.Context, o id.Org, user id.User, p usage.Period, head func(usage.Summary) error, each func(usage.Part) error) error {
 	sum := usage.Summary{Period: p}

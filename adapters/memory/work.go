@@ -36,15 +36,16 @@ func (w work) TaskHistory() ports.TaskHistory { return taskHistory{w.run} }
 
 type teams struct{ run runner }
 
+func compareTeams(a, b team.Team) int { return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID) }
+
 func (s teams) Get(_ context.Context, o id.Org, t id.Team) (team.Team, error) {
 	return result(s.run, func(x *tx) (team.Team, error) { return x.tenant(o).teams.get(t) })
 }
 
 func (s teams) Refs(_ context.Context, o id.Org) ([]team.Ref, error) {
 	return result(s.run, func(x *tx) ([]team.Ref, error) {
-		compare := func(a, b team.Team) int { return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID) }
 		var refs []team.Ref
-		for _, t := range x.tenant(o).teams.list(always, compare, 0) {
+		for _, t := range x.tenant(o).teams.list(always, compareTeams, 0) {
 			refs = append(refs, t.Ref())
 		}
 		return refs, nil
@@ -169,17 +170,18 @@ func (m teamMembers) RemoveUser(_ context.Context, o id.Org, user id.User) error
 
 type workspaces struct{ run runner }
 
+func compareWorkspaces(a, b workspace.Workspace) int {
+	return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
+}
+
 func (s workspaces) Get(_ context.Context, o id.Org, w id.Workspace) (workspace.Workspace, error) {
 	return result(s.run, func(x *tx) (workspace.Workspace, error) { return x.tenant(o).workspaces.get(w) })
 }
 
 func (s workspaces) Refs(_ context.Context, o id.Org) ([]workspace.Ref, error) {
 	return result(s.run, func(x *tx) ([]workspace.Ref, error) {
-		compare := func(a, b workspace.Workspace) int {
-			return byTime(a.CreatedAt, b.CreatedAt, a.ID, b.ID)
-		}
 		var refs []workspace.Ref
-		for _, w := range x.tenant(o).workspaces.list(always, compare, 0) {
+		for _, w := range x.tenant(o).workspaces.list(always, compareWorkspaces, 0) {
 			refs = append(refs, workspace.Ref{ID: w.ID, Team: w.Team, CreatedAt: w.CreatedAt})
 		}
 		return refs, nil
