@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math/big"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 	"unicode"
@@ -243,20 +242,16 @@ func (b *state) findOrganisation(s string) (organisation, bool) {
 
 // recentAccounts returns at most limit accounts, the last used first.
 func (b *state) recentAccounts(limit int) []account {
-	list := slices.Collect(maps.Values(b.Accounts))
-	sort.Slice(list, func(i, j int) bool {
-		x, y := list[i], list[j]
-		return cmp.Or(y.SignedInAt.Compare(x.SignedInAt), y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Email, y.Email)) < 0
+	list := slices.SortedFunc(maps.Values(b.Accounts), func(x, y account) int {
+		return cmp.Or(y.SignedInAt.Compare(x.SignedInAt), y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Email, y.Email))
 	})
 	return list[:min(limit, len(list))]
 }
 
 // recentOrganisations returns at most limit organisations, the newest first.
 func (b *state) recentOrganisations(limit int) []organisation {
-	list := slices.Collect(maps.Values(b.Organisations))
-	sort.Slice(list, func(i, j int) bool {
-		x, y := list[i], list[j]
-		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Name, y.Name)) < 0
+	list := slices.SortedFunc(maps.Values(b.Organisations), func(x, y organisation) int {
+		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Name, y.Name))
 	})
 	return list[:min(limit, len(list))]
 }
@@ -269,19 +264,13 @@ type joinedOrg struct {
 
 // joined returns the organisations of the account in the order of joining.
 func (b *state) joined(account string) []joinedOrg {
-	var joined []membership
-	for _, m := range b.Memberships {
+	var list []joinedOrg
+	for _, m := range slices.SortedFunc(maps.Values(b.Memberships), func(x, y membership) int {
+		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID))
+	}) {
 		if m.Account == account {
-			joined = append(joined, m)
+			list = append(list, joinedOrg{b.Organisations[m.Org], m.Role})
 		}
-	}
-	sort.Slice(joined, func(i, j int) bool {
-		x, y := joined[i], joined[j]
-		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID)) < 0
-	})
-	list := make([]joinedOrg, len(joined))
-	for i, m := range joined {
-		list[i] = joinedOrg{b.Organisations[m.Org], m.Role}
 	}
 	return list
 }

@@ -98,15 +98,9 @@ type location struct {
 // New reads or creates the files and returns the provider. It fails outside development
 // mode, or if the listen address or public URL is not loopback.
 func New(o Options) (*Provider, error) {
-	if !o.Development {
-		return nil, errors.New("the development identity provider runs in development mode only")
-	}
-	if err := loopback.CheckListen(o.Listen); err != nil {
-		return nil, fmt.Errorf("development identity provider: %w", err)
-	}
-	public, err := loopback.ParseBase(o.PublicURL)
+	public, err := loopback.CheckServer("development identity provider", o.Development, o.Listen, o.PublicURL)
 	if err != nil {
-		return nil, fmt.Errorf("development identity provider: %w", err)
+		return nil, err
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

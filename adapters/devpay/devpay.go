@@ -69,15 +69,9 @@ type Provider struct {
 // New reads or creates the file, resumes pending deliveries and returns the provider. It
 // fails outside development mode, or if the listen address or public URL is not loopback.
 func New(o Options) (*Provider, error) {
-	if !o.Development {
-		return nil, errors.New("the development payment provider runs in development mode only")
-	}
-	if err := loopback.CheckListen(o.Listen); err != nil {
-		return nil, fmt.Errorf("development payment provider: %w", err)
-	}
-	public, err := loopback.ParseBase(o.PublicURL)
+	public, err := loopback.CheckServer("development payment provider", o.Development, o.Listen, o.PublicURL)
 	if err != nil {
-		return nil, fmt.Errorf("development payment provider: %w", err)
+		return nil, err
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sort"
 	"time"
 
 	"collab/adapters/atomicfile"
@@ -145,17 +144,10 @@ type state struct {
 
 // subscriptionsOf returns the customer's subscriptions, the newest first.
 func (b *state) subscriptionsOf(customer string) []subscription {
-	var list []subscription
-	for _, s := range b.Subscriptions {
-		if s.Customer == customer {
-			list = append(list, s)
-		}
-	}
-	sort.Slice(list, func(i, j int) bool {
-		x, y := list[i], list[j]
-		return cmp.Or(y.Anchor.Compare(x.Anchor), cmp.Compare(y.ID, x.ID)) < 0
+	list := slices.SortedFunc(maps.Values(b.Subscriptions), func(x, y subscription) int {
+		return cmp.Or(y.Anchor.Compare(x.Anchor), cmp.Compare(y.ID, x.ID))
 	})
-	return list
+	return slices.DeleteFunc(list, func(s subscription) bool { return s.Customer != customer })
 }
 
 // prune removes records that are no longer used, the oldest first, down to maxRecords of

@@ -59,3 +59,19 @@ func ParseBase(base string) (string, error) {
 	}
 	return trimmed, nil
 }
+
+// CheckServer returns the base URL of a development server, as ParseBase does. It fails for what,
+// which runs beside it, outside development mode or if the server can be reached from elsewhere.
+func CheckServer(what string, development bool, listen, base string) (string, error) {
+	if !development {
+		return "", fmt.Errorf("the %s runs in development mode only", what)
+	}
+	err := CheckListen(listen)
+	if err == nil {
+		base, err = ParseBase(base)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", what, err)
+	}
+	return base, nil
+}
