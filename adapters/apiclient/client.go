@@ -131,8 +131,7 @@ func (e *Error) Error() string {
 
 // Status returns the status of an answer that is an error, and 0 for other errors.
 func Status(err error) int {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Status
 	}
 	return 0
@@ -419,8 +418,7 @@ func (r *request) again(problem *Error, err error) bool {
 		return problem.Status == http.StatusTooManyRequests || problem.Status == http.StatusServiceUnavailable ||
 			problem.Status == http.StatusBadGateway || problem.Status == http.StatusGatewayTimeout
 	}
-	var dial *net.OpError
-	if errors.As(err, &dial) && dial.Op == "dial" {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return true // nothing was sent
 	}
 	return r.method == http.MethodGet || r.method == http.MethodHead || r.header.Get("Idempotency-Key") != ""
@@ -462,8 +460,7 @@ func (c *Client) once(r *request, token string) (*http.Response, error) {
 		if cause != nil {
 			return nil, cause
 		}
-		var u *url.Error
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // the address has a query
 		}
 		return nil, fmt.Errorf("%s %s: %w", r.method, c.Server, err)

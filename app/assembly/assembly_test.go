@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -218,4 +219,18 @@ func TestStandardBase64(t *testing.T) {
 			t.Errorf("%q is %q, want %q", in, got, want)
 		}
 	}
+}
+
+// describe writes a profile as a Markdown table.
+func describe(choices []choice) string {
+	var b strings.Builder
+	b.WriteString("| ports | adapter | decided by |\n|---|---|---|\n")
+	for _, c := range choices {
+		decided := "-"
+		if c.decided != "" {
+			decided = "`" + c.decided + "`"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.group, c.adapter, decided)
+	}
+	return b.String()
 }

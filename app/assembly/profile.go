@@ -1,9 +1,6 @@
 package assembly
 
 import (
-	"fmt"
-	"strings"
-
 	"go.uber.org/fx"
 
 	"collab/app/assembly/config"
@@ -43,18 +40,4 @@ func options(choices []choice) fx.Option {
 		all[i] = c.option
 	}
 	return fx.Options(all...)
-}
-
-// describe writes a profile as a Markdown table.
-func describe(choices []choice) string {
-	var b strings.Builder
-	b.WriteString("| ports | adapter | decided by |\n|---|---|---|\n")
-	for _, c := range choices {
-		decided := "-"
-		if c.decided != "" {
-			decided = "`" + c.decided + "`"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.group, c.adapter, decided)
-	}
-	return b.String()
 }

@@ -113,8 +113,7 @@ func (s *Connectors) instanceToAuthorize(ctx context.Context, actor org.Actor, i
 // asUnavailable turns Forbidden of an authorization server into Unavailable, because the
 // caller did nothing that is forbidden.
 func asUnavailable(err error) error {
-	var f *fault.Error
-	if errors.As(err, &f) && f.Kind == fault.Forbidden {
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Kind == fault.Forbidden {
 		return fault.Wrap(fault.Unavailable, f.Cause, "%s", f.Message)
 	}
 	return err
@@ -358,8 +357,7 @@ func (s *Connectors) Finish(ctx context.Context, a AuthorizationResponse, browse
 		return nil
 	}
 	reason := "The authorization failed"
-	var fe *fault.Error
-	if errors.As(err, &fe) && fe.Kind != fault.Internal {
+	if fe, ok := errors.AsType[*fault.Error](err); ok && fe.Kind != fault.Internal {
 		reason = fe.Message
 	}
 	s.Log.Warn("connector authorization failed", "instance", string(f.Instance), "org", string(f.Org), "error", err)

@@ -76,8 +76,7 @@ func Missing(kind string) *Error {
 
 // KindOf returns the kind of the first Error in err's chain, Internal if none.
 func KindOf(err error) Kind {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
 	return Internal
@@ -86,4 +85,13 @@ func KindOf(err error) Kind {
 // Is reports whether err is of the given kind.
 func Is(err error, kind Kind) bool {
 	return err != nil && KindOf(err) == kind
+}
+
+// WithCause returns err with the cause of the first Error in its chain in the text, for commands,
+// whose users are the operators.
+func WithCause(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok && e.Cause != nil {
+		return fmt.Errorf("%w (%v)", err, e.Cause)
+	}
+	return err
 }

@@ -201,11 +201,11 @@ func pack(ctx context.Context, c config.Config, version string, blobs ports.Blob
 	made := clock.Now().UTC().Truncate(time.Second)
 	file := filepath.Join(directory, databaseName)
 	if err := gormdb.CopySQLite(ctx, c.DatabaseURL.Text(), file); err != nil {
-		return t, withCause(err)
+		return t, fault.WithCause(err)
 	}
 	db, err := gormdb.OpenCopy(ctx, file)
 	if err != nil {
-		return t, withCause(err)
+		return t, fault.WithCause(err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if db.Schema == 0 {
@@ -268,7 +268,7 @@ func addBlob(ctx context.Context, w *archiver, blobs ports.Blobs, named gormdb.N
 		return fmt.Errorf("%w: %s. Put it back or delete its file, then back up again", errMissingBlob, named.Blob)
 	}
 	if err != nil {
-		return withCause(err)
+		return fault.WithCause(err)
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	e, err := w.add(entry{name: blobsName + "/" + bucket.FileOf(named.Blob), blob: named.Blob, size: named.Size}, r)
@@ -276,18 +276,9 @@ func addBlob(ctx context.Context, w *archiver, blobs ports.Blobs, named gormdb.N
 		err = errors.New("its checksum is not the one that the database has")
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", named.Blob, withCause(err))
+		return fmt.Errorf("%s: %w", named.Blob, fault.WithCause(err))
 	}
 	return nil
-}
-
-// withCause returns an error with its cause in the text, for commands.
-func withCause(err error) error {
-	var f *fault.Error
-	if errors.As(err, &f) && f.Unwrap() != nil {
-		return fmt.Errorf("%w (%v)", err, f.Unwrap())
-	}
-	return err
 }
 
 // clearDirectory removes everything in a directory except its lock.

@@ -18,6 +18,7 @@ import (
 	"collab/adapters/system"
 	"collab/app/assembly/config"
 	"collab/app/assembly/datadir"
+	"collab/domain/fault"
 )
 
 // Check verifies a whole archive and reports its content on out.
@@ -241,11 +242,11 @@ func (r *restoration) unpack(ctx context.Context, f *os.File, now time.Time) (ep
 	}
 	db, err := gormdb.Open(ctx, gormdb.Options{URL: "sqlite://" + filepath.Join(r.new, databaseName)})
 	if err != nil {
-		return 0, withCause(err)
+		return 0, fault.WithCause(err)
 	}
 	epoch, err = db.RaiseEpoch(ctx, now)
 	if err := errors.Join(err, db.Close()); err != nil {
-		return 0, withCause(err)
+		return 0, fault.WithCause(err)
 	}
 	return epoch, r.syncDirectory()
 }
@@ -335,7 +336,7 @@ func (u *unpacking) entry(_ about, e entry, r io.Reader) (err error) {
 func (u *unpacking) open(path string) error {
 	db, err := gormdb.OpenCopy(u.ctx, path)
 	if err != nil {
-		return withCause(err)
+		return fault.WithCause(err)
 	}
 	u.db, u.schema = db, db.Schema
 	u.next, u.stop = iter.Pull2(db.Blobs(u.ctx))

@@ -28,7 +28,7 @@ const (
 func (m *mover) contents(ctx context.Context, after string, mayExist bool) error {
 	total, err := m.source.CountContents(ctx, after)
 	if err != nil {
-		return withCause(err)
+		return fault.WithCause(err)
 	}
 	m.progress.begin("content", total)
 	var round []gormdb.Named
@@ -40,7 +40,7 @@ func (m *mover) contents(ctx context.Context, after string, mayExist bool) error
 	}
 	for named, err := range m.source.Contents(ctx, after) {
 		if err != nil {
-			return withCause(err)
+			return fault.WithCause(err)
 		}
 		if round = append(round, named); len(round) == roundSize {
 			if err := end(); err != nil {
@@ -77,7 +77,7 @@ func (m *mover) round(ctx context.Context, round []gormdb.Named, mayExist bool) 
 					}
 				}
 				if err != nil {
-					cancel(fmt.Errorf("content %q: %w", round[i].Blob, withCause(err)))
+					cancel(fmt.Errorf("content %q: %w", round[i].Blob, fault.WithCause(err)))
 				}
 			}
 		})

@@ -263,7 +263,7 @@ func (m *mover) unpack(ctx context.Context) error {
 
 func (m *mover) run(ctx context.Context) (err error) {
 	if err := m.openSource(ctx); err != nil {
-		return fmt.Errorf("the source %s: %w", m.from.database, withCause(err))
+		return fmt.Errorf("the source %s: %w", m.from.database, fault.WithCause(err))
 	}
 	if m.to.blobs.IsSet() {
 		if m.fromBlobs, err = m.openStore(ctx, m.from.blobs); err != nil {
@@ -281,10 +281,10 @@ func (m *mover) run(ctx context.Context) (err error) {
 		return err
 	}
 	if err := m.openTarget(ctx); err != nil {
-		return fmt.Errorf("the target %s: %w", m.to.database, withCause(err))
+		return fmt.Errorf("the target %s: %w", m.to.database, fault.WithCause(err))
 	}
 	if err := m.copyRecords(ctx); err != nil {
-		return withCause(err)
+		return fault.WithCause(err)
 	}
 	after, err := m.target.State(ctx, "content")
 	if err != nil {
@@ -299,14 +299,14 @@ func (m *mover) run(ctx context.Context) (err error) {
 		return err
 	}
 	if err := m.compare(ctx); err != nil {
-		return withCause(err)
+		return fault.WithCause(err)
 	}
 	epoch, err := m.epoch(ctx)
 	if err == nil {
 		err = m.target.Finish(ctx, epoch)
 	}
 	if err != nil {
-		return withCause(err)
+		return fault.WithCause(err)
 	}
 	return m.summary()
 }
@@ -354,7 +354,7 @@ func (m *mover) openStore(ctx context.Context, address config.URL) (*bucket.Buck
 		err = b.Ready(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the store %s: %w", address, withCause(err))
+		return nil, fmt.Errorf("the store %s: %w", address, fault.WithCause(err))
 	}
 	return b, nil
 }
@@ -420,12 +420,12 @@ func (m *mover) abandon(ctx context.Context) error {
 	}
 	target, err := gormdb.OpenTarget(ctx, m.to.database.Text(), "")
 	if err != nil {
-		return fmt.Errorf("the target %s: %w", m.to.database, withCause(err))
+		return fmt.Errorf("the target %s: %w", m.to.database, fault.WithCause(err))
 	}
 	m.closers = append(m.closers, target.Close)
 	began, err := target.State(ctx, "origin")
 	if err != nil {
-		return withCause(err)
+		return fault.WithCause(err)
 	}
 	if began != "" && !strings.HasSuffix(began, " to "+full(m.to.blobs)) {
 		return fmt.Errorf("the move is from %s: name its --blobs", began)
@@ -441,21 +441,12 @@ func (m *mover) abandon(ctx context.Context) error {
 			return store.Remove(ctx, name)
 		})
 		if err != nil {
-			return withCause(err)
+			return fault.WithCause(err)
 		}
 	}
 	if err := target.Abandon(ctx); err != nil {
-		return withCause(err)
+		return fault.WithCause(err)
 	}
 	_, err = fmt.Fprintf(m.out, "Removed the records of %s and %d contents of the move from %s.\n", m.to.database, n, began)
-	return err
-}
-
-// withCause returns an error with its cause in the text.
-func withCause(err error) error {
-	var f *fault.Error
-	if errors.As(err, &f) && f.Unwrap() != nil {
-		return fmt.Errorf("%w (%v)", err, f.Unwrap())
-	}
 	return err
 }
