@@ -247,6 +247,32 @@ func TestConsole(t *testing.T) {
 		}
 		b.clean(s.base)
 	})
+	t.Run("home follows what others change, and shows what can be loaded", func(t *testing.T) {
+		ben := s.signedIn("ben@collab.example", "Analytical Engines", "member")
+		b := openTab(t)
+		b.busyOnce("/org/members?limit=500")
+		b.resize(1280, 800, "light")
+		b.enterConsole(s, "Ada", "Analytical Engines")
+		b.bottom()
+		b.shown(`//*[@role="alert" and contains(., "Loading who joined failed")]`, `//li[contains(., "reports/january.md was added")]`)
+		b.do(chromedp.Click(button("Try again")))
+		b.shown(`//li[contains(., "Ada joined")]`)
+		for _, path := range []string{"reports/march.md", "reports/april.md"} { // the second while the feed is live
+			s.store(bearer(ben.Token), path, "# A month", "text/markdown")
+			b.shown(fmt.Sprintf(`//li[contains(., "%s was added")]`, path))
+		}
+		made := decode[record](t, s.call("POST", "/tasks", bearer(ben.Token), map[string]any{"title": "Oil the wheels"}, http.StatusCreated))
+		s.call("PATCH", "/tasks/"+made.ID, bearer(ben.Token), map[string]any{"status": "IN_PROGRESS"}, http.StatusOK)
+		left := read(b, chromedp.Text(`//section[h2="Tokens today"]//p[@class="figure"]`))
+		s.call("POST", "/chat", as, map[string]any{"message": "Good evening", "maxTokens": 5}, http.StatusOK)
+		b.returnToFront()
+		b.shown(`//li[contains(., "Oil the wheels was changed and is in progress")]`)
+		b.eventually("true", func() string {
+			return fmt.Sprint(read(b, chromedp.Text(`//section[h2="Tokens today"]//p[@class="figure"]`)) != left)
+		})
+		b.forget() // of 401 before the sign-in
+		b.clean(s.base)
+	})
 	t.Run("the change feed and chats pass through to the page as they come", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
 		if status := read(b, chromedp.Evaluate[int](`fetch("/console/api/v1/sync/changes").then((r) => {

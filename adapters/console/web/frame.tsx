@@ -2,9 +2,9 @@
 import { Fragment, type ComponentType, type JSX, type TargetedMouseEvent } from "preact"
 import { useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Icon, Initials, Mark, icons } from "./icons"
-import { call, Failure, failureOf, send } from "./interface"
+import { call, failureOf, type Failure } from "./interface"
 import { Announcer } from "./live"
-import { Problem, Show, useLoaded } from "./loading"
+import { part, Problem, Show, useLoaded } from "./loading"
 import { groups, isFor, isListed, pages, type PageOf } from "./pages"
 import { signInAddress, usePath } from "./router"
 import type { Me } from "./types"
@@ -135,18 +135,6 @@ function useWide(): boolean {
 		return () => query.removeEventListener("change", update)
 	}, [])
 	return wide
-}
-
-// part loads a file of the console that is needed now. After an upgrade of the server it may be gone, which is said, unless the
-// server cannot be reached.
-async function part<Module>(load: () => Promise<Module>, gone?: () => void): Promise<Module> {
-	try {
-		return await load()
-	} catch {
-		await send("/console", { method: "HEAD" })
-		gone?.()
-		throw new Failure("A part of the console is gone, as after an upgrade of the server. Load this page again: what you have typed is kept, but for secrets and uploads", 0, "", 0)
-	}
 }
 
 // Shown is a page, loaded first where it is a file of its own. If that is gone the console is loaded again, once.

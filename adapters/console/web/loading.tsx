@@ -1,7 +1,7 @@
 // What is loaded, and how the three states of it are shown.
 import type { ComponentChildren, JSX } from "preact"
 import { useCallback, useEffect, useRef, useState } from "preact/hooks"
-import { failureOf, type Failure } from "./interface"
+import { Failure, failureOf, send } from "./interface"
 import { isOperators, signInAddress } from "./router"
 // Imported for the bundler alone, which makes a file for each set of pages that share a module: every page
 // imports this module, so that these are in one file with it.
@@ -34,9 +34,9 @@ export function useLoaded<Value>(load: (signal: AbortSignal) => Promise<Value>, 
 const pause = 1_000 // milliseconds between looks, as a tab that comes to the front has two events
 
 // useLook has look called when the tab comes back to the front, when the network is back, and every some
-// milliseconds while the tab is in front.
-export function useLook(look: () => void, every?: number): void {
-	const current = useRef(look)
+// milliseconds while the tab is in front. What it returns has look called, too, while the tab is in front.
+export function useLook(look: () => void, every?: number): () => void {
+	const current = useRef(look), ask = useRef((): void => undefined)
 	useEffect(() => {
 		current.current = look
 	})
@@ -50,6 +50,7 @@ export function useLook(look: () => void, every?: number): void {
 		const back = (): void => {
 			if (document.visibilityState === "visible") waiting ??= setTimeout(now, Math.max(0, at + pause - Date.now())) as unknown as number
 		}
+		ask.current = back
 		const timer = every && setInterval(back, every)
 		document.addEventListener("visibilitychange", back)
 		addEventListener("focus", back)
@@ -62,6 +63,19 @@ export function useLook(look: () => void, every?: number): void {
 			removeEventListener("online", back)
 		}
 	}, [])
+	return useCallback(() => ask.current(), [])
+}
+
+// part loads a file of the console that is needed now. After an upgrade of the server it may be gone, which is said, unless the
+// server cannot be reached.
+export async function part<Module>(load: () => Promise<Module>, gone?: () => void): Promise<Module> {
+	try {
+		return await load()
+	} catch {
+		await send("/console", { method: "HEAD" })
+		gone?.()
+		throw new Failure("A part of the console is gone, as after an upgrade of the server. Load this page again: what you have typed is kept, but for secrets and uploads", 0, "", 0)
+	}
 }
 
 // Show shows what was loaded, a placeholder, or the failure with a way to try again.

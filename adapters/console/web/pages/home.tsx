@@ -1,12 +1,12 @@
 // The first page: what is left of today's quota, usage by day, plan, storage, and what changed.
 import type { ComponentChildren, JSX } from "preact"
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
+import { useCallback, useEffect, useRef, useState } from "preact/hooks"
 import { DayChart } from "../chart"
-import { all, call, cursorOf, Failure, page } from "../interface"
-import { Show, useLoaded, type Loaded } from "../loading"
-import { first, namesOf } from "../members"
+import { all, call } from "../interface"
+import { part, Show, useLoaded, useLook, type Loaded } from "../loading"
+import { namesOf } from "../members"
 import type { Me } from "../types"
-import { count, day, exact, nameOf, plans, relative, size } from "../text"
+import { count, day, exact, plans, relative, size } from "../text"
 
 export default function Home({ me }: { me: Me }): JSX.Element {
 	const [shown, show] = useState<readonly string[]>([])
@@ -38,6 +38,7 @@ function useSettled({ value, failure }: Loaded<unknown>, part: string, settled: 
 
 function Quota({ settled }: Settling): JSX.Element {
 	const quota = useLoaded(() => call("GET /api/v1/metering/quota"), [])
+	useLook(quota.retry)
 	useSettled(quota, "quota", settled)
 	return (
 		<section>
@@ -57,6 +58,7 @@ function Quota({ settled }: Settling): JSX.Element {
 
 function Plan({ settled }: Settling): JSX.Element {
 	const subscription = useLoaded(() => call("GET /api/v1/billing/subscription"), [])
+	useLook(subscription.retry)
 	useSettled(subscription, "plan", settled)
 	return (
 		<section>
@@ -79,6 +81,7 @@ function Plan({ settled }: Settling): JSX.Element {
 
 function Storage(): JSX.Element {
 	const storage = useLoaded(() => call("GET /api/v1/metering/storage"), [])
+	useLook(storage.retry)
 	return (
 		<Show of={storage} what="what is stored">
 			{(s) => (
@@ -98,13 +101,14 @@ const ranges = [7, 30, 90, 365]
 function Usage({ manages, settled }: Settling & { manages: boolean }): JSX.Element {
 	const [by, setBy] = useState<"model" | "user">("model")
 	const [range, setRange] = useState(30)
-	const last = useMemo(() => new Date().toISOString().slice(0, 10), [])
+	const last = new Date().toISOString().slice(0, 10)
 	const first = new Date(Date.parse(last) - (range - 1) * 86_400_000).toISOString().slice(0, 10)
 	const usage = useLoaded(async () => {
 		const rows = await all("GET /api/v1/metering/daily", { from: first, to: last, by })
 		const names = await namesOf([...new Set(rows.flatMap((r) => r.userId ?? []))])
 		return { first, figures: rows.map((r) => ({ date: r.date, series: r.model ?? names.get(r.userId ?? "") ?? "Former member", amount: r.totalTokens })) }
 	}, [first, last, by])
+	useLook(usage.retry)
 	useSettled(usage, "usage", settled)
 	return (
 		<section class="tall">
@@ -122,8 +126,6 @@ function Usage({ manages, settled }: Settling & { manages: boolean }): JSX.Eleme
 	)
 }
 
-type Change = { at: string; key: string; text: JSX.Element }
-
 // WhenSeen is a section whose content is loaded when it comes into view, after what it waits for.
 function WhenSeen({ name, wait, children }: { name: string; wait: boolean; children: ComponentChildren }): JSX.Element {
 	const place = useRef<HTMLElement>(null)
@@ -138,37 +140,8 @@ function WhenSeen({ name, wait, children }: { name: string; wait: boolean; child
 	return <section ref={place}><h2>{name}</h2>{seen ? children : <p class="placeholder" />}</section>
 }
 
+// Lately loads the file of what changed lately, which follows the feed.
 function Lately(): JSX.Element {
-	const changes = useLoaded(async () => (await Promise.all([files(), tasks(), joined()])).flat().sort((a, b) => b.at.localeCompare(a.at)).slice(0, 12), [])
-	return (
-		<Show of={changes} what="what changed lately">
-			{(list) => list.length === 0
-				? <p class="empty">No file has changed yet, no task was made, and nobody has joined in the last 30 days.</p>
-				: <ul class="lately">{list.map((c) => <li key={c.key}>{c.text} <time dateTime={c.at} title={exact(c.at)}>{relative(c.at)}</time></li>)}</ul>}
-		</Show>
-	)
-}
-
-// files returns the files among the last 20 entries of the feed.
-async function files(): Promise<Change[]> {
-	const { headers } = await page("GET /api/v1/sync/manifest", { query: { limit: 1 } })
-	const [epoch, position] = (headers.get("X-Sync-Cursor") ?? "").split("-")
-	if (!epoch || !Number(position)) return []
-	try {
-		const records = await call("GET /api/v1/sync/manifest", { query: { since: `${epoch}-${Math.max(0, Number(position) - 20)}` } })
-		return records.map((r) => ({ at: r.deletedAt ?? r.updatedAt, key: r.storageKey + r.version, text: <><b>{r.path}</b> was {r.deleted ? "deleted" : r.version === 1 ? "added" : "changed"}</> }))
-	} catch (error) {
-		if (error instanceof Failure && error.status === 410) return [] // what one sees has changed since
-		throw error
-	}
-}
-
-async function tasks(): Promise<Change[]> {
-	return (await call("GET /api/v1/tasks", { query: { sort: "newest", limit: 12 } })).map((t) => ({ at: t.createdAt, key: t.id, text: <><b>{t.title}</b> was made a task</> }))
-}
-
-async function joined(): Promise<Change[]> {
-	const since = new Date(Date.now() - 30 * 86_400_000).toISOString()
-	const { value, headers } = await page("GET /api/v1/org/members", { query: { limit: first } })
-	return cursorOf(headers) === undefined ? value.filter((m) => m.joinedAt > since).map((m) => ({ at: m.joinedAt, key: m.userId, text: <><b>{nameOf(m)}</b> joined</> })) : [] // the last ones of a longer list are not read
+	const loaded = useLoaded(() => part(() => import("../lately")), [])
+	return <Show of={loaded} what="what changed lately">{({ Lately }) => <Lately />}</Show>
 }
