@@ -98,7 +98,7 @@ func TestTasksPage(t *testing.T) {
 	first, second, third := add("first", "TODO"), add("second", "TODO"), add("third", "IN_PROGRESS")
 	order := func() string { return titles(s.tasksOf(as)) }
 
-	t.Run("filters are in the address, and a board has a column for each status", func(t *testing.T) {
+	t.Run("filters and a search are in the address, and a board has a column for each status", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/tasks?status=IN_PROGRESS", "Tasks")
 		b.shown(`//a[@data-row and .="third"]`, `//summary[.="Filters (1)"]`)
 		b.do(chromedp.WaitNotPresent(`//a[@data-row and .="first"]`))
@@ -106,6 +106,69 @@ func TestTasksPage(t *testing.T) {
 		b.shown(`//p[starts-with(., "No task fits these filters")]`)
 		b.do(chromedp.Click(button("Clear the filters")))
 		b.shown(`//a[@data-row and .="first"]`)
+
+		row := func(title string) string { return fmt.Sprintf(`//a[@data-row and .=%q]`, title) }
+		query := func() string { return read(b, chromedp.Evaluate[string](`location.search`)) }
+		type made struct{ ID string }
+		team := decode[made](t, s.call("POST", "/teams", as, map[string]string{"name": "Engineers"}, http.StatusCreated)).ID
+		workspace := decode[made](t, s.call("POST", "/workspaces", as, map[string]string{"name": "Engines", "teamId": team}, http.StatusCreated)).ID
+		s.call("PATCH", "/tasks/"+second.ID, as, map[string]any{"workspaceId": workspace, "tags": []string{"brass", "steam"}, "dueDate": "2100-01-02"}, http.StatusOK)
+		b.do(chromedp.Reload())
+		b.shown(row("first"))
+		b.do(chromedp.Click(`//summary[.="Filters"]`))
+		for _, f := range []struct{ field, value, other, query string }{
+			{`//label[starts-with(., "Workspace")]/select`, workspace, "null", "workspaceId="},
+			{`//label[starts-with(., "Tags")]/input`, "gold, steam", "gold", "tags="},
+			{`//label[starts-with(., "Due from")]/input`, "2100-01-02", "2100-01-03", "dueAfter="},
+			{`//label[starts-with(., "Due to")]/input`, "2100-01-02", "2100-01-01", "dueBefore="},
+		} {
+			b.do(chromedp.SetValue(f.field, f.value))
+			b.shown(row("second"), `//summary[.="Filters (1)"]`)
+			b.do(chromedp.WaitNotPresent(row("first")))
+			if where := query(); !strings.HasPrefix(where, "?"+f.query) {
+				t.Errorf("the address has %s", where)
+			}
+			b.do(chromedp.SetValue(f.field, f.other), chromedp.WaitNotPresent(row("second")))
+			b.do(chromedp.Click(`//details//button[.="Clear"]`))
+			b.shown(row("first"), row("second"))
+		}
+
+		const search = `//input[@aria-label="Search tasks"]`
+		b.focus("first")
+		b.key("/", "ON", " Sec")
+		b.do(chromedp.WaitNotPresent(row("first")))
+		b.shown(row("second"), `//summary[.="Filters"]`)
+		b.eventually("?search=ON+Sec", query)
+		b.do(chromedp.Reload())
+		b.shown(row("second"))
+		if text := read(b, chromedp.Value(search)); text != "ON Sec" {
+			t.Errorf("the field has %q", text)
+		}
+		b.focus("second") // leaves the list with the words
+		b.key("e")
+		b.shown(`//input[@data-row]`)
+		b.key("2.", kb.Enter)
+		b.shown(`//p[starts-with(., "No task fits these filters")]`)
+		b.into(search, ".")
+		b.key(kb.Enter)
+		b.shown(row("2."))
+		b.do(chromedp.WaitNotPresent(row("first")))
+		b.do(chromedp.SendKeys(chromedp.CSS("input.new"), "other\r")) // ends a search that it does not fit
+		b.shown(row("other"), row("first"))
+		b.eventually("", query)
+		b.do(chromedp.NavigateBack())
+		b.do(chromedp.WaitNotPresent(row("first")))
+		b.eventually(".", func() string { return read(b, chromedp.Value(search)) })
+		b.do(chromedp.Focus(search))
+		b.key(kb.Escape)
+		b.shown(row("first"))
+		s.call("DELETE", "/tasks/"+s.tasksOf(as)[3].ID, as, nil, http.StatusOK)
+		s.call("PATCH", "/tasks/"+second.ID, as, map[string]any{"title": "second", "workspaceId": nil, "tags": []string{}, "dueDate": nil}, http.StatusOK)
+		s.call("DELETE", "/workspaces/"+workspace, as, nil, http.StatusOK)
+		s.call("DELETE", "/teams/"+team, as, nil, http.StatusOK)
+		b.do(chromedp.Reload())
+		b.shown(row("second"))
+
 		b.do(chromedp.Click(button("Board")))
 		b.shown(`//section[@aria-label="In progress"]//a[.="third"]`, `//section[@aria-label="To do"]//a[.="first"]`)
 		if where := read(b, chromedp.Location()); !strings.HasSuffix(where, "/console/tasks?view=board") {

@@ -8,8 +8,8 @@ export const statuses: Record<TaskStatus, string> = { TODO: "To do", IN_PROGRESS
 export const priorities: Record<TaskPriority, string> = { URGENT: "Urgent", HIGH: "High", MEDIUM: "Medium", LOW: "Low" }
 
 // Filter are the parameters of a list, as texts of the address.
-export type Filter = { status?: TaskStatus; priority?: TaskPriority; assigneeId?: string; workspaceId?: string; tags?: string; dueAfter?: string; dueBefore?: string }
-export const filters = ["status", "priority", "assigneeId", "workspaceId", "tags", "dueAfter", "dueBefore"] as const
+export type Filter = { status?: TaskStatus; priority?: TaskPriority; assigneeId?: string; workspaceId?: string; tags?: string; dueAfter?: string; dueBefore?: string; search?: string }
+export const filters = ["status", "priority", "assigneeId", "workspaceId", "tags", "dueAfter", "dueBefore", "search"] as const
 
 // List is what is loaded of a list, in order.
 export type List = { tasks: Task[]; complete: boolean; failure?: Failure }
@@ -19,12 +19,17 @@ const firstPage = 100, nextPage = 500, largestPage = 1000
 // compare orders tasks as the interface does.
 const compare = (a: Task, b: Task): number => a.sortOrder - b.sortOrder || a.createdAt.localeCompare(b.createdAt) || a.id.localeCompare(b.id)
 
+// hasWords reports whether all words of a search are in a text, in any case. The server folds letters by the same
+// table, which expressions without regard to case have.
+export const hasWords = (text: string, search: string): boolean => search.normalize("NFC").split(/\s+/)
+	.every((word) => new RegExp(word.replace(/[$()*+.?[\\\]^{|}]/g, "\\$&"), "iu").test(text.normalize("NFC")))
+
 // selects reports whether a filter selects a task. Dates are compared by day, in UTC.
 function selects(f: Filter, t: Task): boolean {
 	const is = (wanted: string | undefined, value: string | null): boolean => wanted === undefined || wanted === (value ?? "null")
 	const tags = f.tags?.split(",").map((tag) => tag.trim())
 	const due = t.dueDate?.slice(0, 10)
-	return is(f.status, t.status) && is(f.priority, t.priority) && is(f.assigneeId, t.assigneeId) && is(f.workspaceId, t.workspaceId) &&
+	return is(f.status, t.status) && is(f.priority, t.priority) && is(f.assigneeId, t.assigneeId) && is(f.workspaceId, t.workspaceId) && hasWords(t.title, f.search ?? "") &&
 		(!tags || t.tags.some((tag) => tags.includes(tag))) &&
 		(!f.dueAfter || due !== undefined && due >= f.dueAfter) && (!f.dueBefore || due !== undefined && due <= f.dueBefore)
 }

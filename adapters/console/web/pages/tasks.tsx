@@ -1,6 +1,6 @@
 // Tasks as a list or a board: filters and the open task are in the address, changes show at once.
 import type { JSX } from "preact"
-import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Picker } from "../combobox"
 import { Dialog } from "../dialog"
 import { dragRows } from "../drag"
@@ -13,7 +13,7 @@ import { Problem, useLoaded } from "../loading"
 import { Unnamed, useMembers } from "../members"
 import { Menu, type Choice } from "../menu"
 import { addressWith, useQuery } from "../router"
-import { Conflict, applied, filters, mostMoved, orderFor, priorities, reorder, saveTask, statuses, tagOf, useTasks, type Filter } from "../taskdata"
+import { Conflict, applied, filters, hasWords, mostMoved, orderFor, priorities, reorder, saveTask, statuses, tagOf, useTasks, type Filter } from "../taskdata"
 import { ConflictDialog, TaskDialog, assigneeOf, assignees, moreOf, type Names } from "../taskdialog"
 import { count, day, exact } from "../text"
 import type { Me, Reprioritization, Task, TaskPatch, TaskPriority, TaskStatus } from "../types"
@@ -30,7 +30,7 @@ const statusIcons: Record<TaskStatus, string> = { TODO: circle, IN_PROGRESS: `${
 const shortcuts: [string, string][] = [
 	["↑ ↓ or k j", "move between tasks"], ["Home End", "the first and the last task"], ["Enter", "open the task"], ["e", "edit the title in place"], ["s", "status"], ["p", "priority"], ["a", "assignee"],
 	["m", "move, and all else that can be done"], ["Alt+↑ Alt+↓", "move the task in the order"], ["Alt+← Alt+→", "move the task to the status beside it"], ["x", "select"], ["Delete", "delete"],
-	["c", "new task"], ["f", "filters"], ["Ctrl+Z", "undo a deletion"], ["?", "this list"],
+	["c", "new task"], ["/", "search"], ["f", "filters"], ["Ctrl+Z", "undo a deletion"], ["?", "this list"],
 ]
 
 export default function Tasks({ me }: { me: Me }): JSX.Element {
@@ -197,6 +197,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 	const keys = onKeys({
 		s: (e) => press(e, "s"), p: (e) => press(e, "p"), a: (e) => press(e, "a"), m: (e) => press(e, "m"),
 		c: () => place.current?.querySelector<HTMLElement>("[data-new]")?.focus(),
+		"/": () => document.querySelector<HTMLElement>(".tasks input[type=search]")?.focus(),
 		f: () => document.querySelector<HTMLElement>("details.filters summary")?.focus(),
 		"?": () => setDialog("keys"),
 		...(writes && {
@@ -223,6 +224,13 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 			edit={(patch) => edit(t, patch)} rename={(title, of) => rename(t, title, of)} toggle={() => toggle(t)} choices={() => choices(t)}
 		/>
 	)
+	// made shows a new task, for which the search that there is by now ends if it does not fit.
+	const made = (t: Task): void => {
+		tasks.put(t)
+		setActive(t.id)
+		if (!hasWords(t.title, new URLSearchParams(location.search).get("search") ?? "")) change({ search: undefined })
+		announce(`“${t.title}” created`)
+	}
 	const filtered = Object.keys(filter).length > 0
 	const id = query.get("task")
 	const first = (list: number): string | undefined => (tasks.lists[list]?.tasks.some((t) => t.id === active) ? active : tasks.lists[list]?.tasks[0]?.id)
@@ -230,6 +238,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 		<div class="tasks">
 			<header class="bar">
 				<h1>Tasks</h1>
+				<Search of={filter.search ?? ""} change={change} />
 				<div role="group" aria-label="View">
 					<button type="button" class="small" aria-pressed={!board} onClick={() => change({ view: undefined })}>List</button>
 					<button type="button" class="small" aria-pressed={board} onClick={() => change({ view: "board" })}>Board</button>
@@ -254,7 +263,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 					return (
 						<section key={status ?? "list"} data-list={i} aria-label={label}>
 							{status && <h2><Icon path={statusIcons[status]} /> {label} <span class="soft">{count(list.tasks.length)}{list.complete ? "" : "+"}</span></h2>}
-							{writes && <NewTask of={{ ...filter, ...(status && { status }) }} label={status ? `New task: ${label}` : "New task"} onMade={(t) => (tasks.put(t), setActive(t.id), announce(`“${t.title}” created`))} />}
+							{writes && <NewTask of={{ ...filter, ...(status && { status }) }} label={status ? `New task: ${label}` : "New task"} onMade={made} />}
 							{list.failure && <Problem failure={list.failure} what={`Loading ${status ? `“${label}”` : "the tasks"}`} retry={tasks.reload} />}
 							{list.complete && list.tasks.length === 0 && !board
 								? <p class="empty">{filtered ? <>No task fits these filters. <button type="button" class="small" onClick={() => change(Object.fromEntries(filters.map((f) => [f, undefined])))}>Clear the filters</button></> : "There are no tasks yet. Write what is to be done above and press Enter."}</p>
@@ -278,7 +287,8 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 }
 
 function Filters({ filter, names, change }: { filter: Filter; names: Names; change: (changes: Record<string, string | undefined>) => void }): JSX.Element {
-	const active = Object.keys(filter).length, assignee = filter.assigneeId
+	const { search, ...chosen } = filter
+	const active = Object.keys(chosen).length, assignee = filter.assigneeId
 	const [open] = useState(active > 0)
 	const choose = (name: keyof Filter, label: string, options: [string, string][]): JSX.Element => (
 		<label>{label} <select value={filter[name] ?? ""} onChange={(e) => change({ [name]: e.currentTarget.value || undefined })}><option value="">Any</option>{options.map(([value, text]) => <option key={value} value={value}>{text}</option>)}</select></label>
@@ -295,10 +305,26 @@ function Filters({ filter, names, change }: { filter: Filter; names: Names; chan
 				<label>Tags <input {...written("tags")} /></label>
 				<label>Due from <input type="date" {...written("dueAfter")} /></label>
 				<label>Due to <input type="date" {...written("dueBefore")} /></label>
-				{active > 0 && <button type="button" class="small" onClick={() => change(Object.fromEntries(filters.map((f) => [f, undefined])))}>Clear</button>}
+				{active > 0 && <button type="button" class="small" onClick={() => change(Object.fromEntries(Object.keys(chosen).map((f) => [f, undefined])))}>Clear</button>}
 			</div>
 		</details>
 	)
+}
+
+const pause = 300 // milliseconds without a key after which a search is in the address
+
+// Search has the words of titles. What is typed is in the field alone until then, or until Enter.
+function Search({ of, change }: { of: string; change: (changes: Record<string, string | undefined>, replace: boolean) => void }): JSX.Element {
+	const [typed, type] = useState({ of, text: of })
+	const text = typed.of === of ? typed.text : of // the address may have changed since
+	const find = (): void => {
+		if (text !== of) change({ search: text.trim() === "" ? undefined : text }, of !== "")
+	}
+	useEffect(() => {
+		const timer = setTimeout(find, pause)
+		return () => clearTimeout(timer)
+	}, [text, of])
+	return <input class="grow" type="search" aria-label="Search tasks" placeholder="Search titles" maxLength={200} value={text} onInput={(e) => type({ of, text: e.currentTarget.value })} onChange={find} />
 }
 
 type RowOf = {
