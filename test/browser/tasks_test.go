@@ -98,7 +98,7 @@ func TestTasksPage(t *testing.T) {
 	first, second, third := add("first", "TODO"), add("second", "TODO"), add("third", "IN_PROGRESS")
 	order := func() string { return titles(s.tasksOf(as)) }
 
-	t.Run("filters and a search are in the address, and a board has a column for each status", func(t *testing.T) {
+	t.Run("filters and a search are in the address, and a board and groups have a list for each status", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/tasks?status=IN_PROGRESS", "Tasks")
 		b.shown(`//a[@data-row and .="third"]`, `//summary[.="Filters (1)"]`)
 		b.do(chromedp.WaitNotPresent(`//a[@data-row and .="first"]`))
@@ -174,6 +174,8 @@ func TestTasksPage(t *testing.T) {
 		if where := read(b, chromedp.Location()); !strings.HasSuffix(where, "/console/tasks?view=board") {
 			t.Errorf("the address is %s", where)
 		}
+		b.do(chromedp.Click(button("Groups")))
+		b.shown(`//section[@aria-label="In progress"]//a[.="third"]`, `//section[@aria-label="To do"]//button[@aria-label="Status of first: To do"]`)
 		b.clean(s.base, icon)
 	})
 	t.Run("with the keyboard alone tasks are created, changed, moved, selected and opened", func(t *testing.T) {
@@ -385,7 +387,7 @@ func TestTasksPage(t *testing.T) {
 		b := openTab(t)
 		b.bypassPolicy()
 		b.enterConsole(s, "Ada", "Analytical Engines")
-		for name, address := range map[string]string{"tasks": "", "board": "?view=board&priority=HIGH", "task": "?task=" + third.ID} {
+		for name, address := range map[string]string{"tasks": "", "board": "?view=board&priority=HIGH", "groups": "?view=groups", "task": "?task=" + third.ID} {
 			b.do(chromedp.Navigate(s.base + "/console/tasks" + address))
 			b.inConsole("Tasks")
 			b.shown(`//*[@data-row]`)

@@ -1,4 +1,4 @@
-// Tasks as a list or a board: filters and the open task are in the address, changes show at once.
+// Tasks as a list, in groups or on a board: filters and the open task are in the address, changes show at once.
 import type { JSX } from "preact"
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Picker } from "../combobox"
@@ -20,6 +20,7 @@ import type { Me, Reprioritization, Task, TaskPatch, TaskPriority, TaskStatus } 
 import { offerUndo } from "../undo"
 import { Windowed } from "../windowed"
 
+const views = { list: "List", groups: "Groups", board: "Board" } // the last two are by status
 const columns = Object.keys(statuses) as TaskStatus[]
 
 // The icons of priorities and of statuses, as paths.
@@ -42,10 +43,11 @@ type Trouble = { what: string; failure: Failure; retry: () => void; title?: stri
 
 function Page({ writes }: { writes: boolean }): JSX.Element {
 	const [query, change] = useQuery()
-	const board = query.get("view") === "board"
+	const view = query.get("view") ?? "list", board = view === "board"
+	const byStatus = board || view === "groups"
 	const filter = useMemo(() => Object.fromEntries(filters.flatMap((f) => (query.get(f) ? [[f, query.get(f)]] : []))) as Filter, [query])
-	const shown = board && filter.status ? [filter.status] : columns
-	const tasks = useTasks(board ? shown.map((status) => ({ ...filter, status })) : [filter])
+	const shown = byStatus && filter.status ? [filter.status] : columns
+	const tasks = useTasks(byStatus ? shown.map((status) => ({ ...filter, status })) : [filter])
 	const workspaces = useLoaded(() => all("GET /api/v1/workspaces", {}), [])
 	const names: Names = { members: useMembers(), workspaces: workspaces.value ?? [] }
 	const [active, setActive] = useState<string>()
@@ -108,7 +110,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 	const move = (t: Task, list: number, at: number): void => {
 		const target = tasks.lists[list]
 		if (!target) return
-		const status = board ? shown[list] : undefined
+		const status = byStatus ? shown[list] : undefined
 		const others = target.tasks.filter((o) => o.id !== t.id)
 		const to = Math.max(0, Math.min(at, others.length))
 		const order = orderFor(others, t, to)
@@ -240,8 +242,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 				<h1>Tasks</h1>
 				<Search of={filter.search ?? ""} change={change} />
 				<div role="group" aria-label="View">
-					<button type="button" class="small" aria-pressed={!board} onClick={() => change({ view: undefined })}>List</button>
-					<button type="button" class="small" aria-pressed={board} onClick={() => change({ view: "board" })}>Board</button>
+					{Object.entries(views).map(([v, name]) => <button key={v} type="button" class="small" aria-pressed={v === view} onClick={() => change({ view: v === "list" ? undefined : v })}>{name}</button>)}
 				</div>
 				<button type="button" class="small" onClick={() => setDialog("keys")}>Keyboard</button>
 			</header>
@@ -258,14 +259,14 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 			)}
 			<div ref={place} class={board ? "board" : "list"} onKeyDown={keys} onPointerDown={writes ? drag : undefined}>
 				{tasks.lists.map((list, i) => {
-					const status = board ? shown[i] : undefined
+					const status = byStatus ? shown[i] : undefined
 					const label = status ? statuses[status] : "Tasks"
 					return (
 						<section key={status ?? "list"} data-list={i} aria-label={label}>
 							{status && <h2><Icon path={statusIcons[status]} /> {label} <span class="soft">{count(list.tasks.length)}{list.complete ? "" : "+"}</span></h2>}
 							{writes && <NewTask of={{ ...filter, ...(status && { status }) }} label={status ? `New task: ${label}` : "New task"} onMade={made} />}
 							{list.failure && <Problem failure={list.failure} what={`Loading ${status ? `“${label}”` : "the tasks"}`} retry={tasks.reload} />}
-							{list.complete && list.tasks.length === 0 && !board
+							{list.complete && list.tasks.length === 0 && !byStatus
 								? <p class="empty">{filtered ? <>No task fits these filters. <button type="button" class="small" onClick={() => change(Object.fromEntries(filters.map((f) => [f, undefined])))}>Clear the filters</button></> : "There are no tasks yet. Write what is to be done above and press Enter."}</p>
 								: <Windowed label={label} items={list.tasks} keyOf={(t) => t.id} row={row} active={first(i)} onActive={setActive} complete={list.complete} more={() => tasks.more(i)}>
 									{!list.complete && !list.failure && list.tasks.length === 0 && <p class="placeholder" aria-busy="true"><span class="hidden">Loading tasks</span></p>}
