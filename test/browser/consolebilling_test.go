@@ -17,7 +17,7 @@ func TestBillingPage(t *testing.T) {
 
 	// The portal opens after the first checkout.
 	b.do(chromedp.Click(button("Open the portal")))
-	b.shown(`//*[@role="alert" and contains(., "The portal opens after the first checkout")]`)
+	b.shown(`//*[@role="alert" and contains(., "The portal opens after the first checkout")]` + requestID)
 
 	// The trial, with the keyboard alone.
 	b.tabTo("Start the trial of 14 days…")

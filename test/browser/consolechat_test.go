@@ -140,7 +140,7 @@ func TestChatPage(t *testing.T) {
 		b.click(`//summary[contains(., "Tool: get_weather") and contains(., "not run")]`)
 		b.shown(`//pre[contains(., "Oslo")]`)
 		say(b, "Now fail")
-		b.shown(answer("failed", "The model is overloaded. Please retry in a few moments."), answer("failed", "It goes well"), button("Try again"), heard("The answer failed"))
+		b.shown(answer("failed", "The model is overloaded. Please retry in a few moments."), answer("failed", "It goes well"), requestID, button("Try again"), heard("The answer failed"))
 		b.click(button("Try again"))
 		b.eventually("2", func() string { return fmt.Sprint(failures.Load()) })
 		b.shown(answer("failed", "It goes well"))

@@ -169,7 +169,7 @@ func TestConnectorsPageSignsIn(t *testing.T) {
 	w := newConnectorServer(t, "Notes", direct)
 	b := openPage(t, w.server, "Ada", "/console/connectors?connect=notes", "Connectors")
 	const waiting = `//dialog//*[@role="status" and contains(., "Waiting for the sign-in at Notes")]`
-	const declined = `//dialog//*[@role="alert" and contains(., "Notes is not connected") and contains(., "The authorization was declined")]`
+	const declined = `//dialog//*[@role="alert" and contains(., "Notes is not connected") and contains(., "The authorization was declined")]` + requestID
 	var last *tab
 
 	t.Run("what is cancelled before the provider is asked is said, and can be begun again", func(t *testing.T) {

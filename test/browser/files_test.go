@@ -205,7 +205,7 @@ func TestFiles(t *testing.T) {
 		b.click(button("Close"))
 
 		b.upload("file-00.txt", "file-01.txt")
-		b.shown(`//button[@aria-label="Keep both of up/file-00.txt"]`, button("Replace all 2"))
+		b.shown(`//div[button[@aria-label="Keep both of up/file-00.txt"]]`+requestID, button("Replace all 2"))
 		b.click(`//button[@aria-label="Keep both of up/file-00.txt"]`)
 		b.shown(entry("file-00 (2).txt"))
 		b.click(`//button[@aria-label="Replace up/file-01.txt"]`)

@@ -9,16 +9,21 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"collab/test/chromium"
 	"collab/test/collabd"
+	"collab/test/must"
 )
 
 // icon begins the address of the browser's own picture in fields of dates.
 const icon = "data:image/svg+xml"
+
+// requestID is that of a request which was refused, with its button.
+const requestID = `//p[starts-with(., "Request ")][string-length(code) > 10]/button[.="Copy"]`
 
 // task is what the tests read of a task.
 type task struct {
@@ -263,7 +268,7 @@ func TestTasksPage(t *testing.T) {
 			b.do(chromedp.WaitVisible(chromedp.CSS("dialog textarea")), chromedp.SetValue(chromedp.CSS("dialog textarea"), mine))
 			s.call("PATCH", "/tasks/"+third.ID, as, map[string]string{"description": theirs}, http.StatusOK)
 			b.do(chromedp.Click(`//dialog//button[.="Save"]`))
-			b.shown(fmt.Sprintf(`//section[@aria-label="Yours" and contains(., %q)]`, mine), fmt.Sprintf(`//section[@aria-label="Theirs, stored" and contains(., %q)]`, theirs))
+			b.shown(fmt.Sprintf(`//section[@aria-label="Yours" and contains(., %q)]`, mine), fmt.Sprintf(`//section[@aria-label="Theirs, stored" and contains(., %q)]`, theirs), requestID)
 			b.do(chromedp.Click(button(keep)), chromedp.WaitNotPresent(button(keep)))
 			want := []string{mine, theirs}[i]
 			b.eventually(want, func() string {
@@ -279,6 +284,12 @@ func TestTasksPage(t *testing.T) {
 		b.busyOnce("/tasks?limit=100")
 		b.do(chromedp.Reload())
 		b.shown(`//*[@role="alert" and contains(., "Loading the tasks failed") and contains(., "request-1")]`)
+		must.Do(chromedp.CallBrowser(b, browser.SetPermission, browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: "clipboard-read"}, Setting: browser.PermissionSettingGranted})).Or(t)
+		b.do(chromedp.Click(button("Copy")))
+		b.shown(button("Copied"), `//*[@id="said" and .="Copied"]`)
+		if text := read(b, chromedp.Evaluate[string](`navigator.clipboard.readText()`, chromedp.EvalAwaitPromise)); text != "request-1" {
+			t.Errorf("the clipboard has %q", text)
+		}
 		b.do(chromedp.Click(button("Try again")))
 		b.focus("first")
 		b.busyOnce("/tasks/" + second.ID)

@@ -2,13 +2,13 @@
 import type { ComponentChildren, JSX } from "preact"
 import { useCallback, useEffect, useRef, useState } from "preact/hooks"
 import { Failure, failureOf, send } from "./interface"
+import { announce } from "./live"
 import { isOperators, signInAddress } from "./router"
 // Imported for the bundler alone, which makes a file for each set of pages that share a module: every page
 // imports this module, so that these are in one file with it.
 import "./chart"
 import "./device"
 import "./icons"
-import "./live"
 import "./members"
 import "./undo"
 
@@ -95,8 +95,26 @@ export function Problem({ failure, what, retry, giveUp, children }: { failure: F
 			{retry && failure.status !== 0 && failure.wait > 0 && <p>The server asks to wait {failure.wait === 1 ? "a second" : `${failure.wait} seconds`} before the next attempt.</p>}
 			{children}
 			{failure.status === 401 && !isOperators(location.pathname) && <p class="again"><a href={signInAddress()} target="_blank">Sign in again in a new tab</a>; what is here stays.</p>}
-			{failure.request && <p class="soft">Request <code>{failure.request}</code> <button type="button" class="small" onClick={() => void navigator.clipboard?.writeText(failure.request)}>Copy</button></p>}
+			<RequestId id={failure.request} />
 			{retry && <button type="button" class="small" onClick={retry}>Try again</button>} {giveUp && <button type="button" class="small" onClick={giveUp}>Dismiss</button>}
 		</div>
 	)
+}
+
+// RequestId is the id of a request that was refused, if it is known, to copy.
+export function RequestId({ id }: { id: string | undefined }): JSX.Element | null {
+	return id ? <p class="soft">Request <code>{id}</code> <Copy text={id} /></p> : null
+}
+
+// Copy copies a text, and says so; what is the rest of its name. Browsers let pages copy over https and from localhost
+// only: there is no button else.
+export function Copy({ text, what = "", looks = "small" }: { text: string; what?: string; looks?: string }): JSX.Element | null {
+	const [done, set] = useState({ text: "", said: "" })
+	if (!navigator.clipboard) return null
+	const say = (said: string) => (): void => {
+		set({ text, said })
+		announce(said)
+	}
+	// An alert around it is not to be read again for its label.
+	return <button type="button" class={looks} aria-live="off" onClick={() => void navigator.clipboard.writeText(text).then(say("Copied"), say("Not copied"))}>{done.text === text && done.said ? done.said : "Copy"}{what && <span class="hidden"> {what}</span>}</button>
 }

@@ -2,7 +2,7 @@
 // links lead to http, https and mail addresses alone.
 import type { JSX } from "preact"
 import { useRef } from "preact/hooks"
-import { announce } from "./live"
+import { Copy } from "./loading"
 
 const longestRow = 2000 // characters of the second line of a table
 const deepest = 8 // quotes and lists within each other; what is deeper is a paragraph
@@ -101,10 +101,9 @@ function blocks(lines: string[], depth: number, first = 0): JSX.Element[] {
 
 // Code is a block of code with its language and a button that copies it.
 function Code({ text, language }: { text: string; language: string }): JSX.Element {
-	const copy = (): void => void navigator.clipboard?.writeText(text).then(() => announce("The code is copied."), () => announce("The browser does not let pages copy."))
 	return (
 		<div class="code">
-			<div class="bar"><span class="soft">{language}</span><button type="button" class="small plain" onClick={copy}>Copy<span class="hidden"> code</span></button></div>
+			<div class="bar"><span class="soft">{language}</span><Copy text={text} what="code" looks="small plain" /></div>
 			<pre tabIndex={0}><code>{text}</code></pre>
 		</div>
 	)

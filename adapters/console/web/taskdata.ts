@@ -1,6 +1,6 @@
 // Tasks as the page has them: lists in pages, changes that show at once, and their order.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks"
-import { call, cursorOf, Failure, failureOf, page } from "./interface"
+import { call, cursorOf, Failure, failureOf, page, type Page } from "./interface"
 import { useLook } from "./loading"
 import type { Task, TaskPatch, TaskPriority, TaskStatus } from "./types"
 
@@ -147,7 +147,10 @@ export function useTasks(of: Filter[]): Tasks {
 
 // Conflict is thrown by saveTask when somebody else has changed a field that the patch changes.
 export class Conflict extends Error {
-	constructor(readonly theirs: Task, readonly patch: TaskPatch, readonly fields: (keyof TaskPatch)[]) {
+	constructor(
+		readonly theirs: Task, readonly patch: TaskPatch, readonly fields: (keyof TaskPatch)[],
+		readonly request: string, // the id of the request that was refused, or of that which read theirs
+	) {
 		super("The task has changed meanwhile")
 	}
 }
@@ -182,19 +185,23 @@ export function tagOf(t: Task): string | undefined {
 
 // readTask returns a task as it is now.
 export async function readTask(id: string): Promise<Task> {
+	return (await read(id)).value
+}
+
+async function read(id: string): Promise<Page<Task>> {
 	const { value, headers } = await page("GET /api/v1/tasks/{id}", { path: { id } })
-	return remember(value, headers)
+	return { value: remember(value, headers), headers }
 }
 
 // saveTask changes a task that was base when the person decided. It writes over no change of
 // another to the same fields: it throws a Conflict then, and a Failure when it does not come through.
 export async function saveTask(base: Task, patch: TaskPatch): Promise<Task> {
-	let tag = tagOf(base)
+	let tag = tagOf(base), refused: string | undefined
 	for (let i = 0; ; i++) {
 		if (tag === undefined) {
-			const is = await readTask(base.id)
+			const { value: is, headers } = await read(base.id)
 			const fields = differing(is, patch).filter((f) => !same(is[f], base[f]))
-			if (fields.length > 0) throw new Conflict(is, patch, fields)
+			if (fields.length > 0) throw new Conflict(is, patch, fields, refused ?? headers.get("X-Request-Id") ?? "")
 			tag = tagOf(is) ?? "*"
 		}
 		try {
@@ -203,6 +210,7 @@ export async function saveTask(base: Task, patch: TaskPatch): Promise<Task> {
 		} catch (error) {
 			if (!(error instanceof Failure) || error.status !== 412 || i === attempts) throw error
 			tag = undefined
+			refused = error.request
 		}
 	}
 }

@@ -6,7 +6,7 @@ import { Dialog } from "./dialog"
 import { useDraft } from "./draft"
 import { all, failureOf, type Failure } from "./interface"
 import { onKeys } from "./keys"
-import { Problem, Show, useLoaded } from "./loading"
+import { Problem, RequestId, Show, useLoaded } from "./loading"
 import type { Members } from "./members"
 import { Conflict, applied, differing, priorities, readTask, saveTask, statuses } from "./taskdata"
 import { day, exact, relative } from "./text"
@@ -43,7 +43,7 @@ function valueOf(names: Names, field: string, value: unknown): string {
 // ConflictDialog shows what the person wants beside what somebody else has stored meanwhile. keep
 // stores the former, take leaves the latter, and closing it leaves both undecided.
 export function ConflictDialog({ conflict, names, keep, take, onClose }: { conflict: Conflict; names: Names; keep: () => void; take: () => void; onClose: () => void }): JSX.Element {
-	const { theirs, patch, fields } = conflict
+	const { theirs, patch, fields, request } = conflict
 	return (
 		<Dialog title="Somebody else has changed this task" onClose={onClose} wide>
 			<p>“{theirs.title}” was changed <time dateTime={theirs.updatedAt} title={exact(theirs.updatedAt)}>{relative(theirs.updatedAt)}</time>, after you had opened it. Nothing of yours is stored yet, and nothing is lost.</p>
@@ -55,6 +55,7 @@ export function ConflictDialog({ conflict, names, keep, take, onClose }: { confl
 					</section>
 				))}
 			</div>
+			<RequestId id={request} />
 			<p class="bar"><button type="button" class="primary" onClick={keep}>Keep yours</button><button type="button" onClick={take}>Take theirs</button></p>
 		</Dialog>
 	)

@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { call, failureOf, type Failure } from "../interface"
 import { announce } from "../live"
-import { Problem, Show, useLoaded, useLook } from "../loading"
+import { Problem, RequestId, Show, useLoaded, useLook } from "../loading"
 import { openPopup, type Popup } from "../popup"
 import { useQuery } from "../router"
 import { count, day, exact, plans, size } from "../text"
@@ -155,7 +155,7 @@ function Portal(): JSX.Element {
 	return (
 		<>
 			<p class="soft">Invoices, payment methods, and the end of a subscription are in the payment provider’s portal.</p>
-			{failed?.status === 409 ? <p class="waits" role="alert">The portal opens after the first checkout: the payment provider does not know the organisation yet.</p> : failed && <Problem failure={failed} what="Opening the portal" retry={() => void open()} />}
+			{failed?.status === 409 ? <div class="waits" role="alert"><p>The portal opens after the first checkout: the payment provider does not know the organisation yet.</p><RequestId id={failed.request} /></div> : failed && <Problem failure={failed} what="Opening the portal" retry={() => void open()} />}
 			{page ? <p>The browser has kept the window from opening. <a href={page} target="_blank" rel="noreferrer">Open the portal</a></p> : <button type="button" class="small" onClick={() => void open()}>Open the portal</button>}
 		</>
 	)
@@ -279,7 +279,7 @@ function Confirm({ change, onClose, onPage, onDone, ...state }: State & { change
 				</div>
 			)}
 			{failed?.status === 409
-				? <div class="problem" role="alert"><p><strong>That cannot be done now.</strong> {failed.message}.</p><p>The plan may have changed since this page was loaded{by === "checkout" && ", or a payment is still being processed"}. <button type="button" class="small" onClick={onDone}>Load the plan again</button></p></div>
+				? <div class="problem" role="alert"><p><strong>That cannot be done now.</strong> {failed.message}.</p><p>The plan may have changed since this page was loaded{by === "checkout" && ", or a payment is still being processed"}. <button type="button" class="small" onClick={onDone}>Load the plan again</button></p><RequestId id={failed.request} /></div>
 				: failed && <Problem failure={failed} what={verb} retry={() => void send()} />}
 			<p class="bar"><button type="button" class="primary" aria-busy={busy} disabled={busy} onClick={() => void send()}>{verb}</button><button type="button" onClick={onClose}>Cancel</button></p>
 		</Dialog>

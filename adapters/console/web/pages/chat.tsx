@@ -7,8 +7,7 @@ import { conversationsOf, mostConversations, type Answer, type Conversation, typ
 import { Dialog } from "../dialog"
 import { useDraft } from "../draft"
 import { call, failureOf, type Failure } from "../interface"
-import { announce } from "../live"
-import { Problem, useLoaded, type Loaded } from "../loading"
+import { Copy, Problem, RequestId, useLoaded, type Loaded } from "../loading"
 import { Markdown } from "../markdown"
 import { Menu } from "../menu"
 import { addressWith, useQuery } from "../router"
@@ -291,7 +290,6 @@ const endings: Record<Answer["state"], string> = { running: "", done: "", stoppe
 function Shown({ e, latest, here, writes, acts }: ShownOf): JSX.Element {
 	return useMemo(() => {
 		const a = e.answer
-		const copy = (): void => void navigator.clipboard?.writeText(a.parts.map((p) => (p.type === "text" ? p.text : "")).join("")).then(() => announce("The answer is copied."), () => announce("The browser does not let pages copy."))
 		const ended = a.state !== "running"
 		return (
 			<article class="exchange">
@@ -304,14 +302,14 @@ function Shown({ e, latest, here, writes, acts }: ShownOf): JSX.Element {
 					{a.state !== "done" && ended && (
 						<div class={a.state === "stopped" ? "soft" : "problem"}>
 							<p><strong>{endings[a.state]}</strong> {a.error} {a.parts.length > 0 && "What came of it is kept."}</p>
-							{a.request && a.state !== "stopped" && <p class="soft">Request <code>{a.request}</code></p>}
+							{a.state !== "stopped" && <RequestId id={a.request} />}
 							{latest && writes && <button type="button" class="small" onClick={() => acts.current.again(e)}>Try again</button>}
 						</div>
 					)}
 					{ended && (
 						<p class="about soft">
 							{a.model}{a.usage && <span title="Tokens that count against the quota: what the model read, and what it wrote"> · {count(a.usage.inputTokens)} tokens in, {count(a.usage.outputTokens)} out</span>} · <time dateTime={new Date(e.at).toISOString()} title={exact(new Date(e.at).toISOString())}>{relative(new Date(e.at).toISOString())}</time>
-							{a.parts.length > 0 && <button type="button" class="small plain" onClick={copy}>Copy<span class="hidden"> the answer</span></button>}
+							{a.parts.length > 0 && <Copy text={a.parts.map((p) => (p.type === "text" ? p.text : "")).join("")} what="the answer" looks="small plain" />}
 							{latest && writes && <button type="button" class="small plain" onClick={() => acts.current.revise(e)}>Edit my message</button>}
 						</p>
 					)}

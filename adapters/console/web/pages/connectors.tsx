@@ -5,9 +5,9 @@ import { useEffect, useRef, useState } from "preact/hooks"
 import { Dialog } from "../dialog"
 import { useDraft } from "../draft"
 import { Initials } from "../icons"
-import { all, call, failureOf, type Failure } from "../interface"
+import { all, call, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
-import { Problem, Show, useLoaded, useLook } from "../loading"
+import { Copy, Problem, RequestId, Show, useLoaded, useLook } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { openPopup, type Popup } from "../popup"
 import { addressWith, useQuery } from "../router"
@@ -135,7 +135,7 @@ function Machine({ command, variables }: { command: string[] | null; variables: 
 	return (
 		<div class="waits">
 			<p><b>It runs on each person’s own machine</b>, not on this server. Collab’s applications and the command line start it there by this command:</p>
-			<p><code class="command">{line}</code> <button type="button" class="small" onClick={() => void navigator.clipboard?.writeText(line)}>Copy</button></p>
+			<p><code class="command">{line}</code> <Copy text={line} what="the command" /></p>
 			{variables.length > 0 && <p>They give it the credentials in {variables.map((v, i) => <span key={v}>{i > 0 && ", "}<code>{v}</code></span>)}.</p>}
 		</div>
 	)
@@ -233,7 +233,7 @@ function Flow({ name, start, popup, onCancel, onReady }: { name: string; start: 
 	const [attempt, setAttempt] = useState({ n: 0, popup })
 	const [started, setStarted] = useState<Started>()
 	const [failed, fail] = useState<Failure>()
-	const [refused, refuse] = useState<string>()
+	const [refused, refuse] = useState<{ why: string; request: string }>()
 	const [unheard, unhear] = useState<Failure>()
 	const [closed, setClosed] = useState(false)
 	useEffect(() => {
@@ -242,19 +242,19 @@ function Flow({ name, start, popup, onCancel, onReady }: { name: string; start: 
 		const poll = (s: Started, wait: number): void => void (timer = setTimeout(async () => {
 			let pause = pollEvery
 			try {
-				const now = await call("GET /api/v1/mcp-oauth/poll", { query: { state: s.state } })
+				const { value: now, headers } = await page("GET /api/v1/mcp-oauth/poll", { query: { state: s.state } })
 				if (!current) return
 				unhear(undefined)
 				if (now.status === "ready") {
 					opened?.close()
 					return onReady(now.instanceId)
 				}
-				if (now.status === "error") return refuse(now.error ?? "The provider refused the authorization")
+				if (now.status === "error") return refuse({ why: now.error ?? "The provider refused the authorization", request: headers.get("X-Request-Id") ?? "" })
 				setClosed(opened?.closed() ?? false)
 			} catch (error) {
 				if (!current) return
 				const f = failureOf(error)
-				if (f.status === 404) return refuse("The sign-in took longer than ten minutes")
+				if (f.status === 404) return refuse({ why: "The sign-in took longer than ten minutes", request: f.request })
 				unhear(f)
 				pause = Math.max(pollEvery, f.wait * 1000)
 			}
@@ -290,7 +290,8 @@ function Flow({ name, start, popup, onCancel, onReady }: { name: string; start: 
 	if (failed) return <Problem failure={failed} what={`Starting the sign-in at ${name}`} retry={again} giveUp={cancel} />
 	if (refused) return (
 		<div class="problem" role="alert">
-			<p><strong>{name} is not connected.</strong> {refused}. Nothing was stored.</p>
+			<p><strong>{name} is not connected.</strong> {refused.why}. Nothing was stored.</p>
+			<RequestId id={refused.request} />
 			<button type="button" class="small" onClick={again}>Sign in again</button> <button type="button" class="small" onClick={cancel}>Cancel</button>
 		</div>
 	)
@@ -374,7 +375,7 @@ function Reveal({ connector: c }: { connector: Connector }): JSX.Element {
 			{entries
 				? <div class="waits">
 					<p>Hidden again after {shownFor} seconds. <button type="button" class="small" onClick={() => setEntries(undefined)}>Hide now</button></p>
-					<dl class="facts">{entries.map(([name, v]) => <div key={name}><dt>{name}</dt><dd><code>{v}</code> <button type="button" class="small" aria-label={`Copy ${name}`} onClick={() => void navigator.clipboard?.writeText(v)}>Copy</button></dd></div>)}</dl>
+					<dl class="facts">{entries.map(([name, v]) => <div key={name}><dt>{name}</dt><dd><code>{v}</code> <Copy text={v} what={name} /></dd></div>)}</dl>
 				</div>
 				: <p class="soft"><button type="button" class="small" onClick={() => void read()}>Read the credentials</button> It is recorded in the audit log that you have read them.</p>}
 		</>

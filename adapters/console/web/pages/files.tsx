@@ -9,7 +9,7 @@ import { Icon, icons } from "../icons"
 import { all, call, failureOf, type Failure } from "../interface"
 import { onKeys } from "../keys"
 import { announce } from "../live"
-import { Problem, Show, useLoaded } from "../loading"
+import { Problem, RequestId, Show, useLoaded } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { Menu } from "../menu"
 import { addressOf } from "../preview"
@@ -423,6 +423,7 @@ function UploadRow({ u }: { u: Upload }): JSX.Element {
 			{u.failure && (u.taken
 				? <div class="problem" role="alert">
 					<p>A file with this path is there already.</p>
+					<RequestId id={u.failure.request} />
 					<button type="button" class="small" aria-label={`Replace ${u.path}`} onClick={() => replace(u)}>Replace</button>{" "}
 					<button type="button" class="small" aria-label={`Keep both of ${u.path}`} onClick={() => keepBoth(u)}>Keep both</button>{" "}
 					<button type="button" class="small" aria-label={`Do not upload ${u.path}`} onClick={() => cancel(u)}>Do not upload</button>

@@ -7,7 +7,7 @@ import { useDraft } from "../draft"
 import { Live, NotLive } from "../feedstate"
 import { all, call, failureOf, Failure } from "../interface"
 import { announce } from "../live"
-import { Problem, Show, useLoaded } from "../loading"
+import { Problem, RequestId, Show, useLoaded } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { Markdown } from "../markdown"
 import { fileAddressOf, useOpen, useRecords } from "../records"
@@ -166,8 +166,9 @@ function Editor({ memory, stored, members, writes, saved }: EditorOf): JSX.Eleme
 					{conflict && (
 						<div class="problem conflict" role="alert">
 							<p><strong>{by} has changed this memory since you began.</strong> Yours is kept below, and theirs is beside it. Take over what you want to keep, then save yours, or take theirs.</p>
+							{failure?.status === 409 && <RequestId id={failure.request} />}
 							<button type="button" class="small" disabled={saving} onClick={() => void save(text, conflict.version)}>Save mine</button>{" "}
-							<button type="button" class="small" onClick={() => (setDraft(undefined), area.current?.focus())}>Take theirs</button>
+							<button type="button" class="small" onClick={() => (setDraft(undefined), fail(undefined), area.current?.focus())}>Take theirs</button>
 						</div>
 					)}
 					{failure && !(failure.status === 409 && conflict) && <Problem failure={failure} what="Saving" retry={() => void save(text, now.version)} giveUp={() => fail(undefined)}><p>What you wrote is kept here.</p></Problem>}

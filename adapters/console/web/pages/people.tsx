@@ -7,7 +7,7 @@ import { useDraft } from "../draft"
 import { Initials } from "../icons"
 import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
-import { Problem, Show, useLoaded, useLook } from "../loading"
+import { Copy, Problem, Show, useLoaded, useLook } from "../loading"
 import { first } from "../members"
 import { useQuery } from "../router"
 import { count, exact, nameOf, plans, relative, roles } from "../text"
@@ -244,12 +244,11 @@ function Invite({ owner, plan, onClose, onMade }: { owner: boolean; plan: Seats 
 
 // Link shows the address of an invitation, which the server does not keep.
 function Link({ email, url, onClose }: { email: string; url: string; onClose: () => void }): JSX.Element {
-	const [copied, setCopied] = useState(false)
 	return (
 		<Dialog title={`Link for ${email}`} onClose={onClose}>
 			<p>The link is shown once, here, and is valid for 24 hours. It is in the e-mail, too, if this server sends e-mail.</p>
 			<p><input class="full" readOnly aria-label="Link" value={url} onFocus={(e) => e.currentTarget.select()} /></p>
-			<p class="bar"><button type="button" class="primary" onClick={() => void navigator.clipboard?.writeText(url).then(() => setCopied(true), () => undefined)}>{copied ? "Copied" : "Copy"}</button><button type="button" onClick={onClose}>Done</button></p>
+			<p class="bar"><Copy text={url} looks="primary" /><button type="button" onClick={onClose}>Done</button></p>
 		</Dialog>
 	)
 }

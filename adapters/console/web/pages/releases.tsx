@@ -6,7 +6,7 @@ import { DayChart } from "../chart"
 import { useDraft } from "../draft"
 import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
-import { Problem, Show, useLoaded, useLook } from "../loading"
+import { Copy, Problem, Show, useLoaded, useLook } from "../loading"
 import { Markdown } from "../markdown"
 import { addressWith, useQuery } from "../router"
 import { count, exact, relative, size } from "../text"
@@ -338,7 +338,7 @@ function Feeds({ release: r }: { release: Release }): JSX.Element {
 			<ul class="rows feeds">
 				{feedsOf(r).map((f) => (
 					<li key={f.name}><div><p><b>{f.name}</b></p><code>{f.address}</code>{f.lacks && <p class="soft">It does not offer this release, which has not got {f.lacks}.</p>}</div>
-						<button type="button" class="small" aria-label={`Copy the address for ${f.name}`} onClick={() => void navigator.clipboard?.writeText(f.address).then(() => announce("Copied"))}>Copy</button></li>
+						<Copy text={f.address} what={`the address for ${f.name}`} /></li>
 				))}
 			</ul>
 		</section>

@@ -106,7 +106,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 		attempt(t, what, [applied(t, patch)], store, [t])
 	}
 	const postpone = (c: { conflict: Conflict; base: Task }): void =>
-		trouble(c.base.id, { what: `Changing “${c.base.title}”`, failure: new Failure("Somebody else has changed it meanwhile", 0, "", 0), retry: () => (trouble(c.base.id), setConflict(c)) })
+		trouble(c.base.id, { what: `Changing “${c.base.title}”`, failure: new Failure("Somebody else has changed it meanwhile", 0, c.conflict.request, 0), retry: () => (trouble(c.base.id), setConflict(c)) })
 	const move = (t: Task, list: number, at: number): void => {
 		const target = tasks.lists[list]
 		if (!target) return
