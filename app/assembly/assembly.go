@@ -64,7 +64,7 @@ func Serve(ctx context.Context, c config.Config, out, log io.Writer) error {
 
 // ServeWithClock is Serve on a machine with the clock.
 func ServeWithClock(ctx context.Context, c config.Config, clock ports.Clock, out, log io.Writer) error {
-	return serveWith(ctx, c, log, func(base publicURL, page signInPage, _ net.Listener) { printAddresses(out, base, page) },
+	return serveWith(ctx, c, log, func(base publicURL, page signInPage, _ net.Listener) { printAddresses(out, c, base, page) },
 		fx.Decorate(func(machineClock) machineClock { return machineClock{clock} }))
 }
 
@@ -377,10 +377,13 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 }
 
 // printAddresses writes the addresses of the server.
-func printAddresses(out io.Writer, base publicURL, page signInPage) {
+func printAddresses(out io.Writer, c config.Config, base publicURL, page signInPage) {
 	fmt.Fprintf(out, "Collab %s is running.\n  Console    %s/\n  API        %s\n  Documents  %s/docs\n", Version(), base, string(base)+httpapi.Prefix, base)
 	if page != "" {
 		fmt.Fprintf(out, "  Sign in    %s\n", page)
+	}
+	if c.AdminSecret.IsSet() {
+		fmt.Fprintf(out, "  Operators  %s/console/operator/setup\n", base)
 	}
 }
 

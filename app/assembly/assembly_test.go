@@ -121,6 +121,16 @@ func TestAServerStartsAnswersAndEndsWithoutLeavingAnythingBehind(t *testing.T) {
 	}
 }
 
+func TestTheOperatorsSetupIsPrintedIfThereIsASecret(t *testing.T) {
+	for environ, want := range map[string]bool{"COLLAB_ADMIN_SECRET=": false, "COLLAB_ADMIN_SECRET=a secret": true} {
+		var out strings.Builder
+		printAddresses(&out, read(t, environ), "http://localhost:8080", "")
+		if got := strings.Contains(out.String(), "  Operators  http://localhost:8080/console/operator/setup\n"); got != want || strings.Contains(out.String(), "a secret") {
+			t.Errorf("%s: %s", environ, &out)
+		}
+	}
+}
+
 func TestProductionWarnsInItsLogOfWhatIsUnsafe(t *testing.T) {
 	directory := t.TempDir()
 	environ := slices.Clone(complete)

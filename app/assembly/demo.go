@@ -56,7 +56,7 @@ func Demo(ctx context.Context, c config.Config, random func(n int) int, out, log
 	}
 	c.DataDir, c.DatabaseURL, c.BlobURL = made.DataDir, made.DatabaseURL, made.BlobURL
 	return serveWith(ctx, c, log, func(base publicURL, page signInPage, _ net.Listener) {
-		printAddresses(out, base, page)
+		printAddresses(out, c, base, page)
 		demo.PrintPeople(out)
 	})
 }

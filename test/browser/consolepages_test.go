@@ -190,7 +190,7 @@ func TestConsolePages(t *testing.T) {
 		}
 		if p == operatorSignIn {
 			b.t = t
-			b.enterOperator(s, "/console/operator", "Health of one server")
+			b.enterOperator(s, "/console/operator", "Setup")
 			b.forget() // of 401 before the sign-in
 		}
 	}

@@ -6,7 +6,7 @@ import { forgetDrafts } from "../draft"
 import { failureOf, onOperatorExpired, send, type Failure } from "../interface"
 import { Announcer } from "../live"
 import { Problem, useLoaded } from "../loading"
-import { usePath } from "../router"
+import { go, usePath } from "../router"
 import { Health } from "./operatorhealth"
 import { Organisations } from "./operatororganisations"
 import { clock, Heading, type View } from "./operatorparts"
@@ -15,10 +15,12 @@ import { Setup } from "./operatorsetup"
 // Session is an operator's session of this browser.
 type Session = { expiresAt: string; endsAt: string }
 
+const first = "/console/operator", setup = "/console/operator/setup"
+
 const views: { path: string; name: string; page: ComponentType<View> }[] = [
-	{ path: "/console/operator", name: "Health", page: Health },
+	{ path: first, name: "Health", page: Health },
 	{ path: "/console/operator/organisations", name: "Organisations", page: Organisations },
-	{ path: "/console/operator/setup", name: "Setup", page: Setup },
+	{ path: setup, name: "Setup", page: Setup },
 ]
 
 async function post(path: string, body?: object): Promise<Session> {
@@ -48,6 +50,11 @@ export default function Operator(): JSX.Element {
 		countSignIn((n) => n + 1)
 	}
 	const session = changed === undefined ? found.value : changed
+	// A sign-in at the first page leads to Setup, which goes on to Health if nothing is left to do.
+	const enter = (next: Session): void => {
+		if (location.pathname === first) go(`${setup}?after=sign-in`)
+		begin(next)
+	}
 	if (session) {
 		return (
 			<>
@@ -66,7 +73,7 @@ export default function Operator(): JSX.Element {
 			<h1>Operator</h1>
 			{session === null && <>
 				<p class="soft">The secret is that of <code>COLLAB_ADMIN_SECRET</code>. It is not kept in this browser; the session lasts 15 minutes after its last use, and an hour at most.</p>
-				<SecretForm begin={begin} />
+				<SecretForm begin={enter} />
 			</>}
 			{found.failure?.status === 404 && <p>This deployment has no operator’s secret: set <code>COLLAB_ADMIN_SECRET</code> to use this page.</p>}
 			{found.failure && found.failure.status !== 404 && <Problem failure={found.failure} what="Loading the session" retry={found.retry} />}
@@ -105,14 +112,14 @@ function SecretForm({ begin }: { begin: (session: Session) => void }): JSX.Eleme
 function Pages({ session, signIns, change }: { session: Session; signIns: number; change: (next: Session | null) => void }): JSX.Element {
 	const path = usePath()
 	const [failed, fail] = useState<Failure>()
-	const first = useRef(true)
+	const opened = useRef(true)
 	// What a page asks for next shows why a session cannot be prolonged.
 	const used = useCallback((): void => void renew().then((next) => next && change(next), () => undefined), [])
 	const view = views.find((v) => v.path === path)
 	useEffect(() => {
 		document.title = `${view?.name ?? "Operator"} · Collab`
-		if (!first.current) used()
-		first.current = false
+		if (!opened.current) used()
+		opened.current = false
 	}, [path])
 	const leave = async (): Promise<void> => {
 		fail(undefined)

@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks"
 import { call } from "../interface"
 import { announce } from "../live"
 import { Problem, Show, useLoaded } from "../loading"
+import { go, useQuery } from "../router"
 import { count } from "../text"
 import type { DoctorFinding } from "../types"
 import { clock, Heading, type View } from "./operatorparts"
@@ -28,6 +29,15 @@ export function Setup({ signIns, used }: View): JSX.Element {
 	const open = checks.filter((f) => f.verdict === "note" && f.remedy !== "")
 	const done = checks.filter((f) => !wrong.includes(f) && !open.includes(f))
 	const state = wrong.length > 0 ? `${things(wrong.length)} must be repaired.` : open.length > 0 ? "Nothing is broken." : "Everything is set up."
+	const left = new Set([...wrong, ...open].map((f) => f.check))
+	const all = new Set(checks.map((f) => f.check)).size
+	const steps = [{ name: "Repair what is broken", list: wrong }, { name: "Do what remains", list: open }].filter((s) => s.list.length > 0)
+	const [query, change] = useQuery()
+	useEffect(() => {
+		if (!loaded.value || query.get("after") !== "sign-in") return
+		change({ after: undefined }, true)
+		if (steps.length === 0) go("/console/operator")
+	}, [loaded.value])
 	useEffect(() => {
 		if (loaded.value) announce(`${state} ${things(open.length)} to do.`)
 	}, [loaded.value])
@@ -44,8 +54,9 @@ export function Setup({ signIns, used }: View): JSX.Element {
 					<>
 						{loaded.failure && <Problem failure={loaded.failure} what="Checking again" retry={loaded.retry} />}
 						<p><b>{state}</b> {open.length > 0 && `${things(open.length)} to look at before people rely on this server.`}</p>
-						{wrong.length > 0 && <section><h2>Broken</h2><Findings list={wrong} /></section>}
-						{open.length > 0 && <section><h2>To do</h2><Findings list={open} /></section>}
+						<progress max={Math.max(all, 1)} value={all - left.size} aria-label="Checks that are done" />
+						<p class="soft">{count(all - left.size)} of {count(all)} checks are done.</p>
+						{steps.map((s, i) => <section key={s.name}><h2>{i + 1}. {s.name} <small class="soft">{count(s.list.length)} left</small></h2><Findings list={s.list} /></section>)}
 						<section><h2>In order</h2><details><summary>{count(done.length)} {done.length === 1 ? "finding" : "findings"} with nothing to do</summary><Findings list={done} /></details></section>
 					</>
 				)}
