@@ -45,7 +45,7 @@ func (b *tab) shown(paths ...string) {
 // bottom scrolls to the end of the page, of which the rest is loaded then.
 func (b *tab) bottom() {
 	b.t.Helper()
-	b.do(chromedp.ScrollIntoView(`//main/section[last()]`), chromedp.WaitNotPresent(chromedp.CSS(".placeholder")))
+	b.do(chromedp.ScrollIntoView(`//main/section[last()]`), chromedp.WaitNotPresent(chromedp.CSS(`.placeholder, [aria-busy="true"]`)))
 }
 
 // key presses keys.
@@ -227,6 +227,8 @@ func TestConsole(t *testing.T) {
 		b.forget() // of reading it
 		b.do(chromedp.SetValue(`//label[starts-with(., "By")]/select`, "user"))
 		b.shown(`//figcaption/span[contains(., "Ada")]`)
+		b.do(chromedp.Reload())
+		b.shown(`//figcaption/span[contains(., "Ada")]`) // as the address says
 		b.clean(s.base)
 	})
 	t.Run("home on a large screen loads what is below only after the figures of today", func(t *testing.T) {

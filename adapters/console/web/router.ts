@@ -57,6 +57,13 @@ export function useQuery(): [URLSearchParams, (changes: Changes, replace?: boole
 	return [useMemo(() => new URLSearchParams(query), [query]), changeQuery]
 }
 
+// useChoice returns which of some values a parameter of the address has, the usual one if it has none of them, and
+// a function that chooses another in place.
+export function useChoice<Value extends string>(name: string, values: readonly Value[], usual: Value): [Value, (v: string) => void] {
+	const [query, change] = useQuery()
+	return [values.find((v) => v === query.get(name)) ?? usual, (v) => change({ [name]: v === usual ? undefined : v }, true)]
+}
+
 // addressWith returns the address of this page with changed parameters.
 export function addressWith(changes: Changes): string {
 	const next = new URLSearchParams(location.search)

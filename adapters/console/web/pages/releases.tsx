@@ -8,7 +8,7 @@ import { all, call, cursorOf, failureOf, page, type Failure } from "../interface
 import { announce } from "../live"
 import { Copy, Problem, Show, useLoaded, useLook } from "../loading"
 import { Markdown } from "../markdown"
-import { addressWith, useQuery } from "../router"
+import { addressWith, useChoice, useQuery } from "../router"
 import { count, exact, relative, size } from "../text"
 import type { Me, Release, ReleaseDraft, ReleasePatch } from "../types"
 
@@ -113,20 +113,20 @@ export default function Releases({ me }: { me: Me }): JSX.Element {
 	)
 }
 
-const ranges = [7, 30, 90, 365]
+const ranges = ["7", "30", "90", "365"]
 
 // Adoption is which versions devices have, by day, of the targets that the address selects.
 function Adoption({ query }: { query: URLSearchParams }): JSX.Element {
-	const [range, setRange] = useState(30)
+	const [range, setRange] = useChoice("days", ranges, "30")
 	const to = new Date().toISOString().slice(0, 10)
-	const from = new Date(Date.parse(to) - (range - 1) * 86_400_000).toISOString().slice(0, 10)
+	const from = new Date(Date.parse(to) - (Number(range) - 1) * 86_400_000).toISOString().slice(0, 10)
 	const of = Object.fromEntries((["platform", "arch", "channel"] as const).flatMap((f) => (query.get(f) ? [[f, query.get(f) ?? ""]] : [])))
 	const adoption = useLoaded(async () => ({ from, figures: (await all("GET /api/v1/updates/adoption", { from, to, ...of }, 20)).map((t) => ({ date: t.day, series: t.version, amount: t.checks })) }), [from, to, JSON.stringify(of)])
 	return (
 		<section class="tall">
 			<header class="bar">
 				<h2>Update checks by installed version</h2>
-				<label>Days <select value={range} onChange={(e) => setRange(Number(e.currentTarget.value))}>{ranges.map((n) => <option key={n} value={n}>{n}</option>)}</select></label>
+				<label>Days <select value={range} onChange={(e) => setRange(e.currentTarget.value)}>{ranges.map((n) => <option key={n} value={n}>{n}</option>)}</select></label>
 			</header>
 			<Show of={adoption} what="the adoption">
 				{(a) => a.figures.length === 0
@@ -262,18 +262,18 @@ function Guard({ release: r, put, counted }: { release: Release; put: (r: Releas
 }
 
 const outcomes = ["Succeeded", "Failed"]
-const spans: Record<number, string> = { 24: "24 hours", 72: "3 days", 168: "7 days" }
+const spans: Record<string, string> = { 24: "24 hours", 72: "3 days", 168: "7 days" }
 
 function Reports({ release: r }: { release: Release }): JSX.Element {
-	const [hours, setHours] = useState(72)
+	const [hours, setHours] = useChoice("hours", Object.keys(spans), "72")
 	const reports = useLoaded(async () => {
 		const hour = (ago: number): string => new Date(Date.now() - ago * 3_600_000).toISOString().slice(0, 13)
-		const from = hour(hours - 1), found = await all("GET /api/v1/updates/releases/{id}/reports", {}, 10, { id: r.id })
+		const from = hour(Number(hours) - 1), found = await all("GET /api/v1/updates/releases/{id}/reports", {}, 10, { id: r.id })
 		return { from, to: hour(0), figures: found.flatMap((f) => (f.hour.slice(0, 13) < from ? [] : outcomes.map((series, i) => ({ date: f.hour.slice(0, 13), series, amount: i === 0 ? f.succeeded : f.failed })))) }
 	}, [r.id, r.updatedAt, hours])
 	return (
 		<section aria-label="Reported installations">
-			<header class="bar"><h2>Reported installations</h2><label>Last <select value={hours} onChange={(e) => setHours(Number(e.currentTarget.value))}>{Object.entries(spans).map(([n, text]) => <option key={n} value={n}>{text}</option>)}</select></label></header>
+			<header class="bar"><h2>Reported installations</h2><label>Last <select value={hours} onChange={(e) => setHours(e.currentTarget.value)}>{Object.entries(spans).map(([n, text]) => <option key={n} value={n}>{text}</option>)}</select></label></header>
 			<Show of={reports} what="the reports">
 				{(f) => f.figures.length === 0
 					? <p class="empty">No device has reported an installation in this time. <a href="/docs#tag/updates">How devices report</a></p>
