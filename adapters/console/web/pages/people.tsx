@@ -12,6 +12,7 @@ import { first } from "../members"
 import { useQuery } from "../router"
 import { count, exact, nameOf, plans, relative, roles } from "../text"
 import type { Invitation, Me, Member, PlanOffer, Role, Subscription } from "../types"
+import { offerUndo } from "../undo"
 
 const step = 200 // members that are added to the list at once
 
@@ -66,7 +67,6 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 	const [busy, setBusy] = useState<string>()
 	const [leaving, setLeaving] = useState<Member>()
 	const [demoting, setDemoting] = useState<[Member, Role]>()
-	const [withdrawn, withdraw] = useState<Invitation>()
 	const [link, setLink] = useState<{ email: string; url: string }>()
 	const heading = useRef<HTMLHeadingElement>(null)
 
@@ -100,11 +100,16 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 		setLink({ email: i.email, url: (await call("POST /api/v1/org/invite/{id}/resend", { path: { id: i.id } })).inviteUrl })
 		invitations.retry()
 	})
+	const inviteAgain = (i: Invitation, key = crypto.randomUUID()): Promise<void> => attempt(i.id, `Inviting ${i.email} again`, async () => {
+		const made = await call("POST /api/v1/org/invite", { headers: { "Idempotency-Key": key }, body: { email: i.email, role: i.role } })
+		setLink({ email: made.email, url: made.inviteUrl })
+		invitations.retry()
+	})
 	const discard = (i: Invitation): Promise<void> => attempt(i.id, `Deleting the invitation of ${i.email}`, async () => {
 		await call("DELETE /api/v1/org/invite/{id}", { path: { id: i.id } })
-		announce(`The invitation of ${i.email} is deleted`)
 		heading.current?.focus()
 		invitations.retry()
+		offerUndo({ text: `The invitation of ${i.email} is deleted. Undoing it makes a new link.`, undo: () => void inviteAgain(i) })
 	})
 
 	const isOwn = (m: Member): boolean => m.userId === me.user.id
@@ -163,7 +168,7 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 										<div><b>{i.email}</b><p class="soft">{roles[i.role]} · {i.status.toLowerCase()}, expires <time dateTime={i.expiresAt} title={exact(i.expiresAt)}>{relative(i.expiresAt)}</time></p></div>
 										{(i.role !== "OWNER" || me.role === "OWNER") && <>
 											<button type="button" class="small" aria-label={`New link for ${i.email}`} disabled={busy !== undefined} onClick={() => void resend(i)}>New link</button>
-											<button type="button" class="small" aria-label={`Delete the invitation of ${i.email}`} disabled={busy !== undefined} onClick={() => withdraw(i)}>Delete…</button>
+											<button type="button" class="small" aria-label={`Delete the invitation of ${i.email}`} disabled={busy !== undefined} onClick={() => void discard(i)}>Delete</button>
 										</>}
 									</li>
 								))}
@@ -188,12 +193,6 @@ function Page({ me, manages }: { me: Me; manages: boolean }): JSX.Element {
 				<Dialog title={`Become ${roles[demoting[1]]}?`} onClose={() => setDemoting(undefined)}>
 					<p>You will not be able to change roles any more. Another owner can make you an owner again.</p>
 					<p class="bar"><button type="button" class="primary" onClick={() => (setDemoting(undefined), void setRole(...demoting))}>Change my role</button><button type="button" onClick={() => setDemoting(undefined)}>Cancel</button></p>
-				</Dialog>
-			)}
-			{withdrawn && (
-				<Dialog title={`Delete the invitation of ${withdrawn.email}?`} onClose={() => withdraw(undefined)}>
-					<p>Its link stops working at once.</p>
-					<p class="bar"><button type="button" class="primary" onClick={() => (withdraw(undefined), void discard(withdrawn))}>Delete</button><button type="button" onClick={() => withdraw(undefined)}>Cancel</button></p>
 				</Dialog>
 			)}
 		</div>
