@@ -10,10 +10,12 @@ import (
 	"collab/domain/org"
 )
 
-// minutesKept is how many minutes a server has counts of.
-const minutesKept = 60
+const (
+	minutesKept = 60          // that a server has counts of
+	sampleEvery = time.Second // between looks at what is in progress
+)
 
-// minuteCounts are the requests that ended in one minute, and what was in progress when the first did.
+// minuteCounts are the requests that ended in one minute, and the most that was in progress in it.
 type minuteCounts struct {
 	start    time.Time
 	requests int64
@@ -23,7 +25,7 @@ type minuteCounts struct {
 	inProgress
 }
 
-// inProgress is what is in progress at one moment.
+// inProgress is what is in progress at one moment, or the most of each in some time.
 type inProgress struct {
 	feeds     int64
 	calls     int64 // of models and providers; 0 without a limit of concurrency, as those below
@@ -38,20 +40,20 @@ type recent struct {
 }
 
 // minuteAt returns the counts of the minute of a time, new ones if it has none. The caller holds mu.
-func (r *recent) minuteAt(at time.Time) (m *minuteCounts, first bool) {
+func (r *recent) minuteAt(at time.Time) *minuteCounts {
 	start := at.Truncate(time.Minute)
-	m = &r.minutes[start.Unix()/60%minutesKept]
-	if first = !m.start.Equal(start); first {
+	m := &r.minutes[start.Unix()/60%minutesKept]
+	if !m.start.Equal(start) {
 		*m = minuteCounts{start: start}
 	}
-	return m, first
+	return m
 }
 
-// add counts a request, and reports whether it is the first of its minute.
-func (r *recent) add(ended time.Time, took time.Duration, status int) (first bool) {
+// add counts a request that ended.
+func (r *recent) add(ended time.Time, took time.Duration, status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m, first := r.minuteAt(ended)
+	m := r.minuteAt(ended)
 	m.requests++
 	m.total += took
 	switch {
@@ -60,15 +62,14 @@ func (r *recent) add(ended time.Time, took time.Duration, status int) (first boo
 	case status >= http.StatusBadRequest:
 		m.refused++
 	}
-	return first
 }
 
-// sample records what is in progress in the minute of a time.
+// sample keeps what is in progress at a time if it is the most of its minute.
 func (r *recent) sample(at time.Time, now inProgress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m, _ := r.minuteAt(at)
-	m.inProgress = now
+	m := r.minuteAt(at)
+	m.inProgress = inProgress{max(m.feeds, now.feeds), max(m.calls, now.calls), max(m.transfers, now.transfers), max(m.waiting, now.waiting)}
 }
 
 // list returns the counts of the last minutes that have any, the oldest first.
@@ -84,11 +85,8 @@ func (r *recent) list(now time.Time) (all []minuteCounts) {
 	return all
 }
 
-// record counts a request that ended.
-func (a *api) record(ended time.Time, took time.Duration, status int) {
-	if !a.recent.add(ended, took, status) {
-		return
-	}
+// sample records what is in progress now.
+func (a *api) sample() {
 	now := inProgress{feeds: a.openFeeds()}
 	for kind, s := range a.shares.kinds() {
 		f := s.Figures()
@@ -100,7 +98,7 @@ func (a *api) record(ended time.Time, took time.Duration, status int) {
 			now.transfers = f.Used
 		}
 	}
-	a.recent.sample(ended, now)
+	a.recent.sample(a.Now(), now)
 }
 
 // openFeeds returns the number of change feeds of this server.
@@ -164,6 +162,7 @@ func (a *api) health(c *call, _ org.Actor) error {
 	for name, b := range a.budgetsByName() {
 		v.Budgets[name] = budgetView{b.Used(), b.Refusals()}
 	}
+	a.sample()
 	for _, m := range a.recent.list(a.Now()) {
 		v.Minutes = append(v.Minutes, minuteView{jsonTime(m.start), m.requests, m.refused, m.failed, m.total.Seconds() / float64(max(1, m.requests)), m.feeds, m.calls, m.transfers, m.waiting})
 	}

@@ -94,6 +94,9 @@ type Options struct {
 
 	NewID func() string    // makes request ids
 	Now   func() time.Time // nil: the wall clock
+
+	// Repeat has fn called at intervals while the server runs. Nil: what is in progress is recorded only when it is asked for.
+	Repeat func(every time.Duration, fn func())
 }
 
 // api serves the interface.
@@ -182,6 +185,9 @@ func build(o Options) (*api, error) {
 		return nil, err
 	}
 	a.inner = router
+	if o.Repeat != nil {
+		o.Repeat(sampleEvery, a.sample)
+	}
 	if len(o.Origins) > 0 {
 		a.inner = cors.New(cors.Options{
 			AllowedOrigins: o.Origins,

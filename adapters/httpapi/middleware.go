@@ -99,7 +99,7 @@ func (a *api) finish(c *call) {
 	ctx := c.r.Context()
 	of := s.with(outcome{methodLabel(c.r.Method), c.status})
 	a.duration.Record(ctx, ended.Sub(c.since).Seconds(), of.options...)
-	a.record(ended, ended.Sub(c.since), c.status)
+	a.recent.add(ended, ended.Sub(c.since), c.status)
 	level := slog.LevelInfo
 	if c.route != nil && c.route.Guard == free {
 		level = slog.LevelDebug // probes and scrapes

@@ -330,7 +330,7 @@ type handlerNeeds struct {
 	Payments    payMounts
 }
 
-func newHandler(n handlerNeeds) (http.Handler, error) {
+func newHandler(lc fx.Lifecycle, n handlerNeeds) (http.Handler, error) {
 	document, err := docs.JSON()
 	if err != nil {
 		return nil, err
@@ -369,6 +369,11 @@ func newHandler(n handlerNeeds) (http.Handler, error) {
 			return all
 		},
 		Metrics: n.Telemetry.scrape, Mounts: mounted, Console: pages, NewID: n.IDs.New,
+		Repeat: func(every time.Duration, fn func()) {
+			run(lc, func(ctx context.Context) {
+				repeat(ctx, every, nil, func(context.Context) error { fn(); return nil }, n.Log, "")
+			})
+		},
 	})
 	if err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func TestOperatorPage(t *testing.T) {
 	}
 	b.do(chromedp.Click(`//nav/a[.="Health"]`))
 	b.inConsole("Health of one server")
-	b.shown(`//span[@class="badge" and .="Ready"]`, `//h2[.="Requests by minute"]`, `//h2[.="Budgets of memory"]`)
+	b.shown(`//span[@class="badge" and .="Ready"]`, `//h2[.="Requests by minute"]`, `//h2[.="Budgets of memory"]`, `(//span[@class="key" and normalize-space()="Unknown"])[1]`)
 	b.says("Signed in until", "the server that answered")
 	b.axe("operator-health")
 	b.do(chromedp.Click(`(//summary)[1]`), chromedp.WaitVisible(`(//a[@download="requests.csv"])[1]`), chromedp.WaitVisible(`(//th[.="Minute (UTC)"])[1]`))

@@ -11,8 +11,9 @@ const most = 6 // series with a colour of their own; the others are one
 const width = 1000, height = 100 // of the drawing, which is stretched
 
 // DayChart shows amounts of the days from first to last, or of the hours or minutes if those are such, stacked by
-// series: the largest first, or as order has them. Amounts that are a level have no sum.
-export function DayChart({ figures, first, last, name, file, order, level }: { figures: Figure[]; first: string; last: string; name: string; file: string; order?: string[]; level?: boolean }): JSX.Element {
+// series: the largest first, or as order has them. Amounts that are a level have no sum. With gaps set, what has no figure
+// is shown as unknown, and not as zero.
+export function DayChart({ figures, first, last, name, file, order, level, gaps }: { figures: Figure[]; first: string; last: string; name: string; file: string; order?: string[]; level?: boolean; gaps?: boolean }): JSX.Element {
 	const { days, series, top } = useMemo(() => arrange(figures, first, last, order), [figures, first, last, order])
 	const step = width / days.length
 	const total = figures.reduce((sum, f) => sum + f.amount, 0)
@@ -21,6 +22,7 @@ export function DayChart({ figures, first, last, name, file, order, level }: { f
 			<p class="ends"><span>{count(top)}</span></p>
 			<svg viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={`${name}: ${level ? `at most ${count(top)}` : count(total)} from ${end(first)} to ${end(last)}. The figures are in the table below.`}>
 				{days.map((d, i) => {
+					if (gaps && !d.known) return <rect key={d.date} class="unknown" x={i * step} y={0} width={step} height={height}><title>{`${d.date}: unknown`}</title></rect>
 					let y = height
 					return d.amounts.map((amount, s) => {
 						const h = top === 0 ? 0 : (amount / top) * height
@@ -32,6 +34,7 @@ export function DayChart({ figures, first, last, name, file, order, level }: { f
 			<p class="ends"><span>{end(first)}</span><span>{end(last)}</span></p>
 			<figcaption>
 				{series.map((s, i) => <span class="key" key={s}><svg viewBox="0 0 10 10" width="10" height="10" aria-hidden="true"><rect class={`series-${i}`} width="10" height="10" /></svg> {s}</span>)}
+				{gaps && days.some((d) => !d.known) && <span class="key"><svg viewBox="0 0 10 10" width="10" height="10" aria-hidden="true"><rect class="unknown" width="10" height="10" /></svg> Unknown</span>}
 			</figcaption>
 			<details>
 				<summary>Figures</summary>
@@ -50,24 +53,29 @@ export function DayChart({ figures, first, last, name, file, order, level }: { f
 // end returns the text at an end of the axis: of an hour without the year, and of a minute the time alone.
 const end = (date: string): string => (date.length > 13 ? `${date.slice(11)} UTC` : date.length > 10 ? `${date.slice(5).replace("T", " ")}:00 UTC` : `${date} UTC`)
 
-function arrange(figures: Figure[], first: string, last: string, order?: string[]): { days: { date: string; amounts: number[] }[]; series: string[]; top: number } {
+// Day is one day, or hour or minute: known is whether it has a figure.
+type Day = { date: string; known: boolean; amounts: number[] }
+
+function arrange(figures: Figure[], first: string, last: string, order?: string[]): { days: Day[]; series: string[]; top: number } {
 	const totals = new Map<string, number>()
 	for (const f of figures) totals.set(f.series, (totals.get(f.series) ?? 0) + f.amount)
 	let series = order ?? [...totals].sort((a, b) => b[1] - a[1]).map(([name]) => name)
 	if (series.length > most) series = [...series.slice(0, most - 1), "Others"]
-	const days: { date: string; amounts: number[] }[] = []
+	const days: Day[] = []
 	const [step, rest] = first.length > 13 ? [60_000, "Z"] : first.length > 10 ? [3_600_000, ":00Z"] : [86_400_000, ""]
 	for (let at = Date.parse(first + rest); days.length < 400; at += step) {
 		const date = new Date(at).toISOString().slice(0, first.length)
-		days.push({ date, amounts: series.map(() => 0) })
+		days.push({ date, known: false, amounts: series.map(() => 0) })
 		if (date >= last) break
 	}
 	const place = new Map(days.map((d) => [d.date, d]))
 	for (const f of figures) {
-		const amounts = place.get(f.date)?.amounts
+		const day = place.get(f.date)
 		const i = series.indexOf(f.series)
 		const at = i < 0 ? series.length - 1 : i
-		if (amounts) amounts[at] = (amounts[at] ?? 0) + f.amount
+		if (!day) continue
+		day.known = true
+		day.amounts[at] = (day.amounts[at] ?? 0) + f.amount
 	}
 	return { days, series, top: Math.max(0, ...days.map((d) => d.amounts.reduce((a, b) => a + b, 0))) }
 }

@@ -50,11 +50,12 @@ export function Health({ signIns, used }: View): JSX.Element {
 	)
 }
 
-// Minutes are the charts of the last hour. Minutes without a request are not in the answer.
-function Minutes({ minutes, first, last }: { minutes: MinuteOfHealth[]; first: string; last: string }): JSX.Element {
-	const of = (series: Record<string, (m: MinuteOfHealth) => number>): { figures: Figure[]; order: string[]; first: string; last: string } => ({
+// Minutes are the charts of the last hour. Minutes in which the server did not run are not in the answer, and a minute without a
+// request has no duration.
+function Minutes({ minutes: all, first, last }: { minutes: MinuteOfHealth[]; first: string; last: string }): JSX.Element {
+	const of = (series: Record<string, (m: MinuteOfHealth) => number>, minutes = all): { figures: Figure[]; order: string[]; first: string; last: string; gaps: true } => ({
 		figures: minutes.flatMap((m) => Object.entries(series).map(([name, amount]) => ({ date: m.start.slice(0, 16), series: name, amount: amount(m) }))),
-		order: Object.keys(series), first, last,
+		order: Object.keys(series), first, last, gaps: true,
 	})
 	return (
 		<>
@@ -64,18 +65,18 @@ function Minutes({ minutes, first, last }: { minutes: MinuteOfHealth[]; first: s
 			</section>
 			<section>
 				<h2>Mean duration in milliseconds</h2>
-				<DayChart {...of({ Milliseconds: (m) => Math.round(m.meanSeconds * 10_000) / 10 })} name="Mean duration in milliseconds" file="durations.csv" level />
+				<DayChart {...of({ Milliseconds: (m) => Math.round(m.meanSeconds * 10_000) / 10 }, all.filter((m) => m.requests > 0))} name="Mean duration in milliseconds" file="durations.csv" level />
 			</section>
 			<section>
-				<h2>Open change feeds</h2>
+				<h2>Most open change feeds</h2>
 				<DayChart {...of({ "Change feeds": (m) => m.feeds })} name="Open change feeds" file="feeds.csv" level />
 			</section>
 			<section>
-				<h2>Chats and transfers in progress</h2>
+				<h2>Most chats and transfers in progress</h2>
 				<DayChart {...of({ "Chats and calls of providers": (m) => m.calls, "Uploads and downloads": (m) => m.transfers })} name="Chats and transfers in progress" file="progress.csv" level />
 			</section>
 			<section>
-				<h2>Requests that waited for a place</h2>
+				<h2>Most requests that waited for a place</h2>
 				<DayChart {...of({ Waiting: (m) => m.waiting })} name="Requests that waited for a place" file="waiting.csv" level />
 			</section>
 		</>
