@@ -132,7 +132,7 @@ func TestAPageIsSmall(t *testing.T) {
 	}
 	pages := 0
 	for name, o := range outputs {
-		if !strings.HasPrefix(o.EntryPoint, "pages/") {
+		if !strings.HasPrefix(o.EntryPoint, "pages/") && o.EntryPoint != "palette.tsx" {
 			continue
 		}
 		pages++
@@ -149,7 +149,7 @@ func TestAPageIsSmall(t *testing.T) {
 		}
 	}
 	if pages < 10 {
-		t.Errorf("%d pages were found", pages)
+		t.Errorf("%d pages and parts of pages were found", pages)
 	}
 }
 

@@ -2,6 +2,7 @@
 import { render, type ComponentType, type JSX } from "preact"
 import { useEffect, useState } from "preact/hooks"
 import { forgetChats, forgetOthers } from "./device"
+import { keepFocus } from "./focus"
 import { Frame } from "./frame"
 import { Mark } from "./icons"
 import { actAs, call, onExpired, signOut, switchTo } from "./interface"
@@ -99,5 +100,6 @@ function Operators(): JSX.Element {
 
 const Root = (): JSX.Element => (isOperators(usePath()) ? <Operators /> : <Console />)
 
+keepFocus()
 const root = document.getElementById("app")
 if (root) render(<Root />, root)

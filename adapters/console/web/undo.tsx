@@ -36,21 +36,24 @@ export function UndoBar(): JSX.Element {
 	const [offer, set] = useState(current)
 	const [held, hold] = useState(false)
 	const back = useRef<Element | null>(null)
+	const leave = (): void => {
+		if (back.current instanceof HTMLElement) back.current.focus()
+	}
 	const take = (): void => {
 		const was = current
 		show((current = undefined))
-		if (back.current instanceof HTMLElement) back.current.focus()
+		leave()
 		was?.undo()
 	}
 	useEffect(() => {
 		show = set
-		const leave = (): void => end(true)
+		const hide = (): void => end(true)
 		const undo = onKeys({ "Mod+z": () => take() })
 		const key = (e: KeyboardEvent): void => void (current && undo(e))
-		addEventListener("pagehide", leave)
+		addEventListener("pagehide", hide)
 		addEventListener("keydown", key)
 		return () => {
-			removeEventListener("pagehide", leave)
+			removeEventListener("pagehide", hide)
 			removeEventListener("keydown", key)
 		}
 	}, [])
@@ -65,7 +68,7 @@ export function UndoBar(): JSX.Element {
 	}, [offer])
 	return (
 		<div class="undo" role="status" data-open={offer !== undefined} onPointerEnter={() => hold(true)} onPointerLeave={() => hold(false)} onFocusIn={() => hold(true)} onFocusOut={() => hold(false)}>
-			{offer && <><p>{offer.text}</p><button type="button" class="small" onClick={take}>Undo</button><button type="button" class="small" onClick={() => end(false)}>Dismiss</button></>}
+			{offer && <><p>{offer.text}</p><button type="button" class="small" onClick={take}>Undo</button><button type="button" class="small" onClick={() => (end(false), leave())}>Dismiss</button></>}
 		</div>
 	)
 }

@@ -28,7 +28,7 @@ export function Windowed<Item>({ label, items, keyOf, row, active, onActive, com
 	const scroller = useRef<HTMLDivElement>(null), probe = useRef<HTMLDivElement>(null)
 	const [height, setHeight] = useState(0)
 	const [seen, see] = useState({ first: 0, last: 30 })
-	const focus = useRef(false) // whether the active row is to get the focus when it is there
+	const focus = useRef<string>(undefined) // the key of the row that is to get the focus when it is there and active
 	const were = useRef(new Map<string, Rendered>())
 	const at = items.findIndex((i) => keyOf(i) === active)
 	const look = useCallback(() => {
@@ -54,10 +54,10 @@ export function Windowed<Item>({ label, items, keyOf, row, active, onActive, com
 		if (!complete && height > 0 && seen.last > items.length - 2 * beyond) more()
 	}, [complete, seen, items.length, height])
 	useEffect(() => {
-		if (focus.current && at >= 0) {
+		if (focus.current !== undefined && focus.current === active && at >= 0) {
 			const found = scroller.current?.querySelector<HTMLElement>(`[data-at="${at}"] [data-row]`)
 			if (found) {
-				focus.current = false
+				focus.current = undefined
 				found.focus({ preventScroll: true })
 			}
 		}
@@ -67,7 +67,7 @@ export function Windowed<Item>({ label, items, keyOf, row, active, onActive, com
 		if (item === undefined || !box) return
 		if (to * height < box.scrollTop) box.scrollTop = to * height
 		else if ((to + 1) * height > box.scrollTop + box.clientHeight) box.scrollTop = (to + 1) * height - box.clientHeight
-		focus.current = true
+		focus.current = keyOf(item)
 		look()
 		onActive(keyOf(item))
 	}

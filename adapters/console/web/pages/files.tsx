@@ -85,7 +85,7 @@ function Explorer({ places, members, keeps, org, writes }: ExplorerOf): JSX.Elem
 			{failed && <Problem failure={failed.failure} what={failed.what} retry={failed.again} giveUp={() => fail(undefined)} />}
 			<div class="explorer">
 				<Tree places={places} records={records} place={place} folder={folder} open={(to) => change({ file: undefined, version: undefined, deleted: undefined, ...to })} />
-				<div class="within">
+				<section class="within" aria-label={folder === "" ? place?.name : fileName(folder)}>
 					{!place
 						? <p class="empty">There is no such place, or you do not see it any more. <a href="/console/files">Files</a></p>
 						: <>
@@ -101,7 +101,7 @@ function Explorer({ places, members, keeps, org, writes }: ExplorerOf): JSX.Elem
 										? <Deleted org={org} place={place} writes={writes} restore={acts.restore} shelf={shelf} />
 										: <Folder place={place} folder={folder} shelf={shelf} members={members} writes={writes} acts={acts} fail={fail} />}
 						</>}
-				</div>
+				</section>
 			</div>
 			<Uploads stored={put} />
 			{sure && (
