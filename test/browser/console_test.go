@@ -82,16 +82,29 @@ func (b *tab) tabTo(text string) {
 	b.keyTo(kb.Tab, text)
 }
 
-// keyTo presses a key until the focus is on what has this text.
+// keyTo presses a key until the focus is on what has this text or name, if it is not yet. The page must not have lost
+// the focus since a key moved it.
 func (b *tab) keyTo(key, text string) {
 	b.t.Helper()
-	for range 40 {
-		b.key(key)
-		if got := read(b, chromedp.Evaluate[string](`(document.activeElement.labels?.[0] ?? document.activeElement).textContent.trim()`)); strings.HasPrefix(got, text) {
+	b.eventually("false", func() string {
+		return read(b, chromedp.Evaluate[string](`String("moved" in window && document.activeElement === document.body)`))
+	})
+	for i := range 80 {
+		if i > 0 {
+			b.key(key)
+		}
+		if read(b, chromedp.Evaluate[bool](fmt.Sprintf(`((e) => e !== document.body && [(e.labels?.[0] ?? e).textContent.trim(), e.ariaLabel].some((name) => name?.startsWith(%q)) && (window.moved = true))(document.activeElement)`, text))) {
 			return
 		}
 	}
 	b.fail(fmt.Errorf("the key does not reach %q", text))
+}
+
+// enterOn goes to what has this text or name with the tabulator, and presses Enter.
+func (b *tab) enterOn(text string) {
+	b.t.Helper()
+	b.tabTo(text)
+	b.key(kb.Enter)
 }
 
 // axe checks the page's accessibility by axe-core on every screen. The page must be one that was
@@ -107,6 +120,8 @@ func (b *tab) axe(name string) {
 		}
 	}
 	b.resize(1280, 800, "light")
+	b.checkPreferences()
+	b.resize(1280, 800, "light") // which are reset
 }
 
 // runAxe checks the accessibility of the page as it is.
@@ -322,6 +337,10 @@ func TestConsole(t *testing.T) {
 		b.do(chromedp.Navigate(s.base + "/console/nothing"))
 		b.inConsole("There is no such page")
 		b.axe("missing")
+		b.enterOn("AE")
+		b.enterOn("Sign out")
+		b.inConsole("You are signed out")
+		b.axe("signed-out")
 	})
 	t.Run("with the keyboard alone one signs in, ends a session and signs out", func(t *testing.T) {
 		b := openTab(t)
@@ -374,7 +393,7 @@ func TestConsole(t *testing.T) {
 			t.Errorf("the menu moves by %v when the organisations arrive", moved)
 		}
 		b.shown(`//li/button[@aria-current="true" and normalize-space()="Analytical Engines owner"]`)
-		b.do(chromedp.Click(`//li/button[normalize-space()="Difference Engines member"]`))
+		b.enterOn("Difference Engines member")
 		b.inConsole("Difference Engines")
 		other.inConsole("Difference Engines")
 		b.do(chromedp.Click(chromedp.CSS("button.account")))
@@ -383,7 +402,9 @@ func TestConsole(t *testing.T) {
 		b.clean(s.base)
 	})
 	t.Run("what fails is said beside it and can be tried again, and an ended session is named", func(t *testing.T) {
-		b := openPage(t, s, "Ada", "/console", "Analytical Engines")
+		b := openTab(t)
+		b.bypassPolicy()
+		b.enterPage(s, "Ada", "/console", "Analytical Engines")
 		b.busyOnce("/metering/quota")
 		b.do(chromedp.Reload())
 		b.shown(`//*[@role="alert" and contains(., "Loading today's quota failed") and contains(., "The server is busy") and contains(., "request-1")]`, `//figure`)
@@ -398,6 +419,7 @@ func TestConsole(t *testing.T) {
 		b.key(kb.Enter)
 		const notice = `//*[@role="alert" and contains(., "Your session has ended")]`
 		b.shown(notice + `//a[.="Sign in again in a new tab" and @target="_blank"]`)
+		b.axe("session-ended")
 		other := b.beside()
 		other.enterConsole(s, "Ada", "Analytical Engines")
 		b.do(chromedp.WaitNotPresent(notice))

@@ -16,7 +16,7 @@ func TestBillingPage(t *testing.T) {
 	b.shown(`//main//*[contains(text(), "No plan")]`, `//main//*[contains(text(), "Not subscribed")]`)
 
 	// The portal opens after the first checkout.
-	b.do(chromedp.Click(button("Open the portal")))
+	b.enterOn("Open the portal")
 	b.shown(`//*[@role="alert" and contains(., "The portal opens after the first checkout")]` + requestID)
 
 	// The trial, with the keyboard alone.
@@ -36,11 +36,13 @@ func TestBillingPage(t *testing.T) {
 	b.shown(`//dialog//td[.="unlimited"]`)
 	b.scripted(button("Go to the payment page"))
 	b.shown(waiting+`[contains(., "kept the window from opening")]`, `//*[@data-status="TRIALING"]`, `//a[.="Open the payment page"]`)
-	b.do(chromedp.Click(button("I have not paid: stop waiting")), chromedp.WaitNotPresent(waiting))
+	b.enterOn("I have not paid: stop waiting")
+	b.do(chromedp.WaitNotPresent(waiting))
 
 	// One that is cancelled on the page of the provider, closed, opened again, and paid.
-	b.do(chromedp.Click(button("Buy Premium…")))
-	checkout := b.window(func() { b.click(button("Go to the payment page")) })
+	b.enterOn("Buy Premium…")
+	b.shown(`//dialog`)
+	checkout := b.window(func() { b.enterOn("Go to the payment page") })
 	b.shown(waiting)
 	checkout.press("Cancel")
 	checkout.says("Checkout cancelled", "Nothing was charged")
@@ -57,7 +59,8 @@ func TestBillingPage(t *testing.T) {
 	b.do(chromedp.WaitNotPresent(waiting))
 
 	// The portal, closed without a change, and opened again.
-	b.window(func() { b.click(button("Open the portal")) }).close()
+	b.bringToFront()
+	b.window(func() { b.enterOn("Open the portal") }).close()
 	b.shown(`//*[@data-status="ACTIVE"]`)
 	portal := b.window(func() { b.click(button("Open the portal")) })
 	portal.press("Payment fails")
@@ -71,9 +74,10 @@ func TestBillingPage(t *testing.T) {
 	// A downgrade to less than what is used, which waits for the end of the period.
 	s.signedIn("charles@collab.example", "Analytical Engines", "member")
 	b.do(chromedp.Navigate(s.base + "/console/billing"))
-	b.do(chromedp.Click(button("Change to Free…")))
+	b.enterOn("Change to Free…")
 	b.shown(`//dialog//p[contains(., "You use more than Free has")]`, `//dialog//li[contains(., "all members stay")]`)
-	b.do(chromedp.Click(`//dialog//button[.="Change to Free"]`), chromedp.WaitNotPresent(chromedp.CSS("dialog")))
+	b.enterOn("Change to Free")
+	b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
 	b.shown(`//*[contains(., "Premium ends on")]`)
 	b.do(chromedp.WaitNotPresent(button("Change to Free…")))
 

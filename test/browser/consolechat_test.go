@@ -348,6 +348,12 @@ func TestChatPage(t *testing.T) {
 		b.click(button("Instructions"))
 		b.shown(`//dialog//textarea`)
 		b.axe("instructions")
+		b.closeDialog()
+		b.enterOn("Acts on “Show me code”")
+		b.shown(choice("Rename"))
+		b.key(kb.Enter)
+		b.shown(`//dialog//input`)
+		b.axe("rename")
 	})
 	t.Run("a long answer is painted in little time", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/chat", "Chat")

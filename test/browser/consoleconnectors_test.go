@@ -54,7 +54,8 @@ func TestConnectorsPage(t *testing.T) {
 		if log := string(s.call("GET", "/org/audit", as, nil, http.StatusOK)); strings.Count(log, "connector.credentials_read") != 1 {
 			t.Errorf("the audit log is %s", log)
 		}
-		b.do(chromedp.Click(button("Hide now")), chromedp.WaitNotPresent(`//code[.="second-secret"]`))
+		b.enterOn("Hide now")
+		b.do(chromedp.WaitNotPresent(`//code[.="second-secret"]`))
 		b.tabTo("Delete…")
 		b.key(kb.Enter)
 		b.shown(`//h2[.="Delete Search?"]`)
@@ -101,6 +102,13 @@ func TestConnectorsPage(t *testing.T) {
 		b.do(chromedp.Click(button("Delete…")))
 		b.shown(button("Delete the connector"))
 		b.axe("delete")
+		made := decode[struct{ ID string }](t, s.call("POST", "/connectors", as, map[string]any{"providerId": "brave-search"}, http.StatusCreated)).ID
+		s.call("POST", "/connectors/"+made+"/credentials", as, map[string]any{"credentials": map[string]string{"apiKey": "secret"}}, http.StatusOK)
+		b.do(chromedp.Navigate(s.base + "/console/connectors?instance=" + made))
+		b.enterOn("Replace the credentials")
+		b.enterOn("Read the credentials")
+		b.shown(`//dialog//input[@type="password"]`, `//dialog//code[.="secret"]`)
+		b.axe("credentials")
 	})
 }
 
@@ -167,14 +175,16 @@ func (b *tab) scripted(path string) {
 
 func TestConnectorsPageSignsIn(t *testing.T) {
 	w := newConnectorServer(t, "Notes", direct)
-	b := openPage(t, w.server, "Ada", "/console/connectors?connect=notes", "Connectors")
+	b := openTab(t)
+	b.bypassPolicy()
+	b.enterPage(w.server, "Ada", "/console/connectors?connect=notes", "Connectors")
 	const waiting = `//dialog//*[@role="status" and contains(., "Waiting for the sign-in at Notes")]`
 	const declined = `//dialog//*[@role="alert" and contains(., "Notes is not connected") and contains(., "The authorization was declined")]` + requestID
 	var last *tab
 
 	t.Run("what is cancelled before the provider is asked is said, and can be begun again", func(t *testing.T) {
 		b.t = t
-		last = b.window(func() { b.click(button("Sign in at Notes")) })
+		last = b.window(func() { b.enterOn("Sign in at Notes") })
 		b.shown(waiting)
 		last.press("Cancel")
 		last.says("Nothing was connected")
@@ -182,7 +192,8 @@ func TestConnectorsPageSignsIn(t *testing.T) {
 	})
 	t.Run("so is what is declined at the provider, and one window is open at a time", func(t *testing.T) {
 		b.t = t
-		next := b.window(func() { b.click(button("Sign in again")) })
+		b.bringToFront()
+		next := b.window(func() { b.enterOn("Sign in again") })
 		b.shown(waiting)
 		b.gone(last)
 		next.press(w.continueLabel())
@@ -208,7 +219,8 @@ func TestConnectorsPageSignsIn(t *testing.T) {
 		b.inConsole("Connectors")
 		b.scripted(button("Sign in at Notes"))
 		b.shown(waiting, `//dialog//p[contains(., "kept the window from opening")]`)
-		next := b.window(func() { b.click(`//dialog//a[.="Open the sign-in"]`) })
+		b.axe("waiting")
+		next := b.window(func() { b.enterOn("Open the sign-in") })
 		next.press(w.continueLabel())
 		next.click(button("Allow"))
 		b.shown(`//dialog//h2[.="Notes"]`, `//dialog//*[@data-status="CONNECTED"]`)

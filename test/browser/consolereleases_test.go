@@ -86,13 +86,17 @@ func TestReleasesPage(t *testing.T) {
 	t.Run("the list has the states of releases, filters in the address, and adoption as a chart and a table", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/releases", "Releases")
 		b.shown(row("1.1.0", "Rolling out at 10 %"), row("1.0.0", "Superseded"), row("2.0.0-beta.1", "Withdrawn"), `//figure`, `//nav//a[.="Releases" and @aria-current]`)
-		b.do(chromedp.Click(`//summary[.="Figures"]`), chromedp.WaitVisible(`//table//th[.="1.0.0"]`))
-		b.do(chromedp.SetValue(`//label[starts-with(., "Platform")]/select`, "DARWIN"), chromedp.WaitNotPresent(row("1.1.0", "Rolling out at 10 %")))
+		b.enterOn("Figures")
+		b.shown(`//table//th[.="1.0.0"]`)
+		b.tabTo("Platform")
+		b.key("m")
+		b.do(chromedp.WaitNotPresent(row("1.1.0", "Rolling out at 10 %")))
 		b.shown(`//p[starts-with(., "No device of these has checked")]`)
 		if where := read(b, chromedp.Location()); !strings.HasSuffix(where, "/console/releases?platform=DARWIN") {
 			t.Errorf("the address is %s", where)
 		}
-		b.do(chromedp.SetValue(`//label[starts-with(., "State")]/select`, "paused"))
+		b.tabTo("State")
+		b.key("p")
 		b.shown(`//p[starts-with(., "No release fits these filters")]`)
 		b.clean(s.base)
 	})
@@ -146,39 +150,42 @@ func TestReleasesPage(t *testing.T) {
 		s.call("GET", "/updates/releases/"+now.ID+"/reports", as, nil, http.StatusOK) // the server stores what it has
 		b.returnToFront()
 		b.shown(badge("Paused by itself at 50 %"), `//p[contains(., "7 of 25 reported installations had failed") and contains(., "more than 10 %")]`, `//section[@aria-label="Reported installations"]//figure`)
-		b.do(chromedp.Click(button("Resume the rollout")))
+		b.enterOn("Resume the rollout")
 		b.shown(badge("Rolling out at 50 %"), `//section[@aria-label="Pausing by itself" and contains(., "So far none count")]`)
-		b.do(chromedp.Click(button("Pause the rollout")))
+		b.enterOn("Pause the rollout")
 		b.shown(badge("Paused by hand at 50 %"))
-		b.do(chromedp.Click(button("Resume the rollout")))
+		b.enterOn("Resume the rollout")
 		b.shown(badge("Rolling out at 50 %"))
-		b.do(chromedp.Click(button("Withdraw")))
+		b.enterOn("Withdraw")
 		b.shown(badge("Withdrawn"))
 		if s.release(as, now.ID).Active {
 			t.Error("the release is active after it was withdrawn")
 		}
-		b.do(chromedp.Click(button("Restore")))
+		b.enterOn("Restore")
 		b.shown(badge("Rolling out at 50 %"))
-		b.do(chromedp.SetValue(`//label[starts-with(., "Failures allowed")]/input`, ""), chromedp.Click(button("Save the rule")))
+		b.tabTo("Failures allowed")
+		b.key(kb.Delete)
+		b.enterOn("Save the rule")
 		b.shown(`//p[starts-with(., "The rollout does not pause by itself")]`)
 		if limit := s.release(as, now.ID).Limit; limit != nil {
 			t.Errorf("the limit is %d", *limit)
 		}
-		b.forget() // of the empty value, which the driver sets as undefined
 		b.clean(s.base)
 	})
-	t.Run("a release is published, a duplicate is explained, and nothing typed is lost", func(t *testing.T) {
+	t.Run("with the keyboard alone a release is published, a duplicate is explained, and nothing typed is lost", func(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/releases", "Releases")
-		b.do(chromedp.Click(`//a[.="Publish…"]`))
+		b.enterOn("Publish…")
 		b.inConsole("Publish a release")
 		fill := func(label, text string) {
-			b.do(chromedp.SetValue(fmt.Sprintf(`//label[starts-with(., %q)]/*[self::input or self::textarea]`, label), text))
+			b.tabTo(label)
+			b.key(text)
 		}
 		fill("Version", "1.0.0+again")
-		b.do(chromedp.SetValue(`//label[starts-with(., "Platform")]/select`, "LINUX"), chromedp.SetValue(`//label[starts-with(., "Architecture")]/select`, "X64"))
+		fill("Platform", "l")
+		fill("Architecture", "x")
 		fill("Address of the download", "https://dl.example.com/again.AppImage")
 		b.shown(`//p[contains(., "There is a release of this version for Linux · x64 · Stable")]`)
-		b.do(chromedp.Click(button("Publish")))
+		b.key(kb.Enter)
 		b.shown(`//*[@role="alert" and contains(., "Publishing failed") and contains(., "what was published is never replaced")]`)
 		b.do(chromedp.Reload())
 		b.inConsole("Publish a release")
@@ -187,13 +194,13 @@ func TestReleasesPage(t *testing.T) {
 		}
 		fill("Version", "1.0.1")
 		b.shown(`//p[contains(., "The latest is 1.1.0")]`)
-		fill("Version", "1.2.0")
+		b.key(kb.Backspace, kb.Backspace, kb.Backspace, "2.0")
 		fill("Release notes", "Everything is new")
 		fill("Rollout to begin with", "20")
-		b.do(chromedp.Click(button("Publish")))
+		b.key(kb.Enter)
 		b.inConsole("1.2.0")
 		b.shown(badge("Rolling out at 20 %"), `//*[contains(@class, "markdown") and contains(., "Everything is new")]`)
-		b.do(chromedp.Click(`//a[.="← All releases"]`))
+		b.enterOn("← All releases")
 		b.shown(row("1.2.0", "Rolling out at 20 %"), row("1.1.0", "Superseded"))
 	})
 	t.Run("a 503 is said beside what failed, and a 403 of an organisation that does not publish is a page", func(t *testing.T) {

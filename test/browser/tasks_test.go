@@ -107,9 +107,10 @@ func TestTasksPage(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/tasks?status=IN_PROGRESS", "Tasks")
 		b.shown(`//a[@data-row and .="third"]`, `//summary[.="Filters (1)"]`)
 		b.do(chromedp.WaitNotPresent(`//a[@data-row and .="first"]`))
-		b.do(chromedp.SetValue(`//label[starts-with(., "Status")]/select`, "DONE"))
+		b.tabTo("Status")
+		b.key("d")
 		b.shown(`//p[starts-with(., "No task fits these filters")]`)
-		b.do(chromedp.Click(button("Clear the filters")))
+		b.enterOn("Clear the filters")
 		b.shown(`//a[@data-row and .="first"]`)
 
 		row := func(title string) string { return fmt.Sprintf(`//a[@data-row and .=%q]`, title) }
@@ -174,7 +175,7 @@ func TestTasksPage(t *testing.T) {
 		b.do(chromedp.Reload())
 		b.shown(row("second"))
 
-		b.do(chromedp.Click(button("Board")))
+		b.enterOn("Board")
 		b.shown(`//section[@aria-label="In progress"]//a[.="third"]`, `//section[@aria-label="To do"]//a[.="first"]`)
 		if where := read(b, chromedp.Location()); !strings.HasSuffix(where, "/console/tasks?view=board") {
 			t.Errorf("the address is %s", where)
@@ -250,10 +251,16 @@ func TestTasksPage(t *testing.T) {
 		b.key("x")
 		b.focus("second")
 		b.key("x")
-		b.do(chromedp.Click(button("Reprioritise…")))
-		b.do(chromedp.SetValue(`//label[starts-with(., "Priority of all")]/select`, "HIGH"))
-		b.do(chromedp.SendKeys(chromedp.CSS("dialog textarea"), "The customer waits"), chromedp.SendKeys(`//input[@aria-label="Reason for second"]`, "It is broken"))
-		b.do(chromedp.Click(`//dialog//button[.="Reprioritise"]`), chromedp.WaitNotPresent(chromedp.CSS("dialog")))
+		b.enterOn("Reprioritise…")
+		b.shown(`//dialog`)
+		b.tabTo("Priority of all")
+		b.key("h")
+		b.tabTo("Reason")
+		b.key("The customer waits")
+		b.tabTo("Reason for second")
+		b.key("It is broken")
+		b.enterOn("Reprioritise")
+		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
 		for _, reason := range []struct{ id, text string }{{first.ID, "The customer waits"}, {second.ID, "It is broken"}} {
 			if history := string(s.call("GET", "/tasks/"+reason.id+"/history", as, nil, http.StatusOK)); !strings.Contains(history, reason.text) {
 				t.Errorf("the history lacks %q: %s", reason.text, history)
@@ -265,11 +272,14 @@ func TestTasksPage(t *testing.T) {
 		b := openPage(t, s, "Ada", "/console/tasks?task="+third.ID, "Tasks")
 		for i, keep := range []string{"Keep yours", "Take theirs"} {
 			mine, theirs := fmt.Sprint("mine ", i), fmt.Sprint("theirs ", i)
-			b.do(chromedp.WaitVisible(chromedp.CSS("dialog textarea")), chromedp.SetValue(chromedp.CSS("dialog textarea"), mine))
+			b.shown(`//dialog//textarea`)
+			b.tabTo("Description")
+			b.key(mine)
 			s.call("PATCH", "/tasks/"+third.ID, as, map[string]string{"description": theirs}, http.StatusOK)
-			b.do(chromedp.Click(`//dialog//button[.="Save"]`))
+			b.enterOn("Save")
 			b.shown(fmt.Sprintf(`//section[@aria-label="Yours" and contains(., %q)]`, mine), fmt.Sprintf(`//section[@aria-label="Theirs, stored" and contains(., %q)]`, theirs), requestID)
-			b.do(chromedp.Click(button(keep)), chromedp.WaitNotPresent(button(keep)))
+			b.enterOn(keep)
+			b.do(chromedp.WaitNotPresent(button(keep)))
 			want := []string{mine, theirs}[i]
 			b.eventually(want, func() string {
 				return decode[struct{ Description string }](t, s.call("GET", "/tasks/"+third.ID, as, nil, http.StatusOK)).Description
@@ -404,6 +414,35 @@ func TestTasksPage(t *testing.T) {
 			b.shown(`//*[@data-row]`)
 			b.axe(name)
 		}
+		b.do(chromedp.Navigate(s.base + "/console/tasks?task=" + third.ID))
+		b.shown(`//dialog//textarea`)
+		b.tabTo("Description")
+		b.key("mine")
+		s.call("PATCH", "/tasks/"+third.ID, as, map[string]string{"description": "theirs of them"}, http.StatusOK)
+		b.enterOn("Save")
+		b.shown(button("Keep yours"))
+		b.axe("conflict")
+		b.do(chromedp.Navigate(s.base + "/console/tasks"))
+		b.focus("first")
+		b.key("?")
+		b.shown(`//dialog//h2[.="Keyboard"]`)
+		b.axe("keyboard")
+		b.closeDialog()
+		b.key("x")
+		b.enterOn("Reprioritise…")
+		b.shown(`//dialog//select`)
+		b.axe("reprioritise")
+		b.closeDialog()
+		b.focus("first")
+		b.resize(320, 800, "light") // where the menu opens within every screen
+		b.key("m")
+		b.shown(choice("Open"))
+		b.axe("task-menu")
+		b.key(kb.Escape, kb.Delete)
+		b.tabTo("Undo") // where the offer stays
+		b.axe("undo")
+		b.key(kb.Enter)
+		b.shown(`//a[@data-row and .="first"]`)
 	})
 	t.Run("of many members an assignee is found by a part of the name: in the row, the dialog and the filter", func(t *testing.T) {
 		b := openTab(t)
