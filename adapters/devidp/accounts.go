@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 	"unicode"
@@ -242,16 +243,20 @@ func (b *state) findOrganisation(s string) (organisation, bool) {
 
 // recentAccounts returns at most limit accounts, the last used first.
 func (b *state) recentAccounts(limit int) []account {
-	list := slices.SortedFunc(maps.Values(b.Accounts), func(x, y account) int {
-		return cmp.Or(y.SignedInAt.Compare(x.SignedInAt), y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Email, y.Email))
+	list := slices.Collect(maps.Values(b.Accounts))
+	sort.Slice(list, func(i, j int) bool {
+		x, y := list[i], list[j]
+		return cmp.Or(y.SignedInAt.Compare(x.SignedInAt), y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Email, y.Email)) < 0
 	})
 	return list[:min(limit, len(list))]
 }
 
 // recentOrganisations returns at most limit organisations, the newest first.
 func (b *state) recentOrganisations(limit int) []organisation {
-	list := slices.SortedFunc(maps.Values(b.Organisations), func(x, y organisation) int {
-		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Name, y.Name))
+	list := slices.Collect(maps.Values(b.Organisations))
+	sort.Slice(list, func(i, j int) bool {
+		x, y := list[i], list[j]
+		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Name, y.Name)) < 0
 	})
 	return list[:min(limit, len(list))]
 }
@@ -264,13 +269,19 @@ type joinedOrg struct {
 
 // joined returns the organisations of the account in the order of joining.
 func (b *state) joined(account string) []joinedOrg {
-	var list []joinedOrg
-	for _, m := range slices.SortedFunc(maps.Values(b.Memberships), func(x, y membership) int {
-		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID))
-	}) {
+	var joined []membership
+	for _, m := range b.Memberships {
 		if m.Account == account {
-			list = append(list, joinedOrg{b.Organisations[m.Org], m.Role})
+			joined = append(joined, m)
 		}
+	}
+	sort.Slice(joined, func(i, j int) bool {
+		x, y := joined[i], joined[j]
+		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID)) < 0
+	})
+	list := make([]joinedOrg, len(joined))
+	for i, m := range joined {
+		list[i] = joinedOrg{b.Organisations[m.Org], m.Role}
 	}
 	return list
 }

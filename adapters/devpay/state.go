@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"collab/adapters/atomicfile"
@@ -144,10 +145,17 @@ type state struct {
 
 // subscriptionsOf returns the customer's subscriptions, the newest first.
 func (b *state) subscriptionsOf(customer string) []subscription {
-	list := slices.SortedFunc(maps.Values(b.Subscriptions), func(x, y subscription) int {
-		return cmp.Or(y.Anchor.Compare(x.Anchor), cmp.Compare(y.ID, x.ID))
+	var list []subscription
+	for _, s := range b.Subscriptions {
+		if s.Customer == customer {
+			list = append(list, s)
+		}
+	}
+	sort.Slice(list, func(i, j int) bool {
+		x, y := list[i], list[j]
+		return cmp.Or(y.Anchor.Compare(x.Anchor), cmp.Compare(y.ID, x.ID)) < 0
 	})
-	return slices.DeleteFunc(list, func(s subscription) bool { return s.Customer != customer })
+	return list
 }
 
 // prune removes records that are no longer used, the oldest first, down to maxRecords of

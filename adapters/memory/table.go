@@ -3,7 +3,7 @@ package memory
 import (
 	"cmp"
 	"reflect"
-	"slices"
+	"sort"
 	"time"
 
 	"collab/domain/fault"
@@ -117,7 +117,7 @@ func (t *table[K, V]) list(matches func(V) bool, compare func(a, b V) int, limit
 			vs = append(vs, v)
 		}
 	}
-	slices.SortFunc(vs, compare)
+	sort.Slice(vs, func(i, j int) bool { return compare(vs[i], vs[j]) < 0 }) // slices.SortFunc is compiled for each type: 0.4 MB
 	if limit > 0 && limit < len(vs) {
 		vs = vs[:limit]
 	}
