@@ -65,11 +65,12 @@ function Chosen({ workspaces, members, me, org }: { workspaces: Workspace[]; mem
 // OfWorkspace lists the memory files of a workspace, and adds one.
 function OfWorkspace({ workspace, asked, open, seen, writes }: { workspace: Workspace; asked: string; open: (name: string) => void; seen: StoredObject | undefined; writes: boolean }): JSX.Element {
 	const files = useLoaded(() => call("GET /api/v1/sync/memory/workspace/{workspaceId}", { path: { workspaceId: workspace.id } }), [workspace.id, seen?.id])
-	const [name, setName] = useState("")
+	const [name = "", setName] = useDraft<string>(`new memory of ${workspace.id}`)
+	const [adding] = useState(name !== "")
 	const add = (): void => {
 		const wanted = name.trim()
 		if (wanted === "") return
-		setName("")
+		setName(undefined)
 		open(/\.[^.]+$/.test(wanted) ? wanted : `${wanted}.md`)
 	}
 	return (
@@ -81,10 +82,10 @@ function OfWorkspace({ workspace, asked, open, seen, writes }: { workspace: Work
 					: <ul>{list.map((o) => <li key={o.id}><a href={addressWith({ memory: `${workspace.id}/${o.path}` })} aria-current={asked === `${workspace.id}/${o.path}` ? "page" : undefined}>{o.path}</a></li>)}</ul>}
 			</Show>
 			{writes && (
-				<details>
+				<details open={adding}>
 					<summary aria-label={`Add a memory of ${workspace.name}`}>Add a memory</summary>
 					<form class="bar" onSubmit={(e) => (e.preventDefault(), add())}>
-						<input class="grow" aria-label={`Name of a new memory of ${workspace.name}`} placeholder="notes.md" maxLength={255} value={name} onInput={(e) => setName(e.currentTarget.value)} />
+						<input class="grow" aria-label={`Name of a new memory of ${workspace.name}`} placeholder="notes.md" maxLength={255} value={name} onInput={(e) => setName(e.currentTarget.value || undefined)} />
 						<button type="submit" class="small">Add</button>
 					</form>
 				</details>

@@ -23,7 +23,7 @@ export function Health({ signIns, used }: View): JSX.Element {
 				<Heading>Health of one server</Heading>
 				<button type="button" onClick={() => (used(), loaded.retry())}>Refresh</button>
 			</header>
-			<p class="soft">These figures are those of the server that answered, counted since its start; a deployment with several has others. They are read again every 30 seconds, which does not prolong your session.</p>
+			<p class="soft">These figures are those of the server that answered, counted since its start; a deployment with several has others. They are read again every 30 seconds, which does not prolong your session. Whether its databases, stores and providers answer is tried by <a href="/console/operator/setup">Setup</a>.</p>
 			{loaded.failure && <Problem failure={loaded.failure} what="Loading the health" retry={loaded.retry} />}
 			{!health && !loaded.failure && <p class="placeholder" aria-busy="true"><span class="hidden">Loading the health</span></p>}
 			{health && at !== undefined && first !== undefined && (

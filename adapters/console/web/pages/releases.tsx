@@ -285,7 +285,7 @@ function Reports({ release: r }: { release: Release }): JSX.Element {
 
 // Devices says whether the release is offered to devices, by their ids.
 function Devices({ release: r }: { release: Release }): JSX.Element {
-	const [ids, write] = useState("")
+	const [ids = "", write] = useDraft<string>(`devices ${r.id}`)
 	const [asked, ask] = useState<string>()
 	const clients = (asked ?? "").split(/[\s,]+/).filter(Boolean).slice(0, 100)
 	const rollout = useLoaded(async () => (clients.length === 0 ? undefined : (await call("GET /api/v1/updates/releases/{id}/rollout", { path: { id: r.id }, query: { clientIds: clients.join(",") } })).devices), [r.id, r.updatedAt, asked])
@@ -293,7 +293,7 @@ function Devices({ release: r }: { release: Release }): JSX.Element {
 		<section aria-label="Is this device in the rollout?">
 			<h2>Is this device in the rollout?</h2>
 			<form class="bar" onSubmit={(e) => (e.preventDefault(), ask(ids))}>
-				<label class="grow">Ids of devices, up to 100, with commas between <input class="full" value={ids} maxLength={20_000} onInput={(e) => write(e.currentTarget.value)} /></label>
+				<label class="grow">Ids of devices, up to 100, with commas between <input class="full" value={ids} maxLength={20_000} onInput={(e) => write(e.currentTarget.value || undefined)} /></label>
 				<button type="submit">Check</button>
 			</form>
 			{rollout.failure && <Problem failure={rollout.failure} what="Checking the devices" retry={rollout.retry} />}
