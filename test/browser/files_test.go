@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -102,6 +103,18 @@ func (b *tab) upload(names ...string) {
 		must.NoError(b.t, os.WriteFile(paths[len(paths)-1], []byte(name), 0o600))
 	}
 	b.do(chromedp.SetUploadFiles(`//label[starts-with(., "Upload files")]/input`, paths))
+}
+
+// drop drops files and directories of the disk onto the middle of an element.
+func (b *tab) drop(on string, paths ...string) {
+	b.t.Helper()
+	at := read(b, chromedp.Evaluate[[2]float64](fmt.Sprintf(`((e) => (e.scrollIntoView({ block: "center" }), ((r) => [r.x + r.width / 2, r.y + r.height / 2])(e.getBoundingClientRect())))(document.querySelector(%q))`, on)))
+	for _, kind := range []input.DispatchDragEventType{input.DispatchDragEventTypeDragEnter, input.DispatchDragEventTypeDragOver, input.DispatchDragEventTypeDrop} {
+		data := &input.DragData{Items: []*input.DragDataItem{}, Files: paths, DragOperationsMask: 1}
+		if _, err := chromedp.Call(b, input.DispatchDragEvent, input.DispatchDragEventParams{Type: kind, X: at[0], Y: at[1], Data: data}); err != nil {
+			b.fail(err)
+		}
+	}
 }
 
 // entry is the path of the link of a row with this name.
@@ -220,6 +233,15 @@ func TestFiles(t *testing.T) {
 			input.dispatchEvent(new Event("change", { bubbles: true }))
 		}`)
 		b.shown(`//h2[.="2 of 2 files uploaded"]`, entry("tree"))
+		b.click(button("Close"))
+
+		disk := t.TempDir()
+		must.NoError(t, os.MkdirAll(filepath.Join(disk, "branch", "deep"), 0o700))
+		for _, path := range []string{"leaf.md", "branch/one.md", "branch/deep/two.md"} {
+			must.NoError(t, os.WriteFile(filepath.Join(disk, path), []byte(path), 0o600))
+		}
+		b.drop(".folder", filepath.Join(disk, "leaf.md"), filepath.Join(disk, "branch"))
+		b.shown(`//h2[.="3 of 3 files uploaded"]`, entry("branch"), entry("leaf.md"))
 		b.click(button("Close"))
 
 		b.run(`plans.push("cut")

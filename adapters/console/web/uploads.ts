@@ -235,8 +235,8 @@ export async function filesOf(dropped: FileSystemEntry[]): Promise<{ files: { fi
 	const read = async (entry: FileSystemEntry): Promise<void> => {
 		let inside: FileSystemEntry[] = []
 		try {
-			if (entry instanceof FileSystemFileEntry) files.push({ file: await new Promise((resolve, reject) => entry.file(resolve, reject)), path: entry.fullPath.slice(1) })
-			else if (entry instanceof FileSystemDirectoryEntry) inside = await entriesIn(entry)
+			if (isFile(entry)) files.push({ file: await new Promise((resolve, reject) => entry.file(resolve, reject)), path: entry.fullPath.slice(1) })
+			else inside = await entriesIn(entry as FileSystemDirectoryEntry)
 		} catch (error) {
 			reason = error
 			unread.push(entry)
@@ -246,6 +246,9 @@ export async function filesOf(dropped: FileSystemEntry[]): Promise<{ files: { fi
 	for (const entry of dropped) await read(entry)
 	return { files, unread, reason }
 }
+
+// isFile tells files from directories, whose classes Chromium does not name.
+const isFile = (entry: FileSystemEntry): entry is FileSystemFileEntry => entry.isFile
 
 async function entriesIn(folder: FileSystemDirectoryEntry): Promise<FileSystemEntry[]> {
 	const found: FileSystemEntry[] = [], reader = folder.createReader()
