@@ -92,6 +92,8 @@ func TestAuditPage(t *testing.T) {
 		b.do(chromedp.Focus(entry("from Viewer to Member") + `//summary`))
 		b.key(kb.Enter)
 		b.shown(`//dd[code="member.role_changed"]`, `//dd[code="127.0.0.1"]`, fmt.Sprintf(`//dd[code=%q]//a[.="All entries about it"]`, ben))
+		b.do(chromedp.Reload())
+		b.shown(`//dd[code="member.role_changed"]`) // it is in the address
 		b.do(chromedp.Click(`//a[.="All entries about it"]`), chromedp.WaitNotPresent(entry("removed")))
 		b.shown(entry("from Member to Viewer"), entry("from Viewer to Member"), `//*[@class="badge" and contains(., "About Ben")]`)
 		b.do(chromedp.Click(`//button[@aria-label="Show entries about everything"]`))

@@ -103,7 +103,7 @@ export default function Audit({ me }: { me: Me }): JSX.Element {
 							? <p class="empty">No entry fits these filters.</p>
 							: <p class="empty">Nothing has been recorded yet. Changes of roles, members, invitations, plan, connectors and releases will be here, ended sessions, reads of credentials, and all that operators do.</p>
 						: <>
-							<ul class="entries" aria-label="Entries">{entries.map((e) => <Line key={e.id} entry={e} names={names} />)}</ul>
+							<ul class="entries" aria-label="Entries">{entries.map((e) => <Line key={e.id} entry={e} names={names} asked={query.get("entry") === e.id} onToggle={(entry) => change({ entry }, true)} />)}</ul>
 							<More log={log} shown={entries.length} />
 						</>}
 		</>
@@ -236,8 +236,13 @@ function Filters({ query, change, names, filtered, clear }: FiltersOf): JSX.Elem
 	)
 }
 
-function Line({ entry: e, names }: { entry: AuditEntry; names: Names }): JSX.Element {
-	const [open, setOpen] = useState(false)
+function Line({ entry: e, names, asked, onToggle }: { entry: AuditEntry; names: Names; asked: boolean; onToggle: (id: string | undefined) => void }): JSX.Element {
+	const [open, setOpen] = useState(asked)
+	const [first] = useState(asked)
+	const toggle = (now: boolean): void => {
+		setOpen(now)
+		if (now !== asked) onToggle(now ? e.id : undefined)
+	}
 	const { who, did, more } = sentence(e, names)
 	const target = e.target
 	const facts: [string, ComponentChildren][] = [
@@ -249,7 +254,7 @@ function Line({ entry: e, names }: { entry: AuditEntry; names: Names }): JSX.Ele
 	]
 	return (
 		<li>
-			<details onToggle={(t) => setOpen(t.currentTarget.open)}>
+			<details open={first} onToggle={(t) => toggle(t.currentTarget.open)}>
 				<summary>
 					<Icon path={kinds[kindOf(e.action)]?.icon ?? icons.audit} />
 					<span class="grow"><b>{who}</b> {did.map((part) => (typeof part === "string" ? part : <b>{part.name}</b>))}{more && <span class="soft"> · {more}</span>}</span>
