@@ -371,7 +371,16 @@ func newHandler(lc fx.Lifecycle, n handlerNeeds) (http.Handler, error) {
 		Metrics: n.Telemetry.scrape, Mounts: mounted, Console: pages, NewID: n.IDs.New,
 		Repeat: func(every time.Duration, fn func()) {
 			run(lc, func(ctx context.Context) {
-				repeat(ctx, every, nil, func(context.Context) error { fn(); return nil }, n.Log, "")
+				tick := time.NewTicker(every)
+				defer tick.Stop()
+				for {
+					select {
+					case <-ctx.Done():
+						return
+					case <-tick.C:
+						fn()
+					}
+				}
 			})
 		},
 	})
