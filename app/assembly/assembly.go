@@ -370,18 +370,7 @@ func newHandler(lc fx.Lifecycle, n handlerNeeds) (http.Handler, error) {
 		},
 		Metrics: n.Telemetry.scrape, Mounts: mounted, Console: pages, NewID: n.IDs.New,
 		Repeat: func(every time.Duration, fn func()) {
-			run(lc, func(ctx context.Context) {
-				tick := time.NewTicker(every)
-				defer tick.Stop()
-				for {
-					select {
-					case <-ctx.Done():
-						return
-					case <-tick.C:
-						fn()
-					}
-				}
-			})
+			run(lc, func(ctx context.Context) { tick(ctx, every, nil, fn) })
 		},
 	})
 	if err != nil {

@@ -172,18 +172,25 @@ func run(lc fx.Lifecycle, work func(context.Context)) {
 // repeat calls work at intervals, and whenever woken receives, until ctx ends. It logs errors
 // with the message failed.
 func repeat(ctx context.Context, every time.Duration, woken <-chan struct{}, work func(context.Context) error, log *slog.Logger, failed string) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	tick(ctx, every, woken, func() {
+		if err := work(ctx); err != nil && ctx.Err() == nil {
+			log.Error(failed, "error", err)
+		}
+	})
+}
+
+// tick calls fn at intervals, and whenever woken receives, until ctx ends.
+func tick(ctx context.Context, every time.Duration, woken <-chan struct{}, fn func()) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-ticker.C:
 		case <-woken:
 		}
-		if err := work(ctx); err != nil && ctx.Err() == nil {
-			log.Error(failed, "error", err)
-		}
+		fn()
 	}
 }
 
