@@ -200,6 +200,7 @@ func (a *app) syncLog() *cobra.Command {
 		}
 		defer directory.Close()
 		var last []syncChange
+		var failed error // to print what was there before
 		following := false
 		err = mirrorstate.ReadLog(directory, func(line []byte) error {
 			var change syncChange
@@ -219,7 +220,7 @@ func (a *app) syncLog() *cobra.Command {
 			}
 			if !following {
 				for _, change := range last {
-					if err := a.logged(change); err != nil {
+					if failed = a.logged(change); failed != nil {
 						return false
 					}
 				}
@@ -231,7 +232,7 @@ func (a *app) syncLog() *cobra.Command {
 			}
 			return c.Context().Err() == nil
 		})
-		if err != nil || follow {
+		if err = cmp.Or(err, failed); err != nil || follow {
 			return err
 		}
 		return rows(a, values(last), logColumns...)

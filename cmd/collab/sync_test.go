@@ -4,8 +4,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"collab/adapters/mirrorstate"
@@ -62,6 +64,22 @@ func TestAStopSaysWhatWasNotMadeAndWhatCannotBeWrittenOnce(t *testing.T) {
 		if text := errs.String(); strings.Contains(text, "the "+what+" of d was not written") {
 			t.Errorf("it repeats %q", text)
 		}
+	}
+}
+
+// full is a writer that cannot write.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestALogThatCannotBePrintedIsAnError(t *testing.T) {
+	directory := t.TempDir()
+	must.NoError(t, os.Mkdir(filepath.Join(directory, mirror.StateDirectory), 0o700))
+	must.NoError(t, os.WriteFile(filepath.Join(directory, mirror.StateDirectory, "log"), []byte("{}\n"), 0o600))
+	for _, flags := range [][]string{nil, {"--follow"}} {
+		a, _, _ := terminal(t, 80, nil)
+		a.out = full{}
+		must.Is(t, exitFailure, a.run(t.Context(), append([]string{"sync", "log", directory}, flags...)))
 	}
 }
 
