@@ -38,16 +38,10 @@ type device struct {
 
 func (d *device) path(name string) string { return filepath.Join(d.dir, name) }
 
-func (d *device) must(err error) {
-	d.Helper()
-	must.NoError(d, err)
-}
-
 // command returns the process of the device.
 func (d *device) command(flags ...string) *exec.Cmd {
 	d.Helper()
-	path, err := exec.LookPath("collab")
-	d.must(err)
+	path := must.Do(exec.LookPath("collab")).Or(d)
 	c := exec.Command(path, append([]string{"sync", d.dir}, flags...)...)
 	c.Env = append(os.Environ(), "COLLAB_SERVER="+d.account.Base, "COLLAB_TOKEN="+d.account.Token, "COLLAB_DEVICE="+d.name, "COLLAB_CONFIG_DIR="+d.outside)
 	return c
@@ -57,10 +51,9 @@ func (d *device) command(flags ...string) *exec.Cmd {
 func (d *device) start() {
 	d.Helper()
 	d.running = d.command()
-	out, err := d.running.StdoutPipe()
-	d.must(err)
+	out := must.Do(d.running.StdoutPipe()).Or(d)
 	d.running.Stderr = os.Stderr
-	d.must(d.running.Start())
+	must.NoError(d, d.running.Start())
 	lines := make(chan string)
 	d.lines = lines
 	go func() {
@@ -77,7 +70,7 @@ func (d *device) kill(after int, l *ledger) {
 	for line := range d.lines {
 		d.Logf("%s: %s", d.name, line)
 		var r syncRound
-		d.must(json.Unmarshal([]byte(line), &r))
+		must.NoError(d, json.Unmarshal([]byte(line), &r))
 		if after--; after < 0 || r.Done > 0 {
 			break
 		}
@@ -85,7 +78,7 @@ func (d *device) kill(after int, l *ledger) {
 			d.edit(l)
 		}
 	}
-	d.must(d.running.Process.Kill())
+	must.NoError(d, d.running.Process.Kill())
 	for range d.lines {
 	}
 	if err := d.running.Wait(); d.running.ProcessState.ExitCode() >= 0 {
@@ -98,10 +91,10 @@ func (d *device) once() int {
 	d.Helper()
 	out, err := d.command("--once").Output()
 	d.Logf("%s: %s", d.name, out)
-	d.must(err)
+	must.NoError(d, err)
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	var r syncRound
-	d.must(json.Unmarshal([]byte(lines[len(lines)-1]), &r))
+	must.NoError(d, json.Unmarshal([]byte(lines[len(lines)-1]), &r))
 	return r.Done
 }
 
@@ -118,7 +111,7 @@ func (d *device) files() map[string]string {
 
 func (d *device) walk(top string, each func(name, content string)) {
 	d.Helper()
-	d.must(fs.WalkDir(os.DirFS(top), ".", func(name string, e fs.DirEntry, err error) error {
+	must.NoError(d, fs.WalkDir(os.DirFS(top), ".", func(name string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && e.IsDir() {
 			return nil
 		}
@@ -154,15 +147,14 @@ func (d *device) edit(l *ledger) {
 	some := func() string { return names[d.random.IntN(len(names))] }
 	fresh := func() string {
 		name := fmt.Sprintf("%c/%c%d", 'p'+rune(d.random.IntN(4)), 'a'+rune(d.random.IntN(12)), d.random.IntN(3))
-		d.must(os.MkdirAll(filepath.Dir(d.path(name)), 0o777))
+		must.NoError(d, os.MkdirAll(filepath.Dir(d.path(name)), 0o777))
 		return name
 	}
 	saved := filepath.Join(d.outside, "saved")
 	taken := func() {
-		content, err := os.ReadFile(saved)
-		d.must(err)
+		content := must.Do(os.ReadFile(saved)).Or(d)
 		l.gone[string(content)] = true
-		d.must(os.Remove(saved))
+		must.NoError(d, os.Remove(saved))
 	}
 	// What another process has moved meanwhile is not there, or is there again.
 	raced := func(err error) bool {
@@ -180,12 +172,12 @@ func (d *device) edit(l *ledger) {
 	}
 	switch {
 	case what < 4: // a new file
-		d.must(os.WriteFile(saved, []byte(l.content(d.name)), 0o666))
+		must.NoError(d, os.WriteFile(saved, []byte(l.content(d.name)), 0o666))
 		if !rename(saved, d.path(fresh()), unix.RENAME_NOREPLACE) {
 			taken()
 		}
 	case what < 7: // a changed one
-		d.must(os.WriteFile(saved, []byte(l.content(d.name)), 0o666))
+		must.NoError(d, os.WriteFile(saved, []byte(l.content(d.name)), 0o666))
 		rename(saved, d.path(some()), unix.RENAME_EXCHANGE)
 		taken()
 	case what < 8: // a deleted one
@@ -206,7 +198,7 @@ func devices(t *testing.T, s *collabd.Server, seed uint64) (all []*device) {
 	top := t.TempDir()
 	for i, name := range []string{"ann", "bob"} {
 		d := &device{T: t, name: name, dir: filepath.Join(top, name), account: owner, random: rand.New(rand.NewPCG(seed, uint64(i+1))), outside: filepath.Join(top, name+"-outside")}
-		d.must(errors.Join(os.Mkdir(d.dir, 0o777), os.Mkdir(d.outside, 0o777)))
+		must.NoError(d, errors.Join(os.Mkdir(d.dir, 0o777), os.Mkdir(d.outside, 0o777)))
 		d.start()
 		t.Cleanup(func() {
 			_ = d.running.Process.Kill() // unless the test did
@@ -232,7 +224,7 @@ func TestWhatIsSavedOnOneDeviceAppearsOnTheOther(t *testing.T) {
 	for i := range 3 {
 		from, to := all[i%2], all[(i+1)%2]
 		name := fmt.Sprintf("folder %d/notes.txt", i)
-		from.must(errors.Join(os.MkdirAll(filepath.Dir(from.path(name)), 0o777), os.WriteFile(from.path(name), []byte(name), 0o666)))
+		must.NoError(from, errors.Join(os.MkdirAll(filepath.Dir(from.path(name)), 0o777), os.WriteFile(from.path(name), []byte(name), 0o666)))
 		until(to, name)
 		if got := to.files()[name]; got != name {
 			t.Errorf("%s has %q", to.name, got)
@@ -244,11 +236,11 @@ func TestWhatIsSavedOnOneDeviceAppearsOnTheOther(t *testing.T) {
 	pausing := func(command string) {
 		c := bob.command()
 		c.Args = []string{"collab", "sync", command, bob.dir}
-		bob.must(c.Run())
+		must.NoError(bob, c.Run())
 	}
 	pausing("pause")
 	until(bob, `"paused":true`)
-	ann.must(os.WriteFile(ann.path("meanwhile"), nil, 0o666))
+	must.NoError(ann, os.WriteFile(ann.path("meanwhile"), nil, 0o666))
 	until(ann, `"action":"upload","path":"meanwhile"`)
 	if _, there := bob.files()["meanwhile"]; there {
 		t.Error("a paused directory was changed")
@@ -259,7 +251,7 @@ func TestWhatIsSavedOnOneDeviceAppearsOnTheOther(t *testing.T) {
 	log := bob.command()
 	log.Args = []string{"collab", "sync", "log", bob.dir, "--follow", "--limit", "1"}
 	out, err := log.StdoutPipe()
-	bob.must(errors.Join(err, log.Start()))
+	must.NoError(bob, errors.Join(err, log.Start()))
 	logged := bufio.NewScanner(out)
 	follow := func(want string) {
 		for logged.Scan() {
@@ -272,12 +264,12 @@ func TestWhatIsSavedOnOneDeviceAppearsOnTheOther(t *testing.T) {
 	follow("\tdown\tdownload\tmeanwhile\t")
 
 	// What the organisation has no room for is held, and other files go on.
-	ann.must(os.WriteFile(ann.path("big"), make([]byte, 2<<20), 0o666))
+	must.NoError(ann, os.WriteFile(ann.path("big"), make([]byte, 2<<20), 0o666))
 	until(ann, `{"path":"big","reason":"The organisation has no room for it: `)
-	ann.must(os.WriteFile(ann.path("small"), nil, 0o666))
+	must.NoError(ann, os.WriteFile(ann.path("small"), nil, 0o666))
 	until(bob, `"action":"download","path":"small"`)
 	follow("\tdown\tdownload\tsmall\t")
-	bob.must(errors.Join(log.Process.Signal(os.Interrupt), log.Wait()))
+	must.NoError(bob, errors.Join(log.Process.Signal(os.Interrupt), log.Wait()))
 }
 
 func TestDevicesAndServersThatAreKilledLoseNothingAndConverge(t *testing.T) {
@@ -354,32 +346,31 @@ func TestAnEmptyDirectoryInThePlaceOfASynchronisedOneIsNotFilled(t *testing.T) {
 	s := collabd.Start(t)
 	top := t.TempDir()
 	d := &device{T: t, name: "ann", dir: filepath.Join(top, "disk"), account: s.SignIn(t, "ada@example.com", t.Name(), "owner"), outside: filepath.Join(top, "outside")}
-	d.must(errors.Join(os.Mkdir(d.dir, 0o777), os.Mkdir(d.outside, 0o777), os.WriteFile(d.path("a"), []byte("content"), 0o666)))
+	must.NoError(d, errors.Join(os.Mkdir(d.dir, 0o777), os.Mkdir(d.outside, 0o777), os.WriteFile(d.path("a"), []byte("content"), 0o666)))
 	d.once()
 	// As if the disk were not mounted, with what systems keep there.
 	mounted := filepath.Join(top, "mounted")
-	d.must(errors.Join(os.Rename(d.dir, mounted), os.MkdirAll(d.path("lost+found"), 0o777)))
+	must.NoError(d, errors.Join(os.Rename(d.dir, mounted), os.MkdirAll(d.path("lost+found"), 0o777)))
 	for _, flag := range []string{"--once", "--dry-run"} {
 		out, err := d.command(flag).CombinedOutput()
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != exitGuard || !strings.Contains(string(out), "is a disk not mounted?") {
 			t.Errorf("with %s: %v, %s", flag, err, out)
 		}
-		entries, err := os.ReadDir(d.dir)
-		d.must(err)
+		entries := must.Do(os.ReadDir(d.dir)).Or(d)
 		if len(entries) != 1 {
 			t.Errorf("with %s the directory has %v", flag, entries)
 		}
 	}
 	// It is mounted again.
-	d.must(errors.Join(os.RemoveAll(d.dir), os.Rename(mounted, d.dir)))
+	must.NoError(d, errors.Join(os.RemoveAll(d.dir), os.Rename(mounted, d.dir)))
 	if n := d.once(); n != 0 {
 		t.Errorf("%d changes were made", n)
 	}
 	// Somebody begins anew, first by hand and then after a question.
-	d.must(os.RemoveAll(d.path(mirror.StateDirectory)))
+	must.NoError(d, os.RemoveAll(d.path(mirror.StateDirectory)))
 	d.once()
-	d.must(errors.Join(os.RemoveAll(d.dir), os.Mkdir(d.dir, 0o777)))
+	must.NoError(d, errors.Join(os.RemoveAll(d.dir), os.Mkdir(d.dir, 0o777)))
 	if out, err := d.command("--once", "--accept-deletions").CombinedOutput(); err != nil || d.files()["a"] != "content" {
 		t.Errorf("%v, %s", err, out)
 	}
