@@ -311,8 +311,8 @@ func (a *app) clientOf(c account) (*apiclient.Client, error) {
 }
 
 // anonymous returns a client of a server without a token.
-func (a *app) anonymous(server, token string) (*apiclient.Client, error) {
-	c, err := apiclient.New(apiclient.Config{Server: server, Token: token, UserAgent: userAgent()})
+func (a *app) anonymous(server string) (*apiclient.Client, error) {
+	c, err := apiclient.New(apiclient.Config{Server: server, UserAgent: userAgent()})
 	if err != nil {
 		return nil, coded{exitUsage, err}
 	}
@@ -321,17 +321,18 @@ func (a *app) anonymous(server, token string) (*apiclient.Client, error) {
 
 func userAgent() string { return "collab/" + version }
 
-// whois asks a server for the account of a token.
-func (a *app) whois(ctx context.Context, server, token string) (account, error) {
-	client, err := a.anonymous(server, token)
+// whois asks a server for the account of a token, which has another token if that had to be renewed.
+func whois(ctx context.Context, server, token string) (account, error) {
+	c := account{Server: server, Token: token}
+	client, err := apiclient.New(apiclient.Config{Server: server, Token: token, UserAgent: userAgent(), Renewed: func(newer string) { c.Token = newer }})
 	if err != nil {
-		return account{}, err
+		return c, err
 	}
 	me, err := client.GetMe(ctx)
 	if err != nil {
-		return account{}, err
+		return c, err
 	}
-	c := account{Server: server, User: cmp.Or(or(me.User.Email, ""), me.User.ID), Token: token}
+	c.User = cmp.Or(or(me.User.Email, ""), me.User.ID)
 	if me.Org != nil {
 		c.OrgID, c.Org = me.Org.ID, or(me.Org.Name, me.Org.ID)
 	}

@@ -3,18 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"collab/adapters/apiclient"
 )
 
 // tokenFromDevice signs in with a browser on any machine (RFC 8628).
-func (a *app) tokenFromDevice(ctx context.Context, server string) (string, error) {
-	client, err := a.anonymous(server, "")
-	if err != nil {
-		return "", err
-	}
+func (a *app) tokenFromDevice(ctx context.Context, client *apiclient.Client) (string, error) {
 	codes, err := client.StartDeviceSignIn(ctx, apiclient.DeviceStart{ClientName: new(hostName())})
 	if err != nil {
 		return "", err
@@ -38,7 +33,7 @@ func (a *app) tokenFromDevice(ctx context.Context, server string) (string, error
 		case "slow_down":
 			interval += 5 * time.Second
 		case "access_denied", "expired_token":
-			return "", coded{exitSignIn, fmt.Errorf("%s", problem.Message)}
+			return "", coded{exitSignIn, errors.New(problem.Message)}
 		default:
 			return "", err
 		}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -22,7 +20,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"collab/adapters/apiclient"
 	"collab/domain/upload"
 	"collab/test/collabd"
 	"collab/test/must"
@@ -98,11 +95,7 @@ func TestAnUploadGoesOnInTheNextRunAfterACommandWasKilled(t *testing.T) {
 
 func TestADownloadIsWrittenThroughPipesAndLinksAndGetsAnyName(t *testing.T) {
 	a, _, _ := terminal(t, 80, nil)
-	sum := sha256.Sum256([]byte("content"))
-	o := apiclient.StoredObject{Path: "a", Checksum: hex.EncodeToString(sum[:]), Version: 1, Size: 7}
-	fetch := func(apiclient.DownloadFileParams) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"X-Collab-Checksum": {o.Checksum}}, Body: io.NopCloser(strings.NewReader("content"))}, nil
-	}
+	o, fetch := stored("content")
 	directory := t.TempDir()
 	in := func(name string) string { return filepath.Join(directory, name) }
 	pipe, link, target, long := in("pipe"), in("link"), in("target"), in(strings.Repeat("n", 255))

@@ -34,26 +34,27 @@ func (a *app) login() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := a.anonymous(server, ""); err != nil {
+		client, err := a.anonymous(server)
+		if err != nil {
 			return err
 		}
 		token := ""
 		switch {
 		case fromInput:
-			token, err = a.tokenFromInput(c.Context(), server)
+			token, err = a.tokenFromInput(c.Context(), client)
 		case device:
-			token, err = a.tokenFromDevice(c.Context(), server)
+			token, err = a.tokenFromDevice(c.Context(), client)
 		case !a.errTerminal && !noBrowser || a.env("CI") != "":
 			err = coded{exitSignIn, errors.New("there is no terminal to sign in from: set COLLAB_TOKEN, or pass a token to collab login --with-token")}
 		case a.env("SSH_CONNECTION") != "" && !noBrowser:
-			token, err = a.tokenFromDevice(c.Context(), server)
+			token, err = a.tokenFromDevice(c.Context(), client)
 		default:
 			token, err = a.tokenFromBrowser(c.Context(), server, noBrowser)
 		}
 		if err != nil {
 			return err
 		}
-		who, err := a.whois(c.Context(), server, token)
+		who, err := whois(c.Context(), server, token)
 		if err != nil {
 			return err
 		}
@@ -76,7 +77,7 @@ func (a *app) login() *cobra.Command {
 }
 
 // tokenFromInput reads a token, and exchanges it if it is an identity token.
-func (a *app) tokenFromInput(ctx context.Context, server string) (string, error) {
+func (a *app) tokenFromInput(ctx context.Context, client *apiclient.Client) (string, error) {
 	text, err := a.readAll(maxToken)
 	if err != nil {
 		return "", err
@@ -84,10 +85,6 @@ func (a *app) tokenFromInput(ctx context.Context, server string) (string, error)
 	token := strings.TrimSpace(text)
 	if token == "" {
 		return "", usage("standard input has no token")
-	}
-	client, err := a.anonymous(server, "")
-	if err != nil {
-		return "", err
 	}
 	session, err := client.ExchangeToken(ctx, apiclient.Exchange{IdentityToken: token})
 	switch {

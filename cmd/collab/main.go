@@ -35,10 +35,7 @@ const (
 // version is the release, which make has the linker set.
 var version = "devel"
 
-func main() { os.Exit(program()) }
-
-// program runs the command line of the process and returns its exit code.
-func program() int {
+func main() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -56,7 +53,7 @@ func program() int {
 	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
 		a.width = width
 	}
-	return a.run(ctx, os.Args[1:])
+	os.Exit(a.run(ctx, os.Args[1:]))
 }
 
 // app is what commands use of the process.

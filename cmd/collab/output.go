@@ -10,6 +10,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -437,9 +438,10 @@ func columnsOf(text string) (n int) {
 	return n
 }
 
-// oneOf adds a flag whose value is one of some, which shells complete.
-func oneOf(c *cobra.Command, to *string, flag, value, about string, values ...string) {
-	c.Flags().StringVar(to, flag, value, about+": "+strings.Join(values[:len(values)-1], ", ")+" or "+values[len(values)-1])
+// oneOf adds a flag that is to have one of the values, which shells complete. Its default is what to
+// points to.
+func oneOf(c *cobra.Command, to *string, flag, about string, values ...string) {
+	c.Flags().StringVar(to, flag, *to, about+": "+strings.Join(values[:len(values)-1], ", ")+" or "+values[len(values)-1])
 	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // there is no such flag
 	}
@@ -453,7 +455,18 @@ func or[T any](p *T, other T) T {
 	return *p
 }
 
-// given returns a text that is not empty.
+// optional returns the text of what p points to, empty if p is nil.
+func optional[T any](p *T, text func(T) string) string {
+	if p == nil {
+		return ""
+	}
+	return text(*p)
+}
+
+// percentage returns a number of percent with its sign.
+func percentage(n int64) string { return strconv.FormatInt(n, 10) + " %" }
+
+// given returns a pointer to text, nil if text is empty.
 func given(text string) *string {
 	if text == "" {
 		return nil

@@ -26,7 +26,7 @@ import (
 func terminal(t *testing.T, width int, environment map[string]string) (a *app, out, err *strings.Builder) {
 	t.Helper()
 	out, err = &strings.Builder{}, &strings.Builder{}
-	directory := t.TempDir()
+	directory := filepath.Join(t.TempDir(), "collab")
 	return &app{
 		in: strings.NewReader(""), out: out, err: err, inTerminal: true, outTerminal: true, errTerminal: true, width: width,
 		env: func(name string) string {
@@ -181,6 +181,21 @@ func TestTheKeyringIsChangedByOneProcessAtATime(t *testing.T) {
 	}
 }
 
+func TestAnAccountHasTheTokenThatItsTokenWasReplacedBy(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/auth/refresh"):
+			_, _ = io.WriteString(w, `{"token":"newer"}`)
+		case r.Header.Get("Authorization") == "Bearer newer":
+			_, _ = io.WriteString(w, `{"user":{"id":"ada"}}`)
+		default:
+			http.Error(w, `{"statusCode":401,"message":"The token has expired","error":"Unauthorized"}`, http.StatusUnauthorized)
+		}
+	}))
+	defer s.Close()
+	must.Is(t, account{Server: s.URL, User: "ada", Token: "newer"}, must.Do(whois(t.Context(), s.URL, "expired")).Or(t))
+}
+
 func TestSizesAreReadable(t *testing.T) {
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536 << 10: "1.5 MiB", 1 << 40: "1.0 TiB"} {
 		if got := sizeText(n); got != want {
@@ -329,13 +344,18 @@ func TestConcurrentChangesOfTheAccountsAreKept(t *testing.T) {
 	}
 }
 
+// stored returns the record of a file with the content, and what requests it.
+func stored(content string) (apiclient.StoredObject, func(apiclient.DownloadFileParams) (*http.Response, error)) {
+	sum := sha256.Sum256([]byte(content))
+	o := apiclient.StoredObject{Path: "a", Checksum: hex.EncodeToString(sum[:]), Version: 1, Size: int64(len(content))}
+	return o, func(apiclient.DownloadFileParams) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"X-Collab-Checksum": {o.Checksum}}, Body: io.NopCloser(strings.NewReader(content))}, nil
+	}
+}
+
 func TestADownloadHasTheModeOfTheFileThatItReplaces(t *testing.T) {
 	a, _, _ := terminal(t, 80, nil)
-	empty := sha256.Sum256(nil)
-	o := apiclient.StoredObject{Path: "a", Checksum: hex.EncodeToString(empty[:]), Version: 1}
-	fetch := func(apiclient.DownloadFileParams) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"X-Collab-Checksum": {o.Checksum}}, Body: http.NoBody}, nil
-	}
+	o, fetch := stored("")
 	directory := t.TempDir()
 	modes := func(name string) fs.FileMode {
 		info := must.Do(os.Stat(filepath.Join(directory, name))).Or(t)

@@ -153,7 +153,7 @@ func (a *app) invitations() *cobra.Command {
 	send := command("send EMAIL", "Invite somebody", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		return sent(client.Invite(ctx, apiclient.Invite{Email: args[0], Role: strings.ToUpper(role)}))
 	}))
-	oneOf(send, &role, "role", role, "the role", "owner", "admin", "member", "viewer")
+	oneOf(send, &role, "role", "the role", "owner", "admin", "member", "viewer")
 	list := command("list", "List pending invitations", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
 		return all(a, invitationColumns()...)(client.ListInvitations(ctx))
 	}))

@@ -59,10 +59,13 @@ func (c counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// bar returns a bar of a chart, n of most in width columns.
-func bar(n, most int64, width int) string {
+// chartWidth is the length of a chart's longest bar in columns.
+const chartWidth = 40
+
+// bar returns the bar of a chart for n, of which most is the largest.
+func bar(n, most int64) string {
 	if most <= 0 {
 		return ""
 	}
-	return strings.Repeat("█", int(n*int64(width)/most))
+	return strings.Repeat("█", int(n*chartWidth/most))
 }

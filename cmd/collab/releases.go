@@ -21,20 +21,10 @@ func (a *app) releases() *cobra.Command {
 		{"platform", func(r apiclient.Release) string { return r.Platform }},
 		{"arch", func(r apiclient.Release) string { return r.Arch }},
 		{"channel", func(r apiclient.Release) string { return r.Channel }},
-		{"rollout", func(r apiclient.Release) string { return strconv.FormatInt(r.RolloutPercentage, 10) + " %" }},
+		{"rollout", func(r apiclient.Release) string { return percentage(r.RolloutPercentage) }},
 		{"active", func(r apiclient.Release) string { return strconv.FormatBool(r.Active) }},
-		{"failure limit", func(r apiclient.Release) string {
-			if r.FailureLimit == nil {
-				return ""
-			}
-			return strconv.FormatInt(*r.FailureLimit, 10) + " %"
-		}},
-		{"paused", func(r apiclient.Release) string {
-			if r.PausedAt == nil {
-				return ""
-			}
-			return day(*r.PausedAt)
-		}},
+		{"failure limit", func(r apiclient.Release) string { return optional(r.FailureLimit, percentage) }},
+		{"paused", func(r apiclient.Release) string { return optional(r.PausedAt, day) }},
 		{"id", func(r apiclient.Release) string { return r.ID }},
 	}
 	list := command("list", "List releases", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
@@ -63,10 +53,10 @@ func (a *app) releases() *cobra.Command {
 		}
 		return one(a, columns...)(client.PublishRelease(ctx, d))
 	}))
-	oneOf(publish, &draft.Platform, "platform", "", "the platform", "darwin", "win32", "linux")
-	oneOf(publish, &draft.Arch, "arch", "", "the processor", "x64", "arm64", "universal")
+	oneOf(publish, &draft.Platform, "platform", "the platform", "darwin", "win32", "linux")
+	oneOf(publish, &draft.Arch, "arch", "the processor", "x64", "arm64", "universal")
 	publish.Flags().StringVar(&draft.DownloadURL, "url", "", "`address` of the download")
-	oneOf(publish, &channel, "channel", "", "the channel", "stable", "beta", "canary")
+	oneOf(publish, &channel, "channel", "the channel", "stable", "beta", "canary")
 	publish.Flags().StringVar(&notes, "notes", "", "what has changed")
 	publish.Flags().StringVar(&signature, "signature", "", "signature of the download in the updater's form")
 	publish.Flags().StringVar(&file, "file", "", "the download, for its size and SHA-512")
@@ -146,7 +136,7 @@ func (a *app) asOperator(run func(ctx context.Context, client *apiclient.Client,
 		if err != nil {
 			return err
 		}
-		client, err := a.anonymous(server, "")
+		client, err := a.anonymous(server)
 		if err != nil {
 			return err
 		}

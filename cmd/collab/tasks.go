@@ -63,8 +63,8 @@ func (a *app) tasks() *cobra.Command {
 		return all(a, taskColumns()...)(client.ListTasks(ctx, filter))
 	}))
 	flags := list.Flags()
-	oneOf(list, &filter.Status, "status", "", "only tasks with this status", statuses...)
-	oneOf(list, &filter.Priority, "priority", "", "only tasks with this priority", priorities...)
+	oneOf(list, &filter.Status, "status", "only tasks with this status", statuses...)
+	oneOf(list, &filter.Priority, "priority", "only tasks with this priority", priorities...)
 	flags.StringVar(&filter.AssigneeID, "assignee", "", "only tasks of the user with this id; null for nobody's")
 	flags.StringVar(&filter.Tags, "tags", "", "only tasks with any of these tags, separated by commas")
 	flags.StringVar(&filter.DueBefore, "due-before", "", "only tasks due until this `date`")
@@ -223,8 +223,8 @@ type taskFields struct {
 
 func (t *taskFields) flags(c *cobra.Command) {
 	c.Flags().StringVar(&t.description, "description", "", "the description")
-	oneOf(c, &t.status, "status", "", "the status", statuses...)
-	oneOf(c, &t.priority, "priority", "", "the priority", priorities...)
+	oneOf(c, &t.status, "status", "the status", statuses...)
+	oneOf(c, &t.priority, "priority", "the priority", priorities...)
 	c.Flags().StringVar(&t.assignee, "assignee", "", "the `id` of the assigned user")
 	c.Flags().StringVar(&t.workspace, "workspace", "", "the workspace's id or `name`")
 	c.Flags().StringVar(&t.due, "due", "", "the `date` or time at which it is due")

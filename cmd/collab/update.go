@@ -44,7 +44,11 @@ func (a *app) checkForUpdate(ctx context.Context) *updateCheck {
 	if version == "devel" || !a.outTerminal || !a.errTerminal || a.env("CI") != "" || a.env("COLLAB_NO_UPDATE_CHECK") != "" {
 		return check
 	}
-	directory, err := a.directory()
+	server, err := a.chosenServer()
+	if err != nil {
+		return check
+	}
+	directory, err := a.makeDirectory()
 	if err != nil {
 		return check
 	}
@@ -54,10 +58,6 @@ func (a *app) checkForUpdate(ctx context.Context) *updateCheck {
 		_ = json.Unmarshal(text, &state) // a damaged one is replaced
 	}
 	if age := now.Sub(state.Checked); age >= 0 && age < updateInterval {
-		return check
-	}
-	server, err := a.chosenServer()
-	if err != nil {
 		return check
 	}
 	go func() {

@@ -11,9 +11,6 @@ import (
 	"collab/adapters/apiclient"
 )
 
-// chartWidth is that of a chart's bars in columns.
-const chartWidth = 40
-
 func (a *app) usageCommand() *cobra.Command {
 	var own bool
 	c := command("usage", "Print the tokens used by day, the daily quota and the storage", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
@@ -41,7 +38,7 @@ func (a *app) usageCommand() *cobra.Command {
 			{"tokens", func(d apiclient.DayUsage) string { return strconv.FormatInt(d.TotalTokens, 10) }},
 		}
 		if a.outTerminal {
-			columns = append(columns, column[apiclient.DayUsage]{"", func(d apiclient.DayUsage) string { return bar(d.TotalTokens, most, chartWidth) }})
+			columns = append(columns, column[apiclient.DayUsage]{"", func(d apiclient.DayUsage) string { return bar(d.TotalTokens, most) }})
 		}
 		if err := rows(a, values(days), columns...); err != nil || !a.outTerminal || a.wantsJSON() {
 			return err
@@ -70,12 +67,7 @@ func (a *app) billing() *cobra.Command {
 		{"plan", func(s apiclient.Subscription) string { return s.Plan }},
 		{"status", func(s apiclient.Subscription) string { return s.Status }},
 		{"seats", func(s apiclient.Subscription) string { return strconv.FormatInt(s.Seats, 10) }},
-		{"until", func(s apiclient.Subscription) string {
-			if s.CurrentPeriodEnd == nil {
-				return ""
-			}
-			return day(*s.CurrentPeriodEnd)
-		}},
+		{"until", func(s apiclient.Subscription) string { return optional(s.CurrentPeriodEnd, day) }},
 		{"ends", func(s apiclient.Subscription) string { return strconv.FormatBool(s.CancelAtPeriodEnd) }},
 	}
 	printed := func(call func(*apiclient.Client, context.Context) (apiclient.Subscription, error)) func(*cobra.Command, []string) error {
