@@ -311,6 +311,27 @@ func (r *Remote) Replace(ctx context.Context, record mirror.Record, checksum str
 	}, apiclient.Content{Reader: once{body}, Size: size}))
 }
 
+// uploadResumably stores large content, which is read once, where to says. It goes on with an upload
+// that was interrupted, also in another process. If body fails with Conflict, the upload is cancelled:
+// other content has an upload of its own.
+func (r *Remote) uploadResumably(ctx context.Context, to apiclient.CreateResumableUploadParams, size int64, body io.Reader) (mirror.Record, error) {
+	u, err := r.client.OpenUpload(ctx, to, size)
+	if apiclient.Status(err) == http.StatusTooManyRequests {
+		return mirror.Record{}, fault.New(fault.Limited, "%v", err) // of open uploads: other requests need not wait
+	}
+	if err != nil {
+		return mirror.Record{}, failure(err)
+	}
+	o, err := r.client.SendUpload(ctx, u, once{body}, size)
+	if errors.Is(err, apiclient.ErrShort) {
+		err = fault.New(fault.Conflict, "The file was changed meanwhile.")
+	}
+	if fault.Is(err, fault.Conflict) {
+		_, _ = r.client.CancelResumableUpload(ctx, u.ID) // else it expires
+	}
+	return r.sent(ctx)(o, err)
+}
+
 // sent returns the result of an upload. The client could not renew the token and send the
 // content again: if another request can, the upload is to be repeated.
 func (r *Remote) sent(ctx context.Context) func(apiclient.StoredObject, error) (mirror.Record, error) {
@@ -348,9 +369,9 @@ type put struct {
 
 // outcome is what is used of an answer to an operation.
 type outcome struct {
-	Status int
-	Error  *apiclient.Problem
-	File   *listed
+	Index, Status int
+	Error         *apiclient.Problem
+	File          *listed
 }
 
 // Limits returns the server's limits. Contents of a batch are sent in base64.
@@ -426,6 +447,8 @@ func (r *Remote) Batch(ctx context.Context, writes []mirror.Write) ([]mirror.Res
 			return nil, failure(err)
 		}
 		switch {
+		case o.Index != i || o.Error == nil && o.File == nil && !writes[i].Delete:
+			return nil, fault.New(fault.Unavailable, "the answer has no outcome of change %d", i)
 		case o.Error != nil:
 			results[i].Err = failure(&apiclient.Error{Status: o.Status, Message: o.Error.Message})
 		case o.File != nil:

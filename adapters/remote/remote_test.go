@@ -15,8 +15,6 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"collab/adapters/apiclient"
 	"collab/domain/fault"
 	"collab/domain/mirror"
@@ -39,12 +37,17 @@ type fixture struct {
 	t *testing.T
 }
 
-func open(t *testing.T, s *collabd.Server, place object.Place) fixture {
+func open(t *testing.T, s *collabd.Server) fixture {
 	t.Helper()
-	member := s.SignIn(t, sum(t.Name())[:12]+"@example.com", t.Name(), "owner")
-	client := must.Do(apiclient.New(apiclient.Config{Server: s.URL, Token: member.Token, Attempts: 1})).Or(t)
+	return connect(t, s.URL, s.SignIn(t, sum(t.Name())[:12]+"@example.com", t.Name(), "owner").Token)
+}
+
+// connect returns the shared place of a token's organisation.
+func connect(t *testing.T, server, token string) fixture {
+	t.Helper()
+	client := must.Do(apiclient.New(apiclient.Config{Server: server, Token: token, Attempts: 1})).Or(t)
 	t.Cleanup(client.CloseIdle)
-	return fixture{New(client, place), t}
+	return fixture{New(client, shared), t}
 }
 
 // counting counts the bytes of requests' contents.
@@ -121,20 +124,6 @@ func (f fixture) read(from *object.Cursor) (all []mirror.Record, cursor object.C
 	return all, cursor
 }
 
-func (f fixture) same(what string, want, got any) {
-	f.t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		f.t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-func (f fixture) refused(what string, err error, kind fault.Kind) {
-	f.t.Helper()
-	if fault.KindOf(err) != kind || err == nil {
-		f.t.Errorf("%s is %v, of kind %d", what, err, fault.KindOf(err))
-	}
-}
-
 // download returns the content of r from the offset on and the record that it is of.
 func (f fixture) download(r mirror.Record, offset int64) (mirror.Record, string) {
 	f.t.Helper()
@@ -148,69 +137,63 @@ func (f fixture) download(r mirror.Record, offset int64) (mirror.Record, string)
 func TestRemote(t *testing.T) {
 	s := collabd.Start(t)
 	t.Run("the manifest and what changed since have the records of the place alone", func(t *testing.T) {
-		f := open(t, s, shared)
+		f := open(t, s)
 		personal := fixture{New(f.client, object.Place{Kind: object.Artifact, Scope: object.Personal}), t}
 		a, b := f.create("Büro/100% a.md", "a"), f.create("b", "b")
 		hidden := personal.create("mine", "x")
 		all, cursor := f.read(nil)
-		f.same("the manifest", []mirror.Record{a, b}, all)
+		must.Equal(t, []mirror.Record{a, b}, all)
 		mine, _ := personal.read(nil)
-		f.same("the personal manifest", []mirror.Record{hidden}, mine)
+		must.Equal(t, []mirror.Record{hidden}, mine)
 
 		a = f.replace(a, "aa")
 		must.NoError(t, f.Delete(t.Context(), b))
 		personal.create("other", "x")
 		b.Deleted = true
 		changed, later := f.read(&cursor)
-		f.same("what changed", []mirror.Record{b, a}, changed)
+		must.Equal(t, []mirror.Record{b, a}, changed)
 		changed, _ = f.read(&later)
-		f.same("what changed afterwards", []mirror.Record(nil), changed)
+		must.Equal(t, []mirror.Record(nil), changed)
 
-		_, err := f.Since(t.Context(), object.Cursor{Epoch: 1, N: 1}, func(mirror.Record) error { return nil })
-		f.refused("a cursor of another life of the log", err, fault.Gone)
+		must.Fail(t, must.ErrorOf(f.Since(t.Context(), object.Cursor{Epoch: 1, N: 1}, func(mirror.Record) error { return nil })), fault.Gone) // a cursor of another life of the log
 	})
 	t.Run("changes are conditional", func(t *testing.T) {
-		f := open(t, s, shared)
+		f := open(t, s)
 		first := f.create("a", "1")
 		second := f.replace(first, "2")
-		_, err := f.Replace(t.Context(), first, sum("3"), 1, strings.NewReader("3"))
-		f.refused("replacing an earlier version", err, fault.Conflict)
-		f.refused("deleting an earlier version", f.Delete(t.Context(), first), fault.Conflict)
-		_, err = f.Create(t.Context(), "A", sum("3"), 1, strings.NewReader("3"))
-		f.refused("a path that is taken", err, fault.Conflict)
-		_, err = f.Create(t.Context(), "c", sum("4"), 1, strings.NewReader("3"))
-		f.refused("a wrong checksum", err, fault.Invalid)
-		_, err = f.Create(t.Context(), "con", sum("3"), 1, strings.NewReader("3"))
-		f.refused("a path that other systems cannot have", err, fault.Invalid)
-		_, err = f.Create(t.Context(), "d", sum("34"), 2, io.MultiReader(strings.NewReader("3"), iotest.ErrReader(io.ErrUnexpectedEOF)))
-		f.refused("content that cannot be read", err, fault.Unavailable)
+		must.Fail(t, must.ErrorOf(f.Replace(t.Context(), first, sum("3"), 1, strings.NewReader("3"))), fault.Conflict)                                                         // replacing an earlier version
+		must.Fail(t, f.Delete(t.Context(), first), fault.Conflict)                                                                                                             // deleting an earlier version
+		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "A", sum("3"), 1, strings.NewReader("3"))), fault.Conflict)                                                            // a path that is taken
+		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "c", sum("4"), 1, strings.NewReader("3"))), fault.Invalid)                                                             // a wrong checksum
+		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "con", sum("3"), 1, strings.NewReader("3"))), fault.Invalid)                                                           // a path that other systems cannot have
+		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "d", sum("34"), 2, io.MultiReader(strings.NewReader("3"), iotest.ErrReader(io.ErrUnexpectedEOF)))), fault.Unavailable) // content that cannot be read
 		must.NoError(t, f.Delete(t.Context(), second))
-		f.refused("deleting what is gone", f.Delete(t.Context(), second), fault.NotFound)
+		must.Fail(t, f.Delete(t.Context(), second), fault.NotFound) // deleting what is gone
 	})
 	t.Run("a download goes on at the offset, or begins anew", func(t *testing.T) {
-		f := open(t, s, shared)
+		f := open(t, s)
 		first := f.create("Ü/a 100%", "first content")
 		for offset, want := range map[int64]string{0: "first content", 6: "content", 13: "", 99: ""} {
 			now, text := f.download(first, offset)
-			f.same("the record", first, now)
-			f.same("the content", want, text)
+			must.Equal(t, first, now)
+			must.Equal(t, want, text)
 		}
 		second := f.replace(first, "second content")
 		now, text := f.download(first, 6)
-		f.same("the record after a change", second, now)
-		f.same("the content after a change", "second content", text)
+		must.Equal(t, second, now)
+		must.Equal(t, "second content", text)
 
 		restored := second
 		restored.Checksum = first.Checksum
 		now, text = f.download(restored, 6)
-		f.same("the record of the same version with other content", second, now)
-		f.same("the content of the same version with other content", "second content", text)
+		must.Equal(t, second, now)
+		must.Equal(t, "second content", text)
 
 		_, _, err := f.Download(t.Context(), mirror.Record{ID: "0198a1b2-0000-7000-8000-000000000001"}, 0)
-		f.refused("a file that is not there", err, fault.NotFound)
+		must.Fail(t, err, fault.NotFound) // a file that is not there
 	})
 	t.Run("small files are downloaded together, each for itself", func(t *testing.T) {
-		f := open(t, s, shared)
+		f := open(t, s)
 		limits, err := f.Limits(t.Context())
 		if err != nil || limits.ReadFiles < 100 || limits.ReadFileSize < 64<<10 || limits.ReadBytes < 4*limits.ReadFileSize {
 			t.Errorf("the limits are %+v, %v", limits, err)
@@ -244,7 +227,7 @@ func TestRemote(t *testing.T) {
 		}
 	})
 	t.Run("a large upload goes on where it was cut off, also in another process", func(t *testing.T) {
-		f := open(t, s, shared)
+		f := open(t, s)
 		content := strings.Repeat("0123456789abcdef", (apiclient.ResumableSize+1<<20)/16)
 		cut := func() io.Reader {
 			return io.MultiReader(strings.NewReader(content[:8<<20]), iotest.ErrReader(io.ErrUnexpectedEOF))
@@ -252,7 +235,7 @@ func TestRemote(t *testing.T) {
 		again := func(to string, send func(f fixture, body io.Reader) (mirror.Record, error)) mirror.Record {
 			t.Helper()
 			_, err := send(f, cut())
-			f.refused("an upload that is cut off", err, fault.Unavailable)
+			must.Fail(t, err, fault.Unavailable) // an upload that is cut off
 			sent := &counting{RoundTripper: http.DefaultTransport}
 			client := must.Do(apiclient.New(apiclient.Config{Server: s.URL, Token: f.client.Token, Transport: sent})).Or(t)
 			r, err := send(fixture{New(client, shared), t}, strings.NewReader(content))
@@ -285,7 +268,7 @@ func TestRemote(t *testing.T) {
 		}
 	})
 	t.Run("a file that can be read again is sent in one call, however often it is cut off", func(t *testing.T) {
-		f := open(t, s, shared)
+		f := open(t, s)
 		content := strings.Repeat("0123456789abcdef", (apiclient.ResumableSize+1<<20)/16)
 		cut := &cutting{RoundTripper: http.DefaultTransport, cuts: 3}
 		client := must.Do(apiclient.New(apiclient.Config{Server: s.URL, Token: f.client.Token, Transport: cut})).Or(t)
@@ -297,43 +280,40 @@ func TestRemote(t *testing.T) {
 		}
 	})
 	t.Run("large uploads of files that change are cancelled", func(t *testing.T) {
-		f := open(t, s, shared)
+		f := open(t, s)
 		content := strings.Repeat("x", apiclient.ResumableSize)
 		changed := iotest.ErrReader(fault.New(fault.Conflict, "The file was changed."))
 		for i := range upload.MaxOpen {
-			_, err := f.Create(t.Context(), fmt.Sprint("changing ", i), sum(content), int64(len(content)), changed)
-			f.refused("content that changes", err, fault.Unavailable)
+			must.Fail(t, must.ErrorOf(f.Create(t.Context(), fmt.Sprint("changing ", i), sum(content), int64(len(content)), changed)), fault.Unavailable) // content that changes
 		}
 		if _, err := f.Create(t.Context(), "large", sum(content), int64(len(content)), strings.NewReader(content)); err != nil {
 			t.Errorf("after %d uploads that were given up: %v", upload.MaxOpen, err)
 		}
 	})
 	t.Run("files and directories move", func(t *testing.T) {
-		f := open(t, s, shared)
+		f := open(t, s)
 		a, b := f.create("old/a", "a"), f.create("b", "b")
 		_, cursor := f.read(nil)
 		must.NoError(t, f.MoveDirectory(t.Context(), "old", "Old"))
 		moved, err := f.Move(t.Context(), b, "Old/b")
 		must.NoError(t, err)
-		f.same("the moved record", mirror.Record{ID: b.ID, Path: "Old/b", Version: 2, Checksum: b.Checksum, Size: 1}, moved)
+		must.Equal(t, mirror.Record{ID: b.ID, Path: "Old/b", Version: 2, Checksum: b.Checksum, Size: 1}, moved)
 		a.Path, a.Version = "Old/a", 2
 		changed, _ := f.read(&cursor)
-		f.same("what changed", []mirror.Record{a, moved}, changed)
-		_, err = f.Move(t.Context(), b, "c")
-		f.refused("moving an earlier version", err, fault.Conflict)
-		_, err = f.Move(t.Context(), moved, "OLD/A")
-		f.refused("a path that is taken", err, fault.Conflict)
-		f.refused("a directory into itself", f.MoveDirectory(t.Context(), "Old", "Old/c"), fault.Invalid)
+		must.Equal(t, []mirror.Record{a, moved}, changed)
+		must.Fail(t, must.ErrorOf(f.Move(t.Context(), b, "c")), fault.Conflict)         // moving an earlier version
+		must.Fail(t, must.ErrorOf(f.Move(t.Context(), moved, "OLD/A")), fault.Conflict) // a path that is taken
+		must.Fail(t, f.MoveDirectory(t.Context(), "Old", "Old/c"), fault.Invalid)       // a directory into itself
 
 		personal := fixture{New(f.client, object.Place{Kind: object.Artifact, Scope: object.Personal}), t}
 		mine := personal.create("old/a", "a")
 		must.NoError(t, personal.MoveDirectory(t.Context(), "old", "new"))
 		mine.Path, mine.Version = "new/a", 2
 		all, _ := personal.read(nil)
-		personal.same("a personal directory", []mirror.Record{mine}, all)
+		must.Equal(t, []mirror.Record{mine}, all)
 	})
 	t.Run("a batch makes changes in their order, each for itself", func(t *testing.T) {
-		f := open(t, s, shared)
+		f := open(t, s)
 		a, b, c := f.create("a", "a"), f.create("b", "b"), f.create("c", "c")
 		limits, err := f.Limits(t.Context())
 		if err != nil || limits.MaxFile != 100<<20 || limits.BatchFiles < 100 || limits.BatchFileSize < 512<<10 || limits.BatchBytes < 4*limits.BatchFileSize {
@@ -359,16 +339,16 @@ func TestRemote(t *testing.T) {
 		b.Version, b.Path = 2, "new/b"
 		want := []mirror.Record{{ID: d.ID, Path: "new/d", Version: 1, Checksum: sum(bytes), Size: 4}, a, b, {}}
 		for i, r := range want {
-			f.same("a result", r, results[i].Record)
+			must.Equal(t, r, results[i].Record)
 		}
 		for i, kind := range []fault.Kind{fault.Conflict, fault.Conflict, fault.Invalid, fault.NotFound} {
-			f.refused("a change that cannot be made", results[4+i].Err, kind)
+			must.Fail(t, results[4+i].Err, kind) // a change that cannot be made
 		}
 		all, _ := f.read(nil)
-		f.same("the manifest", []mirror.Record{a, empty, b, d}, all)
+		must.Equal(t, []mirror.Record{a, empty, b, d}, all)
 	})
 	t.Run("a change wakes whoever watches", func(t *testing.T) {
-		f := open(t, s, shared)
+		f := open(t, s)
 		_, cursor := f.read(nil)
 		f.create("before", "x")
 		ctx, stop := context.WithCancel(t.Context())
@@ -381,18 +361,12 @@ func TestRemote(t *testing.T) {
 		must.Succeed(t, <-ended)
 	})
 	t.Run("a server that does not answer is unavailable, and a wrong token ends the session", func(t *testing.T) {
-		client, err := apiclient.New(apiclient.Config{Server: s.URL, Token: "wrong", Attempts: 1})
-		must.NoError(t, err)
-		defer client.CloseIdle()
-		f := fixture{New(client, shared), t}
-		_, err = f.Manifest(t.Context(), nil)
-		f.refused("a manifest", err, fault.Unauthenticated)
-		_, err = f.Create(t.Context(), "a", sum("a"), 1, strings.NewReader("a"))
-		f.refused("an upload", err, fault.Unauthenticated)
-		f.refused("watching", f.Watch(t.Context(), object.Cursor{}, nil), fault.Unauthenticated)
-		client.Server = "http://127.0.0.1:1"
-		_, err = f.Manifest(t.Context(), nil)
-		f.refused("a manifest of no server", err, fault.Unavailable)
+		f := connect(t, s.URL, "wrong")
+		must.Fail(t, must.ErrorOf(f.Manifest(t.Context(), nil)), fault.Unauthenticated)                                    // a manifest
+		must.Fail(t, must.ErrorOf(f.Create(t.Context(), "a", sum("a"), 1, strings.NewReader("a"))), fault.Unauthenticated) // an upload
+		must.Fail(t, f.Watch(t.Context(), object.Cursor{}, nil), fault.Unauthenticated)                                    // watching
+		f.client.Server = "http://127.0.0.1:1"
+		must.Fail(t, must.ErrorOf(f.Manifest(t.Context(), nil)), fault.Unavailable) // a manifest of no server
 	})
 }
 
@@ -421,11 +395,9 @@ func TestAnswersWithManyFilesThatAreNoneOfTheInterface(t *testing.T) {
 			w.WriteHeader(c.status)
 			_, _ = io.WriteString(w, c.body)
 		}))
-		client, err := apiclient.New(apiclient.Config{Server: server.URL, Token: "token", Attempts: 1})
-		must.NoError(t, err)
 		whole := 0
 		record := mirror.Record{ID: "0198a1b2-0000-7000-8000-000000000001", Version: 1, Checksum: sum("content"), Size: 7}
-		err = New(client, shared).DownloadAll(t.Context(), []mirror.Record{record, record}, func(_ int, content []byte, err error) error {
+		err := connect(t, server.URL, "token").DownloadAll(t.Context(), []mirror.Record{record, record}, func(_ int, content []byte, err error) error {
 			if whole++; err != nil || string(content) != "content" {
 				t.Errorf("%s: %q, %v", about, content, err)
 			}
@@ -434,7 +406,14 @@ func TestAnswersWithManyFilesThatAreNoneOfTheInterface(t *testing.T) {
 		if !fault.Is(err, c.kind) || whole != c.whole {
 			t.Errorf("%s: %d files, %v", about, whole, err)
 		}
-		client.CloseIdle()
+		server.Close()
+	}
+}
+
+func TestABatchWithoutAllOutcomesIsUnavailable(t *testing.T) {
+	for _, body := range []string{"", `{"index":1,"status":200,"file":{"id":"a"}}`, `{"index":0,"status":200}`} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
+		must.Fail(t, must.ErrorOf(connect(t, server.URL, "token").Batch(t.Context(), []mirror.Write{{Path: "a"}})), fault.Unavailable)
 		server.Close()
 	}
 }
@@ -449,10 +428,7 @@ func TestAPartThatWasNotAskedForIsNoContent(t *testing.T) {
 		w.WriteHeader(http.StatusPartialContent)
 	}))
 	defer server.Close()
-	client, err := apiclient.New(apiclient.Config{Server: server.URL, Token: "token", Attempts: 1})
-	must.NoError(t, err)
-	defer client.CloseIdle()
-	_, _, err = New(client, shared).Download(t.Context(), mirror.Record{ID: "a", Version: 1, Checksum: sum("content"), Size: 7}, 3)
+	_, _, err := connect(t, server.URL, "token").Download(t.Context(), mirror.Record{ID: "a", Version: 1, Checksum: sum("content"), Size: 7}, 3)
 	if !fault.Is(err, fault.Unavailable) || requests.Load() != 2 {
 		t.Errorf("after %d requests: %v", requests.Load(), err)
 	}
