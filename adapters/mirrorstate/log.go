@@ -46,7 +46,7 @@ func (l *Log) Write(line []byte) (int, error) {
 }
 
 func (l *Log) open() error {
-	if err := Own(l.Directory, logName); err != nil {
+	if err := CheckFile(l.Directory, logName); err != nil {
 		return err
 	}
 	f, err := l.Directory.OpenFile(logName, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -108,7 +108,7 @@ type logFile struct {
 }
 
 func openLog(directory *os.Root, name string) (*logFile, error) {
-	err := Own(directory, name)
+	err := CheckFile(directory, name)
 	if err != nil {
 		return nil, err
 	}

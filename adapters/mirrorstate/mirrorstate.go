@@ -104,9 +104,9 @@ func OpenDirectory(directory string) (*os.Root, error) {
 	return state, failed(err)
 }
 
-// Own returns Forbidden if a name in the state directory is that of anything but a file, such as a
-// symbolic link, which another program must have made.
-func Own(directory *os.Root, name string) error {
+// CheckFile returns Forbidden if the state directory has anything but a regular file of the name, such as
+// a symbolic link, which another program must have made.
+func CheckFile(directory *os.Root, name string) error {
 	info, err := directory.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -160,7 +160,7 @@ func freeName(directory *os.Root, name string) string {
 // the directory is writable by its owner only, so none becomes one.
 func open(in *os.Root) (*State, error) {
 	for _, suffix := range slices.Concat(suffixes, []string{"-shm"}) {
-		if err := Own(in, fileName+suffix); err != nil {
+		if err := CheckFile(in, fileName+suffix); err != nil {
 			return nil, err
 		}
 	}
@@ -243,6 +243,7 @@ func isDamaged(err error) bool {
 	return errors.Is(err, errDamaged) || code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
 }
 
+// failed returns an error of SQLite or the file system as one of ports.MirrorState.
 func failed(err error) error {
 	switch code := codeOf(err); {
 	case err == nil, fault.KindOf(err) != fault.Internal, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -282,7 +283,7 @@ func (s *State) Binding(ctx context.Context) (b mirror.Binding, err error) {
 
 // storedBinding reads the binding's file.
 func (s *State) storedBinding() (b mirror.Binding, err error) {
-	if err := Own(s.directory, bindingName); err != nil {
+	if err := CheckFile(s.directory, bindingName); err != nil {
 		return b, err
 	}
 	text, err := s.directory.ReadFile(bindingName)

@@ -60,10 +60,8 @@ type Options struct {
 type Event struct {
 	Step    mirror.Step
 	State   Progress
-	Bytes   int64 // of Transferred: so many more; of Started: the size of the content to transfer
+	Bytes   int64 // of Planned: to transfer; of Transferred: since the last event of the step
 	Problem error // of Failed
-	Steps   int   // of Planned
-	Content int64 // of Planned: bytes to transfer
 }
 
 // Progress is how far a step, or a plan, is.
@@ -71,8 +69,7 @@ type Progress uint8
 
 // The states of progress.
 const (
-	Planned Progress = iota
-	Started
+	Planned Progress = iota // a plan, without a Step
 	Transferred
 	Done
 	Failed
@@ -367,8 +364,7 @@ func (m *Mirror) scan(ctx context.Context, scope mirror.Scope) error {
 			return slices.ContainsFunc(scope.Trees, func(tree string) bool { return tree == "" || strings.HasPrefix(e.Path, tree+"/") }) ||
 				directories[parent(e.Path)]
 		}
-		now := map[string]*mirror.Entry{}
-		maps.Copy(now, was)
+		now := maps.Clone(was)
 		maps.DeleteFunc(now, within)
 		alike := m.alike()
 		known := func(name string) (mirror.Facts, string, bool) {

@@ -217,25 +217,25 @@ func (r *round) readLimits(ctx context.Context) error {
 	if known {
 		return nil
 	}
+	r.immovable, r.apart = false, map[[2]string]bool{}
+	return r.askLimits(ctx)
+}
+
+// askLimits asks the server for its limits. Files that were refused because of another limit are tried
+// again.
+func (r *round) askLimits(ctx context.Context) error {
 	limits, err := r.Remote.Limits(ctx)
 	if err != nil {
 		return remoteError{err}
 	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	r.learn(limits)
-	r.immovable, r.apart = false, map[[2]string]bool{}
-	return nil
-}
-
-// learn notes the server's limits. Files that were refused because of another limit are tried again. The
-// caller must hold the lock.
-func (r *round) learn(limits mirror.Limits) {
 	if r.limits != nil && r.limits.MaxFile != limits.MaxFile {
 		maps.DeleteFunc(r.refused, func(_ string, refused refusal) bool { return refused.limited })
 		r.progress = true
 	}
 	r.limits, r.asked = &limits, r.Clock.Now()
+	return nil
 }
 
 // room reports whether limits leave room for an upload.
@@ -256,14 +256,7 @@ func (r *round) askWhy(ctx context.Context, s mirror.Step) error {
 	if known {
 		return nil
 	}
-	limits, err := r.Remote.Limits(ctx)
-	if err != nil {
-		return remoteError{err}
-	}
-	r.lock.Lock()
-	defer r.lock.Unlock()
-	r.learn(limits)
-	return nil
+	return r.askLimits(ctx)
 }
 
 // hold reports whether a step is not to be tried in this round, and notes why. The caller must hold
@@ -289,15 +282,11 @@ func (r *round) hold(s mirror.Step) bool {
 	return true
 }
 
-// begin reports whether a step is to be done, and has Report called then.
-func (r *round) begin(s mirror.Step) bool {
+// isHeld is hold for a caller that does not hold the lock.
+func (r *round) isHeld(s mirror.Step) bool {
 	r.lock.Lock()
-	held := r.hold(s)
-	r.lock.Unlock()
-	if !held {
-		r.Report(Event{Step: s, State: Started, Bytes: sizeOf(s)})
-	}
-	return !held
+	defer r.lock.Unlock()
+	return r.hold(s)
 }
 
 // settle stores the rows on whose files both sides agree, and the facts of files whose content is
@@ -379,9 +368,9 @@ func writes(a mirror.Action) bool {
 func (r *round) execute(ctx context.Context, steps []mirror.Step) error {
 	r.progress, r.broken = false, map[string]bool{}
 	if len(steps) > 0 {
-		planned := Event{State: Planned, Steps: len(steps)}
+		planned := Event{State: Planned}
 		for _, s := range steps {
-			planned.Content += sizeOf(s)
+			planned.Bytes += sizeOf(s)
 		}
 		r.Report(planned)
 	}
@@ -481,7 +470,7 @@ func (r *round) jobs(steps []mirror.Step) []func(context.Context) error {
 
 // do does a step. It returns an error only if the round cannot go on.
 func (r *round) do(ctx context.Context, s mirror.Step) error {
-	if !r.begin(s) {
+	if r.isHeld(s) {
 		return nil
 	}
 	return r.finish(ctx, s, r.step(ctx, s))

@@ -191,7 +191,6 @@ func (r *round) download(ctx context.Context, steps []mirror.Step) error {
 	var contents []mirror.Placement
 	all := make([]*downloading, len(steps))
 	for i, s := range steps {
-		r.Report(Event{Step: s, State: Started, Bytes: sizeOf(s)})
 		c := mirror.Placement{Name: stagedName(s.Row.Key, s.Row.Remote.Checksum), Path: s.Row.Remote.Path, Target: s.Row.Local}
 		if c.Target != nil {
 			c.Path = c.Target.Path
@@ -460,7 +459,7 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 	var writes []mirror.Write
 	var sent []mirror.Step
 	for _, s := range steps {
-		if !r.begin(s) {
+		if r.isHeld(s) {
 			continue
 		}
 		w, err := r.write(ctx, s)

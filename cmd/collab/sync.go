@@ -275,7 +275,7 @@ type pause struct {
 
 // pauseIn returns the pause of a directory of files, nil if there is none or it is over.
 func (a *app) pauseIn(directory *os.Root) (*pause, error) {
-	err := mirrorstate.Own(directory, pauseName)
+	err := mirrorstate.CheckFile(directory, pauseName)
 	if err != nil {
 		return nil, err
 	}
@@ -654,7 +654,7 @@ func (s *synced) report(e rounds.Event) {
 	defer s.lock.Unlock()
 	switch e.State {
 	case rounds.Planned:
-		s.shown = s.app.progress(s.dir, e.Content)
+		s.shown = s.app.progress(s.dir, e.Bytes)
 	case rounds.Transferred:
 		if s.shown != nil {
 			s.shown.add(int(e.Bytes))
