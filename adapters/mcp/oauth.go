@@ -3,20 +3,18 @@ package mcp
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"collab/adapters/outbound"
 	"collab/domain/check"
 	"collab/domain/fault"
 	"collab/ports"
@@ -140,30 +138,15 @@ func (a *Authorizer) unreachable(err error, server string) error {
 	return fault.Wrap(fault.Unavailable, reason(err), "The %s cannot be reached", server)
 }
 
-// reason returns the cause of a missing response. Errors of net/http contain URLs and text
-// of servers, so it does not return them.
+// reason returns the cause of a missing response, without URLs and text of servers.
 func reason(err error) error {
-	var (
-		timeout interface{ Timeout() bool }
-		name    *net.DNSError
-		number  syscall.Errno
-		proof   *tls.CertificateVerificationError
-	)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case isTimeout(err):
 		return context.DeadlineExceeded
-	case errors.As(err, &name):
-		return errors.New("its name does not resolve")
-	case errors.As(err, &number):
-		return number
-	case errors.As(err, &proof):
-		return errors.New("its certificate is not valid")
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("it closed the connection")
 	}
-	return errors.New("it does not speak HTTP as it should")
+	return errors.New(outbound.Reason(err))
 }
 
 func refusedAddress(server string) error {

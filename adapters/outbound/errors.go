@@ -35,35 +35,45 @@ func (f *failure) Error() string { return f.message }
 func (f *failure) Unwrap() error { return f.cause }
 
 // Timeout implements the interface that url.Error.Timeout uses.
-func (f *failure) Timeout() bool {
-	e, ok := errors.AsType[net.Error](f.cause)
-	return ok && e.Timeout()
-}
+func (f *failure) Timeout() bool { return isTimeout(f.cause) }
 
 // failed returns err as a failure. A refusal is returned unchanged.
 func failed(err error) error {
-	f := &failure{"the connection broke off, or the server does not speak HTTP", err}
-	switch {
-	case hasType[*refusal](err):
-		refused, _ := errors.AsType[*refusal](err)
+	if refused, ok := errors.AsType[*refusal](err); ok {
 		return refused
-	case errors.Is(err, context.Canceled):
-		f.message = context.Canceled.Error()
-	case hasType[*http.MaxBytesError](err):
-		f.message = "the answer is too long"
-	case f.Timeout():
-		f.message = "the server did not answer in time"
-	case hasType[*net.DNSError](err):
-		f.message = "the name of the server could not be resolved"
-	case hasType[*tls.CertificateVerificationError](err):
-		f.message = "the certificate of the server cannot be verified"
-	case hasType[tls.AlertError](err), hasType[tls.RecordHeaderError](err):
-		f.message = "TLS could not be agreed on with the server"
-	case hasType[syscall.Errno](err):
-		errno, _ := errors.AsType[syscall.Errno](err)
-		f.message = "the network says: " + errno.Error()
 	}
-	return f
+	return &failure{Reason(err), err}
+}
+
+// Reason returns why a call failed. Errors of net/http contain URLs and text of servers; the
+// reason does not.
+func Reason(err error) string {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.message
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return context.Canceled.Error()
+	case hasType[*http.MaxBytesError](err):
+		return "the answer is too long"
+	case isTimeout(err):
+		return "the server did not answer in time"
+	case hasType[*net.DNSError](err):
+		return "the name of the server could not be resolved"
+	case hasType[*tls.CertificateVerificationError](err):
+		return "the certificate of the server cannot be verified"
+	case hasType[tls.AlertError](err), hasType[tls.RecordHeaderError](err):
+		return "TLS could not be agreed on with the server"
+	}
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return "the network says: " + errno.Error()
+	}
+	return "the connection broke off, or the server does not speak HTTP"
+}
+
+func isTimeout(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout()
 }
 
 func hasType[E error](err error) bool {
