@@ -38,6 +38,7 @@ type Options struct {
 // so that the server starts while the provider is down.
 type Provider struct {
 	Options
+	secure   bool // the issuer is https
 	client   *http.Client
 	metadata *refresher[metadata]
 	keys     *refresher[keys]
@@ -55,7 +56,8 @@ type metadata struct {
 
 // New returns the provider of an issuer.
 func New(o Options) (*Provider, error) {
-	if err := absolute(o.Issuer); err != nil {
+	issuer, err := absolute(o.Issuer)
+	if err != nil {
 		return nil, err
 	}
 	if o.Transport == nil {
@@ -65,7 +67,7 @@ func New(o Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{Options: o, unknown: unknown}
+	p := &Provider{Options: o, secure: issuer.Scheme == "https", unknown: unknown}
 	p.client = &http.Client{
 		Transport:     limitedTransport{o.Transport},
 		Timeout:       timeout,
@@ -121,28 +123,23 @@ func (p *Provider) discover(ctx context.Context) (metadata, error) {
 
 // checkEndpoint returns an error for an endpoint without https of an issuer with it.
 func (p *Provider) checkEndpoint(address string) error {
-	if err := absolute(address); err != nil {
+	u, err := absolute(address)
+	if err != nil {
 		return fmt.Errorf("the discovery document's address %w", err)
 	}
-	if scheme(p.Issuer) == "https" && scheme(address) != "https" {
+	if p.secure && u.Scheme != "https" {
 		return fmt.Errorf("the discovery document's address %q is not https", address)
 	}
 	return nil
 }
 
-func scheme(address string) string {
+// absolute parses an http or https URL with a host.
+func absolute(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
-	if err != nil {
-		return ""
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return nil, fmt.Errorf("%q is not an absolute http or https address", address)
 	}
-	return u.Scheme
-}
-
-func absolute(address string) error {
-	if u, err := url.Parse(address); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return fmt.Errorf("%q is not an absolute http or https address", address)
-	}
-	return nil
+	return u, nil
 }
 
 // get reads a document of the provider.

@@ -160,10 +160,7 @@ type SessionSignIn struct {
 
 // BySession returns the sign-in at the provider's hosted page.
 func (p *Provider) BySession(page string) (*SessionSignIn, error) {
-	if err := absolute(page); err != nil {
-		return nil, err
-	}
-	u, err := url.Parse(page)
+	u, err := absolute(page)
 	if err != nil {
 		return nil, err
 	}
