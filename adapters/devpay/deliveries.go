@@ -3,6 +3,7 @@ package devpay
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -13,11 +14,12 @@ const deliveryTimeout = 10 * time.Second
 // attempt after the last pause fails.
 var backoff = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, time.Hour}
 
-// queue delivers the events of one subscription in order. It exists as long as its
-// goroutine.
+// queue delivers the events of one subscription in order.
 type queue struct {
-	waiters []chan struct{} // closed after the next attempt
-	wake    chan struct{}   // interrupts a pause
+	subscription string
+
+	mu       sync.Mutex         // held during an attempt
+	endPause context.CancelFunc // ends the pause before the next attempt; nil before the first; guarded by mu
 }
 
 // deliver starts the delivery of a subscription's events, and returns a channel that is
@@ -30,97 +32,73 @@ func (p *Provider) deliver(subscription string) <-chan struct{} {
 		close(done)
 		return done
 	}
-	l, ok := p.queues[subscription]
+	q, ok := p.queues[subscription]
 	if !ok {
-		l = p.startQueue(subscription, 0)
+		q = &queue{subscription: subscription}
+		p.queues[subscription] = q
 	}
-	l.waiters = append(l.waiters, done)
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	p.workers.Go(func() {
+		defer close(done)
+		p.attempt(q)
+	})
 	return done
 }
 
 // resume starts the delivery of the events of an earlier process, after a pause in which the
-// service starts to listen.
+// service starts to listen. New calls it before there are requests.
 func (p *Provider) resume() {
 	if p.options.Emit == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.state.Read(func(b *state) {
 		for _, m := range b.Outbox {
-			if _, there := p.queues[m.Subscription]; !there {
-				p.startQueue(m.Subscription, backoff[0])
-			}
+			p.queues[m.Subscription] = &queue{subscription: m.Subscription}
+		}
+	})
+	for _, q := range p.queues {
+		p.attemptAfter(backoff[0], q)
+	}
+}
+
+// attempt delivers events until a delivery fails, after which it starts the next attempt's pause.
+// It ends a pause that has not ended.
+func (p *Provider) attempt(q *queue) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.endPause != nil {
+		q.endPause()
+	}
+	if pause := p.deliverPending(q.subscription); pause > 0 {
+		p.attemptAfter(pause, q)
+	}
+}
+
+// attemptAfter starts an attempt after the pause, unless the pause is ended. The caller holds q.mu.
+func (p *Provider) attemptAfter(pause time.Duration, q *queue) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	q.endPause = cancel
+	p.workers.Go(func() {
+		select {
+		case <-p.options.After(pause):
+			p.attempt(q)
+		case <-ctx.Done():
 		}
 	})
 }
 
-// startQueue starts a queue. The caller holds p.mu.
-func (p *Provider) startQueue(subscription string, pause time.Duration) *queue {
-	l := &queue{wake: make(chan struct{}, 1)}
-	p.queues[subscription] = l
-	p.workers.Go(func() { p.run(subscription, l, pause) })
-	return l
-}
-
-// run delivers events until the outbox has none of the subscription.
-func (p *Provider) run(subscription string, l *queue, pause time.Duration) {
-	for {
-		if pause > 0 {
-			select {
-			case <-p.options.After(pause):
-			case <-l.wake:
-			case <-p.ctx.Done():
-			}
-		}
-		p.mu.Lock()
-		waiters := l.waiters
-		l.waiters = nil
-		select {
-		case <-l.wake: // sent by a waiter of this attempt
-		default:
-		}
-		p.mu.Unlock()
-
-		var left bool
-		left, pause = p.deliverPending(subscription)
-		for _, done := range waiters {
-			close(done)
-		}
-
-		p.mu.Lock()
-		if p.closed || !left && len(l.waiters) == 0 {
-			for _, done := range l.waiters {
-				close(done)
-			}
-			delete(p.queues, subscription)
-			p.mu.Unlock()
-			return
-		}
-		if len(l.waiters) > 0 {
-			pause = 0
-		}
-		p.mu.Unlock()
-	}
-}
-
 // deliverPending delivers the subscription's events in order until a delivery fails. It
-// reports whether events are left, and the pause before the next attempt.
-func (p *Provider) deliverPending(subscription string) (left bool, pause time.Duration) {
+// returns the pause before the next attempt; zero if none is needed.
+func (p *Provider) deliverPending(subscription string) (pause time.Duration) {
 	for p.ctx.Err() == nil {
 		m, waits := p.first(subscription)
 		if !waits {
-			return false, 0
+			return 0
 		}
 		once, cancel := context.WithTimeout(p.ctx, deliveryTimeout)
 		failed := p.options.Emit(once, m.ID, m.Body)
 		cancel()
 		if failed != nil && p.ctx.Err() != nil {
-			return true, 0 // it was interrupted
+			break // it was interrupted
 		}
 		m.Attempts++
 		givenUp := m.Attempts > len(backoff)
@@ -130,13 +108,13 @@ func (p *Provider) deliverPending(subscription string) (left bool, pause time.Du
 		if err := p.attempted(m, failed == nil || givenUp); err != nil {
 			// The attempt is not stored: retrying would deliver the event without end.
 			p.options.Log.Error("payment event delivery suspended", "subscription", subscription, "error", err)
-			return false, 0
+			return 0
 		}
 		if failed != nil && !givenUp {
-			return true, backoff[m.Attempts-1]
+			return backoff[m.Attempts-1]
 		}
 	}
-	return true, 0
+	return 0
 }
 
 // first returns the next event of a subscription.
