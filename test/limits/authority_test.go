@@ -30,28 +30,20 @@ type heldRequest struct {
 }
 
 // acts has one of each row that asks for a token, and of the one that takes it in
-// its body.
+// its body. One that reads and has no parameter is tried with its path if it is not here.
 var acts = map[string]heldRequest{
 	"POST /api/v1/auth/refresh":             {path: "/auth/refresh", body: `{"token":"$token"}`},
-	"GET /api/v1/auth/me":                   {path: "/auth/me"},
-	"GET /api/v1/auth/organisations":        {path: "/auth/organisations"},
-	"GET /api/v1/auth/sessions":             {path: "/auth/sessions"},
 	"DELETE /api/v1/auth/sessions":          {path: "/auth/sessions"},
 	"DELETE /api/v1/auth/sessions/{id}":     {path: "/auth/sessions/$task"},
 	"POST /api/v1/auth/onboarding-complete": {path: "/auth/onboarding-complete", body: `{}`},
 	"POST /api/v1/auth/seed-onboarding":     {path: "/auth/seed-onboarding", body: `{}`},
 
-	"GET /api/v1/org/members":                 {path: "/org/members"},
-	"GET /api/v1/org/members/former":          {path: "/org/members/former"},
 	"PATCH /api/v1/org/members/{userId}/role": {path: "/org/members/$carl/role", body: `{"role":"VIEWER"}`},
 	"DELETE /api/v1/org/members/{userId}":     {path: "/org/members/$carl"},
-	"GET /api/v1/org/invites":                 {path: "/org/invites"},
 	"POST /api/v1/org/invite":                 {path: "/org/invite", body: `{"email":"erin@example.com","role":"MEMBER"}`},
 	"POST /api/v1/org/invite/{id}/resend":     {path: "/org/invite/$invitation/resend", body: `{}`},
 	"DELETE /api/v1/org/invite/{id}":          {path: "/org/invite/$invitation"},
-	"GET /api/v1/org/audit":                   {path: "/org/audit"},
 	"POST /api/v1/org/export":                 {path: "/org/export", body: `{}`},
-	"GET /api/v1/org/exports":                 {path: "/org/exports"},
 	"GET /api/v1/org/exports/{id}":            {path: "/org/exports/$task"},
 	"GET /api/v1/org/exports/{id}/archive":    {path: "/org/exports/$task/archive"},
 
@@ -64,7 +56,6 @@ var acts = map[string]heldRequest{
 	"DELETE /api/v1/tasks/{id}":       {path: "/tasks/$task", private: true},
 	"GET /api/v1/tasks/{id}/history":  {path: "/tasks/$task/history", private: true},
 
-	"GET /api/v1/teams":                          {path: "/teams"},
 	"POST /api/v1/teams":                         {path: "/teams", body: `{"name":"Late"}`},
 	"GET /api/v1/teams/{id}":                     {path: "/teams/$team", private: true},
 	"PATCH /api/v1/teams/{id}":                   {path: "/teams/$team", body: `{"name":"Late"}`, private: true},
@@ -81,9 +72,7 @@ var acts = map[string]heldRequest{
 	"DELETE /api/v1/workspaces/{id}":    {path: "/workspaces/$workspace", private: true},
 	"POST /api/v1/workspaces/{id}/move": {path: "/workspaces/$workspace/move", body: `{"targetTeamId":"$shared"}`, private: true},
 
-	"GET /api/v1/sync/profile":                                   {path: "/sync/profile"},
 	"PUT /api/v1/sync/profile":                                   {path: "/sync/profile", body: `{"late":true}`},
-	"GET /api/v1/sync/org-onboarding":                            {path: "/sync/org-onboarding"},
 	"PUT /api/v1/sync/org-onboarding":                            {path: "/sync/org-onboarding", body: `{"late":true}`},
 	"GET /api/v1/sync/memory/{scope}":                            {path: "/sync/memory/org"},
 	"PUT /api/v1/sync/memory/{scope}":                            {path: "/sync/memory/org", body: `{"content":"late"}`},
@@ -97,7 +86,6 @@ var acts = map[string]heldRequest{
 	"DELETE /api/v1/sync/files/{id}":                             {path: "/sync/files/$file", private: true},
 	"POST /api/v1/sync/batch":                                    {path: "/sync/batch", body: `{"op":"put","path":"late","content":"late"}`, contentType: "application/x-ndjson"},
 	"POST /api/v1/sync/batch/read":                               {path: "/sync/batch/read", body: `{"files":[{"id":"$file"}]}`, private: true},
-	"GET /api/v1/sync/limits":                                    {path: "/sync/limits"},
 	"PATCH /api/v1/sync/files/{id}":                              {path: "/sync/files/$file", body: `{"path":"late"}`, private: true},
 	"GET /api/v1/sync/files/{id}/versions":                       {path: "/sync/files/$file/versions", private: true},
 	"DELETE /api/v1/sync/files/{id}/versions":                    {path: "/sync/files/$file/versions", private: true},
@@ -112,26 +100,14 @@ var acts = map[string]heldRequest{
 	"GET /api/v1/sync/resumable-uploads/{id}":                    {path: "/sync/resumable-uploads/$task"},
 	"PATCH /api/v1/sync/resumable-uploads/{id}":                  {path: "/sync/resumable-uploads/$task", headers: "Content-Type: application/partial-upload\r\nUpload-Complete: ?1\r\nUpload-Offset: 0\r\n"},
 	"DELETE /api/v1/sync/resumable-uploads/{id}":                 {path: "/sync/resumable-uploads/$task"},
-	"GET /api/v1/sync/manifest":                                  {path: "/sync/manifest"},
-	"GET /api/v1/sync/changes":                                   {path: "/sync/changes"},
 
-	"POST /api/v1/chat":  {path: "/chat", body: `{"message":"late"}`},
-	"GET /api/v1/models": {path: "/models"},
+	"POST /api/v1/chat": {path: "/chat", body: `{"message":"late"}`},
 
-	"GET /api/v1/billing/status":       {path: "/billing/status"},
-	"GET /api/v1/billing/plans":        {path: "/billing/plans"},
-	"GET /api/v1/billing/subscription": {path: "/billing/subscription"},
-	"POST /api/v1/billing/trial":       {path: "/billing/trial", body: `{}`},
-	"POST /api/v1/billing/checkout":    {path: "/billing/checkout", body: `{"plan":"PREMIUM"}`},
-	"POST /api/v1/billing/portal":      {path: "/billing/portal", body: `{}`},
-	"POST /api/v1/billing/downgrade":   {path: "/billing/downgrade", body: `{}`},
-	"GET /api/v1/metering/org":         {path: "/metering/org"},
-	"GET /api/v1/metering/user":        {path: "/metering/user"},
-	"GET /api/v1/metering/daily":       {path: "/metering/daily"},
-	"GET /api/v1/metering/quota":       {path: "/metering/quota"},
-	"GET /api/v1/metering/storage":     {path: "/metering/storage"},
+	"POST /api/v1/billing/trial":     {path: "/billing/trial", body: `{}`},
+	"POST /api/v1/billing/checkout":  {path: "/billing/checkout", body: `{"plan":"PREMIUM"}`},
+	"POST /api/v1/billing/portal":    {path: "/billing/portal", body: `{}`},
+	"POST /api/v1/billing/downgrade": {path: "/billing/downgrade", body: `{}`},
 
-	"GET /api/v1/connectors":                           {path: "/connectors"},
 	"POST /api/v1/connectors":                          {path: "/connectors", body: `{"providerId":"time"}`},
 	"GET /api/v1/connectors/{instanceId}/credentials":  {path: "/connectors/$connector/credentials"},
 	"POST /api/v1/connectors/{instanceId}/credentials": {path: "/connectors/$connector/credentials", body: `{"credentials":{"apiKey":"late"}}`},
@@ -141,11 +117,9 @@ var acts = map[string]heldRequest{
 
 	"POST /api/v1/updates":                       {path: "/updates", body: `{"version":"2.0.0","platform":"LINUX","arch":"X64","downloadUrl":"https://example.com/b.zip"}`},
 	"PATCH /api/v1/updates/{id}":                 {path: "/updates/$release", body: `{"releaseNotes":"late"}`},
-	"GET /api/v1/updates/releases":               {path: "/updates/releases"},
 	"GET /api/v1/updates/releases/{id}/rollout":  {path: "/updates/releases/$release/rollout?clientIds=c"},
 	"GET /api/v1/updates/releases/{id}/progress": {path: "/updates/releases/$release/progress"},
 	"GET /api/v1/updates/releases/{id}/reports":  {path: "/updates/releases/$release/reports"},
-	"GET /api/v1/updates/adoption":               {path: "/updates/adoption"},
 }
 
 // pending is a request of which the last byte is missing.
@@ -331,8 +305,11 @@ func records(t *testing.T, db *sql.DB, tables string) map[string][]string {
 func TestRightsAreThoseOfTheActOnEveryRow(t *testing.T) {
 	_, guards := routeTable(t)
 	for row, guard := range guards {
-		if _, known := acts[row]; !known && slices.Contains([]string{"caller", "member", "writer", "manager", "owner"}, guard) {
-			t.Errorf("%s (%s) is not tried", row, guard)
+		if _, known := acts[row]; !known && slices.Contains(callers, guard) {
+			path, plain := plainRead(row)
+			if acts[row] = (heldRequest{path: path}); !plain {
+				t.Errorf("%s (%s) is not tried", row, guard)
+			}
 		}
 	}
 	for row := range acts {
