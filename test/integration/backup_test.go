@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,6 +48,27 @@ func restored(t *testing.T, of *collabd.Server, archive string) *collabd.Server 
 	ran(t, s, true, "restore", archive)
 	must.NoError(t, s.Restart())
 	return s
+}
+
+// contentPath returns the path of the content of a file that an organisation shares.
+func contentPath(t *testing.T, s *collabd.Server, org, name string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(s.Dir, "blobs", org, "shared", "artifacts", name+"@*"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	return found[0]
+}
+
+// startReading starts a command of the program, and returns it with its output once it reads the path, where it
+// finds a named pipe.
+func startReading(t *testing.T, s *collabd.Server, path string, args ...string) (c *exec.Cmd, output *bytes.Buffer, pipe *os.File) {
+	t.Helper()
+	must.NoError(t, syscall.Mkfifo(path, 0o600))
+	c, output = s.Command(t, args), &bytes.Buffer{}
+	c.Stdout, c.Stderr = output, output
+	must.NoError(t, c.Start())
+	return c, output, must.Do(os.OpenFile(path, os.O_WRONLY, 0)).Or(t)
 }
 
 // trackedFile is a file as a client knows it, with the number of its states.
@@ -265,19 +287,9 @@ func TestContentRemovedDuringABackup(t *testing.T) {
 			var gone record
 			ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "a.txt", "content": "first"}, nil)
 			ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "b.txt", "content": "second"}, &gone)
-			found, err := filepath.Glob(filepath.Join(s.Dir, "blobs", ada.Org, "shared", "artifacts", "a.txt@*"))
-			if err != nil || len(found) != 1 {
-				t.Fatalf("%v, %v", found, err)
-			}
-			must.NoError(t, os.Rename(found[0], found[0]+".real"))
-			must.NoError(t, syscall.Mkfifo(found[0], 0o600))
-			archive := filepath.Join(t.TempDir(), "backup")
-			var output bytes.Buffer
-			c := s.Command(t, []string{"backup", archive})
-			c.Stdout, c.Stderr = &output, &output
-			must.NoError(t, c.Start())
-			pipe, err := os.OpenFile(found[0], os.O_WRONLY, 0) // once the backup reads it
-			must.NoError(t, err)
+			first, archive := contentPath(t, s, ada.Org, "a.txt"), filepath.Join(t.TempDir(), "backup")
+			must.NoError(t, os.Rename(first, first+".real"))
+			c, output, pipe := startReading(t, s, first, "backup", archive)
 			ada.Must(t, 200, "DELETE", "/sync/files/"+gone.ID, nil, nil)
 			ada.Must(t, 200, "DELETE", "/sync/files/"+gone.ID+"/versions", nil, nil)
 			if aged {
@@ -286,7 +298,7 @@ func TestContentRemovedDuringABackup(t *testing.T) {
 				db.Close()
 			}
 			ran(t, s, true, "gc")
-			must.NoError(t, os.Rename(found[0]+".real", found[0]))
+			must.NoError(t, os.Rename(first+".real", first))
 			must.Do(io.WriteString(pipe, "first")).Or(t)
 			pipe.Close()
 			if err := c.Wait(); err != nil {
@@ -419,24 +431,15 @@ func TestAnInterruptedBackupLeavesNoFile(t *testing.T) {
 	s := collabd.Start(t)
 	ada := s.SignIn(t, "ada@example.com", "Interrupted", "owner")
 	ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "a.txt", "content": strings.Repeat("first", 180_000)}, nil)
-	found, err := filepath.Glob(filepath.Join(s.Dir, "blobs", ada.Org, "shared", "artifacts", "a.txt@*"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("%v, %v", found, err)
-	}
-	must.NoError(t, os.Remove(found[0]))
+	content := contentPath(t, s, ada.Org, "a.txt")
+	must.NoError(t, os.Remove(content))
 	folder := t.TempDir()
 	if output := ran(t, s, false, "backup", filepath.Join(folder, "backup")); !strings.Contains(output, "does not have what the database names") {
 		t.Error(output)
 	}
-	must.NoError(t, syscall.Mkfifo(found[0], 0o600))
-	c := s.Command(t, []string{"backup", filepath.Join(folder, "backup")})
-	var output bytes.Buffer
-	c.Stdout, c.Stderr = &output, &output
-	must.NoError(t, c.Start())
-	pipe, err := os.OpenFile(found[0], os.O_WRONLY, 0)
-	must.NoError(t, err)
+	c, output, pipe := startReading(t, s, content, "backup", filepath.Join(folder, "backup"))
 	must.NoError(t, c.Process.Signal(os.Interrupt))
-	for err == nil { // until the signal was handled and the reader has ended
+	for err := error(nil); err == nil; { // until the signal was handled and the reader has ended
 		_, err = io.WriteString(pipe, "f")
 	}
 	pipe.Close()

@@ -222,12 +222,7 @@ func (w *chatTest) leases() (n int) {
 // entries, and that servers return it. It returns the numbers of entries by outcome.
 func (w *chatTest) settled(all ...member) map[chat.Outcome]int {
 	w.Helper()
-	for deadline := time.Now().Add(patience); w.leases() > 0 && time.Now().Before(deadline); {
-		time.Sleep(retryDelay)
-	}
-	if n := w.leases(); n > 0 {
-		w.Errorf("%d leases are left", n)
-	}
+	until(w, "no lease is left", func() bool { return w.leases() == 0 })
 	logged := map[string]string{}
 	var calls []usage.Entry
 	var used map[id.User]int64

@@ -125,6 +125,18 @@ var departures = []disconnect{
 	{"during a call of a tool", provider.Script{provider.Text("Let me see"), provider.Call("c1", "look", `{"at":`, `"it"}`), provider.Silence()}, chunks(1)},
 }
 
+// eachLeaver calls leave with the number of each client that leaves, several at a time, and with its random
+// numbers.
+func eachLeaver(t *testing.T, seed uint64, leave func(i int, random *rand.Rand)) {
+	for from := 0; from < leavers && !t.Failed(); from += leaversAtOnce {
+		var batch sync.WaitGroup
+		for i := from; i < min(from+leaversAtOnce, leavers); i++ {
+			batch.Go(func() { leave(i, rand.New(rand.NewPCG(seed, uint64(i)))) })
+		}
+		batch.Wait()
+	}
+}
+
 // TestADisconnectedClientIsMeteredOnceAndTheProviderStops has clients leave at every
 // moment of a stream.
 func TestADisconnectedClientIsMeteredOnceAndTheProviderStops(t *testing.T) {
@@ -135,44 +147,37 @@ func TestADisconnectedClientIsMeteredOnceAndTheProviderStops(t *testing.T) {
 			all = append(all, w.member("Leavers", i))
 		}
 		all[0].client.Grant(t, string(plan.Enterprise))
-		for from := 0; from < leavers && !t.Failed(); from += leaversAtOnce {
-			var batch sync.WaitGroup
-			for i := from; i < min(from+leaversAtOnce, leavers); i++ {
-				batch.Go(func() {
-					random := rand.New(rand.NewPCG(seed, uint64(i)))
-					m := departures[i%len(departures)]
-					a := w.request()
-					ended := make(chan struct{}, 1)
-					a.steps = append(provider.Script{provider.Ended(func() { ended <- struct{}{} })}, m.steps...)
-					l, err := w.open(w.servers[random.IntN(len(w.servers))], chatModels[random.IntN(2)], all[random.IntN(len(all))], a)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					defer l.Close()
-					if !a.saw(t) || !l.head(t) {
-						return
-					}
-					if err := m.until(l, random); err != nil {
-						t.Errorf("%s: %v", m.about, err)
-						return
-					}
-					select {
-					case <-ended:
-						t.Errorf("%s: the provider's work ended before the client left", m.about)
-						return
-					default:
-					}
-					l.leave(random.IntN(2) == 0)
-					select {
-					case <-ended:
-					case <-time.After(soon):
-						t.Errorf("%s: the provider's work does not end", m.about)
-					}
-				})
+		eachLeaver(t, seed, func(i int, random *rand.Rand) {
+			m := departures[i%len(departures)]
+			a := w.request()
+			ended := make(chan struct{}, 1)
+			a.steps = append(provider.Script{provider.Ended(func() { ended <- struct{}{} })}, m.steps...)
+			l, err := w.open(w.servers[random.IntN(len(w.servers))], chatModels[random.IntN(2)], all[random.IntN(len(all))], a)
+			if err != nil {
+				t.Error(err)
+				return
 			}
-			batch.Wait()
-		}
+			defer l.Close()
+			if !a.saw(t) || !l.head(t) {
+				return
+			}
+			if err := m.until(l, random); err != nil {
+				t.Errorf("%s: %v", m.about, err)
+				return
+			}
+			select {
+			case <-ended:
+				t.Errorf("%s: the provider's work ended before the client left", m.about)
+				return
+			default:
+			}
+			l.leave(random.IntN(2) == 0)
+			select {
+			case <-ended:
+			case <-time.After(soon):
+				t.Errorf("%s: the provider's work does not end", m.about)
+			}
+		})
 		if t.Failed() {
 			return
 		}
@@ -189,26 +194,19 @@ func TestADisconnectBeforeTheFirstByteLeavesNothing(t *testing.T) {
 		all := []member{w.member("Hasty", 0), w.member("Hasty", 1)}
 		all[0].client.Grant(t, string(plan.Enterprise))
 		requests := make([]*chatRequest, leavers)
-		for from := 0; from < leavers && !t.Failed(); from += leaversAtOnce {
-			var batch sync.WaitGroup
-			for i := from; i < min(from+leaversAtOnce, leavers); i++ {
-				batch.Go(func() {
-					random := rand.New(rand.NewPCG(seed, uint64(i)))
-					requests[i] = w.request()
-					requests[i].steps = provider.Script{provider.Text("Hello"), provider.Silence()}
-					l, err := w.open(w.servers[random.IntN(len(w.servers))], chatModels[random.IntN(2)], all[random.IntN(len(all))], requests[i])
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					// An answer may come in that time.
-					_ = l.SetReadDeadline(time.Now().Add(time.Duration(random.Int64N(int64(time.Millisecond << random.IntN(9))))))
-					_, _ = l.ReadByte()
-					l.leave(random.IntN(2) == 0)
-				})
+		eachLeaver(t, seed, func(i int, random *rand.Rand) {
+			requests[i] = w.request()
+			requests[i].steps = provider.Script{provider.Text("Hello"), provider.Silence()}
+			l, err := w.open(w.servers[random.IntN(len(w.servers))], chatModels[random.IntN(2)], all[random.IntN(len(all))], requests[i])
+			if err != nil {
+				t.Error(err)
+				return
 			}
-			batch.Wait()
-		}
+			// An answer may come in that time.
+			_ = l.SetReadDeadline(time.Now().Add(time.Duration(random.Int64N(int64(time.Millisecond << random.IntN(9))))))
+			_, _ = l.ReadByte()
+			l.leave(random.IntN(2) == 0)
+		})
 		// Calls of disconnected clients have ended when their server has stopped.
 		for _, s := range w.servers {
 			s.Stop(t)

@@ -2,14 +2,12 @@ package integration
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"collab/test/collabd"
@@ -107,22 +105,13 @@ func TestADeploymentIsMovedToAFleetAndBack(t *testing.T) {
 	s.Stop(t)
 
 	// The first attempt is killed while it reads content.
-	found, err := filepath.Glob(filepath.Join(s.Dir, "blobs", ada.Org, "shared", "artifacts", "later.txt@*"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("%v, %v", found, err)
-	}
-	must.NoError(t, os.Rename(found[0], found[0]+".real"))
-	must.NoError(t, syscall.Mkfifo(found[0], 0o600))
-	var output bytes.Buffer
-	c := s.Command(t, args)
-	c.Stdout, c.Stderr = &output, &output
-	must.NoError(t, c.Start())
-	pipe, err := os.OpenFile(found[0], os.O_WRONLY, 0) // once it is read
-	must.NoError(t, err)
+	later := contentPath(t, s, ada.Org, "later.txt")
+	must.NoError(t, os.Rename(later, later+".real"))
+	c, _, pipe := startReading(t, s, later, args...)
 	must.NoError(t, c.Process.Kill())
 	_ = c.Wait()
 	pipe.Close()
-	must.NoError(t, os.Rename(found[0]+".real", found[0]))
+	must.NoError(t, os.Rename(later+".real", later))
 	if _, err := s.Command(t, []string{"migrate"}, "COLLAB_DATABASE_URL="+postgresURL).Output(); err == nil {
 		t.Error("a server opens the incomplete target")
 	}
