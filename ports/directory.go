@@ -72,6 +72,8 @@ type Epochs interface {
 	// Marks returns the present marks of those of the organisations that exist, each read
 	// in one snapshot. It sees what Epochs sees.
 	Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error)
+	// Cached returns what Marks would return for an organisation, and false if that is not in memory.
+	Cached(o id.Org) (org.Mark, bool)
 	// Entries is Changes.List with the organisation's epoch, which includes every
 	// transaction that was committed before one of the entries. NotFound for an
 	// organisation that does not exist.

@@ -47,6 +47,9 @@ func (m *markCache) put(commits uint64, o id.Org, mark org.Mark) {
 	m.marks[o] = mark
 }
 
+// Cached returns a mark that was read since the last commit.
+func (db *DB) Cached(o id.Org) (org.Mark, bool) { return db.marks.get(db.queue.commits.Load(), o) }
+
 // Marks is one statement, and so reads one snapshot, or returns what is cached.
 func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, error) {
 	marked := make(map[id.Org]org.Mark, len(orgs))
@@ -57,11 +60,11 @@ func (db *DB) Marks(ctx context.Context, orgs []id.Org) (map[id.Org]org.Mark, er
 	case 0:
 		return marked, nil
 	case 1:
-		commits := db.queue.commits.Load()
-		if mark, ok := db.marks.get(commits, known[0]); ok {
+		if mark, ok := db.Cached(known[0]); ok {
 			marked[known[0]] = mark
 			return marked, nil
 		}
+		commits := db.queue.commits.Load()
 		found, err := oneRow(ctx, db.read, "Organisation", tenantSQL(known[0], marks+"@org WHERE o.id = @org"), to...)
 		if found {
 			marked[o] = m

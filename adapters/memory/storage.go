@@ -242,6 +242,9 @@ func (s *Store) Marks(_ context.Context, orgs []id.Org) (map[id.Org]org.Mark, er
 	return marks, err
 }
 
+// Cached returns false: Marks takes no longer.
+func (s *Store) Cached(id.Org) (org.Mark, bool) { return org.Mark{}, false }
+
 // Entries reads entries of a log, and the epoch of its organisation.
 func (s *Store) Entries(_ context.Context, o id.Org, after int64, limit int) (entries []object.Change, at int64, err error) {
 	err = s.run(func(x *tx) error {

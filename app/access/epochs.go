@@ -49,6 +49,9 @@ type batch struct {
 // read returns the organisation's present mark; ok is false if there is no such
 // organisation.
 func (e *epochs) read(ctx context.Context, o id.Org) (mark org.Mark, ok bool, err error) {
+	if mark, ok = e.port.Cached(o); ok {
+		return mark, true, nil
+	}
 	e.mu.Lock()
 	b := e.next
 	leads := b == nil

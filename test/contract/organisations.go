@@ -294,7 +294,14 @@ func Epochs(t *testing.T, open func(t *testing.T) Opened) {
 			wantEqual(w, was, map[id.Org]org.Mark{
 				a.ID: {Epoch: w.epoch(a.ID), LogEpoch: logEpoch}, b.ID: {Epoch: w.epoch(b.ID), LogEpoch: logEpoch},
 			})
-			alone := func() org.Mark { return resultOf(w.epochs.Marks(w.ctx, []id.Org{a.ID})).must(w)[a.ID] }
+			alone := func() org.Mark {
+				before, cached := w.epochs.Cached(a.ID)
+				mark := resultOf(w.epochs.Marks(w.ctx, []id.Org{a.ID})).must(w)[a.ID]
+				if after, still := w.epochs.Cached(a.ID); cached && before != mark || still && after != mark {
+					w.Fatalf("%+v and %+v are cached, and the mark is %+v", before, after, mark)
+				}
+				return mark
+			}
 			wantEqual(w, alone(), was[a.ID])
 			w.atomic(func(r ports.Records) error { return lock(w, r, a.ID) })
 			wantEqual(w, alone(), org.Mark{Epoch: was[a.ID].Epoch + 1, LogEpoch: logEpoch})
