@@ -134,6 +134,10 @@ func (b *bench) filesOnce(ctx context.Context, round int, big *fileSeries, uploa
 				return err
 			}
 		}
+		// What was written within two seconds may change unnoticed, so the server hashes it in each download.
+		if err := rest(ctx, settling); err != nil {
+			return err
+		}
 		for i, s := range servers {
 			f, err := measure(ctx, s.process, s.download(content, ids[i]), series.connections, b.warm, b.run, nil)
 			if err != nil {
