@@ -187,40 +187,40 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 	ada.Must(t, 201, "POST", "/sync/files", map[string]string{"path": "deleted.txt", "content": "deleted"}, &deleted)
 	ada.Must(t, 200, "DELETE", "/sync/files/"+deleted.ID, nil, nil)
 	ran(t, s, true, "version") // it is built before the writes begin
-	scribes := make([]*backupWriter, 3)
+	writers := make([]*backupWriter, 3)
 	stop := make(chan struct{})
 	var all sync.WaitGroup
-	for i := range scribes {
-		scribes[i] = &backupWriter{user: ada, name: fmt.Sprintf("backupWriter%d", i), files: map[string][]string{}, acked: map[string]int{}}
-		all.Go(func() { scribes[i].write(t, stop) })
+	for i := range writers {
+		writers[i] = &backupWriter{user: ada, name: fmt.Sprintf("backupWriter%d", i), files: map[string][]string{}, acked: map[string]int{}}
+		all.Go(func() { writers[i].write(t, stop) })
 	}
 	cursor := cursorOf(t, ada)
 	type taken struct {
 		archive string
-		scribes []map[string]trackedFile
+		writers []map[string]trackedFile
 		tasks   []string
 	}
 	var backups []taken
 	for n := range 4 {
 		b := taken{archive: filepath.Join(t.TempDir(), "backup.tar.zst")}
-		for _, w := range scribes {
+		for _, w := range writers {
 			_, acked, tasks := w.state()
 			known := map[string]trackedFile{}
 			for path, n := range acked {
 				known[path] = trackedFile{acked: n}
 			}
-			b.scribes, b.tasks = append(b.scribes, known), append(b.tasks, tasks...)
+			b.writers, b.tasks = append(b.writers, known), append(b.tasks, tasks...)
 		}
 		output := ran(t, s, true, "backup", b.archive)
 		if n == 0 && !strings.Contains(output, "Backed up") {
 			t.Error(output)
 		}
-		for i, w := range scribes {
+		for i, w := range writers {
 			begun, _, _ := w.state()
 			for path, n := range begun {
-				k := b.scribes[i][path]
+				k := b.writers[i][path]
 				k.began = n
-				b.scribes[i][path] = k
+				b.writers[i][path] = k
 			}
 		}
 		backups = append(backups, b)
@@ -232,8 +232,8 @@ func TestBackupsOfAServerThatIsWrittenTo(t *testing.T) {
 		r := restored(t, s, b.archive)
 		ada := ada.At(r) // whose token is the old one
 		sums := manifest(t, ada)
-		for i, w := range scribes {
-			for path, k := range b.scribes[i] {
+		for i, w := range writers {
+			for path, k := range b.writers[i] {
 				at := -1
 				for j := max(0, k.acked-1); j < k.began; j++ {
 					if w.files[path][j] == sums[path] {

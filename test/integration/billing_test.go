@@ -86,13 +86,9 @@ func (p *billingTest) owner(name string) collabd.Client {
 	return p.servers[0].SignIn(p, "owner@"+strings.ReplaceAll(name, " ", "-")+".example.com", name, "owner")
 }
 
-// do sends a form to a page of the provider.
-func (p *billingTest) do(page, action string, more ...string) (status int, err error) {
-	fields := url.Values{"action": {action}}
-	if len(more) > 0 {
-		fields.Set("subscription", more[0])
-	}
-	answer, err := p.client.PostForm(page, fields)
+// pay sends the form of a payment page.
+func (p *billingTest) pay(page string) (status int, err error) {
+	answer, err := p.client.PostForm(page, url.Values{"action": {"pay"}})
 	if err != nil {
 		return 0, err
 	}
@@ -117,7 +113,7 @@ func (p *billingTest) buy(c collabd.Client, plan string) {
 	if err != nil || status != 200 {
 		p.Fatalf("checkout is %d, %v", status, err)
 	}
-	if status, err := p.do(page, "pay"); err != nil || status != http.StatusSeeOther {
+	if status, err := p.pay(page); err != nil || status != http.StatusSeeOther {
 		p.Fatalf("paying is %d, %v", status, err)
 	}
 	p.shows(c, plan+" ACTIVE")
@@ -224,7 +220,7 @@ func TestCheckoutsAtOnceMakeOneSubscription(t *testing.T) {
 						if strings.Contains(to, "/dev/payments/pay/") {
 							pages[to] = true
 							if atOnceToo {
-								all.Go(func() { _, _ = p.do(to, "pay") })
+								all.Go(func() { _, _ = p.pay(to) })
 							}
 						}
 					})
@@ -237,7 +233,7 @@ func TestCheckoutsAtOnceMakeOneSubscription(t *testing.T) {
 					t.Errorf("statuses %v, %d pages", statuses, len(pages))
 				}
 				for page := range pages {
-					all.Go(func() { _, _ = p.do(page, "pay") })
+					all.Go(func() { _, _ = p.pay(page) })
 				}
 				all.Wait()
 				live := p.live(owner.Org)

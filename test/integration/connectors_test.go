@@ -9,7 +9,6 @@ import (
 	"html"
 	"io"
 	"net/http"
-	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -23,6 +22,7 @@ import (
 	"collab/domain/connector"
 	"collab/test/authserver"
 	"collab/test/collabd"
+	"collab/test/forms"
 	"collab/test/must"
 	"collab/test/toolserver"
 )
@@ -196,11 +196,9 @@ type browser struct {
 
 func newBrowser(t testing.TB) *browser {
 	t.Helper()
-	jar := must.Do(cookiejar.New(nil)).Or(t)
-	return &browser{Client: &http.Client{
-		Jar: jar, Timeout: patience,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	b := &browser{Client: forms.New(t).Client}
+	b.Timeout = patience
+	return b
 }
 
 // at returns the address with the origin of a server.

@@ -8,38 +8,26 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/cookiejar"
 	"net/url"
-	"regexp"
 	"testing"
 
 	"collab/test/collabd"
-	"collab/test/must"
+	"collab/test/forms"
 )
-
-var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
 
 // consoleBrowser signs a person of an organisation in to the console, and returns a client with the
 // cookie.
 func consoleBrowser(t *testing.T, s *collabd.Server, email, organisation string) *http.Client {
 	t.Helper()
-	jar := must.Do(cookiejar.New(nil)).Or(t)
-	c := &http.Client{Jar: jar}
-	page := must.Do(c.Get(s.URL + "/console/sign-in")).Or(t)
-	defer page.Body.Close()
-	text, err := io.ReadAll(page.Body)
-	csrf := csrfField.FindSubmatch(text)
-	if err != nil || csrf == nil {
-		t.Fatalf("%s: %v\n%s", page.Status, err, text)
-	}
-	in := must.Do(c.PostForm(page.Request.URL.String(), url.Values{
-		"csrf": {string(csrf[1])}, "account": {"new"}, "email": {email}, "name": {"Con"}, "org": {"new"}, "orgName": {organisation}, "role": {"owner"}, "action": {"sign-in"},
-	})).Or(t)
-	defer in.Body.Close()
+	b := forms.New(t)
+	b.CheckRedirect = nil // so that redirects are followed
+	in := b.Submit(b.Open(s.URL+"/console/sign-in"), url.Values{
+		"account": {"new"}, "email": {email}, "name": {"Con"}, "org": {"new"}, "orgName": {organisation}, "role": {"owner"}, "action": {"sign-in"},
+	})
 	if in.StatusCode != http.StatusOK || in.Request.URL.Path != "/console" {
 		t.Fatalf("the sign-in ends at %s: %s", in.Request.URL, in.Status)
 	}
-	return c
+	return b.Client
 }
 
 // slowBody is a body of which a part comes, and the rest never.
