@@ -25,26 +25,6 @@ func dial(t testing.TB, s *collabd.Server) net.Conn {
 	return conn
 }
 
-// sendUnfinished sends headers and the beginning of a body over a connection of its
-// own, beside the other goroutines of an attack, and calls done with the answer, nil
-// where none came within the time. Its body has been read.
-func sendUnfinished(t *testing.T, s *collabd.Server, attack *sync.WaitGroup, head string, body []byte, within time.Duration, done func(*http.Response)) {
-	conn := dial(t, s)
-	attack.Go(func() {
-		_ = conn.SetDeadline(time.Now().Add(within))
-		// An answer may come before the server has read the body.
-		attack.Go(func() { _, _ = conn.Write(append([]byte(head), body...)) })
-		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			done(nil)
-			return
-		}
-		defer answer.Body.Close()
-		_, _ = io.Copy(io.Discard, answer.Body)
-		done(answer)
-	})
-}
-
 // manyConnections are those of one attack.
 const manyConnections = 3000
 
