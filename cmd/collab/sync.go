@@ -406,8 +406,8 @@ func (a *app) checkMounted(dir string) error {
 	return coded{exitGuard, fmt.Errorf("%s was synchronised before, and has nothing in it now: is a disk not mounted? Nothing was done. To begin with an empty directory: collab sync %s --accept-deletions", dir, dir)}
 }
 
-// know writes the record that the directory was synchronised.
-func (s *synced) know() error {
+// markSynchronised writes the record that the directory was synchronised, for checkMounted.
+func (s *synced) markSynchronised() error {
 	file, err := s.app.knownFile(s.dir)
 	if err != nil {
 		return nil // there is no place for it
@@ -633,15 +633,16 @@ func (s *synced) flush() {
 		return
 	}
 	_, err := s.log.Write(s.lines)
-	s.wrote("log", err)
+	s.noteUnwritten("log", err)
 	if !s.app.outTerminal {
 		_, _ = s.app.out.Write(s.lines) // what nobody reads is not needed
 	}
 	s.lines = s.lines[:0]
 }
 
-// wrote says that the log, the status, or the record that the directory was synchronised, was not written, once until it is again.
-func (s *synced) wrote(what string, err error) {
+// noteUnwritten prints that the log, the status, or the record that the directory was synchronised, was not
+// written, if err is not nil and the same was written before. The caller must hold the lock.
+func (s *synced) noteUnwritten(what string, err error) {
 	if err != nil && !s.unwritten[what] {
 		s.app.note("the %s of %s was not written: %v", what, s.dir, err)
 	}
@@ -725,11 +726,11 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 	}
 	s.last = r
 	text := line(r)
-	s.wrote("status", atomicfile.ReplaceIn(s.files, statusName, atomicfile.Content(text)))
+	s.noteUnwritten("status", atomicfile.ReplaceIn(s.files, statusName, atomicfile.Content(text)))
 	if !s.known && err == nil && !o.Paused && o.Guard == "" && o.Files > 0 {
-		err := s.know()
+		err := s.markSynchronised()
 		s.known = err == nil
-		s.wrote("record", err)
+		s.noteUnwritten("record", err)
 	}
 	if !s.app.outTerminal {
 		_, _ = s.app.out.Write(text)
@@ -739,38 +740,38 @@ func (s *synced) finished(o rounds.Outcome, err error) {
 		if slices.ContainsFunc(o.Pending, func(step mirror.Step) bool { return !step.Action.Deletes() }) {
 			what = "changes"
 		}
-		s.say("stopped", r.Stopped, true, fmt.Sprintf(" %d %s were not made. Continue with: collab sync %s --accept-deletions", len(o.Pending), what, s.dir))
+		s.noteState("stopped", r.Stopped, true, fmt.Sprintf(" %d %s were not made. Continue with: collab sync %s --accept-deletions", len(o.Pending), what, s.dir))
 	}
 	switch {
 	case r.Problem != "" && last.Problem == "":
-		s.say("problem", r.Problem, false, "")
+		s.noteState("problem", r.Problem, false, "")
 	case r.Problem == "" && last.Problem != "" && !r.Paused:
-		s.say("recovered", s.dir+" is synchronised again.", false, "")
+		s.noteState("recovered", s.dir+" is synchronised again.", false, "")
 	}
 	if r.Late != "" && r.Late != last.Late {
-		s.say("late", r.Late, false, "")
+		s.noteState("late", r.Late, false, "")
 	}
 	if r.ReadOnly && !last.ReadOnly {
-		s.say("read-only", "Changes in "+s.dir+" are not sent, as you may only read in this place. They are kept, and sent when your role allows it.", true, "")
+		s.noteState("read-only", "Changes in "+s.dir+" are not sent, as you may only read in this place. They are kept, and sent when your role allows it.", true, "")
 	}
 	if r.Paused && !last.Paused {
-		s.say("paused", s.dir+" is paused. Continue with: collab sync resume", false, "")
+		s.noteState("paused", s.dir+" is paused. Continue with: collab sync resume", false, "")
 	}
 }
 
-// say logs a state of the directory, and prints it with what to do, on a terminal at least. The
-// caller must hold the lock.
-func (s *synced) say(event, text string, always bool, todo string) {
+// noteState logs a state of the directory. On a terminal, or always, it also prints the state with what to
+// do. The caller must hold the lock.
+func (s *synced) noteState(event, text string, always bool, todo string) {
 	s.flush()
 	_, err := s.log.Write(line(syncChange{Time: s.app.now().UTC(), Dir: s.dir, Event: event, Problem: text}))
-	s.wrote("log", err)
+	s.noteUnwritten("log", err)
 	if always || s.app.errTerminal {
 		s.app.note("%s%s", s.app.paint(s.app.errTerminal, yellow, text), todo)
 	}
 }
 
-// remedied returns the error with which the synchronisation has ended, with what to do about it.
-func (s *synced) remedied(err error) error {
+// withRemedy returns the error with which the synchronisation has ended, with what to do about it.
+func (s *synced) withRemedy(err error) error {
 	if !rounds.Final(err) {
 		return err
 	}
@@ -792,7 +793,7 @@ func (s *synced) ended(err error, others bool) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	err = s.remedied(err)
+	err = s.withRemedy(err)
 	s.lock.Lock()
 	s.last.Problem = "" // that of the last round is the same without the remedy
 	s.lock.Unlock()
@@ -818,7 +819,7 @@ func (s *synced) once(ctx context.Context, dry bool) error {
 	s.finished(o, err)
 	switch {
 	case err != nil:
-		return s.remedied(err)
+		return s.withRemedy(err)
 	case o.Paused:
 		return fmt.Errorf("%s is paused: collab sync resume %s, or collab sync resume for all", s.dir, s.dir)
 	case o.Guard != "":

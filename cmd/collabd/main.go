@@ -157,6 +157,8 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return 2
 }
 
+// configured calls fn with the configuration that the environment has. It prints errors and returns the
+// exit code.
 func configured(environ []string, stderr io.Writer, fn func(config.Config) error) int {
 	c, err := config.Read(environ)
 	if err != nil {
