@@ -11,7 +11,6 @@ import (
 
 	"collab/adapters/httpapi/limit"
 	"collab/test/harness"
-	"collab/test/must"
 )
 
 // fileOutcome is a line of the answer to a batch.
@@ -140,7 +139,7 @@ func TestABatchIsChargedToTheBudgetsAndTheRate(t *testing.T) {
 	o := newFileServer(t)
 	o.Budgets.Callers = 16 << 20
 	o.budgets = newBudgets(o.Budgets)
-	o.callers = must.Do(limit.NewRateLimiter("caller", limit.Rate{Count: 20, Per: 3600e9}, o.Now)).Or(t)
+	o.callers = limit.NewRateLimiter("caller", limit.Rate{Count: 20, Per: 3600e9}, o.Now)
 	outcomes(t, o.batch(puts(0, 1000)))
 	if w := send(o, request(http.MethodPost, "/move", strings.NewReader(`{"from":"many","to":"all"}`), "Content-Type: application/json")); w.Code != http.StatusOK {
 		t.Fatalf("%d %s", w.Code, w.Body)

@@ -18,7 +18,6 @@ import (
 	"collab/app/objects"
 	"collab/domain/fault"
 	"collab/ports"
-	"collab/test/must"
 )
 
 // fileReading is what a request for many files is answered with for one of them.
@@ -178,7 +177,7 @@ func TestReadingManyFilesIsChargedToTheBudgetsAndTheRate(t *testing.T) {
 	o := newFileServer(t)
 	o.Budgets.Callers = 4 << 20
 	o.budgets = newBudgets(o.Budgets)
-	o.callers = must.Do(limit.NewRateLimiter("caller", limit.Rate{Count: 20, Per: 3600e9}, o.Now)).Or(t)
+	o.callers = limit.NewRateLimiter("caller", limit.Rate{Count: 20, Per: 3600e9}, o.Now)
 	short := o.store(t, "short.txt", "short").ID
 	readings(t, send(o, readFilesRequest(slices.Repeat([]string{short}, 1000))), 1000)
 	left := 0

@@ -154,24 +154,12 @@ func build(o Options) (*api, error) {
 		o.Now = time.Now
 	}
 	a := &api{Options: o, began: o.Now(), documentTag: tagOf(o.Document), secure: strings.HasPrefix(o.PublicURL, "https://"), actorOf: o.Access.Authorize}
-	var err error
-	for _, l := range []struct {
-		to   **limit.RateLimiter
-		name string
-		rate limit.Rate
-	}{
-		{&a.callers, "caller", o.Rates.Caller}, {&a.addresses, "address", o.Rates.Address}, {&a.chats, "chat", o.Rates.Chat},
-		{&a.credentials, "credentials", o.Rates.Credentials}, {&a.webhooks, "webhook", o.Rates.Webhook},
-	} {
-		if *l.to, err = limit.NewRateLimiter(l.name, l.rate, a.Now); err != nil {
-			return nil, err
-		}
-	}
+	a.callers, a.addresses = limit.NewRateLimiter("caller", o.Rates.Caller, a.Now), limit.NewRateLimiter("address", o.Rates.Address, a.Now)
+	a.chats, a.credentials = limit.NewRateLimiter("chat", o.Rates.Chat, a.Now), limit.NewRateLimiter("credentials", o.Rates.Credentials, a.Now)
+	a.webhooks, a.lists = limit.NewRateLimiter("webhook", o.Rates.Webhook, a.Now), limit.NewSemaphores(maxLists)
 	a.budgets, a.shares = newBudgets(o.Budgets), newShares(o.Concurrency)
+	var err error
 	if a.origin, err = originOf(o.PublicURL); err != nil {
-		return nil, err
-	}
-	if a.lists, err = limit.NewSemaphores(maxLists); err != nil {
 		return nil, err
 	}
 	if a.reference, err = newReference(); err != nil {

@@ -17,6 +17,24 @@ import (
 // evicted.
 const maxBuckets = 1 << 16
 
+// newCache returns a cache of maxBuckets values.
+func newCache[V any]() *lru.Cache[string, V] {
+	cache, _ := lru.New[string, V](maxBuckets) // it fails for a size of 0 only
+	return cache
+}
+
+// getOrAdd returns the value of the key, which it adds if there is none.
+func getOrAdd[V any](cache *lru.Cache[string, V], key string, fresh func() V) V {
+	if v, ok := cache.Get(key); ok {
+		return v
+	}
+	added := fresh()
+	if v, ok, _ := cache.PeekOrAdd(key, added); ok {
+		return v // added by a concurrent request with the same key
+	}
+	return added
+}
+
 // Rate is how many requests are allowed in a period. The zero value is no
 // limit.
 type Rate struct {
@@ -67,32 +85,21 @@ type RateLimiter struct {
 
 // NewRateLimiter returns a limiter whose RateLimit headers have the name. It returns nil for the
 // zero Rate.
-func NewRateLimiter(name string, r Rate, now func() time.Time) (*RateLimiter, error) {
+func NewRateLimiter(name string, r Rate, now func() time.Time) *RateLimiter {
 	if r.Count == 0 {
-		return nil, nil
-	}
-	buckets, err := lru.New[string, *rate.Limiter](maxBuckets)
-	if err != nil {
-		return nil, err
+		return nil
 	}
 	count := strconv.Itoa(r.Count)
 	name = strconv.Quote(name)
 	return &RateLimiter{
-		rate: r, refill: rate.Limit(float64(r.Count) / r.Per.Seconds()), now: now, buckets: buckets, name: name,
+		rate: r, refill: rate.Limit(float64(r.Count) / r.Per.Seconds()), now: now, buckets: newCache[*rate.Limiter](), name: name,
 		limit:  []string{count},
 		policy: []string{name + ";q=" + count + ";w=" + strconv.Itoa(int(r.Per.Seconds()))},
-	}, nil
+	}
 }
 
 func (l *RateLimiter) bucket(key string) *rate.Limiter {
-	if b, ok := l.buckets.Get(key); ok {
-		return b
-	}
-	fresh := rate.NewLimiter(l.refill, l.rate.Count)
-	if b, ok, _ := l.buckets.PeekOrAdd(key, fresh); ok {
-		return b // added by a concurrent request of the same caller
-	}
-	return fresh
+	return getOrAdd(l.buckets, key, func() *rate.Limiter { return rate.NewLimiter(l.refill, l.rate.Count) })
 }
 
 // ResponseHeader is the header in which a limiter describes itself. Set sets a header, whose
