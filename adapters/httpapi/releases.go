@@ -228,17 +228,22 @@ func readCheck(query string) (q releases.Check, at string, err error) {
 			return q, "", fault.Field(p.name, "is required")
 		}
 	}
-	if q.Version, err = release.ParseVersion("version", d.version.Text); err != nil {
-		return q, "", err
+	if q.Version, q.Target, err = parseTarget(d.version.Text, d.platform.Text, d.arch.Text); err == nil {
+		err = d.readAudience(&q)
 	}
-	if q.Platform, err = release.ParsePlatform("platform", d.platform.Text); err != nil {
-		return q, "", err
-	}
-	if q.Arch, err = release.ParseArch("arch", d.arch.Text); err != nil {
-		return q, "", err
-	}
-	err = d.readAudience(&q)
 	return q, d.version.Text, err
+}
+
+// parseTarget parses a device's version, and its target without the channel.
+func parseTarget(version, platform, arch string) (v release.Version, of release.Target, err error) {
+	if v, err = release.ParseVersion("version", version); err != nil {
+		return v, of, err
+	}
+	if of.Platform, err = release.ParsePlatform("platform", platform); err != nil {
+		return v, of, err
+	}
+	of.Arch, err = release.ParseArch("arch", arch)
+	return v, of, err
 }
 
 func (a *api) readReleaseDraft(o *body.Fields) (release.Draft, error) {
@@ -372,14 +377,7 @@ func (a *api) reportInstallation(c *call) error {
 	if err := o.Err(); err != nil {
 		return err
 	}
-	var of release.Target
-	at, err := release.ParseVersion("version", version)
-	if err == nil {
-		of.Platform, err = release.ParsePlatform("platform", platform)
-	}
-	if err == nil {
-		of.Arch, err = release.ParseArch("arch", arch)
-	}
+	at, of, err := parseTarget(version, platform, arch)
 	if err == nil {
 		of.Channel, err = release.ParseChannel("channel", channel)
 	}
@@ -507,19 +505,16 @@ func readReport(q body.Query, now time.Time) (first, last release.Day, of releas
 
 // readDays reads the first and the last day of a report.
 func readDays(q body.Query, now time.Time) (first, last release.Day, err error) {
-	last = release.DayOf(now)
-	if text, given := q.Get("to"); given {
-		if last, given = release.ParseDay(text); !given {
-			return "", "", fault.Field("to", "must be a day such as 2026-01-31")
-		}
+	const wrong = "must be a day such as 2026-01-31"
+	if last, err = body.ParsedParam(q, "to", wrong, release.ParseDay); err != nil {
+		return "", "", err
 	}
+	last = cmp.Or(last, release.DayOf(now))
 	end, _ := time.Parse(time.DateOnly, string(last))
-	first = release.DayOf(end.AddDate(0, 0, 1-reportDays))
-	if text, given := q.Get("from"); given {
-		if first, given = release.ParseDay(text); !given {
-			return "", "", fault.Field("from", "must be a day such as 2026-01-31")
-		}
+	if first, err = body.ParsedParam(q, "from", wrong, release.ParseDay); err != nil {
+		return "", "", err
 	}
+	first = cmp.Or(first, release.DayOf(end.AddDate(0, 0, 1-reportDays)))
 	switch {
 	case first > last:
 		return "", "", fault.Field("from", "must not be after to")

@@ -58,8 +58,7 @@ func timeOrNull(t *time.Time) *jsonTime {
 	if t == nil {
 		return nil
 	}
-	m := jsonTime(*t)
-	return &m
+	return new(jsonTime(*t))
 }
 
 // textOrNull returns a text of a view, which is null if it is empty.
@@ -67,8 +66,7 @@ func textOrNull[T ~string](s T) *string {
 	if s == "" {
 		return nil
 	}
-	text := string(s)
-	return &text
+	return new(string(s))
 }
 
 // An appender appends one record of a list.

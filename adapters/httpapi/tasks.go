@@ -24,7 +24,7 @@ var (
 	asUser      = body.ID[id.User]("user")
 	asWorkspace = body.ID[id.Workspace]("workspace")
 	asTeam      = body.ID[id.Team]("team")
-	asDue       = body.Parsed("must be a date or an RFC 3339 time", task.ParseDue)
+	asDue       = body.Parsed(body.NotInstant, task.ParseDue)
 )
 
 func readTaskDraft(o *body.Fields) (task.Draft, error) {
@@ -199,15 +199,10 @@ func refTo[T ~string](q body.Query, name string) task.Ref[T] {
 }
 
 func dueOf(q body.Query, name string) (*task.Due, error) {
-	text, given := q.Get(name)
-	if !given {
-		return nil, nil
-	}
-	due, ok := task.ParseDue(text)
-	if !ok {
-		return nil, fault.Field(name, "must be a date or an RFC 3339 time")
-	}
-	return &due, nil
+	return body.ParsedParam(q, name, body.NotInstant, func(text string) (*task.Due, bool) {
+		due, ok := task.ParseDue(text)
+		return &due, ok
+	})
 }
 
 func (a *api) listTasks(c *call) error {

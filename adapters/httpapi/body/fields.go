@@ -354,11 +354,12 @@ func Bool(raw []byte) (bool, string) {
 	return false, "must be true or false"
 }
 
-const notInstant = "must be a date or an RFC 3339 time"
+// NotInstant is the problem of a text that is no Instant.
+const NotInstant = "must be a date or an RFC 3339 time"
 
 // Instant reads an RFC 3339 time, or a date as the beginning of that day in
 // UTC.
-var Instant = Parsed(notInstant, parseInstant)
+var Instant = Parsed(NotInstant, parseInstant)
 
 func parseInstant(text string) (time.Time, bool) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {

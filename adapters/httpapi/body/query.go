@@ -39,28 +39,27 @@ func (q Query) Get(name string) (value string, given bool) {
 
 // EnumParam returns a parameter that is an enumeration, the zero value if it is absent.
 func EnumParam[T ~string](q Query, name string, parse func(string) (T, bool), all ...T) (T, error) {
-	text, given := q.Get(name)
-	if !given {
+	if _, given := q.Get(name); !given {
 		return "", nil
 	}
-	v, ok := parse(text)
-	if !ok {
-		return "", fault.Field(name, "must be one of %s", Join(all))
-	}
-	return v, nil
+	return ParsedParam(q, name, "must be one of "+Join(all), parse)
 }
 
 // InstantParam returns a parameter that is an instant (see Instant), the zero value if it is absent.
 func InstantParam(q Query, name string) (time.Time, error) {
-	text, given := q.Get(name)
-	if !given {
-		return time.Time{}, nil
+	return ParsedParam(q, name, NotInstant, parseInstant)
+}
+
+// ParsedParam returns a parameter that parse accepts, the zero value if it is absent. problem says
+// what it must be.
+func ParsedParam[T any](q Query, name, problem string, parse func(string) (T, bool)) (v T, err error) {
+	if text, given := q.Get(name); given {
+		var ok bool
+		if v, ok = parse(text); !ok {
+			err = fault.Field(name, "%s", problem)
+		}
 	}
-	t, ok := parseInstant(text)
-	if !ok {
-		return time.Time{}, fault.Field(name, notInstant)
-	}
-	return t, nil
+	return v, err
 }
 
 // NilID is a well-formed id that no record has.
@@ -90,6 +89,7 @@ func (p Page) Fetch() int {
 	return p.Limit + 1
 }
 
+// Page returns the requested part of a list. parse reads the list's cursors.
 func (q Query) Page(parse func(string) (Position, bool)) (p Page, err error) {
 	if text, given := q.Get("limit"); given {
 		p.Limit, err = strconv.Atoi(text)
@@ -131,6 +131,7 @@ func (p Position) Cursor() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
+// ParseCursor reads what Cursor returned for a position without a Key.
 func ParseCursor(text string) (p Position, ok bool) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
