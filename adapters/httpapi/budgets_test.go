@@ -14,6 +14,7 @@ import (
 	"collab/adapters/httpapi/body"
 	"collab/adapters/httpapi/limit"
 	"collab/adapters/httpapi/spool"
+	"collab/adapters/memory"
 	"collab/app/access"
 	"collab/app/webhooks"
 	"collab/domain/fault"
@@ -135,9 +136,9 @@ func (b unreadableBody) Read([]byte) (int, error) {
 }
 
 func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {
-	manual := &clock{time.Unix(1_800_000_000, 0)}
+	manual := memory.NewClock(time.Unix(1_800_000_000, 0))
 	limits := func(o *Options) {
-		o.Now, o.Rates = manual.now, limit.Rates{Webhook: limit.Rate{Count: 30, Per: time.Minute}}
+		o.Now, o.Rates = manual.Now, limit.Rates{Webhook: limit.Rate{Count: 30, Per: time.Minute}}
 	}
 	for name, test := range map[string]struct {
 		err     error
@@ -171,9 +172,9 @@ func TestWebhookRateIsTakenBeforeTheBodyIsRead(t *testing.T) {
 }
 
 func TestMountedHandlersAreChargedAsWebhooks(t *testing.T) {
-	manual := &clock{time.Unix(1_800_000_000, 0)}
+	manual := memory.NewClock(time.Unix(1_800_000_000, 0))
 	a := built(t, func(o *Options) {
-		o.Now, o.Rates, o.Budgets.Anonymous = manual.now, limit.Rates{Webhook: limit.Rate{Count: 2, Per: time.Minute}}, 4<<20
+		o.Now, o.Rates, o.Budgets.Anonymous = manual.Now, limit.Rates{Webhook: limit.Rate{Count: 2, Per: time.Minute}}, 4<<20
 		o.Mounts = map[string]http.Handler{"/dev/x": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(w, r.Body)
 		})}

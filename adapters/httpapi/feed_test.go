@@ -226,12 +226,14 @@ func (s *feedServer) finished(reason string) map[string]any {
 
 const greeting = "retry: 3000|: the changes of the organisation"
 
+// feedStreams begin a stream in the ways that the server has.
+var feedStreams = map[string]func(*feedServer, ...func(*http.Request)) *client{
+	"over a hijacked connection": func(s *feedServer, change ...func(*http.Request)) *client { return s.connect(true, change...) },
+	"through net/http":           (*feedServer).attend,
+}
+
 func TestFeed(t *testing.T) {
-	ways := map[string]func(*feedServer, ...func(*http.Request)) *client{
-		"over a connection that was taken over": func(s *feedServer, change ...func(*http.Request)) *client { return s.connect(true, change...) },
-		"through the server":                    (*feedServer).attend,
-	}
-	for way, begin := range ways {
+	for way, begin := range feedStreams {
 		in := func(name string, fn func(*feedServer), change ...func(*Options)) {
 			t.Run(name+" "+way, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { fn(newFeedServer(t, change...)) })
@@ -365,10 +367,7 @@ func TestFeedClientThatDoesNotRead(t *testing.T) {
 }
 
 func TestFeedHoldsAPlaceUntilItsEnd(t *testing.T) {
-	for name, connect := range map[string]func(*feedServer, ...func(*http.Request)) *client{
-		"on a connection of its own": func(s *feedServer, change ...func(*http.Request)) *client { return s.connect(true, change...) },
-		"on a shared connection":     (*feedServer).attend,
-	} {
+	for name, connect := range feedStreams {
 		timed(t, name, func(t *testing.T) {
 			s := newFeedServer(t, withShares)
 			follow := s.following

@@ -16,15 +16,10 @@ import (
 	"collab/test/must"
 )
 
-// clock is moved by hand.
-type clock struct{ at time.Time }
-
-func (c *clock) now() time.Time { return c.at }
-
 func TestAnonymousRequestsAreLimitedPerAddress(t *testing.T) {
-	manual := &clock{time.Unix(1_800_000_000, 0)}
+	manual := memory.NewClock(time.Unix(1_800_000_000, 0))
 	a := serving(t, http.MethodGet, open, (*call).succeed, func(o *Options) {
-		o.Now, o.Rates = manual.now, limit.Rates{Address: limit.Rate{Count: 3, Per: time.Minute}}
+		o.Now, o.Rates = manual.Now, limit.Rates{Address: limit.Rate{Count: 3, Per: time.Minute}}
 	})
 	from := func(address string) *http.Request {
 		r := get("/test")
@@ -49,7 +44,7 @@ func TestAnonymousRequestsAreLimitedPerAddress(t *testing.T) {
 	if w := send(a, from("192.0.2.2:1000")); w.Code != 200 {
 		t.Errorf("another address gets %d", w.Code)
 	}
-	manual.at = manual.at.Add(20 * time.Second)
+	manual.Advance(20 * time.Second)
 	if w := send(a, from("192.0.2.1:1000")); w.Code != 200 {
 		t.Errorf("after Retry-After it is %d", w.Code)
 	}

@@ -23,6 +23,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"collab/adapters/memory"
 	"collab/app/access"
 	"collab/domain/fault"
 	"collab/domain/org"
@@ -69,12 +70,12 @@ func lines(t testing.TB, b *bytes.Buffer) (all []map[string]any) {
 
 func TestRequestLogLine(t *testing.T) {
 	logs, b := logging(slog.LevelInfo)
-	manual := &clock{time.Unix(1_800_000_000, 0)}
+	manual := memory.NewClock(time.Unix(1_800_000_000, 0))
 	a := serving(t, http.MethodPost, open, func(c *call) error {
 		c.caller = access.Caller{User: "user-1", Org: "org-1"}
-		manual.at = manual.at.Add(1500 * time.Microsecond)
+		manual.Advance(1500 * time.Millisecond)
 		return c.succeed()
-	}, logs, func(o *Options) { o.Now = manual.now })
+	}, logs, func(o *Options) { o.Now = manual.Now })
 	r := post("/test?token=hidden", `{"password":"hidden"}`)
 	r.Header.Set("Authorization", "Bearer hidden")
 	r.Header.Set("X-Request-Id", "r-1")
@@ -88,7 +89,7 @@ func TestRequestLogLine(t *testing.T) {
 	}
 	delete(all[0], "time")
 	if got, want := fmt.Sprint(all[0]), fmt.Sprint(map[string]any{
-		"level": "INFO", "msg": "request", "method": "POST", "route": "/test", "status": 200, "duration_seconds": 0.0015, "bytes": len(success),
+		"level": "INFO", "msg": "request", "method": "POST", "route": "/test", "status": 200, "duration_seconds": 1.5, "bytes": len(success),
 		"request": "r-1", "address": "192.0.2.1", "user": "user-1", "org": "org-1",
 	}); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -194,14 +195,14 @@ func TestStatusOfErrorKinds(t *testing.T) {
 
 func TestRequestMetrics(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
-	manual := &clock{time.Unix(1_800_000_000, 0)}
+	manual := memory.NewClock(time.Unix(1_800_000_000, 0))
 	collect := func(t *testing.T) (all metricdata.ResourceMetrics) {
 		must.NoError(t, reader.Collect(context.Background(), &all))
 		return all
 	}
 	inFlight := int64(0)
 	a := serving(t, http.MethodGet, open, func(c *call) error {
-		manual.at = manual.at.Add(time.Second)
+		manual.Advance(time.Second)
 		for _, m := range collect(t).ScopeMetrics[0].Metrics {
 			if m.Name == "http.server.active_requests" {
 				inFlight = m.Data.(metricdata.Sum[int64]).DataPoints[0].Value
@@ -209,7 +210,7 @@ func TestRequestMetrics(t *testing.T) {
 		}
 		return c.succeed()
 	}, func(o *Options) {
-		o.Now = manual.now
+		o.Now = manual.Now
 		o.Meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test")
 	})
 	send(a, get("/test"))

@@ -32,7 +32,6 @@ func TestReferencePageLoadsOnlyOwnResources(t *testing.T) {
 		"Content-Type":           "text/html; charset=utf-8",
 		"Referrer-Policy":        "no-referrer",
 		"X-Content-Type-Options": "nosniff",
-		"Cache-Control":          "private, no-cache",
 	} {
 		if got := w.Header().Get(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
@@ -71,7 +70,7 @@ func TestRendererMatchesItsChecksum(t *testing.T) {
 			w := send(a, r)
 			h := w.Header()
 			if w.Code != http.StatusOK || h.Get("Content-Type") != "text/javascript; charset=utf-8" || h.Get("X-Content-Type-Options") != "nosniff" ||
-				h.Get("Cache-Control") != "public, max-age=31536000, immutable" || h.Get("Vary") != "Accept-Encoding" {
+				h.Get("Vary") != "Accept-Encoding" {
 				t.Errorf("%d %v", w.Code, h)
 			}
 			if got := h.Get("Content-Encoding") == "gzip"; got != compressed {
@@ -84,13 +83,6 @@ func TestRendererMatchesItsChecksum(t *testing.T) {
 			sum := sha256.New()
 			must.Do(io.Copy(sum, script)).Or(t)
 			must.Is(t, want, hex.EncodeToString(sum.Sum(nil)))
-			if h.Get("Etag") == "" {
-				t.Fatal("it has no tag")
-			}
-			r.Header.Set("If-None-Match", h.Get("Etag"))
-			if w := send(a, r); w.Code != http.StatusNotModified || w.Body.Len() > 0 || w.Header().Get("Etag") != h.Get("Etag") {
-				t.Errorf("with its tag: %d with %d bytes", w.Code, w.Body.Len())
-			}
 		})
 	}
 	t.Run("each form has a tag of its own", func(t *testing.T) {
@@ -107,9 +99,7 @@ func TestRendererMatchesItsChecksum(t *testing.T) {
 	})
 	for _, other := range []string{"/docs/scalar.js", "/docs/scalar-0000000000000000.js", "/docs/" + strings.ToUpper(target[len("/docs/"):]), target + "/x"} {
 		t.Run(other+" is not there", func(t *testing.T) {
-			w := send(a, get(other))
-			refused(t, w, http.StatusNotFound)
-			must.Is(t, "private, no-cache", w.Header().Get("Cache-Control"))
+			refused(t, send(a, get(other)), http.StatusNotFound)
 		})
 	}
 }

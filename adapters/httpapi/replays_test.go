@@ -47,14 +47,11 @@ func (v *recordingVault) Seal(plain, context []byte) ([]byte, error) {
 	return v.Vault.Seal(plain, context)
 }
 
-func (c *clock) Now() time.Time { return c.at }
-
 // keyed returns an interface whose endpoint takes keys, and the vault that seals its answers.
 func keyed(t *testing.T, g guard, handle handler) (*api, *recordingVault) {
 	v := &recordingVault{Vault: newVault(t)}
-	manual := &clock{time.Unix(1_800_000_000, 0)}
 	return serving(t, http.MethodPost, g, handle, everything, func(o *Options) {
-		o.Idempotency = idempotency.New(memory.NewStore(), v, manual, &memory.Secrets{})
+		o.Idempotency = idempotency.New(memory.NewStore(), v, memory.NewClock(time.Unix(1_800_000_000, 0)), &memory.Secrets{})
 	}), v
 }
 
