@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sort"
 	"time"
 
 	"collab/adapters/atomicfile"
@@ -151,9 +150,8 @@ func (b *state) subscriptionsOf(customer string) []subscription {
 			list = append(list, s)
 		}
 	}
-	sort.Slice(list, func(i, j int) bool {
-		x, y := list[i], list[j]
-		return cmp.Or(y.Anchor.Compare(x.Anchor), cmp.Compare(y.ID, x.ID)) < 0
+	slices.SortFunc(list, func(x, y subscription) int {
+		return cmp.Or(y.Anchor.Compare(x.Anchor), cmp.Compare(y.ID, x.ID))
 	})
 	return list
 }
