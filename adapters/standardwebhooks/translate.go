@@ -167,10 +167,7 @@ func readMembership(data json.RawMessage, e *identity.Event) (time.Time, error) 
 	if err := decode("data", data, &m); err != nil {
 		return time.Time{}, err
 	}
-	if err := needID("data.organization.id", m.Organization.ID); err != nil {
-		return time.Time{}, err
-	}
-	if err := needID("data.public_user_data.user_id", m.User.ID); err != nil {
+	if err := cmp.Or(needID("data.organization.id", m.Organization.ID), needID("data.public_user_data.user_id", m.User.ID)); err != nil {
 		return time.Time{}, err
 	}
 	e.Org = m.Organization.facts()
@@ -193,10 +190,7 @@ func readInvitation(data json.RawMessage, e *identity.Event) (time.Time, error) 
 	if err := decode("data", data, &i); err != nil {
 		return time.Time{}, err
 	}
-	if err := needID("data.id", i.ID); err != nil {
-		return time.Time{}, err
-	}
-	if err := needID("data.organization_id", i.OrganizationID); err != nil {
+	if err := cmp.Or(needID("data.id", i.ID), needID("data.organization_id", i.OrganizationID)); err != nil {
 		return time.Time{}, err
 	}
 	email := identity.CleanEmail(string(i.Email))
@@ -247,10 +241,7 @@ func optionalID(s text) string {
 // decode decodes a JSON object. Its errors name the invalid field, or the body if field is
 // empty.
 func decode(field string, data []byte, v any) error {
-	bodyField := field
-	if bodyField == "" {
-		bodyField = "body"
-	}
+	bodyField := cmp.Or(field, "body")
 	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
 		return fault.Field(bodyField, "must be a JSON object")
 	}
@@ -274,13 +265,10 @@ func decode(field string, data []byte, v any) error {
 type text string
 
 func (t *text) UnmarshalJSON(data []byte) error {
-	var s string
+	*t = ""
 	if data[0] == '"' {
-		if err := json.Unmarshal(data, &s); err != nil {
-			return err
-		}
+		return json.Unmarshal(data, (*string)(t))
 	}
-	*t = text(s)
 	return nil
 }
 

@@ -1,10 +1,12 @@
 package stripepay
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,10 +73,7 @@ func (e *Events) Read(header func(name string) string, body []byte) (plan.Event,
 
 // verify checks the signature and returns the time at which the message was sent.
 func (e *Events) verify(header func(name string) string, body []byte) (time.Time, error) {
-	signature := header(HeaderSignature)
-	if signature == "" {
-		signature = header(ProviderSignature)
-	}
+	signature := cmp.Or(header(HeaderSignature), header(ProviderSignature))
 	if signature == "" {
 		return time.Time{}, fault.New(fault.Invalid, "The %s header is required", HeaderSignature)
 	}
@@ -93,10 +92,8 @@ func (e *Events) verify(header func(name string) string, body []byte) (time.Time
 	}
 	for _, secret := range e.secrets {
 		want := sign(secret, timestamp, body)
-		for _, mac := range given {
-			if hmac.Equal(mac, want) {
-				return sent, nil
-			}
+		if slices.ContainsFunc(given, func(mac []byte) bool { return hmac.Equal(mac, want) }) {
+			return sent, nil
 		}
 	}
 	return time.Time{}, bad
