@@ -13,10 +13,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 
@@ -213,6 +215,24 @@ func TestAzureIdentities(t *testing.T) {
 			write(content)
 			must.NoError(t, b.Ready(t.Context()))
 		}
+	})
+	t.Run("two clients request tokens at the same time", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "token")
+		must.NoError(t, os.WriteFile(file, []byte("assertion"), 0o600))
+		application(t, func() url.Values {
+			return url.Values{"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"}, "client_assertion": {"assertion"}}
+		}, `{"expires_in":0,"access_token":"TOKEN"}`)
+		t.Setenv("AZURE_FEDERATED_TOKEN_FILE", file)
+		credential := must.Do(bucket.NewEntra(*entra.Client())).Or(t)
+		var clients sync.WaitGroup
+		for range 2 {
+			clients.Go(func() {
+				for range 200 {
+					must.Succeed(t, must.ErrorOf(credential.GetToken(t.Context(), policy.TokenRequestOptions{})))
+				}
+			})
+		}
+		clients.Wait()
 	})
 	t.Run("the managed identity is requested without a proxy and retried", func(t *testing.T) {
 		clearAzureEnv(t)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -107,16 +108,17 @@ func (e *entra) token(ctx context.Context) (token azcore.AccessToken, err error)
 	if err != nil {
 		return token, err
 	}
+	form := maps.Clone(e.form) // several clients have the credential
 	if e.assertion != "" {
 		assertion, err := os.ReadFile(e.assertion) // the file is replaced before the assertion expires
 		if err != nil {
 			return token, err
 		}
-		e.form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
-		e.form.Set("client_assertion", strings.TrimSpace(string(assertion)))
+		form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+		form.Set("client_assertion", strings.TrimSpace(string(assertion)))
 	}
-	if e.form != nil {
-		if err := request.SetBody(streaming.NopCloser(strings.NewReader(e.form.Encode())), "application/x-www-form-urlencoded"); err != nil {
+	if form != nil {
+		if err := request.SetBody(streaming.NopCloser(strings.NewReader(form.Encode())), "application/x-www-form-urlencoded"); err != nil {
 			return token, err
 		}
 	} else {

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"os"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
 	"collab/adapters/syncfs"
 	"collab/ports"
 )
@@ -49,6 +51,11 @@ func SetPageSize(b ports.Blobs, size int) {
 
 // StatOnly returns the store's SignedBlobs without a signer.
 func StatOnly(b *Bucket) ports.SignedBlobs { return &signed{b.Blobs.(*objects), nil} }
+
+// NewEntra returns the credential that the environment configures.
+func NewEntra(client http.Client) (azcore.TokenCredential, error) {
+	return newEntra(&redactingClient{client})
+}
 
 // OpenAzure opens a container with a transport.
 func OpenAzure(name string, parameters url.Values, transport *http.Transport) (*Bucket, error) {
