@@ -1,7 +1,6 @@
 package bucket
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -204,10 +203,7 @@ func (f *files) path(name string) string {
 // Put syncs the file after it linked it, where that makes both durable. Elsewhere it syncs the
 // content before it links the file, and the directory after that.
 func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Reader) error {
-	if err := checkCall(ctx, name); err != nil {
-		return err
-	}
-	if err := checkType(mimeType); err != nil {
+	if err := checkPut(ctx, name, mimeType); err != nil {
 		return err
 	}
 	file, err := f.createTemp()
@@ -215,10 +211,7 @@ func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Re
 		return unavailable(err)
 	}
 	s := &source{ctx: ctx, r: r}
-	err = s.chunks(func(p []byte) error {
-		_, err := file.Write(p)
-		return err
-	})
+	err = s.copyTo(file)
 	if s.err == nil {
 		s.err = ctx.Err()
 	}
@@ -383,7 +376,7 @@ func (f *files) putEach(ctx context.Context, contents []object.BlobContent) (err
 
 // write creates the file of a content, and missing directories as within does.
 func (f *files) write(ctx context.Context, c object.BlobContent, made map[string]bool) (file *os.File, err error) {
-	if err := cmp.Or(checkCall(ctx, c.Name), checkType(c.MimeType)); err != nil {
+	if err := checkPut(ctx, c.Name, c.MimeType); err != nil {
 		return nil, err
 	}
 	path := f.path(c.Name)
@@ -466,11 +459,8 @@ func syncDir(dir string) error {
 
 // Open reads a file.
 func (f *files) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	if err := checkCall(ctx, name); err != nil {
+	if err := checkOpen(ctx, name, offset); err != nil {
 		return nil, err
-	}
-	if offset < 0 {
-		return nil, fault.Field("offset", "must not be negative")
 	}
 	file, err := os.Open(f.path(name))
 	switch {

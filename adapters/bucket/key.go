@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -50,10 +51,21 @@ func checkName(name string) error {
 
 // checkCall returns the error of an invalid name or of a context that has ended.
 func checkCall(ctx context.Context, name string) error {
-	if err := checkName(name); err != nil {
-		return err
+	return cmp.Or(checkName(name), ctx.Err())
+}
+
+// checkPut returns an error for a call of Put with these arguments, as checkCall does.
+func checkPut(ctx context.Context, name, mimeType string) error {
+	return cmp.Or(checkCall(ctx, name), checkType(mimeType))
+}
+
+// checkOpen returns an error for a call of Open with these arguments, as checkCall does.
+func checkOpen(ctx context.Context, name string, offset int64) error {
+	err := checkCall(ctx, name)
+	if err == nil && offset < 0 {
+		err = fault.Field("offset", "must not be negative")
 	}
-	return ctx.Err()
+	return err
 }
 
 // checkType returns an error if mimeType is neither empty nor a media type.

@@ -178,10 +178,7 @@ func storeError(ctx context.Context, err error) error {
 
 // Put sends content in chunks. The object appears in the store after the last.
 func (o *objects) Put(ctx context.Context, name, mimeType string, size int64, r io.Reader) error {
-	if err := checkCall(ctx, name); err != nil {
-		return err
-	}
-	if err := checkType(mimeType); err != nil {
+	if err := checkPut(ctx, name, mimeType); err != nil {
 		return err
 	}
 	if mimeType == "" {
@@ -234,11 +231,8 @@ func (o *objects) chunkSize(size int64) int {
 
 // Open reads an object.
 func (o *objects) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	if err := checkCall(ctx, name); err != nil {
+	if err := checkOpen(ctx, name, offset); err != nil {
 		return nil, err
-	}
-	if offset < 0 {
-		return nil, fault.Field("offset", "must not be negative")
 	}
 	if length > math.MaxInt64-offset {
 		length = -1 // client libraries add offset and length
@@ -309,13 +303,7 @@ func (r *objectReader) Close() error {
 
 // Remove deletes an object.
 func (o *objects) Remove(ctx context.Context, name string) error {
-	if err := checkCall(ctx, name); err != nil {
-		return err
-	}
-	key, _ := objectKey(o.prefix, name)
-	s := o.newSteps(ctx)
-	defer s.end()
-	err := storeError(ctx, s.do(func() error { return o.store.remove(s.ctx, key) }))
+	err := o.onKey(ctx, name, func(ctx context.Context, key string, _ map[string]string) error { return o.store.remove(ctx, key) })
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}

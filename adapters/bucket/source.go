@@ -28,9 +28,9 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// chunks calls write with each chunk of the source, of the size of a buffer. It returns
-// the error of write; the one of the source is in s.err.
-func (s *source) chunks(write func([]byte) error) error {
+// copyTo writes the source to w in chunks of the size of a buffer. It returns the error of w;
+// the one of the source is in s.err.
+func (s *source) copyTo(w io.Writer) error {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	for {
@@ -39,7 +39,7 @@ func (s *source) chunks(write func([]byte) error) error {
 			return nil
 		}
 		if n > 0 {
-			if err := write((*buffer)[:n]); err != nil {
+			if _, err := w.Write((*buffer)[:n]); err != nil {
 				return err
 			}
 		}
@@ -49,5 +49,5 @@ func (s *source) chunks(write func([]byte) error) error {
 	}
 }
 
-// buffers has the buffers of chunks.
+// buffers has the buffers of copyTo.
 var buffers = sync.Pool{New: func() any { return new(make([]byte, 256<<10)) }}
