@@ -2,10 +2,22 @@
 import type { JSX } from "preact"
 import { useMemo } from "preact/hooks"
 import { offer } from "./csv"
+import { useChoice } from "./router"
 import { count } from "./text"
 
 // Figure is the amount of one series on one day, or in the hour or minute that begins so: 2026-01-31T13, 2026-01-31T13:05.
 export type Figure = { date: string; series: string; amount: number }
+
+const ranges = ["7", "30", "90", "365"] // numbers of days
+
+// useDays returns the first and the last of the days that the address selects, which end today in UTC, and the field that
+// selects others.
+export function useDays(): { first: string; last: string; field: JSX.Element } {
+	const [range, setRange] = useChoice("days", ranges, "30")
+	const last = new Date().toISOString().slice(0, 10)
+	const first = new Date(Date.parse(last) - (Number(range) - 1) * 86_400_000).toISOString().slice(0, 10)
+	return { first, last, field: <label>Days <select value={range} onChange={(e) => setRange(e.currentTarget.value)}>{ranges.map((n) => <option key={n} value={n}>{n}</option>)}</select></label> }
+}
 
 const most = 6 // series with a colour of their own; the others are one
 const width = 1000, height = 100 // of the drawing, which is stretched

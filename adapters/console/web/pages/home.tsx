@@ -1,7 +1,7 @@
 // The first page: what is left of today's quota, usage by day, plan, storage, and what changed.
 import type { ComponentChildren, JSX } from "preact"
 import { useCallback, useEffect, useRef, useState } from "preact/hooks"
-import { DayChart } from "../chart"
+import { DayChart, useDays } from "../chart"
 import { all, call } from "../interface"
 import { part, Show, useLoaded, useLook, type Loaded } from "../loading"
 import { namesOf } from "../members"
@@ -97,13 +97,9 @@ function Storage(): JSX.Element {
 	)
 }
 
-const ranges = ["7", "30", "90", "365"]
-
 function Usage({ manages, settled }: Settling & { manages: boolean }): JSX.Element {
 	const [by, setBy] = useChoice("by", ["model", "user"], "model")
-	const [range, setRange] = useChoice("days", ranges, "30")
-	const last = new Date().toISOString().slice(0, 10)
-	const first = new Date(Date.parse(last) - (Number(range) - 1) * 86_400_000).toISOString().slice(0, 10)
+	const { first, last, field } = useDays()
 	const usage = useLoaded(async () => {
 		const rows = await all("GET /api/v1/metering/daily", { from: first, to: last, by })
 		const names = await namesOf([...new Set(rows.flatMap((r) => r.userId ?? []))])
@@ -115,7 +111,7 @@ function Usage({ manages, settled }: Settling & { manages: boolean }): JSX.Eleme
 		<section class="tall">
 			<header class="bar">
 				<h2>Tokens by day</h2>
-				<label>Days <select value={range} onChange={(e) => setRange(e.currentTarget.value)}>{ranges.map((n) => <option key={n} value={n}>{n}</option>)}</select></label>
+				{field}
 				{manages && <label>By <select value={by} onChange={(e) => setBy(e.currentTarget.value)}><option value="model">model</option><option value="user">member</option></select></label>}
 			</header>
 			<Show of={usage} what="the usage">

@@ -2,7 +2,7 @@
 // report. Nothing is shown before the server has done it.
 import type { ComponentChildren, JSX } from "preact"
 import { useMemo, useState } from "preact/hooks"
-import { DayChart } from "../chart"
+import { DayChart, useDays } from "../chart"
 import { useDraft } from "../draft"
 import { all, call, cursorOf, failureOf, page, type Failure } from "../interface"
 import { announce } from "../live"
@@ -113,25 +113,21 @@ export default function Releases({ me }: { me: Me }): JSX.Element {
 	)
 }
 
-const ranges = ["7", "30", "90", "365"]
-
 // Adoption is which versions devices have, by day, of the targets that the address selects.
 function Adoption({ query }: { query: URLSearchParams }): JSX.Element {
-	const [range, setRange] = useChoice("days", ranges, "30")
-	const to = new Date().toISOString().slice(0, 10)
-	const from = new Date(Date.parse(to) - (Number(range) - 1) * 86_400_000).toISOString().slice(0, 10)
+	const { first, last, field } = useDays()
 	const of = Object.fromEntries((["platform", "arch", "channel"] as const).flatMap((f) => (query.get(f) ? [[f, query.get(f) ?? ""]] : [])))
-	const adoption = useLoaded(async () => ({ from, figures: (await all("GET /api/v1/updates/adoption", { from, to, ...of }, 20)).map((t) => ({ date: t.day, series: t.version, amount: t.checks })) }), [from, to, JSON.stringify(of)])
+	const adoption = useLoaded(async () => ({ first, figures: (await all("GET /api/v1/updates/adoption", { from: first, to: last, ...of }, 20)).map((t) => ({ date: t.day, series: t.version, amount: t.checks })) }), [first, last, JSON.stringify(of)])
 	return (
 		<section class="tall">
 			<header class="bar">
 				<h2>Update checks by installed version</h2>
-				<label>Days <select value={range} onChange={(e) => setRange(e.currentTarget.value)}>{ranges.map((n) => <option key={n} value={n}>{n}</option>)}</select></label>
+				{field}
 			</header>
 			<Show of={adoption} what="the adoption">
 				{(a) => a.figures.length === 0
-					? <p class="empty">No device of these has checked for updates since {a.from}. Checks are shown here by day from the first one on.</p>
-					: <DayChart figures={a.figures} first={a.from} last={to} name="Update checks by version" file={`adoption-${a.from}-${to}.csv`} />}
+					? <p class="empty">No device of these has checked for updates since {a.first}. Checks are shown here by day from the first one on.</p>
+					: <DayChart figures={a.figures} first={a.first} last={last} name="Update checks by version" file={`adoption-${a.first}-${last}.csv`} />}
 			</Show>
 		</section>
 	)
