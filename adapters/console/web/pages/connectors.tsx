@@ -26,15 +26,9 @@ export default function Connectors({ me }: { me: Me }): JSX.Element {
 	return <Page writes={me.role !== "VIEWER"} />
 }
 
-type Known = { providers: ConnectorProvider[] }
-
-async function known(): Promise<Known> {
-	return { providers: await call("GET /api/v1/connector-providers") }
-}
-
 function Page({ writes }: { writes: boolean }): JSX.Element {
 	const [query, change] = useQuery()
-	const base = useLoaded(known, [])
+	const providers = useLoaded(() => call("GET /api/v1/connector-providers"), [])
 	const members = useMembers()
 	const connected = useLoaded(() => all("GET /api/v1/connectors", {}), [])
 	const connecting = connected.value?.some((c) => c.status === "CONNECTING") ?? false
@@ -46,7 +40,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 	}, [connecting, times])
 	useLook(connected.retry)
 	const instance = query.get("instance"), wanted = query.get("connect")
-	const provider = base.value?.providers.find((p) => p.serverId === wanted)
+	const provider = providers.value?.find((p) => p.serverId === wanted)
 	const open = connected.value?.find((c) => c.id === instance)
 	const close = (): void => change({ instance: undefined, connect: undefined }, true)
 	return (
@@ -54,24 +48,24 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 			<h1 tabIndex={-1}>Connectors</h1>
 			<p class="soft">Tool servers that chats of the organisation’s members can use. {!writes && "As a viewer you see them, and cannot change them."}</p>
 			<Unnamed members={members} />
-			<Show of={base} what="the catalog">
-				{(b) => (
+			<Show of={providers} what="the catalog">
+				{(catalog) => (
 					<>
 						<section aria-label="Connected">
 							<h2>In this organisation</h2>
 							<Show of={connected.value ? { value: connected.value, retry: connected.retry } : connected} what="the connectors">
 								{(list) => list.length === 0
 									? <p class="empty">Nothing is connected yet. {writes ? "Choose one below: what it offers can then be used in chats." : "Members can connect what is below."}</p>
-									: <ul class="rows">{list.map((c) => <Line key={c.id} connector={c} provider={b.providers.find((p) => p.serverId === c.serverId)} />)}</ul>}
+									: <ul class="rows">{list.map((c) => <Line key={c.id} connector={c} provider={catalog.find((p) => p.serverId === c.serverId)} />)}</ul>}
 							</Show>
 							{connected.failure && connected.value && <Problem failure={connected.failure} what="Asking for the connectors again" retry={connected.retry} />}
 						</section>
-						<Catalog providers={b.providers} writes={writes} />
+						<Catalog providers={catalog} writes={writes} />
 						{wanted && (provider && writes
 							? <Connect key={wanted} provider={provider} onClose={close} onChange={connected.retry} onDone={(id) => (connected.retry(), change({ connect: undefined, instance: id }, true))} />
 							: <Dialog title="Connect" onClose={close}><p class="empty">{writes ? "The catalog has no such provider any more." : "A viewer cannot connect anything."}</p></Dialog>)}
 						{instance && connected.value && (open
-							? <Details key={open.id} connector={open} provider={b.providers.find((p) => p.serverId === open.serverId)} members={members} writes={writes} onClose={close} onChange={connected.retry} />
+							? <Details key={open.id} connector={open} provider={catalog.find((p) => p.serverId === open.serverId)} members={members} writes={writes} onClose={close} onChange={connected.retry} />
 							: <Dialog title="Connector" onClose={close}><p class="empty">There is no such connector, or it was deleted.</p></Dialog>)}
 					</>
 				)}

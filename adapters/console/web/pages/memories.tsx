@@ -20,12 +20,12 @@ import type { Me, StoredFile, StoredObject, Workspace } from "../types"
 type Memory = { name: string; title: string; key: string; about: string }
 
 export default function Memories({ me }: { me: Me }): JSX.Element {
-	const known = useLoaded(async () => ({ workspaces: await all("GET /api/v1/workspaces", {}) }), [])
+	const workspaces = useLoaded(() => all("GET /api/v1/workspaces", {}), [])
 	const members = useMembers()
 	const org = me.org
 	if (!org) return <><h1>Memories</h1><p>Memories belong to an organisation, and you belong to none yet.</p></>
-	if (known.value) return <Chosen {...known.value} members={members} me={me} org={org.id} />
-	return <><h1>Memories</h1><Show of={known} what="the memories">{() => null}</Show></>
+	if (workspaces.value) return <Chosen workspaces={workspaces.value} members={members} me={me} org={org.id} />
+	return <><h1>Memories</h1><Show of={workspaces} what="the memories">{() => null}</Show></>
 }
 
 function Chosen({ workspaces, members, me, org }: { workspaces: Workspace[]; members: Members; me: Me; org: string }): JSX.Element {
