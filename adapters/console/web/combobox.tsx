@@ -3,19 +3,16 @@ import type { JSX } from "preact"
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks"
 import type { Failure } from "./interface"
 import { Problem, useLoaded, type Loaded } from "./loading"
-import { count } from "./text"
+import { count, hasWords } from "./text"
 
 // Entry is what may be chosen, by its name and by what else is known of it.
 export type Entry = { key: string; name: string; soft?: string | undefined }
 
 // named returns a function that reports whether an entry has all words of a text.
 export function named(text: string): (e: Entry) => boolean {
-	const words = folded(text).split(/\s+/)
-	return (e) => words.every((word) => folded(`${e.name} ${e.soft ?? ""}`).includes(word))
+	const has = hasWords(text)
+	return (e) => has(`${e.name} ${e.soft ?? ""}`)
 }
-
-// folded returns the form in which texts are compared, which the server's searches find as well.
-const folded = (text: string): string => text.normalize().toUpperCase()
 
 const most = 50 // entries that are listed at once
 

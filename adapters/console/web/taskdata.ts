@@ -2,6 +2,7 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks"
 import { call, cursorOf, Failure, failureOf, page, type Page } from "./interface"
 import { useLook } from "./loading"
+import { hasWords } from "./text"
 import type { Task, TaskPatch, TaskPriority, TaskStatus } from "./types"
 
 export const statuses: Record<TaskStatus, string> = { TODO: "To do", IN_PROGRESS: "In progress", DONE: "Done", CANCELLED: "Cancelled" }
@@ -19,17 +20,12 @@ const firstPage = 100, nextPage = 500, largestPage = 1000
 // compare orders tasks as the interface does.
 const compare = (a: Task, b: Task): number => a.sortOrder - b.sortOrder || a.createdAt.localeCompare(b.createdAt) || a.id.localeCompare(b.id)
 
-// hasWords reports whether all words of a search are in a text, in any case. The server folds letters by the same
-// table, which expressions without regard to case have.
-export const hasWords = (text: string, search: string): boolean => search.normalize("NFC").split(/\s+/)
-	.every((word) => new RegExp(word.replace(/[$()*+.?[\\\]^{|}]/g, "\\$&"), "iu").test(text.normalize("NFC")))
-
 // selects reports whether a filter selects a task. Dates are compared by day, in UTC.
 function selects(f: Filter, t: Task): boolean {
 	const is = (wanted: string | undefined, value: string | null): boolean => wanted === undefined || wanted === (value ?? "null")
 	const tags = f.tags?.split(",").map((tag) => tag.trim())
 	const due = t.dueDate?.slice(0, 10)
-	return is(f.status, t.status) && is(f.priority, t.priority) && is(f.assigneeId, t.assigneeId) && is(f.workspaceId, t.workspaceId) && hasWords(t.title, f.search ?? "") &&
+	return is(f.status, t.status) && is(f.priority, t.priority) && is(f.assigneeId, t.assigneeId) && is(f.workspaceId, t.workspaceId) && hasWords(f.search ?? "")(t.title) &&
 		(!tags || t.tags.some((tag) => tags.includes(tag))) &&
 		(!f.dueAfter || due !== undefined && due >= f.dueAfter) && (!f.dueBefore || due !== undefined && due <= f.dueBefore)
 }

@@ -8,6 +8,16 @@ export const plans: Record<Plan, string> = { NO_PLAN: "No plan", FREE: "Free", S
 // nameOf returns what a person is called: the name, or else the e-mail address.
 export const nameOf = (person: { name: string | null; email: string | null }): string => person.name ?? person.email ?? "A member"
 
+// hasWords returns a function that reports whether a text has all words of a search, in any case. The server's searches
+// fold letters by the same table, which expressions without regard to case have.
+export function hasWords(search: string): (text: string) => boolean {
+	const words = search.normalize().split(/\s+/).map((word) => new RegExp(word.replace(/[$()*+.?[\\\]^{|}]/g, "\\$&"), "iu"))
+	return (text) => {
+		const normal = text.normalize()
+		return words.every((word) => word.test(normal))
+	}
+}
+
 // count returns a number with separators.
 export const count = (n: number): string => n.toLocaleString("en")
 

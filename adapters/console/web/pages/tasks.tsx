@@ -13,9 +13,9 @@ import { Problem, useLoaded } from "../loading"
 import { Unnamed, useMembers } from "../members"
 import { Menu, type Choice } from "../menu"
 import { addressWith, useQuery } from "../router"
-import { Conflict, applied, filters, hasWords, mostMoved, orderFor, priorities, reorder, saveTask, statuses, tagOf, useTasks, type Filter } from "../taskdata"
+import { Conflict, applied, filters, mostMoved, orderFor, priorities, reorder, saveTask, statuses, tagOf, useTasks, type Filter } from "../taskdata"
 import { ConflictDialog, TaskDialog, assigneeOf, assignees, moreOf, type Names } from "../taskdialog"
-import { count, day, exact } from "../text"
+import { count, day, exact, hasWords } from "../text"
 import type { Me, Reprioritization, Task, TaskPatch, TaskPriority, TaskStatus } from "../types"
 import { offerUndo } from "../undo"
 import { Windowed } from "../windowed"
@@ -230,7 +230,7 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 	const made = (t: Task): void => {
 		tasks.put(t)
 		setActive(t.id)
-		if (!hasWords(t.title, new URLSearchParams(location.search).get("search") ?? "")) change({ search: undefined })
+		if (!hasWords(new URLSearchParams(location.search).get("search") ?? "")(t.title)) change({ search: undefined })
 		announce(`“${t.title}” created`)
 	}
 	const filtered = Object.keys(filter).length > 0
