@@ -388,6 +388,60 @@ func TestTasksPage(t *testing.T) {
 		b.key(kb.Escape)
 		b.eventually("[]", kept)
 
+		// The first of two edits fails: before the second is typed, after the page is left, and after the second is sent.
+		stored := "ninth"
+		for i, failing := range []func(text string){
+			func(text string) {
+				release()
+				b.shown(fmt.Sprintf(`//*[@role="alert" and contains(., "Changing “%s” failed")]`, stored))
+				b.into(title, text)
+				b.do(chromedp.Reload())
+			},
+			func(text string) {
+				b.into(title, text)
+				b.do(chromedp.Reload())
+			},
+			func(text string) {
+				b.into(title, text)
+				b.key(kb.Enter)
+				release()
+			},
+		} {
+			b.do(chromedp.Reload())
+			b.focus(stored)
+			b.run(`fetch = ((real) => async (address, init) => {
+				if (init?.method !== "PATCH") return real(address, init)
+				fetch = real
+				await new Promise((go) => held.push(go))
+				return ` + refusedBusy + `
+			})(fetch)`)
+			rename(stored, "lost")
+			b.key(kb.Enter)
+			held()
+			b.focus("lost")
+			b.key("e")
+			b.shown(title)
+			text := fmt.Sprint("second ", i)
+			failing(text)
+			if i < 2 {
+				b.focus(stored)
+				b.key("e")
+				b.shown(title)
+				must.Is(t, text, read(b, chromedp.Value(title)))
+				b.key(kb.Enter)
+			}
+			b.eventually("stored", func() string {
+				if s.tasksOf(as)[len(s.tasksOf(as))-1].Title == text && kept() == "[]" {
+					return "stored"
+				}
+				return read(b, chromedp.Evaluate[string](`document.querySelector("dialog")?.textContent ?? ""`))
+			})
+			stored = text
+		}
+		rename(stored, "ninth")
+		b.key(kb.Enter)
+		b.eventually("[]", kept)
+
 		b.focus("ninth")
 		b.key(kb.Enter)
 		b.do(chromedp.WaitVisible(chromedp.CSS("dialog textarea")), chromedp.SendKeys(chromedp.CSS("dialog textarea"), "One"))

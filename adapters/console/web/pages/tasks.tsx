@@ -89,19 +89,17 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 		void turn.then(() => turns.current.get(was.id) === turn && (turns.current.delete(was.id), latest.current.delete(was.id)))
 	}
 	const edit = (t: Task, patch: TaskPatch, what = `Changing “${t.title}”`, base?: Task): void => {
-		// retitle has a later edit, which began with the title of this one, replace the title that there is.
-		const retitle = (is: string): void => changeDraft<Title>(titleKey(t.id), (kept) => (kept && kept.of === patch.title ? { ...kept, of: is } : kept))
 		const store = async (): Promise<Task[]> => {
-			try {
-				const now = await saveTask(base ?? latest.current.get(t.id) ?? t, patch)
-				latest.current.set(t.id, now)
-				dropTitle(t.id, patch.title)
-				retitle(now.title)
-				return [now]
-			} catch (error) {
-				retitle(t.title)
-				throw error
-			}
+			const from = base ?? latest.current.get(t.id) ?? t
+			latest.current.set(t.id, from) // of the next edit, if this one fails
+			const now = await saveTask(from, patch)
+			latest.current.set(t.id, now)
+			dropTitle(t.id, patch.title)
+			changeDraft<Title>(titleKey(t.id), (kept) => { // of a later edit, which began with this title or one after it
+				const at = kept?.of.indexOf(patch.title ?? "") ?? -1
+				return kept && at >= 0 ? { ...kept, of: [...kept.of.slice(0, at), now.title] } : kept
+			})
+			return [now]
 		}
 		attempt(t, what, [applied(t, patch)], store, [t])
 	}
@@ -215,9 +213,9 @@ function Page({ writes }: { writes: boolean }): JSX.Element {
 			if (t) move(t, into, from.list === into && from.index < to ? to - 1 : to)
 		},
 	})
-	const rename = (t: Task, title: string, of: string): void => {
+	const rename = (t: Task, title: string | undefined, of: string[]): void => {
 		setEditing(undefined)
-		if (title !== of) edit(t, { title }, undefined, of === t.title ? undefined : { ...t, title: of, updatedAt: "" }) // without a tag, so that what is stored is compared
+		if (title !== undefined) edit(t, { title }, undefined, of.includes(t.title) ? undefined : { ...t, title: of[0] ?? "", updatedAt: "" }) // without a tag, so that what is stored is compared
 		focusRow(t.id)
 	}
 	const row = (t: Task, isActive: boolean): JSX.Element => (
@@ -330,7 +328,7 @@ function Search({ of, change }: { of: string; change: (changes: Record<string, s
 
 type RowOf = {
 	task: Task; names: Names; board: boolean; writes: boolean; tabIndex: number; selected: boolean; editing: boolean; troubled: boolean
-	edit: (patch: TaskPatch) => void; rename: (title: string, of: string) => void; toggle: () => void; choices: () => Choice[]
+	edit: (patch: TaskPatch) => void; rename: (title: string | undefined, of: string[]) => void; toggle: () => void; choices: () => Choice[]
 }
 
 function Row({ task: t, names, board, writes, tabIndex, selected, editing, troubled, edit, rename, toggle, choices }: RowOf): JSX.Element {
@@ -360,19 +358,22 @@ function Row({ task: t, names, board, writes, tabIndex, selected, editing, troub
 	)
 }
 
-type Title = { of: string; text: string } // that is not stored yet, and the one that it replaces
+// Title is one that is not stored yet, and those that it replaces: the title of the edit before it, while that is
+// being stored, and the one that there is if that fails.
+type Title = { of: string[]; text: string }
 
-const titleKey = (id: string): string => `title ${id}` // of the draft of a title
+const titleKey = (id: string): string => `task title ${id}` // of the draft of a title
 
 // dropTitle clears the draft of a title, unless it has another text by now.
 const dropTitle = (id: string, text: string | undefined): void => changeDraft<Title>(titleKey(id), (kept) => (kept?.text === text ? undefined : kept))
 
 // Rename edits a title in place. The text stays if the title changes meanwhile.
-function Rename({ task: t, rename }: { task: Task; rename: (title: string, of: string) => void }): JSX.Element {
+function Rename({ task: t, rename }: { task: Task } & Pick<RowOf, "rename">): JSX.Element {
 	const [draft, keep] = useDraft<Title>(titleKey(t.id))
 	const [shown] = useState(t.title)
-	const [earlier] = useState(draft?.text === t.title ? draft : undefined) // of an edit that is being stored
-	const of = !draft || draft === earlier ? shown : draft.of
+	const [second] = useState(draft?.text === t.title) // the edit before is being stored
+	const untouched = second && draft?.text === shown
+	const of = !draft ? [shown] : untouched ? [shown, ...draft.of] : draft.of
 	const [done] = useState({ yes: false })
 	const field = useRef<HTMLInputElement>(null)
 	useLayoutEffect(() => {
@@ -382,9 +383,9 @@ function Rename({ task: t, rename }: { task: Task; rename: (title: string, of: s
 	const end = (text: string): void => {
 		if (done.yes) return
 		done.yes = true
-		const changed = text !== of && text.trim() !== ""
-		if (!changed && draft !== earlier) keep(undefined)
-		rename(changed ? text : of, of)
+		const changed = text !== of[0] && text.trim() !== ""
+		if (!changed && !untouched) keep(undefined)
+		rename(changed ? text : undefined, of)
 	}
 	return (
 		<input
