@@ -7,7 +7,7 @@ import { Problem, Show, useLoaded } from "./loading"
 import type { Members } from "./members"
 import type { Acts } from "./pages/files"
 import { addressOf, kindOf, Preview, textOf, type Content } from "./preview"
-import { memoryAddressOf } from "./records"
+import { fileName, memoryAddressOf } from "./records"
 import { addressWith, useQuery } from "./router"
 import { count, exact, relative, size } from "./text"
 import type { StoredObject, StoredVersion } from "./types"
@@ -20,7 +20,7 @@ export function FileView({ record, members, writes, acts, version }: FileOf): JS
 	const heading = useRef<HTMLHeadingElement>(null)
 	useEffect(() => heading.current?.focus(), [])
 	const versions = useLoaded(() => call("GET /api/v1/sync/files/{id}/versions", { path: { id: record.id } }), [record.id, record.version])
-	const name = record.path.slice(record.path.lastIndexOf("/") + 1)
+	const name = fileName(record.path)
 	const memory = memoryAddressOf(record)
 	const of = (v: number): StoredVersion | undefined => versions.value?.find((one) => one.version === v)
 	const earlier = version !== undefined && version !== record.version ? of(version) : undefined

@@ -1,4 +1,4 @@
-// Who is signed in, in this tab and the others, and what is shown to whom is not.
+// The root of the console: the session of this browser as this tab and the others know it, and the pages without one.
 import { render, type ComponentType, type JSX } from "preact"
 import { useEffect, useState } from "preact/hooks"
 import { forgetChats, forgetOthers } from "./device"

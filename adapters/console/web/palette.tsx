@@ -7,7 +7,7 @@ import { all, call } from "./interface"
 import { Problem, useLoaded, type Loaded } from "./loading"
 import { entryOf } from "./members"
 import type { PageOf } from "./pages"
-import { fileAddressOf, memoryAddressOf } from "./records"
+import { fileAddressOf, fileName, folderOf, memoryAddressOf } from "./records"
 import { go } from "./router"
 import { nameOf } from "./text"
 import type { Me, StoredObject } from "./types"
@@ -32,9 +32,8 @@ export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.E
 	const fits = named(text)
 	const opens = (address: string) => () => go(address)
 	const fileEntry = (o: StoredObject): Command => {
-		const slash = o.path.lastIndexOf("/")
-		const place = [workspaces.value?.find((w) => w.id === o.workspaceId)?.name, o.path.slice(0, Math.max(0, slash))].filter(Boolean).join(" / ")
-		return { key: o.id, name: o.path.slice(slash + 1), soft: place || undefined, act: opens(memoryAddressOf(o) ?? fileAddressOf(o)) }
+		const place = [workspaces.value?.find((w) => w.id === o.workspaceId)?.name, folderOf(o.path)].filter(Boolean).join(" / ")
+		return { key: o.id, name: fileName(o.path), soft: place || undefined, act: opens(memoryAddressOf(o) ?? fileAddressOf(o)) }
 	}
 	// What was found by another text is what has this one in its name until it is searched.
 	const found = (of: Loaded<{ text: string }>, entries: Command[] | undefined): Command[] => (typed ? entries ?? [] : []).filter((e) => of.value?.text === wanted || fits(e)).slice(0, most)
@@ -43,8 +42,7 @@ export function Palette({ me, pages, onClose, leave, change }: PaletteOf): JSX.E
 	const groups: [string, Command[]][] = ([
 		["Pages", [...pages.map((p) => ({ key: p.path, name: p.name, act: opens(p.path) })), { key: "sessions", name: "Sessions", act: opens("/console/sessions") }]],
 		["Actions", [
-			...(me.org && me.role !== "VIEWER" ? [{ key: "chat", name: "New chat", act: opens("/console/chat") }] : []),
-			...(me.org && me.role !== "VIEWER" ? [{ key: "team", name: "New team", act: opens("/console/teams?new=team") }, { key: "workspace", name: "New workspace", act: opens("/console/teams?new=workspace") }] : []),
+			...(me.org && me.role !== "VIEWER" ? [{ key: "chat", name: "New chat", act: opens("/console/chat") }, { key: "team", name: "New team", act: opens("/console/teams?new=team") }, { key: "workspace", name: "New workspace", act: opens("/console/teams?new=workspace") }] : []),
 			...(me.role === "OWNER" || me.role === "ADMIN" ? [{ key: "invite", name: "Invite a member", act: opens("/console/people?invite=1") }] : []),
 			...(pages.some((p) => p.path === "/console/releases") ? [{ key: "publish", name: "Publish a release", act: opens("/console/releases?publish=new") }] : []),
 			{ key: "docs", name: "Documents", act: () => location.assign("/docs") },

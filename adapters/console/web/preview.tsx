@@ -5,6 +5,7 @@ import { useEffect, useState } from "preact/hooks"
 import { send } from "./interface"
 import { Show, useLoaded } from "./loading"
 import { Markdown } from "./markdown"
+import { fileName } from "./records"
 import { size } from "./text"
 
 // Content is a file, or a version of one, by the address of its bytes.
@@ -86,7 +87,7 @@ function Bytes({ of, type }: { of: Content; type: string }): JSX.Element {
 		setBroken(false)
 		return () => URL.revokeObjectURL(made)
 	}, [loaded.value])
-	const name = of.path.slice(of.path.lastIndexOf("/") + 1)
+	const name = fileName(of.path)
 	return (
 		<Show of={loaded} what="the content">
 			{(blob) => broken || blob === null

@@ -25,9 +25,13 @@ export function placesOf(me: Me, workspaces: Workspace[], teams: Team[]): Place[
 // placeKeyOf returns the key of a record's place.
 export const placeKeyOf = (o: StoredObject): string => o.storageKey.slice(o.storageKey.indexOf("/") + 1, o.storageKey.length - o.path.length)
 
+// fileName returns the last element of a path, and folderOf all before it, empty if there is none.
+export const fileName = (path: string): string => path.slice(path.lastIndexOf("/") + 1)
+export const folderOf = (path: string): string => path.slice(0, Math.max(0, path.lastIndexOf("/")))
+
 // fileAddressOf returns the address of a file's page.
 export function fileAddressOf(o: StoredObject): string {
-	const folder = o.path.slice(0, Math.max(0, o.path.lastIndexOf("/")))
+	const folder = folderOf(o.path)
 	return "/console/files?" + new URLSearchParams({ place: placeKeyOf(o).slice(0, -1), ...(folder && { folder }), file: o.id })
 }
 

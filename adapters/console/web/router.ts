@@ -20,17 +20,24 @@ export function go(address: string): void {
 	moved.dispatchEvent(new Event("move"))
 }
 
+// onMove calls fn after each change of the address, and returns what ends that.
+function onMove(fn: () => void): () => void {
+	moved.addEventListener("move", fn)
+	addEventListener("popstate", fn)
+	return () => {
+		moved.removeEventListener("move", fn)
+		removeEventListener("popstate", fn)
+	}
+}
+
 // usePath returns the path of the page, and renders again when it changes.
 export function usePath(): string {
 	const [path, set] = useState(location.pathname)
 	useEffect(() => {
-		const update = (): void => set(location.pathname)
-		moved.addEventListener("move", update)
-		addEventListener("popstate", update)
 		addEventListener("click", follow)
+		const end = onMove(() => set(location.pathname))
 		return () => {
-			moved.removeEventListener("move", update)
-			removeEventListener("popstate", update)
+			end()
 			removeEventListener("click", follow)
 		}
 	}, [])
@@ -46,13 +53,8 @@ export function useQuery(): [URLSearchParams, (changes: Changes, replace?: boole
 	const [query, set] = useState(location.search)
 	useEffect(() => {
 		const update = (): void => set(location.search)
-		moved.addEventListener("move", update)
-		addEventListener("popstate", update)
 		update()
-		return () => {
-			moved.removeEventListener("move", update)
-			removeEventListener("popstate", update)
-		}
+		return onMove(update)
 	}, [])
 	return [useMemo(() => new URLSearchParams(query), [query]), changeQuery]
 }
@@ -73,7 +75,8 @@ export function addressWith(changes: Changes): string {
 
 function changeQuery(changes: Changes, replace = false): void {
 	const address = addressWith(changes)
-	replace ? history.replaceState(null, "", address) : history.pushState(null, "", address)
+	if (!replace) return go(address)
+	history.replaceState(null, "", address)
 	moved.dispatchEvent(new Event("move"))
 }
 

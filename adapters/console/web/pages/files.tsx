@@ -13,7 +13,7 @@ import { Problem, RequestId, Show, useLoaded } from "../loading"
 import { Unnamed, useMembers, type Members } from "../members"
 import { Menu } from "../menu"
 import { addressOf } from "../preview"
-import { placesOf, useOpen, useRecords, type Place, type Records, type Shelf } from "../records"
+import { fileName, placesOf, useOpen, useRecords, type Place, type Records, type Shelf } from "../records"
 import { addressWith, useQuery, type Changes } from "../router"
 import { count, exact, relative, size } from "../text"
 import type { Me, StoredObject } from "../types"
@@ -117,8 +117,6 @@ function Explorer({ places, members, keeps, org, writes }: ExplorerOf): JSX.Elem
 
 // Acts are what can be done with a file.
 export type Acts = { remove: (o: StoredObject) => void; rename: (o: StoredObject) => void; restore: (o: StoredObject) => void; stored: (o: StoredObject) => void }
-
-const fileName = (path: string): string => path.slice(path.lastIndexOf("/") + 1)
 
 function Crumbs({ place, folder }: { place: Place; folder: string }): JSX.Element {
 	const parts = folder === "" ? [] : folder.split("/")
