@@ -268,14 +268,7 @@ func (db *DB) Entries(ctx context.Context, o id.Org, from int64, limit int) (ent
 // Since returns deletions before objects, as another object may have the path of a deleted
 // one.
 func (q changes) Since(ctx context.Context, o id.Org, after int64, head func(object.Head) error, fn func(object.Change) error) error {
-	return q.snapshot(ctx, func(db *gorm.DB) error {
-		h, err := readHead(ctx, db, o)
-		if err == nil {
-			err = head(h)
-		}
-		if err != nil {
-			return err
-		}
+	return q.withHead(ctx, o, head, func(db *gorm.DB) error {
 		for _, t := range []object.ChangeType{object.AccessChanged, object.Deleted} {
 			// The first condition lets SQLite use the partial index, which it does not derive from the second.
 			of := changeTable.of(db, o).filter("type <> '"+string(object.Changed)+"' AND type = ? AND n > ?", string(t), after)

@@ -17,13 +17,6 @@ const (
 	onPostgres
 )
 
-func (d dialect) isolation() *sql.TxOptions {
-	if d == onPostgres {
-		return &sql.TxOptions{Isolation: sql.LevelReadCommitted}
-	}
-	return &sql.TxOptions{} // the connection's transactions are immediate
-}
-
 // byDialect returns a text for each dialect.
 func byDialect(text func(d dialect) string) [2]string {
 	return [2]string{onSQLite: text(onSQLite), onPostgres: text(onPostgres)}

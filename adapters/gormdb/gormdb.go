@@ -13,11 +13,9 @@ import (
 	"database/sql/driver"
 	"errors"
 	"log/slog"
-	"strings"
 
 	"gorm.io/gorm"
 
-	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/ports"
@@ -129,15 +127,13 @@ func open(ctx context.Context, o Options) (*DB, error) {
 		db.pause = func(ctx context.Context, _ int) error { return ctx.Err() }
 	}
 	db.conn.db = db
-	scheme, _, _ := strings.Cut(o.URL, ":")
-	var err error
-	switch scheme {
-	case "sqlite":
+	d, err := dialectOfAddress(o.URL)
+	switch {
+	case err != nil:
+	case d == onSQLite:
 		err = db.openSQLite(o)
-	case "postgres", "postgresql":
-		err = db.openPostgres(o)
 	default:
-		err = fault.Field("database URL", "must begin with sqlite:// or postgres://")
+		err = db.openPostgres(o)
 	}
 	if err == nil {
 		err = db.ping(ctx)
@@ -246,14 +242,21 @@ func (db *DB) once(ctx context.Context, async bool, fn func(*conn) error) error 
 	return nil
 }
 
-// ownTransaction runs fn in a transaction of its own.
+// ownTransaction runs fn in a transaction of its own, on Postgres.
 func (db *DB) ownTransaction(ctx context.Context, c *conn, fn func(*conn) error) error {
-	var own error
-	err := db.write.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+	return transaction(ctx, db.write, &sql.TxOptions{Isolation: sql.LevelReadCommitted}, func(tx *gorm.DB) error {
 		c.read, c.write = tx, tx
-		own = fn(c)
+		return fn(c)
+	})
+}
+
+// transaction runs fn in a transaction. It returns an error of fn unchanged.
+func transaction(ctx context.Context, db *gorm.DB, o *sql.TxOptions, fn func(*gorm.DB) error) error {
+	var own error
+	err := db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		own = fn(tx)
 		return own
-	}, db.dialect.isolation())
+	}, o)
 	if own != nil {
 		return own
 	}

@@ -29,16 +29,7 @@ func (q objects) List(ctx context.Context, o id.Org, viewer *org.Actor, f object
 	if head == nil {
 		return objects(q.read)
 	}
-	return q.snapshot(ctx, func(db *gorm.DB) error {
-		h, err := readHead(ctx, db, o)
-		if err == nil {
-			err = head(h)
-		}
-		if err != nil {
-			return err
-		}
-		return objects(db)
-	})
+	return q.withHead(ctx, o, head, objects)
 }
 
 // snapshot runs fn, whose statements all read one snapshot.
@@ -46,15 +37,21 @@ func (c *conn) snapshot(ctx context.Context, fn func(*gorm.DB) error) error {
 	if c.inTransaction() {
 		return fn(c.read)
 	}
-	var own error
-	err := c.read.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-		own = fn(tx)
-		return own
-	}, &sql.TxOptions{Isolation: c.dialect.snapshot(), ReadOnly: true})
-	if own != nil {
-		return own
-	}
-	return failed(ctx, err, "Record")
+	return transaction(ctx, c.read, &sql.TxOptions{Isolation: c.dialect.snapshot(), ReadOnly: true}, fn)
+}
+
+// withHead calls head with the head of a log, and then runs fn, whose statements read the same snapshot.
+func (c *conn) withHead(ctx context.Context, o id.Org, head func(object.Head) error, fn func(*gorm.DB) error) error {
+	return c.snapshot(ctx, func(db *gorm.DB) error {
+		h, err := readHead(ctx, db, o)
+		if err == nil {
+			err = head(h)
+		}
+		if err != nil {
+			return err
+		}
+		return fn(db)
+	})
 }
 
 // objectList narrows a selection of objects, or of rows that have their places, to those of a list

@@ -57,8 +57,8 @@ func (db *DB) grouped(ctx context.Context, c *conn, fn func(*conn) error) error 
 		return err
 	}
 	if j == nil {
-		// It is shared by all members, so no member's context ends it.
-		tx := db.write.WithContext(withAsync(context.WithoutCancel(ctx), c.async)).Begin(db.dialect.isolation())
+		// It is immediate, as all of the connection. All members share it, so no member's context ends it.
+		tx := db.write.WithContext(withAsync(context.WithoutCancel(ctx), c.async)).Begin()
 		if tx.Error != nil {
 			db.queue.pass(nil)
 			return failed(ctx, tx.Error, "Record")
