@@ -423,19 +423,24 @@ func (w *fixture) membersOf(o id.Org, f org.MemberFilter) (all []org.Profile) {
 // allTeams reads every team of the organisation.
 func (w *fixture) allTeams(o id.Org) ([]team.Team, error) {
 	refs, err := w.teams().Refs(w.ctx, o)
+	return allOf(w, refs, err, func(r team.Ref) id.Team { return r.ID }, func(ids []id.Team) ([]team.Team, error) { return w.teams().List(w.ctx, o, ids) }, team.Team.Ref)
+}
+
+// allOf reads the records of references, and expects the same references of them.
+func allOf[V, R, ID any](w *fixture, refs []R, err error, idOf func(R) ID, list func([]ID) ([]V, error), ref func(V) R) ([]V, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]id.Team, len(refs))
-	for i, t := range refs {
-		ids[i] = t.ID
+	ids := make([]ID, len(refs))
+	for i, r := range refs {
+		ids[i] = idOf(r)
 	}
-	all, err := w.teams().List(w.ctx, o, ids)
+	all, err := list(ids)
 	if len(all) != len(refs) {
-		return nil, errors.Join(err, fmt.Errorf("%d teams of %d", len(all), len(refs)))
+		return nil, errors.Join(err, fmt.Errorf("%d records of %d", len(all), len(refs)))
 	}
-	for i, t := range all {
-		wantEqual(w, refs[i], t.Ref())
+	for i, v := range all {
+		wantEqual(w, refs[i], ref(v))
 	}
 	return all, err
 }
@@ -443,21 +448,10 @@ func (w *fixture) allTeams(o id.Org) ([]team.Team, error) {
 // allWorkspaces reads every workspace of the organisation.
 func (w *fixture) allWorkspaces(o id.Org) ([]workspace.Workspace, error) {
 	refs, err := w.workspaces().Refs(w.ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]id.Workspace, len(refs))
-	for i, s := range refs {
-		ids[i] = s.ID
-	}
-	all, err := w.workspaces().List(w.ctx, o, ids)
-	if len(all) != len(refs) {
-		return nil, errors.Join(err, fmt.Errorf("%d workspaces of %d", len(all), len(refs)))
-	}
-	for i, s := range all {
-		wantEqual(w, refs[i], workspace.Ref{ID: s.ID, Team: s.Team, CreatedAt: s.CreatedAt})
-	}
-	return all, err
+	list := func(ids []id.Workspace) ([]workspace.Workspace, error) { return w.workspaces().List(w.ctx, o, ids) }
+	return allOf(w, refs, err, func(r workspace.Ref) id.Workspace { return r.ID }, list, func(v workspace.Workspace) workspace.Ref {
+		return workspace.Ref{ID: v.ID, Team: v.Team, CreatedAt: v.CreatedAt}
+	})
 }
 
 // inTeam reads the members of a team.
