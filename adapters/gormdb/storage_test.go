@@ -67,13 +67,13 @@ func TestHints(t *testing.T) {
 			}
 			hints = nil
 		}
-		t.Run("a commit is told with the last number of each log", func(t *testing.T) {
+		t.Run("a commit is announced with the last number of each log", func(t *testing.T) {
 			must.NoError(t, db.Atomic(ctx, func(r ports.Records) error {
 				return errors.Join(store(ctx, r, o, u, 1), store(ctx, r, o, u, 2), store(ctx, r, other, u, 3))
 			}))
 			expect(t, object.Hint{Org: o, N: 2}, object.Hint{Org: other, N: 1})
 		})
-		t.Run("what did not append tells nothing", func(t *testing.T) {
+		t.Run("a transaction that did not append announces nothing", func(t *testing.T) {
 			must.NoError(t, db.Atomic(ctx, func(r ports.Records) error {
 				_, err := r.Storage().Changes().Lock(ctx, o)
 				_, err2 := r.Storage().Changes().Append(ctx, o)
@@ -81,7 +81,7 @@ func TestHints(t *testing.T) {
 			}))
 			expect(t)
 		})
-		t.Run("a rollback tells nothing and gives the number back", func(t *testing.T) {
+		t.Run("a rollback announces nothing, and the number is used again", func(t *testing.T) {
 			stop := errors.New("stop")
 			must.FailIs(t, db.Atomic(ctx, func(r ports.Records) error { return errors.Join(store(ctx, r, o, u, 4), stop) }), stop)
 			func() {
@@ -95,7 +95,7 @@ func TestHints(t *testing.T) {
 			must.NoError(t, db.Atomic(ctx, func(r ports.Records) error { return store(ctx, r, o, u, 4) }))
 			expect(t, object.Hint{Org: o, N: 3})
 		})
-		t.Run("a transaction that is run again tells once", func(t *testing.T) {
+		t.Run("a transaction that is run again announces once", func(t *testing.T) {
 			runs := 0
 			must.NoError(t, db.Atomic(ctx, func(r ports.Records) error {
 				if err := store(ctx, r, o, u, 5); err != nil {
@@ -108,7 +108,7 @@ func TestHints(t *testing.T) {
 			}))
 			expect(t, object.Hint{Org: o, N: 4})
 		})
-		t.Run("what is replaced at once is told of", func(t *testing.T) {
+		t.Run("a replacement in one statement is announced", func(t *testing.T) {
 			was := someObject(o, u, 5)
 			next := was
 			next.Version, next.Blob = was.Version+1, "next"
@@ -118,7 +118,7 @@ func TestHints(t *testing.T) {
 			must.Fail(t, must.ErrorOf(db.Storage().Replace(ctx, o, 0, was.Content, object.NewChange(next), plan.Unlimited, object.Retention{})), fault.Conflict)
 			expect(t)
 		})
-		t.Run("an erased log tells nothing", func(t *testing.T) {
+		t.Run("an erased log announces nothing", func(t *testing.T) {
 			must.NoError(t, db.Atomic(ctx, func(r ports.Records) error {
 				return errors.Join(store(ctx, r, other, u, 6), r.Directory().Organisations().Erase(ctx, other, time.UnixMilli(9).UTC()))
 			}))
@@ -139,8 +139,7 @@ func TestTheEpochIsOfTheDatabase(t *testing.T) {
 		if now := time.Now().Unix(); heads[o].Epoch < before-1 || heads[o].Epoch > now+1 || heads[o].Epoch != heads[other].Epoch || heads[o].N != 1 || heads[other].N != 0 {
 			t.Errorf("the heads are %+v, from %d on to %d", heads, before, now)
 		}
-		// Whoever restores a copy writes another, which holds for every server at
-		// once.
+		// A restored copy gets another epoch, which all servers read at once.
 		if err := db.write.Exec("UPDATE log_epoch SET epoch = epoch + 1").Error; err != nil {
 			t.Fatal(err)
 		}
@@ -259,8 +258,8 @@ func TestAnnouncingSharesATransaction(t *testing.T) {
 	}
 }
 
-// TestEveryKeyHasItsRange holds the bounds of ranges, which are texts that
-// Postgres can keep, against any bytes.
+// TestEveryKeyHasItsRange compares the bounds of ranges, which are texts that Postgres can store,
+// with any bytes.
 func TestEveryKeyHasItsRange(t *testing.T) {
 	bytes := rapid.OneOf(
 		rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 6), func(b []byte) string { return string(b) }),

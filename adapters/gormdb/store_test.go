@@ -27,7 +27,7 @@ import (
 )
 
 func TestOpen(t *testing.T) {
-	t.Run("an address that makes no sense is refused and says no password", func(t *testing.T) {
+	t.Run("an invalid address is refused, without its password in the error", func(t *testing.T) {
 		for _, url := range []string{
 			"", "mysql://x", "sqlite:", "sqlite://", "sqlite://x.db?mode=memory", "postgres://u:secret@h:port/d", "postgres://u:secret@h/d?pool_max_conns=0",
 			"postgres://u:secret@h/d?pool_max_conns=many", "postgres://u:secret@h/d?sslmode=perhaps", "postgres://u:secret@%zz/d",
@@ -115,7 +115,7 @@ func TestTransactions(t *testing.T) {
 		ctx := t.Context()
 		must.Do(db.Work().Tasks().Add(ctx, o, someTask(o, u, 1))).Or(t)
 
-		t.Run("what the database cannot order is run again, with a pause, a bounded number of times", func(t *testing.T) {
+		t.Run("a transaction that conflicts is run again, with a pause, a bounded number of times", func(t *testing.T) {
 			pauses := 0
 			db.pause = func(context.Context, int) error { pauses++; return nil }
 			for _, code := range []string{"40001", "40P01", "25P02"} {
@@ -158,7 +158,7 @@ func TestTransactions(t *testing.T) {
 			must.Fail(t, must.ErrorOf(db.Work().Tasks().Get(ctx, o, uid[id.Task](kindTask, 1, 4))), fault.NotFound)
 		})
 
-		t.Run("the end of a context comes back as it is", func(t *testing.T) {
+		t.Run("the error of an ended context is returned unchanged", func(t *testing.T) {
 			ended, cancel := context.WithCancel(ctx)
 			cancel()
 			_, get := db.Work().Tasks().Get(ended, o, uid[id.Task](kindTask, 1, 1))
@@ -176,7 +176,7 @@ func TestTransactions(t *testing.T) {
 			must.FailIs(t, err, context.Canceled)
 		})
 
-		t.Run("what is no id or text of the database's is nobody's", func(t *testing.T) {
+		t.Run("an id or a text that the database cannot store is not found", func(t *testing.T) {
 			const odd = "no'id\x00"
 			_, user := db.Directory().Users().Get(ctx, odd)
 			_, provider := db.Directory().Users().ByProvider(ctx, odd)
@@ -321,7 +321,7 @@ func TestAStoppedServerIsUnavailableUntilItRestarts(t *testing.T) {
 	}
 	for _, kill := range []bool{false, true} {
 		must.NoError(t, server.Restart(t.Context(), kill))
-		// Asking whether it is ready rids the pool of dead connections.
+		// Ready replaces the closed connections of the pool.
 		if err := db.Ready(t.Context()); err != nil {
 			t.Errorf("killed %t: %v", kill, err)
 		}

@@ -21,9 +21,9 @@ import (
 	"collab/test/postgres"
 )
 
-// TestStretchesAreThePeriod holds what a summary is made of against any instant:
-// it counts once in the period, and not at all outside.
-func TestStretchesAreThePeriod(t *testing.T) {
+// TestSegmentsAreThePeriod checks the segments of a summary with any instant: it counts once in the
+// period, and not outside.
+func TestSegmentsAreThePeriod(t *testing.T) {
 	start := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
 		units := rapid.SampledFrom([][]time.Duration{{day}, userUnits, modelUnits}).Draw(t, "units")
@@ -37,12 +37,12 @@ func TestStretchesAreThePeriod(t *testing.T) {
 			return at.Add(time.Duration(beside) * time.Millisecond)
 		})
 		p := usage.Period{Start: instants.Draw(t, "start"), End: instants.Draw(t, "end")}
-		stretches := segmentsOf(p, false, units)
+		segments := segmentsOf(p, false, units)
 		between := func(at, from, until time.Time) bool { return !at.Before(from) && at.Before(until) }
 		for range 8 {
 			at := instants.Draw(t, "at")
 			n := 0
-			for _, s := range stretches {
+			for _, s := range segments {
 				switch in := between(at, s.from, s.until); {
 				case in && s.subtract:
 					n--
@@ -51,13 +51,13 @@ func TestStretchesAreThePeriod(t *testing.T) {
 				}
 			}
 			if want := between(at, p.Start, p.End); n > 1 || n < 0 || (n == 1) != want {
-				t.Fatalf("%v counts %d times in %v, is in %v: %t", at, n, stretches, p, want)
+				t.Fatalf("%v counts %d times in %v, is in %v: %t", at, n, segments, p, want)
 			}
 		}
 		number := map[time.Duration]int{}
-		for _, s := range stretches {
+		for _, s := range segments {
 			number[s.unit]++
-			// What surrounds the stretch, and half of which is enough.
+			// The length of the unit around the segment, half of which is enough.
 			surrounding := units[len(units)-1]
 			if i := slices.Index(units, s.unit); i >= 0 {
 				if !s.from.Equal(s.from.Truncate(s.unit)) || !s.until.Equal(s.until.Truncate(s.unit)) {
@@ -67,14 +67,14 @@ func TestStretchesAreThePeriod(t *testing.T) {
 			}
 			long, all := s.until.Sub(s.from), s.until.Add(-1).Truncate(surrounding).Sub(s.from.Truncate(surrounding))
 			if long <= 0 || s.unit != units[0] && (long > surrounding/2+s.unit/2 || all != 0) || number[s.unit] > 2 || number[units[0]] > 1 {
-				t.Fatalf("one of %v is from %v until %v, of %v", s.unit, s.from, s.until, stretches)
+				t.Fatalf("one of %v is from %v until %v, of %v", s.unit, s.from, s.until, segments)
 			}
 		}
 	})
 }
 
-// TestMigratingMakesTheSumsThatAddingMakes migrates a ledger of before there
-// were sums of several units, and adds its entries to another one.
+// TestMigratingMakesTheSumsThatAddingMakes migrates a ledger that has no sums of several units, and
+// adds its entries to another one.
 func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
 	o := uid[id.Org](kindOrg, 7, 0)
 	start := time.Date(2026, 6, 3, 0, 0, 0, 0, time.UTC)
@@ -83,10 +83,10 @@ func TestMigratingMakesTheSumsThatAddingMakes(t *testing.T) {
 			"SELECT unit, since, CAST(user_id AS TEXT), '', input, output, requests FROM usage_users WHERE org_id = @org ORDER BY 1, 2, 3",
 			"SELECT unit, since, model, lane, input, output, requests FROM usage_models WHERE org_id = @org ORDER BY 1, 2, 3, 4",
 		} {
-			var of, lane string
+			var of, shard string
 			var n [5]int64
-			must.NoError(t, eachRow(t.Context(), db.read, "Sum", tenantSQL(o, q), []any{&n[0], &n[1], &of, &lane, &n[2], &n[3], &n[4]}, func() error {
-				all = append(all, fmt.Sprint(of, " ", lane, " ", n))
+			must.NoError(t, eachRow(t.Context(), db.read, "Sum", tenantSQL(o, q), []any{&n[0], &n[1], &of, &shard, &n[2], &n[3], &n[4]}, func() error {
+				all = append(all, fmt.Sprint(of, " ", shard, " ", n))
 				return nil
 			}))
 		}
@@ -132,8 +132,8 @@ func TestSweepIsDoneInParts(t *testing.T) {
 	})
 }
 
-// TestSweepKeepsExtendedLeases has leases extended and settled between
-// their being found expired and their being taken.
+// TestSweepKeepsExtendedLeases extends and settles leases after they were found expired and before
+// they are deleted.
 func TestSweepKeepsExtendedLeases(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, u := seeded(t, db)
@@ -155,8 +155,8 @@ func TestSweepKeepsExtendedLeases(t *testing.T) {
 	})
 }
 
-// TestOnlyReservationsDoNotWaitForTheDisk has triggers note, at the end of what
-// they look at, whether its commit will wait.
+// TestOnlyReservationsDoNotWaitForTheDisk has triggers that record, at the end of a transaction, whether
+// its commit waits.
 func TestOnlyReservationsDoNotWaitForTheDisk(t *testing.T) {
 	onBoth(t, func(t *testing.T, db *DB) {
 		o, u := seeded(t, db)

@@ -33,7 +33,7 @@ func TestClock(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_999_999, time.FixedZone("east", 3600))
 	clock := memory.NewClock(at)
 	contract.Clock(t, clock)
-	t.Run("it stands still until it is moved", func(t *testing.T) {
+	t.Run("it changes only when it is set", func(t *testing.T) {
 		want := time.Date(2026, 1, 2, 2, 4, 5, 678_000_000, time.UTC)
 		if now := clock.Now(); !now.Equal(want) {
 			t.Fatalf("the time is %v, want %v", now, want)
@@ -73,7 +73,7 @@ func TestMailerKeepsMessagesInOrder(t *testing.T) {
 	}
 	sent[0].To = "spoilt"
 	if m.Sent()[0].To != "a@example.com" {
-		t.Fatal("what is handed out is not the caller's")
+		t.Fatal("a change of the result has changed the mailer")
 	}
 }
 
@@ -98,7 +98,7 @@ func TestSubscribersAreNotifiedAfterTheCommit(t *testing.T) {
 	s.OnChange(func(h object.Hint) {
 		heads, err := s.Storage().Changes().Heads(ctx, []id.Org{h.Org}) // hangs inside the lock
 		if err != nil || heads[h.Org].N < h.N {
-			t.Errorf("%+v is told of a log that is at %+v, %v", h, heads, err)
+			t.Errorf("the hint %+v is of a log that is at %+v, %v", h, heads, err)
 		}
 		hints = append(hints, h)
 	})
@@ -110,7 +110,7 @@ func TestSubscribersAreNotifiedAfterTheCommit(t *testing.T) {
 				}
 			}
 			if len(hints) > 0 {
-				t.Error("told before the commit")
+				t.Error("notified before the commit")
 			}
 			return end()
 		})

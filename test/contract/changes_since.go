@@ -125,7 +125,7 @@ func (c *logModel) note(made []object.Change) {
 	}
 }
 
-// since returns what Since has to tell.
+// since returns what Changes.Since must return.
 func (c logModel) since(head object.Head, after int64) observed {
 	s := observed{Head: head}
 	for _, m := range c.log[after:] {

@@ -23,9 +23,9 @@ type Opened struct {
 	Store  ports.Store
 	Epochs ports.Epochs // usually the same value as Store
 
-	Snapshots ports.Snapshots // likewise
+	Snapshots ports.Snapshots // the same
 
-	// Apart says that transactions run beside each other. In other stores each
+	// Apart says that transactions run concurrently. In other stores each
 	// waits for the one before it.
 	Apart bool
 }

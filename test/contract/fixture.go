@@ -225,7 +225,7 @@ func diff[V any](got, want V) string { return cmp.Diff(want, got, compared) }
 // after the last value, which is nil for the first page.
 func paged[V any](w *fixture, limit int, next func(last *V) []V) []V {
 	w.Helper()
-	const enough = 1000 // pages; more are a list that goes in circles
+	const enough = 1000 // pages; more are a list without an end
 	var all []V
 	var last *V
 	for range enough {

@@ -233,7 +233,7 @@ func Models(t *testing.T, open func(t *testing.T, scripts ...provider.Script) Mo
 			a.Fatalf("%+v is known", reply)
 		}
 	})
-	run("whoever cannot be reached is a network failure", false, func(p ModelProvider) bool { return p.Unreachable != nil }, "network", func(a *modelFixture) {
+	run("a provider that cannot be reached is a network failure", false, func(p ModelProvider) bool { return p.Unreachable != nil }, "network", func(a *modelFixture) {
 		a.Models = a.Unreachable
 		if reply := a.wantFailure(a.call(), chat.Network); reply.InputKnown || reply.OutputKnown {
 			a.Errorf("%+v is known", reply)

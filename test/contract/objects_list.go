@@ -17,7 +17,7 @@ import (
 	"collab/ports"
 )
 
-// pathProperty holds what Add refuses against a file system in which a path is
+// pathProperty compares what Add refuses with a file system in which a path is
 // a file or a folder and case does not matter.
 func pathProperty(w *fixture) {
 	tn := w.tenant()
