@@ -175,11 +175,8 @@ func (q users) Former(ctx context.Context, o id.Org, after id.User, limit int, f
 
 // profiles calls fn with memberships, whose users are read into u.
 func profiles(ctx context.Context, s selection, u *userRow, fn func(org.Profile) error) error {
-	return each(ctx, s, func(m *membershipRow) (p org.Profile, err error) {
-		if p.Membership, err = m.membership(); err == nil {
-			p.Person, err = u.user()
-		}
-		return p, err
+	return each(ctx, s, func(m *membershipRow) (org.Profile, error) {
+		return org.Profile{Membership: org.Membership(*m), Person: org.User(u.User)}, nil
 	}, fn)
 }
 

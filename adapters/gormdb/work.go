@@ -86,11 +86,8 @@ func (q teamMembers) Get(ctx context.Context, o id.Org, t id.Team, user id.User)
 func (q teamMembers) List(ctx context.Context, o id.Org, t id.Team, after org.Position, limit int, fn func(team.Profile) error) error {
 	var u userRow
 	s := byJoining(withUser(teamMemberTable.of(q.read, o).filter("team_id = ?", string(t)), &u), after, limit)
-	return each(ctx, s, func(r *teamMemberRow) (p team.Profile, err error) {
-		if p.Member, err = r.member(); err == nil {
-			p.Person, err = u.user()
-		}
-		return p, err
+	return each(ctx, s, func(r *teamMemberRow) (team.Profile, error) {
+		return team.Profile{Member: team.Member(r.Member), Person: org.User(u.User)}, nil
 	}, fn)
 }
 
