@@ -130,15 +130,6 @@ func (a *app) members() *cobra.Command {
 	return members
 }
 
-func invitationColumns() []column[apiclient.Invitation] {
-	return []column[apiclient.Invitation]{
-		{"email", func(i apiclient.Invitation) string { return i.Email }},
-		{"role", func(i apiclient.Invitation) string { return i.Role }},
-		{"expires", func(i apiclient.Invitation) string { return day(i.ExpiresAt) }},
-		{"id", func(i apiclient.Invitation) string { return i.ID }},
-	}
-}
-
 func invitationOf(ctx context.Context, client *apiclient.Client, name string) (apiclient.Invitation, error) {
 	return named("invitation", name, func(i apiclient.Invitation) []string { return []string{i.ID, i.Email} })(client.ListInvitations(ctx))
 }
@@ -155,7 +146,11 @@ func (a *app) invitations() *cobra.Command {
 	}))
 	oneOf(send, &role, "role", "the role", "owner", "admin", "member", "viewer")
 	list := command("list", "List pending invitations", 0, 0, a.with(func(ctx context.Context, client *apiclient.Client, _ []string) error {
-		return all(a, invitationColumns()...)(client.ListInvitations(ctx))
+		return all(a,
+			column[apiclient.Invitation]{"email", func(i apiclient.Invitation) string { return i.Email }},
+			column[apiclient.Invitation]{"role", func(i apiclient.Invitation) string { return i.Role }},
+			column[apiclient.Invitation]{"expires", func(i apiclient.Invitation) string { return day(i.ExpiresAt) }},
+			column[apiclient.Invitation]{"id", func(i apiclient.Invitation) string { return i.ID }})(client.ListInvitations(ctx))
 	}))
 	resend := command("resend EMAIL", "Send an invitation again, with another address", 1, 1, a.with(func(ctx context.Context, client *apiclient.Client, args []string) error {
 		i, err := invitationOf(ctx, client, args[0])
