@@ -165,12 +165,8 @@ func TestChatOfCachedActorIsDecidedByCurrentRecords(t *testing.T) {
 				body = c.body
 			}
 			got := w.chat(body)
-			if n := w.looks.n - before; n != c.looks {
-				t.Errorf("their epoch was asked for %d times by itself, want %d", n, c.looks)
-			}
-			if limit := got.Header().Get("RateLimit-Limit"); limit != c.limits {
-				t.Errorf("the answer has the limit %q, want %q", limit, c.limits)
-			}
+			must.Is(t, c.looks, w.looks.n-before)
+			must.Is(t, c.limits, got.Header().Get("RateLimit-Limit"))
 			if c.status == 200 {
 				want++
 				if got.Code != 200 || got.Body.String() != textEvent("Hello")+doneEvent {

@@ -11,6 +11,7 @@ import (
 
 	"collab/adapters/httpapi/limit"
 	"collab/test/harness"
+	"collab/test/must"
 )
 
 // fileOutcome is a line of the answer to a batch.
@@ -73,9 +74,7 @@ func TestABatchHasABoundedNumberOfOperations(t *testing.T) {
 			t.Fatalf("operation %d: %+v", i, of)
 		}
 	}
-	if got := o.content(t, all[999].File.ID); got != "content #999\n" {
-		t.Errorf("stored %q", got)
-	}
+	must.Is(t, "content #999\n", o.content(t, all[999].File.ID))
 }
 
 func TestAFailureOfTheStoreEndsABatch(t *testing.T) {
@@ -162,9 +161,7 @@ func TestABatchIsChargedToTheBudgetsAndTheRate(t *testing.T) {
 	if len(all) != 5 || all[4].Status != http.StatusBadRequest || !strings.Contains(all[4].Error.Message, "more than 64 fields") || all[0].Status != http.StatusRequestEntityTooLarge || all[1].Status != http.StatusCreated || all[2].Status != http.StatusRequestEntityTooLarge || all[3].Status != http.StatusCreated {
 		t.Errorf("%+v", all)
 	}
-	if used := o.budgets.callers.Used(); used != 0 {
-		t.Errorf("%d bytes are still held", used)
-	}
+	must.Is(t, 0, o.budgets.callers.Used())
 	if !o.budgets.callers.Take("others", 8<<20) {
 		t.Fatal("the budget is used")
 	}

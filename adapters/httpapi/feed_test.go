@@ -327,9 +327,7 @@ func TestFeedClientThatDoesNotRead(t *testing.T) {
 			t.Errorf("it had %v", took)
 		}
 		synctest.Wait()
-		if n := s.feed.Figures().Subscribers; n != 0 {
-			t.Errorf("%d subscribers are left", n)
-		}
+		must.Is(t, 0, s.feed.Figures().Subscribers)
 		c := s.connect(true, resuming("1-0"))
 		synctest.Wait()
 		s.same(c.events(), greeting+"|id: 1-0", "id: 1-1|a", "id: 1-2|b")
@@ -440,9 +438,7 @@ func TestFeedFailsWhereHijackFails(t *testing.T) {
 		w := blockedRecorder{httptest.NewRecorder()}
 		s.ServeHTTP(w, get("/test"))
 		refused(t, w.ResponseRecorder, http.StatusInternalServerError)
-		if n := s.feed.Figures().Subscribers; n != 0 {
-			t.Errorf("%d subscribers are left", n)
-		}
+		must.Is(t, 0, s.feed.Figures().Subscribers)
 	})
 }
 

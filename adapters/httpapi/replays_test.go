@@ -277,9 +277,7 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 		if again.answer.Header.Get("Idempotent-Replayed") != "true" || l.answer.Header.Get("Idempotent-Replayed") != "" {
 			w.Errorf("the headers are %v, then %v", l.answer.Header, again.answer.Header)
 		}
-		if n := len(w.entries()); n != 1 {
-			w.Errorf("%d are in the ledger", n)
-		}
+		must.Is(w, 1, len(w.entries()))
 	})
 
 	within(t, "holds the key for as long as it takes", func(_ context.Context, to ports.Sink) (chat.Reply, error) {
@@ -298,9 +296,7 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 		}
 		<-l.done
 		w.ask(client, true, key("k")).expect(w, l.text())
-		if n := len(w.entries()); n != 1 {
-			w.Errorf("%d are in the ledger", n)
-		}
+		must.Is(w, 1, len(w.entries()))
 	})
 
 	calls := 0
@@ -327,9 +323,7 @@ func TestChatStreamWithIdempotencyKey(t *testing.T) {
 	}, func(w *chatServer, client *http.Client) {
 		for n := range 2 {
 			w.ask(client, true, key("k")).expect(w, strings.Repeat(textEvent(long), 12)+doneEvent)
-			if got := len(w.entries()); got != n+1 {
-				w.Errorf("%d are in the ledger", got)
-			}
+			must.Is(w, n+1, len(w.entries()))
 		}
 	})
 

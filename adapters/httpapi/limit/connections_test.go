@@ -345,9 +345,7 @@ func TestHeadersAreChargedToTheirNetwork(t *testing.T) {
 			for c := range s.Connections.open {
 				_, _ = c.Close(), c.Close()
 			}
-			if used := s.Budget().Used(); used != 0 {
-				t.Errorf("%d bytes are still held", used)
-			}
+			must.Is(t, 0, s.Budget().Used())
 		})
 	}
 }

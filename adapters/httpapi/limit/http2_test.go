@@ -148,9 +148,7 @@ func TestHTTP2RequestsAreCharged(t *testing.T) {
 				t.Error(answer.Status)
 			}
 		}
-		if used := memory.Used(); used != http2Memory {
-			t.Errorf("%d bytes are held between requests", used)
-		}
+		must.Is(t, http2Memory, memory.Used())
 		if one, err := send(); err != nil || one.StatusCode != http.StatusOK {
 			t.Errorf("after all have ended: %v, %v", one, err)
 		}

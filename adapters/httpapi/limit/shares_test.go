@@ -116,17 +116,11 @@ func TestShares(t *testing.T) {
 			}
 			return len(places)
 		}
-		if n := most(); n != 16 {
-			t.Errorf("it has %d places at the beginning", n)
-		}
+		must.Is(t, 16, most())
 		enter(t, s, "quiet").Leave()
-		if n := most(); n != 4 {
-			t.Errorf("it has %d places after another", n)
-		}
+		must.Is(t, 4, most())
 		time.Sleep(aloneAfter)
-		if n := most(); n != 16 {
-			t.Errorf("it has %d places later", n)
-		}
+		must.Is(t, 16, most())
 		checkEmpty(t, s)
 	})
 	timed(t, "a holder that waits gets more places when the last other one leaves", func(t *testing.T) {

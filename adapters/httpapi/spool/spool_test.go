@@ -89,8 +89,6 @@ func TestSpoolsShareADiskBudget(t *testing.T) {
 	fits, none := New(r), New(r)
 	must.NoError(t, fits.Fill(io.LimitReader(zeros{}, 2*BlockSize), 1<<30, nil))
 	must.Fail(t, none.Fill(io.LimitReader(zeros{}, BlockSize), 1<<30, nil), fault.Unavailable) // beyond the budget
-	if used := r.disk; used != 2*BlockSize {
-		t.Errorf("%d bytes are on the disk", used)
-	}
+	must.Is(t, 2*BlockSize, r.disk)
 	_, _ = fits.Close(), none.Close()
 }
