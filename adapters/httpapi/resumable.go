@@ -66,13 +66,16 @@ func (c *call) uploadHeaders() (h uploadHeaders, err error) {
 	default:
 		return h, fault.Field(uploadComplete, "must be ?1 if the request ends the content, else ?0")
 	}
-	for name, to := range map[string]**int64{uploadOffset: &h.offset, uploadLength: &h.length} {
-		if text := strings.TrimSpace(c.r.Header.Get(name)); text != "" {
+	for _, header := range []struct {
+		name string
+		to   **int64
+	}{{uploadOffset, &h.offset}, {uploadLength, &h.length}} {
+		if text := strings.TrimSpace(c.r.Header.Get(header.name)); text != "" {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || n < 0 {
-				return h, fault.Field(name, "must be a number of bytes")
+				return h, fault.Field(header.name, "must be a number of bytes")
 			}
-			*to = &n
+			*header.to = &n
 		}
 	}
 	return h, nil

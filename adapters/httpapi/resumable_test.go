@@ -108,3 +108,11 @@ func TestACreationWithContentAnnouncesTheAddress(t *testing.T) {
 		t.Errorf("%s, %v", body, err)
 	}
 }
+
+func TestMalformedUploadHeadersAlwaysGetTheSameError(t *testing.T) {
+	c := &call{r: request("PATCH", "/resumable-uploads/x", nil, "Upload-Complete: ?1", "Upload-Offset: x", "Upload-Length: x")}
+	for range 50 {
+		_, err := c.uploadHeaders()
+		must.Is(t, "Upload-Offset must be a number of bytes", fmt.Sprint(err))
+	}
+}
