@@ -146,10 +146,10 @@ func cookieValue(r *http.Request, name string) string {
 // IsFile reports whether the path is that of a page or another file.
 func (c *Console) IsFile(path string) bool {
 	switch path {
-	case signInPath, CallbackPath, signOutPath, switchPath, refusedPath, operatorSignInPath, operatorSessionPath, operatorSignOutPath:
+	case signInPath, CallbackPath, refusedPath:
 		return false
 	}
-	return true
+	return !scripted(path)
 }
 
 // Serve answers a request below /console, or returns an error before anything was sent.
@@ -171,7 +171,7 @@ func (c *Console) Serve(w http.ResponseWriter, r *http.Request, from session.Cli
 		c.reply(w, c.operatorCookie(""), -time.Second, http.StatusNoContent)
 		return nil
 	case !read:
-		return notFound()
+		return fault.New(fault.NotFound, "There is no such page")
 	case path == signInPath:
 		return c.signIn(w, r)
 	case path == CallbackPath:
@@ -188,8 +188,6 @@ func scripted(path string) bool {
 	}
 	return false
 }
-
-func notFound() error { return fault.New(fault.NotFound, "There is no such page") }
 
 // signIn redirects the browser to the identity provider. The query's "to" is the page to return to.
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) error {
