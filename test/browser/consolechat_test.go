@@ -336,8 +336,7 @@ func TestChatPage(t *testing.T) {
 		}
 	})
 	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
-		b := openTab(t)
-		b.bypassPolicy()
+		b := openWithoutPolicy(t)
 		b.enterPage(s, "Ada", "/console/chat", "Chat")
 		b.axe("new")
 		say(b, "Show me code")

@@ -87,8 +87,7 @@ func TestConnectorsPage(t *testing.T) {
 		b.do(chromedp.WaitNotPresent(button("Delete…")), chromedp.WaitNotPresent(button("Read the credentials")))
 	})
 	t.Run("every screen is accessible", func(t *testing.T) {
-		b := openTab(t)
-		b.bypassPolicy()
+		b := openWithoutPolicy(t)
 		b.enterPage(s, "Ada", "/console/connectors", "Connectors")
 		b.axe("connectors")
 		b.do(chromedp.Navigate(s.base + "/console/connectors?connect=brave-search"))
@@ -175,8 +174,7 @@ func (b *tab) scripted(path string) {
 
 func TestConnectorsPageSignsIn(t *testing.T) {
 	w := newConnectorServer(t, "Notes", direct)
-	b := openTab(t)
-	b.bypassPolicy()
+	b := openWithoutPolicy(t)
 	b.enterPage(w.server, "Ada", "/console/connectors?connect=notes", "Connectors")
 	const waiting = `//dialog//*[@role="status" and contains(., "Waiting for the sign-in at Notes")]`
 	const declined = `//dialog//*[@role="alert" and contains(., "Notes is not connected") and contains(., "The authorization was declined")]` + requestID

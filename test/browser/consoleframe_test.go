@@ -15,8 +15,7 @@ import (
 func TestConsoleFrame(t *testing.T) {
 	s, as := startOwned(t)
 	s.call("POST", "/tasks", as, map[string]any{"title": "Translate Note G"}, http.StatusCreated)
-	b := openTab(t)
-	b.bypassPolicy()
+	b := openWithoutPolicy(t)
 	b.resize(1280, 800, "light")
 	b.enterConsole(s, "Ada", "Analytical Engines")
 	open := chromedp.CSS("#pages:popover-open")

@@ -222,8 +222,7 @@ func TestReleasesPage(t *testing.T) {
 		b.shown(`//p[contains(., "This organisation does not publish releases")]`)
 	})
 	t.Run("the page is accessible, in light and dark, wide and narrow", func(t *testing.T) {
-		b := openTab(t)
-		b.bypassPolicy()
+		b := openWithoutPolicy(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		for name, at := range map[string][2]string{"releases": {"", "Releases"}, "release": {"?release=" + now.ID, "1.1.0"}, "publish": {"?publish=new", "Publish a release"}} {
 			b.do(chromedp.Navigate(s.base + "/console/releases" + at[0]))

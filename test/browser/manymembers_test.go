@@ -43,8 +43,7 @@ func TestOfManyMembers(t *testing.T) {
 	}
 
 	t.Run("an assignee whom the page has not loaded is found, and has the name in list, board and dialog when they are loaded again", func(t *testing.T) {
-		b := openTab(t)
-		b.bypassPolicy()
+		b := openWithoutPolicy(t)
 		b.enterPage(s, "Ada", "/console/tasks", "Tasks")
 		b.focus("first")
 		b.resize(320, 800, "light") // where the menu opens within every screen
@@ -105,8 +104,7 @@ func TestOfManyMembers(t *testing.T) {
 		b.shown(fmt.Sprintf(`//dialog`+option, "Zelda"))
 	})
 	t.Run("files and the audit log name their authors, and the log is filtered by one", func(t *testing.T) {
-		b := openTab(t)
-		b.bypassPolicy()
+		b := openWithoutPolicy(t)
 		b.enterPage(s, "Ada", "/console/files?place=shared/artifacts", "Files")
 		b.shown(`//*[contains(., "report.txt")]/*[contains(@class, "wide") and .="Zelda"]`)
 		b.do(chromedp.Navigate(s.base + "/console/audit"))
@@ -124,8 +122,7 @@ func TestOfManyMembers(t *testing.T) {
 		b.clean(s.base, icon)
 	})
 	t.Run("people, teams and the palette find a member whom the page has not loaded", func(t *testing.T) {
-		b := openTab(t)
-		b.bypassPolicy()
+		b := openWithoutPolicy(t)
 		b.enterPage(s, "Ada", "/console/people", "People")
 		b.shown(`//li[@data-member="person-300@collab.example"]`, `//span[.="500 are shown."]`)
 		b.do(chromedp.Focus(`//input[@type="search"]`))

@@ -183,8 +183,7 @@ func TestOperatorsOrganisations(t *testing.T) {
 		b.shown(role("ada@collab.example"))
 	})
 	t.Run("the pages are accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
-		b := openTab(t)
-		b.bypassPolicy()
+		b := openWithoutPolicy(t)
 		b.resize(1280, 800, "light")
 		b.enterOperator(s, list, "Organisations")
 		b.axe("organisations")

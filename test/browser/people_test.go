@@ -97,8 +97,7 @@ func TestPeoplePage(t *testing.T) {
 		b.inConsole("You are not a member any more")
 	})
 	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
-		b := openTab(t)
-		b.bypassPolicy()
+		b := openWithoutPolicy(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		for name, address := range map[string]string{"people": "", "invite": "?invite=1"} {
 			b.do(chromedp.Navigate(s.base + "/console/people" + address))

@@ -459,8 +459,7 @@ func TestTasksPage(t *testing.T) {
 		s.call("DELETE", "/tasks/"+last.ID, as, nil, http.StatusOK)
 	})
 	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
-		b := openTab(t)
-		b.bypassPolicy()
+		b := openWithoutPolicy(t)
 		b.enterConsole(s, "Ada", "Analytical Engines")
 		for name, address := range map[string]string{"tasks": "", "board": "?view=board&priority=HIGH", "groups": "?view=groups", "task": "?task=" + third.ID} {
 			b.do(chromedp.Navigate(s.base + "/console/tasks" + address))
@@ -499,8 +498,7 @@ func TestTasksPage(t *testing.T) {
 		b.shown(`//a[@data-row and .="first"]`)
 	})
 	t.Run("of many members an assignee is found by a part of the name: in the row, the dialog and the filter", func(t *testing.T) {
-		b := openTab(t)
-		b.bypassPolicy()
+		b := openWithoutPolicy(t)
 		b.enterPage(s, "Ada", "/console/tasks", "Tasks") // before the page of the sign-in has the other accounts
 		s.signedIn("grace@collab.example", "Analytical Engines", "member")
 		grace := s.memberID(as, "grace@collab.example")

@@ -284,8 +284,7 @@ func TestTeamsPage(t *testing.T) {
 		b.do(chromedp.WaitNotPresent(chromedp.CSS("dialog")))
 	})
 	t.Run("the page is accessible, with dialogs open, in light and dark, wide and narrow", func(t *testing.T) {
-		b := openTab(t)
-		b.bypassPolicy()
+		b := openWithoutPolicy(t)
 		b.enterPage(s, "Ada", "/console/teams", "Teams")
 		for name, address := range map[string]string{
 			"teams": "", "team": "?team=" + design.ID, "new": "?new=workspace", "edit": "?team=" + design.ID + "&edit=team", "workspace": "?workspace=" + one.ID,
