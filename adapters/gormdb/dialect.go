@@ -17,11 +17,6 @@ const (
 	onPostgres
 )
 
-// byDialect returns a text for each dialect.
-func byDialect(text func(d dialect) string) [2]string {
-	return [2]string{onSQLite: text(onSQLite), onPostgres: text(onPostgres)}
-}
-
 // text returns the text for the dialect.
 func (d dialect) text(sqlite, postgres string) string {
 	if d == onPostgres {
@@ -57,9 +52,6 @@ func (d dialect) forUpdateSkipLocked() string { return d.text("", " FOR NO KEY U
 func (d dialect) in(column, kind string) string {
 	return column + d.text(" IN (SELECT value FROM json_each(?))", " = ANY(?::"+kind+"[])")
 }
-
-// listed returns the texts of a parameter made by list, as the column value of a table.
-func (d dialect) listed() string { return d.text("json_each(?)", "unnest(?::text[]) AS value") }
 
 // list returns many texts as one parameter.
 func list[T ~string](d dialect, values []T) string {

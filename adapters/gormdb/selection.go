@@ -389,11 +389,6 @@ func update[R, T any](ctx context.Context, s selection, record func(*R) (T, erro
 	if err != nil {
 		return v, err
 	}
-	return replace(ctx, s, there, record, row, fn)
-}
-
-// replace is update for a record that was read from the locked row.
-func replace[R, T any](ctx context.Context, s selection, there T, record func(*R) (T, error), row func(T) *R, fn func(T) (T, error)) (v T, err error) {
 	next, err := fn(there)
 	if err != nil {
 		return v, err
@@ -459,5 +454,13 @@ func upsert[R, T any](ctx context.Context, s selection, provider string, record 
 			return fresh, err
 		}
 	}
-	return replace(ctx, s, there, record, row, fn)
+	next, err := fn(there)
+	if err != nil {
+		return fresh, err
+	}
+	changed := row(next)
+	if err := s.save(ctx, changed); err != nil {
+		return fresh, err
+	}
+	return record(changed)
 }

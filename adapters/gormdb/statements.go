@@ -23,12 +23,12 @@ const inWorkspace = "EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = @org AN
 // addTaskAt and getTaskAt also compare the organisation's epoch.
 var (
 	addTaskAt = [2][2]string{addTaskWhere(ofEpoch), addTaskWhere(ofEpoch + " AND " + inWorkspace)}
-	getTaskAt = byDialect(func(d dialect) string { return taskTable.getByKey[d] + " AND " + atEpoch })
+	getTaskAt = [2]string{onSQLite: taskTable.getByKey[onSQLite] + " AND " + atEpoch, onPostgres: taskTable.getByKey[onPostgres] + " AND " + atEpoch}
 )
 
 // replaceTaskAt stores a task if it still has the version and the organisation the epoch. On
 // Postgres it appends the changes of the task as well.
-var replaceTaskAt = func() [2]string {
+var replaceTaskAt = func() (s [2]string) {
 	put := "UPDATE tasks SET " + join(taskTable.changes, "% = ?") + " WHERE org_id = @org AND id = ? AND version = ? AND " + ofEpoch
 	appended := historyTable.insertsRecords(historyTable.rest, " AND EXISTS (SELECT 1 FROM put)")
 	return [2]string{onSQLite: put, onPostgres: "WITH put AS (" + put + " RETURNING 1), appended AS (" + appended[onPostgres] + ") SELECT 1 FROM put"}
@@ -53,29 +53,32 @@ var reviseTasks = taskTable.insertsRecords(taskTable.rest, taskTable.onConflictU
 
 // movePlacements stores a batch from one parameter, as reviseTasks does. The values that
 // only the INSERT has are never stored.
-var movePlacements = byDialect(func(d dialect) string {
+var movePlacements = func() (s [2]string) {
 	fields := taskTable.fieldsOf("id", "sort_order", "priority")
-	return taskTable.insertInto(d, join(fields, "%")+", updated_at, title, status, created_by, created_at, version",
-		join(fields, "v.%")+", "+d.param("bigint")+", '', '', v.id, 0, 0") +
-		" FROM " + d.records(fields) + " WHERE 1 = 1 ON CONFLICT (org_id, id) DO UPDATE SET sort_order = excluded.sort_order, " +
-		"priority = excluded.priority, updated_at = excluded.updated_at, version = tasks.version + 1"
-})
+	for _, d := range []dialect{onSQLite, onPostgres} {
+		s[d] = taskTable.insertInto(d, join(fields, "%")+", updated_at, title, status, created_by, created_at, version",
+			join(fields, "v.%")+", "+d.param("bigint")+", '', '', v.id, 0, 0") +
+			" FROM " + d.records(fields) + " WHERE 1 = 1 ON CONFLICT (org_id, id) DO UPDATE SET sort_order = excluded.sort_order, " +
+			"priority = excluded.priority, updated_at = excluded.updated_at, version = tasks.version + 1"
+	}
+	return s
+}()
 
 // addObject is indexed by whether the object is in a workspace (1) and in a team (2). It
 // checks for conflicts and missing references in the same statement.
 var addObject = func() (s [4][2]string) {
 	for i := range s {
-		s[i] = byDialect(func(d dialect) string {
+		for _, d := range []dialect{onSQLite, onPostgres} {
 			where := " WHERE NOT EXISTS (SELECT 1 FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + ")" +
 				" AND NOT EXISTS (SELECT 1 FROM objects b WHERE b.org_id = @org AND b.folded_key > ? AND b.folded_key < ?)"
 			if i&1 != 0 {
-				where += " AND " + inWorkspace
+				where += " AND EXISTS (SELECT 1 FROM workspaces w WHERE w.org_id = @org AND w.id = ?)"
 			}
 			if i&2 != 0 {
 				where += " AND EXISTS (SELECT 1 FROM teams t WHERE t.org_id = @org AND t.id = ?)"
 			}
-			return objectTable.inserts(objectTable.rest, "", "", where+" ON CONFLICT DO NOTHING")[d]
-		})
+			s[i][d] = objectTable.inserts(objectTable.rest, "", "", where+" ON CONFLICT DO NOTHING")[d]
+		}
 	}
 	return s
 }()
@@ -90,11 +93,14 @@ var addObjects = objectTable.insertsRecords(objectTable.rest, "")
 // takenKeys returns the objects that have keys of its first parameter, and those of the keys of the
 // third that are parent folders of objects; objects of the second and of the fourth do not count.
 // Postgres would join the whole table for an EXISTS instead of looking in the index for each key.
-var takenKeys = byDialect(func(d dialect) string {
-	return "SELECT a.folded_key, a.id FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + " AND NOT (" + d.in("a.id", "uuid") + ")" +
-		" UNION ALL SELECT value, NULL FROM " + d.listed() + " WHERE (SELECT 1 FROM objects b WHERE b.org_id = @org" +
-		" AND b.folded_key > value || '/' AND b.folded_key < value || '0' AND NOT (" + d.in("b.id", "uuid") + ") ORDER BY b.folded_key LIMIT 1) = 1"
-})
+var takenKeys = func() (s [2]string) {
+	for d, from := range listed {
+		s[d] = "SELECT a.folded_key, a.id FROM objects a WHERE a.org_id = @org AND " + d.in("a.folded_key", "text") + " AND NOT (" + d.in("a.id", "uuid") + ")" +
+			" UNION ALL SELECT value, NULL FROM " + from + " WHERE (SELECT 1 FROM objects b WHERE b.org_id = @org" +
+			" AND b.folded_key > value || '/' AND b.folded_key < value || '0' AND NOT (" + d.in("b.id", "uuid") + ") ORDER BY b.folded_key LIMIT 1) = 1"
+	}
+	return s
+}()
 
 // replaceFields are the fields that Replace is given; it computes the number.
 var replaceFields = slices.DeleteFunc(slices.Clone(objectTable.changes), func(f field) bool { return f.name == "n" })
@@ -134,16 +140,14 @@ var replaceObject = func() (s [3][object.Versions]string) {
 // keepVersions inserts earlier versions, excessVersions returns the names and sizes of those of objects
 // that are beyond a number, and removeVersions deletes those with the names of blobs. Without the name of
 // the index SQLite would read all versions of the organisation for that.
-var (
-	keepVersions   = versionTable.insertsRecords(versionTable.rest, "")
-	excessVersions = byDialect(func(d dialect) string {
-		return "SELECT r.blob, r.size FROM (SELECT v.blob, v.size, ROW_NUMBER() OVER (PARTITION BY v.object_id ORDER BY v.version DESC) AS place" +
+var keepVersions, excessVersions, removeVersions = func() (keep, excess, remove [2]string) {
+	for d, index := range map[dialect]string{onSQLite: " INDEXED BY object_versions_blob", onPostgres: ""} {
+		remove[d] = "DELETE FROM object_versions" + index + " WHERE org_id = @org AND " + d.in("blob", "text")
+		excess[d] = "SELECT r.blob, r.size FROM (SELECT v.blob, v.size, ROW_NUMBER() OVER (PARTITION BY v.object_id ORDER BY v.version DESC) AS place" +
 			" FROM object_versions v WHERE v.org_id = @org AND " + d.in("v.object_id", "uuid") + ") AS r WHERE r.place > ?"
-	})
-	removeVersions = byDialect(func(d dialect) string {
-		return "DELETE FROM object_versions" + d.text(" INDEXED BY object_versions_blob", "") + " WHERE org_id = @org AND " + d.in("blob", "text")
-	})
-)
+	}
+	return versionTable.insertsRecords(versionTable.rest, ""), excess, remove
+}()
 
 // keptFields are the fields of an earlier version that are those of its object, the id first.
 var keptFields = versionTable.fieldsOf("object_id", "version", "path", "kind", "scope", "workspace_id", "team_id", "owner_id", "mime_type",
@@ -169,19 +173,22 @@ const orgsWithExpired = "SELECT o.id FROM organisations o WHERE o.id > ? AND EXI
 	" ORDER BY o.id LIMIT ?"
 
 // sumSizes sums what several organisations store.
-var sumSizes = byDialect(func(d dialect) string {
+var sumSizes = [2]string{onSQLite: sumSizesOf(onSQLite), onPostgres: sumSizesOf(onPostgres)}
+
+func sumSizesOf(d dialect) string {
 	sums := func(table, earlier string) string {
 		return "SELECT x.org_id, x.kind, x.scope, CAST(SUM(x.size) AS bigint), " + earlier + " FROM " + table + " x WHERE " + d.in("x.org_id", "uuid") +
 			" GROUP BY x.org_id, x.kind, x.scope"
 	}
 	return sums("objects", "FALSE") + " UNION ALL " + sums("object_versions", "TRUE")
-})
+}
 
-// usageTotals sums the usage of several organisations.
-var usageTotals = byDialect(func(d dialect) string {
+var usageTotals = [2]string{onSQLite: usageTotalsOf(onSQLite), onPostgres: usageTotalsOf(onPostgres)}
+
+func usageTotalsOf(d dialect) string {
 	return "SELECT x.org_id, CAST(SUM(x.input) AS bigint), CAST(SUM(x.output) AS bigint), CAST(SUM(x.requests) AS bigint) FROM usage_models x WHERE " +
 		d.in("x.org_id", "uuid") + " AND x.unit = ? AND x.since >= ? AND x.since < ? GROUP BY x.org_id"
-})
+}
 
 // discarded is the conflict clause for a name that is recorded already.
 const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_discarded, at = excluded.at" +
@@ -191,13 +198,16 @@ const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_
 const announced = "SELECT COUNT(*), CAST(COALESCE(SUM(b.size), 0) + COALESCE((SELECT SUM(u.size) FROM uploads u WHERE u.org_id = @org AND u.status = 'OPEN'), 0) AS bigint)" +
 	" FROM blob_names b WHERE b.org_id = @org AND NOT b.is_discarded"
 
+// listed are the texts of a parameter made by list, as the column value of a table.
+var listed = map[dialect]string{onSQLite: "json_each(?)", onPostgres: "unnest(?::text[]) AS value"}
+
 // announceNames, discardNames, discardContents and knownBlobs are about many names: those of a
 // parameter, those of the organisation's objects and earlier versions, and either.
 var announceNames, discardNames, discardContents, knownBlobs = func() (announced, names, contents, known [2]string) {
-	for _, d := range []dialect{onSQLite, onPostgres} {
+	for d, from := range listed {
 		bits := ", " + d.param("boolean") + ", " + d.param("bigint")
 		insert := "INSERT INTO blob_names (org_id, name, is_discarded, at) SELECT "
-		announced[d] = insert + d.org() + ", value" + bits + " FROM " + d.listed()
+		announced[d] = insert + d.org() + ", value" + bits + " FROM " + from
 		names[d] = announced[d] + " WHERE 1 = 1" + discarded
 		contents[d] = insert + "u.org_id, u.blob" + bits + " FROM (SELECT x.org_id, x.blob FROM objects x WHERE x.org_id = @org" +
 			" UNION SELECT v.org_id, v.blob FROM object_versions v WHERE v.org_id = @org) AS u WHERE 1 = 1" + discarded
@@ -227,10 +237,9 @@ const (
 )
 
 // lockHead reads and locks the head of a log; SQLite has no other writers.
-var lockHead = byDialect(func(d dialect) string {
-	return "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e), h." + strings.Join(usageColumns[:], ", h.") +
-		", h.counted_n FROM log_heads h WHERE h.org_id = @org" + d.forUpdate()
-})
+var lockHead = [2]string{onSQLite: selectHead, onPostgres: selectHead + onPostgres.forUpdate()}
+
+var selectHead = "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e), h." + strings.Join(usageColumns[:], ", h.") + ", h.counted_n FROM log_heads h WHERE h.org_id = @org"
 
 // beginLog inserts a log's head if the organisation exists.
 const beginLog = "INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id = @org ON CONFLICT DO NOTHING"
@@ -293,17 +302,17 @@ var (
 
 // reserveIf is reserve for organisations that meet a condition.
 func reserveIf(condition string) (s [2]string) {
-	s = byDialect(func(d dialect) string {
+	for d, least := range map[dialect]string{onSQLite: "MIN", onPostgres: "LEAST"} {
 		left := "? - quota_accounts.used - quota_accounts.reserved"
-		granted := d.text("MIN", "LEAST") + "(excluded.granted, " + left + ")"
+		granted := least + "(excluded.granted, " + left + ")"
 		tokens := d.param("bigint")
-		return "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + d.org() + ", " +
+		s[d] = "INSERT INTO quota_accounts (org_id, user_id, day, used, reserved, granted) SELECT " + d.org() + ", " +
 			d.param("uuid") + ", " + d.param("bigint") + ", 0, " + tokens + ", " + tokens +
 			" FROM organisations o WHERE o.id = @org" + condition +
 			" AND NOT EXISTS (SELECT 1 FROM quota_leases l WHERE l.org_id = @org AND l.user_id = ? AND l.day = ? AND l.id = ?)" +
 			" ON CONFLICT (org_id, user_id, day) DO UPDATE SET reserved = quota_accounts.reserved + " + granted + ", granted = " + granted +
 			" WHERE " + left + " > ? RETURNING granted"
-	})
+	}
 	s[onPostgres] = "WITH account AS (" + s[onPostgres] + "), lease AS (INSERT INTO quota_leases (org_id, user_id, day, id, tokens, expires_at)" +
 		" SELECT @org, ?::uuid, ?::bigint, ?::uuid, a.granted, ?::bigint FROM account a) SELECT a.granted FROM account a"
 	return s
@@ -314,12 +323,12 @@ func reserveIf(condition string) (s [2]string) {
 // be locked.
 var reserveAll, addLeases = func() (sums, leases [2]string) {
 	leases = leaseTable.insertsRecords(reservedLeases, "")
-	sums = byDialect(func(d dialect) string {
-		return accountTable.insertInto(d, "user_id, day, used, reserved, granted", "v.user_id, v.day, 0, v.reserved, 0") +
+	for _, d := range []dialect{onSQLite, onPostgres} {
+		sums[d] = accountTable.insertInto(d, "user_id, day, used, reserved, granted", "v.user_id, v.day, 0, v.reserved, 0") +
 			" FROM " + d.records(reservedSums) + " WHERE " + ofEpoch + " AND v.reserved <= " + d.param("bigint") +
 			accountTable.onConflictAdd("reserved") + " WHERE quota_accounts.used + quota_accounts.reserved + excluded.reserved <= " + d.param("bigint") +
 			" RETURNING user_id"
-	})
+	}
 	sums[onPostgres] = "WITH account AS (" + sums[onPostgres] + "), lease AS (" + leases[onPostgres] +
 		" AND v.user_id IN (SELECT a.user_id FROM account a)) SELECT a.user_id::text FROM account a"
 	return sums, leases
@@ -336,23 +345,22 @@ const (
 )
 
 // Statements about leases or accounts of all organisations, which are the last parameter.
-// lockAccounts and lockLeases are for Postgres only.
-var (
-	lockAccounts = "SELECT 1 FROM quota_accounts JOIN " + onPostgres.records(leaseKeys) + " ON " + accountTable.sameKey() +
-		" ORDER BY quota_accounts.org_id, quota_accounts.user_id, quota_accounts.day" + onPostgres.forUpdate()
-	lockLeases = "SELECT 1 FROM quota_leases JOIN " + onPostgres.records(leaseKeys) + " ON " + leaseTable.sameKey() +
-		" ORDER BY quota_leases.org_id, quota_leases.user_id, quota_leases.day, quota_leases.id" + onPostgres.forUpdate()
-	extendLeases = byDialect(func(d dialect) string {
-		return "UPDATE quota_leases SET expires_at = ? FROM " + d.records(leaseKeys) + " WHERE " + leaseTable.sameKey()
-	})
-	deleteExpired = byDialect(func(d dialect) string {
-		return "DELETE FROM quota_leases WHERE expires_at <= ? AND (org_id, user_id, day, id) IN (SELECT v.org_id, v.user_id, v.day, v.id FROM " +
+// Those that lock are for Postgres only.
+var lockAccounts, lockLeases, extendLeases, deleteExpired, returnTokens = func() (accounts, leases, extend, take, back [2]string) {
+	ofAccount := accountTable.sameKey()
+	ofLease := leaseTable.sameKey()
+	for _, d := range []dialect{onSQLite, onPostgres} {
+		accounts[d] = "SELECT 1 FROM quota_accounts JOIN " + d.records(leaseKeys) + " ON " + ofAccount +
+			" ORDER BY quota_accounts.org_id, quota_accounts.user_id, quota_accounts.day" + d.forUpdate()
+		leases[d] = "SELECT 1 FROM quota_leases JOIN " + d.records(leaseKeys) + " ON " + ofLease +
+			" ORDER BY quota_leases.org_id, quota_leases.user_id, quota_leases.day, quota_leases.id" + d.forUpdate()
+		extend[d] = "UPDATE quota_leases SET expires_at = ? FROM " + d.records(leaseKeys) + " WHERE " + ofLease
+		take[d] = "DELETE FROM quota_leases WHERE expires_at <= ? AND (org_id, user_id, day, id) IN (SELECT v.org_id, v.user_id, v.day, v.id FROM " +
 			d.records(leaseKeys) + ") RETURNING org_id, user_id, day, tokens"
-	})
-	returnTokens = byDialect(func(d dialect) string {
-		return "UPDATE quota_accounts SET reserved = quota_accounts.reserved - v.tokens FROM " + d.records(returnedFields) + " WHERE " + accountTable.sameKey()
-	})
-)
+		back[d] = "UPDATE quota_accounts SET reserved = quota_accounts.reserved - v.tokens FROM " + d.records(returnedFields) + " WHERE " + ofAccount
+	}
+	return accounts, leases, extend, take, back
+}()
 
 // The fields of leases and accounts that Settle is given.
 var (

@@ -201,7 +201,14 @@ func (m members) List(_ context.Context, o id.Org, f org.MemberFilter, each func
 			limit = f.Examined
 		}
 		from := org.Membership{JoinedAt: f.After.JoinedAt, User: f.After.User}
-		return firstOf(x.profiles(x.tenant(o).members.page(selects, compareMembers, from, limit)), f.Limit, f.HasWords), nil
+		found := x.profiles(x.tenant(o).members.page(selects, compareMembers, from, limit))
+		if len(f.Words) > 0 {
+			found = slices.DeleteFunc(found, func(p org.Profile) bool { return !f.HasWords(p) })
+		}
+		if f.Limit > 0 {
+			found = found[:min(f.Limit, len(found))]
+		}
+		return found, nil
 	})
 	return forEach(profiles, err, each)
 }

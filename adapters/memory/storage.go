@@ -118,7 +118,12 @@ func (s objects) List(_ context.Context, o id.Org, viewer *org.Actor, f object.F
 			return within.Selects(v) && (viewer == nil || v.VisibleTo(*viewer))
 		}, func(a, b object.Object) int { return cmp.Compare(order(a), order(b)) }, within.Limit), nil
 	})
-	all = firstOf(all, f.Limit, f.HasWords)
+	if len(f.Words) > 0 {
+		all = slices.DeleteFunc(all, func(v object.Object) bool { return !f.HasWords(v) })
+		if f.Limit > 0 {
+			all = all[:min(f.Limit, len(all))]
+		}
+	}
 	if err == nil && head != nil {
 		err = head(at)
 	}

@@ -3,7 +3,6 @@ package memory
 import (
 	"cmp"
 	"reflect"
-	"slices"
 	"sort"
 	"time"
 
@@ -124,15 +123,6 @@ func (t *table[K, V]) list(matches func(V) bool, compare func(a, b V) int, limit
 	}
 	for i, v := range vs {
 		vs[i] = clone(v)
-	}
-	return vs
-}
-
-// firstOf returns the records of a list that match, at most limit; 0: all.
-func firstOf[V any](vs []V, limit int, matches func(V) bool) []V {
-	vs = slices.DeleteFunc(vs, func(v V) bool { return !matches(v) })
-	if limit > 0 {
-		vs = vs[:min(limit, len(vs))]
 	}
 	return vs
 }

@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"collab/domain/fault"
@@ -33,7 +34,13 @@ func (s tasks) List(_ context.Context, o id.Org, actor org.Actor, f task.Filter,
 	selected, err := result(s.run, func(x *tx) ([]task.Task, error) {
 		return x.tenant(o).tasks.list(func(v task.Task) bool { return within.Selects(v, actor) }, f.Compare, within.Limit), nil
 	})
-	return forEach(firstOf(selected, f.Limit, func(v task.Task) bool { return f.Selects(v, actor) }), err, each)
+	if len(f.Words) > 0 {
+		selected = slices.DeleteFunc(selected, func(v task.Task) bool { return !f.Selects(v, actor) })
+		if f.Limit > 0 {
+			selected = selected[:min(f.Limit, len(selected))]
+		}
+	}
+	return forEach(selected, err, each)
 }
 
 func (s tasks) Add(_ context.Context, o id.Org, t task.Task) (task.Task, error) {
