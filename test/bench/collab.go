@@ -12,9 +12,11 @@ import (
 	"strings"
 )
 
+// rates are limits of requests that no measurement reaches.
+const rates = "caller=1000000/s,address=1000000/s,chat=1000000/s,credentials=1000000/s,webhook=1000000/s"
+
 // launchCollab starts the server with its state in the folder and everything
-// at its default but the database, the address, the rate limits, which are off,
-// and more settings as NAME=value.
+// at its default but the database, the address, the rate limits, and more settings as NAME=value.
 func (b *bench) launchCollab(name, folder, database string, more ...string) (*process, error) {
 	address, err := freeAddress()
 	if err != nil {
@@ -22,7 +24,7 @@ func (b *bench) launchCollab(name, folder, database string, more ...string) (*pr
 	}
 	environ := []string{
 		"COLLAB_LISTEN=" + address, "COLLAB_PUBLIC_URL=http://" + address,
-		"COLLAB_DATA_DIR=" + folder, "COLLAB_DATABASE_URL=" + database, "COLLAB_RATE_LIMITS=off",
+		"COLLAB_DATA_DIR=" + folder, "COLLAB_DATABASE_URL=" + database, "COLLAB_RATE_LIMITS=" + rates,
 	}
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "COLLAB_") && !strings.HasPrefix(v, "OTEL_") {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"runtime"
 	"slices"
 	"time"
 
@@ -126,7 +127,9 @@ func delay(to, from net.Conn) {
 	go func() {
 		defer to.Close()
 		for p := range parts {
-			time.Sleep(time.Until(p.due))
+			for time.Now().Before(p.due) { // a sleep of half a millisecond takes a whole one
+				runtime.Gosched()
+			}
 			if _, err := to.Write(p.text); err != nil {
 				break
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -116,8 +117,9 @@ func (b *bench) origin() string {
 	if b.postgres != "" {
 		database = ", Postgres " + b.postgres
 	}
-	return fmt.Sprintf("Measured on %s: %s, %d processors, Linux %s, %s%s; %d rounds of %v after %v of warm-up.\n",
-		time.Now().UTC().Format(time.DateOnly), after("/proc/cpuinfo", "model name\t: "), runtime.NumCPU(),
+	commit, _ := exec.Command("git", "rev-parse", "--short=10", "HEAD").Output() // of a checkout
+	return fmt.Sprintf("Measured on %s at commit %s: %s, %d processors, Linux %s, %s%s; %d rounds of %v after %v of warm-up.\n",
+		time.Now().UTC().Format(time.DateOnly), cmp.Or(strings.TrimSpace(string(commit)), "unknown"), after("/proc/cpuinfo", "model name\t: "), runtime.NumCPU(),
 		after("/proc/sys/kernel/osrelease", ""), runtime.Version(), database, b.rounds, b.run, b.warm)
 }
 
