@@ -141,7 +141,7 @@ renderer: ## fetch the renderer of the page at /docs anew, in the version SCALAR
 	gzip -9nc "$$fetched/package/$$script" > adapters/httpapi/renderer/scalar.js.gz; \
 	echo "$$sum  @scalar/api-reference@$(SCALAR)/$$script" | tee adapters/httpapi/renderer/scalar.txt
 
-bench: ## measure the server against a bare one and write docs/performance.md; starts both, a temporary Postgres and nginx, installing the package nginx-light where it is missing and one is root; flags of test/bench in BENCH, such as "-only files"
+bench: ## measure the server against a bare one and write docs/performance.md; starts both, a temporary Postgres and nginx, installing the package nginx-light where it is missing and one is root; endurance, and HTTP/2 where there is no nginx, are left out, and what the page says of them stays; flags of test/bench in BENCH, such as "-only files" or "-only endurance"
 	$(GO) run ./test/bench -page docs/performance.md $(BENCH)
 
 weigh: build ## compare binary, modules, idle memory and time to start with the limits of test/weigh/limits
