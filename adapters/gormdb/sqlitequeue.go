@@ -20,8 +20,8 @@ const maxMembers = 64
 // part and hands off the writer and the transaction to the next in the queue; the last one
 // commits for all. A commit waits for the disk, which takes longer than most parts, unless
 // the members are asynchronous; these have their own transactions, which alternate with the
-// others. With a commit for each part the creation of a task costs 1.25 of the processor
-// time on Postgres; the goal of test/bench is at most 1.00, and 0.35 to 0.53 are measured.
+// others. With a commit for each part the creation of a task costs more processor time than on
+// Postgres with the database; docs/performance.md compares the two as they are.
 type writeQueue struct {
 	mu      sync.Mutex
 	waiting []waiter

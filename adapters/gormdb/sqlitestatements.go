@@ -16,10 +16,9 @@ import (
 const maxStatements = 256
 
 // openSQLitePool opens a pool whose connections cache prepared statements, which the
-// driver does not. Without the cache a list of 50 tasks costs 1.06 to 1.25 of the
-// processor time on Postgres and a task up to 1.06, where the goal of test/bench is at
-// most 1.00 and 0.81 to 0.96 and 0.63 are measured with it. A statement is interrupted when its
-// context ends, which rolls back the transaction if the statement writes.
+// driver does not. Without the cache a task and a list of 50 cost more processor time than on
+// Postgres with the database; docs/performance.md compares the two as they are. A statement is
+// interrupted when its context ends, which rolls back the transaction if the statement writes.
 func openSQLitePool(dsn string) (*sql.DB, error) {
 	c, err := sqlitedriver.NewConnector(dsn)
 	if err != nil {
