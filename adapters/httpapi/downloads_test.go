@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -415,10 +416,10 @@ func TestKernelCopiesFilesThatWereVerified(t *testing.T) {
 	content := strings.Repeat("0123456789abcdef", 50_000)
 	file := o.store(t, "long.bin", content)
 	var path string
+	old := time.Now().Add(-time.Hour) // longer ago than a write of now could seem
 	if err := filepath.WalkDir(folder, func(p string, e fs.DirEntry, err error) error {
 		if err == nil && strings.Contains(p, "long.bin") && e.Type().IsRegular() {
 			path = p
-			old := time.Now().Add(-time.Hour) // longer ago than a write of now could seem
 			err = os.Chtimes(p, old, old)
 		}
 		return err
@@ -465,5 +466,31 @@ func TestKernelCopiesFilesThatWereVerified(t *testing.T) {
 	}
 	if status, got, err := get("Accept: */*"); err == nil && status == 200 {
 		t.Errorf("a file that was written to: %d bytes are taken for whole", len(got))
+	}
+
+	// Bytes that are damaged in place, with the time of the last write as before, show in the change time alone.
+	put := func(text string, at int64) {
+		f := must.Do(os.OpenFile(path, os.O_WRONLY, 0)).Or(t)
+		must.Do(f.WriteAt([]byte(text), at)).Or(t)
+		must.NoError(t, f.Close())
+		must.NoError(t, os.Chtimes(path, old, old))
+	}
+	count.before = nil
+	put(content, 0)
+	before := count.pieces.Load()
+	for range 2 {
+		if status, got, err := get("Accept: */*"); status != 200 || got != content || err != nil {
+			t.Errorf("a file that is whole again: status %d, %d bytes, %v", status, len(got), err)
+		}
+	}
+	if count.pieces.Load() == before {
+		t.Error("a file that is whole again is not copied")
+	}
+	changed := func() syscall.Timespec { return must.Do(os.Stat(path)).Or(t).Sys().(*syscall.Stat_t).Ctim }
+	for was := changed(); changed() == was; { // until the file system's clock has moved
+		put("x", 0)
+	}
+	if status, got, err := get("Accept: */*"); err == nil {
+		t.Errorf("a file that is damaged in place: status %d, %d bytes are taken for whole", status, len(got))
 	}
 }
