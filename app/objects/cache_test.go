@@ -65,6 +65,37 @@ func TestCachedRecordsAreReadOnce(t *testing.T) {
 	expect("saving", "BlobNames.Announce", "Blobs.Put", "Storage.Replace")
 }
 
+// TestAMissingDocumentIsReadOnce has another server store the document and change it after it was missing.
+func TestAMissingDocumentIsReadOnce(t *testing.T) {
+	w := open(t)
+	other := objects.New(w.Objects.Options)
+	expect := func(version int64, calls ...string) {
+		t.Helper()
+		w.reauthorize(t)
+		w.Faults.Reset(-1, "")
+		o, found, err := w.Objects.Find(t.Context(), w.ben, object.OrgMemory)
+		if got := w.Faults.Calls(); err != nil || found != (version > 0) || o.Version != version || !slices.Equal(got, calls) {
+			t.Errorf("version %d, %v, %v with the calls %v, want version %d with %v", o.Version, found, err, got, version, calls)
+		}
+	}
+	expect(0, "Objects.At")
+	expect(0)
+	must.Do(other.Save(t.Context(), w.ada, object.OrgMemory, harness.Text("new"))).Or(t)
+	expect(1, "Objects.At")
+	expect(1)
+	must.Do(other.Save(t.Context(), w.ada, object.OrgMemory, harness.Text("newer"))).Or(t)
+	expect(2, "Objects.At")
+
+	// A cache that says it is missing refuses no upload.
+	if _, found, err := other.Find(t.Context(), w.ben, object.Profile); found || err != nil {
+		t.Errorf("a document that nobody has stored: %v, %v", found, err)
+	}
+	must.Do(w.Objects.Save(t.Context(), w.ben, object.Profile, harness.Text("{}"))).Or(t)
+	u := harness.Text(`{"a":1}`)
+	u.Expected = new(int64(1))
+	must.Is(t, 2, must.Do(other.Save(t.Context(), w.ben, object.Profile, u)).Or(t).Version)
+}
+
 // TestAnOutdatedRecordRefusesNoUpload has another server replace the file after its record was cached.
 func TestAnOutdatedRecordRefusesNoUpload(t *testing.T) {
 	w := open(t)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/object"
 	"collab/domain/org"
@@ -84,9 +85,9 @@ type name struct {
 	key string
 }
 
-// record is an object as it was at a position of its organisation's log, or later. As
-// every change of an object appends to the log, the record is current while the log is
-// at that position.
+// record is an object, or the zero object where there was none, as it was at a position of its
+// organisation's log, or later. As every change of an object appends to the log, the record is
+// current while the log is at that position.
 type record struct {
 	at     object.Cursor
 	object object.Object
@@ -125,9 +126,20 @@ func (s *Objects) get(ctx context.Context, r source, actor org.Actor, of id.Obje
 	return s.readCached(r, actor, string(of), func() (object.Object, error) { return r.Storage().Objects().Get(ctx, actor.Org, of) })
 }
 
-// at is Objects.At of r.
+// at is Objects.At of r. That there is no object is cached as the zero object, because clients read
+// documents before anything is stored in them.
 func (s *Objects) at(ctx context.Context, r source, actor org.Actor, storageKey string) (object.Object, error) {
-	return s.readCached(r, actor, storageKey, func() (object.Object, error) { return r.Storage().Objects().At(ctx, actor.Org, storageKey) })
+	o, err := s.readCached(r, actor, storageKey, func() (object.Object, error) {
+		o, err := r.Storage().Objects().At(ctx, actor.Org, storageKey)
+		if fault.Is(err, fault.NotFound) {
+			return object.Object{}, nil
+		}
+		return o, err
+	})
+	if err == nil && o.Version == 0 {
+		return o, fault.Missing("Object")
+	}
+	return o, err
 }
 
 // readCached returns the record that is cached under the key if the log has not grown since
