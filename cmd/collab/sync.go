@@ -176,17 +176,27 @@ func (a *app) syncStatus() *cobra.Command {
 	})
 }
 
+// syncConflict is a conflict copy.
+type syncConflict struct {
+	Path string `json:"path"`
+}
+
 func (a *app) syncConflicts() *cobra.Command {
 	return command("conflicts DIR", "List the conflict copies in a directory", 1, 1, func(_ *cobra.Command, args []string) error {
-		return filepath.WalkDir(args[0], func(path string, e fs.DirEntry, err error) error {
+		var all []syncConflict
+		err := filepath.WalkDir(args[0], func(path string, e fs.DirEntry, err error) error {
 			switch {
 			case err == nil && e.IsDir() && e.Name() == mirror.StateDirectory:
 				return fs.SkipDir
 			case err == nil && !e.IsDir() && mirror.IsConflict(filepath.ToSlash(path)):
-				_, err = fmt.Fprintln(a.out, plain(path))
+				all = append(all, syncConflict{path})
 			}
 			return err
 		})
+		if err != nil {
+			return err
+		}
+		return rows(a, values(all), column[syncConflict]{"path", func(c syncConflict) string { return c.Path }})
 	})
 }
 

@@ -75,10 +75,13 @@ func (a *app) billing() *cobra.Command {
 			return one(a, columns...)(call(client, ctx))
 		})
 	}
-	// opened prints the address of a page, and opens it for a person.
+	// opened prints the address of a page, and opens it for a person unless --json or --jq is given.
 	opened := func(ctx context.Context, e apiclient.Elsewhere, err error) error {
 		if err != nil {
 			return err
+		}
+		if a.wantsJSON() {
+			return record(a, e)
 		}
 		if _, err := fmt.Fprintln(a.out, e.URL); err != nil || !a.outTerminal {
 			return err
