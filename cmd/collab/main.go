@@ -40,9 +40,9 @@ func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-signals
+		<-signals // breaks transfers off; what is resumable is resumed by the next run
 		cancel(context.Canceled)
-		<-signals // the first one finishes what runs
+		<-signals // ends without waiting for what the first one has broken off
 		os.Exit(exitCancelled)
 	}()
 	a := &app{
