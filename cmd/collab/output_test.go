@@ -204,6 +204,24 @@ func TestSizesAreReadable(t *testing.T) {
 	}
 }
 
+func TestUsageIsAChartOnATerminal(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"byDay":[{"date":"2026-01-02","requests":1,"totalTokens":50},{"date":"2026-01-03","requests":2,"totalTokens":200},{"date":"2026-01-04"}],"used":0,"limit":1}`)
+	}))
+	defer s.Close()
+	a, out, _ := terminal(t, 80, map[string]string{"COLLAB_SERVER": s.URL, "COLLAB_TOKEN": "secret", "NO_COLOR": "1"})
+	c := a.usageCommand()
+	c.SetArgs(nil)
+	must.NoError(t, c.ExecuteContext(t.Context()))
+	chart, _, _ := strings.Cut(out.String(), "\n\n")
+	want := "DAY         REQUESTS  TOKENS  \n" +
+		"2026-01-02  1         50      " + strings.Repeat("█", 10) + "\n" +
+		"2026-01-03  2         200     " + strings.Repeat("█", 40) + "\n" +
+		"2026-01-04  0         0       "
+	must.Equal(t, want, chart)
+	must.Equal(t, "", bar(0, 0))
+}
+
 func TestANoteCannotControlTheTerminal(t *testing.T) {
 	a, _, errors := terminal(t, 80, nil)
 	a.note("%s %s: %v", a.paint(true, green, "✓"), "a\x1b[2Jb\u202ec\u2028", fmt.Errorf("d\re"))
