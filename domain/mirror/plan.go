@@ -91,7 +91,7 @@ func MakePlan(in Input) Plan {
 	}
 	p.Emptied = p.Emptied && max(p.Known, in.Had) >= 2
 	for _, key := range keys {
-		if action, ok := p.decided[key]; ok && action == Upload && in.Rows[key].Remote == nil && (p.kept.collide(key) || in.Tree.crowded[key]) {
+		if action, ok := p.decided[key]; ok && action == Upload && in.Rows[key].Remote == nil && (p.kept.collide(key) || in.Tree.nonemptyBeside[key]) {
 			p.decided[key] = SetAside
 		}
 	}

@@ -16,18 +16,18 @@ type Held struct {
 
 // Tree is the files of the directory by their keys.
 type Tree struct {
-	Files       map[string]*Entry
-	Directories map[string]string // how each is spelled, by its folded path
-	Held        []Held
-	held        map[string]bool // keys of names that are held, with everything below
-	crowded     map[string]bool // keys of files beside directories that contain something
-	doubled     map[string]bool // keys of directories that exist in several spellings
+	Files          map[string]*Entry
+	Directories    map[string]string // how each is spelled, by its folded path
+	Held           []Held
+	held           map[string]bool // keys of names that are held, with everything below
+	nonemptyBeside map[string]bool // keys of files that are also keys of directories with a file in them
+	doubled        map[string]bool // keys of directories that exist in several spellings
 }
 
 // NewTree makes the tree of what a scan found. Of names with the same key the one that preferred
 // returns is in the tree, else the least; the others are held.
 func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
-	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, held: map[string]bool{}, crowded: map[string]bool{}, doubled: map[string]bool{}}
+	t := Tree{Files: map[string]*Entry{}, Directories: map[string]string{}, held: map[string]bool{}, nonemptyBeside: map[string]bool{}, doubled: map[string]bool{}}
 	hold := func(key string, e *Entry, reason string) {
 		t.held[key] = true
 		t.Held = append(t.Held, Held{e.Path, reason})
@@ -82,7 +82,7 @@ func NewTree(entries iter.Seq[*Entry], preferred func(key string) string) Tree {
 			}
 			for _, above := range object.Ancestors(KeyOf(e.Path)) {
 				if beside[above] {
-					t.crowded[above] = true
+					t.nonemptyBeside[above] = true
 				}
 			}
 		}
