@@ -157,7 +157,7 @@ func (a *app) files() *cobra.Command {
 		}
 		return a.downloadTo(ctx, o, to, fetch)
 	}))
-	get.Long = "get downloads a file to FILE, or to its name in the working directory; - is standard output."
+	get.Long = "get downloads a file to FILE, or to its name in the working directory; - is standard output.\nWhere a connection breaks it continues; after the command has ended, the next one begins anew."
 	get.Flags().Int64Var(&version, "version", 0, "an earlier `version`")
 	put := command("put FILE [PATH]", "Upload a file", 1, 2, in(func(ctx context.Context, f *folder, args []string) error {
 		to := filepath.Base(args[0])
