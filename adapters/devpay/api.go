@@ -171,10 +171,10 @@ func (f *form) fail(param, code, format string, args ...any) {
 	}
 }
 
-// allow refuses parameters other than the known ones. A name that ends in "[*" matches all
+// checkParameters refuses parameters other than the known ones. A name that ends in "[*" matches all
 // names with its prefix. Parameters of Stripe that have no effect here are unknown, so that
 // no caller relies on them.
-func (f *form) allow(known ...string) {
+func (f *form) checkParameters(known ...string) {
 	known = append(known, "expand[*")
 	for name, values := range f.Values {
 		found := slices.ContainsFunc(known, func(k string) bool {
@@ -291,14 +291,14 @@ func find[T any](records map[string]T, what, id string) (T, error) {
 }
 
 func createCustomer(t *tx, _ string, f *form) (object, error) {
-	f.allow("name", "metadata[*")
+	f.checkParameters("name", "metadata[*")
 	c := customer{ID: t.newID("cus_"), Name: f.limited("name", maxText), Metadata: f.metadata("metadata"), CreatedAt: t.now}
 	t.Customers[c.ID] = c
 	return customerObject(c), nil
 }
 
 func createSession(t *tx, _ string, f *form) (object, error) {
-	f.allow("mode", "customer", "line_items[0][price]", "line_items[0][quantity]", "success_url", "cancel_url",
+	f.checkParameters("mode", "customer", "line_items[0][price]", "line_items[0][quantity]", "success_url", "cancel_url",
 		"client_reference_id", "metadata[*", "subscription_data[metadata][*")
 	if f.Get("mode") != "subscription" {
 		f.fail("mode", "", "Invalid mode: must be subscription")
@@ -319,12 +319,12 @@ func createSession(t *tx, _ string, f *form) (object, error) {
 
 func readSession(t *tx, id string, f *form) (object, error) {
 	s, err := find(t.Sessions, "checkout.session", id)
-	f.allow()
+	f.checkParameters()
 	return t.sessionObject(s), err
 }
 
 func expireSession(t *tx, id string, f *form) (object, error) {
-	f.allow()
+	f.checkParameters()
 	s, err := find(t.Sessions, "checkout.session", id)
 	if err != nil {
 		return nil, err
@@ -339,12 +339,12 @@ func expireSession(t *tx, id string, f *form) (object, error) {
 
 func readSubscription(t *tx, id string, f *form) (object, error) {
 	s, err := find(t.Subscriptions, "subscription", id)
-	f.allow()
+	f.checkParameters()
 	return t.subscriptionObject(s), err
 }
 
 func updateSubscription(t *tx, id string, f *form) (object, error) {
-	f.allow("items[0][id]", "items[0][price]", "proration_behavior", "cancel_at_period_end")
+	f.checkParameters("items[0][id]", "items[0][price]", "proration_behavior", "cancel_at_period_end")
 	s, err := find(t.Subscriptions, "subscription", id)
 	if err != nil {
 		return nil, err
@@ -383,7 +383,7 @@ func updateSubscription(t *tx, id string, f *form) (object, error) {
 }
 
 func cancelSubscription(t *tx, id string, f *form) (object, error) {
-	f.allow()
+	f.checkParameters()
 	s, ok := t.Subscriptions[id]
 	if !ok || s.Status == canceled {
 		return nil, notFound("subscription", id)
@@ -393,7 +393,7 @@ func cancelSubscription(t *tx, id string, f *form) (object, error) {
 }
 
 func createPortalSession(t *tx, _ string, f *form) (object, error) {
-	f.allow("customer", "return_url")
+	f.checkParameters("customer", "return_url")
 	v := portalSession{
 		ID: t.newID("bps_"), CreatedAt: t.now, Customer: t.customer(f), Back: cmp.Or(f.address("return_url"), t.p.options.AppURL),
 	}

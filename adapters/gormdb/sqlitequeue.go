@@ -165,14 +165,14 @@ func (l *writeQueue) await(ctx context.Context, async bool) (*groupTransaction, 
 		return j, nil
 	case <-ctx.Done():
 	}
-	if !l.leave(turn) {
+	if !l.removeWaiting(turn) {
 		l.pass(<-turn)
 	}
 	return nil, ctx.Err()
 }
 
-// leave removes a waiting member from the queue, and reports whether it was there.
-func (l *writeQueue) leave(turn chan *groupTransaction) bool {
+// removeWaiting removes a waiting member from the queue, and reports whether it was there.
+func (l *writeQueue) removeWaiting(turn chan *groupTransaction) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := slices.IndexFunc(l.waiting, func(w waiter) bool { return w.turn == turn })

@@ -49,7 +49,7 @@ func (a *api) readFiles(c *call, actor org.Actor, wanted []objects.Wanted) error
 	if err != nil {
 		return err
 	}
-	c.leave()
+	c.releasePlace()
 	block, err := spool.TakeBlock(c, spool.BlockSize)
 	if err != nil {
 		return err

@@ -160,7 +160,7 @@ func (c *call) sendBody(status int, body []byte) {
 		c.Set(positionHeader, c.position(c.r.Context()))
 	}
 	c.ExtendFor(len(body))
-	c.leave()
+	c.releasePlace()
 	c.WriteHeader(status)
 	// A write fails only if the client closed the connection.
 	_, _ = c.Write(body)

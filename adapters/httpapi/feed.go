@@ -83,7 +83,7 @@ func (a *api) follow(c *call, actor org.Actor, sub *changes.Subscriber, first []
 	}
 	f.to = stream.NewWriter(c, c.r, a.Now)
 	c.whole = limit.Place{}
-	c.leave()
+	c.releasePlace()
 	f.serve(first, c.r.Context())
 	return nil
 }

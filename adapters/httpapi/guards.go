@@ -91,7 +91,7 @@ func (a *api) admit(c *call, g guard) error {
 		if actor, err = a.lookup(c); err != nil {
 			return err
 		}
-		c.leave() // the body is still to be read
+		c.releasePlace() // the body is still to be read
 	}
 	if err := a.callers.Take(c, string(caller.User)); err != nil {
 		return err

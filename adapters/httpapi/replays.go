@@ -177,7 +177,7 @@ func (a *api) idempotent(c *call, keys []string, handle handler) error {
 		settle(finish)
 	}
 	c.w = connection
-	c.leave()
+	c.releasePlace()
 	if recorded.live {
 		return nil
 	}

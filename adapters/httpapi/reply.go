@@ -214,7 +214,7 @@ func listRecords[T any](a *api, c *call, q body.Query, p body.Page, key func(T) 
 		return err
 	}
 	if out.Begun() {
-		c.leave()
+		c.releasePlace()
 		if b, err = out.Put(b); err != nil {
 			return err
 		}

@@ -269,7 +269,7 @@ func (a *api) appendResumable(c *call) error {
 			}
 			return a.finishResumable(c, actor, u, checksum, status)
 		}
-		c.leave()
+		c.releasePlace()
 		c.WriteHeader(http.StatusNoContent)
 		return nil
 	}))(c)

@@ -77,10 +77,10 @@ func (c *call) enterUntil(ctx context.Context) error {
 	return c.overShare
 }
 
-// leave gives the place of enter back before the response is sent or content is transferred, so
+// releasePlace gives the place of enter back before the response is sent or content is transferred, so
 // that clients and the store of content do not determine how long it is held. A recorded
 // response is stored first.
-func (c *call) leave() {
+func (c *call) releasePlace() {
 	if !c.recorded() {
 		c.work.Leave()
 	}

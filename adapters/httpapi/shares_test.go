@@ -198,7 +198,7 @@ func TestAPlaceIsTakenAfterTheClientHasGone(t *testing.T) {
 		if err := <-entered; err != nil || !c.work.Held() {
 			t.Errorf("%v", err)
 		}
-		c.leave()
+		c.releasePlace()
 	})
 }
 

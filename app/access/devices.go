@@ -161,7 +161,7 @@ func (a *Access) ClaimDevice(ctx context.Context, deviceCode string, from sessio
 				return session.DeviceUnknown
 			}
 			if err == nil {
-				claims, err = was.Again(from, claims.Role, a.Clock.Now())
+				claims, err = was.Reissue(from, claims.Role, a.Clock.Now())
 			}
 			if err != nil {
 				return err

@@ -231,8 +231,8 @@ func (f *Feed) enter(s *Subscriber, o id.Org, head object.Head) error {
 	return nil
 }
 
-// leave removes a subscriber.
-func (f *Feed) leave(s *Subscriber) {
+// remove removes a subscriber.
+func (f *Feed) remove(s *Subscriber) {
 	s.channel.remove(s)
 	f.mu.Lock()
 	defer f.mu.Unlock()

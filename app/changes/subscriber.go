@@ -92,7 +92,7 @@ func (s *Subscriber) Close() {
 		s.end = closed
 	}
 	s.mu.Unlock()
-	s.feed.leave(s)
+	s.feed.remove(s)
 }
 
 // finish ends the subscription, if it has not ended, and calls the function of OnEnd.

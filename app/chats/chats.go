@@ -172,11 +172,11 @@ func (s *Chats) admit(ctx context.Context, actor org.Actor, r chat.Request, rese
 	reserving, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	if lease.Tokens, err = reserve(reserving, lease, limit, need); err != nil {
-		s.leave(lease.ID)
+		s.endCall(lease.ID)
 		return nil, err
 	}
 	if lease.Tokens == 0 {
-		s.leave(lease.ID)
+		s.endCall(lease.ID)
 		return nil, quota.Exceeded(limit, day.End())
 	}
 	call, _ = call.WithBudget(lease.Tokens) // a grant always includes output
@@ -196,7 +196,7 @@ func (c *Call) Run(ctx context.Context, to ports.Sink) {
 	if !s.enter(c.lease.ID, cancel) {
 		cancel(errShutdown)
 	}
-	defer s.leave(c.lease.ID)
+	defer s.endCall(c.lease.ID)
 
 	g := chat.Generation{
 		ID: c.lease.ID, Org: c.actor.Org, User: c.actor.User, Model: c.call.Model.ID, Provider: c.call.Model.Provider,

@@ -88,7 +88,8 @@ func (s *Chats) enter(call id.Request, end context.CancelCauseFunc) bool {
 	return !s.closed
 }
 
-func (s *Chats) leave(call id.Request) {
+// endCall removes a call and its lease, and reports to idle after the last.
+func (s *Chats) endCall(call id.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leases, call)

@@ -168,9 +168,9 @@ func (g DeviceGrant) SessionID() id.Session {
 	return id.Session(replay.RecordID([]byte("device "+g.Code), g.CreatedAt))
 }
 
-// Again returns the claims of the token that the device with a session was given, with its present role:
+// Reissue returns the claims of the token that the device with a session was given, with its present role:
 // DeviceUnknown unless the client that asks is the one which it was given to, within a minute of that.
-func (s Session) Again(from Client, role org.Role, now time.Time) (Claims, error) {
+func (s Session) Reissue(from Client, role org.Role, now time.Time) (Claims, error) {
 	if s.Address != from.Address || s.UserAgent != identity.CleanName(from.UserAgent) || !now.Before(s.CreatedAt.Add(deviceRepeat)) {
 		return Claims{}, DeviceUnknown
 	}

@@ -35,11 +35,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "malformed", http.StatusBadRequest)
 		return
 	}
-	note := Request{Endpoint: e, Method: r.Method, Path: r.URL.Path, Header: r.Header.Clone(), Form: r.Form}
+	request := Request{Endpoint: e, Method: r.Method, Path: r.URL.Path, Header: r.Header.Clone(), Form: r.Form}
 	if e == Registration {
-		note.Body = body
+		request.Body = body
 	}
-	do, script := s.note(note)
+	do, script := s.record(request)
 	switch {
 	case do != nil:
 		do(s, w, r)
@@ -56,8 +56,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// note records the request, and returns the fault to apply to it, or nil.
-func (s *Server) note(r Request) (Fault, Script) {
+// record records the request, and returns the fault to apply to it, or nil.
+func (s *Server) record(r Request) (Fault, Script) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, r)

@@ -93,7 +93,7 @@ func (b *bench) chatOnce(ctx context.Context, name string, p *provider) (r chatR
 		return r, err
 	}
 	for _, way := range []int{askedBare, askedOnPostgres} {
-		if r.memory[way], err = talks[way].hold(ctx, heldStreams, 4*b.warm); err != nil {
+		if r.memory[way], err = talks[way].measureMemory(ctx, heldStreams, 4*b.warm); err != nil {
 			return r, err
 		}
 	}

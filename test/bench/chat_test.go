@@ -81,7 +81,7 @@ func TestTalks(t *testing.T) {
 					t.Errorf("%s: %+v: %v", way.name, first, err)
 				}
 			}
-			if _, err := through.hold(t.Context(), 5, warm); err != nil {
+			if _, err := through.measureMemory(t.Context(), 5, warm); err != nil {
 				t.Error(err)
 			}
 		})

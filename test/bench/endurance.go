@@ -60,14 +60,14 @@ func (b *bench) endurance(ctx context.Context) (err error) {
 	if _, err := measure(ctx, c.process, create(c.address, c.token), 4*bareConnections, 0, b.run, nil); err != nil {
 		return err
 	}
-	if _, err := c.endure(ctx, chats, enduranceLoad{feeds: load.feeds, chats: load.chats, life: enduredEvery}); err != nil {
+	if _, err := c.runLoad(ctx, chats, enduranceLoad{feeds: load.feeds, chats: load.chats, life: enduredEvery}); err != nil {
 		return err
 	}
 	before, err := c.settled(ctx, load.heartbeat)
 	if err != nil {
 		return err
 	}
-	samples, err := c.endure(ctx, chats, load)
+	samples, err := c.runLoad(ctx, chats, load)
 	if err != nil {
 		return err
 	}
@@ -110,10 +110,10 @@ func (b *bench) printEndurance(load enduranceLoad, before, after processStats, s
 	t.print()
 }
 
-// endure opens feeds, keeps them for as long as the load lasts while one generation of
+// runLoad opens feeds, keeps them for as long as the load lasts while one generation of
 // chats follows the other, at least one, and makes sure that each feed gets an event
 // at the end. It returns the server's figures, once a second.
-func (c *collab) endure(ctx context.Context, chats chatTarget, load enduranceLoad) (samples []processStats, err error) {
+func (c *collab) runLoad(ctx context.Context, chats chatTarget, load enduranceLoad) (samples []processStats, err error) {
 	a := &feedClients{process: c.process, write: c.write("org"), began: time.Now(), asked: make([]atomic.Int64, 1), fed: make(chan struct{}, 1)}
 	defer func() { err = errors.Join(err, a.close()) }()
 	for i := range load.feeds {
@@ -134,7 +134,7 @@ func (c *collab) endure(ctx context.Context, chats chatTarget, load enduranceLoa
 					return err
 				}
 				r.goOn()
-				if err := r.leave(); err != nil {
+				if err := r.wait(); err != nil {
 					return err
 				}
 			}

@@ -244,7 +244,7 @@ func (a *feedClients) measure(ctx context.Context, b *bench, load feedLoad, toke
 	if _, err := a.pace(ctx, writer, next, warmEvents, load.every); err != nil {
 		return f, err
 	}
-	if f.rate, err = a.pour(ctx, next+warmEvents, load.burst); err != nil {
+	if f.rate, err = a.measureRate(ctx, next+warmEvents, load.burst); err != nil {
 		return f, err
 	}
 	if err := a.close(); err != nil {
@@ -321,9 +321,9 @@ func (a *feedClients) pace(ctx context.Context, w *connection, from, n int, ever
 	return after - before, err
 }
 
-// pour makes n events as fast as they can be made and returns the deliveries
+// measureRate makes n events as fast as they can be made and returns the deliveries
 // per second.
-func (a *feedClients) pour(ctx context.Context, from, n int) (float64, error) {
+func (a *feedClients) measureRate(ctx context.Context, from, n int) (float64, error) {
 	writers := make([]*connection, len(a.burst))
 	for i := range writers {
 		var err error

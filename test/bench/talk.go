@@ -266,8 +266,8 @@ func (r *openStreams) listen(w *chatClient, sent []atomic.Int64) error {
 	return w.end()
 }
 
-// leave waits for the ends of all streams.
-func (r *openStreams) leave() error {
+// wait waits for the ends of all streams.
+func (r *openStreams) wait() error {
 	r.all.Wait()
 	r.release()
 	r.close()
@@ -301,7 +301,7 @@ func (t chatTarget) pace(ctx context.Context, streams int, every, warm, run time
 			f.cpu = (cpuAfter - cpu) / time.Duration(heardAfter-heard)
 		}
 	}
-	if err = errors.Join(err, r.leave()); err != nil {
+	if err = errors.Join(err, r.wait()); err != nil {
 		return f, err
 	}
 	for _, w := range r.talkers {
@@ -360,7 +360,7 @@ func (t chatTarget) churn(ctx context.Context, streams int, every, life time.Dur
 		}
 	}
 	phase.Store(over)
-	err = errors.Join(err, r.leave())
+	err = errors.Join(err, r.wait())
 	f.delays(r.talkers)
 	return f, err
 }
@@ -409,7 +409,7 @@ func (t chatTarget) flood(ctx context.Context, streams, chunks int) (perSecond f
 	}
 	before, err := t.cpu()
 	r.goOn()
-	if err = errors.Join(err, r.leave()); err != nil {
+	if err = errors.Join(err, r.wait()); err != nil {
 		return 0, 0, err
 	}
 	after, err := t.cpu()
@@ -418,9 +418,9 @@ func (t chatTarget) flood(ctx context.Context, streams, chunks int) (perSecond f
 	return float64(n) / last.Sub(r.scene.from).Seconds(), (after - before) / time.Duration(n), err
 }
 
-// hold returns how much memory a server takes for each stream that is open and
+// measureMemory returns how much memory a server takes for each stream that is open and
 // has had its first chunk.
-func (t chatTarget) hold(ctx context.Context, streams int, calm time.Duration) (int64, error) {
+func (t chatTarget) measureMemory(ctx context.Context, streams int, calm time.Duration) (int64, error) {
 	before, err := t.process.resident()
 	if err != nil {
 		return 0, err
@@ -432,7 +432,7 @@ func (t chatTarget) hold(ctx context.Context, streams int, calm time.Duration) (
 	err = rest(ctx, calm)
 	after, failed := t.process.resident()
 	r.goOn()
-	return (after - before) / int64(streams), errors.Join(err, failed, r.leave())
+	return (after - before) / int64(streams), errors.Join(err, failed, r.wait())
 }
 
 // begin measures how long the first chunk takes, over so many connections with

@@ -90,13 +90,13 @@ func (b *tab) note(event any) {
 		b.problems = append(b.problems, e.ExceptionDetails.Text)
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == runtime.ConsoleAPICalledTypeError {
-			b.problems = append(b.problems, fmt.Sprintf("console.error%s", said(e.Args)))
+			b.problems = append(b.problems, fmt.Sprintf("console.error%s", consoleText(e.Args)))
 		}
 	}
 }
 
-// said is a message of the console.
-func said(args []*runtime.RemoteObject) (texts []string) {
+// consoleText returns the text of a console message's arguments.
+func consoleText(args []*runtime.RemoteObject) (texts []string) {
 	for _, a := range args {
 		texts = append(texts, cmp.Or(a.Description, string(a.Value)))
 	}

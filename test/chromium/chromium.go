@@ -67,14 +67,15 @@ type Traffic struct {
 // Watch returns the traffic of a tab from now on.
 func Watch(tab context.Context) (*Traffic, error) {
 	t := &Traffic{by: map[network.RequestID]*Transfer{}, last: time.Now()}
-	if err := chromedp.Listen(tab, t.note); err != nil {
+	if err := chromedp.Listen(tab, t.record); err != nil {
 		return nil, err
 	}
 	_, err := chromedp.Call(tab, network.Enable, network.EnableParams{MaxTotalBufferSize: new(int64(1))}) // contents that are kept for developer tools would have the page's memory collected more often
 	return t, err
 }
 
-func (t *Traffic) note(event any) {
+// record records an event of the network.
+func (t *Traffic) record(event any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch e := event.(type) {

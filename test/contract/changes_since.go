@@ -36,7 +36,7 @@ func sinceProperty(w *fixture) {
 		if err != nil {
 			t.Fatalf("%v: %v", made, err)
 		}
-		c.note(made)
+		c.append(made)
 		if head.N != int64(len(c.log)) {
 			t.Fatalf("the head is %+v after %d changes", head, len(c.log))
 		}
@@ -110,8 +110,8 @@ func (c logModel) store(w *fixture, s ports.Storage, made []object.Change) error
 	return nil
 }
 
-// note takes the changes over, once they are committed.
-func (c *logModel) note(made []object.Change) {
+// append adds the changes to the log, once they are committed.
+func (c *logModel) append(made []object.Change) {
 	for _, m := range made {
 		m.N = int64(len(c.log)) + 1
 		switch m.Type {

@@ -317,7 +317,7 @@ func (p *scriptedModel) ends(how chat.Outcome) {
 	}
 }
 
-func (p *scriptedModel) leave() {
+func (p *scriptedModel) disconnect() {
 	p.ends(chat.ClientGone)
 	p.hangUp()
 }
@@ -400,7 +400,7 @@ func drawAnswer(t *rapid.T) attempt {
 		case 9:
 			switch rapid.IntRange(0, 3).Draw(t, "end from outside") {
 			case 0:
-				all = append(all, do((*scriptedModel).leave))
+				all = append(all, do((*scriptedModel).disconnect))
 			case 1:
 				all = append(all, do((*scriptedModel).drain))
 			case 2:
@@ -447,12 +447,12 @@ func TestCallsAreAnsweredAndSettledOnce(t *testing.T) {
 		for calls := 1; calls <= all && !p.drained; calls++ {
 			*p = scriptedModel{chatFixture: p.chatFixture, to: drawClient(rt)}
 			p.answers = append(rapid.SliceOfN(rapid.Custom(drawAnswer), 0, 2).Draw(rt, "failures"), drawAnswer(rt))
-			p.pause = map[int]func(){0: p.leave, 1: p.drain}[rapid.IntRange(0, 12).Draw(rt, "while it pauses")]
+			p.pause = map[int]func(){0: p.disconnect, 1: p.drain}[rapid.IntRange(0, 12).Draw(rt, "while it pauses")]
 			ctx, cancel := context.WithCancel(context.Background())
 			p.hangUp = cancel
 			p.to.hangUp = func() {
 				if !p.to.over {
-					p.leave()
+					p.disconnect()
 				}
 			}
 			p.to.ended = func() { p.settled(rt, calls) } // before the last chunk is sent

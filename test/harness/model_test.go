@@ -154,7 +154,7 @@ func (c *orgModel) visible(u string) []*file {
 	return all
 }
 
-func (c *orgModel) note(e event) { c.log = append(c.log, e) }
+func (c *orgModel) record(e event) { c.log = append(c.log, e) }
 
 // same returns the form in which paths are compared.
 func same(key string) string { return norm.NFC.String(strings.ToUpper(norm.NFD.String(key))) }
@@ -310,7 +310,7 @@ func (m *modelled) wrote(c *orgModel, u string, f *file, got stored.Object, text
 	f.version, f.text, f.by = f.version+1, text, u
 	f.id, f.changed = got.ID, int64(len(c.log)+1)
 	c.files[f.id] = f
-	c.note(event{kind: stored.Changed, file: *f, by: u, at: m.Clock.Now()})
+	c.record(event{kind: stored.Changed, file: *f, by: u, at: m.Clock.Now()})
 	if got.StorageKey() != f.key || got.Version != f.version || got.N != f.changed || got.UpdatedBy != m.users[u] || got.Checksum != harness.Checksum(text) {
 		m.Fatalf("wrote %+v, the model has %+v", got, *f)
 	}
@@ -568,13 +568,13 @@ func (m *modelled) moved(c *orgModel, u string, f *file, path string) bool {
 	from := f.key
 	f.key, f.path = f.place()+path, path
 	f.version, f.by, f.changed = f.version+1, u, int64(len(c.log)+1)
-	c.note(event{kind: stored.Changed, file: *f, from: from, by: u, at: m.Clock.Now()})
+	c.record(event{kind: stored.Changed, file: *f, from: from, by: u, at: m.Clock.Now()})
 	return true
 }
 
 func (m *modelled) gone(c *orgModel, u string, f *file, to *audience) {
 	delete(c.files, f.id)
-	c.note(event{kind: stored.Deleted, file: *f, by: u, to: to, at: m.Clock.Now()})
+	c.record(event{kind: stored.Deleted, file: *f, by: u, to: to, at: m.Clock.Now()})
 }
 
 // swept removes the files that match, as when the place that they are in goes.
@@ -600,7 +600,7 @@ func (m *modelled) makeTeam(c *orgModel) {
 }
 
 func (m *modelled) regroup(c *orgModel, by string, to *audience) {
-	c.note(event{kind: stored.AccessChanged, by: by, to: to, at: m.Clock.Now()})
+	c.record(event{kind: stored.AccessChanged, by: by, to: to, at: m.Clock.Now()})
 }
 
 func (m *modelled) changeTeam(c *orgModel) {

@@ -79,8 +79,8 @@ func (l *stream) head(t testing.TB) bool {
 	return true
 }
 
-// leave closes the connection, in order or not.
-func (l *stream) leave(abruptly bool) {
+// disconnect closes the connection, in order or not.
+func (l *stream) disconnect(abruptly bool) {
 	if c, ok := l.Conn.(*net.TCPConn); ok && abruptly {
 		_ = c.SetLinger(0)
 	}
@@ -171,7 +171,7 @@ func TestADisconnectedClientIsMeteredOnceAndTheProviderStops(t *testing.T) {
 				return
 			default:
 			}
-			l.leave(random.IntN(2) == 0)
+			l.disconnect(random.IntN(2) == 0)
 			select {
 			case <-ended:
 			case <-time.After(soon):
@@ -205,7 +205,7 @@ func TestADisconnectBeforeTheFirstByteLeavesNothing(t *testing.T) {
 			// An answer may come in that time.
 			_ = l.SetReadDeadline(time.Now().Add(time.Duration(random.Int64N(int64(time.Millisecond << random.IntN(9))))))
 			_, _ = l.ReadByte()
-			l.leave(random.IntN(2) == 0)
+			l.disconnect(random.IntN(2) == 0)
 		})
 		// Calls of disconnected clients have ended when their server has stopped.
 		for _, s := range w.servers {

@@ -207,9 +207,9 @@ func (a heldRequest) forms(row string, of collabd.Client, ids *strings.Replacer,
 	return all
 }
 
-// hold sends all but the last byte once the server waits for the body, so that the
+// sendPart sends all but the last byte once the server waits for the body, so that the
 // request was admitted. It reports whether it waits.
-func (h *pending) hold(conn net.Conn) (bool, error) {
+func (h *pending) sendPart(conn net.Conn) (bool, error) {
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	h.Conn, h.answers = conn, bufio.NewReader(conn)
 	head, body, _ := strings.Cut(h.sent, "\r\n\r\n")
@@ -368,7 +368,7 @@ func (way revocation) try(t *testing.T, d *database, db *sql.DB, guards map[stri
 		if !strings.Contains(h.sent, "Expect: ") {
 			continue
 		}
-		if waits, err := h.hold(dial(t, s)); err != nil || !waits {
+		if waits, err := h.sendPart(dial(t, s)); err != nil || !waits {
 			t.Errorf("%s does not wait for its body: %v", h.name, err)
 			h.Conn = nil
 			continue

@@ -137,7 +137,7 @@ type world struct {
 	contents int
 	ledger   map[string]string // by content: empty, or why it may be gone
 	back     map[string]bool   // contents that may come back: somebody moved them
-	excused  map[string]bool   // contents, by checksum, that were unstored when a process was killed
+	unstored map[string]bool   // contents, by checksum, that were unstored when a process was killed
 	rivals   int               // edits at paths to which such a content was yet to come back from the server
 	restored bool              // the server was
 	calls    int
@@ -189,7 +189,7 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 	}
 	core.VersionRetention[plan.None] = object.Retention{Days: 36_500, Versions: 1000}
 	w := &world{
-		t: ctx, s: s, server: &server{core: core, actor: actor}, random: rand.New(rand.NewPCG(s.seed, 11)), ledger: map[string]string{}, back: map[string]bool{}, excused: map[string]bool{}, mutate: mutate,
+		t: ctx, s: s, server: &server{core: core, actor: actor}, random: rand.New(rand.NewPCG(s.seed, 11)), ledger: map[string]string{}, back: map[string]bool{}, unstored: map[string]bool{}, mutate: mutate,
 	}
 	w.ledger[""], w.back[""] = "what a power failure leaves of a file", true
 	for i := range s.devices {
@@ -336,7 +336,7 @@ func (w *world) start(d *device) {
 
 // excuse excuses the contents of which a device no longer knows that both sides have them.
 func (w *world) excuse(d *device) {
-	maps.Copy(w.excused, d.unstored)
+	maps.Copy(w.unstored, d.unstored)
 	clear(d.unstored)
 }
 
@@ -466,11 +466,11 @@ func (w *world) write(d *device, p string) {
 	f := d.disk.files[p]
 	if f != nil {
 		if sum := checksum(f.content); d.unstored[sum] { // it was uploaded, and could not be agreed on before this edit
-			w.excused[sum] = true
+			w.unstored[sum] = true
 		}
 		w.gone(f.content, "overwritten on "+d.name)
 	}
-	if r := d.state.rows[mirror.KeyOf(p)]; f == nil && r.Synced == nil && r.Remote != nil && w.excused[r.Remote.Checksum] {
+	if r := d.state.rows[mirror.KeyOf(p)]; f == nil && r.Synced == nil && r.Remote != nil && w.unstored[r.Remote.Checksum] {
 		w.rivals++ // the file before was set aside, and the server's has not come
 	}
 	c := w.content()
@@ -821,8 +821,8 @@ func (w *world) quiet() {
 			copies++
 		}
 	}
-	if w.s.single && copies > len(w.excused)+w.rivals {
-		w.failf("%d conflict copies, and one device alone has written, with %d contents of which it does not know that both sides have them, and %d edits before one came back", copies, len(w.excused), w.rivals)
+	if w.s.single && copies > len(w.unstored)+w.rivals {
+		w.failf("%d conflict copies, and one device alone has written, with %d contents of which it does not know that both sides have them, and %d edits before one came back", copies, len(w.unstored), w.rivals)
 	}
 	kept := map[string]bool{}
 	for _, sum := range there {
@@ -849,7 +849,7 @@ func (w *world) quiet() {
 		if !kept[checksum(c)] && (why == "" || why == undone && !trashed && !w.earlier(c)) {
 			w.failf("%q is lost", c)
 		}
-		if (strings.HasPrefix(why, "removed") || strings.HasPrefix(why, "deleted")) && present[c] && !w.back[c] && !w.excused[checksum(c)] && !w.restored {
+		if (strings.HasPrefix(why, "removed") || strings.HasPrefix(why, "deleted")) && present[c] && !w.back[c] && !w.unstored[checksum(c)] && !w.restored {
 			w.failf("%q is back, which was %s", c, why)
 		}
 	}

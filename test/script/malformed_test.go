@@ -612,7 +612,7 @@ func testMalformed(t *testing.T, p profile) {
 	d := must.Do(parse("setting", setting)).Or(t)
 	s := start(t, p)
 	talk := newTalk(s, described(t, p.file(documentPath)))
-	for _, trouble := range talk.hold(d.conversations[0]) {
+	for _, trouble := range talk.run(d.conversations[0]) {
 		t.Fatalf("line %d: %s", trouble.line, trouble.text)
 	}
 	database := newDumper(t, s)

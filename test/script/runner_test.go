@@ -269,7 +269,7 @@ func TestConversationsReportWhatDiffers(t *testing.T) {
 			talk := newTalk(s, nil)
 			talk.values.known["service:anna"], talk.values.known["identity:anna"] = "t1", "t2"
 			var got []string
-			for _, wrong := range talk.hold(d.conversations[0]) {
+			for _, wrong := range talk.run(d.conversations[0]) {
 				text, _, _ := strings.Cut(wrong.text, "\n\tanswer:")
 				text, _, _ = strings.Cut(text, "\n\tquestion:")
 				got = append(got, fmt.Sprintf("%d: %s", wrong.line, text))

@@ -61,7 +61,7 @@ func testProfile(t *testing.T, p profile) {
 						if len(d.settings) == 0 {
 							t.Parallel()
 						}
-						for _, wrong := range newTalk(s, check).hold(c) {
+						for _, wrong := range newTalk(s, check).run(c) {
 							t.Errorf("%s:%d: %s", d.path, wrong.line, wrong.text)
 						}
 					})

@@ -111,8 +111,8 @@ type mismatch struct {
 	final bool
 }
 
-// hold runs the conversation.
-func (t *conversationRun) hold(c conversation) []mismatch {
+// run runs the conversation.
+func (t *conversationRun) run(c conversation) []mismatch {
 	defer func() {
 		for _, s := range t.streams {
 			s.close()

@@ -57,7 +57,7 @@ type Shares struct {
 	mu       sync.Mutex
 	used     int                // guarded by mu
 	holders  map[string]*holder // guarded by mu; those with places or waiting calls
-	turns    []*holder          // guarded by mu; those with waiting calls, the next one first
+	queue    []*holder          // guarded by mu; those with waiting calls, the next one first
 	spare    []*holder          // guarded by mu; without places and waiting calls
 	refusals int64              // guarded by mu
 	last     string             // guarded by mu; the holder that took the last place
@@ -117,7 +117,7 @@ func (s *Shares) Enter(ctx context.Context, key string) (Place, error) {
 	}
 	granted := make(chan struct{})
 	if len(h.waiting) == 0 {
-		s.turns = append(s.turns, h)
+		s.queue = append(s.queue, h)
 	}
 	h.waiting = append(h.waiting, granted)
 	s.mu.Unlock()
@@ -220,16 +220,16 @@ func (s *Shares) leave(h *holder) {
 // grant gives a place to the first waiting call of the next holder that may have one, and
 // reports whether there was one. The caller holds mu.
 func (s *Shares) grant() bool {
-	at := slices.IndexFunc(s.turns, s.admits)
+	at := slices.IndexFunc(s.queue, s.admits)
 	if at < 0 {
 		return false
 	}
-	h := s.turns[at]
+	h := s.queue[at]
 	s.take(h)
 	close(h.waiting[0])
 	s.remove(h, 0)
 	if len(h.waiting) > 0 {
-		s.turns = append(slices.Delete(s.turns, at, at+1), h)
+		s.queue = append(slices.Delete(s.queue, at, at+1), h)
 	}
 	return true
 }
@@ -237,8 +237,8 @@ func (s *Shares) grant() bool {
 // remove removes a waiting call of the holder. The caller holds mu.
 func (s *Shares) remove(h *holder, at int) {
 	if h.waiting = slices.Delete(h.waiting, at, at+1); len(h.waiting) == 0 {
-		i := slices.Index(s.turns, h)
-		s.turns = slices.Delete(s.turns, i, i+1)
+		i := slices.Index(s.queue, h)
+		s.queue = slices.Delete(s.queue, i, i+1)
 	}
 }
 
@@ -253,7 +253,7 @@ func (s *Shares) Figures() SharesFigures {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := SharesFigures{Used: int64(s.used), Refusals: s.refusals}
-	for _, h := range s.turns {
+	for _, h := range s.queue {
 		f.Waiting += int64(len(h.waiting))
 	}
 	return f

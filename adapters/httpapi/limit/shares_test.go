@@ -58,8 +58,8 @@ func queue(ctx context.Context, t *testing.T, s *Shares, key string) <-chan erro
 // checkEmpty fails unless nothing is held and no holder has a record.
 func checkEmpty(t *testing.T, s *Shares) {
 	t.Helper()
-	if f := s.Figures(); f.Used != 0 || f.Waiting != 0 || len(s.holders) != 0 || len(s.turns) != 0 {
-		t.Errorf("%+v, %d holders and %d turns are left", f, len(s.holders), len(s.turns))
+	if f := s.Figures(); f.Used != 0 || f.Waiting != 0 || len(s.holders) != 0 || len(s.queue) != 0 {
+		t.Errorf("%+v, %d holders and %d queued holders are left", f, len(s.holders), len(s.queue))
 	}
 }
 

@@ -204,8 +204,8 @@ function SeatsLine({ seats, pending, manages }: { seats: Seats; pending: number 
 	const invited = pending ? `, ${count(pending)} of them by ${pending === 1 ? "an invitation" : "invitations"}` : ""
 	const are = used === 1 ? "is" : "are"
 	if (seats.limit === null) return <p class="soft">{count(used)} {used === 1 ? "seat" : "seats"} {are} used{invited}. {plan} has no limit of members.</p>
-	const said = used > seats.limit ? `${count(used)} seats are used, ${count(used - seats.limit)} more than the plan has` : seats.limit === 1 ? "The only seat is used" : `${count(used)} of ${count(seats.limit)} seats ${are} used`
-	return <p class="soft">{said}{invited} ({plan}). {manages && used >= seats.limit && <>Nobody else can be invited on this plan. <a href="/console/billing">Change the plan</a></>}</p>
+	const usage = used > seats.limit ? `${count(used)} seats are used, ${count(used - seats.limit)} more than the plan has` : seats.limit === 1 ? "The only seat is used" : `${count(used)} of ${count(seats.limit)} seats ${are} used`
+	return <p class="soft">{usage}{invited} ({plan}). {manages && used >= seats.limit && <>Nobody else can be invited on this plan. <a href="/console/billing">Change the plan</a></>}</p>
 }
 
 type Draft = { email: string; role: Role; key: string }
