@@ -17,6 +17,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+
+	"collab/adapters/loopback"
 )
 
 // azure is a container of Azure Blob Storage.
@@ -33,7 +35,7 @@ type azure struct {
 //	domain=…           AZURE_STORAGE_DOMAIN, by default blob.core.windows.net
 //	protocol=…         AZURE_STORAGE_PROTOCOL, by default https
 //	localemu=true      AZURE_STORAGE_IS_LOCAL_EMULATOR: the account is in the path instead
-//	                   of the host name, as it is for the domains 127.0.0.1 and localhost
+//	                   of the host name, as it is for localhost and loopback addresses
 //
 // Credentials are the first of: AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN,
 // AZURE_STORAGE_CONNECTION_STRING or AZURE_STORAGEBLOB_CONNECTIONSTRING, which contains
@@ -78,7 +80,7 @@ func openAzure(name string, parameters url.Values, transport *http.Transport) (s
 	switch {
 	case err != nil:
 		return nil, errors.New("localemu of azblob:// must be true or false")
-	case emulated || strings.HasPrefix(u.Host, "127.0.0.1") || strings.HasPrefix(u.Host, "localhost"):
+	case emulated || loopback.IsHost(u.Hostname()):
 		u.Path = "/" + account + u.Path
 	default:
 		u.Host = account + "." + u.Host

@@ -118,6 +118,21 @@ func TestStoresWithoutAddresses(t *testing.T) {
 	}
 }
 
+func TestOnlyLoopbackHostsHaveAzuresAccountInThePath(t *testing.T) {
+	for domain, want := range map[string]string{
+		"localhost:1": "http://localhost:1/x/container/", "127.0.0.2:1": "http://127.0.0.2:1/x/container/",
+		"localhost.example.com": "http://x.localhost.example.com/container/", "127.0.0.1.example.com": "http://x.127.0.0.1.example.com/container/",
+	} {
+		clearAzureEnv(t)
+		t.Setenv("AZURE_STORAGE_ACCOUNT", "x")
+		t.Setenv("AZURE_STORAGE_KEY", "eA==")
+		s := signedBy(t, openBucket(t, "azblob://container?protocol=http&domain="+domain), "")
+		if address, err := s.SignGet(t.Context(), "org/x@1-x", "text/plain", "attachment", time.Minute); err != nil || !strings.HasPrefix(address, want) {
+			t.Errorf("%s: %s, %v", domain, address, err)
+		}
+	}
+}
+
 func TestThePublicAddressIsInSignedAddresses(t *testing.T) {
 	content := object.Content{Blob: "org/x@1-x", Size: 7, Checksum: strings.Repeat("ab", 32)}
 	for name, start := range map[string]func(testing.TB) *objectstore.Store{"S3": objectstore.StartS3, "Azure": objectstore.StartAzure} {
