@@ -293,6 +293,9 @@ func room(was, next, limit int64, keep object.Retention) int64 {
 	return limit - growth
 }
 
+// replaceAtOnce is replace on Postgres in one statement, since each statement costs a round trip while
+// the log's head is locked. On SQLite, which has no round trips and no statements that write to several
+// tables, replace is a transaction.
 func (s storage) replaceAtOnce(ctx context.Context, o id.Org, epoch int64, was object.Content, c object.Change, limit int64, keep object.Retention) (object.Head, error) {
 	c.Object.N = 0
 	how, of := replaceReleased, string(c.Object.ID)

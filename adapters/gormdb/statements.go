@@ -172,7 +172,7 @@ const replaceObjectAfter = " FROM taken WHERE org_id = @org) SELECT taken.n, tak
 const orgsWithExpired = "SELECT o.id FROM organisations o WHERE o.id > ? AND EXISTS (SELECT 1 FROM object_versions v WHERE v.org_id = o.id AND v.expires_at <= ?)" +
 	" ORDER BY o.id LIMIT ?"
 
-// sumSizes sums what several organisations store.
+// sumSizes sums what several organisations store, over two tables in one statement.
 var sumSizes = [2]string{onSQLite: sumSizesOf(onSQLite), onPostgres: sumSizesOf(onPostgres)}
 
 func sumSizesOf(d dialect) string {
@@ -183,6 +183,7 @@ func sumSizesOf(d dialect) string {
 	return sums("objects", "FALSE") + " UNION ALL " + sums("object_versions", "TRUE")
 }
 
+// usageTotals sums the usage of several organisations: descriptions of tables have no sums by group.
 var usageTotals = [2]string{onSQLite: usageTotalsOf(onSQLite), onPostgres: usageTotalsOf(onPostgres)}
 
 func usageTotalsOf(d dialect) string {
@@ -190,7 +191,8 @@ func usageTotalsOf(d dialect) string {
 		d.in("x.org_id", "uuid") + " AND x.unit = ? AND x.since >= ? AND x.since < ? GROUP BY x.org_id"
 }
 
-// discarded is the conflict clause for a name that is recorded already.
+// discarded is the conflict clause for a name that is recorded already. It has a condition, which
+// those of descriptions have not.
 const discarded = " ON CONFLICT (name) DO UPDATE SET is_discarded = excluded.is_discarded, at = excluded.at" +
 	" WHERE (NOT blob_names.is_discarded OR blob_names.at > excluded.at) AND blob_names.org_id = excluded.org_id"
 
@@ -241,7 +243,8 @@ var lockHead = [2]string{onSQLite: selectHead, onPostgres: selectHead + onPostgr
 
 var selectHead = "SELECT h.n, h.floor, (SELECT e.epoch FROM log_epoch e), h." + strings.Join(usageColumns[:], ", h.") + ", h.counted_n FROM log_heads h WHERE h.org_id = @org"
 
-// beginLog inserts a log's head if the organisation exists.
+// beginLog inserts a log's head if the organisation exists, which it decides in the statement to save
+// a round trip.
 const beginLog = "INSERT INTO log_heads (org_id, n, floor) SELECT id, 0, 0 FROM organisations WHERE id = @org ON CONFLICT DO NOTHING"
 
 // appendChanges inserts all entries from one parameter, on Postgres (see insertRows), and updates
@@ -288,7 +291,8 @@ var entriesAndEpoch = func() string {
 		" FROM changes WHERE org_id = @org AND n > ? ORDER BY n LIMIT %) AS p ON TRUE WHERE o.id = @org ORDER BY p.n LIMIT ?"
 }()
 
-// oldestEntries returns the logs of the oldest entries of all logs, with the last of these in each.
+// oldestEntries returns the logs of the oldest entries of all logs, with the last of these in each. It
+// reads all organisations and groups, which selections of one tenant do not.
 const oldestEntries = "SELECT p.org_id, MAX(p.n) FROM (SELECT c.org_id, c.n FROM changes c WHERE c.at < ? ORDER BY c.at LIMIT ?) AS p " +
 	"GROUP BY p.org_id ORDER BY p.org_id LIMIT ?"
 
@@ -344,7 +348,8 @@ const (
 		"FROM organisations o WHERE o.id = @org"
 )
 
-// Statements about leases or accounts of all organisations, which are the last parameter.
+// Statements about leases or accounts of all organisations, which are the last parameter: selections
+// are of one tenant, and these take rows of many in one round trip.
 // Those that lock are for Postgres only.
 var lockAccounts, lockLeases, extendLeases, deleteExpired, returnTokens = func() (accounts, leases, extend, take, back [2]string) {
 	ofAccount := accountTable.sameKey()
