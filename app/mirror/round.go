@@ -148,6 +148,12 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		if changes.Root || changes.Ignore {
 			r.scope = mirror.Everything()
 		}
+		if changes.Root && accept {
+			if err := r.rebind(ctx, root); err != nil {
+				return err
+			}
+			changes.Root = false
+		}
 		if err := r.scan(ctx, r.scope); err != nil {
 			return err
 		}
@@ -163,6 +169,9 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		plan := r.Plan(in)
 		r.Held, r.Files, r.Retry = plan.Held, len(in.Tree.Files), false
 		reason, all := plan.Guard(changes)
+		if all && changes.Root {
+			plan = r.Plan(united(in)) // what is done once it is accepted
+		}
 		if dry {
 			r.Guard, r.Pending = reason, plan.Steps
 			return nil
@@ -201,6 +210,40 @@ func (r *round) run(ctx context.Context, accept, dry bool) error {
 		break
 	}
 	return r.stopped
+}
+
+// rebind binds the state to another directory in the place of the synchronised one, after somebody has accepted
+// it. What both sides had agreed on is forgotten, so that they are united and nothing is deleted.
+func (r *round) rebind(ctx context.Context, root mirror.Root) error {
+	rows := slices.Collect(maps.Values(r.rows))
+	for i, row := range rows {
+		rows[i] = mirror.Row{Key: row.Key, Remote: row.Remote}
+	}
+	if err := r.put(ctx, nil, rows...); err != nil {
+		return err
+	}
+	clear(r.sent)
+	clear(r.entries)
+	r.scanned = false
+	bound := r.binding
+	bound.Root = root.Identity
+	if err := r.State.Bind(ctx, bound); err != nil { // after the rows: else an end in between would lead to deletions
+		return stateError{err}
+	}
+	r.binding = bound
+	return nil
+}
+
+// united returns the input without what both sides had agreed on.
+func united(in mirror.Input) mirror.Input {
+	rows := make(map[string]mirror.Row, len(in.Rows))
+	for key, row := range in.Rows {
+		if row.Synced, row.Missing = nil, false; !row.Empty() {
+			rows[key] = row
+		}
+	}
+	in.Rows = rows
+	return in
 }
 
 // readLimits asks the server for its limits, if that was long ago. What its answers to other requests

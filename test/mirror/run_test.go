@@ -305,6 +305,34 @@ func TestAServerThatWentBackInItsLogIsUnited(t *testing.T) {
 	}
 }
 
+// TestAnotherDirectoryThatIsAcceptedIsUnited has a copy of the directory in its place, with an edit, a file that
+// the server has deleted since, and without one that it has.
+func TestAnotherDirectoryThatIsAcceptedIsUnited(t *testing.T) {
+	s := newSingle(t)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		s.disk.write(name, name)
+	}
+	_, _ = s.round()
+	s.disk.identity = "another"
+	s.disk.remove("a")
+	s.disk.write("c", "an edit")
+	all := s.records()
+	must.NoError(t, s.server.delete(t.Context(), all["b"]))
+	must.Do(s.server.replace(t.Context(), all["c"], strings.NewReader("a newer one"), 11, "")).Or(t)
+	s.start()
+	out := must.Do(s.client.Round(t.Context())).Or(t)
+	if out.Guard == "" || out.Done > 0 || len(out.Pending) == 0 || slices.ContainsFunc(out.Pending, func(step mirror.Step) bool { return step.Action.Deletes() }) {
+		t.Errorf("%+v, want a guard, and no deletion to accept", out)
+	}
+	s.client.AcceptDeletions()
+	_, _ = s.round()
+	_, _ = s.round() // it is not asked again
+	s.want(map[string]string{"a": "a", "b": "b", "c": "a newer one", "c (conflict desk 2026-03-01 ecfdb2)": "an edit", "d": "d"})
+	if len(s.disk.trash) > 0 {
+		t.Errorf("the trash has %v", s.disk.trash)
+	}
+}
+
 // damaging damages the contents that are downloaded.
 type damaging struct {
 	*remote

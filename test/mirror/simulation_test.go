@@ -43,7 +43,7 @@ var kinds = []struct {
 }{
 	{"write", 22}, {"remove", 7}, {"rename", 8}, {"round", 30}, {"meanwhile", 7}, {"kill", 7}, {"lose", 6}, {"fail", 3}, {"storm", 3},
 	{"server writes", 8}, {"server deletes", 3}, {"server moves", 3}, {"hours", 3}, {"weeks", 2}, {"restore", 1}, {"unmount", 2}, {"forbid", 1},
-	{"late", 4}, {"power", 4}, {"hold", 3}, {"clock", 2}, {"equal", 1}, {"return", 2},
+	{"late", 4}, {"power", 4}, {"hold", 3}, {"clock", 2}, {"equal", 1}, {"return", 2}, {"replace", 1},
 }
 
 // scenario is a case: how many devices there are, how they behave, and what happens.
@@ -70,7 +70,7 @@ func newScenario(seed uint64) scenario {
 				if calm && slices.Contains(faulty, o.kind) {
 					o.kind = "round"
 				}
-				if s.single && (strings.HasPrefix(o.kind, "server") || slices.Contains([]string{"restore", "weeks"}, o.kind)) {
+				if s.single && (strings.HasPrefix(o.kind, "server") || slices.Contains([]string{"restore", "replace", "weeks"}, o.kind)) {
 					o.kind = "round"
 				}
 				if s.single && slices.Contains([]string{"write", "remove", "rename", "meanwhile", "return"}, o.kind) {
@@ -84,7 +84,7 @@ func newScenario(seed uint64) scenario {
 	return s
 }
 
-var faulty = []string{"kill", "lose", "fail", "storm", "restore", "unmount", "forbid", "weeks", "late", "power", "hold", "clock"}
+var faulty = []string{"kill", "lose", "fail", "storm", "restore", "replace", "unmount", "forbid", "weeks", "late", "power", "hold", "clock"}
 
 var paths = []string{"a", "A", "b.txt", "caf\u00e9", "d", "d/x", "D/y", "d/e/x", "d/e/y", "e", "e/x", "e/b.txt", "f/x", "f/y", "f/z", "f.txt"}
 
@@ -649,7 +649,7 @@ func (w *world) do(o op) {
 		if known < 2 {
 			return
 		}
-		files, directories := d.disk.files, d.disk.directories
+		files, directories, identity := d.disk.files, d.disk.directories, d.disk.identity
 		d.disk.files, d.disk.directories = map[string]*file{}, map[string]bool{}
 		before := w.records()
 		if o.a%2 == 0 && d.state.binding.Root != "" {
@@ -659,7 +659,27 @@ func (w *world) do(o op) {
 		if after := w.records(); len(after) < len(before) || len(d.disk.files) > 0 {
 			w.failf("%s has %d files, and the server %d of %d, after it was unmounted", d.name, len(d.disk.files), len(after), len(before))
 		}
-		d.disk.files, d.disk.directories, d.disk.identity = files, directories, "root"
+		d.disk.files, d.disk.directories, d.disk.identity = files, directories, identity
+	case "replace": // a copy of the directory that lacks a file is in its place, and its user accepts that
+		names := d.names()
+		if d.state.binding == nil || d.state.binding.Root == "" || len(names) == 0 {
+			return
+		}
+		w.settle(func(pending) bool { return true })
+		clear(d.at)
+		w.restored = true
+		d.disk.identity = fmt.Sprint("copy", w.calls)
+		name := pick(names, o.a)
+		w.gone(d.disk.files[name].content, "lost by the directory")
+		d.disk.remove(name)
+		d.disk.synced(name)
+		w.log("%s has a copy of its directory without %s", d.name, name)
+		before, trashed := w.records(), len(d.disk.trash)
+		d.client.AcceptDeletions()
+		_, _ = w.round(d)
+		if after := w.records(); len(after) < len(before) || len(d.disk.trash) > trashed {
+			w.failf("%s has %d more files in its trash, and the server %d of %d, after its directory was replaced", d.name, len(d.disk.trash)-trashed, len(after), len(before))
+		}
 	case "restore": // the server's data are those of a copy that lacks a file
 		w.settle(func(pending) bool { return true })
 		w.server.epoch++
