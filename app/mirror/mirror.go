@@ -61,6 +61,7 @@ type Event struct {
 	Step    mirror.Step
 	State   Progress
 	Bytes   int64 // of Planned: to transfer; of Transferred: since the last event of the step
+	Steps   int   // of Planned
 	Problem error // of Failed
 }
 

@@ -411,7 +411,7 @@ func writes(a mirror.Action) bool {
 func (r *round) execute(ctx context.Context, steps []mirror.Step) error {
 	r.progress, r.broken = false, map[string]bool{}
 	if len(steps) > 0 {
-		planned := Event{State: Planned}
+		planned := Event{State: Planned, Steps: len(steps)}
 		for _, s := range steps {
 			planned.Bytes += sizeOf(s)
 		}

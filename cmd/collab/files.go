@@ -376,6 +376,6 @@ type countedFile struct {
 
 func (c countedFile) Seek(offset int64, whence int) (int64, error) {
 	at, err := c.Seeker.Seek(offset, whence)
-	c.done = at
+	c.done, c.samples = at, []sample{{c.app.now(), at}}
 	return at, err
 }

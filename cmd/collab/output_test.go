@@ -222,6 +222,24 @@ func TestUsageIsAChartOnATerminal(t *testing.T) {
 	must.Equal(t, "", bar(0, 0))
 }
 
+func TestProgressHasTheRateOfTheLastSeconds(t *testing.T) {
+	a, _, stderr := terminal(t, 80, nil)
+	now := time.Unix(0, 0)
+	a.now = func() time.Time { return now }
+	p := a.progress("notes", 100<<20)
+	p.files, p.finished = 10, 8
+	for second := range 60 {
+		now = now.Add(time.Second)
+		stderr.Reset()
+		p.add(map[bool]int{false: 1 << 20, true: 2 << 20}[second >= 40])
+	}
+	must.Equal(t, "\r\x1b[Knotes  8 of 10 files  80.0 MiB of 100.0 MiB  80 %  2.0 MiB/s  10s left", stderr.String())
+	now = now.Add(time.Hour)
+	stderr.Reset()
+	p.add(0)
+	must.Equal(t, "\r\x1b[Knotes  8 of 10 files  80.0 MiB of 100.0 MiB  80 %", stderr.String())
+}
+
 func TestANoteCannotControlTheTerminal(t *testing.T) {
 	a, _, errors := terminal(t, 80, nil)
 	a.note("%s %s: %v", a.paint(true, green, "✓"), "a\x1b[2Jb\u202ec\u2028", fmt.Errorf("d\re"))

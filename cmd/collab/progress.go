@@ -9,18 +9,30 @@ import (
 
 // progress shows how far a transfer is, in one line of a terminal.
 type progress struct {
-	app         *app
-	name        string
-	total, done int64 // in bytes; total is negative if it is unknown
-	began, last time.Time
+	app             *app
+	name            string
+	total, done     int64 // in bytes; total is negative if it is unknown
+	files, finished int   // files is 0 if the transfer is of one file
+	last            time.Time
+	samples         []sample // of the last rateWindow, the oldest first
 }
 
-// progressInterval is the least time between two lines.
-const progressInterval = 200 * time.Millisecond
+// sample is how many bytes were transferred at a time.
+type sample struct {
+	at   time.Time
+	done int64
+}
+
+const (
+	// progressInterval is the least time between two lines.
+	progressInterval = 200 * time.Millisecond
+	// rateWindow is the time over which the rate is computed.
+	rateWindow = 20 * time.Second
+)
 
 func (a *app) progress(name string, total int64) *progress {
 	now := a.now()
-	return &progress{app: a, name: plain(name), total: total, began: now, last: now}
+	return &progress{app: a, name: plain(name), total: total, last: now, samples: []sample{{now, 0}}}
 }
 
 // add counts bytes.
@@ -31,11 +43,21 @@ func (p *progress) add(n int) {
 		return
 	}
 	p.last = now
-	line := p.name + "  " + sizeText(p.done)
+	p.samples = append(p.samples, sample{now, p.done})
+	for now.Sub(p.samples[1].at) >= rateWindow {
+		p.samples = p.samples[1:]
+	}
+	line := p.name + "  "
+	if p.files > 0 {
+		line += fmt.Sprintf("%d of %d files  ", p.finished, p.files)
+	}
+	line += sizeText(p.done)
 	if p.total > 0 {
-		rate := float64(p.done) / now.Sub(p.began).Seconds()
-		left := time.Duration(float64(p.total-p.done) / rate * float64(time.Second)).Round(time.Second)
-		line += fmt.Sprintf(" of %s  %d %%  %s/s  %v left", sizeText(p.total), p.done*100/p.total, sizeText(int64(rate)), left)
+		line += fmt.Sprintf(" of %s  %d %%", sizeText(p.total), p.done*100/p.total)
+		if rate := float64(p.done-p.samples[0].done) / now.Sub(p.samples[0].at).Seconds(); rate >= 1 {
+			left := time.Duration(float64(p.total-p.done) / rate * float64(time.Second)).Round(time.Second)
+			line += fmt.Sprintf("  %s/s  %v left", sizeText(int64(rate)), left)
+		}
 	}
 	fmt.Fprintf(p.app.err, "\r\x1b[K%s", line)
 }

@@ -666,6 +666,7 @@ func (s *synced) report(e rounds.Event) {
 	switch e.State {
 	case rounds.Planned:
 		s.shown = s.app.progress(s.dir, e.Bytes)
+		s.shown.files = e.Steps
 	case rounds.Transferred:
 		if s.shown != nil {
 			s.shown.add(int(e.Bytes))
@@ -699,6 +700,9 @@ func (s *synced) change(event string, step mirror.Step, problem error) {
 		s.gather(line(c))
 	} else if !s.app.outTerminal {
 		_, _ = s.app.out.Write(line(c))
+	}
+	if s.shown != nil {
+		s.shown.finished++
 	}
 	if !s.app.outTerminal {
 		return
