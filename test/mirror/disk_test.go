@@ -609,9 +609,22 @@ func (d *disk) Clean(_ context.Context, staged, _ time.Time) error {
 	return nil
 }
 
+// platform sets what the disks of a platform have.
+type platform func(*disk)
+
+var platforms = map[string]platform{
+	"linux":       func(*disk) {},
+	"insensitive": func(d *disk) { d.insensitive = true },
+	"darwin":      func(d *disk) { d.insensitive, d.decomposing, d.grain = true, true, time.Second },
+	"windows":     func(d *disk) { d.insensitive, d.grain, d.inodes = true, 2*time.Second, false },
+}
+
 // opened is an empty virtual disk for the suites.
-func opened(t *testing.T) contract.OpenedDisk {
-	d := newDisk(time.Now)
+func opened(t *testing.T, of platform) contract.OpenedDisk {
+	var waited time.Duration
+	d := newDisk(func() time.Time { return time.Now().Add(waited) })
+	d.wait = func(wait time.Duration) { waited += wait }
+	of(d)
 	return contract.OpenedDisk{
 		Disk: d, Writer: d, Write: func(p, content string) {
 			if !d.write(p, content) {
@@ -636,6 +649,9 @@ func opened(t *testing.T) contract.OpenedDisk {
 }
 
 func TestVirtualDisksBehaveAsRealOnes(t *testing.T) {
-	t.Run("reading", func(t *testing.T) { contract.Disk(t, opened) })
-	t.Run("writing", func(t *testing.T) { contract.DiskWriter(t, opened) })
+	for name, of := range platforms {
+		open := func(t *testing.T) contract.OpenedDisk { return opened(t, of) }
+		t.Run(name+"/reading", func(t *testing.T) { contract.Disk(t, open) })
+		t.Run(name+"/writing", func(t *testing.T) { contract.DiskWriter(t, open) })
+	}
 }

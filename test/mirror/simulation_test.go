@@ -194,14 +194,7 @@ func newWorld(ctx context.Context, s scenario, mutate func(*client.Options)) (*w
 	w.ledger[""], w.back[""] = "what a power failure leaves of a file", true
 	for i := range s.devices {
 		d := &device{name: fmt.Sprintf("device%d", i), disk: newDisk(w.now), state: newState(), at: map[int]func() (bool, error){}, unstored: map[string]bool{}}
-		switch (int(s.seed) + i) % 4 {
-		case 1:
-			d.disk.insensitive = true
-		case 2:
-			d.disk.insensitive, d.disk.decomposing, d.disk.grain = true, true, time.Second
-		case 3:
-			d.disk.insensitive, d.disk.grain, d.disk.inodes = true, 2*time.Second, false
-		}
+		platforms[[]string{"linux", "insensitive", "darwin", "windows"}[(int(s.seed)+i)%4]](d.disk)
 		d.disk.wait = func(d time.Duration) { core.Clock.Advance(d) }
 		d.remote = &remote{server: w.server, batches: []int{0, 4}[(int(s.seed)+i)/2%2]}
 		d.remote.sends = func(checksum string) { d.unstored[checksum] = true }
