@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -43,7 +42,6 @@ type files struct {
 	// write-locked while an empty directory is removed.
 	dirs sync.RWMutex
 
-	syncing atomic.Int32  // calls of Put that wait for the disk
 	putting chan struct{} // has a value for each call of PutAll that is writing
 
 	mu     sync.Mutex
@@ -61,11 +59,9 @@ const (
 	maxTempAge = time.Hour // since the last write; older files in tempDir are removed
 	pieceSize  = 256 << 10 // bytes of a file that are copied at once
 
-	maxShared    = 64 << 10 // bytes of a file that a sync of the file system may make durable for Put
-	minShared    = 4        // calls of Put that wait for the disk from which on they share such syncs
-	maxOpen      = 128      // files that a call of PutAll has open at once, to sync each
-	manySyncs    = 16       // files from which on their file system is synced as a whole
-	parallelPuts = 4        // calls that write; the others wait, so that some end early and not all of them late
+	maxOpen      = 128 // files that a call of PutAll has open at once, to sync each
+	manySyncs    = 16  // files from which on their file system is synced as a whole
+	parallelPuts = 4   // calls that write; the others wait, so that some end early and not all of them late
 
 	// timestampStep is more than the steps in which file systems set times: a write so soon
 	// after another might set the same time.
@@ -210,10 +206,6 @@ func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Re
 	if err := checkPut(ctx, name, mimeType); err != nil {
 		return err
 	}
-	failures := 0
-	if f.fileSystem != nil {
-		failures = f.fileSystem.Failures()
-	}
 	file, err := f.createTemp()
 	if err != nil {
 		return unavailable(err)
@@ -224,7 +216,7 @@ func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Re
 		s.err = ctx.Err()
 	}
 	if err == nil && s.err == nil {
-		err = f.linkDurably(file, f.path(name), failures)
+		err = f.linkDurably(file, f.path(name))
 	}
 	err = errors.Join(err, f.closeTemp(file))
 	switch {
@@ -238,9 +230,8 @@ func (f *files) Put(ctx context.Context, name, mimeType string, _ int64, r io.Re
 	return nil
 }
 
-// linkDurably links the file to path. The content and the link are durable when it returns nil. Failures is the
-// number of those of the file system before the file was written.
-func (f *files) linkDurably(file *os.File, path string, failures int) error {
+// linkDurably links the file to path. The content and the link are durable when it returns nil.
+func (f *files) linkDurably(file *os.File, path string) error {
 	if !f.ordered {
 		if err := f.syncFile(file); err != nil {
 			return err
@@ -253,25 +244,10 @@ func (f *files) linkDurably(file *os.File, path string, failures int) error {
 	if err := f.link(file, path); err != nil {
 		return err
 	}
-	if err := f.sync(file, failures); err != nil {
+	if err := f.syncFile(file); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil
-}
-
-// sync makes the file durable, with the links to it where f is ordered. Several small ones share syncs of the file
-// system; one alone would wait for what else is written there.
-func (f *files) sync(file *os.File, failures int) error {
-	waiting := f.syncing.Add(1)
-	defer f.syncing.Add(-1)
-	size, err := file.Seek(0, io.SeekCurrent)
-	switch {
-	case err != nil:
-		return err
-	case f.fileSystem == nil || waiting < minShared || size > maxShared:
-		return f.syncFile(file)
-	}
-	return f.fileSystem.Sync(failures)
 }
 
 // link links the file to path and creates missing directories.

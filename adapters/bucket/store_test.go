@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -389,61 +388,6 @@ func TestContentIsDurableWithItsNameWhenPutReturns(t *testing.T) {
 			if want := fmt.Sprint(7, nil, ordered); len(synced) != 2 || synced[0] != want || synced[1] != want {
 				t.Errorf("synced %q, want %q twice: size, error, linked", synced, want)
 			}
-		})
-	}
-}
-
-func TestSmallContentsThatArePutAtOnceShareSyncs(t *testing.T) {
-	for about, failure := range map[string]error{"stored": nil, "not stored": errors.New("no")} {
-		t.Run(about, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := openBucket(t, "file://"+t.TempDir())
-				gate := make(chan struct{})
-				var alone, together atomic.Int32
-				bucket.OnSync(b, true, func(*os.File) error {
-					alone.Add(1)
-					<-gate
-					return nil
-				})
-				bucket.OnSyncAll(b, func() error {
-					together.Add(1)
-					<-gate
-					return failure
-				})
-				contents := []string{strings.Repeat("x", 64<<10+1)}
-				for i := range 16 {
-					contents = append(contents, fmt.Sprint("content ", i))
-				}
-				results := make([]error, len(contents))
-				var all sync.WaitGroup
-				for i, content := range contents {
-					all.Go(func() {
-						results[i] = b.Put(t.Context(), fmt.Sprintf("org/%d@1-x", i), "", -1, strings.NewReader(content))
-					})
-				}
-				synctest.Wait()
-				close(gate)
-				all.Wait()
-				// The large one and the first three wait by themselves, another one for a sync that the rest come too late for.
-				if n := alone.Load(); n < 3 || n > 4 || together.Load() != 2 {
-					t.Errorf("%d files and %d times the file system were synced", n, together.Load())
-				}
-				stored := int32(0)
-				for i, content := range contents {
-					got, err := read(b, fmt.Sprintf("org/%d@1-x", i))
-					if results[i] == nil {
-						stored++
-						must.NoError(t, err)
-						must.Is(t, content, got)
-					} else {
-						must.Fail(t, results[i], fault.Unavailable)
-						must.Fail(t, err, fault.NotFound)
-					}
-				}
-				if want := int32(len(contents)); failure == nil && stored != want || failure != nil && stored != alone.Load() {
-					t.Errorf("%d of %d are stored", stored, want)
-				}
-			})
 		})
 	}
 }
