@@ -26,7 +26,7 @@ const (
 
 // Paths that other packages are given: sign-in pages redirect browsers to CLICallbackPath,
 // ExchangePath takes identity tokens, and providers call the webhooks and redirect to the ends
-// of a checkout.
+// of a checkout. ReferencePath is the page about the interface, HealthPath answers while the server runs.
 const (
 	CLICallbackPath     = prefix + "/auth/cli-callback"
 	ExchangePath        = prefix + "/auth/exchange-token"
@@ -34,6 +34,8 @@ const (
 	PaymentWebhookPath  = prefix + "/billing/webhook"
 	CheckoutSuccessPath = prefix + "/billing/checkout/success"
 	CheckoutCancelPath  = prefix + "/billing/checkout/cancel"
+	ReferencePath       = "/docs"
+	HealthPath          = "/healthz"
 )
 
 // handler handles a request, or returns the error that errors.go answers with.
@@ -211,9 +213,9 @@ func (a *api) routes() []row {
 	return append(table,
 		row{"GET", "/favicon.ico", free, a.readIcon},
 		row{"GET", devicePagePath, browser, a.showDevice},
-		row{"GET", "/docs", free, a.readReference},
-		row{"GET", "/docs/{file}", open, a.readRenderer},
-		row{"GET", "/healthz", free, a.alive},
+		row{"GET", ReferencePath, free, a.readReference},
+		row{"GET", ReferencePath + "/{file}", open, a.readRenderer},
+		row{"GET", HealthPath, free, a.alive},
 		row{"GET", "/readyz", free, a.ready},
 		row{"GET", "/metrics", free, a.metrics()},
 		row{"GET", "/.well-known/jwks.json", free, a.keys},

@@ -115,7 +115,7 @@ func appURL(c config.Config, base publicURL) string {
 	if c.AppURL.IsSet() {
 		return c.AppURL.Text()
 	}
-	return string(base) + "/docs"
+	return string(base) + httpapi.ReferencePath
 }
 
 // billingEvery is how often subscriptions are reconciled.

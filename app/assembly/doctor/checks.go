@@ -127,12 +127,12 @@ func (d *doctor) publicURL(ctx context.Context) inspect.Findings {
 	}
 	// Its clock is not compared: it may be this machine's.
 	client := &http.Client{Timeout: serverTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	status, err := inspect.Get(ctx, client, d.c.PublicURL.Text()+"/healthz")
+	status, err := inspect.Get(ctx, client, d.c.PublicURL.Text()+httpapi.HealthPath)
 	switch {
 	case err != nil:
 		f.Note(later, "%s (%s) does not answer", d.c.PublicURL.String(), strings.Join(to, ", ")).Err = err
 	case status != http.StatusOK:
-		f.Note(later, "%s answers %d for /healthz, unlike a running server", d.c.PublicURL.String(), status)
+		f.Note(later, "%s answers %d for %s, unlike a running server", d.c.PublicURL.String(), status, httpapi.HealthPath)
 	default:
 		f.OK("%s (%s) answers", d.c.PublicURL.String(), strings.Join(to, ", "))
 	}
