@@ -101,11 +101,12 @@ func TestPartitionedTablesLookAsBefore(t *testing.T) {
 // activeMember is a member of an organisation of its own who adds and removes records of every
 // partitioned table, and remembers what was acknowledged.
 type activeMember struct {
-	db    *DB
-	org   id.Org
-	user  id.User
-	task  task.Task
-	added map[string]int64 // rows by table
+	db     *DB
+	org    id.Org
+	user   id.User
+	task   task.Task
+	added  map[string]int64 // rows by table
+	oldest int64            // rows of the first task's history
 }
 
 func newActiveMember(t *testing.T, db *DB, n int) *activeMember {
@@ -126,6 +127,7 @@ func newActiveMember(t *testing.T, db *DB, n int) *activeMember {
 	for _, table := range partitionedTables {
 		w.added[table] = rows
 	}
+	w.oldest = rows
 	return w
 }
 
@@ -160,11 +162,12 @@ func (w *activeMember) write(ctx context.Context, n int) error {
 		return err
 	}
 	w.added["changes"]++
-	if n%3 > 0 {
-		return nil
-	}
 	// The oldest task is that of the first rows; its history goes with it in parts.
 	const few = 10
+	if n%3 > 0 || w.oldest < few {
+		return nil
+	}
+	w.oldest -= few
 	if _, err := w.db.Work().TaskHistory().Remove(ctx, w.org, id.Task(w.org), few); err != nil {
 		return err
 	}
