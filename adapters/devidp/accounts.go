@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 	"unicode"
@@ -242,16 +243,20 @@ func (b *state) findOrganisation(s string) (organisation, bool) {
 
 // recentAccounts returns at most limit accounts, the last used first.
 func (b *state) recentAccounts(limit int) []account {
-	list := slices.SortedFunc(maps.Values(b.Accounts), func(x, y account) int {
-		return cmp.Or(y.SignedInAt.Compare(x.SignedInAt), y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Email, y.Email))
+	list := slices.Collect(maps.Values(b.Accounts))
+	sort.Slice(list, func(i, j int) bool {
+		x, y := list[i], list[j]
+		return cmp.Or(y.SignedInAt.Compare(x.SignedInAt), y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Email, y.Email)) < 0
 	})
 	return list[:min(limit, len(list))]
 }
 
 // recentOrganisations returns at most limit organisations, the newest first.
 func (b *state) recentOrganisations(limit int) []organisation {
-	list := slices.SortedFunc(maps.Values(b.Organisations), func(x, y organisation) int {
-		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Name, y.Name))
+	list := slices.Collect(maps.Values(b.Organisations))
+	sort.Slice(list, func(i, j int) bool {
+		x, y := list[i], list[j]
+		return cmp.Or(y.CreatedAt.Compare(x.CreatedAt), cmp.Compare(x.Name, y.Name)) < 0
 	})
 	return list[:min(limit, len(list))]
 }
@@ -270,8 +275,9 @@ func (b *state) joined(account string) []joinedOrg {
 			joined = append(joined, m)
 		}
 	}
-	slices.SortFunc(joined, func(x, y membership) int {
-		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID))
+	sort.Slice(joined, func(i, j int) bool {
+		x, y := joined[i], joined[j]
+		return cmp.Or(x.CreatedAt.Compare(y.CreatedAt), cmp.Compare(x.ID, y.ID)) < 0
 	})
 	list := make([]joinedOrg, len(joined))
 	for i, m := range joined {
@@ -354,15 +360,18 @@ func openAccounts(path string) (*atomicfile.Document[state], error) {
 
 // attempted counts a delivery attempt of the message. It removes the message if it was
 // delivered or is given up, and reports the latter.
-func (b *state) attempted(id string, delivered bool) (givenUp bool) {
-	i := slices.IndexFunc(b.Outbox, func(m message) bool { return m.ID == id })
-	if i < 0 {
-		return false
+func (b *state) attempted(message string, delivered bool) (givenUp bool) {
+	for i := range b.Outbox {
+		m := &b.Outbox[i]
+		if m.ID != message {
+			continue
+		}
+		m.Attempts++
+		givenUp = !delivered && m.Attempts >= maxAttempts
+		if delivered || givenUp {
+			b.Outbox = slices.Delete(b.Outbox, i, i+1)
+		}
+		return givenUp
 	}
-	b.Outbox[i].Attempts++
-	givenUp = !delivered && b.Outbox[i].Attempts >= maxAttempts
-	if delivered || givenUp {
-		b.Outbox = slices.Delete(b.Outbox, i, i+1)
-	}
-	return givenUp
+	return false
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"collab/adapters/atomicfile"
@@ -150,8 +151,9 @@ func (b *state) subscriptionsOf(customer string) []subscription {
 			list = append(list, s)
 		}
 	}
-	slices.SortFunc(list, func(x, y subscription) int {
-		return cmp.Or(y.Anchor.Compare(x.Anchor), cmp.Compare(y.ID, x.ID))
+	sort.Slice(list, func(i, j int) bool {
+		x, y := list[i], list[j]
+		return cmp.Or(y.Anchor.Compare(x.Anchor), cmp.Compare(y.ID, x.ID)) < 0
 	})
 	return list
 }
