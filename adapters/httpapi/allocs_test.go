@@ -6,12 +6,7 @@ import (
 	"time"
 
 	"collab/adapters/httpapi/limit"
-	"collab/adapters/memory"
-	"collab/adapters/system"
-	"collab/app/access"
 	"collab/domain/id"
-	"collab/domain/org"
-	"collab/domain/session"
 	"collab/test/must"
 )
 
@@ -24,24 +19,12 @@ func (discardedResponse) Write(b []byte) (int, error)      { return len(b), nil 
 func (discardedResponse) SetReadDeadline(time.Time) error  { return nil }
 func (discardedResponse) SetWriteDeadline(time.Time) error { return nil }
 
-// cachedMarks has the mark of every organisation in memory, as SQLite between commits.
-type cachedMarks struct {
-	*memory.Store
-	mark org.Mark
-}
-
-func (c cachedMarks) Cached(id.Org) (org.Mark, bool) { return c.mark, true }
-
 // docs/performance.md says which layers allocate.
 func TestAllocationsOfASignedInRequest(t *testing.T) {
 	const most = 14
 	w := newMemberServer(t, limit.Rates{Caller: limit.Rate{Count: 1_000_000, Per: time.Second}})
-	marks := must.Do(w.store.Marks(t.Context(), []id.Org{someID})).Or(t)
-	w.Access = access.New(access.Options{
-		Store: w.store, Epochs: cachedMarks{w.store, marks[someID]}, Clock: system.Clock{},
-		Tokens: fixedTokens{Claims: session.Issue("t", someID, someID, org.Owner, time.Now())},
-	})
-	w.actorOf = w.Access.Authorize
+	mark := must.Do(w.store.Marks(t.Context(), []id.Org{someID})).Or(t)[someID]
+	w.looks.cached = &mark // as on SQLite between commits
 	w.inner = must.Do(w.router([]row{{http.MethodGet, prefix + "/models", member, withoutQuery(w.authorized(w.listModels))}})).Or(t)
 	r := must.Do(http.NewRequestWithContext(t.Context(), http.MethodGet, prefix+"/models", nil)).Or(t)
 	r.RemoteAddr = "192.0.2.1:1"
