@@ -143,7 +143,7 @@ func reason(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
-	case isTimeout(err):
+	case outbound.IsTimeout(err):
 		return context.DeadlineExceeded
 	}
 	return errors.New(outbound.Reason(err))

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"collab/adapters/outbound"
 	"collab/domain/connector"
 	"collab/domain/fault"
 	"collab/ports"
@@ -154,7 +155,7 @@ func (s *Servers) failure(ctx context.Context, x *exchange, err error) error {
 		return fault.New(fault.Unavailable, "The server sends its callers to another address")
 	case errors.Is(o.err, errLimit):
 		return fault.New(fault.Unavailable, "The server's answer is too long")
-	case o.err != nil && isTimeout(o.err):
+	case o.err != nil && outbound.IsTimeout(o.err):
 		return fault.Wrap(fault.Unavailable, reason(o.err), "The server took too long")
 	case o.err != nil && o.responded:
 		return fault.Wrap(fault.Unavailable, reason(o.err), "The server broke off its answer")

@@ -35,7 +35,7 @@ func (f *failure) Error() string { return f.message }
 func (f *failure) Unwrap() error { return f.cause }
 
 // Timeout implements the interface that url.Error.Timeout uses.
-func (f *failure) Timeout() bool { return isTimeout(f.cause) }
+func (f *failure) Timeout() bool { return IsTimeout(f.cause) }
 
 // failed returns err as a failure. A refusal is returned unchanged.
 func failed(err error) error {
@@ -56,7 +56,7 @@ func Reason(err error) string {
 		return context.Canceled.Error()
 	case hasType[*http.MaxBytesError](err):
 		return "the answer is too long"
-	case isTimeout(err):
+	case IsTimeout(err):
 		return "the server did not answer in time"
 	case hasType[*net.DNSError](err):
 		return "the name of the server could not be resolved"
@@ -71,7 +71,8 @@ func Reason(err error) string {
 	return "the connection broke off, or the server does not speak HTTP"
 }
 
-func isTimeout(err error) bool {
+// IsTimeout reports whether a call failed because it took too long.
+func IsTimeout(err error) bool {
 	e, ok := errors.AsType[net.Error](err)
 	return ok && e.Timeout()
 }
