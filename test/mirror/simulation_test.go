@@ -665,7 +665,7 @@ func (w *world) do(o op) {
 		name := pick(names, o.a)
 		w.gone(d.disk.files[name].content, "lost by the directory")
 		d.disk.remove(name)
-		d.disk.synced(name)
+		d.disk.unsynced = nil // a power failure does not bring back what the directory before it had
 		w.log("%s has a copy of its directory without %s", d.name, name)
 		before, trashed := w.records(), len(d.disk.trash)
 		d.client.AcceptDeletions()
