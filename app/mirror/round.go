@@ -302,9 +302,9 @@ func (r *round) askWhy(ctx context.Context, s mirror.Step) error {
 	return r.askLimits(ctx)
 }
 
-// hold reports whether a step is not to be tried in this round, and notes why. The caller must hold
-// the lock.
-func (r *round) hold(s mirror.Step) bool {
+// holdForLimitsLocked holds a step that the server's limits do not allow, with the reason, and reports
+// whether it did. The caller must hold the lock.
+func (r *round) holdForLimitsLocked(s mirror.Step) bool {
 	reason, limits := "", *r.limits
 	if !r.refused[s.Row.Key].full { // what is reserved may be for this file, whose upload goes on
 		limits.Reserved = 0
@@ -325,11 +325,11 @@ func (r *round) hold(s mirror.Step) bool {
 	return true
 }
 
-// isHeld is hold for a caller that does not hold the lock.
-func (r *round) isHeld(s mirror.Step) bool {
+// holdForLimits is holdForLimitsLocked for a caller that does not hold the lock.
+func (r *round) holdForLimits(s mirror.Step) bool {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	return r.hold(s)
+	return r.holdForLimitsLocked(s)
 }
 
 // settle stores the rows on whose files both sides agree, and the facts of files whose content is
@@ -374,13 +374,13 @@ func (r *round) tried(steps []mirror.Step) []mirror.Step {
 			switch {
 			case refused.local != localOf(s.Row) || refused.remote != remoteOf(s.Row):
 				delete(r.refused, s.Row.Key)
-			case refused.full: // hold knows whether there is room now
+			case refused.full: // holdForLimitsLocked knows whether there is room now
 			case refused.wait == 0 || left > 0 && left <= refused.wait:
 				r.Held, r.Retry = append(r.Held, refused.held), r.Retry || refused.limited || refused.wait > 0
 				return true
 			}
 		}
-		return r.attempts[s.Row.Key] >= maxAttempts || r.hold(s)
+		return r.attempts[s.Row.Key] >= maxAttempts || r.holdForLimitsLocked(s)
 	})
 }
 
@@ -513,7 +513,7 @@ func (r *round) jobs(steps []mirror.Step) []func(context.Context) error {
 
 // do does a step. It returns an error only if the round cannot go on.
 func (r *round) do(ctx context.Context, s mirror.Step) error {
-	if r.isHeld(s) {
+	if r.holdForLimits(s) {
 		return nil
 	}
 	return r.finish(ctx, s, r.step(ctx, s))
@@ -551,7 +551,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 	}
 	r.broken[s.Row.Key] = true
 	if fromServer && kind == fault.Forbidden && unasked == nil && writes(s.Action) && r.limits.ReadOnly {
-		r.hold(s)
+		r.holdForLimitsLocked(s)
 		return nil
 	}
 	r.Report(Event{Step: s, State: Failed, Problem: err})
@@ -583,7 +583,7 @@ func (r *round) finish(ctx context.Context, s mirror.Step, err error) error {
 		return unasked
 	case kind == fault.Forbidden && s.Action == mirror.Upload && !room(*r.limits, s):
 		r.limited, r.refused[s.Row.Key] = true, refusal{local: localOf(s.Row), remote: remoteOf(s.Row), full: true}
-		r.hold(s)
+		r.holdForLimitsLocked(s)
 		return nil
 	case kind == fault.Forbidden:
 		r.attempts[s.Row.Key] = maxAttempts

@@ -459,7 +459,7 @@ func (r *round) batch(ctx context.Context, steps []mirror.Step) error {
 	var writes []mirror.Write
 	var sent []mirror.Step
 	for _, s := range steps {
-		if r.isHeld(s) {
+		if r.holdForLimits(s) {
 			continue
 		}
 		w, err := r.write(ctx, s)

@@ -303,7 +303,7 @@ func (a *app) clientOf(c account) (*apiclient.Client, error) {
 	if a.env("COLLAB_TOKEN") == "" {
 		config.Renewed = func(token string) {
 			if err := a.renewed(c, token); err != nil {
-				a.note("the renewed token was not stored: %v", err)
+				a.printErrf("the renewed token was not stored: %v", err)
 			}
 		}
 	}

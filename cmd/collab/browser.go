@@ -52,7 +52,7 @@ func (a *app) browse(ctx context.Context, address string, meanwhile func(context
 	}), listener)
 	defer stop()
 	if err := a.startBrowser("http://" + listener.Addr().String() + path); err != nil {
-		a.note("open it yourself: %v", err)
+		a.printErrf("open it yourself: %v", err)
 	} else if meanwhile == nil {
 		meanwhile = func(ctx context.Context) error {
 			select {

@@ -179,7 +179,7 @@ func (c *conversation) answer(ctx context.Context) (reply answer, err error) {
 				return reply, errors.Join(errors.New("the server sent a call without a tool"), printed.Close())
 			}
 			if or(chunk.ToolCall.ServerHandled, false) {
-				a.note("%s", a.paint(a.errTerminal, dim, "the model uses "+chunk.ToolCall.Name))
+				a.printErrf("%s", a.paint(a.errTerminal, dim, "the model uses "+chunk.ToolCall.Name))
 			} else {
 				reply.calls = append(reply.calls, *chunk.ToolCall)
 			}

@@ -75,7 +75,7 @@ func (a *app) connectors() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a.note("Allow it with a browser at\n%s", started.AuthURL)
+		a.printErrf("Allow it with a browser at\n%s", started.AuthURL)
 		allowed := func(ctx context.Context) error {
 			for range authorizationPolls {
 				status, err := client.PollAuthorization(ctx, apiclient.PollAuthorizationParams{State: started.State})

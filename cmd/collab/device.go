@@ -14,7 +14,7 @@ func (a *app) tokenFromDevice(ctx context.Context, client *apiclient.Client) (st
 	if err != nil {
 		return "", err
 	}
-	a.note("Open %s in a browser, and allow this device if the page shows the code\n%s", codes.VerificationURIComplete, a.paint(a.errTerminal, bold, codes.UserCode))
+	a.printErrf("Open %s in a browser, and allow this device if the page shows the code\n%s", codes.VerificationURIComplete, a.paint(a.errTerminal, bold, codes.UserCode))
 	interval := time.Duration(codes.Interval) * time.Second
 	for {
 		if err := client.Wait(ctx, interval); err != nil {

@@ -114,7 +114,7 @@ func (a *app) editMemory(ctx context.Context, m memoryOf) error {
 		return err
 	}
 	if string(edited) == content {
-		a.note("nothing was changed")
+		a.printErrf("nothing was changed")
 		return nil
 	}
 	o, err := m.put(ctx, apiclient.MemoryDraft{Content: string(edited), ExpectedVersion: &version})

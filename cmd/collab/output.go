@@ -56,18 +56,20 @@ func (a *app) styled(style, text string) string {
 // painted is text that may have the sequences of a colour.
 type painted string
 
-// note prints a line for people, on the stream of errors. Texts and errors among args are printed
+// printErrf prints a line on the stream of errors. Texts and errors among args are printed
 // without characters that control a terminal.
-func (a *app) note(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", cleaned(args)...) }
+func (a *app) printErrf(format string, args ...any) {
+	fmt.Fprintf(a.err, format+"\n", cleaned(args)...)
+}
 
-// succeeded prints a line about what was done, as note does.
+// succeeded prints a line about what was done, as printErrf does.
 func (a *app) succeeded(format string, args ...any) { a.marked(green, "✓", format, args) }
 
-// warn prints a line about what was not done, as note does.
+// warn prints a line about what was not done, as printErrf does.
 func (a *app) warn(format string, args ...any) { a.marked(yellow, "warning:", format, args) }
 
 func (a *app) marked(style, mark, format string, args []any) {
-	a.note("%s "+format, slices.Insert(args, 0, any(a.paint(a.errTerminal, style, mark)))...)
+	a.printErrf("%s "+format, slices.Insert(args, 0, any(a.paint(a.errTerminal, style, mark)))...)
 }
 
 func cleaned(args []any) []any {
@@ -147,7 +149,7 @@ func rows[T any](a *app, records iter.Seq2[T, error], columns ...column[T]) erro
 	}
 	if len(lines) == 0 {
 		if a.outTerminal {
-			a.note("nothing was found")
+			a.printErrf("nothing was found")
 		}
 		return nil
 	}

@@ -242,7 +242,7 @@ func TestProgressHasTheRateOfTheLastSeconds(t *testing.T) {
 
 func TestANoteCannotControlTheTerminal(t *testing.T) {
 	a, _, errors := terminal(t, 80, nil)
-	a.note("%s %s: %v", a.paint(true, green, "✓"), "a\x1b[2Jb\u202ec\u2028", fmt.Errorf("d\re"))
+	a.printErrf("%s %s: %v", a.paint(true, green, "✓"), "a\x1b[2Jb\u202ec\u2028", fmt.Errorf("d\re"))
 	if got, want := errors.String(), "\x1b["+green+"m✓\x1b[0m a [2Jbc : d e\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -122,7 +122,7 @@ func (a *app) reachable(ctx context.Context, at place, once bool) (*folder, erro
 			return f, err
 		}
 		if wait == time.Second {
-			a.note("the server cannot be reached, and is asked again: %v", err)
+			a.printErrf("the server cannot be reached, and is asked again: %v", err)
 		}
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
@@ -483,7 +483,7 @@ func (a *app) openSynced(ctx context.Context, dir string, f *folder, anyPlace bo
 		return s, err
 	}
 	if damaged := s.state.Damaged(); damaged != "" {
-		a.note("the state of %s was damaged and is now %s; both sides are united", dir, damaged)
+		a.printErrf("the state of %s was damaged and is now %s; both sides are united", dir, damaged)
 	}
 	binding := mirror.Binding{Server: f.client.Server, Org: id.Org(f.me.Org.ID), User: id.User(f.me.User.ID), Place: placeText(f)}
 	bound, err := s.state.Binding(ctx)
@@ -654,7 +654,7 @@ func (s *synced) flush() {
 // written, if err is not nil and the same was written before. The caller must hold the lock.
 func (s *synced) noteUnwritten(what string, err error) {
 	if err != nil && !s.unwritten[what] {
-		s.app.note("the %s of %s was not written: %v", what, s.dir, err)
+		s.app.printErrf("the %s of %s was not written: %v", what, s.dir, err)
 	}
 	s.unwritten[what] = err != nil
 }
@@ -780,7 +780,7 @@ func (s *synced) noteState(event, text string, always bool, todo string) {
 	_, err := s.log.Write(line(syncChange{Time: s.app.now().UTC(), Dir: s.dir, Event: event, Problem: text}))
 	s.noteUnwritten("log", err)
 	if always || s.app.errTerminal {
-		s.app.note("%s%s", s.app.paint(s.app.errTerminal, yellow, text), todo)
+		s.app.printErrf("%s%s", s.app.paint(s.app.errTerminal, yellow, text), todo)
 	}
 }
 
@@ -813,7 +813,7 @@ func (s *synced) ended(err error, others bool) error {
 	s.lock.Unlock()
 	s.finished(rounds.Outcome{}, err)
 	if others {
-		s.app.note("%s is not synchronised any more: %v", s.dir, err)
+		s.app.printErrf("%s is not synchronised any more: %v", s.dir, err)
 	}
 	return err
 }

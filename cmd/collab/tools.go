@@ -142,7 +142,7 @@ func (t *toolbox) call(ctx context.Context, call apiclient.ToolCall) (result str
 	case ctx.Err() != nil:
 		return "", false, context.Cause(ctx)
 	case err != nil:
-		t.app.note("%s: %v", call.Name, err)
+		t.app.printErrf("%s: %v", call.Name, err)
 		return err.Error(), true, nil
 	case len(result) > maxResult:
 		result = strings.ToValidUTF8(result[:maxResult], "") + "\n(cut off)"
@@ -164,7 +164,7 @@ func (t *toolbox) allows(ctx context.Context, server *toolServer, call apiclient
 	details := painted(strings.Join(append([]string{""}, arguments...), "\n"))
 	switch {
 	case slices.Contains(t.allowed, call.Name) || slices.Contains(t.allowed, "all"):
-		a.note("%s%s", a.paint(a.errTerminal, dim, title), details)
+		a.printErrf("%s%s", a.paint(a.errTerminal, dim, title), details)
 		return true, nil
 	case !a.inTerminal || !a.errTerminal:
 		a.warn("refused %s (allow it with --allow %s)%s", title, call.Name, details)

@@ -82,7 +82,7 @@ func (c *updateCheck) report(a *app) {
 	select {
 	case <-c.done:
 		if c.notice != "" {
-			a.note("%s", a.paint(a.errTerminal, dim, c.notice))
+			a.printErrf("%s", a.paint(a.errTerminal, dim, c.notice))
 		}
 	default:
 	}

@@ -92,7 +92,7 @@ func (p *Place) Leave() {
 	if s := p.of; s != nil {
 		h := p.holder
 		*p = Place{}
-		s.leave(h)
+		s.release(h)
 	}
 }
 
@@ -206,8 +206,8 @@ func (s *Shares) alone(h *holder) bool {
 	return len(s.holders) == 1 && (s.last == "" || s.last == h.key) && (s.changed.IsZero() || time.Since(s.changed) >= aloneAfter)
 }
 
-// leave gives a place of the holder back and grants places to waiting calls.
-func (s *Shares) leave(h *holder) {
+// release gives a place of the holder back and grants places to waiting calls.
+func (s *Shares) release(h *holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.used--
