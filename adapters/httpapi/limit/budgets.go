@@ -16,20 +16,16 @@ type Budgets struct {
 	Connections int64 // memory for connections and the headers of requests
 }
 
-// ParseBudgets reads "anonymous=64MiB,callers=256MiB,connections=1GiB,spool=2GiB" over the defaults
-// of a server that takes uploads of so many bytes.
-func ParseBudgets(s string, maxUpload int64) (Budgets, error) {
-	// The longest body of an upload is six times its content, if all of it is escaped in
-	// JSON, and a single caller may have half.
-	b := Budgets{Anonymous: 64 << 20, Callers: 256 << 20, Connections: 1 << 30, Spool: 16 * maxUpload}
-	if s == "" {
-		return b, nil
-	}
-	err := parseList(s, "budget such as callers=256MiB, of anonymous, callers, connections or spool, in MiB or GiB",
-		map[string]*int64{"anonymous": &b.Anonymous, "callers": &b.Callers, "connections": &b.Connections, "spool": &b.Spool}, parseBytes)
+// ParseBudgets reads a text such as "callers=256MiB,spool=16uploads" over the defaults, which are
+// such a text with all budgets. An upload has at most maxUpload bytes.
+func ParseBudgets(defaults, s string, maxUpload int64) (b Budgets, err error) {
+	err = parseList(defaults, s, "budget such as callers=256MiB, of anonymous, callers, connections or spool, in MiB, GiB or uploads",
+		map[string]*int64{"anonymous": &b.Anonymous, "callers": &b.Callers, "connections": &b.Connections, "spool": &b.Spool}, parseBytes(maxUpload))
 	if err != nil {
 		return Budgets{}, err
 	}
+	// The longest body of an upload is six times its content, if all of it is escaped in
+	// JSON, and a single caller may have half.
 	for name, least := range map[string][2]int64{"anonymous": {b.Anonymous, 4 << 20}, "callers": {b.Callers, 16 << 20}, "connections": {b.Connections, 16 << 20}, "spool": {b.Spool, 2 * maxUpload}} {
 		if least[0] < least[1] {
 			return Budgets{}, fmt.Errorf("%s must be at least %d MiB", name, (least[1]+1<<20-1)>>20)
@@ -38,12 +34,15 @@ func ParseBudgets(s string, maxUpload int64) (Budgets, error) {
 	return b, nil
 }
 
-func parseBytes(value string) (int64, bool) {
-	for suffix, unit := range map[string]int64{"MiB": 1 << 20, "GiB": 1 << 30} {
-		if count, ok := strings.CutSuffix(value, suffix); ok {
-			n, err := strconv.ParseInt(count, 10, 32)
-			return n * unit, err == nil && n >= 1 && n <= 1<<20
+// parseBytes returns a function for parseList that parses a number of bytes.
+func parseBytes(upload int64) func(string) (int64, bool) {
+	return func(value string) (int64, bool) {
+		for suffix, unit := range map[string]int64{"MiB": 1 << 20, "GiB": 1 << 30, "uploads": upload} {
+			if count, ok := strings.CutSuffix(value, suffix); ok {
+				n, err := strconv.ParseInt(count, 10, 32)
+				return n * unit, err == nil && n >= 1 && n <= 1<<20
+			}
 		}
+		return 0, false
 	}
-	return 0, false
 }

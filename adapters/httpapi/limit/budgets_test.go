@@ -5,12 +5,15 @@ import "testing"
 func TestParseBudgets(t *testing.T) {
 	const upload = 100 << 20
 	defaults := Budgets{64 << 20, 256 << 20, 1600 << 20, 1 << 30}
-	checkParser(t, func(text string) (Budgets, error) { return ParseBudgets(text, upload) }, map[string]Budgets{
-		"":                 defaults,
+	parse := func(text string) (Budgets, error) {
+		return ParseBudgets("anonymous=64MiB,callers=256MiB,connections=1GiB,spool=16uploads", text, upload)
+	}
+	checkParser(t, parse, map[string]Budgets{
+		"callers=256MiB":   defaults,
 		"anonymous=128MiB": {128 << 20, defaults.Callers, defaults.Spool, defaults.Connections},
 		"callers=1GiB, spool=2GiB,anonymous=4MiB,connections=16MiB": {4 << 20, 1 << 30, 2 << 30, 16 << 20},
 	}, "off", "anonymous", "anonymous=64", "anonymous=64KiB", "anonymous=-1MiB", "anonymous=xMiB", "other=64MiB", "callers=64MiB,callers=65MiB",
-		"callers=64MiB,", "anonymous=3MiB", "callers=15MiB", "connections=15MiB", "spool=199MiB")
+		"callers=64MiB,", "anonymous=3MiB", "callers=15MiB", "connections=15MiB", "spool=199MiB", "spool=1uploads", "")
 }
 
 // checkParser checks what texts are parsed into, and that the bad ones are refused.

@@ -65,21 +65,23 @@ type ConnectionLimits struct {
 // Memory returns the bytes of so many connections, beside what they are charged.
 func (l ConnectionLimits) Memory() int64 { return int64(l.Total) * connMemory }
 
-// ParseConnections reads "total=16384,address=512" over the defaults, which are the same.
-func ParseConnections(s string) (ConnectionLimits, error) {
-	l := ConnectionLimits{Total: 16384, Address: 512}
-	if s == "" {
-		return l, nil
-	}
-	err := parseList(s, "number of connections such as address=512, of total or address",
+// ParseConnections reads a text such as "address=512" over the defaults, which are such a text with
+// both numbers.
+func ParseConnections(defaults, s string) (l ConnectionLimits, err error) {
+	err = parseList(defaults, s, "number of connections such as address=512, of total or address",
 		map[string]*int{"total": &l.Total, "address": &l.Address}, parseNumber(1))
 	return l, err
 }
 
 // parseList parses "name=value,name=value", each name at most once, over the values of the
-// known names. If parse returns false, parseList fails with an error
-// that describes an entry.
-func parseList[T any](s, want string, known map[string]*T, parse func(value string) (T, bool)) error {
+// known names, which are first those of the defaults unless these are empty. If parse returns
+// false, parseList fails with an error that describes an entry.
+func parseList[T any](defaults, s, want string, known map[string]*T, parse func(value string) (T, bool)) error {
+	if defaults != "" {
+		if err := parseList("", defaults, want, known, parse); err != nil {
+			return err
+		}
+	}
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(s, ",") {
 		name, text, _ := strings.Cut(strings.TrimSpace(part), "=")

@@ -20,9 +20,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestParseConnections(t *testing.T) {
-	checkParser(t, ParseConnections, map[string]ConnectionLimits{
-		"": {16384, 512}, "total=9": {9, 512}, "address=7, total=8": {8, 7},
-	}, "off", "total", "total=", "total=0", "total=-1", "total=x", "other=1", "total=1,total=2", "total=1,")
+	parse := func(text string) (ConnectionLimits, error) { return ParseConnections("total=16384,address=512", text) }
+	checkParser(t, parse, map[string]ConnectionLimits{
+		"total=9": {9, 512}, "address=7, total=8": {8, 7},
+	}, "", "off", "total", "total=", "total=0", "total=-1", "total=x", "other=1", "total=1,total=2", "total=1,")
 }
 
 // end is one end of a connection in memory, with an address.

@@ -58,7 +58,7 @@ func ParseRates(s string) (Rates, error) {
 	if s == "off" {
 		return r, nil
 	}
-	err := parseList(s, "limit such as caller=1200/m, of caller, address, chat, credentials or webhook, per s, m or h",
+	err := parseList("", s, "limit such as caller=1200/m, of caller, address, chat, credentials or webhook, per s, m or h",
 		map[string]*Rate{"caller": &r.Caller, "address": &r.Address, "chat": &r.Chat, "credentials": &r.Credentials, "webhook": &r.Webhook}, parseRate)
 	return r, err
 }

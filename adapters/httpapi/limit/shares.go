@@ -3,6 +3,7 @@ package limit
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,15 +33,27 @@ type Concurrency struct {
 	Webhooks  int // messages of providers
 }
 
-// ParseConcurrency reads "requests=64,streams=16384,transfers=1024,calls=1024,webhooks=32" over
-// the defaults of a server with so many processors and connections.
-func ParseConcurrency(s string, processors, connections int) (Concurrency, error) {
-	c := Concurrency{Requests: max(64, 32*processors), Streams: max(16, connections), Transfers: 1024, Calls: 1024, Webhooks: 32}
-	if s == "" {
-		return c, nil
-	}
-	err := parseList(s, "number such as requests=64, of requests, streams, transfers, calls or webhooks, of 16 to 1000000",
-		map[string]*int{"requests": &c.Requests, "streams": &c.Streams, "transfers": &c.Transfers, "calls": &c.Calls, "webhooks": &c.Webhooks}, parseNumber(16))
+// minRequests is the least number of places for requests that follows from that of processors.
+const minRequests = 64
+
+// ParseConcurrency reads a text such as "requests=32/processor,streams=connections,calls=1024" over
+// the defaults, which are such a text with all kinds, for a server with so many processors and
+// connections. A number for each processor gives at least minRequests.
+func ParseConcurrency(defaults, s string, processors, connections int) (c Concurrency, err error) {
+	number := parseNumber(16)
+	err = parseList(defaults, s, "number such as requests=64, of requests, streams, transfers, calls or webhooks, of 16 to 1000000, or as 32/processor or connections",
+		map[string]*int{"requests": &c.Requests, "streams": &c.Streams, "transfers": &c.Transfers, "calls": &c.Calls, "webhooks": &c.Webhooks},
+		func(value string) (int, bool) {
+			if value == "connections" {
+				return max(16, connections), true
+			}
+			each, isEach := strings.CutSuffix(value, "/processor")
+			n, ok := number(each)
+			if isEach {
+				n = max(minRequests, n*processors)
+			}
+			return n, ok
+		})
 	return c, err
 }
 

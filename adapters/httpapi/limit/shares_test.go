@@ -304,11 +304,12 @@ func TestSharesKeepTheirBounds(t *testing.T) {
 }
 
 func TestParseConcurrency(t *testing.T) {
-	must.Is(t, (Concurrency{128, 5000, 1024, 1024, 32}), must.Do(ParseConcurrency("", 4, 5000)).Or(t))
-	must.Is(t, (Concurrency{100, 5000, 1024, 1024, 16}), must.Do(ParseConcurrency("requests=100,webhooks=16", 1, 5000)).Or(t))
-	for _, wrong := range []string{"requests", "requests=1", "requests=x", "other=100", "calls=100,calls=100"} {
-		if _, err := ParseConcurrency(wrong, 1, 100); err == nil {
-			t.Errorf("%s is accepted", wrong)
+	parser := func(processors, connections int) func(string) (Concurrency, error) {
+		return func(text string) (Concurrency, error) {
+			return ParseConcurrency("requests=32/processor,streams=connections,transfers=1024,calls=1024,webhooks=32", text, processors, connections)
 		}
 	}
+	checkParser(t, parser(4, 5000), map[string]Concurrency{"calls=1024": {128, 5000, 1024, 1024, 32}, "requests=100/processor": {400, 5000, 1024, 1024, 32}})
+	checkParser(t, parser(1, 9), map[string]Concurrency{"calls=1024": {64, 16, 1024, 1024, 32}, "requests=100,webhooks=16": {100, 16, 1024, 1024, 16}},
+		"", "requests", "requests=1", "requests=x", "requests=x/processor", "requests=1/processor", "other=100", "calls=100,calls=100")
 }

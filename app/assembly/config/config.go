@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +30,7 @@ import (
 // Config is the configuration. Each field is one environment variable. An empty variable counts
 // as not set, except for Secrets, where it means that nothing is accepted.
 //
-// The tags: env is the variable, help explains it. default is the value if it is not set, dev
+// The tags: env is the variable, help explains it. default is the text if it is not set, dev
 // and prod are that of one mode; or describes a computed default. oneof and schemes list the
 // allowed values, min and max bound numbers and durations. required:"prod" means that
 // production has no default. The fields are read in their order.
@@ -84,9 +85,9 @@ type Config struct {
 	PlanVersions plan.VersionRetention  `env:"COLLAB_PLAN_VERSIONS" help:"for how many days, and how many, earlier versions of each file, memory and document are kept by plan, such as FREE=7d/10; 0, or a plan that is not named, keeps none; or off" default:"NO_PLAN=30d/100,FREE=30d/100,STANDARD=30d/100,PREMIUM=30d/100,ENTERPRISE=30d/100"`
 	RateLimits   limit.Rates            `env:"COLLAB_RATE_LIMITS" help:"requests per caller, per address where there is no caller, and of providers per address (webhook); or off" default:"caller=1200/m,address=600/m,chat=60/m,credentials=60/m,webhook=6000/m"`
 	PlanRequests plan.RequestLimits     `env:"COLLAB_PLAN_REQUESTS" help:"requests of an organisation in a minute by plan, on all servers together, such as FREE=600,STANDARD=6000; a plan that is not named has no limit; or off" default:"off"`
-	Budgets      limit.Budgets          `env:"COLLAB_BUDGETS" help:"what all requests may hold at once: memory for those of callers who are not known yet (anonymous), for bodies and downloads of known ones (callers), and for connections with the headers of requests (connections), and disk for what waits in files (spool), in MiB or GiB" or:"anonymous=64MiB,callers=256MiB,connections=1GiB,spool= 16 times COLLAB_MAX_UPLOAD_BYTES"`
+	Budgets      limit.Budgets          `env:"COLLAB_BUDGETS" help:"what all requests may hold at once: memory for those of callers who are not known yet (anonymous), for bodies and downloads of known ones (callers), and for connections with the headers of requests (connections), and disk for what waits in files (spool), in MiB, GiB or uploads of COLLAB_MAX_UPLOAD_BYTES" default:"anonymous=64MiB,callers=256MiB,connections=1GiB,spool=16uploads"`
 	Connections  limit.ConnectionLimits `env:"COLLAB_CONNECTIONS" help:"connections in all, and from one address that is no trusted proxy; without trusted proxies those of this machine have no limit of their own" default:"total=16384,address=512"`
-	Concurrency  limit.Concurrency      `env:"COLLAB_CONCURRENCY" help:"what organisations share on a server: requests that use the database at once, of which one organisation gets a sixty-fourth beside others, and provider messages (webhooks), of which it gets two; change feeds (streams), uploads and downloads (transfers) and calls of models and other providers (calls), of which an eighth is left for others" or:"requests=32 for each processor, at least 64,streams=total= of COLLAB_CONNECTIONS,transfers=1024,calls=1024,webhooks=32"`
+	Concurrency  limit.Concurrency      `env:"COLLAB_CONCURRENCY" help:"what organisations share on a server: requests that use the database at once, of which one organisation gets a sixty-fourth beside others, and provider messages (webhooks), of which it gets two; change feeds (streams), uploads and downloads (transfers) and calls of models and other providers (calls), of which an eighth is left for others; 32/processor is at least 64, and connections is total= of COLLAB_CONNECTIONS" default:"requests=32/processor,streams=connections,transfers=1024,calls=1024,webhooks=32"`
 	Proxies      Proxies                `env:"COLLAB_TRUSTED_PROXIES" help:"addresses and networks of the proxies whose X-Forwarded-For is trusted, such as 127.0.0.1, comma separated; empty: the header is ignored"`
 	Heartbeat    time.Duration          `env:"COLLAB_HEARTBEAT" help:"time between the comments that keep a change feed open" default:"30s" min:"100ms" max:"1h"`
 	Retention    time.Duration          `env:"COLLAB_FEED_RETENTION" help:"how long changes stay in the feed for those who come back" default:"168h" min:"1m"`
@@ -239,11 +240,11 @@ func (c *Config) read(f reflect.StructField, text string, isSet bool) (err error
 	case *limit.Rates:
 		*v, err = limit.ParseRates(text)
 	case *limit.Budgets:
-		*v, err = limit.ParseBudgets(text, c.MaxUpload)
+		*v, err = limit.ParseBudgets(f.Tag.Get("default"), text, c.MaxUpload)
 	case *limit.Concurrency:
-		*v, err = limit.ParseConcurrency(text, runtime.GOMAXPROCS(0), c.Connections.Total)
+		*v, err = limit.ParseConcurrency(f.Tag.Get("default"), text, runtime.GOMAXPROCS(0), c.Connections.Total)
 	case *limit.ConnectionLimits:
-		*v, err = limit.ParseConnections(text)
+		*v, err = limit.ParseConnections(f.Tag.Get("default"), text)
 	case *[]netip.Prefix:
 		*v, err = outbound.ParseNetworks(text)
 	case *Proxies:
@@ -400,8 +401,8 @@ func Help(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range fields() {
 		def := f.Tag.Get("default") + f.Tag.Get("dev") + f.Tag.Get("or")
-		if production := f.Tag.Get("prod"); production != "" {
-			def += "; " + production + " in production"
+		if f.Tag.Get("dev") != "" {
+			def += "; " + cmp.Or(f.Tag.Get("prod"), "none") + " in production"
 		}
 		if def == "" {
 			def = "-"

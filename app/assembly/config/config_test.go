@@ -189,6 +189,30 @@ func TestHelpNamesEveryVariable(t *testing.T) {
 	}
 }
 
+// TestPrintedDefaultsAreThoseOfUnsetVariables sets each variable to the default that Help prints, unless that is computed.
+func TestPrintedDefaultsAreThoseOfUnsetVariables(t *testing.T) {
+	var b bytes.Buffer
+	Help(&b)
+	lines := regexp.MustCompile(`(?m)^  (\S+) .*\(([^()]*)\)$`).FindAllStringSubmatch(b.String(), -1)
+	must.Is(t, len(fields()), len(lines))
+	for _, environ := range [][]string{{"COLLAB_MODE=development"}, complete} {
+		set := slices.Clone(environ)
+		for i, f := range fields() {
+			name := lines[i][1]
+			value, inProduction, twoDefaults := strings.Cut(strings.TrimSuffix(lines[i][2], " in production"), "; ")
+			if twoDefaults && slices.Contains(environ, "COLLAB_MODE=production") {
+				value = inProduction
+			}
+			if f.Tag.Get("or") == "" && value != "-" && value != "none" && len(withoutVariables(environ, name)) == len(environ) {
+				set = append(set, name+"="+value)
+			}
+		}
+		if printed, unset := read(t, set...), read(t, environ...); !reflect.DeepEqual(printed, unset) {
+			t.Errorf("the printed defaults are %+v, those of unset variables %+v", printed, unset)
+		}
+	}
+}
+
 func TestValuesHaveTheirTypes(t *testing.T) {
 	c := read(t, append(slices.Clone(complete), "COLLAB_PUBLIC_URL=https://collab.example.com/", "COLLAB_HEARTBEAT=1m", "COLLAB_LOG_LEVEL=warn",
 		"COLLAB_IDENTITY_AUDIENCE=a,b", "COLLAB_CONNECTIONS=total=100", "COLLAB_MAX_UPLOAD_BYTES=2097152", "COLLAB_BUS_URL=nats://u:password@a,nats://b")...)
