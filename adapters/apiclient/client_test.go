@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"collab/test/must"
@@ -210,18 +209,6 @@ func TestAListIsReadToItsEnd(t *testing.T) {
 			t.Errorf("%s is %d records, want %d", body, got, want)
 		}
 	}
-}
-
-func TestEventsAreThoseOfTheStream(t *testing.T) {
-	stream := "retry: 3000\n: a comment\nid: 1-1\n\nid: 1-2\ndata: {\"a\":\ndata: 1}\n\n:\n\nevent: resync\r\nid: 1-3\r\ndata: x\r\n\r\ndata: cut"
-	var got []Event
-	for e, err := range Events(io.NopCloser(strings.NewReader(stream))) {
-		must.NoError(t, err)
-		got = append(got, e)
-	}
-	retry := 3 * time.Second
-	want := []Event{{ID: "1-1", Data: []byte{}, Retry: retry}, {ID: "1-2", Data: []byte("{\"a\":\n1}"), Retry: retry}, {ID: "1-3", Type: "resync", Data: []byte("x"), Retry: retry}}
-	must.Equal(t, want, got, cmp.Transformer("text", func(b []byte) string { return string(b) }))
 }
 
 func TestAChangeIsAValueOrNullOrAbsent(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package eventstream is a client of HTTP servers that answer with JSON in server-sent
-// events, as the providers of models do. The stream is read in the caller's
+// Package eventstream reads server-sent events, and is a client of HTTP servers that answer
+// with JSON in them, as the providers of models do. The stream is read in the caller's
 // goroutine, because text comes in thousands of small events. It is a leaf: it
 // imports the standard library alone.
 package eventstream

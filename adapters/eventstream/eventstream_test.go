@@ -1,6 +1,7 @@
 package eventstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -187,6 +189,26 @@ func TestMissingReturnsIDsWithoutAnEntryOrAResource(t *testing.T) {
 		var refused *statusError
 		if _, got, err := c.Missing(t.Context(), "models", "models/", []string{"a"}); !errors.As(err, &refused) || refused.Status != status || got != status {
 			t.Errorf("with the status %d: %v", status, err)
+		}
+	}
+}
+
+func TestEventsAreThoseOfTheStream(t *testing.T) {
+	stream := "retry: 3000\n: a comment\nid: 1-1\n\nid: 1-2\ndata: {\"a\":\ndata: 1}\n\n:\n\nevent: resync\r\nid: 1-3\r\ndata: x\r\n\r\ndata: cut"
+	retry := 3 * time.Second
+	want := []Event{{ID: "1-1", Retry: retry}, {ID: "1-2", Data: []byte("{\"a\":\n1}"), Retry: retry}, {ID: "1-3", Type: "resync", Data: []byte("x"), Retry: retry}}
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF} {
+		var got []Event
+		var broken error
+		for e, err := range Events(io.NopCloser(io.MultiReader(strings.NewReader(stream), iotest.ErrReader(end)))) {
+			if broken = err; err == nil {
+				e.Data = bytes.Clone(e.Data)
+				got = append(got, e)
+			}
+		}
+		must.Equal(t, want, got)
+		if (broken == nil) != (end == io.EOF) || broken != nil && !errors.Is(broken, end) {
+			t.Errorf("a stream that ends in %v ends in %v", end, broken)
 		}
 	}
 }

@@ -36,9 +36,15 @@ func newReader(body io.Reader, wait func() error, alive func()) *reader {
 
 // next returns the data of the next event, which may be empty. The next call overwrites it.
 func (r *reader) next() ([]byte, error) {
+	lines, err := r.nextLines()
+	return payload(lines), err
+}
+
+// nextLines is next with all lines of the event.
+func (r *reader) nextLines() ([]byte, error) {
 	for {
 		if event, ok := r.nextComplete(); ok {
-			return payload(event), nil
+			return event, nil
 		}
 		if r.err != nil {
 			break
@@ -50,7 +56,7 @@ func (r *reader) next() ([]byte, error) {
 	if len(r.rest) > 0 {
 		event := r.rest
 		r.truncated, r.rest, r.scanned = true, nil, 0
-		return payload(event), nil
+		return event, nil
 	}
 	if errors.Is(r.err, io.EOF) {
 		return nil, errTruncated

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"collab/adapters/apiclient"
+	"collab/adapters/eventstream"
 	"collab/domain/fault"
 	"collab/domain/id"
 	"collab/domain/mirror"
@@ -151,7 +152,7 @@ func (r *Remote) Watch(ctx context.Context, after object.Cursor, wake func()) er
 	for {
 		answer, err := r.client.FollowChanges(ctx, apiclient.FollowChangesParams{LastEventID: last})
 		if err == nil {
-			for e, broken := range apiclient.Events(answer.Body) {
+			for e, broken := range eventstream.Events(answer.Body) {
 				if err = broken; err != nil {
 					break
 				}

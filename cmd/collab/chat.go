@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"collab/adapters/apiclient"
+	"collab/adapters/eventstream"
 )
 
 // maxMessage bounds what is read from standard input for a message, in bytes: the server takes
@@ -159,7 +160,7 @@ func (c *conversation) answer(ctx context.Context) (reply answer, err error) {
 	}
 	var text strings.Builder
 	done := false
-	for e, err := range apiclient.Events(response.Body) {
+	for e, err := range eventstream.Events(response.Body) {
 		if err != nil {
 			return reply, errors.Join(err, printed.Close())
 		}

@@ -101,7 +101,7 @@ var leaves = []struct{ dir, reason string }{
 	{"adapters/apiclient", "the command line and its synchroniser speak to a server in one way"},
 	{"adapters/atomicfile", "the development providers, the keys of a deployment, backups and the client's state of directories are files that must survive a crash"},
 	{"adapters/devkit", "the development providers are pages, forms and errors of one kind under a prefix"},
-	{"adapters/eventstream", "two protocols of models are JSON in server-sent events, with the same client, bounds and errors"},
+	{"adapters/eventstream", "two protocols of models are JSON in server-sent events, with the same client, bounds and errors; clients of the interface read its own"},
 	{"adapters/filelock", "servers, backups and synchronisers lock files between processes, on each platform in one way"},
 	{"adapters/inspect", "each adapter reports on the system that it is configured for in one form"},
 	{"adapters/levenshtein", "configuration and scenarios suggest the nearest name"},
