@@ -172,13 +172,16 @@ type List[T any] struct {
 // Close ends the answer. All does so itself.
 func (l *List[T]) Close() error { return l.body.Close() }
 
-// All returns the records. The last pair has an error if the answer ended early.
+// All returns the records. The last pair has an error if the answer is not a whole list.
 func (l *List[T]) All() iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		defer l.body.Close()
 		var record T
 		d := json.NewDecoder(l.body)
-		_, err := d.Token()
+		begin, err := d.Token()
+		if err == nil && begin != json.Delim('[') {
+			err = fmt.Errorf("it begins with %v", begin)
+		}
 		for err == nil && d.More() {
 			record = *new(T)
 			if err = d.Decode(&record); err == nil && !yield(record, nil) {
@@ -189,7 +192,7 @@ func (l *List[T]) All() iter.Seq2[T, error] {
 			_, err = d.Token()
 		}
 		if err != nil {
-			yield(*new(T), fmt.Errorf("the answer ended early: %w", err))
+			yield(*new(T), fmt.Errorf("the answer is not a whole list: %w", err))
 		}
 	}
 }

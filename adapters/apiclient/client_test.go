@@ -196,7 +196,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 }
 
 func TestAListIsReadToItsEnd(t *testing.T) {
-	for body, want := range map[string]int{`[]`: 0, `[{"path": "a"}, {"path": "b"}]`: 2, `[{"path": "a"}, {"pa`: -1, `[{"path": "a"}`: -1} {
+	for body, want := range map[string]int{`[]`: 0, `[{"path": "a"}, {"path": "b"}]`: 2, `[{"path": "a"}, {"pa`: -1, `[{"path": "a"}`: -1, `{}`: -1} {
 		f := serve(t, func(w http.ResponseWriter, _ *http.Request, _ string, _ int) { fmt.Fprint(w, body) })
 		l := must.Do(f.ListFiles(t.Context(), ListFilesParams{})).Or(t)
 		got := 0

@@ -137,6 +137,9 @@ func (r *Remote) read(ctx context.Context, since string, each func(mirror.Record
 		if err != nil {
 			return object.Cursor{}, failure(err)
 		}
+		if o.ID == "" || o.Path == "" || o.Version < 1 || o.Checksum == "" || o.Kind == "" || o.Scope == "" {
+			return object.Cursor{}, fault.New(fault.Unavailable, "the manifest has an incomplete record")
+		}
 		if r.contains(&o) {
 			if err := each(o.record()); err != nil {
 				return object.Cursor{}, err

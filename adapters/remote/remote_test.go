@@ -418,6 +418,23 @@ func TestABatchWithoutAllOutcomesIsUnavailable(t *testing.T) {
 	}
 }
 
+func TestAManifestWithAnIncompleteRecordIsUnavailable(t *testing.T) {
+	record := `"version":1,"kind":"ARTIFACT","scope":"SHARED"`
+	for _, body := range []string{
+		`[{"id":"a","path":"a",` + record + `}]`,
+		`[{"id":"a","checksum":"c",` + record + `}]`,
+		`[{"path":"a","checksum":"c",` + record + `}]`,
+		`[{"id":"a","path":"a","checksum":"c"}]`,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Sync-Cursor", "1-1")
+			_, _ = io.WriteString(w, body)
+		}))
+		must.Fail(t, must.ErrorOf(connect(t, server.URL, "token").Manifest(t.Context(), func(mirror.Record) error { return nil })), fault.Unavailable)
+		server.Close()
+	}
+}
+
 func TestAPartThatWasNotAskedForIsNoContent(t *testing.T) {
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
