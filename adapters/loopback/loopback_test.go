@@ -10,7 +10,7 @@ import (
 func TestHostsOfThisMachine(t *testing.T) {
 	for host, want := range map[string]bool{
 		"localhost": true, "LocalHost": true, "a.b.localhost": false, "127.0.0.1": true, "127.8.9.10": true, "::1": true, "::ffff:127.0.0.1": true,
-		"": false, "localhost.example": false, "mylocalhost": false, "localhost.": false, "0.0.0.0": false, "::": false, "10.0.0.1": false, "127.0.0.1.example": false, "127.1": false,
+		"": false, "localhost.example": false, "mylocalhost": false, "localhost.": false, "0.0.0.0": false, "::": false, "10.0.0.1": false, "127.0.0.1.example": false, "127.1": false, "0x7f.0.0.1": false, "0177.0.0.1": false, "2130706433": false,
 	} {
 		if loopback.IsHost(host) != want {
 			t.Errorf("IsHost(%q) is %v", host, !want)

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/fx"
 
+	"collab/adapters/loopback"
 	"collab/app/access"
 	"collab/app/releases"
 	"collab/domain/release"
@@ -22,10 +23,13 @@ type releasesNeeds struct {
 // newReleases makes the use cases of releases, which read them between start and stop, and
 // store their counts at stop.
 func newReleases(lc fx.Lifecycle, n releasesNeeds) *releases.Releases {
+	hosts := release.Hosts{Names: n.Config.ReleaseHosts}
+	if !n.Config.Production() {
+		hosts.AllowsHTTP = loopback.IsHost
+	}
 	s := releases.New(releases.Options{
 		Store: n.Store, Bus: n.Bus, Clock: n.Clock, IDs: n.IDs, Log: n.Log, Atomic: n.Access.Atomic, From: access.From(n.Store), Origin: access.Origin,
-		Publishers: n.Config.ReleaseOrgs, AnyOrganisation: len(n.Config.ReleaseOrgs) == 0 && !n.Config.Production(),
-		Hosts: release.Hosts{Names: n.Config.ReleaseHosts, Loopback: !n.Config.Production()},
+		Publishers: n.Config.ReleaseOrgs, AnyOrganisation: len(n.Config.ReleaseOrgs) == 0 && !n.Config.Production(), Hosts: hosts,
 	})
 	poll, count := time.NewTicker(releases.PollEvery), time.NewTicker(releases.CountEvery)
 	lc.Append(fx.StartStopHook(
