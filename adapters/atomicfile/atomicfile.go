@@ -1,5 +1,5 @@
-// Package atomicfile writes files that are complete or absent, also after a crash, and
-// readable by their owner only. It imports only the standard library.
+// Package atomicfile writes files that are complete or absent, also after a crash, and unless
+// said otherwise readable by their owner only. It imports only the standard library.
 package atomicfile
 
 import (
@@ -15,13 +15,20 @@ import (
 // Replace calls write with a temporary file in the directory of path, syncs it and renames it
 // to path. If write fails, path is unchanged.
 func Replace(path string, write func(*os.File) error) error {
-	return in(path, func(directory *os.Root, name string) error { return ReplaceIn(directory, name, write) })
+	return ReplaceMode(path, 0o600, write)
+}
+
+// ReplaceMode is Replace for a file that others than its owner may read or write, with mode less the umask.
+func ReplaceMode(path string, mode fs.FileMode, write func(*os.File) error) error {
+	return in(path, func(directory *os.Root, name string) error {
+		return publish(directory, name, mode, write, directory.Rename)
+	})
 }
 
 // ReplaceIn is Replace for a name in an open directory. A symbolic link of that name is replaced,
 // not followed.
 func ReplaceIn(directory *os.Root, name string, write func(*os.File) error) error {
-	return publish(directory, name, write, directory.Rename)
+	return publish(directory, name, 0o600, write, directory.Rename)
 }
 
 // in calls fn with the directory of path and the name there.
@@ -39,7 +46,7 @@ func Create(path string, content []byte) error {
 		return err
 	}
 	return in(path, func(directory *os.Root, name string) error {
-		return publish(directory, name, Content(content), func(temporary, name string) error {
+		return publish(directory, name, 0o600, Content(content), func(temporary, name string) error {
 			// Unlike a rename, a link never replaces a file of another process.
 			if err := directory.Link(temporary, name); err != nil && !errors.Is(err, fs.ErrExist) {
 				return err
@@ -96,11 +103,11 @@ func Content(content []byte) func(*os.File) error {
 }
 
 // publish writes and syncs a temporary file and calls move to give it the name.
-func publish(directory *os.Root, name string, write func(*os.File) error, move func(temporary, name string) error) (err error) {
+func publish(directory *os.Root, name string, mode fs.FileMode, write func(*os.File) error, move func(temporary, name string) error) (err error) {
 	if err := removeLeft(directory, name); err != nil {
 		return err
 	}
-	f, temporary, err := createTemporary(directory, name)
+	f, temporary, err := createTemporary(directory, name, mode)
 	if err != nil {
 		return err
 	}
@@ -146,14 +153,21 @@ func removeLeft(directory *os.Root, name string) error {
 // base32 is what rand.Text consists of.
 const base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
-// prefix returns what the temporary files of a name begin with. rand.Text follows.
-func prefix(name string) string { return "." + name + "-" }
+// prefix returns what the temporary files of a name begin with: as much of it as leaves room for rand.Text, which
+// follows.
+func prefix(name string) string {
+	const maxPart = 255 - 26 - len(".-") // bytes
+	if len(name) > maxPart {
+		name = strings.ToValidUTF8(name[:maxPart], "")
+	}
+	return "." + name + "-"
+}
 
 // createTemporary creates a temporary file of a name. Nobody takes it for abandoned while it is open.
-func createTemporary(directory *os.Root, name string) (*os.File, string, error) {
+func createTemporary(directory *os.Root, name string, mode fs.FileMode) (*os.File, string, error) {
 	for {
 		temporary := prefix(name) + rand.Text()
-		f, err := directory.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		f, err := directory.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 		if err != nil {
 			return nil, "", err
 		}

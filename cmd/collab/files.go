@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"collab/adapters/apiclient"
+	"collab/adapters/atomicfile"
 )
 
 // place is the place of files that flags name.
@@ -305,26 +305,13 @@ func (a *app) downloadTo(ctx context.Context, o apiclient.StoredObject, to strin
 			return err
 		}
 	}
-	part, err := os.OpenFile(filepath.Join(filepath.Dir(to), ".collab-"+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, mode) // of any name, which may be as long as names can be
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(part.Name())
+	return atomicfile.ReplaceMode(to, mode, func(part *os.File) error {
+		err := a.download(ctx, o, part, fetch)
+		if err == nil && missing == nil {
+			err = part.Chmod(mode)
 		}
-	}()
-	err = a.download(ctx, o, part, fetch)
-	if err == nil && missing == nil {
-		err = part.Chmod(mode)
-	}
-	if err == nil {
-		err = part.Sync()
-	}
-	if err = errors.Join(err, part.Close()); err != nil {
 		return err
-	}
-	return os.Rename(part.Name(), to)
+	})
 }
 
 // upload stores a file's content at a path.
